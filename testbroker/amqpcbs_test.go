@@ -33,101 +33,109 @@ func TestCorrelationIDsKeepTheirType(t *testing.T) {
 	})
 }
 
-func TestPutToken(t *testing.T) {
+// A putTokenWorld is what the cases of TestPutToken are about.
+type putTokenWorld struct {
+	dev, mod, two, off, odd testbroker.Device
+	policy                  testbroker.Policy
+}
+
+type putTokenCase struct {
+	status int
+	change func(m *amqp.Message, w putTokenWorld)
+	opens  string // an identity for which links may be attached then, or not if the status is a refusal
+}
+
+func putTokenCases() map[string]putTokenCase {
 	const sr = "hub.example.test%2Fdevices%2Fdev-1"
-	type world struct {
-		dev, mod, two, off, odd testbroker.Device
-		policy                  testbroker.Policy
-	}
 	soon := func() int64 { return time.Now().Add(time.Hour).Unix() }
-	tok := func(f func(w world) string) func(m *amqp.Message, w world) {
-		return func(m *amqp.Message, w world) { m.Value = f(w) }
+	tok := func(f func(w putTokenWorld) string) func(m *amqp.Message, w putTokenWorld) {
+		return func(m *amqp.Message, w putTokenWorld) { m.Value = f(w) }
 	}
-	for name, c := range map[string]struct {
-		status int
-		change func(m *amqp.Message, w world)
-		opens  string // an identity for which links may be attached then, or not if the status is a refusal
-	}{
-		"all in order": {200, func(*amqp.Message, world) {}, "dev-1"},
+	return map[string]putTokenCase{
+		"all in order": {200, func(*amqp.Message, putTokenWorld) {}, "dev-1"},
 		"the other type": {200,
-			func(m *amqp.Message, _ world) { m.ApplicationProperties["type"] = "azure-devices.net:sastoken" }, "dev-1"},
-		"name encoded": {200, func(m *amqp.Message, _ world) { m.ApplicationProperties["name"] = sr }, "dev-1"},
+			func(m *amqp.Message, _ putTokenWorld) { m.ApplicationProperties["type"] = "azure-devices.net:sastoken" }, "dev-1"},
+		"name encoded": {200, func(m *amqp.Message, _ putTokenWorld) { m.ApplicationProperties["name"] = sr }, "dev-1"},
 		"name of a gateway": {200,
-			func(m *amqp.Message, _ world) { m.ApplicationProperties["name"] = "gateway/devices/dev-1" }, "dev-1"},
+			func(m *amqp.Message, _ putTokenWorld) { m.ApplicationProperties["name"] = "gateway/devices/dev-1" }, "dev-1"},
 		"expiration": {200,
-			func(m *amqp.Message, _ world) { m.ApplicationProperties["expiration"] = time.Now() }, "dev-1"},
-		"secondary key": {200, tok(func(w world) string { return sign(sr, w.dev.SecondaryKey, soon()) }), "dev-1"},
+			func(m *amqp.Message, _ putTokenWorld) { m.ApplicationProperties["expiration"] = time.Now() }, "dev-1"},
+		"secondary key": {200, tok(func(w putTokenWorld) string { return sign(sr, w.dev.SecondaryKey, soon()) }), "dev-1"},
 		"resource not encoded": {200,
-			tok(func(w world) string { return sign("hub.example.test/devices/dev-1", w.dev.PrimaryKey, soon()) }), "dev-1"},
-		"resource encoded twice": {200, tok(func(w world) string {
+			tok(func(w putTokenWorld) string { return sign("hub.example.test/devices/dev-1", w.dev.PrimaryKey, soon()) }), "dev-1"},
+		"resource encoded twice": {200, tok(func(w putTokenWorld) string {
 			return sign("hub.example.test%2Fdevices%2Fdev%252D1", w.dev.PrimaryKey, soon())
 		}), "dev-1"},
-		"id with a percent sign": {200, tok(func(w world) string { return token(w.odd) }), "a%20b"},
-		"module":                 {200, tok(func(w world) string { return token(w.mod) }), "dev-1/mod-1"},
-		"policy for whole hub": {200, tok(func(w world) string {
+		"id with a percent sign": {200, tok(func(w putTokenWorld) string { return token(w.odd) }), "a%20b"},
+		"module":                 {200, tok(func(w putTokenWorld) string { return token(w.mod) }), "dev-1/mod-1"},
+		"policy for whole hub": {200, tok(func(w putTokenWorld) string {
 			return sign("hub.example.test", w.policy.PrimaryKey, soon()) + "&skn=" + w.policy.Name
 		}), "dev-2"},
-		"policy for all devices": {200, tok(func(w world) string {
+		"policy for all devices": {200, tok(func(w putTokenWorld) string {
 			return sign("hub.example.test%2Fdevices", w.policy.SecondaryKey, soon()) + "&skn=" + w.policy.Name
 		}), "dev-1/mod-1"},
-		"policy for one": {200, tok(func(w world) string {
+		"policy for one": {200, tok(func(w putTokenWorld) string {
 			return sign(sr, w.policy.PrimaryKey, soon()) + "&skn=" + w.policy.Name
 		}), "dev-1"},
-		"within the grace": {200, tok(func(w world) string {
+		"within the grace": {200, tok(func(w putTokenWorld) string {
 			return sign(sr, w.dev.PrimaryKey, time.Now().Add(time.Second-5*time.Minute).Unix())
 		}), "dev-1"},
 
 		"no operation": {400,
-			func(m *amqp.Message, _ world) { delete(m.ApplicationProperties, "operation") }, "dev-1"},
+			func(m *amqp.Message, _ putTokenWorld) { delete(m.ApplicationProperties, "operation") }, "dev-1"},
 		"another operation": {400,
-			func(m *amqp.Message, _ world) { m.ApplicationProperties["operation"] = "delete-token" }, "dev-1"},
-		"another type of token": {400, func(m *amqp.Message, _ world) { m.ApplicationProperties["type"] = "jwt" }, "dev-1"},
-		"no name":               {400, func(m *amqp.Message, _ world) { delete(m.ApplicationProperties, "name") }, "dev-1"},
+			func(m *amqp.Message, _ putTokenWorld) { m.ApplicationProperties["operation"] = "delete-token" }, "dev-1"},
+		"another type of token": {400, func(m *amqp.Message, _ putTokenWorld) { m.ApplicationProperties["type"] = "jwt" }, "dev-1"},
+		"no name":               {400, func(m *amqp.Message, _ putTokenWorld) { delete(m.ApplicationProperties, "name") }, "dev-1"},
 		"name that is no text": {400,
-			func(m *amqp.Message, _ world) { m.ApplicationProperties["name"] = int32(1) }, "dev-1"},
+			func(m *amqp.Message, _ putTokenWorld) { m.ApplicationProperties["name"] = int32(1) }, "dev-1"},
 		"body of bytes": {400,
-			func(m *amqp.Message, w world) { m.Value, m.Data = nil, [][]byte{[]byte(token(w.dev))} }, "dev-1"},
-		"token of words": {400, tok(func(world) string { return "let me in" }), "dev-1"},
-		"key of another": {401, tok(func(w world) string { return sign(sr, w.two.PrimaryKey, soon()) }), "dev-1"},
-		"expired": {401, tok(func(w world) string {
+			func(m *amqp.Message, w putTokenWorld) { m.Value, m.Data = nil, [][]byte{[]byte(token(w.dev))} }, "dev-1"},
+		"token of words": {400, tok(func(putTokenWorld) string { return "let me in" }), "dev-1"},
+		"key of another": {401, tok(func(w putTokenWorld) string { return sign(sr, w.two.PrimaryKey, soon()) }), "dev-1"},
+		"expired": {401, tok(func(w putTokenWorld) string {
 			return sign(sr, w.dev.PrimaryKey, time.Now().Add(-5*time.Minute-time.Second).Unix())
 		}), "dev-1"},
-		"another hub": {401, tok(func(w world) string {
+		"another hub": {401, tok(func(w putTokenWorld) string {
 			return sign("hub2.example.test%2Fdevices%2Fdev-1", w.dev.PrimaryKey, soon())
 		}), "dev-1"},
-		"hub without skn": {401, tok(func(w world) string {
+		"hub without skn": {401, tok(func(w putTokenWorld) string {
 			return sign("hub.example.test", w.dev.PrimaryKey, soon())
 		}), "dev-1"},
-		"policy unknown": {401, tok(func(w world) string {
+		"policy unknown": {401, tok(func(w putTokenWorld) string {
 			return sign("hub.example.test", w.policy.PrimaryKey, soon()) + "&skn=owner"
 		}), "dev-1"},
-		"policy, bad key": {401, tok(func(w world) string {
+		"policy, bad key": {401, tok(func(w putTokenWorld) string {
 			return sign("hub.example.test", w.dev.PrimaryKey, soon()) + "&skn=" + w.policy.Name
 		}), "dev-1"},
-		"policy, expired": {401, tok(func(w world) string {
+		"policy, expired": {401, tok(func(w putTokenWorld) string {
 			return sign("hub.example.test", w.policy.PrimaryKey, 1) + "&skn=" + w.policy.Name
 		}), "dev-1"},
-		"below the device": {401, tok(func(w world) string { return sign(sr+"%2Fx", w.dev.PrimaryKey, soon()) }), "dev-1"},
-		"not of devices": {401, tok(func(w world) string {
+		"below the device": {401, tok(func(w putTokenWorld) string { return sign(sr+"%2Fx", w.dev.PrimaryKey, soon()) }), "dev-1"},
+		"not of devices": {401, tok(func(w putTokenWorld) string {
 			return sign("hub.example.test%2Fthings%2Fdev-1", w.dev.PrimaryKey, soon())
 		}), "dev-1"},
-		"disabled": {401, tok(func(w world) string { return token(w.off) }), "off"},
-		"unknown device": {404, tok(func(w world) string {
+		"disabled": {401, tok(func(w putTokenWorld) string { return token(w.off) }), "off"},
+		"unknown device": {404, tok(func(w putTokenWorld) string {
 			return sign("hub.example.test%2Fdevices%2Fnobody", w.dev.PrimaryKey, soon())
 		}), "dev-1"},
 
-		"device's for its module": {200, func(*amqp.Message, world) {}, "!dev-1/mod-1"},
-		"device's for another":    {200, func(*amqp.Message, world) {}, "!dev-2"},
-		"module's for its device": {200, tok(func(w world) string { return token(w.mod) }), "!dev-1"},
-		"policy's for one disabled": {200, tok(func(w world) string {
+		"device's for its module": {200, func(*amqp.Message, putTokenWorld) {}, "!dev-1/mod-1"},
+		"device's for another":    {200, func(*amqp.Message, putTokenWorld) {}, "!dev-2"},
+		"module's for its device": {200, tok(func(w putTokenWorld) string { return token(w.mod) }), "!dev-1"},
+		"policy's for one disabled": {200, tok(func(w putTokenWorld) string {
 			return sign("hub.example.test", w.policy.PrimaryKey, soon()) + "&skn=" + w.policy.Name
 		}), "!off"},
-	} {
+	}
+}
+
+func TestPutToken(t *testing.T) {
+	for name, c := range putTokenCases() {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var events []string
 				h, d := newHub(t, &testbroker.Options{OnEvent: func(e testbroker.Event) { events = append(events, e.String()) }})
-				w := world{dev: d}
+				w := putTokenWorld{dev: d}
 				var err error
 				w.mod, err = h.AddModule("dev-1", "mod-1")
 				require.NoError(t, err)

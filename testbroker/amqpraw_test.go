@@ -241,15 +241,15 @@ func (p *rawPeer) ended() error {
 
 const telemetryAddress = "/devices/dev-1/messages/events"
 
-// TestViolationsAreAnswered breaks one rule of the standard at a time, and looks for the condition
-// that the standard has, on the smallest thing that is broken.
-func TestViolationsAreAnswered(t *testing.T) {
+type violation struct {
+	closes, ends, detaches amqpwire.Symbol
+	do                     func(p *rawPeer)
+}
+
+func violations() map[string]violation {
 	const nowhere = 9
 	attached := func(p *rawPeer) { p.attach(senderTo(telemetryAddress, 1)) }
-	for name, c := range map[string]struct {
-		closes, ends, detaches amqpwire.Symbol
-		do                     func(p *rawPeer)
-	}{
+	return map[string]violation{
 		"second open": {closes: amqpwire.IllegalState,
 			do: func(p *rawPeer) { p.say(0, &amqpwire.Open{ContainerID: "c", MaxFrameSize: 512}) }},
 		"frame without session": {closes: amqpwire.FramingError,
@@ -358,7 +358,13 @@ func TestViolationsAreAnswered(t *testing.T) {
 			x.Settled = amqpwire.Some(true)
 			p.say(0, x, dataOf(p.t, "x")...)
 		}},
-	} {
+	}
+}
+
+// TestViolationsAreAnswered breaks one rule of the standard at a time, and looks for the condition
+// that the standard has, on the smallest thing that is broken.
+func TestViolationsAreAnswered(t *testing.T) {
+	for name, c := range violations() {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				h, d := newHub(t, nil)

@@ -63,63 +63,74 @@ func TestGoldenTokensAreAccepted(t *testing.T) {
 	}
 }
 
-// TestConnackCodes changes one thing of a good CONNECT and looks at the answer.
-func TestConnackCodes(t *testing.T) {
-	type world struct {
-		hub           *testbroker.Hub
-		dev, mod, two testbroker.Device
-		policy        testbroker.Policy
-	}
-	soon := func() int64 { return time.Now().Add(time.Hour).Unix() }
-	tok := func(f func(w world) string) func(*connect, world) {
-		return func(c *connect, w world) { c.password = f(w) }
-	}
-	user := func(s string) func(*connect, world) { return func(c *connect, _ world) { c.user = s } }
-	const sr = "hub.example.test%2Fdevices%2Fdev-1"
+// A connackWorld is what the cases of TestConnackCodes are about.
+type connackWorld struct {
+	hub           *testbroker.Hub
+	dev, mod, two testbroker.Device
+	policy        testbroker.Policy
+}
 
-	for name, c := range map[string]struct {
-		want   byte
-		change func(*connect, world)
-	}{
-		"all in order":  {0, func(*connect, world) {}},
-		"session kept":  {0, func(c *connect, _ world) { c.flags = 0 }},
-		"secondary key": {0, tok(func(w world) string { return sign(sr, w.dev.SecondaryKey, soon()) })},
+type connackCase struct {
+	want   byte
+	change func(*connect, connackWorld)
+}
+
+func connackCases(t *testing.T) map[string]connackCase {
+	soon := func() int64 { return time.Now().Add(time.Hour).Unix() }
+	tok := func(f func(w connackWorld) string) func(*connect, connackWorld) {
+		return func(c *connect, w connackWorld) { c.password = f(w) }
+	}
+	user := func(s string) func(*connect, connackWorld) { return func(c *connect, _ connackWorld) { c.user = s } }
+	const sr = "hub.example.test%2Fdevices%2Fdev-1"
+	return map[string]connackCase{
+		"all in order":  {0, func(*connect, connackWorld) {}},
+		"session kept":  {0, func(c *connect, _ connackWorld) { c.flags = 0 }},
+		"secondary key": {0, tok(func(w connackWorld) string { return sign(sr, w.dev.SecondaryKey, soon()) })},
 		"lower-case hex": {0,
-			tok(func(w world) string { return sign("hub.example.test%2fdevices%2fdev-1", w.dev.PrimaryKey, soon()) })},
+			tok(func(w connackWorld) string {
+				return sign("hub.example.test%2fdevices%2fdev-1", w.dev.PrimaryKey, soon())
+			})},
 		"resource not encoded": {0,
-			tok(func(w world) string { return sign("hub.example.test/devices/dev-1", w.dev.PrimaryKey, soon()) })},
+			tok(func(w connackWorld) string { return sign("hub.example.test/devices/dev-1", w.dev.PrimaryKey, soon()) })},
 		"resource encoded twice": {0,
-			tok(func(w world) string { return sign("hub.example.test%2Fdevices%2Fdev%252D1", w.dev.PrimaryKey, soon()) })},
+			tok(func(w connackWorld) string {
+				return sign("hub.example.test%2Fdevices%2Fdev%252D1", w.dev.PrimaryKey, soon())
+			})},
 		"host in capitals": {0,
-			tok(func(w world) string { return sign("HUB.example.test%2Fdevices%2Fdev-1", w.dev.PrimaryKey, soon()) })},
+			tok(func(w connackWorld) string {
+				return sign("HUB.example.test%2Fdevices%2Fdev-1", w.dev.PrimaryKey, soon())
+			})},
 		"no query":         {0, user("hub.example.test/dev-1")},
 		"slash only":       {0, user("hub.example.test/dev-1/")},
 		"no question mark": {0, user("hub.example.test/dev-1/api-version=2020-09-30")},
 		"model id raw": {0,
 			user("hub.example.test/dev-1/?api-version=2020-09-30&model-id=dtmi:com:example:Thermostat;1&DeviceClientType=a/b")},
 		"preview version": {0, user("Hub.Example.Test/dev-1/?api-version=2020-05-31-preview")},
-		"policy for whole hub": {0, tok(func(w world) string {
+		"policy for whole hub": {0, tok(func(w connackWorld) string {
 			return sign("hub.example.test", w.policy.PrimaryKey, soon()) + "&skn=" + w.policy.Name
 		})},
-		"policy for all devices": {0, tok(func(w world) string {
+		"policy for all devices": {0, tok(func(w connackWorld) string {
 			return sign("hub.example.test%2Fdevices", w.policy.SecondaryKey, soon()) + "&skn=" + w.policy.Name
 		})},
-		"module": {0, func(c *connect, w world) { *c = connectOf(w.mod) }},
+		"module": {0, func(c *connect, w connackWorld) { *c = connectOf(w.mod) }},
 		"module by device's scope": {0,
-			func(c *connect, w world) { *c = connectOf(w.mod); c.password = sign(sr, w.mod.PrimaryKey, soon()) }},
-		"within the grace": {0, tok(func(w world) string {
+			func(c *connect, w connackWorld) {
+				*c = connectOf(w.mod)
+				c.password = sign(sr, w.mod.PrimaryKey, soon())
+			}},
+		"within the grace": {0, tok(func(w connackWorld) string {
 			return sign(sr, w.dev.PrimaryKey, time.Now().Add(time.Second-5*time.Minute).Unix())
 		})},
-		"expiry beyond all time": {0, tok(func(w world) string { return sign(sr, w.dev.PrimaryKey, 1<<62) })},
+		"expiry beyond all time": {0, tok(func(w connackWorld) string { return sign(sr, w.dev.PrimaryKey, 1<<62) })},
 
-		"level 3":                {1, func(c *connect, _ world) { c.name, c.level = "MQIsdp", 3 }},
-		"level 3 by the name 4":  {1, func(c *connect, _ world) { c.name = "MQIsdp" }},
-		"level 5":                {1, func(c *connect, _ world) { c.level = 5 }},
-		"level 6":                {1, func(c *connect, _ world) { c.level = 6 }},
-		"client id of another":   {2, func(c *connect, _ world) { c.clientID = "dev-2" }},
-		"client id of a module":  {2, func(c *connect, _ world) { c.clientID = "dev-1/mod-1" }},
-		"client id missing":      {2, func(c *connect, _ world) { c.clientID = "" }},
-		"client id missing, old": {2, func(c *connect, _ world) { c.clientID, c.flags = "", 0 }},
+		"level 3":                {1, func(c *connect, _ connackWorld) { c.name, c.level = "MQIsdp", 3 }},
+		"level 3 by the name 4":  {1, func(c *connect, _ connackWorld) { c.name = "MQIsdp" }},
+		"level 5":                {1, func(c *connect, _ connackWorld) { c.level = 5 }},
+		"level 6":                {1, func(c *connect, _ connackWorld) { c.level = 6 }},
+		"client id of another":   {2, func(c *connect, _ connackWorld) { c.clientID = "dev-2" }},
+		"client id of a module":  {2, func(c *connect, _ connackWorld) { c.clientID = "dev-1/mod-1" }},
+		"client id missing":      {2, func(c *connect, _ connackWorld) { c.clientID = "" }},
+		"client id missing, old": {2, func(c *connect, _ connackWorld) { c.clientID, c.flags = "", 0 }},
 
 		"user name missing":     {4, user("")},
 		"user name without id":  {4, user("hub.example.test")},
@@ -128,61 +139,66 @@ func TestConnackCodes(t *testing.T) {
 		"module that cannot be": {4, user("hub.example.test/dev-1/m;1/")},
 		"version that is none":  {4, user("hub.example.test/dev-1/?api-version=newest")},
 		"bad escape":            {4, user("hub.example.test/dev-1/?model-id=%zz")},
-		"token of words":        {4, tok(func(world) string { return "let me in" })},
-		"token without sr":      {4, tok(func(world) string { return "SharedAccessSignature sig=YQ%3D%3D&se=1" })},
-		"token without sig":     {4, tok(func(world) string { return "SharedAccessSignature sr=a&se=1" })},
-		"token without se":      {4, tok(func(world) string { return "SharedAccessSignature sr=a&sig=YQ%3D%3D" })},
-		"token with two sr":     {4, tok(func(world) string { return "SharedAccessSignature sr=a&sr=b&sig=YQ%3D%3D&se=1" })},
-		"sig not base64":        {4, tok(func(world) string { return "SharedAccessSignature sr=a&sig=%21&se=1" })},
-		"sig not encoded":       {4, tok(func(world) string { return "SharedAccessSignature sr=a&sig=YQ==&se=1" })},
-		"se not a number":       {4, tok(func(world) string { return "SharedAccessSignature sr=a&sig=YQ%3D%3D&se=soon" })},
-		"se negative":           {4, tok(func(world) string { return "SharedAccessSignature sr=a&sig=YQ%3D%3D&se=-1" })},
+		"token of words":        {4, tok(func(connackWorld) string { return "let me in" })},
+		"token without sr":      {4, tok(func(connackWorld) string { return "SharedAccessSignature sig=YQ%3D%3D&se=1" })},
+		"token without sig":     {4, tok(func(connackWorld) string { return "SharedAccessSignature sr=a&se=1" })},
+		"token without se":      {4, tok(func(connackWorld) string { return "SharedAccessSignature sr=a&sig=YQ%3D%3D" })},
+		"token with two sr":     {4, tok(func(connackWorld) string { return "SharedAccessSignature sr=a&sr=b&sig=YQ%3D%3D&se=1" })},
+		"sig not base64":        {4, tok(func(connackWorld) string { return "SharedAccessSignature sr=a&sig=%21&se=1" })},
+		"sig not encoded":       {4, tok(func(connackWorld) string { return "SharedAccessSignature sr=a&sig=YQ==&se=1" })},
+		"se not a number":       {4, tok(func(connackWorld) string { return "SharedAccessSignature sr=a&sig=YQ%3D%3D&se=soon" })},
+		"se negative":           {4, tok(func(connackWorld) string { return "SharedAccessSignature sr=a&sig=YQ%3D%3D&se=-1" })},
 
-		"no token":         {5, func(c *connect, _ world) { c.password = "" }},
-		"empty password":   {5, func(c *connect, _ world) { c.password = ""; c.flags |= 0x40; c.user += "\x00" }},
-		"key of another":   {5, tok(func(w world) string { return sign(sr, w.two.PrimaryKey, soon()) })},
-		"token of another": {5, tok(func(w world) string { return token(w.two) })},
-		"shorter id": {5, tok(func(w world) string {
+		"no token":         {5, func(c *connect, _ connackWorld) { c.password = "" }},
+		"empty password":   {5, func(c *connect, _ connackWorld) { c.password = ""; c.flags |= 0x40; c.user += "\x00" }},
+		"key of another":   {5, tok(func(w connackWorld) string { return sign(sr, w.two.PrimaryKey, soon()) })},
+		"token of another": {5, tok(func(w connackWorld) string { return token(w.two) })},
+		"shorter id": {5, tok(func(w connackWorld) string {
 			return sign("hub.example.test%2Fdevices%2Fdev", w.dev.PrimaryKey, soon())
 		})},
-		"id in capitals": {5, tok(func(w world) string {
+		"id in capitals": {5, tok(func(w connackWorld) string {
 			return sign("hub.example.test%2Fdevices%2FDEV-1", w.dev.PrimaryKey, soon())
 		})},
-		"another hub's token": {5, tok(func(w world) string {
+		"another hub's token": {5, tok(func(w connackWorld) string {
 			return sign("hub2.example.test%2Fdevices%2Fdev-1", w.dev.PrimaryKey, soon())
 		})},
-		"a module's token":      {5, tok(func(w world) string { return token(w.mod) })},
-		"device's for a module": {5, func(c *connect, w world) { *c = connectOf(w.mod); c.password = token(w.dev) }},
-		"expired": {5, tok(func(w world) string {
+		"a module's token":      {5, tok(func(w connackWorld) string { return token(w.mod) })},
+		"device's for a module": {5, func(c *connect, w connackWorld) { *c = connectOf(w.mod); c.password = token(w.dev) }},
+		"expired": {5, tok(func(w connackWorld) string {
 			return sign(sr, w.dev.PrimaryKey, time.Now().Add(-5*time.Minute-time.Second).Unix())
 		})},
-		"expiry changed":         {5, tok(func(w world) string { return strings.Replace(token(w.dev), "&se=", "&se=1", 1) })},
-		"policy unknown":         {5, tok(func(w world) string { return token(w.dev) + "&skn=nobody" })},
-		"policy with device key": {5, tok(func(w world) string { return token(w.dev) + "&skn=" + w.policy.Name })},
-		"policy, no such device": {5, func(c *connect, w world) {
+		"expiry changed":         {5, tok(func(w connackWorld) string { return strings.Replace(token(w.dev), "&se=", "&se=1", 1) })},
+		"policy unknown":         {5, tok(func(w connackWorld) string { return token(w.dev) + "&skn=nobody" })},
+		"policy with device key": {5, tok(func(w connackWorld) string { return token(w.dev) + "&skn=" + w.policy.Name })},
+		"policy, no such device": {5, func(c *connect, w connackWorld) {
 			c.user, c.clientID = "hub.example.test/dev-9", "dev-9"
 			c.password = sign("hub.example.test", w.policy.PrimaryKey, soon()) + "&skn=" + w.policy.Name
 		}},
-		"device unknown":  {5, func(c *connect, w world) { require.NoError(t, w.hub.RemoveDevice("dev-1")) }},
-		"device disabled": {5, func(c *connect, w world) { require.NoError(t, w.hub.SetEnabled("dev-1", false)) }},
-		"its module as well": {5, func(c *connect, w world) {
+		"device unknown":  {5, func(c *connect, w connackWorld) { require.NoError(t, w.hub.RemoveDevice("dev-1")) }},
+		"device disabled": {5, func(c *connect, w connackWorld) { require.NoError(t, w.hub.SetEnabled("dev-1", false)) }},
+		"its module as well": {5, func(c *connect, w connackWorld) {
 			*c = connectOf(w.mod)
 			require.NoError(t, w.hub.SetEnabled("dev-1", false))
 		}},
-		"module unknown": {5, func(c *connect, w world) {
+		"module unknown": {5, func(c *connect, w connackWorld) {
 			*c = connectOf(w.mod)
 			require.NoError(t, w.hub.RemoveDevice("dev-1/mod-1"))
 		}},
 		"another hub's name": {5, user("hub2.example.test/dev-1/?api-version=2021-04-12")},
-		"keys were changed": {5, func(c *connect, w world) {
+		"keys were changed": {5, func(c *connect, w connackWorld) {
 			require.NoError(t, w.hub.SetKeys("dev-1", goldenKey, goldenKey))
 		}},
-	} {
+	}
+}
+
+// TestConnackCodes changes one thing of a good CONNECT and looks at the answer.
+func TestConnackCodes(t *testing.T) {
+	for name, c := range connackCases(t) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var last testbroker.Event
 				h, dev := newHub(t, &testbroker.Options{OnEvent: func(e testbroker.Event) { last = e }})
-				w := world{hub: h, dev: dev}
+				w := connackWorld{hub: h, dev: dev}
 				var err error
 				w.mod, err = h.AddModule("dev-1", "mod-1")
 				require.NoError(t, err)

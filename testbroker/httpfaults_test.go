@@ -2,6 +2,7 @@ package testbroker_test
 
 import (
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"net/http"
 	"strings"
@@ -121,6 +122,12 @@ func httpFaultCases() map[string]faultCase {
 			fault: F{Kind: testbroker.NotTLS},
 			want:  [3]int{0, fine, fine}, stored: 2, fired: 1,
 		},
+	}
+}
+
+func moreHTTPFaultCases() map[string]faultCase {
+	type F = testbroker.Fault
+	return map[string]faultCase{
 		"CutHandshake": {
 			fault: F{Kind: testbroker.CutHandshake},
 			want:  [3]int{0, fine, fine}, stored: 2, fired: 1,
@@ -217,7 +224,9 @@ func httpFaultCases() map[string]faultCase {
 
 func TestFaultsOverHTTP(t *testing.T) {
 	covered := make(map[testbroker.FaultKind]bool)
-	for name, c := range httpFaultCases() {
+	cases := httpFaultCases()
+	maps.Copy(cases, moreHTTPFaultCases())
+	for name, c := range cases {
 		require.NotZero(t, c.fault.Kind.Protocols()&testbroker.HTTP, name)
 		covered[c.fault.Kind] = true
 		for major, over := range []string{"HTTP/1.1", "HTTP/2"} {
