@@ -54,7 +54,7 @@ func newNeighbour(t testing.TB, h *testbroker.Hub) *neighbour {
 	return n
 }
 
-// works sends a message and receives a command.
+// works sends a message and receives a C2D message.
 func (n *neighbour) works(h *testbroker.Hub) {
 	n.t.Helper()
 	n.id++

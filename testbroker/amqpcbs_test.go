@@ -62,7 +62,9 @@ func putTokenCases() map[string]putTokenCase {
 			func(m *amqp.Message, _ putTokenWorld) { m.ApplicationProperties["expiration"] = time.Now() }, "dev-1"},
 		"secondary key": {200, tok(func(w putTokenWorld) string { return sign(sr, w.dev.SecondaryKey, soon()) }), "dev-1"},
 		"resource not encoded": {200,
-			tok(func(w putTokenWorld) string { return sign("hub.example.test/devices/dev-1", w.dev.PrimaryKey, soon()) }), "dev-1"},
+			tok(func(w putTokenWorld) string {
+				return sign("hub.example.test/devices/dev-1", w.dev.PrimaryKey, soon())
+			}), "dev-1"},
 		"resource encoded twice": {200, tok(func(w putTokenWorld) string {
 			return sign("hub.example.test%2Fdevices%2Fdev%252D1", w.dev.PrimaryKey, soon())
 		}), "dev-1"},
@@ -85,8 +87,10 @@ func putTokenCases() map[string]putTokenCase {
 			func(m *amqp.Message, _ putTokenWorld) { delete(m.ApplicationProperties, "operation") }, "dev-1"},
 		"another operation": {400,
 			func(m *amqp.Message, _ putTokenWorld) { m.ApplicationProperties["operation"] = "delete-token" }, "dev-1"},
-		"another type of token": {400, func(m *amqp.Message, _ putTokenWorld) { m.ApplicationProperties["type"] = "jwt" }, "dev-1"},
-		"no name":               {400, func(m *amqp.Message, _ putTokenWorld) { delete(m.ApplicationProperties, "name") }, "dev-1"},
+		"another type of token": {400,
+			func(m *amqp.Message, _ putTokenWorld) { m.ApplicationProperties["type"] = "jwt" }, "dev-1"},
+		"no name": {400,
+			func(m *amqp.Message, _ putTokenWorld) { delete(m.ApplicationProperties, "name") }, "dev-1"},
 		"name that is no text": {400,
 			func(m *amqp.Message, _ putTokenWorld) { m.ApplicationProperties["name"] = int32(1) }, "dev-1"},
 		"body of bytes": {400,
@@ -111,7 +115,9 @@ func putTokenCases() map[string]putTokenCase {
 		"policy, expired": {401, tok(func(w putTokenWorld) string {
 			return sign("hub.example.test", w.policy.PrimaryKey, 1) + "&skn=" + w.policy.Name
 		}), "dev-1"},
-		"below the device": {401, tok(func(w putTokenWorld) string { return sign(sr+"%2Fx", w.dev.PrimaryKey, soon()) }), "dev-1"},
+		"below the device": {401, tok(func(w putTokenWorld) string {
+			return sign(sr+"%2Fx", w.dev.PrimaryKey, soon())
+		}), "dev-1"},
 		"not of devices": {401, tok(func(w putTokenWorld) string {
 			return sign("hub.example.test%2Fthings%2Fdev-1", w.dev.PrimaryKey, soon())
 		}), "dev-1"},

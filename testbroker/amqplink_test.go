@@ -310,7 +310,7 @@ func TestOutcomesOfCommands(t *testing.T) {
 	}
 }
 
-// A client that is late learns so if it wants to be told, and the command comes again.
+// A client that is late learns so if it wants to be told, and the C2D message comes again.
 func TestLockOfACommandEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, d := newHub(t, nil)

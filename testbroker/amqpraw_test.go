@@ -55,7 +55,7 @@ func (p *rawPeer) fill(n int) error {
 	return nil
 }
 
-// readable reads what is there, and says whether there was anything.
+// readable reads what is there, and reports whether there was anything.
 func (p *rawPeer) readable() bool {
 	p.conn.SetReadDeadline(time.Now().Add(time.Millisecond))
 	defer p.conn.SetReadDeadline(time.Time{})

@@ -17,8 +17,8 @@ import (
 )
 
 // TestAMQPUnderFaults drives a few devices through many faults. A device sends each message until
-// it is accepted, over new connections where needed, and accepts commands on the side. Then the log
-// must hold all messages, in order but for repetitions, and no command may wait.
+// it is accepted, over new connections where needed, and accepts C2D messages on the side. Then the
+// log must hold all messages, in order but for repetitions, and no C2D message may wait.
 func TestAMQPUnderFaults(t *testing.T) {
 	for seed := range uint64(20) {
 		t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) {

@@ -16,9 +16,9 @@ import (
 	"github.com/hubline-iot/hubline/testbroker"
 )
 
-// TestNoCommandIsLost sends commands to a device that meets many faults and acknowledges what it
-// gets. Each command must be completed, the device must have had each at least once, and first
-// deliveries must be in order.
+// TestNoCommandIsLost sends C2D messages to a device that meets many faults and acknowledges what
+// it gets. Each C2D message must be completed, the device must have had each at least once, and
+// first deliveries must be in order.
 func TestNoCommandIsLost(t *testing.T) {
 	for seed := range uint64(20) {
 		t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) {

@@ -63,14 +63,14 @@ func (w *wire) ack(id uint16) {
 	w.send([]byte{0x40, 2, byte(id >> 8), byte(id)})
 }
 
-// quiet says that the hub sends nothing more of itself.
+// quiet reports that the hub sends nothing more of itself.
 func (w *wire) quiet() {
 	w.t.Helper()
 	synctest.Wait()
 	w.ping()
 }
 
-// receiver logs in and subscribes to commands.
+// receiver logs in and subscribes to C2D messages.
 func receiver(t testing.TB, h *testbroker.Hub, d testbroker.Device, qos byte) *wire {
 	w := login(t, h, d)
 	filter := devicebound
@@ -98,7 +98,7 @@ func enqueue(t testing.TB, h *testbroker.Hub, bodies ...string) {
 	}
 }
 
-// states returns the states of all commands with their numbers of deliveries.
+// states returns the states of all C2D messages with their numbers of deliveries.
 func states(h *testbroker.Hub) (all []string) {
 	for _, r := range h.C2DLog("") {
 		all = append(all, fmt.Sprint(r.State, " ", r.Deliveries))
@@ -647,7 +647,7 @@ func TestClientThatDoesNotRead(t *testing.T) {
 	for range 50 {
 		require.NoError(t, h.SendC2D("dev-1", testbroker.C2D{Body: make([]byte, testbroker.MaxC2D)}))
 	}
-	require.Less(t, time.Since(start), patience/2, "nobody waits for it")
+	require.Less(t, time.Since(start), waitLimit/2, "nobody waits for it")
 	require.Equal(t, 16, h.CountC2D("", testbroker.Invisible))
 	for range 2 { // the system has buffers of its own
 		h.SendRaw("dev-1", make([]byte, 8<<20))

@@ -143,11 +143,17 @@ func connackCases(t *testing.T) map[string]connackCase {
 		"token without sr":      {4, tok(func(connackWorld) string { return "SharedAccessSignature sig=YQ%3D%3D&se=1" })},
 		"token without sig":     {4, tok(func(connackWorld) string { return "SharedAccessSignature sr=a&se=1" })},
 		"token without se":      {4, tok(func(connackWorld) string { return "SharedAccessSignature sr=a&sig=YQ%3D%3D" })},
-		"token with two sr":     {4, tok(func(connackWorld) string { return "SharedAccessSignature sr=a&sr=b&sig=YQ%3D%3D&se=1" })},
-		"sig not base64":        {4, tok(func(connackWorld) string { return "SharedAccessSignature sr=a&sig=%21&se=1" })},
-		"sig not encoded":       {4, tok(func(connackWorld) string { return "SharedAccessSignature sr=a&sig=YQ==&se=1" })},
-		"se not a number":       {4, tok(func(connackWorld) string { return "SharedAccessSignature sr=a&sig=YQ%3D%3D&se=soon" })},
-		"se negative":           {4, tok(func(connackWorld) string { return "SharedAccessSignature sr=a&sig=YQ%3D%3D&se=-1" })},
+		"token with two sr": {4, tok(func(connackWorld) string {
+			return "SharedAccessSignature sr=a&sr=b&sig=YQ%3D%3D&se=1"
+		})},
+		"sig not base64":  {4, tok(func(connackWorld) string { return "SharedAccessSignature sr=a&sig=%21&se=1" })},
+		"sig not encoded": {4, tok(func(connackWorld) string { return "SharedAccessSignature sr=a&sig=YQ==&se=1" })},
+		"se not a number": {4, tok(func(connackWorld) string {
+			return "SharedAccessSignature sr=a&sig=YQ%3D%3D&se=soon"
+		})},
+		"se negative": {4, tok(func(connackWorld) string {
+			return "SharedAccessSignature sr=a&sig=YQ%3D%3D&se=-1"
+		})},
 
 		"no token":         {5, func(c *connect, _ connackWorld) { c.password = "" }},
 		"empty password":   {5, func(c *connect, _ connackWorld) { c.password = ""; c.flags |= 0x40; c.user += "\x00" }},
@@ -167,7 +173,8 @@ func connackCases(t *testing.T) map[string]connackCase {
 		"expired": {5, tok(func(w connackWorld) string {
 			return sign(sr, w.dev.PrimaryKey, time.Now().Add(-5*time.Minute-time.Second).Unix())
 		})},
-		"expiry changed":         {5, tok(func(w connackWorld) string { return strings.Replace(token(w.dev), "&se=", "&se=1", 1) })},
+		"expiry changed": {5,
+			tok(func(w connackWorld) string { return strings.Replace(token(w.dev), "&se=", "&se=1", 1) })},
 		"policy unknown":         {5, tok(func(w connackWorld) string { return token(w.dev) + "&skn=nobody" })},
 		"policy with device key": {5, tok(func(w connackWorld) string { return token(w.dev) + "&skn=" + w.policy.Name })},
 		"policy, no such device": {5, func(c *connect, w connackWorld) {

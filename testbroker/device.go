@@ -60,7 +60,7 @@ const (
 	// RegistryRead reads the registry, and RegistryWrite changes it as well.
 	RegistryRead  = hub.RegistryRead
 	RegistryWrite = hub.RegistryWrite
-	// ServiceConnect is that of back ends: twins, methods, commands.
+	// ServiceConnect is that of back ends: twins, methods, C2D messages.
 	ServiceConnect = hub.ServiceConnect
 	// DeviceConnect connects any device.
 	DeviceConnect = hub.DeviceConnect

@@ -1,6 +1,6 @@
 // Package testbroker is an IoT hub that runs inside a test: devices with keys or certificates that
-// are really checked, telemetry that is kept in a log, commands that wait in queues, and faults
-// that happen exactly as declared.
+// are really checked, telemetry that is kept in a log, cloud-to-device (C2D) messages that wait in
+// queues, and faults that happen exactly as declared.
 //
 //	hub, err := testbroker.New(nil)
 //	...
@@ -17,7 +17,7 @@
 // bubble, and closed there. The hub is strict where the service is strict: what the service would
 // refuse, it refuses.
 //
-// # Commands
+// # C2D messages
 //
 // [Hub.SendC2D] puts a message into the queue of a device, from where it goes to a client that has
 // subscribed, now or later, and again until the client acknowledges it. [Hub.C2DLog] and
@@ -28,9 +28,9 @@
 //
 // The hub keeps the subscriptions of a client with CleanSession=0.
 //
-// Over AMQP the device decides what becomes of a command: accepted completes it, rejected ends it,
-// released and modified have it delivered again. The newest link for commands of a device, or the
-// newest subscription, takes over from the one before.
+// Over AMQP the device decides what becomes of a C2D message: accepted completes it, rejected ends
+// it, released and modified have it delivered again. The newest link for C2D messages of a device,
+// or the newest subscription, takes over from the one before.
 //
 // # Twins
 //
@@ -77,15 +77,15 @@
 // A client may use SASL PLAIN with "device@sas.hub" and a token, EXTERNAL or no SASL with a
 // certificate, or anything with tokens that it puts on the links to $cbs. One connection can act
 // for as many devices as it has tokens for. There are links for telemetry, single or in batches,
-// for commands, and pairs of links for twins and for methods, which are told from others by
+// for C2D messages, and pairs of links for twins and for methods, which are told from others by
 // "com.microsoft:channel-correlation-id". What breaks the standard is answered with the condition
 // that the standard has, on the link, the session or the connection. [Hub.DetachLinks],
 // [Hub.EndSessions] and [Hub.CloseAMQP] do at any moment what a service does without a reason.
 //
 // # HTTPS
 //
-// A device can send messages, single or in batches, and ask for commands and settle them by their
-// lock tokens, over HTTP/1.1 or HTTP/2. Each request proves by itself whose it is, so one
+// A device can send messages, single or in batches, and ask for C2D messages and settle them by
+// their lock tokens, over HTTP/1.1 or HTTP/2. Each request proves by itself whose it is, so one
 // connection can serve many devices. The port is that of WebSocket, as it is at the service. What
 // is refused is told by the service's codes, in its JSON and in the header iothub-errorcode.
 // [HTTPOptions] has the limits that keep slow clients from staying.
@@ -119,10 +119,19 @@
 // it saw, unless [Options.Keep] says how much. Command testhub is this hub as a program, for tests
 // in other languages.
 //
+// # Where things are
+//
+// This package is thin. The hub itself, which knows no protocol, is package internal/hub; its types
+// are here by other names, and `go doc ./testbroker/internal/hub Fault` shows their fields. Each
+// protocol has a front of its own: internal/mqttfront, amqpfront (on the engine internal/amqp),
+// httpfront for devices, servicefront for back ends, and blobfront for the store of files. The last
+// three share internal/web. A front imports the hub and no other front. Files are named after what
+// happens there: what becomes of a C2D message that is settled over AMQP is in amqpfront/c2d.go.
+//
 // # What it does not do
 //
 // No other client receives what a device publishes, and nothing is retained: a hub is no general
 // broker. Over AMQP there are no links of back ends, no routes to inputs of modules, no
-// transactions, and links do not resume. Over HTTPS there are no commands to modules, no jobs,
+// transactions, and links do not resume. Over HTTPS there are no C2D messages to modules, no jobs,
 // configurations and imports.
 package testbroker

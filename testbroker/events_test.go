@@ -98,8 +98,8 @@ func TestEvents(t *testing.T) {
 	})
 }
 
-// However many goroutines change a queue, what becomes of each command is told in order; and who is
-// told may ask the hub.
+// However many goroutines change a queue, what becomes of each C2D message is told in order; and
+// who is told may ask the hub.
 func TestEventsOfCommandsAreInOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const n = 100
@@ -107,7 +107,7 @@ func TestEventsOfCommandsAreInOrder(t *testing.T) {
 		became := make(map[string][]string)
 		var h *testbroker.Hub
 		h, d := newHub(t, &testbroker.Options{C2D: testbroker.C2DOptions{Queue: n}, OnEvent: func(e testbroker.Event) {
-			if e.Kind != testbroker.CommandChanged {
+			if e.Kind != testbroker.C2DChanged {
 				return
 			}
 			h.CountC2D("", testbroker.Completed) // or it would lock up

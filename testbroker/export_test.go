@@ -8,7 +8,7 @@ func Held(h *Hub) map[string]int { return h.hub.Held() }
 // SetPolicyKey gives a policy one key.
 func (h *Hub) SetPolicyKey(name, key string) { h.hub.SetPolicyKey(name, key) }
 
-// SetPacketID says which packet id the last command had.
+// SetPacketID says which packet id the last C2D message had.
 func (h *Hub) SetPacketID(id string, last uint16) { h.hub.SetPacketID(id, last) }
 
 // FaultKinds returns every kind that has a name.

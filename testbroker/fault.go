@@ -76,12 +76,12 @@ const (
 	// connections cut and dials refused.
 	Absent = hub.Absent
 	// Quota lets messages through until Limit of them were sent on one day, UTC by the hub's clock;
-	// the default is 100, negative means none. Messages count in steps of 4 KB, telemetry and commands
-	// alike; an upload counts as two. When they are used up, a connection is closed at its next
-	// message, which is not stored; connects are refused with CONNACK 3, or with AcceptConnects
+	// the default is 100, negative means none. Messages count in steps of 4 KB, telemetry and C2D
+	// messages alike; an upload counts as two. When they are used up, a connection is closed at its
+	// next message, which is not stored; connects are refused with CONNACK 3, or with AcceptConnects
 	// accepted and closed at once; and SendC2D fails. Over AMQP messages are rejected with
 	// "amqp:resource-limit-exceeded" and nothing else happens, nor does it over HTTP, where the status
-	// is 403. Fired counts messages, connects and commands.
+	// is 403. Fired counts messages, connects and C2D messages.
 	Quota = hub.Quota
 )
 
@@ -168,7 +168,7 @@ const (
 	// RefuseToken answers a put-token with Status, without looking at the token. It happens, like
 	// those that follow, to put-tokens for an identity.
 	RefuseToken = hub.RefuseToken
-	// SlowToken deals with the put-token after Delay.
+	// SlowToken handles the put-token after Delay.
 	SlowToken = hub.SlowToken
 	// NoToken never answers the put-token, whose token does not count.
 	NoToken = hub.NoToken
@@ -376,7 +376,7 @@ const (
 	LinkAny = hub.LinkAny
 	// LinkTelemetry carries telemetry messages to the hub.
 	LinkTelemetry = hub.LinkTelemetry
-	// LinkC2D carries commands to the device.
+	// LinkC2D carries C2D messages to the device.
 	LinkC2D = hub.LinkC2D
 	// LinkTwinSender carries requests about the twin.
 	LinkTwinSender = hub.LinkTwinSender
@@ -400,9 +400,9 @@ const (
 	RouteAny = hub.RouteAny
 	// RouteTelemetry sends a message or a batch.
 	RouteTelemetry = hub.RouteTelemetry
-	// RouteReceive asks for a command.
+	// RouteReceive asks for a C2D message.
 	RouteReceive = hub.RouteReceive
-	// RouteSettle completes, abandons or rejects a command.
+	// RouteSettle completes, abandons or rejects a C2D message.
 	RouteSettle = hub.RouteSettle
 	// RouteUpload asks for a place to put a file.
 	RouteUpload = hub.RouteUpload

@@ -36,7 +36,7 @@ func FuzzWebSocket(f *testing.F) {
 		}
 		conn.Write(p)
 		conn.(interface{ CloseWrite() error }).CloseWrite()
-		conn.SetReadDeadline(time.Now().Add(patience))
+		conn.SetReadDeadline(time.Now().Add(waitLimit))
 		if _, err := io.Copy(io.Discard, conn); err != nil && !errors.Is(err, syscall.ECONNRESET) {
 			t.Fatal(err)
 		}

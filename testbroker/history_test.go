@@ -245,7 +245,7 @@ func TestForgottenCalls(t *testing.T) {
 	})
 }
 
-// A command that is forgotten while it waits is delivered, and counted.
+// A C2D message that is forgotten while it waits is delivered, and counted.
 func TestForgottenCommands(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, d := newHub(t, &testbroker.Options{Keep: 2})

@@ -13,7 +13,7 @@ import (
 
 const inbound = "/devices/dev-1/messages/devicebound"
 
-// receive asks for a command and returns it with its lock token.
+// receive asks for a C2D message and returns it with its lock token.
 func (p *poster) receive() (reply, string) {
 	r := p.do("GET", inbound+version, "")
 	require.Equal(p.t, 200, r.StatusCode, r.body)

@@ -128,10 +128,10 @@ const (
 	MethodAnswered = hub.MethodAnswered
 	// MethodFailed: a call has ended without an answer that counts.
 	MethodFailed = hub.MethodFailed
-	// CommandChanged: a command has come into a state, the first of which is Enqueued. Those of one
+	// C2DChanged: a C2D message has come into a state, the first of which is Enqueued. Those of one
 	// device are told in order.
-	CommandChanged = hub.CommandChanged
-	// UploadChanged: an upload was begun, or has ended. One whose time runs out is told of only if
+	C2DChanged = hub.C2DChanged
+	// UploadChanged: an upload was begun, or has ended. One whose time runs out is reported only if
 	// that was by a fault or [Hub.ExpireUploads].
 	UploadChanged = hub.UploadChanged
 	// FaultDeclared and FaultRemoved: [Hub.Inject] and [Injected.Remove] were called.

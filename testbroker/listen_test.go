@@ -18,13 +18,13 @@ import (
 	"github.com/hubline-iot/hubline/testbroker"
 )
 
-const patience = 10 * time.Second // on real sockets, where nothing should take that long
+const waitLimit = 10 * time.Second // on real sockets, where nothing should take that long
 
 // realTCP connects to a listener of the hub.
 func realTCP(t testing.TB, addr net.Addr) *wire {
 	conn, err := net.Dial("tcp", addr.String())
 	require.NoError(t, err)
-	require.NoError(t, conn.SetDeadline(time.Now().Add(patience)))
+	require.NoError(t, conn.SetDeadline(time.Now().Add(waitLimit)))
 	return newWire(t, conn)
 }
 
@@ -32,7 +32,7 @@ func realTCP(t testing.TB, addr net.Addr) *wire {
 func realTLS(t testing.TB, h *testbroker.Hub, addr net.Addr, d testbroker.Device) *wire {
 	conn, err := tls.Dial("tcp", addr.String(), h.ClientTLS())
 	require.NoError(t, err)
-	require.NoError(t, conn.SetDeadline(time.Now().Add(patience)))
+	require.NoError(t, conn.SetDeadline(time.Now().Add(waitLimit)))
 	w := newWire(t, conn)
 	require.Equal(t, []byte{0, 0}, w.connect(connectOf(d)))
 	return w
@@ -197,7 +197,7 @@ func dialRaw(t testing.TB, h *testbroker.Hub, secure bool) *wire {
 	require.NoError(t, err)
 	conn, err := tls.Dial("tcp", addr.String(), h.ClientTLS())
 	require.NoError(t, err)
-	require.NoError(t, conn.SetDeadline(time.Now().Add(patience)))
+	require.NoError(t, conn.SetDeadline(time.Now().Add(waitLimit)))
 	return newWire(t, conn)
 }
 
@@ -246,13 +246,13 @@ func TestCloseOnRealSocketsIsQuick(t *testing.T) {
 	require.NoError(t, h.WaitMessages(t.Context(), 1000))
 	start := time.Now()
 	require.NoError(t, h.Close())
-	require.Less(t, time.Since(start), patience/2)
+	require.Less(t, time.Since(start), waitLimit/2)
 	<-flood
 	for _, w := range ends {
 		_, _, err := w.read()
 		require.Error(t, err)
 	}
-	_, err = net.DialTimeout("tcp", plain.String(), patience)
+	_, err = net.DialTimeout("tcp", plain.String(), waitLimit)
 	require.ErrorIs(t, err, syscall.ECONNREFUSED)
 }
 

@@ -17,20 +17,20 @@ type Property = hub.Property
 type Message = hub.Message
 
 const (
-	// MaxC2D is the size limit of the body of a command in bytes.
+	// MaxC2D is the size limit of the body of a C2D message in bytes.
 	MaxC2D = hub.MaxC2D
 	// MaxMessageID is the length limit of a message id.
 	MaxMessageID = hub.MaxMessageID
 )
 
-// ErrQueueFull is returned by [Hub.SendC2D] while as many commands wait for the device as its queue
-// holds.
+// ErrQueueFull is returned by [Hub.SendC2D] while as many C2D messages wait for the device as its
+// queue holds.
 var ErrQueueFull = hub.ErrQueueFull
 
-// C2D is a command: a message from the cloud to a device. Empty fields are absent.
+// C2D is a C2D message: a message from the cloud to a device. Empty fields are absent.
 type C2D = hub.C2D
 
-// C2DState says what has become of a command.
+// C2DState says what has become of a C2D message.
 type C2DState = hub.C2DState
 
 const (
@@ -50,27 +50,28 @@ const (
 	Rejected = hub.Rejected
 )
 
-// C2DRecord is a command and what has become of it.
+// C2DRecord is a C2D message and what has become of it.
 type C2DRecord = hub.C2DRecord
 
-// SendC2D puts a command into the queue of a device, or of a module named "deviceID/moduleID". It
-// is delivered to a client that has subscribed to commands, at once or when it comes. The error is
+// SendC2D puts a C2D message into the queue of a device, or of a module named "deviceID/moduleID".
+// It is delivered to a client that has subscribed to C2D messages, at once or when it comes. The
+// error is
 // [ErrQueueFull] when too many wait.
 func (h *Hub) SendC2D(id string, m C2D) error { return h.hub.SendC2D(id, m) }
 
-// PurgeC2D throws away the commands that wait for a device, named as in [Hub.Connections], and
+// PurgeC2D throws away the C2D messages that wait for a device, named as in [Hub.Connections], and
 // returns how many they were.
 func (h *Hub) PurgeC2D(device string) int { return h.hub.PurgeC2D(device) }
 
-// C2DLog returns the commands that were sent to a device, named as in [Hub.Connections]: receiver
-// by receiver, in the order of their sequence numbers.
+// C2DLog returns the C2D messages that were sent to a device, named as in [Hub.Connections]:
+// receiver by receiver, in the order of their sequence numbers.
 func (h *Hub) C2DLog(device string) []C2DRecord { return h.hub.C2DLog(device) }
 
-// CountC2D returns how many commands to a device, named as in [Hub.Connections], are in a state,
-// also of those that are in no log any more.
+// CountC2D returns how many C2D messages to a device, named as in [Hub.Connections], are in a
+// state, also of those that are in no log any more.
 func (h *Hub) CountC2D(device string, state C2DState) int { return h.hub.CountC2D(device, state) }
 
-// WaitC2D waits until at least n commands to a device, named as in [Hub.Connections], are in a
+// WaitC2D waits until at least n C2D messages to a device, named as in [Hub.Connections], are in a
 // state. It fails when the context ends or the hub is closed.
 func (h *Hub) WaitC2D(ctx context.Context, device string, state C2DState, n int) error {
 	return h.hub.WaitC2D(ctx, device, state, n)

@@ -22,6 +22,6 @@ func KnownAPIVersions() []string { return hub.KnownAPIVersions() }
 // its default.
 type UploadOptions = hub.UploadOptions
 
-// C2DOptions are the settings of the queues of commands. The zero value of each field stands for
-// its default.
+// C2DOptions are the settings of the queues of C2D messages. The zero value of each field stands
+// for its default.
 type C2DOptions = hub.C2DOptions

@@ -164,7 +164,7 @@ func TestWhoIsToldOfDesiredProperties(t *testing.T) {
 	})
 }
 
-// A connection that is being accepted is told of nothing before its CONNACK, nor of what a SUBACK
+// A connection that is being accepted is told nothing before its CONNACK, nor of what a SUBACK
 // is still to grant.
 func TestNothingBeforeTheAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

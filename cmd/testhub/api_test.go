@@ -399,7 +399,7 @@ func TestTheEndOfWhatWaits(t *testing.T) {
 	}
 	require.Eventually(t, func() bool {
 		return len(p.good("GET", "/devices/dev-1/methods", "")["calls"].([]any)) == 1
-	}, patience, time.Millisecond)
+	}, waitLimit, time.Millisecond)
 	require.Zero(t, p.stop())
 	for range 2 {
 		e := <-ends

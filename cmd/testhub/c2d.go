@@ -12,7 +12,7 @@ import (
 	"github.com/hubline-iot/hubline/testbroker"
 )
 
-// A command is a cloud-to-device message and what has become of it.
+// A C2D message is a cloud-to-device message and what has become of it.
 type command struct {
 	Device     string            `json:"device"`
 	Sequence   int               `json:"sequence"`
@@ -41,7 +41,7 @@ func showCommand(r *testbroker.C2DRecord) command {
 	return c
 }
 
-// states are those of commands, by name.
+// states are those of C2D messages, by name.
 var states = func() map[string]testbroker.C2DState {
 	m := make(map[string]testbroker.C2DState)
 	for s := testbroker.Enqueued; s <= testbroker.Rejected; s++ {

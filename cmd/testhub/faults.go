@@ -26,8 +26,8 @@ type declared struct {
 	injected *testbroker.Injected
 }
 
-// show is a copy with the present count.
-func (d *declared) show() declared {
+// snapshot is a copy with the present count.
+func (d *declared) snapshot() declared {
 	return declared{ID: d.ID, Fault: d.Fault, Fired: d.injected.Fired()}
 }
 
@@ -80,14 +80,14 @@ func (c *control) inject(r *call) (any, *refusal) {
 	c.made++
 	d := &declared{ID: c.made, Fault: compact.Bytes(), injected: c.hub.Inject(f)}
 	c.faults = append(c.faults, d)
-	return d.show(), nil
+	return d.snapshot(), nil
 }
 
 func (c *control) listFaults(r *call) (any, *refusal) {
 	all := []declared{}
 	c.mu.Lock()
 	for _, d := range c.faults {
-		all = append(all, d.show())
+		all = append(all, d.snapshot())
 	}
 	c.mu.Unlock()
 	return map[string]any{"faults": all}, r.query()
@@ -114,7 +114,7 @@ func (c *control) fault(r *call) (any, *refusal) {
 	if problem != nil {
 		return nil, problem
 	}
-	return d.show(), nil
+	return d.snapshot(), nil
 }
 
 func (c *control) waitFault(r *call) (any, *refusal) {
@@ -127,9 +127,9 @@ func (c *control) waitFault(r *call) (any, *refusal) {
 		return nil, problem
 	}
 	problem = c.waits(r, limit, func() any {
-		return d.show()
+		return d.snapshot()
 	}, func(ctx context.Context) error { return d.injected.WaitFired(ctx, count) })
-	return d.show(), problem
+	return d.snapshot(), problem
 }
 
 func (c *control) removeFault(r *call) (any, *refusal) {
@@ -144,7 +144,7 @@ func (c *control) removeFault(r *call) (any, *refusal) {
 	c.faults = slices.DeleteFunc(c.faults, func(other *declared) bool { return other == d })
 	c.mu.Unlock()
 	d.injected.Remove()
-	return d.show(), nil
+	return d.snapshot(), nil
 }
 
 func (c *control) removeFaults(r *call) (any, *refusal) {

@@ -127,7 +127,7 @@ func checkAddress(name, addr string) error {
 	return nil
 }
 
-// isLoopback says whether a host can only be reached from this machine. Names but localhost are not
+// isLoopback reports whether a host can only be reached from this machine. Names but localhost are not
 // looked up.
 func isLoopback(host string) bool {
 	ip := net.ParseIP(host)

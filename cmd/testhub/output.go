@@ -38,7 +38,7 @@ type line struct {
 	Method    string `json:"method,omitempty"`
 	File      string `json:"file,omitempty"`
 	// Detail is the operation of twin-requested, the part of twin-changed, the fate of
-	// method-answered, the state of command and upload; Version that of the properties that were
+	// method-answered, the state of C2D message and upload; Version that of the properties that were
 	// changed.
 	Detail  string `json:"detail,omitempty"`
 	Version int64  `json:"version,omitempty"`
@@ -57,7 +57,7 @@ func hubLine(e testbroker.Event) line {
 	switch e.Kind {
 	case testbroker.FaultFired, testbroker.FaultDeclared, testbroker.FaultRemoved:
 		l.Fault = e.Fault.String()
-	case testbroker.MessageStored, testbroker.CommandChanged:
+	case testbroker.MessageStored, testbroker.C2DChanged:
 		l.MessageID = e.Name
 	case testbroker.MethodCalled, testbroker.MethodAnswered, testbroker.MethodFailed:
 		l.Method = e.Name

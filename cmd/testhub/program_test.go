@@ -87,7 +87,7 @@ func TestWhatIsWrongIsSaid(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var stdout, stderr bytes.Buffer
-			ctx, cancel := context.WithTimeout(context.Background(), patience)
+			ctx, cancel := context.WithTimeout(context.Background(), waitLimit)
 			defer cancel()
 			args := append([]string{"-free", "-ca", filepath.Join(t.TempDir(), "ca.pem")}, c.args...)
 			require.Equal(t, c.status, run(ctx, args, &stdout, &stderr), stderr.String())

@@ -273,13 +273,13 @@ func (e *example) interrupt() {
 	e.end()
 }
 
-// fan runs the device that the examples are about, by the command of README.md.
+// fan runs the device that the examples are about, by the C2D message of README.md.
 func fan(p *program, env string) *example {
 	e := shell(p.t.(*testing.T), env, exampleLine(p.t.(*testing.T), "fan"))
 	e.until("ready")
 	require.Eventually(p.t, func() bool { // the hub has learnt that the upload's connection has ended
 		return p.good("GET", "/devices", "")["devices"].([]any)[0].(map[string]any)["connections"] == 1.0
-	}, patience, time.Millisecond)
+	}, waitLimit, time.Millisecond)
 	return e
 }
 
@@ -296,7 +296,7 @@ func exampleLine(t *testing.T, name string) string {
 	return ""
 }
 
-// Every example can be aimed at testhub by the command that README.md shows.
+// Every example can be aimed at testhub by the C2D message that README.md shows.
 func TestREADMERunsTheExamples(t *testing.T) {
 	dirs, err := filepath.Glob("../../examples/*/main.go")
 	require.NoError(t, err)

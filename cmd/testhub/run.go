@@ -28,7 +28,7 @@ const ownerPolicy = "iothubowner"
 const farewell = 5 * time.Second
 
 // run is the program: it ends when ctx does. The result is its exit status: 0, 1 for what could not
-// be done, 2 for a command line that is wrong.
+// be done, 2 for a C2D message line that is wrong.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	s, err := parse(args, stderr)
 	switch {

@@ -30,8 +30,8 @@ import (
 	"github.com/hubline-iot/hubline/transport/netopt"
 )
 
-// patience is for what should take no time on loopback, on a machine that has a lot to do.
-const patience = 60 * time.Second
+// waitLimit is for what should take no time on loopback, on a machine that has a lot to do.
+const waitLimit = 60 * time.Second
 
 // A program is testhub, run in this process.
 type program struct {
@@ -92,7 +92,7 @@ func start(t testing.TB, args ...string) *program {
 		}
 		http.DefaultClient.CloseIdleConnections()
 		// one asks
-		require.Eventually(t, func() bool { return runtime.NumGoroutine() <= before+1 }, patience, 10*time.Millisecond,
+		require.Eventually(t, func() bool { return runtime.NumGoroutine() <= before+1 }, waitLimit, 10*time.Millisecond,
 			"%d goroutines before", before)
 	})
 	return p
@@ -101,7 +101,7 @@ func start(t testing.TB, args ...string) *program {
 // printed waits for a line.
 func (p *program) printed(ok func(line) bool) line {
 	p.t.Helper()
-	late := time.After(patience)
+	late := time.After(waitLimit)
 	for {
 		p.mu.Lock()
 		for _, l := range p.lines {
@@ -131,7 +131,7 @@ func (p *program) tls() *tls.Config {
 // ask sends a request to the control API and returns the status and the answer.
 func (p *program) ask(method, path, body string) (int, map[string]any) {
 	p.t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), waitLimit)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, method, p.ready.Control+path, strings.NewReader(body))
 	require.NoError(p.t, err)
@@ -203,7 +203,7 @@ func (p *program) creds(id string) *transport.Credentials {
 }
 
 func soon(t testing.TB) context.Context {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), waitLimit)
 	t.Cleanup(cancel)
 	return ctx
 }

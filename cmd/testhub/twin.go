@@ -103,14 +103,14 @@ func (c *control) waitTwin(r *call) (any, *refusal) {
 	return last, problem
 }
 
-// hasMembers says whether an object of JSON has all members of another; nil has none.
+// hasMembers reports whether an object of JSON has all members of another; nil has none.
 func hasMembers(object, members json.RawMessage) bool {
 	var have, want any
 	return members == nil || json.Unmarshal(object, &have) == nil && json.Unmarshal(members, &want) == nil &&
 		contains(have, want)
 }
 
-// contains says whether JSON has all members of an object, with those values; of a null, whether it
+// contains reports whether JSON has all members of an object, with those values; of a null, whether it
 // is not there.
 func contains(have, want any) bool {
 	members, ok := want.(map[string]any)

@@ -56,7 +56,7 @@ func (c *Conn) beatLocked() func() {
 		c.alive.Reset(left)
 		return nil
 	}
-	c.sayLocked(0, nil, nil)
+	c.writeLocked(0, nil, nil)
 	c.flushLocked()
 	c.alive.Reset(c.beat)
 	return nil

@@ -25,7 +25,7 @@ type Conn struct {
 	handler Handler
 
 	// Of the goroutine in Serve.
-	in        []byte // read and not dealt with
+	in        []byte // read and not handled
 	limit     uint32 // of frames that come
 	opened    bool
 	handshake bool               // SASL is through
@@ -40,8 +40,8 @@ type Conn struct {
 	dead     bool       // a close was sent, or the connection has ended
 	frame    uint32     // limit of frames that go
 	sessions map[uint16]*Session
-	unsaid   []*Session // with dispositions, windows or credit to be told
-	heard    time.Time  // when the last frame was dealt with
+	toTell   []*Session // with dispositions, windows or credit to be told
+	heard    time.Time  // when the last frame was handled
 	wrote    time.Time
 	idle     *time.Timer
 	alive    *time.Timer

@@ -12,7 +12,7 @@ type sent struct {
 	tag  []byte
 }
 
-// disposition deals with what the client says of messages that the server sent. Of those that it
+// disposition handles what the client says of messages that the server sent. Of those that it
 // sent itself, there is nothing to remember.
 func (s *Session) disposition(d *wire.Disposition) error {
 	if d.Role == wire.RoleSender {
@@ -76,13 +76,13 @@ func (s *Session) acceptLocked(id uint32) {
 	s.tellLocked()
 	s.run, s.count = wire.Disposition{Role: wire.RoleReceiver, First: id, Last: wire.Some(id), Settled: true,
 		State: &wire.Accepted{}}, 1
-	s.conn.unsaid = append(s.conn.unsaid, s)
+	s.conn.toTell = append(s.conn.toTell, s)
 }
 
 func (s *Session) tellLocked() {
 	if s.count > 0 && !s.ended {
 		run := s.run
-		s.conn.sayLocked(s.channel, &run, nil)
+		s.conn.writeLocked(s.channel, &run, nil)
 	}
 	s.count = 0
 }

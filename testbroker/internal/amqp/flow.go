@@ -12,7 +12,7 @@ type queued struct {
 	frame []byte
 }
 
-// flow deals with windows, then with a link's credit.
+// flow handles windows, then with a link's credit.
 func (s *Session) flow(f *wire.Flow) error {
 	c := s.conn
 	c.mu.Lock()
@@ -37,7 +37,7 @@ func (s *Session) flow(f *wire.Flow) error {
 			return broken(wire.InvalidField, "flow with the credit of no link")
 		}
 		if f.Echo {
-			s.sayFlowLocked(nil)
+			s.writeFlowLocked(nil)
 		}
 		c.mu.Unlock()
 		return nil
@@ -57,7 +57,7 @@ func (s *Session) flow(f *wire.Flow) error {
 	}
 	if l.Receives() {
 		if f.Echo && l.state == attached {
-			s.sayFlowLocked(l)
+			s.writeFlowLocked(l)
 		}
 		c.mu.Unlock()
 		return nil
@@ -80,7 +80,7 @@ func (s *Session) flow(f *wire.Flow) error {
 	s.drainLocked(l)
 	if l.echo && l.state == attached {
 		l.echo = false
-		s.sayFlowLocked(l)
+		s.writeFlowLocked(l)
 	}
 	return nil
 }
@@ -101,12 +101,12 @@ func (s *Session) drainLocked(l *Link) {
 	}
 	l.count += l.credit
 	l.credit = 0
-	s.sayFlowLocked(l)
+	s.writeFlowLocked(l)
 	l.drain, l.echo = false, false
 }
 
-// sayFlowLocked tells the windows, and the state of a link unless it is nil.
-func (s *Session) sayFlowLocked(l *Link) {
+// writeFlowLocked tells the windows, and the state of a link unless it is nil.
+func (s *Session) writeFlowLocked(l *Link) {
 	f := &wire.Flow{
 		NextIncomingID: wire.Some(s.nextIncoming), IncomingWindow: s.window,
 		NextOutgoingID: s.nextOutgoing, OutgoingWindow: 1<<31 - 1,
@@ -119,7 +119,7 @@ func (s *Session) sayFlowLocked(l *Link) {
 		f.DeliveryCount, f.LinkCredit = wire.Some(l.count), wire.Some(l.credit)
 		f.Drain = l.drain
 	}
-	s.conn.sayLocked(s.channel, f, nil)
+	s.conn.writeLocked(s.channel, f, nil)
 }
 
 // pumpLocked sends what waited for the window.
@@ -155,15 +155,15 @@ func (s *Session) renewLocked() {
 	}
 	if s.renew {
 		s.renew, s.window = false, s.conn.cfg.SessionWindow
-		if len(s.thirsty) == 0 {
-			s.sayFlowLocked(nil)
+		if len(s.needsCredit) == 0 {
+			s.writeFlowLocked(nil)
 		}
 	}
-	for _, l := range s.thirsty {
-		if l.thirsty = false; l.state == attached && l.window > l.credit {
+	for _, l := range s.needsCredit {
+		if l.needsCredit = false; l.state == attached && l.window > l.credit {
 			l.credit = l.window
-			s.sayFlowLocked(l)
+			s.writeFlowLocked(l)
 		}
 	}
-	s.thirsty = s.thirsty[:0]
+	s.needsCredit = s.needsCredit[:0]
 }

@@ -28,7 +28,7 @@ func (c *Conn) header() error {
 	if first != wire.ProtocolAMQP {
 		return c.wrongHeader()
 	}
-	c.sayHeader(wire.ProtocolAMQP)
+	c.writeHeader(wire.ProtocolAMQP)
 	c.framing = true
 	return nil
 }
@@ -55,11 +55,11 @@ func (c *Conn) wrongHeader() error {
 	if c.handshake {
 		id = wire.ProtocolAMQP
 	}
-	c.sayHeader(id)
+	c.writeHeader(id)
 	return errHeader
 }
 
-func (c *Conn) sayHeader(id byte) {
+func (c *Conn) writeHeader(id byte) {
 	h := wire.ProtocolHeader(id)
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -69,7 +69,7 @@ func (c *Conn) sayHeader(id byte) {
 // sasl is the server's side of the dialogue. A failure is told by the outcome, and ends the
 // connection.
 func (c *Conn) sasl() error {
-	c.sayHeader(wire.ProtocolSASL)
+	c.writeHeader(wire.ProtocolSASL)
 	offered := c.handler.Mechanisms()
 	c.say(0, &wire.Mechanisms{Mechanisms: offered}, nil)
 	f, err := c.next()

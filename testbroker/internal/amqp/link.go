@@ -34,21 +34,21 @@ type Link struct {
 	failed  bool // the server has detached with an error
 
 	// Of a link that the server receives on.
-	window  uint32    // of credit
-	thirsty bool      // it is among those whose credit is to be renewed
-	part    *Delivery // of the goroutine in Serve
+	window      uint32    // of credit
+	needsCredit bool      // it is among those whose credit is to be renewed
+	part        *Delivery // of the goroutine in Serve
 
 	// Of a link that the server sends on.
 	drain, echo bool
 }
 
-// Receives says whether the server receives on the link.
+// Receives reports whether the server receives on the link.
 func (l *Link) Receives() bool { return l.Asked.Role == wire.RoleSender }
 
 // Session returns the link's session.
 func (l *Link) Session() *Session { return l.session }
 
-// attach deals with an attach of the client.
+// attach handles an attach of the client.
 func (s *Session) attach(a *wire.Attach) error {
 	c := s.conn
 	switch {
@@ -141,7 +141,7 @@ func (l *Link) Accept() bool {
 	ok := l.state == asked && !c.dead
 	if ok {
 		l.state = attached
-		c.sayLocked(l.session.channel, l.Answer, nil)
+		c.writeLocked(l.session.channel, l.Answer, nil)
 	}
 	c.doneLocked()
 	return ok
@@ -167,11 +167,11 @@ func (l *Link) refuseLocked(e *wire.Error) {
 	} else {
 		answer.Source = nil
 	}
-	l.session.conn.sayLocked(l.session.channel, answer, nil)
-	l.session.conn.sayLocked(l.session.channel, &wire.Detach{Handle: l.handle, Closed: true, Error: e}, nil)
+	l.session.conn.writeLocked(l.session.channel, answer, nil)
+	l.session.conn.writeLocked(l.session.channel, &wire.Detach{Handle: l.handle, Closed: true, Error: e}, nil)
 }
 
-// detach deals with a detach of the client. It is answered once.
+// detach handles a detach of the client. It is answered once.
 func (s *Session) detach(d *wire.Detach) error {
 	c := s.conn
 	c.mu.Lock()
@@ -189,7 +189,7 @@ func (s *Session) detach(d *wire.Detach) error {
 	case attached:
 		s.forgetLocked(l)
 		s.tellLocked()
-		c.sayLocked(s.channel, &wire.Detach{Handle: l.handle, Closed: d.Closed}, nil)
+		c.writeLocked(s.channel, &wire.Detach{Handle: l.handle, Closed: d.Closed}, nil)
 	}
 	l.state = gone
 	c.mu.Unlock()
@@ -200,7 +200,7 @@ func (s *Session) detach(d *wire.Detach) error {
 }
 
 // Detach detaches the link with an error unless it is nil. Closed is what everybody expects; false
-// leaves clients in doubt. It says whether the link was attached. The handler is not told.
+// leaves clients in doubt. It reports whether the link was attached. The handler is not told.
 func (l *Link) Detach(e *wire.Error, closed bool) bool {
 	c := l.session.conn
 	c.mu.Lock()
@@ -217,7 +217,7 @@ func (s *Session) detachLocked(l *Link, e *wire.Error, closed bool) {
 	s.tellLocked()
 	s.forgetLocked(l)
 	l.state, l.failed = detaching, e != nil
-	s.conn.sayLocked(s.channel, &wire.Detach{Handle: l.handle, Closed: closed, Error: e}, nil)
+	s.conn.writeLocked(s.channel, &wire.Detach{Handle: l.handle, Closed: closed, Error: e}, nil)
 }
 
 // forgetLocked drops the messages of a link that are on their way.

@@ -21,7 +21,7 @@ type Session struct {
 	nextIncoming uint32
 	window       uint32  // frames that may still come
 	renew        bool    // the window is to be renewed
-	thirsty      []*Link // whose credit is to be renewed
+	needsCredit  []*Link // whose credit is to be renewed
 	delivered    bool    // lastDelivery is set
 	lastDelivery uint32
 
@@ -60,14 +60,14 @@ func (c *Conn) begin(channel uint16, old *Session, b *wire.Begin) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.sessions[channel] = s
-	c.sayLocked(channel, &wire.Begin{
+	c.writeLocked(channel, &wire.Begin{
 		RemoteChannel: wire.Some(channel), NextOutgoingID: sessionStart, IncomingWindow: s.window, OutgoingWindow: 1<<31 - 1,
 		HandleMax: c.cfg.HandleMax,
 	}, nil)
 	return nil
 }
 
-// handle deals with a frame. A *sessionError ends the session, another error the connection.
+// handle handles a frame. A *sessionError ends the session, another error the connection.
 func (s *Session) handle(p wire.Performative, payload []byte) error {
 	if end, ok := p.(*wire.End); ok {
 		s.end(end)
@@ -97,7 +97,7 @@ func (s *Session) over() bool {
 	return s.ended
 }
 
-// end deals with the client's end.
+// end handles the client's end.
 func (s *Session) end(*wire.End) {
 	c := s.conn
 	c.mu.Lock()
@@ -105,7 +105,7 @@ func (s *Session) end(*wire.End) {
 	left := s.releaseLocked()
 	if !s.ended {
 		s.ended = true
-		c.sayLocked(s.channel, &wire.End{}, nil)
+		c.writeLocked(s.channel, &wire.End{}, nil)
 	}
 	c.mu.Unlock()
 	for _, l := range left {
@@ -131,7 +131,7 @@ func (s *Session) End(e *wire.Error) []*Link {
 	s.tellLocked()
 	left := s.releaseLocked()
 	s.ended = true
-	c.sayLocked(s.channel, &wire.End{Error: e}, nil)
+	c.writeLocked(s.channel, &wire.End{Error: e}, nil)
 	c.doneLocked()
 	return left
 }

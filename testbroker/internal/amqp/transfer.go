@@ -21,7 +21,7 @@ const (
 	maxUnsettled = 4096
 )
 
-// transfer deals with a message, or a part of one, from the client.
+// transfer handles a message, or a part of one, from the client.
 func (s *Session) transfer(t *wire.Transfer, payload []byte) error {
 	c := s.conn
 	c.mu.Lock()
@@ -33,7 +33,7 @@ func (s *Session) transfer(t *wire.Transfer, payload []byte) error {
 	s.nextIncoming++
 	if s.window <= c.cfg.SessionWindow/2 && !s.renew {
 		s.renew = true
-		c.unsaid = append(c.unsaid, s)
+		c.toTell = append(c.toTell, s)
 	}
 	l := s.links[t.Handle]
 	if l == nil {
@@ -128,10 +128,10 @@ func (l *Link) takeCredit() bool {
 	}
 	l.count++
 	l.credit--
-	if l.credit <= l.window/2 && l.window > 0 && !l.thirsty {
-		l.thirsty = true
-		l.session.thirsty = append(l.session.thirsty, l)
-		c.unsaid = append(c.unsaid, l.session)
+	if l.credit <= l.window/2 && l.window > 0 && !l.needsCredit {
+		l.needsCredit = true
+		l.session.needsCredit = append(l.session.needsCredit, l)
+		c.toTell = append(c.toTell, l.session)
 	}
 	return true
 }
@@ -148,7 +148,7 @@ func (l *Link) Allow(n uint32) {
 	l.window = n
 	if n > l.credit {
 		l.credit = n
-		l.session.sayFlowLocked(l)
+		l.session.writeFlowLocked(l)
 	}
 	c.doneLocked()
 }
@@ -166,13 +166,14 @@ func (l *Link) Settle(id uint32, state wire.DeliveryState) {
 		s.acceptLocked(id)
 	} else {
 		s.tellLocked()
-		s.conn.sayLocked(s.channel, &wire.Disposition{Role: wire.RoleReceiver, First: id, Last: wire.Some(id), Settled: true,
-			State: state}, nil)
+		s.conn.writeLocked(s.channel, &wire.Disposition{Role: wire.RoleReceiver, First: id, Last: wire.Some(id),
+			Settled: true,
+			State:   state}, nil)
 	}
 	s.conn.doneLocked()
 }
 
-// Attached says whether both sides have attached, and neither has detached.
+// Attached reports whether both sides have attached, and neither has detached.
 func (l *Link) Attached() bool {
 	c := l.session.conn
 	c.mu.Lock()
@@ -180,8 +181,8 @@ func (l *Link) Attached() bool {
 	return l.state == attached && !c.dead
 }
 
-// Ready says whether a message could be sent now: there is credit, and room for what waits for the
-// client.
+// Ready reports whether a message could be sent now: there is credit, and room for what waits for
+// the client.
 func (l *Link) Ready() bool {
 	c := l.session.conn
 	c.mu.Lock()
@@ -193,7 +194,7 @@ func (l *Link) readyLocked() bool {
 	return l.state == attached && l.credit > 0 && !l.session.conn.dead && !l.session.fullLocked()
 }
 
-// fullLocked says that the client has to do something before more is sent in the session.
+// fullLocked reports that the client has to do something before more is sent in the session.
 func (s *Session) fullLocked() bool {
 	return len(s.queue) >= maxQueued || len(s.unsettled) >= maxUnsettled
 }

@@ -49,7 +49,7 @@ func (a *conn) Attach(link *amqp.Link) error {
 	return a.attachFaults(l)
 }
 
-// knowsSomebody says whether anybody has authenticated, and has not lost the right since.
+// knowsSomebody reports whether anybody has authenticated, and has not lost the right since.
 func (a *conn) knowsSomebody() bool {
 	a.hub.Mu.Lock()
 	defer a.hub.Mu.Unlock()

@@ -7,10 +7,10 @@ import (
 	"github.com/hubline-iot/hubline/testbroker/internal/amqp"
 )
 
-// lockLost is what a device is told whose command is not its own any more.
+// lockLost is what a device is told whose C2D message is not its own any more.
 const lockLost wire.Symbol = "com.microsoft:message-lock-lost"
 
-// An receiver is a link that receives commands.
+// A receiver is a link that receives C2D messages.
 type receiver struct {
 	link *hubLink
 	q    *hub.Queue
@@ -38,7 +38,7 @@ func displaced(old, by *hub.Conn, l *hubLink) *wire.Error {
 		l.id)
 }
 
-// Deliver sends a command, for which the client has given credit.
+// Deliver sends a C2D message, for which the client has given credit.
 func (r *receiver) Deliver(q *hub.Queue, e *hub.Command, _ int) (sent, settled bool) {
 	if !r.link.Ready() {
 		return false, false
@@ -58,7 +58,7 @@ func (r *receiver) Deliver(q *hub.Queue, e *hub.Command, _ int) (sent, settled b
 	return true, settled
 }
 
-// message is the command as it goes over AMQP.
+// message is the C2D message as it goes over AMQP.
 func message(e *hub.Command, lockToken string) *wire.Message {
 	m := e.C2D
 	p := &wire.Properties{
@@ -104,8 +104,8 @@ func message(e *hub.Command, lockToken string) *wire.Message {
 	}
 }
 
-// settle does what a client wants to become of a command. One whose lock has ended is not its own
-// any more.
+// settle does what a client wants to become of a C2D message. One whose lock has ended is not its
+// own any more.
 func (r *receiver) settle(tag string, state wire.DeliveryState) wire.DeliveryState {
 	to := hub.Enqueued // released, modified, or forgotten without a word
 	switch state.(type) {

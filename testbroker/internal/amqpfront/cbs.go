@@ -23,7 +23,7 @@ type grant struct {
 	timer *time.Timer
 }
 
-// grantedLocked says whether a token covers an identity.
+// grantedLocked reports whether a token covers an identity.
 func (a *conn) grantedLocked(id hub.Identity) bool {
 	now := a.hub.Now()
 	for _, key := range [...]hub.Identity{id, {}} {
@@ -146,7 +146,7 @@ func (f *Front) resourceOf(t hub.Token) (hub.Identity, error) {
 	return last, nil
 }
 
-// putToken deals with a message to $cbs.
+// putToken handles a message to $cbs.
 func (a *conn) putToken(l *hubLink, d amqp.Delivery) error {
 	m, bad := readMessage(d)
 	l.settle(d, bad)

@@ -11,7 +11,7 @@ import (
 	"github.com/hubline-iot/hubline/testbroker/internal/amqp"
 )
 
-// An conn is a connection over AMQP as the hub sees it. Its methods as a handler run in the
+// A conn is a connection over AMQP as the hub sees it. Its methods as a handler run in the
 // connection's goroutine.
 type conn struct {
 	hub    *hub.Hub
@@ -30,7 +30,7 @@ type conn struct {
 	ended  bool
 }
 
-// An link is a link over AMQP as the hub sees it.
+// A link is a link over AMQP as the hub sees it.
 type hubLink struct {
 	*amqp.Link
 	conn *conn
@@ -39,7 +39,7 @@ type hubLink struct {
 	pair *pair        // of links for twins and methods
 	acks hub.AckQueue // dispositions that wait for their time
 
-	to   *receiver // of links for commands, otherwise nil
+	to   *receiver // of links for C2D messages, otherwise nil
 	post answers
 }
 
@@ -93,7 +93,7 @@ func (a *conn) whoLocked(selector string) []hub.Identity {
 // close closes the connection with an error, for a reason.
 func (a *conn) close(e *wire.Error, cause error) {
 	a.engine.Close(e)
-	a.c.Farewell(cause)
+	a.c.CloseGracefully(cause)
 }
 
 // Open judges a connection.
@@ -112,7 +112,7 @@ func (a *conn) Open(o *wire.Open) error {
 		return hub.FaultError(hub.DropConnect)
 	}
 	if in := h.Faults.Take(hub.NoConnack, id); in != nil {
-		c.Blame(hub.FaultError(hub.NoConnack))
+		c.SetCause(hub.FaultError(hub.NoConnack))
 		c.Silence()
 		h.Happened(in, c)
 		c.Drain()
@@ -120,7 +120,7 @@ func (a *conn) Open(o *wire.Open) error {
 	}
 	if in := h.Faults.Take(hub.RefuseConnect, id); in != nil {
 		h.Happened(in, c)
-		c.Blame(hub.FaultError(hub.RefuseConnect))
+		c.SetCause(hub.FaultError(hub.RefuseConnect))
 		return wireFault(&in.Fault)
 	}
 	if in := h.Faults.Take(hub.SlowConnack, id); in != nil {
@@ -135,7 +135,7 @@ func (a *conn) Open(o *wire.Open) error {
 	return nil
 }
 
-// gone lets the faults have their way that make the hub unreachable. An error ends the connection.
+// gone applies the faults that make the hub unreachable. An error ends the connection.
 func (a *conn) gone(id hub.Identity) error {
 	h, c := a.hub, a.c
 	if in := h.Faults.InForce(hub.Absent, id); in != nil {
@@ -167,7 +167,7 @@ func (a *conn) Opened() error {
 
 // Idle ends a connection whose client was silent for too long, unless the link is dead: then nobody
 // would learn of it.
-func (a *conn) Idle() { a.c.Farewell(amqp.ErrIdle) }
+func (a *conn) Idle() { a.c.CloseGracefully(amqp.ErrIdle) }
 
 // admit tells that a client may act for an identity from now on.
 func (a *conn) admit(id hub.Identity) {

@@ -23,7 +23,7 @@ func takeLink(f *hub.Faults, kind hub.FaultKind, l *hubLink) *hub.Injected {
 	return f.TakeIf(kind, l.id, func(f *hub.Fault) bool { return f.Link == hub.LinkAny || f.Link == l.kind })
 }
 
-// attachFaults lets faults have their way with an attach.
+// attachFaults applies the faults of an attach.
 func (a *conn) attachFaults(l *hubLink) error {
 	h, c := a.hub, a.c
 	if in := takeLink(&h.Faults, hub.DropOnAttach, l); in != nil {
@@ -51,7 +51,7 @@ func (a *conn) attachFaults(l *hubLink) error {
 	return nil
 }
 
-// allow gives the client credit, unless a fault has it otherwise.
+// allow gives the client credit, unless a fault intervenes.
 func (a *conn) allow(l *hubLink) {
 	h := a.hub
 	in := takeLink(&h.Faults, hub.WithholdCredit, l)
@@ -86,7 +86,7 @@ func (a *conn) idleFault(l *hubLink) {
 	})
 }
 
-// messageFaults lets faults have their way with a telemetry message that is not stored then; false
+// messageFaults applies the faults of a telemetry message that is not stored then; false
 // if there are none.
 func (a *conn) messageFaults(l *hubLink, d amqp.Delivery) bool {
 	h, c := a.hub, a.c

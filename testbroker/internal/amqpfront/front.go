@@ -11,7 +11,7 @@ import (
 // shortFrame is a frame of AMQP that is too short to be one.
 var shortFrame = []byte{0, 0, 0, 4, 2, 0, 0, 0}
 
-// An Front speaks AMQP 1.0.
+// A Front speaks AMQP 1.0.
 type Front struct {
 	hub            *hub.Hub
 	twins, methods facility
@@ -73,7 +73,7 @@ func (f *Front) Serve(c *hub.Conn) (hub.Protocol, error) {
 	if err == nil {
 		err = hub.ErrParted
 	}
-	c.Farewell(err)
+	c.CloseGracefully(err)
 	c.Drain()
 	return 0, err
 }

@@ -19,7 +19,7 @@ func (a *conn) Credit(link *amqp.Link) {
 	l.post.flush(l)
 }
 
-// Settled is told what a client says of a command. Replies go settled, or nobody cares.
+// Settled is told what a client says of a C2D message. Replies go settled, or nobody cares.
 func (a *conn) Settled(link *amqp.Link, tag []byte, state wire.DeliveryState) wire.DeliveryState {
 	l := link.Value.(*hubLink)
 	if l.to == nil {

@@ -45,7 +45,7 @@ func (m methodLinks) ask(p *pair, answer *wire.Message) *wire.Error {
 	return nil
 }
 
-// An methodTarget is a client that has both links for methods.
+// A methodTarget is a client that has both links for methods.
 type methodTarget struct{ pair *pair }
 
 func (t methodTarget) Client() *hub.Conn    { return t.pair.conn.c }

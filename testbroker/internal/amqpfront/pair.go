@@ -24,7 +24,7 @@ type pairKey struct {
 	channel string // the link property com.microsoft:channel-correlation-id; may be empty
 }
 
-// An pair is a sender and a receiver, from the client's side, that belong together. Guarded by
+// A pair is a sender and a receiver, from the client's side, that belong together. Guarded by
 // Hub.mu.
 type pair struct {
 	pairKey

@@ -33,7 +33,7 @@ func (a *conn) Authenticate(mechanism wire.Symbol, response []byte) uint8 {
 	default: // nothing to do for the others
 	}
 	if err != nil {
-		a.c.Blame(err)
+		a.c.SetCause(err)
 		a.refused(hub.Identity{}, err)
 		return wire.SASLAuth
 	}

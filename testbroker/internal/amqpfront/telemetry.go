@@ -13,7 +13,7 @@ import (
 	"github.com/hubline-iot/hubline/testbroker/internal/amqp"
 )
 
-// telemetry stores a message or a batch and answers it, unless a fault has it otherwise.
+// telemetry stores a message or a batch and answers it, unless a fault intervenes.
 func (a *conn) telemetry(l *hubLink, d amqp.Delivery) error {
 	all, bad := a.readTelemetry(l, d)
 	if bad != nil {
@@ -121,7 +121,7 @@ func (a *conn) acknowledge(l *hubLink, d amqp.Delivery) {
 		default:
 			h.HappenedTo(drop, c, id)
 			a.engine.Flush()
-			c.Farewell(hub.FaultError(hub.DropAfterPuback))
+			c.CloseGracefully(hub.FaultError(hub.DropAfterPuback))
 		}
 	}
 	if !l.acks.Add(c, due, say) {

@@ -91,7 +91,7 @@ func wholeNumber(v any) (int64, bool) {
 	return 0, false
 }
 
-// receives says whether an answer can go anywhere.
+// receives reports whether an answer can go anywhere.
 func (p *pair) receives() bool {
 	p.conn.hub.Mu.Lock()
 	defer p.conn.hub.Mu.Unlock()
@@ -164,7 +164,7 @@ func otherID(id any) any {
 	return "other"
 }
 
-// An desiredListener is a client that is told of changes of desired properties.
+// A desiredListener is a client that receives changes of desired properties.
 type desiredListener struct{ pair *pair }
 
 func (l desiredListener) Client() *hub.Conn { return l.pair.conn.c }

@@ -44,7 +44,7 @@ func putBlob(q *web.Request) web.Answer {
 		q.Hub.Changed.Wake()
 		return a
 	case blobNoAnswer:
-		return web.Answer{Way: web.WayNone}
+		return web.Answer{Delivery: web.DeliverNothing}
 	}
 	return failBlob(q, bad)
 }
@@ -359,7 +359,7 @@ func track(q *web.Request) string {
 	return fmt.Sprintf("%d-%d", q.C.Number, q.Conn.Front.Refusals.Add(1))
 }
 
-// blobFaults lets faults have their way with a request to the store that was found good. If over,
+// blobFaults applies the faults of a request to the store that was found good. If over,
 // it is answered.
 func blobFaults(q *web.Request) (a web.Answer, over bool) {
 	if in := q.TakeRoute(hub.ExpireUpload); in != nil {
@@ -371,7 +371,7 @@ func blobFaults(q *web.Request) (a web.Answer, over bool) {
 	if in := q.TakeRoute(hub.SlowBlob); in != nil {
 		q.Happened(in)
 		if !q.Sleep(in.Fault.Delay) {
-			return web.Answer{Way: web.WayNone}, true
+			return web.Answer{Delivery: web.DeliverNothing}, true
 		}
 	}
 	return web.Answer{}, false

@@ -9,7 +9,7 @@ import (
 	"github.com/hubline-iot/hubline/testbroker/internal/web"
 )
 
-// C2DRoutes are the requests about commands. Over HTTP a device asks for them; there are none
+// C2DRoutes are the requests about C2D messages. Over HTTP a device asks for them; there are none
 // to modules.
 var C2DRoutes = []web.Route{
 	{Kind: hub.RouteReceive, Method: http.MethodGet, Path: "devices/{device}/messages/devicebound", Do: getCommand},
@@ -19,7 +19,7 @@ var C2DRoutes = []web.Route{
 		Do: abandonCommand},
 }
 
-// getCommand locks the next command and hands it out, with the lock token as its ETag.
+// getCommand locks the next C2D message and hands it out, with the lock token as its ETag.
 func getCommand(q *web.Request) web.Answer {
 	queue, err := q.Hub.Queue(q.ID)
 	if err != nil {
@@ -33,8 +33,8 @@ func getCommand(q *web.Request) web.Answer {
 	return web.Answer{Status: http.StatusOK, Header: httpHeader(&r), Body: r.C2D.Body}
 }
 
-// deleteCommand completes a command, or with the parameter reject, which needs no value, ends it
-// otherwise.
+// deleteCommand completes a C2D message, or with the parameter reject, which needs no value, ends
+// it otherwise.
 func deleteCommand(q *web.Request) web.Answer {
 	if q.Query.Has("reject") {
 		return settle(q, hub.Rejected)
@@ -44,7 +44,7 @@ func deleteCommand(q *web.Request) web.Answer {
 
 func abandonCommand(q *web.Request) web.Answer { return settle(q, hub.Enqueued) }
 
-// settle does what a client wants to become of the command that it has locked. The token of the
+// settle does what a client wants to become of the C2D message that it has locked. The token of the
 // path may stand in If-Match as well.
 func settle(q *web.Request, to hub.C2DState) web.Answer {
 	lock := q.Vars["lock"]
@@ -63,7 +63,7 @@ func settle(q *web.Request, to hub.C2DState) web.Answer {
 	return web.Answer{Status: http.StatusNoContent}
 }
 
-// httpHeader is a command's properties as they go over HTTP. Those that no header can carry are
+// httpHeader is a C2D message's properties as they go over HTTP. Those that no header can carry are
 // left out.
 func httpHeader(r *hub.C2DRecord) http.Header {
 	m := r.C2D

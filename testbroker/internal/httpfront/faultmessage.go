@@ -20,7 +20,7 @@ func order(q *web.Request, m hub.Message) (web.Answer, bool) {
 		return web.Answer{}, false
 	case !answered:
 		q.Hang()
-		return web.Answer{Way: web.WayNone}, true
+		return web.Answer{Delivery: web.DeliverNothing}, true
 	}
 	return web.Answer{Status: http.StatusNoContent}, true
 }

@@ -42,7 +42,7 @@ var systemHeaders = map[string]string{
 	"iothub-operation":       "iothub-operation",
 }
 
-// postTelemetry stores what a request carries and answers it, unless a fault has it otherwise.
+// postTelemetry stores what a request carries and answers it, unless a fault intervenes.
 func postTelemetry(q *web.Request) web.Answer {
 	h, c := q.Hub, q.C
 	if in := h.Faults.Take(hub.DropDuringPublish, q.ID); in != nil {
@@ -62,7 +62,7 @@ func postTelemetry(q *web.Request) web.Answer {
 		h.Begin(in)
 	}
 	if c.Mode.Load() != hub.Open {
-		return web.Answer{Way: web.WayNone}
+		return web.Answer{Delivery: web.DeliverNothing}
 	}
 	if bad := overdrawn(q); bad != nil {
 		return q.Fail(bad)
@@ -99,12 +99,12 @@ func acknowledge(q *web.Request) web.Answer {
 	if in := h.Faults.Take(hub.DelayPuback, q.ID); in != nil {
 		q.Happened(in)
 		if !q.Sleep(in.Fault.Delay) {
-			return web.Answer{Way: web.WayNone}
+			return web.Answer{Delivery: web.DeliverNothing}
 		}
 	}
 	a := web.Answer{Status: http.StatusNoContent}
 	if in := h.Faults.Take(hub.DropAfterPuback, q.ID); in != nil {
-		a.Way, a.Fault = web.WayLast, in
+		a.Delivery, a.Fault = web.DeliverAndClose, in
 	}
 	return a
 }
@@ -257,7 +257,7 @@ func checkProperty(h *hub.Hub, p hub.Property) *web.Error {
 	return nil
 }
 
-// isToken says whether a text has nothing but the characters of names [RFC 9110, section 5.6.2].
+// isToken reports whether a text has nothing but the characters of names [RFC 9110, section 5.6.2].
 func isToken(s string) bool {
 	for i := range len(s) {
 		switch c := s[i]; {

@@ -51,7 +51,7 @@ func (k *blobKeys) signature(blob string, q url.Values) string {
 	return base64.StdEncoding.EncodeToString(mac.Sum(nil))
 }
 
-// Check says whether a query gives the right to do something with a blob.
+// Check reports whether a query gives the right to do something with a blob.
 func (k *blobKeys) Check(blob string, q url.Values, right string, now time.Time) *BlobError {
 	sig := q.Get("sig")
 	if sig == "" {

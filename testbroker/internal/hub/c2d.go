@@ -10,32 +10,30 @@ import (
 )
 
 const (
-	// MaxC2D is the size limit of the body of a command in bytes.
-	MaxC2D = 64 << 10
-	// MaxMessageID is the length limit of a message id.
+	MaxC2D       = 64 << 10
 	MaxMessageID = 128
 	maxTopic     = 1<<16 - 1
 )
 
-// ErrQueueFull is returned by [Hub.SendC2D] while as many commands wait for the device as its queue
-// holds.
+// ErrQueueFull is returned by [Hub.SendC2D] while as many C2D messages wait for the device as its
+// queue holds.
 var ErrQueueFull = errors.New("testbroker: the device's queue of commands is full")
 
-// C2DOptions are the settings of the queues of commands. The zero value of each field stands for
-// its default.
+// C2DOptions are the settings of the queues of C2D messages. The zero value of each field stands
+// for its default.
 type C2DOptions struct {
-	// Queue is how many commands may wait for one device, those included that it has not acknowledged.
-	// Default: 50.
+	// Queue is how many C2D messages may wait for one device, those included that it has not
+	// acknowledged. Default: 50.
 	Queue int
-	// TTL is how long after [Hub.SendC2D] a command without an Expiry of its own expires. Default: 1
-	// hour.
+	// TTL is how long after [Hub.SendC2D] a C2D message without an Expiry of its own expires. Default:
+	// 1 hour.
 	TTL time.Duration
-	// Lock is how long a command that was delivered waits for its PUBACK or outcome, or over HTTP for
-	// its DELETE, before it is delivered again. Default: 60 s.
+	// Lock is how long a C2D message that was delivered waits for its PUBACK or outcome, or over HTTP
+	// for its DELETE, before it is delivered again. Default: 60 s.
 	Lock time.Duration
-	// MaxDeliveries is how often a command is delivered before it is given up. Default: 10.
+	// MaxDeliveries is how often a C2D message is delivered before it is given up. Default: 10.
 	MaxDeliveries int
-	// Window is how many commands may be delivered over MQTT to a client that has not acknowledged
+	// Window is how many C2D messages may be delivered over MQTT to a client that has not acknowledged
 	// them yet. Over AMQP the client says so by its credit. Default: 16.
 	Window int
 }
@@ -50,7 +48,7 @@ func (o C2DOptions) withDefaults() C2DOptions {
 	}
 }
 
-// C2D is a command: a message from the cloud to a device. Empty fields are absent.
+// C2D is a C2D message: a message from the cloud to a device. Empty fields are absent.
 type C2D struct {
 	MessageID       string
 	CorrelationID   string
@@ -60,7 +58,8 @@ type C2D struct {
 	// Ack is for which ends the sender wants feedback: "none", "positive", "negative", "full" or
 	// empty.
 	Ack string
-	// Expiry is by the hub's clock. Only a command that has one of its own carries it to the device.
+	// Expiry is by the hub's clock. Only a C2D message that has one of its own carries it to the
+	// device.
 	Expiry time.Time
 	// Properties are the application properties, in order. An empty value is sent as "name=".
 	Properties []Property
@@ -71,23 +70,16 @@ type C2D struct {
 	Body []byte
 }
 
-// C2DState says what has become of a command.
+// C2DState says what has become of a C2D message.
 type C2DState uint8
 
 const (
-	// Enqueued: it waits for delivery.
 	Enqueued C2DState = iota + 1
-	// Invisible: it was delivered, and is locked until the device acknowledges it or the lock ends.
 	Invisible
-	// Completed: the device acknowledged it, or it was sent to a device that subscribed with QoS 0.
 	Completed
-	// Expired: it waited until its expiry.
 	Expired
-	// DeadLettered: it was delivered as often as allowed, and never acknowledged.
 	DeadLettered
-	// Purged: it was thrown away by [Hub.PurgeC2D] or [Hub.RemoveDevice].
 	Purged
-	// Rejected: the device refused it, which it can do over AMQP and HTTP.
 	Rejected
 
 	c2dStates = Rejected + 1
@@ -111,11 +103,11 @@ func (s C2DState) String() string {
 var feedbackCodes = [c2dStates]string{Completed: "Success", Expired: "Expired", DeadLettered: "DeliveryCountExceeded",
 	Purged: "Purged", Rejected: "Rejected"}
 
-// C2DRecord is a command and what has become of it.
+// C2DRecord is a C2D message and what has become of it.
 type C2DRecord struct {
 	// DeviceID and ModuleID name the receiver. ModuleID is empty for the device itself.
 	DeviceID, ModuleID string
-	// Sequence numbers the commands of one receiver, from 1.
+	// Sequence numbers the C2D messages of one receiver, from 1.
 	Sequence int
 	// C2D is what was sent, with the expiry that holds.
 	C2D C2D
@@ -131,14 +123,14 @@ type C2DRecord struct {
 	PacketID uint16
 	// LockToken is that of the last delivery over AMQP or HTTP.
 	LockToken string
-	// Enqueued and Ended are times by the hub's clock. Ended is zero while the command waits.
+	// Enqueued and Ended are times by the hub's clock. Ended is zero while the C2D message waits.
 	Enqueued, Ended time.Time
 	// Feedback is the status code that the sender is told when it has ended: "Success", "Expired",
 	// "DeliveryCountExceeded", "Purged", "Rejected". It is empty if Ack does not ask for it.
 	Feedback string
 }
 
-// feedback is what the sender is told of an end.
+// feedback is the status that the sender receives about an end.
 func (m C2D) feedback(end C2DState) string {
 	if m.Ack == "full" || m.Ack == "positive" && end == Completed || m.Ack == "negative" && end != Completed {
 		return feedbackCodes[end]
@@ -163,9 +155,7 @@ func (m C2D) check() error {
 	return nil
 }
 
-// SendC2D puts a command into the queue of a device, or of a module named "deviceID/moduleID". It
-// is delivered to a client that has subscribed to commands, at once or when it comes. The error is
-// [ErrQueueFull] when too many wait.
+// SendC2D is testbroker.Hub.SendC2D.
 func (h *Hub) SendC2D(id string, m C2D) error {
 	who := SplitIdentity(id)
 	if err := m.check(); err != nil {
@@ -238,8 +228,7 @@ func (h *Hub) queuesOf(selector string) []*Queue {
 	return all
 }
 
-// PurgeC2D throws away the commands that wait for a device, named as in [Hub.Connections], and
-// returns how many they were.
+// PurgeC2D is testbroker.Hub.PurgeC2D.
 func (h *Hub) PurgeC2D(device string) int {
 	n := 0
 	for _, q := range h.queuesOf(device) {
@@ -249,8 +238,7 @@ func (h *Hub) PurgeC2D(device string) int {
 	return n
 }
 
-// C2DLog returns the commands that were sent to a device, named as in [Hub.Connections]: receiver
-// by receiver, in the order of their sequence numbers.
+// C2DLog is testbroker.Hub.C2DLog.
 func (h *Hub) C2DLog(device string) []C2DRecord {
 	var all []C2DRecord
 	for _, q := range h.queuesOf(device) {
@@ -259,8 +247,7 @@ func (h *Hub) C2DLog(device string) []C2DRecord {
 	return all
 }
 
-// CountC2D returns how many commands to a device, named as in [Hub.Connections], are in a state,
-// also of those that are in no log any more.
+// CountC2D is testbroker.Hub.CountC2D.
 func (h *Hub) CountC2D(device string, state C2DState) int {
 	n := 0
 	for _, q := range h.queuesOf(device) {
@@ -269,7 +256,7 @@ func (h *Hub) CountC2D(device string, state C2DState) int {
 	return n
 }
 
-// WaitC2D waits until at least n commands to a device, named as in [Hub.Connections], are in a
+// WaitC2D waits until at least n C2D messages to a device, named as in [Hub.Connections], are in a
 // state. It fails when the context ends or the hub is closed.
 func (h *Hub) WaitC2D(ctx context.Context, device string, state C2DState, n int) error {
 	return h.until(ctx, func() bool { return h.CountC2D(device, state) >= n })

@@ -11,16 +11,17 @@ import (
 	"time"
 )
 
-// A Queue holds the commands to one identity. It lives as long as the hub, over all connections.
+// A Queue holds the C2D messages to one identity. It lives as long as the hub, over all
+// connections.
 type Queue struct {
 	Hub *Hub
 	id  Identity
 
-	mu       sync.Mutex // guards what follows; held over writes, which never wait, so that commands stay in order
+	mu       sync.Mutex // guards what follows; held over writes, which never wait, so that C2D messages stay in order
 	log      history[*Command]
 	waiting  []*Command // those that have not ended, forgotten or not
 	counts   [c2dStates]int
-	to       Receiver // who receives commands, or did so before; nil = nobody
+	to       Receiver // the present receiver, or the one before; nil = none
 	paused   bool     // it has unsubscribed; it can still acknowledge what it has
 	packetID uint16
 	timer    *time.Timer // the next lock or expiry that ends
@@ -28,7 +29,7 @@ type Queue struct {
 	telling  bool
 }
 
-// Command is a command in a queue.
+// Command is a C2D message in a queue.
 type Command struct {
 	C2DRecord
 	locked time.Time // when its lock ends, while it is Invisible
@@ -36,11 +37,11 @@ type Command struct {
 	pulled bool      // a client over HTTP has asked for it; set while it is Invisible
 }
 
-// A Receiver takes the commands to an identity. Its methods are called with the queue's lock
+// A Receiver takes the C2D messages to an identity. Its methods are called with the queue's lock
 // held, and must not wait.
 type Receiver interface {
-	// Deliver sends a command while unacked others are locked; false when it cannot. A command that is
-	// settled is done.
+	// Deliver sends a C2D message while unacked others are locked; false when it cannot. A C2D message
+	// that is settled is done.
 	Deliver(q *Queue, e *Command, unacked int) (sent, settled bool)
 	// Client is the connection of the receiver.
 	Client() *Conn
@@ -72,11 +73,11 @@ func (q *Queue) add(m C2D, topic string) error {
 	return nil
 }
 
-// noteLocked has unlock tell of the state of a command.
+// noteLocked has unlock tell of the state of a C2D message.
 func (q *Queue) noteLocked(e *Command) {
 	if q.Hub.onEvent != nil {
 		q.news = append(q.news, Event{
-			Kind: CommandChanged, Connection: e.Connection, DeviceID: q.id.Device, ModuleID: q.id.Module, Name: e.C2D.MessageID,
+			Kind: C2DChanged, Connection: e.Connection, DeviceID: q.id.Device, ModuleID: q.id.Module, Name: e.C2D.MessageID,
 			Detail: e.State.String(),
 		})
 	}
@@ -100,7 +101,7 @@ func (q *Queue) becomeLocked(e *Command, s C2DState) {
 	}
 }
 
-// releaseLocked ends the lock of a command that was not acknowledged.
+// releaseLocked ends the lock of a C2D message that was not acknowledged.
 func (q *Queue) releaseLocked(e *Command) {
 	if e.Deliveries >= q.Hub.C2d.MaxDeliveries {
 		q.becomeLocked(e, DeadLettered)
@@ -205,7 +206,7 @@ func (q *Queue) tick() {
 	q.Hub.Changed.Wake()
 }
 
-// deliverLocked hands a command to the receiver; false when it does not take it.
+// deliverLocked hands a C2D message to the receiver; false when it does not take it.
 func (q *Queue) deliverLocked(e *Command, unacked int) bool {
 	sent, settled := q.to.Deliver(q, e, unacked)
 	if !sent {
@@ -223,7 +224,7 @@ func (q *Queue) deliverLocked(e *Command, unacked int) bool {
 	return true
 }
 
-// NextIDLocked returns a packet id that no waiting command has.
+// NextIDLocked returns a packet id that no waiting C2D message has.
 func (q *Queue) NextIDLocked() uint16 {
 	for {
 		q.packetID++
@@ -316,8 +317,8 @@ func (q *Queue) Kick() {
 	q.Hub.Changed.Wake()
 }
 
-// Pull locks the first command that waits, for a client that has asked for it. Such a lock is the
-// client's own: it does not end with a connection.
+// Pull locks the first C2D message that waits, for a client that has asked for it. Such a lock is
+// the client's own: it does not end with a connection.
 func (q *Queue) Pull(c *Conn) (C2DRecord, bool) {
 	q.mu.Lock()
 	defer q.unlock()
@@ -337,8 +338,8 @@ func (q *Queue) Pull(c *Conn) (C2DRecord, bool) {
 	return e.C2DRecord, true
 }
 
-// Settle does what a client wants to become of a command that it has pulled; false when the lock is
-// not its own any more.
+// Settle does what a client wants to become of a C2D message that it has pulled; false when the
+// lock is not its own any more.
 func (q *Queue) Settle(lock string, to C2DState) bool {
 	q.mu.Lock()
 	defer q.unlock()
@@ -382,8 +383,8 @@ func (q *Queue) Pause(c *Conn) {
 	}
 }
 
-// Acknowledge completes the command that was delivered on a connection under a packet id. After the
-// end of its lock there is none.
+// Acknowledge completes the C2D message that was delivered on a connection under a packet id. After
+// the end of its lock there is none.
 func (q *Queue) Acknowledge(c *Conn, packetID uint16) {
 	q.mu.Lock()
 	defer q.unlock()
@@ -396,7 +397,7 @@ func (q *Queue) Acknowledge(c *Conn, packetID uint16) {
 	}
 }
 
-// SettleTag does what a receiver wants to become of the command that it was sent under a tag;
+// SettleTag does what a receiver wants to become of the C2D message that it was sent under a tag;
 // [Enqueued] has it delivered again. It returns false when the lock has ended.
 func (q *Queue) SettleTag(r Receiver, tag string, to C2DState) bool {
 	q.mu.Lock()

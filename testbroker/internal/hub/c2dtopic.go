@@ -6,10 +6,10 @@ import "strings"
 // cannot read it.
 const TimeLayout = "2006-01-02T15:04:05.0000000Z"
 
-// Commands is the topic that the identity receives commands at, without a property bag.
+// Commands is the topic that the identity receives C2D messages at, without a property bag.
 func (id Identity) Commands() string { return id.Resource() + "/messages/devicebound/" }
 
-// topic is what a command is published to. The destination comes always and first: there are
+// topic is what a C2D message is published to. The destination comes always and first: there are
 // clients that find the bag by it, or fail without a bag. The dollar sign of system properties is
 // encoded, which some clients insist on.
 func (m C2D) topic(id Identity) string {

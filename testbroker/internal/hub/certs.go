@@ -31,7 +31,7 @@ type certificates struct {
 	serial int64
 }
 
-// RootCAs returns a pool that trusts the hub's certificate and nothing else.
+// RootCAs is testbroker.Hub.RootCAs.
 func (h *Hub) RootCAs() *x509.CertPool {
 	h.certs.mu.Lock()
 	defer h.certs.mu.Unlock()
@@ -41,7 +41,7 @@ func (h *Hub) RootCAs() *x509.CertPool {
 	return pool
 }
 
-// CAPEM returns the certificate that signed the hub's own, in PEM.
+// CAPEM is testbroker.Hub.CAPEM.
 func (h *Hub) CAPEM() []byte {
 	h.certs.mu.Lock()
 	defer h.certs.mu.Unlock()
@@ -49,13 +49,12 @@ func (h *Hub) CAPEM() []byte {
 	return append([]byte(nil), h.certs.pem...)
 }
 
-// ClientTLS returns the configuration of a client that trusts this hub and expects its host name.
+// ClientTLS is testbroker.Hub.ClientTLS.
 func (h *Hub) ClientTLS() *tls.Config {
 	return &tls.Config{RootCAs: h.RootCAs(), ServerName: h.Host, MinVersion: tls.VersionTLS12}
 }
 
-// PresentName makes the hub present a certificate for another host name, and for that only, from
-// the next handshake on. Empty means its own names again.
+// PresentName is testbroker.Hub.PresentName.
 func (h *Hub) PresentName(host string) error {
 	if host != "" {
 		if err := checkHost(host); err != nil {

@@ -11,9 +11,9 @@ import (
 	"github.com/hubline-iot/hubline/internal/memconn"
 )
 
-// FarewellLimit is how long a client has to read the last packet and close, after the hub has said
+// CloseLimit is how long a client has to read the last packet and close, after the hub has said
 // all it will say.
-const FarewellLimit = time.Second
+const CloseLimit = time.Second
 
 // The modes of a connection. It only moves downwards.
 const (
@@ -41,7 +41,7 @@ type Conn struct {
 	cause error      // why the hub ended it
 
 	// Written under Hub.mu by the connection's goroutine, which reads id also without it.
-	ID   Identity // what the client says that it is, whether or not it is true
+	ID   Identity // what the client reports that it is, whether or not it is true
 	Live bool     // established and not ended
 	Peer Peer     // nil until a protocol has begun
 
@@ -91,13 +91,13 @@ func (c *Conn) Close() error {
 
 // CloseFor is Close with a reason.
 func (c *Conn) CloseFor(cause error) {
-	c.Blame(cause)
+	c.SetCause(cause)
 	c.Close()
 }
 
 // CutFor ends the connection by RST.
 func (c *Conn) CutFor(cause error) {
-	c.Blame(cause)
+	c.SetCause(cause)
 	c.Leave(Over)
 	abort(c.Raw)
 }
@@ -127,18 +127,18 @@ func (c *Conn) Silence() bool {
 	return true
 }
 
-// Farewell ends the hub's side so that the client can read all that was sent, even if it is still
-// sending itself: to close a TCP connection with unread bytes would reset it. The client has a
-// second to close.
-func (c *Conn) Farewell(cause error) {
-	c.Blame(cause)
+// CloseGracefully ends the hub's side so that the client can read all that was sent, even if it is
+// still sending itself: to close a TCP connection with unread bytes would reset it. The client has
+// a second to close.
+func (c *Conn) CloseGracefully(cause error) {
+	c.SetCause(cause)
 	c.mu.Lock()
 	if c.Mode.Load() != Open {
 		c.mu.Unlock()
 		return
 	}
 	c.Mode.Store(Draining)
-	c.Raw.SetDeadline(time.Now().Add(FarewellLimit))
+	c.Raw.SetDeadline(time.Now().Add(CloseLimit))
 	c.mu.Unlock()
 	if s, ok := c.Stream.(interface{ CloseWrite() error }); ok && c.Stream != c.Raw {
 		s.CloseWrite()
@@ -184,8 +184,8 @@ func (c *Conn) matchesLocked(selector string) bool {
 	return c.ID.Matches(selector)
 }
 
-// Blame keeps the first reason why the hub ended the connection.
-func (c *Conn) Blame(cause error) {
+// SetCause keeps the first reason why the hub ended the connection.
+func (c *Conn) SetCause(cause error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.cause == nil {

@@ -10,45 +10,21 @@ import (
 type EventKind uint8
 
 const (
-	// Connected: a client was authenticated; its CONNACK is about to be sent. Over AMQP, where a
-	// connection can have many devices, it was told of one more of them. Over HTTP, a request was the
-	// first of its device on a connection that was authenticated.
 	Connected EventKind = iota + 1
-	// Refused: a client got a CONNACK with another code than 0, or was cut off without one. Over
-	// AMQP: its SASL outcome, put-token or attach was refused, or it was cut off before one was
-	// accepted. Over HTTP: a request was not authenticated, named nothing that the hub has, or the
-	// connection ended before a request was served.
 	Refused
-	// Disconnected: a connection that was Connected has ended, or lost the right to act for a device.
 	Disconnected
-	// FaultFired: a declared fault has happened.
 	FaultFired
-	// FaultObeyed: a fault that a device asked for by a message has happened.
 	FaultObeyed
-	// MessageStored: telemetry was added to the log. Its sender has no acknowledgement yet.
 	MessageStored
-	// TwinRequested: a client has asked about its twin, and what that comes to is decided. The answer
-	// is about to be sent.
 	TwinRequested
-	// TwinChanged: a back end has changed desired properties or tags. Who listens is about to be told.
 	TwinChanged
-	// MethodCalled: a back end has called a method. It is about to be delivered, if the device is
-	// there.
 	MethodCalled
-	// MethodAnswered: a client has answered a method.
 	MethodAnswered
-	// MethodFailed: a call has ended without an answer that counts.
 	MethodFailed
-	// CommandChanged: a command has come into a state, the first of which is Enqueued. Those of one
-	// device are told in order.
-	CommandChanged
-	// UploadChanged: an upload was begun, or has ended. One whose time runs out is told of only if
-	// that was by a fault or [Hub.ExpireUploads].
+	C2DChanged
 	UploadChanged
-	// FaultDeclared and FaultRemoved: [Hub.Inject] and [Injected.Remove] were called.
 	FaultDeclared
 	FaultRemoved
-	// HubReset: [Hub.Reset] is through.
 	HubReset
 )
 
@@ -57,7 +33,7 @@ var eventNames = [...]string{
 	MessageStored: "message",
 	TwinRequested: "twin-requested", TwinChanged: "twin-changed", MethodCalled: "method-called",
 	MethodAnswered: "method-answered",
-	MethodFailed:   "method-failed", CommandChanged: "command", UploadChanged: "upload", FaultDeclared: "fault-declared",
+	MethodFailed:   "method-failed", C2DChanged: "command", UploadChanged: "upload", FaultDeclared: "fault-declared",
 	FaultRemoved: "fault-removed",
 	HubReset:     "reset",
 }
@@ -88,12 +64,12 @@ type Event struct {
 	Status int
 	// Fault is the kind of the fault of FaultFired, FaultDeclared and FaultRemoved.
 	Fault FaultKind
-	// Name is the message id of MessageStored and CommandChanged, which may be empty, the method, or
+	// Name is the message id of MessageStored and C2DChanged, which may be empty, the method, or
 	// the file of UploadChanged. Of Refused it is the address of the link (AMQP) or the method and
 	// path of the request (HTTP); empty when the whole connection was refused.
 	Name string
 	// Detail is the operation of TwinRequested, "desired" or "tags" of TwinChanged, the fate of the
-	// answer of MethodAnswered, and the state of CommandChanged and UploadChanged.
+	// answer of MethodAnswered, and the state of C2DChanged and UploadChanged.
 	Detail string
 	// Version is that of the properties to which TwinRequested or TwinChanged has led; zero for what
 	// did not change any.
@@ -163,7 +139,7 @@ func (e Event) what() string {
 		}
 	case MethodFailed:
 		s = named("method") + " failed"
-	case CommandChanged:
+	case C2DChanged:
 		s = named("command") + " " + e.Detail
 	case UploadChanged:
 		s = named("upload") + " " + e.Detail

@@ -25,7 +25,7 @@ func TokenCovers(tok, host, device, module string) bool {
 	return err == nil && t.covers(host, Identity{device, module})
 }
 
-// CommandTopic returns the topic of a command.
+// CommandTopic returns the topic of a C2D message.
 func CommandTopic(device, module string, m C2D) string { return m.topic(Identity{device, module}) }
 
 // ReadFaultMessage reads a message that asks for a fault.

@@ -34,13 +34,8 @@ import (
 type FaultMessages uint8
 
 const (
-	// ObeyFaultMessages acknowledges the message at once and does what it asks. A client that sends at
-	// least once would otherwise ask again after each reconnect.
 	ObeyFaultMessages FaultMessages = iota
-	// ObeyFaultMessagesUnacked does what the message asks and never acknowledges it, as the service
-	// may.
 	ObeyFaultMessagesUnacked
-	// StoreFaultMessages takes it for telemetry.
 	StoreFaultMessages
 )
 
@@ -54,8 +49,8 @@ type FaultMessage struct {
 	Delay, Duration time.Duration
 	// Received is when the message came, by the hub's clock.
 	Received time.Time
-	// Happened says that it has ended a connection, session or link, or began to refuse what comes. It
-	// stays false for types about another protocol.
+	// Happened reports that it has ended a connection, session or link, or began to refuse what comes.
+	// It stays false for types about another protocol.
 	Happened bool
 	// Refused is how many connects were refused or cut because of it, or messages rejected.
 	Refused int
@@ -201,7 +196,7 @@ func (h *Hub) Stands(id Identity, right func(StandingFault) bool) (StandingFault
 	return o, ok
 }
 
-// FaultMessages returns the faults that devices have asked for by message, in order of arrival.
+// FaultMessages is testbroker.Hub.FaultMessages.
 func (h *Hub) FaultMessages() []FaultMessage {
 	h.Mu.Lock()
 	defer h.Mu.Unlock()

@@ -25,48 +25,26 @@ type FaultKind uint16
 // Faults of a connect. Each happens to CONNECT packets, before the credentials are looked at unless
 // it says otherwise.
 const (
-	// RefuseConnect answers with the CONNACK code Code, by default 3; over AMQP it closes the
-	// connection with Condition; over HTTP it answers with Status, by default 503.
 	RefuseConnect FaultKind = iota + 1
-	// SlowConnack goes on with the CONNECT only after Delay.
 	SlowConnack
-	// NoConnack never answers; the connection stays open until the client gives up.
 	NoConnack
-	// DropConnect closes the connection without an answer.
 	DropConnect
-	// ForgetSession forgets the session of a client that is about to take it up again. It happens to
-	// CONNECT packets with CleanSession=0 for which there is a session, after the credentials were
-	// found good.
 	ForgetSession
-	// GarbageOnConnect sends Bytes right after the CONNACK of a connection that is accepted.
 	GarbageOnConnect
 )
 
 // Faults of a message. Each happens to PUBLISH packets; those about PUBACKs, and Forget, only to
 // QoS 1. "Cut" means by RST.
 const (
-	// DropDuringPublish cuts the connection when a part of the packet was read.
 	DropDuringPublish FaultKind = iota + 10
-	// DropBeforePublish cuts the connection before the message is stored.
 	DropBeforePublish
-	// DropAfterPublish stores the message and cuts the connection without a PUBACK.
 	DropAfterPublish
-	// DropAfterPuback ends the connection right after the PUBACK was sent, in order, so that the
-	// client can read it.
 	DropAfterPuback
-	// DelayPuback sends the PUBACK after Delay. Later PUBACKs wait behind it; other packets flow.
 	DelayPuback
-	// SwallowPuback stores the message and never sends the PUBACK. The connection lives on.
 	SwallowPuback
-	// Forget sends the PUBACK and does not store the message: the hub lies. It shows that a test would
-	// notice.
 	Forget
-	// StrayPuback sends, before the PUBACK, another one with a packet id that the message does not
-	// have.
 	StrayPuback
-	// DuplicatePuback sends the PUBACK twice.
 	DuplicatePuback
-	// GarbageOnPublish sends Bytes when the message is stored, before its PUBACK.
 	GarbageOnPublish
 )
 
@@ -74,63 +52,30 @@ const (
 // that many, and lasts until For has passed or it is removed. Times and Probability mean nothing to
 // them. Fired counts their single effects.
 const (
-	// HalfOpen makes connections dead without a sign: they stay open, but what the client sends
-	// vanishes and nothing comes back. New connections are accepted and dead too. A connection that
-	// died stays dead when the fault is over, until the client closes it. Fired counts connections.
 	HalfOpen FaultKind = iota + 20
-	// Throttle sends at most Rate PUBACKs a second, refuses connects with CONNACK 3, and closes a
-	// connection on which more than Limit PUBACKs are due. Over AMQP it refuses attaches instead of
-	// connects, and rejects messages instead of closing connections, with
-	// "com.microsoft:device-container-throttled". Over HTTP it answers requests that come sooner than
-	// Rate allows at once, with the status 429 and Retry-After. Requests about twins have the status
-	// 429. Fired counts delayed PUBACKs, refusals, rejected messages and closed connections.
 	Throttle
-	// Absent takes the hub off the network: connections are cut, dials in memory refused, and
-	// connections to real ports cut as soon as they are made. With Device set the hub is there, but
-	// cuts that device off at its CONNECT, or put-token, or attach, or request. Fired counts
-	// connections cut and dials refused.
 	Absent
-	// Quota lets messages through until Limit of them were sent on one day, UTC by the hub's clock;
-	// the default is 100, negative means none. Messages count in steps of 4 KB, telemetry and commands
-	// alike; an upload counts as two. When they are used up, a connection is closed at its next
-	// message, which is not stored; connects are refused with CONNACK 3, or with AcceptConnects
-	// accepted and closed at once; and SendC2D fails. Over AMQP messages are rejected with
-	// "amqp:resource-limit-exceeded" and nothing else happens, nor does it over HTTP, where the status
-	// is 403. Fired counts messages, connects and commands.
 	Quota
 )
 
 // Faults of a subscription. Each happens to SUBSCRIBE packets.
 const (
-	// RefuseSubscribe grants no filter: the SUBACK has the code Code for each, by default 0x80.
 	RefuseSubscribe FaultKind = iota + 30
-	// DropOnSubscribe cuts the connection by RST. The filters are not granted.
 	DropOnSubscribe
-	// SwallowSuback grants the filters and never sends the SUBACK.
 	SwallowSuback
-	// SlowSuback sends the SUBACK after Delay, and what the filters let through only then. Other
-	// packets flow.
 	SlowSuback
-	// LongSuback sends a SUBACK with one code too many.
 	LongSuback
-	// ShortSuback sends a SUBACK without the last code.
 	ShortSuback
-	// GarbageOnSubscribe sends Bytes before the SUBACK.
 	GarbageOnSubscribe
 )
 
 // Faults of a TLS handshake. Each happens to connections to a port with TLS, before anything is
 // known of the device: with Device set they never happen.
 const (
-	// MuteHandshake never answers; the connection stays open until the client gives up.
 	MuteHandshake FaultKind = iota + 40
-	// NotTLS answers the client's first bytes with a response of HTTP, and ends the connection.
 	NotTLS
-	// CutHandshake sends the first bytes of the hub's answer and cuts the connection by RST.
 	CutHandshake
-	// OldTLS offers no version above TLS 1.1.
 	OldTLS
-	// ExpiredCertificate presents a certificate that expired an hour ago.
 	ExpiredCertificate
 )
 
@@ -140,83 +85,47 @@ const SwallowPingresp FaultKind = 50
 // Faults of an attach over AMQP. Each happens to attaches of links of the kind Link, or of any if
 // Link is [LinkAny], after the client was found to have the right to attach.
 const (
-	// RefuseAttach refuses the link with Condition.
 	RefuseAttach FaultKind = iota + 100
-	// SlowAttach answers the attach after Delay.
 	SlowAttach
-	// NoAttach never answers the attach.
 	NoAttach
-	// DropOnAttach cuts the connection by RST.
 	DropOnAttach
-	// WithholdCredit gives the client no credit before Delay has passed, or ever if Delay is zero. It
-	// happens to links on which the client sends.
 	WithholdCredit
-	// DetachWhileIdle detaches the link with Condition when Delay has passed.
 	DetachWhileIdle
 )
 
 // Faults of a telemetry message over AMQP. Each happens to messages, of which a batch is one. Only
 // DetachAfterMessage stores it.
 const (
-	// RejectMessage answers with the outcome rejected and Condition.
 	RejectMessage FaultKind = iota + 110
-	// ReleaseMessage answers with the outcome released.
 	ReleaseMessage
-	// ModifyMessage answers with the outcome modified, delivery-failed, and undeliverable-here if
-	// UndeliverableHere is set.
 	ModifyMessage
-	// CloseOnMessage closes the connection with Condition.
 	CloseOnMessage
-	// EndOnMessage ends the session with Condition.
 	EndOnMessage
-	// DetachOnMessage detaches the link with Condition.
 	DetachOnMessage
-	// DetachAfterMessage detaches the link with Condition instead of telling an outcome.
 	DetachAfterMessage
 )
 
 // Faults of authentication over AMQP.
 const (
-	// RefuseSASL answers a choice of mechanism with the outcome Code, 1 to 4; default: 1, auth. It
-	// happens before the hub knows who the client is: with Device set it never does.
 	RefuseSASL FaultKind = iota + 120
-	// RefuseToken answers a put-token with Status, without looking at the token. It happens, like
-	// those that follow, to put-tokens for an identity.
 	RefuseToken
-	// SlowToken deals with the put-token after Delay.
 	SlowToken
-	// NoToken never answers the put-token, whose token does not count.
 	NoToken
-	// DropOnToken cuts the connection by RST.
 	DropOnToken
 )
 
 // Faults of a request over HTTP. Each happens to requests of the kind Route, or of any if Route is
 // [RouteAny]. Those that cut or garble what is below HTTP/2 end all that is on the connection.
 const (
-	// AnswerStatus answers with the next of Statuses instead of doing what the request asks. The
-	// credentials are not looked at.
 	AnswerStatus FaultKind = iota + 200
-	// AnswerStatusAfter does what the request asks, then answers with the next of Statuses.
 	AnswerStatusAfter
-	// ResetBeforeRequest cuts the connection by RST. Nothing of what the request asks is done.
 	ResetBeforeRequest
-	// ResetAfterRequest does what the request asks, and cuts the connection by RST without an answer.
 	ResetAfterRequest
-	// NoAnswer does what the request asks and never answers. The connection lives on.
 	NoAnswer
-	// DropDuringAnswer sends half of the answer and ends the connection, in order; over HTTP/2 it
-	// resets the stream.
 	DropDuringAnswer
-	// SlowAnswer sends the answer in pieces over the time Delay. Over HTTP/1.1 the connection ends
-	// with it.
 	SlowAnswer
-	// GarbageAnswer sends Bytes in place of an answer and ends the connection.
 	GarbageAnswer
-	// WrongDate makes the header Date wrong by Skew.
 	WrongDate
-	// NoContentLength sends an answer without saying how long it is. Over HTTP/1.1 the connection ends
-	// with it. It happens to answers with a body.
 	NoContentLength
 )
 
@@ -228,7 +137,7 @@ func (k FaultKind) String() string {
 	return fmt.Sprintf("FaultKind(%d)", uint16(k))
 }
 
-// lasts says whether the kind has a duration rather than a number of times.
+// lasts reports whether the kind has a duration rather than a number of times.
 func (k FaultKind) lasts() bool { return k >= HalfOpen && k <= Quota }
 
 // Fault declares what goes wrong, to whom and when.
@@ -341,7 +250,7 @@ func (f *Faults) init(seed uint64) {
 	f.seed = cmp.Or(seed, rand.Uint64())
 }
 
-// Inject puts a fault in force. It panics if the kind does not exist, or one of Statuses.
+// Inject is testbroker.Hub.Inject.
 func (h *Hub) Inject(f Fault) *Injected {
 	row, ok := faultTable[f.Kind]
 	if !ok {

@@ -15,10 +15,7 @@ func GarbageOf(f *Fault, otherwise []byte) []byte {
 	return otherwise
 }
 
-// SendRaw sends bytes as they are to the established connections of a device, named as in
-// [Hub.Connections], between two packets of the hub. It returns the number of connections. With it
-// a test says at any moment what no hub would say: half a packet, a length that is not true, an
-// acknowledgement of something that was never sent.
+// SendRaw is testbroker.Hub.SendRaw.
 func (h *Hub) SendRaw(device string, p []byte) int {
 	h.Mu.Lock()
 	var live []*Conn

@@ -12,10 +12,10 @@ type port struct {
 }
 
 // secure puts TLS on a connection. The handshake itself happens when the connection is first read,
-// unless a fault has it otherwise.
+// unless a fault intervenes.
 func (h *Hub) secure(c *Conn, offer []string) error {
 	if in := h.Faults.Take(MuteHandshake, c.ID); in != nil {
-		c.Blame(FaultError(MuteHandshake))
+		c.SetCause(FaultError(MuteHandshake))
 		if c.Silence() {
 			h.Happened(in, c)
 		}
@@ -29,7 +29,7 @@ func (h *Hub) secure(c *Conn, offer []string) error {
 		}
 		h.Happened(in, c)
 		c.Write([]byte("HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"))
-		c.Farewell(FaultError(NotTLS))
+		c.CloseGracefully(FaultError(NotTLS))
 		c.Drain()
 		return FaultError(NotTLS)
 	}
@@ -79,7 +79,7 @@ func (k cutter) Write(p []byte) (int, error) {
 	}
 	k.c.happened()
 	k.Conn.Write(p[:min(len(p), 10)])
-	k.c.Blame(FaultError(CutHandshake))
+	k.c.SetCause(FaultError(CutHandshake))
 	k.c.Leave(Over)
 	k.Conn.Close()
 	return 0, net.ErrClosed

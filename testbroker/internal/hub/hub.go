@@ -61,14 +61,14 @@ type Options struct {
 	// ConnectionGrace is how long after the expiry of its token a connection is cut. Default: that of
 	// tokens; negative: no grace.
 	ConnectionGrace time.Duration
-	// C2D is about the queues of commands.
+	// C2D is about the queues of C2D messages.
 	C2D C2DOptions
 	// FaultMessages says what the hub does with messages by which a device asks for a fault. Default:
 	// it obeys.
 	FaultMessages FaultMessages
-	// AMQP is about connections that speak it.
+	// AMQP holds the settings of its connections.
 	AMQP AMQPOptions
-	// HTTP is about connections that speak it.
+	// HTTP holds the settings of its connections.
 	HTTP HTTPOptions
 	// Uploads is about files that devices upload.
 	Uploads UploadOptions
@@ -77,17 +77,17 @@ type Options struct {
 	WebSocketFrame int
 	// Keep, if positive, is how many entries of each log the hub keeps, the newest, so that it can run
 	// for as long as one likes: messages, conflicts, calls of methods, their answers, faults asked for
-	// by message, uploads with their files, and for each device or module its commands and its
-	// requests about the twin. The oldest are forgotten, and so are the commands of devices removed
-	// that many removals ago. Waits, counts and sequence numbers go on as if all were kept, and what
-	// is under way goes on, except that an upload is over when it is forgotten. Memory for up to as
-	// many again is freed a while later. Default: all are kept until [Hub.Reset].
+	// by message, uploads with their files, and for each device or module its C2D messages and its
+	// requests about the twin. The oldest are forgotten, and so are the C2D messages of devices
+	// removed that many removals ago. Waits, counts and sequence numbers go on as if all were kept,
+	// and what is under way goes on, except that an upload is over when it is forgotten. Memory for up
+	// to as many again is freed a while later. Default: all are kept until [Hub.Reset].
 	Keep int
 	// Seed, unless zero, makes keys, the certificate authority and the draws of faults repeat from run
 	// to run: clients that trust a hub trust the next one of the same seed. Who knows the seed has the
 	// keys.
 	Seed uint64
-	// OnEvent is told of all that happens: see [EventKind]. It is called from the goroutines of
+	// OnEvent is called with every event: see [EventKind]. It is called from the goroutines of
 	// connections and of callers of the hub, several at once, and must not wait. It may call methods
 	// that do not wait. Default: nobody is told.
 	OnEvent func(Event)
@@ -188,11 +188,10 @@ func New(o *Options) (*Hub, error) {
 // SetFronts gives the hub the fronts that speak each protocol, before the first connection.
 func (h *Hub) SetFronts(all map[Protocol]Front) { h.Fronts = all }
 
-// HostName returns the hub's name.
+// HostName is testbroker.Hub.HostName.
 func (h *Hub) HostName() string { return h.Host }
 
-// Close cuts all connections, stops all listeners and waits for every goroutine of the hub. The log
-// can still be read. A second Close waits for the first.
+// Close is testbroker.Hub.Close.
 func (h *Hub) Close() error {
 	h.Mu.Lock()
 	if h.closed {
@@ -386,10 +385,7 @@ func (h *Hub) ConnsOf(selector string) []*Conn {
 	return h.ConnsLocked(selector)
 }
 
-// Connections returns how many connections are established, that is, were accepted by CONNACK, or
-// over AMQP opened, and have not ended. The device is a device id, which includes its modules, or
-// "deviceID/moduleID", or empty for all. A connection over AMQP counts for each device that was
-// authenticated on it, and so does one over HTTP from the first such request on.
+// Connections is testbroker.Hub.Connections.
 func (h *Hub) Connections(device string) int {
 	h.Mu.Lock()
 	defer h.Mu.Unlock()
@@ -402,8 +398,7 @@ func (h *Hub) Connections(device string) int {
 	return n
 }
 
-// Drop cuts, by RST, the connections of a device, named as in [Hub.Connections]; empty means all,
-// also those without a CONNECT. It returns how many it cut.
+// Drop is testbroker.Hub.Drop.
 func (h *Hub) Drop(device string) int {
 	open := h.ConnsOf(device)
 	for _, c := range open {

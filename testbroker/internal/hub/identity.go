@@ -45,8 +45,8 @@ func (id Identity) Resource() string {
 // Telemetry is the topic that the identity publishes to, without a property bag.
 func (id Identity) Telemetry() string { return id.Resource() + "/messages/events/" }
 
-// Matches says whether a selector such as that of a fault means this identity: "" means everyone,
-// "device" the device and its modules, "device/module" that module.
+// Matches reports whether a selector such as that of a fault means this identity: "" means
+// everyone, "device" the device and its modules, "device/module" that module.
 func (id Identity) Matches(selector string) bool {
 	return selector == "" || selector == id.Device && id.Device != "" || selector == id.String()
 }
@@ -80,8 +80,8 @@ func checkHost(host string) error {
 	return nil
 }
 
-// Knows says whether a client may mean this hub by a host name: those of its certificate, with or
-// without a port.
+// Knows reports whether a client may mean this hub by a host name: those of its certificate, with
+// or without a port.
 func (h *Hub) Knows(host string) bool {
 	if name, _, err := net.SplitHostPort(host); err == nil {
 		host = name

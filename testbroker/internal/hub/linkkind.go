@@ -6,23 +6,14 @@ import "fmt"
 type LinkKind uint8
 
 const (
-	// LinkAny stands for links of all kinds.
 	LinkAny LinkKind = iota
-	// LinkTelemetry carries telemetry messages to the hub.
 	LinkTelemetry
-	// LinkC2D carries commands to the device.
 	LinkC2D
-	// LinkTwinSender carries requests about the twin.
 	LinkTwinSender
-	// LinkTwinReceiver carries answers about the twin and changes of it.
 	LinkTwinReceiver
-	// LinkMethodSender carries answers to direct methods.
 	LinkMethodSender
-	// LinkMethodReceiver carries calls of direct methods.
 	LinkMethodReceiver
-	// LinkCBSSender carries tokens.
 	LinkCBSSender
-	// LinkCBSReceiver carries answers to tokens.
 	LinkCBSReceiver
 )
 

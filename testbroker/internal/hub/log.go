@@ -78,8 +78,7 @@ func (l *telemetryLog) view() []Message {
 	return l.messages.view()
 }
 
-// Messages returns a copy of the log: all messages that are kept, in the order in which the hub
-// stored them.
+// Messages is testbroker.Hub.Messages.
 func (h *Hub) Messages() []Message {
 	all := append([]Message(nil), h.log.view()...)
 	for i := range all {
@@ -88,25 +87,21 @@ func (h *Hub) Messages() []Message {
 	return all
 }
 
-// Len returns how many messages the hub has stored since it was new or [Hub.Reset], those included
-// that it has forgotten.
+// Len is testbroker.Hub.Len.
 func (h *Hub) Len() int {
 	h.log.mu.Lock()
 	defer h.log.mu.Unlock()
 	return h.log.messages.total()
 }
 
-// Forgotten returns how many messages the hub has stored, but does not keep: none without
-// [Options.Keep].
+// Forgotten is testbroker.Hub.Forgotten.
 func (h *Hub) Forgotten() int {
 	h.log.mu.Lock()
 	defer h.log.mu.Unlock()
 	return h.log.messages.forgotten
 }
 
-// Conflicts returns the pairs of messages that have the same sender and message id, but not the
-// same body. A message is compared with the first one of its id; when that is forgotten, with the
-// last one that repeated it unchanged.
+// Conflicts is testbroker.Hub.Conflicts.
 func (h *Hub) Conflicts() []Conflict {
 	h.log.mu.Lock()
 	defer h.log.mu.Unlock()
@@ -117,8 +112,7 @@ func (h *Hub) Conflicts() []Conflict {
 	return all
 }
 
-// WaitMessages waits until the hub has stored at least n messages, as [Hub.Len] counts them. It
-// fails when the context ends or the hub is closed.
+// WaitMessages is testbroker.Hub.WaitMessages.
 func (h *Hub) WaitMessages(ctx context.Context, n int) error {
 	return h.until(ctx, func() bool { return h.Len() >= n })
 }

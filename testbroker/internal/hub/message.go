@@ -49,7 +49,7 @@ type Message struct {
 	QoS byte
 	// PacketID is that of MQTT; zero with QoS 0 and for a will.
 	PacketID uint16
-	// Dup is the DUP flag of MQTT: the sender says that it tries again.
+	// Dup is the DUP flag of MQTT: the sender reports that it tries again.
 	Dup bool
 	// Connection is the number of the connection that the message came by, counted from 1 over the
 	// life of the hub.

@@ -61,19 +61,12 @@ type MethodRecord struct {
 type AnswerFate uint8
 
 const (
-	// AnswerTaken: it is the result of its call. There is at most one of a call.
 	AnswerTaken AnswerFate = iota + 1
-	// AnswerRefused: it is no JSON or too large, and its call has failed for that.
 	AnswerRefused
-	// AnswerRepeated: its call had one before.
 	AnswerRepeated
-	// AnswerLate: its call had ended without one.
 	AnswerLate
-	// AnswerElsewhere: it came on another connection than the request had gone to, and does not count.
 	AnswerElsewhere
-	// AnswerUnknown: there is no call of its request id, or it was forgotten.
 	AnswerUnknown
-	// AnswerLost: a fault has taken it away.
 	AnswerLost
 )
 
@@ -326,7 +319,7 @@ func (h *Hub) deliverCall(call *methodCall) bool {
 		return false
 	}
 	if take(DropAfterMethod) != nil {
-		c.Farewell(FaultError(DropAfterMethod))
+		c.CloseGracefully(FaultError(DropAfterMethod))
 	}
 	return true
 }
@@ -467,9 +460,7 @@ func (h *Hub) DisplaceCalls(c *Conn, id Identity) {
 	}
 }
 
-// MethodLog returns the calls to a device, named as in [Hub.Connections], in the order in which
-// they were made. Calls that no device could be asked to do, because their name or payload is not
-// allowed, are not among them.
+// MethodLog is testbroker.Hub.MethodLog.
 func (h *Hub) MethodLog(device string) []MethodRecord {
 	h.calls.mu.Lock()
 	defer h.calls.mu.Unlock()
@@ -484,8 +475,7 @@ func (h *Hub) MethodLog(device string) []MethodRecord {
 	return all
 }
 
-// MethodAnswers returns the answers of a device, named as in [Hub.Connections], in the order in
-// which they came: also those that answered nothing.
+// MethodAnswers is testbroker.Hub.MethodAnswers.
 func (h *Hub) MethodAnswers(device string) []MethodAnswer {
 	h.calls.mu.Lock()
 	defer h.calls.mu.Unlock()

@@ -11,15 +11,11 @@ type Right uint8
 
 // The rights.
 const (
-	// RegistryRead reads the registry, and RegistryWrite changes it as well.
 	RegistryRead Right = 1 << iota
 	RegistryWrite
-	// ServiceConnect is that of back ends: twins, methods, commands.
 	ServiceConnect
-	// DeviceConnect connects any device.
 	DeviceConnect
 
-	// AllRights are those of the service's policy "iothubowner".
 	AllRights = RegistryRead | RegistryWrite | ServiceConnect | DeviceConnect
 )
 

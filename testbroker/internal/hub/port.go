@@ -10,20 +10,11 @@ import (
 type Port uint8
 
 const (
-	// PortMQTT is MQTT without TLS. The service has no such port.
 	PortMQTT Port = iota + 1
-	// PortMQTTS is MQTT over TLS, 8883 at the service.
 	PortMQTTS
-	// PortAMQP is AMQP 1.0 without TLS. The service has no such port.
 	PortAMQP
-	// PortAMQPS is AMQP 1.0 over TLS, 5671 at the service.
 	PortAMQPS
-	// PortHTTP is HTTP/1.1 without TLS. Requests for the path "/$iothub/websocket" become a WebSocket:
-	// with the subprotocol "mqtt" for MQTT, with "AMQPWSB10" for AMQP, both in any letter case. The
-	// service has no such port.
 	PortHTTP
-	// PortHTTPS is the same over TLS, 443 at the service; the client chooses between HTTP/1.1 and
-	// HTTP/2 in the handshake.
 	PortHTTPS
 )
 
@@ -62,9 +53,7 @@ func (h *Hub) Dial(p Port) func(ctx context.Context, network, addr string) (net.
 	}
 }
 
-// Listen opens a port on a real address, for example "127.0.0.1:0", and returns the address with
-// its number. The certificate of ports with TLS is for the hub's host name, the same behind
-// "store.", "localhost" and the addresses 127.0.0.1 and ::1; [Hub.RootCAs] trusts it.
+// Listen is testbroker.Hub.Listen.
 func (h *Hub) Listen(p Port, addr string) (net.Addr, error) {
 	row, ok := ports[p]
 	if !ok {

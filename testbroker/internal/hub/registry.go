@@ -70,9 +70,7 @@ type Registration struct {
 	StatusUpdated time.Time // zero = never
 }
 
-// AddDevice registers a device, enabled, with new keys. The id has 1 to 128 characters: ASCII
-// letters, digits and
-// - . + % _ # * ? ! ( ) , : = @ $ '.
+// AddDevice is testbroker.Hub.AddDevice.
 func (h *Hub) AddDevice(id string) (Device, error) {
 	if err := CheckID("device", id); err != nil {
 		return Device{}, fmt.Errorf("testbroker: %w", err)
@@ -144,7 +142,7 @@ func randomKey() string {
 	return base64.StdEncoding.EncodeToString(b[:])
 }
 
-// Device returns the entry of a device, or of a module named "deviceID/moduleID".
+// Device is testbroker.Hub.Device.
 func (h *Hub) Device(id string) (Device, error) {
 	h.Mu.Lock()
 	defer h.Mu.Unlock()
@@ -155,8 +153,7 @@ func (h *Hub) Device(id string) (Device, error) {
 	return h.deviceLocked(who), nil
 }
 
-// ConnectionString returns the connection string of a device, or of a module named
-// "deviceID/moduleID". It is empty when there is none of that name.
+// ConnectionString is testbroker.Hub.ConnectionString.
 func (h *Hub) ConnectionString(id string) string {
 	d, err := h.Device(id)
 	if err != nil {
@@ -196,8 +193,7 @@ func CheckKeyText(key string) error {
 	return nil
 }
 
-// SetEnabled allows or forbids a device to connect, together with its modules. Forbidding closes
-// their connections.
+// SetEnabled is testbroker.Hub.SetEnabled.
 func (h *Hub) SetEnabled(deviceID string, on bool) error {
 	h.Mu.Lock()
 	r := h.Registry[Identity{Device: deviceID}]
@@ -219,8 +215,7 @@ func (h *Hub) SetEnabled(deviceID string, on bool) error {
 	return nil
 }
 
-// RemoveDevice takes a device with its modules, or one module named "deviceID/moduleID", out of the
-// registry and closes the connections. A device added again under the same id has other keys.
+// RemoveDevice is testbroker.Hub.RemoveDevice.
 func (h *Hub) RemoveDevice(id string) error {
 	h.Mu.Lock()
 	who := SplitIdentity(id)

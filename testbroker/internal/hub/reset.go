@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// Devices returns the registry: devices and their modules, by name.
+// Devices is testbroker.Hub.Devices.
 func (h *Hub) Devices() []Device {
 	h.Mu.Lock()
 	defer h.Mu.Unlock()
@@ -20,20 +20,14 @@ func (h *Hub) Devices() []Device {
 	return all
 }
 
-// CloseConnections ends, in good order, the connections of a device, named as in [Hub.Connections].
-// A connection over AMQP that acts for others as well lives on for them. It returns how many there
-// were. See [Hub.Drop] for an end by RST.
+// CloseConnections is testbroker.Hub.CloseConnections.
 func (h *Hub) CloseConnections(device string) int {
 	open := h.ConnsOf(device)
 	h.Expel(open, device, ErrDropped, "amqp:connection:forced")
 	return len(open)
 }
 
-// Reset makes the hub as it was when it was new, but for the registry, the keys and policies, the
-// certificates and the ports, which stay. It cuts all connections by RST, waits for their end,
-// removes the faults, and empties the logs, queues, twins and the store of files. Until it is
-// through the hub refuses connections. Calls of methods that are under way go on without a client.
-// A second Reset at the same time waits for the first.
+// Reset is testbroker.Hub.Reset.
 func (h *Hub) Reset() {
 	h.Mu.Lock()
 	if other := h.resetting; other != nil {

@@ -6,22 +6,13 @@ import "fmt"
 type RouteKind uint8
 
 const (
-	// RouteAny stands for requests of devices, of all kinds.
 	RouteAny RouteKind = iota
-	// RouteTelemetry sends a message or a batch.
 	RouteTelemetry
-	// RouteReceive asks for a command.
 	RouteReceive
-	// RouteSettle completes, abandons or rejects a command.
 	RouteSettle
-	// RouteUpload asks for a place to put a file.
 	RouteUpload
-	// RouteUploadDone tells how an upload went.
 	RouteUploadDone
-	// RouteBlob is about a file in the store.
 	RouteBlob
-	// RouteRegistry, RouteTwin and RouteMethod are requests of back ends: about the registry, which
-	// includes queries, about a twin, and to call a method.
 	RouteRegistry
 	RouteTwin
 	RouteMethod

@@ -81,8 +81,8 @@ func ParseToken(s string) (Token, error) {
 	return t, nil
 }
 
-// signedBy says whether one of the keys made the signature. What was signed is the resource as it
-// stands in the token: clients encode it in different ways, so making the text anew would reject
+// signedBy reports whether one of the keys made the signature. What was signed is the resource as
+// it stands in the token: clients encode it in different ways, so making the text anew would reject
 // some of them.
 func (t Token) signedBy(keys KeyPair) bool {
 	for _, key := range [...]string{keys.Primary, keys.Secondary} {
@@ -99,8 +99,8 @@ func (t Token) signedBy(keys KeyPair) bool {
 	return false
 }
 
-// covers says whether the token's resource is the target or lies above it, by whole path segments.
-// The resource may be percent-encoded once or, its device id, twice.
+// covers reports whether the token's resource is the target or lies above it, by whole path
+// segments. The resource may be percent-encoded once or, its device id, twice.
 func (t Token) covers(host string, id Identity) bool {
 	target := strings.Split(host+"/"+id.Resource(), "/")
 	text := t.Resource

@@ -8,8 +8,8 @@ import (
 
 // ServiceError is an error as the service tells it to a back end, and in the answers about twins.
 type ServiceError struct {
-	// Code has six digits: the status of HTTP, and a number within it. For example, 404103 says that
-	// the device is not online, and 504101 that it gave no answer in time.
+	// Code has six digits: the status of HTTP, and a number within it. For example, 404103 reports
+	// that the device is not online, and 504101 that it gave no answer in time.
 	Code int
 	// Message is for people.
 	Message string

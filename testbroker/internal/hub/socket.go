@@ -8,7 +8,7 @@ import (
 )
 
 // maxUnsent is how many bytes may wait for a client that does not read. It holds two million
-// PUBACKs, or a window of commands of the largest size.
+// PUBACKs, or a window of C2D messages of the largest size.
 const maxUnsent = 8 << 20
 
 // ErrSlowReader is the cause of a connection's end when its client did not read what the hub sent.
@@ -134,7 +134,7 @@ func (s *Socket) Close() error {
 	}
 	s.closing = true
 	s.tcp.SetReadDeadline(time.Now()) // wakes a Read
-	s.tcp.SetWriteDeadline(time.Now().Add(FarewellLimit))
+	s.tcp.SetWriteDeadline(time.Now().Add(CloseLimit))
 	s.work.Signal()
 	return nil
 }

@@ -58,7 +58,7 @@ func FaultKinds() []FaultKind {
 	return all
 }
 
-// SetPacketID says which packet id the last command had.
+// SetPacketID says which packet id the last C2D message had.
 func (h *Hub) SetPacketID(id string, last uint16) {
 	q := h.queuesOf(id)[0]
 	q.mu.Lock()

@@ -38,14 +38,9 @@ type TwinOperation uint8
 
 // The operations.
 const (
-	// TwinAny stands for all of them.
 	TwinAny TwinOperation = iota
-	// TwinGet reads the twin.
 	TwinGet
-	// TwinPatch changes the reported properties.
 	TwinPatch
-	// TwinSubscribe and TwinUnsubscribe begin and end notifications of desired properties. Only AMQP
-	// has them; over MQTT it is a subscription as any other.
 	TwinSubscribe
 	TwinUnsubscribe
 )
@@ -140,7 +135,7 @@ func (h *Hub) forgetTwinsLocked(selector string) {
 	}
 }
 
-// Twin returns the twin of a device, or of a module named "deviceID/moduleID".
+// Twin is testbroker.Hub.Twin.
 func (h *Hub) Twin(id string) (Twin, error) {
 	t, err := h.TwinState(SplitIdentity(id))
 	if err != nil {
@@ -162,7 +157,7 @@ func (t *TwinState) copy() Twin {
 	}
 }
 
-// AnnounceModel notes which model a client says that it follows; empty says nothing.
+// AnnounceModel notes which model a client reports that it follows; empty says nothing.
 func (h *Hub) AnnounceModel(id Identity, model string) {
 	if model == "" {
 		return
@@ -199,7 +194,7 @@ func (h *Hub) changeDesired(id, text string, replace bool) (int64, error) {
 	return t.DesiredVersion, err
 }
 
-// PatchTags merges a patch, an object of JSON, into the tags of a twin, which devices do not see.
+// PatchTags is testbroker.Hub.PatchTags.
 func (h *Hub) PatchTags(id, patch string) error {
 	tags, err := ParseTree([]byte(patch))
 	if err != nil {
@@ -216,7 +211,7 @@ type TwinUpdate struct {
 	Etag          string // that the twin must have; empty or "*" = any
 }
 
-// changesTags says whether tags are written. A patch without members writes none; one of desired
+// changesTags reports whether tags are written. A patch without members writes none; one of desired
 // properties makes a version all the same.
 func (u TwinUpdate) changesTags() bool { return u.Tags != nil && (u.Replace || len(u.Tags) > 0) }
 
@@ -339,8 +334,7 @@ func (h *Hub) WaitReported(ctx context.Context, id string, ok func(Twin) bool) e
 	return err
 }
 
-// TwinLog returns what clients have asked about the twin of a device, or of a module named
-// "deviceID/moduleID", in the order of arrival. It is empty when there is no such twin.
+// TwinLog is testbroker.Hub.TwinLog.
 func (h *Hub) TwinLog(id string) []TwinRequest {
 	t, err := h.TwinState(SplitIdentity(id))
 	if err != nil {

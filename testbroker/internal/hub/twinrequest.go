@@ -25,7 +25,7 @@ type TwinAnswer struct {
 	Body       []byte
 }
 
-// A twinCase is a request while it is dealt with.
+// A twinCase is a request while it is handled.
 type twinCase struct {
 	hub *Hub
 	by  twinAsker
@@ -44,7 +44,7 @@ func (q *twinCase) take(kind FaultKind) *Injected {
 	return in
 }
 
-// AskTwin deals with a request and answers it, unless a fault has it otherwise. Why a request
+// AskTwin handles a request and answers it, unless a fault intervenes. Why a request
 // cannot be one, if that is so, is told by wrong.
 func (h *Hub) AskTwin(by twinAsker, r TwinRequest, wrong error) {
 	r.Received, r.Connection = h.Now(), by.Client().Number
@@ -167,13 +167,13 @@ func garbled(in *Injected) []byte {
 	return []byte(`{"desired":`)
 }
 
-// A DesiredListener is a client that is told of changes of desired properties.
+// A DesiredListener is a client that receives changes of desired properties.
 type DesiredListener interface {
 	Tell(Change)
 	Client() *Conn
 }
 
-// tellChange tells all who listen of a change, unless faults have it otherwise.
+// tellChange tells all who listen of a change, unless faults intervene.
 func (h *Hub) tellChange(id Identity, ch Change) {
 	for _, l := range h.desiredListeners(id) {
 		take := func(kind FaultKind) *Injected {
@@ -198,7 +198,7 @@ func (h *Hub) tellChange(id Identity, ch Change) {
 			l.Tell(ch)
 		}
 		if take(DropAfterDesired) != nil {
-			l.Client().Farewell(FaultError(DropAfterDesired))
+			l.Client().CloseGracefully(FaultError(DropAfterDesired))
 		}
 	}
 }

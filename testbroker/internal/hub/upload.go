@@ -50,13 +50,9 @@ func (o UploadOptions) withDefaults() UploadOptions {
 type UploadState uint8
 
 const (
-	// UploadRunning: the device was told where to put the file, and has not said how that went.
 	UploadRunning UploadState = iota
-	// UploadSucceeded: the device said that the file is in the store.
 	UploadSucceeded
-	// UploadFailed: the device said that it gave up.
 	UploadFailed
-	// UploadExpired: its time is over.
 	UploadExpired
 )
 
@@ -83,7 +79,7 @@ type Upload struct {
 
 	State UploadState
 	// Ended is when the device said how it went; StatusCode and StatusDescription are what it said,
-	// and Size is the file's then. A back end is told of those that succeeded.
+	// and Size is the file's then. A back end is notified of those that succeeded.
 	Ended             time.Time
 	StatusCode        int
 	StatusDescription string
@@ -109,7 +105,7 @@ func (u *UploadTable) init(o UploadOptions, keep int) {
 	u.Store.Keys.init()
 }
 
-// Uploads returns the uploads, in the order in which they were begun.
+// Uploads is testbroker.Hub.Uploads.
 func (h *Hub) Uploads() []Upload {
 	u, now := &h.UploadTable, h.Now()
 	u.mu.Lock()
@@ -122,8 +118,7 @@ func (h *Hub) Uploads() []Upload {
 	return out
 }
 
-// WaitUploads waits until devices have told the end of at least n uploads, good or bad. It fails
-// when the context ends or the hub is closed.
+// WaitUploads is testbroker.Hub.WaitUploads.
 func (h *Hub) WaitUploads(ctx context.Context, n int) error {
 	return h.until(ctx, func() bool {
 		h.UploadTable.mu.Lock()
@@ -132,9 +127,7 @@ func (h *Hub) WaitUploads(ctx context.Context, n int) error {
 	})
 }
 
-// ExpireUploads ends the time of all uploads of a device that are running; empty means of all
-// devices. Upload URIs given out until now are worth nothing any more. It returns how many that
-// were.
+// ExpireUploads is testbroker.Hub.ExpireUploads.
 func (h *Hub) ExpireUploads(device string) int {
 	n := 0
 	for _, up := range h.Uploads() {
@@ -240,11 +233,10 @@ func (u *UploadTable) End(device, correlation string, success bool, status int, 
 	return *up, 0
 }
 
-// Blob returns a file of the store. It goes when the last upload of its name is forgotten: see
-// [Options.Keep].
+// Blob is testbroker.Hub.Blob.
 func (h *Hub) Blob(name string) (Blob, bool) { return h.UploadTable.Store.Get(name) }
 
-// Blobs returns the names of all files in the store, sorted.
+// Blobs is testbroker.Hub.Blobs.
 func (h *Hub) Blobs() []string {
 	s := &h.UploadTable.Store
 	s.mu.Lock()
@@ -253,7 +245,7 @@ func (h *Hub) Blobs() []string {
 		func(name string) bool { return s.blobs[name].file == nil })
 }
 
-// ValidBlobName says whether the store can have a blob of that name.
+// ValidBlobName reports whether the store can have a blob of that name.
 func ValidBlobName(name string) bool {
 	segments := strings.Split(name, "/")
 	for _, s := range segments {

@@ -5,14 +5,9 @@ import "fmt"
 // Faults of requests to the store, over HTTP, whose upload URI was found good. Those of requests
 // over HTTP happen there too; [Fault.Blob] chooses for both.
 const (
-	// CutBlobBody cuts the connection by RST when half of the body was read. Nothing is stored. It
-	// happens to files and blocks.
 	CutBlobBody FaultKind = iota + 230
-	// SlowBlob goes on with the request only after Delay. Until then its body is not read.
 	SlowBlob
-	// DamageBlob changes a byte of the body on its way. It happens to files and blocks.
 	DamageBlob
-	// ExpireUpload ends the time of the upload at this request, which is refused.
 	ExpireUpload
 )
 
@@ -20,15 +15,10 @@ const (
 type BlobOperation uint8
 
 const (
-	// BlobAny stands for all.
 	BlobAny BlobOperation = iota
-	// PutBlob stores a file in one go.
 	PutBlob
-	// PutBlock stores a block that may become part of a file.
 	PutBlock
-	// PutBlockList makes a file of blocks.
 	PutBlockList
-	// GetBlob reads a file, or what is known of it.
 	GetBlob
 )
 

@@ -30,9 +30,7 @@ func (h *Hub) AddDeviceX509(id string, thumbprints ...string) (Device, error) {
 	return h.addX509(id, r)
 }
 
-// AddDeviceCA registers a device, or a module "deviceID/moduleID" of one that exists, that proves
-// who it is by a certificate whose common name is its id and whose chain leads to a certificate
-// given to [Hub.AddCA]. It has no keys.
+// AddDeviceCA is testbroker.Hub.AddDeviceCA.
 func (h *Hub) AddDeviceCA(id string) (Device, error) {
 	return h.addX509(id, Registration{X509: true})
 }
@@ -49,8 +47,7 @@ func (h *Hub) addX509(id string, r Registration) (Device, error) {
 	return h.add(who, r)
 }
 
-// AddCA uploads a certificate of an authority whose signature the hub accepts on certificates of
-// devices.
+// AddCA is testbroker.Hub.AddCA.
 func (h *Hub) AddCA(cert *x509.Certificate) error {
 	if !cert.IsCA {
 		return errors.New("testbroker: not the certificate of an authority")

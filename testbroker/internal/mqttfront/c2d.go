@@ -6,7 +6,7 @@ import (
 	"github.com/hubline-iot/hubline/testbroker/internal/hub"
 )
 
-// An receiver is a client that has subscribed.
+// A receiver is a client that has subscribed.
 type receiver struct {
 	c   *client
 	qos byte // that it was granted
@@ -16,8 +16,8 @@ func (r receiver) Client() *hub.Conn { return r.c.Conn }
 
 func (r receiver) Replaced(*hub.Conn) { r.c.CloseFor(hub.ErrReplaced) }
 
-// Deliver publishes a command; false when the window is full or the connection is over. A client at
-// the other end of a dead link would not learn of it, and the hub does not know.
+// Deliver publishes a C2D message; false when the window is full or the connection is over. A
+// client at the other end of a dead link would not learn of it, and the hub does not know.
 func (r receiver) Deliver(q *hub.Queue, e *hub.Command, unacked int) (sent, settled bool) {
 	if mode := r.c.Mode.Load(); unacked >= q.Hub.C2d.Window || mode != hub.Open && mode != hub.Silent {
 		return false, false
@@ -40,7 +40,7 @@ func (r receiver) Deliver(q *hub.Queue, e *hub.Command, unacked int) (sent, sett
 
 func (r receiver) Renews(by hub.Receiver) bool { return r.Client() == by.Client() }
 
-// attach lets through to a connection what its session says, and commands that wait.
+// attach lets through to a connection what its session says, and C2D messages that wait.
 func (f *Front) attach(c *client) {
 	h := f.hub
 	qos, ok := f.commands(c)
@@ -61,7 +61,7 @@ func (f *Front) attach(c *client) {
 	h.Changed.Wake()
 }
 
-// complete is told of a PUBACK.
+// complete handles a PUBACK.
 func (f *Front) complete(c *client, packetID uint16) {
 	h := f.hub
 	h.Mu.Lock()

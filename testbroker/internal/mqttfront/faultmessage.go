@@ -43,7 +43,7 @@ func (f *Front) obey(kind hub.FaultRequest, asked *hub.FaultMessage) {
 	case kind.Cut:
 		c.CutFor(cause)
 	default:
-		c.Farewell(cause)
+		c.CloseGracefully(cause)
 	}
 	h.Changed.Wake()
 }

@@ -20,7 +20,7 @@ const (
 // badPacket begins a packet of a type that does not exist, with a length that never ends.
 var badPacket = []byte{0x0f, 0xff, 0xff, 0xff, 0xff, 0xff}
 
-// An Front speaks MQTT 3.1.1.
+// A Front speaks MQTT 3.1.1.
 type Front struct {
 	hub    *hub.Hub
 	server *mochi.Server
@@ -76,7 +76,7 @@ func (f *Front) DesiredListenersLocked(id hub.Identity) []hub.DesiredListener {
 	return nil
 }
 
-// An client is a connection over MQTT, between mochi and the network. Faults that happen inside
+// A client is a connection over MQTT, between mochi and the network. Faults that happen inside
 // a packet act here.
 type client struct {
 	*hub.Conn
@@ -121,7 +121,7 @@ func (c *client) Read(p []byte) (int, error) {
 	}
 }
 
-// begins is told of the first byte of each packet and reports whether the connection is to be cut
+// begins takes the first byte of each packet and reports whether the connection is to be cut
 // inside it.
 func (c *client) begins(first byte) bool {
 	if first>>4 != packetPublish {

@@ -26,7 +26,7 @@ const (
 // maxKeepAlive is in seconds; one and a half of it is the longest that the hub waits for a packet.
 const maxKeepAlive = 1178
 
-// nothing stands for a packet that the hub has dealt with: a PUBACK that answers no packet, which
+// nothing stands for a packet that the hub has handled: a PUBACK that answers no packet, which
 // the broker ignores. There is no other way to keep it from answering and routing a PUBLISH that
 // does not cost more.
 var nothing = packets.Packet{FixedHeader: packets.FixedHeader{Type: packets.Puback}}
@@ -93,7 +93,7 @@ func (k *hook) OnPacketRead(cl *mochi.Client, pk packets.Packet) (packets.Packet
 		c.parted = true
 	}
 	if err != nil {
-		c.Blame(err)
+		c.SetCause(err)
 		return pk, packets.ErrRejectPacket
 	}
 	return pk, nil
@@ -130,7 +130,7 @@ func (k *hook) OnSessionEstablished(cl *mochi.Client, _ packets.Packet) {
 	}
 	if c.spent != nil {
 		k.front.hub.Happened(c.spent, c.Conn)
-		c.Farewell(hub.ErrQuota)
+		c.CloseGracefully(hub.ErrQuota)
 		return
 	}
 	k.front.hub.Garbage(hub.GarbageOnConnect, c.Conn, badPacket)
@@ -239,7 +239,7 @@ func (f *Front) refuse(c *client, code byte, why error) error {
 	h := f.hub
 	c.answered = true
 	c.Write([]byte{packetConnack << 4, 2, 0, code})
-	c.Farewell(why)
+	c.CloseGracefully(why)
 	h.Event(hub.Event{Kind: hub.Refused, Code: code, Err: why}, c.Conn)
 	c.drain()
 	return why

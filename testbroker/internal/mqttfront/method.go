@@ -7,7 +7,7 @@ import (
 	"github.com/hubline-iot/hubline/testbroker/internal/hub"
 )
 
-// An methodTarget is a client that has subscribed to methods.
+// A methodTarget is a client that has subscribed to methods.
 type methodTarget struct{ c *client }
 
 func (t methodTarget) Client() *hub.Conn { return t.c.Conn }

@@ -37,7 +37,7 @@ func (c *client) puback(id uint16) {
 		c.Hub.Faults.Release(drop)
 	default:
 		c.Hub.Happened(drop, c.Conn)
-		c.Farewell(hub.FaultError(hub.DropAfterPuback))
+		c.CloseGracefully(hub.FaultError(hub.DropAfterPuback))
 	}
 }
 

@@ -9,7 +9,7 @@ import (
 
 var errThrottled = errors.New("too many messages wait for their PUBACK")
 
-// connectFaults lets faults have their way with a CONNECT. An error ends the connection.
+// connectFaults applies the faults of a CONNECT. An error ends the connection.
 func (f *Front) connectFaults(c *client, id hub.Identity) error {
 	h := f.hub
 	if in := h.Faults.InForce(hub.Absent, id); in != nil {
@@ -30,7 +30,7 @@ func (f *Front) connectFaults(c *client, id hub.Identity) error {
 		return hub.FaultError(hub.DropConnect)
 	}
 	if in := h.Faults.Take(hub.NoConnack, id); in != nil {
-		c.Blame(hub.FaultError(hub.NoConnack))
+		c.SetCause(hub.FaultError(hub.NoConnack))
 		c.Silence()
 		h.Happened(in, c.Conn)
 		c.drain()
@@ -62,7 +62,7 @@ func (f *Front) connectFaults(c *client, id hub.Identity) error {
 	return nil
 }
 
-// publish stores a message and answers it, unless a fault has it otherwise.
+// publish stores a message and answers it, unless a fault intervenes.
 func (f *Front) publish(c *client, m hub.Message) {
 	h := f.hub
 	if f.order(c, m) {

@@ -137,7 +137,7 @@ func checkPublish(pk packets.Packet) error {
 	return nil
 }
 
-// hearsLocked says whether what one of the filters lets through may be sent. Hub.mu is held.
+// hearsLocked reports whether what one of the filters lets through may be sent. Hub.mu is held.
 func (c *client) hearsLocked(filters ...string) bool {
 	for _, f := range filters {
 		if _, ok := c.heard[f]; ok {
@@ -193,7 +193,7 @@ func (a asker) Answer(ans hub.TwinAnswer, wrong bool) bool {
 	return a.c.notify(topic, ans.Body)
 }
 
-// An desiredListener is a client that has subscribed to changes of desired properties.
+// A desiredListener is a client that has subscribed to changes of desired properties.
 type desiredListener struct{ c *client }
 
 func (l desiredListener) Client() *hub.Conn { return l.c.Conn }

@@ -65,7 +65,7 @@ func (f *Front) commands(c *client) (qos byte, ok bool) {
 	return qos, ok
 }
 
-// mayReceive says whether a filter is one of those that the hub has for this identity.
+// mayReceive reports whether a filter is one of those that the hub has for this identity.
 func mayReceive(id hub.Identity, filter string) bool {
 	switch filter {
 	case twinResultFilter, desiredFilter, methodFilter, id.Commands() + "#":
@@ -78,8 +78,8 @@ func mayReceive(id hub.Identity, filter string) bool {
 	return id.Module != "" && (filter == id.Resource()+"/#" || filter == id.Resource()+"/inputs/#")
 }
 
-// subscribe does what a SUBSCRIBE asks, answers it, and then sends the commands that wait. An error
-// closes the connection.
+// subscribe does what a SUBSCRIBE asks, answers it, and then sends the C2D messages that wait. An
+// error closes the connection.
 func (f *Front) subscribe(c *client, pk packets.Packet) error {
 	h := f.hub
 	if code := pk.SubscribeValidate(); code != packets.CodeSuccess {
@@ -120,7 +120,7 @@ func (f *Front) grant(c *client, filters packets.Subscriptions, refuse *hub.Inje
 	return codes
 }
 
-// suback sends a SUBACK, unless a fault has it otherwise, and what waits for the subscription.
+// suback sends a SUBACK, unless a fault intervenes, and what waits for the subscription.
 func (f *Front) suback(c *client, body []byte) {
 	h := f.hub
 	if in := h.Faults.Take(hub.LongSuback, c.ID); in != nil {

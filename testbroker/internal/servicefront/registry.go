@@ -162,7 +162,8 @@ func documentOf(h *hub.Hub, id hub.Identity) (identityDocument, error) {
 	return d, nil
 }
 
-// connectedLocked says whether an identity has a connection over MQTT, or may act on one over AMQP.
+// connectedLocked reports whether an identity has a connection over MQTT, or may act on one over
+// AMQP.
 func connectedLocked(h *hub.Hub, id hub.Identity) bool {
 	for c := range h.Conns {
 		if c.Peer != nil && c.Peer.PresentLocked(id) {

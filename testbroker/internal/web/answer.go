@@ -16,16 +16,16 @@ import (
 const slowPieces = 8
 
 // The ways in which an answer goes.
-type Way uint8
+type Delivery uint8
 
 const (
-	wayPlain   Way = iota
-	WayNone        // not at all: the connection has ended, or the client is to believe so
-	WayLast        // and the connection ends
-	wayTorn        // half of it
-	waySlow        // in pieces
-	wayGarbage     // something else goes
-	wayBare        // without its length
+	deliverPlain         Delivery = iota
+	DeliverNothing                // not at all: the connection has ended, or the client is to believe so
+	DeliverAndClose               // and the connection ends
+	deliverHalf                   // half of it
+	deliverSlowly                 // in pieces
+	deliverGarbage                // something else goes
+	deliverWithoutLength          // without its length
 )
 
 // An Answer is what a request is answered with.
@@ -35,9 +35,9 @@ type Answer struct {
 	Body   []byte
 
 	// What faults make of it.
-	skew  time.Duration // of its date
-	Way   Way
-	Fault *hub.Injected // that is behind the way
+	skew     time.Duration // of its date
+	Delivery Delivery
+	Fault    *hub.Injected // that is behind the way
 }
 
 // send answers the request.
@@ -47,9 +47,9 @@ func (q *Request) send(a Answer) {
 	}
 	a.Header["Date"] = []string{q.Hub.Now().Add(a.skew).UTC().Format(http.TimeFormat)}
 	switch {
-	case a.Way == WayNone:
+	case a.Delivery == DeliverNothing:
 		panic(http.ErrAbortHandler)
-	case a.Way == wayPlain:
+	case a.Delivery == deliverPlain:
 		q.sendPlain(a)
 	case q.ProtoMajor == 2:
 		q.Happened(a.Fault)
@@ -60,7 +60,9 @@ func (q *Request) send(a Answer) {
 	}
 }
 
-func (a *Answer) hasLength() bool { return a.Status != http.StatusNoContent && a.Way != wayBare }
+func (a *Answer) hasLength() bool {
+	return a.Status != http.StatusNoContent && a.Delivery != deliverWithoutLength
+}
 
 func (q *Request) sendPlain(a Answer) {
 	maps.Copy(q.w.Header(), a.Header)
@@ -74,16 +76,16 @@ func (q *Request) sendPlain(a Answer) {
 // sendStream is for HTTP/2, where what happens to an answer is the stream's alone, but for garbage.
 func (q *Request) sendStream(a Answer) {
 	rc := http.NewResponseController(q.w)
-	switch a.Way {
-	case WayLast:
+	switch a.Delivery {
+	case DeliverAndClose:
 		a.Header.Set("Connection", "close") // which is said by GOAWAY
 		q.sendPlain(a)
-	case wayBare:
+	case deliverWithoutLength:
 		maps.Copy(q.w.Header(), a.Header)
 		q.w.WriteHeader(a.Status)
 		rc.Flush()
 		q.w.Write(a.Body)
-	case wayTorn:
+	case deliverHalf:
 		if len(a.Body) > 1 {
 			maps.Copy(q.w.Header(), a.Header)
 			q.w.Header().Set("Content-Length", strconv.Itoa(len(a.Body)))
@@ -91,7 +93,7 @@ func (q *Request) sendStream(a Answer) {
 			rc.Flush()
 		}
 		panic(http.ErrAbortHandler)
-	case waySlow:
+	case deliverSlowly:
 		step := a.Fault.Fault.Delay / slowPieces
 		body := a.Body
 		a.Body = nil
@@ -108,9 +110,9 @@ func (q *Request) sendStream(a Answer) {
 			q.w.Write(p)
 			rc.Flush()
 		})
-	case wayGarbage:
+	case deliverGarbage:
 		q.C.Write(GarbageHTTP(&a.Fault.Fault, 2))
-		q.C.Farewell(hub.FaultError(hub.GarbageAnswer))
+		q.C.CloseGracefully(hub.FaultError(hub.GarbageAnswer))
 		panic(http.ErrAbortHandler)
 	case wayPlain, WayNone:
 	}
@@ -126,21 +128,21 @@ func (q *Request) sendRaw(a Answer) {
 	defer q.Conn.end()
 	conn.SetDeadline(time.Time{})
 	text := a.text(q.Request)
-	switch a.Way {
-	case wayTorn:
+	switch a.Delivery {
+	case deliverHalf:
 		half := len(text) - (len(a.Body)+1)/2
 		if len(a.Body) == 0 {
 			half = len(text) / 2
 		}
 		conn.Write(text[:half])
-	case waySlow:
+	case deliverSlowly:
 		q.inPieces(text, slowPieces, a.Fault.Fault.Delay/slowPieces, func(p []byte) { conn.Write(p) })
-	case wayGarbage:
+	case deliverGarbage:
 		conn.Write(GarbageHTTP(&a.Fault.Fault, 1))
 	default:
 		conn.Write(text)
 	}
-	q.C.Farewell(hub.FaultError(a.Fault.Fault.Kind))
+	q.C.CloseGracefully(hub.FaultError(a.Fault.Fault.Kind))
 }
 
 // text is the answer as it goes over HTTP/1.1.
@@ -149,7 +151,7 @@ func (a *Answer) text(r *http.Request) []byte {
 		StatusCode: a.Status, ProtoMajor: 1, ProtoMinor: 1, Request: r, Header: a.Header,
 		Body:          io.NopCloser(bytes.NewReader(a.Body)),
 		ContentLength: -1,
-		Close:         a.Way != WayLast, // that it ends behind the last one is not announced
+		Close:         a.Delivery != DeliverAndClose, // that it ends behind the last one is not announced
 	}
 	if a.hasLength() {
 		answer.ContentLength = int64(len(a.Body))

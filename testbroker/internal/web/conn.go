@@ -45,13 +45,13 @@ func New(h *hub.Hub, routes []Route) *Front {
 	return &Front{hub: h, routes: routes, conns: make(chan net.Conn)}
 }
 
-// Below puts a cable under TLS, and offers both versions of HTTP.
+// Below puts a modeConn under TLS, and offers both versions of HTTP.
 func (f *Front) Below(c *hub.Conn) (net.Conn, []string) {
 	offer := []string{"h2", "http/1.1"}
 	if f.hub.HTTP.NoHTTP2 {
 		offer = offer[1:]
 	}
-	return &cable{Conn: c.Raw, c: c}, offer
+	return &modeConn{Conn: c.Raw, c: c}, offer
 }
 
 func (f *Front) MethodTargetLocked(hub.Identity, string) hub.MethodTarget { return nil }
@@ -135,10 +135,10 @@ func connOf(c net.Conn) *Conn {
 	if secure, ok := c.(*tls.Conn); ok {
 		c = secure.NetConn()
 	}
-	return c.(*cable).http
+	return c.(*modeConn).http
 }
 
-// An Conn is a connection over HTTP as the hub sees it. Requests of many devices may come on
+// A Conn is a connection over HTTP as the hub sees it. Requests of many devices may come on
 // it, and over HTTP/2 at the same time.
 type Conn struct {
 	Hub      *hub.Hub
@@ -170,7 +170,7 @@ func (f *Front) Serve(c *hub.Conn) (hub.Protocol, error) {
 		Hub: h, Front: f, C: c, ended: make(chan struct{}), upgraded: make(chan struct{}),
 		who: make(map[hub.Identity]struct{}), met: make(map[hub.Identity]struct{}),
 	}
-	under := c.Under.(*cable)
+	under := c.Under.(*modeConn)
 	under.http = a
 	top := net.Conn(under)
 	if c.TLS != nil {
@@ -234,7 +234,7 @@ func (a *Conn) enter() bool {
 
 func (a *Conn) leave() { a.handlers.Done() }
 
-// end says that the server is through with the connection.
+// end reports that the server is through with the connection.
 func (a *Conn) end() { a.over.Do(func() { close(a.ended) }) }
 
 // admit tells that a client has acted for an identity.
@@ -314,21 +314,21 @@ func (a *Conn) Finish(cause error, _, _ bool) {
 	}
 }
 
-// A cable is what HTTP, or TLS below it, is spoken on: the network connection, as the modes of the
-// hub's end have it.
-type cable struct {
+// A modeConn is what HTTP, or TLS below it, is spoken on: the network connection, as the modes of
+// the hub's end have it.
+type modeConn struct {
 	net.Conn
 	c    *hub.Conn
 	http *Conn // set before the server has the connection
 
-	hurry atomic.Bool // the deadline is in the past: the server wants its own Read to end
+	pastDeadline atomic.Bool // the deadline is in the past: the server wants its own Read to end
 }
 
 // Read waits for bytes. On a dead link none come.
-func (k *cable) Read(p []byte) (int, error) {
+func (k *modeConn) Read(p []byte) (int, error) {
 	for {
 		n, err := k.Conn.Read(p)
-		if err != nil && k.http != nil && !k.hurry.Load() {
+		if err != nil && k.http != nil && !k.pastDeadline.Load() {
 			k.c.Hub.Mu.Lock()
 			k.http.err = err
 			k.c.Hub.Mu.Unlock()
@@ -340,7 +340,7 @@ func (k *cable) Read(p []byte) (int, error) {
 }
 
 // Write sends bytes, or lets them vanish.
-func (k *cable) Write(p []byte) (int, error) {
+func (k *modeConn) Write(p []byte) (int, error) {
 	if k.c.Mode.Load() == hub.Silent {
 		return len(p), nil
 	}
@@ -352,7 +352,7 @@ func (k *cable) Write(p []byte) (int, error) {
 }
 
 // Close ends the connection, unless it is to last: then the hub's goroutine ends it.
-func (k *cable) Close() error {
+func (k *modeConn) Close() error {
 	if mode := k.c.Mode.Load(); mode == hub.Silent || mode == hub.Draining {
 		return nil
 	}
@@ -361,7 +361,7 @@ func (k *cable) Close() error {
 }
 
 // CloseWrite ends the outgoing direction.
-func (k *cable) CloseWrite() error {
+func (k *modeConn) CloseWrite() error {
 	if s, ok := k.Conn.(interface{ CloseWrite() error }); ok && k.c.Mode.Load() == hub.Open {
 		return s.CloseWrite()
 	}
@@ -369,13 +369,13 @@ func (k *cable) CloseWrite() error {
 }
 
 // SetDeadline is SetReadDeadline, for no Write waits.
-func (k *cable) SetDeadline(t time.Time) error { return k.SetReadDeadline(t) }
+func (k *modeConn) SetDeadline(t time.Time) error { return k.SetReadDeadline(t) }
 
 // SetReadDeadline does what the server wants as long as the connection is in order.
-func (k *cable) SetReadDeadline(t time.Time) error {
-	k.hurry.Store(!t.IsZero() && !t.After(time.Now()))
+func (k *modeConn) SetReadDeadline(t time.Time) error {
+	k.pastDeadline.Store(!t.IsZero() && !t.After(time.Now()))
 	return k.c.LimitRead(t)
 }
 
 // SetWriteDeadline does nothing.
-func (k *cable) SetWriteDeadline(time.Time) error { return nil }
+func (k *modeConn) SetWriteDeadline(time.Time) error { return nil }

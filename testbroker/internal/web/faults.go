@@ -9,7 +9,7 @@ import (
 	"github.com/hubline-iot/hubline/testbroker/internal/hub"
 )
 
-// meant says whether a fault is about requests of this kind.
+// meant reports whether a fault is about requests of this kind.
 func (q *Request) meant(f *hub.Fault) bool {
 	operation := hub.BlobAny
 	if q.route.Blob != nil {
@@ -32,18 +32,18 @@ func (q *Request) Happened(in *hub.Injected) { q.Hub.HappenedTo(in, q.C, q.ID) }
 func (q *Request) Cut(in *hub.Injected) Answer {
 	q.Happened(in)
 	q.C.CutFor(hub.FaultError(in.Fault.Kind))
-	return Answer{Way: WayNone}
+	return Answer{Delivery: DeliverNothing}
 }
 
 // Mute never answers, because of a fault. The connection lives on.
 func (q *Request) Mute(in *hub.Injected) Answer {
 	q.Happened(in)
 	q.Hang()
-	return Answer{Way: WayNone}
+	return Answer{Delivery: DeliverNothing}
 }
 
-// before lets the faults have their way that happen to a request before anything is known but whose
-// it says it is; false when there are none and it is to be dealt with.
+// before applies the faults that happen to a request before anything is known but whose
+// it says it is; false when there are none and it is to be handled.
 func (q *Request) before() (Answer, bool) {
 	if !backEnds(q.route.Kind) {
 		if a, over := q.gone(); over {
@@ -73,7 +73,7 @@ func (q *Request) before() (Answer, bool) {
 	return Answer{}, false
 }
 
-// gone lets the faults have their way that make the hub unreachable.
+// gone applies the faults that make the hub unreachable.
 func (q *Request) gone() (Answer, bool) {
 	h := q.Hub
 	if in := h.Faults.InForce(hub.Absent, q.ID); in != nil {
@@ -83,11 +83,11 @@ func (q *Request) gone() (Answer, bool) {
 		if q.C.Silence() {
 			q.Happened(in)
 		}
-		return Answer{Way: WayNone}, true
+		return Answer{Delivery: DeliverNothing}, true
 	}
 	if o, ok := h.Stands(q.ID, func(o hub.StandingFault) bool { return o.Cut }); ok {
 		q.C.CutFor(hub.FaultRequestError{Kind: o.Name, Reason: o.Record.Reason})
-		return Answer{Way: WayNone}, true
+		return Answer{Delivery: DeliverNothing}, true
 	}
 	return Answer{}, false
 }
@@ -106,7 +106,7 @@ func (q *Request) firstFaults() (Answer, bool) {
 	if in := h.Faults.Take(hub.DropConnect, q.ID); in != nil {
 		q.Happened(in)
 		q.C.CloseFor(hub.FaultError(hub.DropConnect))
-		return Answer{Way: WayNone}, true
+		return Answer{Delivery: DeliverNothing}, true
 	}
 	if in := h.Faults.Take(hub.NoConnack, q.ID); in != nil {
 		return q.Mute(in), true
@@ -118,7 +118,7 @@ func (q *Request) firstFaults() (Answer, bool) {
 	if in := h.Faults.Take(hub.SlowConnack, q.ID); in != nil {
 		q.Happened(in)
 		if !q.Sleep(in.Fault.Delay) {
-			return Answer{Way: WayNone}, true
+			return Answer{Delivery: DeliverNothing}, true
 		}
 	}
 	h.Mu.Lock()
@@ -129,9 +129,9 @@ func (q *Request) firstFaults() (Answer, bool) {
 	return Answer{}, false
 }
 
-// after lets the faults have their way that happen when a request was dealt with.
+// after applies the faults that happen when a request was handled.
 func (q *Request) after(a Answer) Answer {
-	if a.Way == WayNone {
+	if a.Delivery == DeliverNothing {
 		return a
 	}
 	if in := q.TakeRoute(hub.ResetAfterRequest); in != nil {
@@ -150,22 +150,23 @@ func (q *Request) after(a Answer) Answer {
 		q.Happened(in)
 		a.skew = in.Fault.Skew
 	}
-	if a.Way != wayPlain {
+	if a.Delivery != deliverPlain {
 		return a
 	}
 	for _, f := range []struct {
 		kind hub.FaultKind
-		way  Way
+		way  Delivery
 		body bool // it needs one
 	}{
-		{hub.DropDuringAnswer, wayTorn, false}, {hub.SlowAnswer, waySlow, false}, {hub.GarbageAnswer, wayGarbage, false},
-		{hub.NoContentLength, wayBare, true},
+		{hub.DropDuringAnswer, deliverHalf, false}, {hub.SlowAnswer, deliverSlowly, false},
+		{hub.GarbageAnswer, deliverGarbage, false},
+		{hub.NoContentLength, deliverWithoutLength, true},
 	} {
 		if f.body && len(a.Body) == 0 {
 			continue
 		}
 		if in := q.TakeRoute(f.kind); in != nil {
-			a.Way, a.Fault = f.way, in
+			a.Delivery, a.Fault = f.way, in
 			break
 		}
 	}

@@ -16,7 +16,7 @@ import (
 	"github.com/hubline-iot/hubline/testbroker/internal/hub"
 )
 
-// An Request is a request whose route is known.
+// A Request is a request whose route is known.
 type Request struct {
 	*http.Request
 	Hub   *hub.Hub
@@ -37,7 +37,7 @@ func (q *Request) Sleep(d time.Duration) bool {
 	if d <= 0 {
 		return q.Context().Err() == nil
 	}
-	q.unhurry()
+	q.liftDeadline()
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
@@ -53,15 +53,15 @@ func (q *Request) Sleep(d time.Duration) bool {
 // read of the request.
 func (q *Request) Hang() {
 	io.Copy(io.Discard, q.Body)
-	q.unhurry()
+	q.liftDeadline()
 	select {
 	case <-q.Context().Done():
 	case <-q.C.Closed:
 	}
 }
 
-// unhurry ends the limit of time for the request, which would count as the client's going.
-func (q *Request) unhurry() { http.NewResponseController(q.w).SetReadDeadline(time.Time{}) }
+// liftDeadline ends the limit of time for the request, which would count as the client's going.
+func (q *Request) liftDeadline() { http.NewResponseController(q.w).SetReadDeadline(time.Time{}) }
 
 // Read reads the body, of so many bytes at most.
 func (q *Request) Read(limit int64) ([]byte, *Error) {
@@ -95,13 +95,13 @@ func (a *Conn) request(w http.ResponseWriter, r *http.Request) {
 	if q.route != nil {
 		answer = q.after(answer)
 	}
-	if answer.Status < http.StatusBadRequest && answer.Way != WayNone {
+	if answer.Status < http.StatusBadRequest && answer.Delivery != DeliverNothing {
 		a.Served()
 	}
 	q.send(answer)
 }
 
-// answer deals with a request.
+// answer handles a request.
 func (q *Request) answer() Answer {
 	var bad *Error
 	if q.route, q.Vars, bad = q.Conn.Front.route(q.Request); bad != nil {

@@ -8,15 +8,15 @@ import (
 	"github.com/hubline-iot/hubline/testbroker/internal/hub"
 )
 
-// backEnds says whether requests of the kind come from back ends: whom they are about is not who
+// backEnds reports whether requests of the kind come from back ends: whom they are about is not who
 // asks, and what happens to that device does not happen to them.
 func backEnds(k hub.RouteKind) bool { return k >= hub.RouteRegistry && k <= hub.RouteMethod }
 
-// textErrors says whether errors have the older form whatever [HTTPOptions] say: SDKs for back ends
-// find the name of a code in the text.
+// textErrors reports whether errors have the older form whatever [HTTPOptions] say: SDKs for back
+// ends find the name of a code in the text.
 func textErrors(k hub.RouteKind) bool { return k == hub.RouteRegistry || k == hub.RouteTwin }
 
-// An Route is a kind of request that the hub understands.
+// A Route is a kind of request that the hub understands.
 type Route struct {
 	Kind   hub.RouteKind
 	Method string
@@ -24,7 +24,8 @@ type Route struct {
 	// not empty. The last may be "{name...}", which stands for all that follow, one at least. {device}
 	// and {module} say whose request it is.
 	Path string
-	// Host says whether requests to a host are for the route; nil: to those by which the hub is known.
+	// Host reports whether requests to a host are for the route; nil: to those by which the hub is
+	// known.
 	Host func(h *hub.Hub, host string) bool
 	// Open routes need no api-version and no authentication: do sees to that. They may be without
 	// {device}.

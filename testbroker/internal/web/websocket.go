@@ -43,45 +43,45 @@ func (a *Conn) upgrade(w http.ResponseWriter, r *http.Request) error {
 		return fmt.Errorf("subprotocols %q", offered)
 	}
 	u := websocket.Upgrader{CheckOrigin: func(*http.Request) bool { return true }}
-	taken := &takeover{ResponseWriter: w}
+	taken := &hijacker{ResponseWriter: w}
 	ws, err := u.Upgrade(taken, r, http.Header{"Sec-Websocket-Protocol": {protocol}})
 	if err != nil {
-		if taken.gate != nil {
+		if taken.conn != nil {
 			a.end()
 		}
 		return err
 	}
 	a.next = next
-	c.Stream = &webStream{Conn: taken.gate, ws: ws, frame: a.Hub.WsFrame}
+	c.Stream = &webStream{Conn: taken.conn, ws: ws, frame: a.Hub.WsFrame}
 	close(a.upgraded)
 	return nil
 }
 
-// A takeover takes a connection from the server and puts a gate on it.
-type takeover struct {
+// A hijacker takes a connection from the server and puts an upgradedConn on it.
+type hijacker struct {
 	http.ResponseWriter
-	gate *gate
+	conn *upgradedConn
 }
 
-var _ http.Hijacker = (*takeover)(nil)
+var _ http.Hijacker = (*hijacker)(nil)
 
 // Hijack gives the connection away.
-func (t *takeover) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+func (t *hijacker) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	conn, rw, err := http.NewResponseController(t.ResponseWriter).Hijack()
 	if err != nil {
 		return nil, nil, err
 	}
 	conn.SetDeadline(time.Time{})
-	t.gate = &gate{conn}
-	return t.gate, rw, nil
+	t.conn = &upgradedConn{conn}
+	return t.conn, rw, nil
 }
 
-// A gate is what a WebSocket is spoken on. A dead link answers no ping either. The broker alone
-// sets deadlines.
-type gate struct{ net.Conn }
+// An upgradedConn is what a WebSocket is spoken on. A dead link answers no ping either. The broker
+// alone sets deadlines.
+type upgradedConn struct{ net.Conn }
 
 // CloseWrite ends TLS, if there is any; who calls it ends what is below.
-func (g *gate) CloseWrite() error {
+func (g *upgradedConn) CloseWrite() error {
 	if s, ok := g.Conn.(*tls.Conn); ok {
 		return s.CloseWrite()
 	}
@@ -89,13 +89,13 @@ func (g *gate) CloseWrite() error {
 }
 
 // SetDeadline does nothing.
-func (g *gate) SetDeadline(time.Time) error { return nil }
+func (g *upgradedConn) SetDeadline(time.Time) error { return nil }
 
 // SetReadDeadline does nothing.
-func (g *gate) SetReadDeadline(time.Time) error { return nil }
+func (g *upgradedConn) SetReadDeadline(time.Time) error { return nil }
 
 // SetWriteDeadline does nothing.
-func (g *gate) SetWriteDeadline(time.Time) error { return nil }
+func (g *upgradedConn) SetWriteDeadline(time.Time) error { return nil }
 
 // A webStream is the stream of bytes in the binary frames of a WebSocket. Where frames begin means
 // nothing.
@@ -171,16 +171,16 @@ func (s *webStream) Write(p []byte) (int, error) {
 }
 
 func (s *webStream) sayClose(code int) {
-	s.ws.WriteControl(websocket.CloseMessage, websocket.FormatCloseMessage(code, ""), time.Now().Add(hub.FarewellLimit))
+	s.ws.WriteControl(websocket.CloseMessage, websocket.FormatCloseMessage(code, ""), time.Now().Add(hub.CloseLimit))
 }
 
-// CloseWrite says that nothing will follow.
+// CloseWrite reports that nothing will follow.
 func (s *webStream) CloseWrite() error {
 	s.sayClose(websocket.CloseNormalClosure)
-	return s.Conn.(*gate).CloseWrite()
+	return s.Conn.(*upgradedConn).CloseWrite()
 }
 
-// Close says that nothing will follow and ends the connection.
+// Close reports that nothing will follow and ends the connection.
 func (s *webStream) Close() error {
 	s.sayClose(websocket.CloseNormalClosure)
 	return s.Conn.Close()

@@ -10,12 +10,12 @@ import (
 func (c *Conn) say(channel uint16, p wire.Performative, payload []byte) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.sayLocked(channel, p, payload)
+	c.writeLocked(channel, p, payload)
 }
 
-// sayLocked is say. What a handler has put into an error or an attach may be too long for the
+// writeLocked is say. What a handler has put into an error or an attach may be too long for the
 // client, or impossible to encode; then that is left out.
-func (c *Conn) sayLocked(channel uint16, p wire.Performative, payload []byte) {
+func (c *Conn) writeLocked(channel uint16, p wire.Performative, payload []byte) {
 	if c.dead {
 		return
 	}
@@ -65,11 +65,11 @@ func without(p wire.Performative, all bool) wire.Performative {
 // flushLocked writes out what is to be said. Only here windows and credit are renewed, so that none
 // counts of which the client cannot know.
 func (c *Conn) flushLocked() {
-	for _, s := range c.unsaid {
+	for _, s := range c.toTell {
 		s.renewLocked()
 	}
 	c.tellLocked()
-	c.unsaid = c.unsaid[:0]
+	c.toTell = c.toTell[:0]
 	if len(c.out) == 0 {
 		return
 	}
@@ -82,7 +82,7 @@ func (c *Conn) flushLocked() {
 
 // tellLocked appends the dispositions that were put together.
 func (c *Conn) tellLocked() {
-	for _, s := range c.unsaid {
+	for _, s := range c.toTell {
 		s.tellLocked()
 	}
 }
@@ -115,7 +115,7 @@ func (c *Conn) Close(e *wire.Error) {
 func (c *Conn) closeLocked(e *wire.Error) {
 	if c.said {
 		c.tellLocked()
-		c.sayLocked(0, &wire.Close{Error: e}, nil)
+		c.writeLocked(0, &wire.Close{Error: e}, nil)
 	}
 	c.flushLocked()
 	c.dead = true
