@@ -114,7 +114,7 @@ func (q *Request) sendStream(a Answer) {
 		q.C.Write(GarbageHTTP(&a.Fault.Fault, 2))
 		q.C.CloseGracefully(hub.FaultError(hub.GarbageAnswer))
 		panic(http.ErrAbortHandler)
-	case wayPlain, WayNone:
+	case deliverPlain, DeliverNothing:
 	}
 }
 
