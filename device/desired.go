@@ -53,7 +53,6 @@ type DesiredHandler func(ctx context.Context, d Desired)
 func (c *Client) HandleDesired(handle DesiredHandler) {
 	t := c.twinFeature()
 	t.mu.Lock()
-	defer t.mu.Unlock()
 	if t.changes == nil {
 		t.changes = &desired{ctx: newLifetime()}
 		if t.ended {
@@ -63,6 +62,7 @@ func (c *Client) HandleDesired(handle DesiredHandler) {
 	}
 	t.changes.handle = handle
 	t.changes.afresh()
+	t.mu.Unlock()
 	c.poke()
 }
 
@@ -169,7 +169,12 @@ func (t *twin) deliver(n *transport.Delivery) bool {
 		return false
 	}
 	t.mu.Lock()
-	defer t.mu.Unlock()
+	taken := t.deliverLocked(n)
+	t.mu.Unlock()
+	return taken
+}
+
+func (t *twin) deliverLocked(n *transport.Delivery) bool {
 	d := t.changes
 	if d == nil || d.handle == nil || n.Msg == nil {
 		return false
@@ -215,10 +220,10 @@ func (t *twin) handle(ended chan struct{}) {
 			return
 		}
 		t.mu.Lock() // the handler ended this goroutine
-		defer t.mu.Unlock()
 		d.panics++
 		d.ended = make(chan struct{})
 		go t.handle(d.ended)
+		t.mu.Unlock()
 	}()
 	for {
 		t.mu.Lock()
@@ -271,23 +276,23 @@ var errHandlerExit = errors.New("the handler ended its goroutine (runtime.Goexit
 
 func (t *twin) end() <-chan struct{} {
 	t.mu.Lock()
-	defer t.mu.Unlock()
 	t.ended = true
-	if t.changes == nil {
-		return nil
+	var ended <-chan struct{}
+	if d := t.changes; d != nil {
+		d.ctx.end()
+		if d.running {
+			ended = d.ended
+		}
 	}
-	t.changes.ctx.end()
-	if !t.changes.running {
-		return nil
-	}
-	return t.changes.ended
+	t.mu.Unlock()
+	return ended
 }
 
 func (t *twin) fill(s *Stats) {
 	t.mu.Lock()
-	defer t.mu.Unlock()
 	if d := t.changes; d != nil {
 		s.DesiredChanges, s.DesiredSkipped = d.changes, d.skipped
 		s.HandlerPanics += d.panics
 	}
+	t.mu.Unlock()
 }

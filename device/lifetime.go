@@ -60,23 +60,22 @@ func (l *lifetime) endAs(why error) {
 // AfterFunc is what context.AfterFunc looks for: f is run in a goroutine of its own when l has
 // ended, unless stop was called before and returned true.
 func (l *lifetime) AfterFunc(f func()) (stop func() bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.err != nil {
-		go f()
-		return func() bool { return false }
-	}
 	mine := &f
-	l.after = append(l.after, mine)
+	l.mu.Lock()
+	if l.err == nil {
+		l.after = append(l.after, mine)
+	} else {
+		go f()
+	}
+	l.mu.Unlock()
 	return func() bool {
 		l.mu.Lock()
-		defer l.mu.Unlock()
 		at := slices.Index(l.after, mine)
-		if at < 0 {
-			return false
+		if at >= 0 {
+			l.after = slices.Delete(l.after, at, at+1)
 		}
-		l.after = slices.Delete(l.after, at, at+1)
-		return true
+		l.mu.Unlock()
+		return at >= 0
 	}
 }
 

@@ -95,11 +95,11 @@ func (c *Client) HandleMethod(name string, handle MethodHandler) error {
 		func() feature { return &methods{c: c, ctx: newLifetime()} },
 	).(*methods)
 	m.mu.Lock()
-	defer m.mu.Unlock()
 	m.handlers = slices.DeleteFunc(m.handlers, func(h handler) bool { return h.name == name })
 	if handle != nil {
 		m.handlers = append(m.handlers, handler{name, handle})
 	}
+	m.mu.Unlock()
 	c.poke()
 	return nil
 }
@@ -355,10 +355,10 @@ func (m *methods) nextLocked(now time.Time) *methodRun {
 
 func (m *methods) wants() (always, now transport.Features) {
 	m.mu.Lock()
-	defer m.mu.Unlock()
 	if len(m.handlers) > 0 {
 		always = transport.Methods
 	}
+	m.mu.Unlock()
 	return always, 0
 }
 
@@ -414,8 +414,9 @@ func (m *methods) lost(name string) {
 // busy reports whether there are calls whose answers would be lost.
 func (m *methods) busy() bool {
 	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.running > 0 || len(m.answers) > 0
+	busy := m.running > 0 || len(m.answers) > 0
+	m.mu.Unlock()
+	return busy
 }
 
 // over forgets what waits, because the hub gives the calls of a session up with it. Handlers that
@@ -443,20 +444,21 @@ func (m *methods) over(*loop) {
 func (m *methods) end() <-chan struct{} {
 	m.ctx.end()
 	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.running == 0 {
-		return nil
+	var ended <-chan struct{}
+	if m.running > 0 {
+		if m.ended == nil {
+			m.ended = make(chan struct{})
+		}
+		ended = m.ended
 	}
-	if m.ended == nil {
-		m.ended = make(chan struct{})
-	}
-	return m.ended
+	m.mu.Unlock()
+	return ended
 }
 
 func (m *methods) fill(s *Stats) {
 	m.mu.Lock()
-	defer m.mu.Unlock()
 	t := m.totals
+	m.mu.Unlock()
 	s.MethodCalls, s.MethodsRefused, s.AnswersLost, s.MethodsDoubled = t.calls, t.refused, t.lost, t.doubled
 	s.HandlerPanics += t.panics
 }

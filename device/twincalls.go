@@ -81,8 +81,9 @@ func (c *Client) twinFeature() *twin {
 // closed returns why no call can be made, nil if one can.
 func (t *twin) closed(op transport.Op) error {
 	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.closedLocked(op)
+	why := t.closedLocked(op)
+	t.mu.Unlock()
+	return why
 }
 
 func (t *twin) closedLocked(op transport.Op) error {
@@ -97,11 +98,13 @@ func (t *twin) closedLocked(op transport.Op) error {
 // add queues a call. done is called once, with the reply.
 func (t *twin) add(r transport.Request, done func(transport.Reply)) (*twinCall, error) {
 	t.mu.Lock()
-	defer t.mu.Unlock()
-	if why := t.closedLocked(r.Op); why != nil {
-		return nil, why
+	why := t.closedLocked(r.Op)
+	var k *twinCall
+	if why == nil {
+		k = t.addLocked(r, done)
 	}
-	return t.addLocked(r, done), nil
+	t.mu.Unlock()
+	return k, why
 }
 
 func (t *twin) addLocked(r transport.Request, done func(transport.Reply)) *twinCall {
@@ -128,7 +131,12 @@ func (t *twin) finishLocked(k *twinCall, r transport.Reply) {
 // withdraw takes back a call whose caller gave up.
 func (t *twin) withdraw(k *twinCall) withdrawal {
 	t.mu.Lock()
-	defer t.mu.Unlock()
+	w := t.withdrawLocked(k)
+	t.mu.Unlock()
+	return w
+}
+
+func (t *twin) withdrawLocked(k *twinCall) withdrawal {
 	state := k.state
 	switch state {
 	case callGone:
@@ -153,13 +161,13 @@ func (t *twin) withdraw(k *twinCall) withdrawal {
 
 func (t *twin) wants() (always, now transport.Features) {
 	t.mu.Lock()
-	defer t.mu.Unlock()
 	if t.changes != nil && t.changes.handle != nil {
 		always = transport.Twin | transport.Desired
 	}
 	if t.known || slices.ContainsFunc(t.calls, func(k *twinCall) bool { return k.state == callQueued }) {
 		now = transport.Twin
 	}
+	t.mu.Unlock()
 	return always, now
 }
 
@@ -185,25 +193,25 @@ func (t *twin) refused(l *loop, why *transport.Error) {
 
 func (t *twin) begin() {
 	t.mu.Lock()
-	defer t.mu.Unlock()
 	if t.changes != nil {
 		t.changes.begin()
 	}
+	t.mu.Unlock()
 }
 
 // reply takes an answer of the session.
 func (t *twin) reply(id uint32, r transport.Reply) {
 	t.mu.Lock()
-	defer t.mu.Unlock()
 	for _, k := range t.calls {
 		if k.state == callInFlight && k.request.ID == id {
 			r.Body = append([]byte(nil), r.Body...)
 			k.answer, k.state, k.handed = r, callAnswered, r.Err != nil &&
 				(k.doubt || errors.Is(r.Err, transport.ErrOutcomeUnknown))
 			t.c.poke()
-			return
+			break
 		}
 	}
+	t.mu.Unlock()
 }
 
 // serve hands over what may go and settles what was answered.
@@ -270,12 +278,12 @@ func (t *twin) mayGoLocked(k *twinCall) bool {
 // set moves a call to state, unless its caller has given up, and reports whether it did.
 func (t *twin) set(k *twinCall, state callState) bool {
 	t.mu.Lock()
-	defer t.mu.Unlock()
-	if k.state == callGone {
-		return false
+	waited := k.state != callGone
+	if waited {
+		k.state = state
 	}
-	k.state = state
-	return true
+	t.mu.Unlock()
+	return waited
 }
 
 // hand gives a call to the session, unless the policy's gate holds it back or refuses it. It
@@ -447,9 +455,10 @@ func (t *twin) received() uint64 { return 0 }
 
 func (t *twin) busy() bool {
 	t.mu.Lock()
-	defer t.mu.Unlock()
-	return slices.ContainsFunc(t.calls,
+	busy := slices.ContainsFunc(t.calls,
 		func(k *twinCall) bool { return k.state == callInFlight || k.state == callAnswered })
+	t.mu.Unlock()
+	return busy
 }
 
 // over queues again what was in flight and may be repeated, and ends the rest.
@@ -487,13 +496,12 @@ func (t *twin) over(l *loop) {
 
 func (t *twin) resume() {
 	t.mu.Lock()
-	defer t.mu.Unlock()
 	t.down = nil
+	t.mu.Unlock()
 }
 
 func (t *twin) halt(why *transport.Error) {
 	t.mu.Lock()
-	defer t.mu.Unlock()
 	t.down = why
 	for len(t.calls) > 0 {
 		k := t.calls[0]
@@ -503,4 +511,5 @@ func (t *twin) halt(why *transport.Error) {
 		}
 		t.finishLocked(k, transport.Reply{Err: &own})
 	}
+	t.mu.Unlock()
 }

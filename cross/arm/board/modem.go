@@ -85,9 +85,9 @@ func (m *Modem) SetClock(patience time.Duration) bool {
 // skip takes what is on the line.
 func (m *Modem) skip() {
 	m.reading.Lock()
-	defer m.reading.Unlock()
 	for m.next().what != nothing {
 	}
+	m.reading.Unlock()
 }
 
 // Now is the time that the modem told, gone on by the board's own clock; 1970 and a little before

@@ -12,13 +12,13 @@ func afterEnd(ctx context.Context, f func()) (stop func() bool) {
 	stopped := make(chan chan bool)
 	over := make(chan struct{})
 	go func() { // ends with ctx or stop
-		defer close(over)
 		select {
 		case <-ctx.Done():
 			go f()
 		case answer := <-stopped:
 			answer <- true
 		}
+		close(over)
 	}()
 	return func() bool {
 		answer := make(chan bool, 1)

@@ -60,8 +60,8 @@ func (t *Transport) connect(ctx context.Context, cfg *transport.Config) (*sessio
 	s := newSession(t, cfg, token, topics, c)
 	aborted := make(chan struct{})
 	stop := afterEnd(ctx, func() {
-		defer close(aborted)
 		s.fail(errAborted)
+		close(aborted)
 	})
 	err = s.handshake(greeting)
 	if !stop() {
