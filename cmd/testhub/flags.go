@@ -127,8 +127,8 @@ func checkAddress(name, addr string) error {
 	return nil
 }
 
-// isLoopback reports whether a host can only be reached from this machine. Names but localhost are not
-// looked up.
+// isLoopback reports whether a host can only be reached from this machine. Names but localhost are
+// not looked up.
 func isLoopback(host string) bool {
 	ip := net.ParseIP(host)
 	return strings.EqualFold(host, "localhost") || ip != nil && ip.IsLoopback()

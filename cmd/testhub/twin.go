@@ -110,8 +110,8 @@ func hasMembers(object, members json.RawMessage) bool {
 		contains(have, want)
 }
 
-// contains reports whether JSON has all members of an object, with those values; of a null, whether it
-// is not there.
+// contains reports whether JSON has all members of an object, with those values; of a null, whether
+// it is not there.
 func contains(have, want any) bool {
 	members, ok := want.(map[string]any)
 	if !ok {

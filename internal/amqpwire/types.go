@@ -8,8 +8,8 @@
 // Both sides use this package, in different ways. The hub emulator encodes and decodes with it. The
 // client encodes and decodes with another library, go-amqp; its screen only walks and checks what
 // comes in before that library sees it. So a mistake in this codec shows as a disagreement with
-// go-amqp, and does not cancel out. The golden tests here, and the interoperability tests of the hub
-// with go-amqp and rhea and of the client with RabbitMQ, hold the codec to the standard.
+// go-amqp, and does not cancel out. The golden tests here, and the interoperability tests of the
+// hub with go-amqp and rhea and of the client with RabbitMQ, hold the codec to the standard.
 //
 // Source: OASIS AMQP 1.0, parts 1 (types), 2 (transport), 3 (messaging) and 5 (security).
 package amqpwire
