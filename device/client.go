@@ -30,9 +30,9 @@ type Client struct {
 	wake      chan struct{} // capacity 1; carries no data: the loop looks at everything
 
 	outbox      *outbox
-	featureList atomic.Pointer[any] // a features; replaced under mu
-	events      chan event          // to the loop, from a session and its goroutine
-	calls       chan *call          // idle ones, to be used again
+	featureList atomic.Pointer[features] // replaced under mu
+	events      chan event               // to the loop, from a session and its goroutine
+	calls       chan *call               // idle ones, to be used again
 
 	closed chan struct{} // closed when Close has ended
 
@@ -41,6 +41,9 @@ type Client struct {
 	changed  chan struct{} // closed at the next status, nil while nobody waits
 	run      *run          // the latest loop, nil before the first
 	shut     bool          // Close was called
+	inbox    *inbox        // these features are nil until the program asks for them
+	twin     *twin
+	methods  *methods
 	notices  notices
 	counters counters
 }

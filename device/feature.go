@@ -8,41 +8,43 @@ import (
 )
 
 // A feature is what a program may use beside sending messages: cloud-to-device messages, the twin,
-// direct methods. The client gets it when the program asks for it first, so a board's program links
-// only the features that it uses. The loop calls wants to over. resume, halt and end belong to
-// Start, Disconnected and Close. The other methods may be called at any time, by any goroutine.
-type feature interface {
+// direct methods. The client gets it when the program asks for it first, so a program links only the
+// features that it uses. It holds functions for the reason that sink does. One that is nil does
+// nothing.
+//
+// The loop calls wants to over. resume, halt and end belong to Start, Disconnected and Close. The
+// other functions may be called at any time, by any goroutine.
+type feature struct {
 	// wants returns what a session has to be subscribed to before the connection counts as up, and
 	// what beyond that it has to be subscribed to for calls that wait.
-	wants() (always, now transport.Features)
+	wants func() (always, now transport.Features)
 	// refused reports that the session does not grant what wants returned as now. The feature does
 	// not ask again at once.
-	refused(l *loop, why *transport.Error)
+	refused func(l *loop, why *transport.Error)
 	// begin reports that a session is up.
-	begin()
+	begin func()
 	// serve hands to the live session what may go and returns when it is to be called again without
 	// a poke; zero: never.
-	serve(l *loop, now time.Time) time.Time
+	serve func(l *loop, now time.Time) time.Time
 	// busy reports whether work is in flight that the end of the session would lose.
-	busy() bool
+	busy func() bool
 	// over reports that the session has ended.
-	over(l *loop)
+	over func(l *loop)
 	// resume reports that the client begins to connect, halt that it gives up, and why.
-	resume()
-	halt(why *transport.Error)
+	resume func()
+	halt   func(why *transport.Error)
 	// end reports that Close was called. It returns what Close waits for, nil for nothing.
-	end() <-chan struct{}
+	end func() <-chan struct{}
 
-	reply(id uint32, r transport.Reply)
-	deliver(d *transport.Delivery) bool
+	reply   func(id uint32, r transport.Reply)
+	deliver func(d *transport.Delivery) bool
 	// received returns how many messages were taken from the hub.
-	received() uint64
-	fill(s *Stats)
+	received func() uint64
+	fill     func(s *Stats)
 }
 
-// features are the features of a client. A list is not changed after it was made. It is no feature
-// itself: with one type less behind the interface, boards call the features without a switch.
-type features []feature
+// features are the features of a client. A list is not changed after it was made.
+type features []*feature
 
 func (l features) wants() (always, now transport.Features) {
 	for _, x := range l {
@@ -63,17 +65,29 @@ func (l features) serve(loop *loop, now time.Time) (next time.Time) {
 }
 
 func (l features) busy() bool {
-	return slices.ContainsFunc(l, feature.busy)
+	for _, x := range l {
+		if x.busy() {
+			return true
+		}
+	}
+	return false
 }
 
 func (l features) reply(id uint32, r transport.Reply) {
 	for _, x := range l {
-		x.reply(id, r)
+		if x.reply != nil {
+			x.reply(id, r)
+		}
 	}
 }
 
 func (l features) deliver(d *transport.Delivery) bool {
-	return slices.ContainsFunc(l, func(x feature) bool { return x.deliver(d) })
+	for _, x := range l {
+		if x.deliver(d) {
+			return true
+		}
+	}
+	return false
 }
 
 // end returns a channel that is closed when all features have ended.
@@ -96,7 +110,9 @@ func (l features) end() <-chan struct{} {
 
 func (l features) begin() {
 	for _, x := range l {
-		x.begin()
+		if x.begin != nil {
+			x.begin()
+		}
 	}
 }
 
@@ -108,13 +124,17 @@ func (l features) over(loop *loop) {
 
 func (l features) resume() {
 	for _, x := range l {
-		x.resume()
+		if x.resume != nil {
+			x.resume()
+		}
 	}
 }
 
 func (l features) halt(why *transport.Error) {
 	for _, x := range l {
-		x.halt(why)
+		if x.halt != nil {
+			x.halt(why)
+		}
 	}
 }
 
@@ -126,50 +146,40 @@ func (l features) fill(s *Stats) {
 
 func (l features) received() (n uint64) {
 	for _, x := range l {
-		n += x.received()
+		if x.received != nil {
+			n += x.received()
+		}
 	}
 	return n
 }
 
 func (l features) refused(loop *loop, why *transport.Error) {
 	for _, x := range l {
-		x.refused(loop, why)
+		if x.refused != nil {
+			x.refused(loop, why)
+		}
 	}
 }
 
 // features returns the client's features, nil if it has none.
 func (c *Client) features() features {
 	if list := c.featureList.Load(); list != nil {
-		l, _ := (*list).(features) // an assertion, so that the linker of a board sees when there is no feature
-		return l
+		return *list
 	}
 	return nil
 }
 
-// feature returns the client's feature that is reports true for. The client has one from then on.
-func (c *Client) feature(is func(feature) bool, create func() feature) feature {
-	c.mu.Lock()
-	x := c.featureLocked(is, create)
-	c.mu.Unlock()
-	return x
-}
-
-func (c *Client) featureLocked(is func(feature) bool, create func() feature) feature {
-	list := c.features()
-	if i := slices.IndexFunc(list, is); i >= 0 {
-		return list[i]
-	}
-	x := create()
+// addFeatureLocked makes x a feature of the client.
+func (c *Client) addFeatureLocked(x *feature) {
 	if c.shut {
 		x.end()
 	}
-	if why := c.outbox.whyHalted(); why != nil {
+	if why := c.outbox.whyHalted(); why != nil && x.halt != nil {
 		x.halt(why)
 	}
-	var all any = append(slices.Clip(list), x)
+	all := append(slices.Clip(c.features()), x)
 	c.featureList.Store(&all)
 	c.poke()
-	return x
 }
 
 // wants returns what the session is to be subscribed to: before the connection counts as up, and by

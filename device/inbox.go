@@ -33,10 +33,13 @@ type MessageHandler func(ctx context.Context, m *transport.Message) error
 // A handler may call the client's methods, but Close only in a goroutine of its own, because Close
 // waits for it. A client with a handler subscribes before each connection counts as Connected.
 func (c *Client) HandleMessages(handle MessageHandler) {
-	b := c.feature(
-		func(x feature) bool { _, ok := x.(*inbox); return ok },
-		func() feature { return newInbox(c) },
-	).(*inbox)
+	c.mu.Lock()
+	if c.inbox == nil {
+		c.inbox = newInbox(c)
+		c.addFeatureLocked(c.inbox.feature())
+	}
+	b := c.inbox
+	c.mu.Unlock()
 	b.mu.Lock()
 	b.handle = handle
 	b.mu.Unlock()
@@ -83,6 +86,11 @@ type delivery struct {
 
 func newInbox(c *Client) *inbox {
 	return &inbox{ctx: newLifetime(), poke: c.poke, trace: c.set.Trace, places: make([]*delivery, c.set.Inbox)}
+}
+
+func (b *inbox) feature() *feature {
+	return &feature{wants: b.wants, serve: b.serve, busy: b.busy, over: b.over, end: b.end, deliver: b.deliver,
+		received: b.received, fill: b.fill}
 }
 
 // deliver takes a copy of d, if there is a handler and room.
@@ -317,11 +325,3 @@ func (b *inbox) fill(s *Stats) {
 	s.Received, s.MessagesAccepted, s.MessagesReleased, s.MessagesRejected = t.received, t.accepted, t.released, t.rejected
 	s.HandlerPanics += t.panics
 }
-
-// The rest concerns calls of the program, which this feature does not have.
-
-func (b *inbox) refused(*loop, *transport.Error) {}
-func (b *inbox) begin()                          {}
-func (b *inbox) resume()                         {}
-func (b *inbox) halt(*transport.Error)           {}
-func (b *inbox) reply(uint32, transport.Reply)   {}

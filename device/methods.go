@@ -90,10 +90,13 @@ func (c *Client) HandleMethod(name string, handle MethodHandler) error {
 			Err: errors.New("the method's name has a character that no hub passes on; use printable ASCII without space and " +
 				"$()<>@,;:\\\"/[]?={}")}
 	}
-	m := c.feature(
-		func(x feature) bool { _, ok := x.(*methods); return ok },
-		func() feature { return &methods{c: c, ctx: newLifetime()} },
-	).(*methods)
+	c.mu.Lock()
+	if c.methods == nil {
+		c.methods = &methods{c: c, ctx: newLifetime()}
+		c.addFeatureLocked(c.methods.feature())
+	}
+	m := c.methods
+	c.mu.Unlock()
 	m.mu.Lock()
 	m.handlers = slices.DeleteFunc(m.handlers, func(h handler) bool { return h.name == name })
 	if handle != nil {
@@ -353,6 +356,11 @@ func (m *methods) nextLocked(now time.Time) *methodRun {
 	return nil
 }
 
+func (m *methods) feature() *feature {
+	return &feature{wants: m.wants, serve: m.serve, busy: m.busy, over: m.over, end: m.end, reply: m.reply,
+		deliver: m.deliver, fill: m.fill}
+}
+
 func (m *methods) wants() (always, now transport.Features) {
 	m.mu.Lock()
 	if len(m.handlers) > 0 {
@@ -462,11 +470,3 @@ func (m *methods) fill(s *Stats) {
 	s.MethodCalls, s.MethodsRefused, s.AnswersLost, s.MethodsDoubled = t.calls, t.refused, t.lost, t.doubled
 	s.HandlerPanics += t.panics
 }
-
-// The rest concerns calls by the program.
-
-func (m *methods) refused(*loop, *transport.Error) {}
-func (m *methods) begin()                          {}
-func (m *methods) resume()                         {}
-func (m *methods) halt(*transport.Error)           {}
-func (m *methods) received() uint64                { return 0 }

@@ -72,10 +72,19 @@ const (
 
 // twinFeature returns the client's twin; it has one from then on.
 func (c *Client) twinFeature() *twin {
-	return c.feature(
-		func(x feature) bool { _, ok := x.(*twin); return ok },
-		func() feature { return &twin{c: c, places: make(chan struct{}, twinPlaces), id: firstID} },
-	).(*twin)
+	c.mu.Lock()
+	if c.twin == nil {
+		c.twin = &twin{c: c, places: make(chan struct{}, twinPlaces), id: firstID}
+		c.addFeatureLocked(c.twin.feature())
+	}
+	t := c.twin
+	c.mu.Unlock()
+	return t
+}
+
+func (t *twin) feature() *feature {
+	return &feature{wants: t.wants, refused: t.refused, begin: t.begin, serve: t.serve, busy: t.busy, over: t.over,
+		resume: t.resume, halt: t.halt, end: t.end, reply: t.reply, deliver: t.deliver, fill: t.fill}
 }
 
 // closed returns why no call can be made, nil if one can.
@@ -450,8 +459,6 @@ func (t *twin) observe(l *loop, k *twinCall, failure *transport.Error, now time.
 	}
 	l.observe(observer, a)
 }
-
-func (t *twin) received() uint64 { return 0 }
 
 func (t *twin) busy() bool {
 	t.mu.Lock()
