@@ -2,7 +2,6 @@ package device
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"github.com/hubline-iot/hubline/internal/callback"
@@ -212,19 +211,22 @@ func (t *twin) tellLocked(change Desired) {
 // handle calls the handler until nothing waits, and ends. There is one at a time; tell starts it,
 // Close joins it.
 func (t *twin) handle(ended chan struct{}) {
-	defer close(ended)
-	d := t.changes
-	done := false
-	defer func() {
-		if done {
-			return
+	watch(t.handleAll, func(returned bool) {
+		if !returned { // the handler ended this goroutine
+			d := t.changes
+			t.mu.Lock()
+			d.panics++
+			d.ended = make(chan struct{})
+			go t.handle(d.ended)
+			t.mu.Unlock()
 		}
-		t.mu.Lock() // the handler ended this goroutine
-		d.panics++
-		d.ended = make(chan struct{})
-		go t.handle(d.ended)
-		t.mu.Unlock()
-	}()
+		close(ended)
+	})
+}
+
+// handleAll calls the handler until nothing waits.
+func (t *twin) handleAll() {
+	d := t.changes
 	for {
 		t.mu.Lock()
 		if len(d.queue) == 0 || d.handle == nil || d.ctx.Err() != nil {
@@ -232,7 +234,6 @@ func (t *twin) handle(ended chan struct{}) {
 			d.queue = nil
 			t.mu.Unlock()
 			t.c.poke() // it may be time to catch up
-			done = true
 			return
 		}
 		change, handle := d.queue[0], d.handle
@@ -246,33 +247,11 @@ func (t *twin) handle(ended chan struct{}) {
 	}
 }
 
-// protect calls a handler and reports whether it panicked. One that ends its goroutine instead is
-// traced as well.
-func protect(trace *Trace, handler func()) (panicked bool) {
-	done := false
-	defer func() {
-		v := recover()
-		if done {
-			return
-		}
-		if v == nil {
-			v = errHandlerExit
-		}
-		panicked = true
-		trace.handlerPanic(v)
-	}()
-	handler()
-	done = true
-	return false
-}
-
 func (t *Trace) handlerPanic(v any) {
 	if t != nil && t.HandlerPanic != nil {
 		_ = callback.Run("Trace.HandlerPanic", func() { t.HandlerPanic(v) })
 	}
 }
-
-var errHandlerExit = errors.New("the handler ended its goroutine (runtime.Goexit)")
 
 func (t *twin) end() <-chan struct{} {
 	t.mu.Lock()

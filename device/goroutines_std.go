@@ -4,6 +4,7 @@ package device
 
 import (
 	"context"
+	"errors"
 
 	"github.com/hubline-iot/hubline/internal/callback"
 	"github.com/hubline-iot/hubline/transport"
@@ -84,3 +85,33 @@ var errNoReturn error = &callback.Error{Name: sessionCallback}
 // calls notes the callback that the loop is about to call, called that it has returned.
 func (l *loop) calls(name string) { l.calling = name }
 func (l *loop) called()           { l.calling = "" }
+
+// protect calls a handler and reports whether it panicked. One that ends its goroutine instead is
+// traced as well.
+func protect(trace *Trace, handler func()) (panicked bool) {
+	done := false
+	defer func() {
+		v := recover()
+		if done {
+			return
+		}
+		if v == nil {
+			v = errHandlerExit
+		}
+		panicked = true
+		trace.handlerPanic(v)
+	}()
+	handler()
+	done = true
+	return false
+}
+
+// watch calls f, and then after, which is told whether f returned or ended its goroutine.
+func watch(f func(), after func(returned bool)) {
+	returned := false
+	defer func() { after(returned) }()
+	f()
+	returned = true
+}
+
+var errHandlerExit = errors.New("the handler ended its goroutine (runtime.Goexit)")

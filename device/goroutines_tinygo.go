@@ -39,3 +39,13 @@ func (l *loop) session(ctx context.Context) {
 
 func (l *loop) calls(string) {}
 func (l *loop) called()      {}
+
+func protect(_ *Trace, handler func()) (panicked bool) {
+	handler()
+	return false
+}
+
+func watch(f func(), after func(returned bool)) {
+	f()
+	after(true)
+}

@@ -148,19 +148,22 @@ func (b *inbox) holdsLocked(d *transport.Delivery) bool {
 // run calls the handler until nothing waits, and ends. There is one at a time; deliver starts it,
 // Close joins it.
 func (b *inbox) run(ended chan struct{}) {
-	defer close(ended)
-	done := false
-	defer func() {
-		if !done {
+	watch(b.handleAll, func(returned bool) {
+		if !returned {
 			b.rescue()
 		}
-	}()
+		close(ended)
+	})
+}
+
+// handleAll calls the handler until nothing waits. When it returns, another goroutine may have the
+// places.
+func (b *inbox) handleAll() {
 	for {
 		b.mu.Lock()
 		if b.answered == b.n || b.ctx.Err() != nil {
 			b.running = false
 			b.mu.Unlock()
-			done = true // from now on another goroutine may have the places
 			return
 		}
 		p := b.places[(b.first+b.answered)%len(b.places)]
@@ -200,7 +203,6 @@ func (b *inbox) answerLocked(outcome transport.Outcome, panicked bool) {
 
 // rescue goes on in another goroutine when the handler ended this one by runtime.Goexit.
 func (b *inbox) rescue() {
-	b.trace.handlerPanic(errHandlerExit)
 	b.mu.Lock()
 	b.answerLocked(transport.Release, true)
 	b.ended = make(chan struct{})
@@ -220,13 +222,10 @@ func (b *inbox) busy() bool {
 
 // call is one call of the handler. A panic releases the message and ends there.
 func (b *inbox) call(handle MessageHandler, m *transport.Message) (outcome transport.Outcome, panicked bool) {
-	defer func() {
-		if v := recover(); v != nil {
-			outcome, panicked = transport.Release, true
-			b.trace.handlerPanic(v)
-		}
-	}()
-	err := handle(b.ctx, m)
+	var err error
+	if protect(b.trace, func() { err = handle(b.ctx, m) }) {
+		return transport.Release, true
+	}
 	switch {
 	case err == nil:
 		return transport.Accept, false

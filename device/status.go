@@ -222,35 +222,36 @@ func (c *Client) publishLocked(s Status) {
 
 // tell calls OnStatus.
 func (c *Client) tell(s Status) {
-	returned := false
-	defer func() { // also when it ends the goroutine
-		if !returned {
+	panicked := true // also when it ends the goroutine
+	watch(func() { panicked = protect(c.set.Trace, func() { c.set.OnStatus(s) }) }, func(bool) {
+		if panicked {
 			c.mu.Lock()
 			c.counters.panics++
 			c.mu.Unlock()
 		}
-	}()
-	returned = !protect(c.set.Trace, func() { c.set.OnStatus(s) })
+	})
 }
 
 // dispatch calls OnStatus until the queue is empty and ends. There is one at a time; publish starts
 // it, Close joins it.
 func (c *Client) dispatch(ended chan struct{}) {
-	done := false
-	defer func() {
-		if done {
+	watch(c.tellAll, func(returned bool) {
+		if returned {
 			close(ended)
 		} else { // OnStatus ended this goroutine
 			go c.dispatch(ended)
 		}
-	}()
+	})
+}
+
+// tellAll calls OnStatus until the queue is empty.
+func (c *Client) tellAll() {
 	for {
 		c.mu.Lock()
 		s, ok := c.notices.pop()
 		if !ok {
 			c.notices.running = false
 			c.mu.Unlock()
-			done = true
 			return
 		}
 		c.mu.Unlock()
