@@ -2,8 +2,8 @@ package mqttpacket
 
 import "encoding/binary"
 
-// ReadConnack reads the body of a CONNACK, section 3.2: the server has kept a session, and its
-// return code, of which 0 means accepted.
+// ReadConnack reads the body of a CONNACK, section 3.2. session reports that the server kept a
+// session; code is the return code, 0 for accepted.
 func ReadConnack(body []byte) (session bool, code byte, err error) {
 	switch {
 	case len(body) < 2:
@@ -16,7 +16,7 @@ func ReadConnack(body []byte) (session bool, code byte, err error) {
 	return body[0] == 1, body[1], nil
 }
 
-// An Incoming is a PUBLISH received, section 3.3. Topic and Body are parts of the packet.
+// An Incoming is a received PUBLISH, section 3.3. Topic and Body are parts of the packet.
 type Incoming struct {
 	Dup, Retain bool
 	QoS         byte
@@ -25,7 +25,7 @@ type Incoming struct {
 	Topic, Body []byte
 }
 
-// ReadPublish reads a PUBLISH: flags of its header, and its body.
+// ReadPublish reads a PUBLISH from its header's flags and its body.
 func ReadPublish(flags byte, body []byte) (in Incoming, err error) {
 	in.Dup, in.QoS, in.Retain = flags&8 != 0, flags>>1&3, flags&1 != 0
 	switch {
@@ -74,8 +74,8 @@ func ReadID(body []byte) (uint16, error) {
 	return id, nil
 }
 
-// ReadSuback reads the body of a SUBACK, section 3.9: a return code for each filter, of which 0 to
-// 2 grant a QoS and 0x80 refuses. Other codes are passed on.
+// ReadSuback reads the body of a SUBACK, section 3.9: a return code for each filter. 0 to 2 grant a
+// QoS and 0x80 refuses; other codes are not checked.
 func ReadSuback(body []byte) (id uint16, codes []byte, err error) {
 	switch {
 	case len(body) < 2:

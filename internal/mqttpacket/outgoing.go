@@ -1,25 +1,25 @@
 package mqttpacket
 
-// A Greeting is what a CONNECT says, section 3.1. Texts that are empty are not sent, but for the
+// A Greeting holds the fields of a CONNECT, section 3.1. Empty texts are not sent, except the
 // client id.
 type Greeting struct {
 	ClientID, UserName, Password string
-	// CleanSession asks the server to forget what it kept for the client, and to keep nothing.
+	// CleanSession makes the server discard the client's session and keep none.
 	CleanSession bool
 	// KeepAlive is in seconds; 0 turns it off.
 	KeepAlive uint16
-	// Will is published by the server when the client vanishes. Nil: none.
+	// Will is published by the server when the client disappears without DISCONNECT. Nil: none.
 	Will *Will
 }
 
-// A Will is a message of a client that vanished.
+// A Will is the message that the server publishes for a client that disappeared.
 type Will struct {
 	Topic, Body []byte
 	QoS         byte
 	Retain      bool
 }
 
-// ConnectSize is the size of the packet that AppendConnect appends.
+// ConnectSize returns the size of the packet that AppendConnect appends.
 func ConnectSize(g *Greeting) int {
 	n := g.body()
 	return HeaderSize(n) + n
@@ -49,7 +49,7 @@ const (
 	hasUserName  = 1 << 7
 )
 
-// AppendConnect appends a CONNECT. When g cannot be sent, dst comes back as it was.
+// AppendConnect appends a CONNECT. With an error, dst is returned unchanged.
 func AppendConnect(dst []byte, g *Greeting) ([]byte, error) {
 	switch w := g.Will; {
 	case len(g.ClientID) > MaxText || len(g.UserName) > MaxText || len(g.Password) > MaxText || w != nil &&
@@ -95,7 +95,7 @@ func AppendConnect(dst []byte, g *Greeting) ([]byte, error) {
 	return dst, nil
 }
 
-// An Outgoing is the shape of a PUBLISH to be sent, section 3.3.
+// An Outgoing is the shape of a PUBLISH to send, section 3.3.
 type Outgoing struct {
 	Dup, Retain bool
 	// QoS is 0 or 1.
@@ -112,15 +112,15 @@ func (o *Outgoing) body() int {
 	return n
 }
 
-// HeadSize is the size of the packet without its payload.
+// HeadSize returns the size of the packet without its payload.
 func (o *Outgoing) HeadSize() int {
 	n := o.body()
 	return HeaderSize(n) + n - o.Body
 }
 
 // AppendPublish appends a PUBLISH up to its topic. The caller appends the topic, then with QoS 1
-// the packet id (AppendID), then the payload, in the sizes announced. The whole must not be larger
-// than MaxBody, the topic not longer than MaxText and not with QoS 0 marked DUP.
+// the packet id (AppendID), then the payload, in the sizes given. The packet's body must not exceed
+// MaxBody, nor the topic MaxText. DUP is not allowed with QoS 0.
 func AppendPublish(dst []byte, o *Outgoing) []byte {
 	bits := o.QoS << 1
 	if o.Dup {
@@ -137,20 +137,20 @@ func AppendPuback(dst []byte, id uint16) []byte {
 	return AppendID(AppendHeader(dst, Puback, 0, 2), id)
 }
 
-// Filter is a topic filter, with the QoS that a SUBSCRIBE asks for.
+// Filter is a topic filter, with the QoS that a SUBSCRIBE requests.
 type Filter struct {
 	Topic string
 	QoS   byte
 }
 
-// AppendSubscribe appends a SUBSCRIBE for one or more filters, section 3.8. When they cannot be
-// sent, dst comes back as it was.
+// AppendSubscribe appends a SUBSCRIBE for one or more filters, section 3.8. With an error, dst is
+// returned unchanged.
 func AppendSubscribe(dst []byte, id uint16, filters ...Filter) ([]byte, error) {
 	return appendFilters(dst, Subscribe, id, filters, 1)
 }
 
-// AppendUnsubscribe appends an UNSUBSCRIBE, section 3.10, on the terms of AppendSubscribe. The
-// filters' QoS does not matter.
+// AppendUnsubscribe appends an UNSUBSCRIBE, section 3.10, like AppendSubscribe. The filters' QoS is
+// ignored.
 func AppendUnsubscribe(dst []byte, id uint16, filters ...Filter) ([]byte, error) {
 	return appendFilters(dst, Unsubscribe, id, filters, 0)
 }

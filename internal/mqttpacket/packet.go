@@ -1,13 +1,13 @@
-// Package mqttpacket is the wire of MQTT 3.1.1 as a client sees it: pure functions that append
-// packets to a slice and read them from one. It does no input or output, keeps no state, starts no
-// goroutine and allocates nothing but what an append must grow.
+// Package mqttpacket is the codec of MQTT 3.1.1 for clients: pure functions that append packets to
+// a slice and read them from one. It does no I/O, keeps no state, starts no goroutine and allocates
+// only when an append must grow.
 //
-// What is appended is a whole packet, but for PUBLISH, whose topic and payload the caller appends
-// itself, so that neither must exist elsewhere before. What is read is first split off by Next and
-// then given to the function for its type; slices in the results are parts of the input.
+// The Append functions append whole packets, except AppendPublish: the caller appends topic and
+// payload itself and needs no copy of them. To read a packet, Next splits off its header, and the
+// function for its type reads its body; slices in the results are parts of the input.
 //
-// QoS 0 and 1 can be sent; QoS 2 can be read and told apart. The clauses in brackets are those of
-// the OASIS standard.
+// QoS 0 and 1 can be sent; ReadPublish also reads QoS 2. The clauses in brackets are those of the
+// OASIS standard.
 package mqttpacket
 
 import (
@@ -42,13 +42,13 @@ const (
 	MaxHeader = 5
 )
 
-// Error is a fault of the peer's, or of a caller's.
+// Error is a violation by the peer, or a wrong argument of the caller.
 type Error string
 
 // Error returns the text.
 func (e Error) Error() string { return string(e) }
 
-// The faults. Each is about the packet at hand; the stream cannot be read on.
+// The errors. Each is about one packet; after it the stream cannot be read further.
 const (
 	ErrLength Error = "a packet's length has more than 4 bytes"         // section 2.2.3
 	ErrFlags  Error = "a packet has flags that its type does not allow" // [MQTT-2.2.2-2]
@@ -66,8 +66,8 @@ const (
 	ErrEmpty    Error = "a SUBSCRIBE, UNSUBSCRIBE or SUBACK is about nothing" // [MQTT-3.8.3-3], [MQTT-3.10.3-2]
 )
 
-// flags are the low four bits of each type's first byte, table 2.2; anyFlags is for PUBLISH, noType
-// for types that do not exist.
+// flags are the low four bits of each type's first byte, table 2.2. anyFlags stands for PUBLISH,
+// noType for types that do not exist.
 var flags = [16]byte{0: noType, 1: 0, 2: 0, 3: anyFlags, 4: 0, 5: 0, 6: 2, 7: 0, 8: 2, 9: 0, 10: 2, 11: 0, 12: 0, 13: 0,
 	14: 0, 15: noType}
 
@@ -80,14 +80,14 @@ const (
 type Header struct {
 	Type  Type
 	Flags byte
-	// Size is the header's own, 2 to 5 bytes.
+	// Size is the size of the header, 2 to 5 bytes.
 	Size int
 	// Body is the remaining length.
 	Body int
 }
 
-// Next reads the fixed header at the beginning of p. It returns false when p ends within it. The
-// body may be incomplete.
+// Next reads the fixed header at the beginning of p. It returns false when p ends within the
+// header. The body may be incomplete.
 func Next(p []byte) (h Header, ok bool, err error) {
 	if len(p) == 0 {
 		return h, false, nil
@@ -112,7 +112,7 @@ func Next(p []byte) (h Header, ok bool, err error) {
 	return h, false, ErrLength
 }
 
-// HeaderSize is the size of a fixed header before a body of n bytes.
+// HeaderSize returns the size of a fixed header before a body of n bytes.
 func HeaderSize(n int) int {
 	switch {
 	case n < 1<<7:

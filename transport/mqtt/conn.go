@@ -13,21 +13,23 @@ import (
 )
 
 const (
-	// idleRead is the read buffer of a line on which little comes, busyRead that of another.
+	// idleRead and busyRead are the sizes of the read buffer with little and with much incoming
+	// traffic.
 	idleRead, busyRead = 64, 4 << 10
-	// highWater is how many bytes may wait for the flusher before the session stops publishing.
+	// highWater is how many bytes may be pending before the session stops publishing.
 	highWater = 32 << 10
 	// maxAlone is the largest packet that is written through: it fits into the network's buffers when
-	// nothing else is in them.
+	// they are otherwise empty.
 	maxAlone = 8 << 10
-	// fullWrite is how many bytes are put together before they are written while more are on their
-	// way: with a message of up to 2 KB more it still is one chunk, and one record of TLS.
+	// fullWrite is how many bytes are collected before a write while more messages are announced. With
+	// one more message of up to 2 KB the result still is one chunk and one TLS record.
 	fullWrite = 14 << 10
-	// writeChunk is written at a time, so that keepAlive knows that the link gets on.
+	// writeChunk is the most bytes in one write, so that keepAlive sees progress on a slow link.
 	writeChunk = 16 << 10
-	// keepBuffer is the largest write buffer that is pooled; a window of ordinary messages fits.
+	// keepBuffer is the largest write buffer that is returned to the pool; a window of ordinary
+	// messages fits.
 	keepBuffer = 64 << 10
-	// drainTime bounds what is still written after DISCONNECT.
+	// drainTime bounds how long pending bytes are written after DISCONNECT.
 	drainTime = 500 * time.Millisecond
 	// reasonTime bounds the wait for the hub's reason when CONNECT could not be written.
 	reasonTime = 250 * time.Millisecond
@@ -37,54 +39,54 @@ const (
 //
 // Reads are buffered and checked by a framer. Writes append to a buffer and do not block. The
 // flusher, a goroutine, is the only writer to the socket. It writes all pending bytes in one call,
-// with a deadline, so it detects a peer that stops reading, whoever wrote. There is at most one
-// flusher. It starts when bytes are due and ends when none are; small writes wait while more
-// messages are announced. The exception is a message that is alone in flight: its writer becomes
-// the flusher and writes it to the socket itself.
+// with a deadline, so it detects a peer that stops reading. There is at most one flusher. It starts
+// when a write is due and ends when none is; small writes wait while more messages are announced.
+// The exception is a message that is alone in flight: the goroutine that calls Write becomes the
+// flusher and writes it to the socket itself.
 //
 // The first failure is kept and closes the socket; from then on Read and Write return it. Its text
-// is never that of net.ErrClosed, which the library ignores as caused by itself.
+// never contains that of net.ErrClosed, which the library ignores because it takes it for its own
+// doing.
 //
 // An idle connection has no flusher, and buffers of a few bytes.
 type conn struct {
-	net.Conn                 // tunnel, TLS or the socket; its Read and Write are not called from outside
-	socket   net.Conn        // the lowest
-	control  <-chan struct{} // the tunnel has replies to write; nil: never. Otherwise the flusher stays
-	wake     chan struct{}   // capacity 1: tells a flusher that stays that something changed
-	// open is closed when the session may report to its sink; until then only the CONNACK is read.
+	net.Conn                 // tunnel, TLS or the socket; only conn calls its Read and Write
+	socket   net.Conn        // the lowest layer
+	control  <-chan struct{} // signals that the tunnel has replies to write; not nil: the flusher stays
+	wake     chan struct{}   // capacity 1: wakes a flusher that keeps running
+	// open is closed when the session may call its sink; before that only the CONNACK is read.
 	open chan struct{}
 	// dead is closed by the first failure.
 	dead chan struct{}
 	// flushed is closed by the last flusher, after a failure or Close.
 	flushed chan struct{}
 
-	// Of the reading goroutine.
+	// Owned by the reading goroutine.
 	frames   framer
 	greeting int    // bytes read before the CONNACK was whole
 	got      int    // bytes of the latest read
-	ready    []byte // passed the framer and was not read yet; in few or many
+	ready    []byte // passed the framer and not yet read; a slice of few or many
 	few      [idleRead]byte
-	many     *[busyRead]byte // nil unless much comes
+	many     *[busyRead]byte // nil unless there is much incoming traffic
 	readErr  error
 
-	mu      sync.Mutex // guards what follows; held for memory only
-	pending *writeBuf  // nil: nothing waits to be written
-	// capacity 1: tells the session that the flusher took pending; nil until the session waits for
-	// that
+	mu      sync.Mutex // guards the fields below; never held during I/O
+	pending *writeBuf  // nil: no pending bytes
+	// capacity 1: signals the session that the flusher took pending; nil until the session first waits
 	room     chan struct{}
-	flushing bool          // there is a flusher or who stands in for it, or there was the last one
-	expected []publication // of the PUBLISH packets that the library has
-	coming   int           // so many messages are on their way through the library
-	unacked  int           // so many messages were written and not acknowledged
-	alone    bool          // one is coming, and none is unacknowledged
+	flushing bool          // a flusher or a stand-in for it exists, or the last one ended
+	expected []publication // one for each PUBLISH that the library holds
+	coming   int           // announced messages that are not written yet
+	unacked  int           // messages written and not acknowledged
+	alone    bool          // one message is announced, and none is unacknowledged
 	beat     heartbeat
 	err      error     // the first failure
 	closing  bool      // Close was called
-	goodbye  bool      // DISCONNECT was written: Close lets it out
-	drainBy  time.Time // when closing
+	goodbye  bool      // DISCONNECT was written: Close sends what is pending
+	drainBy  time.Time // the deadline of that; set by Close
 }
 
-// Buffers that are in use while something moves.
+// Pools of the buffers that connections use only while there is traffic.
 var (
 	readBufs  = sync.Pool{New: func() any { return new([busyRead]byte) }}
 	writeBufs = sync.Pool{New: func() any { return new(writeBuf) }}
@@ -92,7 +94,7 @@ var (
 
 type writeBuf struct{ b []byte }
 
-// free gives the buffer back, unless it is large.
+// free returns the buffer to the pool, unless it is large.
 func (w *writeBuf) free() {
 	if cap(w.b) <= keepBuffer {
 		w.b = w.b[:0]
@@ -104,15 +106,15 @@ var (
 	errClosed  = errors.New("the connection was closed on this side")
 	errDropped = errors.New("the library dropped the connection")
 	errAborted = errors.New("the connection was given up")
-	// errUnannounced: nobody knows whose message it is, so it must not go out as anybody's.
+	// errUnannounced: without a publication the packet's message is unknown, so it must not be sent.
 	errUnannounced = errors.New("the library wrote a message that it was not given")
-	// errManySubs: the ids behind are those of messages. On the next connection the library counts
-	// anew.
+	// errManySubs: the next packet ids belong to messages. The library starts again at 1 on the next
+	// connection.
 	errManySubs = errors.New("this connection has used up its ids for subscriptions")
 )
 
-// newConn returns a connection that must be ended by Close or fail. socket is what lies under
-// outer; they are the same without TLS and tunnel.
+// newConn returns a connection that must be ended by Close or fail. socket is the lowest layer of
+// outer; the two are the same without TLS and tunnel.
 func newConn(outer, socket net.Conn, sink frameSink) *conn {
 	c := &conn{
 		Conn: outer, socket: socket,
@@ -142,8 +144,8 @@ func (c *conn) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// fill reads once and checks what came. What is good before a fault is still handed out, but for
-// the PUBACKs: the library has nothing for which they are answers.
+// fill reads once and checks the bytes. Packets before a fault still pass, except PUBACKs, which
+// the library never gets.
 func (c *conn) fill() error {
 	buf := c.readBuf()
 	if !c.frames.connected {
@@ -175,7 +177,7 @@ func (c *conn) fill() error {
 	return nil
 }
 
-// readBuf returns the buffer for the next read: a large one as long as much comes.
+// readBuf returns the buffer for the next read, a large one after a read that filled idleRead.
 func (c *conn) readBuf() []byte {
 	busy := c.got >= idleRead
 	switch {
@@ -191,8 +193,8 @@ func (c *conn) readBuf() []byte {
 	return c.few[:]
 }
 
-// Write appends p to what the flusher sends, or writes it through when it is a lone PUBLISH. It is
-// safe for concurrent use.
+// Write appends p to the pending bytes, or writes it through when it is a PUBLISH alone in flight.
+// It is safe for concurrent use.
 func (c *conn) Write(p []byte) (int, error) {
 	if len(p) == 0 {
 		return 0, nil
@@ -251,8 +253,8 @@ func (c *conn) appendLocked(packet []byte, pub publication) {
 	c.pending.b = pub.appendTo(c.pending.b, packet)
 }
 
-// keepAlive pings if it is time to, or fails if nothing came after a ping, and returns when to call
-// it again.
+// keepAlive sends a ping when one is due, fails the connection if a ping was not answered, and
+// returns when to call it again.
 func (c *conn) keepAlive() time.Duration {
 	progress := dialer.Progress(c.socket)
 	c.mu.Lock()
@@ -280,7 +282,7 @@ func (c *conn) pong() {
 	c.mu.Unlock()
 }
 
-// waitRoom waits until less than highWater waits to be written, and returns how much less; 0 when
+// waitRoom waits until fewer than highWater bytes are pending, and returns the difference; 0 when
 // the connection is dead or stop was closed first.
 func (c *conn) waitRoom(stop <-chan struct{}) int {
 	for {
@@ -311,8 +313,8 @@ func (c *conn) waitRoom(stop <-chan struct{}) int {
 	}
 }
 
-// Close ends the connection and returns at once; it may be called again and concurrently. What was
-// written before a DISCONNECT, and the DISCONNECT, are sent for drainTime at most; without one
+// Close ends the connection and returns at once; it may be called again and concurrently. After a
+// DISCONNECT, pending bytes up to and including it are written for at most drainTime; without one
 // nothing more is sent.
 func (c *conn) Close() error {
 	c.mu.Lock()
@@ -320,7 +322,7 @@ func (c *conn) Close() error {
 	c.closing = true
 	if first && !abort && c.err == nil {
 		c.drainBy = time.Now().Add(drainTime)
-		_ = c.socket.SetWriteDeadline(c.drainBy) // shortens a write under way
+		_ = c.socket.SetWriteDeadline(c.drainBy) // shortens a write in progress
 	}
 	c.wakeFlusherLocked()
 	c.mu.Unlock()
@@ -330,8 +332,8 @@ func (c *conn) Close() error {
 	return nil
 }
 
-// fail records the first failure and closes the socket, which frees whoever is inside it. It
-// returns the first failure.
+// fail records the first failure and closes the socket, which unblocks reads and writes. It returns
+// the first failure.
 func (c *conn) fail(err error) error {
 	if errors.Is(err, net.ErrClosed) || strings.Contains(err.Error(), net.ErrClosed.Error()) {
 		err = errClosed
@@ -358,14 +360,14 @@ func (c *conn) failure() error {
 	return c.err
 }
 
-// The library's deadlines are not used: the handshake is bounded by the dial's context, writes by
-// the flusher.
+// The library's deadlines are ignored: the dial's context bounds the handshake, the flusher bounds
+// writes.
 
 func (c *conn) SetDeadline(time.Time) error      { return nil }
 func (c *conn) SetReadDeadline(time.Time) error  { return nil }
 func (c *conn) SetWriteDeadline(time.Time) error { return nil }
 
-// poke makes a token available in ch, of capacity 1.
+// poke puts a token into ch, of capacity 1, unless it is full.
 func poke(ch chan struct{}) {
 	select {
 	case ch <- struct{}{}:

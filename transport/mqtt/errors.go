@@ -21,8 +21,8 @@ type ConnackError = wire.ConnackError
 // and Code, its return code in the SUBACK. Package lean has the same type.
 type SubackError = wire.SubackError
 
-// lossError is the *transport.Error for the end of a live session, always worth a retry: Timeout
-// when the hub fell silent or takes no data, else Network.
+// lossError returns the *transport.Error for the end of a live session, which is always worth a
+// retry: Timeout when the hub answers no ping or takes no data, else Network.
 func lossError(err error) *transport.Error {
 	kind := transport.Network
 	if errors.Is(err, os.ErrDeadlineExceeded) || errors.Is(err, errNoPong) {

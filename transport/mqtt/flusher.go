@@ -7,7 +7,7 @@ import (
 )
 
 // flush is the flusher: the only goroutine that writes to the socket while flushing is set. It ends
-// when there is nothing to do; for good when the connection failed, or was closed and all is
+// when no write is due. It ends for good when the connection failed, or was closed and all is
 // written.
 func (c *conn) flush() {
 	for {
@@ -49,9 +49,9 @@ func (c *conn) flush() {
 	}
 }
 
-// awaitReason waits a moment for the reading goroutine to learn why the hub closed on CONNECT. With
-// TLS 1.3 a client certificate is refused after the handshake, and the write may fail before the
-// alert was read.
+// awaitReason gives the reading goroutine reasonTime to find out why the hub closed on CONNECT.
+// With TLS 1.3 a client certificate is refused after the handshake, and the write may fail before
+// the alert was read.
 func (c *conn) awaitReason() {
 	select {
 	case <-c.open:
@@ -66,8 +66,8 @@ func (c *conn) awaitReason() {
 	}
 }
 
-// send writes p in chunks. The socket, a dialer.ProgressConn, ends a write that does not get on. An
-// empty p lets a tunnel write its pending replies.
+// send writes p in chunks. The socket, a dialer.ProgressConn, ends a write that makes no progress.
+// An empty p lets a tunnel write its pending replies.
 func (c *conn) send(p []byte) error {
 	for first := true; first || len(p) > 0; first = false {
 		n := min(len(p), writeChunk)
@@ -82,7 +82,8 @@ func (c *conn) send(p []byte) error {
 	return nil
 }
 
-// hangUp closes after an orderly goodbye. TLS says its own goodbye, for which it would wait 5 s.
+// hangUp closes after DISCONNECT. It bounds the close_notify of TLS, for which crypto/tls would
+// wait 5 s.
 func (c *conn) hangUp() {
 	if c.Conn != c.socket {
 		c.mu.Lock()
@@ -95,7 +96,7 @@ func (c *conn) hangUp() {
 	c.fail(errClosed)
 }
 
-// writeDueLocked reports whether the pending bytes are to be written now: there are many, or no
+// writeDueLocked reports whether to write the pending bytes: there are fullWrite of them, or no
 // more messages are announced.
 func (c *conn) writeDueLocked() bool {
 	return c.pending != nil && (c.coming <= 0 || len(c.pending.b) >= fullWrite)
@@ -126,8 +127,8 @@ func (c *conn) becomeFlusherLocked() *writeBuf {
 	return out
 }
 
-// writeThrough writes out as the flusher, and leaves to a flusher goroutine what was appended
-// meanwhile.
+// writeThrough writes out as the flusher. If more bytes were appended meanwhile, it starts a
+// flusher goroutine for them.
 func (c *conn) writeThrough(out *writeBuf) error {
 	err := c.send(out.b)
 	if err != nil {

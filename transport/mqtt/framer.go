@@ -18,17 +18,16 @@ const (
 )
 
 const (
-	// maxIncoming caps a packet's remaining length. A hub sends nothing larger than a method's or a
-	// twin's JSON.
+	// maxIncoming caps a packet's remaining length. The largest packets from a hub carry the JSON of a
+	// method or twin.
 	maxIncoming = 1 << 20
-	// maxFilters is the most filters in one SUBSCRIBE of ours.
+	// maxFilters is the most filters in one of our SUBSCRIBE packets.
 	maxFilters = 5
 )
 
-// bodySize is what a hub may send: the least and the most bytes of a packet's body. A type that is
-// not in the table, and max 0 with min 1, means never. PUBLISH is the only one with a body that is
-// not kept whole. Some hubs say DISCONNECT before they close, though 3.1.1 has it from clients
-// only.
+// bodySize is the least and the most bytes that a hub may send in a packet's body, by packet type.
+// Types with max below min are refused. PUBLISH is the only type whose body is not kept whole. Some
+// hubs send DISCONNECT before they close, though 3.1.1 allows it to clients only.
 var bodySize = [16]struct{ min, max int }{
 	0: never, 1: never, 5: never, 6: never, 7: never, 8: never, 10: never, 11: never, 12: never, 15: never,
 	typeConnack:    {2, 2},
@@ -41,8 +40,8 @@ var bodySize = [16]struct{ min, max int }{
 
 var never = struct{ min, max int }{1, 0}
 
-// A frameSink is told of the packets that matter beyond their bytes. Its errors end the stream. It
-// is called on the reading goroutine.
+// A frameSink is notified of the packets that need an action. An error that it returns ends the
+// stream. It is called on the reading goroutine.
 type frameSink interface {
 	connack(code byte) error
 	puback(id uint16) error
@@ -51,11 +50,11 @@ type frameSink interface {
 	pingresp()
 }
 
-// framer checks the hub's bytes as they stream past, so that the library behind it sees only
-// packets that it can survive: it allocates a packet's announced length at once, takes unknown
-// return codes for success, and indexes by the number of SUBACK codes. PUBACKs end here.
+// framer checks the hub's bytes as they pass, so that the library sees only packets that it can
+// survive: it allocates a packet's announced length at once, takes unknown return codes for
+// success, and indexes by the number of SUBACK codes. PUBACKs are dropped here.
 //
-// One packet after the other goes through the states
+// Each packet goes through the states
 //
 //	header -> length (1 to 4 bytes) -> small                          (all but PUBLISH: body of at most 7 bytes)
 //	                                -> topicSize -> topic -> id -> payload   (PUBLISH; id with QoS 1 only)
@@ -69,10 +68,10 @@ type framer struct {
 	state   frameState
 	kind    byte
 	flags   byte
-	shift   uint   // of the next length byte
-	left    int    // bytes of the body still to come
-	skip    int    // bytes of the topic still to come
-	kept    []byte // of small, topicSize, id
+	shift   uint   // of the next length byte's bits
+	left    int    // bytes of the body not yet read
+	skip    int    // bytes of the topic not yet read
+	kept    []byte // bytes collected in the states small, topicSize, id
 	keptBuf [2 + maxFilters]byte
 }
 
@@ -88,8 +87,8 @@ const (
 	inPayload
 )
 
-// scan looks at the next bytes of the stream and returns those that pass, at the front of p. After
-// an error it must not be called again.
+// scan checks the next bytes of the stream and returns those that pass, moved to the front of p.
+// After an error it must not be called again.
 func (f *framer) scan(p []byte) ([]byte, error) {
 	pass := p[:0]
 	for len(p) > 0 {
@@ -187,8 +186,8 @@ func (f *framer) length(b byte) error {
 	return nil
 }
 
-// small collects the body of a small packet and reports it when it is whole. The last byte of what
-// the sink refuses does not pass.
+// small collects the body of a small packet and reports the packet when it is whole. The last byte
+// of a packet that the sink refuses does not pass.
 func (f *framer) small() error {
 	if f.left > 0 {
 		return nil

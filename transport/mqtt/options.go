@@ -18,12 +18,12 @@ import (
 type Options struct {
 	// Network says how to reach the hub.
 	Network netopt.Options
-	// KeepAlive is how long the line may be quiet before a ping, in whole seconds from 1 s to 65535 s.
-	// A hub closes the connection after 1.5 times this. 0: 60 s.
+	// KeepAlive is how long the connection may be quiet before a ping, in whole seconds from 1 s to
+	// 65535 s. A hub closes the connection after 1.5 times this. 0: 60 s.
 	KeepAlive time.Duration
 	// PingTimeout is how long the answer to a ping may take. 0: 20 s.
 	PingTimeout time.Duration
-	// ModelID is the Plug and Play model that the device says it follows, such as
+	// ModelID is the Plug and Play model that the device announces, such as
 	// "dtmi:com:example:Thermostat;1". Empty: none.
 	ModelID string
 }

@@ -2,19 +2,18 @@ package mqtt
 
 import "encoding/binary"
 
-// A publication is what a PUBLISH that the library wrote goes out as. The library is given every
-// message for QoS 0: for QoS 1 it would keep an id, a token and a stored copy of each and follow
-// its PUBACK through two goroutines, all of which the outbox of package device does already, and
-// does across connections.
+// A publication says how a PUBLISH of the library is sent. The library gets every message with QoS
+// 0: for QoS 1 it would keep an id, a token and a stored copy of each and pass its PUBACK through
+// two goroutines. The outbox of package device does all of that already, and across connections.
 type publication struct {
-	id    uint16 // the packet id, 0: at most once, and the packet stays as it is
-	again bool   // it carries DUP
+	id    uint16 // packet id; 0: QoS 0, and the packet is not changed
+	again bool   // sets DUP
 }
 
 // dupFlag and qos1Flag are flags of a PUBLISH, section 3.3.1.
 const dupFlag, qos1Flag = 8, 2
 
-// appendTo appends packet, a PUBLISH with QoS 0 as a whole, with the id behind its topic.
+// appendTo appends packet, a whole PUBLISH with QoS 0, and inserts the id behind its topic.
 func (p publication) appendTo(out, packet []byte) []byte {
 	if p.id == 0 {
 		return append(out, packet...)
@@ -32,7 +31,7 @@ func (p publication) appendTo(out, packet []byte) []byte {
 	return append(out, body[topic:]...)
 }
 
-// expect says what the next PUBLISH that the library is given goes out as. It writes them in the
+// expect records how to send the PUBLISH that the library gets next. The library writes them in the
 // order in which it got them.
 func (c *conn) expect(p publication) {
 	c.mu.Lock()
@@ -40,7 +39,7 @@ func (c *conn) expect(p publication) {
 	c.mu.Unlock()
 }
 
-// unexpect takes back the latest: the library did not take it.
+// unexpect removes the latest publication, whose PUBLISH the library refused.
 func (c *conn) unexpect() {
 	c.mu.Lock()
 	if n := len(c.expected); n > 0 {
@@ -49,8 +48,7 @@ func (c *conn) unexpect() {
 	c.mu.Unlock()
 }
 
-// takeExpectedLocked returns what the PUBLISH that is written goes out as; ok is false when none
-// was announced.
+// takeExpectedLocked returns and removes the first publication; ok is false when there is none.
 func (c *conn) takeExpectedLocked() (p publication, ok bool) {
 	if len(c.expected) == 0 {
 		return p, false
@@ -60,9 +58,8 @@ func (c *conn) takeExpectedLocked() (p publication, ok bool) {
 	return p, true
 }
 
-// announce says that so many messages are about to be written: until they are, little is not worth
-// a write. One that is alone, because all before it are acknowledged, is written through, without a
-// flusher.
+// announce notes that so many messages follow; until they are written, small writes wait. A single
+// message while none is unacknowledged is written through, without a flusher.
 func (c *conn) announce(messages int) {
 	c.mu.Lock()
 	c.coming += messages
@@ -73,11 +70,11 @@ func (c *conn) announce(messages int) {
 // acked notes a PUBACK.
 func (c *conn) acked() {
 	c.mu.Lock()
-	c.unacked = max(0, c.unacked-1) // the hub may say it twice
+	c.unacked = max(0, c.unacked-1) // the hub may acknowledge twice
 	c.mu.Unlock()
 }
 
-// forgo takes back the announcement of one message.
+// forgo withdraws the announcement of one message.
 func (c *conn) forgo() {
 	c.mu.Lock()
 	c.coming--

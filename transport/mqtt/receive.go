@@ -6,8 +6,8 @@ import (
 	"github.com/hubline-iot/hubline/transport/mqtt/internal/wire"
 )
 
-// received is called by the library for each PUBLISH, in order, on its routing goroutine. What was
-// not subscribed to is left alone, unacknowledged.
+// received is called by the library for each PUBLISH, in order, on its routing goroutine. Messages
+// on topics without a subscription are ignored and not acknowledged.
 func (s *session) received(_ paho.Client, m paho.Message) {
 	topic := m.Topic()
 	if s.message == nil {

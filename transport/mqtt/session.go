@@ -14,14 +14,14 @@ import (
 	"github.com/hubline-iot/hubline/transport/mqtt/internal/wire"
 )
 
-// A session is one connection, on one client of the library that is never used again.
+// A session is one connection, on a client of the library that is used only once.
 //
 // Send and Do call the library's Publish and Subscribe on their caller's goroutine, with the send
-// side's token; who ends the session keeps the token, so nothing is sent, and no message touched,
-// afterwards. The library may hold them for libraryWait after a loss, else only as long as the
-// network takes no more data. Answers are taken from the connection's bytes (the methods connack,
+// side's token. The end of the session keeps the token, so nothing is sent, and no message touched,
+// afterwards. The library may block them for libraryWait after a loss, else only while the network
+// takes no data. Acknowledgements are taken from the connection's bytes (the methods connack,
 // puback, suback), on the library's reading goroutine: its own tokens never complete when the
-// connection is lost. What the hub publishes comes on its routing goroutine.
+// connection is lost. Publications of the hub arrive on its routing goroutine.
 type session struct {
 	cfg    transport.Config
 	info   transport.Info
@@ -29,22 +29,22 @@ type session struct {
 	conn   *conn
 	client paho.Client
 
-	// lost is closed when the library has reported the loss of the connection, closed (capacity 1,
-	// made by goodbye) gets a value when it has disconnected. After either its goroutines are done.
+	// lost is closed when the library has reported the loss of the connection. closed (capacity 1,
+	// made by goodbye) gets a value when it has disconnected. After either its goroutines have ended.
 	lost    chan struct{}
 	closed  chan struct{}
-	sending chan struct{} // the send side's token is taken by a value in it; capacity 1
-	parting chan struct{} // closed when the goodbye begins
+	sending chan struct{} // capacity 1; holding the send side's token means having put a value into it
+	parting chan struct{} // closed when goodbye begins
 
-	mu   sync.Mutex              // held for memory only
-	subs map[uint16]subscription // SUBSCRIBEs that wait for their answers, by packet id; nil before the first
+	mu   sync.Mutex              // guards subs; never held during I/O
+	subs map[uint16]subscription // SUBSCRIBEs in flight, by packet id; nil before the first
 
-	// Of the send side.
-	now      uint32 // the request that Subscribe was called for
-	nowID    uint16 // the packet id it got, 0 for none
+	// Owned by the holder of the send side's token.
+	now      uint32 // the request of the current call of Subscribe
+	nowID    uint16 // the packet id of its SUBSCRIBE, 0 for none
 	topicBuf []byte
 
-	// Of the routing goroutine.
+	// Owned by the routing goroutine.
 	message *wire.Inbound // nil before the first
 }
 
@@ -54,8 +54,8 @@ type subscription struct {
 	filters []string
 }
 
-// A message's packet id is its tag counted from the top. The library counts those of its SUBSCRIBEs
-// from 1; there are lastSubID of them.
+// A message's packet id is MaxUint16 minus its tag. The library counts the ids of its SUBSCRIBEs
+// from 1; lastSubID is the last one that no message can have.
 const lastSubID = math.MaxUint16 - transport.MaxTags
 
 func packetID(tag uint16) uint16 { return math.MaxUint16 - tag }
@@ -75,10 +75,11 @@ func newSession(cfg *transport.Config, token transport.Token) *session {
 	return s
 }
 
-// Info tells the size limit and the token's renewal.
+// Info returns the size limit and the token's expiry.
 func (s *session) Info() transport.Info { return s.info }
 
-// enter takes the send side. False: the session has ended or takes its leave.
+// enter takes the send side's token. It returns false when the session has ended or is ending, or
+// the token is taken.
 func (s *session) enter() bool {
 	select {
 	case s.sending <- struct{}{}:
@@ -90,7 +91,7 @@ func (s *session) enter() bool {
 
 func (s *session) leave() { <-s.sending }
 
-// Send hands the batch to the library, unless the connection dies or the session takes its leave.
+// Send hands the batch to the library, until the connection fails or goodbye begins.
 func (s *session) Send(batch []transport.Item) {
 	if !s.enter() {
 		return
@@ -114,20 +115,20 @@ func (s *session) Send(batch []transport.Item) {
 // Progress implements transport.Progressor.
 func (s *session) Progress() time.Time { return dialer.Progress(s.conn.socket) }
 
-// Do hands a SUBSCRIBE or PUBLISH to the library. The PUBACK of an OpSettle goes straight to the
-// connection.
+// Do hands a SUBSCRIBE or PUBLISH to the library. The PUBACK of an OpSettle is written to the
+// connection directly.
 func (s *session) Do(r *transport.Request) {
 	switch r.Op {
 	case transport.OpSettle:
-		// PUBACK is all that MQTT has; without one the hub delivers again. A hub that reads none is
-		// waited for.
+		// PUBACK is MQTT's only outcome; without one the hub delivers again. waitRoom blocks while the
+		// hub reads nothing.
 		if r.Outcome != transport.Release && len(r.Ref) == 2 && s.conn.waitRoom(s.parting) > 0 {
 			_, _ = s.conn.Write([]byte{typePuback << 4, 2, r.Ref[0], r.Ref[1]})
 		}
 		return
 	case transport.OpPing:
-		return // one-way, and not asked for
-	default: // nothing to do for the others
+		return // keepAlive pings
+	default: // the other ops follow
 	}
 	if s.enter() {
 		s.request(r)
@@ -137,7 +138,8 @@ func (s *session) Do(r *transport.Request) {
 	}
 }
 
-// Run is the session's life. It returns when the connection is gone and all goroutines are joined.
+// Run starts the keep-alive and waits for the end. It returns when the connection is closed and all
+// goroutines have ended.
 func (s *session) Run(ctx context.Context) error {
 	close(s.conn.open)
 	beat := time.NewTimer(s.conn.keepAlive())
@@ -149,7 +151,7 @@ func (s *session) Run(ctx context.Context) error {
 		case <-s.conn.dead:
 			<-s.lost
 			<-s.conn.flushed
-			s.sending <- struct{}{} // for good
+			s.sending <- struct{}{} // never given back
 			return lossError(s.conn.failure())
 		case <-ctx.Done():
 			s.goodbye()
@@ -160,25 +162,25 @@ func (s *session) Run(ctx context.Context) error {
 }
 
 const (
-	// goodbyeLimit is when a goodbye is cut off.
+	// goodbyeLimit is when goodbye is cut off.
 	goodbyeLimit = 700 * time.Millisecond
-	// disconnectWait is how long the library may take to hand the DISCONNECT over; it does not wait
-	// for the network.
+	// disconnectWait is how long the library may take to write the DISCONNECT to conn; it does not
+	// wait for the network.
 	disconnectWait = 250 // ms
 )
 
-// goodbye sends DISCONNECT and joins all goroutines.
+// goodbye sends DISCONNECT and waits for all goroutines.
 func (s *session) goodbye() {
 	s.closed = make(chan struct{}, 1)
 	limit := time.AfterFunc(goodbyeLimit, func() { s.conn.fail(errAborted) })
 	close(s.parting)
-	s.sending <- struct{}{} // for good
+	s.sending <- struct{}{} // never given back
 	s.client.Disconnect(disconnectWait)
 	<-s.conn.flushed
 	limit.Stop()
 	select {
 	case <-s.closed:
-	case <-s.lost: // the connection was quicker
+	case <-s.lost: // the connection failed first
 	}
 }
 
@@ -203,7 +205,7 @@ func (s *session) publish(it *transport.Item) bool {
 			return true
 		}
 		// Either the connection was lost, or the library did not take the packet within libraryWait
-		// although the connection lives: the machine is slow, or the network.
+		// although the connection is alive, because the machine or the network is slow.
 		if errors.Is(err, paho.ErrNotConnected) || s.conn.failure() != nil {
 			break
 		}
@@ -211,7 +213,7 @@ func (s *session) publish(it *transport.Item) bool {
 	return false
 }
 
-// toLibrary hands a PUBLISH to the library. With an error it was not taken.
+// toLibrary hands a PUBLISH to the library. With an error the library did not take it.
 func (s *session) toLibrary(topic string, body []byte, p publication) error {
 	s.conn.expect(p)
 	err := s.client.Publish(topic, 0, false, body).Error()
@@ -263,14 +265,14 @@ func (s *session) subscribe(r *transport.Request) {
 	case s.nowID != 0:
 		s.answered(s.nowID)
 		s.cfg.Sink.Reply(r.ID, transport.Reply{Err: wire.Refused(r.Op, transport.Timeout, err)})
-	case errors.Is(err, paho.ErrNotConnected): // it noticed a loss before we did
-	default: // no filter can be made from this id
+	case errors.Is(err, paho.ErrNotConnected): // the library noticed the loss before conn did
+	default: // the id makes an invalid filter
 		s.cfg.Sink.Reply(r.ID, transport.Reply{Err: wire.Refused(r.Op, transport.Invalid, err)})
 	}
 }
 
-// ask publishes a request for the twin, or an answer to a method, with QoS 0. What the library does
-// not take within libraryWait is not answered, so it is asked again.
+// ask publishes a request for the twin, or an answer to a method, with QoS 0. When the library does
+// not take it within libraryWait, the client repeats requests for the twin on the next connection.
 func (s *session) ask(r *transport.Request) {
 	topic, _ := wire.AppendRequest(nil, r)
 	if len(r.Body) > s.info.MaxSize || len(topic) > wire.MaxTopic {
@@ -288,15 +290,15 @@ func (s *session) ask(r *transport.Request) {
 	s.unsent(r)
 }
 
-// unsent tells that an answer was not sent. The rest the client asks for again on the next
-// connection.
+// unsent replies that an answer to a method was not sent. Other requests are repeated by the client
+// on the next connection.
 func (s *session) unsent(r *transport.Request) {
 	if r.Op == transport.OpRespond {
 		s.cfg.Sink.Reply(r.ID, transport.Reply{Err: wire.Refused(r.Op, transport.Network, errClosed)})
 	}
 }
 
-// connack is called by the framer. The library knows codes 0 to 5 only and takes all others for
+// connack is called by the framer. The library knows only the codes 0 to 5 and takes all others for
 // success.
 func (s *session) connack(code byte) error {
 	if code != 0 {
@@ -319,8 +321,8 @@ func (s *session) puback(id uint16) error {
 // pingresp is called by the framer.
 func (s *session) pingresp() { s.conn.pong() }
 
-// suback is called by the framer. What does not fit the SUBSCRIBE must not reach the library, which
-// would panic.
+// suback is called by the framer. A SUBACK that does not match its SUBSCRIBE must not reach the
+// library, which would panic.
 func (s *session) suback(id uint16, codes []byte) error {
 	sub := s.answered(id)
 	if len(sub.filters) != len(codes) || len(codes) == 0 {
@@ -338,7 +340,7 @@ func (s *session) suback(id uint16, codes []byte) error {
 	return nil
 }
 
-// answered takes a SUBSCRIBE out of those that wait; what it returns has no filters if there is
+// answered removes and returns the SUBSCRIBE with this id; the result has no filters if there is
 // none.
 func (s *session) answered(id uint16) subscription {
 	s.mu.Lock()

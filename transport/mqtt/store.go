@@ -4,12 +4,12 @@ import (
 	"github.com/eclipse/paho.mqtt.golang/packets"
 )
 
-// packetStore is a session seen as the library's message store. It stores nothing, so the library
-// resends nothing. The library puts a SUBSCRIBE into its store before it is written: the one place
-// to learn its id.
+// packetStore is a session as the library's message store. It stores nothing, so the library
+// resends nothing. The library puts a SUBSCRIBE into its store before writing it, which is the only
+// way to learn its packet id.
 type packetStore session
 
-// Put is called within Do for what goes out, on the reading goroutine for what comes in.
+// Put is called within Do for outgoing packets, on the reading goroutine for incoming ones.
 func (p *packetStore) Put(key string, packet packets.ControlPacket) {
 	if key[0] != 'o' {
 		return
@@ -17,7 +17,7 @@ func (p *packetStore) Put(key string, packet packets.ControlPacket) {
 	s := (*session)(p)
 	subscribe, ok := packet.(*packets.SubscribePacket)
 	if !ok {
-		return // there is none
+		return // no other type gets here
 	}
 	s.nowID = subscribe.MessageID
 	if s.nowID > lastSubID {
@@ -32,7 +32,7 @@ func (p *packetStore) Put(key string, packet packets.ControlPacket) {
 	s.mu.Unlock()
 }
 
-// Close is called when the library gave up connecting or has disconnected, not when the connection
+// Close is called when the library failed to connect or has disconnected, not when the connection
 // was lost.
 func (p *packetStore) Close() { poke(p.closed) }
 

@@ -3,25 +3,25 @@
 //	client, err := device.New(creds, mqtt.New(nil), nil)
 //
 // A Transport keeps nothing between dials and is safe for use by many clients at a time. Package
-// lean, beside this one, speaks the same on an engine of our own, which is faster, smaller and
+// lean, beside this one, does the same with its own MQTT engine, which is faster, smaller and
 // younger.
 //
-// Telemetry goes out with QoS 1 and is done when the hub's PUBACK has come. MQTT has no way to
-// refuse a single message: a hub that does not like one closes the connection, so Done reports an
-// error only for what is too large to be sent at all. Messages handed over again carry the DUP
-// flag. Sessions are persistent (CleanSession 0): the hub keeps subscriptions and messages while
-// the device is away. The twin and direct methods go by QoS 0, as in the official SDKs: an answer
-// that a lost connection took along is asked for again by package device.
+// Telemetry is sent with QoS 1 and is done when the hub's PUBACK arrives. MQTT cannot refuse a
+// single message: a hub closes the connection instead, so Done reports an error only for messages
+// too large to send. Messages sent again carry the DUP flag. Sessions are persistent (CleanSession
+// 0): the hub keeps subscriptions and messages while the device is away. The twin and direct
+// methods use QoS 0, as in the official SDKs: package device repeats a request whose answer was
+// lost with the connection.
 //
-// Cloud-to-device messages come with QoS 1; Accept and Reject acknowledge them, Release does not,
+// Cloud-to-device messages arrive with QoS 1. Accept and Reject acknowledge them. Release does not,
 // so the hub delivers them again on a later connection, with Delivery.Again. Their system
-// properties fill the fields of Message. Those that it has no field for become Properties, behind
+// properties fill the fields of Message. System properties without a field become Properties, under
 // names that applications cannot use: "iothub-ack" and "iothub-operation" as they are, "user-id",
 // "iothub-message-schema" and the like under the service's names for them, unknown ones as they
-// came ("$.xyz"). The address ("to") is left out: it is always the device's own.
+// arrive ("$.xyz"). The address ("to") is left out: it is always the device's own.
 //
-// A hub learns of a new token only by a new connection: OpRenew is unsupported, and Info.Expires
-// tells when the present token runs out.
+// A new token needs a new connection: OpRenew is unsupported, and Info.Expires is when the present
+// token expires.
 //
 // # Network
 //
@@ -29,11 +29,10 @@
 // makes the connection, directly or through a proxy; TLS runs above it, with a client certificate
 // if Certificate returns one; a Tunnel such as WebSocket runs above TLS, and MQTT above that.
 //
-// A Dial has no time limit but its context's: package device bounds it.
+// Only its context limits the time of a Dial; package device sets the limit.
 //
-// A connection that died without a sign is found by a ping within KeepAlive and PingTimeout, by
-// default 80 s; while something is being sent, within WriteTimeout of the network's buffers being
-// full.
+// A connection that died silently is detected by a ping within KeepAlive and PingTimeout, by
+// default 80 s; during a write, within WriteTimeout after the network's buffers are full.
 //
 // # Errors
 //
@@ -102,7 +101,7 @@ func (t *Transport) dial(ctx context.Context, cfg *transport.Config) (*session, 
 	s, err := t.connect(ctx, cfg)
 	if err != nil {
 		if ctx.Err() != nil {
-			err = context.Cause(ctx) // what the end of ctx did to the socket is of no interest
+			err = context.Cause(ctx) // ctx ended, which caused whatever error the socket had
 		}
 		return nil, endpoint.Error(err)
 	}
@@ -142,29 +141,28 @@ func (t *Transport) connect(ctx context.Context, cfg *transport.Config) (*sessio
 		<-connected.Done()
 	}
 	err = connected.Error()
-	password = "" // or it would stay with the library for as long as the session
+	password = "" // else the library would keep it for the whole session
 	if err == nil && ctx.Err() == nil {
 		return s, nil
 	}
-	cause := s.conn.fail(errAborted) // the first failure; the library's error wraps it among others
+	cause := s.conn.fail(errAborted) // the first failure; the library's error wraps others too
 	if err == nil {
-		<-s.lost // the library took the connection up and notices its end
+		<-s.lost // the library had connected and notices the end
 	}
 	<-s.conn.flushed
 	return nil, cause
 }
 
-// libraryWait bounds how long the library's Publish and Subscribe hold their caller after the
-// connection was lost: it looks only when the time is up. Writes to conn do not block, so on a live
-// connection it does not matter.
+// libraryWait bounds how long the library's Publish and Subscribe block after the connection was
+// lost: they notice the loss only when that time is over. Writes to conn do not block, so it has no
+// effect on a live connection.
 const libraryWait = 250 * time.Millisecond
 
-// anyServer is what the library is given because it wants one; it is not looked at.
+// anyServer is the server list that the library requires and nothing reads.
 var anyServer = []*url.URL{{Scheme: "tcp", Host: "hub"}}
 
-// clientOptions are for one connection: the library redials nothing, keeps nothing, retries
-// nothing. Its acknowledgements are off because sending one may wait for the goroutine that asks
-// for it.
+// clientOptions returns options for one connection: the library does not redial, store or retry.
+// Its own acknowledgements are off because sending one may wait for the goroutine that requests it.
 func (t *Transport) clientOptions(s *session, password *string) *paho.ClientOptions {
 	o := paho.NewClientOptions()
 	o.Servers = anyServer
@@ -175,10 +173,10 @@ func (t *Transport) clientOptions(s *session, password *string) *paho.ClientOpti
 	o.SetOrderMatters(true)
 	o.SetAutoAckDisabled(true)
 	o.SetWriteTimeout(libraryWait)
-	o.SetKeepAlive(0) // the connection does that
+	o.SetKeepAlive(0) // heartbeat does that
 	o.Dialer, o.HTTPHeaders = nil, nil
 	o.SetStore((*packetStore)(s))
-	o.SetResumeSubs(true) // puts SUBSCRIBE packets into the store too, which is where their ids are learnt
+	o.SetResumeSubs(true) // puts SUBSCRIBE packets into the store, which learns their ids
 	o.SetClientID(wire.ClientID(s.cfg.Creds))
 	o.SetCredentialsProvider(func() (string, string) { return t.opt.userName(s.cfg.Creds), *password })
 	o.SetDefaultPublishHandler(s.received)

@@ -2,9 +2,9 @@ package lean
 
 import "context"
 
-// afterEnd has f run in a goroutine of its own when ctx has ended, unless stop is called before and
-// returns true. It is context.AfterFunc by the method that this looks for, which the contexts of
-// package device have: so a board's program does not link the rest.
+// afterEnd runs f in a goroutine when ctx ends, unless stop is called first and returns true. It
+// works like context.AfterFunc and uses the method AfterFunc that the contexts of package device
+// have, so a board's program does not link the rest of context.AfterFunc.
 func afterEnd(ctx context.Context, f func()) (stop func() bool) {
 	if a, ok := ctx.(interface{ AfterFunc(f func()) func() bool }); ok {
 		return a.AfterFunc(f)

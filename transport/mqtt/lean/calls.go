@@ -7,7 +7,7 @@ import (
 )
 
 // Calls says whether sessions carry the twin and direct methods. It is a value and not a switch so
-// that a linker sees what a board's program does not use.
+// that a linker drops what a board's program does not use.
 type Calls struct {
 	filters  func(t *wire.Topics, dst []wire.Filter, want transport.Features) []wire.Filter
 	ask      func(s *session, r *transport.Request)
@@ -20,8 +20,8 @@ var (
 	// TwinAndMethods carries both. It costs a board's program about 5 KB of flash.
 	TwinAndMethods = &Calls{(*wire.Topics).Filters, (*session).ask, (*session).take, (*session).tooLarge,
 		(*session).unsent}
-	// NoCalls has requests for the twin, and subscriptions to its changes and to methods, replied to
-	// with Unsupported.
+	// NoCalls carries neither: twin requests, and subscriptions to twin changes and methods, are
+	// answered with Unsupported.
 	NoCalls = &Calls{
 		filters: messagesOnly,
 		ask: func(s *session, r *transport.Request) {
@@ -65,15 +65,15 @@ func (s *session) ask(r *transport.Request) {
 	}
 }
 
-// unsent tells that an answer was not sent. The rest the client asks for again on the next
-// connection.
+// unsent replies that an answer to a method was not sent. Other requests are repeated by the client
+// on the next connection.
 func (s *session) unsent(r *transport.Request) {
 	if r.Op == transport.OpRespond {
 		s.refuse(r, transport.Network, errClosed)
 	}
 }
 
-// take passes on what is about the twin or a method, and reports whether in is.
+// take delivers a message about the twin or a method. It returns false for other messages.
 func (s *session) take(in *mqttpacket.Incoming) bool {
 	if !wire.FromHub(in.Topic) {
 		return false
@@ -82,8 +82,8 @@ func (s *session) take(in *mqttpacket.Incoming) bool {
 	return true
 }
 
-// tooLarge answers for a twin that does not fit into the read buffer, and tells that a change or
-// the call of a method did not; body is its begin.
+// tooLarge replies TooLarge for a twin that does not fit into the read buffer, and reports a twin
+// change or method call that did not fit as missed. body is the beginning of the packet's body.
 func (s *session) tooLarge(h mqttpacket.Header, body []byte, size int) {
 	if in, err := mqttpacket.ReadPublish(h.Flags, body); err == nil && wire.FromHub(in.Topic) {
 		if id, r, ok := wire.AnswerTooLarge(string(in.Topic), size, s.t.opt.ReadBuffer); ok {

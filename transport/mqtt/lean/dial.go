@@ -29,7 +29,7 @@ func (t *Transport) Dial(ctx context.Context, cfg *transport.Config) (transport.
 	if err != nil {
 		t.busy.Store(false)
 		if ctx.Err() != nil {
-			err = context.Cause(ctx) // what the end of ctx did to the connection is of no interest
+			err = context.Cause(ctx) // ctx ended, which caused whatever error the connection had
 		}
 		return nil, wire.DialError(err)
 	}
@@ -80,7 +80,7 @@ func (t *Transport) connect(ctx context.Context, cfg *transport.Config) (*sessio
 	return nil, err
 }
 
-// isOfMQTT reports whether an error of handshake's is about what the hub said in MQTT.
+// isOfMQTT reports whether an error of handshake is about the hub's MQTT packets.
 func isOfMQTT(err error) bool {
 	switch err.(type) {
 	case *ConnackError, wire.Violation:
@@ -113,12 +113,11 @@ func (t *Transport) greeting(creds *transport.Credentials, password string, topi
 	return connect, nil
 }
 
-// reasonTime is how long the dial waits for the reason of the hub when CONNECT could not be
-// written.
+// reasonTime is how long the dial waits for the hub's reason when CONNECT could not be written.
 const reasonTime = 250 * time.Millisecond
 
-// handshake sends CONNECT and takes in the CONNACK. What came behind it stays in the read buffer.
-// The error is a cause.
+// handshake sends CONNECT and reads the CONNACK. Bytes behind it stay in the read buffer. The error
+// is not wrapped.
 func (s *session) handshake(connect []byte) error {
 	_, err := s.conn.Write(connect)
 	clear(connect) // the token

@@ -18,26 +18,26 @@ type Options struct {
 	KeepAlive time.Duration
 	// PingTimeout is how long the answer to a ping may take. 0: 20 s.
 	PingTimeout time.Duration
-	// ProductInfo is added to the name that the device gives itself to the hub (DeviceClientType).
-	// Empty: nothing.
+	// ProductInfo is appended to the client name that the device announces to the hub
+	// (DeviceClientType). Empty: nothing.
 	ProductInfo string
-	// ModelID is the Plug and Play model that the device says it follows, such as
+	// ModelID is the Plug and Play model that the device announces, such as
 	// "dtmi:com:example:Thermostat;1". Empty: none.
 	ModelID string
-	// Will is a message that the hub takes in when the device vanishes without a goodbye. It must not
-	// be changed afterwards. Nil: none.
+	// Will is a message that the hub publishes when the device disappears without DISCONNECT. It must
+	// not be changed after New. Nil: none.
 	Will *transport.Message
-	// CleanSession asks for a session that is not persistent: what is sent while the device is away is
-	// lost.
+	// CleanSession requests a session that is not persistent: messages for the device are lost while
+	// it is away.
 	CleanSession bool
-	// AtMostOnce sends telemetry with QoS 0: a message is done when it was handed to the network, and
+	// AtMostOnce sends telemetry with QoS 0: a message is done when it was written to the network, and
 	// may be lost with the connection.
 	AtMostOnce bool
-	// ReadBuffer and WriteBuffer are the sizes of buffers that are allocated once, by New, and do not
-	// grow: 64 bytes at least; what boards need. CONNECT with its token must fit into the write
-	// buffer, some 600 bytes, and so must a message without its body. A message from the hub that does
-	// not fit into the read buffer is skipped and not acknowledged. 0: buffers that grow with use, the
-	// first up to 1 MB for a message from the hub, the second up to 16 KB.
+	// ReadBuffer and WriteBuffer are the sizes, for boards, of buffers that New allocates once and
+	// that do not grow: 64 bytes at least. CONNECT with its token must fit into the write buffer, some
+	// 600 bytes, and so must a message without its body. A message from the hub that does not fit into
+	// the read buffer is skipped and not acknowledged. 0: buffers that grow with use, the read buffer
+	// up to 1 MB for a message from the hub, the write buffer up to 16 KB.
 	ReadBuffer, WriteBuffer int
 	// Calls says whether the twin and direct methods are carried: TwinAndMethods or NoCalls. Nil:
 	// TwinAndMethods, but NoCalls in programs built by TinyGo.
@@ -109,13 +109,14 @@ func tooSmall(field string, n int) error {
 		"that grows")
 }
 
-// silence is how long nothing may come from the hub.
+// silence is how long the hub may send nothing.
 func (o *Options) silence() time.Duration { return o.KeepAlive + o.PingTimeout }
 
-// armEvery is how often the read deadline is moved. PingTimeout loses up to that much.
+// armEvery is the least time between two moves of the read deadline. PingTimeout is shortened by up
+// to that much.
 func (o *Options) armEvery() time.Duration { return min(time.Second, o.PingTimeout/8) }
 
-// agent is the name that the device gives itself to the hub.
+// agent returns the client name that the device announces to the hub.
 func (o *Options) agent() string {
 	if o.ProductInfo == "" {
 		return "Hubline (lean)"

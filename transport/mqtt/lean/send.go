@@ -10,14 +10,15 @@ import (
 )
 
 const (
-	// fullWrite is how much is put together before it is written, when the buffer may grow.
+	// fullWrite is how many bytes are collected before a write, when the buffer may grow.
 	fullWrite = 16 << 10
-	// slowWrite is how long writing takes, from the start of a Send or Do or from the last sign of
-	// life, when a write that ends is one: what blocked got on.
+	// slowWrite is how long a Send or Do must have been writing, since its start or its last sign of
+	// life, for the end of a write to count as a sign of life: a blocked write made progress.
 	slowWrite = time.Second
 )
 
-// enter takes the write side. False: the session has ended or takes its leave.
+// enter takes the write side's token. It returns false when the session has ended or is ending, or
+// the token is taken.
 func (s *session) enter() bool {
 	select {
 	case s.writing <- struct{}{}:
@@ -29,7 +30,7 @@ func (s *session) enter() bool {
 
 func (s *session) leave() { <-s.writing }
 
-// Send encodes the batch and writes it, in one go if the buffer takes it.
+// Send encodes the batch and writes it, in one write if the buffer is large enough.
 func (s *session) Send(batch []transport.Item) {
 	if s.enter() {
 		s.send(batch)
@@ -57,7 +58,7 @@ func (s *session) send(batch []transport.Item) {
 	s.flush()
 }
 
-// shape is how the message goes out, or says what is too large about it.
+// shape returns how the message is sent, or an error that says which part is too large.
 func (s *session) shape(it *transport.Item) (o mqttpacket.Outgoing, err error) {
 	m := it.Msg
 	if size := m.Size(); size > s.info.MaxSize {
@@ -76,7 +77,7 @@ func (s *session) shape(it *transport.Item) (o mqttpacket.Outgoing, err error) {
 	return o, nil
 }
 
-// publish encodes one message behind those that wait. It returns false when the connection is gone.
+// publish appends one message to the write buffer. It returns false when the connection has failed.
 func (s *session) publish(it *transport.Item, o *mqttpacket.Outgoing) bool {
 	t, limit := s.t, s.writeLimit()
 	if len(t.out) > 0 && len(t.out)+o.HeadSize() > limit && !s.flush() {
@@ -100,14 +101,14 @@ func (s *session) publish(it *transport.Item, o *mqttpacket.Outgoing) bool {
 		return false
 	}
 	if len(body) > limit {
-		return s.write(body) // what is larger than the buffer is not copied
+		return s.write(body) // a body larger than the buffer is not copied
 	}
 	t.out = append(t.out, body...)
 	return true
 }
 
-// writeLimit is how much is put together, and the most that is written at a time, so that a slow
-// link is told from a dead one.
+// writeLimit is how many bytes are collected before a write, and the most in one write, so that
+// progress is seen on a slow link.
 func (s *session) writeLimit() int {
 	if n := s.t.opt.WriteBuffer; n > 0 {
 		return n
@@ -115,8 +116,8 @@ func (s *session) writeLimit() int {
 	return fullWrite
 }
 
-// flush writes what waits, and tells of the messages that are done by it. It returns false when the
-// connection is gone.
+// flush writes the buffered messages, and reports those with QoS 0 as done. It returns false when
+// the connection has failed.
 func (s *session) flush() bool {
 	t := s.t
 	ok := s.write(t.out)
@@ -128,12 +129,12 @@ func (s *session) flush() bool {
 	}
 	t.unanswered = t.unanswered[:0]
 	if t.opt.WriteBuffer == 0 && cap(t.out) > 2*fullWrite {
-		t.out = nil // a long topic is over
+		t.out = nil // shrinks after a long topic
 	}
 	return ok
 }
 
-// write writes p in chunks. It returns false when the connection is gone.
+// write writes p in chunks. It returns false when the connection has failed.
 func (s *session) write(p []byte) bool {
 	for len(p) > 0 {
 		n := min(len(p), s.writeLimit())
@@ -150,7 +151,7 @@ func (s *session) write(p []byte) bool {
 	return true
 }
 
-// Do starts one request. The answers that cannot be given are given at once.
+// Do starts one request. Refused requests are answered at once.
 func (s *session) Do(r *transport.Request) {
 	if s.enter() {
 		s.do(r)
@@ -166,7 +167,7 @@ func (s *session) do(r *transport.Request) {
 	case transport.OpPing:
 		s.t.out = mqttpacket.AppendPingreq(s.t.out[:0])
 	case transport.OpSettle:
-		// PUBACK is all that MQTT has; without one the hub delivers again.
+		// PUBACK is MQTT's only outcome; without one the hub delivers again.
 		if r.Outcome == transport.Release || len(r.Ref) != 2 {
 			return
 		}
@@ -206,11 +207,11 @@ func (s *session) subscribe(r *transport.Request) bool {
 		s.refuse(r, transport.Unsupported, errLacking)
 		return false
 	}
-	if s.lastID++; s.lastID <= transport.MaxTags { // 65535 was the last
+	if s.lastID++; s.lastID <= transport.MaxTags { // the id wrapped around
 		s.lastID = transport.MaxTags + 1
 	}
 	out, err := mqttpacket.AppendSubscribe(s.t.out[:0], s.lastID, filters...)
-	if err != nil { // no filter can be made from this id
+	if err != nil { // the id makes an invalid filter
 		s.refuse(r, transport.Invalid, err)
 		return false
 	}
@@ -222,7 +223,8 @@ func (s *session) subscribe(r *transport.Request) bool {
 	return true
 }
 
-// await notes a subscription under way, before its SUBSCRIBE is written.
+// await records a subscription before its SUBSCRIBE is written. It returns false when maxSubs are
+// in flight.
 func (s *session) await(id uint16, req uint32, want transport.Features) (ok bool) {
 	s.mu.Lock()
 	for i := range s.subs {

@@ -14,10 +14,10 @@ import (
 
 // A session is one connection.
 //
-// Run's goroutine reads and never writes, so it always notices death; by closing the connection it
-// frees a writer that is stuck. Send and Do write on their caller's goroutine, under the write
-// side's token; who takes leave keeps the token, so nothing is written, and no message touched,
-// afterwards. The Sink may be called with the token: nothing that a Sink waits for could need it.
+// Run's goroutine reads and never writes, so it always notices a dead connection; by closing it,
+// Run unblocks a stuck writer. Send and Do write on their caller's goroutine, with the write side's
+// token. goodbye and the end of Run keep the token, so nothing is written, and no message touched,
+// afterwards. The Sink may be called with the token held: no Sink waits for anything that needs it.
 type session struct {
 	t      *Transport
 	conn   Conn
@@ -25,21 +25,21 @@ type session struct {
 	info   transport.Info
 	topics wire.Topics
 
-	writing chan struct{} // the write side's token is taken by a value in it; capacity 1
-	parted  chan struct{} // closed when goodbye is over
+	writing chan struct{} // capacity 1; holding the write side's token means having put a value into it
+	parted  chan struct{} // closed when goodbye has ended
 
-	// Of whoever reads.
-	unread int       // so many bytes of the read buffer wait
-	skip   int       // so many bytes to come are of a packet that does not fit
+	// Owned by the reading goroutine: Dial's, then Run's.
+	unread int       // bytes in the read buffer that are not handled yet
+	skip   int       // bytes still to read of a packet that does not fit
 	filled bool      // the latest read filled the read buffer
-	armed  time.Time // when the read deadline was moved
+	armed  time.Time // when the read deadline was last moved
 
-	// Of the write side.
+	// Owned by the holder of the write side's token.
 	lastID uint16
-	began  time.Time // when what is being written began, or last got on
-	slow   time.Time // when a slow write last got on
+	began  time.Time // start of the present Send or Do, or its latest progress
+	slow   time.Time // latest progress of a slow write
 
-	mu   sync.Mutex // guards what follows; held for memory only
+	mu   sync.Mutex // guards the fields below; never held during I/O
 	err  error      // the first failure
 	subs [maxSubs]subscription
 }
@@ -51,7 +51,7 @@ type subscription struct {
 	want transport.Features
 }
 
-// maxSubs is the most subscriptions under way.
+// maxSubs is the most subscriptions in flight.
 const maxSubs = 4
 
 func newSession(t *Transport, cfg *transport.Config, token transport.Token, topics wire.Topics, c Conn) *session {
@@ -66,11 +66,12 @@ func newSession(t *Transport, cfg *transport.Config, token transport.Token, topi
 	return s
 }
 
-// Info tells the size limit, the pings wanted and the token's expiry.
+// Info returns the size limit, the ping interval and the token's expiry.
 func (s *session) Info() transport.Info { return s.info }
 
-// Progress implements transport.Progressor: what the connection says, if it can tell, or else when
-// a slow write last got on. It is called as Send and Do are.
+// Progress implements transport.Progressor. It returns the connection's progress, if the connection
+// reports it, or else the latest progress of a slow write. It must not run concurrently with Send
+// or Do.
 func (s *session) Progress() time.Time {
 	if p, ok := s.conn.(transport.Progressor); ok {
 		return p.Progress()
@@ -78,12 +79,12 @@ func (s *session) Progress() time.Time {
 	return s.slow
 }
 
-// Run is the session's life, and the reader.
+// Run reads until the connection ends or ctx does.
 func (s *session) Run(ctx context.Context) error {
-	stop := afterEnd(ctx, s.goodbye) // ends with parted
+	stop := afterEnd(ctx, s.goodbye) // goodbye ends by closing parted
 	s.fail(s.read())
 	if stop() {
-		s.writing <- struct{}{} // for good; the connection is closed, so whoever has it is quick
+		s.writing <- struct{}{} // never given back; the connection is closed, so its holder leaves soon
 	} else {
 		<-s.parted
 	}
@@ -99,25 +100,24 @@ func (s *session) Run(ctx context.Context) error {
 }
 
 const (
-	// goodbyeLimit is when a goodbye is cut off.
+	// goodbyeLimit is when goodbye is cut off.
 	goodbyeLimit = 600 * time.Millisecond
-	// maxIncoming caps a packet's remaining length. A hub sends nothing larger than a method's or a
-	// twin's JSON.
+	// maxIncoming caps a packet's remaining length. The largest packets from a hub carry the JSON of a
+	// method or twin.
 	maxIncoming = 1 << 20
-	// firstRead and fullRead are the sizes between which the read buffer grows when much comes at a
-	// time.
+	// firstRead and fullRead are the smallest and the largest size of the read buffer between large
+	// packets; it grows when reads fill it.
 	firstRead, fullRead = 256, 8 << 10
 )
 
-// goodbye sends DISCONNECT and closes. It is called when Run's context ends, on a goroutine of its
-// own.
+// goodbye sends DISCONNECT and closes. It runs on its own goroutine when Run's context ends.
 func (s *session) goodbye() {
 	fired := make(chan struct{})
-	limit := time.AfterFunc(goodbyeLimit, func() { // frees a write that is stuck
+	limit := time.AfterFunc(goodbyeLimit, func() { // unblocks a stuck write
 		s.fail(errAborted)
 		close(fired)
 	})
-	s.writing <- struct{}{} // for good
+	s.writing <- struct{}{} // never given back
 	var buf [2]byte
 	_, _ = s.conn.Write(mqttpacket.AppendDisconnect(buf[:0]))
 	if !limit.Stop() {
@@ -127,7 +127,7 @@ func (s *session) goodbye() {
 	close(s.parted)
 }
 
-// fail records the first failure and closes the connection, which frees whoever is inside it.
+// fail records the first failure and closes the connection, which unblocks reads and writes.
 func (s *session) fail(err error) {
 	s.mu.Lock()
 	first := s.err == nil
@@ -148,7 +148,7 @@ func (s *session) failure() error {
 	return err
 }
 
-// read returns why the connection ended.
+// read reads and handles packets until the connection ends, and returns why it ended.
 func (s *session) read() error {
 	for {
 		want, err := s.packets()
@@ -184,8 +184,8 @@ func (s *session) read() error {
 	}
 }
 
-// getsOn reports whether the connection still gets on with what stands before a ping, and has the
-// reader wait then.
+// getsOn reports whether the connection has progressed with bytes that precede a ping's answer
+// within PingTimeout; if so it extends the read deadline.
 func (s *session) getsOn() bool {
 	p, ok := s.conn.(transport.Progressor)
 	if !ok {
@@ -200,8 +200,8 @@ func (s *session) getsOn() bool {
 	return true
 }
 
-// packets handles the whole packets in the read buffer and moves what is left to its front. It
-// returns how many bytes of the packet there are known to be missing.
+// packets handles the whole packets in the read buffer and moves the rest to its front. It returns
+// the least number of bytes missing from the packet there.
 func (s *session) packets() (want int, err error) {
 	in := s.t.in[:s.unread]
 	for want = 1; len(in) > 0; {
@@ -221,7 +221,7 @@ func (s *session) packets() (want int, err error) {
 			want = size - len(in)
 			if fixed := s.t.opt.ReadBuffer; fixed > 0 && size > fixed {
 				if len(in) < fixed && h.Type == mqttpacket.Publish {
-					break // its topic tells what it is
+					break // tooLarge needs its topic
 				}
 				if h.Type == mqttpacket.Publish {
 					s.t.opt.Calls.tooLarge(s, h, in[h.Size:], size)
@@ -240,7 +240,7 @@ func (s *session) packets() (want int, err error) {
 	return want, nil
 }
 
-// bodyLimit is the most bytes that a hub may send in a packet's body.
+// bodyLimit returns the most bytes that a hub may send in a packet's body.
 func bodyLimit(t mqttpacket.Type) int {
 	if t == mqttpacket.Publish {
 		return maxIncoming
@@ -248,11 +248,11 @@ func bodyLimit(t mqttpacket.Type) int {
 	return 2 + maxCodes
 }
 
-// maxCodes is the most return codes in a SUBACK that are read at all.
+// maxCodes is the most return codes in a SUBACK that the session reads.
 const maxCodes = 5
 
-// handle takes one packet in. Some hubs say DISCONNECT before they close, though 3.1.1 has it from
-// clients only.
+// handle processes one packet. Some hubs send DISCONNECT before they close, though 3.1.1 allows it
+// to clients only.
 func (s *session) handle(h mqttpacket.Header, body []byte) error {
 	switch h.Type {
 	case mqttpacket.Puback:
@@ -285,7 +285,7 @@ func (s *session) handle(h mqttpacket.Header, body []byte) error {
 	return wire.NewViolation("the hub sent a packet of type " + strconv.Itoa(int(h.Type)) + ", which is not for clients")
 }
 
-// puback passes the acknowledgement on. The sink knows which tags are in flight.
+// puback reports the message as done. The sink knows which tags are in flight.
 func (s *session) puback(id uint16) error {
 	if id <= transport.MaxTags {
 		s.sink.Done(id-1, nil)
@@ -294,10 +294,10 @@ func (s *session) puback(id uint16) error {
 	if _, ok := s.land(id); ok {
 		return wire.NewViolation("the hub answered a SUBSCRIBE with PUBACK")
 	}
-	return nil // answered before, or never sent
+	return nil // acknowledged before, or never sent
 }
 
-// suback answers the request.
+// suback replies to the OpSubscribe.
 func (s *session) suback(id uint16, codes []byte) error {
 	sub, ok := s.land(id)
 	var buf [wire.MaxFilters]wire.Filter
@@ -317,7 +317,8 @@ func (s *session) suback(id uint16, codes []byte) error {
 	return nil
 }
 
-// received delivers what comes. What was not subscribed to is left alone, unacknowledged.
+// received delivers a PUBLISH. Messages on topics without a subscription are ignored and not
+// acknowledged.
 func (s *session) received(in *mqttpacket.Incoming) error {
 	if in.QoS > 1 {
 		return wire.NewViolation("the hub sent a PUBLISH with a QoS above 1, which was not asked for")
@@ -332,7 +333,7 @@ func (s *session) received(in *mqttpacket.Incoming) error {
 	return nil
 }
 
-// inbound returns the memory for a message.
+// inbound returns the Transport's memory for a message, allocated once.
 func (s *session) inbound() *wire.Inbound {
 	if s.t.message == nil {
 		s.t.message = new(wire.Inbound)
@@ -340,7 +341,7 @@ func (s *session) inbound() *wire.Inbound {
 	return s.t.message
 }
 
-// land takes a subscription out of those under way.
+// land removes and returns the subscription with this id; ok is false when there is none.
 func (s *session) land(id uint16) (sub subscription, ok bool) {
 	s.mu.Lock()
 	for i := range s.subs {
@@ -354,9 +355,9 @@ func (s *session) land(id uint16) (sub subscription, ok bool) {
 	return sub, ok
 }
 
-// nextDeadline returns the read deadline to set now, or zero if it was moved lately. The caller
-// sets it: with one frame more on the way to the socket, an idle session's stack has 4 KB instead
-// of 2.
+// nextDeadline returns the read deadline to set now, or zero if it was moved less than armEvery
+// ago. The caller sets it: with one more stack frame above the socket, an idle session's stack has
+// 4 KB instead of 2.
 func (s *session) nextDeadline() time.Time {
 	now := time.Now()
 	if now.Sub(s.armed) < s.t.opt.armEvery() {
@@ -370,7 +371,7 @@ func (s *session) nextDeadline() time.Time {
 func (s *session) room(want int) []byte {
 	t := s.t
 	if t.opt.ReadBuffer > 0 {
-		return t.in[s.unread:] // a packet that does not fit does not get here
+		return t.in[s.unread:] // packets skips a packet that does not fit
 	}
 	size := max(len(t.in), firstRead)
 	switch {
@@ -379,7 +380,7 @@ func (s *session) room(want int) []byte {
 	case s.filled && size < fullRead:
 		size *= 2
 	case s.unread == 0 && size > fullRead:
-		size = fullRead // a large packet is over
+		size = fullRead // shrinks after a large packet
 	}
 	if size != len(t.in) {
 		grown := make([]byte, size)

@@ -1,23 +1,31 @@
-// Package mqttws carries MQTT over WebSocket, for networks that let nothing but HTTPS out, on the
-// library gorilla/websocket.
+// Package mqttws carries MQTT over WebSocket, for networks that allow only HTTPS, on the library
+// gorilla/websocket.
 //
 //	network := netopt.Options{Tunnel: mqttws.New(nil)}
 //	t := mqtt.New(&mqtt.Options{Network: network})
 //	t := lean.New(leannet.Dialer(creds, &network), nil)
 //
-// Each connects to wss://HOST:443/$iothub/websocket. It is a package of its own because it brings
-// net/http along.
+// Each connects to wss://HOST:443/$iothub/websocket. It is a separate package because it links
+// net/http.
 //
 // # Errors
 //
-// A server that answers with anything but the upgrade is a *transport.StatusError within the
-// *transport.Error of the failed Dial. Kind is Unauthorized for 401 and 407; Forbidden for 402, 403
-// and 451; NotFound for 404 and 410; Timeout for 408 and 504; Throttled for 429; Unavailable for
-// 500, 502, 503 and all others from 500 on that are not listed; Unsupported for 426, 501 and 505;
-// Unknown for all others from 400 on that are not listed; Protocol for 400, 405, 406, for
-// redirections, which are not followed, and for all below. Retry-After is kept. A server that
-// speaks no HTTP or WebSocket, or does not agree to MQTT, is Protocol. What the network does, and
-// what the hub answers within the tunnel, is as without it.
+// A response other than the upgrade is a *transport.StatusError within the *transport.Error of the
+// failed Dial. Its Retry-After is kept. Kind is
+//
+//   - Unauthorized for 401 and 407;
+//   - Forbidden for 402, 403 and 451;
+//   - NotFound for 404 and 410;
+//   - Timeout for 408 and 504;
+//   - Throttled for 429;
+//   - Unsupported for 426, 501 and 505;
+//   - Protocol for 400, 405, 406, redirections, which are not followed, and all other codes
+//     below 400;
+//   - Unknown for all other codes from 400 to 499;
+//   - Unavailable for 500, 502, 503 and all other codes from 500.
+//
+// A server that does not speak HTTP or WebSocket, or does not agree to MQTT, is Protocol. Errors of
+// the network, and of the hub within the tunnel, are the same as without the tunnel.
 package mqttws
 
 import (
@@ -30,8 +38,8 @@ import (
 
 // Options are the settings of a Tunnel. The zero value and nil are right for a hub. Path is the
 // path and query of the request, beginning with "/"; empty: "/$iothub/websocket", with
-// "?iothub-no-client-cert=true" unless a client certificate is at hand. Header is added to the
-// request, which shows it readable below TLS only; it is copied.
+// "?iothub-no-client-cert=true" if there is no client certificate. Header is copied and added to
+// the request, which only TLS encrypts.
 type Options = websock.Options
 
 // Tunnel is MQTT over WebSocket, for netopt.Options.Tunnel. It is safe for
@@ -49,7 +57,7 @@ func New(o *Options) *Tunnel {
 // Port returns 443, without TLS 80.
 func (t *Tunnel) Port(secure bool) string { return t.t.Port(secure) }
 
-// Open sends the request and returns the connection, for the engine.
+// Open performs the WebSocket handshake on c and returns the connection for the engine.
 func (t *Tunnel) Open(ctx context.Context, c net.Conn, peer netopt.Peer) (net.Conn, error) {
 	return t.t.Open(ctx, c, peer)
 }

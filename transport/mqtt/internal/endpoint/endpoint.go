@@ -1,4 +1,4 @@
-// Package endpoint tells package dialer about MQTT, for every engine that runs on standard Go.
+// Package endpoint describes MQTT to package dialer, for every engine that runs on standard Go.
 package endpoint
 
 import (
@@ -9,10 +9,11 @@ import (
 	"github.com/hubline-iot/hubline/transport/mqtt/internal/wire"
 )
 
-// Protocol is MQTT.
+// Protocol has MQTT's name, ports and error kinds.
 var Protocol = dialer.Protocol{Name: wire.Proto, Secure: "8883", Plain: "1883", Kind: kind}
 
-// kind is what a failed handshake of MQTT means.
+// kind maps an error of the MQTT handshake to its Kind and hint; the result is false for other
+// errors.
 func kind(err error) (transport.Kind, string, bool) {
 	if e, ok := errors.AsType[*wire.ConnackError](err); ok {
 		return wire.ConnackMeaning(e.Code).Kind, "", true
@@ -23,6 +24,6 @@ func kind(err error) (transport.Kind, string, bool) {
 	return 0, "", false
 }
 
-// Error is the *transport.Error for a dial that failed. An *Error (of the token source, or of a
-// user's own dial function) keeps its Kind.
+// Error returns the *transport.Error for a dial that failed. An *Error (of the token source, or of
+// the user's dial function) keeps its Kind.
 func Error(err error) *transport.Error { return Protocol.Error(err) }

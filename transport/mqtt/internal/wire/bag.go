@@ -9,14 +9,14 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// A bag is the last level of a message's topic: properties as in a URL's query, percent-encoded,
-// system properties under names that begin with "$.".
+// A bag is the last level of a message's topic: properties in the form of a URL's query,
+// percent-encoded, with system properties under names that begin with "$.".
 
-// text is a system property that is one, as the bag has it, and moment one that is a time. What is
-// empty or zero is not sent.
+// text is a system property that is a string, as the bag has it; moment is one that is a time.
+// Empty and zero ones are not sent.
 type (
 	text struct {
-		key   string // with the "=" behind it
+		key   string // includes the "="
 		value string
 	}
 	moment struct {
@@ -25,7 +25,7 @@ type (
 	}
 )
 
-// texts and moments are the system properties of m's, in the order in which they are sent.
+// texts and moments are the system properties of m, in the order in which they are sent.
 func texts(m *transport.Message) [5]text {
 	return [5]text{
 		{"%24.mid=", m.ID}, {"%24.cid=", m.CorrelationID}, {"%24.ct=", m.ContentType}, {"%24.ce=", m.ContentEncoding},
@@ -59,8 +59,7 @@ func AppendBag(dst []byte, m *transport.Message) []byte {
 	return dst
 }
 
-// BagSize is the size of what AppendBag appends; 0 for a message that has nothing to put into a
-// bag.
+// BagSize returns the number of bytes that AppendBag appends; 0 for a message without properties.
 func BagSize(m *transport.Message) int {
 	n, pairs := 0, len(m.Properties)
 	for _, f := range texts(m) {
@@ -81,7 +80,7 @@ func BagSize(m *transport.Message) int {
 	return n + max(0, pairs-1)
 }
 
-// pair separates a pair from the one before.
+// pair appends the separator before a pair that is not the first.
 func pair(dst []byte, start int) []byte {
 	if len(dst) > start {
 		dst = append(dst, '&')
@@ -103,12 +102,12 @@ func appendTime(dst []byte, t time.Time) []byte {
 	return dst
 }
 
-// timeSize is the size of what appendTime appends.
+// timeSize is the number of bytes that appendTime appends.
 const timeSize = isotime.Size + 2*len("3A")
 
-// systemNames are what the service calls the system properties that a Message has no field for.
-// Applications cannot use these names, so they stand among the Properties without being mistaken.
-// Of those that are not listed the name of the wire stays.
+// systemNames are the service's names for the system properties that a Message has no field for.
+// Applications cannot use these names, so they are unambiguous among the Properties. Properties
+// that are not listed keep their wire name.
 var systemNames = [...]struct{ wire, name string }{
 	{"uid", "user-id"},
 	{"schema", "iothub-message-schema"},
@@ -120,10 +119,10 @@ var systemNames = [...]struct{ wire, name string }{
 	{"diagctx", "iothub-diagnostics-context"},
 }
 
-// DecodeBag reads a bag into m. It takes what hubs are known to send: a raw "$" for "%24", a pair
-// without "=", an empty value, one "/" behind the bag. What is not percent-encoded properly is
-// taken as it stands. System properties that a Message has no field for become Properties, but for
-// the address.
+// DecodeBag reads a bag into m. It accepts variants that hubs are known to send: a raw "$" for
+// "%24", a pair without "=", an empty value, one "/" behind the bag. Invalid percent-encoding is
+// kept as it is. System properties without a field in Message become Properties, except the
+// address.
 func DecodeBag(bag string, m *transport.Message) {
 	bag = strings.TrimSuffix(bag, "/")
 	for bag != "" {
@@ -153,7 +152,7 @@ func DecodeBag(bag string, m *transport.Message) {
 			m.Created = parseTime(value)
 		case "exp":
 			m.Expires = parseTime(value)
-		case "to": // our own address
+		case "to": // the device's own address
 		default:
 			for i := range systemNames {
 				if systemNames[i].wire == name[2:] {
@@ -176,7 +175,7 @@ func unescape(s string) string {
 	return s
 }
 
-// parseTime takes any number of decimals. What is no time is zero.
+// parseTime accepts any number of decimals. It returns the zero time for an invalid text.
 func parseTime(s string) time.Time {
 	t, _ := isotime.Parse(s)
 	return t

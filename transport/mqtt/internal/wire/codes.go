@@ -13,7 +13,7 @@ type ConnackError struct {
 	Code byte
 }
 
-// Error gives the code and its meaning.
+// Error returns the code and its meaning.
 func (e *ConnackError) Error() string {
 	return "CONNACK " + strconv.Itoa(int(e.Code)) + " (" + ConnackMeaning(e.Code).Text + ")"
 }
@@ -21,18 +21,18 @@ func (e *ConnackError) Error() string {
 // SubackError is a subscription that the hub refused: the cause of the *transport.Error in the
 // Reply to OpSubscribe, reachable with errors.As.
 type SubackError struct {
-	// Filter is the topic filter refused.
+	// Filter is the topic filter that was refused.
 	Filter string
 	// Code is its return code in the SUBACK.
 	Code byte
 }
 
-// Error gives filter, code and meaning.
+// Error returns filter, code and meaning.
 func (e *SubackError) Error() string {
 	return "SUBACK " + strconv.Itoa(int(e.Code)) + " (" + SubackMeaning(e.Code).Text + ") for " + e.Filter
 }
 
-// Meaning is a row of a table: what a code of the protocol means.
+// Meaning is a row of a status code table: the Kind and text of a code of MQTT.
 type Meaning struct {
 	Kind transport.Kind
 	Text string
@@ -40,8 +40,7 @@ type Meaning struct {
 
 var reserved = Meaning{transport.Protocol, "reserved code"}
 
-// connackTable has a row for each CONNACK return code that has a meaning, MQTT 3.1.1 table 3.1.
-// Code 0 is no error.
+// connackTable has a row for each CONNACK return code of MQTT 3.1.1 table 3.1. Code 0 is no error.
 var connackTable = [...]Meaning{
 	0: {transport.Unknown, "accepted"},
 	1: {transport.Unsupported, "MQTT 3.1.1 not accepted"},
@@ -51,7 +50,7 @@ var connackTable = [...]Meaning{
 	5: {transport.Unauthorized, "not authorized"},
 }
 
-// ConnackMeaning says what a CONNACK return code means.
+// ConnackMeaning returns the meaning of a CONNACK return code.
 func ConnackMeaning(code byte) Meaning {
 	if int(code) < len(connackTable) {
 		return connackTable[code]
@@ -66,11 +65,11 @@ var subackTable = [...]Meaning{
 	2: {transport.Unknown, "QoS 2 granted"},
 }
 
-// subackRefused is the row of code 0x80. The refusal has no reason, so it is taken as one for now,
-// as the official Java SDK does.
+// subackRefused is the row of code 0x80. The code has no reason, so it counts as temporary, as in
+// the official Java SDK.
 var subackRefused = Meaning{transport.Unavailable, "refused"}
 
-// SubackMeaning says what a SUBACK return code means.
+// SubackMeaning returns the meaning of a SUBACK return code.
 func SubackMeaning(code byte) Meaning {
 	switch {
 	case int(code) < len(subackTable):

@@ -9,53 +9,54 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// Violation says how the hub broke MQTT.
+// Violation is a violation of MQTT by the hub.
 type Violation struct{ Err error }
 
-// NewViolation makes a Violation of a text.
+// NewViolation returns a Violation with this text.
 func NewViolation(text string) Violation { return Violation{errors.New(text)} }
 
 func (v Violation) Error() string { return v.Err.Error() }
 
-// Unwrap returns what was wrong.
+// Unwrap returns the error inside.
 func (v Violation) Unwrap() error { return v.Err }
 
-// ErrNoPong is the loss of a connection on which nothing came any more.
+// ErrNoPong is the loss of a connection on which no packet arrived in time.
 var ErrNoPong = errors.New("the hub did not answer a ping in time")
 
-// Invalid is the error of a dial with wrong options or credentials.
+// Invalid returns the error of a dial with wrong options or credentials.
 func Invalid(text string) *transport.Error {
 	return &transport.Error{Kind: transport.Invalid, Scope: transport.Connection, Op: transport.OpDial, Proto: Proto,
 		Err: errors.New(text)}
 }
 
-// Refused is the error of one operation.
+// Refused returns the error of one operation.
 func Refused(op transport.Op, kind transport.Kind, cause error) *transport.Error {
 	return &transport.Error{Kind: kind, Op: op, Proto: Proto, Err: cause}
 }
 
-// TooLarge is the error for a message of which size bytes are at hand where limit is the most.
+// TooLarge returns the error for a message of size bytes where limit is the most.
 func TooLarge(size, limit int) *transport.Error {
 	e := operr.TooLarge(size, limit)
 	e.Proto = Proto
 	return e
 }
 
-// Loss is the error for the end of a live session, always worth a retry: Network or Timeout.
+// Loss returns the error for the end of a live session, which is always worth a retry. kind is
+// Network or Timeout.
 func Loss(kind transport.Kind, cause error) *transport.Error {
 	return &transport.Error{Kind: kind, Scope: transport.Connection, Op: transport.OpRun, Proto: Proto, Err: cause}
 }
 
-// Kept makes the error of a failed dial of one that was mapped to a Kind already.
+// Kept returns a copy of e as the error of a failed dial, with the Kind that e has.
 func Kept(e *transport.Error) *transport.Error {
 	kept := *e
 	kept.Scope, kept.Op, kept.Proto = transport.Connection, transport.OpDial, Proto
 	return &kept
 }
 
-// DialError is the error for a dial that failed, as far as it can be told without the types of
-// networks and TLS: an *transport.Error keeps its Kind, refusals and violations have theirs, all
-// else is Network, or Timeout when it says so.
+// DialError returns the error for a dial that failed, without the types of package net and TLS: an
+// *transport.Error keeps its Kind, refusals and violations have theirs, all others are Network, or
+// Timeout when TimedOut says so.
 func DialError(err error) *transport.Error {
 	if e := transport.Find(err); e != nil {
 		return Kept(e)
@@ -78,10 +79,10 @@ func DialError(err error) *transport.Error {
 		Err: Hint(err, hint)}
 }
 
-// HintPeer is for what is not MQTT.
+// HintPeer is the hint for a peer that does not speak MQTT.
 const HintPeer = "; check host and port"
 
-// Hint adds what helps to a cause.
+// Hint appends a hint to an error's text; an empty hint changes nothing.
 func Hint(err error, hint string) error {
 	if hint == "" {
 		return err
@@ -97,8 +98,8 @@ type hintError struct {
 func (e *hintError) Error() string { return e.error.Error() + e.hint }
 func (e *hintError) Unwrap() error { return e.error }
 
-// TimedOut reports whether err says that a time was over: it, or one in its chain, is
-// context.DeadlineExceeded or has a method Timeout that says so.
+// TimedOut reports whether err is a timeout: it, or an error in its chain, is
+// context.DeadlineExceeded or has a method Timeout that returns true.
 func TimedOut(err error) bool {
 	for ; err != nil; err = errors.Unwrap(err) {
 		if t, ok := err.(interface{ Timeout() bool }); ok && t.Timeout() || err == context.DeadlineExceeded {
@@ -108,7 +109,7 @@ func TimedOut(err error) bool {
 	return false
 }
 
-// HubClosed is the clean end of a connection: io.EOF said more clearly.
+// HubClosed is the orderly end of a connection: io.EOF with a clearer text.
 type HubClosed struct{}
 
 func (HubClosed) Error() string { return "the hub closed the connection" }

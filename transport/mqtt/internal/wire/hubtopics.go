@@ -11,7 +11,7 @@ import (
 	"github.com/hubline-iot/hubline/transport/internal/status"
 )
 
-// Topics for the twin and for direct methods name no device: a connection is one device's.
+// Topics for the twin and for direct methods name no device: they apply to the connection's device.
 // ("Communicate with an IoT hub using the MQTT protocol")
 const (
 	hubPrefix     = "$iothub/"
@@ -30,8 +30,8 @@ const (
 // MaxFilters is the most filters in one SUBSCRIBE.
 const MaxFilters = 4
 
-// Filters appends the topic filters for what is wanted to dst. Cloud-to-device messages are wanted
-// with QoS 1, the rest with QoS 0: what it is about ends with the connection.
+// Filters appends the topic filters for the wanted features to dst. Cloud-to-device messages use
+// QoS 1. The others use QoS 0: their requests end with the connection.
 func (t *Topics) Filters(dst []Filter, want transport.Features) []Filter {
 	for _, f := range [MaxFilters]struct {
 		feature transport.Features
@@ -49,11 +49,11 @@ func (t *Topics) Filters(dst []Filter, want transport.Features) []Filter {
 	return dst
 }
 
-// Filter is a topic filter with the QoS that is asked for.
+// Filter is a topic filter with the QoS to request.
 type Filter = mqttpacket.Filter
 
-// AppendRequest appends the topic that a request for the twin, or an answer to a method, goes out
-// to. ok is false for other requests.
+// AppendRequest appends the topic for a request for the twin, or for an answer to a method. ok is
+// false for other requests.
 func AppendRequest(dst []byte, r *transport.Request) (_ []byte, ok bool) {
 	switch r.Op {
 	case transport.OpTwinGet:
@@ -77,13 +77,13 @@ func AppendRequest(dst []byte, r *transport.Request) (_ []byte, ok bool) {
 	return dst, true
 }
 
-// FromHub reports whether topic is one of the twin's or the methods'.
+// FromHub reports whether topic belongs to the twin or to methods.
 func FromHub[T string | []byte](topic T) bool {
 	return len(topic) >= len(hubPrefix) && string(topic[:len(hubPrefix)]) == hubPrefix
 }
 
-// Take passes what came on a topic of the twin's or the methods' to sink. What cannot be read is
-// left alone.
+// Take passes a message on a topic of the twin or of methods to sink. Malformed messages are
+// ignored.
 func (in *Inbound) Take(sink transport.Sink, topic string, body []byte) {
 	if rest, ok := strings.CutPrefix(topic, twinAnswer); ok {
 		if id, r, ok := answer(rest, body); ok {
@@ -104,19 +104,20 @@ func (in *Inbound) Take(sink transport.Sink, topic string, body []byte) {
 	}
 }
 
-// call passes on a call of a method, with the message that in.delivery has.
+// call delivers a method call, with the message in in.delivery.
 func (in *Inbound) call(sink transport.Sink, rest string) {
 	name, query, ok := strings.Cut(rest, "/")
 	request := param(query, paramRequest)
 	if !ok || name == "" || request == "" {
 		return
 	}
-	// What a topic cannot hold of a name, "+" and "#" [MQTT-4.7.1], comes escaped, and so does "%".
+	// Hubs escape the characters of a name that a topic cannot hold, "+" and "#" [MQTT-4.7.1], and
+	// "%".
 	in.delivery.Kind, in.delivery.Name, in.delivery.Ref = transport.Methods, []byte(unescape(name)), []byte(request)
 	sink.Deliver(&in.delivery)
 }
 
-// answer reads an answer to a request for the twin: "200/?$rid=1&$version=2".
+// answer parses the answer to a request for the twin: "200/?$rid=1&$version=2".
 func answer(rest string, body []byte) (id uint32, r transport.Reply, ok bool) {
 	code, query, _ := strings.Cut(rest, "/")
 	n, ok := jsonscan.Int(code)
@@ -136,8 +137,8 @@ func answer(rest string, body []byte) (id uint32, r transport.Reply, ok bool) {
 	return uint32(request), r, true
 }
 
-// AnswerTooLarge is the reply to the request whose answer, on this topic, does not fit into the
-// engine's buffer. ok is false when topic is not of that kind.
+// AnswerTooLarge returns the reply to the twin request whose answer, on this topic, does not fit
+// into the engine's buffer. ok is false for other topics.
 func AnswerTooLarge(topic string, size, limit int) (id uint32, r transport.Reply, ok bool) {
 	rest, ok := strings.CutPrefix(topic, twinAnswer)
 	if !ok {
@@ -150,9 +151,9 @@ func AnswerTooLarge(topic string, size, limit int) (id uint32, r transport.Reply
 	return id, r, ok
 }
 
-// Missed passes on, if topic is that of a change of the desired properties or of a call of a
-// method, that it did not fit into the engine's buffer: changes were missed, and the call is to be
-// answered.
+// Missed reports a change of the desired properties, or a method call, that did not fit into the
+// engine's buffer. A change without a version tells the sink that changes were missed; a call
+// without a message must be answered.
 func (in *Inbound) Missed(sink transport.Sink, topic string) {
 	if strings.HasPrefix(topic, desiredChange) {
 		in.Take(sink, desiredChange, []byte("{}"))
@@ -162,7 +163,7 @@ func (in *Inbound) Missed(sink transport.Sink, topic string) {
 	}
 }
 
-// param returns the value of a parameter behind a "?"; name ends in "=".
+// param returns the value of a parameter in query; name ends in "=".
 func param(query, name string) string {
 	query = strings.TrimPrefix(query, "?")
 	for query != "" {

@@ -1,5 +1,5 @@
-// Package wire is what the MQTT engines know of a hub, whatever they speak MQTT with: topics,
-// property bags, the user name, and what the codes of MQTT mean. It is of the core: boards link it.
+// Package wire has the hub's MQTT conventions that all MQTT engines share: topics, property bags,
+// the user name, and the meaning of MQTT's codes. Boards link it.
 package wire
 
 import (
@@ -7,7 +7,7 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// Proto is the name in errors.
+// Proto is the protocol's name in errors.
 const Proto = "mqtt"
 
 // MaxTopic is the longest topic, in bytes: [MQTT-4.7.3-3].
@@ -16,21 +16,21 @@ const MaxTopic = 65535
 // MaxField is the longest text in a CONNECT, in bytes.
 const MaxField = 65535
 
-// MaxInfo bounds what goes into the user name, which has 65535 bytes at most when all is
+// MaxInfo bounds each text inside the user name, which must not exceed 65535 bytes when all is
 // percent-encoded.
 const MaxInfo = 4096
 
-// Topics are an identity's own. Ids stand in them as they are, not percent-encoded.
+// Topics are the topics of one identity. Ids stand in them unencoded.
 type Topics struct {
-	// Telemetry is what to publish to, with a bag behind it.
+	// Telemetry is the topic to publish to, followed by a bag.
 	Telemetry string
-	// Messages is the filter for cloud-to-device messages.
+	// Messages is the topic filter for cloud-to-device messages.
 	Messages string
-	// Inbox is what their topics begin with, a bag behind it.
+	// Inbox is the prefix of their topics, followed by a bag.
 	Inbox string
 }
 
-// NewTopics returns the topics of the identity that creds name.
+// NewTopics returns the topics of the identity in creds.
 func NewTopics(creds *transport.Credentials) Topics {
 	base := "devices/" + creds.DeviceID
 	if creds.ModuleID != "" {
@@ -40,11 +40,11 @@ func NewTopics(creds *transport.Credentials) Topics {
 	return Topics{Telemetry: base + "/messages/events/", Messages: inbox + "#", Inbox: inbox}
 }
 
-// apiVersion is the hub's interface that the topics and bags here follow.
+// apiVersion is the version of the service's API that the topics and bags here follow.
 const apiVersion = "2021-04-12"
 
-// UserName is the user name of CONNECT. agent is the name that the device gives itself, model the
-// Plug and Play model, empty for none.
+// UserName returns the user name of CONNECT. agent is the client name that the device announces,
+// model the Plug and Play model, empty for none.
 func UserName(creds *transport.Credentials, agent, model string) string {
 	b := append([]byte(creds.Host), '/')
 	b = append(b, ClientID(creds)...)
@@ -56,8 +56,8 @@ func UserName(creds *transport.Credentials, agent, model string) string {
 	return string(b)
 }
 
-// ClientID is the client id of CONNECT: the device's id, for a module with the module's behind a
-// slash.
+// ClientID returns the client id of CONNECT: the device id, and for a module a slash and the module
+// id.
 func ClientID(creds *transport.Credentials) string {
 	if creds.ModuleID == "" {
 		return creds.DeviceID
@@ -65,15 +65,15 @@ func ClientID(creds *transport.Credentials) string {
 	return creds.DeviceID + "/" + creds.ModuleID
 }
 
-// Inbound is where cloud-to-device messages are decoded to, one after the other.
+// Inbound is reusable memory into which deliveries are decoded, one after the other.
 type Inbound struct {
 	delivery transport.Delivery
 	message  transport.Message
 	ref      [2]byte
 }
 
-// Decode makes a delivery of a PUBLISH: what its topic has behind Topics.Inbox, its payload, its
-// packet id (0 with QoS 0) and its DUP. The result is valid until the next call.
+// Decode returns the delivery for a PUBLISH: its topic behind Topics.Inbox, its payload, its packet
+// id (0 with QoS 0) and its DUP. The result is valid until the next call.
 func (in *Inbound) Decode(bag string, body []byte, id uint16, dup bool) *transport.Delivery {
 	in.message = transport.Message{Body: body, Properties: in.message.Properties[:0]}
 	DecodeBag(bag, &in.message)

@@ -9,23 +9,23 @@ import (
 	"github.com/hubline-iot/hubline/transport/netopt"
 )
 
-// closeTime is how long TLS and a tunnel may take for their goodbyes.
+// closeTime bounds the close handshakes of TLS and a tunnel.
 const closeTime = 250 * time.Millisecond
 
-// conn is a connection for package lean: outer carries the bytes, socket lies under it; they are
-// the same without TLS and tunnel.
+// conn is a connection for package lean. outer carries the bytes; socket is its lowest layer. The
+// two are the same without TLS and tunnel.
 //
-// The socket is a dialer.ProgressConn, so a peer that stops reading is found. Writes by a goroutine
-// of the tunnel's own, which answers what the peer asks of the tunnel, go between the others.
+// The socket is a dialer.ProgressConn, so a peer that stops reading is detected. A tunnel's replies
+// to its peer are written by the goroutine reply, between the session's writes.
 type conn struct {
 	net.Conn // outer
 	socket   net.Conn
 
-	// Of a tunnel that writes by itself; nil without.
-	turn   chan struct{} // holds a value while somebody writes; capacity 1
+	// Of a netopt.ControlWriter; nil for others.
+	turn   chan struct{} // a writer holds it by putting a value into it; capacity 1
 	closed chan struct{} // closed by Close
-	ended  chan struct{} // closed by the goroutine's end
-	over   chan struct{} // closed when nobody may write any more
+	ended  chan struct{} // closed when reply ends
+	over   chan struct{} // closed when no more writes are allowed
 }
 
 func newConn(outer, socket net.Conn) *conn {
@@ -45,7 +45,7 @@ func (c *conn) reply(pending <-chan struct{}) {
 		select {
 		case <-pending:
 			if _, err := c.Write(nil); err != nil {
-				_ = c.socket.Close() // the reader takes it from there
+				_ = c.socket.Close() // ends the session's read too
 				return
 			}
 		case <-c.closed:
@@ -54,7 +54,7 @@ func (c *conn) reply(pending <-chan struct{}) {
 	}
 }
 
-// Write writes all of p.
+// Write writes all of p. It waits for other writers.
 func (c *conn) Write(p []byte) (int, error) {
 	if c.turn != nil {
 		select {
@@ -67,11 +67,11 @@ func (c *conn) Write(p []byte) (int, error) {
 	return c.Conn.Write(p)
 }
 
-// Progress is the socket's. It implements transport.Progressor.
+// Progress implements transport.Progressor with the progress of the socket.
 func (c *conn) Progress() time.Time { return dialer.Progress(c.socket) }
 
-// Close says the goodbyes of tunnel and TLS, for closeTime at most, and joins the tunnel's
-// goroutine. TLS would wait 5 s.
+// Close runs the close handshakes of tunnel and TLS, for closeTime at most, and waits for the
+// goroutine reply. TLS alone would wait 5 s.
 func (c *conn) Close() error {
 	if c.Conn == c.socket {
 		return c.socket.Close()
@@ -84,7 +84,7 @@ func (c *conn) Close() error {
 	if c.turn != nil {
 		close(c.closed)
 		<-c.ended
-		c.turn <- struct{}{} // for good; a writer that is stuck is freed by the timer
+		c.turn <- struct{}{} // never given back; the timer unblocks a stuck writer
 		close(c.over)
 	}
 	err := c.Conn.Close()
@@ -95,8 +95,8 @@ func (c *conn) Close() error {
 	return err
 }
 
-// SetReadDeadline is the socket's.
+// SetReadDeadline sets the deadline of the socket.
 func (c *conn) SetReadDeadline(t time.Time) error { return c.socket.SetReadDeadline(t) }
 
-// Explain tells what a failed handshake means, such as a TLS alert in place of a CONNACK.
+// Explain maps the error of a failed handshake, such as a TLS alert in place of a CONNACK.
 func (c *conn) Explain(err error) error { return endpoint.Error(err) }

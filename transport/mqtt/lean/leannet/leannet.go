@@ -1,17 +1,22 @@
-// Package leannet connects package lean on standard Go: TCP, TLS with the system's roots or one's
-// own, client certificates, proxies, WebSocket.
+// Package leannet connects package lean on standard Go: TCP, TLS with the system's roots or others,
+// client certificates, proxies, WebSocket.
 //
 //	client, err := device.New(creds, lean.New(leannet.Dialer(creds, nil), nil), nil)
 //
 // # Errors
 //
-// The failures of a dial have the same kinds as those of package mqtt: Invalid for wrong options;
-// Network and Timeout when the hub was not reached, the TLS handshake was cut short, or ctx ended;
-// Untrusted when the hub's certificate does not verify, or ClockUnset when that is because it is
-// not valid yet by the device's clock; Unauthorized for a client certificate that was refused or
-// has expired; Unsupported for TLS without common ground; Protocol for peers that speak something
-// else; NotFound or Forbidden when a TLS alert says so; and what the functions of netopt.Options
-// return.
+// A failed dial has one of the kinds of package mqtt:
+//
+//   - Invalid for wrong options;
+//   - Network and Timeout when the hub was not reached, the TLS handshake was cut short, or ctx
+//     ended;
+//   - Untrusted when the hub's certificate does not verify, or ClockUnset when it is not
+//     valid yet by the device's clock;
+//   - Unauthorized for a client certificate that was refused or has expired;
+//   - Unsupported when the two sides share no TLS version or parameters;
+//   - Protocol for peers that speak another protocol;
+//   - NotFound or Forbidden when a TLS alert says so;
+//   - the Kind that the functions of netopt.Options return.
 package leannet
 
 import (
@@ -26,9 +31,9 @@ import (
 )
 
 // Dialer returns a dial function for lean.New that connects to the hub of creds, over TLS to port
-// 8883 by default. Host, clock, and whether there is a token are all that it takes from creds. The
-// options are copied; nil means all defaults. Each dial reports wrong options. A Tunnel that must
-// reply by itself, as WebSocket must, costs the session one more goroutine.
+// 8883 by default. From creds it uses only the host, the clock, and whether there is a token. The
+// options are copied; nil means all defaults. Each dial reports wrong options. A Tunnel that sends
+// replies by itself, as WebSocket does, costs the session one more goroutine.
 func Dialer(creds *transport.Credentials, o *netopt.Options) lean.Dial {
 	d := &dialer.Dialer{Protocol: &endpoint.Protocol}
 	if o != nil {
