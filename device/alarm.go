@@ -2,8 +2,8 @@ package device
 
 import "time"
 
-// alarm rings once. It is not a time.NewTimer, because that one asks the runtime for a setting and
-// so links 5 KB of maps into the program of a board.
+// alarm is a timer that fires once. It is not a time.NewTimer, because that reads a runtime setting
+// and so links 5 KB of map code into the program of a board.
 type alarm struct {
 	rang  chan struct{} // capacity 1
 	timer *time.Timer
@@ -15,9 +15,9 @@ func newAlarm(d time.Duration) *alarm {
 	return a
 }
 
-// stop keeps the alarm from ringing and reports whether it can be set again; it cannot if it has
-// rung, or is about to.
+// stop stops the alarm and reports whether it can be set again. It returns false once the alarm has
+// fired or is about to.
 func (a *alarm) stop() bool { return a.timer.Stop() }
 
-// set sets an alarm that was stopped.
+// set restarts a stopped alarm.
 func (a *alarm) set(d time.Duration) { a.timer.Reset(d) }

@@ -8,10 +8,10 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// The loop calls the policies, Trace, Rand and the credentials' clock itself, some of them for each
-// batch. So they get no goroutine of their own: the loop notes which one it calls, for crashed.
+// The loop calls the policies, Trace, Rand and the credentials' clock on its own goroutine, because
+// it calls some of them for each batch. It notes the running callback for crashed.
 
-// rand draws for a policy.
+// rand draws a random number for a policy.
 func (l *loop) rand() uint64 {
 	l.calls("Options.Rand")
 	n := l.c.set.Rand()
@@ -40,8 +40,8 @@ func (l *loop) observe(observer retrypolicy.Observer, a retrypolicy.Attempt) {
 	l.called()
 }
 
-// withSafeClock returns creds with a clock for goroutines that must not end, and for code that
-// holds a lock. One that does not return counts as unset.
+// withSafeClock returns creds with a protected clock, for goroutines that must not end and for code
+// that holds a lock. A clock that panics or ends its goroutine reads as unset.
 func withSafeClock(creds *transport.Credentials) *transport.Credentials {
 	now := creds.Now
 	if now == nil {

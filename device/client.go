@@ -13,35 +13,35 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// Client keeps one device connected and its messages moving. Make one with New, and call Close when
-// it is not needed any more.
+// Client keeps one device connected and delivers its messages. Make one with New, and call Close
+// when it is no longer needed.
 type Client struct {
 	creds     *transport.Credentials
-	lent      *transport.Credentials // to transports: creds with a clock that always returns
+	lent      *transport.Credentials // given to transports: creds with a clock that always returns
 	transport transport.Transport
 	set       settings
 
-	// Read by the loop, written by any goroutine, which then pokes wake.
+	// Read by the loop, written by any goroutine, which then calls poke.
 	policies  atomic.Pointer[policies]
 	sink      sink
-	fixed     atomic.Bool // the latest token was one that cannot be renewed
+	fixed     atomic.Bool // the latest token cannot be renewed
 	reconnect atomic.Bool
-	progress  atomic.Bool   // the running dial makes progress
-	wake      chan struct{} // capacity 1; carries no data: the loop looks at everything
+	progress  atomic.Bool   // the running dial made progress
+	wake      chan struct{} // capacity 1; carries no data: the loop checks everything
 
 	outbox      *outbox
 	featureList atomic.Pointer[features] // replaced under mu
 	events      chan event               // to the loop, from a session and its goroutine
-	calls       chan *call               // idle ones, to be used again
+	calls       chan *call               // idle ones, for reuse
 
 	closed chan struct{} // closed when Close has ended
 
-	mu       sync.Mutex // guards what follows; held for moments only
+	mu       sync.Mutex // guards the fields below; held briefly
 	status   Status
-	changed  chan struct{} // closed at the next status, nil while nobody waits
+	changed  chan struct{} // closed at the next status; nil without waiters
 	run      *run          // the latest loop, nil before the first
 	shut     bool          // Close was called
-	inbox    *inbox        // these features are nil until the program asks for them
+	inbox    *inbox        // the features are nil until first used
 	twin     *twin
 	methods  *methods
 	notices  notices
@@ -54,15 +54,15 @@ type run struct {
 	done   chan struct{} // closed when the loop has ended
 
 	// Guarded by Client.mu.
-	kept bool  // somebody besides the Open that began it wants it
-	over bool  // it has come to its end: it publishes nothing more
-	err  error // why, when over
-	last error // the latest failure while it is not connected
+	kept bool  // a caller other than the Open that started it uses it
+	over bool  // it has ended and publishes no further status
+	err  error // why it ended; valid when over
+	last error // the latest failure while not connected
 }
 
-// New returns a client that is Disconnected and takes messages by Enqueue. Nothing is dialed and no
-// goroutine runs before Open or Start. t carries the messages; o may be nil. The error, of Kind
-// Invalid, names the field that is wrong.
+// New returns a Disconnected client whose outbox takes messages by Enqueue. It dials nothing and
+// starts no goroutine before Open or Start. t carries the messages; o may be nil. The error, of
+// Kind Invalid, names the invalid field.
 func New(creds *transport.Credentials, t transport.Transport, o *Options) (*Client, error) {
 	if creds == nil {
 		return nil, invalidOption("credentials are nil; make them with ParseConnectionString, or fill transport.Credentials")
@@ -116,7 +116,7 @@ func hash(s string) uint64 {
 	return h
 }
 
-// progressed has the time-out of a dial start again. It is transport.Config.Progress.
+// progressed restarts the time-out of the running dial. It is transport.Config.Progress.
 func (c *Client) progressed() {
 	c.progress.Store(true)
 	c.poke()
@@ -130,14 +130,14 @@ func (c *Client) poke() {
 	}
 }
 
-// Start begins to connect in the background. It does nothing on a client that is open. After
-// Disconnected it begins anew, with a fresh count of retries. After Close it returns Closed.
+// Start begins to connect in the background. It has no effect on an open client. On a Disconnected
+// client it starts over, with the count of retries at 0. After Close it returns Closed.
 func (c *Client) Start() error {
 	_, _, err := c.start(true)
 	return err
 }
 
-// start returns the present run, or begins one. keep makes it outlive the context of an Open.
+// start returns the current run, or begins one. With keep, the run outlives the context of an Open.
 func (c *Client) start(keep bool) (r *run, began bool, err error) {
 	c.mu.Lock()
 	r, began, err = c.startLocked(keep)
@@ -172,11 +172,15 @@ func (c *Client) startLocked(keep bool) (r *run, began bool, err error) {
 	return r, true, nil
 }
 
-// Open starts the client and waits until it is connected for the first time. The first connection
-// is retried like any other, so only three things end Open with an error: a failure that no retry
-// mends or the end of the retries (that failure), ctx's end (Cancelled; the client stops again if
-// this Open started it and nobody else has called Open or Start since, which takes CloseTimeout at
-// the most) and Close (Closed). On a connected client Open returns at once.
+// Open starts the client and waits for the first connection, which is retried like any other. It
+// fails in three cases:
+//
+//   - a failure that is not retryable, or the end of the retries: with that failure;
+//   - the end of ctx: with Cancelled. The client stops if this Open started it and no other Open or
+//     Start was called since; that takes CloseTimeout at most;
+//   - Close: with Closed.
+//
+// On a connected client Open returns at once.
 func (c *Client) Open(ctx context.Context) error {
 	r, began, err := c.start(false)
 	if err != nil {
@@ -209,8 +213,8 @@ func (c *Client) Open(ctx context.Context) error {
 	}
 }
 
-// halt ends what waits for a connection, but for enqueued messages. The status is Disconnected;
-// c.mu is held.
+// halt fails everything that waits for a connection, except enqueued messages. The status is
+// Disconnected; c.mu is held.
 func (c *Client) halt(why *transport.Error) {
 	c.outbox.halt(why)
 	if x := c.features(); x != nil {
@@ -218,14 +222,14 @@ func (c *Client) halt(why *transport.Error) {
 	}
 }
 
-// stop ends the run of an Open that gave up, unless somebody else wants it.
+// stop ends the run of an Open that gave up, unless another caller uses it.
 func (c *Client) stop(r *run, why *transport.Error) {
 	c.mu.Lock()
 	if r.kept || r.over {
 		c.mu.Unlock()
 		return
 	}
-	r.over, r.err = true, why // the next Start begins a new run, after this one
+	r.over, r.err = true, why // the next Start begins a new run after this one
 	c.mu.Unlock()
 	r.cancel()
 	c.join(r.done)
@@ -238,7 +242,7 @@ func (c *Client) stop(r *run, why *transport.Error) {
 	}
 }
 
-// join waits for done, for CloseTimeout at the most.
+// join waits for done, for at most CloseTimeout, and reports whether it was closed.
 func (c *Client) join(done <-chan struct{}) bool {
 	late := newAlarm(c.set.CloseTimeout)
 	select {
@@ -250,11 +254,11 @@ func (c *Client) join(done <-chan struct{}) bool {
 	}
 }
 
-// Close ends the client for good: it says goodbye to the hub, waits for every goroutine of the
-// client, and gives all messages without a result the result Closed; call Flush before it to send
-// them. It waits for the handlers that run, for the transport's end, and for a call of OnStatus,
-// for CloseTimeout each. Close returns a Timeout that names all that did not end. Further calls
-// wait for the first and return nil.
+// Close ends the client for good. It disconnects from the hub, waits for every goroutine of the
+// client, and gives each message without a result the result Closed; call Flush first to send them.
+// It waits at most CloseTimeout each for running handlers, for the transport and for a running
+// OnStatus. The Timeout that it returns names each of them that did not end. Further calls wait for
+// the first and return nil.
 func (c *Client) Close() error {
 	c.mu.Lock()
 	if c.shut {
@@ -268,8 +272,8 @@ func (c *Client) Close() error {
 
 	c.outbox.shut()
 	var late lateSteps
-	x := c.features()                 // shut is set, so there will be no more
-	if x != nil && !c.join(x.end()) { // before the loop, which passes on what the handlers returned
+	x := c.features()                 // shut is set, so no feature is added any more
+	if x != nil && !c.join(x.end()) { // before the loop ends, because it sends the handlers' results
 		late.add("a handler did not return within CloseTimeout")
 	}
 	if r != nil {
@@ -309,11 +313,10 @@ func (l *lateSteps) add(what string) {
 	l.err = timedOut(transport.OpClose, transport.Connection, err, nil)
 }
 
-// Reconnect replaces the connection by a new one now: it ends the wait for the next attempt, or
-// hangs up a live connection, which is reported as Planned and asks no policy. For a program that
-// knows more than the client, for example that the network changed or the device woke up. During an
-// attempt it does nothing. The count of retries stays. It returns Closed on a client that is not
-// open.
+// Reconnect replaces the connection now. It ends the wait for the next attempt, or hangs up a live
+// connection, which is reported as Planned and asks no policy. Call it when the program knows more
+// than the client, for example that the network changed or the device woke up. During an attempt it
+// has no effect. The count of retries stays. It returns Closed on a client that is not open.
 func (c *Client) Reconnect() error {
 	c.mu.Lock()
 	open := c.run != nil && !c.run.over && !c.shut
@@ -327,9 +330,9 @@ func (c *Client) Reconnect() error {
 }
 
 // SetRetryPolicy sets the policy for connections, and for messages unless Options.MessagePolicy or
-// SetMessagePolicy has set one apart. It works at any time; a wait that has begun is decided anew,
-// counted from its beginning: the new policy may shorten, lengthen or end it. The error, of Kind
-// Invalid, names the parameter that makes no sense; the old policy then stays.
+// SetMessagePolicy set another one. It works at any time. The new policy also decides about a
+// running wait, counted from its beginning, and may shorten, lengthen or end it. The error, of Kind
+// Invalid, names the invalid parameter; the old policy then stays.
 func (c *Client) SetRetryPolicy(p retrypolicy.Policy) error {
 	if err := retrypolicy.Validate(p); err != nil {
 		return err
@@ -338,9 +341,9 @@ func (c *Client) SetRetryPolicy(p retrypolicy.Policy) error {
 	return nil
 }
 
-// SetMessagePolicy sets the policy for messages and calls alone, as Options.MessagePolicy does, and
-// leaves that for connections. nil makes them follow the policy for connections again. It works at
-// any time, as SetRetryPolicy does.
+// SetMessagePolicy sets the policy for messages and twin calls only, like Options.MessagePolicy.
+// nil makes them follow the policy for connections again. It works at any time, like
+// SetRetryPolicy.
 func (c *Client) SetMessagePolicy(p retrypolicy.Policy) error {
 	if p != nil {
 		if err := retrypolicy.Validate(p); err != nil {

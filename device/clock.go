@@ -7,32 +7,32 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// clock notices when the wall clock moves by more, or less, than time passes. Loop only.
+// clock detects jumps of the wall clock relative to elapsed time. Loop only.
 type clock struct {
-	wall time.Time // as it was looked at last, in serve at the beginning of each turn
+	wall time.Time // latest reading; serve takes one at the start of each turn
 
-	// What the wall clock is compared with: both clocks at one moment.
+	// The reference for the next comparison: both clocks at one moment.
 	fromWall, fromMono time.Time
 
-	judged time.Time // when a jump was found last
+	judged time.Time // time of the latest jump
 }
 
 const (
-	// clockCheck is how often the clock is looked at when nothing else happens, and the least time
-	// between two jumps that count: a clock that swings, or runs fast, must not make the client
-	// connect all the time.
+	// clockCheck is the interval of clock checks on an idle connection. It is also the least time
+	// between two jumps that count, so a clock that swings or runs fast does not make the client
+	// reconnect all the time.
 	clockCheck = 30 * time.Second
-	// clockJump is the least difference that counts.
+	// clockJump is the smallest difference that counts as a jump.
 	clockJump = 5 * time.Second
 )
 
-// jump returns by how much the wall clock moved beyond the time that passed; 0 for less than
-// clockJump. Within clockCheck after a jump it returns 0; a difference that is still there then is
-// the next one.
+// jump returns by how much the wall clock moved beyond the elapsed time; 0 for less than clockJump.
+// Within clockCheck after a jump it returns 0. A difference that remains after that counts as the
+// next jump.
 func (k *clock) jump(wall, mono time.Time) time.Duration {
 	var by time.Duration
 	if !k.fromMono.IsZero() {
-		by = wall.Round(0).Sub(k.fromWall) - mono.Sub(k.fromMono) // what the clock shows, not the monotonic reading
+		by = wall.Round(0).Sub(k.fromWall) - mono.Sub(k.fromMono) // Round strips the monotonic reading
 	}
 	k.wall = wall
 	jumped := by >= clockJump || by <= -clockJump
@@ -47,10 +47,10 @@ func (k *clock) jump(wall, mono time.Time) time.Duration {
 	return by
 }
 
-// settle compares with what the clocks show at this moment from now on.
+// settle makes the current readings the reference for the next comparison.
 func (k *clock) settle(wall, mono time.Time) { k.wall, k.fromWall, k.fromMono = wall, wall, mono }
 
-// clockJumped looks at the clock and tells the trace.
+// clockJumped checks the clock and reports a jump to the trace.
 func (l *loop) clockJumped(now time.Time) time.Duration {
 	by := l.clock.jump(l.wall(), now)
 	if t := l.c.set.Trace; by != 0 && t != nil && t.ClockJump != nil {
@@ -61,16 +61,15 @@ func (l *loop) clockJumped(now time.Time) time.Duration {
 	return by
 }
 
-// errJumped is why a connection counts as lost when the clock jumped ahead.
+// errJumped is the error of a connection that is given up because the clock jumped ahead.
 var errJumped = &transport.Error{
 	Kind: transport.Network, Scope: transport.Connection, Op: transport.OpRun,
 	Err: errors.New("the clock jumped ahead: the device has slept, so the connection is dead, or the clock was set, so " +
 		"the token may be old"),
 }
 
-// clockAtFault returns what the failure of an attempt means when the device's clock at its
-// beginning is taken into account: a token of ours that is refused is no proof of a wrong key when
-// it was signed by a clock that is not set.
+// clockAtFault turns the failure of an attempt into ClockUnset if the clock was not set when the
+// attempt began. A token signed by an unset clock may be refused although the key is right.
 func (l *loop) clockAtFault(failure *transport.Error) *transport.Error {
 	if !l.c.creds.ClockRefused(l.clock.wall, failure) {
 		return failure

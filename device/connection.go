@@ -6,28 +6,28 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// connection is the session that is live, and what belongs to it alone. It exists from the end of
-// Dial until the session's goroutine was joined. Loop only.
+// connection is the live session and its state. It exists from the end of Dial until the session's
+// goroutine was joined. Loop only.
 type connection struct {
 	session    transport.Session
-	progressor transport.Progressor // session, if it is one
+	progressor transport.Progressor // session, if it implements it
 	upSince    time.Time            // zero while the connection does not count as up
 
-	granted, asked transport.Features // what the session is subscribed to, and is asked for
-	askedBy        time.Time          // when asked has to be answered
-	featureDue     time.Time          // when the features are to be served; zero: when poked
+	granted, asked transport.Features // current and requested subscriptions
+	askedBy        time.Time // deadline for the answer to asked
+	featureDue     time.Time // when to serve the features; zero: when poked
 
 	ackTimeout time.Duration
-	ackCheck   time.Time // when to look for an overdue answer; zero: none is awaited
-	silent     time.Time // since when an answer was owed; zero: the session was not cut for that
+	ackCheck   time.Time // when to look for an overdue answer; zero: no answer is outstanding
+	silent     time.Time // when the overdue answer's time-out began; zero: not cut for a missing answer
 	pinged     time.Time // when the session was last asked to ping
 
 	plan   plan
-	planAt time.Time // when the plan is due, see there
-	why    Reason    // of replacing
+	planAt time.Time // deadline of the plan, see plan
+	why    Reason // set with replacing
 }
 
-// plan is what becomes of a connection, because its credentials expire or Reconnect was called.
+// plan is what happens to a connection because its credentials expire or Reconnect was called.
 //
 //	keep --> renew --> renewing --> keep or renew, with the new credentials
 //	  |        |           |
@@ -37,12 +37,12 @@ type plan uint8
 const (
 	keep      plan = iota // no time is set
 	renew                 // ask for a renewal at planAt, which is by the credentials' clock
-	renewing              // the session has to have renewed its credentials by planAt
-	replacing             // nothing more is sent; hang up when nothing is in flight, or at planAt
+	renewing // the session must have renewed its credentials by planAt
+	replacing // send nothing more; hang up when nothing is in flight, or at planAt
 )
 
-// lastsAt returns when the connection counts as stable. One that has answered nothing yet, although
-// something is in flight, is given until the loop has looked for the overdue answer.
+// lastsAt returns when the connection counts as stable. A connection that has messages in flight
+// and has answered none gets until the next check for an overdue answer.
 func (l *loop) lastsAt() time.Time {
 	at := l.conn.upSince.Add(l.c.set.StableTime)
 	if l.conn.ackCheck.After(at) && l.c.outbox.unanswered(l.conn.upSince) {
@@ -51,8 +51,8 @@ func (l *loop) lastsAt() time.Time {
 	return at
 }
 
-// goodFor returns how long the connection was good. One that was cut because no answer came was
-// good until the answer was due.
+// goodFor returns how long the connection worked. One that was cut for a missing answer worked
+// until AckTimeout began to run.
 func (k *connection) goodFor() time.Duration {
 	if !k.silent.IsZero() {
 		return k.silent.Sub(k.upSince)
@@ -60,12 +60,12 @@ func (k *connection) goodFor() time.Duration {
 	return time.Since(k.upSince)
 }
 
-// stable reports whether k was good long enough for retries to be counted anew after it.
+// stable reports whether k worked for StableTime, which resets the count of retries.
 func (l *loop) stable(k *connection) bool { return k.goodFor() >= l.c.set.StableTime }
 
-// ackEvery returns how long the loop may wait before it looks for an overdue answer. It asks a
-// Progressor more often than once in AckTimeout, because the kernel tells how much is unsent at the
-// moment, and not when that changed.
+// ackEvery returns the interval of checks for an overdue answer. A Progressor is asked more often
+// than once per AckTimeout, because the kernel reports how much is unsent at that moment, but not
+// when that changed.
 func (k *connection) ackEvery() time.Duration {
 	if k.progressor == nil {
 		return k.ackTimeout
@@ -73,8 +73,8 @@ func (k *connection) ackEvery() time.Duration {
 	return k.ackTimeout / 8
 }
 
-// overdue reports whether an answer is due and the connection has made no progress for too long. If
-// not, it sets when to look again.
+// overdue reports whether an answer is outstanding and the connection made no progress for too
+// long. If not, it sets the time of the next check.
 func (l *loop) overdue(now time.Time) bool {
 	if l.conn.ackCheck.IsZero() || now.Before(l.conn.ackCheck) {
 		return false
@@ -94,7 +94,7 @@ func (l *loop) overdue(now time.Time) bool {
 	return false
 }
 
-// lastProgress returns the later one of from and when the connection last made progress.
+// lastProgress returns the later of from and the connection's last progress.
 func (k *connection) lastProgress(from time.Time) time.Time {
 	if k.progressor != nil {
 		if at := k.progressor.Progress(); at.After(from) {
@@ -104,7 +104,7 @@ func (k *connection) lastProgress(from time.Time) time.Time {
 	return from
 }
 
-// ping asks the session for a ping when one is due, however busy it is.
+// ping requests a ping from the session when one is due, even on a busy connection.
 func (l *loop) ping(now time.Time) {
 	if at := l.pingDue(); at.IsZero() || now.Before(at) {
 		return
@@ -114,7 +114,7 @@ func (l *loop) ping(now time.Time) {
 	l.conn.session.Do(&l.request)
 }
 
-// pingDue returns when the session wants to be asked for its next ping, zero for never.
+// pingDue returns when the next ping is due, zero for never.
 func (l *loop) pingDue() time.Time {
 	every := l.conn.session.Info().KeepAlive
 	if every <= 0 {

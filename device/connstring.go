@@ -13,7 +13,7 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// The keys of a connection string, in the order in which a missing or wrong one is reported.
+// The keys of a connection string, in the order in which check reports missing or wrong ones.
 const (
 	keyHostName = iota
 	keyDeviceID
@@ -33,8 +33,8 @@ var connKeyNames = [connKeyCount]string{
 	keySharedAccessSignature: "SharedAccessSignature", keyX509: "x509",
 }
 
-// foreignKeys are keys of other strings that get pasted in the place of a device's, and other
-// spellings of ours.
+// foreignKeys are keys of other kinds of connection strings that users paste by mistake, and
+// misspelled forms of the keys above.
 var foreignKeys = [...]struct{ name, advice string }{
 	{"Endpoint", "this is an Event Hubs or Service Bus string; " + whereDeviceStrings},
 	{"EntityPath", "this is an Event Hubs string; " + whereDeviceStrings},
@@ -63,9 +63,9 @@ const whereDeviceStrings = "take the device's own: on the hub's page under Devic
 // connValues holds the value of each key, empty if the key is not in the string.
 type connValues [connKeyCount]string
 
-// ParseConnectionString reads the connection string of a device or module as a hub shows it:
-// KEY=VALUE pairs with ';' between them, in any order, keys in any case. Space and quotation marks
-// around the whole, and space around keys and values, come from copying and are taken off.
+// ParseConnectionString parses the connection string of a device or module as a hub shows it:
+// KEY=VALUE pairs separated by ';', in any order, keys in any case. It strips space and quotation
+// marks around the string, and space around keys and values.
 //
 //	HostName, DeviceId      required
 //	ModuleId                for a module
@@ -75,9 +75,9 @@ type connValues [connKeyCount]string
 //	SharedAccessKeyName     the hub policy whose key SharedAccessKey is
 //	GatewayHostName         is dialed in the place of HostName; a name without port
 //
-// The error is a *transport.Error of Kind Invalid that names the key and the fix. It repeats no
-// value, for any of them may be a key in the wrong place. The expiry of SharedAccessSignature is
-// judged by the clock of the Credentials returned, also when that is set later.
+// The error is a *transport.Error of Kind Invalid that names the key and the fix. It never contains
+// a value, because a value may be a misplaced key. The clock of the returned Credentials decides
+// whether SharedAccessSignature has expired, also when that clock is set later.
 func ParseConnectionString(s string) (*transport.Credentials, error) {
 	v, err := splitConnString(s)
 	if err != nil {
@@ -102,7 +102,7 @@ func ParseConnectionString(s string) (*transport.Credentials, error) {
 	return c, nil
 }
 
-// splitConnString finds the pairs and sorts them by key.
+// splitConnString splits s into pairs and stores their values by key.
 func splitConnString(s string) (v connValues, err error) {
 	s, err = unquote(strings.TrimSpace(s))
 	if err != nil {
@@ -140,7 +140,7 @@ func splitConnString(s string) (v connValues, err error) {
 	return v, nil
 }
 
-// unquote takes off the quotation marks that a shell, a configuration file or a word processor left
+// unquote strips the quotation marks that a shell, a configuration file or a word processor left
 // around s.
 func unquote(s string) (string, error) {
 	for _, marks := range [...][2]string{{`"`, `"`}, {"'", "'"}, {"`", "`"}, {"\u201c", "\u201d"}, {"\u2018", "\u2019"}} {
@@ -157,7 +157,7 @@ func unquote(s string) (string, error) {
 	return s, nil
 }
 
-// connKey is the index of the key called name, -1 if there is none.
+// connKey returns the index of the key called name, -1 if there is none.
 func connKey(name string) int {
 	for i, known := range connKeyNames {
 		if ascii.EqualFold(name, known) {
@@ -167,8 +167,8 @@ func connKey(name string) int {
 	return -1
 }
 
-// unknownKey says what is wrong with a key, and what was probably meant. It shows a name only if
-// that cannot be a displaced secret.
+// unknownKey describes a wrong key and suggests the likely one. It shows a name only if that cannot
+// be a misplaced secret.
 func unknownKey(name string) string {
 	for _, f := range foreignKeys {
 		if ascii.EqualFold(name, f.name) {
@@ -194,7 +194,7 @@ func notVisible(r rune) bool { return r <= ' ' || r >= 0x7f }
 
 func notLetter(r rune) bool { return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') }
 
-// oneEditApart reports whether a becomes b, apart from case, by changing, adding or leaving out one
+// oneEditApart reports whether a becomes b, apart from case, by changing, adding or removing one
 // byte, or by swapping two neighbours.
 func oneEditApart(a, b string) bool {
 	a, b = strings.ToLower(a), strings.ToLower(b)
@@ -214,8 +214,7 @@ func oneEditApart(a, b string) bool {
 	return false
 }
 
-// check looks at the values one by one, and at which are there. It leaves reading key and token to
-// others.
+// check validates the values and their combination. It does not parse the key or the token.
 func (v *connValues) check() error {
 	switch {
 	case v[keyDeviceID] == "" && v[keyModuleID] == "" && v[keySharedAccessKeyName] != "":
@@ -280,11 +279,11 @@ func readSharedKey(value string) (func(context.Context, []byte) ([]byte, error),
 	return transport.SharedKey(value)
 }
 
-// lastExpiry is the end of the year 9999 in seconds since 1970; an expiry beyond it was not given
-// in seconds.
+// lastExpiry is the end of the year 9999 in seconds since 1970. A later expiry was given in another
+// unit.
 const lastExpiry = 253402300799
 
-// fixedToken makes a token source of a token that cannot be renewed.
+// fixedToken returns a token source for a token that cannot be renewed.
 func fixedToken(c *transport.Credentials, text string) (func(context.Context) (transport.Token, error), error) {
 	const scheme = "SharedAccessSignature "
 	if !strings.HasPrefix(text, scheme) {
@@ -340,9 +339,9 @@ func fixedToken(c *transport.Credentials, text string) (func(context.Context) (t
 	}, nil
 }
 
-// opens reports whether a token for the resource sr, percent-encoded once or (as one SDK does to
-// ids) twice, is good for c: whether it names c's hub, device and module, or leaves out some of
-// these at the end.
+// opens reports whether a token for the resource sr is valid for c: it names c's hub, device and
+// module, or leaves out some of these at the end. sr is percent-encoded once or (one SDK does that
+// to ids) twice.
 func opens(sr string, c *transport.Credentials) bool {
 	for range 2 {
 		plain, ok := percent.Decode(nil, sr)
@@ -363,7 +362,7 @@ func hasPrefixFold(s, prefix string) bool {
 	return len(s) >= len(prefix) && ascii.EqualFold(s[:len(prefix)], prefix)
 }
 
-// allDigits reports whether s is digits and nothing else.
+// allDigits reports whether s consists of digits only.
 func allDigits(s string) bool {
 	for i := 0; i < len(s); i++ {
 		if s[i] < '0' || s[i] > '9' {

@@ -10,12 +10,11 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// When the loop's goroutine ends in a callback, the client is Disconnected with an error that names
-// it, or begins again after TryAgainAfter.
+// When a callback ends the loop's goroutine, the client becomes Disconnected with an error that
+// names the callback, or starts over after TryAgainAfter.
 
-// crashed is called when the loop's goroutine ends unexpectedly. v is what it panicked
-// with, nil for runtime.Goexit. A panic outside of callbacks is the client's own fault, and not
-// hidden.
+// crashed handles an unexpected end of the loop's goroutine. v is the panic value, nil for
+// runtime.Goexit. A panic outside of callbacks is a bug of the client and is passed on.
 func (l *loop) crashed(v any) {
 	if v != nil && l.calling == "" {
 		panic(v)
@@ -28,8 +27,8 @@ func (l *loop) crashed(v any) {
 	go l.abort(failure)
 }
 
-// abort ends the loop, or begins it anew after TryAgainAfter. It asks no policy and calls no
-// callback, for one of them has failed just now.
+// abort ends the loop, or restarts it after TryAgainAfter. It asks no policy and calls no callback
+// directly, because one of them has just failed.
 func (l *loop) abort(failure *transport.Error) {
 	l.giveBack()
 	if l.joining {
@@ -49,7 +48,7 @@ func (l *loop) abort(failure *transport.Error) {
 	l.c.outbox.rewind()
 	if x := l.c.features(); x != nil {
 		for _, one := range x {
-			_ = callback.Run("", func() { one.over(l) }) // it may tell a policy
+			_ = callback.Run("", func() { one.over(l) }) // over may call a policy
 		}
 		l.calling = ""
 	}
@@ -65,7 +64,7 @@ func (l *loop) abort(failure *transport.Error) {
 	l.finish()
 }
 
-// restPlainly is rest without callbacks. It reports whether to begin again.
+// restPlainly is rest without callbacks. It reports whether to start over.
 func (l *loop) restPlainly(failure *transport.Error) bool {
 	l.publishOutage(NotRetryable, l.c.set.TryAgainAfter, failure)
 	over := newAlarm(l.c.set.TryAgainAfter)

@@ -9,15 +9,14 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// policies are those that decide about retries. A value does not change; SetRetryPolicy replaces
-// it.
+// policies is the set of current retry policies. A value is immutable; SetRetryPolicy replaces it.
 type policies struct {
 	connection, message retrypolicy.Policy
-	paced               retrypolicy.Policy // nil: the others, bounded by package pacing
-	apart               bool               // the message policy does not follow the connection policy
+	paced               retrypolicy.Policy // nil: the others, with the delays of package pacing as minimum
+	apart               bool               // the message policy was set on its own
 }
 
-// withConnection returns p with another connection policy, which messages have too unless theirs
+// withConnection returns p with another connection policy. The message policy follows it unless it
 // was set apart.
 func (p policies) withConnection(to retrypolicy.Policy) policies {
 	p.connection = to
@@ -36,8 +35,8 @@ func (p policies) withMessage(to retrypolicy.Policy) policies {
 	return p
 }
 
-// The optional interfaces of a policy are checked at the call site, so a board whose program has no
-// such policy links none of what follows.
+// The optional interfaces of a policy are checked at the call site. So a program without such a
+// policy links none of the code behind them.
 
 func isGate(p retrypolicy.Policy) (retrypolicy.Gate, bool) {
 	g, ok := p.(retrypolicy.Gate)
@@ -49,8 +48,8 @@ func isObserver(p retrypolicy.Policy) (retrypolicy.Observer, bool) {
 	return o, ok
 }
 
-// decide asks the policy that a is for. The delay is at least what the service asked for, and after
-// failures of slow pace at least that of package pacing.
+// decide asks the policy responsible for a. The delay is at least what the service asked for, and
+// after failures of slow pace at least that of package pacing.
 func (p *policies) decide(a retrypolicy.Attempt) retrypolicy.Decision {
 	slow := pacing.IsSlow(a.Kind)
 	d := p.of(a).Decide(a)
@@ -60,14 +59,14 @@ func (p *policies) decide(a retrypolicy.Attempt) retrypolicy.Decision {
 	switch {
 	case slow && p.paced == nil:
 		d.Delay = max(d.Delay, pacing.Least(a))
-	case slow: // what the other policy remembers of the series is kept for it
+	case slow: // the other policy's state of the series is kept
 		d.Step, d.Rule, d.Counts = a.Last.Step, a.Last.Rule, a.Last.Counts
 	}
 	d.Delay = max(d.Delay, min(a.After, retryafter.Max), 0)
 	return d
 }
 
-// of returns the policy that is asked about a.
+// of returns the policy responsible for a.
 func (p *policies) of(a retrypolicy.Attempt) retrypolicy.Policy {
 	switch {
 	case p.paced != nil && pacing.IsSlow(a.Kind):
@@ -78,18 +77,18 @@ func (p *policies) of(a retrypolicy.Attempt) retrypolicy.Policy {
 	return p.message
 }
 
-// question is a failure that a policy is asked about, kept so that it can be asked again, and so
-// that its answer can be withdrawn.
+// question is a failure put to a policy. It is kept so that it can be asked again, and its answer
+// withdrawn.
 type question struct {
 	attempt retrypolicy.Attempt
 	failure *transport.Error
 	began   time.Time
 	askedOf *policies
-	pending retrypolicy.Decision // a retry that was decided on and has not begun; zero: there is none
+	pending retrypolicy.Decision // a granted retry that has not begun; zero: none
 }
 
-// withdraw tells the policy that the retry that it decided on is not made, if there is one: it may
-// have charged for it.
+// withdraw tells the policy that a granted retry will not be made, because the policy may have
+// charged for it.
 func (q *question) withdraw(l *loop) {
 	if !q.pending.Retry {
 		return
@@ -102,7 +101,8 @@ func (q *question) withdraw(l *loop) {
 	l.called()
 }
 
-// retriesEnded is the error when a policy or OutageLimit ended the retries after cause, for reason.
+// retriesEnded is the error when a policy or OutageLimit ended the retries after cause, with
+// reason.
 func retriesEnded(cause *transport.Error, reason retrypolicy.Reason, retries int) *transport.Error {
 	return &transport.Error{
 		Kind: transport.RetryExpired, Scope: cause.Scope, Op: cause.Op, Proto: cause.Proto, RetryAfter: cause.RetryAfter,
@@ -110,7 +110,7 @@ func retriesEnded(cause *transport.Error, reason retrypolicy.Reason, retries int
 	}
 }
 
-// refusedTry is the error when a gate refuses a try. cause is the failure before it, nil before a
+// refusedTry is the error when a gate refuses a try. cause is the preceding failure, nil for a
 // first try.
 func refusedTry(scope transport.Scope, op transport.Op, d retrypolicy.Decision, retries int,
 	cause error) *transport.Error {

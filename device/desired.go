@@ -14,10 +14,10 @@ import (
 type Desired struct {
 	// Version is that of the desired properties after the change.
 	Version int64
-	// Full: JSON is all of the desired properties, and takes the place of what came before. Otherwise
-	// it is a merge patch (RFC 7396), as the hub sent it: a member that is null was removed. A back
-	// end that replaces all properties has the hub send the new ones in the same form, so those that
-	// it left out are not named; see HandleDesired.
+	// Full: JSON is the complete set of desired properties and replaces what came before. Otherwise
+	// JSON is a merge patch (RFC 7396) as the hub sent it: a null member was removed. A hub also sends
+	// properties that a back end replaced as a whole in this form, and does not name the ones that
+	// were left out; see HandleDesired.
 	Full bool
 	// JSON is an object, with "$version". It is valid until the handler returns.
 	JSON []byte
@@ -26,27 +26,25 @@ type Desired struct {
 // DesiredHandler handles a change of the desired properties. ctx ends when the client is closed.
 type DesiredHandler func(ctx context.Context, d Desired)
 
-// HandleDesired has changes of the twin's desired properties handled by handle, in the order of
-// their versions: first all properties as they are, then each change, once. It may be called at any
-// time, also before Open. Another call replaces the handler, and the new one begins with all
-// properties as they are; nil removes it. Changes that wait for the handler before are not handled.
+// HandleDesired registers handle for changes of the twin's desired properties, which come in the
+// order of their versions: first the complete properties, then each change, once. It may be called
+// at any time, also before Open. Another call replaces the handler, and the new one begins with the
+// complete properties; nil removes it. Changes queued for the previous handler are discarded.
 //
-//	After changes that did not
+// Changes may not reach the device because it was disconnected, or because more than 8 came while
+// handle was busy. The complete current properties then follow, with Full set. If reading the twin
+// for that fails, it is read again, after 10 s at first and at most 10 minutes (Trace.TwinUnread).
+// handle never gets an older version than before.
 //
-// reach the device (it was disconnected, or handle was busy while more than 8 came), all properties
-// come as they are by then, with Full set. A twin that cannot be read for that is read again, after
-// 10 s at first and 10 minutes at the most (Trace.TwinUnread). What handle gets is never older
-// than what it got before.
+// A hub does not mark a notification as a change or as a replacement of all properties. So a
+// property that a back end removes by replacing them all may survive on the device. Therefore each
+// new connection after a change brings the complete properties again, with Full set, even if their
+// version is known. Without a change it brings them only if their version differs. A device that
+// needs them earlier reads the twin on each change (GetTwin). A removal with null takes effect at
+// once.
 //
-// A hub does not say whether what it sends is a change or all properties (a back end may do
-// either), so a property that a back end removed by replacing them all may outlive that at the
-// device. Therefore each new connection that follows a change brings all properties again, with
-// Full set, though their version may be known; without one before it brings nothing unless
-// something has changed. A device for which that is too late reads the twin when it gets a
-// change (GetTwin); a back end that removes properties with null is understood at once.
-//
-// handle is called by one goroutine at a time and may call the client's methods, but Close only in
-// a goroutine of its own. A panic is reported to Trace.HandlerPanic and counted; the change is not
+// One goroutine at a time calls handle. handle may call the client's methods, but Close only in
+// another goroutine. A panic is reported to Trace.HandlerPanic and counted; the change is not
 // repeated. A client with a handler subscribes before each connection counts as Connected; over a
 // transport without twins it becomes Disconnected with Unsupported.
 func (c *Client) HandleDesired(handle DesiredHandler) {
@@ -65,14 +63,14 @@ func (c *Client) HandleDesired(handle DesiredHandler) {
 	c.poke()
 }
 
-// desiredQueue is how many changes wait for the handler at the most.
+// desiredQueue is the maximum number of changes that wait for the handler.
 const desiredQueue = 8
 
-// desired keeps the handler in step with the hub. It is part of the twin's monitor.
+// desired keeps the handler up to date with the hub. It is part of the twin's monitor.
 //
-// Notifications may be lost, doubled or late, so versions are counted. The version after the latest
-// one is passed on, and an older one is skipped. Any other means that something was missed: then
-// the twin is read, until it is as new as every notification seen meanwhile, and passed on as a
+// Notifications may be lost, duplicated or late, so versions are counted. The version after the
+// latest one is passed on, and an older one is skipped. Any other means that something was missed.
+// Then the twin is read until it is as new as every notification seen meanwhile, and passed on as a
 // whole.
 type desired struct {
 	handle  DesiredHandler // nil: none
@@ -81,15 +79,15 @@ type desired struct {
 	running bool
 	ended   chan struct{} // closed when the handler's goroutine has ended
 
-	latest  int64     // the newest version that was passed on, or waits in the queue
-	ever    bool      // one was
-	patched bool      // by a change, after which something may be left that was removed
-	stale   bool      // something may have been missed: the twin is to be read
-	reading bool      // it is being read
-	void    bool      // and what comes of it may be older than what was missed
-	seen    int64     // the newest version of notifications not passed on since it became stale
-	again   time.Time // not to be read before
-	unread  int       // so many times it could not be, one after another
+	latest  int64     // the newest version that was passed on or queued
+	ever    bool      // latest is valid
+	patched bool      // latest came as a change, so removed properties may remain
+	stale   bool      // something may have been missed: read the twin
+	reading bool      // a read of the twin is in flight
+	void    bool      // and its result may be older than what was missed
+	seen    int64     // the newest version notified but not passed on since it became stale
+	again   time.Time // the earliest time of the next read
+	unread  int       // number of failed reads in a row
 
 	changes, panics, skipped uint64
 }
@@ -98,26 +96,26 @@ func (d *desired) begin() {
 	d.stale, d.seen, d.again, d.unread = true, 0, time.Time{}, 0
 }
 
-// afresh begins for another handler.
+// afresh prepares for another handler.
 func (d *desired) afresh() {
 	if d.ever && !d.stale {
-		d.stale, d.seen, d.again = true, d.latest, time.Time{} // what follows is not older than what came before
+		d.stale, d.seen, d.again = true, d.latest, time.Time{} // the next version is not older than the previous one
 	}
 	d.ever, d.queue = false, nil
 }
 
-// rereadAfter is how long a hub that answers with an older twin than it notified about is given.
+// rereadAfter is the delay before the next read when the hub answers with an older twin than it
+// notified about.
 const rereadAfter = time.Second
 
-// unreadPause is the delay before a twin is read again that could not be read, when filter and
-// policy allow no retry. The cause may pass, and a device must not stay without its properties
-// until somebody changes them.
+// unreadPause is the back-off between failed reads of the twin when filter and policy allow no
+// retry. The cause may pass, and a device must not stay without its properties until a back end
+// changes them.
 var unreadPause = retrypolicy.ExponentialBackoffWithJitter{
 	C: 10 * time.Second, Cmin: 10 * time.Second, Cmax: 10 * time.Minute, Jd: 0.5, Ju: 0.25,
 }
 
-// catchUpLocked begins to read the twin if something was missed, and returns when to look again.
-// The lock is held.
+// catchUpLocked starts a read of the twin if something was missed, and returns when to look again.
 func (t *twin) catchUpLocked(now time.Time) time.Time {
 	d := t.changes
 	switch {
@@ -131,7 +129,7 @@ func (t *twin) catchUpLocked(now time.Time) time.Time {
 	return time.Time{}
 }
 
-// caughtUpLocked takes the twin.
+// caughtUpLocked handles the answer to that read.
 func (t *twin) caughtUpLocked(r transport.Reply) {
 	d := t.changes
 	d.reading = false
@@ -146,7 +144,7 @@ func (t *twin) caughtUpLocked(r transport.Reply) {
 	case err != nil:
 		d.unread++
 		var draw uint64
-		_ = callback.Run("Options.Rand", func() { draw = t.c.set.Rand() }) // the lock is held
+		_ = callback.Run("Options.Rand", func() { draw = t.c.set.Rand() }) // safe because t.mu is held
 		d.again = time.Now().Add(unreadPause.Decide(retrypolicy.Attempt{Retry: d.unread, Rand: draw}).Delay)
 		if trace := t.c.set.Trace; t.down == nil && trace != nil && trace.TwinUnread != nil {
 			_ = callback.Run("Trace.TwinUnread", func() { trace.TwinUnread(err) })
@@ -162,7 +160,7 @@ func (t *twin) caughtUpLocked(r transport.Reply) {
 	}
 }
 
-// deliver takes a notification.
+// deliver handles a notification.
 func (t *twin) deliver(n *transport.Delivery) bool {
 	if n.Kind != transport.Desired {
 		return false
@@ -183,9 +181,9 @@ func (t *twin) deliverLocked(n *transport.Delivery) bool {
 	case version <= d.latest && d.ever && version != 0:
 		d.skipped++
 	case d.stale || version != d.latest+1 || len(d.queue) == desiredQueue || !jsonscan.IsObject(n.Msg.Body):
-		// the twin has it as well
+		// The twin has this change too, so the read returns it.
 		d.stale, d.seen = true, max(d.seen, version)
-		if d.unread > 0 { // the hub has it in hand, it seems
+		if d.unread > 0 { // the hub evidently has the twin
 			d.again = time.Time{}
 		}
 		d.void = d.void || version == 0
@@ -208,8 +206,8 @@ func (t *twin) tellLocked(change Desired) {
 	}
 }
 
-// handle calls the handler until nothing waits, and ends. There is one at a time; tell starts it,
-// Close joins it.
+// handle calls the handler until the queue is empty, and ends. One runs at a time; tellLocked
+// starts it, Close joins it.
 func (t *twin) handle(ended chan struct{}) {
 	watch(t.handleAll, func(returned bool) {
 		if !returned { // the handler ended this goroutine
@@ -224,7 +222,7 @@ func (t *twin) handle(ended chan struct{}) {
 	})
 }
 
-// handleAll calls the handler until nothing waits.
+// handleAll calls the handler until the queue is empty.
 func (t *twin) handleAll() {
 	d := t.changes
 	for {
@@ -233,7 +231,7 @@ func (t *twin) handleAll() {
 			d.running = false
 			d.queue = nil
 			t.mu.Unlock()
-			t.c.poke() // it may be time to catch up
+			t.c.poke() // a read may be possible again
 			return
 		}
 		change, handle := d.queue[0], d.handle

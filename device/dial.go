@@ -7,7 +7,7 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// connect makes one attempt.
+// connect makes one attempt to connect.
 func (l *loop) connect() phase {
 	c := l.c
 	if p, ok := l.admitted(); !ok {
@@ -23,9 +23,9 @@ func (l *loop) connect() phase {
 	c.progress.Store(false)
 	began := time.Now()
 	l.clockJumped(began)
-	l.clock.settle(l.wall(), began) // what happened before this attempt does not concern its session
+	l.clock.settle(l.wall(), began) // earlier jumps do not concern this session
 	deadline := began.Add(c.set.DialTimeout)
-	l.joining, l.placed = true, false // it gives the place back
+	l.joining, l.placed = true, false // the session's goroutine releases the slot of the limiter
 	go l.session(ctx)
 	for {
 		now := time.Now()
@@ -68,14 +68,14 @@ func (l *loop) connect() phase {
 	}
 }
 
-// queueToDial waits for a place of the shared limiter, which the session's goroutine gives back. It
-// returns false when the loop shall end.
+// queueToDial waits for a slot of the shared limiter, which the session's goroutine releases. It
+// returns false when the loop must end.
 func (l *loop) queueToDial() bool {
 	limiter := l.c.set.Dials
 	if limiter == nil {
 		return true
 	}
-	var at time.Time // our turn; zero: we have no place yet
+	var at time.Time // our turn; zero: no slot yet
 	for {
 		now := time.Now()
 		places := limiter.places
@@ -98,7 +98,7 @@ func (l *loop) queueToDial() bool {
 	}
 }
 
-// giveBack gives the place of the shared limiter back, if the loop holds one.
+// giveBack releases the slot of the shared limiter, if the loop holds one.
 func (l *loop) giveBack() {
 	if l.placed {
 		l.placed = false
@@ -106,7 +106,7 @@ func (l *loop) giveBack() {
 	}
 }
 
-// connected notes that a session is up.
+// connected records that a session is up.
 func (l *loop) connected(began time.Time) phase {
 	info := l.conn.session.Info()
 	l.conn.upSince = time.Now()

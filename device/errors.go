@@ -24,13 +24,13 @@ var (
 	errDialTimeout = errors.New("no connection within DialTimeout")
 )
 
-// timedOut is the error of an operation that one of the client's own limits ended. state says what
-// stood in the way; it may be nil.
+// timedOut is the error of an operation that exceeded a limit of the client. state is the
+// underlying trouble; it may be nil.
 func timedOut(op transport.Op, scope transport.Scope, limit, state error) *transport.Error {
 	return &transport.Error{Kind: transport.Timeout, Scope: scope, Op: op, Err: operr.With(limit, state)}
 }
 
-// gaveUp is the error of an operation that the caller's context ended, or else limit.
+// gaveUp is the error of an operation ended by the caller's context, or otherwise by limit.
 func gaveUp(ctx context.Context, op transport.Op, limit, state error) *transport.Error {
 	if ctx.Err() != nil {
 		return operr.Cancelled(ctx, op, transport.Operation, state)
@@ -38,7 +38,7 @@ func gaveUp(ctx context.Context, op transport.Op, limit, state error) *transport
 	return timedOut(op, transport.Operation, limit, state)
 }
 
-// ofConnection is err, which was about one operation, as the end of an attempt to connect.
+// ofConnection returns err, the error of one operation, as the failure of an attempt to connect.
 func ofConnection(err error) error {
 	e := transport.Find(err)
 	if e == nil {

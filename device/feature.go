@@ -7,43 +7,42 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// A feature is what a program may use beside sending messages: cloud-to-device messages, the twin,
-// direct methods. The client gets it when the program asks for it first, so a program links only the
-// features that it uses. It holds functions for the reason that sink does. One that is nil does
-// nothing.
+// A feature is an optional part of the client: cloud-to-device messages, the twin, direct methods.
+// The client adds it at its first use, so a program links only the features that it uses. It holds
+// functions for the same reason as sink. A nil function does nothing.
 //
-// The loop calls wants to over. resume, halt and end belong to Start, Disconnected and Close. The
-// other functions may be called at any time, by any goroutine.
+// The loop calls wants to over. Start, Disconnected and Close call resume, halt and end. The other
+// functions may be called at any time, by any goroutine.
 type feature struct {
-	// wants returns what a session has to be subscribed to before the connection counts as up, and
-	// what beyond that it has to be subscribed to for calls that wait.
+	// wants returns the subscriptions that a session needs before the connection counts as up, and
+	// those that waiting calls need in addition.
 	wants func() (always, now transport.Features)
-	// refused reports that the session does not grant what wants returned as now. The feature does
-	// not ask again at once.
+	// refused reports that the session does not grant what wants returned as now. The feature does not
+	// ask again at once.
 	refused func(l *loop, why *transport.Error)
 	// begin reports that a session is up.
 	begin func()
-	// serve hands to the live session what may go and returns when it is to be called again without
-	// a poke; zero: never.
+	// serve hands the live session what may be sent, and returns when to call it again without a poke;
+	// zero: never.
 	serve func(l *loop, now time.Time) time.Time
 	// busy reports whether work is in flight that the end of the session would lose.
 	busy func() bool
 	// over reports that the session has ended.
 	over func(l *loop)
-	// resume reports that the client begins to connect, halt that it gives up, and why.
+	// resume reports that the client begins to connect, halt that it stops trying, and why.
 	resume func()
 	halt   func(why *transport.Error)
-	// end reports that Close was called. It returns what Close waits for, nil for nothing.
+	// end reports that Close was called. It returns a channel for Close to wait on, nil for none.
 	end func() <-chan struct{}
 
 	reply   func(id uint32, r transport.Reply)
 	deliver func(d *transport.Delivery) bool
-	// received returns how many messages were taken from the hub.
+	// received returns how many messages the feature has taken from the hub.
 	received func() uint64
 	fill     func(s *Stats)
 }
 
-// features are the features of a client. A list is not changed after it was made.
+// features is the list of a client's features. A list is immutable.
 type features []*feature
 
 func (l features) wants() (always, now transport.Features) {
@@ -93,7 +92,7 @@ func (l features) deliver(d *transport.Delivery) bool {
 // end returns a channel that is closed when all features have ended.
 func (l features) end() <-chan struct{} {
 	var ends []<-chan struct{}
-	for _, x := range l { // all are told before one is waited for
+	for _, x := range l { // end all before waiting for one
 		if one := x.end(); one != nil {
 			ends = append(ends, one)
 		}
@@ -182,8 +181,8 @@ func (c *Client) addFeatureLocked(x *feature) {
 	c.poke()
 }
 
-// wants returns what the session is to be subscribed to: before the connection counts as up, and by
-// now.
+// wants returns the subscriptions that the session needs: before the connection counts as up, and
+// at this moment.
 func (l *loop) wants() (always, now transport.Features) {
 	if x := l.c.features(); x != nil {
 		always, now = x.wants()
@@ -191,18 +190,18 @@ func (l *loop) wants() (always, now transport.Features) {
 	return always, now | always
 }
 
-// subscribe asks the session for features.
+// subscribe requests features from the session.
 func (l *loop) subscribe(want transport.Features) {
 	l.conn.asked = want
 	l.request = transport.Request{ID: subscribeID, Op: transport.OpSubscribe, Want: want}
 	l.conn.session.Do(&l.request)
 }
 
-// serveFeatures subscribes the live session to what the features want, and lets them use it.
+// serveFeatures subscribes the live session to the wanted features, and serves them.
 func (l *loop) serveFeatures(x features, now time.Time) {
 	l.conn.featureDue = time.Time{}
 	if always, want := l.wants(); l.conn.plan != replacing && l.conn.asked == 0 && want&^l.conn.granted != 0 {
-		if always &^= l.conn.granted; always != 0 { // by itself: its refusal ends the session
+		if always &^= l.conn.granted; always != 0 { // alone, because its refusal ends the session
 			want = always
 		}
 		l.subscribe(want &^ l.conn.granted)
@@ -214,9 +213,9 @@ func (l *loop) serveFeatures(x features, now time.Time) {
 	}
 }
 
-// subscribed takes the answer to a subscription of a live session. It returns the failure that ends
-// the session, nil for none: where the session can do without, only the calls that wait for the
-// subscription fail.
+// subscribed handles the answer to a subscription of a live session. It returns the failure that
+// ends the session, nil for none: if the session works without the subscription, only the calls
+// that wait for it fail.
 func (l *loop) subscribed(x features, err error) error {
 	asked := l.conn.asked
 	l.conn.asked = 0
@@ -233,7 +232,7 @@ func (l *loop) subscribed(x features, err error) error {
 	return nil
 }
 
-// ungranted reports whether the session has not answered a subscription in time.
+// ungranted reports whether the session failed to answer a subscription in time.
 func (l *loop) ungranted(now time.Time) bool {
 	return l.conn.asked != 0 && !now.Before(l.conn.askedBy)
 }

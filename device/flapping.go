@@ -1,29 +1,29 @@
 package device
 
-// flapping looks for a pattern in connections that do not last. Loop only.
+// flapping detects a pattern in connections that do not last. Loop only.
 type flapping struct {
 	flaps int
-	// of all those flaps together
+	// The following describe all flaps of the series.
 	acknowledged bool
 	idle         bool   // each ended with nothing in flight
-	same         bool   // each had the same message in front
-	front        uint64 // its number
+	same         bool   // each had the same oldest message in flight
+	front        uint64 // that message's number
 	size         int
-	before       uint64 // acknowledged when the present session began
+	before       uint64 // evidence.acknowledged when the current session began
 }
 
-// evidence is what the outbox knows at the end of a session.
+// evidence is the state of the outbox at the end of a session.
 type evidence struct {
-	acknowledged uint64 // in all, and cloud-to-device messages received
+	acknowledged uint64 // total, plus the cloud-to-device messages received
 	inFlight     int
 	front        uint64 // number of the oldest in flight
 	size         int    // and its size
 }
 
-// enough is how many flaps make a pattern.
+// enough is the number of flaps that make a pattern.
 const enough = 3
 
-// largeMessage is the size from which a message is suspected rather than a quota.
+// largeMessage is the size from which a message, not a quota, is suspected.
 const largeMessage = 64 << 10
 
 func (f *flapping) begin(e evidence) { f.before = e.acknowledged }
@@ -46,7 +46,7 @@ func (f *flapping) end(e evidence, stable bool) {
 	f.flaps++
 }
 
-// suspect returns the guess at the cause.
+// suspect returns the likely cause.
 func (f *flapping) suspect() Suspect {
 	switch {
 	case f.flaps < enough:

@@ -7,14 +7,14 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// A policy may have a say before each try (retrypolicy.Gate): a rate limiter, a breaker, a quota
-// that waits. The loop asks it before each attempt to connect and for each message before it is
-// handed over. A gate that waits holds everything behind it; one that refuses ends what it was
-// asked about, as a policy that stops does.
+// A policy may be asked before each try (retrypolicy.Gate): a rate limiter, a breaker, a quota. The
+// loop asks it before each attempt to connect, and for each message before it hands the message
+// over. A gate that delays a try delays everything behind it. A refusal has the same effect as a
+// policy that stops.
 
-// admitted asks the connection policy's gate and waits as it says, and for a share of
-// ReconnectSpread. Where it refuses, OutageLimit would pass, or the client closes, ok is false and
-// p is what follows.
+// admitted asks the connection policy's gate and waits as it says, plus a share of ReconnectSpread.
+// If the gate refuses, OutageLimit would be exceeded, or the client closes, ok is false and p is
+// the next phase.
 func (l *loop) admitted() (p phase, ok bool) {
 	c := l.c
 	var until time.Time
@@ -69,9 +69,9 @@ func (l *loop) admitted() (p phase, ok bool) {
 	}
 }
 
-// hold is a wait that the message policy's gate asked for.
+// hold is a delay that the message policy's gate asked for.
 type hold struct {
-	until time.Time // zero: there is none
+	until time.Time // zero: none
 	by    *policies
 }
 
@@ -87,8 +87,8 @@ func (l *loop) held(now time.Time) bool {
 	return false
 }
 
-// admit asks the message policy's gate about a batch and returns the part that may go. What the
-// gate refuses fails alone; what it holds is put back, with all behind it.
+// admit asks the message policy's gate about a batch and returns the admitted part. A refused
+// message fails alone. A delayed message is put back, with all behind it.
 func (l *loop) admit(batch []transport.Item, now time.Time) []transport.Item {
 	p := l.c.policies.Load()
 	gate, ok := isGate(p.message)
@@ -135,8 +135,8 @@ func (l *loop) admit(batch []transport.Item, now time.Time) []transport.Item {
 	return may
 }
 
-// withdraw tells the policy that decided about the message that its retry is not made, or not under
-// that policy. a is the question of this moment.
+// withdraw tells the policy that decided about the message that the retry is not made, or not under
+// that policy. a is the current question.
 func (r *refusal) withdraw(l *loop, a retrypolicy.Attempt) {
 	a.Last = r.last
 	l.calls("Withdraw of the retry policy")

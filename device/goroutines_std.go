@@ -10,9 +10,9 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// What waits begins on a new goroutine when what dials has ended: dialing needs a large stack,
-// which a goroutine keeps for good, and a client spends its life waiting. And each notices when a
-// callback panics, or ends its goroutine.
+// Waiting continues on a new goroutine after each dial: dialing grows the stack of its goroutine,
+// and a client spends its life waiting. Each goroutine also detects a callback that panics or ends
+// it.
 
 // run is the goroutine of one phase of the loop.
 func (l *loop) run(p phase) {
@@ -34,8 +34,8 @@ func (l *loop) run(p phase) {
 	go l.run(next)
 }
 
-// session is the goroutine of one attempt: it dials, has another one serve, and reports. end joins
-// them.
+// session is the goroutine of one attempt. It dials and starts another goroutine that serves; the
+// last one reports the end. end joins them.
 func (l *loop) session(ctx context.Context) {
 	c := l.c
 	err, handedOn, placed := errNoReturn, false, c.set.Dials != nil
@@ -69,8 +69,8 @@ func (l *loop) serveSession(ctx context.Context, s transport.Session) {
 	err = s.Run(ctx)
 }
 
-// reportEnd tells the loop the end of a session or attempt, also when a callback in it panicked
-// with v or ended the goroutine.
+// reportEnd reports the end of a session or attempt to the loop. v is the panic value of a
+// callback, nil if none panicked; err is errNoReturn if a callback ended the goroutine.
 func (l *loop) reportEnd(err error, v any) {
 	if v != nil {
 		err = &callback.Error{Name: sessionCallback, Panic: v}
@@ -82,12 +82,12 @@ const sessionCallback = "of the transport or the credentials"
 
 var errNoReturn error = &callback.Error{Name: sessionCallback}
 
-// calls notes the callback that the loop is about to call, called that it has returned.
+// calls notes the callback that the loop is about to call; called notes that it has returned.
 func (l *loop) calls(name string) { l.calling = name }
 func (l *loop) called()           { l.calling = "" }
 
-// protect calls a handler and reports whether it panicked. One that ends its goroutine instead is
-// traced as well.
+// protect calls a handler and reports whether it panicked. It also traces a handler
+// that ends its goroutine.
 func protect(trace *Trace, handler func()) (panicked bool) {
 	done := false
 	defer func() {
@@ -106,7 +106,7 @@ func protect(trace *Trace, handler func()) (panicked bool) {
 	return false
 }
 
-// watch calls f, and then after, which is told whether f returned or ended its goroutine.
+// watch calls f and then after, with whether f returned or ended its goroutine.
 func watch(f func(), after func(returned bool)) {
 	returned := false
 	defer func() { after(returned) }()

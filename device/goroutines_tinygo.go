@@ -8,10 +8,10 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// A new goroutine for what waits would cost a board memory: all stacks have one size there, and one
-// that is left stays until the collector runs, or longer if some word looks like its address. And a
-// callback must return: recover does not catch most panics there, none in a program that is built
-// with -panic=trap, and the code for it is 5 KB.
+// Here waiting does not get a new goroutine. All stacks of a board have one size, and an ended
+// goroutine's stack stays until the collector runs, or longer if some word looks like its address.
+// A callback must return: recover does not catch most panics on boards, and none in a program built
+// with -panic=trap, and its code is 5 KB.
 
 // run is the goroutine of the loop.
 func (l *loop) run(p phase) {

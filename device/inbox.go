@@ -9,8 +9,8 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// ErrReject, in the error that a MessageHandler returns, rejects the message: the hub sets it aside
-// instead of delivering it again. MQTT has no way to say so; there the message is acknowledged.
+// ErrReject, in the chain of a MessageHandler's error, rejects the message: the hub dead-letters it
+// instead of delivering it again. MQTT cannot reject; there the message is acknowledged.
 var ErrReject = errors.New("message rejected by its handler")
 
 // MessageHandler handles a cloud-to-device message. Its return value settles the message: nil
@@ -19,19 +19,19 @@ var ErrReject = errors.New("message rejected by its handler")
 // the handler returns. ctx ends when the client is closed.
 type MessageHandler func(ctx context.Context, m *transport.Message) error
 
-// HandleMessages has cloud-to-device messages handled by handle, one at a time, in the order in
-// which they come. It may be called at any time, also before Open. Another call replaces the
-// handler; nil removes it, and leaves messages to the hub.
+// HandleMessages registers handle for cloud-to-device messages. It gets them one at a time, in the
+// order of delivery. HandleMessages may be called at any time, also before Open. Another call
+// replaces the handler; nil removes it, and messages stay with the hub.
 //
-// A hub delivers a message again when it does not know that the message was settled; then
-// Message.Redelivered is set. A slow handler holds up nothing but further messages (Options.Inbox).
-// What it returns after its connection ended settles nothing: the hub delivers this message and
-// those behind it again, each up to the hub's limit (10 times by default). Over MQTT each renewal
-// of a token is a new connection, so a handler that takes longer than a token lasts is never done:
+// A hub that does not know that a message was settled delivers it again, with Message.Redelivered
+// set. A slow handler delays only further messages (Options.Inbox). A result that comes after the
+// handler's connection ended settles nothing: the hub delivers this message and those behind it
+// again, each up to the hub's limit (10 times by default). Over MQTT each renewal of a token is a
+// new connection, so a handler that runs longer than a token lasts can never settle its message:
 // copy the message, do long work elsewhere, and return.
 //
-// A handler may call the client's methods, but Close only in a goroutine of its own, because Close
-// waits for it. A client with a handler subscribes before each connection counts as Connected.
+// A handler may call the client's methods, but Close only in another goroutine, because Close waits
+// for the handler. A client with a handler subscribes before each connection counts as Connected.
 func (c *Client) HandleMessages(handle MessageHandler) {
 	c.mu.Lock()
 	if c.inbox == nil {
@@ -46,30 +46,30 @@ func (c *Client) HandleMessages(handle MessageHandler) {
 	c.poke()
 }
 
-// inbox is the feature for cloud-to-device messages. It brings them to the handler, in order, and
-// the handler's verdicts to the loop. A delivery keeps its place until the loop has taken the
-// verdict, so the places bound everything.
+// inbox is the feature for cloud-to-device messages. It passes them to the handler, in order, and
+// the handler's verdicts to the loop. A delivery keeps its slot until the loop has taken the
+// verdict, so the number of slots bounds everything.
 //
-//	taken by the loop <- [ answered | in the handler's hands | waiting ] <- deliver
+//	taken by the loop <- [ answered | with the handler | waiting ] <- deliver
 //
-// Deliveries belong to the session that brought them: when that ends, those that wait are forgotten
-// (the hub delivers them again), and verdicts on them are void. It is a monitor like the outbox:
-// its lock is never held while anything waits. What unlocks in a defer costs a board's program some
-// 100 bytes.
+// Deliveries belong to the session that brought them. When it ends, waiting ones are discarded (the
+// hub delivers them again), and verdicts on them are void. inbox is a monitor like the outbox: no
+// method blocks while it holds the lock. Unlocking in a defer would cost a board's program some 100
+// bytes each.
 type inbox struct {
 	ctx   *lifetime // of the handler; ends with Close
 	poke  func()
 	trace *Trace // may be nil
-	ref   []byte // memory of serve
+	ref   []byte // buffer of serve
 
 	mu       sync.Mutex
 	handle   MessageHandler // nil: none
-	places   []*delivery    // made at first use, for a client that nothing is sent to shall be small
-	first    int            // the oldest place in use; 0 when there is none
-	answered int            // so many from there have their verdict
-	n        int            // so many are in use
+	places   []*delivery    // slots; allocated at first use, to keep a client without messages small
+	first    int            // the oldest slot in use; 0 when there is none
+	answered int            // number of slots from first that have their verdict
+	n        int            // number of slots in use
 	session  uint32
-	handling bool          // the handler has the first place without a verdict in its hands
+	handling bool          // the handler runs with the first slot without a verdict
 	running  bool          // the handler's goroutine runs
 	ended    chan struct{} // closed when it has ended
 	totals   inboxTotals
@@ -78,7 +78,7 @@ type inbox struct {
 type inboxTotals struct{ received, accepted, released, rejected, panics uint64 }
 
 type delivery struct {
-	msg     transport.Message // Body and Properties have their memory here
+	msg     transport.Message // Body and Properties keep their memory
 	ref     []byte
 	session uint32
 	outcome transport.Outcome
@@ -93,7 +93,7 @@ func (b *inbox) feature() *feature {
 		received: b.received, fill: b.fill}
 }
 
-// deliver takes a copy of d, if there is a handler and room.
+// deliver takes a copy of d, if there is a handler and a free slot.
 func (b *inbox) deliver(d *transport.Delivery) bool {
 	if d.Kind != transport.Messages {
 		return false
@@ -133,8 +133,7 @@ func (b *inbox) deliverLocked(d *transport.Delivery) bool {
 	return true
 }
 
-// holdsLocked reports whether the live session has brought d before and its verdict is still to
-// come.
+// holdsLocked reports whether the live session has delivered d before and its verdict is pending.
 func (b *inbox) holdsLocked(d *transport.Delivery) bool {
 	for i := range b.n {
 		p := b.places[(b.first+i)%len(b.places)]
@@ -145,7 +144,7 @@ func (b *inbox) holdsLocked(d *transport.Delivery) bool {
 	return false
 }
 
-// run calls the handler until nothing waits, and ends. There is one at a time; deliver starts it,
+// run calls the handler until no message waits, and ends. One runs at a time; deliver starts it,
 // Close joins it.
 func (b *inbox) run(ended chan struct{}) {
 	watch(b.handleAll, func(returned bool) {
@@ -156,8 +155,8 @@ func (b *inbox) run(ended chan struct{}) {
 	})
 }
 
-// handleAll calls the handler until nothing waits. When it returns, another goroutine may have the
-// places.
+// handleAll calls the handler until no message waits. When it returns, another goroutine may own
+// the slots.
 func (b *inbox) handleAll() {
 	for {
 		b.mu.Lock()
@@ -183,7 +182,7 @@ func (b *inbox) handleAll() {
 	}
 }
 
-// answerLocked notes the verdict on what the handler has in its hands.
+// answerLocked records the verdict on the message with the handler.
 func (b *inbox) answerLocked(outcome transport.Outcome, panicked bool) {
 	b.places[(b.first+b.answered)%len(b.places)].outcome = outcome
 	b.handling = false
@@ -201,7 +200,7 @@ func (b *inbox) answerLocked(outcome transport.Outcome, panicked bool) {
 	}
 }
 
-// rescue goes on in another goroutine when the handler ended this one by runtime.Goexit.
+// rescue starts another goroutine when the handler ended this one by runtime.Goexit.
 func (b *inbox) rescue() {
 	b.mu.Lock()
 	b.answerLocked(transport.Release, true)
@@ -211,8 +210,8 @@ func (b *inbox) rescue() {
 	b.poke()
 }
 
-// busy reports whether the handler runs or a verdict waits for the loop, which is poked when that
-// changes.
+// busy reports whether the handler runs or a verdict waits for the loop. The loop is poked when
+// that changes.
 func (b *inbox) busy() bool {
 	b.mu.Lock()
 	busy := b.handling || b.answered > 0
@@ -220,7 +219,7 @@ func (b *inbox) busy() bool {
 	return busy
 }
 
-// call is one call of the handler. A panic releases the message and ends there.
+// call calls the handler once. It recovers a panic, which releases the message.
 func (b *inbox) call(handle MessageHandler, m *transport.Message) (outcome transport.Outcome, panicked bool) {
 	var err error
 	if protect(b.trace, func() { err = handle(b.ctx, m) }) {
@@ -252,7 +251,7 @@ func (b *inbox) serve(l *loop, _ time.Time) time.Time {
 	}
 }
 
-// verdict takes the oldest verdict that counts for the live session, and sets ref. Loop only.
+// verdict takes the oldest verdict that belongs to the live session, and sets ref. Loop only.
 func (b *inbox) verdict() (outcome transport.Outcome, ok bool) {
 	b.mu.Lock()
 	outcome, ok = b.verdictLocked()
@@ -276,7 +275,7 @@ func (b *inbox) verdictLocked() (outcome transport.Outcome, ok bool) {
 	return 0, false
 }
 
-// over forgets what the session brought, but for what the handler has in its hands.
+// over discards the session's deliveries, except the one with the handler.
 func (b *inbox) over(*loop) {
 	b.mu.Lock()
 	b.session++

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// lifetime is a context that ends with a call of end. context.WithCancel would do, but for boards,
-// into whose programs it links maps and reflection.
+// lifetime is a context that ends with a call of end. It replaces context.WithCancel, which links
+// maps and reflection into a board's program.
 type lifetime struct {
 	done     chan struct{}
 	deadline time.Time // zero: none
@@ -41,7 +41,7 @@ func (l *lifetime) withinTime(d time.Duration) (*lifetime, func()) {
 	}
 }
 
-// end ends the context as cancelled, unless it has ended.
+// end ends the context with context.Canceled, unless it has ended.
 func (l *lifetime) end() { l.endAs(context.Canceled) }
 
 func (l *lifetime) endAs(why error) {
@@ -57,8 +57,8 @@ func (l *lifetime) endAs(why error) {
 	l.mu.Unlock()
 }
 
-// AfterFunc is what context.AfterFunc looks for: f is run in a goroutine of its own when l has
-// ended, unless stop was called before and returned true.
+// AfterFunc implements the method that context.AfterFunc looks for: it runs f in its own goroutine
+// when l has ended, unless stop was called before and returned true.
 func (l *lifetime) AfterFunc(f func()) (stop func() bool) {
 	mine := &f
 	l.mu.Lock()
@@ -79,7 +79,7 @@ func (l *lifetime) AfterFunc(f func()) (stop func() bool) {
 	}
 }
 
-// Deadline is part of context.Context, as are Done, Value and Err.
+// Deadline implements context.Context, as do Done, Value and Err.
 func (l *lifetime) Deadline() (deadline time.Time, ok bool) {
 	return l.deadline, !l.deadline.IsZero()
 }
