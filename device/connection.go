@@ -14,8 +14,8 @@ type connection struct {
 	upSince    time.Time            // zero while the connection does not count as up
 
 	granted, asked transport.Features // current and requested subscriptions
-	askedBy        time.Time // deadline for the answer to asked
-	featureDue     time.Time // when to serve the features; zero: when poked
+	askedBy        time.Time          // deadline for the answer to asked
+	featureDue     time.Time          // when to serve the features; zero: when poked
 
 	ackTimeout time.Duration
 	ackCheck   time.Time // when to look for an overdue answer; zero: no answer is outstanding
@@ -24,7 +24,7 @@ type connection struct {
 
 	plan   plan
 	planAt time.Time // deadline of the plan, see plan
-	why    Reason // set with replacing
+	why    Reason    // set with replacing
 }
 
 // plan is what happens to a connection because its credentials expire or Reconnect was called.
@@ -37,8 +37,8 @@ type plan uint8
 const (
 	keep      plan = iota // no time is set
 	renew                 // ask for a renewal at planAt, which is by the credentials' clock
-	renewing // the session must have renewed its credentials by planAt
-	replacing // send nothing more; hang up when nothing is in flight, or at planAt
+	renewing              // the session must have renewed its credentials by planAt
+	replacing             // send nothing more; hang up when nothing is in flight, or at planAt
 )
 
 // lastsAt returns when the connection counts as stable. A connection that has messages in flight

@@ -86,8 +86,8 @@ var errNoReturn error = &callback.Error{Name: sessionCallback}
 func (l *loop) calls(name string) { l.calling = name }
 func (l *loop) called()           { l.calling = "" }
 
-// protect calls a handler and reports whether it panicked. It also traces a handler
-// that ends its goroutine.
+// protect calls a handler and reports whether it panicked. It also traces a handler that ends its
+// goroutine.
 func protect(trace *Trace, handler func()) (panicked bool) {
 	done := false
 	defer func() {
