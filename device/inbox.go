@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/hubline-iot/hubline/internal/errchain"
 	"github.com/hubline-iot/hubline/transport"
 )
 
@@ -228,7 +229,7 @@ func (b *inbox) call(handle MessageHandler, m *transport.Message) (outcome trans
 	switch {
 	case err == nil:
 		return transport.Accept, false
-	case errors.Is(err, ErrReject):
+	case errchain.Has(err, ErrReject):
 		return transport.Reject, false
 	}
 	return transport.Release, false

@@ -1,11 +1,11 @@
 package device
 
 import (
-	"errors"
 	"sync"
 	"time"
 
 	"github.com/hubline-iot/hubline/errfilter"
+	"github.com/hubline-iot/hubline/internal/errchain"
 	"github.com/hubline-iot/hubline/internal/messageid"
 	"github.com/hubline-iot/hubline/internal/operr"
 	"github.com/hubline-iot/hubline/retrypolicy"
@@ -287,7 +287,7 @@ func (b *outbox) doneLocked(tag uint16, err error) {
 		}
 		s.refusal.count++
 		s.refusal.by = nil
-		s.again = s.again || errors.Is(err, transport.ErrOutcomeUnknown)
+		s.again = s.again || errchain.Has(err, transport.ErrOutcomeUnknown)
 		s.refusal.err = failure
 		s.state = slotRefused
 		b.returnCopyLocked(s)

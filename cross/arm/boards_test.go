@@ -322,7 +322,8 @@ func TestProbesOnACortexM3(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			want := run(t, folder, nil, "go", "run", "./"+name)
 			elf := filepath.Join(t.TempDir(), "probe.elf")
-			run(t, folder, nil, "tinygo", "build", "-target", "cortex-m-qemu", "-o", elf, "./"+name)
+			// stacks as the firmware has them: a policy inside a ByKind needs nearly 2 KB, the default
+			run(t, folder, nil, "tinygo", "build", "-target", "cortex-m-qemu", "-stack-size=4kb", "-o", elf, "./"+name)
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
 			out, err := exec.CommandContext(ctx, "qemu-system-arm", "-machine", "lm3s6965evb", "-semihosting", "-display",

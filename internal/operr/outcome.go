@@ -1,14 +1,13 @@
 package operr
 
 import (
-	"errors"
-
+	"github.com/hubline-iot/hubline/internal/errchain"
 	"github.com/hubline-iot/hubline/transport"
 )
 
 // OutcomeUnknown is e with transport.ErrOutcomeUnknown in its chain, once.
 func OutcomeUnknown(e *transport.Error) *transport.Error {
-	if errors.Is(e, transport.ErrOutcomeUnknown) {
+	if errchain.Has(e, transport.ErrOutcomeUnknown) {
 		return e
 	}
 	own := *e
