@@ -9,8 +9,8 @@ import (
 	"github.com/hubline-iot/hubline/internal/mqttpacket"
 )
 
-// No input makes the readers panic or hand out what is not in the input, and what was understood is
-// written the same way.
+// No input makes the readers panic or return bytes outside the input. A packet that was read is
+// encoded to the same bytes.
 func FuzzRead(f *testing.F) {
 	for _, c := range incoming {
 		f.Add(unhex(c.wire))

@@ -8,7 +8,7 @@ import (
 	"github.com/hubline-iot/hubline/internal/mqttpacket"
 )
 
-// unhex reads pairs of digits; what stands between quotes is text.
+// unhex decodes pairs of hex digits; text between quotes is literal.
 func unhex(s string) (b []byte) {
 	for s != "" {
 		switch {
@@ -33,7 +33,7 @@ func digit(c byte) byte {
 	return c - 'A' + 10
 }
 
-// goodPacket is a packet as it must be sent.
+// goodPacket is a packet and its expected encoding.
 type goodPacket struct {
 	name, clause, wire string
 	encode             func(dst []byte) ([]byte, error)
@@ -150,7 +150,7 @@ func TestSizesAreToldBeforehand(t *testing.T) {
 	}
 }
 
-// badPacket is what cannot be sent, and why.
+// badPacket is a packet that cannot be encoded, and why.
 type badPacket struct {
 	name, clause string
 	want         mqttpacket.Error
@@ -189,8 +189,7 @@ func checkRefused(t *testing.T, all []badPacket) {
 	}
 }
 
-// incoming are packets as a server may send them, and what is wrong with those that it must not
-// send.
+// incoming are packets that a server may send, and packets that it must not send with their fault.
 var incoming = []struct {
 	name, clause, wire string
 	want               string // see describe
@@ -242,7 +241,7 @@ var incoming = []struct {
 	{"the same length in more bytes than needed", "2.2.3", "D0 8000", "empty", nil},
 }
 
-// describe reads a whole packet and tells what is in it.
+// describe reads a whole packet and returns its fields as text.
 func describe(b []byte) (string, error) {
 	h, ok, err := mqttpacket.Next(b)
 	if err != nil || !ok {
@@ -301,7 +300,7 @@ func TestWhatIsReceived(t *testing.T) {
 		if c.err != nil {
 			continue
 		}
-		for n := range b { // all that is shorter is incomplete, and not an error
+		for n := range b { // each shorter prefix is incomplete, which is not an error
 			if got, err := describe(b[:n:n]); got != "incomplete" || err != nil {
 				t.Errorf("%s: the first %d bytes are %q %v", c.name, n, got, err)
 			}
@@ -309,7 +308,7 @@ func TestWhatIsReceived(t *testing.T) {
 	}
 }
 
-// Parts of a packet that are handed out cannot be appended to without a copy.
+// An append to a part of a packet copies it.
 func TestATopicDoesNotReachIntoThePayload(t *testing.T) {
 	in, err := mqttpacket.ReadPublish(0, unhex("0001'a''xyz'"))
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"github.com/hubline-iot/hubline/internal/mqttpacket"
 )
 
-// Vectors that are larger than a board's RAM.
+// Vectors larger than a board's RAM.
 
 func TestWhatIsSentIsLarge(t *testing.T) {
 	checkSent(t, []goodPacket{

@@ -16,7 +16,7 @@ func TestWhatDoesNotFitFailsAlone(t *testing.T) {
 		r, l := start(t, h, h.options())
 		r.Send([]transport.Item{
 			{Tag: 1, Msg: &transport.Message{Body: make([]byte, transport.MaxMessageSize+1)}},
-			// 66,000 encoded
+			// 66,000 bytes when encoded
 			{Tag: 2, Msg: &transport.Message{Properties: []transport.Property{{Name: "p", Value: strings.Repeat("#", 22_000)}}}},
 			{Tag: 3, Msg: &transport.Message{Body: make([]byte, transport.MaxMessageSize)}},
 		})

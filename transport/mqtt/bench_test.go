@@ -18,9 +18,9 @@ import (
 	"github.com/hubline-iot/hubline/transport/netopt"
 )
 
-// The benchmarks compare a session with the library used by itself: QoS 1, 128 in flight, 100
-// bytes, over TCP on this machine, to a responder that does nothing but acknowledge and to
-// testbroker, which keeps every message.
+// The benchmarks compare a session with the bare library: QoS 1, 128 in flight, 100 bytes, over TCP
+// on this machine, to a responder that only acknowledges and to testbroker, which keeps every
+// message.
 const (
 	benchWindow = 128
 	benchBody   = 100
@@ -44,7 +44,7 @@ func benchmark(b *testing.B, through sender) {
 	})
 }
 
-// A session allocates no more for a message than the library by itself.
+// A session allocates no more for a message than the bare library.
 func TestAMessageAllocatesNoMoreThanWithTheLibraryAlone(t *testing.T) {
 	addr, creds := responder(t), testCreds(t)
 	perMessage := func(through sender) float64 {
@@ -62,7 +62,7 @@ func TestAMessageAllocatesNoMoreThanWithTheLibraryAlone(t *testing.T) {
 	require.LessOrEqual(t, ours, alone)
 }
 
-// sender connects and returns what sends n messages and waits for their results.
+// A sender connects and returns a function that sends n messages and waits for their results.
 type sender func(t testing.TB, addr string, creds *transport.Credentials) (send func(n int))
 
 func benchHub(b *testing.B) (testing.TB, string, *transport.Credentials) {
@@ -110,7 +110,7 @@ func throughSession(t testing.TB, addr string, creds *transport.Credentials) fun
 	}
 }
 
-// benchSink gives tags back.
+// benchSink returns tags to the sender.
 type benchSink struct{ free chan uint16 }
 
 func (k *benchSink) Done(tag uint16, _ error)         { k.free <- tag }
@@ -145,7 +145,7 @@ func throughLibrary(t testing.TB, addr string, creds *transport.Credentials) fun
 	}
 }
 
-// responder accepts connections and acknowledges, without allocating.
+// responder accepts connections and acknowledges without allocating.
 func responder(b testing.TB) string {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(b, err)

@@ -20,7 +20,7 @@ import (
 	"github.com/hubline-iot/hubline/transport/transporttest"
 )
 
-// The suite over every way to the hub.
+// TestConformance runs the suite with every network option.
 func TestConformance(t *testing.T) {
 	for _, way := range []struct {
 		name   string
@@ -59,8 +59,7 @@ func TestConformance(t *testing.T) {
 	}
 }
 
-// Certificate, WebSocket and TLS together; the request then does not ask the hub to do without a
-// certificate.
+// With certificate, WebSocket and TLS together, the request does not carry iothub-no-client-cert.
 func TestACertificateOverWebSocket(t *testing.T) {
 	bounded.Test(t, func(t *testing.T) {
 		h := hubfixture.New(t)
@@ -80,7 +79,7 @@ func TestACertificateOverWebSocket(t *testing.T) {
 	})
 }
 
-// A thousand reconnects a day must not use up a process's descriptors.
+// A thousand reconnects a day must not use up the process's descriptors.
 func TestNoSocketStaysOpen(t *testing.T) {
 	h := hubfixture.New(t)
 	tlsAddr, err := h.Listen(testbroker.PortMQTTS, "127.0.0.1:0")
@@ -123,7 +122,7 @@ func TestNoSocketStaysOpen(t *testing.T) {
 	require.Eventually(t, func() bool { return openSockets(t) <= before }, 5*time.Second, 10*time.Millisecond)
 }
 
-// openSockets counts this process's, where that can be known.
+// openSockets counts the sockets of this process, on systems that list them.
 func openSockets(t testing.TB) int {
 	const dir = "/proc/self/fd/"
 	entries, err := os.ReadDir(dir)

@@ -17,7 +17,7 @@ import (
 	"github.com/hubline-iot/hubline/transport/netopt"
 )
 
-// inboxSink keeps what is delivered, and accepts it unless told otherwise.
+// inboxSink keeps deliveries, and accepts each unless refuse is set.
 type inboxSink struct {
 	sink
 	deliveries []transport.Delivery
@@ -36,7 +36,7 @@ func (k *inboxSink) Deliver(d *transport.Delivery) bool {
 	return k.sink.Deliver(d)
 }
 
-// session dials hub and runs, subscribed to messages.
+// receiving dials hub and runs a session that is subscribed to messages.
 func receiving(t *testing.T, o *Options, creds *transport.Credentials) (*running, *inboxSink) {
 	t.Helper()
 	k := new(inboxSink)
@@ -95,7 +95,7 @@ func TestMessagesCarryAllTheirProperties(t *testing.T) {
 	})
 }
 
-// What was not acknowledged comes again, and says so.
+// A message that was not acknowledged is delivered again, with Again.
 func TestRedeliveriesAreMarked(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		h := newBroker(t)
@@ -122,7 +122,7 @@ func TestRedeliveriesAreMarked(t *testing.T) {
 	})
 }
 
-// DUP as it stands on the wire, without a hub's logic.
+// Again is the DUP flag of the packet, independent of a hub's logic.
 func TestAgainIsTheFlagOfTheWire(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		h := newHub(t)
@@ -159,7 +159,7 @@ func TestModulesThroughAGateway(t *testing.T) {
 				}
 				creds := credsOf(t, dev, dev.PrimaryKey)
 				creds.GatewayHost = "gateway.local"
-				// the certificate is the gateway's, user name and token name the hub
+				// the certificate names the gateway; user name and token name the hub
 				require.NoError(t, h.PresentName("gateway.local"))
 				var dialed []string
 				o := &Options{Network: netopt.Options{TLS: &tls.Config{RootCAs: h.RootCAs()}, Dial: func(ctx context.Context,
@@ -190,7 +190,7 @@ func TestModulesThroughAGateway(t *testing.T) {
 	}
 }
 
-// The model is announced at the end of the user name, which testbroker reads as the service does.
+// The model is announced at the end of the user name, which testbroker parses as the service does.
 func TestTheModelIsAnnounced(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		h := newBroker(t)
@@ -206,7 +206,7 @@ func TestTheModelIsAnnounced(t *testing.T) {
 	})
 }
 
-// choosySink does not take every seventh message.
+// choosySink refuses every seventh message.
 type choosySink struct {
 	sink
 	calls, refused int
@@ -225,8 +225,8 @@ func (k *choosySink) Deliver(d *transport.Delivery) bool {
 	return true
 }
 
-// Both ends send as fast as they can over a line with small buffers, and neither reads while it
-// cannot write. Some messages are not taken and stay unacknowledged.
+// Both ends send at full speed over a connection with small buffers, and neither reads while its
+// write blocks. Some messages are refused and stay unacknowledged.
 func TestTenThousandMessagesEachWay(t *testing.T) {
 	for _, secure := range []bool{false, true} {
 		t.Run(map[bool]string{false: "plain", true: "TLS"}[secure], func(t *testing.T) {
@@ -260,7 +260,7 @@ func tenThousandEachWay(t *testing.T, secure bool) {
 	wanted := n - n/7
 	down := strings.Repeat("d", 500)
 	finished := make(chan struct{})
-	go func() { // one goroutine for both directions, as in the real thing: it reads nothing while it writes
+	go func() { // one goroutine for both directions, as in real hubs: it does not read while it writes
 		defer close(finished)
 		for sent := 0; sent < n || up < n || settled < wanted; {
 			for range min(3, n-sent) {

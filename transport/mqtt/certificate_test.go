@@ -40,7 +40,7 @@ func always(cert *tls.Certificate) func(context.Context) (*tls.Certificate, erro
 	return func(context.Context) (*tls.Certificate, error) { return cert, nil }
 }
 
-// x509Creds are those of a device that has no key.
+// x509Creds are the credentials of a device without a key.
 func x509Creds(id string) *transport.Credentials {
 	return &transport.Credentials{Host: testbroker.DefaultHostName, DeviceID: id}
 }
@@ -88,8 +88,8 @@ func TestACertificateProvesTheIdentity(t *testing.T) {
 	})
 }
 
-// A certificate that the hub knows by its thumbprint has no issuer that the hub could name, and
-// crypto/tls would not send it.
+// A certificate that the hub knows by its thumbprint has no issuer that the hub could name, so
+// crypto/tls alone would not send it.
 func TestTheCertificateIsSentWhateverAuthoritiesTheHubNames(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		h := newHub(t)
@@ -165,8 +165,8 @@ func TestACertificateThatCannotWorkFailsBeforeTheDial(t *testing.T) {
 	}
 }
 
-// A certificate made a moment ago is not valid yet by a clock that is a little behind, which the
-// hub's may not be.
+// A new certificate is not valid yet by a device clock that is slightly behind; the hub's clock
+// decides.
 func TestACertificateThatIsNotValidYetIsLeftToTheHub(t *testing.T) {
 	o := &Options{Network: netopt.Options{Certificate: always(clientCert(time.Hour, 2*time.Hour)),
 		Dial: func(context.Context, string, string) (net.Conn, error) { return nil, syscall.ECONNREFUSED }}}
@@ -197,7 +197,7 @@ func writePEM(t testing.TB, cert *tls.Certificate, certPath, keyPath string) {
 	require.NoError(t, os.WriteFile(keyPath, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}), 0o600))
 }
 
-// A renewed certificate is taken up at the next dial, without a restart.
+// A renewed certificate is used by the next dial, without a restart.
 func TestCertificateFilesAreReadAtEachDial(t *testing.T) {
 	h, _, addr := realHub(t)
 	first, second := clientCert(-time.Hour, time.Hour), clientCert(-time.Hour, time.Hour)
@@ -223,9 +223,9 @@ func TestCertificateFilesAreReadAtEachDial(t *testing.T) {
 	}
 	writePEM(t, first, certPath, keyPath)
 	dial()
-	require.NoError(t, os.WriteFile(certPath, []byte("half a cert"), 0o600)) // a renewal under way
+	require.NoError(t, os.WriteFile(certPath, []byte("half a cert"), 0o600)) // a renewal in progress
 	dial()
-	writePEM(t, second, certPath, filepath.Join(dir, "other.pem")) // the key is still the old one
+	writePEM(t, second, certPath, filepath.Join(dir, "other.pem")) // the key file still has the old one
 	dial()
 	writePEM(t, second, certPath, keyPath)
 	dial()
@@ -250,8 +250,8 @@ func TestCertificateFilesErrorsShowNoKey(t *testing.T) {
 	}
 }
 
-// With TLS 1.3 the client's certificate is looked at after its handshake is done: the refusal races
-// with CONNECT.
+// With TLS 1.3 the server checks the client's certificate after the client's handshake has ended:
+// the refusal races with CONNECT.
 func TestARefusedCertificateIsUnauthorized(t *testing.T) {
 	server, roots := certify(t, "hub.example.test", time.Now())
 	for _, version := range []uint16{tls.VersionTLS12, tls.VersionTLS13} {
@@ -260,7 +260,7 @@ func TestARefusedCertificateIsUnauthorized(t *testing.T) {
 				Certificates: []tls.Certificate{server}, ClientAuth: tls.RequireAnyClientCert, MaxVersion: version,
 				VerifyPeerCertificate: func([][]byte, [][]*x509.Certificate) error { return errors.New("revoked") },
 			})
-			_ = s.Handshake() // and closes, whatever was sent to it
+			_ = s.Handshake() // and closes, ignoring what it received
 		})
 		told := 0
 		for range 50 {
@@ -268,7 +268,7 @@ func TestARefusedCertificateIsUnauthorized(t *testing.T) {
 				Certificate: always(clientCert(-time.Hour, time.Hour))}}
 			_, err := New(o).Dial(t.Context(), &transport.Config{Creds: x509Creds("dev-1"), Sink: new(sink)})
 			if errors.Is(err, syscall.ECONNRESET) {
-				continue // the kernel threw the alert away
+				continue // the kernel discarded the alert
 			}
 			require.ErrorIs(t, err, transport.Unauthorized, "%v", err)
 			require.False(t, errfilter.Retryable(err))
@@ -279,7 +279,7 @@ func TestARefusedCertificateIsUnauthorized(t *testing.T) {
 	}
 }
 
-// refusing is a connection whose peer has closed, with a last word on the way.
+// refusing is a connection whose peer has closed, with an alert still to be read.
 type refusing struct {
 	*memconn.Conn
 	word error
@@ -294,7 +294,7 @@ func (c *refusing) Read([]byte) (int, error) {
 	return 0, c.word
 }
 
-// The failed write of CONNECT must not hide the reason.
+// The failed write of CONNECT must not hide the hub's reason.
 func TestTheAlertCountsMoreThanTheWriteThatFailed(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		a, b := memconn.Pair("a", "b")

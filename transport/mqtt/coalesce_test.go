@@ -37,8 +37,8 @@ func countWrites(o *Options) *atomic.Int32 {
 	return writes
 }
 
-// A batch is one write, or a few if it is large, whoever is quicker: the library or the network.
-// One whose last message is not sent at all does not get stuck.
+// A batch is one write, or a few if it is large, for any speed of library and network. A batch
+// whose last message is too large to send does not get stuck.
 func TestABatchIsWrittenTogether(t *testing.T) {
 	for name, last := range map[string]string{"all": "", "the last is too large": strings.Repeat("x",
 		transport.MaxMessageSize+1)} {
@@ -69,8 +69,7 @@ func TestABatchIsWrittenTogether(t *testing.T) {
 	}
 }
 
-// What is full is one write, and over TLS one record, not a large one and the little that was too
-// much for it.
+// A full buffer is one write, and over TLS one record, not a full record and a small one.
 func TestAFullWriteIsOneWrite(t *testing.T) {
 	for _, size := range []int{100, 256, 1024} {
 		bubble(t, func(t *testing.T) {
@@ -91,14 +90,14 @@ func TestAFullWriteIsOneWrite(t *testing.T) {
 	}
 }
 
-// A message that is the only one under way is written by the goroutine of the library that has it,
-// without another one. What others write meanwhile goes behind it.
+// A message that is alone in flight is written by the library's goroutine, without a flusher. Later
+// writes follow it.
 func TestALoneMessageIsWrittenThrough(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		h := newHub(t)
 		r, l := start(t, h, h.options())
 		synctest.Wait()
-		h.net.Last().SetBuffer(10) // it takes no more
+		h.net.Last().SetBuffer(10) // its buffer is full
 		r.send(strings.Repeat("x", 100))
 		synctest.Wait()
 		require.True(t, inside("mqtt.(*conn).writeThrough("))
@@ -124,8 +123,7 @@ func inside(function string) bool {
 	return bytes.Contains(stacks[:runtime.Stack(stacks, true)], []byte(function))
 }
 
-// A connection that is given up while a lone message is stuck in it ends in time, and so does its
-// sender.
+// Goodbye and Send end in time when a message that is written through is stuck.
 func TestALoneMessageThatIsStuckDoesNotHoldTheGoodbye(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		h := newHub(t)

@@ -16,8 +16,8 @@ import (
 	"github.com/hubline-iot/hubline/transport/netopt"
 )
 
-// The device client is given a transport as a value: device.New(creds, mqtt.New(nil), nil). Here it
-// is used without one.
+// A device client takes the transport as a value: device.New(creds, mqtt.New(nil), nil). This
+// example uses the transport without a client.
 func ExampleNew() {
 	hub, err := testbroker.New(nil)
 	if err != nil {
@@ -53,7 +53,7 @@ func (g goodbye) Done(uint16, error)               { g.end() }
 func (g goodbye) Reply(uint32, transport.Reply)    {}
 func (g goodbye) Deliver(*transport.Delivery) bool { return false }
 
-// A gateway on the local network with its own name and a slower line.
+// A gateway on the local network with its own name and a slower connection.
 func ExampleOptions() {
 	t := mqtt.New(&mqtt.Options{
 		Network: netopt.Options{TLS: &tls.Config{MinVersion: tls.VersionTLS13},
@@ -83,7 +83,7 @@ func ExampleConnackError() {
 	// Output: code 5 unauthorized: true
 }
 
-// A refused subscription is found in the reply to OpSubscribe.
+// The cause of a refused subscription is in the reply to OpSubscribe.
 func ExampleSubackError() {
 	reply := transport.Reply{Err: &transport.Error{
 		Kind: transport.Unavailable, Op: transport.OpSubscribe, Proto: "mqtt",
@@ -95,7 +95,7 @@ func ExampleSubackError() {
 	// Output: SUBACK 128 (refused) for devices/dev-1/messages/devicebound/#
 }
 
-// A key that does not leave its chip is a crypto.Signer. Here an ordinary one stands for it.
+// A key that does not leave its chip is a crypto.Signer. Here an ordinary key stands for it.
 func ExampleOptions_certificate() {
 	hub, err := testbroker.New(nil)
 	if err != nil {
@@ -123,7 +123,7 @@ func ExampleOptions_certificate() {
 	// Output: connected: true
 }
 
-// A gateway has a certificate from an authority of its own.
+// A gateway has a certificate from its own authority.
 func ExampleOptions_gateway() {
 	roots := x509.NewCertPool()
 	pem, _ := os.ReadFile("trust-bundle.pem")
@@ -135,7 +135,7 @@ func ExampleOptions_gateway() {
 	_, _ = t, creds // for device.New
 }
 
-// The model that the device follows, for Plug and Play.
+// The Plug and Play model that the device announces.
 func ExampleOptions_modelID() {
 	t := mqtt.New(&mqtt.Options{ModelID: "dtmi:com:example:Thermostat;1"})
 	fmt.Printf("%T\n", t)

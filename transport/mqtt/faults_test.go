@@ -17,8 +17,8 @@ import (
 )
 
 // TestNothingIsLostOverManyBrokenSessions sends a row of messages over sessions that a faulty hub
-// keeps breaking, handing over again what was in flight. What is done must have arrived, and on
-// each connection in order.
+// keeps breaking, and sends messages in flight again. A message that is done must have arrived, and
+// messages must arrive in order on each connection.
 func TestNothingIsLostOverManyBrokenSessions(t *testing.T) {
 	for seed := range uint64(30) {
 		t.Run(fmt.Sprint("seed=", seed), func(t *testing.T) {
@@ -66,7 +66,7 @@ func breakSessions(t *testing.T, seed uint64) {
 			if batch := row.take(); len(batch) > 0 {
 				s.Send(batch)
 			} else {
-				idle++ // an acknowledgement may have been swallowed
+				idle++ // the faulty hub may have dropped an acknowledgement
 				time.Sleep(100 * time.Millisecond)
 			}
 		}
@@ -93,7 +93,7 @@ func breakSessions(t *testing.T, seed uint64) {
 	require.Greater(t, sessions, 1)
 }
 
-// row is a row of numbered messages on its way, and the sink.
+// row is a row of numbered messages to send, and the sink.
 type row struct {
 	total int
 
@@ -108,7 +108,7 @@ type row struct {
 
 func (r *row) window() int { return 16 }
 
-// begin starts over with what is not done.
+// begin starts again with the messages that are not done.
 func (r *row) begin() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -128,7 +128,7 @@ func (r *row) complete() bool {
 	return !slices.Contains(r.done, false)
 }
 
-// take returns what may be sent now.
+// take returns the messages that may be sent now.
 func (r *row) take() (batch []transport.Item) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

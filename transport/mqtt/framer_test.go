@@ -32,7 +32,7 @@ func (e *events) pingresp() { e.pongs++ }
 
 func (e *events) puback(id uint16) error { e.pubacks = append(e.pubacks, id); return nil }
 
-// suback takes what answers one filter.
+// suback accepts a SUBACK for one filter.
 func (e *events) suback(_ uint16, codes []byte) error {
 	e.subacks = append(e.subacks, bytes.Clone(codes))
 	if len(codes) != 1 {
@@ -41,7 +41,7 @@ func (e *events) suback(_ uint16, codes []byte) error {
 	return nil
 }
 
-// stream has the CONNACK in front.
+// stream returns more behind a CONNACK.
 func stream(more ...byte) []byte { return append([]byte{typeConnack << 4, 2, 0, 0}, more...) }
 
 func TestTheFramerPassesWhatAHubMaySend(t *testing.T) {
@@ -66,7 +66,7 @@ func TestTheFramerPassesWhatAHubMaySend(t *testing.T) {
 			pass, err := f.scan(bytes.Clone(in))
 			require.NoError(t, err)
 			if f.kind == typePuback {
-				in = stream() // it ends here
+				in = stream() // the framer drops a PUBACK
 			}
 			require.Equal(t, in, pass)
 			require.Equal(t, inHeader, f.state, "between packets")
@@ -122,8 +122,8 @@ func TestTheFramerStopsWhatAHubMustNotSend(t *testing.T) {
 	}
 }
 
-// FuzzIncoming: whatever comes in whatever pieces, nothing panics, what passes is what came, the
-// pieces make no difference, and the library can read all of it.
+// FuzzIncoming checks that no input panics, that the framer passes bytes unchanged, that the split
+// into pieces makes no difference, and that the library can read what passes.
 func FuzzIncoming(f *testing.F) {
 	f.Add(stream(), uint64(1))
 	f.Add(stream(0x40, 2, 0, 7, 0x90, 3, 0, 7, 1, 0xD0, 0, 0x32, 6, 0, 1, 'a', 0, 1, 'x'), uint64(2))
@@ -150,8 +150,8 @@ func FuzzIncoming(f *testing.F) {
 		require.Equal(t, err, pieceErr)
 		require.Equal(t, whole, pieces)
 
-		// What passed is whole packets that the library can read, and the beginning of one that it must
-		// wait for.
+		// The passed bytes are whole packets that the library can read, and the beginning of one that is
+		// incomplete.
 		r := bytes.NewReader(pass)
 		for r.Len() > 0 {
 			p, readErr := packets.ReadPacket(r)
@@ -176,7 +176,7 @@ func FuzzIncoming(f *testing.F) {
 	})
 }
 
-// What the hub sent before it broke the protocol still counts.
+// Packets before a violation are handled.
 func TestWhatCameBeforeAViolationIsHandedOn(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		h := newHub(t)

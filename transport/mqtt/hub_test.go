@@ -28,7 +28,7 @@ func testCreds(t testing.TB) *transport.Credentials {
 	return &transport.Credentials{Host: "hub.example.test", DeviceID: "dev-1", Sign: sign}
 }
 
-// bubble runs f with fake time. All that f starts must have ended when it returns.
+// bubble runs f with fake time. All goroutines of f must have ended when it returns.
 func bubble(t *testing.T, f func(t *testing.T)) {
 	t.Helper()
 	bounded.Test(t, f)
@@ -40,7 +40,7 @@ type packet struct {
 	body        []byte
 }
 
-// id is a PUBLISH's or SUBSCRIBE's packet id.
+// id returns the packet id of a PUBLISH or SUBSCRIBE.
 func (p packet) id() uint16 {
 	if p.kind == typePublish {
 		return binary.BigEndian.Uint16(p.body[2+binary.BigEndian.Uint16(p.body):])
@@ -50,27 +50,27 @@ func (p packet) id() uint16 {
 
 func (p packet) topic() string { return string(p.body[2 : 2+binary.BigEndian.Uint16(p.body)]) }
 
-// payload is that of a PUBLISH with QoS 1.
+// payload returns the payload of a PUBLISH with QoS 1.
 func (p packet) payload() string { return string(p.body[4+binary.BigEndian.Uint16(p.body):]) }
 
-// filters are those of a SUBSCRIBE, in the order of the packet.
+// filters returns the filters of a SUBSCRIBE, in the order of the packet.
 func (p packet) filters() (all []string) {
 	for rest := p.body[2:]; len(rest) > 2; {
 		n := 2 + int(binary.BigEndian.Uint16(rest))
 		all = append(all, string(rest[2:n]))
-		rest = rest[n+1:] // behind the QoS
+		rest = rest[n+1:] // skips the QoS too
 	}
 	return all
 }
 
-// granted is the SUBACK that grants each filter of a SUBSCRIBE with QoS 1.
+// granted returns the SUBACK that grants each filter of a SUBSCRIBE with QoS 1.
 func (p packet) granted() []byte {
 	n := len(p.filters())
 	return append([]byte{typeSuback << 4, byte(2 + n), p.body[0], p.body[1]}, bytes.Repeat([]byte{1}, n)...)
 }
 
-// link is the scripted hub's end of a connection. It has no MQTT library, so both ends cannot share
-// a mistake.
+// link is the scripted hub's end of a connection. It does not use an MQTT library, so no bug can
+// hide in both ends.
 type link struct {
 	t testing.TB
 	net.Conn
@@ -79,13 +79,13 @@ type link struct {
 
 func newLink(t testing.TB, c net.Conn) *link { return &link{t, c, bufio.NewReader(c)} }
 
-// next reads a packet; io.EOF is a clean end between packets.
+// next reads a packet; io.EOF is an orderly end between packets.
 func (l *link) next() (packet, error) {
 	first, err := l.r.ReadByte()
 	if err != nil {
 		return packet{}, err
 	}
-	size, err := binary.ReadUvarint(l.r) // the same code
+	size, err := binary.ReadUvarint(l.r) // the remaining length has the same form
 	if err != nil {
 		return packet{}, err
 	}
@@ -143,12 +143,12 @@ func newHub(t testing.TB) *hub {
 	return h
 }
 
-// options reach the hub without TLS.
+// options returns options that reach the hub without TLS.
 func (h *hub) options() *Options {
 	return &Options{Network: netopt.Options{Plaintext: true, Dial: h.net.DialContext}}
 }
 
-// accept takes a connection and reads its CONNECT.
+// accept accepts a connection and reads its CONNECT.
 func (h *hub) accept() *link {
 	c, err := h.net.Accept()
 	require.NoError(h.t, err)
@@ -157,7 +157,7 @@ func (h *hub) accept() *link {
 	return l
 }
 
-// welcome is accept and a good CONNACK.
+// welcome is accept followed by a CONNACK with code 0.
 func (h *hub) welcome() *link {
 	l := h.accept()
 	l.send(typeConnack<<4, 2, 0, 0)
@@ -208,7 +208,7 @@ func (s *sink) Deliver(d *transport.Delivery) bool {
 	return !s.refuse
 }
 
-// tags are those that are done without error, in order.
+// tags returns the tags that were done without error, in order.
 func (s *sink) tags() []uint16 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -229,7 +229,7 @@ type running struct {
 	cancel context.CancelFunc
 }
 
-// dial dials while script, if any, plays the hub on another goroutine.
+// dial dials while script, if not nil, plays the hub on another goroutine.
 func dial(t testing.TB, o *Options, script func()) (*session, *sink, context.Context, context.CancelFunc) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -282,7 +282,7 @@ func (s *sink) isEnded() bool {
 	return s.ended
 }
 
-// send hands over bodies under the tags 0, 1, ...
+// send sends bodies under the tags 0, 1, ...
 func (r *running) send(bodies ...string) {
 	items := make([]transport.Item, len(bodies))
 	for i, b := range bodies {

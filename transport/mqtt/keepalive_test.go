@@ -15,8 +15,7 @@ import (
 	"github.com/hubline-iot/hubline/transport/netopt"
 )
 
-// The library leaves it at 0. It stands in the same place whether the packet's length takes 2 bytes
-// or 3.
+// The library leaves the keep-alive at 0. Its field follows a packet length of 2 or of 3 bytes.
 func TestConnectTellsTheKeepAlive(t *testing.T) {
 	for _, o := range []Options{
 		{},
@@ -47,7 +46,7 @@ func TestConnectTellsTheKeepAlive(t *testing.T) {
 	}
 }
 
-// pinged plays the hub: it counts pings and answers the first of them, up to answers.
+// pinged plays the hub: it counts pings and answers the first ones, answers of them at most.
 func pinged(l *link, answers int) (pings *int) {
 	pings = new(int)
 	go func() {
@@ -66,8 +65,8 @@ func pinged(l *link, answers int) (pings *int) {
 	return pings
 }
 
-// A hub hangs up when it hears nothing, whatever it says itself; and a client must hear something
-// now and then, whatever it says.
+// The client pings when either direction is quiet: a hub closes a connection on which it receives
+// nothing, and a client must receive something regularly.
 func TestPingsAreSentUnlessBothSidesTalk(t *testing.T) {
 	for name, tc := range map[string]struct {
 		up, down bool
@@ -83,7 +82,7 @@ func TestPingsAreSentUnlessBothSidesTalk(t *testing.T) {
 				h := newHub(t)
 				r, l := start(t, h, h.options())
 				pings := pinged(l, 1000)
-				for i := range 61 { // a little more than 10 minutes
+				for i := range 61 { // 10 minutes and 10 s
 					time.Sleep(10 * time.Second)
 					if tc.up {
 						r.send("x")
@@ -114,7 +113,7 @@ func TestAPingThatIsNotAnsweredEndsTheSession(t *testing.T) {
 	}
 }
 
-// A hub that talks is alive, if it answers pings or not; and it hears pings all the same.
+// Any packet from the hub answers a ping. Pings continue all the same.
 func TestWhateverComesAnswersAPing(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		h := newHub(t)
@@ -131,7 +130,7 @@ func TestWhateverComesAnswersAPing(t *testing.T) {
 	})
 }
 
-// PingTimeout may be longer than the keep-alive; the next ping does not wait for it.
+// PingTimeout may be longer than the keep-alive; it does not delay the next ping.
 func TestPingsComeInTimeWhateverThePatience(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		h := newHub(t)
@@ -146,10 +145,10 @@ func TestPingsComeInTimeWhateverThePatience(t *testing.T) {
 	})
 }
 
-// slowLink takes 2 KB a second.
+// slowLink transfers 2 KB a second.
 type slowLink struct {
 	net.Conn
-	wrote time.Time // the end of the latest write
+	wrote time.Time // the end of the last write
 }
 
 func (c *slowLink) Write(p []byte) (int, error) {
@@ -172,8 +171,8 @@ func startSlow(t *testing.T) (*running, *link, *slowLink) {
 	return r, l, line
 }
 
-// A message that takes two minutes to write over a link that gets on is no sign of a dead one,
-// though the ping is stuck behind it.
+// A message that takes two minutes to write over a link that makes progress does not end the
+// session, though a ping waits behind it.
 func TestAPingStuckBehindALargeMessageIsNotADeadLine(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		r, l, _ := startSlow(t)
@@ -186,7 +185,7 @@ func TestAPingStuckBehindALargeMessageIsNotADeadLine(t *testing.T) {
 	})
 }
 
-// PingTimeout starts when all is written.
+// PingTimeout starts when all pending bytes are written.
 func TestASlowLinkThatDiesIsFound(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		r, l, line := startSlow(t)
@@ -200,7 +199,7 @@ func TestASlowLinkThatDiesIsFound(t *testing.T) {
 	})
 }
 
-// What the network takes at once and nobody answers is no sign of life.
+// Writes that the network buffers and no peer answers are no sign of life.
 func TestADeadLineIsFoundThoughTheDeviceTalks(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		h := newHub(t)
@@ -216,7 +215,7 @@ func TestADeadLineIsFoundThoughTheDeviceTalks(t *testing.T) {
 	})
 }
 
-// What a burst of traffic needs is given back.
+// An idle session returns the buffers of a burst.
 func TestASessionThatIsIdleAgainHasNoBuffersAndNoFlusher(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		h := newHub(t)
@@ -245,7 +244,7 @@ func TestASessionThatIsIdleAgainHasNoBuffersAndNoFlusher(t *testing.T) {
 	})
 }
 
-// goroutines counts those of the library, of connections and of sessions.
+// goroutines counts the goroutines of the library, of connections and of sessions.
 func goroutines() int {
 	buf := make([]byte, 1<<20)
 	n := 0

@@ -47,7 +47,7 @@ func (c *hooked) Write(p []byte) (int, error) {
 	}
 }
 
-// hook makes the client's sockets hooked.
+// hook makes the client's sockets hooked and returns a function that returns the last one.
 func hook(h *hub, o *Options) (last func() *hooked) {
 	var c *hooked
 	o.Network.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
@@ -61,7 +61,7 @@ func hook(h *hub, o *Options) (last func() *hooked) {
 	return func() *hooked { return c }
 }
 
-// socketOf is the hub's end of the socket.
+// socketOf returns the hub's end of the socket below TLS.
 func socketOf(l *link) *memconn.Conn {
 	if secure, ok := l.Conn.(*tls.Conn); ok {
 		return secure.NetConn().(*memconn.Conn)
@@ -69,8 +69,7 @@ func socketOf(l *link) *memconn.Conn {
 	return l.Conn.(*memconn.Conn)
 }
 
-// Whatever ends a live session, it is worth a retry: there is no cause of which more is known than
-// that the connection is gone.
+// Any end of a live session is worth a retry: a loss says only that the connection is gone.
 func TestL8_AnyLossOfALiveSessionIsRetryable(t *testing.T) {
 	foreign := errors.New("a throwable that nobody knows")
 	for name, c := range map[string]struct {
@@ -145,7 +144,7 @@ func TestL8_AnyLossOfALiveSessionIsRetryable(t *testing.T) {
 	}
 }
 
-// failingTunnel opens nothing.
+// failingTunnel fails each Open.
 type failingTunnel struct{ err error }
 
 func (failingTunnel) Port(bool) string { return "1" }
@@ -163,7 +162,7 @@ func TestL8_AFailedDialIsRetryableUnlessItsCauseIsKnown(t *testing.T) {
 	sys := func(errno syscall.Errno) func(*hub, *Options) {
 		return fails(&net.OpError{Op: "dial", Err: os.NewSyscallError("connect", errno)})
 	}
-	// answers has the hub write something below TLS once it was sent something.
+	// answers makes the hub write raw bytes below TLS after it received something.
 	answers := func(bytes string, end func(*memconn.Conn)) func(*hub, *Options) {
 		return func(h *hub, _ *Options) {
 			go func() {
@@ -247,7 +246,7 @@ func TestL8_AFailedDialIsRetryableUnlessItsCauseIsKnown(t *testing.T) {
 
 // These are the error codes of the official Java client: CONNACK's codes, 32106 (wrong TLS
 // settings), and the eight that are worth a retry. 32110 (connecting already), 32201 (token in use)
-// and 32202 (too many in flight) are faults of that client's own that cannot arise here.
+// and 32202 (too many in flight) are errors of that client that cannot occur here.
 func TestT16_TheCodesOfTheProtocol(t *testing.T) {
 	connack := func(code byte) func(*testing.T, *hub) error {
 		return func(t *testing.T, h *hub) error {

@@ -26,10 +26,9 @@ import (
 // writeTimeout is the default of netopt.Options.WriteTimeout.
 const writeTimeout = 10 * time.Second
 
-// The tests of this file stand for what is known to go wrong on top of the library; the comments
-// name it.
+// The tests of this file cover known pitfalls of the library; the comments name them.
 
-// A CONNECT that is refused would be repeated with MQTT 3.1 on a second connection.
+// The library would repeat a refused CONNECT with MQTT 3.1 on a second connection.
 func TestARefusedConnectIsNotRepeatedWithAnOlderProtocol(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		h := newHub(t)
@@ -56,7 +55,7 @@ func TestARefusedConnectIsNotRepeatedWithAnOlderProtocol(t *testing.T) {
 	})
 }
 
-// For codes above 5 the library returns no error and says that it is connected.
+// For codes above 5 the library returns no error and reports a connection.
 func TestEveryConnackCodeButZeroIsARefusal(t *testing.T) {
 	for code := 1; code < 256; code++ {
 		bubble(t, func(t *testing.T) {
@@ -79,7 +78,7 @@ func TestEveryConnackCodeButZeroIsARefusal(t *testing.T) {
 	}
 }
 
-// The library has no context: a dial would last as long as the network likes.
+// The library takes no context: a dial would last as long as the network blocks.
 func TestTheEndOfCtxEndsTheDialAtOnce(t *testing.T) {
 	stages := map[string]func(h *hub, o *Options){
 		"while the network hangs": func(h *hub, _ *Options) { h.net.Hang(true) },
@@ -105,7 +104,7 @@ func TestTheEndOfCtxEndsTheDialAtOnce(t *testing.T) {
 	}
 }
 
-// requireNothingLeft fails when the client's end of the last connection is open.
+// requireNothingLeft fails if the client's end of the last connection is open.
 func requireNothingLeft(t *testing.T, h *hub) {
 	t.Helper()
 	if c := h.net.Last(); c != nil {
@@ -114,7 +113,7 @@ func requireNothingLeft(t *testing.T, h *hub) {
 	}
 }
 
-// The library has a limit of its own, 30 s by default; the caller's context is the only one.
+// The library has its own limit, 30 s by default; only the caller's context may limit the dial.
 func TestOnlyTheContextLimitsTheDial(t *testing.T) {
 	for _, limit := range []time.Duration{7 * time.Second, 7 * time.Hour} {
 		bubble(t, func(t *testing.T) {
@@ -130,7 +129,7 @@ func TestOnlyTheContextLimitsTheDial(t *testing.T) {
 	}
 }
 
-// ctx may end in the moment in which the library takes the connection up.
+// ctx may end at the moment in which the library becomes connected.
 func TestCtxThatEndsWithTheConnackLeavesNothing(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		h := newHub(t)
@@ -151,7 +150,7 @@ func TestCtxThatEndsWithTheConnackLeavesNothing(t *testing.T) {
 	})
 }
 
-// readHook calls a function when bytes have come.
+// readHook calls a function after a read.
 type readHook struct {
 	net.Conn
 	hook func()
@@ -165,8 +164,8 @@ func (c *readHook) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Messages that wait at the hub come right behind the CONNACK, before anybody could have subscribed
-// or begun Run.
+// Messages that are queued at the hub follow the CONNACK at once, before the caller can subscribe
+// or start Run.
 func TestNothingIsReportedBeforeRun(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		h := newHub(t)
@@ -200,14 +199,14 @@ func TestAConnackInSingleBytesIsAccepted(t *testing.T) {
 	})
 }
 
-// The library compares the text of a read error with that of a closed connection and then keeps
-// silent, for ever.
+// The library compares the text of a read error with that of a closed connection, and never reports
+// a loss with that text.
 func TestALossThatLooksLikeOurOwnCloseIsReported(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		h := newHub(t)
 		r, _ := start(t, h, h.options())
 		synctest.Wait()
-		require.NoError(t, h.net.Last().Close()) // somebody closes the socket below us
+		require.NoError(t, h.net.Last().Close()) // the socket below conn is closed by other code
 		synctest.Wait()
 		select {
 		case err := <-r.ran:
@@ -218,8 +217,8 @@ func TestALossThatLooksLikeOurOwnCloseIsReported(t *testing.T) {
 	})
 }
 
-// PINGREQ is written without a deadline; behind a full buffer the ping's time-out is never looked
-// at.
+// The library writes PINGREQ without a deadline; behind a full buffer it never checks the ping's
+// time-out.
 func TestAPeerThatStopsReadingIsFound(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		h := newHub(t)
@@ -235,7 +234,7 @@ func TestAPeerThatStopsReadingIsFound(t *testing.T) {
 	})
 }
 
-// The same when nothing but a ping is to be sent: the line is full from before.
+// The same when the only packet to send is a ping: the network's buffers are already full.
 func TestAPeerThatStopsReadingIsFoundByPings(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		h := newHub(t)
@@ -262,7 +261,7 @@ func TestASilentPeerIsFoundByPings(t *testing.T) {
 	})
 }
 
-// An idle line stays up for as long as pings are answered.
+// An idle connection stays up while pings are answered.
 func TestAnIdleSessionLivesOnPings(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		h := newHub(t)
@@ -288,8 +287,8 @@ func TestAnIdleSessionLivesOnPings(t *testing.T) {
 	})
 }
 
-// More codes than filters make the library's reader panic, and the process with it; so would a
-// SUBACK for another's id confuse it.
+// A SUBACK with more codes than filters makes the library's reader panic, which ends the process. A
+// SUBACK for another request's id would confuse it.
 func TestASubackThatDoesNotFitEndsTheSession(t *testing.T) {
 	for name, answer := range map[string]func(id uint16) []byte{
 		"with too many codes": func(id uint16) []byte { return []byte{typeSuback << 4, 5, byte(id >> 8), byte(id), 1, 1, 1} },
@@ -319,7 +318,7 @@ func TestASubackThatDoesNotFitEndsTheSession(t *testing.T) {
 	}
 }
 
-// A refused filter completes the library's token without an error.
+// The library's token of a refused filter completes without an error.
 func TestARefusedSubscriptionIsReplied(t *testing.T) {
 	for code, kind := range map[byte]transport.Kind{0x80: transport.Unavailable, 3: transport.Protocol,
 		0xFF: transport.Protocol} {
@@ -342,7 +341,7 @@ func TestARefusedSubscriptionIsReplied(t *testing.T) {
 	}
 }
 
-// Codes stand in the order of the packet's filters. The library takes the filters as a map, so that
+// Codes stand in the order of the packet's filters. The library takes the filters as a map, so the
 // order is random.
 func TestARefusalNamesTheRefusedFilter(t *testing.T) {
 	for refused := range 2 {
@@ -379,8 +378,8 @@ func TestAHugePacketIsRefusedBeforeItIsAllocated(t *testing.T) {
 	})
 }
 
-// The library cannot be asked for DUP; and it resends nothing by itself, for all that it knows goes
-// by QoS 0.
+// The library has no option for DUP. It resends nothing by itself because it gets every message
+// with QoS 0.
 func TestOnlyWhatIsHandedOverAgainCarriesDup(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		h := newHub(t)
@@ -394,7 +393,7 @@ func TestOnlyWhatIsHandedOverAgainCarriesDup(t *testing.T) {
 	})
 }
 
-// stopInPublish holds the library in the middle of Publish, by what it says there.
+// stopInPublish is a logger that blocks the library inside Publish, at a known log message.
 type stopInPublish struct{ reached, release chan struct{} }
 
 func (l *stopInPublish) Println(v ...any) {
@@ -406,8 +405,7 @@ func (l *stopInPublish) Println(v ...any) {
 
 func (*stopInPublish) Printf(string, ...any) {}
 
-// A caller that is inside Publish while the connection is lost is held until a timer fires, 30 s by
-// default.
+// A caller inside Publish is blocked after a loss until a timer fires, 30 s by default.
 func TestALossInTheMiddleOfPublishHoldsRunForAMomentOnly(t *testing.T) {
 	stop := new(stopInPublish)
 	paho.DEBUG = stop
@@ -428,8 +426,8 @@ func TestALossInTheMiddleOfPublishHoldsRunForAMomentOnly(t *testing.T) {
 	})
 }
 
-// Tokens of a persistent session never complete after a loss, and a caller inside Publish is held
-// until a timer fires: Run must not be.
+// Tokens of a persistent session never complete after a loss, and a caller inside Publish is
+// blocked until a timer fires. Neither may block Run.
 func TestRunReturnsSoonAfterALossInTheMiddleOfSending(t *testing.T) {
 	for cut := range 10 {
 		bubble(t, func(t *testing.T) {
@@ -459,7 +457,7 @@ func TestRunReturnsSoonAfterALossInTheMiddleOfSending(t *testing.T) {
 
 const libraryWaitWanted = 300 * time.Millisecond
 
-// slowSink takes its time, which shows who waits for whom.
+// slowSink is slow, which shows which goroutine waits for another.
 type slowSink struct {
 	*sink
 	entered chan struct{}
@@ -471,7 +469,8 @@ func (k *slowSink) Done(tag uint16, err error) {
 	k.sink.Done(tag, err)
 }
 
-// The library's goroutines outlive the news of the loss; one of them may be on its way to the sink.
+// The library reports a loss before its goroutines have ended; one of them may be about to call the
+// sink.
 func TestRunWaitsForTheLastCallOfTheSink(t *testing.T) {
 	for name, end := range map[string]func(h *hub, cancel func()){
 		"after a loss":             func(h *hub, _ func()) { h.net.Last().Reset() },
@@ -516,8 +515,8 @@ type failedToken struct{ paho.DummyToken }
 
 func (*failedToken) Error() error { return errors.New("publish was broken by timeout") }
 
-// A Publish that was not taken in time leaves the packet unsent: the message would be in flight for
-// ever. And what was to become of it must not become of the next.
+// A Publish that the library did not take in time leaves the packet unsent: the message would stay
+// in flight for ever. Its publication must not be applied to the next packet.
 func TestAMessageTheLibraryDidNotTakeIsHandedOverAgain(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		h := newHub(t)
@@ -538,8 +537,8 @@ func TestAMessageTheLibraryDidNotTakeIsHandedOverAgain(t *testing.T) {
 	})
 }
 
-// While a lone message is stuck in the network, the library has room for one more and gives the
-// rest back after libraryWait. Each goes out as itself all the same.
+// While a message is stuck in the network, the library takes one more and refuses the others after
+// libraryWait. Each must be sent with its own id.
 func TestMessagesBehindAStuckOneKeepTheirIDs(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		h := newHub(t)
@@ -553,7 +552,7 @@ func TestMessagesBehindAStuckOneKeepTheirIDs(t *testing.T) {
 		go func() {
 			defer close(sent)
 			r.Do(&transport.Request{ID: 1, Op: transport.OpTwinGet})
-			r.Do(&transport.Request{ID: 2, Op: transport.OpTwinGet}) // is not taken
+			r.Do(&transport.Request{ID: 2, Op: transport.OpTwinGet}) // the library refuses it
 			r.Send([]transport.Item{
 				{Tag: 1, Msg: &transport.Message{Body: []byte("a")}},
 				{Tag: 2, Again: true, Msg: &transport.Message{Body: []byte("b")}},
@@ -584,8 +583,7 @@ func TestMessagesBehindAStuckOneKeepTheirIDs(t *testing.T) {
 	})
 }
 
-// A connection that coalesces must let out what was written before the DISCONNECT, and the library
-// closes right behind it.
+// Pending bytes must be written before the DISCONNECT, and the library closes right after it.
 func TestGoodbyeLetsOutWhatWasSent(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		h := newHub(t)
@@ -601,8 +599,8 @@ func TestGoodbyeLetsOutWhatWasSent(t *testing.T) {
 	})
 }
 
-// DISCONNECT is the last packet [MQTT-3.14.4-2]: the send side may settle a delivery between it and
-// the library's Close.
+// DISCONNECT is the last packet [MQTT-3.14.4-2]: the device loop may settle a delivery between it
+// and the library's Close.
 func TestNothingGoesOutBehindDisconnect(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		h := newHub(t)
@@ -618,8 +616,8 @@ func TestNothingGoesOutBehindDisconnect(t *testing.T) {
 	})
 }
 
-// A stuck peer must not hold the goodbye, which cannot be written; nor must TLS, which waits 5 s to
-// say close_notify.
+// A stuck peer, to which DISCONNECT cannot be written, must not block goodbye; nor must TLS, which
+// waits 5 s to write close_notify.
 func TestGoodbyeToAStuckPeerTakesLessThanASecond(t *testing.T) {
 	for name, secure := range map[string]bool{"plain": false, "with TLS": true} {
 		t.Run(name, func(t *testing.T) {
@@ -643,7 +641,7 @@ func TestGoodbyeToAStuckPeerTakesLessThanASecond(t *testing.T) {
 	}
 }
 
-// In TLS the goodbye is written well, but close_notify is not.
+// With TLS, DISCONNECT is written, but close_notify blocks.
 func TestGoodbyeIsBoundedWhenOnlyCloseNotifyIsStuck(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		a, b := memconn.Pair("a", "b")
@@ -666,8 +664,8 @@ func (c *slowCloser) Close() error {
 	return nil
 }
 
-// Ordered delivery with the library's own acknowledgements locks up when both ends send much: its
-// reader waits for the writer, the writer for the peer, the peer for our reader.
+// Ordered delivery with the library's acknowledgements deadlocks when both ends send much: its
+// reader waits for its writer, the writer for the peer, the peer for our reader.
 func TestTrafficBothWaysDoesNotLockUp(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		const n = 300
@@ -676,7 +674,7 @@ func TestTrafficBothWaysDoesNotLockUp(t *testing.T) {
 		r, l := start(t, h, h.options())
 		body := strings.Repeat("x", 5000)
 		got := make(chan int)
-		go func() { // a hub that reads nothing while it writes
+		go func() { // a hub that does not read while it writes
 			count := 0
 			for i := range n {
 				l.publish("devices/dev-1/messages/devicebound/a=b", uint16(i+1), body)
@@ -728,7 +726,7 @@ func (s *sink) takeRef() []byte {
 	return ref
 }
 
-// The library writes from several goroutines at once, closes twice, and sets deadlines of its own.
+// The library writes from several goroutines at once, closes twice, and sets deadlines.
 func TestTheConnectionBearsWhatTheLibraryDoesToIt(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		a, b := memconn.Pair("a", "b")
@@ -765,7 +763,7 @@ func TestTheConnectionBearsWhatTheLibraryDoesToIt(t *testing.T) {
 	})
 }
 
-// A write error is reported by the next Write and by Read, which waits for nothing else.
+// A write error is returned by the next Write and by Read, which must not block.
 func TestAWriteErrorReachesReadAndTheNextWrite(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		a, b := memconn.Pair("a", "b")
@@ -776,7 +774,7 @@ func TestAWriteErrorReachesReadAndTheNextWrite(t *testing.T) {
 		_, err := c.Write([]byte("too much"))
 		require.NoError(t, err)
 		synctest.Wait()
-		require.NoError(t, c.SetWriteDeadline(time.Time{})) // the library does so behind each PUBLISH
+		require.NoError(t, c.SetWriteDeadline(time.Time{})) // the library does so after each PUBLISH
 		_, err = c.Read(make([]byte, 1))
 		require.ErrorIs(t, err, os.ErrDeadlineExceeded)
 		_, err = c.Write([]byte("x"))
@@ -785,7 +783,7 @@ func TestAWriteErrorReachesReadAndTheNextWrite(t *testing.T) {
 	})
 }
 
-// A link that is slow but moves is not taken for one that stands.
+// A link that is slow but makes progress does not count as dead.
 func TestASlowLinkIsNotADeadOne(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		h := newHub(t)
@@ -808,7 +806,7 @@ func TestASlowLinkIsNotADeadOne(t *testing.T) {
 	})
 }
 
-// What waits to be written is bounded: the session publishes no more than the network takes.
+// The pending bytes are bounded: the session publishes no more than the network takes.
 func TestPublishingStopsWhileTheNetworkTakesNothing(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		h := newHub(t)

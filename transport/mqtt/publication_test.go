@@ -12,12 +12,12 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// FuzzPublication: what the library writes for QoS 0 goes out as what it would write for QoS 1,
-// behind what waits already.
+// FuzzPublication checks that a PUBLISH of the library with QoS 0 is rewritten to the bytes that
+// the library would write with QoS 1, behind pending bytes.
 func FuzzPublication(f *testing.F) {
 	f.Add("devices/dev-1/messages/events/", []byte("body"), uint16(7), false)
 	for _, size := range []int{0, 123, 124, 125, 126, 16_380, 16_381, 16_382, 2_097_148, 2_097_149} {
-		// where the remaining length grows by a byte, and around it
+		// around the sizes at which the remaining length grows by a byte
 		f.Add("t", bytes.Repeat([]byte("x"), size), uint16(65535), true)
 	}
 	f.Add(strings.Repeat("t", 65535), []byte(nil), uint16(1), true)
@@ -40,7 +40,7 @@ func FuzzPublication(f *testing.F) {
 	})
 }
 
-// What goes by QoS 0 keeps it, between messages that do not.
+// A PUBLISH with QoS 0 keeps it, between messages with QoS 1.
 func TestWhatGoesAtMostOnceStaysSo(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		h := newHub(t)
@@ -63,8 +63,8 @@ func TestWhatGoesAtMostOnceStaysSo(t *testing.T) {
 	})
 }
 
-// The ids of messages are apart from those of subscriptions, however many there were on a
-// connection. When they are used up the session ends, and the next one has all again.
+// The ids of messages differ from those of subscriptions, for any number of subscriptions on a
+// connection. When the latter are used up the session ends, and the next session has all again.
 func TestSubscriptionsNeverTakeAMessagesID(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		h := newHub(t)
@@ -89,7 +89,7 @@ func TestSubscriptionsNeverTakeAMessagesID(t *testing.T) {
 	})
 }
 
-// An answer that nothing waits for any more does not make the next message wait for a flusher.
+// A PUBACK for a message that is not in flight does not make the next message wait for a flusher.
 func TestAPubackTooManyIsLeftAlone(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		h := newHub(t)
@@ -106,7 +106,7 @@ func TestAPubackTooManyIsLeftAlone(t *testing.T) {
 	})
 }
 
-// The library hands over whole packets, each in one write: the connection counts on it.
+// The library writes each packet whole, in one Write: conn relies on it.
 func TestTheLibraryWritesPacketsWhole(t *testing.T) {
 	var w counting
 	p := newPublish("topic", bytes.Repeat([]byte("x"), 100_000))
@@ -116,7 +116,7 @@ func TestTheLibraryWritesPacketsWhole(t *testing.T) {
 	require.Len(t, w[0], 1+n+int(size))
 }
 
-// counting keeps what is written, write by write.
+// counting keeps each write.
 type counting [][]byte
 
 func (w *counting) Write(p []byte) (int, error) {
@@ -124,7 +124,7 @@ func (w *counting) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// What the library writes without having been given it goes out as nobody's.
+// A PUBLISH without a publication is not sent.
 func TestAPublicationNobodyAnnouncedEndsTheSession(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		h := newHub(t)

@@ -13,7 +13,7 @@ import (
 	"github.com/hubline-iot/hubline/transport/transporttest"
 )
 
-// The conformance suite once more, with a hub that shares no code with testbroker and has
+// The conformance suite with a second hub, which shares no code with testbroker and has
 // cloud-to-device messages.
 func TestConformanceWithAScriptedHub(t *testing.T) {
 	transporttest.Run(t, func(t testing.TB) *transporttest.Pair {
@@ -21,7 +21,7 @@ func TestConformanceWithAScriptedHub(t *testing.T) {
 		good, bad := testCreds(t), testCreds(t)
 		bad.Sign, _ = transport.SharedKey("YmFk")
 		h.knows = func(password string) bool {
-			token, err := good.NewToken(context.Background()) // the bubble's clock stood still since
+			token, err := good.NewToken(context.Background()) // the bubble's clock has not moved since
 			return err == nil && token.Text.Reveal() == password
 		}
 		return &transporttest.Pair{
@@ -123,7 +123,7 @@ func (h *scriptedHub) talk(l *scriptedLink) {
 	}
 }
 
-// lastField is the last length-prefixed field of a CONNECT: the password.
+// lastField returns the last length-prefixed field of a CONNECT: the password.
 func lastField(body []byte) string {
 	rest := body[10:]
 	for {
@@ -162,7 +162,7 @@ func (h *scriptedHub) packet(l *scriptedLink, p packet) {
 
 func (h *scriptedHub) publish(l *scriptedLink, p packet) {
 	if wire.FromHub(p.topic()) {
-		return // it has no twins
+		return // this hub has no twins
 	}
 	m := transporttest.Received{Again: p.flags&8 != 0, Message: transport.Message{Body: []byte(p.payload())}}
 	bag, ok := strings.CutPrefix(p.topic(), "devices/dev-1/messages/events/")
@@ -182,7 +182,7 @@ func (h *scriptedHub) publish(l *scriptedLink, p packet) {
 	answer()
 }
 
-// deliver sends what nobody has to whom it may concern.
+// deliver sends the messages without a receiver to a connection that subscribed.
 func (h *scriptedHub) deliver() {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -118,7 +118,7 @@ func TestCredentialsWithoutATokenSendNoPassword(t *testing.T) {
 	})
 }
 
-// A CONNECT has two bytes for the length of the password, which the library would let overflow.
+// The length of a CONNECT's password has two bytes, which the library would let overflow.
 func TestATokenThatNoConnectCanCarryIsInvalid(t *testing.T) {
 	creds := &transport.Credentials{Host: "hub.example.test", DeviceID: "dev-1",
 		Token: func(context.Context) (transport.Token, error) {

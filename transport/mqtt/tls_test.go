@@ -24,7 +24,7 @@ import (
 	"github.com/hubline-iot/hubline/transport/netopt"
 )
 
-// certify makes a certificate for host, signed by itself, valid around now.
+// certify returns a self-signed certificate for host that is valid at now, and a pool with it.
 func certify(t testing.TB, host string, now time.Time) (tls.Certificate, *x509.CertPool) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	require.NoError(t, err)
@@ -41,7 +41,7 @@ func certify(t testing.TB, host string, now time.Time) (tls.Certificate, *x509.C
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key, Leaf: leaf}, pool
 }
 
-// serveTLS makes the hub speak TLS, and o trust it.
+// serveTLS makes the hub use TLS, and o trust its certificate.
 func (h *hub) serveTLS(t testing.TB, o *Options) {
 	cert, pool := certify(t, "hub.example.test", time.Now())
 	h.wrap = func(c net.Conn) net.Conn { return tls.Server(c, &tls.Config{Certificates: []tls.Certificate{cert}}) }
@@ -124,14 +124,14 @@ func TestRealTLS(t *testing.T) {
 	})
 }
 
-// byName trusts the hub's authority and leaves the name to be verified to the transport.
+// byName returns options that trust the hub's authority; the transport verifies the name.
 func byName(h *testbroker.Hub, addr string) *Options {
 	c := h.ClientTLS()
 	c.ServerName = ""
 	return &Options{Network: netopt.Options{Addr: addr, TLS: c}}
 }
 
-// answering is a TCP server that answers the first bytes with the given ones and closes.
+// answering starts a TCP server that answers the first bytes with answer and closes.
 func answering(t *testing.T, answer func(net.Conn)) string {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
@@ -212,7 +212,7 @@ func TestPeersThatAreNoHubs(t *testing.T) {
 	}
 }
 
-// Failed dials must leave no goroutine. (Eventually has one more while it looks.)
+// Failed dials must leave no goroutine. (Eventually itself has one more while it polls.)
 func TestDialsOverRealPortsLeaveNoGoroutine(t *testing.T) {
 	h, dev, addr := realHub(t)
 	before := runtime.NumGoroutine()

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Without TwinAndMethods a board gets Unsupported, and everything else.
+// With NoCalls, twin and methods are Unsupported and everything else works.
 func TestNoCalls(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		h := newHub(t)
@@ -35,7 +35,7 @@ func TestNoCalls(t *testing.T) {
 	})
 }
 
-// A board's read buffer bounds the twin: it is told, not left waiting.
+// A twin larger than a board's read buffer is answered with TooLarge.
 func TestATwinLargerThanTheReadBuffer(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		h := newHub(t)
@@ -58,7 +58,7 @@ func TestATwinLargerThanTheReadBuffer(t *testing.T) {
 		require.Len(t, l.expect(0x30).body, 2+len("$iothub/twin/PATCH/properties/reported/?$rid=5")+5000)
 		r.Do(&transport.Request{ID: 6, Op: transport.OpTwinPatch, Body: make([]byte, transport.MaxMessageSize+1)})
 		require.ErrorIs(t, r.sink.replies[2].Err, transport.TooLarge)
-		// its topic is not
+		// its topic must not
 		r.Do(&transport.Request{Op: transport.OpRespond, Ref: []byte(strings.Repeat("r", 2000)), Status: 200})
 		require.Len(t, r.sink.replies, 4)
 		require.ErrorIs(t, r.sink.replies[3].Err, transport.TooLarge)

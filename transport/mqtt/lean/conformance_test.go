@@ -12,7 +12,7 @@ import (
 	"github.com/hubline-iot/hubline/transport/transporttest"
 )
 
-// The suite over every way to the hub, and with buffers as boards have them.
+// TestConformance runs the suite with every network option, and with buffers as boards have them.
 func TestConformance(t *testing.T) {
 	for _, way := range []struct {
 		name   string

@@ -20,8 +20,8 @@ import (
 	"github.com/hubline-iot/hubline/transport/mqtt/lean"
 )
 
-// A PUBACK that does not come is missed after AckTimeout: the message goes again on a new
-// connection, with the same packet id and marked.
+// A PUBACK that does not arrive within AckTimeout: the message is sent again on a new connection,
+// with the same packet id and DUP.
 func TestAMissingPubackIsNoticed(t *testing.T) {
 	bounded.Test(t, func(t *testing.T) {
 		h := hubfixture.New(t)
@@ -53,12 +53,12 @@ func TestAMissingPubackIsNoticed(t *testing.T) {
 	})
 }
 
-// The loop is inside a write that will never end; Close gets it out.
+// The device loop is inside a write that never ends; Close unblocks it.
 func TestCloseFreesAStuckWrite(t *testing.T) {
 	bounded.Test(t, func(t *testing.T) {
 		near, far := memconn.Pair("near", "far")
 		near.SetBuffer(8 << 10)
-		go func() { // a hub that says hello and nothing else
+		go func() { // a hub that sends a CONNACK and then does nothing
 			_, _ = far.Read(make([]byte, 4096))
 			_, _ = far.Write([]byte{0x20, 2, 0, 0})
 		}()
@@ -76,13 +76,13 @@ func TestCloseFreesAStuckWrite(t *testing.T) {
 	})
 }
 
-// slowSerial is a line that brings a byte at a time, as a UART does.
+// slowSerial reads one byte at a time, as a UART does.
 type slowSerial struct{ net.Conn }
 
 func (s slowSerial) Read(p []byte) (int, error) { return s.Conn.Read(p[:1]) }
 
-// A board: fixed buffers, a serial line, cut again and again under load in both directions; nothing
-// is lost and nothing grows.
+// A board has fixed buffers and a serial line that is cut repeatedly under load in both directions.
+// Nothing is lost and nothing grows.
 func TestABoardUnderCuts(t *testing.T) {
 	bounded.Test(t, func(t *testing.T) {
 		h := hubfixture.New(t)
@@ -134,7 +134,7 @@ func TestABoardUnderCuts(t *testing.T) {
 	})
 }
 
-// The hub takes the will in when the device vanishes, and not when it says goodbye.
+// The hub publishes the will when the device disappears, and not after DISCONNECT.
 func TestTheWillIsForThoseWhoVanish(t *testing.T) {
 	bounded.Test(t, func(t *testing.T) {
 		h := hubfixture.New(t)

@@ -156,7 +156,7 @@ func TestWhatIsNoCONNACK(t *testing.T) {
 	}
 }
 
-// What comes in one segment with the CONNACK, or in many, makes no difference.
+// The CONNACK may arrive in one segment with other packets, or in single bytes.
 func TestTheCONNACKMayComeWithOthersOrInBits(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		h := newHub(t)
@@ -213,7 +213,7 @@ func TestADialEndsWithItsContext(t *testing.T) {
 	})
 }
 
-// mute is a connection whose peer hung up before CONNECT, and left a word.
+// mute is a connection whose peer closed before CONNECT; reads return the peer's error.
 type mute struct {
 	Conn
 	last error
@@ -224,7 +224,7 @@ func (m *mute) Read([]byte) (int, error)        { return 0, m.last }
 func (m *mute) SetReadDeadline(time.Time) error { return nil }
 func (m *mute) Close() error                    { return nil }
 
-// explaining knows more.
+// explaining is a mute with a method Explain.
 type explaining struct{ mute }
 
 func (explaining) Explain(err error) error {
@@ -310,7 +310,7 @@ func TestWrongOptionsAndCredentialsAreInvalid(t *testing.T) {
 	require.ErrorContains(t, err, "65536 bytes")
 }
 
-// The buffers are there from the beginning and stay the same over connections.
+// Fixed buffers are allocated by New and stay the same over connections.
 func TestFixedBuffersSurviveReconnects(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		h := newHub(t)

@@ -10,7 +10,7 @@ import (
 	"github.com/hubline-iot/hubline/transport/mqtt/lean"
 )
 
-// A board brings its own connection, here one in memory, and has buffers of a fixed size.
+// A board provides its own connection, here one in memory, and has buffers of a fixed size.
 func Example() {
 	hub, err := testbroker.New(nil)
 	if err != nil {

@@ -27,7 +27,7 @@ func testCreds(t testing.TB) *transport.Credentials {
 	return &transport.Credentials{Host: "hub.example.test", DeviceID: "dev-1", Sign: sign}
 }
 
-// bubble runs f with fake time. All that f starts must have ended when it returns.
+// bubble runs f with fake time. All goroutines of f must have ended when it returns.
 func bubble(t *testing.T, f func(t *testing.T)) {
 	t.Helper()
 	bounded.Test(t, f)
@@ -41,11 +41,11 @@ type got struct {
 
 func (p got) topic() string { return string(p.body[2 : 2+binary.BigEndian.Uint16(p.body)]) }
 
-// rest is what stands behind the topic of a PUBLISH: with QoS 1 its packet id, then the payload.
+// rest returns the bytes behind the topic of a PUBLISH: with QoS 1 its packet id, then the payload.
 func (p got) rest() string { return string(p.body[2+binary.BigEndian.Uint16(p.body):]) }
 
-// link is the scripted hub's end of a connection. It has no code of the codec's, so both ends
-// cannot share a mistake.
+// link is the scripted hub's end of a connection. It does not use the codec, so no bug can hide in
+// both ends.
 type link struct {
 	t testing.TB
 	net.Conn
@@ -54,13 +54,13 @@ type link struct {
 
 func newLink(t testing.TB, c net.Conn) *link { return &link{t, c, bufio.NewReader(c)} }
 
-// next reads a packet; io.EOF is a clean end between packets.
+// next reads a packet; io.EOF is an orderly end between packets.
 func (l *link) next() (got, error) {
 	first, err := l.r.ReadByte()
 	if err != nil {
 		return got{}, err
 	}
-	size, err := binary.ReadUvarint(l.r) // the same code
+	size, err := binary.ReadUvarint(l.r) // the remaining length has the same form
 	if err != nil {
 		return got{}, err
 	}
@@ -98,7 +98,7 @@ func (l *link) drain() (packets []got, err error) {
 	}
 }
 
-// publishBytes is a PUBLISH, with QoS 1 unless id is 0.
+// publishBytes returns a PUBLISH, with QoS 1 unless id is 0.
 func publishBytes(topic string, id uint16, body string) []byte {
 	var b []byte
 	b = binary.BigEndian.AppendUint16(b, uint16(len(topic)))
@@ -137,9 +137,9 @@ func (h *hub) dial(ctx context.Context) (Conn, error) {
 	return h.wrap(c), nil
 }
 
-// accept takes a connection and reads its CONNECT. On another goroutine than the test's it may
-// outlive a test that fails before it dials, and then it ends the goroutine: a test that has ended
-// cannot fail.
+// accept accepts a connection and reads its CONNECT. On a goroutine other than the test's it may
+// outlive a test that failed before it dialed. It then ends the goroutine, since a test that has
+// ended cannot fail.
 func (h *hub) accept() (*link, got) {
 	c, err := h.net.Accept()
 	if h.over.Load() {
@@ -150,7 +150,7 @@ func (h *hub) accept() (*link, got) {
 	return l, l.expect(0x10)
 }
 
-// welcome is accept and a good CONNACK.
+// welcome is accept followed by a CONNACK with code 0.
 func (h *hub) welcome() *link {
 	l, _ := h.accept()
 	l.send(0x20, 2, 0, 0)
@@ -159,7 +159,7 @@ func (h *hub) welcome() *link {
 
 // sink records what a session reports.
 type sink struct {
-	unfit    []string // calls of methods whose body did not fit
+	unfit    []string // method calls whose body did not fit
 	mu       sync.Mutex
 	done     []result
 	replies  []transport.Reply
@@ -208,7 +208,7 @@ func (s *sink) Deliver(d *transport.Delivery) bool {
 	return true
 }
 
-// tags are those that are done without error, in order.
+// tags returns the tags that were done without error, in order.
 func (s *sink) tags() []uint16 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -246,8 +246,8 @@ func dialed(t testing.TB, tr *Transport, script func()) (transport.Session, *sin
 	return s, k, withAfterFunc{ctx}, cancel, err
 }
 
-// withAfterFunc is a context like those of package device. (Dial gets one without, so both ways of
-// afterEnd are walked.)
+// withAfterFunc is a context like those of package device. Dial gets a context without the method,
+// so the tests cover both paths of afterEnd.
 type withAfterFunc struct{ context.Context }
 
 func (c withAfterFunc) AfterFunc(f func()) (stop func() bool) { return context.AfterFunc(c.Context, f) }
@@ -276,7 +276,7 @@ func start(t testing.TB, h *hub, tr *Transport) (*running, *link) {
 	return r, l
 }
 
-// send hands over bodies under the tags 0, 1, ...
+// send sends bodies under the tags 0, 1, ...
 func (r *running) send(bodies ...string) {
 	items := make([]transport.Item, len(bodies))
 	for i, b := range bodies {
@@ -285,7 +285,7 @@ func (r *running) send(bodies ...string) {
 	r.Send(items)
 }
 
-// requireLoss waits for Run's end and looks at its error.
+// requireLoss waits for Run's end and checks its error.
 func (r *running) requireLoss(t testing.TB, kind transport.Kind) error {
 	t.Helper()
 	err := <-r.ran
@@ -300,7 +300,7 @@ func (r *running) requireLoss(t testing.TB, kind transport.Kind) error {
 
 var errPulled = errors.New("cable pulled")
 
-// counting counts what is asked of a Conn.
+// counting counts the calls of a Conn.
 type counting struct {
 	Conn
 	mu            sync.Mutex

@@ -97,7 +97,7 @@ func TestATransportServesOneClientAtATime(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		h := newHub(t)
 		tr := New(h.dial, nil)
-		for range 3 { // one after the other it may
+		for range 3 { // sessions one after the other are allowed
 			r, l := start(t, h, tr)
 			_, err := tr.Dial(t.Context(), &transport.Config{Creds: testCreds(t), Sink: new(sink)})
 			require.ErrorIs(t, err, transport.Invalid)
@@ -106,7 +106,7 @@ func TestATransportServesOneClientAtATime(t *testing.T) {
 			<-r.ran
 		}
 		h.net.Refuse(true)
-		for range 3 { // a failed dial leaves it free
+		for range 3 { // a failed dial does not keep the Transport busy
 			_, err := tr.Dial(t.Context(), &transport.Config{Creds: testCreds(t), Sink: new(sink)})
 			require.ErrorIs(t, err, transport.Network)
 		}
@@ -226,13 +226,14 @@ func TestMoreSubscriptionsThanThereIsRoomForAreRefused(t *testing.T) {
 		}
 		synctest.Wait()
 		require.Len(t, r.sink.replies, maxSubs+1)
-		r.session.lastID = 65535 // the ids begin again
+		r.session.lastID = 65535 // the next id wraps around
 		r.Do(&transport.Request{Op: transport.OpSubscribe, Want: transport.Messages})
 		require.Equal(t, []byte{0xf0, 1}, l.expect(0x82).body[:2])
 	})
 }
 
-// What breaks the protocol ends the session with a loss that says why; what came before it counts.
+// A violation of the protocol ends the session with a loss that names it. Packets before it are
+// handled.
 func TestGarbageEndsTheSession(t *testing.T) {
 	for name, c := range map[string]struct {
 		bytes []byte
@@ -279,14 +280,14 @@ func TestGarbageEndsTheSession(t *testing.T) {
 	}
 }
 
-// Harmless things that hubs do.
+// Harmless deviations that hubs are known for.
 func TestWhatASessionPutsUpWith(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		h := newHub(t)
 		r, l := start(t, h, New(h.dial, nil))
 		r.send("one")
 		l.send(0xD0, 0)             // PINGRESP without a ping
-		l.send(0x40, 2, 0xff, 0xff) // PUBACK for an id of the session's own that is not in use
+		l.send(0x40, 2, 0xff, 0xff) // PUBACK for an id of a SUBSCRIBE that is not in flight
 		l.send(0xD0, 0x80, 0x80, 0) // a length in more bytes than needed
 		l.send(0xE0, 0)             // DISCONNECT
 		l.send(0x40, 2, 0, 1)
@@ -301,7 +302,7 @@ func TestADeadConnectionIsFoundInTime(t *testing.T) {
 		h := newHub(t)
 		r, l := start(t, h, New(h.dial, &Options{KeepAlive: 30 * time.Second, PingTimeout: 10 * time.Second}))
 		require.Equal(t, 30*time.Second, r.Info().KeepAlive)
-		for range 5 { // alive
+		for range 5 { // the pings are answered
 			time.Sleep(30 * time.Second)
 			r.Do(&transport.Request{Op: transport.OpPing})
 			l.expect(0xC0)
@@ -309,7 +310,7 @@ func TestADeadConnectionIsFoundInTime(t *testing.T) {
 			synctest.Wait()
 		}
 		begun := time.Now()
-		for range 2 { // the pings vanish
+		for range 2 { // the pings are lost
 			time.Sleep(15 * time.Second)
 			r.Do(&transport.Request{Op: transport.OpPing})
 		}
@@ -320,7 +321,8 @@ func TestADeadConnectionIsFoundInTime(t *testing.T) {
 	})
 }
 
-// The writer is stuck, so nobody pings; the reader finds it all the same, and frees the writer.
+// The writer is stuck, so no ping is sent; the reader times out all the same, and unblocks the
+// writer.
 func TestAPeerThatStopsReadingIsFound(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		h := newHub(t)
@@ -334,7 +336,7 @@ func TestAPeerThatStopsReadingIsFound(t *testing.T) {
 	})
 }
 
-// A link of 250 bytes a second takes minutes for a message; that is no death.
+// A link of 250 bytes a second needs minutes for a message; the session stays alive.
 func TestASlowLinkIsAlive(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		h := newHub(t)
@@ -376,7 +378,7 @@ func TestGoodbyeIsBounded(t *testing.T) {
 	})
 }
 
-// faulty is a connection whose writes fail when it is told so, while its reads stay as they were.
+// faulty is a connection whose writes fail on demand, while its reads still work.
 type faulty struct {
 	Conn
 	on atomic.Bool
@@ -389,7 +391,7 @@ func (f *faulty) Write(p []byte) (int, error) {
 	return f.Conn.Write(p)
 }
 
-// faulty puts one around the device's end.
+// faulty wraps the device's end of the next connection.
 func (h *hub) faulty() *faulty {
 	f := new(faulty)
 	h.wrap = func(c Conn) Conn { f.Conn = c; return f }
@@ -427,7 +429,7 @@ func TestLargeMessagesArriveAndGiveTheirMemoryBack(t *testing.T) {
 	})
 }
 
-// With the buffers of a board, what is too large is left out and nothing else suffers.
+// With the buffers of a board, packets that are too large are skipped and all others are handled.
 func TestWhatDoesNotFitIntoAFixedReadBufferIsSkipped(t *testing.T) {
 	for _, size := range []int{200, 201, 255, 256, 1000, 70_000} {
 		bubble(t, func(t *testing.T) {
@@ -453,7 +455,7 @@ func TestWhatDoesNotFitIntoAFixedReadBufferIsSkipped(t *testing.T) {
 	}
 }
 
-// Whatever the sizes of messages and buffer, the stream is what it has to be.
+// The written stream is correct for all sizes of messages and buffer.
 func TestTheStreamDoesNotDependOnTheBuffer(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
@@ -499,7 +501,7 @@ func TestTheStreamDoesNotDependOnTheBuffer(t *testing.T) {
 	}
 }
 
-// recorder takes everything and says nothing.
+// recorder records writes and answers nothing.
 type recorder struct {
 	Conn
 	stream  []byte
@@ -514,7 +516,7 @@ func (r *recorder) Write(p []byte) (int, error) {
 
 func (r *recorder) SetReadDeadline(time.Time) error { return nil }
 
-// requireItems reads the stream as a hub does.
+// requireItems parses the stream as a hub does.
 func requireItems(t *testing.T, items []transport.Item, stream []byte) {
 	a, b := memconn.Pair("a", "b")
 	a.SetBuffer(0)
@@ -549,7 +551,7 @@ func TestWhatDoesNotFitFailsAlone(t *testing.T) {
 			middle := &transport.Message{Properties: []transport.Property{{Name: "p", Value: strings.Repeat("x", 1000)}}}
 			r.Send([]transport.Item{
 				{Tag: 1, Msg: &transport.Message{Body: make([]byte, transport.MaxMessageSize+1)}},
-				// 66,000 encoded
+				// 66,000 bytes when encoded
 				{Tag: 2, Msg: &transport.Message{Properties: []transport.Property{{Name: "p", Value: strings.Repeat("#",
 					22_000)}}}},
 				{Tag: 3, Msg: middle},

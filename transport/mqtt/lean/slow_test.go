@@ -12,7 +12,7 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// reuser is a sink whose owner takes a refused message back and makes it smaller.
+// reuser is a sink that makes a refused message smaller.
 type reuser struct {
 	*sink
 	m *transport.Message
@@ -20,12 +20,12 @@ type reuser struct {
 
 func (s *reuser) Done(tag uint16, err error) {
 	if err != nil {
-		s.m.Body = []byte("another one") // ours again
+		s.m.Body = []byte("another one") // the caller owns it again
 	}
 	s.sink.Done(tag, err)
 }
 
-// With QoS 0 a message that was refused is not looked at again, and has one result.
+// With QoS 0 a refused message is not accessed again, and has one result.
 func TestAtMostOnceHasOneResult(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		h := newHub(t)
@@ -38,7 +38,7 @@ func TestAtMostOnceHasOneResult(t *testing.T) {
 	})
 }
 
-// slow takes 2 KB a second.
+// slow transfers 2 KB a second.
 type slow struct{ Conn }
 
 func (c slow) Write(p []byte) (int, error) {
@@ -78,8 +78,8 @@ func (c breaking) Write(p []byte) (int, error) {
 	return c.Conn.Write(p)
 }
 
-// With QoS 0 what the network took is done, though a later write of the batch fails: it is not sent
-// again.
+// With QoS 0 messages that were written are done, though a later write of the batch fails: they are
+// not sent again.
 func TestAtMostOnceOfABatchThatBreaks(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		h := newHub(t)
@@ -99,7 +99,7 @@ func TestAtMostOnceOfABatchThatBreaks(t *testing.T) {
 	})
 }
 
-// What comes shortly before a ping does not take from the time that its answer has.
+// A packet received shortly before a ping does not shorten the time for the ping's answer.
 func TestAPingHasItsTime(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		h := newHub(t)
@@ -118,7 +118,7 @@ func TestAPingHasItsTime(t *testing.T) {
 	})
 }
 
-// uplink takes 10 ms for a write.
+// uplink takes 10 ms for each write.
 type uplink struct{ Conn }
 
 func (c uplink) Write(p []byte) (int, error) {
@@ -126,7 +126,7 @@ func (c uplink) Write(p []byte) (int, error) {
 	return c.Conn.Write(p)
 }
 
-// With QoS 0 and always something to send, the answers to pings are all that comes.
+// With QoS 0 and a client that always sends, the answers to pings are all that arrives.
 func TestPingsGoOutHoweverBusyTheClientIs(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		h := newHub(t)

@@ -16,7 +16,7 @@ import (
 	"github.com/hubline-iot/hubline/transport/mqtt/internal/wire"
 )
 
-// pieces hands out a stream in pieces of size bytes.
+// pieces is a Conn that reads a stream in pieces of size bytes.
 type pieces struct {
 	stream []byte
 	size   int
@@ -35,7 +35,7 @@ func (p *pieces) Write(b []byte) (int, error)     { return len(b), nil }
 func (p *pieces) SetReadDeadline(time.Time) error { return nil }
 func (p *pieces) Close() error                    { return nil }
 
-// play feeds a stream to a session and tells what it reported and why it ended.
+// play feeds a stream to a session, and returns its sink and why it ended.
 func play(t testing.TB, stream []byte, size int, o *Options) (*sink, string) {
 	k := new(sink)
 	s := newSession(New(func(context.Context) (Conn, error) {
@@ -46,8 +46,8 @@ func play(t testing.TB, stream []byte, size int, o *Options) (*sink, string) {
 	return k, err.Error()
 }
 
-// No stream makes the reader panic, and how it is cut into pieces makes no difference; nor do fixed
-// buffers, as long as everything fits.
+// No stream makes the reader panic. The split into pieces makes no difference, nor do fixed buffers
+// as long as each packet fits.
 func FuzzStream(f *testing.F) {
 	mine := "devices/dev-1/messages/devicebound/"
 	f.Add([]byte{0x40, 2, 0, 1, 0x90, 3, 0xf0, 1, 1, 0xD0, 0}, 3)
@@ -73,10 +73,10 @@ func FuzzStream(f *testing.F) {
 	})
 }
 
-// echo answers each PUBLISH with its PUBACK, without allocating; n writes of any size come to an
-// end. It is the network and the hub in one.
+// echo answers each PUBLISH with its PUBACK, without allocating. It is the network and the hub in
+// one.
 type echo struct {
-	acks chan []byte // capacity 1 each; two buffers go round
+	acks chan []byte // capacity 1 each; two buffers alternate
 	free chan []byte
 	rest []byte
 	kept []byte
@@ -95,7 +95,7 @@ func newEcho() *echo {
 func (e *echo) Write(p []byte) (int, error) {
 	select {
 	case out := <-e.free:
-		skipped := min(e.skip, len(p)) // the rest of a payload; heads come whole
+		skipped := min(e.skip, len(p)) // the rest of a payload; heads arrive whole
 		e.skip -= skipped
 		for b := p[skipped:]; len(b) > 0; {
 			length, n := binary.Uvarint(b[1:])
@@ -140,7 +140,7 @@ func (e *echo) Read(p []byte) (int, error) {
 func (e *echo) SetReadDeadline(time.Time) error { return nil }
 func (e *echo) Close() error                    { close(e.end); return nil }
 
-// nowhere is a sink that counts.
+// nowhere is a sink that only reports results.
 type nowhere struct{ done chan uint16 }
 
 func (n nowhere) Done(tag uint16, err error)     { n.done <- tag }

@@ -51,7 +51,7 @@ func (g goodbye) Done(uint16, error)               { g.end() }
 func (g goodbye) Reply(uint32, transport.Reply)    {}
 func (g goodbye) Deliver(*transport.Delivery) bool { return false }
 
-// Through the proxy of a company network, and nothing but port 443.
+// Through the proxy of a company network that allows only port 443.
 func ExampleNew_proxy() {
 	dial, err := netproxy.New("http://user:password@proxy.example.com:3128", nil)
 	if err != nil {
@@ -62,7 +62,7 @@ func ExampleNew_proxy() {
 	// Output: *mqtt.Transport
 }
 
-// A broker that is no hub serves WebSocket elsewhere.
+// A broker other than a hub serves WebSocket on another port and path.
 func ExampleOptions() {
 	t := mqtt.New(&mqtt.Options{Network: netopt.Options{Addr: "broker.local:9001", Tunnel: mqttws.New(&mqttws.Options{
 		Path: "/mqtt", Header: http.Header{"X-Site": {"7"}},

@@ -80,7 +80,7 @@ func next(t testing.TB, r io.Reader) []byte {
 	return append(head[:1], body...)
 }
 
-// sink records.
+// sink records what a session reports.
 type sink struct {
 	mu       sync.Mutex
 	done     []uint16
@@ -122,7 +122,7 @@ type running struct {
 	cancel context.CancelFunc
 }
 
-// start makes a session and runs it.
+// start dials the hub and runs the session.
 func start(t testing.TB, h *hub, o *mqtt.Options) (*running, *server) {
 	t.Helper()
 	var w *server
@@ -186,8 +186,8 @@ func TestTheRequestIsWhatTheHubWants(t *testing.T) {
 	}
 }
 
-// A tls.Config that net/http has used, and has written HTTP/2 into, does not make a server that
-// speaks it take the request for HTTP/2.
+// net/http adds HTTP/2 to a tls.Config that it used. A server with HTTP/2 must not take the request
+// for HTTP/2 then.
 func TestASharedTLSConfig(t *testing.T) {
 	h := hubfixture.New(t)
 	shared := h.ClientTLS()
@@ -219,7 +219,7 @@ func TestWrongOptionsAreInvalid(t *testing.T) {
 	}
 }
 
-// Every status has a Kind, and the error shows the code.
+// Every status has a Kind, and the error contains the code.
 func TestRefusedUpgradesAreToldApart(t *testing.T) {
 	want := map[int]transport.Kind{
 		101: transport.Protocol, 200: transport.Protocol, 301: transport.Protocol, 302: transport.Protocol,
@@ -335,7 +335,7 @@ func TestPeersThatDoNotSpeakMQTTOverWebSocket(t *testing.T) {
 	}
 }
 
-// requireClosed fails when the client's end of the last connection is open.
+// requireClosed fails if the client's end of the last connection is open.
 func requireClosed(t *testing.T, h *hub) {
 	t.Helper()
 	_, err := h.net.Last().Write([]byte{0})

@@ -1,7 +1,7 @@
 package mqttws
 
-// The server's side of WebSocket, RFC 6455. It shares no code with the library that the client
-// uses, so that both cannot share a mistake.
+// The server side of WebSocket, RFC 6455. It does not use the client's library, so no bug can hide
+// in both ends.
 
 import (
 	"bufio"
@@ -26,7 +26,7 @@ const (
 	opPong         = 10
 )
 
-// frame is a frame of the client's, unmasked.
+// frame is a frame of the client, unmasked.
 type frame struct {
 	op      byte
 	fin     bool
@@ -45,7 +45,7 @@ type server struct {
 	pongs chan string
 }
 
-// readRequest reads a request for an upgrade and answers nothing.
+// readRequest reads a request for an upgrade without answering it.
 func readRequest(c net.Conn) (*server, error) {
 	w := &server{Conn: c, r: bufio.NewReader(c), pongs: make(chan string, 100)}
 	var err error
@@ -53,8 +53,7 @@ func readRequest(c net.Conn) (*server, error) {
 	return w, err
 }
 
-// accept answers the request of a new connection with the upgrade to the sub-protocol that was
-// asked for.
+// accept answers the request of a new connection with the upgrade to the requested sub-protocol.
 func accept(c net.Conn) (*server, error) {
 	w, err := readRequest(c)
 	if err != nil {
@@ -71,7 +70,7 @@ func accept(c net.Conn) (*server, error) {
 	return w, w.upgrade("Sec-WebSocket-Protocol: " + h.Get("Sec-WebSocket-Protocol") + "\r\n")
 }
 
-// upgrade answers the request with 101 and further header lines.
+// upgrade answers the request with 101 and additional header lines.
 func (c *server) upgrade(header string) error {
 	sum := sha1.Sum([]byte(c.request.Header.Get("Sec-WebSocket-Key") + "258EAFA5-E914-47DA-95CA-C5AB0DC85B11"))
 	_, err := io.WriteString(c.Conn, "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: "+
@@ -118,7 +117,7 @@ func (c *server) nextFrame() (frame, error) {
 	return f, err
 }
 
-// Read takes the bytes out of binary frames. The client's pongs go to pongs, its Close frame is
+// Read returns the bytes of binary frames. The client's pongs go to pongs; its Close frame is
 // io.EOF.
 func (c *server) Read(p []byte) (int, error) {
 	for len(c.rest) == 0 {
@@ -142,7 +141,7 @@ func (c *server) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// Write sends p as one binary message of one frame.
+// Write sends p as one binary message in one frame.
 func (c *server) Write(p []byte) (int, error) {
 	if err := c.writeFrame(opBinary, true, p); err != nil {
 		return 0, err

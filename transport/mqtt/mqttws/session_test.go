@@ -19,7 +19,7 @@ import (
 	"github.com/hubline-iot/hubline/transport/netopt"
 )
 
-// publish is a PUBLISH of a cloud-to-device message.
+// publish returns the PUBLISH of a cloud-to-device message.
 func publish(id byte, body string) []byte {
 	topic := "devices/dev-1/messages/devicebound/%24.to=x"
 	p := append([]byte{0, byte(len(topic))}, topic...)
@@ -63,7 +63,7 @@ func TestFramesAreNoPackets(t *testing.T) {
 	}
 }
 
-// A frame may come with the answer to the request.
+// A frame may arrive together with the answer to the request.
 func TestAFrameRightBehindTheUpgradeIsRead(t *testing.T) {
 	bounded.Test(t, func(t *testing.T) {
 		a, b := memconn.Pair("a", "b")
@@ -71,7 +71,7 @@ func TestAFrameRightBehindTheUpgradeIsRead(t *testing.T) {
 		go func() {
 			w, err := readRequest(b)
 			require.NoError(t, err)
-			// one line end too many, which is cut below
+			// with an extra line end, which cutter removes
 			require.NoError(t, w.upgrade("Sec-WebSocket-Protocol: MQTT\r\n\r\n\x82\x03abc\x82\x01d"))
 		}()
 		b.SetBuffer(0)
@@ -84,7 +84,7 @@ func TestAFrameRightBehindTheUpgradeIsRead(t *testing.T) {
 	})
 }
 
-// cutter takes "\r\n" from the end of the first bytes.
+// cutter removes "\r\n" from the end of the first bytes read.
 type cutter struct {
 	net.Conn
 	cut bool
@@ -99,7 +99,7 @@ func (c *cutter) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Each write is whole frames of binary data, not fragments: some servers take nothing else.
+// Each write is whole binary frames, not fragments: some servers accept nothing else.
 func TestWritesAreWholeBinaryFrames(t *testing.T) {
 	bounded.Test(t, func(t *testing.T) {
 		h := newHub(t)
@@ -143,7 +143,7 @@ func TestGoodbyeIsSaidInBothProtocols(t *testing.T) {
 	})
 }
 
-// A hub may ping an idle connection, and closes it when no pong comes.
+// A hub may ping an idle connection, and closes it without a pong.
 func TestPingsAreAnsweredOnAnIdleConnection(t *testing.T) {
 	bounded.Test(t, func(t *testing.T) {
 		h := newHub(t)
@@ -158,14 +158,13 @@ func TestPingsAreAnsweredOnAnIdleConnection(t *testing.T) {
 	})
 }
 
-// The answer to a ping must not be written by who reads: the peer may be waiting for us to read
-// before it reads itself.
+// The reading goroutine must not write the answer to a ping: the peer may not read until we read.
 func TestPingsDoNotStopReading(t *testing.T) {
 	bounded.Test(t, func(t *testing.T) {
 		h := newHub(t)
 		r, w := start(t, h, h.options(nil))
 		synctest.Wait()
-		h.net.Last().SetBuffer(100) // the hub reads nothing more
+		h.net.Last().SetBuffer(100) // the hub does not read any further
 		for i := range byte(200) {
 			require.NoError(t, w.writeFrame(opPing, true, []byte("are you there?")))
 			_, err := w.Write(publish(i+1, "x"))
@@ -247,7 +246,7 @@ func TestL8_AnyLossOverWebSocketIsFoundAndRetryable(t *testing.T) {
 	}
 }
 
-// The library replaces errors of time-outs by its own.
+// The library replaces time-out errors by its own.
 func TestTimeoutsKeepTheirCause(t *testing.T) {
 	bounded.Test(t, func(t *testing.T) {
 		h := newHub(t)
@@ -274,7 +273,7 @@ func TestGoodbyeToAStuckPeerTakesLessThanASecond(t *testing.T) {
 	})
 }
 
-// The library looks at a context's deadline only.
+// The library uses a context's deadline, not its cancellation.
 func TestTheEndOfCtxEndsTheUpgrade(t *testing.T) {
 	for name, play := range map[string]func(h *hub){
 		"while the request cannot be sent": func(h *hub) { h.net.SetBuffer(1) },
@@ -309,7 +308,7 @@ func TestTheEndOfCtxEndsTheUpgrade(t *testing.T) {
 	}
 }
 
-// Both ends write at full speed; pings come between. Some messages are not taken.
+// Both ends write at full speed, with pings in between. Some messages are refused.
 func TestTrafficBothWaysDoesNotLockUp(t *testing.T) {
 	bounded.Test(t, func(t *testing.T) {
 		const n = 10_000

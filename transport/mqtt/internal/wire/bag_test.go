@@ -104,7 +104,7 @@ func FuzzBag(f *testing.F) {
 	f.Fuzz(func(t *testing.T, bag string) {
 		var once, twice transport.Message
 		DecodeBag(bag, &once)
-		// What was understood survives a round trip.
+		// Decoded fields survive a round trip.
 		again := AppendBag(nil, &once)
 		require.Equal(t, len(again), BagSize(&once))
 		DecodeBag(string(again), &twice)

@@ -118,7 +118,7 @@ func TestChangesAndCalls(t *testing.T) {
 	}
 }
 
-// What did not fit is told of without its body.
+// A message that did not fit is reported without its body.
 func TestMissed(t *testing.T) {
 	k, in := &sink{}, &wire.Inbound{}
 	in.Take(k, "$iothub/methods/POST/before/?$rid=1", []byte("{}"))

@@ -12,7 +12,7 @@ import (
 	"github.com/hubline-iot/hubline/transport/netopt"
 )
 
-// TLS on standard Go. A program that talks to a real hub leaves the options out.
+// TLS on standard Go. For a real hub the options are not needed.
 func Example() {
 	hub, err := testbroker.New(nil)
 	if err != nil {

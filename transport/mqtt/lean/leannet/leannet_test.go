@@ -139,8 +139,8 @@ func TestWrongOptionsAreInvalid(t *testing.T) {
 	}
 }
 
-// With TLS 1.3 the hub refuses a client certificate after the handshake: an alert comes in place of
-// the CONNACK.
+// With TLS 1.3 the hub refuses a client certificate after the handshake: an alert arrives in place
+// of the CONNACK.
 func TestARefusedClientCertificateIsUnauthorized(t *testing.T) {
 	h := hubfixture.New(t)
 	addr, err := h.Listen(testbroker.PortMQTTS, "127.0.0.1:0")
@@ -153,7 +153,7 @@ func TestARefusedClientCertificateIsUnauthorized(t *testing.T) {
 		TLS: h.ClientTLS(), Certificate: func(context.Context) (*tls.Certificate, error) { return &cert, nil }}
 	require.ErrorIs(t, send(t, creds, o), transport.Unauthorized)
 
-	// A server that refuses them itself, in the handshake or after it.
+	// A server that refuses the certificate itself, in the handshake or after it.
 	host, roots := certify(t)
 	for _, version := range []uint16{tls.VersionTLS12, tls.VersionTLS13} {
 		l, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{
@@ -168,7 +168,7 @@ func TestARefusedClientCertificateIsUnauthorized(t *testing.T) {
 					return
 				}
 				_ = c.(*tls.Conn).Handshake()
-				_ = c.Close() // whatever was sent to it
+				_ = c.Close() // ignoring what it received
 			}
 		}()
 		told := 0
@@ -177,7 +177,7 @@ func TestARefusedClientCertificateIsUnauthorized(t *testing.T) {
 				Certificate: o.Certificate}
 			err := send(t, creds, o)
 			if errors.Is(err, syscall.ECONNRESET) {
-				continue // the kernel threw the alert away
+				continue // the kernel discarded the alert
 			}
 			require.ErrorIs(t, err, transport.Unauthorized, "%v", err)
 			told++
@@ -188,7 +188,8 @@ func TestARefusedClientCertificateIsUnauthorized(t *testing.T) {
 	}
 }
 
-// certify makes a certificate for hub.example.test, signed by itself, valid around now.
+// certify returns a self-signed certificate for hub.example.test that is valid now, and a pool with
+// it.
 func certify(t testing.TB) (tls.Certificate, *x509.CertPool) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	require.NoError(t, err)
@@ -205,7 +206,7 @@ func certify(t testing.TB) (tls.Certificate, *x509.CertPool) {
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key, Leaf: leaf}, pool
 }
 
-// A renewed certificate is taken up by the next dial.
+// A renewed certificate is used by the next dial.
 func TestCertificateFilesAreReadAtEachDial(t *testing.T) {
 	bounded.Test(t, func(t *testing.T) {
 		h := hubfixture.New(t)
@@ -238,12 +239,12 @@ func TestCertificateFilesAreReadAtEachDial(t *testing.T) {
 	})
 }
 
-// The board has 80 s for this, standard Go has WriteTimeout.
+// A board needs up to 80 s to detect this; on standard Go WriteTimeout detects it.
 func TestAPeerThatStopsReadingIsFoundByTheWriter(t *testing.T) {
 	bounded.Test(t, func(t *testing.T) {
 		near, far := memconn.Pair("near", "far")
 		near.SetBuffer(16 << 10)
-		go func() { // a hub that says hello and nothing else
+		go func() { // a hub that sends a CONNACK and then does nothing
 			_, _ = far.Read(make([]byte, 4096))
 			_, _ = far.Write([]byte{0x20, 2, 0, 0})
 		}()
@@ -269,7 +270,7 @@ func TestAPeerThatStopsReadingIsFoundByTheWriter(t *testing.T) {
 	})
 }
 
-// A tunnel that owes answers: its goroutine pays them between the session's writes, and ends with
+// The goroutine of a tunnel with replies writes them between the session's writes, and ends with
 // the connection.
 func TestATunnelPaysWhatItOwes(t *testing.T) {
 	bounded.Test(t, func(t *testing.T) {
@@ -290,7 +291,7 @@ func TestATunnelPaysWhatItOwes(t *testing.T) {
 		require.EqualValues(t, 100, tunnel.paid.Load())
 		require.Equal(t, before+1, bounded.Goroutines())
 
-		// Close is bounded although a write is stuck, and frees it.
+		// Close is bounded although a write is stuck, and unblocks it.
 		near.SetBuffer(1000)
 		far.SetBuffer(1000)
 		stuck := make(chan error)
@@ -318,7 +319,7 @@ type owing struct {
 	owed    chan struct{}
 	paid    atomic.Int64
 	now     atomic.Int64
-	writers atomic.Int64 // the most at a time
+	writers atomic.Int64 // the most at the same time
 }
 
 func (o *owing) Port(bool) string { return "1" }
@@ -341,7 +342,7 @@ func (o *owing) Write(p []byte) (int, error) {
 	return o.Conn.Write(p)
 }
 
-// A thousand reconnects a day must not use up a process's descriptors.
+// A thousand reconnects a day must not use up the process's descriptors.
 func TestNoSocketStaysOpen(t *testing.T) {
 	h := hubfixture.New(t)
 	tlsAddr, err := h.Listen(testbroker.PortMQTTS, "127.0.0.1:0")
@@ -366,7 +367,7 @@ func TestNoSocketStaysOpen(t *testing.T) {
 	require.Eventually(t, func() bool { return openSockets(t) <= before }, 5*time.Second, 10*time.Millisecond)
 }
 
-// openSockets counts this process's, where that can be known.
+// openSockets counts the sockets of this process, on systems that list them.
 func openSockets(t testing.TB) int {
 	const dir = "/proc/self/fd/"
 	entries, err := os.ReadDir(dir)
