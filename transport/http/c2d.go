@@ -15,52 +15,51 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// refSize is the size of a Delivery's Ref: the number under which the message is kept.
+// refSize is the size of a Delivery's Ref, which holds the message's number.
 const refSize = 4
 
 const (
-	// lockTime is how long a hub locks what it gave.
+	// lockTime is how long a hub locks a delivered message.
 	lockTime = 60 * time.Second
-	// declinedFor is how long a message that nobody took is kept before the hub gets it back, which
-	// delivers it again at once.
+	// declinedFor is how long a message that the Sink did not take is kept before it is abandoned; the
+	// hub delivers an abandoned message again at once.
 	declinedFor = 5 * time.Second
-	// firstPause and lastPause are between tries that the hub does not take at the moment; they
-	// double.
+	// firstPause and lastPause bound the delays between retries of requests that the hub refuses for
+	// the moment; the delay doubles.
 	firstPause, lastPause = time.Second, time.Minute
 )
 
-// c2d looks for cloud-to-device messages, and settles them. Its goroutine
-// begins with the first OpSubscribe.
+// c2d polls for cloud-to-device messages and settles them. Its goroutine starts with the first
+// OpSubscribe.
 //
-// A hub delivers a message again when its lock was lost, although it may wait in this process
-// behind a slow handler. Such a delivery takes the place of the former one, by the hub's sequence
-// number, and is not reported again: whoever holds the former one settles it with the lock that
-// holds.
+// A hub delivers a message again when its lock expired, even if the message still waits behind a
+// slow handler in this process. Such a delivery replaces the earlier one with the same sequence
+// number and is not reported again: the settlement of the earlier delivery uses the new lock.
 type c2d struct {
 	s    *session
 	lane lane
-	wake chan struct{} // capacity 1: there is something to do
+	wake chan struct{} // capacity 1: there is work
 
-	// Of the goroutine.
+	// Used by the goroutine only.
 	timer   *time.Timer
-	look    time.Time     // when to ask the hub next
-	pause   time.Duration // after the latest look, if that was refused or brought what was known; else 0
-	verdict []pastVerdict // of messages whose lock was lost before
-	due     []errand      // to be done, or done again, at their time
+	look    time.Time     // time of the next poll
+	pause   time.Duration // delay if the last poll was refused or returned a known message; else 0
+	verdict []pastVerdict // settlements that came after the lock expired
+	due     []errand      // settlements to send, or to retry, at their time
 
 	// Guarded by session.mu.
 	wanted    bool
-	active    bool // looks are made
+	active    bool // polling is on
 	waiting   []uint32
 	number    uint32
 	unsettled map[uint32]*held
-	errands   []errand // new ones
+	errands   []errand // settlements not moved to due yet
 }
 
-// held is a message that is not settled.
+// held is an unsettled message.
 type held struct {
 	lock     string
-	sequence string // the hub's number of it; empty: it gave none
+	sequence string // the hub's sequence number; empty: none given
 	since    time.Time
 }
 
@@ -69,22 +68,22 @@ func heldOf(a *answer, since time.Time) held {
 	return held{lock, a.header.Get("iothub-sequencenumber"), since}
 }
 
-// errand is a settlement to be told to the hub.
+// errand is a settlement to send to the hub.
 type errand struct {
 	held
 	outcome transport.Outcome
-	number  uint32 // of a message that nobody took and that is unsettled still; 0: of none
+	number  uint32 // of an unsettled message that the Sink did not take; 0: none
 	at      time.Time
 	pause   time.Duration
 }
 
-// pastVerdict is one that came too late.
+// pastVerdict is the outcome of a message whose lock had expired before its settlement.
 type pastVerdict struct {
 	sequence string
 	outcome  transport.Outcome
 }
 
-// subscribe deals with OpSubscribe.
+// subscribe handles OpSubscribe.
 func (c *c2d) subscribe(id uint32, want transport.Features) {
 	s := c.s
 	s.mu.Lock()
@@ -96,7 +95,7 @@ func (c *c2d) subscribe(id uint32, want transport.Features) {
 	if want == 0 {
 		c.active = false
 		s.mu.Unlock()
-		c.granted(nil) // those that were not replied to, too
+		c.granted(nil) // also replies to earlier pending subscriptions
 		return
 	}
 	c.active = true
@@ -110,7 +109,7 @@ func (c *c2d) subscribe(id uint32, want transport.Features) {
 	poke(c.wake)
 }
 
-// settle deals with OpSettle.
+// settle handles OpSettle.
 func (c *c2d) settle(r *transport.Request) {
 	if len(r.Ref) != refSize {
 		return
@@ -125,7 +124,7 @@ func (c *c2d) settle(r *transport.Request) {
 	poke(c.wake)
 }
 
-// run is the goroutine.
+// run sends settlements and polls until the session ends.
 func (c *c2d) run() {
 	s := c.s
 	c.timer = time.NewTimer(0)
@@ -158,8 +157,8 @@ func (c *c2d) run() {
 	}
 }
 
-// step does all that is to be done now, and returns when there will be something; zero: not before
-// it is woken. False: the session is at its end.
+// step does all pending work and returns when the next work is scheduled; zero: only after a
+// wake-up. alive is false when the session is ending.
 func (c *c2d) step() (next time.Time, alive bool) {
 	s := c.s
 	for s.ctx.Err() == nil {
@@ -170,7 +169,7 @@ func (c *c2d) step() (next time.Time, alive bool) {
 		looking, asked := c.active && room, len(c.waiting) > 0
 		s.mu.Unlock()
 		if asked && !room {
-			c.granted(nil) // what is unsettled came by looks
+			c.granted(nil) // unsettled messages came by polls, so the subscription works
 			continue
 		}
 		now := time.Now()
@@ -201,7 +200,7 @@ func (c *c2d) step() (next time.Time, alive bool) {
 	return next, false
 }
 
-// ask looks for a message. False: the session is at its end.
+// ask polls for a message. It returns false when the session is ending.
 func (c *c2d) ask() bool {
 	s := c.s
 	asked := time.Now()
@@ -209,22 +208,22 @@ func (c *c2d) ask() bool {
 	switch {
 	case s.ctx.Err() != nil:
 		if err == nil && refused == nil && a.status == http.StatusOK {
-			c.keep(heldOf(a, asked)) // to be given back
+			c.keep(heldOf(a, asked)) // so that leave abandons it
 		}
 		return false
 	case err != nil:
 		s.fail(lost(err))
 		return false
 	case refused != nil && refused.About == statuscode.Identity:
-		// A hub that does not give cloud-to-device messages to this device now will not later.
+		// A hub that refuses cloud-to-device messages to this device does so for good.
 		if !c.granted(refused.operation(transport.OpSubscribe)) {
 			s.fail(refused.connection(transport.OpRun))
 			return false
 		}
 		return true
 	case refused != nil:
-		// also one about this request, which is the same each time and was taken before: telemetry does
-		// not end for it
+		// This includes answers about the poll itself, which has succeeded before in the same form: the
+		// session, and so telemetry, does not end for them.
 		c.pause = longer(c.pause)
 		c.look = time.Now().Add(max(min(refused.after, retryafter.Max), c.pause))
 		c.granted(nil)
@@ -239,8 +238,8 @@ func (c *c2d) ask() bool {
 	case a.status != http.StatusOK:
 		c.pause, c.look = 0, time.Now().Add(s.opt.PollInterval)
 	case c.deliver(a, asked):
-		c.pause, c.look = 0, time.Time{} // there may be more
-	default: // a hub that gives the same again and again does so at its leisure
+		c.pause, c.look = 0, time.Time{} // there may be more messages
+	default: // the hub repeats a known message: poll with a growing delay
 		c.pause = longer(c.pause)
 		c.look = time.Now().Add(c.pause)
 	}
@@ -249,12 +248,13 @@ func (c *c2d) ask() bool {
 
 var errNoLock = errors.New("the hub's answer has no lock token (ETag), as each cloud-to-device message has")
 
-// longer is the pause after this one.
+// longer returns the delay after this one.
 func longer(pause time.Duration) time.Duration {
 	return min(max(firstPause, 2*pause), lastPause)
 }
 
-// granted replies to all OpSubscribe, and reports whether there was one. An error ends the looks.
+// granted replies to all pending OpSubscribe and reports whether there was one. An error stops the
+// polls.
 func (c *c2d) granted(err *transport.Error) bool {
 	s := c.s
 	s.mu.Lock()
@@ -270,7 +270,7 @@ func (c *c2d) granted(err *transport.Error) bool {
 	return len(waiting) > 0
 }
 
-// deliver reports a message. False: it is one that was reported before.
+// deliver reports a message to the Sink. It returns false if the message was reported before.
 func (c *c2d) deliver(a *answer, since time.Time) bool {
 	s := c.s
 	h := heldOf(a, since)
@@ -293,7 +293,7 @@ func (c *c2d) deliver(a *answer, since time.Time) bool {
 	return true
 }
 
-// keep puts a message where settle finds it. known says that it was in hand already.
+// keep stores a message so that settle finds it. known reports that it was stored already.
 func (c *c2d) keep(h held) (number uint32, known bool) {
 	c.s.mu.Lock()
 	defer c.s.mu.Unlock()
@@ -314,7 +314,7 @@ func (c *c2d) keep(h held) (number uint32, known bool) {
 	return c.number, false
 }
 
-// do tells the hub what became of a message. False: the session is at its end.
+// do sends a settlement to the hub. It returns false when the session is ending.
 func (c *c2d) do(e errand) bool {
 	s := c.s
 	if e.number != 0 {
@@ -326,7 +326,7 @@ func (c *c2d) do(e errand) bool {
 			return true
 		}
 		e.held, e.number = *h, 0
-		c.look = time.Time{} // it is there again
+		c.look = time.Time{} // the hub has it again
 	}
 	_, refused, err := s.do(s.late, &c.lane, c.request(e.lock, e.outcome))
 	if refused != nil {
@@ -350,15 +350,15 @@ func (c *c2d) do(e errand) bool {
 			return true
 		}
 		fallthrough
-	default: // the lock is lost: the message comes again
+	default: // the lock is lost: the hub delivers the message again
 		c.remember(e)
 	}
 	return true
 }
 
-// ofVerdict is the refusal of a verdict. It ends the session only when it is about who asks: that a
-// method is not allowed, or what nobody understands, is about the verdict; the next look or message
-// shows whether there is more to it.
+// ofVerdict returns the meaning of a refused settlement. Only refusals of the identity with Kind
+// Unauthorized, Forbidden or NotFound end the session. A refused method or an unknown answer is
+// taken as being about the settlement; the next poll or message shows whether the session works.
 func (r *refusal) ofVerdict() *refusal {
 	r = r.ofLock()
 	if r.About != statuscode.Identity || r.Kind == transport.Unauthorized || r.Kind == transport.Forbidden ||
@@ -370,7 +370,7 @@ func (r *refusal) ofVerdict() *refusal {
 	return &own
 }
 
-// remember keeps the verdict on a message that will come again.
+// remember keeps the outcome for the message's next delivery.
 func (c *c2d) remember(e errand) {
 	if e.outcome == transport.Release || e.sequence == "" {
 		return
@@ -381,7 +381,7 @@ func (c *c2d) remember(e errand) {
 	c.verdict = append(c.verdict, pastVerdict{e.sequence, e.outcome})
 }
 
-// request settles a message.
+// request returns the request that settles a message.
 func (c *c2d) request(lock string, o transport.Outcome) *request {
 	s := c.s
 	h := s.header()
@@ -396,8 +396,8 @@ func (c *c2d) request(lock string, o transport.Outcome) *request {
 	return &request{http.MethodPost, s.urls.lock(lock, "/abandon", ""), h, nil}
 }
 
-// leave tells the hub the verdicts that are left, and gives back what is not settled, if there is
-// time and somebody to tell.
+// leave sends the remaining settlements and abandons unsettled messages, while late is not done and
+// the connection is open.
 func (c *c2d) leave() {
 	s := c.s
 	s.mu.Lock()
@@ -408,7 +408,7 @@ func (c *c2d) leave() {
 	c.unsettled, c.errands = nil, nil
 	s.mu.Unlock()
 	for _, e := range left {
-		if s.late.Err() != nil || c.lane.link == nil { // no connection is made for that
+		if s.late.Err() != nil || c.lane.link == nil { // no new connection is opened for it
 			return
 		}
 		if e.lock != "" {
@@ -417,7 +417,7 @@ func (c *c2d) leave() {
 	}
 }
 
-// inbound is a cloud-to-device message as the device gets it. again says that the hub delivered it
+// inbound returns the cloud-to-device message in an answer. again reports that the hub delivered it
 // before.
 func inbound(a *answer) (m *transport.Message, again bool) {
 	m = &transport.Message{
@@ -440,15 +440,15 @@ func inbound(a *answer) (m *transport.Message, again bool) {
 			m.Properties = append(m.Properties, transport.Property{Name: p.name, Value: v})
 		}
 	}
-	// net/http hands out a map, so the order in which they came is lost. One that is always the same
-	// is the next best.
+	// net/http returns headers as a map, so their order is lost; sorting makes the order
+	// deterministic.
 	slices.SortStableFunc(m.Properties, func(a, b transport.Property) int { return strings.Compare(a.Name, b.Name) })
 	count, err := strconv.Atoi(a.header.Get("iothub-deliverycount"))
 	return m, err == nil && count > 0
 }
 
-// moments reads a time in one of the forms in which hubs and back ends write it; the zero time when
-// it is in none of them.
+// moments parses a time in one of the forms that hubs and back ends use. It returns the zero time
+// for other forms.
 func moments(s string) time.Time {
 	if t, ok := isotime.Parse(s); ok {
 		return t

@@ -14,8 +14,8 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// The hub's names for what a message consists of besides its body. They are headers of a single
-// message and members of "properties" in a batch.
+// The hub's names for the system properties of a message. They are headers of a single message, and
+// members of "properties" in a batch.
 const (
 	headerID          = "iothub-messageid"
 	headerCorrelation = "iothub-correlationid"
@@ -31,15 +31,15 @@ const (
 	batchType = "application/vnd.microsoft.iothub.json"
 	plainType = "application/octet-stream"
 
-	// batchBytes is the longest body of a batch: the service's limit of 256 KB, with the distance that
-	// the official Java SDK keeps.
+	// batchBytes is the largest body of a batch: the service's limit of 256 KB, minus the margin of
+	// the official Java SDK.
 	batchBytes = 255*1024 - 1
-	// headerBytes is what a single message may put into headers: front ends commonly refuse more than
-	// 16 KB of them.
+	// headerBytes bounds the headers of a single message; front ends commonly refuse more than 16 KB
+	// of headers.
 	headerBytes = 8 << 10
 )
 
-// check refuses what HTTP cannot carry, or no hub would take.
+// check refuses a message that HTTP cannot carry or that no hub would take.
 func check(m *transport.Message) *transport.Error {
 	if size := m.Size(); size > transport.MaxMessageSize {
 		e := operr.TooLarge(size, transport.MaxMessageSize)
@@ -76,7 +76,7 @@ func invalid(text string) *transport.Error {
 	return failed(transport.OpSend, transport.Invalid, errors.New(text))
 }
 
-// repeated finds a name that is there twice. Hubs compare names without case.
+// repeated returns a property name that occurs twice. Hubs compare names without case.
 func repeated(properties []transport.Property) (string, bool) {
 	const few = 16
 	if len(properties) > few {
@@ -100,7 +100,7 @@ func repeated(properties []transport.Property) (string, bool) {
 	return "", false
 }
 
-// isToken reports whether s can be part of a header's name, RFC 9110 section 5.6.2.
+// isToken reports whether s can be part of a header name, RFC 9110 section 5.6.2.
 func isToken(s string) bool {
 	for i := 0; i < len(s); i++ {
 		switch b := s[i]; {
@@ -112,7 +112,7 @@ func isToken(s string) bool {
 	return s != ""
 }
 
-// plain reports whether a value arrives unchanged as that of a header.
+// plain reports whether s survives unchanged as a header value.
 func plain(s string) bool {
 	for i := 0; i < len(s); i++ {
 		if s[i] < ' ' || s[i] > '~' {
@@ -122,8 +122,8 @@ func plain(s string) bool {
 	return s == "" || s[0] != ' ' && s[len(s)-1] != ' '
 }
 
-// fitsHeaders reports whether all that a message has besides its body can be headers. Their names
-// lose their case on the way, so one with capitals cannot, unless it is the only way.
+// fitsHeaders reports whether the properties of a message can be sent as headers. Header names lose
+// their case on the way, so names with capitals fit only if capitals is set.
 func fitsHeaders(m *transport.Message, capitals bool) bool {
 	size := 0
 	for _, s := range [...]string{m.ID, m.CorrelationID, m.ContentType, m.ContentEncoding, m.Component} {
@@ -142,7 +142,7 @@ func fitsHeaders(m *transport.Message, capitals bool) bool {
 	return size <= headerBytes
 }
 
-// addHeaders adds all that a message has besides its body.
+// addHeaders adds the properties of a message to h.
 func addHeaders(h http.Header, m *transport.Message) {
 	each(m, func(name, value string) { h[name] = []string{value} })
 	for i := range m.Properties {
@@ -151,7 +151,7 @@ func addHeaders(h http.Header, m *transport.Message) {
 	}
 }
 
-// each calls f with the system properties that are set.
+// each calls f for each system property that is set.
 func each(m *transport.Message, f func(name, value string)) {
 	if m.ID != "" {
 		f(headerID, m.ID)
@@ -176,7 +176,7 @@ func each(m *transport.Message, f func(name, value string)) {
 	}
 }
 
-// appendEntry appends a message as it stands in a batch.
+// appendEntry appends a message in the form of a batch entry.
 func appendEntry(dst []byte, m *transport.Message) []byte {
 	dst = append(dst, `{"body":"`...)
 	dst = base64.StdEncoding.AppendEncode(dst, m.Body)
@@ -192,7 +192,7 @@ func appendEntry(dst []byte, m *transport.Message) []byte {
 	return append(dst, '}')
 }
 
-// appendMember appends a member of "properties", which begin at begin.
+// appendMember appends a member of "properties"; begin is the offset of that object in dst.
 func appendMember(dst []byte, begin int, prefix, name, value string) []byte {
 	if len(dst) == begin {
 		dst = append(dst, `,"properties":{"`...)
@@ -200,13 +200,14 @@ func appendMember(dst []byte, begin int, prefix, name, value string) []byte {
 		dst = append(dst, ',', '"')
 	}
 	dst = append(dst, prefix...)
-	dst = append(dst, name...) // a token: nothing to escape
+	dst = append(dst, name...) // a token: needs no escaping
 	dst = append(dst, '"', ':', '"')
 	dst = appendEscaped(dst, value)
 	return append(dst, '"')
 }
 
-// appendEscaped appends the inside of a JSON string, RFC 8259 section 7. s is valid UTF-8.
+// appendEscaped appends s as the content of a JSON string, RFC 8259 section 7. s must be valid
+// UTF-8.
 func appendEscaped(dst []byte, s string) []byte {
 	const hex = "0123456789abcdef"
 	for i := 0; i < len(s); i++ {

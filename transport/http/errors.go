@@ -16,16 +16,16 @@ import (
 
 const proto = "http"
 
-// protocol is what the connection below is made for.
+// protocol parameterizes the dialer and its errors.
 var protocol = dialer.Protocol{Name: proto, Secure: "443", Plain: "80", HTTP: true, Kind: protocolKind}
 
-// Texts of net/http that stand for errors without a type. A test notices when they change.
+// Texts of net/http errors that have no type. A test fails when they change.
 const (
 	malformed   = "malformed HTTP"
 	longHeaders = "response headers exceeded"
 )
 
-// protocolKind is for dialer.Protocol: what a failed exchange means while dialing.
+// protocolKind classifies the error of a failed exchange while dialing, for dialer.Protocol.
 func protocolKind(err error) (kind transport.Kind, hint string, known bool) {
 	if e, is := errors.AsType[*transport.StatusError](err); is {
 		return hubstatus.Of(e).Kind, "", true
@@ -37,41 +37,41 @@ func protocolKind(err error) (kind transport.Kind, hint string, known bool) {
 	return 0, "", false
 }
 
-// failed is the error of one operation.
+// failed returns the error of one operation.
 func failed(op transport.Op, kind transport.Kind, cause error) *transport.Error {
 	return &transport.Error{Kind: kind, Op: op, Proto: proto, Err: scrub.Cause(cause)}
 }
 
-// lost is the error for the end of a live session. The loss of one is a network's, or a time-out's,
-// unless its cause says better: the hub, the token source or TLS.
+// lost returns the error that ends a live session. Its Kind is Network or Timeout, unless the cause
+// carries a more specific one (from the hub, the token source or TLS).
 func lost(cause error) *transport.Error {
 	e := protocol.Error(cause)
 	if e.Kind == transport.Protocol && transport.Find(cause) == nil {
-		e.Kind = transport.Network // the hub spoke HTTP before: what came was damaged
+		e.Kind = transport.Network // the peer spoke HTTP before, so the data was damaged
 	}
 	e.Op = transport.OpRun
 	return e
 }
 
-// refusal is an answer of the hub's that is no success.
+// refusal is an unsuccessful answer of the hub.
 type refusal struct {
 	hubstatus.Verdict
 	after time.Duration
 	cause *transport.StatusError
 }
 
-// operation is the error about one message or request.
+// operation returns the error for one message or request.
 func (r *refusal) operation(op transport.Op) *transport.Error {
 	return &transport.Error{Kind: r.Kind, Op: op, Proto: proto, RetryAfter: r.after, Err: r.cause}
 }
 
-// connection is the error that ends a session, or a dial.
+// connection returns the error that ends a session or a dial.
 func (r *refusal) connection(op transport.Op) *transport.Error {
 	return &transport.Error{Kind: r.Kind, Scope: transport.Connection, Op: op, Proto: proto, RetryAfter: r.after,
 		Err: r.cause}
 }
 
-// refusalOf says what an answer means; nil for a success.
+// refusalOf returns the meaning of an unsuccessful answer, nil for a success.
 func refusalOf(status int, header http.Header, body []byte, now time.Time) *refusal {
 	if hubstatus.IsFine(status) {
 		return nil

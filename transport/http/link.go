@@ -20,28 +20,28 @@ import (
 // link is one connection to the hub.
 type link struct {
 	conn   *http.ClientConn
-	guard  *httpguard.Conn // what conn reads from; nil over HTTP/2
+	guard  *httpguard.Conn // the reader below conn; nil over HTTP/2
 	socket *socket
-	gone   chan struct{} // closed when no request can be made any more
+	gone   chan struct{} // closed when the link takes no more requests
 	once   sync.Once
 }
 
 const (
-	// recordSize is what one record of TLS carries, and so what goes to the network in one call.
+	// recordSize is the payload of one TLS record, and so of one network write.
 	recordSize = 16 << 10
-	// smallBody is the largest body that is rather copied than sent in a record of its own.
+	// smallBody is the largest body that is copied to share the header's TLS record.
 	smallBody = 4 << 10
-	// maxHeader bounds the header of an answer, a cloud-to-device message's properties included.
+	// maxHeader bounds the header of an answer, including a cloud-to-device message's properties.
 	maxHeader = 128 << 10
-	// maxBody bounds the body of an answer: a cloud-to-device message has 64 KB at most.
+	// maxBody bounds the body of an answer; a cloud-to-device message has at most 64 KB.
 	maxBody = 256 << 10
-	// maxRefusal is how much is read of the body of an answer that is no success, which counts without
-	// it, too.
+	// maxRefusal bounds the body that is read of an unsuccessful answer. A longer body is cut, and the
+	// answer still counts.
 	maxRefusal = 64 << 10
 )
 
-// connect dials, does TLS, and returns the connection, all within Options.silence. The error is a
-// cause for dialer.Protocol; on error nothing is left.
+// connect dials, does TLS and returns the connection, all within Options.silence. The error is a
+// cause for dialer.Protocol. On error no connection stays open.
 func (o *Options) connect(ctx context.Context, creds *transport.Credentials) (*link, error) {
 	ctx, cancel := context.WithTimeout(ctx, o.silence())
 	defer cancel()
@@ -79,26 +79,26 @@ func (o *Options) connect(ctx context.Context, creds *transport.Credentials) (*l
 	return l, nil
 }
 
-// over says that no request can be made any more.
+// over marks the link as unusable for further requests.
 func (l *link) over() { l.once.Do(func() { close(l.gone) }) }
 
-// close says goodbye, which takes no longer than it takes somebody to hang the socket up, and joins
-// what uses the socket.
+// close closes the connection in good order, or hard if cut closes the socket meanwhile. It then
+// waits until no goroutine uses the socket.
 func (l *link) close() {
 	l.socket.ours()
 	_ = l.conn.Close()
 	l.socket.hangUp()
 }
 
-// request is what an exchange begins with. Its header is used up.
+// request is the request of an exchange. The exchange consumes its header.
 type request struct {
 	method string
 	url    *url.URL
 	header http.Header
-	body   []byte // the caller's again when the exchange is over
+	body   []byte // the caller may reuse it after the exchange
 }
 
-// answer is what it ends with.
+// answer is the answer of an exchange.
 type answer struct {
 	status int
 	header http.Header
@@ -106,8 +106,8 @@ type answer struct {
 	tls    *tls.ConnectionState // nil without TLS
 }
 
-// exchange makes one request. Redirections are not followed. The error is a cause for
-// dialer.Protocol; after one the link is of no use any more.
+// exchange makes one request. It does not follow redirections. The error is a cause for
+// dialer.Protocol; after an error the link is unusable.
 func (l *link) exchange(ctx context.Context, r *request) (*answer, error) {
 	q := (&http.Request{
 		Method: r.method, URL: r.url, Host: r.url.Host, Header: r.header, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
@@ -136,7 +136,8 @@ func (l *link) exchange(ctx context.Context, r *request) (*answer, error) {
 	}
 	body, err := io.ReadAll(io.LimitReader(response.Body, most))
 	if response.Close || int64(len(body)) == most {
-		// net/http is about to find out that the connection is over; who is quick would still be let in
+		// net/http is about to close the connection; without this call a quick next request would still
+		// use it
 		l.over()
 	}
 	peer := response.TLS
@@ -157,7 +158,7 @@ func (l *link) exchange(ctx context.Context, r *request) (*answer, error) {
 
 var errLongBody = errors.New("the hub's answer is longer than any that it has to give")
 
-// explain makes of net/http's error what really happened.
+// explain returns the underlying cause of an error of net/http.
 func (l *link) explain(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -168,10 +169,10 @@ func (l *link) explain(ctx context.Context, err error) error {
 	return err
 }
 
-// payload is the body of a request. net/http may read it after the exchange has ended; from revoke
-// on it finds nothing, so the memory is its owner's again.
+// payload is the body of a request. net/http may read it after the exchange has ended. After revoke
+// it reads nothing, so the owner may reuse the memory.
 type payload struct {
-	mu      sync.Mutex // held to copy
+	mu      sync.Mutex // held during each copy
 	data    []byte
 	revoked bool
 }
@@ -200,17 +201,17 @@ func (p *payload) revoke() {
 	p.mu.Unlock()
 }
 
-// socket is the connection below TLS. It knows how the hub ended it, and who is inside: net/http
-// has two goroutines for each connection, which cannot be joined, but once none of them is in here,
-// or comes in any more, nothing of theirs touches what is ours.
+// socket is the connection below TLS. It records how the hub ended it, and counts the goroutines
+// inside its methods. net/http has two goroutines per connection, which cannot be joined. After the
+// count has reached zero on a closed socket, they no longer touch our memory.
 type socket struct {
 	net.Conn
 	mu     sync.Mutex
 	inside int
 	closed bool
-	left   chan struct{} // closed when the last one left a closed socket
-	ending bool          // what happens now is our doing
-	err    error         // the first failure that is not
+	left   chan struct{} // closed when the socket is closed and no goroutine is inside
+	ending bool          // we are closing: later errors are not the peer's
+	err    error         // the first error that we did not cause
 }
 
 func newSocket(c net.Conn) *socket { return &socket{Conn: c, left: make(chan struct{})} }
@@ -256,7 +257,7 @@ func (s *socket) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// Close closes the socket; who is inside comes out with an error.
+// Close closes the socket; goroutines inside get an error.
 func (s *socket) Close() error {
 	s.mu.Lock()
 	was, empty := s.closed, s.inside == 0
@@ -272,42 +273,42 @@ func (s *socket) Close() error {
 	return err
 }
 
-// hangUp is Close that waits until nobody is inside.
+// hangUp is Close that waits until no goroutine is inside.
 func (s *socket) hangUp() {
 	_ = s.Close()
 	<-s.left
 }
 
-// ours says that what follows is our doing.
+// ours marks later errors as a consequence of our own close.
 func (s *socket) ours() {
 	s.mu.Lock()
 	s.ending = true
 	s.mu.Unlock()
 }
 
-// loss is how the connection was lost: io.EOF when the hub closed it in good order, nil when it was
-// not lost or TLS said goodbye.
+// loss returns how the connection was lost: io.EOF if the hub closed it cleanly, nil if it was not
+// lost or TLS sent close_notify.
 func (s *socket) loss() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.err
 }
 
-// lane makes one request after the other, over a connection that is opened when there is something
-// to ask and none is open. It is used by one goroutine.
+// lane makes one request at a time, over a connection that it opens when a request needs it. One
+// goroutine uses it.
 type lane struct {
 	s     *session
-	mu    sync.Mutex // guards link for those who hang up
+	mu    sync.Mutex // guards link against cut
 	link  *link
 	watch watch
 
-	// idle fires when the connection was not used for IdleTimeout; nil before the first exchange.
+	// idle fires after the connection was unused for IdleTimeout; nil before the first exchange.
 	idle *time.Timer
 }
 
 func newLane(s *session) lane { return lane{s: s, watch: watch{s: s}} }
 
-// open is the link, which is made if need be.
+// open returns the link, and opens one if necessary.
 func (l *lane) open(ctx context.Context) (*link, error) {
 	if l.link != nil {
 		select {
@@ -333,7 +334,7 @@ func (l *lane) set(fresh *link) {
 	l.mu.Unlock()
 }
 
-// gone is closed when the hub has closed the connection.
+// gone returns a channel that is closed when the hub has closed the connection.
 func (l *lane) gone() <-chan struct{} {
 	if l.link == nil {
 		return nil
@@ -341,7 +342,7 @@ func (l *lane) gone() <-chan struct{} {
 	return l.link.gone
 }
 
-// unused fires when the connection was idle for long.
+// unused returns a channel that fires when the connection was idle for IdleTimeout.
 func (l *lane) unused() <-chan time.Time {
 	if l.link == nil || l.idle == nil {
 		return nil
@@ -349,12 +350,13 @@ func (l *lane) unused() <-chan time.Time {
 	return l.idle.C
 }
 
-// limit is the time that a request with a body of this size has: a slow link is not a dead one.
+// limit returns the time limit of a request with a body of this size. Large bodies get more time,
+// because a slow link is not a dead one.
 func (o *Options) limit(size int) time.Duration {
 	return o.Timeout + time.Duration(size/(4<<10))*time.Second
 }
 
-// exchange makes one request within the time that requests have.
+// exchange makes one request within its time limit.
 func (l *lane) exchange(ctx context.Context, r *request) (*answer, error) {
 	limit := l.s.opt.limit(len(r.body))
 	ctx, cancel := context.WithTimeout(ctx, limit)
@@ -388,8 +390,7 @@ func (l *lane) exchange(ctx context.Context, r *request) (*answer, error) {
 	return a, nil
 }
 
-// retire gives up a connection that is gone, and returns why if the hub did not close it in good
-// order.
+// retire discards a closed connection. It returns the reason, or nil if the hub closed it cleanly.
 func (l *lane) retire() error {
 	err := l.link.socket.loss()
 	l.hangUp()
@@ -399,7 +400,7 @@ func (l *lane) retire() error {
 	return err
 }
 
-// hangUp gives the connection up.
+// hangUp closes the connection and waits until no goroutine uses its socket.
 func (l *lane) hangUp() {
 	if l.link == nil {
 		return
@@ -408,7 +409,7 @@ func (l *lane) hangUp() {
 	l.set(nil)
 }
 
-// cut closes the socket under whatever uses it. Any goroutine may call it.
+// cut closes the socket, even while it is in use. Any goroutine may call it.
 func (l *lane) cut() {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -14,38 +14,38 @@ import (
 // Options are the settings of a Transport. The zero value and nil mean all defaults: TLS to port
 // 443 of the credentials' host.
 type Options struct {
-	// Network says how to reach the hub. HTTPS has no Tunnel and no WriteTimeout: Timeout bounds each
-	// request.
+	// Network configures the connection to the hub. HTTPS does not use Tunnel and WriteTimeout:
+	// Timeout bounds each request.
 	Network netopt.Options
 	// HTTP2 allows HTTP/2 where the hub offers it. IoT Hub speaks HTTP/1.1.
 	HTTP2 bool
 
-	// Timeout bounds each request, a new connection for it included; those with a large body have a
-	// second more for each 4 KiB. One that is not answered in it ends the session. A client waits for
-	// as long, unless its device.Options.AckTimeout says less: a hub that has much to do answers late,
-	// and what is sent again meanwhile is there twice. 0: 60 s.
+	// Timeout bounds each request, including the time for a new connection; a large body adds a second
+	// for each 4 KiB. A request without an answer in that time ends the session. A client waits as
+	// long, unless its device.Options.AckTimeout is shorter. A shorter time causes duplicates, because
+	// a busy hub answers late and the message is sent again meanwhile. 0: 60 s.
 	//
-	// What a hub is never late with has half of it, at least 30 s: a new connection, and on Linux the
-	// acknowledgement of packets (TCP_USER_TIMEOUT). When an answer is late by half of that time, a
-	// second connection is tried; if it does not come about in the other half, the session ends. So a
-	// dead network is found sooner than a hub is given up, after 30 s by default.
+	// Half of Timeout, but at least 30 s, bounds a new connection and, on Linux, the acknowledgement
+	// of packets (TCP_USER_TIMEOUT), neither of which a working hub delays. When an answer is late by
+	// half of that time, a second connection is tried; if it does not come about in the other half,
+	// the session ends. So a dead network is found sooner than a slow hub, after 30 s by default.
 	Timeout time.Duration
-	// IdleTimeout is how long a connection is kept open that is not used. The next request opens
-	// another one, more cheaply with a TLS.ClientSessionCache. 0: 60 s.
+	// IdleTimeout is how long an unused connection is kept open. The next request opens another one,
+	// more cheaply with a TLS.ClientSessionCache. 0: 60 s.
 	IdleTimeout time.Duration
-	// PollInterval is the time between two looks for cloud-to-device messages, as far as none came:
-	// after one the next look is at once. A look is a request of its own, and hubs allow few of them:
-	// the service recommends to look no more than every 25 minutes. 0: 25 minutes. At least 10 ms.
+	// PollInterval is the time between two polls for cloud-to-device messages. After a message the
+	// next poll follows at once. Each poll is a request, and hubs allow few of them: the service
+	// recommends at most one every 25 minutes. 0: 25 minutes. At least 10 ms.
 	PollInterval time.Duration
-	// Batch is the most messages that travel in one request, up to 500: those that wait at the same
-	// moment go together. 1: each goes alone. 0: 500.
+	// Batch is the maximum number of messages in one request, up to 500; messages that are queued at
+	// the same moment share a request. 1: each message has its own request. 0: 500.
 	Batch int
-	// NoProof leaves out the exchange by which Dial proves the credentials: the first message or look
-	// does.
+	// NoProof omits the exchange by which Dial proves the credentials: the first message or poll
+	// proves them.
 	NoProof bool
 }
 
-// maxBatch is the most messages that a hub takes in a batch.
+// maxBatch is the maximum number of messages that a hub takes in a batch.
 const maxBatch = 500
 
 // resolve returns a copy with the defaults in place, or an *Error of Kind Invalid about the first
@@ -90,8 +90,8 @@ func (o *Options) resolve() (Options, error) {
 	return r, err
 }
 
-// silence is for how long the network may give no sign of life where a hub would: in it a
-// connection comes about, and what was sent is acknowledged.
+// silence returns how long the network may show no sign of life. It bounds the time for a new
+// connection and for the acknowledgement of sent data.
 func (o *Options) silence() time.Duration {
 	return max(o.Timeout/2, min(o.Timeout, 30*time.Second))
 }
@@ -110,8 +110,8 @@ func (o *Options) dialer() *dialer.Dialer {
 	return d
 }
 
-// tls is the base of TLS's settings. Records are full from the beginning: small ones help pages to
-// show up early, and cost batches a call each.
+// tls returns the base of the TLS configuration. Records are full-sized from the start: small
+// initial records make web pages appear early, but cost batches one call each.
 func (o *Options) tls() *tls.Config {
 	c := o.Network.TLS.Clone()
 	if c == nil {

@@ -16,13 +16,12 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// session is one device. HTTP has no connection that is more than a way to send requests faster, so
-// "connected" means that the last exchange succeeded: the session ends with the first one that the
-// network or an answer about the identity makes fail. A connection that the hub closes in good
-// order while nothing is under way is no loss.
+// session is the session of one device. "Connected" means that the last exchange succeeded: the
+// session ends with the first exchange that fails because of the network or an answer about the
+// identity. A connection that the hub closes cleanly while no request is in flight is not a loss.
 //
-// Telemetry and cloud-to-device messages have a goroutine and a connection each, so that a slow
-// answer to the one does not hold up the other.
+// Telemetry and cloud-to-device messages have one goroutine and one connection each, so a slow
+// answer to one does not delay the other.
 type session struct {
 	cfg    transport.Config
 	opt    *Options
@@ -31,9 +30,9 @@ type session struct {
 	pace   *pace
 	tokens *hubauth.Tokens
 
-	ctx    context.Context // ends when Run is to end
+	ctx    context.Context // done when Run is to end
 	cancel context.CancelFunc
-	// late ends when cancelLate is called: pending verdicts on cloud-to-device messages may be sent
+	// late ends when cancelLate is called; pending settlements of cloud-to-device messages may be sent
 	// until then
 	late       context.Context
 	cancelLate context.CancelFunc
@@ -43,15 +42,15 @@ type session struct {
 	telemetry telemetry
 	c2d       c2d
 
-	mu      sync.Mutex // guards running, over, and what telemetry and c2d say; held for memory only
+	mu      sync.Mutex // guards running, over, and fields of telemetry and c2d; not held over I/O
 	running bool
-	over    bool // Run has ended
+	over    bool // Run is ending or has ended
 }
 
 const (
 	// settleLimit bounds the settling of cloud-to-device messages when a session ends.
 	settleLimit = 500 * time.Millisecond
-	// closeLimit is when the connections are closed without waiting.
+	// closeLimit is the time after which the connections are closed without waiting.
 	closeLimit = 700 * time.Millisecond
 )
 
@@ -68,13 +67,13 @@ func newSession(t *Transport, cfg *transport.Config) *session {
 	return s
 }
 
-// Info tells the size limit, and how long the longest batch may take. Tokens are renewed without
-// anybody's help.
+// Info returns the size limit and the time limit of the largest batch. It reports no expiry,
+// because each request renews the token if necessary.
 func (s *session) Info() transport.Info {
 	return transport.Info{MaxSize: transport.MaxMessageSize, AckTimeout: s.opt.limit(batchBytes)}
 }
 
-// Run is the session's life.
+// Run runs the session until ctx ends or an error ends the session.
 func (s *session) Run(ctx context.Context) error {
 	s.mu.Lock()
 	s.running = true
@@ -95,7 +94,7 @@ func (s *session) Run(ctx context.Context) error {
 	s.mu.Unlock()
 	s.cancel()
 	if e, ok := errors.AsType[*transport.StatusError](err); ok && e.Service == "hub" {
-		s.cancelLate() // a hub that does not want this device takes no verdict of it either
+		s.cancelLate() // a hub that refuses the device refuses its settlements too
 	}
 	limits := [...]*time.Timer{time.AfterFunc(settleLimit, s.cancelLate), time.AfterFunc(closeLimit, s.cut)}
 	s.group.Wait()
@@ -106,13 +105,13 @@ func (s *session) Run(ctx context.Context) error {
 	return err
 }
 
-// cut closes the sockets under whatever uses them.
+// cut closes both sockets, even while they are in use.
 func (s *session) cut() {
 	s.telemetry.lane.cut()
 	s.c2d.lane.cut()
 }
 
-// fail ends the session. The first call counts.
+// fail ends the session. Only the first error counts.
 func (s *session) fail(err error) {
 	select {
 	case s.fatal <- err:
@@ -120,7 +119,7 @@ func (s *session) fail(err error) {
 	}
 }
 
-// Send puts the batch into the queue. It does not block.
+// Send appends the batch to the queue. It does not block.
 func (s *session) Send(batch []transport.Item) {
 	s.mu.Lock()
 	if !s.over {
@@ -130,12 +129,12 @@ func (s *session) Send(batch []transport.Item) {
 	poke(s.telemetry.wake)
 }
 
-// Do starts a request. Nothing blocks.
+// Do starts a request. It does not block.
 func (s *session) Do(r *transport.Request) {
 	switch r.Op {
 	case transport.OpSettle:
 		s.c2d.settle(r)
-	case transport.OpPing, transport.OpRespond: // one-way, and not asked for
+	case transport.OpPing, transport.OpRespond: // no reply; OpRespond does not occur over HTTP
 	case transport.OpSubscribe:
 		if r.Want&^transport.Messages != 0 || r.Want != 0 && s.cfg.Creds.ModuleID != "" {
 			s.reply(r.ID, failed(r.Op, transport.Unsupported, errUnsupported))
@@ -143,7 +142,7 @@ func (s *session) Do(r *transport.Request) {
 		}
 		s.c2d.subscribe(r.ID, r.Want)
 	case transport.OpRenew:
-		s.tokens.Forget() // the next request makes one, so there is nothing to expire
+		s.tokens.Forget() // the next request makes a new token, so the reply has no expiry
 		s.reply(r.ID, nil)
 	default:
 		s.reply(r.ID, failed(r.Op, transport.Unsupported, errUnsupported))
@@ -167,19 +166,19 @@ func (s *session) reply(id uint32, err *transport.Error) {
 	s.cfg.Sink.Reply(id, r)
 }
 
-// header is what each request has, without the token.
+// header returns the headers that all requests share, without the token.
 func (s *session) header() http.Header {
 	return http.Header{"User-Agent": s.urls.agent}
 }
 
-// do makes a request with the token that it needs. An answer that is no success comes as a refusal;
-// an error is a cause for lost. Where the token may be why the hub refused, it is tried once more
-// with another one.
+// do makes a request and adds the token. It returns a refusal for an unsuccessful answer, and an
+// error that is a cause for lost. If the hub may have refused the token, do retries once with
+// another one.
 func (s *session) do(ctx context.Context, l *lane, q *request) (*answer, *refusal, error) {
 	for again := false; ; again = true {
 		token, fresh, err := s.tokens.Get(ctx)
 		if _, known := s.clock.Skew(); transport.KindOf(err) == transport.ClockUnset && !known && !again {
-			// The hub tells the time to anybody.
+			// the hub sends its time (Date) without authentication
 			if _, err := l.exchange(ctx, s.bare()); err != nil {
 				return nil, nil, err
 			}
@@ -208,12 +207,12 @@ func (s *session) do(ctx context.Context, l *lane, q *request) (*answer, *refusa
 	}
 }
 
-// noLock is a lock token that no hub gives.
+// noLock is a lock token that no hub issues.
 const noLock = "00000000-0000-0000-0000-000000000000"
 
-// bare is a request that does nothing, and that a hub refuses only after it has found out who asks:
-// it gives back a message under a lock that does not exist, or for a module, which has no
-// cloud-to-device messages, sends a batch of no messages.
+// bare returns a request without effect, which a hub refuses only after it has authenticated the
+// sender. It abandons a message under a lock that does not exist. For a module, which has no
+// cloud-to-device messages, it sends an empty batch.
 func (s *session) bare() *request {
 	h := s.header()
 	if s.cfg.Creds.ModuleID == "" {
@@ -223,8 +222,8 @@ func (s *session) bare() *request {
 	return &request{http.MethodPost, s.urls.events, h, []byte("[]")}
 }
 
-// prove makes a connection, and an exchange that succeeds, or fails as it must, only with the right
-// credentials.
+// prove opens a connection and makes an exchange whose outcome, success or an expected refusal,
+// requires the right credentials.
 func (s *session) prove(ctx context.Context) error {
 	l := &s.telemetry.lane
 	if s.opt.NoProof {
@@ -244,8 +243,8 @@ func (s *session) prove(ctx context.Context) error {
 	return r.connection(transport.OpDial)
 }
 
-// proves reports whether a hub that knows the device may have refused bare so: the lock is lost, or
-// is none, or the batch is empty; or its tier has no cloud-to-device messages.
+// proves reports whether a hub that knows the device may have refused bare this way: the lock is
+// lost or invalid, the batch is empty, or the hub's tier has no cloud-to-device messages.
 func (s *session) proves(r *refusal) bool {
 	const noMessages = 403010
 	if s.cfg.Creds.ModuleID == "" {
@@ -255,8 +254,8 @@ func (s *session) proves(r *refusal) bool {
 		r.cause.Code == noMessages
 }
 
-// ofLock is the refusal of a request that names a lock: what is not found may be the lock, unless
-// the hub says otherwise.
+// ofLock returns the meaning of a refusal of a request that names a lock: a 404 is about the lock,
+// unless the hub's code says otherwise.
 func (r *refusal) ofLock() *refusal {
 	if r.cause.Status != http.StatusNotFound || r.About != statuscode.Identity || r.cause.Code != 0 &&
 		r.cause.Code != 404000 {
@@ -267,13 +266,13 @@ func (r *refusal) ofLock() *refusal {
 	return &own
 }
 
-// urls are the hub's addresses for one identity.
+// urls holds the hub's URLs for one identity.
 type urls struct {
 	events, inbox *url.URL
 	agent         []string
 }
 
-// apiVersion is the version of the hub's interface.
+// apiVersion is the version of the hub's REST API.
 const apiVersion = "2021-04-12"
 
 func addresses(o *Options, creds *transport.Credentials) urls {
@@ -292,7 +291,7 @@ func addresses(o *Options, creds *transport.Credentials) urls {
 	return urls{of("/messages/events"), of("/messages/deviceBound"), []string{dialer.Agent(o.Network.ProductInfo)}}
 }
 
-// lock is the address of a locked message, with what is to be done to it.
+// lock returns the URL of a locked message with an action on it.
 func (u *urls) lock(token, action, query string) *url.URL {
 	at := *u.inbox
 	at.Path += "/" + token + action
@@ -301,7 +300,7 @@ func (u *urls) lock(token, action, query string) *url.URL {
 	return &at
 }
 
-// poke wakes who waits for c.
+// poke wakes the goroutine that receives from c; c has capacity 1.
 func poke(c chan struct{}) {
 	select {
 	case c <- struct{}{}:

@@ -6,12 +6,13 @@ import (
 	"time"
 )
 
-// userTimeout is TCP_USER_TIMEOUT of tcp(7), which package syscall has for some processors only.
+// userTimeout is TCP_USER_TIMEOUT of tcp(7), which package syscall defines only for some
+// processors.
 const userTimeout = 0x12
 
-// boundSilence has c end when the peer's system acknowledges, or takes, nothing of what was sent
-// for as long as silence. So a dead connection is told from a hub that answers late. c may be TLS
-// with a proxy, or tell nothing of what lies below.
+// boundSilence makes c fail when the peer's kernel does not acknowledge, or not accept, sent data
+// for the duration of silence. That distinguishes a dead connection from a hub that answers late. c
+// may be TLS to a proxy, or a type that hides the connection below.
 func boundSilence(c net.Conn, silence time.Duration) {
 	for {
 		over, ok := c.(interface{ NetConn() net.Conn })
@@ -29,7 +30,7 @@ func boundSilence(c net.Conn, silence time.Duration) {
 		return
 	}
 	_ = raw.Control(func(fd uintptr) {
-		// without it the request's own time counts
+		// on failure, the request's timeout applies alone
 		_ = syscall.SetsockoptInt(int(fd), syscall.IPPROTO_TCP, userTimeout, max(1, int(silence/time.Millisecond)))
 	})
 }

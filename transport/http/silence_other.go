@@ -7,6 +7,6 @@ import (
 	"time"
 )
 
-// boundSilence does nothing here. What the system thinks of a silent peer is up to it; the
-// request's own time counts.
+// boundSilence does nothing on this system: the system's own TCP time-outs and the request's
+// timeout apply.
 func boundSilence(net.Conn, time.Duration) {}

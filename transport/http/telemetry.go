@@ -12,74 +12,74 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// telemetry sends messages. Its goroutine makes one request at a time: two at a time may overtake
-// each other, and as one carries 500 messages the pace of a device does not need more.
+// telemetry sends messages. Its goroutine has one request in flight: two concurrent requests could
+// overtake each other, and one request of up to 500 messages is enough for a device's message rate.
 type telemetry struct {
 	s    *session
 	lane lane
-	wake chan struct{} // capacity 1: there is something in the queue
+	wake chan struct{} // capacity 1: the queue is not empty
 
 	items []transport.Item // taken from the queue, in order
-	done  int              // so many of them are answered
-	later *refusal         // why the others have to wait
-	asked int              // so many messages that was about
+	done  int              // number of items that are resolved
+	later *refusal         // why the remaining items cannot be sent for the moment
+	asked int              // number of messages in the request that got later
 	buf   []byte           // the body of a batch
-	limit int              // the longest body of a batch; less once the hub refused one as too large
-	alone bool             // a message alone was too large for it, since it refused a batch
+	limit int              // largest body of a batch; smaller after the hub refused one as too large
+	alone bool             // since the last too large batch, a single message was too large as well
 
 	queue []transport.Item // guarded by session.mu
 }
 
 const (
-	// leastLimit is the least that limit becomes.
+	// leastLimit is the lower bound of limit.
 	leastLimit = 4 << 10
-	// keepItems bounds the memory that is kept for items.
+	// keepItems is the largest capacity of items that is kept for reuse.
 	keepItems = 1024
 )
 
-// pace is the longest body of a batch that the link carries in good time. A client takes a
-// connection for dead on which the oldest message waits for long (Options.Timeout,
-// device.Options.AckTimeout), and all of a batch waits as long as the whole: over a slow link,
-// large batches would be cut off and sent again for ever. It belongs to the Transport, for a
-// session that ends so is the one that has learnt most. The zero value is that of a link of which
-// nothing is known. It is safe for concurrent use.
+// pace is the largest batch body that the link carries fast enough. A client gives up a connection
+// on which the oldest message waits too long (Options.Timeout, device.Options.AckTimeout), and each
+// message of a batch waits for the whole batch. Without pace, a slow link would cut off large
+// batches and the session would send them again endlessly. pace belongs to the Transport, so the
+// next session uses what a lost session measured. The zero value is for an unknown link. It is safe
+// for concurrent use.
 type pace struct {
 	mu    sync.Mutex
 	bytes int // 0: firstPace
 }
 
 const (
-	// firstPace is where it begins. Batches double while they take less than quickBatch, and are
-	// halved when they take more than slowBatch.
+	// firstPace is the initial size. The size doubles when a batch takes less than quickBatch, and is
+	// halved when one takes more than slowBatch.
 	firstPace  = 32 << 10
 	quickBatch = 3 * time.Second
 	slowBatch  = 12 * time.Second
 )
 
-// now is the longest body at this moment.
+// now returns the current size.
 func (p *pace) now() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return cmp.Or(p.bytes, firstPace)
 }
 
-// learn is told of a body, how long it was under way, and whether it was taken; if not, the session
-// is over.
+// learn adjusts the size after a body of size bytes that took this long. taken is false if the
+// request failed, which ends the session.
 func (p *pace) learn(size int, took time.Duration, taken bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	now := cmp.Or(p.bytes, firstPace)
 	switch {
 	case took > slowBatch || !taken && took > quickBatch:
-		if size > leastLimit { // what is shorter was not slow because of its length
+		if size > leastLimit { // smaller bodies are not slow because of their size
 			p.bytes = max(min(now, size)/2, leastLimit)
 		}
-	case taken && took < quickBatch && size > now/4: // small ones tell nothing of large ones
+	case taken && took < quickBatch && size > now/4: // small bodies do not measure the link for large ones
 		p.bytes = min(2*now, batchBytes)
 	}
 }
 
-// run is the goroutine.
+// run sends queued messages until the session ends.
 func (t *telemetry) run() {
 	s := t.s
 	defer t.lane.hangUp()
@@ -98,14 +98,14 @@ func (t *telemetry) run() {
 			}
 		case <-t.lane.unused():
 			t.lane.hangUp()
-			t.buf, t.items = nil, nil // who says little needs little
+			t.buf, t.items = nil, nil // free the buffers of an idle session
 		}
 	}
 }
 
-// sendQueued sends all that waits, in order. What the hub does not take at the moment is reported,
-// with all that waits behind it, so that the order is kept and the hub is left alone until the
-// client sends again. False: the session is at its end.
+// sendQueued sends all queued messages in order. If the hub takes nothing for the moment, all
+// queued messages are reported with that error. So the order is kept and the hub gets no request
+// until the client sends again. It returns false when the session is ending.
 func (t *telemetry) sendQueued() bool {
 	for t.s.ctx.Err() == nil {
 		t.takeIn()
@@ -134,13 +134,13 @@ func (t *telemetry) sendQueued() bool {
 	return false
 }
 
-// open says whether the hub may have taken in what it refused for the moment: not when it did so
-// for a limit, but when it was cancelled, took too long or failed.
+// open reports whether the hub may have accepted the messages of a transient refusal. That is false
+// for a limit, and true if the request was cancelled, timed out or failed at the hub.
 func open(r *refusal) bool {
 	return r.Kind == transport.Unavailable || r.Kind == transport.Timeout || r.cause.Status >= 500
 }
 
-// takeIn adds what is in the queue, but for what cannot be sent.
+// takeIn moves the queue to items and reports messages that cannot be sent.
 func (t *telemetry) takeIn() {
 	s := t.s
 	s.mu.Lock()
@@ -156,7 +156,7 @@ func (t *telemetry) takeIn() {
 	}
 }
 
-// some sends the first messages, as many as go into one request, and returns how many. False: no
+// some sends the first messages in one request and returns how many they are. going is false if no
 // more can be sent.
 func (t *telemetry) some(items []transport.Item) (n int, going bool) {
 	s := t.s
@@ -190,14 +190,14 @@ func (t *telemetry) some(items []transport.Item) (n int, going bool) {
 		t.report(items[:1], refused.operation(transport.OpSend))
 		return n, true
 	}
-	// It is about one of them, or about their number.
+	// The refusal is about one of the messages, or about their number.
 	before := t.limit
 	if refused.Kind == transport.TooLarge {
 		t.limit, t.alone = max(leastLimit, len(q.body)/2), false
 	}
 	going = t.all(items[:n/2]) && t.all(items[n/2:n])
 	if refused.Kind == transport.TooLarge && t.alone {
-		t.limit = before // it was about one
+		t.limit = before // one message was too large, not their number
 	}
 	return n, going
 }
@@ -214,8 +214,8 @@ func (t *telemetry) all(items []transport.Item) bool {
 	return true
 }
 
-// request makes the request for the first messages, and returns for how many. A message goes alone
-// in its plain form where nothing is lost by that. Nil: the first cannot be sent at all.
+// request returns the request for the first messages and their number. A single message goes in its
+// plain form if that loses nothing. It returns nil if the first message cannot be sent at all.
 func (t *telemetry) request(items []transport.Item) (*request, int) {
 	first := items[0].Msg
 	if t.s.opt.Batch == 1 || len(items) == 1 {
@@ -255,8 +255,8 @@ func (t *telemetry) request(items []transport.Item) (*request, int) {
 	return nil, 1
 }
 
-// errNotPlain is the error for a message that is too large for a batch, and has what headers do not
-// carry.
+// errNotPlain returns the error for a message that is too large for a batch and whose properties do
+// not fit into headers.
 func errNotPlain(size int) *transport.Error {
 	e := operr.TooLarge(size, transport.MaxMessageSize)
 	return failed(transport.OpSend, transport.TooLarge, errors.Join(e.Err, errOnlyBatch))
@@ -265,8 +265,8 @@ func errNotPlain(size int) *transport.Error {
 var errOnlyBatch = errors.New("it has properties that are not printable ASCII or longer than 8 KB, which HTTP " +
 	"carries only in messages of up to about 190 KB")
 
-// plain is the request for a message alone. Header iothub-to, which official SDKs send, would only
-// repeat the address, and count against the hub's limit of size.
+// plain returns the request for a single message. It omits header iothub-to, which official SDKs
+// send: that only repeats the address and counts against the hub's size limit.
 func (t *telemetry) plain(m *transport.Message) *request {
 	h := t.s.header()
 	h["Content-Type"] = []string{plainType}

@@ -8,29 +8,29 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// errDead is why an exchange is given up before its time is over.
+// errDead is the reason when late ends an exchange early.
 var errDead = fmt.Errorf("no answer, and no new connection to the hub comes about: %w", context.DeadlineExceeded)
 
 // A watch ends an exchange early when the network is silent. When the answer is late by half of
-// Options.silence, a second connection is tried. If that does not come about in the other half, it
-// is the network that is silent, and not a hub that answers late.
+// Options.silence, a second connection is tried. If that does not come about in the other half, the
+// network is silent; otherwise the hub is just slow.
 //
-// A lane has one watch for all its exchanges. With a timer, a channel and a context for each, an
-// exchange would allocate nine times more.
+// A lane has one watch for all its exchanges. A timer, channel and context per exchange would cost
+// nine times as many allocations.
 type watch struct {
 	s     *session
 	timer *time.Timer   // calls late; nil before the first exchange
 	ended chan struct{} // gets a value when late has ended; capacity 1
 
-	// Of the present exchange. late alone uses them once the timer has fired.
+	// Of the current exchange. Only late uses them after the timer has fired.
 	ctx    context.Context
 	cancel context.CancelFunc
 	wait   time.Duration
 	dead   bool
 }
 
-// begin watches the exchange that ctx is for and cancel ends. The caller must call end. more is
-// added for a large request on a slow link.
+// begin watches the exchange with context ctx, which cancel ends. The caller must call end. more is
+// the extra time of a large request on a slow link.
 func (w *watch) begin(ctx context.Context, cancel context.CancelFunc, more time.Duration) {
 	w.ctx, w.cancel, w.wait, w.dead = ctx, cancel, w.s.opt.silence()/2+more, false
 	if w.timer == nil {
@@ -41,7 +41,7 @@ func (w *watch) begin(ctx context.Context, cancel context.CancelFunc, more time.
 	}
 }
 
-// end cancels the context of the exchange and joins late. It reports whether late has ended the
+// end cancels the context of the exchange and waits for late. It reports whether late ended the
 // exchange.
 func (w *watch) end() (dead bool) {
 	w.cancel()
@@ -51,7 +51,7 @@ func (w *watch) end() (dead bool) {
 	return w.dead
 }
 
-// late tries the second connection, on the timer's goroutine.
+// late tries the second connection. It runs on the timer's goroutine.
 func (w *watch) late() {
 	defer func() { w.ended <- struct{}{} }()
 	trial, cancel := context.WithTimeout(w.ctx, min(w.wait, w.s.opt.silence()))
