@@ -17,7 +17,7 @@ import (
 	"github.com/hubline-iot/hubline/transport/netopt"
 )
 
-// uploader is another one for the rig's hub.
+// uploader returns another uploader for the rig's hub.
 func (r *rig) uploader(t *testing.T, creds *transport.Credentials) *fileupload.Uploader {
 	t.Helper()
 	u, err := fileupload.New(creds, &fileupload.Options{BlockSize: 64 * kib, Network: netopt.Options{Plaintext: true,
@@ -28,7 +28,7 @@ func (r *rig) uploader(t *testing.T, creds *transport.Credentials) *fileupload.U
 	return u
 }
 
-// A device that is late by less than the life of a token, or ahead, uploads without a refusal after
+// A device whose clock is behind by less than TokenLife, or ahead, uploads without a refusal after
 // the first answer.
 func TestAWrongClockIsForgiven(t *testing.T) {
 	for name, clock := range map[string]func() time.Time{
@@ -52,8 +52,8 @@ func TestAWrongClockIsForgiven(t *testing.T) {
 	}
 }
 
-// A device that is later gets no token from the hub's Date, which anybody could write. It waits
-// until its clock is set.
+// A device whose clock is further behind gets no token by the hub's Date, which anyone could forge.
+// The upload waits until the clock is set.
 func TestAnUploadWaitsForAClockThatIsLate(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, r *rig) {
 		start := time.Now()
@@ -78,7 +78,7 @@ func TestAnUploadWaitsForAClockThatIsLate(t *testing.T) {
 	})
 }
 
-// A clock that is not set at all is replaced by the hub's where TLS proves who tells it.
+// A clock that is not set at all is replaced by the hub's if TLS has verified the hub.
 func TestAnUnsetClockIsReplacedByThatOfAVerifiedHub(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, r *rig) {
 		creds := credsOf(t, r.dev)
@@ -100,7 +100,7 @@ func TestARefusalNamesTheClockOnlyWhereItMayBeTheCause(t *testing.T) {
 	inBubble(t, func(h *testbroker.Options, _ *fileupload.Options) {
 		h.Now = func() time.Time { return time.Now().Add(9 * time.Hour) }
 	}, func(t *testing.T, r *rig) {
-		// A source makes tokens by a clock that cannot be set from here, so it is named.
+		// A token source makes tokens by a clock that the library cannot correct, so the error names it.
 		good := credsOf(t, r.dev)
 		u := r.uploader(t, &transport.Credentials{Host: good.Host, DeviceID: good.DeviceID, Token: good.NewToken})
 		_, err := u.Upload(t.Context(), "a", strings.NewReader("a"), 1)
@@ -114,7 +114,7 @@ func TestARefusalNamesTheClockOnlyWhereItMayBeTheCause(t *testing.T) {
 	})
 }
 
-// A hub that does not tell the time cannot set a clock.
+// A hub without a Date cannot set a clock.
 func TestAClockThatNobodySets(t *testing.T) {
 	var asked int
 	s := script{"files": func(w http.ResponseWriter, r *http.Request) {
@@ -133,8 +133,7 @@ func TestAClockThatNobodySets(t *testing.T) {
 	require.Equal(t, 1, asked, "for the time, without a token")
 }
 
-// A source keeps a token as programs do, and makes another one when asked again after the hub
-// refused it.
+// A keeper is a token source with a cache: it makes a new token when called again after a refusal.
 type keeper struct {
 	tokens []transport.Token
 	asked  int
@@ -145,8 +144,7 @@ func (k *keeper) token(context.Context) (transport.Token, error) {
 	return k.tokens[min(k.asked, len(k.tokens))-1], nil
 }
 
-// Vector T10 of the Java SDK, for uploads: a token that is refused while there may be another one
-// is replaced, once.
+// Vector T10 of the Java SDK, for uploads: a refused token that can be replaced is replaced once.
 func TestT10_ARefusedTokenIsReplacedOnce(t *testing.T) {
 	refused := func(times int, route testbroker.RouteKind) testbroker.Fault {
 		return testbroker.Fault{Kind: testbroker.AnswerStatus, Route: route, Statuses: []int{401}, Times: times}
@@ -156,7 +154,7 @@ func TestT10_ARefusedTokenIsReplacedOnce(t *testing.T) {
 		fault    testbroker.Fault
 		source   bool
 		fixed    bool
-		requests int // that were refused
+		requests int // refused requests
 		ok       bool
 	}{
 		{"at the end", refused(1, testbroker.RouteUploadDone), false, false, 1, true},

@@ -11,17 +11,17 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// A plan says how large the blocks of a file are: they double after each step of them, so that a
-// file whose size nobody knows can begin with small ones and still be large.
+// A plan defines the block sizes of a file. The size doubles after each step of blocks, so a file
+// of unknown size can begin with small blocks and still be large.
 type plan struct {
-	first, most int64 // sizes
-	blocks      int   // of a file, a multiple of 5
+	first, most int64 // in bytes
+	blocks      int   // per file, a multiple of 5
 }
 
-// step is how many blocks have the same size.
+// step returns the number of consecutive blocks of the same size.
 func (p plan) step() int { return p.blocks / 5 }
 
-// size is that of block n, counted from 0.
+// size returns the size of block n, counted from 0.
 func (p plan) size(n int) int64 {
 	s := p.first
 	for ; n >= p.step() && s < p.most; n -= p.step() {
@@ -30,7 +30,7 @@ func (p plan) size(n int) int64 {
 	return s
 }
 
-// capacity is the size of the largest file.
+// capacity returns the size of the largest file.
 func (p plan) capacity() int64 {
 	var sum int64
 	for n := 0; n < p.blocks; n += p.step() {
@@ -45,8 +45,8 @@ func (p plan) tooLarge(what string) *transport.Error {
 			" bytes, which is all that " + strconv.Itoa(p.blocks) + " blocks hold; raise Options.BlockSize or MaxBlockSize")}
 }
 
-// blockID is the name of block n. All of a blob's have the same length, as storage demands, and
-// those of other uploads are others.
+// blockID returns the ID of block n. Storage demands IDs of equal length within a blob; upload
+// makes them distinct from those of other uploads.
 func blockID(upload uint64, n int) string {
 	var b [12]byte
 	binary.BigEndian.PutUint64(b[:], upload)
@@ -54,7 +54,7 @@ func blockID(upload uint64, n int) string {
 	return base64.StdEncoding.EncodeToString(b[:])
 }
 
-// A source is what is uploaded, read once from beginning to end by one goroutine.
+// A source is the data to upload. One goroutine reads it once, from beginning to end.
 type source struct {
 	r    io.Reader
 	size int64 // negative = unknown
@@ -62,8 +62,8 @@ type source struct {
 	sum  hash.Hash
 }
 
-// fill reads as much as buf holds, or what is left. last says that nothing follows; for a reader of
-// unknown size that may only be known when nothing came.
+// fill reads until buf is full or the data ends. last reports that no data follows; for a reader of
+// unknown size that may become known only with n = 0.
 func (s *source) fill(buf []byte) (n int, last bool, err error) {
 	if s.size >= 0 {
 		buf = buf[:min(int64(len(buf)), s.size-s.read)]
@@ -83,7 +83,7 @@ func (s *source) fill(buf []byte) (n int, last bool, err error) {
 	return n, true, nil
 }
 
-// failed is the error for a reader of the caller's that does not do its part.
+// failed returns the error for a failure of the caller's reader.
 func (s *source) failed(err error) *transport.Error {
 	kind := transport.KindOf(err)
 	if kind == transport.Unknown {

@@ -25,13 +25,13 @@ func (p failingPolicy) Decide(retrypolicy.Attempt) retrypolicy.Decision {
 	return retrypolicy.Decision{Retry: true}
 }
 
-// A callback that panics or ends its goroutine ends the upload, whose failure the hub is told, or
-// the try that needed it.
+// A callback that panics or ends its goroutine ends the upload, and the hub is notified of the
+// failure; or it ends the attempt that called it.
 func TestACallbackThatDoesNotReturn(t *testing.T) {
 	for _, tc := range []struct {
 		name  string
 		set   func(o *fileupload.Options, creds *transport.Credentials, fail func())
-		kind  transport.Kind // of the error; Unknown: the try is repeated
+		kind  transport.Kind // of the error; Unknown: the attempt is repeated
 		fault bool           // a request has to fail first
 	}{
 		{"Options.OnProgress", func(o *fileupload.Options, _ *transport.Credentials, fail func()) {

@@ -11,16 +11,16 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// Connections that nobody uses are closed soon: a device pays for those that it keeps alive.
+// idleTimeout is short because a device pays for the connections that it keeps alive.
 const idleTimeout = 30 * time.Second
 
-// A service is the hub or storage: how to get there.
+// A service is the HTTP client side of the hub or of storage.
 type service struct {
 	*http.Transport
-	spoke atomic.Bool // there was an answer, whatever it said
+	spoke atomic.Bool // an answer of any status has arrived
 }
 
-// throughHub makes connections to the hub, as a transport does.
+// throughHub returns a service whose connections to the hub are dialed as a transport dials them.
 func (u *Uploader) throughHub() *service {
 	return u.service(func(ctx context.Context, _ string) (net.Conn, error) {
 		d := u.opt.toHub()
@@ -33,7 +33,7 @@ func (u *Uploader) throughHub() *service {
 	})
 }
 
-// throughStorage makes connections to where the hub keeps its files.
+// throughStorage returns a service whose connections go to the hub's storage.
 func (u *Uploader) throughStorage() *service {
 	return u.service(func(ctx context.Context, addr string) (net.Conn, error) {
 		host, _, err := net.SplitHostPort(addr)
@@ -45,10 +45,10 @@ func (u *Uploader) throughStorage() *service {
 	})
 }
 
-// service speaks HTTP/1.1 over what open makes.
+// service returns a service that speaks HTTP/1.1 over connections from open.
 func (u *Uploader) service(open func(ctx context.Context, addr string) (net.Conn, error)) *service {
 	dial := func(ctx context.Context, _, addr string) (net.Conn, error) {
-		// package net/http may let a dial live on for a later request
+		// net/http may continue a dial for a later request
 		ctx, cancel := context.WithTimeoutCause(ctx, u.opt.RequestTimeout, errSlow)
 		defer cancel()
 		defer context.AfterFunc(u.closed, cancel)()
@@ -60,7 +60,7 @@ func (u *Uploader) service(open func(ctx context.Context, addr string) (net.Conn
 	}
 	_, piece := u.pace()
 	return &service{Transport: &http.Transport{
-		DialContext: dial, DialTLSContext: dial, WriteBufferSize: min(piece, 4<<10), // what waits in it has not gone
+		DialContext: dial, DialTLSContext: dial, WriteBufferSize: min(piece, 4<<10), // buffered data counts as sent
 		DisableCompression: true, MaxIdleConnsPerHost: maxParallel, IdleConnTimeout: idleTimeout,
 		MaxResponseHeaderBytes: maxAnswer,
 	}}

@@ -35,7 +35,7 @@ func (c *damagedWrite) Write(p []byte) (n int, err error) {
 	return c.Conn.Write(p)
 }
 
-// A byte of the ClientHello that is damaged on the way to the hub and to storage costs a try each.
+// A damaged byte of the ClientHello on the way to the hub and to storage costs one attempt each.
 func TestADamagedClientHelloDoesNotEndAnUpload(t *testing.T) {
 	for at := 0; at < 220; at += 6 {
 		bounded.Test(t, func(t *testing.T) {
@@ -70,8 +70,8 @@ func TestADamagedClientHelloDoesNotEndAnUpload(t *testing.T) {
 	}
 }
 
-// A service that refuses every ClientHello ends the upload after a few tries, with the Kind of the
-// alert.
+// A service that refuses every ClientHello ends the upload after a few attempts, with the Kind of
+// the alert.
 func TestAServiceThatRefusesTLSEndsTheUpload(t *testing.T) {
 	bounded.Test(t, func(t *testing.T) {
 		dials := 0

@@ -18,17 +18,17 @@ import (
 
 const proto = "http"
 
-// protocol is what the connections below are made for.
+// protocol parameterizes the dialer and its errors.
 var protocol = dialer.Protocol{Name: proto, Secure: "443", Plain: "80", HTTP: true, Kind: protocolKind}
 
-// The services that answer.
+// Services that answer.
 const (
 	hubService     = "hub"
 	storageService = "storage"
 )
 
-// refusalIn returns the refusal of the hub or of storage in err, nil if there is none. A proxy may
-// have refused as well.
+// refusalIn returns the refusal by the hub or by storage in err, nil if there is none. Refusals by
+// a proxy do not count.
 func refusalIn(err error) *transport.StatusError {
 	e, ok := errors.AsType[*transport.StatusError](err)
 	if !ok || e.Service != hubService && e.Service != storageService {
@@ -37,14 +37,14 @@ func refusalIn(err error) *transport.StatusError {
 	return e
 }
 
-// meaning is what an answer means. The hint, which may be empty, says what helps.
+// meaning is the meaning of an answer. hint, which may be empty, is advice.
 type meaning struct {
 	kind transport.Kind
 	hint string
 }
 
-// hubTable has the codes of a hub that mean more to who uploads than to others, or that something
-// helps against. What the others mean is in package hubstatus.
+// hubTable has hub codes with a special meaning for uploads or with advice. Package hubstatus has
+// the meaning of the others.
 var hubTable = map[int]meaning{
 	correlationInvalid: {transport.Conflict, ""},
 	correlationExpired: {transport.Conflict, ""},
@@ -63,7 +63,7 @@ const (
 	correlationExpired = 400016
 )
 
-// storageTable has the codes of storage whose status does not say it all. Source: the pages "Common
+// storageTable has storage codes that are more specific than the status. Source: the pages "Common
 // REST API error codes" and "Blob service error codes" of the storage services' REST reference.
 var storageTable = map[string]meaning{
 	"AccountBeingCreated":             {transport.Unavailable, ""},
@@ -94,15 +94,15 @@ var storageTable = map[string]meaning{
 	"SystemInUse":                 {transport.Unavailable, ""},
 }
 
-// refusedKind returns the Kind of an answer that is not the expected one.
+// refusedKind returns the Kind of an unexpected answer.
 func refusedKind(kind transport.Kind, about statuscode.About) transport.Kind {
 	if about == statuscode.Fine {
-		return transport.Protocol // a success that was not asked for
+		return transport.Protocol // an unexpected success
 	}
 	return kind
 }
 
-// refusal returns the *transport.Error for an answer that is not the expected one.
+// refusal returns the *transport.Error for an unexpected answer.
 func (a *answer) refusal(m meaning, e *transport.StatusError, now time.Time) *transport.Error {
 	e.Status, e.Hint = a.status, m.hint
 	e.Name, e.Message, e.TrackingID = shorten(e.Name), shorten(e.Message), shorten(e.TrackingID)
@@ -110,7 +110,7 @@ func (a *answer) refusal(m meaning, e *transport.StatusError, now time.Time) *tr
 	return &transport.Error{Kind: m.kind, Op: transport.OpSend, Proto: proto, RetryAfter: after, Err: e}
 }
 
-// hubRefusal reads what a hub said.
+// hubRefusal converts an answer of the hub to an error.
 func hubRefusal(a *answer, now time.Time) *transport.Error {
 	e := hubstatus.Read(a.status, a.header, a.body)
 	m, ok := hubTable[e.Code]
@@ -125,10 +125,10 @@ func hubRefusal(a *answer, now time.Time) *transport.Error {
 	return r
 }
 
-// badClock is how far off a clock may be before a hub refuses tokens for it, roughly.
+// badClock is roughly the clock error from which on a hub refuses tokens.
 const badClock = 4 * time.Minute
 
-// skew is how far the local clock is ahead of the service's.
+// skew returns how far the local clock is ahead of the service's.
 func (a *answer) skew(now time.Time) (time.Duration, bool) {
 	at, err := http.ParseTime(a.header.Get("Date"))
 	if err != nil {
@@ -137,7 +137,7 @@ func (a *answer) skew(now time.Time) (time.Duration, bool) {
 	return now.Sub(at), true
 }
 
-// storageRefusal reads what storage said: the code in a header, else in XML.
+// storageRefusal converts an answer of storage to an error. The code is in a header, else in XML.
 func storageRefusal(a *answer, g *grant, now time.Time) *transport.Error {
 	var body struct{ Code, Message string }
 	if err := xml.Unmarshal(a.body, &body); err != nil {
@@ -158,8 +158,8 @@ func storageRefusal(a *answer, g *grant, now time.Time) *transport.Error {
 	return a.refusal(m, e, now)
 }
 
-// withoutSecrets is err, of a try without an answer, without g's signature: package net/http
-// repeats what it does not understand of an answer.
+// withoutSecrets returns err without g's signature. err is the error of an attempt without an
+// answer: net/http quotes what it cannot parse of an answer.
 func withoutSecrets(err error, g *grant) error {
 	e := transport.Find(err)
 	if e == nil || e.Err == nil {
@@ -170,22 +170,22 @@ func withoutSecrets(err error, g *grant) error {
 	return &fit
 }
 
-// shorten is what is kept of a peer's text: the first line, fit to be shown.
+// shorten returns the first line of a peer's text, scrubbed.
 func shorten(text string) string {
 	text, _, _ = strings.Cut(strings.TrimSpace(text), "\n")
 	return scrub.Peer(text)
 }
 
-// protocolKind is for dialer.Protocol: what it means that no HTTP came back.
+// protocolKind classifies errors that show that the peer does not speak HTTP, for dialer.Protocol.
 func protocolKind(err error) (kind transport.Kind, hint string, ok bool) {
 	if errors.Is(err, httpguard.ErrUnasked) || strings.Contains(err.Error(), "malformed HTTP") {
-		// package net/http has no type for it
+		// net/http has no type for it
 		return transport.Protocol, "; the peer does not speak HTTP: check host and port", true
 	}
 	return 0, "", false
 }
 
-// A stepError says which part of an upload failed.
+// A stepError names the step of an upload that failed.
 type stepError struct {
 	step string
 	err  error
@@ -194,7 +194,7 @@ type stepError struct {
 func (e *stepError) Error() string { return e.step + ": " + e.err.Error() }
 func (e *stepError) Unwrap() error { return e.err }
 
-// A twoErrors is what failed, and what failed after that.
+// A twoErrors joins a failure and a later one.
 type twoErrors struct {
 	first  error
 	joint  string

@@ -17,7 +17,7 @@ import (
 	"github.com/hubline-iot/hubline/transport/netopt"
 )
 
-// A file whose size nobody knows, from a pipe. The connection is cut on the way.
+// Uploads a file of unknown size from a pipe. The connection is cut meanwhile.
 func Example() {
 	hub, err := testbroker.New(nil)
 	if err != nil {
@@ -63,7 +63,7 @@ func Example() {
 	// day 3: sunny
 }
 
-// An upload that must not wait for ever: by the context, or by a policy for each request.
+// Bounds an upload by the context, or by a policy for each request.
 func ExampleUploader_Upload() {
 	hub, err := testbroker.New(nil)
 	if err != nil {

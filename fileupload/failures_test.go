@@ -24,7 +24,7 @@ import (
 	"github.com/hubline-iot/hubline/transport/netopt"
 )
 
-// told waits for the hub's record of the only upload.
+// told returns the hub's record of the only upload.
 func (r *rig) told(t *testing.T) testbroker.Upload {
 	t.Helper()
 	all := r.hub.Uploads()
@@ -32,7 +32,7 @@ func (r *rig) told(t *testing.T) testbroker.Upload {
 	return all[0]
 }
 
-// noSecret checks that an error shows nothing of an upload URI or a token.
+// noSecret checks that an error contains no part of an upload URI or a token.
 func noSecret(t *testing.T, err error) {
 	t.Helper()
 	for _, text := range []string{err.Error(), fmt.Sprintf("%+v", err), fmt.Sprintf("%#v", err)} {
@@ -157,8 +157,8 @@ func TestAnUploadOutlivesItsURI(t *testing.T) {
 	})
 }
 
-// The hub has given the upload up while the file was on its way: the place that another one takes
-// does not remain taken, whatever the policy has to say about further tries, and whenever the
+// The hub has given up the upload before the notification. The upload that replaces it does not
+// stay counted as running, whatever the policy decides about further attempts, and whenever the
 // context ends.
 func TestThePlaceOfTheLastStepIsGivenBack(t *testing.T) {
 	body := content(1000)
@@ -269,7 +269,7 @@ func TestTheHubIsToldOfFailures(t *testing.T) {
 		inBubble(t, nil, func(t *testing.T, r *rig) {
 			r.hub.Inject(testbroker.Fault{Kind: testbroker.SlowAnswer, Route: testbroker.RouteUpload, Delay: 3 * time.Second,
 				Times: -1})
-			for i := range testbroker.MaxUploads + 1 { // none keeps it
+			for i := range testbroker.MaxUploads + 1 { // none stays counted as running
 				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 				from := bytes.NewReader(body)
 				_, err := r.Upload(ctx, "a", from, -1)
@@ -474,7 +474,7 @@ func TestTheHubIsToldOfFailures(t *testing.T) {
 	})
 	t.Run("reader panics", func(t *testing.T) {
 		inBubble(t, nil, func(t *testing.T, r *rig) {
-			for i := range testbroker.MaxUploads + 1 { // none keeps a place
+			for i := range testbroker.MaxUploads + 1 { // none stays counted as running
 				before := body[:len(body)*(i%2)] // in the first block or in a later one
 				require.PanicsWithValue(t, "reader", func() {
 					_, _ = r.Upload(t.Context(), "a", io.MultiReader(bytes.NewReader(before), reader(func() { panic("reader") })), -1)
@@ -498,7 +498,7 @@ func TestTheHubIsToldOfFailures(t *testing.T) {
 	})
 }
 
-// A reader's Read does not return.
+// reader is a reader whose Read does not return.
 type reader func()
 
 func (f reader) Read([]byte) (int, error) {
@@ -640,7 +640,7 @@ func TestArgumentsAreChecked(t *testing.T) {
 	failed(t, err, transport.TooLarge, "more than 325058560000 bytes", "raise Options.BlockSize")
 }
 
-// The longest durations there are mean no limit.
+// The longest possible durations mean no limit.
 func TestTheLongestTimeoutsAreNoLimit(t *testing.T) {
 	longest := func(_ *testbroker.Options, o *fileupload.Options) { spantest.Fill(o, "Network.WriteTimeout") }
 	inBubble(t, longest, func(t *testing.T, r *rig) {

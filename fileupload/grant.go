@@ -17,29 +17,29 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// apiVersion is the version of the hub's interface.
+// apiVersion is the version of the hub's REST API.
 const apiVersion = "2021-04-12"
 
-// A grant is the hub's leave to write one file: where, and with which signature.
+// A grant is the hub's permission to write one file: its location and signature.
 type grant struct {
 	correlation           string
 	host, container, blob string
 	signature             string    // the query of the upload URI; secret
-	expires               time.Time // by the local clock; zero = not known
+	expires               time.Time // by the local clock; zero = unknown
 
 	// Guarded by upload.turn.
-	refreshed bool      // got because storage refused the one before, and has not worked yet
-	renewAt   time.Time // when to ask for another one; zero = when storage refuses it
+	refreshed bool      // replaces a refused grant and has not succeeded yet
+	renewAt   time.Time // when to request another one; zero = when storage refuses it
 }
 
-// String names the file, and not the signature.
+// String returns the file's location without the signature.
 func (g *grant) String() string { return g.container + "/" + g.blob }
 
-// GoString is String.
+// GoString returns the same as String.
 func (g *grant) GoString() string { return g.String() }
 
-// secrets are the signature as it stands in the upload URI, and as it is without escapes. A peer
-// may repeat it without its name.
+// secrets returns the signature as it stands in the upload URI, and unescaped. Both are needed to
+// scrub a peer's text that repeats the signature without its name.
 func (g *grant) secrets() []string {
 	var all []string
 	for part := range strings.SplitSeq(g.signature, "&") {
@@ -53,24 +53,24 @@ func (g *grant) secrets() []string {
 	return all
 }
 
-// sameFile reports whether both are leave to write the same file.
+// sameFile reports whether both grants are for the same file.
 func (g *grant) sameFile(other *grant) bool {
 	return g.host == other.host && g.container == other.container && g.blob == other.blob
 }
 
-// target is the upload URI with something more in its query.
+// target returns the upload URI with more appended to its query.
 func (g *grant) target(scheme, more string) *url.URL {
 	u := &url.URL{Scheme: scheme, Host: g.host, Path: "/" + g.container + "/" + g.blob, RawQuery: g.signature + more}
 	u.RawPath = "/" + escape(g.container) + "/" + escape(g.blob)
 	return u
 }
 
-// address is the upload URI without its signature.
+// address returns the upload URI without its signature.
 func (g *grant) address(scheme string) string {
 	return scheme + "://" + g.host + "/" + escape(g.container) + "/" + escape(g.blob)
 }
 
-// escape encodes what is between slashes.
+// escape escapes each segment of a path.
 func escape(path string) string {
 	out := make([]byte, 0, len(path)+16)
 	for i, part := range strings.Split(path, "/") {
@@ -82,10 +82,10 @@ func escape(path string) string {
 	return string(out)
 }
 
-// ask gets a grant from the hub. One try. Once the request is on its way it may outlast ctx, for
-// half of NotifyTimeout: the hub may be about to give a place, and must be told then that nobody
-// needs it, which has the other half. At the very last, nothing outlasts ctx, and the hub has half
-// of what is left of it for its answer.
+// ask gets a grant from the hub, in one attempt. After the request was sent it may outlast ctx by
+// half of NotifyTimeout: the hub may be about to grant an upload, which then must be given back in
+// the other half. If last is set, the request does not outlast ctx, and the hub has half of the
+// remaining time to answer.
 func (p *upload) ask(ctx context.Context) (*grant, error) {
 	if p.last {
 		end, _ := ctx.Deadline()
@@ -113,7 +113,7 @@ func (p *upload) ask(ctx context.Context) (*grant, error) {
 	return g, err
 }
 
-// ask gets a grant from the hub. One try.
+// ask gets a grant from the hub, in one attempt.
 func (u *Uploader) ask(ctx context.Context, name string) (*grant, error) {
 	asked := time.Now()
 	a, err := u.post(ctx, "/files", map[string]string{"blobName": name})
@@ -135,14 +135,14 @@ func (u *Uploader) ask(ctx context.Context, name string) (*grant, error) {
 	case !validHost(g.host):
 		return nil, strange("the hub's answer has no valid hostName")
 	case err != nil || fields.Get("sig") == "" || !printable(g.signature) || strings.ContainsAny(g.signature, " #"):
-		// an error would show it
+		// an error would show the signature
 		return nil, strange("the hub's answer has no valid sasToken")
 	}
 	g.expire(fields.Get("se"), asked, a.clock(u.creds.Time()))
 	return g, nil
 }
 
-// clock is the service's time, or else now.
+// clock returns the service's time, or now if the answer has none.
 func (a *answer) clock(now time.Time) time.Time {
 	if at, err := http.ParseTime(a.header.Get("Date")); err == nil {
 		return at
@@ -150,11 +150,11 @@ func (a *answer) clock(now time.Time) time.Time {
 	return now
 }
 
-// expire notes when the signature ends. The two service times are compared with each other, so the
-// device's clock may be wrong.
+// expire stores when the signature expires. It compares two times of the service, so the device's
+// clock may be wrong.
 func (g *grant) expire(se string, asked, served time.Time) {
 	for _, layout := range []string{time.RFC3339Nano, "2006-01-02T15:04Z", time.DateOnly} {
-		// ISO 8601 as the blob service takes it
+		// ISO 8601 in the forms that the blob service accepts
 		if at, err := time.Parse(layout, se); err == nil {
 			if life := at.Sub(served); life > 0 {
 				g.expires = asked.Add(life)
@@ -169,7 +169,7 @@ func strange(what string) *transport.Error {
 	return &transport.Error{Kind: transport.Protocol, Op: transport.OpSend, Proto: proto, Err: errors.New(what)}
 }
 
-// validHost accepts a host name or address, with a port or without.
+// validHost reports whether s is a host name or address, with or without a port.
 func validHost(s string) bool {
 	host := s
 	if strings.Contains(s, ":") {
@@ -186,7 +186,7 @@ func validHost(s string) bool {
 	return (&transport.Credentials{Host: host, DeviceID: "-"}).Validate() == nil
 }
 
-// current is the grant to use now. One that runs out soon is replaced, by whoever comes first.
+// current returns the grant to use now. The first caller replaces a grant that expires soon.
 func (p *upload) current(ctx context.Context) (*grant, error) {
 	if err := p.turn.take(ctx); err != nil {
 		return nil, err
@@ -198,14 +198,14 @@ func (p *upload) current(ctx context.Context) (*grant, error) {
 	}
 	err := p.replaceHolding(ctx, false)
 	if err != nil && time.Now().Before(g.expires) {
-		// it is good for a while, and the hub need not be asked before each block
+		// it is still valid; the delay saves a request to the hub before each block
 		g.renewAt = time.Now().Add(p.uploader.opt.RequestTimeout)
 		return g, nil
 	}
 	return p.grant, err
 }
 
-// worked is told that storage took g.
+// worked records that storage accepted g.
 func (p *upload) worked(ctx context.Context, g *grant) {
 	if p.turn.take(ctx) == nil {
 		g.refreshed = false
@@ -213,8 +213,8 @@ func (p *upload) worked(ctx context.Context, g *grant) {
 	}
 }
 
-// refused is told that storage did not take g, for refusal. Nil means that there is another one
-// now. A second one that is refused before it worked is the end.
+// refused replaces g, which storage refused. It returns nil if there is a new grant now, and
+// refusal if g itself replaced a refused grant and never succeeded.
 func (p *upload) refused(ctx context.Context, g *grant, refusal error) error {
 	if err := p.turn.take(ctx); err != nil {
 		return err
@@ -229,8 +229,8 @@ func (p *upload) refused(ctx context.Context, g *grant, refusal error) error {
 	return p.replaceHolding(ctx, true)
 }
 
-// replaceHolding asks the hub for another grant for the same file; the caller holds the turn. The
-// blocks that storage has belong to the file, not to the grant.
+// replaceHolding requests another grant for the same file; the caller holds the turn. Staged blocks
+// belong to the file, not to the grant.
 func (p *upload) replaceHolding(ctx context.Context, refreshed bool) error {
 	g, err := p.ask(ctx)
 	if err != nil {
@@ -247,8 +247,8 @@ func (p *upload) replaceHolding(ctx context.Context, refreshed bool) error {
 	return nil
 }
 
-// giveBack tells the hub that nobody needs g, once; the caller holds the turn. After ctx's end that
-// is time which the notification has no more.
+// giveBack notifies the hub, in one attempt, that g is not needed; the caller holds the turn. After
+// ctx's end, the time it takes is deducted from that of the notification.
 func (p *upload) giveBack(ctx context.Context, g *grant) {
 	began, late := time.Now(), ctx
 	if !p.last {
@@ -263,7 +263,7 @@ func (p *upload) giveBack(ctx context.Context, g *grant) {
 	}
 }
 
-// A turn is a lock that may be held over a wait.
+// A turn is a lock that may be held during a wait.
 type turn chan struct{}
 
 func newTurn() turn { return make(turn, 1) }

@@ -11,8 +11,8 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// post sends one request about uploads to the hub. One try; the answer is a good one. Where the
-// token may be why the hub refused, the request goes once more, with another one.
+// post sends one upload request to the hub, in one attempt, and returns a successful answer. If the
+// token may be the reason of a refusal, the request is sent once more with another token.
 func (u *Uploader) post(ctx context.Context, path string, in any) (*answer, error) {
 	body, err := json.Marshal(in)
 	if err != nil {
@@ -29,7 +29,7 @@ func (u *Uploader) post(ctx context.Context, path string, in any) (*answer, erro
 		made := u.creds.Time()
 		token, fresh, err := u.tokens.Get(ctx)
 		_, known := u.clock.Skew()
-		// for the time, which the hub tells to anybody
+		// the hub sends its time without authentication
 		ask := transport.KindOf(err) == transport.ClockUnset && !known && !again
 		switch {
 		case ask:
@@ -51,7 +51,7 @@ func (u *Uploader) post(ctx context.Context, path string, in any) (*answer, erro
 		}
 		now := u.creds.Time()
 		if u.creds.Sign != nil {
-			now = u.clock.Now() // the credentials' clock is none of the reasons
+			now = u.clock.Now() // the credentials' own clock makes no tokens then
 		}
 		refusal := hubRefusal(a, now)
 		if refusal.Kind != transport.Unauthorized {
@@ -66,14 +66,14 @@ func (u *Uploader) post(ctx context.Context, path string, in any) (*answer, erro
 	}
 }
 
-// another reports whether there may be a token that the hub takes, when it refused this one. A
-// source may have kept one for too long, so it is asked again even for what it just gave.
+// another reports whether the hub may accept another token after it refused this one. A token
+// source may have cached a token for too long, so it is called again even for a fresh token.
 func (u *Uploader) another(ctx context.Context, refused transport.Token, fresh bool) bool {
 	return u.tokens.Refused(ctx, refused, fresh) || u.creds.Token != nil && !refused.Fixed
 }
 
-// A notice tells the hub how an upload ended, so that it can tell its back end and give the
-// device's place to another.
+// A notice tells the hub the outcome of an upload. The hub forwards it to the back end and frees
+// the device's slot.
 type notice struct {
 	CorrelationID     string `json:"correlationId"`
 	IsSuccess         bool   `json:"isSuccess"`

@@ -25,8 +25,8 @@ import (
 	"github.com/hubline-iot/hubline/transport/netopt"
 )
 
-// The upload of a large file through 20 drops of the connection takes little memory. It is 64 MiB
-// large, and as many as the environment variable HUBLINE_UPLOAD_MIB says:
+// The upload of a large file through 20 drops of the connection needs little memory. The file has
+// 64 MiB, or the size in the environment variable HUBLINE_UPLOAD_MIB:
 //
 //	HUBLINE_UPLOAD_MIB=1024 go test -run TestALargeFileThroughTwentyDrops -v ./fileupload
 const (
@@ -34,21 +34,21 @@ const (
 	allowance = 32 << 20 // of memory above that of an idle process with an Uploader
 )
 
-// An errand is what the process that uploads is told.
+// An errand is the input of the uploading process.
 type errand struct {
 	Host, Addr, Device, Key string
 	CA                      []byte
 	Size                    int64
 }
 
-// A report is what it answers.
+// A report is its output.
 type report struct {
 	Idle, Peak int64 // bytes of resident memory
 	Result     fileupload.Result
 	Seconds    float64
 }
 
-// stream is the file: so many bytes that look like nothing.
+// stream returns the file: size pseudo-random bytes.
 func stream(size int64) io.Reader {
 	return io.LimitReader(rand.NewChaCha8([32]byte{7}), size)
 }
@@ -117,7 +117,7 @@ func TestALargeFileThroughTwentyDrops(t *testing.T) {
 	require.Less(t, r.Peak-r.Idle, int64(allowance))
 }
 
-// TestUploadsAsItIsTold is the other process.
+// TestUploadsAsItIsTold is the body of the uploading process.
 func TestUploadsAsItIsTold(t *testing.T) {
 	if os.Getenv("HUBLINE_UPLOAD_CHILD") == "" {
 		t.Skip("the process that TestALargeFileThroughTwentyDrops starts")
@@ -144,7 +144,7 @@ func TestUploadsAsItIsTold(t *testing.T) {
 	_, _ = os.Stdout.WriteString("report: " + string(out) + "\n")
 }
 
-// memory reads a figure of this process in bytes; 0 where there is none.
+// memory returns a memory figure of this process in bytes; 0 if the system has none.
 func memory(t *testing.T, name string) int64 {
 	f, err := os.Open("/proc/self/status")
 	if err != nil {

@@ -29,7 +29,7 @@ import (
 	"github.com/hubline-iot/hubline/transport/netproxy"
 )
 
-// A tunnel is a proxy for CONNECT, which looks up no names: it leads everything to one address.
+// A tunnel is a CONNECT proxy that resolves no names: it connects everything to one address.
 type tunnel struct {
 	to    string
 	mu    sync.Mutex
@@ -99,7 +99,7 @@ func TestByCertificateThroughAProxy(t *testing.T) {
 	require.NoError(t, b.Matches(bytes.NewReader(body)))
 	require.Equal(t, int32(1), asked.Load(), "once for each connection to the hub")
 	require.Zero(t, shown.Load(), "storage is not told who the device is")
-	way.mu.Lock() // package net/http may be making a connection more than it needed
+	way.mu.Lock() // net/http may be opening one connection more than it needs
 	defer way.mu.Unlock()
 	require.Contains(t, way.asked, "CONNECT hub.example.test:443")
 	require.Contains(t, way.asked, "CONNECT store.hub.example.test:443")
@@ -128,7 +128,7 @@ func TestWhomToTrust(t *testing.T) {
 		"file")
 }
 
-// A config that another client uses, too, has HTTP/2 in it: package net/http writes that into the
+// A config that another client uses, too, has HTTP/2 in it, because net/http adds that to each
 // config that it is given.
 func TestATLSConfigThatIsSharedWithAnotherClient(t *testing.T) {
 	server := httptest.NewUnstartedServer(script{})
@@ -164,8 +164,7 @@ func TestATLSConfigThatIsSharedWithAnotherClient(t *testing.T) {
 	}
 }
 
-// A script is a hub and a store that answer as a test says. Requests that it has nothing for are
-// answered well.
+// A script is a hub and a store with scripted answers. Other requests get a successful answer.
 type script map[string]http.HandlerFunc // by the end of the path, or the value of comp
 
 func (s script) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -198,7 +197,7 @@ func (s script) against(t *testing.T, set func(*fileupload.Options)) (fileupload
 	return s.with(t, func(*transport.Credentials) {}, set)
 }
 
-// with does so for a device with other credentials.
+// with is against for a device with other credentials.
 func (s script) with(t *testing.T, change func(*transport.Credentials), set func(*fileupload.Options)) (
 	fileupload.Result, error) {
 	t.Helper()
@@ -422,7 +421,7 @@ func TestTwoUploadsOfOneNameDoNotMix(t *testing.T) {
 	})
 }
 
-// A slowConn is a link that takes rate bytes a second, 64 at a time.
+// A slowConn is a link of rate bytes per second, in steps of 64 bytes.
 type slowConn struct {
 	net.Conn
 	rate   int
@@ -451,8 +450,8 @@ func (c *slowConn) Close() error {
 	return c.Conn.Close()
 }
 
-// A link that keeps to MinRate is not dead, however slow that is: package net/http would take more
-// of a block at a time than goes in RequestTimeout.
+// A link that keeps to MinRate is not dead, however slow that is. net/http alone would read more of
+// a block at a time than the link carries in RequestTimeout.
 func TestTheSlowestLinkThatDoesNotCountAsDead(t *testing.T) {
 	for _, c := range []struct {
 		minRate int64

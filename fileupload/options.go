@@ -15,52 +15,53 @@ import (
 	"github.com/hubline-iot/hubline/transport/netopt"
 )
 
-// Options are the settings of an Uploader. The zero value of each field, and nil, mean its default.
+// Options are the settings of an Uploader. The zero value of each field means its default; nil
+// means all defaults.
 type Options struct {
-	// Network says how to reach the hub. Its Dial and Proxy also serve the connections to storage;
-	// where storage is, the hub says. HTTPS has no Tunnel and no WriteTimeout: RequestTimeout and
-	// MinRate bound each request. Plaintext turns TLS off towards both.
+	// Network configures the connection to the hub. Its Dial and Proxy also serve the connections to
+	// storage, whose address comes from the hub. HTTPS does not use Tunnel and WriteTimeout:
+	// RequestTimeout and MinRate bound each request. Plaintext turns TLS off towards both.
 	Network netopt.Options
-	// StorageTLS is the base of the TLS settings towards storage, which never gets a client
+	// StorageTLS is the base of the TLS configuration for storage, which never gets a client
 	// certificate. Nil: Network.TLS without its ServerName and certificates.
 	StorageTLS *tls.Config
 
-	// BlockSize is the size in bytes of the first blocks of a file, 64 KiB to 4000 MiB. What is no
-	// larger goes in one request. A block that was cut off is sent again from its beginning, so a
-	// block should fit between two losses of the link. 0: 1 MiB.
+	// BlockSize is the size in bytes of the first blocks of a file, 64 KiB to 4000 MiB. A file up to
+	// that size goes in one request. An interrupted block is sent again from its beginning, so choose
+	// a size that the link carries between two losses. 0: 1 MiB.
 	BlockSize int64
-	// MaxBlockSize is how far blocks may grow in a large file: they double with each 10,000, since a
-	// file has 50,000 at most. 0: 16 times BlockSize, which with its default makes room for 302 GiB.
+	// MaxBlockSize is the largest block size. The size doubles after each 10,000 blocks, since a file
+	// has at most 50,000. 0: 16 times BlockSize, which with its default allows files of 302 GiB.
 	MaxBlockSize int64
-	// Parallel is how many blocks of a file are under way at a time, 1 to 64. An upload takes this
-	// many times the size of its blocks in memory. 0: 2.
+	// Parallel is the number of blocks of a file in flight, 1 to 64. An upload needs memory for that
+	// many blocks. 0: 2.
 	Parallel int
 
 	// RetryPolicy decides about each request on its own: each block, the beginning, the commit and the
-	// notification have a series of retries of their own. Only what package errfilter lets through is
-	// put to it. What the service asked for, up to an hour, and from 10 s up to a minute after
-	// failures with a slow pace (Throttled, Quota, ClockUnset), is waited at least. Nil:
+	// notification have separate series of retries. It decides only about failures that package
+	// errfilter lets through. The delay is at least the one that the service asked for, up to an hour,
+	// and at least 10 s to a minute after Throttled, Quota and ClockUnset. Nil:
 	// retrypolicy.ExponentialBackoffWithJitter{}, which never stops; then the context bounds the
 	// upload.
 	RetryPolicy retrypolicy.Policy
-	// Rand gives the draws for RetryPolicy; called from several goroutines at a time. Nil: generators
-	// of its own.
+	// Rand returns random numbers for RetryPolicy; it is called from several goroutines at a time.
+	// Nil: built-in generators.
 	Rand func() uint64
-	// RequestTimeout is how long a try of a request may take, beside what its payload takes at
-	// MinRate; also how long the network may take none of the payload, longer if 1 KiB takes longer at
-	// MinRate. A try that takes longer is a Timeout. 0: 30 s.
+	// RequestTimeout bounds one attempt of a request, in addition to the time for its payload at
+	// MinRate. It also bounds the time in which the network accepts none of the payload, or the time
+	// of 1 KiB at MinRate if that is longer. A longer attempt fails with Timeout. 0: 30 s.
 	RequestTimeout time.Duration
-	// MinRate is the slowest link, in bytes a second for each request, that does not count as dead. 0:
-	// 8 KiB/s, so that a block of 1 MiB may take 158 s.
+	// MinRate is the rate, in bytes per second and request, below which a link counts as dead. 0: 8
+	// KiB/s, which allows a block of 1 MiB 158 s.
 	MinRate int64
 	// NotifyTimeout bounds the notification of a failure, retries included, and after the context's
-	// end also that of a success. When the context ends while the hub is asked for an upload URI, half
-	// of it is for the hub's answer. 0: 10 s.
+	// end also that of a success. If the context ends during the request for an upload URI, half of it
+	// is for the hub's answer. 0: 10 s.
 	NotifyTimeout time.Duration
 
-	// OnProgress is told of each block that storage has taken. OnRetry is told of each retry before
-	// its delay. Both are called from goroutines of the upload, never two at a time for the same
-	// upload, and hold it up while they run. They must not call Close. Nil: nobody is told.
+	// OnProgress is called for each block that storage has taken. OnRetry is called for each retry
+	// before its delay. Both run on goroutines of the upload, one at a time per upload, and block it
+	// while they run. They must not call Close. Nil: not called.
 	OnProgress func(Progress)
 	OnRetry    func(Retry)
 }
@@ -68,7 +69,7 @@ type Options struct {
 // Limits of the blob service for a block blob since version 2019-12-12.
 const (
 	maxBlocks       = 50_000
-	maxBlock  int64 = min(4000<<20, math.MaxInt) // of which a 32-bit processor can hold no more than that in memory
+	maxBlock  int64 = min(4000<<20, math.MaxInt) // a 32-bit processor can address less
 )
 
 const (
@@ -77,7 +78,7 @@ const (
 	maxInfo     = 256
 )
 
-// resolve returns a copy with the defaults in place, or an *Error of Kind Invalid about the first
+// resolve returns a copy with the defaults filled in, or an *Error of Kind Invalid for the first
 // wrong field.
 func (o *Options) resolve() (Options, error) {
 	var r Options
@@ -156,7 +157,7 @@ func printable(s string) bool {
 	return true
 }
 
-// alpn is what is offered in TLS (RFC 7301).
+// alpn is the list of protocols offered in TLS (RFC 7301).
 var alpn = []string{"http/1.1"}
 
 // toHub returns the dialer for the hub.
@@ -164,8 +165,8 @@ func (o *Options) toHub() *dialer.Dialer {
 	return &dialer.Dialer{Protocol: &protocol, Network: o.Network, ALPN: alpn}
 }
 
-// toStorage returns the dialer for storage at addr. The upload URI authorizes the requests, so
-// storage is not shown the device's certificate.
+// toStorage returns the dialer for storage at addr. The upload URI authorizes the requests, so the
+// dialer does not present the device's certificate.
 func (o *Options) toStorage(addr string) *dialer.Dialer {
 	config := o.StorageTLS.Clone()
 	if config == nil {
@@ -184,13 +185,13 @@ func invalid(text string) *transport.Error {
 	return &transport.Error{Kind: transport.Invalid, Op: transport.OpOpen, Proto: proto, Err: errors.New(text)}
 }
 
-// Limits of the blob service for the name of a blob.
+// Limits of the blob service for a blob's name.
 const (
 	maxName     = 1024
 	maxSegments = 254
 )
 
-// checkName refuses what storage would refuse, or would understand as another name.
+// checkName rejects names that storage would refuse or change.
 func checkName(device, name string) error {
 	segments, begin := 0, 0
 	for i := 0; i <= len(name); i++ {

@@ -6,13 +6,13 @@ import (
 	"github.com/hubline-iot/hubline/retrypolicy"
 )
 
-// withLeastDelays returns p with delays of at least what the service asked for, and at least those
-// of package pacing. A veto of p stays a veto.
+// withLeastDelays returns p with delays of at least the one that the service asked for and those of
+// package pacing. If p stops the retries, they stop.
 func withLeastDelays(p retrypolicy.Policy) retrypolicy.Policy {
 	return retrypolicy.RetryAfter{Max: retryafter.Max, Policy: paced{p}}
 }
 
-// paced is a policy with the least delays of package pacing.
+// paced is a policy with the minimum delays of package pacing.
 type paced struct{ policy retrypolicy.Policy }
 
 var (
@@ -21,7 +21,7 @@ var (
 	_ retrypolicy.Withdrawer = paced{}
 )
 
-// Decide asks the policy inside.
+// Decide returns the policy's decision with the minimum delay.
 func (p paced) Decide(a retrypolicy.Attempt) retrypolicy.Decision {
 	d := p.policy.Decide(a)
 	if d.Retry && pacing.IsSlow(a.Kind) {
@@ -30,13 +30,13 @@ func (p paced) Decide(a retrypolicy.Attempt) retrypolicy.Decision {
 	return d
 }
 
-// Observe tells the policy inside.
+// Observe forwards to the policy.
 func (p paced) Observe(a retrypolicy.Attempt) { retrypolicy.Observe(p.policy, a) }
 
-// Withdraw tells the policy inside.
+// Withdraw forwards to the policy.
 func (p paced) Withdraw(a retrypolicy.Attempt) { retrypolicy.Withdraw(p.policy, a) }
 
-// Admit asks the policy inside.
+// Admit forwards to the policy.
 func (p paced) Admit(a retrypolicy.Attempt) retrypolicy.Decision {
 	return retrypolicy.Admit(p.policy, a)
 }

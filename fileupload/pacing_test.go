@@ -11,7 +11,7 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// An upload that is cancelled during a delay gives a shared quota its charge back.
+// An upload that is cancelled during a delay refunds the retry to a shared quota.
 func TestARetryOfAnUploadThatIsNotMadeCostsNothing(t *testing.T) {
 	bucket, err := budget.NewTokenBucket(500, 0, 0)
 	require.NoError(t, err)

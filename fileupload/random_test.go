@@ -20,8 +20,8 @@ var (
 	seed  = flag.Uint64("seed", 0, "the only run that TestRandomFaults makes, unless 0")
 )
 
-// A few files go through all faults that an upload can survive, at random. A failing seed is
-// printed, and can be seen again with -seed.
+// A few files are uploaded through random faults of all kinds that an upload can survive. A failing
+// seed is printed; -seed repeats it.
 func TestRandomFaults(t *testing.T) {
 	first, last := uint64(1), uint64(*seeds)
 	if *seed != 0 {
@@ -107,8 +107,8 @@ func playFaults(t *testing.T, seed uint64) (fired int) {
 	return fired
 }
 
-// Whenever an upload is cancelled or closed, the hub, if it can be reached, is told: as a success
-// when the file is stored, as a failure otherwise. It holds no place afterwards.
+// Whenever an upload is cancelled or closed, a reachable hub is notified: of a success if the file
+// is stored, else of a failure. No upload stays counted as running.
 func TestAnEndAtAnyMomentLeavesNoPlaceTaken(t *testing.T) {
 	first, last := uint64(1), uint64(10**seeds)
 	if *seed != 0 {

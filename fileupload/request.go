@@ -15,8 +15,8 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// A request goes to the hub or to storage. It may be tried any number of times, one after the
-// other.
+// A request goes to the hub or to storage. It may be attempted any number of times, but not
+// concurrently.
 type request struct {
 	method string
 	target *url.URL // may hold a secret
@@ -24,7 +24,7 @@ type request struct {
 	body   []byte
 }
 
-// An answer is what came back, whatever its status.
+// An answer is the response to a request, of any status.
 type answer struct {
 	status int
 	header http.Header
@@ -32,14 +32,14 @@ type answer struct {
 	tls    *tls.ConnectionState // nil without TLS
 }
 
-// maxAnswer is how much of an answer's body is read.
+// maxAnswer bounds the body that is read of an answer.
 const maxAnswer = 64 << 10
 
-// errSlow is why a try ended that took too long.
+// errSlow is the cause of an attempt that took too long.
 var errSlow = errors.New("no answer in time")
 
-// try sends r once, within its deadlines. The error is ctx's when that ended, else an *Error of
-// Scope Connection: there was no answer. body is the caller's again on return.
+// try sends r once, within its deadlines. The error is ctx's if ctx ended, else an *Error of Scope
+// Connection: there was no answer. The caller may reuse r's body after the return.
 func (u *Uploader) try(ctx context.Context, through *service, r *request) (*answer, error) {
 	deadline, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -47,7 +47,7 @@ func (u *Uploader) try(ctx context.Context, through *service, r *request) (*answ
 	w := newWatch(still, u.takes(len(r.body)), func() { cancel(errSlow) })
 	defer w.stop()
 	data := &payload{data: r.body, piece: piece, watch: w}
-	defer data.take() // the transport may still be at it
+	defer data.take() // net/http may still read it
 
 	h := &http.Request{
 		Method: r.method, URL: r.target, Host: r.target.Host, Header: r.header.Clone(), Proto: "HTTP/1.1", ProtoMajor: 1,
@@ -77,20 +77,20 @@ func (u *Uploader) try(ctx context.Context, through *service, r *request) (*answ
 	return &answer{response.StatusCode, response.Header, text, conn.TLS()}, nil
 }
 
-// takes is how long a try may take with a payload of n bytes.
+// takes returns the time limit of an attempt with a payload of n bytes.
 func (u *Uploader) takes(n int) time.Duration {
 	return u.opt.RequestTimeout + time.Duration(float64(n)/float64(u.opt.MinRate)*float64(time.Second))
 }
 
 const (
-	// leastPiece is the smallest piece of a payload that is worth a write of its own.
+	// leastPiece is the smallest piece of a payload that justifies its own write.
 	leastPiece = 512
-	// mostPiece is how much of a payload package net/http takes at a time.
+	// mostPiece is the most that net/http reads of a payload at a time.
 	mostPiece = 32 << 10
 )
 
-// pace says in which pieces a payload is handed out, and for how long none of them may go: half of
-// that is enough at MinRate.
+// pace returns the size of the pieces of a payload, and the longest time without progress. A piece
+// takes half of that time at MinRate.
 func (u *Uploader) pace() (still time.Duration, piece int) {
 	still = u.opt.RequestTimeout
 	half := float64(u.opt.MinRate) * still.Seconds() / 2
@@ -98,7 +98,7 @@ func (u *Uploader) pace() (still time.Duration, piece int) {
 	return max(still, time.Duration(2*float64(piece)/float64(u.opt.MinRate)*float64(time.Second))), piece
 }
 
-// failure is the error of a try without an answer.
+// failure returns the error of an attempt without an answer.
 func (s *service) failure(caller, deadline context.Context, err error) error {
 	switch {
 	case caller.Err() != nil:
@@ -106,27 +106,28 @@ func (s *service) failure(caller, deadline context.Context, err error) error {
 	case errors.Is(context.Cause(deadline), errSlow):
 		return &transport.Error{Kind: transport.Timeout, Scope: transport.Connection, Op: transport.OpSend, Proto: proto,
 			Err: errSlow}
-	case transport.Find(err) != nil: // of the dial
+	case transport.Find(err) != nil: // from the dial
 		return err
 	}
 	e := protocol.Error(err)
 	e.Op = transport.OpSend
 	if e.Kind == transport.Protocol && s.spoke.Load() {
-		e.Kind = transport.Network // it spoke HTTP before, so what came was damaged
+		e.Kind = transport.Network // the peer spoke HTTP before, so the data was damaged
 	}
 	return e
 }
 
-// A payload is lent to package net/http, which may go on reading it when a try is over, until take.
+// A payload is lent to net/http, which may read it after an attempt has ended, until take is
+// called.
 type payload struct {
 	watch *watch
-	piece int // how much of it goes at a time
+	piece int // maximum size of a read
 
 	mu   sync.Mutex
 	data []byte // nil = taken back
 }
 
-// take ends all readers; none is at data any more when it returns.
+// take ends all readers. No reader accesses data after it returns.
 func (p *payload) take() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -157,10 +158,10 @@ func (r *payloadReader) Read(b []byte) (int, error) {
 	return n, nil
 }
 
-// Close does nothing: take is what counts.
+// Close does nothing: take ends the reader.
 func (r *payloadReader) Close() error { return nil }
 
-// A watch ends a try that takes too long in all, or for which nothing moves for too long.
+// A watch ends an attempt that takes too long as a whole, or makes no progress for too long.
 type watch struct {
 	still time.Duration
 	until time.Time
@@ -174,8 +175,8 @@ func newWatch(still, whole time.Duration, end func()) *watch {
 	return &watch{still: still, until: time.Now().Add(whole), timer: time.AfterFunc(min(still, whole), end)}
 }
 
-// moved is told that the network took something. When it took the last of it, only the whole
-// counts, for that may wait in buffers below.
+// moved records that the network took data. After the last of it only the total limit applies,
+// because the data may wait in buffers below.
 func (w *watch) moved(last bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -11,22 +11,22 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// storageVersion is the blob service's, the first one with blocks of 4000 MiB.
+// storageVersion is the first version of the blob service's API with blocks of 4000 MiB.
 const storageVersion = "2019-12-12"
 
-// putBlob writes the whole file in one go. One try.
+// putBlob writes the whole file in one request, in one attempt.
 func (p *upload) putBlob(ctx context.Context, body []byte) error {
 	header := http.Header{"X-Ms-Blob-Type": {"BlockBlob"}, "X-Ms-Blob-Content-Md5": {digest(body)}}
 	return p.put(ctx, "", header, body)
 }
 
-// putBlock stages a block. One try.
+// putBlock stages a block, in one attempt.
 func (p *upload) putBlock(ctx context.Context, id string, body []byte) error {
 	return p.put(ctx, "&comp=block&blockid="+string(percent.Append(nil, id)), http.Header{}, body)
 }
 
-// commit makes a file of the first n blocks. One try. Done twice it does the same: a block is
-// looked for among those staged first, then among those of the file itself.
+// commit makes a file of the first n blocks, in one attempt. It is idempotent: storage looks for a
+// block among the staged ones first, then among those of the file itself.
 func (p *upload) commit(ctx context.Context, n int, sum string) error {
 	var list strings.Builder
 	list.WriteString(`<?xml version="1.0" encoding="utf-8"?><BlockList>`)
@@ -38,8 +38,8 @@ func (p *upload) commit(ctx context.Context, n int, sum string) error {
 		[]byte(list.String()))
 }
 
-// put sends one request to storage. A signature that storage does not take is replaced once and the
-// request sent again.
+// put sends one request to storage. If storage refuses the signature, put replaces it once and
+// sends the request again.
 func (p *upload) put(ctx context.Context, query string, header http.Header, body []byte) error {
 	u := p.uploader
 	header.Set("x-ms-version", storageVersion)
@@ -71,8 +71,8 @@ func (p *upload) put(ctx context.Context, query string, header http.Header, body
 	}
 }
 
-// digest is the MD5 of a body as headers have it. The blob service checks it, against damage on the
-// way.
+// digest returns the MD5 of a body in header form. The blob service checks it, against damage in
+// transit.
 func digest(b []byte) string {
 	sum := md5.Sum(b)
 	return base64.StdEncoding.EncodeToString(sum[:])

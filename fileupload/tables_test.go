@@ -27,8 +27,8 @@ func answered(status int, body string, header ...string) *answer {
 	return a
 }
 
-// The codes of the service's documents, as an uploader may meet them: what they come to, and
-// whether another try is made.
+// The codes in the service's documents that an uploader may meet: their Kinds, and whether the
+// request is retried.
 func TestWhatAnswersMean(t *testing.T) {
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	for _, c := range []struct {
@@ -147,13 +147,13 @@ RequestId:r</Message></Error>`), &grant{}, now)
 	}
 }
 
-// Each status and each code of a hub means here what it means to a transport, but for those few
-// that mean more to who uploads.
+// Each status and each code of a hub has the same meaning here as for a transport, except for the
+// few codes with a special meaning for uploads.
 func TestAHubsAnswersMeanTheSameEverywhere(t *testing.T) {
 	for status := 100; status < 600; status++ {
 		want := hubstatus.OfStatus(status)
 		if want.About == statuscode.Fine {
-			want.Kind = transport.Protocol // the hub has given nothing of what it was asked for
+			want.Kind = transport.Protocol // a success without the requested data
 		}
 		require.Equal(t, want.Kind, hubRefusal(answered(status, ""), time.Now()).Kind, status)
 		if status == http.StatusForbidden {
@@ -254,7 +254,7 @@ func TestASourceIsReadToItsEnd(t *testing.T) {
 	require.ErrorIs(t, err, transport.Unavailable)
 }
 
-// A counter is a hash that keeps what it was given.
+// A counter is a hash that records its input.
 type counter struct{ bytes.Buffer }
 
 func (*counter) Sum(b []byte) []byte { return b }
@@ -280,7 +280,7 @@ func TestAPayloadThatWasTakenBackIsNotRead(t *testing.T) {
 
 func TestTheLifeOfAURIIsMeasuredByTheServicesOwnClock(t *testing.T) {
 	asked := time.Now()
-	served := time.Date(2031, 1, 1, 0, 0, 0, 0, time.UTC) // the device's clock shows something else
+	served := time.Date(2031, 1, 1, 0, 0, 0, 0, time.UTC) // the device's clock differs
 	for se, life := range map[string]time.Duration{
 		"2031-01-01T01:00:00Z": time.Hour, "2031-01-01T01:00:00.0000000Z": time.Hour, "2031-01-01T01:00Z": time.Hour,
 		"2031-01-02":           24 * time.Hour,

@@ -19,23 +19,23 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// upload is one file on its way.
+// upload is one upload in progress.
 type upload struct {
 	uploader *Uploader
 	policy   retrypolicy.Policy
 	name     string
-	id       uint64 // of its blocks
+	id       uint64 // of its block IDs
 	source   source
-	telling  turn  // of the user's functions
-	told     int64 // of stored, to OnProgress; the holder of telling only
+	telling  turn  // held to call a callback
+	told     int64 // bytes reported to OnProgress; by the holder of telling only
 	stored   atomic.Int64
 	retries  atomic.Int64
 
-	turn     turn   // guards the next four, also over the wait for a new grant
-	grant    *grant // nil until the hub gave one
+	turn     turn   // guards the next four, also while a new grant is requested
+	grant    *grant // nil before the hub granted the upload
 	renewals int
-	notice   time.Duration // what is left of NotifyTimeout for the notification
-	last     bool          // what is left is running: nothing may outlast the context, which has a deadline
+	notice   time.Duration // remaining part of NotifyTimeout for the notification
+	last     bool          // the last notification runs: no request may outlast the context, which has a deadline
 }
 
 func newUpload(u *Uploader, name string, r io.Reader, size int64) *upload {
@@ -48,7 +48,7 @@ func newUpload(u *Uploader, name string, r io.Reader, size int64) *upload {
 	}
 }
 
-// run is the whole upload: begin, send, tell.
+// run runs the upload: beginning, data, notification.
 func (p *upload) run(ctx context.Context) (Result, error) {
 	began := time.Now()
 	result := Result{}
@@ -56,12 +56,12 @@ func (p *upload) run(ctx context.Context) (Result, error) {
 		p.grant, err = p.ask(ctx)
 		return err
 	})
-	if err != nil && p.grant != nil { // a callback failed when the hub had given a place
+	if err != nil && p.grant != nil { // a callback failed after the hub granted the upload
 		err = p.finish(ctx, err)
 	} else if err == nil {
 		returned := false
 		defer func() {
-			if !returned { // the source's Read panicked, or ended the goroutine
+			if !returned { // the source's Read panicked or called runtime.Goexit
 				_ = p.finish(ctx, p.source.failed(errNoReturn))
 			}
 		}()
@@ -79,10 +79,10 @@ func (p *upload) run(ctx context.Context) (Result, error) {
 
 var errNoReturn = errors.New("Read did not return")
 
-// send brings the source into storage and returns how many blocks that took. When it returns,
-// nothing is under way any more.
+// send sends the source to storage and returns the number of blocks. No request is in flight when
+// it returns.
 func (p *upload) send(ctx context.Context) (blocks int, err error) {
-	if ctx.Err() != nil { // while the hub gave its grant
+	if ctx.Err() != nil { // ended during the beginning
 		return 0, p.ended(ctx, "beginning", &retrypolicy.Error{Reason: retrypolicy.Cancelled, Cause: ctx.Err()})
 	}
 	size := p.uploader.plan.size(0)
@@ -107,14 +107,14 @@ func (p *upload) send(ctx context.Context) (blocks int, err error) {
 	return blocks, p.do(ctx, "commit", func(ctx context.Context) error { return p.commit(ctx, blocks, sum) })
 }
 
-// A block is part of a file, in a buffer that is free again when it was sent.
+// A block is part of a file, in a buffer that is reused after the block was sent.
 type block struct {
 	number int
 	body   []byte
 }
 
-// sendBlocks stages all blocks, of which the first was read into a buffer already. It reads, while
-// goroutines send, each a block at a time, which it joins.
+// sendBlocks stages all blocks; first holds the first one, which was read already. It reads while
+// goroutines send one block at a time each, and joins them.
 func (p *upload) sendBlocks(ctx context.Context, first []byte) (n int, err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	free := make(chan []byte, p.uploader.opt.Parallel)
@@ -123,7 +123,7 @@ func (p *upload) sendBlocks(ctx context.Context, first []byte) (n int, err error
 	var failed firstError
 	for i := range cap(free) {
 		if i > 0 {
-			free <- nil // becomes a buffer when it is needed
+			free <- nil // allocated when it is needed
 		}
 		crew.Go(func() {
 			for b := range work {
@@ -135,16 +135,16 @@ func (p *upload) sendBlocks(ctx context.Context, first []byte) (n int, err error
 				if err != nil {
 					failed.set(err)
 					cancel(err)
-					continue // the reader may be about to hand over another one
+					continue // the reader may be handing over another one
 				}
 				free <- b.body[:cap(b.body)]
 			}
 		})
 	}
 	complete := false
-	defer func() { // also when the source's Read panics
+	defer func() { // also if the source's Read panics
 		if err != nil {
-			failed.set(err) // before it stops the others, who would complain
+			failed.set(err) // before cancel makes the others fail
 		}
 		if !complete {
 			cancel(err)
@@ -205,7 +205,7 @@ func (p *upload) sendBlocks(ctx context.Context, first []byte) (n int, err error
 	}
 }
 
-// firstError keeps the first of several.
+// firstError keeps the first of several errors.
 type firstError struct {
 	mu  sync.Mutex
 	err error
@@ -225,14 +225,14 @@ func (f *firstError) get() error {
 	return f.err
 }
 
-// do runs a step under the policy.
+// do runs a step with retries under the policy.
 func (p *upload) do(ctx context.Context, step string, op func(context.Context) error) error {
 	const policy = "Options.RetryPolicy, Options.Rand or Credentials.Now"
 	calling, told := policy, 0
 	r := retrypolicy.Retrier{Policy: p.policy, Limit: -1, Rand: p.uploader.opt.Rand,
 		OnRetry: func(n int, delay time.Duration, err error) {
 			if n <= told {
-				return // a gate holds the try
+				return // called again for a try that a gate delays
 			}
 			told = n
 			p.retries.Add(1)
@@ -255,7 +255,7 @@ func (p *upload) do(ctx context.Context, step string, op func(context.Context) e
 	return nil
 }
 
-// callbackFailed is the error for a callback that panicked or ended its goroutine, which ends the
+// callbackFailed returns the error for a callback that panicked or ended its goroutine. It ends the
 // upload.
 func callbackFailed(step, name string, failed error) *transport.Error {
 	if e, ok := failed.(*callback.Error); ok {
@@ -264,7 +264,7 @@ func callbackFailed(step, name string, failed error) *transport.Error {
 	return &transport.Error{Kind: transport.Invalid, Op: transport.OpSend, Proto: proto, Err: &stepError{step, failed}}
 }
 
-// took notes that storage has n bytes more. The error is about OnProgress.
+// took records that storage has n more bytes. The error is about OnProgress.
 func (p *upload) took(ctx context.Context, n int) error {
 	p.stored.Add(int64(n))
 	const name = "Options.OnProgress"
@@ -274,19 +274,19 @@ func (p *upload) took(ctx context.Context, n int) error {
 	}
 	defer p.telling.give()
 	p.told += int64(n)
-	sent := p.told // stored may have the block of another caller, which has not told yet
+	sent := p.told // stored may include a block of another goroutine that has not reported yet
 	if failed := callback.Run(name, func() { tell(Progress{p.name, sent, p.source.size}) }); failed != nil {
 		return callbackFailed("progress", name, failed)
 	}
 	return nil
 }
 
-// ended is the error for a step that failed for good with err, which is retrypolicy's.
+// ended returns the error for a step that failed for good with err, which comes from retrypolicy.
 func (p *upload) ended(ctx context.Context, step string, err error) *transport.Error {
 	e := &transport.Error{Kind: transport.RetryExpired, Op: transport.OpSend, Proto: proto, Err: &stepError{step, err}}
 	why, _ := err.(*retrypolicy.Error)
 	switch {
-	case why == nil: // a policy that makes no sense, which New refuses
+	case why == nil: // an invalid policy, which New refuses
 		e.Kind = transport.KindOf(err)
 	case errors.Is(context.Cause(ctx), errClosed):
 		e.Kind = transport.Closed
@@ -308,8 +308,8 @@ func (p *upload) ended(ctx context.Context, step string, err error) *transport.E
 	return e
 }
 
-// finish tells the hub how it ended: err is why the file is not stored. It returns what Upload is
-// to return.
+// finish notifies the hub of the outcome; err is the reason why the file is not stored. It returns
+// the error that Upload returns.
 func (p *upload) finish(ctx context.Context, err error) error {
 	if err == nil {
 		if err := p.notify(ctx, notice{IsSuccess: true, StatusCode: 201, StatusDescription: "Created"}); err != nil {
@@ -336,7 +336,7 @@ func (p *upload) finish(ctx context.Context, err error) error {
 	return err
 }
 
-// notify tells of a success, for some time also after the end of ctx.
+// notify notifies the hub of a success, for a limited time also after the end of ctx.
 func (p *upload) notify(ctx context.Context, n notice) error {
 	var doubt bool
 	err := p.tell(ctx, n, &doubt)
@@ -345,7 +345,7 @@ func (p *upload) notify(ctx context.Context, n notice) error {
 	}
 	short, cancel := context.WithTimeout(context.WithoutCancel(ctx), p.notice)
 	defer cancel()
-	p.last = true // nobody else is left who looks at it
+	p.last = true // no other goroutine reads it any more
 	if second := p.tell(short, n, &doubt); second != nil {
 		e := *transport.Find(err)
 		e.Err = &twoErrors{e.Err, "; nor after that: ", second}
@@ -355,16 +355,17 @@ func (p *upload) notify(ctx context.Context, n notice) error {
 }
 
 // cutShort reports whether a step failed because the context ended, or would have ended before
-// another try: neither the policy nor an answer was the end of it.
+// another attempt, rather than by the policy or an answer.
 func cutShort(err error) bool {
 	why, is := errors.AsType[*retrypolicy.Error](err)
 	return is && (why.Reason == retrypolicy.Cancelled || why.Reason == retrypolicy.PastDeadline)
 }
 
-// tell sends a notice under the policy. doubt says whether the hub may have got it already: then it
-// may not know the correlation any more, and that is as good as an answer. When the hub has given
-// up the upload of a file that is in storage, another one is begun, and its success told within the
-// same try: without that it would hold a place, and the policy may allow no further one.
+// tell sends a notice under the policy. doubt reports whether the hub may have received it already:
+// then an answer that the correlation is unknown counts as success. If the hub has given up the
+// upload of a stored file, tell requests another grant and reports its success in the same attempt.
+// Otherwise that grant would count as a running upload, and the policy may allow no further
+// attempt.
 func (p *upload) tell(ctx context.Context, n notice, doubt *bool) error {
 	return p.do(ctx, "notification", func(ctx context.Context) error {
 		for {
@@ -391,12 +392,12 @@ func (p *upload) tell(ctx context.Context, n notice, doubt *bool) error {
 			if err := p.refused(ctx, g, err); err != nil {
 				return err
 			}
-			*doubt = false // the hub was told nothing of this one
+			*doubt = false // the hub got no notice of the new grant
 		}
 	})
 }
 
-// latest is the grant of now, however old.
+// latest returns the current grant, whatever its age.
 func (p *upload) latest(ctx context.Context) (*grant, error) {
 	if err := p.turn.take(ctx); err != nil {
 		return nil, err

@@ -75,7 +75,7 @@ func credsOf(t testing.TB, d testbroker.Device) *transport.Credentials {
 	return &transport.Credentials{Host: d.HostName, DeviceID: d.ID, Sign: sign}
 }
 
-// steps are those that were tried again.
+// steps returns the steps that were retried.
 func (r *rig) steps() []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -86,7 +86,7 @@ func (r *rig) steps() []string {
 	return all
 }
 
-// content is n bytes that look like nothing.
+// content returns n pseudo-random bytes.
 func content(n int) []byte {
 	b := make([]byte, n)
 	g := rand.NewChaCha8([32]byte{1})
@@ -94,7 +94,7 @@ func content(n int) []byte {
 	return b
 }
 
-// stored checks that the store has the file, and that the hub knows of one upload.
+// stored checks that the store has the file and that the hub has recorded one upload.
 func (r *rig) stored(t *testing.T, name string, want []byte) testbroker.Blob {
 	t.Helper()
 	b, ok := r.hub.Blob("dev-1/" + name)
@@ -150,13 +150,13 @@ func TestAFileOfTheSameNameIsReplaced(t *testing.T) {
 	})
 }
 
-// Each fault of the hub, and what it costs.
+// Faults of the hub, and the retries that each one causes.
 func TestUploadsSurvive(t *testing.T) {
 	body := content(300 * kib)
 	for _, c := range []struct {
 		name  string
 		fault testbroker.Fault
-		steps []string // tried again
+		steps []string // retried
 		least time.Duration
 	}{
 		{"cut in a block", testbroker.Fault{Kind: testbroker.CutBlobBody, After: 1}, []string{"block 2"}, 0},
@@ -201,8 +201,8 @@ func TestUploadsSurvive(t *testing.T) {
 	}
 }
 
-// Each step of an upload may take effect without an answer that says so. Then it is repeated, and
-// what that leaves behind is no more than docs/retries.md says under "What is repeated".
+// Each step of an upload may take effect although its answer is lost. Then it is repeated, and
+// leaves behind no more than docs/retries.md lists under "What is repeated".
 func TestWhatAnUploadRepeats(t *testing.T) {
 	for _, step := range []struct {
 		name    string // in Retry
@@ -249,8 +249,8 @@ func TestWhatAnUploadRepeats(t *testing.T) {
 	}
 }
 
-// The hub knows how the upload ended, and says that it does not: the correlation of the next try is
-// unknown to it then, and that is no failure.
+// The hub records the outcome but answers with an error. The correlation of the next attempt is
+// then unknown to it, which counts as success.
 func TestANotificationThatWasTakenAndRefused(t *testing.T) {
 	for _, status := range []int{408, 429, 499, 500, 502, 503, 504} {
 		notifyAfter(t, testbroker.Fault{Statuses: []int{status}})
@@ -264,7 +264,7 @@ func notifyAfter(t *testing.T, f testbroker.Fault) {
 	t.Helper()
 	f.Kind, f.Route = testbroker.AnswerStatusAfter, testbroker.RouteUploadDone
 	for _, fails := range []bool{false, true} {
-		// 10 s at least pass after a 429
+		// the delay after a 429 is at least 10 s
 		patient := func(_ *testbroker.Options, o *fileupload.Options) { o.NotifyTimeout = time.Minute }
 		inBubble(t, patient, func(t *testing.T, r *rig) {
 			in := r.hub.Inject(f)

@@ -12,8 +12,7 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// Uploader uploads the files of one device. Its methods may be called by any number of goroutines
-// at a time. Make it with New.
+// Uploader uploads the files of one device. It is safe for concurrent use. Make it with New.
 type Uploader struct {
 	creds   *transport.Credentials
 	opt     Options
@@ -25,7 +24,7 @@ type Uploader struct {
 	clock   hubauth.Clock
 	tokens  *hubauth.Tokens
 
-	closing, closed   context.Context // ended when Close begins; when its uploads are over
+	closing, closed   context.Context // done when Close begins; done when all uploads have ended
 	beginEnd, finally context.CancelFunc
 
 	mu      sync.Mutex
@@ -35,7 +34,7 @@ type Uploader struct {
 
 // New returns an Uploader for the device that creds name; nil options mean all defaults. Both are
 // copied. It dials nothing. The error is an *transport.Error of Kind Invalid, or of Kind
-// Unsupported for the credentials of a module, which a hub lets upload nothing.
+// Unsupported for the credentials of a module, because hubs do not let modules upload files.
 func New(creds *transport.Credentials, o *Options) (*Uploader, error) {
 	if creds == nil {
 		return nil, invalid("credentials are nil; device.ParseConnectionString makes some")
@@ -64,66 +63,68 @@ func New(creds *transport.Credentials, o *Options) (*Uploader, error) {
 	return u, nil
 }
 
-// Result is what became of a file.
+// Result is the outcome of an upload.
 type Result struct {
-	// URL is where the file is, without the signature that the device wrote it with.
+	// URL is the location of the file, without the signature that the device wrote it with.
 	URL string
-	// Blob is its name in the container, as the hub chose it: the device's id, a slash, and the name
-	// that was asked for.
+	// Blob is its name in the container, as chosen by the hub: the device's id, a slash, and the
+	// requested name.
 	Blob string
-	// Size is how many bytes storage has of it.
+	// Size is the number of bytes that storage has of it.
 	Size int64
-	// Blocks is how many blocks it was sent in; 0: in one go.
+	// Blocks is the number of blocks; 0: the file was sent in one request.
 	Blocks int
-	// MD5 is that of the whole file, which storage keeps with it.
+	// MD5 is the MD5 of the whole file, which storage keeps with it.
 	MD5 [16]byte
-	// Stored: the file is complete in storage. It may be that although Upload failed: then the hub
-	// could not be told.
+	// Stored reports that the file is complete in storage. It may be true although Upload failed: then
+	// the notification of the hub failed.
 	Stored bool
-	// Retries is how many requests were sent again.
+	// Retries is the number of requests that were sent again.
 	Retries int
-	// Renewals is how many more upload URIs were asked for, because the one in use ran out.
+	// Renewals is the number of additional upload URIs that were requested, because the one in use
+	// expired or was refused.
 	Renewals int
-	// Duration is how long it all took.
+	// Duration is the duration of the whole upload.
 	Duration time.Duration
 }
 
-// Progress says how far an upload is.
+// Progress is the progress of an upload.
 type Progress struct {
-	// Name is that given to Upload.
+	// Name is the name given to Upload.
 	Name string
-	// Sent is how many bytes storage has taken.
+	// Sent is the number of bytes that storage has taken.
 	Sent int64
-	// Size is that given to Upload; negative if nobody knows.
+	// Size is the size given to Upload; negative if unknown.
 	Size int64
 }
 
-// Retry says that a request is about to be sent again.
+// Retry describes a retry of a request.
 type Retry struct {
-	// Name is that given to Upload.
+	// Name is the name given to Upload.
 	Name string
 	// Step is the request: "beginning", "file", "block 7", "commit" or "notification".
 	Step string
 	// Number is 1 for the first retry of this request.
 	Number int
-	// Delay is the wait before it.
+	// Delay is the delay before the retry.
 	Delay time.Duration
-	// Err is why.
+	// Err is the failure that causes the retry.
 	Err error
 }
 
 var errClosed = &transport.Error{Kind: transport.Closed, Op: transport.OpSend, Proto: proto,
 	Err: errors.New("Close was called")}
 
-// Upload stores what r gives under name, and tells the hub. It reads size bytes of r and not more,
-// or all up to io.EOF if size is negative, on the caller's goroutine, once, from beginning to end.
-// It returns when storage has the file and the hub knows, when it failed for good, or when ctx
-// ended; in the last two cases the hub was told so, or NotifyTimeout has passed. A Read that blocks
-// holds it up: ctx cannot end that. After a Read that panics the hub is told, too. A file of the
-// same name is replaced at the end, in one step, and stays whole until then.
+// Upload stores the data of r under name and notifies the hub. It reads size bytes of r and not
+// more, or all up to io.EOF if size is negative, on the caller's goroutine, once, from beginning to
+// end. It returns when storage has the file and the hub is notified, when it failed for good, or
+// when ctx ended; in the last two cases the hub was notified, or NotifyTimeout has passed. A Read
+// that blocks also blocks Upload: ctx cannot interrupt it. After a Read that panics the hub is
+// notified, too. A file of the same name is replaced atomically at the end and stays intact until
+// then.
 //
-// name is the part behind the device's id in the blob's: segments separated by slashes, at most
-// 1024 characters in all.
+// name is the part of the blob's name after the device's id: segments separated by slashes, at most
+// 1024 characters including the id.
 //
 // The error is an *transport.Error:
 //   - Timeout, with ctx's error in its chain, when ctx ended; Closed when Close did it;
@@ -132,7 +133,7 @@ var errClosed = &transport.Error{Kind: transport.Closed, Op: transport.OpSend, P
 //   - Invalid for a wrong name, and for a reader that fails or ends early: its own error is in the
 //     chain, and its Kind counts if it has one;
 //   - TooLarge for a file that does not fit into 50,000 blocks, at once if size tells;
-//   - else what the hub, storage or a connection failed with: see the package documentation.
+//   - otherwise a failure of the hub, storage or a connection: see the package documentation.
 //
 // The Result is complete when the error is nil; otherwise it says how far it went.
 func (u *Uploader) Upload(ctx context.Context, name string, r io.Reader, size int64) (Result, error) {
@@ -170,9 +171,9 @@ func (u *Uploader) enter() bool {
 	return true
 }
 
-// Close ends running uploads, whose hub is still told, waits for them, at most for NotifyTimeout
-// and for their readers, and closes all connections. Further Uploads fail with Closed. It may be
-// called more than once and returns nil.
+// Close ends running uploads and notifies the hub, waits for them, at most for NotifyTimeout and
+// for their readers, and closes all connections. Further Uploads fail with Closed. It may be called
+// more than once and returns nil.
 func (u *Uploader) Close() error {
 	u.mu.Lock()
 	u.over = true

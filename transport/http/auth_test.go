@@ -26,7 +26,7 @@ import (
 	"github.com/hubline-iot/hubline/transport/netproxy"
 )
 
-// refused counts the answers 401.
+// counting401 counts 401 answers in n.
 func (h *scripted) counting401(n *int) {
 	h.answer = func(w http.ResponseWriter, r *http.Request, _ []byte) bool {
 		if h.authorized(r) {
@@ -38,7 +38,7 @@ func (h *scripted) counting401(n *int) {
 	}
 }
 
-// Tokens are renewed before they end, day after day, and kept as long as they are good.
+// Tokens are renewed before they expire, day after day, and reused while they are valid.
 func TestTokensAreRenewedInTime(t *testing.T) {
 	bubble(t, func(t *testing.T, h *scripted) {
 		refused := 0
@@ -59,9 +59,9 @@ func TestTokensAreRenewedInTime(t *testing.T) {
 	})
 }
 
-// Vector T10 of the Java SDK, HTTP's case: credentials that are refused while a token can be
-// renewed. There the error is marked retryable for the whole operation time; here a token that was
-// made for an earlier request is replaced once, and a second refusal is final.
+// Vector T10 of the Java SDK, for HTTP: a refused token that can be renewed. The SDK marks the
+// error retryable for the whole operation time. Here a token that was made for an earlier request
+// is replaced once, and a second refusal is final.
 func TestT10_ARefusedTokenIsReplacedOnce(t *testing.T) {
 	bubble(t, func(t *testing.T, h *scripted) {
 		revoked, refused := "", 0
@@ -89,14 +89,14 @@ func TestT10_ARefusedTokenIsReplacedOnce(t *testing.T) {
 		require.False(t, errfilter.Retryable(e))
 		require.Equal(t, 3, refused, "the old one and a fresh one")
 	})
-	bubble(t, func(t *testing.T, h *scripted) { // fresh credentials that are refused: no second try in the same breath
+	bubble(t, func(t *testing.T, h *scripted) { // a refused fresh token: no second attempt in the same request
 		refused := 0
 		h.counting401(&refused)
 		_, err := h.dial(t, hubhttp.New(h.options()), h.creds(badKey))
 		require.ErrorIs(t, err, transport.Unauthorized)
 		require.Equal(t, 1, refused)
 	})
-	bubble(t, func(t *testing.T, h *scripted) { // nor one with a token that cannot be renewed
+	bubble(t, func(t *testing.T, h *scripted) { // no second attempt for a token that cannot be renewed
 		refused := 0
 		h.counting401(&refused)
 		creds := h.creds(goodKey)
@@ -114,8 +114,8 @@ func TestT10_ARefusedTokenIsReplacedOnce(t *testing.T) {
 	})
 }
 
-// A token source that fails is not asked for long while the old token is good, and ends the session
-// with its own error after that.
+// A failing token source is not called again for a while as long as the old token is valid. After
+// that, its error ends the session.
 func TestATokenSourceThatFails(t *testing.T) {
 	bubble(t, func(t *testing.T, h *scripted) {
 		creds := h.creds(goodKey)
@@ -147,7 +147,8 @@ func TestATokenSourceThatFails(t *testing.T) {
 
 var errSource = errors.New("no token today")
 
-// A device whose clock is late by less than the life of a token is never refused, hour after hour.
+// A device whose clock is behind by less than the lifetime of a token is never refused, hour after
+// hour.
 func TestALateClockIsForgiven(t *testing.T) {
 	bubble(t, func(t *testing.T, h *scripted) {
 		faketime.Start()
@@ -162,7 +163,7 @@ func TestALateClockIsForgiven(t *testing.T) {
 		require.NoError(t, err)
 		_, known = tr.Skew()
 		require.True(t, known)
-		for i := range 30 { // over renewals too
+		for i := range 30 { // long enough for renewals
 			r.send(i, numbered(1)...)
 			time.Sleep(5 * time.Minute)
 		}
@@ -171,8 +172,8 @@ func TestALateClockIsForgiven(t *testing.T) {
 	})
 }
 
-// A device whose clock is later than that gets no token by the hub's Date: the token would be good
-// for longer than its life by the device's clock. It is told to set its clock.
+// A device whose clock is further behind gets no token by the hub's Date: by the device's clock,
+// the token would live too long. The error is ClockUnset.
 func TestAClockThatIsTooLateIsNotSet(t *testing.T) {
 	for _, off := range []time.Duration{-3 * time.Hour, -90 * time.Minute} {
 		bubble(t, func(t *testing.T, h *scripted) {
@@ -189,7 +190,7 @@ func TestAClockThatIsTooLateIsNotSet(t *testing.T) {
 			require.True(t, known, "the hub told it")
 			require.Zero(t, skew)
 
-			// With the hub's clock as its own the device is not late.
+			// With the hub's clock as its own, the device is not behind.
 			creds.Now = tr.Now
 			_, err = h.dial(t, tr, creds)
 			require.NoError(t, err)
@@ -198,8 +199,8 @@ func TestAClockThatIsTooLateIsNotSet(t *testing.T) {
 	}
 }
 
-// A hub that is another one, or a gateway in between, says that it is the year 2090. No token that
-// it gets is good for longer than the token's life.
+// An impostor or a gateway sends a Date in the year 2090. It gets no token that is valid for longer
+// than TokenLife.
 func TestAForgedDateGetsNoLongTokens(t *testing.T) {
 	for _, follows := range []bool{false, true} {
 		bubble(t, func(t *testing.T, h *scripted) {
@@ -232,8 +233,8 @@ func TestAForgedDateGetsNoLongTokens(t *testing.T) {
 	}
 }
 
-// The process's own clock is wrong: then the skew is what it is off by. Now follows where it is
-// ahead, and not where it is late.
+// The process's own clock is wrong: then Skew is its error. Now follows the hub's clock if the
+// process's is ahead, and not if it is behind.
 func TestTheSkewIsThatOfTheProcess(t *testing.T) {
 	for _, ahead := range []time.Duration{2 * time.Hour, -2 * time.Hour} {
 		bubble(t, func(t *testing.T, h *scripted) {
@@ -254,8 +255,8 @@ func TestTheSkewIsThatOfTheProcess(t *testing.T) {
 	}
 }
 
-// A slow answer tells the time less well than a quick one, so it does not undo what that told; one
-// that cannot be right any more is set right.
+// A slow answer measures the time less accurately than a quick one, so it does not replace the
+// estimate, unless that can no longer be right.
 func TestASlowAnswerDoesNotMoveTheClock(t *testing.T) {
 	bubble(t, func(t *testing.T, h *scripted) {
 		var takes, ahead time.Duration
@@ -284,8 +285,8 @@ func TestASlowAnswerDoesNotMoveTheClock(t *testing.T) {
 	})
 }
 
-// A clock in 1970: the hub is asked for the time before there is a token, and its answer counts
-// only where TLS proves who gave it (TestWhatTLSSaysIsKnownAtDial).
+// A clock in 1970: the client requests the hub's time before it makes a token. The answer counts
+// only if TLS has verified the sender (TestWhatTLSSaysIsKnownAtDial).
 func TestAnUnsetClockIsNotSetByAnybody(t *testing.T) {
 	bubble(t, func(t *testing.T, h *scripted) {
 		creds := h.creds(goodKey)
@@ -295,7 +296,7 @@ func TestAnUnsetClockIsNotSetByAnybody(t *testing.T) {
 		require.Len(t, h.requests, 1)
 		require.Empty(t, h.requests[0].header.Get("Authorization"))
 	})
-	bubble(t, func(t *testing.T, h *scripted) { // a hub that does not tell
+	bubble(t, func(t *testing.T, h *scripted) { // a hub without a Date
 		h.answer = func(w http.ResponseWriter, r *http.Request, _ []byte) bool {
 			w.Header()["Date"] = nil
 			refuse(w, 401003, "")
@@ -332,7 +333,7 @@ func TestWrongOptions(t *testing.T) {
 	require.ErrorIs(t, err, transport.Invalid)
 }
 
-// Options.Proxy is asked as net/http asks, and its answer is gone through.
+// The session passes the hub's URL to Options.Proxy and connects through the proxy it returns.
 func TestAProxyIsGoneThrough(t *testing.T) {
 	bubble(t, func(t *testing.T, h *scripted) {
 		through := memconn.NewNetwork("proxy.example.test:3128")

@@ -15,7 +15,7 @@ import (
 	hubhttp "github.com/hubline-iot/hubline/transport/http"
 )
 
-// looks counts the requests for cloud-to-device messages.
+// looks counts the polls for cloud-to-device messages.
 func (h *scripted) looks() int {
 	n := 0
 	for _, s := range h.seen() {
@@ -26,22 +26,22 @@ func (h *scripted) looks() int {
 	return n
 }
 
-// deliveries is how often the oldest cloud-to-device message was given out.
+// deliveries returns how often the oldest cloud-to-device message was delivered.
 func (h *scripted) deliveries() int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.inbox[0].delivered
 }
 
-// polling are options with looks this far apart.
+// polling returns options with this PollInterval.
 func (h *scripted) polling(every time.Duration) *hubhttp.Options {
 	o := h.options()
 	o.PollInterval = every
 	return o
 }
 
-// Looks are as far apart as the service wants by default, nobody looks who was not asked to, and
-// after a cloud-to-device message all others come at once.
+// By default, polls are as far apart as the service recommends. Without a subscription there are
+// none. After a cloud-to-device message the others follow at once.
 func TestLooksForMessages(t *testing.T) {
 	bubble(t, func(t *testing.T, h *scripted) {
 		r := h.start(t, h.options())
@@ -69,8 +69,8 @@ func TestLooksForMessages(t *testing.T) {
 	})
 }
 
-// Each OpSubscribe is replied to, also one that the next one undoes, and one that comes while there
-// is no room.
+// Each OpSubscribe gets a reply, also if the next one revokes it, or if there is no room for
+// messages.
 func TestEachSubscriptionIsRepliedTo(t *testing.T) {
 	bubble(t, func(t *testing.T, h *scripted) {
 		for range 4 {
@@ -94,7 +94,7 @@ func TestEachSubscriptionIsRepliedTo(t *testing.T) {
 	})
 }
 
-// A cloud-to-device message with all that it may have.
+// A cloud-to-device message with all possible properties.
 func TestAMessageAsItComes(t *testing.T) {
 	bubble(t, func(t *testing.T, h *scripted) {
 		h.message("body", map[string]string{
@@ -118,7 +118,7 @@ func TestAMessageAsItComes(t *testing.T) {
 	})
 }
 
-// Complete, reject, abandon, each with the lock in the path and in If-Match.
+// Complete, reject and abandon carry the lock in the path and in If-Match.
 func TestSettling(t *testing.T) {
 	bubble(t, func(t *testing.T, h *scripted) {
 		for i := range 3 {
@@ -128,7 +128,7 @@ func TestSettling(t *testing.T) {
 		require.NoError(t, r.subscribe())
 		d := r.delivered()
 		r.settle(d[0].ref, transport.Accept)
-		r.settle(d[0].ref, transport.Accept) // a second time it means nothing
+		r.settle(d[0].ref, transport.Accept) // a second settlement has no effect
 		r.settle(d[1].ref, transport.Reject)
 		r.settle([]byte("no ref of ours"), transport.Accept)
 		r.settle(d[2].ref, transport.Release)
@@ -146,7 +146,7 @@ func TestSettling(t *testing.T) {
 	})
 }
 
-// Never are more messages unsettled than the client has room for.
+// The session holds at most Config.Queue unsettled messages.
 func TestNoMoreUnsettledThanTheQueue(t *testing.T) {
 	bubble(t, func(t *testing.T, h *scripted) {
 		for i := range 10 {
@@ -163,7 +163,7 @@ func TestNoMoreUnsettledThanTheQueue(t *testing.T) {
 	})
 }
 
-// Who cannot take a message gets it again a little later, not in a loop that uses up its
+// A message that the Sink does not take comes again a little later, not in a loop that uses up its
 // deliveries.
 func TestAMessageThatNobodyTakes(t *testing.T) {
 	bubble(t, func(t *testing.T, h *scripted) {
@@ -179,9 +179,8 @@ func TestAMessageThatNobodyTakes(t *testing.T) {
 	})
 }
 
-// Vector T15 of the Java SDK: an acknowledgement of a cloud-to-device message that failed is made
-// again. There the message goes back into the queue; here the verdict stays due while the hub's
-// lock lasts.
+// Vector T15 of the Java SDK: a failed settlement of a cloud-to-device message is repeated. The SDK
+// puts the message back into its queue; here the settlement is retried while the hub's lock lasts.
 func TestT15_AFailedAcknowledgementIsRepeated(t *testing.T) {
 	bubble(t, func(t *testing.T, h *scripted) {
 		h.message("x", nil)
@@ -206,8 +205,8 @@ func TestT15_AFailedAcknowledgementIsRepeated(t *testing.T) {
 		require.Equal(t, []string{"complete 1"}, h.verdicts())
 		require.Len(t, r.delivered(), 1)
 
-		// With a hub that is busy for longer than the lock lasts, the message comes again, and the
-		// verdict that is known is told at once, without asking anybody.
+		// If the hub is busy for longer than the lock lasts, it delivers the message again. The session
+		// then repeats the settlement at once, without another delivery to the Sink.
 		h.message("y", nil)
 		h.change(func() { fails, after = 1, "61" })
 		time.Sleep(25 * time.Minute)
@@ -224,9 +223,9 @@ func TestT15_AFailedAcknowledgementIsRepeated(t *testing.T) {
 	})
 }
 
-// A handler that is slower than the lock: the verdict that comes too late is told with the next
-// lock; a message whose new delivery is in hand is not reported again, and settled with the lock
-// that holds.
+// The handler is slower than the lock. A settlement that comes too late is sent with the next lock.
+// A new delivery of a message that is still being handled is not reported again, and the settlement
+// uses the new lock.
 func TestALockThatWasLost(t *testing.T) {
 	bubble(t, func(t *testing.T, h *scripted) {
 		h.message("slow", nil)
@@ -257,8 +256,8 @@ func TestALockThatWasLost(t *testing.T) {
 	})
 }
 
-// A hub that is busy when asked for cloud-to-device messages does not undo the connection: the
-// looks go on, further and further apart.
+// A hub that is busy when it is polled does not end the session: polling goes on with growing
+// delays.
 func TestABusyHubGivesMessagesLater(t *testing.T) {
 	bubble(t, func(t *testing.T, h *scripted) {
 		h.message("x", nil)
@@ -286,8 +285,8 @@ func TestABusyHubGivesMessagesLater(t *testing.T) {
 	})
 }
 
-// A hub that gives no cloud-to-device messages at all says so to who asks for them; one that does
-// so later ends the session.
+// If the hub refuses all cloud-to-device messages, the subscription fails. If it starts to refuse
+// them later, the session ends.
 func TestAHubWithoutMessages(t *testing.T) {
 	without := true
 	answer := func(w http.ResponseWriter, r *http.Request, _ []byte) bool {
@@ -305,7 +304,7 @@ func TestAHubWithoutMessages(t *testing.T) {
 		require.Equal(t, transport.Operation, transport.Find(err).Scope)
 		time.Sleep(time.Hour)
 		require.Equal(t, 1, h.looks())
-		r.send(0, numbered(1)...) // telemetry goes on
+		r.send(0, numbered(1)...) // telemetry still works
 		synctest.Wait()
 		require.NoError(t, r.results()[0])
 	})
@@ -320,12 +319,12 @@ func TestAHubWithoutMessages(t *testing.T) {
 	})
 }
 
-// A reset connection ends the session also when only cloud-to-device messages are asked for.
+// A reset connection ends the session also if only polls use it.
 func TestAnUnreachableHubIsFoundByALook(t *testing.T) {
 	bubble(t, func(t *testing.T, h *scripted) {
 		r := h.start(t, h.polling(10*time.Minute))
 		require.NoError(t, r.subscribe())
-		time.Sleep(2 * time.Minute) // all connections are given up as idle
+		time.Sleep(2 * time.Minute) // all idle connections are closed
 		h.network.Refuse(true)
 		time.Sleep(7 * time.Minute)
 		select {
@@ -338,8 +337,8 @@ func TestAnUnreachableHubIsFoundByALook(t *testing.T) {
 	})
 }
 
-// What is not settled when the session ends is given back, so that the next one does not wait for
-// the locks; verdicts that were given are told.
+// At the end of a session, unsettled messages are abandoned, so that the next session need not wait
+// for their locks. Pending settlements are sent.
 func TestGoodbyeGivesBackWhatIsNotSettled(t *testing.T) {
 	bubble(t, func(t *testing.T, h *scripted) {
 		for i := range 3 {
@@ -356,7 +355,7 @@ func TestGoodbyeGivesBackWhatIsNotSettled(t *testing.T) {
 		require.NoError(t, again.subscribe())
 		require.Equal(t, []string{"0", "2"}, again.bodies())
 	})
-	bubble(t, func(t *testing.T, h *scripted) { // a hub that does not answer holds nobody up
+	bubble(t, func(t *testing.T, h *scripted) { // a hub that does not answer does not delay the end
 		h.message("x", nil)
 		r := h.start(t, h.options())
 		require.NoError(t, r.subscribe())
@@ -365,7 +364,7 @@ func TestGoodbyeGivesBackWhatIsNotSettled(t *testing.T) {
 	})
 }
 
-// A verdict that is under way when the session ends may take half a second, no longer.
+// A settlement in flight at the end of a session gets half a second, not longer.
 func TestGoodbyeWaitsForASlowHub(t *testing.T) {
 	for delay, told := range map[time.Duration]bool{400 * time.Millisecond: true, 600 * time.Millisecond: false} {
 		bubble(t, func(t *testing.T, h *scripted) {
@@ -392,7 +391,7 @@ func TestGoodbyeWaitsForASlowHub(t *testing.T) {
 	}
 }
 
-// A lock token is the hub's text. In the address of a verdict it is one segment of the path.
+// A lock token is the hub's text. In the URL of a settlement it is one path segment.
 func TestLockTokensAreEscaped(t *testing.T) {
 	bubble(t, func(t *testing.T, h *scripted) {
 		h.message("x", map[string]string{"ETag": `"a/b?c%d"`})
@@ -404,8 +403,8 @@ func TestLockTokensAreEscaped(t *testing.T) {
 	})
 }
 
-// A session that ends because its other connection was lost says goodbye to cloud-to-device
-// messages all the same; one that the hub has refused does not.
+// A session that ends because the telemetry connection was lost still settles cloud-to-device
+// messages. A session that the hub has refused does not.
 func TestGoodbyeAfterALossElsewhere(t *testing.T) {
 	bubble(t, func(t *testing.T, h *scripted) {
 		h.message("0", nil)
@@ -414,14 +413,14 @@ func TestGoodbyeAfterALossElsewhere(t *testing.T) {
 		require.NoError(t, r.subscribe())
 		require.Equal(t, 2, h.dialed())
 		r.Do(&transport.Request{Op: transport.OpSettle, Ref: r.delivered()[0].ref, Outcome: transport.Accept})
-		h.conns[0].Reset() // telemetry's
+		h.conns[0].Reset() // the telemetry connection
 		r.requireLoss(transport.Network)
 		require.Equal(t, []string{"complete 1", "abandon 2"}, h.verdicts())
 		again := h.start(t, h.options())
 		require.NoError(t, again.subscribe())
 		require.Equal(t, []string{"1"}, again.bodies(), "without waiting for a lock")
 	})
-	bubble(t, func(t *testing.T, h *scripted) { // the one for messages is silent: nobody is held up for long
+	bubble(t, func(t *testing.T, h *scripted) { // the other connection is silent: the end is not delayed for long
 		h.message("0", nil)
 		r := h.start(t, h.options())
 		require.NoError(t, r.subscribe())
@@ -451,7 +450,7 @@ func TestGoodbyeAfterALossElsewhere(t *testing.T) {
 	})
 }
 
-// Cloud-to-device messages and telemetry do not wait for each other.
+// Cloud-to-device messages and telemetry do not delay each other.
 func TestASlowAnswerToTelemetryHoldsUpNoVerdict(t *testing.T) {
 	bubble(t, func(t *testing.T, h *scripted) {
 		h.message("x", nil)
@@ -466,8 +465,8 @@ func TestASlowAnswerToTelemetryHoldsUpNoVerdict(t *testing.T) {
 	})
 }
 
-// The hub's wish to be left alone counts, up to an hour: one answer, which may not even be the
-// hub's, must not end the looks of a session for years.
+// Retry-After is respected up to an hour: one answer, which may not even come from the hub, must
+// not stop the polls for years.
 func TestLooksAreNotPutOffForLongerThanAnHour(t *testing.T) {
 	bubble(t, func(t *testing.T, h *scripted) {
 		h.message("x", nil)
@@ -490,8 +489,8 @@ func TestLooksAreNotPutOffForLongerThanAnHour(t *testing.T) {
 	})
 }
 
-// A cloud-to-device message without a lock token could never be settled: no hub gives one, so the
-// answer is not what the hub sent.
+// A cloud-to-device message without a lock token could not be settled. No hub sends one, so the
+// answer is damaged or forged.
 func TestAMessageWithoutALock(t *testing.T) {
 	for _, tag := range []string{"", `""`, `W/""`} {
 		bubble(t, func(t *testing.T, h *scripted) {
@@ -514,8 +513,8 @@ func TestAMessageWithoutALock(t *testing.T) {
 	}
 }
 
-// An answer to a look that is odd, but not about who asks, undoes nothing: the hub is asked again,
-// telemetry goes on.
+// An unexpected answer to a poll that is not about the device does not end the session: the poll is
+// repeated, and telemetry still works.
 func TestAnOddAnswerToALook(t *testing.T) {
 	for _, first := range []bool{true, false} {
 		for _, status := range []int{400, 409, 412, 413, 415, 422, 428, 431} {
@@ -543,7 +542,7 @@ func TestAnOddAnswerToALook(t *testing.T) {
 			})
 		}
 	}
-	bubble(t, func(t *testing.T, h *scripted) { // for ever: a look a minute at most
+	bubble(t, func(t *testing.T, h *scripted) { // repeated endlessly: at most one poll per minute
 		h.answer = func(w http.ResponseWriter, r *http.Request, _ []byte) bool {
 			if r.Method == http.MethodGet {
 				w.WriteHeader(http.StatusConflict)
@@ -561,8 +560,8 @@ func TestAnOddAnswerToALook(t *testing.T) {
 	})
 }
 
-// An odd answer to a verdict does not end the session either: the message comes again when its lock
-// is over, and the verdict is told then. One about who asks does.
+// An unexpected answer to a settlement does not end the session either: the message comes again
+// when its lock expires, and is settled then. An answer about the identity does end it.
 func TestAnOddAnswerToAVerdict(t *testing.T) {
 	for _, row := range []struct {
 		status int
@@ -583,7 +582,7 @@ func TestAnOddAnswerToAVerdict(t *testing.T) {
 					default:
 						w.WriteHeader(row.status)
 					}
-					odd = row.ends != 0 // another token is tried
+					odd = row.ends != 0 // another token is used
 					return true
 				}
 				h.message("x", nil)
@@ -602,8 +601,7 @@ func TestAnOddAnswerToAVerdict(t *testing.T) {
 	}
 }
 
-// A hub that gives a cloud-to-device message again although it is locked, or settled, is not asked
-// in a loop.
+// A hub that delivers a message again although it is locked or settled is not polled in a loop.
 func TestAHubThatGivesTheSameAgain(t *testing.T) {
 	for _, settled := range []bool{false, true} {
 		bubble(t, func(t *testing.T, h *scripted) {
@@ -611,7 +609,7 @@ func TestAHubThatGivesTheSameAgain(t *testing.T) {
 			h.answer = func(w http.ResponseWriter, r *http.Request, _ []byte) bool {
 				switch r.Method {
 				case http.MethodGet:
-					if n++; n > 500 { // enough to see it
+					if n++; n > 500 { // enough to detect a loop
 						return false
 					}
 					w.Header().Set("ETag", fmt.Sprintf(`"%d"`, n))
@@ -636,7 +634,7 @@ func TestAHubThatGivesTheSameAgain(t *testing.T) {
 			require.InDelta(t, 2+6+9, h.looks(), 2, "after 1, 2, 4 s and so on, up to a minute")
 			require.Equal(t, []string{"x"}, r.bodies())
 
-			h.change(func() { h.answer = nil }) // one with something new is asked for more at once
+			h.change(func() { h.answer = nil }) // after a new message the next poll follows at once
 			for i := range 3 {
 				h.message(fmt.Sprint("new-", i), nil)
 			}
@@ -647,10 +645,9 @@ func TestAHubThatGivesTheSameAgain(t *testing.T) {
 	}
 }
 
-// Answers to a verdict. The official SDKs throw for all but 200 and 204 and leave it at that, so
-// the handler gets the cloud-to-device message again; here what is over soon is told again while
-// the lock lasts, what means that the lock is lost is told with the next one, and every success is
-// one.
+// Answers to a settlement. The official SDKs throw for all but 200 and 204 and do not retry, so the
+// handler gets the cloud-to-device message again. Here a transient refusal is retried while the
+// lock lasts, a lost lock delays the settlement until the next one, and every 2xx is a success.
 func TestTable34_AnswersToAVerdict(t *testing.T) {
 	const done, again, next = "done", "told again", "told with the next lock"
 	for status, want := range map[int]string{

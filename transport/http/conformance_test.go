@@ -12,10 +12,10 @@ import (
 
 type connection = net.Conn
 
-// hubMarks are in the stacks of the goroutines of a scripted hub.
+// hubMarks identify the goroutines of a scripted hub by their stacks.
 var hubMarks = []string{"net/http.(*conn)", "net/http.(*connReader)", "net/http.(*Server)"}
 
-// The suite with the scripted hub.
+// The conformance suite with the scripted hub.
 func TestConformanceScripted(t *testing.T) {
 	for _, v := range []struct {
 		name string

@@ -32,8 +32,8 @@ func (h *scripted) client(t testing.TB, o *hubhttp.Options, d *device.Options) *
 	return c
 }
 
-// losing makes the hub do what some requests ask and break the connection instead of answering, n
-// times.
+// losing makes the hub execute the next n matching requests and break the connection instead of
+// answering.
 func (h *scripted) losing(n int, which func(r *http.Request) bool) {
 	h.answer = func(w http.ResponseWriter, r *http.Request, body []byte) bool {
 		if n == 0 || !which(r) {
@@ -45,15 +45,15 @@ func (h *scripted) losing(n int, which func(r *http.Request) bool) {
 	}
 }
 
-// discard is where an answer is lost.
+// discard is a ResponseWriter that drops the answer.
 type discard struct{ header http.Header }
 
 func (d discard) Header() http.Header         { return d.header }
 func (d discard) Write(b []byte) (int, error) { return len(b), nil }
 func (d discard) WriteHeader(int)             {}
 
-// An answer to telemetry that was lost: the hub has the message, we do not know, so it goes again
-// under the same id, before all that came after it.
+// A lost answer to telemetry: the hub has the message, the client does not know it, so it sends the
+// message again with the same id, before all later ones.
 func TestTelemetryIsRepeatedAfterALostAnswer(t *testing.T) {
 	bubble(t, func(t *testing.T, h *scripted) {
 		h.losing(1, func(r *http.Request) bool { return strings.HasSuffix(r.URL.Path, "/events") })
@@ -73,8 +73,8 @@ func TestTelemetryIsRepeatedAfterALostAnswer(t *testing.T) {
 	})
 }
 
-// A verdict whose answer was lost is not repeated: it dies with its session, and the hub delivers
-// again what it does not know to be settled.
+// A settlement whose answer was lost is not repeated: it ends with its session, and the hub
+// redelivers messages that it does not consider settled.
 func TestAVerdictWhoseAnswerWasLostIsNotRepeated(t *testing.T) {
 	bubble(t, func(t *testing.T, h *scripted) {
 		h.message("x", nil)
@@ -90,7 +90,7 @@ func TestAVerdictWhoseAnswerWasLostIsNotRepeated(t *testing.T) {
 		require.Equal(t, int32(1), handled.Load())
 		require.Equal(t, uint64(2), c.Stats().Connections)
 	})
-	bubble(t, func(t *testing.T, h *scripted) { // the request was lost, not its answer: the handler sees the message twice
+	bubble(t, func(t *testing.T, h *scripted) { // the request was lost: the handler gets the message twice
 		h.message("x", nil)
 		lose := true
 		h.answer = func(_ http.ResponseWriter, r *http.Request, _ []byte) bool {
@@ -112,8 +112,8 @@ func TestAVerdictWhoseAnswerWasLostIsNotRepeated(t *testing.T) {
 	})
 }
 
-// A look whose answer was lost is repeated; the message that it would have brought stays locked for
-// a minute, and comes then.
+// A poll whose answer was lost is repeated. The message in the lost answer stays locked for a
+// minute and comes after that.
 func TestALookWhoseAnswerWasLost(t *testing.T) {
 	bubble(t, func(t *testing.T, h *scripted) {
 		h.message("x", nil)
@@ -132,7 +132,7 @@ func TestALookWhoseAnswerWasLost(t *testing.T) {
 	})
 }
 
-// The client pauses as the hub asks, and loses nothing.
+// The client waits as long as the hub asks, and loses nothing.
 func TestAThrottledClient(t *testing.T) {
 	bubble(t, func(t *testing.T, h *scripted) {
 		n := 0
@@ -170,8 +170,8 @@ func TestAThrottledClient(t *testing.T) {
 	})
 }
 
-// The whole client under everything that a scripted hub can do: nothing that was acknowledged is
-// missing, what is bad fails alone, and cloud-to-device messages come through.
+// The client under all faults of a scripted hub: no acknowledged message is missing, bad messages
+// fail alone, and cloud-to-device messages arrive.
 func TestAClientUnderFaults(t *testing.T) {
 	for seed := range uint64(8) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
@@ -259,7 +259,7 @@ func TestAClientUnderFaults(t *testing.T) {
 	}
 }
 
-// Close ends everything in its time, also in the middle of a request that nobody answers.
+// Close ends in time, also during a request that the hub does not answer.
 func TestCloseWithARequestUnderWay(t *testing.T) {
 	bubble(t, func(t *testing.T, h *scripted) {
 		c := h.client(t, h.options(), nil)
@@ -274,7 +274,7 @@ func TestCloseWithARequestUnderWay(t *testing.T) {
 	})
 }
 
-// slowConn is a link that takes so many bytes a second.
+// slowConn is a link with a rate in bytes per second.
 type slowConn struct {
 	net.Conn
 	rate   int
@@ -303,7 +303,7 @@ func (c *slowConn) Close() error {
 	return c.Conn.Close()
 }
 
-// slow makes the way to the hub a link of so many bytes a second.
+// slow returns options that limit the link to the hub to this rate in bytes per second.
 func (h *scripted) slow(rate int) *hubhttp.Options {
 	o := h.options()
 	o.Network.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
@@ -316,11 +316,11 @@ func (h *scripted) slow(rate int) *hubhttp.Options {
 	return o
 }
 
-// A backlog gets through a slow link: batches are no larger than what it carries while the client
-// believes in the connection. As the link gets faster, they grow.
+// A backlog gets through a slow link: the session limits batches to the size that the link carries
+// before the client gives up the connection. As the link gets faster, they grow.
 func TestABacklogOverASlowLink(t *testing.T) {
 	for _, row := range []struct {
-		rate int // bytes a second
+		rate int // bytes per second
 		most time.Duration
 	}{{1500, 4 * time.Minute}, {4 << 10, 90 * time.Second}, {64 << 10, 8 * time.Second}} {
 		bubble(t, func(t *testing.T, h *scripted) {
@@ -342,8 +342,8 @@ func TestABacklogOverASlowLink(t *testing.T) {
 	}
 }
 
-// A hub that answers late, as one does that has to hold a device back, gets each message once: no
-// connection is given up before its request is.
+// A hub that answers late, such as one that throttles a device, gets each message once: no
+// connection is closed before its request times out.
 func TestAHubThatAnswersLate(t *testing.T) {
 	for _, row := range []struct {
 		takes, timeout time.Duration
@@ -366,7 +366,7 @@ func TestAHubThatAnswersLate(t *testing.T) {
 			})
 		})
 	}
-	bubble(t, func(t *testing.T, h *scripted) { // never: the request's own time counts
+	bubble(t, func(t *testing.T, h *scripted) { // no answer at all: the request's timeout applies
 		var ended []time.Time
 		var why error
 		h.HoldAnswers(true)
@@ -385,11 +385,11 @@ func TestAHubThatAnswersLate(t *testing.T) {
 	})
 }
 
-// Over a link so slow that the first batch takes longer than the client believes in the connection,
-// the next connection does not begin where that one failed.
+// The first batch takes longer over a very slow link than the client waits. The next connection
+// begins with a smaller batch.
 func TestABacklogOverAVerySlowLink(t *testing.T) {
 	for _, row := range []struct {
-		rate int // bytes a second
+		rate int // bytes per second
 		ack  time.Duration
 	}{{200, 0}, {400, 0}, {1100, 0}, {600, 30 * time.Second}, {1000, 10 * time.Second}} {
 		t.Run(fmt.Sprint(row), func(t *testing.T) {

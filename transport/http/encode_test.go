@@ -9,7 +9,7 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// A message in a batch is JSON that anybody's parser reads as it was meant.
+// A batch entry is JSON that any parser reads back as the same message.
 func FuzzAppendEntry(f *testing.F) {
 	f.Add([]byte("body"), "id", "thermostat1", "name", "value")
 	f.Add([]byte{0, 0xff}, "ä\"\\\x00", "\x01\"é", "a!#$%&'*+-.^_`|~", "line\r\n\u2028</script>\x7f")

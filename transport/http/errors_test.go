@@ -21,9 +21,9 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// Defect L8 of the Java SDK: over HTTPS it takes connections that are refused or reset, and
-// time-outs, for the end of everything, and only an unknown host and a missing route for worth a
-// retry. Here all of them are, as over the other protocols.
+// Defect L8 of the Java SDK: over HTTPS it treats refused and reset connections and time-outs as
+// permanent, and retries only an unknown host and a missing route. Here all of them are retryable,
+// as over the other protocols.
 func TestL8_WhatTheNetworkDoesIsRetryable(t *testing.T) {
 	dial := func(cause error) error { return &net.OpError{Op: "dial", Net: "tcp", Err: cause} }
 	for _, cause := range []error{
@@ -40,7 +40,7 @@ func TestL8_WhatTheNetworkDoesIsRetryable(t *testing.T) {
 	}
 }
 
-// The code decides where it knows better than the status.
+// A known code takes precedence over the status.
 func TestTheCodeCountsBeforeTheStatus(t *testing.T) {
 	header := http.Header{"Iothub-Errorcode": {"IotHubFailingOver"}}
 	r := refusalOf(404, header, nil, time.Time{})
@@ -85,7 +85,7 @@ func TestRetryAfterInBothForms(t *testing.T) {
 		{"", "", 0},
 		{"17", "", 17 * time.Second},
 		{"Tue, 01 Jan 2030 00:01:30 GMT", "", 90 * time.Second},
-		// our clock is wrong, the hub's counts
+		// our clock is wrong; the hub's Date is used
 		{"Tue, 01 Jan 2030 12:01:30 GMT", "Tue, 01 Jan 2030 12:00:00 GMT", 90 * time.Second},
 		{"Mon, 31 Dec 2029 00:00:00 GMT", "", 0},
 		{"soon", "", 0},
@@ -98,7 +98,8 @@ func TestRetryAfterInBothForms(t *testing.T) {
 	}
 }
 
-// C# takes 204 for a device that does not exist, and Java takes all other successes for errors.
+// The C# SDK takes 204 for a device that does not exist, and the Java SDK takes all other successes
+// for errors.
 func TestSuccessesAreNoErrors(t *testing.T) {
 	for status := 200; status < 300; status++ {
 		require.Nil(t, refusalOf(status, http.Header{}, nil, time.Time{}), status)

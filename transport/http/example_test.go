@@ -14,7 +14,7 @@ import (
 	"github.com/hubline-iot/hubline/transport/netproxy/envproxy"
 )
 
-// A device over HTTPS. What waits while a request is under way travels in the next one.
+// A device over HTTPS. Messages sent during a request travel together in the next one.
 func ExampleNew() {
 	hub, err := testbroker.New(nil)
 	if err != nil {
@@ -58,7 +58,7 @@ func ExampleNew() {
 	// m-2 21.5
 }
 
-// Cloud-to-device messages are looked for each PollInterval, and at once after one that came.
+// The client polls for cloud-to-device messages every PollInterval, and at once after a message.
 func ExampleOptions_messages() {
 	hub, err := testbroker.New(nil)
 	if err != nil {
@@ -95,7 +95,7 @@ func ExampleOptions_messages() {
 	// Output: the lamp is to be on
 }
 
-// A device without a clock that can be trusted goes by the hub's.
+// A device whose clock cannot be trusted uses the hub's.
 func ExampleTransport_Now() {
 	t := http.New(nil)
 	creds := &transport.Credentials{Host: "hub1.example.test", DeviceID: "dev-1", Now: t.Now}
@@ -104,7 +104,7 @@ func ExampleTransport_Now() {
 	// Output: true false
 }
 
-// The proxy that the environment names.
+// Uses the proxy that the environment names.
 func ExampleOptions_proxy() {
 	t := http.New(&http.Options{Network: netopt.Options{Proxy: envproxy.Find}})
 	fmt.Printf("%T\n", t)

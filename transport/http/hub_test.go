@@ -26,16 +26,17 @@ const (
 	badKey   = "c2VjcmV0LWtleS1vZi10aGUtdGVzdHM="
 )
 
-// scripted is a hub of the tests' own, which gives the answers that a well-behaved one does not. It
-// keeps to the service's rules otherwise, and is written from the service's documentation, not from
-// the code under test.
+// scripted is a fake hub that gives answers that a well-behaved one does not. Otherwise it follows
+// the service's rules. It is written from the service's documentation, not from the code under
+// test.
 type scripted struct {
 	t       testing.TB
 	network *memconn.Network
 	server  *http.Server
 	ended   chan struct{}
 
-	// answer, if set, is asked first; true means that it has answered. Set before the first request.
+	// answer, if set, is called first and returns true if it has answered. Set it before the first
+	// request.
 	answer   func(w http.ResponseWriter, r *http.Request, body []byte) bool
 	scriptMu sync.Mutex // held while answer runs
 
@@ -46,18 +47,18 @@ type scripted struct {
 	settled   []string // "complete 1" and so on, by sequence number
 	sequence  int
 	lock      int
-	held      chan struct{} // closed when answers to telemetry may go; nil: they may
+	held      chan struct{} // closed when answers to telemetry may be sent; nil: at once
 	refusal   transporttest.Refusal
 	conns     []*memconn.Conn
-	early     bool                                         // answers before it has read the body
+	early     bool                                         // answer before the body is read
 	unread    func(w http.ResponseWriter, r *http.Request) // answers telemetry, if set, and reads the body itself
-	// after which telemetry is answered; set before the first request
+	// delay of answers to telemetry; set before the first request
 	late time.Duration
 }
 
 type memConn = memconn.Conn
 
-// seen is a request as it came.
+// seen is a received request.
 type seen struct {
 	method, path, query string
 	header              http.Header
@@ -92,7 +93,7 @@ func (h *scripted) close() {
 	<-h.ended
 }
 
-// watched keeps the connections.
+// watched is a listener that keeps its connections.
 type watched struct {
 	*memconn.Network
 	h *scripted
@@ -116,7 +117,7 @@ func (h *scripted) creds(key string) *transport.Credentials {
 	return &transport.Credentials{Host: hostName, DeviceID: "dev-1", Sign: sign}
 }
 
-// note keeps a request.
+// note records a request.
 func (h *scripted) note(r *http.Request, body []byte) *seen {
 	s := seen{r.Method, r.URL.EscapedPath(), r.URL.RawQuery, r.Header.Clone(), body, 0}
 	h.mu.Lock()
@@ -125,7 +126,7 @@ func (h *scripted) note(r *http.Request, body []byte) *seen {
 	return &h.requests[len(h.requests)-1]
 }
 
-// seen are the requests so far, but for the proof of a dial.
+// seen returns the requests so far, without the proof of a dial.
 func (h *scripted) seen() []seen {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -176,7 +177,7 @@ func (h *scripted) answered(w http.ResponseWriter, r *http.Request, body []byte)
 	return h.answer != nil && h.answer(w, r, body)
 }
 
-// change changes what answer looks at.
+// change changes variables that answer uses.
 func (h *scripted) change(f func()) {
 	h.scriptMu.Lock()
 	defer h.scriptMu.Unlock()
@@ -204,7 +205,7 @@ func (h *scripted) route(w http.ResponseWriter, r *http.Request, body []byte) {
 	}
 }
 
-// authorized checks the token by its text: the signature is verified by signing again.
+// authorized checks the token's text; it verifies the signature by signing again.
 func (h *scripted) authorized(r *http.Request) bool {
 	text, isSAS := strings.CutPrefix(r.Header.Get("Authorization"), "SharedAccessSignature ")
 	fields, err := url.ParseQuery(text)
@@ -230,7 +231,7 @@ func refuse(w http.ResponseWriter, code int, name string) {
 	_ = json.NewEncoder(w).Encode(map[string]string{"Message": string(inner), "ExceptionMessage": ""})
 }
 
-// take takes telemetry in.
+// take receives telemetry.
 func (h *scripted) take(w http.ResponseWriter, r *http.Request, body []byte) {
 	messages, err := parse(r.Header, body)
 	h.mu.Lock()
@@ -291,7 +292,7 @@ func parse(header http.Header, body []byte) ([]transporttest.Received, error) {
 	return out, nil
 }
 
-// members are those of a JSON object, in order.
+// members are the members of a JSON object, in order.
 type members [][2]string
 
 func (m *members) UnmarshalJSON(text []byte) error {
@@ -342,7 +343,7 @@ func received(body []byte, properties members) transporttest.Received {
 	return transporttest.Received{Message: m}
 }
 
-// give hands a cloud-to-device message out.
+// give delivers a cloud-to-device message.
 func (h *scripted) give(w http.ResponseWriter) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -383,7 +384,7 @@ func (h *scripted) settle(w http.ResponseWriter, lock, how string) {
 	w.WriteHeader(http.StatusNoContent)
 }
 
-// message puts a message into the device's queue.
+// message appends a message to the device's queue.
 func (h *scripted) message(body string, header map[string]string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -397,7 +398,7 @@ func (h *scripted) verdicts() []string {
 	return slices.Clone(h.settled)
 }
 
-// The methods of transporttest.Hub and Inbox.
+// Methods of transporttest.Hub and Inbox.
 
 func (h *scripted) Received() []transporttest.Received {
 	h.mu.Lock()

@@ -11,7 +11,7 @@ import (
 	"github.com/hubline-iot/hubline/transport/transporttest"
 )
 
-// The suite over every way to the hub emulator.
+// The conformance suite with the hub emulator, in every configuration.
 func TestConformance(t *testing.T) {
 	for _, way := range []struct {
 		name   string

@@ -54,12 +54,12 @@ func bubble(t *testing.T, f func(t *testing.T, h *scripted)) {
 	bounded.Test(t, func(t *testing.T) { f(t, newScripted(t)) })
 }
 
-// options reach the hub.
+// options returns options that connect to the hub.
 func (h *scripted) options() *hubhttp.Options {
 	return &hubhttp.Options{Network: netopt.Options{Plaintext: true, Dial: h.network.DialContext}}
 }
 
-// start dials and runs.
+// start dials and runs a session.
 func (h *scripted) start(t testing.TB, o *hubhttp.Options) *rig {
 	t.Helper()
 	r, err := h.dial(t, hubhttp.New(o), h.creds(goodKey))
@@ -84,7 +84,7 @@ func (h *scripted) dial(t testing.TB, tr transport.Transport, creds *transport.C
 	return r, nil
 }
 
-// close ends the session, which takes a second at most.
+// close ends the session and checks that this takes at most a second.
 func (r *rig) close() {
 	began := time.Now()
 	r.cancel()
@@ -126,7 +126,7 @@ func (r *rig) Deliver(d *transport.Delivery) bool {
 	return !r.refuse
 }
 
-// results are those so far.
+// results returns the results so far.
 func (r *rig) results() map[uint16]error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -143,7 +143,7 @@ func (r *rig) delivered() []delivery {
 	return slices.Clone(r.deliveries)
 }
 
-// bodies are those of the cloud-to-device messages.
+// bodies returns the bodies of the cloud-to-device messages.
 func (r *rig) bodies() []string {
 	var out []string
 	for _, d := range r.delivered() {
@@ -175,7 +175,7 @@ func (r *rig) settle(ref []byte, o transport.Outcome) {
 	synctest.Wait()
 }
 
-// requireLoss wants the session to have ended with this Kind.
+// requireLoss checks that the session has ended with this Kind.
 func (r *rig) requireLoss(kind transport.Kind) *transport.Error {
 	r.t.Helper()
 	synctest.Wait()
@@ -201,7 +201,7 @@ func numbered(n int) []*transport.Message {
 	return out
 }
 
-// requireArrived wants these messages at the hub, in order and once.
+// requireArrived checks that these messages arrived at the hub, in order and once.
 func (h *scripted) requireArrived(t testing.TB, messages []*transport.Message) {
 	t.Helper()
 	var got, want []string
@@ -214,8 +214,8 @@ func (h *scripted) requireArrived(t testing.TB, messages []*transport.Message) {
 	require.Equal(t, want, got)
 }
 
-// A message that comes alone goes at once and in its plain form; what comes while it is under way
-// goes in one batch.
+// A single message is sent at once, in its plain form. Messages sent during that request travel in
+// one batch.
 func TestWhatWaitsTravelsTogether(t *testing.T) {
 	bubble(t, func(t *testing.T, h *scripted) {
 		r := h.start(t, h.options())
@@ -246,7 +246,7 @@ func TestWhatWaitsTravelsTogether(t *testing.T) {
 	})
 }
 
-// No batch is over the hub's limits: 500 messages, 256 KB.
+// No batch exceeds the hub's limits: 500 messages, 256 KB.
 func TestBatchesKeepToTheHubsLimits(t *testing.T) {
 	bubble(t, func(t *testing.T, h *scripted) {
 		r := h.start(t, h.options())
@@ -267,7 +267,7 @@ func TestBatchesKeepToTheHubsLimits(t *testing.T) {
 	})
 }
 
-// refusing makes a hub refuse each request with a message whose body is this.
+// refusing makes a hub refuse each request that contains a message with this body.
 func (h *scripted) refusing(bad string, status int) {
 	h.answer = func(w http.ResponseWriter, r *http.Request, body []byte) bool {
 		if !strings.HasSuffix(r.URL.Path, "/events") {
@@ -285,7 +285,7 @@ func (h *scripted) refusing(bad string, status int) {
 	}
 }
 
-// A batch that is refused because of one message: that one fails, all others arrive, in order.
+// A batch is refused because of one message: that message fails, all others arrive, in order.
 func TestABadMessageFailsAlone(t *testing.T) {
 	for _, row := range []struct {
 		status int
@@ -322,7 +322,7 @@ func TestABadMessageFailsAlone(t *testing.T) {
 	}
 }
 
-// A hub that takes smaller batches than we think is found out, and remembered.
+// The session detects a hub with a smaller batch limit, and remembers it.
 func TestAHubWithASmallerLimit(t *testing.T) {
 	bubble(t, func(t *testing.T, h *scripted) {
 		refused := 0
@@ -342,8 +342,8 @@ func TestAHubWithASmallerLimit(t *testing.T) {
 	})
 }
 
-// What the hub does not take at the moment is reported with all that waits behind it, and with the
-// hub's wish; nothing more is sent before the client sends again.
+// If the hub takes nothing for the moment, all queued messages are reported, with the hub's
+// Retry-After. The session sends nothing more before the client sends again.
 func TestARefusalForNowHoldsUpAll(t *testing.T) {
 	for _, row := range []struct {
 		code  int
@@ -358,7 +358,7 @@ func TestARefusalForNowHoldsUpAll(t *testing.T) {
 		{500008, "", transport.Timeout, 0},
 		{400024, "", transport.Timeout, 0}, // the hub took too long
 		{408000, "", transport.Timeout, 0},
-		{400021, "", transport.Unavailable, 0}, // it cancelled the request
+		{400021, "", transport.Unavailable, 0}, // the hub cancelled the request
 		{403002, "", transport.Quota, 0},
 	} {
 		t.Run(fmt.Sprint(row.code), func(t *testing.T) {
@@ -389,7 +389,7 @@ func TestARefusalForNowHoldsUpAll(t *testing.T) {
 				for tag, err := range results {
 					e := transport.Find(err)
 					require.Equal(t, row.kind, e.Kind)
-					asked := int(tag) < first // those of the request that was refused
+					asked := int(tag) < first // messages of the refused request
 					open := row.kind == transport.Unavailable || row.kind == transport.Timeout
 					require.Equal(t, asked && open, errors.Is(err, transport.ErrOutcomeUnknown))
 					require.Equal(t, transport.Operation, e.Scope)
@@ -408,7 +408,7 @@ func TestARefusalForNowHoldsUpAll(t *testing.T) {
 	}
 }
 
-// An answer about the identity ends the session; no message is blamed for it.
+// An answer about the identity ends the session; it is not reported for a message.
 func TestAnAnswerAboutTheIdentityEndsTheSession(t *testing.T) {
 	for _, row := range []struct {
 		code int
@@ -436,8 +436,8 @@ func TestAnAnswerAboutTheIdentityEndsTheSession(t *testing.T) {
 	}
 }
 
-// A hub that does not speak this version of its interface says so to each request. Nobody is asked
-// again: only another version of this library helps.
+// A hub that does not support this API version says so to each request. There is no retry: only
+// another version of this library helps.
 func TestAnUnknownAPIVersion(t *testing.T) {
 	requireUnsupported := func(t *testing.T, err error) {
 		t.Helper()
@@ -502,7 +502,7 @@ func TestRedirectionsAreNotFollowed(t *testing.T) {
 	}
 }
 
-// What cannot travel over HTTP is refused here, and only that.
+// Messages that cannot travel over HTTP fail locally, and only those.
 func TestBadInputIsRefusedHere(t *testing.T) {
 	property := func(name, value string) *transport.Message {
 		return &transport.Message{Properties: []transport.Property{{Name: name, Value: value}}}
@@ -561,7 +561,7 @@ func TestBadInputIsRefusedHere(t *testing.T) {
 	})
 }
 
-// Each message arrives as it was, in whatever form it travels.
+// Each message arrives unchanged, whatever its form.
 func TestFormsOfAMessage(t *testing.T) {
 	large := make([]byte, 230_000)
 	for _, row := range []struct {
@@ -609,7 +609,7 @@ func TestFormsOfAMessage(t *testing.T) {
 			})
 		})
 	}
-	bubble(t, func(t *testing.T, h *scripted) { // the one way for a large message; its name loses its capital
+	bubble(t, func(t *testing.T, h *scripted) { // the only form for a large message; its name loses its capital
 		r := h.start(t, h.options())
 		r.send(0, &transport.Message{Body: large, Properties: []transport.Property{{Name: "Level", Value: "x"}}})
 		synctest.Wait()
@@ -618,15 +618,15 @@ func TestFormsOfAMessage(t *testing.T) {
 	})
 }
 
-// dialed counts the connections that were made.
+// dialed returns the number of connections so far.
 func (h *scripted) dialed() int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return len(h.conns)
 }
 
-// One connection serves all requests, those that the hub refuses included; a connection that the
-// hub closes in good order while it is idle is no loss.
+// One connection serves all requests, including refused ones. An idle connection that the hub
+// closes cleanly is not a loss.
 func TestConnectionsAreReused(t *testing.T) {
 	bubble(t, func(t *testing.T, h *scripted) {
 		h.refusing("m-5", 400)
@@ -658,7 +658,8 @@ func TestConnectionsAreReused(t *testing.T) {
 	})
 }
 
-// A hub that closes each connection after its answer costs a connection each time, and no session.
+// A hub that closes each connection after its answer costs one connection per request, and no
+// session.
 func TestAHubWithoutKeepAlive(t *testing.T) {
 	bubble(t, func(t *testing.T, h *scripted) {
 		h.answer = func(w http.ResponseWriter, _ *http.Request, _ []byte) bool {
@@ -674,7 +675,7 @@ func TestAHubWithoutKeepAlive(t *testing.T) {
 		}
 		require.Equal(t, 11, h.dialed())
 	})
-	bubble(t, func(t *testing.T, h *scripted) { // one request right after the other
+	bubble(t, func(t *testing.T, h *scripted) { // requests in immediate succession
 		h.answer = func(w http.ResponseWriter, _ *http.Request, _ []byte) bool {
 			w.Header().Set("Connection", "close")
 			return false
@@ -691,8 +692,7 @@ func TestAHubWithoutKeepAlive(t *testing.T) {
 	})
 }
 
-// A hub that does not answer in time is a loss, after the time that the request has: more for a
-// large one.
+// A hub that does not answer within the request's timeout is a loss. A large request has more time.
 func TestEachRequestHasItsTime(t *testing.T) {
 	for size, want := range map[int]time.Duration{10: 60 * time.Second, 100 << 10: 85 * time.Second} {
 		bubble(t, func(t *testing.T, h *scripted) {
@@ -708,7 +708,8 @@ func TestEachRequestHasItsTime(t *testing.T) {
 	}
 }
 
-// A hub may answer before it has read everything. The message's memory is then its owner's again.
+// A hub may answer before it has read everything. Then the message's memory belongs to its owner
+// again.
 func TestAnEarlyAnswer(t *testing.T) {
 	bubble(t, func(t *testing.T, h *scripted) {
 		h.early = true
@@ -717,7 +718,7 @@ func TestAnEarlyAnswer(t *testing.T) {
 		r.send(0, m)
 		synctest.Wait()
 		require.ErrorIs(t, r.results()[0], transport.TooLarge)
-		copy(m.Body, make([]byte, len(m.Body))) // the race detector watches, but not clear
+		copy(m.Body, make([]byte, len(m.Body))) // the race detector sees copy, but not clear
 		h.mu.Lock()
 		h.early = false
 		h.mu.Unlock()
@@ -727,7 +728,7 @@ func TestAnEarlyAnswer(t *testing.T) {
 	})
 }
 
-// stubbornConn holds up what is large until it is closed, and then says that it was written.
+// stubbornConn blocks large writes until it is closed, and then reports them as successful.
 type stubbornConn struct {
 	net.Conn
 	closed chan struct{}
@@ -747,8 +748,8 @@ func (c *stubbornConn) Close() error {
 	return c.Conn.Close()
 }
 
-// net/http may ask for more of a body after the answer, when the message's memory has another
-// owner. Only the race detector sees a violation.
+// net/http may read more of a body after the answer, when the message's memory belongs to its owner
+// again. Only the race detector sees a violation.
 func TestABodyIsNotReadAfterItsAnswer(t *testing.T) {
 	bubble(t, func(t *testing.T, h *scripted) {
 		h.unread = func(w http.ResponseWriter, r *http.Request) {
@@ -768,8 +769,8 @@ func TestABodyIsNotReadAfterItsAnswer(t *testing.T) {
 		r := h.start(t, o)
 		m := &transport.Message{Body: make([]byte, 250_000)}
 		r.onDone = func() {
-			time.Sleep(time.Millisecond)            // net/http does what it is going to do
-			copy(m.Body, make([]byte, len(m.Body))) // the race detector does not see clear
+			time.Sleep(time.Millisecond)            // gives net/http time to read
+			copy(m.Body, make([]byte, len(m.Body))) // the race detector sees copy, but not clear
 		}
 		r.send(0, m)
 		time.Sleep(time.Second)
@@ -831,7 +832,7 @@ func TestStrangeAnswers(t *testing.T) {
 	})
 }
 
-// A refusal counts by its status, however long the page is that comes with it.
+// A refusal counts by its status, however long its body is.
 func TestALongRefusal(t *testing.T) {
 	for _, row := range []struct {
 		status int
@@ -860,7 +861,7 @@ func TestALongRefusal(t *testing.T) {
 			require.NoError(t, r.results()[3])
 		})
 	}
-	bubble(t, func(t *testing.T, h *scripted) { // to a dial
+	bubble(t, func(t *testing.T, h *scripted) { // as the answer to a dial
 		h.answer = func(w http.ResponseWriter, r *http.Request, _ []byte) bool {
 			w.WriteHeader(401)
 			_, _ = w.Write(make([]byte, 10<<20))
@@ -871,7 +872,7 @@ func TestALongRefusal(t *testing.T) {
 	})
 }
 
-// The proof of a dial takes no cloud-to-device message and sends no message.
+// The proof of a dial receives no cloud-to-device message and sends no message.
 func TestDialProvesTheCredentials(t *testing.T) {
 	bubble(t, func(t *testing.T, h *scripted) {
 		h.message("stay", nil)
@@ -883,7 +884,7 @@ func TestDialProvesTheCredentials(t *testing.T) {
 			h.requests[0].path)
 	})
 	for _, row := range []struct {
-		answer int // code, or status alone
+		answer int // code, or status without a code
 		kind   transport.Kind
 		proves bool
 	}{
@@ -933,8 +934,7 @@ func TestDialProvesTheCredentials(t *testing.T) {
 	})
 }
 
-// Twin and methods are not there; a renewal has nothing to do but costs the next request a new
-// token.
+// Twin and methods are unsupported. A renewal only makes the next request use a new token.
 func TestRequestsThatHTTPLacks(t *testing.T) {
 	bubble(t, func(t *testing.T, h *scripted) {
 		r := h.start(t, h.options())

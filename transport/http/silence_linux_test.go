@@ -15,8 +15,8 @@ import (
 	"github.com/hubline-iot/hubline/transport/netopt"
 )
 
-// A peer whose system takes nothing of what is sent is given up, although the request has more
-// time; the kernel's own time is what is watched here, so it is real.
+// A peer whose kernel accepts no data is given up before the request's timeout. The test runs in
+// real time, because the timer is the kernel's.
 func TestAPeerThatTakesNothing(t *testing.T) {
 	for name, dial := range map[string]func(context.Context, string, string) (net.Conn, error){
 		"dialed here": nil,
@@ -32,7 +32,7 @@ func TestAPeerThatTakesNothing(t *testing.T) {
 	}
 }
 
-// layered tells what lies below, as a *tls.Conn does.
+// layered exposes the connection below, as a *tls.Conn does.
 type layered struct{ net.Conn }
 
 func (l layered) NetConn() net.Conn { return l.Conn }
@@ -58,7 +58,7 @@ func aPeerThatTakesNothing(t *testing.T, dial func(context.Context, string, stri
 			if err != nil {
 				return
 			}
-			go func() { // nobody reads
+			go func() { // the peer reads nothing
 				<-done
 				c.Close()
 			}()
@@ -80,7 +80,7 @@ func aPeerThatTakesNothing(t *testing.T, dial func(context.Context, string, stri
 	require.NoError(t, c.Open(t.Context()))
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
-	require.NoError(t, c.Enqueue(ctx, &transport.Message{Body: make([]byte, 200_000)}, nil)) // which has 50 s
+	require.NoError(t, c.Enqueue(ctx, &transport.Message{Body: make([]byte, 200_000)}, nil)) // its time limit is 50 s
 	select {
 	case why := <-lost:
 		require.ErrorIs(t, why, transport.Timeout)

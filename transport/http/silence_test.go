@@ -13,7 +13,7 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// losses notes when and why connections are lost.
+// losses records when and why connections are lost.
 type losses struct {
 	at  []time.Time
 	why []error
@@ -27,8 +27,8 @@ func (l *losses) options() *device.Options {
 	}}
 }
 
-// The network begins to drop packets, and says nothing of it, under a connection that has been used
-// before: the message gets through by another one, as soon as the request's time is over.
+// The network starts to drop packets silently under a connection that was used before. When the
+// request times out, the message is sent over another connection.
 func TestASilentConnectionIsLeftBehind(t *testing.T) {
 	bubble(t, func(t *testing.T, h *scripted) {
 		var lost losses
@@ -48,8 +48,8 @@ func TestASilentConnectionIsLeftBehind(t *testing.T) {
 	})
 }
 
-// A connection that does not come about is given up sooner: a hub may answer late, but it does not
-// accept late.
+// A new connection that does not come about is given up sooner: a hub may answer late, but it does
+// not accept late.
 func TestASilentNetworkIsFoundByTheNextConnection(t *testing.T) {
 	for timeout, want := range map[time.Duration]time.Duration{0: 30 * time.Second, 10 * time.Second: 10 * time.Second,
 		5 * time.Minute: 150 * time.Second} {
@@ -79,7 +79,7 @@ func TestASilentNetworkIsFoundByTheNextConnection(t *testing.T) {
 	}
 }
 
-// A network that is silent as a whole is told from a hub that answers late: no second connection
+// A silent network is distinguished from a hub that answers late, because no second connection
 // comes about.
 func TestASilentNetworkIsFoundWhileARequestWaits(t *testing.T) {
 	for name, row := range map[string]struct {

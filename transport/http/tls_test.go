@@ -35,7 +35,8 @@ func emulated(t *testing.T, f func(t *testing.T, h *testbroker.Hub)) {
 	})
 }
 
-// A certificate proves the identity, no token is sent, and it is asked for at each connection.
+// A certificate proves the identity, no token is sent, and the certificate is requested for each
+// connection.
 func TestCertificates(t *testing.T) {
 	for _, two := range []bool{false, true} {
 		emulated(t, func(t *testing.T, h *testbroker.Hub) {
@@ -55,7 +56,7 @@ func TestCertificates(t *testing.T) {
 			require.NoError(t, c.Open(t.Context()))
 			require.NoError(t, c.Send(t.Context(), &transport.Message{Body: []byte("x")}))
 			require.Equal(t, 1, asked)
-			time.Sleep(2 * time.Minute) // the connection is given up meanwhile
+			time.Sleep(2 * time.Minute) // the idle connection is closed meanwhile
 			require.NoError(t, c.Send(t.Context(), &transport.Message{Body: []byte("y")}))
 			require.Equal(t, 2, asked)
 			require.Equal(t, "dev-x", h.Messages()[1].DeviceID)
@@ -70,7 +71,7 @@ func TestCertificates(t *testing.T) {
 	}
 }
 
-// What TLS says is known at Dial, before anything is sent.
+// Dial reports TLS errors before anything is sent.
 func TestWhatTLSSaysIsKnownAtDial(t *testing.T) {
 	emulated(t, func(t *testing.T, h *testbroker.Hub) {
 		_, err := h.AddDevice("dev-1")
@@ -99,7 +100,7 @@ func TestWhatTLSSaysIsKnownAtDial(t *testing.T) {
 		require.ErrorIs(t, err, transport.ClockUnset)
 		require.True(t, errfilter.Retryable(err))
 
-		// With a time for TLS that is near enough, the hub sets the clock.
+		// With a TLS time that is close enough, the hub sets the clock.
 		base := h.ClientTLS()
 		base.Time = func() time.Time { return time.Now().Add(-time.Minute) }
 		s, err := hubhttp.New(&hubhttp.Options{Network: netopt.Options{Dial: h.Dial(testbroker.PortHTTPS), TLS: base}}).Dial(
@@ -112,7 +113,7 @@ func TestWhatTLSSaysIsKnownAtDial(t *testing.T) {
 	})
 }
 
-// HTTP/2 is spoken where both want it, HTTP/1.1 where one of them does not.
+// HTTP/2 is used if both sides want it, else HTTP/1.1.
 func TestHTTP2(t *testing.T) {
 	for _, row := range []struct{ client, hub, two bool }{{true, true, true}, {false, true, false}, {true, false, false}} {
 		seen := make(chan string, 10)
@@ -140,7 +141,7 @@ func TestHTTP2(t *testing.T) {
 	}
 }
 
-// blockedConn takes no more data once blocked is set, until it is closed. It ignores deadlines.
+// blockedConn accepts no more data once blocked is set, until it is closed. It ignores deadlines.
 type blockedConn struct {
 	net.Conn
 	blocked atomic.Bool
@@ -161,9 +162,9 @@ func (c *blockedConn) Close() error {
 	return c.Conn.Close()
 }
 
-// The goodbye of TLS is a write too, so the socket is closed under it when it takes too long.
+// TLS's close_notify is a write, too, so the socket is closed under it when it takes too long.
 func TestGoodbyeOfTLSIsCutOff(t *testing.T) {
-	// In real time: crypto/tls waits for a mutex meanwhile, so the bubble's clock stands still.
+	// In real time: crypto/tls waits for a mutex meanwhile, which stops the bubble's clock.
 	hung := time.AfterFunc(10*time.Second, func() { panic("the goodbye of TLS holds up Close") })
 	defer hung.Stop()
 	emulated(t, func(t *testing.T, h *testbroker.Hub) {
@@ -192,7 +193,7 @@ func TestGoodbyeOfTLSIsCutOff(t *testing.T) {
 	})
 }
 
-// A tls.Config that net/http has used, and has written HTTP/2 into, is as good as a fresh one.
+// A tls.Config that net/http has used, and added HTTP/2 to, works as well as a fresh one.
 func TestASharedTLSConfig(t *testing.T) {
 	for _, two := range []bool{false, true} {
 		seen := make(chan string, 10)
@@ -225,7 +226,7 @@ func TestASharedTLSConfig(t *testing.T) {
 	}
 }
 
-// No goroutine and no socket is left by many sessions on real sockets.
+// Many sessions on real sockets leave no goroutine and no socket behind.
 func TestNothingIsLeftOnRealSockets(t *testing.T) {
 	h, err := testbroker.New(nil)
 	require.NoError(t, err)
