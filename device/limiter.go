@@ -5,18 +5,18 @@ import (
 	"time"
 )
 
-// DialLimiter keeps the clients of one process from dialing all at once, after an outage of the
-// network for one. Give the same limiter to each client's Options.Dials. It is safe for concurrent
+// DialLimiter limits the attempts to connect of all clients in a process, for example after a
+// network outage. Set the same limiter in each client's Options.Dials. It is safe for concurrent
 // use.
 type DialLimiter struct {
 	places chan struct{}
-	// turn says when the holder of a place may begin, and books that time. A function, so that
-	// a program without a limiter links none.
+	// turn reserves and returns the time at which the holder of a slot may begin. It is a function
+	// value, so a program without a limiter links none of it.
 	turn func(now time.Time) time.Time
 }
 
-// NewDialLimiter returns a limiter that lets at most attempts run at a time (1 or more), and begin
-// at least gap after one another (0: no gap).
+// NewDialLimiter returns a limiter for at most attempts concurrent attempts (1 or more), which
+// begin at least gap apart (0: no gap).
 func NewDialLimiter(attempts int, gap time.Duration) *DialLimiter {
 	var mu sync.Mutex
 	var next time.Time // no attempt begins earlier

@@ -9,8 +9,8 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// loop is the goroutine that owns the connection. It alone calls the policy, the session's Send and
-// Do, and touches what is in this struct.
+// loop is the goroutine that owns the connection. Only the loop calls policies and the session's
+// Send and Do, and accesses the fields of this struct.
 //
 //	            dialed                       lost, retryable
 //	connecting --------> connected ---------------------------+
@@ -26,41 +26,41 @@ type loop struct {
 	ctx *lifetime // ends with Close, or with the Open that started the loop
 	own *run
 
-	events chan event // of one session: dialed, subscribed, renewed, ended; so its capacity is 4
+	events chan event // of one session: dialed, subscribed, renewed, ended; hence capacity 4
 	hangUp func()
 	conn   *connection // nil unless there is a session
 
 	timer *time.Timer // pokes the loop; nil until it is needed
-	armed time.Time   // when it does
-	fired atomic.Bool // it did since it was armed; on boards it may do so a tick too early
+	armed time.Time   // when the timer fires
+	fired atomic.Bool // the timer has fired since it was armed; on boards it may fire a tick early
 
-	since   time.Time            // when the present outage began
-	retry   int                  // number of the latest retry asked for; goes on until a session was stable
+	since   time.Time            // when the current outage began
+	retry   int                  // number of the latest retry; 0 again after a stable session
 	last    retrypolicy.Decision // the decision that led to the latest attempt
-	renewed bool                 // a refusal of the credentials was answered by one more try with a fresh token
-	damage  errfilter.Damage     // failures in a row that may be damage on the way
-	outage  question             // what the wait for the next attempt is about
-	reason  Reason               // and what it is called
-	failure *transport.Error     // the latest, of connections
+	renewed bool                 // refused credentials were already retried with a fresh token
+	damage  errfilter.Damage     // consecutive failures that may be damage in transit
+	outage  question             // the failure that the wait for the next attempt is about
+	reason  Reason               // and its Reason
+	failure *transport.Error     // the latest failure of a connection
 	spread  time.Duration        // random part of that wait
 	pause   pause
 	flaps   flapping
 	clock   clock
 
 	observing  *policies // whose message policy gets outcomes
-	spare      []outcome // of reportOutcomes
-	unreported *policies // whose connection policy has to learn how the latest attempt ended; nil: it has
+	spare      []outcome // buffer of reportOutcomes
+	unreported *policies // whose connection policy must be told how the latest attempt ended; nil: done
 	hold       hold
 
-	batch   []transport.Item // of send; it grows with use
+	batch   []transport.Item // buffer of send; it grows with use
 	request transport.Request
 
-	calling string // the callback that runs on this goroutine, empty for none
-	joining bool   // a session's goroutine is to be joined
-	placed  bool   // the loop holds a place of the DialLimiter
+	calling string // the callback that runs on this goroutine; empty: none
+	joining bool   // a session's goroutine must be joined
+	placed  bool   // the loop holds a slot of the DialLimiter
 }
 
-// event is what a session and its goroutine report: a session, the answer to a subscription or to a
+// event is a report of a session or its goroutine: a new session, the answer to a subscription or
 // renewal, or the end of a session or attempt.
 type event struct {
 	session    transport.Session
@@ -72,7 +72,7 @@ type event struct {
 
 func (e *event) isEnd() bool { return e.session == nil && !e.subscribed && !e.renewed }
 
-// The ids of the requests that the loop makes itself. Those of the features are above.
+// The ids of the loop's own requests. Those of the features start at firstID.
 const (
 	subscribeID = 1
 	renewID     = 2
@@ -93,8 +93,8 @@ func newLoop(c *Client, ctx *lifetime, r *run) *loop {
 	return l
 }
 
-// pass is the only code that moves from phase to phase: it does what is to be done in one, and
-// returns the next. run calls it.
+// pass is the only code that changes the phase: it runs one phase and returns the next. run calls
+// it.
 func (l *loop) pass(p phase) (next phase) {
 	switch p {
 	case connecting:
@@ -110,7 +110,7 @@ func (l *loop) pass(p phase) (next phase) {
 	return next
 }
 
-// finish is the end of the loop.
+// finish ends the loop.
 func (l *loop) finish() {
 	if l.timer != nil {
 		l.timer.Stop()

@@ -2,8 +2,8 @@ package device
 
 import "time"
 
-// due returns when the next thing is to be done while a session is up and idle. What is due already
-// and waits for something else must not be among the candidates, or the loop spins.
+// due returns when the loop must act next on an idle session. A time that has passed but waits for
+// another event must not be a candidate, or the loop spins.
 func (l *loop) due(now time.Time) time.Time {
 	at := earlier(now.Add(clockCheck), l.conn.ackCheck)
 	switch {
@@ -21,8 +21,7 @@ func (l *loop) due(now time.Time) time.Time {
 	return earlier(at, l.expire(now))
 }
 
-// earlier returns the earlier one of at, which is not zero, and other, which does not count when it
-// is.
+// earlier returns the earlier of at and other. at must not be zero; a zero other is ignored.
 func earlier(at, other time.Time) time.Time {
 	if other.IsZero() || at.Before(other) {
 		return at
@@ -30,9 +29,9 @@ func earlier(at, other time.Time) time.Time {
 	return other
 }
 
-// arm makes the one timer fire at the earliest of the given times; zero times do not count. It is
-// only ever moved to an earlier time: when it fires too soon, the loop looks at everything and arms
-// it again.
+// arm makes the loop's timer fire at the earliest of the given times; zero times are ignored. The
+// timer only ever moves to an earlier time. When it fires early, the loop checks everything and
+// arms it again.
 func (l *loop) arm(now time.Time, times ...time.Time) {
 	var at time.Time
 	for _, t := range times {
@@ -46,7 +45,7 @@ func (l *loop) arm(now time.Time, times ...time.Time) {
 	}
 	wait := at.Sub(now)
 	if fired && now.Before(l.armed) {
-		wait = max(wait, time.Millisecond) // what is less than a tick would come too early again
+		wait = max(wait, time.Millisecond) // a wait shorter than a tick would fire early again
 	}
 	l.armed = at
 	l.fired.Store(false)
@@ -57,13 +56,14 @@ func (l *loop) arm(now time.Time, times ...time.Time) {
 	}
 }
 
-// alarm is what the timer does.
+// alarm is the callback of the timer.
 func (l *loop) alarm() {
 	l.fired.Store(true)
 	l.c.poke()
 }
 
-// expire ends the messages whose time is over and returns when to look again, zero for never.
+// expire ends the messages whose Expires has passed, and returns when to call it again, zero for
+// never.
 func (l *loop) expire(now time.Time) time.Time {
 	wall := l.wall()
 	next := l.c.outbox.expire(wall)

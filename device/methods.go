@@ -12,43 +12,44 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// MethodCall is a direct method that a back end calls.
+// MethodCall is a call of a direct method.
 type MethodCall struct {
 	Name string
 	// Body is a JSON value, or empty.
 	Body []byte
 }
 
-// MethodHandler runs a direct method and returns its answer: a status of the handler's own choice
-// (200 is usual for success) and a JSON value, or nothing. m is the handler's own. ctx ends with
-// the call's time (Options.MethodTimeout since it came, for the hub does not tell how long it
-// waits) and when the client is closed; an answer given later is still sent, though the hub has
-// given up.
+// MethodHandler runs a direct method and returns its answer: a status of its choice (200 is usual
+// for success) and a JSON value, or nothing. The handler may keep and change m. ctx ends when the
+// client is closed, or Options.MethodTimeout after the call came, because the hub does not say how
+// long it waits. A later answer is still sent, though the hub has given up.
 type MethodHandler func(ctx context.Context, m *MethodCall) (status int, body []byte)
 
 const (
-	// methodsWaiting is how many calls wait at the most while as many as Options.MethodLimit run.
+	// methodsWaiting is how many calls may wait while Options.MethodLimit calls run.
 	methodsWaiting = 16
-	// methodsKnown is how many calls of a session are remembered after their end, to tell one that is
-	// delivered twice.
+	// methodsKnown is how many calls of a session are remembered, ended ones included, to detect a
+	// call that is delivered twice.
 	methodsKnown = 32
-	// methodsUnsent is how many answers of handlers wait for a session that takes none, beyond those
-	// of the calls that run and wait, and how many refusals.
+	// methodsUnsent limits the answers that wait for a session that takes none: so many answers of
+	// handlers beyond the calls that run and wait, and so many refusals.
 	methodsUnsent = 32
-	// methodsBytes bounds the bodies of calls and answers. MethodLimit answers may come on top.
+	// methodsBytes limits the total size of the bodies of calls and answers. Up to MethodLimit answers
+	// may exceed it.
 	methodsBytes = 4 << 20
-	// maxMethodName bounds a call's name and its reference. Hubs use a fraction of it.
+	// maxMethodName is the maximum length in bytes of a call's name and of its reference. Hubs use a
+	// fraction of it.
 	maxMethodName = 1 << 10
-	// maxPayload is the largest body of a method's request or answer that a hub takes ("Understand and
-	// invoke direct methods from IoT Hub").
+	// maxPayload is the maximum size in bytes of a method's request or answer that a hub takes
+	// ("Understand and invoke direct methods from IoT Hub").
 	maxPayload = 128 << 10
 )
 
-// Statuses that the client answers with by itself.
+// Statuses of the client's own answers.
 const (
 	statusNoMethod = 404
-	statusTooLarge = 413 // of the session's buffer
-	statusFailed   = 500 // the handler panicked, or its answer is none
+	statusTooLarge = 413 // too large for the session's buffer
+	statusFailed   = 500 // the handler panicked, or its answer is invalid
 	statusBusy     = 503
 )
 
@@ -57,7 +58,7 @@ const (
 	tooLateToRun = `{"message":"the device was too busy to run the call in its time"}`
 )
 
-// HandleMethod has the direct method called name handled by handle; the name "" is for all methods
+// HandleMethod registers handle for the direct method called name; the name "" is for all methods
 // without a handler of their own. It may be called at any time, also before Open. Another call for
 // a name replaces its handler; nil removes it. The error is Invalid for a name that no hub passes
 // on.
@@ -69,18 +70,18 @@ const (
 //   - 500, when the handler panicked, or its answer is not JSON or larger than 128 KiB. That is
 //     reported to Trace.HandlerPanic and counted.
 //
-// Each call is run at most once: not again when its answer could not be sent because the connection
-// ended (Trace.AnswerLost). Answers that were sent and then lost are not detected, because a hub
-// does not confirm answers.
+// Each call is run at most once. It is not run again when its answer could not be sent because the
+// connection ended (Trace.AnswerLost). Answers that were sent and then lost are not detected,
+// because a hub does not confirm answers.
 //
-// Memory is bounded while a hub calls but does not read its answers. The client holds 4 MiB of
-// bodies, and at most 48 calls and answers beyond MethodLimit; further calls are answered with 503.
-// When 32 such refusals wait as well, further calls get no answer: they are counted in
+// Memory stays bounded when a hub calls but does not read the answers. The client holds at most 4
+// MiB of bodies, and 48 calls and answers beyond MethodLimit; it answers further calls with 503.
+// When 32 such refusals wait as well, further calls get no answer; they are counted in
 // Stats.AnswersLost and reported to Trace.AnswerLost. A call whose name or reference is longer than
 // 1 KiB is ignored.
 //
-// A handler may call the client's methods, but Close only in a goroutine of its own: Close waits
-// for handlers, and their answers, for CloseTimeout at the most.
+// A handler may call the client's methods, but Close only in another goroutine: Close waits for
+// handlers, and their answers, for CloseTimeout at most.
 //
 // A client with a handler subscribes before each connection counts as Connected; over a transport
 // without methods it becomes Disconnected with Unsupported.
@@ -126,8 +127,8 @@ type handler struct {
 	handle MethodHandler
 }
 
-// methods is the feature for direct methods: a monitor of the pending calls. Each handler has a
-// goroutine of its own; the loop hands answers to the session.
+// methods is the feature for direct methods: a monitor of the pending calls. Each handler runs on
+// its own goroutine; the loop hands answers to the session.
 type methods struct {
 	c   *Client
 	ctx *lifetime // of handlers; ends with Close
@@ -135,11 +136,11 @@ type methods struct {
 	mu       sync.Mutex
 	handlers []handler
 	session  uint32
-	id       uint32 // of the latest answer, without methodIDs
+	id       uint32 // of the latest answer, without the methodIDs bit
 	waiting  []*methodRun
 	running  int
 	answers  []methodAnswer
-	unsent   int           // answers of handlers among answers; the others are refusals
+	unsent   int           // answers of handlers in answers; the others are refusals
 	bytes    int           // of the bodies in waiting, in running calls and in answers
 	known    []*methodRef  // of the session: all pending ones, and the latest that ended
 	ended    chan struct{} // closed when no handler runs; nil until Close
@@ -151,16 +152,16 @@ type methodRun struct {
 	handle  MethodHandler
 	ref     *methodRef
 	session uint32
-	until   time.Time // its time
-	size    int       // of the body, which the handler may change
+	until   time.Time // its deadline
+	size    int       // of the body as received; the handler may change the body
 }
 
-// methodRef is the hub's name for a call.
+// methodRef is the hub's reference for a call.
 type methodRef struct {
 	text  []byte
 	name  string
 	ended bool
-	sent  uint32 // the id that its answer was handed over with; 0: it was not, or the session said that it is lost
+	sent  uint32 // the request id of its answer; 0: not handed over, or reported lost
 }
 
 type methodAnswer struct {
@@ -170,10 +171,10 @@ type methodAnswer struct {
 	refusal bool // of a call that did not run
 }
 
-// methodIDs is the first id of answers. Those of requests for the twin are below.
+// methodIDs is the bit that marks the request ids of answers. Twin requests have lower ids.
 const methodIDs = 1 << 31
 
-// deliver takes a call.
+// deliver handles a call.
 func (m *methods) deliver(d *transport.Delivery) bool {
 	if d.Kind != transport.Methods {
 		return false
@@ -190,8 +191,7 @@ func (m *methods) deliver(d *transport.Delivery) bool {
 	return taken
 }
 
-// takeLocked runs or queues a call, or refuses it. answered is false when there is no room even for
-// the refusal.
+// takeLocked runs, queues or refuses a call. answered is false when even the refusal has no room.
 func (m *methods) takeLocked(d *transport.Delivery) (taken, answered bool) {
 	if slices.ContainsFunc(m.known, func(ref *methodRef) bool { return string(ref.text) == string(d.Ref) }) {
 		m.totals.doubled++
@@ -240,8 +240,8 @@ func (m *methods) takeLocked(d *transport.Delivery) (taken, answered bool) {
 
 func (m *methods) roomToRefuseLocked() bool { return len(m.answers)-m.unsent < methodsUnsent }
 
-// rememberLocked adds a call to those that are known, and forgets the oldest that has ended when
-// there are many.
+// rememberLocked adds a call to the known ones, and forgets the oldest ended one when there are
+// many.
 func (m *methods) rememberLocked(ref *methodRef) {
 	if len(m.known) >= methodsKnown {
 		if i := slices.IndexFunc(m.known, func(k *methodRef) bool { return k.ended }); i >= 0 {
@@ -271,7 +271,7 @@ func (m *methods) refuseLocked(r *methodRun, status int, body string) {
 	m.answerLocked(methodAnswer{r.ref, status, []byte(body), true})
 }
 
-// answerLocked queues an answer to a call of the present session for the loop.
+// answerLocked queues an answer to a call of the current session for the loop.
 func (m *methods) answerLocked(a methodAnswer) {
 	if !a.refusal {
 		m.unsent++
@@ -281,7 +281,7 @@ func (m *methods) answerLocked(a methodAnswer) {
 	m.c.poke()
 }
 
-// run runs calls until none waits, and ends; so many of it run as handlers may.
+// run runs calls until none waits, and ends. Up to MethodLimit of it run at a time.
 func (m *methods) run(r *methodRun) {
 	var status int
 	var body []byte
@@ -324,8 +324,7 @@ func (m *methods) run(r *methodRun) {
 	done = true
 }
 
-// badAnswer notes that a handler's answer cannot be passed on, and returns what is answered
-// instead.
+// badAnswer records that a handler's answer is invalid, and returns the answer to send instead.
 func (m *methods) badAnswer(r *methodRun, what string) (status int, body []byte) {
 	m.mu.Lock()
 	m.totals.panics++
@@ -334,9 +333,9 @@ func (m *methods) badAnswer(r *methodRun, what string) (status int, body []byte)
 	return statusFailed, []byte(`{"message":"the method's answer ` + what + `"}`)
 }
 
-// nextLocked takes the next call that waits, nil for none. A call whose time is over is not run:
-// the hub may have given it up long ago, and told its caller so. Nor is one while the answers
-// before it hold all the memory.
+// nextLocked takes the next waiting call, nil for none. It refuses a call whose time has ended,
+// because the hub may have given it up and reported that to the caller. It also refuses a call
+// while earlier answers use up the memory.
 func (m *methods) nextLocked(now time.Time) *methodRun {
 	for len(m.waiting) > 0 && m.ctx.Err() == nil {
 		r := m.waiting[0]
@@ -351,7 +350,7 @@ func (m *methods) nextLocked(now time.Time) *methodRun {
 		m.totals.refused++
 		r.ref.ended = true
 		m.bytes -= r.size
-		m.answerLocked(methodAnswer{r.ref, statusBusy, []byte(why), false}) // its place was reserved when it came
+		m.answerLocked(methodAnswer{r.ref, statusBusy, []byte(why), false}) // its slot was reserved when it came
 	}
 	return nil
 }
@@ -419,7 +418,7 @@ func (m *methods) lost(name string) {
 	}
 }
 
-// busy reports whether there are calls whose answers would be lost.
+// busy reports whether there are calls whose answers the end of the session would lose.
 func (m *methods) busy() bool {
 	m.mu.Lock()
 	busy := m.running > 0 || len(m.answers) > 0
@@ -427,8 +426,8 @@ func (m *methods) busy() bool {
 	return busy
 }
 
-// over forgets what waits, because the hub gives the calls of a session up with it. Handlers that
-// run go on.
+// over discards the waiting calls and answers, because the hub gives up a session's calls when it
+// ends. Running handlers continue.
 func (m *methods) over(*loop) {
 	m.mu.Lock()
 	m.session++

@@ -10,128 +10,134 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// Options tune a Client. Nil, and the zero value of each field, mean the stated default.
+// Options tune a Client. Nil, and the zero value of each field, select the stated default.
 type Options struct {
 	// RetryPolicy decides about reconnects, and about messages unless MessagePolicy is set. Default:
 	// ExponentialBackoffWithJitter{}.
 	//
-	// A policy that is a retrypolicy.Gate is asked before each attempt to connect and for each message
-	// before it is handed over: one that waits holds what is behind it too, one that refuses ends the
-	// attempts, or that message alone, with RetryExpired. A retrypolicy.Observer learns how each of
-	// them ended: an attempt to connect has succeeded once the connection is up for StableTime.
-	// Attempt.Key is the hub's host name. Clients of one process may share a policy.
+	// A policy that is a retrypolicy.Gate is asked before each attempt to connect, and for each
+	// message before it is handed over. A gate that delays one delays everything behind it. A refusal
+	// ends the attempts, or that message alone, with RetryExpired. A retrypolicy.Observer is told how
+	// each of them ended; an attempt to connect has succeeded once the connection is up for
+	// StableTime. Attempt.Key is the hub's host name. Clients of one process may share a policy.
 	//
-	// A policy that can stop (MaxAttempts, MaxElapsed, a quota, a gate that refuses) makes the client
-	// Disconnected when it stops about a connection, and gives the message up, with RetryExpired, when
-	// it stops about a message. If only connections shall be given up, set MessagePolicy to one that
-	// does not stop.
+	// A policy that can stop (MaxAttempts, MaxElapsed, a quota, a gate that refuses) applies to
+	// connections and messages: when it stops for a connection, the client becomes Disconnected; when
+	// it stops for a message, the message fails with RetryExpired. If only connections shall be given
+	// up, set MessagePolicy to a policy that does not stop.
 	RetryPolicy retrypolicy.Policy
-	// MessagePolicy decides about sending a message again that the service refused for now. Default:
-	// RetryPolicy. A message that was in flight when the connection was lost is not refused: it goes
-	// again without asking.
+	// MessagePolicy decides about resending messages that the service refused for now. Default:
+	// RetryPolicy. A message that was in flight when the connection was lost is not a refused message:
+	// it is resent without asking.
 	MessagePolicy retrypolicy.Policy
-	// PacedPolicy decides alone about failures with a slow pace (errfilter.Slow: Throttled,
-	// Quota, ClockUnset). Default: the policies above decide whether, and the delay is at least that
-	// of ExponentialBackoffWithJitter with C = 5 s, Cmin = 10 s, Cmax = 60 s. It is only asked to
-	// decide; gates, quotas and observers belong into the policies above.
+	// PacedPolicy alone decides about failures with a slow pace (errfilter.Slow: Throttled, Quota,
+	// ClockUnset). Default: the policies above decide whether to retry, and the delay is at least that
+	// of ExponentialBackoffWithJitter with C = 5 s, Cmin = 10 s, Cmax = 60 s. Only its Decide is used;
+	// gates, quotas and observers belong in the policies above.
 	PacedPolicy retrypolicy.Policy
 
 	// OnStatus is called with each Status, in order, by one goroutine at a time. It may call the
-	// client's methods, but Close only in a goroutine of its own (Close waits for OnStatus). While it
-	// is busy up to 16 further statuses wait; older ones give way, counted in Status.Missed. Default:
-	// none.
+	// client's methods, but Close only in another goroutine (Close waits for OnStatus). While it runs,
+	// up to 16 further statuses wait; beyond that the oldest is dropped and counted in Status.Missed.
+	// Default: none.
 	OnStatus func(Status)
 
 	// Inbox is how many cloud-to-device messages may wait for their handler (Client.HandleMessages).
-	// Further ones are left to the hub, which delivers them again, later. Default 64, which is more
-	// than a hub keeps for a device; at most 4,096.
+	// The hub keeps further ones and delivers them again later. Default 64, which is more than a hub
+	// keeps for a device; at most 4,096.
 	Inbox int
 	// MethodLimit is how many handlers of direct methods (Client.HandleMethod) run at a time. Default
 	// 4; at most 1,024.
 	MethodLimit int
-	// MethodTimeout is how long a handler of a direct method has until its context ends. Default 30 s,
-	// which is how long a hub waits unless the caller says otherwise.
+	// MethodTimeout is the time after which the context of a direct method's handler ends. Default 30
+	// s, the time that a hub waits unless the caller of the method sets another.
 	MethodTimeout time.Duration
 	// Trace has callbacks for details that Status leaves out. Default: none.
 	Trace *Trace
 
-	// Window is the most messages in flight. Default 128; at most 61,440. A session may allow fewer.
+	// Window is the maximum number of messages in flight. Default 128; at most 61,440. A session may
+	// allow fewer.
 	Window int
-	// MaxMessages bounds the outbox by count. Default 4,096; at most 61,440.
+	// MaxMessages limits the number of messages in the outbox. Default 4,096; at most 61,440.
 	MaxMessages int
-	// MaxBytes bounds the outbox by the sum of Message.Size. Default 16 MiB.
+	// MaxBytes limits the sum of Message.Size in the outbox. Default 16 MiB.
 	MaxBytes int
-	// Overflow says what happens to a message when the outbox is full. Default Block.
+	// Overflow selects what happens to a message when the outbox is full. Default Block.
 	Overflow Overflow
 
 	// MessageIDPrefix begins the ids that the client gives to messages without one, so that a consumer
-	// can tell a message that was sent again: the prefix, "-" and a counter. At most 64 ASCII letters,
-	// digits and "-._~". It must be another one each time the program starts, because messages with
-	// the same id count as the same message. Default: eight random characters; builds by TinyGo, which
-	// may have no source of entropy, give no ids by default. A message so large that the hub would not
-	// take it with an id goes without.
+	// can detect a message that was sent twice. An id is the prefix, "-" and a counter. The prefix has
+	// at most 64 ASCII letters, digits and "-._~". It must differ each time the program starts,
+	// because messages with the same id count as the same message. Default: eight random characters.
+	// TinyGo builds, which may lack a source of entropy, give no ids by default. A message gets no id
+	// if that would make it too large for the hub.
 	MessageIDPrefix string
-	// NoMessageIDs leaves messages without an id as they are. It saves some 20 bytes a message.
+	// NoMessageIDs sends messages without an id as they are. It saves some 20 bytes a message.
 	NoMessageIDs bool
 
-	// DialTimeout bounds one attempt to connect, handshake included. It starts again while the attempt
-	// waits its turn on a shared connection that is slow and makes progress. Default 30 s.
+	// DialTimeout limits one attempt to connect, handshake included. It restarts while the attempt
+	// waits for its turn on a shared connection that is slow but makes progress. Default 30 s.
 	DialTimeout time.Duration
 	// AckTimeout is how long the oldest message in flight may wait for its answer before the
-	// connection counts as dead: since it was handed over, since the message before it was answered,
-	// or since a slow connection last took bytes that it had kept waiting (transport.Progressor). A
-	// message has a second more for each 4 KiB of its size. A twin request without an answer is
-	// repeated after the same time. Default 30 s, or what the session says if that is longer
-	// (transport.Info.AckTimeout): over HTTPS what http.Options.Timeout allows.
+	// connection counts as dead. It runs from the latest of three times: the message was handed over,
+	// the message before it was answered, or a slow connection last accepted bytes that had waited
+	// (transport.Progressor). A message has one second more for each 4 KiB of its size. A twin request
+	// without an answer is repeated after the same time. Default 30 s, or the session's
+	// transport.Info.AckTimeout if that is longer; over HTTPS that follows http.Options.Timeout.
 	AckTimeout time.Duration
-	// OperationTimeout bounds a Send in all. Default 4 minutes; negative: only its context does.
+	// OperationTimeout limits the duration of a Send and of a twin call. Default 4 minutes; negative:
+	// only the context limits it.
 	OperationTimeout time.Duration
-	// CloseTimeout bounds each of the steps of Close: the end of the handlers that run, of the
-	// transport, and of a running OnStatus. Default 5 s.
+	// CloseTimeout limits each step of Close: the end of running handlers, of the transport, and of a
+	// running OnStatus. Default 5 s.
 	CloseTimeout time.Duration
-	// StableTime is how long a connection must have stayed up for the count of retries to begin at 1
-	// again. After one that was lost earlier the count goes on, so a flapping link backs off, unless
-	// the connection was useful: a message was acknowledged or received on it, it was up for 500 ms
-	// and for five times the delay before it, and it was not lost for a reason with a slow pace
-	// (errfilter.Slow). So a link that makes progress between its losses spends most of the time
-	// connected, while a peer that accepts connections and drops them at once is dialed ever less
-	// often. A connection that was cut for a missing answer was up until AckTimeout began to run.
-	// Default 30 s.
+	// StableTime is how long a connection must stay up to reset the count of retries. After a
+	// connection that was lost earlier the count continues, so a flapping link backs off. The
+	// exception is a useful connection:
+	//
+	//   - a message was acknowledged or received on it;
+	//   - it was up for 500 ms, and for five times the delay before it;
+	//   - it was not lost for a reason with a slow pace (errfilter.Slow).
+	//
+	// So a link that makes progress between its losses is connected most of the time, while a peer
+	// that accepts connections and drops them at once is dialed ever less often. A connection that was
+	// cut for a missing answer counts as up until AckTimeout began to run. Default 30 s.
 	StableTime time.Duration
 	// OutageLimit ends the retries (RetryExpired) when the next one would start later than this after
-	// the connection was lost, or after Open or Start. Default 0: no limit.
+	// the loss of the connection, or after Open or Start. Default 0: no limit.
 	OutageLimit time.Duration
-	// TryAgainAfter makes nothing final but Close: where the client would become Disconnected
-	// (NotRetryable, RetryExpired), it waits this long and begins again, with the count of retries at
-	// 0; longer if the service asked for it. Open then waits through all of that, for its context
-	// alone. For devices that nobody can reach. Default 0: Disconnected.
+	// TryAgainAfter makes every failure retryable: where the client would become Disconnected
+	// (NotRetryable, RetryExpired), it waits this long, or longer if the service asked for it, and
+	// starts over with the count of retries at 0. Only Close is final. Open then waits until it is
+	// connected or its context ends. For devices that no technician can reach. Default 0:
+	// Disconnected.
 	TryAgainAfter time.Duration
-	// ReconnectSpread adds a random part, up to this, to the delay before each retry of a connection,
-	// so that a fleet that lost its hub together does not come back together. Default 0.
+	// ReconnectSpread adds a random part of up to this duration to the delay before each retry of a
+	// connection, so that a fleet that lost its hub together does not reconnect together. Default 0.
 	ReconnectSpread time.Duration
 	// Dials limits the attempts to connect of all clients that share it. Waiting for a turn is not
 	// bounded by DialTimeout or OutageLimit. Default: no limit.
 	Dials *DialLimiter
-	// RenewAt is the part of a token's life after which the client replaces its connection by one with
-	// a fresh token, as a planned reconnect, less up to 5 % at random. Default 0.85; negative: never,
-	// the hub will cut the connection.
+	// RenewAt is the fraction of a token's life after which the client replaces the connection by one
+	// with a fresh token, as a planned reconnect; up to 5 % of the life is subtracted at random.
+	// Default 0.85; negative: never, the hub then cuts the connection.
 	RenewAt float64
 
 	// Rand is the source of random numbers for the policies, called by one goroutine of each client.
-	// Default: a generator of the client's own, seeded from the identity and the time, so no two
-	// devices draw the same.
+	// Default: a generator per client, seeded from the identity and the time, so that no two devices
+	// draw the same numbers.
 	Rand func() uint64
 }
 
-// Overflow says what happens to a message that finds the outbox full.
+// Overflow selects what happens to a message when the outbox is full.
 type Overflow uint8
 
 const (
-	// Block: the call waits for room, its context's end or Close.
+	// Block: the call waits until there is room, its context ends or Close is called.
 	Block Overflow = iota
 	// Fail: the call returns an error of Kind Dropped.
 	Fail
-	// DropOldest: the oldest message that is not in flight makes room, with the result Dropped. If all
+	// DropOldest: the oldest message that is not in flight is dropped, with the result Dropped. If all
 	// are in flight, the new one is dropped.
 	DropOldest
 	// DropNewest: the new message is accepted and has the result Dropped at once.
@@ -143,7 +149,7 @@ const (
 // settings are Options with the defaults filled in.
 type settings struct {
 	Options
-	ownAck bool // AckTimeout is no default
+	ownAck bool // AckTimeout was set by the caller
 }
 
 func newSettings(o *Options) (settings, error) {
@@ -225,7 +231,7 @@ func newSettings(o *Options) (settings, error) {
 	return s, nil
 }
 
-// messageIDPrefix returns what the ids of messages begin with, nothing if the client gives none.
+// messageIDPrefix returns the prefix of the client's message ids, empty if the client gives none.
 func (s *settings) messageIDPrefix() string {
 	switch {
 	case s.NoMessageIDs:

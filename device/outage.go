@@ -9,8 +9,8 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// lost takes the end of connection k, or of an attempt, for which k is nil, through filter and
-// policy.
+// lost handles the end of connection k, or of an attempt, for which k is nil: it asks the filter
+// and prepares the question to the policy.
 func (l *loop) lost(reason Reason, err error, k *connection) phase {
 	err = l.damage.Judge(err)
 	failure, wasUp := ofTransport(err), k != nil
@@ -18,7 +18,7 @@ func (l *loop) lost(reason Reason, err error, k *connection) phase {
 		failure = l.clockAtFault(failure)
 	}
 	rule := errfilter.Of(failure)
-	if l.ctx.Err() != nil { // so that is why it ended
+	if l.ctx.Err() != nil { // the cause is the end of the loop's context
 		if wasUp {
 			l.down(k, nil, errfilter.Normal)
 		}
@@ -36,11 +36,11 @@ func (l *loop) lost(reason Reason, err error, k *connection) phase {
 		if failure.Kind != transport.Unauthorized || l.renewed || l.c.fixed.Load() || !stale {
 			return l.giveUp(NotRetryable, failure)
 		}
-		// The token may be the cause: it ran out under a session that was good, its source gave an old
-		// one, or the clock was set since it was signed. The next dial asks for a fresh one, once.
+		// The token may be the cause: it expired during a good session, its source returned an old one,
+		// or the clock was set since it was signed. The next dial requests a fresh one, once.
 		l.renewed = true
 		l.retry++
-		l.last.Cost = 0 // no policy was asked, so none was charged
+		l.last.Cost = 0 // no policy was asked, so none has charged
 		l.publishOutage(reason, 0, failure)
 		return l.again()
 	}
@@ -56,8 +56,8 @@ func (l *loop) lost(reason Reason, err error, k *connection) phase {
 	return waiting
 }
 
-// ofTransport returns err as a transport should have reported it: an error that is not a
-// transport.Error is the loss of the connection.
+// ofTransport returns err as a *transport.Error. An error of another type counts as the loss of the
+// connection.
 func ofTransport(err error) *transport.Error {
 	if failure := transport.Find(err); failure != nil {
 		return failure
@@ -73,8 +73,8 @@ func (l *loop) drawSpread() time.Duration {
 	return time.Duration(l.rand() % uint64(most))
 }
 
-// ask puts q to the policies of this moment, in place of those that were asked before. extra is
-// added to the delay of a retry.
+// ask puts q to the current policies and withdraws the answer of those asked before. extra is added
+// to the delay of a retry.
 func (l *loop) ask(q *question, extra time.Duration) retrypolicy.Decision {
 	q.withdraw(l)
 	q.askedOf = l.c.policies.Load()
@@ -101,7 +101,7 @@ func (l *loop) publishOutage(reason Reason, delay time.Duration, failure *transp
 	l.publish(Status{State: DisconnectedRetrying, Reason: reason, Retry: l.retry, Delay: delay, Err: failure})
 }
 
-// wait asks the policy about the incident and sleeps as it says.
+// wait asks the policy about the outage and sleeps for the delay.
 func (l *loop) wait() phase {
 	c := l.c
 	var until time.Time
@@ -127,7 +127,7 @@ func (l *loop) wait() phase {
 			passed, early = nil, true
 		default:
 		}
-		if early { // the delay of the policy ends, and the spread is kept
+		if early { // cut the policy's delay short, but keep the spread
 			until = earlier(until, l.outage.began.Add(l.spread))
 		}
 		switch l.sleep(until, l.outage.failure, passed) {
@@ -140,14 +140,14 @@ func (l *loop) wait() phase {
 	}
 }
 
-// again goes on to the next attempt.
+// again starts the next attempt.
 func (l *loop) again() phase {
 	l.publish(Status{State: DisconnectedRetrying, Reason: Connecting, Retry: l.retry})
 	return connecting
 }
 
-// giveUp makes the client Disconnected, unless TryAgainAfter is set. Enqueued messages stay for the
-// next Open; calls of Send end with the failure.
+// giveUp makes the client Disconnected, or starts over after TryAgainAfter if that is set. Enqueued
+// messages stay for the next Open; Sends fail with the failure.
 func (l *loop) giveUp(reason Reason, failure *transport.Error) phase {
 	c := l.c
 	if c.set.TryAgainAfter > 0 {
@@ -170,7 +170,7 @@ func (l *loop) disconnect(reason Reason, failure *transport.Error) {
 	c.mu.Unlock()
 }
 
-// rest waits for TryAgainAfter and begins from scratch.
+// rest waits for TryAgainAfter and starts from scratch.
 func (l *loop) rest(reason Reason, failure *transport.Error) phase {
 	c := l.c
 	delay := max(c.set.TryAgainAfter, min(failure.RetryAfter, retryafter.Max)) + l.drawSpread()

@@ -12,10 +12,10 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// outbox holds the accepted messages in a list in order of acceptance. A message is queued until it
-// is handed to a session, then in flight; it leaves the list, from wherever it stands, with its
-// result. When a session ends, what was in flight is queued again where it stands, so the order is
-// kept.
+// outbox holds the accepted messages in a list, in order of acceptance. A message is queued until
+// it is handed to a session, then in flight. It leaves the list, from any position, with its
+// result. When a session ends, its messages in flight are queued again at their positions, so the
+// order is kept.
 //
 //	           take              done(nil), done(terminal)
 //	put -> queued --> in flight -----------------------------> result
@@ -25,52 +25,52 @@ import (
 //	          +------- refused --> result (fail)
 //	            requeue
 //
-// It is a monitor: every method takes the lock for a few instructions and never waits with it. What
-// unlocks in a defer costs a board's program some 100 bytes.
+// It is a monitor: every method holds the lock for a few instructions and never blocks while it
+// does. Unlocking in a defer would cost a board's program some 100 bytes each.
 type outbox struct {
 	poke func() // wakes the loop; does not block
 
 	maxMessages, maxBytes int
 	overflow              Overflow
-	base                  time.Time // handed-over times are relative to it
+	base                  time.Time // reference for the times in slots
 
 	mu     sync.Mutex
 	slots  []slot // grows up to maxMessages
-	free   int32  // first free slot, none if there is none; the one that is free longest
-	spare  int32  // the last free slot, if there is one
+	free   int32  // the free slot that is free longest; none if there is none
+	spare  int32  // the last of the free list, if there is one
 	head   int32
 	tail   int32
 	cursor int32 // the first queued slot in the list
 
 	count, bytes, inFlight, refused int
 
-	window int // of the session; 0 while there is none
-	// the loop waits for a message to hand over while fewer than this many are in flight; 0: it does
-	// not wait
+	window int // of the session; 0 without one
+	// The loop waits for a message to hand over while fewer than this many are in flight; 0: it does
+	// not wait.
 	below    int
 	draining bool // the loop waits until nothing is in flight
 	seq      uint64
 	expiry   time.Time // no queued or refused message expires earlier; zero: none expires
-	halted   error     // why calls of Send are refused; nil while the client is open
+	halted   error     // why Send is refused; nil while the client is open
 	closed   bool
 	flushers []flusher
-	// room is closed when callers that wait for room shall look again; nil while nobody waits. It
-	// wakes all of them: passing a baton on makes a busy loop when no waiter's message fits.
+	// room is closed to make all callers that wait for room try again; nil without waiters. It wakes
+	// all of them: waking one after the other would make a busy loop when no waiter's message fits.
 	room chan struct{}
 
-	wall  func() time.Time // the clock that messages expire by
-	sweep *time.Timer      // ends messages while no loop does; nil until it is needed
+	wall  func() time.Time // the clock for expiry
+	sweep *time.Timer      // expires messages while no loop runs; nil until needed
 
 	progress time.Duration // when the oldest message was last answered, since base
 
 	totals Stats // the counters of messages
 
 	watched  bool  // the policy is an Observer
-	watch    uint8 // changes with the policy
+	watch    uint8 // identifies the policy that watches
 	outcomes []outcome
 
-	ids    messageid.Source     // of messages without an id
-	copies []*transport.Message // of messages with such an id, for the next that are handed over
+	ids    messageid.Source     // generates ids for messages without one
+	copies []*transport.Message // spare copies for messages with a generated id
 }
 
 const none int32 = -1
@@ -86,10 +86,10 @@ const (
 
 type slot struct {
 	msg        *transport.Message
-	id         string             // the id that the client gave it; empty: its own
-	copied     *transport.Message // what the session has instead of msg, with that id; nil unless in flight
+	id         string             // the generated id; empty: the message has its own
+	copied     *transport.Message // the copy with that id that the session has; nil unless in flight
 	receipt    *Receipt
-	refusal    *refusal // nil unless it was refused at least once
+	refusal    *refusal // nil if it was never refused
 	seq        uint64
 	handed     time.Duration // when it was handed over, since base
 	size       int32
@@ -100,13 +100,13 @@ type slot struct {
 	watch      uint8
 }
 
-// refusal is what the policy needs to know of a message that the service did not take.
+// refusal is the history of a message that the service refused, as the policy needs it.
 type refusal struct {
 	err   *transport.Error
 	count int
 	since time.Time
 	last  retrypolicy.Decision
-	by    *policies // of last, until the retry begins
+	by    *policies // the policies behind last, until the retry begins
 }
 
 func newOutbox(s *settings, wall func() time.Time, poke func()) *outbox {
@@ -126,8 +126,8 @@ type offer struct {
 	call    bool
 }
 
-// put takes m, or says why not. tag and seq name the message if it was taken; room is what to wait
-// for if there was none.
+// put takes m or returns why not. tag and seq identify a taken message. If there was no room, room
+// is the channel to wait on.
 func (b *outbox) put(o offer) (tag uint16, seq uint64, room <-chan struct{}, err error) {
 	b.mu.Lock()
 	tag, seq, room, err = b.putLocked(o)
@@ -180,8 +180,8 @@ func (b *outbox) putLocked(o offer) (tag uint16, seq uint64, room <-chan struct{
 	return uint16(i), b.seq, nil, nil
 }
 
-// dropForLocked makes room for size more bytes by dropping the oldest messages that are not in
-// flight, if that can make enough.
+// dropForLocked frees size bytes by dropping the oldest messages that are not in flight, if that
+// can free enough.
 func (b *outbox) dropForLocked(size int) {
 	inFlightBytes := 0
 	for i, left := b.head, b.inFlight; left > 0; i = b.slots[i].next {
@@ -203,12 +203,12 @@ func (b *outbox) dropForLocked(size int) {
 	}
 }
 
-// fullLocked reports whether a message of size finds no room.
+// fullLocked reports whether a message of size does not fit.
 func (b *outbox) fullLocked(size int) bool {
 	return b.count >= b.maxMessages || size > b.maxBytes-b.bytes
 }
 
-// wakeBlockedLocked has all callers that wait for room look again.
+// wakeBlockedLocked makes all callers that wait for room try again.
 func (b *outbox) wakeBlockedLocked() {
 	if b.room != nil {
 		close(b.room)
@@ -216,14 +216,13 @@ func (b *outbox) wakeBlockedLocked() {
 	}
 }
 
-// batchSize is the most that take takes.
+// batchSize is the maximum number of messages that take returns.
 const batchSize = 64
 
-// take marks queued messages as in flight, as far as the window and batchSize go, and describes
-// them in batch, which is empty. When there is nothing to hand over, the loop will be poked: for
-// the next message, or, when the window is full, once an eighth of it is free, so that messages go
-// in batches although answers come one by one; waiting for more of it would leave the line idle
-// with a small window.
+// take marks queued messages as in flight, up to the window and batchSize, and appends them to
+// batch, which is empty. If it returns none, the loop will be poked: for the next message, or, if
+// the window is full, once an eighth of it is free. So messages go in batches although answers come
+// one by one. A larger share would leave the line idle with a small window.
 func (b *outbox) take(batch []transport.Item, now, wall time.Time) []transport.Item {
 	handed := now.Sub(b.base)
 	b.mu.Lock()
@@ -255,7 +254,7 @@ func (b *outbox) take(batch []transport.Item, now, wall time.Time) []transport.I
 	return batch
 }
 
-// done takes the verdict on a message in flight; tags of no such message are ignored.
+// done takes the answer to a message in flight. It ignores tags of other messages.
 func (b *outbox) done(tag uint16, err error) {
 	b.mu.Lock()
 	b.doneLocked(tag, err)
@@ -297,7 +296,7 @@ func (b *outbox) doneLocked(tag uint16, err error) {
 		wake = true
 	default:
 		b.totals.Refused++
-		if s.again { // what the hub says of this try says nothing of the one before
+		if s.again { // the refusal of this try does not cover the previous one
 			err = operr.OutcomeUnknown(failure)
 		}
 		b.removeLocked(i, err)
@@ -320,8 +319,8 @@ func (b *outbox) firstInFlightLocked() int32 {
 	return i
 }
 
-// idle reports whether nothing is in flight; from then on the loop is poked when that comes true,
-// until the session's end.
+// idle reports whether nothing is in flight. After a call the loop is poked when that becomes true,
+// until the session ends.
 func (b *outbox) idle() bool {
 	b.mu.Lock()
 	b.draining = true
@@ -330,7 +329,7 @@ func (b *outbox) idle() bool {
 	return idle
 }
 
-// oldestRefused describes the first refused message in order of acceptance.
+// oldestRefused returns the first refused message in order of acceptance.
 func (b *outbox) oldestRefused() (tag uint16, seq uint64, r refusal, ok bool) {
 	b.mu.Lock()
 	if ok = b.refused > 0; ok {
@@ -344,8 +343,8 @@ func (b *outbox) oldestRefused() (tag uint16, seq uint64, r refusal, ok bool) {
 	return tag, seq, r, ok
 }
 
-// decided notes the decision that a refused message waits for, and whose it is; by is nil once the
-// retry begins. It reports whether the message is still there.
+// decided stores the decision about a refused message, and the policies that made it; by is nil
+// once the retry begins. It reports whether the message is still in the outbox.
 func (b *outbox) decided(tag uint16, seq uint64, d retrypolicy.Decision, by *policies) bool {
 	b.mu.Lock()
 	s := &b.slots[tag]
@@ -367,7 +366,7 @@ func (b *outbox) fail(tag uint16, seq uint64, err *transport.Error) {
 	b.mu.Unlock()
 }
 
-// untake puts back what take took and was not handed over.
+// untake puts back messages that take returned and that were not handed over.
 func (b *outbox) untake(batch []transport.Item) {
 	if len(batch) == 0 {
 		return
@@ -376,20 +375,20 @@ func (b *outbox) untake(batch []transport.Item) {
 	for _, item := range batch {
 		s := &b.slots[item.Tag]
 		if s.state != slotInFlight {
-			continue // a hub has answered for it meanwhile, though it has not seen it
+			continue // a hub acknowledged it without having received it
 		}
 		if s.again || s.refusal != nil {
 			b.totals.Resent--
 		}
 		b.returnCopyLocked(s)
-		s.state = slotQueued // b.expiry still counts it: take has left it as it was
+		s.state = slotQueued // b.expiry still covers it, because take did not change it
 		b.inFlight--
 	}
 	b.cursor = b.nextQueuedLocked(b.head)
 	b.mu.Unlock()
 }
 
-// reject ends a message that take took and that is not handed over.
+// reject ends a message that take returned and that is not handed over.
 func (b *outbox) reject(tag uint16, seq uint64, err *transport.Error) {
 	b.mu.Lock()
 	if s := &b.slots[tag]; s.seq == seq && s.state == slotInFlight {
@@ -410,7 +409,7 @@ func (b *outbox) anyRefused() bool {
 	return refused
 }
 
-// taken describes a message that take took: how often it was refused, and its number.
+// taken returns the number and the refusals of a message that take returned.
 func (b *outbox) taken(tag uint16) (seq uint64, r refusal) {
 	b.mu.Lock()
 	s := &b.slots[tag]
@@ -422,8 +421,8 @@ func (b *outbox) taken(tag uint16) (seq uint64, r refusal) {
 	return seq, r
 }
 
-// outcomeLocked is the result err for a message that leaves the outbox without an answer of the
-// hub: it may have been handed over.
+// outcomeLocked returns the result for a message that leaves the outbox without an answer of the
+// hub: err, marked as unknown outcome if the message was handed over.
 func (b *outbox) outcomeLocked(i int32, err *transport.Error) error {
 	if s := &b.slots[i]; s.state == slotInFlight || s.again {
 		return operr.OutcomeUnknown(err)
@@ -431,7 +430,7 @@ func (b *outbox) outcomeLocked(i int32, err *transport.Error) error {
 	return err
 }
 
-// requeue puts the refused messages back, to be taken before all that came after them.
+// requeue queues the refused messages again, at their positions.
 func (b *outbox) requeue() {
 	b.mu.Lock()
 	b.backLocked(slotRefused)
@@ -445,7 +444,7 @@ func (b *outbox) connect(window int) {
 	b.mu.Unlock()
 }
 
-// rewind puts all that was in flight or refused back, after the end of a session.
+// rewind queues all messages in flight and refused ones again, after the end of a session.
 func (b *outbox) rewind() {
 	b.mu.Lock()
 	b.noteInFlightLocked(errGoneWith)
@@ -474,9 +473,9 @@ func (b *outbox) backLocked(from slotState) {
 	b.cursor = b.nextQueuedLocked(b.head)
 }
 
-// answerDueFrom returns since when the answer to the message longest in flight is due: since it was
-// handed over, or since the one before it was answered, for a slow link is not a dead one; large
-// messages have a second more for each 4 KiB. ok is false when none flies.
+// answerDueFrom returns when AckTimeout began to run for the message longest in flight: when it was
+// handed over, or when the message before it was answered, because a slow link is not a dead one.
+// Large messages get one second more for each 4 KiB. ok is false when nothing is in flight.
 func (b *outbox) answerDueFrom() (from time.Time, ok bool) {
 	b.mu.Lock()
 	var oldest *slot
@@ -492,7 +491,7 @@ func (b *outbox) answerDueFrom() (from time.Time, ok bool) {
 	return from, ok
 }
 
-// unanswered reports whether a message is in flight and none was answered since then.
+// unanswered reports whether messages are in flight and none was answered since the given time.
 func (b *outbox) unanswered(since time.Time) bool {
 	b.mu.Lock()
 	unanswered := b.inFlight > 0 && b.progress <= since.Sub(b.base)

@@ -6,15 +6,15 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// noteExpiryLocked has the outbox look at m's expiry in time.
+// noteExpiryLocked brings the next check for expired messages forward to m's expiry.
 func (b *outbox) noteExpiryLocked(m *transport.Message) {
 	if !m.Expires.IsZero() && (b.expiry.IsZero() || m.Expires.Before(b.expiry)) {
 		b.expiry = m.Expires
 	}
 }
 
-// expire gives all queued and refused messages whose time is over their result and returns when to
-// look again, zero for never.
+// expire ends all queued and refused messages that have expired, and returns when to call it again,
+// zero for never.
 func (b *outbox) expire(wall time.Time) time.Time {
 	b.mu.Lock()
 	next := b.expireLocked(wall)
@@ -43,7 +43,7 @@ func (b *outbox) expireLocked(wall time.Time) time.Time {
 	return b.expiry
 }
 
-// armSweepLocked makes messages expire while no loop runs that would see to it.
+// armSweepLocked arms the timer that expires messages while no loop runs.
 func (b *outbox) armSweepLocked() {
 	if b.halted == nil || b.closed || b.expiry.IsZero() {
 		return

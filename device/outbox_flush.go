@@ -1,6 +1,6 @@
 package device
 
-// flusher is a Flush that waits.
+// flusher is a waiting Flush.
 type flusher struct {
 	upTo uint64
 	done chan error // capacity 1
@@ -23,7 +23,7 @@ func (b *outbox) flush() (done chan error, err error) {
 	return done, err
 }
 
-// unflush forgets a flusher whose caller gave up.
+// unflush removes a flusher whose caller gave up.
 func (b *outbox) unflush(done chan error) {
 	b.mu.Lock()
 	for i := range b.flushers {
@@ -35,7 +35,7 @@ func (b *outbox) unflush(done chan error) {
 	b.mu.Unlock()
 }
 
-// releaseFlushersLocked ends each Flush whose messages have their results.
+// releaseFlushersLocked ends each Flush whose messages all have their results.
 func (b *outbox) releaseFlushersLocked() {
 	kept := b.flushers[:0]
 	for _, f := range b.flushers {

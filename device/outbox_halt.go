@@ -2,7 +2,7 @@ package device
 
 import "github.com/hubline-iot/hubline/transport"
 
-// halt refuses calls of Send from now on and ends those that wait; enqueued messages stay.
+// halt refuses further calls of Send and ends the waiting ones; enqueued messages stay.
 func (b *outbox) halt(err *transport.Error) {
 	b.mu.Lock()
 	b.halted = err
@@ -23,7 +23,7 @@ func (b *outbox) halt(err *transport.Error) {
 	b.mu.Unlock()
 }
 
-// whyHalted returns why calls of Send are refused, nil if they are not.
+// whyHalted returns why Send is refused, nil if it is not.
 func (b *outbox) whyHalted() *transport.Error {
 	b.mu.Lock()
 	why, _ := b.halted.(*transport.Error)
@@ -34,7 +34,7 @@ func (b *outbox) whyHalted() *transport.Error {
 	return why
 }
 
-// resume lets calls of Send in again.
+// resume allows Send again.
 func (b *outbox) resume() {
 	b.mu.Lock()
 	b.halted = nil
@@ -44,7 +44,7 @@ func (b *outbox) resume() {
 	b.mu.Unlock()
 }
 
-// shut refuses everything from now on.
+// shut refuses all further messages.
 func (b *outbox) shut() {
 	b.mu.Lock()
 	b.closed = true
@@ -55,7 +55,7 @@ func (b *outbox) shut() {
 	b.mu.Unlock()
 }
 
-// drain gives all that is left the result Closed, once no loop runs any more.
+// drain gives all remaining messages the result Closed. No loop may run.
 func (b *outbox) drain() {
 	b.halt(errClosed)
 	b.mu.Lock()

@@ -5,11 +5,11 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// A message without an id gets one when it is accepted, and keeps it however often it is sent. The
-// message is the user's, who may send it again as another message, so the session gets a copy with
-// the id. Copies are used again: there are as many as were in flight at a time.
+// A message without an id gets one when it is accepted, and keeps it for all resends. The message
+// belongs to the caller, who may send it again as another message, so the session gets a copy with
+// the id. Copies are reused: there are as many as were in flight at a time.
 
-// mostIDSize is the longest id of the client's own.
+// mostIDSize is the maximum length of a generated id.
 const mostIDSize = messageid.MaxPrefix + 1 + 13
 
 // withIDLocked returns the message of slot s as the session gets it.
@@ -27,7 +27,7 @@ func (b *outbox) withIDLocked(s *slot) *transport.Message {
 	return s.copied
 }
 
-// returnCopyLocked takes the copy back when the session has no use for it any more.
+// returnCopyLocked takes the copy back once the session does not use it any more.
 func (b *outbox) returnCopyLocked(s *slot) {
 	if s.copied != nil {
 		*s.copied = transport.Message{}

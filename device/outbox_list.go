@@ -4,7 +4,7 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// appendLocked takes a free slot, growing the table if need be, to the end of the list.
+// appendLocked appends a message to the list in a free slot, growing the table if needed.
 func (b *outbox) appendLocked(m *transport.Message, size int, r *Receipt, call bool) int32 {
 	i := b.free
 	if i != none {
@@ -39,7 +39,7 @@ func (b *outbox) appendLocked(m *transport.Message, size int, r *Receipt, call b
 	return i
 }
 
-// removeLocked takes a slot out of the list and gives its message the result.
+// removeLocked removes a slot from the list and gives its message the result.
 func (b *outbox) removeLocked(i int32, result error) {
 	s := &b.slots[i]
 	b.returnCopyLocked(s)
@@ -68,8 +68,8 @@ func (b *outbox) removeLocked(i int32, result error) {
 	if s.receipt != nil {
 		s.receipt.set(result)
 	}
-	// A slot is used again as late as can be: a hub that acknowledges a tag twice should not meet the
-	// tag's next message.
+	// Slots are reused as late as possible, so that a hub that acknowledges a tag twice does not hit
+	// the tag's next message.
 	*s = slot{next: none}
 	if b.free == none {
 		b.free = i

@@ -1,12 +1,12 @@
 package device
 
-// withdrawal says what withdraw found.
+// withdrawal is the result of withdraw.
 type withdrawal uint8
 
 const (
 	withdrawn withdrawal = iota // it left the outbox; no hub has it
-	unknown                     // it was handed over; it stays and its receipt is free
-	resolved                    // its result is in the receipt
+	unknown                     // it was handed over; it stays in the outbox without receipt
+	resolved                    // the receipt has its result
 )
 
 // withdraw takes back the message of a Send whose caller gives up.

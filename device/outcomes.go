@@ -8,12 +8,12 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// A policy may want to learn from outcomes (retrypolicy.Observer): how attempts to connect and
-// messages ended. The loop tells it, each try once: an attempt to connect has failed, or has
-// succeeded when its connection was up for StableTime or ended as planned; a message was
-// acknowledged or refused, or its connection was lost.
+// A policy may learn how attempts to connect and messages ended (retrypolicy.Observer). The loop
+// reports each try once. An attempt to connect has failed, or has succeeded when its connection was
+// up for StableTime or ended as planned. A message was acknowledged or refused, or its connection
+// was lost.
 
-// outcome is how some messages ended.
+// outcome is how one or more messages ended.
 type outcome struct {
 	err   *transport.Error // nil: acknowledged
 	retry int              // number of the try that ended, 0 for the first
@@ -21,9 +21,9 @@ type outcome struct {
 	last  retrypolicy.Decision // the one that led to a retry
 }
 
-// turnOver begins or ends the collection of outcomes for a new policy and returns those that are
-// left for the one before: what was not collected, and what is in flight, of which that policy will
-// not hear again.
+// turnOver starts or stops the collection of outcomes for a new policy. It returns the rest for the
+// previous policy: the outcomes not collected yet, and one for each message in flight, because that
+// policy gets no later report about them.
 func (b *outbox) turnOver(watched bool) []outcome {
 	b.mu.Lock()
 	b.noteInFlightLocked(errReplaced)
@@ -34,7 +34,7 @@ func (b *outbox) turnOver(watched bool) []outcome {
 	return left
 }
 
-// noteInFlightLocked notes that what is in flight ended with err.
+// noteInFlightLocked records that all messages in flight ended with err.
 func (b *outbox) noteInFlightLocked(err *transport.Error) {
 	if !b.watched {
 		return
@@ -46,9 +46,9 @@ func (b *outbox) noteInFlightLocked(err *transport.Error) {
 	}
 }
 
-// noteLocked adds an outcome of slot s, joined with the one before it where both are first tries
-// that ended alike, and pokes the loop for the first one. Messages sent under the previous policy
-// are not reported.
+// noteLocked records an outcome of slot s and pokes the loop for the first one. It joins the
+// outcome with the previous one if both are first tries that ended alike. Messages sent under the
+// previous policy are not reported.
 func (b *outbox) noteLocked(s *slot, err *transport.Error) {
 	if !b.watched || s.watch != b.watch {
 		return
@@ -68,7 +68,7 @@ func (b *outbox) noteLocked(s *slot, err *transport.Error) {
 	b.outcomes = append(b.outcomes, o)
 }
 
-// collect returns the outcomes since it was called last, in order; spare is where further ones go.
+// collect returns the outcomes since its last call, in order. Further ones go to spare.
 func (b *outbox) collect(spare []outcome) []outcome {
 	b.mu.Lock()
 	seen := b.outcomes
@@ -81,12 +81,12 @@ func (b *outbox) collect(spare []outcome) []outcome {
 	return seen
 }
 
-// attempt is a question about scope at this moment; the caller adds what it is about.
+// attempt returns a question about scope at this moment; the caller adds the failure.
 func (l *loop) attempt(scope transport.Scope, now time.Time) retrypolicy.Attempt {
 	return retrypolicy.Attempt{Scope: scope, Now: now, Key: l.c.creds.Host}
 }
 
-// reportOutcomes tells the message policy how messages ended.
+// reportOutcomes reports to the message policy how messages ended.
 func (l *loop) reportOutcomes(now time.Time) {
 	p := l.c.policies.Load()
 	if p != l.observing {
@@ -120,19 +120,18 @@ func (l *loop) report(observer retrypolicy.Observer, seen []outcome, now time.Ti
 	}
 }
 
-// describe adds a failure that is retryable to a question.
+// describe adds a retryable failure to a question.
 func describe(a *retrypolicy.Attempt, failure *transport.Error) {
 	a.Err, a.Kind, a.After = failure, failure.Kind, failure.RetryAfter
 }
 
-// describeEnd adds a failure, which may be terminal, to what an observer is told.
+// describeEnd adds a failure, which may be terminal, to a report for an observer.
 func describeEnd(a *retrypolicy.Attempt, failure *transport.Error) {
 	describe(a, failure)
 	a.Terminal = !errfilter.Retryable(failure)
 }
 
-// reportAttempt tells the connection policy how the latest attempt to connect ended, unless it was
-// told.
+// reportAttempt reports once to the connection policy how the latest attempt to connect ended.
 func (l *loop) reportAttempt(failure *transport.Error, now time.Time) {
 	if l.unreported == nil {
 		return
@@ -149,12 +148,12 @@ func (l *loop) reportAttempt(failure *transport.Error, now time.Time) {
 	}
 	l.observe(observer, a)
 	if failure == nil {
-		l.last.Cost = 0 // it was given back
+		l.last.Cost = 0 // the observer gave the charge back
 	}
 }
 
-// stableAt returns when the connection policy can be told that the attempt to connect succeeded,
-// zero if there is nothing to tell.
+// stableAt returns when the attempt to connect can be reported as a success, zero if there is
+// nothing to report.
 func (l *loop) stableAt() time.Time {
 	if l.unreported == nil {
 		return time.Time{}

@@ -7,17 +7,17 @@ import (
 )
 
 // pause is the time in which nothing is sent because the service refused a message for now. It
-// belongs to the loop and outlives sessions: a new connection is no way around it.
+// belongs to the loop and outlives sessions, so a new connection does not end it.
 type pause struct {
 	question
 	tag   uint16 // the oldest message refused
 	seq   uint64
-	until time.Time // zero: there is no pause
+	until time.Time // zero: no pause
 }
 
-// refused asks the message policy about the oldest message that the service does not take for now,
-// and pauses all sending as it says. A message for which it stops fails alone; then the next is
-// asked about. tell says whether the status shall tell.
+// refused asks the message policy about the oldest refused message, and pauses all sending for the
+// delay. If the policy stops, that message alone fails, and the next one is asked about. tell
+// selects whether the pause is published.
 func (l *loop) refused(tell bool) {
 	l.reportOutcomes(time.Now())
 	for {
@@ -42,8 +42,8 @@ func (l *loop) refused(tell bool) {
 	}
 }
 
-// askToPause asks the policy of this moment and returns false when it stops: then the message has
-// failed and there is no pause.
+// askToPause asks the current policy. It returns false if the policy stops: the message has failed
+// and there is no pause.
 func (l *loop) askToPause() bool {
 	d := l.ask(&l.pause.question, 0)
 	if !d.Retry {
@@ -56,7 +56,7 @@ func (l *loop) askToPause() bool {
 	return true
 }
 
-// askAgain asks a new policy about the pause.
+// askAgain asks a new policy about the running pause.
 func (l *loop) askAgain(now time.Time) {
 	if l.askToPause() {
 		l.publishPause(now)
@@ -68,17 +68,17 @@ func (l *loop) askAgain(now time.Time) {
 	}
 }
 
-// resume ends a pause: what was refused goes first.
+// resume ends a pause; refused messages are sent first.
 func (l *loop) resume() {
 	if d := l.pause.pending; d.Retry && !l.c.outbox.decided(l.pause.tag, l.pause.seq, d, l.pause.askedOf) {
-		l.pause.withdraw(l) // the message is gone
+		l.pause.withdraw(l) // the message has left the outbox
 	}
 	l.pause = pause{}
 	l.c.outbox.requeue()
 	l.publishConnected()
 }
 
-// withdraw tells the policies, when the loop ends, that the retries that it waited for are not
+// withdraw tells the policies, at the end of the loop, that the retries that it waited for are not
 // made.
 func (l *loop) withdraw() {
 	l.outage.withdraw(l)

@@ -9,9 +9,9 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// Receipt brings the result of one message from Enqueue to the caller of Wait. Its zero value is
-// ready. After Wait has returned the result the same Receipt may be used for another message, so a
-// program that keeps a few allocates nothing per message. A Receipt must not be copied.
+// Receipt carries the result of one message from Enqueue to the caller of Wait. Its zero value is
+// ready. After Wait has returned the result, the Receipt may be used for another message, so a
+// program that reuses a few of them allocates nothing per message. A Receipt must not be copied.
 type Receipt struct {
 	result chan error // capacity 1; made at first use, before state says receiptBusy
 	state  atomic.Uint32
@@ -24,9 +24,9 @@ const (
 )
 
 // Wait returns the result: nil when the service acknowledged the message, else an *transport.Error.
-// When ctx ends first it returns Cancelled and the result can still be waited for. A result that is
-// there already comes first, so with a done context, Wait polls. Wait may be called as soon
-// as Enqueue has returned, by one goroutine at a time. A Receipt without a message gives Invalid.
+// When ctx ends first it returns Cancelled, and Wait may be called again. An available result takes
+// precedence, so with a done context Wait polls. Wait may be called as soon as Enqueue has
+// returned, by one goroutine at a time. On a Receipt without a message it returns Invalid.
 func (r *Receipt) Wait(ctx context.Context) error {
 	if r.state.Load() != receiptBusy {
 		return errReceiptIdle
@@ -45,8 +45,8 @@ func (r *Receipt) Wait(ctx context.Context) error {
 	return err
 }
 
-// Ready reports whether the result is there, so that Wait returns it at once. It is for who looks
-// now and then and must not allocate. It may be called where Wait may.
+// Ready reports whether the result is available, so that Wait returns at once. It polls without
+// allocating. It may be called by the goroutine that calls Wait.
 func (r *Receipt) Ready() bool { return r.state.Load() == receiptBusy && len(r.result) > 0 }
 
 // take claims r for a message.
@@ -61,7 +61,7 @@ func (r *Receipt) take() bool {
 	return true
 }
 
-// set gives the one result; it does not block.
+// set delivers the result; it does not block.
 func (r *Receipt) set(err error) { r.result <- err }
 
 var (

@@ -9,19 +9,20 @@ import (
 )
 
 const (
-	// drainTime is how long a session that is renewed may take to get the answers to what is in
+	// drainTime is how long a session that is being renewed waits for the answers to messages in
 	// flight, so that nothing is sent or delivered twice.
 	drainTime = 5 * time.Second
-	// handlerTime is how long a session that Reconnect hangs up waits for a handler at work, which may
-	// be the one that called Reconnect.
+	// handlerTime is how long Reconnect waits for a running handler before it hangs up the session.
+	// That handler may have called Reconnect.
 	handlerTime = time.Second
 )
 
-// shortLife is the life below which a token is not worth a renewal.
+// shortLife is the remaining life below which a token is not renewed.
 const shortLife = 5 * time.Second
 
-// planRenewal sets when the session's credentials, which expire then, are renewed. A source that
-// gave the same token again is asked once more after 85 % of what remains, and so on.
+// planRenewal sets when to renew the session's credentials, which expire at the given time. A
+// source that returned the same token again is asked once more after RenewAt of the remaining life,
+// and so on.
 func (l *loop) planRenewal(expires time.Time) {
 	l.conn.plan = keep
 	if expires.IsZero() || l.c.set.RenewAt < 0 {
@@ -30,14 +31,14 @@ func (l *loop) planRenewal(expires time.Time) {
 	wall := l.wall()
 	life := expires.Sub(wall)
 	if life < shortLife {
-		return // it has run out by our clock, which may be wrong; the hub judges by its own
+		return // expired by our clock, which may be wrong; the hub uses its own
 	}
-	early := fraction.Drawn(life/20, l.rand()) // of 5 %
+	early := fraction.Drawn(life/20, l.rand()) // at most 5 % of the life
 	l.conn.plan, l.conn.planAt = renew, wall.Add(fraction.Of(life, l.c.set.RenewAt)-early)
 }
 
-// replaceNow does what the plan for the connection says, and reports whether, and why, it is to be
-// replaced at this moment.
+// replaceNow executes the plan for the connection. It reports whether the connection must be
+// replaced at this moment, and why.
 func (l *loop) replaceNow(now time.Time) (Reason, bool) {
 	k := l.conn
 	due := k.plan != keep && !now.Before(l.planDue(now))
@@ -80,7 +81,7 @@ func (l *loop) renew(now time.Time) {
 	l.conn.session.Do(&l.request)
 }
 
-// tokenRenewed takes the session's answer. A session without new credentials is replaced.
+// tokenRenewed handles the session's answer. A session without new credentials is replaced.
 func (l *loop) tokenRenewed(expires time.Time, err error, now time.Time) {
 	if l.conn.plan != renewing {
 		return // it came too late
@@ -97,7 +98,7 @@ func (l *loop) tokenRenewed(expires time.Time, err error, now time.Time) {
 	l.conn.plan, l.conn.planAt, l.conn.why = replacing, now.Add(drainTime), TokenRenewal
 }
 
-// replace goes on to a new connection after k, which was healthy, was hung up.
+// replace starts a new connection after k, a healthy one, was hung up.
 func (l *loop) replace(k *connection, reason Reason) phase {
 	l.down(k, nil, errfilter.Normal)
 	l.publish(Status{State: DisconnectedRetrying, Reason: reason})

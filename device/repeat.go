@@ -2,18 +2,18 @@ package device
 
 import "github.com/hubline-iot/hubline/transport"
 
-// repeated says what the client does again, without being asked, when the connection ended, or the
-// time for an answer was over, before the outcome of it was known. What is not in it is left to
-// whoever began it.
+// repeated lists the operations that the client repeats by itself when their outcome is unknown,
+// because the connection ended or the answer timed out. Other operations fail, and the caller
+// decides.
 var repeated = [...]bool{
-	transport.OpSend:    true, // at least once; the hub tells duplicates by their message id
+	transport.OpSend:    true, // at least once; consumers detect duplicates by message id
 	transport.OpTwinGet: true, // changes nothing
-	// sets values, and those of later calls come after it; not with an expected version, which the
-	// first try may have used up
+	// The patch sets values, and later calls are applied after it. A patch with an expected version is
+	// not repeated, because the first try may have used that version up.
 	transport.OpTwinPatch: true,
 	transport.OpSubscribe: true,  // by each new session
 	transport.OpRenew:     false, // a new session has a new token
-	transport.OpRespond:   false, // the hub has given the call up
+	transport.OpRespond:   false, // the hub has given up the call
 	transport.OpSettle:    false, // the hub delivers the message again
 	transport.OpPing:      false,
 }
