@@ -5,22 +5,22 @@ import (
 	"time"
 )
 
-// An ack is an acknowledgement that waits.
+// An ack is an acknowledgement that is held back.
 type ack struct {
 	due  time.Time
 	send func()
 }
 
-// An AckQueue holds acknowledgements back. They are sent in order.
+// An AckQueue delays acknowledgements. It sends them in order.
 type AckQueue struct {
 	mu      sync.Mutex
 	acks    []ack
-	running bool // a goroutine takes care of them
+	running bool // a goroutine serves the queue
 }
 
-// Add has an acknowledgement sent when it is due, the zero time meaning at once, but never before
-// an earlier one. False means that the caller can send it itself. Only the connection's goroutine
-// calls it.
+// Add sends an acknowledgement at due (zero: at once), but never before an earlier one. False means
+// that the queue is empty and the caller can send it itself. Only the connection's goroutine calls
+// Add.
 func (q *AckQueue) Add(c *Conn, due time.Time, send func()) bool {
 	q.mu.Lock()
 	if due.IsZero() && !q.running {
@@ -37,15 +37,15 @@ func (q *AckQueue) Add(c *Conn, due time.Time, send func()) bool {
 	return true
 }
 
-// Waiting returns how many are held back.
+// Waiting returns how many acknowledgements are held back.
 func (q *AckQueue) Waiting() int {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return len(q.acks)
 }
 
-// run is a goroutine that exists while acknowledgements are held back. It ends when there are none,
-// or with the connection; the hub's Close waits for it.
+// run is a goroutine that exists while acknowledgements are held back. It ends when the queue is
+// empty or the connection ends. The hub's Close waits for it.
 func (q *AckQueue) run(c *Conn) {
 	for {
 		q.mu.Lock()

@@ -5,31 +5,31 @@ import (
 	"time"
 )
 
-// AMQPOptions are the settings of connections over AMQP. The zero value of each field stands for
-// its default.
+// AMQPOptions are the settings of AMQP connections. The zero value of each field means its default.
 type AMQPOptions struct {
-	// MaxFrameSize is the largest frame that the hub takes, 512 at least. Default: 65536.
+	// MaxFrameSize is the largest frame that the hub accepts, at least 512 bytes. Default: 65536.
 	MaxFrameSize uint32
-	// MaxMessageSize is the largest encoded message, or batch, that a telemetry link takes: the link
-	// is detached for one that is larger. What a message may have by the hub's rules, [MaxMessage], is
-	// less. Default: 1 MiB.
+	// MaxMessageSize is the largest encoded message or batch, in bytes, that a telemetry link accepts.
+	// The hub detaches the link for a larger one. The size limit of one message, [MaxMessage], is
+	// smaller. Default: 1 MiB.
 	MaxMessageSize uint64
-	// ChannelMax and HandleMax are the highest numbers of sessions of a connection and of links of a
+	// ChannelMax is the highest channel number of a connection, HandleMax the highest link handle of a
 	// session. Defaults: 8191 and 255.
 	ChannelMax uint16
 	HandleMax  uint32
 	// SessionWindow is how many transfer frames a client may send ahead of the hub in one session.
 	// Default: 2048.
 	SessionWindow uint32
-	// Credit is for how many messages the hub gives a link credit; it renews it at half. Default: 500.
+	// Credit is the number of messages for which the hub gives a link credit. It renews the credit
+	// when half is used. Default: 500.
 	Credit uint32
-	// IdleTimeout is how long a client may be silent before the hub closes its connection. Half of it
-	// is announced to the client. Default: 8 minutes; negative: no limit.
+	// IdleTimeout is how long a client may be silent before the hub closes its connection. The hub
+	// announces half of it to the client. Default: 8 minutes; negative: no limit.
 	IdleTimeout time.Duration
 	// MaxTokens is how many tokens one connection may hold. Default: 2000.
 	MaxTokens int
-	// OmitNextIncomingID leaves the next-incoming-id out of each flow. The standard forbids it once a
-	// session is begun; some hubs do it.
+	// OmitNextIncomingID omits next-incoming-id from each flow. The standard requires it once a
+	// session has begun, but some hubs omit it.
 	OmitNextIncomingID bool
 }
 
@@ -48,7 +48,7 @@ func (o AMQPOptions) withDefaults() AMQPOptions {
 	}
 }
 
-// AMQPError is an error as AMQP has them, for example what a fault rejects a message with.
+// AMQPError is an AMQP error, for example the error of a rejected message.
 type AMQPError struct{ Condition, Description string }
 
 // Error returns the condition and the description.

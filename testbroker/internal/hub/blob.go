@@ -13,18 +13,19 @@ import (
 
 // Blob is a file in the store.
 type Blob struct {
-	// Name is that in the container: the device's id, a slash, and the rest.
+	// Name is the name in the container: the device id, a slash, and the rest.
 	Name string
-	// Size is that of the whole file in bytes.
+	// Size is the size of the whole file in bytes.
 	Size int64
-	// Blocks are its parts, in order; one for a file that came in one go.
+	// Blocks are the parts of the file, in order. A file stored by a single request has one.
 	Blocks []BlobBlock
-	// MD5 is what the device said that the hash of the whole file is; nil if it did not say. The store
-	// does not check it.
+	// MD5 is the hash of the whole file that the device stated; nil if it stated none. The store does
+	// not check it.
 	MD5 []byte
-	// ContentType is what the device said it is.
+	// ContentType is the content type that the device stated.
 	ContentType string
-	// Stored is when the file became this one, and Version how many times one of this name was stored.
+	// Stored is when this version of the file was stored. Version counts how often a file of this name
+	// was stored.
 	Stored  time.Time
 	Version int
 
@@ -33,17 +34,18 @@ type Blob struct {
 
 // BlobBlock is a part of a file.
 type BlobBlock struct {
-	// ID is the name that the device gave it, in base64; empty for a file that came in one go.
+	// ID is the base64 name that the device gave the block; empty for a file stored by a single
+	// request.
 	ID string
-	// Size is in bytes.
+	// Size is the size in bytes.
 	Size int64
-	// SHA256 is the hash of its content.
+	// SHA256 is the hash of the content.
 	SHA256 [sha256.Size]byte
 
 	body []byte // nil with UploadOptions.Digest
 }
 
-// Bytes returns the content. It fails where the store keeps hashes only.
+// Bytes returns the content. It fails if the store keeps only hashes.
 func (b Blob) Bytes() ([]byte, error) {
 	if !b.keeps {
 		return nil, errors.New("testbroker: UploadOptions.Digest is set, so the store has no content")
@@ -55,8 +57,8 @@ func (b Blob) Bytes() ([]byte, error) {
 	return out, nil
 }
 
-// Matches compares the file with what r gives, block by block, and returns nil if they are the
-// same.
+// Matches compares the file with the content of r, block by block, and returns nil if they are
+// equal.
 func (b Blob) Matches(r io.Reader) error {
 	var at int64
 	for i, part := range b.Blocks {
@@ -79,24 +81,24 @@ func (b Blob) Matches(r io.Reader) error {
 	return nil
 }
 
-// blobStore is one container of a store of blobs.
+// blobStore is one container of a blob store.
 type blobStore struct {
 	Keys   blobKeys
-	digest bool // it keeps hashes only
+	digest bool // keep only hashes
 
 	mu    sync.Mutex
 	blobs map[string]*storedBlob
 }
 
-// A storedBlob is what the store has under a name for which there was an upload: nothing yet, a
-// file, blocks that may become one, or both.
+// A storedBlob is the store's entry for a name for which there was an upload. It has a file, staged
+// blocks that may become one, both, or neither.
 type storedBlob struct {
-	upload string // correlation id of the newest of that name
+	upload string // correlation id of the newest upload of that name
 	file   *Blob
 	staged map[string]BlobBlock // by ID
 }
 
-// maxStaged is how many blocks of a file may wait to become part of it.
+// maxStaged is how many staged blocks one file may have.
 const maxStaged = 100_000
 
 func (s *blobStore) Get(name string) (Blob, bool) {
@@ -116,7 +118,7 @@ func (s *blobStore) size(name string) (int64, bool) {
 	return b.Size, ok
 }
 
-// expect makes room for what an upload brings.
+// expect makes an entry for the file of an upload.
 func (s *blobStore) expect(name, upload string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -128,7 +130,7 @@ func (s *blobStore) expect(name, upload string) {
 	b.upload = upload
 }
 
-// forget drops what an upload has brought, unless there was another of that name since.
+// forget drops the content of an upload, unless a newer upload has the same name.
 func (s *blobStore) forget(name, upload string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -137,13 +139,13 @@ func (s *blobStore) forget(name, upload string) {
 	}
 }
 
-// Put stores a file that came in one go. Blocks that wait are forgotten.
+// Put stores a file sent in a single request. Staged blocks are dropped.
 func (s *blobStore) Put(file Blob) *BlobError {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	b := s.blobs[file.Name]
 	if b == nil {
-		return BlobExpired // while the body came
+		return BlobExpired // the URI expired while the body arrived
 	}
 	s.replaceLocked(b, file)
 	return nil
@@ -162,7 +164,7 @@ func (s *blobStore) replaceLocked(b *storedBlob, file Blob) {
 	clear(b.staged)
 }
 
-// Stage keeps a block for later, in place of one with the same ID.
+// Stage keeps a block for a later Commit and replaces a staged block with the same ID.
 func (s *blobStore) Stage(name string, part BlobBlock) *BlobError {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -174,7 +176,7 @@ func (s *blobStore) Stage(name string, part BlobBlock) *BlobError {
 		if len(id) != len(part.ID) {
 			return blobInvalidBlock
 		}
-		break // all the others have the same length
+		break // all other IDs have the same length
 	}
 	if _, again := b.staged[part.ID]; !again && len(b.staged) >= maxStaged {
 		return blobTooManyStaged
@@ -186,10 +188,10 @@ func (s *blobStore) Stage(name string, part BlobBlock) *BlobError {
 // A ListedBlock is an entry of a block list.
 type ListedBlock struct {
 	ID                   string
-	Staged, Stored, Both bool // where it is looked for; both: staged first
+	Staged, Stored, Both bool // where the block is looked up; both: staged blocks first
 }
 
-// Commit makes a file of blocks. Those that wait and are not in the list are forgotten.
+// Commit makes a file of blocks. Staged blocks that are not in the list are dropped.
 func (s *blobStore) Commit(file Blob, list []ListedBlock) *BlobError {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -217,7 +219,7 @@ func (s *blobStore) Commit(file Blob, list []ListedBlock) *BlobError {
 	return nil
 }
 
-// A BlobError is why the store refuses a request. Source: the pages "Common REST API error codes"
+// A BlobError is the store's refusal of a request. Source: the pages "Common REST API error codes"
 // and "Blob service error codes" of the storage services' REST reference.
 type BlobError struct {
 	Status  int
@@ -231,7 +233,7 @@ var (
 	BlobBadSignature = &BlobError{403, "AuthenticationFailed",
 		"Server failed to authenticate the request. Make sure the value of Authorization header is formed correctly " +
 			"including the signature."}
-	BlobExpired = BlobBadSignature // the service says why in a detail only
+	BlobExpired = BlobBadSignature // the service gives the reason only in a detail
 	blobNoRight = &BlobError{403, "AuthorizationPermissionMismatch",
 		"This request is not authorized to perform this operation using this permission."}
 	blobInvalidBlock  = &BlobError{400, "InvalidBlobOrBlock", "The specified blob or block content is invalid."}
@@ -240,7 +242,7 @@ var (
 		"The uncommitted block count cannot exceed the maximum limit of 100,000 blocks."}
 )
 
-// NewBlock makes a block of a file; its content is nil in a store that keeps hashes only.
+// NewBlock returns a block of a file. Its content is nil in a store that keeps only hashes.
 func NewBlock(id string, size int64, sum [sha256.Size]byte, content []byte) BlobBlock {
 	return BlobBlock{ID: id, Size: size, SHA256: sum, body: content}
 }

@@ -11,13 +11,13 @@ import (
 	"time"
 )
 
-// blobKeys signs upload URIs and checks them. The signature is that of a service SAS for one blob,
+// blobKeys signs and checks upload URIs. The signature is that of a service SAS for one blob,
 // version 2018-03-28.
 type blobKeys struct {
 	key [32]byte
 
 	mu   sync.Mutex
-	good map[string]bool // correlation ids of uploads whose URIs were not revoked
+	good map[string]bool // correlation ids of uploads whose URIs are not revoked
 }
 
 const (
@@ -31,8 +31,8 @@ func (k *blobKeys) init() {
 	k.good = make(map[string]bool)
 }
 
-// Sign returns the query of an upload URI, with the question mark. The identifier in it is the
-// upload's, by which it can be revoked.
+// Sign returns the query of an upload URI, with the question mark. Its identifier is the upload's
+// correlation id, so the URI can be revoked.
 func (k *blobKeys) Sign(blob, correlation string, expires time.Time) string {
 	q := url.Values{"sv": {SasVersion}, "sr": {"b"}, "sp": {"rw"}, "se": {expires.UTC().Format(sasTimeForm)},
 		"si": {correlation}}
@@ -40,7 +40,7 @@ func (k *blobKeys) Sign(blob, correlation string, expires time.Time) string {
 	return "?" + q.Encode()
 }
 
-// signature signs what the fields say about a blob.
+// signature signs the fields for a blob.
 func (k *blobKeys) signature(blob string, q url.Values) string {
 	mac := hmac.New(sha256.New, k.key[:])
 	mac.Write([]byte(strings.Join([]string{
@@ -51,7 +51,7 @@ func (k *blobKeys) signature(blob string, q url.Values) string {
 	return base64.StdEncoding.EncodeToString(mac.Sum(nil))
 }
 
-// Check reports whether a query gives the right to do something with a blob.
+// Check returns nil if a query grants a right to a blob, otherwise the refusal.
 func (k *blobKeys) Check(blob string, q url.Values, right string, now time.Time) *BlobError {
 	sig := q.Get("sig")
 	if sig == "" {
@@ -72,14 +72,14 @@ func (k *blobKeys) Check(blob string, q url.Values, right string, now time.Time)
 	return nil
 }
 
-// allow makes the upload URI of an upload good, until its time is over.
+// allow makes the URI of an upload valid until it expires.
 func (k *blobKeys) allow(correlation string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.good[correlation] = true
 }
 
-// revoke makes the upload URI of an upload worthless.
+// revoke makes the URI of an upload invalid.
 func (k *blobKeys) revoke(correlation string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

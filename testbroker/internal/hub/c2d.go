@@ -15,26 +15,24 @@ const (
 	maxTopic     = 1<<16 - 1
 )
 
-// ErrQueueFull is returned by [Hub.SendC2D] while as many C2D messages wait for the device as its
-// queue holds.
+// ErrQueueFull is returned by [Hub.SendC2D] while the device's queue of C2D messages is full.
 var ErrQueueFull = errors.New("testbroker: the device's queue of commands is full")
 
-// C2DOptions are the settings of the queues of C2D messages. The zero value of each field stands
-// for its default.
+// C2DOptions are the settings of the C2D queues. The zero value of each field means its default.
 type C2DOptions struct {
-	// Queue is how many C2D messages may wait for one device, those included that it has not
-	// acknowledged. Default: 50.
+	// Queue is how many C2D messages may wait for one device, including unacknowledged ones. Default:
+	// 50.
 	Queue int
-	// TTL is how long after [Hub.SendC2D] a C2D message without an Expiry of its own expires. Default:
-	// 1 hour.
+	// TTL is the time from [Hub.SendC2D] to the expiry of a C2D message without an Expiry. Default: 1
+	// hour.
 	TTL time.Duration
-	// Lock is how long a C2D message that was delivered waits for its PUBACK or outcome, or over HTTP
-	// for its DELETE, before it is delivered again. Default: 60 s.
+	// Lock is how long a delivered C2D message waits for its PUBACK or outcome, or over HTTP for its
+	// DELETE, before it is delivered again. Default: 60 s.
 	Lock time.Duration
-	// MaxDeliveries is how often a C2D message is delivered before it is given up. Default: 10.
+	// MaxDeliveries is how often a C2D message is delivered before it is dead-lettered. Default: 10.
 	MaxDeliveries int
-	// Window is how many C2D messages may be delivered over MQTT to a client that has not acknowledged
-	// them yet. Over AMQP the client says so by its credit. Default: 16.
+	// Window is how many unacknowledged C2D messages a client over MQTT may have. Over AMQP the
+	// client's credit sets the limit. Default: 16.
 	Window int
 }
 
@@ -48,29 +46,28 @@ func (o C2DOptions) withDefaults() C2DOptions {
 	}
 }
 
-// C2D is a C2D message: a message from the cloud to a device. Empty fields are absent.
+// C2D is a cloud-to-device message. Empty fields are absent.
 type C2D struct {
 	MessageID       string
 	CorrelationID   string
 	UserID          string
 	ContentType     string
 	ContentEncoding string
-	// Ack is for which ends the sender wants feedback: "none", "positive", "negative", "full" or
-	// empty.
+	// Ack selects the outcomes for which the sender wants feedback: "none", "positive", "negative",
+	// "full" or empty.
 	Ack string
-	// Expiry is by the hub's clock. Only a C2D message that has one of its own carries it to the
-	// device.
+	// Expiry is a time of the hub's clock. The device receives it only if the sender has set it.
 	Expiry time.Time
 	// Properties are the application properties, in order. An empty value is sent as "name=".
 	Properties []Property
-	// Extra is text that is put behind the properties in the topic as it is, for example "&name" for a
-	// property without a value, or "/".
+	// Extra is text that is appended to the properties in the topic unchanged, for example "&name" for
+	// a property without a value, or "/".
 	Extra string
-	// Body has at most [MaxC2D] bytes.
+	// Body is the payload, at most [MaxC2D] bytes.
 	Body []byte
 }
 
-// C2DState says what has become of a C2D message.
+// C2DState is the state of a C2D message.
 type C2DState uint8
 
 const (
@@ -99,38 +96,39 @@ func (s C2DState) String() string {
 	return fmt.Sprintf("C2DState(%d)", uint8(s))
 }
 
-// feedbackCodes is what feedback says of a state that is an end.
+// feedbackCodes are the feedback status codes of the final states.
 var feedbackCodes = [c2dStates]string{Completed: "Success", Expired: "Expired", DeadLettered: "DeliveryCountExceeded",
 	Purged: "Purged", Rejected: "Rejected"}
 
-// C2DRecord is a C2D message and what has become of it.
+// C2DRecord is a C2D message with its state.
 type C2DRecord struct {
 	// DeviceID and ModuleID name the receiver. ModuleID is empty for the device itself.
 	DeviceID, ModuleID string
 	// Sequence numbers the C2D messages of one receiver, from 1.
 	Sequence int
-	// C2D is what was sent, with the expiry that holds.
+	// C2D is the message as sent, with its effective expiry.
 	C2D C2D
-	// Topic is what it is published to.
+	// Topic is the topic to which it is published.
 	Topic string
-	// State is what has become of it.
+	// State is its state.
 	State C2DState
-	// Deliveries is how often it was delivered to the device. Over MQTT all but the first had DUP set.
+	// Deliveries is how often it was delivered to the device. Over MQTT all deliveries but the first
+	// had DUP set.
 	Deliveries int
 	// Connection is the number of the connection of the last delivery.
 	Connection uint64
-	// PacketID is that of its deliveries with QoS 1. It stays the same.
+	// PacketID is the packet id of its deliveries with QoS 1. It stays the same.
 	PacketID uint16
-	// LockToken is that of the last delivery over AMQP or HTTP.
+	// LockToken is the lock token of the last delivery over AMQP or HTTP.
 	LockToken string
-	// Enqueued and Ended are times by the hub's clock. Ended is zero while the C2D message waits.
+	// Enqueued and Ended are times of the hub's clock. Ended is zero while the C2D message waits.
 	Enqueued, Ended time.Time
-	// Feedback is the status code that the sender is told when it has ended: "Success", "Expired",
-	// "DeliveryCountExceeded", "Purged", "Rejected". It is empty if Ack does not ask for it.
+	// Feedback is the status code that the sender receives in the end: "Success", "Expired",
+	// "DeliveryCountExceeded", "Purged" or "Rejected". It is empty if Ack does not ask for it.
 	Feedback string
 }
 
-// feedback is the status that the sender receives about an end.
+// feedback returns the status code that the sender receives for a final state; empty if none.
 func (m C2D) feedback(end C2DState) string {
 	if m.Ack == "full" || m.Ack == "positive" && end == Completed || m.Ack == "negative" && end != Completed {
 		return feedbackCodes[end]
@@ -155,7 +153,7 @@ func (m C2D) check() error {
 	return nil
 }
 
-// SendC2D is testbroker.Hub.SendC2D.
+// SendC2D implements testbroker.Hub.SendC2D.
 func (h *Hub) SendC2D(id string, m C2D) error {
 	who := SplitIdentity(id)
 	if err := m.check(); err != nil {
@@ -182,7 +180,7 @@ func (h *Hub) SendC2D(id string, m C2D) error {
 	return nil
 }
 
-// size counts as the service's limits and quotas do.
+// size counts as the service does for limits and quotas.
 func (m C2D) size() int {
 	n := len(m.Body) + len(m.MessageID) + len(m.CorrelationID) + len(m.UserID) + len(m.ContentType) +
 		len(m.ContentEncoding)
@@ -192,7 +190,7 @@ func (m C2D) size() int {
 	return n
 }
 
-// Queue returns the queue of an identity that is registered.
+// Queue returns the queue of a registered identity.
 func (h *Hub) Queue(id Identity) (*Queue, error) {
 	h.Mu.Lock()
 	defer h.Mu.Unlock()
@@ -214,7 +212,7 @@ func (h *Hub) QueueLocked(id Identity) *Queue {
 	return q
 }
 
-// queuesOf returns the queues that a selector means, in the order of their names.
+// queuesOf returns the queues that match a selector, sorted by name.
 func (h *Hub) queuesOf(selector string) []*Queue {
 	h.Mu.Lock()
 	defer h.Mu.Unlock()
@@ -228,7 +226,7 @@ func (h *Hub) queuesOf(selector string) []*Queue {
 	return all
 }
 
-// PurgeC2D is testbroker.Hub.PurgeC2D.
+// PurgeC2D implements testbroker.Hub.PurgeC2D.
 func (h *Hub) PurgeC2D(device string) int {
 	n := 0
 	for _, q := range h.queuesOf(device) {
@@ -238,7 +236,7 @@ func (h *Hub) PurgeC2D(device string) int {
 	return n
 }
 
-// C2DLog is testbroker.Hub.C2DLog.
+// C2DLog implements testbroker.Hub.C2DLog.
 func (h *Hub) C2DLog(device string) []C2DRecord {
 	var all []C2DRecord
 	for _, q := range h.queuesOf(device) {
@@ -247,7 +245,7 @@ func (h *Hub) C2DLog(device string) []C2DRecord {
 	return all
 }
 
-// CountC2D is testbroker.Hub.CountC2D.
+// CountC2D implements testbroker.Hub.CountC2D.
 func (h *Hub) CountC2D(device string, state C2DState) int {
 	n := 0
 	for _, q := range h.queuesOf(device) {

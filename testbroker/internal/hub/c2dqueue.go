@@ -11,43 +11,43 @@ import (
 	"time"
 )
 
-// A Queue holds the C2D messages to one identity. It lives as long as the hub, over all
+// A Queue holds the C2D messages of one identity. It exists until the hub is closed, across
 // connections.
 type Queue struct {
 	Hub *Hub
 	id  Identity
 
-	mu       sync.Mutex // guards what follows; held over writes, which never wait, so that C2D messages stay in order
+	mu       sync.Mutex // guards the fields below; held over writes, which never block, so that C2D messages stay in order
 	log      history[*Command]
-	waiting  []*Command // those that have not ended, forgotten or not
+	waiting  []*Command // messages without a final state, in the log or not
 	counts   [c2dStates]int
-	to       Receiver // the present receiver, or the one before; nil = none
-	paused   bool     // it has unsubscribed; it can still acknowledge what it has
+	to       Receiver // the receiver, or the last one if there is none; nil = there was none
+	paused   bool     // the receiver has unsubscribed; it can still acknowledge delivered messages
 	packetID uint16
-	timer    *time.Timer // the next lock or expiry that ends
-	news     []Event     // of changes that were not told yet
+	timer    *time.Timer // fires at the next end of a lock or expiry
+	news     []Event     // state changes without an event yet
 	telling  bool
 }
 
 // Command is a C2D message in a queue.
 type Command struct {
 	C2DRecord
-	locked time.Time // when its lock ends, while it is Invisible
-	Tag    string    // of the delivery over AMQP that it is locked by
-	pulled bool      // a client over HTTP has asked for it; set while it is Invisible
+	locked time.Time // when its lock ends, while Invisible
+	Tag    string    // tag of the AMQP delivery that locks it
+	pulled bool      // locked by an HTTP client's request; only while Invisible
 }
 
-// A Receiver takes the C2D messages to an identity. Its methods are called with the queue's lock
-// held, and must not wait.
+// A Receiver takes the C2D messages of an identity. Its methods are called with the queue's lock
+// held and must not block.
 type Receiver interface {
-	// Deliver sends a C2D message while unacked others are locked; false when it cannot. A C2D message
-	// that is settled is done.
+	// Deliver sends a C2D message while unacked other messages are locked. sent is false when the
+	// receiver cannot take it; settled means that it needs no acknowledgement.
 	Deliver(q *Queue, e *Command, unacked int) (sent, settled bool)
-	// Client is the connection of the receiver.
+	// Client returns the receiver's connection.
 	Client() *Conn
-	// Renews reports whether another receiver is this one once more, so that locks go on.
+	// Renews reports whether by is the same receiver again, so that its locks continue.
 	Renews(by Receiver) bool
-	// Replaced tells the receiver that another, on the given connection, has taken its place.
+	// Replaced reports that a receiver on the connection by has taken over.
 	Replaced(by *Conn)
 }
 
@@ -73,7 +73,7 @@ func (q *Queue) add(m C2D, topic string) error {
 	return nil
 }
 
-// noteLocked has unlock tell of the state of a C2D message.
+// noteLocked queues an event with the state of a C2D message. unlock delivers it.
 func (q *Queue) noteLocked(e *Command) {
 	if q.Hub.onEvent != nil {
 		q.news = append(q.news, Event{
@@ -83,8 +83,8 @@ func (q *Queue) noteLocked(e *Command) {
 	}
 }
 
-// unlock releases mu after something may have changed, and tells of what has changed, in order.
-// Another may be doing so.
+// unlock releases mu after a possible change and delivers the queued events in order, unless
+// another goroutine delivers them already.
 func (q *Queue) unlock() {
 	defer q.mu.Unlock()
 	relay(&q.mu, &q.telling, &q.news, func(e Event) { q.Hub.Event(e, nil) })
@@ -101,7 +101,7 @@ func (q *Queue) becomeLocked(e *Command, s C2DState) {
 	}
 }
 
-// releaseLocked ends the lock of a C2D message that was not acknowledged.
+// releaseLocked ends the lock of an unacknowledged C2D message.
 func (q *Queue) releaseLocked(e *Command) {
 	if e.Deliveries >= q.Hub.C2d.MaxDeliveries {
 		q.becomeLocked(e, DeadLettered)
@@ -110,7 +110,7 @@ func (q *Queue) releaseLocked(e *Command) {
 	q.becomeLocked(e, Enqueued)
 }
 
-// takeLocked makes a receiver the one that receives. What the one before has not acknowledged is
+// takeLocked makes to the receiver. Messages that the previous receiver has not acknowledged are
 // delivered again.
 func (q *Queue) takeLocked(to Receiver) {
 	before, paused := q.to, q.paused
@@ -127,7 +127,7 @@ func (q *Queue) takeLocked(to Receiver) {
 	}
 }
 
-// leaveLocked ends deliveries to a receiver, if it is the one that receives.
+// leaveLocked ends deliveries to the receiver if of accepts it.
 func (q *Queue) leaveLocked(of func(Receiver) bool) {
 	if q.to == nil || !of(q.to) {
 		return
@@ -146,7 +146,8 @@ func (q *Queue) unlockLocked() {
 	}
 }
 
-// dispatchLocked ends what is due, delivers what may be delivered, in order, and sets the timer.
+// dispatchLocked ends expired locks and messages, delivers in order as much as the receiver takes,
+// and sets the timer.
 func (q *Queue) dispatchLocked() {
 	now, clock := time.Now(), q.Hub.Now()
 	unacked := 0
@@ -161,7 +162,7 @@ func (q *Queue) dispatchLocked() {
 			unacked++
 		}
 	}
-	var next time.Duration // until something is due; zero = nothing
+	var next time.Duration // until the next lock or expiry ends; zero = none
 	for _, e := range q.waiting {
 		if e.State == Enqueued && q.to != nil && !q.paused && q.deliverLocked(e, unacked) {
 			if e.State == Invisible {
@@ -194,7 +195,7 @@ func (q *Queue) dispatchLocked() {
 	}
 }
 
-// tick runs when something is due.
+// tick runs when the timer fires.
 func (q *Queue) tick() {
 	if !q.Hub.Enter() {
 		return
@@ -206,7 +207,7 @@ func (q *Queue) tick() {
 	q.Hub.Changed.Wake()
 }
 
-// deliverLocked hands a C2D message to the receiver; false when it does not take it.
+// deliverLocked delivers a C2D message to the receiver; false when it does not take it.
 func (q *Queue) deliverLocked(e *Command, unacked int) bool {
 	sent, settled := q.to.Deliver(q, e, unacked)
 	if !sent {
@@ -234,8 +235,8 @@ func (q *Queue) NextIDLocked() uint16 {
 	}
 }
 
-// detach stops deliveries to a connection. What it has not acknowledged is delivered again to the
-// next.
+// detach stops deliveries to a connection. Unacknowledged messages are delivered again to the next
+// receiver.
 func (h *Hub) detach(c *Conn) {
 	h.Mu.Lock()
 	q := h.Queues[c.ID]
@@ -288,8 +289,8 @@ func (q *Queue) count(s C2DState) int {
 	return q.counts[s]
 }
 
-// LockToken makes the tag of a delivery: 16 bytes, which some clients insist on. With a seed it
-// follows from that.
+// LockToken returns the tag of a delivery: 16 bytes, as some clients require. With a seed, the tag
+// is derived from it.
 func (h *Hub) LockToken(e *Command) (tag [16]byte) {
 	if h.Seed == 0 {
 		rand.Read(tag[:]) // never fails
@@ -302,14 +303,14 @@ func (h *Hub) LockToken(e *Command) (tag [16]byte) {
 	return tag
 }
 
-// GuidText writes 16 bytes as those clients read them: the first three fields begin with their last
-// byte.
+// GuidText formats 16 bytes as a GUID in the way of those clients: the first three fields are
+// little-endian.
 func GuidText(b [16]byte) string {
 	le := binary.LittleEndian
 	return fmt.Sprintf("%08x-%04x-%04x-%x-%x", le.Uint32(b[:]), le.Uint16(b[4:]), le.Uint16(b[6:]), b[8:10], b[10:])
 }
 
-// Kick delivers what may be delivered.
+// Kick delivers as much as the receiver takes.
 func (q *Queue) Kick() {
 	q.mu.Lock()
 	q.dispatchLocked()
@@ -317,12 +318,12 @@ func (q *Queue) Kick() {
 	q.Hub.Changed.Wake()
 }
 
-// Pull locks the first C2D message that waits, for a client that has asked for it. Such a lock is
-// the client's own: it does not end with a connection.
+// Pull locks the first waiting C2D message for a client that asked for one over HTTP. This lock
+// does not end with a connection.
 func (q *Queue) Pull(c *Conn) (C2DRecord, bool) {
 	q.mu.Lock()
 	defer q.unlock()
-	q.dispatchLocked() // what is due ends
+	q.dispatchLocked() // ends expired messages and locks
 	i := slices.IndexFunc(q.waiting, func(e *Command) bool { return e.State == Enqueued })
 	if i < 0 {
 		return C2DRecord{}, false
@@ -338,8 +339,7 @@ func (q *Queue) Pull(c *Conn) (C2DRecord, bool) {
 	return e.C2DRecord, true
 }
 
-// Settle does what a client wants to become of a C2D message that it has pulled; false when the
-// lock is not its own any more.
+// Settle applies a client's outcome to a C2D message that it pulled; false when the lock has ended.
 func (q *Queue) Settle(lock string, to C2DState) bool {
 	q.mu.Lock()
 	defer q.unlock()
@@ -359,7 +359,7 @@ func (q *Queue) Settle(lock string, to C2DState) bool {
 	return true
 }
 
-// Receive makes a receiver the one that receives. The one before loses what it has not settled.
+// Receive makes to the receiver. The previous receiver loses the messages that it has not settled.
 func (q *Queue) Receive(to Receiver) {
 	q.mu.Lock()
 	defer q.unlock()
@@ -374,7 +374,7 @@ func (q *Queue) Unreceive(to Receiver) {
 	q.leaveLocked(func(r Receiver) bool { return r == to })
 }
 
-// Pause ends deliveries to the receiver of a connection, which can still settle what it has.
+// Pause ends deliveries to a connection's receiver, which can still settle delivered messages.
 func (q *Queue) Pause(c *Conn) {
 	q.mu.Lock()
 	defer q.unlock()
@@ -383,8 +383,8 @@ func (q *Queue) Pause(c *Conn) {
 	}
 }
 
-// Acknowledge completes the C2D message that was delivered on a connection under a packet id. After
-// the end of its lock there is none.
+// Acknowledge completes the C2D message that was delivered on a connection with a packet id. If its
+// lock has ended, it does nothing.
 func (q *Queue) Acknowledge(c *Conn, packetID uint16) {
 	q.mu.Lock()
 	defer q.unlock()
@@ -397,8 +397,8 @@ func (q *Queue) Acknowledge(c *Conn, packetID uint16) {
 	}
 }
 
-// SettleTag does what a receiver wants to become of the C2D message that it was sent under a tag;
-// [Enqueued] has it delivered again. It returns false when the lock has ended.
+// SettleTag applies a receiver's outcome to the C2D message that was delivered with a tag;
+// [Enqueued] delivers it again. It returns false when the lock has ended.
 func (q *Queue) SettleTag(r Receiver, tag string, to C2DState) bool {
 	q.mu.Lock()
 	defer q.Hub.Changed.Wake()

@@ -2,16 +2,15 @@ package hub
 
 import "strings"
 
-// TimeLayout is the form of times in topics: exactly seven decimals, without which some clients
-// cannot read it.
+// TimeLayout is the layout of times in topics. Some clients require exactly seven decimals.
 const TimeLayout = "2006-01-02T15:04:05.0000000Z"
 
-// Commands is the topic that the identity receives C2D messages at, without a property bag.
+// Commands returns the topic on which the identity receives C2D messages, without a property bag.
 func (id Identity) Commands() string { return id.Resource() + "/messages/devicebound/" }
 
-// topic is what a C2D message is published to. The destination comes always and first: there are
-// clients that find the bag by it, or fail without a bag. The dollar sign of system properties is
-// encoded, which some clients insist on.
+// topic returns the topic of a C2D message. The destination is always present and first, because
+// some clients find the bag by it or fail without a bag. The dollar sign of system properties is
+// encoded, as some clients require.
 func (m C2D) topic(id Identity) string {
 	var b strings.Builder
 	b.WriteString(id.Commands())
@@ -35,7 +34,7 @@ func (m C2D) topic(id Identity) string {
 	return b.String()
 }
 
-// escape percent-encodes every byte but the unreserved ones of RFC 3986.
+// escape percent-encodes every byte except the unreserved ones of RFC 3986.
 func escape(s string) string {
 	const hex = "0123456789ABCDEF"
 	var b strings.Builder

@@ -16,12 +16,11 @@ import (
 )
 
 const (
-	certBackdate = time.Hour // so that clients whose clock is a little behind accept it
+	certBackdate = time.Hour // clients whose clock is a little slow accept the certificate
 	certLife     = 20 * 365 * 24 * time.Hour
 )
 
-// certificates is a certification authority and the certificate that the hub presents. Both are
-// made when they are first needed.
+// certificates is a certification authority and the hub's certificate. Both are made on first use.
 type certificates struct {
 	mu     sync.Mutex
 	ca     *x509.Certificate
@@ -31,7 +30,7 @@ type certificates struct {
 	serial int64
 }
 
-// RootCAs is testbroker.Hub.RootCAs.
+// RootCAs implements testbroker.Hub.RootCAs.
 func (h *Hub) RootCAs() *x509.CertPool {
 	h.certs.mu.Lock()
 	defer h.certs.mu.Unlock()
@@ -41,7 +40,7 @@ func (h *Hub) RootCAs() *x509.CertPool {
 	return pool
 }
 
-// CAPEM is testbroker.Hub.CAPEM.
+// CAPEM implements testbroker.Hub.CAPEM.
 func (h *Hub) CAPEM() []byte {
 	h.certs.mu.Lock()
 	defer h.certs.mu.Unlock()
@@ -49,12 +48,12 @@ func (h *Hub) CAPEM() []byte {
 	return append([]byte(nil), h.certs.pem...)
 }
 
-// ClientTLS is testbroker.Hub.ClientTLS.
+// ClientTLS implements testbroker.Hub.ClientTLS.
 func (h *Hub) ClientTLS() *tls.Config {
 	return &tls.Config{RootCAs: h.RootCAs(), ServerName: h.Host, MinVersion: tls.VersionTLS12}
 }
 
-// PresentName is testbroker.Hub.PresentName.
+// PresentName implements testbroker.Hub.PresentName.
 func (h *Hub) PresentName(host string) error {
 	if host != "" {
 		if err := checkHost(host); err != nil {
@@ -68,12 +67,11 @@ func (h *Hub) PresentName(host string) error {
 	return nil
 }
 
-// serverTLS is the configuration of the hub's side. The certificate is looked up for each
-// handshake.
+// serverTLS returns the hub's TLS configuration. It looks up the certificate for each handshake.
 func (h *Hub) serverTLS() *tls.Config {
 	return &tls.Config{
 		MinVersion: tls.VersionTLS12,
-		ClientAuth: tls.RequestClientCert, // it is judged when the client says who it is
+		ClientAuth: tls.RequestClientCert, // verified when the client states its identity
 		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 			h.certs.mu.Lock()
 			defer h.certs.mu.Unlock()
@@ -83,7 +81,7 @@ func (h *Hub) serverTLS() *tls.Config {
 	}
 }
 
-// expiredCertificate makes one that is not valid any more.
+// expiredCertificate returns the hub's certificate with an expiry in the past.
 func (h *Hub) expiredCertificate() *tls.Certificate {
 	h.certs.mu.Lock()
 	defer h.certs.mu.Unlock()
@@ -99,7 +97,7 @@ func (h *Hub) expiredCertificate() *tls.Certificate {
 	return &tls.Certificate{Certificate: [][]byte{leaf.Raw}, PrivateKey: key, Leaf: leaf}
 }
 
-// authorityLocked makes the authority and the hub's certificate unless they exist.
+// authorityLocked makes the authority and the hub's certificate if there are none.
 func (h *Hub) authorityLocked() {
 	if h.certs.ca != nil {
 		return
@@ -124,7 +122,7 @@ func (h *Hub) certifyLocked(host string) {
 	template.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}
 	template.DNSNames = []string{"store." + h.Host, "localhost"}
 	template.IPAddresses = []net.IP{net.IPv4(127, 0, 0, 1), net.IPv6loopback}
-	if ip := net.ParseIP(h.Host); ip != nil { // clients compare addresses with addresses only
+	if ip := net.ParseIP(h.Host); ip != nil { // clients compare an address only with the addresses in the certificate
 		template.IPAddresses = append(template.IPAddresses, ip)
 	} else {
 		template.DNSNames = append(template.DNSNames, h.Host)
@@ -142,7 +140,7 @@ func (h *Hub) templateLocked(name string) *x509.Certificate {
 	h.certs.serial++
 	now := h.Now()
 	if real := time.Now(); real.Before(now) {
-		now = real // a hub whose clock is ahead on purpose shall be refused for its tokens only
+		now = real // a hub whose clock is deliberately ahead must be refused only for its tokens
 	}
 	return &x509.Certificate{
 		SerialNumber: big.NewInt(h.certs.serial),
@@ -160,21 +158,22 @@ func newKey() *ecdsa.PrivateKey {
 	return key
 }
 
-// An authority that follows from a seed is the same to the byte at whatever time it is made, in a
-// bubble too.
+// The validity of a seeded authority is fixed, so its certificate is the same to the byte at any
+// time, also in a synctest bubble.
 var seededFrom, seededUntil = time.Date(1990, 1, 1, 0, 0, 0, 0, time.UTC), time.Date(2090, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// seededKey makes the key of the authority from the seed.
+// seededKey derives the key of the authority from the seed.
 func seededKey(seed uint64) *ecdsa.PrivateKey {
 	for n := 0; ; n++ {
 		if key, err := ecdsa.ParseRawPrivateKey(elliptic.P256(), derived(seed, "authority\n%d", n)); err == nil {
 			return key
-		} // the number is 0 or not below the order of the group, which is next to impossible
+		} // the number is 0 or not below the order of the group: practically impossible
 	}
 }
 
-// sign makes a certificate, the same from the same input, for signatures are deterministic by RFC
-// 6979. Templates are ours and host names are checked before, so it cannot fail.
+// sign makes a certificate. The same input gives the same certificate, because signatures are
+// deterministic (RFC 6979). It cannot fail: the package makes the templates and has checked the
+// host names.
 func sign(template, parent *x509.Certificate, key, signer *ecdsa.PrivateKey) *x509.Certificate {
 	der, err := x509.CreateCertificate(nil, template, parent, &key.PublicKey, signer)
 	if err != nil {

@@ -11,18 +11,18 @@ import (
 	"time"
 )
 
-// CertAuthority signs certificates of devices. Make it with [NewCertAuthority]; give its
+// CertAuthority signs certificates of devices. Make it with [NewCertAuthority] and pass its
 // certificate to [Hub.AddCA].
 type CertAuthority struct {
 	cert  *x509.Certificate
 	key   *ecdsa.PrivateKey
-	chain [][]byte // of the certificates below the root, this one first
+	chain [][]byte // certificates below the root, this one first
 }
 
-// NewCertAuthority makes an authority that signs for itself.
+// NewCertAuthority makes a self-signed authority.
 func NewCertAuthority(name string) *CertAuthority { return newAuthority(name, nil) }
 
-// NewAuthority makes an authority that a signs for.
+// NewAuthority makes an authority whose certificate a signs.
 func (a *CertAuthority) NewAuthority(name string) *CertAuthority { return newAuthority(name, a) }
 
 func newAuthority(name string, parent *CertAuthority) *CertAuthority {
@@ -42,16 +42,16 @@ func newAuthority(name string, parent *CertAuthority) *CertAuthority {
 // Cert returns the certificate of the authority.
 func (a *CertAuthority) Cert() *x509.Certificate { return a.cert }
 
-// NewClientCert makes a certificate for a device with its key and with the authorities below the
-// root. The zero times mean: from an hour ago, for twenty years.
+// NewClientCert makes a certificate for a device, with its key and the authorities below the root.
+// Zero times mean: from an hour ago, for twenty years.
 func (a *CertAuthority) NewClientCert(commonName string, notBefore, notAfter time.Time) tls.Certificate {
 	key := newKey()
 	leaf := sign(clientTemplate(commonName, notBefore, notAfter), a.cert, key, a.key)
 	return tls.Certificate{Certificate: append([][]byte{leaf.Raw}, a.chain...), PrivateKey: key, Leaf: leaf}
 }
 
-// NewClientCert makes a certificate for a device that is signed with its own key. The zero times
-// mean: from an hour ago, for twenty years.
+// NewClientCert makes a self-signed certificate for a device. Zero times mean: from an hour ago,
+// for twenty years.
 func NewClientCert(commonName string, notBefore, notAfter time.Time) tls.Certificate {
 	key := newKey()
 	template := clientTemplate(commonName, notBefore, notAfter)

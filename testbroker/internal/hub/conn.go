@@ -11,49 +11,48 @@ import (
 	"github.com/hubline-iot/hubline/internal/memconn"
 )
 
-// CloseLimit is how long a client has to read the last packet and close, after the hub has said
-// all it will say.
+// CloseLimit is how long a client may take to read the last packet and close, after the hub has
+// sent everything.
 const CloseLimit = time.Second
 
-// The modes of a connection. It only moves downwards.
+// The modes of a connection. A connection only moves down the list.
 const (
 	Open     = iota
-	Silent   // half-open: what comes is thrown away, what goes vanishes, and no deadline ends it
-	Draining // the last word is said: what comes is thrown away until the client closes
+	Silent   // half-open: input is discarded, output is dropped, and no deadline ends the connection
+	Draining // the last packet is sent: input is discarded until the client closes
 	Over
 )
 
 // Conn is the hub's end of a connection, between the network and the broker. Faults act here, on
 // bytes.
 type Conn struct {
-	Stream net.Conn // what the protocol is spoken on: raw, or TLS, or a WebSocket over it. Set before the first packet.
-	Under  net.Conn // what TLS is spoken on: raw, or what a front has put on it
+	Stream net.Conn // carries the protocol: raw, or TLS, or a WebSocket over either. Set before the first packet.
+	Under  net.Conn // carries TLS: raw, or a front's wrapper of it
 	port   port
-	Raw    net.Conn // a *socket or *memconn.Conn; neither ever waits in Write
+	Raw    net.Conn // a *Socket or *memconn.Conn; Write of neither ever blocks
 	Hub    *Hub
 	Number uint64
-	Closed chan struct{} // closed when the connection is over; hooks that wait also wait for it
-	Done   chan struct{} // closed when the goroutine of the connection is about to end
+	Closed chan struct{} // closed when the connection ends; hooks that wait also wait for it
+	Done   chan struct{} // closed just before the connection's goroutine ends
 
 	Mode atomic.Int32 // changes under mu
 
-	mu    sync.Mutex // guards what follows, and the mode against deadlines
-	cause error      // why the hub ended it
+	mu    sync.Mutex // guards the fields below, and the order of mode changes and deadlines
+	cause error      // why the hub ended the connection
 
-	// Written under Hub.mu by the connection's goroutine, which reads id also without it.
-	ID   Identity // what the client reports that it is, whether or not it is true
+	// Written under Hub.mu by the connection's goroutine, which also reads id without it.
+	ID   Identity // the identity that the client states, verified or not
 	Live bool     // established and not ended
 	Peer Peer     // nil until a protocol has begun
 
-	// Of the connection's own goroutine.
+	// Used only by the connection's goroutine.
 	TLS     *tls.Conn // nil without TLS
-	pending *Injected // a fault of the handshake that is still to happen
+	pending *Injected // a handshake fault that has not happened yet
 }
 
 var _ net.Conn = (*Conn)(nil)
 
-// Read gives the bytes of the client to the front while the connection is in order, and throws them
-// away when it is not.
+// Read passes the client's bytes to the front while the mode is Open, and discards them otherwise.
 func (c *Conn) Read(p []byte) (int, error) {
 	for {
 		n, err := c.Stream.Read(p)
@@ -66,7 +65,7 @@ func (c *Conn) Read(p []byte) (int, error) {
 	}
 }
 
-// Write sends bytes, or lets them vanish.
+// Write sends bytes, or drops them unless the mode is Open.
 func (c *Conn) Write(p []byte) (int, error) {
 	switch c.Mode.Load() {
 	case Open:
@@ -81,7 +80,8 @@ func (c *Conn) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Close ends the connection in order: the client can read what was sent, then sees the end.
+// Close ends the connection in order: the client can read everything that was sent, then sees the
+// end.
 func (c *Conn) Close() error {
 	if c.Leave(Over) == Open {
 		return c.Stream.Close()
@@ -95,14 +95,14 @@ func (c *Conn) CloseFor(cause error) {
 	c.Close()
 }
 
-// CutFor ends the connection by RST.
+// CutFor ends the connection with RST.
 func (c *Conn) CutFor(cause error) {
 	c.SetCause(cause)
 	c.Leave(Over)
 	abort(c.Raw)
 }
 
-// abort resets a connection of any kind: bytes on the way are lost.
+// abort resets a connection of any kind. Bytes in flight are lost.
 func abort(raw net.Conn) {
 	switch raw := raw.(type) {
 	case *memconn.Conn:
@@ -115,7 +115,7 @@ func abort(raw net.Conn) {
 	raw.Close()
 }
 
-// Silence makes the connection half-open for good; false if it was not in order anyway.
+// Silence makes the connection half-open for good; false if the mode was not Open.
 func (c *Conn) Silence() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -127,9 +127,9 @@ func (c *Conn) Silence() bool {
 	return true
 }
 
-// CloseGracefully ends the hub's side so that the client can read all that was sent, even if it is
-// still sending itself: to close a TCP connection with unread bytes would reset it. The client has
-// a second to close.
+// CloseGracefully ends the hub's side so that the client can read everything that was sent, even
+// while it is still sending: closing a TCP connection with unread bytes would reset it. The client
+// has one second to close.
 func (c *Conn) CloseGracefully(cause error) {
 	c.SetCause(cause)
 	c.mu.Lock()
@@ -148,8 +148,8 @@ func (c *Conn) CloseGracefully(cause error) {
 	}
 }
 
-// Drain waits until the connection ends. Only the connection's goroutine may call it, when the mode
-// is not open.
+// Drain waits until the connection ends. Only the connection's goroutine calls it, and only when
+// the mode is not Open.
 func (c *Conn) Drain() {
 	var p [512]byte
 	for {
@@ -159,7 +159,7 @@ func (c *Conn) Drain() {
 	}
 }
 
-// Leave moves to a mode further down and returns the mode before.
+// Leave moves to a mode further down the list and returns the previous one.
 func (c *Conn) Leave(mode int32) int32 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -173,7 +173,7 @@ func (c *Conn) Leave(mode int32) int32 {
 	return before
 }
 
-// matchesLocked reports whether a selector means the connection. Hub.mu is held.
+// matchesLocked reports whether a selector matches the connection. Hub.mu is held.
 func (c *Conn) matchesLocked(selector string) bool {
 	switch {
 	case selector == "":
@@ -184,7 +184,7 @@ func (c *Conn) matchesLocked(selector string) bool {
 	return c.ID.Matches(selector)
 }
 
-// SetCause keeps the first reason why the hub ended the connection.
+// SetCause records why the hub ended the connection. The first cause wins.
 func (c *Conn) SetCause(cause error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -202,7 +202,7 @@ func (c *Conn) causeOr(err error) error {
 	return err
 }
 
-// SetDeadline does what the broker wants as long as the connection is in order.
+// SetDeadline sets the broker's deadline while the mode is Open.
 func (c *Conn) SetDeadline(t time.Time) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -212,7 +212,7 @@ func (c *Conn) SetDeadline(t time.Time) error {
 	return c.Raw.SetDeadline(t)
 }
 
-// LimitRead is SetDeadline for reading alone.
+// LimitRead is SetDeadline for reads only.
 func (c *Conn) LimitRead(t time.Time) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -228,13 +228,13 @@ func (c *Conn) SetReadDeadline(t time.Time) error { return c.Raw.SetReadDeadline
 // SetWriteDeadline is part of net.Conn; the broker does not call it.
 func (c *Conn) SetWriteDeadline(t time.Time) error { return c.Raw.SetWriteDeadline(t) }
 
-// LocalAddr is the hub's address.
+// LocalAddr returns the hub's address.
 func (c *Conn) LocalAddr() net.Addr { return c.Raw.LocalAddr() }
 
-// RemoteAddr is the client's address.
+// RemoteAddr returns the client's address.
 func (c *Conn) RemoteAddr() net.Addr { return c.Raw.RemoteAddr() }
 
-// Sleep waits; false when the connection ended meanwhile.
+// Sleep waits for d; false when the connection ended before.
 func (c *Conn) Sleep(d time.Duration) bool {
 	if d <= 0 {
 		return c.Mode.Load() != Over

@@ -1,7 +1,7 @@
 package hub
 
-// errorNames are the service's codes of errors and their names, as the enumerations of its SDKs and
-// the page "Troubleshoot IoT Hub error codes" have them.
+// errorNames maps the service's error codes to their names. Sources: the enumerations of its SDKs
+// and the page "Troubleshoot IoT Hub error codes".
 var errorNames = map[int]string{
 	400000: "GenericBadRequest",
 	400001: "InvalidProtocolVersion",
@@ -156,7 +156,7 @@ var errorNames = map[int]string{
 	504101: "GatewayTimeout",
 }
 
-// CommonCode is the service's code that a status usually comes with.
+// CommonCode returns the service's code that usually comes with a status.
 func CommonCode(status int) int {
 	switch status {
 	case 401:

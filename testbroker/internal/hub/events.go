@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// EventKind says what an [Event] is about.
+// EventKind is the kind of an [Event].
 type EventKind uint8
 
 const (
@@ -46,39 +46,40 @@ func (k EventKind) String() string {
 	return fmt.Sprintf("EventKind(%d)", uint8(k))
 }
 
-// Event is something that happened at the hub. Fields that a kind has nothing to say in are zero.
+// Event is something that happened at the hub. Fields that a kind does not use are zero.
 type Event struct {
 	Kind EventKind
-	// Time is by the hub's clock.
+	// Time is a time of the hub's clock.
 	Time time.Time
-	// Connection is the number of the connection, from 1; zero for a dial that was refused, and for
-	// what happened on none.
+	// Connection is the number of the connection, from 1; zero for a refused dial and for an event
+	// without a connection.
 	Connection uint64
-	// DeviceID and ModuleID are whom it is about: what the client said it is, empty before its
-	// CONNECT; of FaultDeclared and FaultRemoved, empty for all.
+	// DeviceID and ModuleID are the identity that the event concerns, as the client stated it; empty
+	// before its CONNECT. For FaultDeclared and FaultRemoved, empty means all.
 	DeviceID, ModuleID string
-	// Code is the CONNACK code of Refused; zero when none was sent.
+	// Code is the CONNACK code of Refused; zero if none was sent.
 	Code byte
-	// Status is the status code of HTTP of Refused, zero when none was sent; that of the answer of
-	// TwinRequested and MethodAnswered.
+	// Status is the HTTP status code of Refused (zero if none was sent), or the status of the answer
+	// for TwinRequested and MethodAnswered.
 	Status int
 	// Fault is the kind of the fault of FaultFired, FaultDeclared and FaultRemoved.
 	Fault FaultKind
-	// Name is the message id of MessageStored and C2DChanged, which may be empty, the method, or
-	// the file of UploadChanged. Of Refused it is the address of the link (AMQP) or the method and
-	// path of the request (HTTP); empty when the whole connection was refused.
+	// Name is the message id of MessageStored and C2DChanged, which may be empty, the method, or the
+	// file of UploadChanged. For Refused it is the address of the link (AMQP) or the method and path
+	// of the request (HTTP); empty when the whole connection was refused.
 	Name string
 	// Detail is the operation of TwinRequested, "desired" or "tags" of TwinChanged, the fate of the
-	// answer of MethodAnswered, and the state of C2DChanged and UploadChanged.
+	// answer of MethodAnswered, or the state of C2DChanged and UploadChanged.
 	Detail string
-	// Version is that of the properties to which TwinRequested or TwinChanged has led; zero for what
-	// did not change any.
+	// Version is the new version of the properties after TwinRequested or TwinChanged; zero if nothing
+	// changed.
 	Version int64
 	// Bytes is the size of the body of MessageStored.
 	Bytes int
-	// Protocol is how MessageStored, TwinRequested and MethodAnswered came.
+	// Protocol is the protocol of MessageStored, TwinRequested and MethodAnswered.
 	Protocol Protocol
-	// Err is why, for Refused, Disconnected and MethodFailed, and what was asked for, for FaultObeyed.
+	// Err is the cause of Refused, Disconnected and MethodFailed, and the requested fault of
+	// FaultObeyed.
 	Err error
 }
 
@@ -99,7 +100,7 @@ func (e Event) String() string {
 	return text
 }
 
-// what is what has happened, without where and why.
+// what describes the event without place and cause.
 func (e Event) what() string {
 	named := func(what string) string {
 		if e.Name == "" {
@@ -151,7 +152,7 @@ func (e Event) what() string {
 	return s
 }
 
-// Event completes e and tells who wants to know. No lock is held.
+// Event completes e and calls Options.OnEvent. The caller holds no lock.
 func (h *Hub) Event(e Event, c *Conn) {
 	if h.onEvent == nil {
 		return
@@ -178,5 +179,5 @@ func (h *Hub) Store(m Message) {
 	}, nil)
 }
 
-// Seconds rounds up.
+// Seconds returns d in seconds, rounded up.
 func Seconds(d time.Duration) int { return int((d + time.Second - 1) / time.Second) }

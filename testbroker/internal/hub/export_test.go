@@ -1,7 +1,7 @@
 package hub
 
-// HistoryMoves adds n entries to a history and returns how often it has moved to another array, and
-// how many entries that had room for at most.
+// HistoryMoves adds n entries to a history. It returns how often the history moved to another
+// array, and the largest capacity of an array.
 func HistoryMoves(keep, n int) (moves, room int) {
 	l := history[int]{keep: keep}
 	for i := range n {
@@ -28,7 +28,7 @@ func TokenCovers(tok, host, device, module string) bool {
 // CommandTopic returns the topic of a C2D message.
 func CommandTopic(device, module string, m C2D) string { return m.topic(Identity{device, module}) }
 
-// ReadFaultMessage reads a message that asks for a fault.
+// ReadFaultMessage reads a message that requests a fault.
 func ReadFaultMessage(m Message) (FaultMessage, bool) {
 	_, f, ok := readFaultMessage(m)
 	return f, ok

@@ -8,28 +8,27 @@ import (
 	"time"
 )
 
-// FaultMessages says what the hub does with a message by which a device asks for a fault: one with
-// the application property "AzIoTHub_FaultOperationType" of a type that is known, in any letter
-// case.
+// FaultMessages says how the hub treats a message with which a device requests a fault: one whose
+// application property "AzIoTHub_FaultOperationType" has a known type, in any letter case.
 //
-// "KillTcp" cuts the connection, and with a duration every new one until that has passed.
+// "KillTcp" cuts the connection, and with a duration also every new one until the duration ends.
 // "ShutDownMqtt" ends the connection in order. "InvokeThrottling", "InvokeMaxMessageQuota" and
 // "InvokeAuthError" end it in order and refuse new ones, with CONNACK 3, 3 and 5, for the duration.
 //
-// Over AMQP, the three that begin with "Invoke" leave the connection as it is and reject messages
-// for the duration, or the next message if there is none. "ShutDownAmqp" and "KillAmqpConnection"
-// close the connection with "amqp:connection:forced", "KillAmqpSession" ends the session, and the
-// other types detach the link that they name with "amqp:link:detach-forced". A type that is about
-// another protocol does nothing. A new connection of a device that asked for "KillTcp" is known by
-// its put-token, or by SASL PLAIN.
+// Over AMQP, the three "Invoke" types keep the connection. They reject messages for the duration,
+// or the next message if there is no duration. "ShutDownAmqp" and "KillAmqpConnection" close the
+// connection with "amqp:connection:forced". "KillAmqpSession" ends the session. The other types
+// detach the link that they name with "amqp:link:detach-forced". A type for another protocol does
+// nothing. The hub recognizes a new connection of a device that requested "KillTcp" by its
+// put-token, or by SASL PLAIN.
 //
 // Over HTTP, "KillTcp" cuts the connections that the device has used, and with a duration every new
-// one at its request. The three that begin with "Invoke" answer its messages with 429, 403 and 401,
-// as long as over AMQP.
+// one at its request. The three "Invoke" types answer the device's messages with 429, 403 and 401,
+// for as long as over AMQP.
 //
-// The other properties are "AzIoTHub_FaultOperationCloseReason", which is put into the cause,
+// The other properties are "AzIoTHub_FaultOperationCloseReason", which becomes part of the cause,
 // "AzIoTHub_FaultOperationDelayInSecs" and "AzIoTHub_FaultOperationDurationInSecs". Such a message
-// is no telemetry: it is not in the log, and faults declared with [Hub.Inject] pass it by. See
+// is not telemetry: it is not in the log, and faults declared with [Hub.Inject] ignore it. See
 // [Hub.FaultMessages].
 type FaultMessages uint8
 
@@ -39,37 +38,38 @@ const (
 	StoreFaultMessages
 )
 
-// FaultMessage is a fault that a device asked for by a message.
+// FaultMessage is a fault that a device requested with a message.
 type FaultMessage struct {
-	// DeviceID and ModuleID name the device that asked, which is also the one that it happens to.
+	// DeviceID and ModuleID name the device that sent the request. The fault happens to the same
+	// device.
 	DeviceID, ModuleID string
-	// Type is the type in the service's spelling, and Reason the text that goes with it.
+	// Type is the type in the service's spelling. Reason is the text that comes with it.
 	Type, Reason string
-	// Delay and Duration are whole seconds. What is no number counts as zero.
+	// Delay and Duration are whole seconds. A value that is not a number counts as zero.
 	Delay, Duration time.Duration
-	// Received is when the message came, by the hub's clock.
+	// Received is when the message arrived, by the hub's clock.
 	Received time.Time
-	// Happened reports that it has ended a connection, session or link, or began to refuse what comes.
-	// It stays false for types about another protocol.
+	// Happened reports that the fault has ended a connection, session or link, or has begun to refuse.
+	// It stays false for types of another protocol.
 	Happened bool
-	// Refused is how many connects were refused or cut because of it, or messages rejected.
+	// Refused counts the connects that the fault refused or cut, or the messages that it rejected.
 	Refused int
 }
 
-// FaultRequest is what a type does.
+// FaultRequest is the effect of a type.
 type FaultRequest struct {
 	Name    string
-	On      Protocol // it does something
+	On      Protocol // the protocols on which it has an effect
 	Cut     bool     // by RST
 	Refuses bool     // for the duration
 	Code    byte     // the CONNACK with which it refuses
 
-	// Over AMQP.
-	Condition string   // with which it rejects messages
-	Session   bool     // it ends the session
-	Link      LinkKind // it detaches the links of a kind
+	// For AMQP.
+	Condition string   // with which messages are rejected
+	Session   bool     // end the session
+	Link      LinkKind // kind of links that it detaches
 
-	Refusal int // the service's code with which it refuses messages over HTTP
+	Refusal int // the service's code with which messages over HTTP are refused
 }
 
 var faultRequests = []FaultRequest{
@@ -94,7 +94,7 @@ var faultRequests = []FaultRequest{
 	{Name: "KillAmqpMethodRespLink", On: AMQP, Link: LinkMethodSender},
 }
 
-// FaultRequestError is the cause of what happens because a device asked for it.
+// FaultRequestError is the cause of a refusal or an end that a device requested.
 type FaultRequestError struct{ Kind, Reason string }
 
 // Error names the type and the reason.
@@ -102,19 +102,19 @@ func (e FaultRequestError) Error() string {
 	return strings.TrimSuffix("asked for by the device: "+e.Kind+": "+e.Reason, ": ")
 }
 
-// A StandingFault is one that refuses connects. Guarded by Hub.mu.
+// A StandingFault is a requested fault that refuses connects. Guarded by Hub.mu.
 type StandingFault struct {
 	FaultRequest
 	Until  time.Time
-	Once   bool // it ends with the first message that it rejects
+	Once   bool // ends with the first rejected message
 	Record *FaultMessage
 }
 
 const MaxFaultSeconds = 1 << 31
 
-// readFaultMessage reads a message that asks for a fault; false when it does not.
+// readFaultMessage reads a message that requests a fault; false when it does not.
 func readFaultMessage(m Message) (FaultRequest, FaultMessage, bool) {
-	property := func(name string) string { // over HTTP they are in lower case
+	property := func(name string) string { // over HTTP names are in lower case
 		for _, p := range m.Properties {
 			if strings.EqualFold(p.Name, name) {
 				return p.Value
@@ -144,7 +144,8 @@ func readFaultMessage(m Message) (FaultRequest, FaultMessage, bool) {
 	return faultRequests[i], f, true
 }
 
-// Take has a fault happen that a message asks for, after telling who can acknowledge the message.
+// Take applies the fault that a message requests, after it has called acknowledge. It returns false
+// if the message is telemetry.
 func (h *Hub) Take(m Message, acknowledge func(FaultRequest), obey func(FaultRequest, *FaultMessage)) bool {
 	if h.Obedient == StoreFaultMessages {
 		return false
@@ -177,8 +178,7 @@ func (h *Hub) Take(m Message, acknowledge func(FaultRequest), obey func(FaultReq
 	return true
 }
 
-// Stands returns the order because of which an identity is refused, if it is of the right kind, and
-// counts that.
+// Stands returns the fault that refuses an identity, if right accepts it, and counts the refusal.
 func (h *Hub) Stands(id Identity, right func(StandingFault) bool) (StandingFault, bool) {
 	h.Mu.Lock()
 	defer h.Mu.Unlock()
@@ -196,7 +196,7 @@ func (h *Hub) Stands(id Identity, right func(StandingFault) bool) (StandingFault
 	return o, ok
 }
 
-// FaultMessages is testbroker.Hub.FaultMessages.
+// FaultMessages implements testbroker.Hub.FaultMessages.
 func (h *Hub) FaultMessages() []FaultMessage {
 	h.Mu.Lock()
 	defer h.Mu.Unlock()
@@ -207,7 +207,7 @@ func (h *Hub) FaultMessages() []FaultMessage {
 	return all
 }
 
-// String names the constant.
+// String returns the name of the constant.
 func (f FaultMessages) String() string {
 	names := [...]string{"ObeyFaultMessages", "ObeyFaultMessagesUnacked", "StoreFaultMessages"}
 	if int(f) < len(names) {

@@ -11,19 +11,21 @@ import (
 	"time"
 )
 
-// FaultKind says what goes wrong.
+// FaultKind is the kind of a fault.
 type FaultKind uint16
 
-// Which protocols a kind is for is told by [FaultKind.Protocols]. What is said of packets of MQTT
-// holds for what AMQP has in their place: the open of a connection for CONNECT and CONNACK, a
-// telemetry message for PUBLISH, its disposition for PUBACK. At the open the hub knows the device
-// only of a client that used SASL PLAIN; for others, faults of a connect with Device set never
-// happen, but there are those of a put-token. Over HTTP it is the first request of a device on a
-// connection for CONNECT and CONNACK, a request with a message or a batch for PUBLISH, and its
-// answer for PUBACK.
+// [FaultKind.Protocols] returns the protocols of a kind. Text about MQTT packets applies to their
+// counterparts in AMQP and HTTP:
+//
+//   - AMQP: the open of a connection for CONNECT and CONNACK, a telemetry message for PUBLISH, its
+//     disposition for PUBACK. At the open the hub knows the device only if the client used SASL
+//     PLAIN. For other clients, connect faults with Device set never happen; use the faults of a
+//     put-token.
+//   - HTTP: the first request of a device on a connection for CONNECT and CONNACK, a request with a
+//     message or a batch for PUBLISH, and its answer for PUBACK.
 
-// Faults of a connect. Each happens to CONNECT packets, before the credentials are looked at unless
-// it says otherwise.
+// Faults of a connect. Each happens to CONNECT packets, before the credentials are checked unless
+// stated otherwise.
 const (
 	RefuseConnect FaultKind = iota + 1
 	SlowConnack
@@ -34,7 +36,7 @@ const (
 )
 
 // Faults of a message. Each happens to PUBLISH packets; those about PUBACKs, and Forget, only to
-// QoS 1. "Cut" means by RST.
+// QoS 1. "Cut" means with RST.
 const (
 	DropDuringPublish FaultKind = iota + 10
 	DropBeforePublish
@@ -48,9 +50,9 @@ const (
 	GarbageOnPublish
 )
 
-// Faults with a duration. Each begins at once, or when After is not zero with the message after
-// that many, and lasts until For has passed or it is removed. Times and Probability mean nothing to
-// them. Fired counts their single effects.
+// Faults with a duration. Each begins at once or, when After is not zero, with the message after
+// that many. It lasts until For has passed or it is removed. Times and Probability have no effect.
+// Fired counts the single effects.
 const (
 	HalfOpen FaultKind = iota + 20
 	Throttle
@@ -69,8 +71,8 @@ const (
 	GarbageOnSubscribe
 )
 
-// Faults of a TLS handshake. Each happens to connections to a port with TLS, before anything is
-// known of the device: with Device set they never happen.
+// Faults of a TLS handshake. Each happens to connections to a port with TLS, before the hub knows
+// the device: with Device set they never happen.
 const (
 	MuteHandshake FaultKind = iota + 40
 	NotTLS
@@ -79,11 +81,11 @@ const (
 	ExpiredCertificate
 )
 
-// SwallowPingresp never answers a PINGREQ. It happens to PINGREQ packets.
+// SwallowPingresp leaves a PINGREQ unanswered. It happens to PINGREQ packets.
 const SwallowPingresp FaultKind = 50
 
-// Faults of an attach over AMQP. Each happens to attaches of links of the kind Link, or of any if
-// Link is [LinkAny], after the client was found to have the right to attach.
+// Faults of an attach over AMQP. Each happens to attaches of links of the kind Link, or of any kind
+// if Link is [LinkAny], after the hub has checked the client's right to attach.
 const (
 	RefuseAttach FaultKind = iota + 100
 	SlowAttach
@@ -93,8 +95,8 @@ const (
 	DetachWhileIdle
 )
 
-// Faults of a telemetry message over AMQP. Each happens to messages, of which a batch is one. Only
-// DetachAfterMessage stores it.
+// Faults of a telemetry message over AMQP. Each happens to messages; a batch is one message. Only
+// DetachAfterMessage stores the message.
 const (
 	RejectMessage FaultKind = iota + 110
 	ReleaseMessage
@@ -114,8 +116,9 @@ const (
 	DropOnToken
 )
 
-// Faults of a request over HTTP. Each happens to requests of the kind Route, or of any if Route is
-// [RouteAny]. Those that cut or garble what is below HTTP/2 end all that is on the connection.
+// Faults of a request over HTTP. Each happens to requests of the kind Route, or of any kind if
+// Route is [RouteAny]. Faults that cut or garble the layer below HTTP/2 end all requests on the
+// connection.
 const (
 	AnswerStatus FaultKind = iota + 200
 	AnswerStatusAfter
@@ -137,120 +140,119 @@ func (k FaultKind) String() string {
 	return fmt.Sprintf("FaultKind(%d)", uint16(k))
 }
 
-// lasts reports whether the kind has a duration rather than a number of times.
+// lasts reports whether the kind has a duration instead of a number of times.
 func (k FaultKind) lasts() bool { return k >= HalfOpen && k <= Quota }
 
-// Fault declares what goes wrong, to whom and when.
+// Fault declares a fault: its kind, its target and its time.
 type Fault struct {
 	// Kind is required.
 	Kind FaultKind
-	// Device selects a device with its modules by its id, or one module as "deviceID/moduleID". Empty
-	// means all.
+	// Device selects a device and its modules by the device id, or one module as "deviceID/moduleID".
+	// Empty means all.
 	Device string
 
-	// After is how many matching events pass before the fault may happen: with After 2 the third is
-	// the first hit. Events count from Inject on, over all connections. An event that another fault
-	// has already ended does not count.
+	// After is how many matching events pass before the first hit: with After 2 the third event is the
+	// first hit. Events count from Inject on, across all connections. An event that another fault has
+	// ended does not count.
 	After int
-	// Times is how often it happens: 0 means once, negative means until it is removed.
+	// Times is how often the fault happens: 0 means once, negative means until it is removed.
 	Times int
-	// Probability, from 0 to 1, makes each event a hit by chance; 0 means always. The draws follow
-	// from Options.Seed.
+	// Probability, from 0 to 1, is the chance of each event to be a hit; 0 means always. The draws are
+	// derived from Options.Seed.
 	Probability float64
-	// For ends the fault that long after it began; 0 means no end.
+	// For is the time from the fault's beginning to its end; 0 means no end.
 	For time.Duration
 
-	// Code is the CONNACK code of RefuseConnect, 1 to 255; default: 3, server unavailable. It is also
-	// the SUBACK code of RefuseSubscribe; default: 0x80, failure; and the outcome of RefuseSASL;
-	// default: 1.
+	// Code is the CONNACK code of RefuseConnect (1 to 255, default 3, server unavailable), the SUBACK
+	// code of RefuseSubscribe (default 0x80, failure) and the outcome of RefuseSASL (default 1).
 	Code byte
-	// Condition and Description are the error of AMQP with which the hub refuses, closes, ends,
-	// detaches or rejects. The default is "amqp:connection:forced" for a connection,
-	// "amqp:link:detach-forced" for a link that is detached, and "amqp:internal-error" otherwise.
+	// Condition and Description are the AMQP error with which the hub refuses, closes, ends, detaches
+	// or rejects. The default is "amqp:connection:forced" for a connection, "amqp:link:detach-forced"
+	// for a detached link, and "amqp:internal-error" otherwise.
 	Condition, Description string
-	// Status is the status code of RefuseToken, by default 401, of RefuseTwin and RefuseMethod, by
-	// default 429, and over HTTP of RefuseConnect, by default 503.
+	// Status is the status code of RefuseToken (default 401), of RefuseTwin and RefuseMethod (default
+	// 429), and over HTTP of RefuseConnect (default 503).
 	Status int
-	// Statuses are the status codes of AnswerStatus and AnswerStatusAfter, 200 to 599, which take
-	// turns. Times is by default their number. Zero lets a request pass. Default: 503.
+	// Statuses are the status codes of AnswerStatus and AnswerStatusAfter, 200 to 599, used in turn.
+	// Their number is the default of Times. Zero lets a request pass. Default: 503.
 	Statuses []int
-	// ErrorCode is the six-digit code of the service that RefuseConnect over HTTP, AnswerStatus,
+	// ErrorCode is the service's six-digit code that RefuseConnect over HTTP, AnswerStatus,
 	// AnswerStatusAfter, RefuseTwin and RefuseMethod put into answers of 400 and above. Default: the
-	// one that usually comes with the status. Description is its text.
+	// usual code of the status. Description is its text.
 	ErrorCode int
-	// RetryAfter, unless zero, is said in the header Retry-After of those three, and in the answer of
-	// RefuseTwin, in whole seconds. RetryAfterDate says it, and what Throttle says, as a date: see
-	// [HTTPOptions].
+	// RetryAfter, unless zero, is sent in whole seconds in the header Retry-After of RefuseConnect,
+	// AnswerStatus and AnswerStatusAfter, and in the answer of RefuseTwin. RetryAfterDate sends it,
+	// and the delay of Throttle, as a date: see [HTTPOptions].
 	RetryAfter     time.Duration
 	RetryAfterDate bool
-	// Route is the kind of requests over HTTP to which faults of a request, and Throttle, happen.
+	// Route is the kind of HTTP requests to which request faults and Throttle happen.
 	Route RouteKind
-	// Blob is the operation of the store to which these happen, of requests of the kind [RouteBlob].
+	// Blob is the blob store operation to which they happen, for requests of the kind [RouteBlob].
 	Blob BlobOperation
-	// Skew is that of WrongDate: positive means that the hub is ahead.
+	// Skew is the clock skew of WrongDate. Positive means that the hub is ahead.
 	Skew time.Duration
-	// Operation is the kind of requests to which faults of a twin happen.
+	// Operation is the kind of requests to which twin faults happen.
 	Operation TwinOperation
-	// Method is the name of the method to which faults of methods happen.
+	// Method is the name of the method to which method faults happen.
 	Method string
-	// Link is the kind of links to which faults of an attach happen.
+	// Link is the kind of links to which attach faults happen.
 	Link LinkKind
-	// Unclosed makes the detach of a fault one that does not close the link: clients are in doubt what
-	// to do about it.
+	// Unclosed makes the fault detach a link without closing it. Clients treat such a detach in
+	// different ways.
 	Unclosed bool
-	// UndeliverableHere is a flag of ModifyMessage.
+	// UndeliverableHere sets the flag undeliverable-here of ModifyMessage.
 	UndeliverableHere bool
-	// Delay is that of SlowConnack, DelayPuback, SlowSuback, SlowAttach, WithholdCredit,
+	// Delay is the delay of SlowConnack, DelayPuback, SlowSuback, SlowAttach, WithholdCredit,
 	// DetachWhileIdle, SlowToken, SlowAnswer, SlowTwin, SlowDesired, SlowMethod, SlowMethodAnswer and
 	// SlowBlob.
 	Delay time.Duration
-	// Rate is the PUBACKs a second of Throttle. Default: 1.
+	// Rate is how many PUBACKs a second Throttle sends. Default: 1.
 	Rate float64
-	// Limit is the number of PUBACKs due at which Throttle closes a connection, or the messages a day
-	// of Quota. Default: 100.
+	// Limit is the number of delayed PUBACKs at which Throttle closes a connection, or the messages a
+	// day of Quota. Default: 100.
 	Limit int
 	// AcceptConnects makes Quota accept connects and close them at once, instead of refusing them.
 	AcceptConnects bool
-	// Bytes is what GarbageOnConnect, GarbageOnSubscribe, GarbageOnPublish and GarbageAnswer send.
-	// Default: the first bytes of a packet of a type that does not exist and a length that never ends;
-	// over AMQP a frame that is too short to be one, over HTTP/1.1 a line that is no status, over
-	// HTTP/2 a PING without its eight bytes. It is also the body of GarbleTwin and GarbleMethod.
+	// Bytes is the output of GarbageOnConnect, GarbageOnSubscribe, GarbageOnPublish and GarbageAnswer.
+	// Default: the first bytes of a packet with an unknown type and a length without end; over AMQP a
+	// frame that is too short, over HTTP/1.1 a line that is not a status line, over HTTP/2 a PING
+	// without its eight bytes. It is also the body of GarbleTwin and GarbleMethod.
 	Bytes []byte
 }
 
-// Injected is a fault in force, or one that was.
+// Injected is a fault passed to Inject. It stays valid after the fault has ended.
 type Injected struct {
 	hub   *Hub
 	Fault Fault
 	draws *rand.Rand // used under faults.mu
 
-	// Guarded by faults.mu.
+	// Guarded by Faults.Mu.
 	seen  int       // matching events so far
-	left  int       // hits to come; negative = no limit
+	left  int       // remaining hits; negative = no limit
 	fired int       // hits that happened
-	begun bool      // it is in force; false while a fault with a duration waits for its message
-	until time.Time // its end; zero = none
-	Step  int       // of Statuses so far
-	Next  time.Time // Throttle: when the next PUBACK may go, or the next request come
-	day   int64     // Quota: the day that used is about
+	begun bool      // in force; false while a fault with a duration waits for its first message
+	until time.Time // when it ends; zero = no end
+	Step  int       // Statuses used so far
+	Next  time.Time // Throttle: when the next PUBACK may be sent, or the next request is accepted
+	day   int64     // Quota: the day that used counts
 	used  int       // Quota: messages so far
 }
 
-// Faults is all that is injected into a hub.
+// Faults is the set of faults injected into a hub.
 type Faults struct {
 	seed  uint64
-	count atomic.Int32 // length of list, to pass by quickly when there is none
+	count atomic.Int32 // length of list; zero is the fast path
 
 	Mu   sync.Mutex
 	list []*Injected
-	made uint64 // faults so far; each draws from a stream of its own
+	made uint64 // faults so far; each draws from its own stream
 }
 
 func (f *Faults) init(seed uint64) {
 	f.seed = cmp.Or(seed, rand.Uint64())
 }
 
-// Inject is testbroker.Hub.Inject.
+// Inject implements testbroker.Hub.Inject.
 func (h *Hub) Inject(f Fault) *Injected {
 	row, ok := faultTable[f.Kind]
 	if !ok {
@@ -308,7 +310,7 @@ func (in *Injected) beginLocked() {
 	}
 }
 
-// Begin does what a fault does to the connections that exist.
+// Begin applies a fault to the existing connections.
 func (h *Hub) Begin(in *Injected) {
 	if in.Fault.Kind != HalfOpen && in.Fault.Kind != Absent {
 		return
@@ -340,7 +342,7 @@ func (in *Injected) WaitFired(ctx context.Context, n int) error {
 	return in.hub.until(ctx, func() bool { return in.Fired() >= n })
 }
 
-// Remove ends the fault. What it has done stays done. A second Remove does nothing.
+// Remove ends the fault. Its past effects remain. A second Remove does nothing.
 func (in *Injected) Remove() {
 	f := &in.hub.Faults
 	f.Mu.Lock()
@@ -352,7 +354,7 @@ func (in *Injected) Remove() {
 	}
 }
 
-// event tells that the fault was declared or removed.
+// event returns the event of a fault that was declared or removed.
 func (in *Injected) event(k EventKind) Event {
 	id := SplitIdentity(in.Fault.Device)
 	return Event{Kind: k, Fault: in.Fault.Kind, DeviceID: id.Device, ModuleID: id.Module}
@@ -363,11 +365,11 @@ func (f *Faults) removeLocked(in *Injected) {
 	f.count.Store(int32(len(f.list)))
 }
 
-// Take asks whether a fault of this kind hits the present event, and if so uses up one of its
-// times. The caller makes it happen, then says so.
+// Take returns a fault of this kind that hits the present event, and uses up one of its times; nil
+// if there is none. The caller applies the fault, then calls Happened.
 func (f *Faults) Take(kind FaultKind, id Identity) *Injected { return f.TakeIf(kind, id, nil) }
 
-// TakeIf is take for faults that are about more than the identity.
+// TakeIf is Take for faults that depend on more than the identity.
 func (f *Faults) TakeIf(kind FaultKind, id Identity, ok func(*Fault) bool) *Injected {
 	if f.count.Load() == 0 {
 		return nil
@@ -392,17 +394,18 @@ func (f *Faults) TakeIf(kind FaultKind, id Identity, ok func(*Fault) bool) *Inje
 	return hit
 }
 
-// Release gives back what take took, because the connection ended before it could happen.
+// Release gives back a time used up by Take, when the connection ended before the fault could
+// happen.
 func (f *Faults) Release(in *Injected) {
 	f.Mu.Lock()
 	defer f.Mu.Unlock()
 	in.left++
 }
 
-// InForce returns a fault with a duration that is in force for an identity.
+// InForce returns a fault with a duration that is in force for an identity; nil if there is none.
 func (f *Faults) InForce(kind FaultKind, id Identity) *Injected { return f.InForceIf(kind, id, nil) }
 
-// InForceIf is inForce for faults that are about more than the identity.
+// InForceIf is InForce for faults that depend on more than the identity.
 func (f *Faults) InForceIf(kind FaultKind, id Identity, ok func(*Fault) bool) *Injected {
 	if f.count.Load() == 0 {
 		return nil
@@ -417,7 +420,7 @@ func (f *Faults) InForceIf(kind FaultKind, id Identity, ok func(*Fault) bool) *I
 	return nil
 }
 
-// Reached tells faults with a duration that a message arrived, and returns those that begin with
+// Reached counts an arriving message for faults with a duration, and returns those that begin with
 // it.
 func (f *Faults) Reached(id Identity) []*Injected {
 	if f.count.Load() == 0 {
@@ -438,7 +441,7 @@ func (f *Faults) Reached(id Identity) []*Injected {
 	return begun
 }
 
-// activeLocked returns the faults that are not over. The slice is never changed.
+// activeLocked returns the faults that have not ended. The slice is never modified.
 func (f *Faults) activeLocked() []*Injected {
 	for _, in := range f.list {
 		if !in.until.IsZero() && time.Until(in.until) <= 0 {
@@ -448,7 +451,7 @@ func (f *Faults) activeLocked() []*Injected {
 	return f.list
 }
 
-// Pace returns when Throttle lets the next PUBACK go, the zero time meaning now.
+// Pace returns when Throttle sends the next PUBACK; the zero time means at once.
 func (f *Faults) Pace(in *Injected) time.Time {
 	f.Mu.Lock()
 	defer f.Mu.Unlock()
@@ -464,12 +467,12 @@ func (f *Faults) Pace(in *Injected) time.Time {
 	return at
 }
 
-// Happened counts a fault. It is called when nothing can prevent the effect any more and, where the
-// client could see it, just before: who has seen a fault finds it counted. c is nil when there is
-// no connection yet.
+// Happened counts a fault. It is called when the effect is certain. If the client can observe the
+// effect, it is called just before, so that a client that has seen a fault finds it counted. c is
+// nil when there is no connection yet.
 func (h *Hub) Happened(in *Injected, c *Conn) { h.HappenedTo(in, c, Identity{}) }
 
-// HappenedTo is happened for an identity of a connection that may have many.
+// HappenedTo is Happened for one identity of a connection that can have many.
 func (h *Hub) HappenedTo(in *Injected, c *Conn, id Identity) {
 	h.Faults.Mu.Lock()
 	in.fired++
@@ -478,7 +481,7 @@ func (h *Hub) HappenedTo(in *Injected, c *Conn, id Identity) {
 	h.Changed.Wake()
 }
 
-// FaultError is the cause of a connection's end by a fault.
+// FaultError is the cause of a connection's end when a fault ended it.
 type FaultError FaultKind
 
 // Error names the fault.

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// Protocol is a set of protocols that devices speak.
+// Protocol is a set of device protocols.
 type Protocol uint8
 
 // The protocols.
@@ -35,16 +35,16 @@ func (p Protocol) String() string {
 	}
 }
 
-// A faultRow is what there is to know of a kind.
+// A faultRow describes a kind of fault.
 type faultRow struct {
 	name      string
 	on        Protocol
-	condition string // the default of AMQP; empty = the kind has none
-	status    int    // the default of HTTP and twins; zero = the kind has none
-	code      byte   // the default of MQTT and SASL; zero = the kind has none
+	condition string // default AMQP condition; empty = none
+	status    int    // default status of HTTP and twins; zero = none
+	code      byte   // default code of MQTT and SASL; zero = none
 }
 
-// What faults and orders say in the words of protocols: conditions of AMQP, and CONNACK codes.
+// AMQP conditions and CONNACK codes of faults and fault messages.
 const (
 	connectionForced = "amqp:connection:forced"
 	detachForced     = "amqp:link:detach-forced"
@@ -162,5 +162,5 @@ var faultTable = map[FaultKind]faultRow{
 	ExpireUpload: {name: "ExpireUpload", on: HTTP},
 }
 
-// Protocols says over which protocols the fault can happen.
+// Protocols returns the protocols over which the fault can happen.
 func (k FaultKind) Protocols() Protocol { return faultTable[k].on }

@@ -2,38 +2,40 @@ package hub
 
 import "net"
 
-// A Front speaks one protocol with the clients of a hub. It depends on the hub and on no other
-// front.
+// A Front implements one protocol for the clients of a hub. It depends on the hub, not on other
+// fronts.
 type Front interface {
-	// Below returns what TLS, or the protocol itself, is spoken on: the network connection of c, or
-	// something that wraps it. With it come the protocols that TLS offers, none as a rule.
+	// Below returns the connection that carries TLS, or the protocol itself: the network connection of
+	// c or a wrapper of it. offer is the list of protocols that TLS offers, usually empty.
 	Below(c *Conn) (on net.Conn, offer []string)
-	// Serve is the life of a connection from the protocol's first byte on. It returns the protocol
-	// that the client has switched to, or zero and why the connection has ended.
+	// Serve serves a connection from the protocol's first byte to the end. It returns the protocol to
+	// which the client has switched, or zero and why the connection has ended.
 	Serve(c *Conn) (next Protocol, err error)
-	// MethodTargetLocked returns the client that takes calls of a method; nil if there is none.
+	// MethodTargetLocked returns the client that accepts calls of a method; nil if there is none.
 	MethodTargetLocked(id Identity, name string) MethodTarget
-	// DesiredListenersLocked returns the clients that are told of changes of desired properties.
+	// DesiredListenersLocked returns the clients that receive changes of desired properties.
 	DesiredListenersLocked(id Identity) []DesiredListener
-	// ForgetLocked drops what the front keeps between connections for the identities that a selector
-	// means.
+	// ForgetLocked drops the state that the front keeps between connections for the identities that
+	// match a selector.
 	ForgetLocked(selector string)
-	// Shutdown frees what the front holds when all connections have ended.
+	// Shutdown frees the front's resources when all connections have ended.
 	Shutdown() error
 }
 
-// A Peer is what a front knows of a connection. Methods that end in Locked are called with Hub.mu
-// held, the others with no lock held.
+// A Peer is a front's state of a connection. Methods whose names end in Locked are called with
+// Hub.mu held, the others with no lock held.
 type Peer interface {
-	// MatchesLocked reports whether a selector that is not empty means the connection.
+	// MatchesLocked reports whether a selector that is not empty matches the connection.
 	MatchesLocked(selector string) bool
-	// PresentLocked reports whether the registry shows an identity as connected because of it.
+	// PresentLocked reports whether the registry shows an identity as connected because of this
+	// connection.
 	PresentLocked(id Identity) bool
-	// Expel ends what the connection does for the identities that a selector means. The condition is
-	// the name that AMQP has for the cause.
+	// Expel ends the connection's service for the identities that match a selector. The condition is
+	// the AMQP name of the cause.
 	Expel(selector string, cause error, condition string)
-	// LeaveLocked takes the connection, which has ended, out of the front's tables.
+	// LeaveLocked removes the ended connection from the front's tables.
 	LeaveLocked()
-	// Finish tells of the end of the connection, once. It was live before, or the hub is being closed.
+	// Finish reports the end of the connection, once. live: it was established. closed: the hub is
+	// being closed.
 	Finish(cause error, live, closed bool)
 }

@@ -39,8 +39,8 @@ func FuzzParseToken(f *testing.F) {
 	})
 }
 
-// FuzzCommandTopic writes the topic of a C2D message, which must be one that a client may be sent,
-// and reads it as a client would.
+// FuzzCommandTopic writes the topic of a C2D message, checks that it may be sent to a client, and
+// reads it as a client would.
 func FuzzCommandTopic(f *testing.F) {
 	f.Add("dev-1", "", "m-1", "application/json;charset=utf-8", "color", "blue")
 	f.Add("a:b@c$d", "m", "", "", "a b&=%/+#?", "")

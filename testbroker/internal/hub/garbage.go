@@ -1,6 +1,6 @@
 package hub
 
-// Garbage has a fault send its bytes to the client, by default those given.
+// Garbage applies a fault that sends bytes to the client: its own, or otherwise by default.
 func (h *Hub) Garbage(kind FaultKind, c *Conn, otherwise []byte) {
 	if in := h.Faults.Take(kind, c.ID); in != nil {
 		h.Happened(in, c)
@@ -15,7 +15,7 @@ func GarbageOf(f *Fault, otherwise []byte) []byte {
 	return otherwise
 }
 
-// SendRaw is testbroker.Hub.SendRaw.
+// SendRaw implements testbroker.Hub.SendRaw.
 func (h *Hub) SendRaw(device string, p []byte) int {
 	h.Mu.Lock()
 	var live []*Conn

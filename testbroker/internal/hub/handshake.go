@@ -5,14 +5,13 @@ import (
 	"net"
 )
 
-// port is what the hub speaks where connections come in.
+// port is the protocol stack of a place where connections come in.
 type port struct {
-	speaks Protocol // in the beginning; HTTP can switch to another
+	speaks Protocol // at first; HTTP can switch to another protocol
 	secure bool     // TLS
 }
 
-// secure puts TLS on a connection. The handshake itself happens when the connection is first read,
-// unless a fault intervenes.
+// secure puts TLS on a connection. The handshake runs at the first read, unless a fault intervenes.
 func (h *Hub) secure(c *Conn, offer []string) error {
 	if in := h.Faults.Take(MuteHandshake, c.ID); in != nil {
 		c.SetCause(FaultError(MuteHandshake))
@@ -58,7 +57,7 @@ func (h *Hub) secure(c *Conn, offer []string) error {
 	return nil
 }
 
-// happened counts the fault that was pending.
+// happened counts the pending fault.
 func (c *Conn) happened() {
 	if c.pending != nil {
 		c.Hub.Happened(c.pending, c)
@@ -66,13 +65,13 @@ func (c *Conn) happened() {
 	}
 }
 
-// A cutter lets the beginning of the first write through and ends the connection.
+// A cutter sends only the beginning of the first write, then ends the connection.
 type cutter struct {
 	net.Conn
 	c *Conn
 }
 
-// Write sends a few bytes.
+// Write sends the first bytes of p.
 func (k cutter) Write(p []byte) (int, error) {
 	if k.c.Mode.Load() != Open {
 		return 0, net.ErrClosed

@@ -1,17 +1,17 @@
 package hub
 
-// A history is a log of the hub: its entries in the order in which they came, all of them or the
-// newest. What is forgotten is cut off the front of the slice, and append moves the rest to another
-// array when the present one is full: a few copies for an entry, whatever their number, and up to
-// as many forgotten entries are held until then. No entry is ever overwritten, so slices of it may
-// be read without the lock of who owns the history.
+// A history is a log of the hub: all entries in order, or only the newest. Forgotten entries are
+// cut off the front of the slice, and append moves the rest to another array when the present one
+// is full. That costs a few copies an entry, and up to as many forgotten entries stay in memory
+// until then. Entries are never overwritten, so slices of a history may be read without its owner's
+// lock.
 type history[T any] struct {
 	keep      int // how many entries; 0 = all
 	entries   []T
 	forgotten int
 }
 
-// add appends an entry. If another had to be forgotten for it, it is returned.
+// add appends an entry. It returns the entry that it had to forget, if any.
 func (l *history[T]) add(e T) (oldest T, forgot bool) {
 	l.entries = append(l.entries, e)
 	if l.keep == 0 || len(l.entries) <= l.keep {
@@ -23,12 +23,11 @@ func (l *history[T]) add(e T) (oldest T, forgot bool) {
 	return oldest, true
 }
 
-// total is how many entries were added since the beginning.
+// total returns how many entries were added since the beginning.
 func (l *history[T]) total() int { return l.forgotten + len(l.entries) }
 
-// view returns the entries. Who appends to it does not change the history.
+// view returns the entries. Appending to the slice does not change the history.
 func (l *history[T]) view() []T { return l.entries[:len(l.entries):len(l.entries)] }
 
-// clear makes the history as it was in the beginning. Slices of it that are still being read stay
-// as they are.
+// clear empties the history. Slices of it that are still read stay unchanged.
 func (l *history[T]) clear() { l.entries, l.forgotten = nil, 0 }

@@ -6,35 +6,35 @@ import (
 	"time"
 )
 
-// HTTPOptions are the settings of connections over HTTP. The zero value of each field stands for
-// its default.
+// HTTPOptions are the settings of HTTP connections. The zero value of each field means its default.
 type HTTPOptions struct {
-	// HeaderTimeout is how long a client may take for the head of a request. Default: 1 minute.
+	// HeaderTimeout is how long a client may take to send the head of a request. Default: 1 minute.
 	HeaderTimeout time.Duration
-	// RequestTimeout is how long a client may take for a request with its body. Default: 2 minutes.
+	// RequestTimeout is how long a client may take to send a request with its body. Default: 2
+	// minutes.
 	RequestTimeout time.Duration
-	// IdleTimeout is how long a connection may be without a request. Default: 4 minutes; negative: as
-	// long as it likes.
+	// IdleTimeout is how long a connection may be without a request. Default: 4 minutes; negative: no
+	// limit.
 	IdleTimeout time.Duration
-	// MaxHeader is how many bytes the head of a request may have. Default: 64 KB.
+	// MaxHeader is the size limit of the head of a request in bytes. Default: 64 KB.
 	MaxHeader int
-	// NoHTTP2 leaves HTTP/2 out of the offer: TLS clients get HTTP/1.1.
+	// NoHTTP2 disables HTTP/2: TLS clients get HTTP/1.1.
 	NoHTTP2 bool
-	// APIVersions are the versions that the query parameter api-version may name. Default:
+	// APIVersions are the accepted values of the query parameter api-version. Default:
 	// [KnownAPIVersions].
 	APIVersions []string
-	// StrictValues refuses messages with properties whose values have other characters than names may
-	// have: ASCII letters and digits and ! # $ % & ' * + - . ^ _ ` | ~. The service's documents say
-	// that it takes no others.
+	// StrictValues refuses messages that have property values with characters other than those allowed
+	// in names: ASCII letters and digits and ! # $ % & ' * + - . ^ _ ` | ~. The service's documents
+	// say that it accepts no others.
 	StrictValues bool
-	// TextErrors gives the bodies of errors the older form, "ErrorCode:DeviceNotFound;..." instead of
-	// JSON in JSON.
+	// TextErrors gives error bodies the older form, "ErrorCode:DeviceNotFound;..." instead of JSON in
+	// JSON.
 	TextErrors bool
 	// RetryAfterDate writes Retry-After as a date instead of a number of seconds.
 	RetryAfterDate bool
 }
 
-// KnownAPIVersions returns the versions of the service's API that devices are known to ask for.
+// KnownAPIVersions returns the API versions that known devices request.
 func KnownAPIVersions() []string {
 	return []string{
 		"2016-02-03", "2016-11-14", "2017-06-30", "2018-06-30", "2019-03-30", "2019-10-01", "2020-03-13",

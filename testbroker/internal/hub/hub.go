@@ -18,87 +18,88 @@ import (
 )
 
 const (
-	// DefaultHostName is the hub's name when Options do not give one.
+	// DefaultHostName is the hub's name if Options.HostName is empty.
 	DefaultHostName = "hub.example.test"
-	// DefaultTokenGrace is how long after its expiry a token is still good, when Options do not say.
+	// DefaultTokenGrace is how long an expired token is still accepted if Options.TokenGrace is zero.
 	DefaultTokenGrace = 5 * time.Minute
 
-	ConnectLimit = 60 * time.Second // from the network connection to the CONNECT packet
+	ConnectLimit = 60 * time.Second // from the accepted connection to the CONNECT packet
 )
 
 var (
-	// ErrClosed is returned by calls that a closed hub cannot serve any more.
+	// ErrClosed is returned by calls on a closed hub.
 	ErrClosed = errors.New("testbroker: hub is closed")
 
-	// ErrDropped is the cause of a connection's end by [Hub.Drop].
+	// ErrDropped is the cause of a connection's end when [Hub.Drop] ended it.
 	ErrDropped = errors.New("dropped by the test")
-	// ErrReset is the cause of a connection's end by [Hub.Reset].
+	// ErrReset is the cause of a connection's end when [Hub.Reset] ended it.
 	ErrReset = errors.New("cut by a reset of the hub")
-	// ErrReplaced is the cause of a connection's end by a newer one of the same identity.
+	// ErrReplaced is the cause of a connection's end when a newer one of the same identity replaced
+	// it.
 	ErrReplaced = errors.New("replaced by a newer connection of the same identity")
-	// ErrDisabled is why a disabled device is refused, and the cause of the end of its connection.
+	// ErrDisabled is the cause of refusing a disabled device, and of ending its connection.
 	ErrDisabled = errors.New("device is disabled")
-	// ErrRemoved is the cause of a connection's end by [Hub.RemoveDevice].
+	// ErrRemoved is the cause of a connection's end when [Hub.RemoveDevice] removed the device.
 	ErrRemoved = errors.New("device was removed")
-	// ErrTokenExpired is the cause of a connection's end with its token.
+	// ErrTokenExpired is the cause of a connection's end when its token expired.
 	ErrTokenExpired = errors.New("token of the connection expired")
-	// ErrParted is the cause of a connection's end by a DISCONNECT of the client.
+	// ErrParted is the cause of a connection's end when the client sent DISCONNECT.
 	ErrParted = errors.New("client disconnected")
 )
 
-// Options are the settings of a hub. The zero value of each field stands for its default.
+// Options are the settings of a hub. The zero value of each field means its default.
 type Options struct {
 	// HostName is the hub's name in user names, tokens and its certificate. Default:
 	// [DefaultHostName].
 	HostName string
-	// Now is the hub's clock: it judges tokens, stamps messages and events and dates the certificate.
-	// It is called from any goroutine. Default: [time.Now]. Delays and durations run by the real
-	// clock, or the bubble's.
+	// Now is the hub's clock. The hub uses it to check tokens, to stamp messages and events, and to
+	// date its certificate. It is called from any goroutine. Default: [time.Now]. Delays and durations
+	// use the real clock, or the synctest bubble's.
 	Now func() time.Time
-	// TokenGrace is how long after its expiry a token is still good. Default: [DefaultTokenGrace];
+	// TokenGrace is how long an expired token is still accepted. Default: [DefaultTokenGrace];
 	// negative: no grace.
 	TokenGrace time.Duration
-	// ConnectionGrace is how long after the expiry of its token a connection is cut. Default: that of
-	// tokens; negative: no grace.
+	// ConnectionGrace is the time from the expiry of its token to the end of a connection. Default:
+	// TokenGrace; negative: no grace.
 	ConnectionGrace time.Duration
-	// C2D is about the queues of C2D messages.
+	// C2D holds the settings of the C2D queues.
 	C2D C2DOptions
-	// FaultMessages says what the hub does with messages by which a device asks for a fault. Default:
-	// it obeys.
+	// FaultMessages says how the hub treats messages with which a device requests a fault. Default:
+	// the fault happens.
 	FaultMessages FaultMessages
-	// AMQP holds the settings of its connections.
+	// AMQP holds the settings of AMQP connections.
 	AMQP AMQPOptions
-	// HTTP holds the settings of its connections.
+	// HTTP holds the settings of HTTP connections.
 	HTTP HTTPOptions
-	// Uploads is about files that devices upload.
+	// Uploads holds the settings of file uploads.
 	Uploads UploadOptions
-	// WebSocketFrame, unless zero, is how many bytes the hub puts into one frame at most, regardless
-	// of where packets begin. Default: what it writes at a time is one frame.
+	// WebSocketFrame, unless zero, is the maximum payload of a frame that the hub sends, in bytes,
+	// regardless of packet boundaries. Default: each write is one frame.
 	WebSocketFrame int
 	// Keep, if positive, is how many entries of each log the hub keeps, the newest, so that it can run
-	// for as long as one likes: messages, conflicts, calls of methods, their answers, faults asked for
-	// by message, uploads with their files, and for each device or module its C2D messages and its
-	// requests about the twin. The oldest are forgotten, and so are the C2D messages of devices
-	// removed that many removals ago. Waits, counts and sequence numbers go on as if all were kept,
-	// and what is under way goes on, except that an upload is over when it is forgotten. Memory for up
-	// to as many again is freed a while later. Default: all are kept until [Hub.Reset].
+	// for any time. The logs are: messages, conflicts, method calls, their answers, requested faults,
+	// uploads with their files, and for each device or module its C2D messages and its twin requests.
+	// The hub forgets the oldest entries. It also forgets the C2D messages of a removed device after
+	// that many further removals. Waits, counts and sequence numbers include forgotten entries.
+	// Operations in progress continue, except that a forgotten upload is over. The memory of up to
+	// Keep forgotten entries is freed later. Default: all are kept until [Hub.Reset].
 	Keep int
-	// Seed, unless zero, makes keys, the certificate authority and the draws of faults repeat from run
-	// to run: clients that trust a hub trust the next one of the same seed. Who knows the seed has the
-	// keys.
+	// Seed, unless zero, makes keys, the certificate authority and the draws of faults repeatable:
+	// clients that trust a hub trust the next one with the same seed. Anyone who knows the seed can
+	// derive the keys.
 	Seed uint64
-	// OnEvent is called with every event: see [EventKind]. It is called from the goroutines of
-	// connections and of callers of the hub, several at once, and must not wait. It may call methods
-	// that do not wait. Default: nobody is told.
+	// OnEvent is called with every event: see [EventKind]. Goroutines of connections and callers of
+	// the hub call it concurrently. It must not block; it may call methods that do not block. Default:
+	// none.
 	OnEvent func(Event)
 }
 
-// Hub is an IoT hub in memory. Make it with [New].
+// Hub is an in-memory IoT hub. Make it with [New].
 type Hub struct {
 	Host     string
 	Now      func() time.Time
-	grace    time.Duration // of tokens
-	Life     time.Duration // of connections, beyond their token's
+	grace    time.Duration // after the expiry of tokens
+	Life     time.Duration // of connections after their token's expiry
 	Seed     uint64
 	keep     int
 	C2d      C2DOptions
@@ -110,8 +111,9 @@ type Hub struct {
 
 	Fronts  map[Protocol]Front
 	Done    chan struct{} // closed when Close begins
-	stopped chan struct{} // closed when Close is through
-	// every goroutine of the hub; grows only under mu while closed is false, or from a goroutine in it
+	stopped chan struct{} // closed when Close has finished
+	// Every goroutine of the hub. It grows only under mu while closed is false, or from one of its
+	// goroutines.
 	Wg          sync.WaitGroup
 	Changed     notifier
 	log         telemetryLog
@@ -120,24 +122,24 @@ type Hub struct {
 	UploadTable UploadTable
 	calls       methodCalls
 
-	tracked atomic.Uint64 // errors that have a tracking id
+	tracked atomic.Uint64 // errors with a tracking id
 
-	Mu          sync.Mutex // guards what follows, never held over a wait
+	Mu          sync.Mutex // guards the fields below, never held while blocking
 	closed      bool
-	resetting   chan struct{} // closed when the Reset under way is through; nil = there is none
+	resetting   chan struct{} // closed when the running Reset has finished; nil = none runs
 	Registry    map[Identity]*Registration
-	entries     int // registered so far
+	entries     int // registrations so far
 	removed     history[Identity]
 	policies    map[string]policy
-	generations map[string]int // how many pairs of keys each owner was given
+	generations map[string]int // how many key pairs each owner received
 	listeners   []net.Listener
-	Conns       map[*Conn]struct{} // every connection that was accepted and has not ended
+	Conns       map[*Conn]struct{} // accepted connections that have not ended
 	accepted    uint64             // connections so far
 	Queues      map[Identity]*Queue
-	cas         *x509.CertPool // of devices
+	cas         *x509.CertPool // trusted authorities of devices
 	Standing    map[Identity]StandingFault
 	orders      history[*FaultMessage]
-	twinOf      map[Identity]*TwinState // those that were looked at
+	twinOf      map[Identity]*TwinState // twins in use so far
 }
 
 // New makes a hub without devices, listeners and fronts. Nil options mean all defaults.
@@ -185,13 +187,13 @@ func New(o *Options) (*Hub, error) {
 	return h, nil
 }
 
-// SetFronts gives the hub the fronts that speak each protocol, before the first connection.
+// SetFronts sets the front of each protocol. It is called before the first connection.
 func (h *Hub) SetFronts(all map[Protocol]Front) { h.Fronts = all }
 
-// HostName is testbroker.Hub.HostName.
+// HostName implements testbroker.Hub.HostName.
 func (h *Hub) HostName() string { return h.Host }
 
-// Close is testbroker.Hub.Close.
+// Close implements testbroker.Hub.Close.
 func (h *Hub) Close() error {
 	h.Mu.Lock()
 	if h.closed {
@@ -209,7 +211,7 @@ func (h *Hub) Close() error {
 		errs = append(errs, l.Close())
 	}
 	for _, c := range open {
-		c.CutFor(ErrClosed) // the broker's own way to end a connection waits for it to read
+		c.CutFor(ErrClosed) // the broker's own Close waits for the connection's reads
 	}
 	h.Wg.Wait()
 	for _, q := range h.queuesOf("") {
@@ -235,8 +237,8 @@ func (h *Hub) dial(ctx context.Context, network, addr string, at port) (net.Conn
 		return fail(refused)
 	}
 	client, raw := memconn.Pair("mem:"+h.nextPort(), addr)
-	// Both ends may write as much as they like. A hub that waited here for a client to read would hold
-	// locks of the broker over that wait, and time in a bubble would stand still.
+	// Both buffers are unlimited. A hub that blocked here until a client reads would hold locks of the
+	// broker meanwhile, and time in a synctest bubble would stop.
 	raw.SetBuffer(0)
 	if !h.serve(raw, at) {
 		return fail(refused)
@@ -250,7 +252,7 @@ func (h *Hub) nextPort() string {
 	return fmt.Sprint(h.accepted + 1)
 }
 
-// serve runs a connection in its own goroutine; false when the hub is closed, or being reset.
+// serve runs a connection in its own goroutine; false when the hub is closed or being reset.
 func (h *Hub) serve(raw net.Conn, at port) bool {
 	sock, real := raw.(*net.TCPConn)
 	var queue *Socket
@@ -277,21 +279,21 @@ func (h *Hub) serve(raw net.Conn, at port) bool {
 	return true
 }
 
-// run is the goroutine of a connection: it reads, and ends with the connection. Close waits for it.
+// run is the goroutine of a connection. It reads, and ends with the connection. Close waits for it.
 func (h *Hub) run(c *Conn) {
 	defer h.Wg.Done()
 	defer close(c.Done)
 	c.SetDeadline(time.Now().Add(ConnectLimit))
 	if in := h.Faults.InForce(HalfOpen, Identity{}); in != nil {
-		if c.Silence() { // no handshake either
+		if c.Silence() { // also during the handshake
 			h.Happened(in, c)
 		}
 	}
 	h.finish(c, h.speak(c))
 }
 
-// speak hands a connection to the front of its port, and to the next one when the client switches
-// the protocol.
+// speak passes a connection to the front of its port, and to the next front when the client
+// switches protocols.
 func (h *Hub) speak(c *Conn) error {
 	under, offer := h.Fronts[c.port.speaks].Below(c)
 	c.Under = under
@@ -307,7 +309,7 @@ func (h *Hub) speak(c *Conn) error {
 	return err
 }
 
-// Enter adds the caller, a timer, to the goroutines that Close waits for; false when the hub is
+// Enter adds the caller, a timer, to the goroutines for which Close waits; false when the hub is
 // closed.
 func (h *Hub) Enter() bool {
 	h.Mu.Lock()
@@ -319,8 +321,8 @@ func (h *Hub) Enter() bool {
 	return true
 }
 
-// later does something after a delay, in a goroutine of the hub, unless the hub or what done
-// belongs to is closed before. Any goroutine may call it.
+// later calls do after a delay in a goroutine of the hub, unless the hub or done is closed before.
+// Any goroutine may call it.
 func (h *Hub) later(d time.Duration, done <-chan struct{}, do func()) {
 	due := time.NewTimer(d)
 	if !h.Enter() {
@@ -339,7 +341,7 @@ func (h *Hub) later(d time.Duration, done <-chan struct{}, do func()) {
 	}()
 }
 
-// finish takes a connection out of all tables and tells of its end.
+// finish removes a connection from all tables and reports its end.
 func (h *Hub) finish(c *Conn, err error) {
 	c.Close()
 	h.detach(c)
@@ -367,7 +369,7 @@ func (h *Hub) finish(c *Conn, err error) {
 	h.Changed.Wake()
 }
 
-// ConnsLocked returns the connections that a selector means, oldest first.
+// ConnsLocked returns the connections that match a selector, oldest first.
 func (h *Hub) ConnsLocked(selector string) []*Conn {
 	var all []*Conn
 	for c := range h.Conns {
@@ -385,7 +387,7 @@ func (h *Hub) ConnsOf(selector string) []*Conn {
 	return h.ConnsLocked(selector)
 }
 
-// Connections is testbroker.Hub.Connections.
+// Connections implements testbroker.Hub.Connections.
 func (h *Hub) Connections(device string) int {
 	h.Mu.Lock()
 	defer h.Mu.Unlock()
@@ -398,7 +400,7 @@ func (h *Hub) Connections(device string) int {
 	return n
 }
 
-// Drop is testbroker.Hub.Drop.
+// Drop implements testbroker.Hub.Drop.
 func (h *Hub) Drop(device string) int {
 	open := h.ConnsOf(device)
 	for _, c := range open {

@@ -10,7 +10,7 @@ import (
 
 const maxID = 128 // characters of a device or module id
 
-// idPunctuation is what an id may contain beside ASCII letters and digits.
+// idPunctuation are the characters that an id may contain besides ASCII letters and digits.
 const idPunctuation = "-.+%_#*?!(),:=@$'"
 
 // An Identity is a device, or one module of a device.
@@ -19,8 +19,8 @@ type Identity struct {
 	Module string // empty = the device itself
 }
 
-// String returns "device" or "device/module". No id contains a slash, so it is unambiguous. It is
-// also the MQTT client id that the hub expects.
+// String returns "device" or "device/module". Ids contain no slash, so the result is unambiguous.
+// It is also the MQTT client id that the hub expects.
 func (id Identity) String() string {
 	if id.Module == "" {
 		return id.Device
@@ -28,13 +28,13 @@ func (id Identity) String() string {
 	return id.Device + "/" + id.Module
 }
 
-// SplitIdentity reads what String writes, without checking the ids.
+// SplitIdentity parses the output of String without checking the ids.
 func SplitIdentity(s string) Identity {
 	device, module, _ := strings.Cut(s, "/")
 	return Identity{device, module}
 }
 
-// Resource is the path of the identity below the host, as tokens name it.
+// Resource returns the path of the identity below the host, as in tokens.
 func (id Identity) Resource() string {
 	if id.Module == "" {
 		return "devices/" + id.Device
@@ -42,11 +42,11 @@ func (id Identity) Resource() string {
 	return "devices/" + id.Device + "/modules/" + id.Module
 }
 
-// Telemetry is the topic that the identity publishes to, without a property bag.
+// Telemetry returns the topic to which the identity publishes, without a property bag.
 func (id Identity) Telemetry() string { return id.Resource() + "/messages/events/" }
 
-// Matches reports whether a selector such as that of a fault means this identity: "" means
-// everyone, "device" the device and its modules, "device/module" that module.
+// Matches reports whether a selector, such as that of a fault, matches this identity: "" matches
+// every identity, "device" the device and its modules, "device/module" that module.
 func (id Identity) Matches(selector string) bool {
 	return selector == "" || selector == id.Device && id.Device != "" || selector == id.String()
 }
@@ -80,8 +80,8 @@ func checkHost(host string) error {
 	return nil
 }
 
-// Knows reports whether a client may mean this hub by a host name: those of its certificate, with
-// or without a port.
+// Knows reports whether a host name, with or without a port, is a name of this hub: one of those in
+// its certificate.
 func (h *Hub) Knows(host string) bool {
 	if name, _, err := net.SplitHostPort(host); err == nil {
 		host = name
@@ -90,9 +90,9 @@ func (h *Hub) Knows(host string) bool {
 		host)
 }
 
-// IdentityOf reads "devices/{device}[/modules/{module}]/rest". Clients percent-encode ids or not,
-// and ids may contain percent signs, so an id that is registered as it stands is meant as it
-// stands.
+// IdentityOf parses "devices/{device}[/modules/{module}]/rest". Some clients percent-encode ids,
+// and ids may contain percent signs. Therefore an id that is registered literally is taken
+// literally.
 func (h *Hub) IdentityOf(path string) (id Identity, rest string, ok bool) {
 	part := strings.Split(path, "/")
 	if len(part) < 3 || !strings.EqualFold(part[0], "devices") {

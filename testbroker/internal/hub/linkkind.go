@@ -2,7 +2,7 @@ package hub
 
 import "fmt"
 
-// LinkKind says what a link over AMQP is for. Sender and receiver are said from the client's side.
+// LinkKind is the purpose of a link over AMQP. Sender and receiver are the client's roles.
 type LinkKind uint8
 
 const (
@@ -24,7 +24,7 @@ var linkNames = [...]string{
 	LinkCBSReceiver: "CBS receiver",
 }
 
-// String names the kind.
+// String returns the name of the kind.
 func (k LinkKind) String() string {
 	if int(k) < len(linkNames) {
 		return linkNames[k]

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// acceptPause is the wait after a failed Accept, for example when the process has no file
-// descriptor left.
+// acceptPause is the delay after a failed Accept, for example when the process has no free file
+// descriptor.
 const acceptPause = 10 * time.Millisecond
 
 func (h *Hub) listen(addr string, at port) (net.Addr, error) {
@@ -27,7 +27,7 @@ func (h *Hub) listen(addr string, at port) (net.Addr, error) {
 	return l.Addr(), nil
 }
 
-// accept is the goroutine of a listener. It ends when the hub closes the listener; Close waits for
+// accept is the goroutine of a listener. It ends when the hub closes the listener. Close waits for
 // it.
 func (h *Hub) accept(l net.Listener, at port) {
 	for {
@@ -45,7 +45,7 @@ func (h *Hub) accept(l net.Listener, at port) {
 			}
 			continue
 		}
-		// A closed port could be taken by another program before the absence ends, so it stays open.
+		// The port stays open, because another program could take a closed port before the absence ends.
 		if in := h.Faults.InForce(Absent, Identity{}); in != nil {
 			h.Happened(in, nil)
 			abort(raw)

@@ -6,8 +6,8 @@ import (
 	"sync"
 )
 
-// Conflict is a pair of messages that one sender gave the same message id although their bodies
-// differ. A sender that repeats a message after a loss must repeat it unchanged.
+// Conflict is a pair of messages of one sender with the same message id but different bodies. A
+// sender that repeats a message after a loss must repeat it unchanged.
 type Conflict struct {
 	First, Second Message
 }
@@ -16,7 +16,7 @@ type Conflict struct {
 type telemetryLog struct {
 	mu        sync.Mutex
 	messages  history[Message]
-	copies    map[messageKey]copies // of those in messages that have an id
+	copies    map[messageKey]copies // of messages with an id
 	conflicts history[Conflict]
 }
 
@@ -30,8 +30,8 @@ type messageKey struct {
 	id     string
 }
 
-// copies are the sequence numbers of the first message with an id and of the last one that repeats
-// it unchanged.
+// copies are the sequence numbers of the first message with an id and of its last unchanged
+// repetition.
 type copies struct{ first, last int }
 
 func (m *Message) key() messageKey { return messageKey{SenderOf(m), m.MessageID} }
@@ -48,7 +48,7 @@ func (l *telemetryLog) add(m Message) {
 	}
 }
 
-// compareLocked compares a message with the first one of its id.
+// compareLocked compares a message with the first one of the same id.
 func (l *telemetryLog) compareLocked(m *Message) {
 	c, again := l.copies[m.key()]
 	if !again {
@@ -61,8 +61,8 @@ func (l *telemetryLog) compareLocked(m *Message) {
 	l.copies[m.key()] = c
 }
 
-// forgetLocked has a copy that is kept take the place of a message that is not, if that was the
-// first of its id.
+// forgetLocked removes a forgotten message from copies. If it was the first of its id, a kept copy
+// takes its place.
 func (l *telemetryLog) forgetLocked(old *Message) {
 	switch c := l.copies[old.key()]; old.Sequence {
 	case c.last:
@@ -78,7 +78,7 @@ func (l *telemetryLog) view() []Message {
 	return l.messages.view()
 }
 
-// Messages is testbroker.Hub.Messages.
+// Messages implements testbroker.Hub.Messages.
 func (h *Hub) Messages() []Message {
 	all := append([]Message(nil), h.log.view()...)
 	for i := range all {
@@ -87,21 +87,21 @@ func (h *Hub) Messages() []Message {
 	return all
 }
 
-// Len is testbroker.Hub.Len.
+// Len implements testbroker.Hub.Len.
 func (h *Hub) Len() int {
 	h.log.mu.Lock()
 	defer h.log.mu.Unlock()
 	return h.log.messages.total()
 }
 
-// Forgotten is testbroker.Hub.Forgotten.
+// Forgotten implements testbroker.Hub.Forgotten.
 func (h *Hub) Forgotten() int {
 	h.log.mu.Lock()
 	defer h.log.mu.Unlock()
 	return h.log.messages.forgotten
 }
 
-// Conflicts is testbroker.Hub.Conflicts.
+// Conflicts implements testbroker.Hub.Conflicts.
 func (h *Hub) Conflicts() []Conflict {
 	h.log.mu.Lock()
 	defer h.log.mu.Unlock()
@@ -112,16 +112,16 @@ func (h *Hub) Conflicts() []Conflict {
 	return all
 }
 
-// WaitMessages is testbroker.Hub.WaitMessages.
+// WaitMessages implements testbroker.Hub.WaitMessages.
 func (h *Hub) WaitMessages(ctx context.Context, n int) error {
 	return h.until(ctx, func() bool { return h.Len() >= n })
 }
 
-// Wait waits until ok returns true. It is asked at once, and again after each change: a message
-// stored, a connection that came or went, a fault that fired, a request about a twin, a method
-// called or answered. It may call methods of the hub that do not wait; it must not modify the log
-// it is given, which has what is kept: [Message.Sequence] tells the places of messages among all.
-// Wait fails when the context ends or the hub is closed.
+// Wait waits until ok returns true. It calls ok at once, and again after each change: a stored
+// message, a connection that began or ended, a fault that happened, a twin request, a method call
+// or answer. ok may call methods of the hub that do not block. It must not modify the log, which
+// holds the kept messages; [Message.Sequence] is the position of a message among all. Wait fails
+// when the context ends or the hub is closed.
 func (h *Hub) Wait(ctx context.Context, ok func(log []Message) bool) error {
 	return h.until(ctx, func() bool { return ok(h.log.view()) })
 }
@@ -142,14 +142,13 @@ func (h *Hub) until(ctx context.Context, ok func() bool) error {
 	}
 }
 
-// A notifier wakes all that wait for something to change. It costs next to nothing while nobody
-// waits.
+// A notifier wakes all goroutines that wait for a change. It costs almost nothing without waiters.
 type notifier struct {
 	mu sync.Mutex
-	ch chan struct{} // nil = nobody waits
+	ch chan struct{} // nil = no waiters
 }
 
-// next returns a channel that is closed at the next change.
+// next returns a channel that the next change closes.
 func (n *notifier) next() <-chan struct{} {
 	n.mu.Lock()
 	defer n.mu.Unlock()

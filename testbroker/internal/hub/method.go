@@ -10,54 +10,55 @@ import (
 	"time"
 )
 
-// MaxMethodPayload is the size limit of the payload of a method, and of its answer, in bytes.
+// MaxMethodPayload is the size limit of the payload of a method call, and of its answer, in bytes.
 const MaxMethodPayload = 128 << 10
 
-// DefaultResponseTimeout is how long a call waits for its answer when it does not say.
+// DefaultResponseTimeout is how long a call without a ResponseTimeout waits for its answer.
 const DefaultResponseTimeout = 30 * time.Second
 
 // MethodCall is a call of a direct method.
 type MethodCall struct {
-	// Name is printable ASCII without space and any of $()<>@,;:\"/[]?={}.
+	// Name is printable ASCII without space and without any of $()<>@,;:\"/[]?={}.
 	Name string
 	// Payload is JSON, or empty.
 	Payload []byte
-	// ResponseTimeout is how long the answer may take from the delivery on. Default:
+	// ResponseTimeout is the time limit of the answer, from the delivery on. Default:
 	// [DefaultResponseTimeout].
 	ResponseTimeout time.Duration
-	// ConnectTimeout is how long the call waits for a device that is not there. Default: not at all.
+	// ConnectTimeout is how long the call waits for a device that is not connected. Default: no wait.
 	ConnectTimeout time.Duration
 }
 
 // MethodResult is the answer of a device.
 type MethodResult struct {
-	// Status is what the device chose.
+	// Status is the status code that the device returned.
 	Status int
 	// Payload is JSON, or empty.
 	Payload []byte
 }
 
-// MethodRecord is a call and what has become of it.
+// MethodRecord is a call and its outcome.
 type MethodRecord struct {
-	// DeviceID and ModuleID name whom it was for. ModuleID is empty for the device itself.
+	// DeviceID and ModuleID name the target. ModuleID is empty for the device itself.
 	DeviceID, ModuleID string
 	MethodCall
-	// RequestID is the id under which it was sent, empty as long as it was not.
+	// RequestID is the id of the request; empty if the call was not sent.
 	RequestID string
-	// Protocol and Connection tell on which connection that was.
+	// Protocol and Connection are those of the connection that carried the request.
 	Protocol   Protocol
 	Connection uint64
-	// Deliveries is how often the request was put on the connection, more than once only by a fault.
+	// Deliveries is how often the request was put on the connection. Only a fault makes it more than
+	// one.
 	Deliveries int
-	// Called, Delivered and Ended are times by the hub's clock. Delivered is that of the first
-	// delivery, zero if there was none. Ended is zero while the call lasts.
+	// Called, Delivered and Ended are times of the hub's clock. Delivered is the time of the first
+	// delivery, zero if there was none. Ended is zero while the call is open.
 	Called, Delivered, Ended time.Time
-	// Result is the answer that counted, when the call has ended without Err.
+	// Result is the accepted answer when the call has ended with a nil Err.
 	Result MethodResult
 	Err    error
 }
 
-// AnswerFate says what became of an answer.
+// AnswerFate says how the hub treated an answer.
 type AnswerFate uint8
 
 const (
@@ -84,25 +85,25 @@ func (f AnswerFate) String() string {
 	return fmt.Sprintf("AnswerFate(%d)", uint8(f))
 }
 
-// MethodAnswer is an answer as it came from a client.
+// MethodAnswer is an answer as received from a client.
 type MethodAnswer struct {
 	// DeviceID and ModuleID name the client. ModuleID is empty for the device itself.
 	DeviceID, ModuleID string
 	RequestID          string
 	MethodResult
 	Fate AnswerFate
-	// Protocol and Connection tell how it came, and Received when, by the hub's clock.
+	// Protocol and Connection are those by which it arrived. Received is when, by the hub's clock.
 	Protocol   Protocol
 	Connection uint64
 	Received   time.Time
 }
 
-// methodCalls is what was called.
+// methodCalls holds the method calls.
 type methodCalls struct {
-	mu      sync.Mutex // guards what follows and all calls; never held over a write or an event
+	mu      sync.Mutex // guards the fields below and all calls; never held over a write or an event
 	log     history[*methodCall]
-	open    map[*methodCall]struct{} // those that have not ended
-	named   map[callName]*methodCall // those in log, or not returned, that have a request id
+	open    map[*methodCall]struct{} // calls that have not ended
+	named   map[callName]*methodCall // calls in log, or not returned, that have a request id
 	answers history[*MethodAnswer]
 	count   uint64 // request ids so far
 }
@@ -112,21 +113,21 @@ type callName struct {
 	rid string
 }
 
-// A methodCall is a call from its beginning on. Guarded by methodCalls.mu.
+// A methodCall is a call, open or ended. Guarded by methodCalls.mu.
 type methodCall struct {
 	MethodRecord
 	id    Identity
-	to    *Conn         // the connection that it was sent on
+	to    *Conn         // the connection that carried the request
 	ended chan struct{} // closed when it has ended
 
-	returned, forgotten bool // its caller has the result; it is not in the log any more
+	returned, forgotten bool // the caller has the result; the log has dropped the call
 }
 
 // CallMethod calls a direct method of a device, or of a module named "deviceID/moduleID", and waits
-// for its answer. The client must have subscribed to methods over MQTT, or have both links for them
-// over AMQP; the newest connection has the call. The error is a [*ServiceError]: its Code is 404103
-// if nobody can take the call within the ConnectTimeout, and 504101 if there is no answer within
-// the ResponseTimeout. It is the cause of the context if that ends before.
+// for the answer. The client must have subscribed to methods over MQTT, or have both method links
+// over AMQP; the newest connection receives the call. The error is a [*ServiceError]: its Code is
+// 404103 if no client can take the call within ConnectTimeout, and 504101 if there is no answer
+// within ResponseTimeout. If the context ends first, the error is its cause.
 func (h *Hub) CallMethod(ctx context.Context, id string, m MethodCall) (MethodResult, error) {
 	return h.InvokeMethod(ctx, SplitIdentity(id), m)
 }
@@ -165,16 +166,16 @@ func (h *Hub) InvokeMethod(ctx context.Context, who Identity, m MethodCall) (Met
 	return result, err
 }
 
-// releaseLocked lets go of the request id of a call that nobody can ask for any more.
+// releaseLocked frees the request id of a call that is both returned and forgotten.
 func (m *methodCalls) releaseLocked(call *methodCall) {
 	if call.returned && call.forgotten {
 		delete(m.named, callName{call.id, call.RequestID})
 	}
 }
 
-// checkCall says why a call cannot be made.
+// checkCall returns why a call is invalid.
 func (h *Hub) checkCall(id Identity, m MethodCall) error {
-	if _, err := h.TwinState(id); err != nil { // of a device or module that does not exist
+	if _, err := h.TwinState(id); err != nil { // the device or module does not exist
 		return err
 	}
 	switch {
@@ -198,7 +199,7 @@ func isMethodName(s string) bool {
 	return s != ""
 }
 
-// perform delivers a call and waits for its end; it returns why it has ended without an answer.
+// perform delivers a call and waits for its end. It returns why the call ended without an answer.
 func (h *Hub) perform(ctx context.Context, call *methodCall) error {
 	offline := h.ServiceError(codeDeviceNotOnline, "%s is not connected, or takes no methods", call.id)
 	connect, cancel := context.WithTimeoutCause(ctx, call.ConnectTimeout, offline)
@@ -225,7 +226,7 @@ func (h *Hub) perform(ctx context.Context, call *methodCall) error {
 	}
 }
 
-// endCall ends a call that has not ended; false if it has.
+// endCall ends an open call; false if it has ended before.
 func (h *Hub) endCall(call *methodCall, r MethodResult, err error) bool {
 	defer h.Changed.Wake()
 	h.calls.mu.Lock()
@@ -243,19 +244,19 @@ func (h *Hub) endCallLocked(call *methodCall, r MethodResult, err error) bool {
 	return true
 }
 
-// A MethodTarget is a client that takes calls.
+// A MethodTarget is a client that accepts calls.
 type MethodTarget interface {
-	// Request sends a request; false when the client cannot get it.
+	// Request sends a request; false when it cannot be sent.
 	Request(rid, name string, payload []byte) bool
-	// NewID makes a request id of the n-th request, in the form that the protocol has.
+	// NewID returns the request id of the n-th request in the protocol's form.
 	NewID(n uint64) string
-	// OtherID makes another of the same form.
+	// OtherID returns a different id of the same form.
 	OtherID(rid string) string
 	Protocol() Protocol
 	Client() *Conn
 }
 
-// methodTarget returns the client that takes calls of a method, the newest if there are several;
+// methodTarget returns the client that accepts calls of a method, the newest if there are several;
 // nil if there is none.
 func (h *Hub) methodTarget(id Identity, name string) MethodTarget {
 	h.Mu.Lock()
@@ -269,7 +270,7 @@ func (h *Hub) methodTarget(id Identity, name string) MethodTarget {
 	return to
 }
 
-// deliverCall sends a call to who can take it; false when nobody can.
+// deliverCall sends a call to a client that accepts it; false when there is none.
 func (h *Hub) deliverCall(call *methodCall) bool {
 	to := h.methodTarget(call.id, call.Name)
 	if to == nil {
@@ -324,7 +325,7 @@ func (h *Hub) deliverCall(call *methodCall) bool {
 	return true
 }
 
-// takeMethod is take for faults that are about one method.
+// takeMethod is Faults.Take for faults of one method.
 func (h *Hub) takeMethod(kind FaultKind, call *methodCall, c *Conn) *Injected {
 	in := h.Faults.TakeIf(kind, call.id, func(f *Fault) bool { return f.Method == "" || f.Method == call.Name })
 	if in != nil {
@@ -333,11 +334,11 @@ func (h *Hub) takeMethod(kind FaultKind, call *methodCall, c *Conn) *Injected {
 	return in
 }
 
-// sendCall puts a request on the connection; false when not even one could be. It counts first: who
-// has a request finds it in the log.
+// sendCall sends a request times times; false when none could be sent. It counts before sending, so
+// that a client with a request finds it in the log.
 func (h *Hub) sendCall(call *methodCall, to MethodTarget, rid string, payload []byte, times int) (sent bool) {
 	defer func() {
-		if sent { // else nothing has changed, and the caller, which waits for a change, would ask again at once
+		if sent { // otherwise nothing has changed, and waking the caller would make it retry at once
 			h.Changed.Wake()
 		}
 	}()
@@ -361,7 +362,7 @@ func (h *Hub) sendCall(call *methodCall, to MethodTarget, rid string, payload []
 	return true
 }
 
-// Answered takes an answer of a client. What is wrong with it as a packet was found before.
+// Answered handles an answer of a client. Its packet was checked before.
 func (h *Hub) Answered(c *Conn, a MethodAnswer) {
 	a.Connection = c.Number
 	id := Identity{a.DeviceID, a.ModuleID}
@@ -384,7 +385,7 @@ func (h *Hub) Answered(c *Conn, a MethodAnswer) {
 	}
 }
 
-// CutOnAnswer lets a fault cut the connection on which an answer comes, before that counts.
+// CutOnAnswer applies the fault that cuts the connection of an answer before the answer counts.
 func (h *Hub) CutOnAnswer(c *Conn, a MethodAnswer) bool {
 	h.calls.mu.Lock()
 	call := h.calls.named[callName{Identity{a.DeviceID, a.ModuleID}, a.RequestID}]
@@ -399,7 +400,7 @@ func (h *Hub) CutOnAnswer(c *Conn, a MethodAnswer) bool {
 	return true
 }
 
-// judge says what becomes of an answer. The call is nil when there is none.
+// judge decides how to treat an answer. call is nil when there is no such call.
 func (h *Hub) judge(c *Conn, call *methodCall, a MethodAnswer) {
 	defer h.Changed.Wake()
 	a.Received = h.Now()
@@ -423,8 +424,8 @@ func (h *Hub) judge(c *Conn, call *methodCall, a MethodAnswer) {
 	h.Event(told, c)
 }
 
-// noteAnswer decides the fate of an answer, unless that was done, and logs it. What is wrong with
-// it, if anything, is in refused.
+// noteAnswer sets the fate of an answer, unless it is set, and logs the answer. refused says why
+// the answer is invalid, if it is.
 func (h *Hub) noteAnswer(c *Conn, call *methodCall, a *MethodAnswer, refused error) {
 	h.calls.mu.Lock()
 	defer h.calls.mu.Unlock()
@@ -446,8 +447,8 @@ func (h *Hub) noteAnswer(c *Conn, call *methodCall, a *MethodAnswer, refused err
 	h.calls.answers.add(a)
 }
 
-// DisplaceCalls ends the calls that were sent to an identity on a connection whose place another
-// has taken.
+// DisplaceCalls ends the open calls that were sent to an identity on a connection that another has
+// replaced.
 func (h *Hub) DisplaceCalls(c *Conn, id Identity) {
 	err := h.ServiceError(codeDisplaced, "a newer connection of the device has closed the one that had the request")
 	h.calls.mu.Lock()
@@ -460,7 +461,7 @@ func (h *Hub) DisplaceCalls(c *Conn, id Identity) {
 	}
 }
 
-// MethodLog is testbroker.Hub.MethodLog.
+// MethodLog implements testbroker.Hub.MethodLog.
 func (h *Hub) MethodLog(device string) []MethodRecord {
 	h.calls.mu.Lock()
 	defer h.calls.mu.Unlock()
@@ -475,7 +476,7 @@ func (h *Hub) MethodLog(device string) []MethodRecord {
 	return all
 }
 
-// MethodAnswers is testbroker.Hub.MethodAnswers.
+// MethodAnswers implements testbroker.Hub.MethodAnswers.
 func (h *Hub) MethodAnswers(device string) []MethodAnswer {
 	h.calls.mu.Lock()
 	defer h.calls.mu.Unlock()

@@ -1,7 +1,7 @@
 package hub
 
-// Faults of a call of a method. Each happens to requests that are about to be sent to a client, of
-// the method Method or of any if Method is empty.
+// Faults of a method call. Each happens to requests about to be sent to a client, of the method
+// Method or of any if Method is empty.
 const (
 	DropBeforeMethod FaultKind = iota + 320
 	SwallowMethod
@@ -13,8 +13,8 @@ const (
 	RefuseMethod
 )
 
-// Faults of an answer to a method. Each happens to answers whose request id is that of a call of
-// the method Method, or of any if Method is empty.
+// Faults of a method answer. Each happens to answers whose request id belongs to a call of the
+// method Method, or of any if Method is empty.
 const (
 	DropOnMethodAnswer FaultKind = iota + 330
 	SwallowMethodAnswer

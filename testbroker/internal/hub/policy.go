@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Right is a set of the rights of an access policy.
+// Right is a set of rights of an access policy.
 type Right uint8
 
 // The rights.
@@ -19,36 +19,36 @@ const (
 	AllRights = RegistryRead | RegistryWrite | ServiceConnect | DeviceConnect
 )
 
-// Policy is an access policy of the hub. Its keys sign tokens with the policy's name in the field
-// skn.
+// Policy is an access policy of the hub. Its keys sign tokens that have the policy's name in the
+// field skn.
 type Policy struct {
 	// HostName is the name of the hub.
 	HostName string
-	// Name is what tokens say in skn.
+	// Name is the value of skn in tokens.
 	Name string
 	// PrimaryKey and SecondaryKey are 32 bytes each, in base64.
 	PrimaryKey, SecondaryKey string
 }
 
-// ConnectionString returns the text that a back end needs to connect, with the primary key.
+// ConnectionString returns the connection string of a back end, with the primary key.
 func (p Policy) ConnectionString() string {
 	return "HostName=" + p.HostName + ";SharedAccessKeyName=" + p.Name + ";SharedAccessKey=" + p.PrimaryKey
 }
 
-// String names the policy without its keys.
+// String returns the policy's name without its keys.
 func (p Policy) String() string { return "policy " + p.Name }
 
 // GoString is String.
 func (p Policy) GoString() string { return p.String() }
 
-// policy is what the hub holds of one. Guarded by Hub.mu.
+// policy is the hub's entry of an access policy. Guarded by Hub.mu.
 type policy struct {
 	keys   KeyPair
 	rights Right
 }
 
-// AddPolicy makes an access policy with the given rights; none means [DeviceConnect], under which
-// any device can be connected. A new hub has no policies.
+// AddPolicy makes an access policy with the given rights. Without rights it gets [DeviceConnect],
+// with which any device can connect. A new hub has no policies.
 func (h *Hub) AddPolicy(name string, rights ...Right) (Policy, error) {
 	if name == "" {
 		return Policy{}, errors.New("testbroker: policy without a name")
@@ -70,8 +70,7 @@ func (h *Hub) AddPolicy(name string, rights ...Right) (Policy, error) {
 	return Policy{h.Host, name, keys.Primary, keys.Secondary}, nil
 }
 
-// policyKeysLocked returns the keys of the policy that a token names, if that has one of the
-// rights.
+// policyKeysLocked returns the keys of a token's policy, if the policy has one of the rights.
 func (h *Hub) policyKeysLocked(t Token, need Right) (KeyPair, error) {
 	p, ok := h.policies[t.Policy]
 	switch {
@@ -85,7 +84,7 @@ func (h *Hub) policyKeysLocked(t Token, need Right) (KeyPair, error) {
 	return p.keys, nil
 }
 
-// AuthorizePolicyLocked checks a token that needs one of the rights.
+// AuthorizePolicyLocked checks a token that requires one of the rights.
 func (h *Hub) AuthorizePolicyLocked(t Token, need Right) error {
 	keys, err := h.policyKeysLocked(t, need)
 	now := h.Now()

@@ -6,7 +6,7 @@ import (
 	"net"
 )
 
-// Port says what the hub speaks where connections come in. It is not a number of TCP.
+// Port is a protocol stack that the hub serves. It is not a TCP port number.
 type Port uint8
 
 const (
@@ -18,7 +18,7 @@ const (
 	PortHTTPS
 )
 
-// ports is what each port stands for.
+// ports maps each port to its protocol stack.
 var ports = map[Port]struct {
 	name string
 	port
@@ -31,7 +31,7 @@ var ports = map[Port]struct {
 	PortHTTPS: {"HTTPS", port{HTTP, true}},
 }
 
-// String names what is spoken.
+// String returns the name of the protocol stack.
 func (p Port) String() string {
 	if row, ok := ports[p]; ok {
 		return row.name
@@ -39,10 +39,10 @@ func (p Port) String() string {
 	return fmt.Sprintf("Port(%d)", uint8(p))
 }
 
-// Dial returns a function that connects to a port of the hub in memory. It returns the client's end
-// of the connection; TLS and the request for a WebSocket are up to the caller: see [Hub.ClientTLS].
-// Network and address only appear in errors and as the remote address. The function's signature is
-// that of [net.Dialer.DialContext].
+// Dial returns a function that connects to a port of the hub in memory and returns the client's
+// end. The caller does TLS and the WebSocket handshake itself: see [Hub.ClientTLS]. Network and
+// address appear only in errors and as the remote address. The function has the signature of
+// [net.Dialer.DialContext].
 func (h *Hub) Dial(p Port) func(ctx context.Context, network, addr string) (net.Conn, error) {
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
 		row, ok := ports[p]
@@ -53,7 +53,7 @@ func (h *Hub) Dial(p Port) func(ctx context.Context, network, addr string) (net.
 	}
 }
 
-// Listen is testbroker.Hub.Listen.
+// Listen implements testbroker.Hub.Listen.
 func (h *Hub) Listen(p Port, addr string) (net.Addr, error) {
 	row, ok := ports[p]
 	if !ok {

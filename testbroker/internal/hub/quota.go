@@ -5,14 +5,14 @@ import (
 	"time"
 )
 
-// ErrQuota is the cause of a connection's end, or of a refusal, when the messages of the day are
-// used up.
+// ErrQuota is the cause of a connection's end, or of a refusal, when the daily message quota is
+// exhausted.
 var ErrQuota = errors.New("testbroker: quota of messages is used up")
 
-// QuotaStep is the size in bytes that counts as one message.
+// QuotaStep is the size in bytes of one counted message.
 const QuotaStep = 4 << 10
 
-// Exhausted returns a quota of an identity that is used up, nil if there is none.
+// Exhausted returns an exhausted quota of an identity; nil if there is none.
 func (f *Faults) Exhausted(id Identity, now time.Time) *Injected {
 	if f.count.Load() == 0 {
 		return nil
@@ -39,7 +39,7 @@ func (f *Faults) Spend(id Identity, now time.Time, size int) {
 	}
 }
 
-// quotasLocked returns the quotas of an identity, as they are on the present day.
+// quotasLocked returns the quotas of an identity, reset if a new day has begun.
 func (f *Faults) quotasLocked(id Identity, now time.Time) []*Injected {
 	const day = 24 * 60 * 60
 	today := now.Unix() / day

@@ -15,7 +15,7 @@ import (
 )
 
 var (
-	// ErrNotFound is returned for a device or module that the hub does not know.
+	// ErrNotFound is returned for an unknown device or module.
 	ErrNotFound = errors.New("testbroker: no such identity")
 	// ErrExists is returned when a device, module or policy is added a second time.
 	ErrExists = errors.New("testbroker: already exists")
@@ -23,8 +23,8 @@ var (
 	ErrNotCovered = errors.New("does not cover")
 )
 
-// Device is an entry of the hub's registry: a device, or a module of one. It holds secrets: String
-// and the %v verbs of package fmt leave the keys out.
+// Device is a registry entry: a device, or a module of a device. It holds secrets: String and the
+// %v verbs of package fmt omit the keys.
 type Device struct {
 	// HostName is the name of the hub.
 	HostName string
@@ -33,11 +33,11 @@ type Device struct {
 	// ModuleID is empty for the device itself.
 	ModuleID string
 	// PrimaryKey and SecondaryKey are 32 bytes each, in base64. Either signs valid tokens. They are
-	// empty for a device that has a certificate.
+	// empty for a device that uses a certificate.
 	PrimaryKey, SecondaryKey string
 }
 
-// ConnectionString returns the text that a client needs to connect, with the primary key.
+// ConnectionString returns the connection string of a client, with the primary key.
 func (d Device) ConnectionString() string {
 	s := "HostName=" + d.HostName + ";DeviceId=" + d.ID
 	if d.ModuleID != "" {
@@ -49,7 +49,7 @@ func (d Device) ConnectionString() string {
 	return s + ";SharedAccessKey=" + d.PrimaryKey
 }
 
-// String names the device without its keys.
+// String returns the device's name without its keys.
 func (d Device) String() string { return Identity{d.ID, d.ModuleID}.String() + " at " + d.HostName }
 
 // GoString is String.
@@ -57,20 +57,20 @@ func (d Device) GoString() string { return d.String() }
 
 type KeyPair struct{ Primary, Secondary string }
 
-// A Registration is what the registry holds for one identity. Guarded by Hub.mu.
+// A Registration is the registry's entry for one identity. Guarded by Hub.mu.
 type Registration struct {
 	Keys        KeyPair
-	X509        bool     // it has a certificate and no keys
-	Thumbprints []string // digests of its certificates; nil = an authority signed it
+	X509        bool     // authenticated by certificate, without keys
+	Thumbprints []string // digests of its certificates; nil = signed by an authority
 	Disabled    bool
 
-	Generation    string // another for each entry that was ever made
+	Generation    string // unique for each entry ever made
 	Changes       int
 	StatusReason  string
 	StatusUpdated time.Time // zero = never
 }
 
-// AddDevice is testbroker.Hub.AddDevice.
+// AddDevice implements testbroker.Hub.AddDevice.
 func (h *Hub) AddDevice(id string) (Device, error) {
 	if err := CheckID("device", id); err != nil {
 		return Device{}, fmt.Errorf("testbroker: %w", err)
@@ -78,8 +78,8 @@ func (h *Hub) AddDevice(id string) (Device, error) {
 	return h.add(Identity{Device: id}, Registration{})
 }
 
-// AddModule registers a module of a device that exists. Modules have own keys and own connections,
-// but no own status. Other methods name it "deviceID/moduleID".
+// AddModule registers a module of a registered device. A module has its own keys and connections,
+// but not its own status. Other methods name it "deviceID/moduleID".
 func (h *Hub) AddModule(deviceID, moduleID string) (Device, error) {
 	if err := CheckID("module", moduleID); err != nil {
 		return Device{}, fmt.Errorf("testbroker: %w", err)
@@ -100,7 +100,7 @@ func (h *Hub) add(id Identity, r Registration) (Device, error) {
 	return h.deviceLocked(id), nil
 }
 
-// AddLocked enters a registration, which gets keys if it has none and wants some.
+// AddLocked adds a registration. It makes keys if the registration needs keys and has none.
 func (h *Hub) AddLocked(id Identity, r Registration) {
 	if !r.X509 && r.Keys == (KeyPair{}) {
 		r.Keys = h.NewKeysLocked("identity/" + id.String())
@@ -115,9 +115,9 @@ func (h *Hub) deviceLocked(id Identity) Device {
 	return Device{h.Host, id.Device, id.Module, keys.Primary, keys.Secondary}
 }
 
-// NewKeysLocked makes a pair of keys. With a seed they follow from it, from the owner's name and
-// from how many pairs that owner had before, so they do not depend on the order in which others are
-// added.
+// NewKeysLocked makes a pair of keys. With a seed it derives them from the seed, the owner's name
+// and the number of the owner's earlier pairs. So they do not depend on the order in which others
+// are added.
 func (h *Hub) NewKeysLocked(owner string) KeyPair {
 	if h.Seed == 0 {
 		return KeyPair{randomKey(), randomKey()}
@@ -129,7 +129,7 @@ func (h *Hub) NewKeysLocked(owner string) KeyPair {
 	return KeyPair{derive("primary"), derive("secondary")}
 }
 
-// derived makes 32 bytes from the seed and a text that says what for.
+// derived returns 32 bytes derived from the seed and a text that states the purpose.
 func derived(seed uint64, format string, args ...any) []byte {
 	mac := hmac.New(sha256.New, binary.BigEndian.AppendUint64(nil, seed))
 	fmt.Fprintf(mac, format, args...)
@@ -142,7 +142,7 @@ func randomKey() string {
 	return base64.StdEncoding.EncodeToString(b[:])
 }
 
-// Device is testbroker.Hub.Device.
+// Device implements testbroker.Hub.Device.
 func (h *Hub) Device(id string) (Device, error) {
 	h.Mu.Lock()
 	defer h.Mu.Unlock()
@@ -153,7 +153,7 @@ func (h *Hub) Device(id string) (Device, error) {
 	return h.deviceLocked(who), nil
 }
 
-// ConnectionString is testbroker.Hub.ConnectionString.
+// ConnectionString implements testbroker.Hub.ConnectionString.
 func (h *Hub) ConnectionString(id string) string {
 	d, err := h.Device(id)
 	if err != nil {
@@ -163,8 +163,8 @@ func (h *Hub) ConnectionString(id string) string {
 }
 
 // SetKeys replaces both keys, base64 of 16 to 64 bytes, of a device or of a module named
-// "deviceID/moduleID". Tokens signed with the old ones open no new connection; the present one
-// lives on.
+// "deviceID/moduleID". Tokens signed with the old keys open no new connection; the present
+// connection stays open.
 func (h *Hub) SetKeys(id, primary, secondary string) error {
 	for _, key := range []string{primary, secondary} {
 		if err := CheckKeyText(key); err != nil {
@@ -193,7 +193,7 @@ func CheckKeyText(key string) error {
 	return nil
 }
 
-// SetEnabled is testbroker.Hub.SetEnabled.
+// SetEnabled implements testbroker.Hub.SetEnabled.
 func (h *Hub) SetEnabled(deviceID string, on bool) error {
 	h.Mu.Lock()
 	r := h.Registry[Identity{Device: deviceID}]
@@ -215,7 +215,7 @@ func (h *Hub) SetEnabled(deviceID string, on bool) error {
 	return nil
 }
 
-// RemoveDevice is testbroker.Hub.RemoveDevice.
+// RemoveDevice implements testbroker.Hub.RemoveDevice.
 func (h *Hub) RemoveDevice(id string) error {
 	h.Mu.Lock()
 	who := SplitIdentity(id)
@@ -242,8 +242,8 @@ func (h *Hub) RemoveDevice(id string) error {
 	return nil
 }
 
-// noteRemoved has the hub keep what it knows of identities that were removed, instead of those
-// whose removal it forgets.
+// noteRemoved keeps the data of removed identities, and drops that of identities whose removal it
+// forgets.
 func (h *Hub) noteRemoved(gone []Identity) {
 	h.Mu.Lock()
 	defer h.Mu.Unlock()
@@ -256,7 +256,7 @@ func (h *Hub) noteRemoved(gone []Identity) {
 	}
 }
 
-// Expel ends what connections do for the identities that a selector means.
+// Expel ends the service of the connections for the identities that match a selector.
 func (h *Hub) Expel(open []*Conn, selector string, cause error, condition string) {
 	for _, c := range open {
 		h.Mu.Lock()
@@ -270,7 +270,7 @@ func (h *Hub) Expel(open []*Conn, selector string, cause error, condition string
 	}
 }
 
-// KnownLocked returns the entry of a client by what it says it is.
+// KnownLocked returns the registration of the identity that a client states.
 func (h *Hub) KnownLocked(host string, id Identity) (*Registration, error) {
 	device, entry := h.Registry[Identity{Device: id.Device}], h.Registry[id]
 	switch {
@@ -284,7 +284,7 @@ func (h *Hub) KnownLocked(host string, id Identity) (*Registration, error) {
 	return entry, nil
 }
 
-// AuthorizeLocked checks who a client says it is against its token.
+// AuthorizeLocked checks the identity that a client states against its token.
 func (h *Hub) AuthorizeLocked(host string, id Identity, t Token) error {
 	entry, err := h.KnownLocked(host, id)
 	now := h.Now()

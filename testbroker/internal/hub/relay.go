@@ -2,8 +2,9 @@ package hub
 
 import "sync"
 
-// relay passes on what waits in queue, in order, one at a time; meanwhile mu, which is held, is
-// released. While another is at it, busy is set, and that one goes on with what has come.
+// relay passes the entries of queue in order, one at a time. mu must be held; relay releases it
+// during each pass. busy is set while a goroutine relays; another call then returns at once, and
+// that goroutine passes the new entries.
 func relay[T any](mu *sync.Mutex, busy *bool, queue *[]T, pass func(T)) {
 	if *busy {
 		return

@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// Devices is testbroker.Hub.Devices.
+// Devices implements testbroker.Hub.Devices.
 func (h *Hub) Devices() []Device {
 	h.Mu.Lock()
 	defer h.Mu.Unlock()
@@ -20,14 +20,14 @@ func (h *Hub) Devices() []Device {
 	return all
 }
 
-// CloseConnections is testbroker.Hub.CloseConnections.
+// CloseConnections implements testbroker.Hub.CloseConnections.
 func (h *Hub) CloseConnections(device string) int {
 	open := h.ConnsOf(device)
 	h.Expel(open, device, ErrDropped, "amqp:connection:forced")
 	return len(open)
 }
 
-// Reset is testbroker.Hub.Reset.
+// Reset implements testbroker.Hub.Reset.
 func (h *Hub) Reset() {
 	h.Mu.Lock()
 	if other := h.resetting; other != nil {
@@ -86,7 +86,7 @@ func (f *Faults) clear() {
 	f.count.Store(0)
 }
 
-// clear forgets all calls but those that have not ended.
+// clear forgets all calls that have ended.
 func (m *methodCalls) clear() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -103,7 +103,7 @@ func (m *methodCalls) clear() {
 	m.answers.clear()
 }
 
-// clear forgets all uploads and files. Upload URIs that were given out are worth nothing any more.
+// clear forgets all uploads and files. Their upload URIs become invalid.
 func (u *UploadTable) clear() {
 	u.mu.Lock()
 	u.all.clear()

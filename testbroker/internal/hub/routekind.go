@@ -2,7 +2,7 @@ package hub
 
 import "fmt"
 
-// RouteKind says what a request over HTTP is for.
+// RouteKind is the purpose of a request over HTTP.
 type RouteKind uint8
 
 const (
@@ -23,7 +23,7 @@ var routeNames = [...]string{
 	RouteUploadDone: "upload done", RouteBlob: "blob", RouteRegistry: "registry", RouteTwin: "twin", RouteMethod: "method",
 }
 
-// String names the kind.
+// String returns the name of the kind.
 func (k RouteKind) String() string {
 	if int(k) < len(routeNames) {
 		return routeNames[k]

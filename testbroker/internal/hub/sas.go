@@ -14,16 +14,16 @@ import (
 
 const tokenScheme = "SharedAccessSignature"
 
-// A Token is a shared access signature taken to pieces.
+// A Token is a parsed shared access signature.
 type Token struct {
 	Resource string // the text after "sr=", exactly as received
 	sig      []byte // decoded
 	expiry   string // the text after "se=", exactly as received
-	expires  int64  // the same, seconds since 1970
+	expires  int64  // expiry in seconds since 1970
 	Policy   string // empty = signed with a key of the identity
 }
 
-// ParseToken reads
+// ParseToken parses
 //
 //	"SharedAccessSignature" SP field *( "&" field )
 //
@@ -81,9 +81,9 @@ func ParseToken(s string) (Token, error) {
 	return t, nil
 }
 
-// signedBy reports whether one of the keys made the signature. What was signed is the resource as
-// it stands in the token: clients encode it in different ways, so making the text anew would reject
-// some of them.
+// signedBy reports whether one of the keys made the signature. It covers the resource exactly as it
+// stands in the token: clients encode it in different ways, so encoding it again would reject some
+// of them.
 func (t Token) signedBy(keys KeyPair) bool {
 	for _, key := range [...]string{keys.Primary, keys.Secondary} {
 		raw, err := base64.StdEncoding.DecodeString(key)
@@ -99,8 +99,8 @@ func (t Token) signedBy(keys KeyPair) bool {
 	return false
 }
 
-// covers reports whether the token's resource is the target or lies above it, by whole path
-// segments. The resource may be percent-encoded once or, its device id, twice.
+// covers reports whether the token's resource is the target or a parent of it, by whole path
+// segments. The resource may be percent-encoded once, its device id twice.
 func (t Token) covers(host string, id Identity) bool {
 	target := strings.Split(host+"/"+id.Resource(), "/")
 	text := t.Resource
@@ -129,10 +129,10 @@ func isPrefix(path, target []string) bool {
 	return true
 }
 
-// maxSeconds keeps expiry times within what time.Time and time.Duration can hold.
+// maxSeconds keeps expiry times within the range of time.Time and time.Duration.
 const maxSeconds = 1 << 36
 
-// Deadline is the moment from which the token is worth nothing.
+// Deadline returns the time from which the token is invalid.
 func (t Token) Deadline(grace time.Duration) time.Time {
 	return time.Unix(min(t.expires, maxSeconds), 0).Add(grace)
 }

@@ -6,21 +6,21 @@ import (
 	"fmt"
 )
 
-// ServiceError is an error as the service tells it to a back end, and in the answers about twins.
+// ServiceError is an error that the service reports to a back end, and in answers to twin requests.
 type ServiceError struct {
-	// Code has six digits: the status of HTTP, and a number within it. For example, 404103 reports
-	// that the device is not online, and 504101 that it gave no answer in time.
+	// Code has six digits: the HTTP status, and a number within it. For example, 404103 means that the
+	// device is not online, and 504101 that it did not answer in time.
 	Code int
-	// Message is for people.
+	// Message is text for humans.
 	Message string
-	// TrackingID names the occasion.
+	// TrackingID identifies the occurrence.
 	TrackingID string
 }
 
-// Status is the status of HTTP that goes with the code.
+// Status returns the HTTP status of the code.
 func (e *ServiceError) Status() int { return e.Code / 1000 }
 
-// Name is what the service calls the code.
+// Name returns the service's name of the code.
 func (e *ServiceError) Name() string { return ErrorName(e.Code) }
 
 // Error returns the code, its name and the message.
@@ -28,12 +28,12 @@ func (e *ServiceError) Error() string {
 	return fmt.Sprintf("testbroker: %d %s: %s", e.Code, e.Name(), e.Message)
 }
 
-// Is makes errors.Is(err, [ErrNotFound]) true for a device or module that does not exist.
+// Is makes errors.Is(err, [ErrNotFound]) true for an unknown device or module.
 func (e *ServiceError) Is(target error) bool {
 	return target == ErrNotFound && (e.Code == CodeDeviceNotFound || e.Code == codeModuleNotFound)
 }
 
-// Codes of errors that the hub tells of twins and methods. See errorNames.
+// Error codes of twins and methods. See errorNames.
 const (
 	CodeInvalidOperation   = 400003
 	CodeArgumentInvalid    = 400004
@@ -49,7 +49,7 @@ const (
 	codeGatewayTimeout     = 504101
 )
 
-// declared is the error of a fault that refuses.
+// declared returns the error of a fault that refuses.
 func (h *Hub) declared(f *Fault) *ServiceError {
 	code := f.ErrorCode
 	if code == 0 {
@@ -62,7 +62,7 @@ func (h *Hub) ServiceError(code int, format string, args ...any) *ServiceError {
 	return &ServiceError{code, fmt.Sprintf(format, args...), fmt.Sprintf("%032X", h.tracked.Add(1))}
 }
 
-// errorBody is the error as answers about twins carry it.
+// errorBody returns the error as the body of an answer to a twin request.
 func (h *Hub) errorBody(e *ServiceError) []byte {
 	body, err := json.Marshal(struct {
 		ErrorCode    int    `json:"errorCode"`
@@ -71,7 +71,7 @@ func (h *Hub) errorBody(e *ServiceError) []byte {
 		TimestampUTC string `json:"timestampUtc"`
 	}{e.Code, e.TrackingID, e.Message, h.Now().UTC().Format(TimeLayout)})
 	if err != nil {
-		panic(err) // there is nothing in it that JSON does not have
+		panic(err) // the struct always encodes as JSON
 	}
 	return body
 }

@@ -7,27 +7,26 @@ import (
 	"time"
 )
 
-// maxUnsent is how many bytes may wait for a client that does not read. It holds two million
+// maxUnsent is how many bytes may be queued for a client that does not read. It holds two million
 // PUBACKs, or a window of C2D messages of the largest size.
 const maxUnsent = 8 << 20
 
-// ErrSlowReader is the cause of a connection's end when its client did not read what the hub sent.
+// ErrSlowReader is the cause of a connection's end when its client did not read the hub's data.
 var ErrSlowReader = errors.New("client does not read")
 
-// A Socket is a TCP connection whose writes never wait: a goroutine of its own sends what they
-// leave. So nobody who writes, be it under a lock or between two reads, is held up by a client that
-// does not read, and two-way traffic cannot lock up. It makes real connections behave as those in
-// memory do.
+// A Socket is a TCP connection whose Write never blocks: a goroutine sends the queued bytes. So a
+// client that does not read cannot block a writer that holds a lock or alternates with reads, and
+// two-way traffic cannot deadlock. In-memory connections behave the same way.
 type Socket struct {
 	tcp *net.TCPConn
 
 	mu      sync.Mutex
 	work    sync.Cond
 	queue   []byte
-	unsent  int   // bytes in queue, and in what is being written
+	unsent  int   // bytes in queue and in the write in progress
 	err     error // why writing failed
-	ending  bool  // the stream ends behind the queue
-	closing bool  // Close was called: the connection ends behind the queue
+	ending  bool  // the stream ends after the queue
+	closing bool  // Close was called: the connection ends after the queue
 	dead    bool  // the connection has ended
 }
 
@@ -39,8 +38,8 @@ func newSocket(tcp *net.TCPConn) *Socket {
 	return s
 }
 
-// send is the goroutine that writes. It ends when the connection is closed and everything was sent,
-// or could not be.
+// send is the goroutine that writes. It ends when the connection is closed and the queue is sent or
+// cannot be sent.
 func (s *Socket) send() {
 	var buf []byte
 	s.mu.Lock()
@@ -56,7 +55,7 @@ func (s *Socket) send() {
 			s.mu.Lock()
 			s.unsent -= len(buf)
 			if cap(buf) > 1<<20 {
-				buf = nil // a burst should not be paid for until the end
+				buf = nil // free the memory of a burst
 			}
 			if err != nil {
 				s.failLocked(err)
@@ -99,7 +98,7 @@ func (s *Socket) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Read waits for bytes.
+// Read reads from the connection. It blocks until there is data.
 func (s *Socket) Read(p []byte) (int, error) {
 	n, err := s.tcp.Read(p)
 	if err == nil {
@@ -116,7 +115,7 @@ func (s *Socket) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// CloseWrite ends the outgoing direction behind what is queued.
+// CloseWrite ends the outgoing direction after the queue is sent.
 func (s *Socket) CloseWrite() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -125,7 +124,7 @@ func (s *Socket) CloseWrite() error {
 	return nil
 }
 
-// Close ends the connection behind what is queued, for which the client has a second.
+// Close ends the connection after the queue is sent. The client has one second to read it.
 func (s *Socket) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -139,7 +138,7 @@ func (s *Socket) Close() error {
 	return nil
 }
 
-// abort resets the connection: what is queued is lost.
+// abort resets the connection. Queued bytes are lost.
 func (s *Socket) abort() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -152,7 +151,7 @@ func (s *Socket) abort() {
 	s.work.Signal()
 }
 
-// SetDeadline is of no effect after Close, which has deadlines of its own.
+// SetDeadline has no effect after Close, which sets its own deadlines.
 func (s *Socket) SetDeadline(t time.Time) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -162,7 +161,7 @@ func (s *Socket) SetDeadline(t time.Time) error {
 	return s.tcp.SetDeadline(t)
 }
 
-// SetReadDeadline is part of net.Conn; nobody calls it.
+// SetReadDeadline is part of net.Conn; the hub does not call it.
 func (s *Socket) SetReadDeadline(t time.Time) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -172,12 +171,12 @@ func (s *Socket) SetReadDeadline(t time.Time) error {
 	return s.tcp.SetReadDeadline(t)
 }
 
-// SetWriteDeadline does nothing, for no Write waits. TLS sets one in the past when it ends, which
-// shall not stop what is queued.
+// SetWriteDeadline does nothing, because Write never blocks. TLS sets a deadline in the past when
+// it ends, which must not stop the queue.
 func (s *Socket) SetWriteDeadline(time.Time) error { return nil }
 
-// LocalAddr is the hub's address.
+// LocalAddr returns the hub's address.
 func (s *Socket) LocalAddr() net.Addr { return s.tcp.LocalAddr() }
 
-// RemoteAddr is the client's address.
+// RemoteAddr returns the client's address.
 func (s *Socket) RemoteAddr() net.Addr { return s.tcp.RemoteAddr() }

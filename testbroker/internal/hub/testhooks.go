@@ -1,9 +1,9 @@
 package hub
 
-// What the tests of package testbroker look at, which see no test code of this package.
+// Accessors for the tests of package testbroker, which cannot see this package's test code.
 
-// Held returns how many entries the hub holds of each thing that [Options.Keep] bounds; what is
-// there for each identity, of the one that has most.
+// Held returns the number of entries in each collection that [Options.Keep] bounds. For collections
+// of each identity it is the largest.
 func (h *Hub) Held() map[string]int {
 	all := make(map[string]int)
 	h.log.mu.Lock()
@@ -42,7 +42,7 @@ func (h *Hub) Held() map[string]int {
 	return all
 }
 
-// SetPolicyKey gives a policy the right to connect devices, and one key.
+// SetPolicyKey sets a policy that has the right to connect devices and a single key.
 func (h *Hub) SetPolicyKey(name, key string) {
 	h.Mu.Lock()
 	defer h.Mu.Unlock()
@@ -58,7 +58,7 @@ func FaultKinds() []FaultKind {
 	return all
 }
 
-// SetPacketID says which packet id the last C2D message had.
+// SetPacketID sets the packet id of the last C2D message.
 func (h *Hub) SetPacketID(id string, last uint16) {
 	q := h.queuesOf(id)[0]
 	q.mu.Lock()

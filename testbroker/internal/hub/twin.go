@@ -13,27 +13,27 @@ import (
 
 // Twin is a copy of the twin of a device or module.
 type Twin struct {
-	// DeviceID and ModuleID name whose it is. ModuleID is empty for the device itself.
+	// DeviceID and ModuleID name the twin's owner. ModuleID is empty for the device itself.
 	DeviceID, ModuleID string
-	// Desired, Reported and Tags are objects of JSON with their names in order, without "$version" and
+	// Desired, Reported and Tags are JSON objects with sorted names, without "$version" and
 	// "$metadata".
 	Desired, Reported, Tags json.RawMessage
-	// DesiredMetadata and ReportedMetadata say when each member was last changed, as objects of JSON
-	// with "$lastUpdated" at every level; that of desired properties has "$lastUpdatedVersion" too.
-	// Devices do not see them.
+	// DesiredMetadata and ReportedMetadata are JSON objects with the time of each member's last change
+	// as "$lastUpdated" at every level. The metadata of desired properties has "$lastUpdatedVersion"
+	// too. Devices do not see metadata.
 	DesiredMetadata, ReportedMetadata json.RawMessage
-	// DesiredVersion and ReportedVersion are 1 in the beginning and grow by one with each change.
+	// DesiredVersion and ReportedVersion start at 1 and grow by one with each change.
 	DesiredVersion, ReportedVersion int64
 	// Version grows with each change of any part. ETag changes when a back end changes the desired
 	// properties or the tags.
 	Version int64
 	ETag    string
 	// ModelID is the Plug and Play model that the client announced last, when it connected over MQTT
-	// or attached a link over AMQP; empty if it never did.
+	// or attached a link over AMQP; empty if it announced none.
 	ModelID string
 }
 
-// TwinOperation is what a client asks about its twin.
+// TwinOperation is the operation of a twin request.
 type TwinOperation uint8
 
 // The operations.
@@ -48,7 +48,7 @@ const (
 var twinOperationNames = [...]string{TwinAny: "any", TwinGet: "get", TwinPatch: "patch", TwinSubscribe: "subscribe",
 	TwinUnsubscribe: "unsubscribe"}
 
-// String names the operation in lower case.
+// String returns the operation in lower case.
 func (o TwinOperation) String() string {
 	if int(o) < len(twinOperationNames) {
 		return twinOperationNames[o]
@@ -56,53 +56,53 @@ func (o TwinOperation) String() string {
 	return fmt.Sprintf("TwinOperation(%d)", uint8(o))
 }
 
-// TwinRequest is something that a client asked about its twin, and what it was told.
+// TwinRequest is a client's twin request with the hub's answer.
 type TwinRequest struct {
 	// DeviceID and ModuleID name the client. ModuleID is empty for the device itself.
 	DeviceID, ModuleID string
 	Operation          TwinOperation
-	// RequestID is what the client named the request by, as text.
+	// RequestID is the client's id of the request, as text.
 	RequestID string
-	// Base is the version that a patch was made for; zero when it does not say.
+	// Base is the version on which a patch is based; zero when the request has none.
 	Base int64
-	// Body is what came with it.
+	// Body is the request's body.
 	Body []byte
-	// Status is the status of the answer, and Version the version that a patch has led to. Status is
-	// zero when a fault ended the connection before the request was looked at.
+	// Status is the status of the answer, and Version the version after a patch. Status is zero when a
+	// fault ended the connection before the hub handled the request.
 	Status  int
 	Version int64
-	// Answers is how many answers were put on the connection: none for a client that has not
-	// subscribed to them.
+	// Answers is how many answers were put on the connection; zero for a client that has not
+	// subscribed to answers.
 	Answers int
-	// Protocol and Connection tell how it came, and Received when, by the hub's clock.
+	// Protocol and Connection are those by which it arrived. Received is when, by the hub's clock.
 	Protocol   Protocol
 	Connection uint64
 	Received   time.Time
 }
 
-// A TwinState is that of one identity. What changes it is sent to those who listen, in order, by
-// whoever finds nobody sending.
+// A TwinState is the twin of one identity. Changes are sent to the listeners in order, by the first
+// goroutine that finds no other one sending.
 type TwinState struct {
 	id Identity
 
-	Mu                sync.Mutex // guards what follows; never held over a write or an event
+	Mu                sync.Mutex // guards the fields below; never held over a write or an event
 	Desired, Reported Section
 	Tags              Section
 	Version           int64
 	Etag              uint64
 	Model             string
 	requests          history[*TwinRequest]
-	changes           []Change // of desired properties, not sent yet
+	changes           []Change // changes of desired properties that are not sent yet
 	sending           bool
 }
 
-// A Change of desired properties, as clients are told of it.
+// A Change is a change of desired properties, as sent to clients.
 type Change struct {
 	Version int64
 	Body    []byte
 }
 
-// TwinState returns the twin of an identity that is registered.
+// TwinState returns the twin of a registered identity.
 func (h *Hub) TwinState(id Identity) (*TwinState, error) {
 	h.Mu.Lock()
 	defer h.Mu.Unlock()
@@ -126,7 +126,7 @@ func (h *Hub) TwinState(id Identity) (*TwinState, error) {
 	return t, nil
 }
 
-// forgetTwinsLocked drops the twins that a selector means.
+// forgetTwinsLocked drops the twins that match a selector.
 func (h *Hub) forgetTwinsLocked(selector string) {
 	for id := range h.twinOf {
 		if id.Matches(selector) {
@@ -135,7 +135,7 @@ func (h *Hub) forgetTwinsLocked(selector string) {
 	}
 }
 
-// Twin is testbroker.Hub.Twin.
+// Twin implements testbroker.Hub.Twin.
 func (h *Hub) Twin(id string) (Twin, error) {
 	t, err := h.TwinState(SplitIdentity(id))
 	if err != nil {
@@ -157,12 +157,12 @@ func (t *TwinState) copy() Twin {
 	}
 }
 
-// AnnounceModel notes which model a client reports that it follows; empty says nothing.
+// AnnounceModel records the model that a client announces. An empty model changes nothing.
 func (h *Hub) AnnounceModel(id Identity, model string) {
 	if model == "" {
 		return
 	}
-	if t, err := h.TwinState(id); err == nil { // it may have been removed a moment ago
+	if t, err := h.TwinState(id); err == nil { // it may have been removed meanwhile
 		t.Mu.Lock()
 		defer t.Mu.Unlock()
 		t.Model = model
@@ -173,14 +173,14 @@ func EtagOf(n uint64) string {
 	return base64.StdEncoding.EncodeToString(binary.BigEndian.AppendUint64(nil, n))
 }
 
-// PatchDesired merges a patch, an object of JSON, into the desired properties of a device, or of a
-// module named "deviceID/moduleID": null removes a member. Clients that have subscribed are told of
-// it; nothing is kept for others. The error is a [*ServiceError].
+// PatchDesired merges a patch, a JSON object, into the desired properties of a device, or of a
+// module named "deviceID/moduleID"; null removes a member. Subscribed clients receive the patch; it
+// is not kept for other clients. The error is a [*ServiceError].
 func (h *Hub) PatchDesired(id, patch string) (version int64, err error) {
 	return h.changeDesired(id, patch, false)
 }
 
-// SetDesired replaces the desired properties. It is otherwise like [Hub.PatchDesired].
+// SetDesired replaces the desired properties. Otherwise it is like [Hub.PatchDesired].
 func (h *Hub) SetDesired(id, document string) (version int64, err error) {
 	return h.changeDesired(id, document, true)
 }
@@ -194,7 +194,7 @@ func (h *Hub) changeDesired(id, text string, replace bool) (int64, error) {
 	return t.DesiredVersion, err
 }
 
-// PatchTags is testbroker.Hub.PatchTags.
+// PatchTags implements testbroker.Hub.PatchTags.
 func (h *Hub) PatchTags(id, patch string) error {
 	tags, err := ParseTree([]byte(patch))
 	if err != nil {
@@ -204,18 +204,18 @@ func (h *Hub) PatchTags(id, patch string) error {
 	return err
 }
 
-// A TwinUpdate is what a back end wants changed. Parts that are nil stay as they are.
+// A TwinUpdate is a back end's change of a twin. Nil parts stay unchanged.
 type TwinUpdate struct {
 	Desired, Tags Tree
 	Replace       bool
-	Etag          string // that the twin must have; empty or "*" = any
+	Etag          string // required ETag of the twin; empty or "*" = any
 }
 
-// changesTags reports whether tags are written. A patch without members writes none; one of desired
-// properties makes a version all the same.
+// changesTags reports whether the update writes tags. A patch of tags without members writes none,
+// whereas an empty patch of desired properties still makes a version.
 func (u TwinUpdate) changesTags() bool { return u.Tags != nil && (u.Replace || len(u.Tags) > 0) }
 
-// Update changes a twin as a whole or not at all, and tells those who listen.
+// Update changes a twin completely or not at all, and notifies the listeners.
 func (h *Hub) Update(id Identity, u TwinUpdate) (Twin, error) {
 	t, err := h.TwinState(id)
 	if err != nil {
@@ -272,7 +272,7 @@ func (h *Hub) updateTwin(t *TwinState, u TwinUpdate) error {
 	return nil
 }
 
-// told is what clients are told of a change: the patch as it was made, or the new document.
+// told returns the notification of a change: the patch, or the new document.
 func told(patch Tree, now Section, replaced bool) []byte {
 	if replaced {
 		return writeTree(now.Document())
@@ -280,7 +280,7 @@ func told(patch Tree, now Section, replaced bool) []byte {
 	return writeTree(Section{Tree: patch, version: now.version}.Document())
 }
 
-// report changes the reported properties as a client asks; base is the version that it believes in,
+// report changes the reported properties for a client. base is the version that the client expects,
 // or zero.
 func (h *Hub) report(t *TwinState, body []byte, base int64) (version int64, err error) {
 	patch, err := ParseTree(body)
@@ -305,21 +305,21 @@ func (h *Hub) report(t *TwinState, body []byte, base int64) (version int64, err 
 	return reported.version, nil
 }
 
-// document is the twin as its client sees it.
+// document returns the twin as the client sees it.
 func (t *TwinState) document() []byte {
 	t.Mu.Lock()
 	defer t.Mu.Unlock()
 	return writeTree(Tree{"desired": t.Desired.Document(), "reported": t.Reported.Document()})
 }
 
-// announce sends the changes that were not sent yet, in order. Another may be doing so.
+// announce sends the pending changes in order, unless another goroutine sends them already.
 func (h *Hub) announce(t *TwinState) {
 	t.Mu.Lock()
 	defer t.Mu.Unlock()
 	relay(&t.Mu, &t.sending, &t.changes, func(next Change) { h.tellChange(t.id, next) })
 }
 
-// WaitReported waits until a twin is as ok wants it: that of a device, or of a module named
+// WaitReported waits until ok returns true for the twin of a device, or of a module named
 // "deviceID/moduleID". It fails when the context ends, the hub is closed, or there is no such twin.
 func (h *Hub) WaitReported(ctx context.Context, id string, ok func(Twin) bool) error {
 	var failed error
@@ -334,7 +334,7 @@ func (h *Hub) WaitReported(ctx context.Context, id string, ok func(Twin) bool) e
 	return err
 }
 
-// TwinLog is testbroker.Hub.TwinLog.
+// TwinLog implements testbroker.Hub.TwinLog.
 func (h *Hub) TwinLog(id string) []TwinRequest {
 	t, err := h.TwinState(SplitIdentity(id))
 	if err != nil {

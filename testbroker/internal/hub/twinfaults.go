@@ -1,6 +1,6 @@
 package hub
 
-// Faults of requests about a twin. Each happens to requests of the kind Operation, or of any if
+// Faults of twin requests. Each happens to requests of the kind Operation, or of any kind if
 // Operation is [TwinAny].
 const (
 	DropBeforeTwin FaultKind = iota + 300
@@ -13,8 +13,8 @@ const (
 	GarbleTwin
 )
 
-// Faults of a notification of desired properties. Each happens to notifications, as many as there
-// are clients that are told of a change.
+// Faults of a notification of desired properties. Each happens to notifications; a change causes
+// one for each listening client.
 const (
 	SwallowDesired FaultKind = iota + 310
 	DuplicateDesired

@@ -5,16 +5,16 @@ import (
 	"time"
 )
 
-// A twinAsker is a client that has asked about its twin.
+// A twinAsker is a client that has sent a twin request.
 type twinAsker interface {
-	// Answer puts an answer on the connection; false when the client cannot get it. It is for another
-	// request if wrong is set.
+	// Answer puts an answer on the connection; false when it cannot be sent. If wrong is set, the
+	// answer has the id of another request.
 	Answer(a TwinAnswer, wrong bool) bool
-	// Taken tells the client that its request has arrived; false when its connection ends with that.
+	// Taken acknowledges the client's request; false when its connection ends with that.
 	Taken() bool
 	// Listen begins or ends notifications of desired properties.
 	Listen(on bool)
-	// Client is its connection.
+	// Client returns the client's connection.
 	Client() *Conn
 }
 
@@ -25,7 +25,7 @@ type TwinAnswer struct {
 	Body       []byte
 }
 
-// A twinCase is a request while it is handled.
+// A twinCase is a twin request in progress.
 type twinCase struct {
 	hub *Hub
 	by  twinAsker
@@ -35,7 +35,7 @@ type twinCase struct {
 	op  TwinOperation
 }
 
-// takeTwin is take for faults that are about one operation.
+// take is Faults.Take for faults of one operation.
 func (q *twinCase) take(kind FaultKind) *Injected {
 	in := q.hub.Faults.TakeIf(kind, q.id, func(f *Fault) bool { return f.Operation == TwinAny || f.Operation == q.op })
 	if in != nil {
@@ -44,13 +44,13 @@ func (q *twinCase) take(kind FaultKind) *Injected {
 	return in
 }
 
-// AskTwin handles a request and answers it, unless a fault intervenes. Why a request
-// cannot be one, if that is so, is told by wrong.
+// AskTwin handles a request and answers it, unless a fault intervenes. wrong says why the request
+// is malformed, if it is.
 func (h *Hub) AskTwin(by twinAsker, r TwinRequest, wrong error) {
 	r.Received, r.Connection = h.Now(), by.Client().Number
 	q := &twinCase{hub: h, by: by, r: &r, id: Identity{r.DeviceID, r.ModuleID}, op: r.Operation}
 	t, err := h.TwinState(q.id)
-	if err != nil { // removed a moment ago
+	if err != nil { // removed meanwhile
 		by.Answer(h.refusal(err), false)
 		return
 	}
@@ -77,7 +77,7 @@ func (h *Hub) AskTwin(by twinAsker, r TwinRequest, wrong error) {
 	q.deliver(a)
 }
 
-// decide does what is asked, unless a fault refuses it.
+// decide executes the request, unless a fault refuses it.
 func (q *twinCase) decide(wrong error) TwinAnswer {
 	h := q.hub
 	if in := q.take(RefuseTwin); in != nil {
@@ -115,7 +115,7 @@ func (h *Hub) refusal(err error) TwinAnswer {
 	return TwinAnswer{Status: e.Status(), Body: h.errorBody(e)}
 }
 
-// deliver sends an answer in the way that faults want.
+// deliver sends an answer, subject to faults.
 func (q *twinCase) deliver(a TwinAnswer) {
 	if q.take(DropAfterTwin) != nil {
 		q.by.Client().CutFor(FaultError(DropAfterTwin))
@@ -142,7 +142,8 @@ func (q *twinCase) deliver(a TwinAnswer) {
 	q.answer(a, wrong, times)
 }
 
-// answer counts first: who has an answer finds it in the log.
+// answer sends an answer times times. It counts before sending, so that a client with an answer
+// finds it in the log.
 func (q *twinCase) answer(a TwinAnswer, wrong bool, times int) {
 	for range times {
 		q.count(1)
@@ -159,7 +160,7 @@ func (q *twinCase) count(n int) {
 	q.r.Answers += n
 }
 
-// garbled is the body that a fault has instead of the right one.
+// garbled returns the body of the fault GarbleTwin.
 func garbled(in *Injected) []byte {
 	if in.Fault.Bytes != nil {
 		return in.Fault.Bytes
@@ -173,7 +174,7 @@ type DesiredListener interface {
 	Client() *Conn
 }
 
-// tellChange tells all who listen of a change, unless faults intervene.
+// tellChange notifies all listeners of a change, unless faults intervene.
 func (h *Hub) tellChange(id Identity, ch Change) {
 	for _, l := range h.desiredListeners(id) {
 		take := func(kind FaultKind) *Injected {
@@ -203,8 +204,8 @@ func (h *Hub) tellChange(id Identity, ch Change) {
 	}
 }
 
-// desiredListeners returns who listens now: over MQTT the present connection, over AMQP every pair
-// of links that asked.
+// desiredListeners returns the present listeners: over MQTT the present connection, over AMQP every
+// pair of links that has subscribed.
 func (h *Hub) desiredListeners(id Identity) []DesiredListener {
 	h.Mu.Lock()
 	defer h.Mu.Unlock()

@@ -13,23 +13,22 @@ import (
 	"unicode/utf8"
 )
 
-// The limits of a twin, as the page "Understand and use device twins" of the service's guide gives
-// them.
+// The limits of a twin. Source: the page "Understand and use device twins" of the service's guide.
 const (
-	maxTwinSection = 32 << 10 // bytes of desired, and of reported, as treeSize counts them
+	maxTwinSection = 32 << 10 // bytes of desired, and of reported, as counted by treeSize
 	maxTwinTags    = 8 << 10
 	maxTwinKey     = 1 << 10 // bytes
-	maxTwinText    = 4 << 10 // bytes of a value that is a string
-	maxTwinDepth   = 10      // objects and arrays within the root
+	maxTwinText    = 4 << 10 // bytes of a string value
+	maxTwinDepth   = 10      // nested objects and arrays below the root
 	maxTwinInteger = 1<<52 - 1
 	minTwinInteger = -1 << 52
 )
 
-// A Tree is an object of JSON as package json decodes it, with its numbers as they were written.
-// Arrays in it are never changed.
+// A Tree is a JSON object as decoded by package json, with numbers as json.Number. Arrays in it are
+// never modified.
 type Tree = map[string]any
 
-// ParseTree reads an object of JSON.
+// ParseTree parses a JSON object.
 func ParseTree(text []byte) (Tree, error) {
 	if !utf8.Valid(text) {
 		return nil, errors.New("not UTF-8")
@@ -50,18 +49,18 @@ func ParseTree(text []byte) (Tree, error) {
 	return t, nil
 }
 
-// writeTree is the text of a tree: names in order, no space, nothing escaped that need not be.
+// writeTree encodes a tree: sorted names, no spaces, minimal escaping.
 func writeTree(t Tree) []byte {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
 	if err := e.Encode(t); err != nil {
-		panic(err) // it holds nothing but what JSON has
+		panic(err) // a tree holds only JSON values
 	}
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n"))
 }
 
-// checkTree says what the service would find wrong with a tree, wherever in it.
+// checkTree returns the first violation of the service's rules in a tree, at any depth.
 func checkTree(t Tree) error { return checkMembers(t, "", 0) }
 
 func checkMembers(t Tree, path string, depth int) error {
@@ -133,8 +132,8 @@ func checkNumber(text string) error {
 	return nil
 }
 
-// treeSize counts as the service does: keys and texts by their bytes without control characters,
-// numbers 8, booleans 4.
+// treeSize returns the size as the service counts it: keys and strings by their bytes without
+// control characters, numbers 8, booleans 4.
 func treeSize(v any) int {
 	switch v := v.(type) {
 	case Tree:
@@ -165,14 +164,14 @@ func treeSize(v any) int {
 	return 0
 }
 
-// A stamp says when a member of a tree was last changed, and by which version.
+// A stamp records when a member of a tree was last changed, and by which version.
 type stamp struct {
 	at      time.Time
 	version int64
-	members map[string]*stamp // of an object
+	members map[string]*stamp // members of an object
 }
 
-// mergeTree merges a patch into a tree by the rules of RFC 7396, and stamps what it touches.
+// mergeTree merges a patch into a tree by the rules of RFC 7396, and stamps the changed members.
 func mergeTree(t Tree, s *stamp, patch Tree, at time.Time, version int64) {
 	s.at, s.version = at, version
 	for key, v := range patch {
@@ -218,7 +217,8 @@ func (s *stamp) clone() *stamp {
 	return &c
 }
 
-// Metadata is a stamp as back ends see it; only that of desired properties tells versions.
+// Metadata returns a stamp as back ends see it. Only the metadata of desired properties has
+// versions.
 func (s *stamp) Metadata(versions bool) Tree {
 	t := Tree{"$lastUpdated": s.at.UTC().Format(TimeLayout)}
 	if versions {
@@ -230,20 +230,20 @@ func (s *stamp) Metadata(versions bool) Tree {
 	return t
 }
 
-// A Section is one of the parts of a twin. It is never changed: what changes it makes a new one.
+// A Section is one of the parts of a twin. It is immutable: a change makes a new section.
 type Section struct {
 	Tree    Tree
 	Stamp   *stamp
 	version int64
-	limit   int // of its size
+	limit   int // size limit
 }
 
 func newSection(at time.Time, limit int) Section {
 	return Section{Tree{}, &stamp{at: at, version: 1, members: make(map[string]*stamp)}, 1, limit}
 }
 
-// updated is the section with a patch merged into it, or replaced by it. The patch was checked; nil
-// changes nothing.
+// updated returns the section with a patch merged into it, or replaced by it. The patch was checked
+// before. A nil patch changes nothing.
 func (s Section) updated(patch Tree, replace bool, at time.Time) (Section, error) {
 	if patch == nil {
 		return s, nil
@@ -259,7 +259,7 @@ func (s Section) updated(patch Tree, replace bool, at time.Time) (Section, error
 	return next, nil
 }
 
-// Document is the section as devices see it.
+// Document returns the section as devices see it.
 func (s Section) Document() Tree {
 	t := maps.Clone(s.Tree)
 	t["$version"] = s.version

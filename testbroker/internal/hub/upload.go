@@ -16,25 +16,22 @@ import (
 // MaxUploads is how many uploads of a device may run at a time.
 const MaxUploads = 10
 
-// Container is where the store keeps what devices upload.
+// Container is the name of the store's container for uploads.
 const Container = "uploads"
 
-// UploadOptions are the settings of the upload of files. The zero value of each field stands for
-// its default.
+// UploadOptions are the settings of file uploads. The zero value of each field means its default.
 type UploadOptions struct {
-	// Host is the name of the store, with a port if need be, in what devices are told. The hub is the
-	// store as well, at all its places where HTTP is spoken. Default: the address at which the device
-	// reached the hub, or for connections in memory "store." and the hub's name, which its certificate
-	// is for too.
+	// Host is the store's host name for devices, with an optional port. The hub is also the store, on
+	// all its HTTP ports. Default: the address at which the device reached the hub; for in-memory
+	// connections "store." and the hub's name, which the hub's certificate covers too.
 	Host string
-	// Life is how long a device may take for an upload. Default: 1 hour, as in the service, which
-	// allows 1 minute to 24 hours.
+	// Life is the time limit of an upload. Default: 1 hour, as in the service, which allows 1 minute
+	// to 24 hours.
 	Life time.Duration
-	// NoStore makes a hub to which no store was given.
+	// NoStore makes a hub that has no store configured.
 	NoStore bool
-	// Digest makes the store keep size and hash of each block instead of its bytes, for files that are
-	// larger than memory: see
-	// [Blob.Matches]. They cannot be downloaded.
+	// Digest makes the store keep size and hash of each block instead of its bytes, for files larger
+	// than memory: see [Blob.Matches]. Such files cannot be downloaded.
 	Digest bool
 	// MaxBlocks is how many blocks a file may have. Default: 50,000, as in the service.
 	MaxBlocks int
@@ -46,7 +43,7 @@ func (o UploadOptions) withDefaults() UploadOptions {
 	return o
 }
 
-// UploadState says how far an upload is.
+// UploadState is the state of an upload.
 type UploadState uint8
 
 const (
@@ -58,7 +55,7 @@ const (
 
 var uploadStateNames = [...]string{"running", "succeeded", "failed", "expired"}
 
-// String names the state.
+// String returns the name of the state.
 func (s UploadState) String() string {
 	if int(s) < len(uploadStateNames) {
 		return uploadStateNames[s]
@@ -68,33 +65,34 @@ func (s UploadState) String() string {
 
 // Upload is the hub's record of an upload.
 type Upload struct {
-	// DeviceID is whose upload it is.
+	// DeviceID is the device that uploads.
 	DeviceID string
-	// Blob is the file's name in the store: the device's id, a slash, and the name that it asked for.
+	// Blob is the file's name in the store: the device id, a slash, and the name that the device
+	// requested.
 	Blob string
-	// CorrelationID is the hub's name for the upload.
+	// CorrelationID is the hub's id of the upload.
 	CorrelationID string
-	// Started and Expires are by the hub's clock.
+	// Started and Expires are times of the hub's clock.
 	Started, Expires time.Time
 
 	State UploadState
-	// Ended is when the device said how it went; StatusCode and StatusDescription are what it said,
-	// and Size is the file's then. A back end is notified of those that succeeded.
+	// Ended is when the device reported the result. StatusCode and StatusDescription are that report,
+	// and Size is the file's size at that time. A back end is notified of successful uploads.
 	Ended             time.Time
 	StatusCode        int
 	StatusDescription string
 	Size              int64
 }
 
-// UploadTable is what the hub knows of uploads.
+// UploadTable holds the hub's uploads.
 type UploadTable struct {
 	Opt   UploadOptions
 	Store blobStore
 
 	mu   sync.Mutex
 	all  history[*Upload]
-	made int // so far, also before a Reset: no two have the same correlation id
-	told int // ends that devices have told
+	made int // uploads so far, also before a Reset, so that correlation ids are unique
+	told int // ends that devices have reported
 }
 
 func (u *UploadTable) init(o UploadOptions, keep int) {
@@ -105,7 +103,7 @@ func (u *UploadTable) init(o UploadOptions, keep int) {
 	u.Store.Keys.init()
 }
 
-// Uploads is testbroker.Hub.Uploads.
+// Uploads implements testbroker.Hub.Uploads.
 func (h *Hub) Uploads() []Upload {
 	u, now := &h.UploadTable, h.Now()
 	u.mu.Lock()
@@ -118,7 +116,7 @@ func (h *Hub) Uploads() []Upload {
 	return out
 }
 
-// WaitUploads is testbroker.Hub.WaitUploads.
+// WaitUploads implements testbroker.Hub.WaitUploads.
 func (h *Hub) WaitUploads(ctx context.Context, n int) error {
 	return h.until(ctx, func() bool {
 		h.UploadTable.mu.Lock()
@@ -127,7 +125,7 @@ func (h *Hub) WaitUploads(ctx context.Context, n int) error {
 	})
 }
 
-// ExpireUploads is testbroker.Hub.ExpireUploads.
+// ExpireUploads implements testbroker.Hub.ExpireUploads.
 func (h *Hub) ExpireUploads(device string) int {
 	n := 0
 	for _, up := range h.Uploads() {
@@ -146,7 +144,7 @@ func (h *Hub) ExpireUpload(correlation string) bool {
 	return ok
 }
 
-// expire ends the time of an upload; false when it is not running.
+// expire makes an upload expire; false when it is not running.
 func (u *UploadTable) expire(correlation string, now time.Time) (Upload, bool) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -161,14 +159,14 @@ func (u *UploadTable) expire(correlation string, now time.Time) (Upload, bool) {
 	return Upload{}, false
 }
 
-// ageLocked ends the time of an upload.
+// ageLocked marks a running upload as expired once its time has passed.
 func (u *UploadTable) ageLocked(up *Upload, now time.Time) {
 	if up.State == UploadRunning && !now.Before(up.Expires) {
 		up.State = UploadExpired
 	}
 }
 
-// Begin makes a record for a device. It returns nil when the device has too many.
+// Begin adds an upload of a device. It returns nil when the device has too many running.
 func (u *UploadTable) Begin(device, name string, now time.Time) *Upload {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -196,13 +194,13 @@ func (u *UploadTable) Begin(device, name string, now time.Time) *Upload {
 	return &own
 }
 
-// Event tells of the state of an upload.
+// Event returns the event for the upload's state.
 func (up Upload) Event() Event {
 	return Event{Kind: UploadChanged, DeviceID: up.DeviceID, Name: up.Blob, Detail: up.State.String()}
 }
 
-// End notes what a device says of its upload, and returns it as it is now. The code is that of the
-// error, 0 if it is taken.
+// End records the result that a device reports for its upload, and returns the updated upload. code
+// is the error code, 0 on success.
 func (u *UploadTable) End(device, correlation string, success bool, status int, description string,
 	now time.Time) (ended Upload, code int) {
 	u.mu.Lock()
@@ -233,10 +231,10 @@ func (u *UploadTable) End(device, correlation string, success bool, status int, 
 	return *up, 0
 }
 
-// Blob is testbroker.Hub.Blob.
+// Blob implements testbroker.Hub.Blob.
 func (h *Hub) Blob(name string) (Blob, bool) { return h.UploadTable.Store.Get(name) }
 
-// Blobs is testbroker.Hub.Blobs.
+// Blobs implements testbroker.Hub.Blobs.
 func (h *Hub) Blobs() []string {
 	s := &h.UploadTable.Store
 	s.mu.Lock()
@@ -245,7 +243,7 @@ func (h *Hub) Blobs() []string {
 		func(name string) bool { return s.blobs[name].file == nil })
 }
 
-// ValidBlobName reports whether the store can have a blob of that name.
+// ValidBlobName reports whether name is a valid blob name.
 func ValidBlobName(name string) bool {
 	segments := strings.Split(name, "/")
 	for _, s := range segments {

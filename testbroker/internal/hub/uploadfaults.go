@@ -2,8 +2,8 @@ package hub
 
 import "fmt"
 
-// Faults of requests to the store, over HTTP, whose upload URI was found good. Those of requests
-// over HTTP happen there too; [Fault.Blob] chooses for both.
+// Faults of HTTP requests to the store whose upload URI is valid. The faults of HTTP requests
+// happen there too; [Fault.Blob] selects the operation for both.
 const (
 	CutBlobBody FaultKind = iota + 230
 	SlowBlob
@@ -11,7 +11,7 @@ const (
 	ExpireUpload
 )
 
-// BlobOperation is what a request wants of the store.
+// BlobOperation is the operation of a request to the store.
 type BlobOperation uint8
 
 const (
@@ -24,7 +24,7 @@ const (
 
 var blobOperationNames = [...]string{"any", "Put Blob", "Put Block", "Put Block List", "Get Blob"}
 
-// String gives the name that the service's documents use.
+// String returns the name in the service's documents.
 func (o BlobOperation) String() string {
 	if int(o) < len(blobOperationNames) {
 		return blobOperationNames[o]

@@ -11,10 +11,10 @@ import (
 	"strings"
 )
 
-// AddDeviceX509 registers a device, or a module "deviceID/moduleID" of one that exists, that proves
-// who it is by a certificate with one of the thumbprints, the primary and the secondary one: SHA-1
-// or SHA-256 of the certificate, in hexadecimal, with or without colons. See [Thumbprint]. It has
-// no keys.
+// AddDeviceX509 registers a device, or a module "deviceID/moduleID" of a registered device, that
+// authenticates with a certificate. Its thumbprints, a primary and an optional secondary one, are
+// the SHA-1 or SHA-256 of the certificate in hexadecimal, with or without colons. See [Thumbprint].
+// It has no keys.
 func (h *Hub) AddDeviceX509(id string, thumbprints ...string) (Device, error) {
 	if len(thumbprints) < 1 || len(thumbprints) > 2 {
 		return Device{}, fmt.Errorf("testbroker: %d thumbprints, want 1 or 2", len(thumbprints))
@@ -30,7 +30,7 @@ func (h *Hub) AddDeviceX509(id string, thumbprints ...string) (Device, error) {
 	return h.addX509(id, r)
 }
 
-// AddDeviceCA is testbroker.Hub.AddDeviceCA.
+// AddDeviceCA implements testbroker.Hub.AddDeviceCA.
 func (h *Hub) AddDeviceCA(id string) (Device, error) {
 	return h.addX509(id, Registration{X509: true})
 }
@@ -47,7 +47,7 @@ func (h *Hub) addX509(id string, r Registration) (Device, error) {
 	return h.add(who, r)
 }
 
-// AddCA is testbroker.Hub.AddCA.
+// AddCA implements testbroker.Hub.AddCA.
 func (h *Hub) AddCA(cert *x509.Certificate) error {
 	if !cert.IsCA {
 		return errors.New("testbroker: not the certificate of an authority")
@@ -70,7 +70,7 @@ func ThumbprintSHA1(cert *x509.Certificate) string {
 	return strings.ToUpper(hex.EncodeToString(digest[:]))
 }
 
-// ParseThumbprint returns the digest as the bytes of a string.
+// ParseThumbprint returns the digest as bytes in a string.
 func ParseThumbprint(s string) (string, error) {
 	digest, err := hex.DecodeString(strings.ReplaceAll(s, ":", ""))
 	if err != nil {
@@ -82,8 +82,8 @@ func ParseThumbprint(s string) (string, error) {
 	return string(digest), nil
 }
 
-// CertifiedLocked checks who a client says it is against its certificate, the first of the chain
-// that it presented.
+// CertifiedLocked checks the identity that a client states against its certificate, the first of
+// the chain that it presented.
 func (h *Hub) CertifiedLocked(host string, id Identity, chain []*x509.Certificate) error {
 	entry, err := h.KnownLocked(host, id)
 	switch {
