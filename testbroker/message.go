@@ -13,7 +13,7 @@ const MaxMessage = hub.MaxMessage
 // Property is a name with a value.
 type Property = hub.Property
 
-// Message is a telemetry message as the hub stored it.
+// Message is a telemetry message as stored by the hub.
 type Message = hub.Message
 
 const (
@@ -23,14 +23,13 @@ const (
 	MaxMessageID = hub.MaxMessageID
 )
 
-// ErrQueueFull is returned by [Hub.SendC2D] while as many C2D messages wait for the device as its
-// queue holds.
+// ErrQueueFull is returned by [Hub.SendC2D] while the device's queue of C2D messages is full.
 var ErrQueueFull = hub.ErrQueueFull
 
-// C2D is a C2D message: a message from the cloud to a device. Empty fields are absent.
+// C2D is a cloud-to-device message. Empty fields are absent.
 type C2D = hub.C2D
 
-// C2DState says what has become of a C2D message.
+// C2DState is the state of a C2D message.
 type C2DState = hub.C2DState
 
 const (
@@ -42,33 +41,32 @@ const (
 	Completed = hub.Completed
 	// Expired: it waited until its expiry.
 	Expired = hub.Expired
-	// DeadLettered: it was delivered as often as allowed, and never acknowledged.
+	// DeadLettered: it was delivered as often as allowed and never acknowledged.
 	DeadLettered = hub.DeadLettered
-	// Purged: it was thrown away by [Hub.PurgeC2D] or [Hub.RemoveDevice].
+	// Purged: [Hub.PurgeC2D] or [Hub.RemoveDevice] dropped it.
 	Purged = hub.Purged
-	// Rejected: the device refused it, which it can do over AMQP and HTTP.
+	// Rejected: the device rejected it, which is possible over AMQP and HTTP.
 	Rejected = hub.Rejected
 )
 
-// C2DRecord is a C2D message and what has become of it.
+// C2DRecord is a C2D message with its state.
 type C2DRecord = hub.C2DRecord
 
-// SendC2D puts a C2D message into the queue of a device, or of a module named "deviceID/moduleID".
-// It is delivered to a client that has subscribed to C2D messages, at once or when it comes. The
-// error is
-// [ErrQueueFull] when too many wait.
+// SendC2D queues a C2D message for a device, or for a module named "deviceID/moduleID". The hub
+// delivers it to a client subscribed to C2D messages, at once or when one subscribes. The error is
+// [ErrQueueFull] when the queue is full.
 func (h *Hub) SendC2D(id string, m C2D) error { return h.hub.SendC2D(id, m) }
 
-// PurgeC2D throws away the C2D messages that wait for a device, named as in [Hub.Connections], and
-// returns how many they were.
+// PurgeC2D drops the C2D messages that wait for a device, named as in [Hub.Connections], and
+// returns their number.
 func (h *Hub) PurgeC2D(device string) int { return h.hub.PurgeC2D(device) }
 
-// C2DLog returns the C2D messages that were sent to a device, named as in [Hub.Connections]:
-// receiver by receiver, in the order of their sequence numbers.
+// C2DLog returns the C2D messages to a device, named as in [Hub.Connections], grouped by receiver
+// and in the order of their sequence numbers.
 func (h *Hub) C2DLog(device string) []C2DRecord { return h.hub.C2DLog(device) }
 
 // CountC2D returns how many C2D messages to a device, named as in [Hub.Connections], are in a
-// state, also of those that are in no log any more.
+// state, including those dropped from the log.
 func (h *Hub) CountC2D(device string, state C2DState) int { return h.hub.CountC2D(device, state) }
 
 // WaitC2D waits until at least n C2D messages to a device, named as in [Hub.Connections], are in a
@@ -77,6 +75,6 @@ func (h *Hub) WaitC2D(ctx context.Context, device string, state C2DState, n int)
 	return h.hub.WaitC2D(ctx, device, state, n)
 }
 
-// ErrQuota is the cause of a connection's end, or of a refusal, when the messages of the day are
-// used up.
+// ErrQuota is the cause of a connection's end, or of a refusal, when the daily message quota is
+// exhausted.
 var ErrQuota = hub.ErrQuota

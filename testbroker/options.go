@@ -4,24 +4,20 @@ import (
 	"github.com/hubline-iot/hubline/testbroker/internal/hub"
 )
 
-// Options are the settings of a hub. The zero value of each field stands for its default.
+// Options are the settings of a hub. The zero value of each field means its default.
 type Options = hub.Options
 
-// AMQPOptions are the settings of connections over AMQP. The zero value of each field stands for
-// its default.
+// AMQPOptions are the settings of AMQP connections. The zero value of each field means its default.
 type AMQPOptions = hub.AMQPOptions
 
-// HTTPOptions are the settings of connections over HTTP. The zero value of each field stands for
-// its default.
+// HTTPOptions are the settings of HTTP connections. The zero value of each field means its default.
 type HTTPOptions = hub.HTTPOptions
 
-// KnownAPIVersions returns the versions of the service's API that devices are known to ask for.
+// KnownAPIVersions returns the API versions that known devices request.
 func KnownAPIVersions() []string { return hub.KnownAPIVersions() }
 
-// UploadOptions are the settings of the upload of files. The zero value of each field stands for
-// its default.
+// UploadOptions are the settings of file uploads. The zero value of each field means its default.
 type UploadOptions = hub.UploadOptions
 
-// C2DOptions are the settings of the queues of C2D messages. The zero value of each field stands
-// for its default.
+// C2DOptions are the settings of the C2D queues. The zero value of each field means its default.
 type C2DOptions = hub.C2DOptions

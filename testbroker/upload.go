@@ -9,37 +9,36 @@ import (
 // MaxUploads is how many uploads of a device may run at a time.
 const MaxUploads = hub.MaxUploads
 
-// UploadState says how far an upload is.
+// UploadState is the state of an upload.
 type UploadState = hub.UploadState
 
 const (
-	// UploadRunning: the device was told where to put the file, and has not said how that went.
+	// UploadRunning: the device has received the upload URI, and has not reported the result.
 	UploadRunning = hub.UploadRunning
-	// UploadSucceeded: the device said that the file is in the store.
+	// UploadSucceeded: the device has reported success.
 	UploadSucceeded = hub.UploadSucceeded
-	// UploadFailed: the device said that it gave up.
+	// UploadFailed: the device has reported failure.
 	UploadFailed = hub.UploadFailed
-	// UploadExpired: its time is over.
+	// UploadExpired: its time limit has passed.
 	UploadExpired = hub.UploadExpired
 )
 
 // Upload is the hub's record of an upload.
 type Upload = hub.Upload
 
-// Uploads returns the uploads, in the order in which they were begun.
+// Uploads returns the uploads, in the order in which they began.
 func (h *Hub) Uploads() []Upload { return h.hub.Uploads() }
 
-// WaitUploads waits until devices have told the end of at least n uploads, good or bad. It fails
-// when the context ends or the hub is closed.
+// WaitUploads waits until devices have reported the end of at least n uploads, success or failure.
+// It fails when the context ends or the hub is closed.
 func (h *Hub) WaitUploads(ctx context.Context, n int) error { return h.hub.WaitUploads(ctx, n) }
 
-// ExpireUploads ends the time of all uploads of a device that are running; empty means of all
-// devices. Upload URIs given out until now are worth nothing any more. It returns how many that
-// were.
+// ExpireUploads makes all running uploads of a device expire, and their upload URIs invalid; empty
+// means all devices. It returns the number of uploads.
 func (h *Hub) ExpireUploads(device string) int { return h.hub.ExpireUploads(device) }
 
-// Blob returns a file of the store. It goes when the last upload of its name is forgotten: see
-// [Options.Keep].
+// Blob returns a file of the store. The hub drops it when it forgets the last upload of its name:
+// see [Options.Keep].
 func (h *Hub) Blob(name string) (Blob, bool) { return h.hub.Blob(name) }
 
 // Blobs returns the names of all files in the store, sorted.
