@@ -8,7 +8,7 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// call is what one Send needs; calls are used again.
+// call is the reusable state of one Send.
 type call struct {
 	receipt Receipt
 	alarm   *alarm // nil until it is needed
@@ -37,18 +37,18 @@ func (c *Client) keepCall(k *call) {
 }
 
 // Send puts m into the outbox and waits for its result; nil means that the hub has acknowledged it.
-// It outlives any number of reconnects. It ends with an error
+// The wait continues across reconnects. It fails with
 //
 //   - Invalid, TooLarge or Expired at once, when m can never be sent;
-//   - Closed at once, when the client is not open, or was closed meanwhile;
-//   - with the failure that made the client Disconnected, meanwhile or before;
+//   - Closed, when the client is not open or is closed meanwhile;
+//   - the failure that made the client Disconnected, meanwhile or before;
 //   - Cancelled, when ctx ended first, or Timeout, when OperationTimeout did: the message is
 //     withdrawn, unless transport.ErrOutcomeUnknown is in the error's chain;
-//   - with the service's refusal of this message, Expired or Dropped.
+//   - the service's refusal of this message, Expired or Dropped.
 //
-// Whatever ended it, transport.ErrOutcomeUnknown in the chain says that the hub may have the
-// message. m must not be changed until Send returns, and not at all after a Cancelled or Timeout
-// with transport.ErrOutcomeUnknown.
+// In each case transport.ErrOutcomeUnknown in the chain means that the hub may have received the
+// message. m must not be changed until Send returns, and never after a Cancelled or Timeout with
+// transport.ErrOutcomeUnknown.
 func (c *Client) Send(ctx context.Context, m *transport.Message) error {
 	size, err := c.check(m)
 	if err != nil {
@@ -85,9 +85,9 @@ func (c *Client) Send(ctx context.Context, m *transport.Message) error {
 	}
 }
 
-// Enqueue puts m into the outbox and returns; it is legal from New on, also while the client is
-// Disconnected. The result is reported through r, which may be nil if nobody asks. When the outbox
-// is full, Options.Overflow says what happens; Block waits for room until ctx ends (Cancelled).
+// Enqueue puts m into the outbox and returns. It may be called as soon as New returned, also while
+// the client is Disconnected. r receives the result; it may be nil. When the outbox is full,
+// Options.Overflow applies; Block waits for room until ctx ends (Cancelled).
 //
 // An error means that m was not accepted and r is free: Invalid, TooLarge, Expired, Closed,
 // Cancelled, or Dropped under Fail. Otherwise m must not be changed until its result is known.
@@ -106,7 +106,7 @@ func (c *Client) Enqueue(ctx context.Context, m *transport.Message, r *Receipt) 
 	return err
 }
 
-// check reports what makes m unfit for any connection, and its size.
+// check returns m's size, or an error if m cannot be sent over any connection.
 func (c *Client) check(m *transport.Message) (size int, err error) {
 	if m == nil {
 		return 0, &transport.Error{Kind: transport.Invalid, Op: transport.OpSend, Err: errors.New("the message is nil")}
@@ -124,7 +124,7 @@ func (c *Client) check(m *transport.Message) (size int, err error) {
 	return size, nil
 }
 
-// put offers a message to the outbox until it is taken or refused, or ctx or late end the wait for
+// put offers a message to the outbox until it is taken or refused, or ctx or late ends the wait for
 // room.
 func (c *Client) put(ctx context.Context, late <-chan struct{}, o offer) (tag uint16, seq uint64, err error) {
 	for {
@@ -143,8 +143,8 @@ func (c *Client) put(ctx context.Context, late <-chan struct{}, o offer) (tag ui
 }
 
 // Flush waits until every message accepted before the call has its result. It returns Cancelled
-// when ctx ends first, and, at once or later, the reason why the client does not try when it is
-// Disconnected with messages left.
+// when ctx ends first. If the client is or becomes Disconnected with messages left, Flush returns
+// the reason.
 func (c *Client) Flush(ctx context.Context) error {
 	done, err := c.outbox.flush()
 	if done == nil {

@@ -4,11 +4,11 @@ import (
 	"time"
 )
 
-// handOver gives the session what may go now, and reports whether there was nothing.
+// handOver hands messages to the session, and reports whether there was nothing to do.
 func (l *loop) handOver(now time.Time) (idle bool) {
 	switch {
 	case l.conn.plan == replacing:
-		return true // nothing more goes out on this session
+		return true // this session gets no more messages
 	case l.pause.until.IsZero() && l.c.outbox.anyRefused():
 		l.refused(true)
 	case l.pause.until.IsZero():
@@ -23,7 +23,7 @@ func (l *loop) handOver(now time.Time) (idle bool) {
 	return false
 }
 
-// send gives the session a batch of messages, and reports whether there were none.
+// send hands the session a batch of messages, and reports whether there were none.
 func (l *loop) send(now time.Time) (none bool) {
 	c := l.c
 	batch := c.outbox.take(l.batch[:0], now, l.clock.wall)
@@ -31,7 +31,7 @@ func (l *loop) send(now time.Time) (none bool) {
 		return true
 	}
 	if batch = l.admit(batch, now); len(batch) == 0 {
-		return false // look again: there may be a hold now, or more behind what was refused
+		return false // look again: there may be a hold, or messages behind the refused ones
 	}
 	l.conn.session.Send(batch)
 	if t := c.set.Trace; t != nil && t.Sent != nil {

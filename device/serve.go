@@ -7,7 +7,7 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// end hangs up and joins the session's goroutine, and queues again what was in flight. It returns
+// end hangs up, joins the session's goroutine and queues the messages in flight again. It returns
 // the connection, nil if there was none yet.
 func (l *loop) end() *connection {
 	l.hangUp()
@@ -25,7 +25,7 @@ func (l *loop) end() *connection {
 func (l *loop) settle() *connection {
 	k := l.conn
 	l.conn = nil
-	for len(l.events) > 0 { // what the session answered inside Do when it had ended already
+	for len(l.events) > 0 { // answers from Do calls after the session had ended
 		<-l.events
 	}
 	if l.pause.until.IsZero() {
@@ -39,7 +39,7 @@ func (l *loop) settle() *connection {
 	return k
 }
 
-// begin opens the window for a connection that is up, and publishes that.
+// begin opens the window for a connection that is up, and publishes the status.
 func (l *loop) begin() {
 	c := l.c
 	info := l.conn.session.Info()
@@ -65,8 +65,8 @@ func (l *loop) begin() {
 	}
 }
 
-// serve hands messages over until the session ends. Here and in what it calls while nothing happens
-// little is put on the stack, so that it stays at 2 KB.
+// serve hands messages over until the session ends. It and the functions of an idle turn use little
+// stack, so that the goroutine's stack stays at 2 KB.
 func (l *loop) serve() phase {
 	for {
 		next, idle := l.turn()
@@ -79,8 +79,8 @@ func (l *loop) serve() phase {
 	}
 }
 
-// await takes what happens to the session, and waits for it if idle. Otherwise there may be more to
-// send. It is apart from serve for its frame of 200 bytes, which is not on the stack during a turn.
+// await handles the next event of the session; it waits for one if idle. It is separate from serve
+// because its frame of 200 bytes should not be on the stack during a turn.
 func (l *loop) await(idle bool) phase {
 	if idle {
 		select {
@@ -102,7 +102,7 @@ func (l *loop) await(idle bool) phase {
 	}
 }
 
-// heard takes what a session that is up reports.
+// heard handles an event of a session that is up.
 func (l *loop) heard(e event) phase {
 	switch {
 	case e.isEnd():
@@ -119,8 +119,8 @@ func (l *loop) heard(e event) phase {
 	return connected
 }
 
-// turn does what is to be done now. It returns the phase to go on to, and whether there was nothing
-// to do; then the timer is armed for when there is.
+// turn does everything that is due. It returns the next phase, and whether there was nothing to do;
+// then it has armed the timer.
 func (l *loop) turn() (next phase, idle bool) {
 	now := time.Now()
 	l.reportOutcomes(now)
@@ -151,7 +151,7 @@ func (l *loop) turn() (next phase, idle bool) {
 	return connected, idle
 }
 
-// leave is serve's way out when the client closes.
+// leave ends serve when the client closes.
 func (l *loop) leave() phase {
 	if x := l.c.features(); x != nil {
 		l.serveFeatures(x, time.Now())
@@ -160,7 +160,7 @@ func (l *loop) leave() phase {
 	return ended
 }
 
-// ended is serve's way out when the session ended by itself.
+// ended ends serve when the session ended by itself.
 func (l *loop) ended(e event) phase {
 	l.joining = false
 	l.hangUp()
@@ -168,7 +168,7 @@ func (l *loop) ended(e event) phase {
 	return l.lost(ConnectionLost, e.err, l.settle())
 }
 
-// cut is serve's way out when the session is not good anymore.
+// cut ends serve because the session failed.
 func (l *loop) cut(failure error) phase {
 	l.over()
 	return l.lost(ConnectionLost, failure, l.end())

@@ -2,9 +2,8 @@ package device
 
 import "github.com/hubline-iot/hubline/transport"
 
-// sink is the client as its sessions see it. It holds functions, because the methods of a type that
-// reaches the Client make a board's linker keep the description of everything that the Client
-// consists of, which is 6 KB.
+// sink is the client as its sessions see it. It holds functions: methods of a type that refers to
+// Client would make a board's linker keep the type descriptions of all of Client, which are 6 KB.
 type sink struct {
 	done    func(tag uint16, err error)
 	reply   func(id uint32, r transport.Reply)

@@ -6,18 +6,18 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// wakeup says how a wait of the loop was left.
+// wakeup is the reason why sleep returned.
 type wakeup uint8
 
 const (
-	woken   wakeup = iota // something has changed: look, and go on waiting
+	woken   wakeup = iota // something has changed: check, and continue to wait
 	due                   // the wait is over
-	closing               // the loop shall end
+	closing               // the loop must end
 )
 
-// sleep waits until then, while no session is live. It returns due also when Reconnect is called,
-// and when the clock jumps in a way that ends the wait after failure, which is nil before a first
-// attempt. It returns woken when passed is closed.
+// sleep waits until the given time, while no session is live. It also returns due when Reconnect is
+// called, or when the clock jumps in a way that ends the wait after failure. failure is nil before
+// a first attempt. sleep returns woken when passed is closed.
 func (l *loop) sleep(until time.Time, failure *transport.Error, passed <-chan struct{}) wakeup {
 	now := time.Now()
 	if l.c.reconnect.Swap(false) || failure != nil && l.jumpEndsWait(now, failure) || !now.Before(until) {
@@ -33,8 +33,8 @@ func (l *loop) sleep(until time.Time, failure *transport.Error, passed <-chan st
 	return woken
 }
 
-// jumpEndsWait reports whether a jump of the clock ends the wait after failure: the network or the
-// token may be good now. A service that asked for a delay still gets it.
+// jumpEndsWait reports whether a jump of the clock ends the wait after failure, because the network
+// or the token may have become good. A delay that the service asked for stays.
 func (l *loop) jumpEndsWait(now time.Time, failure *transport.Error) bool {
 	return l.clockJumped(now) != 0 && failure.Kind != transport.Throttled && failure.Kind != transport.Quota
 }

@@ -8,10 +8,10 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// A connection that does not last is a flap. Flaps make the back-off go on; what is stable, or
-// useful, begins it anew.
+// A connection that does not last is a flap. After a flap the back-off continues; a stable or
+// useful connection resets it.
 
-// calmAt returns when a connection after flaps counts as stable, zero if there were none.
+// calmAt returns when a connection after flaps counts as stable, zero without flaps.
 func (l *loop) calmAt() time.Time {
 	if l.flaps.flaps == 0 {
 		return time.Time{}
@@ -19,7 +19,7 @@ func (l *loop) calmAt() time.Time {
 	return l.lastsAt()
 }
 
-// calmDown ends a series of flaps once a connection lasts, and publishes that if there were
+// calmDown ends a series of flaps once a connection is stable, and publishes that if there were
 // several.
 func (l *loop) calmDown(now time.Time) {
 	if at := l.calmAt(); at.IsZero() || now.Before(at) {
@@ -37,7 +37,8 @@ func (l *loop) calmDown(now time.Time) {
 	}
 }
 
-// over notes, before the outbox is rewound, what was in flight when a session was lost.
+// over records what is in flight when a session is lost. It must be called before the outbox is
+// rewound.
 func (l *loop) over() {
 	l.flaps.end(l.evidence(), l.stable(l.conn))
 }
@@ -51,25 +52,25 @@ func (l *loop) evidence() evidence {
 }
 
 const (
-	// usefulTime is the least time for which a useful connection was up. It bounds how often a peer
-	// that acknowledges a message and hangs up is dialed.
+	// usefulTime is the minimum uptime of a useful connection. It limits how often the client dials a
+	// peer that acknowledges a message and hangs up.
 	usefulTime = 500 * time.Millisecond
-	// usefulShare is how many times longer than the delay before it a useful connection was up.
+	// usefulShare is the minimum ratio of a useful connection's uptime to the delay before it.
 	usefulShare = 5
 )
 
-// useful reports whether connection k, which ended with a failure of that pace, made progress
-// although it was not stable: a message was acknowledged or received on it, and it was good for
-// much longer than the delay before it. After a failure with a slow pace (errfilter.Slow) the delay
-// stands.
+// useful reports whether connection k made progress although it was not stable: a message was
+// acknowledged or received on it, and it was up for much longer than the delay before it. A
+// connection that ended with a slow pace (errfilter.Slow) is not useful, so the delay stays.
 func (l *loop) useful(k *connection, pace errfilter.Pace) bool {
 	up := k.goodFor()
 	return up >= usefulTime && up/usefulShare >= l.last.Delay && l.evidence().acknowledged > l.flaps.before &&
 		pace == errfilter.Normal
 }
 
-// down notes the end of connection k, because of err or as planned: an outage begins, and retries
-// are counted anew if the connection was stable. pace is that of the rule for err.
+// down records the end of connection k, because of err or as planned. An outage begins, and the
+// count of retries is reset if the connection was stable or useful. pace belongs to the rule for
+// err.
 func (l *loop) down(k *connection, err error, pace errfilter.Pace) {
 	if t := l.c.set.Trace; t != nil && t.SessionEnd != nil {
 		l.calls("Trace.SessionEnd")

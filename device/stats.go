@@ -2,56 +2,56 @@ package device
 
 import "time"
 
-// Stats are counters since New and levels at the moment. Accepted is the sum of Acknowledged,
-// Refused, Expired, Dropped, Cancelled and Queued.
+// Stats are counters since New and current levels. Accepted is the sum of Acknowledged, Refused,
+// Expired, Dropped, Cancelled and Queued.
 type Stats struct {
 	// Accepted counts the messages that entered the outbox.
 	Accepted uint64
-	// Acknowledged counts those that the hub has.
+	// Acknowledged counts those that the hub acknowledged.
 	Acknowledged uint64
 	// Refused counts those that the service refused for good, or for which the message policy stopped.
 	Refused uint64
-	// Expired counts those whose time was over.
+	// Expired counts those that reached their expiry without an acknowledgement.
 	Expired uint64
-	// Dropped counts those that DropOldest or DropNewest chose.
+	// Dropped counts those that DropOldest or DropNewest dropped.
 	Dropped uint64
-	// Cancelled counts those that ended with Close, with their Send's context or with the client's
-	// Disconnected (Sends only).
+	// Cancelled counts those that ended because Close was called, or, for a Send, because its context
+	// ended or the client became Disconnected.
 	Cancelled uint64
 	// Resent counts how often a message was handed to a connection again.
 	Resent uint64
 
 	// Queued and QueuedBytes are what the outbox holds, in flight or not.
 	Queued, QueuedBytes int
-	// InFlight is how many of them are handed over and not answered.
+	// InFlight is how many of them are handed over and unanswered.
 	InFlight int
 
 	// Received counts the cloud-to-device messages taken for their handler; MessagesAccepted,
-	// MessagesReleased and MessagesRejected its verdicts; HandlerPanics how often a handler of any
-	// kind failed as Trace.HandlerPanic tells.
+	// MessagesReleased and MessagesRejected count its verdicts. HandlerPanics counts the failures of
+	// all handlers; see Trace.HandlerPanic.
 	Received, MessagesAccepted, MessagesReleased, MessagesRejected, HandlerPanics uint64
 
-	// DesiredChanges counts the changes passed to their handler, or queued for it; DesiredSkipped the
-	// notifications that were not newer than that.
+	// DesiredChanges counts the changes queued for their handler; DesiredSkipped counts notifications
+	// that were not newer than those.
 	DesiredChanges, DesiredSkipped uint64
-	// MethodCalls counts the calls of direct methods that were taken; MethodsRefused those answered
-	// without being run, for want of a handler, of room or, after they were taken, of time;
-	// AnswersLost the answers that could not be sent (see Trace.AnswerLost), MethodsDoubled the calls
-	// that came twice and were run once.
+	// MethodCalls counts the calls of direct methods that were taken. MethodsRefused counts those
+	// answered without being run, because there was no handler, no room or, after they were taken, no
+	// time left. AnswersLost counts the answers that could not be sent (see Trace.AnswerLost).
+	// MethodsDoubled counts the calls that came twice and were run once.
 	MethodCalls, MethodsRefused, AnswersLost, MethodsDoubled uint64
 
-	// Attempts counts attempts to connect, Connections those that succeeded.
+	// Attempts counts attempts to connect, Connections the successful ones.
 	Attempts, Connections uint64
-	// Outage is how long the client has been trying without a connection by now; 0 when it is
-	// connected or does not try.
+	// Outage is how long the client has been trying to connect without success; 0 when it is connected
+	// or does not try.
 	Outage time.Duration
-	// LongestOutage is the longest time of that kind, the present one included.
+	// LongestOutage is the longest such time, including the current one.
 	LongestOutage time.Duration
 	// LastError is the latest failure of a connection or attempt, nil if there was none.
 	LastError error
 }
 
-// counters are the connection's part of Stats. Client.mu guards them.
+// counters are the connection's part of Stats. Guarded by Client.mu.
 type counters struct {
 	attempts, connections uint64
 	panics                uint64    // of OnStatus
@@ -60,7 +60,7 @@ type counters struct {
 	lastError             error
 }
 
-// observe follows a change of status.
+// observe updates the counters for a change of status.
 func (k *counters) observe(old, new Status) {
 	if new.Reason == Connecting {
 		k.attempts++
@@ -71,7 +71,7 @@ func (k *counters) observe(old, new Status) {
 	switch new.Reason {
 	case ConnectionLost, AttemptFailed, NotRetryable, RetryExpired:
 		k.lastError = new.Err
-	default: // nothing to do for the others
+	default: // the others change nothing
 	}
 	if new.State == DisconnectedRetrying {
 		if k.retryingSince.IsZero() {

@@ -6,12 +6,11 @@ import (
 	"github.com/hubline-iot/hubline/errfilter"
 )
 
-// State is the state of the connection as a user sees it.
+// State is the state of the connection.
 type State uint8
 
 const (
-	// Disconnected: not connected and not trying. Open and Start begin again, unless the client was
-	// closed.
+	// Disconnected: not connected and not trying. Open and Start begin again, unless Close was called.
 	Disconnected State = iota
 	// DisconnectedRetrying: not connected, and trying: dialing or waiting for the next attempt.
 	DisconnectedRetrying
@@ -26,7 +25,7 @@ func (s State) String() string {
 
 var stateText = [...]string{Disconnected: "disconnected", DisconnectedRetrying: "retrying", Connected: "connected"}
 
-// Reason says what led to a Status.
+// Reason is the event that led to a Status.
 type Reason uint8
 
 const (
@@ -36,28 +35,27 @@ const (
 	Connecting
 	// ConnectionOK: the connection is up, or messages flow again after a pause.
 	ConnectionOK
-	// ConnectionLost: a connection that was up ended; the next attempt is Retry, after Delay.
+	// ConnectionLost: a connection that was up ended; attempt number Retry follows after Delay.
 	ConnectionLost
-	// AttemptFailed: an attempt to connect failed; the next is Retry, after Delay.
+	// AttemptFailed: an attempt to connect failed; attempt number Retry follows after Delay.
 	AttemptFailed
-	// Held: the retry policy is a gate (retrypolicy.Gate) that holds the next attempt to connect back
-	// for Delay.
+	// Held: the retry policy is a gate (retrypolicy.Gate) that delays the next attempt to connect by
+	// Delay.
 	Held
 	// Paused: the service refused a message for now; all sending pauses for Delay. The connection is
 	// up.
 	Paused
 	// Planned: the client replaces a healthy connection because Reconnect was called.
 	Planned
-	// TokenRenewal: the client replaces a healthy connection because its token is about to run out.
+	// TokenRenewal: the client replaces a healthy connection because its token is about to expire.
 	TokenRenewal
-	// ClockJumped: the client gives a connection up because the clock jumped ahead: the device has
-	// slept, or the clock was set. The next attempt is Retry, after Delay. A jump within half a minute
-	// after another one counts when that time is over.
+	// ClockJumped: the client gives up a connection because the clock jumped ahead: the device has
+	// slept, or the clock was set. Attempt number Retry follows after Delay. A jump within 30 s after
+	// another one counts only when the 30 s are over.
 	ClockJumped
-	// NotRetryable: no retry can help after the failure in Err (package errfilter).
+	// NotRetryable: the failure in Err is not retryable (package errfilter).
 	NotRetryable
-	// RetryExpired: the retry policy or OutageLimit ended the retries; Err has the last failure as its
-	// cause.
+	// RetryExpired: the retry policy or OutageLimit ended the retries; Err wraps the last failure.
 	RetryExpired
 	// OpenCancelled: the context of Open ended before the first connection.
 	OpenCancelled
@@ -83,22 +81,22 @@ func name(i int, names []string) string {
 	return names[i]
 }
 
-// Suspect is a guess why a connection does not last.
+// Suspect is the likely reason why connections do not last.
 type Suspect uint8
 
 const (
 	// NoSuspect: there is no pattern, or the connection lasts.
 	NoSuspect Suspect = iota
-	// SecondDevice: connections end while nothing is in flight: another program may use the same
-	// device id, and each connection of one ends that of the other.
+	// SecondDevice: connections end while nothing is in flight. Another program may use the same
+	// device id, and each new connection of one ends that of the other.
 	SecondDevice
-	// BadMessage: connections end with the same large message in flight and nothing acknowledged: the
-	// hub may not take it.
+	// BadMessage: connections end with the same large message in flight and without an
+	// acknowledgement. The hub may not take that message.
 	BadMessage
-	// QuotaUsedUp: connections end as soon as something is sent, and nothing is acknowledged: a quota
+	// QuotaUsedUp: connections end as soon as something is sent, and nothing is acknowledged. A quota
 	// may be used up, or the hub throttles.
 	QuotaUsedUp
-	// Unstable: messages get through, but connections do not last: the network, or the hub's
+	// Unstable: messages get through, but connections do not last, because of the network or the hub's
 	// throttling.
 	Unstable
 )
@@ -114,34 +112,34 @@ var suspectText = [...]string{
 	Unstable:     "the network is unstable, or the hub throttles",
 }
 
-// Status is one step in the life of the connection. A Status does not change.
+// Status is one step in the life of the connection. A Status is immutable.
 type Status struct {
 	State  State
 	Reason Reason
-	// Retry is the number of the attempt that is about to come (ConnectionLost, AttemptFailed), has
-	// begun (Connecting) or, for Paused, of the resend. 0 is a first attempt. For ConnectionOK it is
-	// how many retries it took. Once a connection stayed up for Options.StableTime, or was useful (see
-	// there), its loss begins the count anew.
+	// Retry is the number of the attempt that comes next (ConnectionLost, AttemptFailed), of the one
+	// that begins (Connecting) or of the resend (Paused). 0 is a first attempt. For ConnectionOK it is
+	// the number of retries needed. The loss of a connection that was stable or useful (see
+	// Options.StableTime) resets the count.
 	Retry int
-	// Delay is the wait before that attempt, from the failure on. Reconnect ends it early. After
-	// SetRetryPolicy there is another Status with the new delay, still from the failure on.
+	// Delay is the wait before that attempt, measured from the failure. Reconnect ends it early. After
+	// SetRetryPolicy another Status has the new delay, still measured from the failure.
 	Delay time.Duration
-	// Err is the failure that led here, an *transport.Error; nil when there was none.
+	// Err is the failure that led to this status, an *transport.Error; nil without one.
 	Err error
-	// Flaps counts the connections in a row, up to this status, that were lost before they were up for
-	// Options.StableTime; 0 or 1 is nothing to speak of.
+	// Flaps counts the consecutive connections, up to this status, that were lost before they were up
+	// for Options.StableTime. 0 and 1 are normal.
 	Flaps int
-	// Suspect is a guess at the cause when Flaps is 3 or more. A hub often can only hang up
-	// on a device, without a reason.
+	// Suspect is the likely cause when Flaps is 3 or more. A hub often just hangs up on a device,
+	// without a reason.
 	Suspect Suspect
-	// Since is when the client got here, by the clock of the process.
+	// Since is when the client reached this status, by the process's clock.
 	Since time.Time
 	// Missed counts the statuses before this one that were dropped because OnStatus was busy.
 	Missed int
 }
 
-// Hint is a sentence for the person who reads the status: why the client does or does not retry
-// after Err, and what helps. Empty without Err.
+// Hint returns a sentence for the person who reads the status: why the client does or does not
+// retry after Err, and what helps. It is empty without Err.
 func (s Status) Hint() string {
 	if s.Err == nil {
 		return ""
@@ -149,10 +147,10 @@ func (s Status) Hint() string {
 	return errfilter.Of(s.Err).Reason
 }
 
-// noticeQueue is how many statuses wait for OnStatus at the most.
+// noticeQueue is the maximum number of statuses that wait for OnStatus.
 const noticeQueue = 16
 
-// notices is the queue of statuses for OnStatus. Client.mu guards it.
+// notices is the queue of statuses for OnStatus. Guarded by Client.mu.
 type notices struct {
 	queue   []Status // noticeQueue long, nil without OnStatus
 	first   int
@@ -184,7 +182,7 @@ func (q *notices) pop() (Status, bool) {
 	return s, true
 }
 
-// publish publishes a status of the loop, unless its run is over.
+// publish publishes a status of the loop, unless its run has ended.
 func (l *loop) publish(s Status) {
 	s.Flaps, s.Suspect = l.flaps.flaps, l.flaps.suspect()
 	l.c.mu.Lock()
@@ -197,7 +195,7 @@ func (l *loop) publish(s Status) {
 	l.c.mu.Unlock()
 }
 
-// publishLocked is the one place where the status changes.
+// publishLocked is the only function that changes the status. c.mu must be held.
 func (c *Client) publishLocked(s Status) {
 	if c.status.Reason == ClientClosed {
 		return
@@ -222,7 +220,7 @@ func (c *Client) publishLocked(s Status) {
 
 // tell calls OnStatus.
 func (c *Client) tell(s Status) {
-	panicked := true // also when it ends the goroutine
+	panicked := true // also if OnStatus ends the goroutine
 	watch(func() { panicked = protect(c.set.Trace, func() { c.set.OnStatus(s) }) }, func(bool) {
 		if panicked {
 			c.mu.Lock()
@@ -232,8 +230,8 @@ func (c *Client) tell(s Status) {
 	})
 }
 
-// dispatch calls OnStatus until the queue is empty and ends. There is one at a time; publish starts
-// it, Close joins it.
+// dispatch calls OnStatus until the queue is empty, and ends. One runs at a time; publishLocked
+// starts it, Close joins it.
 func (c *Client) dispatch(ended chan struct{}) {
 	watch(c.tellAll, func(returned bool) {
 		if returned {

@@ -8,8 +8,8 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// Twin is the document that the hub keeps about a device: what a back end desires and what the
-// device reports.
+// Twin is the document that the hub keeps about a device: the properties desired by a back end and
+// those reported by the device.
 type Twin struct {
 	// Desired and Reported are JSON objects as the hub sent them, with their "$version".
 	Desired, Reported []byte
@@ -17,17 +17,17 @@ type Twin struct {
 	DesiredVersion, ReportedVersion int64
 }
 
-// GetTwin reads the twin. It waits for a connection if there is none, and repeats what the service
-// refuses for now as the message policy says. It ends with an error
+// GetTwin reads the twin. It waits for a connection if there is none. The message policy decides
+// about retries of a request that the service refuses for now. It fails with
 //
-//   - Closed at once, when the client is not open, or was closed meanwhile;
-//   - with the failure that made the client Disconnected, meanwhile or before;
+//   - Closed, when the client is not open or is closed meanwhile;
+//   - the failure that made the client Disconnected, meanwhile or before;
 //   - Cancelled, when ctx ended first, or Timeout, when OperationTimeout did;
-//   - Unsupported over a transport without twins, Protocol for an answer that is no twin, and with
-//     what the service says.
+//   - Unsupported over a transport without twins, Protocol for an answer that is not a twin
+//     document, or the service's refusal.
 //
-// Up to 16 calls about the twin, of this and the following kinds, are pending at a time; further
-// ones wait for their turn.
+// Up to 16 twin calls, of this and the following methods, are pending at a time; further ones wait
+// for their turn.
 func (c *Client) GetTwin(ctx context.Context) (*Twin, error) {
 	r, err := c.callTwin(ctx, transport.Request{Op: transport.OpTwinGet})
 	if err != nil {
@@ -36,23 +36,24 @@ func (c *Client) GetTwin(ctx context.Context) (*Twin, error) {
 	return parseTwin(r.Body)
 }
 
-// PatchReported changes the reported properties of the twin: a JSON object that is merged into them
-// (RFC 7396: a member that is null is removed). It returns the version of the reported properties
-// after it. Patches are applied one at a time, in the order of the calls. A patch whose outcome was
-// lost with its connection is sent again.
+// PatchReported changes the reported properties of the twin. patch is a JSON object that the hub
+// merges into them (RFC 7396: a null member is removed). It returns the version of the reported
+// properties after the change. Patches are applied one at a time, in the order of the calls. A
+// patch whose outcome was lost with its connection is sent again.
 //
-// Errors are those of GetTwin and Invalid for what is not a JSON object;
-// transport.ErrOutcomeUnknown in the chain says that the hub may have the patch. How much a twin
-// holds is for the hub to say, with Invalid or TooLarge: 32 KiB of reported properties after the
-// patch, of which it counts names, texts, 8 bytes for a number and 4 for a boolean ("Understand and
-// use device twins in IoT Hub"). TooLarge is also what no message over the transport can hold.
+// Errors are those of GetTwin, and Invalid for a patch that is not a JSON object.
+// transport.ErrOutcomeUnknown in the chain means that the hub may have applied the patch. The hub
+// checks the size of the twin and answers with Invalid or TooLarge. The limit is 32 KiB of reported
+// properties after the patch, counting names, strings, 8 bytes for a number and 4 for a boolean
+// ("Understand and use device twins in IoT Hub"). A patch larger than any message of the transport
+// fails with TooLarge as well.
 func (c *Client) PatchReported(ctx context.Context, patch []byte) (version int64, err error) {
 	return c.patchReported(ctx, patch, 0)
 }
 
-// PatchReportedIf is PatchReported for reported properties of a version that is expected, from 1
-// on: a hub that has another answers with Conflict. It is not repeated when its outcome is unknown,
-// but ends with transport.ErrOutcomeUnknown in its error's chain.
+// PatchReportedIf is PatchReported on condition that the reported properties have the version
+// expected, from 1 on; otherwise the hub answers with Conflict. A patch with unknown outcome is not
+// repeated, but fails with transport.ErrOutcomeUnknown in its error's chain.
 func (c *Client) PatchReportedIf(ctx context.Context, patch []byte, expected int64) (version int64, err error) {
 	if expected < 1 {
 		return 0, invalidTwin("the expected version is below 1; versions of reported properties start at 1")
@@ -73,7 +74,7 @@ func invalidTwin(text string) *transport.Error {
 	return &transport.Error{Kind: transport.Invalid, Op: transport.OpTwinPatch, Err: errors.New(text)}
 }
 
-// parseTwin takes a twin document apart.
+// parseTwin parses a twin document.
 func parseTwin(doc []byte) (*Twin, error) {
 	desired, okD := jsonscan.Member(doc, "desired")
 	reported, okR := jsonscan.Member(doc, "reported")
@@ -91,7 +92,7 @@ func versionOf(properties []byte) int64 {
 	return version
 }
 
-// callTwin does r and waits for the answer.
+// callTwin sends r and waits for the answer.
 func (c *Client) callTwin(ctx context.Context, r transport.Request) (transport.Reply, error) {
 	t := c.twinFeature()
 	if why := t.closed(r.Op); why != nil {

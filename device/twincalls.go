@@ -12,51 +12,51 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// twinPlaces is how many calls of users about the twin are pending at a time.
+// twinPlaces is the maximum number of pending twin calls.
 const twinPlaces = 16
 
 // twin is the feature for the twin: calls that wait for an answer, and changes of the desired
-// properties. It is a monitor like the outbox; the loop alone hands calls over and asks policies
-// about them.
+// properties. It is a monitor like the outbox. Only the loop hands calls to the session and asks
+// policies about them.
 //
 //	queued -> in flight -> answered -> settling -> gone
 //	   ^        |           | failed, to be repeated
 //	   |        v           v
-//	   +-- session over   resting
+//	   +-- session over   waiting
 type twin struct {
 	c       *Client
-	places  chan struct{} // one for each call of a user
+	places  chan struct{} // one for each call of GetTwin, PatchReported or PatchReportedIf
 	changes *desired      // nil until HandleDesired
 
 	mu    sync.Mutex
-	calls []*twinCall // in the order in which they came
+	calls []*twinCall // in order of arrival
 	id    uint32
 	down  *transport.Error // why calls are refused; nil while the client is open
 	ended bool             // Close was called
-	known bool             // sessions carry twins, by the latest that is known
+	known bool             // sessions carry twins, as far as known
 
-	left   []*twinCall // in flight, or answered, when their callers gave up; the policy is to be told
-	unmade []*twinCall // ended while they may have waited for a retry that the policy has charged for
+	left   []*twinCall // in flight or answered when their callers gave up; to be reported to the policy
+	unmade []*twinCall // ended while a retry that the policy charged for may have been pending
 
-	turn []*twinCall // of serve
+	turn []*twinCall // buffer of serve
 }
 
-// twinCall is one call. The loop alone changes its state from queued, answered, settling and
-// resting.
+// twinCall is one call. Only the loop changes its state from queued, answered, settling and
+// waiting.
 type twinCall struct {
 	request transport.Request
 	done    func(transport.Reply) // called once, mu held
 	state   callState
-	handed  bool // it was handed over, and the hub may have it: there is no answer, or was none to an earlier try
-	doubt   bool // handed, before the latest try
+	handed  bool // the hub may have it: it or an earlier try was handed over and not answered
+	doubt   bool // value of handed before the latest try
 	answer  transport.Reply
 	sent    time.Time
 	since   time.Time // of the first failure
 	retry   int
 	last    retrypolicy.Decision
 	asked   question
-	until   time.Time // of resting, or of the wait that a gate asked for
-	under   *policies // whose gate was asked last
+	until   time.Time // end of the wait: for a retry, or for the gate
+	under   *policies // the policies whose gate was asked last
 }
 
 type callState uint8
@@ -65,12 +65,12 @@ const (
 	callQueued callState = iota
 	callInFlight
 	callAnswered
-	callSettling // the loop has seen the answer
+	callSettling // the loop handles the answer
 	callWaiting
 	callGone
 )
 
-// twinFeature returns the client's twin; it has one from then on.
+// twinFeature returns the client's twin, and adds it to the client at the first call.
 func (c *Client) twinFeature() *twin {
 	c.mu.Lock()
 	if c.twin == nil {
@@ -87,7 +87,7 @@ func (t *twin) feature() *feature {
 		resume: t.resume, halt: t.halt, end: t.end, reply: t.reply, deliver: t.deliver, fill: t.fill}
 }
 
-// closed returns why no call can be made, nil if one can.
+// closed returns why calls are refused, nil if they are not.
 func (t *twin) closed(op transport.Op) error {
 	t.mu.Lock()
 	why := t.closedLocked(op)
@@ -134,10 +134,10 @@ func (t *twin) finishLocked(k *twinCall, r transport.Reply) {
 	k.state = callGone
 	t.calls = slices.DeleteFunc(t.calls, func(other *twinCall) bool { return other == k })
 	k.done(r)
-	t.c.poke() // a later one may go now
+	t.c.poke() // a later call may be able to go
 }
 
-// withdraw takes back a call whose caller gave up.
+// withdraw withdraws a call whose caller gave up.
 func (t *twin) withdraw(k *twinCall) withdrawal {
 	t.mu.Lock()
 	w := t.withdrawLocked(k)
@@ -180,8 +180,8 @@ func (t *twin) wants() (always, now transport.Features) {
 	return always, now
 }
 
-// refused fails the calls that wait for the subscription, as if each had been refused itself.
-// Filter and policy decide about their retries; the session stays.
+// refused fails the calls that wait for the subscription with the answer why. Filter and policy
+// decide about their retries; the session stays.
 func (t *twin) refused(l *loop, why *transport.Error) {
 	now := time.Now()
 	t.mu.Lock()
@@ -208,7 +208,7 @@ func (t *twin) begin() {
 	t.mu.Unlock()
 }
 
-// reply takes an answer of the session.
+// reply handles an answer of the session.
 func (t *twin) reply(id uint32, r transport.Reply) {
 	t.mu.Lock()
 	for _, k := range t.calls {
@@ -223,12 +223,12 @@ func (t *twin) reply(id uint32, r transport.Reply) {
 	t.mu.Unlock()
 }
 
-// serve hands over what may go and settles what was answered.
+// serve settles answered calls and hands over the next ones.
 func (t *twin) serve(l *loop, now time.Time) (next time.Time) {
 	t.settleAnswered(l, now)
 	t.mu.Lock()
 	if t.changes != nil && l.conn.granted&transport.Desired != 0 {
-		// not before: a change that comes after the read has to be told
+		// Read only with the subscription, so that a change after the read is notified.
 		next = t.catchUpLocked(now)
 	}
 	calls := append(t.turn[:0], t.calls...)
@@ -260,7 +260,7 @@ func (t *twin) serve(l *loop, now time.Time) (next time.Time) {
 		case callQueued:
 			switch {
 			case !may || l.conn.granted&transport.Twin == 0 || l.conn.plan == replacing:
-			case now.Before(k.until) && k.under == t.c.policies.Load(): // the gate said so
+			case now.Before(k.until) && k.under == t.c.policies.Load(): // the gate asked for it
 				next = earlier(k.until, next)
 			default:
 				next = earlier(t.hand(l, k, now), next)
@@ -275,7 +275,7 @@ func (t *twin) serve(l *loop, now time.Time) (next time.Time) {
 
 var errNoAnswer = errors.New("no answer within AckTimeout")
 
-// mayGoLocked reports whether k is not behind an earlier patch, if it is one itself.
+// mayGoLocked reports whether k may be handed over: patches go one at a time, in order.
 func (t *twin) mayGoLocked(k *twinCall) bool {
 	if k.request.Op != transport.OpTwinPatch {
 		return true
@@ -295,8 +295,8 @@ func (t *twin) set(k *twinCall, state callState) bool {
 	return waited
 }
 
-// hand gives a call to the session, unless the policy's gate holds it back or refuses it. It
-// returns when to look at the call again.
+// hand hands a call to the session, unless the policy's gate delays or refuses it. It returns when
+// to look at the call again.
 func (t *twin) hand(l *loop, k *twinCall, now time.Time) (next time.Time) {
 	k.under = t.c.policies.Load()
 	if k.asked.pending.Retry && k.asked.askedOf != k.under {
@@ -331,7 +331,7 @@ func (t *twin) hand(l *loop, k *twinCall, now time.Time) (next time.Time) {
 	}
 	t.mu.Unlock()
 	if gone {
-		t.observe(l, k, errWithdrawn, now) // the gate let it in
+		t.observe(l, k, errWithdrawn, now) // the gate admitted it
 		return now
 	}
 	l.request = k.request
@@ -341,7 +341,7 @@ func (t *twin) hand(l *loop, k *twinCall, now time.Time) (next time.Time) {
 
 var errWithdrawn = &transport.Error{Kind: transport.Closed, Err: errors.New("its caller gave up")}
 
-// settleAnswered ends what was answered well, and asks about the rest.
+// settleAnswered ends the successful calls, and reports and judges the failed ones.
 func (t *twin) settleAnswered(l *loop, now time.Time) {
 	t.mu.Lock()
 	left, unmade := t.left, t.unmade
@@ -375,23 +375,23 @@ func (t *twin) settleAnswered(l *loop, now time.Time) {
 	}
 }
 
-// failure is the failure that k was answered with, nil for a good answer.
+// failure returns the failure that k was answered with, nil for success.
 func (k *twinCall) failure() *transport.Error {
 	if k.answer.Err == nil {
 		return nil
 	}
 	own := *ofTransport(k.answer.Err)
-	own.Op = k.request.Op // an answer does not tell
+	own.Op = k.request.Op // an answer does not name it
 	return &own
 }
 
-// failed reports and judges the failure of a try.
+// failed reports a failed try to the policy and judges it.
 func (t *twin) failed(l *loop, k *twinCall, err *transport.Error, now time.Time) {
 	t.observe(l, k, err, now)
 	t.judge(l, k, err, now)
 }
 
-// judge takes a failure through filter and policy.
+// judge asks filter and policy about a failure.
 func (t *twin) judge(l *loop, k *twinCall, err *transport.Error, now time.Time) {
 	switch {
 	case k.handed && !repeats(&k.request):
@@ -410,10 +410,10 @@ func (t *twin) judge(l *loop, k *twinCall, err *transport.Error, now time.Time) 
 	t.ask(l, k)
 }
 
-// ask puts the failure of a call to the policy of this moment.
+// ask asks the current policy about the failure of a call.
 func (t *twin) ask(l *loop, k *twinCall) {
 	d := l.ask(&k.asked, 0)
-	k.until = k.asked.began // of one that is over: now
+	k.until = k.asked.began // no wait if the call ends here
 	if !d.Retry {
 		t.fail(k, retriesEnded(k.asked.failure, d.Reason, k.retry-1))
 		return
@@ -425,7 +425,7 @@ func (t *twin) ask(l *loop, k *twinCall) {
 	t.c.poke()
 }
 
-// fail ends a call with an error, which says so if a try may have been taken.
+// fail ends a call with err, marked as unknown outcome if a try may have been taken.
 func (t *twin) fail(k *twinCall, err *transport.Error) {
 	t.mu.Lock()
 	if k.handed {
@@ -435,7 +435,7 @@ func (t *twin) fail(k *twinCall, err *transport.Error) {
 	t.mu.Unlock()
 }
 
-// attempt is the question about the next try of a call.
+// attempt returns the question about the next try of a call.
 func (t *twin) attempt(l *loop, k *twinCall, now time.Time) retrypolicy.Attempt {
 	a := l.attempt(transport.Operation, now)
 	a.Retry, a.Last, a.Rand = k.retry, k.last, l.rand()
@@ -446,7 +446,7 @@ func (t *twin) attempt(l *loop, k *twinCall, now time.Time) retrypolicy.Attempt 
 	return a
 }
 
-// observe reports how a try ended to the policy that admitted it.
+// observe reports the end of a try to the policy that admitted it.
 func (t *twin) observe(l *loop, k *twinCall, failure *transport.Error, now time.Time) {
 	observer, ok := isObserver(k.under.message)
 	if !ok {
@@ -468,7 +468,7 @@ func (t *twin) busy() bool {
 	return busy
 }
 
-// over queues again what was in flight and may be repeated, and ends the rest.
+// over queues the calls in flight again if they may be repeated, and ends the others.
 func (t *twin) over(l *loop) {
 	now := time.Now()
 	t.settleAnswered(l, now)
@@ -480,7 +480,7 @@ func (t *twin) over(l *loop) {
 		}
 	}
 	var resting []*twinCall
-	if l.ctx.Err() != nil { // nobody will make their retries
+	if l.ctx.Err() != nil { // no loop is left to make their retries
 		resting = append(resting, t.calls...)
 	}
 	for _, k := range lost {
