@@ -8,28 +8,29 @@ import (
 	"github.com/hubline-iot/hubline/retrypolicy/internal/failure"
 )
 
-// Jitter names a published way to spread delays. v is the delay without jitter,
-// min(Base*Factor^(n-1), Max) for the n-th retry; U is a draw from 0 to 1.
+// Jitter names a published way to randomize delays. Below, v is the delay without jitter,
+// min(Base*Factor^(n-1), Max) for the n-th retry, and U is a uniform draw from 0 to 1.
 type Jitter uint8
 
 const (
-	// NoJitter: v.
+	// NoJitter uses v.
 	NoJitter Jitter = iota
-	// FullJitter: U*v. It can be 0. Source: Brooker, "Exponential Backoff And Jitter"; the AWS SDKs.
+	// FullJitter uses U*v, which can be 0. Source: Brooker, "Exponential Backoff And Jitter"; the AWS
+	// SDKs.
 	FullJitter
-	// EqualJitter: v/2 + U*v/2. Source: the same.
+	// EqualJitter uses v/2 + U*v/2. Source: Brooker.
 	EqualJitter
-	// Decorrelated: the least of Max and a draw between Base and three times the delay before, which
-	// is Base at first. Source: the same.
+	// Decorrelated uses the smaller of Max and a draw between Base and three times the previous delay.
+	// The first retry takes Base as the previous delay. Source: Brooker.
 	Decorrelated
-	// DecorrelatedSmithy: the least of Max and Base + U*3*(the delay before, Base at first). Source:
-	// the code of smithy-python.
+	// DecorrelatedSmithy uses the smaller of Max and Base + U*3*(previous delay). The first retry
+	// takes Base as the previous delay. Source: the code of smithy-python.
 	DecorrelatedSmithy
-	// DecorrelatedV2: smooth around v. With t = n-1+U, f(t) = 2^t * tanh(sqrt(4t)), the delay is (f(t)
-	// - f before)/1.4 * Base. Factor does not count. Source: Polly v8.
+	// DecorrelatedV2 spreads delays smoothly around v. With t = n-1+U and f(t) = 2^t * tanh(sqrt(4t)),
+	// the delay is (f(t) - previous f)/1.4 * Base. Factor is ignored. Source: Polly v8.
 	DecorrelatedV2
-	// Proportional: v times a draw between Backoff.Low and Backoff.High. The result may be above Max,
-	// unless Hard. Source: gRPC A6 (0.8 to 1.2), and others.
+	// Proportional multiplies v by a draw between Backoff.Low and Backoff.High. The result may exceed
+	// Max, unless Hard is set. Source: gRPC A6 (0.8 to 1.2), and others.
 	Proportional
 
 	jitters // number of kinds
@@ -37,19 +38,19 @@ const (
 
 // Backoff is exponential back-off with one of the published kinds of jitter: v =
 // min(Base*Factor^(n-1), Max) for the n-th retry, then the jitter. It never stops. A Retry below 1
-// has no delay. Results beyond the longest Duration are that.
+// has no delay. Delays are capped at the longest Duration.
 type Backoff struct {
 	// Base is the first delay, before jitter.
 	Base time.Duration
-	// Factor is the growth. 0 means 2; 1 keeps the delay as it is.
+	// Factor is the growth per retry. 0 means 2; 1 keeps the delay constant.
 	Factor float64
-	// Max is the longest v. 0: no limit.
+	// Max is the upper limit of v. 0: no limit.
 	Max time.Duration
-	// Jitter spreads. The zero value does not.
+	// Jitter randomizes the delay. The zero value is NoJitter.
 	Jitter Jitter
 	// Low and High are the bounds of Proportional, as factors.
 	Low, High float64
-	// Hard: Max holds after the jitter too.
+	// Hard applies Max after the jitter too.
 	Hard bool
 }
 
@@ -102,12 +103,12 @@ func (b Backoff) Decide(a Attempt) Decision {
 	return d
 }
 
-// plain is v.
+// plain returns v, the delay without jitter.
 func (b Backoff) plain(n int, most time.Duration) time.Duration {
 	return delay.Exponential(b.Base, b.Factor, n, most)
 }
 
-// Validate reports the first parameter that makes no sense.
+// Validate reports the first invalid parameter.
 func (b Backoff) Validate() error {
 	switch {
 	case b.Base < 0:
@@ -132,10 +133,10 @@ func (b Backoff) Validate() error {
 	return nil
 }
 
-// Fixed waits the same each time, with Jitter as a fraction of it in both directions.
+// Fixed waits the same delay before each retry, with a symmetric jitter.
 type Fixed struct {
 	Delay time.Duration
-	// Jitter spreads the delay from Delay*(1-Jitter) to Delay*(1+Jitter).
+	// Jitter is a fraction: the delay is drawn from Delay*(1-Jitter) to Delay*(1+Jitter).
 	Jitter float64
 }
 
@@ -144,7 +145,7 @@ func (f Fixed) Decide(a Attempt) Decision {
 	return Decision{Retry: true, Delay: delay.Spread(f.Delay, f.Jitter, a.Rand)}
 }
 
-// Validate reports the first parameter that makes no sense.
+// Validate reports the first invalid parameter.
 func (f Fixed) Validate() error {
 	switch {
 	case f.Delay < 0:
@@ -157,8 +158,8 @@ func (f Fixed) Validate() error {
 	return nil
 }
 
-// Incremental waits Step longer each time: the least of n*Step and Max for the n-th retry, with
-// Jitter as in Fixed, which may go past Max.
+// Incremental waits Step longer each time: min(n*Step, Max) for the n-th retry. Jitter works as in
+// Fixed and may exceed Max.
 type Incremental struct {
 	Step time.Duration
 	// Max is the longest delay before jitter. 0: no limit.
@@ -179,7 +180,7 @@ func (i Incremental) Decide(a Attempt) Decision {
 	return Decision{Retry: true, Delay: delay.Spread(d, i.Jitter, a.Rand)}
 }
 
-// Validate reports the first parameter that makes no sense.
+// Validate reports the first invalid parameter.
 func (i Incremental) Validate() error {
 	switch {
 	case i.Step < 0:

@@ -6,16 +6,15 @@ import (
 	"github.com/hubline-iot/hubline/retrypolicy/internal/failure"
 )
 
-// ByKind has a policy for each class of failure: the first rule whose Kinds include the failure's
-// decides, or Default.
+// ByKind selects a policy by the class of failure. The first rule whose Kinds contain the failure's
+// Kind decides; Default decides if there is none.
 //
-// There is room for what one of them remembers (Decision.Step). Where several are curves with a
-// memory, such as Backoff with Decorrelated, a rule that takes turns with another of them begins
-// anew each time. ByKind inside ByKind is refused by Validate: the two would count in the same
-// place.
+// Decision.Step has room for the state of one policy. If several of the policies are curves with
+// state, such as Backoff with Decorrelated, each starts again whenever another one has decided in
+// between. Validate refuses a ByKind inside a ByKind, because both would count in Decision.Counts.
 type ByKind struct {
 	Rules []Rule // at most 7
-	// Default decides what no rule names.
+	// Default decides about Kinds that no rule names.
 	Default Policy
 }
 
@@ -23,15 +22,15 @@ type ByKind struct {
 type Rule struct {
 	Kinds  KindSet
 	Policy Policy
-	// Own: the policy is told how often this rule has applied in the series, instead of how many
-	// retries there were in all. So it has a limit and a growth of its own.
+	// Own numbers the retries for the policy by how often this rule has applied in the series, instead
+	// of by all retries. The rule then has its own limit and growth.
 	Own bool
 }
 
-// maxRules is how many counters Decision.Counts has.
+// maxRules is the number of counters in Decision.Counts.
 const maxRules = 7
 
-// Decide asks the rule's policy.
+// Decide calls the policy of the matching rule.
 func (b ByKind) Decide(a Attempt) Decision {
 	i := b.rule(a.Kind)
 	if i < 0 {
@@ -47,7 +46,7 @@ func (b ByKind) Decide(a Attempt) Decision {
 	return d
 }
 
-// rule is the index of the rule for k, negative where Default decides.
+// rule returns the index of the rule for k, or -1 if Default decides.
 func (b ByKind) rule(k transport.Kind) int {
 	for i := range min(len(b.Rules), maxRules) {
 		if b.Rules[i].Kinds.Has(k) {
@@ -57,21 +56,22 @@ func (b ByKind) rule(k transport.Kind) int {
 	return -1
 }
 
-// decideAs asks p, which is number who, and hands it no Step but its own.
+// decideAs calls p, policy number who, and passes it Step only if p set it.
 func decideAs(who uint8, p Policy, a Attempt) Decision {
 	owner, step := a.Last.Rule, a.Last.Step
 	if owner != who {
 		a.Last.Step = 0
 	}
 	d := p.Decide(a)
-	if d.Step == 0 && owner != who { // p remembers nothing, so what another does is kept
+	if d.Step == 0 && owner != who { // p keeps no state: preserve the other policy's
 		d.Step, who = step, owner
 	}
 	d.Rule, d.Counts = who, a.Last.Counts
 	return d
 }
 
-// Observe tells every rule's policy. What several of them share belongs around ByKind, not into it.
+// Observe informs the policy of every rule. A policy that several rules share belongs around
+// ByKind, not inside it.
 func (b ByKind) Observe(a Attempt) {
 	for i := range b.Rules {
 		Observe(b.Rules[i].Policy, a)
@@ -79,7 +79,7 @@ func (b ByKind) Observe(a Attempt) {
 	Observe(b.Default, a)
 }
 
-// Withdraw tells the policy that decided: that of the failure's Kind.
+// Withdraw informs the policy that decided, which is that of the failure's Kind.
 func (b ByKind) Withdraw(a Attempt) {
 	if i := b.rule(a.Kind); i >= 0 {
 		Withdraw(b.Rules[i].Policy, a)
@@ -88,10 +88,10 @@ func (b ByKind) Withdraw(a Attempt) {
 	Withdraw(b.Default, a)
 }
 
-// Admit asks Default alone: before an attempt there is no failure to choose a rule by.
+// Admit asks Default only: before an attempt there is no failure to select a rule by.
 func (b ByKind) Admit(a Attempt) Decision { return Admit(b.Default, a) }
 
-// Validate reports the first parameter that makes no sense.
+// Validate reports the first invalid parameter.
 func (b ByKind) Validate() error {
 	if len(b.Rules) > maxRules {
 		return failure.Invalid("ByKind.Rules has more than 7 rows; put several Kinds into one")

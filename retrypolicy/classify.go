@@ -10,21 +10,21 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// Verdict is what is to follow from the outcome of an attempt.
+// Verdict is the consequence of an attempt's outcome.
 type Verdict uint8
 
 const (
-	// Undecided: no opinion; the next classifier is asked.
+	// Undecided leaves the outcome to the next classifier.
 	Undecided Verdict = iota
-	// Again: worth another attempt.
+	// Again makes another attempt.
 	Again
-	// Fail: the end, a failure.
+	// Fail ends the series with a failure.
 	Fail
-	// Succeed: the end, a success, whatever the error says.
+	// Succeed ends the series with a success, even if there is an error.
 	Succeed
 )
 
-// Safe says whether a failure leaves it safe to repeat the operation, as far as the failure tells.
+// Safe says what a failure reveals about whether the operation is safe to repeat.
 type Safe uint8
 
 const (
@@ -36,8 +36,8 @@ const (
 	SafeNo
 )
 
-// Fault says whose fault a failure was. No policy here decides by it; it is for policies of your
-// own and for logs.
+// Fault says which side caused a failure. No policy of this module uses it; it is for your own
+// policies and for logs.
 type Fault uint8
 
 const (
@@ -46,22 +46,22 @@ const (
 	FaultServer
 )
 
-// Info is what is known about the outcome of an attempt.
+// Info describes the outcome of an attempt.
 type Info struct {
 	Verdict Verdict
-	// Kind is the class of the failure, which costs and delays are chosen by.
+	// Kind is the class of the failure. It selects costs and delays.
 	Kind  transport.Kind
 	Safe  Safe
 	Fault Fault
-	// After is the wait that the service asked for; 0: none, negative: do not try again.
+	// After is the wait that the service asked for. 0: none. Negative: the service asked not to retry.
 	After time.Duration
 }
 
-// Classifier judges an error; it is not asked about nil. Undecided leaves it to the next one.
+// Classifier judges a non-nil error. It returns Undecided to leave it to the next one.
 type Classifier func(err error) Info
 
-// Chain asks the classifiers in turn and takes the first that is not Undecided. Nil ones are left
-// out.
+// Chain calls the classifiers in order and returns the first result that is not Undecided. It skips
+// nil ones.
 func Chain(classifiers ...Classifier) Classifier {
 	return func(err error) Info {
 		for _, c := range classifiers {
@@ -76,29 +76,28 @@ func Chain(classifiers ...Classifier) Classifier {
 	}
 }
 
-// Classify is the classifier that is asked last. In this order:
+// Classify is the classifier that is asked last. It applies these rules in order:
 //
-//  1. What Permanent marked fails.
-//  2. An error with a transport.Kind is judged by package errfilter, with its RetryAfter. The end
-//     of the caller's context inside it fails.
-//  3. A context's own error fails, but for one inside an error that says of itself, by a method
-//     Timeout, that time was up: that is a Timeout, as is any other such error. So the *url.Error
-//     of an HTTP client whose time was up is tried again, and a bare context.DeadlineExceeded is
-//     not.
-//  4. A connection that was refused, reset or could not be made, a name that was not found, and an
-//     answer that was cut short are Network: so the errors of package net, and those of an
-//     http.Client around them, count as failures of the service for Throttle, Breaker and Quota.
-//  5. Any other error is worth another attempt, with Kind Unknown: an operation under a policy
-//     is repeated unless there is a reason not to.
+//  1. An error marked by Permanent fails.
+//  2. An error with a transport.Kind is judged by package errfilter, with its RetryAfter. It fails
+//     if it wraps the end of the caller's context.
+//  3. A context error fails. Exception: an error whose method Timeout returns true is a Timeout,
+//     even if it wraps a context error. So the *url.Error of an HTTP client that timed out is
+//     retried, and a bare context.DeadlineExceeded is not.
+//  4. A connection that was refused, reset or could not be made, a name that was not found, and a
+//     truncated answer are Network. So Throttle, Breaker and Quota count the errors of package net,
+//     and those of an http.Client around them, as failures of the service.
+//  5. Any other error is retried, with Kind Unknown: an operation under a policy is repeated unless
+//     there is a reason not to.
 //
-// The wait that another error tells by a method RetryAfter() time.Duration goes into Info.After.
+// If another error has a method RetryAfter() time.Duration, its result goes into Info.After.
 //
-// Boards are why it knows errors of package net without that package: certificates, TLS alerts and
-// wrong addresses are Unknown to it. With FromKind(neterr.Kind) as the Retrier's classifier they
-// have their Kinds too, and those that no retry mends fail.
+// Classify does not import package net, which is too large for boards. Certificate errors, TLS
+// alerts and invalid addresses are therefore Unknown to it. FromKind(neterr.Kind) as the Retrier's
+// classifier gives them their Kinds and fails the permanent ones.
 //
-// It looks through all that an error wraps, several causes included, in the order of errors.Is;
-// within a step the first that is found counts.
+// Classify walks the whole tree of wrapped errors, in the order of errors.Is. Within a rule the
+// first match counts.
 func Classify(err error) Info {
 	if err == nil {
 		return Info{Verdict: Succeed}
@@ -122,7 +121,7 @@ func Classify(err error) Info {
 	info := Info{Verdict: Again, Kind: transport.Unknown}
 	var seen network
 	errchain.Any(err, func(err error) bool {
-		if err == context.Canceled || err == context.DeadlineExceeded { // the latter has a method Timeout too
+		if err == context.Canceled || err == context.DeadlineExceeded { // DeadlineExceeded has a method Timeout too
 			info.Verdict = Fail
 			return true
 		}
@@ -136,14 +135,14 @@ func Classify(err error) Info {
 		}
 		return false
 	})
-	if info.Kind == transport.Unknown { // an error of the network tells no wait
+	if info.Kind == transport.Unknown { // a network error has no RetryAfter
 		info.After = failure.RetryAfter(err)
 	}
 	return info
 }
 
-// FromKind makes a Classifier of a function that finds the Kind of an error, such as neterr.Kind:
-// package errfilter judges the Kind. What has none is left to the next classifier.
+// FromKind makes a Classifier from a function that finds the Kind of an error, such as neterr.Kind.
+// Package errfilter judges the Kind. An error without a Kind is Undecided.
 func FromKind(find func(error) (kind transport.Kind, ok bool)) Classifier {
 	return func(err error) Info {
 		if failure.IsPermanent(err) {
@@ -159,7 +158,7 @@ func FromKind(find func(error) (kind transport.Kind, ok bool)) Classifier {
 	}
 }
 
-// ofKind is what errfilter says of a failure of kind k.
+// ofKind returns errfilter's judgement of a failure of kind k.
 func ofKind(k transport.Kind) Info {
 	info := Info{Verdict: Fail, Kind: k, Fault: fault[min(int(k), len(fault)-1)]}
 	if failure.NotActed(k) {
@@ -171,7 +170,7 @@ func ofKind(k transport.Kind) Info {
 	return info
 }
 
-// fault holds, for each Kind, whose fault it is.
+// fault maps each Kind to the side that caused it.
 var fault = [...]Fault{
 	transport.Unavailable: FaultServer, transport.Throttled: FaultClient, transport.Quota: FaultClient,
 	transport.ClockUnset:   FaultClient,
@@ -181,7 +180,7 @@ var fault = [...]Fault{
 	transport.Protocol: FaultUnknown,
 }
 
-// kindOf is transport.KindOf, which also tells whether there is one.
+// kindOf is transport.KindOf that also reports whether err has a Kind.
 func kindOf(err error) (kind transport.Kind, ok bool) {
 	errchain.Any(err, func(err error) bool {
 		switch e := err.(type) {
@@ -198,8 +197,8 @@ func kindOf(err error) (kind transport.Kind, ok bool) {
 	return kind, ok
 }
 
-// Permanent marks err as one that must not be retried, for operations that know better than any
-// classifier. nil stays nil.
+// Permanent marks err as one that must not be retried; it overrides every classifier.
+// Permanent(nil) is nil.
 func Permanent(err error) error {
 	if err == nil {
 		return nil

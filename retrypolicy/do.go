@@ -10,57 +10,58 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// Do runs op under p until it succeeds, p stops, or ctx ends, and returns nil or an *Error. op runs
-// at least once, unless p holds a gate that refuses it. It gets ctx. An error that Classify fails,
-// or that Permanent marked, ends it. Do never sleeps past ctx's deadline. Without a deadline, a
-// policy that would retry for ever ends after DefaultLimit; see Retrier.Limit.
+// Do runs op under p until it succeeds, p stops, or ctx ends. It returns nil or an *Error. op
+// receives ctx and runs at least once, unless a gate in p refuses it. An error marked by Permanent,
+// or one for which Classify returns Fail, ends the series. Do never sleeps past ctx's deadline.
+// Without a deadline, a policy without a limit stops after DefaultLimit; see Retrier.Limit.
 func Do(ctx context.Context, p Policy, op func(context.Context) error) error {
 	r := Retrier{Policy: p}
 	return r.Do(ctx, op)
 }
 
-// DoValue is Do for an operation with a value.
+// DoValue is Do for an operation that returns a value.
 func DoValue[T any](ctx context.Context, p Policy, op func(context.Context) (T, error)) (T, error) {
 	r := Retrier{Policy: p}
 	return Until(ctx, &r, op, nil)
 }
 
-// Retrier runs operations under a policy. The zero value but for Policy is ready; a copy with
-// another Policy serves a single call. Its methods may be called by many goroutines at a time; its
-// fields must not change meanwhile.
+// Retrier runs operations under a policy. Only Policy is required. To run one operation under
+// another policy, copy the Retrier and set Policy in the copy. Its methods are safe for concurrent
+// use; its fields must not change meanwhile.
 type Retrier struct {
-	// Policy decides. Nil is an error of Kind Invalid, as are parameters that Validate refuses; then
-	// nothing is run.
+	// Policy decides. If it is nil or Validate refuses it, the operation is not run and the error is
+	// of Kind Invalid.
 	Policy Policy
-	// Classify judges errors. What it leaves Undecided, and everything if it is nil, goes to the
-	// package's function Classify.
+	// Classify judges errors. The package function Classify judges those that it leaves Undecided, and
+	// all of them if it is nil.
 	Classify Classifier
-	// Once: the operation must not happen twice. It is only repeated after a failure of which is known
-	// that nothing was done (SafeYes).
+	// Once marks an operation that must not happen twice. It is repeated only after a failure that
+	// proves that the service did not act (SafeYes).
 	Once bool
-	// LongPoll: the operation is called again and again by a loop that must not spin; a refusal that
-	// carries a delay (OutOfQuota, or Rejected by a Breaker) is slept before Do returns.
+	// LongPoll is for an operation in a loop that must not spin: if a refusal carries a delay
+	// (OutOfQuota, or Rejected by a Breaker), Do sleeps for it before it returns.
 	LongPoll bool
-	// Limit is the time for all attempts and waits together; when it is over, a running attempt is
-	// cancelled and the failure before it is returned with OutOfTime. Negative: none. 0: none either,
-	// but where ctx has no deadline and Policy is a curve of this package without a limit, no retry
-	// begins later than DefaultLimit after the first attempt, and OutOfTime is returned; a running
+	// Limit is the time for all attempts and waits together. After it, Do cancels a running attempt
+	// and returns the failure before it with OutOfTime. Negative: no limit. 0: no limit, except where
+	// ctx has no deadline and Policy is a curve of this package without a limit. In that case no retry
+	// begins later than DefaultLimit after the first attempt, Do returns OutOfTime, and a running
 	// attempt is not cancelled.
 	Limit time.Duration
-	// TryLimit is the time for one attempt; an attempt that is cut short counts as a Timeout. 0: none.
+	// TryLimit is the time for one attempt. An attempt that exceeds it counts as a Timeout. 0: no
+	// limit.
 	TryLimit time.Duration
-	// Key goes into Attempt.Key, for policies with a state for each.
+	// Key goes into Attempt.Key, for policies with a state per key.
 	Key string
-	// Rand gives the draws; called by all goroutines that use the Retrier. Nil: a generator of each
-	// call's own.
+	// Rand returns random draws; all goroutines that use the Retrier call it. Nil: each call of Do
+	// uses its own generator.
 	Rand func() uint64
-	// OnRetry, if not nil, is told each retry before its delay, and each wait that a gate asks for
-	// before it. For a gate retry is the number of the attempt that waits, 0 for the first, and err is
+	// OnRetry, if not nil, is called before the delay of each retry and before each wait that a gate
+	// asks for. For a gate, retry is the number of the waiting attempt (0 for the first), and err is
 	// the latest failure, nil before the first attempt.
 	OnRetry func(retry int, delay time.Duration, err error)
 }
 
-// Validate reports the first field that makes no sense, as a *transport.Error of Kind Invalid.
+// Validate reports the first invalid field, as a *transport.Error of Kind Invalid.
 func (r *Retrier) Validate() error {
 	if r.TryLimit < 0 {
 		return failure.Invalid("Retrier.TryLimit is negative; give a duration, 0 for none")
@@ -68,13 +69,12 @@ func (r *Retrier) Validate() error {
 	return within("Retrier.Policy", r.Policy)
 }
 
-// DefaultLimit is the time after which Do makes no further retry where nothing else bounds it: the
-// operation time-out of the Azure device SDKs.
+// DefaultLimit is the time after which Do makes no further retry if nothing else limits it. It is
+// the operation time-out of the Azure device SDKs.
 const DefaultLimit = 4 * time.Minute
 
-// endless reports whether p retries for ever, as far as this module knows: a curve without a limit
-// around it. A policy of the caller's own is taken to know when to stop, unless it has a method
-// Endless.
+// endless reports whether p is known to retry for ever: a curve without a limit around it. A
+// caller's own policy is assumed to stop, unless its method Endless returns true.
 func endless(p Policy) bool {
 	switch p := p.(type) {
 	case MaxAttempts, MaxElapsed, *MaxAttempts, *MaxElapsed:
@@ -101,25 +101,25 @@ func (Incremental) endless()                  {}
 func (Immediately) endless()                  {}
 func (ExponentialBackoffWithJitter) endless() {}
 
-// Do is the function Do with the Retrier's settings.
+// Do is the package function Do with the Retrier's settings.
 func (r *Retrier) Do(ctx context.Context, op func(context.Context) error) error {
 	_, err := Until(ctx, r, func(ctx context.Context) (struct{}, error) { return struct{}{}, op(ctx) }, nil)
 	return err
 }
 
-// What Until reports as the failure of an operation that returned no error.
+// Until returns one of these as the failure of an operation that returned no error.
 var (
-	// ErrNotYet: judge asked for another attempt.
+	// ErrNotYet: the last attempt's value made judge ask for another attempt.
 	ErrNotYet = errors.New("not yet what was waited for")
-	// ErrFailed: judge said that the value is the end, and a failure.
+	// ErrFailed: judge returned Fail for the value.
 	ErrFailed = errors.New("the value is a failure")
 )
 
-// Until runs op until judge says that it is over: a waiter. judge sees value and error of each
-// attempt and may succeed on an error, fail on a value, and ask for another attempt on either, with
-// a Kind that costs and delays are chosen by. What it leaves Undecided, and everything if it is
-// nil, is judged as Do does: no error is a success. Until returns the last attempt's value; after a
-// success its error is nil.
+// Until runs op until judge ends it, as a waiter does. judge sees the value and the error of each
+// attempt. It may succeed on an error, fail on a value, or ask for another attempt on either, with
+// a Kind that selects costs and delays. If judge is nil or returns Undecided, the outcome is judged
+// as in Do: no error is a success. Until returns the value of the last attempt; after a success its
+// error is nil.
 func Until[T any](ctx context.Context, r *Retrier, op func(context.Context) (T, error), judge func(T, error) Info) (T,
 	error) {
 	var value T
@@ -145,20 +145,20 @@ func Until[T any](ctx context.Context, r *Retrier, op func(context.Context) (T, 
 	}
 }
 
-// runner is one Do.
+// runner is the state of one call of Do.
 type runner struct {
 	r        Retrier
 	caller   context.Context // the caller's
 	ctx      context.Context // the same under Limit
 	cancel   context.CancelFunc
-	untry    context.CancelFunc // releases the context of the attempt under way
+	untry    context.CancelFunc // releases the context of the running attempt
 	series   Series
 	gated    bool
 	observed bool
 	last     error // the last real failure
-	bounded  bool  // bound was asked
+	bounded  bool  // bound was called
 	limited  bool  // DefaultLimit ends the retries
-	early    bool  // a deadline of the context ends the retries before it has come
+	early    bool  // the context's deadline ends the retries ahead of time
 	timer    *time.Timer
 	draws    rand.PCG
 	seeded   bool
@@ -182,7 +182,7 @@ func (u *runner) begin() error {
 }
 
 func (u *runner) end() {
-	if u.series.state == seriesTrying { // op panicked or ended its goroutine; the policy may count on an outcome
+	if u.series.state == seriesTrying { // op panicked or called Goexit; the policy may rely on an outcome
 		_ = u.series.Abandon(time.Now(), nil)
 	}
 	if u.timer != nil {
@@ -223,7 +223,7 @@ func (u *runner) admit() error {
 	}
 }
 
-// try returns the context of an attempt.
+// try returns the context for an attempt.
 func (u *runner) try() context.Context {
 	if u.r.TryLimit <= 0 {
 		return u.ctx
@@ -241,7 +241,7 @@ func (u *runner) tried() {
 	}
 }
 
-// ended takes the outcome of an attempt and, if another is to follow, waits until it may.
+// ended processes the outcome of an attempt. If another attempt follows, it waits for its delay.
 func (u *runner) ended(try context.Context, info Info, failure error) (over bool, err error) {
 	if info.Verdict == Undecided {
 		info = u.judge(try, failure)
@@ -288,8 +288,8 @@ func (u *runner) ended(try context.Context, info Info, failure error) (over bool
 	return false, nil
 }
 
-// bound finds out, once, whether anything ends the retries. It is asked when there is a reason to:
-// not for an operation that succeeds at once.
+// bound determines, once, whether anything limits the retries. It is called after the first failure
+// or before a gate's first wait, so an operation that succeeds at once does not pay for it.
 func (u *runner) bound() {
 	if u.bounded {
 		return
@@ -301,7 +301,7 @@ func (u *runner) bound() {
 	}
 }
 
-// pause tells OnRetry of a wait before an attempt of that number, and waits.
+// pause calls OnRetry for a wait before the attempt with number retry, then waits.
 func (u *runner) pause(now time.Time, retry int, d time.Duration) (Reason, bool) {
 	if reason, ok := u.reaches(now, d); !ok {
 		return reason, false
@@ -312,8 +312,8 @@ func (u *runner) pause(now time.Time, retry int, d time.Duration) (Reason, bool)
 	return u.sleep(now, d)
 }
 
-// cutShort takes the outcome of an attempt during which the context ended. The failure may be
-// nothing but an echo of that; otherwise it is an answer, which the policy may learn from.
+// cutShort processes the outcome of an attempt during which the context ended. The failure may only
+// reflect the end of the context; any other failure is an answer, from which the policy may learn.
 func (u *runner) cutShort(now time.Time, info Info, outcome, cause error) error {
 	if failure.EndedByContext(outcome) || errors.Is(outcome, cause) || errors.Is(outcome, context.Cause(u.ctx)) {
 		if u.last == nil {
@@ -330,7 +330,7 @@ func (u *runner) cutShort(now time.Time, info Info, outcome, cause error) error 
 	return u.failed(u.ending())
 }
 
-// judge classifies what the caller's judge left open.
+// judge classifies an outcome that the caller's judge left Undecided.
 func (u *runner) judge(try context.Context, outcome error) Info {
 	if outcome == nil {
 		return Info{Verdict: Succeed}
@@ -346,7 +346,7 @@ func (u *runner) judge(try context.Context, outcome error) Info {
 	return Classify(outcome)
 }
 
-// reaches tells whether the context will last for d after now, and why not.
+// reaches reports whether the context lasts until now+d, and the Reason if it does not.
 func (u *runner) reaches(now time.Time, d time.Duration) (Reason, bool) {
 	if u.ctx.Err() != nil {
 		return u.ending(), false
@@ -363,7 +363,7 @@ func (u *runner) reaches(now time.Time, d time.Duration) (Reason, bool) {
 	return 0, true
 }
 
-// deadline says which deadline ends the retries before it has come.
+// deadline returns the Reason for the deadline that ends the retries ahead of time.
 func (u *runner) deadline() Reason {
 	deadline, ok := u.ctx.Deadline()
 	if !ok {
@@ -376,15 +376,15 @@ func (u *runner) deadline() Reason {
 	return OutOfTime
 }
 
-// slowDown waits as a refusal says, if the operation is a long poll.
+// slowDown sleeps for the refusal's delay if LongPoll is set.
 func (u *runner) slowDown(now time.Time, refusal Decision) {
 	if u.r.LongPoll && refusal.Delay > 0 {
 		u.sleep(now, refusal.Delay)
 	}
 }
 
-// sleep waits for d after now. It returns false, and why, if the context ended or would end before;
-// then it has not waited.
+// sleep waits until now+d. It returns false and the Reason if the context has ended or would end
+// earlier, in which case it does not wait at all.
 func (u *runner) sleep(now time.Time, d time.Duration) (Reason, bool) {
 	if reason, ok := u.reaches(now, d); !ok || d <= 0 {
 		return reason, ok
@@ -402,7 +402,7 @@ func (u *runner) sleep(now time.Time, d time.Duration) (Reason, bool) {
 	}
 }
 
-// ending says why u.ctx is over.
+// ending returns the Reason why u.ctx has ended.
 func (u *runner) ending() Reason {
 	if u.caller.Err() == nil {
 		return OutOfTime

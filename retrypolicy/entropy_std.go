@@ -4,5 +4,5 @@ package retrypolicy
 
 import "math/rand/v2"
 
-// entropy is a seed that no two calls of Do share.
+// entropy returns a seed for one call of Do.
 func entropy() uint64 { return rand.Uint64() }

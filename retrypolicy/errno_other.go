@@ -2,6 +2,6 @@
 
 package retrypolicy
 
-// lostConnection knows no numbers of this system: a board's dial function reports a
-// *transport.Error.
+// lostConnection reports nothing: the error numbers of this system are unknown. A board's dial
+// function returns a *transport.Error instead.
 func lostConnection(error) (made, ok bool) { return false, false }

@@ -4,8 +4,8 @@ package retrypolicy
 
 import "syscall"
 
-// lostConnection reports whether err is the number of a connection that failed, and whether there
-// was one.
+// lostConnection reports whether err is the errno of a failed connection (ok), and whether the
+// connection had been established (made).
 func lostConnection(err error) (made, ok bool) {
 	n, ok := err.(syscall.Errno)
 	if !ok {

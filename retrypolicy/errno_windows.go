@@ -4,7 +4,7 @@ package retrypolicy
 
 import "syscall"
 
-// The numbers of Windows Sockets that package syscall does not name.
+// Error numbers of Windows Sockets that package syscall does not define.
 const (
 	wsaAddrNotAvail syscall.Errno = 10049
 	wsaNetDown      syscall.Errno = 10050
@@ -19,8 +19,8 @@ const (
 	wsaHostUnreach  syscall.Errno = 10065
 )
 
-// lostConnection reports whether err is the number of a connection that failed, and whether there
-// was one.
+// lostConnection reports whether err is the errno of a failed connection (ok), and whether the
+// connection had been established (made).
 func lostConnection(err error) (made, ok bool) {
 	n, ok := err.(syscall.Errno)
 	if !ok {

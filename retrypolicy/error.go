@@ -5,21 +5,20 @@ import (
 	"strconv"
 )
 
-// Error is what Do returns when an operation failed for good: the last real failure, and why there
-// was no further attempt. errors.Is finds the Reason, the failure and, where a context ended it,
-// the context's error and its cause; errors.As and transport.KindOf find what is inside the
-// failure.
+// Error is the error of Do: the last failure of the operation, and the Reason why there was no
+// further attempt. errors.Is matches the Reason, the failure and, if a context ended the series,
+// the context's error and its cause. errors.As and transport.KindOf look into the failure.
 type Error struct {
 	Reason Reason
-	// Retries is how many retries were made.
+	// Retries is the number of retries made.
 	Retries int
 	// Err is the last failure of the operation itself; nil if it was never run or never failed.
 	Err error
 	// Cause is context.Cause of the context, if a context ended the series.
 	Cause error
 
-	// ended is what the context itself said, or will say: there was no further attempt because its
-	// deadline comes first.
+	// ended is the context's error, or the error that the context would return at a deadline that
+	// comes before the next attempt.
 	ended error
 }
 
@@ -43,8 +42,9 @@ func (e *Error) Error() string {
 	return text
 }
 
-// Is reports whether target is the Reason, the context's error or its cause. An end before a
-// deadline (PastDeadline, or OutOfTime by Retrier.Limit) is a context.DeadlineExceeded, too.
+// Is reports whether target is the Reason, the context's error or its cause. If the series stopped
+// because of a deadline still ahead (PastDeadline, or OutOfTime by Retrier.Limit),
+// context.DeadlineExceeded matches too.
 func (e *Error) Is(target error) bool {
 	if r, ok := target.(Reason); ok {
 		return r == e.Reason
@@ -52,7 +52,7 @@ func (e *Error) Is(target error) bool {
 	return e.ended != nil && e.ended == target || e.Cause != nil && errors.Is(e.Cause, target)
 }
 
-// As finds an error in the context's cause; in the failure errors.As looks by itself.
+// As looks for an error in the context's cause; errors.As itself searches the failure, by Unwrap.
 func (e *Error) As(target any) bool { return e.Cause != nil && errors.As(e.Cause, target) }
 
 // Unwrap returns the failure.

@@ -12,45 +12,44 @@ import (
 //
 //	F(x) = min(Cmin + (2^(x-1) - 1) * rand(C*(1-Jd), C*(1-Ju)), Cmax)
 //
-// with x = 1 for the first retry and rand uniform from its lower bound up to, not including, its
-// upper one.
+// with x = 1 for the first retry and rand uniform in [C*(1-Jd), C*(1-Ju)).
 //
-// A field that is 0 has the documented constant: C = Cmin = 100 ms, Cmax = 10 s, and, where both
-// are 0, Jd = 0.5 and Ju = 0.25. So the zero value gives 100 ms, 150 to 175 ms, 250 to 325 ms, 450
-// to 625 ms and so on, and 10 s from the ninth retry at the latest; {Cmax: time.Minute} gives the
-// same up to a minute. A negative Jd is no jitter. For a first retry nearly at once give Cmin a
-// nanosecond.
+// A zero field has the documented constant: C = Cmin = 100 ms, Cmax = 10 s, and, if both are 0, Jd
+// = 0.5 and Ju = 0.25. So the zero value gives 100 ms, 150 to 175 ms, 250 to 325 ms, 450 to 625 ms
+// and so on, and 10 s from the ninth retry at the latest; {Cmax: time.Minute} gives the same up to
+// a minute. A negative Jd means no jitter. For an almost immediate first retry set Cmin to 1 ns.
 //
-// The first retry comes after exactly Cmin and those at the cap after exactly Cmax: the formula
-// does not spread a fleet by itself. It never stops.
+// The first retry comes after exactly Cmin, and retries at the cap after exactly Cmax, so the
+// formula alone does not spread a fleet. It never stops.
 //
 // Source: the SDKs' retry document; the official code computes something else.
 type ExponentialBackoffWithJitter struct {
 	// C scales the growth. 0: 100 ms.
 	C time.Duration
-	// Cmin is the first delay, and the least. 0: 100 ms.
+	// Cmin is the first and shortest delay. 0: 100 ms.
 	Cmin time.Duration
 	// Cmax is the longest delay. 0: 10 s.
 	Cmax time.Duration
-	// Jd and Ju say how far rand goes down from C, as fractions: from C*(1-Jd) to C*(1-Ju). 0 <= Ju <=
-	// Jd <= 1. Both 0: 0.5 and 0.25. A negative Jd, with Ju 0: no jitter, rand is C.
+	// Jd and Ju are the lower and the upper bound of rand, as fractions below C: rand is drawn from
+	// C*(1-Jd) to C*(1-Ju). 0 <= Ju <= Jd <= 1. Both 0: 0.5 and 0.25. A negative Jd with Ju 0: no
+	// jitter, rand is C.
 	Jd, Ju float64
 }
 
-// documented are the constants of fields that are 0.
+// documented holds the constants that replace zero fields.
 var documented = ExponentialBackoffWithJitter{
 	C: 100 * time.Millisecond, Cmin: 100 * time.Millisecond, Cmax: 10 * time.Second, Jd: 0.5, Ju: 0.25,
 }
 
 // Decide always retries, after F(a.Retry) in whole nanoseconds: the bounds of rand are rounded to
-// the nearest, its draw down. A Retry below 1 counts as 1. What Validate refuses does not panic,
-// but its delays mean nothing.
+// nearest, its draw is rounded down. A Retry below 1 counts as 1. With parameters that Validate
+// refuses it does not panic, but its delays are meaningless.
 func (e ExponentialBackoffWithJitter) Decide(a Attempt) Decision {
 	return Decision{Retry: true, Delay: e.delay(a.Retry, a.Rand)}
 }
 
-// delay is F(x) for a draw. It is a function of its own so that Decide is short enough to be
-// inlined where it is called through an interface, which saves a copy of the Attempt.
+// delay computes F(x) for a draw. It is a separate function so that Decide stays inlinable into
+// calls through an interface, which saves a copy of the Attempt.
 func (e *ExponentialBackoffWithJitter) delay(x int, draw uint64) time.Duration {
 	c, least, most := e.bounds()
 	jd, ju := e.Jd, e.Ju
@@ -70,7 +69,7 @@ func (e *ExponentialBackoffWithJitter) delay(x int, draw uint64) time.Duration {
 	return delay.Growth(x, uint64(r), least, most)
 }
 
-// bounds are C, Cmin and Cmax with the documented constants where they are 0.
+// bounds returns C, Cmin and Cmax, with the documented constants for zero fields.
 func (e *ExponentialBackoffWithJitter) bounds() (c, least, most time.Duration) {
 	c, least, most = e.C, e.Cmin, e.Cmax
 	if c == 0 {
@@ -85,7 +84,7 @@ func (e *ExponentialBackoffWithJitter) bounds() (c, least, most time.Duration) {
 	return c, least, most
 }
 
-// Validate reports the first parameter that makes no sense, as a *transport.Error of Kind Invalid.
+// Validate reports the first invalid parameter, as a *transport.Error of Kind Invalid.
 func (e ExponentialBackoffWithJitter) Validate() error {
 	_, least, most := e.bounds()
 	switch {

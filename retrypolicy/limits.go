@@ -7,14 +7,14 @@ import (
 	"github.com/hubline-iot/hubline/retrypolicy/internal/failure"
 )
 
-// MaxAttempts allows Total attempts, the first included, and leaves the rest to Policy.
+// MaxAttempts allows Total attempts, the first included. Policy decides within that limit.
 type MaxAttempts struct {
-	// Total is 1 or more; 1 never retries.
+	// Total is 1 or more; 1 makes no retries.
 	Total  int
 	Policy Policy
 }
 
-// Decide stops with OutOfAttempts when Total attempts were made.
+// Decide stops with OutOfAttempts after Total attempts.
 func (m MaxAttempts) Decide(a Attempt) Decision {
 	if a.Retry >= m.Total {
 		return stop(OutOfAttempts)
@@ -22,16 +22,16 @@ func (m MaxAttempts) Decide(a Attempt) Decision {
 	return m.Policy.Decide(a)
 }
 
-// Observe passes on.
+// Observe forwards to Policy.
 func (m MaxAttempts) Observe(a Attempt) { Observe(m.Policy, a) }
 
-// Withdraw passes on.
+// Withdraw forwards to Policy.
 func (m MaxAttempts) Withdraw(a Attempt) { Withdraw(m.Policy, a) }
 
-// Admit passes on.
+// Admit forwards to Policy.
 func (m MaxAttempts) Admit(a Attempt) Decision { return Admit(m.Policy, a) }
 
-// Validate reports the first parameter that makes no sense.
+// Validate reports the first invalid parameter.
 func (m MaxAttempts) Validate() error {
 	if m.Total < 1 {
 		return failure.Invalid("MaxAttempts.Total is below 1; it counts the first try too")
@@ -39,28 +39,28 @@ func (m MaxAttempts) Validate() error {
 	return within("MaxAttempts.Policy", m.Policy)
 }
 
-// ElapsedMode says how MaxElapsed treats a delay that reaches over the limit.
+// ElapsedMode says how MaxElapsed treats a delay that would end after the limit.
 type ElapsedMode uint8
 
 const (
-	// Strict looks at the time that has passed, so the last delay may end after the limit. Azure
-	// device SDKs.
+	// Strict checks only the elapsed time, so the last delay may end after the limit. Azure device
+	// SDKs.
 	Strict ElapsedMode = iota
-	// LookAhead stops where the delay would end after the limit. cenkalti/backoff.
+	// LookAhead stops if the delay would end after the limit. cenkalti/backoff.
 	LookAhead
-	// Shorten cuts the last delay, so that a last attempt is made at the limit. failsafe-go.
+	// Shorten cuts the last delay so that the last attempt begins at the limit. failsafe-go.
 	Shorten
 )
 
-// MaxElapsed stops when Limit has passed since the series began (Attempt.Elapsed), and leaves the
-// rest to Policy.
+// MaxElapsed stops when Limit has passed since the series began (Attempt.Elapsed). Policy decides
+// within that limit.
 type MaxElapsed struct {
 	Limit  time.Duration
 	Mode   ElapsedMode
 	Policy Policy
 }
 
-// Decide stops with OutOfTime.
+// Decide stops with OutOfTime after Limit, as Mode says.
 func (m MaxElapsed) Decide(a Attempt) Decision {
 	if a.Elapsed > m.Limit {
 		return stop(OutOfTime)
@@ -79,16 +79,16 @@ func (m MaxElapsed) Decide(a Attempt) Decision {
 	return d
 }
 
-// Observe passes on.
+// Observe forwards to Policy.
 func (m MaxElapsed) Observe(a Attempt) { Observe(m.Policy, a) }
 
-// Withdraw passes on.
+// Withdraw forwards to Policy.
 func (m MaxElapsed) Withdraw(a Attempt) { Withdraw(m.Policy, a) }
 
-// Admit passes on.
+// Admit forwards to Policy.
 func (m MaxElapsed) Admit(a Attempt) Decision { return Admit(m.Policy, a) }
 
-// Validate reports the first parameter that makes no sense.
+// Validate reports the first invalid parameter.
 func (m MaxElapsed) Validate() error {
 	switch {
 	case m.Limit <= 0:
@@ -99,41 +99,41 @@ func (m MaxElapsed) Validate() error {
 	return within("MaxElapsed.Policy", m.Policy)
 }
 
-// AfterMode says how RetryAfter combines the delay that the service asked for with d, the delay of
-// the policy inside.
+// AfterMode says how RetryAfter combines the service's delay (Attempt.After) with d, the delay of
+// the inner policy.
 type AfterMode uint8
 
 const (
-	// Floor: at least what the service asked for, at most Max of it.
+	// Floor is the service's delay, capped at Max, but at least d.
 	Floor AfterMode = iota
-	// Exact: what the service asked for, at most Max of it, instead of d.
+	// Exact is the service's delay, capped at Max, instead of d.
 	Exact
-	// Clamp: what the service asked for, but at least d and at most d + Over. The AWS SDKs of 2026,
+	// Clamp is the service's delay, raised to d and capped at d + Over. The AWS SDKs of 2026 use it
 	// with 5 s.
 	Clamp
-	// StopIfOver: what the service asked for instead of d, and no retry with ToldNotTo where that is
-	// above Max. azcore.
+	// StopIfOver is the service's delay instead of d. It stops with ToldNotTo if that delay exceeds
+	// Max. azcore.
 	StopIfOver
 )
 
-// RetryAfter takes the wait that the service asked for (Attempt.After) into account. A negative
-// one, "do not try again", stops with ToldNotTo.
+// RetryAfter applies the wait that the service asked for (Attempt.After). If it is negative, "do
+// not try again", RetryAfter stops with ToldNotTo.
 //
-// The device client sees to a service's wait by itself, as Floor with at most an hour; it needs no
-// RetryAfter.
+// The device client needs no RetryAfter: it applies the service's wait itself, as Floor with at
+// most an hour.
 type RetryAfter struct {
 	Mode AfterMode
-	// Max is how long a wait the service can ask for. 0: no limit, which lets one answer put a device
-	// to sleep for days.
+	// Max is the longest wait that the service can ask for. 0: no limit, so that one answer can make a
+	// device sleep for days.
 	Max time.Duration
-	// Over is for Clamp.
+	// Over is the margin of Clamp.
 	Over time.Duration
-	// Only are the Kinds after which the service's delay counts. 0: all.
+	// Only are the Kinds after which the service's delay is applied. 0: all.
 	Only   KindSet
 	Policy Policy
 }
 
-// Decide asks the policy inside and changes the delay.
+// Decide takes the inner policy's decision and changes its delay.
 func (r RetryAfter) Decide(a Attempt) Decision {
 	if a.After == 0 || r.Only != 0 && !r.Only.Has(a.Kind) {
 		return r.Policy.Decide(a)
@@ -160,16 +160,16 @@ func (r RetryAfter) Decide(a Attempt) Decision {
 	return d
 }
 
-// Observe passes on.
+// Observe forwards to Policy.
 func (r RetryAfter) Observe(a Attempt) { Observe(r.Policy, a) }
 
-// Withdraw passes on.
+// Withdraw forwards to Policy.
 func (r RetryAfter) Withdraw(a Attempt) { Withdraw(r.Policy, a) }
 
-// Admit passes on.
+// Admit forwards to Policy.
 func (r RetryAfter) Admit(a Attempt) Decision { return Admit(r.Policy, a) }
 
-// Validate reports the first parameter that makes no sense.
+// Validate reports the first invalid parameter.
 func (r RetryAfter) Validate() error {
 	switch {
 	case r.Mode > StopIfOver:
@@ -184,11 +184,10 @@ func (r RetryAfter) Validate() error {
 	return within("RetryAfter.Policy", r.Policy)
 }
 
-// SafeOnly retries only after failures of which is known that repeating does no harm (Attempt.Safe
-// is SafeYes).
+// SafeOnly retries only after failures that make a repetition harmless (Attempt.Safe is SafeYes).
 type SafeOnly struct{ Policy Policy }
 
-// Decide stops with Unsafe.
+// Decide stops with Unsafe unless Attempt.Safe is SafeYes.
 func (s SafeOnly) Decide(a Attempt) Decision {
 	if a.Safe != SafeYes {
 		return stop(Unsafe)
@@ -196,14 +195,14 @@ func (s SafeOnly) Decide(a Attempt) Decision {
 	return s.Policy.Decide(a)
 }
 
-// Observe passes on.
+// Observe forwards to Policy.
 func (s SafeOnly) Observe(a Attempt) { Observe(s.Policy, a) }
 
-// Withdraw passes on.
+// Withdraw forwards to Policy.
 func (s SafeOnly) Withdraw(a Attempt) { Withdraw(s.Policy, a) }
 
-// Admit passes on.
+// Admit forwards to Policy.
 func (s SafeOnly) Admit(a Attempt) Decision { return Admit(s.Policy, a) }
 
-// Validate checks the policy inside.
+// Validate checks the inner policy.
 func (s SafeOnly) Validate() error { return within("SafeOnly.Policy", s.Policy) }

@@ -2,8 +2,8 @@ package retrypolicy
 
 import "github.com/hubline-iot/hubline/retrypolicy/internal/failure"
 
-// wrapper is a policy of another package of this module with one inside. Budgets and breakers
-// implement it.
+// wrapper is a policy of another package of this module that contains a policy. Budgets and
+// breakers implement it.
 type wrapper interface {
 	Inside() Policy
 	// Shared returns the state that operations share.
@@ -12,9 +12,9 @@ type wrapper interface {
 	Charges() bool
 }
 
-// holder is a policy of this package with others inside.
+// holder is a policy of this package that contains policies.
 type holder interface {
-	// held returns the i-th policy inside, nil after the last.
+	// held returns the i-th inner policy, nil after the last.
 	held(i int) Policy
 }
 
@@ -48,7 +48,7 @@ func only(i int, p Policy) Policy {
 	return p
 }
 
-// count returns how many of p and the policies inside it match.
+// count returns how many policies match, among p and all policies inside it.
 func count(p Policy, match func(Policy) bool) int {
 	n := 0
 	if match(p) {
@@ -70,7 +70,7 @@ func charges(p Policy) bool {
 	return ok && w.Charges()
 }
 
-// sharing returns how many of p and the policies inside it share state.
+// sharing returns how many policies use state, among p and all policies inside it.
 func sharing(p Policy, state any) int {
 	return count(p, func(p Policy) bool {
 		w, ok := p.(wrapper)
@@ -78,8 +78,7 @@ func sharing(p Policy, state any) int {
 	})
 }
 
-// twice reports whether a policy inside root, of which p is one, shares its state with another one
-// there.
+// twice reports whether p or a policy inside it shares its state with another policy inside root.
 func twice(root, p Policy) bool {
 	if w, ok := p.(wrapper); ok {
 		if state := w.Shared(); state != nil && sharing(root, state) > 1 {
@@ -97,8 +96,7 @@ func twice(root, p Policy) bool {
 	}
 }
 
-// misplaced says what cannot be right about the policies inside p, each of which is valid by
-// itself.
+// misplaced returns the error of a combination of policies inside p, each of which is valid alone.
 func misplaced(p Policy) error {
 	switch {
 	case count(p, charges) > 1:

@@ -2,22 +2,23 @@ package retrypolicy
 
 import "io"
 
-// network recognizes the errors of package net by their methods, and those of the system by their
-// numbers. Package net is too large for boards.
+// network recognizes errors of package net by their methods and system errors by their numbers. It
+// does not import package net, which is too large for boards.
 type network struct {
-	inside bool // an error of package net, or of net/url, is around what is seen now
+	inside bool // an enclosing error is of package net or net/url
 }
 
-// netError is what *net.OpError, *net.DNSError and *url.Error have in common. Of these only a
-// DNSError may wrap nothing.
+// netError has the methods common to *net.OpError, *net.DNSError and *url.Error. Only a DNSError
+// may wrap nothing.
 type netError interface {
 	Timeout() bool
 	Temporary() bool
 	Unwrap() error
 }
 
-// failure reports whether err, seen from the outside in, is a failure of the network, and whether
-// it is safe to repeat what it ended: a connection that was not made carried nothing.
+// failure reports whether err is a network failure, and whether the operation is safe to repeat: a
+// connection that was not established carried nothing. It is called from the outermost error
+// inwards.
 func (n *network) failure(err error) (Safe, bool) {
 	if made, ok := lostConnection(err); ok {
 		if made {
@@ -25,7 +26,7 @@ func (n *network) failure(err error) (Safe, bool) {
 		}
 		return SafeYes, true
 	}
-	if n.inside && (err == io.EOF || err == io.ErrUnexpectedEOF) { // the peer hung up
+	if n.inside && (err == io.EOF || err == io.ErrUnexpectedEOF) { // the peer closed the connection
 		return SafeUnknown, true
 	}
 	if e, ok := err.(netError); ok {

@@ -7,39 +7,37 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// Attempt is the question: what failed, how often, since when.
+// Attempt is the input of a Policy: the failure, the number of the retry, and the times.
 type Attempt struct {
-	// Retry is the number of the retry that is asked about: 1 for the first. For Observe and Admit it
-	// is the number of the attempt that ended or is about to begin: 0 for the first attempt.
+	// Retry is the number of the retry to decide on: 1 for the first. For Observe and Admit it is the
+	// number of the attempt that ended or is about to begin: 0 for the first attempt.
 	Retry int
-	// Count is how many outcomes of the same sort an Observe stands for; 0 counts as 1.
+	// Count is the number of equal outcomes that one Observe reports; 0 counts as 1.
 	Count int
-	// Scope tells a reconnect (Connection) from sending a message again (Operation).
+	// Scope distinguishes a reconnect (Connection) from sending a message again (Operation).
 	Scope transport.Scope
 	// Kind is the Kind of Err: the class of the failure.
 	Kind transport.Kind
-	// Terminal: the failure is one that no retry mends. Only Observe sees it; Decide is not asked
-	// then.
+	// Terminal marks a failure that is not retried. Only Observe sees it; Decide is not called then.
 	Terminal bool
-	// Safe says whether the failure leaves it safe to repeat the operation.
+	// Safe says whether the operation is safe to repeat after the failure.
 	Safe Safe
-	// Fault says whose fault the failure was.
+	// Fault says which side caused the failure.
 	Fault Fault
-	// After is the wait that the service asked for, 0 if it did not, negative if it asked not to be
-	// tried again.
+	// After is the wait that the service asked for. 0: none. Negative: the service asked not to retry.
 	After time.Duration
-	// Elapsed is the time since this series began: since the connection was lost, since the message
-	// was first refused, since the first attempt of Do.
+	// Elapsed is the time since the series began: since the connection was lost, since the first
+	// refusal of the message, or since the first attempt of Do.
 	Elapsed time.Duration
-	// Left is the time until the caller's own deadline, 0 if there is none. A retry that would begin
-	// later is not made, so a policy that pays for retries need not.
+	// Left is the time until the caller's own deadline, 0 if there is none. The caller skips a retry
+	// that would begin later, so a policy need not charge for it.
 	Left time.Duration
-	// Now is the time of the question.
+	// Now is the time of the call.
 	Now time.Time
-	// Key names what the operation works on (a host, a tenant, a device), for policies that keep one
-	// state for each; see PerKey.
+	// Key names the target of the operation (a host, a tenant, a device), for policies that keep a
+	// state per key; see PerKey.
 	Key string
-	// Last is the decision that led to the attempt that failed now; zero at the first.
+	// Last is the decision that led to the attempt that just failed; zero at the first.
 	Last Decision
 	// Rand is a draw for this decision, uniform over all values: Rand / 2^64 is a fraction in [0, 1).
 	Rand uint64
@@ -47,32 +45,32 @@ type Attempt struct {
 	Err error
 }
 
-// Decision is the answer. The zero Decision stops.
+// Decision is the output of a Policy. The zero Decision stops.
 type Decision struct {
 	// Retry: try again, after Delay. A Delay of 0 is a valid retry.
 	Retry bool
 	// Reason says why there is no retry.
 	Reason Reason
-	// Cost is what the retry took out of a quota, to be given back on success. It belongs to Quota.
+	// Cost is the number of tokens that the retry took from a quota; a success gives them back. Owned
+	// by Quota.
 	Cost uint16
-	// Rule is which rule of ByKind Step belongs to: 1 for the first, 8 for Default, 0 for none. It
-	// belongs to ByKind.
+	// Rule is the rule of ByKind whose policy set Step: 1 for the first, 8 for Default, 0 for none.
+	// Owned by ByKind.
 	Rule uint8
-	// Queued: ConcurrencyBudget counts the retry until it begins or is withdrawn. It belongs to
+	// Queued: ConcurrencyBudget counts the retry until it begins or is withdrawn. Owned by
 	// ConcurrencyBudget.
 	Queued bool
-	// Counts is how often each rule of ByKind has applied in the series, at most 2^31-2 times. It
-	// belongs to ByKind.
+	// Counts is how often each rule of ByKind has applied in the series, at most 2^31-2 times. Owned
+	// by ByKind.
 	Counts [maxRules]uint32
-	// Delay is the wait before the retry. With Retry false it is the wait before a caller that polls
-	// in a loop may call again, mostly 0.
+	// Delay is the wait before the retry. With Retry false it is the wait before a polling caller may
+	// call again, usually 0.
 	Delay time.Duration
-	// Step is what a back-off wants to remember until the next question of the same series. 0:
-	// nothing.
+	// Step is the state of a back-off between two calls of the same series. 0: none.
 	Step uint64
 }
 
-// String gives the answer in words, such as "retry after 1.5s" or "stop: out of attempts".
+// String describes the decision, such as "retry after 1.5s" or "stop: out of attempts".
 func (d Decision) String() string {
 	if d.Retry {
 		return "retry after " + d.Delay.String()
@@ -80,46 +78,44 @@ func (d Decision) String() string {
 	return "stop: " + d.Reason.String()
 }
 
-// Policy decides. Decide may be called by any goroutine, by several clients at a time if they share
-// the value. It is called once for each attempt that failed and may be repeated.
+// Policy decides about retries. Decide must be safe for concurrent use if several clients share the
+// value. The caller calls it once for each attempt that failed and may be repeated.
 type Policy interface {
 	Decide(a Attempt) Decision
 }
 
-// Observer is a Policy that learns from outcomes: a quota, a rate limiter, a breaker. Its caller
-// reports every attempt that ended, once, and before it calls Decide about it. Err nil is a
-// success.
+// Observer is a Policy that learns from outcomes: a quota, a rate limiter, a breaker. The caller
+// reports every ended attempt once, before it calls Decide about it. A nil Err is a success.
 type Observer interface {
 	Observe(a Attempt)
 }
 
-// Gate is a Policy that decides before each attempt, the first included, whether it may begin. Its
-// caller calls Admit before an attempt: Retry with no Delay lets it begin, Retry with a Delay says
-// to wait that long and ask again, no Retry refuses. An attempt that began is reported to Observe
-// when it ends.
+// Gate is a Policy that admits attempts, the first included. The caller calls Admit before each
+// attempt. Retry without a Delay admits it. Retry with a Delay asks the caller to wait that long
+// and to call Admit again. Retry false refuses it. The caller reports an admitted attempt to
+// Observe when it ends.
 type Gate interface {
 	Admit(a Attempt) Decision
 }
 
 // Withdrawer is a Policy that counts the retries that it decides on: a quota, a budget. The caller
-// of such a policy calls Withdraw when a retry is not made after all: the caller gave up during the
-// delay, a gate refused the retry, or another policy is asked in its place. a.Last is the decision
-// that is withdrawn. A retry that a gate admitted has begun: its end is reported to Observe, and it
-// is not withdrawn.
+// calls Withdraw for a retry that is not made after all, because the caller gave up during the
+// delay, a gate refused the retry, or another policy takes over. a.Last is the withdrawn decision.
+// A retry that a gate admitted has begun: it is reported to Observe and not withdrawn.
 type Withdrawer interface {
 	Withdraw(a Attempt)
 }
 
-// Observe reports the end of an attempt to p, if p is an Observer. Wrappers use it to pass outcomes
-// on.
+// Observe reports the end of an attempt to p, if p is an Observer. Wrappers use it to forward
+// outcomes.
 func Observe(p Policy, a Attempt) {
 	if o, ok := p.(Observer); ok {
 		o.Observe(a)
 	}
 }
 
-// Admit asks p whether an attempt may begin, if p is a Gate; otherwise it may. Wrappers use it to
-// pass the question on.
+// Admit asks p whether an attempt may begin, if p is a Gate; otherwise it admits the attempt.
+// Wrappers use it to forward the call.
 func Admit(p Policy, a Attempt) Decision {
 	if g, ok := p.(Gate); ok {
 		return g.Admit(a)
@@ -127,15 +123,15 @@ func Admit(p Policy, a Attempt) Decision {
 	return admitted
 }
 
-// Withdraw tells p, if p is a Withdrawer, that the retry a.Last is not made. A wrapper calls it to
-// pass this on, and for a retry of the policy inside that the wrapper itself refuses.
+// Withdraw informs p, if p is a Withdrawer, that the retry a.Last is not made. A wrapper calls it
+// to forward a Withdraw, and to refuse a retry that the inner policy wanted.
 func Withdraw(p Policy, a Attempt) {
 	if w, ok := p.(Withdrawer); ok && a.Last.Retry {
 		w.Withdraw(a)
 	}
 }
 
-// refuse withdraws the retry d that p wanted, and returns the decision that replaces it.
+// refuse withdraws the retry d that p wanted and returns refusal, which replaces it.
 func refuse(p Policy, a Attempt, d, refusal Decision) Decision {
 	a.Last = d
 	Withdraw(p, a)
@@ -144,8 +140,8 @@ func refuse(p Policy, a Attempt, d, refusal Decision) Decision {
 
 var admitted = Decision{Retry: true}
 
-// Func is the shape that the Azure SDKs give a policy, as a Policy: the number of the retry (1 for
-// the first) and the latest error in, whether to retry and after what delay out.
+// Func is a Policy in the shape that the Azure SDKs use. It takes the number of the retry (1 for
+// the first) and the latest error, and returns whether to retry and after what delay.
 type Func func(retry int, last error) (again bool, delay time.Duration)
 
 // Decide calls f.
@@ -162,9 +158,9 @@ func (f Func) Validate() error {
 	return nil
 }
 
-// Immediately always retries without a delay. It says so by name: every other policy whose delays
-// would all be 0 is refused by Validate, because that is mostly a field that was left out. Put a
-// limit around it, such as MaxAttempts.
+// Immediately always retries without a delay. Validate refuses every other policy whose delays
+// would all be 0, because that usually means a forgotten field. Put a limit around it, such as
+// MaxAttempts.
 type Immediately struct{}
 
 // Decide retries at once.

@@ -1,13 +1,13 @@
 package retrypolicy
 
-// Reason says why there was no further attempt. It is itself an error, so that errors.Is(err,
-// retrypolicy.OutOfAttempts) works on what Do returns.
+// Reason says why there was no further attempt. It is an error, so that errors.Is(err,
+// retrypolicy.OutOfAttempts) works on an error of Do.
 type Reason uint8
 
 const (
-	// ByPolicy: the policy said no, without more.
+	// ByPolicy: the policy stopped without giving another reason.
 	ByPolicy Reason = iota
-	// NotRetryable: the failure is one that no repetition mends.
+	// NotRetryable: a repetition would fail too.
 	NotRetryable
 	// Unsafe: the outcome of the last attempt is unknown, and the operation must not happen twice.
 	Unsafe
@@ -15,9 +15,9 @@ const (
 	OutOfAttempts
 	// OutOfTime: the time for all attempts was used up, or would be after the delay.
 	OutOfTime
-	// OutOfQuota: too many retries of late, by this and by other operations.
+	// OutOfQuota: this and other operations that share the quota made too many retries.
 	OutOfQuota
-	// ToldNotTo: the service asked not to be tried again, or for a longer wait than is allowed.
+	// ToldNotTo: the service asked not to retry, or for a longer wait than allowed.
 	ToldNotTo
 	// Rejected: a gate refused the attempt.
 	Rejected

@@ -7,8 +7,8 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// Series is one operation with its retries: the value that the caller's own loop carries from
-// attempt to attempt. Do is such a loop. The order of calls is
+// Series is the state of one operation and its retries. The caller's own loop carries it from
+// attempt to attempt; Do is such a loop. The order of calls is
 //
 //	for {
 //		Admit, until it returns Retry without Delay
@@ -17,16 +17,15 @@ import (
 //		or Failure: wait as it says and go on, or stop
 //	}
 //
-// Success, a Failure without Retry, and Abandon resolve a series; after that every call is an error
-// of Kind Invalid. A Series is a value of its caller's and not for concurrent use; the policy may
-// be shared.
+// Success, a Failure without Retry, and Abandon resolve a series. After that every call returns an
+// error of Kind Invalid. A Series is not safe for concurrent use; the policy may be shared.
 type Series struct {
 	policy Policy
 	key    string
 	began  time.Time
 	until  time.Time // zero: no deadline
-	retry  int       // number of the attempt under way, or of the latest
-	next   int       // number of the attempt to begin
+	retry  int       // number of the running or latest attempt
+	next   int       // number of the next attempt
 	last   Decision
 	kind   transport.Kind
 	err    error
@@ -41,13 +40,14 @@ const (
 	seriesOver
 )
 
-// Begin starts a series under p at the time now; key goes into Attempt.Key. p is not checked: see
-// Validate.
+// Begin starts a series under p at the time now; key goes into Attempt.Key. Begin does not check p:
+// see Validate.
 func Begin(p Policy, key string, now time.Time) Series {
 	return Series{policy: p, key: key, began: now}
 }
 
-// Bound sets the caller's deadline, which the policy sees as Attempt.Left. The caller keeps to it.
+// Bound sets the caller's deadline, which the policy sees as Attempt.Left. The caller must enforce
+// it.
 func (s *Series) Bound(deadline time.Time) { s.until = deadline }
 
 var (
@@ -66,8 +66,9 @@ func (s *Series) attempt(now time.Time, rand uint64) Attempt {
 	return a
 }
 
-// Admit asks the policy's gates whether the next attempt may begin: with Retry and no Delay it has
-// begun, with a Delay ask again after it, without Retry it is refused and the series is over.
+// Admit asks the policy's gates whether the next attempt may begin. Retry without a Delay: the
+// attempt has begun. Retry with a Delay: wait that long and call Admit again. Retry false: the
+// attempt is refused and the series is over.
 func (s *Series) Admit(now time.Time, rand uint64) (Decision, error) {
 	switch s.state {
 	case seriesOver:
@@ -96,8 +97,8 @@ func (s *Series) Admit(now time.Time, rand uint64) (Decision, error) {
 	return d, nil
 }
 
-// Failure reports that the attempt failed with err, which info describes, and returns what to do.
-// What info does not let pass is not put to the policy.
+// Failure reports that the attempt failed with err, which info describes, and returns the decision.
+// If info rules out a retry, the policy is not asked.
 func (s *Series) Failure(now time.Time, rand uint64, info Info, err error) (Decision, error) {
 	if e := s.ended(); e != nil {
 		return Decision{}, e
@@ -114,8 +115,8 @@ func (s *Series) Failure(now time.Time, rand uint64, info Info, err error) (Deci
 	return d, nil
 }
 
-// close ends the series with the failure of the attempt under way, which the policy learns of and
-// is not asked about.
+// close ends the series with the failure of the running attempt. The policy observes it but does
+// not decide.
 func (s *Series) close(now time.Time, info Info, err error) {
 	s.observe(now, 0, info, err)
 	s.state = seriesOver
@@ -129,7 +130,7 @@ func (s *Series) observe(now time.Time, rand uint64, info Info, err error) Attem
 	return a
 }
 
-// maxRetry keeps the count within 32 bits.
+// maxRetry keeps retry counts within 32 bits.
 const maxRetry = 1<<31 - 2
 
 func (s *Series) decide(a Attempt, info Info) Decision {
@@ -158,9 +159,8 @@ func (s *Series) Success(now time.Time) error {
 	return nil
 }
 
-// Abandon ends a series without an outcome, because the caller gave up. An attempt that has begun
-// is reported to the policy as failed with cause; a retry that was decided on and has not begun is
-// withdrawn, so it costs nothing.
+// Abandon ends a series without an outcome, because the caller gave up. A running attempt is
+// reported to the policy as failed with cause. A pending retry is withdrawn, so it costs nothing.
 func (s *Series) Abandon(now time.Time, cause error) error {
 	switch s.state {
 	case seriesOver:
@@ -178,7 +178,7 @@ func (s *Series) Abandon(now time.Time, cause error) error {
 	return nil
 }
 
-// withdraw tells the policy that the retry that it decided on is not made, if there is one.
+// withdraw informs the policy that the pending retry, if any, is not made.
 func (s *Series) withdraw(now time.Time) {
 	if s.next == 0 {
 		return
@@ -188,7 +188,7 @@ func (s *Series) withdraw(now time.Time) {
 	Withdraw(s.policy, a)
 }
 
-// Retries is the number of retries made so far.
+// Retries returns the number of retries made so far.
 func (s *Series) Retries() int { return s.retry }
 
 func (s *Series) ended() error {

@@ -4,16 +4,16 @@ import (
 	"github.com/hubline-iot/hubline/retrypolicy/internal/failure"
 )
 
-// Validator is a Policy with parameters that can make no sense. Code that is given a policy calls
-// the function Validate first.
+// Validator is a Policy whose parameters can be invalid. Code that accepts a policy calls the
+// function Validate first.
 type Validator interface {
-	// Validate reports the first parameter that makes no sense, as a *transport.Error of Kind Invalid
-	// that names it.
+	// Validate reports the first invalid parameter, as a *transport.Error of Kind Invalid that names
+	// it.
 	Validate() error
 }
 
-// Validate checks p if it can be checked, and what p holds inside: one Quota at most, and no
-// Breaker, Throttle, limiter or budget twice. A nil p is an error.
+// Validate checks p and all policies inside it. It allows at most one Quota, and no Breaker,
+// Throttle, limiter or budget twice. A nil p is an error.
 func Validate(p Policy) error {
 	if p == nil {
 		return failure.Invalid("policy is nil; give one, NoRetry{} for none")
@@ -29,7 +29,7 @@ func Validate(p Policy) error {
 	return nil
 }
 
-// within validates the policy that a wrapper's field holds.
+// within validates the inner policy of a wrapper; field is the name of the wrapper's field.
 func within(field string, p Policy) error {
 	if p == nil {
 		return failure.Invalid(field + " is nil; give a policy, NoRetry{} for none")

@@ -12,59 +12,59 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// AdaptiveOptions describe an Adaptive. The zero value has the published constants.
+// AdaptiveOptions configures an Adaptive. The zero value has the published constants.
 type AdaptiveOptions struct {
-	// Beta is the share of the rate that is kept when an attempt is throttled, above 0 and below 1.
+	// Beta is the share of the rate that remains after an attempt is throttled, above 0 and below 1.
 	// Default: 0.7.
 	Beta float64
-	// Scale is how fast the rate grows again, in attempts per second^4. Default: 0.4.
+	// Scale is the speed at which the rate grows again, in attempts per second^4. Default: 0.4.
 	Scale float64
 	// Smoothing is the weight of the newest half-second in the measured rate, above 0 and at most 1.
 	// Default: 0.8.
 	Smoothing float64
-	// Growth is how many times the measured rate the limit may be. Default: 2.
+	// Growth is the limit's upper bound, as a multiple of the measured rate. Default: 2.
 	Growth float64
 	// MinRate is the lowest limit, in attempts a second. Default: 0.5.
 	MinRate float64
-	// Kinds are the failures that slow it down. Default: Throttled.
+	// Kinds are the failures that reduce the rate. Default: Throttled.
 	Kinds retrypolicy.KindSet
-	// Start is when the measuring begins. Zero: at the first question.
+	// Start is when measuring begins. Zero: at the first call.
 	Start time.Time
 }
 
-// Adaptive limits the rate of attempts, first ones included, to what the service takes: each
-// attempt costs one token. It lets everything pass until an attempt is throttled; from then on it
-// follows a cubic curve, as TCP CUBIC does for a window:
+// Adaptive limits the rate of attempts, first ones included, to what the service accepts: each
+// attempt costs one token. It admits every attempt until one is throttled. From then on its limit
+// follows a cubic curve, like the window of TCP CUBIC:
 //
 //	throttled:  wmax = min(measured, limit), limit = Beta * wmax
 //	otherwise:  limit = Scale * (t - K)^3 + wmax, K = cbrt(wmax * (1-Beta) / Scale),
-//	            t seconds since it was throttled last
+//	            t is the time since the last throttled attempt, in seconds
 //
-// and never above Growth times the measured rate nor below MinRate. The measured rate counts every
-// attempt that ended, in half-seconds, smoothed. Tokens come at the limit's rate; as many as one
-// second brings, at least one, can be kept. An attempt without a token waits; nothing is taken in
-// advance, it asks again.
+// The limit never exceeds Growth times the measured rate and never falls below MinRate. The
+// measured rate counts every attempt that ended, in half-seconds, smoothed. Tokens arrive at the
+// limit's rate; the bucket holds as many as arrive in one second, at least one. An attempt without
+// a token waits and then asks again; it reserves nothing.
 //
-// It belongs around a policy (Wrap), one for all operations of a client. Safe for concurrent use;
-// never sleeps; allocates nothing.
+// Put one around the policy of all operations of a client (Wrap). Safe for concurrent use; never
+// sleeps; allocates nothing.
 //
-// Source: botocore retries/adaptive.py, bucket.py, throttling.py; smithy-kotlin, aws-sdk-go-v2,
-// -java-v2 and -js-v3 have the same.
+// Source: botocore retries/adaptive.py, bucket.py, throttling.py; also in smithy-kotlin,
+// aws-sdk-go-v2, -java-v2 and -js-v3.
 type Adaptive struct {
 	kinds retrypolicy.KindSet
 
 	mu      sync.Mutex
-	epoch   time.Time     // the whole second at or below the start, which all times here count from
-	latest  time.Duration // the latest time seen: a caller's look at the clock may be older
+	epoch   time.Time     // the start, rounded down to a whole second; all times here are relative to it
+	latest  time.Duration // the latest time seen: a slow caller's clock reading may be older
 	meter   rateMeter
 	curve   cubic
 	tokens  fillBucket
 	growth  float64
 	enabled bool
-	waiting int // how many were told to wait since a token was taken last
+	waiting int // callers that were sent to wait since the last token was taken
 }
 
-// NewAdaptive makes a limiter. o may be nil. Errors are of Kind Invalid.
+// NewAdaptive returns a limiter. o may be nil. Errors are of Kind Invalid.
 func NewAdaptive(o *AdaptiveOptions) (*Adaptive, error) {
 	var set AdaptiveOptions
 	if o != nil {
@@ -107,7 +107,7 @@ func NewAdaptive(o *AdaptiveOptions) (*Adaptive, error) {
 	return l, nil
 }
 
-// at is the time since the epoch. It begins the measuring if need be.
+// at returns the time since the epoch. The first call sets the epoch. mu held.
 func (l *Adaptive) at(now time.Time) time.Duration {
 	switch {
 	case now.IsZero():
@@ -125,14 +125,13 @@ func (l *Adaptive) at(now time.Time) time.Duration {
 	return l.latest
 }
 
-// setBack is how far behind the latest time a question can be before it means that the clock was
-// set back, rather than that its caller was slow. Time goes on from there then; it would stand
-// still otherwise.
+// setBack tells a clock that was set back from a slow caller: a time further behind the latest one
+// means the former. Time then continues from the latest one, since it would otherwise stand still.
 const setBack = 10 * time.Second
 
-// Admit takes a token. Without one it returns the Delay until the next token. Callers that ask
-// meanwhile get the times of the tokens after that one, at most a second later, so that a thousand
-// waiting callers do not all come back for each token. A caller that finds none waits again.
+// Admit takes a token. Without one it returns the Delay until the next token. Further callers get
+// the times of the tokens after that one, at most a second later, so that a thousand waiting
+// callers do not all return for the same token. A caller that finds no token waits again.
 func (l *Adaptive) Admit(a retrypolicy.Attempt) retrypolicy.Decision {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -150,7 +149,7 @@ func (l *Adaptive) Admit(a retrypolicy.Attempt) retrypolicy.Decision {
 	return retrypolicy.Decision{Retry: true, Delay: wait + min(turn, time.Second)}
 }
 
-// giveBack returns the token of an attempt that did not begin after all.
+// giveBack returns the token of an attempt that did not begin.
 func (l *Adaptive) giveBack() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -159,7 +158,7 @@ func (l *Adaptive) giveBack() {
 	}
 }
 
-// Observe measures the rate and sets the limit anew. Failures that are not throttled count like
+// Observe measures the rate and recomputes the limit. Failures other than Kinds count like
 // successes.
 func (l *Adaptive) Observe(a retrypolicy.Attempt) {
 	l.mu.Lock()
@@ -180,16 +179,15 @@ func (l *Adaptive) Observe(a retrypolicy.Attempt) {
 	l.tokens.setRate(t, min(rate, l.growth*measured))
 }
 
-// Rate is the limit in attempts a second, and whether it holds: it does once an attempt was
-// throttled.
+// Rate returns the limit in attempts per second, and whether it applies, which it does once an
+// attempt was throttled.
 func (l *Adaptive) Rate() (perSecond float64, enabled bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.tokens.rate, l.enabled
 }
 
-// Wrap puts the limiter in front of p: every attempt of p takes a token first, and every end of one
-// is measured.
+// Wrap puts the limiter around p: every attempt takes a token first, and its end is measured.
 func (l *Adaptive) Wrap(p retrypolicy.Policy) retrypolicy.Policy { return limited{l, p} }
 
 type limited struct {
@@ -199,8 +197,8 @@ type limited struct {
 
 func (l limited) Decide(a retrypolicy.Attempt) retrypolicy.Decision { return l.policy.Decide(a) }
 
-// Admit asks p only when there is a token, for p may count what it admits; if p refuses, the token
-// is put back.
+// Admit asks p only when there is a token, because p may count admitted attempts. If p refuses, the
+// token goes back.
 func (l limited) Admit(a retrypolicy.Attempt) retrypolicy.Decision {
 	if d := l.limiter.Admit(a); d.Delay > 0 {
 		return d
@@ -226,10 +224,10 @@ func (l limited) Validate() error {
 	return wrap.Within("the policy that Adaptive.Wrap was given", l.policy)
 }
 
-// rateMeter measures how many attempts end each second, over whole half-seconds.
+// rateMeter measures the attempts that end per second, over whole half-seconds.
 type rateMeter struct {
 	smoothing float64
-	since     int64 // the half-second that the count began in
+	since     int64 // the half-second in which the count began
 	count     int
 	rate      float64
 }
@@ -243,7 +241,7 @@ func (m *rateMeter) record(half int64, n int) float64 {
 	return m.rate
 }
 
-// cubic is the curve. most is the rate at which it was throttled last, before beta.
+// cubic is the curve. most is the rate at the last throttled attempt, before beta.
 type cubic struct {
 	beta, scale float64
 	most        float64
@@ -255,7 +253,7 @@ func (c *cubic) throttled(t time.Duration, rate float64) float64 {
 	return rate * c.beta
 }
 
-// window is the time in seconds after which the rate is back where it was.
+// window returns the time in seconds after which the rate reaches most again.
 func (c *cubic) window() float64 { return math.Cbrt(c.most * (1 - c.beta) / c.scale) }
 
 func (c *cubic) passed(t time.Duration) float64 {
@@ -263,10 +261,10 @@ func (c *cubic) passed(t time.Duration) float64 {
 	return c.scale*d*d*d + c.most
 }
 
-// fillBucket holds the tokens.
+// fillBucket is a token bucket whose rate changes.
 type fillBucket struct {
-	least  float64 // rate
-	rate   float64 // tokens a second
+	least  float64 // lowest rate
+	rate   float64 // tokens per second
 	size   float64
 	tokens float64
 	mark   time.Duration
@@ -280,7 +278,7 @@ func (b *fillBucket) fill(t time.Duration) {
 	b.mark, b.marked = t, true
 }
 
-// take takes n tokens, or returns how long it will take until there are so many.
+// take takes n tokens, or returns the time until n are available.
 func (b *fillBucket) take(t time.Duration, n float64) time.Duration {
 	b.fill(t)
 	if n <= b.tokens {

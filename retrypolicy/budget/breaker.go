@@ -11,56 +11,59 @@ import (
 	"github.com/hubline-iot/hubline/retrypolicy/internal/wrap"
 )
 
-// BreakerOptions describe a Breaker. The zero value opens after 5 failures in a row, for 30 s, and
-// then refuses.
+// BreakerOptions configures a Breaker. The zero value opens after 5 failures in a row, for 30 s,
+// and refuses attempts meanwhile.
 type BreakerOptions struct {
-	// Failures is how many open it: in a row, or within Window. Default: 5.
+	// Failures is the number of failures that open the breaker: in a row, or within Window. Default:
+	// 5.
 	Failures int
-	// Window makes it count the failures of that time, successes between them or not. Default: none,
-	// it counts failures in a row.
+	// Window counts the failures within this time, whether or not successes come between them.
+	// Default: none, failures in a row count.
 	Window time.Duration
-	// Share is what part of all outcomes in Window the failures must be too, from 0 to 1 in steps of a
-	// millionth. Default: none.
+	// Share is the share of failures among all outcomes in Window that opening requires in addition,
+	// from 0 to 1 in steps of a millionth. Default: none.
 	Share float64
-	// Kinds are those of the failures that count; every other outcome that says something of the
-	// service is a success. Default: all that are worth a retry. A failure that no retry mends is the
-	// answer of a service that works.
+	// Kinds are the failures that count; every other outcome that says something about the service is
+	// a success. Default: all retryable failures. A permanent failure is the answer of a service that
+	// works.
 	Kinds retrypolicy.KindSet
-	// Cooldown is how long it stays open; also how long a probe may take before it is given up for
-	// lost, so it should be longer than an attempt and the report of its end. The device client
-	// reports a connection when it has lasted: there give more than its StableTime and DialTimeout
-	// together, 60 s unless they are set. Default: 30 s.
+	// Cooldown is how long the breaker stays open, and the time after which a probe without an outcome
+	// is considered lost. So it should be longer than an attempt and the report of its end. The device
+	// client reports a connection only when it has been stable: with it, set more than its StableTime
+	// and DialTimeout together, 60 s by default. Default: 30 s.
 	Cooldown time.Duration
-	// Growth makes the cooldown that much longer each time that probing failed, until it closes.
-	// Default: 1, no growth.
+	// Growth multiplies the cooldown each time probing fails, until the breaker closes. Default: 1, no
+	// growth.
 	Growth float64
-	// MaxCooldown is the longest. Default: ten times Cooldown.
+	// MaxCooldown is the longest cooldown. Default: ten times Cooldown.
 	MaxCooldown time.Duration
-	// Probes is how many attempts can be in flight while it is half-open. Default: 1.
+	// Probes is the number of attempts that can be in flight while the breaker is half-open. Default:
+	// 1.
 	Probes int
-	// Successes is how many close it again. Default: 1.
+	// Successes is the number of successes that close a half-open breaker. Default: 1.
 	Successes int
-	// MinUp is how long a success must last, for what can be made and then break, such as a
-	// connection: a success that a failure follows sooner counts as a failure itself. Until then it
-	// ends no row of failures and closes nothing. Default: 0, a success is one at once.
+	// MinUp is how long a success must last, for something that can be made and then break, such as a
+	// connection. A success that a failure follows sooner counts as a failure itself. Until MinUp has
+	// passed, the success neither ends a row of failures nor closes the breaker. Default: 0, a success
+	// counts at once.
 	MinUp time.Duration
-	// Wait: instead of being refused, an attempt waits until the cooldown is over. For a loop that has
-	// nothing else to do, such as that of a connection.
+	// Wait makes an attempt wait until the cooldown is over instead of refusing it. For a loop that
+	// has nothing else to do, such as that of a connection.
 	Wait bool
-	// Spread goes with Wait: each caller waits longer by a random part of it, so that callers do not
-	// all come at once when the breaker closes. Default: half of Cooldown.
+	// Spread is the most that is randomly added to each wait, so that callers do not all return at
+	// once when the breaker closes. It requires Wait. Default: half of Cooldown.
 	Spread time.Duration
 }
 
-// BreakerState is where a Breaker is.
+// BreakerState is the state of a Breaker.
 type BreakerState uint8
 
 const (
-	// BreakerClosed lets every attempt in.
+	// BreakerClosed admits every attempt.
 	BreakerClosed BreakerState = iota
-	// BreakerOpen lets none in until its cooldown is over.
+	// BreakerOpen admits no attempt until the cooldown is over.
 	BreakerOpen
-	// BreakerHalfOpen lets a few in, to see.
+	// BreakerHalfOpen admits a few probes.
 	BreakerHalfOpen
 
 	breakerStates // number of states
@@ -68,7 +71,7 @@ const (
 
 var breakerStateText = [breakerStates]string{BreakerClosed: "closed", BreakerOpen: "open", BreakerHalfOpen: "half-open"}
 
-// String returns the state in a word.
+// String returns the name of the state.
 func (s BreakerState) String() string {
 	if s >= breakerStates {
 		return "undefined state"
@@ -76,41 +79,41 @@ func (s BreakerState) String() string {
 	return breakerStateText[s]
 }
 
-// BreakerStatus is a look at a Breaker.
+// BreakerStatus is a snapshot of a Breaker.
 type BreakerStatus struct {
 	State BreakerState
-	// Failures are those that count towards opening, while it is closed.
+	// Failures counts towards opening, while the breaker is closed.
 	Failures int
-	// InFlight is how many admitted attempts have not ended.
+	// InFlight is the number of admitted attempts that have not ended.
 	InFlight int
-	// Probes is how many of them are probes, while it is half-open.
+	// Probes is the number of probes among them, while the breaker is half-open.
 	Probes int
-	// Cooldown is what is left of it, while it is open.
+	// Cooldown is the remaining cooldown, while the breaker is open.
 	Cooldown time.Duration
-	// Openings is how often it has opened.
+	// Openings is the number of times that the breaker opened.
 	Openings int
 }
 
-// Breaker stops all attempts, first ones included, when too many failed, and lets a few probe after
-// a cooldown:
+// Breaker stops all attempts, first ones included, after too many failures, and admits a few probes
+// after a cooldown:
 //
 //	closed     all attempts begin; Failures in a row, or in Window, open it
-//	open       none begins until Cooldown is over; what ends now was begun before, and does not count
+//	open       none begins until Cooldown is over; outcomes of older attempts do not count
 //	half-open  at most Probes are in flight; Successes close it, a failure opens it again,
 //	           for Cooldown*Growth up to MaxCooldown
 //
-// A refused attempt ends its series with Rejected and carries the cooldown that is left. Unless
-// Wait is set a retry that would find the breaker open is refused before its delay. With Wait an
-// attempt waits for the cooldown, and while others probe for an eighth of it at a time, with a
-// random part of Spread added each time.
+// A refused attempt ends its series with Rejected and carries the remaining cooldown. Without Wait,
+// a retry whose delay ends before the cooldown is refused before that delay. With Wait, an attempt
+// waits for the cooldown, and while others probe, for an eighth of it at a time; a random part of
+// Spread is added to each wait.
 //
-// Outcomes that say nothing of the service count neither way: an attempt that the caller gave up or
-// cancelled, an operation's own context that ended (Terminal), Kind Closed, what Permanent marked,
-// and Kind Invalid without an HTTP status. A probe whose end is not reported within a cooldown is
-// given up for lost, and another takes its place.
+// These outcomes say nothing about the service and do not count: an attempt that the caller
+// abandoned or cancelled, the end of an operation's own context (Terminal), Kind Closed, errors
+// marked by Permanent, and Kind Invalid without an HTTP status. A probe whose end is not reported
+// within a cooldown is considered lost, and another takes its place.
 //
-// There is no timer in it: it changes when it is asked or told. Safe for concurrent use. Source:
-// Nygard, "Release It!"; the parameters of failsafe-go and Polly.
+// It has no timer: its state changes only in calls. Safe for concurrent use. Source: Nygard,
+// "Release It!"; the parameters of failsafe-go and Polly.
 type Breaker struct {
 	failures  int64
 	share     share
@@ -129,18 +132,18 @@ type Breaker struct {
 	state    BreakerState
 	row      int64  // failures in a row
 	seen     window // marked: failures
-	up       bool   // there was a success since the last failure, the first at upSince
+	up       bool   // there was a success since the last failure, the first one at upSince
 	upSince  time.Time
-	cooldown time.Duration // the present one
-	until    time.Time     // when it is over
+	cooldown time.Duration // the current one
+	until    time.Time     // end of the cooldown
 	inFlight int64
-	probing  int64     // how many of them are probes; see released
-	probed   time.Time // when the latest was admitted
+	probing  int64     // probes among them; see released
+	probed   time.Time // when the latest probe was admitted
 	good     int64     // successes while half-open
 	openings int64
 }
 
-// NewBreaker makes a closed breaker. o may be nil.
+// NewBreaker returns a closed breaker. o may be nil.
 func NewBreaker(o *BreakerOptions) (*Breaker, error) {
 	var set BreakerOptions
 	if o != nil {
@@ -190,7 +193,7 @@ func NewBreaker(o *BreakerOptions) (*Breaker, error) {
 // Wrap puts the breaker around p.
 func (b *Breaker) Wrap(p retrypolicy.Policy) retrypolicy.Policy { return guarded{b, p} }
 
-// Status is how the breaker stands at now.
+// Status returns the status at now.
 func (b *Breaker) Status(now time.Time) BreakerStatus {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -210,9 +213,10 @@ func (b *Breaker) Status(now time.Time) BreakerStatus {
 	return s
 }
 
-// Lost tells the breaker that what a success had made broke at now: a connection, of which Observe
-// had been told when it was made. Sooner than MinUp after the success it is a failure, later it is
-// nothing. The device client needs no Lost: it reports a success when the connection has lasted.
+// Lost informs the breaker that a connection, or something else that a success had established,
+// broke at now. Observe must have reported the success. Within MinUp of the success it counts as a
+// failure, later it has no effect. The device client does not call Lost: it reports a success only
+// after the connection has been stable.
 func (b *Breaker) Lost(now time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -222,14 +226,14 @@ func (b *Breaker) Lost(now time.Time) {
 	}
 }
 
-// broke ends what the latest success made, and tells whether that was too soon.
+// broke ends the latest success and reports whether it lasted less than MinUp. mu held.
 func (b *Breaker) broke(now time.Time) bool {
 	soon := b.up && !b.lasted(now)
 	b.up = false
 	return soon
 }
 
-// settle makes what has come with time.
+// settle applies the state changes that are due at now. mu held.
 func (b *Breaker) settle(now time.Time) {
 	if b.windowed {
 		b.seen.advance(now)
@@ -259,7 +263,7 @@ func (b *Breaker) lasted(now time.Time) bool {
 	return b.minUp == 0 || now.Sub(b.upSince) >= b.minUp
 }
 
-// enter lets an attempt in, or returns how long that should wait.
+// enter admits an attempt, or returns how long it should wait.
 func (b *Breaker) enter(now time.Time) (time.Duration, bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -286,15 +290,15 @@ func (b *Breaker) enter(now time.Time) (time.Duration, bool) {
 	return 0, true
 }
 
-// released counts attempts out. An attempt that ends while the breaker is half-open may be a probe
-// or older. It counts as older while there are older ones, so there are never more probes than are
-// counted.
+// released removes n ended attempts from the counts. An attempt that ends while the breaker is
+// half-open may be a probe or older. It counts as older while older ones are in flight, so the
+// count of probes is never too low. mu held.
 func (b *Breaker) released(n int64) {
 	b.inFlight = max(b.inFlight-n, 0)
 	b.probing = min(b.probing, b.inFlight)
 }
 
-// leave undoes enter, when the attempt does not begin for another reason.
+// leave undoes enter for an attempt that another policy prevents.
 func (b *Breaker) leave() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -313,7 +317,7 @@ func (b *Breaker) learn(a retrypolicy.Attempt) {
 	case b.bad(a):
 		bad := tally{all: n, marked: n}
 		if b.broke(a.Now) {
-			bad.marked++ // the success, which is among all already
+			bad.marked++ // the success, which all counts already
 		}
 		b.failed(a.Now, bad)
 	default:
@@ -371,7 +375,7 @@ type guarded struct {
 	policy  retrypolicy.Policy
 }
 
-// Decide spares a wait that ends before the cooldown.
+// Decide refuses a retry whose delay ends before the cooldown, which saves the wait.
 func (g guarded) Decide(a retrypolicy.Attempt) retrypolicy.Decision {
 	d := g.policy.Decide(a)
 	if d.Retry && !g.breaker.wait {
@@ -399,8 +403,8 @@ func (g guarded) Admit(a retrypolicy.Attempt) retrypolicy.Decision {
 	return d
 }
 
-// more is the random part of a wait. It leaves alone a deadline that the wait itself does not
-// reach.
+// more returns the random part of a wait. It does not push a wait past the deadline that the wait
+// alone would meet.
 func (b *Breaker) more(a retrypolicy.Attempt, wait time.Duration) time.Duration {
 	room := min(b.spread, delay.Longest-wait)
 	if a.Left > wait {

@@ -1,14 +1,14 @@
-// Package budget has retry policies with state that operations share, so that the retries of one
-// are bounded by what happened to all.
+// Package budget has retry policies whose state is shared by operations, so that the outcomes of
+// all of them limit the retries of each.
 //
-// Make one with its function New..., and put it around a policy with its method Wrap:
+// Create one with its function New..., and put it around a policy with its method Wrap:
 //
 //	quota, err := budget.NewQuota(nil)
 //	...
 //	policy := quota.Wrap(retrypolicy.Backoff{Base: time.Second, Max: time.Minute})
 //
-// Give that policy to all operations that are to share the state. The values are safe for
-// concurrent use, never sleep, and allocate nothing for a decision.
+// Give that policy to all operations that share the state. The values are safe for concurrent use,
+// never sleep, and allocate nothing for a decision.
 //
 //	type               bounds                                first attempts    source
 //	Quota              retries, by tokens of various cost    free              AWS
@@ -19,5 +19,5 @@
 //	Adaptive           the rate of all attempts              wait              AWS
 //
 // [PerKey] keeps one of these for each host, tenant or device. gRPC's own throttle is in
-// retrypolicy/compat/grpc. Package retrypolicy says in what order they go around each other.
+// retrypolicy/compat/grpc. The documentation of package retrypolicy gives the order of nesting.
 package budget

@@ -9,12 +9,12 @@ import (
 	"github.com/hubline-iot/hubline/retrypolicy/internal/wrap"
 )
 
-// PerKey has a policy of its own, with its own quota, limiter or breaker, for each Attempt.Key: a
-// host, a tenant, a device. What happens under one key does not reach another.
+// PerKey has a separate policy, with its own quota, limiter or breaker, for each Attempt.Key: a
+// host, a tenant, a device. Keys do not affect each other.
 //
-// At most a set number of keys is remembered; the one that was not used for longest makes room and
-// begins anew when it comes back, so the number should be above that of keys in use at a time. Safe
-// for concurrent use; the lock is not held while a key's policy is asked.
+// It remembers a limited number of keys. A new key evicts the least recently used one, which starts
+// again when it returns. So the limit should exceed the number of keys in use at a time. Safe for
+// concurrent use; the lock is not held during calls of a key's policy.
 type PerKey struct {
 	most  int
 	build func(key string) retrypolicy.Policy
@@ -22,7 +22,7 @@ type PerKey struct {
 
 	mu   sync.Mutex
 	keys map[string]*keyed
-	ring keyed // next is the key used last, prev the one to go first
+	ring keyed // next is the most recently used key, prev the next to evict
 }
 
 type keyed struct {
@@ -31,9 +31,9 @@ type keyed struct {
 	prev, next *keyed
 }
 
-// NewPerKey makes one for at most max keys; make makes the policy of a key that is new. It is
-// called under a lock: it must not ask the PerKey. It is called once here, for the empty key, to
-// see that what it makes is valid; what it makes later and Validate refuses does not retry.
+// NewPerKey returns a PerKey for at most max keys. make returns the policy of a new key. It is
+// called under a lock, so it must not call the PerKey. NewPerKey calls it once, for the empty key,
+// and validates the result. A key whose later policy Validate refuses does not retry.
 func NewPerKey(max int, make func(key string) retrypolicy.Policy) (*PerKey, error) {
 	switch {
 	case max < 1:
@@ -51,21 +51,21 @@ func NewPerKey(max int, make func(key string) retrypolicy.Policy) (*PerKey, erro
 	return k, nil
 }
 
-// Decide asks the key's policy.
+// Decide calls the key's policy.
 func (k *PerKey) Decide(a retrypolicy.Attempt) retrypolicy.Decision { return k.of(a.Key).Decide(a) }
 
-// Observe tells the key's policy.
+// Observe informs the key's policy.
 func (k *PerKey) Observe(a retrypolicy.Attempt) { retrypolicy.Observe(k.of(a.Key), a) }
 
-// Withdraw tells the key's policy.
+// Withdraw informs the key's policy.
 func (k *PerKey) Withdraw(a retrypolicy.Attempt) { retrypolicy.Withdraw(k.of(a.Key), a) }
 
-// Admit asks the key's policy.
+// Admit calls the key's policy.
 func (k *PerKey) Admit(a retrypolicy.Attempt) retrypolicy.Decision {
 	return retrypolicy.Admit(k.of(a.Key), a)
 }
 
-// Validate refuses what NewPerKey did not make.
+// Validate refuses a PerKey that NewPerKey did not make.
 func (k *PerKey) Validate() error {
 	if k == nil || k.build == nil {
 		return failure.Invalid("PerKey is not made; use NewPerKey")
@@ -73,14 +73,14 @@ func (k *PerKey) Validate() error {
 	return nil
 }
 
-// Len is how many keys are remembered.
+// Len returns the number of keys in memory.
 func (k *PerKey) Len() int {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return len(k.keys)
 }
 
-// of returns the key's policy, which is the one used last now.
+// of returns the key's policy and makes it the most recently used one.
 func (k *PerKey) of(key string) retrypolicy.Policy {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -100,7 +100,7 @@ func (k *PerKey) of(key string) retrypolicy.Policy {
 		oldest.prev.next, oldest.next.prev = oldest.next, oldest.prev
 		delete(k.keys, oldest.key)
 	}
-	k.insert(&keyed{key: strings.Clone(key), policy: p}) // a clone, lest a key that is part of a long text keeps all of it
+	k.insert(&keyed{key: strings.Clone(key), policy: p}) // a clone: a key that is a substring of a long text must not keep that text in memory
 	return p
 }
 
@@ -109,13 +109,13 @@ func (k *PerKey) insert(e *keyed) {
 	k.link(e)
 }
 
-// link puts e first.
+// link inserts e as the most recently used key.
 func (k *PerKey) link(e *keyed) {
 	e.prev, e.next = &k.ring, k.ring.next
 	e.prev.next, e.next.prev = e, e
 }
 
-// Inside returns the policy of the empty key, which stands for all.
+// Inside returns the policy of the empty key, which represents all.
 func (k *PerKey) Inside() retrypolicy.Policy {
 	if k == nil {
 		return nil
@@ -123,7 +123,7 @@ func (k *PerKey) Inside() retrypolicy.Policy {
 	return k.first
 }
 
-// Shared returns nil: what the keys share is in their policies.
+// Shared returns nil: the shared state is in the keys' policies.
 func (*PerKey) Shared() any { return nil }
 
 // Charges reports false.

@@ -12,29 +12,28 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// Bucket holds the tokens of a Quota. Its methods are called by many goroutines at a time and do
-// not block.
+// Bucket holds the tokens of a Quota. Its methods must be safe for concurrent use and must not
+// block.
 type Bucket interface {
-	// Take takes n tokens. Otherwise it returns how long it will be until there are so many, or a
-	// negative duration if there never will be.
+	// Take takes n tokens and returns ok. If there are fewer, it returns the time until n are
+	// available, or a negative duration if they never will be.
 	Take(now time.Time, n int) (wait time.Duration, ok bool)
-	// Give puts n tokens back, as far as there is room.
+	// Give returns n tokens, up to the size of the bucket.
 	Give(now time.Time, n int)
 }
 
-// TokenBucket is a Bucket in memory that is refilled with time. Fractions of a token are carried
-// over.
+// TokenBucket is a Bucket in memory that refills over time. Fractions of a token carry over.
 type TokenBucket struct {
 	mu     sync.Mutex
 	size   int
 	tokens int
-	refill int // tokens a second
+	refill int // tokens per second
 	mark   time.Time
-	rest   int64 // nanoseconds times refill that have not made a token yet
+	rest   int64 // nanoseconds times refill that do not make a whole token yet
 }
 
-// NewTokenBucket makes a bucket that holds size tokens and has all of them but spent; refill of
-// them come back each second, from the first call of a method on.
+// NewTokenBucket returns a bucket for size tokens that starts with size-spent of them. It gains
+// refill tokens per second, from the first method call on.
 func NewTokenBucket(size, spent, refill int) (*TokenBucket, error) {
 	switch {
 	case size < 0 || size > math.MaxInt32:
@@ -71,7 +70,7 @@ func (b *TokenBucket) Give(now time.Time, n int) {
 	b.tokens += min(max(n, 0), b.size-b.tokens)
 }
 
-// Tokens is how many there are.
+// Tokens returns the number of tokens at now.
 func (b *TokenBucket) Tokens(now time.Time) int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -83,16 +82,16 @@ func (b *TokenBucket) fill(now time.Time) {
 	if b.refill == 0 {
 		return
 	}
-	// After this long the bucket is full in any case, and the product below stays far from overflow.
+	// After this time the bucket is full in any case, and the product below cannot overflow.
 	enough := time.Duration(b.size/b.refill+1) * time.Second
 	passed := now.Sub(b.mark)
 	switch {
 	case b.mark.IsZero():
 		passed = 0
-	case passed < -enough: // the clock was set back; otherwise nothing would be refilled until it is where it was
+	case passed < -enough: // the clock was set back; without this, nothing refills until it catches up
 		passed = 0
 	case passed < 0:
-		return // a caller's look at the clock that is older than the last
+		return // a caller's clock reading that is older than the last one
 	}
 	b.mark = now
 	if passed > enough {
@@ -110,53 +109,54 @@ func (b *TokenBucket) fill(now time.Time) {
 	b.tokens += int(gained)
 }
 
-// Cost is what a retry after one of Kinds takes out of a Quota.
+// Cost is the number of tokens that a retry after one of Kinds takes from a Quota.
 type Cost struct {
 	Kinds  retrypolicy.KindSet
 	Tokens int
 }
 
-// QuotaOptions describe a Quota. The zero value makes the quota of the AWS SDKs before 2026,
-// without their higher cost of time-outs: 500 tokens, 5 for a retry, 1 back for a success at the
-// first attempt.
+// QuotaOptions configures a Quota. The zero value is the quota of the AWS SDKs before 2026, without
+// their higher cost of time-outs: 500 tokens, 5 for a retry, 1 back for a success at the first
+// attempt.
 type QuotaOptions struct {
 	// Bucket holds the tokens. Nil: a TokenBucket of Size, Spent and Refill.
 	Bucket Bucket
-	// Size is how many tokens there can be. Default: 500.
+	// Size is the capacity in tokens. Default: 500.
 	Size int
-	// Spent is how many of them are missing at the start.
+	// Spent is the number of tokens missing at the start.
 	Spent int
-	// Refill is how many come back each second. Default: none, they only come back with successes.
+	// Refill is the number of tokens that return each second. Default: none, tokens return only with
+	// successes.
 	Refill int
-	// Retry is the cost of a retry that Costs does not name. Default: 5. Negative: none.
+	// Retry is the cost of a retry for Kinds that Costs does not list. Default: 5. Negative: none.
 	Retry int
-	// Costs name the Kinds with a cost of their own; the first that fits counts.
+	// Costs lists Kinds with other costs; the first match counts.
 	Costs []Cost
-	// First is the cost of a first attempt. Default: none, since a quota should not stand in the way
-	// of what has not failed.
+	// First is the cost of a first attempt. Default: none, because a quota should not hinder
+	// operations that have not failed.
 	First int
-	// Success is what comes back when a first attempt succeeds. Default: 1. Negative: none. After a
-	// retry the cost of that last retry comes back.
+	// Success is the number of tokens that return when a first attempt succeeds. Default: 1. Negative:
+	// none. After a successful retry its cost returns.
 	Success int
-	// LeastBack is what comes back at least when a retry succeeds, where its cost was less. Default:
-	// none. The Java SDK and the one for JavaScript: 1.
+	// LeastBack is the least number of tokens that return when a retry succeeds. Default: none. The
+	// SDKs for Java and JavaScript: 1.
 	LeastBack int
-	// ExtraBack is what comes back besides its cost when a retry succeeds. Default: none.
-	// aws-sdk-go-v2 before 2026: 1.
+	// ExtraBack is the number of tokens that return in addition to the cost when a retry succeeds.
+	// Default: none. aws-sdk-go-v2 before 2026: 1.
 	ExtraBack int
-	// Late takes the cost after the delay, right before the retry, instead of before the delay. So
-	// what is refilled meanwhile counts, and the retry may be refused after the delay. The order of
+	// Late charges after the delay, right before the retry, instead of before the delay. So tokens
+	// refilled during the delay count, and the retry may be refused after it. This is the order of
 	// smithy-kotlin before May 2026.
 	Late bool
-	// Wait: where tokens are missing, the attempt waits for the refill instead of being refused. It
-	// needs Refill and takes costs as Late does.
+	// Wait makes an attempt wait for the refill if tokens are missing, instead of refusing it. It
+	// needs Refill and charges as Late does.
 	Wait bool
 }
 
-// Quota bounds the retries of all operations that share it: each retry costs tokens, and a success
-// gives back those of its own last retry. While there are none there are no retries. First attempts
-// are free, unless First says otherwise. A policy holds one Quota at most, which Validate sees to.
-// Safe for concurrent use.
+// Quota limits the retries of all operations that share it: each retry costs tokens, and a success
+// returns the cost of its last retry. Without tokens there are no retries. First attempts are free,
+// unless First says otherwise. A policy holds at most one Quota; Validate checks this. Safe for
+// concurrent use.
 //
 // Source: the standard mode of the AWS SDKs (smithy-kotlin StandardRetryTokenBucket, botocore
 // RetryQuota).
@@ -172,7 +172,7 @@ type Quota struct {
 	wait    bool
 }
 
-// NewQuota makes a quota. o may be nil.
+// NewQuota returns a quota. o may be nil.
 func NewQuota(o *QuotaOptions) (*Quota, error) {
 	var set QuotaOptions
 	if o != nil {
@@ -230,8 +230,8 @@ func defaults(n *int, value int) {
 
 func badTokens(n int) bool { return n < 0 || n > math.MaxUint16 }
 
-// Wrap puts the quota around p: p decides first, and only a retry that it wants is paid for. A
-// refusal is OutOfQuota and carries the delay that the retry would have had.
+// Wrap puts the quota around p: p decides first, and the quota charges only for a retry that p
+// wants. A refusal is OutOfQuota and carries the retry's delay.
 func (q *Quota) Wrap(p retrypolicy.Policy) retrypolicy.Policy { return charged{q, p} }
 
 type charged struct {
@@ -248,7 +248,7 @@ func (c charged) Decide(a retrypolicy.Attempt) retrypolicy.Decision {
 		return wrap.Refuse(c.policy, a, d, wrap.Stop(retrypolicy.PastDeadline))
 	}
 	if c.quota.late {
-		// lets a bucket that was never asked see the time, so that the delay counts for its refill
+		// Sets the clock of an unused bucket, so that the delay counts for its refill.
 		c.quota.bucket.Give(a.Now, 0)
 		return d
 	}
@@ -259,8 +259,8 @@ func (c charged) Decide(a retrypolicy.Attempt) retrypolicy.Decision {
 	return d
 }
 
-// Withdraw gives back what the retry has cost. A Late quota charges at Admit, and a retry that was
-// let in is not withdrawn.
+// Withdraw returns the cost of the retry. A Late quota charges at Admit, and an admitted retry is
+// never withdrawn.
 func (c charged) Withdraw(a retrypolicy.Attempt) {
 	if !c.quota.late {
 		c.quota.bucket.Give(a.Now, int(a.Last.Cost))
@@ -268,13 +268,13 @@ func (c charged) Withdraw(a retrypolicy.Attempt) {
 	retrypolicy.Withdraw(c.policy, a)
 }
 
-// tooLate reports whether the retry d will not be made, because the caller's deadline comes first:
-// then nothing is to be paid for it.
+// tooLate reports whether the caller's deadline comes before the retry d, which is then not made
+// and must not cost anything.
 func tooLate(a retrypolicy.Attempt, d retrypolicy.Decision) bool {
 	return a.Left > 0 && d.Delay >= a.Left
 }
 
-// Admit takes what is to be paid before an attempt.
+// Admit charges for the attempt.
 func (c charged) Admit(a retrypolicy.Attempt) retrypolicy.Decision {
 	q := c.quota
 	cost := uint16(q.first)
@@ -293,7 +293,7 @@ func (c charged) Admit(a retrypolicy.Attempt) retrypolicy.Decision {
 		}
 		return wrap.Stop(retrypolicy.OutOfQuota)
 	}
-	// The policy inside is asked last, for it may count what it lets in.
+	// Ask the inner policy last, because it may count admitted attempts.
 	d := retrypolicy.Admit(c.policy, a)
 	switch {
 	case !d.Retry || d.Delay > 0:

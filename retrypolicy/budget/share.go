@@ -10,29 +10,28 @@ import (
 	"github.com/hubline-iot/hubline/retrypolicy/internal/wrap"
 )
 
-// RetryBudgetOptions describe a RetryBudget. The zero value makes the one of the SRE book: 10 %.
+// RetryBudgetOptions configures a RetryBudget. The zero value is the one of the SRE book: 10 %.
 type RetryBudgetOptions struct {
-	// Share is how many retries there may be for each request, above 0, in steps of a millionth.
-	// Default: 0.1.
+	// Share is the number of retries allowed per request, above 0, in steps of a millionth. Default:
+	// 0.1.
 	Share float64
-	// Window is how far back both are counted. Default: two minutes.
+	// Window is the time over which requests and retries are counted. Default: two minutes.
 	Window time.Duration
-	// Least is how many retries there may be in the window in any case. A client with few requests has
-	// little use of a share: with none but Share it can retry once and then not until ten requests
-	// later. Default: 0.
+	// Least is the number of retries in the window that are always allowed. It helps a client with few
+	// requests: with Share alone it can retry once, and then not until ten requests later. Default: 0.
 	Least int
 }
 
-// RetryBudget keeps the retries of all operations that share it below a Share of their requests: a
+// RetryBudget limits the retries of all operations that share it to a Share of their requests. A
 // retry is allowed while
 //
 //	retries < Share * requests, or retries < Least
 //
-// in Window, as counted before it. So a service that fails gets at most 1 + Share times the load of
-// one that is well (and one retry more). A request is a first attempt that the gates admit; it is
+// in Window, as counted before it. So a failing service gets at most 1 + Share times the load of a
+// healthy one (and one retry more). A request is a first attempt that the gates admit; it is
 // counted at Admit and never refused. A retry is counted when it is decided on, unless the deadline
-// comes first; a refused one ends its series with OutOfQuota and carries the delay that it would
-// have had. Safe for concurrent use.
+// comes first. A refused retry ends its series with OutOfQuota and carries its delay. Safe for
+// concurrent use.
 //
 // Source: Site Reliability Engineering, "Handling Overload", per-client retry budget.
 type RetryBudget struct {
@@ -43,7 +42,7 @@ type RetryBudget struct {
 	seen window // all: requests, marked: retries
 }
 
-// NewRetryBudget makes a budget. o may be nil.
+// NewRetryBudget returns a budget. o may be nil.
 func NewRetryBudget(o *RetryBudgetOptions) (*RetryBudget, error) {
 	var set RetryBudgetOptions
 	if o != nil {
@@ -63,7 +62,7 @@ func NewRetryBudget(o *RetryBudgetOptions) (*RetryBudget, error) {
 	return &RetryBudget{share: shareOf(set.Share), least: int64(set.Least), seen: newWindow(set.Window)}, nil
 }
 
-// Wrap puts the budget around p: p decides first, and only a retry that it wants is counted.
+// Wrap puts the budget around p: p decides first, and the budget counts only a retry that p wants.
 func (b *RetryBudget) Wrap(p retrypolicy.Policy) retrypolicy.Policy { return budgeted{b, p} }
 
 // Counts returns the requests and the retries in the window at now.
@@ -117,7 +116,7 @@ func (b budgeted) Decide(a retrypolicy.Attempt) retrypolicy.Decision {
 	return d
 }
 
-// Withdraw counts one retry less, unless the one that was counted has left the window already.
+// Withdraw uncounts the retry, unless it has already left the window.
 func (b budgeted) Withdraw(a retrypolicy.Attempt) {
 	b.budget.takeBack(a.Now)
 	retrypolicy.Withdraw(b.policy, a)
@@ -140,28 +139,28 @@ func (b budgeted) Validate() error {
 	return wrap.Within("the policy that RetryBudget.Wrap was given", b.policy)
 }
 
-// ConcurrencyBudgetOptions describe a ConcurrencyBudget. The zero value makes the one of
+// ConcurrencyBudgetOptions configures a ConcurrencyBudget. The zero value is the one of
 // failsafe-go.
 type ConcurrencyBudgetOptions struct {
-	// Share is the greatest share of retries in flight among the calls under way and these retries,
-	// above 0 and at most 1, in steps of a millionth. Default: 0.2.
+	// Share is the highest share of retries in flight, relative to the active calls plus these
+	// retries, above 0 and at most 1, in steps of a millionth. Default: 0.2.
 	Share float64
-	// Least is how many retries can be in flight in any case. Default: 3.
+	// Least is the number of retries in flight that are always allowed. Default: 3.
 	Least int
 }
 
-// ConcurrencyBudget bounds how many retries are in flight at one time, as a share of the calls
-// under way. A call is under way while an attempt of it is in flight and while it waits for a
-// retry. A retry is refused when, as counted before it,
+// ConcurrencyBudget limits the number of retries in flight, as a share of the active calls. A call
+// is active while its attempt is in flight or it waits for a retry. A retry is refused when, as
+// counted before it,
 //
 //	retries in flight >= Least  and  retries in flight > Share * (calls + retries in flight)
 //
-// It is asked right before the retry, after its delay, and ends the series with OutOfQuota. Nothing
-// is remembered of what has ended, so it needs no clock. Safe for concurrent use; it is exact,
-// where failsafe-go may admit a few more.
+// It decides right before the retry, after its delay, and ends the series with OutOfQuota. It keeps
+// no history, so it needs no clock. Safe for concurrent use. It is exact, where failsafe-go may
+// admit a few more.
 //
-// Every attempt that was admitted has to be reported to Observe, once, and every retry that is not
-// made to Withdraw; Do, Series and the device client see to it.
+// The caller must report every admitted attempt to Observe once, and every retry that is not made
+// to Withdraw. Do, Series and the device client do so.
 //
 // Source: the retry budget of failsafe-go.
 type ConcurrencyBudget struct {
@@ -174,7 +173,7 @@ type ConcurrencyBudget struct {
 	queued  int64 // retries that were decided on and have not begun
 }
 
-// NewConcurrencyBudget makes a budget. o may be nil.
+// NewConcurrencyBudget returns a budget. o may be nil.
 func NewConcurrencyBudget(o *ConcurrencyBudgetOptions) (*ConcurrencyBudget, error) {
 	var set ConcurrencyBudgetOptions
 	if o != nil {
@@ -194,19 +193,19 @@ func NewConcurrencyBudget(o *ConcurrencyBudgetOptions) (*ConcurrencyBudget, erro
 // Wrap puts the budget around p.
 func (b *ConcurrencyBudget) Wrap(p retrypolicy.Policy) retrypolicy.Policy { return crowded{b, p} }
 
-// InFlight returns how many attempts are in flight, and how many of them are retries.
+// InFlight returns the number of attempts in flight, and of retries among them.
 func (b *ConcurrencyBudget) InFlight() (all, retries int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return int(b.all), int(b.retries)
 }
 
-// enter lets an attempt in. queued says that it is a retry that Decide counted.
+// enter admits an attempt. queued marks a retry that Decide counted.
 func (b *ConcurrencyBudget) enter(retry, queued bool) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if retry {
-		// The call of a retry in flight counts besides the retry.
+		// A call whose retry is in flight counts in addition to that retry.
 		if b.retries >= b.least && b.share.above(b.retries, b.all+b.retries+b.queued) {
 			return false
 		}
@@ -219,8 +218,8 @@ func (b *ConcurrencyBudget) enter(retry, queued bool) bool {
 	return true
 }
 
-// leave stops at 0: a caller that changed the policy in mid-flight reports attempts that were not
-// let in here.
+// leave does not count below 0: after a change of policy, a caller reports attempts that this
+// budget did not admit.
 func (b *ConcurrencyBudget) leave(retry bool, n int64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -231,7 +230,7 @@ func (b *ConcurrencyBudget) leave(retry bool, n int64) {
 	b.retries = min(b.retries, b.all)
 }
 
-// queue counts n retries more that were decided on.
+// queue adds n to the count of pending retries.
 func (b *ConcurrencyBudget) queue(n int64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -12,43 +12,43 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// ThrottleOptions describe a Throttle. The zero value makes the one of the SRE book: K = 2 over two
+// ThrottleOptions configures a Throttle. The zero value is the one of the SRE book: K = 2 over two
 // minutes.
 //
 // The adaptive throttler of failsafe-go is {K: 1 / 0.9, Window: time.Minute, Ceiling: 0.9, Ended:
 // true, Refusals: ^KindSet(0)}.
 type ThrottleOptions struct {
-	// K is how many requests are sent for each that is accepted, before any is rejected: 1 or more.
-	// The nearer to 1, the sooner it rejects. For a success rate of s give 1/s. Default: 2.
+	// K is the number of requests sent per accepted one before any is rejected: 1 or more. The closer
+	// to 1, the sooner it rejects. For a success rate of s set 1/s. Default: 2.
 	K float64
-	// Window is how far back requests are counted; longer than the longest attempt takes. Default: two
-	// minutes.
+	// Window is the time over which requests are counted. It must be longer than the longest attempt.
+	// Default: two minutes.
 	Window time.Duration
-	// Ceiling is the greatest probability of a rejection, so that enough goes through to notice when
-	// the service is well again. Default: 1, no ceiling.
+	// Ceiling is the highest probability of a rejection, so that enough requests pass to notice that
+	// the service has recovered. Default: 1, no ceiling.
 	Ceiling float64
-	// Least is how many requests there must be in the window before any is rejected. Default: 0.
+	// Least is the number of requests in the window below which none is rejected. Default: 0.
 	Least int
-	// Ended counts a request when it has ended, instead of when it was asked for; so those that were
-	// rejected here do not count, nor those in flight. Without it a burst of requests at the start, of
-	// which none was answered yet, looks like a service that accepts none: set it where much is in
-	// flight at a time.
+	// Ended counts a request when it ends, instead of at Admit. Requests that are in flight or were
+	// rejected here then do not count. Without Ended, an initial burst of unanswered requests looks
+	// like a service that accepts none, so set it for high concurrency.
 	Ended bool
-	// Refusals are the Kinds that say that the service did not take the request. Default: Throttled,
-	// Unavailable, Network, Timeout. Whatever else came back was accepted: an answer, though perhaps
-	// not the one hoped for. An attempt that its context ended was not, nor one that failed on this
-	// side: given up, closed, marked by Permanent, Invalid.
+	// Refusals are the Kinds that mean that the service did not accept the request. Default:
+	// Throttled, Unavailable, Network, Timeout. Any other answer of the service counts as accepted,
+	// even an unwanted one. An attempt ended by its context does not, nor one that failed on this
+	// side: abandoned, closed, marked by Permanent, Invalid.
 	Refusals retrypolicy.KindSet
 }
 
-// Throttle rejects attempts, first ones included, by chance: the more, the fewer of the latest
-// requests the service accepted. With requests and accepts counted over Window the probability is
+// Throttle rejects attempts at random, first ones included. The fewer of the recent requests the
+// service accepted, the more it rejects. With requests and accepts counted over Window, the
+// probability is
 //
 //	max(0, (requests - K*accepts) / (requests + 1)), at most Ceiling
 //
-// A request counts when it is asked for, also if it is rejected here; so the probability goes up as
-// long as the callers do not hold back. A rejected attempt ends its series with Rejected. Admit
-// decides by Attempt.Rand. Safe for concurrent use.
+// A request counts at Admit, even if it is rejected here, so the probability rises until the
+// callers slow down. A rejected attempt ends its series with Rejected. Admit draws with
+// Attempt.Rand. Safe for concurrent use.
 //
 // Source: Site Reliability Engineering, "Handling Overload", client-side throttling.
 type Throttle struct {
@@ -62,7 +62,7 @@ type Throttle struct {
 	seen window // marked: accepted
 }
 
-// NewThrottle makes a throttle. o may be nil.
+// NewThrottle returns a throttle. o may be nil.
 func NewThrottle(o *ThrottleOptions) (*Throttle, error) {
 	var set ThrottleOptions
 	if o != nil {
@@ -90,7 +90,7 @@ func NewThrottle(o *ThrottleOptions) (*Throttle, error) {
 	}, nil
 }
 
-// fallback gives what was left zero its default.
+// fallback sets a zero field to its default.
 func fallback[T comparable](field *T, value T) {
 	var zero T
 	if *field == zero {
@@ -101,7 +101,7 @@ func fallback[T comparable](field *T, value T) {
 // Wrap puts the throttle around p.
 func (t *Throttle) Wrap(p retrypolicy.Policy) retrypolicy.Policy { return throttled{t, p} }
 
-// Probability is that of a rejection at now, from 0 to below 1.
+// Probability returns the probability of a rejection at now, from 0 to below 1.
 func (t *Throttle) Probability(now time.Time) float64 {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -109,8 +109,8 @@ func (t *Throttle) Probability(now time.Time) float64 {
 	return t.probability()
 }
 
-// Counts returns the requests in the window at now, and those of them that were accepted. A request
-// and its acceptance count when they happen; so there can be more acceptances for a while.
+// Counts returns the requests in the window at now, and the accepted ones. Each counts when it
+// happens, so accepts can exceed requests for a while.
 func (t *Throttle) Counts(now time.Time) (requests, accepts int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -127,7 +127,7 @@ func (t *Throttle) probability() float64 {
 	return min(max(p, 0), t.ceiling)
 }
 
-// ask counts a request and draws.
+// ask counts a request and draws whether to admit it.
 func (t *Throttle) ask(a retrypolicy.Attempt) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -139,7 +139,7 @@ func (t *Throttle) ask(a retrypolicy.Attempt) bool {
 	return !reject
 }
 
-// takeBack undoes ask, when the attempt does not begin for another reason.
+// takeBack undoes ask for an attempt that another policy prevents.
 func (t *Throttle) takeBack() {
 	if t.ended {
 		return

@@ -5,36 +5,36 @@ import (
 	"time"
 )
 
-// windowParts is how many parts a window has. What falls out of it falls out in such parts.
+// windowParts is the number of parts of a window. Events leave the window one part at a time.
 const windowParts = 20
 
-// window counts what happened within a time that slides along: all events, and those among them
-// that are marked. It has no lock of its own. The latest part is not full yet, so that between
-// 19/20 of the window and the whole of it are counted.
+// window counts events in a sliding time window: all events, and marked ones among them. The caller
+// must synchronize. The latest part is not full yet, so the counts cover 19/20 to 20/20 of the
+// window.
 type window struct {
-	part  time.Duration // the length of one
+	part  time.Duration // length of one part
 	parts [windowParts]tally
 	sum   tally
-	head  int       // the latest
-	since time.Time // when it began
+	head  int       // the latest part
+	since time.Time // start of the latest part
 	begun bool
 }
 
 type tally struct{ all, marked int64 }
 
-// shortestWindow leaves a part that is longer than clocks are coarse.
+// shortestWindow makes a part longer than the resolution of coarse clocks.
 const shortestWindow = windowParts * time.Millisecond
 
 func newWindow(length time.Duration) window { return window{part: length / windowParts} }
 
-// advance drops what is too old at now.
+// advance drops events that are too old at now.
 func (w *window) advance(now time.Time) {
 	passed := now.Sub(w.since)
 	switch {
 	case !w.begun:
 		w.begun, w.since = true, now
 	case passed <= -windowParts*w.part:
-		// the clock was set back; otherwise nothing would grow old until it is where it was
+		// the clock was set back; without this, nothing ages until it catches up
 		w.since = now
 	case passed >= windowParts*w.part:
 		w.clear()
@@ -60,14 +60,14 @@ func (w *window) add(t tally) {
 	w.sum.marked += t.marked
 }
 
-// takeBack uncounts one event that was added at this very time, as far as it is still there.
+// takeBack uncounts one event that was added at the same time, if it is still in the latest part.
 func (w *window) takeBack() {
 	if w.parts[w.head].all > 0 {
 		w.add(tally{all: -1})
 	}
 }
 
-// unmark takes back the newest marked event that was added without being among all.
+// unmark removes the newest event that was added as marked only, without counting in all.
 func (w *window) unmark() {
 	for i := range windowParts {
 		if p := &w.parts[(w.head-i+windowParts)%windowParts]; p.marked > 0 {
@@ -83,17 +83,17 @@ func (w *window) clear() {
 	w.sum = tally{}
 }
 
-// share is a fraction in millionths, so that what is compared with it are whole numbers.
+// share is a fraction in millionths, so that comparisons use whole numbers.
 type share int64
 
 func shareOf(f float64) share { return share(f*1e6 + 0.5) }
 
-// above reports whether part is more than s of all. A float64 holds the products exactly up to some
-// thousand millions, and does not overflow beyond.
+// above reports whether part exceeds s of all. A float64 holds the products exactly up to several
+// thousand million, and does not overflow beyond.
 func (s share) above(part, all int64) bool { return float64(part)*1e6 > float64(all)*float64(s) }
 
 // below reports whether part is less than s of all.
 func (s share) below(part, all int64) bool { return float64(part)*1e6 < float64(all)*float64(s) }
 
-// whole is n as an int, also where that has 32 bits.
+// whole converts n to an int, capped where an int has 32 bits.
 func whole(n int64) int { return int(min(n, math.MaxInt)) }
