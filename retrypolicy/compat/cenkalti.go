@@ -10,10 +10,10 @@ import (
 )
 
 // Cenkalti is the interval of cenkalti/backoff: a whole number of nanoseconds from
-// I*(1-Randomization) to I*(1+Randomization), where I is Initial at first and grows by Multiplier
-// each time, up to Max. So a delay may be up to 1.5 times Max. It never stops: CenkaltiV4 has the
-// library's limit of time too. The zero value has the library's defaults, 500 ms, 1.5, 0.5 and a
-// minute; a value that is not all zero is taken as it stands.
+// I*(1-Randomization) to I*(1+Randomization), where I starts at Initial and grows by Multiplier, up
+// to Max. With the default Randomization a delay may reach 1.5 times Max. It never stops;
+// CenkaltiV4 adds the library's time limit. The zero value has the library's defaults, 500 ms, 1.5,
+// 0.5 and a minute; otherwise no default applies.
 //
 // Source: the library's code, ExponentialBackOff.
 type Cenkalti struct {
@@ -22,11 +22,11 @@ type Cenkalti struct {
 	Multiplier float64
 	// Randomization is a fraction from 0 to 1.
 	Randomization float64
-	// Max is the longest I.
+	// Max is the upper limit of I.
 	Max time.Duration
 }
 
-// CenkaltiV4 is all of the default of cenkalti/backoff v4: no retry whose delay would end later
+// CenkaltiV4 is the complete default of cenkalti/backoff v4: no retry whose delay would end later
 // than 15 minutes after the beginning.
 func CenkaltiV4() retrypolicy.MaxElapsed {
 	return retrypolicy.MaxElapsed{Limit: 15 * time.Minute, Mode: retrypolicy.LookAhead, Policy: Cenkalti{}}
@@ -39,7 +39,7 @@ func (c Cenkalti) settings() Cenkalti {
 	return c
 }
 
-// Decide always retries. I travels in Decision.Step.
+// Decide always retries. Decision.Step carries I.
 func (c Cenkalti) Decide(a retrypolicy.Attempt) retrypolicy.Decision {
 	c = c.settings()
 	i := c.Initial
@@ -54,7 +54,7 @@ func (c Cenkalti) Decide(a retrypolicy.Attempt) retrypolicy.Decision {
 	return d
 }
 
-// Validate reports the first parameter that makes no sense.
+// Validate reports the first invalid parameter.
 func (c Cenkalti) Validate() error {
 	c = c.settings()
 	switch {

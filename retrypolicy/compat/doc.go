@@ -1,6 +1,6 @@
-// Package compat has the retry policies of other libraries, for programs that come from them or
-// must behave like them. Each computes what the library's code computes, and is held by its
-// published test vectors where there are any.
+// Package compat has the retry policies of other libraries, for programs that migrate from them or
+// must behave like them. Each computes what the library's code computes, and is tested with the
+// library's published test vectors where there are any.
 //
 //	type or function      library
 //	Cenkalti, CenkaltiV4  github.com/cenkalti/backoff

@@ -11,23 +11,24 @@ import (
 )
 
 // Failsafe is the retry policy of failsafe-go. The zero value is the library's default: two retries
-// without delay. The delay is Delay at first and Factor times the one before after that, at most
-// Max, with Max; a draw from Delay to RandomMax with RandomMax; and Delay otherwise. Then comes the
-// jitter, in both directions, which may go past Max. A wait that the service asked for counts
-// instead of the delay, gets the jitter too, and does not count for the growth; this library's HTTP
-// helper knows such a wait after 429 and 503 only. The library's limit of time is MaxElapsed with
-// Shorten.
+// without delay. With Max set, the delay starts at Delay and grows by Factor, up to Max. With
+// RandomMax set, it is a draw from Delay to RandomMax. Otherwise it is Delay. The jitter is added
+// in both directions and may exceed Max.
+//
+// A wait that the service asked for replaces the delay, gets the jitter too, and does not affect
+// the growth. The library's HTTP helper reads such a wait after 429 and 503 only. The library's
+// time limit is MaxElapsed with Shorten.
 //
 // Source: the library's code, package retrypolicy.
 type Failsafe struct {
-	// Retries is how many retries there may be. 0: 2. Negative: no limit.
+	// Retries is the number of retries. 0: 2. Negative: no limit.
 	Retries int
 	Delay   time.Duration
-	// Max makes the delay grow, up to it.
+	// Max enables growth, up to Max.
 	Max time.Duration
-	// Factor is the growth. 0: 2.
+	// Factor is the growth per retry. 0: 2.
 	Factor float64
-	// RandomMax makes the delay random, from Delay up to it. It does not go with Max.
+	// RandomMax enables random delays from Delay to RandomMax. It excludes Max.
 	RandomMax time.Duration
 	// Jitter spreads by this time: delay + (1-2U)*Jitter. A delay of 0 has none.
 	Jitter time.Duration
@@ -35,8 +36,8 @@ type Failsafe struct {
 	JitterFactor float64
 }
 
-// Decide stops with OutOfAttempts. Decision.Step is the latest delay before jitter that the service
-// did not ask for.
+// Decide stops with OutOfAttempts after Retries. Decision.Step is the latest computed delay before
+// jitter; a delay that the service asked for does not change it.
 func (f Failsafe) Decide(a retrypolicy.Attempt) retrypolicy.Decision {
 	n := max(a.Retry, 1)
 	retries := f.Retries
@@ -74,7 +75,7 @@ func (f Failsafe) Decide(a retrypolicy.Attempt) retrypolicy.Decision {
 	return d
 }
 
-// redraw makes a second draw of one, which looks independent of it: the output function of
+// redraw derives a second draw that looks independent of draw, with the output function of
 // SplitMix64.
 func redraw(draw uint64) uint64 {
 	draw += 0x9e3779b97f4a7c15
@@ -83,7 +84,7 @@ func redraw(draw uint64) uint64 {
 	return draw ^ draw>>31
 }
 
-// Validate reports the first parameter that makes no sense.
+// Validate reports the first invalid parameter.
 func (f Failsafe) Validate() error {
 	switch {
 	case f.Delay < 0:

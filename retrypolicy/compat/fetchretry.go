@@ -11,26 +11,27 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// FetchRetry is what the JavaScript library fetch-retry does. Attempts count from 0 for the failure
-// of the first attempt. It tells an answer from a network error by the StatusError in the failure,
-// so the operation returns an answer that may have to be repeated as such an error; with it go
-// Retrier{Policy: f, Classify: f.Classify}.
+// FetchRetry is the retry policy of the JavaScript library fetch-retry. Attempts count from 0, for
+// the failure of the first attempt. It tells an answer from a network error by the StatusError in
+// the failure. So the operation must return an answer that may be repeated as such an error. Use it
+// with Retrier{Policy: f, Classify: f.Classify}.
 //
-// There is no jitter, no cap, and no limit of time. Retry-After is ignored. FetchRetryDefaults has
+// There is no jitter, no cap, and no time limit. Retry-After is ignored. FetchRetryDefaults returns
 // the library's defaults; the zero value never retries.
 //
 // Source: the library's code.
 type FetchRetry struct {
-	// Retries is how many retries there may be. OnFunc makes it void.
+	// Retries is the number of retries. OnFunc overrides it.
 	Retries int
-	// Delay is the same before each retry, unless there is a DelayFunc, which is told the attempt, 0
-	// before the first retry.
+	// Delay is the delay before each retry, unless DelayFunc is set. DelayFunc receives the number of
+	// the failed attempt, 0 before the first retry.
 	Delay     time.Duration
 	DelayFunc func(attempt int, err error) time.Duration
-	// On lists the statuses that are worth a retry, besides network errors. Other answers are final;
-	// so are all of them if the list is empty.
+	// On lists the statuses that are retried, in addition to network errors. Other answers are final;
+	// with an empty list all are.
 	On []int
-	// OnFunc decides alone, as often as it likes: Retries is ignored. It is told the attempt.
+	// OnFunc, if set, decides alone, and Retries is ignored. It receives the number of the failed
+	// attempt.
 	OnFunc func(attempt int, err error) bool
 }
 
@@ -38,7 +39,7 @@ type FetchRetry struct {
 func FetchRetryDefaults() FetchRetry { return FetchRetry{Retries: 3, Delay: time.Second} }
 
 // Decide stops with OutOfAttempts after Retries, with NotRetryable after an answer that On does not
-// list, and with ByPolicy where OnFunc says no.
+// list, and with ByPolicy if OnFunc returns false.
 func (f FetchRetry) Decide(a retrypolicy.Attempt) retrypolicy.Decision {
 	attempt := max(a.Retry, 1) - 1
 	if f.OnFunc != nil {
@@ -60,9 +61,9 @@ func (f FetchRetry) Decide(a retrypolicy.Attempt) retrypolicy.Decision {
 	return retrypolicy.Decision{Retry: true, Delay: max(delay, 0)}
 }
 
-// Classify leaves every failure to Decide, as the library does: also those that the function
-// Classify would end. Only what Permanent marked fails. A status below 400 that the settings do not
-// want repeated is a success.
+// Classify leaves every failure to Decide, as the library does, even those that the function
+// retrypolicy.Classify would end. Only errors marked by Permanent fail. A status below 400 that the
+// settings do not retry is a success.
 func (f FetchRetry) Classify(err error) retrypolicy.Info {
 	if failure.IsPermanent(err) {
 		return retrypolicy.Info{}
@@ -79,7 +80,7 @@ func (f FetchRetry) Classify(err error) retrypolicy.Info {
 	return info
 }
 
-// Validate reports the first parameter that makes no sense.
+// Validate reports the first invalid parameter.
 func (f FetchRetry) Validate() error {
 	switch {
 	case f.Retries < 0:

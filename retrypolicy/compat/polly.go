@@ -23,20 +23,20 @@ const (
 	pollyCurves // number of curves
 )
 
-// Polly is the retry strategy of Polly v8 for .NET, with n = 1 for the first retry. Max holds after
-// jitter. A value whose numbers are all zero has the library's defaults: three retries, 2 s.
-// Otherwise the numbers are taken as they stand. The library's generator of delays, which overrides
-// all of them, is RetryAfter with Exact around it.
+// Polly is the retry strategy of Polly v8 for .NET, with n = 1 for the first retry. Max applies
+// after jitter. If all numbers are zero, the library's defaults apply: three retries, 2 s.
+// Otherwise no default applies. The library's delay generator, which overrides all of them, is
+// RetryAfter with Exact around it.
 //
 // Source: the library's code, RetryHelper.
 type Polly struct {
-	// Retries is how many retries there may be, 1 or more. math.MaxInt32: no limit.
+	// Retries is the number of retries, 1 or more. math.MaxInt32: no limit.
 	Retries int
 	Delay   time.Duration
 	// Max is the longest delay. 0: no limit.
 	Max   time.Duration
 	Curve PollyCurve
-	// Jitter: 25 % in both directions, or DecorrelatedV2 with PollyExponential.
+	// Jitter adds 25 % in both directions, or DecorrelatedV2 with PollyExponential.
 	Jitter bool
 }
 
@@ -47,7 +47,7 @@ func (p Polly) settings() Polly {
 	return p
 }
 
-// Decide stops with OutOfAttempts.
+// Decide stops with OutOfAttempts after Retries.
 func (p Polly) Decide(a retrypolicy.Attempt) retrypolicy.Decision {
 	p = p.settings()
 	a.Retry = max(a.Retry, 1)
@@ -74,7 +74,7 @@ func (p Polly) Decide(a retrypolicy.Attempt) retrypolicy.Decision {
 	return d
 }
 
-// Validate reports the first parameter that makes no sense.
+// Validate reports the first invalid parameter.
 func (p Polly) Validate() error {
 	p = p.settings()
 	switch {

@@ -10,26 +10,26 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// RetryableHTTP is what go-retryablehttp does: min(2^(n-1) * Min, Max) before the n-th retry,
-// without jitter; or, with Linear, n * (Min + U*(Max-Min)), where the bounds are those of the step
-// and the product has no cap. After 429 and 503 a wait that the service asked for counts instead,
-// verbatim, even above Max; after other answers it does not. The zero value has the library's
+// RetryableHTTP is the policy of go-retryablehttp: min(2^(n-1) * Min, Max) before the n-th retry,
+// without jitter. With Linear it is n * (Min + U*(Max-Min)), where the bounds are those of the step
+// and the product has no cap. After 429 and 503 a wait that the service asked for replaces the
+// delay, even above Max; after other answers it is ignored. The zero value has the library's
 // defaults.
 //
-// Which answers are retried is for the classifier: httpretry.Classify comes close to the library,
-// which retries 429 and all of 5xx but 501. For Linear this is its RateLimitLinearJitterBackoff;
-// the plain linear one heeds no wait.
+// The classifier selects the answers that are retried. httpretry.Classify comes close to the
+// library, which retries 429 and all 5xx except 501. Linear is the library's
+// RateLimitLinearJitterBackoff; its LinearJitterBackoff ignores the service's wait.
 //
 // Source: the library's code.
 type RetryableHTTP struct {
-	// Retries is how many retries there may be. 0: 4. Negative: none.
+	// Retries is the number of retries. 0: 4. Negative: none.
 	Retries int
 	// Min and Max bound the delay, or the step of Linear. 0: 1 s and 30 s.
 	Min, Max time.Duration
 	Linear   bool
 }
 
-// Decide stops with OutOfAttempts.
+// Decide stops with OutOfAttempts after Retries.
 func (r RetryableHTTP) Decide(a retrypolicy.Attempt) retrypolicy.Decision {
 	n := max(a.Retry, 1)
 	if n > delay.OrDefault(r.Retries, 4) {
@@ -49,8 +49,8 @@ func (r RetryableHTTP) Decide(a retrypolicy.Attempt) retrypolicy.Decision {
 	return retrypolicy.Incremental{Step: step}.Decide(retrypolicy.Attempt{Retry: n})
 }
 
-// overloaded reports whether the failure was a 429 or 503; without a status, whether it is of their
-// Kinds.
+// overloaded reports whether the failure was a 429 or 503. Without a status it compares the Kinds
+// of these.
 func overloaded(a retrypolicy.Attempt) bool {
 	if s, ok := failure.Status(a.Err); ok {
 		status := s.HTTPStatusCode()
@@ -59,7 +59,7 @@ func overloaded(a retrypolicy.Attempt) bool {
 	return a.Kind == transport.Throttled || a.Kind == transport.Unavailable
 }
 
-// Validate reports the first parameter that makes no sense.
+// Validate reports the first invalid parameter.
 func (r RetryableHTTP) Validate() error {
 	switch {
 	case r.Min < 0:

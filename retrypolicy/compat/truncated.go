@@ -11,9 +11,9 @@ import (
 )
 
 // TruncatedExponential waits min(Base*2^(n-1) + random, Max) before the n-th retry, where random is
-// a whole number of milliseconds from 1 to Random. It never stops. The zero value is that of the
-// note behind Truncated: Base 1 s, Random 1 s, Max 15 s, so 1.001 to 2 s, 2.001 to 3 s, 4.001 to 5
-// s, 8.001 to 9 s, then 15 s. A value that is not all zero is taken as it stands.
+// a whole number of milliseconds from 1 to Random. It never stops. The zero value has the numbers
+// of the note behind Truncated: Base 1 s, Random 1 s, Max 15 s, so 1.001 to 2 s, 2.001 to 3 s,
+// 4.001 to 5 s, 8.001 to 9 s, then 15 s. Otherwise no default applies.
 type TruncatedExponential struct {
 	Base, Random, Max time.Duration
 }
@@ -35,7 +35,7 @@ func (t TruncatedExponential) Decide(a retrypolicy.Attempt) retrypolicy.Decision
 	return retrypolicy.Decision{Retry: true, Delay: max(d, 0)}
 }
 
-// Validate reports the first parameter that makes no sense.
+// Validate reports the first invalid parameter.
 func (t TruncatedExponential) Validate() error {
 	t = t.settings()
 	switch {
@@ -67,8 +67,8 @@ func (t TruncatedExponential) Validate() error {
 //	other 4xx                                                     none
 //
 // Each row counts its own failures, so after a 408 there are still three retries for 5xx. The note
-// is silent about connections that fail; they count as 5xx here, and time-outs of our own as
-// 408. The note repeats only what is safe to repeat: see Retrier.Once.
+// does not mention failed connections; here they count as 5xx, and local time-outs count as 408.
+// The note repeats only operations that are safe to repeat: see Retrier.Once.
 func Truncated() retrypolicy.ByKind {
 	own := retrypolicy.MaxAttempts{Total: 4, Policy: TruncatedExponential{}}
 	return retrypolicy.ByKind{
@@ -83,8 +83,8 @@ func Truncated() retrypolicy.ByKind {
 	}
 }
 
-// ClassifyTruncated is httpretry.Classify with the note's rows: all of 5xx is Again and
-// Unavailable, and of 4xx only 408 and 429 are Again.
+// ClassifyTruncated is httpretry.Classify with the note's rows: all 5xx are Again and Unavailable;
+// of 4xx only 408 and 429 are Again.
 func ClassifyTruncated(err error) retrypolicy.Info {
 	info := httpretry.Classify(err)
 	if info.Verdict == retrypolicy.Undecided {

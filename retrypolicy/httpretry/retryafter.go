@@ -6,21 +6,21 @@ import (
 	"github.com/hubline-iot/hubline/internal/retryafter"
 )
 
-// ParseRetryAfter reads an HTTP Retry-After header: seconds, with a fraction if need be, or a date
-// in one of the three forms of RFC 9110, from which now is subtracted. A date in the past is 0. It
-// returns false for anything else: an empty value, a negative number, garbage. Where the header was
-// sent twice, a date may be followed by a comma and another value; seconds count before the date,
-// since they need no clock, and anything else is ignored. Numbers beyond the longest Duration are
-// the longest Duration; retrypolicy.RetryAfter.Max limits what a service can ask for.
+// ParseRetryAfter parses an HTTP Retry-After header: seconds, also with a fraction, or a date in
+// one of the three forms of RFC 9110, from which now is subtracted. A date in the past is 0. It
+// returns false for an empty value, a negative number and anything else. If the header was sent
+// twice, a comma and another value may follow a date. Seconds then take precedence over the date,
+// since they need no clock; other values are ignored. Numbers are capped at the longest Duration;
+// retrypolicy.RetryAfter.Max limits the service's wait.
 //
 // A date depends on the clock. If the response has a Date header, use ParseRetryAfterAt.
 func ParseRetryAfter(value string, now time.Time) (time.Duration, bool) {
 	return retryafter.Parse(value, now)
 }
 
-// ParseRetryAfterAt is ParseRetryAfter for a response with a Date header. A date is compared with
-// the clock of the service, so a device whose clock is wrong waits as long as was meant. If date is
-// missing or garbage, it is compared with now.
+// ParseRetryAfterAt is ParseRetryAfter for a response with a Date header. It compares a date with
+// the clock of the service, so a device whose clock is wrong waits for the intended time. If date
+// is missing or invalid, it compares with now.
 func ParseRetryAfterAt(value, date string, now time.Time) (time.Duration, bool) {
 	return retryafter.ParseAt(value, date, now)
 }

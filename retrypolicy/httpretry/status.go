@@ -9,8 +9,7 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// rule says whether to try again after a status, and what is known about the failed attempt. Its
-// Kind is in package statuscode.
+// rule says how to judge a status. Its Kind is in package statuscode.
 type rule struct {
 	status  int
 	verdict retrypolicy.Verdict
@@ -46,11 +45,11 @@ func ruleOf(status int) rule {
 	return rule{status, retrypolicy.Again, retrypolicy.SafeUnknown, retrypolicy.FaultServer}
 }
 
-// Status says what the status of an HTTP answer means to a client in general. The verdict is Again
-// for 408, 421, 425, 429 and all from 500 on except 501, 505, 507, 508 and 511; Succeed for 100 to
-// 399; Fail for the rest. 429 and 509 are Throttled, 408 and 504 are a Timeout, most other 5xx are
-// Unavailable. A number below 100 counts as no answer: Again, Network. An IoT hub has rules of its
-// own (403 is its quota); its transports report errors with a Kind, which need no status.
+// Status judges an HTTP status in general. The verdict is Again for 408, 421, 425, 429 and all from
+// 500 on except 501, 505, 507, 508 and 511; Succeed for 100 to 399; Fail for the rest. 429 and 509
+// are Throttled, 408 and 504 are a Timeout, most other 5xx are Unavailable. A number below 100
+// means no answer: Again, Network. An IoT hub has its own rules (403 is its quota); its transports
+// report errors with a Kind, which need no status.
 func Status(status int) retrypolicy.Info {
 	switch {
 	case status < 100:
@@ -67,8 +66,8 @@ func Status(status int) retrypolicy.Info {
 // RetryAfter() time.Duration with the wait that the service asked for; see ParseRetryAfter.
 type StatusError = failure.StatusError
 
-// Classify judges an error that is or wraps a StatusError by Status, and leaves others
-// open; so also what Permanent marked, and a status below 400, which is not why there is an error.
+// Classify judges an error that is or wraps a StatusError by Status. Other errors are Undecided. So
+// are errors marked by Permanent, and a status below 400, which cannot be the cause of the error.
 func Classify(err error) retrypolicy.Info {
 	s, ok := failure.Status(err)
 	if !ok || failure.IsPermanent(err) {
@@ -82,8 +81,8 @@ func Classify(err error) retrypolicy.Info {
 	return info
 }
 
-// ClassifyStatuses makes a Classifier that tries again after the given HTTP statuses and after no
-// other; the rest is as with Classify.
+// ClassifyStatuses makes a Classifier that retries exactly the given HTTP statuses; otherwise it is
+// like Classify.
 func ClassifyStatuses(statuses ...int) retrypolicy.Classifier {
 	own := append([]int(nil), statuses...)
 	return func(err error) retrypolicy.Info {

@@ -11,7 +11,7 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// The AWS SDKs tell failures apart by classes of their own. Here a class is a transport.Kind:
+// The AWS SDKs have their own classes of failures. Here each class is a transport.Kind:
 //
 //	throttling                        Throttled
 //	transient: connection, time-out   Network, Timeout
@@ -21,34 +21,34 @@ import (
 // A delay or a cost "for throttling" applies to Throttled alone.
 const throttling = retrypolicy.KindSet(1 << transport.Throttled)
 
-// Options describe the standard retry mode that the AWS SDKs share. The functions Kotlin, Botocore
-// and so on return the published settings: take one, change what is to differ, and give it to New.
+// Options configures the standard retry mode that the AWS SDKs share. Kotlin, Botocore and the
+// other functions return the published settings: take one, change it, and pass it to New.
 type Options struct {
-	// Attempts is the greatest number of attempts, the first included.
+	// Attempts is the highest number of attempts, the first included.
 	Attempts int
-	// SafeOnly retries only after failures with SafeYes. Without it all but SafeNo are retried.
+	// SafeOnly retries only after failures with SafeYes. Otherwise all failures but SafeNo are
+	// retried.
 	SafeOnly bool
-	// Backoff gives the delays.
+	// Backoff computes the delays.
 	Backoff retrypolicy.Policy
-	// Throttled gives the delays after Throttled. Nil: Backoff.
+	// Throttled computes the delays after Throttled. Nil: Backoff.
 	Throttled retrypolicy.Policy
-	// ReadAfter: the wait that the service asked for counts, as AfterMode says. Otherwise only a
-	// negative one does, which always ends the series.
+	// ReadAfter applies the service's delay, as AfterMode says. Without it only a negative delay has
+	// an effect: it always ends the series.
 	ReadAfter bool
 	AfterMode retrypolicy.AfterMode
-	// Over is for Clamp: how far the service's delay may exceed the computed one.
+	// Over is the margin of Clamp by which the service's delay may exceed the computed one.
 	Over time.Duration
 	// Quota is shared by all operations under the policy. Nil: none.
 	Quota *budget.QuotaOptions
 }
 
-// New makes the policy that o describes; nil is Standard2026. The policy asks in this order: is a
-// retry safe, are there attempts left, what is the delay, and last the quota, so that nothing is
-// paid for a retry that another rule prevents.
+// New returns the policy that o describes; nil means Standard2026. The policy checks in this order:
+// whether a retry is safe, whether attempts are left, the delay, and last the quota, so that the
+// quota does not charge for a retry that another rule prevents.
 //
-// The quota belongs to the policy: make one policy for a client, a host or a tenant (see
-// budget.PerKey) and use it for all operations there. Safe for concurrent use. Errors are of Kind
-// Invalid.
+// The quota belongs to the policy: create one policy per client, host or tenant (see budget.PerKey)
+// and use it for all operations there. Safe for concurrent use. Errors are of Kind Invalid.
 func New(o *Options) (retrypolicy.Policy, error) {
 	if o == nil {
 		o = Standard2026()
@@ -81,8 +81,8 @@ func New(o *Options) (retrypolicy.Policy, error) {
 }
 
 // GoBackoff is the delay of aws-sdk-go-v2 before 2026: U * 2^n seconds before the n-th retry,
-// and from the first n with 2^n s > Max on exactly Max, without jitter. With Max = 20 s that is 0
-// to 2, 0 to 4, 0 to 8, 0 to 16 and then 20 s. It never stops.
+// without a jitter once 2^n s exceeds Max: from then on exactly Max. With Max = 20 s that is 0 to
+// 2, 0 to 4, 0 to 8, 0 to 16 and then 20 s. It never stops.
 //
 // Source: aws-sdk-go-v2, aws/retry/jitter_backoff.go.
 type GoBackoff struct {
@@ -98,7 +98,7 @@ func (b GoBackoff) Decide(a retrypolicy.Attempt) retrypolicy.Decision {
 	return retrypolicy.Decision{Retry: true, Delay: delay.OfFloat(delay.Unit(a.Rand) * float64(time.Second<<n))}
 }
 
-// Validate reports a Max that makes no sense.
+// Validate reports an invalid Max.
 func (b GoBackoff) Validate() error {
 	switch {
 	case b.Max < 0:

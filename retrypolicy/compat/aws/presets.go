@@ -11,23 +11,22 @@ import (
 // maxDelay is the longest computed delay in every SDK but botocore legacy.
 const maxDelay = 20 * time.Second
 
-// over is how far the service's delay may exceed the computed one.
+// over is the margin by which the service's delay may exceed the computed one.
 const over = 5 * time.Second
 
 func full(base time.Duration) retrypolicy.Policy {
 	return retrypolicy.Backoff{Base: base, Max: maxDelay, Jitter: retrypolicy.FullJitter}
 }
 
-// Standard2026 is the standard mode that the AWS SDKs share since 2026, behind a switch at first: 3
-// attempts, delay U * min(50 ms * 2^(n-1), 20 s) before the n-th retry, 1 s instead of 50 ms after
-// Throttled, the service's delay between that and 5 s more; a quota of 500 with 14 for a retry, but
-// 5 after Throttled. So Throttled, which cost most in some older SDKs, costs least, and
-// waits twenty times as long. U is a draw from 0 to 1, as in all that follows. SDKs cut delays to
-// whole milliseconds; these are not cut.
+// Standard2026 is the standard mode that the AWS SDKs share since 2026, first behind a switch: 3
+// attempts; delay U * min(50 ms * 2^(n-1), 20 s) before the n-th retry, with 1 s instead of 50 ms
+// after Throttled; the service's delay if it is between that and 5 s more; a quota of 500 with 14
+// per retry, but 5 after Throttled. So Throttled, the most expensive failure in some older SDKs, is
+// the cheapest here, and waits twenty times as long. U is a draw from 0 to 1, here and below. The
+// SDKs truncate delays to whole milliseconds; this package does not.
 //
-// It is the same in smithy-kotlin, botocore (boto3) and aws-sdk-js-v3. aws-sdk-go-v2 has the same
-// too (Go2026). Those that differ in something have their own: Java2026, Python, and
-// DynamoDB for that service.
+// smithy-kotlin, botocore (boto3), aws-sdk-js-v3 and aws-sdk-go-v2 (Go2026) have this mode. SDKs
+// that differ have their own function: Java2026 and Python. DynamoDB is for that service.
 //
 // Source: smithy-kotlin, StandardRetryStrategy; botocore, retries/standard.py; smithy-typescript,
 // util-retry.
@@ -39,12 +38,12 @@ func Standard2026() *Options {
 	}
 }
 
-// Kotlin is the standard mode of smithy-kotlin, 2021 to 2026: 3 attempts, delay U * min(10 ms *
-// 1.5^(n-1), 20 s) before the n-th retry, 1 s instead of 10 ms after Throttled, the service's delay
-// between that and 5 s more; a quota of 500 with 5 for a retry, but 10 after Throttled, Network and
-// Timeout.
+// Kotlin is the standard mode of smithy-kotlin, 2021 to 2026: 3 attempts; delay U * min(10 ms *
+// 1.5^(n-1), 20 s) before the n-th retry, with 1 s instead of 10 ms after Throttled; the service's
+// delay if it is between that and 5 s more; a quota of 500 with 5 per retry, but 10 after
+// Throttled, Network and Timeout.
 //
-// Before May 2026 it took the cost after the delay: set Quota.Late for that.
+// Before May 2026 it charged after the delay: set Quota.Late for that.
 //
 // Source: smithy-kotlin, StandardRetryStrategy, StandardRetryTokenBucket,
 // ExponentialBackoffWithJitter.
@@ -60,11 +59,11 @@ func Kotlin() *Options {
 	}
 }
 
-// Botocore is the standard mode of botocore (boto3) before 2026: 3 attempts, delay U * min(2^(n-1),
-// 20) s; a quota of 500 with 5 for a retry, but 10 after Timeout. It does not read what the service
-// asks for. With Adaptive around it, it is the adaptive mode.
+// Botocore is the standard mode of botocore (boto3) before 2026: 3 attempts; delay U * min(2^(n-1),
+// 20) s; a quota of 500 with 5 per retry, but 10 after Timeout. It ignores the service's delay.
+// With Adaptive around it, it is the adaptive mode.
 //
-// The counting trap: botocore's client option max_attempts counts retries; Attempts counts
+// Beware of the counting: botocore's client option max_attempts counts retries; Attempts counts
 // attempts, as total_max_attempts does.
 //
 // Source: botocore, retries/standard.py, retries/quota.py.
@@ -75,8 +74,8 @@ func Botocore() *Options {
 	}
 }
 
-// DynamoDB is Standard2026 as it is for DynamoDB and its streams: 4 attempts, and 25 ms instead of
-// 50 ms. smithy-python has the same four attempts and 25 ms.
+// DynamoDB is Standard2026 with the settings for DynamoDB and its streams: 4 attempts, and 25 ms
+// instead of 50 ms. smithy-python uses the same 4 attempts and 25 ms.
 //
 // Source: botocore, retries/standard.py; the DynamoDB plug-in of smithy-python.
 func DynamoDB() *Options {
@@ -85,16 +84,15 @@ func DynamoDB() *Options {
 	return o
 }
 
-// BotocoreLegacy is the mode that botocore had first and as its default until 2026: 5 attempts,
-// delay U * 2^(n-1) s without a cap, no quota. Its own list of what is worth a retry is
-// LegacyRules.
+// BotocoreLegacy is the first mode of botocore, its default until 2026: 5 attempts, delay U *
+// 2^(n-1) s without a cap, no quota. Its list of retried failures is LegacyRules.
 //
 // Source: botocore, retryhandler.py, data/_retry.json.
 func BotocoreLegacy() *Options {
 	return &Options{Attempts: 5, Backoff: retrypolicy.Backoff{Base: time.Second, Jitter: retrypolicy.FullJitter}}
 }
 
-// BotocoreLegacyDynamoDB is the same for DynamoDB: 10 attempts, delay 50 ms * 2^(n-1) without
+// BotocoreLegacyDynamoDB is BotocoreLegacy for DynamoDB: 10 attempts, delay 50 ms * 2^(n-1) without
 // jitter.
 //
 // Source: botocore, data/_retry.json.
@@ -102,10 +100,9 @@ func BotocoreLegacyDynamoDB() *Options {
 	return &Options{Attempts: 10, Backoff: retrypolicy.Backoff{Base: 50 * time.Millisecond}}
 }
 
-// Python is the standard strategy of smithy-python: as Standard2026, but only failures that are
-// known to be safe to repeat (SafeYes) are retried. A refusal by the quota carries the delay that
-// the retry would have had; see Retrier.LongPoll. The strategy accepts scopes and ignores them;
-// PerKey keeps them apart.
+// Python is the standard strategy of smithy-python: Standard2026, but it retries only failures that
+// are known to be safe to repeat (SafeYes). A refusal by the quota carries the retry's delay; see
+// Retrier.LongPoll. The strategy accepts scopes and ignores them; PerKey separates them.
 //
 // Source: smithy-python, retries.py, StandardRetryStrategy.
 func Python() *Options {
@@ -114,10 +111,10 @@ func Python() *Options {
 	return o
 }
 
-// PythonSimple is the simple strategy of smithy-python: 5 attempts, delay (0.5 + U/2) * min(25 ms *
-// 2^(n-1), 20 s), no quota, only what is known to be safe. The library's other back-offs are
-// Backoff with NoJitter, FullJitter and DecorrelatedSmithy; that one keeps its state in the series
-// here, not in the strategy.
+// PythonSimple is the simple strategy of smithy-python: 5 attempts; delay (0.5 + U/2) * min(25 ms *
+// 2^(n-1), 20 s); no quota; only failures that are known to be safe to repeat. The library's other
+// back-offs are Backoff with NoJitter, FullJitter and DecorrelatedSmithy. DecorrelatedSmithy keeps
+// its state in the series here, not in the strategy.
 //
 // Source: smithy-python, retries.py, SimpleRetryStrategy.
 func PythonSimple() *Options {
@@ -127,9 +124,9 @@ func PythonSimple() *Options {
 	}
 }
 
-// Go is aws-sdk-go-v2 before 2026: 3 attempts, delay as GoBackoff with 20 s; a quota of 500 with
-// 5 for a retry, but 10 after Timeout. A retry that succeeds gives back its cost and 1 more. It
-// does not read what the service asks for.
+// Go is aws-sdk-go-v2 before 2026: 3 attempts; delay as GoBackoff with 20 s; a quota of 500 with 5
+// per retry, but 10 after Timeout. A retry that succeeds returns its cost plus 1. It ignores the
+// service's delay.
 //
 // Source: aws-sdk-go-v2, aws/retry/standard.go.
 func Go() *Options {
@@ -145,11 +142,11 @@ func Go() *Options {
 // Source: aws-sdk-go-v2, aws/retry with its switch for the retries of 2026.
 func Go2026() *Options { return Standard2026() }
 
-// Java is the standard mode of aws-sdk-java-v2 before 2026: 3 attempts, delay U * min(100 ms *
-// 2^(n-1), 20 s), 1 s instead of 100 ms after Throttled, at least what the service asks for,
-// without a limit (set ReadAfter to false, or put RetryAfter with a Max inside Backoff, where that
-// is too trusting); a quota of 500 with 5 for every retry. A retry that succeeds gives back its
-// cost, and 1 at least. The SDK has a quota for each scope: see PerKey.
+// Java is the standard mode of aws-sdk-java-v2 before 2026: 3 attempts; delay U * min(100 ms *
+// 2^(n-1), 20 s), with 1 s instead of 100 ms after Throttled; a quota of 500 with 5 per retry. The
+// service's delay is a lower bound without a limit; if that is too trusting, set ReadAfter to
+// false, or put RetryAfter with a Max inside Backoff. A retry that succeeds returns its cost, and
+// at least 1. The SDK has a quota per scope: see PerKey.
 //
 // Source: aws-sdk-java-v2, DefaultRetryStrategy, StandardRetryStrategy.
 func Java() *Options {
@@ -160,8 +157,8 @@ func Java() *Options {
 	}
 }
 
-// Java2026 is the standard mode of aws-sdk-java-v2 since 2026: Java with 50 ms instead of 100
-// ms, 14 for a retry, but 5 after Throttled.
+// Java2026 is the standard mode of aws-sdk-java-v2 since 2026: Java with 50 ms instead of 100 ms,
+// and 14 per retry, but 5 after Throttled.
 //
 // Source: aws-sdk-java-v2, the constants of its retries 2.1.
 func Java2026() *Options {
@@ -171,9 +168,9 @@ func Java2026() *Options {
 	return o
 }
 
-// JavaLegacy is the legacy mode of aws-sdk-java-v2: 4 attempts, delay U * min(100 ms * 2^(n-1), 20
-// s), after Throttled (0.5 + U/2) * min(500 ms * 2^(n-1), 20 s); a quota of 500 with 5 for a retry,
-// but 0 after Throttled. The service's delay and what comes back are as in Java.
+// JavaLegacy is the legacy mode of aws-sdk-java-v2: 4 attempts; delay U * min(100 ms * 2^(n-1), 20
+// s), and after Throttled (0.5 + U/2) * min(500 ms * 2^(n-1), 20 s); a quota of 500 with 5 per
+// retry, but 0 after Throttled. The service's delay and the returned tokens are as in Java.
 //
 // Source: aws-sdk-java-v2, LegacyRetryStrategy.
 func JavaLegacy() *Options {
@@ -185,9 +182,9 @@ func JavaLegacy() *Options {
 	}
 }
 
-// JS is aws-sdk-js-v3 before 2026: 3 attempts, delay U * min(100 ms * 2^(n-1), 20 s), 500 ms
-// instead of 100 ms after Throttled, the service's delay between that and 5 s more; a quota of 500
-// with 10 for a retry, but 5 after Throttled.
+// JS is aws-sdk-js-v3 before 2026: 3 attempts; delay U * min(100 ms * 2^(n-1), 20 s), with 500 ms
+// instead of 100 ms after Throttled; the service's delay if it is between that and 5 s more; a
+// quota of 500 with 10 per retry, but 5 after Throttled.
 //
 // Source: smithy-typescript, util-retry, StandardRetryStrategy and its constants.
 func JS() *Options {

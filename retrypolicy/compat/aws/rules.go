@@ -11,7 +11,7 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// Failure is what the AWS SDKs look at to judge a failure.
+// Failure holds the properties by which the AWS SDKs judge a failure.
 type Failure struct {
 	// Service is the service's short name, such as "dynamodb".
 	Service string
@@ -19,7 +19,7 @@ type Failure struct {
 	Code string
 	// Status is the HTTP status of the answer; 0 without an answer.
 	Status int
-	// Retryable and Throttling are how the service's model marks the failure.
+	// Retryable and Throttling are the traits of the failure in the service's model.
 	Retryable, Throttling bool
 	// BadChecksum: the answer did not match its checksum (DynamoDB's CRC-32).
 	BadChecksum bool
@@ -30,7 +30,7 @@ type Failure struct {
 	After time.Duration
 }
 
-// Origin says where a failure was noticed.
+// Origin says where a failure was detected.
 type Origin uint8
 
 const (
@@ -41,21 +41,20 @@ const (
 	FromLibrary
 )
 
-// Rule is one row of Rules. Empty and zero fields fit everything.
+// Rule is one row of Rules. Empty and zero fields match everything.
 type Rule struct {
 	Service string
 	Code    string
 	Status  int
-	// Checksum: only answers that did not match their checksum.
+	// Checksum matches only answers with a wrong checksum.
 	Checksum bool
 	Kind     transport.Kind
 }
 
-// Rules list the answers that are worth a retry, with their Kind; the first row that fits
-// counts.
+// Rules list the answers that are retried, with their Kind; the first matching row counts.
 type Rules []Rule
 
-// throttlingCodes are throttling at any status. botocore, Go, Java and JavaScript share them.
+// throttlingCodes mean throttling at any status. botocore, Go, Java and JavaScript share them.
 // PriorRequestNotComplete is in botocore's list of transient codes too.
 var throttlingCodes = [...]string{
 	"Throttling", "ThrottlingException", "ThrottledException", "RequestThrottledException", "TooManyRequestsException",
@@ -65,11 +64,11 @@ var throttlingCodes = [...]string{
 	"PriorRequestNotComplete", "EC2ThrottledException",
 }
 
-// transientCodes are transient at any status. They are answers, not time-outs of ours, so their
-// Kind is not Timeout and they do not cost as much.
+// transientCodes are transient at any status. They are answers, not local time-outs, so their Kind
+// is not Timeout and they cost less.
 var transientCodes = [...]string{"RequestTimeout", "RequestTimeoutException"}
 
-// socketCodes are what the run-time system of JavaScript reports.
+// socketCodes are error codes of the JavaScript runtime.
 var socketCodes = [...]string{
 	"TimeoutError", "ECONNRESET", "ECONNREFUSED", "EPIPE", "ETIMEDOUT", "EHOSTUNREACH", "ENETUNREACH", "ENOTFOUND",
 	"EAI_AGAIN",
@@ -83,7 +82,7 @@ var legacyThrottling = [...]string{
 	"ProvisionedThroughputExceededException",
 }
 
-// legacyPairs are the services' own rows in the legacy mode.
+// legacyPairs are the rows of single services in the legacy mode.
 var legacyPairs = [...]Rule{
 	{Service: "ec2", Code: "RequestLimitExceeded", Status: 503, Kind: transport.Throttled},
 	{Service: "ec2", Code: "EC2ThrottledException", Status: 503, Kind: transport.Throttled},
@@ -102,9 +101,9 @@ var legacyPairs = [...]Rule{
 	{Service: "organizations", Code: "TooManyRequestsException", Status: 400, Kind: transport.Throttled},
 }
 
-// StandardRules are those of the standard and adaptive modes: throttling by error code at any
-// status, transient by error code or by status 500, 502, 503 and 504, an error of STS, and
-// DynamoDB's checksum. Status 429 alone is not among them.
+// StandardRules are the rules of the standard and adaptive modes: throttling by error code at any
+// status; transient by error code or by status 500, 502, 503 and 504; an error of STS; DynamoDB's
+// checksum. Status 429 alone is not among them.
 //
 // Source: botocore, retries/standard.py; aws-sdk-go-v2, aws/retry, has the same codes and statuses.
 func StandardRules() Rules {
@@ -116,7 +115,7 @@ func StandardRules() Rules {
 		Rule{Service: "dynamodb", Checksum: true, Kind: transport.Unavailable})
 }
 
-// LegacyRules are those of botocore's legacy mode: status 500, 502, 503, 504, 509 and 429, five
+// LegacyRules are the rules of botocore's legacy mode: status 500, 502, 503, 504, 509 and 429, five
 // error codes at status 400, and rows for single services.
 //
 // Source: botocore, data/_retry.json.
@@ -127,9 +126,9 @@ func LegacyRules() Rules {
 	return statuses(r, transientStatus[:], transport.Unavailable)
 }
 
-// JSRules are those of aws-sdk-js-v3: the codes and statuses of the standard mode, status 429 as
-// throttling, and the names of failures of the connection. Clock skew and expired signatures, which
-// that SDK corrects and retries, are not among them.
+// JSRules are the rules of aws-sdk-js-v3: the codes and statuses of the standard mode, status 429
+// as throttling, and the names of connection failures. They exclude clock skew and expired
+// signatures, which that SDK corrects and retries.
 //
 // Source: smithy-typescript, service-error-classification.
 func JSRules() Rules {
@@ -154,8 +153,9 @@ func statuses(r Rules, list []int, kind transport.Kind) Rules {
 	return r
 }
 
-// Judge returns what the rules say of f: Again with the Kind of the first row that fits, or of the
-// service's model (Throttled, or Unavailable for Retryable); Fail if there is none.
+// Judge applies the rules to f. It returns Again with the Kind of the first matching row, or with
+// the Kind of the service model's traits (Throttled, or Unavailable for Retryable). Without a match
+// it returns Fail.
 func (r Rules) Judge(f Failure) retrypolicy.Info {
 	if f.Retryable && f.Throttling {
 		return f.again(transport.Throttled)
@@ -176,10 +176,14 @@ func (r *Rule) fits(f Failure) bool {
 		(r.Status == 0 || r.Status == f.Status) && (!r.Checksum || f.BadChecksum)
 }
 
-// KotlinJudge goes by how a failure is marked, in the order of smithy-kotlin: a service's error
-// that is retryable is of the side whose fault it is (Unavailable, Conflict), even where it is
-// throttling too; the client library's own that is retryable is Conflict; then what is throttling
-// is Throttled and what is retryable Network. All else fails.
+// KotlinJudge judges by the traits of a failure, in the order of smithy-kotlin:
+//
+//  1. A retryable error of the service has the Kind of the side at fault (Unavailable or Conflict),
+//     even if it is throttling too.
+//  2. A retryable error of the client library is Conflict.
+//  3. Any other throttling failure is Throttled.
+//  4. Any other retryable failure is Network.
+//  5. All other failures fail.
 //
 // Source: smithy-kotlin, StandardRetryPolicy.
 func KotlinJudge(f Failure) retrypolicy.Info {
@@ -202,7 +206,7 @@ func (f Failure) again(kind transport.Kind) retrypolicy.Info {
 	return retrypolicy.Info{Verdict: retrypolicy.Again, Kind: kind, Safe: safeAfter(kind), Fault: f.side(), After: f.After}
 }
 
-// safeAfter says whether an operation that failed with kind is safe to repeat.
+// safeAfter reports whether an operation that failed with kind is safe to repeat.
 func safeAfter(kind transport.Kind) retrypolicy.Safe {
 	if failure.NotActed(kind) {
 		return retrypolicy.SafeYes
@@ -226,9 +230,9 @@ func (f Failure) side() retrypolicy.Fault {
 	return retrypolicy.FaultUnknown
 }
 
-// Classifier makes a Classifier of judge, which is KotlinJudge or the method Judge of some
-// Rules. of tells what is known about an error, and false where that is nothing; nil:
-// FailureOf. Errors that of knows nothing about, lost connections for one, are Undecided.
+// Classifier makes a Classifier from judge, which is KotlinJudge or the method Judge of some Rules.
+// of returns the properties of an error, or false for an error that it does not know, such as a
+// lost connection; that error is Undecided. A nil of means FailureOf.
 func Classifier(judge func(Failure) retrypolicy.Info, of func(error) (Failure, bool)) retrypolicy.Classifier {
 	if of == nil {
 		of = FailureOf
@@ -242,9 +246,9 @@ func Classifier(judge func(Failure) retrypolicy.Info, of func(error) (Failure, b
 }
 
 // FailureOf reads an error's code and HTTP status from the methods ErrorCode() string and
-// HTTPStatusCode() int, which the errors of aws-sdk-go-v2 have, anywhere in its chain. What it does
-// not know is the service, the model's marks and the wait asked for; a function of the program can
-// add them.
+// HTTPStatusCode() int, anywhere in its chain. The errors of aws-sdk-go-v2 have them. It cannot
+// know the service, the model's traits and the service's delay; a function of the program can add
+// them.
 func FailureOf(err error) (f Failure, ok bool) {
 	errchain.Any(err, func(err error) bool {
 		if e, is := err.(interface{ ErrorCode() string }); is && f.Code == "" {
@@ -258,8 +262,8 @@ func FailureOf(err error) (f Failure, ok bool) {
 	return f, f.Code != "" || f.Status != 0
 }
 
-// RetryAfter reads the header x-amz-retry-after, which is a whole number of milliseconds.
-// Whatever else it holds, also a negative number, counts as none: 0.
+// RetryAfter reads the header x-amz-retry-after, a whole number of milliseconds. An invalid or
+// negative value returns 0, which means none.
 func RetryAfter(header string) time.Duration {
 	ms, err := strconv.ParseInt(header, 10, 64)
 	if err != nil || ms < 0 {

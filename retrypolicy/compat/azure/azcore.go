@@ -9,19 +9,18 @@ import (
 	"github.com/hubline-iot/hubline/retrypolicy/internal/wrap"
 )
 
-// Azcore is the retry policy of the Azure SDK for Go: the least of Max and (2^n - 1) * Delay *
-// [0.8, 1.3) before the n-th retry. A wait that the service asked for counts instead, exactly; if
-// it is above Max there is no retry, with ToldNotTo. The zero value has the SDK's defaults, and as
-// there a negative number turns something off.
+// Azcore is the retry policy of the Azure SDK for Go: min((2^n - 1) * Delay * [0.8, 1.3), Max)
+// before the n-th retry. If the service asked for a wait, that replaces the delay exactly; if it
+// exceeds Max, the policy stops with ToldNotTo. The zero value has the SDK's defaults. As in the
+// SDK, a negative number turns a field off.
 //
-// The SDK retries after the statuses AzcoreStatuses and every error without a status:
-// Retrier{Policy: Azcore{}, Classify: ClassifyStatuses(AzcoreStatuses()...)}. Its TryTimeout is
-// Retrier.TryLimit. Unlike the SDK, no Delay really is none: there a product of 0 is taken for an
+// The SDK retries the statuses AzcoreStatuses and every error without a status: Retrier{Policy:
+// Azcore{}, Classify: ClassifyStatuses(AzcoreStatuses()...)}. Its TryTimeout is Retrier.TryLimit.
+// Unlike in the SDK, a negative Delay really means no delay: the SDK takes a product of 0 for an
 // overflow and waits for Max.
-//
 // Source: the SDK's code, sdk/azcore/runtime/policy_retry.
 type Azcore struct {
-	// MaxRetries is how many retries there may be. 0: 3. Negative: none.
+	// MaxRetries is the number of retries. 0: 3. Negative: none.
 	MaxRetries int
 	// Delay is the unit of the growth. 0: 800 ms. Negative: none.
 	Delay time.Duration
@@ -32,7 +31,7 @@ type Azcore struct {
 // AzcoreStatuses are the HTTP statuses that the Azure SDK for Go retries.
 func AzcoreStatuses() []int { return []int{408, 429, 500, 502, 503, 504} }
 
-// Decide stops with OutOfAttempts and ToldNotTo.
+// Decide stops with OutOfAttempts or ToldNotTo.
 func (z Azcore) Decide(a retrypolicy.Attempt) retrypolicy.Decision {
 	retries, unit, most := delay.OrDefault(z.MaxRetries, 3), delay.OrDefault(z.Delay, 800*time.Millisecond), z.Max
 	switch {
@@ -50,10 +49,10 @@ func (z Azcore) Decide(a retrypolicy.Attempt) retrypolicy.Decision {
 	case a.After > 0:
 		return retrypolicy.Decision{Retry: true, Delay: a.After}
 	}
-	// may be infinite, or not a number if there is no delay: duration sees to that
+	// may be infinite, or NaN if there is no delay: OfFloat handles both
 	grown := (math.Exp2(float64(n)) - 1) * float64(unit)
 	return retrypolicy.Decision{Retry: true, Delay: min(delay.OfFloat(grown*(0.8+0.5*delay.Unit(a.Rand))), most)}
 }
 
-// Validate reports that there is nothing to complain about: every number has a meaning.
+// Validate returns nil: every number has a meaning.
 func (Azcore) Validate() error { return nil }

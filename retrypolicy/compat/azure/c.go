@@ -10,13 +10,13 @@ import (
 	"github.com/hubline-iot/hubline/retrypolicy/internal/wrap"
 )
 
-// CCurve names a retry policy of the Azure IoT device SDK for C. n counts retries, 1 for the first;
-// the first comes at once with all of them but CNone.
+// CCurve names a retry policy of the Azure IoT device SDK for C. n counts retries, from 1. With all
+// curves but CNone the first retry comes at once.
 type CCurve uint8
 
 const (
-	// CExponentialJitter: CExponential plus 0 to Jitter percent of it, after the limit. The SDK's
-	// default.
+	// CExponentialJitter: CExponential plus 0 to Jitter percent of it, added after the limit. The
+	// SDK's default.
 	CExponentialJitter CCurve = iota
 	// CExponential: Initial * 2^(n-2).
 	CExponential
@@ -24,8 +24,8 @@ const (
 	CLinear
 	// CInterval: Initial.
 	CInterval
-	// CRandom: a whole number of seconds from 0 up to, not including, Initial. (The SDK reaches
-	// Initial itself once in 2^31 draws.)
+	// CRandom: a random whole number of seconds in [0, Initial). (The SDK returns Initial itself once
+	// in 2^31 draws.)
 	CRandom
 	// CImmediate: always at once.
 	CImmediate
@@ -35,10 +35,10 @@ const (
 	cCurves // number of curves
 )
 
-// C is what the retry control of the Azure IoT device SDK for C does. It counts in whole seconds,
-// cut: a jitter of 5 % is nothing below 20 s. A wait is counted from the beginning of the attempt
-// before, so an attempt that took long is followed by a shorter delay. The zero value is the SDK's
-// default: 0, 1, 2, 4, 8, 16 s, then 30 or 31 s, for ever.
+// C is the retry control of the Azure IoT device SDK for C. It truncates to whole seconds, so a
+// jitter of 5 % has no effect below 20 s. A wait starts at the beginning of the previous attempt,
+// so a long attempt shortens the delay after it. The zero value is the SDK's default: 0, 1, 2, 4,
+// 8, 16 s, then 30 or 31 s, for ever.
 //
 // Source: the SDK's code, iothub_client_retry_control; its document describes another jitter.
 type C struct {
@@ -47,15 +47,15 @@ type C struct {
 	Initial time.Duration
 	// Max is the longest delay before jitter. 0: 30 s.
 	Max time.Duration
-	// Jitter is in percent. 0: 5. CExponential has none.
+	// Jitter is in percent. 0: 5. CExponential ignores it.
 	Jitter int
-	// Limit ends the retries: there is none that would begin when Limit has passed since the series
-	// began. (The SDK counts from the first retry, which comes at once.) CImmediate heeds it no more
-	// than the SDK does. 0: none.
+	// Limit ends the retries: none begins later than Limit after the beginning of the series. (The SDK
+	// counts from the first retry, which comes at once.) CImmediate ignores it, as in the SDK. 0:
+	// none.
 	Limit time.Duration
 }
 
-// Decide stops with OutOfTime where the SDK would wait for the limit and stop then.
+// Decide stops with OutOfTime where the SDK would wait for the limit and then stop.
 func (c C) Decide(a retrypolicy.Attempt) retrypolicy.Decision {
 	switch c.Curve {
 	case CNone:
@@ -74,7 +74,7 @@ func (c C) Decide(a retrypolicy.Attempt) retrypolicy.Decision {
 	return retrypolicy.Decision{Retry: true, Delay: delay, Step: tryBegins(a, delay)}
 }
 
-// wait is the time from the beginning of the attempt before, n >= 2.
+// wait returns the time from the beginning of the previous attempt, for n >= 2.
 func (c C) wait(n int, draw uint64) time.Duration {
 	initial, most := c.initial(), c.Max
 	if most == 0 {
@@ -111,7 +111,7 @@ func (c C) initial() time.Duration {
 	return 5 * time.Second
 }
 
-// Validate reports the first parameter that makes no sense.
+// Validate reports the first invalid parameter.
 func (c C) Validate() error {
 	switch {
 	case c.Curve >= cCurves:

@@ -11,13 +11,13 @@ import (
 	"github.com/hubline-iot/hubline/retrypolicy/internal/wrap"
 )
 
-// The policies of the Azure IoT device SDK 2.x (preview) for .NET. Each takes MaxRetries, which
-// counts oddly there and here: the SDK counts before it compares, so MaxRetries N allows N-1
-// retries, 1 none, and 0 any number. Its jitter is a whole number of percent from -5 to 5, and none
-// for delays under 50 ms; it comes after the limit, which a delay may pass by 5 %.
+// The policies of the Azure IoT device SDK 2.x (preview) for .NET. As in the SDK, MaxRetries N
+// allows N-1 retries, because the SDK increments before it compares: 1 allows none, and 0 any
+// number. The jitter is a whole number of percent from -5 to 5, and none for delays below 50 ms. It
+// is added after the limit, so a delay may exceed the limit by 5 %.
 //
-// The SDK's policies refuse what is not a transient failure by themselves. Here the classifier sees
-// to that before a policy is asked.
+// The SDK's policies refuse permanent failures themselves. Here the classifier does so before it
+// asks a policy.
 
 // CSharpExponential waits 2^(n+6) ms before the n-th retry, with n+6 at most 32, and at most Max:
 // 128 ms, 256 ms, 512 ms and so on. The zero value is the SDK's default: for ever, at most 12
@@ -30,7 +30,7 @@ type CSharpExponential struct {
 	NoJitter bool
 }
 
-// Decide stops with OutOfAttempts.
+// Decide stops with OutOfAttempts after MaxRetries-1 retries.
 func (c CSharpExponential) Decide(a retrypolicy.Attempt) retrypolicy.Decision {
 	if csharpOver(c.MaxRetries, a.Retry) {
 		return wrap.Stop(retrypolicy.OutOfAttempts)
@@ -43,7 +43,7 @@ func (c CSharpExponential) Decide(a retrypolicy.Attempt) retrypolicy.Decision {
 	return csharpRetry(min(delay, most), c.NoJitter, a.Rand)
 }
 
-// Validate reports the first parameter that makes no sense.
+// Validate reports the first invalid parameter.
 func (c CSharpExponential) Validate() error {
 	switch {
 	case c.MaxRetries < 0:
@@ -63,7 +63,7 @@ type CSharpFixed struct {
 	NoJitter   bool
 }
 
-// Decide stops with OutOfAttempts.
+// Decide stops with OutOfAttempts after MaxRetries-1 retries.
 func (c CSharpFixed) Decide(a retrypolicy.Attempt) retrypolicy.Decision {
 	if csharpOver(c.MaxRetries, a.Retry) {
 		return wrap.Stop(retrypolicy.OutOfAttempts)
@@ -71,7 +71,7 @@ func (c CSharpFixed) Decide(a retrypolicy.Attempt) retrypolicy.Decision {
 	return csharpRetry(c.Delay, c.NoJitter, a.Rand)
 }
 
-// Validate reports the first parameter that makes no sense.
+// Validate reports the first invalid parameter.
 func (c CSharpFixed) Validate() error {
 	switch {
 	case c.MaxRetries < 0:
@@ -95,7 +95,7 @@ type CSharpIncremental struct {
 	NoJitter bool
 }
 
-// Decide stops with OutOfAttempts.
+// Decide stops with OutOfAttempts after MaxRetries-1 retries.
 func (c CSharpIncremental) Decide(a retrypolicy.Attempt) retrypolicy.Decision {
 	if csharpOver(c.MaxRetries, a.Retry) {
 		return wrap.Stop(retrypolicy.OutOfAttempts)
@@ -104,7 +104,7 @@ func (c CSharpIncremental) Decide(a retrypolicy.Attempt) retrypolicy.Decision {
 	return csharpRetry(d.Delay, c.NoJitter, a.Rand)
 }
 
-// Validate reports the first parameter that makes no sense.
+// Validate reports the first invalid parameter.
 func (c CSharpIncremental) Validate() error {
 	switch {
 	case c.MaxRetries < 0:

@@ -10,21 +10,21 @@ import (
 	"github.com/hubline-iot/hubline/retrypolicy/internal/wrap"
 )
 
-// CSharpV1 is what the Azure IoT device SDK 1.x for .NET does. The numbers are those of Java
-// without its fast first retry: with c = 0 for the first retry, min(Min + (2^c-1) * [0.8*Delta,
-// 1.2*Delta), Max) in whole milliseconds. But attempts begin at least a second apart, so the time
-// that the attempt took is taken off that second. The defaults, where all numbers are zero, are
+// CSharpV1 is the retry policy of the Azure IoT device SDK 1.x for .NET. The formula is that of
+// Java without its fast first retry: with c = 0 for the first retry, min(Min + (2^c-1) *
+// [0.8*Delta, 1.2*Delta), Max) in whole milliseconds. But attempts begin at least one second apart,
+// a second that includes the duration of the attempt. If all numbers are zero the defaults are
 // Count 2^31-1, Min 100 ms, Max 10 s and Delta 100 ms. With attempts that fail at once that gives 1
 // s, 1 s, 1 s, 1 s, 1.3 to 1.885 s and so on.
 //
 // Source: the SDK's code, ExponentialBackoffRetryStrategy and RetryPolicy.
 type CSharpV1 struct {
-	// Count is how many retries there may be.
+	// Count is the number of retries.
 	Count           int
 	Min, Max, Delta time.Duration
 }
 
-// apartV1 is how far apart attempts begin at least.
+// apartV1 is the shortest time between the beginnings of two attempts.
 const apartV1 = time.Second
 
 func (v CSharpV1) settings() CSharpV1 {
@@ -35,7 +35,7 @@ func (v CSharpV1) settings() CSharpV1 {
 	return v
 }
 
-// Decide stops with OutOfAttempts when there were Count retries.
+// Decide stops with OutOfAttempts after Count retries.
 func (v CSharpV1) Decide(a retrypolicy.Attempt) retrypolicy.Decision {
 	v = v.settings()
 	c := max(a.Retry, 1) - 1
@@ -47,7 +47,7 @@ func (v CSharpV1) Decide(a retrypolicy.Attempt) retrypolicy.Decision {
 	return retrypolicy.Decision{Retry: true, Delay: delay, Step: tryBegins(a, delay)}
 }
 
-// Validate reports the first parameter that makes no sense.
+// Validate reports the first invalid parameter.
 func (v CSharpV1) Validate() error {
 	set := v.settings()
 	if set.Count < 1 {
@@ -56,14 +56,14 @@ func (v CSharpV1) Validate() error {
 	return javaRange("azure.CSharpV1", set.Min, set.Max, set.Delta)
 }
 
-// sinceTry is the time since the latest attempt began, for policies that keep tryBegins in
+// sinceTry returns the time since the latest attempt began, for policies that keep tryBegins in
 // Decision.Step.
 func sinceTry(a retrypolicy.Attempt) time.Duration {
 	began := max(time.Duration(a.Last.Step), 0)
 	return max(a.Elapsed-min(began, max(a.Elapsed, 0)), 0)
 }
 
-// tryBegins is when the next attempt begins, counted like Attempt.Elapsed.
+// tryBegins returns the beginning of the next attempt, on the scale of Attempt.Elapsed.
 func tryBegins(a retrypolicy.Attempt, d time.Duration) uint64 {
 	elapsed := max(a.Elapsed, 0)
 	return uint64(elapsed + min(d, delay.Longest-elapsed))

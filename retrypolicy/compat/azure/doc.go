@@ -1,5 +1,5 @@
-// Package azure has what the Azure SDKs do, by the name of the SDK, for programs that come from one
-// of them:
+// Package azure has the retry policies of the Azure SDKs, by the name of the SDK, for programs that
+// migrate from one of them:
 //
 //	type or function                                     SDK
 //	Azcore                                               Azure SDK for Go
@@ -10,5 +10,5 @@
 //	Java                                                 IoT device SDK for Java
 //	Node, NodeDocumented                                 IoT device SDK for Node.js: its code, its document
 //
-// What the IoT device SDKs document is retrypolicy.ExponentialBackoffWithJitter.
+// The back-off that the IoT device SDKs document is retrypolicy.ExponentialBackoffWithJitter.
 package azure

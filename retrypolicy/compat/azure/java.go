@@ -10,35 +10,34 @@ import (
 	"github.com/hubline-iot/hubline/retrypolicy/internal/wrap"
 )
 
-// Java is what the code of the Azure IoT device SDK for Java computes, for those who migrate;
-// it is not what that SDK documents, which is ExponentialBackoffWithJitter. With c = 0 for the
-// first retry, and all in whole milliseconds:
+// Java computes the delays of the code of the Azure IoT device SDK for Java, for programs that
+// migrate. That SDK documents something else, ExponentialBackoffWithJitter. With c = 0 for the
+// first retry, and in whole milliseconds:
 //
 //	0                                                               if c = 0: the fast first retry
 //	no retry                                                        if c >= Count
 //	min(Min + (2^c - 1) * a whole number in [0.8*Delta, 1.2*Delta), Max)
 //
-// A value whose numbers are all zero has the SDK's defaults: Count 2^31-1, Min 100 ms, Max 10 s,
-// Delta 100 ms. That gives 0, 180 to 219 ms, 340 to 457 ms, 660 to 933 ms and so on, and 10 s from
-// the eighth retry. Otherwise the numbers are taken as they stand. Fractions of a millisecond are
-// cut.
+// If all numbers are zero, the SDK's defaults apply: Count 2^31-1, Min 100 ms, Max 10 s, Delta 100
+// ms. They give 0, 180 to 219 ms, 340 to 457 ms, 660 to 933 ms and so on, and 10 s from the eighth
+// retry. Otherwise no default applies. Fractions of a millisecond are truncated.
 //
-// The SDK also ends an outage, and a message, after 4 minutes: MaxElapsed{Limit: 4 * time.Minute,
+// The SDK also limits an outage, and a message, to 4 minutes: MaxElapsed{Limit: 4 * time.Minute,
 // Policy: Java{}}.
 //
 // Source: the SDK's code, ExponentialBackoffWithJitter and IotHubTransport.
 type Java struct {
-	// Count is how many retries there may be. The SDK refuses 0.
+	// Count is the number of retries. The SDK refuses 0.
 	Count int
-	// Min is the first delay without the fast retry, and the least; Max is the longest.
+	// Min is the shortest delay, and the first without the fast retry; Max is the longest.
 	Min, Max time.Duration
 	// Delta scales the growth.
 	Delta time.Duration
-	// NoFastRetry: the first retry waits for Min.
+	// NoFastRetry makes the first retry wait for Min.
 	NoFastRetry bool
-	// Resend: c begins with 1, as it does for the SDK's messages and for the devices of a shared
-	// connection; so these have no fast retry, and one retry less than Count. Otherwise c begins with
-	// 0, as in the SDK's loops that open and reconnect.
+	// Resend makes c begin with 1, as for the SDK's messages and for the devices of a shared
+	// connection. These have no fast retry, and one retry less than Count. Otherwise c begins with 0,
+	// as in the SDK's loops that open and reconnect.
 	Resend bool
 }
 
@@ -49,7 +48,7 @@ func (j Java) settings() Java {
 	return j
 }
 
-// Decide stops with OutOfAttempts when there were Count retries.
+// Decide stops with OutOfAttempts after Count retries.
 func (j Java) Decide(a retrypolicy.Attempt) retrypolicy.Decision {
 	j = j.settings()
 	c := max(a.Retry, 1)
@@ -65,7 +64,7 @@ func (j Java) Decide(a retrypolicy.Attempt) retrypolicy.Decision {
 	return retrypolicy.Decision{Retry: true, Delay: javaDelay(c, j.Min, j.Max, j.Delta, a.Rand)}
 }
 
-// Validate reports the first parameter that makes no sense.
+// Validate reports the first invalid parameter.
 func (j Java) Validate() error {
 	set := j.settings()
 	if set.Count < 1 {
@@ -103,8 +102,8 @@ func javaRange(name string, least, most, delta time.Duration) error {
 // longest32 is the longest time that Java's 32-bit milliseconds hold.
 const longest32 = math.MaxInt32 * time.Millisecond
 
-// javaDelay is min(least + (2^c-1)*[0.8*delta, 1.2*delta), most) in milliseconds, where the product
-// is at most 2^31-1. An empty range, which makes the SDK throw, is its lower bound.
+// javaDelay returns min(least + (2^c-1)*[0.8*delta, 1.2*delta), most) in milliseconds, where the
+// product is at most 2^31-1. For an empty range, for which the SDK throws, it uses the lower bound.
 func javaDelay(c int, least, most, delta time.Duration, draw uint64) time.Duration {
 	d := float64(delta / time.Millisecond)
 	low := uint64(max(d*0.8, 0))

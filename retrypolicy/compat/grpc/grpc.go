@@ -16,31 +16,30 @@ import (
 //
 //	min(Initial * Multiplier^(n-1), Max) * rand(0.8, 1.2)
 //
-// which can be a fifth more than Max. A wait that the server asked for (Attempt.After; see
-// Pushback) is kept to the nanosecond instead, and the retry after it has the delay of a first one;
-// one that asks not to be tried again stops with ToldNotTo. There are no defaults: each field has
-// to be given. It has no state; put a Throttle around it as gRPC does.
+// which can exceed Max by a fifth. A wait that the server asked for (Attempt.After; see Pushback)
+// replaces the delay exactly, and the retry after it has the delay of a first one. A negative wait
+// stops with ToldNotTo. There are no defaults: set every field. It has no state; put a Throttle
+// around it as gRPC does.
 //
-// Hedging and the retries that gRPC makes unasked for calls that never left the client are not part
-// of it.
+// It excludes hedging, and gRPC's transparent retries of calls that never left the client.
 //
 // Source: gRFC A6.
 type Policy struct {
-	// Attempts is how many attempts there are, the first included: 2 or more. More than 5 counts as 5.
+	// Attempts is the number of attempts, the first included: 2 or more. More than 5 counts as 5.
 	Attempts int
 	// Initial is the first delay, before jitter.
 	Initial time.Duration
 	// Max is the longest delay, before jitter.
 	Max time.Duration
-	// Multiplier is the growth; above 0.
+	// Multiplier is the growth per retry; above 0.
 	Multiplier float64
 }
 
-// grpcMost is the client's own limit of attempts.
+// mostAttempts is the client's own limit of attempts.
 const mostAttempts = 5
 
-// Decide stops with OutOfAttempts, whatever the server asked for. Decision.Step is the retry after
-// which the growth began anew.
+// Decide stops with OutOfAttempts even if the server asked for a wait. Decision.Step is the number
+// of the retry after which the growth started again.
 func (g Policy) Decide(a retrypolicy.Attempt) retrypolicy.Decision {
 	switch {
 	case a.Retry >= min(g.Attempts, mostAttempts):
@@ -55,7 +54,7 @@ func (g Policy) Decide(a retrypolicy.Attempt) retrypolicy.Decision {
 		return d
 	}
 	began := a.Last.Step
-	if a.Retry < 1 || began >= uint64(a.Retry) { // another policy's
+	if a.Retry < 1 || began >= uint64(a.Retry) { // Step of another policy
 		began = 0
 	}
 	a.Retry -= int(began)
@@ -65,7 +64,7 @@ func (g Policy) Decide(a retrypolicy.Attempt) retrypolicy.Decision {
 	return d
 }
 
-// Validate reports the first parameter that makes no sense.
+// Validate reports the first invalid parameter.
 func (g Policy) Validate() error {
 	switch {
 	case g.Attempts < 2:
@@ -80,13 +79,13 @@ func (g Policy) Validate() error {
 	return nil
 }
 
-// atOnce stands for a server that asked for a delay of 0; 0 itself means that it did not ask.
+// atOnce represents a server that asked for a delay of 0; 0 itself means that it did not ask.
 const atOnce = time.Nanosecond
 
 // Pushback reads the value of the header grpc-retry-pushback-ms, for Info.After or the RetryAfter
-// of a transport.Error: milliseconds that fit into 32 bits. 0 ms is told as a nanosecond, since 0
-// means that there was no header; so is an empty value. A negative value, and one that is no
-// number, is negative: do not try again.
+// of a transport.Error: milliseconds that fit into 32 bits. 0 ms becomes 1 ns, because 0 means that
+// there was no header. An empty value returns 0. A negative value, or one that is not a number,
+// returns a negative duration: do not try again.
 func Pushback(header string) time.Duration {
 	if header == "" {
 		return 0
@@ -126,7 +125,7 @@ const (
 	codes // number of codes
 )
 
-// grpcKind holds the Kind of each code.
+// kindOf holds the Kind of each code.
 var kindOf = [codes]transport.Kind{
 	OK:                 transport.Unknown,
 	Cancelled:          transport.Unknown,
@@ -148,13 +147,13 @@ var kindOf = [codes]transport.Kind{
 }
 
 // Status finds the status in an error: its code, and the value of the header
-// grpc-retry-pushback-ms or nothing. ok is false for an error without a status.
+// grpc-retry-pushback-ms, empty if there is none. ok is false for an error without a status.
 type Status func(err error) (code Code, pushback string, ok bool)
 
-// NewClassifier makes a Classifier that asks for another attempt after the codes in retryable, and
-// fails all others. An error in which status finds nothing, or OK, is left to the next classifier.
-// A code that gRPC does not define is UNKNOWN. As in gRPC there is no default for retryable: what
-// may be repeated is the service's to say.
+// NewClassifier makes a Classifier that returns Again for the codes in retryable and Fail for all
+// others. An error without a status, or with OK, is Undecided. A code that gRPC does not define
+// counts as UNKNOWN. As in gRPC, retryable has no default: the service decides which codes may be
+// repeated.
 func NewClassifier(status Status, retryable ...Code) (retrypolicy.Classifier, error) {
 	if status == nil {
 		return nil, failure.Invalid("grpc.NewClassifier status is nil; give a function that finds the status in an error")
@@ -185,13 +184,13 @@ func NewClassifier(status Status, retryable ...Code) (retrypolicy.Classifier, er
 	}, nil
 }
 
-// Throttle is gRPC's: it holds tokens, at first maxTokens. A failure that could be retried takes
-// one, as does any that asks not to be tried again; a success gives back ratio. While there are
-// maxTokens/2 or fewer there are no retries: a series ends with OutOfQuota and carries the delay
-// that the retry would have had. First attempts are never refused. Other failures do not count, nor
-// does what the caller cancelled.
+// Throttle is gRPC's retry throttle. It starts with maxTokens tokens. A retryable failure takes
+// one, and so does any failure with a pushback that forbids a retry; a success returns ratio. With
+// maxTokens/2 or fewer there are no retries: a series ends with OutOfQuota and carries the retry's
+// delay. First attempts are never refused. Other failures do not count, nor do attempts that the
+// caller cancelled.
 //
-// gRPC has one for each server name: see PerKey. Safe for concurrent use.
+// gRPC has one per server name: see PerKey. Safe for concurrent use.
 //
 // Source: gRFC A6.
 type Throttle struct {
@@ -202,8 +201,8 @@ type Throttle struct {
 	tokens int64
 }
 
-// NewThrottle makes a throttle of 1 to 1000 tokens. ratio counts in thousandths; what is
-// beyond is cut off, as gRPC does.
+// NewThrottle returns a throttle of 1 to 1000 tokens. ratio is truncated to thousandths, as in
+// gRPC.
 func NewThrottle(maxTokens int, ratio float64) (*Throttle, error) {
 	switch {
 	case maxTokens < 1 || maxTokens > 1000:
@@ -218,7 +217,7 @@ func NewThrottle(maxTokens int, ratio float64) (*Throttle, error) {
 // Wrap puts the throttle around p: p decides first.
 func (t *Throttle) Wrap(p retrypolicy.Policy) retrypolicy.Policy { return ratioed{t, p} }
 
-// Tokens is how many there are.
+// Tokens returns the current number of tokens.
 func (t *Throttle) Tokens() float64 {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -1,5 +1,5 @@
-// Package delay has the arithmetic of delays that the retry policies share: no result overflows,
-// and random numbers come in as draws of 64 bits.
+// Package delay has the delay arithmetic that the retry policies share. No result overflows, and
+// random numbers are 64-bit draws passed in by the caller.
 package delay
 
 import (
@@ -11,8 +11,7 @@ import (
 // Longest is the longest duration.
 const Longest = time.Duration(math.MaxInt64)
 
-// OfFloat converts nanoseconds. What is beyond the longest duration is that; what is negative or
-// not a number is 0.
+// OfFloat converts nanoseconds, capped at the longest duration. A negative number or NaN becomes 0.
 func OfFloat(ns float64) time.Duration {
 	switch {
 	case ns >= math.MaxInt64:
@@ -23,10 +22,10 @@ func OfFloat(ns float64) time.Duration {
 	return 0
 }
 
-// Unit returns a draw as a fraction from 0 to 1. The greatest draws round to 1.
+// Unit returns a draw as a fraction from 0 to 1. The largest draws round to 1.
 func Unit(draw uint64) float64 { return float64(draw) / (1 << 64) }
 
-// Below returns a whole number from 0 up to, not including, n; 0 if n is 0.
+// Below returns a whole number in [0, n), or 0 if n is 0.
 func Below(n, draw uint64) uint64 {
 	whole, _ := bits.Mul64(n, draw)
 	return whole
@@ -73,8 +72,8 @@ func Growth(x int, r uint64, least, most time.Duration) time.Duration {
 	return least + time.Duration(factor*r)
 }
 
-// OrDefault returns value where n is 0, and 0 where n is negative: how several libraries tell "not
-// set" from "none".
+// OrDefault returns value if n is 0, and 0 if n is negative. Several libraries tell "not set" from
+// "none" this way.
 func OrDefault[T int | time.Duration](n, value T) T {
 	if n == 0 {
 		return value

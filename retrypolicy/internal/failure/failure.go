@@ -1,5 +1,5 @@
-// Package failure has what the packages below retrypolicy share about errors: how they refuse bad
-// parameters, and what they read from the failure of an operation.
+// Package failure has the error handling that retrypolicy and its packages share: errors for
+// invalid parameters, and the properties of an operation's failure.
 package failure
 
 import (
@@ -11,7 +11,7 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// Invalid returns the error for a parameter that makes no sense.
+// Invalid returns the error for an invalid parameter.
 func Invalid(text string) *transport.Error {
 	return &transport.Error{Kind: transport.Invalid, Err: errors.New("retry policy: " + text)}
 }
@@ -22,7 +22,7 @@ type Permanent struct{ Err error }
 func (p *Permanent) Error() string { return p.Err.Error() }
 func (p *Permanent) Unwrap() error { return p.Err }
 
-// IsPermanent reports whether err was marked.
+// IsPermanent reports whether retrypolicy.Permanent marked err.
 func IsPermanent(err error) bool {
 	return errchain.Any(err, func(err error) bool {
 		_, ok := err.(*Permanent)
@@ -30,19 +30,20 @@ func IsPermanent(err error) bool {
 	})
 }
 
-// ErrAbandoned is the outcome of an attempt whose caller gave up without a reason.
+// ErrAbandoned is the outcome of an attempt that the caller abandoned without a cause.
 var ErrAbandoned = errors.New("abandoned")
 
 // Cancelled reports whether err is, or wraps, context.Canceled.
 func Cancelled(err error) bool { return wraps(err, context.Canceled) }
 
-// EndedByContext reports whether err is, or wraps, the error of a context: there was no answer.
+// EndedByContext reports whether err is, or wraps, the error of a context, which means that there
+// was no answer.
 func EndedByContext(err error) bool {
 	return Cancelled(err) || wraps(err, context.DeadlineExceeded)
 }
 
-// wraps is errors.Is without the methods Is: those of package net's errors match a context's error
-// without being one.
+// wraps is errors.Is without the methods Is. Errors of package net match a context's error by such
+// a method, but are not context errors.
 func wraps(err, target error) bool {
 	return errchain.Any(err, func(err error) bool { return err == target })
 }
@@ -62,7 +63,8 @@ func Status(err error) (found StatusError, ok bool) {
 	return found, ok
 }
 
-// RetryAfter returns the delay that the service asked for, if an error of the chain has it.
+// RetryAfter returns the delay that the service asked for, from the first error of the chain that
+// has one.
 func RetryAfter(err error) (after time.Duration) {
 	errchain.Any(err, func(err error) bool {
 		e, ok := err.(interface{ RetryAfter() time.Duration })

@@ -1,4 +1,4 @@
-// Package policytest has what the tests of several packages below retrypolicy share.
+// Package policytest has helpers for the tests of several packages below retrypolicy.
 package policytest
 
 import (
@@ -18,7 +18,7 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// The three draws of the tables: the least, the middle, and the last one below 1.
+// The three draws of the tables: the smallest, the middle, and the largest, which is just below 1.
 const (
 	DrawZero = 0
 	DrawHalf = 1 << 63
@@ -33,16 +33,16 @@ func Again(d time.Duration) retrypolicy.Policy {
 	return retrypolicy.Fixed{Delay: d}
 }
 
-// As is a with an outcome; nil is a success.
+// As returns a with the outcome err; nil is a success.
 func As(a retrypolicy.Attempt, err error) retrypolicy.Attempt {
 	a.Err, a.Kind = err, transport.KindOf(err)
 	return a
 }
 
-// At is a question at d after the beginning.
+// At returns an attempt at the time Day+d.
 func At(d time.Duration) retrypolicy.Attempt { return retrypolicy.Attempt{Now: Day.Add(d)} }
 
-// Bucketed gives o a bucket that the test can look into, with tokens of 500 in it.
+// Bucketed gives o a bucket that the test can inspect, of the given size and with the given tokens.
 func Bucketed(t testing.TB, o *aws.Options, size, tokens int) *budget.TokenBucket {
 	t.Helper()
 	b, err := budget.NewTokenBucket(size, size-tokens, 0)
@@ -53,7 +53,7 @@ func Bucketed(t testing.TB, o *aws.Options, size, tokens int) *budget.TokenBucke
 	return b
 }
 
-// CheckInvalid wants an error of Kind Invalid with want in its text, none if want is empty.
+// CheckInvalid expects an error of Kind Invalid that contains want, or no error if want is empty.
 func CheckInvalid(t *testing.T, p retrypolicy.Policy, want string) {
 	t.Helper()
 	err := retrypolicy.Validate(p)
@@ -68,7 +68,7 @@ func CheckInvalid(t *testing.T, p retrypolicy.Policy, want string) {
 	}
 }
 
-// CheckRefusal wants an error of Kind Invalid that names want; none if want is empty.
+// CheckRefusal expects an error of Kind Invalid that contains want, or no error if want is empty.
 func CheckRefusal(t *testing.T, err error, want string) {
 	t.Helper()
 	switch {
@@ -79,11 +79,11 @@ func CheckRefusal(t *testing.T, err error, want string) {
 	}
 }
 
-// Day is where the clocks of these tests begin.
+// Day is the start time of these tests' clocks.
 var Day = time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC)
 
-// Draw is the least draw whose fraction is u or more; u is 0 to 1 and is taken as the decimal that
-// is written.
+// Draw returns the smallest draw whose fraction is u or more, for u from 0 to 1. It takes u as its
+// shortest decimal form.
 func Draw(u float64) uint64 {
 	if u >= 1 {
 		return DrawLast
@@ -94,7 +94,7 @@ func Draw(u float64) uint64 {
 	return n.Uint64()
 }
 
-// Huge are counts far past every cap, among them those where a shift or an addition would overflow
+// Huge are counts far beyond every cap, including those where a shift or an addition would overflow
 // 32 or 64 bits.
 var Huge = []int{21, 31, 32, 33, 62, 63, 64, 65, 66, 127, 128, 1 << 30, math.MaxInt32 - 1, math.MaxInt32}
 
@@ -104,20 +104,20 @@ func LetsIn(p retrypolicy.Policy, a retrypolicy.Attempt) bool {
 	return d.Retry && d.Delay <= 0
 }
 
-// Many is a n times.
+// Many returns a with the count n.
 func Many(a retrypolicy.Attempt, n int) retrypolicy.Attempt {
 	a.Count = n
 	return a
 }
 
-// Retried is a as the n-th retry.
+// Retried returns a as the n-th retry.
 func Retried(a retrypolicy.Attempt, n int) retrypolicy.Attempt {
 	a.Retry = n
 	return a
 }
 
-// Sequence asks p about the first count retries of a series, with what a remembers kept from one to
-// the next.
+// Sequence returns the decisions of p about the first count retries of a series, each with the
+// previous decision in Attempt.Last.
 func Sequence(p retrypolicy.Policy, a retrypolicy.Attempt, count int) []retrypolicy.Decision {
 	var all []retrypolicy.Decision
 	for n := 1; n <= count; n++ {
@@ -132,12 +132,12 @@ func Sequence(p retrypolicy.Policy, a retrypolicy.Attempt, count int) []retrypol
 	return all
 }
 
-// Throttled is the set for a service that asks for fewer requests.
+// Throttled has the constants for a service that asks for fewer requests.
 var Throttled = retrypolicy.ExponentialBackoffWithJitter{
 	C: 5 * time.Second, Cmin: 10 * time.Second, Cmax: 60 * time.Second, Jd: 0.5, Ju: 0.25,
 }
 
-// WantDelays compares the first delays of a series, to the nearest tol.
+// WantDelays compares the first delays of a series, with the tolerance tol.
 func WantDelays(t *testing.T, p retrypolicy.Policy, a retrypolicy.Attempt, tol time.Duration, want ...time.Duration) {
 	t.Helper()
 	got := Sequence(p, a, len(want))
@@ -237,7 +237,7 @@ var Epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
 var Lost = &transport.Error{Kind: transport.Network, Scope: transport.Connection}
 
-// StatusError is an answer of an HTTP service as an error.
+// StatusError is an error with the status of an HTTP answer.
 type StatusError struct {
 	Status int
 	After  time.Duration
@@ -247,7 +247,7 @@ func (e *StatusError) Error() string             { return "status" }
 func (e *StatusError) HTTPStatusCode() int       { return e.Status }
 func (e *StatusError) RetryAfter() time.Duration { return e.After }
 
-// Status returns an answer with that status.
+// Status returns a StatusError with the status n.
 func Status(n int) error { return &StatusError{Status: n} }
 
 // APIError and HTTPError have the methods of the errors of aws-sdk-go-v2.
@@ -266,8 +266,8 @@ func (e *HTTPError) Error() string       { return "http " + e.Err.Error() }
 func (e *HTTPError) Unwrap() error       { return e.Err }
 func (e *HTTPError) HTTPStatusCode() int { return e.Status }
 
-// Script returns an operation that fails with the errors of the list in turn, the last of them
-// again and again, and counts its calls.
+// Script returns an operation that fails with the errors of the list in order and repeats the last
+// one. It counts its calls.
 func Script(calls *int, list ...error) func(context.Context) error {
 	return func(context.Context) error {
 		err := list[min(*calls, len(list)-1)]
@@ -276,8 +276,8 @@ func Script(calls *int, list ...error) func(context.Context) error {
 	}
 }
 
-// Retries runs an operation under r, in a bubble, and returns how often it ran, how long all took,
-// and how it ended.
+// Retries runs an operation under r, in a bubble. It returns the number of calls, the total time,
+// and the result.
 func Retries(t *testing.T, r retrypolicy.Retrier, list ...error) (calls int, took time.Duration, err error) {
 	t.Helper()
 	bounded.Test(t, func(t *testing.T) {

@@ -1,4 +1,4 @@
-// Package wrap has what policies around other policies share outside package retrypolicy.
+// Package wrap has helpers for policies around other policies, outside package retrypolicy.
 package wrap
 
 import (
@@ -10,19 +10,19 @@ import (
 // Admitted is the decision that lets an attempt begin.
 var Admitted = retrypolicy.Decision{Retry: true}
 
-// Stop returns the decision against a retry, for reason.
+// Stop returns a decision that stops, for reason.
 func Stop(reason retrypolicy.Reason) retrypolicy.Decision {
 	return retrypolicy.Decision{Reason: reason}
 }
 
-// Refuse withdraws the retry d that p wanted, and returns the decision that replaces it.
+// Refuse withdraws the retry d that p wanted and returns refusal, which replaces it.
 func Refuse(p retrypolicy.Policy, a retrypolicy.Attempt, d, refusal retrypolicy.Decision) retrypolicy.Decision {
 	a.Last = d
 	retrypolicy.Withdraw(p, a)
 	return refusal
 }
 
-// Within validates the policy that a wrapper's field holds.
+// Within validates the inner policy of a wrapper; field is the name of the wrapper's field.
 func Within(field string, p retrypolicy.Policy) error {
 	if p == nil {
 		return failure.Invalid(field + " is nil; give a policy, NoRetry{} for none")
@@ -30,16 +30,16 @@ func Within(field string, p retrypolicy.Policy) error {
 	return retrypolicy.Validate(p)
 }
 
-// Outcomes returns how many outcomes a stands for.
+// Outcomes returns the number of outcomes that a represents.
 func Outcomes(a retrypolicy.Attempt) int64 { return int64(max(a.Count, 1)) }
 
-// SaysNothing reports whether the outcome a says nothing of the service, neither that it works nor
-// that it does not: the caller gave the attempt up, the client was closed, or the failure was
-// settled on this side: by the operation's own context, by Permanent, by input that is wrong. An
-// answer with an HTTP status is one of the service whatever it was made into.
+// SaysNothing reports whether the outcome a gives no information about the service. That is so if
+// the caller abandoned the attempt, the client was closed, or the failure arose on this side: from
+// the operation's own context, from Permanent, or from invalid input. An answer with an HTTP status
+// is always information about the service.
 //
-// A deadline that passed while the service was to answer is not among these: it comes as what may
-// be tried again.
+// A deadline that passed while the service was expected to answer is information too: it arrives as
+// a retryable failure.
 func SaysNothing(a retrypolicy.Attempt) bool {
 	switch {
 	case a.Err == nil:
