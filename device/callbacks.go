@@ -40,6 +40,12 @@ func (l *loop) observe(observer retrypolicy.Observer, a retrypolicy.Attempt) {
 	l.called()
 }
 
+func (l *loop) withdrawFrom(w retrypolicy.Withdrawer, a retrypolicy.Attempt) {
+	l.calls("Withdraw of the retry policy")
+	w.Withdraw(a)
+	l.called()
+}
+
 // withSafeClock returns creds with a protected clock, for goroutines that must not end and for code
 // that holds a lock. A clock that panics or ends its goroutine reads as unset.
 func withSafeClock(creds *transport.Credentials) *transport.Credentials {

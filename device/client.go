@@ -242,16 +242,18 @@ func (c *Client) stop(r *run, why *transport.Error) {
 	}
 }
 
-// join waits for done, for at most CloseTimeout, and reports whether it was closed.
-func (c *Client) join(done <-chan struct{}) bool {
+// join waits until all are closed, for CloseTimeout at the most.
+func (c *Client) join(all ...<-chan struct{}) bool {
 	late := newAlarm(c.set.CloseTimeout)
-	select {
-	case <-done:
-		late.stop()
-		return true
-	case <-late.rang:
-		return false
+	for _, one := range all {
+		select {
+		case <-one:
+		case <-late.rang:
+			return false
+		}
 	}
+	late.stop()
+	return true
 }
 
 // Close ends the client for good. It disconnects from the hub, waits for every goroutine of the
@@ -272,8 +274,8 @@ func (c *Client) Close() error {
 
 	c.outbox.shut()
 	var late lateSteps
-	x := c.features()                 // shut is set, so no feature is added any more
-	if x != nil && !c.join(x.end()) { // before the loop ends, because it sends the handlers' results
+	x := c.features()                    // shut is set, so no feature is added any more
+	if x != nil && !c.join(x.end()...) { // before the loop ends, because it sends the handlers' results
 		late.add("a handler did not return within CloseTimeout")
 	}
 	if r != nil {

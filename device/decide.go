@@ -48,11 +48,16 @@ func isObserver(p retrypolicy.Policy) (retrypolicy.Observer, bool) {
 	return o, ok
 }
 
+func isWithdrawer(p retrypolicy.Policy) (retrypolicy.Withdrawer, bool) {
+	w, ok := p.(retrypolicy.Withdrawer)
+	return w, ok
+}
+
 // decide asks the policy responsible for a. The delay is at least what the service asked for, and
 // after failures of slow pace at least that of package pacing.
 func (p *policies) decide(a retrypolicy.Attempt) retrypolicy.Decision {
 	slow := pacing.IsSlow(a.Kind)
-	d := p.of(a).Decide(a)
+	d := p.of(&a).Decide(a)
 	if !d.Retry {
 		return d
 	}
@@ -67,7 +72,7 @@ func (p *policies) decide(a retrypolicy.Attempt) retrypolicy.Decision {
 }
 
 // of returns the policy responsible for a.
-func (p *policies) of(a retrypolicy.Attempt) retrypolicy.Policy {
+func (p *policies) of(a *retrypolicy.Attempt) retrypolicy.Policy {
 	switch {
 	case p.paced != nil && pacing.IsSlow(a.Kind):
 		return p.paced
@@ -93,12 +98,13 @@ func (q *question) withdraw(l *loop) {
 	if !q.pending.Retry {
 		return
 	}
-	a := q.attempt
-	a.Last, a.Now = q.pending, time.Now()
+	last := q.pending
 	q.pending = retrypolicy.Decision{}
-	l.calls("Withdraw of the retry policy")
-	retrypolicy.Withdraw(q.askedOf.of(a), a)
-	l.called()
+	if w, ok := isWithdrawer(q.askedOf.of(&q.attempt)); ok {
+		a := q.attempt
+		a.Last, a.Now = last, time.Now()
+		l.withdrawFrom(w, a)
+	}
 }
 
 // retriesEnded is the error when a policy or OutageLimit ended the retries after cause, with

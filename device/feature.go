@@ -89,21 +89,13 @@ func (l features) deliver(d *transport.Delivery) bool {
 	return false
 }
 
-// end returns a channel that is closed when all features have ended.
-func (l features) end() <-chan struct{} {
-	var ends []<-chan struct{}
-	for _, x := range l { // end all before waiting for one
+// end returns what Close waits for.
+func (l features) end() (all []<-chan struct{}) {
+	for _, x := range l { // all are told before one is waited for
 		if one := x.end(); one != nil {
-			ends = append(ends, one)
+			all = append(all, one)
 		}
 	}
-	all := make(chan struct{})
-	go func() { // ends when all have
-		for _, one := range ends {
-			<-one
-		}
-		close(all)
-	}()
 	return all
 }
 

@@ -139,8 +139,8 @@ func (l *loop) admit(batch []transport.Item, now time.Time) []transport.Item {
 // that policy. a is the current question.
 func (r *refusal) withdraw(l *loop, a retrypolicy.Attempt) {
 	a.Last = r.last
-	l.calls("Withdraw of the retry policy")
-	retrypolicy.Withdraw(r.by.of(a), a)
-	l.called()
+	if w, ok := isWithdrawer(r.by.of(&a)); ok && a.Last.Retry {
+		l.withdrawFrom(w, a)
+	}
 	r.last.Cost, r.by = 0, nil
 }
