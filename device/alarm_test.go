@@ -7,8 +7,8 @@ import (
 	"github.com/hubline-iot/hubline/internal/bounded"
 )
 
-// Timers of boards are rounded down to a tick, so they fire before their time. The loop looks,
-// finds nothing to do, and must have its timer again.
+// Timers of boards are rounded down to a tick, so they may fire early. The loop then finds nothing
+// to do, and must arm its timer again.
 func TestATimerThatIsEarly(t *testing.T) {
 	bounded.Test(t, func(t *testing.T) {
 		for _, early := range []time.Duration{20 * time.Millisecond, 10 * time.Microsecond} {

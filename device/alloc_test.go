@@ -32,7 +32,7 @@ func (i *instant) Send(batch []transport.Item) {
 }
 func (i *instant) Do(*transport.Request) {}
 
-// From Enqueue, and from Send, to the result nothing is allocated.
+// Enqueue and Send allocate nothing, up to the result.
 func TestAMessageAllocatesNothing(t *testing.T) {
 	c, err := device.New(creds(), &instant{}, nil)
 	require.NoError(t, err)

@@ -21,7 +21,7 @@ func tags(into *[]uint16) func(int, transport.Item) error {
 	}
 }
 
-// The answer to a message whose Send gave up is not the result of the next Send.
+// A late answer to a message whose Send gave up is not the result of the next Send.
 func TestALateAnswerIsNotTheResultOfTheNextSend(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var held []uint16
@@ -45,8 +45,8 @@ func TestALateAnswerIsNotTheResultOfTheNextSend(t *testing.T) {
 	})
 }
 
-// A message whose Send gave up while it was in flight is an enqueued one from then on: it stays
-// when the client becomes Disconnected.
+// A message whose Send gave up while it was in flight counts as enqueued: it stays when the client
+// becomes Disconnected.
 func TestAMessageWhoseSendGaveUpStaysForTheNextOpen(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := &fake{verdict: func(conn int, _ transport.Item) error {
@@ -70,7 +70,7 @@ func TestAMessageWhoseSendGaveUpStaysForTheNextOpen(t *testing.T) {
 	})
 }
 
-// A hub cannot acknowledge a message that it has refused and that waits for its next try.
+// An acknowledgement of a message that was refused and waits for its retry is ignored.
 func TestAnAnswerForARefusedMessageIsIgnored(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var tag uint16
@@ -87,7 +87,7 @@ func TestAnAnswerForARefusedMessageIsIgnored(t *testing.T) {
 		var r device.Receipt
 		require.NoError(t, c.Enqueue(t.Context(), msg(1), &r))
 		synctest.Wait()
-		go f.last().cfg.Sink.Done(tag, nil) // a panic with the outbox's lock held must not meet Cleanup
+		go f.last().cfg.Sink.Done(tag, nil) // a panic with the outbox's lock held must not block Cleanup
 		synctest.Wait()
 		require.Equal(t, 1, c.Stats().Queued, "it waits for its next try")
 		require.NoError(t, r.Wait(t.Context()))
@@ -95,7 +95,8 @@ func TestAnAnswerForARefusedMessageIsIgnored(t *testing.T) {
 	})
 }
 
-// Nor one that was in flight when the session ended and waits for the next.
+// An acknowledgement of a message that was in flight when its session ended, and is queued again,
+// is ignored.
 func TestAnAnswerForAMessageThatIsQueuedAgainIsIgnored(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var held []uint16
@@ -128,8 +129,8 @@ func TestAnAnswerForAMessageThatIsQueuedAgainIsIgnored(t *testing.T) {
 	})
 }
 
-// After Disconnected a message that the service had refused for now goes at once on the next
-// connection: the pause ended with the client's life.
+// After Disconnected, a message that the service had refused for now is sent at once on the next
+// connection: the pause ended with the run.
 func TestARefusedMessageGoesAtOnceAfterTheNextOpen(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := &fake{verdict: func(conn int, _ transport.Item) error {
@@ -154,7 +155,7 @@ func TestARefusedMessageGoesAtOnceAfterTheNextOpen(t *testing.T) {
 	})
 }
 
-// A large message has a second more for each 4 KiB until its answer is overdue.
+// A large message gets one second more for each 4 KiB before its answer is overdue.
 func TestALargeMessageHasMoreTimeForItsAnswer(t *testing.T) {
 	for _, size := range []int{100, 40 << 10, 200 << 10} {
 		bubble(t, func(t *testing.T) {
@@ -175,7 +176,7 @@ func TestALargeMessageHasMoreTimeForItsAnswer(t *testing.T) {
 	}
 }
 
-// A call of Send that waits for room ends with the failure that makes the client Disconnected.
+// A Send that waits for room ends with the failure that makes the client Disconnected.
 func TestASendThatWaitsForRoomEndsWithDisconnected(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := &fake{verdict: func(int, transport.Item) error { return errHold }}
@@ -216,7 +217,7 @@ func TestAFailedSendFindsTheClientDisconnected(t *testing.T) {
 	})
 }
 
-// A Flush whose context ends leaves the other ones waiting.
+// A Flush whose context ends does not end other Flushes.
 func TestAFlushThatGivesUpLeavesTheOthersWaiting(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var held []uint16
@@ -227,7 +228,7 @@ func TestAFlushThatGivesUpLeavesTheOthersWaiting(t *testing.T) {
 		require.NoError(t, c.Enqueue(t.Context(), msg(1), nil))
 		flushed := make(chan error, 3)
 		for i := range 3 {
-			// the second one gives up first
+			// the second Flush gives up first
 			ctx, cancel := context.WithTimeout(t.Context(), time.Duration(10-9*(i%2))*time.Second)
 			defer cancel()
 			go func() { flushed <- c.Flush(ctx) }()
@@ -240,7 +241,7 @@ func TestAFlushThatGivesUpLeavesTheOthersWaiting(t *testing.T) {
 	})
 }
 
-// heap returns how many bytes are in use.
+// heap returns the size of the live heap in bytes.
 func heap() int64 {
 	runtime.GC()
 	var m runtime.MemStats
@@ -248,7 +249,7 @@ func heap() int64 {
 	return int64(m.HeapAlloc)
 }
 
-// Calls of Flush that gave up keep no memory while the message that they waited for stays.
+// Flushes that gave up keep no memory while the message that they waited for stays.
 func TestFlushesThatGaveUpAreForgotten(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c, _ := client(t, &fake{dial: down}, &device.Options{RetryPolicy: constant(24 * time.Hour)})
@@ -265,7 +266,7 @@ func TestFlushesThatGaveUpAreForgotten(t *testing.T) {
 	})
 }
 
-// A session stays up when Reconnect was called while it was being made.
+// A Reconnect during an attempt does not end the session that the attempt makes.
 func TestReconnectDuringAnAttemptIsAnsweredByThatAttempt(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := &fake{dial: func(int, context.Context) error { time.Sleep(5 * time.Second); return nil }}
@@ -279,7 +280,7 @@ func TestReconnectDuringAnAttemptIsAnsweredByThatAttempt(t *testing.T) {
 	})
 }
 
-// A new policy ends the wait that the gate of the one before asked for.
+// A new policy ends the wait that the previous policy's gate asked for.
 func TestANewPolicyEndsAHold(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := &fake{}

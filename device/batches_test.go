@@ -9,9 +9,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A message goes at once while the window has room. Once the window was full, what is enqueued for
-// each answer goes in one batch for an eighth of the window, so a hub that answers messages one by
-// one does not make the client write them one by one; a small window is used at once.
+// A message is sent at once while the window has room. Once the window was full, messages are sent
+// in batches of an eighth of the window, so a hub that answers one by one does not cause writes one
+// by one. A small window is used at once.
 func TestAFullWindowOpensByEighths(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var batches []int
@@ -52,7 +52,7 @@ func TestAFullWindowOpensByEighths(t *testing.T) {
 		enqueue(1)
 		require.Equal(t, []int{3, 1}, batches, "there was room")
 
-		answer(4) // nothing waits
+		answer(4) // no message waits
 		batches = nil
 		enqueue(2)
 		require.Equal(t, []int{1, 1}, batches)

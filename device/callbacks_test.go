@@ -15,13 +15,13 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// bad are the ways in which a callback does not return.
+// bad are the ways in which a callback fails to return.
 var bad = map[string]func(){
 	"panic": func() { panic("oh dear") },
 	"exit":  runtime.Goexit,
 }
 
-// hookedPolicy is a policy whose parts can be made to fail.
+// hookedPolicy is a policy whose methods can be made to fail.
 type hookedPolicy struct{ decide, admit, observe func() }
 
 func (p hookedPolicy) Decide(retrypolicy.Attempt) retrypolicy.Decision {
@@ -36,7 +36,7 @@ func (p hookedPolicy) Admit(retrypolicy.Attempt) retrypolicy.Decision {
 
 func (p hookedPolicy) Observe(retrypolicy.Attempt) { p.observe() }
 
-// failingOnce fails at its first call from arm on.
+// failingOnce fails at its first call after arm.
 type failingOnce struct {
 	how func()
 
@@ -64,15 +64,15 @@ func (f *failingOnce) arm() {
 	f.armed = true
 }
 
-// What the loop calls itself ends the client with an error that names the callback. It leaves no
-// place of the limiter, no goroutine and no message behind, and the client can be opened again;
-// with TryAgainAfter it does so by itself.
+// A callback of the loop that fails ends the client with an error that names the callback. It leaks
+// no slot of the limiter, no goroutine and no message, and the client can be opened again; with
+// TryAgainAfter it starts over by itself.
 func TestACallbackOfTheLoopThatDoesNotReturn(t *testing.T) {
 	nothing := func() {}
 	for _, tc := range []struct {
 		name   string
 		set    func(o *device.Options, creds *transport.Credentials, fail func())
-		before bool // it fails in the first attempt, not once connected
+		before bool // it fails during the first attempt, not once connected
 		act    func(t *testing.T, f *fake, c *device.Client)
 	}{
 		{name: "Decide of the retry policy", set: func(o *device.Options, _ *transport.Credentials, fail func()) {
@@ -172,7 +172,7 @@ func TestACallbackOfTheLoopThatDoesNotReturn(t *testing.T) {
 							require.NoError(t, c.Open(t.Context()))
 						}
 						require.Equal(t, device.Connected, c.Status().State)
-						// The place of the limiter is free.
+						// The slot of the limiter is free.
 						other, _ := client(t, &fake{}, &device.Options{Dials: limiter})
 						require.NoError(t, other.Open(t.Context()))
 
@@ -193,7 +193,7 @@ func sendOne(t *testing.T, _ *fake, c *device.Client) {
 	require.NoError(t, c.Enqueue(t.Context(), msg(1), nil))
 }
 
-// A message that was in flight when the loop's callback failed goes again, once.
+// A message that was in flight when the loop's callback failed is sent again, once.
 func TestWhatWasInFlightWhenACallbackFailedIsKept(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := &fake{verdict: func(conn int, _ transport.Item) error {
@@ -218,7 +218,7 @@ func TestWhatWasInFlightWhenACallbackFailedIsKept(t *testing.T) {
 	})
 }
 
-// What dials calls fails the attempt, and the policy decides about the next one.
+// A callback that fails during a dial fails the attempt, and the policy decides about the next one.
 func TestACallbackOfADialThatDoesNotReturn(t *testing.T) {
 	for _, tc := range []struct {
 		name string
@@ -274,7 +274,7 @@ func TestACallbackOfADialThatDoesNotReturn(t *testing.T) {
 	}
 }
 
-// A session whose Run does not return as it should is lost, as one that the network took.
+// A session whose Run panics or ends its goroutine counts as a lost connection.
 func TestARunThatDoesNotReturn(t *testing.T) {
 	for how, fail := range bad {
 		t.Run(how, func(t *testing.T) {
@@ -295,7 +295,7 @@ func TestARunThatDoesNotReturn(t *testing.T) {
 	}
 }
 
-// A handler or hook that has a goroutine of its own costs nothing but its call.
+// A handler or hook that runs on its own goroutine and fails affects only its own call.
 func TestAHandlerThatDoesNotReturn(t *testing.T) {
 	for how, fail := range bad {
 		t.Run(how, func(t *testing.T) {
@@ -351,8 +351,7 @@ func TestAHandlerThatDoesNotReturn(t *testing.T) {
 	}
 }
 
-// Wherever in an attempt the clock is read, a clock that does not return keeps no place of the
-// limiter.
+// A clock that fails leaks no slot of the limiter, wherever in an attempt it is read.
 func TestAClockThatDoesNotReturnKeepsNoPlace(t *testing.T) {
 	for n := range 6 {
 		bubble(t, func(t *testing.T) {

@@ -1,7 +1,7 @@
 package device_test
 
-// What the SDKs' own tests expect (T and a number), defects of the Java SDK (L and a number) and
-// what users suffered from (Pain and a number), for the twin and direct methods.
+// Tests for the twin and direct methods: expectations of the SDKs' own tests (T and a number),
+// defects of the Java SDK (L and a number) and problems of users (Pain and a number).
 
 import (
 	"context"
@@ -19,7 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A call of which one try may have been taken says so, though a later try was refused.
+// The error of a call says that a try may have been taken, even if a later try was refused.
 func TestARefusalDoesNotHideAnUnknownOutcome(t *testing.T) {
 	for name, row := range map[string]struct {
 		policy retrypolicy.Policy
@@ -35,7 +35,7 @@ func TestARefusalDoesNotHideAnUnknownOutcome(t *testing.T) {
 				f := &fake{}
 				f.request = func(*fakeSession, *transport.Request) (transport.Reply, bool) {
 					if len(f.requests()) == 1 {
-						return transport.Reply{}, false // it goes with its connection
+						return transport.Reply{}, false // lost with its connection
 					}
 					return transport.Reply{Err: refused(row.later)}, true
 				}
@@ -55,7 +55,7 @@ func TestARefusalDoesNotHideAnUnknownOutcome(t *testing.T) {
 }
 
 // L11, pain 3: every connection subscribes to the twin, to changes and to methods before it counts
-// as connected, whatever the hub remembers.
+// as connected, even if the hub remembers the subscriptions.
 func TestL11_EveryConnectionSubscribesToTwinAndMethods(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		const all = transport.Messages | transport.Twin | transport.Desired | transport.Methods
@@ -80,8 +80,8 @@ func TestL11_EveryConnectionSubscribesToTwinAndMethods(t *testing.T) {
 	})
 }
 
-// T17: without retries, the loss of a connection shows as retrying and then as the end; calls about
-// the twin learn it, and the client can be opened again.
+// T17: without retries, the loss of a connection is reported as retrying and then as the end. Twin
+// calls fail with it, and the client can be opened again.
 func TestT17_NoRetryAndTheTwin(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := &fake{request: func(*fakeSession, *transport.Request) (transport.Reply, bool) {
@@ -110,7 +110,7 @@ func TestT17_NoRetryAndTheTwin(t *testing.T) {
 	})
 }
 
-// T21: refused for now, then taken: it is tried again, with the same body.
+// T21: a patch that is refused for now is sent again with the same body.
 func TestT21_ARefusedPatchIsTriedAgainWhole(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := &fake{}
@@ -125,7 +125,7 @@ func TestT21_ARefusedPatchIsTriedAgainWhole(t *testing.T) {
 		patch := []byte(`{"readings":[1,2,3]}`)
 		_, err := c.PatchReported(t.Context(), patch)
 		require.NoError(t, err)
-		clear(patch) // the client has its own
+		clear(patch) // the client has its own copy
 		asked := f.requests()
 		require.Len(t, asked, 4)
 		for _, r := range asked {
@@ -134,7 +134,7 @@ func TestT21_ARefusedPatchIsTriedAgainWhole(t *testing.T) {
 	})
 }
 
-// T22: Close ends what is under way, whatever it waits for.
+// T22: Close ends all pending twin calls, whatever they wait for.
 func TestT22_CloseEndsPendingTwinCalls(t *testing.T) {
 	silent := func(*fakeSession, *transport.Request) (transport.Reply, bool) { return transport.Reply{}, false }
 	for name, f := range map[string]*fake{
@@ -167,7 +167,7 @@ func TestT22_CloseEndsPendingTwinCalls(t *testing.T) {
 	}
 }
 
-// T23: a device that is unknown to the hub is told so, by Open and by every call.
+// T23: Open and every call report that the hub does not know the device.
 func TestT23_AnUnknownDevice(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := &fake{dial: func(int, context.Context) error { return lost(transport.NotFound) }}
@@ -183,7 +183,7 @@ func TestT23_AnUnknownDevice(t *testing.T) {
 	})
 }
 
-// T24, T25: what is tried again and what is not.
+// T24, T25: which failures are retried and which are not.
 func TestT24_T25_WhatIsTriedAgain(t *testing.T) {
 	for kind, again := range map[transport.Kind]bool{
 		transport.Network: true, transport.Throttled: true, transport.Quota: true, transport.Unavailable: true,
@@ -216,8 +216,8 @@ func TestT24_T25_WhatIsTriedAgain(t *testing.T) {
 	}
 }
 
-// T26: refused for now, tried again; for good, once; past the longest time, with the last error;
-// with NoRetry, once.
+// T26: a request refused for now is retried; refused for good, it fails at once. After
+// MaxElapsed it fails with the last error. NoRetry makes one try.
 func TestT26_HowOftenAnOperationIsTried(t *testing.T) {
 	for name, row := range map[string]struct {
 		policy  retrypolicy.Policy
@@ -258,9 +258,9 @@ func TestT26_HowOftenAnOperationIsTried(t *testing.T) {
 	}
 }
 
-// Pain 9: each call about the twin gets exactly one result, whatever the hub does: it answers,
-// refuses, says nothing, says it twice or late, or hangs up. One that got none would stall the
-// bubble; one that got two would hold the loop.
+// Pain 9: each twin call gets exactly one result, whatever the hub does: it answers, refuses, is
+// silent, answers twice or late, or hangs up. A call without a result would stall the bubble; one
+// with two results would block the loop.
 func TestPain9_EachTwinCallGetsExactlyOneResult(t *testing.T) {
 	for seed := range uint64(30) {
 		bubble(t, func(t *testing.T) {
@@ -280,7 +280,7 @@ func TestPain9_EachTwinCallGetsExactlyOneResult(t *testing.T) {
 				case 2:
 					return transport.Reply{Err: refused(transport.Invalid)}, true
 				case 3:
-					s.cfg.Sink.Reply(q.ID, reply) // and once more
+					s.cfg.Sink.Reply(q.ID, reply) // a second time
 				case 4:
 					select {
 					case s.kill <- lost(transport.Network):

@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Every call says in the same way that its context ended.
+// All calls report the end of their context in the same way.
 func TestACallWhoseContextEndsSaysSo(t *testing.T) {
 	shutdown := errors.New("shutting down")
 	var held device.Receipt

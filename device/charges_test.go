@@ -14,8 +14,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A quota is charged for retries that are made. charges counts the tokens that are missing from one
-// of 500, of which a retry costs 14.
+// A quota is charged for retries that are made. charges returns the tokens missing from a quota of
+// 500, of which a retry costs 14.
 type charges struct {
 	quota  *budget.Quota
 	bucket *budget.TokenBucket
@@ -97,14 +97,14 @@ func TestPolicyChangesWhileATwinCallRestsChargeOnce(t *testing.T) {
 	})
 }
 
-// refusingTwin is a fake whose answers about the twin are all Unavailable.
+// refusingTwin is a fake that answers all twin requests with Unavailable.
 func refusingTwin() *fake {
 	return &fake{request: func(*fakeSession, *transport.Request) (transport.Reply, bool) {
 		return transport.Reply{Err: refused(transport.Unavailable)}, true
 	}}
 }
 
-// What waits for a retry that it has paid for, and gives up.
+// A call or message that gives up while it waits for a retry gets the charge for it back.
 func TestARetryThatIsNotMadeCostsNothing(t *testing.T) {
 	for name, run := range map[string]func(t *testing.T, q charges) *device.Client{
 		"Close during the wait for an attempt": func(t *testing.T, q charges) *device.Client {
@@ -182,8 +182,8 @@ func TestARetryThatIsRefusedAfterItWasPaidCostsNothing(t *testing.T) {
 	})
 }
 
-// A caller that gives up during a pause takes its message back; the retry that was paid for is not
-// made.
+// A caller that gives up during a pause withdraws its message, and the charge for the retry is
+// given back.
 func TestAMessageThatIsWithdrawnDuringAPauseCostsNothing(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		q := newCharges(t)
@@ -210,18 +210,18 @@ func TestThePoliciesForConnectionsAndMessagesAreSetApart(t *testing.T) {
 		c, _ := client(t, f, &device.Options{MessagePolicy: retrypolicy.NoRetry{}})
 		open(t, c)
 
-		// SetRetryPolicy leaves the one for messages.
+		// SetRetryPolicy keeps the policy for messages.
 		require.NoError(t, c.SetRetryPolicy(constant(time.Minute)))
 		require.ErrorIs(t, c.Send(t.Context(), msg(1)), transport.RetryExpired)
 
-		// nil has messages follow the policy for connections.
+		// nil makes messages follow the policy for connections.
 		require.NoError(t, c.SetMessagePolicy(nil))
 		began := time.Now()
 		time.AfterFunc(time.Second, func() { takes.Store(true) })
 		require.NoError(t, c.Send(t.Context(), msg(2)))
 		require.Equal(t, time.Minute, time.Since(began))
 
-		// SetMessagePolicy leaves the one for connections.
+		// SetMessagePolicy keeps the policy for connections.
 		require.NoError(t, c.SetMessagePolicy(retrypolicy.NoRetry{}))
 		dials := len(f.dialTimes())
 		f.last().kill <- lost(transport.Network)

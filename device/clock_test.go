@@ -14,8 +14,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Two machines answer for one time server and differ by 10 s, or the clock runs fast: the client
-// connects no more than twice a minute for that, however busy it is.
+// When two time servers differ by 10 s, or the clock runs fast, the client reconnects at most twice
+// a minute, even if it is busy.
 func TestAClockThatSwingsDoesNotReconnectAllTheTime(t *testing.T) {
 	for name, clock := range map[string]func(calls int, passed time.Duration) time.Duration{
 		"swings between two machines": func(calls int, _ time.Duration) time.Duration {
@@ -51,8 +51,8 @@ func TestAClockThatSwingsDoesNotReconnectAllTheTime(t *testing.T) {
 	}
 }
 
-// A connection that a jump of the clock ends is lost like any other: the policy is asked, and may
-// say no.
+// A connection that ends because of a clock jump is lost like any other: the policy is asked, and
+// may stop the retries.
 func TestAClockJumpAsksThePolicy(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		policy := &recorder{delay: 7 * time.Second}
@@ -79,7 +79,7 @@ func TestAClockJumpAsksThePolicy(t *testing.T) {
 	})
 }
 
-// What is left of a jump that came too soon after another one counts when its time has come.
+// The rest of a jump that came too soon after another one counts when 30 s are over.
 func TestASecondJumpSoonAfterTheFirstIsNotForgotten(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := &fake{}
@@ -96,8 +96,8 @@ func TestASecondJumpSoonAfterTheFirstIsNotForgotten(t *testing.T) {
 	})
 }
 
-// signing returns credentials with a key, whose clock is late by that much until it is set, and a
-// dial of a hub that takes tokens made by a right clock alone.
+// signing returns credentials with a key, whose clock is behind by late until it is set, and a dial
+// function of a hub that accepts only tokens signed by a correct clock.
 func signing(t *testing.T, late time.Duration) (*transport.Credentials, *skewed, func(int, context.Context) error) {
 	t.Helper()
 	sign, err := transport.SharedKey("c2VjcmV0LWtleS1vZi10aGUtZGV2aWNl")
@@ -110,7 +110,7 @@ func signing(t *testing.T, late time.Duration) (*transport.Credentials, *skewed,
 		if err != nil {
 			return err
 		}
-		time.Sleep(time.Second) // the exchange
+		time.Sleep(time.Second) // the handshake
 		if token.Expires.Before(time.Now()) {
 			return lost(transport.Unauthorized)
 		}
@@ -118,8 +118,9 @@ func signing(t *testing.T, late time.Duration) (*transport.Credentials, *skewed,
 	}
 }
 
-// A clock chip without battery starts in 2000, and a system without one at the build time of its
-// image. Refused tokens of that time are no wrong key: the client waits for its clock.
+// A clock chip without battery starts in 2000, and a system without such a chip at the build time
+// of its image. A token of that time that is refused does not mean a wrong key: the client waits
+// until the clock is set.
 func TestARefusedTokenOfAnUnsetClockIsNotFinal(t *testing.T) {
 	for name, row := range map[string]struct {
 		late     time.Duration
@@ -154,8 +155,7 @@ func TestARefusedTokenOfAnUnsetClockIsNotFinal(t *testing.T) {
 	}
 }
 
-// The clock is set while a token that it made before is under way: the refusal is about a time that
-// is over.
+// The clock is set while a token signed before is in flight: the refusal is about the old time.
 func TestAClockThatIsSetDuringAnAttempt(t *testing.T) {
 	for name, late := range map[string]time.Duration{"from 2000": 30 * 365 * 24 * time.Hour,
 		"from a plausible time": 90 * 24 * time.Hour} {
@@ -175,8 +175,7 @@ func TestAClockThatIsSetDuringAnAttempt(t *testing.T) {
 	}
 }
 
-// By a clock that may be right a refusal is final, as before, and so is one of an identity that
-// signs nothing.
+// A refusal is final if the clock may be right, or if the identity signs nothing.
 func TestARefusalByAPlausibleClockIsFinal(t *testing.T) {
 	for name, key := range map[string]bool{"key": true, "certificate": false} {
 		t.Run(name, func(t *testing.T) {
@@ -198,8 +197,8 @@ func TestARefusalByAPlausibleClockIsFinal(t *testing.T) {
 	}
 }
 
-// The longest durations there are, for no limit: the sum of two of them is not negative, so the
-// client rests.
+// The longest durations stand for no limit. The sum of two of them must not overflow, so the client
+// rests.
 func TestTheLongestRestIsOne(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := &fake{dial: func(n int, _ context.Context) error {

@@ -34,7 +34,7 @@ func TestParseConnectionStringReadsEveryKey(t *testing.T) {
 	for _, c := range []struct {
 		name, s string
 		want    creds
-		token   string // empty: a certificate
+		token   string // empty: an X.509 certificate
 	}{
 		{"device key", connHub + "SharedAccessKey=" + connKey, device1, byKey},
 		{"module key", connHub + "ModuleId=mod-1;SharedAccessKey=" + connKey, module1,
@@ -119,20 +119,20 @@ func TestParseConnectionStringAcceptsTheTokensThatSDKsMake(t *testing.T) {
 			t.Errorf("%s: %v", c.name, err)
 			continue
 		}
-		creds.Now = func() time.Time { return time.Unix(0, 0) } // a clock that is not set needs no token of another expiry
+		creds.Now = func() time.Time { return time.Unix(0, 0) } // by an unset clock the token has not expired
 		if token, err := creds.NewToken(context.Background()); err != nil || token.Text.Reveal() != text ||
 			!token.Expires.Equal(connExpiry) {
 			t.Errorf("%s: %s, expires %v, %v", c.name, token.Text.Reveal(), token.Expires, err)
 		}
 	}
-	// Fields in any order and case, and others between them.
+	// Fields in any order and case, with unknown ones between them.
 	text := "SharedAccessSignature skn=&SE=1893456000&new=1&Sig=c2ln&SR=hub1.example.test"
 	if _, err := device.ParseConnectionString(connHub + "SharedAccessSignature=" + text); err != nil {
 		t.Error(err)
 	}
 }
 
-// wrongConnectionStrings returns strings, and what their errors say.
+// wrongConnectionStrings returns invalid strings and their expected errors.
 func wrongConnectionStrings() []struct{ name, s, want string } {
 	const proof = ";SharedAccessKey=" + connKey
 	const service = "this is a service's string"
@@ -281,7 +281,7 @@ func TestParseConnectionStringSaysWhatIsWrong(t *testing.T) {
 	}
 }
 
-// checkConnError wants an error of the shape that all errors of ParseConnectionString have.
+// checkConnError checks the form that all errors of ParseConnectionString have.
 func checkConnError(t *testing.T, err error) {
 	t.Helper()
 	e, ok := err.(*transport.Error)
@@ -302,7 +302,7 @@ func TestFixedTokenFailsOnceItHasExpired(t *testing.T) {
 		t.Fatal(err)
 	}
 	now := connExpiry
-	creds.Now = func() time.Time { return now } // set after parsing, and yet it counts
+	creds.Now = func() time.Time { return now } // set after parsing
 	if token, err := creds.NewToken(context.Background()); err != nil || token.Text.Reveal() != connToken ||
 		!token.Expires.Equal(connExpiry) {
 		t.Errorf("at the expiry: %v, %v", token, err)
@@ -321,7 +321,7 @@ func TestFixedTokenFailsOnceItHasExpired(t *testing.T) {
 			t.Errorf("got  %v\nwant %s", e, want)
 		}
 	}
-	now = connExpiry.Add(-time.Minute) // the clock was set right
+	now = connExpiry.Add(-time.Minute) // the clock was corrected
 	if _, err := creds.NewToken(context.Background()); err != nil {
 		t.Errorf("before the expiry: %v", err)
 	}
@@ -342,8 +342,8 @@ func TestParsedCredentialsPrintNoSecret(t *testing.T) {
 	}
 }
 
-// FuzzParseConnectionString puts a secret wherever the input has a '~': no input may panic, get
-// another error than Invalid, or show the secret.
+// FuzzParseConnectionString replaces each '~' of the input by a secret. No input may panic, give an
+// error other than Invalid, or reveal the secret.
 func FuzzParseConnectionString(f *testing.F) {
 	const secret = "Q9x+7/Kp3ZrVb8YwLm2TgJhN5sXqEoDcAfUiSyPzG0k="
 	for _, s := range []string{

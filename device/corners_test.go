@@ -1,6 +1,6 @@
 package device_test
 
-// Corners of the outbox and the loop that a review found, a test each.
+// Corner cases of the outbox and the loop.
 
 import (
 	"context"
@@ -19,12 +19,12 @@ import (
 
 func down(int, context.Context) error { return lost(transport.Network) }
 
-// sized is a message of n bytes.
+// sized returns a message of n bytes.
 func sized(id string, n int) *transport.Message {
 	return &transport.Message{ID: id, Body: make([]byte, n-len(id))}
 }
 
-// OperationTimeout bounds a Send in all, also while the outbox is full.
+// OperationTimeout limits a Send, also while the outbox is full.
 func TestPain8_ASendWaitingForRoomIsBoundedByOperationTimeout(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c, _ := client(t, &fake{dial: down}, &device.Options{MaxMessages: 1, OperationTimeout: time.Minute})
@@ -54,7 +54,7 @@ func TestPain8_ASendWaitingForRoomIsToldOfDisconnected(t *testing.T) {
 	})
 }
 
-// Callers that wait for room sleep until there is some, however many they are and whoever gives up.
+// Callers that wait for room sleep until there is some, even if one of them gives up.
 func TestCallersBlockedByBytesDoNotSpin(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c, _ := client(t, &fake{}, &device.Options{MaxBytes: 100})
@@ -69,7 +69,7 @@ func TestCallersBlockedByBytesDoNotSpin(t *testing.T) {
 		go func() { _ = c.Enqueue(ctx3, sized("3", 50), nil) }()
 		synctest.Wait()
 		before := counting.n.Load()
-		cancel3() // one gives up: no room was made
+		cancel3() // gives up: no room was made
 		time.Sleep(time.Second)
 		require.Equal(t, before, counting.n.Load(), "wake-ups without any room")
 		cancel()
@@ -77,7 +77,7 @@ func TestCallersBlockedByBytesDoNotSpin(t *testing.T) {
 	})
 }
 
-// countingCtx counts how often somebody begins to wait.
+// countingCtx counts the waits on it.
 type countingCtx struct {
 	context.Context
 	n atomic.Int64
@@ -85,7 +85,7 @@ type countingCtx struct {
 
 func (c *countingCtx) Done() <-chan struct{} { c.n.Add(1); return c.Context.Done() }
 
-// When a new policy ends a pause, the status says so.
+// When a new policy ends a pause, the status reports the end.
 func TestAPauseEndedByANewPolicyIsToldAsOver(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := &fake{verdict: func(_ int, it transport.Item) error {
@@ -106,7 +106,7 @@ func TestAPauseEndedByANewPolicyIsToldAsOver(t *testing.T) {
 	})
 }
 
-// A message that may be at the hub says so, whatever ends it.
+// The result of a message that the hub may have says so, whatever ends the message.
 func TestAnUnknownOutcomeIsToldHoweverTheMessageEnds(t *testing.T) {
 	for _, how := range []string{"disconnected", "close", "expired"} {
 		t.Run(how, func(t *testing.T) {
@@ -142,8 +142,7 @@ func TestAnUnknownOutcomeIsToldHoweverTheMessageEnds(t *testing.T) {
 	}
 }
 
-// An Open whose run failed reports that failure, though the application has started again
-// meanwhile.
+// An Open whose run failed reports that failure, even if Start has been called again meanwhile.
 func TestOpenReportsTheEndOfItsOwnRun(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		bad := 0
@@ -159,7 +158,7 @@ func TestOpenReportsTheEndOfItsOwnRun(t *testing.T) {
 			again := make(chan struct{}, 1)
 			c, err := device.New(creds(), f, &device.Options{OnStatus: func(s device.Status) {
 				if s.State == device.Disconnected && s.Reason == device.NotRetryable {
-					_ = c.Start() // an application that does not take no for an answer
+					_ = c.Start() // an application that always starts again
 					select {
 					case again <- struct{}{}:
 					default:
@@ -180,7 +179,7 @@ func TestOpenReportsTheEndOfItsOwnRun(t *testing.T) {
 	})
 }
 
-// The end of one Open's context does not stop a client that others have started.
+// The end of one Open's context does not stop a client that other callers have started.
 func TestAStartIsNotUndoneByAnotherCallersContext(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := &fake{dial: down}
@@ -203,7 +202,7 @@ func TestAStartIsNotUndoneByAnotherCallersContext(t *testing.T) {
 	})
 }
 
-// All calls of Close return when the client has ended.
+// All calls of Close return only when the client has ended.
 func TestASecondCloseWaitsForTheFirst(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		release := make(chan struct{})
@@ -222,7 +221,7 @@ func TestASecondCloseWaitsForTheFirst(t *testing.T) {
 	})
 }
 
-// Messages expire with no loop running, too.
+// Messages expire also while no loop runs.
 func TestMessagesExpireWhileTheClientIsNotOpen(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c, _ := client(t, &fake{}, nil)
@@ -236,7 +235,7 @@ func TestMessagesExpireWhileTheClientIsNotOpen(t *testing.T) {
 	})
 }
 
-// Nothing is dropped where that cannot make enough room.
+// DropOldest drops nothing if that cannot make enough room.
 func TestDropOldestDropsNothingInVain(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := &fake{verdict: func(int, transport.Item) error { return errHold }}
@@ -246,12 +245,12 @@ func TestDropOldestDropsNothingInVain(t *testing.T) {
 		require.NoError(t, c.Enqueue(t.Context(), sized("1", 80), &rs[0]))
 		synctest.Wait()
 		require.NoError(t, c.Enqueue(t.Context(), sized("2", 20), &rs[1]))
-		require.NoError(t, c.Enqueue(t.Context(), sized("3", 30), &rs[2])) // can never fit beside the one in flight
+		require.NoError(t, c.Enqueue(t.Context(), sized("3", 30), &rs[2])) // cannot fit beside the one in flight
 		require.Equal(t, uint64(1), c.Stats().Dropped, "both the old and the new message were dropped")
 	})
 }
 
-// A message refused for now is not in flight: it can be the oldest to be dropped.
+// A message refused for now is not in flight, so DropOldest may drop it.
 func TestDropOldestTakesRefusedMessagesToo(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := &fake{verdict: func(int, transport.Item) error { return refused(transport.Unavailable) }}
@@ -269,7 +268,7 @@ func TestDropOldestTakesRefusedMessagesToo(t *testing.T) {
 	})
 }
 
-// A policy that answers the longest duration does not get round OutageLimit.
+// OutageLimit also ends a delay of the longest duration.
 func TestOutageLimitBearsAHugeDelay(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := &fake{dial: func(int, context.Context) error { time.Sleep(time.Second); return lost(transport.Network) }}
@@ -280,7 +279,7 @@ func TestOutageLimitBearsAHugeDelay(t *testing.T) {
 	})
 }
 
-// A new policy counts for a pause that outlived its connection.
+// A new policy decides about a pause that outlived its connection.
 func TestAPauseThatOutlivedItsConnectionCanBeDecidedAnew(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		first := true
@@ -303,7 +302,7 @@ func TestAPauseThatOutlivedItsConnectionCanBeDecidedAnew(t *testing.T) {
 	})
 }
 
-// A veto counts for a message whose pause outlived a planned reconnect.
+// A policy's stop applies to a message whose pause outlived a planned reconnect.
 func TestAVetoCountsAfterAReconnectInAPause(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := &fake{verdict: func(int, transport.Item) error { return refused(transport.Unavailable) }}
@@ -321,7 +320,7 @@ func TestAVetoCountsAfterAReconnectInAPause(t *testing.T) {
 	})
 }
 
-// LastError is about connections and attempts, not messages.
+// LastError covers connections and attempts, not messages.
 func TestLastErrorIsOfConnectionsOnly(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		first := true
@@ -339,7 +338,7 @@ func TestLastErrorIsOfConnectionsOnly(t *testing.T) {
 	})
 }
 
-// dying is a transport whose first session refuses a message for 30 s and dies with that.
+// dying is a transport whose first session refuses a message for 30 s and ends at once.
 type dying struct {
 	sink transport.Sink
 	n    int
@@ -383,7 +382,7 @@ func (d *dying) Send(batch []transport.Item) {
 }
 func (d *dying) Do(*transport.Request) {}
 
-// What the service asked for with its last breath counts.
+// A Retry-After that arrives with the disconnect counts.
 func TestRetryAfterOutlivesAConnectionThatDiesWithTheRefusal(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		d := &dying{}
@@ -396,8 +395,8 @@ func TestRetryAfterOutlivesAConnectionThatDiesWithTheRefusal(t *testing.T) {
 	})
 }
 
-// When the first queued message leaves, those behind it that are in flight are not handed over
-// again.
+// When the first queued message is removed, messages behind it that are in flight are not handed
+// over again.
 func TestAnExpiredFrontDoesNotSendWhatFlies(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := &fake{}
@@ -413,7 +412,7 @@ func TestAnExpiredFrontDoesNotSendWhatFlies(t *testing.T) {
 		c, _ := client(t, f, &device.Options{RetryPolicy: constant(10 * time.Second), Window: 2, AckTimeout: time.Hour})
 		open(t, c)
 		m := msg(1)
-		m.Expires = time.Now().Add(10 * time.Second) // over at the very moment of the resend
+		m.Expires = time.Now().Add(10 * time.Second) // expires at the very moment of the resend
 		require.NoError(t, c.Enqueue(t.Context(), m, nil))
 		require.NoError(t, c.Enqueue(t.Context(), msg(2), nil))
 		require.NoError(t, c.Enqueue(t.Context(), msg(3), nil))
@@ -423,7 +422,7 @@ func TestAnExpiredFrontDoesNotSendWhatFlies(t *testing.T) {
 	})
 }
 
-// A message that was in flight on a lost connection is not withdrawn: the hub may have it.
+// A message that was in flight on a lost connection is not withdrawn, because the hub may have it.
 func TestASendThatWasInFlightBeforeIsUnknownNotWithdrawn(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := &fake{verdict: func(int, transport.Item) error { return errHold }}
@@ -443,7 +442,7 @@ func TestASendThatWasInFlightBeforeIsUnknownNotWithdrawn(t *testing.T) {
 	})
 }
 
-// Flush waits for what came before it only.
+// Flush waits only for earlier messages.
 func TestFlushIsNotHeldByLaterMessages(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := &fake{verdict: func(_ int, it transport.Item) error {
@@ -465,7 +464,7 @@ func TestFlushIsNotHeldByLaterMessages(t *testing.T) {
 	})
 }
 
-// A Flush under way is told when the client gives up.
+// A waiting Flush ends when the client becomes Disconnected.
 func TestFlushEndsWithDisconnected(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := &fake{verdict: func(int, transport.Item) error { return errHold }}
@@ -503,8 +502,8 @@ func TestOutageLimitCountsFromTheLoss(t *testing.T) {
 	})
 }
 
-// A token that has run out by the device's clock, but not by the hub's, is not renewed over and
-// over.
+// A token that has expired by the device's clock, but not by the hub's, is not renewed again and
+// again.
 func TestAClockAheadMakesNoRenewalStorm(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := &fake{expires: func() time.Time { return time.Now().Add(-10 * time.Minute) }}
@@ -523,7 +522,7 @@ func TestAClockAheadMakesNoRenewalStorm(t *testing.T) {
 	})
 }
 
-// A session that is being replaced ends as soon as nothing is in flight.
+// A session that is being replaced ends as soon as no message is in flight.
 func TestARenewalEndsWithTheLastAnswer(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		expires := time.Now().Add(100 * time.Minute)
@@ -547,7 +546,8 @@ func TestARenewalEndsWithTheLastAnswer(t *testing.T) {
 	})
 }
 
-// A policy that answers the longest duration waits that long, spread or not.
+// A policy that returns the longest duration makes the client wait that long, with or without
+// spread.
 func TestSpreadBearsAHugeDelay(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := &fake{dial: func(n int, ctx context.Context) error {
@@ -565,7 +565,7 @@ func TestSpreadBearsAHugeDelay(t *testing.T) {
 	})
 }
 
-// A session that wants pings is asked for them.
+// The client pings a session with a KeepAlive.
 func TestASessionThatWantsPingsIsAskedForThem(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := &fake{keepAlive: time.Minute}
@@ -581,8 +581,7 @@ func TestASessionThatWantsPingsIsAskedForThem(t *testing.T) {
 	})
 }
 
-// A session that ends while it is asked something may answer all the same. That is no answer of the
-// next one.
+// A session may answer a request after it has ended. The next session must ignore that answer.
 func TestAnAnswerBehindTheEndOfItsSession(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := &fake{}

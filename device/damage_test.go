@@ -14,12 +14,12 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// damagedHello is a peer's refusal that may be about damaged bytes.
+// damagedHello is a refusal that may be caused by damaged bytes.
 var damagedHello = &transport.Error{
 	Kind: transport.Unsupported, Scope: transport.Connection, Op: transport.OpDial, Err: transport.ErrMaybeDamaged,
 }
 
-// The count of failures in a row that may be damage begins anew with each connection.
+// Each connection resets the count of consecutive failures that may be damage.
 func TestAConnectionEndsTheRowOfDamage(t *testing.T) {
 	bounded.Test(t, func(t *testing.T) {
 		const row = errfilter.MaxDamage
@@ -30,7 +30,7 @@ func TestAConnectionEndsTheRowOfDamage(t *testing.T) {
 				}
 				return damagedHello
 			},
-			expires: func() time.Time { return time.Now().Add(time.Hour) }, // a planned reconnect is no failure
+			expires: func() time.Time { return time.Now().Add(time.Hour) }, // a planned reconnect is not a failure
 		}
 		c, _ := client(t, f, nil)
 		open(t, c)
@@ -40,7 +40,7 @@ func TestAConnectionEndsTheRowOfDamage(t *testing.T) {
 	})
 }
 
-// A session that a refusal ended, as the second connection of one can be, is replaced.
+// A session that ends with a refusal, as a second connection may, is replaced.
 func TestDamageDuringASessionIsRetried(t *testing.T) {
 	bounded.Test(t, func(t *testing.T) {
 		f := &fake{}
@@ -53,7 +53,7 @@ func TestDamageDuringASessionIsRetried(t *testing.T) {
 	})
 }
 
-// Refusals without end end the client with their own Kind, and TryAgainAfter begins from scratch.
+// Endless refusals end the client with their Kind; TryAgainAfter starts from scratch.
 func TestDamageWithoutEndEndsTheClient(t *testing.T) {
 	always := func(int, context.Context) error { return damagedHello }
 	t.Run("Open", func(t *testing.T) {

@@ -1,7 +1,7 @@
 package device_test
 
-// Defects of the Java SDK's loop (L and a number) and what users of all official SDKs suffered from
-// (Pain and a number), each with a test of that name.
+// Defects of the Java SDK's loop (L and a number) and problems of users of all official SDKs (Pain
+// and a number), one test each.
 
 import (
 	"context"
@@ -22,14 +22,14 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// L1: a connection that was lost for a reason that is terminal at a dial, and then made again, is
-// not closed because of the old error.
+// L1: a connection lost for a reason that would be terminal for a dial, and then made again, is not
+// closed because of the old error.
 func TestL1_ReopenedConnectionIsNotClosedForTheOldError(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := &fake{}
 		c, _ := client(t, f, nil)
 		open(t, c)
-		f.last().kill <- lost(transport.Unauthorized) // the token ran out
+		f.last().kill <- lost(transport.Unauthorized) // the token expired
 		synctest.Wait()
 		time.Sleep(time.Hour)
 		require.Equal(t, device.Connected, c.Status().State)
@@ -38,7 +38,7 @@ func TestL1_ReopenedConnectionIsNotClosedForTheOldError(t *testing.T) {
 	})
 }
 
-// L2: Open gives the failure itself, whose hint says the same as the decision did.
+// L2: Open returns the failure itself, whose hint agrees with the decision.
 func TestL2_OpenKeepsTheCauseAndItsHint(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		cause := lost(transport.Unauthorized)
@@ -50,8 +50,8 @@ func TestL2_OpenKeepsTheCauseAndItsHint(t *testing.T) {
 	})
 }
 
-// L4: what was in flight goes again on the next connection, first, in its order and marked; nothing
-// overtakes it.
+// L4: messages in flight are sent again first on the next connection, in order and marked; no
+// message overtakes them.
 func TestL4_InFlightMessagesGoAgainInOrder(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := &fake{}
@@ -66,7 +66,7 @@ func TestL4_InFlightMessagesGoAgainInOrder(t *testing.T) {
 		for i := range rs {
 			require.NoError(t, c.Enqueue(t.Context(), msg(i+1), &rs[i]))
 		}
-		open(t, c) // five at once go out
+		open(t, c) // five are sent at once
 		synctest.Wait()
 		f.last().kill <- lost(transport.Network)
 		for i := range rs {
@@ -78,7 +78,7 @@ func TestL4_InFlightMessagesGoAgainInOrder(t *testing.T) {
 				second = append(second, r)
 			}
 		}
-		sixth := slices.Contains(f.received(), received{1, "6", false}) // it may have had the place of 3
+		sixth := slices.Contains(f.received(), received{1, "6", false}) // it may have taken the slot of 3
 		want := []received{{2, "1", true}, {2, "2", true}, {2, "4", true}, {2, "5", true}, {2, "6", sixth}, {2, "7", false},
 			{2,
 				"8", false}, {2, "9", false}}
@@ -86,8 +86,8 @@ func TestL4_InFlightMessagesGoAgainInOrder(t *testing.T) {
 	})
 }
 
-// Pain 16: the order of a stream survives many losses: on each connection the numbers only grow,
-// and what comes again is marked.
+// Pain 16: the order of a stream survives many losses. On each connection the numbers only grow,
+// and resent messages are marked.
 func TestPain16_OrderSurvivesManyLosses(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		r := rand.New(rand.NewPCG(16, 16))
@@ -130,7 +130,7 @@ func TestL5_CloseEndsAWaitAtOnce(t *testing.T) {
 	})
 }
 
-// L7: messages that wait for room in the window when the connection is lost are queued, not failed.
+// L7: messages that wait for the window when the connection is lost stay queued and do not fail.
 func TestL7_MessagesWaitingForTheWindowSurviveALoss(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := &fake{verdict: func(conn int, _ transport.Item) error {
@@ -153,7 +153,7 @@ func TestL7_MessagesWaitingForTheWindowSurviveALoss(t *testing.T) {
 	})
 }
 
-// Pain 1: Close returns within its bound from every state, and nothing is left running (the bubble
+// Pain 1: Close returns within its limit in every state, and no goroutine is left (the bubble
 // panics otherwise).
 func TestPain1_CloseIsPromptFromEveryState(t *testing.T) {
 	never := func(_ int, ctx context.Context) error { <-ctx.Done(); return ctx.Err() }
@@ -218,7 +218,7 @@ func TestPain1_CloseIsPromptFromEveryState(t *testing.T) {
 	}
 }
 
-// Pain 1: a transport or callback that does not end cannot hold Close longer than its bound.
+// Pain 1: a transport or callback that does not end cannot delay Close beyond its limit.
 func TestPain1_CloseIsBoundedWhenOthersHang(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		release := make(chan struct{})
@@ -243,8 +243,8 @@ func TestPain1_CloseIsBoundedWhenOthersHang(t *testing.T) {
 	})
 }
 
-// Pain 2: however long the outage, the client is back within one capped delay, and nothing queued
-// is lost.
+// Pain 2: after an outage of any length the client reconnects within one capped delay, and no
+// queued message is lost.
 func TestPain2_ReconnectsAfterALongOutage(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		back := time.Now().Add(72 * time.Hour)
@@ -266,7 +266,7 @@ func TestPain2_ReconnectsAfterALongOutage(t *testing.T) {
 	})
 }
 
-// Pain 4: a client whose retries ended can be opened again; its queue is still there.
+// Pain 4: a client whose retries ended can be opened again, with its queue.
 func TestPain4_OpenAfterDisconnectedIsLegal(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := &fake{dial: failing(lost(transport.Network), lost(transport.Unauthorized))}
@@ -309,8 +309,8 @@ func TestPain5_AttemptsLeaveNoGoroutines(t *testing.T) {
 	})
 }
 
-// Pain 8: no Send blocks for ever: a hub that goes silent is found by the missing answer, a context
-// ends it, OperationTimeout ends it.
+// Pain 8: no Send blocks for ever. A silent hub is detected by the missing answer; the context or
+// OperationTimeout also ends it.
 func TestPain8_EverySendEnds(t *testing.T) {
 	t.Run("a silent peer is replaced after AckTimeout", func(t *testing.T) {
 		bubble(t, func(t *testing.T) {
@@ -443,8 +443,8 @@ func TestPain8_ASendEndsWithItsContextItsTimeOutOrTheClient(t *testing.T) {
 	})
 }
 
-// Pain 9: each accepted message gets exactly one result, whatever happens. A receipt that got two
-// would block its giver for ever, one that got none its waiter; both show as a stalled bubble.
+// Pain 9: each accepted message gets exactly one result, whatever happens. A second result would
+// block the sender of the result for ever, a missing one the waiter; both show as a stalled bubble.
 func TestPain9_EachMessageGetsExactlyOneResult(t *testing.T) {
 	for seed := range uint64(60) {
 		t.Run(strconv.FormatUint(seed, 10), func(t *testing.T) {
@@ -455,7 +455,7 @@ func TestPain9_EachMessageGetsExactlyOneResult(t *testing.T) {
 
 func oneResultEach(t *testing.T, seed uint64) {
 	rnd := rand.New(rand.NewPCG(seed, 9))
-	draw := rand.New(rand.NewPCG(seed, 10)) // of the session's goroutine
+	draw := rand.New(rand.NewPCG(seed, 10)) // for the session's goroutine
 	f := &fake{dial: func(n int, _ context.Context) error {
 		if n%3 == 0 {
 			return lost(transport.Network)
@@ -536,7 +536,7 @@ func oneResultEach(t *testing.T, seed uint64) {
 	require.Equal(t, uint64(other), s.Refused+s.Expired+s.Dropped+s.Cancelled, "%+v", s)
 }
 
-// A refusal that leaves the outcome open is remembered: whoever gives up later learns that the hub
+// A refusal with unknown outcome is remembered: a caller that gives up later learns that the hub
 // may have the message.
 func TestARefusalWithAnUnknownOutcome(t *testing.T) {
 	for _, unknown := range []bool{false, true} {
@@ -550,7 +550,7 @@ func TestARefusalWithAnUnknownOutcome(t *testing.T) {
 			}}
 			c, _ := client(t, f, nil)
 			open(t, c)
-			ctx, cancel := context.WithTimeout(t.Context(), time.Second) // it is to go again after 10 s
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second) // its retry is due after 10 s
 			defer cancel()
 			err := c.Send(ctx, msg(1))
 			require.ErrorIs(t, err, context.DeadlineExceeded)

@@ -16,15 +16,15 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// twinHub is a hub's twin as its sessions see it: a version that a back end moves on, notifications
-// that may get lost.
+// twinHub is a hub's twin as its sessions see it. Its version grows with each change of the back
+// end; notifications may get lost.
 type twinHub struct {
 	f *fake
 
 	mu      sync.Mutex
 	version int64
 	reads   int
-	lag     int64 // reads see a document that is older by so much
+	lag     int64 // reads return a document that is older by this many versions
 }
 
 func newTwinHub() *twinHub {
@@ -42,7 +42,7 @@ func newTwinHub() *twinHub {
 	return h
 }
 
-// change moves the twin on and notifies the newest session, if notify is set.
+// change increments the version, and notifies the newest session if notify is set.
 func (h *twinHub) change(notify bool) {
 	h.mu.Lock()
 	h.version++
@@ -65,7 +65,7 @@ func (h *twinHub) readCount() int {
 	return h.reads
 }
 
-// told collects what a handler is told, as "full 4" or "patch 5".
+// told collects the handler's calls, as "full 4" or "patch 5".
 type told struct {
 	mu  sync.Mutex
 	all []string
@@ -155,8 +155,8 @@ func TestADesiredHandlerThatComesLate(t *testing.T) {
 	})
 }
 
-// A handler that takes the place of a busy one is not told what waited for that, but how things
-// are, which is not older; also when the twin is read with a delay.
+// A handler that replaces a busy one gets the complete properties instead of the waiting changes.
+// They are not older than those changes, also when the read of the twin is delayed.
 func TestADesiredHandlerIsReplacedWhileChangesWait(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		h, w, other := newTwinHub(), &told{}, &told{}
@@ -220,7 +220,7 @@ func TestASlowDesiredHandlerGetsTheNewest(t *testing.T) {
 	})
 }
 
-// What is read must not be older than what was notified: the hub is asked again.
+// A twin that is older than a notification is read again.
 func TestAReadThatIsOlderThanANotification(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		h, w := newTwinHub(), &told{}
@@ -245,7 +245,7 @@ func TestAReadThatIsOlderThanANotification(t *testing.T) {
 	})
 }
 
-// The twin of a device that was registered anew begins at version 1 again.
+// The twin of a device that was registered again starts at version 1.
 func TestATwinThatBeginsAgain(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		h, w := newTwinHub(), &told{}
@@ -289,7 +289,8 @@ func TestDesiredHandlersThatPanic(t *testing.T) {
 	})
 }
 
-// A hub that refuses to show the twin leaves the rest alone; it is asked again, ever more seldom.
+// A hub that refuses reads of the twin affects nothing else; the read is repeated at growing
+// intervals.
 func TestATwinThatCannotBeRead(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := &fake{request: func(*fakeSession, *transport.Request) (transport.Reply, bool) {
@@ -325,8 +326,8 @@ func TestATwinThatCannotBeRead(t *testing.T) {
 	})
 }
 
-// One bad answer, whatever it is, does not leave a device without its properties; nor does a policy
-// that tries nothing again.
+// A single bad answer does not leave a device without its properties, even with a policy that never
+// retries.
 func TestATwinThatCannotBeReadOnce(t *testing.T) {
 	for name, answer := range map[string]transport.Reply{
 		"garbled": {Status: 200, Body: []byte(`{"desired":`)}, "invalid": {Err: refused(transport.Invalid)},
@@ -353,7 +354,7 @@ func TestATwinThatCannotBeReadOnce(t *testing.T) {
 				h.change(false)
 				h.change(true) // a gap
 				time.Sleep(20 * time.Second)
-				h.change(true) // it is read at once
+				h.change(true) // the twin is read at once
 				synctest.Wait()
 				require.Equal(t, []string{"full 1", "full 4"}, w.list())
 			})
@@ -388,8 +389,8 @@ func TestCloseWaitsForTheDesiredHandler(t *testing.T) {
 	})
 }
 
-// Whatever is lost, doubled or late, versions only rise, but for all properties after changes, and
-// in the end the newest was told.
+// With lost, duplicated and late notifications versions only rise, except for complete properties
+// after changes, and in the end the handler has got the newest version.
 func TestDesiredLedger(t *testing.T) {
 	for range 30 {
 		seed := rand.Uint64()
@@ -421,7 +422,7 @@ func TestDesiredLedger(t *testing.T) {
 				case 0:
 					select {
 					case h.f.last().kill <- lost(transport.Network):
-					default: // it is dead already
+					default: // the session has ended
 					}
 					time.Sleep(time.Duration(r.IntN(500)) * time.Millisecond)
 				case 1:
@@ -446,8 +447,8 @@ func TestDesiredLedger(t *testing.T) {
 	}
 }
 
-// A hub sends the new properties of a back end that replaced them all as it sends a change, so what
-// was removed is not named. The next connection mends that, once.
+// A hub sends a replacement of all properties in the same form as a change, so removed properties
+// are not named. The next connection corrects that, once.
 func TestARemovalByReplacementIsNotLostForGood(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		desired := `{"interval":44,"led":true,"$version":2}`
@@ -474,7 +475,7 @@ func TestARemovalByReplacementIsNotLostForGood(t *testing.T) {
 	})
 }
 
-// The twin is read after the hub tells changes, not before: one that came in between would be
+// The twin is read after the subscription to changes, not before. A change between the two would be
 // missed.
 func TestTheTwinIsReadAfterChangesAreTold(t *testing.T) {
 	bubble(t, func(t *testing.T) {
@@ -494,14 +495,14 @@ func TestTheTwinIsReadAfterChangesAreTold(t *testing.T) {
 		c.HandleDesired(w.handle)
 		synctest.Wait()
 		require.Equal(t, []transport.Features{transport.Twin, transport.Desired}, h.f.subscriptions())
-		h.change(false) // nobody is told yet
+		h.change(false) // no subscription yet
 		h.f.last().cfg.Sink.Reply(1, transport.Reply{})
 		synctest.Wait()
 		require.Equal(t, []string{"full 2"}, w.list())
 	})
 }
 
-// That changes may have been missed is also true for a twin that is being read at that moment.
+// Changes missed while the twin is being read cause another read.
 func TestChangesMissedWhileTheTwinIsRead(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		h, w := newTwinHub(), &told{}
@@ -523,7 +524,7 @@ func TestChangesMissedWhileTheTwinIsRead(t *testing.T) {
 	})
 }
 
-// A change that cannot be read is a change: the twin has it.
+// A change that cannot be parsed makes the client read the twin.
 func TestAChangeThatCannotBeRead(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		h, w := newTwinHub(), &told{}

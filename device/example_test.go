@@ -16,7 +16,7 @@ import (
 	"github.com/hubline-iot/hubline/transport/netopt"
 )
 
-// exampleHub is an in-process hub with one device; the examples talk to it in memory. A program
+// exampleHub is an in-process hub with one device; the examples connect to it in memory. A program
 // uses mqtt.New(nil) and its device's connection string instead.
 func exampleHub() (hub *testbroker.Hub, connect string, overMemory *mqtt.Transport) {
 	hub, err := testbroker.New(nil)
@@ -58,8 +58,8 @@ func Example() {
 	// {"temperature":21.5}
 }
 
-// A few receipts keep a window in flight; each is used again when its message has its result.
-// Readings that are taken before the first connection wait in the outbox.
+// A few receipts keep a window in flight; each is reused when its message has its result. Readings
+// taken before the first connection wait in the outbox.
 func ExampleClient_Enqueue() {
 	hub, connect, overMemory := exampleHub()
 	defer hub.Close()
@@ -95,7 +95,7 @@ func ExampleClient_Enqueue() {
 	// Output: 10 readings, 10 acknowledged
 }
 
-// OnStatus tells each step of the connection.
+// OnStatus reports each step of the connection.
 func ExampleOptions_onStatus() {
 	hub, connect, overMemory := exampleHub()
 	defer hub.Close()
@@ -126,8 +126,8 @@ func ExampleOptions_onStatus() {
 	// disconnected, client closed
 }
 
-// A policy of your own gets the number of the retry and the latest error. It is only asked about
-// errors that a retry can mend.
+// A custom policy gets the number of the retry and the latest error. It is only asked about
+// retryable errors.
 func ExampleClient_SetRetryPolicy() {
 	hub, connect, overMemory := exampleHub()
 	defer hub.Close()
@@ -156,7 +156,7 @@ func ExampleClient_SetRetryPolicy() {
 	// attempts: 4
 }
 
-// What is hopeless is not retried, and the hint says what helps.
+// Terminal failures are not retried, and the hint says what helps.
 func ExampleStatus_Hint() {
 	hub, connect, overMemory := exampleHub()
 	defer hub.Close()
@@ -190,7 +190,7 @@ func ExampleOptions_onMessage() {
 	}
 	client.HandleMessages(func(ctx context.Context, m *transport.Message) error {
 		fmt.Println("message:", string(m.Body))
-		return nil // accepted: the hub forgets it
+		return nil // accepted: the hub deletes it
 	})
 	defer client.Close()
 	ctx := context.Background()
@@ -209,8 +209,8 @@ func ExampleOptions_onMessage() {
 	// completed
 }
 
-// A device that nobody can reach tries again from scratch even after a terminal end; a fleet
-// spreads its reconnects; the clients of one process share a limit.
+// An unattended device starts from scratch after a terminal failure. A fleet spreads its
+// reconnects. The clients of one process share a limit.
 func ExampleOptions_unattended() {
 	limit := device.NewDialLimiter(4, 20*time.Millisecond)
 	options := &device.Options{
@@ -228,7 +228,7 @@ func ExampleOptions_unattended() {
 	// Output: disconnected <nil>
 }
 
-// The trace tells what the status leaves out: here the policy's decisions.
+// The trace reports details that the status leaves out: here the policy's decisions.
 func ExampleTrace() {
 	hub, connect, overMemory := exampleHub()
 	defer hub.Close()

@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A message ends when its time is over, however it waits: while the client is Disconnected, after
-// the loss of the session that had it, after a refusal for now. While it is in flight it stays.
+// A message expires at its time in every waiting state: while the client is Disconnected, after the
+// loss of its session, after a refusal for now. In flight it does not expire.
 func TestAMessageExpiresHoweverItWaits(t *testing.T) {
 	const life = time.Minute
 	for _, tc := range []struct {

@@ -14,27 +14,27 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// fake is a Transport whose dials and verdicts are scripted. It keeps what its sessions received.
+// fake is a Transport with scripted dials and verdicts. It records what its sessions received.
 type fake struct {
-	// dial decides about dial n, counted from 1; nil error: a session. It may block on ctx. Nil: every
-	// dial succeeds.
+	// dial decides about dial n, counted from 1; with a nil error it makes a session. It may block on
+	// ctx. Nil: every dial succeeds.
 	dial func(n int, ctx context.Context) error
-	// verdict decides about message m; nil error acknowledges, errHold leaves it open. Nil: every
-	// message is acknowledged.
+	// verdict decides about a message; a nil error acknowledges it, errHold leaves it unanswered. Nil:
+	// every message is acknowledged.
 	verdict func(conn int, it transport.Item) error
-	// subscribe decides about the subscription on connection conn; errHold leaves it without an
-	// answer. Nil: granted.
+	// subscribe decides about the subscription on connection conn; errHold leaves it unanswered. Nil:
+	// granted.
 	subscribe func(conn int) error
-	// expires is when the credentials of a session made now run out. Nil: never.
+	// expires returns the expiry of the credentials of a new session. Nil: never.
 	expires func() time.Time
-	// request decides about a request for the twin, a renewal or an answer to a method; false leaves
-	// it without an answer. Nil: Unsupported.
+	// request decides about a twin request, a renewal or an answer to a method; false leaves it
+	// unanswered. Nil: Unsupported.
 	request func(s *fakeSession, r *transport.Request) (transport.Reply, bool)
-	// keepAlive is how often sessions want to be asked for a ping.
+	// keepAlive is the interval of pings that sessions ask for.
 	keepAlive time.Duration
-	// progress is when the connection last got on. Nil: sessions cannot tell.
+	// progress returns when the connection last made progress. Nil: sessions are no Progressors.
 	progress func() time.Time
-	// ackTimeout is what sessions say about their answers.
+	// ackTimeout is Info.AckTimeout of the sessions.
 	ackTimeout time.Duration
 
 	mu       sync.Mutex
@@ -48,14 +48,14 @@ type fake struct {
 	wanted   []transport.Features
 }
 
-// requests returns the requests, but for subscriptions, settlements and pings.
+// requests returns the requests, except subscriptions, settlements and pings.
 func (f *fake) requests() []transport.Request {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return append([]transport.Request(nil), f.asked...)
 }
 
-// subscriptions returns what was subscribed to.
+// subscriptions returns the requested subscriptions.
 func (f *fake) subscriptions() []transport.Features {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -115,7 +115,7 @@ func (f *fake) Dial(ctx context.Context, cfg *transport.Config) (transport.Sessi
 	return s, nil
 }
 
-// progressing is a session that tells when its connection got on.
+// progressing is a session that implements transport.Progressor.
 type progressing struct{ *fakeSession }
 
 func (s progressing) Progress() time.Time { return s.f.progress() }
@@ -252,13 +252,13 @@ func (s *fakeSession) Do(r *transport.Request) {
 	}
 }
 
-// deliver brings a cloud-to-device message and reports whether it was taken.
+// deliver delivers a cloud-to-device message and reports whether it was taken.
 func (s *fakeSession) deliver(ref string) bool {
 	return s.cfg.Sink.Deliver(&transport.Delivery{Kind: transport.Messages, Ref: []byte(ref),
 		Msg: &transport.Message{ID: ref, Body: []byte("body of " + ref)}})
 }
 
-// fault makes an error as a transport reports it.
+// fault returns an error as a transport reports it.
 func fault(k transport.Kind, sc transport.Scope) *transport.Error {
 	return &transport.Error{Kind: k, Scope: sc, Op: transport.OpRun, Proto: "fake", Err: errors.New("scripted")}
 }
@@ -276,7 +276,7 @@ func failing(errs ...error) func(int, context.Context) error {
 	}
 }
 
-// watch collects statuses with the fake time they came at.
+// watch collects statuses with the fake time of each.
 type watch struct {
 	mu  sync.Mutex
 	all []device.Status
@@ -311,8 +311,8 @@ func creds() *transport.Credentials {
 	return &transport.Credentials{Host: "hub.example.test", DeviceID: "dev-1"}
 }
 
-// client makes a client over f that is closed at the end of the test. The policies' draws are 0
-// unless o says otherwise.
+// client makes a client over f and closes it at the end of the test. The policies' random draws are
+// 0 unless o sets Rand.
 func client(t *testing.T, f *fake, o *device.Options) (*device.Client, *watch) {
 	t.Helper()
 	w := &watch{}

@@ -13,7 +13,7 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// Whatever happens to a client, each try that a gate let in is reported once.
+// Each try that a gate admitted is reported once, in a random life of a client.
 func TestEveryTryIsReportedOnceInARandomLife(t *testing.T) {
 	for seed := range uint64(40) {
 		bubble(t, func(t *testing.T) {

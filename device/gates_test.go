@@ -16,7 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// a hold that ends while the session is drained must not spin
+// A hold that ends while the session drains must not make the loop spin.
 func TestAHoldThatEndsWhileTheSessionDrainsDoesNotSpin(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		start := time.Now()
@@ -51,7 +51,7 @@ func TestAHoldThatEndsWhileTheSessionDrainsDoesNotSpin(t *testing.T) {
 	})
 }
 
-// double refund by Reconnect within StableTime
+// The cost of a retry is given back once, also when Reconnect is called within StableTime.
 func TestACostIsGivenBackOnce(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		b, err := budget.NewTokenBucket(100, 0, 0)
@@ -73,7 +73,7 @@ func TestACostIsGivenBackOnce(t *testing.T) {
 	})
 }
 
-// Close during a probe must not close a shared breaker
+// Close during a probe must not close a shared breaker.
 func TestAProbeThatCloseCutsShortIsNoSuccess(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		br, err := budget.NewBreaker(&budget.BreakerOptions{Failures: 1, Cooldown: 10 * time.Second, Wait: true})
@@ -96,7 +96,7 @@ func TestAProbeThatCloseCutsShortIsNoSuccess(t *testing.T) {
 	})
 }
 
-// A replaced policy: messages in flight are "successes" for a breaker
+// Messages in flight when their policy is replaced are not successes for a breaker.
 func TestAMessageOfAReplacedPolicyIsNoSuccess(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		br, err := budget.NewBreaker(&budget.BreakerOptions{Failures: 1, Cooldown: 10 * time.Second, Wait: true})
@@ -120,13 +120,13 @@ func TestAMessageOfAReplacedPolicyIsNoSuccess(t *testing.T) {
 	})
 }
 
-// a retry in flight at a session's death leaks in ConcurrencyBudget
+// A retry in flight at the end of its session must not leak from a ConcurrencyBudget.
 func TestARetryInFlightWithItsSessionIsReportedAsOne(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		cb, err := budget.NewConcurrencyBudget(nil)
 		require.NoError(t, err)
 		p := cb.Wrap(retrypolicy.Fixed{Delay: time.Second})
-		for range 5 { // others' tries
+		for range 5 { // tries of other clients
 			require.True(t, retrypolicy.Admit(p, retrypolicy.Attempt{}).Retry)
 		}
 		tries := 0
@@ -154,7 +154,7 @@ func TestARetryInFlightWithItsSessionIsReportedAsOne(t *testing.T) {
 	})
 }
 
-// SetRetryPolicy with a policy over the same budget counts twice
+// SetRetryPolicy with a policy over the same budget must not count twice.
 func TestTheSamePolicyAgainCountsNothingTwice(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		cb, err := budget.NewConcurrencyBudget(nil)
@@ -185,7 +185,8 @@ func TestTheSamePolicyAgainCountsNothingTwice(t *testing.T) {
 	})
 }
 
-// an outcome between teach's report and its count of what is in flight is lost
+// acker acknowledges further messages from inside Observe, to hit the moment between the reports
+// for a replaced policy and its count of the messages in flight.
 type acker struct {
 	*witness
 	once func()
@@ -212,8 +213,8 @@ func TestNoOutcomeIsLostWhenThePolicyIsReplaced(t *testing.T) {
 			require.NoError(t, c.Enqueue(t.Context(), msg(i), nil))
 		}
 		synctest.Wait()
-		// While the loop is inside Observe (of message 0) the policy is replaced and message 1 is
-		// acknowledged; Observe of the report of teach is where message 2 comes in.
+		// While the loop is inside Observe for message 0, the policy is replaced and message 1 is
+		// acknowledged. Message 2 is acknowledged inside the Observe call that the replacement causes.
 		old.once = func() {
 			close(entered)
 			<-gone
@@ -229,7 +230,7 @@ func TestNoOutcomeIsLostWhenThePolicyIsReplaced(t *testing.T) {
 	})
 }
 
-// OutageLimit with a gate that waits
+// OutageLimit applies to a wait at a gate.
 func TestOutageLimitBoundsTheWaitAtAGate(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := &fake{dial: func(int, context.Context) error { return lost(transport.Network) }}
@@ -250,7 +251,7 @@ func TestOutageLimitBoundsTheWaitAtAGate(t *testing.T) {
 	})
 }
 
-// a message refused while a gate holds: Decide is asked only afterwards
+// Decide is asked about a refused message while a gate holds others.
 func TestARefusalIsDecidedWhileAGateHolds(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := &fake{verdict: func(conn int, it transport.Item) error { return errHold }}
@@ -276,7 +277,7 @@ func TestARefusalIsDecidedWhileAGateHolds(t *testing.T) {
 	})
 }
 
-// The answer that a hub gives twice comes between taking and asking.
+// A hub's second answer arrives between take and the gate's decision.
 func TestASecondAnswerMeetsAMessageAtTheGate(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := &fake{}
@@ -298,7 +299,7 @@ func TestASecondAnswerMeetsAMessageAtTheGate(t *testing.T) {
 	})
 }
 
-// A pause that ends while the gate still holds messages wakes nobody over and over.
+// A pause that ends while the gate still holds messages must not make the loop spin.
 func TestAPauseThatEndsWhileAGateHoldsDoesNotSpin(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := &fake{verdict: func(conn int, it transport.Item) error { return errHold }}
@@ -331,7 +332,7 @@ func TestAPauseThatEndsWhileAGateHoldsDoesNotSpin(t *testing.T) {
 	})
 }
 
-// Clients that wait at one gate do not all come when it lets them.
+// Clients that wait at one gate do not all dial at once when it opens.
 func TestClientsThatWaitAtOneGateSpread(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		br, _ := budget.NewBreaker(&budget.BreakerOptions{Wait: true})

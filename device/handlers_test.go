@@ -58,7 +58,7 @@ func TestHandlersAreRegisteredReplacedAndRemovedWhileConnected(t *testing.T) {
 	})
 }
 
-// What waits when the handler is removed is released, and the hub delivers it again.
+// Messages that wait when the handler is removed are released, and the hub delivers them again.
 func TestMessagesThatWaitForARemovedHandlerAreReleased(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := &fake{}

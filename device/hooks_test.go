@@ -17,7 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// witness is a policy with all the optional parts; it keeps what it was told.
+// witness is a policy with all the optional methods; it records its calls.
 type witness struct {
 	retrypolicy.Policy
 	admit func(a retrypolicy.Attempt) retrypolicy.Decision
@@ -78,7 +78,7 @@ func (w *witness) Admit(a retrypolicy.Attempt) retrypolicy.Decision {
 	return d
 }
 
-// balanced checks that each try that was let in was reported once.
+// balanced checks that each admitted try was reported once.
 func (w *witness) balanced(t *testing.T) {
 	t.Helper()
 	w.mu.Lock()
@@ -159,7 +159,7 @@ func TestThePolicyIsToldHowMessagesEnded(t *testing.T) {
 		told := w.take()
 		require.Less(t, slices.Index(told, "observe operation 0 x1: service unavailable"), slices.Index(told,
 			"decide operation 1"), "an outcome is told before the question about it")
-		sums := map[string]int{} // how many come in one lot depends on who runs first
+		sums := map[string]int{} // how many come in one report depends on scheduling
 		for _, text := range told {
 			var retry, n int
 			if _, err := fmt.Sscanf(text, "observe operation %d x%d:", &retry, &n); err == nil {
@@ -206,7 +206,7 @@ func TestAGateHoldsMessagesAndKeepsTheirOrder(t *testing.T) {
 		time.Sleep(950 * time.Millisecond)
 		synctest.Wait()
 		require.Equal(t, want[:10], f.ids())
-		f.last().kill <- lost(transport.Network) // a new connection is no way around the gate
+		f.last().kill <- lost(transport.Network) // a new connection does not bypass the gate
 		require.NoError(t, c.Flush(t.Context()))
 		require.Equal(t, 4950*time.Millisecond, time.Since(began),
 			"the retry came 50 ms after the gate would have let the next one pass")
@@ -281,7 +281,7 @@ func TestAGateThatRefusesEndsTheAttempts(t *testing.T) {
 	})
 }
 
-// A gate that waits must not hold Close.
+// Close ends a wait at a gate.
 func TestCloseEndsAWaitAtTheGate(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		w := newWitness(retrypolicy.NoRetry{})
@@ -328,7 +328,7 @@ func TestANewPolicyTakesOverWhatIsInFlight(t *testing.T) {
 	})
 }
 
-// A quota shared by the clients of a process bounds their reconnects together.
+// A quota shared by the clients of a process limits the sum of their reconnects.
 func TestAQuotaSharedByManyClients(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		q, err := budget.NewQuota(&budget.QuotaOptions{Size: 50, Retry: 5})
@@ -346,13 +346,13 @@ func TestAQuotaSharedByManyClients(t *testing.T) {
 			require.NoError(t, c.Close())
 		}
 		// Each of the first three clients makes three retries and gives back the cost of its last one;
-		// what is left pays for a retry of the fourth.
+		// the rest pays for a retry of the fourth.
 		require.Less(t, dials, 20+10+6)
 		require.Greater(t, dials, 20+9)
 	})
 }
 
-// The send-rate limiter slows all of a client's messages once one was throttled.
+// The send-rate limiter slows down all messages of a client once one was throttled.
 func TestThrottlingSlowsTheWholePipeline(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		throttled := 0

@@ -15,7 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// handled collects what a handler was given.
+// handled collects the messages that a handler got.
 type handled struct {
 	mu  sync.Mutex
 	ids []string
@@ -66,8 +66,8 @@ func TestMessagesAreHandledInOrderAndTheReturnValueSettles(t *testing.T) {
 	})
 }
 
-// A handler that takes an hour holds up neither sending nor settling what came before, and what
-// finds no room is left to the hub.
+// A handler that takes an hour delays neither sending nor the settlement of earlier messages.
+// Messages without a free slot stay with the hub.
 func TestASlowHandlerHoldsUpNothingElse(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := &fake{}
@@ -95,8 +95,8 @@ func TestASlowHandlerHoldsUpNothingElse(t *testing.T) {
 	})
 }
 
-// What a lost session brought is void: waiting deliveries are forgotten, and a verdict that comes
-// late is not passed to the next session, where the same reference may name something else.
+// Deliveries of a lost session are void. Waiting ones are discarded, and a late verdict is not
+// passed to the next session, where the same reference may name another message.
 func TestDeliveriesOfALostSessionAreVoid(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		h := &handled{}

@@ -15,8 +15,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Pain 12: a token is renewed before it expires, by a planned reconnect that waits for what is in
-// flight: no failure, no policy asked, nothing sent twice.
+// Pain 12: a token is renewed before it expires, by a planned reconnect that waits for the messages
+// in flight: no failure, no policy asked, nothing sent twice.
 func TestPain12_TokenRenewalIsPlanned(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		policy := &recorder{}
@@ -75,7 +75,7 @@ func TestRenewalIsJitteredAndCanBeOff(t *testing.T) {
 	}
 }
 
-// A drain that does not come to an end is cut off; what was in flight goes again.
+// A drain that does not end is cut off; the messages in flight are sent again.
 func TestRenewalDoesNotWaitForEver(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := &fake{expires: func() time.Time {
@@ -94,8 +94,8 @@ func TestRenewalDoesNotWaitForEver(t *testing.T) {
 	})
 }
 
-// A source that gives the same token again, because it caches, is asked again after 85 % of what
-// remains: a few times, not over and over.
+// A token source that caches and returns the same token is asked again after 85 % of the remaining
+// life: a few times, not over and over.
 func TestASourceThatCachesIsAskedAgain(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		expires := time.Now().Add(time.Hour)
@@ -108,7 +108,7 @@ func TestASourceThatCachesIsAskedAgain(t *testing.T) {
 	})
 }
 
-// skewed is a wall clock that can be moved.
+// skewed is a wall clock that can be set.
 type skewed struct {
 	mu sync.Mutex
 	by time.Duration
@@ -138,8 +138,8 @@ func skewedClient(t *testing.T, f *fake, o *device.Options) (*device.Client, *sk
 	return c, k, w
 }
 
-// Pain 13, 21: a device that slept (its clock jumped ahead) replaces its connection at once when it
-// wakes, with a fresh token.
+// Pain 13, 21: a device that slept (its clock jumped ahead) replaces its connection at once on
+// waking up, with a fresh token.
 func TestPain21_AConnectionIsReplacedAfterSleep(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var jumps []time.Duration
@@ -164,7 +164,7 @@ func TestPain21_AConnectionIsReplacedAfterSleep(t *testing.T) {
 	})
 }
 
-// A board that boots in 1970 waits patiently, and connects as soon as its clock is set.
+// A board that boots in 1970 keeps trying at a slow pace, and connects as soon as its clock is set.
 func TestABoardThatBootsIn1970ConnectsWhenItsClockIsSet(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := &fake{}
@@ -194,7 +194,8 @@ func TestABoardThatBootsIn1970ConnectsWhenItsClockIsSet(t *testing.T) {
 	})
 }
 
-// Pain 10, 11: a link that drops again soon after each success backs off, and a cause is named.
+// Pain 10, 11: a link that drops again soon after each success backs off, and the status names a
+// likely cause.
 func TestPain10_FlappingIsNamed(t *testing.T) {
 	hold := func(int, transport.Item) error { return errHold }
 	holdTwo := func(_ int, it transport.Item) error {
@@ -256,7 +257,7 @@ func TestPain10_FlappingIsNamed(t *testing.T) {
 	}
 }
 
-// TryAgainAfter: nothing is final, and each beginning is from scratch.
+// TryAgainAfter: every end is followed by a start from scratch.
 func TestTryAgainAfterATerminalEnd(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := &fake{dial: func(n int, _ context.Context) error {
@@ -291,8 +292,8 @@ func TestTryAgainAfterATerminalEnd(t *testing.T) {
 	})
 }
 
-// ReconnectSpread keeps a fleet from coming back together: the first retries of 1,000 devices are
-// spread over the whole of it.
+// ReconnectSpread keeps a fleet from reconnecting together: the first retries of 1,000 devices are
+// spread over the whole duration.
 func TestReconnectSpread(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		const spread = 100 * time.Second
@@ -319,8 +320,8 @@ func TestReconnectSpread(t *testing.T) {
 	})
 }
 
-// A shared limiter: never more than two attempts at a time, and they begin at least 10 ms apart;
-// those who wait for their turn can be closed.
+// A shared limiter allows at most two attempts at a time, which begin at least 10 ms apart. Clients
+// that wait for their turn can be closed.
 func TestDialLimiter(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		limiter := device.NewDialLimiter(2, 10*time.Millisecond)
@@ -367,8 +368,8 @@ func TestDialLimiter(t *testing.T) {
 	})
 }
 
-// Pain 23: Reconnect is the hook for a program that knows that the network has changed; see also
-// the test of the planned reconnect.
+// Pain 23: Reconnect is for a program that detects a change of the network; see also the test of
+// the planned reconnect.
 func TestPain23_ReconnectNow(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := &fake{dial: failing(lost(transport.Network), lost(transport.Network))}
@@ -404,7 +405,7 @@ func TestTraceTellsWhatStatusLeavesOut(t *testing.T) {
 		c.HandleMessages(func(context.Context, *transport.Message) error { panic("boom") })
 		open(t, c)
 		require.NoError(t, c.Send(t.Context(), msg(1)))
-		synctest.Wait() // the answer may be here before the loop has told that it sent
+		synctest.Wait() // the answer may arrive before the loop has reported that it sent
 		f.last().deliver("1")
 		time.Sleep(time.Second)
 		f.last().kill <- lost(transport.Network)

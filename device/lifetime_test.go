@@ -26,7 +26,7 @@ func TestLifetime(t *testing.T) {
 		require.ErrorIs(t, other.Err(), context.Canceled)
 		require.Len(t, l.after, 2, "the child that ended is forgotten")
 
-		timed, cancel := context.WithTimeout(child, time.Hour) // the standard library's contexts end with it
+		timed, cancel := context.WithTimeout(child, time.Hour) // a child made by the standard library ends with it
 		defer cancel()
 		l.end()
 		l.end()

@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// limited returns a client that shares limiter, with a fake hub whose dials end as dial says.
+// limited returns a client that uses limiter, with a fake hub whose dials end as dial says.
 func limited(t *testing.T, id int, limiter *device.DialLimiter, dial func(int, context.Context) error) (*device.Client,
 	*fake) {
 	t.Helper()
@@ -40,7 +40,7 @@ func TestAFailedDialGivesItsPlaceBack(t *testing.T) {
 	})
 }
 
-// Close ends the wait of a client that has a place and waits for its turn.
+// Close ends the wait of a client that has a slot and waits for its turn.
 func TestCloseWhileWaitingForATurnGivesThePlaceBack(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		limiter := device.NewDialLimiter(1, time.Minute)
@@ -59,7 +59,7 @@ func TestCloseWhileWaitingForATurnGivesThePlaceBack(t *testing.T) {
 	})
 }
 
-// Close ends the wait of a client that has no place yet, and takes none.
+// Close ends the wait of a client without a slot, and takes none.
 func TestCloseWhileWaitingForAPlaceTakesNone(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		limiter := device.NewDialLimiter(1, 0)
@@ -82,8 +82,8 @@ func TestCloseWhileWaitingForAPlaceTakesNone(t *testing.T) {
 	})
 }
 
-// A dial that DialTimeout ends keeps its place until it has returned, so that a limiter of one
-// never has two dials at a time.
+// A dial that DialTimeout ends keeps its slot until it has returned, so a limiter of one never has
+// two dials at a time.
 func TestADialThatTimesOutKeepsItsPlaceUntilItEnds(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		limiter := device.NewDialLimiter(1, 0)

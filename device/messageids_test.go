@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// idRecorder notes the ids that sessions are given, while the messages are theirs.
+// idRecorder records the message ids that sessions get, while they may use the messages.
 type idRecorder struct {
 	mu  sync.Mutex
 	ids []string
@@ -90,7 +90,7 @@ func TestAMessageIDPrefixThatNoProtocolCarries(t *testing.T) {
 	}
 }
 
-// The ids of 64 messages share an allocation, and their copies are used again.
+// The ids of 64 messages share one allocation, and the copies are reused.
 func TestAMessageWithoutAnIDAllocatesNextToNothing(t *testing.T) {
 	c, err := device.New(creds(), &instant{}, nil)
 	require.NoError(t, err)

@@ -15,7 +15,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// heapGrowth returns by how much the live heap grew during f, whose data is still in use.
+// heapGrowth returns by how much the live heap grows during f, in bytes; data of f must still be in
+// use.
 func heapGrowth(f func()) int64 {
 	var before, after runtime.MemStats
 	runtime.GC()
@@ -26,8 +27,8 @@ func heapGrowth(f func()) int64 {
 	return int64(after.HeapAlloc) - int64(before.HeapAlloc)
 }
 
-// deaf makes a first session whose Do blocks in the first answer to a method, as while the hub
-// reads nothing.
+// deaf makes the first session's Do block on the first answer to a method, as with a hub that does
+// not read.
 func deaf(f *fake) {
 	f.request = func(s *fakeSession, r *transport.Request) (transport.Reply, bool) {
 		if r.Op == transport.OpRespond && s.conn == 1 {
@@ -90,8 +91,7 @@ func TestCallsAreBoundedByCountWhileTheHubReadsNothing(t *testing.T) {
 	})
 }
 
-// A call that waits was taken before the answers held all the memory; it is refused when its turn
-// comes.
+// A call that waits was taken before the answers used up the memory; it is refused at its turn.
 func TestCallsThatWaitAreNotRunWhileAnswersHoldAllMemory(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := &fake{}
@@ -107,7 +107,7 @@ func TestCallsThatWaitAreNotRunWhileAnswersHoldAllMemory(t *testing.T) {
 			return 200, answer
 		}))
 		open(t, c)
-		for i := range 31 { // one is with the session, 30 wait for it
+		for i := range 31 { // one is with the session, 30 wait
 			f.last().call(fmt.Sprint(i), "x", "")
 			synctest.Wait()
 		}
@@ -141,7 +141,7 @@ func TestRefusalsOfUnknownMethodsAreBounded(t *testing.T) {
 	})
 }
 
-// An id is remembered for as long as its call is under way, and for 32 calls after that.
+// An id is remembered while its call is pending, and for 32 calls after that.
 func TestTheIdsOfOldCallsAreForgotten(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := &fake{}

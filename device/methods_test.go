@@ -16,7 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// call brings a call of a method and reports whether it was taken.
+// call delivers a method call and reports whether it was taken.
 func (s *fakeSession) call(ref, name, body string) bool {
 	return s.cfg.Sink.Deliver(&transport.Delivery{Kind: transport.Methods, Name: []byte(name), Ref: []byte(ref),
 		Msg: &transport.Message{Body: []byte(body)}})
@@ -124,7 +124,7 @@ func TestMethodsRunConcurrentlyUpToALimit(t *testing.T) {
 	})
 }
 
-// A call that is delivered twice is run once.
+// A call that is delivered twice runs once.
 func TestAMethodCallThatComesTwice(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := &fake{}
@@ -149,7 +149,7 @@ func TestAMethodCallThatComesTwice(t *testing.T) {
 	})
 }
 
-// A call under way is known however many come after it.
+// A pending call is recognized after any number of later calls.
 func TestALongMethodCallThatComesTwice(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := &fake{}
@@ -258,8 +258,8 @@ func TestAMethodsTime(t *testing.T) {
 	})
 }
 
-// A call's time runs while it waits: what the hub has given up is not run, and what is run has what
-// is left of its time.
+// The time of a call runs while it waits. A call whose time has ended does not run; a call that
+// runs gets the rest of its time.
 func TestAMethodsTimeRunsWhileItWaits(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := &fake{}
@@ -288,7 +288,7 @@ func TestAMethodsTimeRunsWhileItWaits(t *testing.T) {
 	})
 }
 
-// A session that is replaced waits for a method at work, whose answer would be lost.
+// A session that is replaced waits for a running method, whose answer would be lost.
 func TestARenewalWaitsForAMethod(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		start := time.Now()
@@ -308,8 +308,7 @@ func TestARenewalWaitsForAMethod(t *testing.T) {
 	})
 }
 
-// A call that comes twice is known as such also when a cloud-to-device message was settled in
-// between.
+// A call that comes twice is recognized also when a cloud-to-device message was settled in between.
 func TestAMethodCallThatComesTwiceAmongMessages(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := &fake{}
@@ -329,8 +328,8 @@ func TestAMethodCallThatComesTwiceAmongMessages(t *testing.T) {
 	})
 }
 
-// Close ends the contexts of all handlers at once: one that does not listen keeps no other from
-// ending.
+// Close ends the contexts of all handlers at once: a handler that ignores its context does not
+// delay the end of others.
 func TestCloseEndsAllHandlersAtOnce(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		h := newTwinHub()
@@ -356,8 +355,8 @@ func TestCloseEndsAllHandlersAtOnce(t *testing.T) {
 	})
 }
 
-// An answer that the session could not send is lost, whatever was answered before and after it, and
-// once.
+// An answer that the session could not send is reported as lost, once, whatever was answered before
+// and after it.
 func TestAnAnswerThatTheSessionCouldNotSend(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var ids []uint32
@@ -365,7 +364,7 @@ func TestAnAnswerThatTheSessionCouldNotSend(t *testing.T) {
 		f.request = func(s *fakeSession, r *transport.Request) (transport.Reply, bool) {
 			if r.Op == transport.OpRespond {
 				ids = append(ids, r.ID)
-				if string(r.Ref) == "1" { // inside Do
+				if string(r.Ref) == "1" { // reported inside Do
 					s.cfg.Sink.Reply(r.ID, transport.Reply{Err: lost(transport.Network)})
 				}
 				return transport.Reply{}, false
@@ -384,7 +383,7 @@ func TestAnAnswerThatTheSessionCouldNotSend(t *testing.T) {
 		}
 		require.Equal(t, []string{"m1"}, lostAnswers)
 		reply := func(id uint32, err error) { f.last().cfg.Sink.Reply(id, transport.Reply{Err: err}) }
-		reply(ids[3], refused(transport.TooLarge)) // later
+		reply(ids[3], refused(transport.TooLarge)) // reported later
 		reply(ids[3], refused(transport.TooLarge))
 		reply(ids[1], refused(transport.TooLarge))
 		reply(ids[0], nil)
@@ -396,7 +395,7 @@ func TestAnAnswerThatTheSessionCouldNotSend(t *testing.T) {
 	})
 }
 
-// An answer for which there is no session any more is lost at that moment.
+// An answer that comes when no session exists is lost at that moment.
 func TestAnAnswerIsLostWhenItComes(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := &fake{}

@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Each refusal of the credentials after a good connection gets one more try with a fresh token,
-// however many there were before.
+// Each refusal of the credentials after a good connection gets one retry with a fresh token, after
+// any number of earlier refusals.
 func TestEachExpiredTokenGetsItsFreshOne(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := &fake{}
@@ -28,7 +28,7 @@ func TestEachExpiredTokenGetsItsFreshOne(t *testing.T) {
 	})
 }
 
-// OutageLimit counts from the loss of a connection, also of one that did not last.
+// OutageLimit counts from the loss of a connection, also of an unstable one.
 func TestOutageLimitCountsFromTheLatestLoss(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := &fake{dial: func(n int, _ context.Context) error {
@@ -49,8 +49,8 @@ func TestOutageLimitCountsFromTheLatestLoss(t *testing.T) {
 	})
 }
 
-// After TryAgainAfter everything begins anew: the count of retries, what the policy remembers, the
-// start of the outage, and the second try with a fresh token.
+// After TryAgainAfter everything starts anew: the count of retries, the policy's state, the start
+// of the outage, and the one retry with a fresh token.
 func TestTryAgainAfterBeginsAnew(t *testing.T) {
 	t.Run("count and memory of the policy", func(t *testing.T) {
 		bubble(t, func(t *testing.T) {
@@ -92,11 +92,11 @@ func TestTryAgainAfterBeginsAnew(t *testing.T) {
 	})
 }
 
-// counting is a policy that stops at its max-th retry. It keeps what it was asked.
+// counting is a policy that stops at retry number max. It records its calls.
 type counting struct {
 	max     int
 	retries []int
-	last    []time.Duration // delays of the decisions before
+	last    []time.Duration // delays of the previous decisions
 }
 
 func (p *counting) Decide(a retrypolicy.Attempt) retrypolicy.Decision {
@@ -104,7 +104,7 @@ func (p *counting) Decide(a retrypolicy.Attempt) retrypolicy.Decision {
 	return retrypolicy.Decision{Retry: a.Retry < p.max, Delay: time.Duration(a.Retry)}
 }
 
-// What a policy remembers of its last decision is its own delay, without the random spread.
+// The policy's last decision is passed to it with its own delay, without the random spread.
 func TestAPolicyIsToldItsOwnDelayWithoutTheSpread(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		p := &counting{max: 4}
@@ -117,7 +117,7 @@ func TestAPolicyIsToldItsOwnDelayWithoutTheSpread(t *testing.T) {
 	})
 }
 
-// A jump of the clock ends the wait after a lost connection, but not one that the service asked
+// A jump of the clock ends the wait after a lost connection, but not a delay that the service asked
 // for.
 func TestAClockJumpDoesNotShortenThePatienceOfTheService(t *testing.T) {
 	for kind, want := range map[transport.Kind]time.Duration{
@@ -137,7 +137,7 @@ func TestAClockJumpDoesNotShortenThePatienceOfTheService(t *testing.T) {
 	}
 }
 
-// A new policy is asked about calls of the twin that wait for their next try.
+// A new policy is asked about twin calls that wait for their retry.
 func TestANewPolicyIsAskedAboutARestingTwinCall(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := &fake{}
@@ -159,7 +159,7 @@ func TestANewPolicyIsAskedAboutARestingTwinCall(t *testing.T) {
 	})
 }
 
-// A call of the twin whose caller gives up while the policy is asked about it has one end.
+// A twin call whose caller gives up while the policy is asked about it has one end.
 func TestACallerGivesUpWhileThePolicyIsAsked(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
@@ -173,7 +173,8 @@ func TestACallerGivesUpWhileThePolicyIsAsked(t *testing.T) {
 			time.Sleep(time.Second) // the caller returns meanwhile
 			return false, 0
 		})
-		// A client that hangs cannot be closed, so it is closed at the end and not by Cleanup.
+		// A client that hangs cannot be closed, so it is closed at the end of the test instead of by
+		// Cleanup.
 		c, err := device.New(creds(), f, &device.Options{RetryPolicy: constant(time.Second), MessagePolicy: policy})
 		require.NoError(t, err)
 		open(t, c)

@@ -136,7 +136,7 @@ func TestMessagesExpireWhileTheyWait(t *testing.T) {
 		require.NoError(t, c.Enqueue(t.Context(), l, &late))
 		require.NoError(t, c.Start())
 		synctest.Wait()
-		require.NoError(t, c.Enqueue(t.Context(), e, &early)) // earlier than what the timer is set for
+		require.NoError(t, c.Enqueue(t.Context(), e, &early)) // earlier than the armed timer
 		require.NoError(t, c.Enqueue(t.Context(), msg(3), &never))
 
 		start := time.Now()
@@ -149,7 +149,7 @@ func TestMessagesExpireWhileTheyWait(t *testing.T) {
 	})
 }
 
-// The clock of the credentials, not that of the process, says when a message is over.
+// Messages expire by the clock of the credentials, not by that of the process.
 func TestExpiryGoesByTheCredentialsClock(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		k := creds()
@@ -292,7 +292,7 @@ func TestOpenGivesUpWithItsContextAndStopsWhatItStarted(t *testing.T) {
 		time.Sleep(time.Hour)
 		require.Len(t, f.dialTimes(), n)
 
-		// One that joined a running client leaves it running.
+		// An Open that joined a running client leaves it running.
 		require.NoError(t, c.Start())
 		ctx2, cancel2 := context.WithTimeout(t.Context(), 5*time.Second)
 		defer cancel2()
@@ -312,7 +312,7 @@ func TestOpenOfAnOpenClientDoesNothing(t *testing.T) {
 	})
 }
 
-// A panic in New's caller's dump, or a log line with %+v, shows no secret.
+// A Client printed by a panic dump or with %+v shows no secret.
 func TestAClientPrintsNoSecret(t *testing.T) {
 	const key = "c2VjcmV0LWtleS1vZi10aGUtZGV2aWNl"
 	k := creds()
@@ -329,11 +329,11 @@ func TestAClientPrintsNoSecret(t *testing.T) {
 	}
 }
 
-// The bytes that wait are compared without overflow where an int has 32 bits, too.
+// The number of waiting bytes is compared without overflow, also with a 32-bit int.
 func TestTheLargestOutbox(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c, _ := client(t, &fake{}, &device.Options{MaxBytes: math.MaxInt32, MaxMessages: 10_000, Overflow: device.Fail})
-		m := &transport.Message{Body: make([]byte, 255<<10)} // one body for all
+		m := &transport.Message{Body: make([]byte, 255<<10)} // one shared body
 		n := 0
 		for n < 10_000 && c.Enqueue(t.Context(), m, nil) == nil {
 			n++
@@ -342,8 +342,8 @@ func TestTheLargestOutbox(t *testing.T) {
 	})
 }
 
-// The message at the front waits for a retry; those behind it are answered one by one by a slow
-// link, which is not dead.
+// The oldest message waits for a retry. A slow link that answers later messages one by one is not
+// cut.
 func TestASlowLinkBehindARefusedMessage(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var tags []uint16

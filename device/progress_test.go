@@ -12,12 +12,12 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// A connection that gets on is kept although the oldest message has waited for longer than
-// AckTimeout. One that does not get on any more is cut AckTimeout after it last did.
+// A connection that makes progress is kept even if the oldest message has waited longer than
+// AckTimeout. A connection without progress is cut AckTimeout after its last progress.
 func TestAnAnswerIsDueSinceTheLastProgress(t *testing.T) {
 	for _, row := range []struct {
 		name   string
-		moving time.Duration // how long the connection gets on, in steps of a second
+		moving time.Duration // how long the connection makes progress, in steps of a second
 		cut    time.Duration // when it is cut
 	}{
 		{"never", 0, 30 * time.Second},
@@ -52,7 +52,7 @@ func TestAnAnswerIsDueSinceTheLastProgress(t *testing.T) {
 	}
 }
 
-// successes counts what a policy is told of connections.
+// successes counts the connections that are reported to a policy as successful.
 type successes struct {
 	retrypolicy.Policy
 	good, bad int
@@ -68,8 +68,8 @@ func (p *successes) Observe(a retrypolicy.Attempt) {
 	}
 }
 
-// A hub that accepts connections and answers nothing is a failure each time, however long
-// AckTimeout keeps the connection: the delays grow, and the policy is told of no success.
+// A hub that accepts connections and answers nothing causes a failure each time, however long
+// AckTimeout keeps the connection: the delays grow, and no success is reported to the policy.
 func TestAConnectionThatAnswersNothingIsNotStable(t *testing.T) {
 	for _, ack := range []time.Duration{30 * time.Second, 2 * time.Minute} {
 		bubble(t, func(t *testing.T) {
@@ -93,7 +93,7 @@ func TestAConnectionThatAnswersNothingIsNotStable(t *testing.T) {
 	}
 }
 
-// A hub that answers for StableTime and then goes silent had a stable connection.
+// The connection to a hub that answers for StableTime and then goes silent was stable.
 func TestAConnectionIsStableUntilAnAnswerIsDue(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var began time.Time

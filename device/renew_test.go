@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A session that can do so renews its token in place: nothing is disconnected, again and again.
+// A session that supports it renews its token in place, repeatedly, without a disconnect.
 func TestRenewalInPlace(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := &fake{expires: func() time.Time { return time.Now().Add(100 * time.Second) }}
@@ -38,7 +38,7 @@ func TestRenewalInPlace(t *testing.T) {
 	})
 }
 
-// A renewal that fails, or is not answered, makes way for a new session, as planned.
+// A renewal that fails, or is not answered, leads to a planned replacement of the session.
 func TestRenewalInPlaceThatFails(t *testing.T) {
 	for name, row := range map[string]struct {
 		answer bool

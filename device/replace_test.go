@@ -1,7 +1,6 @@
 package device_test
 
-// Corners of sessions that are replaced, handlers at work and slow links that a review found, a
-// test each.
+// Corner cases of replaced sessions, running handlers and slow links.
 
 import (
 	"context"
@@ -18,7 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A pause that ends while the session is being replaced wakes nobody over and over.
+// A pause that ends while the session is being replaced must not make the loop spin.
 func TestAPauseThatEndsWhileDrainingDoesNotSpin(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		start := time.Now()
@@ -42,7 +41,7 @@ func TestAPauseThatEndsWhileDrainingDoesNotSpin(t *testing.T) {
 		require.NoError(t, err)
 		defer c.Close()
 		open(t, c)
-		time.Sleep(76 * time.Second) // renewal at 85 s, pause of 10 s begins now
+		time.Sleep(76 * time.Second) // renewal at 85 s; a pause of 10 s begins here
 		require.NoError(t, c.Enqueue(t.Context(), msg(1), nil))
 		require.NoError(t, c.Enqueue(t.Context(), msg(2), nil))
 		time.Sleep(20 * time.Second)
@@ -63,7 +62,7 @@ func TestAHandlerMayCallReconnect(t *testing.T) {
 		})
 		open(t, c)
 		for i := range 10 {
-			f.last().deliver(fmt.Sprint(i)) // the hub redelivers what was not settled
+			f.last().deliver(fmt.Sprint(i)) // the hub redelivers unsettled messages
 			synctest.Wait()
 			if len(f.verdicts()) > 0 {
 				break
@@ -73,7 +72,7 @@ func TestAHandlerMayCallReconnect(t *testing.T) {
 	})
 }
 
-// Close waits for the handler at work and passes its verdict before it hangs up.
+// Close waits for a running handler and settles its message before it hangs up.
 func TestCloseSettlesWhatTheHandlerHasInItsHands(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := &fake{}
@@ -91,7 +90,7 @@ func TestCloseSettlesWhatTheHandlerHasInItsHands(t *testing.T) {
 	})
 }
 
-// A renewal waits for a cloud-to-device message in the handler's hands as for a message in flight.
+// A renewal waits for a running message handler as it does for a message in flight.
 func TestARenewalWaitsForTheHandlerAtWork(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := &fake{}
@@ -109,8 +108,8 @@ func TestARenewalWaitsForTheHandlerAtWork(t *testing.T) {
 	})
 }
 
-// A peer that answers one message after the other, slowly, is alive, though the last of them waits
-// for longer than AckTimeout.
+// A peer that slowly answers one message after the other is alive, even if the last of them waits
+// longer than AckTimeout.
 func TestASlowLinkIsNotADeadOne(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := &fake{}
@@ -154,7 +153,7 @@ func TestASlowLinkIsNotADeadOne(t *testing.T) {
 	})
 }
 
-// OnStatus may end its goroutine as well, and is told of what comes then.
+// OnStatus may end its goroutine, and still gets later statuses.
 func TestAStatusHandlerThatEndsItsGoroutine(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var told []device.State
@@ -170,8 +169,8 @@ func TestAStatusHandlerThatEndsItsGoroutine(t *testing.T) {
 	})
 }
 
-// A handler that calls runtime.Goexit, as a failing test does, releases its message and holds up
-// none.
+// A handler that calls runtime.Goexit, as a failing test does, releases its message and does not
+// block others.
 func TestAHandlerThatEndsItsGoroutineStopsNothing(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := &fake{}
@@ -202,7 +201,7 @@ func TestAHandlerThatEndsItsGoroutineStopsNothing(t *testing.T) {
 	})
 }
 
-// Each session that the trace told as connected is told as ended.
+// The trace reports the end of each session that it reported as connected.
 func TestTraceTellsTheEndOfEverySession(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := &fake{}
@@ -216,7 +215,7 @@ func TestTraceTellsTheEndOfEverySession(t *testing.T) {
 	})
 }
 
-// A pause that ran out during an outage is told with no delay, not a negative one.
+// A pause that ended during an outage is published with delay 0, not a negative one.
 func TestDelaysAreNeverNegative(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := &fake{}
@@ -244,7 +243,7 @@ func TestDelaysAreNeverNegative(t *testing.T) {
 	})
 }
 
-// A connection that lasts ends a series of flaps, whatever ends it.
+// A stable connection ends a series of flaps, whatever ends the connection.
 func TestFlapsEndWithAConnectionThatLasts(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := &fake{}
@@ -267,7 +266,7 @@ func TestFlapsEndWithAConnectionThatLasts(t *testing.T) {
 	})
 }
 
-// TryAgainAfter does not go under what the service asked for.
+// The delay of TryAgainAfter is at least what the service asked for.
 func TestTryAgainAfterRespectsTheService(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := &fake{}
@@ -283,8 +282,8 @@ func TestTryAgainAfterRespectsTheService(t *testing.T) {
 	})
 }
 
-// A delivery that comes again while the handler still has it is not handed to it another time; one
-// verdict settles both.
+// A redelivery of the message that a handler is working on is not handled again; one verdict
+// settles both.
 func TestARedeliveryOfWhatTheHandlerHasIsNotHandledTwice(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := &fake{}
@@ -317,7 +316,7 @@ func TestOptionsThatWouldHammerOrHangAreRefused(t *testing.T) {
 	}
 }
 
-// One answer cannot put a device to sleep for years.
+// One answer cannot stop a device for years.
 func TestRetryAfterIsCapped(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		e := lost(transport.Unavailable)

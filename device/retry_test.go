@@ -26,8 +26,8 @@ func gaps(f *fake) (all []time.Duration) {
 	return all
 }
 
-// The delays between dials are those of the documented formula, to the nanosecond, for draws at the
-// ends and in the middle.
+// The delays between dials follow the documented formula, to the nanosecond, for the smallest,
+// largest and middle random draws.
 func TestReconnectDelaysAreTheFormulas(t *testing.T) {
 	for _, tc := range []struct {
 		name string
@@ -95,8 +95,7 @@ func TestPolicyCanVetoWhatIsRetryable(t *testing.T) {
 	})
 }
 
-// The filter comes first, in every loop; the policy cannot revive what is terminal, and is not
-// asked.
+// The filter is asked first, in every loop. The policy is not asked about terminal errors.
 func TestPolicyIsNeverAskedAboutATerminalError(t *testing.T) {
 	for _, rule := range errfilter.Rules() {
 		if rule.Retry {
@@ -129,7 +128,8 @@ func TestPolicyIsNeverAskedAboutATerminalError(t *testing.T) {
 						f.last().kill <- lost(rule.Kind)
 						synctest.Wait()
 						if rule.Kind == transport.Unauthorized {
-							// A live session's token may have run out: one fresh token is tried, without asking.
+							// A live session's token may have expired: one fresh token is tried, without asking the
+							// policy.
 							require.Equal(t, device.Connected, c.Status().State)
 							f.last().kill <- lost(rule.Kind)
 							synctest.Wait()
@@ -183,7 +183,7 @@ func TestPolicyGetsTheLatestErrorAndTheTrueCount(t *testing.T) {
 	})
 }
 
-// recorder keeps what it was asked.
+// recorder records the attempts that it is asked about.
 type recorder struct {
 	asked []retrypolicy.Attempt
 	delay time.Duration
@@ -261,8 +261,8 @@ func TestANegativeRetryAfterEndsTheRetries(t *testing.T) {
 	})
 }
 
-// With waits of 10 s and a limit of 35 s the fourth retry would start at 40 s: the client says so
-// at 30 s.
+// With delays of 10 s and a limit of 35 s the fourth retry would start at 40 s, so the client gives
+// up at 30 s.
 func TestOutageLimitLooksAhead(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := &fake{dial: func(int, context.Context) error { return lost(transport.Network) }}
@@ -297,7 +297,7 @@ func TestRetryCountIsResetOnlyAfterAStableTime(t *testing.T) {
 }
 
 // Throttled connects are paced: at least C = 5 s, Cmin = 10 s, Cmax = 60 s, whatever the ordinary
-// policy would do, unless PacedPolicy says otherwise.
+// policy decides, unless PacedPolicy is set.
 func TestThrottledConnectsArePaced(t *testing.T) {
 	throttled := failing(lost(transport.Throttled), lost(transport.Throttled), lost(transport.Quota),
 		lost(transport.ClockUnset), lost(transport.Throttled), lost(transport.Throttled))
@@ -333,8 +333,8 @@ func TestThrottledConnectsArePaced(t *testing.T) {
 	})
 }
 
-// A refused message pauses all sending for one decision; then the refused go first, in order, and
-// are not marked as sent before.
+// A refused message pauses all sending, with one decision. Then refused messages are sent first, in
+// order, and not marked as sent before.
 func TestARefusedMessagePausesAllAndGoesAgainInOrder(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		start := time.Now()
@@ -383,7 +383,7 @@ func TestMessagePolicyThatStopsFailsThatMessageAlone(t *testing.T) {
 		var r, other device.Receipt
 		require.NoError(t, c.Enqueue(t.Context(), msg(1), &r))
 		require.NoError(t, c.Enqueue(t.Context(), msg(2), &other))
-		open(t, c) // both at once go out
+		open(t, c) // both are sent at once
 		require.NoError(t, other.Wait(t.Context()))
 		err := r.Wait(t.Context())
 		require.ErrorIs(t, err, transport.RetryExpired)
@@ -412,7 +412,7 @@ func TestPolicyChangedDuringAPauseDecidesAnew(t *testing.T) {
 	})
 }
 
-// A pause that the service asked for is not cut short by a reconnect.
+// A reconnect does not cut short a pause that the service asked for.
 func TestAPauseOutlivesTheConnection(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		first := true

@@ -11,13 +11,13 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// The delay after a failed dial ends when the transport says that the cause has passed. The part of
-// it that spreads a fleet is kept.
+// The delay after a failed dial ends when the transport reports that the cause has passed. The
+// random spread is kept.
 func TestADelayEndsWhenTheCauseHasPassed(t *testing.T) {
 	for _, row := range []struct {
 		name   string
 		after  time.Duration // when the cause passes; negative: never
-		spread time.Duration // drawn of twice as much
+		spread time.Duration // random draw out of twice as much
 		want   time.Duration // from the failure to the next dial
 	}{
 		{"never", -1, 0, time.Hour},
@@ -51,7 +51,7 @@ func TestADelayEndsWhenTheCauseHasPassed(t *testing.T) {
 	}
 }
 
-// slowDial is a transport whose dial takes its time, and makes progress each second for some of it.
+// slowDial is a transport with a slow dial that makes progress each second for a part of its time.
 type slowDial struct {
 	*fake
 	takes, moves time.Duration
@@ -71,8 +71,7 @@ func (s slowDial) Dial(ctx context.Context, cfg *transport.Config) (transport.Se
 	return s.fake.Dial(ctx, cfg)
 }
 
-// A dial that makes progress does not time out. One that makes none any more does, DialTimeout
-// later.
+// A dial that makes progress does not time out. It times out DialTimeout after its last progress.
 func TestADialThatMakesProgressGoesOn(t *testing.T) {
 	for _, row := range []struct {
 		takes, moves, fails time.Duration

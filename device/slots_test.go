@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A hub that acknowledges a message twice does not acknowledge the one after it: a tag is used
-// again as late as can be.
+// A hub that acknowledges a message twice does not acknowledge the next one, because tags are
+// reused as late as possible.
 func TestAnAcknowledgementThatComesTwiceDoesNotHitTheNextMessage(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var tags []uint16
@@ -42,7 +42,7 @@ func TestAnAcknowledgementThatComesTwiceDoesNotHitTheNextMessage(t *testing.T) {
 	})
 }
 
-// A context that has ended only looks for a result.
+// With a done context, Wait polls.
 func TestWaitPrefersAResultThatIsThere(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c, _ := client(t, &fake{}, nil)

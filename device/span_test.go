@@ -8,7 +8,7 @@ import (
 	"github.com/hubline-iot/hubline/internal/timespan/spantest"
 )
 
-// Callers give the longest duration there is for no limit; a sum with it would be negative.
+// Callers use the longest duration for no limit; sums with it must not overflow.
 func TestDurationsAreBounded(t *testing.T) {
 	var o Options
 	require.NotEmpty(t, spantest.Fill(&o))

@@ -17,7 +17,7 @@ import (
 
 const twinDoc = `{"desired":{"interval":30,"$version":4},"reported":{"fw":"1.2","$version":9}}`
 
-// answering answers twin requests as a hub does.
+// answering answers twin requests like a hub.
 func answering(_ *fakeSession, r *transport.Request) (transport.Reply, bool) {
 	switch r.Op {
 	case transport.OpTwinGet:
@@ -86,7 +86,7 @@ func TestTwinCallsAreChecked(t *testing.T) {
 	})
 }
 
-// A transport without twins refuses the call, and nothing else is disturbed.
+// A transport without twins refuses the call, and nothing else is affected.
 func TestTwinIsUnsupportedWhereItIs(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := &fake{subscribe: func(int) error { return refused(transport.Unsupported) }}
@@ -103,8 +103,8 @@ func TestTwinIsUnsupportedWhereItIs(t *testing.T) {
 	})
 }
 
-// A twin that the hub refuses to subscribe to fails the calls about it, at once or as the message
-// policy says. The session does without, and so does the next one.
+// When the hub refuses the subscription to the twin, twin calls fail at once or as the message
+// policy says. This session and the next one stay up without it.
 func TestARefusedTwinLeavesTheSessionAlone(t *testing.T) {
 	for _, kind := range []transport.Kind{
 		transport.NotFound, transport.Invalid, transport.Unauthorized, transport.Protocol, transport.TooLarge,
@@ -130,7 +130,7 @@ func TestARefusedTwinLeavesTheSessionAlone(t *testing.T) {
 	}
 }
 
-// A subscription that is refused for now is asked for again as the message policy says.
+// The subscription is requested again, as the message policy says, after a refusal for now.
 func TestATwinThatIsRefusedForNow(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := &fake{request: answering}
@@ -150,7 +150,7 @@ func TestATwinThatIsRefusedForNow(t *testing.T) {
 		require.Len(t, f.subscriptions(), 4)
 		require.Len(t, f.requests(), 1)
 
-		// What was there once may be refused by a later session, to which no call is lost.
+		// A later session may refuse the twin although earlier ones granted it.
 		f.subscribe = func(int) error { return refused(transport.NotFound) }
 		f.last().kill <- lost(transport.Network)
 		time.Sleep(time.Minute)
@@ -172,7 +172,7 @@ func TestATwinThatIsRefusedForNow(t *testing.T) {
 	})
 }
 
-// What was in flight when the connection ended is repeated where that does no harm.
+// Calls in flight when the connection ended are repeated if that is harmless.
 func TestTwinCallsOutliveConnections(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := &fake{}
@@ -219,7 +219,7 @@ func TestAConditionalPatchIsNotRepeated(t *testing.T) {
 	})
 }
 
-// Patches are applied in the order of the calls; a read waits for none of them.
+// Patches are applied in the order of the calls; a read does not wait for them.
 func TestPatchesGoOneAfterAnother(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := &fake{}
@@ -256,18 +256,18 @@ func TestPatchesGoOneAfterAnother(t *testing.T) {
 	})
 }
 
-// What the service refuses is judged by the filter, then by the message policy.
+// The filter judges refusals first, then the message policy.
 func TestRefusedTwinCalls(t *testing.T) {
 	for _, row := range []struct {
 		name    string
 		kind    transport.Kind
 		policy  retrypolicy.Policy
-		refuses int // so many times, then it answers
+		refuses int // number of refusals before it answers
 		want    transport.Kind
 		after   time.Duration
 		tries   int
 	}{
-		// 100 ms each, the draw being 0: the second 100+C(1-Jd)
+		// 100 ms each, with the draw 0: the second delay is 100+C(1-Jd).
 		{"unavailable", transport.Unavailable, nil, 2, 0, 200 * time.Millisecond, 3},
 		{"throttled", transport.Throttled, nil, 1, 0, 10 * time.Second, 2},
 		{"invalid", transport.Invalid, nil, 1, transport.Invalid, 0, 1},
@@ -301,7 +301,7 @@ func TestRefusedTwinCalls(t *testing.T) {
 	}
 }
 
-// A request that is never answered is made again after AckTimeout, until OperationTimeout.
+// A request without an answer is repeated after AckTimeout, until OperationTimeout.
 func TestATwinAnswerThatIsLost(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := &fake{}
@@ -341,7 +341,7 @@ func TestTwinCallsEndWithTheClient(t *testing.T) {
 		c, _ := client(t, f, nil)
 		open(t, c)
 		results := make(chan error, 20)
-		for range 20 { // 16 and some that wait for their turn
+		for range 20 { // 16 calls, and some that wait for their turn
 			go func() { _, err := c.PatchReported(t.Context(), []byte(`{}`)); results <- err }()
 		}
 		synctest.Wait()
@@ -405,7 +405,7 @@ func TestTwinCallsAreShownToThePolicy(t *testing.T) {
 	})
 }
 
-// A connection that is replaced waits for the answer first.
+// The replacement of a connection waits for the answer.
 func TestARenewalWaitsForTheTwin(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := &fake{request: func(s *fakeSession, r *transport.Request) (transport.Reply, bool) {
@@ -434,8 +434,8 @@ func TestARenewalWaitsForTheTwin(t *testing.T) {
 	})
 }
 
-// A policy is told once of a try whose caller gives up in the moment in which the answer comes, and
-// what the answer was.
+// A policy gets one report of a try whose caller gives up at the moment of the answer, with that
+// answer.
 func TestACallerThatGivesUpWhenTheAnswerComes(t *testing.T) {
 	for _, err := range []error{nil, refused(transport.Unavailable)} {
 		bubble(t, func(t *testing.T) {
@@ -453,7 +453,7 @@ func TestACallerThatGivesUpWhenTheAnswerComes(t *testing.T) {
 			inner := f.request
 			f.request = func(s *fakeSession, r *transport.Request) (transport.Reply, bool) {
 				reply, ok := inner(s, r)
-				<-done // the caller is gone before the loop looks
+				<-done // the caller returns before the loop handles the answer
 				return reply, ok
 			}
 			_, _ = c.GetTwin(ctx)
@@ -464,7 +464,7 @@ func TestACallerThatGivesUpWhenTheAnswerComes(t *testing.T) {
 	}
 }
 
-// patientGate lets tries in 10 s after it was asked first, and counts.
+// patientGate admits tries 10 s after it was first asked, and counts its calls.
 type patientGate struct {
 	retrypolicy.ExponentialBackoffWithJitter
 	asked *atomic.Int32
@@ -477,7 +477,7 @@ func (g patientGate) Admit(a retrypolicy.Attempt) retrypolicy.Decision {
 	return retrypolicy.Decision{Retry: true}
 }
 
-// A gate that says how long to wait is not asked before that.
+// A gate that asked for a delay is not asked again before its end.
 func TestAGateHoldsATwinCall(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := &fake{request: answering}
@@ -487,7 +487,7 @@ func TestAGateHoldsATwinCall(t *testing.T) {
 		begin := time.Now()
 		go func() {
 			time.Sleep(time.Second)
-			c.HandleDesired(func(context.Context, device.Desired) {}) // pokes the loop
+			c.HandleDesired(func(context.Context, device.Desired) {}) // it pokes the loop
 		}()
 		_, err := c.GetTwin(t.Context())
 		require.NoError(t, err)

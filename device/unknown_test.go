@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// oneGate lets one message through.
+// oneGate admits one message.
 type oneGate struct{ asked *int }
 
 func (oneGate) Decide(retrypolicy.Attempt) retrypolicy.Decision {
@@ -23,8 +23,8 @@ func (g oneGate) Admit(retrypolicy.Attempt) retrypolicy.Decision {
 	return retrypolicy.Decision{Retry: *g.asked == 1}
 }
 
-// A message that was in flight when a session ended may be at the hub. However it ends after that,
-// its result says so.
+// The hub may have a message that was in flight when a session ended. Its result says so, however
+// the message ends.
 func TestAnOutcomeStaysUnknown(t *testing.T) {
 	for name, c := range map[string]struct {
 		kind    transport.Kind

@@ -12,8 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// What a connection must have done for the count of retries to begin anew after it, though it did
-// not last.
+// What a useful connection must have done to reset the count of retries although it did not last.
 func TestAUsefulConnectionBeginsTheCountAnew(t *testing.T) {
 	const s = time.Second
 	anew, goesOn := []time.Duration{100 * ms, 100 * ms, 100 * ms}, []time.Duration{100 * ms, 150 * ms, 250 * ms}
@@ -63,7 +62,7 @@ func TestAUsefulConnectionBeginsTheCountAnew(t *testing.T) {
 	}
 }
 
-// After a longer delay a connection has to be up for longer: five times the delay.
+// After a longer delay a useful connection must be up longer: five times the delay.
 func TestAUsefulConnectionIsUpForLongerThanItsDelay(t *testing.T) {
 	for up, again := range map[time.Duration]time.Duration{5 * time.Second: time.Second,
 		5*time.Second - 1: 2 * time.Second} {
@@ -85,8 +84,8 @@ func TestAUsefulConnectionIsUpForLongerThanItsDelay(t *testing.T) {
 	}
 }
 
-// A peer that acknowledges a message on each connection and hangs up is dialed ever less often when
-// it does so at once, and in any case less than twice a second.
+// A peer that acknowledges a message on each connection and hangs up is dialed ever less often if
+// it hangs up at once, and in any case less than twice a second.
 func TestAPeerThatHangsUpAfterAMessageIsNotHammered(t *testing.T) {
 	quick := retrypolicy.ExponentialBackoffWithJitter{C: 10 * ms, Cmin: 10 * ms, Cmax: 10 * time.Second, Jd: 0.5, Ju: 0.25}
 	for _, tc := range []struct {

@@ -1,7 +1,7 @@
 package device_test
 
-// The behaviour vectors of the official Java SDK's tests (T and a number), and more of its defects
-// and its users' pains. Where Hubline differs on purpose, the test says why.
+// Expectations of the official Java SDK's tests (T and a number), and more of its defects (L) and
+// its users' problems (Pain). Where Hubline differs on purpose, the test says why.
 
 import (
 	"context"
@@ -17,8 +17,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// T1: open while retrying. Java refuses; here a second Open joins the attempts under way, because
-// its caller wants to be connected, no matter who began.
+// T1: Open while retrying. The Java SDK refuses; here a second Open joins the running attempts,
+// because its caller wants a connection, whoever started.
 func TestT1_OpenWhileRetryingJoins(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := &fake{dial: failing(lost(transport.Network))}
@@ -33,7 +33,7 @@ func TestT1_OpenWhileRetryingJoins(t *testing.T) {
 	})
 }
 
-// T2: open while connected does nothing.
+// T2: Open while connected has no effect.
 func TestT2_OpenWhileConnectedDoesNothing(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := &fake{}
@@ -48,7 +48,8 @@ func TestT2_OpenWhileConnectedDoesNothing(t *testing.T) {
 	})
 }
 
-// T3, T4: an Open whose retries or time ended says so and keeps the cause; Java hides it.
+// T3, T4: an Open that failed because retries or time ended reports that with the cause; the Java
+// SDK hides the cause.
 func TestT3_T4_OpenThatGaveUpKeepsTheCause(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := &fake{dial: func(int, context.Context) error { return lost(transport.Unavailable) }}
@@ -66,8 +67,8 @@ func TestT3_T4_OpenThatGaveUpKeepsTheCause(t *testing.T) {
 	})
 }
 
-// T5: close with one message waiting and one in flight: both are told Closed, and the one in flight
-// that its outcome is unknown.
+// T5: Close with one message waiting and one in flight: both end with Closed, the one in flight
+// with unknown outcome.
 func TestT5_CloseEndsWaitingAndFlyingMessages(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := &fake{verdict: func(int, transport.Item) error { return errHold }}
@@ -87,8 +88,9 @@ func TestT5_CloseEndsWaitingAndFlyingMessages(t *testing.T) {
 	})
 }
 
-// T6: a message refused for now goes again after the policy's delay; nothing is reported in
-// between. T8: refused for good, it fails at once. T9: the policy says no, it fails with the cause.
+// T6: a message refused for now is resent after the policy's delay, and nothing is reported in
+// between. T8: a message refused for good fails at once. T9: when the policy stops, the message
+// fails with the cause.
 func TestT6_T8_T9_RefusedMessages(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
@@ -127,8 +129,8 @@ func TestT6_T8_T9_RefusedMessages(t *testing.T) {
 	}
 }
 
-// T7: the operation's time ends while its message waits to go again: Timeout, and the policy is not
-// asked another time.
+// T7: OperationTimeout ends while the message waits for its retry: Timeout, and the policy is not
+// asked again.
 func TestT7_OperationTimeoutDuringAPause(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		policy := &recorder{delay: time.Hour}
@@ -144,10 +146,10 @@ func TestT7_OperationTimeoutDuringAPause(t *testing.T) {
 	})
 }
 
-// T10, T11, L3: refused credentials. Java goes on for the whole operation time as long as the
-// credentials can be renewed; a revoked key is then tried for minutes. Here the key signs a fresh
-// token for every dial anyway, so a refused dial is final, and a token source is asked for another
-// token once.
+// T10, T11, L3: refused credentials. The Java SDK retries for the whole operation time if the
+// credentials can be renewed, so it tries a revoked key for minutes. Here a key signs a fresh token
+// for every dial anyway, so a refused dial is final, and a token source is asked for another token
+// once.
 func TestT10_T11_L3_RefusedCredentialsAreTriedOnceMoreAtMost(t *testing.T) {
 	refusing := func(int, context.Context) error { return lost(transport.Unauthorized) }
 	bubble(t, func(t *testing.T) { // T11: a key
@@ -166,7 +168,7 @@ func TestT10_T11_L3_RefusedCredentialsAreTriedOnceMoreAtMost(t *testing.T) {
 		require.ErrorIs(t, c.Open(t.Context()), transport.Unauthorized)
 		require.Len(t, f.dialTimes(), 2)
 	})
-	bubble(t, func(t *testing.T) { // a source that has no other token
+	bubble(t, func(t *testing.T) { // a source that returns the same token
 		f := &fake{dial: failing(nil, lost(transport.Unauthorized))}
 		id := creds()
 		id.Token = func(context.Context) (transport.Token, error) {
@@ -184,7 +186,7 @@ func TestT10_T11_L3_RefusedCredentialsAreTriedOnceMoreAtMost(t *testing.T) {
 	})
 }
 
-// T12, pain 17: one table of states and reasons, and every step tells its own.
+// T12, pain 17: one table of states and reasons; every step has its own.
 func TestT12_Pain17_StatesAndReasons(t *testing.T) {
 	type step struct {
 		state  device.State
@@ -223,9 +225,9 @@ func TestT12_Pain17_StatesAndReasons(t *testing.T) {
 	})
 }
 
-// T13: an expired message that waits is Expired at its time. Java also drops it from what is in
-// flight; here it stays there, for the hub may be about to acknowledge it, and expires if it comes
-// back.
+// T13: a waiting message expires at its time. The Java SDK also drops a message in flight; here it
+// stays in flight, because the hub may still acknowledge it, and expires if it returns to the
+// queue.
 func TestT13_ExpiryWaitingAndInFlight(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := &fake{verdict: func(int, transport.Item) error { return errHold }}
@@ -247,7 +249,7 @@ func TestT13_ExpiryWaitingAndInFlight(t *testing.T) {
 	})
 }
 
-// T14: no limit means no limit.
+// T14: without a limit the client retries for ever.
 func TestT14_NoLimitIsNoLimit(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		up := time.Now().Add(1000 * time.Hour)
@@ -263,7 +265,7 @@ func TestT14_NoLimitIsNoLimit(t *testing.T) {
 	})
 }
 
-// L9: a token that lives for longer than 32 bits of milliseconds can count is renewed in its time.
+// L9: a token that lives longer than 2^32 milliseconds is renewed in time.
 func TestL9_LongTokensAreRenewedInTime(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		const life = 60 * 24 * time.Hour
@@ -275,7 +277,7 @@ func TestL9_LongTokensAreRenewedInTime(t *testing.T) {
 	})
 }
 
-// L10: the renewal point is a part of the life, whatever its unit: 85 % of 100 s is 85 s.
+// L10: the renewal time is a fraction of the life in any unit: 85 % of 100 s is 85 s.
 func TestL10_ShortTokensAreRenewedInTime(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := &fake{expires: func() time.Time { return time.Now().Add(100 * time.Second) }}
@@ -286,8 +288,8 @@ func TestL10_ShortTokensAreRenewedInTime(t *testing.T) {
 	})
 }
 
-// L11: every connection subscribes anew, and counts as connected only then; the hub's memory of the
-// session is not relied upon.
+// L11: every connection subscribes again, and counts as connected only then; the client does not
+// rely on the hub's memory of the session.
 func TestL11_EveryConnectionSubscribes(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var on []int
@@ -305,7 +307,7 @@ func TestL11_EveryConnectionSubscribes(t *testing.T) {
 	})
 }
 
-// Pain 6: clients that come and go leave no memory behind.
+// Pain 6: clients that are created and closed leave no memory in use.
 func TestPain6_ClientsThatComeAndGoLeaveNoMemory(t *testing.T) {
 	cycle := func(n int) {
 		for range n {
@@ -329,7 +331,7 @@ func TestPain6_ClientsThatComeAndGoLeaveNoMemory(t *testing.T) {
 	require.Less(t, heap()-before, int64(1<<20), "a leak of 100 bytes each would be as much")
 }
 
-// Pain 11: the count of a flapping link is not reset by connecting.
+// Pain 11: connecting alone does not reset the retry count of a flapping link.
 func TestPain11_ConnectingDoesNotResetTheCount(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := &fake{}
@@ -337,7 +339,7 @@ func TestPain11_ConnectingDoesNotResetTheCount(t *testing.T) {
 		open(t, c)
 		start := time.Now()
 		for time.Since(start) < time.Hour {
-			f.last().kill <- lost(transport.Network) // as soon as it is up
+			f.last().kill <- lost(transport.Network) // at once
 			synctest.Wait()
 			open(t, c)
 		}
@@ -345,8 +347,8 @@ func TestPain11_ConnectingDoesNotResetTheCount(t *testing.T) {
 	})
 }
 
-// Pain 13: a token source that fails for a while delays the connection, no more; each dial asks it
-// anew.
+// Pain 13: a token source that fails for a while only delays the connection; each dial asks it
+// again.
 func TestPain13_ATokenSourceThatFailsIsAskedAgain(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		asked := 0
@@ -383,7 +385,7 @@ func TestPain15_TheQueueIsBounded(t *testing.T) {
 	})
 }
 
-// Pain 18: OperationTimeout has one meaning, in every state.
+// Pain 18: OperationTimeout has the same meaning in every state.
 func TestPain18_OperationTimeoutInEveryState(t *testing.T) {
 	for name, f := range map[string]*fake{
 		"connecting": {dial: func(_ int, ctx context.Context) error { <-ctx.Done(); return ctx.Err() }},
@@ -404,7 +406,7 @@ func TestPain18_OperationTimeoutInEveryState(t *testing.T) {
 	}
 }
 
-// Pain 19: the first connection is retried like any other, a hopeless one is not, and a client
+// Pain 19: the first connection is retried like any other, a terminal failure is not, and a client
 // without retries can connect.
 func TestPain19_OpenIsRetriedUnlessItIsHopeless(t *testing.T) {
 	bubble(t, func(t *testing.T) {
@@ -425,7 +427,7 @@ func TestPain19_OpenIsRetriedUnlessItIsHopeless(t *testing.T) {
 	})
 }
 
-// Pain 22: connections and messages have a policy each.
+// Pain 22: connections and messages have separate policies.
 func TestPain22_ConnectionsAndMessagesHaveAPolicyEach(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		connections, messages := &recorder{delay: time.Second}, &recorder{delay: 2 * time.Second}
@@ -447,7 +449,7 @@ func TestPain22_ConnectionsAndMessagesHaveAPolicyEach(t *testing.T) {
 	})
 }
 
-// Pain 24: the delays are capped, and the status tells each.
+// Pain 24: the delays are capped, and the status reports each of them.
 func TestPain24_DelaysAreCappedAndTold(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := &fake{dial: func(int, context.Context) error { return lost(transport.Network) }}
