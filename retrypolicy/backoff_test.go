@@ -10,7 +10,7 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// seconds makes durations of numbers of seconds.
+// seconds converts numbers of seconds to durations.
 func seconds(list ...float64) []time.Duration {
 	var all []time.Duration
 	for _, f := range list {
@@ -19,14 +19,14 @@ func seconds(list ...float64) []time.Duration {
 	return all
 }
 
-// The delays that other systems' own tests expect, where they are a Backoff.
+// The expected delays come from the tests of other systems, where their policy equals a Backoff.
 func TestBackoffPublishedDelays(t *testing.T) {
 	type b = retrypolicy.Backoff
 	for _, c := range []struct {
 		name   string
 		policy b
 		u      float64
-		first  int // the first Retry asked about
+		first  int // the first Retry
 		want   []time.Duration
 	}{
 		{"smithy-kotlin", b{Base: 10 * msec}, 0.5, 1, seconds(0.01, 0.02, 0.04, 0.08, 0.16, 0.32)},
@@ -162,7 +162,7 @@ func TestBackoffValidate(t *testing.T) {
 	}
 }
 
-// Full jitter is spread evenly: the mean of many draws is half the delay.
+// Full jitter is uniform: the mean of many draws is half the delay.
 func TestJittersHaveTheirMeans(t *testing.T) {
 	for _, c := range []struct {
 		name   string

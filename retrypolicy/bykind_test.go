@@ -9,7 +9,7 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// kindsOf asks p about failures of these Kinds in turn and returns the decisions.
+// kindsOf returns the decisions of p about failures of these Kinds, in order.
 func kindsOf(p retrypolicy.Policy, kinds ...transport.Kind) []retrypolicy.Decision {
 	var all []retrypolicy.Decision
 	a := retrypolicy.Attempt{Rand: drawLast}
@@ -22,7 +22,8 @@ func kindsOf(p retrypolicy.Policy, kinds ...transport.Kind) []retrypolicy.Decisi
 	return all
 }
 
-// The throttled back-off begins slower, at the index of all retries: aws-sdk-js-v3 before 2026.
+// The throttled back-off starts slower and uses the count of all retries: aws-sdk-js-v3 before
+// 2026.
 func TestByKindSharesTheCount(t *testing.T) {
 	const T, N = transport.Throttled, transport.Timeout
 	p := retrypolicy.ByKind{
@@ -100,7 +101,7 @@ func TestByKindCountsBeyondAByte(t *testing.T) {
 	}
 }
 
-// A counter that is full stays full and does not spill into its neighbour.
+// A full counter stays full and does not overflow into its neighbour.
 func TestByKindCountersSaturate(t *testing.T) {
 	p := retrypolicy.ByKind{Default: retrypolicy.NoRetry{}}
 	for i := range 7 {
@@ -130,7 +131,7 @@ func TestByKindCountersSaturate(t *testing.T) {
 	}
 }
 
-// A curve does not take the memory of another for its own.
+// A curve does not use the state of another one.
 func TestByKindKeepsStepsApart(t *testing.T) {
 	const T, U, N = transport.Throttled, transport.Unavailable, transport.Network
 	decorrelated := retrypolicy.Backoff{Base: s, Jitter: retrypolicy.Decorrelated}

@@ -87,7 +87,7 @@ func TestClassify(t *testing.T) {
 	}
 }
 
-// The look through errors that wrap several costs no memory.
+// Walking errors that wrap several others allocates nothing.
 func TestClassifyAllocatesNothing(t *testing.T) {
 	err := error(&transport.Error{Kind: transport.Throttled})
 	for range 4 {
@@ -109,7 +109,7 @@ func TestClassifyAllocatesNothing(t *testing.T) {
 	}
 }
 
-// Every Kind is judged as package errfilter does, and none breaks the tables.
+// Classify judges every Kind as package errfilter does, and no Kind is outside the tables.
 func TestClassifyFollowsErrfilter(t *testing.T) {
 	for _, r := range errfilter.Rules() {
 		k := r.Kind

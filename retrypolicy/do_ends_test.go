@@ -14,7 +14,7 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// reasonToStop is the cause of a context's end, which errors.As finds by its type.
+// reasonToStop is the cause of a context's end; errors.As finds it by its type.
 type reasonToStop struct{ text string }
 
 func (r *reasonToStop) Error() string { return r.text }
@@ -41,8 +41,8 @@ func TestTheCauseOfACancelledContextIsReachable(t *testing.T) {
 	}
 }
 
-// azcore waits for the deadline and returns its error; here the wait is spared, and errors.Is finds
-// the same.
+// azcore waits for the deadline and returns its error. Do returns at once, and errors.Is matches
+// the same error.
 func TestAnEndBeforeADeadlineIsDeadlineExceeded(t *testing.T) {
 	for name, run := range map[string]func(ctx context.Context) error{
 		"the context's": func(ctx context.Context) error {

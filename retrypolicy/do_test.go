@@ -23,7 +23,7 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// scripted is an operation that returns these errors in turn, and then the last for ever. It notes
+// scripted is an operation that returns these errors in order and then repeats the last. It records
 // when it ran.
 type scripted struct {
 	began   time.Time
@@ -46,14 +46,14 @@ func (s *scripted) want(t *testing.T, at ...time.Duration) {
 	}
 }
 
-// every waits a second each time, total attempts.
+// every retries after a second each time, for total attempts.
 func every(total int) retrypolicy.Policy {
 	return retrypolicy.MaxAttempts{Total: total, Policy: policytest.Again(time.Second)}
 }
 
 var bg = context.Background()
 
-// wantError wants an *Error with reason, which errors.Is finds together with all of is.
+// wantError expects an *Error with reason. errors.Is must match reason and all of is.
 func wantError(t *testing.T, err error, reason retrypolicy.Reason, retries int, is ...error) {
 	t.Helper()
 	var e *retrypolicy.Error
@@ -141,7 +141,7 @@ func TestDoValueReturnsTheLastValue(t *testing.T) {
 	})
 }
 
-// A delay that would end at the deadline or after it is not slept: the error comes at once.
+// A delay that would end at the deadline or later is skipped: the error comes at once.
 func TestDoNeverSleepsPastADeadline(t *testing.T) {
 	for _, c := range []struct {
 		deadline time.Duration
@@ -192,8 +192,7 @@ func TestDoEndsInTheMiddleOfAWait(t *testing.T) {
 	})
 }
 
-// The attempt that a context cut short has an error of its own; what counts is the real failure
-// before.
+// An attempt that the context ended has its own error; Do returns the real failure before it.
 func TestDoEndsInTheMiddleOfATry(t *testing.T) {
 	bounded.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(bg, 1300*time.Millisecond)
@@ -210,10 +209,10 @@ func TestDoEndsInTheMiddleOfATry(t *testing.T) {
 		if policytest.Contains(err, "read:") {
 			t.Errorf("%v: the echo of the context hides the failure", err)
 		}
-		// Without a failure before, the attempt's own error is all there is.
+		// Without an earlier failure Do returns the attempt's own error.
 		err = retrypolicy.Do(ctx, every(5), func(ctx context.Context) error { return fmt.Errorf("read: %w", ctx.Err()) })
 		wantError(t, err, retrypolicy.Cancelled, 0, context.DeadlineExceeded)
-		// A success counts, though the context has ended.
+		// A success counts even if the context has ended.
 		if err := retrypolicy.Do(ctx, every(5), func(context.Context) error { return nil }); err != nil {
 			t.Error(err)
 		}
@@ -235,13 +234,13 @@ func TestRetrierLimitEndsARunningTry(t *testing.T) {
 		if ended := time.Since(began); ended != 2500*time.Millisecond {
 			t.Errorf("ended after %v", ended)
 		}
-		// It does not sleep past the limit either, and a failure that is not the context's replaces the
-		// one before.
+		// Do does not sleep past the limit either. A failure that is not the context's replaces the
+		// earlier one.
 		op := perform(transport.Network)
 		err = r.Do(bg, op.run)
 		op.want(t, 0, time.Second, 2*time.Second)
 		wantError(t, err, retrypolicy.OutOfTime, 2, transport.Network)
-		// The nearer of the two counts: the caller's deadline keeps its own reason.
+		// The earlier of the two counts: the caller's deadline keeps its own reason.
 		ctx, cancel := context.WithTimeout(bg, 1500*time.Millisecond)
 		defer cancel()
 		wantError(t, r.Do(ctx, perform(transport.Network).run), retrypolicy.PastDeadline, 1, transport.Network)
@@ -272,7 +271,7 @@ func TestRetrierTryLimit(t *testing.T) {
 		if err := r.Do(bg, func(ctx context.Context) error { of = ctx; return nil }); err != nil || of.Err() == nil {
 			t.Errorf("%v; the try's context lives on", err)
 		}
-		// An operation whose own deadline is over, not the attempt's, is not retried.
+		// A DeadlineExceeded of the operation's own context, not of the attempt's, is not retried.
 		wantError(t, r.Do(bg, func(context.Context) error {
 			return context.DeadlineExceeded
 		}), retrypolicy.NotRetryable, 0, context.DeadlineExceeded)
@@ -287,8 +286,8 @@ func TestRetrierOnce(t *testing.T) {
 			reason retrypolicy.Reason
 			runs   int
 		}{
-			{transport.Network, retrypolicy.Unsafe, 1}, // who knows whether it was done
-			{dial, retrypolicy.OutOfAttempts, 3},       // it never got there
+			{transport.Network, retrypolicy.Unsafe, 1}, // the service may have acted
+			{dial, retrypolicy.OutOfAttempts, 3},       // the request was never sent
 			{transport.Throttled, retrypolicy.OutOfAttempts, 3},
 			{transport.Forbidden, retrypolicy.NotRetryable, 1},
 		} {
@@ -302,8 +301,8 @@ func TestRetrierOnce(t *testing.T) {
 	})
 }
 
-// N16 and N17 of the published sequences: a long poll that the quota refuses is slowed down, all
-// else is not.
+// N16 and N17 of the published sequences: a long poll that the quota refuses is slowed down, any
+// other operation is not.
 func TestRetrierLongPoll(t *testing.T) {
 	for _, c := range []struct {
 		name   string
@@ -362,7 +361,7 @@ func TestRetrierLongPoll(t *testing.T) {
 	})
 }
 
-// A poll that a gate refuses is slowed down too.
+// A long poll that a gate refuses is slowed down too.
 func TestRetrierLongPollAtABreaker(t *testing.T) {
 	bounded.Test(t, func(t *testing.T) {
 		b := policytest.NewBreaker(t, &budget.BreakerOptions{Failures: 1})
@@ -384,7 +383,7 @@ func TestRetrierLongPollAtABreaker(t *testing.T) {
 	})
 }
 
-// 200 callers wait at a breaker. When the probe has succeeded they do not all come at once.
+// 200 callers wait at a breaker. After a successful probe they must not all return at once.
 func TestABreakerThatClosesLetsNoCrowdIn(t *testing.T) {
 	bounded.Test(t, func(t *testing.T) {
 		const callers = 200
@@ -428,8 +427,8 @@ func TestABreakerThatClosesLetsNoCrowdIn(t *testing.T) {
 	})
 }
 
-// The context ended during an attempt that has an answer all the same: the policy learns of the
-// answer, and is not asked.
+// The context ends during an attempt that returns an answer all the same: the policy observes the
+// answer and is not asked to decide.
 func TestDoTellsAnAnswerThoughTheContextEnded(t *testing.T) {
 	invalid := retrypolicy.Permanent(errors.New("bad"))
 	why := errors.New("why")
@@ -504,7 +503,7 @@ func TestRetrierTellsRetriesAndPassesTheKey(t *testing.T) {
 	})
 }
 
-// Two calls of Do draw different numbers, within a call too.
+// Draws differ between two calls of Do and within one call.
 func TestDoDrawsItsOwnNumbers(t *testing.T) {
 	seen := map[uint64]bool{}
 	for range 20 {
@@ -532,7 +531,7 @@ func TestRetrierClassifyFallsThrough(t *testing.T) {
 	bounded.Test(t, func(t *testing.T) {
 		odd := errors.New("odd")
 		r := retrypolicy.Retrier{Policy: every(3), Classify: retrypolicy.Chain(
-			func(err error) retrypolicy.Info { // the hook for single errors
+			func(err error) retrypolicy.Info { // overrides single errors
 				if errors.Is(err, odd) {
 					return retrypolicy.Info{Verdict: retrypolicy.Fail}
 				}
@@ -548,7 +547,7 @@ func TestRetrierClassifyFallsThrough(t *testing.T) {
 			{odd, retrypolicy.NotRetryable, 1},
 			{&policytest.APIError{Code: "SlowDown"}, retrypolicy.OutOfAttempts, 3},
 			{&policytest.APIError{Code: "NoSuchKey"}, retrypolicy.NotRetryable, 1},
-			{transport.Network, retrypolicy.OutOfAttempts, 3}, // nobody knew it: the package's own
+			{transport.Network, retrypolicy.OutOfAttempts, 3}, // no classifier knows it: the package's Classify
 			{transport.Forbidden, retrypolicy.NotRetryable, 1},
 		} {
 			op := perform(c.err)
@@ -562,7 +561,7 @@ func TestRetrierClassifyFallsThrough(t *testing.T) {
 	})
 }
 
-// A waiter: the directive is drawn from value and error together.
+// Until as a waiter: the verdict depends on value and error together.
 func TestUntil(t *testing.T) {
 	missing := errors.New("missing")
 	type answer struct {
@@ -572,7 +571,7 @@ func TestUntil(t *testing.T) {
 	judge := func(state string, err error) retrypolicy.Info {
 		switch {
 		case err == missing:
-			return retrypolicy.Info{Verdict: retrypolicy.Succeed} // waiting for it to be gone
+			return retrypolicy.Info{Verdict: retrypolicy.Succeed} // waits until it is gone
 		case state == "failed":
 			return retrypolicy.Info{Verdict: retrypolicy.Fail, Kind: transport.Conflict}
 		case state == "busy":
@@ -641,7 +640,7 @@ func TestGateBeforeTheFirstTry(t *testing.T) {
 				t.Errorf("%v: a try that never was has a failure, or %d outcomes", err, len(rec.observe))
 			}
 		}
-		// A wait that reaches over the deadline is not made.
+		// A wait that exceeds the deadline is not made.
 		rec.entry = retrypolicy.Decision{Retry: true, Delay: time.Hour}
 		ctx, cancel := context.WithTimeout(bg, time.Minute)
 		defer cancel()
@@ -655,7 +654,7 @@ func TestGateBeforeTheFirstTry(t *testing.T) {
 	})
 }
 
-// waits lets an attempt in after so many questions.
+// waits admits an attempt after a number of calls.
 type waits struct{ left int }
 
 func (w *waits) Decide(retrypolicy.Attempt) retrypolicy.Decision {
@@ -678,8 +677,8 @@ func TestDoAsksTheGateAgainAfterItsDelay(t *testing.T) {
 	})
 }
 
-// An operation that panics, or ends its goroutine, is reported as failed: a policy that counts
-// attempts under way stays right. Its contexts are released.
+// An operation that panics or calls Goexit is reported as failed, so a policy that counts attempts
+// in flight stays correct. Its contexts are released.
 func TestDoReportsATryThatPanics(t *testing.T) {
 	for name, leave := range map[string]func(){"panic": func() { panic("oh") }, "Goexit": runtime.Goexit} {
 		rec := open()
@@ -725,7 +724,7 @@ func TestRetrierIsForManyGoroutines(t *testing.T) {
 			})
 		}
 		all.Wait()
-		// 100 operations want a retry for 14 each, and no more than the quota has get one.
+		// 100 operations want a retry for 14 each; only as many as the quota allows get one.
 		if f := failed.Load(); f < 30 || f > 70 {
 			t.Errorf("%d of 100 were refused", f)
 		}

@@ -29,8 +29,8 @@ func Example() {
 	// Output: 3 <nil>
 }
 
-// A call of a cloud service, with all that is useful. The quota and the breaker are shared by all
-// calls of the process.
+// A call of a cloud service with all useful policies. All calls of the process share the quota and
+// the breaker.
 func Example_cloudCall() {
 	quota, err := budget.NewQuota(nil)
 	if err != nil {
@@ -49,7 +49,7 @@ func Example_cloudCall() {
 					Policy: retrypolicy.Backoff{Base: 100 * time.Millisecond, Max: 20 * time.Second,
 						Jitter: retrypolicy.FullJitter}}}})),
 		TryLimit: 10 * time.Second,
-		Once:     true, // a time-out leaves open whether it was done: then it is not done again
+		Once:     true, // after a time-out the service may have acted: do not repeat
 	}
 	if err := r.Validate(); err != nil {
 		fmt.Println(err)
@@ -60,9 +60,9 @@ func Example_cloudCall() {
 	// Output: outcome unknown and not safe to repeat: timed out
 }
 
-// The connections of a gateway: one breaker for all of them. While the service is down a single one
-// probes; what one learns spares the others. A probe may take the clients' DialTimeout, and is told
-// as a success after their StableTime, 30 s each; the cooldown is longer than both.
+// The connections of a gateway share one breaker. While the service is down, a single connection
+// probes it for all. A probe may take the clients' DialTimeout, and is reported as a success after
+// their StableTime, 30 s each; the cooldown is longer than both.
 func Example_gateway() {
 	breaker, err := budget.NewBreaker(&budget.BreakerOptions{Failures: 20, Window: time.Minute,
 		Cooldown: 90 * time.Second, Growth: 2, Wait: true})
@@ -70,14 +70,14 @@ func Example_gateway() {
 		fmt.Println(err)
 		return
 	}
-	// the RetryPolicy of each client; MessagePolicy is set apart
+	// the RetryPolicy of each client; set MessagePolicy separately
 	p := breaker.Wrap(retrypolicy.ExponentialBackoffWithJitter{})
 	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	for range 20 { // twenty devices lose their connection
 		retrypolicy.Observe(p, retrypolicy.Attempt{Now: now, Kind: transport.Network, Err: transport.Network})
 	}
 	fmt.Println(retrypolicy.Admit(p, retrypolicy.Attempt{Now: now}))
-	// those who wait are spread over half a cooldown more
+	// half a cooldown spreads the waiting clients
 	fmt.Println(retrypolicy.Admit(p, retrypolicy.Attempt{Now: now, Rand: 1 << 63}))
 	now = now.Add(90 * time.Second)
 	fmt.Println(retrypolicy.Admit(p, retrypolicy.Attempt{Now: now}))

@@ -11,8 +11,8 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// The zero value is the documented back-off. The draw comes in with the question, so every delay
-// can be asked for exactly.
+// The zero value is the documented back-off. The draw is an input, so every delay can be computed
+// exactly.
 func ExampleExponentialBackoffWithJitter() {
 	var p retrypolicy.ExponentialBackoffWithJitter
 	for x := 1; x <= 9; x++ {
@@ -32,7 +32,7 @@ func ExampleExponentialBackoffWithJitter() {
 	// 9 10s 10s
 }
 
-// Parameters are checked by Validate, which names the one that is wrong.
+// Validate checks the parameters and names the wrong one.
 func ExampleValidate() {
 	slow := retrypolicy.ExponentialBackoffWithJitter{C: 5 * time.Second, Cmin: 10 * time.Second, Cmax: time.Minute,
 		Jd: 0.5, Ju: 0.25}
@@ -44,7 +44,7 @@ func ExampleValidate() {
 	// invalid: retry policy: ExponentialBackoffWithJitter.Cmax is below Cmin; give Cmin or more (0 is 100 ms for Cmin and 10 s for Cmax)
 }
 
-// A function with the number of the retry and the latest error is a policy.
+// A function of the number of the retry and the latest error is a policy.
 func ExampleFunc() {
 	p := retrypolicy.Func(func(retry int, last error) (bool, time.Duration) {
 		if errors.Is(last, transport.Throttled) {
@@ -77,7 +77,7 @@ func (patient) Decide(a retrypolicy.Attempt) retrypolicy.Decision {
 	return retrypolicy.Decision{Retry: a.Retry <= 3, Delay: a.Last.Delay + time.Second}
 }
 
-// A policy of one's own is a type with one method that computes and never sleeps.
+// A custom policy is a type with one method that computes and never sleeps.
 func ExamplePolicy() {
 	var p retrypolicy.Policy = patient{}
 	fmt.Println(p.Decide(retrypolicy.Attempt{Retry: 700, Scope: transport.Connection, Elapsed: 12 * time.Hour}))

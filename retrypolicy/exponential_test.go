@@ -11,23 +11,23 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// The three draws of the tables: the least, the middle, and the last one below 1.
+// The three draws of the tables: the smallest, the middle, and the largest, which is just below 1.
 const (
 	drawZero = 0
 	drawHalf = 1 << 63
 	drawLast = math.MaxUint64
 )
 
-// throttled is the set for a service that asks for fewer requests.
+// throttled has the constants for a service that asks for fewer requests.
 var throttled = retrypolicy.ExponentialBackoffWithJitter{
 	C: 5 * time.Second, Cmin: 10 * time.Second, Cmax: 60 * time.Second, Jd: 0.5, Ju: 0.25,
 }
 
-// huge are counts far past every cap, among them those where a shift or an addition would overflow
+// huge are counts far beyond every cap, including those where a shift or an addition would overflow
 // 32 or 64 bits.
 var huge = []int{21, 31, 32, 33, 62, 63, 64, 65, 66, 127, 128, 1 << 30, math.MaxInt32 - 1, math.MaxInt32}
 
-// A vector holds F(x) in nanoseconds for one x and the three draws.
+// vector holds F(x) in nanoseconds for one x and the three draws.
 type vector struct {
 	x    int
 	want [3]int64
@@ -219,7 +219,7 @@ func TestValidateNamesTheFirstParameterThatMakesNoSense(t *testing.T) {
 	}
 }
 
-// A policy that was not validated must not bring a device down.
+// A policy that was not validated must not crash a device.
 func TestDecideDoesNotPanicOnWhatValidateRefuses(t *testing.T) {
 	type exp = retrypolicy.ExponentialBackoffWithJitter
 	fractions := []float64{math.NaN(), math.Inf(1), math.Inf(-1), -1, 0, 0.5, 1, 2, 1e300}
@@ -237,7 +237,7 @@ func TestDecideDoesNotPanicOnWhatValidateRefuses(t *testing.T) {
 	}
 }
 
-// checkInvalid wants an error of Kind Invalid with want in its text, none if want is empty.
+// checkInvalid expects an error of Kind Invalid that contains want, or no error if want is empty.
 func checkInvalid(t *testing.T, p retrypolicy.Policy, want string) {
 	t.Helper()
 	err := retrypolicy.Validate(p)

@@ -131,7 +131,7 @@ func TestSafeOnly(t *testing.T) {
 	}
 }
 
-// noter is a gate and observer that notes what it is told.
+// noter is a gate and observer that records its calls.
 type noter struct {
 	seen  []retrypolicy.Attempt
 	asked []retrypolicy.Attempt

@@ -44,7 +44,7 @@ func TestClassifyKnowsFailuresOfTheNetwork(t *testing.T) {
 		{get(sys("connect", syscall.ETIMEDOUT)), transport.Timeout, retrypolicy.SafeUnknown},
 		{&net.DNSError{Err: "i/o timeout", IsTimeout: true}, transport.Timeout, retrypolicy.SafeUnknown},
 		{errors.Join(errors.New("one"), sys("read", syscall.ECONNRESET)), transport.Network, retrypolicy.SafeUnknown},
-		// These are no failures of the network.
+		// These are not network failures.
 		{io.EOF, transport.Unknown, retrypolicy.SafeUnknown},
 		{get(errors.New("unsupported protocol scheme")), transport.Unknown, retrypolicy.SafeUnknown},
 		{get(&fs.PathError{Op: "read", Path: "body", Err: syscall.EIO}), transport.Unknown, retrypolicy.SafeUnknown},
@@ -64,8 +64,8 @@ func TestClassifyKnowsFailuresOfTheNetwork(t *testing.T) {
 	}
 }
 
-// The obvious use: Do around an http.Client. A backend that is dead trips a Throttle and a Breaker,
-// and a Quota charges for Network.
+// The common use: Do around an http.Client. A dead backend trips a Throttle and a Breaker, and a
+// Quota charges for Network.
 func TestADeadBackendTripsThrottleAndCharges(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -76,7 +76,7 @@ func TestADeadBackendTripsThrottleAndCharges(t *testing.T) {
 		t.Fatal(err)
 	}
 	client := &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
-	throttle := policytest.NewThrottle(t, &budget.ThrottleOptions{Least: 6}) // the first three calls are let in
+	throttle := policytest.NewThrottle(t, &budget.ThrottleOptions{Least: 6}) // admits the first three calls
 	b := policytest.NewBucket(t, 500, 0, 0)
 	quota := policytest.NewQuota(t, &budget.QuotaOptions{Bucket: b, Retry: 1,
 		Costs: []budget.Cost{{Kinds: retrypolicy.Kinds(transport.Network), Tokens: 7}}})
@@ -111,7 +111,7 @@ func TestADeadBackendTripsThrottleAndCharges(t *testing.T) {
 	}
 }
 
-// A name that does not exist costs as Network too, and no operation is lost by asking twice.
+// A name that does not exist costs as Network too, and the look-up is safe to repeat.
 func TestAFailedLookUpIsSafeToRepeat(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
@@ -139,7 +139,7 @@ func TestClassifyHearsThePlainWish(t *testing.T) {
 	}
 }
 
-// wisher is an error without a Kind that tells how long to wait.
+// wisher is an error without a Kind and with a RetryAfter.
 type wisher struct{ after time.Duration }
 
 func (wisher) Error() string               { return "busy" }

@@ -44,7 +44,7 @@ func TestNoRetryNeverRetries(t *testing.T) {
 	}
 }
 
-// stateless has nothing that could be checked.
+// stateless has no method Validate.
 type stateless struct{}
 
 func (stateless) Decide(retrypolicy.Attempt) retrypolicy.Decision { return retrypolicy.Decision{} }

@@ -16,8 +16,8 @@ const (
 	s    = time.Second
 )
 
-// draw is the least draw whose fraction is u or more; u is 0 to 1 and is taken as the decimal that
-// is written.
+// draw returns the smallest draw whose fraction is u or more, for u from 0 to 1. It takes u as its
+// shortest decimal form.
 func draw(u float64) uint64 {
 	if u >= 1 {
 		return drawLast
@@ -28,8 +28,8 @@ func draw(u float64) uint64 {
 	return n.Uint64()
 }
 
-// sequence asks p about the first count retries of a series, with what a remembers kept from one to
-// the next.
+// sequence returns the decisions of p about the first count retries of a series, each with the
+// previous decision in Attempt.Last.
 func sequence(p retrypolicy.Policy, a retrypolicy.Attempt, count int) []retrypolicy.Decision {
 	var all []retrypolicy.Decision
 	for n := 1; n <= count; n++ {
@@ -44,7 +44,7 @@ func sequence(p retrypolicy.Policy, a retrypolicy.Attempt, count int) []retrypol
 	return all
 }
 
-// wantDelays compares the first delays of a series, to the nearest tol.
+// wantDelays compares the first delays of a series, with the tolerance tol.
 func wantDelays(t *testing.T, p retrypolicy.Policy, a retrypolicy.Attempt, tol time.Duration, want ...time.Duration) {
 	t.Helper()
 	got := sequence(p, a, len(want))

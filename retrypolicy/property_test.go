@@ -13,8 +13,8 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// TestFormulaAgreesWithArbitraryPrecision compares random parameters with the formula in numbers
-// that cannot overflow.
+// TestFormulaAgreesWithArbitraryPrecision compares delays for random parameters with the formula in
+// numbers that cannot overflow.
 func TestFormulaAgreesWithArbitraryPrecision(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
@@ -41,7 +41,7 @@ func TestFormulaAgreesWithArbitraryPrecision(t *testing.T) {
 	}
 }
 
-// duration is spread over all magnitudes, zero and the longest included.
+// duration draws from all magnitudes, including zero and the longest.
 func duration(rng *rand.Rand) time.Duration {
 	if rng.IntN(16) == 0 {
 		return math.MaxInt64 - 1
@@ -49,7 +49,7 @@ func duration(rng *rand.Rand) time.Duration {
 	return time.Duration(rng.Int64() >> rng.IntN(64))
 }
 
-// fraction is between 0 and 1, and one of the ends now and then.
+// fraction draws from 0 to 1, and sometimes returns one of the ends.
 func fraction(rng *rand.Rand) float64 {
 	switch rng.IntN(8) {
 	case 0:
@@ -60,7 +60,7 @@ func fraction(rng *rand.Rand) float64 {
 	return rng.Float64()
 }
 
-// reference is min(Cmin + (2^(x-1)-1)*rand(C*(1-Jd), C*(1-Ju)), Cmax), with the bounds of rand
+// reference returns min(Cmin + (2^(x-1)-1)*rand(C*(1-Jd), C*(1-Ju)), Cmax), with the bounds of rand
 // rounded to the nearest nanosecond.
 func reference(e retrypolicy.ExponentialBackoffWithJitter, x int, draw uint64) time.Duration {
 	bound := func(f float64) *big.Int {

@@ -14,7 +14,7 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// recorder notes every question, and answers as it is told.
+// recorder records every call and returns fixed answers.
 type recorder struct {
 	decide, admit, observe []retrypolicy.Attempt
 	answer, entry          retrypolicy.Decision
@@ -66,7 +66,7 @@ func TestSeriesTellsThePolicyWhatHappens(t *testing.T) {
 	if s.Retries() != 0 {
 		t.Errorf("%d retries before the first", s.Retries())
 	}
-	// The next question comes with the decision before.
+	// The next call carries the previous decision.
 	r.entry.Delay = time.Minute
 	if d, err := s.Admit(policytest.Sec(2), 3); err != nil || d.Delay != time.Minute {
 		t.Fatal(d, err)
@@ -93,7 +93,7 @@ func TestSeriesTellsThePolicyWhatHappens(t *testing.T) {
 	}
 }
 
-// A failure that is the end reaches Observe, marked, and never Decide.
+// Observe sees a terminal failure, marked as such; Decide is not called.
 func TestSeriesFailuresThatAreTheEnd(t *testing.T) {
 	for _, c := range []struct {
 		info retrypolicy.Info
@@ -118,7 +118,7 @@ func TestSeriesFailuresThatAreTheEnd(t *testing.T) {
 	}
 }
 
-// wantResolved wants every call to be refused.
+// wantResolved expects every call to be refused.
 func wantResolved(t *testing.T, s *retrypolicy.Series) {
 	t.Helper()
 	_, admit := s.Admit(policytest.Epoch, 0)
@@ -150,7 +150,7 @@ func TestSeriesIsResolvedOnce(t *testing.T) {
 			t.Errorf("%s: %d outcomes reported for one try", name, len(r.observe))
 		}
 	}
-	// The policy's stop and the gate's refusal are the end too.
+	// The policy's stop and the gate's refusal end the series too.
 	r := open()
 	r.answer = retrypolicy.Decision{Reason: retrypolicy.OutOfTime, Delay: time.Second}
 	s := retrypolicy.Begin(r, "", policytest.Epoch)
@@ -234,7 +234,7 @@ func TestSeriesAbandon(t *testing.T) {
 	}
 }
 
-// A policy that is neither Gate nor Observer lets everything pass.
+// A policy that is neither Gate nor Observer admits every attempt.
 func TestSeriesOfAPlainPolicy(t *testing.T) {
 	s := retrypolicy.Begin(retrypolicy.Fixed{Delay: time.Second}, "", policytest.Epoch)
 	for i := range 100 {

@@ -11,7 +11,7 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// The parts of Adaptive have published vectors of their own. Tolerance 5e-7: the SDK for JavaScript
+// The parts of Adaptive have their own published vectors. Tolerance 5e-7: the SDK for JavaScript
 // rounds to 8 decimals.
 
 func near(t *testing.T, what string, got, want float64) {
@@ -36,7 +36,7 @@ func TestAdaptiveGoesOnAlthoughTheClockWasSetBack(t *testing.T) {
 	}
 	now = now.AddDate(-1, 0, 0)
 	if d := l.Admit(retrypolicy.Attempt{Now: now.Add(3 * time.Second)}); d.Delay == 0 {
-		// the first look after it: time goes on from here
+		// the first call after it: time continues from here
 		t.Error("a token out of nowhere")
 	}
 	if d := l.Admit(retrypolicy.Attempt{Now: now.Add(6 * time.Second)}); d.Delay != 0 { // at half a token a second
@@ -81,7 +81,7 @@ func TestRateMeterVectors(t *testing.T) {
 		near(t, "before the first half-second is over", m.record(half(secs(at)), 1), 0)
 	}
 	near(t, "at 0.5 s", m.record(half(secs(.5)), 1), 9.6)
-	// Several at once count as that many.
+	// Count represents several outcomes.
 	m = rateMeter{smoothing: 0.8}
 	near(t, "six at once", m.record(1, 6), 9.6)
 }
@@ -125,8 +125,8 @@ func TestFillBucketVectors(t *testing.T) {
 	if wait := b.take(0, 5); wait != 5*time.Second {
 		t.Errorf("5 tokens at 1 a second: wait %v", wait)
 	}
-	// After exactly the wait that it names there is a token, whatever the rate: no caller is sent
-	// round twice by a rounding.
+	// After exactly the returned wait there is a token, at any rate: rounding makes no caller wait
+	// twice.
 	for _, rate := range []float64{0.5, 0.56, 1.0 / 3, math.Pi, 777.77} {
 		b := fillBucket{least: 0.5}
 		b.setRate(0, rate)
@@ -138,8 +138,8 @@ func TestFillBucketVectors(t *testing.T) {
 }
 
 func TestRateMeterKeepsToWholeHalfSeconds(t *testing.T) {
-	// The half-seconds are those of the clock, not of the start: a start at 0.3 s has its first edge
-	// at 0.5 s.
+	// Half-seconds are aligned to the clock, not to the start: a start at 0.3 s has its first edge at
+	// 0.5 s.
 	l, err := NewAdaptive(&AdaptiveOptions{Start: time.Unix(100, 300_000_000)})
 	if err != nil {
 		t.Fatal(err)

@@ -20,7 +20,7 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// outcome is the end of an attempt at s seconds.
+// outcome is an attempt that ended at s seconds.
 func outcome(s float64, throttled bool) retrypolicy.Attempt {
 	a := retrypolicy.Attempt{Now: policytest.Sec(s)}
 	if throttled {
@@ -36,7 +36,7 @@ func wantNear(t *testing.T, what string, got, want float64) {
 	}
 }
 
-// The sequence that the SDKs for Kotlin, Go, Java and JavaScript share.
+// The SDKs for Kotlin, Go, Java and JavaScript share this sequence.
 func TestAdaptivePublishedSequence(t *testing.T) {
 	l := policytest.NewAdaptive(t, &budget.AdaptiveOptions{Start: policytest.Epoch})
 	for i, want := range []float64{.5, .5, .5, .5, .5, .6912, 1.0976, 1.6384, 2.3328, 3.02848} {
@@ -67,8 +67,8 @@ func TestAdaptiveWaitsAfterTheFirstThrottle(t *testing.T) {
 		if !on || !d.Retry {
 			t.Errorf("%v: not limiting", c)
 		}
-		// Nothing was taken in advance: whoever asks in the middle has the next turn, and one of two gets
-		// the token.
+		// A waiting caller reserves nothing: a caller that asks halfway gets the next turn, and one of
+		// the two gets the token.
 		half := l.Admit(retrypolicy.Attempt{Now: policytest.Sec(c.at).Add(d.Delay / 2)})
 		wantNear(t, "wait at half, the turn of the next", half.Delay.Seconds(), c.wait/2+min(1/c.rate, 1))
 		first := l.Admit(retrypolicy.Attempt{Now: policytest.Sec(c.at).Add(d.Delay)})
@@ -80,14 +80,14 @@ func TestAdaptiveWaitsAfterTheFirstThrottle(t *testing.T) {
 	}
 }
 
-// Growth bounds the limit by the measured rate: with the constants as they are, twice.
+// Growth limits the rate to twice the measured rate, with the default constants.
 func TestAdaptiveLimitIsBoundedByTheMeasuredRate(t *testing.T) {
 	l := policytest.NewAdaptive(t, &budget.AdaptiveOptions{Start: policytest.Epoch})
 	a := outcome(.5, true)
 	a.Count = 10
 	l.Observe(a) // 10 in half a second: measured 16
 	wantNear(t, "after beta", rateOf(l), 16*.7)
-	l.Observe(outcome(.6, true)) // still measured 16, but the limit is what counts
+	l.Observe(outcome(.6, true)) // still measured 16, but the limit counts
 	wantNear(t, "after beta twice", rateOf(l), 16*.7*.7)
 	a = outcome(100, false) // 100 s later the curve is at 0.4 * 100^3
 	a.Count = 2489
@@ -95,7 +95,8 @@ func TestAdaptiveLimitIsBoundedByTheMeasuredRate(t *testing.T) {
 	wantNear(t, "ceiling", rateOf(l), 2*(2490/99.5*.8+16*.2))
 }
 
-// Before the first throttle the curve counts from the start, not from the whole second below it.
+// Before the first throttled attempt the curve counts from the start, not from the whole second
+// before it.
 func TestAdaptiveCurveBeginsAtTheStart(t *testing.T) {
 	l := policytest.NewAdaptive(t, &budget.AdaptiveOptions{Start: policytest.Sec(.5)})
 	a := outcome(2.5, false)
@@ -131,8 +132,8 @@ func TestAdaptiveThrottlesByKind(t *testing.T) {
 	}
 }
 
-// Clocks: the first question sets the start; an older look at the clock, none at all, and a leap of
-// centuries do no harm.
+// Clocks: the first call sets the start. An older time, the zero time, and a jump of centuries have
+// no bad effect.
 func TestAdaptiveOddTimes(t *testing.T) {
 	l := policytest.NewAdaptive(t, nil)
 	if d := l.Admit(retrypolicy.Attempt{}); d != (retrypolicy.Decision{Retry: true}) {
@@ -186,7 +187,7 @@ func TestAdaptiveOptionsAreChecked(t *testing.T) {
 	policytest.CheckInvalid(t, policytest.NewAdaptive(t, nil).Wrap(retrypolicy.NoRetry{}), "")
 }
 
-// closed is a gate that answers d and counts how often it was asked and told.
+// closed is a gate that returns d and counts its calls.
 type closed struct {
 	d          retrypolicy.Decision
 	asked, got int
@@ -198,8 +199,8 @@ func (c *closed) Decide(retrypolicy.Attempt) retrypolicy.Decision {
 func (c *closed) Admit(retrypolicy.Attempt) retrypolicy.Decision { c.asked++; return c.d }
 func (c *closed) Observe(retrypolicy.Attempt)                    { c.got++ }
 
-// An attempt that the policy inside does not let in costs no token, and the policy inside is not
-// asked about an attempt that has none.
+// An attempt that the inner policy refuses costs no token, and without a token the inner policy is
+// not asked.
 func TestAdaptiveTakesATokenOnlyForATryThatBegins(t *testing.T) {
 	inside := &closed{d: retrypolicy.Decision{Retry: true, Delay: time.Second}}
 	l := policytest.NewAdaptive(t, &budget.AdaptiveOptions{Start: policytest.Epoch})
@@ -244,8 +245,8 @@ func TestAdaptiveWaitEndsWithTheContext(t *testing.T) {
 			!errors.Is(err, context.Canceled) {
 			t.Errorf("after %v: %v", time.Since(began), err)
 		}
-		// The next one has the turn after that of the one who left: the rest of 2 s and, as nobody takes
-		// the token meanwhile, the second that a turn is at most.
+		// The next caller has the turn after the caller that left: the rest of 2 s and, as the token is
+		// not taken meanwhile, the longest turn, a second.
 		began = time.Now()
 		if err := retrypolicy.Do(context.Background(), p, func(context.Context) error { return nil }); err != nil {
 			t.Error(err)
@@ -256,8 +257,8 @@ func TestAdaptiveWaitEndsWithTheContext(t *testing.T) {
 	})
 }
 
-// Thousands of users share a limiter in front of a service that takes so many attempts a second.
-// All get through, and the service refuses only a small part.
+// Thousands of users share a limiter in front of a service with a limited rate. All calls succeed,
+// and the service refuses only a small part.
 func TestAdaptiveManyUsers(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
@@ -300,7 +301,7 @@ func TestAdaptiveManyUsers(t *testing.T) {
 	})
 }
 
-// limitedService takes so many calls in each second of the clock.
+// limitedService accepts a fixed number of calls in each second of the clock.
 type limitedService struct {
 	mu             sync.Mutex
 	perSecond      int
@@ -325,8 +326,8 @@ func (s *limitedService) call(context.Context) error {
 	return nil
 }
 
-// In no interval do more attempts begin than the tokens of that time allow: the sum of rate and
-// time, and what can be kept.
+// In no interval do more attempts begin than its tokens allow: the integral of the rate, plus the
+// size of the bucket.
 func TestAdaptiveNeverLetsMoreInThanItsRate(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)

@@ -14,7 +14,7 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// A step happens to a breaker at a time; then it stands so.
+// breakerStep is an event at a time, and the state of the breaker after it.
 type breakerStep struct {
 	at   time.Duration
 	do   byte // see playBreaker
@@ -22,14 +22,14 @@ type breakerStep struct {
 }
 
 const (
-	stepAdmit  = 'a' // let in
-	stepRefuse = 'r' // not let in
+	stepAdmit  = 'a' // admitted
+	stepRefuse = 'r' // refused
 	stepOK     = '+' // an attempt succeeded
 	stepFail   = '-' // an attempt failed
-	stepWrong  = 't' // a failure that no retry mends
+	stepWrong  = 't' // a permanent failure
 	stepCancel = 'c' // the caller cancelled an attempt
-	stepLost   = 'l' // what the last success made is lost
-	stepLook   = ' ' // nothing happens
+	stepLost   = 'l' // the connection of the last success is lost
+	stepLook   = ' ' // no event
 )
 
 // playBreaker runs a script and compares the state after each step.
@@ -157,7 +157,7 @@ func TestBreakerInSpecialCases(t *testing.T) {
 			{0, stepFail, "closed"}, {0, stepOK, "closed"}, {10 * s, stepFail, "closed"}, {21 * s, stepFail, "closed"},
 			{22 * s, stepOK,
 				"closed"}, {23 * s, stepFail, "open"},
-			// those before are forgotten
+			// earlier ones are forgotten
 			{33 * s, stepAdmit, "half-open"}, {33 * s, stepOK, "closed"}, {33 * s, stepFail, "closed"}, {33 * s, stepFail,
 				"closed"},
 		}},
@@ -170,12 +170,12 @@ func TestBreakerInSpecialCases(t *testing.T) {
 			{0, stepAdmit, "closed"}, {0, stepOK, "closed"}, {1 * s, stepLost, "closed"},
 			{2 * s, stepAdmit, "closed"}, {2 * s, stepOK, "closed"}, {3 * s, stepLost, "closed"},
 			{4 * s, stepAdmit, "closed"}, {4 * s, stepOK, "closed"}, {5 * s, stepLost, "open"},
-			// a probe that does not last
+			// a probe that breaks too soon
 			{65 * s, stepAdmit, "half-open"}, {65 * s, stepOK, "half-open"}, {70 * s, stepLost, "open"},
 			{130 * s, stepAdmit, "half-open"}, {130 * s, stepOK, "half-open"}, {140*s - 1, stepLook, "half-open"},
 			{140 * s, stepLook,
 				"closed"},
-			// lasted, and then nothing more to lose
+			// stable, so nothing is left to lose
 			{500 * s, stepLost, "closed"}, {501 * s, stepLost, "closed"}, {502 * s, stepLost, "closed"}, {503 * s, stepLost,
 				"closed"},
 		}},
@@ -218,7 +218,7 @@ func TestBreakerInSpecialCases(t *testing.T) {
 	}
 }
 
-// ownFailures are failures that no retry mends, and whether they say nothing of the service.
+// ownFailures are permanent failures, and whether they say nothing about the service.
 var ownFailures = map[string]struct {
 	err    error
 	silent bool
@@ -235,8 +235,8 @@ var ownFailures = map[string]struct {
 	"an answer nobody can tell": {errors.New("?"), false},
 }
 
-// A half-open breaker is not closed by what was settled on this side, and the place of the probe is
-// free again.
+// A failure that arose on this side does not close a half-open breaker, and it frees the place of
+// the probe.
 func TestBreakerLeavesOutWhatSaysNothing(t *testing.T) {
 	for name, c := range ownFailures {
 		b := policytest.NewBreaker(t, &budget.BreakerOptions{Failures: 1})
@@ -256,8 +256,8 @@ func TestBreakerLeavesOutWhatSaysNothing(t *testing.T) {
 	}
 }
 
-// A time-out that the classifiers let pass is the service's fault, though a context's error is in
-// it; so is a deadline that passed meanwhile.
+// A retryable time-out counts as a failure of the service, although it wraps a context's error. So
+// does a deadline that passed meanwhile.
 func TestBreakerCountsTimeouts(t *testing.T) {
 	for _, err := range []error{&transport.Error{Kind: transport.Timeout, Err: context.DeadlineExceeded},
 		context.DeadlineExceeded} {
@@ -299,7 +299,7 @@ func TestBreakerWaits(t *testing.T) {
 		at, wait time.Duration
 	}{
 		{0, 8 * time.Second}, {7 * time.Second, time.Second}, {8 * time.Second, 0},
-		// an eighth, and until the probe is given up
+		// an eighth at a time, until the probe is considered lost
 		{9 * time.Second, time.Second}, {15500 * time.Millisecond, 500 * time.Millisecond},
 		{16 * time.Second, 0},
 	} {
@@ -314,7 +314,7 @@ func TestBreakerWaits(t *testing.T) {
 	}
 }
 
-// The random part of a wait.
+// Spread adds a random part to a wait.
 func TestBreakerSpreadsWhoWaits(t *testing.T) {
 	for _, c := range []struct {
 		name       string
@@ -387,7 +387,7 @@ func TestBreakerStatus(t *testing.T) {
 	}
 }
 
-// A probe that a gate further in refuses or holds up was none.
+// An attempt that an inner gate refuses or delays is not a probe.
 func TestBreakerTakesBackWhatDidNotBegin(t *testing.T) {
 	for _, d := range []retrypolicy.Decision{{Reason: retrypolicy.Rejected}, {Retry: true, Delay: time.Second}} {
 		b := policytest.NewBreaker(t, &budget.BreakerOptions{Failures: 1})

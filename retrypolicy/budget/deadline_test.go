@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A retry that the deadline prevents is not paid for, and is not called a lack of quota.
+// A retry after the deadline costs nothing and does not fail with OutOfQuota.
 func TestAQuotaIsNotChargedForARetryAfterTheDeadline(t *testing.T) {
 	bounded.Test(t, func(t *testing.T) {
 		b, err := budget.NewTokenBucket(5, 0, 0)
@@ -55,7 +55,7 @@ func TestABudgetIsNotChargedForARetryAfterTheDeadline(t *testing.T) {
 	})
 }
 
-// No classifier revives what the operation itself has marked.
+// Permanent overrides every classifier.
 func TestPermanentIsAboveEveryClassifier(t *testing.T) {
 	r := retrypolicy.Retrier{
 		Policy:   retrypolicy.Immediately{},
@@ -67,7 +67,7 @@ func TestPermanentIsAboveEveryClassifier(t *testing.T) {
 	require.Equal(t, 1, runs)
 }
 
-// outcomes keeps what it was told.
+// outcomes records the observed errors.
 type outcomes struct {
 	retrypolicy.Policy
 	errs []error
@@ -75,7 +75,7 @@ type outcomes struct {
 
 func (o *outcomes) Observe(a retrypolicy.Attempt) { o.errs = append(o.errs, a.Err) }
 
-// An attempt that the caller cancels is told as cancelled, not as the failure before it.
+// The policy sees the cancellation of an attempt, not the failure before it.
 func TestACancelledTryIsToldAsSuch(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	p := &outcomes{Policy: retrypolicy.Immediately{}}

@@ -13,7 +13,7 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// A service that is overloaded is asked less and less, first attempts included. One throttle serves
+// An overloaded service gets fewer and fewer requests, first attempts included. One throttle serves
 // all calls of a client.
 func ExampleThrottle() {
 	throttle, err := budget.NewThrottle(nil)
@@ -23,7 +23,7 @@ func ExampleThrottle() {
 	}
 	r := retrypolicy.Retrier{
 		Policy: throttle.Wrap(retrypolicy.NoRetry{}),
-		Rand:   func() uint64 { return 1 << 63 }, // always one half, for the sake of the example
+		Rand:   func() uint64 { return 1 << 63 }, // always one half, to make the example deterministic
 	}
 	for range 4 {
 		err := r.Do(context.Background(), func(context.Context) error { return transport.Unavailable })
@@ -39,7 +39,7 @@ func ExampleThrottle() {
 	// 4 0
 }
 
-// However many calls fail, at most a tenth as many retries are made.
+// Even if all calls fail, the retries are at most a tenth of the requests.
 func ExampleRetryBudget() {
 	budget, err := budget.NewRetryBudget(nil)
 	if err != nil {
@@ -54,7 +54,7 @@ func ExampleRetryBudget() {
 	// Output: 100 10
 }
 
-// At most half of what is in flight may be retries.
+// At most a fifth of the load may be retries, but one retry is always allowed.
 func ExampleConcurrencyBudget() {
 	budget, err := budget.NewConcurrencyBudget(&budget.ConcurrencyBudgetOptions{Share: 0.2, Least: 1})
 	if err != nil {
@@ -77,8 +77,7 @@ func ExampleConcurrencyBudget() {
 	// 3 1
 }
 
-// Three failures in a row, and the service is left alone for a minute. Then one attempt may see how
-// it is.
+// After three failures in a row the service is left alone for a minute. Then one attempt probes it.
 func ExampleBreaker() {
 	breaker, err := budget.NewBreaker(&budget.BreakerOptions{Failures: 3, Cooldown: time.Minute})
 	if err != nil {
@@ -112,8 +111,8 @@ func ExampleBreaker() {
 	// closed
 }
 
-// A connection that is made and dropped at once, again and again, is no success: with MinUp the
-// breaker sees it, and the loop waits.
+// A connection that is dropped right after each connect is not a success: with MinUp the breaker
+// opens, and the loop waits.
 func ExampleBreaker_Lost() {
 	breaker, err := budget.NewBreaker(&budget.BreakerOptions{Failures: 3, Cooldown: time.Minute,
 		MinUp: 30 * time.Second, Wait: true})

@@ -11,7 +11,7 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// What cannot be right about policies inside one another is refused, through every wrapper.
+// Validate refuses invalid nesting through every wrapper.
 func TestValidateRefusesWhatIsInsideTwice(t *testing.T) {
 	curve := retrypolicy.Policy(retrypolicy.Fixed{Delay: time.Second})
 	kinds := retrypolicy.Kinds(transport.Throttled)
@@ -70,7 +70,8 @@ func TestValidateRefusesWhatIsInsideTwice(t *testing.T) {
 	}
 }
 
-// A quota is charged for the retries that are made, whatever refuses them and whoever gives up.
+// A quota charges for the retries that are made, no matter which policy refuses the others or why
+// the caller gives up.
 func TestAQuotaChargesForRetriesThatAreMade(t *testing.T) {
 	again := retrypolicy.Info{Verdict: retrypolicy.Again, Kind: transport.Unavailable}
 	breaker := policytest.NewBreaker(t, &budget.BreakerOptions{Failures: 2})
@@ -143,7 +144,7 @@ func TestAQuotaChargesForRetriesThatAreMade(t *testing.T) {
 	}
 }
 
-// A retry budget does not count a retry that is not made.
+// A retry budget uncounts a retry that is not made.
 func TestARetryBudgetTakesBackARetryThatIsNotMade(t *testing.T) {
 	b := newRetryBudget(t, &budget.RetryBudgetOptions{Least: 3})
 	p := b.Wrap(retrypolicy.Fixed{Delay: time.Second})
@@ -161,7 +162,7 @@ func TestARetryBudgetTakesBackARetryThatIsNotMade(t *testing.T) {
 	}
 }
 
-// A cost of nothing can be said.
+// A negative cost means no cost.
 func TestQuotaWithoutACost(t *testing.T) {
 	b := policytest.NewBucket(t, 10, 1, 0)
 	p := policytest.NewQuota(t, &budget.QuotaOptions{Bucket: b, Retry: -1, Success: -1,

@@ -20,7 +20,7 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// watched notes what reaches the policy of one key.
+// watched records the calls of the policy of one key.
 type watched struct {
 	key                         string
 	decided, observed, admitted int
@@ -87,19 +87,19 @@ func TestPerKeyForgetsTheKeyNotUsedForLongest(t *testing.T) {
 			}
 		}
 	}
-	use("ab")  // "", a, b
+	use("ab")  // keys "", a, b
 	use("cab") // c evicts ""; a and b were used since
 	use("d")   // evicts c
-	use("bad") // all here
+	use("bad") // all present
 	use("c")   // evicts b
-	use("ad")  // still here
+	use("ad")  // still present
 	use("b")   // evicts c
 	for key, want := range map[string]int{"": 1, "a": 1, "b": 2, "c": 2, "d": 1} {
 		if made[key] != want {
 			t.Errorf("%q was made %d times, want %d", key, made[key], want)
 		}
 	}
-	// One key alone.
+	// One key.
 	one, err := budget.NewPerKey(1, func(string) retrypolicy.Policy { return retrypolicy.NoRetry{} })
 	if err != nil {
 		t.Fatal(err)
@@ -112,7 +112,7 @@ func TestPerKeyForgetsTheKeyNotUsedForLongest(t *testing.T) {
 	}
 }
 
-// An empty quota of one tenant leaves the others theirs.
+// The empty quota of one tenant does not affect the others.
 func TestPerKeyKeepsQuotasApart(t *testing.T) {
 	bounded.Test(t, func(t *testing.T) {
 		p, err := budget.NewPerKey(10, func(string) retrypolicy.Policy {
@@ -165,7 +165,7 @@ func TestPerKeyRefusesBadArguments(t *testing.T) {
 	}
 	policytest.CheckInvalid(t, new(budget.PerKey), "use NewPerKey")
 	policytest.CheckInvalid(t, (*budget.PerKey)(nil), "use NewPerKey")
-	// What make makes of a later key and is not valid does not retry, and does not panic.
+	// A later key whose policy is invalid does not retry, and does not panic.
 	p, err := budget.NewPerKey(2, func(key string) retrypolicy.Policy {
 		if key == "" {
 			return retrypolicy.Backoff{Base: 1}

@@ -26,7 +26,7 @@ func TestTokenBucketTakeAndGive(t *testing.T) {
 		left       int
 	}{
 		{take: 5, ok: true, left: 45}, {give: 5, left: 50}, // botocore test_quota
-		{take: 5, ok: true, left: 45}, {give: 10, left: 50}, // no more than its size
+		{take: 5, ok: true, left: 45}, {give: 10, left: 50}, // not above its size
 		{take: 51, left: 50}, {take: 50, ok: true, left: 0}, {take: 1, left: 0}, {take: 0, ok: true, left: 0},
 		{give: math.MaxInt, left: 50}, {give: -7, left: 50}, {take: 20, ok: true, left: 30}, {give: -7, left: 30},
 	} {
@@ -41,7 +41,7 @@ func TestTokenBucketTakeAndGive(t *testing.T) {
 	}
 }
 
-// A clock that is set back stops the refill for no longer than it takes to fill the bucket.
+// A clock that is set back stops the refill for at most the time that fills the bucket.
 func TestTokenBucketIsRefilledAlthoughTheClockWasSetBack(t *testing.T) {
 	b := policytest.NewBucket(t, 10, 0, 5)
 	b.Take(policytest.Epoch, 10)
@@ -52,7 +52,7 @@ func TestTokenBucketIsRefilledAlthoughTheClockWasSetBack(t *testing.T) {
 	if n := b.Tokens(back.Add(time.Second)); n != 5 {
 		t.Errorf("%d tokens a second after the step, want 5", n)
 	}
-	if n := b.Tokens(back); n != 5 { // a look that is somewhat older
+	if n := b.Tokens(back); n != 5 { // a slightly older time
 		t.Errorf("%d tokens, want 5", n)
 	}
 	if n := b.Tokens(back.Add(2 * time.Second)); n != 10 {
@@ -60,8 +60,8 @@ func TestTokenBucketIsRefilledAlthoughTheClockWasSetBack(t *testing.T) {
 	}
 }
 
-// smithy-kotlin loses fractions of a token at every look at the bucket; with 10 a second and a look
-// each 90 ms it is never refilled.
+// smithy-kotlin loses fractions of a token at each access: with a refill of 10 a second and an
+// access every 90 ms its bucket never refills.
 func TestTokenBucketCarriesFractionsOver(t *testing.T) {
 	b := policytest.NewBucket(t, 100, 100, 10)
 	now := policytest.Epoch
@@ -75,7 +75,7 @@ func TestTokenBucketCarriesFractionsOver(t *testing.T) {
 	if got := b.Tokens(now); got != 90 {
 		t.Errorf("%d after 9 s at 10 a second", got)
 	}
-	// Against a count in one go, at odd rates and times.
+	// Compare with one calculation of the sum, at random rates and times.
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
 	rng := rand.New(rand.NewPCG(seed, 0))
@@ -107,7 +107,7 @@ func TestTokenBucketRefill(t *testing.T) {
 	if wait, ok := b.Take(policytest.Sec(.6), 3); ok || wait != 150*time.Millisecond {
 		t.Errorf("after 600 ms: %v, %v", wait, ok)
 	}
-	if wait, ok := b.Take(policytest.Sec(.1), 3); ok || wait != 150*time.Millisecond { // an older look at the clock
+	if wait, ok := b.Take(policytest.Sec(.1), 3); ok || wait != 150*time.Millisecond { // an older clock reading
 		t.Errorf("a clock that went back: %v, %v", wait, ok)
 	}
 	if wait, ok := b.Take(policytest.Sec(.75), 3); !ok {
@@ -122,7 +122,7 @@ func TestTokenBucketRefill(t *testing.T) {
 	if got := b.Tokens(policytest.Epoch.AddDate(5000, 0, 0)); got != 10 {
 		t.Errorf("after 5000 years: %d", got)
 	}
-	// The fraction is dropped when it is full: 200 ms later there is nothing yet.
+	// A full bucket drops the fraction: 200 ms later there is no token yet.
 	if wait, ok := b.Take(policytest.Epoch.AddDate(5000, 0, 0), 10); !ok {
 		t.Error(wait)
 	}
@@ -131,7 +131,7 @@ func TestTokenBucketRefill(t *testing.T) {
 	}
 	b = policytest.NewBucket(t, 10, 1, 4)
 	b.Tokens(policytest.Epoch)
-	if got := b.Tokens(policytest.Sec(.4)); got != 10 { // 1.6 tokens for a place of one
+	if got := b.Tokens(policytest.Sec(.4)); got != 10 { // 1.6 tokens for one free place
 		t.Errorf("%d", got)
 	}
 	b.Take(policytest.Sec(.4), 10)
@@ -177,7 +177,7 @@ func TestQuotaOptionsAreChecked(t *testing.T) {
 	policytest.CheckInvalid(t, policytest.NewQuota(t, nil).Wrap(retrypolicy.NoRetry{}), "")
 }
 
-// smithy-kotlin: costs 2 and 3 of 10.
+// smithy-kotlin: costs of 2 and 3 from 10 tokens.
 func TestQuotaCostsByClass(t *testing.T) {
 	for _, c := range []struct {
 		kind transport.Kind
@@ -185,7 +185,7 @@ func TestQuotaCostsByClass(t *testing.T) {
 	}{{transport.Throttled, 7}, {transport.Network, 7}, {transport.Timeout, 7}, {transport.Conflict, 8},
 		{transport.Unavailable, 8}} {
 		b := policytest.NewBucket(t, 10, 0, 0)
-		// the first row that fits counts
+		// the first matching row counts
 		costs := []budget.Cost{{Kinds: retrypolicy.Kinds(transport.Throttled, transport.Network, transport.Timeout),
 			Tokens: 3}, {Kinds: retrypolicy.Kinds(transport.Throttled), Tokens: 9}}
 		p := policytest.NewQuota(t, &budget.QuotaOptions{Bucket: b, Retry: 2, Costs: costs}).Wrap(policytest.Again(0))
@@ -197,7 +197,7 @@ func TestQuotaCostsByClass(t *testing.T) {
 	}
 }
 
-// What the policy inside refuses costs nothing, and keeps its own reason.
+// A retry that the inner policy refuses costs nothing and keeps its own reason.
 func TestQuotaIsAskedLast(t *testing.T) {
 	b := policytest.NewBucket(t, 10, 0, 0)
 	p := policytest.NewQuota(t, &budget.QuotaOptions{Bucket: b}).Wrap(retrypolicy.MaxAttempts{Total: 1,
@@ -208,7 +208,7 @@ func TestQuotaIsAskedLast(t *testing.T) {
 	}
 }
 
-// Java: 100 tokens, cost 5. Only the last cost comes back.
+// Java: 100 tokens, cost 5. Only the cost of the last retry returns.
 func TestQuotaRefund(t *testing.T) {
 	for _, c := range []struct {
 		name     string
@@ -255,8 +255,8 @@ func TestQuotaRefund(t *testing.T) {
 	}
 }
 
-// A failure gives nothing back. A caller that gives up while it waits makes no retry, so it gets
-// the cost back.
+// A failure returns nothing. A caller that gives up during the wait makes no retry, so its cost
+// returns.
 func TestQuotaKeepsWhatFailedTriesPaid(t *testing.T) {
 	b := policytest.NewBucket(t, 100, 0, 0)
 	p := policytest.NewQuota(t, &budget.QuotaOptions{Bucket: b}).Wrap(retrypolicy.MaxAttempts{Total: 2,
@@ -279,7 +279,7 @@ func TestQuotaKeepsWhatFailedTriesPaid(t *testing.T) {
 	}
 }
 
-// The outcomes that an Observe stands for count each.
+// Each outcome that an Observe represents counts.
 func TestQuotaObservesSeveralSuccesses(t *testing.T) {
 	b := policytest.NewBucket(t, 100, 60, 0)
 	p := policytest.NewQuota(t, &budget.QuotaOptions{Bucket: b}).Wrap(policytest.Again(0))
@@ -305,7 +305,7 @@ func TestQuotaWaitsForTheRefill(t *testing.T) {
 				t.Errorf("acquire %d: %v, %v; want a wait of %v", i, d, err, want)
 			}
 		}
-		// With Do, which waits; a failure gives nothing back.
+		// With Do, which waits; a failure returns nothing.
 		began := time.Now()
 		runs := 0
 		for range 3 {
@@ -342,8 +342,8 @@ func TestQuotaOfFirstTries(t *testing.T) {
 	}
 }
 
-// The two orders: early, an empty bucket refuses at once, though it is refilled during the delay;
-// late, what came back meanwhile counts.
+// Early: an empty bucket refuses at once, although it refills during the delay. Late: the tokens
+// refilled during the delay count.
 func TestQuotaEarlyAndLate(t *testing.T) {
 	for _, c := range []struct {
 		late   bool
@@ -368,7 +368,7 @@ func TestQuotaEarlyAndLate(t *testing.T) {
 	}
 }
 
-// A token is only paid for an attempt that begins.
+// Only an attempt that begins costs a token.
 func TestQuotaGivesBackWhatAGateInsideDoesNotLetIn(t *testing.T) {
 	inside := &closed{d: retrypolicy.Decision{Retry: true, Delay: time.Second}}
 	b := policytest.NewBucket(t, 10, 0, 0)
@@ -402,7 +402,7 @@ func TestQuotaGivesBackWhatAGateInsideDoesNotLetIn(t *testing.T) {
 	}
 }
 
-// A bucket of one's own: here one that other processes could share.
+// A custom bucket, such as one that other processes could share.
 type fakeBucket struct {
 	takes, gives []int
 	wait         time.Duration
@@ -421,7 +421,7 @@ func TestQuotaUsesAnyBucket(t *testing.T) {
 	s := retrypolicy.Begin(p, "", policytest.Epoch)
 	fails(t, "first", &s, transport.Unavailable, 0)
 	succeeds(t, "second", &s)
-	f.ok, f.wait = false, 0 // it says to ask again without saying when
+	f.ok, f.wait = false, 0 // asks the caller to retry, without a time
 	if d := retrypolicy.Admit(p, retrypolicy.Attempt{Retry: 1, Now: policytest.Epoch}); !d.Retry || d.Delay <= 0 {
 		t.Errorf("%v: a loop without a wait would spin", d)
 	}
@@ -435,8 +435,8 @@ func TestQuotaUsesAnyBucket(t *testing.T) {
 	}
 }
 
-// Whatever many goroutines do, tokens neither appear nor vanish: at the end the balance is what was
-// taken and given.
+// Concurrent use neither creates nor loses tokens: the final balance is the sum of what was taken
+// and given.
 func TestQuotaConcurrentUse(t *testing.T) {
 	b := policytest.NewBucket(t, 500, 0, 0)
 	p := policytest.NewQuota(t, &budget.QuotaOptions{Bucket: b}).Wrap(retrypolicy.MaxAttempts{Total: 4,

@@ -21,7 +21,7 @@ func newRetryBudget(t testing.TB, o *budget.RetryBudgetOptions) *budget.RetryBud
 	return b
 }
 
-// grants is how many retries in a row p allows at a, at most 1000.
+// grants returns the number of consecutive retries that p allows at a, at most 1000.
 func grants(p retrypolicy.Policy, a retrypolicy.Attempt) int {
 	for n := range 1000 {
 		if d := p.Decide(policytest.Retried(policytest.As(a, transport.Unavailable), 1)); !d.Retry {
@@ -41,7 +41,7 @@ func TestRetryBudgetAllowsAShareOfTheRequests(t *testing.T) {
 		{nil, 1, 1},  // 0 < 0.1
 		{nil, 10, 1}, // 1 is not below 1
 		{nil, 11, 2}, // 1 < 1.1
-		{nil, 30, 3}, // where 0.1*30 in floating point may be a little more than 3
+		{nil, 30, 3}, // in floating point 0.1*30 may slightly exceed 3
 		{nil, 1000, 100},
 		{&budget.RetryBudgetOptions{Share: 0.3}, 10, 3},
 		{&budget.RetryBudgetOptions{Share: 2}, 10, 20},
@@ -59,7 +59,7 @@ func TestRetryBudgetAllowsAShareOfTheRequests(t *testing.T) {
 		if got := grants(p, policytest.At(0)); got != c.want {
 			t.Errorf("%+v, %d requests: %d retries, want %d", c.o, c.requests, got, c.want)
 		}
-		for range c.want { // retries let in are no requests
+		for range c.want { // admitted retries are not requests
 			policytest.LetsIn(p, policytest.Retried(policytest.At(0), 1))
 		}
 		if requests, retries := b.Counts(policytest.Day); requests != c.requests || retries != c.want {
@@ -109,7 +109,7 @@ func TestRetryBudgetSlides(t *testing.T) {
 	}
 }
 
-// An attempt that a gate further in refuses or holds up was no request.
+// An attempt that an inner gate refuses or delays is not a request.
 func TestRetryBudgetCountsWhatBegan(t *testing.T) {
 	for _, d := range []retrypolicy.Decision{{Reason: retrypolicy.Rejected}, {Retry: true, Delay: time.Second}} {
 		b := newRetryBudget(t, nil)
@@ -147,9 +147,9 @@ func newConcurrencyBudget(t testing.TB, o *budget.ConcurrencyBudgetOptions) *bud
 	return b
 }
 
-// A call is under way from its first attempt to its end, also while it waits for a retry.
+// A call is active from its first attempt to its end, including its waits for retries.
 func TestConcurrencyBudgetCountsWaitingCalls(t *testing.T) {
-	// How many of so many calls that fail at the same time are let in for a retry: measured with
+	// How many of the calls that fail at the same time are admitted for a retry: measured with
 	// failsafe-go.
 	for _, c := range []struct{ calls, want int }{{1, 1}, {3, 3}, {5, 3}, {20, 6}, {50, 13}} {
 		b := newConcurrencyBudget(t, nil)
@@ -183,7 +183,7 @@ func TestConcurrencyBudgetCountsWaitingCalls(t *testing.T) {
 		if all, retries := b.InFlight(); all != 0 || retries != 0 {
 			t.Errorf("%d calls, at the end: %d in flight, %d retries", c.calls, all, retries)
 		}
-		// What is over does not count: after all that, three retries alone are let in.
+		// Ended calls do not count: after all this, exactly three retries are admitted.
 		for i := range 4 {
 			if got := policytest.LetsIn(p, policytest.Retried(policytest.At(0), 1)); got != (i < 3) {
 				t.Errorf("%d calls, then retry %d alone: let in %v", c.calls, i+1, got)
@@ -192,7 +192,7 @@ func TestConcurrencyBudgetCountsWaitingCalls(t *testing.T) {
 	}
 }
 
-// admit asks whether the next attempt of s may begin.
+// admit reports whether the next attempt of s may begin.
 func admit(t *testing.T, s *retrypolicy.Series, must bool) bool {
 	t.Helper()
 	d, err := s.Admit(policytest.Epoch, 0)
@@ -216,7 +216,7 @@ func TestConcurrencyBudgetAllowsTheLeast(t *testing.T) {
 			t.Fatal("a first try was refused")
 		}
 	}
-	// Besides the 1000 calls there is one for each retry. They are let in while k <= 0.2*(1000+k + k).
+	// Each retry adds a call to the 1000. Retries are admitted while k <= 0.2*(1000+k + k).
 	for i := 3; i < 335; i++ {
 		if got := policytest.LetsIn(p, retry); got != (i <= 333) {
 			t.Fatalf("retry %d among 1000 first tries: let in %v", i+1, got)

@@ -17,8 +17,8 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// sharedState is one of each policy with a state that is shared, with parameters drawn from rng,
-// around a back-off.
+// sharedState has one of each policy with shared state around a back-off, with parameters drawn
+// from rng.
 type sharedState struct {
 	throttle *budget.Throttle
 	budget   *budget.RetryBudget
@@ -85,7 +85,7 @@ func newSharedState(t testing.TB, rng *rand.Rand) *sharedState {
 	return s
 }
 
-// check looks whether all that can be read makes sense.
+// check reports whether all readable values are consistent.
 func (s *sharedState) check(now time.Time) string {
 	n, accepts := s.throttle.Counts(now)
 	requests, retries := s.budget.Counts(now)
@@ -113,8 +113,8 @@ func (s *sharedState) check(now time.Time) string {
 // extremes are the numbers of retries where a shift or an addition could overflow.
 var extremes = append([]int{math.MinInt32, -1, 0, 1, 2, 3, 4, 5}, policytest.Huge...)
 
-// Whatever the parameters, the order of calls and the clock: no panic, no negative delay, nothing
-// outside its bounds.
+// With any parameters, order of calls and clock: no panic, no negative delay, nothing outside its
+// bounds.
 func runSharedState(t testing.TB, seed uint64, steps int) {
 	rng := rand.New(rand.NewPCG(seed, 7))
 	s := newSharedState(t, rng)
@@ -126,9 +126,9 @@ func runSharedState(t testing.TB, seed uint64, steps int) {
 	var last retrypolicy.Decision
 	for range steps {
 		switch rng.IntN(10) {
-		case 0: // the clock leaps, also back
+		case 0: // the clock jumps, also backwards
 			now = now.Add(time.Duration(rng.Uint64()) >> rng.IntN(64))
-		case 1: // a look at it that is older than the latest
+		case 1: // an older clock reading
 			now = now.Add(-time.Duration(rng.IntN(1000)))
 		default:
 			now = now.Add(time.Duration(rng.Int64N(int64(10 * time.Second))))
@@ -194,8 +194,8 @@ func FuzzPushback(f *testing.F) {
 	})
 }
 
-// A breaker that opens is open for its cooldown and not an instant longer, and no callers' order of
-// looks at the clock changes that.
+// A breaker that opens stays open for exactly its cooldown, in whatever order the callers' clock
+// readings arrive.
 func TestBreakerWaitIsNeverLongerThanItsCooldown(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)

@@ -19,8 +19,8 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// warden stands around a breaker, watches each question and answer, and remembers which callers are
-// probes: those that were let in while the breaker was half-open.
+// warden wraps a breaker, checks each call and its result, and remembers which callers are probes:
+// those admitted while the breaker was half-open.
 type warden struct {
 	retrypolicy.Policy // the breaker's
 	breaker            *budget.Breaker
@@ -67,8 +67,8 @@ func (w *warden) Observe(a retrypolicy.Attempt) {
 	}
 }
 
-// meter is a Bucket that complains when there are fewer tokens than none or more than its size, or
-// when more come back than were taken.
+// meter is a Bucket that reports a number of tokens outside 0 to its size, or more tokens given
+// than taken.
 type meter struct {
 	*budget.TokenBucket
 	size  int
@@ -91,8 +91,8 @@ func (m *meter) Give(now time.Time, n int) {
 	m.TokenBucket.Give(now, n)
 }
 
-// Thousands of users of one chain of shared state, a service that comes and goes, callers that give
-// up: whatever happens, nothing leaks and no bound is passed.
+// Thousands of users share a chain of policies with state, the service fails and recovers, and
+// callers give up: nothing leaks, and no limit is exceeded.
 func TestSharedStateUnderStress(t *testing.T) {
 	for _, wait := range []bool{false, true} {
 		t.Run("Wait "+strconv.FormatBool(wait), func(t *testing.T) {
@@ -106,7 +106,8 @@ func TestSharedStateUnderStress(t *testing.T) {
 	}
 }
 
-// stress reports whether calls succeeded, were refused by the quota, and were rejected.
+// stress reports whether calls succeeded, whether the quota refused some, and whether some were
+// rejected.
 func stress(t *testing.T, wait bool) bool {
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
@@ -142,7 +143,7 @@ func stress(t *testing.T, wait bool) bool {
 	bounded.Test(t, func(t *testing.T) {
 		began := time.Now()
 		// The service is down for 3 s in every 10, and short of capacity in between. Its attempts end
-		// within half a second, less than a cooldown.
+		// within half a second, which is less than a cooldown.
 		serve := func(ctx context.Context, rng *rand.Rand) error {
 			ran.Add(1)
 			select {

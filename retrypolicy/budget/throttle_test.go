@@ -18,7 +18,7 @@ import (
 // always retries at once.
 var always = retrypolicy.Immediately{}
 
-// refusing is a gate that says what it is told to, and counts.
+// refusing is a gate with a fixed answer that counts its calls.
 type refusing struct {
 	answer          retrypolicy.Decision
 	asked, observed int
@@ -69,7 +69,7 @@ func TestThrottleProbability(t *testing.T) {
 			p := th.Wrap(always)
 			for i := range c.n {
 				a := policytest.At(0)
-				a.Rand = math.MaxUint64 // the draw that is rejected last
+				a.Rand = math.MaxUint64 // the draw that is rejected last, as the largest
 				if !policytest.LetsIn(p, a) {
 					t.Fatalf("request %d was rejected with the greatest draw", i)
 				}
@@ -91,7 +91,7 @@ func TestThrottleProbability(t *testing.T) {
 
 func TestThrottleDrawsByRand(t *testing.T) {
 	p := policytest.NewThrottle(t, nil).Wrap(always)
-	policytest.LetsIn(p, policytest.At(0)) // requests 1, accepts 0: one half; the next questions raise it
+	policytest.LetsIn(p, policytest.At(0)) // requests 1, accepts 0: one half; further calls raise it
 	a := policytest.At(0)
 	a.Rand = 1<<63 - 1024
 	d := retrypolicy.Admit(p, a)
@@ -106,7 +106,7 @@ func TestThrottleDrawsByRand(t *testing.T) {
 	}
 }
 
-// A rejected request counts for SRE, and does not for failsafe.
+// The SRE throttle counts a rejected request, that of failsafe-go does not.
 func TestThrottleCountsWhatItRejected(t *testing.T) {
 	for _, ended := range []bool{false, true} {
 		th := policytest.NewThrottle(t, &budget.ThrottleOptions{Ended: ended})
@@ -147,7 +147,7 @@ func TestThrottleForgetsAfterTheWindow(t *testing.T) {
 	}
 }
 
-// A clock that is set back must not keep old failures for as long as it was set back.
+// After the clock is set back, old failures must still age out in time.
 func TestThrottleForgetsAlthoughTheClockWasSetBack(t *testing.T) {
 	th := policytest.NewThrottle(t, nil)
 	p := th.Wrap(always)
@@ -160,12 +160,12 @@ func TestThrottleForgetsAlthoughTheClockWasSetBack(t *testing.T) {
 		t.Errorf("%d requests two minutes after the step, want 0", n)
 	}
 	if n, _ := th.Counts(policytest.Day.Add(year + 2*time.Minute - time.Second)); n != 0 {
-		// somewhat older than the latest
+		// slightly older than the latest
 		t.Errorf("%d requests, want 0", n)
 	}
 }
 
-// Everything that the service answered is accepted, whatever it was.
+// Every answer of the service counts as accepted.
 func TestThrottleAccepts(t *testing.T) {
 	// The last two are not answers.
 	refused := map[transport.Kind]bool{transport.Throttled: true, transport.Unavailable: true, transport.Network: true,
@@ -195,7 +195,7 @@ func TestThrottleAccepts(t *testing.T) {
 	}
 }
 
-// What was settled on this side is neither accepted nor refused.
+// A failure that arose on this side is neither accepted nor refused.
 func TestThrottleLeavesOutWhatSaysNothing(t *testing.T) {
 	for name, c := range ownFailures {
 		th := policytest.NewThrottle(t, &budget.ThrottleOptions{Ended: true})
@@ -212,7 +212,7 @@ func TestThrottleLeavesOutWhatSaysNothing(t *testing.T) {
 	}
 }
 
-// What a gate further in refuses or holds up was no request.
+// An attempt that an inner gate refuses or delays is not a request.
 func TestThrottleTakesBackWhatDidNotBegin(t *testing.T) {
 	for _, d := range []retrypolicy.Decision{{Reason: retrypolicy.Rejected}, {Retry: true, Delay: time.Second}} {
 		inner := &refusing{answer: d}
@@ -246,7 +246,7 @@ func TestSharedStatePassesOn(t *testing.T) {
 		}
 		retrypolicy.Observe(p, policytest.As(policytest.At(0), transport.Network))
 		d := p.Decide(policytest.Retried(policytest.As(policytest.At(0), transport.Network), 1))
-		d.Queued = false // ConcurrencyBudget's own
+		d.Queued = false // owned by ConcurrencyBudget
 		if d != (retrypolicy.Decision{Retry: true, Delay: time.Second, Step: 7}) {
 			t.Errorf("%s: Decide %+v", name, d)
 		}

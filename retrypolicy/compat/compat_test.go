@@ -31,7 +31,7 @@ func TestTruncatedDelays(t *testing.T) {
 	policytest.CheckDelay(t, longest, 99, policytest.DrawLast, math.MaxInt64)
 }
 
-// The note has a row per status, each with its own delay and its own number of retries.
+// The note has a row per status, each with its own delay and number of retries.
 func TestTruncatedRows(t *testing.T) {
 	ok := error(nil)
 	for _, c := range []struct {
@@ -115,7 +115,7 @@ func TestFetchRetryDefaults(t *testing.T) {
 	}
 }
 
-// The function decides alone: the number of retries is ignored.
+// OnFunc decides alone: Retries is ignored.
 func TestFetchRetryFunctions(t *testing.T) {
 	var told, delayed []int
 	f := compat.FetchRetry{
@@ -151,7 +151,7 @@ func TestAzcoreDelays(t *testing.T) {
 	p.MaxRetries = math.MaxInt32
 	for _, n := range policytest.Huge {
 		policytest.CheckDelay(t, p, n, policytest.DrawZero, time.Minute)
-		// The two traps of the SDK's test for overflow.
+		// Two cases of the SDK's test for overflow.
 		policytest.CheckDelay(t, azure.Azcore{MaxRetries: math.MaxInt32, Delay: -1}, n, policytest.DrawLast, 0)
 		policytest.CheckDelay(t, azure.Azcore{MaxRetries: math.MaxInt32, Delay: 3 * time.Hour, Max: -1}, max(n, 62),
 			policytest.DrawLast,
@@ -293,7 +293,7 @@ func TestCenkalti(t *testing.T) {
 	policytest.WantDelays(t, p{}, retrypolicy.Attempt{Rand: policytest.DrawLast}, 1, 750*time.Millisecond,
 		1125*time.Millisecond, 1687500*time.Microsecond)
 
-	// Looking ahead: no retry whose delay would end after 15 minutes.
+	// LookAhead makes no retry whose delay would end after 15 minutes.
 	v4 := compat.CenkaltiV4()
 	policytest.CheckInvalid(t, v4, "")
 	if d := v4.Decide(retrypolicy.Attempt{Retry: 1, Rand: policytest.DrawZero,
@@ -355,7 +355,7 @@ func TestFailsafe(t *testing.T) {
 	if d := (p{Delay: 7}).Decide(asked); d.Delay != 7 {
 		t.Errorf("a wait after 500 does not count: %v", d)
 	}
-	// The limit of time shortens the last delay and lets one more try be made at its end.
+	// The time limit shortens the last delay and allows one more attempt at its end.
 	r := retrypolicy.Retrier{Policy: retrypolicy.MaxElapsed{Limit: 5 * s, Mode: retrypolicy.Shorten,
 		Policy: p{Retries: 4, Delay: 2 * s}}}
 	calls, took, err := policytest.Retries(t, r, policytest.Lost)
@@ -401,14 +401,14 @@ func TestPolly(t *testing.T) {
 	policytest.WantDelays(t, p{}, retrypolicy.Attempt{}, 0, 2*s, 2*s, 2*s)
 	policytest.WantStop(t, p{}, retrypolicy.Attempt{Retry: 4}, retrypolicy.OutOfAttempts)
 
-	// The library's generator overrides all, also Max, where it gives a delay.
+	// A delay of the library's generator overrides everything, even Max.
 	generator := retrypolicy.RetryAfter{Mode: retrypolicy.Exact, Policy: p{Retries: 1, Delay: s, Max: s}}
 	if d := generator.Decide(retrypolicy.Attempt{Retry: 1, After: time.Hour}); d.Delay != time.Hour {
 		t.Errorf("%v, want after 1h", d)
 	}
 }
 
-// The smooth jitter, with its state in the series.
+// DecorrelatedV2 keeps its state in the series.
 func TestPollyDecorrelated(t *testing.T) {
 	p := compat.Polly{Retries: math.MaxInt32, Delay: s, Curve: compat.PollyExponential, Jitter: true}
 	for _, c := range []struct {
@@ -423,7 +423,7 @@ func TestPollyDecorrelated(t *testing.T) {
 			want = append(want, time.Duration(w*float64(s)))
 		}
 		policytest.WantDelays(t, p, retrypolicy.Attempt{Rand: policytest.Draw(c.u)}, 51*time.Microsecond, want...)
-		p.Max = 10 * s // does not disturb the state
+		p.Max = 10 * s // does not affect the state
 		for i := range want {
 			want[i] = min(want[i], 10*s)
 		}

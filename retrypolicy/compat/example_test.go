@@ -12,7 +12,7 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// Each class of failure has its own count: a 408 has its one retry whatever the 5xx had.
+// Each class of failure has its own count: a 408 has its one retry after any number of 5xx.
 func ExampleTruncated() {
 	p := compat.Truncated()
 	var a retrypolicy.Attempt

@@ -24,8 +24,8 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// partial are the policies whose fields a program may leave out, each by its zero value, and the
-// presets. The test below looks whether one is missing.
+// partial has the zero value of every policy whose fields a program may leave out, and the presets.
+// The test below checks that it is complete.
 var partial = map[string]retrypolicy.Policy{
 	"aws.GoBackoff":                            aws.GoBackoff{},
 	"azure.C":                                  azure.C{},
@@ -123,7 +123,7 @@ func typeName(e ast.Expr) string {
 	return ""
 }
 
-// saysSo reports whether p asks by name for retries without delay.
+// saysSo reports whether p requests retries without delay by its name.
 func saysSo(p retrypolicy.Policy) bool {
 	switch p := p.(type) {
 	case retrypolicy.Immediately:
@@ -138,9 +138,8 @@ func saysSo(p retrypolicy.Policy) bool {
 	return false
 }
 
-// TestWhatIsLeftOutWaitsOrIsRefused fills every subset of the fields of every policy. What Validate
-// lets pass waits, or makes no retry; what it refuses names a field of the policy and says what to
-// give.
+// TestWhatIsLeftOutWaitsOrIsRefused fills every subset of the fields of every policy. A policy that
+// Validate accepts must wait or make no retry. A refusal must name a field and say what to give.
 func TestWhatIsLeftOutWaitsOrIsRefused(t *testing.T) {
 	accepted, refused := 0, 0
 	for name, zero := range partial {
@@ -203,7 +202,7 @@ func fillings(p retrypolicy.Policy) []retrypolicy.Policy {
 		case bool:
 			add(true)
 		default:
-			if field.Kind() == reflect.Uint8 { // the curves and modes, and one that is undefined
+			if field.Kind() == reflect.Uint8 { // the curves and modes, and an undefined one
 				for n := range 8 {
 					add(n + 1)
 				}
@@ -230,13 +229,13 @@ func fillings(p retrypolicy.Policy) []retrypolicy.Policy {
 	return all
 }
 
-// doesWait reports whether the retries of p have a delay for each Kind: not each of them, as many a
-// curve begins with none.
+// doesWait reports whether the retries of p have a delay for each Kind. Single delays may be 0, as
+// many curves begin without one.
 func doesWait(p retrypolicy.Policy) bool {
 	for _, kind := range []transport.Kind{transport.Network, transport.Timeout, transport.Unavailable,
 		transport.Throttled} {
 		longest, retries := time.Duration(0), 0
-		for _, draw := range []uint64{policytest.DrawHalf, policytest.DrawLast} { // the least draw of some jitters is 0
+		for _, draw := range []uint64{policytest.DrawHalf, policytest.DrawLast} { // the lowest draw of some jitters is 0
 			var last retrypolicy.Decision
 			for n := 1; n <= 12; n++ {
 				d := p.Decide(ask(n, kind, draw, 0, last))

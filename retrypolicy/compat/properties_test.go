@@ -20,15 +20,14 @@ import (
 
 const longest = time.Duration(math.MaxInt64)
 
-// policyRow is a policy with what must hold for it whatever it is asked. To have a policy tested,
-// add a row.
+// policyRow is a policy and the bounds that hold for it in every case. To test a policy, add a row.
 type policyRow struct {
 	name   string
 	policy retrypolicy.Policy
 	// most is the longest delay.
 	most time.Duration
-	// noise is how much the measured mean may fall, as a fraction, where the delay depends on earlier
-	// draws; 1 where a few draws make all of the mean.
+	// noise is the allowed decrease of the measured mean, as a fraction, where the delay depends on
+	// earlier draws; 1 where a few draws dominate the mean.
 	noise float64
 }
 
@@ -129,14 +128,14 @@ var policyRows = []policyRow{
 	}, most: time.Hour},
 }
 
-// ask is a question in a series about a failure of kind, with no wait that the service asked for.
+// ask is an attempt of a series with a failure of kind, without a service's delay.
 func ask(n int, kind transport.Kind, draw uint64, elapsed time.Duration,
 	last retrypolicy.Decision) retrypolicy.Attempt {
 	return retrypolicy.Attempt{Retry: n, Kind: kind, Rand: draw, Elapsed: elapsed, Last: last, Safe: retrypolicy.SafeYes,
 		Err: policytest.Lost}
 }
 
-// check wants an answer within bounds.
+// check expects a decision within bounds.
 func (r *policyRow) check(t *testing.T, a retrypolicy.Attempt, d retrypolicy.Decision) {
 	t.Helper()
 	if d.Delay < 0 || d.Delay > r.most {
@@ -144,8 +143,8 @@ func (r *policyRow) check(t *testing.T, a retrypolicy.Attempt, d retrypolicy.Dec
 	}
 }
 
-// TestPoliciesKeepTheirBounds asks for whole series and for numbers of retries where 32 or 64 bits
-// overflow, also after a decision that another policy made.
+// TestPoliciesKeepTheirBounds checks whole series, and numbers of retries where 32 or 64 bits
+// overflow, also with another policy's decision in Last.
 func TestPoliciesKeepTheirBounds(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
@@ -199,7 +198,7 @@ func randomCounts(rng *rand.Rand) (counts [7]uint32) {
 	return counts
 }
 
-// TestPoliciesBackOff compares the mean of many series, each with its own draws: it does not fall
+// TestPoliciesBackOff compares the mean of many series, each with its own draws: it must not fall
 // from one retry to the next.
 func TestPoliciesBackOff(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
@@ -213,8 +212,8 @@ func TestPoliciesBackOff(t *testing.T) {
 		for n := 1; n <= 70; n++ {
 			sum, count := 0.0, 0
 			for j, stratum := range rng.Perm(many) {
-				// One draw from each of many equal parts, in any order: so the mean of a single decision is
-				// nearly exact.
+				// Stratified sampling: one draw from each of many equal parts, in random order, so the mean of
+				// a single decision is nearly exact.
 				d := r.policy.Decide(ask(n, transport.Network, uint64(stratum)<<54|1<<53, 0, last[j]))
 				if d.Retry {
 					sum += float64(d.Delay)
@@ -259,7 +258,7 @@ func TestPoliciesAllocateNothing(t *testing.T) {
 
 var sinkInfo retrypolicy.Info
 
-// parameters are what a fuzzer chooses for a policy.
+// parameters are the fuzzer's values for a policy.
 type parameters struct {
 	d1, d2, d3 time.Duration
 	n          int
@@ -268,8 +267,8 @@ type parameters struct {
 	flag       bool
 }
 
-// builders make a policy of parameters, and say how long its delays may be if Validate lets it
-// pass.
+// builders make a policy from parameters, and return the longest delay that it may have if Validate
+// accepts it.
 var builders = []func(p parameters) (retrypolicy.Policy, time.Duration){
 	func(p parameters) (retrypolicy.Policy, time.Duration) {
 		e := retrypolicy.ExponentialBackoffWithJitter{C: p.d1, Cmin: p.d2, Cmax: p.d3, Jd: p.f1, Ju: p.f2}
@@ -361,7 +360,7 @@ var builders = []func(p parameters) (retrypolicy.Policy, time.Duration){
 	},
 }
 
-// twice is 2d and what floating point may add, where 0 is no limit.
+// twice returns 2d plus a floating-point tolerance, where 0 means no limit.
 func twice(d time.Duration) time.Duration {
 	if d == 0 || d > longest/4 {
 		return longest
@@ -369,8 +368,8 @@ func twice(d time.Duration) time.Duration {
 	return 2*d + d>>50 + 2
 }
 
-// FuzzPolicyParameters: no parameters make a policy panic, and those that Validate lets pass keep
-// the delays within bounds.
+// FuzzPolicyParameters checks that no parameters make a policy panic, and that with those that
+// Validate accepts the delays stay within bounds.
 func FuzzPolicyParameters(f *testing.F) {
 	for i := range builders {
 		f.Add(uint8(i), int64(s), int64(time.Minute), int64(time.Hour), int32(5), 0.5, 0.25, 2.0, uint8(i), true, int32(3),
@@ -405,8 +404,8 @@ func FuzzPolicyParameters(f *testing.F) {
 	})
 }
 
-// awsEndless is the policy of o without the quota and the limit of attempts, which would end a long
-// series of questions.
+// awsEndless returns the policy of o without the quota and the limit of attempts, which would end a
+// long series.
 func awsEndless(o *aws.Options) retrypolicy.Policy {
 	o.Attempts, o.Quota = math.MaxInt32, nil
 	p, err := aws.New(o)

@@ -22,7 +22,7 @@ func ExampleStatus() {
 	// 503 true service unavailable
 }
 
-// The response's own Date keeps a device whose clock is wrong from waiting for days.
+// The response's Date header keeps a device whose clock is wrong from waiting for days.
 func ExampleParseRetryAfterAt() {
 	wrongClock := time.Date(1970, 1, 1, 0, 0, 0, 0, time.UTC)
 	wait, ok := httpretry.ParseRetryAfterAt("Fri, 31 Dec 1999 23:59:59 GMT", "Fri, 31 Dec 1999 23:59:29 GMT", wrongClock)

@@ -59,8 +59,8 @@ func TestHTTPStatus(t *testing.T) {
 	}
 }
 
-// Whatever is tried again must have a Kind that the fixed filter lets through, or a policy by Kind
-// would disagree with it.
+// A retried status must have a Kind that errfilter retries too; otherwise a policy by Kind would
+// disagree with it.
 func TestHTTPStatusAgreesWithTheFilter(t *testing.T) {
 	for code := 0; code < 1000; code++ {
 		info := httpretry.Status(code)
@@ -108,7 +108,7 @@ func TestClassifyHTTP(t *testing.T) {
 func TestClassifyStatuses(t *testing.T) {
 	list := []int{404, 202}
 	classify := httpretry.ClassifyStatuses(list...)
-	list[0] = 503 // the classifier has its own
+	list[0] = 503 // the classifier must have its own copy
 	for _, c := range []struct {
 		err  error
 		want retrypolicy.Verdict
@@ -131,7 +131,7 @@ func TestClassifyStatuses(t *testing.T) {
 	}
 }
 
-// A wait that the answer asked for travels from the error to the policy.
+// The answer's wait travels from the error to the policy.
 func TestClassifyHTTPBringsTheWaitToThePolicy(t *testing.T) {
 	r := retrypolicy.Retrier{Policy: retrypolicy.RetryAfter{Max: time.Minute, Policy: retrypolicy.MaxAttempts{Total: 5,
 		Policy: second}}, Classify: httpretry.Classify}

@@ -80,8 +80,8 @@ func New(o *Options) (retrypolicy.Policy, error) {
 	return p, nil
 }
 
-// GoBackoff is the delay of aws-sdk-go-v2 before 2026: U * 2^n seconds before the n-th retry,
-// without a jitter once 2^n s exceeds Max: from then on exactly Max. With Max = 20 s that is 0 to
+// GoBackoff is the delay of aws-sdk-go-v2 before 2026: U * 2^n seconds before the n-th retry, and
+// exactly Max, without jitter, from the first n with 2^n s > Max on. With Max = 20 s that is 0 to
 // 2, 0 to 4, 0 to 8, 0 to 16 and then 20 s. It never stops.
 //
 // Source: aws-sdk-go-v2, aws/retry/jitter_backoff.go.

@@ -25,7 +25,7 @@ const (
 	kClient   = transport.Conflict
 )
 
-// awsPresets are all presets. Those that have no quota leave 0 as its size.
+// awsPresets are all presets. A size of 0 means no quota.
 var awsPresets = []struct {
 	name   string
 	preset func() *aws.Options
@@ -46,7 +46,7 @@ var awsPresets = []struct {
 	{"aws.JS", aws.JS},
 }
 
-// A step is one line of a published vector: an answer, and what it leads to.
+// step is one line of a published vector: an outcome and the decision about it.
 type step struct {
 	kind    transport.Kind // of the failure
 	success bool
@@ -81,7 +81,7 @@ func try(t *testing.T, what string, s *retrypolicy.Series, now time.Time, draw u
 // ms is a shorthand of the tables.
 const ms = time.Millisecond
 
-// A sequence is what an SDK's own tests publish: the steps of one operation.
+// sequence is one operation from an SDK's own tests.
 type sequence struct {
 	id     string
 	preset func() *aws.Options
@@ -118,7 +118,7 @@ func sum(o func() *aws.Options, attempts int) func() *aws.Options {
 	}
 }
 
-// play compares the policies with the sequences, with the greatest draw.
+// play compares the policies with the sequences, with the largest draw.
 func play(t *testing.T, sequences []sequence) {
 	for _, c := range sequences {
 		t.Run(c.id, func(t *testing.T) {
@@ -244,8 +244,8 @@ func TestAWSPublishedSequencesOfSingleSDKs(t *testing.T) {
 	})
 }
 
-// Two operations share one quota (vector N14). Only the cost of A's first retry stays spent,
-// whatever the order.
+// Two operations share one quota (vector N14). In any order, only the cost of A's first retry
+// remains spent.
 func TestAWSTwoOperationsShareAQuota(t *testing.T) {
 	for _, order := range []string{"AABBA", "ABAAB", "BAABA", "ABABA", "AABAB"} {
 		o := aws.Standard2026()
@@ -323,8 +323,8 @@ func TestNewAWSRefusesBadOptions(t *testing.T) {
 	}
 }
 
-// endless is the policy of o without the quota and the limit of attempts, which would end a long
-// series of questions.
+// endless returns the policy of o without the quota and the limit of attempts, which would end a
+// long series.
 func endless(o *aws.Options) retrypolicy.Policy {
 	o.Attempts, o.Quota = math.MaxInt32, nil
 	p, err := aws.New(o)
@@ -334,7 +334,7 @@ func endless(o *aws.Options) retrypolicy.Policy {
 	return p
 }
 
-// delays asks p for the n-th retries in a row, as a series would.
+// delays returns the delays of consecutive retries of one series.
 func delays(p retrypolicy.Policy, kind transport.Kind, draw uint64, first, count int) []time.Duration {
 	var out []time.Duration
 	var last retrypolicy.Decision
@@ -437,7 +437,7 @@ func TestAWSWish(t *testing.T) {
 	}
 }
 
-// smithy-python, max 2, 3 or 10: exactly one less retries.
+// smithy-python, at most 2, 3 or 10 attempts: exactly one retry less.
 func TestAWSAttemptsAreTotal(t *testing.T) {
 	for _, total := range []int{1, 2, 3, 10} {
 		for _, preset := range []func() *aws.Options{aws.Python, aws.PythonSimple} {

@@ -159,8 +159,8 @@ func TestAWSClassifierReadsErrorsOfTheSDK(t *testing.T) {
 			t.Errorf("%v: %+v", c.err, got)
 		}
 	}
-	// A function of one's own adds what the error does not tell; what it does not know falls through
-	// to the next classifier.
+	// A callback adds properties that the error lacks; an error that it does not know goes to the next
+	// classifier.
 	dynamo := aws.Classifier(aws.LegacyRules().Judge, func(err error) (aws.Failure,
 		bool) {
 		f, ok := aws.FailureOf(err)

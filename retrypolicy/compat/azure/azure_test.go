@@ -15,8 +15,7 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// The vectors P1 to P10 of the official tests, by the count that the SDK's own policy is given: 0
-// for the first retry.
+// The vectors P1 to P10 of the official tests, by the SDK's own count: 0 for the first retry.
 func TestAzureJavaVectors(t *testing.T) {
 	type java = azure.Java
 	for _, c := range []struct {
@@ -49,7 +48,7 @@ func TestAzureJavaVectors(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			refusal := ""
-			if c.policy == (java{Count: 10}) { // the SDK takes it; there it hammers the hub
+			if c.policy == (java{Count: 10}) { // the SDK accepts it, and then retries without delay
 				refusal = "azure.Java.Max"
 			}
 			policytest.CheckInvalid(t, c.policy, refusal)
@@ -61,8 +60,7 @@ func TestAzureJavaVectors(t *testing.T) {
 	policytest.CheckInvalid(t, java{Min: time.Millisecond, Max: s}, "azure.Java.Count is below 1") // P8
 }
 
-// javaTable has the delays in ms by the SDK's count, as P9 and section 7 of the notes on algorithms
-// give them: the least and the greatest.
+// javaTable has the lowest and the highest delay in ms for each count of the SDK (P9).
 var javaTable = [][2]time.Duration{{100, 100}, {180, 219}, {340, 457}, {660, 933}, {1300, 1885}, {2580, 3789},
 	{5140, 7597}, {10000, 10000}, {10000, 10000}}
 
@@ -101,7 +99,7 @@ func TestAzureJavaCountsMessagesFromOne(t *testing.T) {
 	}
 }
 
-// The first 30 waits of the SDK's reconnect loop are the 4 minutes of its operation timeout.
+// The first 30 waits of the SDK's reconnect loop fill its operation timeout of 4 minutes.
 func TestAzureJavaThirtyTriesInFourMinutes(t *testing.T) {
 	p := retrypolicy.MaxElapsed{Limit: 4 * time.Minute, Policy: azure.Java{}}
 	for _, c := range []struct {
@@ -138,8 +136,8 @@ func TestAzureNoRetry(t *testing.T) { // P11, P25
 	}
 }
 
-// P12: where the attempt itself took a second or more, the figures are those of the Java code
-// without the fast retry.
+// P12: if the attempt itself takes a second or more, the delays are those of the Java code without
+// the fast retry.
 func TestAzureCSharpV1Strategy(t *testing.T) {
 	for count, want := range javaTable {
 		for i, draw := range []uint64{policytest.DrawZero, policytest.DrawLast} {
@@ -154,7 +152,7 @@ func TestAzureCSharpV1Strategy(t *testing.T) {
 	policytest.WantStop(t, one, retrypolicy.Attempt{Retry: 2}, retrypolicy.OutOfAttempts)
 }
 
-// Attempts that fail at once are a second apart, attempts that take long are not held up.
+// Attempts that fail at once are a second apart; long attempts are not delayed.
 func TestAzureCSharpV1KeepsTriesASecondApart(t *testing.T) {
 	for _, c := range []struct {
 		took time.Duration // by each attempt
@@ -237,7 +235,7 @@ func TestCSharpIncremental(t *testing.T) { // P16
 	policytest.CheckDelay(t, p, math.MaxInt32, policytest.DrawLast, 105*time.Minute)
 }
 
-// The SDK counts before it compares.
+// The SDK increments before it compares.
 func TestCSharpMaxRetriesAllowsOneLess(t *testing.T) {
 	for limit := 1; limit < 5; limit++ {
 		for _, p := range []retrypolicy.Policy{
@@ -252,8 +250,8 @@ func TestCSharpMaxRetriesAllowsOneLess(t *testing.T) {
 	}
 }
 
-// P17: what is not a transient failure of the hub is not retried, whatever the policy. The SDK also
-// refuses errors of other libraries, which takes a classifier here.
+// P17: a permanent failure of the hub is not retried under any policy. The SDK also refuses errors
+// of other libraries; here that needs a classifier.
 func TestCSharpNotTransient(t *testing.T) {
 	hubOnly := func(err error) retrypolicy.Info {
 		if transport.Find(err) == nil {
@@ -292,8 +290,8 @@ func TestCSharpNotTransient(t *testing.T) {
 	}
 }
 
-// cWaits are the waits of the C SDK's tests, which move the clock to the end of each wait: delays
-// until the stop.
+// The vectors are the waits of the C SDK's tests, which move the clock to the end of each wait:
+// delays until the stop.
 func TestAzureCVectors(t *testing.T) {
 	type c = azure.C
 	for _, v := range []struct {
@@ -346,7 +344,7 @@ func TestAzureCVectors(t *testing.T) {
 	}
 }
 
-// The SDK counts a wait from the beginning of the attempt before.
+// The SDK counts a wait from the beginning of the previous attempt.
 func TestAzureCTakesTheTryOffTheWait(t *testing.T) {
 	p := azure.C{Curve: azure.CInterval}
 	a := retrypolicy.Attempt{Retry: 1, Elapsed: 3 * s}
@@ -383,7 +381,7 @@ func TestAzureNodeVectors(t *testing.T) { // P22, P23
 	}
 }
 
-// The greatest delays of the code as the table of the SDKs lists them, and those of the document.
+// The highest delays of the code, from the table of the SDKs, and those of the document.
 func TestAzureNodeCodeAndDocument(t *testing.T) {
 	for i, want := range []time.Duration{100, 125, 175, 275, 475, 875, 1675, 3275, 6475} {
 		a := retrypolicy.Attempt{Retry: i + 1, Kind: transport.Network, Rand: policytest.DrawLast}
@@ -404,8 +402,8 @@ func TestAzureNodeCodeAndDocument(t *testing.T) {
 	}
 }
 
-// P24: the SDK's policy takes a filter that overrides single errors; here it is a classifier in
-// front of the fixed table.
+// P24: the SDK's policy accepts a filter that overrides single errors; here a classifier in front
+// of the fixed table does so.
 func TestAzureNodeFilterOverride(t *testing.T) {
 	override := func(err error) retrypolicy.Info {
 		switch transport.KindOf(err) {

@@ -10,7 +10,7 @@ import (
 	"github.com/hubline-iot/hubline/retrypolicy/compat/azure"
 )
 
-// What the Java SDK does: a fast first retry of a connection, none of a message.
+// The Java SDK has a fast first retry for a connection, and none for a message.
 func ExampleJava() {
 	connection := azure.Java{}
 	message := azure.Java{Resend: true}
@@ -25,7 +25,7 @@ func ExampleJava() {
 	// 4 660ms 1.3s
 }
 
-// The limit of time belongs around the curve, or into it where the C SDK has it.
+// The time limit belongs around the curve, or into it for the C SDK.
 func ExampleC() {
 	p := azure.C{Curve: azure.CLinear, Limit: 19 * time.Second}
 	var a retrypolicy.Attempt

@@ -12,8 +12,8 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// The delays of the four retries, with the middle draw. The server asked for a wait of its own
-// before the third, and the growth begins anew.
+// The delays of the four retries, with the middle draw. The server asks for a wait before the
+// third, and the growth starts again.
 func ExamplePolicy() {
 	p := grpc.Policy{Attempts: 5, Initial: 100 * time.Millisecond, Max: time.Second, Multiplier: 2}
 	var last retrypolicy.Decision
@@ -33,7 +33,7 @@ func ExamplePolicy() {
 	// stop: out of attempts
 }
 
-// One throttle for each server: half of the tokens gone, and there are no more retries until enough
+// One throttle per server: once half of the tokens are spent, there are no retries until enough
 // calls succeed.
 func ExampleThrottle() {
 	throttle, err := grpc.NewThrottle(10, 0.1)
@@ -54,7 +54,7 @@ func ExampleThrottle() {
 	// 5.1 retry after 1s
 }
 
-// rpcError stands for the error of a library for gRPC.
+// rpcError represents the error of a gRPC library.
 type rpcError struct {
 	code    uint8
 	trailer string
@@ -62,7 +62,7 @@ type rpcError struct {
 
 func (rpcError) Error() string { return "rpc failed" }
 
-// The status is found by a function, so this package needs no library for gRPC.
+// A callback finds the status, so this package does not import a gRPC library.
 func ExampleNewClassifier() {
 	classify, err := grpc.NewClassifier(func(err error) (grpc.Code, string, bool) {
 		var s rpcError

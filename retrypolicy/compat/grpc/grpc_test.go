@@ -13,7 +13,7 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// a6 is the example of gRFC A6, with the most attempts there are.
+// a6 is the example of gRFC A6, with the highest number of attempts.
 var a6 = grpc.Policy{Attempts: 5, Initial: 100 * time.Millisecond, Max: time.Second, Multiplier: 2}
 
 func TestGRPCDelays(t *testing.T) {
@@ -58,7 +58,7 @@ func TestGRPCAttempts(t *testing.T) {
 	}
 }
 
-// A wait that the server asked for is kept exactly, and the growth begins anew after it.
+// A wait that the server asked for is applied exactly, and the growth starts again after it.
 func TestGRPCPushback(t *testing.T) {
 	const none = 0
 	type step struct {
@@ -97,7 +97,7 @@ func TestGRPCPushback(t *testing.T) {
 			t.Errorf("attempts are used up and the server asked for %v: %+v", after, d)
 		}
 	}
-	// What another policy left in Step must not shift the growth to before its beginning.
+	// A Step of another policy must not move the growth to before its beginning.
 	for _, step := range []uint64{2, 3, math.MaxUint64} {
 		if d := a6.Decide(retrypolicy.Attempt{Retry: 2, Rand: policytest.DrawHalf,
 			Last: retrypolicy.Decision{Step: step}}); d.Delay < 199*time.Millisecond || d.Delay > 201*time.Millisecond {
@@ -210,7 +210,7 @@ func TestGRPCClassifier(t *testing.T) {
 	}
 }
 
-// The derived example: 10 tokens, ratio 0.1.
+// A derived example: 10 tokens, ratio 0.1.
 func TestRetryThrottleVector(t *testing.T) {
 	th := policytest.NewRetryThrottle(t, 10, 0.1)
 	p := th.Wrap(retrypolicy.Fixed{Delay: time.Second})
@@ -291,8 +291,8 @@ func TestNewRetryThrottleRefuses(t *testing.T) {
 	}
 }
 
-// All of it together, as gRPC runs it: the throttle lets the first failures be retried and then
-// none, first attempts go on.
+// Under Do the throttle allows retries of the first failures and then none; first attempts
+// continue.
 func TestGRPCUnderDo(t *testing.T) {
 	classify, err := grpc.NewClassifier(rpcStatus, grpc.Unavailable)
 	if err != nil {
@@ -304,7 +304,7 @@ func TestGRPCUnderDo(t *testing.T) {
 	call := func(code grpc.Code) error {
 		return r.Do(context.Background(), func(context.Context) error {
 			runs++
-			return rpc{code, "0"} // at once, so that the test takes no time
+			return rpc{code, "0"} // at once, to keep the test fast
 		})
 	}
 	for i, c := range []struct {
