@@ -26,7 +26,7 @@ func TestDamageIsRetriedAFewTimesInARow(t *testing.T) {
 	row()
 	judge(damaged, transport.Unsupported, false)
 	judge(wrapped{damaged}, transport.Unsupported, false)
-	judge(transport.Timeout, transport.Timeout, true) // another failure ends the row
+	judge(transport.Timeout, transport.Timeout, true) // another failure resets the count
 	row()
 	judge(untrusted, transport.Untrusted, false)
 	row()

@@ -1,8 +1,8 @@
-// Package errfilter decides which failures are worth a retry.
+// Package errfilter decides which failures are retried.
 //
 // It is one fixed table over transport.Kind, the same for connecting and for sending, and for every
-// protocol. A retry policy is only asked about failures that are retryable by this table; it may
-// refuse them, and cannot allow others.
+// protocol. A retry policy decides only about failures that are retryable by this table: it can
+// refuse a retry but not allow another one.
 package errfilter
 
 import (
@@ -12,14 +12,14 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// Pace says how a retry may be timed.
+// Pace says how soon a retry may follow.
 type Pace uint8
 
 const (
-	// Normal: as the retry policy says.
+	// Normal: as the retry policy decides.
 	Normal Pace = iota
-	// Slow: soon is too soon, as the service is overloaded or waits for somebody. The device client
-	// keeps to long delays.
+	// Slow: an early retry would fail too, because the service is overloaded or somebody must act
+	// first. The device client uses long delays.
 	Slow
 )
 
@@ -28,7 +28,7 @@ type Rule struct {
 	Kind  transport.Kind
 	Retry bool
 	Pace  Pace
-	// Reason says why, and what helps: one sentence for the person who reads the status.
+	// Reason says why, and what helps: one sentence for the reader of the status.
 	Reason string
 }
 
@@ -70,18 +70,18 @@ var (
 )
 
 // Of returns the rule for err, by the Kind of the outermost *transport.Error in its chain. Four
-// causes change the rule of that Kind:
+// causes change that rule:
 //
-//   - The end of the caller's context is Cancelled, which is not retryable, whatever retryable Kind
-//     is around it. It is in the chain as the Kind Cancelled, as context.Canceled in a Timeout, or
-//     as an error of a context in an error without a Kind.
+//   - The end of the caller's context is Cancelled, which is not retryable, even inside a retryable
+//     Kind. The chain contains it as the Kind Cancelled, as context.Canceled in a Timeout, or as a
+//     context error in an error without a Kind.
 //   - transport.ErrViolation makes Protocol retryable.
 //   - A negative RetryAfter makes a retryable Kind not retryable.
-//   - transport.ErrMaybeDamaged is for loops that connect: they pass failures through a Damage
-//     first.
+//   - transport.ErrMaybeDamaged has no effect here: loops that connect pass failures through a
+//     Damage first.
 //
-// A transport's own time limits are Timeouts with context.DeadlineExceeded or
-// os.ErrDeadlineExceeded as cause, and stay retryable.
+// A transport's own time limit is a Timeout with context.DeadlineExceeded or os.ErrDeadlineExceeded
+// as cause, and stays retryable.
 func Of(err error) Rule {
 	if err == nil {
 		return success
@@ -116,11 +116,12 @@ func isCancelled(err error) bool {
 	return err == transport.Cancelled
 }
 
-// MaxDamage is how many failures in a row are retried whose cause is transport.ErrMaybeDamaged.
+// MaxDamage is the number of consecutive retries of failures with the cause
+// transport.ErrMaybeDamaged.
 const MaxDamage = 3
 
-// Damage counts failures in a row that damage on the way may have caused. The zero value has
-// counted none. It is not safe for concurrent use.
+// Damage counts consecutive failures that may be due to data damaged in transit. The zero value is
+// ready. It is not safe for concurrent use.
 type Damage struct{ row uint8 }
 
 // Judge returns err as Of should see it. A failure whose cause is transport.ErrMaybeDamaged is
@@ -149,13 +150,13 @@ func OfKind(k transport.Kind) Rule {
 	return table[k]
 }
 
-// Retryable reports whether err is worth a retry: Of(err).Retry.
+// Retryable reports whether err is retryable: Of(err).Retry.
 func Retryable(err error) bool { return Of(err).Retry }
 
 // Rules returns the whole table, one row per Kind in order.
 func Rules() []Rule { return append([]Rule(nil), table[:]...) }
 
-// hasCause looks for target; errors.Is needs reflection.
+// hasCause looks for target without errors.Is, which needs reflection.
 func hasCause(err, target error) bool {
 	return errchain.Any(err, func(e error) bool { return e == target })
 }

@@ -32,7 +32,6 @@ func TestOfAllocatesNothing(t *testing.T) {
 	}
 }
 
-// The table, as a program would print it for its user.
 // A transport's own time limit on a socket is not the end of its caller's context.
 func TestADeadlineOfASocketIsRetryable(t *testing.T) {
 	err := &transport.Error{Kind: transport.Timeout, Err: &net.OpError{Op: "read", Err: os.ErrDeadlineExceeded}}
@@ -41,6 +40,7 @@ func TestADeadlineOfASocketIsRetryable(t *testing.T) {
 	}
 }
 
+// Rules is the table, here printed as a program would show it to its user.
 func Example() {
 	for _, r := range errfilter.Rules() {
 		verdict := "stop"
@@ -76,7 +76,7 @@ func Example() {
 	// cancelled                stop          the caller's context ended; call again with another
 }
 
-// A client's last error is looked up with Of, whatever was wrapped around it on the way.
+// Of finds the rule of a client's last error, whatever wraps it.
 func ExampleOf() {
 	err := fmt.Errorf("telemetry: %w", &transport.Error{Kind: transport.Quota, Op: transport.OpSend, Proto: "amqp"})
 	rule := errfilter.Of(err)

@@ -38,8 +38,8 @@ func TestTableHasOneRowPerKindAtItsOwnIndex(t *testing.T) {
 	}
 }
 
-// The verdicts that were decided, by the situation in which a device meets them; each transport's
-// own table maps the situation to the kind.
+// The intended verdicts, by the situation that a device meets. Each transport's own table maps the
+// situation to the kind.
 func TestVerdicts(t *testing.T) {
 	for _, c := range []struct {
 		situation string
@@ -98,13 +98,13 @@ func TestVerdicts(t *testing.T) {
 	}
 }
 
-// wrapped is a user's error type around a cause.
+// wrapped is a custom error type around a cause.
 type wrapped struct{ cause error }
 
 func (w wrapped) Error() string { return "wrapped: " + w.cause.Error() }
 func (w wrapped) Unwrap() error { return w.cause }
 
-// incomparable would make a comparison of interface values panic if the types were the same.
+// incomparable makes a comparison of interface values panic if the types are the same.
 type incomparable []error
 
 func (incomparable) Error() string { return "incomparable" }

@@ -1,3 +1,3 @@
-// Package docs holds no code, only tests: they compile the Go code in the documents of this module,
-// run their programs and compare what these print.
+// Package docs contains only tests: they compile the Go code in the documents of this module, run
+// their programs and compare the output.
 package docs

@@ -25,7 +25,7 @@ const (
 	module = "github.com/hubline-iot/hubline"
 )
 
-// pages are those that begin with a program and what it prints.
+// pages are the documents that begin with a program and its output.
 var pages = []string{
 	"README.md", "docs/mqtt.md", "docs/amqp.md", "docs/https.md", "docs/twin-and-methods.md",
 	"docs/outbox.md", "docs/files.md", "docs/retries.md", "docs/failures.md", "docs/fleets.md",
@@ -46,7 +46,7 @@ func (b block) isProgram() bool {
 
 var fence = regexp.MustCompile("(?m)^```(\\w*)\n((?s:.*?))^```$")
 
-// opening returns the program that a page begins with, and what it prints.
+// opening returns the program at the beginning of a page, and its output.
 func opening(t *testing.T, page string) (program, prints string) {
 	t.Helper()
 	all := blocks(t, page)
@@ -67,7 +67,7 @@ func blocks(t *testing.T, page string) (found []block) {
 	return found
 }
 
-// Each page begins with a program, and it prints what the page says.
+// Each page begins with a program, whose output is the one on the page.
 func TestProgramsPrintWhatThePagesSay(t *testing.T) {
 	folder, err := filepath.Abs(".")
 	require.NoError(t, err)
@@ -102,7 +102,7 @@ func TestProgramsPrintWhatThePagesSay(t *testing.T) {
 	}
 }
 
-// The README's program is an example that can be run.
+// The README's program is also a runnable example.
 func TestTheFirstProgramIsAnExample(t *testing.T) {
 	example, err := os.ReadFile(filepath.Join(root, "examples/hello/main.go"))
 	require.NoError(t, err)
@@ -111,7 +111,7 @@ func TestTheFirstProgramIsAnExample(t *testing.T) {
 	require.Equal(t, "package main"+want, program)
 }
 
-// Fragments use these names without saying where they come from.
+// Fragments use these names without declaring them.
 const given = `
 var (
 	ctx     context.Context
@@ -126,8 +126,7 @@ var (
 )
 `
 
-// Every fragment of Go code in a document compiles. Variables and imports that it does not use are
-// no fault.
+// Every fragment of Go code in a document compiles. Unused variables and imports are allowed.
 func TestFragmentsCompile(t *testing.T) {
 	fset := token.NewFileSet()
 	imports, find := packages(t)
@@ -165,7 +164,8 @@ func documents(t *testing.T) []string {
 	return found
 }
 
-// packages returns import declarations for what documents use, and where compiled packages are.
+// packages returns the import declarations that documents need, and a look-up of the compiled
+// packages.
 func packages(t *testing.T) (imports string, find importer.Lookup) {
 	t.Helper()
 	names := map[string]string{"http": module + "/transport/http", "nethttp": "net/http"}
@@ -194,7 +194,7 @@ func packages(t *testing.T) (imports string, find importer.Lookup) {
 	return b.String(), func(path string) (io.ReadCloser, error) { return os.Open(exports[path]) }
 }
 
-// Links between documents lead to files that exist.
+// Links between documents point to existing files.
 func TestLinksLeadSomewhere(t *testing.T) {
 	link := regexp.MustCompile(`\]\(([^)#:]+)(#[^)]*)?\)`)
 	for _, page := range append(documents(t), "SECURITY.md") {
@@ -209,7 +209,7 @@ func TestLinksLeadSomewhere(t *testing.T) {
 	}
 }
 
-// Folders and files that ARCHITECTURE.md names exist.
+// The folders and files that ARCHITECTURE.md names exist.
 func TestTheRoomsExist(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join(root, "ARCHITECTURE.md"))
 	require.NoError(t, err)

@@ -1,3 +1,3 @@
-// Package features holds no code, only a test: the tables of features, in README.md and
-// docs/features.md, name what is there. Each cell that says yes names a test that stands behind it.
+// Package features contains only a test: the feature tables in README.md and docs/features.md are
+// true. Each cell that says yes names a test that proves it.
 package features

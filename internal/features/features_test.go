@@ -15,18 +15,18 @@ import (
 
 const (
 	root = "../.."
-	none = "–" // the cell of what is not there
+	none = "–" // the cell of a missing feature
 )
 
-// cell is how a cell names a test, quoted how the first column but one names a case of the
+// cell matches a cell that names a test. quoted matches a second column that names a case of the
 // transports' suite.
 var (
 	cell   = regexp.MustCompile("^`([a-z0-9/]+)` (Test\\w+)$")
 	quoted = regexp.MustCompile(`suite: "([^"]+)"`)
 )
 
-// docs/features.md names tests, and they exist; README.md says the same in short. With -v the table
-// is printed.
+// The tests that docs/features.md names exist, and README.md agrees with it. With -v the table is
+// printed.
 func TestEachFeatureHasATest(t *testing.T) {
 	long := read(t, "docs/features.md")
 	short := table(t, read(t, "README.md"), "| feature | MQTT, paho |")
@@ -67,7 +67,7 @@ func TestEachFeatureHasATest(t *testing.T) {
 	}
 }
 
-// The check itself finds what it is for.
+// The check itself notices a missing test.
 func TestAMissingTestIsNoticed(t *testing.T) {
 	tests := &tree{files: map[string]map[string]bool{}}
 	require.True(t, tests.has(t, "internal/features", "TestAMissingTestIsNoticed"))
@@ -106,8 +106,8 @@ func table(t *testing.T, text, head string) (rows [][]string) {
 	return rows
 }
 
-// tree knows the tests and the texts in the test files and in the suite's package, read when they
-// are first asked for.
+// tree is the set of tests and string literals in the test files and in the suite's package, read
+// at the first use of a folder.
 type tree struct {
 	files map[string]map[string]bool // by folder: the names of test functions, and string literals in quotes
 }

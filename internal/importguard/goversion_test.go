@@ -17,17 +17,17 @@ import (
 	"testing"
 )
 
-// coreMinor is the minor version of Go whose language and library the core keeps to.
+// coreMinor is the minor version of Go that limits the core's language and library.
 const coreMinor = 23
 
-// banned are functions of allowed packages that the core does not use.
+// banned are functions of allowed packages that the core must not use.
 var banned = map[string]string{
 	"time.After": "leaves a timer behind; the owner resets one",
 	"time.Tick":  "leaves a timer behind; the owner resets one",
 }
 
-// bannedFunction says why the core does not call the package-level function name of package path,
-// nothing if it may.
+// bannedFunction returns why the core must not call the package-level function name of package
+// path, or "" if it may.
 func bannedFunction(path, name string) string {
 	switch path {
 	case "sync/atomic":
@@ -40,8 +40,8 @@ func bannedFunction(path, name string) string {
 	return banned[path+"."+name]
 }
 
-// The language version is checked by the type checker, the library by the lists of each release's
-// additions that come with Go.
+// The type checker checks the language version. The library is checked with the lists of additions
+// per release that come with Go.
 func TestCoreKeepsToAnOldGo(t *testing.T) {
 	added := additions(t)
 	c := newChecker(t, added, core...)
@@ -56,7 +56,7 @@ func TestCoreKeepsToAnOldGo(t *testing.T) {
 	}
 }
 
-// The check itself finds what it is for.
+// The check itself finds faults.
 func TestTheGoVersionCheckFindsFaults(t *testing.T) {
 	added := additions(t)
 	c := newChecker(t, added, "strings", "sync", "sync/atomic", "errors", "time", "math/rand/v2", "net/http", "context")
@@ -90,7 +90,7 @@ func TestTheGoVersionCheckFindsFaults(t *testing.T) {
 	}
 }
 
-// additions are the names that releases after coreMinor brought, as "PATH.NAME" or
+// additions returns the names that releases after coreMinor added, as "PATH.NAME" or
 // "PATH.TYPE.MEMBER", each with its minor version.
 func additions(t *testing.T) map[string]int {
 	t.Helper()
@@ -122,7 +122,7 @@ func additions(t *testing.T) map[string]int {
 		}
 		f.Close()
 	}
-	for key := range old { // listed anew because its signature changed
+	for key := range old { // listed again because its signature changed
 		delete(added, key)
 	}
 	if len(added) == 0 {
@@ -132,7 +132,7 @@ func additions(t *testing.T) map[string]int {
 	return added
 }
 
-// apiName reads a line such as "pkg sync, method (*WaitGroup) Go(func()) #63769".
+// apiName parses a line such as "pkg sync, method (*WaitGroup) Go(func()) #63769".
 func apiName(line string) string {
 	if strings.Contains(line, "//deprecated") {
 		return ""
@@ -160,7 +160,7 @@ func apiName(line string) string {
 	return ""
 }
 
-// word is the identifier that s begins with.
+// word returns the identifier at the beginning of s.
 func word(s string) string {
 	end := strings.IndexFunc(s, func(r rune) bool {
 		return r != '_' && (r < '0' || r > '9') && (r < 'a' || r > 'z') && (r < 'A' || r > 'Z')
@@ -201,7 +201,7 @@ func TestAPIName(t *testing.T) {
 	}
 }
 
-// A checker type-checks packages against the compiled form of their imports.
+// checker type-checks packages against the compiled form of their imports.
 type checker struct {
 	own      []goPackage // packages of this module among those asked for
 	fset     *token.FileSet
@@ -224,8 +224,8 @@ func newChecker(t *testing.T, added map[string]int, patterns ...string) *checker
 	return c
 }
 
-// check returns what in the files is newer than coreMinor or banned. source stands for the content
-// of the one file, unless nil.
+// check returns the uses in the files of names that are banned or newer than coreMinor. If source
+// is not nil, it is the content of the only file.
 func (c *checker) check(t *testing.T, path string, names []string, source []byte) (faults []string) {
 	t.Helper()
 	var files []*ast.File
@@ -239,7 +239,7 @@ func (c *checker) check(t *testing.T, path string, names []string, source []byte
 			return append(faults, err.Error())
 		}
 		files = append(files, f)
-		ast.Inspect(f, func(n ast.Node) bool { // what the type checker lets pass
+		ast.Inspect(f, func(n ast.Node) bool { // uses that the type checker accepts
 			if spec, ok := n.(*ast.TypeSpec); ok && spec.Assign.IsValid() && spec.TypeParams != nil {
 				faults = append(faults, c.fset.Position(n.Pos()).String()+": a generic alias is of go1.24")
 			}
@@ -291,7 +291,7 @@ func lookUp(pkg *types.Package, name string) types.Object {
 	return found
 }
 
-// origin is the generic form of what was instantiated.
+// origin returns the generic form of an instantiated object.
 func origin(o types.Object) types.Object {
 	switch o := o.(type) {
 	case *types.Func:

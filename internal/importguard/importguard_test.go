@@ -15,16 +15,16 @@ import (
 
 const module = "github.com/hubline-iot/hubline"
 
-// core are the packages that boards run, those of them that exist yet.
+// core are the packages that run on boards, as far as they exist.
 var core = existing("./transport", "./errfilter", "./retrypolicy", "./retrypolicy/budget", "./retrypolicy/compat",
 	"./retrypolicy/compat/aws", "./retrypolicy/compat/azure", "./retrypolicy/compat/grpc", "./retrypolicy/httpretry",
 	"./device", "./transport/mqtt/lean", "./internal/mqttpacket", "./transport/mqtt/internal/wire",
 	"./internal/statuscode", "./internal/pacing", "./internal/retryafter")
 
-// allowed is what a package of the core may import freely.
+// allowed lists the packages that the core may import without a grant.
 //
-// Two that are small by themselves are not in it, for their imports are not: encoding/hex and
-// net/url import fmt. Write the four-line loop.
+// encoding/hex and net/url are small themselves but import fmt, so they are not in it. Write the
+// four-line loop instead.
 var allowed = []string{
 	"bufio", "bytes", "cmp", "context", "crypto/hmac", "crypto/sha256", "crypto/subtle", "encoding/base64",
 	"encoding/binary", "errors", "io",
@@ -32,7 +32,7 @@ var allowed = []string{
 	"unicode/utf8",
 }
 
-// costly is what a package of the core may import if grants says why.
+// costly lists the packages that the core may import with a grant.
 var costly = map[string]string{
 	"crypto/aes":    "tables in flash",
 	"crypto/cipher": "comes with crypto/aes",
@@ -45,7 +45,7 @@ var costly = map[string]string{
 
 const jitters = "published jitters and limiters are defined with powers and roots, linked only where one is used"
 
-// grants are the reasons given so far.
+// grants are the granted imports and their reasons.
 var grants = []struct{ importer, costly, reason string }{
 	{module + "/retrypolicy", "math", jitters},
 	{module + "/retrypolicy/internal/delay", "math", jitters},
@@ -59,7 +59,7 @@ var grants = []struct{ importer, costly, reason string }{
 	{module + "/internal/messageid", "hash/maphash", "its seed is the runtime's entropy; not in builds by TinyGo"},
 }
 
-// forbidden names some of the rest, for a better message than "not in the list".
+// forbidden gives some other packages a better message than "not in the list".
 var forbidden = map[string]string{
 	"crypto/rand":   "panics on boards without a random number source; take a source as a value",
 	"crypto/tls":    "2.5 MB on Linux, a stub on boards; it belongs to a transport or the board's dial function",
@@ -84,31 +84,31 @@ var forbidden = map[string]string{
 	"weak":          "absent on boards",
 }
 
-// heavy must not be linked into a program by way of the core at all, neither directly nor through
+// heavy packages must not be linked into a program through the core, neither directly nor through
 // another package.
 var heavy = []string{"crypto/tls", "crypto/x509", "encoding/json", "fmt", "log/slog", "net", "net/http"}
 
-// platforms are the ways in which files of the core can be chosen.
+// platforms are the build configurations that select files of the core.
 var platforms = []struct{ goos, goarch, tags string }{
 	{"linux", "amd64", ""},
 	{"linux", "arm", ""},
 	{"linux", "386", ""},
-	{"linux", "arm", "tinygo"}, // what the compiler for boards sees
+	{"linux", "arm", "tinygo"}, // the view of the compiler for boards
 	{"windows", "amd64", ""},
 }
 
-// A goPackage is what go list tells.
+// goPackage is the output of go list.
 type goPackage struct {
 	ImportPath string
 	Dir        string
 	Standard   bool
 	GoFiles    []string
-	Imports    []string // by its own files, without those of tests
-	Deps       []string // all that these lead to
+	Imports    []string // of its own files, without tests
+	Deps       []string // all transitive imports
 	Export     string
 }
 
-// judge says what is wrong with importer's import of path, nothing if it is in order.
+// judge returns what is wrong with importer's import of path, or "" if it is allowed.
 func judge(importer, path string) string {
 	if slices.Contains(allowed, path) {
 		return ""
@@ -145,7 +145,7 @@ func TestCoreImportsOnlyWhatBoardsCarry(t *testing.T) {
 					own++
 					for _, path := range pkg.Imports {
 						if isOwn(path) {
-							continue // judged when its turn comes
+							continue // judged separately
 						}
 						if wrong := judge(pkg.ImportPath, path); wrong != "" {
 							t.Errorf("%s imports %s: %s", pkg.ImportPath, path, wrong)
@@ -160,7 +160,7 @@ func TestCoreImportsOnlyWhatBoardsCarry(t *testing.T) {
 	}
 }
 
-// The list itself keeps its promise: nothing in it drags in what is heavy.
+// The list itself is light: no package in it imports a heavy one.
 func TestAllowedListIsLight(t *testing.T) {
 	var all []string
 	all = append(all, allowed...)
@@ -199,7 +199,7 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-// The layers: who may lead to whom, inside the module.
+// The layers: which packages may lead to which, inside the module.
 func TestLayers(t *testing.T) {
 	for _, layer := range []struct {
 		name     string
@@ -303,7 +303,7 @@ func TestLayers(t *testing.T) {
 	}
 }
 
-// Test tools stay in tests.
+// No package outside of tests leads to test tools.
 func TestNoPackageLeadsToTestTools(t *testing.T) {
 	for _, pkg := range list(t, "linux", "amd64", nil, "./...") {
 		path := strings.TrimPrefix(pkg.ImportPath, module+"/")
@@ -325,7 +325,7 @@ func TestNoPackageLeadsToTestTools(t *testing.T) {
 
 func isOwn(path string) bool { return path == module || strings.HasPrefix(path, module+"/") }
 
-// existing are those of the patterns whose folder has Go code that is not a test.
+// existing returns the patterns whose folder has Go code other than tests.
 func existing(patterns ...string) []string {
 	var found []string
 	for _, p := range patterns {
@@ -362,8 +362,8 @@ func list(t *testing.T, goos, goarch string, flags []string, patterns ...string)
 			t.Fatal(err)
 		}
 		if !p.Standard && isOwn(p.ImportPath) {
-			// A result of this test is only kept in go test's cache for as long as the folders that were
-			// opened stay the same.
+			// Opening the folders makes go test's cache depend on them: it keeps a result of this test only
+			// as long as they stay the same.
 			if _, err := os.ReadDir(p.Dir); err != nil {
 				t.Fatal(err)
 			}

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// Whoever adds a module adds its licence.
+// Every module of go.mod has its licence in the notices.
 func TestEveryModuleHasItsNotice(t *testing.T) {
 	requires, err := os.ReadFile(filepath.Join(root, "go.mod"))
 	if err != nil {

@@ -26,7 +26,7 @@ var realTime = map[string]string{
 	"fileupload": "memory of real transfers",
 }
 
-// checkFolder returns the faults of the Go files of one folder, by name.
+// checkFolder returns the faults in the Go files of one folder, by name.
 func checkFolder(sources map[string][]byte) (faults []fault, err error) {
 	fset := token.NewFileSet()
 	parsed, fake := map[string]*ast.File{}, false
@@ -65,8 +65,8 @@ func (c *checker) report(rule string, line int, format string, args ...any) {
 
 func (c *checker) line(n ast.Node) int { return c.fset.Position(n.Pos()).Line }
 
-// width checks every line but directives, raw strings and the expected output of examples. What is
-// indented in a comment, as code or a table, may be as wide as code.
+// width checks every line except directives, raw strings and the expected output of examples. An
+// indented line of a comment, such as code or a table, may be as wide as code.
 func (c *checker) width(file *ast.File, source string) {
 	comments, exempt := map[int]bool{}, map[int]bool{}
 	mark := func(lines map[int]bool, from, to token.Pos) {
@@ -102,14 +102,14 @@ func (c *checker) width(file *ast.File, source string) {
 	}
 }
 
-// isOutput reports whether a comment is what an example prints.
+// isOutput reports whether a comment is the expected output of an example.
 func isOutput(text string) bool {
 	text = strings.ToLower(text)
 	return strings.HasPrefix(text, "output:") || strings.HasPrefix(text, "unordered output:")
 }
 
 // locks checks every function. A function literal that is deferred or called at once belongs to the
-// function around it; any other stands for itself, because it runs at another time.
+// enclosing function. Any other literal is checked on its own, because it runs at another time.
 func (c *checker) locks(file *ast.File) {
 	within := map[*ast.FuncLit]bool{}
 	ast.Inspect(file, func(n ast.Node) bool {
@@ -185,8 +185,8 @@ func lockCall(n *ast.CallExpr) (mutex, call string, ok bool) {
 }
 
 // sleep checks a test file. fake says that tests of its folder run in fake time. There a helper may
-// sleep, and so may a test inside of a function that it passes on, as to synctest.Test; the body of
-// a test itself, and of what it passes to t.Run, is in real time.
+// sleep, and so may a function literal that a test passes on, as to synctest.Test. The body of a
+// test itself, and a literal passed to t.Run, run in real time.
 func (c *checker) sleep(file *ast.File, fake bool) {
 	if realTime[path.Dir(c.file)] != "" {
 		return

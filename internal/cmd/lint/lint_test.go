@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// Each rule finds what it is for, and nothing else.
+// Each rule finds its own faults and no others.
 func TestRules(t *testing.T) {
 	const test, code = "device/a_test.go", "device/a.go"
 	long := strings.Repeat("long word ", 11)

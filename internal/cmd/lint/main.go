@@ -1,4 +1,4 @@
-// Command lint checks the rules of this repository that no common linter knows:
+// Command lint checks rules of this repository that no common linter covers:
 //
 //	go run ./internal/cmd/lint            all modules of the tree
 //	go run ./internal/cmd/lint -known     writes the list of known faults anew; it may only shrink
@@ -36,7 +36,7 @@ type fault struct {
 	text       string
 }
 
-// group is what known.txt counts faults by.
+// group is the key by which known.txt counts faults.
 type group struct{ rule, dir string }
 
 func main() {
@@ -51,7 +51,7 @@ func main() {
 	}
 }
 
-// run reports whether the tree below the working directory keeps the rules.
+// run checks the tree below the working directory and reports whether it follows the rules.
 func run(write bool) (bool, error) {
 	faults, err := checkTree(".")
 	if err != nil {

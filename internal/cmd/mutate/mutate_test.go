@@ -27,8 +27,7 @@ func TestEveryMutationApplies(t *testing.T) {
 	}
 }
 
-// TestEachResultIsTold runs the command over a module whose only test notices one mutation of
-// four.
+// TestEachResultIsTold runs the command on a module whose only test detects one mutation of four.
 func TestEachResultIsTold(t *testing.T) {
 	if testing.Short() {
 		t.Skip("runs the go command")

@@ -10,23 +10,23 @@ import (
 	"strings"
 )
 
-// A mutation is one plausible bug, written as a replacement of text in one file.
+// mutation is one plausible bug, written as a replacement of text in one file.
 type mutation struct {
 	File string // path from the module's root, with slashes
-	Old  string // stands exactly once in File
+	Old  string // occurs exactly once in File
 	New  string // replaces it
 	// arguments of go test that must fail, for example "./device -run TestDialLimiter"; empty: all
 	// tests of File's package
 	Test string
-	// Equivalent says why no test can tell the difference. It is empty for a real bug, and then a test
-	// has to fail.
+	// Equivalent says why no test can detect the difference. It is empty for a real bug, which a test
+	// must detect.
 	Equivalent string
 }
 
-// tables are the mutations by area. Each area has a file of its own.
+// tables are the mutations by area, one file per area.
 var tables = map[string][]mutation{}
 
-// countOnce returns an error unless old stands exactly once in text.
+// countOnce returns an error unless old occurs exactly once in text.
 func countOnce(text, old string) error {
 	if n := strings.Count(text, old); n != 1 {
 		return fmt.Errorf("stands %d times, not once", n)
@@ -34,7 +34,7 @@ func countOnce(text, old string) error {
 	return nil
 }
 
-// arguments returns the arguments of go test for m.
+// arguments returns the arguments for go test.
 func (m *mutation) arguments() []string {
 	if m.Test == "" {
 		return []string{"./" + path.Dir(m.File)}
@@ -42,8 +42,7 @@ func (m *mutation) arguments() []string {
 	return strings.Fields(m.Test)
 }
 
-// apply returns the text of m's file under root with the mutation in it, and the line of the
-// change.
+// apply returns the mutated text of m's file under root, and the line of the change.
 func (m *mutation) apply(root string) (text string, line int, err error) {
 	if m.Old == m.New {
 		return "", 0, errors.New("changes nothing")

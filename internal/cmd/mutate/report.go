@@ -33,7 +33,7 @@ func (f figures) String() string {
 		f.all, f.caught, f.bare, f.survived, f.equivalent, f.broken)
 }
 
-// report returns the page with the figures of rows, which are in the order of their areas.
+// report returns the page with the figures of rows, which are sorted by area.
 func report(rows []row) []byte {
 	byArea := map[string]*figures{}
 	var sum figures
@@ -78,7 +78,7 @@ A mutation is a plausible bug, put into the code to see whether a test fails. Th
 	return b.Bytes()
 }
 
-// cell returns code for a cell of a Markdown table.
+// cell formats code as a cell of a Markdown table.
 func cell(code string) string {
 	code = strings.Join(strings.Fields(code), " ")
 	if code == "" {

@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// result says what became of a mutation.
+// result is the outcome of a mutation.
 type result string
 
 const (
@@ -31,7 +31,7 @@ type row struct {
 	line   int
 	result result
 	note   string // what failed, or why the row is broken
-	bare   bool   // the only failure was the time-out of go test, which names no reason
+	bare   bool   // the only failure was the time-out of go test, which gives no reason
 	took   time.Duration
 }
 
@@ -48,7 +48,7 @@ type runner struct {
 	sound map[string]func() error // by arguments: returns an error if the tests fail without a mutation; runs them once
 }
 
-// try runs r's tests with its mutation and sets its result. number differs for each row.
+// try runs r's tests with its mutation and sets its result. number is unique per row.
 func (x *runner) try(ctx context.Context, r *row, number int) {
 	began := time.Now()
 	defer func() { r.took = time.Since(began) }()
@@ -84,8 +84,8 @@ func (x *runner) try(ctx context.Context, r *row, number int) {
 	}
 }
 
-// overlay writes the file that go test reads in place of m's, and returns the name of the list
-// that tells it so.
+// overlay writes the mutated copy of m's file, and the overlay list for go test, whose name it
+// returns.
 func (x *runner) overlay(m *mutation, text string, number int) (string, error) {
 	changed := filepath.Join(x.scratch, fmt.Sprintf("%d.go", number))
 	if err := os.WriteFile(changed, []byte(text), 0o644); err != nil {
@@ -102,7 +102,7 @@ func (x *runner) overlay(m *mutation, text string, number int) (string, error) {
 }
 
 // baseline returns an error unless the tests exist and pass without a mutation. The go command
-// keeps the results of tests that passed, so a second run of the command costs little.
+// caches the results of passed tests, so a second run of this command is fast.
 func (x *runner) baseline(ctx context.Context, args []string) error {
 	key := strings.Join(args, " ")
 	x.mu.Lock()
@@ -124,7 +124,7 @@ func (x *runner) baseline(ctx context.Context, args []string) error {
 	return check()
 }
 
-// test runs go test with args and returns what it prints.
+// test runs go test with args and returns its output.
 func (x *runner) test(ctx context.Context, args []string) (string, error) {
 	args = append([]string{"test", "-vet=off", "-failfast", "-timeout", x.timeout.String()}, args...)
 	cmd := exec.CommandContext(ctx, "go", args...)
@@ -135,7 +135,7 @@ func (x *runner) test(ctx context.Context, args []string) (string, error) {
 	return string(out), err
 }
 
-// compiled reports whether out is the output of tests, and not of a failure to build them.
+// compiled reports whether out is the output of tests, not of a failed build.
 func compiled(out string) bool {
 	return !strings.Contains(out, "[build failed]") && !strings.Contains(out, "[setup failed]") &&
 		(strings.Contains(out, "ok  \t") || strings.Contains(out, "FAIL\t"))
@@ -153,7 +153,7 @@ func nothingRan(out string) bool {
 
 var failedTest = regexp.MustCompile(`(?m)^--- FAIL: (\S+)`)
 
-// failure names what failed in the output of go test.
+// failure returns the name of the failed test in the output of go test.
 func failure(out string) string {
 	if m := failedTest.FindStringSubmatch(out); m != nil {
 		return m[1]
@@ -167,7 +167,7 @@ func failure(out string) string {
 	return firstLine(out, "")
 }
 
-// firstLine returns the first line of out that begins with prefix and is no comment of the go
+// firstLine returns the first line of out that begins with prefix and is not a comment of the go
 // command.
 func firstLine(out, prefix string) string {
 	for line := range strings.Lines(out) {

@@ -11,7 +11,7 @@ func init() {
 		table      = "transport/amqp/screentable.go"
 	)
 	tables["amqpscreen"] = []mutation{
-		// What a frame is.
+		// The structure of a frame.
 		{File: "internal/amqpwire/walk.go", Old: "key.Type&isKey == 0", New: "key.Type&isKey == 0 && depth < 2",
 			Test: "./transport/amqp -run TestFramesAreCheckedWhole|TestABrokenMessageIsReplaced"},
 		{File: "internal/amqpwire/walk.go", Old: "if w.items--; w.items < 0 {", New: "if w.items--; false {",
@@ -25,7 +25,7 @@ func init() {
 		{File: table, Old: "name: \"max-frame-size\", types: wire.IsUint, least: minFrameSize",
 			New: "name: \"max-frame-size\", types: wire.IsUint", Test: "./transport/amqp -run TestTheHandshakeIsChecked"},
 
-		// What was said before.
+		// State from earlier frames.
 		{File: links, Old: "case f.null(linkCredit) && f.null(deliveryCount):", New: "case false:",
 			Test: "./transport/amqp -run TestAFlowWithoutCreditKeepsTheCredit"},
 		{File: links, Old: "f.set(nextIncoming, h.transfers)", New: "f.set(nextIncoming, 0)",
@@ -60,7 +60,7 @@ func init() {
 			New:  "if e := refusedHere(err); false {",
 			Test: "./transport/amqp -run TestTheErrorOfAMessageThatTheLibraryCannotDecode"},
 
-		// How it is read.
+		// Reading.
 		{File: read, Old: "if reads > 0 && in.idle > 0 {", New: "if false {",
 			Test: "./transport/amqp -run TestPartsOfAFrameResetTheIdleTimeout"},
 	}

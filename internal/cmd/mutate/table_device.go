@@ -57,7 +57,7 @@ func init() {
 		{File: "device/methods.go", Old: "m.known = slices.Delete(m.known, i, i+1)", New: "_ = i",
 			Test: "./device -run TestEndedMethodCallsAreForgotten"},
 
-		// What is counted anew, and when.
+		// Counters that restart, and when.
 		{File: "device/stability.go",
 			Old: "l.retry, l.last, l.renewed, l.flaps = 0, retrypolicy.Decision{}, false, flapping{}",
 			New: "l.retry, l.last, l.flaps = 0, retrypolicy.Decision{}, flapping{}", Test: "./device -run TestEachExpiredToken"},
@@ -85,7 +85,7 @@ func init() {
 		{File: "transport/mqtt/internal/wire/hubtopics.go", Old: "ok && after > 0 && after < 1<<31",
 			New: "ok && after < 1<<31", Test: "./transport/mqtt/internal/wire -run TestAnswersOfTheTwin"},
 
-		// A message that the library gives back as not sent may be the one that ended the link.
+		// A message that the library returns as unsent may be the one that ended the link.
 		{File: "transport/amqp/telemetry.go", Old: "suspects := len(inFlight) + tried",
 			New: "suspects := max(len(inFlight), min(tried, 1))", Test: "-race -count=20 ./transport/amqp -run " +
 				"TestTheMessageBeforeTheBadOneIsNotBlamed"},

@@ -2,7 +2,7 @@ package main
 
 func init() {
 	tables["links"] = []mutation{
-		// An answer is due since the last progress.
+		// The ack time-out restarts at each progress.
 		{File: "device/connection.go", Old: "\tfrom = l.conn.lastProgress(from)\n", New: "",
 			Test: "./device -run TestAnAnswerIsDueSinceTheLastProgress"},
 		{File: "device/connection.go", Old: "\treturn k.ackTimeout / 8\n", New: "\treturn k.ackTimeout\n",
@@ -36,7 +36,7 @@ func init() {
 		{File: "transport/mqtt/lean/session.go", Old: "\t\t\t\tif s.getsOn() {\n\t\t\t\t\tcontinue\n\t\t\t\t}\n", New: "",
 			Test: "./internal/sim -run TestAVerySlowLink/lean"},
 
-		// What is learnt of a link, redeliveries, silent networks.
+		// State learnt about a link, redeliveries, silent networks.
 		{File: "transport/amqp/window.go", Old: "w.learnt.size.Store(max(size/2, leastWindow))",
 			New: "w.learnt.size.Store(size)", Test: "./transport/amqp -run TestTheWindowOfASlowConnection"},
 		{File: "device/inbox.go", Old: "\tp.msg.Redelivered = d.Again\n", New: "",

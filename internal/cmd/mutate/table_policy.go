@@ -2,7 +2,7 @@ package main
 
 func init() {
 	tables["policy"] = []mutation{
-		// What is left out waits or is refused.
+		// A policy with missing fields waits or is refused.
 		{File: "retrypolicy/exponential.go", Old: "if least == 0 {", New: "if least == 0 && c == documented.C {",
 			Test: "./retrypolicy -run TestFormulaAtTheEdges"},
 		{File: "retrypolicy/backoff.go", Old: "case b.Base == 0:", New: "case b.Base == 0 && b.Max == 0:",

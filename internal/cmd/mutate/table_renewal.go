@@ -5,7 +5,7 @@ func init() {
 		{File: "transport/amqp/session.go", Old: "s.c2d.unsettled, s.c2d.bySequence = nil, nil, nil, nil",
 			New: "s.c2d.unsettled = nil, nil, nil", Test: "./transport/amqp -run TestARedeliveryWhileTheSessionEnds"},
 
-		// A replacement waits for the handler and for messages in flight, for a while.
+		// A replacement waits a limited time for the handler and for messages in flight.
 		{File: "device/inbox.go", Old: "busy := b.handling || b.answered > 0", New: "busy := false",
 			Test: "./device -run TestARenewalWaits"},
 		{File: "device/renew.go", Old: "k.why == TokenRenewal && !l.c.outbox.idle()", New: "false",

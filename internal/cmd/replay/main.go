@@ -1,11 +1,11 @@
-// Command replay runs tests in fake time so that the same seed is the same run: it is go test with
-// a Go runtime whose choices inside a bubble of testing/synctest are always the same.
+// Command replay runs tests in fake time so that the same seed gives the same run. It is go test
+// with a Go runtime whose choices inside a bubble of testing/synctest are deterministic.
 //
 //	go run ./internal/cmd/replay ./internal/sim -run 'TestSimulation/amqp/' -seed 4711
 //	go run ./internal/cmd/replay -order 7 ./internal/sim -run 'TestSimulation/amqp/' -seed 4711
 //
-// All arguments but -order are those of go test. Each number behind -order stands for another order
-// of what happens in one instant, which is the same order each time.
+// All arguments but -order go to go test. Each number after -order selects another, fixed order of
+// the events of one instant.
 //
 // In a bubble the runtime draws random numbers for the choice of a select with several ready cases,
 // for the order of timers of one instant and for maps. The command replaces these draws, in copies
@@ -67,11 +67,11 @@ func replay(args []string) error {
 	return cmd.Run()
 }
 
-// A change is a replacement of text in a file of the runtime.
+// change is a replacement of text in a file of the runtime.
 type change struct{ file, old, new string }
 
-// changes returns what is different in the runtime. They belong to one version of Go; overlay fails
-// when a text is not found.
+// changes returns the changes of the runtime. They belong to one version of Go; overlay fails if a
+// text is not found.
 func changes(order uint64) []change {
 	const draw = `
 // bubbleDraw is a generator (SplitMix64) that begins anew in each bubble. It reports false outside
@@ -108,8 +108,8 @@ func bubbleRand() uint32 {
 		{"proc.go", "func preemptone(pp *p) bool {\n",
 			"func preemptone(pp *p) bool {\n\tif pp != nil {\n\t\treturn false\n\t}\n"},
 		{"proc.go", "if pp.schedtick%61 == 0 && !sched.runq.empty() {", "if false {"},
-		// First come, first served: what a goroutine wakes must not run before all that waits, for
-		// nothing would end that when two goroutines wake each other.
+		// First come, first served: a woken goroutine must not run before the goroutines that already
+		// wait. Otherwise two goroutines that wake each other would run for ever.
 		{"proc.go", "if randomizeScheduler && next && randn(2) == 0 {", "if next {"},
 	}
 }

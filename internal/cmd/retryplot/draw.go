@@ -10,21 +10,21 @@ import (
 	"time"
 )
 
-// Measures in pixels.
+// Sizes in pixels.
 const (
 	width      = 960
 	columns    = 4
 	edge       = 20
-	axis       = 44 // room for the axis' labels
+	axis       = 44 // space for the axis labels
 	gap        = 16
 	plotWidth  = (width - 2*edge - axis - (columns-1)*gap) / columns
 	plotHeight = 188
-	header     = 62 // room for the title
-	heading    = 42 // room for a panel's title
-	footing    = 34 // room for the numbers of the retries
+	header     = 62 // space for the title
+	heading    = 42 // space for a panel's title
+	footing    = 34 // space for the numbers of the retries
 	panelSize  = heading + plotHeight + footing
 	rowHeight  = 20 // of the legend
-	foot       = 16 // from the lower edge of a plot, which is 0, to the least delay that has a place on the scale
+	foot       = 16 // from the lower edge of a plot, which is 0, to the shortest delay on the scale
 	inset      = 12 // from the sides of a plot to the first and last retry
 )
 
@@ -34,8 +34,8 @@ const (
 	longest  = 200 * time.Second
 )
 
-// labelled are the retries whose delays are written down: the first below its band, where the curve
-// does not go, others above.
+// labelled are the retries with labelled delays: the label of the first is below its band, where
+// the curve does not go, the others are above.
 var labelled = []struct {
 	retry  int
 	anchor string
@@ -52,7 +52,7 @@ const style = `text{font-family:system-ui,-apple-system,"Segoe UI",Helvetica,Ari
 .key{font-size:12px;font-weight:600}
 `
 
-// draw returns the picture.
+// draw returns the picture as SVG.
 func draw(panels []panel) []byte {
 	rows := (len(panels) + columns - 1) / columns
 	legend := header + rows*panelSize
@@ -86,7 +86,7 @@ func draw(panels []panel) []byte {
 	return b.Bytes()
 }
 
-// draw puts the panel's plot at left and top.
+// draw draws the panel's plot at left and top.
 func (one panel) draw(p func(string, ...any), left, top float64, labels bool) {
 	low, mid, high := delays(one.policy, lowest), delays(one.policy, middle), delays(one.policy, highest)
 	x := func(retry int) float64 { return left + inset + float64(retry-1)*(plotWidth-2*inset)/(retries-1) }
@@ -140,7 +140,7 @@ func (one panel) draw(p func(string, ...any), left, top float64, labels bool) {
 	}
 }
 
-// height is how far below the upper edge of a plot d is.
+// height returns the distance of d from the upper edge of a plot.
 func height(d time.Duration) float64 {
 	if d < shortest {
 		return plotHeight
@@ -150,7 +150,7 @@ func height(d time.Duration) float64 {
 
 func point(x, y float64) string { return fmt.Sprintf("%.1f,%.1f", x, y) }
 
-// text is d in three digits.
+// text formats d with three digits.
 func text(d time.Duration) string {
 	switch {
 	case d == 0:
@@ -163,7 +163,7 @@ func text(d time.Duration) string {
 
 func digits(v float64) string { return strconv.FormatFloat(v, 'g', 3, 64) }
 
-// span is from least to greatest, with one unit if both have the same.
+// span formats the range from least to greatest, with one unit if both have the same.
 func span(least, greatest time.Duration) string {
 	from, to := text(least), text(greatest)
 	if from == to {
@@ -176,7 +176,7 @@ func span(least, greatest time.Duration) string {
 	return from + "–" + to
 }
 
-// describe returns the picture in words, for readers that cannot see it.
+// describe describes the picture in words, for readers who cannot see it.
 func describe(panels []panel) string {
 	var parts []string
 	for _, one := range panels {

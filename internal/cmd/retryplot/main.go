@@ -1,4 +1,4 @@
-// Command retryplot draws docs/retry-delays.svg, the delays of the main retry policies, by asking
+// Command retryplot draws docs/retry-delays.svg: the delays of the main retry policies, computed by
 // the policies themselves. Run it in the module's root:
 //
 //	go run ./internal/cmd/retryplot

@@ -34,7 +34,7 @@ func TestPictureIsXML(t *testing.T) {
 	}
 }
 
-// All delays have a place on the scale, and a band holds its line.
+// All delays are on the scale, and each band contains its line.
 func TestDelaysFitTheScale(t *testing.T) {
 	for _, one := range panels {
 		low, mid, high := delays(one.policy, lowest), delays(one.policy, middle), delays(one.policy, highest)

@@ -12,18 +12,17 @@ import (
 type panel struct {
 	title    string
 	settings string
-	name     string // what it is called in Go
+	name     string // its name in Go
 	formula  string // with n the number of the retry and U a draw from 0 to 1
 	colour   string
 	policy   retrypolicy.Policy
 }
 
-// Colours of families of policies, that colour-blind readers can tell apart (Okabe and
-// Ito).
+// Colours of policy families that colour-blind readers can distinguish (Okabe and Ito).
 const (
 	blue       = "#0072b2"
 	vermillion = "#d55e00"
-	green      = "#00795a" // the set's green, darker for the sake of text
+	green      = "#00795a" // the set's green, darker to keep text legible
 )
 
 const (
@@ -31,7 +30,7 @@ const (
 	most = 10 * time.Second
 )
 
-// retries is how many delays are drawn.
+// retries is the number of delays drawn.
 const retries = 10
 
 var panels = []panel{
@@ -78,14 +77,14 @@ var panels = []panel{
 	},
 }
 
-// Draws: the least, the middle one and the greatest.
+// Draws: the lowest, the middle and the highest.
 const (
 	lowest  uint64 = 0
 	middle  uint64 = 1 << 63
 	highest uint64 = math.MaxUint64
 )
 
-// delays asks p about the retries of one series in which all draws are the same.
+// delays returns the delays of one series in which all draws are the same.
 func delays(p retrypolicy.Policy, rand uint64) []time.Duration {
 	var all []time.Duration
 	var last retrypolicy.Decision
