@@ -51,7 +51,7 @@ func (r *awaited) check() {
 	r.timer.Reset(min(progressInterval, left))
 }
 
-// done ends the wait. If the context has not ended, the answer has come.
+// done ends the wait. If the context has not ended, the answer has arrived.
 func (r *awaited) done() {
 	r.timer.Stop()
 	if r.ctx.Err() == nil {

@@ -2,7 +2,7 @@ package amqp
 
 import "sync"
 
-// Buffers for what is to be written. All connections share them: an idle one has none.
+// Pools of write buffers. All connections share them: an idle connection has none.
 var (
 	smallBuffers = sync.Pool{New: func() any { return new([smallBuffer]byte) }}
 	largeBuffers = sync.Pool{New: func() any { return new([largeBuffer]byte) }}
@@ -26,7 +26,7 @@ func room(b []byte, n int) []byte {
 	return larger
 }
 
-// release gives a buffer back.
+// release returns a buffer to its pool.
 func release(b []byte) {
 	switch cap(b) {
 	case smallBuffer:

@@ -14,26 +14,26 @@ import (
 const refSize = 4
 
 const (
-	// shortLife is the life of a link that is not attached again at once when it ends: the device's
-	// retry policy paces what follows.
+	// shortLife is the age below which a lost link is not attached again but ends the session, so that
+	// the device's retry policy sets the delay.
 	shortLife = 5 * time.Second
 	// declinedFor is how long a message that the sink declined is kept before it is released. The hub
-	// delivers it again at once.
+	// delivers a released message again at once.
 	declinedFor = 5 * time.Second
 )
 
 // c2dLink receives cloud-to-device messages. The link is attached by the first OpSubscribe, and
 // again whenever it is lost.
 //
-// A hub locks a delivery for a minute and then delivers the message again, although it may wait in
-// this process behind a slow handler. The new delivery takes the place of the former one, by the
-// hub's sequence number, and is not reported: the holder of the former one settles it under the
-// lock that is valid.
+// A hub locks a delivery for a minute and then delivers the message again, although it may still be
+// queued in this process behind a slow handler. The new delivery replaces the former one, by the
+// hub's sequence number, and is not reported. The holder of the former one settles the message
+// under the valid lock.
 type c2dLink struct {
 	s *session
 
-	// Of the goroutine.
-	declined []declinedMessage // in order of due
+	// Owned by the goroutine.
+	declined []declinedMessage // ordered by due
 	amqp     *amqp.Session
 
 	// Guarded by session.mu.
@@ -42,7 +42,7 @@ type c2dLink struct {
 	link              *amqp.Receiver
 	number            uint32
 	unsettled         map[uint32]*unsettledMessage // at most Config.Queue of them, by credit
-	bySequence        map[uint64]uint32            // of those, where the hub gave a sequence number
+	bySequence        map[uint64]uint32            // of those with a sequence number
 }
 
 type unsettledMessage struct {
@@ -50,13 +50,13 @@ type unsettledMessage struct {
 	sequence uint64 // 0: none
 }
 
-// declinedMessage is a message that the sink did not take.
+// declinedMessage is a message that the sink declined.
 type declinedMessage struct {
 	number uint32
 	due    time.Time
 }
 
-// subscribe has the link attached if it is not, and answers sub then.
+// subscribe attaches the link if needed, and then replies to sub.
 func (c *c2dLink) subscribe(sub *subscription) {
 	s := c.s
 	s.mu.Lock()
@@ -74,7 +74,7 @@ func (c *c2dLink) subscribe(sub *subscription) {
 	}
 }
 
-// reply answers all waiting subscriptions.
+// reply replies to all waiting subscriptions.
 func (c *c2dLink) reply(err error) {
 	s := c.s
 	s.mu.Lock()
@@ -82,7 +82,7 @@ func (c *c2dLink) reply(err error) {
 	c.waiting = nil
 	c.attached = err == nil
 	if err != nil {
-		c.started = false // the next OpSubscribe tries anew
+		c.started = false // the next OpSubscribe tries again
 	}
 	s.mu.Unlock()
 	for _, sub := range waiting {
@@ -90,7 +90,7 @@ func (c *c2dLink) reply(err error) {
 	}
 }
 
-// run is the goroutine.
+// run is the goroutine of the link.
 func (c *c2dLink) run() {
 	s := c.s
 	for first := true; ; first = false {
@@ -142,7 +142,7 @@ func (c *c2dLink) attach() (*amqp.Receiver, error) {
 	return link, err
 }
 
-// forgetDeliveries forgets what came over a lost link: the hub delivers it again.
+// forgetDeliveries forgets the deliveries of a lost link: the hub delivers their messages again.
 func (c *c2dLink) forgetDeliveries() {
 	c.s.mu.Lock()
 	defer c.s.mu.Unlock()
@@ -161,7 +161,7 @@ func (c *c2dLink) receive(link *amqp.Receiver) error {
 		case m == nil:
 			continue
 		}
-		if bad := brokenMessage(m); bad != nil { // rejected, or it would come again and again
+		if bad := brokenMessage(m); bad != nil { // rejected, since the hub would deliver it again and again
 			_ = link.RejectMessage(s.ctx, m, &amqp.Error{Condition: amqp.ErrCondDecodeError, Description: bad.Error()})
 			continue
 		}
@@ -194,7 +194,7 @@ func (c *c2dLink) next(link *amqp.Receiver) (*amqp.Message, error) {
 	return m, err
 }
 
-// keep puts a message where settle finds it. known: it was there already, from a former delivery.
+// keep stores a message for settle. known reports that a former delivery of it was stored.
 func (c *c2dLink) keep(m *amqp.Message) (number uint32, known bool) {
 	sequence, _ := m.Annotations["x-opt-sequence-number"].(uint64)
 	c.s.mu.Lock()
@@ -218,13 +218,13 @@ func (c *c2dLink) keep(m *amqp.Message) (number uint32, known bool) {
 	link := c.link
 	c.s.mu.Unlock()
 	if former != nil {
-		_ = link.ReleaseMessage(c.s.ctx, former) // for the credit; the hub has forgotten that delivery
+		_ = link.ReleaseMessage(c.s.ctx, former) // returns the credit; the hub has forgotten that delivery
 	}
 	return number, known
 }
 
-// settle writes the disposition of a message. One that was lost with its link is ignored: the hub
-// delivers it again.
+// settle writes the disposition of a message. A message that was lost with its link is ignored: the
+// hub delivers it again.
 func (c *c2dLink) settle(number uint32, o transport.Outcome) {
 	s := c.s
 	s.mu.Lock()

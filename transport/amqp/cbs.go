@@ -12,14 +12,14 @@ import (
 )
 
 // tokens puts tokens to the hub over the connection's pair of links to $cbs. The links are attached
-// for the first token, and again when they were lost. Any number of tokens may be in flight.
+// for the first token, and again after a loss. Any number of tokens may be in flight.
 type tokens struct {
 	c      *connection
-	gate   chan struct{} // capacity 1: held to use links and to send, as the library's lock ignores contexts
+	gate   chan struct{} // capacity 1: a value in it locks links and sending, as the library's lock ignores contexts
 	links  *tokenLinks   // nil: none; guarded by gate
 	reader sync.WaitGroup
 
-	mu      sync.Mutex // guards what follows; held for memory only
+	mu      sync.Mutex // guards the fields below; never held during I/O
 	last    uint64
 	waiting map[string]chan tokenAnswer
 }
@@ -29,8 +29,8 @@ type tokenLinks struct {
 	session  *amqp.Session
 	sender   *amqp.Sender
 	receiver *amqp.Receiver
-	dead     chan struct{} // closed by the reader at their end
-	err      error         // why, valid then
+	dead     chan struct{} // closed by the reader when the links end
+	err      error         // why they ended; valid after dead
 }
 
 type tokenAnswer struct {
@@ -71,7 +71,7 @@ func (t *tokens) put(ctx context.Context, audience, token string, progress func(
 	defer done()
 	answer, err := t.ask(bounded, audience, token)
 	if _, ok := errors.AsType[*ConditionError](err); ok && bounded.Err() == nil && !t.c.gone() {
-		answer, err = t.ask(bounded, audience, token) // the links had been lost, maybe long ago
+		answer, err = t.ask(bounded, audience, token) // the links had been lost, perhaps long ago
 	}
 	switch {
 	case bounded.Err() != nil && err != nil:
@@ -91,7 +91,7 @@ func (t *tokens) ask(ctx context.Context, audience, token string) (tokenAnswer, 
 	case <-ctx.Done():
 		return tokenAnswer{}, ctx.Err()
 	}
-	if ctx.Err() != nil { // the gate may have been free all the same
+	if ctx.Err() != nil { // select may have taken the gate although ctx has ended
 		<-t.gate
 		return tokenAnswer{}, ctx.Err()
 	}
@@ -142,15 +142,15 @@ func (t *tokens) send(ctx context.Context, m *amqp.Message) (*tokenLinks, error)
 	if _, err := links.sender.SendWithReceipt(ctx, m, nil); err != nil {
 		if ctx.Err() == nil || context.Cause(ctx) == errNoAnswer {
 			t.drop(ctx)
-		} // else a device was closed meanwhile: other devices wait for answers on the links
+		} // else another device was closed: other devices wait for answers on the links
 		return nil, err
 	}
 	return links, nil
 }
 
-// drop gives the links up, and ends their reader. gate is held.
+// drop gives up the links and ends their reader. gate is held.
 func (t *tokens) drop(ctx context.Context) {
-	_ = t.links.session.Close(ctx) // what remains ends with the connection
+	_ = t.links.session.Close(ctx) // a failure is harmless: the connection's end closes it
 	t.links = nil
 }
 
@@ -178,9 +178,9 @@ func (t *tokens) open(ctx context.Context) (*tokenLinks, error) {
 	return l, nil
 }
 
-// read hands answers to their waiters until the links are lost.
+// read passes answers to their waiters until the links are lost.
 func (t *tokens) read(r *amqp.Receiver) error {
-	ctx := context.Background() // the session's or the connection's end ends the wait
+	ctx := context.Background() // the end of the session or the connection ends the wait
 	for {
 		m, err := r.Receive(ctx, nil)
 		if err != nil {
@@ -221,7 +221,7 @@ func (t *tokens) answer(id string, p map[string]any) {
 	delete(t.waiting, id)
 	t.mu.Unlock()
 	if ch == nil {
-		return // late, or never asked
+		return // late, or never requested
 	}
 	status, ok := p["status-code"]
 	if !ok {

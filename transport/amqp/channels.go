@@ -3,12 +3,12 @@ package amqp
 import "encoding/binary"
 
 // channels keeps begin and end in order on each channel. When the hub ends a session, the library
-// uses its channel again before it has answered with end. So the begin of another device may come
-// before that end, and the hub closes the connection for it [AMQP 1.0, 2.5.1]. Such a begin waits
-// here for the end, which the library always sends.
+// reuses its channel before it has answered with end. So the begin of another device may precede
+// that end, and the hub closes the connection for it [AMQP 1.0, 2.5.1]. Such a begin waits here for
+// the end, which the library always sends.
 //
-// The hub also closes the connection for an end on a channel without a session. Such an end is left
-// out.
+// The hub also closes the connection for an end on a channel without a session. Such an end is
+// dropped.
 type channels struct {
 	begun map[uint16]bool
 	held  map[uint16][]byte
@@ -21,7 +21,7 @@ const (
 	codeEnd   = 0x17
 )
 
-// pass appends the frame p to out, unless it has to wait, and then a begin that waited for p.
+// pass appends the frame p to out unless it must wait, and after p a begin that waited for it.
 func (c *channels) pass(out, p []byte) []byte {
 	channel, code := performative(p)
 	switch code {

@@ -24,17 +24,17 @@ type connection struct {
 	host   string
 	idle   idleLinks
 
-	// background are the goroutines of begin, and those of devices that left while a call of the
-	// library blocked them, which ignores its context. close joins them.
+	// background are the goroutines of begin, and goroutines of devices that left while a call of the
+	// library blocked them, ignoring its context. close waits for them.
 	background sync.WaitGroup
 
-	mu      sync.Mutex // guards what follows; held for memory only
-	closing bool       // close was called: begin starts no goroutine any more
+	mu      sync.Mutex // guards the fields below; never held during I/O
+	closing bool       // close was called: begin starts no more goroutines
 
 	// For a Mux, guarded by its mutex.
-	dial     *dialing // that made it
+	dial     *dialing // the dial that made it
 	users    int
-	accepted bool // by the hub: a device is joined
+	accepted bool // the hub accepted a device on it
 }
 
 const (
@@ -45,7 +45,7 @@ const (
 	endTimeout = 500 * time.Millisecond
 )
 
-// login holds what proves an identity.
+// login holds the credentials that prove an identity.
 type login struct {
 	auth           Auth
 	cert           *tls.Certificate
@@ -53,8 +53,7 @@ type login struct {
 	user, password string          // of Plain
 }
 
-// prove gets all that proves an identity from the credentials and options. Its error is a cause for
-// dialer.Protocol.
+// prove gets the login from the credentials and options. Its error is a cause for dialer.Protocol.
 func (o *Options) prove(ctx context.Context, creds *transport.Credentials) (l login, err error) {
 	l.auth = o.auth(creds)
 	d := o.dialer()
@@ -90,8 +89,8 @@ func (o *Options) prove(ctx context.Context, creds *transport.Credentials) (l lo
 	return l, nil
 }
 
-// sasl returns the SASL mechanism. It is nil where CBS or TLS prove the identity: a hub wants no
-// SASL then.
+// sasl returns the SASL mechanism. It is nil where CBS or TLS proves the identity, because a hub
+// expects no SASL then.
 func (l *login) sasl() amqp.SASLType {
 	switch l.auth {
 	case Plain:
@@ -105,8 +104,8 @@ func (l *login) sasl() amqp.SASLType {
 	return nil
 }
 
-// connect dials and does the handshakes. before is what earlier connections have learnt. The error
-// is a cause for dialer.Protocol.
+// connect dials and does the handshakes. before is the learnt state of earlier connections. The
+// error is a cause for dialer.Protocol.
 func (o *Options) connect(ctx context.Context, creds *transport.Credentials, l *login, before *learnt) (*connection,
 	error) {
 	outer, socket, err := o.dialer().Dial(ctx, creds, l.cert)
@@ -114,7 +113,7 @@ func (o *Options) connect(ctx context.Context, creds *transport.Credentials, l *
 		return nil, err
 	}
 	c := &connection{opt: o, host: creds.DialHost(), stream: newStream(outer, socket)}
-	stop := context.AfterFunc(ctx, func() { c.stream.fail(errClosed) }) // the library would send close first
+	stop := context.AfterFunc(ctx, func() { c.stream.fail(errClosed) }) // the library would send close before it ends
 	c.amqp, err = amqp.NewConn(ctx, c.stream, &amqp.ConnOptions{
 		ContainerID: "hubline-" + rand.Text(), HostName: creds.Host, MaxFrameSize: maxFrame,
 		IdleTimeout: o.IdleTimeout, WriteTimeout: -1, SASLType: l.sasl(),
@@ -129,7 +128,7 @@ func (o *Options) connect(ctx context.Context, creds *transport.Credentials, l *
 		c.stream.fail(errClosed)
 		_ = c.amqp.Close()
 	case cause != nil && cause != errClosed:
-		err = cause // the library's error may be about the consequences
+		err = cause // the library's error may describe a consequence
 	default:
 		err = handshakeError(err)
 	}
@@ -138,10 +137,10 @@ func (o *Options) connect(ctx context.Context, creds *transport.Credentials, l *
 	return nil, err
 }
 
-// begin begins an AMQP session. The end of ctx ends the wait, and not the library's call: when a
-// call is cancelled, the library writes end with the next one, even if it has never written begin.
-// A hub closes the connection for that, for all [AMQP 1.0, 2.5.5]. So a session that comes too late
-// is ended when it is there.
+// begin begins an AMQP session. The end of ctx ends the wait but not the library's call: after a
+// cancelled call the library writes end with its next call, even if it never wrote begin. A hub
+// closes the whole connection for that [AMQP 1.0, 2.5.5]. So a session that begins too late is
+// ended afterwards.
 func (c *connection) begin(ctx context.Context) (*amqp.Session, error) {
 	switch err := c.stream.sessions.take(ctx, c.sessions(), c.ended()); {
 	case err == errClosed:
@@ -164,7 +163,7 @@ func (c *connection) begin(ctx context.Context) (*amqp.Session, error) {
 			case begun <- r:
 			case <-ctx.Done():
 				if r.err == nil {
-					_ = r.session.Close(ctx) // the end is sent, and its answer not waited for
+					_ = r.session.Close(ctx) // sends end without waiting for its answer
 				}
 			}
 		})
@@ -185,7 +184,7 @@ func (c *connection) begin(ctx context.Context) (*amqp.Session, error) {
 func (c *connection) sessions() int { return int(c.stream.screen.sessions.Load()) }
 
 // maxDevices returns how many devices may share the connection, with an AMQP session each. One
-// session is for tokens, and one for a session that has not quite ended.
+// session is for tokens, and one allows for a session that is about to end.
 func (c *connection) maxDevices() int { return c.sessions() - 2 }
 
 // ended is closed when the connection has ended.
@@ -212,7 +211,7 @@ func (c *connection) loss() error {
 		return cause
 	}
 	if err == nil {
-		return conditionOf("connection", nil) // the hub closed it without an error; or this side, and nobody asks
+		return conditionOf("connection", nil) // closed without an error, or by this side
 	}
 	return err
 }
@@ -231,7 +230,7 @@ func (c *connection) explain(err error) error {
 	return err
 }
 
-// close closes the connection, in good order within closeTimeout, and joins all its goroutines.
+// close closes the connection, orderly within closeTimeout, and waits for all its goroutines.
 func (c *connection) close() {
 	c.mu.Lock()
 	c.closing = true

@@ -5,9 +5,9 @@ import "math/bits"
 // deliveries are the unsettled deliveries of a session in one direction: a bit for each number from
 // base on.
 type deliveries struct {
-	any  bool   // there was one
+	any  bool   // there was a delivery
 	next uint32 // the number of the next one
-	base uint32 // that of the first bit
+	base uint32 // the number of the first bit
 	bits []uint64
 }
 
@@ -66,7 +66,7 @@ func (d *deliveries) take(from, to uint32) (low, high uint32, n int) {
 	return low, high, n
 }
 
-// forget takes words off the front.
+// forget drops words from the front.
 func (d *deliveries) forget(words int) {
 	words = min(words, len(d.bits))
 	if words == 0 {

@@ -82,8 +82,8 @@ func appendMessage(dst []byte, m *transport.Message) []byte {
 	return appendData(dst, m.Body)
 }
 
-// again reports whether a later property has the name of property i. An AMQP map has no key twice,
-// and the last value counts.
+// again reports whether a later property has the name of property i. A key may occur once in an
+// AMQP map; the last value is sent.
 func again(all []transport.Property, i int) bool {
 	for j := i + 1; j < len(all); j++ {
 		if all[j].Name == all[i].Name {

@@ -72,8 +72,8 @@ func (e *SASLError) Error() string {
 	return "SASL outcome " + strconv.Itoa(e.Code) + " (" + saslMeaning(e.Code).text + ")"
 }
 
-// blame is what a condition is about, and so what fails for good: only a condition about a message
-// removes a message.
+// blame is the object of a condition: it says which operations fail permanently. Only a condition
+// about a message removes a message.
 type blame uint8
 
 const (
@@ -88,14 +88,14 @@ const (
 	blameDevice
 )
 
-// conditionRow is what a condition means.
+// conditionRow is the meaning of a condition.
 type conditionRow struct {
 	kind  transport.Kind
 	blame blame
 }
 
-// conditionTable is what each condition means, whether it ends the connection, a session, a link or
-// one message.
+// conditionTable is the meaning of each condition, for the end of the connection, a session or a
+// link and for the rejection of a message.
 var conditionTable = map[string]conditionRow{
 	"amqp:internal-error":          {transport.Unavailable, blameNone},
 	"amqp:not-found":               {transport.NotFound, blameDevice},
@@ -152,7 +152,8 @@ var conditionTable = map[string]conditionRow{
 // conditionKind returns the Kind of a condition, Unknown for one that is not listed.
 func conditionKind(condition string) transport.Kind { return conditionTable[condition].kind }
 
-// blameOf returns what the hub ended a link for: blameNone if it did not say.
+// blameOf returns the object of the condition with which the hub ended a link: blameNone without a
+// condition.
 func blameOf(err error) blame {
 	if e, ok := errors.AsType[*ConditionError](err); ok {
 		return conditionTable[e.Condition].blame
@@ -160,13 +161,13 @@ func blameOf(err error) blame {
 	return blameNone
 }
 
-// meaning is what a code means.
+// meaning is the Kind and text of a code.
 type meaning struct {
 	kind transport.Kind
 	text string
 }
 
-// saslTable is what a SASL outcome means.
+// saslTable is the status code table of SASL outcomes.
 var saslTable = map[int]meaning{
 	1: {transport.Unauthorized, "the credentials were refused"},
 	2: {transport.Unavailable, "system error in the hub"},
@@ -190,7 +191,7 @@ func conditionOf(what string, e *amqp.Error) *ConditionError {
 	return c
 }
 
-// Texts of errors of the library that have no type. A test notices when they change.
+// Texts of untyped errors of the library. A test fails when they change.
 const (
 	saslPrefix  = "SASL "
 	saslRefused = " auth failed with code 0x"
@@ -241,7 +242,7 @@ func handshakeError(err error) error {
 	if _, code, ok := strings.Cut(text, saslRefused); ok && strings.HasPrefix(text, saslPrefix) {
 		digits, _, _ := strings.Cut(code, ":")
 		n, _ := strconv.ParseInt(strings.TrimSpace(digits), 16, 16)
-		return &SASLError{int(n)} // the library's text may repeat what the peer said about the credentials
+		return &SASLError{int(n)} // the library's text may repeat the peer's text about the credentials
 	}
 	switch {
 	case strings.HasPrefix(text, noMechanism):

@@ -6,18 +6,17 @@ import (
 )
 
 // idleLinks are the telemetry links of a connection without a goroutine. The library does not
-// report the loss of a sending link before something is sent, so they are probed every
-// probeInterval, all of them by one timer: a thousand idle devices need neither goroutines nor
-// timers for it.
+// report the loss of a sending link before a send, so one timer probes all of them every
+// probeInterval. A thousand idle devices need neither goroutines nor timers.
 type idleLinks struct {
-	mu     sync.Mutex // guards what follows; held for memory only
+	mu     sync.Mutex // guards the fields below; never held during I/O
 	links  map[*outLink]struct{}
 	timer  *time.Timer // runs while there are any; nil before the first
 	closed bool
 	probes sync.WaitGroup
 }
 
-// add has a link probed until it is removed.
+// add makes a link probed until it is removed.
 func (i *idleLinks) add(l *outLink) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -37,7 +36,7 @@ func (i *idleLinks) add(l *outLink) {
 	}
 }
 
-// remove removes a link. A probe may still be under way.
+// remove removes a link. A probe of it may still be running.
 func (i *idleLinks) remove(l *outLink) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -70,7 +69,7 @@ func (i *idleLinks) probe() {
 	}
 }
 
-// stop ends the probes, and waits for one that is under way.
+// stop ends the probes, and waits for one that is running.
 func (i *idleLinks) stop() {
 	i.mu.Lock()
 	i.closed = true

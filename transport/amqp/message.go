@@ -14,18 +14,18 @@ import (
 )
 
 // plain is a message that the library encodes: for a broker with Options.Addresses, or for a hub
-// without batches. It is used again for the next one. Of a sent message the library may keep the
-// address of Format, when the link was lost meanwhile, so Format is never written to.
+// without batches. It is reused for the next message. After a link loss the library may keep the
+// address of a sent message's Format, so Format is never written to.
 type plain struct {
 	message    amqp.Message
 	properties amqp.MessageProperties
 	data       [1][]byte
 }
 
-// fill sets it to m. For a hub the time of creation is an application property. A broker is asked
-// to keep the message over a restart, as a hub does. The component is an annotation for a hub only:
-// a peer detaches the link for an unknown annotation that does not begin with "x-opt-" (AMQP 1.0
-// part 3, 3.2.10).
+// fill sets the message to m. For a hub the creation time is an application property. For a broker
+// the message is durable, so it survives a restart as in a hub. The component becomes an annotation
+// for a hub only: a peer detaches the link for an unknown annotation that does not begin with
+// "x-opt-" (AMQP 1.0 part 3, 3.2.10).
 func (f *plain) fill(m *transport.Message, hub bool) *amqp.Message {
 	f.data[0] = m.Body
 	f.properties = amqp.MessageProperties{}
@@ -77,7 +77,7 @@ func (f *plain) fill(m *transport.Message, hub bool) *amqp.Message {
 	return out
 }
 
-// durable is the header of a message that outlives a restart of the broker. The library does not
+// durable is the header of a message that survives a restart of the broker. The library does not
 // write to it.
 var durable = amqp.MessageHeader{Durable: true, Priority: 4}
 
@@ -142,7 +142,7 @@ func inbound(m *amqp.Message) (out transport.Message, again bool) {
 		}
 		out.Properties = append(out.Properties, transport.Property{Name: name, Value: valueText(v)})
 	}
-	// The library returns a map, in no order.
+	// The library returns a map, whose order is random.
 	slices.SortFunc(out.Properties, func(a, b transport.Property) int { return strings.Compare(a.Name, b.Name) })
 	for _, name := range annotationNames {
 		v, ok := m.Annotations[name]

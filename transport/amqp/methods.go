@@ -8,7 +8,7 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// methods is the pair for direct methods, and the answers that were not sent yet.
+// methods is the pair for direct methods, and the answers that are not sent yet.
 type methods struct {
 	pair
 
@@ -17,7 +17,7 @@ type methods struct {
 	bytes   int                      // of their bodies
 }
 
-// Answers that wait for credit are bounded by number and bytes. Further ones fail.
+// Bounds of the answers that wait for credit. Further answers fail.
 const (
 	maxAnswers     = 64
 	maxAnswerBytes = 4 << 20
@@ -93,7 +93,7 @@ func (c *methods) respond(r *transport.Request) {
 	}
 }
 
-// take removes an answer from those that were not sent.
+// take removes an answer from the unsent ones.
 func (c *methods) take(m *amqp.Message) (id uint32, ok bool) {
 	c.s.mu.Lock()
 	defer c.s.mu.Unlock()
@@ -104,15 +104,15 @@ func (c *methods) take(m *amqp.Message) (id uint32, ok bool) {
 	return id, ok
 }
 
-// tooLarge reports an answer that is larger than the hub takes.
+// tooLarge reports an answer that exceeds the hub's limit.
 func (c *methods) tooLarge(m *amqp.Message, err error) {
 	if id, ok := c.take(m); ok {
 		c.replyFailed(id, transport.TooLarge, err)
 	}
 }
 
-// lost fails the answers that were not sent: the hub has given their calls up with the link.
-// session.mu is held, and not for report.
+// lost fails the unsent answers: the hub gave up their calls with the link. session.mu is held for
+// lost, and must not be held for report.
 func (c *methods) lost() (report func()) {
 	answers := c.answers
 	c.answers, c.bytes = nil, 0
@@ -123,7 +123,7 @@ func (c *methods) lost() (report func()) {
 	}
 }
 
-// end is lost for the end of the session.
+// end is lost for the end of the session. It locks session.mu.
 func (c *methods) end() {
 	c.s.mu.Lock()
 	report := c.lost()

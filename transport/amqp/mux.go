@@ -34,23 +34,23 @@ type Mux struct {
 	learnt learnt
 
 	slots   chan struct{} // one for each device that is being authenticated
-	granted atomic.Uint32 // slots that were waited for
+	granted atomic.Uint32 // slots that were granted after a wait
 
-	mu      sync.Mutex // guards what follows; held for memory only
+	mu      sync.Mutex // guards the fields below; never held during I/O
 	conn    *connection
 	dialing *dialing      // nil: there is no dial
-	changed chan struct{} // closed, and replaced, when a dial begins or has ended
+	changed chan struct{} // closed, and replaced, when a dial begins or ends
 
 	// After a failed dial other devices do not dial that host before pausedUntil. The device that
-	// dialed may: its own policy paces it. Another host is not affected, as one of both may be
-	// mistyped.
+	// dialed may: its own policy sets the delay. Other hosts are not affected, as one of the two names
+	// may be mistyped.
 	pause       time.Duration
 	pausedUntil time.Time
 	lastErr     *transport.Error
 	lastHost    string
 	lastDialer  string // the device's resource
 
-	connected chan struct{} // closed when a device is accepted on a connection; nil: nobody waits
+	connected chan struct{} // closed when a device is accepted on a connection; nil: no waiters
 }
 
 var _ transport.Transport = (*Mux)(nil)
@@ -69,14 +69,14 @@ func NewMux(o *Options) *Mux {
 }
 
 // Dial makes a session for the device, on the present connection or a new one. The errors are those
-// of Transport.Dial, and Quota when Options.Devices have joined already, or as many as the peer
+// of Transport.Dial. Quota is added: Options.Devices have joined already, or as many as the peer
 // allows.
+// allows.
+// There is one dial at a time, and all devices that join meanwhile wait for it. It continues when
+// the device that began it leaves. It fails with Timeout after Options.OperationTimeout.
 //
-// There is one dial at a time, and all devices that join meanwhile wait for it. It does not end
-// with the device that began it. It fails with Timeout after Options.OperationTimeout.
-//
-// While the hub cannot be reached, the device that dialed dials again, as its policy paces it, or
-// another one if it does not. The calls of the others wait for a success, and return the latest
+// While the hub cannot be reached, the device that dialed retries as its policy says; if it does
+// not, another device dials. The calls of the others wait for a success, and return the latest
 // failure after 8 s. Their retries begin at once when the Mux is connected again
 // (transport.Error.Passed). An error with RetryAfter is returned at once.
 func (m *Mux) Dial(ctx context.Context, cfg *transport.Config) (transport.Session, error) {
@@ -123,7 +123,7 @@ func (m *Mux) join(ctx context.Context, cfg *transport.Config) (*session, error)
 	var l login
 	var refusal error
 	asked := false
-	proof := func() (login, error) { // not sync.OnceValues, which panics when the function ends the goroutine
+	proof := func() (login, error) { // not sync.OnceValues, which panics when the function calls runtime.Goexit
 		if !asked {
 			l, refusal = m.prove(ctx, cfg)
 			asked = true
@@ -136,7 +136,7 @@ func (m *Mux) join(ctx context.Context, cfg *transport.Config) (*session, error)
 	}
 	var s *session
 	defer func() {
-		if s == nil { // else it releases the connection itself
+		if s == nil { // else the session releases the connection
 			m.release(conn)
 		}
 	}()
@@ -174,12 +174,11 @@ func (m *Mux) prove(ctx context.Context, cfg *transport.Config) (l login, err er
 	return l, err
 }
 
-// slotLimit is how long a device may keep its slot, so that slow tokens do not hold up other
-// devices.
+// slotLimit is how long a device may keep its slot, so that slow tokens do not block other devices.
 const slotLimit = time.Second
 
-// withSlot runs f when there is a slot for it. It calls progress, unless that is nil, while it
-// waits and other devices get slots.
+// withSlot waits for a slot and runs f in it. While it waits, it calls progress, unless nil, when
+// other devices get slots.
 func (m *Mux) withSlot(ctx context.Context, progress func(), f func() error) error {
 	if err := m.waitSlot(ctx, progress); err != nil {
 		return err

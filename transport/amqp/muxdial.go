@@ -10,31 +10,31 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// dialing is a dial that is running, on a goroutine of its own. It goes on while a device waits for
-// it, for Options.OperationTimeout at most.
+// dialing is a dial, which runs on its own goroutine. It continues while a device waits for it, for
+// Options.OperationTimeout at most.
 type dialing struct {
-	creds  *transport.Credentials // of the device that began it
+	creds  *transport.Credentials // the device that began it
 	cancel context.CancelCauseFunc
-	done   chan struct{} // closed at its end
+	done   chan struct{} // closed when the dial ends
 	// err is why it failed; valid after done. A connection that ends before a device was accepted on
-	// it counts as failed later: then err is guarded by Mux.mu.
+	// it also counts as a failed dial: then Mux.mu guards err.
 	err *transport.Error
 
 	// Guarded by Mux.mu.
-	conn    *connection // its result
+	conn    *connection // the result
 	waiters int         // the last one that leaves ends the dial, or an unused result
 }
 
 // The pause after a failed dial begins with minPause and doubles up to maxPause.
 const minPause, maxPause = time.Second, 30 * time.Second
 
-// awaitLimit is how long a device that must not dial waits for another one that does. Then it gets
-// the latest failure. It is less than the usual DialTimeout, which would hide that.
+// awaitLimit is how long a device that must not dial waits for the dial of another one. Then it
+// gets the latest failure. It is less than the usual DialTimeout, which would hide that failure.
 const awaitLimit = 8 * time.Second
 
-// connection returns the living connection, or that of a dial, which the caller waits for or
-// begins. The caller is counted as its user. proof gets the login of the caller before it begins a
-// dial: a device without one does not dial.
+// connection returns the live connection, or that of a dial, which the caller waits for or begins.
+// It counts the caller as a user. proof gets the caller's login before a dial: a device without a
+// login does not dial.
 func (m *Mux) connection(ctx context.Context, creds *transport.Credentials, proof func() (login, error)) (*connection,
 	error) {
 	limit := time.Now().Add(awaitLimit)
@@ -95,16 +95,16 @@ func (m *Mux) connection(ctx context.Context, creds *transport.Credentials, proo
 	return nil, ctx.Err()
 }
 
-// livingLocked returns the living connection, with one user more, or why the caller cannot have it.
-// Both are nil when there is none. mu is held.
+// livingLocked returns the live connection and adds a user, or returns why the caller cannot have
+// it. Both are nil when there is none. mu is held.
 func (m *Mux) livingLocked(creds *transport.Credentials) (*connection, error) {
 	c := m.conn
 	switch {
 	case c == nil || c.gone():
 		return nil, nil
 	case c.host != creds.DialHost() && !c.accepted:
-		// By the next try that device was accepted, and the Mux belongs to its host, or refused, as
-		// one whose host is mistyped is.
+		// Before the next attempt that device is accepted, and the Mux belongs to its host, or it is
+		// refused, as a mistyped host is.
 		return nil, &transport.Error{Kind: transport.Unavailable, Err: errors.New("this Mux is connected to " +
 			strconv.Quote(c.host) + " for another device, which is not accepted there yet")}
 	case c.host != creds.DialHost():
@@ -162,7 +162,7 @@ func (m *Mux) dial(ctx context.Context, d *dialing, l *login) {
 	}
 }
 
-// connect makes a connection in time. With Addresses it also gets its login.
+// connect makes a connection within OperationTimeout. With Addresses it also gets its login.
 func (m *Mux) connect(ctx context.Context, d *dialing, l *login) (*connection, error) {
 	limit := time.AfterFunc(m.opt.OperationTimeout, func() { d.cancel(errNoAnswer) })
 	defer limit.Stop()
@@ -185,8 +185,9 @@ func (m *Mux) connect(ctx context.Context, d *dialing, l *login) (*connection, e
 var errFewSessions = errors.New("the peer allows less than three AMQP sessions on a connection (channel-max); " +
 	"give each device a Transport of its own")
 
-// dialed notes the result of a dial. It returns false when nobody waits for the connection: the
-// dial goes on until the caller has closed it and calls again, without it.
+// dialed records the result of a dial. It returns false when no device waits for the connection.
+// The caller then closes the connection and calls again without it; until then the dial counts as
+// running.
 func (m *Mux) dialed(d *dialing, conn *connection, err error) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -213,9 +214,9 @@ func (m *Mux) notifyLocked() {
 	m.changed = make(chan struct{})
 }
 
-// failedLocked notes a failed dial, so that a thousand devices do not dial one after the other.
-// Failures that are not retried are not noted, as clients stop by themselves. Only the first
-// failure of a dial counts. mu is held.
+// failedLocked records a failed dial, so that a thousand devices do not dial one after the other.
+// Failures that are not retried are not recorded, as their clients stop by themselves. Only the
+// first failure of a dial counts. mu is held.
 func (m *Mux) failedLocked(d *dialing, err error) {
 	if d.err != nil {
 		return
@@ -245,7 +246,7 @@ func (m *Mux) wait(ctx context.Context, d *dialing, creds *transport.Credentials
 	if err = ctx.Err(); err == nil {
 		c, err = m.livingLocked(creds)
 	}
-	if c == nil && err == nil && d.conn != nil { // the hub took the connection and has ended it
+	if c == nil && err == nil && d.conn != nil { // the hub accepted the connection and has ended it
 		m.failedLocked(d, d.conn.loss())
 		err = d.err
 	}
@@ -263,7 +264,7 @@ func (m *Mux) wait(ctx context.Context, d *dialing, creds *transport.Credentials
 	return c, err
 }
 
-// accept notes that a device is accepted on the connection.
+// accept records that a device is accepted on the connection.
 func (m *Mux) accept(c *connection) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -275,8 +276,8 @@ func (m *Mux) accept(c *connection) {
 }
 
 // release removes a user. The last one closes the connection. A connection that ended before a
-// device was accepted counts as a failed dial: a hub, or a proxy before it, may accept each
-// connection and then end it.
+// device was accepted counts as a failed dial: a hub, or a proxy before it, may accept connections
+// and then end them.
 func (m *Mux) release(c *connection) {
 	m.mu.Lock()
 	c.users--
@@ -291,7 +292,7 @@ func (m *Mux) release(c *connection) {
 }
 
 // unusedLocked reports whether a connection has no user, and no waiter of its dial can become one.
-// It returns true once: that caller closes the connection. mu is held.
+// It returns true once, to the caller that must close the connection. mu is held.
 func (m *Mux) unusedLocked(c *connection) bool {
 	if c == nil || c.users > 0 || c.dial.waiters > 0 {
 		return false
@@ -302,7 +303,7 @@ func (m *Mux) unusedLocked(c *connection) bool {
 	return true
 }
 
-// hangUp closes a connection of a Mux, and ends the context of its dial, which functions of the
+// hangUp closes a connection of a Mux, and ends the context of its dial, which callbacks in the
 // options may use.
 func (c *connection) hangUp() {
 	c.close()

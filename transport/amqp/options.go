@@ -14,7 +14,7 @@ import (
 	"github.com/hubline-iot/hubline/transport/netopt"
 )
 
-// Auth is the way in which a device authenticates.
+// Auth is a method of authentication.
 type Auth uint8
 
 const (
@@ -66,29 +66,28 @@ type Options struct {
 	// Network are the settings of the connection below AMQP.
 	Network netopt.Options
 
-	// Auth is the way in which the device authenticates. 0: AuthDefault.
+	// Auth is the device's method of authentication. 0: AuthDefault.
 	Auth Auth
 	// Login returns user name and password for SASL PLAIN. It is called at each dial. Nil: see Plain.
 	Login func(ctx context.Context) (user, password string, err error)
-	// Addresses are for a broker other than IoT Hub. It gets no tokens, batches and link properties.
+	// Addresses are for a broker other than IoT Hub, which gets no tokens, batches or link properties.
 	// Nil: IoT Hub.
 	Addresses *Addresses
 
-	// IdleTimeout is how long the hub may be silent before the connection counts as lost, at least
-	// 2 s. The hub is asked to send something every half of it. While the hub owes an answer the limit
-	// is shorter: half of IdleTimeout, or 10 s if that is longer, but not more than IdleTimeout.
-	// 0: 60 s.
+	// IdleTimeout is how long the hub may be silent before the connection counts as lost, at least 2
+	// s. The hub is asked to send a frame every half of it. While the hub owes an answer the limit is
+	// shorter: half of IdleTimeout, or 10 s if that is longer, but not more than IdleTimeout. 0: 60 s.
 	IdleTimeout time.Duration
 	// OperationTimeout bounds the wait for the hub's answer to a session, a link or a token, and the
 	// dial of a Mux. It begins again while the hub answers earlier requests. 0: 20 s.
 	OperationTimeout time.Duration
 	// CreditTimeout is how long messages may wait for link credit before they fail with Throttled.
-	// When the window of the AMQP session is closed for so long, the device's session ends instead,
+	// When the window of the AMQP session is closed for that long, the device's session ends instead,
 	// with Timeout. 0: 20 s.
 	CreditTimeout time.Duration
-	// Batch is the most messages in one transfer, up to 500. Queued messages go together, up to 24 KB
-	// or one larger message, and share one outcome. 1: each goes alone, and its properties are in no
-	// order. 0: 100; with Addresses always 1.
+	// Batch is the most messages in one transfer, up to 500. Queued messages are sent together, up to
+	// 24 KB or one larger message, and share one outcome. 1: each is sent alone, with its properties
+	// in random order. 0: 100; with Addresses always 1.
 	Batch int
 
 	// ModelID is the Plug and Play model of the device, such as "dtmi:com:example:Thermostat;1".
@@ -97,13 +96,13 @@ type Options struct {
 
 	// Devices is the most devices of a Mux, 1 to 8,000. 0: 1,000. A Transport ignores it.
 	Devices int
-	// Parallel is how many devices of a Mux are authenticated at a time, so that a thousand devices
-	// do not come back in one burst. A device whose token takes longer than a second no longer
-	// counts. 0: 16. A Transport ignores it.
+	// Parallel is how many devices of a Mux authenticate at a time, so that a thousand devices do not
+	// return in one burst. A device whose token takes longer than a second stops counting. 0: 16. A
+	// Transport ignores it.
 	Parallel int
 }
 
-// maxBatch is the most messages that a hub takes in a batch.
+// maxBatch is the most messages that a hub accepts in a batch.
 const maxBatch = 500
 
 // resolve returns a copy with the defaults in place, or an *Error of Kind Invalid about the first
@@ -202,7 +201,7 @@ func (o *Options) dialer() *dialer.Dialer {
 	return &dialer.Dialer{Protocol: &protocol, Network: o.Network}
 }
 
-// auth returns the way in which credentials authenticate.
+// auth returns the method by which credentials authenticate.
 func (o *Options) auth(creds *transport.Credentials) Auth {
 	switch {
 	case o.Auth != AuthDefault:
@@ -241,7 +240,7 @@ func userName(creds *transport.Credentials) string {
 	return id + "@sas." + hub
 }
 
-// apiVersion is the version of the hub's interface.
+// apiVersion is the version of the service's API.
 const apiVersion = "2021-04-12"
 
 // linkProperties are the properties of each link to a hub. Nil for other brokers.

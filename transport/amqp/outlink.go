@@ -12,31 +12,31 @@ import (
 // outLink is the sending link for telemetry, with its unsettled transfers.
 //
 // The goroutine of telemetry sends. Another goroutine, the reaper, waits for the outcome of the
-// oldest transfer, reports it and goes on with the next one. Hubs settle the transfers of a link in
-// the order of sending, so nearly always the next outcome is there already. An outcome that comes
+// oldest transfer, reports it and continues with the next one. Hubs settle the transfers of a link
+// in the order of sending, so the next outcome has nearly always arrived. An outcome that arrives
 // out of order is reported when all transfers before it are settled. The reaper starts with a
-// transfer, and ends when nothing was unsettled for a while.
+// transfer, and ends after a time without unsettled transfers.
 type outLink struct {
 	s       *session
 	sender  *amqp.Sender
 	session *amqp.Session
 
-	ctx    context.Context // ends with the device's session, or when the reaper has to stop
+	ctx    context.Context // ends with the device's session, or when the reaper must stop
 	cancel context.CancelFunc
-	unhook func() bool // of the function that unblocks the sender at the end of the device's session
-	sends  int         // transfers that were sent; of the sending goroutine
+	unhook func() bool // removes the function that unblocks the sender at the end of the device's session
+	sends  int         // transfers that were sent; owned by the sending goroutine
 
-	sent    chan struct{} // capacity 1: there is one more unsettled transfer, or closing is set
-	settled chan struct{} // capacity 1: there is one less
-	ended   chan struct{} // closed when the reaper has met the end of the link
+	sent    chan struct{} // capacity 1: one more transfer is unsettled, or closing is set
+	settled chan struct{} // capacity 1: one transfer less is unsettled
+	ended   chan struct{} // closed when the reaper has seen the end of the link
 	err     error         // why the link ended; valid after ended
 	reaper  sync.WaitGroup
 
-	mu          sync.Mutex // guards what follows; held for memory only
+	mu          sync.Mutex // guards the fields below; never held during I/O
 	first, last *transfer  // unsettled, the oldest first
 	unsettled   int        // their number
-	reaping     bool       // there is a reaper, or was one when the link ended
-	closing     bool       // the link is gone: the reaper ends when nothing is unsettled
+	reaping     bool       // a reaper exists, or existed when the link ended
+	closing     bool       // the link is lost: the reaper ends when nothing is unsettled
 }
 
 // transfer is a message or a batch that was sent.
@@ -55,7 +55,7 @@ func newTransfer(items []transport.Item) *transfer {
 	return t
 }
 
-// free gives t back. It must not be in the window.
+// free returns t to its pool. It must not be in the window.
 func (t *transfer) free() {
 	clear(t.items)
 	*t = transfer{items: t.items[:0]}
@@ -88,8 +88,8 @@ func unblockSend(link *amqp.Sender) {
 	_ = link.Close(ctx)
 }
 
-// send hands a transfer to the library; ctx bounds the wait for credit. t has a place in the
-// window, which it loses on error. The hub may have got the transfer even then.
+// send passes a transfer to the library; ctx bounds the wait for credit. t has a place in the
+// window, which it loses on error. Even with an error the hub may have received the transfer.
 func (l *outLink) send(ctx context.Context, m *amqp.Message, t *transfer) error {
 	receipt, err := l.sender.SendWithReceipt(ctx, m, nil)
 	if err != nil {
@@ -113,29 +113,29 @@ func (l *outLink) send(ctx context.Context, m *amqp.Message, t *transfer) error 
 	l.mu.Unlock()
 	if start {
 		l.reaper.Add(1)
-		l.s.group.Go(l.reap) // the caller is of the group, so it has not ended
+		l.s.group.Go(l.reap) // the caller belongs to the group, so the group has not ended
 	} else {
 		poke(l.sent)
 	}
 	return nil
 }
 
-// inFlight counts the unsettled transfers.
+// inFlight returns the number of unsettled transfers.
 func (l *outLink) inFlight() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.unsettled
 }
 
-// stop ends the reaper, after which nothing is reported any more. It does not detach the link.
+// stop ends the reaper; nothing is reported afterwards. It does not detach the link.
 func (l *outLink) stop() {
 	l.unhook()
 	l.cancel()
 	l.reaper.Wait()
 }
 
-// abandon ends the reaper and returns the messages that are unsettled, in the order of sending.
-// gone: the link has ended, and the outcomes that came before are still reported.
+// abandon ends the reaper and returns the unsettled messages in the order of sending. gone: the
+// link has ended, and outcomes that arrived before are still reported.
 func (l *outLink) abandon(gone bool) []transport.Item {
 	if gone {
 		l.mu.Lock()
@@ -173,7 +173,7 @@ func (l *outLink) reap() {
 		state, err := t.receipt.Wait(l.ctx)
 		switch {
 		case l.ctx.Err() != nil:
-			return // the transfer stays for abandon
+			return // abandon returns the transfer
 		case err != nil:
 			l.reapEnded(err)
 			return
@@ -182,7 +182,7 @@ func (l *outLink) reap() {
 	}
 }
 
-// reapEnded reports the outcomes that came before the end of the link.
+// reapEnded reports the outcomes that arrived before the end of the link.
 func (l *outLink) reapEnded(err error) {
 	for t := l.oldest(); t != nil && l.ctx.Err() == nil; {
 		after := l.next(t)
@@ -196,7 +196,7 @@ func (l *outLink) reapEnded(err error) {
 }
 
 // outcome returns the outcome of a transfer whose link has ended, if there is one. Wait chooses at
-// random between an outcome and the end of the link, so it is asked repeatedly: an outcome is
+// random between an outcome and the end of the link, so outcome calls it 24 times. An outcome is
 // missed, and the transfer sent twice, once in 16 million.
 func (t *transfer) outcome() (amqp.DeliveryState, bool) {
 	for range 24 {
@@ -207,7 +207,7 @@ func (t *transfer) outcome() (amqp.DeliveryState, bool) {
 	return nil, false
 }
 
-// rest waits for an unsettled transfer. It returns false when the reaper is to end.
+// rest waits for an unsettled transfer. It returns false when the reaper must end.
 func (l *outLink) rest(idle *linger) bool {
 	select {
 	case <-l.sent:

@@ -14,19 +14,19 @@ import (
 )
 
 // pair is a sending and a receiving link that belong together: those for the twin, and those for
-// methods. They are attached when they are needed first, and again when one of them is lost. A
-// goroutine receives as long as they live; another one sends while there is something to send.
+// methods. They are attached when first needed, and again when one of them is lost. A goroutine
+// receives while they live; another one sends while messages are queued.
 type pair struct {
 	s          *session
-	name       string // begins the correlation id by which the hub knows that both belong together
-	address    string // empty: there is none
+	name       string // prefix of the correlation id by which the hub pairs the links
+	address    string // empty: no such pair
 	settleMode amqp.SenderSettleMode
 	onMessage  func(m *amqp.Message)
-	onOpen     func()                      // both links are attached; may be nil
+	onOpen     func()                      // called when both links are attached; may be nil
 	onSent     func(m *amqp.Message)       // may be nil
-	onUnsent   func(*amqp.Message, error)  // the message can be sent on no link
-	onLost     func() (report func())      // called with mu held; the result is called without; may be nil
-	onRefused  func(error) (report func()) // the links cannot be attached; as onLost
+	onUnsent   func(*amqp.Message, error)  // called for a message that no link can send
+	onLost     func() (report func())      // called with mu held; report is called without; may be nil
+	onRefused  func(error) (report func()) // called when the links cannot be attached; like onLost
 
 	// Guarded by session.mu.
 	started, attached bool
@@ -38,7 +38,7 @@ type pair struct {
 	stop              context.CancelFunc // ends receiving on the present links
 }
 
-// subscription is an OpSubscribe that was not replied to. Guarded by session.mu.
+// subscription is an OpSubscribe without a reply yet. Guarded by session.mu.
 type subscription struct {
 	id   uint32
 	left int // links that are not attached yet
@@ -46,7 +46,7 @@ type subscription struct {
 }
 
 // subscribed notes that one of the links of a subscription is attached, or cannot be, and replies
-// when it was the last.
+// after the last one.
 func (s *session) subscribed(sub *subscription, err error) {
 	s.mu.Lock()
 	if sub.err == nil {
@@ -60,7 +60,7 @@ func (s *session) subscribed(sub *subscription, err error) {
 	}
 }
 
-// open has the links attached if they are not, and answers sub then.
+// open attaches the links if needed, and then replies to sub.
 func (p *pair) open(sub *subscription) {
 	s := p.s
 	s.mu.Lock()
@@ -99,7 +99,7 @@ func (p *pair) flushLocked() {
 	}
 }
 
-// flush sends what is queued, and ends.
+// flush sends the queued messages, and ends.
 func (p *pair) flush() {
 	s := p.s
 	for {
@@ -130,11 +130,11 @@ func (p *pair) flush() {
 	}
 }
 
-// flushTimeout is how long a session that is ended in good order waits for queued messages. A
-// living network takes them at once.
+// flushTimeout is how long a session that ends orderly waits for queued messages. A working network
+// takes them at once.
 const flushTimeout = 100 * time.Millisecond
 
-// waitFlushed waits until what was queued is sent.
+// waitFlushed waits until the queued messages are sent.
 func (p *pair) waitFlushed() {
 	p.s.mu.Lock()
 	sending, flushed := p.sending, p.flushed
@@ -151,7 +151,7 @@ func (p *pair) waitFlushed() {
 	}
 }
 
-// reply answers all waiting subscriptions.
+// reply replies to all waiting subscriptions.
 func (p *pair) reply(err error) {
 	s := p.s
 	s.mu.Lock()
@@ -159,7 +159,7 @@ func (p *pair) reply(err error) {
 	p.waiting = nil
 	report := func() {}
 	if err != nil {
-		p.started, p.queue = false, nil // the next one tries anew
+		p.started, p.queue = false, nil // the next OpSubscribe tries again
 		if p.onRefused != nil {
 			report = p.onRefused(err)
 		}
@@ -171,7 +171,7 @@ func (p *pair) reply(err error) {
 	report()
 }
 
-// run is the goroutine that receives.
+// run is the goroutine that attaches the links and receives.
 func (p *pair) run() {
 	s := p.s
 	for first := true; ; first = false {
@@ -219,8 +219,8 @@ func (p *pair) run() {
 	}
 }
 
-// detached notes that the pair is lost. It returns true when the session ends, which reports what
-// is lost.
+// detached records the loss of the pair. It returns true when the session ends, which reports the
+// loss itself.
 func (p *pair) detached(err error) (over bool) {
 	s := p.s
 	over = s.ctx.Err() != nil || isConn(err) || s.conn.gone()
@@ -235,7 +235,7 @@ func (p *pair) detached(err error) (over bool) {
 	return over
 }
 
-// close detaches both links, for one may be left when the other is gone.
+// close detaches both links, as one may still be attached when the other is lost.
 func (p *pair) close(in *amqp.Receiver) {
 	ctx, cancel := context.WithTimeout(p.s.ctx, p.s.opt.OperationTimeout)
 	defer cancel()
@@ -262,7 +262,7 @@ func (p *pair) attach() (in *amqp.Receiver, on *amqp.Session, err error) {
 		}
 		if in, err = on.NewReceiver(ctx, p.address, &amqp.ReceiverOptions{Credit: pairCredit,
 			Properties: properties}); err != nil {
-			unblockSend(out) // half a pair is of no use, and would stay for as long as the session does
+			unblockSend(out) // one link alone is useless, and would exist as long as the session
 		}
 		return err
 	})
@@ -282,8 +282,8 @@ func newUUID() string {
 }
 
 // probeInterval is how often a sending link is probed while nothing is received or sent. The
-// library does not report its loss before something is sent, which a device that only listens never
-// does. Without the link the hub neither notifies of changes nor calls methods. See also idleLinks.
+// library does not report its loss before a send, which a device that only listens never does.
+// Without the link the hub neither notifies of changes nor calls methods. See also idleLinks.
 const probeInterval = 10 * time.Second
 
 // receive handles messages until a link is lost.
@@ -315,10 +315,10 @@ func (p *pair) receiveUntil(ctx context.Context, in *amqp.Receiver) error {
 	}
 }
 
-// unsendable is a message whose tag is too long for the library, which looks at the link first.
+// unsendable is a message whose tag is too long for the library, which checks the link first.
 var unsendable = &amqp.Message{DeliveryTag: make([]byte, 33)}
 
-// probeLink returns why a link is lost, nil if it lives. Nothing is sent.
+// probeLink returns why a link is lost, nil if it is not. Nothing is sent.
 func probeLink(out *amqp.Sender) error {
 	if err := out.Send(context.Background(), unsendable, nil); isConn(err) || isSession(err) || isLink(err) {
 		return err

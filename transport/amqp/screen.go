@@ -10,20 +10,20 @@ import (
 	wire "github.com/hubline-iot/hubline/internal/amqpwire"
 )
 
-// screen decides which frames of the peer go on to the library. The library (go-amqp 1.7) decodes
-// with few checks, on goroutines that nobody can recover: a frame can make it panic, loop or keep
-// memory for ever. So the screen decodes and checks each frame, and compares it with the earlier
-// frames of both directions. Frames that are safe for the library go on, some of them rewritten.
-// Any other frame is a violation, which ends the connection. A violation in the sections of a
-// message costs that message only.
+// screen decides which frames of the peer are passed to the library. The library (go-amqp 1.7)
+// decodes with few checks, on goroutines whose panics cannot be recovered: a frame can make it
+// panic, loop or leak memory. So the screen decodes and checks each frame, and compares it with the
+// earlier frames of both directions. Frames that are safe for the library pass, some of them
+// rewritten. Any other frame is a violation, which ends the connection. A violation in the sections
+// of a message affects that message only.
 type screen struct {
-	// sessions is how many the peer allows; 0 before its open. It may be read from anywhere.
+	// sessions is how many sessions the peer allows; 0 before its open. Any goroutine may read it.
 	sessions atomic.Int32
-	ended    int // sessions that the peer has ended since this was last read; of the reading goroutine
+	ended    int // sessions that the peer has ended since the last read of this field; owned by the reading goroutine
 
-	phase phase // of the reading goroutine
+	phase phase // owned by the reading goroutine
 
-	mu      sync.Mutex               // guards what follows; held for memory only
+	mu      sync.Mutex               // guards the fields below; never held during I/O
 	local   map[uint16]*sessionState // by this side's channel
 	remote  map[uint16]*sessionState // by the peer's channel
 	partial int                      // bytes of incomplete messages
@@ -38,7 +38,7 @@ const (
 	atOutcome                 // of SASL
 	atOpen
 	running
-	closed // nothing that counts
+	closed // the connection is closed; frames are ignored
 )
 
 const (
@@ -50,15 +50,15 @@ const (
 	// every half of it.
 	minIdle = time.Second
 	// maxFlows is how many flows a peer may send for a link within flowTime while this side sends
-	// nothing on it. The library keeps all flows of a link that it has given up.
+	// nothing on it. The library keeps all flows of a link that was abandoned.
 	maxFlows = 10_000
 	flowTime = time.Hour
-	// maxUnsettledRange is how many deliveries a disposition that asks for an answer may name. The
+	// maxUnsettledRange is how many deliveries a disposition that requires an answer may name. The
 	// library walks the whole range once for each of them.
 	maxUnsettledRange = 1024
 )
 
-// sessionState is what the frames of both directions show of a session.
+// sessionState is the state of a session as seen in the frames of both directions.
 type sessionState struct {
 	channel   uint16 // of this side
 	begun     bool   // by the peer
@@ -67,37 +67,37 @@ type sessionState struct {
 	links     []*linkState
 }
 
-// linkState is what the frames of both directions show of a link.
+// linkState is the state of a link as seen in the frames of both directions.
 type linkState struct {
 	name     string
 	handle   uint32 // of this side
 	peer     uint32 // the peer's handle
-	receives bool   // this side does
+	receives bool   // this side is the receiver
 	attached bool   // by the peer
 	refused  bool   // by the peer: only a detach may follow
 
-	// Where this side sends.
+	// When this side is the sender.
 	sent          uint32 // messages
 	count, credit uint32 // delivery-count and link-credit that the peer sent last
 
-	// Where this side receives.
+	// When this side is the receiver.
 	creditEnd uint32          // the delivery-count at which the peer has no credit left
 	received  uint32          // the peer's delivery-count
 	maxSize   uint64          // bytes of a message
 	partial   *partialMessage // nil: none
 
-	flows int       // that came since this side last sent something on the link
-	since time.Time // of the first of them
+	flows int       // flows received since this side last sent on the link
+	since time.Time // the time of the first of them
 }
 
-// partialMessage is a message whose last transfer has not come.
+// partialMessage is a message whose last transfer has not arrived.
 type partialMessage struct {
 	id      uint32
 	settled bool
 	payload []byte
 }
 
-// header notes a protocol header. The library checks it.
+// header records a protocol header. The library checks it.
 func (s *screen) header(id byte) {
 	s.phase = atOpen
 	if id == wire.ProtocolSASL {
@@ -105,7 +105,7 @@ func (s *screen) header(id byte) {
 	}
 }
 
-// frame checks a frame. It returns b itself if it may go on, a frame in its place, or nothing.
+// frame checks a frame. It returns b itself if it passes, a replacement, or nothing.
 func (s *screen) frame(b []byte) ([]byte, error) {
 	if s.phase == closed {
 		return nil, nil
@@ -130,7 +130,7 @@ func (s *screen) checkFrame(b []byte) ([]byte, *violation) {
 	case b[5] != want:
 		return nil, broken("frame", "has the type %d, not %d", b[5], want)
 	case head == len(b):
-		return nil, nil // a keep-alive: the library keeps its bytes until another frame comes
+		return nil, nil // a keep-alive: the library keeps its bytes until another frame arrives
 	}
 	body := b[head:]
 	w := wire.NewWalker(body, maxItems)
@@ -166,7 +166,7 @@ func (s *screen) checkFrame(b []byte) ([]byte, *violation) {
 	return b, nil
 }
 
-// allows reports whether a performative may come.
+// allows reports whether the phase allows a performative.
 func (p phase) allows(code uint64) bool {
 	switch p {
 	case atMechanisms:
@@ -182,7 +182,7 @@ func (p phase) allows(code uint64) bool {
 	return false
 }
 
-// apply checks a frame against the frames before it, and notes it. pass: it goes on to the library.
+// apply checks a frame against the frames before it, and records it. pass: the library gets it.
 func (s *screen) apply(f *inFrame) (pass bool, bad *violation) {
 	switch f.code {
 	case codeMechanisms:
@@ -223,7 +223,7 @@ func (s *screen) apply(f *inFrame) (pass bool, bad *violation) {
 	return true, s.detachLocked(h, f)
 }
 
-// open notes an open, and makes a short idle time-out longer.
+// open records an open, and raises a short idle time-out.
 func (s *screen) open(f *inFrame) {
 	const channelMax, idleTimeout = 3, 4
 	highest := uint32(math.MaxUint16)

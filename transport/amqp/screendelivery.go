@@ -2,9 +2,9 @@ package amqp
 
 import "math"
 
-// transferLocked notes a transfer, and checks the message that it completes. The library gets the
-// payload of a message with the last transfer, after the check, so that a message that it must not
-// see can be replaced.
+// transferLocked records a transfer, and checks the message that it completes. The library gets the
+// payload of a message with the last transfer, after the check, so that a harmful message can be
+// replaced. mu is held.
 func (s *screen) transferLocked(h *sessionState, f *inFrame) *violation {
 	const handle, deliveryID, deliveryTag, messageFormat, settled, more, resume, aborted = 0, 1, 2, 3, 4, 5, 8, 9
 	l := h.byPeer(f.uint32(handle))
@@ -31,7 +31,7 @@ func (s *screen) transferLocked(h *sessionState, f *inFrame) *violation {
 	case f.null(messageFormat):
 		return f.broken(messageFormat, "is missing")
 	case id == math.MaxUint32:
-		// the library never stops counting when it settles it
+		// with the last number, the library counts for ever when it settles it
 		return f.unsupported(deliveryID, "is %d, the last number that there is", id)
 	case h.in.any && id != h.in.next:
 		return f.broken(deliveryID, "is %d, not %d", id, h.in.next)
@@ -78,9 +78,9 @@ func (s *screen) transferLocked(h *sessionState, f *inFrame) *violation {
 	return nil
 }
 
-// disposition notes a disposition. The library walks from the first to the last number of the
+// disposition records a disposition. The library walks from the first to the last number of the
 // range, so the range shrinks to the unsettled deliveries in it. A disposition of other deliveries,
-// settled or never sent, is left out: rhea sends such for deliveries of an earlier session.
+// settled or never sent, is dropped: rhea sends such for deliveries of an earlier session.
 func (h *sessionState) disposition(f *inFrame) (pass bool, bad *violation) {
 	const role, first, last, settled = 0, 1, 2, 3
 	set := &h.in

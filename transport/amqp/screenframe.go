@@ -12,23 +12,23 @@ type inFrame struct {
 	channel uint16
 	body    []byte
 	all     [maxFields]item
-	count   int    // of fields that came
+	count   int    // fields present in the frame
 	payload []byte // of a transfer
 
-	changed  uint16 // a bit for each field that is replaced: by true for a boolean, else by the number in all
-	replaced bool   // the payload is
+	changed  uint16 // a bit for each replaced field: true for a boolean, else the number in all
+	replaced bool   // the payload is replaced
 }
 
-// null reports whether a field is null, or did not come.
+// null reports whether a field is null or missing.
 func (f *inFrame) null(i int) bool { return f.all[i].types == wire.IsNull }
 
-// uint32 is the number in a field, 0 for none.
+// uint32 returns the number in a field, 0 for none.
 func (f *inFrame) uint32(i int) uint32 { return uint32(f.all[i].number) }
 
-// truth is the boolean in a field, false for none.
+// truth returns the boolean in a field, false for none.
 func (f *inFrame) truth(i int) bool { return f.all[i].number != 0 }
 
-// text is the text in a field.
+// text returns the text in a field.
 func (f *inFrame) text(i int) []byte {
 	raw := f.body[f.all[i].start:f.all[i].end]
 	if raw[0]&0x10 != 0 { // four bytes of length
@@ -37,7 +37,7 @@ func (f *inFrame) text(i int) []byte {
 	return raw[2:]
 }
 
-// set replaces a field by a number of the field's type, or by true.
+// set replaces a field's value by a number of its type, or by true.
 func (f *inFrame) set(i int, number uint32) {
 	f.all[i].number = uint64(number)
 	f.changed |= 1 << i
@@ -77,7 +77,7 @@ func (f *inFrame) rewritten() []byte {
 	return b
 }
 
-// broken returns a violation by a field.
+// broken returns the violation for a field that breaks the protocol.
 func (f *inFrame) broken(i int, format string, args ...any) *violation {
 	return broken(f.name+"."+f.composite.fields[i].name, format, args...)
 }

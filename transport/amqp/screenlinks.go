@@ -33,7 +33,7 @@ func (s *screen) endLocked(channel uint16, h *sessionState) {
 	s.ended++
 }
 
-// dropPartialLocked forgets the incomplete message of a link.
+// dropPartialLocked drops the incomplete message of a link. mu is held.
 func (s *screen) dropPartialLocked(l *linkState) {
 	if l.partial != nil {
 		s.partial -= len(l.partial.payload)
@@ -51,12 +51,12 @@ func (h *sessionState) byPeer(handle uint32) *linkState {
 	return nil
 }
 
-// notAttached is the problem of a handle.
+// notAttached is the problem text for an unknown handle.
 const notAttached = "is %d, to which no link is attached"
 
-// attach notes an attach. The receiver decides when it settles [2.6.12, 2.7.3], and this side
-// settles with its first disposition. If the sender says otherwise, the library waits
-// for an answer to each disposition, for ever, and keeps the numbers of aborted deliveries.
+// attach records an attach. The receiver decides when it settles [2.6.12, 2.7.3], and this side
+// settles with its first disposition. If the sender says otherwise, the library waits for an answer
+// to each disposition, for ever, and keeps the numbers of aborted deliveries.
 func (h *sessionState) attach(f *inFrame) *violation {
 	const first = 0
 	const name, handle, role, settleMode, source, target, initialCount = 0, 1, 2, 4, 5, 6, 9
@@ -78,8 +78,8 @@ func (h *sessionState) attach(f *inFrame) *violation {
 	return f.unsupported(name, "is not that of a link that is being attached: links are attached by this side only")
 }
 
-// detachLocked notes a detach. It makes each detach a closing one: the library waits for ever after
-// any other.
+// detachLocked records a detach. It makes each detach a closing one: after any other the library
+// waits for ever. mu is held.
 func (s *screen) detachLocked(h *sessionState, f *inFrame) *violation {
 	const handle, closing = 0, 1
 	for i, l := range h.links {
@@ -96,7 +96,7 @@ func (s *screen) detachLocked(h *sessionState, f *inFrame) *violation {
 	return f.broken(handle, notAttached, f.uint32(handle))
 }
 
-// flow notes a flow, and fills in the optional fields that the library needs.
+// flow records a flow, and fills in the optional fields that the library needs.
 func (h *sessionState) flow(f *inFrame) *violation {
 	const nextIncoming, handle, deliveryCount, linkCredit = 0, 4, 5, 6
 	if f.null(nextIncoming) {
@@ -141,7 +141,7 @@ func (h *sessionState) flow(f *inFrame) *violation {
 	return nil
 }
 
-// rest returns the rest of a credit. used is negative when the peer counts further than this side.
+// rest returns the remaining credit. used is negative when the peer counts further than this side.
 func rest(credit, used uint32) uint32 {
 	if int32(used) < 0 {
 		return credit

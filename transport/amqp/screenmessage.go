@@ -7,15 +7,15 @@ import (
 	"github.com/hubline-iot/hubline/internal/scrub"
 )
 
-// sections are those of a message, in the order in which they come [3.2]. Those from data to
-// amqp-value are its body.
+// sections are the sections of a message, in their order [3.2]. Those from data to amqp-value are
+// its body.
 var sections = []struct {
 	name   string
 	types  wire.Types
 	keys   wire.Types
 	fields []field // of a list
 	body   bool
-	many   bool // it may come repeatedly
+	many   bool // it may occur repeatedly
 }{
 	{name: "header", types: wire.IsList, fields: []field{
 		boolean("durable"), {name: "priority", types: wire.IsUbyte}, uint32Of("ttl"), boolean("first-acquirer"),
@@ -84,7 +84,7 @@ func sectionOf(raw []byte) (code int, ok bool) {
 	return int(d.Number - codeHeader), true
 }
 
-// checkSection checks the content of a section, whose encoding is sound.
+// checkSection checks the content of a section whose encoding is valid.
 func checkSection(code int, raw []byte) *violation {
 	s := &sections[code]
 	path := "message." + s.name
@@ -110,11 +110,11 @@ func checkSection(code int, raw []byte) *violation {
 	return nil
 }
 
-// brokenKey is the annotation of the message that takes the place of one that the library must not
-// see. A peer that sends it itself has its own message refused.
+// brokenKey is the annotation of the message that replaces one that is harmful to the library. A
+// message in which the peer itself sends the annotation is refused.
 const brokenKey = "x-opt-hubline-broken"
 
-// appendBroken appends a message that says why another one is not taken. The library counts it as
+// appendBroken appends a message that says why another one was replaced. The library counts it as
 // that one, so windows, delivery counts and credit stay right, and its receiver settles it.
 func appendBroken(dst []byte, why *violation) []byte {
 	dst = append(dst, described, smallCode, sectionAnnotations)
@@ -125,7 +125,7 @@ func appendBroken(dst []byte, why *violation) []byte {
 	return dst
 }
 
-// brokenMessage returns why the screen did not let a message pass, nil if it did.
+// brokenMessage returns why the screen replaced a message, nil if it did not.
 func brokenMessage(m *amqp.Message) *violation {
 	text, ok := m.Annotations[brokenKey].(string)
 	if !ok {

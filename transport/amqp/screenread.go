@@ -10,23 +10,23 @@ import (
 )
 
 const (
-	// maxFrame is the size of the largest frame, as the open says.
+	// maxFrame is the size of the largest frame, as announced in the open.
 	maxFrame = 64 << 10
-	// maxUnread is how many bytes may be buffered for the peer before reading stops. Otherwise a peer
-	// that demands many answers and reads none fills the memory.
+	// maxUnread is how many bytes may be buffered for the peer before reading stops. It bounds memory
+	// for a peer that causes many answers and reads none.
 	maxUnread = 1 << 20
 )
 
-// intake cuts the bytes of the peer into frames for the screen. Unchanged frames stay in the
+// intake splits the bytes of the peer into frames for the screen. Unchanged frames stay in the
 // library's buffer. buf holds the rest: an incomplete frame, and the bytes behind a frame that was
-// rewritten or left out.
+// rewritten or dropped.
 type intake struct {
 	buf   []byte
-	begin int // buf[begin:end] goes to the library next
+	begin int // the library gets buf[begin:end] next
 	end   int
-	raw   int    // buf[raw:] was not judged yet
-	other []byte // a rewritten frame, which goes to the library after buf[begin:end]
-	bad   error  // a violation, which ends the connection after that
+	raw   int    // buf[raw:] is not checked yet
+	other []byte // a rewritten frame, which the library gets after buf[begin:end]
+	bad   error  // a violation, which ends the connection after other
 
 	idle time.Duration // how long a read may take; 0: for ever
 }
@@ -83,7 +83,7 @@ func (s *stream) Read(p []byte) (int, error) {
 	}
 }
 
-// waitRead waits until less than maxUnread bytes are to be written, or the stream has ended.
+// waitRead waits until less than maxUnread bytes are pending, or the stream has ended.
 func (s *stream) waitRead() {
 	for {
 		s.mu.Lock()
@@ -112,7 +112,7 @@ func (s *stream) SetReadDeadline(t time.Time) error {
 	return s.socket.SetReadDeadline(t)
 }
 
-// take copies to p what goes to the library next.
+// take copies to p the bytes that the library gets next.
 func (in *intake) take(p []byte) (n int) {
 	if in.begin < in.end {
 		n = copy(p, in.buf[in.begin:in.end])
@@ -130,7 +130,7 @@ func (in *intake) space() []byte {
 	in.buf, in.begin, in.end, in.raw = in.buf[:n], 0, 0, 0
 	more := smallBuffer / 4
 	if n >= 4 {
-		more = max(more, int(binary.BigEndian.Uint32(in.buf))-n) // at most maxFrame, or it would not have been kept
+		more = max(more, int(binary.BigEndian.Uint32(in.buf))-n) // at most maxFrame, which size has checked
 	}
 	if n+more > smallBuffer && n+more > cap(in.buf) {
 		larger := append(make([]byte, 0, maxFrame), in.buf...)
@@ -142,15 +142,15 @@ func (in *intake) space() []byte {
 	return in.buf[n:cap(in.buf)]
 }
 
-// drop gives the buffer back.
+// drop returns the buffer to its pool.
 func (in *intake) drop() {
 	release(in.buf)
 	in.buf, in.begin, in.end, in.raw = nil, 0, 0, 0
 }
 
-// judge passes the frames at the beginning of b through the screen. The first pass bytes go on
-// unchanged. in.other takes the place of the next skip bytes. judge stops behind them, before an
-// incomplete frame, or at a violation, which it puts into in.bad.
+// judge passes the frames at the beginning of b through the screen. The first pass bytes stay
+// unchanged. in.other replaces the next skip bytes. judge stops behind them, before an incomplete
+// frame, or at a violation, which it puts into in.bad.
 func (in *intake) judge(s *screen, b []byte) (pass, skip int) {
 	in.other = nil
 	for {
@@ -199,7 +199,7 @@ func (s *screen) size(b []byte) (n int, whole bool, err error) {
 	return int(size), len(b) >= int(size), nil
 }
 
-// unit checks a whole frame or protocol header. It returns what frame returns.
+// unit checks a whole frame or protocol header. It has the results of frame.
 func (s *screen) unit(b []byte) ([]byte, error) {
 	switch s.phase {
 	case closed:

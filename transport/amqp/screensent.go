@@ -10,8 +10,8 @@ import (
 // noted is how many fields of a performative note reads. 0: note ignores the performative.
 var noted = [256]int{codeBegin: 1, codeAttach: 11, codeFlow: 7, codeTransfer: 6, codeDisposition: 4}
 
-// note notes what this side sends: a frame of the library, or a protocol header. The peer's frames
-// are checked against it.
+// note records what this side sends: a frame of the library, or a protocol header. The screen
+// checks the peer's frames against it.
 func (s *screen) note(p []byte) {
 	if len(p) < wire.HeaderSize+3 || p[5] != wire.FrameAMQP {
 		return
@@ -78,8 +78,8 @@ func (h *sessionState) noteAttach(f *outFrame) {
 	h.links = append(h.links, l)
 }
 
-// byHandle finds a link by this side's handle: the latest, for a handle may be used again before
-// the peer has detached.
+// byHandle finds a link by this side's handle. It returns the latest one, as a handle may be reused
+// before the peer has detached.
 func (h *sessionState) byHandle(handle uint32) *linkState {
 	for i := len(h.links) - 1; i >= 0; i-- {
 		if l := h.links[i]; l.handle == handle {
@@ -89,7 +89,7 @@ func (h *sessionState) byHandle(handle uint32) *linkState {
 	return nil
 }
 
-// noteFlow notes the credit that the peer has.
+// noteFlow records the credit of the peer.
 func (h *sessionState) noteFlow(f *outFrame) {
 	const handle, deliveryCount, linkCredit = 4, 5, 6
 	if !f.given(handle) {

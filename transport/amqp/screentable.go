@@ -20,18 +20,18 @@ const (
 	codeOutcome     = 0x44
 )
 
-// composite is a composite type that a peer may send, with its fields in order. The last ones may
-// be left out.
+// composite is a composite type that a peer may send, with its fields in order. Trailing fields may
+// be omitted.
 type composite struct {
 	name   string
 	code   uint64
 	fields []field
-	// content: it is a section of a message, where a type that the library cannot decode ends only
-	// the link.
+	// content: it is a section of a message, where a type that the library cannot decode ends only the
+	// link.
 	content bool
 }
 
-// field is what a field may hold. Null is allowed unless required is set.
+// field says which values a field may have. Null is allowed unless required is set.
 type field struct {
 	name     string
 	types    wire.Types
@@ -39,18 +39,18 @@ type field struct {
 	// least and most bound an unsigned number, or the length of a binary or text. most 0: no upper
 	// bound.
 	least, most uint64
-	// keys and items bound what a map or an array holds. 0: anything.
+	// keys and items bound the types in a map or an array. 0: any type.
 	keys, items wire.Types
-	// values are all that a text may be. nil: any text.
+	// values are the allowed texts. nil: any text.
 	values []string
-	// composites are those of which a described value must be one. nil: any value.
+	// composites are the allowed types of a described value. nil: any value.
 	composites []*composite
 }
 
-// maxFields is the most fields that a performative has.
+// maxFields is the most fields of a performative.
 const maxFields = 14
 
-// Kinds of fields that come often.
+// Constructors of common fields.
 func uint32Of(name string) field   { return field{name: name, types: wire.IsUint} }
 func required32(name string) field { return field{name: name, types: wire.IsUint, required: true} }
 func boolean(name string) field    { return field{name: name, types: wire.IsBoolean} }
@@ -65,7 +65,7 @@ func one(name string, of ...*composite) field {
 	return field{name: name, types: wire.IsDescribed, composites: of}
 }
 
-// The composites inside of performatives [2.8.14, 3.4, 3.5].
+// The composite types inside performatives [2.8.14, 3.4, 3.5].
 var (
 	errorType = &composite{name: "error", code: 0x1d, fields: []field{
 		{name: "condition", types: wire.IsText, required: true}, text("description"), fieldMap("info"),
@@ -103,7 +103,7 @@ var (
 // for a part of a message.
 const minFrameSize = 512
 
-// performatives are those that a peer may send.
+// performatives are the performatives that a peer may send.
 var performatives = []*composite{
 	{name: "open", code: codeOpen, fields: []field{
 		{name: "container-id", types: wire.IsText, required: true}, text("hostname"),
@@ -157,9 +157,9 @@ var performatives = []*composite{
 	}},
 }
 
-// item is a checked field of a frame. start and end are its place behind the frame's header.
+// item is a checked field of a frame. start and end are its position behind the frame's header.
 type item struct {
-	types      wire.Types // of its value; wire.IsNull also for a field that did not come
+	types      wire.Types // type of its value; wire.IsNull also for a missing field
 	start, end int
 	number     uint64
 }
@@ -171,7 +171,7 @@ const (
 	undecodedInArray = undecoded | wire.IsList | wire.IsArray | wire.IsDescribed | wire.IsNull
 )
 
-// check checks the fields of a composite, at every depth. It puts them into all unless that is nil;
+// check checks the fields of a composite, at every depth. It stores them in all unless that is nil;
 // body is then the encoding that ends with the fields.
 func (c *composite) check(fields *wire.Walker, count int, body []byte, all []item) *violation {
 	if count > len(c.fields) {

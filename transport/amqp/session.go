@@ -16,9 +16,9 @@ import (
 // session is one device on a connection, which may be shared. It has one AMQP session, which is
 // begun for the first link.
 //
-// Each link or pair of links has goroutines of its own, which start when there is something to do.
-// A failure that a new link or AMQP session cannot mend is handed to Run through fatal. It ends the
-// device's session; the connection lives on if others use it.
+// Each link or pair of links has its own goroutines, which start when there is work. A failure that
+// a new link or AMQP session cannot repair goes to Run through fatal. It ends the device's session;
+// the connection stays if others use it.
 type session struct {
 	cfg     transport.Config
 	info    transport.Info
@@ -26,9 +26,9 @@ type session struct {
 	conn    *connection
 	auth    Auth
 	addr    Addresses
-	release func() // gives the connection up, in good order if it lives
+	release func() // releases the connection
 
-	shared bool // other devices may be on the connection
+	shared bool // the connection belongs to a Mux
 
 	ctx     context.Context // ends with Run
 	cancel  context.CancelFunc
@@ -37,15 +37,15 @@ type session struct {
 	group   sync.WaitGroup
 
 	amqpLock chan struct{} // capacity 1: held to use amqp
-	amqp     *amqp.Session // nil: none was begun, or it is gone
+	amqp     *amqp.Session // nil: not begun, or ended
 
 	telemetry telemetry
 	c2d       c2dLink
 	twin      twin
 	methods   methods
 
-	mu   sync.Mutex // guards over, and fields of the four above; held for memory only
-	over bool       // Run has ended: no goroutine starts any more
+	mu   sync.Mutex // guards over, and fields of the four above; never held during I/O
+	over bool       // Run has ended: no goroutine may start
 }
 
 func newSession(cfg *transport.Config, opt *Options, conn *connection, l *login) *session {
@@ -71,12 +71,12 @@ func newSession(cfg *transport.Config, opt *Options, conn *connection, l *login)
 // Info returns the size limit and the token's expiry.
 func (s *session) Info() transport.Info { return s.info }
 
-// Run waits for the end of the session, and then ends all that belongs to it.
+// Run waits for the end of the session, and then ends its links and goroutines.
 func (s *session) Run(ctx context.Context) error {
 	close(s.started)
 	err := s.wait(ctx)
 	if ctx.Err() != nil {
-		s.methods.waitFlushed() // all else is repeated, by the device or by the hub
+		s.methods.waitFlushed() // other requests are repeated, by the device or by the hub
 	}
 	s.mu.Lock()
 	s.over = true
@@ -116,7 +116,8 @@ func (s *session) wait(ctx context.Context) error {
 }
 
 // join waits for the goroutines on a shared connection. The library may block one, on an AMQP
-// session that the hub does not end. It no longer touches the sink, and the connection joins it.
+// session that the hub does not end. Such a goroutine does not touch the sink, and the connection
+// waits for it.
 func (s *session) join() {
 	joined := make(chan struct{})
 	s.conn.background.Go(func() {
@@ -131,7 +132,7 @@ func (s *session) join() {
 	}
 }
 
-// joinTimeout is how long goroutines may take to end when all that they wait for has ended.
+// joinTimeout is how long goroutines may take to end after everything that they wait for has ended.
 const joinTimeout = 400 * time.Millisecond
 
 // fail ends the session. The first call counts.
@@ -142,8 +143,8 @@ func (s *session) fail(err error) {
 	}
 }
 
-// goLocked starts a goroutine, which Run joins, unless Run has ended. f runs when Run has begun. mu
-// is held.
+// goLocked starts a goroutine, for which Run waits, unless Run has ended. f runs when Run has
+// begun. mu is held.
 func (s *session) goLocked(f func()) {
 	if s.over {
 		return
@@ -204,7 +205,7 @@ func (s *session) Do(r *transport.Request) {
 	}
 }
 
-// subscribe has the wanted links attached, and replies when all are.
+// subscribe attaches the links for the wanted features, and replies when all are attached.
 func (s *session) subscribe(r *transport.Request) {
 	const calls = transport.Twin | transport.Desired | transport.Methods
 	if r.Want&transport.Messages != 0 && s.addr.CloudToDevice == "" || r.Want&calls != 0 && s.addr.twin == "" ||
@@ -240,7 +241,7 @@ func (s *session) unsupported(r *transport.Request) {
 
 var errUnsupported = errors.New("not available over AMQP with these options")
 
-// renew puts a fresh token to the hub, while all links stay.
+// renew puts a new token to the hub; all links stay attached.
 func (s *session) renew(id uint32) {
 	token, err := s.cfg.Creds.NewToken(s.ctx)
 	if err == nil {
@@ -265,8 +266,8 @@ func (s *session) renewed(id uint32, token transport.Token, err error) {
 	s.cfg.Sink.Reply(id, reply)
 }
 
-// attach calls open, which attaches links, with the device's AMQP session, which it begins if there
-// is none. If that session has ended, it tries once more with a new one. open gets a context that
+// attach calls open, which attaches links, with the device's AMQP session, which it begins if
+// needed. If that session has ended, it tries once more with a new one. open gets a context that
 // bounds it. The error is explained. on is the AMQP session of the links, for forget.
 func (s *session) attach(open func(ctx context.Context, on *amqp.Session) error) (on *amqp.Session, err error) {
 	on, err = s.attachOnce(open)
@@ -306,7 +307,7 @@ func (s *session) attachOnce(open func(ctx context.Context, on *amqp.Session) er
 	return on, err
 }
 
-// forget notes that an AMQP session has ended.
+// forget records the end of an AMQP session.
 func (s *session) forget(ended *amqp.Session) {
 	select {
 	case s.amqpLock <- struct{}{}:
@@ -319,9 +320,9 @@ func (s *session) forget(ended *amqp.Session) {
 	<-s.amqpLock
 }
 
-// check is the last step of a Dial. Without CBS the hub has answered only open so far, as a hub
-// does that refuses the connection with close, so check begins the AMQP session. On error the
-// device's session has ended.
+// check is the last step of a Dial. Without CBS the hub has only answered open so far, and a hub
+// that refuses the connection does so before it sends close. So check begins the AMQP session. On
+// error the device's session has ended.
 func (s *session) check(ctx context.Context) error {
 	if s.auth == CBS {
 		return nil
@@ -336,7 +337,7 @@ func (s *session) check(ctx context.Context) error {
 	}
 	s.cancel()
 	if s.shared {
-		s.endAMQP() // it may have been begun at the last moment
+		s.endAMQP() // it may have begun after the wait ended
 	}
 	s.release()
 	return err

@@ -10,21 +10,21 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// sessionCount counts the AMQP sessions of a connection, so that there are never more than the peer
-// allows. If there were, the library would close the connection, or deadlock: it waits for its
+// sessionCount counts the AMQP sessions of a connection and keeps their number within the peer's
+// limit. Above the limit the library would close the connection, or deadlock: it waits for its
 // reader under a lock that the reader needs (go-amqp 1.7, Conn.newSession). A session counts from
 // before its begin until the library has read the peer's end.
 type sessionCount struct {
-	mu    sync.Mutex // guards what follows; held for memory only
+	mu    sync.Mutex // guards the fields below; never held during I/O
 	used  int
-	freed chan struct{} // closed when there are less; nil: nobody waits
+	freed chan struct{} // closed when the count falls; nil: no waiters
 }
 
-// freeLimit is how long a session waits for the end of another one. There are sessions enough for
-// all devices, so one of them is about to end.
+// freeLimit is how long a session waits for the end of another one. The peer allows enough sessions
+// for all devices, so one of them is about to end.
 const freeLimit = 5 * time.Second
 
-// take waits until there are less than most, and counts one more. ended is the connection's.
+// take waits until the count is below most, and increments it. ended is that of the connection.
 func (n *sessionCount) take(ctx context.Context, most int, ended <-chan struct{}) error {
 	limit := time.NewTimer(freeLimit)
 	defer limit.Stop()
@@ -54,7 +54,7 @@ func (n *sessionCount) take(ctx context.Context, most int, ended <-chan struct{}
 	}
 }
 
-// give counts k less.
+// give decrements the count by k.
 func (n *sessionCount) give(k int) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

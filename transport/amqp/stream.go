@@ -13,17 +13,17 @@ import (
 )
 
 const (
-	// highWater is how many bytes may wait to be written before telemetry has to wait.
+	// highWater is how many bytes may be pending before telemetry must wait.
 	highWater = 256 << 10
-	// writeChunk is written at a time: a tunnel makes a frame of it.
+	// writeChunk is the most bytes in one write: a tunnel makes one frame of it.
 	writeChunk = 16 << 10
 	// smallBuffer and largeBuffer are the sizes of buffers. A large one holds highWater and two
 	// batches.
 	smallBuffer = 16 << 10
 	largeBuffer = highWater + 2*batchBytes
-	// fullBuffer is the duration of a write that had to wait for room in the send buffer.
+	// fullBuffer is the least duration of a write that had to wait for room in the send buffer.
 	fullBuffer = 50 * time.Millisecond
-	// drainTime is how long Close goes on writing what is buffered.
+	// drainTime bounds how long the flusher writes pending bytes after Close.
 	drainTime = 500 * time.Millisecond
 )
 
@@ -31,34 +31,34 @@ const (
 // the socket.
 //
 // Write appends to a buffer and never blocks. Another goroutine, the flusher, is the only writer to
-// the socket and sends all that is buffered in one go. So several frames share a packet, no
-// goroutine of the library waits for the socket, and a write deadline, which the library takes from
-// a caller's context, does not cut a frame in two. Telemetry calls waitRoom before it sends.
+// the socket and sends all pending bytes at once. So several frames share a packet, no goroutine of
+// the library waits for the socket, and a write deadline, which the library takes from a caller's
+// context, does not cut a frame in two. Telemetry calls waitRoom before it sends.
 //
 // Each frame that is read passes the screen. begin and end frames are kept in order. The first
 // failure is kept, because the library hides it.
 type stream struct {
-	net.Conn                 // tunnel, TLS or the socket; its Read and Write are not called from outside
-	socket   net.Conn        // the lowest
-	owed     <-chan struct{} // the tunnel has something to write, as a pong; nil: never
-	wake     chan struct{}   // capacity 1: the flusher has something to do
+	net.Conn                 // tunnel, TLS or the socket; only stream calls its Read and Write
+	socket   net.Conn        // the lowest layer
+	owed     <-chan struct{} // signals that the tunnel has replies to write, such as a pong; nil: never
+	wake     chan struct{}   // capacity 1: wakes the flusher
 	dead     chan struct{}   // closed by the first failure
 	flushed  chan struct{}   // closed when the flusher has ended
 
 	received instant // when the peer last sent something
-	unjammed instant // when the network last took bytes after it had had no room
+	unjammed instant // when the network last took bytes after its buffers were full
 
-	in       intake // of the reading goroutine
+	in       intake // owned by the reading goroutine
 	screen   screen
 	sessions sessionCount
 
-	mu       sync.Mutex // guards what follows; held for memory only
+	mu       sync.Mutex // guards the fields below; never held during I/O
 	pending  []byte
 	channels channels
-	room     chan struct{} // closed when the flusher takes pending; nil unless somebody waits for that
+	room     chan struct{} // closed when the flusher takes pending; nil without waiters
 	err      error         // the first failure
 	closing  bool          // Close was called
-	drainBy  time.Time     // when closing
+	drainBy  time.Time     // set by Close
 }
 
 var (
@@ -91,7 +91,7 @@ func (s *stream) failed(err error) error {
 	return err
 }
 
-// Write buffers a frame or a protocol header for the flusher. It does not block.
+// Write appends a frame or a protocol header to the pending bytes. It does not block.
 func (s *stream) Write(p []byte) (int, error) {
 	s.screen.note(p)
 	s.mu.Lock()
@@ -110,7 +110,7 @@ func (s *stream) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// waitRoom waits until less than highWater is buffered, or the stream or ctx has ended.
+// waitRoom waits until less than highWater bytes are pending, or the stream or ctx has ended.
 func (s *stream) waitRoom(ctx context.Context) {
 	for {
 		s.mu.Lock()
@@ -132,14 +132,14 @@ func (s *stream) waitRoom(ctx context.Context) {
 	}
 }
 
-// Close ends the stream and returns at once. The flusher still sends what is buffered, for
+// Close ends the stream and returns at once. The flusher still sends the pending bytes, for
 // drainTime at most.
 func (s *stream) Close() error {
 	s.mu.Lock()
 	if !s.closing {
 		s.closing = true
 		s.drainBy = time.Now().Add(drainTime)
-		_ = s.socket.SetWriteDeadline(s.drainBy) // shortens a write under way
+		_ = s.socket.SetWriteDeadline(s.drainBy) // shortens a write in progress
 	}
 	s.mu.Unlock()
 	poke(s.wake)
@@ -173,7 +173,7 @@ func (s *stream) failure() error {
 	return s.err
 }
 
-// flush is the goroutine of the flusher.
+// flush is the flusher.
 func (s *stream) flush() {
 	defer close(s.flushed)
 	for {
@@ -215,7 +215,7 @@ func (s *stream) flush() {
 }
 
 // send writes p in chunks. The socket, a dialer.ProgressConn, fails a write without progress. An
-// empty p has the tunnel write what it owes.
+// empty p makes the tunnel write its replies.
 func (s *stream) send(p []byte) error {
 	for first := true; first || len(p) > 0; first = false {
 		n := min(len(p), writeChunk)
@@ -231,10 +231,11 @@ func (s *stream) send(p []byte) error {
 	return nil
 }
 
-// progress returns when the peer last took bytes that had waited.
+// progress returns when the peer last took bytes from a full buffer.
 func (s *stream) progress() time.Time { return later(s.unjammed.get(), dialer.Progress(s.socket)) }
 
-// hangUp closes the connection in good order. TLS sends close_notify, for which it would wait 5 s.
+// hangUp closes the connection orderly. It bounds the close_notify of TLS, for which crypto/tls
+// would wait 5 s.
 func (s *stream) hangUp() {
 	if s.Conn != s.socket {
 		s.mu.Lock()
@@ -265,7 +266,7 @@ func (e *writeError) Error() string {
 
 func (e *writeError) Unwrap() error { return e.err }
 
-// poke signals ch, of capacity 1, unless it is signalled already.
+// poke puts a token into ch, of capacity 1, unless it is full.
 func poke(ch chan struct{}) {
 	select {
 	case ch <- struct{}{}:

@@ -12,27 +12,27 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// telemetry sends messages over one link, which is attached for the first message, and again when
-// there is something to send after it was lost. Its goroutine sends; the link's reaper waits for
-// the outcomes. Both end when there was nothing to do for a while.
+// telemetry sends messages over one link. It is attached for the first message, and after a loss
+// for the next one. Its goroutine sends; the link's reaper waits for the outcomes. Both end after a
+// time without work.
 type telemetry struct {
 	s    *session
-	wake chan struct{} // capacity 1: there is something in the queue
+	wake chan struct{} // capacity 1: the queue is not empty
 	turn chan struct{} // capacity 1: the window has room for the transfer that waits
 
-	// Of the goroutine, and of the next one when it has ended.
+	// Owned by the goroutine, and passed on to the next one.
 	link      *outLink // nil: none
 	idleLoss  error    // why the link was lost while there was no goroutine
-	single    int      // messages that are to be sent one at a time, because one of them ended a link
-	wasSingle bool     // the latest one was sent so
+	single    int      // messages to send one at a time, because one of them ended a link
+	wasSingle bool     // the latest one was sent alone
 	// credited ends when creditTimer fires, which runs while a transfer waits for credit. Both are
-	// used again for as long as the timer does not fire.
+	// reused until the timer fires.
 	credited    context.Context
 	creditTimer *time.Timer
-	sends       atomic.Uint32 // begun and ended; odd during one
+	sends       atomic.Uint32 // sends begun and ended; odd during a send
 
-	// Buffers for the next transfer: messages as they were handed over; the batch that is made of
-	// them, or a message alone. See plain.
+	// Buffers for the next transfer: the messages as queued, the batch made of them, or a single
+	// message. See plain.
 	items []transport.Item
 	batch amqp.Message
 	parts [][]byte
@@ -42,7 +42,7 @@ type telemetry struct {
 	// Guarded by session.mu.
 	running  bool // there is a goroutine
 	queue    []transport.Item
-	rejected []transport.Item // of a rejected batch: to be sent in a transfer each, before the queue
+	rejected []transport.Item // messages of a rejected batch, each to be sent alone before the queue
 }
 
 // putLocked queues messages. session.mu is held.
@@ -62,8 +62,8 @@ func (t *telemetry) startLocked() {
 	t.s.goLocked(t.run)
 }
 
-// idleLinkLost has the goroutine deal with the loss of a link that was idle. A running goroutine
-// notices by itself.
+// idleLinkLost starts the goroutine to handle the loss of an idle link. A running goroutine notices
+// the loss by itself.
 func (t *telemetry) idleLinkLost(l *outLink, err error) {
 	t.s.mu.Lock()
 	defer t.s.mu.Unlock()
@@ -73,7 +73,7 @@ func (t *telemetry) idleLinkLost(l *outLink, err error) {
 	}
 }
 
-// run is the goroutine.
+// run is the goroutine of telemetry.
 func (t *telemetry) run() {
 	s := t.s
 	idle := newLinger()
@@ -105,8 +105,8 @@ func (t *telemetry) run() {
 	}
 }
 
-// dropIdleLink gives up a link that was lost while it was idle: the next message has another one
-// attached. A condition about the device ends the session.
+// dropIdleLink gives up a link that was lost while idle; the next message attaches another one. A
+// condition about the device ends the session.
 func (t *telemetry) dropIdleLink() {
 	s := t.s
 	cause := t.idleLoss
@@ -120,7 +120,7 @@ func (t *telemetry) dropIdleLink() {
 	}
 }
 
-// retire reports whether the goroutine is to end: nothing is queued or in flight.
+// retire reports whether the goroutine must end: nothing is queued or in flight.
 func (t *telemetry) retire() bool {
 	s := t.s
 	if t.link != nil && t.link.inFlight() > 0 {
@@ -139,7 +139,7 @@ func (t *telemetry) retire() bool {
 	return true
 }
 
-// sendQueued sends what is queued, or reports it.
+// sendQueued sends the queued messages, or reports their failure.
 func (t *telemetry) sendQueued() {
 	s := t.s
 	for s.ctx.Err() == nil {
@@ -163,8 +163,8 @@ func (t *telemetry) sendQueued() {
 	}
 }
 
-// sendSome sends the first messages, as many as go into one transfer, and returns how many. ok is
-// false when the link or more was lost, which it has reported.
+// sendSome sends the first messages, as many as fit into one transfer, and returns their number. ok
+// is false when the link or more was lost, which sendSome has reported.
 func (t *telemetry) sendSome(items []transport.Item) (n int, ok bool) {
 	s := t.s
 	if limit := s.info.MaxSize; limit > 0 {
@@ -202,12 +202,12 @@ func (t *telemetry) sendSome(items []transport.Item) (n int, ok bool) {
 		case s.ctx.Err() != nil || s.conn.gone():
 			return 0, false
 		case localRefusal(err) && n > 1:
-			t.single = max(t.single, n) // to find out which one
+			t.single = max(t.single, n) // sends each alone, to find the one that is to blame
 		case localRefusal(err):
 			t.report(items[:n], failed(transport.OpSend, localKind(err), err))
 			return n, true
 		case err != errNoCredit && !fresh && t.link.inFlight() == 0 && ended(err) != nil:
-			t.drop(err) // it was lost while it was idle: another one is attached
+			t.drop(err) // it was lost while idle: another one is attached
 		default:
 			t.linkLost(err, items, n)
 			return 0, false
@@ -215,8 +215,8 @@ func (t *telemetry) sendSome(items []transport.Item) (n int, ok bool) {
 	}
 }
 
-// ready has the link attached if there is none, and waits until a message that must be alone is
-// alone. It returns false when there is no link, which it has reported.
+// ready attaches the link if needed, and waits for the outcomes of earlier messages before a
+// message that must be alone. It returns false without a link, after it has reported the failure.
 func (t *telemetry) ready() bool {
 	s := t.s
 	for {
@@ -247,7 +247,7 @@ var (
 	errNoWindow = errors.New("the hub did not open the session's window within Options.CreditTimeout")
 )
 
-// transfer sends m, with a limit for the wait for credit.
+// transfer sends m and bounds the wait for credit.
 func (t *telemetry) transfer(m *amqp.Message, f *transfer) error {
 	if t.credited == nil || t.credited.Err() != nil {
 		ctx, cancel := context.WithCancelCause(t.s.ctx)
@@ -268,7 +268,7 @@ func (t *telemetry) transfer(m *amqp.Message, f *transfer) error {
 }
 
 // creditTimedOut ends the wait for credit. While the session's window is closed the library ignores
-// the context, so then the device's session has to end.
+// the context, so the device's session must end.
 func (t *telemetry) creditTimedOut(cancel context.CancelCauseFunc) {
 	send := t.sends.Load()
 	cancel(errNoCredit)
@@ -280,10 +280,10 @@ func (t *telemetry) creditTimedOut(cancel context.CancelCauseFunc) {
 }
 
 // batchBytes is the most bytes of a batch, unless its first message is larger. A larger batch saves
-// nothing, and its outcome comes later.
+// nothing, and its outcome arrives later.
 const batchBytes = 24 << 10
 
-// keepBatch is the largest buffer for a batch that is kept for the next one.
+// keepBatch is the largest batch buffer that is reused for the next batch.
 const keepBatch = batchBytes + batchBytes/2
 
 // sectionHead is the most bytes of the head of a message's section in a batch.
@@ -333,8 +333,8 @@ func (t *telemetry) encode(items []transport.Item) (*amqp.Message, int, int) {
 	return &t.batch, n, len(t.buf) + n*sectionHead
 }
 
-// localRefusal reports whether the library refused to send a message. Then the hub certainly has
-// not got it, and the link lives.
+// localRefusal reports whether the library refused to send a message. The hub has not received it
+// then, and the link lives.
 func localRefusal(err error) bool {
 	if e, ok := err.(*amqp.Error); ok { // not within the error of a link
 		return e.Condition == amqp.ErrCondMessageSizeExceeded
@@ -356,7 +356,7 @@ func (t *telemetry) report(items []transport.Item, err error) {
 	}
 }
 
-// drop gives the link up and returns its unsettled messages.
+// drop gives up the link and returns its unsettled messages.
 func (t *telemetry) drop(cause error) []transport.Item {
 	l := t.link
 	t.link = nil
@@ -374,11 +374,10 @@ func (t *telemetry) drop(cause error) []transport.Item {
 	return items
 }
 
-// linkLost deals with the loss of the link. The messages in flight, those that were to be sent next
-// and those in the queue are reported, in this order, so that they are sent again in this order. A
-// condition about the device ends the session instead. The first tried messages of next were with
-// the library when the link ended: the hub may have got them, and may have ended the link for one
-// of them.
+// linkLost handles the loss of the link. It reports the messages in flight, then next, then the
+// queue, so that they are sent again in this order. A condition about the device ends the session
+// instead. The first tried messages of next were with the library when the link ended: the hub may
+// have received them, and may have ended the link for one of them.
 func (t *telemetry) linkLost(cause error, next []transport.Item, tried int) {
 	s := t.s
 	inFlight := t.drop(cause)
@@ -428,7 +427,7 @@ func (t *telemetry) outcome(items []transport.Item, state amqp.DeliveryState) {
 	case about == blameDevice:
 		s.fail(lost(e.Kind, e.Err))
 	case about != blameNone && len(items) > 1:
-		// Each is sent alone, to find out which one is meant.
+		// Each message is sent alone, to find the one that is to blame.
 		s.mu.Lock()
 		if !s.over {
 			t.rejected = append(t.rejected, items...)
@@ -440,8 +439,8 @@ func (t *telemetry) outcome(items []transport.Item, state amqp.DeliveryState) {
 	}
 }
 
-// verdict returns the error of a message by its outcome, nil if the hub accepted it, and what the
-// outcome is about. A condition that is not listed is about the message.
+// verdict returns the error of a message by its outcome, nil if the hub accepted it, and the object
+// of the outcome. A condition that is not listed is about the message.
 func verdict(state amqp.DeliveryState) (*transport.Error, blame) {
 	switch state := state.(type) {
 	case nil, *amqp.StateAccepted:

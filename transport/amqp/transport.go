@@ -13,9 +13,9 @@
 // Both are safe for concurrent use by many clients.
 //
 // A token is put to the hub over the open connection (CBS), and renewed there without a disconnect.
-// Other ways to authenticate are X.509 certificates and SASL PLAIN, EXTERNAL and ANONYMOUS; see
-// Auth. With Options.Addresses the transport talks to any AMQP 1.0 broker. Such a broker has no
-// twin and no methods: requests for them fail with Unsupported.
+// Other methods of authentication are X.509 certificates and SASL PLAIN, EXTERNAL and ANONYMOUS;
+// see Auth. With Options.Addresses the transport works with any AMQP 1.0 broker. Such a broker has
+// no twin and no methods: requests for them fail with Unsupported.
 //
 // # Telemetry
 //
@@ -28,17 +28,17 @@
 //	modified                      Unavailable
 //	modified, undeliverable here  Forbidden
 //
-// Outcomes are reported in the order of sending, as hubs settle the transfers of a link. An outcome
-// that comes out of order is reported when those before it have come, or when the link ends. While
-// the hub settles earlier transfers the later ones are not late: device.Options.AckTimeout judges
-// the progress of the connection, not the age of a message. When a batch is rejected for one of its
-// messages, each message is sent again alone.
+// Outcomes are reported in the order of sending, in which hubs settle the transfers of a link. An
+// outcome that arrives out of order is reported after those before it, or when the link ends. While
+// the hub settles earlier transfers the later ones are not late: device.Options.AckTimeout applies
+// to the progress of the connection, not to the age of a message. When a batch is rejected for one
+// of its messages, each message is sent again alone.
 //
 // # Cloud-to-device messages, twin and methods
 //
-// Accept, Release and Reject are AMQP's outcomes. A released message comes again at once. A message
-// that the Sink declines is released after 5 s. The system properties fill the fields of Message.
-// The application properties, sorted by name, and "user-id", "iothub-enqueuedtime" and
+// Accept, Release and Reject are AMQP's outcomes. A released message is delivered again at once. A
+// message that the Sink declines is released after 5 s. The system properties fill the fields of
+// Message. The application properties, sorted by name, and "user-id", "iothub-enqueuedtime" and
 // "x-opt-input-name" are its Properties.
 //
 // The twin and direct methods have a pair of links each. Requests that are pending when a pair is
@@ -47,11 +47,10 @@
 //
 // # Recovery
 //
-// A lost link is attached again on the same AMQP session: the telemetry link when there is
-// something to send, the others at once. An AMQP session that the hub ended is begun again.
-// Messages that were in flight or queued fail with Scope Operation, mostly with Kind Unavailable,
-// and are to be sent again. The loss of an idle sending link is noticed within 10 s, and not
-// reported.
+// A lost link is attached again on the same AMQP session: the telemetry link for the next message,
+// the others at once. An AMQP session that the hub ended is begun again. Messages that were in
+// flight or queued fail with Scope Operation, mostly with Kind Unavailable, and should be sent
+// again. The loss of an idle sending link is noticed within 10 s, and not reported.
 //
 // Run ends, with an error of Scope Connection, when
 //   - the connection is lost,
@@ -59,11 +58,11 @@
 //   - a receiving link is lost within 5 s after its attach,
 //   - a condition is about the device or the hub: unauthorized, not found, suspended, disabled.
 //
-// Of the devices of a Mux, all but the first concern one device alone.
+// With a Mux, all of these but the first end the session of one device only.
 //
-// A message fails for good when the hub rejects it with a condition about the message, or detaches
-// a link with such a condition when the message was the only one in flight: too large, not
-// decodable, a wrong field or argument.
+// A message fails permanently when the hub rejects it with a condition about the message, or
+// detaches a link with such a condition while the message was the only one in flight: too large,
+// not decodable, a wrong field or argument.
 //
 // # Violations
 //
@@ -80,14 +79,12 @@
 // Some frames are rewritten: a flow without next-incoming-id or link-credit is completed, a detach
 // becomes a closing one, and an idle time-out below 1 s becomes 1 s.
 //
-// # Errors
-//
 // A failed Dial returns a *transport.Error of Scope Connection and Op OpDial. Its Kind follows from
 // the hub's condition (*ConditionError), the status of the token (*TokenError) or the SASL outcome
-// (*SASLError), each reachable with errors.As. It is Protocol for a peer that speaks something else
-// or breaks the protocol. Errors of network, TLS and certificates are those of package mqtt. An
-// unknown condition means Unknown where the hub rejects a message, and Network where it ends
-// something.
+// (*SASLError), each reachable with errors.As. It is Protocol for a peer that speaks another
+// protocol or breaks AMQP. Errors of network, TLS and certificates are those of package mqtt. An
+// unknown condition means Unknown when the hub rejects a message, and Network when it ends a link,
+// session or connection.
 //
 // A Dial is bounded by its context, which package device sets. The dial of a Mux is bounded by
 // Options.OperationTimeout, too.
@@ -137,7 +134,7 @@ func (t *Transport) Dial(ctx context.Context, cfg *transport.Config) (transport.
 // dialError returns the error of a Dial for a cause.
 func dialError(ctx context.Context, err error) *transport.Error {
 	if ctx.Err() != nil {
-		err = context.Cause(ctx) // the end of ctx has closed the socket
+		err = context.Cause(ctx) // ctx ended, which closed the socket
 	}
 	return protocol.Error(err)
 }
@@ -166,5 +163,5 @@ func (t *Transport) dial(ctx context.Context, cfg *transport.Config) (*session, 
 	return s, s.check(ctx)
 }
 
-// errOneSession is for a peer that cannot serve CBS, which has an AMQP session of its own.
+// errOneSession is for a peer that cannot serve CBS, which needs its own AMQP session.
 var errOneSession = errors.New("the peer allows one AMQP session on a connection (channel-max), and CBS needs two")

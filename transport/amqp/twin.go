@@ -18,10 +18,10 @@ type twin struct {
 
 	// Guarded by session.mu.
 	pending map[uint32]transport.Op
-	desired bool            // changes of desired properties are wanted
-	granted bool            // and the hub notifies of them
-	waiters []*subscription // to changes
-	timer   *time.Timer     // ends the session when a subscription is not answered; nil before the first
+	desired bool            // changes of desired properties are subscribed to
+	granted bool            // the hub granted that subscription
+	waiters []*subscription // OpSubscribes for changes without a reply
+	timer   *time.Timer     // ends the session without an answer to the subscription; nil before the first
 }
 
 // desiredID is the correlation id of the subscription to changes. Those of requests are numbers.
@@ -54,7 +54,7 @@ func (t *twin) request(r *transport.Request) {
 	t.sendLocked(m)
 }
 
-// tooLarge replies to a request that is larger than the hub takes.
+// tooLarge replies to a request that exceeds the hub's limit.
 func (t *twin) tooLarge(m *amqp.Message, err error) {
 	n, bad := strconv.ParseUint(idText(m.Properties.CorrelationID), 10, 32)
 	t.s.mu.Lock()
@@ -99,10 +99,10 @@ func (t *twin) subscribeLocked() {
 	}
 }
 
-// unanswered ends the session: changes would go unnoticed.
+// unanswered ends the session, which would miss changes.
 func (t *twin) unanswered() { t.s.fail(lost(transport.Timeout, errNoAnswer)) }
 
-// subscribeAgain subscribes on new links.
+// subscribeAgain subscribes to changes on new links.
 func (t *twin) subscribeAgain() {
 	t.s.mu.Lock()
 	defer t.s.mu.Unlock()
@@ -115,7 +115,7 @@ func (t *twin) subscribeAgain() {
 func (t *twin) message(m *amqp.Message) {
 	s := t.s
 	body := bodyOf(m)
-	version, _ := whole(m.Annotations["version"]) // without one the client reads the twin
+	version, _ := whole(m.Annotations["version"]) // with version 0 the client reads the twin
 	if m.Properties == nil || m.Properties.CorrelationID == nil {
 		s.cfg.Sink.Deliver(&transport.Delivery{Kind: transport.Desired, Version: version,
 			Msg: &transport.Message{Body: body}})
@@ -157,7 +157,7 @@ func (t *twin) subscriptionAnswered(good bool, code int, body []byte) {
 	s.mu.Lock()
 	again := t.granted
 	t.granted = good
-	if t.timer != nil { // else there was no subscription
+	if t.timer != nil { // nil without a subscription
 		t.timer.Stop()
 	}
 	waiters := t.waiters
@@ -180,8 +180,8 @@ func (t *twin) subscriptionAnswered(good bool, code int, body []byte) {
 
 var errLinkLost = errors.New("the link was lost before the answer")
 
-// lost fails the pending requests, whose outcome is unknown. session.mu is held, and not for
-// report.
+// lost fails the pending requests, whose outcome is unknown. session.mu is held for lost, and must
+// not be held for report.
 func (t *twin) lost() (report func()) {
 	pending := t.pending
 	t.pending = nil
@@ -196,7 +196,8 @@ func (t *twin) lost() (report func()) {
 	}
 }
 
-// refused fails all requests: the links cannot be attached. session.mu is held, and not for report.
+// refused fails all requests when the links cannot be attached. session.mu is held for refused, and
+// must not be held for report.
 func (t *twin) refused(err error) (report func()) {
 	pending, waiters := t.pending, t.waiters
 	t.pending, t.waiters = nil, nil

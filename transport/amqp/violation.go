@@ -7,21 +7,21 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// violation is input of the peer that is not taken. It ends the connection, unless it is confined
-// to a message; see brokenMessage.
+// violation is refused input of the peer. It ends the connection, unless it is confined to a
+// message; see brokenMessage.
 type violation struct {
 	fault fault
-	// path names what the fault is in: "frame", "message", "link", "session" or a performative, with
+	// path names the place of the fault: "frame", "message", "link", "session" or a performative, with
 	// a field of it: "attach.source.filter".
 	path string
-	// problem continues a sentence about that: "has a wrong type". Bytes of the peer in it are
-	// scrubbed.
+	// problem continues a sentence whose subject is path: "has a wrong type". Bytes of the peer in it
+	// are scrubbed.
 	problem string
 	// beforeOpen: the peer had not opened the connection.
 	beforeOpen bool
 }
 
-// fault is what is wrong with input.
+// fault is the class of a violation.
 type fault uint8
 
 const (
@@ -51,7 +51,7 @@ func undecodable(path string, err error) *violation {
 	return &violation{fault: faultEncoding, path: path, problem: problem}
 }
 
-// within says that the path of v begins inside of something.
+// within prepends outer to the path of v.
 func (v *violation) within(outer string) *violation {
 	v.path = outer + "." + v.path
 	return v
@@ -72,7 +72,7 @@ func (v *violation) Error() string {
 	return "AMQP protocol violation by the peer: " + v.path + " " + v.problem
 }
 
-// Unwrap makes a violation on a connection that worked retryable.
+// Unwrap returns the cause that makes a violation after the open of the connection retryable.
 func (v *violation) Unwrap() error {
 	if v.beforeOpen {
 		return nil
@@ -80,7 +80,7 @@ func (v *violation) Unwrap() error {
 	return transport.ErrViolation
 }
 
-// during notes the phase in which v came.
+// during records the phase of v.
 func (v *violation) during(p phase) *violation {
 	v.beforeOpen = p < running
 	return v

@@ -12,30 +12,30 @@ import (
 // judges the progress of the connection for all of them.
 //
 // The bound follows the rate of the connection: the bytes in flight take about aimDelay to be sent.
-// So a token or a link never waits long behind telemetry, and little is lost when a device leaves.
-// Devices that have to wait are admitted in the order in which they came.
+// So a token or a link never waits long behind telemetry, and few bytes are lost when a device
+// leaves. Waiting devices are admitted in the order of their requests.
 //
 // The peer receives the exchanges in the order of the list. While it answers earlier ones, a later
-// one is not late, however slow the connection is.
+// one is not late, on any connection.
 type window struct {
 	stream *stream
 	learnt *learnt
-	limit  time.Duration // of silence, while an answer is due
+	limit  time.Duration // the longest silence while an answer is outstanding
 
 	size atomic.Int64 // the bound in bytes; written with mu held
 
-	mu          sync.Mutex    // guards what follows; held for memory only
+	mu          sync.Mutex    // guards the fields below; never held during I/O
 	out         int           // bytes in flight
 	first, last *exchange     // in flight, the oldest first
-	waiting     []*exchange   // for room, the first one next
+	waiting     []*exchange   // waiting for room, the next one first
 	moved       time.Time     // when the peer last answered
-	base        time.Duration // the shortest time that an answer took; 0: there was none
-	owed        time.Time     // since when the peer has owed an answer
-	dropped     time.Time     // when an exchange was last given up without an answer
-	late        bool          // the answer to a transfer was late when it was given up
+	base        time.Duration // the shortest time of an answer; 0: no answer yet
+	owed        time.Time     // when the peer began to owe an answer
+	dropped     time.Time     // when an exchange last ended without an answer
+	late        bool          // the answer to a transfer was late when it was dropped
 	silence     *time.Timer   // ends a silent connection; nil before the first exchange
 	watching    bool          // silence is set
-	reclaim     *time.Timer   // takes back places that are not used; nil before the first wait
+	reclaim     *time.Timer   // reclaims unused places; nil before the first wait
 	stopped     bool
 }
 
@@ -44,10 +44,10 @@ type window struct {
 type exchange struct {
 	owner  *telemetry // nil unless it is a transfer
 	bytes  int
-	since  time.Time // when it was admitted, and later when it was written
-	passed time.Time // when the peer first answered a later one; zero: it did not
-	ahead  int       // bytes in flight when it was written, with its own
-	listed bool      // it is in the list: admitted, not answered or dropped
+	since  time.Time // when it was admitted, and after the write when it was written
+	passed time.Time // when the peer first answered a later one; zero: not yet
+	ahead  int       // bytes in flight when it was written, including its own
+	listed bool      // it is in the list: admitted, and not answered or dropped
 	sent   bool      // it was written
 	steps  int       // round trips after the first one, at most
 
@@ -57,21 +57,21 @@ type exchange struct {
 const (
 	// aimDelay is how much longer than base the answer to a transfer takes when the window is full.
 	aimDelay = 2 * time.Second
-	// fullDelay is how much longer it takes before the window shrinks.
+	// fullDelay is how much longer than base an answer takes when the window must shrink.
 	fullDelay = 3 * time.Second
 	// The window begins with firstWindow bytes, and has between leastWindow and mostWindow.
 	firstWindow, leastWindow, mostWindow = 16 << 10, 4 << 10, 16 << 20
 	// reclaimAfter is when a transfer that waits for credit loses its place in the window.
 	reclaimAfter = 500 * time.Millisecond
-	// requestBytes is about the size of a token or an attach.
+	// requestBytes is the approximate size of a token or an attach.
 	requestBytes = 512
 )
 
 // errSilent ends the connection of a silent peer.
 var errSilent = &timeoutError{"the hub is silent, and owes answers"}
 
-// learnt is what a connection leaves to the next one: the bound to begin with, firstWindow at most.
-// The zero value is for a peer that was not connected to before.
+// learnt is the state that a connection passes on to the next one: its first bound, firstWindow at
+// most. The zero value is for a peer without an earlier connection.
 type learnt struct{ size atomic.Int64 }
 
 func newWindow(s *stream, idleTimeout time.Duration, l *learnt) *window {
@@ -142,7 +142,7 @@ func (w *window) admitLocked(x *exchange, now time.Time) {
 	}
 }
 
-// admitWaitingLocked admits those of the waiting exchanges for which there is room. mu is held.
+// admitWaitingLocked admits waiting exchanges while there is room. mu is held.
 func (w *window) admitWaitingLocked(now time.Time) {
 	for len(w.waiting) > 0 && w.openLocked() {
 		x := w.waiting[0]
@@ -152,7 +152,7 @@ func (w *window) admitWaitingLocked(now time.Time) {
 	}
 }
 
-// removeLocked takes x off the list, and admits waiting exchanges. mu is held.
+// removeLocked removes x from the list, and admits waiting exchanges. mu is held.
 func (w *window) removeLocked(x *exchange, now time.Time) {
 	if !x.listed {
 		return
@@ -172,7 +172,7 @@ func (w *window) removeLocked(x *exchange, now time.Time) {
 	w.admitWaitingLocked(now)
 }
 
-// wrote notes that x was written. If it had lost its place, it is in flight all the same.
+// wrote records that x was written. If it had lost its place, it is in flight all the same.
 func (w *window) wrote(x *exchange) {
 	now := time.Now()
 	w.mu.Lock()
@@ -195,7 +195,7 @@ func (w *window) ask(x *exchange) {
 	w.mu.Unlock()
 }
 
-// answered ends an exchange that the peer has answered.
+// answered ends an exchange to which the peer's answer arrived.
 func (w *window) answered(x *exchange) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -230,7 +230,7 @@ func (w *window) measureLocked(x *exchange, delay time.Duration) {
 	w.size.Store(size)
 }
 
-// drop gives up an exchange without an answer.
+// drop ends an exchange without an answer.
 func (w *window) drop(x *exchange) {
 	w.mu.Lock()
 	w.dropLocked(x, time.Now())
@@ -246,8 +246,8 @@ func (w *window) dropLocked(x *exchange, now time.Time) {
 	w.removeLocked(x, now)
 }
 
-// noteLateLocked notes whether the answer to x, which is given up, was late: then the window is too
-// large for the connection. mu is held.
+// noteLateLocked records whether the answer to x, which is dropped, was late: the window is too
+// large for the connection then. mu is held.
 func (w *window) noteLateLocked(x *exchange, now time.Time) {
 	w.late = w.late || x.owner != nil && now.Sub(w.progressLocked(x)) > w.base+fullDelay
 }
@@ -266,8 +266,8 @@ func (w *window) leave(owner *telemetry) {
 	}
 }
 
-// progress returns since when the answer to an exchange is due: the time when the peer last
-// answered an earlier one, or first answered a later one.
+// progress returns the start of the wait for the answer to an exchange: when the peer last answered
+// an earlier one, or first answered a later one.
 func (w *window) progress(x *exchange) time.Time {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -277,7 +277,7 @@ func (w *window) progress(x *exchange) time.Time {
 // progressLocked is progress with mu held.
 func (w *window) progressLocked(x *exchange) time.Time {
 	if !x.passed.IsZero() {
-		// Each further step of a request, as begin, attach and transfer, takes as long again.
+		// Each further step of a request, such as begin, attach and transfer, takes as long again.
 		return x.passed.Add(time.Duration(x.steps) * x.passed.Sub(x.since))
 	}
 	return later(later(x.since, w.moved), w.stream.progress())
@@ -308,14 +308,15 @@ func (w *window) checkSilence() {
 	}
 }
 
-// owesLocked reports whether the peer owes an answer, or has said nothing since one was given up.
-// mu is held.
+// owesLocked reports whether the peer owes an answer, or has sent nothing since an exchange was
+// dropped. mu is held.
 func (w *window) owesLocked() bool {
 	received := w.stream.received.get()
 	return w.first != nil || w.owed.After(received) || w.dropped.After(received)
 }
 
-// silent reports whether the peer has been silent for too long. If not, it resets the timer.
+// silent reports whether the peer was silent for longer than limit. If not, it sets the timer
+// again.
 func (w *window) silent() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -338,8 +339,8 @@ func (w *window) reclaimLaterLocked() {
 	}
 }
 
-// reclaimPlaces takes places back from transfers that wait for credit: a link without credit must
-// not hold up other devices. The timer calls it.
+// reclaimPlaces reclaims the places of transfers that wait for credit: a link without credit must
+// not block other devices. The timer calls it.
 func (w *window) reclaimPlaces() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -359,7 +360,7 @@ func (w *window) reclaimPlaces() {
 	}
 }
 
-// stop ends the timers, and leaves a bound to the next connection.
+// stop ends the timers, and stores the bound for the next connection.
 func (w *window) stop() {
 	w.mu.Lock()
 	defer w.mu.Unlock()

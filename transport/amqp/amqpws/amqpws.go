@@ -3,8 +3,8 @@
 //
 //	t := amqp.New(&amqp.Options{Network: netopt.Options{Tunnel: amqpws.New(nil)}})
 //
-// It connects to wss://HOST:443/$iothub/websocket with the subprotocol "AMQPWSB10". It is a package
-// of its own because it needs net/http.
+// It connects to wss://HOST:443/$iothub/websocket with the subprotocol "AMQPWSB10". It is a
+// separate package because it needs net/http.
 //
 // # Errors
 //
@@ -37,7 +37,7 @@ var _ netopt.Tunnel = (*Tunnel)(nil)
 // Wrong options are reported by Dial, with Kind Invalid.
 func New(o *Options) *Tunnel { return open("AMQPWSB10", o) }
 
-// NewStandard is New for brokers that want the subprotocol of the standard, "amqp".
+// NewStandard is New for brokers that require the subprotocol of the standard, "amqp".
 func NewStandard(o *Options) *Tunnel { return open("amqp", o) }
 
 func open(sub string, o *Options) *Tunnel {
@@ -47,7 +47,7 @@ func open(sub string, o *Options) *Tunnel {
 // Port returns 443, without TLS 80.
 func (t *Tunnel) Port(secure bool) string { return t.t.Port(secure) }
 
-// Open sends the request and returns the connection. The transport calls it.
+// Open performs the WebSocket handshake on c and returns the connection. The transport calls it.
 func (t *Tunnel) Open(ctx context.Context, c net.Conn, peer netopt.Peer) (net.Conn, error) {
 	return t.t.Open(ctx, c, peer)
 }
