@@ -18,26 +18,28 @@ import (
 //	headSum  4 bytes, CRC-32C of the segment's salt, the record's offset in the file and the above
 //	message
 //
-// All numbers are big endian. The marker lets a reader find the next record behind a damaged one.
+// All numbers are big endian. The marker lets a reader find the next record after a damaged one.
 // Salt and offset keep it from taking bytes of a message for a record.
 //
 // A message is its version (1), then ID, CorrelationID, ContentType, ContentEncoding, Component,
-// Created, Expires, the number of properties, each one's name and value, and the body. Texts and
-// the body have their length before them, as a uvarint. A time is a byte that is 0 if there is
-// none, the seconds since 1970 as a varint and the nanoseconds of the second as a uvarint.
+// Created, Expires, the number of properties, the name and value of each, and the body. Strings and
+// the body are preceded by their length as a uvarint. A time is the byte 0 if there is none,
+// otherwise the byte 1, the seconds since 1970 as a varint and the nanoseconds of the second as a
+// uvarint.
 const (
-	marker     = "\xf7HL\xfe" // no UTF-8 text has these bytes
+	marker     = "\xf7HL\xfe" // these bytes never occur in UTF-8 text
 	recordHead = 24
 	version    = 1
 	// leastMessage is the size of an empty message.
 	leastMessage = 10
-	// maxMessage bounds the memory for one message: a hub takes 256 KB, without lengths and times.
+	// maxMessage is the maximum size of a stored message in bytes: a hub takes 256 KB, without lengths
+	// and times.
 	maxMessage = 1 << 20
 )
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// appendRecord appends a record with m. Its place and number are unknown, and sealRecord adds them.
+// appendRecord appends a record with m. sealRecord adds its offset and number once they are known.
 func appendRecord(b []byte, m *transport.Message) []byte {
 	at := len(b)
 	b = append(b, marker...)
@@ -49,7 +51,7 @@ func appendRecord(b []byte, m *transport.Message) []byte {
 	return b
 }
 
-// sealRecord writes the number and the head's checksum for a place in a segment.
+// sealRecord writes the number and the head's checksum for an offset in a segment.
 func sealRecord(record []byte, salt uint32, offset int64, number uint64) {
 	binary.BigEndian.PutUint64(record[8:], number)
 	binary.BigEndian.PutUint32(record[20:], headSum(record, salt, offset))
@@ -70,7 +72,7 @@ type head struct {
 	sum    uint32
 }
 
-// readHead reads a record's head. ok is false when there is none in this place.
+// readHead reads a record's head. ok is false when there is no record at this offset.
 func readHead(b []byte, salt uint32, offset int64) (h head, ok bool) {
 	if string(b[:len(marker)]) != marker || binary.BigEndian.Uint32(b[20:]) != headSum(b, salt, offset) {
 		return head{}, false
@@ -82,7 +84,7 @@ func readHead(b []byte, salt uint32, offset int64) (h head, ok bool) {
 	return head{binary.BigEndian.Uint64(b[8:]), int(length), binary.BigEndian.Uint32(b[16:])}, true
 }
 
-// appendMessage appends m.
+// appendMessage appends the encoded m.
 func appendMessage(b []byte, m *transport.Message) []byte {
 	b = append(b, version)
 	for _, s := range [...]string{m.ID, m.CorrelationID, m.ContentType, m.ContentEncoding, m.Component} {
@@ -112,7 +114,7 @@ func appendTime(b []byte, t time.Time) []byte {
 
 var errMessage = errors.New("outbox: these bytes are no message")
 
-// readMessage reads a message into m. Nothing in m points into b afterwards.
+// readMessage decodes a message into m, which shares no memory with b.
 func readMessage(b []byte, m *transport.Message) error {
 	r := reader{b: b}
 	if r.byte() != version {
@@ -134,7 +136,7 @@ func readMessage(b []byte, m *transport.Message) error {
 	return nil
 }
 
-// reader takes parts off b. Once bad, all that it returns is empty.
+// reader decodes b piece by piece. Once bad, it returns only zero values.
 type reader struct {
 	b   []byte
 	bad bool

@@ -9,7 +9,7 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// kickLocked starts the writer if there is work for it and it does not exist.
+// kickLocked starts the writer if there is work and it does not run.
 func (q *Queue) kickLocked() {
 	if !q.working && (len(q.trash) > 0 || len(q.pending) > 0 || q.markDue) {
 		q.working = true
@@ -17,14 +17,14 @@ func (q *Queue) kickLocked() {
 	}
 }
 
-// work is the writer.
+// work is the goroutine of the writer.
 func (q *Queue) work() {
 	for q.workOnce() {
 		continue
 	}
 }
 
-// workOnce does one piece of the writer's work, and reports whether there was any.
+// workOnce does one piece of work, and reports whether there was any.
 func (q *Queue) workOnce() bool {
 	q.mu.Lock()
 	trash, mark, batch := len(q.trash) > 0, q.markDue, len(q.pending) > 0
@@ -34,7 +34,7 @@ func (q *Queue) workOnce() bool {
 	}
 	q.mu.Unlock()
 	switch {
-	case trash: // it makes space for the others
+	case trash: // first, because it frees space
 		q.emptyTrash()
 	case mark:
 		q.writeMark()
@@ -46,15 +46,15 @@ func (q *Queue) workOnce() bool {
 	return true
 }
 
-// batchBytes bounds what is written in one go.
+// batchBytes is the maximum size of one write.
 const batchBytes = 256 << 10
 
-// writeBatch writes some of the pending records into the active segment.
+// writeBatch writes pending records into the active segment.
 func (q *Queue) writeBatch() {
 	q.mu.Lock()
 	s := q.active
 	switch {
-	case len(q.pending) == 0: // their Puts have given up
+	case len(q.pending) == 0: // their Puts gave up
 		q.mu.Unlock()
 		return
 	case s == nil:
@@ -88,14 +88,14 @@ func (q *Queue) writeBatch() {
 	s.next += uint64(len(q.busy))
 	q.bytes += int64(len(batch))
 	if first := q.busy[0].number; first > q.next {
-		q.holes = append(q.holes, span{q.next, first}) // the spoiled ones
+		q.holes = append(q.holes, span{q.next, first}) // the unused numbers
 	}
 	q.next, q.spoiled = s.next, 0
 	wake(&q.grown)
 	q.writtenLocked(s, q.idleLocked())
 }
 
-// beginSegment makes the active segment. When it cannot, the first pending Put fails.
+// beginSegment makes the active segment. If that fails, so does the first pending Put.
 func (q *Queue) beginSegment() {
 	err := q.newActive()
 	if err == nil || isFull(err) && q.retryStuck() {
@@ -109,7 +109,7 @@ func (q *Queue) beginSegment() {
 	}
 }
 
-// write writes a batch. Where no fsync follows it asks whether the file is still there.
+// write writes a batch. If no fsync follows, it checks that the file still has a name.
 func (q *Queue) write(f file, batch []byte, at int64) error {
 	if _, err := f.WriteAt(batch, at); err != nil {
 		return err
@@ -120,7 +120,7 @@ func (q *Queue) write(f file, batch []byte, at int64) error {
 	return linked(f)
 }
 
-// linked returns an error when f was deleted.
+// linked returns an error if f was deleted.
 func linked(f file) error {
 	ok, err := f.Linked()
 	if err == nil && !ok {
@@ -129,10 +129,10 @@ func linked(f file) error {
 	return err
 }
 
-// writtenLocked gives the batch its results, or leaves them to the syncer.
+// writtenLocked settles a written batch, or leaves that to the syncer.
 func (q *Queue) writtenLocked(s *segment, batch []*entrant) {
 	switch every := q.opt.SyncEvery; {
-	case s.lost != nil: // fsync failed meanwhile
+	case s.lost != nil: // an fsync failed meanwhile
 		for _, p := range batch {
 			q.settleLocked(p, s.lost)
 		}
@@ -149,7 +149,7 @@ func (q *Queue) writtenLocked(s *segment, batch []*entrant) {
 	}
 }
 
-// batchSizeLocked is how many of the pending records go into s in one go.
+// batchSizeLocked returns how many of the pending records go into s in one write.
 func (q *Queue) batchSizeLocked(s *segment) int {
 	if q.solo > 0 {
 		q.solo--
@@ -166,8 +166,7 @@ func (q *Queue) batchSizeLocked(s *segment) int {
 	return n
 }
 
-// takePendingLocked takes some of the pending records. They count as pending until they are
-// written.
+// takePendingLocked takes n pending records. Their bytes count as pending until they are written.
 func (q *Queue) takePendingLocked(n int) []*entrant {
 	taken := append(q.taken[:0], q.pending[:n]...)
 	q.taken = taken
@@ -175,7 +174,7 @@ func (q *Queue) takePendingLocked(n int) []*entrant {
 	return taken
 }
 
-// idleLocked takes the batch from the writer. The caller has to settle or to requeue it.
+// idleLocked takes the batch from the writer. The caller must settle or requeue it.
 func (q *Queue) idleLocked() []*entrant {
 	batch := q.busy
 	q.busy = nil
@@ -186,8 +185,8 @@ func (q *Queue) idleLocked() []*entrant {
 	return batch
 }
 
-// failBatch deals with a failed write. The file is cut to its good records, so that its space and
-// their numbers are free again. A batch is tried anew, one record at a time.
+// failBatch handles a failed write. It truncates the file to the good records, so that the space
+// and the numbers are free again. The records of the batch are then written one at a time.
 func (q *Queue) failBatch(s *segment, err error) {
 	cut := s.file.Truncate(s.size)
 	freed := cut == nil && isFull(err) && q.retryStuck()
@@ -196,21 +195,21 @@ func (q *Queue) failBatch(s *segment, err error) {
 	}
 }
 
-// endBatch decides about the records of a batch that failed with err. spoiled says that the file
-// keeps parts of it, freed that there is space again. It reports whether s is to be sealed.
+// endBatch settles or requeues the records of a batch that failed with err. spoiled means that the
+// file keeps parts of them, freed that space has become free. It reports whether s must be sealed.
 func (q *Queue) endBatch(s *segment, err error, spoiled, freed bool) (seal bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	batch := q.idleLocked()
 	switch {
 	case spoiled:
-		// The next Open may find records in the file. So their numbers are not used again, and the next
+		// The next Open may find these records in the file. So their numbers are not reused, and the next
 		// message goes into another file.
 		q.spoiled += uint64(len(batch))
 		q.refuseLocked(batch, err)
 		return true
 	case isFull(err) && s.next > s.first && s.next <= q.done:
-		q.removeFirstLocked() // all in it is done, and its space may do
+		q.removeFirstLocked() // all its messages are done, and its space may suffice
 		q.requeueLocked(batch)
 	case freed:
 		q.requeueLocked(batch)
@@ -223,7 +222,7 @@ func (q *Queue) endBatch(s *segment, err error, spoiled, freed bool) (seal bool)
 	return false
 }
 
-// requeueLocked puts a batch back to the front.
+// requeueLocked puts a batch back at the front of pending.
 func (q *Queue) requeueLocked(batch []*entrant) {
 	if q.closed {
 		q.refuseLocked(batch, errClosed)
@@ -235,7 +234,7 @@ func (q *Queue) requeueLocked(batch []*entrant) {
 	}
 }
 
-// refuseLocked gives a batch its error.
+// refuseLocked settles a batch with err.
 func (q *Queue) refuseLocked(batch []*entrant, err error) {
 	err = diskError(err)
 	for _, p := range batch {
@@ -243,7 +242,7 @@ func (q *Queue) refuseLocked(batch []*entrant, err error) {
 	}
 }
 
-// diskError is err for callers of Put.
+// diskError converts err for callers of Put.
 func diskError(err error) error {
 	switch {
 	case transport.Find(err) != nil:
@@ -255,7 +254,7 @@ func diskError(err error) error {
 	return fmt.Errorf("outbox: %w", err)
 }
 
-// newActive makes the segment for the next record.
+// newActive makes a new active segment.
 func (q *Queue) newActive() error {
 	q.mu.Lock()
 	first := q.next + q.spoiled
@@ -263,7 +262,7 @@ func (q *Queue) newActive() error {
 	if first > maxNumber {
 		return errNumbers
 	}
-	if err := linked(q.lock); err != nil { // a folder that was made anew is not locked
+	if err := linked(q.lock); err != nil { // a folder that was made again is not locked
 		return err
 	}
 	s, err := createSegment(q.fs, q.folder, first)
@@ -277,7 +276,7 @@ func (q *Queue) newActive() error {
 	return nil
 }
 
-// seal ends writing to the active segment, if there is one, after an fsync.
+// seal ends writing to the active segment, if any, after an fsync.
 func (q *Queue) seal() {
 	f := q.sealed()
 	if f == nil {
@@ -289,7 +288,7 @@ func (q *Queue) seal() {
 	q.mu.Unlock()
 }
 
-// sealed syncs the active segment and returns its file, which is to be closed; nil if there is no
+// sealed syncs the active segment and returns its file, which the caller closes; nil if there is no
 // active segment, or it was dropped.
 func (q *Queue) sealed() file {
 	q.mu.Lock()
@@ -314,12 +313,12 @@ func (q *Queue) sealed() file {
 	return f
 }
 
-// dirtyLocked reports whether s has records that have to get to the disk.
+// dirtyLocked reports whether s has records that must still be synced.
 func (q *Queue) dirtyLocked(s *segment) bool {
 	return q.opt.SyncEvery >= 0 && s.lost == nil && s.synced < s.next
 }
 
-// retryStuck tries to remove the files that could not be removed before, whose space is needed. It
+// retryStuck retries the removal of files that could not be removed, to free their space. It
 // reports whether one of them is gone.
 func (q *Queue) retryStuck() bool {
 	n := q.stuckFiles()
@@ -336,12 +335,12 @@ func (q *Queue) stuckFiles() int {
 	return len(q.stuck)
 }
 
-// emptyTrash closes and deletes segments. The mark is written before, so that the next Open knows
-// where to begin. A file that stays is tried again with the next ones, when the disk is full, and
-// by the next Open.
+// emptyTrash closes and deletes segments. It writes the mark first, so that the next Open knows
+// where to begin. A file that cannot be removed is retried with the next ones, when the disk is
+// full, and by the next Open.
 func (q *Queue) emptyTrash() {
 	q.writeMark()
-	q.awaitSyncer() // it may be at work on one of them
+	q.awaitSyncer() // it may use one of them
 	q.mu.Lock()
 	trash := append(q.stuck, q.trash...)
 	q.trash, q.stuck = nil, nil
@@ -362,7 +361,7 @@ func (q *Queue) emptyTrash() {
 	q.mu.Unlock()
 }
 
-// awaitSyncer waits until there is no syncer.
+// awaitSyncer waits for the end of the syncer.
 func (q *Queue) awaitSyncer() {
 	q.mu.Lock()
 	for q.syncing {
@@ -374,7 +373,7 @@ func (q *Queue) awaitSyncer() {
 	q.mu.Unlock()
 }
 
-// writeMark writes the mark if it is old.
+// writeMark writes the mark if it is out of date.
 func (q *Queue) writeMark() {
 	q.mu.Lock()
 	q.markDue = false
@@ -393,7 +392,7 @@ func (q *Queue) writeMark() {
 	q.marked = done
 }
 
-// withMark calls f with the mark for its own: a slot must not change while it is synced.
+// withMark calls f with exclusive use of the mark: a slot must not change while it is synced.
 func (q *Queue) withMark(f func() error) error {
 	q.mu.Lock()
 	for q.markBusy {
@@ -412,7 +411,7 @@ func (q *Queue) withMark(f func() error) error {
 	return err
 }
 
-// shut is the last part of Close, which waits for it.
+// shut is the part of Close that uses the disk; Close waits for it.
 func (q *Queue) shut() {
 	q.mu.Lock()
 	for q.working {
@@ -421,7 +420,7 @@ func (q *Queue) shut() {
 		<-worked
 		q.mu.Lock()
 	}
-	q.working = true // this goroutine is the writer from here on
+	q.working = true // from here on this goroutine is the writer
 	s := q.active
 	q.mu.Unlock()
 	if s != nil {
@@ -430,7 +429,7 @@ func (q *Queue) shut() {
 		q.closeErr = s.lost
 		q.mu.Unlock()
 	}
-	q.running <- struct{}{} // for good
+	q.running <- struct{}{} // never released
 	q.reading <- struct{}{}
 
 	q.mu.Lock()

@@ -1,64 +1,67 @@
-// Package outbox keeps messages in files until the hub has them, so that neither kill -9, nor a
-// power cut, nor an outage longer than memory lasts loses one.
+// Package outbox keeps messages in files until the hub has acknowledged them, so that kill -9, a
+// power cut or an outage that outgrows memory loses none.
 //
 //	q, err := outbox.Open("/var/lib/thermometer/outbox", nil)
 //	...
 //	go func() {
-//		err := q.Run(ctx, client) // hands over the messages that wait, and those that come
+//		err := q.Run(ctx, client) // hands over waiting and new messages
 //		if !errors.Is(err, transport.Closed) && ctx.Err() == nil {
-//			log.Print(err) // messages wait until the next Run
+//			log.Print(err) // messages wait for the next Run
 //		}
 //	}()
 //	err = q.Put(ctx, &transport.Message{ID: "1", Body: body}) // nil: it is on the disk
 //
 // A program that does not import the package links nothing of it.
 //
-// # What is promised
+// # Guarantees
 //
-// A message for which Put returned nil reaches the hub at least once, in the order of the Puts,
-// whatever ends the process: the next one that opens the same folder goes on. It leaves the files
-// when the hub has acknowledged it, or when it has a final result that is not the client's doing
-// (refused for good, expired, given up by the message policy), of which Options.OnFailed is told,
-// or when Options.Overflow is DropOldest and gives it up (Stats.Dropped).
+// A message for which Put returned nil reaches the hub at least once, in the order of the Puts. If
+// the process ends, the next one that opens the folder continues. A message leaves the files when
 //
-// A message that was acknowledged shortly before a crash may be sent once more by the next process;
-// consumers tell by Message.ID. After kill -9 these are at most 64 and the ones whose results came
-// at the same time. After a power cut these are at most the messages done since a file was last
-// deleted, since the mark of what is done is forced to the disk then (not where SyncEvery is
-// negative).
+//   - the hub has acknowledged it;
+//   - it has a final result that the client did not cause (refused for good, expired, stopped by the
+//     message policy), which is reported to Options.OnFailed;
+//   - Options.Overflow is DropOldest and drops it (Stats.Dropped).
 //
-// A damaged message is noticed: head and contents of each record have a checksum. It is left out
-// and counted (Stats.Damaged), and so are messages in sectors that cannot be read. The messages
-// behind are found by the marker with which each record begins.
+// A message that was acknowledged shortly before a crash may be sent again by the next process;
+// consumers detect that by Message.ID. After kill -9 these are at most 64 messages, plus those
+// whose results came at the same time. After a power cut they are at most the messages done since a
+// file was last deleted, because the mark of done messages is synced then (not with a negative
+// SyncEvery).
+//
+// Damaged messages are detected: head and contents of each record have a checksum. A damaged
+// message is skipped and counted (Stats.Damaged), as are messages in unreadable sectors. The marker
+// at the start of each record is used to find the messages behind it.
 //
 // # When a message is safe
 //
-// By default Put returns after fsync, which many Puts at the same time share. That is safe against
-// power cuts as far as the disk tells the truth, and wears flash. Options.SyncEvery trades that for
-// the messages of the last moments: Put then returns when the operating system has the message,
-// which is safe against the end of the process, but not of the power. Messages that a killed
-// process left to the system are forced to the disk by the next Open.
+// By default Put returns after an fsync, which concurrent Puts share. That is safe against power
+// cuts if the disk reports syncs truthfully, and wears flash. With Options.SyncEvery, Put returns
+// when the operating system has the message. That is safe against the end of the process, but a
+// power cut loses the latest messages. The next Open syncs messages that a killed process left in
+// the system's cache.
 //
 // # When the disk fails
 //
-//   - Full: Put returns Quota at once, also where Overflow is Block. It takes messages again when
-//     there is space. The files of messages that are done are deleted for it, also the one that is
-//     written to, so a queue that has drained works again without help.
-//   - Stalled: no call waits for longer than its context; Close waits for Options.CloseTimeout, and
-//     Open, which has neither, for the disk. A Put whose write has begun when its context ends
-//     has transport.ErrOutcomeUnknown in the chain of its error.
-//   - Failing: a write or an fsync that fails costs the Puts that waited for it, which return the
-//     error. The next message goes into another file where the first one is in doubt.
-//   - Gone: when the folder is deleted, Put fails until the Queue is closed and opened anew.
+//   - Full: Put returns Quota at once, also with Overflow Block. It takes messages again when there
+//     is space. To make space, files whose messages are done are deleted, including the active one,
+//     so a drained queue works again without intervention.
+//   - Stalled: no call waits longer than its context. Close waits for at most Options.CloseTimeout;
+//     Open has no limit. If the write had begun when the context of Put ended, the error has
+//     transport.ErrOutcomeUnknown in its chain.
+//   - Failing: if a write or an fsync fails, the Puts that wait for it return the error. If the
+//     state of the file is in doubt, the next message goes into another file.
+//   - Gone: when the folder is deleted, Put fails until the Queue is closed and opened again.
 //
 // # Files
 //
-// A folder belongs to one Queue at a time, by a lock on a file in it; Open refuses systems that
-// have no such locks (Plan 9, Solaris, AIX, WebAssembly). In it are segments of a few megabytes,
-// named by the number of their first message, which are deleted as a whole when all in them is
-// done, and a file "done" with the number below which all is. No message in a segment is ever
-// overwritten. Open follows no symbolic links in the folder.
+// A folder belongs to one Queue at a time, by a lock on a file in it; Open refuses systems without
+// such locks (Plan 9, Solaris, AIX, WebAssembly). The folder has segments of a few megabytes, named
+// after the number of their first message, and a file "done" with the number below which all
+// messages are done. A segment is deleted when all its messages are done. Messages in a segment are
+// never overwritten. Open follows no symbolic links in the folder.
 //
-// A segment of which nothing is readable is renamed to end in ".damaged", for people, when it is
-// larger than 1 MiB or has unreadable sectors. MaxBytes does not count it, and nobody deletes it.
+// A segment without a readable message that is larger than 1 MiB or has unreadable sectors is
+// renamed to end in ".damaged", for inspection. MaxBytes does not count it, and the package never
+// deletes it.
 package outbox

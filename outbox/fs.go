@@ -9,8 +9,8 @@ import (
 	"runtime"
 )
 
-// fileSystem is the part of the operating system that the queue uses. Tests replace it with one
-// that fails, stalls or loses power.
+// fileSystem is the part of the operating system that the queue uses. Tests replace it by one that
+// fails, stalls or loses power.
 type fileSystem interface {
 	// Open opens a regular file. It follows no symbolic link at the end of path.
 	Open(path string, flag int) (file, error)
@@ -22,7 +22,7 @@ type fileSystem interface {
 	Mkdir(path string) error
 	// SyncFolder makes the names in a folder durable.
 	SyncFolder(path string) error
-	// Lock takes the exclusive lock on f, which ends when f is closed or the process ends.
+	// Lock takes an exclusive lock on f. It ends when f is closed or the process ends.
 	Lock(f file) error
 }
 
@@ -34,7 +34,7 @@ type file interface {
 	Sync() error
 	Close() error
 	Size() (int64, error)
-	// Linked reports whether the file has a name. A deleted file takes data and keeps none.
+	// Linked reports whether the file has a name. A deleted file accepts data and loses it.
 	Linked() (bool, error)
 }
 
@@ -44,7 +44,7 @@ type entry struct {
 	Regular bool // not a folder, a symbolic link or a device
 }
 
-// makeFolder is os.MkdirAll that makes the names of the new folders durable.
+// makeFolder is os.MkdirAll and makes the names of the new folders durable.
 func makeFolder(fs fileSystem, folder string) error {
 	folder, err := filepath.Abs(folder)
 	if err != nil {
@@ -52,8 +52,8 @@ func makeFolder(fs fileSystem, folder string) error {
 	}
 	parent := filepath.Dir(folder)
 	if fs.Exists(folder) {
-		// A killed process may have made the folder and not synced its name. The parent may be
-		// unreadable for this user, so an error does not count.
+		// A killed process may have made the folder without syncing its name. Errors are ignored, because
+		// this user may not be allowed to read the parent.
 		_ = fs.SyncFolder(parent)
 		return nil
 	}
@@ -106,7 +106,8 @@ func (osFS) List(folder string) ([]entry, error) {
 	return entries, err
 }
 
-// SyncFolder does nothing on Windows, which has no fsync of folders: FlushFileBuffers denies it.
+// SyncFolder does nothing on Windows, which has no fsync of folders: FlushFileBuffers fails on
+// them.
 func (osFS) SyncFolder(path string) error {
 	if runtime.GOOS == "windows" {
 		return nil

@@ -2,7 +2,8 @@
 
 package outbox
 
-// Open refuses these systems, since they have no lock; the functions are for the compiler.
+// Open refuses these systems because they lack locks. These functions only make the package
+// compile.
 
 func (f osFile) Linked() (bool, error) { return true, nil }
 

@@ -8,8 +8,8 @@ import (
 	"syscall"
 )
 
-// openNoFollow opens a file. O_NONBLOCK is for a named pipe in the file's place, whose open would
-// wait for a peer; it changes nothing for regular files.
+// openNoFollow opens a file without following symbolic links. O_NONBLOCK keeps the open of a named
+// pipe from waiting for a peer; it has no effect on regular files.
 func openNoFollow(path string, flag int) (*os.File, error) {
 	return os.OpenFile(path, flag|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0o600)
 }
@@ -22,12 +22,12 @@ func (f osFile) Linked() (bool, error) {
 	return st.Nlink > 0, nil
 }
 
-// isFull reports whether err says that the disk, or the user's share of it, is full.
+// isFull reports whether err means that the disk, or the user's quota, is full.
 func isFull(err error) bool {
 	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
 }
 
-// isUnreadable reports whether err is about the sectors that were read, not about the file.
+// isUnreadable reports whether err concerns the sectors being read, not the file.
 func isUnreadable(err error) bool {
 	return errors.Is(err, syscall.EIO) || errors.Is(err, syscall.EBADMSG)
 }

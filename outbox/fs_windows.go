@@ -5,7 +5,7 @@ import (
 	"syscall"
 )
 
-// Linked returns true: Windows deletes no file that is open without FILE_SHARE_DELETE.
+// Linked returns true: Windows does not delete a file that is open without FILE_SHARE_DELETE.
 func (f osFile) Linked() (bool, error) { return true, nil }
 
 // The numbers are from winerror.h; package syscall lacks them.
@@ -18,12 +18,12 @@ const (
 	errorDiskQuota      syscall.Errno = 1295
 )
 
-// isFull reports whether err says that the disk, or the user's share of it, is full.
+// isFull reports whether err means that the disk, or the user's quota, is full.
 func isFull(err error) bool {
 	return errors.Is(err, errorDiskFull) || errors.Is(err, errorHandleDiskFull) || errors.Is(err, errorDiskQuota)
 }
 
-// isUnreadable reports whether err is about the sectors that were read, not about the file.
+// isUnreadable reports whether err concerns the sectors being read, not the file.
 func isUnreadable(err error) bool {
 	return errors.Is(err, errorCRC) || errors.Is(err, errorSectorNotFound) || errors.Is(err, errorReadFault)
 }

@@ -12,7 +12,7 @@ import (
 // span is a range of record numbers, to excluded.
 type span struct{ from, to uint64 }
 
-// overlap is how many numbers two ranges share.
+// overlap returns how many numbers two ranges share.
 func (s span) overlap(o span) uint64 {
 	from, to := max(s.from, o.from), min(s.to, o.to)
 	if from >= to {
@@ -21,7 +21,7 @@ func (s span) overlap(o span) uint64 {
 	return to - from
 }
 
-// load takes the folder and reads it.
+// load locks the folder and reads it.
 func (q *Queue) load() (err error) {
 	if err := makeFolder(q.fs, q.folder); err != nil {
 		return err
@@ -73,7 +73,7 @@ func (q *Queue) load() (err error) {
 	if q.opt.SyncEvery < 0 {
 		return nil
 	}
-	return q.fs.SyncFolder(q.folder) // a killed process may not have done it
+	return q.fs.SyncFolder(q.folder) // a killed process may not have synced it
 }
 
 // found is a segment that Open has read.
@@ -85,7 +85,7 @@ type found struct {
 	unreadable bool   // some sectors could not be read
 }
 
-// tail is the least number of messages that the unreadable end of the file held.
+// tail returns the minimum number of messages lost in the unreadable end of the file.
 func (f found) tail() uint64 {
 	if f.fileSize > f.size {
 		return 1
@@ -93,11 +93,11 @@ func (f found) tail() uint64 {
 	return 0
 }
 
-// mostRead is where Open ends to read a file, which may be foreign and sparse. Segments are
-// smaller.
+// mostRead is the offset at which Open stops reading a file, which may be a foreign sparse file.
+// Segments are smaller.
 const mostRead = 16 * mostSegment
 
-// readSegment reads a segment and makes it durable.
+// readSegment reads a segment and syncs it.
 func (q *Queue) readSegment(s *segment) (found, error) {
 	f := found{segment: s}
 	in, err := q.fs.Open(s.path, os.O_RDWR)
@@ -132,7 +132,7 @@ func (q *Queue) readSegment(s *segment) (found, error) {
 	if q.opt.SyncEvery < 0 || f.messages == 0 {
 		return f, nil
 	}
-	// A killed process may have left records to the system's cache.
+	// A killed process may have left records in the system's cache.
 	if err := in.Sync(); err != nil {
 		q.stats.SyncErrors++
 	} else {
@@ -141,8 +141,8 @@ func (q *Queue) readSegment(s *segment) (found, error) {
 	return f, nil
 }
 
-// putAway deletes a segment without a readable message. It keeps for people what is more than the
-// one message that was being written, and what the disk could not read.
+// putAway deletes a segment without a readable message. It keeps the segment for inspection if it
+// is larger than one message that was being written, or has unreadable sectors.
 func (q *Queue) putAway(f found) error {
 	if f.unreadable || f.fileSize > recordHead+maxMessage {
 		return q.fs.Rename(f.path, f.path+damaged)
@@ -152,12 +152,12 @@ func (q *Queue) putAway(f found) error {
 
 const damaged = ".damaged"
 
-// arrange makes the queue's segments of the readable ones, and counts the messages that are
-// missing: gaps between numbers, and unreadable ends, whose messages have no number.
+// arrange makes the readable segments those of the queue, and counts missing messages: gaps in the
+// numbers, and unreadable ends, whose messages have no known number.
 func (q *Queue) arrange(readable, junk []found) {
 	for i, f := range readable {
 		if i+1 < len(readable) {
-			// A segment's records from the next one's first on were unreadable when that one began.
+			// The next segment began while this one's records from next.first on were unreadable.
 			next := readable[i+1].first
 			f.holes = append(f.holes, span{f.next, next})
 			f.next = next
@@ -183,7 +183,7 @@ func (q *Queue) arrange(readable, junk []found) {
 			ended = f.first - q.next + max(f.next-f.first, 1)
 		}
 	}
-	// Segments before the first one are done, though the mark may be older.
+	// All messages before the first segment are done, even if the mark is older.
 	q.done = max(q.done, first)
 	q.next = max(q.next, q.done)
 	q.stats.Damaged = ended + q.holesIn(q.done, q.next)
@@ -193,7 +193,7 @@ func (q *Queue) arrange(readable, junk []found) {
 	}
 }
 
-// holesIn is how many numbers from from to to are known to be missing.
+// holesIn returns how many numbers in the range are known to be missing.
 func (q *Queue) holesIn(from, to uint64) (n uint64) {
 	for _, h := range q.holes {
 		n += h.overlap(span{from, to})

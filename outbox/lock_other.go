@@ -4,6 +4,6 @@ package outbox
 
 import "os"
 
-// lockFile refuses: package syscall has no lock here that ends with the process and excludes a
-// second Queue of the same process as well.
+// lockFile refuses: package syscall has no lock here that ends with the process and also excludes a
+// second Queue of the same process.
 func lockFile(*os.File) error { return errNoLock }

@@ -7,7 +7,7 @@ import (
 	"syscall"
 )
 
-// lockFile takes the lock, which ends with the file or the process.
+// lockFile takes the lock. It ends when the file is closed or the process ends.
 func lockFile(f *os.File) error {
 	return syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
 }

@@ -13,7 +13,7 @@ const (
 	lockfileExclusiveLock   = 2
 )
 
-// lockFile takes the lock on the whole file, which ends with the file or the process.
+// lockFile takes a lock on the whole file. It ends when the file is closed or the process ends.
 func lockFile(f *os.File) error {
 	var at syscall.Overlapped
 	const all = ^uintptr(0) & 0xffffffff

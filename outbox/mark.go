@@ -7,9 +7,9 @@ import (
 )
 
 // mark is the file "done": the number below which all records are done, in two slots with a
-// checksum each. The file has its blocks from the beginning, so a full disk does not stop it. write
-// goes to one slot until synced says that it is durable, and then to the other, so a power cut
-// spoils one at most. A mark that is older than the truth costs duplicates.
+// checksum each. Its blocks are allocated from the beginning, so it can be written on a full disk.
+// write uses one slot until synced reports that it is durable, and then the other, so a power cut
+// damages at most one. An outdated mark causes duplicates only.
 type mark struct {
 	file file
 	slot int64
@@ -17,11 +17,11 @@ type mark struct {
 
 const (
 	markSize  = 12
-	markSlot  = 4096 // a page of flash each
+	markSlot  = 4096 // each is one page of flash
 	markSlots = 2
 )
 
-// openMark opens the mark, or makes it.
+// openMark opens the mark, creating it if needed.
 func openMark(fs fileSystem, path string) (m *mark, done uint64, err error) {
 	f, err := fs.Open(path, os.O_CREATE|os.O_RDWR)
 	if err != nil {
@@ -32,7 +32,7 @@ func openMark(fs fileSystem, path string) (m *mark, done uint64, err error) {
 	for slot := range int64(markSlots) {
 		var b [markSize]byte
 		if _, err := f.ReadAt(b[:], slot*markSlot); err != nil {
-			continue // it was never written, or is unreadable
+			continue // never written, or unreadable
 		}
 		n, ok := readMark(b)
 		good[slot] = ok
@@ -44,14 +44,14 @@ func openMark(fs fileSystem, path string) (m *mark, done uint64, err error) {
 		_ = f.Close()
 		return nil, 0, err
 	}
-	if f.Sync() == nil { // a killed process may have left the newer slot to the system's cache
+	if f.Sync() == nil { // a killed process may have left the newer slot in the system's cache
 		m.synced()
 	}
 	return m, done, nil
 }
 
-// allocate writes each slot that is not good, over its full length: a sector that cannot be read
-// now must not come back with an old number, and blocks must be there before the disk is full.
+// allocate writes each slot that is not good over its full length. So an unreadable sector cannot
+// come back later with an old number, and the blocks exist before the disk is full.
 func (m *mark) allocate(good [markSlots]bool, done uint64) error {
 	for slot := range int64(markSlots) {
 		if good[slot] {
@@ -66,7 +66,7 @@ func (m *mark) allocate(good [markSlots]bool, done uint64) error {
 	return nil
 }
 
-// write notes that all records below done are done.
+// write records that all records below done are done.
 func (m *mark) write(done uint64) error {
 	var b [markSize]byte
 	putMark(b[:], done)
@@ -74,7 +74,7 @@ func (m *mark) write(done uint64) error {
 	return err
 }
 
-// synced is called after the file was synced, with no write since.
+// synced must be called after a sync of the file, with no write since.
 func (m *mark) synced() { m.slot = 1 - m.slot }
 
 func putMark(b []byte, done uint64) {

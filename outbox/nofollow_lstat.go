@@ -7,7 +7,7 @@ import (
 	"os"
 )
 
-// openNoFollow looks at path before it opens it, where the system has no O_NOFOLLOW.
+// openNoFollow checks path before it opens it, for systems without O_NOFOLLOW.
 func openNoFollow(path string, flag int) (*os.File, error) {
 	if info, err := os.Lstat(path); err == nil && !info.Mode().IsRegular() {
 		return nil, &fs.PathError{Op: "open", Path: path, Err: errNotRegular}

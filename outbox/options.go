@@ -12,43 +12,43 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// Options tune a Queue. Nil, and the zero value of each field, mean the stated default.
+// Options tune a Queue. Nil, and the zero value of each field, select the stated default.
 type Options struct {
-	// MaxBytes bounds the files. Default 256 MiB; at least 1 MiB. A message takes its size and some
-	// 50 bytes.
+	// MaxBytes limits the size of the files. Default 256 MiB; at least 1 MiB. A message takes its size
+	// and some 50 bytes.
 	MaxBytes int64
-	// Overflow says what happens to a message that finds no room: Block (the default) waits for it
-	// until Put's context ends, Fail and DropNewest have Put return an error of Kind Dropped,
-	// DropOldest gives up the oldest segment, an eighth of MaxBytes or 4 MiB if that is less.
-	// Messages that the client has already go on their way then, but would not outlive the process.
-	// A full disk is no overflow: Put returns Quota and nothing is given up.
+	// Overflow selects what happens to a message when the files are full. Block, the default, waits
+	// for room until the context of Put ends. Fail and DropNewest make Put return an error of Kind
+	// Dropped. DropOldest drops the oldest segment, which is an eighth of MaxBytes, at most 4 MiB.
+	// Dropped messages that the client already has are still sent, but do not survive the process. A
+	// full disk is no overflow: Put returns Quota and nothing is dropped.
 	Overflow device.Overflow
-	// SyncEvery is how long a message may be in the hands of the operating system only. Default 0:
-	// Put returns when it is on the disk. Negative: for as long as the system likes.
+	// SyncEvery is how long a message may be only in the operating system's cache. Default 0: Put
+	// returns after an fsync. Negative: no fsync.
 	SyncEvery time.Duration
-	// Window is the most messages that Run has handed to the client at a time, on top of which the
-	// client's own limits apply. Default 512; at most 61,440.
+	// Window is the maximum number of messages that Run has handed to the client; the client's own
+	// limits apply as well. Default 512; at most 61,440.
 	Window int
-	// MessageIDPrefix begins the ids that Put gives to messages without one, as that of
-	// device.Options. The id is stored with the message, so it stays the same whichever process sends
-	// it. Default: eight random characters for each Open.
+	// MessageIDPrefix begins the ids that Put gives to messages without one, as in device.Options. The
+	// id is stored with the message, so another process sends it with the same id. Default: eight
+	// random characters for each Open.
 	MessageIDPrefix string
-	// NoMessageIDs leaves messages without an id as they are; the client that sends them may give them
-	// one, which another process does not know.
+	// NoMessageIDs stores messages without an id as they are. The client that sends one may give it an
+	// id, which other processes do not know.
 	NoMessageIDs bool
-	// OnFailed is called with each message that ends without the hub having taken it, with its result.
-	// Run makes one call at a time, which holds up the messages behind; m is valid until it returns.
-	// It must not call Run, Flush or Close, nor Put where Overflow is Block: they would wait for
-	// OnFailed to return. When it panics or calls runtime.Goexit, Run returns an error. Default:
-	// none, such messages are counted only.
+	// OnFailed is called with the result of each message that ends without an acknowledgement. Run
+	// makes one call at a time, and messages behind it wait; m is valid until the call returns.
+	// OnFailed must not call Run, Flush or Close, nor Put with Overflow Block, because they would wait
+	// for OnFailed to return. If it panics or calls runtime.Goexit, Run returns an error. Default:
+	// none, such messages are only counted.
 	OnFailed func(m *transport.Message, err error)
-	// CloseTimeout bounds Close, which waits for OnFailed and for the disk. Default 5 s.
+	// CloseTimeout limits Close, which waits for OnFailed and for the disk. Default 5 s.
 	CloseTimeout time.Duration
 }
 
 const (
 	leastBytes = 1 << 20
-	// Segments are an eighth of MaxBytes, within bounds.
+	// A segment is an eighth of MaxBytes, within these limits.
 	leastSegment, mostSegment = 128 << 10, 4 << 20
 )
 
@@ -108,7 +108,8 @@ var (
 		"keep messages in the client's memory")
 )
 
-// gaveUp is the error of a call whose context ended. state says what it waited for; it may be nil.
+// gaveUp is the error of a call whose context ended. state is what the call waited for; it may be
+// nil.
 func gaveUp(ctx context.Context, state error) *transport.Error {
 	return operr.Cancelled(ctx, transport.OpSend, transport.Operation, state)
 }

@@ -16,12 +16,13 @@ import (
 
 // A Queue is an outbox in files. All methods are safe for concurrent use.
 //
-// Records are numbered from 0 for all time: those below done are done, those below next were
-// written. The segments hold what is between, the oldest first; the last one may be active.
+// Records are numbered from 0 and numbers are never reset. Those below done are done, those below
+// next were written. The segments hold the records between, the oldest first; the last segment may
+// be active.
 //
-// No method touches the disk itself, so a disk that stalls blocks no caller. Two goroutines do,
-// which exist while there is work: the writer (disk.go) writes, makes, closes and removes files,
-// the syncer (sync.go) alone calls fsync. Run has a third for reading.
+// No method uses the disk directly, so a stalled disk blocks no caller. Two goroutines do, and
+// exist only while there is work: the writer (disk.go) writes, creates, closes and removes files;
+// only the syncer (sync.go) calls fsync. Run has a third goroutine for reading.
 type Queue struct {
 	fs     fileSystem
 	folder string
@@ -34,38 +35,38 @@ type Queue struct {
 
 	life     context.Context // ended by Close
 	end      context.CancelCauseFunc
-	gone     chan struct{} // closed when nothing of the queue runs any more
+	gone     chan struct{} // closed when no goroutine of the queue runs any more
 	closeErr error         // set before gone is closed
 	idsMu    sync.Mutex
 	ids      messageid.Source
-	entrants sync.Pool // not one for all Queues: channels belong to a synctest bubble
+	entrants sync.Pool // per Queue, because channels belong to a synctest bubble
 
 	mu       sync.Mutex // never held during a system call
 	segments []*segment
-	active   *segment // the last of segments while it is written to, or nil
+	active   *segment // the last segment while it is written to, or nil
 	bytes    int64    // of all segments
 	next     uint64
 	done     uint64
-	marked   uint64 // what the mark says
+	marked   uint64 // the number in the mark
 	holes    []span // numbers without a message
 	closed   bool
 	stats    Stats
 
-	pending      []*entrant // wait for the writer
-	busy         []*entrant // the writer is at work on these
+	pending      []*entrant // waiting for the writer
+	busy         []*entrant // being written
 	pendingBytes int64      // of both
-	solo         int        // so many of the next pending ones are written one at a time
-	spoiled      uint64     // so many numbers from next on are not used
-	unsynced     []*entrant // written, and wait for the syncer
+	solo         int        // this many of the next pending ones are written one at a time
+	spoiled      uint64     // this many numbers from next on are unusable
+	unsynced     []*entrant // written, waiting for the syncer
 	trash, stuck []*segment // to be removed; could not be removed
-	working      bool       // the writer exists
-	markDue      bool       // the mark has to be written
-	taken        []*entrant // writer only: memory of busy
-	batch        []byte     // writer only: what it writes
+	working      bool       // the writer runs
+	markDue      bool       // the mark must be written
+	taken        []*entrant // writer only: buffer of busy
+	batch        []byte     // writer only: the bytes to write
 
-	syncing  bool // the syncer exists
-	wantSync bool // the active segment has to be synced
-	wantMark bool // the mark has to be synced
+	syncing  bool // the syncer runs
+	wantSync bool // the active segment must be synced
+	wantMark bool // the mark must be synced
 	markBusy bool // the mark is being written or synced
 	later    *time.Timer
 	laterSet bool
@@ -76,35 +77,36 @@ type Queue struct {
 	worked chan struct{} // closed when the writer has ended
 	synced chan struct{} // closed when the syncer has ended
 
-	markFree chan struct{} // closed when the mark is not busy any more
+	markFree chan struct{} // closed when the mark is free again
 }
 
-// Stats are counts since Open, except Waiting and Bytes, which describe the files.
+// Stats are counters since Open, except Waiting and Bytes, which describe the files.
 type Stats struct {
 	// Waiting is the number of readable messages in the files that are not done, including those
-	// that the client has. Bytes is the size of the files.
+	// handed to the client. Bytes is the size of the files.
 	Waiting uint64
 	Bytes   int64
 	// Put is the number of messages for which Put returned nil.
 	Put uint64
-	// Acknowledged is the number of messages that the hub took, Failed of those that ended otherwise.
+	// Acknowledged is the number of messages that the hub acknowledged, Failed of those with another
+	// result.
 	Acknowledged, Failed uint64
-	// Dropped is the number of messages that DropOldest gave up.
+	// Dropped is the number of messages that DropOldest dropped.
 	Dropped uint64
-	// Damaged is the number of messages that cannot be read back, those that Open misses and those
-	// that Run meets later. The unreadable end of the last file counts as one, since its messages
-	// have no known number; mostly it is one that was being written when the power went.
+	// Damaged is the number of messages that Open or Run could not read. The unreadable end of the
+	// last file counts as one, because its messages have no known number; usually it is a message that
+	// was being written when the power failed.
 	Damaged uint64
-	// MarkErrors counts failed writes of the mark. After a crash more messages would be sent twice.
+	// MarkErrors counts failed writes of the mark. They cause more duplicates after a crash.
 	MarkErrors uint64
-	// SyncErrors counts failed fsyncs. With SyncEvery a power cut may take messages of which no Put
-	// has told; without it the Puts concerned returned the error.
+	// SyncErrors counts failed fsyncs. With SyncEvery, a power cut may lose the messages concerned
+	// although their Puts returned nil; without it those Puts returned the error.
 	SyncErrors uint64
 }
 
-// Open opens the queue in folder, and makes the folder if there is none. It reads all that waits
-// once. The error is of Kind Invalid for wrong options and for a folder that another Queue has, of
-// Kind Unsupported on a system without file locks, else the file system's.
+// Open opens the queue in folder, and makes the folder if needed. It reads all waiting messages
+// once. The error is of Kind Invalid for wrong options and for a folder in use by another Queue, of
+// Kind Unsupported on a system without file locks, and otherwise the file system's.
 func Open(folder string, o *Options) (*Queue, error) { return openOn(osFS{}, folder, o) }
 
 func openOn(fs fileSystem, folder string, o *Options) (*Queue, error) {
@@ -124,11 +126,11 @@ func openOn(fs fileSystem, folder string, o *Options) (*Queue, error) {
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.passLocked(q.done) // the last process may not have removed what is done
+	q.passLocked(q.done) // the previous process may have left files that are done
 	return q, nil
 }
 
-// release closes the mark and the lock.
+// release closes the mark and releases the lock.
 func (q *Queue) release() {
 	if q.mark != nil {
 		_ = q.mark.file.Close()
@@ -141,22 +143,24 @@ func (q *Queue) release() {
 // entrant is a record on its way to the disk.
 type entrant struct {
 	record  []byte
-	segment *segment // that has it
+	segment *segment // the segment that has it
 	number  uint64
 	gaveUp  bool       // Put has returned
 	result  chan error // capacity 1
 }
 
-// Put writes m into the files. Nil means that m is as safe as Options.SyncEvery says. m is the
-// caller's again in any case.
+// Put stores m in the files. Nil means that m is as safe as Options.SyncEvery says. The caller may
+// reuse m when Put has returned.
 //
-// When there is no room, Options.Overflow says what happens; Block waits until ctx ends
-// (Cancelled). A disk that does not answer is waited for until ctx ends as well (Cancelled, with
-// transport.ErrOutcomeUnknown in the chain when the write had begun). A full disk gives Quota at
-// once, and takes messages again when there is space: the files of messages that are done go first.
+// When the files are full, Options.Overflow applies; Block waits until ctx ends (Cancelled). Put
+// also waits for a disk that does not answer until ctx ends (Cancelled, with
+// transport.ErrOutcomeUnknown in the chain if the write had begun). A full disk returns Quota at
+// once. Put takes messages again when there is space; files whose messages are done are deleted
+// first.
 //
-// Another error means that m was not accepted: Invalid, TooLarge, Closed, Dropped, or the file
-// system's. After an error of fsync it is not known what the disk has, and m may still be sent.
+// Other errors mean that m was not accepted: Invalid, TooLarge, Closed, Dropped, or the file
+// system's. The exception is a failed fsync: it is unknown what the disk has, and m may still be
+// sent.
 func (q *Queue) Put(ctx context.Context, m *transport.Message) error {
 	if m == nil {
 		return invalid("the message is nil")
@@ -181,8 +185,8 @@ func (q *Queue) Put(ctx context.Context, m *transport.Message) error {
 	return err
 }
 
-// appendRecord appends a record with m. A message without an id gets one, unless the hub would not
-// take it with an id.
+// appendRecord appends a record with m. A message without an id gets one, unless that would make it
+// too large for the hub.
 func (q *Queue) appendRecord(b []byte, m *transport.Message) []byte {
 	if m.ID != "" || !q.ids.On() {
 		return appendRecord(b, m)
@@ -197,7 +201,7 @@ func (q *Queue) appendRecord(b []byte, m *transport.Message) []byte {
 	return appendRecord(b, &own)
 }
 
-// put reports whether p may be used again.
+// put reports whether p may be reused.
 func (q *Queue) put(ctx context.Context, p *entrant) (reusable bool, err error) {
 	for {
 		if ctx.Err() != nil {
@@ -224,7 +228,7 @@ func (q *Queue) put(ctx context.Context, p *entrant) (reusable bool, err error) 
 	return q.takeBack(ctx, p)
 }
 
-// takeBack takes p back, unless the writer has it. ctx is Put's context, which has ended.
+// takeBack withdraws p, unless the writer has it. ctx is Put's context, which has ended.
 func (q *Queue) takeBack(ctx context.Context, p *entrant) (reusable bool, err error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -241,12 +245,12 @@ func (q *Queue) takeBack(ctx context.Context, p *entrant) (reusable bool, err er
 	}
 	p.gaveUp = true
 	if !slices.Contains(q.busy, p) {
-		p.record = nil // it is in the file, and an fsync that stalls may hold many
+		p.record = nil // it is in the file, and a stalled fsync may hold many
 	}
 	return false, gaveUp(ctx, transport.ErrOutcomeUnknown)
 }
 
-// submit hands p to the writer. room is what to wait for if there is no room.
+// submit hands p to the writer. If there is no room, room is the channel to wait on.
 func (q *Queue) submit(p *entrant) (room <-chan struct{}, err error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -265,7 +269,7 @@ func (q *Queue) submit(p *entrant) (room <-chan struct{}, err error) {
 	return nil, errFull
 }
 
-// settleLocked gives p its result.
+// settleLocked delivers the result of p.
 func (q *Queue) settleLocked(p *entrant, err error) {
 	if err == nil && !p.gaveUp {
 		q.stats.Put++
@@ -273,14 +277,14 @@ func (q *Queue) settleLocked(p *entrant, err error) {
 	p.result <- err
 }
 
-// makeRoomLocked reports whether size more bytes fit, after what Overflow allows.
+// makeRoomLocked reports whether size more bytes fit, after making room as Overflow allows.
 func (q *Queue) makeRoomLocked(size int64) bool {
 	for q.bytes+q.pendingBytes+size > q.opt.MaxBytes {
 		if len(q.segments) == 0 || q.inUseLocked() {
 			return false
 		}
 		switch s := q.segments[0]; {
-		case s.next <= q.done: // the active one, and all in it is done
+		case s.next <= q.done: // the active one, and all its messages are done
 		case q.opt.Overflow == device.DropOldest:
 			q.stats.Dropped += s.next - max(q.done, s.first) - q.holesIn(max(q.done, s.first), s.next)
 			q.done = s.next
@@ -293,12 +297,12 @@ func (q *Queue) makeRoomLocked(size int64) bool {
 	return true
 }
 
-// inUseLocked reports whether the oldest segment cannot go, since the writer is at work on it.
+// inUseLocked reports whether the oldest segment cannot be removed because the writer uses it.
 func (q *Queue) inUseLocked() bool {
 	return len(q.busy) > 0 && len(q.segments) > 0 && q.segments[0] == q.active
 }
 
-// removeFirstLocked has the oldest segment deleted.
+// removeFirstLocked schedules the oldest segment for deletion.
 func (q *Queue) removeFirstLocked() {
 	s := q.segments[0]
 	q.segments = slices.Delete(q.segments, 0, 1)
@@ -307,14 +311,14 @@ func (q *Queue) removeFirstLocked() {
 		q.active = nil
 	}
 	q.trash = append(q.trash, s)
-	q.settleUnsyncedLocked(s, s.next, nil) // what is done needs no fsync
+	q.settleUnsyncedLocked(s, s.next, nil) // done messages need no fsync
 	wake(&q.room)
 	wake(&q.grown) // Run may have the file open, which keeps its space, and on Windows its name
 	q.kickLocked()
 }
 
-// finish notes the result of the record with that number; all before it are done too. Those from
-// from on were not found. quiet says that no further result is about to come.
+// finish records the result of a record. All records before it are done too; those from from to
+// number-1 were not found. quiet means that no further result follows at once.
 func (q *Queue) finish(from, number uint64, result error, quiet bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -338,14 +342,14 @@ func (q *Queue) finish(from, number uint64, result error, quiet bool) {
 	}
 }
 
-// passLocked notes that all records below number are done.
+// passLocked records that all records below number are done.
 func (q *Queue) passLocked(number uint64) {
 	q.done = max(q.done, number)
 	for len(q.segments) > 0 && q.segments[0] != q.active && q.segments[0].next <= q.done {
 		q.removeFirstLocked()
 	}
 	wake(&q.ended)
-	wake(&q.room) // the active segment may be done with
+	wake(&q.room) // the active segment may be done
 }
 
 // Stats returns the counts.
@@ -357,7 +361,7 @@ func (q *Queue) Stats() Stats {
 	return s
 }
 
-// Flush waits until all that was put before the call is done, for which Run has to run. It returns
+// Flush waits until all messages put before the call are done; Run must be running. It returns
 // Cancelled when ctx ends first, and Closed when the queue is closed.
 func (q *Queue) Flush(ctx context.Context) error {
 	q.mu.Lock()
@@ -379,10 +383,9 @@ func (q *Queue) Flush(ctx context.Context) error {
 	return nil
 }
 
-// Close ends Run, Flush and Puts that wait, and closes the files; messages that wait stay in them.
-// It returns the error of the last fsync. When Run or the disk does not end within
-// Options.CloseTimeout, it returns Timeout, and the folder stays locked until they have ended;
-// another Close waits again.
+// Close ends Run, Flush and waiting Puts, and closes the files; waiting messages stay in them. It
+// returns the error of the last fsync. If Run or the disk does not end within Options.CloseTimeout,
+// it returns Timeout, and the folder stays locked until they have ended; another Close waits again.
 func (q *Queue) Close() error {
 	q.mu.Lock()
 	if !q.closed {

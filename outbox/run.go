@@ -14,13 +14,13 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// Client takes messages: a *device.Client. Its Overflow has to be Block, the default, since
+// Client takes messages: a *device.Client. Its Overflow must be Block, the default, because
 // messages that it drops would never reach the hub.
 type Client interface {
 	Enqueue(ctx context.Context, m *transport.Message, r *device.Receipt) error
 }
 
-// slot is a message that the client has, or had.
+// slot is a message that was handed to the client, or is free.
 type slot struct {
 	message transport.Message
 	receipt device.Receipt
@@ -29,10 +29,10 @@ type slot struct {
 	err     error  // the client did not take it, or it was never handed over
 }
 
-// Run hands over to the client the messages that wait, in order, and those that come. It returns
-// when the client or the queue is closed (Closed), ctx ends (Cancelled), OnFailed does not return,
-// or the files cannot be read; damaged records and unreadable sectors are counted and passed over.
-// A program must look at the error: messages wait until the next Run.
+// Run hands waiting and new messages to the client, in order. It returns when the client or the
+// queue is closed (Closed), ctx ends (Cancelled), OnFailed panics or ends its goroutine, or the
+// files cannot be read; damaged records and unreadable sectors are counted and skipped. A program
+// must check the error: messages wait for the next Run.
 //
 // One Run runs at a time; another one waits for its end. Messages that the client still had when
 // Run ended count as not sent: a later Run, with another client, begins with them.
@@ -53,7 +53,7 @@ func (q *Queue) Run(ctx context.Context, to Client) error {
 	sent := make(chan *slot, q.opt.Window)
 	free := make(chan *slot, q.opt.Window)
 	for range q.opt.Window {
-		free <- nil // made when it is needed
+		free <- nil // the slot is allocated when needed
 	}
 	var wait sync.WaitGroup
 	var settleErr error
@@ -63,11 +63,11 @@ func (q *Queue) Run(ctx context.Context, to Client) error {
 		}
 	})
 	err := func() error {
-		defer close(sent) // also when the client panics, or settle would stay
+		defer close(sent) // also when the client panics, or settle would not end
 		return q.feed(ctx, to, sent, free)
 	}()
 	if transport.KindOf(err) != transport.Closed {
-		cancel(err) // with a client that is closed the results are there
+		cancel(err) // a closed client has all results
 	}
 	wait.Wait()
 	switch {
@@ -79,7 +79,7 @@ func (q *Queue) Run(ctx context.Context, to Client) error {
 	return err
 }
 
-// feed reads records and hands them over.
+// feed reads records and hands the messages to the client.
 func (q *Queue) feed(ctx context.Context, to Client, sent chan<- *slot, free <-chan *slot) error {
 	c := cursor{queue: q, ctx: ctx}
 	defer c.close()
@@ -130,16 +130,16 @@ func (q *Queue) settle(ctx context.Context, sent <-chan *slot, free chan<- *slot
 			failed = callback.Run("outbox.Options.OnFailed", func() { q.opt.OnFailed(&s.message, err) })
 		}
 		q.finish(s.from, s.number, err, len(sent) == 0)
-		if failed != nil { // the message counts as told, so the next Run goes on behind it
+		if failed != nil { // the message counts as reported, so the next Run starts behind it
 			return failed
 		}
-		s.message.Body = nil // it need not stay in memory until the slot has its next one
+		s.message.Body = nil // frees the body's memory before the slot is reused
 		free <- s
 	}
 	return nil
 }
 
-// cursor is the place from which Run reads.
+// cursor is the read position of Run.
 type cursor struct {
 	queue   *Queue
 	ctx     context.Context
@@ -156,14 +156,14 @@ func (c *cursor) close() {
 	c.segment, c.file, c.scan = nil, nil, scanner{window: c.scan.window[:0]}
 }
 
-// view is how far a segment can be read.
+// view is the readable part of a segment.
 type view struct {
 	segment *segment
 	limit   int64
 	next    uint64 // number behind the last record before limit
 }
 
-// next waits for the next record and reads it into s, whose err is errDamaged if it is not there.
+// next waits for the next record and reads it into s. s.err is errDamaged if the record is missing.
 func (c *cursor) next(s *slot) error {
 	for {
 		v, grown, err := c.aim()
@@ -183,7 +183,7 @@ func (c *cursor) next(s *slot) error {
 		}
 		if c.segment != v.segment {
 			switch err := c.open(v.segment); {
-			case errors.Is(err, os.ErrNotExist) && !c.queue.has(v.segment): // DropOldest was faster
+			case errors.Is(err, os.ErrNotExist) && !c.queue.has(v.segment): // DropOldest deleted it first
 				continue
 			case err != nil:
 				return err
@@ -193,14 +193,14 @@ func (c *cursor) next(s *slot) error {
 		number, message, err := c.scan.read()
 		switch {
 		case err == errEnd || err == nil && number >= v.next:
-			number, message = v.next-1, nil // nothing more is there
+			number, message = v.next-1, nil // no further record is in this view
 			c.scan.skip(v.next)
 		case err != nil && c.ctx.Err() != nil:
 			return context.Cause(c.ctx)
 		case err != nil:
 			return fmt.Errorf("outbox: %s: %w", v.segment.path, err)
 		}
-		if number < c.at { // on the way to the record
+		if number < c.at { // skipped on the way to the record
 			continue
 		}
 		s.from, s.number, s.err = c.at, number, nil
@@ -212,7 +212,7 @@ func (c *cursor) next(s *slot) error {
 	}
 }
 
-// aim returns the segment with the next record, or what to wait for.
+// aim returns the segment with the next record, or a channel to wait on.
 func (c *cursor) aim() (v view, grown <-chan struct{}, err error) {
 	q := c.queue
 	q.mu.Lock()
@@ -220,7 +220,7 @@ func (c *cursor) aim() (v view, grown <-chan struct{}, err error) {
 	if q.closed {
 		return v, nil, errClosed
 	}
-	c.at = max(c.at, q.done) // DropOldest passes by
+	c.at = max(c.at, q.done) // skips what DropOldest removed
 	for _, s := range q.segments {
 		if c.at < s.next {
 			c.at = max(c.at, s.first) // a gap
@@ -230,14 +230,14 @@ func (c *cursor) aim() (v view, grown <-chan struct{}, err error) {
 	return v, waitFor(&q.grown), nil
 }
 
-// has reports whether s is one of the segments.
+// has reports whether s is still one of the segments.
 func (q *Queue) has(s *segment) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return slices.Contains(q.segments, s)
 }
 
-// open goes to another segment.
+// open changes to another segment.
 func (c *cursor) open(s *segment) error {
 	c.close()
 	var f file
@@ -260,7 +260,7 @@ func (c *cursor) open(s *segment) error {
 	return nil
 }
 
-// patient reads the cursor's file. The cursor's context ends the wait for the disk.
+// patient reads the cursor's file. The cursor's context ends a wait for the disk.
 type patient struct{ *cursor }
 
 func (c patient) ReadAt(b []byte, at int64) (int, error) {
@@ -270,23 +270,23 @@ func (c patient) ReadAt(b []byte, at int64) (int, error) {
 		return err
 	}, func() { _ = f.Close() })
 	if abandoned {
-		c.cursor.file = nil // it is closed when the read has ended
+		c.cursor.file = nil // closed when the read has ended
 	}
 	if err != nil && c.ctx.Err() != nil {
-		return 0, c.ctx.Err() // not its cause, which passes for a bad sector when another file has one
+		return 0, c.ctx.Err() // not the cause, which could be mistaken for a disk error
 	}
 	return n, err
 }
 
-// onDisk calls read on a goroutine of its own, one at a time, and returns its error. When ctx ends
-// before, it returns ctx's error, and late is called after read.
+// onDisk calls read on its own goroutine, one at a time, and returns its error. When ctx ends
+// first, it returns ctx's error, and calls late after read.
 func (q *Queue) onDisk(ctx context.Context, read func() error, late func()) (abandoned bool, err error) {
 	select {
 	case q.reading <- struct{}{}:
 	case <-ctx.Done():
 		return false, context.Cause(ctx)
 	}
-	var over atomic.Bool // read has ended, or nobody waits for it
+	var over atomic.Bool // read has ended, or its caller has given up
 	done := make(chan error, 1)
 	go func() {
 		err := read()

@@ -7,31 +7,31 @@ import (
 	"io"
 )
 
-// scanner reads the records of a segment in order. It passes over damage: the numbers of the
-// records that it returns tell which ones are missing.
+// scanner reads the records of a segment in order and skips damage. Gaps in the numbers of the
+// returned records show the missing ones.
 type scanner struct {
 	file  io.ReaderAt
 	salt  uint32
-	next  uint64 // the least number that can follow
-	at    int64  // where the next record begins
-	limit int64  // where reading ends; behind it somebody may be writing
+	next  uint64 // the minimum number of the next record
+	at    int64  // offset of the next record
+	limit int64  // end of reading; the writer may be writing behind it
 
 	window     []byte // bytes of the file from start on
 	start      int64
 	unreadable bool // some sectors could not be read
 }
 
-// errEnd says that no record follows before limit.
+// errEnd means that no record follows before limit.
 var errEnd = errors.New("outbox: no record follows")
 
 const (
 	readSize = 64 << 10
-	// pageSize is the unit in which unreadable sectors are passed over.
+	// pageSize is the unit in which unreadable sectors are skipped.
 	pageSize = 4096
 )
 
-// read returns the next record that has a good head. message is nil when the message does not have
-// its checksum; else it is valid until the next call. The error is errEnd or the file's.
+// read returns the next record with a valid head. message is nil if it does not match its checksum,
+// and otherwise valid until the next call. The error is errEnd or the file's.
 func (s *scanner) read() (number uint64, message []byte, err error) {
 	for at := s.at; ; {
 		if s.limit-at < recordHead {
@@ -59,17 +59,17 @@ func (s *scanner) read() (number uint64, message []byte, err error) {
 	}
 }
 
-// fits reports whether a record with that head can stand at this place: it ends before limit, and
-// as many records as its number says are missing have room in the bytes that were passed over.
+// fits reports whether a record with head h can stand at this offset: it ends before limit, and the
+// skipped bytes have room for the records that its number implies are missing.
 func (s *scanner) fits(h head, at int64) bool {
 	return int64(h.length) <= s.limit-at-recordHead && h.number >= s.next &&
 		h.number-s.next <= uint64(at-s.at)/(recordHead+leastMessage)
 }
 
-// skip goes on behind limit, with the record of that number.
+// skip moves on behind limit, to the record with the number next.
 func (s *scanner) skip(next uint64) { s.at, s.next = s.limit, next }
 
-// find returns the place of the first marker from at on, or limit.
+// find returns the offset of the first marker from at on, or limit.
 func (s *scanner) find(at int64) (int64, error) {
 	for s.limit-at >= recordHead {
 		n := int(min(s.limit-at, readSize))
@@ -85,7 +85,7 @@ func (s *scanner) find(at int64) (int64, error) {
 	return s.limit, nil
 }
 
-// bytes returns n bytes of the file, which must be there before limit.
+// bytes returns n bytes of the file, which must end before limit.
 func (s *scanner) bytes(at int64, n int) ([]byte, error) {
 	if at < s.start || at+int64(n) > s.start+int64(len(s.window)) {
 		if err := s.fill(at, n); err != nil {
@@ -96,7 +96,7 @@ func (s *scanner) bytes(at int64, n int) ([]byte, error) {
 	return s.window[i : i+n], nil
 }
 
-// fill moves the window to at, where it gets n bytes at least.
+// fill moves the window to at and reads at least n bytes.
 func (s *scanner) fill(at int64, n int) error {
 	size := int(min(int64(max(n, readSize)), s.limit-at))
 	var rest []byte
@@ -123,7 +123,7 @@ func (s *scanner) readAt(p []byte, at int64) error {
 	switch {
 	case n == len(p):
 		return nil
-	case err == io.EOF: // somebody cut the file
+	case err == io.EOF: // the file was truncated
 		clear(p[n:])
 		return nil
 	case !isUnreadable(err):

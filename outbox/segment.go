@@ -9,7 +9,7 @@ import (
 )
 
 // A segment is a file of records. Its name is the number of its first record, in 16 hexadecimal
-// digits, and its salt, in 8. The Queue's mutex guards all fields but file's contents.
+// digits, and its salt, in 8. The Queue's mutex guards all fields, but not the file's contents.
 type segment struct {
 	path   string
 	salt   uint32
@@ -18,14 +18,14 @@ type segment struct {
 	synced uint64 // records below are durable
 	named  bool   // its name is durable
 	size   int64  // bytes of the records
-	file   file   // nil once nothing more is written to it
-	lost   error  // the error of fsync: which records the disk has is not known
+	file   file   // nil once the segment is not written to any more
+	lost   error  // the error of a failed fsync: it is unknown which records the disk has
 }
 
 const suffix = ".messages"
 
-// maxNumber is the highest number in a name. Only a foreign file brings numbers near it, and above
-// it they would overflow and hide messages.
+// maxNumber is the maximum number in a name. Only foreign files have larger ones, which would
+// overflow and hide messages.
 const maxNumber = 1 << 62
 
 func segmentName(first uint64, salt uint32) string {
@@ -37,7 +37,7 @@ func digits(n uint64, width int) string {
 	return strings.Repeat("0", width-len(s)) + s
 }
 
-// parseName reads a segment's name.
+// parseName parses a segment's name.
 func parseName(name string) (first uint64, salt uint32, ok bool) {
 	left, ok := strings.CutSuffix(name, suffix)
 	if !ok || len(left) != 16+1+8 || left[16] != '-' {
@@ -51,7 +51,7 @@ func parseName(name string) (first uint64, salt uint32, ok bool) {
 	return first, uint32(low), err == nil
 }
 
-// createSegment makes an empty segment whose first record gets that number.
+// createSegment makes an empty segment for records from number first on.
 func createSegment(fs fileSystem, folder string, first uint64) (*segment, error) {
 	salt := rand.Uint32()
 	path := filepath.Join(folder, segmentName(first, salt))

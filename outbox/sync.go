@@ -5,13 +5,13 @@ import (
 	"time"
 )
 
-// syncLocked has the active segment synced.
+// syncLocked requests a sync of the active segment.
 func (q *Queue) syncLocked() {
 	q.wantSync = true
 	q.startSyncLocked()
 }
 
-// startSyncLocked starts the syncer if there is work for it and it does not exist.
+// startSyncLocked starts the syncer if there is work and it does not run.
 func (q *Queue) startSyncLocked() {
 	if !q.syncing && (q.wantSync || q.wantMark) {
 		q.syncing = true
@@ -19,8 +19,8 @@ func (q *Queue) startSyncLocked() {
 	}
 }
 
-// sync is the syncer. There is one at most, so two fsyncs never run at the same time, of which only
-// one would hear of a failure. Records that are written during an fsync share the next one.
+// sync is the goroutine of the syncer. At most one runs: of two concurrent fsyncs only one would
+// report a failure. Records written during an fsync share the next one.
 func (q *Queue) sync() {
 	for {
 		q.mu.Lock()
@@ -43,8 +43,8 @@ func (q *Queue) sync() {
 	}
 }
 
-// syncActive syncs the active segment. After a failure it is not known what the disk has, and a
-// second try would say that all is well. So nothing more is written to the segment.
+// syncActive syncs the active segment. After a failure it is unknown what the disk has, and a
+// second fsync would report success. So the segment gets no more records.
 func (q *Queue) syncActive() {
 	q.mu.Lock()
 	s := q.active
@@ -67,7 +67,7 @@ func (q *Queue) syncActive() {
 	q.settleUnsyncedLocked(s, upTo, nil)
 }
 
-// syncFile syncs f and, unless its name is on the disk, the folder.
+// syncFile syncs f and, unless its name is durable, the folder.
 func (q *Queue) syncFile(f file, named bool) error {
 	if err := f.Sync(); err != nil {
 		return err
@@ -80,7 +80,7 @@ func (q *Queue) syncFile(f file, named bool) error {
 	return linked(f)
 }
 
-// settleUnsyncedLocked gives their results to the Puts of s that wait for fsync, below upTo.
+// settleUnsyncedLocked settles the Puts of s that wait for an fsync, for records below upTo.
 func (q *Queue) settleUnsyncedLocked(s *segment, upTo uint64, err error) {
 	q.unsynced = slices.DeleteFunc(q.unsynced, func(p *entrant) bool {
 		if p.segment != s || p.number >= upTo {
@@ -91,7 +91,7 @@ func (q *Queue) settleUnsyncedLocked(s *segment, upTo uint64, err error) {
 	})
 }
 
-// syncMark syncs the mark, unless Options.SyncEvery leaves all to the system.
+// syncMark syncs the mark, unless Options.SyncEvery is negative.
 func (q *Queue) syncMark() {
 	_ = q.withMark(func() (err error) {
 		if q.opt.SyncEvery >= 0 {
@@ -104,7 +104,7 @@ func (q *Queue) syncMark() {
 	})
 }
 
-// syncLaterLocked arranges for a sync within Options.SyncEvery.
+// syncLaterLocked schedules a sync within Options.SyncEvery.
 func (q *Queue) syncLaterLocked() {
 	switch {
 	case q.closed || q.laterSet: // Close syncs
