@@ -6,7 +6,8 @@ import (
 	wire "github.com/hubline-iot/hubline/internal/amqpwire"
 )
 
-// watch sets the timers: that which ends a silent connection, and that which keeps it alive.
+// watch starts two timers: one closes the connection of a silent client, the other sends
+// keep-alives.
 func (c *Conn) watch(theirs time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -23,8 +24,7 @@ func (c *Conn) watch(theirs time.Duration) {
 	}
 }
 
-// timer makes a function that a timer may call: Serve waits for it, and it does nothing after the
-// end.
+// timer wraps do for use by a timer: Serve waits for it, and it does nothing after the end.
 func (c *Conn) timer(do func() (then func())) func() {
 	return func() {
 		c.mu.Lock()

@@ -1,9 +1,9 @@
-// Package amqp is the server's side of AMQP 1.0 [OASIS AMQP 1.0]: connections with SASL, sessions,
-// links, flow control and settlement. What messages mean, who may attach and what addresses there
-// are, it leaves to a [Handler].
+// Package amqp is the server side of AMQP 1.0 [OASIS AMQP 1.0]: connections with SASL, sessions,
+// links, flow control and settlement. A [Handler] decides the meaning of messages, the rights to
+// attach, and the addresses.
 //
-// It is strict: what breaks the standard is answered with the condition that the standard has for
-// it, on the smallest thing that is broken: a link, a session or the connection.
+// The server is strict: it answers a violation with the condition that the standard defines, on the
+// smallest affected unit: a link, a session or the connection.
 package amqp
 
 import (
@@ -15,75 +15,76 @@ import (
 
 // Config are the settings of a connection. All but IdleTimeout must be set.
 type Config struct {
-	// ContainerID is the server's name.
+	// ContainerID is the server's container id.
 	ContainerID string
-	// MaxFrameSize is the largest frame that is taken, 512 at least.
+	// MaxFrameSize is the largest accepted frame, at least 512 bytes.
 	MaxFrameSize uint32
-	// ChannelMax and HandleMax are the highest numbers of sessions and of links of a session.
+	// ChannelMax is the highest channel number of a connection, HandleMax the highest link handle of a
+	// session.
 	ChannelMax uint16
 	HandleMax  uint32
-	// SessionWindow is how many transfer frames a session may be sent ahead.
+	// SessionWindow is how many transfer frames a client may send ahead in a session.
 	SessionWindow uint32
-	// IdleTimeout is how long a client may send no frame before the connection is closed; parts of one
-	// do not count. Half of it is announced, as the standard recommends. Zero means no limit.
+	// IdleTimeout is how long a client may send no complete frame before the connection is closed.
+	// Half of it is announced, as the standard recommends. Zero means no limit.
 	IdleTimeout time.Duration
-	// OmitNextIncomingID leaves that field out of each flow, which the standard forbids.
+	// OmitNextIncomingID omits next-incoming-id from each flow, which violates the standard.
 	OmitNextIncomingID bool
 }
 
 var (
-	// ErrLater is returned by Handler.Attach when the answer is up to [Link.Accept] or [Link.Refuse],
-	// at any time.
+	// ErrLater is returned by Handler.Attach when [Link.Accept] or [Link.Refuse] will answer the
+	// attach, at any time.
 	ErrLater = errors.New("amqp: the attach is answered later")
-	// ErrIdle is how a connection ends whose client was silent for too long.
+	// ErrIdle is the result of Serve when the client was silent for too long.
 	ErrIdle = errors.New("amqp: client was silent for too long")
 )
 
-// A Handler decides. Its methods are called from the goroutine in [Conn.Serve], never two at once
-// and with no lock held, so they may call everything here. An error other than a *wire.Error ends
-// the connection without a word.
+// A Handler decides. The goroutine in [Conn.Serve] calls its methods, except Idle, one at a time
+// and with no lock held, so they may call everything in this package. An error other than a
+// *wire.Error ends the connection without a close.
 type Handler interface {
-	// Mechanisms returns those that are offered.
+	// Mechanisms returns the offered SASL mechanisms.
 	Mechanisms() []wire.Symbol
-	// Authenticate judges a choice of mechanism and returns the code of the outcome.
+	// Authenticate checks the response for the chosen mechanism and returns the outcome code.
 	Authenticate(mechanism wire.Symbol, response []byte) uint8
-	// Open judges a connection before it is answered. A *wire.Error closes it.
+	// Open checks a connection before the open is answered. A *wire.Error closes it.
 	Open(o *wire.Open) error
-	// Opened is told that the answer was sent.
+	// Opened is called after the answer was sent.
 	Opened() error
-	// Attach judges a link. A *wire.Error refuses it. To accept it, Attach sets what it likes in the
-	// link's Answer.
+	// Attach checks a link. A *wire.Error refuses it. To accept it, Attach may modify the link's
+	// Answer.
 	Attach(l *Link) error
-	// Attached is told that an attach was answered in the affirmative.
+	// Attached is called after a link was accepted.
 	Attached(l *Link)
-	// Message takes a message that came over a link. Unless it is settled, somebody must call
-	// [Link.Settle] at some time.
+	// Message handles a message received on a link. Unless it is settled, [Link.Settle] must be called
+	// eventually.
 	Message(l *Link, d Delivery) error
-	// Credit is told that a client has given credit to a link that the server sends on, or that there
-	// is room again for what that credit allows.
+	// Credit is called when a client has given credit to a link on which the server sends, or when
+	// there is room again to use that credit.
 	Credit(l *Link)
-	// Settled is told what the client says of a message that was sent unsettled. The state may be nil.
-	// What is returned is the final state, for a client that wants to be told.
+	// Settled is called with the client's state of a message sent unsettled. The state may be nil. The
+	// result is the final state for a client that expects one.
 	Settled(l *Link, tag []byte, state wire.DeliveryState) wire.DeliveryState
-	// Detached is told that a link has ended that was attached, by whatever the client or the
-	// connection did. It is not told of a link that [Link.Detach] or [Session.End] ended.
+	// Detached is called when the client or the connection has ended an attached link. It is not
+	// called for a link ended by [Link.Detach] or [Session.End].
 	Detached(l *Link)
-	// Idle is told that the client was silent for too long, from another goroutine. A close was sent.
+	// Idle is called from another goroutine when the client was silent for too long. A close was sent.
 	Idle()
 }
 
-// Delivery is a message that came.
+// Delivery is a received message.
 type Delivery struct {
 	ID      uint32
 	Tag     []byte
 	Format  uint32
 	Settled bool
-	Payload []byte // the handler's own
+	Payload []byte // owned by the handler
 }
 
-// Outgoing is a message to be sent.
+// Outgoing is a message to send.
 type Outgoing struct {
 	Tag     []byte // 1 to 32 bytes
 	Settled bool
-	Payload []byte // not kept
+	Payload []byte // not retained
 }

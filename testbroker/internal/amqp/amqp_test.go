@@ -15,7 +15,7 @@ import (
 
 var errStop = errors.New("stop")
 
-// echo is a server that sends back what it gets, on the newest link that receives from "echo".
+// echo is a server that sends each message back on the newest link that receives from "echo".
 type echo struct {
 	calls []string
 	to    *amqp.Link
@@ -63,8 +63,8 @@ func (e *echo) Settled(_ *amqp.Link, tag []byte, _ wire.DeliveryState) wire.Deli
 func (e *echo) Detached(l *amqp.Link) { e.calls = append(e.calls, "detached "+l.Asked.Name) }
 func (e *echo) Idle()                 { e.calls = append(e.calls, "idle") }
 
-// serve runs a connection to which the client says everything at once, and returns what the server
-// said and how it ended.
+// serve runs a connection whose client sends everything at once. It returns what the server sent,
+// and the result of Serve.
 func serve(t *testing.T, h *echo, say ...wire.Performative) (said []wire.Performative, err error) {
 	t.Helper()
 	client, server := memconn.Pair("client", "server")

@@ -12,10 +12,10 @@ import (
 
 const (
 	readSize     = 16 << 10
-	leastIdle    = 10 * time.Millisecond // of a client's idle-time-out
-	keepBuffer   = 1 << 20               // a burst should not be paid for until the end
+	leastIdle    = 10 * time.Millisecond // shortest accepted idle-time-out of a client
+	keepBuffer   = 1 << 20               // frees the memory of a burst
 	sessionStart = 0                     // the first transfer id
-	maxFrame     = 1 << 30               // that is ever sent
+	maxFrame     = 1 << 30               // the largest frame ever sent
 )
 
 // Conn is a connection.
@@ -24,23 +24,23 @@ type Conn struct {
 	cfg     Config
 	handler Handler
 
-	// Of the goroutine in Serve.
-	in        []byte // read and not handled
-	limit     uint32 // of frames that come
+	// Used only by the goroutine in Serve.
+	in        []byte // bytes read and not handled
+	limit     uint32 // of incoming frames
 	opened    bool
-	handshake bool               // SASL is through
-	framing   bool               // frames of AMQP are expected
-	framed    bool               // a frame has come since heard was set
-	parts     map[*Link]struct{} // links with half a message; some may be gone
+	handshake bool               // the SASL handshake is complete
+	framing   bool               // AMQP frames are expected
+	framed    bool               // a frame was received since heard was set
+	parts     map[*Link]struct{} // links with an incomplete message; some may be gone
 
-	mu       sync.Mutex // guards what follows, and all sessions and links; held over writes, which never wait
-	out      []byte     // not written yet
-	busy     bool       // Serve writes out when it has nothing more to read
+	mu       sync.Mutex // guards the fields below, and all sessions and links; held over writes, which never block
+	out      []byte     // bytes to write
+	busy     bool       // Serve writes out before it waits for input
 	said     bool       // an open was sent
 	dead     bool       // a close was sent, or the connection has ended
-	frame    uint32     // limit of frames that go
+	frame    uint32     // size limit of outgoing frames
 	sessions map[uint16]*Session
-	toTell   []*Session // with dispositions, windows or credit to be told
+	toTell   []*Session // sessions with dispositions, windows or credit to send
 	heard    time.Time  // when the last frame was handled
 	wrote    time.Time
 	idle     *time.Timer
@@ -49,7 +49,7 @@ type Conn struct {
 	timers   sync.WaitGroup // grows only while dead is false
 }
 
-// NewConn makes a connection of a stream whose writes must never wait.
+// NewConn makes a connection on a stream whose writes must never block.
 func NewConn(stream io.ReadWriter, cfg Config, h Handler) *Conn {
 	return &Conn{
 		net: stream, cfg: cfg, handler: h, limit: wire.MinMaxFrameSize, frame: wire.MinMaxFrameSize,
@@ -58,17 +58,17 @@ func NewConn(stream io.ReadWriter, cfg Config, h Handler) *Conn {
 	}
 }
 
-// errParted is how Serve ends inwardly when the client has said goodbye.
+// errParted is the internal result of Serve when the client has closed the connection.
 var errParted = errors.New("amqp: closed by the client")
 
-// Serve is the life of the connection. It returns nil when the client has closed it, a *wire.Error
-// when the server has for a fault of the client, and otherwise what ended the stream. It does not
-// close the stream. When it returns, no method of the handler will be called any more.
+// Serve runs the connection. It returns nil when the client has closed it, a *wire.Error when the
+// server has closed it because of a violation, and otherwise the error that ended the stream. It
+// does not close the stream. After it returns, no method of the handler is called.
 func (c *Conn) Serve() error {
 	err := c.serve()
 	var violation *wire.Error
 	if errors.As(err, &violation) {
-		if c.framing && !c.opened { // there is no way to close what was never opened but to open it first [2.4.3]
+		if c.framing && !c.opened { // a close requires an open first [2.4.3]
 			c.answerOpen(&wire.Open{MaxFrameSize: wire.MinMaxFrameSize})
 		}
 		c.Close(violation)
@@ -134,7 +134,7 @@ func (c *Conn) serve() error {
 	}
 }
 
-// fill reads until n bytes are there. Before it waits, it writes out what is to be said.
+// fill reads until n bytes are buffered. Before it waits, it flushes the output.
 func (c *Conn) fill(n int) error {
 	for len(c.in) < n {
 		if err := c.read(); err != nil {
@@ -148,7 +148,7 @@ func (c *Conn) read() error {
 	c.mu.Lock()
 	c.flushLocked()
 	c.busy = false
-	if c.framed { // only whole frames are signs of life, not bytes that drip in
+	if c.framed { // only complete frames count as activity, not single bytes
 		c.framed, c.heard = false, time.Now()
 	}
 	c.mu.Unlock()
@@ -169,7 +169,7 @@ func (c *Conn) read() error {
 	return err
 }
 
-// next returns the next frame, valid until the one after it is asked for.
+// next returns the next frame. It is valid until the next call.
 func (c *Conn) next() (wire.Frame, error) {
 	for {
 		f, n, err := wire.Split(c.in, c.limit)

@@ -6,14 +6,14 @@ import (
 	wire "github.com/hubline-iot/hubline/internal/amqpwire"
 )
 
-// sent is a message that went unsettled.
+// sent is a message that was sent unsettled.
 type sent struct {
 	link *Link
 	tag  []byte
 }
 
-// disposition handles what the client says of messages that the server sent. Of those that it
-// sent itself, there is nothing to remember.
+// disposition handles the client's states of messages that the server sent. A disposition for the
+// client's own messages is ignored.
 func (s *Session) disposition(d *wire.Disposition) error {
 	if d.Role == wire.RoleSender {
 		return nil
@@ -66,7 +66,7 @@ func (s *Session) disposition(d *wire.Disposition) error {
 	return nil
 }
 
-// acceptLocked adds a delivery to those that are accepted, to be told together.
+// acceptLocked adds a delivery to the accepted ones, which are reported together.
 func (s *Session) acceptLocked(id uint32) {
 	if s.count > 0 && id == s.run.Last.V+1 {
 		s.run.Last.V = id

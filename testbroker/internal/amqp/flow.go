@@ -12,7 +12,7 @@ type queued struct {
 	frame []byte
 }
 
-// flow handles windows, then with a link's credit.
+// flow handles the session windows, then the link's credit, if the flow names a link.
 func (s *Session) flow(f *wire.Flow) error {
 	c := s.conn
 	c.mu.Lock()
@@ -70,7 +70,7 @@ func (s *Session) flow(f *wire.Flow) error {
 		l.credit = remaining(f.LinkCredit.V, l.count-seen)
 	}
 	l.drain, l.echo = f.Drain, f.Echo
-	wanted := l.credit > 0 && l.state == attached // who asked need not wait for the answer to give credit
+	wanted := l.credit > 0 && l.state == attached // a client may give credit before its attach is answered
 	c.mu.Unlock()
 	if wanted {
 		c.handler.Credit(l)
@@ -85,8 +85,8 @@ func (s *Session) flow(f *wire.Flow) error {
 	return nil
 }
 
-// remaining is what is left of a window, or of credit, of which the client did not know that some
-// was used.
+// remaining returns the rest of a window or of credit, minus the part used that the client did not
+// know of.
 func remaining(given, used uint32) uint32 {
 	if int32(used) < 0 {
 		return given
@@ -94,7 +94,8 @@ func remaining(given, used uint32) uint32 {
 	return given - min(given, used)
 }
 
-// drainLocked gives back the credit that a client wants back, when there is nothing left to send.
+// drainLocked returns the credit of a link that the client drains, when there is nothing left to
+// send.
 func (s *Session) drainLocked(l *Link) {
 	if !l.drain || l.state != attached || slices.ContainsFunc(s.queue, func(q queued) bool { return q.link == l }) {
 		return
@@ -105,7 +106,7 @@ func (s *Session) drainLocked(l *Link) {
 	l.drain, l.echo = false, false
 }
 
-// writeFlowLocked tells the windows, and the state of a link unless it is nil.
+// writeFlowLocked sends a flow with the windows, and with the state of a link unless it is nil.
 func (s *Session) writeFlowLocked(l *Link) {
 	f := &wire.Flow{
 		NextIncomingID: wire.Some(s.nextIncoming), IncomingWindow: s.window,
@@ -122,7 +123,7 @@ func (s *Session) writeFlowLocked(l *Link) {
 	s.conn.writeLocked(s.channel, f, nil)
 }
 
-// pumpLocked sends what waited for the window.
+// pumpLocked sends queued frames as far as the window allows.
 func (s *Session) pumpLocked() {
 	n := 0
 	for n < len(s.queue) && s.remote > 0 {
@@ -148,7 +149,7 @@ func (s *Session) putLocked(frame []byte) {
 	s.remote--
 }
 
-// renewLocked renews the window and the credit of links of which much was used.
+// renewLocked renews a window, and the credit of links, of which much is used.
 func (s *Session) renewLocked() {
 	if s.ended {
 		return

@@ -11,7 +11,7 @@ import (
 	"github.com/hubline-iot/hubline/testbroker/internal/amqp"
 )
 
-// balance is echo, which refuses nobody, and counts links that came and went.
+// balance is echo without refusals. It tracks attached links.
 type balance struct {
 	echo
 	live map[*amqp.Link]bool
@@ -34,8 +34,9 @@ func (b *balance) Detached(l *amqp.Link) {
 	delete(b.live, l)
 }
 
-// FuzzServe: whatever a client says, from the first byte on, the connection ends with its stream,
-// all that is said to it is AMQP, every link that came goes, and memory is bounded by what came.
+// FuzzServe sends any bytes to a connection, from the first byte on. The connection must end with
+// its stream, all its output must be AMQP, every link must be released, and memory is bounded by
+// the input.
 func FuzzServe(f *testing.F) {
 	plain, sasl := wire.ProtocolHeader(wire.ProtocolAMQP), wire.ProtocolHeader(wire.ProtocolSASL)
 	frames := func(all []byte, say ...wire.Performative) []byte {
@@ -83,7 +84,7 @@ func FuzzServe(f *testing.F) {
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
 		client.SetDeadline(time.Now().Add(20 * time.Second))
-		client.Write(b) // it may have been closed already
+		client.Write(b) // the connection may be closed already
 		client.CloseWrite()
 		said, err := io.ReadAll(client)
 		if err != nil {

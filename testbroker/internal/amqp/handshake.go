@@ -9,8 +9,8 @@ import (
 	wire "github.com/hubline-iot/hubline/internal/amqpwire"
 )
 
-// header reads the protocol header and, if it is that of SASL, goes through the dialogue and reads
-// another.
+// header reads the protocol header. If it is the SASL header, header runs the SASL handshake and
+// reads another.
 func (c *Conn) header() error {
 	first, err := c.protocol()
 	if err != nil {
@@ -49,7 +49,7 @@ func (c *Conn) protocol() (byte, error) {
 	return got[4], nil
 }
 
-// wrongHeader answers with the header that would have been right [2.2].
+// wrongHeader answers with the expected header [2.2].
 func (c *Conn) wrongHeader() error {
 	id := wire.ProtocolSASL
 	if c.handshake {
@@ -66,7 +66,7 @@ func (c *Conn) writeHeader(id byte) {
 	c.out = append(c.out, h[:]...)
 }
 
-// sasl is the server's side of the dialogue. A failure is told by the outcome, and ends the
+// sasl is the server side of the SASL handshake. A failure is sent as the outcome and ends the
 // connection.
 func (c *Conn) sasl() error {
 	c.writeHeader(wire.ProtocolSASL)
@@ -98,10 +98,10 @@ func (c *Conn) sasl() error {
 	return nil
 }
 
-// OutcomeError is how a connection ends whose client was not authenticated.
+// OutcomeError is the result of Serve when the client was not authenticated.
 type OutcomeError struct{ Code uint8 }
 
-// Error tells the code.
+// Error returns the code as text.
 func (e *OutcomeError) Error() string {
 	return "amqp: SASL outcome " + string('0'+rune(e.Code))
 }

@@ -9,36 +9,36 @@ import (
 
 // The states of a link.
 const (
-	asked     = iota // an attach came that was not answered
+	asked     = iota // an attach was received and not answered
 	attached         // both sides have attached
-	detaching        // the server has detached; what comes is ignored up to the client's detach
+	detaching        // the server has detached; frames are ignored up to the client's detach
 	gone
 )
 
-// Link is a link. What is not exported is guarded by the connection's lock.
+// Link is a link. Its unexported fields are guarded by the connection's lock.
 type Link struct {
-	// Asked is the client's attach. It must not be changed.
+	// Asked is the client's attach. It must not be modified.
 	Asked *wire.Attach
-	// Answer is what is answered if the link is accepted: an echo of what was asked, which
-	// Handler.Attach may change.
+	// Answer is the attach with which the link is accepted: an echo of Asked that Handler.Attach may
+	// modify.
 	Answer *wire.Attach
-	// Value is the handler's.
+	// Value belongs to the handler.
 	Value any
 
 	session *Session
-	handle  uint32 // of both sides
+	handle  uint32 // the same on both sides
 	state   int
 	count   uint32 // delivery-count
-	initial uint32 // that of a link that the server sends on
+	initial uint32 // delivery-count at the attach of a link on which the server sends
 	credit  uint32
 	failed  bool // the server has detached with an error
 
-	// Of a link that the server receives on.
-	window      uint32    // of credit
-	needsCredit bool      // it is among those whose credit is to be renewed
-	part        *Delivery // of the goroutine in Serve
+	// Of a link on which the server receives.
+	window      uint32    // target of the credit
+	needsCredit bool      // in the session's list of links whose credit is to be renewed
+	part        *Delivery // used only by the goroutine in Serve
 
-	// Of a link that the server sends on.
+	// Of a link on which the server sends.
 	drain, echo bool
 }
 
@@ -48,7 +48,7 @@ func (l *Link) Receives() bool { return l.Asked.Role == wire.RoleSender }
 // Session returns the link's session.
 func (l *Link) Session() *Session { return l.session }
 
-// attach handles an attach of the client.
+// attach handles a client's attach.
 func (s *Session) attach(a *wire.Attach) error {
 	c := s.conn
 	switch {
@@ -99,7 +99,7 @@ func (s *Session) attach(a *wire.Attach) error {
 	return nil
 }
 
-// unsupported refuses what the server does not do.
+// unsupported refuses features that the server does not support.
 func unsupported(a *wire.Attach) error {
 	_, transactions := a.Target.(*wire.Coordinator)
 	target, _ := a.Target.(*wire.Target)
@@ -118,7 +118,7 @@ func unsupported(a *wire.Attach) error {
 	return nil
 }
 
-// answerTo is an echo of an attach.
+// answerTo returns an echo of an attach.
 func answerTo(a *wire.Attach) *wire.Attach {
 	answer := &wire.Attach{
 		Name: a.Name, Handle: a.Handle, Role: !a.Role, SndSettleMode: a.SndSettleMode, RcvSettleMode: wire.ReceiveFirst,
@@ -131,9 +131,9 @@ func answerTo(a *wire.Attach) *wire.Attach {
 	return answer
 }
 
-// Accept answers the attach in the affirmative, if it was not answered yet and the link is still
-// wanted. It is for who returned ErrLater from Handler.Attach, and may be called from anywhere;
-// then Handler.Attached is not called.
+// Accept accepts a link for which Handler.Attach has returned ErrLater. It reports false if the
+// attach was answered before or the link has ended. Any goroutine may call it; Handler.Attached is
+// not called.
 func (l *Link) Accept() bool {
 	c := l.session.conn
 	c.mu.Lock()
@@ -147,7 +147,7 @@ func (l *Link) Accept() bool {
 	return ok
 }
 
-// Refuse answers the attach with none of the client's terminus, and a detach [2.6.3]. See Accept.
+// Refuse answers the attach without the client's terminus, then sends a detach [2.6.3]. See Accept.
 func (l *Link) Refuse(e *wire.Error) {
 	c := l.session.conn
 	c.mu.Lock()
@@ -171,7 +171,7 @@ func (l *Link) refuseLocked(e *wire.Error) {
 	l.session.conn.writeLocked(l.session.channel, &wire.Detach{Handle: l.handle, Closed: true, Error: e}, nil)
 }
 
-// detach handles a detach of the client. It is answered once.
+// detach handles a client's detach. It is answered once.
 func (s *Session) detach(d *wire.Detach) error {
 	c := s.conn
 	c.mu.Lock()
@@ -199,8 +199,9 @@ func (s *Session) detach(d *wire.Detach) error {
 	return nil
 }
 
-// Detach detaches the link with an error unless it is nil. Closed is what everybody expects; false
-// leaves clients in doubt. It reports whether the link was attached. The handler is not told.
+// Detach detaches the link, with an error unless it is nil. closed true is the usual form; clients
+// treat false in different ways. It reports whether the link was attached. Handler.Detached is not
+// called.
 func (l *Link) Detach(e *wire.Error, closed bool) bool {
 	c := l.session.conn
 	c.mu.Lock()
@@ -220,7 +221,7 @@ func (s *Session) detachLocked(l *Link, e *wire.Error, closed bool) {
 	s.conn.writeLocked(s.channel, &wire.Detach{Handle: l.handle, Closed: closed, Error: e}, nil)
 }
 
-// forgetLocked drops the messages of a link that are on their way.
+// forgetLocked drops the unsettled and queued messages of a link.
 func (s *Session) forgetLocked(l *Link) {
 	for id, m := range s.unsettled {
 		if m.link == l {
@@ -230,7 +231,7 @@ func (s *Session) forgetLocked(l *Link) {
 	s.queue = slices.DeleteFunc(s.queue, func(q queued) bool { return q.link == l })
 }
 
-// fault detaches a link for a fault of the client, and tells the handler.
+// fault detaches a link because of a violation and calls Handler.Detached.
 func (l *Link) fault(condition wire.Symbol, format string, args ...any) error {
 	if l.Detach(wire.Errorf(condition, format, args...), true) {
 		l.session.conn.handler.Detached(l)

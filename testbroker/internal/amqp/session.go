@@ -6,37 +6,37 @@ import (
 	wire "github.com/hubline-iot/hubline/internal/amqpwire"
 )
 
-// Session is a session. What is in it is guarded by the connection's lock.
+// Session is a session. Its fields are guarded by the connection's lock.
 type Session struct {
 	conn    *Conn
 	channel uint16
-	ended   bool // the server has sent an end; what comes is ignored up to the client's
+	ended   bool // the server has sent an end; frames are ignored up to the client's end
 
 	links map[uint32]*Link
-	// Handles that are free again: a flow that crossed a detach is no fault. True if the server
+	// Free handles of detached links: a flow that crosses a detach is no violation. True if the server
 	// detached with an error.
 	detached map[uint32]bool
 
 	// Incoming transfers.
 	nextIncoming uint32
-	window       uint32  // frames that may still come
+	window       uint32  // frames that the client may still send
 	renew        bool    // the window is to be renewed
-	needsCredit  []*Link // whose credit is to be renewed
+	needsCredit  []*Link // links whose credit is to be renewed
 	delivered    bool    // lastDelivery is set
 	lastDelivery uint32
 
 	// Outgoing transfers.
 	nextOutgoing uint32
-	remote       uint32 // frames that may still go
+	remote       uint32 // frames that the server may still send
 	nextDelivery uint32
 	queue        []queued
 	unsettled    map[uint32]*sent
 
-	run   wire.Disposition // of accepted deliveries, to be told; not yet while count is zero
+	run   wire.Disposition // accepted deliveries to report; empty while count is zero
 	count int
 }
 
-// sessionError is a fault of the client that ends a session.
+// sessionError is a violation that ends a session.
 type sessionError struct{ cause *wire.Error }
 
 func (e *sessionError) Error() string { return e.cause.Error() }
@@ -97,7 +97,7 @@ func (s *Session) over() bool {
 	return s.ended
 }
 
-// end handles the client's end.
+// end handles a client's end.
 func (s *Session) end(*wire.End) {
 	c := s.conn
 	c.mu.Lock()
@@ -113,14 +113,14 @@ func (s *Session) end(*wire.End) {
 	}
 }
 
-// fail ends the session for a fault of the client.
+// fail ends the session because of a violation.
 func (s *Session) fail(e *wire.Error) {
 	for _, l := range s.End(e) {
 		s.conn.handler.Detached(l)
 	}
 }
 
-// End ends the session with an error unless it is nil, and returns the links that were attached.
+// End ends the session, with an error unless it is nil, and returns the links that were attached.
 func (s *Session) End(e *wire.Error) []*Link {
 	c := s.conn
 	c.mu.Lock()
@@ -136,8 +136,7 @@ func (s *Session) End(e *wire.Error) []*Link {
 	return left
 }
 
-// releaseLocked takes all links out of the session and returns those that were attached, by their
-// handles.
+// releaseLocked removes all links from the session and returns those that were attached, by handle.
 func (s *Session) releaseLocked() []*Link {
 	var left []*Link
 	for _, l := range s.links {

@@ -10,13 +10,13 @@ import (
 
 const (
 	maxTag       = 32
-	transferRoom = 80 // bytes of a frame that are not payload, at most
+	transferRoom = 80 // most bytes of a frame besides the payload
 
-	// maxParts is how many messages of a connection may be half there. It bounds what a client can
-	// make the server keep.
+	// maxParts is how many incomplete messages a connection may have. It bounds the memory that a
+	// client can make the server use.
 	maxParts = 64
-	// maxQueued and maxUnsettled are how many frames of a session may wait for the client's window,
-	// and how many messages for what it says of them, before nothing more is sent.
+	// maxQueued is how many frames of a session may wait for the client's window, maxUnsettled how
+	// many messages for the client's disposition. At either limit the server stops sending.
 	maxQueued    = 4096
 	maxUnsettled = 4096
 )
@@ -48,7 +48,7 @@ func (s *Session) transfer(t *wire.Transfer, payload []byte) error {
 	c.mu.Unlock()
 	switch {
 	case state != attached && state != asked:
-		return nil // it crossed the detach
+		return nil // the transfer crossed the detach
 	case state == asked:
 		return broken(wire.UnattachedHandle, "transfer on handle %d, whose attach was not answered", t.Handle)
 	case !l.Receives():
@@ -59,7 +59,7 @@ func (s *Session) transfer(t *wire.Transfer, payload []byte) error {
 	return s.assemble(l, t, payload)
 }
 
-// assemble puts the frames of a message together and hands it over.
+// assemble collects the frames of a message and passes it to the handler.
 func (s *Session) assemble(l *Link, t *wire.Transfer, payload []byte) error {
 	d := l.part
 	if d == nil {
@@ -100,7 +100,7 @@ func (s *Session) assemble(l *Link, t *wire.Transfer, payload []byte) error {
 	return s.conn.handler.Message(l, *d)
 }
 
-// keepPart notes that a link has half a message.
+// keepPart records that a link has an incomplete message.
 func (s *Session) keepPart(l *Link) error {
 	parts := s.conn.parts
 	parts[l] = struct{}{}
@@ -118,7 +118,7 @@ func (s *Session) keepPart(l *Link) error {
 	return wire.Errorf(wire.ResourceLimitExceeded, "more than %d messages that are not complete", maxParts)
 }
 
-// takeCredit uses up one of the credit, and renews it at half of the window.
+// takeCredit uses one unit of credit and renews it at half of the window.
 func (l *Link) takeCredit() bool {
 	c := l.session.conn
 	c.mu.Lock()
@@ -136,8 +136,7 @@ func (l *Link) takeCredit() bool {
 	return true
 }
 
-// Allow gives the client the credit for n messages, again and again: it is renewed at half. Zero
-// renews no more.
+// Allow gives the client credit for n messages and renews it at half. Zero stops the renewal.
 func (l *Link) Allow(n uint32) {
 	c := l.session.conn
 	c.mu.Lock()
@@ -153,7 +152,7 @@ func (l *Link) Allow(n uint32) {
 	c.doneLocked()
 }
 
-// Settle tells the client what became of a message that it sent unsettled. The state must not be
+// Settle sends the final state of a message that the client sent unsettled. The state must not be
 // nil.
 func (l *Link) Settle(id uint32, state wire.DeliveryState) {
 	s := l.session
@@ -181,8 +180,7 @@ func (l *Link) Attached() bool {
 	return l.state == attached && !c.dead
 }
 
-// Ready reports whether a message could be sent now: there is credit, and room for what waits for
-// the client.
+// Ready reports whether a message can be sent at once: there is credit, and room in the queues.
 func (l *Link) Ready() bool {
 	c := l.session.conn
 	c.mu.Lock()
@@ -194,12 +192,12 @@ func (l *Link) readyLocked() bool {
 	return l.state == attached && l.credit > 0 && !l.session.conn.dead && !l.session.fullLocked()
 }
 
-// fullLocked reports that the client has to do something before more is sent in the session.
+// fullLocked reports whether a queue limit stops the session until the client acts.
 func (s *Session) fullLocked() bool {
 	return len(s.queue) >= maxQueued || len(s.unsettled) >= maxUnsettled
 }
 
-// creditedLocked returns the links on which the client may be sent messages, by their handles.
+// creditedLocked returns the links that are ready to send, by handle.
 func (s *Session) creditedLocked() []*Link {
 	var all []*Link
 	for _, l := range s.links {
@@ -211,8 +209,8 @@ func (s *Session) creditedLocked() []*Link {
 	return all
 }
 
-// Send sends a message; false when the link is not ready. A message that is
-// unsettled is reported to Handler.Settled in the end, or the link to Handler.Detached.
+// Send sends a message; false when the link is not ready. Each unsettled message ends with a call
+// of Handler.Settled, or of Handler.Detached for its link.
 func (l *Link) Send(m Outgoing) bool {
 	s, c := l.session, l.session.conn
 	c.mu.Lock()
@@ -238,7 +236,7 @@ func (l *Link) Send(m Outgoing) bool {
 		t.More = len(rest) > 0
 		frame, err := wire.AppendFrame(nil, s.channel, t, part)
 		if err != nil {
-			panic("amqp: " + err.Error()) // there is nothing in it that could fail
+			panic("amqp: " + err.Error()) // a transfer always encodes
 		}
 		if s.remote > 0 && len(s.queue) == 0 {
 			s.putLocked(frame)

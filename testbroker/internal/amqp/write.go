@@ -6,15 +6,15 @@ import (
 	wire "github.com/hubline-iot/hubline/internal/amqpwire"
 )
 
-// say appends a frame to what is to be written.
+// say appends a frame to the output.
 func (c *Conn) say(channel uint16, p wire.Performative, payload []byte) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.writeLocked(channel, p, payload)
 }
 
-// writeLocked is say. What a handler has put into an error or an attach may be too long for the
-// client, or impossible to encode; then that is left out.
+// writeLocked is say with the lock held. A handler's error or attach may be too long for the client
+// or impossible to encode; then the optional parts are left out.
 func (c *Conn) writeLocked(channel uint16, p wire.Performative, payload []byte) {
 	if c.dead {
 		return
@@ -32,8 +32,8 @@ func (c *Conn) writeLocked(channel uint16, p wire.Performative, payload []byte) 
 	}
 }
 
-// without returns a performative without what is not needed: properties, the description of an
-// error, or all of it.
+// without returns a performative without its optional parts: properties, and the description of an
+// error, or with all the whole error.
 func without(p wire.Performative, all bool) wire.Performative {
 	bare := func(e *wire.Error) *wire.Error {
 		if e == nil || all {
@@ -62,8 +62,8 @@ func without(p wire.Performative, all bool) wire.Performative {
 	return p
 }
 
-// flushLocked writes out what is to be said. Only here windows and credit are renewed, so that none
-// counts of which the client cannot know.
+// flushLocked writes the output. Windows and credit are renewed only here, so that the client
+// learns of each renewal at once.
 func (c *Conn) flushLocked() {
 	for _, s := range c.toTell {
 		s.renewLocked()
@@ -73,36 +73,36 @@ func (c *Conn) flushLocked() {
 	if len(c.out) == 0 {
 		return
 	}
-	c.net.Write(c.out) // who reads learns of an error
+	c.net.Write(c.out) // a reader sees the error
 	c.wrote = time.Now()
 	if c.out = c.out[:0]; cap(c.out) > keepBuffer {
 		c.out = nil
 	}
 }
 
-// tellLocked appends the dispositions that were put together.
+// tellLocked appends the collected dispositions.
 func (c *Conn) tellLocked() {
 	for _, s := range c.toTell {
 		s.tellLocked()
 	}
 }
 
-// doneLocked ends a method that may be called from anywhere.
+// doneLocked ends a method that any goroutine may call. It flushes unless Serve will.
 func (c *Conn) doneLocked() {
 	if !c.busy {
 		c.flushLocked()
 	}
 }
 
-// Flush writes out everything that was said so far.
+// Flush writes the output.
 func (c *Conn) Flush() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.flushLocked()
 }
 
-// Close sends a close, with an error unless it is nil, and nothing after it. What becomes of the
-// stream is up to the caller. Without an open nothing is sent.
+// Close sends a close, with an error unless it is nil, and nothing after it. Before an open it
+// sends nothing. The caller closes the stream.
 func (c *Conn) Close(e *wire.Error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
