@@ -6,18 +6,18 @@ import (
 	"github.com/hubline-iot/hubline/testbroker/internal/hub"
 )
 
-// A receiver is a client that has subscribed.
+// A receiver is a client that has subscribed to C2D messages.
 type receiver struct {
 	c   *client
-	qos byte // that it was granted
+	qos byte // granted QoS
 }
 
 func (r receiver) Client() *hub.Conn { return r.c.Conn }
 
 func (r receiver) Replaced(*hub.Conn) { r.c.CloseFor(hub.ErrReplaced) }
 
-// Deliver publishes a C2D message; false when the window is full or the connection is over. A
-// client at the other end of a dead link would not learn of it, and the hub does not know.
+// Deliver publishes a C2D message; false when the window is full or the connection has ended. On a
+// half-open connection it succeeds, because the hub cannot know that the client gets nothing.
 func (r receiver) Deliver(q *hub.Queue, e *hub.Command, unacked int) (sent, settled bool) {
 	if mode := r.c.Mode.Load(); unacked >= q.Hub.C2d.Window || mode != hub.Open && mode != hub.Silent {
 		return false, false
@@ -40,7 +40,7 @@ func (r receiver) Deliver(q *hub.Queue, e *hub.Command, unacked int) (sent, sett
 
 func (r receiver) Renews(by hub.Receiver) bool { return r.Client() == by.Client() }
 
-// attach lets through to a connection what its session says, and C2D messages that wait.
+// attach enables the subscriptions of the connection's session and delivers waiting C2D messages.
 func (f *Front) attach(c *client) {
 	h := f.hub
 	qos, ok := f.commands(c)
@@ -55,7 +55,7 @@ func (f *Front) attach(c *client) {
 	case q == nil:
 	case !ok:
 		q.Pause(c.Conn)
-	case c.Mode.Load() != hub.Over: // or it would never be detached
+	case c.Mode.Load() != hub.Over: // else it would never be detached
 		q.Receive(receiver{c, qos})
 	}
 	h.Changed.Wake()

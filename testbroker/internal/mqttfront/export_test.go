@@ -2,7 +2,7 @@ package mqttfront
 
 import "github.com/hubline-iot/hubline/testbroker/internal/hub"
 
-// What the tests of the parsers look at.
+// Access to the parsers for tests.
 
 func ParseBag(s string) ([]hub.Property, error) { return parseBag(s) }
 
@@ -15,8 +15,9 @@ func ParseUserName(s string) (host, device, module string, params []hub.Property
 	return u.host, u.id.Device, u.id.Module, u.params, err
 }
 
-// Packets returns the first bytes of the packets in a stream that arrives in the given pieces, and
-// how many bytes pass when the packet of the given number, from 1, is torn; 0 means none.
+// Packets returns the first bytes of the packets in a stream that arrives in the given pieces.
+// passed is how many bytes pass when the packet with the number tear, from 1, is torn; 0 means
+// none.
 func Packets(pieces [][]byte, tear int) (first []byte, passed int) {
 	var f framer
 	for _, p := range pieces {
@@ -31,7 +32,7 @@ func Packets(pieces [][]byte, tear int) (first []byte, passed int) {
 	return first, passed
 }
 
-// ParseRequestTopic reads the topic of a request or answer of a client.
+// ParseRequestTopic parses the topic of a client's request or answer.
 func ParseRequestTopic(s string) (op hub.TwinOperation, rid string, version int64, status int, err error) {
 	r, err := parseRequestTopic(s)
 	return r.operation, r.rid, r.version, r.status, err

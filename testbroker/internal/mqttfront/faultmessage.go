@@ -6,8 +6,7 @@ import (
 	"github.com/hubline-iot/hubline/testbroker/internal/hub"
 )
 
-// order takes a message that asks for a fault and has the fault happen in its time; false when it
-// is none.
+// order handles a message that requests a fault; false when it does not.
 func (f *Front) order(c *client, m hub.Message) bool {
 	h := f.hub
 	return h.Take(m, func(kind hub.FaultRequest) {
@@ -17,7 +16,7 @@ func (f *Front) order(c *client, m hub.Message) bool {
 	}, f.obey)
 }
 
-// obey does what a device asked for.
+// obey applies a requested fault.
 func (f *Front) obey(kind hub.FaultRequest, asked *hub.FaultMessage) {
 	h := f.hub
 	id := hub.Identity{Device: asked.DeviceID, Module: asked.ModuleID}
@@ -48,7 +47,7 @@ func (f *Front) obey(kind hub.FaultRequest, asked *hub.FaultMessage) {
 	h.Changed.Wake()
 }
 
-// ordered refuses a CONNECT because its device asked for that. An error ends the connection.
+// ordered refuses a CONNECT because its device requested that. An error ends the connection.
 func (f *Front) ordered(c *client, id hub.Identity) error {
 	h := f.hub
 	o, ok := h.Stands(id, func(o hub.StandingFault) bool { return !o.Once })

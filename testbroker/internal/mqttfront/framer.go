@@ -9,7 +9,7 @@ const (
 	packetUnsuback = 11
 )
 
-// packet puts a first byte and the length before the parts of a body.
+// packet returns a packet: its first byte, its length, and the parts of its body.
 func packet(first byte, parts ...[]byte) []byte {
 	n := 0
 	for _, p := range parts {
@@ -31,17 +31,17 @@ func packet(first byte, parts ...[]byte) []byte {
 	return all
 }
 
-// A framer finds out where packets begin in a stream of bytes that comes in pieces.
+// A framer finds the beginnings of packets in a stream that arrives in pieces.
 type framer struct {
 	length bool // inside the remaining length
-	shift  uint // of its next seven bits
-	left   int  // bytes to come of the packet; while length is set, the length so far
+	shift  uint // of the next seven bits of the length
+	left   int  // remaining bytes of the packet; while length is set, the length so far
 	mark   bool // the packet is to be torn
-	torn   bool // it is; nothing further may be passed on
+	torn   bool // the packet is torn; no more bytes may pass
 }
 
-// scan runs over a piece and calls begins with the first byte of each packet. If that returns true,
-// scan lets a part of the packet pass, never all of it, and sets torn. It returns how many bytes of
+// scan reads a piece and calls begins with the first byte of each packet. If begins returns true,
+// scan passes a part of the packet, never all of it, and sets torn. It returns how many bytes of
 // the piece may pass.
 func (f *framer) scan(p []byte, begins func(first byte) bool) int {
 	for i := 0; i < len(p); {
@@ -49,7 +49,7 @@ func (f *framer) scan(p []byte, begins func(first byte) bool) int {
 		case f.length:
 			f.left |= int(p[i]&0x7f) << f.shift
 			f.shift += 7
-			// A length has four bytes at most [MQTT-2.2.3]; the broker ends a connection that sends more.
+			// A length has at most four bytes [MQTT-2.2.3]; the broker ends a connection that sends more.
 			f.length = p[i]&0x80 != 0 && f.shift < 28
 			if f.mark && !f.length && f.left == 0 { // there is no body to cut in
 				f.torn = true

@@ -13,21 +13,21 @@ import (
 )
 
 const (
-	listenerName  = "hub" // what mochi calls the place where connections come in
-	writesPending = 256   // packets queued for one connection; mochi reserves room for each
+	listenerName  = "hub" // mochi's name of the listener
+	writesPending = 256   // packets queued for one connection; mochi allocates room for each
 )
 
-// badPacket begins a packet of a type that does not exist, with a length that never ends.
+// badPacket is the beginning of a packet with an unknown type and a length without end.
 var badPacket = []byte{0x0f, 0xff, 0xff, 0xff, 0xff, 0xff}
 
-// A Front speaks MQTT 3.1.1.
+// A Front serves MQTT 3.1.1.
 type Front struct {
 	hub    *hub.Hub
 	server *mochi.Server
 
 	// Guarded by Hub.mu.
 	current  map[hub.Identity]*client  // the newest connection of each identity
-	sessions map[hub.Identity]*session // those kept
+	sessions map[hub.Identity]*session // kept sessions
 }
 
 var _ hub.Front = (*Front)(nil)
@@ -48,7 +48,7 @@ func New(h *hub.Hub) (*Front, error) {
 
 func (f *Front) Below(c *hub.Conn) (net.Conn, []string) { return c.Raw, nil }
 
-// Serve hands a connection to mochi until its end.
+// Serve runs a connection in mochi until it ends.
 func (f *Front) Serve(c *hub.Conn) (hub.Protocol, error) {
 	m := &client{Conn: c, front: f}
 	f.hub.Mu.Lock()
@@ -57,7 +57,7 @@ func (f *Front) Serve(c *hub.Conn) (hub.Protocol, error) {
 	return 0, f.server.EstablishConnection(listenerName, m)
 }
 
-// Shutdown ends the hooks of mochi, which knows no listener of ours. A second call would panic.
+// Shutdown ends mochi's hooks; mochi has no listener of the hub. A second call would panic.
 func (f *Front) Shutdown() error { return f.server.Close() }
 
 // MethodTargetLocked returns the present connection if it has subscribed to the method.
@@ -68,7 +68,7 @@ func (f *Front) MethodTargetLocked(id hub.Identity, name string) hub.MethodTarge
 	return nil
 }
 
-// DesiredListenersLocked returns the present connection if it has subscribed.
+// DesiredListenersLocked returns the present connection if it has subscribed to desired properties.
 func (f *Front) DesiredListenersLocked(id hub.Identity) []hub.DesiredListener {
 	if c := f.current[id]; c != nil && c.hearsLocked(desiredFilter) {
 		return []hub.DesiredListener{desiredListener{c}}
@@ -76,28 +76,27 @@ func (f *Front) DesiredListenersLocked(id hub.Identity) []hub.DesiredListener {
 	return nil
 }
 
-// A client is a connection over MQTT, between mochi and the network. Faults that happen inside
-// a packet act here.
+// A client is a connection over MQTT, between mochi and the network. Faults inside a packet act
+// here.
 type client struct {
 	*hub.Conn
 	front *Front
-	acks  hub.AckQueue // PUBACKs that wait for their time
+	acks  hub.AckQueue // delayed PUBACKs
 
-	// the filters that let something through, with their QoS; nil before the CONNACK. Guarded by
-	// Hub.mu.
+	// Effective filters with their QoS; nil before the CONNACK. Guarded by Hub.mu.
 	heard map[string]byte
 
-	// Of the connection's own goroutine.
+	// Used only by the connection's goroutine.
 	known    bool          // a CONNECT was read
-	answered bool          // and refused by CONNACK
+	answered bool          // a CONNECT was refused by CONNACK
 	parted   bool          // a DISCONNECT was read
-	session  *session      // from the CONNECT on
-	present  bool          // it was kept from an earlier connection
-	spent    *hub.Injected // a quota that closes the connection as soon as it is accepted
-	will     *hub.Message  // to be logged when the client vanishes
-	until    time.Time     // when its token ends; zero = it has none
-	expiry   *time.Timer   // ends the connection then
-	framer   framer        // where the packets begin
+	session  *session      // set by the CONNECT
+	present  bool          // session is kept from an earlier connection
+	spent    *hub.Injected // an exhausted quota that closes the connection right after its CONNACK
+	will     *hub.Message  // logged when the connection ends without a DISCONNECT
+	until    time.Time     // when its token expires; zero = no token
+	expiry   *time.Timer   // ends the connection at until
+	framer   framer        // finds the beginnings of packets
 	tear     *hub.Injected // a fault that cuts the connection inside the packet being read
 }
 
@@ -106,7 +105,7 @@ var (
 	_ hub.Peer = (*client)(nil)
 )
 
-// Read gives mochi the bytes of the client, up to where a fault tears a packet.
+// Read passes the client's bytes to mochi, up to the point where a fault tears a packet.
 func (c *client) Read(p []byte) (int, error) {
 	for {
 		if c.framer.torn {
@@ -121,8 +120,8 @@ func (c *client) Read(p []byte) (int, error) {
 	}
 }
 
-// begins takes the first byte of each packet and reports whether the connection is to be cut
-// inside it.
+// begins is called with the first byte of each packet. It reports whether a fault cuts the
+// connection inside the packet.
 func (c *client) begins(first byte) bool {
 	if first>>4 != packetPublish {
 		return false
@@ -131,8 +130,8 @@ func (c *client) begins(first byte) bool {
 	return c.tear != nil
 }
 
-// drain waits until the connection ends. Only the connection's goroutine may call it, when the mode
-// is not open.
+// drain waits until the connection ends. Only the connection's goroutine calls it, and only when
+// the mode is not Open.
 func (c *client) drain() {
 	var p [512]byte
 	for {
@@ -142,8 +141,8 @@ func (c *client) drain() {
 	}
 }
 
-// Write sends packets. From a CONNACK or SUBACK on, what the session says gets through: a client
-// that has the packet can count on that, and gets nothing before it.
+// Write sends packets. Together with a CONNACK or SUBACK it enables the session's filters: a client
+// that has the packet can rely on them, and gets nothing before it.
 func (c *client) Write(p []byte) (int, error) {
 	if len(p) > 0 && (p[0]>>4 == packetConnack || p[0]>>4 == packetSuback) && c.Mode.Load() == hub.Open {
 		c.Hub.Mu.Lock()
@@ -155,8 +154,8 @@ func (c *client) Write(p []byte) (int, error) {
 	return c.Conn.Write(p)
 }
 
-// expire ends the connection with its token. A client at the other end of a dead link would not
-// learn of it.
+// expire ends the connection when its token expires. A half-open connection stays, because its
+// client would not notice.
 func (c *client) expire() {
 	if c.Mode.Load() != hub.Silent {
 		c.CloseFor(hub.ErrTokenExpired)
@@ -175,7 +174,7 @@ func (c *client) LeaveLocked() {
 	}
 }
 
-// Finish logs the will, unless the client took its leave, and tells of the end.
+// Finish logs the will, unless the client sent a DISCONNECT, and reports the end of the connection.
 func (c *client) Finish(cause error, live, closed bool) {
 	h := c.Hub
 	if c.expiry != nil {

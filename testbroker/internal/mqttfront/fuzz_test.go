@@ -22,7 +22,7 @@ func FuzzParseBag(f *testing.F) {
 		if err != nil {
 			return
 		}
-		// What was read, written in full, reads the same.
+		// The parsed properties, encoded in full, parse to the same.
 		text := escaped(all)
 		again, err := mqttfront.ParseBag(text)
 		if err != nil || len(again) != len(all) {
@@ -40,7 +40,7 @@ func FuzzParseBag(f *testing.F) {
 	})
 }
 
-// escaped writes a bag with every byte encoded.
+// escaped encodes a bag with every byte percent-encoded.
 func escaped(all []hub.Property) string {
 	const hex = "0123456789abcdef"
 	var b strings.Builder
@@ -93,8 +93,8 @@ func FuzzParseUserName(f *testing.F) {
 	})
 }
 
-// FuzzFramer splits a stream at two places: the packets found must be the same, and a torn one
-// never passes whole.
+// FuzzFramer splits a stream at two places: the same packets must be found, and a torn one must
+// never pass completely.
 func FuzzFramer(f *testing.F) {
 	f.Add([]byte{0xc0, 0, 0x32, 5, 0, 1, 'a', 0, 1, 0xc0, 0}, 3, 4, 2)
 	f.Add(bytes.Repeat([]byte{0x30, 0x80, 1}, 100), 1, 2, 1)

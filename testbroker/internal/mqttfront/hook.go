@@ -23,26 +23,26 @@ const (
 	refusedAuthority   = 5
 )
 
-// maxKeepAlive is in seconds; one and a half of it is the longest that the hub waits for a packet.
+// maxKeepAlive is the longest keep-alive in seconds. The hub waits at most 1.5 times that for a
+// packet.
 const maxKeepAlive = 1178
 
-// nothing stands for a packet that the hub has handled: a PUBACK that answers no packet, which
-// the broker ignores. There is no other way to keep it from answering and routing a PUBLISH that
-// does not cost more.
+// nothing replaces a packet that the hub has handled: a PUBACK without a packet, which the broker
+// ignores. It is the cheapest way to keep the broker from answering and routing a PUBLISH.
 var nothing = packets.Packet{FixedHeader: packets.FixedHeader{Type: packets.Puback}}
 
-// hook is the hub as the broker sees it. Every packet goes through OnPacketRead before the broker
-// does anything with it; there the connection is judged, because at later places the broker answers
-// by itself, and not as the hub would.
+// hook connects the hub to the broker. Every packet passes OnPacketRead before the broker handles
+// it. The hub checks the connection there, because in later hooks the broker answers by itself, and
+// not as the hub would.
 type hook struct {
 	mochi.HookBase
 	front *Front
 }
 
-// ID names the hook.
+// ID returns the name of the hook.
 func (k *hook) ID() string { return "hub" }
 
-// Provides says which methods the broker shall call.
+// Provides reports which methods the broker shall call.
 func (k *hook) Provides(b byte) bool {
 	return slices.Contains([]byte{
 		mochi.OnPacketRead, mochi.OnConnectAuthenticate, mochi.OnSessionEstablish, mochi.OnPacketEncode,
@@ -50,14 +50,14 @@ func (k *hook) Provides(b byte) bool {
 	}, b)
 }
 
-// OnPacketRead judges a packet. To return ErrRejectPacket closes the connection.
+// OnPacketRead checks a packet. ErrRejectPacket closes the connection.
 func (k *hook) OnPacketRead(cl *mochi.Client, pk packets.Packet) (packets.Packet, error) {
 	c, ok := cl.Net.Conn.(*client)
 	if !ok {
 		return pk, packets.ErrRejectPacket
 	}
 	if c.Mode.Load() != hub.Open {
-		c.drain() // the packet was read before the connection changed its mode
+		c.drain() // the packet was read before the mode changed
 		return pk, packets.ErrRejectPacket
 	}
 	var err error
@@ -99,7 +99,7 @@ func (k *hook) OnPacketRead(cl *mochi.Client, pk packets.Packet) (packets.Packet
 	return pk, nil
 }
 
-// OnConnectAuthenticate agrees: who comes so far was let in by connect.
+// OnConnectAuthenticate accepts every client, because connect has checked it.
 func (k *hook) OnConnectAuthenticate(*mochi.Client, packets.Packet) bool { return true }
 
 // OnSessionEstablish runs just before the CONNACK.
@@ -113,8 +113,8 @@ func (k *hook) OnSessionEstablish(cl *mochi.Client, _ packets.Packet) {
 	h.Changed.Wake()
 }
 
-// OnPacketEncode says in the CONNACK whether the session was kept, of which the broker knows
-// nothing.
+// OnPacketEncode sets session-present in the CONNACK, because the broker does not know the hub's
+// sessions.
 func (k *hook) OnPacketEncode(cl *mochi.Client, pk packets.Packet) packets.Packet {
 	if c, ok := cl.Net.Conn.(*client); ok && pk.FixedHeader.Type == packets.Connack {
 		pk.SessionPresent = c.present && pk.ReasonCode == 0
@@ -137,7 +137,7 @@ func (k *hook) OnSessionEstablished(cl *mochi.Client, _ packets.Packet) {
 	k.front.attach(c)
 }
 
-// connect judges a CONNECT packet. What it lets pass, the broker accepts.
+// connect checks a CONNECT packet. The broker accepts every CONNECT that connect passes.
 func (f *Front) connect(c *client, pk packets.Packet) (packets.Packet, error) {
 	h := f.hub
 	if c.known {
@@ -179,15 +179,15 @@ func (f *Front) connect(c *client, pk packets.Packet) (packets.Packet, error) {
 	}
 	h.AnnounceModel(user.id, user.param("model-id"))
 	f.resume(c, pk.Connect.Clean)
-	pk.Connect.Clean = true // sessions are the hub's, and the broker shall keep none
+	pk.Connect.Clean = true // the hub keeps the sessions, so the broker must keep none
 	if k := pk.Connect.Keepalive; k == 0 || k > maxKeepAlive {
 		pk.Connect.Keepalive = maxKeepAlive
 	}
 	return pk, nil
 }
 
-// authenticate checks the credentials of a client: its token, or without one its certificate. The
-// code is that of a refusal.
+// authenticate checks the credentials of a client: its token, or without one its certificate. code
+// is the CONNACK code of a refusal.
 func (f *Front) authenticate(c *client, user userName, password string) (code byte, err error) {
 	h := f.hub
 	if password == "" {
@@ -212,15 +212,15 @@ func (f *Front) authenticate(c *client, user userName, password string) (code by
 	return 0, nil
 }
 
-// takeOver makes c the connection of its identity and ends the one before. It waits until that is
-// really gone, so that the broker never sees two of them.
+// takeOver makes c the connection of its identity and ends the previous one. It waits for that end,
+// so that the broker never sees two.
 func (f *Front) takeOver(c *client, id hub.Identity) error {
 	h := f.hub
 	h.Mu.Lock()
 	device := h.Registry[hub.Identity{Device: id.Device}]
 	if device == nil || device.Disabled || h.Registry[id] == nil {
 		h.Mu.Unlock()
-		return hub.ErrRemoved // since it was authorized
+		return hub.ErrRemoved // removed after the authorization
 	}
 	before := f.current[id]
 	f.current[id] = c
@@ -233,8 +233,8 @@ func (f *Front) takeOver(c *client, id hub.Identity) error {
 	return nil
 }
 
-// refuse answers a CONNECT with a code and ends the connection. It writes the packet itself, for
-// the broker knows but a few of the codes.
+// refuse answers a CONNECT with a code and ends the connection. It writes the packet itself,
+// because the broker knows only some of the codes.
 func (f *Front) refuse(c *client, code byte, why error) error {
 	h := f.hub
 	c.answered = true
@@ -245,8 +245,8 @@ func (f *Front) refuse(c *client, code byte, why error) error {
 	return why
 }
 
-// readWill takes the will out of the packet, because the broker would publish it to others. The hub
-// keeps it as the message to be logged.
+// readWill removes the will from the packet, because the broker would publish it to other clients.
+// The hub keeps it as a message to log.
 func readWill(c *client, id hub.Identity, pk *packets.Packet) (*hub.Message, error) {
 	w := &pk.Connect
 	if !w.WillFlag {
@@ -265,7 +265,7 @@ func readWill(c *client, id hub.Identity, pk *packets.Packet) (*hub.Message, err
 	return &m, nil
 }
 
-// inspect reads a PUBLISH. An error closes the connection: 3.1.1 has no other answer.
+// inspect parses a PUBLISH. An error closes the connection: MQTT 3.1.1 has no other answer.
 func (f *Front) inspect(c *client, pk packets.Packet) (hub.Message, error) {
 	if err := checkPublish(pk); err != nil {
 		return hub.Message{}, err

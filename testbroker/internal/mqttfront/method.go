@@ -18,13 +18,13 @@ func (methodTarget) NewID(n uint64) string { return strconv.FormatUint(n, 16) }
 
 func (methodTarget) OtherID(rid string) string { return "f" + rid }
 
-// Request publishes a request. The id is all that the query has: there are clients that take what
-// follows for a part of it.
+// Request publishes a request. The query has only the id, because some clients take the rest of the
+// query as part of it.
 func (t methodTarget) Request(rid, name string, payload []byte) bool {
 	return t.c.notify(methodTopic+methodSegment(name)+"/?$rid="+rid, payload)
 }
 
-// methodSegment is the name of a method in a topic, where the characters of wildcards must not be.
+// methodSegment escapes a method name for a topic, in which wildcard characters are not allowed.
 func methodSegment(name string) string {
 	return strings.NewReplacer("%", "%25", "+", "%2B", "#", "%23").Replace(name)
 }

@@ -6,14 +6,14 @@ import (
 	"github.com/hubline-iot/hubline/testbroker/internal/hub"
 )
 
-// acknowledge sends a PUBACK when it is due. See ackQueue.add.
+// acknowledge sends a PUBACK at due. See hub.AckQueue.Add.
 func (c *client) acknowledge(id uint16, due time.Time) {
 	if !c.acks.Add(c.Conn, due, func() { c.puback(id) }) {
 		c.puback(id)
 	}
 }
 
-// puback writes the packet, past the broker, which would keep books about it.
+// puback writes the packet directly, because the broker would track it.
 func (c *client) puback(id uint16) {
 	if c.Mode.Load() != hub.Open {
 		return
@@ -30,7 +30,7 @@ func (c *client) puback(id uint16) {
 		c.Hub.Happened(in, c.Conn)
 		send(id)
 	}
-	drop := c.Hub.Faults.Take(hub.DropAfterPuback, c.ID) // before a client that has the PUBACK can declare one
+	drop := c.Hub.Faults.Take(hub.DropAfterPuback, c.ID) // taken before the client has the PUBACK and can declare another fault
 	switch err := send(id); {
 	case drop == nil:
 	case err != nil || c.Mode.Load() != hub.Open:
@@ -41,7 +41,7 @@ func (c *client) puback(id uint16) {
 	}
 }
 
-// stray returns another packet id, one that a client that counts is not about to use.
+// stray returns another packet id, far from those that a counting client uses next.
 func stray(id uint16) uint16 {
 	if id == 1<<15 {
 		return 1

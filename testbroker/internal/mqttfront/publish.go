@@ -108,7 +108,7 @@ func (f *Front) publish(c *client, m hub.Message) {
 	}
 }
 
-// answer sends the PUBACK of a message, at the time that faults set.
+// answer sends the PUBACK of a message, subject to faults.
 func (f *Front) answer(c *client, m hub.Message) {
 	h := f.hub
 	id := hub.SenderOf(&m)

@@ -11,7 +11,7 @@ import (
 	"github.com/mochi-mqtt/server/v2/packets"
 )
 
-// Topics of twins and methods. They are the same for all: the connection says whose they are.
+// Topics of twins and methods. They name no device: the connection identifies it.
 const (
 	requestTopics   = "$iothub/"
 	twinGetTopic    = "$iothub/twin/GET/?"
@@ -26,21 +26,21 @@ const (
 	methodFilter     = methodTopic + "#"
 )
 
-// A requestTopic is what the topic of a request or answer of a client says.
+// A requestTopic is the parsed topic of a client's request or answer.
 type requestTopic struct {
 	operation hub.TwinOperation // TwinAny = an answer to a method
-	rid       string            // as it stands
+	rid       string            // undecoded
 	version   int64             // of a patch; zero = none
 	status    int               // of an answer to a method
 }
 
-// parseRequestTopic reads
+// parseRequestTopic parses
 //
 //	"$iothub/twin/GET/?" query
 //	"$iothub/twin/PATCH/properties/reported/?" query
 //	"$iothub/methods/res/" status "/?" query
 //
-// where query = name "=" value *( "&" name "=" value ) has a $rid, and for a patch perhaps a
+// where query = name "=" value *( "&" name "=" value ) has a $rid, and for a patch optionally a
 // $version.
 func parseRequestTopic(topic string) (requestTopic, error) {
 	var r requestTopic
@@ -81,13 +81,13 @@ func parseRequestTopic(topic string) (requestTopic, error) {
 	return r, nil
 }
 
-// readStatus reads a status as devices write them: a whole number of 32 bits.
+// readStatus parses a method status: a 32-bit integer.
 func readStatus(s string) (int, error) {
 	n, err := strconv.ParseInt(s, 10, 32)
 	return int(n), err
 }
 
-// request takes a PUBLISH to a topic of twins or methods. An error closes the connection.
+// request handles a PUBLISH to a topic of twins or methods. An error closes the connection.
 func (f *Front) request(c *client, pk packets.Packet) error {
 	h := f.hub
 	if err := checkPublish(pk); err != nil {
@@ -104,7 +104,7 @@ func (f *Front) request(c *client, pk packets.Packet) error {
 		if pk.FixedHeader.Qos > 0 {
 			c.acknowledge(pk.PacketID, time.Time{})
 		}
-		return c.Mode.Load() == hub.Open // unless the PUBACK was its last packet
+		return c.Mode.Load() == hub.Open // false if the PUBACK was the last packet
 	}
 	if r.operation != hub.TwinAny {
 		h.AskTwin(asker{c, r.rid, ack}, hub.TwinRequest{
@@ -124,7 +124,7 @@ func (f *Front) request(c *client, pk packets.Packet) error {
 	return nil
 }
 
-// checkPublish checks what the standard, and the hub, want of any PUBLISH.
+// checkPublish checks the rules of the standard and of the hub for any PUBLISH.
 func checkPublish(pk packets.Packet) error {
 	switch {
 	case pk.FixedHeader.Qos > 1:
@@ -137,7 +137,7 @@ func checkPublish(pk packets.Packet) error {
 	return nil
 }
 
-// hearsLocked reports whether what one of the filters lets through may be sent. Hub.mu is held.
+// hearsLocked reports whether one of the filters is effective. Hub.mu is held.
 func (c *client) hearsLocked(filters ...string) bool {
 	for _, f := range filters {
 		if _, ok := c.heard[f]; ok {
@@ -168,10 +168,10 @@ func (a asker) Taken() bool { return a.ack() }
 
 func (a asker) Client() *hub.Conn { return a.c.Conn }
 
-func (a asker) Listen(bool) {} // it subscribes
+func (a asker) Listen(bool) {} // a client over MQTT subscribes instead
 
-// Answer publishes an answer, if the client has subscribed. The request id comes first: there are
-// clients that look for it there.
+// Answer publishes an answer if the client has subscribed. The request id comes first, as some
+// clients expect.
 func (a asker) Answer(ans hub.TwinAnswer, wrong bool) bool {
 	h := a.c.Hub
 	h.Mu.Lock()

@@ -11,17 +11,17 @@ import (
 // maxFilters is how many topic filters one client may have.
 const maxFilters = 5
 
-// refusedFilter is the code of a filter that is not granted [MQTT-3.9.3].
+// refusedFilter is the SUBACK code of a filter that is not granted [MQTT-3.9.3].
 const refusedFilter = 0x80
 
-// A session is what the hub remembers of a client: the filters with their granted QoS. That of a
-// client with CleanSession=0 outlives its connections. Guarded by Hub.mu.
+// A session holds a client's filters with their granted QoS. With CleanSession=0 it outlives the
+// client's connections. Guarded by Hub.mu.
 type session struct {
 	filters map[string]byte
 }
 
-// resume gives a connection its session: the one that was kept, or a new one. The connection before
-// it has ended.
+// resume gives a connection its session: the kept one, or a new one. The previous connection has
+// ended.
 func (f *Front) resume(c *client, clean bool) {
 	h := f.hub
 	h.Mu.Lock()
@@ -43,12 +43,13 @@ func (f *Front) resume(c *client, clean bool) {
 		return
 	}
 	c.session = &session{filters: make(map[string]byte)}
-	if !clean && h.Registry[c.ID] != nil { // it may have been removed since it was authorized
+	if !clean && h.Registry[c.ID] != nil { // it may have been removed since the authorization
 		f.sessions[c.ID] = c.session
 	}
 }
 
-// commands says with which QoS a client receives commands; false when it does not.
+// commands returns the QoS with which a client receives C2D messages; false when it has not
+// subscribed.
 func (f *Front) commands(c *client) (qos byte, ok bool) {
 	h := f.hub
 	h.Mu.Lock()
@@ -65,7 +66,7 @@ func (f *Front) commands(c *client) (qos byte, ok bool) {
 	return qos, ok
 }
 
-// mayReceive reports whether a filter is one of those that the hub has for this identity.
+// mayReceive reports whether the hub grants a filter to this identity.
 func mayReceive(id hub.Identity, filter string) bool {
 	switch filter {
 	case twinResultFilter, desiredFilter, methodFilter, id.Commands() + "#":
@@ -78,8 +79,8 @@ func mayReceive(id hub.Identity, filter string) bool {
 	return id.Module != "" && (filter == id.Resource()+"/#" || filter == id.Resource()+"/inputs/#")
 }
 
-// subscribe does what a SUBSCRIBE asks, answers it, and then sends the C2D messages that wait. An
-// error closes the connection.
+// subscribe handles a SUBSCRIBE, answers it, and then delivers waiting C2D messages. An error
+// closes the connection.
 func (f *Front) subscribe(c *client, pk packets.Packet) error {
 	h := f.hub
 	if code := pk.SubscribeValidate(); code != packets.CodeSuccess {
@@ -99,7 +100,7 @@ func (f *Front) subscribe(c *client, pk packets.Packet) error {
 	return nil
 }
 
-// grant enters filters into the session and returns the codes of the SUBACK.
+// grant adds filters to the session and returns the codes of the SUBACK.
 func (f *Front) grant(c *client, filters packets.Subscriptions, refuse *hub.Injected) []byte {
 	h := f.hub
 	h.Mu.Lock()
@@ -120,7 +121,7 @@ func (f *Front) grant(c *client, filters packets.Subscriptions, refuse *hub.Inje
 	return codes
 }
 
-// suback sends a SUBACK, unless a fault intervenes, and what waits for the subscription.
+// suback sends a SUBACK, unless a fault intervenes, and messages that wait for the subscription.
 func (f *Front) suback(c *client, body []byte) {
 	h := f.hub
 	if in := h.Faults.Take(hub.LongSuback, c.ID); in != nil {
@@ -152,7 +153,7 @@ func (f *Front) suback(c *client, body []byte) {
 	f.attach(c)
 }
 
-// unsubscribe does what an UNSUBSCRIBE asks and answers it. An error closes the connection.
+// unsubscribe handles an UNSUBSCRIBE and answers it. An error closes the connection.
 func (f *Front) unsubscribe(c *client, pk packets.Packet) error {
 	h := f.hub
 	if code := pk.UnsubscribeValidate(); code != packets.CodeSuccess {
@@ -168,7 +169,7 @@ func (f *Front) unsubscribe(c *client, pk packets.Packet) error {
 	return nil
 }
 
-// ForgetLocked drops the kept sessions that a selector means.
+// ForgetLocked drops the kept sessions that match a selector.
 func (f *Front) ForgetLocked(selector string) {
 	for id := range f.sessions {
 		if id.Matches(selector) {

@@ -10,7 +10,7 @@ import (
 	"github.com/hubline-iot/hubline/testbroker/internal/hub"
 )
 
-// parseTelemetry reads a topic that the given identity published to.
+// parseTelemetry parses a topic to which the given identity published.
 func parseTelemetry(id hub.Identity, topic string) (hub.Message, error) {
 	bag, ok := strings.CutPrefix(topic, id.Telemetry())
 	if !ok {
@@ -47,11 +47,11 @@ func parseTelemetry(id hub.Identity, topic string) (hub.Message, error) {
 	return m, nil
 }
 
-// parseBag reads
+// parseBag parses
 //
 //	[ pair *( "&" pair ) ] [ "/" ]        pair = name [ "=" [ value ] ]
 //
-// with names and values percent-encoded. A plus sign stands for itself.
+// with names and values percent-encoded. A plus sign is literal.
 func parseBag(bag string) ([]hub.Property, error) {
 	bag = strings.TrimSuffix(bag, "/")
 	if bag == "" {

@@ -9,7 +9,7 @@ import (
 	"github.com/hubline-iot/hubline/testbroker/internal/mqttfront"
 )
 
-// events is the topic of telemetry of dev-1.
+// events is the telemetry topic of dev-1.
 const events = "devices/dev-1/messages/events/"
 
 func TestParseTelemetry(t *testing.T) {

@@ -10,18 +10,18 @@ import (
 	"github.com/hubline-iot/hubline/testbroker/internal/hub"
 )
 
-// A userName is what a client says about itself in the MQTT user name.
+// A userName is a parsed MQTT user name.
 type userName struct {
 	host   string
 	id     hub.Identity
 	params []hub.Property // decoded, in order
 }
 
-// userNameParams are the parameters that clients send. One of them at the place of a module id
-// begins the parameters, for some clients leave out the question mark.
+// userNameParams are the parameters that clients send. If one of them stands in the place of a
+// module id, it begins the parameters: some clients omit the question mark.
 var userNameParams = []string{"api-version=", "DeviceClientType=", "model-id=", "auth-chain="}
 
-// parseUserName reads
+// parseUserName parses
 //
 //	host "/" device [ "/" module ] [ "/" [ "?" ] param *( "&" param ) ]
 //
@@ -69,7 +69,7 @@ func parseUserName(s string) (userName, error) {
 	return u, nil
 }
 
-// param returns the first parameter of a name; empty if there is none.
+// param returns the value of the first parameter with a name; empty if there is none.
 func (u userName) param(name string) string {
 	for _, p := range u.params {
 		if p.Name == name {
