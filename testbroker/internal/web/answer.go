@@ -12,32 +12,32 @@ import (
 	"github.com/hubline-iot/hubline/testbroker/internal/hub"
 )
 
-// slowPieces is in how many pieces SlowAnswer sends.
+// slowPieces is the number of pieces of SlowAnswer.
 const slowPieces = 8
 
-// The ways in which an answer goes.
+// Delivery is the way in which an answer is sent.
 type Delivery uint8
 
 const (
 	deliverPlain         Delivery = iota
-	DeliverNothing                // not at all: the connection has ended, or the client is to believe so
-	DeliverAndClose               // and the connection ends
-	deliverHalf                   // half of it
-	deliverSlowly                 // in pieces
-	deliverGarbage                // something else goes
-	deliverWithoutLength          // without its length
+	DeliverNothing                // no answer: the connection has ended, or the client is to believe so
+	DeliverAndClose               // then end the connection
+	deliverHalf                   // send half of it
+	deliverSlowly                 // send it in pieces
+	deliverGarbage                // send garbage instead
+	deliverWithoutLength          // omit its length
 )
 
-// An Answer is what a request is answered with.
+// An Answer is the answer to a request.
 type Answer struct {
 	Status int
 	Header http.Header // may be nil
 	Body   []byte
 
-	// What faults make of it.
-	skew     time.Duration // of its date
+	// Set by faults.
+	skew     time.Duration // skew of the header Date
 	Delivery Delivery
-	Fault    *hub.Injected // that is behind the way
+	Fault    *hub.Injected // the fault that sets Delivery
 }
 
 // send answers the request.
@@ -70,15 +70,16 @@ func (q *Request) sendPlain(a Answer) {
 		q.w.Header().Set("Content-Length", strconv.Itoa(len(a.Body)))
 	}
 	q.w.WriteHeader(a.Status)
-	q.w.Write(a.Body) // nothing, for HEAD and where there must be none
+	q.w.Write(a.Body) // writes nothing for HEAD and for statuses without a body
 }
 
-// sendStream is for HTTP/2, where what happens to an answer is the stream's alone, but for garbage.
+// sendStream sends an answer over HTTP/2, where all deliveries except garbage affect only the
+// stream.
 func (q *Request) sendStream(a Answer) {
 	rc := http.NewResponseController(q.w)
 	switch a.Delivery {
 	case DeliverAndClose:
-		a.Header.Set("Connection", "close") // which is said by GOAWAY
+		a.Header.Set("Connection", "close") // sent as GOAWAY
 		q.sendPlain(a)
 	case deliverWithoutLength:
 		maps.Copy(q.w.Header(), a.Header)
@@ -118,8 +119,8 @@ func (q *Request) sendStream(a Answer) {
 	}
 }
 
-// sendRaw is for HTTP/1.1: it takes the connection from the server, writes by itself, and ends the
-// connection.
+// sendRaw sends an answer over HTTP/1.1: it hijacks the connection, writes the answer itself, and
+// ends the connection.
 func (q *Request) sendRaw(a Answer) {
 	conn, _, err := http.NewResponseController(q.w).Hijack()
 	if err != nil {
@@ -145,13 +146,13 @@ func (q *Request) sendRaw(a Answer) {
 	q.C.CloseGracefully(hub.FaultError(a.Fault.Fault.Kind))
 }
 
-// text is the answer as it goes over HTTP/1.1.
+// text returns the answer in HTTP/1.1 form.
 func (a *Answer) text(r *http.Request) []byte {
 	answer := http.Response{
 		StatusCode: a.Status, ProtoMajor: 1, ProtoMinor: 1, Request: r, Header: a.Header,
 		Body:          io.NopCloser(bytes.NewReader(a.Body)),
 		ContentLength: -1,
-		Close:         a.Delivery != DeliverAndClose, // that it ends behind the last one is not announced
+		Close:         a.Delivery != DeliverAndClose, // DeliverAndClose does not announce the end
 	}
 	if a.hasLength() {
 		answer.ContentLength = int64(len(a.Body))
@@ -161,7 +162,7 @@ func (a *Answer) text(r *http.Request) []byte {
 	return b.Bytes()
 }
 
-// inPieces writes p in so many pieces, the wait before each of them.
+// inPieces writes p in n pieces, with a wait before each.
 func (q *Request) inPieces(p []byte, n int, wait time.Duration, write func([]byte)) {
 	for i := range n {
 		if !q.Sleep(wait) {
@@ -183,13 +184,13 @@ func GarbageHTTP(f *hub.Fault, major int) []byte {
 	return []byte("\x00\xffno status\r\n\r\n")
 }
 
-// AnswerJSON is an answer with a body.
+// AnswerJSON returns an answer with a JSON body.
 func AnswerJSON(v any, etag string) Answer {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
 	if err := e.Encode(v); err != nil {
-		panic(err) // we made it
+		panic(err) // v is always encodable
 	}
 	header := http.Header{"Content-Type": {"application/json; charset=utf-8"}}
 	if etag != "" {

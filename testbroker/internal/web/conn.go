@@ -21,19 +21,18 @@ import (
 	"github.com/hubline-iot/hubline/testbroker/internal/hub"
 )
 
-// errIdleHTTP is the cause of the end of a connection over HTTP that sent no request, or only a
-// part of one, in time.
+// errIdleHTTP is the cause of a connection's end when the client sent no complete request in time.
 var errIdleHTTP = errors.New("client sent no request in time")
 
-// A Front hands connections to the server of package net/http, which speaks HTTP/1.1 and HTTP/2
-// on them. To the server it is a listener. The server is made when the first connection comes.
+// A Front passes connections to the server of package net/http, which implements HTTP/1.1 and
+// HTTP/2. To the server it is a listener. The first connection starts the server.
 type Front struct {
 	hub    *hub.Hub
 	routes []Route
 	start  sync.Once
 	conns  chan net.Conn
 
-	Refusals atomic.Uint64 // requests refused, to tell them apart
+	Refusals atomic.Uint64 // counts refused requests, to number them
 }
 
 var (
@@ -45,7 +44,7 @@ func New(h *hub.Hub, routes []Route) *Front {
 	return &Front{hub: h, routes: routes, conns: make(chan net.Conn)}
 }
 
-// Below puts a modeConn under TLS, and offers both versions of HTTP.
+// Below puts a modeConn below TLS, and offers both versions of HTTP.
 func (f *Front) Below(c *hub.Conn) (net.Conn, []string) {
 	offer := []string{"h2", "http/1.1"}
 	if f.hub.HTTP.NoHTTP2 {
@@ -75,10 +74,10 @@ func (f *Front) Accept() (net.Conn, error) {
 // Close does nothing: the front ends with the hub.
 func (f *Front) Close() error { return nil }
 
-// Addr is a name.
+// Addr returns a placeholder.
 func (f *Front) Addr() net.Addr { return memconn.Addr("hub") }
 
-// give has the server serve a connection; false when the hub is closed. Only a goroutine of the hub
+// give passes a connection to the server; false when the hub is closed. Only a goroutine of the hub
 // may call it.
 func (f *Front) give(c net.Conn) bool {
 	f.start.Do(func() {
@@ -109,11 +108,11 @@ func (f *Front) give(c net.Conn) bool {
 	}
 }
 
-// handle is the server's handler.
+// handle is the server's request handler.
 func (f *Front) handle(w http.ResponseWriter, r *http.Request) {
 	a := r.Context().Value(connKey{}).(*Conn)
 	if !a.enter() {
-		panic(http.ErrAbortHandler) // a late stream of a connection that is over
+		panic(http.ErrAbortHandler) // a late stream of an ended connection
 	}
 	defer a.leave()
 	defer func() {
@@ -121,7 +120,7 @@ func (f *Front) handle(w http.ResponseWriter, r *http.Request) {
 		case nil:
 		case http.ErrAbortHandler:
 			panic(p)
-		default: // the server would hide it
+		default: // the server would recover it
 			go panic(fmt.Sprintf("testbroker: %v\n%s", p, debug.Stack()))
 		}
 	}()
@@ -130,7 +129,7 @@ func (f *Front) handle(w http.ResponseWriter, r *http.Request) {
 
 type connKey struct{}
 
-// connOf finds what the hub knows of a connection that it gave to the server.
+// connOf returns the Conn of a connection that was passed to the server.
 func connOf(c net.Conn) *Conn {
 	if secure, ok := c.(*tls.Conn); ok {
 		c = secure.NetConn()
@@ -138,28 +137,28 @@ func connOf(c net.Conn) *Conn {
 	return c.(*modeConn).http
 }
 
-// A Conn is a connection over HTTP as the hub sees it. Requests of many devices may come on
-// it, and over HTTP/2 at the same time.
+// A Conn is the hub's state of a connection over HTTP. Many devices may send requests on it, over
+// HTTP/2 concurrently.
 type Conn struct {
 	Hub      *hub.Hub
 	Front    *Front
 	C        *hub.Conn
 	over     sync.Once
-	ended    chan struct{} // closed when the server, or who took the connection from it, is through
-	upgraded chan struct{} // closed when it has become a WebSocket
-	next     hub.Protocol  // what is spoken on that; set before
+	ended    chan struct{} // closed when the server, or the hijacker, has finished with the connection
+	upgraded chan struct{} // closed when the connection has become a WebSocket
+	next     hub.Protocol  // the protocol on the WebSocket; set before upgraded is closed
 
 	// Guarded by Hub.mu.
-	who      map[hub.Identity]struct{} // those whose requests were authenticated
-	met      map[hub.Identity]struct{} // those whose first request has passed the faults of a connect
-	told     bool                      // an event told of the connection
-	closed   bool                      // no request begins any more
+	who      map[hub.Identity]struct{} // identities whose requests were authenticated
+	met      map[hub.Identity]struct{} // identities whose first request has passed the faults of a connect
+	told     bool                      // an event reported the connection
+	closed   bool                      // no new requests
 	handlers sync.WaitGroup            // grows only while closed is false
-	err      error                     // that reading ended with
+	err      error                     // the error of Read
 }
 
-// Serve is the life of a connection from the first byte of HTTP on. It returns the protocol of the
-// WebSocket that the connection has become.
+// Serve serves a connection from the first byte of HTTP to the end. It returns the protocol on the
+// WebSocket if the connection has become one.
 func (f *Front) Serve(c *hub.Conn) (hub.Protocol, error) {
 	h := f.hub
 	if c.Mode.Load() != hub.Open {
@@ -174,7 +173,7 @@ func (f *Front) Serve(c *hub.Conn) (hub.Protocol, error) {
 	under.http = a
 	top := net.Conn(under)
 	if c.TLS != nil {
-		if err := c.TLS.HandshakeContext(context.Background()); err != nil { // the connection's deadline bounds it
+		if err := c.TLS.HandshakeContext(context.Background()); err != nil { // bounded by the connection's deadline
 			return 0, err
 		}
 		top = c.TLS
@@ -197,7 +196,7 @@ func (f *Front) Serve(c *hub.Conn) (hub.Protocol, error) {
 	case <-a.ended:
 	}
 	if mode := c.Mode.Load(); mode == hub.Silent || mode == hub.Draining {
-		io.Copy(io.Discard, c.Raw) // below TLS, on which the server may still be reading
+		io.Copy(io.Discard, c.Raw) // below TLS, because the server may still read from TLS
 	}
 	h.Mu.Lock()
 	a.closed = true
@@ -217,7 +216,7 @@ var _ hub.Peer = (*Conn)(nil)
 
 func (a *Conn) MatchesLocked(selector string) bool { return len(a.whoLocked(selector)) > 0 }
 
-// PresentLocked returns false: to the registry, requests are no connection.
+// PresentLocked returns false: the registry does not count HTTP requests as a connection.
 func (a *Conn) PresentLocked(hub.Identity) bool { return false }
 
 func (a *Conn) LeaveLocked() {}
@@ -234,10 +233,10 @@ func (a *Conn) enter() bool {
 
 func (a *Conn) leave() { a.handlers.Done() }
 
-// end reports that the server is through with the connection.
+// end reports that the server has finished with the connection.
 func (a *Conn) end() { a.over.Do(func() { close(a.ended) }) }
 
-// admit tells that a client has acted for an identity.
+// admit reports that a client has acted for an identity, once.
 func (a *Conn) admit(id hub.Identity) {
 	h := a.Hub
 	h.Mu.Lock()
@@ -253,7 +252,7 @@ func (a *Conn) admit(id hub.Identity) {
 	h.Changed.Wake()
 }
 
-// Refused tells that a request was refused for an identity, or any.
+// Refused reports that a request was refused, for an identity or none.
 func (a *Conn) Refused(r *http.Request, id hub.Identity, status int, why error) {
 	a.Served()
 	a.Hub.Event(hub.Event{
@@ -263,14 +262,15 @@ func (a *Conn) Refused(r *http.Request, id hub.Identity, status int, why error) 
 	}, a.C)
 }
 
-// Served notes that the client got an answer, so the end of the connection is not a refusal.
+// Served records that the client got an answer, so that the end of the connection is not reported
+// as a refusal.
 func (a *Conn) Served() {
 	a.Hub.Mu.Lock()
 	a.told = true
 	a.Hub.Mu.Unlock()
 }
 
-// whoLocked returns the identities that a selector means, by their names.
+// whoLocked returns the authenticated identities that match a selector, by name.
 func (a *Conn) whoLocked(selector string) []hub.Identity {
 	var all []hub.Identity
 	for id := range a.who {
@@ -282,7 +282,7 @@ func (a *Conn) whoLocked(selector string) []hub.Identity {
 	return all
 }
 
-// Expel tells that those whom a selector means are not connected any more. Their next requests are
+// Expel reports that the identities that match a selector are disconnected. Their next requests are
 // refused.
 func (a *Conn) Expel(selector string, cause error, _ string) {
 	h := a.Hub
@@ -299,7 +299,7 @@ func (a *Conn) Expel(selector string, cause error, _ string) {
 	h.Changed.Wake()
 }
 
-// Finish tells of the end of the connection.
+// Finish reports the end of the connection.
 func (a *Conn) Finish(cause error, _, _ bool) {
 	h := a.Hub
 	h.Mu.Lock()
@@ -314,17 +314,17 @@ func (a *Conn) Finish(cause error, _, _ bool) {
 	}
 }
 
-// A modeConn is what HTTP, or TLS below it, is spoken on: the network connection, as the modes of
-// the hub's end have it.
+// A modeConn carries HTTP, or TLS below it. It is the network connection with the modes of the
+// hub's Conn applied.
 type modeConn struct {
 	net.Conn
 	c    *hub.Conn
-	http *Conn // set before the server has the connection
+	http *Conn // set before the server gets the connection
 
-	pastDeadline atomic.Bool // the deadline is in the past: the server wants its own Read to end
+	pastDeadline atomic.Bool // the server has set a deadline in the past to end its own Read
 }
 
-// Read waits for bytes. On a dead link none come.
+// Read reads from the connection. On a half-open connection it returns no data.
 func (k *modeConn) Read(p []byte) (int, error) {
 	for {
 		n, err := k.Conn.Read(p)
@@ -339,7 +339,7 @@ func (k *modeConn) Read(p []byte) (int, error) {
 	}
 }
 
-// Write sends bytes, or lets them vanish.
+// Write sends bytes, or drops them when the connection is half-open.
 func (k *modeConn) Write(p []byte) (int, error) {
 	if k.c.Mode.Load() == hub.Silent {
 		return len(p), nil
@@ -351,7 +351,8 @@ func (k *modeConn) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// Close ends the connection, unless it is to last: then the hub's goroutine ends it.
+// Close ends the connection. When the mode is Silent or Draining, the hub's goroutine ends it
+// later.
 func (k *modeConn) Close() error {
 	if mode := k.c.Mode.Load(); mode == hub.Silent || mode == hub.Draining {
 		return nil
@@ -368,10 +369,10 @@ func (k *modeConn) CloseWrite() error {
 	return nil
 }
 
-// SetDeadline is SetReadDeadline, for no Write waits.
+// SetDeadline is SetReadDeadline, because Write never blocks.
 func (k *modeConn) SetDeadline(t time.Time) error { return k.SetReadDeadline(t) }
 
-// SetReadDeadline does what the server wants as long as the connection is in order.
+// SetReadDeadline sets the server's deadline while the mode is Open.
 func (k *modeConn) SetReadDeadline(t time.Time) error {
 	k.pastDeadline.Store(!t.IsZero() && !t.After(time.Now()))
 	return k.c.LimitRead(t)

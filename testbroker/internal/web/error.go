@@ -10,26 +10,26 @@ import (
 	"github.com/hubline-iot/hubline/testbroker/internal/hub"
 )
 
-// An Error is why a request is refused.
+// An Error is a refusal of a request.
 type Error struct {
-	Code  int // of the service: the status and three digits
+	Code  int // the service's code: the status and three digits
 	Text  string
-	allow string // methods, for 405
+	allow string // allowed methods, for 405
 }
 
 func Errorf(code int, format string, args ...any) *Error {
 	return &Error{Code: code, Text: fmt.Sprintf(format, args...)}
 }
 
-// Error names the code and tells what is wrong.
+// Error returns the code, its name and the text.
 func (e *Error) Error() string {
 	return fmt.Sprintf("%d %s: %s", e.Code, hub.ErrorName(e.Code), e.Text)
 }
 
-// Status is that of the answer.
+// Status returns the HTTP status.
 func (e *Error) Status() int { return e.Code / 1000 }
 
-// Fail is the answer to a request that is refused, in the form that the service gives its errors.
+// Fail returns the answer to a refused request, in the service's error format.
 func (q *Request) Fail(e *Error) Answer {
 	if q.route != nil && q.route.Fails != nil {
 		return q.route.Fails(q, e)
@@ -51,7 +51,7 @@ func (q *Request) Fail(e *Error) Answer {
 		}{e.Code, tracking, text, h.Now().UTC().Format(hub.TimeLayout)})
 		outer.Message = string(inner)
 	}
-	body, _ := json.Marshal(outer) // neither can fail: there are but strings and a number
+	body, _ := json.Marshal(outer) // cannot fail: only strings and a number
 	header := http.Header{
 		"Content-Type":     {"application/json; charset=utf-8"},
 		"iothub-errorcode": {name},
@@ -63,7 +63,7 @@ func (q *Request) Fail(e *Error) Answer {
 	return Answer{Status: e.Status(), Header: header, Body: body}
 }
 
-// AsServiceError is an error as it goes over HTTP.
+// AsServiceError converts an error for HTTP.
 func AsServiceError(err error) *Error {
 	var refused *Error
 	var e *hub.ServiceError

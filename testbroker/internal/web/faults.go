@@ -9,7 +9,7 @@ import (
 	"github.com/hubline-iot/hubline/testbroker/internal/hub"
 )
 
-// meant reports whether a fault is about requests of this kind.
+// meant reports whether a fault selects requests of this kind.
 func (q *Request) meant(f *hub.Fault) bool {
 	operation := hub.BlobAny
 	if q.route.Blob != nil {
@@ -21,7 +21,7 @@ func (q *Request) meant(f *hub.Fault) bool {
 	return f.Route == q.route.Kind || f.Route == hub.RouteAny && !backEnds(q.route.Kind)
 }
 
-// TakeRoute is take for faults that are about requests of one kind.
+// TakeRoute is hub.Faults.Take for faults of one kind of requests.
 func (q *Request) TakeRoute(kind hub.FaultKind) *hub.Injected {
 	return q.Hub.Faults.TakeIf(kind, q.ID, q.meant)
 }
@@ -35,15 +35,15 @@ func (q *Request) Cut(in *hub.Injected) Answer {
 	return Answer{Delivery: DeliverNothing}
 }
 
-// Mute never answers, because of a fault. The connection lives on.
+// Mute leaves the request unanswered, because of a fault. The connection stays open.
 func (q *Request) Mute(in *hub.Injected) Answer {
 	q.Happened(in)
 	q.Hang()
 	return Answer{Delivery: DeliverNothing}
 }
 
-// before applies the faults that happen to a request before anything is known but whose
-// it says it is; false when there are none and it is to be handled.
+// before applies the faults that happen before the hub checks more than the stated identity; false
+// when there are none.
 func (q *Request) before() (Answer, bool) {
 	if !backEnds(q.route.Kind) {
 		if a, over := q.gone(); over {
@@ -92,9 +92,9 @@ func (q *Request) gone() (Answer, bool) {
 	return Answer{}, false
 }
 
-// firstFaults lets faults of a connect have their way with the first request of a device on a
-// connection. One that is refused is no first request: the next is. Who is not in the registry is
-// not kept in mind.
+// firstFaults applies the faults of a connect to the first request of a device on a connection.
+// After a refusal the next request counts as the first again. Identities that are not registered
+// are not remembered.
 func (q *Request) firstFaults() (Answer, bool) {
 	h, a := q.Hub, q.Conn
 	h.Mu.Lock()
@@ -129,7 +129,7 @@ func (q *Request) firstFaults() (Answer, bool) {
 	return Answer{}, false
 }
 
-// after applies the faults that happen when a request was handled.
+// after applies the faults that happen after a request was handled.
 func (q *Request) after(a Answer) Answer {
 	if a.Delivery == DeliverNothing {
 		return a
@@ -156,7 +156,7 @@ func (q *Request) after(a Answer) Answer {
 	for _, f := range []struct {
 		kind hub.FaultKind
 		way  Delivery
-		body bool // it needs one
+		body bool // needs a body
 	}{
 		{hub.DropDuringAnswer, deliverHalf, false}, {hub.SlowAnswer, deliverSlowly, false},
 		{hub.GarbageAnswer, deliverGarbage, false},
@@ -173,7 +173,7 @@ func (q *Request) after(a Answer) Answer {
 	return a
 }
 
-// scripted is the answer with a status that a fault wants.
+// scripted returns the answer with a fault's status.
 func (q *Request) scripted(in *hub.Injected, status int) Answer {
 	a := Answer{Status: status}
 	if status >= 400 {
@@ -190,8 +190,7 @@ func (q *Request) scripted(in *hub.Injected, status int) Answer {
 	return a
 }
 
-// retryAfter says when the client may come again: in whole seconds, or at a date by the hub's
-// clock.
+// retryAfter sets Retry-After: in whole seconds, or as a date of the hub's clock.
 func (q *Request) retryAfter(a *Answer, f *hub.Fault, wait time.Duration) {
 	wait = wait.Truncate(time.Second) + ceil(wait)
 	value := strconv.Itoa(int(wait / time.Second))
@@ -205,7 +204,7 @@ func (q *Request) retryAfter(a *Answer, f *hub.Fault, wait time.Duration) {
 	a.Header.Set("Retry-After", value)
 }
 
-// ceil is the second that a part of one counts for.
+// ceil returns the second to add when d is rounded up.
 func ceil(d time.Duration) time.Duration {
 	if d%time.Second > 0 {
 		return time.Second
@@ -213,7 +212,7 @@ func ceil(d time.Duration) time.Duration {
 	return 0
 }
 
-// script returns the next status of a list, round and round; zero lets the request pass.
+// script returns the next status of a list, in turn; zero lets the request pass.
 func script(f *hub.Faults, in *hub.Injected) int {
 	f.Mu.Lock()
 	defer f.Mu.Unlock()
@@ -222,8 +221,8 @@ func script(f *hub.Faults, in *hub.Injected) int {
 	return status
 }
 
-// early returns how long before its time a request comes; zero, when it comes in time, and the next
-// has a time to keep.
+// early returns how long before its allowed time a request arrives. If it is zero, the request is
+// in time and the allowed time of the next one is set.
 func early(f *hub.Faults, in *hub.Injected) time.Duration {
 	f.Mu.Lock()
 	defer f.Mu.Unlock()

@@ -16,7 +16,7 @@ import (
 	"github.com/hubline-iot/hubline/testbroker/internal/hub"
 )
 
-// A Request is a request whose route is known.
+// A Request is a request with a known route.
 type Request struct {
 	*http.Request
 	Hub   *hub.Hub
@@ -24,15 +24,15 @@ type Request struct {
 	C     *hub.Conn
 	w     http.ResponseWriter
 	route *Route
-	Vars  map[string]string // of the path, decoded
+	Vars  map[string]string // path variables, decoded
 	Query url.Values
-	ID    hub.Identity // who asks; empty for routes without {device}
+	ID    hub.Identity // the identity in the path; empty for routes without {device}
 }
 
-// Path is that of the request, as it came.
+// Path returns the request's path, undecoded.
 func (q *Request) Path() string { return q.URL.EscapedPath() }
 
-// Sleep waits; false when the client has gone meanwhile.
+// Sleep waits for d; false when the client has disconnected before.
 func (q *Request) Sleep(d time.Duration) bool {
 	if d <= 0 {
 		return q.Context().Err() == nil
@@ -49,8 +49,8 @@ func (q *Request) Sleep(d time.Duration) bool {
 	return false
 }
 
-// Hang waits until the client has gone. That it does so is only seen when there is nothing left to
-// read of the request.
+// Hang waits until the client has disconnected. It reads the rest of the request first, because the
+// disconnect is detected only after that.
 func (q *Request) Hang() {
 	io.Copy(io.Discard, q.Body)
 	q.liftDeadline()
@@ -60,10 +60,10 @@ func (q *Request) Hang() {
 	}
 }
 
-// liftDeadline ends the limit of time for the request, which would count as the client's going.
+// liftDeadline removes the time limit of the request, which would otherwise count as a disconnect.
 func (q *Request) liftDeadline() { http.NewResponseController(q.w).SetReadDeadline(time.Time{}) }
 
-// Read reads the body, of so many bytes at most.
+// Read reads the body, at most limit bytes.
 func (q *Request) Read(limit int64) ([]byte, *Error) {
 	if q.ContentLength > limit {
 		return nil, Errorf(413001, "body of %d bytes, at most %d are allowed", q.ContentLength, limit)
@@ -81,7 +81,7 @@ func (q *Request) Read(limit int64) ([]byte, *Error) {
 	return nil, Errorf(400021, "body: %v", err)
 }
 
-// request answers a request, whatever it is.
+// request handles any request.
 func (a *Conn) request(w http.ResponseWriter, r *http.Request) {
 	h := a.Hub
 	if path, err := url.PathUnescape(r.URL.EscapedPath()); err == nil && path == webPath {
@@ -101,7 +101,7 @@ func (a *Conn) request(w http.ResponseWriter, r *http.Request) {
 	q.send(answer)
 }
 
-// answer handles a request.
+// answer handles a request and returns its answer.
 func (q *Request) answer() Answer {
 	var bad *Error
 	if q.route, q.Vars, bad = q.Conn.Front.route(q.Request); bad != nil {
@@ -125,7 +125,7 @@ func (q *Request) answer() Answer {
 	return q.route.Do(q)
 }
 
-// authenticate checks the version of the API and who the client is.
+// authenticate checks the API version and the client's credentials.
 func (q *Request) authenticate() *Error {
 	h := q.Hub
 	if bad := q.CheckVersion(); bad != nil {
@@ -177,7 +177,7 @@ func authenticateHTTP(h *hub.Hub, c *hub.Conn, id hub.Identity, tokens []string)
 	return errors.New("more than one token")
 }
 
-// AsHTTP is the error for a client that was not authenticated.
+// AsHTTP returns the HTTP error for a client that was not authenticated.
 func AsHTTP(err error, id hub.Identity) *Error {
 	code := 401003
 	switch {
@@ -193,7 +193,7 @@ func AsHTTP(err error, id hub.Identity) *Error {
 	return Errorf(code, "%v", err)
 }
 
-// ReadJSON reads the body, one object, into v.
+// ReadJSON decodes the body, one JSON object, into v.
 func (q *Request) ReadJSON(v any) error {
 	body, bad := q.Read(maxServiceBody)
 	if bad != nil {
@@ -205,7 +205,7 @@ func (q *Request) ReadJSON(v any) error {
 	d := json.NewDecoder(bytes.NewReader(body))
 	d.UseNumber()
 	err := d.Decode(v)
-	if wrong := (*json.UnmarshalTypeError)(nil); errors.As(err, &wrong) { // its text is about our types
+	if wrong := (*json.UnmarshalTypeError)(nil); errors.As(err, &wrong) { // its text names Go types
 		return Errorf(hub.CodeArgumentInvalid, "body: %s must not be of the kind %s", wrong.Field, wrong.Value)
 	}
 	if err != nil {
@@ -214,6 +214,6 @@ func (q *Request) ReadJSON(v any) error {
 	return nil
 }
 
-// maxServiceBody is what the body of a request of a back end may have in bytes: a call with the
+// maxServiceBody is the size limit of a back end's request body in bytes. A method call with the
 // largest payload fits.
 const maxServiceBody = 1 << 20

@@ -8,38 +8,36 @@ import (
 	"github.com/hubline-iot/hubline/testbroker/internal/hub"
 )
 
-// backEnds reports whether requests of the kind come from back ends: whom they are about is not who
-// asks, and what happens to that device does not happen to them.
+// backEnds reports whether requests of the kind come from back ends. Such a request is about a
+// device but not sent by it, so the device's faults do not apply.
 func backEnds(k hub.RouteKind) bool { return k >= hub.RouteRegistry && k <= hub.RouteMethod }
 
-// textErrors reports whether errors have the older form whatever [HTTPOptions] say: SDKs for back
-// ends find the name of a code in the text.
+// textErrors reports whether errors always have the older form, regardless of [HTTPOptions]:
+// back-end SDKs find the name of a code in the text.
 func textErrors(k hub.RouteKind) bool { return k == hub.RouteRegistry || k == hub.RouteTwin }
 
-// A Route is a kind of request that the hub understands.
+// A Route is a kind of request that the hub handles.
 type Route struct {
 	Kind   hub.RouteKind
 	Method string
-	// Path has segments that stand for themselves, in any letter case, or as "{name}" for one that is
-	// not empty. The last may be "{name...}", which stands for all that follow, one at least. {device}
-	// and {module} say whose request it is.
+	// Path is a list of segments. A segment is literal, in any letter case, or "{name}" for any
+	// segment that is not empty. The last may be "{name...}", which matches one or more segments.
+	// {device} and {module} are the identity of the request.
 	Path string
-	// Host reports whether requests to a host are for the route; nil: to those by which the hub is
-	// known.
+	// Host reports whether the route serves a host name; nil: the hub's own names.
 	Host func(h *hub.Hub, host string) bool
-	// Open routes need no api-version and no authentication: do sees to that. They may be without
-	// {device}.
+	// Open routes need no api-version and no authentication: Do checks both. They may lack {device}.
 	Open bool
-	// Do answers a request that has been authenticated. It runs in the request's goroutine, many at
-	// once, with no lock held.
+	// Do answers an authenticated request. It runs in the request's goroutine, concurrently with
+	// others, with no lock held.
 	Do func(q *Request) Answer
-	// fails, unless nil, gives errors another form than that of the service.
+	// Fails, unless nil, returns errors in a form other than the service's.
 	Fails func(q *Request, e *Error) Answer
-	// blob, unless nil, returns what a request wants of the store.
+	// Blob, unless nil, returns the request's blob store operation.
 	Blob func(q *Request) hub.BlobOperation
 }
 
-// match compares a path in segments, and returns what stands for the names.
+// match compares a path in segments, and returns the values of the variables.
 func (r *Route) match(segments []string) (vars map[string]string, ok bool) {
 	want := strings.Split(r.Path, "/")
 	vars = make(map[string]string)
@@ -63,8 +61,7 @@ func (r *Route) match(segments []string) (vars map[string]string, ok bool) {
 	return vars, len(segments) == len(want)
 }
 
-// route finds what a request is for. The error is for a path, host or method that the hub does not
-// have.
+// route returns the route of a request. The error is for an unknown path, host or method.
 func (f *Front) route(r *http.Request) (*Route, map[string]string, *Error) {
 	path := strings.Split(strings.TrimPrefix(r.URL.EscapedPath(), "/"), "/")
 	for i, s := range path {

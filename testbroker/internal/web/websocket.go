@@ -23,7 +23,7 @@ const (
 	webAMQP     = "AMQPWSB10"
 )
 
-// upgrade makes a connection over HTTP a WebSocket, or answers with an error.
+// upgrade makes a connection over HTTP a WebSocket, or returns why it cannot.
 func (a *Conn) upgrade(w http.ResponseWriter, r *http.Request) error {
 	c := a.C
 	offered := websocket.Subprotocols(r)
@@ -57,7 +57,7 @@ func (a *Conn) upgrade(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// A hijacker takes a connection from the server and puts an upgradedConn on it.
+// A hijacker hijacks the connection from the server and wraps it in an upgradedConn.
 type hijacker struct {
 	http.ResponseWriter
 	conn *upgradedConn
@@ -65,7 +65,7 @@ type hijacker struct {
 
 var _ http.Hijacker = (*hijacker)(nil)
 
-// Hijack gives the connection away.
+// Hijack hijacks the connection.
 func (t *hijacker) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	conn, rw, err := http.NewResponseController(t.ResponseWriter).Hijack()
 	if err != nil {
@@ -76,11 +76,11 @@ func (t *hijacker) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	return t.conn, rw, nil
 }
 
-// An upgradedConn is what a WebSocket is spoken on. A dead link answers no ping either. The broker
-// alone sets deadlines.
+// An upgradedConn carries a WebSocket. Writes on a half-open connection vanish, pongs included.
+// Only the broker sets deadlines.
 type upgradedConn struct{ net.Conn }
 
-// CloseWrite ends TLS, if there is any; who calls it ends what is below.
+// CloseWrite ends TLS, if there is any. The caller ends the connection below.
 func (g *upgradedConn) CloseWrite() error {
 	if s, ok := g.Conn.(*tls.Conn); ok {
 		return s.CloseWrite()
@@ -97,21 +97,21 @@ func (g *upgradedConn) SetReadDeadline(time.Time) error { return nil }
 // SetWriteDeadline does nothing.
 func (g *upgradedConn) SetWriteDeadline(time.Time) error { return nil }
 
-// A webStream is the stream of bytes in the binary frames of a WebSocket. Where frames begin means
-// nothing.
+// A webStream is the byte stream in the binary frames of a WebSocket. Frame boundaries have no
+// meaning.
 type webStream struct {
-	net.Conn // for addresses
+	net.Conn // only for addresses
 	ws       *websocket.Conn
-	frame    int // bytes of a frame at most, 0 = no limit
+	frame    int // maximum bytes of a frame, 0 = no limit
 
-	// Of the reader.
+	// Used only by the reader.
 	message io.Reader
-	err     error // that ended reading
+	err     error // the error that ended reading
 
 	mu sync.Mutex // one writer at a time
 }
 
-// Read waits for bytes. The end of the WebSocket is the end of the stream.
+// Read reads from the stream. It returns io.EOF at the end of the WebSocket.
 func (s *webStream) Read(p []byte) (int, error) {
 	for s.err == nil {
 		if s.message == nil {
@@ -144,7 +144,7 @@ func (s *webStream) next() (io.Reader, error) {
 	return r, nil
 }
 
-// ended makes the client's close frame, or its lack, the end of a stream.
+// ended converts the client's close frame, or its absence, to the end of a stream.
 func ended(err error) error {
 	var closed *websocket.CloseError
 	if errors.As(err, &closed) {
@@ -174,13 +174,13 @@ func (s *webStream) sayClose(code int) {
 	s.ws.WriteControl(websocket.CloseMessage, websocket.FormatCloseMessage(code, ""), time.Now().Add(hub.CloseLimit))
 }
 
-// CloseWrite reports that nothing will follow.
+// CloseWrite sends a close frame and ends the outgoing direction.
 func (s *webStream) CloseWrite() error {
 	s.sayClose(websocket.CloseNormalClosure)
 	return s.Conn.(*upgradedConn).CloseWrite()
 }
 
-// Close reports that nothing will follow and ends the connection.
+// Close sends a close frame and ends the connection.
 func (s *webStream) Close() error {
 	s.sayClose(websocket.CloseNormalClosure)
 	return s.Conn.Close()
