@@ -22,7 +22,7 @@ var methodRoutes = []web.Route{
 		Do: asService(hub.ServiceConnect, postMethod)},
 }
 
-// What the time-outs of a call may be, in seconds.
+// Limits of the timeouts of a call, in seconds.
 const (
 	minResponseSeconds = 5
 	maxResponseSeconds = 300

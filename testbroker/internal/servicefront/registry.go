@@ -72,14 +72,13 @@ var registryRoutes = []web.Route{
 	},
 }
 
-// maxPage is how many entries a list has at most, and maxModules how many modules a device may
-// have.
+// maxPage is the maximum number of entries in a list, maxModules that of modules of a device.
 const (
 	maxPage    = 1000
 	maxModules = 50
 )
 
-// An identityDocument is an entry of the registry as back ends see it and send it.
+// An identityDocument is a registry entry in the form that back ends send and receive.
 type identityDocument struct {
 	DeviceID                   string  `json:"deviceId"`
 	ModuleID                   string  `json:"moduleId,omitempty"`
@@ -110,17 +109,17 @@ type thumbprints struct {
 	SecondaryThumbprint *string `json:"secondaryThumbprint"`
 }
 
-// never is the time of what has not happened, or is not known.
+// never is the time of an event that has not happened or is unknown.
 const never = "0001-01-01T00:00:00Z"
 
-// documentOf makes the document of an entry.
+// documentOf returns the document of an entry.
 func documentOf(h *hub.Hub, id hub.Identity) (identityDocument, error) {
 	waiting := h.CountC2D(id.String(), hub.Enqueued) + h.CountC2D(id.String(), hub.Invisible)
 	h.Mu.Lock()
 	r := h.Registry[id]
 	if r == nil {
 		h.Mu.Unlock()
-		_, err := h.TwinState(id) // which tells what is missing
+		_, err := h.TwinState(id) // its error names the missing device or module
 		return identityDocument{}, err
 	}
 	defer h.Mu.Unlock()
@@ -162,8 +161,8 @@ func documentOf(h *hub.Hub, id hub.Identity) (identityDocument, error) {
 	return d, nil
 }
 
-// connectedLocked reports whether an identity has a connection over MQTT, or may act on one over
-// AMQP.
+// connectedLocked reports whether an identity has a connection over MQTT, or is authorized on one
+// over AMQP.
 func connectedLocked(h *hub.Hub, id hub.Identity) bool {
 	for c := range h.Conns {
 		if c.Peer != nil && c.Peer.PresentLocked(id) {
@@ -173,12 +172,12 @@ func connectedLocked(h *hub.Hub, id hub.Identity) bool {
 	return false
 }
 
-// etag is that of an entry; it changes with each change.
+// etagFor returns the ETag of an entry. Every change of the entry changes it.
 func etagFor(r *hub.Registration) string {
 	return base64.StdEncoding.EncodeToString(strconv.AppendInt(nil, int64(r.Changes)+1, 10))
 }
 
-// read makes of a document what the registry holds.
+// read converts a document to a registration.
 func (d *identityDocument) read(h *hub.Hub) (hub.Registration, error) {
 	bad := func(format string, args ...any) (hub.Registration, error) {
 		return hub.Registration{}, h.ServiceError(hub.CodeArgumentInvalid, format, args...)
@@ -252,7 +251,7 @@ func getIdentity(q *web.Request) (web.Answer, error) {
 	return web.AnswerJSON(d, d.ETag), nil
 }
 
-// putIdentity makes an entry, or with If-Match changes one.
+// putIdentity creates an entry, or with If-Match updates one.
 func putIdentity(q *web.Request) (web.Answer, error) {
 	h := q.Hub
 	var d identityDocument
@@ -356,7 +355,7 @@ func deleteIdentity(q *web.Request) (web.Answer, error) {
 	return web.Answer{Status: http.StatusNoContent}, nil
 }
 
-// documents returns the entries that are wanted, in the order of their names, so many at most.
+// documents returns the entries that want accepts, sorted by name, at most most.
 func documents(h *hub.Hub, most int, want func(hub.Identity) bool) []identityDocument {
 	all := []identityDocument{}
 	for _, id := range identities(h) {
@@ -436,12 +435,12 @@ func countConnected(q *web.Request) (web.Answer, error) {
 	return web.AnswerJSON(hub.Tree{"connectedDeviceCount": n}, ""), nil
 }
 
-// queryForm is all of the service's query language that the hub has.
+// queryForm matches the part of the service's query language that the hub supports.
 var queryForm = regexp.MustCompile(
 	`(?i)^\s*select\s+\*\s+from\s+(devices|devices\.modules)(?:\s+where\s+(deviceId|moduleId|status|connectionState)\s*=\s*'([^']*)')?\s*;?\s*$`,
 )
 
-// queryTwins answers a query with twins, page by page.
+// queryTwins answers a query with twins, by page.
 func queryTwins(q *web.Request) (web.Answer, error) {
 	h := q.Hub
 	var body struct {
@@ -479,6 +478,6 @@ func queryTwins(q *web.Request) (web.Answer, error) {
 	return a, nil
 }
 
-// queryFields are the members of a twin that a query may compare, by their names in lower case.
+// queryFields are the twin members that a query may compare, keyed by their names in lower case.
 var queryFields = map[string]string{"deviceid": "deviceId", "moduleid": "moduleId", "status": "status",
 	"connectionstate": "connectionState"}

@@ -10,11 +10,11 @@ import (
 	"github.com/hubline-iot/hubline/testbroker/internal/web"
 )
 
-// Routes are the requests of back ends.
+// Routes are the routes of back ends.
 var Routes = slices.Concat(registryRoutes, twinRoutes, methodRoutes)
 
-// asService is what stands before a request of a back end: it must name a version, and have a token
-// of a policy with one of the rights.
+// asService wraps the handler of a back end's request: the request must name an API version, and
+// have a token of a policy with one of the rights.
 func asService(need hub.Right, do func(q *web.Request) (web.Answer, error)) func(q *web.Request) web.Answer {
 	return func(q *web.Request) web.Answer {
 		if bad := q.CheckVersion(); bad != nil {
@@ -33,7 +33,7 @@ func asService(need hub.Right, do func(q *web.Request) (web.Answer, error)) func
 	}
 }
 
-// authorizeService checks the token: for the hub, or what lies below it.
+// authorizeService checks the token: its resource must be the hub or a path below it.
 func authorizeService(q *web.Request, need hub.Right) error {
 	h := q.Hub
 	tokens := q.Header.Values("Authorization")
@@ -53,7 +53,7 @@ func authorizeService(q *web.Request, need hub.Right) error {
 	return h.AuthorizePolicyLocked(t, need)
 }
 
-// ifMatch returns what If-Match wants, without its quotes, and whether it is there.
+// ifMatch returns the value of If-Match without its quotes, and whether it is present.
 func ifMatch(q *web.Request) (etag string, ok bool) {
 	all := q.Header.Values("If-Match")
 	if len(all) == 0 {

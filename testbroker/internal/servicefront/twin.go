@@ -34,7 +34,7 @@ var twinRoutes = []web.Route{
 		Do: asService(hub.ServiceConnect, putTwin)},
 }
 
-// A twinDocument is what a back end sends of a twin. What else is in it, it cannot change.
+// A twinDocument is the part of a twin that a back end can change. Other members are ignored.
 type twinDocument struct {
 	Tags       hub.Tree `json:"tags"`
 	Properties struct {
@@ -69,7 +69,8 @@ func updateTwin(q *web.Request, replace bool) (web.Answer, error) {
 	return twinAnswer(q)
 }
 
-// writable leaves out what only the hub writes; back ends send back what they have read.
+// writable removes the members that only the hub writes, because back ends send back what they have
+// read.
 func writable(t hub.Tree) hub.Tree {
 	delete(t, "$version")
 	delete(t, "$metadata")
@@ -89,7 +90,7 @@ func twinAnswer(q *web.Request) (web.Answer, error) {
 	return web.AnswerJSON(doc, etag), nil
 }
 
-// service is the twin as back ends see it, with what the registry knows.
+// service returns the twin as back ends see it, including registry data.
 func service(t *hub.TwinState, d identityDocument) (doc hub.Tree, etag string) {
 	t.Mu.Lock()
 	defer t.Mu.Unlock()
@@ -113,7 +114,7 @@ func service(t *hub.TwinState, d identityDocument) (doc hub.Tree, etag string) {
 	return doc, etag
 }
 
-// twinsOf returns the twins of devices, or of modules, in the order of their names.
+// twinsOf returns the twins of all devices, or of all modules, sorted by name.
 func twinsOf(h *hub.Hub, modules bool) []hub.Tree {
 	var all []hub.Tree
 	for _, id := range identities(h) {
@@ -130,7 +131,7 @@ func twinsOf(h *hub.Hub, modules bool) []hub.Tree {
 	return all
 }
 
-// identities returns who is registered, in the order of their names.
+// identities returns the registered identities, sorted by name.
 func identities(h *hub.Hub) []hub.Identity {
 	h.Mu.Lock()
 	defer h.Mu.Unlock()
