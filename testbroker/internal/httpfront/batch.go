@@ -10,18 +10,18 @@ import (
 	"github.com/hubline-iot/hubline/testbroker/internal/web"
 )
 
-// batchType is the content type of a batch. Without it an array in JSON is the body of a single
-// message.
+// batchType is the content type of a batch. With another content type, a JSON array is the body of
+// a single message.
 const batchType = "application/vnd.microsoft.iothub.json"
 
-// A batchEntry is a message of a batch. Properties have the names of headers.
+// A batchEntry is a message of a batch. Its properties are named like the headers.
 type batchEntry struct {
 	Body       *string            `json:"body"`
-	Base64     *bool              `json:"base64Encoded"` // nil = true: there are clients that leave it out
+	Base64     *bool              `json:"base64Encoded"` // nil = true, because some clients omit it
 	Properties map[string]*string `json:"properties"`
 }
 
-// readBatch reads the messages of a batch: all, or none if one of them is not good.
+// readBatch parses the messages of a batch: all, or none if one is invalid.
 func readBatch(q *web.Request, text []byte) ([]hub.Message, *web.Error) {
 	if !utf8.Valid(text) {
 		return nil, web.Errorf(400012, "batch is not UTF-8")

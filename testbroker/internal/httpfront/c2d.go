@@ -9,8 +9,7 @@ import (
 	"github.com/hubline-iot/hubline/testbroker/internal/web"
 )
 
-// C2DRoutes are the requests about C2D messages. Over HTTP a device asks for them; there are none
-// to modules.
+// C2DRoutes are the routes of C2D messages. Over HTTP a device polls for them; modules have none.
 var C2DRoutes = []web.Route{
 	{Kind: hub.RouteReceive, Method: http.MethodGet, Path: "devices/{device}/messages/devicebound", Do: getCommand},
 	{Kind: hub.RouteSettle, Method: http.MethodDelete, Path: "devices/{device}/messages/devicebound/{lock}",
@@ -19,7 +18,7 @@ var C2DRoutes = []web.Route{
 		Do: abandonCommand},
 }
 
-// getCommand locks the next C2D message and hands it out, with the lock token as its ETag.
+// getCommand locks the next C2D message and returns it, with the lock token as its ETag.
 func getCommand(q *web.Request) web.Answer {
 	queue, err := q.Hub.Queue(q.ID)
 	if err != nil {
@@ -33,8 +32,8 @@ func getCommand(q *web.Request) web.Answer {
 	return web.Answer{Status: http.StatusOK, Header: httpHeader(&r), Body: r.C2D.Body}
 }
 
-// deleteCommand completes a C2D message, or with the parameter reject, which needs no value, ends
-// it otherwise.
+// deleteCommand completes a C2D message, or rejects it if the query has the parameter reject, which
+// needs no value.
 func deleteCommand(q *web.Request) web.Answer {
 	if q.Query.Has("reject") {
 		return settle(q, hub.Rejected)
@@ -44,8 +43,8 @@ func deleteCommand(q *web.Request) web.Answer {
 
 func abandonCommand(q *web.Request) web.Answer { return settle(q, hub.Enqueued) }
 
-// settle does what a client wants to become of the C2D message that it has locked. The token of the
-// path may stand in If-Match as well.
+// settle applies a client's outcome to the C2D message that it has locked. If-Match may repeat the
+// token of the path.
 func settle(q *web.Request, to hub.C2DState) web.Answer {
 	lock := q.Vars["lock"]
 	if tag := q.Header.Values("If-Match"); len(tag) > 0 && tag[0] != "*" && !strings.EqualFold(strings.Trim(tag[0], `"`),
@@ -63,8 +62,8 @@ func settle(q *web.Request, to hub.C2DState) web.Answer {
 	return web.Answer{Status: http.StatusNoContent}
 }
 
-// httpHeader is a C2D message's properties as they go over HTTP. Those that no header can carry are
-// left out.
+// httpHeader returns the properties of a C2D message as HTTP headers. Properties that no header can
+// carry are left out.
 func httpHeader(r *hub.C2DRecord) http.Header {
 	m := r.C2D
 	header := http.Header{"Content-Type": {"application/octet-stream"}, "ETag": {`"` + r.LockToken + `"`}}

@@ -13,7 +13,7 @@ func anyRequest() *web.Request {
 	return &web.Request{Request: r, Hub: &hub.Hub{}, C: &hub.Conn{}, ID: hub.Identity{Device: "dev-1"}}
 }
 
-// ReadBatch reads the body of a batch of dev-1; the code is that of a refusal.
+// ReadBatch parses the body of a batch of dev-1. The code is that of a refusal.
 func ReadBatch(text []byte) ([]hub.Message, int) {
 	all, bad := readBatch(anyRequest(), text)
 	if bad != nil {
@@ -22,7 +22,7 @@ func ReadBatch(text []byte) ([]hub.Message, int) {
 	return all, 0
 }
 
-// ReadProperties reads properties by the names of headers; the code is that of a refusal.
+// ReadProperties parses properties named like the headers. The code is that of a refusal.
 func ReadProperties(all map[string]string) (hub.Message, int) {
 	m, bad := message(anyRequest(), nil, all)
 	if bad != nil {

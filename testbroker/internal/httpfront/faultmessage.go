@@ -8,7 +8,7 @@ import (
 	"github.com/hubline-iot/hubline/testbroker/internal/web"
 )
 
-// order takes a message over HTTP that asks for a fault; false when it is none.
+// order handles a message over HTTP that requests a fault; false when it does not.
 func order(q *web.Request, m hub.Message) (web.Answer, bool) {
 	h := q.Hub
 	answered := false
@@ -25,8 +25,8 @@ func order(q *web.Request, m hub.Message) (web.Answer, bool) {
 	return web.Answer{Status: http.StatusNoContent}, true
 }
 
-// obey does what a device asked for on a connection: it cuts what the device uses, or has its
-// messages refused.
+// obey applies a requested fault on a connection: it cuts the device's connections, or makes the
+// hub refuse its messages.
 func obey(a *web.Conn, id hub.Identity, kind hub.FaultRequest, f *hub.FaultMessage) {
 	h := a.Hub
 	h.Mu.Lock()

@@ -14,18 +14,18 @@ import (
 	"github.com/hubline-iot/hubline/testbroker/internal/web"
 )
 
-// TelemetryRoutes are the requests that send messages.
+// TelemetryRoutes are the routes for sending messages.
 var TelemetryRoutes = []web.Route{
 	{Kind: hub.RouteTelemetry, Method: http.MethodPost, Path: "devices/{device}/messages/events", Do: postTelemetry},
 	{Kind: hub.RouteTelemetry, Method: http.MethodPost, Path: "devices/{device}/modules/{module}/messages/events",
 		Do: postTelemetry},
 }
 
-// appHeader is what the names of application properties begin with, in any letter case.
+// appHeader is the prefix of the names of application properties, in any letter case.
 const appHeader = "iothub-app-"
 
-// systemHeaders are the names of system properties over HTTP, in lower case, and what the log calls
-// them. Names that begin with "iothub-" and are not here mean nothing.
+// systemHeaders maps the HTTP names of system properties, in lower case, to their names in the log.
+// Other names that begin with "iothub-" have no meaning.
 var systemHeaders = map[string]string{
 	"iothub-messageid":       "$.mid",
 	"iothub-correlationid":   "$.cid",
@@ -42,7 +42,7 @@ var systemHeaders = map[string]string{
 	"iothub-operation":       "iothub-operation",
 }
 
-// postTelemetry stores what a request carries and answers it, unless a fault intervenes.
+// postTelemetry stores the messages of a request and answers it, unless a fault intervenes.
 func postTelemetry(q *web.Request) web.Answer {
 	h, c := q.Hub, q.C
 	if in := h.Faults.Take(hub.DropDuringPublish, q.ID); in != nil {
@@ -90,7 +90,7 @@ func postTelemetry(q *web.Request) web.Answer {
 	return acknowledge(q)
 }
 
-// acknowledge is the answer to a message that was taken, at the time that faults set.
+// acknowledge returns the answer to an accepted message, subject to faults.
 func acknowledge(q *web.Request) web.Answer {
 	h := q.Hub
 	if in := h.Faults.Take(hub.SwallowPuback, q.ID); in != nil {
@@ -109,7 +109,7 @@ func acknowledge(q *web.Request) web.Answer {
 	return a
 }
 
-// overdrawn refuses messages for a quota, or because their device asked for that.
+// overdrawn refuses messages because of a quota, or because their device requested that.
 func overdrawn(q *web.Request) *web.Error {
 	h := q.Hub
 	if in := h.Faults.Exhausted(q.ID, h.Now()); in != nil {
@@ -122,7 +122,7 @@ func overdrawn(q *web.Request) *web.Error {
 	return nil
 }
 
-// readTelemetry reads a message, or all of a batch.
+// readTelemetry parses a message, or all messages of a batch.
 func readTelemetry(q *web.Request) ([]hub.Message, *web.Error) {
 	if e := q.Header.Get("Content-Encoding"); e != "" && !strings.EqualFold(e, "identity") {
 		return nil, web.Errorf(415000, "Content-Encoding %q", e)
@@ -149,8 +149,8 @@ func readTelemetry(q *web.Request) ([]hub.Message, *web.Error) {
 	return []hub.Message{m}, bad
 }
 
-// headerProperties takes the properties from the head, by their names in lower case: what case they
-// were sent in is not known for sure.
+// headerProperties returns the properties in the headers, keyed by name in lower case, because the
+// original case is not always known.
 func headerProperties(q *web.Request) (map[string]string, *web.Error) {
 	all := make(map[string]string)
 	for name, values := range q.Header {
@@ -166,7 +166,7 @@ func headerProperties(q *web.Request) (map[string]string, *web.Error) {
 	return all, nil
 }
 
-// message makes of a body and properties, by the names of headers, what the log has.
+// message converts a body and properties, named like the headers, to a log entry.
 func message(q *web.Request, body []byte, properties map[string]string) (hub.Message, *web.Error) {
 	m := hub.Message{
 		DeviceID: q.ID.Device, ModuleID: q.ID.Module, Protocol: hub.HTTP, Topic: q.Path(), QoS: 1, Connection: q.C.Number,
@@ -231,10 +231,10 @@ func message(q *web.Request, body []byte, properties map[string]string) (hub.Mes
 	return m, nil
 }
 
-// telemetryPath is where the identity posts messages.
+// telemetryPath returns the path to which the identity posts messages.
 func telemetryPath(id hub.Identity) string { return strings.TrimSuffix(id.Telemetry(), "/") }
 
-// samePath compares paths, the first of which may be percent-encoded.
+// samePath compares paths, of which a may be percent-encoded.
 func samePath(a, b string) bool {
 	if strings.EqualFold(a, b) {
 		return true
@@ -243,8 +243,8 @@ func samePath(a, b string) bool {
 	return err == nil && strings.EqualFold(text, b)
 }
 
-// checkProperty checks the name, and the value if the hub is to be strict with it, of an
-// application property.
+// checkProperty checks the name of an application property, and its value if
+// HTTPOptions.StrictValues is set.
 func checkProperty(h *hub.Hub, p hub.Property) *web.Error {
 	switch {
 	case p.Name == "":
@@ -257,7 +257,7 @@ func checkProperty(h *hub.Hub, p hub.Property) *web.Error {
 	return nil
 }
 
-// isToken reports whether a text has nothing but the characters of names [RFC 9110, section 5.6.2].
+// isToken reports whether a text has only characters allowed in tokens [RFC 9110, section 5.6.2].
 func isToken(s string) bool {
 	for i := range len(s) {
 		switch c := s[i]; {

@@ -7,7 +7,7 @@ import (
 	"github.com/hubline-iot/hubline/testbroker/internal/web"
 )
 
-// UploadRoutes are the requests about uploads to the hub.
+// UploadRoutes are the routes of uploads, except those of the store.
 var UploadRoutes = []web.Route{
 	{Kind: hub.RouteUpload, Method: http.MethodPost, Path: "devices/{device}/files", Do: beginUpload},
 	{Kind: hub.RouteUploadDone, Method: http.MethodPost, Path: "devices/{device}/files/notifications", Do: endUpload},
@@ -16,10 +16,10 @@ var UploadRoutes = []web.Route{
 		Do: endUpload},
 }
 
-// uploadCost is the size of messages that an upload counts as, two of them.
+// uploadCost is the message size that an upload counts in quotas: two messages.
 const uploadCost = 2 * hub.QuotaStep
 
-// beginUpload tells a device where to put a file.
+// beginUpload returns an upload URI to a device.
 func beginUpload(q *web.Request) web.Answer {
 	h := q.Hub
 	var in struct {
@@ -57,7 +57,7 @@ func beginUpload(q *web.Request) web.Answer {
 		"")
 }
 
-// storeHost is where the device finds the store.
+// storeHost returns the host name of the store for the device.
 func storeHost(q *web.Request) string {
 	if host := q.Hub.UploadTable.Opt.Host; host != "" {
 		return host
@@ -68,7 +68,7 @@ func storeHost(q *web.Request) string {
 	return "store." + q.Hub.Host
 }
 
-// endUpload takes a device's word on how an upload went.
+// endUpload records a device's report on an upload.
 func endUpload(q *web.Request) web.Answer {
 	h := q.Hub
 	var in struct {
