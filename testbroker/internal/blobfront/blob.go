@@ -18,7 +18,7 @@ import (
 	"github.com/hubline-iot/hubline/testbroker/internal/web"
 )
 
-// putBlob is Put Blob, Put Block or Put Block List.
+// putBlob handles Put Blob, Put Block and Put Block List.
 func putBlob(q *web.Request) web.Answer {
 	name := blobName(q)
 	if bad := authorizeBlob(q, "w"); bad != nil {
@@ -49,13 +49,12 @@ func putBlob(q *web.Request) web.Answer {
 	return failBlob(q, bad)
 }
 
-// blobName is that of the file that the request is for.
+// blobName returns the name of the request's file.
 func blobName(q *web.Request) string { return q.Vars["device"] + "/" + q.Vars["name"] }
 
 var blobOperations = map[string]hub.BlobOperation{"": hub.PutBlob, "block": hub.PutBlock, "blocklist": hub.PutBlockList}
 
-// blobOperation is what the request wants of the store; BlobAny if that is nothing that the store
-// does.
+// blobOperation returns the request's operation; BlobAny if the store does not support it.
 func blobOperation(q *web.Request) hub.BlobOperation {
 	if q.Method == http.MethodPut {
 		return blobOperations[q.Query.Get("comp")]
@@ -63,7 +62,7 @@ func blobOperation(q *web.Request) hub.BlobOperation {
 	return hub.GetBlob
 }
 
-// putWhole stores a file that comes in one go.
+// putWhole stores a file sent in a single request.
 func putWhole(q *web.Request, name string) (web.Answer, *hub.BlobError) {
 	switch kind := q.Header.Get("x-ms-blob-type"); kind {
 	case "BlockBlob":
@@ -89,7 +88,7 @@ func putWhole(q *web.Request, name string) (web.Answer, *hub.BlobError) {
 	return created(q, sum), q.Hub.UploadTable.Store.Put(file)
 }
 
-// putBlock stores a block.
+// putBlock stages a block.
 func putBlock(q *web.Request, name string) (web.Answer, *hub.BlobError) {
 	id := q.Query.Get("blockid")
 	raw, err := base64.StdEncoding.DecodeString(id)
@@ -117,7 +116,7 @@ func putList(q *web.Request, name string) (web.Answer, *hub.BlobError) {
 	if q.ContentLength < 0 {
 		return web.Answer{}, blobNoLength
 	}
-	const perBlock, most = 128, 64 << 10 // bytes for an entry of the list, and for all that is around
+	const perBlock, most = 128, 64 << 10 // bytes for each list entry, and for everything around the entries
 	body, err := io.ReadAll(io.LimitReader(q.Body, int64(q.Hub.UploadTable.Opt.MaxBlocks)*perBlock+most))
 	if err != nil {
 		return web.Answer{}, blobCutOff
@@ -136,7 +135,7 @@ func putList(q *web.Request, name string) (web.Answer, *hub.BlobError) {
 	return created(q, nil), q.Hub.UploadTable.Store.Commit(file, list)
 }
 
-// parseBlockList reads
+// parseBlockList parses
 //
 //	<BlockList> ( <Committed> | <Uncommitted> | <Latest> ) ID ... </BlockList>
 func parseBlockList(body []byte) ([]hub.ListedBlock, error) {
@@ -168,7 +167,7 @@ func parseBlockList(body []byte) ([]hub.ListedBlock, error) {
 	return list, nil
 }
 
-// newFile is a file as the request's headers describe it.
+// newFile returns a file with the properties in the request's headers.
 func newFile(q *web.Request, name string) (hub.Blob, *hub.BlobError) {
 	file := hub.Blob{Name: name, ContentType: q.Header.Get("x-ms-blob-content-type"), Stored: q.Hub.Now()}
 	if file.ContentType == "" {
@@ -226,13 +225,13 @@ func receive(q *web.Request, id string, limit int64) (part hub.BlobBlock, sum []
 	return hub.NewBlock(id, n, [sha256.Size]byte(long.Sum(nil)), content), sum, nil
 }
 
-// A damager changes the first byte.
+// A damager changes the first byte that it reads.
 type damager struct {
 	io.Reader
 	done bool
 }
 
-// Read reads.
+// Read reads, and changes the first byte.
 func (d *damager) Read(p []byte) (int, error) {
 	n, err := d.Reader.Read(p)
 	if n > 0 && !d.done {
@@ -242,7 +241,7 @@ func (d *damager) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// checkMD5 compares the hash of what came with that of what was sent, if the client says it.
+// checkMD5 compares the hash of the received body with the client's, if it states one.
 func checkMD5(q *web.Request, sum []byte) *hub.BlobError {
 	text := q.Header.Get("Content-MD5")
 	if text == "" {
@@ -258,7 +257,7 @@ func checkMD5(q *web.Request, sum []byte) *hub.BlobError {
 	return nil
 }
 
-// created is the answer to what was stored.
+// created returns the answer to a request that stored something.
 func created(q *web.Request, sum []byte) web.Answer {
 	a := web.Answer{Status: http.StatusCreated, Header: make(http.Header)}
 	a.Header.Set("x-ms-request-id", track(q))
@@ -275,7 +274,7 @@ func created(q *web.Request, sum []byte) web.Answer {
 	return a
 }
 
-// getBlob is Get Blob or Get Blob Properties.
+// getBlob handles Get Blob and Get Blob Properties.
 func getBlob(q *web.Request) web.Answer {
 	name := blobName(q)
 	if bad := authorizeBlob(q, "r"); bad != nil {
@@ -305,7 +304,7 @@ func getBlob(q *web.Request) web.Answer {
 	return a
 }
 
-// authorizeBlob checks the upload URI and what every request to the store must have.
+// authorizeBlob checks the upload URI and the headers required of every request to the store.
 func authorizeBlob(q *web.Request, right string) *hub.BlobError {
 	if v := q.Header.Get("x-ms-version"); v != "" {
 		if _, err := time.Parse(time.DateOnly, v); err != nil {
@@ -322,7 +321,7 @@ func authorizeBlob(q *web.Request, right string) *hub.BlobError {
 	return bad
 }
 
-// storageVersion is the version of the store that the client asks for, or else its upload URI.
+// storageVersion returns the storage API version of the request header, or else of the upload URI.
 func storageVersion(q *web.Request) string {
 	if v := q.Header.Get("x-ms-version"); v != "" {
 		return v
@@ -333,7 +332,7 @@ func storageVersion(q *web.Request) string {
 	return hub.SasVersion
 }
 
-// maxPutBlock and maxPutBlob are the limits of the service in bytes, which grew with its versions.
+// maxPutBlock and maxPutBlob return the service's limits in bytes, which depend on the API version.
 func maxPutBlock(version string) int64 {
 	switch {
 	case version >= "2019-12-12":
@@ -354,13 +353,12 @@ func maxPutBlob(version string) int64 {
 	return 64 << 20
 }
 
-// track gives the request a name.
+// track returns a unique name for the request.
 func track(q *web.Request) string {
 	return fmt.Sprintf("%d-%d", q.C.Number, q.Conn.Front.Refusals.Add(1))
 }
 
-// blobFaults applies the faults of a request to the store that was found good. If over,
-// it is answered.
+// blobFaults applies the faults of a valid request to the store. If over is true, a is the answer.
 func blobFaults(q *web.Request) (a web.Answer, over bool) {
 	if in := q.TakeRoute(hub.ExpireUpload); in != nil {
 		q.Happened(in)
@@ -377,7 +375,7 @@ func blobFaults(q *web.Request) (a web.Answer, over bool) {
 	return web.Answer{}, false
 }
 
-// Routes are the requests to the store.
+// Routes are the routes of the store.
 var Routes = []web.Route{
 	{Kind: hub.RouteBlob, Method: http.MethodPut, Path: hub.Container + "/{device}/{name...}", Host: anyHost, Open: true,
 		Do: putBlob, Fails: failRequest, Blob: blobOperation},
@@ -387,5 +385,5 @@ var Routes = []web.Route{
 		Do: getBlob, Fails: failRequest, Blob: blobOperation},
 }
 
-// anyHost is for the store, which is found under whatever name a test gives it.
+// anyHost accepts every host name, because a test can give the store any name.
 func anyHost(*hub.Hub, string) bool { return true }

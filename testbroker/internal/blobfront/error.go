@@ -44,7 +44,7 @@ var (
 	blobNoContent = &hub.BlobError{Status: 409, Code: "BlobOperationNotSupported",
 		Message: "The store keeps hashes only."}
 
-	blobNoAnswer = &hub.BlobError{} // there is nobody to tell
+	blobNoAnswer = &hub.BlobError{} // the client has disconnected
 	blobGone     = &hub.BlobError{Status: 404, Code: "ContainerNotFound",
 		Message: "The specified container does not exist."}
 	blobBusy     = &hub.BlobError{Status: 503, Code: "ServerBusy", Message: "The server is busy."}
@@ -52,8 +52,8 @@ var (
 		Message: "The server encountered an internal error. Please retry the request."}
 )
 
-// blobErrorOf is the store's error for a refusal that is not the store's own, such as that of a
-// fault: the one that usually comes with the status.
+// blobErrorOf returns the store's error for a refusal made elsewhere, such as a fault: the usual
+// error for its status.
 func blobErrorOf(e *web.Error) *hub.BlobError {
 	for _, known := range []*hub.BlobError{blobBadQuery, hub.BlobNoAuthentication, hub.BlobBadSignature, blobGone,
 		blobTooLarge, blobInternal, blobBusy} {
@@ -65,7 +65,7 @@ func blobErrorOf(e *web.Error) *hub.BlobError {
 	return &hub.BlobError{Status: e.Status(), Code: code, Message: e.Text}
 }
 
-// failBlob is the answer to a request that the store refuses, in the form that it gives its errors.
+// failBlob returns the answer to a request refused by the store, in the store's error format.
 func failBlob(q *web.Request, e *hub.BlobError) web.Answer {
 	tracking := track(q)
 	var body struct {
@@ -76,7 +76,7 @@ func failBlob(q *web.Request, e *hub.BlobError) web.Answer {
 	body.Code = e.Code
 	body.Message = fmt.Sprintf("%s\nRequestId:%s\nTime:%s", e.Message, tracking,
 		q.Hub.Now().UTC().Format(time.RFC3339Nano))
-	text, _ := xml.Marshal(body) // cannot fail: there are but strings
+	text, _ := xml.Marshal(body) // cannot fail: only strings
 	a := web.Answer{Status: e.Status, Header: make(http.Header), Body: append([]byte(xml.Header), text...)}
 	a.Header.Set("Content-Type", "application/xml")
 	a.Header.Set("x-ms-error-code", e.Code)
@@ -88,5 +88,5 @@ func failBlob(q *web.Request, e *hub.BlobError) web.Answer {
 	return a
 }
 
-// failRequest is the answer to a request that is refused before the store looks at it.
+// failRequest returns the answer to a request refused before the store handles it.
 func failRequest(q *web.Request, e *web.Error) web.Answer { return failBlob(q, blobErrorOf(e)) }
