@@ -18,10 +18,10 @@ type answers struct {
 	waiting [][]byte
 }
 
-// send sends an answer or keeps it.
+// send sends an answer, or queues it if there is no credit.
 func (o *answers) send(l *hubLink, m *wire.Message) {
 	payload, err := wire.AppendMessage(nil, m)
-	if err != nil { // a description that cannot be sent
+	if err != nil { // a description that cannot be encoded
 		l.detach(wire.Errorf(wire.InternalError, "answer that cannot be encoded"), true)
 		return
 	}

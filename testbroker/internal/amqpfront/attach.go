@@ -10,18 +10,18 @@ import (
 	"github.com/hubline-iot/hubline/testbroker/internal/amqp"
 )
 
-// What a client may do that has not proved anything yet.
+// Limits of a client that has not authenticated.
 const (
-	maxAttaches     = 64 // of any links, good or not
-	maxTokenLinks   = 32 // to $cbs, on one connection, also later
+	maxAttaches     = 64 // accepted and refused links
+	maxTokenLinks   = 32 // to $cbs, on one connection, also after authentication
 	maxTokenMessage = 64 << 10
 )
 
-// errAttaches is the cause of a connection's end whose client attaches and attaches, and never says
-// who it is.
+// errAttaches is the cause of a connection's end when the client attaches many links without
+// authenticating.
 var errAttaches = errors.New("client attaches many links and has not authenticated")
 
-// Attach judges a link.
+// Attach checks a link.
 func (a *conn) Attach(link *amqp.Link) error {
 	if a.attaches++; a.attaches > maxAttaches {
 		if !a.knowsSomebody() {
@@ -49,14 +49,14 @@ func (a *conn) Attach(link *amqp.Link) error {
 	return a.attachFaults(l)
 }
 
-// knowsSomebody reports whether anybody has authenticated, and has not lost the right since.
+// knowsSomebody reports whether an identity is authenticated at present.
 func (a *conn) knowsSomebody() bool {
 	a.hub.Mu.Lock()
 	defer a.hub.Mu.Unlock()
 	return len(a.who)+len(a.grants) > 0
 }
 
-// permit looks whether the client may attach the link.
+// permit checks whether the client may attach the link.
 func (a *conn) permit(l *hubLink) error {
 	h := a.hub
 	if err := a.gone(l.id); err != nil {
@@ -91,12 +91,12 @@ func throttled() *wire.Error {
 	return wire.Errorf("com.microsoft:device-container-throttled", "429001 ThrottlingException")
 }
 
-// prepare sets what is answered to an attach.
+// prepare sets the answer to an attach.
 func (a *conn) prepare(l *hubLink) error {
 	if l.Receives() {
 		l.Answer.MaxMessageSize = a.hub.AMQP.MaxMessageSize
 	}
-	if cbs(l.kind) { // before anybody has proved anything
+	if cbs(l.kind) { // before any authentication
 		l.Answer.MaxMessageSize = min(l.Answer.MaxMessageSize, maxTokenMessage)
 		a.hub.Mu.Lock()
 		n := 0
@@ -120,7 +120,7 @@ func (a *conn) prepare(l *hubLink) error {
 	return nil
 }
 
-// Attached lets a link work.
+// Attached starts the link's service.
 func (a *conn) Attached(link *amqp.Link) { a.start(link.Value.(*hubLink)) }
 
 // start is Attached for any goroutine.
@@ -146,20 +146,20 @@ func (a *conn) start(l *hubLink) {
 		a.allow(l)
 	}
 	a.idleFault(l)
-	if !l.Attached() { // somebody detached it meanwhile, and could not know of all this
+	if !l.Attached() { // detached meanwhile by a goroutine that could not see the new entries
 		a.leave(l)
 	}
 	h.Changed.Wake()
 }
 
-// Detached takes a link out of all tables.
+// Detached removes a link from all tables.
 func (a *conn) Detached(link *amqp.Link) {
 	if l, ok := link.Value.(*hubLink); ok {
 		a.leave(l)
 	}
 }
 
-// leave takes a link that has ended out of all tables. No lock is held.
+// leave removes an ended link from all tables. The caller holds no lock.
 func (a *conn) leave(l *hubLink) {
 	h := a.hub
 	h.Mu.Lock()

@@ -7,7 +7,7 @@ import (
 	"github.com/hubline-iot/hubline/testbroker/internal/amqp"
 )
 
-// lockLost is what a device is told whose C2D message is not its own any more.
+// lockLost is the error for a device that settles a C2D message whose lock has ended.
 const lockLost wire.Symbol = "com.microsoft:message-lock-lost"
 
 // A receiver is a link that receives C2D messages.
@@ -20,7 +20,7 @@ func (r *receiver) Client() *hub.Conn { return r.link.conn.c }
 
 func (r *receiver) Renews(hub.Receiver) bool { return false }
 
-// Replaced detaches the link, and tells what happened to it.
+// Replaced detaches the link with the reason.
 func (r *receiver) Replaced(by *hub.Conn) {
 	r.link.Detach(displaced(r.Client(), by, r.link), true)
 	h := r.link.conn.hub
@@ -29,7 +29,7 @@ func (r *receiver) Replaced(by *hub.Conn) {
 	h.Mu.Unlock()
 }
 
-// displaced is the error for a link whose place another has taken.
+// displaced returns the error for a link that another has replaced.
 func displaced(old, by *hub.Conn, l *hubLink) *wire.Error {
 	if old == by {
 		return wire.Errorf(wire.LinkStolen, "another %s link of %s was attached", l.kind, l.id)
@@ -38,7 +38,7 @@ func displaced(old, by *hub.Conn, l *hubLink) *wire.Error {
 		l.id)
 }
 
-// Deliver sends a C2D message, for which the client has given credit.
+// Deliver sends a C2D message if the client has given credit.
 func (r *receiver) Deliver(q *hub.Queue, e *hub.Command, _ int) (sent, settled bool) {
 	if !r.link.Ready() {
 		return false, false
@@ -50,7 +50,7 @@ func (r *receiver) Deliver(q *hub.Queue, e *hub.Command, _ int) (sent, settled b
 		return false, false // it waits for a link that can carry it
 	}
 	settled = r.link.Asked.SndSettleMode == wire.SendSettled
-	// What is sent now may be settled before Send returns; that waits for the queue's lock.
+	// The client may settle the message before Send returns; that waits for the queue's lock.
 	if !r.link.Send(amqp.Outgoing{Tag: tag[:], Settled: settled, Payload: payload}) {
 		return false, false
 	}
@@ -58,7 +58,7 @@ func (r *receiver) Deliver(q *hub.Queue, e *hub.Command, _ int) (sent, settled b
 	return true, settled
 }
 
-// message is the C2D message as it goes over AMQP.
+// message returns the C2D message in AMQP form.
 func message(e *hub.Command, lockToken string) *wire.Message {
 	m := e.C2D
 	p := &wire.Properties{
@@ -82,7 +82,7 @@ func message(e *hub.Command, lockToken string) *wire.Message {
 	properties := wire.Map{}
 	seen := make(map[string]bool)
 	add := func(name, value string) {
-		if !seen[name] { // no key may come twice
+		if !seen[name] { // keys must be unique
 			seen[name] = true
 			properties = append(properties, wire.Pair{Key: name, Value: value})
 		}
@@ -104,10 +104,10 @@ func message(e *hub.Command, lockToken string) *wire.Message {
 	}
 }
 
-// settle does what a client wants to become of a C2D message. One whose lock has ended is not its
-// own any more.
+// settle applies a client's outcome to a C2D message. If the lock has ended, the client gets an
+// error.
 func (r *receiver) settle(tag string, state wire.DeliveryState) wire.DeliveryState {
-	to := hub.Enqueued // released, modified, or forgotten without a word
+	to := hub.Enqueued // released, modified, or settled without a state
 	switch state.(type) {
 	case nil:
 		state = &wire.Released{}

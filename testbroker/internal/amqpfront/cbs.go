@@ -14,10 +14,10 @@ import (
 	"github.com/hubline-iot/hubline/testbroker/internal/amqp"
 )
 
-// tokenTypes are what clients call tokens.
+// tokenTypes are the token types that clients send.
 var tokenTypes = map[string]bool{"servicebus.windows.net:sastoken": true, "azure-devices.net:sastoken": true}
 
-// A grant is what a token allows, until it ends. Guarded by Hub.mu.
+// A grant is the right that a token gives until it expires. Guarded by Hub.mu.
 type grant struct {
 	until time.Time
 	timer *time.Timer
@@ -34,11 +34,11 @@ func (a *conn) grantedLocked(id hub.Identity) bool {
 	return false
 }
 
-// errTooManyTokens refuses a token.
+// errTooManyTokens is the refusal of a token beyond the limit.
 var errTooManyTokens = errors.New("403005 IotHubMaxCbsTokenExceeded")
 
-// grant enters a token that was found good, for an identity or for all. A token by SASL ends the
-// connection with it.
+// grant adds a valid token for an identity or for all. When a token from SASL expires, the
+// connection ends.
 func (a *conn) grant(id hub.Identity, t hub.Token, sasl bool) error {
 	h := a.hub
 	until := t.Deadline(h.Life)
@@ -63,7 +63,7 @@ func (a *conn) grant(id hub.Identity, t hub.Token, sasl bool) error {
 	return nil
 }
 
-// expire runs when a token ends: the links go that it allowed.
+// expire runs when a token expires: it detaches the links that the token allowed.
 func (a *conn) expire(id hub.Identity, g *grant, sasl bool) {
 	h := a.hub
 	if !h.Enter() {
@@ -107,8 +107,8 @@ func (a *conn) expire(id hub.Identity, g *grant, sasl bool) {
 	h.Changed.Wake()
 }
 
-// resourceOf returns the identity that a token is for, the empty one for all devices. The resource
-// may be encoded once or, its device id, twice.
+// resourceOf returns the identity of a token, the empty one for all devices. The resource may be
+// percent-encoded once, its device id twice.
 func (f *Front) resourceOf(t hub.Token) (hub.Identity, error) {
 	h := f.hub
 	text := t.Resource
@@ -189,7 +189,7 @@ func (a *conn) putToken(l *hubLink, d amqp.Delivery) error {
 	return nil
 }
 
-// readToken takes a request apart. A status is that of a refusal.
+// readToken parses a put-token request. A status is that of a refusal.
 func (a *conn) readToken(m *wire.Message) (id hub.Identity, tok hub.Token, status int, err error) {
 	text, isText := m.Value.(string)
 	operation, kind := m.ApplicationProperties.Text("operation"), m.ApplicationProperties.Text("type")
@@ -214,7 +214,7 @@ func (a *conn) readToken(m *wire.Message) (id hub.Identity, tok hub.Token, statu
 	return id, tok, 0, nil
 }
 
-// judge checks a token, unless a status refuses it already, and answers.
+// judge checks a token, unless status refuses it already, and answers.
 func (a *conn) judge(l *hubLink, m *wire.Message, id hub.Identity, tok hub.Token, status int, err error) {
 	h := a.hub
 	if status == 0 {
@@ -258,7 +258,8 @@ func (a *conn) judge(l *hubLink, m *wire.Message, id hub.Identity, tok hub.Token
 	})
 }
 
-// answerToken sends the answer on the receiver of the same session, or on any of the connection.
+// answerToken sends the answer on the receiver of the same session, or else on any of the
+// connection.
 func (a *conn) answerToken(request *hubLink, m *wire.Message) {
 	h := a.hub
 	h.Mu.Lock()

@@ -11,7 +11,7 @@ import (
 	"github.com/hubline-iot/hubline/testbroker/internal/amqp"
 )
 
-// A conn is a connection over AMQP as the hub sees it. Its methods as a handler run in the
+// A conn is the hub's state of a connection over AMQP. Its methods as an amqp.Handler run in the
 // connection's goroutine.
 type conn struct {
 	hub    *hub.Hub
@@ -19,27 +19,27 @@ type conn struct {
 	c      *hub.Conn
 	engine *amqp.Conn
 
-	attaches int // since somebody was known; of the connection's goroutine
+	attaches int // attaches since the last check of maxAttaches; used only by the connection's goroutine
 
 	// Guarded by Hub.mu.
-	who    map[hub.Identity]struct{} // those that were authenticated, by whatever way
-	grants map[hub.Identity]*grant   // what tokens allow; that of the empty identity is for all devices
+	who    map[hub.Identity]struct{} // identities authenticated in any way
+	grants map[hub.Identity]*grant   // rights by tokens; the empty identity means all devices
 	links  map[*hubLink]struct{}
 	pairs  map[pairKey]*pair
-	told   bool // an event told of the connection
+	told   bool // an event reported the connection
 	ended  bool
 }
 
-// A link is a link over AMQP as the hub sees it.
+// A hubLink is the hub's state of a link over AMQP.
 type hubLink struct {
 	*amqp.Link
 	conn *conn
 	kind hub.LinkKind
-	id   hub.Identity // empty for those of $cbs
-	pair *pair        // of links for twins and methods
-	acks hub.AckQueue // dispositions that wait for their time
+	id   hub.Identity // empty for $cbs links
+	pair *pair        // of twin and method links
+	acks hub.AckQueue // delayed dispositions
 
-	to   *receiver // of links for C2D messages, otherwise nil
+	to   *receiver // of C2D links, otherwise nil
 	post answers
 }
 
@@ -57,7 +57,7 @@ func (a *conn) PresentLocked(id hub.Identity) bool {
 
 func (a *conn) LeaveLocked() {}
 
-// Finish ends what is left when the connection has ended.
+// Finish cleans up after the end of the connection.
 func (a *conn) Finish(cause error, _, _ bool) {
 	h := a.hub
 	h.Mu.Lock()
@@ -78,7 +78,7 @@ func (a *conn) Finish(cause error, _, _ bool) {
 	}
 }
 
-// whoLocked returns the identities that a selector means, by their names.
+// whoLocked returns the authenticated identities that match a selector, by name.
 func (a *conn) whoLocked(selector string) []hub.Identity {
 	var all []hub.Identity
 	for id := range a.who {
@@ -90,13 +90,13 @@ func (a *conn) whoLocked(selector string) []hub.Identity {
 	return all
 }
 
-// close closes the connection with an error, for a reason.
+// close closes the connection with an error and records the cause.
 func (a *conn) close(e *wire.Error, cause error) {
 	a.engine.Close(e)
 	a.c.CloseGracefully(cause)
 }
 
-// Open judges a connection.
+// Open checks a connection.
 func (a *conn) Open(o *wire.Open) error {
 	h, c := a.hub, a.c
 	id := c.ID
@@ -153,7 +153,7 @@ func (a *conn) gone(id hub.Identity) error {
 	return nil
 }
 
-// Opened makes the connection one that counts.
+// Opened marks the connection as established.
 func (a *conn) Opened() error {
 	h, c := a.hub, a.c
 	c.SetDeadline(time.Time{})
@@ -165,11 +165,11 @@ func (a *conn) Opened() error {
 	return nil
 }
 
-// Idle ends a connection whose client was silent for too long, unless the link is dead: then nobody
-// would learn of it.
+// Idle ends a connection whose client was silent for too long. A half-open connection stays,
+// because its client would not notice.
 func (a *conn) Idle() { a.c.CloseGracefully(amqp.ErrIdle) }
 
-// admit tells that a client may act for an identity from now on.
+// admit reports that a client may act for an identity, once.
 func (a *conn) admit(id hub.Identity) {
 	h := a.hub
 	h.Mu.Lock()
@@ -185,12 +185,12 @@ func (a *conn) admit(id hub.Identity) {
 	h.Changed.Wake()
 }
 
-// refused tells that a client was refused for an identity, or any.
+// refused reports that a client was refused, for an identity or none.
 func (a *conn) refused(id hub.Identity, why error) {
 	a.tell(hub.Event{Kind: hub.Refused, DeviceID: id.Device, ModuleID: id.Module, Err: why})
 }
 
-// refusedLink tells that a link was refused.
+// refusedLink reports that a link was refused.
 func (a *conn) refusedLink(l *amqp.Link, id hub.Identity, why error) {
 	address, _ := addressOf(l)
 	a.tell(hub.Event{Kind: hub.Refused, DeviceID: id.Device, ModuleID: id.Module, Name: address, Err: why})
@@ -201,15 +201,16 @@ func (a *conn) tell(e hub.Event) {
 	a.hub.Event(e, a.c)
 }
 
-// served notes that the client got an answer, so the end of the connection is not a refusal.
+// served records that the client got an answer, so that the end of the connection is not reported
+// as a refusal.
 func (a *conn) served() {
 	a.hub.Mu.Lock()
 	a.told = true
 	a.hub.Mu.Unlock()
 }
 
-// Expel ends what the connection does for the identities that a selector means. A connection that
-// is one of them by SASL is closed.
+// Expel ends the connection's service for the identities that match a selector. If the identity
+// from SASL matches, the connection is closed.
 func (a *conn) Expel(selector string, cause error, condition string) {
 	h := a.hub
 	h.Mu.Lock()
@@ -224,7 +225,7 @@ func (a *conn) Expel(selector string, cause error, condition string) {
 	}
 	links := a.linksLocked(selector, hub.LinkAny)
 	h.Mu.Unlock()
-	for _, id := range who { // before anybody can see it
+	for _, id := range who { // before other goroutines can observe it
 		h.Event(hub.Event{Kind: hub.Disconnected, DeviceID: id.Device, ModuleID: id.Module, Err: cause}, a.c)
 	}
 	e := &wire.Error{Condition: wire.Symbol(condition), Description: cause.Error()}

@@ -10,7 +10,7 @@ import (
 	"github.com/hubline-iot/hubline/testbroker/internal/amqp"
 )
 
-// orderAMQP takes a message over AMQP that asks for a fault; false when it is none.
+// orderAMQP handles a message over AMQP that requests a fault; false when it does not.
 func (f *Front) orderAMQP(l *hubLink, d amqp.Delivery, m hub.Message) bool {
 	h := f.hub
 	return h.Take(m, func(kind hub.FaultRequest) {
@@ -21,7 +21,7 @@ func (f *Front) orderAMQP(l *hubLink, d amqp.Delivery, m hub.Message) bool {
 	}, func(kind hub.FaultRequest, asked *hub.FaultMessage) { f.obeyAMQP(l, kind, asked) })
 }
 
-// obeyAMQP does what a device asked for on a link.
+// obeyAMQP applies a requested fault on a link.
 func (f *Front) obeyAMQP(l *hubLink, kind hub.FaultRequest, asked *hub.FaultMessage) {
 	h := f.hub
 	a, id := l.conn, l.id
@@ -55,7 +55,7 @@ func (f *Front) obeyAMQP(l *hubLink, kind hub.FaultRequest, asked *hub.FaultMess
 	switch {
 	case kind.Cut:
 		a.c.CutFor(cause)
-	case kind.Refuses: // messages, from now on
+	case kind.Refuses: // refuses messages from this time on
 	case kind.Link != hub.LinkAny:
 		for _, l := range links {
 			l.detach(wire.Errorf(wire.DetachForced, "%s", asked.Reason), true)
@@ -70,7 +70,7 @@ func (f *Front) obeyAMQP(l *hubLink, kind hub.FaultRequest, asked *hub.FaultMess
 	h.Changed.Wake()
 }
 
-// barred cuts a connection that wants to act for an identity that asked to be cut off.
+// barred cuts a connection that acts for an identity that requested to be cut off.
 func (a *conn) barred(id hub.Identity) error {
 	o, ok := a.hub.Stands(id, func(o hub.StandingFault) bool { return o.Cut })
 	if !ok {

@@ -9,7 +9,7 @@ import (
 	"github.com/hubline-iot/hubline/testbroker/internal/amqp"
 )
 
-// wireFault is the error of a fault.
+// wireFault returns the error of a fault.
 func wireFault(f *hub.Fault) *wire.Error {
 	e := hub.AMQPError{Condition: f.Condition, Description: f.Description}
 	if f.Description == "" {
@@ -18,7 +18,7 @@ func wireFault(f *hub.Fault) *wire.Error {
 	return errorOf(e)
 }
 
-// takeLink is take for faults that are about links of one kind.
+// takeLink is hub.Faults.Take for faults of one kind of links.
 func takeLink(f *hub.Faults, kind hub.FaultKind, l *hubLink) *hub.Injected {
 	return f.TakeIf(kind, l.id, func(f *hub.Fault) bool { return f.Link == hub.LinkAny || f.Link == l.kind })
 }
@@ -69,7 +69,7 @@ func (a *conn) allow(l *hubLink) {
 	}
 }
 
-// idleFault has a fault detach the link in its time.
+// idleFault applies the fault that detaches the link after a delay.
 func (a *conn) idleFault(l *hubLink) {
 	h := a.hub
 	in := takeLink(&h.Faults, hub.DetachWhileIdle, l)
@@ -86,8 +86,8 @@ func (a *conn) idleFault(l *hubLink) {
 	})
 }
 
-// messageFaults applies the faults of a telemetry message that is not stored then; false
-// if there are none.
+// messageFaults applies the faults that prevent a telemetry message from being stored; false if
+// there are none.
 func (a *conn) messageFaults(l *hubLink, d amqp.Delivery) bool {
 	h, c := a.hub, a.c
 	for _, f := range []struct {

@@ -8,17 +8,17 @@ import (
 	"github.com/hubline-iot/hubline/testbroker/internal/hub"
 )
 
-// shortFrame is a frame of AMQP that is too short to be one.
+// shortFrame is an AMQP frame shorter than the minimum.
 var shortFrame = []byte{0, 0, 0, 4, 2, 0, 0, 0}
 
-// A Front speaks AMQP 1.0.
+// A Front serves AMQP 1.0.
 type Front struct {
 	hub            *hub.Hub
 	twins, methods facility
 
 	// Guarded by Hub.mu.
-	methodPairs map[hub.Identity]*pair   // the newest of each identity
-	listening   map[hub.Identity][]*pair // those that are told of changes of desired properties
+	methodPairs map[hub.Identity]*pair   // the newest pair of each identity
+	listening   map[hub.Identity][]*pair // pairs that receive changes of desired properties
 }
 
 var _ hub.Front = (*Front)(nil)
@@ -31,7 +31,7 @@ func New(h *hub.Hub) *Front {
 
 func (f *Front) Below(c *hub.Conn) (net.Conn, []string) { return c.Raw, nil }
 
-// MethodTargetLocked returns the newest pair of links for methods if both are attached.
+// MethodTargetLocked returns the newest pair of method links if both are attached.
 func (f *Front) MethodTargetLocked(id hub.Identity, _ string) hub.MethodTarget {
 	if p := f.methodPairs[id]; p != nil && p.whole {
 		return methodTarget{p}
@@ -39,7 +39,7 @@ func (f *Front) MethodTargetLocked(id hub.Identity, _ string) hub.MethodTarget {
 	return nil
 }
 
-// DesiredListenersLocked returns every pair of links that asked.
+// DesiredListenersLocked returns every pair of links that has subscribed.
 func (f *Front) DesiredListenersLocked(id hub.Identity) []hub.DesiredListener {
 	var all []hub.DesiredListener
 	for _, p := range f.listening[id] {
@@ -48,12 +48,12 @@ func (f *Front) DesiredListenersLocked(id hub.Identity) []hub.DesiredListener {
 	return all
 }
 
-// ForgetLocked does nothing: a client over AMQP has no session that outlives its connection.
+// ForgetLocked does nothing: a session over AMQP ends with its connection.
 func (f *Front) ForgetLocked(string) {}
 
 func (f *Front) Shutdown() error { return nil }
 
-// Serve is the life of a connection from the first byte of AMQP on.
+// Serve serves a connection from the first byte of AMQP to the end.
 func (f *Front) Serve(c *hub.Conn) (hub.Protocol, error) {
 	h := f.hub
 	a := &conn{

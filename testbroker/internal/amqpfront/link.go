@@ -14,8 +14,8 @@ import (
 func cbs(k hub.LinkKind) bool    { return k == hub.LinkCBSSender || k == hub.LinkCBSReceiver }
 func paired(k hub.LinkKind) bool { return k >= hub.LinkTwinSender && k <= hub.LinkMethodReceiver }
 
-// linkPaths is what stands behind the identity in the address of a link, in lower case. A path
-// means one kind to clients that send and another to those that receive.
+// linkPaths maps the path after the identity in a link's address, in lower case, to the kinds of
+// the link. The kind depends on whether the client sends or receives.
 var linkPaths = []struct {
 	path             string
 	sender, receiver hub.LinkKind // LinkAny = refused
@@ -26,7 +26,7 @@ var linkPaths = []struct {
 	{"methods/devicebound", hub.LinkMethodSender, hub.LinkMethodReceiver},
 }
 
-// classify finds out what a link is for by its address.
+// classify returns the kind and identity of a link by its address.
 func (a *conn) classify(link *amqp.Link) (*hubLink, error) {
 	l := &hubLink{Link: link, conn: a}
 	address, ok := addressOf(link)
@@ -79,7 +79,7 @@ func addressOf(l *amqp.Link) (string, bool) {
 	return s, ok
 }
 
-// pathOf takes the host off an address that is a URI.
+// pathOf removes the host from an address that is a URI.
 func (f *Front) pathOf(address string) (string, error) {
 	h := f.hub
 	for _, scheme := range []string{"amqps://", "amqp://"} {
@@ -94,8 +94,8 @@ func (f *Front) pathOf(address string) (string, error) {
 	return strings.TrimPrefix(address, "/"), nil
 }
 
-// linksLocked returns the attached links of a kind that a selector means. Those of $cbs belong to
-// all whose tokens they carry.
+// linksLocked returns the attached links of a kind that match a selector. $cbs links belong to all
+// identities whose tokens they carry.
 func (a *conn) linksLocked(selector string, kind hub.LinkKind) []*hubLink {
 	var all []*hubLink
 	for l := range a.links {
@@ -114,8 +114,8 @@ func (a *conn) linksLocked(selector string, kind hub.LinkKind) []*hubLink {
 	return all
 }
 
-// Links returns how many links of a kind over AMQP are attached for a device, named as in
-// [Hub.Connections]. [LinkAny] counts all but those that carry tokens.
+// Links returns how many AMQP links of a kind are attached for a device, named as in
+// [Hub.Connections]. [LinkAny] counts all except the links for tokens.
 func (f *Front) Links(device string, kind hub.LinkKind) int { return len(f.linksOf(device, kind)) }
 
 func (f *Front) linksOf(device string, kind hub.LinkKind) []*hubLink {
@@ -131,8 +131,8 @@ func (f *Front) linksOf(device string, kind hub.LinkKind) []*hubLink {
 	return all
 }
 
-// DetachLinks detaches the links of a kind over AMQP that are attached for a device, named as in
-// [Hub.Connections], with an error unless it is empty. It returns how many they were.
+// DetachLinks detaches the AMQP links of a kind that are attached for a device, named as in
+// [Hub.Connections], and returns their number. An empty error is not sent.
 func (f *Front) DetachLinks(device string, kind hub.LinkKind, e hub.AMQPError) int {
 	all := f.linksOf(device, kind)
 	for _, l := range all {
@@ -141,8 +141,8 @@ func (f *Front) DetachLinks(device string, kind hub.LinkKind, e hub.AMQPError) i
 	return len(all)
 }
 
-// EndSessions ends the sessions in which links over AMQP are attached for a device, named as in
-// [Hub.Connections], with an error unless it is empty. It returns how many they were.
+// EndSessions ends the AMQP sessions in which links are attached for a device, named as in
+// [Hub.Connections], and returns their number. An empty error is not sent.
 func (f *Front) EndSessions(device string, e hub.AMQPError) int {
 	n := 0
 	done := make(map[*amqp.Session]bool)
@@ -156,8 +156,8 @@ func (f *Front) EndSessions(device string, e hub.AMQPError) int {
 	return n
 }
 
-// CloseAMQP closes the connections over AMQP of a device, named as in [Hub.Connections], with an
-// error unless it is empty. It returns how many they were.
+// CloseAMQP closes the AMQP connections of a device, named as in [Hub.Connections], and returns
+// their number. An empty error is not sent.
 func (f *Front) CloseAMQP(device string, e hub.AMQPError) int {
 	h := f.hub
 	n := 0
@@ -170,7 +170,7 @@ func (f *Front) CloseAMQP(device string, e hub.AMQPError) int {
 	return n
 }
 
-// connOf returns what the front knows of a connection; nil if it does not speak AMQP.
+// connOf returns the front's state of a connection; nil if it does not use AMQP.
 func (f *Front) connOf(c *hub.Conn) *conn {
 	f.hub.Mu.Lock()
 	defer f.hub.Mu.Unlock()

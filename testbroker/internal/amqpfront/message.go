@@ -9,7 +9,7 @@ import (
 	"github.com/hubline-iot/hubline/testbroker/internal/amqp"
 )
 
-// Credit sends what waits for it.
+// Credit sends messages that wait for credit.
 func (a *conn) Credit(link *amqp.Link) {
 	l := link.Value.(*hubLink)
 	if l.to != nil {
@@ -19,7 +19,7 @@ func (a *conn) Credit(link *amqp.Link) {
 	l.post.flush(l)
 }
 
-// Settled is told what a client says of a C2D message. Replies go settled, or nobody cares.
+// Settled handles a client's state of a C2D message. The state of other messages is ignored.
 func (a *conn) Settled(link *amqp.Link, tag []byte, state wire.DeliveryState) wire.DeliveryState {
 	l := link.Value.(*hubLink)
 	if l.to == nil {
@@ -28,7 +28,7 @@ func (a *conn) Settled(link *amqp.Link, tag []byte, state wire.DeliveryState) wi
 	return l.to.settle(string(tag), state)
 }
 
-// Message hands a message to what the link leads to.
+// Message passes a message to the handler of the link's kind.
 func (a *conn) Message(link *amqp.Link, d amqp.Delivery) error {
 	l := link.Value.(*hubLink)
 	switch {
@@ -45,8 +45,8 @@ func (a *conn) Message(link *amqp.Link, d amqp.Delivery) error {
 	return nil
 }
 
-// settle answers a message: accepted, or rejected if there is an error. One that was sent settled
-// has no such answer: the link is detached.
+// settle accepts a message, or rejects it if there is an error. A message sent settled cannot be
+// rejected: the link is detached instead.
 func (l *hubLink) settle(d amqp.Delivery, err *wire.Error) {
 	switch {
 	case err == nil && !d.Settled:
@@ -58,7 +58,7 @@ func (l *hubLink) settle(d amqp.Delivery, err *wire.Error) {
 	}
 }
 
-// readMessage reads a message that is not a batch.
+// readMessage parses a message that is not a batch.
 func readMessage(d amqp.Delivery) (*wire.Message, *wire.Error) {
 	if d.Format != 0 {
 		return nil, wire.Errorf(wire.NotImplemented, "message format 0x%x", d.Format)

@@ -14,13 +14,13 @@ import (
 	wire "github.com/hubline-iot/hubline/internal/amqpwire"
 )
 
-// methodLinks is what stands behind the links for methods.
+// methodLinks is the facility of method links.
 type methodLinks struct{ front *Front }
 
 func (methodLinks) joined(*pair) {}
 func (methodLinks) parted(*pair) {}
 
-// ask takes an answer. The id may be a uuid or its text, whatever the request had.
+// ask handles an answer. The id may be a uuid or its text form, as in the request.
 func (m methodLinks) ask(p *pair, answer *wire.Message) *wire.Error {
 	h := m.front.hub
 	var correlation any
@@ -51,7 +51,8 @@ type methodTarget struct{ pair *pair }
 func (t methodTarget) Client() *hub.Conn    { return t.pair.conn.c }
 func (methodTarget) Protocol() hub.Protocol { return hub.AMQP }
 
-// NewID makes a uuid of version 4, which some clients insist on. With a seed it follows from that.
+// NewID returns a uuid of version 4, as some clients require. With a seed, the id is derived from
+// it.
 func (t methodTarget) NewID(n uint64) string {
 	var id [16]byte
 	if seed := t.pair.conn.hub.Seed; seed == 0 {
@@ -68,7 +69,7 @@ func (t methodTarget) NewID(n uint64) string {
 
 func (methodTarget) OtherID(rid string) string { return otherID(uuidOf(rid)).(wire.UUID).String() }
 
-// uuidOf reads what newID has made.
+// uuidOf parses the result of NewID.
 func uuidOf(rid string) (id wire.UUID) {
 	hex.Decode(id[:], []byte(strings.ReplaceAll(rid, "-", "")))
 	return id

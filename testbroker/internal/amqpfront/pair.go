@@ -6,26 +6,25 @@ import (
 	wire "github.com/hubline-iot/hubline/internal/amqpwire"
 )
 
-// A facility is what stands behind the links for twins, or those for methods. Its methods may be
-// called from any goroutine, with no lock held.
+// A facility handles the twin links, or the method links. Any goroutine may call its methods, with
+// no lock held.
 type facility interface {
-	// joined is told that both links of a pair are attached.
+	// joined is called when both links of a pair are attached.
 	joined(p *pair)
-	// parted is told that one of them has gone, after joined.
+	// parted is called when one of them has ended, after joined.
 	parted(p *pair)
-	// ask takes a message that came on the sender of a pair. An error rejects it.
+	// ask handles a message from the sender of a pair. An error rejects it.
 	ask(p *pair, m *wire.Message) *wire.Error
 }
 
-// A pairKey names a pair of links within a connection.
+// A pairKey identifies a pair of links within a connection.
 type pairKey struct {
 	id      hub.Identity
 	methods bool
 	channel string // the link property com.microsoft:channel-correlation-id; may be empty
 }
 
-// A pair is a sender and a receiver, from the client's side, that belong together. Guarded by
-// Hub.mu.
+// A pair is a sender and a receiver (the client's roles) that belong together. Guarded by Hub.mu.
 type pair struct {
 	pairKey
 	conn             *conn
@@ -52,8 +51,8 @@ func (k pairKey) facility(f *Front) facility {
 	return f.twins
 }
 
-// join puts a link into its pair. The methods of an identity are with its newest pair: links of an
-// older one are detached, and so is an older link of the same pair.
+// join adds a link to its pair. Method calls go to the newest pair of an identity: links of an
+// older pair are detached, and so is an older link of the same pair.
 func (a *conn) join(l *hubLink) {
 	h := a.hub
 	key := pairKey{l.id, l.kind == hub.LinkMethodSender || l.kind == hub.LinkMethodReceiver,
@@ -69,7 +68,7 @@ func (a *conn) join(l *hubLink) {
 		place = &p.sender
 	}
 	var old []*hubLink
-	var from *hub.Conn // whose calls of methods end
+	var from *hub.Conn // the connection whose method calls end
 	if *place != nil {
 		old = append(old, *place)
 	}
@@ -101,7 +100,7 @@ func (a *conn) join(l *hubLink) {
 	}
 }
 
-// part takes a link out of its pair.
+// part removes a link from its pair.
 func (a *conn) part(l *hubLink) {
 	h := a.hub
 	h.Mu.Lock()
@@ -117,7 +116,7 @@ func (a *conn) part(l *hubLink) {
 	case p.receiver:
 		p.receiver = nil
 	default:
-		mine = false // another has its place
+		mine = false // another link has replaced it
 	}
 	parted := mine && p.whole
 	if mine {
@@ -137,7 +136,7 @@ func (a *conn) part(l *hubLink) {
 	}
 }
 
-// ask hands a message on the sender of a pair to what stands behind it.
+// ask passes a message from the sender of a pair to its facility.
 func (a *conn) ask(l *hubLink, m *wire.Message) *wire.Error {
 	return l.pair.facility(a.front).ask(l.pair, m)
 }

@@ -11,12 +11,12 @@ import (
 	wire "github.com/hubline-iot/hubline/internal/amqpwire"
 )
 
-// Mechanisms returns all that the service has.
+// Mechanisms returns all mechanisms of the service.
 func (a *conn) Mechanisms() []wire.Symbol {
 	return []wire.Symbol{"MSSBCBS", "PLAIN", "ANONYMOUS", "EXTERNAL"}
 }
 
-// Authenticate judges a choice of mechanism.
+// Authenticate checks the response for the chosen mechanism.
 func (a *conn) Authenticate(mechanism wire.Symbol, response []byte) uint8 {
 	h := a.hub
 	if in := h.Faults.Take(hub.RefuseSASL, hub.Identity{}); in != nil {
@@ -30,7 +30,7 @@ func (a *conn) Authenticate(mechanism wire.Symbol, response []byte) uint8 {
 		err = a.plain(string(response))
 	case "EXTERNAL":
 		err = a.external(string(response))
-	default: // nothing to do for the others
+	default: // the others need no check
 	}
 	if err != nil {
 		a.c.SetCause(err)
@@ -40,8 +40,8 @@ func (a *conn) Authenticate(mechanism wire.Symbol, response []byte) uint8 {
 	return wire.SASLOK
 }
 
-// plain reads [authzid] NUL authcid NUL password, with "device@sas.hub" or "policy@sas.root.hub"
-// for authcid.
+// plain checks [authzid] NUL authcid NUL password, where authcid is "device@sas.hub" or
+// "policy@sas.root.hub".
 func (a *conn) plain(response string) error {
 	part := strings.Split(response, "\x00")
 	if len(part) != 3 || part[0] != "" && part[0] != part[1] {
@@ -84,8 +84,8 @@ func (a *conn) plain(response string) error {
 	return a.grant(id, tok, true)
 }
 
-// external finds out whether the client's certificate is that of any device, or of the one that it
-// names. For what it may be used is looked at when a link is attached.
+// external checks whether the client's certificate is that of any device, or of the device that the
+// response names. The rights of the certificate are checked when a link is attached.
 func (a *conn) external(response string) error {
 	chain := a.chain()
 	if len(chain) == 0 {

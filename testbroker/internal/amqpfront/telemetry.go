@@ -74,7 +74,8 @@ func (a *conn) telemetry(l *hubLink, d amqp.Delivery) error {
 	return nil
 }
 
-// overdrawn refuses a message for a quota or a throttle, or because its device asked for that.
+// overdrawn refuses a message because of a quota or a throttle, or because its device requested
+// that.
 func (f *Front) overdrawn(l *hubLink) *wire.Error {
 	h := f.hub
 	c, id := l.conn.c, l.id
@@ -93,7 +94,7 @@ func (f *Front) overdrawn(l *hubLink) *wire.Error {
 	return wire.Errorf(wire.Symbol(o.Condition), "%s", o.Record.Reason)
 }
 
-// acknowledge tells that a message was accepted, at the time that faults set.
+// acknowledge sends the outcome accepted, subject to faults.
 func (a *conn) acknowledge(l *hubLink, d amqp.Delivery) {
 	h, c, id := a.hub, a.c, l.id
 	if in := h.Faults.Take(hub.SwallowPuback, id); in != nil {
@@ -112,7 +113,7 @@ func (a *conn) acknowledge(l *hubLink, d amqp.Delivery) {
 		}
 	}
 	say := func() {
-		drop := h.Faults.Take(hub.DropAfterPuback, id) // before a client that has the outcome can declare one
+		drop := h.Faults.Take(hub.DropAfterPuback, id) // taken before the client has the outcome and can declare another fault
 		l.Settle(d.ID, &wire.Accepted{})
 		switch {
 		case drop == nil:
@@ -129,7 +130,7 @@ func (a *conn) acknowledge(l *hubLink, d amqp.Delivery) {
 	}
 }
 
-// readTelemetry reads a message, or all of a batch.
+// readTelemetry parses a message, or all messages of a batch.
 func (a *conn) readTelemetry(l *hubLink, d amqp.Delivery) ([]hub.Message, *wire.Error) {
 	parts := [][]byte{d.Payload}
 	switch d.Format {
@@ -169,8 +170,7 @@ func (a *conn) readTelemetry(l *hubLink, d amqp.Delivery) ([]hub.Message, *wire.
 	return all, nil
 }
 
-// telemetryOf makes of a message what the log has. System properties get the names that they have
-// over MQTT.
+// telemetryOf converts a message to a log entry. System properties get their MQTT names.
 func telemetryOf(m *wire.Message) (hub.Message, error) {
 	if m.HasValue || len(m.Sequence) > 0 {
 		return hub.Message{}, wire.Errorf(wire.NotAllowed, "body that is not data")
@@ -230,7 +230,7 @@ func telemetryOf(m *wire.Message) (hub.Message, error) {
 	return t, nil
 }
 
-// idText is a message id as text.
+// idText returns a message id as text.
 func idText(id any) string {
 	switch id := id.(type) {
 	case string:

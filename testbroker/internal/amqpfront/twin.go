@@ -9,7 +9,7 @@ import (
 	wire "github.com/hubline-iot/hubline/internal/amqpwire"
 )
 
-// twinLinks is what stands behind the links for twins.
+// twinLinks is the facility of twin links.
 type twinLinks struct{ front *Front }
 
 // Values of the annotation "resource".
@@ -19,8 +19,8 @@ const (
 	noticeResource   = "/notifications/twin/properties/desired"
 )
 
-// twinOperations is what the annotation "operation" may be, and what "resource" must be then; empty
-// = anything.
+// twinOperations maps the values of the annotation "operation" to the operation and the required
+// "resource"; empty = any.
 var twinOperations = map[string]struct {
 	operation hub.TwinOperation
 	resource  string
@@ -35,7 +35,7 @@ func (twinLinks) joined(*pair) {}
 
 func (t twinLinks) parted(p *pair) { t.front.listenOn(p, false) }
 
-// ask takes a request.
+// ask handles a request.
 func (t twinLinks) ask(p *pair, m *wire.Message) *wire.Error {
 	var correlation any
 	if m.Properties != nil {
@@ -68,7 +68,7 @@ func (t twinLinks) ask(p *pair, m *wire.Message) *wire.Error {
 	return nil
 }
 
-// wholeNumber reads a whole number of any type of AMQP.
+// wholeNumber converts any AMQP integer.
 func wholeNumber(v any) (int64, bool) {
 	switch v := v.(type) {
 	case int8:
@@ -91,7 +91,7 @@ func wholeNumber(v any) (int64, bool) {
 	return 0, false
 }
 
-// receives reports whether an answer can go anywhere.
+// receives reports whether the pair has a receiver for answers.
 func (p *pair) receives() bool {
 	p.conn.hub.Mu.Lock()
 	defer p.conn.hub.Mu.Unlock()
@@ -126,8 +126,8 @@ func (a *asker) Taken() bool { return true } // a disposition follows
 
 func (a *asker) Listen(on bool) { a.pair.conn.front.listenOn(a.pair, on) }
 
-// Answer sends an answer: the status is an int and the version a long, which some clients insist
-// on, and there is one data section.
+// Answer sends an answer with one data section. The status is an int and the version a long, as
+// some clients require.
 func (a *asker) Answer(ans hub.TwinAnswer, wrong bool) bool {
 	annotations := wire.Map{{Key: wire.Symbol("status"), Value: int32(ans.Status)}}
 	if ans.Version > 0 {
@@ -148,7 +148,7 @@ func (a *asker) Answer(ans hub.TwinAnswer, wrong bool) bool {
 	})
 }
 
-// otherID is an id of the same type.
+// otherID returns a different id of the same type.
 func otherID(id any) any {
 	switch id := id.(type) {
 	case string:
@@ -169,7 +169,7 @@ type desiredListener struct{ pair *pair }
 
 func (l desiredListener) Client() *hub.Conn { return l.pair.conn.c }
 
-// Tell sends a change: without a correlation id, which is how clients know it.
+// Tell sends a change without a correlation id, by which clients recognize it.
 func (l desiredListener) Tell(ch hub.Change) {
 	l.pair.answer(&wire.Message{
 		MessageAnnotations: wire.Map{
