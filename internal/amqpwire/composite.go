@@ -3,21 +3,21 @@ package amqpwire
 import "fmt"
 
 // A composite is a described list with a table of fields. Its method fields is that table, for both
-// directions.
+// reading and writing.
 type composite interface {
 	code() uint64
 	fields(*fieldset)
 }
 
-// A fieldset carries the fields of one composite from or to a list.
+// A fieldset transfers the fields of one composite from or to a list.
 type fieldset struct {
 	reading bool
-	list    List // what is to be read, or what was written
+	list    List // the list to read, or the list written so far
 	index   int
 	err     *Error
 }
 
-// next returns the field to be read and counts it.
+// next returns the next field to read and advances.
 func (f *fieldset) next() any {
 	i := f.index
 	f.index++
@@ -35,7 +35,7 @@ func (f *fieldset) fail(v any) {
 	}
 }
 
-// must is a mandatory field.
+// must transfers a mandatory field.
 func must[T any](f *fieldset, p *T) {
 	if !f.reading {
 		f.write(*p)
@@ -53,7 +53,7 @@ func must[T any](f *fieldset, p *T) {
 	}
 }
 
-// or is a field with a default.
+// or transfers a field with a default.
 func or[T interface {
 	~bool | ~string | ~uint8 | ~uint16 | ~uint32 | ~uint64
 }](f *fieldset, p *T, absent T) {
@@ -75,16 +75,16 @@ func or[T interface {
 	}
 }
 
-// Opt is a field that may be absent, where that differs from any value.
+// Opt is an optional field whose absence differs from any value.
 type Opt[T any] struct {
 	V  T
 	OK bool
 }
 
-// Some is a field that is there.
+// Some returns a field that is present.
 func Some[T any](v T) Opt[T] { return Opt[T]{v, true} }
 
-// may is a field that may be absent.
+// may transfers an optional field.
 func may[T any](f *fieldset, p *Opt[T]) {
 	if !f.reading {
 		if p.OK {
@@ -104,7 +104,7 @@ func may[T any](f *fieldset, p *Opt[T]) {
 	}
 }
 
-// blob is a field of bytes, nil when absent.
+// blob transfers a field of bytes, nil when absent.
 func blob(f *fieldset, p *[]byte) {
 	if !f.reading {
 		if *p == nil {
@@ -124,7 +124,7 @@ func blob(f *fieldset, p *[]byte) {
 	}
 }
 
-// table is a map, nil when absent.
+// table transfers a map, nil when absent.
 func table(f *fieldset, p *Map) {
 	if !f.reading {
 		if *p == nil {
@@ -144,7 +144,7 @@ func table(f *fieldset, p *Map) {
 	}
 }
 
-// anything is a field of any type.
+// anything transfers a field of any type.
 func anything(f *fieldset, p *any) {
 	if !f.reading {
 		f.write(*p)
@@ -153,7 +153,7 @@ func anything(f *fieldset, p *any) {
 	*p = f.next()
 }
 
-// symbols is a field that holds none, one or an array of symbols.
+// symbols transfers a field that holds no symbol, one symbol or an array of them.
 func symbols(f *fieldset, p *[]Symbol) {
 	if !f.reading {
 		if len(*p) == 0 {
@@ -182,7 +182,7 @@ func symbols(f *fieldset, p *[]Symbol) {
 	}
 }
 
-// messageID is a field that is a message id: a uint64, UUID, []byte or string, nil when absent.
+// messageID transfers a message id: a uint64, UUID, []byte or string, nil when absent.
 func messageID(f *fieldset, p *any) {
 	if !f.reading {
 		f.write(*p)
@@ -197,7 +197,7 @@ func messageID(f *fieldset, p *any) {
 	}
 }
 
-// inner is a field that is itself one composite of those that make makes, nil when absent.
+// inner transfers a field that is a composite of one of the kinds, nil when absent.
 func inner[T any](f *fieldset, p *T, kinds map[uint64]func() composite) {
 	if !f.reading {
 		if c, ok := any(*p).(composite); ok && !isNil(c) {
@@ -241,7 +241,7 @@ func isNil(c composite) bool {
 	return false
 }
 
-// describe makes a value of a composite. Absent fields at the end are left out.
+// describe converts a composite to a value. Trailing absent fields are omitted.
 func describe(c composite) *Described {
 	f := fieldset{}
 	c.fields(&f)
@@ -252,7 +252,7 @@ func describe(c composite) *Described {
 	return &Described{c.code(), f.list[:n]}
 }
 
-// undescribe reads a composite of one of the kinds.
+// undescribe converts a value to a composite of one of the kinds.
 func undescribe(d *Described, kinds map[uint64]func() composite) (composite, *Error) {
 	code, ok := descriptorCode(d.Descriptor)
 	if !ok {
@@ -279,7 +279,7 @@ func undescribe(d *Described, kinds map[uint64]func() composite) (composite, *Er
 	return c, nil
 }
 
-// descriptorCode returns the number of a descriptor, which may be given as a name.
+// descriptorCode returns the number of a descriptor, which may also be a name.
 func descriptorCode(descriptor any) (uint64, bool) {
 	switch d := descriptor.(type) {
 	case uint64:
@@ -327,7 +327,7 @@ const (
 	codeFooter                = 0x78
 )
 
-// names are the descriptors as symbols.
+// names are the symbolic descriptors.
 var names = map[uint64]Symbol{
 	codeOpen: "amqp:open:list", codeBegin: "amqp:begin:list", codeAttach: "amqp:attach:list", codeFlow: "amqp:flow:list",
 	codeTransfer: "amqp:transfer:list", codeDisposition: "amqp:disposition:list", codeDetach: "amqp:detach:list",

@@ -41,7 +41,7 @@ type Error struct {
 	Info        Map
 }
 
-// Errorf makes an error with a condition.
+// Errorf returns an error with a condition.
 func Errorf(condition Symbol, format string, args ...any) *Error {
 	return &Error{Condition: condition, Description: fmt.Sprintf(format, args...)}
 }

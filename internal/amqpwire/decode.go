@@ -7,7 +7,7 @@ import (
 	"unicode/utf8"
 )
 
-// Decode reads one value and returns what follows it. Nothing in the value shares memory with b.
+// Decode reads one value and returns the bytes behind it. The value shares no memory with b.
 func Decode(b []byte) (v any, rest []byte, err error) {
 	d := newDecoder(b)
 	if v, err = d.value(0); err != nil {
@@ -16,10 +16,10 @@ func Decode(b []byte) (v any, rest []byte, err error) {
 	return v, d.b, nil
 }
 
-// A decoder takes values off the front of a slice.
+// A decoder reads values from the front of a slice.
 type decoder struct {
 	b     []byte
-	items int // that may still be decoded
+	items int // how many values may still be decoded
 }
 
 func newDecoder(b []byte) decoder { return decoder{b: b, items: len(b) + spareItems} }
@@ -46,7 +46,7 @@ func (d *decoder) value(depth int) (any, error) {
 	return &Described{descriptor, v}, nil
 }
 
-// body reads what follows a constructor.
+// body reads the bytes behind a constructor.
 func (d *decoder) body(code byte, depth int) (any, error) {
 	if d.items--; d.items < 0 {
 		return nil, malformed("too many items")
@@ -171,7 +171,7 @@ func (d *decoder) variable(code byte) (any, error) {
 	return nil, malformed("constructor 0x%02x", code)
 }
 
-// compound reads a list, map or array. Its size counts what follows the size.
+// compound reads a list, map or array. Its size counts the bytes behind the size field.
 func (d *decoder) compound(code byte, depth int) (any, error) {
 	if depth >= maxDepth {
 		return nil, malformed("value nested more than %d deep", maxDepth)
@@ -208,7 +208,7 @@ func (d *decoder) compound(code byte, depth int) (any, error) {
 }
 
 func (d *decoder) list(count, depth int) (List, error) {
-	if count > len(d.b) { // each item has one byte at least
+	if count > len(d.b) { // each item has at least one byte
 		return nil, malformed("%d items in %d bytes", count, len(d.b))
 	}
 	all := make(List, count)
@@ -251,8 +251,8 @@ func (d *decoder) pairs(count, depth int) (Map, error) {
 	return m, nil
 }
 
-// keyOf returns a form of a key that equals that of an equal key; false for the types that Go
-// cannot compare, and no one uses.
+// keyOf returns a form of a key that is equal for equal keys. It returns false for types that Go
+// cannot compare, which are not used as keys.
 func keyOf(key any) (any, bool) {
 	type binary string
 	switch k := key.(type) {
@@ -285,7 +285,7 @@ func (d *decoder) array(count, depth int) (Array, error) {
 			return nil, malformed("array of values described twice")
 		}
 	}
-	if typeOf[code] == 0 { // of no item it would not be noticed
+	if typeOf[code] == 0 { // checked here, as an empty array decodes no item
 		return nil, malformed("constructor 0x%02x", code)
 	}
 	if least := widthOf(code) * count; least > len(d.b) || count > d.items {
@@ -305,12 +305,13 @@ func (d *decoder) array(count, depth int) (Array, error) {
 	return all, nil
 }
 
-// widthOf returns the least number of bytes that follow a constructor.
+// widthOf returns the least number of bytes behind a constructor.
 func widthOf(code byte) int {
 	return [16]int{4: 0, 5: 1, 6: 2, 7: 4, 8: 8, 9: 16, 0xa: 1, 0xb: 4, 0xc: 2, 0xd: 8, 0xe: 3, 0xf: 9}[code>>4]
 }
 
-// length reads a length or a count, of four bytes where the constructor's high nibble is odd.
+// length reads a length or a count. It has four bytes where the constructor's high nibble is odd,
+// else one.
 func (d *decoder) length(code byte) (int, error) {
 	if code&0x10 == 0 {
 		n, err := d.byte()
@@ -345,7 +346,7 @@ func (d *decoder) take(n int) ([]byte, error) {
 	return p, nil
 }
 
-// symbolArray is an array of symbols, even if there is but one: some clients insist on it.
+// symbolArray returns an array of symbols even for a single one, which some clients require.
 func symbolArray(all []Symbol) Array {
 	a := make(Array, len(all))
 	for i, s := range all {

@@ -7,9 +7,9 @@ import (
 	"unicode/utf8"
 )
 
-// Append appends the shortest encoding of a value. It fails for a Go type that stands for no type
-// of AMQP, a string that is not UTF-8, a symbol that is not ASCII, an array of different types, and
-// nesting beyond measure; dst then has no defined end.
+// Append appends the shortest encoding of a value. It fails for a Go type without an AMQP type, a
+// string that is not UTF-8, a symbol that is not ASCII, an array of different types, and nesting
+// deeper than the limit. With an error, the content of dst behind its old length is undefined.
 func Append(dst []byte, v any) ([]byte, error) { return appendValue(dst, v, 0) }
 
 func appendValue(dst []byte, v any, depth int) ([]byte, error) {
@@ -87,7 +87,7 @@ func appendValue(dst []byte, v any, depth int) ([]byte, error) {
 	return appendBody(append(dst, code), v, depth)
 }
 
-// appendCompound writes a list, map or array, with lengths of one byte where they do.
+// appendCompound writes a list, map or array, with lengths of one byte where they suffice.
 func appendCompound(dst []byte, small, large byte, count, depth int, body func([]byte) ([]byte, error)) ([]byte,
 	error) {
 	if count == 0 && small == codeList8 {
@@ -134,8 +134,8 @@ func appendPairs(dst []byte, m Map, depth int) ([]byte, error) {
 	return dst, nil
 }
 
-// appendItems writes the one constructor of an array and its items, each in the widest form of the
-// type.
+// appendItems writes the single constructor of an array and its items, each in the widest form of
+// the type.
 func appendItems(dst []byte, all Array, depth int) ([]byte, error) {
 	if depth > maxDepth {
 		return dst, fmt.Errorf("amqp: value nested more than %d deep", maxDepth)
@@ -185,7 +185,7 @@ func appendItems(dst []byte, all Array, depth int) ([]byte, error) {
 	return dst, nil
 }
 
-// widest returns the constructor that any value of the type can have.
+// widest returns the constructor that fits any value of the type.
 func widest(v any) (byte, error) {
 	switch v.(type) {
 	case nil:
@@ -240,7 +240,7 @@ func widest(v any) (byte, error) {
 	return 0, fmt.Errorf("amqp: no type for a %T", v)
 }
 
-// appendBody writes what follows the widest constructor.
+// appendBody writes the bytes behind the widest constructor.
 func appendBody(dst []byte, v any, depth int) ([]byte, error) {
 	be := binary.BigEndian
 	switch v := v.(type) {

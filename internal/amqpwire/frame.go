@@ -8,7 +8,7 @@ import (
 const (
 	// HeaderSize is the size of a frame's header without extension, and of a protocol header.
 	HeaderSize = 8
-	// MinMaxFrameSize is the size of frames that every peer takes, and the limit before an open was
+	// MinMaxFrameSize is the size of frames that every peer accepts, and the limit until an open was
 	// read.
 	MinMaxFrameSize = 512
 )
@@ -20,7 +20,7 @@ const (
 	ProtocolSASL byte = 3
 )
 
-// ProtocolHeader returns the eight bytes that begin a protocol of version 1.0.0 [2.2].
+// ProtocolHeader returns the eight bytes of the protocol header for version 1.0.0 [2.2].
 func ProtocolHeader(id byte) [HeaderSize]byte { return [...]byte{'A', 'M', 'Q', 'P', id, 1, 0, 0} }
 
 // Types of frames.
@@ -29,15 +29,15 @@ const (
 	FrameSASL byte = 1
 )
 
-// Frame is a frame taken apart.
+// Frame is a frame split into its parts.
 type Frame struct {
 	Type    byte
 	Channel uint16
-	Body    []byte // shares memory with what was split; empty in a frame that only keeps a connection alive
+	Body    []byte // shares memory with the input; empty in a keep-alive frame
 }
 
-// Split takes a frame off the front of b. n is its size, zero as long as b does not hold all of it.
-// A frame that is larger than limit or makes no sense is an error.
+// Split reads a frame from the front of b. n is its size, zero while b does not hold all of it. A
+// malformed frame, or one larger than limit, is an error.
 func Split(b []byte, limit uint32) (f Frame, n int, err error) {
 	if len(b) < 4 {
 		return Frame{}, 0, nil
@@ -63,8 +63,8 @@ func Split(b []byte, limit uint32) (f Frame, n int, err error) {
 	return Frame{}, 0, nil
 }
 
-// Performative reads what the body of a frame begins with. The payload is the rest; it shares
-// memory with the frame.
+// Performative reads the performative at the beginning of a frame's body. The payload is the rest;
+// it shares memory with the frame.
 func (f Frame) Performative() (p Performative, payload []byte, err error) {
 	kinds := performatives
 	if f.Type == FrameSASL {
@@ -89,8 +89,8 @@ func (f Frame) Performative() (p Performative, payload []byte, err error) {
 	return c, d.b, nil
 }
 
-// AppendFrame appends a frame. A nil performative makes one that only keeps a connection alive. It
-// fails as [Append] does.
+// AppendFrame appends a frame. A nil performative makes a keep-alive frame. It fails as [Append]
+// does.
 func AppendFrame(dst []byte, channel uint16, p Performative, payload []byte) ([]byte, error) {
 	start := len(dst)
 	kind := FrameAMQP

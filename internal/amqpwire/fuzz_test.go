@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// FuzzDecode: what was read can be written, and reads the same.
+// FuzzDecode checks that a decoded value can be encoded, and decodes to the same value again.
 func FuzzDecode(f *testing.F) {
 	for _, c := range goldenValues {
 		f.Add(unhex(f, c.wire))
@@ -24,7 +24,7 @@ func FuzzDecode(f *testing.F) {
 		}
 		first, err := Append(nil, v)
 		if err != nil {
-			if strings.Contains(err.Error(), "deep") { // an array of lists is one deeper in the count than its bytes are
+			if strings.Contains(err.Error(), "deep") { // an array of lists counts one level more than its bytes
 				return
 			}
 			t.Fatalf("%x is %#v, which cannot be written: %v", b, v, err)
@@ -40,7 +40,7 @@ func FuzzDecode(f *testing.F) {
 	})
 }
 
-// FuzzFrame: a frame that was read can be written, and reads the same.
+// FuzzFrame checks that a decoded frame can be encoded, and decodes to the same frame again.
 func FuzzFrame(f *testing.F) {
 	for _, c := range goldenFrames {
 		f.Add(unhex(f, c.wire))
@@ -76,7 +76,7 @@ func FuzzFrame(f *testing.F) {
 	})
 }
 
-// FuzzMessage: a message that was read can be written, and reads the same.
+// FuzzMessage checks that a decoded message can be encoded, and decodes to the same message again.
 func FuzzMessage(f *testing.F) {
 	for _, c := range goldenMessages {
 		f.Add(unhex(f, strings.NewReplacer("\n", "", "\t", "").Replace(c.wire)))

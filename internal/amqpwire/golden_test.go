@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// unhex reads hexadecimal digits with blanks, and text in quotes.
+// unhex decodes hexadecimal digits with blanks; text in quotes is literal.
 func unhex(t testing.TB, s string) []byte {
 	t.Helper()
 	var b []byte
@@ -25,8 +25,8 @@ func unhex(t testing.TB, s string) []byte {
 	return b
 }
 
-// Written by hand from the tables of the standard [1.6]: constructor, then the data, numbers with
-// the high byte first.
+// Written by hand from the tables of the standard [1.6]: constructor, then the data, numbers in
+// big-endian order.
 var goldenValues = []struct {
 	value any
 	wire  string
@@ -93,7 +93,7 @@ func TestGoldenValues(t *testing.T) {
 	}
 }
 
-// The other ways to write the same.
+// Alternative encodings of the same values.
 func TestOtherEncodings(t *testing.T) {
 	for _, c := range []struct {
 		wire  string
@@ -181,7 +181,7 @@ func TestDepthIsBounded(t *testing.T) {
 		_, _, err = Decode([]byte(strings.Repeat(string([]byte{c}), 100000)))
 		require.Error(t, err)
 	}
-	// Arrays of arrays of nothing must not multiply.
+	// Nested arrays of empty items must not multiply.
 	inner := unhex(t, "e0 02 ff 40")
 	body := append([]byte{0xf0, 0, 0, 0, 0, 0, 0, 0, 0, 0xe0}, []byte(strings.Repeat(string(inner[1:]), 2000))...)
 	n := len(body) - 5
@@ -323,7 +323,7 @@ func TestBodiesThatMakeNoSense(t *testing.T) {
 		"00 53 17 c0 02 01 41":                                   DecodeError, // error is no composite
 		"00 53 17 c0 05 01 00 53 24 45":                          DecodeError, // but another composite
 		"00 53 17 c0 03 02 40 40":                                DecodeError, // a field too many
-		"00 53 17 45 40":                                         DecodeError, // something behind
+		"00 53 17 45 40":                                         DecodeError, // bytes behind it
 		`00 53 10 c0 0b 06 a1 01 "c" 40 40 40 40 a1 01 "x"`:      DecodeError, // a locale is a symbol
 		`00 53 10 c0 0c 06 a1 01 "c" 40 40 40 40 e0 03 01 50 01`: DecodeError,
 		"00 53 12 c0 0c 07 a1 01 6e 43 41 40 40 40 00 53 28 45":  DecodeError, // a source for a target
@@ -342,7 +342,7 @@ func TestSymbolicDescriptorsAreRead(t *testing.T) {
 	p, _, err = Frame{Type: FrameSASL, Body: unhex(t, `00 a3 13 "amqp:sasl-init:list" c0 03 01 a3 00`)}.Performative()
 	require.NoError(t, err)
 	require.Equal(t, &Init{}, p)
-	// One symbol where an array of them could be.
+	// One symbol in place of an array of symbols.
 	p, _, err = Frame{Type: FrameSASL, Body: unhex(t, `00 53 40 c0 04 01 a3 01 "X"`)}.Performative()
 	require.NoError(t, err)
 	require.Equal(t, &Mechanisms{Mechanisms: []Symbol{"X"}}, p)

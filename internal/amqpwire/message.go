@@ -4,7 +4,7 @@ package amqpwire
 // message.
 const BatchFormat uint32 = 0x80013700
 
-// Message is a message [3.2]. Sections that are nil are absent.
+// Message is a message [3.2]. Nil sections are absent.
 type Message struct {
 	Header                *Header
 	DeliveryAnnotations   Map
@@ -12,8 +12,7 @@ type Message struct {
 	Properties            *Properties
 	ApplicationProperties Map
 	// The body is one of these: data sections, sequence sections, or a value if HasValue is set. The
-	// standard wants one; a message without any is read all the same, because there are clients that
-	// send it.
+	// standard requires one; a message without any is accepted because some clients send it.
 	Data     [][]byte
 	Sequence []List
 	Value    any
@@ -21,7 +20,7 @@ type Message struct {
 	Footer   Map
 }
 
-// Header is about the delivery [3.2.1].
+// Header holds the delivery options of a message [3.2.1].
 type Header struct {
 	Durable       bool
 	Priority      uint8 // default 4
@@ -39,7 +38,7 @@ func (h *Header) fields(f *fieldset) {
 	or(f, &h.DeliveryCount, 0)
 }
 
-// Properties are those that the standard names [3.2.4].
+// Properties are the properties that the standard defines [3.2.4].
 type Properties struct {
 	MessageID          any // uint64, UUID, []byte or string
 	UserID             []byte
@@ -60,7 +59,7 @@ func (*Properties) code() uint64 { return codeProperties }
 func (p *Properties) fields(f *fieldset) {
 	messageID(f, &p.MessageID)
 	blob(f, &p.UserID)
-	may(f, &p.To) // an address; nobody uses another type than string
+	may(f, &p.To) // an address; in practice always a string
 	may(f, &p.Subject)
 	may(f, &p.ReplyTo)
 	messageID(f, &p.CorrelationID)
@@ -73,7 +72,7 @@ func (p *Properties) fields(f *fieldset) {
 	may(f, &p.ReplyToGroupID)
 }
 
-// Body returns the bytes of the data sections, one after the other.
+// Body returns the bytes of the data sections, concatenated.
 func (m *Message) Body() []byte {
 	if len(m.Data) == 1 {
 		return m.Data[0]
@@ -85,8 +84,8 @@ func (m *Message) Body() []byte {
 	return all
 }
 
-// DecodeMessage reads a message. Sections must come in their order, and each but those of the body
-// once. Nothing in it shares memory with b.
+// DecodeMessage reads a message. Sections must be in order, and each but those of the body at most
+// once. The message shares no memory with b.
 func DecodeMessage(b []byte) (*Message, error) {
 	m := &Message{}
 	last := uint64(0)
@@ -172,7 +171,7 @@ func (m *Message) section(code uint64, d *Described) error {
 	return nil
 }
 
-// checkProperties looks whether keys are strings and values are simple.
+// checkProperties checks that keys are strings and values are simple.
 func checkProperties(m Map) error {
 	for _, p := range m {
 		if _, ok := p.Key.(string); !ok {
@@ -186,7 +185,7 @@ func checkProperties(m Map) error {
 	return nil
 }
 
-// checkAnnotations looks whether keys are symbols or numbers.
+// checkAnnotations checks that keys are symbols or numbers.
 func checkAnnotations(code uint64, m Map) error {
 	for _, p := range m {
 		switch p.Key.(type) {

@@ -1,7 +1,7 @@
 package amqpwire
 
-// A Performative is what the body of a frame begins with: *Open, *Begin, *Attach, *Flow, *Transfer,
-// *Disposition, *Detach, *End, *Close, *Mechanisms, *Init, *Challenge, *Response or *Outcome.
+// A Performative is the content of a frame: *Open, *Begin, *Attach, *Flow, *Transfer, *Disposition,
+// *Detach, *End, *Close, *Mechanisms, *Init, *Challenge, *Response or *Outcome.
 type Performative interface{ composite }
 
 // Roles of a link's end.
@@ -84,7 +84,7 @@ func (b *Begin) fields(f *fieldset) {
 type Attach struct {
 	Name                 string
 	Handle               uint32
-	Role                 bool  // of who sends it
+	Role                 bool  // the role of its sender
 	SndSettleMode        uint8 // default SendMixed
 	RcvSettleMode        uint8 // default ReceiveFirst
 	Source               *Source
@@ -116,7 +116,7 @@ func (a *Attach) fields(f *fieldset) {
 	table(f, &a.Properties)
 }
 
-// Flow tells windows and credit [2.7.4].
+// Flow updates windows and credit [2.7.4].
 type Flow struct {
 	NextIncomingID Opt[uint32]
 	IncomingWindow uint32
@@ -176,9 +176,9 @@ func (t *Transfer) fields(f *fieldset) {
 	or(f, &t.Batchable, false)
 }
 
-// Disposition tells what became of deliveries [2.7.6].
+// Disposition reports the state of deliveries [2.7.6].
 type Disposition struct {
-	Role      bool // of who sends it
+	Role      bool // the role of its sender
 	First     uint32
 	Last      Opt[uint32]
 	Settled   bool
@@ -229,13 +229,13 @@ func (e *Error) fields(f *fieldset) {
 	table(f, &e.Info)
 }
 
-// Mechanisms are those that a server offers [5.3.3.1].
+// Mechanisms are the SASL mechanisms that a server offers [5.3.3.1].
 type Mechanisms struct{ Mechanisms []Symbol }
 
 func (*Mechanisms) code() uint64         { return codeMechanisms }
 func (m *Mechanisms) fields(f *fieldset) { symbols(f, &m.Mechanisms) }
 
-// Init is the client's choice [5.3.3.2].
+// Init is the client's choice of a mechanism [5.3.3.2].
 type Init struct {
 	Mechanism       Symbol
 	InitialResponse []byte
@@ -249,7 +249,7 @@ func (i *Init) fields(f *fieldset) {
 	or(f, &i.Hostname, "")
 }
 
-// Challenge is a question of the server [5.3.3.3].
+// Challenge is a SASL challenge of the server [5.3.3.3].
 type Challenge struct{ Challenge []byte }
 
 func (*Challenge) code() uint64         { return codeChallenge }
@@ -270,7 +270,7 @@ const (
 	SASLSysTemp
 )
 
-// Outcome ends the dialogue of SASL [5.3.3.6].
+// Outcome ends the SASL dialogue [5.3.3.6].
 type Outcome struct {
 	Code           uint8
 	AdditionalData []byte

@@ -1,14 +1,14 @@
 package amqpwire
 
-// A Terminus is what a link leads to: *Target or *Coordinator.
+// A Terminus is the target of a link: *Target or *Coordinator.
 type Terminus interface{ composite }
 
 // Expiry policies of a terminus. The default is SessionEnd.
 const SessionEnd Symbol = "session-end"
 
-// Source is where a link's messages come from [3.5.3].
+// Source is the source of a link's messages [3.5.3].
 type Source struct {
-	Address               any // a string, as everybody uses it; nil when absent
+	Address               any // in practice a string; nil when absent
 	Durable               uint32
 	ExpiryPolicy          Symbol
 	Timeout               uint32 // seconds
@@ -36,9 +36,9 @@ func (s *Source) fields(f *fieldset) {
 	symbols(f, &s.Capabilities)
 }
 
-// Target is where a link's messages go to [3.5.4].
+// Target is the destination of a link's messages [3.5.4].
 type Target struct {
-	Address               any // a string, as everybody uses it; nil when absent
+	Address               any // in practice a string; nil when absent
 	Durable               uint32
 	ExpiryPolicy          Symbol
 	Timeout               uint32 // seconds
@@ -58,7 +58,8 @@ func (t *Target) fields(f *fieldset) {
 	symbols(f, &t.Capabilities)
 }
 
-// expiry is the policy that is not written: the default, or none given.
+// expiry returns the default of an expiry policy. When writing, an empty policy counts as the
+// default, so it is not written.
 func expiry(f *fieldset, policy Symbol) Symbol {
 	if !f.reading && policy == "" {
 		return ""
@@ -75,7 +76,7 @@ func (c *Coordinator) fields(f *fieldset) { symbols(f, &c.Capabilities) }
 // A DeliveryState is *Received, *Accepted, *Rejected, *Released or *Modified.
 type DeliveryState interface{ composite }
 
-// Received tells how far a transfer has come [3.4.1].
+// Received reports the progress of a transfer [3.4.1].
 type Received struct {
 	SectionNumber uint32
 	SectionOffset uint64

@@ -1,22 +1,22 @@
-// Package amqpwire is the encoding of AMQP 1.0: values, composite types, messages and frames, from
-// and to slices of bytes. It knows nothing of connections, and holds no state.
+// Package amqpwire is the AMQP 1.0 codec: values, composite types, messages and frames, from and to
+// byte slices. It does no I/O and holds no state.
 //
-// What is decoded is bounded by what came: nesting, counts and sizes are checked before anything is
-// allocated, and nothing that is decoded shares memory with the input unless it says so. Errors of
-// decoding are *[Error] with the condition that the standard has for them.
+// The input's size bounds decoding: nesting, counts and sizes are checked before an allocation. A
+// decoded value shares no memory with the input unless its comment says so. Decoding errors are
+// *[Error] with the condition of the standard.
 //
-// Both sides use this package, in different ways. The hub emulator encodes and decodes with it. The
-// client encodes and decodes with another library, go-amqp; its screen only walks and checks what
-// comes in before that library sees it. So a mistake in this codec shows as a disagreement with
-// go-amqp, and does not cancel out. The golden tests here, and the interoperability tests of the
-// hub with go-amqp and rhea and of the client with RabbitMQ, hold the codec to the standard.
+// The hub emulator encodes and decodes with this package. The client encodes and decodes with
+// another library, go-amqp; its screen uses this package only to walk and check the input before
+// go-amqp gets it. So a bug in this codec shows as a disagreement with go-amqp, and does not cancel
+// out. The golden tests here, and the interoperability tests of the hub with go-amqp and rhea and
+// of the client with RabbitMQ, check the codec against the standard.
 //
 // Source: OASIS AMQP 1.0, parts 1 (types), 2 (transport), 3 (messaging) and 5 (security).
 package amqpwire
 
 import "fmt"
 
-// A value of AMQP is one of these in Go:
+// An AMQP value has one of these Go types:
 //
 //	null        nil
 //	boolean     bool
@@ -35,9 +35,9 @@ import "fmt"
 //	array       Array
 //	described   *Described
 type (
-	// Symbol is a text of ASCII from a domain of names.
+	// Symbol is an ASCII text from a domain of names.
 	Symbol string
-	// Char is a character of Unicode.
+	// Char is a Unicode character.
 	Char rune
 	// Timestamp is milliseconds since 1970, UTC.
 	Timestamp int64
@@ -51,9 +51,9 @@ type (
 	Decimal128 [16]byte
 	// List holds values of any types.
 	List []any
-	// Map holds pairs in the order of the wire. No key comes twice.
+	// Map holds pairs in the order of the wire. Keys are unique.
 	Map []Pair
-	// Array holds values of one type. If that is a described type, all have one descriptor.
+	// Array holds values of one type. If that is a described type, all have the same descriptor.
 	Array []any
 )
 
@@ -80,7 +80,7 @@ func (m Map) Get(key string) (any, bool) {
 	return nil, false
 }
 
-// Text returns the string or symbol that a key has for its value, empty if it has none.
+// Text returns the string or symbol value of a key, empty if it has none.
 func (m Map) Text(key string) string {
 	v, _ := m.Get(key)
 	return Text(v)
@@ -97,7 +97,7 @@ func Text(v any) string {
 	return ""
 }
 
-// String writes the usual form with dashes.
+// String returns the usual form with dashes.
 func (u UUID) String() string {
 	return fmt.Sprintf("%x-%x-%x-%x-%x", u[:4], u[4:6], u[6:8], u[8:10], u[10:])
 }
@@ -149,7 +149,7 @@ const (
 const (
 	// maxDepth is how deep values may be nested, descriptors included.
 	maxDepth = 32
-	// spareItems is how many items may be decoded beyond the number of bytes: items of an array can be
-	// empty.
+	// spareItems is how many items may be decoded beyond the number of bytes, since items of an array
+	// can be empty.
 	spareItems = 1024
 )

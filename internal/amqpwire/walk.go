@@ -35,17 +35,17 @@ const (
 	IsArray
 	IsDescribed
 
-	// IsText is both types of text. Brokers send one for the other.
+	// IsText is both text types. Some brokers send one for the other.
 	IsText = IsString | IsSymbol
 	// IsAny is all types but null.
 	IsAny = IsDescribed<<1 - 1 - IsNull
-	// isKey is the types of a map's keys. Go cannot compare values of the other types, or they are
-	// never equal.
+	// isKey is the types of map keys. Values of the other types are not comparable in Go, or never
+	// equal.
 	isKey = IsBoolean | IsUbyte | IsUshort | IsUint | IsUlong | IsByte | IsShort | IsInt | IsLong | IsChar | IsTimestamp |
 		IsUUID | IsText
 )
 
-// typeOf is the type of a constructor's value, 0 if there is no such constructor.
+// typeOf is the type of each constructor, 0 for an invalid one.
 var typeOf = [256]Types{
 	codeDescribed: IsDescribed, codeNull: IsNull,
 	codeTrue: IsBoolean, codeFalse: IsBoolean, codeBoolean: IsBoolean,
@@ -62,7 +62,7 @@ var typeOf = [256]Types{
 	codeArray8: IsArray, codeArray32: IsArray,
 }
 
-// A Value is a value that a [Walker] checked.
+// A Value describes a value that a [Walker] checked.
 type Value struct {
 	Type   Types
 	Number uint64 // of a boolean (0 or 1) or an unsigned number
@@ -72,17 +72,17 @@ type Value struct {
 	Raw    []byte // the whole encoding; shares memory with the input
 }
 
-// A Walker checks values where they stand, without building them: constructors, sizes, counts,
-// nesting, UTF-8, ASCII. The only keys of maps that it lets through are simple values: texts, whole
-// numbers, booleans, chars, timestamps and uuids. It does not look whether a key comes twice.
+// A Walker checks values in place, without building them: constructors, sizes, counts, nesting,
+// UTF-8, ASCII. Map keys must be simple values: texts, whole numbers, booleans, chars, timestamps
+// and uuids. It does not check that keys are unique.
 type Walker struct {
 	b     []byte
-	items int // that may still come
-	// Seen are the types of all values so far, at all depths. Arrays are those of items of arrays,
-	// with IsNull for items of no bytes.
+	items int // how many values may still follow
+	// Seen are the types of all values so far, at all depths. Arrays are the types of array items,
+	// with IsNull for items without bytes.
 	Seen, Arrays Types
-	// Composites is set when one of the values is described by a number of the standard, at any
-	// depth.
+	// Composites is set when one of the values, at any depth, is described by a number of the
+	// standard.
 	Composites bool
 }
 
@@ -90,7 +90,7 @@ type Walker struct {
 // together.
 func NewWalker(b []byte, items int) Walker { return Walker{b: b, items: items} }
 
-// Rest returns the bytes behind the values that were checked.
+// Rest returns the bytes behind the checked values.
 func (w *Walker) Rest() []byte { return w.b }
 
 // Next checks the next value and walks over it.
@@ -104,9 +104,9 @@ func (w *Walker) Next() (Value, error) {
 	return v, nil
 }
 
-// Open walks over the next value, which must be a composite with a number for its descriptor. It
-// returns the number and a walker over the fields. The caller checks the count fields, and that
-// nothing follows them.
+// Open walks over the next value, which must be a composite with a numeric descriptor. It returns
+// the number and a walker over the fields. The caller checks the count fields, and that nothing
+// follows them.
 func (w *Walker) Open() (code uint64, fields Walker, count int, err error) {
 	b := w.b
 	switch {
@@ -133,7 +133,7 @@ func (w *Walker) Open() (code uint64, fields Walker, count int, err error) {
 	return code, inner, count, nil
 }
 
-// enter takes size and count of a list, map or array.
+// enter reads size and count of a list, map or array.
 func (w *Walker) enter(code byte) (inner Walker, count int, err error) {
 	n, err := w.length(code)
 	if err != nil {
@@ -184,7 +184,7 @@ func (w *Walker) described(v *Value, depth int) error {
 	return nil
 }
 
-// body checks what follows a constructor.
+// body checks the bytes behind a constructor.
 func (w *Walker) body(v *Value, code byte, depth int) error {
 	if w.items--; w.items < 0 {
 		return malformed("too many items")
@@ -279,7 +279,7 @@ func (w *Walker) compound(v *Value, code byte, depth int) error {
 	return err
 }
 
-// run walks over so many values and returns their types.
+// run walks over count values and returns their types.
 func (w *Walker) run(count, depth int) (Types, error) {
 	var all Types
 	for range count {
@@ -356,7 +356,8 @@ func (w *Walker) array(count, depth int) (Types, error) {
 	return items, nil
 }
 
-// length takes a length or a count, of four bytes where the constructor's high nibble is odd.
+// length reads a length or a count. It has four bytes where the constructor's high nibble is odd,
+// else one.
 func (w *Walker) length(code byte) (int, error) {
 	if code&0x10 == 0 {
 		p, err := w.take(1)

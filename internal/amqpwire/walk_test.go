@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// Both ways to read a value agree on what is one, but for keys of maps: a walker takes simple ones
-// only, and does not see that a key comes twice.
+// FuzzWalker checks that walker and decoder accept the same values, except for map keys: a walker
+// accepts only simple ones, and does not notice a duplicate.
 func FuzzWalker(f *testing.F) {
 	for _, c := range goldenValues {
 		f.Add(unhex(f, c.wire))

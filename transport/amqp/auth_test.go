@@ -60,7 +60,7 @@ func TestTokensAreLate(t *testing.T) {
 	})
 }
 
-// A renewal leaves the connection and all links as they are.
+// A renewal leaves the connection and all links unchanged.
 func TestATokenIsRenewedInPlace(t *testing.T) {
 	bubble(t, func(t *testing.T, h *hub) {
 		r := h.dev1(t, h.options())
@@ -81,8 +81,8 @@ func TestATokenIsRenewedInPlace(t *testing.T) {
 	})
 }
 
-// A refused renewal fails the request only. After the loss of a token link a renewal attaches
-// another.
+// A refused renewal fails only the request. After the loss of a token link a renewal attaches
+// another one.
 func TestARenewalFails(t *testing.T) {
 	bubble(t, func(t *testing.T, h *hub) {
 		r := h.dev1(t, h.options())
@@ -107,7 +107,7 @@ func TestARenewalFails(t *testing.T) {
 	})
 }
 
-// A renewal whose token source exits its goroutine is replied to as well.
+// A renewal whose token source calls runtime.Goexit is replied to as well.
 func TestARenewalWhoseTokenSourceExits(t *testing.T) {
 	bubble(t, func(t *testing.T, h *hub) {
 		creds := *h.CredsWith(t, "")
@@ -149,7 +149,7 @@ func TestSASLPlain(t *testing.T) {
 			"only a new connection takes a new token")
 		require.False(t, r.Info().Expires.IsZero())
 		require.Zero(t, h.Links("", testbroker.LinkCBSSender))
-		r.requireEnd(transport.Unauthorized) // when the token has run out
+		r.requireEnd(transport.Unauthorized) // when the token has expired
 
 		_, err := tryStart(t, amqp.New(o), h.CredsWith(t, hubfixture.WrongKey))
 		require.Equal(t, transport.Unauthorized, transport.KindOf(err))
@@ -248,7 +248,7 @@ func TestWrongOptions(t *testing.T) {
 	}
 }
 
-// A garbled frame is retried; a peer that never spoke AMQP is not.
+// A malformed frame after the open is retried; a peer that never spoke AMQP is not.
 func TestGarbageAfterTheOpen(t *testing.T) {
 	bubble(t, func(t *testing.T, h *hub) {
 		h.inject(testbroker.Fault{Kind: testbroker.GarbageOnConnect})

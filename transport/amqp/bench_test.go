@@ -15,7 +15,7 @@ import (
 // benchWindow is how many messages are in flight.
 const benchWindow = 128
 
-// counter is a sink that hands out places of the window.
+// counter is a sink whose tags are the places of the window.
 type counter struct {
 	tags chan uint16
 	t    testing.TB
@@ -30,7 +30,7 @@ func (c *counter) Done(tag uint16, err error) {
 func (c *counter) Reply(uint32, transport.Reply)    {}
 func (c *counter) Deliver(*transport.Delivery) bool { return false }
 
-// Telemetry over memory: 100 bytes, 128 in flight, with the work of the hub.
+// Telemetry over an in-memory network: 100 bytes, 128 in flight, including the work of the hub.
 func BenchmarkTelemetry(b *testing.B) {
 	for name, batch := range map[string]int{"batches": 0, "alone": 1} {
 		b.Run(name, func(b *testing.B) {
@@ -75,7 +75,7 @@ func BenchmarkTelemetry(b *testing.B) {
 	}
 }
 
-// The library alone, with receipts, for comparison.
+// The bare library, with receipts, for comparison.
 func BenchmarkLibrary(b *testing.B) {
 	h := newHub(b)
 	token, err := h.CredsWith(b, "").NewToken(b.Context())

@@ -17,8 +17,8 @@ import (
 	"github.com/hubline-iot/hubline/transport/amqp"
 )
 
-// breaker is a connection that makes each message to the device that begins with "bad" one that has
-// no sections of a message, as a hub with a fault would send it.
+// breaker is a connection that replaces each message to the device that begins with "bad" by one
+// without message sections, as a faulty hub would send it.
 type breaker struct {
 	net.Conn
 	in, out []byte
@@ -40,7 +40,7 @@ func (c *breaker) Read(b []byte) (int, error) {
 	return n, nil
 }
 
-// next takes the next frame or protocol header, if it is whole.
+// next handles the next frame or protocol header, if it is whole.
 func (c *breaker) next() bool {
 	if bytes.HasPrefix(c.in, []byte("AMQP")) && len(c.in) >= wire.HeaderSize {
 		c.out, c.in = append(c.out, c.in[:wire.HeaderSize]...), c.in[wire.HeaderSize:]
@@ -75,7 +75,8 @@ func (h *hub) breaking() *amqp.Options {
 }
 
 // A cloud-to-device message with broken sections is rejected, in one transfer or several. The
-// credit of the link comes back, the link stays, and the other devices of the Mux notice nothing.
+// credit of the link is returned, the link stays, and the other devices of the Mux are not
+// affected.
 func TestABrokenMessageIsRejected(t *testing.T) {
 	bubble(t, func(t *testing.T, h *hub) {
 		mux := amqp.NewMux(h.breaking())

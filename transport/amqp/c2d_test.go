@@ -32,7 +32,7 @@ func TestALostC2DLinkIsAttachedAgain(t *testing.T) {
 				require.Equal(t, []string{"down", "down"}, r.sink.bodies())
 				synctest.Wait()
 				require.Equal(t, []bool{false, true}, r.sink.again)
-				r.Do(&transport.Request{Op: transport.OpSettle, Ref: r.sink.ref(0)}) // of the link that is gone
+				r.Do(&transport.Request{Op: transport.OpSettle, Ref: r.sink.ref(0)}) // of the lost link
 				synctest.Wait()
 				require.Zero(t, h.CountC2D("dev-1", testbroker.Completed))
 				r.Do(&transport.Request{Op: transport.OpSettle, Ref: r.sink.ref(1)})
@@ -44,7 +44,7 @@ func TestALostC2DLinkIsAttachedAgain(t *testing.T) {
 	}
 }
 
-// A link that is lost at once is left to the retry policy.
+// A link that is lost right after its attach ends the session; the retry policy sets the delay.
 func TestAC2DLinkThatIsLostAtOnceEndsTheSession(t *testing.T) {
 	bubble(t, func(t *testing.T, h *hub) {
 		r := h.dev1(t, h.options())
@@ -68,8 +68,8 @@ func TestASubscriptionIsRefused(t *testing.T) {
 	})
 }
 
-// The hub's lock expires while a message waits for its handler: it is not handled twice, and the
-// late disposition counts.
+// The hub's lock expires while a message waits for its handler: the message is handled once, and
+// the late disposition settles it.
 func TestARedeliveredMessageIsSettledOnce(t *testing.T) {
 	bubble(t, func(t *testing.T, h *hub) {
 		r := h.dev1(t, h.options())
@@ -90,7 +90,7 @@ func TestARedeliveredMessageIsSettledOnce(t *testing.T) {
 }
 
 // The hub delivers messages again after their locks expired, and the session ends before it has
-// handled the second deliveries. They count as new ones then.
+// handled the second deliveries. These count as new messages then.
 func TestARedeliveryWhileTheSessionEnds(t *testing.T) {
 	bubble(t, func(t *testing.T, h *hub) {
 		r := h.dev1(t, h.options())
@@ -107,7 +107,7 @@ func TestARedeliveryWhileTheSessionEnds(t *testing.T) {
 		for _, body := range []string{"a", "b"} {
 			require.NoError(t, h.SendC2D("dev-1", testbroker.C2D{Body: []byte(body)}))
 		}
-		<-held // the receiver's goroutine stands still
+		<-held // the receiver's goroutine is blocked
 		time.Sleep(70 * time.Second)
 		require.Equal(t, 2, h.C2DLog("dev-1")[0].Deliveries, "the lock has not run out")
 		r.cancel()
@@ -118,7 +118,7 @@ func TestARedeliveryWhileTheSessionEnds(t *testing.T) {
 	})
 }
 
-// There are no more unsettled messages than the sink has room for.
+// The number of unsettled messages never exceeds the capacity of the sink.
 func TestCreditBoundsUnsettledMessages(t *testing.T) {
 	bubble(t, func(t *testing.T, h *hub) {
 		r := h.dev1(t, h.options())
@@ -137,7 +137,7 @@ func TestCreditBoundsUnsettledMessages(t *testing.T) {
 	})
 }
 
-// A message that the sink declined is released after a while, and comes again.
+// A message that the sink declined is released after a while, and delivered again.
 func TestADeclinedMessageIsReleased(t *testing.T) {
 	bubble(t, func(t *testing.T, h *hub) {
 		r := h.dev1(t, h.options())
@@ -151,7 +151,7 @@ func TestADeclinedMessageIsReleased(t *testing.T) {
 	})
 }
 
-// Refs of no delivery are ignored.
+// Refs that belong to no delivery are ignored.
 func TestUnknownRefsAreIgnored(t *testing.T) {
 	bubble(t, func(t *testing.T, h *hub) {
 		r := start(t, amqp.New(h.options()), h.CredsWith(t, ""))

@@ -35,7 +35,7 @@ func TestTwinLinksThatAreLost(t *testing.T) {
 				time.Sleep(10 * time.Second)
 				require.Equal(t, 1, h.DetachLinks("dev-1", kind, testbroker.AMQPError{Condition: "amqp:internal-error"}))
 				time.Sleep(time.Second)
-				if kind == testbroker.LinkTwinSender { // noticed by the next request only, whose outcome is not known then
+				if kind == testbroker.LinkTwinSender { // only the next request notices, and its outcome is unknown then
 					reply := r.ask(&transport.Request{ID: 17, Op: transport.OpTwinGet})
 					require.ErrorIs(t, reply.Err, transport.Unavailable)
 					require.ErrorIs(t, reply.Err, transport.ErrOutcomeUnknown)
@@ -77,8 +77,8 @@ func TestMethodLinksThatAreLost(t *testing.T) {
 	})
 }
 
-// A method answer that was handed over just before the end of the session is sent: the method may
-// have asked for a new connection.
+// A method answer that was passed to Do just before the end of the session is sent: the method may
+// have caused the end.
 func TestAMethodAnswerIsSentBeforeClose(t *testing.T) {
 	for name, make := range map[string]func(*amqp.Options) transport.Transport{
 		"alone":  func(o *amqp.Options) transport.Transport { return amqp.New(o) },
@@ -110,7 +110,7 @@ func TestAMethodAnswerIsSentBeforeClose(t *testing.T) {
 	}
 }
 
-// A method answer is given up when the network takes nothing.
+// A method answer is dropped when the network takes no data.
 func TestAMethodAnswerWithoutCredit(t *testing.T) {
 	bubble(t, func(t *testing.T, h *hub) {
 		r := h.dev1(t, h.options())
@@ -119,7 +119,7 @@ func TestAMethodAnswerWithoutCredit(t *testing.T) {
 		synctest.Wait()
 		h.inject(testbroker.Fault{Kind: testbroker.HalfOpen})
 		large := append(append([]byte{'"'}, bytes.Repeat([]byte{'x'}, 100<<10)...), '"')
-		for range 40 { // more than the network takes
+		for range 40 { // more than the network buffers
 			r.Do(&transport.Request{Op: transport.OpRespond, Ref: r.sink.ref(0), Status: 200, Body: large})
 		}
 		synctest.Wait()
@@ -130,8 +130,8 @@ func TestAMethodAnswerWithoutCredit(t *testing.T) {
 	})
 }
 
-// Links that are lost at once are not attached for ever: the session ends, and the device waits as
-// its policy says.
+// Links that are lost right after each attach are not attached for ever: the session ends, and the
+// device waits as its policy says.
 func TestTwinLinksThatAreLostAtOnceEndTheSession(t *testing.T) {
 	bubble(t, func(t *testing.T, h *hub) {
 		r := h.dev1(t, h.options())
@@ -141,7 +141,7 @@ func TestTwinLinksThatAreLostAtOnceEndTheSession(t *testing.T) {
 	})
 }
 
-// A request whose link is refused is replied to, and so is the next one.
+// A request whose link is refused gets a reply, and so does the next one.
 func TestTwinLinksThatAreRefused(t *testing.T) {
 	bubble(t, func(t *testing.T, h *hub) {
 		r := h.dev1(t, h.options())
@@ -172,7 +172,7 @@ func TestErrorsOfTwinRequests(t *testing.T) {
 	})
 }
 
-// A device on a shared connection has a twin of its own.
+// Devices on a shared connection have separate twins.
 func TestTwinsOnASharedConnection(t *testing.T) {
 	bubble(t, func(t *testing.T, h *hub) {
 		all := fleet(t, h, amqp.NewMux(h.options()), 2)
@@ -234,7 +234,7 @@ func TestTheLossOfASendingLinkIsNoticed(t *testing.T) {
 	}
 }
 
-// A probe takes no credit and sends nothing, and the link lives on.
+// A probe takes no credit and sends nothing, and the link stays.
 func TestProbesChangeNothing(t *testing.T) {
 	bubble(t, func(t *testing.T, h *hub) {
 		r := h.dev1(t, h.options())
@@ -248,7 +248,7 @@ func TestProbesChangeNothing(t *testing.T) {
 	})
 }
 
-// A session ends although a request is sent at the same moment.
+// A session ends even if a request is sent at the same moment.
 func TestASessionThatEndsWhileARequestGoesOut(t *testing.T) {
 	for i := range 200 {
 		bubble(t, func(t *testing.T, h *hub) {
@@ -272,7 +272,7 @@ func TestASessionThatEndsWhileARequestGoesOut(t *testing.T) {
 	}
 }
 
-// Without an answer to the subscription the session ends: changes would go unnoticed.
+// Without an answer to the subscription the session ends, because it would miss changes.
 func TestASubscriptionToChangesThatIsNotAnswered(t *testing.T) {
 	bubble(t, func(t *testing.T, h *hub) {
 		r := h.dev1(t, h.options())
@@ -285,7 +285,7 @@ func TestASubscriptionToChangesThatIsNotAnswered(t *testing.T) {
 	})
 }
 
-// A request that is larger than the hub takes on a link fails alone.
+// A request that exceeds the hub's limit for a link fails, and the link stays.
 func TestCallsThatAreTooLargeForTheirLink(t *testing.T) {
 	bubble(t, func(t *testing.T, h *hub) {
 		r := h.dev1(t, h.options())
@@ -299,11 +299,11 @@ func TestCallsThatAreTooLargeForTheirLink(t *testing.T) {
 		synctest.Wait()
 		require.NoError(t, r.ask(&transport.Request{ID: 17, Op: transport.OpTwinGet}).Err)
 		r.requireAlive()
-		time.Sleep(time.Minute) // the call's time
+		time.Sleep(time.Minute) // the time-out of the call
 	})
 }
 
-// A pair with one link refused leaves nothing of the other link behind, however often it is tried.
+// When one link of a pair is refused, the other one is detached, at each attempt.
 func TestAPairWithOneLinkRefused(t *testing.T) {
 	for refused, other := range map[testbroker.LinkKind]testbroker.LinkKind{
 		testbroker.LinkTwinSender: testbroker.LinkTwinReceiver, testbroker.LinkTwinReceiver: testbroker.LinkTwinSender,
@@ -328,7 +328,7 @@ func TestAPairWithOneLinkRefused(t *testing.T) {
 	}
 }
 
-// A refused sending link fails the request at once, whatever the hub does about the receiving link.
+// A refused sending link fails the request at once, independent of the receiving link.
 func TestARefusedSenderOfAPairFailsAtOnce(t *testing.T) {
 	bubble(t, func(t *testing.T, h *hub) {
 		r := h.dev1(t, h.options())
@@ -346,7 +346,7 @@ func TestARefusedSenderOfAPairFailsAtOnce(t *testing.T) {
 	})
 }
 
-// A refused receiving link fails the request at once, though the hub does not answer the detach of
+// A refused receiving link fails the request at once, even if the hub does not answer the detach of
 // the sending link.
 func TestARefusedReceiverOfAPairFailsAtOnce(t *testing.T) {
 	bubble(t, func(t *testing.T, h *hub) {
@@ -357,7 +357,7 @@ func TestARefusedReceiverOfAPairFailsAtOnce(t *testing.T) {
 			c, err := dial(ctx, network, addr)
 			return &filter{c, func(_ uint16, p wire.Performative) bool {
 				detach, ok := p.(*wire.Detach)
-				ours := ok && detach.Handle == 0 // of the link out
+				ours := ok && detach.Handle == 0 // of the sending link
 				if ours {
 					detaches.Add(1)
 				}
@@ -378,7 +378,7 @@ func TestARefusedReceiverOfAPairFailsAtOnce(t *testing.T) {
 
 // Answers for a hub without credit are bounded; further ones are reported as not sent.
 func TestQueuedMethodAnswersAreBounded(t *testing.T) {
-	const credit = 500 // what the hub fixture gives a link; that much goes out
+	const credit = 500 // the credit that the hub fixture gives a link; so many answers are sent
 	for _, tc := range []struct {
 		name string
 		body int

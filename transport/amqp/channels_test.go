@@ -8,8 +8,8 @@ import (
 	wire "github.com/hubline-iot/hubline/internal/amqpwire"
 )
 
-// A begin waits for the end on its channel, and nothing else does. An end without a begin is left
-// out.
+// A begin waits for the end on its channel; other frames do not wait. An end without a begin is
+// dropped.
 func TestABeginWaitsForTheEndBeforeIt(t *testing.T) {
 	frame := func(channel uint16, p wire.Performative) []byte {
 		b, err := wire.AppendFrame(nil, channel, p, nil)

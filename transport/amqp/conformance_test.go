@@ -10,7 +10,7 @@ import (
 	"github.com/hubline-iot/hubline/transport/transporttest"
 )
 
-// pair is what the suite takes. AMQP has no mark for what is handed over again.
+// pair returns the pair for the suite. AMQP has no mark for messages that are sent again.
 func pair(t testing.TB, h *hubfixture.Broker, o *amqp.Options, mux bool) *transporttest.Pair {
 	p := h.Pair(t, amqp.New(o))
 	if mux {
@@ -22,7 +22,7 @@ func pair(t testing.TB, h *hubfixture.Broker, o *amqp.Options, mux bool) *transp
 	return p
 }
 
-// The suite with each way to authenticate.
+// TestConformance runs the suite with each method of authentication.
 func TestConformance(t *testing.T) {
 	for _, way := range []struct {
 		name        string

@@ -18,7 +18,7 @@ import (
 	"github.com/hubline-iot/hubline/transport/amqp"
 )
 
-// requireAll wants n messages at the hub, numbered from 0, each at least once.
+// requireAll requires n messages at the hub, numbered from 0, each at least once.
 func requireAll(t testing.TB, h *hub, id string, n int) {
 	t.Helper()
 	seen := map[string]bool{}
@@ -36,7 +36,7 @@ func numbered(i int) *transport.Message {
 	return &transport.Message{ID: id, Body: []byte(id)}
 }
 
-// A client under every kind of loss: no acknowledged message is missing, and cloud-to-device
+// A client survives every kind of loss: no acknowledged message is missing, and cloud-to-device
 // messages arrive.
 func TestAClientUnderFaults(t *testing.T) {
 	for _, seed := range []uint64{1, 2, 3, 4, 5, 6} {
@@ -87,7 +87,7 @@ func TestAClientUnderFaults(t *testing.T) {
 	}
 }
 
-// A rejected message is dead-lettered, and an abandoned one comes again.
+// A rejected message is dead-lettered, and an abandoned one is delivered again.
 func TestCloudToDeviceMessagesAreSettled(t *testing.T) {
 	bubble(t, func(t *testing.T, h *hub) {
 		tries := map[string]int{}
@@ -114,7 +114,7 @@ func TestCloudToDeviceMessagesAreSettled(t *testing.T) {
 	})
 }
 
-// Tokens of an hour, for a day: the client renews each in time.
+// With tokens of one hour, over a day, the client renews each in time.
 func TestTokensAreRenewedForADay(t *testing.T) {
 	bubble(t, func(t *testing.T, h *hub) {
 		c, err := device.New(h.CredsWith(t, ""), amqp.New(h.options()), nil)
@@ -131,7 +131,7 @@ func TestTokensAreRenewedForADay(t *testing.T) {
 	})
 }
 
-// Close is bounded with a silent hub, and with one that takes no data.
+// Close is bounded with a silent hub, and with a hub that takes no data.
 func TestCloseIsBounded(t *testing.T) {
 	for name, prepare := range map[string]func(t *testing.T, h *hub, c *device.Client){
 		"idle":   func(*testing.T, *hub, *device.Client) {},
@@ -190,8 +190,8 @@ func TestCloseIsBounded(t *testing.T) {
 func TestFaultsOnRequest(t *testing.T) {
 	for name, want := range map[string]struct {
 		dials   int32
-		seconds int // that it lasts
-		refused int // messages
+		seconds int // its duration
+		refused int // refused messages
 	}{
 		"KillTcp": {dials: 2}, "KillAmqpConnection": {dials: 2}, "ShutDownAmqp": {dials: 2},
 		"KillAmqpSession": {dials: 1}, "KillAmqpCBSLinkReq": {dials: 1}, "KillAmqpCBSLinkResp": {dials: 1},
@@ -201,7 +201,7 @@ func TestFaultsOnRequest(t *testing.T) {
 		"KillAmqpMethodRespLink": {dials: 1},
 		"InvokeThrottling":       {dials: 1, seconds: 20, refused: 1}, "InvokeMaxMessageQuota": {dials: 1, seconds: 20,
 			refused: 1},
-		"InvokeAuthError": {dials: 2, refused: 1}, // once: the client tries a fresh token
+		"InvokeAuthError": {dials: 2, refused: 1}, // once: the client gets a new token
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, h *hub) {
@@ -242,7 +242,7 @@ func TestFaultsOnRequest(t *testing.T) {
 					{Name: "AzIoTHub_FaultOperationDelayInSecs", Value: "1"}, {Name: "AzIoTHub_FaultOperationDurationInSecs",
 						Value: strconv.Itoa(want.seconds)},
 				}}))
-				time.Sleep(15 * time.Second) // a link that only answers is looked at each 10 s
+				time.Sleep(15 * time.Second) // an idle sending link is probed every 10 s
 				useAll(1)
 				before := tokens
 				time.Sleep(3 * time.Hour)

@@ -24,8 +24,8 @@ func TestTheLibraryDecodesEncodedMessages(t *testing.T) {
 		Properties: []transport.Property{{Name: "n", Value: "v"}}}))
 }
 
-// A hub finds the component in the annotations. A broker finds it in the application properties: it
-// would have to detach the link for an unknown annotation.
+// A hub finds the component in the annotations, a broker in the application properties: it would
+// have to detach the link for an unknown annotation.
 func TestTheComponentOfAMessage(t *testing.T) {
 	m := &transport.Message{Component: "c1", Body: []byte("x")}
 	annotated := []byte{
@@ -51,11 +51,12 @@ func TestTheComponentOfAMessage(t *testing.T) {
 	require.Equal(t, transport.Message{}, got, "none that a program can use")
 }
 
-// A broker keeps acknowledged messages over a restart only if they are durable; a hub always does.
+// A broker keeps acknowledged messages over a restart only if they are durable; a hub always keeps
+// them.
 func TestBrokersGetDurableMessages(t *testing.T) {
 	for hub, header := range map[bool][]byte{
 		true:  nil,
-		false: {0, 0x53, 0x70, 0xd0, 0, 0, 0, 5, 0, 0, 0, 1, 0x41}, // durable; the priority is the default, so it is left out
+		false: {0, 0x53, 0x70, 0xd0, 0, 0, 0, 5, 0, 0, 0, 1, 0x41}, // durable; the default priority is omitted
 	} {
 		encoded, err := new(plain).fill(&transport.Message{Body: []byte("x")}, hub).MarshalBinary()
 		require.NoError(t, err)
@@ -70,7 +71,8 @@ func TestEncodingAllocatesNothing(t *testing.T) {
 	require.Zero(t, testing.AllocsPerRun(100, func() { buf = appendMessage(buf[:0], m) }))
 }
 
-// requireSame checks that the library decodes our encoding, and its own, to the same message.
+// requireSame checks that the library decodes our encoding and its own encoding to the same
+// message.
 func requireSame(t testing.TB, m *transport.Message, encoded []byte) {
 	t.Helper()
 	var got amqp.Message
@@ -123,7 +125,7 @@ func FuzzMessage(f *testing.F) {
 			m.Expires = time.UnixMilli(expires)
 		}
 		requireSame(t, m, appendMessage([]byte("before"), m)[len("before"):])
-		var again plain // nothing is left of the message before
+		var again plain // nothing of the previous message is left
 		for _, hub := range []bool{true, false} {
 			again.fill(&transport.Message{
 				ID: "i", CorrelationID: "c", ContentType: "t", ContentEncoding: "e", Component: "m", Created: time.UnixMilli(1),
@@ -186,7 +188,7 @@ func TestInboundMessages(t *testing.T) {
 	}
 }
 
-// The hub marks a redelivered message in one of two places.
+// A hub marks a redelivered message in one of two places.
 func TestARedeliveredMessageIsMarked(t *testing.T) {
 	for _, row := range []struct {
 		name string

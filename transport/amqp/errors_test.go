@@ -17,12 +17,12 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// conditions are those of hubs and related services, whether they are retried, and what they blame.
+// conditions are the conditions of hubs and related services, with their retry and blame.
 var conditions = []struct {
 	condition string
 	kind      transport.Kind
 	retry     bool
-	blame     blame // where it rejects a message
+	blame     blame // when the hub rejects a message
 }{
 	{"amqp:internal-error", transport.Unavailable, true, blameNone},
 	{"amqp:not-found", transport.NotFound, false, blameDevice},
@@ -130,7 +130,7 @@ func TestKindsOfOutcomes(t *testing.T) {
 		kind  transport.Kind
 		blame blame
 	}{
-		{&amqp.StateRejected{}, transport.Unknown, blameMessage}, // without a reason: not again
+		{&amqp.StateRejected{}, transport.Unknown, blameMessage}, // without a reason: not retried
 		{&amqp.StateReceived{}, transport.Unavailable, blameNone},
 		{&amqp.StateReleased{}, transport.Unavailable, blameNone},
 		{&amqp.StateModified{}, transport.Unavailable, blameNone},

@@ -13,7 +13,7 @@ import (
 	"github.com/hubline-iot/hubline/transport/netproxy"
 )
 
-// A device over AMQP, with a connection of its own.
+// A device over AMQP, with its own connection.
 func ExampleNew() {
 	hub, err := testbroker.New(nil)
 	if err != nil {
@@ -46,7 +46,7 @@ func ExampleNew() {
 	// Output: the hub has m-1: 21.5
 }
 
-// A gateway: its devices share one connection, and come and go as they like.
+// A gateway: its devices share one connection, and join and leave at any time.
 func ExampleNewMux() {
 	hub, err := testbroker.New(nil)
 	if err != nil {
@@ -65,7 +65,7 @@ func ExampleNewMux() {
 		if err != nil {
 			panic(err)
 		}
-		client, err := device.New(creds, mux, nil) // its own retry policy, status and credentials
+		client, err := device.New(creds, mux, nil) // with its own retry policy, status and credentials
 		if err != nil {
 			panic(err)
 		}
@@ -86,7 +86,7 @@ func ExampleNewMux() {
 	// sensor-2 on connection 1
 }
 
-// Another broker of AMQP 1.0: addresses of its own, a user and a password.
+// Another AMQP 1.0 broker: other addresses, a user and a password.
 func ExampleAddresses() {
 	t := amqp.New(&amqp.Options{
 		Network:   netopt.Options{Addr: "broker.local:5671"},

@@ -49,7 +49,7 @@ func (l *dialLog) times() []time.Time {
 	return l.dials
 }
 
-// try dials once, for longer than a device waits for another one, and leaves.
+// try dials once, for longer than a device waits for the dial of another one, and leaves.
 func try(t *testing.T, mux *amqp.Mux, creds *transport.Credentials) error {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -65,11 +65,11 @@ func try(t *testing.T, mux *amqp.Mux, creds *transport.Credentials) error {
 var errUnreachable = &transport.Error{Kind: transport.Network, Err: errors.New("no way")}
 
 // The pause between dials of different devices grows with each failure. It is counted for each
-// host, and begins anew after a success.
+// host, and starts again after a success.
 func TestThePauseBetweenDialsOfDevices(t *testing.T) {
 	for _, row := range []struct {
 		name string
-		// returns the device that fails next
+		// between returns the device that fails next.
 		between func(t *testing.T, l *dialLog, mux *amqp.Mux, h *hub) *transport.Credentials
 		want    time.Duration
 	}{
@@ -104,7 +104,7 @@ func TestThePauseBetweenDialsOfDevices(t *testing.T) {
 				next := *h.device(t, "next")
 				next.Host = creds.Host
 				require.Error(t, try(t, mux, &next))
-				if len(l.times()) == 0 { // it waited for as long as it does, and then once more
+				if len(l.times()) == 0 { // it waited for the full limit; try again
 					require.Error(t, try(t, mux, &next))
 				}
 				require.NotEmpty(t, l.times())
@@ -114,7 +114,8 @@ func TestThePauseBetweenDialsOfDevices(t *testing.T) {
 	}
 }
 
-// No device dials before the time that the hub gave, and each gets the rest of it as RetryAfter.
+// No device dials before the time that the hub set with RetryAfter, and each gets the remaining
+// time as RetryAfter.
 func TestNoDeviceDialsBeforeRetryAfter(t *testing.T) {
 	bubble(t, func(t *testing.T, h *hub) {
 		var l dialLog
@@ -138,7 +139,7 @@ func TestNoDeviceDialsBeforeRetryAfter(t *testing.T) {
 	})
 }
 
-// A message that cannot be encoded fails for good, and the messages behind it go on.
+// A message that cannot be encoded fails permanently, and later messages are sent.
 func TestAMessageThatCannotBeEncodedIsRefused(t *testing.T) {
 	bubble(t, func(t *testing.T, h *hub) {
 		o := h.options()

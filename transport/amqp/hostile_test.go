@@ -28,13 +28,13 @@ import (
 func frame(t testing.TB, kind, offset byte, body string) []byte {
 	b, err := hex.DecodeString(strings.ReplaceAll(body, " ", ""))
 	require.NoError(t, err)
-	const channel = 1 // 0 has the tokens
+	const channel = 1 // 0 belongs to the tokens
 	head := binary.BigEndian.AppendUint32(nil, uint32(8+len(b)))
 	return append(append(head, offset, kind, 0, channel), b...)
 }
 
 // hears sends a frame to a device with links for telemetry (handle 0) and cloud-to-device messages
-// (handle 1).
+// (handle 1), and calls then.
 func hears(t *testing.T, b []byte, then func(h *hub, r *running)) {
 	t.Helper()
 	bubble(t, func(t *testing.T, h *hub) {
@@ -46,7 +46,7 @@ func hears(t *testing.T, b []byte, then func(h *hub, r *running)) {
 	})
 }
 
-// refuses wants the frame to end the session with a reason, and the error to be retryable.
+// refuses requires that the frame ends the session with a reason, and that the error is retryable.
 func refuses(t *testing.T, b []byte, reason string) {
 	t.Helper()
 	hears(t, b, func(_ *hub, r *running) {
@@ -58,10 +58,10 @@ func refuses(t *testing.T, b []byte, reason string) {
 	})
 }
 
-// transferred is the performative of a transfer to the device, settled, before its payload.
+// transferred is the performative of a settled transfer to the device, without payload.
 const transferred = "00 53 14 c0 09 05 52 01 43 a0 01 74 43 41 "
 
-// ignores wants the frame to have no effect.
+// ignores requires that the frame has no effect.
 func ignores(t *testing.T, b []byte) {
 	t.Helper()
 	hears(t, b, func(_ *hub, r *running) {
@@ -71,7 +71,7 @@ func ignores(t *testing.T, b []byte) {
 	})
 }
 
-// A map key that Go cannot compare does no harm at any depth of a message.
+// A map key that Go cannot compare is harmless at any depth of a message.
 func TestAMessageWithACompositeKeyIsNotDelivered(t *testing.T) {
 	for name, message := range map[string]string{
 		"annotations":            "00 53 72 c1 04 02 c0 01 00 40",
@@ -111,7 +111,8 @@ func TestAFrameWithACompositeKeyEndsTheSession(t *testing.T) {
 	}
 }
 
-// The type and the data offset of a frame hide no payload from the screen that the library decodes.
+// The type and the data offset of a frame cannot hide a payload from the screen that the library
+// decodes.
 func TestFrameTypeAndOffsetHideNoPayload(t *testing.T) {
 	const poison = transferred + "00 53 72 c1 04 02 c0 01 00 40"
 	t.Run("type", func(t *testing.T) { refuses(t, frame(t, 1, 2, poison), "frame has the type 1, not 0") })
@@ -122,7 +123,7 @@ func TestFrameTypeAndOffsetHideNoPayload(t *testing.T) {
 	t.Run("offset behind it", func(t *testing.T) { ignores(t, frame(t, 0, 8, poison)) }) // an empty frame
 }
 
-// The credit of a flow is optional. Without it the link keeps what it has.
+// The credit of a flow is optional. Without it the link keeps its credit.
 func TestAFlowWithoutCreditIsHarmless(t *testing.T) {
 	hears(t, frame(t, 0, 2, "00 53 13 c0 08 05 43 52 09 43 43 52 00"), func(_ *hub, r *running) {
 		r.requireAlive()
@@ -130,7 +131,7 @@ func TestAFlowWithoutCreditIsHarmless(t *testing.T) {
 	})
 }
 
-// A range of deliveries is limited to those that were sent.
+// A disposition may name only deliveries that were sent.
 func TestAnEndlessDispositionEndsTheSession(t *testing.T) {
 	refuses(t, frame(t, 0, 2, "00 53 15 c0 0d 05 41 43 70 ff ff ff ff 41 00 53 24 45"),
 		"disposition.last is 4294967295, which comes before first, 0")
@@ -143,7 +144,7 @@ func TestTheLastDeliveryIDEndsTheSession(t *testing.T) {
 		"unsupported AMQP from the peer: transfer.delivery-id is 4294967295")
 }
 
-// An idle time-out of a millisecond does not make the device send keep-alives all the time.
+// An idle time-out of a millisecond does not cause a flood of keep-alives.
 func TestAShortIdleTimeoutCausesNoFlood(t *testing.T) {
 	bounded.Test(t, func(t *testing.T) {
 		beats := 0
@@ -200,7 +201,7 @@ func TestAClientOutlivesAViolation(t *testing.T) {
 	})
 }
 
-// Flows without next-incoming-id open the window all the same.
+// Flows without next-incoming-id still open the window.
 func TestAHubWithoutNextIncomingID(t *testing.T) {
 	bounded.Test(t, func(t *testing.T) {
 		broker, err := testbroker.New(&testbroker.Options{AMQP: testbroker.AMQPOptions{OmitNextIncomingID: true,

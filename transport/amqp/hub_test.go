@@ -49,7 +49,7 @@ func smallHub(t testing.TB, highest uint16) *hub {
 	return &hub{Broker: &hubfixture.Broker{Hub: broker}}
 }
 
-// options reach the hub without TLS.
+// options returns options that reach the hub without TLS.
 func (h *hub) options() *amqp.Options {
 	return &amqp.Options{Network: netopt.Options{Plaintext: true, Dial: func(ctx context.Context, network,
 		addr string) (net.Conn, error) {
@@ -126,7 +126,7 @@ func (k *sink) results() []result {
 	return slices.Clone(k.done)
 }
 
-// forget removes them.
+// forget removes the results.
 func (k *sink) forget() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -163,7 +163,7 @@ type running struct {
 	sink   *sink
 	cancel context.CancelFunc
 	over   chan struct{} // closed after Run
-	err    error         // Run's, valid then
+	err    error         // of Run; valid after over
 }
 
 // tryStart dials and runs.
@@ -202,13 +202,13 @@ func start(t testing.TB, tr transport.Transport, creds *transport.Credentials) *
 	return r
 }
 
-// dev1 starts a session of "dev-1" on a connection of its own.
+// dev1 starts a session of "dev-1" on its own connection.
 func (h *hub) dev1(t testing.TB, o *amqp.Options) *running {
 	t.Helper()
 	return start(t, amqp.New(o), h.CredsWith(t, ""))
 }
 
-// send hands over bodies under the tags from first up.
+// send sends bodies under the tags from first up.
 func (r *running) send(first int, bodies ...string) {
 	items := make([]transport.Item, len(bodies))
 	for i, b := range bodies {
@@ -234,7 +234,7 @@ func (r *running) outcome(body string, d time.Duration) error {
 	return nil
 }
 
-// requireSends sends one message and wants it accepted.
+// requireSends sends one message and requires that it is accepted.
 func (r *running) requireSends(body string) {
 	r.t.Helper()
 	require.NoError(r.t, r.outcome(body, time.Minute))
@@ -259,7 +259,7 @@ func (r *running) subscribe(id uint32) {
 	require.NoError(r.t, r.ask(&transport.Request{ID: id, Op: transport.OpSubscribe, Want: transport.Messages}).Err)
 }
 
-// requireEnd waits for the error of Run.
+// requireEnd waits for the error of Run and checks its Kind.
 func (r *running) requireEnd(kind transport.Kind) *transport.Error {
 	r.t.Helper()
 	select {
@@ -286,10 +286,10 @@ func (r *running) requireAlive() {
 	}
 }
 
-// inject puts a fault into force.
+// inject starts a fault.
 func (h *hub) inject(f testbroker.Fault) *testbroker.Injected { return h.Inject(f) }
 
-// filter is a connection that drops written frames unless pass takes them. It works without TLS.
+// filter is a connection that drops written frames unless pass accepts them. It works without TLS.
 type filter struct {
 	net.Conn
 	pass func(channel uint16, p wire.Performative) bool
@@ -300,7 +300,7 @@ func (c *filter) Write(b []byte) (int, error) {
 	for rest := b; len(rest) > 0; {
 		f, n, err := wire.Split(rest, 1<<20)
 		if err != nil || n == 0 {
-			out = append(out, rest...) // a protocol header, alone
+			out = append(out, rest...) // a protocol header without a frame
 			break
 		}
 		pass := true

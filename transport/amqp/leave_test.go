@@ -16,7 +16,7 @@ import (
 	"github.com/hubline-iot/hubline/transport/amqp"
 )
 
-// dice is random for a test in real time, which a seed alone cannot repeat.
+// dice returns random numbers for a test in real time. Its seed alone does not reproduce a run.
 func dice(t *testing.T) *rand.Rand {
 	seed := uint64(time.Now().UnixNano())
 	t.Log("seed", seed)
@@ -35,8 +35,8 @@ func sessions() int {
 	return strings.Count(string(all[:runtime.Stack(all, true)]), "go-amqp.(*Session).mux(")
 }
 
-// A device that is closed at any moment does not disturb the others on the connection. In real
-// time, as the positions of the library's goroutines at that moment matter.
+// A device that is closed at any moment does not affect the others on the connection. It runs in
+// real time because the positions of the library's goroutines at that moment matter.
 func TestADeviceThatLeavesAtAnyMoment(t *testing.T) {
 	h := newHub(t)
 	mux := amqp.NewMux(h.options())
@@ -63,8 +63,8 @@ func TestADeviceThatLeavesAtAnyMoment(t *testing.T) {
 	require.NoError(t, good.Close())
 }
 
-// The same for a device that is closed while it joins, with and without CBS, and with no more AMQP
-// sessions than needed.
+// The same for a device that is closed while it joins, with and without CBS, and with the least
+// possible number of AMQP sessions.
 func TestADeviceThatGivesUpAtAnyMoment(t *testing.T) {
 	direct := &amqp.Addresses{Telemetry: "/devices/{device}/messages/events"}
 	for name, c := range map[string]struct {
@@ -108,7 +108,7 @@ func TestADeviceThatGivesUpAtAnyMoment(t *testing.T) {
 			}
 			good.requireSends("x")
 			require.EqualValues(t, 1, h.dials.Load())
-			most := 1 // the good one's, and that for tokens
+			most := 1 // that of the other device, and that for tokens
 			if addresses == nil {
 				most++
 			}

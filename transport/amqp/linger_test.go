@@ -14,13 +14,13 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// goroutines counts those of the bubble. The process has others, as for finalizers.
+// goroutines counts the goroutines of the bubble. The process has others, such as for finalizers.
 func goroutines() int {
 	all := make([]byte, 1<<20)
 	return strings.Count(string(all[:runtime.Stack(all, true)]), ", synctest bubble ")
 }
 
-// The goroutines that send and wait for outcomes end when there is nothing to do, and start again.
+// The goroutines that send and wait for outcomes end without work, and start again with work.
 func TestAnIdleSessionHasFewGoroutines(t *testing.T) {
 	for name, last := range map[string]func(h *hub, r *running){
 		"accepted": func(_ *hub, r *running) { r.requireSends("x") },
@@ -56,7 +56,7 @@ func TestAnIdleSessionHasFewGoroutines(t *testing.T) {
 	}
 }
 
-// They do not end while an outcome is awaited.
+// They do not end while an outcome is outstanding.
 func TestALateOutcomeIsReported(t *testing.T) {
 	bubble(t, func(t *testing.T, h *hub) {
 		r := h.dev1(t, h.options())
@@ -74,8 +74,8 @@ func TestALateOutcomeIsReported(t *testing.T) {
 	})
 }
 
-// Outcomes that come out of order, some at once and others after a second, with hundreds in flight:
-// each message gets its own.
+// With hundreds of transfers in flight and outcomes out of order, some at once and others after a
+// second, each message gets its own outcome.
 func TestManyOutcomesOutOfOrder(t *testing.T) {
 	bubble(t, func(t *testing.T, h *hub) {
 		const n = 400

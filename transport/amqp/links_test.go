@@ -14,8 +14,7 @@ import (
 	"github.com/hubline-iot/hubline/transport/amqp"
 )
 
-// A detached link is attached again on the same connection; messages in flight are to be sent
-// again.
+// A detached link is attached again on the same connection; the messages in flight are sent again.
 func TestALinkIsLostUnderWay(t *testing.T) {
 	for _, condition := range []string{"", "amqp:link:detach-forced", "amqp:internal-error",
 		"com.microsoft:device-container-throttled", "com.microsoft:link-creation-conflict", "com.example:odd"} {
@@ -36,7 +35,7 @@ func TestALinkIsLostUnderWay(t *testing.T) {
 				require.Equal(t, 1, in.Fired())
 				last, failures := uint16(0), 0
 				for _, d := range all {
-					if d.err == nil { // also the one that the hub got, if the library gave it back as not sent: it went again
+					if d.err == nil { // includes a message that the hub received and the library returned as not sent
 						continue
 					}
 					failures++
@@ -55,7 +54,7 @@ func TestALinkIsLostUnderWay(t *testing.T) {
 	}
 }
 
-// A link that was lost while it was idle is replaced without a report.
+// A link that was lost while idle is replaced without a report.
 func TestALinkIsLostWhileIdle(t *testing.T) {
 	for name, lose := range map[string]func(h *hub){
 		"link": func(h *hub) {
@@ -180,8 +179,8 @@ func TestIdleForADay(t *testing.T) {
 	})
 }
 
-// A device that seldom sends learns within 10 s that the hub has disabled it, on a connection of
-// its own and on a shared one.
+// A device that rarely sends notices within 10 s that the hub has disabled it, on its own
+// connection and on a shared one.
 func TestAnIdleDeviceIsDisabled(t *testing.T) {
 	for _, shared := range []bool{false, true} {
 		bubble(t, func(t *testing.T, h *hub) {
@@ -208,7 +207,7 @@ func TestAnIdleDeviceIsDisabled(t *testing.T) {
 	}
 }
 
-// The loss of an idle link is not reported, and the next message has another one attached. An idle
+// The loss of an idle link is not reported, and the next message attaches another one. An idle
 // fleet has no goroutines for its probes.
 func TestIdleLinksThatAreLost(t *testing.T) {
 	bubble(t, func(t *testing.T, h *hub) {

@@ -42,7 +42,7 @@ func fleet(t testing.TB, h *hub, mux *amqp.Mux, n int) []*device.Client {
 	return all
 }
 
-// each runs f for all at the same time.
+// each runs f for all clients at the same time.
 func each(all []*device.Client, f func(i int, c *device.Client)) {
 	var wg sync.WaitGroup
 	for i, c := range all {
@@ -51,7 +51,7 @@ func each(all []*device.Client, f func(i int, c *device.Client)) {
 	wg.Wait()
 }
 
-// A thousand devices share a connection, which is lost and comes back.
+// A thousand devices share a connection, lose it and get it back.
 func TestAThousandDevices(t *testing.T) {
 	bubble(t, func(t *testing.T, h *hub) {
 		const n, messages = 1000, 3
@@ -88,7 +88,7 @@ func TestAThousandDevices(t *testing.T) {
 	})
 }
 
-// A failure of one device does not disturb the others.
+// A failure of one device does not affect the others.
 func TestOneBadDevice(t *testing.T) {
 	for name, f := range map[string]testbroker.Fault{
 		"detached":         {Kind: testbroker.DetachOnMessage},
@@ -164,7 +164,7 @@ func TestDevicesJoinAndLeave(t *testing.T) {
 	})
 }
 
-// A device of another host, which is not refused yet, does not turn devices of the right host away
+// A device of another host, which is not refused yet, does not keep devices of the right host out
 // for good.
 func TestAMuxBelongsToTheHostThatAcceptedADevice(t *testing.T) {
 	bubble(t, func(t *testing.T, h *hub) {
@@ -231,7 +231,7 @@ func TestDevicesThatMayNotJoin(t *testing.T) {
 	})
 }
 
-// A fleet on one connection, under faults of some devices and of all: no acknowledged message is
+// A fleet on one connection survives faults of some devices and of all: no acknowledged message is
 // missing.
 func TestAFleetUnderFaults(t *testing.T) {
 	bubble(t, func(t *testing.T, h *hub) {
@@ -265,7 +265,7 @@ func TestAFleetUnderFaults(t *testing.T) {
 	})
 }
 
-// Devices that are closed while they join do not cost the others the token links.
+// Devices that are closed while they join do not close the token links of the others.
 func TestDevicesThatLeaveDoNotDisturbTokensOfOthers(t *testing.T) {
 	bubble(t, func(t *testing.T, h *hub) {
 		mux := amqp.NewMux(h.options())
@@ -292,8 +292,8 @@ func TestDevicesThatLeaveDoNotDisturbTokensOfOthers(t *testing.T) {
 	})
 }
 
-// Devices whose tokens are not answered do not hold up the others, when they join and when the
-// connection was lost.
+// Devices whose tokens are not answered do not block the others, when they join and after a loss of
+// the connection.
 func TestManyBadDevices(t *testing.T) {
 	bubble(t, func(t *testing.T, h *hub) {
 		mux := amqp.NewMux(h.options())
@@ -321,7 +321,8 @@ func TestManyBadDevices(t *testing.T) {
 	})
 }
 
-// One device more than the peer allows sessions is refused, and the others keep their connection.
+// When one device more joins than the peer allows sessions, it is refused, and the others keep
+// their connection.
 func TestMoreDevicesThanSessions(t *testing.T) {
 	bounded.Test(t, func(t *testing.T) {
 		h := smallHub(t, 5)
@@ -347,8 +348,8 @@ func TestMoreDevicesThanSessions(t *testing.T) {
 	})
 }
 
-// crowded is a hub that allows 6 sessions on a connection, and options with a network that delays
-// each end of a session, for ever if the delay is negative.
+// crowded returns a hub that allows 6 sessions on a connection, and options with a network that
+// delays each end of a session, for ever if the delay is negative.
 func crowded(t *testing.T, late time.Duration) (*hub, *amqp.Options) {
 	h := smallHub(t, 5)
 	o := h.options()
@@ -367,8 +368,8 @@ func crowded(t *testing.T, late time.Duration) (*hub, *amqp.Options) {
 	return h, o
 }
 
-// Devices join and leave faster than the hub ends their sessions: those that join wait, and the
-// connection lives.
+// Devices join and leave faster than the hub ends their sessions: joining devices wait, and the
+// connection stays.
 func TestSessionsThatEndLate(t *testing.T) {
 	bounded.Test(t, func(t *testing.T) {
 		h, o := crowded(t, 4*time.Second)
@@ -388,8 +389,8 @@ func TestSessionsThatEndLate(t *testing.T) {
 	})
 }
 
-// The hub never ends sessions: a device without a session is refused, and the others keep the
-// connection.
+// The hub never ends sessions: a device for which no session is left is refused, and the others
+// keep the connection.
 func TestSessionsThatDoNotEnd(t *testing.T) {
 	for name, addresses := range map[string]*amqp.Addresses{"CBS": nil,
 		"addresses": {Telemetry: "/devices/{device}/messages/events"}} {
@@ -402,7 +403,7 @@ func TestSessionsThatDoNotEnd(t *testing.T) {
 					token, err := first.NewToken(t.Context())
 					require.NoError(t, err)
 					o.Login = func(context.Context) (string, string, error) { return "good@sas.hub", token.Text.Reveal(), nil }
-					free++ // there is none for tokens
+					free++ // no session is needed for tokens
 				}
 				mux := amqp.NewMux(o)
 				good := start(t, mux, first)

@@ -23,8 +23,8 @@ import (
 	"github.com/hubline-iot/hubline/transport/netopt"
 )
 
-// A hub that ends each connection at once, with a condition, causes failed dials, which go to the
-// policy.
+// A hub that ends each connection at once, with a condition, causes failed dials, which the policy
+// retries.
 func TestAConnectionThatIsEndedAtOnce(t *testing.T) {
 	for range 200 {
 		bubble(t, func(t *testing.T, h *hub) {
@@ -39,7 +39,7 @@ func TestAConnectionThatIsEndedAtOnce(t *testing.T) {
 	}
 }
 
-// After a short outage all devices return as soon as the one that dials.
+// After a short outage all devices return together with the device that dials.
 func TestAllDevicesReturnAfterAShortOutage(t *testing.T) {
 	bubble(t, func(t *testing.T, h *hub) {
 		all := fleet(t, h, amqp.NewMux(h.options()), 200)
@@ -85,8 +85,8 @@ func TestOneDeviceDialsDuringAnOutage(t *testing.T) {
 	})
 }
 
-// A hub or proxy that ends each connection before a device was accepted is dialed no more often
-// than one that cannot be reached.
+// A hub or proxy that ends each connection before a device was accepted is dialed as rarely as one
+// that cannot be reached.
 func TestOneDeviceDialsWhileConnectionsEndAtOnce(t *testing.T) {
 	for name, addresses := range map[string]*amqp.Addresses{"CBS": nil,
 		"addresses": {Telemetry: "/devices/{device}/messages/events"}} {
@@ -106,7 +106,7 @@ func TestOneDeviceDialsWhileConnectionsEndAtOnce(t *testing.T) {
 					if err != nil || !useless.Load() {
 						return c, err
 					}
-					var cut sync.Once // soon after the first begin of a session, which nobody gets
+					var cut sync.Once // cuts soon after the first begin, which the hub does not get
 					return &filter{c, func(_ uint16, p wire.Performative) bool {
 						_, begin := p.(*wire.Begin)
 						if begin {
@@ -142,13 +142,13 @@ func TestOneDeviceDialsWhileConnectionsEndAtOnce(t *testing.T) {
 	}
 }
 
-// A callback that exits its goroutine, as t.FailNow does, fails the dial that called it and no
-// other one, and leaves nothing behind.
+// A callback that calls runtime.Goexit, as t.FailNow does, fails only the dial that called it, and
+// leaves nothing behind.
 func TestAFunctionThatEndsItsGoroutine(t *testing.T) {
 	type exits struct {
-		options func(h *hub, o *amqp.Options, exit func()) // makes a function exit
+		options func(h *hub, o *amqp.Options, exit func()) // makes a callback exit
 		creds   func(c *transport.Credentials, exit func())
-		caller  bool // it is called on the goroutine of Mux.Dial, which has to end
+		caller  bool // the callback runs on the goroutine of Mux.Dial, which must end
 	}
 	for name, x := range map[string]exits{
 		"Dial": {options: func(_ *hub, o *amqp.Options, exit func()) {
@@ -246,7 +246,7 @@ func TestAFunctionThatEndsItsGoroutine(t *testing.T) {
 	}
 }
 
-// counted is a connection that counts the open ones.
+// counted is a connection that counts the open connections.
 type counted struct {
 	net.Conn
 	open   *atomic.Int32
@@ -258,7 +258,7 @@ func (c *counted) Close() error {
 	return c.Conn.Close()
 }
 
-// exitTunnel is a tunnel whose Open exits the goroutine.
+// exitTunnel is a tunnel whose Open calls runtime.Goexit.
 type exitTunnel func()
 
 func (exitTunnel) Port(bool) string { return "5672" }
@@ -268,12 +268,12 @@ func (exit exitTunnel) Open(_ context.Context, c net.Conn, _ netopt.Peer) (net.C
 	return c, nil
 }
 
-// hole is a network that loses all packets while it is shut: then a dial gets no answer. Otherwise
-// it takes half a second.
+// hole is a network that loses all packets while it is shut: a dial gets no answer then. Otherwise
+// a dial takes half a second.
 type hole struct {
 	shut  atomic.Bool
-	dials atomic.Int32 // begun
-	cut   atomic.Int32 // of those, given up while the network was open
+	dials atomic.Int32 // dials begun
+	cut   atomic.Int32 // dials given up while the network was open
 }
 
 func (n *hole) options(h *hub) *amqp.Options {
@@ -296,8 +296,8 @@ func (n *hole) options(h *hub) *amqp.Options {
 	return o
 }
 
-// In an outage that loses packets a dial hangs instead of failing. There is one dial for all, and
-// no device cancels the dial of another one.
+// In an outage that loses packets a dial hangs instead of failing. There is one dial for all
+// devices, and no device cancels the dial of another one.
 func TestOneDeviceDialsDuringASilentOutage(t *testing.T) {
 	for _, spread := range []time.Duration{0, 30 * time.Second} {
 		t.Run(fmt.Sprint("spread ", spread), func(t *testing.T) {
@@ -349,7 +349,7 @@ func TestOneDeviceDialsDuringASilentOutage(t *testing.T) {
 	}
 }
 
-// The device that began a dial is closed: the others go on waiting for that dial, and see no
+// The device that began a dial is closed: the others continue to wait for that dial, and see no
 // failure.
 func TestTheDeviceThatDialsLeaves(t *testing.T) {
 	bubble(t, func(t *testing.T, h *hub) {
@@ -385,7 +385,8 @@ func TestTheDeviceThatDialsLeaves(t *testing.T) {
 	})
 }
 
-// When all waiters have left, nothing is left of the dial, whether it hangs or is about to succeed.
+// When all waiters have left, the dial leaves nothing behind, whether it hangs or is about to
+// succeed.
 func TestAllWaitersOfADialLeave(t *testing.T) {
 	for _, after := range []time.Duration{0, 200 * time.Millisecond, 500 * time.Millisecond, 5 * time.Second} {
 		bubble(t, func(t *testing.T, h *hub) {
@@ -413,7 +414,7 @@ func TestAllWaitersOfADialLeave(t *testing.T) {
 	}
 }
 
-// A device with a host that does not exist does not keep the others from dialing theirs.
+// A device with a host that does not exist does not keep the others from dialing their host.
 func TestADeviceWithAWrongHostDoesNotDelayOthers(t *testing.T) {
 	bubble(t, func(t *testing.T, h *hub) {
 		o := h.options()

@@ -21,13 +21,13 @@ import (
 	"github.com/hubline-iot/hubline/transport/amqp"
 )
 
-// gateway is clients on one connection that receive messages.
+// gateway is a set of clients on one connection that receive messages.
 type gateway struct {
 	all []*device.Client
 
 	mu       sync.Mutex
-	got      []int   // commands
-	desired  []int64 // the version that was told last
+	got      []int   // cloud-to-device messages
+	desired  []int64 // the last reported version
 	failures []error
 }
 
@@ -72,7 +72,7 @@ func newGateway(t *testing.T, h *hub, n int, tokenLife time.Duration) *gateway {
 	return g
 }
 
-// requireBothWays checks that a message of each device arrives, and a message to each.
+// requireBothWays checks that a message from each device arrives, and a message to each.
 func (g *gateway) requireBothWays(t *testing.T, h *hub, round int) {
 	t.Helper()
 	each(g.all, func(i int, c *device.Client) {
@@ -110,7 +110,7 @@ func (g *gateway) requireCalls(t *testing.T, h *hub, round int) {
 		if twin, err := c.GetTwin(ctx); err != nil || !strings.Contains(string(twin.Reported), body[1:len(body)-1]) {
 			t.Errorf("%d: %v, %+v", i, err, twin)
 		}
-		// A link gets its credit a moment after it is attached.
+		// A link gets its credit shortly after it is attached.
 		r, err := h.CallMethod(ctx, id, testbroker.MethodCall{Name: "who", Payload: []byte(body), ConnectTimeout: time.Second,
 			ResponseTimeout: 5 * time.Second})
 		if err != nil || r.Status != 200+i || string(r.Payload) != body {
@@ -130,7 +130,7 @@ func (g *gateway) requireCalls(t *testing.T, h *hub, round int) {
 }
 
 // The sessions of a shared connection are dropped one by one, all at once, and with the connection:
-// all come back, with their subscriptions.
+// all recover, with their subscriptions.
 func TestSessionsOfAMuxComeBack(t *testing.T) {
 	bubble(t, func(t *testing.T, h *hub) {
 		const n = 8
@@ -164,8 +164,8 @@ func TestSessionsOfAMuxComeBack(t *testing.T) {
 }
 
 // A device with bad credentials, before and after the others connect, and one that is disabled, get
-// errors of their own, and the others are not disturbed. Java reports them together, in a map from
-// device to cause.
+// their own errors, and the others are not affected. The Java SDK reports them together, in a map
+// from device to cause.
 func TestBadCredentialsOnAMux(t *testing.T) {
 	bubble(t, func(t *testing.T, h *hub) {
 		mux := amqp.NewMux(h.options())
@@ -223,8 +223,8 @@ func TestBadCredentialsOnAMux(t *testing.T) {
 	})
 }
 
-// Tokens that live for ten minutes, on all devices of a connection, for hours: telemetry, messages,
-// twin and methods work after each renewal in place, without a failure.
+// Tokens of ten minutes, on all devices of a connection, for hours: telemetry, messages, twin and
+// methods work after each renewal in place, without a failure.
 func TestTokenRenewalOnAMux(t *testing.T) {
 	bubble(t, func(t *testing.T, h *hub) {
 		g := newGateway(t, h, 8, 10*time.Minute)
@@ -243,7 +243,7 @@ func TestTokenRenewalOnAMux(t *testing.T) {
 	})
 }
 
-// A bad or disabled device neither spins nor disturbs the others: it backs off by its own policy,
+// A bad or disabled device neither spins nor affects the others: it backs off by its own policy,
 // and costs the connection a few tokens at most.
 func TestABadDeviceNeitherSpinsNorDisturbsOthers(t *testing.T) {
 	for name, bad := range map[string]struct {
@@ -257,7 +257,7 @@ func TestABadDeviceNeitherSpinsNorDisturbsOthers(t *testing.T) {
 		"link refused":     {testbroker.Fault{Kind: testbroker.RefuseAttach, Link: testbroker.LinkC2D}, 90},
 		"link lost at once": {testbroker.Fault{Kind: testbroker.DetachWhileIdle, Link: testbroker.LinkC2D,
 			Delay: time.Millisecond}, 90},
-		// mended in place
+		// repaired in place
 		"link lost every 6 s": {testbroker.Fault{Kind: testbroker.DetachWhileIdle, Link: testbroker.LinkC2D,
 			Delay: 6 * time.Second}, 1},
 		"messages refused":      {testbroker.Fault{Kind: testbroker.ReleaseMessage}, 1},

@@ -58,7 +58,7 @@ func TestPeersThatDoNotSpeakAMQP(t *testing.T) {
 	}
 }
 
-// Failures of TLS and certificates, and garbage behind the open.
+// Failures of TLS and certificates, and garbage after the open.
 func TestFaultsOfTheConnection(t *testing.T) {
 	bubble(t, func(t *testing.T, h *hub) {
 		_, err := tryStart(t, amqp.New(&amqp.Options{Network: netopt.Options{Dial: h.Dial(testbroker.PortAMQPS)}}),
@@ -83,7 +83,7 @@ func TestFaultsOfTheConnection(t *testing.T) {
 	})
 }
 
-// Through a gateway: its host is dialed and verified, and the token is for the hub.
+// With a gateway, its host is dialed and verified, and the token is for the hub.
 func TestAGateway(t *testing.T) {
 	bubble(t, func(t *testing.T, h *hub) {
 		creds := *h.CredsWith(t, "")
@@ -127,8 +127,8 @@ func TestAPeerThatNeverAnswers(t *testing.T) {
 	})
 }
 
-// A peer that allows too few AMQP sessions is told apart from one that allows just enough and
-// answers no begin.
+// A peer that allows too few AMQP sessions is distinguished from one that allows just enough and
+// does not answer begin.
 func TestAPeerWithFewSessions(t *testing.T) {
 	dial := func(highest uint16) func(context.Context, string, string) (net.Conn, error) {
 		return func(context.Context, string, string) (net.Conn, error) {

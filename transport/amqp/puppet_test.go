@@ -23,28 +23,28 @@ import (
 )
 
 // A puppet is a peer that opens a connection as a broker does, and then sends mutated frames.
-// Frames that the screen refuses go to a copy of the screen only, so that the dialogue goes on with
-// those that the library gets. The puppet is the net.Conn below the stream, and makes up its frames
-// when it is read from.
+// Frames that the screen refuses go only to a copy of the screen, so that the dialogue continues
+// with frames that reach the library. The puppet is the net.Conn below the stream, and generates
+// its frames when it is read from.
 type puppet struct {
 	random  func() uint32
-	say     int // frames that are still to be said
+	say     int // frames that are still to be sent
 	refused int
 	passed  int
 	script  []byte // the bytes of the frames that passed
 
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards the fields below
 	more    sync.Cond
-	in      []byte   // what the device wrote, as far as it is no whole frame
-	out     []byte   // what it is to read first
-	screen  *screen  // of the device; nil: not yet
-	replies [][]byte // from then on
+	in      []byte   // bytes that the device wrote, not a whole frame yet
+	out     []byte   // bytes that the device reads first
+	screen  *screen  // of the device; nil: not known yet
+	replies [][]byte // replies, once screen is set
 	closed  bool
-	done    chan struct{} // closed when all was said
+	done    chan struct{} // closed when all frames were sent
 	channel uint16        // of the latest session
-	sent    int           // transfers of the device
-	answer  bool          // messages are answered in good order
-	wild    bool          // some of what opens the connection is mutated
+	sent    int           // transfers that the device sent
+	answer  bool          // messages get valid answers
+	wild    bool          // some of the opening frames are mutated
 }
 
 func newPuppet(random func() uint32, say int) *puppet {
@@ -233,7 +233,7 @@ func (s *screen) clone() *screen {
 	return c
 }
 
-// next makes up a frame.
+// next generates a frame.
 func (p *puppet) next() {
 	b := p.mutate(p.valid())
 	if !p.good(b) {
@@ -247,7 +247,7 @@ func (p *puppet) next() {
 
 func (p *puppet) n(most int) int { return int(p.random() % uint32(most)) }
 
-// audience is a sink that settles some of what it gets.
+// audience is a sink that settles some of its deliveries.
 type audience struct {
 	mu      sync.Mutex
 	session transport.Session
@@ -331,7 +331,7 @@ func play(t testing.TB, p *puppet, what func() string) {
 			return
 		case <-time.After(wildLimit):
 			if !p.wild {
-				continue // a busy machine
+				continue // the machine is busy
 			}
 			cancel()
 			<-over
@@ -345,7 +345,7 @@ func play(t testing.TB, p *puppet, what func() string) {
 	for i := range batch {
 		batch[i] = transport.Item{Tag: uint16(i), Msg: m}
 	}
-	s.Send(batch) // it wakes the puppet, too
+	s.Send(batch) // wakes the puppet, too
 	running := true
 	for running {
 		select {
@@ -376,7 +376,7 @@ func play(t testing.TB, p *puppet, what func() string) {
 	}
 }
 
-// allocated returns how many bytes were ever allocated.
+// allocated returns how many bytes the process has allocated so far.
 func allocated() uint64 {
 	sample := []metrics.Sample{{Name: "/gc/heap/allocs:bytes"}}
 	metrics.Read(sample)
@@ -408,8 +408,8 @@ func FuzzPair(f *testing.F) {
 	})
 }
 
-// A device gets HUBLINE_PAIR_FRAMES mutated frames: it neither panics nor spins nor grows, and its
-// end joins all its goroutines.
+// TestMutatedFramesDoNoHarm sends a device HUBLINE_PAIR_FRAMES mutated frames: it neither panics
+// nor spins nor grows, and its end waits for all its goroutines.
 func TestMutatedFramesDoNoHarm(t *testing.T) {
 	total := 20_000
 	if text := os.Getenv("HUBLINE_PAIR_FRAMES"); text != "" {

@@ -7,7 +7,7 @@ import (
 	wire "github.com/hubline-iot/hubline/internal/amqpwire"
 )
 
-// valid makes a frame that a broker might send now.
+// valid generates a frame that a broker could send at this point.
 func (p *puppet) valid() []byte {
 	s := p.screen
 	s.mu.Lock()
@@ -102,7 +102,7 @@ func (p *puppet) state() wire.DeliveryState {
 	return &wire.Accepted{}
 }
 
-// message makes a message of odd values.
+// message generates a message of unusual values.
 func (p *puppet) message() []byte {
 	m := &wire.Message{}
 	if p.n(2) == 0 {
@@ -124,13 +124,13 @@ func (p *puppet) message() []byte {
 	if err != nil {
 		return nil
 	}
-	if p.n(6) == 0 { // a part of it
+	if p.n(6) == 0 { // a part of the message
 		b = b[:p.n(len(b)+1)]
 	}
 	return b
 }
 
-// value makes a value, nested at most this deep.
+// value generates a value, nested at most this deep.
 func (p *puppet) value(depth int) any {
 	k := p.n(22)
 	if depth == 0 {

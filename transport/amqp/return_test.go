@@ -15,7 +15,7 @@ import (
 	"github.com/hubline-iot/hubline/transport/amqp"
 )
 
-// After an outage all devices are back right after the device that dials, which waits as its policy
+// After an outage all devices return right after the device that dials, which waits as its policy
 // says.
 func TestAllDevicesReturnWithTheOneThatDials(t *testing.T) {
 	for _, out := range []time.Duration{20 * time.Second, 97 * time.Second, 5 * time.Minute, 22 * time.Minute} {
@@ -66,8 +66,8 @@ func TestAllDevicesReturnWithTheOneThatDials(t *testing.T) {
 	}
 }
 
-// A silent connection is lost for all its devices half of IdleTimeout after an answer was due, as
-// over the other transports after AckTimeout.
+// A silent connection is lost for all its devices half of IdleTimeout after the request, as over
+// the other transports after AckTimeout.
 func TestASharedConnectionThatFallsSilent(t *testing.T) {
 	for name, send := range map[string]func(i int) bool{
 		"all send":  func(int) bool { return true },

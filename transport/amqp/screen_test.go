@@ -48,12 +48,12 @@ func encode(t testing.TB, channel uint16, p wire.Performative, payload []byte) [
 	return b
 }
 
-// say sends bytes of this side.
+// say records bytes of this side.
 func (s *talk) say(b []byte) { s.note(b) }
 
 func (s *talk) saying(channel uint16, p wire.Performative) { s.say(encode(s.t, channel, p, nil)) }
 
-// send sends n messages of this side.
+// send records n messages of this side.
 func (s *talk) send(n int) {
 	first := s.local[1].out.next
 	for i := range n {
@@ -62,7 +62,7 @@ func (s *talk) send(n int) {
 	}
 }
 
-// hear receives bytes of the peer.
+// hear passes bytes of the peer to the screen.
 func (s *talk) hear(b []byte) ([]byte, error) {
 	out, err := s.unit(bytes.Clone(b))
 	if err == nil && len(out) > 0 {
@@ -75,7 +75,7 @@ func (s *talk) hear(b []byte) ([]byte, error) {
 	return out, err
 }
 
-// good receives a frame that goes on unchanged.
+// good requires that a frame passes unchanged.
 func (s *talk) good(channel uint16, p wire.Performative, payload ...byte) {
 	s.t.Helper()
 	b := encode(s.t, channel, p, payload)
@@ -84,7 +84,7 @@ func (s *talk) good(channel uint16, p wire.Performative, payload ...byte) {
 	require.Equal(s.t, b, out)
 }
 
-// bad receives a frame that ends the connection with a reason.
+// bad requires that a frame ends the connection with a reason.
 func (s *talk) bad(b []byte, reason string) {
 	s.t.Helper()
 	_, err := s.hear(b)
@@ -94,7 +94,7 @@ func (s *talk) bad(b []byte, reason string) {
 	require.ErrorIs(s.t, bad, transport.ErrViolation)
 }
 
-// rewritten receives a frame, and returns the one that goes on in its place.
+// rewritten returns the frame that replaces b.
 func (s *talk) rewritten(b []byte) wire.Performative {
 	s.t.Helper()
 	out, err := s.hear(b)
@@ -120,7 +120,7 @@ func delivery(id uint32, more bool) *wire.Transfer {
 		MessageFormat: wire.Some(uint32(0)), More: more}
 }
 
-// raw returns a frame on channel 1 with any fields.
+// raw returns a frame on channel 1 with the given fields.
 func raw(t testing.TB, code uint64, fields ...any) []byte {
 	body, err := wire.Append(nil, &wire.Described{Descriptor: code, Value: wire.List(fields)})
 	require.NoError(t, err)
@@ -255,7 +255,7 @@ func TestFrameTypeAndDataOffsetAreChecked(t *testing.T) {
 	require.Empty(t, out, "the library would keep it")
 }
 
-// After a refused attach only a detach may come.
+// After a refused attach only a detach is allowed.
 func TestARefusedLinkIsDetached(t *testing.T) {
 	for name, p := range map[string]wire.Performative{
 		"flow":     &wire.Flow{Handle: wire.Some(uint32(12))},
@@ -275,14 +275,14 @@ func TestARefusedLinkIsDetached(t *testing.T) {
 	s.bad(encode(t, 1, &wire.Detach{Handle: 12, Closed: true}, nil), "detach.handle is 12, to which no link is attached")
 }
 
-// The library cannot deal with a detach that does not close.
+// The library does not handle a detach that does not close.
 func TestEachDetachIsMadeAClosingOne(t *testing.T) {
 	detach := &wire.Detach{Handle: 11, Error: wire.Errorf(wire.DetachForced, "x")}
 	d := newTalk(t).rewritten(encode(t, 1, detach, nil)).(*wire.Detach)
 	require.Equal(t, &wire.Detach{Handle: 11, Closed: true, Error: wire.Errorf(wire.DetachForced, "x")}, d)
 }
 
-// A short idle time-out would have the library write keep-alives all the time.
+// With a short idle time-out the library would write keep-alives all the time.
 func TestAShortIdleTimeoutIsMadeLonger(t *testing.T) {
 	for given, want := range map[uint32]uint32{1: 1000, 999: 1000, 1000: 1000, 60_000: 60_000} {
 		s := &talk{t: t}
@@ -298,7 +298,7 @@ func TestAShortIdleTimeoutIsMadeLonger(t *testing.T) {
 	}
 }
 
-// Violations before the open are not retried: another connection would be the same.
+// Violations before the open are not retried: the next connection would fail in the same way.
 func TestTheHandshakeIsChecked(t *testing.T) {
 	open := &wire.Open{ContainerID: "hub", MaxFrameSize: maxFrame, ChannelMax: 9}
 	for name, c := range map[string]struct {
@@ -338,7 +338,7 @@ func TestTheHandshakeIsChecked(t *testing.T) {
 	}
 }
 
-// Transfers of telemetry and their dispositions cost no allocation.
+// Transfers of telemetry and their dispositions do not allocate.
 func TestTheScreenAllocatesNothing(t *testing.T) {
 	s := newTalk(t)
 	credit := encode(t, 1, &wire.Flow{NextIncomingID: wire.Some(uint32(1)), Handle: wire.Some(uint32(10)),
@@ -364,7 +364,7 @@ func TestTheScreenAllocatesNothing(t *testing.T) {
 	}))
 }
 
-// The screen with a transfer of one message and its disposition.
+// BenchmarkScreen measures the screen with a transfer of one message and its disposition.
 func BenchmarkScreen(b *testing.B) {
 	s := newTalk(b)
 	transfer := encode(b, 1, &wire.Transfer{DeliveryID: wire.Some(uint32(1 << 20)), DeliveryTag: []byte{1},

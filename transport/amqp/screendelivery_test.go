@@ -31,11 +31,11 @@ func TestAFlowWithoutCreditKeepsTheCredit(t *testing.T) {
 	f = s.rewritten(unhex(t, "00 00 00 15 02 00 00 01 00 53 13 c0 08 05 52 04 43 43 43 52 0a")).(*wire.Flow)
 	require.Equal(t, wire.Some(uint32(4)), f.DeliveryCount)
 	require.Equal(t, wire.Some(uint32(math.MaxUint32)), f.LinkCredit)
-	// where this side receives, the library needs no credit
+	// when this side receives, the library needs no credit
 	s.good(1, &wire.Flow{NextIncomingID: wire.Some(uint32(4)), Handle: wire.Some(uint32(11))})
 }
 
-// The library visits each number of a range, for ever when the last one is the largest number.
+// The library visits each number of a range, and never stops at the largest number.
 func TestADispositionNamesNoMoreThanWasSent(t *testing.T) {
 	endless := func(first, last uint32) []byte {
 		return encode(t, 1, &wire.Disposition{Role: wire.RoleReceiver, First: first, Last: wire.Some(last), Settled: true,
@@ -89,7 +89,7 @@ func TestADispositionNamesNoMoreThanWasSent(t *testing.T) {
 		"no numbers for deliveries are left")
 }
 
-// The library queues frames for a link that it has given up.
+// The library queues frames for an abandoned link.
 func TestFlowsAreBounded(t *testing.T) {
 	bounded.Test(t, func(t *testing.T) {
 		s := newTalk(t)
@@ -109,7 +109,7 @@ func TestFlowsAreBounded(t *testing.T) {
 	})
 }
 
-// Some hubs leave next-incoming-id out, though they must not.
+// Some hubs omit next-incoming-id, against the standard.
 func TestAFlowWithoutNextIncomingIDIsCompleted(t *testing.T) {
 	s := newTalk(t)
 	b := unhex(t, "00 00 00 13 02 00 00 01 00 53 13 c0 06 04 40 52 08 43 43")
@@ -120,8 +120,8 @@ func TestAFlowWithoutNextIncomingIDIsCompleted(t *testing.T) {
 	require.Equal(t, &wire.Flow{NextIncomingID: wire.Some(uint32(3)), IncomingWindow: 8}, f)
 }
 
-// A delivery that is never settled bounds the memory for later numbers, however many of them are
-// settled at once.
+// With a delivery that is never settled, the memory for later numbers is bounded, however many of
+// them are settled at once.
 func TestUnsettledDeliveriesAreBounded(t *testing.T) {
 	for _, next := range []uint32{maxSpan - 1, maxSpan, 2 * maxSpan, 1000 * maxSpan} {
 		var d deliveries

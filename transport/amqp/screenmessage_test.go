@@ -19,7 +19,7 @@ var poison = []byte{0, 0x53, 0x72, 0xc1, 4, 2, 0xc0, 1, 0, 0x40, 0, 0x53, 0x75, 
 // deepPoison has such a key one level down, in a described value.
 var deepPoison = []byte{0, 0x53, 0x77, 0xc1, 10, 2, 0x54, 1, 0xc1, 5, 2, 0, 0xa3, 0, 0x45, 0x40}
 
-// The library panics for the messages that the screen keeps from it.
+// The library panics for the messages that the screen replaces.
 func TestTheLibraryPanics(t *testing.T) {
 	require.Panics(t, func() { _ = new(amqp.Message).UnmarshalBinary(poison) })
 	require.Panics(t, func() { _ = new(amqp.Message).UnmarshalBinary(deepPoison) })
@@ -84,12 +84,12 @@ func TestTransfersAreChecked(t *testing.T) {
 	}
 }
 
-// A message that the library must not see is replaced by one that says why. The connection lives.
+// A message that is harmful to the library is replaced by one that says why. The connection stays.
 func TestABrokenMessageIsReplaced(t *testing.T) {
 	good := goodMessage(t)
 	for name, c := range map[string]struct {
 		message []byte
-		reason  string // empty: it is sound
+		reason  string // empty: the message is valid
 	}{
 		"sound":                  {good, ""},
 		"a char, as it may be":   {unhex(t, "00 53 77 73 00 00 00 41"), ""},
@@ -192,7 +192,7 @@ func TestIncompleteMessagesAreBounded(t *testing.T) {
 	require.InDelta(t, maxPartial, sent, maxFrame)
 }
 
-// A message is no larger than the max-message-size that this side sent.
+// A message must not exceed the max-message-size that this side sent.
 func TestTheMaxMessageSizeOfALinkHolds(t *testing.T) {
 	s := newTalk(t)
 	s.saying(1, &wire.Attach{Name: "small", Handle: 2, Role: wire.RoleReceiver, MaxMessageSize: 100})

@@ -33,7 +33,7 @@ func TestReceiversSettleFirst(t *testing.T) {
 	s.good(1, &wire.Attach{Name: "out 2", Handle: 13, Role: wire.RoleReceiver, RcvSettleMode: 1, Target: &wire.Target{}})
 }
 
-// accepts is an audience that takes each message and does not settle it.
+// accepts is an audience that accepts each message and does not settle it.
 type accepts struct {
 	audience
 	refs [][]byte
@@ -44,10 +44,10 @@ func (a *accepts) Deliver(d *transport.Delivery) bool {
 	return true
 }
 
-// Do does not block for a peer that wants to settle second and never does.
+// Do does not block when a peer announces to settle second and never does.
 func TestADispositionDoesNotBlock(t *testing.T) {
 	bounded.Test(t, func(t *testing.T) {
-		p := newPuppet(func() uint32 { return 1 }, 0) // it answers attaches with rcv-settle-mode 1
+		p := newPuppet(func() uint32 { return 1 }, 0) // answers attaches with rcv-settle-mode 1
 		a := &accepts{audience: audience{results: make(chan uint16, 8), replies: make(chan transport.Reply, 8)}}
 		made, err := New(&Options{
 			Network: netopt.Options{Plaintext: true, Dial: func(context.Context, string, string) (net.Conn, error) {

@@ -33,7 +33,7 @@ func (h *hub) slow(rate, buffer int) *amqp.Options {
 }
 
 // A fleet on a shared slow connection sends about as fast as the connection allows, with few
-// duplicates. Linux makes a send buffer of 2 MB for such a connection.
+// duplicates. Linux gives such a connection a send buffer of 2 MB.
 func TestAFleetOnASlowConnection(t *testing.T) {
 	bubble(t, func(t *testing.T, h *hub) {
 		const devices, messages, size, rate = 50, 100, 800, 20_000
@@ -91,7 +91,7 @@ func TestAFleetOnASlowConnection(t *testing.T) {
 	})
 }
 
-// Many devices join over a connection that takes longer for all of them than DialTimeout and
+// Many devices join over a connection that needs longer for all of them than DialTimeout and
 // OperationTimeout. No dial fails.
 func TestManyJoinOverASlowConnection(t *testing.T) {
 	bubble(t, func(t *testing.T, h *hub) {

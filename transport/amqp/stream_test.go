@@ -20,7 +20,7 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// pipe is a stream and its peer.
+// pipe returns a stream and its peer.
 func pipe(t *testing.T) (*stream, *memconn.Conn) {
 	near, far := memconn.Pair("near", "far")
 	line := dialer.NewProgressConn(near, 10*time.Second)
@@ -47,7 +47,7 @@ func TestWritesDoNotBlock(t *testing.T) {
 		}()
 		_, err := s.Write(make([]byte, 10_000))
 		require.NoError(t, err)
-		synctest.Wait() // the flusher has it, and is stuck
+		synctest.Wait() // the flusher has taken the bytes, and is stuck
 		for range 40 {
 			n, err := s.Write(make([]byte, 32<<10))
 			require.NoError(t, err)
@@ -61,7 +61,7 @@ func TestWritesDoNotBlock(t *testing.T) {
 	})
 }
 
-// A peer that reads nothing ends the stream, whatever was written.
+// A peer that does not read ends the stream, after any kind of write.
 func TestAPeerThatReadsNothingTimesOut(t *testing.T) {
 	bounded.Test(t, func(t *testing.T) {
 		near, far := memconn.Pair("near", "far")
@@ -81,7 +81,7 @@ func TestAPeerThatReadsNothingTimesOut(t *testing.T) {
 	})
 }
 
-// What was written before Close is sent.
+// Bytes written before Close are sent.
 func TestCloseSendsWhatIsBuffered(t *testing.T) {
 	bounded.Test(t, func(t *testing.T) {
 		s, far := pipe(t)
@@ -117,7 +117,7 @@ func TestReadErrors(t *testing.T) {
 	}
 }
 
-// A frame that comes slowly, and one that the library does not get, reset the idle time-out.
+// A frame that arrives slowly, and one that the library does not get, reset the idle time-out.
 func TestPartsOfAFrameResetTheIdleTimeout(t *testing.T) {
 	bounded.Test(t, func(t *testing.T) {
 		s, far := pipe(t)
@@ -157,7 +157,7 @@ func TestReadingStopsWhileTooMuchIsBuffered(t *testing.T) {
 		s.screen.phase = running
 		_, err := s.Write(make([]byte, 2000))
 		require.NoError(t, err)
-		synctest.Wait() // the flusher has it, and is stuck
+		synctest.Wait() // the flusher has taken the bytes, and is stuck
 		_, err = s.Write(make([]byte, maxUnread))
 		require.NoError(t, err)
 		_, err = far.Write([]byte{0, 0, 0, 12, 2, 0, 0, 0, 0, 0x53, 0x18, 0x45})
@@ -170,8 +170,8 @@ func TestReadingStopsWhileTooMuchIsBuffered(t *testing.T) {
 	})
 }
 
-// The library gets the same bytes for any pieces and any buffer. It does not get the frame that
-// ends the connection, nor what follows.
+// The library gets the same bytes for any split into pieces and any buffer. It does not get the
+// frame that ends the connection, nor the frames behind it.
 func TestFramesPassInAnyPieces(t *testing.T) {
 	var in, want []byte
 	header := []byte("AMQP\x00\x01\x00\x00")

@@ -18,7 +18,7 @@ import (
 	"github.com/hubline-iot/hubline/transport/netopt"
 )
 
-// stubborn is a broker that takes messages. From a device called "slow" it takes one frame: it
+// stubborn is a broker that accepts messages. From a device called "slow" it accepts one frame: it
 // never opens the window of that session again, and ends neither its links nor its session. The
 // library then blocks senders and ignores their contexts.
 func stubborn(c net.Conn) {
@@ -60,7 +60,7 @@ func stubborn(c net.Conn) {
 	if len(buf) == 0 {
 		hello(wire.ProtocolAMQP)
 	} else {
-		return // never seen: the client waits for the outcome
+		return // not accepted: the client waits for the outcome
 	}
 	slow := map[uint16]bool{}
 	for {
@@ -111,7 +111,7 @@ func stubborn(c net.Conn) {
 	}
 }
 
-// A device with a closed window does not hold up the others, and leaves in time.
+// A device with a closed window does not block the others, and leaves in time.
 func TestABlockedSenderDoesNotBlockOthers(t *testing.T) {
 	bounded.Test(t, func(t *testing.T) {
 		mux := amqp.NewMux(&amqp.Options{
@@ -141,7 +141,7 @@ func TestABlockedSenderDoesNotBlockOthers(t *testing.T) {
 	})
 }
 
-// If it does not leave, its session ends in time.
+// If it is not closed, its session ends in time.
 func TestABlockedSenderTimesOut(t *testing.T) {
 	bounded.Test(t, func(t *testing.T) {
 		tr := amqp.New(&amqp.Options{

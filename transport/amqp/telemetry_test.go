@@ -64,7 +64,7 @@ func TestOutcomesOfAMessage(t *testing.T) {
 	}
 }
 
-// A condition about the device would meet each message: the session ends, and no message fails.
+// A condition about the device would fail each message, so the session ends and no message fails.
 func TestAConditionAboutTheDeviceEndsItsSession(t *testing.T) {
 	for condition, kind := range map[string]transport.Kind{
 		"amqp:unauthorized-access": transport.Unauthorized, "amqp:not-found": transport.NotFound,
@@ -105,7 +105,7 @@ func TestASuspendedHubKeepsTheQueueFull(t *testing.T) {
 	})
 }
 
-// A link that is detached repeatedly, with conditions that are not about a message, costs no
+// A link that is detached repeatedly, with conditions that are not about a message, loses no
 // message.
 func TestDetachesThatBlameNoMessage(t *testing.T) {
 	for _, condition := range []string{
@@ -155,7 +155,7 @@ func TestARejectedBatchIsSentOneByOne(t *testing.T) {
 	})
 }
 
-// Queued messages share a transfer, and those beyond a batch are not lost.
+// Queued messages share a transfer, and messages beyond a batch are not lost.
 func TestBatches(t *testing.T) {
 	for _, batch := range []int{1, 2, 100} {
 		t.Run(fmt.Sprint(batch), func(t *testing.T) {
@@ -174,7 +174,7 @@ func TestBatches(t *testing.T) {
 	}
 }
 
-// Batches are as small as the link demands, and no message is wrongly called too large.
+// Batches are as small as the link requires, and no message fails as too large.
 func TestBatchesFitTheLink(t *testing.T) {
 	bounded.Test(t, func(t *testing.T) {
 		h, err := testbroker.New(&testbroker.Options{AMQP: testbroker.AMQPOptions{MaxMessageSize: 10_000}})
@@ -209,8 +209,8 @@ func TestBatchesFitTheLink(t *testing.T) {
 	})
 }
 
-// Outcomes behind an unsettled transfer are reported when that is settled, or when the link ends:
-// then only the unsettled message is to be sent again.
+// Outcomes behind an unsettled transfer are reported when it is settled, or when the link ends. In
+// the second case only the unsettled message must be sent again.
 func TestOutcomesBehindAnUnsettledTransfer(t *testing.T) {
 	bubble(t, func(t *testing.T, h *hub) {
 		o := h.options()
@@ -237,7 +237,7 @@ func TestOutcomesBehindAnUnsettledTransfer(t *testing.T) {
 	})
 }
 
-// The message for which the hub detaches the link fails, and the others get through.
+// The message for which the hub detaches the link fails, and the others arrive.
 func TestTheMessageThatEndsLinksFails(t *testing.T) {
 	bubble(t, func(t *testing.T, h *hub) {
 		o := h.options()
@@ -253,7 +253,7 @@ func TestTheMessageThatEndsLinksFails(t *testing.T) {
 		}
 		require.Len(t, r.sink.results(), 3)
 		r.sink.forget()
-		// Twice: if the library reports the bad message as not sent, it goes again over the next link.
+		// Twice: if the library reports the bad message as not sent, it is sent again over the next link.
 		h.inject(testbroker.Fault{Kind: testbroker.DetachOnMessage, After: 2, Times: 2,
 			Condition: "amqp:link:message-size-exceeded"})
 		r.send(0, "a", "b", "bad", "d")
@@ -270,8 +270,8 @@ func TestTheMessageThatEndsLinksFails(t *testing.T) {
 }
 
 // The library may report a message as not sent, though the hub got it and detached the link for it.
-// The message before it, which is in flight, must not fail. The window for this is some
-// instructions wide, so there are many tries.
+// The message before it, which is in flight, must not fail. The window for this race is a few
+// instructions wide, so there are many attempts.
 func TestTheMessageBeforeTheBadOneIsNotBlamed(t *testing.T) {
 	for range 300 {
 		bubble(t, func(t *testing.T, h *hub) {
@@ -290,7 +290,7 @@ func TestTheMessageBeforeTheBadOneIsNotBlamed(t *testing.T) {
 	}
 }
 
-// Without credit messages fail in time, and the link is attached anew.
+// Without credit messages fail in time, and the link is attached again.
 func TestCreditIsWithheld(t *testing.T) {
 	bubble(t, func(t *testing.T, h *hub) {
 		r := h.dev1(t, h.options())

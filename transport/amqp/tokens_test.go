@@ -37,7 +37,8 @@ func connected(t *testing.T) (*hubfixture.Broker, *connection, *memconn.Conn) {
 	return h, c, socket.(*memconn.Conn)
 }
 
-// token returns the audience and the token of a new device, with the given key or its own.
+// token returns the audience and the token of a new device, signed with key or else the device's
+// key.
 func token(t *testing.T, h *hubfixture.Broker, id, key string) (audience, text string) {
 	d, err := h.AddDevice(id)
 	require.NoError(t, err)
@@ -52,7 +53,7 @@ func token(t *testing.T, h *hubfixture.Broker, id, key string) (audience, text s
 	return creds.Resource(), made.Text.Reveal()
 }
 
-// The answer to a token goes to the device that put it, in any order of answers.
+// The answer to a token goes to the device that put it, for any order of answers.
 func TestEachDeviceGetsTheAnswerToItsToken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, c, _ := connected(t)
@@ -81,8 +82,8 @@ func TestEachDeviceGetsTheAnswerToItsToken(t *testing.T) {
 	})
 }
 
-// A device that leaves while its token is being sent does not lose the links on which other devices
-// wait.
+// A device that leaves while its token is being sent does not close the links on which other
+// devices wait.
 func TestADeviceThatLeavesKeepsTheTokenLinks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, c, _ := connected(t)
@@ -109,7 +110,7 @@ func TestADeviceThatLeavesKeepsTheTokenLinks(t *testing.T) {
 	})
 }
 
-// At most highWater and a transfer of each device are buffered for a network that takes nothing.
+// For a network that takes no data, at most highWater and a transfer of each device are buffered.
 func TestBufferedBytesAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, c, socket := connected(t)
@@ -137,8 +138,8 @@ func TestBufferedBytesAreBounded(t *testing.T) {
 	})
 }
 
-// Close sends what is buffered. In real time, because the library's Close holds a mutex while it
-// waits; so a busy machine has several tries.
+// Close sends the pending bytes. The test runs in real time, because the library's Close holds a
+// mutex while it waits; so a busy machine gets several attempts.
 func TestAnOrderlyCloseIsNotCutOff(t *testing.T) {
 	for range 10 {
 		if arrives(t) {
@@ -148,8 +149,8 @@ func TestAnOrderlyCloseIsNotCutOff(t *testing.T) {
 	t.Fatal("what was sent before the goodbye did not arrive in any of 10 tries")
 }
 
-// arrives reports whether a message arrives whose writing takes 50 ms when its connection is closed
-// meanwhile.
+// arrives reports whether a message arrives that takes 50 ms to write and whose connection is
+// closed meanwhile.
 func arrives(t *testing.T) bool {
 	h, c, socket := connected(t)
 	audience, text := token(t, h, "dev-a", "")
@@ -178,7 +179,7 @@ func serving(t *testing.T, h *hubfixture.Broker, c *connection, id string) (s *s
 	return runs(t, h, c, id, true)
 }
 
-// runs is serving on a connection that is shared or the session's own.
+// runs is serving on a connection that is shared or not.
 func runs(t *testing.T, h *hubfixture.Broker, c *connection, id string, shared bool) (s *session, end func()) {
 	creds := &transport.Credentials{Host: h.HostName(), DeviceID: id}
 	s = newSession(&transport.Config{Creds: creds, Window: 100, Sink: quiet{}}, c.opt, c, &login{auth: CBS})

@@ -1,8 +1,8 @@
 package amqp_test
 
-// The behaviour vectors of the official SDKs for AMQP: what each condition leads to, and
-// multiplexed and renewed connections. Where Hubline differs from the Java SDK on purpose, the row
-// says why.
+// The behaviour vectors of the official SDKs for AMQP: the effect of each condition, and
+// multiplexed and renewed connections. Where Hubline deliberately differs from the Java SDK, the
+// row says why.
 
 import (
 	"context"
@@ -26,13 +26,13 @@ import (
 	"github.com/hubline-iot/hubline/transport/netopt"
 )
 
-// vector is a condition or an event, and what it means.
+// vector is a condition or an event, and its effect.
 type vector struct {
 	what  string
-	java  bool // the Java SDK tries again (AmqpsExceptionTranslator.java)
+	java  bool // the Java SDK retries (AmqpsExceptionTranslator.java)
 	kind  transport.Kind
 	retry bool
-	why   string // it is not as in Java
+	why   string // why it differs from Java
 	// play causes an event that is not a condition, and returns the error.
 	play func(t *testing.T, h *hub) error
 }
@@ -104,7 +104,7 @@ var vectors = []vector{
 	{what: "delivery accepted", java: true, retry: true, play: func(t *testing.T, h *hub) error {
 		return h.dev1(t, h.options()).outcome("x", time.Second)
 	}},
-	// by its condition: above
+	// by its condition, in the rows above
 	{what: "delivery rejected", java: false, kind: transport.Invalid, play: rejected("amqp:decode-error")},
 	{what: "delivery released", java: true, kind: transport.Unavailable, retry: true, play: func(t *testing.T,
 		h *hub) error {
@@ -170,17 +170,17 @@ var vectors = []vector{
 	}},
 	{what: "a token is answered with another status than 200", java: true, kind: transport.Unavailable, retry: true,
 		play: func(t *testing.T, h *hub) error {
-			// by its status: TestTokensAreRefused
+			// by its status; see TestTokensAreRefused
 			h.inject(testbroker.Fault{Kind: testbroker.RefuseToken, Status: 500})
 			_, err := tryStart(t, amqp.New(h.options()), h.CredsWith(t, ""))
 			return err
 		}},
 }
 
-// published are all that the official SDKs have a class, a code or a row for, in the order of
-// AmqpsExceptionTranslator.java (Java), AmqpIotErrorAdapter.cs (C#) and amqp_common_errors.ts
-// (Node), followed by those that the Java transport throws itself. A crash of its reactor has no
-// counterpart here.
+// published are all conditions for which the official SDKs have a class, a code or a row, in the
+// order of AmqpsExceptionTranslator.java (Java), AmqpIotErrorAdapter.cs (C#) and
+// amqp_common_errors.ts (Node), followed by those that the Java transport throws itself. A crash of
+// its reactor has no counterpart here.
 const published = `
 amqp:internal-error
 amqp:not-found
@@ -247,8 +247,8 @@ func TestVectorsAreComplete(t *testing.T) {
 	require.Equal(t, strings.Split(strings.TrimSpace(published), "\n"), have)
 }
 
-// A hub sends each condition wherever it can: for a message, a link, a session, a connection, a
-// dial.
+// A hub sends each condition in every possible place: for a message, a link, a session, a
+// connection, a dial.
 func TestVectors(t *testing.T) {
 	for _, v := range vectors {
 		t.Run(v.what, func(t *testing.T) {
@@ -261,7 +261,7 @@ func TestVectors(t *testing.T) {
 				condition = "com.example:odd"
 			}
 			require.Equal(t, v.retry, errfilter.OfKind(v.kind).Retry)
-			ended := v.kind // of something that had been granted
+			ended := v.kind // for the end of a granted link or session
 			if ended == transport.Unknown {
 				ended = transport.Network
 			}
@@ -317,8 +317,8 @@ func (v *vector) require(t *testing.T, err error, kind transport.Kind) {
 	}
 }
 
-// lostUnderWay is the Kind of a message that was in flight when its link was lost for a reason of
-// this Kind. It is sent again, unless the reason is about its content. When the reason is about the
+// lostUnderWay returns the Kind of a message that was in flight when its link was lost for a reason
+// of Kind k. It is sent again, unless the reason is about its content. When the reason is about the
 // device or the hub, the session ends instead.
 func lostUnderWay(condition string, k transport.Kind) transport.Kind {
 	switch k {
@@ -332,12 +332,12 @@ func lostUnderWay(condition string, k transport.Kind) transport.Kind {
 	return k
 }
 
-// rejected has the hub reject a message. A reason about the device ends the session instead.
+// rejected makes the hub reject a message. A reason about the device ends the session instead.
 func rejected(condition string) func(t *testing.T, h *hub) error {
 	return endsMessage(testbroker.RejectMessage, condition)
 }
 
-// endsMessage sends a message that meets a fault, and returns its result or that of the session.
+// endsMessage sends a message with a fault in force, and returns its result or that of the session.
 func endsMessage(kind testbroker.FaultKind, condition string) func(t *testing.T, h *hub) error {
 	return func(t *testing.T, h *hub) error {
 		h.inject(testbroker.Fault{Kind: kind, Condition: condition})

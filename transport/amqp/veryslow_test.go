@@ -15,8 +15,8 @@ import (
 	"github.com/hubline-iot/hubline/transport/amqp"
 )
 
-// Over a link of a few hundred bytes per second messages get through about as fast as it allows, on
-// one connection, though a full batch would take longer than AckTimeout.
+// Over a link of a few hundred bytes per second messages arrive about as fast as it allows, on one
+// connection, though a full batch would take longer than AckTimeout.
 func TestAVerySlowLinkGetsEverythingThrough(t *testing.T) {
 	for _, row := range []struct {
 		rate, messages, size int
@@ -63,11 +63,11 @@ func TestAVerySlowLinkGetsEverythingThrough(t *testing.T) {
 	}
 }
 
-// veiled is a connection of the user that hides the socket below it.
+// veiled is a user's connection that hides the socket below it.
 type veiled struct{ net.Conn }
 
-// Without knowledge of the socket's progress the next connection begins with smaller batches than
-// the one that was cut.
+// When the socket's progress is unknown, the next connection begins with smaller batches than the
+// one that was cut.
 func TestTheWindowOfASlowConnectionIsRemembered(t *testing.T) {
 	for _, shared := range []bool{false, true} {
 		bubble(t, func(t *testing.T, h *hub) {

@@ -32,11 +32,11 @@ func windowed(t *testing.T) (*window, *memconn.Conn) {
 func sender() *telemetry { return &telemetry{turn: make(chan struct{}, 1)} }
 
 // keepSending sends transfers of one batch each over a link of this rate and delay, and returns the
-// bytes that were answered.
+// number of bytes that were answered.
 func keepSending(w *window, rate int, delay, during time.Duration) int {
 	var answered atomic.Int64
 	owner := sender()
-	free := time.Now() // when the link is free again
+	free := time.Now() // when the link becomes free
 	for end := time.Now().Add(during); time.Now().Before(end); {
 		x := new(exchange)
 		if !w.take(x, owner, max(w.batch(), 1), nil) {
@@ -101,7 +101,7 @@ func TestTheWindowShrinksWithTheLink(t *testing.T) {
 	})
 }
 
-// Waiting devices get their turns in order, and one that leaves loses its turn.
+// Waiting devices are admitted in order, and a device that leaves loses its place.
 func TestDevicesTakeTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, _ := windowed(t)
@@ -160,8 +160,8 @@ func TestATransferWithoutCreditLosesItsPlace(t *testing.T) {
 	})
 }
 
-// The answer to a transfer is due since the peer last answered an earlier one, or first answered a
-// later one.
+// The wait for the answer to a transfer starts when the peer last answered an earlier one, or first
+// answered a later one.
 func TestProgressOfADevice(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, _ := windowed(t)
@@ -191,16 +191,16 @@ func TestProgressOfADevice(t *testing.T) {
 	})
 }
 
-// The connection of a silent peer that owes an answer is lost; while the peer sends something it is
-// not.
+// The connection of a silent peer that owes an answer is lost; it is not lost while the peer sends
+// anything.
 func TestASilentPeerEndsTheConnection(t *testing.T) {
 	for _, row := range []struct {
 		name  string
-		says  time.Duration // how often the peer says something; 0: never
-		drop  time.Duration // when the exchange is given up; 0: never
+		says  time.Duration // how often the peer sends; 0: never
+		drop  time.Duration // when the exchange is dropped; 0: never
 		asked bool
-		last  time.Duration // when the peer says something for the last time, unless says is set; 0: never
-		lost  time.Duration // 0: it is not
+		last  time.Duration // when the peer last sends, unless says is set; 0: never
+		lost  time.Duration // when the connection is lost; 0: never
 	}{
 		{name: "nothing is due"},
 		{name: "silent", asked: true, lost: 30 * time.Second},

@@ -43,8 +43,8 @@ func TestConformance(t *testing.T) {
 	}
 }
 
-// A tls.Config that net/http has used, and has written HTTP/2 into, does not make a server that
-// speaks it take the request for HTTP/2.
+// net/http adds HTTP/2 to a tls.Config that it used. A server with HTTP/2 must not take the request
+// for HTTP/2 then.
 func TestASharedTLSConfig(t *testing.T) {
 	h := hubfixture.New(t)
 	shared := h.ClientTLS()
@@ -116,7 +116,7 @@ func TestRefusals(t *testing.T) {
 	require.Equal(t, 404, said.Status)
 	err = dial(&amqp.Options{Network: netopt.Options{Tunnel: amqpws.NewStandard(nil), Plaintext: true,
 		Dial: h.Dial(testbroker.PortHTTP)}})
-	require.ErrorIs(t, err, transport.Protocol, "%v", err) // a hub knows the other name only
+	require.ErrorIs(t, err, transport.Protocol, "%v", err) // a hub accepts only the other name
 	err = dial(&amqp.Options{Network: netopt.Options{Tunnel: amqpws.New(&amqpws.Options{Path: "x"}), Plaintext: true,
 		Dial: h.Dial(testbroker.PortHTTP)}})
 	require.ErrorIs(t, err, transport.Invalid)
