@@ -1,8 +1,8 @@
-// Package ascii does for ASCII what strings and strconv do for Unicode, whose tables cost a board
-// 12 KB of flash.
+// Package ascii has ASCII versions of functions of strings and strconv, whose Unicode tables cost a
+// board 12 KB of flash.
 package ascii
 
-// EqualFold reports whether a and b are equal but for the case of ASCII letters.
+// EqualFold reports whether a and b are equal, ignoring the case of ASCII letters.
 func EqualFold(a, b string) bool {
 	if len(a) != len(b) {
 		return false
@@ -22,8 +22,8 @@ func lower(c byte) byte {
 	return c
 }
 
-// Quote returns s in quotation marks, on one line, with a backslash before quotation marks and
-// backslashes, \n for a line end, and \x and two digits for what else is not printable ASCII.
+// Quote returns s in quotation marks on one line. It escapes quotation marks and backslashes with a
+// backslash, line feeds as \n, and other bytes that are not printable ASCII as \x and two digits.
 func Quote(s string) string {
 	const digits = "0123456789abcdef"
 	q := make([]byte, 1, len(s)+2)

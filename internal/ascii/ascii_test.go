@@ -22,7 +22,7 @@ func TestEqualFold(t *testing.T) {
 	}
 }
 
-// On ASCII the functions do what those of the library do.
+// For ASCII, the functions agree with the standard library's.
 func FuzzAgainstTheLibrary(f *testing.F) {
 	f.Add("HostName", "hostname")
 	f.Add("a\"b\\c", "A\"B\\C")

@@ -1,9 +1,8 @@
-// Package bounded runs tests in fake time (testing/synctest) and names a test that does not end.
+// Package bounded runs tests in fake time (testing/synctest) and names a test that hangs.
 //
-// A test in fake time ends by itself when all its goroutines wait: synctest reports that as a
-// deadlock. It does not end when a goroutine waits for a mutex, when something spins, or when
-// timers go on for ever; then go test alone would end it, after ten minutes, without the test's
-// name.
+// synctest reports a deadlock when all goroutines of a test wait. It does not detect a goroutine
+// that waits for a mutex or spins, or timers that repeat forever; then only go test would end the
+// test, after ten minutes, without its name.
 package bounded
 
 import (
@@ -17,15 +16,15 @@ import (
 	"time"
 )
 
-// limit is how much real time a test in fake time may take. Such tests take seconds, on a busy
-// machine with the race detector a minute. The package's test shortens it.
+// limit is the most real time for a test in fake time. Such tests take seconds, or a minute on a
+// busy machine with the race detector. The package's test shortens it.
 var limit = 4 * time.Minute
 
-// spare is what is left of the time of go test when a bubble is ended because of that.
+// spare is the time before go test's own deadline at which Test ends a bubble.
 const spare = 5 * time.Second
 
-// Test is synctest.Test with a limit on real time. The process ends with the stacks of all
-// goroutines when f is still running then.
+// Test is synctest.Test with a limit on real time. If f still runs then, the process ends with the
+// stacks of all goroutines.
 func Test(t *testing.T, f func(t *testing.T)) {
 	t.Helper()
 	most := limit
@@ -40,8 +39,8 @@ func Test(t *testing.T, f func(t *testing.T)) {
 	synctest.Test(t, f)
 }
 
-// Goroutines returns how many goroutines the caller's bubble has. runtime.NumGoroutine counts those
-// of other tests that are about to end as well.
+// Goroutines returns the number of goroutines in the caller's bubble. runtime.NumGoroutine also
+// counts goroutines of other tests that are about to end.
 func Goroutines() int {
 	own := make([]byte, 200)
 	own = own[:runtime.Stack(own, false)]

@@ -39,7 +39,7 @@ func TestGoroutinesAreThoseOfTheBubble(t *testing.T) {
 	})
 }
 
-// A goroutine that waits for a mutex stops the fake clock, so nothing in the bubble can end the
+// A goroutine that waits for a mutex stops the fake clock, so no timer in the bubble can end the
 // test.
 func TestATestThatHangsIsNamed(t *testing.T) {
 	if end, ok := t.Deadline(); ok && time.Until(end) < time.Minute {

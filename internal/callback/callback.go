@@ -1,16 +1,16 @@
-// Package callback calls functions of the program, which may panic or end their goroutine
-// (runtime.Goexit, as t.FailNow does). Both become an error, so the caller goes on.
+// Package callback calls the caller's functions, which may panic or end their goroutine
+// (runtime.Goexit, as t.FailNow does). It converts both to an error.
 package callback
 
-// Error is a callback that did not return.
+// Error reports a callback that did not return.
 type Error struct {
-	// Name says which one: "Credentials.Sign".
+	// Name is the name of the callback: "Credentials.Sign".
 	Name string
-	// Panic is what it panicked with, nil if it ended its goroutine.
+	// Panic is the value that it panicked with, nil if it ended its goroutine.
 	Panic any
 }
 
-// Error names the callback and says what it did.
+// Error names the callback and the failure.
 func (e *Error) Error() string {
 	text := "callback " + e.Name
 	switch v := e.Panic.(type) {

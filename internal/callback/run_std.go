@@ -2,8 +2,8 @@
 
 package callback
 
-// Run calls f, on a goroutine of its own, and waits for it. The error, an *Error, says that f did
-// not return. It is not for what happens once a message.
+// Run calls f on a new goroutine and waits for it. It returns an *Error if f did not return. It is
+// too slow for a call per message.
 func Run(name string, f func()) error {
 	done := make(chan error, 1)
 	go func() {

@@ -3,8 +3,7 @@
 package callback
 
 // Run calls f and returns nil. On a board a callback must return: recover does not catch most
-// panics there, none in a program that is built with -panic=trap, and a goroutine for each call
-// would cost its stack.
+// panics there, and none with -panic=trap, and a goroutine per call would cost its stack.
 func Run(_ string, f func()) error {
 	f()
 	return nil

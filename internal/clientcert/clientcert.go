@@ -49,7 +49,7 @@ func Get(ctx context.Context, get func(context.Context) (*tls.Certificate, error
 	if public, ok := leaf.PublicKey.(interface{ Equal(crypto.PublicKey) bool }); ok && !public.Equal(key.Public()) {
 		return nil, certificateError(transport.Invalid, errors.New("the private key belongs to another one"))
 	}
-	// The hub decides about a certificate that is not valid yet: the device's clock may be late.
+	// The hub judges a certificate that is not valid yet: the device's clock may be behind.
 	if leaf.NotAfter.Before(now()) {
 		text := "it expired at " + leaf.NotAfter.UTC().Format(time.RFC3339) + "; renew it, or check the clock"
 		if readErr != nil {

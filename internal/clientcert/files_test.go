@@ -20,7 +20,7 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// pair makes the two PEM files' contents of a new certificate.
+// pair returns the PEM files of a new certificate.
 func pair(t *testing.T, until time.Time) (cert, key []byte) {
 	c := testbroker.NewClientCert("d", until.Add(-time.Hour), until)
 	der, err := x509.MarshalPKCS8PrivateKey(c.PrivateKey)
@@ -33,7 +33,7 @@ func TestErrorsNameTheFiles(t *testing.T) {
 	cert, key := pair(t, time.Now().Add(time.Hour))
 	_, otherKey := pair(t, time.Now().Add(time.Hour))
 	for name, c := range map[string]struct {
-		cert, key []byte // nil: there is none
+		cert, key []byte // nil: missing
 		names     []string
 	}{
 		"no certificate":   {nil, key, []string{"cert.pem"}},
@@ -59,7 +59,7 @@ func TestErrorsNameTheFiles(t *testing.T) {
 	}
 }
 
-// The problem to mend is the file, not the expired certificate.
+// The error names the unreadable file, because that is the problem to fix.
 func TestAnExpiredLastCertificateReportsWhyTheFilesCannotBeRead(t *testing.T) {
 	dir := t.TempDir()
 	certPath, keyPath := filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
@@ -94,7 +94,7 @@ func TestAnExpiredLastCertificateReportsWhyTheFilesCannotBeRead(t *testing.T) {
 	require.NotContains(t, err.Error(), "newer", "the files were read well")
 }
 
-// Of two dials at a time the one that read first must not store last.
+// Of two concurrent dials, the one that read first must not store last.
 func TestConcurrentDialsReadTheFilesOneAfterTheOther(t *testing.T) {
 	var inside, loads atomic.Int32
 	load := files("", "", func(string, string) (tls.Certificate, error) {

@@ -2,7 +2,7 @@ package dialer
 
 import "runtime"
 
-// Agent is the name of the client that the hub sees, with the caller's product info.
+// Agent returns the client name that the hub sees, including the caller's product info.
 func Agent(productInfo string) string {
 	agent := "Hubline (" + runtime.Version() + "; " + runtime.GOOS + "; " + runtime.GOARCH + ")"
 	if productInfo != "" {

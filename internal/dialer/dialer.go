@@ -22,14 +22,14 @@ import (
 	"github.com/hubline-iot/hubline/transport/netopt"
 )
 
-// Protocol is what this package has to know about the protocol above.
+// Protocol describes the protocol above the connection.
 type Protocol struct {
 	// Name is the protocol's name in errors, such as "mqtt".
 	Name string
 	// Secure and Plain are its ports, with TLS and without.
 	Secure, Plain string
-	// HTTP: each message is a request with a time-out of its own. There are no tunnels, and no
-	// time-out for writes.
+	// HTTP means that each message is a request with its own time-out. There are no tunnels and no
+	// write time-outs.
 	HTTP bool
 	// Kind maps an error of the protocol itself and may add a hint for the reader. It returns false
 	// for all other errors.
@@ -81,8 +81,8 @@ func (d *Dialer) Resolve() error {
 	return nil
 }
 
-// directDial is the default of Options.Dial. All connections share the net.Dialer, which has 160
-// bytes.
+// directDial is the default of Options.Dial. All connections share one net.Dialer, which saves 160
+// bytes each.
 var directDial = new(net.Dialer).DialContext
 
 // Target returns the address to connect to.
@@ -227,7 +227,7 @@ func (d *Dialer) secure(ctx context.Context, creds *transport.Credentials, cert 
 	socket net.Conn) (outer net.Conn, err error) {
 	opened := false
 	defer func() {
-		if !opened { // also when a callback panicked or ended the goroutine
+		if !opened { // also if a callback panicked or ended the goroutine
 			_ = socket.Close()
 		}
 	}()
@@ -249,9 +249,9 @@ func (d *Dialer) secure(ctx context.Context, creds *transport.Credentials, cert 
 	return outer, nil
 }
 
-// clockError adds Kind ClockUnset to the error for a certificate that is not valid yet. The clock
-// of a device is late far more often than the certificate of a hub is early, and waiting helps in
-// both cases.
+// clockError adds Kind ClockUnset to the error for a certificate that is not valid yet. The cause
+// is far more often a device's clock that is behind than a hub's certificate that is early, and
+// waiting helps in both cases.
 func clockError(err error, now time.Time) error {
 	if e, ok := errors.AsType[x509.CertificateInvalidError](err); ok && e.Reason == x509.Expired && e.Cert != nil &&
 		now.Before(e.Cert.NotBefore) {

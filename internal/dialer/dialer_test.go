@@ -39,8 +39,8 @@ func TestTheTargetAndTheConfigFollowTheCredentials(t *testing.T) {
 	require.Equal(t, uint16(tls.VersionTLS13), d.Config(creds, nil).MinVersion)
 }
 
-// What is spoken is what is offered: package net/http writes HTTP's names into a config that it is
-// given, and MQTT and AMQP may be given the same one.
+// The dialer removes HTTP's names from ALPN: net/http adds them to each config that it is given,
+// and MQTT and AMQP may share that config.
 func TestOnlyWhatIsSpokenIsOffered(t *testing.T) {
 	web := []string{"h2", "http/1.1"}
 	for name, c := range map[string]struct {

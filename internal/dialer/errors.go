@@ -9,8 +9,8 @@ import (
 	"github.com/hubline-iot/hubline/transport/neterr"
 )
 
-// Error is the *transport.Error for a dial that failed. An *Error (of the token source, or of a
-// user's own dial function) keeps its Kind.
+// Error returns the *transport.Error for a failed dial. An *Error from the token source or from a
+// caller's Dial keeps its Kind.
 func (p *Protocol) Error(err error) *transport.Error {
 	if e := transport.Find(err); e != nil {
 		kept := *e
@@ -28,13 +28,13 @@ func (p *Protocol) Error(err error) *transport.Error {
 	return &transport.Error{Kind: kind, Scope: transport.Connection, Op: transport.OpDial, Proto: p.Name, Err: cause}
 }
 
-// Invalid is the error of a dial with wrong options or credentials.
+// Invalid returns the error of a dial with wrong options or credentials.
 func (p *Protocol) Invalid(text string) *transport.Error {
 	return &transport.Error{Kind: transport.Invalid, Scope: transport.Connection, Op: transport.OpDial, Proto: p.Name,
 		Err: errors.New(text)}
 }
 
-// hintError adds what helps to a cause.
+// hintError appends a hint to the text of a cause.
 type hintError struct {
 	error
 	hint string
@@ -43,7 +43,7 @@ type hintError struct {
 func (e *hintError) Error() string { return e.error.Error() + e.hint }
 func (e *hintError) Unwrap() error { return e.error }
 
-// damagedError adds transport.ErrMaybeDamaged to the chain of a cause, and nothing to its text.
+// damagedError adds transport.ErrMaybeDamaged to the chain of a cause, without changing its text.
 type damagedError struct{ error }
 
 func (e damagedError) Unwrap() []error { return []error{e.error, transport.ErrMaybeDamaged} }
@@ -58,5 +58,5 @@ func (p *Protocol) dialKind(err error) (transport.Kind, string) {
 	if errors.Is(err, context.DeadlineExceeded) {
 		return transport.Timeout, ""
 	}
-	return transport.Network, "" // a dial that fails for a reason unknown is worth another try
+	return transport.Network, "" // a dial that fails for an unknown reason may be retried
 }

@@ -17,10 +17,10 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// errOwn is an error of the protocol's own.
+// errOwn is an error of the protocol.
 var errOwn = errors.New("the protocol's own")
 
-// proto is a protocol that knows one error.
+// proto is a protocol that recognizes one error.
 var proto = &Protocol{Name: "example", Secure: "8883", Plain: "1883", Kind: func(err error) (transport.Kind, string,
 	bool) {
 	return transport.Conflict, "", err == errOwn

@@ -10,56 +10,56 @@ import (
 )
 
 const (
-	// sendBuffer is the size of the kernel's send buffer. Linux calls a socket writable when a third
-	// of its buffer is free; the megabytes that it allows by default take a slow link longer than any
-	// time-out, and hold up what is written behind them.
+	// sendBuffer is the size of the kernel's send buffer. Linux reports a socket as writable when a
+	// third of the buffer is free. With the default of megabytes, a slow link takes longer than any
+	// time-out to free that much, and later writes queue behind it.
 	sendBuffer = 64 << 10
-	// looks is how often in its time-out a write that waits is looked at.
+	// looks is the number of checks of a blocked write per time-out.
 	looks = 5
-	// maxHeard is for how many time-outs a peer may take nothing while something comes from it. Its
-	// kernel may announce no room before much of a large receive buffer is free.
+	// maxHeard is the number of time-outs for which a peer that sends may accept no data. Its kernel
+	// may announce no window before much of a large receive buffer is free.
 	maxHeard = 6
 )
 
-// ProgressConn is a socket whose writes end when the connection does not get on, however long they
-// take. It does not matter what lies above it: a TLS connection could not go on after a time-out of
-// its own. A write gets on when the socket takes bytes, when the peer's TCP acknowledges some
-// (Linux), or, for six time-outs at most, when something comes.
+// ProgressConn is a socket whose writes fail when the connection makes no progress, however long
+// they take. It works below TLS, because a TLS connection cannot continue after a write time-out. A
+// write makes progress when the socket takes bytes, when the peer's TCP acknowledges some (Linux),
+// or, for at most six time-outs, when data arrives.
 //
-// It has the timing of one writer and one reader, and is safe for concurrent use. Deadlines for
-// writing are absolute: they end a write that gets on as well.
+// It is timed for one writer and one reader, and is safe for concurrent use. Write deadlines are
+// absolute: they also end a write that makes progress.
 type ProgressConn struct {
 	net.Conn
 	timeout time.Duration
-	unsent  func() (n int64, ok bool) // bytes that the peer's TCP has not acknowledged; nil: not known
-	below   *ProgressConn             // a ProgressConn that this one was dialed over; it does the work
-	resumes bool                      // a write can go on after a time-out
+	unsent  func() (n int64, ok bool) // bytes not acknowledged by the peer's TCP; nil: unknown
+	below   *ProgressConn             // a ProgressConn below this one, which does the work
+	resumes bool                      // a write can continue after a time-out
 
-	heard atomic.Uint64 // reads that brought something
+	heard atomic.Uint64 // reads that returned data
 
-	mu       sync.Mutex // guards what follows; held for memory and for calls that do not block
-	end      time.Time  // of SetWriteDeadline
+	mu       sync.Mutex // guards the fields below; held for memory and non-blocking calls
+	end      time.Time  // set by SetWriteDeadline
 	written  int64      // bytes that the socket has taken
-	progress time.Time  // when the line last got on with bytes that had waited
+	progress time.Time  // when waiting bytes last made progress
 	look     look
 }
 
-// look is what Progress saw.
+// look is one observation by Progress.
 type look struct {
 	at             time.Time
 	written, acked int64
 }
 
-// socket is what a *net.TCPConn has, and a connection in memory for tests.
+// socket is implemented by *net.TCPConn and by in-memory connections in tests.
 type socket interface {
 	SetWriteBuffer(bytes int) error
 }
 
-// NewProgressConn returns c with the time-out for its writes, and bounds its send buffer if it can.
-// c may be what a function of the user's has dialed. It may tell by a method Unsent how many bytes
-// have not arrived; of a socket the kernel tells. Only a socket can go on after a time-out: TLS
-// cannot, and of other types it is not known. For these each Write has one time-out in all, unless
-// they tell the socket below (NetConn) and that is a ProgressConn already.
+// NewProgressConn returns c with this write time-out, and bounds its send buffer if possible. c may
+// come from a caller's Dial. It may report unacknowledged bytes with a method Unsent; for a socket
+// the kernel reports them. Only a socket is known to continue after a time-out; TLS cannot. For
+// other types each Write has one time-out in total, unless they expose the socket below (NetConn)
+// and that is a ProgressConn already.
 func NewProgressConn(c net.Conn, timeout time.Duration) *ProgressConn {
 	l := &ProgressConn{Conn: c, timeout: timeout}
 	_, l.resumes = c.(socket)
@@ -86,8 +86,8 @@ func NewProgressConn(c net.Conn, timeout time.Duration) *ProgressConn {
 	return l
 }
 
-// Progress returns when the connection of a socket last got on with bytes that had waited, as
-// transport.Progressor has it. It must be called every few seconds to see what the kernel does.
+// Progress returns when waiting bytes on a socket last made progress, as transport.Progressor
+// specifies. Call it every few seconds, because it samples the kernel.
 func Progress(socket net.Conn) time.Time {
 	if l, ok := socket.(*ProgressConn); ok {
 		return l.Progress()
@@ -108,8 +108,8 @@ func (l *ProgressConn) Progress() time.Time {
 	if unsent, ok := l.unsent(); ok {
 		before := l.look
 		l.look = look{time.Now(), l.written, l.written - unsent}
-		// Some of what had waited at the look before was acknowledged, and some has waited since: the
-		// link is slow.
+		// If some of the bytes that waited at the previous look were acknowledged and others still wait,
+		// the link is slow, not dead.
 		if now := l.look.acked; now > before.acked && now < before.written && before.at.After(l.progress) {
 			l.progress = before.at
 		}
@@ -117,7 +117,7 @@ func (l *ProgressConn) Progress() time.Time {
 	return l.progress
 }
 
-// Read reads, and notes that something came.
+// Read reads, and records that data arrived.
 func (l *ProgressConn) Read(p []byte) (int, error) {
 	n, err := l.Conn.Read(p)
 	if n > 0 {
@@ -126,7 +126,7 @@ func (l *ProgressConn) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Write writes all of p, for as long as the connection gets on.
+// Write writes all of p, as long as the connection makes progress.
 func (l *ProgressConn) Write(p []byte) (n int, err error) {
 	if l.below != nil {
 		return l.Conn.Write(p)
@@ -142,8 +142,8 @@ func (l *ProgressConn) Write(p []byte) (n int, err error) {
 	if err == nil || !errors.Is(err, os.ErrDeadlineExceeded) {
 		return n, err
 	}
-	// Progress is dated back to the look before it, so that a dead line is found in time.
-	last, since, taken := began, began, began // the look before; when the line, and when the kernel, last got on
+	// Progress is dated back to the previous look, so that a dead connection is detected in time.
+	last, since, taken := began, began, began // previous look; last progress; the kernel's last progress
 	acked, known := l.acked()
 	heard, moved := l.heard.Load(), n > 0
 	for now := time.Now(); !now.Before(deadline) && !l.over(now); now = time.Now() {
@@ -178,7 +178,7 @@ func (l *ProgressConn) Write(p []byte) (n int, err error) {
 	return n, err
 }
 
-// arm sets the deadline of the next try, SetWriteDeadline's if that is earlier.
+// arm sets the deadline of the next attempt, or SetWriteDeadline's if that is earlier.
 func (l *ProgressConn) arm(at time.Time) (deadline time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -203,14 +203,14 @@ func (l *ProgressConn) over(now time.Time) bool {
 	return !l.end.IsZero() && !now.Before(l.end)
 }
 
-// took counts bytes that the socket has taken.
+// took adds n bytes that the socket has taken.
 func (l *ProgressConn) took(n int) {
 	l.mu.Lock()
 	l.written += int64(n)
 	l.mu.Unlock()
 }
 
-// gotOn notes that bytes which had waited were taken.
+// gotOn records progress of waiting bytes.
 func (l *ProgressConn) gotOn(at time.Time) {
 	l.mu.Lock()
 	if at.After(l.progress) {
@@ -219,7 +219,7 @@ func (l *ProgressConn) gotOn(at time.Time) {
 	l.mu.Unlock()
 }
 
-// acked returns how many bytes the peer's TCP has acknowledged.
+// acked returns the number of bytes that the peer's TCP has acknowledged.
 func (l *ProgressConn) acked() (n int64, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -230,18 +230,18 @@ func (l *ProgressConn) acked() (n int64, ok bool) {
 	return l.written - unsent, ok
 }
 
-// SetWriteDeadline bounds all writes, also one that waits.
+// SetWriteDeadline bounds all writes, including one in progress.
 func (l *ProgressConn) SetWriteDeadline(t time.Time) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.end = t
 	if l.below == nil && t.IsZero() {
-		return nil // a write that waits has its time-out
+		return nil // a blocked write keeps its time-out
 	}
 	return l.Conn.SetWriteDeadline(t)
 }
 
-// SetDeadline is SetReadDeadline and SetWriteDeadline.
+// SetDeadline sets both deadlines.
 func (l *ProgressConn) SetDeadline(t time.Time) error {
 	if err := l.SetWriteDeadline(t); err != nil {
 		return err

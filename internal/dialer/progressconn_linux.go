@@ -6,8 +6,8 @@ import (
 	"unsafe"
 )
 
-// unsent returns a function that tells how many bytes of c the peer's TCP has not acknowledged, nil
-// if c cannot tell.
+// unsent returns a function that reports the bytes that the peer's TCP has not acknowledged, nil if
+// c does not support it.
 func unsent(c net.Conn) func() (int64, bool) {
 	s, ok := c.(syscall.Conn)
 	if !ok {

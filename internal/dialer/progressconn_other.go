@@ -4,5 +4,6 @@ package dialer
 
 import "net"
 
-// unsent is not known here: a write gets on when the socket takes bytes, and its buffer is small.
+// unsent is not supported on this system: a write makes progress only when the small send buffer
+// takes bytes.
 func unsent(net.Conn) func() (int64, bool) { return nil }

@@ -17,7 +17,7 @@ import (
 	"github.com/hubline-iot/hubline/testbroker"
 )
 
-// slowPair is a ProgressConn with a time-out of 10 s over a buffer of 1 KB, and its peer.
+// slowPair returns a ProgressConn with a time-out of 10 s over a buffer of 1 KB, and its peer.
 func slowPair(t *testing.T) (*ProgressConn, *memconn.Conn) {
 	near, far := memconn.Pair("near", "far")
 	near.SetSendBuffer(1 << 10)
@@ -27,7 +27,7 @@ func slowPair(t *testing.T) (*ProgressConn, *memconn.Conn) {
 
 func TestAWriteEndsWhenTheLineDoesNotGetOn(t *testing.T) {
 	for name, row := range map[string]struct {
-		peer func(far *memconn.Conn) // what it does meanwhile
+		peer func(far *memconn.Conn) // what the peer does meanwhile
 		want time.Duration
 	}{
 		"the peer takes nothing":        {func(*memconn.Conn) {}, 10 * time.Second},
@@ -56,7 +56,7 @@ func TestAWriteEndsWhenTheLineDoesNotGetOn(t *testing.T) {
 	}
 }
 
-// take reads 512 bytes, so many times, with pauses.
+// take reads 512 bytes, times times, with a pause before each read.
 func take(c net.Conn, times int, pause time.Duration) {
 	buf := make([]byte, 512)
 	for range times {
@@ -67,7 +67,7 @@ func take(c net.Conn, times int, pause time.Duration) {
 	}
 }
 
-// taking is take on a goroutine that ends with the test.
+// taking runs take on a goroutine that ends with the test.
 func taking(t *testing.T, c net.Conn, times int, pause time.Duration) {
 	var wg sync.WaitGroup
 	wg.Go(func() { take(c, times, pause) })
@@ -80,7 +80,7 @@ func taking(t *testing.T, c net.Conn, times int, pause time.Duration) {
 func TestAWriteThatGetsOnEndsNever(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, far := slowPair(t)
-		taking(t, far, 100, 5*time.Second) // 100 bytes a second
+		taking(t, far, 100, 5*time.Second) // 100 bytes per second
 		began := time.Now()
 		n, err := l.Write(make([]byte, 50_000))
 		require.NoError(t, err)
@@ -90,7 +90,7 @@ func TestAWriteThatGetsOnEndsNever(t *testing.T) {
 	})
 }
 
-// What TLS would not survive: the deadline passes within a record.
+// A deadline passes in the middle of a TLS record, and the TLS connection survives it.
 func TestTLSOverALineGoesOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, far := slowPair(t)
@@ -102,7 +102,7 @@ func TestTLSOverALineGoesOn(t *testing.T) {
 			n, _ := io.Copy(io.Discard, peer)
 			got <- n
 		}()
-		c := tls.Client(l, &tls.Config{InsecureSkipVerify: true}) // the certificate is of no interest here
+		c := tls.Client(l, &tls.Config{InsecureSkipVerify: true}) // the certificate does not matter here
 		_, err := c.Write(make([]byte, 40_000))
 		require.NoError(t, err)
 		_ = l.Close()
@@ -110,7 +110,7 @@ func TestTLSOverALineGoesOn(t *testing.T) {
 	})
 }
 
-// slowReader waits 7 s before each Read, so that each look but the first finds the line at rest.
+// slowReader waits 7 s before each Read, so that all looks but the first find no progress.
 type slowReader struct{ net.Conn }
 
 func (r slowReader) Read(p []byte) (int, error) {
@@ -137,15 +137,15 @@ func TestSetWriteDeadlineEndsAWriteThatGetsOn(t *testing.T) {
 	})
 }
 
-// wrapped is a connection that hides what lies below, as a user's may.
+// wrapped hides the connection below, as a caller's type may.
 type wrapped struct{ net.Conn }
 
-// layered tells what lies below, as a *tls.Conn does.
+// layered exposes the connection below, as a *tls.Conn does.
 type layered struct{ net.Conn }
 
 func (l layered) NetConn() net.Conn { return l.Conn }
 
-// Nobody knows whether such a connection can go on after a time-out.
+// It is unknown whether such a connection can continue after a time-out.
 func TestAConnectionThatIsNoSocketHasOneTimeoutForEachWrite(t *testing.T) {
 	for _, wrap := range []func(net.Conn) net.Conn{
 		func(c net.Conn) net.Conn { return wrapped{c} }, func(c net.Conn) net.Conn { return layered{c} },
@@ -185,7 +185,7 @@ func TestALineOverALine(t *testing.T) {
 	})
 }
 
-// kernel is a socket whose kernel tells what it has not sent. It takes all that is written at once.
+// kernel is a fake socket that takes all writes at once and reports its unsent bytes.
 type kernel struct {
 	net.Conn
 	unsent int64
@@ -204,12 +204,12 @@ func lineOver(k *kernel) *ProgressConn {
 	return l
 }
 
-// The kernel sends what it has taken: the line gets on for as long as that takes, and not for a
-// peer that takes all at once and does not answer.
+// Progress lasts while the kernel sends buffered data. A peer that accepts all data at once but
+// does not answer makes none.
 func TestProgressIsWhatTheKernelSends(t *testing.T) {
 	for name, row := range map[string]struct {
-		rate int64         // bytes that the kernel sends in a second
-		want time.Duration // when the line last got on
+		rate int64         // bytes per second that the kernel sends
+		want time.Duration // time of the last progress
 	}{
 		"nothing is sent":       {0, 0},
 		"slowly":                {1000, 88 * time.Second},
@@ -241,15 +241,15 @@ func TestProgressIsWhatTheKernelSends(t *testing.T) {
 	}
 }
 
-// Acknowledgements of the peer's TCP keep a write that the socket does not take: Linux wants a
-// third of the buffer free.
+// TCP acknowledgements keep a write alive that the socket does not accept yet, because Linux wants
+// a third of the buffer free.
 func TestAWriteWaitsWhileTheKernelSends(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		near, far := memconn.Pair("near", "far")
 		near.SetSendBuffer(1 << 10)
 		l := NewProgressConn(near, 10*time.Second)
 		began := time.Now()
-		l.unsent = func() (int64, bool) { // 1,000 bytes are sent each second for 50 s
+		l.unsent = func() (int64, bool) { // 1,000 bytes per second are sent for 50 s
 			return 100_000 - 1000*min(50, int64(time.Since(began)/time.Second)), true
 		}
 		_, err := l.Write(make([]byte, 10_000))
@@ -259,7 +259,7 @@ func TestAWriteWaitsWhileTheKernelSends(t *testing.T) {
 	})
 }
 
-// A failure that is no time-out is the caller's at once.
+// A failure other than a time-out is returned to the caller at once.
 func TestAFailedWriteIsNotRepeated(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, far := slowPair(t)

@@ -1,8 +1,8 @@
-// Package errchain walks what an error wraps, without reflection and without memory.
+// Package errchain walks the chain of an error without reflection and without allocation.
 package errchain
 
-// Any reports whether visit returns true for err or an error that it wraps, several causes
-// (Unwrap() []error) included. It goes depth first, as errors.Is does, and ends at the first true.
+// Any reports whether visit returns true for err or an error that it wraps, including several
+// causes (Unwrap() []error). It visits depth first, as errors.Is does, and stops at the first true.
 func Any(err error, visit func(error) bool) bool { return First(err, visit) != nil }
 
 // First returns the first error in the order of Any for which wanted returns true, nil if there is

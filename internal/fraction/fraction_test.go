@@ -34,7 +34,7 @@ func TestOf(t *testing.T) {
 	}
 }
 
-// FuzzOf compares with arithmetic that does not round at all.
+// FuzzOf compares with exact arithmetic.
 func FuzzOf(f *testing.F) {
 	f.Add(int64(100_000_000), 0.5)
 	f.Add(int64(math.MaxInt64), math.Nextafter(1, 0))

@@ -10,21 +10,19 @@ import (
 )
 
 var (
-	// ErrUnasked is why a connection ended whose peer sent bytes while no answer was due.
+	// ErrUnasked ends a connection whose peer sent bytes without an outstanding request.
 	ErrUnasked = errors.New("the peer sent bytes that no request asked for")
-	// ErrMalformed is why a connection ended whose peer sent a chunk or a trailer that is not
-	// HTTP/1.1.
+	// ErrMalformed ends a connection whose peer sent a chunk or a trailer that is not HTTP/1.1.
 	ErrMalformed = errors.New("the peer's answer has a malformed chunk or trailer")
-	// ErrLongHead is why a connection ended whose peer sent a longer head than New allows.
+	// ErrLongHead ends a connection whose peer sent a longer head than New allows.
 	ErrLongHead = errors.New("the head of the peer's answer is too long")
 )
 
-// Conn is a connection whose Read returns the bytes of answers and nothing else. When a byte comes
-// that belongs to no answer, that Read or the next one fails, and so does each Read and Write after
-// it.
+// Conn is a connection whose Read returns only the bytes of answers. If a byte arrives that belongs
+// to no answer, that Read or the next one fails, and so does every later Read and Write.
 //
 // The caller announces each request with Next. One goroutine may read while another one writes.
-// Read copies the heads of answers, and of bodies nothing.
+// Read copies the heads of answers, but not their bodies.
 type Conn struct {
 	net.Conn
 	tls *tls.ConnectionState
@@ -32,11 +30,12 @@ type Conn struct {
 	mu    sync.Mutex // not held during reads and writes of Conn
 	next  bool       // the next Write begins a request
 	frame frame
-	err   error // ends the connection
+	err   error // set once the connection is unusable
 }
 
-// New returns a Conn over c, which carries HTTP/1. limit is the size of the longest head of an
-// answer; it is at least http.Transport.MaxResponseHeaderBytes, so that net/http notices first.
+// New returns a Conn over c, which carries HTTP/1. limit is the maximum size of the head of an
+// answer. It must be at least http.Transport.MaxResponseHeaderBytes, so that net/http detects a
+// long head first.
 func New(c net.Conn, limit int) *Conn {
 	own := &Conn{Conn: c, frame: frame{limit: limit}}
 	if secure, ok := c.(*tls.Conn); ok {
@@ -46,32 +45,32 @@ func New(c net.Conn, limit int) *Conn {
 	return own
 }
 
-// TLS returns the state of the TLS connection below, nil without TLS. net/http does not see it, so
-// http.Response.TLS is nil.
+// TLS returns the state of the TLS connection below, nil without TLS. net/http does not recognize
+// that connection, so http.Response.TLS is nil.
 func (c *Conn) TLS() *tls.ConnectionState { return c.tls }
 
 // NetConn returns the connection below.
 func (c *Conn) NetConn() net.Conn { return c.Conn }
 
-// Next says that the next Write begins a request. The request before it was written whole and
-// answered.
+// Next announces that the next Write begins a request. The previous request must have been written
+// whole and answered.
 //
-// A Write alone does not tell: after an early answer, such as 413, the rest of that request still
-// goes out.
+// A Write alone does not mark a request: after an early answer, such as 413, net/http may still
+// write the rest of the old one.
 func (c *Conn) Next() {
 	c.mu.Lock()
 	c.next = true
 	c.mu.Unlock()
 }
 
-// Err returns why the connection is of no use any more, nil if nothing is known against it.
+// Err returns the reason why the connection is unusable, nil if it is usable.
 func (c *Conn) Err() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.err
 }
 
-// Write sends p. After a call of Next it also opens the way for an answer.
+// Write sends p. The first Write after Next also starts a new answer.
 func (c *Conn) Write(p []byte) (int, error) {
 	if err := c.begin(p); err != nil {
 		return 0, err
@@ -89,8 +88,8 @@ func (c *Conn) begin(p []byte) error {
 	return c.err
 }
 
-// Read returns the next bytes of the answer that is due. It returns io.EOF with the last ones if
-// others came behind them, and ErrUnasked after that.
+// Read returns the next bytes of the expected answer. If extra bytes follow it, Read returns io.EOF
+// with the last bytes of the answer, and ErrUnasked after that.
 func (c *Conn) Read(p []byte) (int, error) {
 	if err := c.Err(); err != nil {
 		return 0, err

@@ -21,7 +21,7 @@ const (
 	short   = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 )
 
-// pair returns a Conn and the end of its peer, who reads nothing and has room for all.
+// pair returns a Conn and its peer, which reads nothing and has an unlimited buffer.
 func pair(t *testing.T, limit int) (*httpguard.Conn, *memconn.Conn) {
 	t.Helper()
 	a, b := memconn.Pair("a:1", "b:2")
@@ -38,7 +38,7 @@ func say(t *testing.T, c net.Conn, text string) {
 	require.NoError(t, err)
 }
 
-// ask sends a request, to which the peer says answer.
+// ask sends a request, and the peer sends answer.
 func ask(t *testing.T, c *httpguard.Conn, peer net.Conn, answer string) {
 	t.Helper()
 	c.Next()
@@ -46,7 +46,7 @@ func ask(t *testing.T, c *httpguard.Conn, peer net.Conn, answer string) {
 	say(t, peer, answer)
 }
 
-// requireText reads text.
+// requireText checks that reading c returns text.
 func requireText(t *testing.T, text string, c io.Reader) {
 	t.Helper()
 	b := make([]byte, len(text))
@@ -55,7 +55,7 @@ func requireText(t *testing.T, text string, c io.Reader) {
 	require.Equal(t, text, string(b[:n]))
 }
 
-// requireOver checks that c is of no use any more because of want.
+// requireOver checks that c is unusable because of want.
 func requireOver(t *testing.T, want error, c *httpguard.Conn) {
 	t.Helper()
 	b := []byte("........")
@@ -112,7 +112,8 @@ func TestBytesBehindAnAnswerAreWipedOut(t *testing.T) {
 	requireOver(t, httpguard.ErrUnasked, c)
 }
 
-// A peer may refuse a request before it has come whole. The rest of the request asks for nothing.
+// A peer may refuse a request before it has arrived whole. The rest of that request starts no new
+// answer.
 func TestAnEarlyAnswerIsTheOnlyOne(t *testing.T) {
 	c, peer := pair(t, limit)
 	c.Next()

@@ -5,34 +5,34 @@ import (
 	"net/http"
 )
 
-// A frame follows the bytes of a connection through answers. Its zero value is at rest.
+// A frame tracks the position in the answers on a connection. Its zero value expects no answer.
 type frame struct {
-	limit int // of a head
+	limit int // maximum size of a head
 	at    place
 	bare  bool // the request was HEAD: the answer has no body
 
-	head []byte // place head: what came of it; place trailer: of the trailer
-	line int    // place head: where the current line begins in head
+	head []byte // in place head: the head so far; in place trailer: the trailer so far
+	line int    // in place head: start of the current line in head
 
-	left  uint64 // place body: bytes to come; place chunk: bytes of the chunk to come
-	digit int    // place size: digits of the chunk's size so far
-	width int    // place size and extension: length of the line so far
+	left  uint64 // in places body and chunk: bytes left
+	digit int    // in place size: digits of the chunk size so far
+	width int    // in places size and extension: length of the line so far
 }
 
-// place is where in an answer the next byte stands.
+// place is the position of the next byte in an answer.
 type place uint8
 
 const (
-	rest      place = iota // in none
+	rest      place = iota // outside an answer
 	head                   // in the head, or in that of an informational answer before it
 	body                   // in a body of known length
-	open                   // in a body that the end of the connection ends, or in another protocol
+	open                   // in a body that ends with the connection, or in another protocol
 	size                   // in the size of a chunk
-	space                  // in white space behind the size
+	space                  // in white space after the size
 	extension              // in an extension of a chunk
-	sizeLF                 // at the line feed behind size and extension
+	sizeLF                 // at the line feed after size and extension
 	chunk                  // in a chunk
-	chunkCR                // at the carriage return behind a chunk
+	chunkCR                // at the carriage return after a chunk
 	chunkLF                // at the line feed after that
 	trailer                // in the trailer
 )
@@ -40,16 +40,16 @@ const (
 const (
 	// maxLine bounds the line before a chunk, and the trailer. net/http has the same bounds.
 	maxLine = 4 << 10
-	// keepHead is the largest memory for heads that is kept between answers.
+	// keepHead is the largest head buffer that is kept between answers.
 	keepHead = 4 << 10
 )
 
-// begin says that an answer is due.
+// begin starts to expect an answer.
 func (f *frame) begin(bare bool) {
 	f.at, f.bare, f.head, f.line = head, bare, f.head[:0], 0
 }
 
-// end says that the answer is over.
+// end marks the end of the answer.
 func (f *frame) end() {
 	f.at = rest
 	if cap(f.head) > keepHead {
@@ -57,8 +57,8 @@ func (f *frame) end() {
 	}
 }
 
-// take goes on by p and returns how much of it belongs to the answer. That is all of p if the error
-// is nil.
+// take advances by p and returns the number of its bytes that belong to the answer: len(p) if the
+// error is nil.
 func (f *frame) take(p []byte) (n int, err error) {
 	for n < len(p) {
 		took := 1
@@ -93,7 +93,7 @@ func (f *frame) bodyOver() {
 	f.end()
 }
 
-// takeHead takes the rest of a line or, if that ends the head, finds out what follows.
+// takeHead consumes up to the end of a line. If that ends the head, it determines what follows.
 func (f *frame) takeHead(p []byte) (int, error) {
 	line, _, whole := bytes.Cut(p, []byte{'\n'})
 	n := len(line)
@@ -115,8 +115,8 @@ func (f *frame) takeHead(p []byte) (int, error) {
 	return n, nil
 }
 
-// headOver finds out what follows the head. Nothing more is due after a head that net/http refuses:
-// net/http reports it and reads no further.
+// headOver determines what follows the head. After a head that net/http refuses, no bytes are
+// expected: net/http reports an error and reads no further.
 func (f *frame) headOver() {
 	h, ok := readHead(f.head, f.bare)
 	switch {
@@ -142,7 +142,7 @@ func (f *frame) beginSize() {
 	f.at, f.left, f.digit, f.width = size, 0, 0, 0
 }
 
-// step goes on by a byte of what stands between chunks.
+// step advances by a byte between chunks.
 func (f *frame) step(b byte) error {
 	switch f.at {
 	case size, space, extension:
@@ -173,7 +173,7 @@ func (f *frame) step(b byte) error {
 	return nil
 }
 
-// stepLine takes a byte of "SIZE[ ...][;EXTENSION]CR".
+// stepLine consumes a byte of "SIZE[ ...][;EXTENSION]CR".
 func (f *frame) stepLine(b byte) error {
 	f.width++
 	value := hex(b)
@@ -203,8 +203,9 @@ func (f *frame) stepLine(b byte) error {
 	return nil
 }
 
-// stepTrailer takes a byte of lines that CR LF ends, up to an empty one. net/http takes a bare LF
-// there too, and then ends the trailer where other readers see none, so that is malformed.
+// stepTrailer consumes a byte of the trailer: lines that end with CR LF, up to an empty one.
+// net/http also accepts a bare LF, and would then end the trailer earlier than other parsers, so a
+// bare LF is malformed.
 func (f *frame) stepTrailer(b byte) error {
 	if len(f.head) == maxLine {
 		return ErrMalformed

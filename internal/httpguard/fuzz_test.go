@@ -37,15 +37,16 @@ func (p *pieces) Read(b []byte) (int, error) {
 	p.data = p.data[n:]
 	var err error
 	if len(p.data) == 0 && p.random.IntN(2) == 0 {
-		err = io.EOF // with the last bytes, as a Reader may
+		err = io.EOF // together with the last bytes, as io.Reader allows
 	}
 	return n, err
 }
 
-// limit is more than any head here.
+// limit is larger than any head here.
 const limit = 1 << 20
 
-// let returns what a Conn lets through of data as the answer to one request, and how that ended.
+// let returns the part of data that a Conn passes as the answer to one request, and the final
+// error.
 func let(method string, data []byte, seed uint64) (through []byte, err error) {
 	random := rand.New(rand.NewPCG(seed, 1))
 	c := httpguard.New(&pieces{data: data, random: random}, limit)
@@ -64,8 +65,8 @@ func let(method string, data []byte, seed uint64) (through []byte, err error) {
 	}
 }
 
-// consumed returns how much of data net/http takes as the answer to one request, and the last head
-// of it. An upgrade takes all. r is nil if net/http refuses a head; n is then where that head ends.
+// consumed returns how much of data net/http reads as the answer to one request, and its last head.
+// An upgrade consumes all. r is nil if net/http refuses a head; n is then the end of that head.
 func consumed(method string, data []byte) (n int, r *http.Response, err error) {
 	in := bytes.NewReader(data)
 	buffered := bufio.NewReader(in)
@@ -167,10 +168,10 @@ func FuzzAnswers(f *testing.F) {
 		require.True(t, bytes.HasPrefix(data, through), "let through what was not sent")
 		want, r, failed := consumed(method, data)
 		switch {
-		case r == nil: // net/http ends the connection, so no body is let through
+		case r == nil: // net/http closes the connection, so no body may pass
 			require.LessOrEqual(t, len(through), want)
-		case failed != nil: // so it does
-		case errors.Is(err, httpguard.ErrMalformed): // net/http takes a bare LF, and CR CR LF, in trailers
+		case failed != nil: // net/http closes the connection
+		case errors.Is(err, httpguard.ErrMalformed): // net/http accepts a bare LF, and CR CR LF, in trailers
 			require.True(t, slices.Contains(r.TransferEncoding, "chunked"))
 			require.LessOrEqual(t, len(through), want)
 		case want < len(data):

@@ -7,15 +7,15 @@ import (
 	"slices"
 )
 
-// A header is what the head of an answer says about the end of the answer.
+// A header is the part of a head that determines where the answer ends.
 type header struct {
 	status  int
 	empty   bool // there is no body
 	chunked bool
-	length  int64 // of a body that is not chunked; negative: the end of the connection ends it
+	length  int64 // of a body that is not chunked; negative: until the connection ends
 }
 
-// readHead reads a head as net/http does. It returns false if net/http refuses it. bare says that
+// readHead parses a head as net/http does. It returns false if net/http refuses it. bare means that
 // the request was HEAD.
 func readHead(head []byte, bare bool) (h header, ok bool) {
 	if h, ok = readPlain(head); ok {
@@ -43,10 +43,9 @@ var (
 	crlf             = []byte("\r\n")
 )
 
-// readPlain reads the heads that servers send, and allocates nothing; http.ReadResponse allocates
-// 10 times or more. It returns false for a head in which readers might differ, such as one with a
-// folded line, with two of the fields that frame the body, or with a control character, and for
-// HTTP/1.0.
+// readPlain parses common heads without allocation; http.ReadResponse allocates at least 10 times.
+// It returns false for heads that parsers may read differently, such as one with a folded line, two
+// fields that frame the body, or a control character, and for HTTP/1.0.
 func readPlain(head []byte) (h header, ok bool) {
 	line, rest, _ := bytes.Cut(head, crlf)
 	code, ok := bytes.CutPrefix(line, protocol)
@@ -84,7 +83,7 @@ func readPlain(head []byte) (h header, ok bool) {
 			if !ok {
 				return h, false
 			}
-		case bytes.EqualFold(name, trailerField): // net/http refuses some names in it
+		case bytes.EqualFold(name, trailerField): // net/http rejects some names in it
 			return h, false
 		}
 	}
@@ -101,8 +100,7 @@ func plainName(name []byte) bool {
 	return len(name) > 0
 }
 
-// plainText reports whether a field's value, or the status line, has no control character but the
-// tab.
+// plainText reports whether a field value or status line has no control character except the tab.
 func plainText(text []byte) bool {
 	for _, b := range text {
 		if b < ' ' && b != '\t' || b == 0x7F {

@@ -13,13 +13,13 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// verified is a TLS connection whose peer has a certificate that is valid from now for so long.
+// verified returns a TLS connection whose peer has a verified certificate, valid from now for life.
 func verified(life time.Duration) *tls.ConnectionState {
 	leaf := &x509.Certificate{NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(life)}
 	return &tls.ConnectionState{PeerCertificates: []*x509.Certificate{leaf}, VerifiedChains: [][]*x509.Certificate{{leaf}}}
 }
 
-// unverified is one that was set up with InsecureSkipVerify.
+// unverified is the same with InsecureSkipVerify.
 func unverified(life time.Duration) *tls.ConnectionState {
 	s := verified(life)
 	s.VerifiedChains = nil
@@ -31,7 +31,7 @@ const (
 	year = 365 * day
 )
 
-// inYear2030 runs f at a time that a set clock may show.
+// inYear2030 runs f in 2030, a plausible time for a clock that is set.
 func inYear2030(t *testing.T, f func(t *testing.T, creds *transport.Credentials)) {
 	synctest.Test(t, func(t *testing.T) {
 		faketime.Start()
@@ -68,8 +68,8 @@ func TestNoDateMakesATokenOfASetClockLiveLonger(t *testing.T) {
 	}
 }
 
-// The hub takes a token as long as its own clock shows less than the expiry, so a device that is
-// late by less than a life needs no correction, but a renewal in time.
+// The hub accepts a token until its own clock reaches the expiry. So a device that is behind by
+// less than a token's life needs no correction, only timely renewal.
 func TestALateClockIsForgivenByTheLifeOfTokens(t *testing.T) {
 	inYear2030(t, func(t *testing.T, creds *transport.Credentials) {
 		const late = 6 * time.Minute
@@ -101,8 +101,8 @@ func TestAClockThatIsLateByMoreThanALifeIsNamed(t *testing.T) {
 	})
 }
 
-// A clock that runs ahead makes tokens that live too long, so the hub's clock shortens them,
-// whoever tells it.
+// A clock that is ahead makes tokens that live too long, so the hub's clock shortens them, even
+// without TLS.
 func TestAClockThatIsAheadIsCorrected(t *testing.T) {
 	inYear2030(t, func(t *testing.T, creds *transport.Credentials) {
 		var c Clock
@@ -114,8 +114,8 @@ func TestAClockThatIsAheadIsCorrected(t *testing.T) {
 	})
 }
 
-// An unset clock says nothing, so the hub's time has to be proven: by a verified peer, and within
-// the life of its certificate.
+// An unset clock has no valid time, so the hub's time must be proven: by a verified peer, within
+// the validity of its certificate.
 func TestAnUnsetClockTakesTheHubsOnProof(t *testing.T) {
 	for name, row := range map[string]struct {
 		unset time.Time

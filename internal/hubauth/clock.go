@@ -9,48 +9,49 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// Clock is the hub's, as far as its Date headers tell. It is kept as an offset from this process's
-// own clock, so that it does not depend on what the credentials' clock says, which may be this one.
-// When the process's clock is set, nothing is known until the next answer. The zero value knows
-// nothing. Its methods may be called by many goroutines at a time.
+// Clock estimates the hub's clock from its Date headers. It stores an offset from this process's
+// clock, so it does not depend on the credentials' clock, which may be this Clock. When the
+// process's clock is set, the estimate is invalid until the next answer. The zero value has no
+// estimate. It is safe for concurrent use.
 //
-// A Date header can be wrong or forged, and a token that is signed for a far time is valid until
-// then. So the hub's clock never makes a token live longer:
+// A Date header can be wrong or forged, and a token signed for a distant time is valid until then.
+// So the hub's clock never extends a token's life:
 //
 //   - A clock that is set bounds the tokens: none expires later than TokenLife by that clock.
 //   - A clock that is not set (transport.Credentials.Implausible) is replaced by the hub's only
-//     when TLS has verified the peer and its certificate is valid at the time that it tells.
+//     when TLS has verified the peer and its certificate is valid at the hub's time.
 type Clock struct {
 	latest atomic.Pointer[estimate] // nil: none
 }
 
-// estimate is what an answer told.
+// estimate is the result of one answer.
 type estimate struct {
-	offset time.Duration // of the hub's clock from time.Now
-	at     time.Time     // when it held, with a monotonic reading
-	wall   time.Time     // the same by the wall clock alone
-	proven bool          // by TLS
+	offset time.Duration // hub's clock minus time.Now
+	at     time.Time     // time of the answer, with a monotonic reading
+	wall   time.Time     // the same without the monotonic reading
+	proven bool          // TLS has verified the peer
 }
 
 const (
-	// resolution is that of a Date header, and what is not worth a correction.
+	// resolution is the resolution of a Date header, and the smallest offset that is corrected.
 	resolution = time.Second
-	// tolerance is the error of the credentials' clock that tokens stand: a hub allows five minutes.
+	// tolerance is an error of the credentials' clock that tokens survive: a hub allows five minutes.
 	tolerance = time.Minute
 )
 
-// stands reports whether the wall clock has not been set since. It moves on where the monotonic one
-// stands still, too: while a machine is suspended.
+// stands reports whether the wall clock has not been set since the estimate. The tolerance covers
+// the time that a machine is suspended: then the wall clock advances and the monotonic one may not.
 func (e *estimate) stands(now time.Time) bool {
 	return (now.Round(0).Sub(e.wall) - now.Sub(e.at)).Abs() <= tolerance
 }
 
-// Learn reads the Date of an answer to a request that was sent at this moment and answered at that,
-// both by time.Now. peer is the TLS connection of the answer, nil for a connection without TLS;
-// what TLS has proven is not replaced by what it has not. When in between the hub wrote it is not
-// known, so what was learnt before stays as long as it may be right, as does a clock of which
-// nothing is known: a slow answer does not undo what a quick one told, and the first one, be it
-// ever so slow, leaves no larger error than the time that it took.
+// Learn updates the estimate from the Date of an answer to a request; sent and answered are by
+// time.Now. peer is the TLS connection of the answer, nil without TLS. An answer without verified
+// TLS does not replace a verified estimate.
+//
+// The hub wrote Date at an unknown time between sent and answered. So the previous offset,
+// initially 0, is kept as long as it is consistent with the answer: a slow answer does not replace
+// the estimate of a quick one, and the error of a first slow answer is at most its round trip.
 func (c *Clock) Learn(header http.Header, peer *tls.ConnectionState, sent, answered time.Time) {
 	date, err := http.ParseTime(header.Get("Date"))
 	if err != nil || date.Year() < 2000 {
@@ -77,7 +78,7 @@ func (c *Clock) Learn(header http.Header, peer *tls.ConnectionState, sent, answe
 	}
 }
 
-// proves reports whether peer was verified by a certificate that is valid at date.
+// proves reports whether TLS verified peer with a certificate that is valid at date.
 func proves(peer *tls.ConnectionState, date time.Time) bool {
 	if peer == nil || len(peer.VerifiedChains) == 0 {
 		return false
@@ -86,7 +87,7 @@ func proves(peer *tls.ConnectionState, date time.Time) bool {
 	return !date.Before(leaf.NotBefore) && !date.After(leaf.NotAfter)
 }
 
-// known returns what is known at now, nil for nothing.
+// known returns the estimate that is valid at now, nil for none.
 func (c *Clock) known(now time.Time) *estimate {
 	if e := c.latest.Load(); e != nil && e.stands(now) {
 		return e
@@ -94,8 +95,8 @@ func (c *Clock) known(now time.Time) *estimate {
 	return nil
 }
 
-// Now is the hub's time, or this process's while nothing is known. It is not ahead of this
-// process's clock where that is set, nor where TLS has not proven the hub's time.
+// Now returns the hub's time, or this process's without an estimate. It is never ahead of this
+// process's clock, unless that clock is not set and TLS has verified the hub's time.
 func (c *Clock) Now() time.Time {
 	now := time.Now()
 	e := c.known(now)
@@ -105,8 +106,7 @@ func (c *Clock) Now() time.Time {
 	return now.Add(e.offset)
 }
 
-// Skew is how far the hub's clock is ahead of time.Now. False: no answer has told it yet, or not
-// since that clock was set.
+// Skew returns how far the hub's clock is ahead of time.Now. known is false without an estimate.
 func (c *Clock) Skew() (skew time.Duration, known bool) {
 	if e := c.known(time.Now()); e != nil {
 		return e.offset, true
@@ -114,9 +114,9 @@ func (c *Clock) Skew() (skew time.Duration, known bool) {
 	return 0, false
 }
 
-// judge returns the times to make tokens by. now is the hub's time if it is known to differ from
-// that of the credentials: it says when a token is to be renewed. from is when the life of a new
-// token begins.
+// judge returns the times for making tokens. now decides when a token must be renewed: it is the
+// hub's time if that is known to differ from the credentials' clock. from is the start of a new
+// token's life.
 func (c *Clock) judge(creds *transport.Credentials) (now, from time.Time) {
 	own := creds.Time()
 	process := time.Now()
@@ -134,8 +134,8 @@ func (c *Clock) judge(creds *transport.Credentials) (now, from time.Time) {
 	return hubs, hubs
 }
 
-// Outlived reports whether token, which the credentials' clock made, had expired by the hub's clock
-// before it was sent: the credentials' clock is late by more than the life of a token.
+// Outlived reports whether token, made by the credentials' clock, had expired by the hub's clock
+// before it was sent: then the credentials' clock is behind by more than a token's life.
 func (c *Clock) Outlived(token transport.Token) bool {
 	skew, known := c.Skew()
 	return known && !token.Expires.IsZero() && time.Now().Add(skew-tolerance).After(token.Expires)

@@ -12,16 +12,16 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// says is the header of an answer that a clock which is ahead by so much writes now.
+// says returns the header of an answer written now by a clock that is ahead by this much.
 func says(ahead time.Duration) http.Header {
 	return http.Header{"Date": {time.Now().Add(ahead).UTC().Format(http.TimeFormat)}}
 }
 
-// The first answer may be a slow one, and the hub may have looked at its clock at any moment in
-// between: what is believed then, the process's own clock included, is wrong by no more than that
-// answer took, which tokens stand. The next quick one corrects it.
+// The first answer may be slow, and the hub may have read its clock at any moment of the round
+// trip. The estimate, or this process's clock if that is kept, is wrong by at most the round trip,
+// which tokens tolerate. The next quick answer corrects it.
 func TestTheFirstAnswerMayBeSlow(t *testing.T) {
-	const trip = 2 * time.Minute // the longest that a request has by default
+	const trip = 2 * time.Minute // the default time limit of a request
 	for ahead := -3 * time.Minute; ahead <= 3*time.Minute; ahead += 10 * time.Second {
 		for _, written := range []time.Duration{0, trip / 4, trip / 2, trip} {
 			bounded.Test(t, func(t *testing.T) {
@@ -53,8 +53,7 @@ func TestTheFirstAnswerMayBeSlow(t *testing.T) {
 	}
 }
 
-// A clock is set, or a machine wakes up: the offset that was learnt is from a clock that is no
-// more.
+// A clock is set, or a machine resumes: the stored offset belongs to the old clock and is invalid.
 func TestTheOffsetGoesWithTheClock(t *testing.T) {
 	const years = 56 * 365 * 24 * time.Hour
 	sign, err := transport.SharedKey("AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=")
@@ -66,7 +65,7 @@ func TestTheOffsetGoesWithTheClock(t *testing.T) {
 			bounded.Test(t, func(t *testing.T) {
 				var c Clock
 				c.Learn(says(0), nil, time.Now(), time.Now())
-				e := *c.latest.Load() // as if the clock had been wrong then
+				e := *c.latest.Load() // as if the clock had been wrong when the estimate was made
 				e.offset, e.wall = -was, e.wall.Add(was)
 				c.latest.Store(&e)
 				_, known := c.Skew()
@@ -87,7 +86,7 @@ func TestTheOffsetGoesWithTheClock(t *testing.T) {
 	}
 }
 
-// A step that tokens stand is corrected by the next answer.
+// The next answer corrects a step that is within the tolerance of tokens.
 func TestASmallStepIsLearnt(t *testing.T) {
 	bounded.Test(t, func(t *testing.T) {
 		var c Clock

@@ -1,5 +1,5 @@
-// Package hubauth proves a device to its hub over HTTPS: with a token for each request, made by the
-// hub's own clock where its answers tell that the device's is wrong.
+// Package hubauth makes the tokens that authenticate a device's HTTPS requests to its hub. It uses
+// the hub's clock if the hub's answers show that the device's is wrong.
 package hubauth
 
 import (
@@ -9,33 +9,32 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// Tokens are the tokens of one identity. Each request carries one; it is made anew before it runs
-// out, so that no connection has to be renewed. The methods may be called by many goroutines at a
-// time.
+// Tokens makes the tokens of one identity. Each request carries a token, which is renewed before it
+// expires, so no connection has to be renewed. It is safe for concurrent use.
 type Tokens struct {
 	creds *transport.Credentials
 	clock *Clock
-	turn  chan struct{} // capacity 1: held to look at what follows, and while a token is made
+	turn  chan struct{} // capacity 1: guards the fields below, also while a token is made
 
 	now     transport.Token
-	made    time.Time // when its life began
+	made    time.Time // start of its life
 	renewAt time.Time
 }
 
-// life is the part of a token's life after which it is renewed.
+// life is the fraction of a token's life after which it is renewed.
 const life = 0.85
 
-// renewPause is how long a token that could not be renewed, and is valid still, is used before the
-// next try.
+// renewPause is the delay until the next attempt after a failed renewal, while the old token is
+// still valid.
 const renewPause = 30 * time.Second
 
-// NewTokens returns the tokens of the identity that creds name, made by their clock unless c knows
-// better.
+// NewTokens returns the Tokens of the identity that creds name. Tokens are made by their clock,
+// corrected by c.
 func NewTokens(creds *transport.Credentials, c *Clock) *Tokens {
 	return &Tokens{creds: creds, clock: c, turn: make(chan struct{}, 1)}
 }
 
-// Get returns the token to send, the zero Token if none is to be sent. fresh says that it was made
+// Get returns the token to send, the zero Token if none is needed. fresh reports that it was made
 // for this call.
 func (t *Tokens) Get(ctx context.Context) (token transport.Token, fresh bool, err error) {
 	select {
@@ -67,9 +66,9 @@ func (t *Tokens) Get(ctx context.Context) (token transport.Token, fresh bool, er
 	return token, true, nil
 }
 
-// Refused says that the hub did not take a token, and reports whether another one may be taken:
-// where the token was made earlier, or by a clock that the hub has set right meanwhile. A token
-// that cannot be renewed stays what it is.
+// Refused records that the hub refused a token, and reports whether another one may be accepted:
+// the token was made for an earlier request, or by a clock that has been corrected since. A token
+// that cannot be renewed is kept.
 func (t *Tokens) Refused(ctx context.Context, token transport.Token, fresh bool) bool {
 	if token.Text.Reveal() == "" || token.Fixed {
 		return false
@@ -81,7 +80,7 @@ func (t *Tokens) Refused(ctx context.Context, token transport.Token, fresh bool)
 	}
 	defer func() { <-t.turn }()
 	if t.now.Text.Reveal() != token.Text.Reveal() {
-		return true // somebody else was told already
+		return true // another goroutine has replaced it
 	}
 	_, from := t.clock.judge(t.creds)
 	better := !fresh || from.Sub(t.made).Abs() > tolerance
@@ -89,7 +88,8 @@ func (t *Tokens) Refused(ctx context.Context, token transport.Token, fresh bool)
 	return better
 }
 
-// Forget makes the next request carry a new token, unless one is being made at this moment.
+// Forget discards the token, so that the next request makes a new one. It has no effect while
+// another call holds the token.
 func (t *Tokens) Forget() {
 	select {
 	case t.turn <- struct{}{}:

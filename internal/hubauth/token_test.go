@@ -10,8 +10,8 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// Two requests at a time are refused with one token: both may try another one, whoever is told
-// first.
+// Two concurrent requests with the same token are refused: both may try another one, in either
+// order.
 func TestOneTokenRefusedTwice(t *testing.T) {
 	bounded.Test(t, func(t *testing.T) {
 		sign, err := transport.SharedKey("AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=")

@@ -1,5 +1,5 @@
-// Package hubfixture makes hubs for tests: [Open] a plain one, [New] one as the conformance suite
-// of the transports wants it.
+// Package hubfixture makes hubs for tests: [Open] a plain one, [New] one for the transports'
+// conformance suite.
 package hubfixture
 
 import (
@@ -13,14 +13,14 @@ import (
 	"github.com/hubline-iot/hubline/transport/transporttest"
 )
 
-// marks are in the stacks of testbroker's goroutines.
+// marks identify testbroker's goroutines by their stacks.
 var marks = []string{"hubline/testbroker", "mochi-mqtt/server"}
 
-// WrongKey is base64 and nobody's key.
+// WrongKey is valid base64 and not the key of any device.
 const WrongKey = "c2VjcmV0LWtleS1vZi10aGUtdGVzdHM="
 
-// Broker is a testbroker with one identity, and the transporttest.Hub and transporttest.Inbox of
-// it.
+// Broker is a testbroker with one identity. It implements transporttest.Hub, Inbox, Twins and
+// Methods.
 type Broker struct {
 	*testbroker.Hub
 	dev testbroker.Device
@@ -86,7 +86,7 @@ func OpenDevice(t testing.TB, o *testbroker.Options, id string) (*testbroker.Hub
 	return h, dev
 }
 
-// CredsWith are the identity's with this key, its own if key is empty.
+// CredsWith returns the identity's credentials with this key, or its own if key is empty.
 func (h *Broker) CredsWith(t testing.TB, key string) *transport.Credentials {
 	if key == "" {
 		key = h.dev.PrimaryKey
@@ -101,8 +101,8 @@ func (h *Broker) CredsWith(t testing.TB, key string) *transport.Credentials {
 // Calls are the features of the hub besides messages.
 const Calls = transport.Methods | transport.Desired | transport.Twin
 
-// Pair is what the suite takes, with the given transport to this hub. Transports that carry Calls
-// add them to its Features.
+// Pair returns the suite's input for the given transport and this hub. Transports that support
+// Calls add them to its Features.
 func (h *Broker) Pair(t testing.TB, tr transport.Transport) *transporttest.Pair {
 	return &transporttest.Pair{
 		Transport: tr, Creds: h.CredsWith(t, ""), WrongCreds: h.CredsWith(t, WrongKey), Hub: h,

@@ -10,7 +10,7 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// Of returns what a refusal of a hub means: by the hub's own code if that is listed, else by the
+// Of returns the meaning of a refusal: by the hub's error code if that is listed, else by the
 // status.
 func Of(e *transport.StatusError) Verdict {
 	if row, listed := codeTable[e.Code]; listed {
@@ -19,13 +19,13 @@ func Of(e *transport.StatusError) Verdict {
 	return OfStatus(e.Status)
 }
 
-// Read reads what the hub says about an error. Header "iothub-errorcode" has the name; the body has
-// one of two forms:
+// Read parses the hub's description of an error. Header "iothub-errorcode" has the name; the body
+// has one of two forms:
 //
 //	{"Message":"{\"errorCode\":404001,\"trackingId\":\"..\",\"message\":\"..\"}"}
 //	{"Message":"ErrorCode:DeviceNotFound;no such device","ExceptionMessage":"Tracking ID:.."}
 //
-// Other texts are not shown: they may be a page of some gateway.
+// Other bodies are dropped: they may be a gateway's error page.
 func Read(status int, header http.Header, body []byte) *transport.StatusError {
 	e := &transport.StatusError{Service: "hub", Status: status, Name: header.Get("iothub-errorcode"),
 		TrackingID: header.Get("x-ms-request-id")}
@@ -55,7 +55,7 @@ func Read(status int, header http.Header, body []byte) *transport.StatusError {
 		e.Code = codeNamed[e.Name]
 	}
 	if e.Code/1000 != status && e.Code != 0 && codeTable[e.Code].code == 0 {
-		e.Code = 0 // no code of a hub's
+		e.Code = 0 // not a hub's code
 	}
 	if e.Name == "" {
 		e.Name = codeTable[e.Code].name

@@ -5,11 +5,11 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// codeRow is one of the hub's own error codes.
+// codeRow describes one of the hub's error codes.
 type codeRow struct {
 	code int
 	name string
-	own  Verdict // the zero Verdict: that of the status, which is code/1000
+	own  Verdict // zero: the Verdict of the status, which is code/1000
 }
 
 func (r codeRow) verdict() Verdict {
@@ -19,9 +19,9 @@ func (r codeRow) verdict() Verdict {
 	return OfStatus(r.code / 1000)
 }
 
-// codes are the hub's own error codes: status * 1000 + n (Azure IoT Hub developer guide, and the
-// enumeration ErrorCode of the service's C# library). A code that is not listed means what its
-// status says.
+// codes are the hub's error codes: status * 1000 + n (Azure IoT Hub developer guide, and the
+// enumeration ErrorCode of the service's C# library). An unlisted code has the meaning of its
+// status.
 var codes = []codeRow{
 	{400000, "GenericBadRequest", Verdict{}},
 	{400001, "InvalidProtocolVersion", Verdict{transport.Unsupported, statuscode.Identity,

@@ -1,6 +1,6 @@
-// Package hubstatus reads what a hub says in an answer over HTTPS: a status, one of the hub's own
-// error codes, and a text. Package statuscode says what the statuses mean; here is what the codes
-// mean.
+// Package hubstatus interprets a hub's unsuccessful answers over HTTPS: a status, one of the hub's
+// error codes, and a text. It has the table of the codes; package statuscode has the table of the
+// statuses.
 package hubstatus
 
 import (
@@ -8,14 +8,14 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// Verdict is what an answer means, and why.
+// Verdict is the meaning of an answer, with the reason in words.
 type Verdict struct {
 	Kind   transport.Kind
 	About  statuscode.About
 	Reason string
 }
 
-// OfStatus returns what a status means, whatever it is.
+// OfStatus returns the meaning of any status.
 func OfStatus(status int) Verdict {
 	m := statuscode.Of(status, statuscode.Hub)
 	return Verdict{m.Kind, m.About, reason(status)}
@@ -24,7 +24,7 @@ func OfStatus(status int) Verdict {
 // IsFine reports whether a status is a success.
 func IsFine(status int) bool { return statuscode.Of(status, statuscode.Hub).About == statuscode.Fine }
 
-// reasons are the texts for statuses, as a device's log shows them.
+// reasons are texts for statuses in errors.
 var reasons = map[int]string{
 	400: "malformed",
 	401: "token or certificate refused",

@@ -18,8 +18,8 @@ import (
 
 func retryable(v Verdict) bool { return errfilter.OfKind(v.Kind).Retry }
 
-// Each status has a row, and what a row says fits together: what is for another time is worth a
-// retry, what is not is not.
+// Each status has a row, and its fields are consistent: transient failures are retryable, others
+// are not.
 func TestEachStatusHasARow(t *testing.T) {
 	for status := 100; status < 600; status++ {
 		v := OfStatus(status)
@@ -41,7 +41,7 @@ func TestEachStatusHasARow(t *testing.T) {
 	}
 }
 
-// published are the hub's codes as the service documents them, with whether a device may try again:
+// published are the hub's codes in the service's documentation, with whether a device may retry:
 // "T" yes, "A" after renewing its credentials, "-" no.
 const published = `
 400000 GenericBadRequest -
@@ -204,9 +204,9 @@ const published = `
 504101 GatewayTimeout T
 `
 
-// Each code of the service has a row under its name, and is worth a retry where the service says
-// so. "Q", an allowance that is used up, we try again, slowly: nothing in an outbox is thrown away
-// because of one day's quota.
+// Each code of the service has a row under its name, and is retryable if the service says so. For
+// "Q", an exhausted quota, we retry slowly: one day's quota is no reason to drop messages from an
+// outbox.
 func TestEachCodeOfTheServiceHasARow(t *testing.T) {
 	n := 0
 	for line := range strings.Lines(strings.TrimSpace(published)) {
@@ -231,8 +231,8 @@ func TestEachCodeOfTheServiceHasARow(t *testing.T) {
 	require.Len(t, codeTable, len(codes), "a code is listed twice")
 }
 
-// The same status, by the official SDKs: whether they try again, as their tables have it. The last
-// column says where we differ and why.
+// For each status, whether the official SDKs retry, from their tables. The last column states where
+// we differ and why.
 func TestTable34_StatusesOfTheOfficialSDKs(t *testing.T) {
 	const yes, no = true, false
 	for _, row := range []struct {
@@ -242,7 +242,7 @@ func TestTable34_StatusesOfTheOfficialSDKs(t *testing.T) {
 		retry              bool
 		why                string
 	}{
-		{301, no, no, no, transport.Protocol, no, ""}, // other 2xx and 3xx: a hub sends none
+		{301, no, no, no, transport.Protocol, no, ""}, // and other 2xx and 3xx: a hub sends none
 		{302, no, no, no, transport.Protocol, no, ""},
 		{307, no, no, no, transport.Protocol, no, ""},
 		{400, no, no, no, transport.Invalid, no, ""},
@@ -258,7 +258,7 @@ func TestTable34_StatusesOfTheOfficialSDKs(t *testing.T) {
 		{502, no, no, no, transport.Unavailable, yes, "a gateway whose server restarts"},
 		{503, yes, yes, yes, transport.Unavailable, yes, ""},
 		{504, no, no, no, transport.Timeout, yes, "a gateway whose server is slow"},
-		{405, no, no, no, transport.Unsupported, no, ""}, // any other
+		{405, no, no, no, transport.Unsupported, no, ""}, // and any other 4xx
 		{410, no, no, no, transport.NotFound, no, ""},
 		{415, no, no, no, transport.Unsupported, no, ""},
 		{418, no, no, no, transport.Unknown, no, ""},
@@ -275,14 +275,14 @@ func TestTable34_StatusesOfTheOfficialSDKs(t *testing.T) {
 		}
 		require.NotEmpty(t, row.why, "%d: a difference without a reason", row.status)
 	}
-	// Successes. Java has two, and takes all others for errors of the service; C# takes 204 for a
-	// device that does not exist; Node has all below 300.
+	// Successes. The Java SDK recognizes two, and treats all others as service errors; C# treats 204
+	// as a device that does not exist; Node accepts all below 300.
 	for _, status := range []int{200, 201, 202, 204, 206, 299} {
 		require.Equal(t, statuscode.Fine, OfStatus(status).About, status)
 	}
 }
 
-// answer is what Read finds.
+// answer is the expected result of Read.
 type answer struct {
 	status, code              int
 	name, message, trackingID string
@@ -341,7 +341,7 @@ func TestWhatTheHubSays(t *testing.T) {
 	}
 }
 
-// A hub's words are a stranger's.
+// The hub's text is untrusted.
 func FuzzRead(f *testing.F) {
 	f.Add(404, "DeviceNotFound", `{"Message":"{\"errorCode\":404001}"}`)
 	f.Add(400, "", `{"Message":"ErrorCode:X;y","ExceptionMessage":"Tracking ID:z"}`)

@@ -1,10 +1,10 @@
-// Package isotime writes and reads times as hubs do, 2030-01-01T00:00:00.000Z, without the layouts
-// and zones of package time, which cost a board 15 KB of flash.
+// Package isotime formats and parses times as hubs do, 2030-01-01T00:00:00.000Z, without the
+// layouts and zones of package time, which cost a board 15 KB of flash.
 package isotime
 
 import "time"
 
-// Size is the length of what Append appends.
+// Size is the number of bytes that Append appends.
 const Size = len("2030-01-01T00:00:00.000Z")
 
 const (
@@ -13,8 +13,8 @@ const (
 	last       = 253402300799 // 9999-12-31T23:59:59Z
 )
 
-// Append appends t in UTC with milliseconds, cut and not rounded. Years before 0 and after 9999
-// become those.
+// Append appends t in UTC with milliseconds, truncated. Times before year 0 and after 9999 become
+// the first and last representable time.
 func Append(dst []byte, t time.Time) []byte {
 	seconds, milli := t.Unix(), t.Nanosecond()/1e6
 	if seconds < first {
@@ -34,7 +34,7 @@ func Append(dst []byte, t time.Time) []byte {
 	return digits(dst, milli, 100, 'Z')
 }
 
-// digits appends n, whose first digit counts unit, and what follows it.
+// digits appends n with leading zeros, then behind; unit is the value of the first digit.
 func digits(dst []byte, n, unit int, behind byte) []byte {
 	for ; unit > 0; unit /= 10 {
 		dst = append(dst, byte('0'+n/unit%10))
@@ -42,8 +42,8 @@ func digits(dst []byte, n, unit int, behind byte) []byte {
 	return append(dst, behind)
 }
 
-// Parse reads a time of RFC 3339 with any number of decimals; those beyond nanoseconds are cut. The
-// result is in UTC. False: s is no such time.
+// Parse parses an RFC 3339 time with any number of decimals, truncated to nanoseconds. The result
+// is in UTC. It returns false for other texts.
 func Parse(s string) (time.Time, bool) {
 	r := reader{rest: s, ok: true}
 	y := r.number(4)
@@ -66,7 +66,7 @@ func Parse(s string) (time.Time, bool) {
 	return time.Unix(seconds, int64(nanos)).UTC(), true
 }
 
-// reader takes a text apart from the front. Once ok is false it stays so.
+// reader parses a text from the front. Once ok is false, it stays false.
 type reader struct {
 	rest string
 	ok   bool
@@ -118,7 +118,7 @@ func (r *reader) fraction() (nanos int) {
 	return nanos
 }
 
-// offset reads Z or +07:00 and returns seconds east of UTC.
+// offset parses Z or +07:00 and returns seconds east of UTC.
 func (r *reader) offset() int {
 	if r.has('Z') {
 		return 0
@@ -148,13 +148,12 @@ func daysIn(y, m int) int {
 	return 31
 }
 
-// Days are counted from 0000-01-01, in years that begin with March, so that the day which comes and
-// goes is the last of a year. The one numbered 0 began on 1 March of the year before, 306 days
-// earlier.
+// Days are counted from 0000-01-01. Years begin with March, so the leap day is the last day of a
+// year. Year 0 began on 1 March of the year before, 306 days before day 0.
 
 const before = 306
 
-// days counts from 0000-01-01.
+// days returns the number of days since 0000-01-01.
 func days(y, m, d int) int {
 	if m > 2 {
 		y++ // the year that began in March
@@ -163,7 +162,7 @@ func days(y, m, d int) int {
 	return y*365 + leaps(y) + (153*month+2)/5 + d - 1 - before
 }
 
-// leaps is how many of the years before y have a 29 February. Year 0 has one.
+// leaps returns how many of the years before y have a 29 February. Year 0 has one.
 func leaps(y int) int {
 	if y == 0 {
 		return 0

@@ -43,7 +43,7 @@ func TestAppendAllocatesNothing(t *testing.T) {
 	}
 }
 
-// form is the grammar of RFC 3339, which package time is not strict about.
+// form is the grammar of RFC 3339, which package time does not enforce strictly.
 var form = regexp.MustCompile(`^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]([01]\d|2[0-3]):[0-5]\d)$`)
 
 func FuzzParse(f *testing.F) {

@@ -1,15 +1,14 @@
-// Package jsonscan looks into JSON texts without building anything from them: whether a text is
-// valid, and where a member of an object is. It allocates nothing and is for boards, which cannot
-// carry encoding/json.
+// Package jsonscan checks JSON texts and finds members of objects, without building values. It
+// allocates nothing and is for boards, for which encoding/json is too large.
 //
-// Source: RFC 8259. Texts are checked as encoding/json checks them: strings may hold any byte from
-// 0x20 on, UTF-8 or not.
+// Source: RFC 8259. The checks are those of encoding/json: strings may contain any byte from 0x20
+// on, valid UTF-8 or not.
 package jsonscan
 
 import "unicode/utf8"
 
-// MaxDepth is how deeply arrays and objects may be nested; deeper texts are not valid here. A twin
-// has ten levels.
+// MaxDepth is the maximum nesting of arrays and objects; deeper texts are invalid. A twin has ten
+// levels.
 const MaxDepth = 64
 
 // Valid reports whether text is one JSON value, with white space around it or not.
@@ -25,10 +24,9 @@ func IsObject(text []byte) bool {
 	return s.peek() == '{' && Valid(text)
 }
 
-// Member returns the value of the member of object that is called name, as it stands there, without
-// white space around it. Of members with one name the last counts. ok is false when there is none,
-// and when object is not a JSON object. A name that is written with escapes is found if it means
-// the same.
+// Member returns the raw value of object's member with this name, without surrounding white space.
+// Of members with the same name, the last one counts. ok is false if there is none, or if object is
+// not a JSON object. A name written with escapes matches, too.
 func Member(object []byte, name string) (value []byte, ok bool) {
 	s := scanner{text: object}
 	valid := s.object(0, func(key, v []byte) {
@@ -69,8 +67,8 @@ func Int[T string | []byte](number T) (n int64, ok bool) {
 	return 0, false
 }
 
-// scanner walks over a text. Its methods consume what they are named after, with white space before
-// it, and report whether it was there.
+// scanner walks over a text. Each method consumes the element it is named after, with white space
+// before it, and reports whether it was there.
 type scanner struct {
 	text []byte
 	at   int
@@ -127,8 +125,7 @@ func (s *scanner) value(depth int) bool {
 	return s.number()
 }
 
-// object consumes an object and shows each member; the key comes as it is written, between its
-// quotes.
+// object consumes an object and passes each member to show; the key is raw, without its quotes.
 func (s *scanner) object(depth int, show func(key, value []byte)) bool {
 	if depth == MaxDepth || !s.take('{') {
 		return false
@@ -282,8 +279,8 @@ func hex4(text []byte) (r rune, ok bool) {
 	return r, true
 }
 
-// sameName compares a key as it is written in a valid text with a name. A character outside the
-// basic plane is not found if it is escaped.
+// sameName compares a raw key of a valid text with a name. An escaped character outside the basic
+// plane never matches.
 func sameName(key []byte, name string) bool {
 	for len(key) > 0 {
 		c := key[0]

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Addr is the address of an end: a host and a port that exist in memory only.
+// Addr is the address of an end: a host and a port that exist only in memory.
 type Addr string
 
 // Network returns "mem".
@@ -15,7 +15,7 @@ func (Addr) Network() string { return "mem" }
 // String returns the address as text.
 func (a Addr) String() string { return string(a) }
 
-// Conn is one end of a connection. It is a [net.Conn] with a few abilities for tests.
+// Conn is one end of a connection: a [net.Conn] with additional methods for tests.
 type Conn struct {
 	in, out       *half
 	local, remote Addr
@@ -23,8 +23,8 @@ type Conn struct {
 
 var _ net.Conn = (*Conn)(nil)
 
-// Pair returns the two ends of a new connection. The addresses are those that the first end sees;
-// for the second they are the other way round. Each direction holds [DefaultBuffer] bytes.
+// Pair returns the two ends of a new connection. The addresses are as seen by the first end, and
+// swapped for the second. Each direction buffers [DefaultBuffer] bytes.
 func Pair(localAddr, remoteAddr string) (a, b *Conn) {
 	ab, ba := newHalf(), newHalf()
 	a = &Conn{in: ba, out: ab, local: Addr(localAddr), remote: Addr(remoteAddr)}
@@ -32,22 +32,23 @@ func Pair(localAddr, remoteAddr string) (a, b *Conn) {
 	return a, b
 }
 
-// Read waits for bytes and takes as many as have arrived. It returns [io.EOF] after the last byte
+// Read waits for bytes and returns those that have arrived. It returns [io.EOF] after the last byte
 // of a peer that closed.
 func (c *Conn) Read(p []byte) (int, error) {
 	n, err := c.in.read(p)
 	return n, c.dress("read", err)
 }
 
-// Write queues a copy of p for the peer and waits only for room in the buffer. Writes of several
-// goroutines do not mix. When it fails midway, n bytes were queued.
+// Write queues a copy of p for the peer and waits only for room in the buffer. Concurrent Writes do
+// not mix. If it fails midway, n bytes were queued.
 func (c *Conn) Write(p []byte) (n int, err error) {
 	n, err = c.out.write(p)
 	return n, c.dress("write", err)
 }
 
-// Close ends both directions. The peer reads what was written before, then [io.EOF], and its writes
-// fail with EPIPE. Own calls that wait return [net.ErrClosed] at once. A second Close does nothing.
+// Close ends both directions. The peer reads the data written before, then [io.EOF], and its writes
+// fail with EPIPE. Blocked calls on this end return [net.ErrClosed] at once. A second Close does
+// nothing.
 func (c *Conn) Close() error {
 	if c.out.closeWriter() {
 		c.in.closeReader()
@@ -55,57 +56,56 @@ func (c *Conn) Close() error {
 	return nil
 }
 
-// CloseWrite ends the outgoing direction: the peer reads what was written before, then [io.EOF].
-// Reading goes on.
+// CloseWrite ends the outgoing direction: the peer reads the data written before, then [io.EOF].
+// Reading still works.
 func (c *Conn) CloseWrite() error {
 	c.out.end()
 	return nil
 }
 
-// SetWriteBuffer does nothing. It is there because sockets have it; a test sets the buffer by
-// [Conn.SetSendBuffer].
+// SetWriteBuffer does nothing. It exists because sockets have it; tests use [Conn.SetSendBuffer].
 func (c *Conn) SetWriteBuffer(int) error { return nil }
 
-// Reset breaks the connection as a RST does: bytes on the way are lost, and both ends get
-// ECONNRESET from every call until they close. It also reaches the ends of a link that is held.
+// Reset breaks the connection as a RST does: bytes in flight are lost, and all calls on both ends
+// fail with ECONNRESET until the end is closed. It works also while the link is held.
 func (c *Conn) Reset() {
 	c.out.reset()
 	c.in.reset()
 }
 
-// Hold makes the link half-open, in both directions, or lets it work again. While it is held, bytes
-// are taken into the buffer as ever but arrive nowhere, and no end learns that the other one
-// closed; what is in the buffers is delivered after the release. A writer waits when its buffer is
-// full: see [Conn.SetBuffer].
+// Hold makes the link half-open in both directions, or releases it. While it is held, writes fill
+// the buffer as usual but no byte arrives, and neither end sees a close by the other one. Buffered
+// bytes are delivered after the release. A writer waits when its buffer is full: see
+// [Conn.SetBuffer].
 func (c *Conn) Hold(on bool) {
 	c.out.setHeld(on)
 	c.in.setHeld(on)
 }
 
-// SetBuffer sets how many bytes each direction holds before its writer waits. Zero or less means
-// that a writer never waits. The default is [DefaultBuffer].
+// SetBuffer sets how many bytes each direction buffers before its writer waits. Zero or less: a
+// writer never waits. The default is [DefaultBuffer].
 func (c *Conn) SetBuffer(n int) {
 	c.out.setLimit(n)
 	c.in.setLimit(n)
 }
 
-// SetSendBuffer sets how many bytes the direction away from this end holds before a writer waits,
-// as the send buffer of a socket does. See [Conn.SetBuffer].
+// SetSendBuffer sets how many outgoing bytes this end buffers before a writer waits, like the send
+// buffer of a socket. See [Conn.SetBuffer].
 func (c *Conn) SetSendBuffer(n int) { c.out.setLimit(n) }
 
-// Unsent returns how many bytes of this end have not arrived at the other one, whether that reads
-// them or not. A kernel tells the same of a socket.
+// Unsent returns how many bytes of this end have not arrived at the other one, whether read there
+// or not. A kernel reports the same for a socket.
 func (c *Conn) Unsent() int64 { return c.out.unsent() }
 
-// SetLatency has f asked, at each write of either end, how long those bytes will be on their way;
-// nil means no time at all. Bytes never overtake one another, and the end of the stream arrives
-// behind them. f is called from the writing goroutines, without a lock.
+// SetLatency sets a function that each write of either end calls for the delay of its bytes; nil
+// means no delay. Bytes never overtake one another, and the end of the stream arrives after them. f
+// is called on the writing goroutines, without a lock.
 func (c *Conn) SetLatency(f func() time.Duration) {
 	c.out.setLatency(f)
 	c.in.setLatency(f)
 }
 
-// SetRate sets how many bytes per second each direction carries, for writes to come. Zero or less
+// SetRate sets how many bytes per second each direction carries, for later writes. Zero or less
 // means no limit. A writer waits only when the buffer is full: see [Conn.SetBuffer].
 func (c *Conn) SetRate(bytes int) {
 	c.out.setRate(bytes)
@@ -126,19 +126,17 @@ func (c *Conn) SetDeadline(t time.Time) error {
 	return c.SetWriteDeadline(t)
 }
 
-// SetReadDeadline wakes a Read that waits, now or later, when t has come. The zero time means
-// never.
+// SetReadDeadline makes current and later Reads fail at t. The zero time means never.
 func (c *Conn) SetReadDeadline(t time.Time) error {
 	return c.dress("set", c.in.setReadDeadline(t))
 }
 
-// SetWriteDeadline wakes a Write that waits, now or later, when t has come. The zero time means
-// never.
+// SetWriteDeadline makes current and later Writes fail at t. The zero time means never.
 func (c *Conn) SetWriteDeadline(t time.Time) error {
 	return c.dress("set", c.out.setWriteDeadline(t))
 }
 
-// dress gives an error the shape in which package net would return it.
+// dress wraps an error as package net does.
 func (c *Conn) dress(op string, err error) error {
 	if err == nil || err == io.EOF {
 		return err

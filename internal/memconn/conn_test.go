@@ -19,8 +19,7 @@ import (
 	"github.com/hubline-iot/hubline/internal/memconn"
 )
 
-// pair returns two connected ends that are closed when the test ends, inside the bubble if it has
-// one.
+// pair returns two connected ends that are closed when the test ends, inside its bubble, if any.
 func pair(t *testing.T) (a, b *memconn.Conn) {
 	a, b = memconn.Pair("a:1", "b:2")
 	t.Cleanup(func() {
@@ -136,7 +135,7 @@ func TestReadDeadline(t *testing.T) {
 func TestDeadlinesThatMoveAreKept(t *testing.T) {
 	cases := []struct {
 		name  string
-		moves []time.Duration // each set a second after the one before, counted from the first
+		moves []time.Duration // one per second; each duration counts from the first
 		want  time.Duration
 	}{
 		{"later", []time.Duration{5 * time.Second, 20 * time.Second}, 20 * time.Second},

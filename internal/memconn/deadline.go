@@ -5,19 +5,19 @@ import (
 	"time"
 )
 
-// A deadline wakes the waiters of a condition when its time has come; they look at the clock
-// themselves. It is guarded by the lock of that condition.
+// A deadline wakes the waiters of a condition when its time has come; they check the clock
+// themselves. The lock of that condition guards it.
 //
-// Protocol code moves deadlines with each packet, nearly always to a later time. That costs no
-// timer here: the one that is armed fires early, sees that it is early and arms itself again.
+// Protocol code moves deadlines with each packet, nearly always to a later time. That needs no
+// timer operation here: the armed timer fires early and arms itself again.
 type deadline struct {
 	t     time.Time // zero = none
-	armed time.Time // when the timer fires; zero = it does not
+	armed time.Time // when the timer fires; zero = not armed
 	timer *time.Timer
 	wake  *sync.Cond
 }
 
-// passed says whether waiting must end.
+// passed reports whether the deadline has passed.
 func (d *deadline) passed() bool { return !d.t.IsZero() && time.Until(d.t) <= 0 }
 
 func (d *deadline) set(t time.Time) {
@@ -53,7 +53,7 @@ func (d *deadline) fire() {
 	d.wake.Broadcast()
 }
 
-// stop ends the timer; the deadline stays as it is.
+// stop stops the timer and clears the deadline.
 func (d *deadline) stop() {
 	if d.timer != nil {
 		d.timer.Stop()

@@ -10,31 +10,31 @@ import (
 )
 
 const (
-	// DefaultBuffer is the number of bytes that each direction of a connection holds before a writer
-	// has to wait.
+	// DefaultBuffer is the number of bytes that each direction of a connection buffers before a writer
+	// waits.
 	DefaultBuffer = 64 << 10
 
-	// segmentSize bounds how far writes are gathered into one segment. A reader that never quite
-	// catches up would otherwise let the first segment grow for ever.
+	// segmentSize bounds how many bytes writes gather in one segment. Otherwise a reader that never
+	// quite catches up would let the first segment grow without limit.
 	segmentSize = 32 << 10
 
-	// packetSize is how many bytes arrive together at a rate.
+	// packetSize is the number of bytes that arrive together if a rate is set.
 	packetSize = 1 << 10
 )
 
 // A segment is a run of bytes that is delivered as a whole, or the end of the stream.
 type segment struct {
 	buf []byte
-	off int       // bytes of buf that the reader has had
+	off int       // bytes of buf that were read
 	at  time.Time // not readable before; zero = at once
 	eof bool      // no bytes, and none will follow
 }
 
-// A half is one direction of a connection: one end writes to it, the other reads from it. It is a
-// queue, so a segment with a short way still arrives behind the one before, and the end of the
-// stream behind all.
+// A half is one direction of a connection: one end writes to it, the other one reads from it. It is
+// a queue, so a segment with a short delay still arrives after the previous one, and the end of the
+// stream last.
 type half struct {
-	mu sync.Mutex // guards memory only, never held over a wait
+	mu sync.Mutex // guards memory only, never held during a wait
 	r  sync.Cond  // readers wait: bytes, end, deadline
 	w  sync.Cond  // writers wait: room, their turn, deadline
 
@@ -51,10 +51,10 @@ type half struct {
 	rate    int // bytes per second, 0 = no limit
 
 	// State.
-	busy     time.Time // until then the bytes of earlier writes are being sent, with a rate
+	busy     time.Time // end of the transmission of earlier writes, with a rate
 	writing  bool      // a Write is in progress; others queue up behind it so that writes do not mix
 	ended    bool      // the writer has sent its end of stream
-	consumed bool      // and the reader has had it; it stays readable
+	consumed bool      // the reader has received the end of stream, and receives it again
 	wclosed  bool      // the writing end was closed
 	rclosed  bool      // the reading end was closed
 	broken   bool      // reset
@@ -62,7 +62,7 @@ type half struct {
 	// Timers.
 	rline   deadline
 	wline   deadline
-	arrival *time.Timer // wakes the readers when the head of the queue becomes due
+	arrival *time.Timer // wakes the readers when the head of the queue arrives
 }
 
 func newHalf() *half {
@@ -72,8 +72,8 @@ func newHalf() *half {
 	return h
 }
 
-// read takes bytes off the queue and waits for the first of them. Errors come bare; Conn dresses
-// them.
+// read takes bytes off the queue and waits for the first one. Errors are unwrapped; Conn.dress
+// wraps them.
 func (h *half) read(p []byte) (int, error) {
 	if len(p) == 0 {
 		return 0, nil
@@ -100,8 +100,7 @@ func (h *half) read(p []byte) (int, error) {
 	}
 }
 
-// dueLocked says how long the head of the queue is still on its way; false when nothing is to be
-// expected.
+// dueLocked returns how long until the head of the queue arrives; false if nothing will arrive.
 func (h *half) dueLocked() (time.Duration, bool) {
 	if h.held || h.first == len(h.segs) {
 		return 0, false
@@ -112,7 +111,7 @@ func (h *half) dueLocked() (time.Duration, bool) {
 	return 0, true
 }
 
-// armLocked has the readers woken when the head of the queue arrives.
+// armLocked sets the timer that wakes the readers after wait.
 func (h *half) armLocked(wait time.Duration) {
 	if h.arrival == nil {
 		h.arrival = time.AfterFunc(wait, func() {
@@ -150,7 +149,7 @@ func (h *half) takeLocked(p []byte) (int, error) {
 
 func (h *half) popLocked() {
 	if h.spare = h.segs[h.first].buf[:0]; cap(h.spare) > 2*segmentSize {
-		h.spare = nil // one big write should not be paid for until the end
+		h.spare = nil // do not keep the memory of one large write
 	}
 	h.segs[h.first] = segment{}
 	h.first++
@@ -164,7 +163,7 @@ func (h *half) popLocked() {
 	}
 }
 
-// write queues all of p, waiting for room where there is a limit. Errors come bare.
+// write queues all of p and waits for room if there is a limit. Errors are unwrapped.
 func (h *half) write(p []byte) (n int, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -186,7 +185,7 @@ func (h *half) write(p []byte) (n int, err error) {
 	var at time.Time
 	var delay time.Duration
 	if latency := h.latency; latency != nil {
-		h.mu.Unlock() // a stranger's function is not called under the lock
+		h.mu.Unlock() // callbacks run without the lock
 		delay = latency()
 		h.mu.Lock()
 		at = time.Now().Add(delay)
@@ -215,7 +214,7 @@ func (h *half) write(p []byte) (n int, err error) {
 	}
 }
 
-// sentLocked returns when the next n bytes have left, at the rate, behind all earlier ones.
+// sentLocked returns when the next n bytes have been sent at the rate, after all earlier ones.
 func (h *half) sentLocked(n int) time.Time {
 	if now := time.Now(); h.busy.Before(now) {
 		h.busy = now
@@ -232,7 +231,7 @@ func (h *half) writableLocked() error {
 		return os.NewSyscallError("write", syscall.ECONNRESET)
 	case h.wline.passed():
 		return os.ErrDeadlineExceeded
-	case h.ended, h.rclosed && !h.held: // over a dead link nobody learns that the peer is gone
+	case h.ended, h.rclosed && !h.held: // a held link hides that the peer has closed
 		return os.NewSyscallError("write", syscall.EPIPE)
 	}
 	return nil
@@ -241,7 +240,7 @@ func (h *half) writableLocked() error {
 // queueLocked copies p to the end of the queue.
 func (h *half) queueLocked(p []byte, at time.Time) {
 	if h.rclosed {
-		return // held, and nobody will ever read it
+		return // the link is held, and the reader has closed
 	}
 	if !at.IsZero() && time.Until(at) <= 0 {
 		at = time.Time{}
@@ -276,7 +275,7 @@ func (h *half) endLocked() {
 	h.w.Broadcast()
 }
 
-// closeWriter ends the stream for good; false when that was done before.
+// closeWriter ends the stream; it returns false if that was done before.
 func (h *half) closeWriter() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -290,7 +289,7 @@ func (h *half) closeWriter() bool {
 	return true
 }
 
-// closeReader drops what is queued and fails the reader, and the writer unless the link is held.
+// closeReader drops queued data and fails the reader, and the writer unless the link is held.
 func (h *half) closeReader() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -354,7 +353,7 @@ func (h *half) setLimit(n int) {
 	h.w.Broadcast()
 }
 
-// unsent counts the bytes that are on their way.
+// unsent returns the number of bytes that have not arrived.
 func (h *half) unsent() (n int64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -10,16 +10,15 @@ import (
 	"time"
 )
 
-// Network is a listener together with the dialer that reaches it. Make it inside the bubble in
-// which it is used.
+// Network is a listener together with its dialer. Make it inside the bubble that uses it.
 type Network struct {
 	addr Addr
 
 	mu      sync.Mutex    // guards memory only
 	accept  sync.Cond     // Accept waits for backlog or closed
-	changed chan struct{} // closed and replaced when hang, refuse or closed change; dials wait for it
+	changed chan struct{} // closed and replaced when hang, refuse or closed change; wakes hanging dials
 
-	backlog []*Conn // ends of the listener that were not accepted yet
+	backlog []*Conn // the listener's ends that were not accepted yet
 	last    *Conn
 	dialed  int
 	buffer  int
@@ -40,8 +39,7 @@ func NewNetwork(addr string) *Network {
 }
 
 // Accept waits for the next connection and returns the listener's end of it, always a *[Conn].
-// After Close it returns
-// [net.ErrClosed].
+// After Close it returns [net.ErrClosed].
 func (n *Network) Accept() (net.Conn, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -56,8 +54,8 @@ func (n *Network) Accept() (net.Conn, error) {
 	return c, nil
 }
 
-// Close ends Accept, refuses dials, also those that hang, and resets connections that nobody
-// accepted. Those that were accepted live on. A second Close does nothing.
+// Close ends Accept, refuses dials, including hanging ones, and resets connections that were not
+// accepted. Accepted connections stay open. A second Close does nothing.
 func (n *Network) Close() error {
 	n.mu.Lock()
 	if n.closed {
@@ -80,10 +78,9 @@ func (n *Network) Close() error {
 func (n *Network) Addr() net.Addr { return n.addr }
 
 // DialContext connects to the listener and returns the caller's end, always a *[Conn]. It does not
-// wait for Accept, and takes any network and address: the address is what RemoteAddr will return.
-// It fails with ECONNREFUSED while the network refuses or is closed, and with the context's error
-// when that ends first. The signature is that of
-// [net.Dialer.DialContext].
+// wait for Accept. It accepts any network and address; RemoteAddr returns that address. It fails
+// with ECONNREFUSED while the network refuses dials or is closed, and with the context's error if
+// that ends first. The signature is that of [net.Dialer.DialContext].
 func (n *Network) DialContext(ctx context.Context, network, addr string) (net.Conn, error) {
 	fail := func(err error) (net.Conn, error) {
 		return nil, &net.OpError{Op: "dial", Net: network, Addr: Addr(addr), Err: err}
@@ -106,7 +103,7 @@ func (n *Network) DialContext(ctx context.Context, network, addr string) (net.Co
 	}
 }
 
-// dial tries once. No connection and no channel is a refusal; a channel is what to wait for.
+// dial makes one attempt. It returns a connection, a channel to wait for, or neither for a refusal.
 func (n *Network) dial(addr string) (*Conn, <-chan struct{}) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -126,8 +123,8 @@ func (n *Network) dial(addr string) (*Conn, <-chan struct{}) {
 	return c, nil
 }
 
-// Refuse makes all dials fail with ECONNREFUSED, also those that hang, or lets them succeed again.
-// Connections that exist are not touched.
+// Refuse makes all dials fail with ECONNREFUSED, including hanging ones, or lets them succeed
+// again. Existing connections are not affected.
 func (n *Network) Refuse(on bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -135,8 +132,8 @@ func (n *Network) Refuse(on bool) {
 	n.wakeLocked()
 }
 
-// Hang makes dials wait as if no answer came, until their context ends or Hang(false), when they go
-// on.
+// Hang makes dials wait as if no answer came, until their context ends or Hang(false) lets them
+// continue.
 func (n *Network) Hang(on bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -144,14 +141,14 @@ func (n *Network) Hang(on bool) {
 	n.wakeLocked()
 }
 
-// SetBuffer sets [Conn.SetBuffer] of connections to come.
+// SetBuffer sets [Conn.SetBuffer] for later connections.
 func (n *Network) SetBuffer(bytes int) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.buffer = bytes
 }
 
-// SetLatency sets [Conn.SetLatency] of connections to come.
+// SetLatency sets [Conn.SetLatency] for later connections.
 func (n *Network) SetLatency(f func() time.Duration) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -165,7 +162,7 @@ func (n *Network) Last() *Conn {
 	return n.last
 }
 
-// wakeLocked has dials that hang look again.
+// wakeLocked makes hanging dials check the state again.
 func (n *Network) wakeLocked() {
 	close(n.changed)
 	n.changed = make(chan struct{})

@@ -1,15 +1,15 @@
 // Package messageid makes ids for messages that have none: a prefix, "-" and a counter.
 package messageid
 
-// mostIDs is how many ids are made at a time. They share one allocation.
+// mostIDs is the maximum number of ids made at a time, in one allocation.
 const mostIDs = 64
 
-// Source makes ids. Its zero value makes empty ones. It is not safe for concurrent use.
+// Source makes ids. Its zero value returns empty ones. It is not safe for concurrent use.
 type Source struct {
 	prefix string
 	next   uint64 // the counter of the next id
-	made   string // ids of which the next one is the first
-	some   int    // how many were made the last time
+	made   string // ids made in advance; the next one is first
+	some   int    // size of the last batch
 }
 
 // NewSource returns a Source of ids that begin with prefix.
@@ -18,7 +18,8 @@ func NewSource(prefix string) Source { return Source{prefix: prefix, next: 1} }
 // On reports whether the Source makes ids.
 func (s *Source) On() bool { return s.prefix != "" }
 
-// Next returns the next id. It allocates once for up to 64 ids, for fewer at the beginning.
+// Next returns the next id. It allocates once per batch of up to 64 ids; the first batches are
+// smaller.
 func (s *Source) Next() string {
 	if s.prefix == "" {
 		return ""
@@ -63,8 +64,8 @@ func appendNumber(dst []byte, n uint64) []byte {
 	return append(dst, letters[n%base])
 }
 
-// Random returns a prefix of eight characters that another process draws with a probability of one
-// in 10^12. Builds for boards have no source of entropy; there it returns "".
+// Random returns a random prefix of eight characters. Two processes have the same one with a
+// probability of one in 10^12. Builds for boards have no entropy source; there it returns "".
 func Random() string {
 	n := entropy()
 	if n == 0 {
@@ -81,8 +82,8 @@ func Random() string {
 // MaxPrefix is the longest prefix that Valid accepts.
 const MaxPrefix = 64
 
-// Valid reports whether prefix is short and has only ASCII letters, digits and "-._~", which every
-// protocol carries as they are.
+// Valid reports whether prefix has at most MaxPrefix characters, all ASCII letters, digits and
+// "-._~", which every protocol carries unchanged.
 func Valid(prefix string) bool {
 	for i := 0; i < len(prefix); i++ {
 		switch c := prefix[i]; {

@@ -1,4 +1,4 @@
-// Package operr makes the errors of operations that several packages return in the same shape.
+// Package operr makes operation errors that several packages return in the same form.
 package operr
 
 import (
@@ -8,10 +8,10 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// Cancelled returns the error of operation op, which ended because ctx did: Kind Cancelled, with
-// ctx.Err, the cause of a context.WithCancelCause and state in its chain. state says what stood in
-// the way, such as transport.ErrOutcomeUnknown or the latest failure of the connection; it may be
-// nil.
+// Cancelled returns the error of operation op, which ended because ctx ended: Kind Cancelled, with
+// ctx.Err, the cause of a context.WithCancelCause and state in its chain. state is the reason why
+// op had not completed, such as transport.ErrOutcomeUnknown or the last connection failure; it may
+// be nil.
 func Cancelled(ctx context.Context, op transport.Op, scope transport.Scope, state error) *transport.Error {
 	var causes list
 	causes.add(ctx.Err())
@@ -22,7 +22,7 @@ func Cancelled(ctx context.Context, op transport.Op, scope transport.Scope, stat
 	return &transport.Error{Kind: transport.Cancelled, Scope: scope, Op: op, Err: causes}
 }
 
-// TooLarge returns the error for a message of size bytes where limit is the most.
+// TooLarge returns the error for a message of size bytes, of which at most limit are allowed.
 func TooLarge(size, limit int) *transport.Error {
 	return &transport.Error{Kind: transport.TooLarge, Op: transport.OpSend, Err: sizelimit.Error(size, limit)}
 }
@@ -35,7 +35,7 @@ func With(err, state error) error {
 	return list{err, state}
 }
 
-// list is several errors as one. errors.Join puts each on a line of its own.
+// list joins errors on one line; errors.Join puts each on its own line.
 type list []error
 
 func (l *list) add(err error) {

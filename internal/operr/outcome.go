@@ -5,7 +5,7 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// OutcomeUnknown is e with transport.ErrOutcomeUnknown in its chain, once.
+// OutcomeUnknown returns e with transport.ErrOutcomeUnknown once in its chain.
 func OutcomeUnknown(e *transport.Error) *transport.Error {
 	if errchain.Has(e, transport.ErrOutcomeUnknown) {
 		return e

@@ -1,4 +1,4 @@
-// Package pacing bounds the delays of a retry policy by what the service needs. It is of the core.
+// Package pacing has the minimum delays that services need between retries. Boards link it.
 package pacing
 
 import (
@@ -9,14 +9,14 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// slow are the least delays after failures of Pace errfilter.Slow: those that the Azure SDKs
+// slow gives the minimum delays after failures of Pace errfilter.Slow: those that the Azure SDKs
 // document for throttling.
 var slow = retrypolicy.ExponentialBackoffWithJitter{
 	C: 5 * time.Second, Cmin: 10 * time.Second, Cmax: 60 * time.Second, Jd: 0.5, Ju: 0.25,
 }
 
-// IsSlow reports whether retries after a failure of this Kind keep to long delays.
+// IsSlow reports whether failures of this Kind require long delays between retries.
 func IsSlow(kind transport.Kind) bool { return errfilter.OfKind(kind).Pace == errfilter.Slow }
 
-// Least returns the least delay for a retry after a failure for which IsSlow holds.
+// Least returns the minimum delay before a retry after a failure for which IsSlow holds.
 func Least(a retrypolicy.Attempt) time.Duration { return slow.Decide(a).Delay }

@@ -1,12 +1,11 @@
-// Package percent is percent-encoding after RFC 3986 section 2.1, as a hub wants it in tokens,
-// topics and paths: every byte outside the unreserved set is escaped, with upper-case digits, and a
-// space is %20.
+// Package percent implements percent-encoding, RFC 3986 section 2.1, in the form that a hub
+// requires in tokens, topics and paths: every byte outside the unreserved set is escaped, with
+// upper-case digits, and a space is %20.
 package percent
 
 const upperHex = "0123456789ABCDEF"
 
-// Append appends s to dst, escaped, and returns the longer slice. It allocates only when dst must
-// grow.
+// Append appends s, escaped, to dst and returns the longer slice. It allocates only to grow dst.
 func Append(dst []byte, s string) []byte {
 	for i := 0; i < len(s); i++ {
 		b := s[i]
@@ -19,7 +18,7 @@ func Append(dst []byte, s string) []byte {
 	return dst
 }
 
-// Size is the size of what Append appends.
+// Size returns the number of bytes that Append appends.
 func Size(s string) int {
 	n := len(s)
 	for i := 0; i < len(s); i++ {
@@ -30,14 +29,14 @@ func Size(s string) int {
 	return n
 }
 
-// unreserved is the set of RFC 3986 section 2.3.
+// unreserved reports whether b is in the set of RFC 3986 section 2.3.
 func unreserved(b byte) bool {
 	return 'a' <= b && b <= 'z' || 'A' <= b && b <= 'Z' || '0' <= b && b <= '9' || b == '-' || b == '.' || b == '_' ||
 		b == '~'
 }
 
-// Decode appends the text that s stands for to dst. A "%" without two hexadecimal digits behind it
-// makes ok false; "+" is itself.
+// Decode appends the unescaped s to dst. ok is false if two hexadecimal digits are missing after a
+// "%"; "+" stays "+".
 func Decode(dst []byte, s string) (out []byte, ok bool) {
 	for i := 0; i < len(s); i++ {
 		if s[i] != '%' {

@@ -30,7 +30,7 @@ func FuzzDecode(f *testing.F) {
 	f.Add("%4")
 	f.Add("%zz")
 	f.Fuzz(func(t *testing.T, s string) {
-		// What was escaped comes back, and contains nothing that needs escaping but the escapes.
+		// Decoding returns the original, and only "%" escapes remain in the escaped form.
 		escaped := string(percent.Append(nil, s))
 		if back, ok := percent.Decode(nil, escaped); !ok || string(back) != s {
 			t.Fatalf("%q became %q became %q, %v", s, escaped, back, ok)
@@ -39,7 +39,7 @@ func FuzzDecode(f *testing.F) {
 			func(r rune) bool { return r <= ' ' || r >= 0x7f || strings.ContainsRune("/+&=#?;$", r) }); i >= 0 {
 			t.Fatalf("%q became %q with %q in it", s, escaped, escaped[i])
 		}
-		// Whatever is decoded is never longer, and means the same when escaped anew.
+		// Decoding never makes the text longer, and escaping the result decodes to the same text.
 		plain, ok := percent.Decode(nil, s)
 		if !ok {
 			if !strings.Contains(s, "%") {

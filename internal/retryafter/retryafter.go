@@ -1,4 +1,4 @@
-// Package retryafter reads how long a service asks to wait, from the headers of an HTTP answer.
+// Package retryafter parses the delay that a service asks for in the headers of an HTTP answer.
 package retryafter
 
 import (
@@ -6,11 +6,11 @@ import (
 	"time"
 )
 
-// Max is the longest delay that a service can ask a client of a hub for: one answer, which may not
-// even be the hub's, must not put a device to sleep for years. Callers apply it.
+// Max is the longest delay that a service can request from a client of a hub: one answer, which may
+// not even come from the hub, must not stop a device for years. Callers apply it.
 const Max = time.Hour
 
-// longest stands for numbers beyond it.
+// longest replaces larger values.
 const longest time.Duration = 1<<63 - 1
 
 // Parse implements httpretry.ParseRetryAfter.
@@ -30,8 +30,8 @@ func Parse(value string, now time.Time) (time.Duration, bool) {
 	return max(at.Sub(now), 0), true
 }
 
-// cutDate splits a date from what follows after a comma; the comma after the day's name is part of
-// the date.
+// cutDate splits a date from the text after the comma that follows it. A comma after the day's name
+// is part of the date.
 func cutDate(s string) (date, rest string) {
 	day, after, ok := strings.Cut(s, ",")
 	if !ok || !isDay(day) {
@@ -45,7 +45,7 @@ func cutDate(s string) (date, rest string) {
 	return strings.TrimRight(s[:len(day)+1+end], " \t"), strings.Trim(rest, " \t")
 }
 
-// isDay reports whether s is the day of a date: letters only.
+// isDay reports whether s can be the day of a date: letters only.
 func isDay(s string) bool {
 	for i := 0; i < len(s); i++ {
 		if c := s[i] | 0x20; c < 'a' || c > 'z' {
@@ -63,7 +63,7 @@ func ParseAt(value, date string, now time.Time) (time.Duration, bool) {
 	return Parse(value, now)
 }
 
-// afterHeaders are the headers with a number of milliseconds, in the order of precedence.
+// afterHeaders are the headers with a number of milliseconds, in order of precedence.
 var afterHeaders = [...]string{"retry-after-ms", "x-ms-retry-after-ms", "x-amz-retry-after"}
 
 // Headers implements httpretry.RetryAfterHeaders.
@@ -76,7 +76,7 @@ func Headers(get func(name string) string, now time.Time) (time.Duration, bool) 
 	return ParseAt(get("Retry-After"), get("Date"), now)
 }
 
-// decimal reads digits, with a point and more digits if need be, as so many units.
+// decimal parses digits, optionally with a point and more digits, as a number of units.
 func decimal(s string, unit time.Duration) (time.Duration, bool) {
 	whole, part, point := strings.Cut(s, ".")
 	if whole == "" || point && part == "" {
@@ -88,7 +88,7 @@ func decimal(s string, unit time.Duration) (time.Duration, bool) {
 		if digit < 0 || digit > 9 {
 			return 0, false
 		}
-		n = min(n*10+digit, longest/100) // far beyond every unit, so that the product below tells
+		n = min(n*10+digit, longest/100) // exceeds the limit for every unit, so the check below detects it
 	}
 	scale := unit
 	rest := time.Duration(0)
@@ -106,8 +106,8 @@ func decimal(s string, unit time.Duration) (time.Duration, bool) {
 	return n*unit + rest, true
 }
 
-// The forms of a date in HTTP (RFC 9110, section 5.6.7). The last two are obsolete and must be
-// understood all the same.
+// The forms of a date in HTTP (RFC 9110, section 5.6.7). The last two are obsolete, but must be
+// accepted.
 const (
 	imfDate    = "Mon, 02 Jan 2006 15:04:05 GMT"
 	rfc850Date = "Monday, 02-Jan-06 15:04:05 GMT"
@@ -125,8 +125,8 @@ func httpDate(s string, now time.Time) (time.Time, bool) {
 	return at, err == nil
 }
 
-// nearest moves a date whose year has two digits by centuries, to where it is at most 50 years
-// ahead and less than 50 back, as the RFC asks.
+// nearest shifts a date with a two-digit year by centuries, to at most 50 years ahead and less than
+// 50 back, as the RFC demands.
 func nearest(at, now time.Time) time.Time {
 	for at.Year() > now.Year()+50 {
 		at = at.AddDate(-100, 0, 0)

@@ -78,7 +78,7 @@ func TestParse(t *testing.T) {
 	}
 }
 
-// Years with two digits: more than 50 years ahead means the past.
+// A two-digit year more than 50 years ahead means the past.
 func TestTwoDigitYears(t *testing.T) {
 	for _, c := range []struct {
 		now   int
@@ -100,7 +100,7 @@ func TestTwoDigitYears(t *testing.T) {
 	}
 }
 
-// A device whose clock is a month behind or ahead waits as long as was meant.
+// A device whose clock is a month behind or ahead waits for the intended time.
 func TestParseAtUsesTheClockOfTheServer(t *testing.T) {
 	const date, later = "Fri, 31 Dec 1999 23:59:00 GMT", "Fri, 31 Dec 1999 23:59:30 GMT"
 	for _, skew := range []time.Duration{0, 30 * 24 * time.Hour, -30 * 24 * time.Hour} {

@@ -27,7 +27,7 @@ func (x *scanner) pem(i int) (from, to int) {
 	return from, len(x.s)
 }
 
-// forms are what secrets begin with, and how long they are at least.
+// forms are the prefixes of secrets, and their minimum lengths.
 var forms = [...]struct {
 	begin string
 	least int
@@ -38,8 +38,7 @@ var forms = [...]struct {
 	{"rk_live_", 16}, {"npm_", 30}, {"hvs.", 20}, {"SG.", 30},
 }
 
-// byForm returns the end of the secret that begins at i, which its form gives away; i or less for
-// none.
+// byForm returns the end of the secret at i that its form reveals; i or less for none.
 func (x *scanner) byForm(i int) int {
 	rest := x.s[i:]
 	for _, f := range forms {
@@ -57,10 +56,10 @@ func (x *scanner) byForm(i int) int {
 	return x.key(i)
 }
 
-// key finds base64 that is as long as keys are, and as mixed.
+// key returns the end of base64 text with the length and mix of characters of a key; 0 for none.
 func (x *scanner) key(i int) int {
 	if i > 0 && (x.s[i-1] == '/' || x.s[i-1] == '+') {
-		return 0 // its begin was looked at
+		return 0 // not the start of the run
 	}
 	n, changes, slashes, last := 0, 0, 0, 0
 	for ; i+n < len(x.s); n++ {

@@ -9,9 +9,9 @@ import (
 	"github.com/hubline-iot/hubline/internal/scrub"
 )
 
-// forms are texts with a secret in the place of §.
+// forms are texts with § in place of a secret.
 var forms = []string{
-	// names and values
+	// Names and values.
 	"password=§", "password = §", "Password: §", "PWD=§;", "passwd:§", "passphrase=§", "db_password=§", "DBPASSWORD=§",
 	"userPassword=§", "pass=§", "mysql_pwd=§",
 	"client_secret=§", "clientSecret: §", "SECRET=§", "api_key=§", "apikey=§", "apiKey: §", "x-api-key: §",
@@ -20,14 +20,14 @@ var forms = []string{
 	"auth=§", "sessionid=§", "JSESSIONID=§; Path=/", "connect.sid=§",
 	"password=>§", "password := §", "password==§", "password2=§", "(password=§)", "[password=§]", "<Password>§</Password>",
 	`<add key="Password" value="§"/>`,
-	// JSON and the like, also within JSON
+	// JSON and similar formats, also nested in JSON.
 	`{"password":"§"}`, `{"password": "§", "x":1}`, `{'password': '§'}`, `{\"password\":\"§\"}`,
 	`{\\\"password\\\":\\\"§\\\"}`, `{"Password":"§"}`, `{"accessToken" : "§"}`,
 	`{&quot;password&quot;:&quot;§&quot;}`, `{password:§}`, `{User:bob Password:§}`, `{User:"bob", Password:"§"}`,
 	`password: ["§"]`, `{"keys":{"primaryKey":"§"}}`, `{"symmetricKey":"§"}`,
 	`{"sasToken":"?sv=2020&sig=§"}`, `{"url":"https://s/c?a=b\u0026sig=§\u0026se=1"}`, `{"a":"sig\u003d§"}`,
 	`{\u0022password\u0022:\u0022§\u0022}`,
-	// headers
+	// Headers.
 	"Authorization: Basic §", "authorization: bearer §", "Authorization: Digest username=a, response=§",
 	"Authorization: §",
 	"Proxy-Authorization: Basic §", `"Authorization":"Bearer §"`,
@@ -35,24 +35,24 @@ var forms = []string{
 	"Basic §", "Authorization: SharedKey account:§",
 	"Authorization: SharedAccessSignature sr=h&sig=§&se=1", "Authorization=Bearer+§", "token=Bearer §",
 	"X-Amz-Security-Token: §",
-	// URLs
+	// URLs.
 	"https://h/?code=§", "https://h/?a=b&code=§&c=d", "https://h/?key=§", "https://user:§@h/p", "amqps://§@h:5671",
 	"http://h/#access_token=§", "redis://:§@h:6379/0", "https://h/?sig=§",
 	"sig=§%2F§&se=1", "SIG=§", "sv=1&sig=§", "https://h/?sv=1&amp;sig=§&amp;se=2",
 	"next=https%3A%2F%2Fh%3Fa%26sig%3D§%26se%3D1", "n=a%2526sig%253D§", "https%3A%2F%2Fuser%3A§%40h%2Fp",
 	"%22password%22%3A%22§%22", "X-Amz-Signature=§", "Get \"https://h/?token=§\": EOF",
-	// connection strings
+	// Connection strings.
 	"HostName=h;DeviceId=d;SharedAccessKey=§", "HostName=h;SharedAccessKeyName=n;SharedAccessKey=§;DeviceId=d",
 	"AccountName=a;AccountKey=§;EndpointSuffix=s", "Server=s;Uid=u;Pwd=§;",
 	"SharedAccessSignature=sr=h&sig=§", "AWS_SECRET_ACCESS_KEY=§", "aws_session_token = §", "postgres://u:§@h/db",
-	// command lines and files
+	// Command lines and files.
 	"curl --password § h", "curl -u bob:§ h", "tool --api-key § run", "PGPASSWORD=§ psql", "export TOKEN='§'",
 	"-----BEGIN RSA PRIVATE KEY-----\n§\n-----END RSA PRIVATE KEY-----",
 	`-----BEGIN PRIVATE KEY-----\n§\n-----END PRIVATE KEY-----`,
 	"-----BEGIN OPENSSH PRIVATE KEY-----\n§",
 }
 
-// secrets take the place of § in turn.
+// secrets replace § in turn.
 var secrets = []string{"hunter2x", "4Z7Kv0Qw1x5Tn9", "aB3%2Bcd9%3D", "correcthorse9", "x.y_z-9"}
 
 func TestNoFormOfASecretIsShown(t *testing.T) {
@@ -71,7 +71,7 @@ func TestNoFormOfASecretIsShown(t *testing.T) {
 	}
 }
 
-// These need no name.
+// These are recognized without a name.
 func TestSecretsAreKnownByTheirForm(t *testing.T) {
 	for _, secret := range []string{
 		"eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.c2lnbmF0dXJl", "AKIAIOSFODNN7EXAMPLE", "ASIAIOSFODNN7EXAMPLE",
@@ -139,7 +139,7 @@ func TestATextOfAPeerIsBoundedAndOnOneLine(t *testing.T) {
 	require.Equal(t, strings.Repeat("x", scrub.MaxPeer)+"...", scrub.Peer(strings.Repeat("x", scrub.MaxPeer+1)))
 	require.Equal(t, strings.Repeat("x", scrub.MaxPeer-1)+"...", scrub.Peer(strings.Repeat("x", scrub.MaxPeer-1)+"ü"))
 	require.LessOrEqual(t, len(scrub.Peer(strings.Repeat("\x00", 1<<20))), scrub.MaxPeer+3)
-	// A secret that the end cuts in two would not look like one.
+	// A secret cut in two would not be recognized.
 	const key = "Xk8bQ2n5v7y9C1e3g5J7l9N1p3R5t7V9x1Z3b5D7f9A="
 	for n := range 2 * len(key) {
 		for _, most := range []int{scrub.MaxPeer, 4 * scrub.MaxPeer} {
@@ -161,7 +161,7 @@ type errTest string
 
 func (e errTest) Error() string { return string(e) }
 
-// Whatever stands around it, no form of a secret is shown.
+// No form of a secret is shown, in any context.
 func FuzzForms(f *testing.F) {
 	f.Add("a://b@c?sig=", "d", uint8(0))
 	f.Add("bearer '", "'", uint8(50))

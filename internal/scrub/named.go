@@ -2,11 +2,11 @@ package scrub
 
 import "strings"
 
-// separators are between a name and its value. The longer ones are first.
+// separators stand between a name and its value; longer ones come first.
 var separators = [...]struct {
 	text    string
-	escaped bool // as in a URL within a URL: the value ends at an escape, too
-	prose   bool // may also stand in a sentence
+	escaped bool // in a URL within a URL: an escape ends the value, too
+	prose   bool // may also occur in a sentence
 }{
 	{"%253d", true, false}, {"%253a", true, false}, {"%3d", true, false}, {"%3a", true, false},
 	{`\u003d`, false, false}, {`\u003a`, false, false}, {"&#61;", false, false},
@@ -14,7 +14,7 @@ var separators = [...]struct {
 	{">", false, false},
 }
 
-// named finds the value that stands behind the name between begin and end.
+// named returns the value after the name between begin and end.
 func (x *scanner) named(begin, end int) (from, to int) {
 	class := nameClass(x.s[begin:end])
 	if class == harmless || class == inQuery && !x.inQuery(begin) {
@@ -40,7 +40,7 @@ func (x *scanner) named(begin, end int) (from, to int) {
 		}
 		if from, to = x.value(at, sep.escaped); from != at { // in quotes
 			if q := x.quoteAt(at); q != "" && x.attribute(x.skipSpace(min(to+len(q), len(x.s)))) {
-				return 0, 0 // the name comes
+				return 0, 0 // the name follows
 			}
 			return from, to
 		}
@@ -56,7 +56,7 @@ func (x *scanner) named(begin, end int) (from, to int) {
 	return 0, 0
 }
 
-// nested returns the end of the secret that what begins at i announces, as in "token: Bearer x".
+// nested returns the end of a secret that the text at i announces, as in "token: Bearer x".
 func (x *scanner) nested(i int) (to int) {
 	if x.depth == 8 {
 		return 0
@@ -75,7 +75,7 @@ func (x *scanner) nested(i int) (to int) {
 
 func (x *scanner) attribute(at int) bool { return strings.HasPrefix(x.lower[at:], "value=") }
 
-// inQuery reports whether a name is that of a parameter in a URL.
+// inQuery reports whether the name at begin is a parameter in a URL.
 func (x *scanner) inQuery(begin int) bool {
 	before := x.lower[:begin]
 	for _, mark := range [...]string{"?", "&", "&amp;", "%3f", "%26", "%253f", "%2526", `\u0026`, `\u003f`, "#"} {

@@ -2,19 +2,19 @@ package scrub
 
 import "strings"
 
-// class is how a name announces a secret.
+// class says how a name announces a secret.
 type class uint8
 
 const (
 	harmless     class = iota
-	password           // whatever stands behind it is secret
-	ordinary           // a word in a sentence behind it is not
-	inAssignment       // only behind "=", or where names are quoted
-	inQuery            // only in a URL's query
-	header             // the rest of the line is
+	password           // any value is secret
+	ordinary           // a value is secret unless it is a word of a sentence
+	inAssignment       // a value is secret only after "=", or if names are quoted
+	inQuery            // a value is secret only in a URL's query
+	header             // the rest of the line is secret
 )
 
-// endings are what the names of secrets end with, whatever is before that.
+// endings are endings of secrets' names.
 var endings = [...]struct {
 	text string
 	class
@@ -32,7 +32,7 @@ var endings = [...]struct {
 	{"authorization", header}, {"cookie", header},
 }
 
-// lasts are the last words of names of secrets.
+// lasts are last words of secrets' names.
 var lasts = [...]struct {
 	text string
 	class
@@ -42,11 +42,11 @@ var lasts = [...]struct {
 	{"code", inQuery}, {"assertion", inAssignment}, {"sas", inAssignment}, {"psk", inAssignment}, {"pat", inAssignment},
 }
 
-// publicKeys are words before "key" that make it none of a lock's.
+// publicKeys are words before "key" that make the name harmless.
 var publicKeys = [...]string{"public", "partition", "row", "routing", "cache", "sort", "foreign", "registry", "config",
 	"property", "map", "hot"}
 
-// nameClass says what is behind a name, by its end: SharedAccessKeyName is not SharedAccessKey.
+// nameClass returns the class of a name by its end: SharedAccessKeyName is not SharedAccessKey.
 func nameClass(name string) class {
 	name = strings.Trim(name, "_-.")
 	for len(name) > 0 && '0' <= name[len(name)-1] && name[len(name)-1] <= '9' { // password2

@@ -5,7 +5,7 @@ import (
 	"unicode/utf8"
 )
 
-// KnownCause is Cause, and hides the given secrets.
+// KnownCause is like Cause, and also hides the given secrets.
 func KnownCause(err error, secrets ...string) error {
 	if err == nil {
 		return nil
@@ -16,16 +16,16 @@ func KnownCause(err error, secrets ...string) error {
 	return Cause(err)
 }
 
-// MaxPeer bounds what is kept of a peer's text.
+// MaxPeer bounds the length of a peer's text.
 const MaxPeer = 1 << 10
 
-// Peer makes a peer's text fit for an error: secrets hidden, on one line, control and formatting
-// characters and invalid UTF-8 escaped (\n, \x1b), and no longer than MaxPeer and "...".
+// Peer makes a peer's text safe for an error: it hides secrets, escapes line ends, control and
+// formatting characters and invalid UTF-8 (\n, \x1b), and cuts the text to MaxPeer plus "...".
 func Peer(s string) string {
 	cut := ""
 	if len(s) > 4*MaxPeer {
 		s, cut = s[:4*MaxPeer], "..."
-		s = s[:strings.LastIndexAny(s, " \n")+1] // what was cut in two might not look like a secret
+		s = s[:strings.LastIndexAny(s, " \n")+1] // a secret cut in two might not be recognized
 	}
 	if s = escape(Text(s)); len(s) > MaxPeer {
 		s, cut = s[:MaxPeer], "..."
@@ -39,7 +39,8 @@ func Peer(s string) string {
 	return strings.Trim(s, " ") + cut
 }
 
-// Cause returns err with a text that is fit for an error, which is err itself where it is so.
+// Cause returns err if its text is safe for an error, else an error that wraps err with a safe
+// text.
 func Cause(err error) error {
 	if err == nil {
 		return nil
@@ -94,8 +95,8 @@ func escape(s string) string {
 	return string(out)
 }
 
-// shown reports whether a character may stand in a log: it moves no cursor and turns no text
-// around.
+// shown reports whether a character may appear in a log: it does not move the cursor or reverse the
+// text direction.
 func shown(r rune, size int) bool {
 	switch {
 	case r < ' ', 0x7f <= r && r < 0xa0, r == utf8.RuneError && size == 1:

@@ -5,7 +5,7 @@ import "strings"
 // maxUserinfo bounds the search for the end of a URL's user and password.
 const maxUserinfo = 1 << 10
 
-// userinfo finds "user:password@" of a URL, also of one that is escaped for another URL.
+// userinfo returns the "user:password" of a URL, which may be escaped within another URL.
 func (x *scanner) userinfo(i int) (from, to int) {
 	end, at := "/?#\\<> \t\r\n\"'`|", "@"
 	rest := x.lower[i:]
@@ -32,7 +32,7 @@ func (x *scanner) userinfo(i int) (from, to int) {
 	return 0, 0
 }
 
-// flag finds "--password value" and "-u user:password" of a command line.
+// flag returns the secret in "--password value" and "-u user:password" of a command line.
 func (x *scanner) flag(i int) (from, to int) {
 	if i > 0 && strings.IndexByte(" \t\"'`[(", x.s[i-1]) < 0 {
 		return 0, 0
@@ -59,10 +59,10 @@ func (x *scanner) flag(i int) (from, to int) {
 	return x.value(end+1, false)
 }
 
-// schemes of HTTP's authentication are followed by a secret.
+// schemes are HTTP authentication schemes, which precede a secret.
 var schemes = [...]string{"bearer", "basic", "negotiate", "ntlm", "sharedkey", "aws4-hmac-sha256"}
 
-// scheme finds the secret behind the name of a scheme.
+// scheme returns the secret after the name of a scheme.
 func (x *scanner) scheme(begin, end int) (from, to int) {
 	if end >= len(x.s) || x.s[end] != ' ' && x.s[end] != '\t' && x.s[end] != '+' && !strings.HasPrefix(x.s[end:], "%20") {
 		return 0, 0
@@ -93,7 +93,8 @@ func isWord(s string) bool {
 	return len(s) < 16
 }
 
-// isParameter reports whether s is like realm="x", which a server asks for credentials with.
+// isParameter reports whether s has the form of realm="x", with which a server requests
+// credentials.
 func isParameter(s string) bool {
 	name, value, ok := strings.Cut(s, "=")
 	return ok && isWord(name) && value != "" && value[0] != '='

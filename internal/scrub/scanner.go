@@ -4,12 +4,12 @@ import "strings"
 
 type scanner struct {
 	s, lower string
-	runEnd   int // no run of letters is looked at twice
-	depth    int // of nested
+	runEnd   int // each run of letters is examined once
+	depth    int // recursion depth of nested
 }
 
-// secret returns where the secret is that something at i announces, or that begins there. Without
-// one, from >= to, and the search goes on at to, if that is beyond i.
+// secret returns the secret that starts or is announced at i. Without one, from >= to, and the
+// search continues at to if that is after i.
 func (x *scanner) secret(i int) (from, to int) {
 	c := x.s[i]
 	switch {
@@ -43,8 +43,8 @@ func inName(c byte) bool {
 	return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || c == '_' || c == '-' || c == '.'
 }
 
-// escapes is how many bytes of the run from i to end belong to an escape before it: of %26 as in
-// URLs, also %2526, of \u0026 as in JSON, and \n.
+// escapes returns how many bytes of the run from i to end belong to an escape that starts before
+// it: %26 in URLs, also %2526, \u0026 in JSON, and \n.
 func (x *scanner) escapes(i, end int) (n int) {
 	if i == 0 {
 		return 0
@@ -87,7 +87,7 @@ func (x *scanner) skipSpace(i int) int {
 	return i
 }
 
-// quotes are what names and values stand in, escaped ones included.
+// quotes are the quotes around names and values, including escaped ones.
 var quotes = [...]string{`\\\"`, `\"`, `\'`, `\u0022`, `\u0027`, "%2522", "%22", "%27", "&quot;", "&#34;", "&#39;",
 	"&apos;", `"`, "'", "`"}
 
@@ -101,7 +101,7 @@ func (x *scanner) quoteAt(i int) string {
 	return ""
 }
 
-// lowered is s with ASCII letters in lower case, byte for byte.
+// lowered returns s with ASCII letters in lower case; byte offsets stay the same.
 func lowered(s string) string {
 	b := []byte(s)
 	for i, c := range b {

@@ -1,18 +1,18 @@
-// Package scrub takes secrets out of texts, and makes a peer's text fit for an error.
+// Package scrub removes secrets from texts, and makes a peer's text safe for an error.
 //
-// Hubline's own errors hold no secret. But an error may come from a callback, such as a token
-// source that quotes the URL it asked, and a peer may repeat what it was sent. Text finds secrets
-// by their names (password, sig, AccountKey), by the scheme before them (Bearer), by their place in
-// a URL and by their form (private keys, JSON web tokens, keys in base64). It hides too much rather
-// than too little.
+// Hubline's own errors contain no secrets. But an error may come from a callback, such as a token
+// source that quotes a URL, and a peer may repeat data it received. Text finds secrets by their
+// names (password, sig, AccountKey), by the scheme before them (Bearer), by their position in a URL
+// and by their form (private keys, JSON web tokens, keys in base64). When in doubt, it hides the
+// text.
 package scrub
 
 import "strings"
 
 const hidden = "(hidden)"
 
-// Text returns s with its secrets replaced by "(hidden)". It returns s itself when there are none,
-// and so for a text that it returned before.
+// Text returns s with its secrets replaced by "(hidden)". It returns s itself if there are none, so
+// it is idempotent.
 func Text(s string) string {
 	x := scanner{s: s, lower: lowered(s)}
 	var out strings.Builder
@@ -34,7 +34,7 @@ func Text(s string) string {
 	return out.String()
 }
 
-// Error is Text of err's text, empty without an error.
+// Error returns Text of err's text, empty for nil.
 func Error(err error) string {
 	if err == nil {
 		return ""
@@ -42,7 +42,7 @@ func Error(err error) string {
 	return Text(err.Error())
 }
 
-// Known returns s with the given secrets hidden, whatever stands before them.
+// Known returns s with the given secrets hidden, in any context.
 func Known(s string, secrets ...string) string {
 	for _, secret := range secrets {
 		if secret != "" {

@@ -2,7 +2,7 @@ package scrub
 
 import "strings"
 
-// value returns the value that begins at i, less its quotes.
+// value returns the value that begins at i, without its quotes.
 func (x *scanner) value(i int, escaped bool) (from, to int) {
 	if quote := x.quoteAt(i); quote != "" {
 		from = i + len(quote)
@@ -11,7 +11,7 @@ func (x *scanner) value(i int, escaped bool) (from, to int) {
 				return from, at
 			}
 			if x.s[at] == '\\' && len(quote) == 1 && at+1 < len(x.s) && x.s[at+1] != '\n' {
-				at++ // the next one is escaped
+				at++ // skip the escaped character
 			}
 		}
 		return from, len(x.s)
@@ -23,7 +23,7 @@ func (x *scanner) value(i int, escaped bool) (from, to int) {
 		return i + 1, len(x.s)
 	}
 	if x.s[i] == '{' {
-		return 0, 0 // its members are looked at
+		return 0, 0 // its members are scanned separately
 	}
 	return i, x.unquoted(i, escaped)
 }
@@ -59,7 +59,7 @@ func (x *scanner) unquoted(i int, escaped bool) int {
 	return len(x.s)
 }
 
-// ends reports whether what stands before i may be the end of a value.
+// ends reports whether a value may end before i.
 func (x *scanner) ends(i int) bool {
 	return i >= len(x.s) || strings.IndexByte("&;, \t\r\n\"'`)]}<>:.\\|/%", x.s[i]) >= 0
 }
@@ -74,7 +74,7 @@ func (x *scanner) header(i int, prose bool) (from, to int) {
 		return 0, 0
 	}
 	if x.isScheme(i, word) && word < len(x.s) {
-		i = x.skipSpace(word) // the scheme may be seen
+		i = x.skipSpace(word) // the scheme is no secret
 	}
 	to = len(x.s)
 	for _, end := range [...]string{"\n", "\r", `\n`, `\r`, "%0d", "%0a", "\"", "' ", "'\""} {

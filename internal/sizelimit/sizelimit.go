@@ -6,7 +6,8 @@ import (
 	"strconv"
 )
 
-// Error is the cause of a TooLarge for a message of size bytes where limit is the most.
+// Error returns the cause of a TooLarge error for a message of size bytes, of which at most limit
+// are allowed.
 func Error(size, limit int) error {
 	return errors.New("message of " + strconv.Itoa(size) + " bytes is over the limit of " + strconv.Itoa(limit) +
 		"; split it or upload it as a file")

@@ -1,7 +1,7 @@
-// Package statuscode is the one table of what HTTP status codes mean. They come over HTTPS, in
-// replies about the twin and about tokens over MQTT and AMQP, from blob storage, from proxies and
-// from WebSocket servers. A status means the same everywhere, unless a second row says where it
-// differs and why. The package is of the core: boards link it, so reasons are comments.
+// Package statuscode is the single table of the meanings of HTTP status codes. Status codes come
+// over HTTPS, in replies about the twin and about tokens over MQTT and AMQP, from blob storage,
+// from proxies and from WebSocket servers. A status has the same meaning everywhere, unless a
+// second row states where it differs and why. Boards link the package, so reasons are comments.
 //
 // Sources: RFC 9110 section 15, the IANA registry, RFC 4918 (WebDAV), RFC 6585, and the error codes
 // in the developer guide of Azure IoT Hub.
@@ -31,13 +31,13 @@ const (
 	anywhere From = 1<<8 - 1
 )
 
-// About is what an answer is about. It decides who has to deal with the failure.
+// About is the subject of an answer. It decides which layer handles the failure.
 type About uint8
 
 const (
 	// Fine: the request succeeded.
 	Fine About = iota
-	// Message: this message or request would be refused each time; others would not. A batch is split.
+	// Message: this message or request would always be refused, but others not. A batch is split.
 	Message
 	// Moment: the same request may succeed at another time.
 	Moment
@@ -45,14 +45,14 @@ const (
 	Identity
 )
 
-// Meaning is what a status means. The Kind of a success does not count.
+// Meaning is the meaning of a status. The Kind of a success is ignored.
 type Meaning struct {
 	Kind  transport.Kind
 	About About
 }
 
-// row gives a status, or a class of statuses by its first digit, its meaning. Of several rows that
-// apply the last one counts.
+// row gives the meaning of a status, or of a class of statuses by its first digit. The last
+// matching row counts.
 type row struct {
 	status uint16
 	from   From
@@ -63,22 +63,22 @@ var table = [...]row{
 	{1, anywhere, Meaning{transport.Protocol, Identity}}, // no final answer
 	{2, anywhere, Meaning{transport.Unknown, Fine}},
 	{3, anywhere, Meaning{transport.Protocol, Identity}}, // not followed: no service here redirects
-	{4, anywhere, Meaning{transport.Unknown, Identity}},  // unassigned: repeating it may do harm
-	{4, Twin | Web, Meaning{transport.Invalid, Message}}, // it is about this one request, so that is at fault
+	{4, anywhere, Meaning{transport.Unknown, Identity}},  // unassigned: a retry may do harm
+	{4, Twin | Web, Meaning{transport.Invalid, Message}}, // it is about this request only, so the request is at fault
 	{5, anywhere, Meaning{transport.Unavailable, Moment}},
 
 	{400, anywhere, Meaning{transport.Invalid, Message}},
-	{400, Upgrade | Proxy, Meaning{transport.Protocol, Identity}}, // the request is ours: another kind of server
+	{400, Upgrade | Proxy, Meaning{transport.Protocol, Identity}}, // the request is valid: another kind of server
 	{401, anywhere, Meaning{transport.Unauthorized, Identity}},
 	{402, anywhere, Meaning{transport.Quota, Moment}},
-	{402, Upgrade | Proxy, Meaning{transport.Forbidden, Identity}}, // a gateway's gate, not an allowance that refills
+	{402, Upgrade | Proxy, Meaning{transport.Forbidden, Identity}}, // a gateway's restriction, not a quota that refills
 	{403, anywhere, Meaning{transport.Forbidden, Identity}},
-	// A hub has codes of its own for what is forbidden (403000, 403001, 403008 to 403012). A bare 403
-	// is an allowance that is used up: messages, queue depth, uploads; of tokens, those per
-	// connection. Not so for the twin, which has no allowance besides the rate (429).
+	// A hub has separate codes for forbidden requests (403000, 403001, 403008 to 403012). A bare 403
+	// means an exhausted quota: messages, queue depth, uploads; for tokens, the number per connection.
+	// This does not apply to the twin, which has no quota besides the rate (429).
 	{403, Hub | Token, Meaning{transport.Quota, Moment}},
 	{404, anywhere, Meaning{transport.NotFound, Identity}},
-	{404, Proxy, Meaning{transport.Protocol, Identity}}, // a web server that is no proxy
+	{404, Proxy, Meaning{transport.Protocol, Identity}}, // a web server, not a proxy
 	{405, anywhere, Meaning{transport.Unsupported, Identity}},
 	{405, Upgrade, Meaning{transport.Protocol, Identity}}, // a web server without WebSocket at this path
 	{405, Proxy, Meaning{transport.Forbidden, Identity}},  // a proxy that does not allow CONNECT
@@ -116,11 +116,11 @@ var table = [...]row{
 	{507, anywhere, Meaning{transport.Quota, Moment}},
 	{508, Web, Meaning{transport.Invalid, Message}},       // WebDAV: the request leads to a loop
 	{509, Web, Meaning{transport.Throttled, Moment}},      // some hosts' limit of bandwidth; unassigned elsewhere
-	{511, anywhere, Meaning{transport.Network, Moment}},   // somebody may log in to the network meanwhile
+	{511, anywhere, Meaning{transport.Network, Moment}},   // a user may log in to the network meanwhile
 	{511, Web, Meaning{transport.Unauthorized, Identity}}, // a single operation does not wait for that
 }
 
-// Of returns what a status from that sender means. What is no status of HTTP is Protocol.
+// Of returns the meaning of a status from that sender. Numbers outside 100 to 599 are Protocol.
 func Of(status int, from From) Meaning {
 	m := Meaning{transport.Protocol, Identity}
 	if status < 100 || status > 599 {

@@ -9,8 +9,8 @@ import (
 
 var senders = []From{Hub, Twin, Token, Storage, Upgrade, Proxy, Web}
 
-// The meaning of a status fits what is done about it: a retry helps exactly when the failure is
-// about the moment.
+// The meaning of a status is consistent with its retries: exactly the failures about Moment are
+// retryable.
 func TestRetriesHelpWhenTheFailureIsAboutTheMoment(t *testing.T) {
 	for status := 100; status < 600; status++ {
 		for _, from := range senders {
@@ -25,8 +25,7 @@ func TestRetriesHelpWhenTheFailureIsAboutTheMoment(t *testing.T) {
 	}
 }
 
-// A second row for a status that says the same as the rows before it would hide that there is no
-// difference.
+// A second row for a status must differ from the rows before it; otherwise it is redundant.
 func TestEachExceptionDiffers(t *testing.T) {
 	for i, r := range table {
 		if r.from == anywhere {
@@ -55,7 +54,7 @@ func ofRows(rows []row, status uint16, from From) (m Meaning) {
 	return m
 }
 
-// These differ by sender. Everything else means the same everywhere.
+// These statuses differ by sender. All others have the same meaning everywhere.
 func TestWhatDiffersBySender(t *testing.T) {
 	const (
 		invalid, protocol, forbidden, quota = transport.Invalid, transport.Protocol, transport.Forbidden, transport.Quota
@@ -81,7 +80,7 @@ func TestWhatDiffersBySender(t *testing.T) {
 			if kinds, ok := want[status]; ok && kinds[i] != 0 {
 				expected = kinds[i]
 			} else if common == transport.Unknown && from&(Twin|Web) != 0 {
-				expected = invalid // unassigned: the one request is at fault
+				expected = invalid // unassigned: this request is at fault
 			}
 			if got != expected {
 				t.Errorf("%d from sender %d: %v, want %v", status, i, got, expected)

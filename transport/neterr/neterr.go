@@ -1,15 +1,15 @@
-// Package neterr says what the errors of packages net, net/http, crypto/tls and crypto/x509 mean,
-// as a transport.Kind. It is the table that Hubline's transports judge failed connections by. A
-// program that runs its own requests under a retry policy gives it to the Retrier:
+// Package neterr maps errors of packages net, net/http, crypto/tls and crypto/x509 to a
+// transport.Kind. Hubline's transports use the same table for failed connections. A program that
+// runs its own requests under a retry policy passes it to the Retrier:
 //
 //	retrypolicy.Retrier{Policy: p, Classify: retrypolicy.FromKind(neterr.Kind)}
 //
 // Then a certificate that does not verify ends the retries, and a refused connection, a reset, a
-// failed name look-up and a time-out are repeated. Package retrypolicy knows the latter by itself,
-// too, so that boards can do without the packages that this one imports.
+// failed name look-up and a time-out are retried. Package retrypolicy recognizes the latter without
+// this package, so boards need not link the packages that this one imports.
 //
-// Kind judges a TLS alert by its text, so one that a damaged byte caused ends these retries, too.
-// MayBeDamage finds it.
+// Kind judges a TLS alert by its code, so an alert that a damaged byte caused ends these retries,
+// too. MayBeDamage finds such alerts.
 package neterr
 
 import (
@@ -26,14 +26,15 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// Kind returns the Kind of an error. ok is false for a bare error of a context, which is its
-// owner's to judge, and for an error that none of these packages makes; the Kind is Unknown then.
+// Kind returns the Kind of an error. For a bare context error, which only the owner of the context
+// can judge, and for errors from other packages, it returns Unknown and false.
 func Kind(err error) (kind transport.Kind, ok bool) {
 	kind, _, ok = Explain(err)
 	return kind, ok
 }
 
-// Explain is Kind with a hint for the reader of the error, empty or beginning with "; ".
+// Explain returns the Kind and a hint for the reader of the error, which is empty or begins with ";
+// ".
 func Explain(err error) (kind transport.Kind, hint string, ok bool) {
 	if ofContext(err) {
 		return transport.Unknown, "", false
@@ -49,10 +50,10 @@ func Explain(err error) (kind transport.Kind, hint string, ok bool) {
 	return transport.Unknown, "", false
 }
 
-// MayBeDamage reports whether err may come from bytes of the TLS handshake that were damaged on the
-// way although its Kind says that a retry is of no use: an alert that is not about the client's
-// certificate or rights, or a first record that is not TLS. Hubline's clients retry it
-// errfilter.MaxDamage times in a row.
+// MayBeDamage reports whether err may be the result of damaged bytes in the TLS handshake, although
+// its Kind is not retryable: an alert that is not about the client's certificate or rights, or a
+// first record that is not TLS. Hubline's clients retry such an error errfilter.MaxDamage times in
+// a row.
 func MayBeDamage(err error) bool {
 	code, ok := alertOf(err)
 	if !ok {
@@ -61,13 +62,13 @@ func MayBeDamage(err error) bool {
 	switch alertTable[code].kind {
 	case transport.Protocol, transport.Unsupported, transport.NotFound, transport.Unknown:
 		return true
-	default: // nothing to do for the others
+	default: // other Kinds are retryable or about the client
 	}
 	return false
 }
 
-// ofContext reports whether err is a context's, but for one inside an error that says of itself
-// that time was up.
+// ofContext reports whether err is a context error. A context error inside an error whose Timeout
+// method returns true does not count.
 func ofContext(err error) (found bool) {
 	errchain.Any(err, func(err error) bool {
 		if found = err == context.Canceled || err == context.DeadlineExceeded; found {
@@ -79,7 +80,7 @@ func ofContext(err error) (found bool) {
 	return found
 }
 
-// meaning is what a TLS alert means.
+// meaning is the meaning of a TLS alert.
 type meaning struct {
 	kind transport.Kind
 	text string
@@ -128,7 +129,7 @@ var alertTable = fill(meaning{transport.Unknown, "unassigned alert"}, map[byte]m
 	121: {transport.Unsupported, "encrypted client hello required"},
 })
 
-// fill makes a table of all codes.
+// fill returns a table of all codes.
 func fill(rest meaning, known map[byte]meaning) *[256]meaning {
 	var t [256]meaning
 	for i := range t {
@@ -140,14 +141,14 @@ func fill(rest meaning, known map[byte]meaning) *[256]meaning {
 	return &t
 }
 
-// table is what an error means, by the type of its cause. The first row that fits counts.
+// table maps errors by the type of their cause. The first matching row counts.
 var table = []struct {
 	name string
 	kind transport.Kind
 	is   func(error) bool
 	hint string
 }{
-	// TLS alerts are looked up in alertTable before.
+	// TLS alerts are looked up in alertTable first.
 	{"certificate of an unknown issuer", transport.Untrusted, as[x509.UnknownAuthorityError], ""},
 	{"certificate for another host", transport.Untrusted, as[x509.HostnameError], ""},
 	{"certificate invalid or out of its time", transport.Untrusted, as[x509.CertificateInvalidError],
@@ -183,8 +184,8 @@ func is(target error) func(error) bool {
 	return func(err error) bool { return errors.Is(err, target) }
 }
 
-// alertOf finds the TLS alert that the peer sent. crypto/tls does not export its type, a number,
-// only the *net.OpError around it.
+// alertOf returns the TLS alert in err. crypto/tls exports only the *net.OpError around the alert,
+// not its type, which is a number.
 func alertOf(err error) (byte, bool) {
 	e, ok := errors.AsType[*net.OpError](err)
 	if !ok || e.Op != "remote error" || e.Err == nil {

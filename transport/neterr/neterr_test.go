@@ -25,7 +25,7 @@ import (
 
 func TestTheAlertTableIsComplete(t *testing.T) {
 	for code := range 256 {
-		// crypto/tls knows the assigned ones by name.
+		// crypto/tls has names for the assigned codes.
 		known := tls.AlertError(code).Error() != fmt.Sprintf("tls: alert(%d)", code)
 		if known {
 			require.NotEqual(t, "unassigned alert", alertTable[code].text, "code %d: %v", code, tls.AlertError(code))
@@ -50,7 +50,7 @@ func TestEachRowHasItsOwnName(t *testing.T) {
 	}
 }
 
-// What package retrypolicy calls Network or Timeout by itself has the same Kind here.
+// Errors that package retrypolicy classifies as Network or Timeout have the same Kind here.
 func TestClassifyAgrees(t *testing.T) {
 	op := func(err error) error { return &net.OpError{Op: "dial", Net: "tcp", Err: err} }
 	sys := func(e syscall.Errno) error { return op(os.NewSyscallError("connect", e)) }
@@ -74,7 +74,7 @@ func TestClassifyAgrees(t *testing.T) {
 		require.False(t, ok, err)
 		require.Equal(t, transport.Unknown, kind)
 	}
-	kind, ok := Kind(get(context.DeadlineExceeded)) // the time of an http.Client is up
+	kind, ok := Kind(get(context.DeadlineExceeded)) // the http.Client's Timeout has passed
 	require.True(t, ok)
 	require.Equal(t, transport.Timeout, kind)
 }

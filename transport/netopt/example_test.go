@@ -12,7 +12,7 @@ import (
 	"github.com/hubline-iot/hubline/transport/netproxy/envproxy"
 )
 
-// The same settings serve every transport. The proxy is the one that the environment names.
+// The same settings work for every transport. Find uses the proxy that the environment names.
 func ExampleOptions() {
 	network := netopt.Options{Proxy: envproxy.Find, ProductInfo: "Thermo/1.0"}
 	for _, t := range []transport.Transport{

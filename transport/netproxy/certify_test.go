@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// certify makes a certificate for host, signed by itself.
+// certify returns a self-signed certificate for host, and its pool of roots.
 func certify(t testing.TB, host string) (tls.Certificate, *x509.CertPool) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	require.NoError(t, err)

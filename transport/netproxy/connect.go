@@ -18,7 +18,7 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// maxHead is the longest answer to CONNECT that is read.
+// maxHead bounds the head of an answer to CONNECT.
 const maxHead = 16 << 10
 
 // connect is the DialFunc of an HTTP proxy.
@@ -47,7 +47,7 @@ func (p *proxy) connect(ctx context.Context, network, addr string) (net.Conn, er
 	return outer, nil
 }
 
-// handshake does TLS with the proxy, if so wished, and asks it for a connection to addr.
+// handshake does TLS with the proxy if configured, and requests a connection to addr.
 func (p *proxy) handshake(ctx context.Context, c net.Conn, addr string) (net.Conn, error) {
 	if p.tls != nil {
 		secure := tls.Client(c, p.tls)
@@ -80,8 +80,8 @@ func (p *proxy) handshake(ctx context.Context, c net.Conn, addr string) (net.Con
 	return c, nil
 }
 
-// secured is TLS with the proxy. Its Close is the socket's, for that of TLS waits up to 5 s for a
-// peer that takes nothing; the hub is told of the end by the TLS within.
+// secured is TLS to the proxy. Its Close closes the socket only: tls.Conn.Close waits up to 5 s for
+// a peer that accepts no data. The hub gets the close_notify of the inner TLS.
 type secured struct {
 	*tls.Conn
 	socket net.Conn
@@ -89,7 +89,7 @@ type secured struct {
 
 func (s *secured) Close() error { return s.socket.Close() }
 
-// readHead reads up to the empty line and nothing beyond, for that would be the hub's.
+// readHead reads up to the empty line and not beyond: the bytes after it are the hub's.
 func readHead(c net.Conn) ([]byte, error) {
 	var head []byte
 	var b [1]byte
@@ -105,7 +105,7 @@ func readHead(c net.Conn) ([]byte, error) {
 	return head, nil
 }
 
-// errHungUp is io.EOF said more clearly.
+// errHungUp wraps io.EOF with a clearer text.
 var errHungUp error = hungUp{}
 
 type hungUp struct{}
@@ -128,8 +128,8 @@ func parseHead(head []byte) (status int, header textproto.MIMEHeader, ok bool) {
 	return status, header, err == nil && status >= 100 && (version == "HTTP/1.1" || version == "HTTP/1.0")
 }
 
-// statusTexts are the meanings of statuses in errors. The proxy's own text is left out: it may
-// repeat what the proxy was sent.
+// statusTexts are the meanings of statuses in errors. The proxy's own text is omitted, because it
+// may repeat the request's credentials.
 var statusTexts = map[int]string{
 	400: "bad request",
 	401: "unauthorized",

@@ -24,7 +24,7 @@ func ExampleNew() {
 	// Output: *mqtt.Transport
 }
 
-// A proxy behind another one, which is reached with TLS.
+// Chains two proxies; the first one is reached with TLS.
 func ExampleOptions() {
 	outer, err := netproxy.New("https://outer.example.com",
 		&netproxy.Options{TLS: &tls.Config{MinVersion: tls.VersionTLS13}})

@@ -1,7 +1,7 @@
 package netproxy
 
-// For the tests, which are in a package of their own: they use transports, and those use this
-// package.
+// For tests in package netproxy_test, which cannot be internal: they import transports, which
+// import this package.
 var (
 	ParseHead   = parseHead
 	StatusTexts = statusTexts

@@ -1,25 +1,31 @@
-// Package netproxy connects through proxies: HTTP CONNECT and SOCKS5, with user name and password.
-// What it returns has the form of a net.Dialer's DialContext, so it fits netopt.Options.Dial;
-// TLS to the hub, and WebSocket, run through the proxy end to end.
+// Package netproxy connects through HTTP CONNECT and SOCKS5 proxies, with user name and password.
+// Its functions have the form of net.Dialer.DialContext, so they fit netopt.Options.Dial. TLS to
+// the hub, and WebSocket, run end to end through the proxy.
 //
 //	dial, err := netproxy.New("http://user:password@proxy.local:3128", nil)
 //	...
 //	t := mqtt.New(&mqtt.Options{Network: netopt.Options{Dial: dial}})
 //
-// The proxy looks up the name of the hub. Package envproxy finds the proxy that the environment
-// names (HTTPS_PROXY and so on).
+// The proxy resolves the hub's name. Package envproxy finds the proxy that the environment names
+// (HTTPS_PROXY and so on).
 //
 // # Errors
 //
-// A proxy that answered and refused is a *transport.StatusError (HTTP) or a *ReplyError (SOCKS5)
-// within an *transport.Error. Kind is Unauthorized for HTTP 401 and 407 and where SOCKS5 does not
-// take the user or needs one; Forbidden for HTTP 403, 405 and 451 and SOCKS5's "not allowed";
-// Timeout for HTTP 408 and 504; Throttled for 429; Unavailable for HTTP 500, 502, 503 and others of
-// that class, and a general failure of SOCKS5; Network where SOCKS5 says that the hub is out of its
-// reach; Unsupported for HTTP 501 and 505 and for SOCKS5 commands and addresses unsupported;
-// Unknown for HTTP statuses below 500 that have no meaning; Protocol for 400, 404, redirections and
-// the like, and for peers that are no proxies. What the network does on the way to the proxy is
-// reported as it is, with the proxy's address. No error shows user name or password.
+// A refusal by a proxy is a *transport.StatusError (HTTP) or a *ReplyError (SOCKS5) within an
+// *transport.Error of this Kind:
+//
+//   - Unauthorized: HTTP 401 and 407; SOCKS5 rejects the user or requires one.
+//   - Forbidden: HTTP 403, 405 and 451; SOCKS5 "not allowed".
+//   - Timeout: HTTP 408 and 504.
+//   - Throttled: HTTP 429.
+//   - Unavailable: HTTP 500, 502, 503 and other 5xx; a general failure of SOCKS5.
+//   - Network: SOCKS5 cannot reach the hub.
+//   - Unsupported: HTTP 501 and 505; SOCKS5 commands and addresses that are not supported.
+//   - Unknown: HTTP statuses below 500 without a meaning.
+//   - Protocol: HTTP 400, 404, redirections and the like; peers that are not proxies.
+//
+// A network failure on the connection to the proxy is reported unchanged, with the proxy's address.
+// No error shows user name or password.
 package netproxy
 
 import (
@@ -41,11 +47,11 @@ type DialFunc = func(ctx context.Context, network, addr string) (net.Conn, error
 
 // Options are settings beyond the proxy's URL. The zero value and nil mean all defaults.
 type Options struct {
-	// Dial connects to the proxy; another proxy's DialFunc makes a chain. It must end when ctx does.
-	// Nil: a net.Dialer.
+	// Dial connects to the proxy; another proxy's DialFunc makes a chain. It must return when ctx
+	// ends. Nil: a net.Dialer.
 	Dial DialFunc
-	// TLS is the base of the TLS settings towards a proxy of scheme "https"; it is cloned. Its
-	// NextProtos do not count: what is spoken is HTTP/1.1. Nil: the system's roots.
+	// TLS is the base of the TLS configuration for a proxy of scheme "https"; it is cloned. Its
+	// NextProtos is ignored, because only HTTP/1.1 is spoken. Nil: the system's roots.
 	TLS *tls.Config
 }
 
@@ -98,7 +104,7 @@ func New(rawURL string, o *Options) (DialFunc, error) {
 			if p.tls.ServerName == "" {
 				p.tls.ServerName = p.host
 			}
-			p.tls.NextProtos = []string{"http/1.1"} // package net/http may have written HTTP/2 into the caller's
+			p.tls.NextProtos = []string{"http/1.1"} // net/http may have added HTTP/2 to the caller's config
 		}
 		return p.connect, nil
 	}
@@ -122,7 +128,7 @@ func Choose(find func(hub *url.URL) (*url.URL, error)) func(hub *url.URL, direct
 
 var defaultPorts = map[string]string{"http": "80", "https": "443", "socks5": "1080", "socks5h": "1080"}
 
-// proxy is one that New was given. It is not changed.
+// proxy is the proxy of one New. It is immutable.
 type proxy struct {
 	host, addr    string
 	dial          DialFunc
@@ -133,10 +139,10 @@ type proxy struct {
 func (p *proxy) String() string   { return "proxy " + p.addr }
 func (p *proxy) GoString() string { return p.String() }
 
-// onTheWay is a failure between here and the proxy.
+// onTheWay returns the error for a failure of the connection to the proxy.
 func (p *proxy) onTheWay(err error) error { return &proxyError{p.addr, err} }
 
-// failed is a failure of the proxy.
+// failed returns the error for a failure that the proxy reports.
 func (p *proxy) failed(kind transport.Kind, cause error) *transport.Error {
 	return &transport.Error{Kind: kind, Scope: transport.Connection, Op: transport.OpDial, Err: &proxyError{p.addr,
 		scrub.Cause(cause)}}
@@ -146,7 +152,7 @@ func invalid(what string) *transport.Error {
 	return &transport.Error{Kind: transport.Invalid, Op: transport.OpOpen, Err: errors.New("the proxy's URL " + what)}
 }
 
-// proxyError names the proxy.
+// proxyError adds the proxy's address to an error.
 type proxyError struct {
 	addr string
 	err  error

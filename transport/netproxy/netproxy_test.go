@@ -45,7 +45,7 @@ func requireNoSecret(t testing.TB, err error) {
 	}
 }
 
-// inMemory is a proxy in memory and the function that dials through it.
+// inMemory returns a dial function through an in-memory proxy, and its network.
 func inMemory(t testing.TB, rawURL string, serve func(net.Conn)) (netproxy.DialFunc, *memconn.Network) {
 	n := memconn.NewNetwork("proxy.local:3128")
 	t.Cleanup(func() { _ = n.Close() })
@@ -55,7 +55,7 @@ func inMemory(t testing.TB, rawURL string, serve func(net.Conn)) (netproxy.DialF
 	return d, n
 }
 
-// echo is a target that answers what it is sent.
+// echo is a target that returns the bytes it receives.
 func echo(context.Context, string, string) (net.Conn, error) {
 	a, b := memconn.Pair("proxy", "target")
 	go func() {
@@ -105,7 +105,7 @@ func requireEcho(t *testing.T, d netproxy.DialFunc) {
 	require.NoError(t, c.Close())
 }
 
-// What the far end says at once comes with the proxy's own answer and must not be swallowed.
+// Bytes from the hub that arrive together with the proxy's answer must not be lost.
 func TestBytesBehindTheAnswerAreTheHubs(t *testing.T) {
 	bounded.Test(t, func(t *testing.T) {
 		p := &httpProxy{answer: "HTTP/1.0 200 OK\r\nA: b\r\n\r\nfirst words"}
@@ -198,7 +198,7 @@ func TestWrongPasswordsAreUnauthorized(t *testing.T) {
 	}
 }
 
-// The library has words and no codes: this fails when it changes them.
+// The library reports texts without codes: this test fails when it changes them.
 func TestSOCKS5RepliesAreToldApart(t *testing.T) {
 	for reply, kind := range []transport.Kind{
 		1: transport.Unavailable, 2: transport.Forbidden, 3: transport.Network, 4: transport.Network, 5: transport.Network,
@@ -254,7 +254,7 @@ func TestPeersThatAreNoProxies(t *testing.T) {
 				_, err := d(t.Context(), "tcp", "hub:8883")
 				require.ErrorContains(t, err, c.text)
 				require.Equal(t, c.kind, transport.KindOf(err))
-				if c.kind == transport.Unknown { // what the network did is left to the transport to translate
+				if c.kind == transport.Unknown { // the transport classifies network failures
 					require.ErrorIs(t, err, io.EOF)
 				}
 				requireNoSecret(t, err)
@@ -264,7 +264,7 @@ func TestPeersThatAreNoProxies(t *testing.T) {
 	}
 }
 
-// An unreachable proxy is like an unreachable hub, but named.
+// An unreachable proxy is reported like an unreachable hub, with the proxy's address.
 func TestAnUnreachableProxyIsANetworkFailure(t *testing.T) {
 	for _, scheme := range []string{"http", "https", "socks5"} {
 		bounded.Test(t, func(t *testing.T) {
@@ -361,7 +361,7 @@ func (nobody) Done(uint16, error)               {}
 func (nobody) Reply(uint32, transport.Reply)    {}
 func (nobody) Deliver(*transport.Delivery) bool { return false }
 
-// realProxies are an HTTP and a SOCKS5 proxy on real ports, both with a password, by URL.
+// realProxies returns the URLs of an HTTP and a SOCKS5 proxy on real ports, both with a password.
 func realProxies(t *testing.T, connect target) map[string]string {
 	open := func(serve func(net.Conn)) string {
 		l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -377,7 +377,7 @@ func realProxies(t *testing.T, connect target) map[string]string {
 	}
 }
 
-// Everything through every proxy, on real ports, and nothing stays open afterwards.
+// MQTT works through every proxy on real ports, and leaves no socket open.
 func TestMQTTThroughProxies(t *testing.T) {
 	hub, err := testbroker.New(nil)
 	require.NoError(t, err)
@@ -388,7 +388,7 @@ func TestMQTTThroughProxies(t *testing.T) {
 	require.NoError(t, err)
 	wsAddr, err := hub.Listen(testbroker.PortHTTPS, "127.0.0.1:0")
 	require.NoError(t, err)
-	// The proxy knows the hub's name, the device does not.
+	// Only the proxy can resolve the hub's name.
 	connect := func(ctx context.Context, network, addr string) (net.Conn, error) {
 		switch addr {
 		case dev.HostName + ":8883":
@@ -433,13 +433,13 @@ func TestMQTTThroughProxies(t *testing.T) {
 			})
 		}
 	}
-	// One goroutine is Eventually's own, one serves HTTP at the hub from the first WebSocket on.
+	// One goroutine is Eventually's own, one serves HTTP at the hub after the first WebSocket.
 	require.Eventually(t, func() bool {
 		return openSockets(t) <= sockets && runtime.NumGoroutine() <= goroutines+2
 	}, 5*time.Second, 10*time.Millisecond)
 }
 
-// openSockets counts this process's, where that can be known.
+// openSockets counts the sockets of this process, if the system tells.
 func openSockets(t testing.TB) int {
 	const dir = "/proc/self/fd/"
 	entries, err := os.ReadDir(dir)
@@ -455,7 +455,7 @@ func openSockets(t testing.TB) int {
 	return n
 }
 
-// TLS to the proxy itself, in which TLS to the hub runs.
+// TLS to the hub runs inside TLS to the proxy.
 func TestAProxyWithTLS(t *testing.T) {
 	bounded.Test(t, func(t *testing.T) {
 		hub, err := testbroker.New(nil)
@@ -469,13 +469,13 @@ func TestAProxyWithTLS(t *testing.T) {
 		p := &httpProxy{target: hub.Dial(testbroker.PortMQTTS)}
 		go listen(n, func(c net.Conn) {
 			secure := tls.Server(c, &tls.Config{Certificates: []tls.Certificate{cert}, NextProtos: []string{"h2", "http/1.1"}})
-			if secure.Handshake() != nil || secure.ConnectionState().NegotiatedProtocol == "h2" { // which is not spoken here
+			if secure.Handshake() != nil || secure.ConnectionState().NegotiatedProtocol == "h2" { // HTTP/2 is not supported
 				c.Close()
 				return
 			}
 			p.serve(secure)
 		})
-		shared := &tls.Config{RootCAs: roots, NextProtos: []string{"h2", "http/1.1"}} // as package net/http leaves it
+		shared := &tls.Config{RootCAs: roots, NextProtos: []string{"h2", "http/1.1"}} // as net/http leaves it
 		d, err := netproxy.New("https://proxy.local", &netproxy.Options{Dial: n.DialContext, TLS: shared})
 		require.NoError(t, err)
 		sign, err := transport.SharedKey(dev.PrimaryKey)
@@ -491,7 +491,7 @@ func TestAProxyWithTLS(t *testing.T) {
 		require.NoError(t, hub.WaitMessages(ctx, 1))
 
 		n.Last().Hold(true)
-		n.Last().SetBuffer(1) // a stuck proxy must not hold the goodbye
+		n.Last().SetBuffer(1) // a stuck proxy must not delay Close
 		began := time.Now()
 		cancel()
 		require.Error(t, <-ran)

@@ -11,16 +11,16 @@ import (
 	"sync"
 )
 
-// Small proxies for tests. They go by the RFCs and share no code with what they test.
+// Small proxies for tests. They follow the RFCs and share no code with the package.
 
-// target is where a proxy connects to, in place of the network.
+// target is the network behind a proxy.
 type target func(ctx context.Context, network, addr string) (net.Conn, error)
 
 // httpProxy serves CONNECT (RFC 9110 section 9.3.6).
 type httpProxy struct {
 	target target
-	auth   string // "user:password", empty: none needed
-	answer string // in place of connecting
+	auth   string // "user:password"; empty: no authentication
+	answer string // replaces the connection
 
 	mu    sync.Mutex
 	asked []string
@@ -56,7 +56,7 @@ func (p *httpProxy) serve(c net.Conn) {
 	join(c, in, far)
 }
 
-// join copies both ways until both are over.
+// join copies in both directions until both have ended.
 func join(c net.Conn, in io.Reader, far net.Conn) {
 	var wg sync.WaitGroup
 	wg.Go(func() {
@@ -71,9 +71,9 @@ func join(c net.Conn, in io.Reader, far net.Conn) {
 // socksProxy serves SOCKS5 (RFC 1928 and 1929).
 type socksProxy struct {
 	target target
-	auth   string // "user:password", empty: none needed
-	reply  byte   // in place of connecting, unless 0
-	raw    []byte // in place of all answers
+	auth   string // "user:password"; empty: no authentication
+	reply  byte   // replaces the connection, unless 0
+	raw    []byte // replaces all answers
 
 	mu    sync.Mutex
 	asked []string

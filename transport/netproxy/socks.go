@@ -12,7 +12,7 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// socks makes the DialFunc of a SOCKS5 proxy.
+// socks returns the DialFunc of a SOCKS5 proxy.
 func (p *proxy) socks(auth bool, user, password string) (DialFunc, error) {
 	var a *xproxy.Auth
 	if auth {
@@ -32,7 +32,8 @@ func (p *proxy) socks(auth bool, user, password string) (DialFunc, error) {
 	}, nil
 }
 
-// socksError tells what the library's error means. onTheWay is what the network did, if it failed.
+// socksError converts an error of x/net/proxy. onTheWay is the network failure, nil if there was
+// none.
 func (p *proxy) socksError(ctx context.Context, onTheWay, err error) error {
 	switch {
 	case ctx.Err() != nil:
@@ -41,7 +42,7 @@ func (p *proxy) socksError(ctx context.Context, onTheWay, err error) error {
 		return p.onTheWay(onTheWay)
 	}
 	if e, ok := errors.AsType[*net.OpError](err); ok && e.Err != nil {
-		err = e.Err // without addresses, which ours has
+		err = e.Err // without addresses: ours has them
 	}
 	for _, row := range replyTable {
 		if strings.HasSuffix(err.Error(), row.text) {
@@ -54,7 +55,7 @@ func (p *proxy) socksError(ctx context.Context, onTheWay, err error) error {
 	return p.failed(transport.Protocol, &hintError{err})
 }
 
-// replyTable is what a SOCKS5 proxy can say, in the library's words: it has no codes.
+// replyTable maps the refusals of a SOCKS5 proxy. The library reports them as texts without codes.
 var replyTable = []struct {
 	text string
 	kind transport.Kind
@@ -77,7 +78,7 @@ type ReplyError struct {
 	Reason string
 }
 
-// Error gives the reason.
+// Error returns the reason.
 func (e *ReplyError) Error() string { return "SOCKS5: " + e.Reason }
 
 type hintError struct{ err error }
@@ -87,8 +88,8 @@ func (e *hintError) Error() string {
 }
 func (e *hintError) Unwrap() error { return e.err }
 
-// way is the way to the proxy of one dial. It keeps the first failure, so that the network's are
-// told from the proxy's.
+// way dials the proxy for one connection. It keeps the first network failure, to distinguish it
+// from a refusal by the proxy.
 type way struct {
 	dial DialFunc
 

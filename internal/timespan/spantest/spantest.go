@@ -1,4 +1,4 @@
-// Package spantest finds durations of options that nobody bounds.
+// Package spantest finds option durations without an upper bound.
 package spantest
 
 import (
@@ -13,9 +13,9 @@ import (
 
 var duration = reflect.TypeFor[time.Duration]()
 
-// Bounded checks that resolve, which is the method of that name of an options type, bounds every
-// duration by timespan.Most. Callers give the longest duration there is for no limit, and a sum
-// with it would be negative. Fields in skip, such as "Network.WriteTimeout", keep their zero value.
+// Bounded checks that resolve, the method of that name of an options type, caps every duration at
+// timespan.Most. Callers pass the longest duration for no limit, and a sum with it would be
+// negative. Fields in skip, such as "Network.WriteTimeout", keep their zero value.
 func Bounded[T any](t *testing.T, resolve func(*T) (T, error), skip ...string) {
 	t.Helper()
 	var o T
@@ -32,8 +32,8 @@ func Bounded[T any](t *testing.T, resolve func(*T) (T, error), skip ...string) {
 	}
 }
 
-// Fill sets each time.Duration in options, a pointer to a struct, and in the structs within it, to
-// the longest there is, except the fields in skip. It returns their names.
+// Fill sets each time.Duration in options, a pointer to a struct, and in nested structs to the
+// maximum, except the fields in skip. It returns their names.
 func Fill(options any, skip ...string) (names []string) {
 	walk(options, func(name string, v reflect.Value) {
 		if !slices.Contains(skip, name) {

@@ -1,5 +1,5 @@
-// Package status is what the statuses mean that a hub answers requests about the twin with, over
-// whatever protocol. It is of the core: boards link it.
+// Package status maps the status of a hub's reply to a twin request, over any protocol. Boards link
+// it.
 package status
 
 import (
@@ -8,17 +8,16 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// KindOf returns what a status means in a reply about the twin. Good reports that it is no error.
+// KindOf returns the Kind of a status in a twin reply. good reports a success.
 func KindOf(status int) (kind transport.Kind, good bool) {
 	m := statuscode.Of(status, statuscode.Twin)
 	return m.Kind, m.About == statuscode.Fine
 }
 
-// maxMessage is where a message is cut off.
+// maxMessage is the length after which a message is cut off.
 const maxMessage = 200
 
-// Refusal is the error of a request that was answered with a status that is not good. body is the
-// hub's, JSON or not.
+// Refusal returns the error of an unsuccessful reply. body is the hub's, JSON or not.
 func Refusal(op transport.Op, proto string, status int, body []byte) *transport.Error {
 	kind, _ := KindOf(status)
 	e := &transport.StatusError{Service: "hub", Status: status}
@@ -37,7 +36,8 @@ func Refusal(op transport.Op, proto string, status int, body []byte) *transport.
 	return &transport.Error{Kind: kind, Op: op, Proto: proto, Err: e}
 }
 
-// unquoted is a JSON string as it stands between its quotes; other values stay.
+// unquoted returns the content of a JSON string, still escaped; other values are returned
+// unchanged.
 func unquoted(text []byte) []byte {
 	if len(text) >= 2 && text[0] == '"' {
 		return text[1 : len(text)-1]

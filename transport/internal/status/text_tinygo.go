@@ -2,6 +2,6 @@
 
 package status
 
-// peerText leaves the service's text out: to find the secrets in it costs more flash than it is
-// worth. Status and code say what is wrong.
+// peerText drops the service's text: scrubbing secrets from it costs too much flash, and status and
+// code identify the error.
 func peerText(string) string { return "" }

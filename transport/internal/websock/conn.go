@@ -14,12 +14,12 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// lower is the connection below WebSocket as the library is given it. It keeps failures as they
-// were, for the library changes them; it bounds the answer to the request; it is not closed and has
-// no deadlines, for both are the business of its transport.
+// lower is the connection below WebSocket, as gorilla/websocket sees it. It records failures,
+// because the library changes them, and bounds the size of the handshake answer. Close and
+// deadlines have no effect: the transport controls both.
 type lower struct {
 	net.Conn
-	room int // bytes that the answer may still have; negative: it is over
+	room int // remaining bytes of the handshake answer; negative: no bound
 
 	mu                sync.Mutex // guards memory only
 	readErr, writeErr error      // the first ones
@@ -54,7 +54,7 @@ func (l *lower) keep(first *error, err error) {
 	}
 }
 
-// failures are the first ones, nil where there is none.
+// failures returns the first failures, nil for none.
 func (l *lower) failures() (read, write error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -66,19 +66,19 @@ func (*lower) SetDeadline(time.Time) error      { return nil }
 func (*lower) SetReadDeadline(time.Time) error  { return nil }
 func (*lower) SetWriteDeadline(time.Time) error { return nil }
 
-// conn is the stream of bytes in the binary messages of a WebSocket.
+// conn is the byte stream in the binary messages of a WebSocket.
 type conn struct {
 	net.Conn // below WebSocket
 	below    *lower
 	ws       *websocket.Conn
-	message  io.Reader     // of the reading goroutine, nil between messages
+	message  io.Reader     // used by the reading goroutine; nil between messages
 	pongs    chan struct{} // capacity 1: pong is set
 
 	mu   sync.Mutex // guards memory only
 	pong []byte     // nil: none
 }
 
-// Read returns what is left of the message or begins the next one.
+// Read returns the rest of the current message, or begins the next one.
 func (c *conn) Read(p []byte) (int, error) {
 	for {
 		if c.message == nil {
@@ -104,7 +104,7 @@ func (c *conn) Read(p []byte) (int, error) {
 	}
 }
 
-// explain makes of the library's error what the transports understand.
+// explain converts an error of the library to one that transports understand.
 func (c *conn) explain(err error) error {
 	if closed, ok := errors.AsType[*websocket.CloseError](err); ok && closed.Code != websocket.CloseAbnormalClosure {
 		return &closedError{closed.Code, scrub.Peer(closed.Text)}
@@ -144,10 +144,10 @@ func (c *conn) writeError(err error) error {
 	return err
 }
 
-// ControlPending implements netopt.ControlWriter: pongs are waiting.
+// ControlPending implements netopt.ControlWriter. The channel signals waiting pongs.
 func (c *conn) ControlPending() <-chan struct{} { return c.pongs }
 
-// pinged is called within Read. Of several pings the last one is answered, as the protocol allows.
+// pinged is called within Read. Only the last of several pings is answered, as the protocol allows.
 func (c *conn) pinged(data string) error {
 	c.mu.Lock()
 	c.pong = append(make([]byte, 0, len(data)), data...)
@@ -159,14 +159,14 @@ func (c *conn) pinged(data string) error {
 	return nil
 }
 
-// Close says goodbye, does not wait for the answer, and closes what is below.
+// Close sends a close frame, does not wait for the answer, and closes the connection below.
 func (c *conn) Close() error {
 	_ = c.ws.WriteControl(websocket.CloseMessage, websocket.FormatCloseMessage(websocket.CloseNormalClosure, ""),
 		time.Time{})
 	return c.Conn.Close()
 }
 
-// closedError is a close frame of the peer.
+// closedError is the error for a close frame of the peer.
 type closedError struct {
 	code int
 	text string

@@ -9,16 +9,16 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// kindOf returns what an answer to the upgrade means by its status.
+// kindOf returns the Kind of an answer to the upgrade.
 func kindOf(status int) transport.Kind {
 	m := statuscode.Of(status, statuscode.Upgrade)
 	if m.About == statuscode.Fine {
-		return transport.Protocol // no refusal, but no WebSocket either
+		return transport.Protocol // a success without WebSocket
 	}
 	return m.Kind
 }
 
-// refusal is the error for an answer.
+// refusal returns the error for a refused upgrade.
 func refusal(answer *http.Response) *transport.Error {
 	status := answer.StatusCode
 	e := failed(kindOf(status), &transport.StatusError{Service: "WebSocket server", Status: status,
@@ -27,13 +27,13 @@ func refusal(answer *http.Response) *transport.Error {
 	return e
 }
 
-// handshakeError says when it happened.
+// handshakeError marks an error as one of the handshake.
 type handshakeError struct{ err error }
 
 func (e *handshakeError) Error() string { return "WebSocket handshake: " + e.err.Error() }
 func (e *handshakeError) Unwrap() error { return e.err }
 
-// failed is for the engine, which fills in the rest.
+// failed returns an error whose Op and Proto the transport fills in.
 func failed(kind transport.Kind, cause error) *transport.Error {
 	return &transport.Error{Kind: kind, Scope: transport.Connection, Err: cause}
 }

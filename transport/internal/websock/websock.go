@@ -1,5 +1,5 @@
-// Package websock carries a protocol of devices over WebSocket, as a hub has it, on the library
-// gorilla/websocket. Packages mqttws and amqpws make it what devices use.
+// Package websock is a netopt.Tunnel over WebSocket, built on gorilla/websocket. Packages mqttws
+// and amqpws export it for their protocols.
 package websock
 
 import (
@@ -17,22 +17,22 @@ import (
 	"github.com/hubline-iot/hubline/transport/netopt"
 )
 
-// Options are the settings of a Tunnel. The zero value and nil are right for a hub.
+// Options are the settings of a Tunnel. The zero value and nil suit a hub.
 type Options struct {
-	// Path is the path and query of the request, beginning with "/". Empty: "/$iothub/websocket", with
-	// "?iothub-no-client-cert=true" unless a client certificate is at hand.
+	// Path is the path and query of the request, beginning with "/". Empty: "/$iothub/websocket", plus
+	// "?iothub-no-client-cert=true" if the device has no client certificate.
 	Path string
-	// Header is added to the request, which shows it readable below TLS only. It is copied.
+	// Header is added to the request, where only TLS protects it from readers. It is copied.
 	Header http.Header
 }
 
-// Protocol is what goes over WebSocket.
+// Protocol is the protocol inside WebSocket.
 type Protocol struct {
-	// Name is for errors: "MQTT".
+	// Name is the name in errors: "MQTT".
 	Name string
-	// Sub is the name as a subprotocol. What the server agrees to may be in another letter case.
+	// Sub is the WebSocket subprotocol. The server may answer in another letter case.
 	Sub string
-	// Example is a path of a broker that is no hub, for an error's text.
+	// Example is an example path of a broker other than a hub, for an error's text.
 	Example string
 }
 
@@ -40,11 +40,11 @@ type Protocol struct {
 type Tunnel struct {
 	protocol Protocol
 	opt      Options
-	err      error // what Open returns for wrong options
+	err      error // returned by Open for wrong options
 }
 
-// New returns a Tunnel with the given options, which are copied; nil means all defaults. Wrong
-// options are reported by Dial, with Kind Invalid.
+// New returns a Tunnel with a copy of the given options; nil means all defaults. Open reports wrong
+// options, with Kind Invalid.
 func New(p Protocol, o *Options) *Tunnel {
 	t := &Tunnel{protocol: p}
 	if o != nil {
@@ -69,7 +69,7 @@ func New(p Protocol, o *Options) *Tunnel {
 
 var _ netopt.Tunnel = (*Tunnel)(nil)
 
-// Port returns 443, without TLS 80.
+// Port returns 443, or 80 without TLS.
 func (t *Tunnel) Port(secure bool) string {
 	if secure {
 		return "443"
@@ -78,32 +78,32 @@ func (t *Tunnel) Port(secure bool) string {
 }
 
 const (
-	// frameSize is the most that goes into a frame. The session writes no more than this at a time, so
-	// its writes are not cut.
+	// frameSize is the largest frame payload. The session's writes are no larger, so each one fits
+	// into one frame.
 	frameSize = 16 << 10
 	readSize  = 4 << 10
-	// maxAnswer is the longest answer to the request, headers and all.
+	// maxAnswer bounds the answer to the request, including headers.
 	maxAnswer = 64 << 10
 )
 
-// buffers are lent to connections while they write, not while they are idle.
+// buffers are lent to connections only while they write.
 var buffers sync.Pool
 
-// Open sends the request and returns the connection, for the engine.
+// Open sends the request and returns the connection inside WebSocket.
 func (t *Tunnel) Open(ctx context.Context, c net.Conn, peer netopt.Peer) (net.Conn, error) {
 	if t.err != nil {
 		return nil, t.err
 	}
 	below := &lower{Conn: c, room: maxAnswer}
 	dialer := websocket.Dialer{
-		// There is a connection already, with TLS as it may be.
+		// The connection exists already, with TLS or without.
 		NetDialContext:  func(context.Context, string, string) (net.Conn, error) { return below, nil },
 		Subprotocols:    []string{t.protocol.Sub},
 		ReadBufferSize:  readSize,
 		WriteBufferSize: frameSize,
 		WriteBufferPool: &buffers,
 	}
-	// The library looks at a context's deadline only; the caller closes the connection when ctx ends.
+	// The library uses only a context's deadline; the caller closes the connection when ctx ends.
 	ws, answer, err := dialer.DialContext(context.WithoutCancel(ctx), "ws://"+peer.Host+t.path(peer), t.opt.Header)
 	readErr, writeErr := below.failures()
 	switch {
@@ -124,7 +124,7 @@ func (t *Tunnel) Open(ctx context.Context, c net.Conn, peer netopt.Peer) (net.Co
 	below.room = -1
 	w := &conn{Conn: c, below: below, ws: ws, pongs: make(chan struct{}, 1)}
 	ws.SetPingHandler(w.pinged)
-	ws.SetCloseHandler(func(int, string) error { return nil }) // the library's own would write within Read
+	ws.SetCloseHandler(func(int, string) error { return nil }) // the library's default would write within Read
 	return w, nil
 }
 

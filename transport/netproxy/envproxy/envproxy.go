@@ -1,8 +1,8 @@
-// Package envproxy takes the proxy from the environment, for every transport.
+// Package envproxy reads the proxy from the environment, for every transport.
 //
 //	network := netopt.Options{Proxy: envproxy.Find}
 //
-// It is a package of its own because it links net/http.
+// It is a separate package because it links net/http.
 package envproxy
 
 import (
