@@ -27,7 +27,7 @@ import (
 	"github.com/hubline-iot/hubline/transport/netopt"
 )
 
-// constants are the names of the constants of a type of the hub, by its source.
+// constants returns the names of the hub's constants of a type, read from its source.
 func constants(t *testing.T, of string) []string {
 	files, err := filepath.Glob("../../testbroker/internal/hub/*.go")
 	require.NoError(t, err)
@@ -43,7 +43,7 @@ func constants(t *testing.T, of string) []string {
 			if !ok || group.Tok != token.CONST {
 				continue
 			}
-			in := false // the type of the group, which the first of it has
+			in := false // the type of the group, stated by its first constant
 			for _, s := range group.Specs {
 				spec := s.(*ast.ValueSpec)
 				if spec.Type != nil || spec.Values != nil {
@@ -60,7 +60,8 @@ func constants(t *testing.T, of string) []string {
 	return all
 }
 
-// No kind of fault is missing, nor a value of what faults can be about.
+// TestEveryKindHasItsName checks that the tables have every kind of fault, and every value of the
+// enumerations in faults.
 func TestEveryKindHasItsName(t *testing.T) {
 	require.Equal(t, constants(t, "FaultKind"), slices.Sorted(maps.Keys(faultKinds())))
 	for of, n := range map[string]int{"RouteKind": len(routeKinds), "LinkKind": len(linkKinds),
@@ -70,7 +71,7 @@ func TestEveryKindHasItsName(t *testing.T) {
 	}
 }
 
-// samples are a good value of each field, and one that is not.
+// samples are a valid and an invalid value of each field.
 var samples = map[string][2]string{
 	"device": {`"dev-1"`, `"dev-9"`}, "after": {`2`, `-1`}, "times": {`3`, `-2`}, "probability": {`0.5`, `1.5`},
 	"for":  {`"10ms"`, `"10"`},
@@ -86,8 +87,8 @@ var samples = map[string][2]string{
 	"acceptConnects": {`true`, `null`}, "bytesBase64": {`"AAE="`, `"AAE"`},
 }
 
-// Each kind can be declared with all of its fields, and with none that is not for it; a value that
-// does not fit is refused with its name.
+// Each kind accepts all of its fields and no others. The refusal of an invalid value names the
+// field.
 func TestEveryKindWithItsFields(t *testing.T) {
 	p := start(t, "-mqtt", "off", "-amqp", "off", "-https", "off")
 	kinds := p.good("GET", "/faults/kinds", "")["kinds"].([]any)
@@ -116,7 +117,7 @@ func TestEveryKindWithItsFields(t *testing.T) {
 	require.EqualValues(t, len(kinds), p.good("DELETE", "/faults", "")["removed"])
 }
 
-// What the fields say reaches the hub.
+// All fields reach the hub's Fault.
 func TestReadFault(t *testing.T) {
 	for input, want := range map[string]tb.Fault{
 		`{"kind":"RefuseConnect","device":"a/b","code":5,"after":1,"times":-1,"probability":0.25,"for":"1m","status":500,"errorCode":500001,"retryAfter":"3s","retryAfterDate":true,"condition":"c","description":"d"}`: {Kind: tb.RefuseConnect, Device: "a/b",
@@ -225,7 +226,7 @@ func TestBadInput(t *testing.T) {
 	require.Empty(t, p.good("GET", dev+"/c2d", "")["commands"])
 }
 
-// Pages in a browser reach loopback too, and must not own the hub.
+// Web pages in a browser can reach loopback and must not control the hub.
 func TestTheControlAPIIsNotForBrowsers(t *testing.T) {
 	p := start(t)
 	for _, c := range []struct {
@@ -247,7 +248,7 @@ func TestTheControlAPIIsNotForBrowsers(t *testing.T) {
 	}
 }
 
-// What is asked for binary, and modules.
+// Binary bodies in requests and answers, and modules.
 func TestCommandsToAModule(t *testing.T) {
 	p := start(t, "-device", "dev-1", "-device", "dev-1/cam")
 	got := make(chan *transport.Message, 1)
@@ -297,8 +298,7 @@ func TestUploads(t *testing.T) {
 	require.Empty(t, p.good("GET", "/uploads", "")["uploads"])
 }
 
-// A back end gets in with the connection string that was printed, at the address that was, and what
-// it changed is gone after a reset.
+// A back end connects with the printed connection string and address. A reset undoes its changes.
 func TestBackEnds(t *testing.T) {
 	p := start(t, "-host", "hub.example.test")
 	parts := make(map[string]string)
@@ -359,7 +359,7 @@ func TestBackEnds(t *testing.T) {
 	require.NoError(t, again.Open(soon(t)), "with the keys that it had at first")
 }
 
-// Who waits for messages while the hub is reset waits for those that come after it.
+// A wait for messages that spans a reset of the hub waits for messages after the reset.
 func TestWaitOverAReset(t *testing.T) {
 	p := start(t)
 	c := p.client("dev-1", "mqtt", nil)
@@ -382,7 +382,7 @@ func TestWaitOverAReset(t *testing.T) {
 	require.Equal(t, "3", got["messages"].([]any)[0].(map[string]any)["messageId"])
 }
 
-// The end does not wait for what waits.
+// The end of the program ends all waiting requests.
 func TestTheEndOfWhatWaits(t *testing.T) {
 	p := start(t)
 	type end struct {

@@ -12,7 +12,7 @@ import (
 	"github.com/hubline-iot/hubline/testbroker"
 )
 
-// A C2D message is a cloud-to-device message and what has become of it.
+// A command is a C2D message with its state.
 type command struct {
 	Device     string            `json:"device"`
 	Sequence   int               `json:"sequence"`
@@ -41,7 +41,7 @@ func showCommand(r *testbroker.C2DRecord) command {
 	return c
 }
 
-// states are those of C2D messages, by name.
+// states maps the names of C2D states to the states.
 var states = func() map[string]testbroker.C2DState {
 	m := make(map[string]testbroker.C2DState)
 	for s := testbroker.Enqueued; s <= testbroker.Rejected; s++ {
@@ -50,7 +50,7 @@ var states = func() map[string]testbroker.C2DState {
 	return m
 }()
 
-// properties takes an object whose members are texts, in their order.
+// properties is a field for an object with string members, kept in order.
 func properties(name string, into *[]testbroker.Property) field {
 	return field{name: name, take: func(raw json.RawMessage, path string) *refusal {
 		d := json.NewDecoder(bytes.NewReader(raw))

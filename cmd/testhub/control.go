@@ -16,20 +16,20 @@ import (
 )
 
 const (
-	maxInput    = 1 << 20          // bytes of a request
-	bodyTime    = 10 * time.Second // for its head, and for its body
-	defaultWait = 30 * time.Second // of what waits, when the request does not say
+	maxInput    = 1 << 20          // bytes of a request body
+	bodyTime    = 10 * time.Second // time limit of a request's head, and of its body
+	defaultWait = 30 * time.Second // default of the parameter within
 	maxWait     = 10 * time.Minute
 )
 
 // control is the control API: HTTP with JSON, on loopback.
 type control struct {
-	ctx    context.Context // ends all that waits
+	ctx    context.Context // ends all waiting requests
 	cancel context.CancelFunc
 	hub    *testbroker.Hub
 	reg    *registry
 	ready  *readyObject
-	keep   int // messages; 0 = all
+	keep   int // limit of kept messages; 0 = all
 
 	server http.Server
 	wg     sync.WaitGroup
@@ -45,19 +45,19 @@ func newControl(ctx context.Context, hub *testbroker.Hub, reg *registry, ready *
 	c.server = http.Server{
 		Handler:           c.handler(),
 		BaseContext:       func(net.Listener) context.Context { return c.ctx },
-		ReadHeaderTimeout: bodyTime, // ReadTimeout would end what waits longer
+		ReadHeaderTimeout: bodyTime, // ReadTimeout would end longer waits
 		IdleTimeout:       time.Minute,
 	}
 	return c
 }
 
-// start serves on a goroutine of its own.
+// start serves in its own goroutine.
 func (c *control) start(l net.Listener) {
 	c.wg.Go(func() { c.server.Serve(l) }) // until stop
 }
 
-// stop ends what waits, lets other answers end, and joins the goroutine. A second stop does
-// nothing.
+// stop ends waiting requests, lets other answers finish, and joins the goroutine. A second stop
+// does nothing.
 func (c *control) stop() {
 	c.cancel()
 	ctx, cancel := context.WithTimeout(context.Background(), farewell)
@@ -75,7 +75,7 @@ type route struct {
 	handle       func(*control, *call) (any, *refusal)
 }
 
-// routes is the API. README.md has an example of each.
+// routes is the API. README.md has an example of each route.
 func routes() []route {
 	return []route{
 		{"GET", "/", "this list", (*control).index},
@@ -126,14 +126,14 @@ func routes() []route {
 	}
 }
 
-// A call is a request.
+// A call is a request to the API.
 type call struct {
 	*http.Request
 	body []byte
 }
 
-// handler is the API behind what keeps others out: pages in a browser can reach loopback, under any
-// name (DNS rebinding), but say so.
+// handler returns the API, protected from web pages: a page in a browser can reach loopback, under
+// any host name (DNS rebinding), but its requests reveal that.
 func (c *control) handler() http.Handler {
 	mux := http.NewServeMux()
 	for _, r := range routes() {
@@ -151,7 +151,7 @@ func (c *control) handler() http.Handler {
 					Fix: "send less"})
 				return
 			} else if err != nil {
-				return // nobody is there any more
+				return // the client has disconnected
 			}
 			answer, problem := r.handle(c, &call{req, body})
 			if problem != nil {
@@ -168,7 +168,7 @@ func (c *control) handler() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		host, _, err := net.SplitHostPort(r.Host)
 		if err != nil {
-			host = strings.Trim(r.Host, "[]") // there is no port
+			host = strings.Trim(r.Host, "[]") // without a port
 		}
 		if !isLoopback(host) || r.Header.Get("Origin") != "" {
 			refuse(w, &refusal{status: http.StatusForbidden, Field: "Host and Origin", Problem: "the request comes from a " +
@@ -198,7 +198,7 @@ func reply(w http.ResponseWriter, status int, answer any) {
 	w.Write(b.Bytes())
 }
 
-// read reads the body, an object of JSON. Nothing at all is an object without members.
+// read decodes the body, a JSON object. An empty body is an object without members.
 func (r *call) read(fields ...field) *refusal {
 	if problem := r.query(); problem != nil {
 		return problem
@@ -210,10 +210,10 @@ func (r *call) read(fields ...field) *refusal {
 	return readObject(data, "", fields...)
 }
 
-// query reads the parameters.
+// query parses the query parameters.
 func (r *call) query(fields ...field) *refusal { return readQuery(r.URL.Query(), fields...) }
 
-// device returns the device or module that the path names.
+// device returns the device or module in the path.
 func (c *control) device(r *call) (string, *refusal) {
 	id := r.PathValue("device")
 	if _, err := c.hub.Device(id); err != nil {
@@ -227,7 +227,7 @@ func noDevice(id string) *refusal {
 		Fix: "GET /devices lists those that are; a module is device%2Fmodule in a path"}
 }
 
-// selector is the parameter device of a query: one that is registered, or empty for all.
+// selector checks the query parameter device: a registered device or module, or empty for all.
 func (c *control) selector(id string) *refusal {
 	if id == "" {
 		return nil
@@ -238,13 +238,13 @@ func (c *control) selector(id string) *refusal {
 	return nil
 }
 
-// within is the parameter of all that waits.
+// within is the query parameter with the time limit of a wait.
 func within(into *time.Duration) field {
 	*into = defaultWait
 	return span("within", 0, maxWait, into)
 }
 
-// waits calls something that waits, for as long as the request says.
+// waits runs a wait function with a time limit.
 func (c *control) waits(r *call, limit time.Duration, have func() any, wait func(ctx context.Context) error) *refusal {
 	ctx, cancel := context.WithTimeout(r.Context(), limit)
 	defer cancel()
@@ -284,7 +284,7 @@ func (c *control) reset(r *call) (any, *refusal) {
 	if problem := r.read(); problem != nil {
 		return nil, problem
 	}
-	c.mu.Lock() // a fault that is declared meanwhile comes after the reset
+	c.mu.Lock() // a fault declared meanwhile belongs after the reset
 	defer c.mu.Unlock()
 	err := c.reg.restore(c.hub)
 	c.hub.Reset()

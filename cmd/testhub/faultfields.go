@@ -14,7 +14,7 @@ import (
 	tb "github.com/hubline-iot/hubline/testbroker"
 )
 
-// faultKinds are all kinds of faults by name.
+// faultKinds returns all kinds of faults by name.
 var faultKinds = sync.OnceValue(func() map[string]tb.FaultKind {
 	m := make(map[string]tb.FaultKind)
 	for k := tb.FaultKind(1); k < math.MaxUint16; k++ {
@@ -25,8 +25,8 @@ var faultKinds = sync.OnceValue(func() map[string]tb.FaultKind {
 	return m
 })
 
-// named makes a table of the values of a small enumeration by their names, in lower case and with
-// hyphens; String makes something with a parenthesis of those that are none.
+// named maps the names of an enumeration's values, in lower case and with hyphens, to the values.
+// String returns a text with a parenthesis for unknown values.
 func named[T interface {
 	~uint8
 	fmt.Stringer
@@ -45,7 +45,7 @@ var (
 	blobOperations = named(tb.BlobAny)
 )
 
-// Groups of kinds that have a field in common, as the constants' documentation has it.
+// Groups of kinds with a common field. Source: the documentation of the constants.
 var (
 	lasting  = []tb.FaultKind{tb.HalfOpen, tb.Throttle, tb.Absent, tb.Quota}
 	requests = []tb.FaultKind{
@@ -78,10 +78,10 @@ var (
 		tb.GarbleTwin, tb.GarbleMethod}
 )
 
-// A faultField is a field of [tb.Fault] as the API has it.
+// A faultField is an API field of [tb.Fault].
 type faultField struct {
-	kinds []tb.FaultKind // it is for these only; nil = for all
-	not   []tb.FaultKind // but these
+	kinds []tb.FaultKind // the field is only for these kinds; nil = for all
+	not   []tb.FaultKind // except these
 	input func(f *tb.Fault) field
 }
 
@@ -91,7 +91,7 @@ func (f faultField) isFor(k tb.FaultKind) bool {
 
 const maxDelay = 24 * time.Hour
 
-// faultFields are all fields but the kind and the device.
+// faultFields are all fields except the kind and the device.
 var faultFields = []faultField{
 	{input: func(f *tb.Fault) field { return whole("after", 0, 1<<30, &f.After) }},
 	{not: lasting, input: func(f *tb.Fault) field { return countOr("times", "for until it is removed", &f.Times) }},
@@ -147,14 +147,14 @@ var faultFields = []faultField{
 	{kinds: garbage, input: func(f *tb.Fault) field { return binary("bytesBase64", &f.Bytes) }},
 }
 
-// countOr takes a number of times, or -1 for something else. The hub would take 0 for its default,
-// which nobody means who writes it.
+// countOr is a field for a number of times, or -1 with another meaning. It refuses 0, which the hub
+// would take as its default, contrary to the user's intention.
 func countOr(name, otherwise string, into *int) field {
 	return value(name, "a whole number from 1 on, or -1 "+otherwise,
 		into, func(n int) bool { return n == -1 || n >= 1 && n <= 1<<30 })
 }
 
-// statuses takes status codes; 0 lets a request pass.
+// statuses is a field for a list of status codes; 0 lets a request pass.
 func statuses(name string, into *[]int) field {
 	return list(name, func(path string, raw json.RawMessage) *refusal {
 		var n int
@@ -165,7 +165,7 @@ func statuses(name string, into *[]int) field {
 	})
 }
 
-// fieldsOf are the fields of faults of a kind, besides the kind itself.
+// fieldsOf returns the fields of a kind of fault, except the kind.
 func fieldsOf(k tb.FaultKind, f *tb.Fault) []field {
 	fields := []field{text("device", &f.Device)}
 	for _, ff := range faultFields {
@@ -176,8 +176,8 @@ func fieldsOf(k tb.FaultKind, f *tb.Fault) []field {
 	return fields
 }
 
-// readFault reads a fault. What its kind does not look at is refused: it would be waited for in
-// vain.
+// readFault parses a fault. It refuses fields that the kind does not use, because the user would
+// wait for their effect in vain.
 func readFault(data []byte) (tb.Fault, *refusal) {
 	var f tb.Fault
 	members, problem := membersOf(data, "")
@@ -204,7 +204,8 @@ func readFault(data []byte) (tb.Fault, *refusal) {
 	return f, readMembers(members, "", append(fields, kind))
 }
 
-// suggestion names the kind that was probably meant: letter case is a frequent mistake.
+// suggestion names the probable kind when only the letter case is wrong, which is a frequent
+// mistake.
 func suggestion(raw json.RawMessage) string {
 	for _, name := range slices.Sorted(maps.Keys(faultKinds())) {
 		if strings.EqualFold(`"`+name+`"`, string(raw)) {

@@ -14,19 +14,19 @@ import (
 	"github.com/hubline-iot/hubline/testbroker"
 )
 
-// maxFaults is how many faults may be declared at a time.
+// maxFaults is how many declared faults may exist at a time.
 const maxFaults = 1000
 
 // declared is a fault that was declared and not removed.
 type declared struct {
 	ID    int             `json:"id"`
-	Fault json.RawMessage `json:"fault"` // as it was declared
+	Fault json.RawMessage `json:"fault"` // as in the request
 	Fired int             `json:"fired"`
 
 	injected *testbroker.Injected
 }
 
-// snapshot is a copy with the present count.
+// snapshot returns a copy with the present count.
 func (d *declared) snapshot() declared {
 	return declared{ID: d.ID, Fault: d.Fault, Fired: d.injected.Fired()}
 }
@@ -93,7 +93,7 @@ func (c *control) listFaults(r *call) (any, *refusal) {
 	return map[string]any{"faults": all}, r.query()
 }
 
-// find returns the fault that the path names.
+// find returns the fault in the path.
 func (c *control) find(r *call) (*declared, *refusal) {
 	id, err := strconv.Atoi(r.PathValue("fault"))
 	c.mu.Lock()

@@ -10,14 +10,14 @@ import (
 	"strings"
 )
 
-// defaultKeep is enough for most tests, and little enough for days: of messages of 100 bytes the
-// heap has some 90 MB then.
+// defaultKeep is enough for most tests, and small enough to run for days: with messages of 100
+// bytes it takes about 90 MB of heap.
 const defaultKeep = 100_000
 
-// off is the value of a flag for an address that is not listened at.
+// off is the flag value that disables an address.
 const off = "off"
 
-// settings are the command line.
+// settings are the parsed command line.
 type settings struct {
 	host    string
 	mqtt    string
@@ -30,11 +30,11 @@ type settings struct {
 	seed    uint64
 	keep    int
 	json    bool
-	devices []entry // of the flags -device and -x509
+	devices []entry // from the flags -device and -x509
 }
 
-// parse reads the command line. What is wrong was told to stderr, unless it is flag.ErrHelp, which
-// was answered.
+// parse parses the command line. It has printed the error to stderr; for flag.ErrHelp it has
+// printed the help.
 func parse(args []string, stderr io.Writer) (*settings, error) {
 	s := &settings{}
 	var free bool
@@ -85,7 +85,8 @@ func parse(args []string, stderr io.Writer) (*settings, error) {
 	return s, err
 }
 
-// complete sets the defaults of addresses and checks what can be checked before anything is opened.
+// complete sets the default addresses and checks the settings as far as possible without opening
+// anything.
 func (s *settings) complete(free bool) error {
 	for _, p := range []struct {
 		flag string
@@ -127,8 +128,8 @@ func checkAddress(name, addr string) error {
 	return nil
 }
 
-// isLoopback reports whether a host can only be reached from this machine. Names but localhost are
-// not looked up.
+// isLoopback reports whether a host is reachable only from this machine. Names other than localhost
+// are not resolved.
 func isLoopback(host string) bool {
 	ip := net.ParseIP(host)
 	return strings.EqualFold(host, "localhost") || ip != nil && ip.IsLoopback()

@@ -14,14 +14,14 @@ import (
 	"time"
 )
 
-// A refusal says why something was not done, in the words of who asked for it.
+// A refusal is the reason why a request or setting was refused, in the user's terms.
 type refusal struct {
-	status int // of HTTP
-	// Field is which part of the input is meant; empty if none is.
+	status int // HTTP status
+	// Field is the affected part of the input; empty if none.
 	Field   string `json:"field,omitempty"`
 	Problem string `json:"problem"`
 	Fix     string `json:"fix"`
-	// Code is the service's six digits, of a call of a method and the like.
+	// Code is the service's six-digit code, for example of a method call.
 	Code int `json:"code,omitempty"`
 }
 
@@ -29,7 +29,7 @@ func bad(field, what, fix string) *refusal {
 	return &refusal{status: http.StatusBadRequest, Field: field, Problem: what, Fix: fix}
 }
 
-// Error tells all of it in a line.
+// Error returns all fields in one line.
 func (p *refusal) Error() string {
 	s := p.Problem + "; " + p.Fix
 	if p.Field != "" {
@@ -38,16 +38,16 @@ func (p *refusal) Error() string {
 	return s
 }
 
-// A field is a member of an object of JSON, or a parameter of a query: what it is called, and who
-// takes its value.
+// A field is a member of a JSON object, or a query parameter: its name, and the function that
+// parses its value.
 type field struct {
 	name string
-	text bool // its values are texts: in a query they are not quoted
+	text bool // values are strings: in a query they are not quoted
 	take func(raw json.RawMessage, path string) *refusal
 }
 
-// value is a field that is good when json.Unmarshal and ok like it. want says in an error what it
-// must be.
+// value is a field that accepts values decoded by json.Unmarshal into T and accepted by ok. want
+// describes them in errors.
 func value[T any](name, want string, into *T, ok func(T) bool) field {
 	return field{name: name, take: func(raw json.RawMessage, path string) *refusal {
 		var v T
@@ -76,7 +76,7 @@ func number(name, want string, into *float64, ok func(float64) bool) field {
 	return value(name, want, into, ok)
 }
 
-// raw takes any JSON, null too.
+// raw is a field that accepts any JSON value, including null.
 func raw(name string, into *json.RawMessage) field {
 	return field{name: name, take: func(raw json.RawMessage, _ string) *refusal {
 		*into = raw
@@ -94,7 +94,7 @@ func object(name string, into *json.RawMessage) field {
 	}}
 }
 
-// parsed is a text that means something.
+// parsed is a string field with a parser.
 func parsed[T any](name, want string, into *T, parse func(string) (T, bool)) field {
 	var s string
 	f := text(name, &s)
@@ -111,7 +111,7 @@ func parsed[T any](name, want string, into *T, parse func(string) (T, bool)) fie
 	return f
 }
 
-// span is a duration from least to most.
+// span is a field for a duration from least to most.
 func span(name string, least, most time.Duration, into *time.Duration) field {
 	want := fmt.Sprintf(`a duration from %v to %v, such as "1.5s" or "200ms"`, least, most)
 	return parsed(name, want, into, func(s string) (time.Duration, bool) {
@@ -134,7 +134,7 @@ func binary(name string, into *[]byte) field {
 	})
 }
 
-// key is a symmetric key. Its value is in no error.
+// key is a field for a symmetric key. Errors omit the value.
 func key(name string, into *string) field {
 	return parsed(name, "16 to 64 bytes in base64", into, func(s string) (string, bool) {
 		b, err := base64.StdEncoding.DecodeString(s)
@@ -142,7 +142,7 @@ func key(name string, into *string) field {
 	})
 }
 
-// choice is one of the names of a table.
+// choice is a field for one of the names in a table.
 func choice[T any](name string, table map[string]T, into *T) field {
 	names := strings.Join(slices.Sorted(maps.Keys(table)), ", ")
 	return parsed(name, "one of: "+names, into, func(s string) (T, bool) {
@@ -151,7 +151,7 @@ func choice[T any](name string, table map[string]T, into *T) field {
 	})
 }
 
-// list takes the members of an array one by one.
+// list is a field for an array. take parses each member.
 func list(name string, take func(path string, raw json.RawMessage) *refusal) field {
 	return field{name: name, take: func(raw json.RawMessage, path string) *refusal {
 		var all []json.RawMessage
@@ -167,8 +167,8 @@ func list(name string, take func(path string, raw json.RawMessage) *refusal) fie
 	}}
 }
 
-// readObject reads an object of JSON that has no other members than the fields. The path leads to
-// it.
+// readObject parses a JSON object that has only the given members. path is its location, for
+// errors.
 func readObject(data []byte, path string, fields ...field) *refusal {
 	members, problem := membersOf(data, path)
 	if problem != nil {
@@ -178,8 +178,8 @@ func readObject(data []byte, path string, fields ...field) *refusal {
 	return readMembers(members, path, fields)
 }
 
-// membersOf takes an object of JSON apart, in which each member may be there once. What it has to
-// be is for the caller to say, where Fix is empty.
+// membersOf splits a JSON object into its members and refuses repeated ones. In some errors Fix is
+// empty; the caller fills it in.
 func membersOf(data []byte, path string) (map[string]json.RawMessage, *refusal) {
 	if err := json.Unmarshal(data, new(json.RawMessage)); err != nil {
 		return nil, bad(path, "is no object of JSON ("+err.Error()+")", "")
@@ -228,7 +228,7 @@ func readMembers(members map[string]json.RawMessage, path string, fields []field
 	return nil
 }
 
-// readQuery reads the parameters of a query, of which each may be there once.
+// readQuery parses the query parameters and refuses repeated ones.
 func readQuery(q url.Values, fields ...field) *refusal {
 	members := make(map[string]json.RawMessage)
 	for name, values := range q {
@@ -258,5 +258,5 @@ func names(fields []field) string {
 	return strings.Join(all, ", ")
 }
 
-// cutModule takes "device/module" apart.
+// cutModule splits "device/module".
 func cutModule(id string) (device, module string, isModule bool) { return strings.Cut(id, "/") }

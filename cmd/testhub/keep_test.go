@@ -11,7 +11,7 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// pageAsked is a page of messages, as a client sees it.
+// pageAsked is a page of messages as a client receives it.
 type pageAsked struct {
 	n               []int
 	next, forgotten int
@@ -37,8 +37,8 @@ func (p *program) read(answer map[string]any) (got pageAsked) {
 	return got
 }
 
-// Places of messages are what they were after some were forgotten, and an answer tells if it lacks
-// any.
+// The numbers of messages do not change when older messages are forgotten, and an answer states how
+// many are missing.
 func TestKeep(t *testing.T) {
 	p := start(t, "-keep", "5", "-device", "dev-1", "-device", "dev-2")
 	c := map[int]*device.Client{0: p.client("dev-1", "mqtt", nil), 1: p.client("dev-2", "mqtt", nil)}
@@ -92,7 +92,7 @@ func TestKeep(t *testing.T) {
 	require.Equal(t, pageAsked{[]int{0}, 1, 0}, p.page(""))
 }
 
-// Without a bound nothing is forgotten; there is one unless it is asked for that.
+// By default the log is limited; with -keep 0 nothing is forgotten.
 func TestKeepFlag(t *testing.T) {
 	var help bytes.Buffer
 	for _, c := range []struct {

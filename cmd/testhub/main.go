@@ -1,14 +1,13 @@
-// Command testhub is the in-process hub of package testbroker as a program: an IoT hub on this
-// machine, for people who try something out and for tests in any language. Devices reach it over
-// MQTT, AMQP and HTTPS, each also over WebSocket, back ends over HTTPS; what goes wrong at it is
-// declared over a control API.
+// Command testhub runs the in-process hub of package testbroker as a program: an IoT hub on this
+// machine, for experiments and for tests in any language. Devices connect over MQTT, AMQP and
+// HTTPS, the first two also over WebSocket, back ends over HTTPS. A control API declares faults.
 //
-//	go run ./cmd/testhub -free -device dev-1           free ports, a device with new keys; each event is printed
+//	go run ./cmd/testhub -free -device dev-1           free ports, a device with new keys; prints each event
 //	go run ./examples/fan -hub http://127.0.0.1:PORT   a device for it, with HUBLINE_CONNECTION_STRING set
-//	go run ./cmd/testhub -devices hub.json -json       the ports of the service, devices from a file, lines of JSON
-//	curl http://127.0.0.1:PORT/                        what the control API can do
+//	go run ./cmd/testhub -devices hub.json -json       the ports of the service, devices from a file, JSON lines
+//	curl http://127.0.0.1:PORT/                        lists the control API
 //
-// README.md beside this file tells all flags, the file of devices and the control API with
+// README.md in this directory describes all flags, the device file and the control API with
 // examples.
 package main
 

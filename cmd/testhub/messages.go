@@ -12,12 +12,12 @@ import (
 
 const (
 	defaultPage = 1000
-	maxPage     = 10_000 // messages in an answer
+	maxPage     = 10_000 // messages in one answer
 )
 
-// A message is telemetry as the API shows it.
+// A message is a telemetry message in the API.
 type message struct {
-	// N is its place among all that were stored, from 0.
+	// N is its position among all stored messages, from 0.
 	N               int               `json:"n"`
 	Device          string            `json:"device"`
 	MessageID       string            `json:"messageId,omitempty"`
@@ -37,7 +37,7 @@ type message struct {
 	Received   time.Time `json:"received"`
 }
 
-// body shows bytes: as text if they are UTF-8, otherwise in base64.
+// body is a payload: text if it is UTF-8, otherwise base64.
 type body struct {
 	Body       *string `json:"body,omitempty"`
 	BodyBase64 *string `json:"bodyBase64,omitempty"`
@@ -51,7 +51,7 @@ func showBody(b []byte) body {
 	return body{BodyBase64: &s}
 }
 
-// showProperties makes an object of properties. Of those that have the same name the first counts.
+// showProperties converts properties to an object. Of properties with the same name the first wins.
 func showProperties(all []testbroker.Property) map[string]string {
 	m := make(map[string]string, len(all))
 	for _, p := range all {
@@ -73,25 +73,26 @@ func showMessage(m *testbroker.Message) message {
 	}
 }
 
-// A page is a part of the log. Next is the n from which on the next one begins.
+// A page is a part of the log. Next is the n at which the next page begins.
 type page struct {
 	Messages []message `json:"messages"`
 	Next     int       `json:"next"`
-	// Forgotten is how many messages, of whatever device, are missing at the beginning because the hub
-	// does not keep them any more.
+	// Forgotten is how many messages, of any device, are missing at the beginning because the hub has
+	// dropped them.
 	Forgotten int `json:"forgotten,omitempty"`
 }
 
-// after returns the messages that are kept from a place on, and how many from there on are not.
+// after returns the kept messages from a position on, and how many from that position on are
+// forgotten.
 func after(log []testbroker.Message, from int) (kept []testbroker.Message, forgotten int) {
 	if len(log) == 0 {
-		return nil, 0 // the newest is always kept
+		return nil, 0 // empty log: the newest message is always kept
 	}
 	first := log[0].Sequence - 1
 	return log[min(max(from-first, 0), len(log)):], max(first-from, 0)
 }
 
-// pageOf returns the messages of a device with its modules, or of all, from a place on.
+// pageOf returns the messages of a device and its modules, or of all devices, from a position on.
 func pageOf(log []testbroker.Message, device string, from, limit int) page {
 	kept, forgotten := after(log, from)
 	p := page{Messages: []message{}, Next: from + forgotten, Forgotten: forgotten}
@@ -111,7 +112,8 @@ func sentBy(m *testbroker.Message, device string) bool {
 	return device == "" || device == m.DeviceID || device == join(m.DeviceID, m.ModuleID)
 }
 
-// page is how many messages can be waited for: no more than an answer has, and the hub keeps.
+// page returns how many messages a request can wait for: at most one answer's, and at most the kept
+// ones.
 func (c *control) page() int {
 	if c.keep == 0 {
 		return maxPage
@@ -119,7 +121,7 @@ func (c *control) page() int {
 	return min(maxPage, c.keep)
 }
 
-// log returns the log as it is.
+// log returns the present log.
 func (c *control) log() (log []testbroker.Message) {
 	c.hub.Wait(c.ctx, func(all []testbroker.Message) bool { log = all; return true })
 	return log
@@ -152,7 +154,7 @@ func (c *control) waitMessages(r *call) (any, *refusal) {
 		return map[string]int{"messages": matched}
 	}, func(ctx context.Context) error {
 		return c.hub.Wait(ctx, func(log []testbroker.Message) bool {
-			matched = 0 // from the beginning: the log may have been reset
+			matched = 0 // start again: the log may have been reset
 			kept, _ := after(log, from)
 			for i := 0; i < len(kept) && matched < count; i++ {
 				if sentBy(&kept[i], device) {

@@ -38,7 +38,7 @@ func (c *control) callMethod(r *call) (any, *refusal) {
 	return nil, methodProblem(err)
 }
 
-// methodProblems says by the service's code which field was wrong, if one was, and what to do.
+// methodProblems maps the service's codes to the wrong field, if any, and the fix.
 var methodProblems = map[int]struct{ field, fix string }{
 	400004: {"name", "give printable ASCII without space and any of $()<>@,;:\\\"/[]?={}"},
 	400027: {"", "call again: the device has a newer connection now"},
@@ -62,7 +62,7 @@ type methodResult struct {
 	Payload json.RawMessage `json:"payload,omitempty"`
 }
 
-// A methodCall is a call and what has become of it.
+// A methodCall is a call and its outcome.
 type methodCall struct {
 	Device     string          `json:"device"`
 	Name       string          `json:"name"`

@@ -12,10 +12,10 @@ import (
 	"github.com/hubline-iot/hubline/testbroker"
 )
 
-// pending is how many lines may wait for an output that is slow.
+// pending is how many lines may wait for a slow output.
 const pending = 4096
 
-// A line is something that happened. What a kind of event has nothing to say in is left out.
+// A line is an event. Fields that its kind does not use are left out.
 type line struct {
 	Event      string    `json:"event"`
 	Time       time.Time `json:"time"`
@@ -24,28 +24,28 @@ type line struct {
 	// Refused is the address of a link, or the method and path of a request; empty when the whole
 	// connection was refused.
 	Refused string `json:"refused,omitempty"`
-	// Code is that of a CONNACK of refused, Status that of an answer over HTTP, of a twin or of a
+	// Code is the CONNACK code of refused. Status is that of an HTTP answer, of a twin request or of a
 	// method.
 	Code   byte   `json:"code,omitempty"`
 	Status int    `json:"status,omitempty"`
 	Fault  string `json:"fault,omitempty"`
 	Error  string `json:"error,omitempty"`
-	// Protocol and Bytes are those of what a device sent; MessageID, Method and File say what it is
-	// about.
+	// Protocol and Bytes are those of a device's message or request. MessageID, Method and File
+	// identify the subject.
 	Protocol  string `json:"protocol,omitempty"`
 	MessageID string `json:"messageId,omitempty"`
 	Bytes     int    `json:"bytes,omitempty"`
 	Method    string `json:"method,omitempty"`
 	File      string `json:"file,omitempty"`
 	// Detail is the operation of twin-requested, the part of twin-changed, the fate of
-	// method-answered, the state of C2D message and upload; Version that of the properties that were
-	// changed.
+	// method-answered, or the state of a C2D message or upload. Version is that of the changed
+	// properties.
 	Detail  string `json:"detail,omitempty"`
 	Version int64  `json:"version,omitempty"`
-	// Lost is how many lines before this one were not printed.
+	// Lost is how many lines before this one were dropped.
 	Lost int64 `json:"lost,omitempty"`
 
-	text string // for people, without the time
+	text string // for humans, without the time
 }
 
 func hubLine(e testbroker.Event) line {
@@ -65,7 +65,7 @@ func hubLine(e testbroker.Event) line {
 		l.Refused = e.Name
 	case testbroker.UploadChanged:
 		l.File = e.Name
-	default: // nothing to do for the others
+	default: // the other kinds need no more fields
 	}
 	if e.Protocol != 0 {
 		l.Protocol = e.Protocol.String()
@@ -76,7 +76,7 @@ func hubLine(e testbroker.Event) line {
 	return l
 }
 
-// join is the name of a device or module.
+// join returns the name of a device or module.
 func join(device, module string) string {
 	if module == "" {
 		return device
@@ -84,8 +84,8 @@ func join(device, module string) string {
 	return device + "/" + module
 }
 
-// A printer writes lines on a goroutine of its own, so that a slow output holds up neither the hub
-// nor its devices: the hub's lines are dropped then, and counted.
+// A printer writes lines in its own goroutine, so that a slow output does not delay the hub or its
+// devices. Excess lines are dropped and counted.
 type printer struct {
 	w     io.Writer
 	json  bool
@@ -93,14 +93,14 @@ type printer struct {
 	lines chan line
 	lost  atomic.Int64
 	done  chan struct{} // closed when the goroutine has ended; nil before start
-	err   error         // the goroutine's, until done
+	err   error         // owned by the goroutine until done
 }
 
 func newPrinter(w io.Writer, json bool, gone func()) *printer {
 	return &printer{w: w, json: json, gone: gone, lines: make(chan line, pending)}
 }
 
-// offer prints a line unless too many wait.
+// offer queues a line, or drops it if the queue is full.
 func (p *printer) offer(l line) {
 	select {
 	case p.lines <- l:
@@ -109,7 +109,7 @@ func (p *printer) offer(l line) {
 	}
 }
 
-// start begins to print. What was offered before comes first.
+// start starts the goroutine. Lines offered before are printed first.
 func (p *printer) start() {
 	p.done = make(chan struct{})
 	go func() {
@@ -151,8 +151,8 @@ func (p *printer) object(v any) error {
 	return err
 }
 
-// end prints what waits and ends the goroutine. Nobody may call offer any more. It gives up on an
-// output that takes nothing.
+// end prints the queued lines and ends the goroutine. offer must not be called again. It gives up
+// on a blocked output.
 func (p *printer) end() error {
 	close(p.lines)
 	timer := time.NewTimer(farewell)
@@ -163,12 +163,12 @@ func (p *printer) end() error {
 		return fmt.Errorf("output: it took no line for %v", farewell)
 	}
 	if p.err == nil && p.json {
-		p.object(line{Event: "end", Time: time.Now()}) // who has gone does not hear it
+		p.object(line{Event: "end", Time: time.Now()}) // no effect if the reader has gone
 	}
 	return p.err
 }
 
-// ready prints where the hub is. The connection strings are here and nowhere else.
+// ready prints the addresses. Only this output has the connection strings.
 func (p *printer) ready(r *readyObject) error {
 	if p.json {
 		if err := p.object(r); err != nil {
@@ -199,7 +199,7 @@ func (p *printer) ready(r *readyObject) error {
 	return nil
 }
 
-// oneLine escapes what would make more than one line of a text, or do something to a terminal.
+// oneLine escapes characters that would break the line or control a terminal.
 func oneLine(s string) string {
 	if strings.IndexFunc(s, unprintable) < 0 {
 		return s

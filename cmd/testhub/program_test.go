@@ -34,7 +34,7 @@ func write(t testing.TB, name, content string) string {
 	return path
 }
 
-// What is wrong is said in one line that names the flag, or the place in the file, and what to do.
+// An error is one line that names the flag, or the position in the file, and the fix.
 func TestWhatIsWrongIsSaid(t *testing.T) {
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
@@ -103,7 +103,7 @@ func TestWhatIsWrongIsSaid(t *testing.T) {
 	}
 }
 
-// The CA file belongs to the hub whose ports are open. A start that fails leaves it as it is.
+// The CA file belongs to the hub that has the ports. A start that fails does not change it.
 func TestAFailedStartKeepsTheCAFileOfTheFirstHub(t *testing.T) {
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
@@ -128,8 +128,8 @@ func TestHelp(t *testing.T) {
 	}
 }
 
-// A file with everything: keys that are kept, certificates by thumbprint and by authority, modules,
-// a device that is disabled.
+// A device file with everything: given keys, certificates by thumbprint and by authority, modules,
+// a disabled device.
 func TestFileOfDevices(t *testing.T) {
 	primary, secondary := base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{1}, 32)),
 		base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{2}, 16))
@@ -186,8 +186,8 @@ func TestFileOfDevices(t *testing.T) {
 	try()
 }
 
-// For people: connection strings once, no key anywhere else, one line for each event whatever a
-// client says.
+// Output for humans: connection strings are printed once, keys nowhere else, and each event is one
+// line for any client input.
 func TestText(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	var stdout, stderr bytes.Buffer
@@ -257,7 +257,7 @@ func TestOneLine(t *testing.T) {
 	require.Equal(t, `a\u000ab\u001b[0m\u2028`, oneLine("a\nb\x1b[0m\u2028"))
 }
 
-// With a seed the keys and the certificate are the same from run to run; without, never.
+// With a seed, the keys and the certificate repeat from run to run; without one, never.
 func TestSeed(t *testing.T) {
 	keys := func(args ...string) (all [2]string) {
 		t.Run(fmt.Sprint(args), func(t *testing.T) {
@@ -277,7 +277,7 @@ func TestSeed(t *testing.T) {
 	differ(keys(), keys())
 }
 
-// A slow output holds nothing up: lines are dropped, and the next one says how many.
+// A slow output delays nothing: lines are dropped, and the next one has their number.
 func TestSlowOutput(t *testing.T) {
 	gate := make(chan struct{})
 	var got bytes.Buffer
@@ -309,7 +309,7 @@ func TestSlowOutput(t *testing.T) {
 	require.EqualValues(t, pending+100, printed+lost)
 }
 
-// When nobody reads the output any more, the program ends and says so.
+// When the output is closed, the program ends with an error.
 func TestOutputThatIsGone(t *testing.T) {
 	var once sync.Once
 	var control string
@@ -332,7 +332,7 @@ func TestOutputThatIsGone(t *testing.T) {
 	hub := p.good("GET", "/hub", "")
 	conn, err := net.Dial("tcp", hub["addresses"].(map[string]any)["mqtt"].(string))
 	require.NoError(t, err)
-	conn.Close() // an event
+	conn.Close() // causes an event
 	require.Equal(t, 1, <-status)
 	require.Contains(t, stderr.String(), "output")
 

@@ -16,7 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A block is a piece of code in README.md.
+// A block is a code block in README.md.
 type block struct {
 	language, text string
 	line           int
@@ -41,7 +41,7 @@ func blocks(t *testing.T) (all []block) {
 	return all
 }
 
-// words takes a line of a shell apart: quotes of both kinds, and the variable.
+// words splits a shell line: both kinds of quotes, and the variable.
 func words(t *testing.T, l, hub string) (all []string) {
 	var word strings.Builder
 	var quote rune
@@ -75,7 +75,7 @@ func words(t *testing.T, l, hub string) (all []string) {
 	return all
 }
 
-// curl does what curl does with the options that README.md has, for machines without it.
+// curl is a stand-in for curl with the options in README.md, for machines without curl.
 func curl(t *testing.T, l, hub string) []byte {
 	method, body, url := "", "", ""
 	args := words(t, l, hub)
@@ -111,7 +111,7 @@ func curl(t *testing.T, l, hub string) []byte {
 	return raw
 }
 
-// realCurl has a shell run the line.
+// realCurl runs the line in a shell.
 func realCurl(t *testing.T, l, hub string) []byte {
 	c := exec.CommandContext(soon(t), "sh", "-c", l)
 	c.Env = append(os.Environ(), "HUB="+hub, "no_proxy=*")
@@ -120,7 +120,7 @@ func realCurl(t *testing.T, l, hub string) []byte {
 	return out
 }
 
-// fits compares an answer with that of README.md, where "..." is anything.
+// fits compares an answer with the one in README.md, where "..." matches anything.
 func fits(t *testing.T, want, got any, path string) {
 	t.Helper()
 	switch want := want.(type) {
@@ -146,8 +146,8 @@ func fits(t *testing.T, want, got any, path string) {
 	}
 }
 
-// Every example of README.md is run, in its order, and its last answer is the one that is shown; by
-// a stand-in for curl, and by curl itself where it is there. The API has no request without an
+// Every example in README.md runs, in order, and its last answer matches the one shown: with a
+// stand-in for curl, and with curl itself if it is installed. Every route of the API has an
 // example.
 func TestREADME(t *testing.T) {
 	for name, run := range map[string]func(*testing.T, string, string) []byte{"stand-in": curl, "curl": realCurl} {
@@ -194,7 +194,7 @@ func TestREADME(t *testing.T) {
 	}
 }
 
-// pattern is the route that a line asks for.
+// pattern returns the route of a line.
 func pattern(t *testing.T, l string) string {
 	mux := http.NewServeMux()
 	for _, r := range routes() {
@@ -221,15 +221,15 @@ func pattern(t *testing.T, l string) string {
 	return found
 }
 
-// An example is a program of ../../examples that runs.
+// An example is a running program of ../../examples.
 type example struct {
 	t    *testing.T
 	cmd  *exec.Cmd
 	said *bufio.Scanner
 }
 
-// shell runs a line of README.md that begins with "go run ./examples/", after having read the file
-// of -env, as README.md says; the program is built before, so that signals reach it.
+// shell runs a line of README.md that begins with "go run ./examples/", after reading the file of
+// -env, as README.md says. The program is built first, so that signals reach it.
 func shell(t *testing.T, env, line string) *example {
 	args := words(t, line, "")
 	require.Equal(t, []string{"go", "run"}, args[:2])
@@ -242,12 +242,12 @@ func shell(t *testing.T, env, line string) *example {
 	stdout, err := e.cmd.StdoutPipe()
 	require.NoError(t, err)
 	require.NoError(t, e.cmd.Start())
-	t.Cleanup(func() { e.cmd.Process.Kill() }) // unless it was waited for
+	t.Cleanup(func() { e.cmd.Process.Kill() }) // no effect if it has ended
 	e.said = bufio.NewScanner(stdout)
 	return e
 }
 
-// until reads what it says up to a line with these words.
+// until reads the output up to a line that contains text.
 func (e *example) until(text string) {
 	e.t.Helper()
 	for e.said.Scan() {
@@ -258,7 +258,7 @@ func (e *example) until(text string) {
 	require.Fail(e.t, "it has ended without saying: "+text)
 }
 
-// end waits for its end, which must be a good one.
+// end waits for the program's end, which must succeed.
 func (e *example) end() {
 	e.t.Helper()
 	for e.said.Scan() {
@@ -266,24 +266,24 @@ func (e *example) end() {
 	require.NoError(e.t, e.cmd.Wait())
 }
 
-// interrupt is Ctrl-C.
+// interrupt sends an interrupt, like Ctrl-C, and waits for the end.
 func (e *example) interrupt() {
 	e.t.Helper()
 	require.NoError(e.t, e.cmd.Process.Signal(os.Interrupt))
 	e.end()
 }
 
-// fan runs the device that the examples are about, by the C2D message of README.md.
+// fan runs the device of the examples with the line in README.md.
 func fan(p *program, env string) *example {
 	e := shell(p.t.(*testing.T), env, exampleLine(p.t.(*testing.T), "fan"))
 	e.until("ready")
-	require.Eventually(p.t, func() bool { // the hub has learnt that the upload's connection has ended
+	require.Eventually(p.t, func() bool { // the hub knows that the upload's connection has ended
 		return p.good("GET", "/devices", "")["devices"].([]any)[0].(map[string]any)["connections"] == 1.0
 	}, waitLimit, time.Millisecond)
 	return e
 }
 
-// exampleLine is the line of README.md that runs an example, without a comment.
+// exampleLine returns the line of README.md that runs an example, without its comment.
 func exampleLine(t *testing.T, name string) string {
 	for _, b := range blocks(t) {
 		for l := range strings.Lines(b.text) {
@@ -296,7 +296,7 @@ func exampleLine(t *testing.T, name string) string {
 	return ""
 }
 
-// Every example can be aimed at testhub by the C2D message that README.md shows.
+// Every example works with testhub by the line in README.md.
 func TestREADMERunsTheExamples(t *testing.T) {
 	dirs, err := filepath.Glob("../../examples/*/main.go")
 	require.NoError(t, err)
@@ -337,7 +337,7 @@ func TestREADMERunsTheExamples(t *testing.T) {
 	}
 }
 
-// The file of -env is for one's own eyes, and survives whatever is in a name.
+// The file of -env is readable only by its owner, and any device name works in it.
 func TestEnvironmentFile(t *testing.T) {
 	env := filepath.Join(t.TempDir(), "a b.env")
 	p := start(t, "-env", env, "-device", "it's$HOME")
@@ -349,7 +349,7 @@ func TestEnvironmentFile(t *testing.T) {
 	require.Equal(t, p.ready.Control+"\n"+p.ready.Devices[0].ConnectionString+"\n", string(out))
 }
 
-// The flags of README.md are those of the program.
+// README.md lists exactly the flags of the program.
 func TestREADMEHasAllFlags(t *testing.T) {
 	raw, err := os.ReadFile("README.md")
 	require.NoError(t, err)

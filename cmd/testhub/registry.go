@@ -14,22 +14,22 @@ import (
 	"github.com/hubline-iot/hubline/testbroker"
 )
 
-// An entry is a device or module that the command line or the file declares.
+// An entry is a device or module declared on the command line or in the file.
 type entry struct {
 	id                 string // "device" or "device/module"
-	primary, secondary string // keys; empty: made by the hub
+	primary, secondary string // keys; empty: the hub makes them
 	thumbprints        []string
-	authority          bool // its certificate is signed by an authority
+	authority          bool // an authority signs its certificate
 	disabled           bool
 	from               string // where it is declared, for errors
 }
 
-// registry is what was declared, with the keys that the hub has made.
+// registry holds the declared entries, with the keys that the hub has made.
 type registry struct {
 	entries []entry
 }
 
-// register enters into the hub all that is declared.
+// register registers all declared entries at the hub.
 func register(hub *testbroker.Hub, s *settings) (*registry, error) {
 	r := &registry{entries: s.devices}
 	if s.file != "" {
@@ -56,7 +56,7 @@ func register(hub *testbroker.Hub, s *settings) (*registry, error) {
 	return r, nil
 }
 
-// register enters the device into the hub and notes the keys that it has there.
+// register registers the entry at the hub and records its keys.
 func (e *entry) register(hub *testbroker.Hub) error {
 	var err error
 	switch device, module, isModule := cutModule(e.id); {
@@ -80,7 +80,7 @@ func (e *entry) register(hub *testbroker.Hub) error {
 	return e.settle(hub, d)
 }
 
-// settle gives a device that the hub has the keys and the status that are declared.
+// settle sets the declared keys and status of a registered device.
 func (e *entry) settle(hub *testbroker.Hub, d testbroker.Device) error {
 	if d.PrimaryKey != e.primary || d.SecondaryKey != e.secondary {
 		if err := hub.SetKeys(e.id, e.primary, e.secondary); err != nil {
@@ -93,12 +93,12 @@ func (e *entry) settle(hub *testbroker.Hub, d testbroker.Device) error {
 	return nil
 }
 
-// restore makes the hub's registry what was declared, after back ends have changed it.
+// restore resets the hub's registry to the declared entries, after changes by back ends.
 func (r *registry) restore(hub *testbroker.Hub) error {
 	for _, d := range hub.Devices() {
 		id := join(d.ID, d.ModuleID)
 		if !slices.ContainsFunc(r.entries, func(e entry) bool { return e.id == id }) {
-			hub.RemoveDevice(id) // a module may have gone with its device
+			hub.RemoveDevice(id) // a module may have been removed with its device
 		}
 	}
 	for _, e := range r.entries {
@@ -115,7 +115,7 @@ func (r *registry) restore(hub *testbroker.Hub) error {
 	return nil
 }
 
-// readFile reads the file of devices and the certificates that it names.
+// readFile reads the device file and the certificates that it names.
 func readFile(name string) (entries []entry, authorities []*x509.Certificate, err error) {
 	raw, err := os.ReadFile(name)
 	if err != nil {
@@ -152,7 +152,7 @@ func readFile(name string) (entries []entry, authorities []*x509.Certificate, er
 	return entries, authorities, nil
 }
 
-// readDevice reads an object of the file: a device with its modules, or, if of is not empty, a
+// readDevice parses an object of the file: a device with its modules or, if of is not empty, a
 // module of that device.
 func readDevice(raw json.RawMessage, path, of string, all *[]entry) *refusal {
 	var e entry

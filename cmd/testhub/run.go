@@ -19,16 +19,14 @@ import (
 	"github.com/hubline-iot/hubline/testbroker"
 )
 
-// ownerPolicy is the policy of back ends, with all rights, under the name that it has at the
-// service.
+// ownerPolicy is the policy of back ends. It has all rights, and the name that the service uses.
 const ownerPolicy = "iothubowner"
 
-// farewell bounds each step of the end: answers of the control API that are under way, lines that
-// are not printed yet.
+// farewell bounds each step of the end: answers of the control API in progress, and queued lines.
 const farewell = 5 * time.Second
 
-// run is the program: it ends when ctx does. The result is its exit status: 0, 1 for what could not
-// be done, 2 for a C2D message line that is wrong.
+// run runs the program until ctx ends. It returns the exit status: 0, 1 for a failure, 2 for a
+// wrong command line.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	s, err := parse(args, stderr)
 	switch {
@@ -44,7 +42,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	return 0
 }
 
-// serve opens the hub, tells where it is, and keeps it until ctx ends.
+// serve opens the hub, prints its addresses, and serves until ctx ends.
 func serve(ctx context.Context, s *settings, stdout io.Writer) (err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -73,10 +71,10 @@ func serve(ctx context.Context, s *settings, stdout io.Writer) (err error) {
 		if control, err = net.Listen("tcp", s.control); err != nil {
 			return listenError("control", s.control, err)
 		}
-		defer control.Close() // again, unless the control API never had it
+		defer control.Close() // closed twice if the control API got it
 		ready.Control = "http://" + control.Addr().String()
 	}
-	// Only a hub that has all its ports may replace the files of another one.
+	// Only a hub with all its ports may replace the files of another one.
 	if ready.CA, err = writeFile("ca", s.ca, hub.CAPEM(), 0o644); err != nil {
 		return err
 	}
@@ -97,12 +95,12 @@ func serve(ctx context.Context, s *settings, stdout io.Writer) (err error) {
 
 	<-ctx.Done()
 	c.stop()
-	closed := hub.Close() // before the output ends, so that the ends of connections are among the lines
+	closed := hub.Close() // before the output ends, so that the ends of connections are printed
 	return errors.Join(closed, out.end())
 }
 
-// writeFile writes the file that a flag names in one go, so that nobody reads half of it, and
-// returns its full name.
+// writeFile writes a flag's file atomically, so that no reader sees a part of it, and returns its
+// absolute path.
 func writeFile(flag, name string, content []byte, mode os.FileMode) (string, error) {
 	full, err := filepath.Abs(name)
 	var f *os.File
@@ -125,11 +123,11 @@ func writeFile(flag, name string, content []byte, mode os.FileMode) (string, err
 	return full, nil
 }
 
-// A readyObject tells where everything is. It is the first line with -json.
+// A readyObject has all addresses. It is the first line with -json.
 type readyObject struct {
 	Event string `json:"event"`
 	Host  string `json:"host"`
-	// Addresses and Ports have the keys mqtt, amqp and https, as far as they are not off.
+	// Addresses and Ports have the keys mqtt, amqp and https, except those that are off.
 	Addresses map[string]string `json:"addresses"`
 	Ports     map[string]int    `json:"ports"`
 	CA        string            `json:"ca"`
@@ -179,7 +177,7 @@ func (r *readyObject) listen(hub *testbroker.Hub, s *settings) error {
 	return nil
 }
 
-// listenError says what to do about a port that cannot be had.
+// listenError explains how to fix a port that cannot be opened.
 func listenError(name, addr string, err error) error {
 	fix := "give another address, 127.0.0.1:0 for a free port, or off"
 	switch {
@@ -194,7 +192,7 @@ func listenError(name, addr string, err error) error {
 	return fmt.Errorf("flag -%s: %w; %s", name, err, fix)
 }
 
-// shell sets the variables that examples and README.md use, in the language of shells.
+// shell returns shell commands that set the variables of the examples and README.md.
 func (r *readyObject) shell() []byte {
 	var b bytes.Buffer
 	set := func(name, v string) {
@@ -209,11 +207,11 @@ func (r *readyObject) shell() []byte {
 	return b.Bytes()
 }
 
-// public is the object without what is secret.
+// public returns the object without secrets.
 func (r *readyObject) public() map[string]any {
 	raw, err := json.Marshal(r)
 	if err != nil {
-		panic("testhub: " + err.Error()) // it consists of texts and numbers
+		panic("testhub: " + err.Error()) // r holds only strings and numbers
 	}
 	var m map[string]any
 	if err := json.Unmarshal(raw, &m); err != nil {

@@ -30,21 +30,21 @@ import (
 	"github.com/hubline-iot/hubline/transport/netopt"
 )
 
-// waitLimit is for what should take no time on loopback, on a machine that has a lot to do.
+// waitLimit bounds waits for things that are quick on loopback, even on a busy machine.
 const waitLimit = 60 * time.Second
 
-// A program is testhub, run in this process.
+// A program is testhub running in this process.
 type program struct {
 	t     testing.TB
 	ready readyObject
-	stop  func() int // ends it; the exit status
+	stop  func() int // ends the program and returns the exit status
 
 	mu     sync.Mutex
-	lines  []line // what it printed after ready
+	lines  []line // printed after ready
 	change chan struct{}
 }
 
-// start runs testhub with -json on free ports until the test ends, and checks that it then ends
+// start runs testhub with -json on free ports until the test ends. It checks that the program ends
 // well and leaves no goroutine.
 func start(t testing.TB, args ...string) *program {
 	before := runtime.NumGoroutine()
@@ -91,7 +91,7 @@ func start(t testing.TB, args ...string) *program {
 			require.Equal(t, "end", p.lines[len(p.lines)-1].Event)
 		}
 		http.DefaultClient.CloseIdleConnections()
-		// one asks
+		// One more, because Eventually runs the condition in a goroutine.
 		require.Eventually(t, func() bool { return runtime.NumGoroutine() <= before+1 }, waitLimit, 10*time.Millisecond,
 			"%d goroutines before", before)
 	})
@@ -146,7 +146,7 @@ func (p *program) ask(method, path, body string) (int, map[string]any) {
 	return r.StatusCode, answer
 }
 
-// good is ask for what must succeed.
+// good is ask for a request that must succeed.
 func (p *program) good(method, path, body string) map[string]any {
 	p.t.Helper()
 	status, answer := p.ask(method, path, body)
@@ -154,7 +154,7 @@ func (p *program) good(method, path, body string) map[string]any {
 	return answer
 }
 
-// refused is ask for what must not, and returns the error.
+// refused is ask for a request that must be refused. It returns the error.
 func (p *program) refused(want int, method, path, body string) refusal {
 	p.t.Helper()
 	status, answer := p.ask(method, path, body)
@@ -168,7 +168,7 @@ func (p *program) refused(want int, method, path, body string) refusal {
 	return r
 }
 
-// transports are Hubline's, for the program's addresses.
+// transports are Hubline's transports for the program's addresses.
 var transports = map[string]func(p *program) transport.Transport{
 	"mqtt": func(p *program) transport.Transport {
 		return mqtt.New(&mqtt.Options{Network: netopt.Options{Addr: p.ready.Addresses["mqtt"], TLS: p.tls()}})
@@ -192,7 +192,7 @@ func (p *program) client(id, over string, o *device.Options) *device.Client {
 	return c
 }
 
-// creds are those of a device that the program has printed.
+// creds returns the credentials of a device that the program has printed.
 func (p *program) creds(id string) *transport.Credentials {
 	p.t.Helper()
 	i := slices.IndexFunc(p.ready.Devices, func(d readyDevice) bool { return d.Device == id })
@@ -208,8 +208,8 @@ func soon(t testing.TB) context.Context {
 	return ctx
 }
 
-// A device over each transport: what it sends is listed, what it is sent arrives and is seen to be
-// settled, it survives what the API does to it, and the program tells of all that.
+// A device over each transport: its telemetry is listed, C2D messages arrive and are settled, it
+// survives the API's actions, and the program prints all events.
 func TestADeviceOverEachTransport(t *testing.T) {
 	for over := range transports {
 		t.Run(over, func(t *testing.T) {
@@ -275,7 +275,7 @@ func TestADeviceOverEachTransport(t *testing.T) {
 	}
 }
 
-// Twins and methods, over what has them.
+// Twins and methods, over MQTT.
 func TestTwinsAndMethods(t *testing.T) {
 	p := start(t, "-device", "dev-1", "-device", "away")
 	ctx := soon(t)
@@ -314,7 +314,7 @@ func TestTwinsAndMethods(t *testing.T) {
 	require.Equal(t, 404103, p.refused(404, "POST", "/devices/away/methods", `{"name":"add"}`).Code)
 }
 
-// A line for each thing that happens, with what there is to tell.
+// Each event is one line with all its fields.
 func TestALineForEachEvent(t *testing.T) {
 	p := start(t)
 	ctx := soon(t)
@@ -361,7 +361,7 @@ func TestALineForEachEvent(t *testing.T) {
 	}
 }
 
-// The table of README.md has every kind of event.
+// The table in README.md has every kind of event.
 func TestREADMEHasAllEvents(t *testing.T) {
 	raw, err := os.ReadFile("README.md")
 	require.NoError(t, err)

@@ -66,7 +66,7 @@ func (c *control) changeTwin(r *call, change func(id, document string) error) (a
 	return showTwin(t), nil
 }
 
-// serviceProblem is an error of the hub as the service would tell it.
+// serviceProblem converts an error of the hub to a refusal with the service's code.
 func serviceProblem(err error, field, fix string) *refusal {
 	var s *testbroker.ServiceError
 	if !errors.As(err, &s) {
@@ -103,15 +103,15 @@ func (c *control) waitTwin(r *call) (any, *refusal) {
 	return last, problem
 }
 
-// hasMembers reports whether an object of JSON has all members of another; nil has none.
+// hasMembers reports whether a JSON object has all members of another; nil has none.
 func hasMembers(object, members json.RawMessage) bool {
 	var have, want any
 	return members == nil || json.Unmarshal(object, &have) == nil && json.Unmarshal(members, &want) == nil &&
 		contains(have, want)
 }
 
-// contains reports whether JSON has all members of an object, with those values; of a null, whether
-// it is not there.
+// contains reports whether a JSON value has all members of an object, with the same values. A null
+// in want matches an absent member.
 func contains(have, want any) bool {
 	members, ok := want.(map[string]any)
 	if !ok {

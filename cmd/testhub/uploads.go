@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// An upload of a file, and how far it is.
+// An upload is a file upload with its state.
 type upload struct {
 	Device  string    `json:"device"`
 	File    string    `json:"file"`
@@ -14,7 +14,7 @@ type upload struct {
 	Size    int64     `json:"size"`
 	Started time.Time `json:"started"`
 	Expires time.Time `json:"expires"`
-	// Ended, Status and Description are what the device said about the end.
+	// Ended, Status and Description are the result reported by the device.
 	Ended       *time.Time `json:"ended,omitempty"`
 	Status      int        `json:"status,omitempty"`
 	Description string     `json:"description,omitempty"`
