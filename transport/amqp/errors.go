@@ -289,13 +289,13 @@ func refusedHere(err error) error {
 	return nil
 }
 
-// isConn reports whether err says that the connection is gone.
+// isConn reports whether err says that the connection has ended.
 func isConn(err error) bool { _, ok := errors.AsType[*amqp.ConnError](err); return ok }
 
-// isSession reports whether err says that the session is gone.
+// isSession reports whether err says that the session has ended.
 func isSession(err error) bool { _, ok := errors.AsType[*amqp.SessionError](err); return ok }
 
-// isLink reports whether err says that the link is gone.
+// isLink reports whether err says that the link has ended.
 func isLink(err error) bool { _, ok := errors.AsType[*amqp.LinkError](err); return ok }
 
 // failed returns the error of one operation.

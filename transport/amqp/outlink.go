@@ -81,7 +81,7 @@ func (s *session) openOutLink() (*outLink, error) {
 }
 
 // unblockSend ends a pending Send on a link whose session ends. A Send that could not write waits
-// for the end of the link, which may be gone by then, or for Close (go-amqp 1.7, Sender.send).
+// for the end of the link, which may have passed by then, or for Close (go-amqp 1.7, Sender.send).
 func unblockSend(link *amqp.Sender) {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()

@@ -29,7 +29,7 @@ type screen struct {
 	partial int                      // bytes of incomplete messages
 }
 
-// phase is what the peer may send next.
+// phase says which frames the peer may send next.
 type phase uint8
 
 const (

@@ -65,7 +65,7 @@ func (s *stream) Read(p []byte) (int, error) {
 			s.received.now()
 		}
 		switch {
-		case n > 0 && in.buf != nil: // an error comes again
+		case n > 0 && in.buf != nil: // the next read returns the error again
 			in.buf = in.buf[:len(in.buf)+n]
 		case n > 0:
 			pass, skip := in.judge(&s.screen, p[:n])

@@ -348,7 +348,7 @@ func (s *session) endAMQP() {
 	ctx, cancel := context.WithTimeout(context.Background(), endTimeout)
 	defer cancel()
 	select {
-	case s.amqpLock <- struct{}{}: // for good
+	case s.amqpLock <- struct{}{}: // never given back
 	case <-ctx.Done():
 		return
 	}

@@ -31,9 +31,9 @@ const (
 // the socket.
 //
 // Write appends to a buffer and never blocks. Another goroutine, the flusher, is the only writer to
-// the socket and sends all pending bytes at once. So several frames share a packet, no goroutine of
-// the library waits for the socket, and a write deadline, which the library takes from a caller's
-// context, does not cut a frame in two. Telemetry calls waitRoom before it sends.
+// the socket and sends all pending bytes together. So several frames share a packet, no goroutine
+// of the library waits for the socket, and a write deadline, which the library takes from a
+// caller's context, does not cut a frame in two. Telemetry calls waitRoom before it sends.
 //
 // Each frame that is read passes the screen. begin and end frames are kept in order. The first
 // failure is kept, because the library hides it.

@@ -58,8 +58,8 @@ func (c *conn) takeExpectedLocked() (p publication, ok bool) {
 	return p, true
 }
 
-// announce notes that so many messages follow; until they are written, small writes wait. A single
-// message while none is unacknowledged is written through, without a flusher.
+// announce records that this many messages follow; until they are written, small writes wait. A
+// single message while none is unacknowledged is written through, without a flusher.
 func (c *conn) announce(messages int) {
 	c.mu.Lock()
 	c.coming += messages

@@ -36,15 +36,23 @@
 //
 // # Errors
 //
-// A failed Dial returns an *transport.Error of Scope Connection and Op OpDial. Kind is Invalid for
-// wrong options or credentials; Network and Timeout when the hub was not reached, the TLS handshake
-// was cut short, or ctx ended; Untrusted when the hub's certificate does not verify, or ClockUnset
-// when that is because it is not valid yet by the device's clock; Unauthorized for CONNACK 2, 4 and
-// 5 and a client certificate that was refused or has expired; Unavailable for CONNACK 3;
-// Unsupported for CONNACK 1 and for TLS without common ground; Protocol for other CONNACKs and for
-// peers that speak something else; NotFound or Forbidden when a TLS alert says so; and what
-// Credentials.NewToken and the functions of Options.Network return. The code of a refusal is in the
-// *ConnackError reached with errors.As.
+// A failed Dial returns an *transport.Error of Scope Connection and Op OpDial, with one of these
+// Kinds:
+//
+//   - Invalid for wrong options or credentials;
+//   - Network and Timeout when the hub was not reached, the TLS handshake was cut short, or ctx
+//     ended;
+//   - Untrusted when the hub's certificate does not verify, or ClockUnset when it is not valid yet
+//     by the device's clock;
+//   - Unauthorized for CONNACK 2, 4 and 5 and for a client certificate that was refused or has
+//     expired;
+//   - Unavailable for CONNACK 3;
+//   - Unsupported for CONNACK 1, and when the two sides share no TLS version or parameters;
+//   - Protocol for other CONNACKs and for peers that speak another protocol;
+//   - NotFound or Forbidden when a TLS alert says so;
+//   - the Kind that Credentials.NewToken and the functions of Options.Network return.
+//
+// The code of a refusal is in the *ConnackError reached with errors.As.
 //
 // The end of a live session is always worth a retry: Network, or Timeout when the hub answers no
 // ping or takes no data.
@@ -101,7 +109,7 @@ func (t *Transport) dial(ctx context.Context, cfg *transport.Config) (*session, 
 	s, err := t.connect(ctx, cfg)
 	if err != nil {
 		if ctx.Err() != nil {
-			err = context.Cause(ctx) // ctx ended, which caused whatever error the socket had
+			err = context.Cause(ctx) // ctx ended and caused the socket's error
 		}
 		return nil, endpoint.Error(err)
 	}

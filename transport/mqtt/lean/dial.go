@@ -29,7 +29,7 @@ func (t *Transport) Dial(ctx context.Context, cfg *transport.Config) (transport.
 	if err != nil {
 		t.busy.Store(false)
 		if ctx.Err() != nil {
-			err = context.Cause(ctx) // ctx ended, which caused whatever error the connection had
+			err = context.Cause(ctx) // ctx ended and caused the connection's error
 		}
 		return nil, wire.DialError(err)
 	}

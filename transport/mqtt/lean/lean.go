@@ -32,8 +32,8 @@
 // # Costs
 //
 // A session has one goroutine, that of Run, which only reads. Send and Do encode into a buffer and
-// write it at once, on their caller's goroutine. Sending a message allocates nothing. Receiving one
-// allocates its topic if it has properties, and 272 bytes for the first one of a Transport.
+// write it in one call, on their caller's goroutine. Sending a message allocates nothing. Receiving
+// one allocates its topic if it has properties, and 272 bytes for the first one of a Transport.
 //
 // # Silent peers
 //

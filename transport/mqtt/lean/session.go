@@ -341,7 +341,7 @@ func (s *session) inbound() *wire.Inbound {
 	return s.t.message
 }
 
-// land removes and returns the subscription with this id; ok is false when there is none.
+// land removes and returns the subscription with this id; ok is false without one.
 func (s *session) land(id uint16) (sub subscription, ok bool) {
 	s.mu.Lock()
 	for i := range s.subs {
