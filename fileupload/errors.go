@@ -159,7 +159,7 @@ func storageRefusal(a *answer, g *grant, now time.Time) *transport.Error {
 }
 
 // withoutSecrets returns err without g's signature. err is the error of an attempt without an
-// answer: net/http quotes what it cannot parse of an answer.
+// answer: net/http quotes unparsable parts of an answer.
 func withoutSecrets(err error, g *grant) error {
 	e := transport.Find(err)
 	if e == nil || e.Err == nil {

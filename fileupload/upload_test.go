@@ -205,7 +205,7 @@ func TestUploadsSurvive(t *testing.T) {
 // leaves behind no more than docs/retries.md lists under "What is repeated".
 func TestWhatAnUploadRepeats(t *testing.T) {
 	for _, step := range []struct {
-		name    string // in Retry
+		name    string // Retry.Step
 		size    int
 		where   testbroker.Fault
 		uploads []testbroker.UploadState // at the hub

@@ -211,7 +211,7 @@ var codes = []codeRow{
 	{504101, "GatewayTimeout", Verdict{}},
 }
 
-// codeTable and codeNamed find a row.
+// codeTable indexes codes by code, codeNamed by name.
 var codeTable, codeNamed = indexCodes()
 
 func indexCodes() (byCode map[int]codeRow, byName map[string]int) {

@@ -5,7 +5,7 @@
 //	retrypolicy.Retrier{Policy: p, Classify: retrypolicy.FromKind(neterr.Kind)}
 //
 // Then a certificate that does not verify ends the retries, and a refused connection, a reset, a
-// failed name look-up and a time-out are retried. Package retrypolicy recognizes the latter without
+// failed name look-up and a time-out are retried. Package retrypolicy recognizes these four without
 // this package, so boards need not link the packages that this one imports.
 //
 // Kind judges a TLS alert by its code, so an alert that a damaged byte caused ends these retries,
