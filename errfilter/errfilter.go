@@ -124,9 +124,9 @@ const MaxDamage = 3
 // ready. It is not safe for concurrent use.
 type Damage struct{ row uint8 }
 
-// Judge returns err as Of should see it. A failure whose cause is transport.ErrMaybeDamaged is
-// returned with Kind Network, which is retryable, MaxDamage times in a row; after that it keeps its
-// Kind. Any other err, nil included, is returned as it is and ends the row.
+// Judge returns err as Of should see it. It gives a failure with the cause
+// transport.ErrMaybeDamaged the retryable Kind Network, MaxDamage times in a row; after that the
+// failure keeps its Kind. Any other err, nil included, is returned unchanged and resets the count.
 func (d *Damage) Judge(err error) error {
 	e := transport.Find(err)
 	if e == nil || !hasCause(err, transport.ErrMaybeDamaged) {

@@ -18,7 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Over real TLS on loopback, what is hopeless is said at once: a typed error, one attempt, no
+// Over real TLS on loopback, unusable credentials end Open at once: a typed error, one attempt, no
 // retry, no secret in the text.
 func TestHopelessCredentialsEndOpenAtOnce(t *testing.T) {
 	withEachEngine(t, hopelessCredentialsEndOpenAtOnce)
@@ -42,7 +42,7 @@ func hopelessCredentialsEndOpenAtOnce(t *testing.T, with engine) {
 		tls     bool // trust the hub's certificate
 		before  func(t *testing.T)
 		kind    transport.Kind
-		token   transport.Kind // where the answer is one to a token that was put; zero: the same
+		token   transport.Kind // the Kind if the hub answers a token that was put; zero: the same
 		http    transport.Kind // over HTTP; zero: the same
 	}{
 		{"wrong key", host + ";DeviceId=dev-1;SharedAccessKey=" + otherKey, true, nil, transport.Unauthorized, 0, 0},

@@ -19,9 +19,9 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// Over every engine, a callback of a dial that panics or ends its goroutine is a failed attempt,
-// whose error names it; the next attempt connects, another client of the same limiter too, and
-// Close leaves nothing behind.
+// Over every engine, a dial callback that panics or ends its goroutine is a failed attempt, and the
+// error names the callback. The next attempt connects, also that of another client of the same
+// limiter, and Close leaves nothing behind.
 func TestACallbackOfADialThatDoesNotReturn(t *testing.T) {
 	const clockUnset = "clock not set"
 	for _, with := range engines {
@@ -103,7 +103,7 @@ func TestACallbackOfADialThatDoesNotReturn(t *testing.T) {
 						mu.Lock()
 						first := told
 						mu.Unlock()
-						if tc.name != clockUnset || with.protocol != testbroker.HTTP { // which asks the hub for the time
+						if tc.name != clockUnset || with.protocol != testbroker.HTTP { // HTTP asks the hub for the time
 							require.ErrorContains(t, first, tc.name)
 						}
 						other := start("dev-2", func(*way, *transport.Credentials) {})

@@ -17,7 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// withEachTwin runs f in fake time, once for each engine that carries twins and methods.
+// withEachTwin runs f in fake time, once for each engine with twin and methods.
 func withEachTwin(t *testing.T, f func(t *testing.T, e *env)) {
 	withEachEngine(t, func(t *testing.T, e engine) {
 		if !e.twins {
@@ -31,8 +31,8 @@ func withEachTwin(t *testing.T, f func(t *testing.T, e *env)) {
 	})
 }
 
-// Pain 3, L11: whenever the status says connected, twin and methods work, at once, on every
-// connection; the hub's memory of a session is not relied upon.
+// While the status says connected, twin and methods work, at once, on every connection. The client
+// does not rely on the hub's session state.
 func TestPain3_ConnectedMeansThatTwinAndMethodsWork(t *testing.T) {
 	withEachTwin(t, func(t *testing.T, e *env) {
 		p := e.dev
@@ -57,13 +57,12 @@ func TestPain3_ConnectedMeansThatTwinAndMethodsWork(t *testing.T) {
 				e.hub.Inject(testbroker.Fault{Kind: testbroker.RefuseConnect, Times: 2, Code: 3})
 				e.hub.Drop("")
 			}
-			synctest.Wait() // it is noticed
+			synctest.Wait() // until the client notices the loss
 		}
 	})
 }
 
-// Pain 9: each call about the twin gets one result, and each call of a method one answer, also
-// while the connection comes and goes.
+// Each twin call gets one result, and each method call one answer, also while connections are lost.
 func TestPain9_EachCallGetsExactlyOneResult(t *testing.T) {
 	withEachTwin(t, func(t *testing.T, e *env) {
 		p := e.dev
@@ -83,7 +82,7 @@ func TestPain9_EachCallGetsExactlyOneResult(t *testing.T) {
 					_, err = p.client.PatchReported(ctx, fmt.Appendf(nil, `{"p%d":1}`, i))
 				default:
 					if err = p.calls(answers); err != nil && !errors.As(err, &errUndue{}) {
-						err = nil // it may have met nobody; that it ran twice is no excuse
+						err = nil // the device may have been away; this does not excuse a second run
 					}
 				}
 				results <- err
@@ -111,8 +110,8 @@ func TestPain9_EachCallGetsExactlyOneResult(t *testing.T) {
 	})
 }
 
-// T17: without retries, a hub that is gone for good shows as retrying, or at once as the end, to
-// the status and to all who call.
+// Without retries, if the hub is permanently down, the status and all callers see either a retry
+// or, at once, the end.
 func TestT17_NoRetryEndsTwinCalls(t *testing.T) {
 	withEachTwin(t, func(t *testing.T, e *env) {
 		p := e.dev
@@ -132,8 +131,9 @@ func TestT17_NoRetryEndsTwinCalls(t *testing.T) {
 	})
 }
 
-// What the hub takes the client sends, and what it does not take it says itself: the hub counts a
-// number for 8 bytes, however many digits it has, and arrays for what is in them.
+// The client and the hub agree on the limits of a twin. The client sends every document that the
+// hub accepts and refuses the others itself. The hub counts 8 bytes per number, whatever its
+// digits, and counts an array by its elements.
 func TestTheHubSaysHowLargeATwinMayBe(t *testing.T) {
 	withEachTwin(t, func(t *testing.T, e *env) {
 		require.NoError(t, e.dev.reconnected())
@@ -153,8 +153,7 @@ func TestTheHubSaysHowLargeATwinMayBe(t *testing.T) {
 	})
 }
 
-// A hub that does not let a device have its twin fails what asks for it. Telemetry goes on, on the
-// same connection.
+// If the hub denies a device its twin, twin calls fail. Telemetry continues on the same connection.
 func TestARefusedTwinLeavesTelemetryAlone(t *testing.T) {
 	withEachTwin(t, func(t *testing.T, e *env) {
 		require.NoError(t, e.dev.reconnected())
@@ -170,15 +169,15 @@ func TestARefusedTwinLeavesTelemetryAlone(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			_, err := e.dev.client.GetTwin(ctx)
 			cancel()
-			require.Error(t, err) // MQTT gives no reason, so it is tried again until then
+			require.Error(t, err) // MQTT gives no reason, so the call is retried until then
 			require.NoError(t, e.dev.client.Send(t.Context(), &transport.Message{Body: []byte("x")}))
 		}
 		require.Equal(t, before, e.dev.client.Stats().Connections)
 	})
 }
 
-// An answer that did not go out is told to the device: its connection, or its link, went while the
-// method ran.
+// The device learns that an answer was not sent, because its connection or its link was lost while
+// the method ran.
 func TestAnAnswerThatCannotBeSentIsTold(t *testing.T) {
 	withEachTwin(t, func(t *testing.T, e *env) {
 		p := e.dev
@@ -193,7 +192,7 @@ func TestAnAnswerThatCannotBeSentIsTold(t *testing.T) {
 		for what, cut := range cut {
 			require.NoError(t, p.client.HandleMethod("cut", func(context.Context, *device.MethodCall) (int, []byte) {
 				cut()
-				if e.with.name != "lean" { // what is in a library's buffer when the loss is noticed counts as sent
+				if e.with.name != "lean" { // data in a library's buffer when the loss is noticed counts as sent
 					synctest.Wait()
 				}
 				return 200, nil
@@ -205,13 +204,13 @@ func TestAnAnswerThatCannotBeSentIsTold(t *testing.T) {
 			n++
 			require.Equal(t, n, p.client.Stats().AnswersLost, what)
 			require.NoError(t, p.called(answers))
-			synctest.Wait() // the hub has that answer, and the device has to learn of it before the next loss
+			synctest.Wait() // the hub has that answer; the device must know this before the next loss
 		}
 	})
 }
 
-// Over AMQP an answer may have to wait for the hub's credit. It is told to be lost when its
-// connection is lost meanwhile.
+// Over AMQP an answer may have to wait for the hub's credit. If its connection is lost meanwhile,
+// the device learns that the answer is lost.
 func TestAnAnswerThatWaitsForCreditIsTold(t *testing.T) {
 	withEachTwin(t, func(t *testing.T, e *env) {
 		if e.with.protocol != testbroker.AMQP {
@@ -234,7 +233,7 @@ func TestAnAnswerThatWaitsForCreditIsTold(t *testing.T) {
 	})
 }
 
-// A call that does not fit into a board's buffer is answered: its caller need not wait for nothing.
+// A call that does not fit into a board's buffer is answered, so its caller does not wait in vain.
 func TestACallThatDoesNotFitIsAnswered(t *testing.T) {
 	withEachTwin(t, func(t *testing.T, e *env) {
 		p := e.dev

@@ -16,9 +16,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A device starts with a clock that is not set: at zero, at the default of a clock chip, or at the
-// build time of its image. It connects once its clock is set, over every protocol, however long
-// that takes.
+// A device starts with an unset clock: at zero, at the default of a clock chip, or at the build
+// time of its image. It connects once its clock is set, over every protocol, however long that
+// takes.
 func TestADeviceWaitsForItsClock(t *testing.T) { withEachEngine(t, aDeviceWaitsForItsClock) }
 
 func aDeviceWaitsForItsClock(t *testing.T, with engine) {
@@ -48,7 +48,7 @@ func aDeviceWaitsForItsClock(t *testing.T, with engine) {
 					}
 					w := with.inMemory(hub, secure)
 					if secure {
-						w.TLS.Time = creds.Now // as by default; what the hub's helper says is right already
+						w.TLS.Time = creds.Now // the default; the hub's helper sets the right time already
 					}
 					c, err := device.New(creds, with.make(creds, w), nil)
 					require.NoError(t, err)
@@ -67,8 +67,8 @@ func aDeviceWaitsForItsClock(t *testing.T, with engine) {
 	}
 }
 
-// The longest durations there are mean no limit: nothing ends at once, and nothing is done over and
-// over.
+// The longest durations mean no limit: nothing ends at once, and nothing is repeated in a tight
+// loop.
 func TestTheLongestDurationsAreNoLimit(t *testing.T) {
 	withEachEngine(t, theLongestDurationsAreNoLimit)
 }

@@ -20,12 +20,12 @@ import (
 // dialer is the type of a transport's Dial option.
 type dialer = func(ctx context.Context, network, addr string) (net.Conn, error)
 
-// damagedWrite changes one byte of the first write, which is the ClientHello.
+// damagedWrite flips one byte of the first write, the ClientHello.
 type damagedWrite struct {
 	net.Conn
 	at    int
 	flip  byte
-	hello *int // takes the number of bytes of the ClientHello
+	hello *int // receives the size of the ClientHello in bytes
 	wrote bool
 }
 
@@ -41,10 +41,10 @@ func (c *damagedWrite) Write(p []byte) (int, error) {
 	return c.Conn.Write(p)
 }
 
-// A byte of the ClientHello that is damaged on the way costs one attempt and not the client.
+// A byte of the ClientHello damaged in transit costs one attempt, and does not end the client.
 func TestADamagedClientHelloDoesNotEndTheClient(t *testing.T) {
 	for _, with := range engines {
-		step := 17 // one engine gets every byte, the others, which share its TLS, a sample
+		step := 17 // one engine tries every byte; the others share its TLS and try a sample
 		if with.name == "lean" && !testing.Short() {
 			step = 1
 		}
@@ -96,7 +96,7 @@ func flipTheClientHello(t *testing.T, with engine, step int) {
 	t.Logf("%d flips in a ClientHello of %d bytes, %d of them ended the first attempt", flips, hello, damaging)
 }
 
-// refusing answers each ClientHello with bytes and hangs up.
+// refusing answers each ClientHello with answer and closes the connection.
 func refusing(dials *int, answer []byte) dialer {
 	return func(context.Context, string, string) (net.Conn, error) {
 		*dials++

@@ -1,20 +1,20 @@
-// Package sim holds tests of the whole system, device and transport and hub, and nothing else.
+// Package sim contains only tests of the whole system: device, transport and hub.
 //
-// The simulation draws a plan from a seed: messages, faults and calls of a nervous application,
-// each at its own instant. It plays the plan in fake time and then keeps a ledger. A failing seed
-// is printed with its plan and its log of events:
+// The simulation draws a plan from a seed: messages, faults, and calls of a busy application, each
+// at its own time. It runs the plan in fake time and then checks a ledger. For a failing seed it
+// prints the plan and a log of events:
 //
 //	go test ./internal/sim                    20 seeds for each engine
 //	go test ./internal/sim -all -seeds 2000   more of them, and for the variants of the engines
 //	go test ./internal/sim -run TestSimulation -seed 4711 -v    one again
 //
-// The same seed is the same plan, and with go test nearly always the same run: events of one
-// instant may change places. With the command replay they do not, so the run is the
-// same one event by event; over TLS nearly always:
+// The same seed gives the same plan, and with go test nearly always the same run: events of one
+// instant may change their order. With the command replay they do not, so the run is identical
+// event by event (over TLS nearly always):
 //
 //	go run ./internal/cmd/replay ./internal/sim -run TestSimulation/amqp -seed 4711 -v
 //	go run ./internal/cmd/replay -order 2 ./internal/sim -run TestSimulation/amqp -seed 4711 -v
 //
-// The second command plays the same plan in another order, which is the same each
-// time. A seed that fails with go test and not there is tried with some orders.
+// The second command runs the same plan in another, also fixed, order. If a seed fails with go test
+// and not with replay, try some orders.
 package sim

@@ -18,33 +18,33 @@ import (
 	"github.com/hubline-iot/hubline/transport/netopt"
 )
 
-// way is how a transport gets to the hub: what all have in common. What a transport lacks it does
-// not look at.
+// way has the connection options that the transports share. A transport ignores fields that it does
+// not need.
 type way struct {
 	TLS       *tls.Config
 	Plaintext bool
 	Addr      string
 	Dial      func(ctx context.Context, network, addr string) (net.Conn, error)
-	// KeepAlive and PingTimeout are MQTT's.
+	// KeepAlive and PingTimeout are for MQTT.
 	KeepAlive, PingTimeout time.Duration
-	// WriteTimeout is not HTTP's.
+	// WriteTimeout is for all but HTTP.
 	WriteTimeout time.Duration
-	// Poll is HTTP's. Default: 5 s.
+	// Poll is for HTTP. Default: 5 s.
 	Poll time.Duration
 }
 
-// An engine makes a transport to the same place by the same settings. The whole system is tried
-// with each.
+// engine makes a transport to the same hub with the same settings. The whole system is tested with
+// each.
 type engine struct {
 	name     string
 	protocol testbroker.Protocol
 	make     func(creds *transport.Credentials, w *way) transport.Transport
 
-	batches bool // several messages go in a transfer
-	shared  bool // many devices may have one connection
-	sasl    bool // the token is told by SASL, and none is put
-	twins   bool // it carries twins and methods
-	variant bool // of another engine: it is tried with -all only
+	batches bool // several messages fit in a transfer
+	shared  bool // many devices may share a connection
+	sasl    bool // the token is sent by SASL, not put
+	twins   bool // supports twin and methods
+	variant bool // a variant of another engine: tested only with -all
 }
 
 var engines = []engine{
@@ -117,14 +117,14 @@ func (w *way) http() *http.Options {
 			5*time.Second)}
 }
 
-// ports are where a hub speaks a protocol, without TLS and with it.
+// ports are the ports of a hub per protocol, without TLS and with it.
 var ports = map[testbroker.Protocol]struct{ plain, secure testbroker.Port }{
 	testbroker.MQTT: {testbroker.PortMQTT, testbroker.PortMQTTS},
 	testbroker.AMQP: {testbroker.PortAMQP, testbroker.PortAMQPS},
 	testbroker.HTTP: {testbroker.PortHTTP, testbroker.PortHTTPS},
 }
 
-// inMemory reaches the hub without sockets.
+// inMemory connects to the hub without sockets.
 func (e engine) inMemory(h *testbroker.Hub, secure bool) *way {
 	if secure {
 		return &way{TLS: h.ClientTLS(), Dial: h.Dial(ports[e.protocol].secure)}
@@ -142,7 +142,7 @@ func withEachEngine(t *testing.T, f func(t *testing.T, e engine)) {
 	}
 }
 
-// skipVariant skips a test with a variant of an engine, unless -all asks for it.
+// skipVariant skips a test of a variant engine unless -all is set.
 func (e engine) skipVariant(t *testing.T) {
 	t.Helper()
 	if e.variant && !*all {

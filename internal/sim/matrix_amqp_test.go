@@ -17,7 +17,7 @@ var amqpMatrix = matrix{
 			return r.reconnects() || r.class == always && r.fault.Kind != testbroker.Quota
 		}, openOp, false},
 		{"send one", speaks, sendOp(1), false},
-		{"window", speaks, sendOp(150), true}, // of a batch that was refused for one of its messages nobody is told
+		{"window", speaks, sendOp(150), true}, // a batch refused because of one message reports nothing about the others
 		{"accept", receives, receiveOp(transport.Accept), false},
 		{"release", receives, receiveOp(transport.Release), false},
 		{"reject", receives, receiveOp(transport.Reject), false},
@@ -33,10 +33,10 @@ var amqpMatrix = matrix{
 	rowless: map[testbroker.FaultKind]string{testbroker.Forget: "a lie: see the simulation"},
 }
 
-// speaks: faults that meet the way up.
+// speaks: faults that affect sending.
 func speaks(_ engine, r row) bool { return !r.calls() }
 
-// receives: faults that meet the way down. A quota stops the sender, too.
+// receives: faults that affect receiving. A quota stops the sender, too.
 func receives(_ engine, r row) bool {
 	return r.reconnects() || r.class == always && r.fault.Kind != testbroker.Quota
 }
@@ -71,7 +71,7 @@ func amqpRows() []row {
 		{name: "DropConnect", fault: F{Kind: testbroker.DropConnect}, kinds: kinds(network)},
 		{name: "GarbageOnConnect", fault: F{Kind: testbroker.GarbageOnConnect}, kinds: kinds(network, protocol)},
 
-		// Who it is.
+		// Authentication.
 		{name: "RefuseSASL auth", fault: F{Kind: testbroker.RefuseSASL, Code: 1}, kinds: kinds(unauthorized), terminal: true},
 		{name: "RefuseSASL sys", fault: F{Kind: testbroker.RefuseSASL, Code: 2}, kinds: kinds(unavailable)},
 		{name: "RefuseSASL sys-perm", fault: F{Kind: testbroker.RefuseSASL, Code: 3}, kinds: kinds(transport.Forbidden),
@@ -91,8 +91,9 @@ func amqpRows() []row {
 		{name: "NoToken", fault: F{Kind: testbroker.NoToken}, class: atToken, kinds: kinds(timeout), alone: true},
 		{name: "DropOnToken", fault: F{Kind: testbroker.DropOnToken}, class: atToken, kinds: kinds(network)},
 
-		// The links. That for cloud-to-device messages is attached before the client counts as connected,
-		// that for telemetry by the first message. a lost link is tried once more, at once
+		// The links. The link for cloud-to-device messages is attached before the client counts as
+		// connected, the link for telemetry with the first message. The client retries a lost link once,
+		// at once.
 		{name: "RefuseAttach tokens", fault: F{Kind: testbroker.RefuseAttach, Link: tokens}, kinds: kinds(unavailable),
 			perhaps: true},
 		{name: "RefuseAttach messages from the cloud",
@@ -142,8 +143,8 @@ func amqpRows() []row {
 		{name: "DetachWhileIdle telemetry", fault: F{Kind: testbroker.DetachWhileIdle, Link: messages,
 			Delay: 3 * time.Second}, class: atLink, alone: true},
 
-		// Messages. When the hub says of a live session that the device is unauthorized, one fresh token
-		// is tried.
+		// Messages. If the hub reports the device of a live session as unauthorized, the client tries one
+		// fresh token.
 		{name: "DropBeforePublish", fault: F{Kind: testbroker.DropBeforePublish}, class: atPublish, kinds: kinds(network)},
 		{name: "DropAfterPublish", fault: F{Kind: testbroker.DropAfterPublish}, class: atPublish, kinds: kinds(network)},
 		{name: "DropAfterPuback", fault: F{Kind: testbroker.DropAfterPuback}, class: atPublish, kinds: kinds(network)},
@@ -206,8 +207,8 @@ func amqpRows() []row {
 	return sorted(slices.Concat(rows, belowRows(), callRows(), watchRows(), linkRows()))
 }
 
-// linkRows are faults of the links for twin and methods, of which each pair is one thing: when one
-// link is gone, so is the other. A device that uses them attaches them before it is connected.
+// linkRows are faults of the links for twin and methods. Each pair belongs together: when one link
+// is lost, so is the other. A device that uses them attaches them before it is connected.
 func linkRows() []row {
 	type F = testbroker.Fault
 	var rows []row
@@ -237,14 +238,14 @@ func linkRows() []row {
 				Delay: 10 * time.Second}, class: p.class},
 		)
 	}
-	// Of methods there is no such row: until it sends an answer, the library does not tell of a link
-	// out that it is closing because the hub detached without closing it.
+	// There is no such row for methods: until it sends an answer, the library does not report that an
+	// outgoing link is closing because the hub detached it without closing.
 	return append(rows, row{name: "DetachWhileIdle twin out, unclosed", fault: F{Kind: testbroker.DetachWhileIdle,
 		Link: testbroker.LinkTwinSender, Delay: 10 * time.Second, Unclosed: true}, class: atTwinLink})
 }
 
-// twoDevicesOp has the fault meet one of two devices on a connection. What is not about the
-// connection does not disturb the other; both send all they have.
+// twoDevicesOp applies the fault to one of two devices on a connection. A fault that does not
+// affect the connection must not disturb the other device; both send all their messages.
 func twoDevicesOp(e *env, r row) error {
 	if err := e.dev.reconnected(); err != nil {
 		return err

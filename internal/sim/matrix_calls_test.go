@@ -14,14 +14,14 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// callOps are the operations of twin and methods.
+// callOps are the operations on twin and methods.
 func callOps() []op {
 	return []op{
 		{"get", needs(atTwin), askOp(getTwin), false},
 		{"patch", needs(atTwin), askOp(patchTwin), false},
 		{"patch if", needs(atTwin), askOp(patchTwinIf), false},
 		{"throttled", needs(atTwin), throttledOp, true},
-		{"desired", needs(atTwin, atDesired), desiredOp, true}, // a connection that is lost twice in a moment tells once
+		{"desired", needs(atTwin, atDesired), desiredOp, true}, // a connection lost twice in a row is reported once
 		{"desired off", needs(atTwin, atWatch, atTwinLink), desiredAwayOp, true},
 		{"method", needs(atMethod), methodOp(answers), false},
 		{"panic", needs(atMethod), methodOp(breaks), false},
@@ -29,14 +29,14 @@ func callOps() []op {
 	}
 }
 
-// needs: faults of some classes, and those of connections. A quota stops the sender, too.
+// needs: faults of some classes, and faults of connections. A quota stops the sender, too.
 func needs(classes ...class) func(e engine, r row) bool {
 	return func(e engine, r row) bool {
 		return e.twins && (slices.Contains(classes, r.class) || receives(e, r))
 	}
 }
 
-// callRows are the faults of twin and methods, which protocols have in common.
+// callRows are the faults of twin and methods that all protocols share.
 func callRows() []row {
 	type F = testbroker.Fault
 	const slow = 3 * time.Second
@@ -81,8 +81,8 @@ func callRows() []row {
 	}
 }
 
-// watchRows are faults of the wish to be told of changes, which is a request over AMQP. It is part
-// of connecting.
+// watchRows are faults of the subscription to changes, which is a request over AMQP and part of
+// connecting.
 func watchRows() []row {
 	type F = testbroker.Fault
 	const subscribe = testbroker.TwinSubscribe
@@ -108,18 +108,18 @@ func watchRows() []row {
 	}
 }
 
-// calling is what a party knows of its twin and methods. Guarded by party.mu.
+// calling is the state of a party's twin and methods. Guarded by party.mu.
 type calling struct {
 	on      bool
 	patches int
 	told    []device.Desired
 	desired int64 // the latest version
 	called  int
-	ran     map[string]int // calls, and how often each ran
+	ran     map[string]int // runs per call
 	hold    chan struct{}  // the method waits for it
 }
 
-// listens has the client watch its desired properties.
+// listens makes the client watch its desired properties.
 func (p *party) listens() {
 	p.calling.on, p.calling.desired = true, 1
 	p.client.HandleDesired(func(_ context.Context, d device.Desired) {
@@ -129,14 +129,14 @@ func (p *party) listens() {
 	})
 }
 
-// The methods of a party.
+// The methods of a party, by behaviour.
 const (
 	answers = "answers"
 	breaks  = "breaks"
 	waits   = "waits"
 )
 
-// obeys has the client take methods.
+// obeys registers the methods of the client.
 func (p *party) obeys() error {
 	p.calling.on, p.calling.ran, p.calling.hold = true, map[string]int{}, make(chan struct{})
 	return p.client.HandleMethod("", func(ctx context.Context, m *device.MethodCall) (int, []byte) {
@@ -163,8 +163,9 @@ func (p *party) change() error {
 	return err
 }
 
-// told waits until the handler was told of the latest change, each once and in order, but for all
-// properties after changes. With what the row leaves unsaid, it takes another change.
+// told waits until the handler has received the latest change: each change once and in order,
+// except that the full properties follow changes. If the row loses notifications (unsaid), it makes
+// another change.
 func (p *party) told() error {
 	looks := 0
 	err := p.until(5*time.Minute, func() bool {
@@ -176,7 +177,7 @@ func (p *party) told() error {
 		if p.client.Status().State == device.Disconnected {
 			_ = p.client.Start()
 		}
-		if looks++; p.row.unsaid && looks%600 == 0 { // a minute
+		if looks++; p.row.unsaid && looks%600 == 0 { // every minute
 			_ = p.change()
 		}
 	})
@@ -195,8 +196,8 @@ func (p *party) told() error {
 	return nil
 }
 
-// calls calls a method and wants it to have run once at most, and just once when it is answered as
-// it should be.
+// calls calls a method and expects at most one run, and exactly one if the call is answered
+// normally.
 func (p *party) calls(method string) error {
 	p.mu.Lock()
 	p.calling.called++
@@ -222,11 +223,11 @@ func (p *party) calls(method string) error {
 	return err
 }
 
-// errUndue is what no fault excuses.
+// errUndue is an error that no fault excuses.
 type errUndue struct{ error }
 
-// called calls until a call is answered. Only what the row allows, or a lost connection, may let
-// one fail.
+// called repeats a call until it is answered. Only failures that the row allows, or a lost
+// connection, are accepted.
 func (p *party) called(method string) error {
 	for range 20 {
 		err := p.calls(method)
@@ -246,7 +247,7 @@ func (p *party) called(method string) error {
 	return errors.New("no call was answered")
 }
 
-// A twinCall does something about the twin of p. The row says how it may end.
+// twinCall is an operation on the twin of p. The row says how it may end.
 type twinCall func(ctx context.Context, p *party) error
 
 func getTwin(ctx context.Context, p *party) error {
@@ -257,7 +258,7 @@ func getTwin(ctx context.Context, p *party) error {
 func patchTwin(ctx context.Context, p *party) error { return p.patch(ctx, false) }
 
 func patchTwinIf(ctx context.Context, p *party) error {
-	for range 5 { // only who knows what became of it may try again
+	for range 5 { // retry only if the outcome is known
 		err := p.patch(ctx, true)
 		if !errors.Is(err, transport.ErrOutcomeUnknown) || !slices.Contains(kinds(network, timeout, unavailable),
 			transport.KindOf(err)) {
@@ -267,8 +268,8 @@ func patchTwinIf(ctx context.Context, p *party) error {
 	return errors.New("the outcome of each patch is unknown")
 }
 
-// patch patches the reported properties and compares with the hub: it has what was acknowledged,
-// and has not what failed, unless that is not known.
+// patch patches the reported properties and compares with the hub: an acknowledged patch is there,
+// a failed one is not, unless its outcome is unknown.
 func (p *party) patch(ctx context.Context, conditional bool) error {
 	before, err := p.hub.Twin(p.id)
 	if err != nil {
@@ -299,8 +300,8 @@ func (p *party) patch(ctx context.Context, conditional bool) error {
 	return err
 }
 
-// asks does a call about the twin until it succeeds. It may fail as the row promises, and with a
-// client that gives up.
+// asks repeats a twin call until it succeeds. It may fail as the row promises, or because the
+// client gives up.
 func (p *party) asks(call twinCall) error {
 	for range 10 {
 		ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
@@ -322,7 +323,7 @@ func (p *party) asks(call twinCall) error {
 	return errors.New("no call succeeded")
 }
 
-// callsWork looks whether all is well.
+// callsWork checks that twin and methods work without a fault.
 func (p *party) callsWork() error {
 	p.row = row{}
 	if err := errors.Join(p.asks(getTwin), p.asks(patchTwin), p.asks(patchTwinIf)); err != nil {
@@ -339,7 +340,7 @@ func (p *party) callsWork() error {
 	return nil
 }
 
-// askOp asks something about the twin, three times.
+// askOp makes a twin call three times.
 func askOp(call twinCall) func(e *env, r row) error {
 	return func(e *env, r row) error {
 		e.dev.calling.on = true
@@ -358,14 +359,15 @@ func askOp(call twinCall) func(e *env, r row) error {
 	}
 }
 
-// lull cuts the connection where the status would not tell of the fault otherwise.
+// lull cuts the connection if the status would not report the fault otherwise.
 func (e *env) lull(r row) {
 	if r.fault.Kind == testbroker.Throttle {
 		e.drop()
 	}
 }
 
-// throttledOp patches while the hub throttles: the calls wait their turn, and none spins.
+// throttledOp patches while the hub throttles: the calls wait, and none of them retries in a tight
+// loop.
 func throttledOp(e *env, r row) error {
 	e.dev.calling.on = true
 	if err := errors.Join(e.dev.reconnected(), e.dev.asks(getTwin)); err != nil {
@@ -382,7 +384,7 @@ func throttledOp(e *env, r row) error {
 			return err
 		}
 	}
-	if n := len(e.hub.TwinLog(e.dev.id)) - before; n > 4+3+4 { // of the row, at most 3 and one that was lost
+	if n := len(e.hub.TwinLog(e.dev.id)) - before; n > 4+3+4 { // those of the row, at most 3, and a lost one
 		return fmt.Errorf("%d requests for 4 patches, 3 of them throttled", n)
 	}
 	return e.happened()
@@ -397,7 +399,7 @@ func desiredOp(e *env, r row) error {
 	e.inject(r)
 	e.provoke(r)
 	e.lull(r)
-	if r.class == atTwin { // a change was missed, so the twin is read
+	if r.class == atTwin { // a missed change makes the client read the twin
 		swallow := e.hub.Inject(testbroker.Fault{Kind: testbroker.SwallowDesired})
 		defer swallow.Remove()
 	}
@@ -409,14 +411,14 @@ func desiredOp(e *env, r row) error {
 	return errors.Join(e.dev.told(), e.happened())
 }
 
-// desiredAwayOp changes the desired properties while the device is away; the fault comes with its
-// return.
+// desiredAwayOp changes the desired properties while the device is disconnected; the fault comes
+// with the reconnect.
 func desiredAwayOp(e *env, r row) error {
 	e.dev.listens()
 	if err := errors.Join(e.dev.reconnected(), e.dev.told()); err != nil {
 		return err
 	}
-	if r.class == atTwin { // not the wish to be told, which is one over AMQP
+	if r.class == atTwin { // excludes the subscription, which is a twin request over AMQP
 		r.fault.Operation = testbroker.TwinGet
 	}
 	e.inject(r)
@@ -429,7 +431,7 @@ func desiredAwayOp(e *env, r row) error {
 	return errors.Join(e.dev.told(), e.happened())
 }
 
-// methodOp calls a method, three times.
+// methodOp calls a method three times.
 func methodOp(method string) func(e *env, r row) error {
 	return func(e *env, r row) error {
 		if err := errors.Join(e.dev.obeys(), e.dev.reconnected()); err != nil {
@@ -455,7 +457,7 @@ func raceOp(e *env, r row) error {
 	}
 	results := make(chan error, 3)
 	for range cap(results) {
-		go func() { results <- e.dev.calls(waits) }() // ends with the hub's patience
+		go func() { results <- e.dev.calls(waits) }() // ends with the hub's time-out
 	}
 	synctest.Wait()
 	e.inject(r)

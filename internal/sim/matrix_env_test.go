@@ -17,7 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// env is the system under one cell of a matrix.
+// env is the system of one cell of a matrix.
 type env struct {
 	t     *testing.T
 	with  engine
@@ -25,26 +25,26 @@ type env struct {
 	hub   *testbroker.Hub
 	tr    transport.Transport // of all devices, if the engine is shared
 	row   row
-	in    *testbroker.Injected // nil: not yet
-	dev   *party               // the one that the fault is about
+	in    *testbroker.Injected // nil: not injected yet
+	dev   *party               // the device with the fault
 	all   []*party
 
-	dropped bool // by ourselves
+	dropped bool // the test itself cut connections
 }
 
-// party is a device in it.
+// party is a device of an env.
 type party struct {
 	*env
 	id        string
 	client    *device.Client
 	sent      []*entry
-	fromCloud int                         // sent to it
-	settled   map[testbroker.C2DState]int // what is to become of them
+	fromCloud int                         // cloud-to-device messages sent to it
+	settled   map[testbroker.C2DState]int // their expected final states
 
 	mu       sync.Mutex
-	outcome  transport.Outcome // what the handler does to cloud-to-device messages
+	outcome  transport.Outcome // the handler's verdict on cloud-to-device messages
 	statuses []device.Status
-	got      map[string]int // cloud-to-device messages, and how often the handler was given each
+	got      map[string]int // deliveries to the handler per cloud-to-device message
 	calling  calling
 }
 
@@ -84,8 +84,8 @@ func (e *env) join(id string) *party {
 	return p
 }
 
-// handle does to a cloud-to-device message what is told; one that is released is taken the second
-// time.
+// handle applies p.outcome to a cloud-to-device message. It accepts a released one at the second
+// delivery.
 func (p *party) handle(_ context.Context, m *transport.Message) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -106,7 +106,7 @@ func (e *env) inject(r row) {
 	e.row, e.in = r, e.hub.Inject(r.fault)
 }
 
-// provoke brings the fault about where it would not come by itself.
+// provoke triggers a fault that would not happen by itself.
 func (e *env) provoke(r row) {
 	switch {
 	case r.reconnects() && e.in.Fired() == 0 && len(e.all) > 1 && r.class != atConnect:
@@ -115,17 +115,17 @@ func (e *env) provoke(r row) {
 		e.drop()
 	case r.class == atLink:
 		e.hub.DetachLinks(e.dev.id, testbroker.LinkTelemetry, testbroker.AMQPError{})
-		synctest.Wait() // nothing is under way on it
+		synctest.Wait() // until nothing is in flight on it
 	}
 }
 
-// drop cuts all connections, which the status may tell.
+// drop cuts all connections, which the status may report.
 func (e *env) drop() {
 	e.dropped = true
 	e.hub.Drop("")
 }
 
-// until waits until ok, looking and nudging every tenth of a second of fake time.
+// until waits for ok and checks every 0.1 s of fake time, with a call of nudge each time.
 func (e *env) until(limit time.Duration, ok func() bool, nudge func()) error {
 	for end := time.Now().Add(limit); !ok(); time.Sleep(100 * time.Millisecond) {
 		if time.Now().After(end) {
@@ -138,7 +138,7 @@ func (e *env) until(limit time.Duration, ok func() bool, nudge func()) error {
 	return nil
 }
 
-// happened waits until the fault has.
+// happened waits until the fault has happened.
 func (e *env) happened() error {
 	return e.until(2*time.Minute, func() bool { return e.in.Fired() > 0 }, nil)
 }
@@ -151,7 +151,7 @@ func (e *env) close() (err error) {
 	return errors.Join(err, e.hub.Close())
 }
 
-// reconnected opens the client, again if it has given up, until it is connected.
+// reconnected opens the client, again if it gave up, and waits until it is connected.
 func (p *party) reconnected() error {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()
@@ -174,8 +174,8 @@ func (p *party) publish(n int) {
 	}
 }
 
-// flushed gets everything out, opening the client when it has given up, and compares with the hub's
-// log.
+// flushed sends everything that is queued, opens the client again if it gave up, and compares with
+// the hub's log.
 func (p *party) flushed() error {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()
@@ -194,8 +194,8 @@ func (p *party) flushed() error {
 	return p.compare(false)
 }
 
-// compare checks that each message has its result and that what was acknowledged is at the hub,
-// marked if it came again.
+// compare checks that each message has its result, and that the hub has all acknowledged messages,
+// with repeated ones marked.
 func (p *party) compare(closed bool) error {
 	seen := map[string]bool{}
 	for _, l := range p.hub.Messages() {
@@ -210,7 +210,7 @@ func (p *party) compare(closed bool) error {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
 	for _, m := range p.sent {
-		if m.called { // its result was taken
+		if m.called { // Send has taken its result
 			continue
 		}
 		m.called = true
@@ -237,11 +237,11 @@ func (p *party) message(n int) error {
 	return nil
 }
 
-// received waits until all cloud-to-device messages were handled, those since the last call with
-// this outcome, and the hub knows.
+// received waits until all cloud-to-device messages since the last call were handled with this
+// outcome, and the hub knows it.
 func (p *party) received(o transport.Outcome) error {
 	state := testbroker.Completed
-	if o == transport.Reject && p.with.protocol != testbroker.MQTT { // which cannot say it
+	if o == transport.Reject && p.with.protocol != testbroker.MQTT { // MQTT cannot reject
 		state = testbroker.Rejected
 	}
 	fresh := p.fromCloud
@@ -278,7 +278,7 @@ func (p *party) received(o transport.Outcome) error {
 	return nil
 }
 
-// works looks whether all is well.
+// works checks that everything works without a fault.
 func (p *party) works() error {
 	p.mu.Lock()
 	p.outcome = transport.Accept
@@ -312,7 +312,7 @@ func (p *party) closed() error {
 	return p.compare(true)
 }
 
-// promised compares what the status told with what the row promises.
+// promised compares the failures in the status with the row's promise.
 func (p *party) promised(r row, unnoticed bool) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -336,7 +336,7 @@ func (p *party) promised(r row, unnoticed bool) error {
 	return nil
 }
 
-// undisturbed wants the connection to be the one and only, and no failure to have been told.
+// undisturbed expects exactly one connection and no reported failure.
 func (p *party) undisturbed() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()

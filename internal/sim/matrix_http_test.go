@@ -19,9 +19,9 @@ var httpMatrix = matrix{
 			return r.reconnects() || r.class == always && r.fault.Kind != testbroker.Quota
 		}, openOp, false},
 		{"send one", func(_ engine, r row) bool {
-			return r.class != atSettle && r.fault.Kind != testbroker.Throttle // of which one request alone is none the wiser
+			return r.class != atSettle && r.fault.Kind != testbroker.Throttle // a single request does not notice it
 		}, sendOp(1), false},
-		{"window", sends, sendOp(150), true}, // of a batch that was refused for one of its messages nobody is told
+		{"window", sends, sendOp(150), true}, // a batch refused because of one message reports nothing about the others
 		{"accept", looks, receiveOp(transport.Accept), false},
 		{"release", looks, receiveOp(transport.Release), false},
 		{"reject", looks, receiveOp(transport.Reject), false},
@@ -38,10 +38,10 @@ var httpMatrix = matrix{
 	},
 }
 
-// sends: faults that meet the way up.
+// sends: faults that affect sending.
 func sends(_ engine, r row) bool { return r.class != atSettle }
 
-// looks: faults that meet the way down. A quota stops the sender, too.
+// looks: faults that affect receiving. A quota stops the sender, too.
 func looks(_ engine, r row) bool {
 	return r.reconnects() || r.class == atSettle || r.class == always && r.fault.Kind != testbroker.Quota
 }
@@ -61,7 +61,7 @@ func httpRows() []row {
 	perhaps := func(r *row) { r.perhaps = true }
 	refused := func(k transport.Kind) func(*row) { return func(r *row) { r.refused = kinds(k) } }
 
-	// The first request on a connection, which proves who it is.
+	// The first request on a connection, which authenticates the device.
 	add(" 503", atConnect, F{Kind: testbroker.RefuseConnect, Times: 2}, kinds(unavailable))
 	add(" 500", atConnect, F{Kind: testbroker.RefuseConnect, Status: 500}, kinds(unavailable))
 	add(" 502", atConnect, F{Kind: testbroker.RefuseConnect, Status: 502}, kinds(unavailable))
@@ -75,7 +75,7 @@ func httpRows() []row {
 	add(" 404", atConnect, F{Kind: testbroker.RefuseConnect, Status: 404}, kinds(notFound), terminal)
 	add(" 405", atConnect, F{Kind: testbroker.RefuseConnect, Status: 405}, kinds(transport.Unsupported), terminal)
 	add(" 302", atConnect, F{Kind: testbroker.RefuseConnect, Status: 302}, kinds(protocol), terminal)
-	add(" 412", atConnect, F{Kind: testbroker.RefuseConnect, Status: 412}, nil) // what the proof is to bring
+	add(" 412", atConnect, F{Kind: testbroker.RefuseConnect, Status: 412}, nil) // the expected answer to that request
 	add(" disabled", atConnect, F{Kind: testbroker.RefuseConnect, Status: 403, ErrorCode: 403012},
 		kinds(transport.Forbidden), terminal)
 	add(" failing over", atConnect, F{Kind: testbroker.RefuseConnect, Status: 404, ErrorCode: 404012}, kinds(unavailable))
@@ -83,18 +83,18 @@ func httpRows() []row {
 	add("", atConnect, F{Kind: testbroker.NoConnack}, kinds(timeout))
 	add("", atConnect, F{Kind: testbroker.DropConnect}, kinds(network))
 
-	// Looks for cloud-to-device messages, the first of which is part of a connect.
+	// Polls for cloud-to-device messages, the first of which is part of a connect.
 	for _, v := range byStatus(map[int]transport.Kind{401: unauthorized, 404: notFound, 405: transport.Unsupported}) {
 		status, k := v.status, v.kind
 		times := 1
 		if status == 401 {
-			times = 2 // one alone is answered by another token
+			times = 2 // the client answers a single one with another token
 		}
 		add(fmt.Sprintf(" %d, look", status), atSubscribe, F{Kind: testbroker.AnswerStatus, Statuses: []int{status},
 			Times: times, Route: receive}, kinds(k), terminal)
 	}
 	for _, status := range []int{400, 408, 409, 412, 413, 415, 422, 429, 431, 500, 502, 503, 504} {
-		// there will be another
+		// there will be another poll
 		add(fmt.Sprintf(" %d, look", status), atSubscribe, F{Kind: testbroker.AnswerStatus, Statuses: []int{status},
 			Route: receive}, nil)
 	}
@@ -123,7 +123,7 @@ func httpRows() []row {
 		add(fmt.Sprintf(" %d, message", status), atPublish, F{Kind: testbroker.AnswerStatus, Statuses: []int{status},
 			Route: telemetry}, nil, refused(k))
 	}
-	// another token is tried at once
+	// the client tries another token at once
 	add(" 401 once, message", atPublish, F{Kind: testbroker.AnswerStatus, Statuses: []int{401}, Route: telemetry}, nil)
 	add(" 401 twice, message", atPublish, F{Kind: testbroker.AnswerStatus, Statuses: []int{401}, Times: 2,
 		Route: telemetry}, kinds(unauthorized))
@@ -135,13 +135,13 @@ func httpRows() []row {
 		testbroker.DropAfterPublish} {
 		add("", atPublish, F{Kind: kind}, kinds(network))
 	}
-	// a connection that ends in good order while nothing is under way is no loss
+	// an orderly end of an idle connection is not a loss
 	add("", atPublish, F{Kind: testbroker.DropAfterPuback}, kinds(network), perhaps)
 	add("", atPublish, F{Kind: testbroker.DelayPuback, Delay: 3 * time.Second}, nil)
 	add("", atPublish, F{Kind: testbroker.SwallowPuback}, kinds(timeout))
 	add("", atPublish, F{Kind: testbroker.GarbageOnPublish}, kinds(network))
 
-	// What can happen to any request: to messages, looks and verdicts.
+	// Faults of any request: messages, polls and verdicts.
 	for _, at := range []struct {
 		name  string
 		class class
@@ -161,7 +161,7 @@ func httpRows() []row {
 	}
 	add(" ahead, message", atPublish, F{Kind: testbroker.WrongDate, Route: telemetry, Skew: 24 * time.Hour}, nil)
 
-	// Verdicts: one that the hub does not take at the moment is told again, one whose lock was lost
+	// Verdicts: one that the hub refuses for the moment is repeated; one whose lock was lost is sent
 	// with the next delivery.
 	for _, status := range []int{302, 400, 405, 408, 409, 412, 413, 418, 429, 500, 503} {
 		add(fmt.Sprintf(" %d, verdict", status), atSettle, F{Kind: testbroker.AnswerStatus, Statuses: []int{status},
@@ -172,7 +172,7 @@ func httpRows() []row {
 	add(" 404, verdict", atSettle, F{Kind: testbroker.AnswerStatus, Statuses: []int{404}, Route: settle}, kinds(notFound),
 		terminal)
 
-	// An answer with a body is one that refuses, or a cloud-to-device message.
+	// An answer with a body is a refusal or a cloud-to-device message.
 	add(", proof", atConnect, F{Kind: testbroker.NoContentLength, Route: settle}, nil)
 
 	// States.
@@ -183,7 +183,7 @@ func httpRows() []row {
 	return sorted(append(rows, belowRows()...))
 }
 
-// answered is a status and what it means.
+// answered is a status and its Kind.
 type answered struct {
 	status int
 	kind   transport.Kind
@@ -197,5 +197,5 @@ func byStatus(all map[int]transport.Kind) []answered {
 	return list
 }
 
-// uploads are no matter of a session.
+// uploads do not belong to a session.
 const uploads = "about uploads: see the random faults of fileupload"

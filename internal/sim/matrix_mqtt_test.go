@@ -78,13 +78,13 @@ func mqttRows() []row {
 	return sorted(slices.Concat(rows, belowRows(), callRows()))
 }
 
-// belowRows are the faults below the protocol, which all have in common.
+// belowRows are the faults below the protocol, which all protocols share.
 func belowRows() []row {
 	type F = testbroker.Fault
 	return []row{
 		{name: "MuteHandshake", fault: F{Kind: testbroker.MuteHandshake}, kinds: kinds(timeout)},
 		{name: "CutHandshake", fault: F{Kind: testbroker.CutHandshake}, kinds: kinds(network)},
-		// Once, it may be damage on the way.
+		// A single one may be due to damage in transit.
 		{name: "NotTLS", fault: F{Kind: testbroker.NotTLS}, kinds: kinds(network)},
 		{name: "OldTLS", fault: F{Kind: testbroker.OldTLS}, kinds: kinds(network)},
 		{name: "ExpiredCertificate", fault: F{Kind: testbroker.ExpiredCertificate}, kinds: kinds(transport.Untrusted),
@@ -92,7 +92,7 @@ func belowRows() []row {
 	}
 }
 
-// sorted puts the rows into the order of the kinds.
+// sorted sorts the rows by the kind of the fault.
 func sorted(rows []row) []row {
 	slices.SortStableFunc(rows, func(a, b row) int {
 		return int(a.fault.Kind)*1000 + int(a.fault.Code) - int(b.fault.Kind)*1000 - int(b.fault.Code)
@@ -100,7 +100,7 @@ func sorted(rows []row) []row {
 	return rows
 }
 
-// subscribeOp loses the subscription, and wants it back.
+// subscribeOp loses the subscription and expects it back.
 func subscribeOp(e *env, r row) error {
 	if err := e.dev.reconnected(); err != nil {
 		return err

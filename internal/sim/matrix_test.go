@@ -16,53 +16,52 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// class says which operations a fault can meet, and how it is brought about there.
+// class says which operations a fault can affect, and how the test triggers it there.
 type class uint8
 
 const (
 	atConnect class = iota // needs a connect
-	atToken                // needs a token that is put, which each connect of a device brings
-	// needs a subscription, or a link for cloud-to-device messages, which each connect of a device
-	// brings
+	atToken                // needs a put of a token, which is part of each connect
+	// needs a subscription, or a link for cloud-to-device messages, which is part of each connect
 	atSubscribe
-	atLink    // needs a link for telemetry, which the first message brings
+	atLink    // needs a link for telemetry, which the first message attaches
 	atPublish // needs a telemetry message
 	atSettle  // needs a verdict on a cloud-to-device message
 	atPing    // needs a ping
 	always    // a state of hub or network
-	// needs a request about the twin, which a device that watches its desired properties brings with
-	// each connect
+	// needs a twin request, which is part of each connect of a device that watches its desired
+	// properties
 	atTwin
-	// needs the wish to be told of changes, which each connect of a device that watches brings over
-	// AMQP
+	// needs the subscription to changes, which over AMQP is part of each connect of a device that
+	// watches
 	atWatch
-	atTwinLink   // needs a link for the twin, which each connect of a device that watches brings over AMQP
-	atMethodLink // needs a link for methods, which each connect of a device with a method brings over AMQP
+	atTwinLink   // needs a link for the twin, which over AMQP is part of each connect of a device that watches
+	atMethodLink // needs a link for methods, which over AMQP is part of each connect of a device with a method
 	atDesired    // needs a change of desired properties
 	atMethod     // needs a call of a method
 )
 
-// row is a fault and what the device promises about it.
+// row is a fault and the device's promise about it.
 type row struct {
 	name  string
 	fault testbroker.Fault
 	class class
-	// kinds are those of the failures that the status may tell because of it; empty: it must not be
-	// noticed at all.
+	// kinds are the Kinds of failures that the status may report for it; empty: the status must not
+	// report any.
 	kinds []transport.Kind
 	// terminal: the client gives up, and connects when it is opened again.
 	terminal bool
-	// perhaps: it depends on the moment whether the status tells.
+	// perhaps: whether the status reports it depends on timing.
 	perhaps bool
-	// refused are the kinds with which a message, or a call about the twin, may fail because of it;
-	// the others succeed.
+	// refused are the Kinds with which a message or a twin call may fail because of it; all others
+	// succeed.
 	refused []transport.Kind
-	// unsaid: a change of desired properties is not told before the next one.
+	// unsaid: the hub does not notify of a change of desired properties before the next one.
 	unsaid bool
 	// uncalled: a call of a method may fail because of it.
 	uncalled bool
-	// alone: a fault of one device, or one that can be declared for one. Others on the same connection
-	// do not notice.
+	// alone: a fault of one device, or one that can be set for one. Others on the same connection do
+	// not notice it.
 	alone bool
 }
 
@@ -79,44 +78,44 @@ const (
 
 func kinds(k ...transport.Kind) []transport.Kind { return k }
 
-// reconnects: it happens while a device connects.
+// reconnects reports whether the fault happens while a device connects.
 func (r row) reconnects() bool {
 	return r.class == atConnect || r.class == atToken || r.class == atSubscribe
 }
 
-// calls: it happens to what the twin and methods need.
+// calls reports whether the fault affects twin and methods.
 func (r row) calls() bool { return r.class >= atTwin }
 
-// op is an operation, with the fault coming in its middle.
+// op is an operation during which the fault happens.
 type op struct {
 	name string
-	// meets says which faults can come in the middle of it.
+	// meets reports whether the fault can happen during the operation.
 	meets func(e engine, r row) bool
 	run   func(e *env, r row) error
-	// unnoticed: the fault may come too late for the status to tell.
+	// unnoticed: the fault may come too late for the status to report it.
 	unnoticed bool
 }
 
-// A matrix is every fault of the hub over one protocol, and every operation. A protocol is added as
-// another.
+// matrix has every fault of the hub over one protocol, and every operation. To add a protocol, add
+// a matrix.
 type matrix struct {
 	protocol testbroker.Protocol
 	engines  []string // all of the protocol if nil
 	rows     []row
 	ops      []op
-	// rowless are kinds of faults that have no row, and why.
+	// rowless has the kinds of faults without a row, and the reasons.
 	rowless map[testbroker.FaultKind]string
 }
 
 var matrices = []matrix{mqttMatrix, amqpMatrix, httpMatrix}
 
-// From noOperation on there are faults for which no matrix has operations yet. Who adds those moves
-// it.
+// noOperation is the first of the faults for which no matrix has operations yet. Move it when you
+// add operations.
 const noOperation = testbroker.DropAfterMethodAnswer + 1
 
-// TestMatrix plays every fault of the hub in the middle of every operation that it can meet. A cell
-// is red when the fault did not happen there or the promise was not kept. go test -run TestMatrix
-// -v ./internal/sim -all prints the tables.
+// TestMatrix applies every fault of the hub during every operation that it can affect. A cell fails
+// if the fault did not happen or the promise was not kept. go test -run TestMatrix -v
+// ./internal/sim -all prints the tables.
 func TestMatrix(t *testing.T) {
 	for _, m := range matrices {
 		for _, e := range engines {
@@ -130,7 +129,7 @@ func TestMatrix(t *testing.T) {
 	}
 }
 
-// Each kind of fault that the hub has over a protocol has a row there.
+// Each kind of fault of the hub over a protocol has a row there.
 func TestMatrixIsComplete(t *testing.T) {
 	for _, m := range matrices {
 		covered := map[testbroker.FaultKind]bool{}
@@ -191,7 +190,7 @@ func (m *matrix) play(t *testing.T, with engine) {
 	t.Log(b.String())
 }
 
-// meets says whether the fault can happen to the engine at all.
+// meets reports whether the fault can happen with the engine at all.
 func (e engine) meets(r row) bool {
 	switch {
 	case r.fault.Kind == testbroker.RefuseSASL:
@@ -202,7 +201,7 @@ func (e engine) meets(r row) bool {
 	return true
 }
 
-// cell plays one. When the operation is over and the fault is, everything works.
+// cell tests one cell. After the operation and the fault, everything must work.
 func cell(t *testing.T, with engine, o op, r row) error {
 	faketime.Start()
 	e := newEnv(t, with)
@@ -211,7 +210,7 @@ func cell(t *testing.T, with engine, o op, r row) error {
 	fired := e.in != nil && e.in.Fired() > 0
 	if err == nil && e.dev.client.Status().Reason != device.ClientClosed {
 		e.in.Remove()
-		synctest.Wait() // what is on its way arrives
+		synctest.Wait() // until everything in flight has arrived
 		err = e.dev.works()
 	}
 	if closeErr := e.close(); err == nil {
@@ -224,9 +223,9 @@ func cell(t *testing.T, with engine, o op, r row) error {
 	case !fired:
 		return errors.New("the fault did not happen")
 	}
-	// go-amqp may give the handle of a link that was refused to another one that attaches at the same
-	// time before it has detached the first. The hub ends the session of AMQP for it, which is begun
-	// anew with both links, and nobody hears of the refusal.
+	// After a refused attach, go-amqp may reuse the link's handle for another attach before it has
+	// detached the first. The hub then ends the AMQP session; the client begins a new one with both
+	// links, and the refusal is not reported.
 	lost := r.fault.Kind == testbroker.RefuseAttach && e.dev.calling.on
 	return e.dev.promised(r, o.unnoticed || lost)
 }
@@ -256,10 +255,10 @@ func sendOp(n int) func(e *env, r row) error {
 	}
 }
 
-// receiveOp receives cloud-to-device messages, to which the handler does something.
+// receiveOp receives cloud-to-device messages, on which the handler gives the verdict outcome.
 func receiveOp(outcome transport.Outcome) func(e *env, r row) error {
 	return func(e *env, r row) error {
-		e.dev.outcome = outcome // nobody reads it yet
+		e.dev.outcome = outcome // not read by another goroutine yet
 		if err := e.dev.reconnected(); err != nil {
 			return err
 		}
@@ -278,8 +277,8 @@ func receiveOp(outcome transport.Outcome) func(e *env, r row) error {
 	}
 }
 
-// renewOp goes through the end of a token's life, with the fault coming just before the renewal is
-// due, after 80 to 85 % of the token's 10 minutes.
+// renewOp passes the end of a token's life. The fault comes just before the renewal, which happens
+// after 80 to 85 % of the token's 10 minutes.
 func renewOp(e *env, r row) error {
 	if err := e.dev.reconnected(); err != nil {
 		return err
@@ -290,14 +289,14 @@ func renewOp(e *env, r row) error {
 	}
 	time.Sleep(time.Until(e.start.Add(8*time.Minute - time.Millisecond)))
 	e.inject(r)
-	if r.class != atToken { // which the renewal itself is
+	if r.class != atToken { // the renewal itself triggers those
 		e.provoke(r)
 	}
 	if r.fault.Kind == testbroker.Throttle {
 		e.drop()
 	}
 	e.dev.publish(3)
-	time.Sleep(time.Until(e.start.Add(16 * time.Minute))) // the hub knows no mercy after 15
+	time.Sleep(time.Until(e.start.Add(16 * time.Minute))) // the hub cuts the connection after 15
 	return e.dev.flushed()
 }
 
@@ -312,7 +311,7 @@ func closeOp(e *env, r row) error {
 		e.drop()
 	}
 	e.dev.publish(20)
-	for range 2000 { // until it has happened, and not a moment later
+	for range 2000 { // until it has happened, and not later
 		if synctest.Wait(); e.in.Fired() > 0 {
 			break
 		}

@@ -21,8 +21,8 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// A hub that calls methods, or sends messages, as fast as it can and reads nothing of what it is
-// answered makes the client hold a bounded amount of memory, and then costs it the connection.
+// A hub that calls methods or sends messages as fast as it can, and reads none of the answers,
+// makes the client hold a bounded amount of memory, and then loses the connection.
 func TestAHubThatFloodsAndReadsNothing(t *testing.T) {
 	for _, with := range engines {
 		if with.protocol != testbroker.MQTT {
@@ -46,7 +46,7 @@ func TestAHubThatFloodsAndReadsNothing(t *testing.T) {
 	}
 }
 
-// flood is what a hub sends again and again, and how much memory of the client it may take.
+// flood is a packet that a hub repeats, and the memory that it may cost the client.
 type flood struct {
 	most   int64
 	packet func(i int, body []byte) []byte
@@ -89,7 +89,7 @@ func floodWithoutReading(t *testing.T, with engine, how flood) {
 	for i := 0; sent < total && i < 600_000; i++ {
 		n, err := hub.Write(how.packet(i, body))
 		if sent += n; err != nil {
-			break // the client has hung up: it may
+			break // the client closed the connection, as it may
 		}
 		if i%10_000 == 0 {
 			runtime.GC()
@@ -108,7 +108,7 @@ func floodWithoutReading(t *testing.T, with engine, how flood) {
 	require.Equal(t, device.DisconnectedRetrying, c.Status().State, "the hub takes no data")
 }
 
-// mqttServe takes CONNECT and the subscriptions, and returns when there are no more.
+// mqttServe accepts CONNECT and two subscriptions, then returns.
 func mqttServe(t *testing.T, hub net.Conn) {
 	r := bufio.NewReader(hub)
 	for subscribed := 0; subscribed < 2; {

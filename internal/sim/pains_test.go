@@ -17,7 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Pain 7: neither a connection that was closed nor one that failed leaves a socket open.
+// Neither a closed connection nor a failed one leaves a socket open.
 func TestPain7_NoSocketIsLeftOpen(t *testing.T) { withEachEngine(t, noSocketIsLeftOpen) }
 
 func noSocketIsLeftOpen(t *testing.T, with engine) {
@@ -62,9 +62,8 @@ func noSocketIsLeftOpen(t *testing.T, with engine) {
 	require.NoError(t, hub.Close())
 }
 
-// Pain 14: a peer that went silent is found within stated times: with a message in flight after
-// AckTimeout, without one after KeepAlive + PingTimeout and the 10 s at which the pings' answers
-// are looked at.
+// A silent peer is detected within documented times: with a message in flight after AckTimeout,
+// otherwise after KeepAlive + PingTimeout and the 10 s interval at which ping answers are checked.
 func TestPain14_ASilentPeerIsFoundInTime(t *testing.T) { withEachEngine(t, aSilentPeerIsFoundInTime) }
 
 func aSilentPeerIsFoundInTime(t *testing.T, with engine) {
@@ -106,8 +105,7 @@ func aSilentPeerIsFoundInTime(t *testing.T, with engine) {
 	}
 }
 
-// Pain 25: the library prints nothing, whatever happens: errors come through the API and the
-// status.
+// The library prints nothing in any case: errors appear in the API and the status.
 func TestPain25_NothingIsPrinted(t *testing.T) {
 	r, w, err := os.Pipe()
 	require.NoError(t, err)

@@ -17,8 +17,8 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// What a hub writes reaches errors without the secrets that it repeats and without control
-// characters, over every transport.
+// Texts of a hub reach errors without the secrets that they repeat and without control characters,
+// over every transport.
 func TestTextsOfTheHubHaveNeitherSecretsNorControlCharacters(t *testing.T) {
 	const secret = "VGhpc0lzU2VjcmV0aGVyZQ"
 	const evil = "no\x1b[31m\r\nfor sig=" + secret + "&se=1 {\"password\":\"" + secret + "\"} \u202e end"

@@ -11,29 +11,29 @@ import (
 	"github.com/hubline-iot/hubline/testbroker"
 )
 
-// plan is everything random about one run, drawn before it begins.
+// plan holds all random choices of one run, drawn before it begins.
 type plan struct {
 	seed       uint64
-	engine     engine // not drawn: each plan is played with all, with faults of its protocol besides
+	engine     engine // not drawn: each plan runs with all engines, plus faults of the engine's protocol
 	tls        bool
 	window     int
 	maxOutbox  int
 	ackTimeout time.Duration
 	stable     time.Duration
 	policy     string
-	// tokenLife is how long tokens are valid. Many runs renew some in the middle of faults. A
-	// connection lives longer than the slowest handler of a cloud-to-device message takes, which could
-	// not settle it otherwise.
+	// tokenLife is the validity of tokens. Many runs renew some of them during faults. A connection
+	// must live longer than the slowest handler of a cloud-to-device message runs, otherwise the
+	// message could not be settled.
 	tokenLife time.Duration
-	// reopenAfter is how often the application looks whether the client gave up, and opens it again.
+	// reopenAfter is the interval at which the application opens a client that gave up.
 	reopenAfter time.Duration
 	steps       []step
 	length      time.Duration
 	tail        time.Duration // from the last step to the end of all faults
-	hidden      bool          // the ledger is not told that the hub swallows notifications
+	hidden      bool          // the ledger does not know that the hub swallows notifications
 }
 
-// step is one thing that happens at an instant of its own.
+// step is one event at its own time.
 type step struct {
 	at   time.Duration
 	what action
@@ -42,7 +42,7 @@ type step struct {
 	expires time.Duration // 0: never
 	size    int
 	timeout time.Duration // of Send, of a call about the twin, of an answer to a method
-	connect time.Duration // how long a call of a method waits for the device
+	connect time.Duration // how long a method call waits for the device to connect
 	// faults
 	fault testbroker.Fault
 }
@@ -57,13 +57,13 @@ const (
 	reconnect
 	newPolicy
 	message // count messages from the cloud
-	detach  // the hub ends something over AMQP that fault is about: links, or the session, or the connection
+	detach  // over AMQP the hub ends the target of fault: links, or the session, or the connection
 	end
 	hangUp
 	desire // count changes of the desired properties
 	call   // count calls of a method
-	report // count patches of the reported properties, one after the other
-	read   // count reads of the twin, one beside the other
+	report // count patches of the reported properties, sequentially
+	read   // count reads of the twin, concurrently
 
 	actions
 )
@@ -116,10 +116,10 @@ func drawPlan(seed uint64, e engine) *plan {
 	return p
 }
 
-// drawers add to a plan what only one protocol knows.
+// drawers add steps that only one protocol has.
 var drawers = map[testbroker.Protocol]func(p *plan, r *rand.Rand){testbroker.AMQP: drawAMQP, testbroker.HTTP: drawHTTP}
 
-// drawCommon draws what is the same for all engines.
+// drawCommon draws the steps that all engines share.
 func drawCommon(seed uint64) *plan {
 	r := rand.New(rand.NewPCG(seed, 1))
 	between := durations(r)
@@ -199,7 +199,7 @@ func drawAMQP(p *plan, r *rand.Rand) {
 	between := durations(r)
 	links := []testbroker.LinkKind{testbroker.LinkAny, testbroker.LinkTelemetry, testbroker.LinkC2D,
 		testbroker.LinkCBSSender, testbroker.LinkCBSReceiver}
-	// What ends something, and what refuses messages. Empty is the fault's own.
+	// Conditions with which the hub ends something or refuses messages. Empty: the fault's default.
 	conditions := []string{
 		"", "", "amqp:internal-error", "amqp:connection:forced", "amqp:connection:framing-error",
 		"amqp:session:window-violation", "amqp:link:detach-forced", "amqp:link:stolen",
@@ -278,7 +278,7 @@ func drawHTTP(p *plan, r *rand.Rand) {
 	}
 }
 
-// refuses: messages may fail by it, and not more than it fires.
+// refuses reports whether messages may fail because of f, at most as many as it fires.
 func refuses(f testbroker.Fault) bool {
 	switch f.Kind {
 	case 0, testbroker.DetachWhileIdle, testbroker.RejectMessage, testbroker.DetachOnMessage,
@@ -292,8 +292,8 @@ func refuses(f testbroker.Fault) bool {
 	return false
 }
 
-// lies: the hub takes requests and then says over HTTP, with a status that leaves no doubt, that it
-// did not.
+// lies reports whether the hub accepts requests and then refuses them over HTTP, with an
+// unambiguous status.
 func (p *plan) lies() bool {
 	return slices.ContainsFunc(p.steps, func(s step) bool {
 		return s.fault.Kind == testbroker.AnswerStatusAfter && slices.ContainsFunc(s.fault.Statuses,

@@ -15,8 +15,8 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// The handler learns that it may have seen a message before: it released it, or the connection was
-// lost before its verdict got through. What comes for the first time is not marked.
+// Redelivered tells the handler that it may have seen a message before: it released the message, or
+// the connection was lost before its verdict arrived. A first delivery is not marked.
 func TestTheHandlerIsToldOfARedelivery(t *testing.T) {
 	withEachEngine(t, func(t *testing.T, e engine) {
 		for name, lose := range map[string]bool{"released": false, "the verdict was lost": true} {
@@ -55,15 +55,15 @@ func TestTheHandlerIsToldOfARedelivery(t *testing.T) {
 					require.NoError(t, h.SendC2D("dev-1", testbroker.C2D{MessageID: "1", Body: []byte("x")}))
 					time.Sleep(10 * time.Second)
 					if !lose {
-						require.NoError(t, c.Reconnect()) // over MQTT it comes again on the next connection only
+						require.NoError(t, c.Reconnect()) // over MQTT it is delivered again on the next connection only
 					}
-					time.Sleep(5 * time.Minute) // over HTTPS a lock of the hub's runs out
+					time.Sleep(5 * time.Minute) // over HTTPS the hub's lock expires
 					require.NoError(t, h.SendC2D("dev-1", testbroker.C2D{MessageID: "2", Body: []byte("y")}))
 					time.Sleep(time.Minute)
 					mu.Lock()
 					defer mu.Unlock()
 					require.GreaterOrEqual(t, len(got), 3)
-					for i, m := range got { // a verdict that meets a reconnect is lost as well, so the first one may come three times
+					for i, m := range got { // a verdict during a reconnect is lost as well, so the first message may be delivered three times
 						want := told{"1", i > 0}
 						if i == len(got)-1 {
 							want = told{"2", false}

@@ -13,8 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The table of what is repeated after an unknown outcome, in docs/retries.md, names the tests that
-// hold it. Each of its rows has one, and they exist.
+// docs/retries.md has a table of operations that are repeated after an unknown outcome. Each row
+// names an existing test.
 func TestWhatIsRepeatedIsHeldByTests(t *testing.T) {
 	text, err := os.ReadFile("../../docs/retries.md")
 	require.NoError(t, err)

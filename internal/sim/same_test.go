@@ -9,10 +9,10 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// replayed: the test runs under internal/cmd/replay.
+// replayed reports whether the test runs under internal/cmd/replay.
 var replayed = os.Getenv("HUBLINE_REPLAY") != ""
 
-// Under internal/cmd/replay the same seed is the same run, event by event.
+// Under internal/cmd/replay the same seed gives the same run, event by event.
 func TestTheSameSeedIsTheSameRun(t *testing.T) {
 	if !replayed {
 		t.Skip("runs with: go run ./internal/cmd/replay ./internal/sim -run " + t.Name())
@@ -20,7 +20,7 @@ func TestTheSameSeedIsTheSameRun(t *testing.T) {
 	withEachEngine(t, func(t *testing.T, e engine) {
 		for seed := uint64(1); seed <= 10; seed++ {
 			p := drawPlan(seed, e)
-			if p.tls && e.name == "paho" { // its goroutines meet TLS in an order that is not always the same
+			if p.tls && e.name == "paho" { // its goroutines reach TLS in a varying order
 				continue
 			}
 			var first []string

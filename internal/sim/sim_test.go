@@ -49,13 +49,13 @@ func TestSimulation(t *testing.T) {
 				runs++
 			})
 		}
-		if runs >= 20 && e.protocol != testbroker.HTTP { // HTTPS makes a token for a request, and tells nobody
+		if runs >= 20 && e.protocol != testbroker.HTTP { // HTTPS makes a token per request and reports none
 			require.Positive(t, renewals, "no run renewed a token")
 		}
 	})
 }
 
-// A ledger that cannot find a loss proves nothing.
+// A ledger must detect losses.
 func TestTheLedgerNoticesASabotage(t *testing.T) {
 	withEachEngine(t, func(t *testing.T, e engine) {
 		if e.batches {
@@ -73,7 +73,7 @@ func TestTheLedgerNoticesASabotage(t *testing.T) {
 	})
 }
 
-// simulate returns how many tokens were renewed.
+// simulate runs the plan and returns the number of renewed tokens.
 func simulate(t *testing.T, p *plan) int64 {
 	w := play(t, p)
 	err := w.check()
@@ -86,7 +86,7 @@ func simulate(t *testing.T, p *plan) int64 {
 	return w.renewals.Load()
 }
 
-// world is one run.
+// world is the state of one run.
 type world struct {
 	p      *plan
 	start  time.Time
@@ -95,15 +95,16 @@ type world struct {
 	calls  sync.WaitGroup
 	log    []testbroker.Message
 	stats  device.Stats
-	closed time.Duration // what Close took
+	closed time.Duration // duration of Close
 	faults []*testbroker.Injected
-	// Of them, those that keep notifications of desired properties.
+	// swallows are the faults that swallow notifications of desired properties.
 	swallows []*testbroker.Injected
-	// Messages may fail for good by these faults, and by so many other ends.
+	// refusals are the faults, and ends the number of other events, that may make messages fail for
+	// good.
 	refusals []*testbroker.Injected
 	ends     int
 	twin     twinLedger
-	downs    atomic.Int64 // how often the client gave up
+	downs    atomic.Int64 // number of times that the client gave up
 	renewals atomic.Int64 // of tokens, in place or by a planned reconnect
 
 	producers int
@@ -112,14 +113,14 @@ type world struct {
 	events    []string
 	msgs      []*entry
 	errs      []error
-	fromCloud int            // sent
-	handled   map[string]int // how often the handler was given each
+	fromCloud int            // cloud-to-device messages sent
+	handled   map[string]int // deliveries to the handler per message
 }
 
-// entry is a message and what became of it.
+// entry is a message and its result.
 type entry struct {
 	n        int
-	producer int // who enqueues one after the other; each Send is one of its own
+	producer int // a producer enqueues sequentially; each Send has its own
 	m        transport.Message
 	receipt  device.Receipt
 	accepted bool
@@ -139,7 +140,7 @@ func (w *world) fail(err error) {
 	w.errs = append(w.errs, err)
 }
 
-// play runs the plan and everything down again. It must be called in a bubble.
+// play runs the plan and shuts everything down. It must run in a bubble.
 func play(t *testing.T, p *plan) *world {
 	faketime.Start()
 	w := &world{p: p, start: time.Now(), handled: map[string]int{}}
@@ -215,7 +216,7 @@ func play(t *testing.T, p *plan) *world {
 	w.closed = time.Since(before)
 	w.settle()
 	if p.engine.protocol == testbroker.HTTP {
-		time.Sleep(20 * time.Second) // a hub that is slow with an answer notices only at its end that nobody is there
+		time.Sleep(20 * time.Second) // a hub that delays an answer notices the lost connection only when it sends it
 	}
 	synctest.Wait()
 	if n := w.hub.Connections(""); n != 0 {
@@ -239,7 +240,7 @@ func (w *world) policy(name string) retrypolicy.Policy {
 	return retrypolicy.ExponentialBackoffWithJitter{}
 }
 
-// do plays one step.
+// do runs one step.
 func (w *world) do(s *step) {
 	if s.what != inject && refuses(s.fault) {
 		w.ends++
@@ -248,7 +249,7 @@ func (w *world) do(s *step) {
 	case enqueue:
 		w.calls.Add(1)
 		batch := w.messages(s)
-		go func() { // one producer; it may block on a full outbox
+		go func() { // one producer; it blocks if the outbox is full
 			defer w.calls.Done()
 			for _, e := range batch {
 				if err := w.client.Enqueue(context.Background(), &e.m, &e.receipt); err == nil {
@@ -319,7 +320,8 @@ func (w *world) do(s *step) {
 	}
 }
 
-// supervise is an application that does not take Disconnected for an answer. It ends with stop.
+// supervise is an application that opens the client again whenever it is Disconnected. It ends with
+// stop.
 func (w *world) supervise(stop <-chan struct{}) {
 	tick := time.NewTicker(w.p.reopenAfter)
 	defer tick.Stop()
@@ -335,7 +337,7 @@ func (w *world) supervise(stop <-chan struct{}) {
 	}
 }
 
-// messages makes the messages of a step, numbered through.
+// messages makes the messages of a step, numbered consecutively.
 func (w *world) messages(s *step) (batch []*entry) {
 	r := rand.New(rand.NewPCG(w.p.seed, uint64(s.at)))
 	w.mu.Lock()
@@ -358,11 +360,11 @@ func (w *world) messages(s *step) (batch []*entry) {
 	return batch
 }
 
-// rejects says whether the application rejects its nth cloud-to-device message.
+// rejects reports whether the application rejects its nth cloud-to-device message.
 func rejects(n int) bool { return n%13 == 0 && n%7 != 0 }
 
-// handle is the application's handler of cloud-to-device messages: it now and then takes its time,
-// releases a cloud-to-device message twice before it takes it, panics at first, or rejects it.
+// handle is the application's handler of cloud-to-device messages. It sometimes is slow, releases a
+// message twice before it accepts it, panics at the first delivery, or rejects it.
 func (w *world) handle(ctx context.Context, m *transport.Message) error {
 	w.mu.Lock()
 	w.handled[m.ID]++
@@ -391,11 +393,11 @@ func (w *world) handle(ctx context.Context, m *transport.Message) error {
 	return nil
 }
 
-// complete waits until every cloud-to-device message was handled and the hub knows.
+// complete waits until every cloud-to-device message was handled and the hub knows it.
 func (w *world) complete() {
 	completed, rejected := w.fromCloud, 0
 	for n := range w.fromCloud {
-		if rejects(n+1) && w.p.engine.protocol != testbroker.MQTT { // which cannot say it
+		if rejects(n+1) && w.p.engine.protocol != testbroker.MQTT { // MQTT cannot reject
 			completed--
 			rejected++
 		}
@@ -420,7 +422,7 @@ func (w *world) complete() {
 	}
 }
 
-// flush gets everything out; while the client has given up, it waits for the supervisor.
+// flush sends everything that is queued. If the client gave up, it waits for the supervisor.
 func (w *world) flush() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Hour)
 	defer cancel()
@@ -437,7 +439,7 @@ func (w *world) flush() {
 	}
 }
 
-// settle takes the results of what was enqueued.
+// settle collects the results of enqueued messages.
 func (w *world) settle() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
@@ -454,13 +456,13 @@ func (w *world) settle() {
 	}
 }
 
-// componentOf is the component that message n comes from: every third is of the root, so that
+// componentOf returns the component of message n: every third one belongs to the root, so that
 // neighbours in a batch differ.
 func componentOf(n int) string {
 	return [...]string{"", "thermostat1", "thermostat2"}[n%3]
 }
 
-// check is the ledger.
+// check compares the ledger with the hub.
 func (w *world) check() error {
 	byID := make(map[string]*entry, len(w.msgs))
 	for _, e := range w.msgs {
@@ -487,17 +489,17 @@ func (w *world) check() error {
 		if l.Component != e.m.Component {
 			w.fail(fmt.Errorf("message %d arrived as one of component %q, not %q", e.n, l.Component, e.m.Component))
 		}
-		if seen[l.MessageID] && !l.Dup && w.p.engine.protocol == testbroker.MQTT { // AMQP has no such mark
+		if seen[l.MessageID] && !l.Dup && w.p.engine.protocol == testbroker.MQTT { // AMQP has no Dup mark
 			w.fail(fmt.Errorf("message %d came again without DUP", e.n))
 		}
 		again := seen[l.MessageID]
 		seen[l.MessageID] = true
 		on := line{l.Connection, e.producer}
 		switch w.p.engine.protocol {
-		case testbroker.AMQP: // which may refuse a message and take the next one
+		case testbroker.AMQP: // AMQP may refuse a message and accept the next one
 		case testbroker.HTTP:
-			// which may take messages and say that it does not; but what comes for the first time is in
-			// order, whatever the connection
+			// HTTP may accept messages and say that it did not; first deliveries are still in order, on any
+			// connection
 			on.connection = 0
 			if !again && e.n <= newest[on] {
 				w.fail(fmt.Errorf("message %d came after %d", e.n, newest[on]))

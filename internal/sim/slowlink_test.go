@@ -18,8 +18,8 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// relay is a hop that ends TCP: a proxy, a gateway, a tunnel. It reads what devices send at a rate,
-// and so lets its receive buffer and the device's send buffer fill.
+// relay is a hop that terminates TCP: a proxy, a gateway, a tunnel. It reads from devices at a
+// limited rate, so its receive buffer and the device's send buffer fill.
 type relay struct {
 	net.Listener
 	to   string
@@ -73,7 +73,7 @@ func (r *relay) serve() {
 	}
 }
 
-// pace carries bytes at the rate.
+// pace copies bytes at the rate.
 func (r *relay) pace(to, from net.Conn) {
 	buf := make([]byte, max(r.rate/50, 64))
 	due := time.Now()
@@ -85,17 +85,17 @@ func (r *relay) pace(to, from net.Conn) {
 		due = due.Add(time.Duration(n) * time.Second / time.Duration(r.rate))
 		time.Sleep(time.Until(due))
 		if late := time.Now().Add(-time.Second); due.Before(late) {
-			due = late // there was nothing to carry
+			due = late // there were no bytes to copy
 		}
 	}
 }
 
-// slowRun is what a device reached over a relay.
+// slowRun is the result of a device behind a relay.
 type slowRun struct {
 	acknowledged, copies, connections uint64
 }
 
-// overRelay sends messages of a size for a while, as fast as the link takes them.
+// overRelay sends messages of a size for the duration d, as fast as the link accepts them.
 func overRelay(t *testing.T, e engine, secure bool, rate, size int, writeTimeout, d time.Duration) slowRun {
 	h, err := testbroker.New(nil)
 	require.NoError(t, err)
@@ -134,8 +134,8 @@ func overRelay(t *testing.T, e engine, secure bool, rate, size int, writeTimeout
 	return slowRun{s.Acknowledged, uint64(len(h.Messages())), s.Connections}
 }
 
-// A link that gets on is kept, however long a write takes: the device's send buffer may be
-// megabytes, and Linux says that it is writable when a third of it is free.
+// A link that makes progress is kept, even if a write takes long: the device's send buffer may be
+// megabytes, and Linux reports it writable only when a third of it is free.
 func TestALinkBehindASlowHopIsKept(t *testing.T) {
 	const rate, size = 400_000, 60_000
 	for _, e := range behindAHop() {
@@ -143,7 +143,7 @@ func TestALinkBehindASlowHopIsKept(t *testing.T) {
 			t.Run(fmt.Sprintf("%s, TLS %v", e.name, secure), func(t *testing.T) {
 				t.Parallel()
 				var got slowRun
-				for range 3 { // a busy machine may leave the process without time for longer than a write has
+				for range 3 { // a busy machine may stall the process for longer than a write may take
 					got = overRelay(t, e, secure, rate, size, time.Second, 4*time.Second)
 					if got.connections == 1 && got.acknowledged > 10 {
 						return
@@ -156,7 +156,7 @@ func TestALinkBehindASlowHopIsKept(t *testing.T) {
 	}
 }
 
-// behindAHop are the engines that write without waiting for answers, one of each kind.
+// behindAHop returns one engine of each kind that writes without waiting for answers.
 func behindAHop() (all []engine) {
 	for _, e := range engines {
 		switch e.name {
@@ -167,8 +167,8 @@ func behindAHop() (all []engine) {
 	return all
 }
 
-// TestLongRunBehindASlowHop is the same with default options and for as long as HUBLINE_SLOWLINK
-// says, for figures.
+// TestLongRunBehindASlowHop does the same with default options for the time in HUBLINE_SLOWLINK, to
+// produce figures.
 func TestLongRunBehindASlowHop(t *testing.T) {
 	d, err := time.ParseDuration(os.Getenv("HUBLINE_SLOWLINK"))
 	if err != nil {

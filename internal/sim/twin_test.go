@@ -14,8 +14,8 @@ import (
 	"github.com/hubline-iot/hubline/testbroker"
 )
 
-// drawTwin adds what a back end does with the twin and methods of a device, what the application
-// does with its twin, and their faults.
+// drawTwin adds the actions of a back end on a device's twin and methods, the application's actions
+// on its twin, and their faults.
 func drawTwin(p *plan, r *rand.Rand) {
 	between := durations(r)
 	add := func(s step) {
@@ -36,7 +36,7 @@ func drawTwin(p *plan, r *rand.Rand) {
 		add(step{what: report, count: 1 + r.IntN(10), timeout: between(time.Second, 6*time.Minute)})
 	}
 	for range 1 + r.IntN(5) {
-		// more than the client has under way
+		// more than the client has in flight
 		add(step{what: read, count: 1 + r.IntN(20), timeout: between(time.Second, 6*time.Minute)})
 	}
 	kinds := []testbroker.FaultKind{
@@ -57,7 +57,7 @@ func drawTwin(p *plan, r *rand.Rand) {
 		}
 		add(step{what: inject, fault: f})
 	}
-	for range r.IntN(3) { // what happens while the device is away
+	for range r.IntN(3) { // events while the device is disconnected
 		at, away := between(0, p.length), between(2*time.Second, 40*time.Second)
 		p.steps = append(p.steps,
 			step{at: at, what: inject, fault: testbroker.Fault{Kind: testbroker.Absent, For: away}},
@@ -96,7 +96,7 @@ func drawTwinLinks(p *plan, r *rand.Rand) {
 	}
 }
 
-// watchTwin has the client take part.
+// watchTwin registers the client's handlers for desired properties and methods.
 func (w *world) watchTwin() error {
 	w.twin.calls = map[string]*methodCall{}
 	w.twin.wanted(1, "{}", true)
@@ -109,10 +109,10 @@ func (w *world) watchTwin() error {
 	return w.client.HandleMethod("do", w.run)
 }
 
-// panics says whether the method panics in the nth call.
+// panics reports whether the method panics in the nth call.
 func panics(n int) bool { return n%5 == 0 }
 
-// run is the application's method: it now and then takes its time, or panics.
+// run is the application's method: it is sometimes slow, or panics.
 func (w *world) run(ctx context.Context, m *device.MethodCall) (int, []byte) {
 	n, err := strconv.Atoi(string(m.Body))
 	if err != nil {
@@ -134,8 +134,7 @@ func (w *world) run(ctx context.Context, m *device.MethodCall) (int, []byte) {
 	return 200, m.Body
 }
 
-// desire changes the desired properties: it sets some, removes some, and now and then replaces them
-// all.
+// desire changes the desired properties: it sets some, removes some, and sometimes replaces all.
 func (w *world) desire(n int) {
 	for range n {
 		w.mu.Lock()
@@ -168,7 +167,7 @@ func (w *world) desire(n int) {
 	}
 }
 
-// swallowed counts the notifications that the hub kept for itself.
+// swallowed returns the number of notifications that the hub swallowed.
 func (w *world) swallowed() (n int) {
 	for _, f := range w.swallows {
 		n += f.Fired()
@@ -176,7 +175,7 @@ func (w *world) swallowed() (n int) {
 	return n
 }
 
-// invoke calls a method, once beside the other.
+// invoke makes concurrent calls of a method.
 func (w *world) invoke(s *step) {
 	for range s.count {
 		w.mu.Lock()
@@ -197,7 +196,7 @@ func (w *world) invoke(s *step) {
 	}
 }
 
-// asking does a call about the twin and notes what there is to know about it besides its result.
+// asking makes a twin call and records its result and circumstances.
 func (w *world) asking(s *step, call func(ctx context.Context) error) twinAsk {
 	ctx, cancel := context.WithTimeout(context.Background(), s.timeout)
 	defer cancel()
@@ -273,8 +272,8 @@ func (w *world) read(s *step) {
 	}
 }
 
-// catchUp waits, now that there are no faults, until the device knows of the latest change, and
-// then of one more; and, on a connection after that, of all properties.
+// catchUp runs after the last fault. It waits until the device knows the latest change, then one
+// more change, and then, on a new connection, all properties.
 func (w *world) catchUp() {
 	if w.blind() {
 		w.event("version %d cannot be known", w.twin.desired)
@@ -287,8 +286,8 @@ func (w *world) catchUp() {
 	w.until("the device is not told all properties", w.twin.whole)
 }
 
-// blind reports whether nobody can know of the latest change: the hub kept its notification for
-// itself, and there was no connection since, with which the twin is read.
+// blind reports whether the device cannot know the latest change: the hub swallowed its
+// notification, and there was no new connection since, on which the client would read the twin.
 func (w *world) blind() bool {
 	connections := w.client.Stats().Connections
 	w.mu.Lock()
@@ -296,12 +295,12 @@ func (w *world) blind() bool {
 	return !w.p.hidden && w.twin.hushed == w.twin.desired && w.twin.hushedIn == connections
 }
 
-// untilTold waits until the handler was told of the latest change.
+// untilTold waits until the handler has received the latest change.
 func (w *world) untilTold() {
 	w.until("the device does not know of the latest change", func() bool { return w.twin.told() == w.twin.desired })
 }
 
-// until waits until ok.
+// until waits for ok.
 func (w *world) until(what string, ok func() bool) {
 	for range 900 {
 		synctest.Wait()
@@ -319,7 +318,7 @@ func (w *world) until(what string, ok func() bool) {
 		"knows of %d: %s", w.twin.desired, w.twin.told(), what))
 }
 
-// takeTwin takes from the hub what the ledger is to be compared with.
+// takeTwin reads the hub's data for the comparison with the ledger.
 func (w *world) takeTwin() {
 	now, err := w.hub.Twin("dev-1")
 	if err != nil {
@@ -339,11 +338,11 @@ func (w *world) takeTwin() {
 	}
 }
 
-// patchNumber is the number that report gave a patch.
+// patchNumber returns the number that report gave a patch.
 func patchNumber(body []byte) int {
 	n := 0
 	if _, err := fmt.Sscanf(string(body), `{"p%d"`, &n); err != nil {
-		panic(err) // nobody else patches
+		panic(err) // only report patches
 	}
 	return n
 }

@@ -17,41 +17,41 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// twinLedger is what a back end wants of the device, what the device saw and did, and what it
-// asked. Guarded by world.mu.
+// twinLedger records the wishes of a back end, the events and actions of the device, and its calls.
+// Guarded by world.mu.
 type twinLedger struct {
 	desired  int64                    // the latest version
 	docs     map[int64]map[string]any // desired properties, by version
-	replaced map[int64]bool           // versions of which the hub does not tell what they removed
+	replaced map[int64]bool           // versions whose notification omits the removed properties
 	seen     []device.Desired
-	// hushed is the latest version whose notification the hub kept for itself, hushedIn the number of
-	// connections by then.
+	// hushed is the latest version whose notification the hub swallowed, hushedIn the number of
+	// connections at that time.
 	hushed   int64
 	hushedIn uint64
 	calls    map[string]*methodCall
 	patches  []*twinPatch
 	reads    []*twinRead
-	// reportedVersion is the newest that a patch was told.
+	// reportedVersion is the newest version that a patch returned.
 	reportedVersion int64
-	// What the hub has in the end: the reported properties, and how often it took each patch.
+	// The final state at the hub: the reported properties, and how often it applied each patch.
 	reported map[string]int
 	applied  map[int]int
 }
 
-// methodCall is a call and what became of it.
+// methodCall is a call and its result.
 type methodCall struct {
 	runs   int
 	result testbroker.MethodResult
 	err    error
 }
 
-// twinAsk is a call of the client about its twin.
+// twinAsk is a twin call of the client.
 type twinAsk struct {
 	ended             bool
 	err               error
 	took, limit       time.Duration
-	down              bool  // the client gave up meanwhile, or had before
-	desired, reported int64 // versions that were known when it began
+	down              bool  // the client had given up, before or during the call
+	desired, reported int64 // versions known when it began
 }
 
 type twinPatch struct {
@@ -65,7 +65,7 @@ type twinRead struct {
 	twin *device.Twin
 }
 
-// told is the version that the handler was told last.
+// told returns the last version that the handler received.
 func (l *twinLedger) told() int64 {
 	if len(l.seen) == 0 {
 		return 0
@@ -73,13 +73,13 @@ func (l *twinLedger) told() int64 {
 	return l.seen[len(l.seen)-1].Version
 }
 
-// whole reports whether the latest that the handler was told is all properties.
+// whole reports whether the handler last received all properties.
 func (l *twinLedger) whole() bool {
 	n := len(l.seen)
 	return n > 0 && l.seen[n-1].Full
 }
 
-// wanted notes a change of the desired properties.
+// wanted records a change of the desired properties.
 func (l *twinLedger) wanted(version int64, text string, replace bool) {
 	if l.docs == nil {
 		l.docs, l.replaced = map[int64]map[string]any{}, map[int64]bool{}
@@ -94,7 +94,7 @@ func (l *twinLedger) wanted(version int64, text string, replace bool) {
 	l.desired, l.docs[version], l.replaced[version] = version, doc, replace
 }
 
-// merge applies a patch of properties that are no objects.
+// merge applies a patch of properties that are not objects.
 func merge(doc map[string]any, patch []byte) error {
 	var changes map[string]any
 	if err := json.Unmarshal(patch, &changes); err != nil {
@@ -105,8 +105,9 @@ func merge(doc map[string]any, patch []byte) error {
 	return nil
 }
 
-// checkState: what a device has that does as it is told is what is desired, but for what a
-// replacement removed; and in the end without that exception.
+// checkState checks the state of a device that applies every notification. It must equal the
+// desired properties, except for properties that a replacement removed; at the end without that
+// exception.
 func (l *twinLedger) checkState() error {
 	var errs []error
 	state, excused := map[string]any{}, false
@@ -130,7 +131,7 @@ func (l *twinLedger) checkState() error {
 	return errors.Join(errs...)
 }
 
-// check is the ledger.
+// check compares the ledger with the hub and the device.
 func (l *twinLedger) check() error {
 	return errors.Join(l.checkDesired(), l.checkState(), l.checkCalls(), l.checkPatches(), l.checkReads())
 }
@@ -162,11 +163,11 @@ func (l *twinLedger) checkDesired() error {
 	return errors.Join(errs...)
 }
 
-// notOnline is the code of a call for a device that is not there, or takes no methods.
+// notOnline is the code for a device that is offline or has no methods.
 const notOnline = 404103
 
-// checkCalls: each call ran once at most, one that was answered ran and has its own answer, and one
-// that met nobody did not run.
+// checkCalls: each call ran at most once. An answered call ran and has its own answer; a call that
+// met no device did not run.
 func (l *twinLedger) checkCalls() error {
 	var errs []error
 	for id, c := range l.calls {
@@ -190,7 +191,8 @@ func (l *twinLedger) checkCalls() error {
 	return errors.Join(errs...)
 }
 
-// check: a call has one result, in time; it fails only with the client, or by what the hub says.
+// check: a call has one result, in time. It fails only with the client, or with an error of the
+// hub.
 func (a *twinAsk) check() error {
 	kind := transport.KindOf(a.err)
 	switch {
@@ -247,7 +249,7 @@ func (l *twinLedger) checkPatches() error {
 	return errors.Join(errs...)
 }
 
-// checkReads: what was read is as new as what was known.
+// checkReads: a read is at least as new as the versions known when it began.
 func (l *twinLedger) checkReads() error {
 	var errs []error
 	for i, k := range l.reads {
@@ -262,7 +264,7 @@ func (l *twinLedger) checkReads() error {
 	return errors.Join(errs...)
 }
 
-// A ledger that cannot find a fault proves nothing.
+// A ledger must detect faults.
 func TestTheTwinLedgerNoticesASabotage(t *testing.T) {
 	change := func(version int64, full bool) device.Desired {
 		return device.Desired{Version: version, Full: full, JSON: fmt.Appendf(nil, `{"n":%d}`, version-1)}
@@ -303,7 +305,7 @@ func TestTheTwinLedgerNoticesASabotage(t *testing.T) {
 			l.seen = slices.Insert(l.seen, 2, change(3, true), change(3, true))
 		},
 		"at version 3 the device has": func(l *twinLedger) { l.docs[3]["k"] = true },
-		"at version 6 the device has": func(l *twinLedger) { // it was removed by version 5, which does not name it
+		"at version 6 the device has": func(l *twinLedger) { // removed by version 5, which does not name it
 			l.seen[0].JSON, l.docs[2]["gone"], l.docs[3]["gone"], l.replaced[5] = []byte(`{"n":1,"gone":true}`), true, true, true
 			l.seen = slices.Insert(l.seen[:2], 2, change(4, false), change(5, false), change(6, false))
 			l.docs[4]["gone"] = true
@@ -334,8 +336,8 @@ func TestTheTwinLedgerNoticesASabotage(t *testing.T) {
 	}
 }
 
-// The same, in the whole system: a hub that keeps a notification for itself, which the ledger is
-// not told of, and a device that cannot be reached.
+// The same in the whole system: a hub that swallows a notification unknown to the ledger, and a
+// device that cannot be reached.
 func TestTheTwinLedgerNoticesAHubThatLies(t *testing.T) {
 	withEachEngine(t, func(t *testing.T, e engine) {
 		if !e.twins {
@@ -343,7 +345,7 @@ func TestTheTwinLedgerNoticesAHubThatLies(t *testing.T) {
 		}
 		bounded.Test(t, func(t *testing.T) {
 			p := drawPlan(1, e)
-			p.tokenLife = 24 * time.Hour // a renewal by a new connection would bring what was kept
+			p.tokenLife = 24 * time.Hour // a renewal by a new connection would deliver the swallowed one
 			p.steps = []step{
 				{at: time.Second, what: inject, fault: testbroker.Fault{Kind: testbroker.SwallowDesired}},
 				{at: 2 * time.Second, what: desire, count: 1},
@@ -351,7 +353,7 @@ func TestTheTwinLedgerNoticesAHubThatLies(t *testing.T) {
 			p.hidden = true
 			require.ErrorContains(t, play(t, p).check(), "after all faults, version 2 is desired and the device knows of 1")
 		})
-		bounded.Test(t, func(t *testing.T) { // that one was kept excuses no other
+		bounded.Test(t, func(t *testing.T) { // a swallowed one does not excuse another
 			p := drawPlan(1, e)
 			p.tokenLife = 24 * time.Hour
 			p.steps = []step{

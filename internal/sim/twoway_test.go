@@ -13,9 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// 10,000 messages each way at once, over real TCP with full socket buffers, 4 KB each, while the
-// handler of cloud-to-device messages sends telemetry itself: nobody waits for somebody who waits
-// for him.
+// 10,000 messages of 4 KB in each direction, concurrently, over real TCP with full socket buffers,
+// while the handler of cloud-to-device messages sends telemetry itself: there is no deadlock.
 func TestTwoWayTrafficAtFullSpeed(t *testing.T) { withEachEngine(t, twoWay) }
 
 func twoWay(t *testing.T, with engine) {

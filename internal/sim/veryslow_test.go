@@ -18,8 +18,8 @@ import (
 )
 
 // A link of some hundred bytes per second carries what it can, on one connection, with default
-// options: messages of 60 KB too, each of which takes longer than any time-out. (MQTT has a limit
-// of its own: the hub wants a whole packet in 1.5 times the keep-alive.)
+// options. That includes messages of 60 KB, each of which takes longer than any time-out. (MQTT has
+// its own limit: the hub requires a whole packet within 1.5 times the keep-alive.)
 func TestAVerySlowLink(t *testing.T) {
 	for _, row := range []struct{ rate, messages, size int }{{700, 60, 800}, {700, 2, 60_000}} {
 		withEachEngine(t, func(t *testing.T, e engine) {
