@@ -15,7 +15,7 @@ import (
 	"github.com/hubline-iot/hubline/transport/amqp"
 )
 
-// openAMQP makes a device client over AMQP, opens it and closes it with the test.
+// openAMQP creates and opens a device client over AMQP, and closes it at the end of the test.
 func openAMQP(t testing.TB, a amqp.Options, d device.Options) *device.Client {
 	t.Helper()
 	c := createAMQP(t, a, d)
@@ -37,7 +37,7 @@ func createAMQP(t testing.TB, a amqp.Options, d device.Options) *device.Client {
 	return c
 }
 
-// numbered is message i of a series, with properties that are easily spoilt.
+// numbered returns message i of a series, with properties that are easily corrupted.
 func numbered(i int) *transport.Message {
 	return &transport.Message{
 		ID: fmt.Sprintf("m-%04d", i), CorrelationID: "c/" + fmt.Sprint(i%3), ContentType: "application/json",
@@ -48,7 +48,7 @@ func numbered(i int) *transport.Message {
 	}
 }
 
-// requireNumbered checks what a peer read of numbered.
+// requireNumbered checks a message of numbered that a peer received.
 func requireNumbered(t testing.TB, e event) {
 	t.Helper()
 	var i int
@@ -61,8 +61,8 @@ func requireNumbered(t testing.TB, e event) {
 		"dt-subject": "thermostat1"}, e.Properties)
 }
 
-// sendNumbered sends messages, at most a window at a time, and waits for the result of each. after
-// is told how many have one.
+// sendNumbered sends messages, at most a window at a time, and waits for the result of each. It
+// calls after with the number of results so far.
 func sendNumbered(t testing.TB, c *device.Client, messages, window int, after func(done int)) {
 	t.Helper()
 	ring := make([]device.Receipt, window)
@@ -78,13 +78,13 @@ func sendNumbered(t testing.TB, c *device.Client, messages, window int, after fu
 	}
 }
 
-// A tally is what has arrived of a numbered series.
+// tally records the arrivals of a numbered series.
 type tally struct {
 	copies map[string]int
-	next   int // the first copies of those below have arrived in order
+	next   int // first copies of all messages below this have arrived in order
 }
 
-// add counts one more. It reports whether it is a first copy out of its order.
+// add counts an arrival and reports whether it is a first copy out of order.
 func (y *tally) add(payload string) (early bool) {
 	if y.copies == nil {
 		y.copies = make(map[string]int)
@@ -98,7 +98,7 @@ func (y *tally) add(payload string) (early bool) {
 	return early
 }
 
-// lost are those of the series that have not arrived.
+// lost returns the messages of the series that have not arrived.
 func (y *tally) lost(messages int) (lost []int) {
 	for i := range messages {
 		if y.copies[fmt.Sprintf("%04d", i)] == 0 {
@@ -116,10 +116,10 @@ func (y *tally) duplicates() int {
 	return n
 }
 
-// A judge is a handler of commands that does what they say: accept, release (the first time),
-// reject.
+// judge is a handler of cloud-to-device messages that does what the body says: accept, release (the
+// first time), reject.
 type judge struct {
-	calls chan string // body, and how often it came so far
+	calls chan string // body, and the number of its deliveries so far
 	times map[string]int
 }
 
@@ -138,7 +138,7 @@ func (j *judge) handle(_ context.Context, m *transport.Message) error {
 	return nil
 }
 
-// next is the next command that came.
+// next returns the next cloud-to-device message.
 func (j *judge) next(t testing.TB) string {
 	t.Helper()
 	select {

@@ -24,7 +24,7 @@ import (
 	"github.com/hubline-iot/hubline/transport/netopt"
 )
 
-// ways are the transports' settings and the port that go with each way to a broker.
+// ways are the transports' settings for each kind of connection to a broker, and its port.
 var ways = []struct {
 	name string
 	way  func(t testing.TB, b *broker) (addr string, tunnel netopt.Tunnel)
@@ -35,7 +35,7 @@ var ways = []struct {
 	}},
 }
 
-// frontOf runs a WebSocket server in front of the broker: the broker itself may be built without.
+// frontOf runs a WebSocket server in front of the broker, which may be built without WebSocket.
 func frontOf(t testing.TB, b *broker) string {
 	s := startScript(t, "front.js")
 	s.tell(map[string]any{
@@ -44,7 +44,7 @@ func frontOf(t testing.TB, b *broker) string {
 	return loopback(s.next("listening", "").Port)
 }
 
-// creds come with a token that a broker which lets everybody in does not look at.
+// creds has a token; a broker without authentication ignores it.
 func creds() *transport.Credentials { return credsWith("SharedAccessSignature sr=a&sig=b&se=1") }
 
 func credsWith(token string) *transport.Credentials {
@@ -54,14 +54,14 @@ func credsWith(token string) *transport.Credentials {
 	}}
 }
 
-// hasty is a policy for tests: a twentieth of a second, for ever.
+// hasty is a policy for tests: 50 ms, for ever.
 type hasty struct{}
 
 func (hasty) Decide(retrypolicy.Attempt) retrypolicy.Decision {
 	return retrypolicy.Decision{Retry: true, Delay: 50 * time.Millisecond}
 }
 
-// open makes a device client, opens it and closes it with the test.
+// open creates and opens a device client, and closes it at the end of the test.
 func open(t testing.TB, m mqtt.Options, d device.Options) *device.Client {
 	t.Helper()
 	c := create(t, m, d)
@@ -82,7 +82,7 @@ func create(t testing.TB, m mqtt.Options, d device.Options) *device.Client {
 
 var engine = flag.String("engine", "paho", "MQTT engine of the device: paho or lean")
 
-// overMQTT is the transport of the engine that was chosen, with settings that both have.
+// overMQTT returns the transport of the selected engine, with settings that both engines have.
 func overMQTT(t testing.TB, creds *transport.Credentials, m mqtt.Options) transport.Transport {
 	t.Helper()
 	switch *engine {
@@ -102,7 +102,7 @@ func TestNothingIsLost(t *testing.T) {
 	const (
 		messages = 2000
 		window   = 64
-		every    = 120 // acknowledged messages between two cuts; more than a window, so each cut meets a new connection
+		every    = 120 // acknowledged messages between two cuts; more than a window, so each cut hits a new connection
 	)
 	for _, w := range ways {
 		t.Run(w.name, func(t *testing.T) {
@@ -209,7 +209,8 @@ func TestCommandsComeThroughCuts(t *testing.T) {
 			require.NoError(t, c.Open(soon(t)))
 			cloud := watch(t, b, "cloud", "")
 			for i := range commands {
-				// Mosquitto before 2.0.15 forgets its window when messages queue up behind it, so none do.
+				// Mosquitto before 2.0.15 ignores its window when messages queue up behind it, so none may
+				// queue.
 				eventually(t, "the device keeps up", func() bool {
 					mu.Lock()
 					defer mu.Unlock()
@@ -275,7 +276,7 @@ func TestAReleasedCommandComesAgain(t *testing.T) {
 	require.Equal(t, "reject", receive())
 	require.Equal(t, transport.Release, <-settled)
 	require.Equal(t, transport.Reject, <-settled)
-	// answered by the broker after it has read what was sent before
+	// the broker answers after it has read the earlier messages
 	require.NoError(t, c.Send(soon(t), &transport.Message{}))
 	r.cut()
 	require.Equal(t, "again", receive(),
@@ -302,7 +303,7 @@ func TestMosquittoRestarts(t *testing.T) {
 		b.start()
 		require.NoError(t, <-sent)
 		require.Greater(t, c.Stats().Connections, connections)
-		// The broker has forgotten the session, so this comes only if the client subscribed anew.
+		// The broker has dropped the session, so this arrives only if the client subscribed again.
 		watch(t, b, "cloud", "").publish("devices/dev-1/messages/devicebound/", fmt.Sprint(round))
 		select {
 		case body := <-bodies:
@@ -324,7 +325,7 @@ func TestAnIdleConnectionStaysUpAndASilentOneIsFound(t *testing.T) {
 			c := open(t, mqtt.Options{Network: netopt.Options{Addr: r.addr(), TLS: b.trust(), Tunnel: tunnel},
 				KeepAlive:   time.Second,
 				PingTimeout: time.Second}, device.Options{})
-			time.Sleep(4 * time.Second) // the broker would have hung up after 1.5 s without a ping
+			time.Sleep(4 * time.Second) // without a ping the broker would close the connection after 1.5 s
 			require.Equal(t, device.Connected, c.Status().State)
 			require.EqualValues(t, 1, c.Stats().Connections)
 			r.silence()
@@ -359,7 +360,7 @@ func TestAnotherClientWithTheSameID(t *testing.T) {
 	c := open(t, mqtt.Options{Network: netopt.Options{Addr: b.secure, TLS: b.trust()}}, device.Options{})
 	for range 4 {
 		connections := c.Stats().Connections
-		watch(t, b, deviceID, "") // the broker gives the newer one the place; ours comes back and takes it again
+		watch(t, b, deviceID, "") // the broker prefers the newer connection; the client reconnects and takes over again
 		eventually(t, "the client comes back", func() bool {
 			return c.Stats().Connections > connections && c.Status().State == device.Connected
 		})
@@ -369,7 +370,8 @@ func TestAnotherClientWithTheSameID(t *testing.T) {
 }
 
 func TestPasswords(t *testing.T) {
-	// The user name is fixed but for the platform, so it is taken from a first attempt's CONNECT.
+	// The user name is fixed except for the platform, so the test takes it from the CONNECT of a first
+	// attempt.
 	user := make(chan string, 1)
 	spy := newConnectSpy(t, user)
 	_ = create(t, mqtt.Options{Network: netopt.Options{Addr: spy, Plaintext: true}}, device.Options{}).Start()
@@ -408,7 +410,7 @@ func TestServerCertificates(t *testing.T) {
 		c := create(t, mqtt.Options{Network: netopt.Options{Addr: b.secure, Plaintext: true}},
 			device.Options{RetryPolicy: retrypolicy.NoRetry{}})
 		err := c.Open(soon(t))
-		require.ErrorIs(t, err, transport.Network) // it just hangs up
+		require.ErrorIs(t, err, transport.Network) // the broker only closes the connection
 	})
 	t.Run("with TLS on the port without", func(t *testing.T) {
 		c := create(t, mqtt.Options{Network: netopt.Options{Addr: b.plain, TLS: b.trust()}},
@@ -441,7 +443,7 @@ func TestClientCertificates(t *testing.T) {
 			t.Run(tls.VersionName(version)+" "+one.name, func(t *testing.T) {
 				trust := b.trust()
 				trust.MinVersion, trust.MaxVersion = version, version
-				// An alert that may come of damage on the way counts only when it comes again.
+				// An alert that may be due to damage in transit counts only when it is repeated.
 				c := create(t, mqtt.Options{Network: netopt.Options{Addr: b.secure, TLS: trust, Certificate: one.cert}},
 					device.Options{
 						RetryPolicy: retrypolicy.Fixed{Delay: time.Millisecond},
@@ -465,6 +467,6 @@ func TestAWrongPathOfTheWebSocket(t *testing.T) {
 	err := c.Open(soon(t))
 	var refusal *transport.StatusError
 	require.ErrorAs(t, err, &refusal)
-	require.Equal(t, 400, refusal.Status) // what the server makes of it
+	require.Equal(t, 400, refusal.Status) // the server's answer
 	require.ErrorIs(t, err, transport.Protocol)
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/hubline-iot/hubline/testbroker"
 )
 
-// What a hub calls its nodes, for the device of the tests.
+// The hub's node names for the device of the tests.
 const (
 	amqpEvents      = "/devices/dev-1/messages/events"
 	amqpDeviceBound = "/devices/dev-1/messages/devicebound"
@@ -23,7 +23,7 @@ const (
 // batchFormat is the message format of a batch: each data section holds an encoded message.
 const batchFormat = 0x80013700
 
-// plain is a connection of the library go-amqp to the hub, without anything of ours.
+// plain is a connection of the library go-amqp to the hub, without Hubline's client.
 type plain struct {
 	t       testing.TB
 	hub     *testbroker.Hub
@@ -33,7 +33,7 @@ type plain struct {
 	answers *amqp.Receiver
 }
 
-// dialPlain connects over TLS. Without a mechanism there is no layer of SASL.
+// dialPlain connects over TLS. Without a mechanism it uses no SASL layer.
 func dialPlain(t testing.TB, hub *testbroker.Hub, addr string, mechanism amqp.SASLType, certs ...tls.Certificate) (
 	*plain, error) {
 	t.Helper()
@@ -253,7 +253,7 @@ func TestGoAMQPClient(t *testing.T) {
 			send(name("reject"))
 			err = r.RejectMessage(soon(t), receive(name("reject"), 1), &amqp.Error{Condition: "test:no",
 				Description: "not for me"})
-			if mode == amqp.ReceiverSettleModeSecond { // the library returns what the hub has confirmed
+			if mode == amqp.ReceiverSettleModeSecond { // the library returns after the hub's confirmation
 				requireCondition(t, err, "test:no")
 			} else {
 				require.NoError(t, err)

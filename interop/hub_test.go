@@ -27,7 +27,7 @@ type world struct {
 	url string
 }
 
-// hubWays are the ports of the hub.
+// hubWays are the MQTT ports of the hub.
 var hubWays = []struct {
 	name string
 	url  func(t testing.TB, h *testbroker.Hub) string
@@ -56,7 +56,7 @@ func eachWay(t *testing.T, check func(w *world)) {
 	}
 }
 
-// token is a shared access signature for resource, made with the library's own function.
+// token returns a shared access signature for resource, made with Hubline's own function.
 func token(t testing.TB, key, resource string, life time.Duration) string {
 	sign, err := transport.SharedKey(key)
 	require.NoError(t, err)
@@ -69,7 +69,7 @@ func (w *world) resource() string { return w.hub.HostName() + "/devices/" + w.de
 
 func (w *world) user() string { return w.hub.HostName() + "/" + w.dev.ID + "/?api-version=2021-04-12" }
 
-// connect starts to connect client name; changed options replace the right ones.
+// connect starts to connect the client name; changed overrides the valid options.
 func (w *world) connect(name string, changed map[string]any) {
 	w.t.Helper()
 	options := map[string]any{
@@ -164,7 +164,7 @@ func TestMQTTJSTakesCommands(t *testing.T) {
 		}
 		require.NoError(w.t, w.hub.WaitC2D(soon(w.t), w.dev.ID, testbroker.Completed, 40))
 
-		// The session outlives the connection: no SUBSCRIBE on the next one.
+		// The session survives the connection: no SUBSCRIBE on the next one.
 		w.js.tell(map[string]any{"do": "end", "name": "a"})
 		w.js.next("ended", "a")
 		require.NoError(w.t, w.hub.SendC2D(w.dev.ID, testbroker.C2D{Body: []byte("while away")}))
@@ -197,7 +197,7 @@ func TestTheHubRefusesMQTTJS(t *testing.T) {
 			"MQTT 3.1":      {map[string]any{"protocolVersion": 3, "protocolId": "MQIsdp"}, 1},
 		} {
 			if name == "MQTT 3.1" && w.url[:3] == "wss" {
-				continue // it would ask for another subprotocol, which is refused before MQTT begins
+				continue // it would request another subprotocol, which is refused before MQTT begins
 			}
 			w.connect(name, c.changed)
 			require.Equal(w.t, c.code, w.js.next("error", name).Code, name)
@@ -240,7 +240,7 @@ func TestMQTTJSPingsAndLeavesAWill(t *testing.T) {
 		w.connected("a", map[string]any{"keepalive": 2, "will": map[string]any{"topic": events + "left=yes",
 			"payload": "gone",
 			"qos":     1}})
-		time.Sleep(5 * time.Second) // the hub hangs up after 3 s without a ping
+		time.Sleep(5 * time.Second) // without a ping the hub closes the connection after 3 s
 		require.Equal(w.t, 1, w.hub.Connections(w.dev.ID))
 		w.js.tell(map[string]any{"do": "destroy", "name": "a"})
 		require.NoError(w.t, w.hub.WaitMessages(soon(w.t), 1))
@@ -263,12 +263,12 @@ func TestMQTTJSIsCutAndComesBack(t *testing.T) {
 			require.NoError(w.t, w.hub.SendC2D(w.dev.ID, testbroker.C2D{Body: []byte(next)}))
 			require.True(w.t, w.connected(next, keep).Session)
 			require.Equal(w.t, next, w.js.next("message", next).Payload)
-			require.NoError(w.t, w.hub.WaitC2D(soon(w.t), w.dev.ID, testbroker.Completed, i+1)) // else it comes again
+			require.NoError(w.t, w.hub.WaitC2D(soon(w.t), w.dev.ID, testbroker.Completed, i+1)) // otherwise it is delivered again
 		}
 	})
 }
 
-// An MQTT 5 client is told so in the MQTT 3.1.1 way, which is the only one that the hub knows.
+// The hub refuses an MQTT 5 client in the format of MQTT 3.1.1, the only one that it knows.
 func TestTheHubRefusesPahoV5(t *testing.T) {
 	hub, dev := hubfixture.OpenDevice(t, nil, deviceID)
 	addr, err := hub.Listen(testbroker.PortMQTTS, "127.0.0.1:0")

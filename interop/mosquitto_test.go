@@ -46,7 +46,8 @@ func newAuthority(t testing.TB) *authority {
 	return a
 }
 
-// sign makes a key and a certificate for it, signed by a, or by itself as long as a has none.
+// sign makes a key and a certificate for it, signed by a, or self-signed if a has no certificate
+// yet.
 func (a *authority) sign(t testing.TB, c *x509.Certificate) tls.Certificate {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	require.NoError(t, err)
@@ -78,7 +79,7 @@ func (a *authority) client(t testing.TB, name string) tls.Certificate {
 	})
 }
 
-// pool trusts the authority and nothing else.
+// pool contains only the authority.
 func (a *authority) pool() *x509.CertPool {
 	p := x509.NewCertPool()
 	p.AddCert(a.cert)
@@ -95,13 +96,13 @@ func keyPEM(t testing.TB, c tls.Certificate) []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})
 }
 
-// settings of a broker. The zero value lets everybody in.
+// settings configure a broker. The zero value has no authentication.
 type settings struct {
 	passwords   map[string]string // by user name
-	clientCerts *authority        // whose signature it wants on a client's certificate
+	clientCerts *authority        // required issuer of client certificates
 }
 
-// A broker is a running mosquitto.
+// broker is a running mosquitto.
 type broker struct {
 	t          testing.TB
 	ca         *authority
@@ -133,9 +134,9 @@ func startBroker(t testing.TB, s settings) *broker {
 	ports := freePorts(t, 2)
 	b.plainPort = ports[1]
 	b.secure, b.plain = loopback(ports[0]), loopback(ports[1])
-	config := "user root\n" + // it would change to a user of its own, who cannot read the files here
+	config := "user root\n" + // otherwise it would switch to its own user, which cannot read the files here
 		"persistence false\nlog_dest stderr\nlog_type error\nlog_type warning\nlog_type notice\nset_tcp_nodelay true\n" +
-		"max_queued_messages 0\n" + // a subscriber that is slow loses nothing
+		"max_queued_messages 0\n" + // a slow subscriber loses no message
 		"per_listener_settings true\n"
 	access := "allow_anonymous true\n"
 	if s.passwords != nil {
@@ -164,13 +165,13 @@ func executable(path string) bool {
 	return err == nil && info.Mode()&0o111 != 0
 }
 
-// freePorts are free at the moment; nobody keeps them so.
+// freePorts returns ports that are free at the moment; they are not reserved.
 func freePorts(t testing.TB, n int) []int {
 	var ports []int
 	for range n {
 		l, err := net.Listen("tcp", "127.0.0.1:0")
 		require.NoError(t, err)
-		defer l.Close() // after all were found
+		defer l.Close() // only after all have been found
 		ports = append(ports, l.Addr().(*net.TCPAddr).Port)
 	}
 	return ports
@@ -178,7 +179,7 @@ func freePorts(t testing.TB, n int) []int {
 
 func loopback(port int) string { return "127.0.0.1:" + strconv.Itoa(port) }
 
-// start runs the broker, also again after stop, and waits until it listens.
+// start runs the broker, also after stop, and waits until it listens.
 func (b *broker) start() {
 	b.t.Helper()
 	b.log = new(bytes.Buffer)
@@ -201,7 +202,7 @@ func (b *broker) stop() { stop(b.cmd) }
 // trust is the configuration of a client that trusts this broker.
 func (b *broker) trust() *tls.Config { return &tls.Config{RootCAs: b.ca.pool()} }
 
-// passwordFile is in mosquitto's format: PBKDF2 with SHA-512.
+// passwordFile returns a file in mosquitto's format: PBKDF2 with SHA-512.
 func passwordFile(t testing.TB, passwords map[string]string) []byte {
 	var file []byte
 	for user, password := range passwords {

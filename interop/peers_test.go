@@ -17,7 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// patience bounds every wait for a peer. It is long because nothing is measured here.
+// patience limits every wait for a peer. It is long because these tests measure nothing.
 const patience = 60 * time.Second
 
 // soon is a context for one wait.
@@ -27,7 +27,7 @@ func soon(t testing.TB) context.Context {
 	return ctx
 }
 
-// eventually waits for something that has no event to wait for.
+// eventually polls for a condition that has no event.
 func eventually(t testing.TB, what string, ok func() bool) {
 	t.Helper()
 	for end := time.Now().Add(patience); !ok(); time.Sleep(2 * time.Millisecond) {
@@ -37,12 +37,12 @@ func eventually(t testing.TB, what string, ok func() bool) {
 	}
 }
 
-// seen prints what a test has seen, one line for each case, for the log of whoever runs it.
+// seen prints an observation of a test, one line per case, for the log.
 func seen(t testing.TB, format string, args ...any) {
 	fmt.Printf("SEEN: %s: %s\n", t.Name(), fmt.Sprintf(format, args...))
 }
 
-// missing ends a test whose peer is not there.
+// missing ends a test without its peer.
 func missing(t testing.TB, what string) {
 	t.Helper()
 	if os.Getenv("HUBLINE_REQUIRE_PEERS") == "1" {
@@ -68,7 +68,7 @@ var modules struct {
 	err  error
 }
 
-// nodeDir returns a directory with the scripts and what they need.
+// nodeDir returns a directory with the scripts and their dependencies.
 func nodeDir(t testing.TB) string {
 	for _, tool := range []string{"node", "npm"} {
 		if _, err := exec.LookPath(tool); err != nil {
@@ -98,33 +98,33 @@ func nodeDir(t testing.TB) string {
 	return m.dir
 }
 
-// A script is a running Node.js program that is talked to in lines of JSON.
+// script is a running Node.js program that exchanges lines of JSON with the test.
 type script struct {
 	t      testing.TB
 	in     *json.Encoder
-	mu     sync.Mutex // guards what follows
+	mu     sync.Mutex // guards the fields below
 	events []event
 	seen   int
 	more   chan struct{} // capacity 1
 }
 
-// event is what a script says. Which fields count depends on On.
+// event is a message of a script. On determines which fields are set.
 type event struct {
 	On, Name, Topic, Payload, Text string
 	Code, QoS, Port                int
 	Session, Dup, Retain           bool
 
-	// Of AMQP and of the device SDK.
+	// For AMQP and for the device SDK.
 	ID, Correlation, ContentType, ContentEncoding, To, Link, Action, Outcome, Condition string
 	Properties, Annotations                                                             map[string]string
 	Connection, Delivery, Count                                                         int
 	Durable                                                                             bool
 }
 
-// is says that an event is of that kind and about that client, for script.next.
+// is reports whether an event has this kind and is about this client, for script.next.
 func (e event) is(on, name string) bool { return e.On == on && e.Name == name }
 
-// startScript starts a script with what env has beside the environment of the test.
+// startScript starts a script with the environment of the test plus env.
 func startScript(t testing.TB, name string, env ...string) *script {
 	dir := nodeDir(t)
 	cmd := exec.Command("node", filepath.Join(dir, name))
@@ -142,7 +142,7 @@ func startScript(t testing.TB, name string, env ...string) *script {
 		s.read(out)
 	}()
 	t.Cleanup(func() {
-		_ = in.Close() // which ends it
+		_ = in.Close() // ends the script
 		limit := time.AfterFunc(5*time.Second, func() { _ = cmd.Process.Kill() })
 		<-read
 		_ = cmd.Wait()
@@ -169,19 +169,19 @@ func (s *script) read(out io.Reader) {
 	}
 }
 
-// tell gives the script a command.
+// tell sends a command to the script.
 func (s *script) tell(command map[string]any) {
 	s.t.Helper()
 	require.NoError(s.t, s.in.Encode(command))
 }
 
-// next waits for the next event of that kind about that client, and passes over others.
+// next waits for the next event of that kind about that client, and skips others.
 func (s *script) next(on, name string) event {
 	s.t.Helper()
 	return s.wait(fmt.Sprintf("%q about %q", on, name), func(e event) bool { return e.is(on, name) })
 }
 
-// wait waits for the next event that is wanted, and passes over others.
+// wait waits for the next wanted event, and skips others.
 func (s *script) wait(what string, wanted func(event) bool) event {
 	s.t.Helper()
 	limit := time.NewTimer(patience)
@@ -190,7 +190,7 @@ func (s *script) wait(what string, wanted func(event) bool) event {
 		s.mu.Lock()
 		for i := s.seen; i < len(s.events); i++ {
 			if e := s.events[i]; wanted(e) {
-				// What was passed over stays for others to find.
+				// Skipped events remain for later calls.
 				copy(s.events[s.seen+1:i+1], s.events[s.seen:i])
 				s.events[s.seen] = e
 				s.seen++
@@ -211,7 +211,7 @@ func (s *script) wait(what string, wanted func(event) bool) event {
 	}
 }
 
-// saying counts what the script has said so far of that kind about that client.
+// saying counts the events of that kind about that client so far.
 func (s *script) saying(on, name string) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -224,7 +224,7 @@ func (s *script) saying(on, name string) int {
 	return n
 }
 
-// stop ends a process, at first kindly.
+// stop ends a process, first with SIGTERM.
 func stop(cmd *exec.Cmd) {
 	_ = cmd.Process.Signal(syscall.SIGTERM)
 	limit := time.AfterFunc(5*time.Second, func() { _ = cmd.Process.Kill() })

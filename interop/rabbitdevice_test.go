@@ -17,8 +17,8 @@ import (
 	"github.com/hubline-iot/hubline/transport/netopt"
 )
 
-// options are those of a device that goes over TLS with user name and password, to the queues of
-// these names.
+// options returns the options of a device that connects over TLS with user name and password, to
+// the queues with these names.
 func (b *rabbit) options(telemetry, commands string) amqp.Options {
 	o := amqp.Options{
 		Network:   netopt.Options{Addr: b.secure, TLS: &tls.Config{RootCAs: b.ca.pool()}},
@@ -31,7 +31,7 @@ func (b *rabbit) options(telemetry, commands string) amqp.Options {
 	return o
 }
 
-// rhea connects a client of another make to the broker, at the port without TLS.
+// rhea connects a rhea client to the broker, at the port without TLS.
 func (b *rabbit) rhea(t testing.TB, name string) *script {
 	js := startScript(t, "rhea.js")
 	js.tell(map[string]any{
@@ -74,7 +74,7 @@ func (b *rabbit) credentials(t *testing.T) {
 	seen(t, "wrong password: %v", err)
 
 	o = b.options(queueTelemetry, "")
-	o.Login = nil // ANONYMOUS, which this broker does not offer
+	o.Login = nil // ANONYMOUS, which this broker lacks
 	err = createAMQP(t, o, once).Open(soon(t))
 	require.ErrorIs(t, err, transport.Protocol) // it answers with another header instead of an outcome
 	seen(t, "no credentials: %v", err)
@@ -95,12 +95,12 @@ func (b *rabbit) credentials(t *testing.T) {
 	}
 }
 
-// telemetry is sent over a network that fails; none is lost.
+// telemetry sends over a failing network; no message is lost.
 func (b *rabbit) telemetry(t *testing.T) {
 	const (
 		messages = 1500
 		window   = 64
-		every    = 130 // more than a window, so each cut meets a new connection
+		every    = 130 // more than a window, so each cut hits a new connection
 	)
 	js := b.rhea(t, "watcher")
 	js.tell(map[string]any{"do": "receiver", "name": "watcher", "link": "t", "address": "/amq/queue/" + queueTelemetry,
@@ -113,7 +113,7 @@ func (b *rabbit) telemetry(t *testing.T) {
 	sendNumbered(t, c, messages, window, func(done int) {
 		if done%every == 0 {
 			if cuts++; cuts%5 == 0 {
-				r.silence() // found by AckTimeout
+				r.silence() // detected by AckTimeout
 			} else {
 				r.cut()
 			}
@@ -134,9 +134,9 @@ func (b *rabbit) telemetry(t *testing.T) {
 		len(y.lost(messages)), s.Resent, y.duplicates())
 }
 
-// fullQueue shows what becomes of messages that the broker refuses for now: version 3.10 of it
-// fails over its own refusal and falls silent (rabbitmq/rabbitmq-server#2839; version 4 answers
-// with rejected). The silence is found, and the message goes when there is room.
+// fullQueue tests messages that the broker refuses temporarily. Version 3.10 fails on its own
+// refusal and goes silent (rabbitmq/rabbitmq-server#2839; version 4 answers with rejected). The
+// client detects the silence, and sends the message when the queue has space.
 func (b *rabbit) fullQueue(t *testing.T) {
 	c := openAMQP(t, b.options(queueSmall, ""), device.Options{AckTimeout: 2 * time.Second})
 	for i := range smallQueue {
@@ -160,7 +160,7 @@ func (b *rabbit) fullQueue(t *testing.T) {
 		smallQueue+1, smallQueue, why, c.Stats().Resent)
 }
 
-// commands are accepted, given back and rejected.
+// commands tests cloud-to-device messages that are accepted, released and rejected.
 func (b *rabbit) commands(t *testing.T) {
 	js := b.rhea(t, "cloud")
 	js.tell(map[string]any{"do": "sender", "name": "cloud", "link": "c", "address": "/amq/queue/" + queueCommands})
@@ -211,7 +211,7 @@ func (b *rabbit) commands(t *testing.T) {
 	seen(t, "one accepted, one released and delivered again, one rejected and found among the dead letters; properties "+
 		"as sent")
 
-	// In bulk, with the connection cut in between: each is handled, none stays behind.
+	// In bulk, with the connection cut in between: each is handled, none remains in the queue.
 	const n = 60
 	want := map[string]bool{}
 	for i := range n {
@@ -225,11 +225,11 @@ func (b *rabbit) commands(t *testing.T) {
 	for len(want) > 0 {
 		body := j.next(t)
 		if strings.HasPrefix(body, "release") && strings.HasSuffix(body, " 1") {
-			continue // it comes again
+			continue // it is delivered again
 		}
 		delete(want, body[:len(body)-2])
 	}
-	command("accept last") // behind all that the broker has put back
+	command("accept last") // after all messages that the broker has requeued
 	for j.next(t) != "accept last 1" {
 	}
 	for left := n / 3; left > 0; left-- {
@@ -258,8 +258,8 @@ func (b *rabbit) commands(t *testing.T) {
 	seen(t, "the queue is empty afterwards")
 }
 
-// restarts are hard: the broker's process is killed while messages are in flight, and started
-// again. What it acknowledged must have survived.
+// restarts kills the broker's process while messages are in flight and starts it again.
+// Acknowledged messages must survive.
 func (b *rabbit) restarts(t *testing.T) {
 	const (
 		messages = 600
@@ -268,7 +268,7 @@ func (b *rabbit) restarts(t *testing.T) {
 	c := openAMQP(t, b.options(queueTelemetry, ""), device.Options{Window: window, AckTimeout: 5 * time.Second})
 	sendNumbered(t, c, messages, window, func(done int) {
 		if done == messages/2 {
-			b.kill() // with a window of messages on their way
+			b.kill() // with a window of messages in flight
 			b.start()
 		}
 	})

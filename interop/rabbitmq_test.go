@@ -14,26 +14,26 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// rabbitProgram is where Debian's package has the server. The one on PATH would change to a user of
-// its own.
+// rabbitProgram is the path of the server in Debian's package. The one on PATH would switch to its
+// own user.
 const rabbitProgram = "/usr/lib/rabbitmq/bin/rabbitmq-server"
 
-// What the broker knows from its first start.
+// Objects that the broker has from its first start.
 const (
 	rabbitUser, rabbitPassword = deviceID, "a password" // the name is also that in the client certificate
 	queueTelemetry             = "telemetry"
-	queueCommands              = "commands" // what is rejected from here goes to queueDead
+	queueCommands              = "commands" // messages rejected here go to queueDead
 	queueDead                  = "dead"
-	queueSmall                 = "small" // holds smallQueue messages and refuses what comes then
+	queueSmall                 = "small" // holds smallQueue messages and refuses further ones
 	smallQueue                 = 5
 )
 
-// A rabbit is a running RabbitMQ with the plugin for AMQP 1.0. All that it has is in a directory of
-// its own.
+// rabbit is a running RabbitMQ with the plugin for AMQP 1.0. All its files are in one separate
+// directory.
 type rabbit struct {
 	t             testing.TB
 	ca            *authority
-	devices       *authority // whose client certificates it takes
+	devices       *authority // issuer of accepted client certificates
 	dir           string
 	env           []string
 	secure, plain string
@@ -63,7 +63,7 @@ func startRabbit(t testing.TB) *rabbit {
 	queue := func(name string, arguments map[string]any) map[string]any {
 		return map[string]any{"name": name, "vhost": "/", "durable": true, "auto_delete": false, "arguments": arguments}
 	}
-	none := map[string]any{} // not nil, which it refuses
+	none := map[string]any{} // not nil, which the broker refuses
 	definitions, err := json.Marshal(map[string]any{
 		"vhosts": []any{map[string]any{"name": "/"}},
 		"users":  []any{map[string]any{"name": rabbitUser, "password": rabbitPassword, "tags": ""}},
@@ -104,13 +104,13 @@ func startRabbit(t testing.TB) *rabbit {
 		"RABBITMQ_MNESIA_BASE":          filepath.Join(b.dir, "mnesia"),
 		"RABBITMQ_LOG_BASE":             filepath.Join(b.dir, "log"),
 		"RABBITMQ_LOGS":                 "-",
-		"RABBITMQ_ALLOW_INPUT":          "1", // the program becomes Erlang instead of starting it
+		"RABBITMQ_ALLOW_INPUT":          "1", // makes the program exec Erlang instead of starting it as a child
 		"RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": "-noinput +sbwt none +sbwtdcpu none +sbwtdio none -kernel " +
 			"inet_dist_use_interface {127,0,0,1}",
 	} {
 		b.env = append(b.env, name+"="+value)
 	}
-	// Started by Erlang it would stay behind as a daemon.
+	// If Erlang started it, it would remain as a daemon.
 	startChild(t, b.dir, b.env, epmd, "-port", fmt.Sprint(ports[2]))
 	eventually(t, "epmd listens", func() bool { return listens(loopback(ports[2])) })
 	t.Cleanup(func() {
@@ -122,7 +122,7 @@ func startRabbit(t testing.TB) *rabbit {
 	return b
 }
 
-// start runs the broker, also again after kill, and waits until it listens.
+// start runs the broker, also after kill, and waits until it listens.
 func (b *rabbit) start() {
 	b.t.Helper()
 	b.node = startChild(b.t, b.dir, b.env, rabbitProgram)
@@ -131,7 +131,7 @@ func (b *rabbit) start() {
 	}
 }
 
-// kill ends it without a warning.
+// kill ends the broker with SIGKILL.
 func (b *rabbit) kill() { b.node.kill() }
 
 func listens(addr string) bool {
@@ -142,15 +142,15 @@ func listens(addr string) bool {
 	return err == nil
 }
 
-// A child is a process that cannot outlive the test.
+// child is a process that cannot outlive the test.
 type child struct {
 	cmd   *exec.Cmd
 	stdin io.Closer
 	log   *os.File
 }
 
-// startChild runs a program below a shell that kills it when it is told to, at the end of the test,
-// or when this process is gone.
+// startChild runs a program below a shell that kills it on kill, at the end of the test, or when
+// this process has ended.
 func startChild(t testing.TB, dir string, env []string, program string, args ...string) *child {
 	t.Helper()
 	const watch = `"$@" & child=$!; read -r _; kill -9 $child; wait $child`
@@ -173,7 +173,7 @@ func (c *child) kill() {
 	_ = c.log.Close()
 }
 
-// said is all that the program wrote.
+// said returns the output of the program.
 func (c *child) said() []byte {
 	all, _ := os.ReadFile(c.log.Name())
 	return all

@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A relay is the network between a client and a broker, in the hands of a test.
+// relay is the network between a client and a broker, controlled by a test.
 type relay struct {
 	target   string
 	listener net.Listener
@@ -27,7 +27,7 @@ type relay struct {
 // line is one connection through the relay.
 type line struct {
 	client, server *net.TCPConn
-	silent         atomic.Bool // what is sent vanishes, in both directions
+	silent         atomic.Bool // drops all data, in both directions
 }
 
 func newRelay(t testing.TB, target string) *relay {
@@ -48,7 +48,7 @@ func newRelay(t testing.TB, target string) *relay {
 
 func (r *relay) addr() string { return r.listener.Addr().String() }
 
-// accept ends with the listener.
+// accept runs until the listener is closed.
 func (r *relay) accept() {
 	for {
 		c, err := r.listener.Accept()
@@ -73,7 +73,7 @@ func (r *relay) accept() {
 	}
 }
 
-// pump ends with the connection that it reads from.
+// pump runs until the connection that it reads from ends.
 func (r *relay) pump(ln *line, from, to *net.TCPConn) {
 	buf := make([]byte, 4096)
 	for {
@@ -86,7 +86,7 @@ func (r *relay) pump(ln *line, from, to *net.TCPConn) {
 		}
 		_ = from.Close()
 		if !ln.silent.Load() {
-			_ = to.Close() // over a silent line not even the end gets through
+			_ = to.Close() // a silent line drops even the close
 		}
 		return
 	}
@@ -99,7 +99,7 @@ func (ln *line) reset() {
 	}
 }
 
-// cut resets all present connections.
+// cut resets all current connections.
 func (r *relay) cut() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -109,7 +109,7 @@ func (r *relay) cut() {
 	}
 }
 
-// silence makes all present connections half-open.
+// silence makes all current connections half-open.
 func (r *relay) silence() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -118,14 +118,14 @@ func (r *relay) silence() {
 	}
 }
 
-// connections counts those made so far.
+// connections returns the number of connections made so far.
 func (r *relay) connections() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.made
 }
 
-// newConnectSpy listens, and passes on the user name of the first CONNECT that comes.
+// newConnectSpy listens, and sends the user name of the first CONNECT to user.
 func newConnectSpy(t testing.TB, user chan<- string) (addr string) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
@@ -144,7 +144,7 @@ func newConnectSpy(t testing.TB, user chan<- string) (addr string) {
 			close(user)
 			return
 		}
-		rest := packet[10:] // behind protocol, level, flags and keep-alive
+		rest := packet[10:] // after protocol, level, flags and keep-alive
 		var field []byte
 		for range 2 { // client id, user name
 			n := int(binary.BigEndian.Uint16(rest))
@@ -155,7 +155,7 @@ func newConnectSpy(t testing.TB, user chan<- string) (addr string) {
 	return l.Addr().String()
 }
 
-// recorder keeps what was read from a recording.
+// recorder keeps the data read through it.
 type recorder struct {
 	mu  sync.Mutex
 	all []byte

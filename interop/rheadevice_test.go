@@ -19,7 +19,7 @@ import (
 	"github.com/hubline-iot/hubline/transport/netopt"
 )
 
-// rheaWays are the ways to a broker made of rhea.
+// rheaWays are the kinds of connection to a broker made with rhea.
 var rheaWays = []struct {
 	name, web string
 }{
@@ -27,7 +27,7 @@ var rheaWays = []struct {
 	{"over WebSocket", "/broker/amqp"},
 }
 
-// rheaServer is a broker that does as it is told.
+// rheaServer is a broker controlled by the test.
 type rheaServer struct {
 	*script
 	ca   *authority
@@ -44,7 +44,7 @@ func startRheaServer(t testing.TB, web string) *rheaServer {
 	return s
 }
 
-// do gives a command and waits until it is done.
+// do sends a command and waits until it is done.
 func (s *rheaServer) do(command string, fields map[string]any) {
 	s.t.Helper()
 	all := map[string]any{"do": command}
@@ -99,10 +99,10 @@ func TestRheaAsServerCredentials(t *testing.T) {
 	})
 }
 
-// dispositions are what a broker can do to a message, or instead of answering it.
+// dispositions are what a broker can do to a message, including no answer.
 var dispositions = []struct {
 	name, action string
-	refused      bool // for good, with the kind
+	refused      bool // permanently, with kind
 	kind         transport.Kind
 }{
 	{name: "answered late and out of order", action: "later"},
@@ -122,18 +122,18 @@ var dispositions = []struct {
 	{name: "connection forced", action: "close:amqp:connection:forced"},
 	{name: "connection dropped", action: "drop"},
 	{name: "connection reset", action: "reset"},
-	{name: "never answered", action: "ignore"}, // found by AckTimeout
+	{name: "never answered", action: "ignore"}, // detected by AckTimeout
 }
 
-// A fate is what became of a series.
+// fate is the outcome of a series.
 type fate struct {
 	refused  map[string]error // by body
-	arrived  tally            // of those that the server took
-	happened map[string]int   // how often each action was taken
-	hit      map[string]bool  // bodies to which something else than accept happened
+	arrived  tally            // messages that the server accepted
+	happened map[string]int   // number of times per action
+	hit      map[string]bool  // bodies on which an action other than accept was applied
 }
 
-// follow sends a numbered series and tells what became of it.
+// follow sends a numbered series and returns its outcome.
 func (s *rheaServer) follow(t testing.TB, c *device.Client, messages, window int) *fate {
 	f := &fate{refused: make(map[string]error), happened: make(map[string]int), hit: make(map[string]bool)}
 	ring := make([]device.Receipt, window)
@@ -168,8 +168,8 @@ func (s *rheaServer) follow(t testing.TB, c *device.Client, messages, window int
 	}
 }
 
-// Three messages of each series meet with something. All the others are acknowledged, and so are
-// these unless they were refused for good.
+// The broker applies an action to three messages of each series. All others are acknowledged, and
+// so are these unless they were refused permanently.
 func TestRheaAsServerDispositions(t *testing.T) {
 	const (
 		messages = 60
@@ -212,7 +212,7 @@ func TestRheaAsServerDispositions(t *testing.T) {
 	})
 }
 
-// Everything at once, drawn from a seed.
+// All actions at once, drawn from a seed.
 func TestRheaAsServerMisbehaves(t *testing.T) {
 	const (
 		messages = 800
@@ -246,7 +246,7 @@ func TestRheaAsServerMisbehaves(t *testing.T) {
 	})
 }
 
-// A broker that gives no credit holds the messages up, and loses none.
+// A broker without credit delays messages, and loses none.
 func TestRheaAsServerWithholdsCredit(t *testing.T) {
 	eachRheaWay(t, func(t *testing.T, s *rheaServer) {
 		paused := make(chan error, 100)
@@ -261,7 +261,7 @@ func TestRheaAsServerWithholdsCredit(t *testing.T) {
 			}
 		}})
 		require.NoError(t, c.Send(soon(t), &transport.Message{Body: []byte("opens the link")}))
-		s.do("credit", map[string]any{"credit": 0}) // what the link has is used up
+		s.do("credit", map[string]any{"credit": 0}) // the link's credit is used up
 		for i := range 400 {
 			require.NoError(t, c.Enqueue(soon(t), numbered(i), nil))
 		}
@@ -288,7 +288,8 @@ func TestRheaAsServerWithholdsCredit(t *testing.T) {
 	})
 }
 
-// Commands are settled as the handler says, and come again when what carried them is gone.
+// Cloud-to-device messages are settled as the handler decides, and delivered again when their link,
+// session or connection is lost.
 func TestRheaAsServerSendsCommands(t *testing.T) {
 	eachRheaWay(t, func(t *testing.T, s *rheaServer) {
 		j := newJudge()

@@ -18,7 +18,7 @@ type rheaWorld struct {
 	hub  *testbroker.Hub
 	dev  testbroker.Device
 	port int
-	url  string // of WebSocket; empty: TLS
+	url  string // WebSocket URL; empty: TLS
 }
 
 // eachRheaHubWay runs check against a new hub for each port.
@@ -47,7 +47,7 @@ func eachRheaHubWay(t *testing.T, check func(t *testing.T, w *rheaWorld)) {
 
 func (w *rheaWorld) resource() string { return w.hub.HostName() + "/devices/" + w.dev.ID }
 
-// connect makes a client, without SASL unless more says so.
+// connect makes a client, without SASL unless more enables it.
 func (w *rheaWorld) connect(name string, more map[string]any) {
 	w.t.Helper()
 	command := map[string]any{

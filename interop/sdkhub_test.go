@@ -14,15 +14,15 @@ import (
 	"github.com/hubline-iot/hubline/testbroker"
 )
 
-// sdkTransport is a way of the official device SDK to a hub.
+// sdkTransport is a connection type of the official device SDK.
 type sdkTransport struct {
 	name    string
-	service int             // the port that the SDK goes to
-	port    testbroker.Port // that of the hub
+	service int             // the port that the SDK connects to
+	port    testbroker.Port // the hub's port for it
 	amqp    bool
-	settles bool // abandon and reject are there
-	inPlace bool // a token is replaced on the connection, without a new one
-	web     bool // each request stands for itself, and can be a batch; properties are headers, so they are ASCII
+	settles bool // it supports abandon and reject
+	inPlace bool // it renews a token on the connection
+	web     bool // requests are independent and may be a batch; properties are headers, so they are ASCII
 }
 
 var sdkTransports = []sdkTransport{
@@ -51,8 +51,8 @@ func eachSDKTransport(t *testing.T, o *testbroker.Options, check func(t *testing
 	}
 }
 
-// startSDK starts the SDK with env, and shows it the way to the hub. Port 443 leads there in any
-// case, for uploads.
+// startSDK starts the SDK with env, and redirects its port to the hub. It always redirects port
+// 443, for uploads.
 func startSDK(t testing.TB, way sdkTransport, hub *testbroker.Hub, env ...string) *sdk {
 	s := &sdk{startScript(t, "device.js", env...), way, hub}
 	web, err := hub.Listen(testbroker.PortHTTPS, "127.0.0.1:0")
@@ -65,7 +65,7 @@ func startSDK(t testing.TB, way sdkTransport, hub *testbroker.Hub, env ...string
 	return s
 }
 
-// open makes a client called name for a device of the hub.
+// open makes a client called name for a device.
 func (s *sdk) open(name string, dev testbroker.Device, more map[string]any) {
 	s.t.Helper()
 	command := map[string]any{
@@ -79,9 +79,9 @@ func (s *sdk) open(name string, dev testbroker.Device, more map[string]any) {
 	require.Empty(s.t, s.next("opened", name).Text)
 }
 
-// telemetry sends n messages at a time and checks what the hub has got. Messages that find no
-// connection are tried again each after a while of its own, so they need not arrive in order; over
-// HTTP several connections carry them. It returns the number of the connection of the last one.
+// telemetry sends n messages at a time and compares with the hub's log. The SDK retries each
+// message that finds no connection after its own delay, and over HTTP it uses several connections,
+// so the messages may arrive out of order. It returns the number of the connection of the last one.
 func (s *sdk) telemetry(name, prefix string, n int, ordered bool) uint64 {
 	s.t.Helper()
 	properties := map[string]string{"größe": "1 & 2 = 3/Ω", "a+b#c": "100 %", "quote\"": "\\", "empty": ""}
@@ -128,7 +128,8 @@ func (s *sdk) telemetry(name, prefix string, n int, ordered bool) uint64 {
 	return connection
 }
 
-// command sends one to the device, has it settled, and checks what the hub makes of it.
+// command sends a cloud-to-device message to the device, has it settled, and checks its state at
+// the hub.
 func (s *sdk) command(name, deviceID, body, outcome string, want testbroker.C2DState) {
 	s.t.Helper()
 	require.NoError(s.t, s.hub.SendC2D(deviceID, testbroker.C2D{
@@ -152,12 +153,12 @@ func (s *sdk) taken(name, body string) event {
 	require.Equal(s.t, "id of "+body, e.ID)
 	require.Equal(s.t, "c", e.Correlation)
 	require.Contains(s.t, strings.ToLower(e.To), "/messages/devicebound")
-	// over HTTP the SDK leaves the prefix on
+	// over HTTP the SDK leaves the prefix
 	require.Equal(s.t, "100 %", e.Properties[s.property()]+e.Properties["iothub-app-"+s.property()])
 	return e
 }
 
-// property is the name of one that commands have.
+// property returns the name of a property of cloud-to-device messages.
 func (s *sdk) property() string {
 	if s.web {
 		return "a-b"
@@ -165,7 +166,7 @@ func (s *sdk) property() string {
 	return "ä/b"
 }
 
-// drop resets what is connected.
+// drop resets all connections.
 func (s *sdk) drop() {
 	s.t.Helper()
 	if n := s.hub.Drop(""); !s.web {
@@ -192,12 +193,12 @@ func (s *sdk) becomes(deviceID, body string, want testbroker.C2DState) {
 	}), "%s: want %v of %+v", body, want, s.hub.C2DLog(deviceID))
 }
 
-// all is what a device does with the hub.
+// all runs all operations of a device.
 func (s *sdk) all(name, deviceID, round string, ordered bool) {
 	s.t.Helper()
 	n := 100
 	if s.web {
-		n = 10 // with a handshake of TLS each
+		n = 10 // each with a TLS handshake
 	}
 	s.telemetry(name, round, n, ordered)
 	done := "completed"
@@ -210,7 +211,7 @@ func (s *sdk) all(name, deviceID, round string, ordered bool) {
 	seen(s.t, "%s: %d messages, lost 0, properties as sent; commands %s", round, n, done)
 }
 
-// batch sends one as large as a hub takes, where the SDK has that. Every second message is of a
+// batch sends a batch of the hub's largest size, if the SDK has batches. Every second message has a
 // component.
 func (s *sdk) batch(t *testing.T) {
 	const most = 500
@@ -272,7 +273,7 @@ func TestDeviceSDKRenewsItsToken(t *testing.T) {
 		s.command("a", deviceID, "before", "complete", testbroker.Completed)
 		before := s.telemetry("a", "before", 1, true)
 		began, renewals := time.Now(), 0
-		for ; time.Since(began) < 11*time.Second; renewals++ { // longer than a token lives
+		for ; time.Since(began) < 11*time.Second; renewals++ { // longer than the validity of a token
 			s.next("renewed", "a")
 		}
 		s.all("a", deviceID, "after renewal", false)
@@ -316,7 +317,7 @@ func TestDeviceSDKIsRefused(t *testing.T) {
 			"trust": string(s.hub.CAPEM()),
 		})
 		e := s.next("opened", "a")
-		if s.web { // which sends nothing yet
+		if s.web { // over HTTP nothing is sent yet
 			require.Empty(t, e.Text)
 			s.tell(map[string]any{"do": "send", "name": "a", "messages": []map[string]any{{"payload": "x"}}})
 			e = s.next("sent", "a")

@@ -13,17 +13,17 @@ import (
 	"github.com/hubline-iot/hubline/testbroker"
 )
 
-// sameJSON says whether two texts mean the same.
+// sameJSON reports whether two texts are equal as JSON.
 func sameJSON(a, b string) bool {
 	var x, y any
 	return json.Unmarshal([]byte(a), &x) == nil && json.Unmarshal([]byte(b), &y) == nil && reflect.DeepEqual(x, y)
 }
 
-// versioned is an object of JSON with its version, as clients see it.
+// versioned adds its version to a JSON object, as clients see it.
 func versioned(object json.RawMessage, version int64) json.RawMessage {
 	var all map[string]any
 	if err := json.Unmarshal(object, &all); err != nil {
-		panic(err) // the hub has made it
+		panic(err) // the hub made it
 	}
 	all["$version"] = version
 	text, err := json.Marshal(all)
@@ -33,11 +33,11 @@ func versioned(object json.RawMessage, version int64) json.RawMessage {
 	return text
 }
 
-// A member is a device or a module of it, and the client of the SDK that acts for it.
+// member is a device or module, and the SDK client that acts for it.
 type member struct {
 	*sdk
 	name, id string // of the client, and at the hub
-	calls    int    // of methods that were carried out
+	calls    int    // methods that were run
 }
 
 func (m *member) twin() testbroker.Twin {
@@ -47,7 +47,7 @@ func (m *member) twin() testbroker.Twin {
 	return twin
 }
 
-// reads has the SDK read the twin, which must be what the hub has.
+// reads has the SDK read the twin and compares it with the hub's.
 func (m *member) reads() {
 	m.t.Helper()
 	m.tell(map[string]any{"do": "twin", "name": m.name})
@@ -58,20 +58,20 @@ func (m *member) reads() {
 		versioned(at.Reported, at.ReportedVersion)), e.Payload)
 }
 
-// reports has the SDK change reported properties. It returns what that says.
+// reports has the SDK change reported properties, and returns its result.
 func (m *member) reports(patch string) string {
 	m.t.Helper()
 	m.tell(map[string]any{"do": "report", "name": m.name, "patch": json.RawMessage(patch)})
 	return m.next("reported", m.name).Text
 }
 
-// hears waits until the SDK tells of a change of desired properties.
+// hears waits until the SDK reports a change of desired properties.
 func (m *member) hears(change string) {
 	m.t.Helper()
 	m.wait("change "+change, func(e event) bool { return e.is("desired", m.name) && sameJSON(e.Payload, change) })
 }
 
-// twinRound is all that is done with a twin whose changes are watched.
+// twinRound runs all operations on a twin whose changes are watched.
 func (m *member) twinRound(round string) {
 	m.t.Helper()
 	version, err := m.hub.PatchDesired(m.id, fmt.Sprintf(`{"round":%q,"gone":{"a":1,"b":[2.5,null]}}`, round))
@@ -99,7 +99,7 @@ func (m *member) twinRound(round string) {
 		"keys removed by null; a bad one: %s", m.id, round, refusal)
 }
 
-// brief is how long a call waits for an answer that will not count.
+// brief is the wait for an answer that is discarded.
 const brief = 250 * time.Millisecond
 
 // call calls a method.
@@ -111,7 +111,7 @@ func (m *member) call(method, payload string) testbroker.MethodResult {
 	return got
 }
 
-// carriesOut calls a method and checks that it was carried out once, with what it was given.
+// carriesOut calls a method and checks that it ran once, with the given payload.
 func (m *member) carriesOut(method, payload string, want testbroker.MethodResult) {
 	m.t.Helper()
 	require.Equal(m.t, want, m.call(method, payload))
@@ -122,7 +122,7 @@ func (m *member) carriesOut(method, payload string, want testbroker.MethodResult
 	m.calls++
 }
 
-// methodRound is all that is done with methods that the SDK has handlers for.
+// methodRound runs all operations on methods with a handler.
 func (m *member) methodRound(round string) {
 	m.t.Helper()
 	payload := fmt.Sprintf(`{"round":%q,"list":[1,2.5,null,"größe \"<&>\""]}`, round)
@@ -132,7 +132,7 @@ func (m *member) methodRound(round string) {
 	bare := "carried out"
 	if m.amqp {
 		m.carriesOut("empty", "", testbroker.MethodResult{Status: 404, Payload: []byte("null")})
-	} else { // over MQTT it takes an empty body for broken JSON and does not ask the handler
+	} else { // over MQTT the SDK takes an empty body for invalid JSON and does not call the handler
 		refusal := m.call("empty", "")
 		require.Equal(m.t, 400, refusal.Status)
 		bare = fmt.Sprintf("answered by the SDK itself, %d %s", refusal.Status, refusal.Payload)
@@ -147,18 +147,18 @@ func (m *member) methodRound(round string) {
 		"handler is not answered", m.id, round, bare)
 }
 
-// begin reads the twin and asks for changes and methods.
+// begin reads the twin and subscribes to changes and methods.
 func (m *member) begin() {
 	m.t.Helper()
 	m.reads()
 	m.tell(map[string]any{"do": "watch", "name": m.name})
-	m.reads() // after it on the same way, so the hub knows by now who watches
+	m.reads() // this request follows the subscription on the same connection, so the hub has processed that
 	m.tell(map[string]any{"do": "method", "name": m.name, "method": "reboot", "status": 201})
 	m.tell(map[string]any{"do": "method", "name": m.name, "method": "empty", "status": 404})
 }
 
-// cutInAnswer resets the connection when the answer of a method comes. What was carried out is not
-// carried out again: see methodRound.
+// cutInAnswer resets the connection when the answer of a method arrives. The method is not run
+// again: see methodRound.
 func (m *member) cutInAnswer() {
 	m.t.Helper()
 	cut := m.hub.Inject(testbroker.Fault{Kind: testbroker.DropOnMethodAnswer, Device: m.id})
@@ -172,7 +172,7 @@ func (m *member) cutInAnswer() {
 	seen(m.t, "%s: a reset while a method is answered: %v; the SDK: %q", m.id, err, answered)
 }
 
-// comesBack has the SDK send, since over MQTT it may not connect again before that, and waits until
+// comesBack has the SDK send, because over MQTT it may not reconnect before that, and waits until
 // it watches again.
 func (m *member) comesBack(round string, before uint64) {
 	m.t.Helper()
@@ -182,7 +182,7 @@ func (m *member) comesBack(round string, before uint64) {
 	}
 }
 
-// lastWatched is the number of the newest connection on which changes were asked for.
+// lastWatched returns the number of the newest connection with a subscription to changes.
 func (m *member) lastWatched() (connection uint64) {
 	for _, r := range m.hub.TwinLog(m.id) {
 		if r.Operation == testbroker.TwinSubscribe {
@@ -195,7 +195,7 @@ func (m *member) lastWatched() (connection uint64) {
 func TestDeviceSDKTwinAndMethods(t *testing.T) {
 	for _, way := range sdkTransports {
 		if way.web {
-			continue // there is none of it
+			continue // HTTP has no twin and methods
 		}
 		t.Run(way.name, func(t *testing.T) {
 			t.Parallel()

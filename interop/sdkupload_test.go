@@ -14,18 +14,18 @@ import (
 	"github.com/hubline-iot/hubline/testbroker"
 )
 
-// store is the name under which the hub is found as the store of files.
+// store is the host name of the hub as file store.
 const store = "store." + testbroker.DefaultHostName
 
-// trusting is a variable of the environment that makes Node.js trust the hub: when it talks to the
-// store, the device SDK has no other way to be told so, and the service SDK never has.
+// trusting returns an environment variable that makes Node.js trust the hub. The device SDK has no
+// other setting for its connections to the store, and the service SDK has none at all.
 func trusting(t testing.TB, hub *testbroker.Hub) string {
 	file := filepath.Join(t.TempDir(), "ca.pem")
 	require.NoError(t, os.WriteFile(file, hub.CAPEM(), 0o600))
 	return "NODE_EXTRA_CA_CERTS=" + file
 }
 
-// content is what the script puts into files.
+// content returns the script's file content.
 func content(size int) []byte {
 	all := make([]byte, size)
 	for i := range all {
@@ -34,13 +34,13 @@ func content(size int) []byte {
 	return all
 }
 
-// An uploader is a device whose client of the SDK uploads files.
+// uploader is a device whose SDK client uploads files.
 type uploader struct {
 	*sdk
 	deviceID string
 }
 
-// upload has the SDK upload a file and returns what that says, with the hub's record.
+// upload has the SDK upload a file, and returns its result and the hub's record.
 func (u *uploader) upload(how, blob string, size int) (string, testbroker.Upload) {
 	u.t.Helper()
 	u.tell(map[string]any{"do": how, "name": u.deviceID, "blob": blob, "size": size})
@@ -53,7 +53,7 @@ func (u *uploader) upload(how, blob string, size int) (string, testbroker.Upload
 	return e.Text, all[len(all)-1]
 }
 
-// succeeds has a file uploaded that must arrive, in so many blocks.
+// succeeds uploads a file that must arrive, in the given number of blocks.
 func (u *uploader) succeeds(how, blob string, size, blocks int) testbroker.Upload {
 	u.t.Helper()
 	text, record := u.upload(how, blob, size)
@@ -78,7 +78,7 @@ func (u *uploader) round(round string) {
 		"getBlobSharedAccessSignature and Put Blob: arrived as sent, and the hub was told", round)
 }
 
-// trouble is what goes wrong on the way, and what the SDK makes of it.
+// trouble tests failures of an upload, and the SDK's reactions.
 func (u *uploader) trouble() {
 	u.t.Helper()
 	cut := u.hub.Inject(testbroker.Fault{Kind: testbroker.ResetAfterRequest, Route: testbroker.RouteBlob, After: 1})
@@ -118,7 +118,7 @@ func (u *uploader) trouble() {
 func TestDeviceSDKUploads(t *testing.T) {
 	for _, way := range sdkTransports {
 		if way.service == 443 && !way.web {
-			continue // they change nothing for uploads, which go over HTTPS in any case
+			continue // uploads are the same for these: they always use HTTPS
 		}
 		t.Run(way.name, func(t *testing.T) {
 			t.Parallel()
@@ -130,7 +130,7 @@ func TestDeviceSDKUploads(t *testing.T) {
 			u := &uploader{sdk: s, deviceID: deviceID}
 			u.round("first connection")
 			hub.Drop("")
-			// by then the SDK has noticed on all its connections; it keeps them for the requests to come
+			// the SDK has noticed the reset on all connections by then; it keeps them for further requests
 			s.telemetry(deviceID, "after reset", 1, false)
 			u.round("after reset")
 			if way.web {

@@ -12,13 +12,13 @@ import (
 	"github.com/hubline-iot/hubline/testbroker"
 )
 
-// backEnd is the official SDK for back ends with a hub.
+// backEnd is the official SDK for back ends, connected to a hub.
 type backEnd struct {
 	*script
 	hub *testbroker.Hub
 }
 
-// startBackEnd starts one with a policy of the given rights.
+// startBackEnd starts a backEnd with a policy of the given rights.
 func startBackEnd(t testing.TB, hub *testbroker.Hub, rights testbroker.Right) *backEnd {
 	policy, err := hub.AddPolicy(fmt.Sprint("back end ", rights), rights)
 	require.NoError(t, err)
@@ -35,10 +35,10 @@ func startBackEnd(t testing.TB, hub *testbroker.Hub, rights testbroker.Right) *b
 	return b
 }
 
-// object is what an answer holds; of an array, its elements are under "all".
+// object is an answer; the elements of an array are under "all".
 type object map[string]any
 
-// at goes down into an object.
+// at returns the value at path.
 func (o object) at(path ...string) any {
 	var v any = map[string]any(o)
 	for _, name := range path {
@@ -48,7 +48,7 @@ func (o object) at(path ...string) any {
 	return v
 }
 
-// ids are the names of devices and modules in an answer that is an array.
+// ids returns the names of devices and modules in an answer that is an array.
 func (o object) ids() []string {
 	var ids []string
 	all, _ := o["all"].([]any)
@@ -63,7 +63,7 @@ func (o object) ids() []string {
 	return ids
 }
 
-// try calls a method of "registry", "client" or a query, and returns the answer or the error as
+// try calls a method of "registry", "client" or a query, and returns the answer, or the error as
 // text.
 func (b *backEnd) try(name, method string, args ...any) (object, string) {
 	b.t.Helper()
@@ -84,7 +84,7 @@ func (b *backEnd) try(name, method string, args ...any) (object, string) {
 	return o, ""
 }
 
-// call must succeed.
+// call expects success.
 func (b *backEnd) call(name, method string, args ...any) object {
 	b.t.Helper()
 	o, text := b.try(name, method, args...)
@@ -92,7 +92,7 @@ func (b *backEnd) call(name, method string, args ...any) object {
 	return o
 }
 
-// refused must fail with an error of the class.
+// refused expects an error of the class.
 func (b *backEnd) refused(class, name, method string, args ...any) {
 	b.t.Helper()
 	_, text := b.try(name, method, args...)
@@ -166,7 +166,7 @@ func TestServiceSDKRegistry(t *testing.T) {
 	seen(t, "a policy that may only read: the rest is refused")
 }
 
-// The device is the official device SDK.
+// The device uses the official device SDK.
 func TestServiceSDKTwinAndMethods(t *testing.T) {
 	t.Parallel()
 	b := startBackEnd(t, hubfixture.Open(t, nil), testbroker.AllRights)
@@ -231,7 +231,7 @@ func TestServiceSDKTwinAndMethods(t *testing.T) {
 	seen(t, "a reset: %s; the next request is answered", text)
 }
 
-// Commands go over AMQP links of back ends, which the hub does not have.
+// The SDK sends cloud-to-device messages over AMQP links of back ends, which the hub lacks.
 func TestServiceSDKCommands(t *testing.T) {
 	t.Parallel()
 	b := startBackEnd(t, hubfixture.Open(t, nil), testbroker.AllRights)

@@ -18,19 +18,19 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// testhub is the program cmd/testhub, running. The exported fields are those of its first line.
+// testhub is a running cmd/testhub. The exported fields are those of its first line.
 type testhub struct {
 	Control, CA string
 	Ports       map[string]int
 	Devices     []struct{ Device, ConnectionString string }
 
 	cmd  *exec.Cmd
-	read chan struct{}  // closed when its output has ended; what follows may be looked at then
+	read chan struct{}  // closed at the end of the output; the fields below may be read after that
 	told map[string]int // lines by event
 	last string         // event
 }
 
-// startTesthub builds the program and starts it with some devices, on free ports.
+// startTesthub builds the program and starts it with the given devices, on free ports.
 func startTesthub(t testing.TB, devices ...string) *testhub {
 	if _, err := exec.LookPath("go"); err != nil {
 		missing(t, "go")
@@ -65,7 +65,7 @@ func startTesthub(t testing.TB, devices ...string) *testhub {
 	return h
 }
 
-// end ends the program, at first kindly, and reads all that it has to say.
+// end ends the program, first with SIGTERM, and reads the rest of its output.
 func (h *testhub) end() {
 	_ = h.cmd.Process.Signal(syscall.SIGTERM)
 	limit := time.AfterFunc(15*time.Second, func() { _ = h.cmd.Process.Kill() })
@@ -105,14 +105,14 @@ func (h *testhub) ask(t testing.TB, method, path, body string) object {
 	return o
 }
 
-// A hubClient is a device that is the official device SDK, with testhub.
+// hubClient is a device with the official device SDK, connected to testhub.
 type hubClient struct {
 	*script
 	hub *testhub
 	id  string // also the name of its client, and of its transport
 }
 
-// do gives the script a command and waits for what comes of it, which must be no error.
+// do sends a command to the script and waits for the event then, which must not be an error.
 func (c *hubClient) do(what, then string, more object) event {
 	c.t.Helper()
 	command := map[string]any{"do": what, "name": c.id}
@@ -130,7 +130,7 @@ func (c *hubClient) ask(method, path, body string) object {
 	return c.hub.ask(c.t, method, "/devices/"+c.id+path, body)
 }
 
-// telemetry sends n messages and looks for them in the list of the control API. It returns the
+// telemetry sends n messages and finds them in the list of the control API. It returns the
 // connection of the last one.
 func (c *hubClient) telemetry(prefix string, n int) any {
 	c.t.Helper()
@@ -164,7 +164,7 @@ func (c *hubClient) telemetry(prefix string, n int) any {
 	return connection
 }
 
-// command sends one, which the SDK completes.
+// command sends a cloud-to-device message, which the SDK completes.
 func (c *hubClient) command(body string) {
 	c.t.Helper()
 	c.tell(map[string]any{"do": "listen", "name": c.id})
@@ -178,14 +178,14 @@ func (c *hubClient) command(body string) {
 	require.Equal(c.t, "Success", object(all[0].(map[string]any))["feedback"])
 }
 
-// twin reads the twin and changes both halves of it.
+// twin reads the twin and changes both its halves.
 func (c *hubClient) twin() {
 	c.t.Helper()
 	c.ask("PATCH", "/twin/desired", `{"interval":60}`)
 	require.JSONEq(c.t, `{"desired":{"interval":60,"$version":2},"reported":{"$version":1}}`,
 		c.do("twin", "twin", nil).Payload)
 	c.tell(map[string]any{"do": "watch", "name": c.id})
-	c.do("twin", "twin", nil) // after it on the same way, so the hub knows by now who watches
+	c.do("twin", "twin", nil) // this request follows the subscription on the same connection, so the hub has processed that
 	c.ask("PATCH", "/twin/desired", `{"interval":null,"size":"größe"}`)
 	c.wait("change", func(e event) bool {
 		return e.is("desired", c.id) && sameJSON(e.Payload, `{"interval":null,"size":"größe","$version":3}`)
@@ -195,7 +195,7 @@ func (c *hubClient) twin() {
 	require.Equal(c.t, map[string]any{"size": "größe"}, twin["desired"])
 }
 
-// method calls one, which the SDK carries out once.
+// method calls a method, which the SDK runs once.
 func (c *hubClient) method() {
 	c.t.Helper()
 	c.tell(map[string]any{"do": "method", "name": c.id, "method": "reboot", "status": 201})
@@ -206,9 +206,9 @@ func (c *hubClient) method() {
 	require.Equal(c.t, 1, c.saying("called", c.id))
 }
 
-// The hub is a process of its own and is seen through its control API alone.
+// The hub is a separate process, observed through its control API only.
 func TestDeviceSDKWithTesthub(t *testing.T) {
-	nodeDir(t) // before anything is built
+	nodeDir(t) // before the build
 	h := startTesthub(t, "mqtt", "amqp", "http")
 	require.Len(t, h.Devices, 3)
 	trust, err := os.ReadFile(h.CA)
@@ -239,7 +239,7 @@ func TestDeviceSDKWithTesthub(t *testing.T) {
 			}
 			require.Zero(t, c.saying("unhandled", "")+c.saying("uncaught", ""))
 			c.do("close", "closed", nil)
-			if !way.web { // whose connections outlive it for a while
+			if !way.web { // HTTP connections outlive it for a while
 				c.ask("GET", "/wait?connections=0&within=30s", "")
 			}
 			seen(t, "%s; after a reset of what was connected (%v) telemetry again: lost 0", what, cut)

@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A watcher is an MQTT 5 client of another make, with a connection of its own to the broker that no
-// test cuts.
+// watcher is an MQTT 5 client of another make, with its own connection to the broker that no test
+// cuts.
 type watcher struct {
 	t      testing.TB
 	client *paho.Client
@@ -54,7 +54,7 @@ func (w *watcher) take(p paho.PublishReceived) (bool, error) {
 	return true, nil
 }
 
-// arrivals returns what has come so far.
+// arrivals returns the arrivals so far.
 func (w *watcher) arrivals() []arrival {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -110,8 +110,8 @@ func TestPain9_EachCallGetsExactlyOneResult(t *testing.T) {
 	})
 }
 
-// Without retries, if the hub is permanently down, the status and all callers see either a retry
-// or, at once, the end.
+// Without retries, while the hub is permanently down, twin calls fail and the client becomes
+// Disconnected. Later calls fail at once.
 func TestT17_NoRetryEndsTwinCalls(t *testing.T) {
 	withEachTwin(t, func(t *testing.T, e *env) {
 		p := e.dev

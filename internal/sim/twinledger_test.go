@@ -136,8 +136,9 @@ func (l *twinLedger) check() error {
 	return errors.Join(l.checkDesired(), l.checkState(), l.checkCalls(), l.checkPatches(), l.checkReads())
 }
 
-// checkDesired: each version was told in order and once, but for the whole after changes, the whole
-// is told where some were missed, the last one is known, and it says what was desired.
+// checkDesired checks the notifications. Each version comes once and in order, except that all
+// properties may follow changes. All properties come where changes were missed. The last version is
+// known, and the content is the desired one.
 func (l *twinLedger) checkDesired() error {
 	var errs []error
 	last := int64(0)
@@ -207,8 +208,8 @@ func (a *twinAsk) check() error {
 	return fmt.Errorf("failed: %w", a.err)
 }
 
-// checkPatches: what was acknowledged is in the twin, at a version that grows; what failed is not,
-// unless the outcome is said to be unknown. One for an expected version is never taken twice.
+// checkPatches: an acknowledged patch is in the twin, at a growing version. A failed patch is not,
+// unless its outcome is unknown. A patch for an expected version is never applied twice.
 func (l *twinLedger) checkPatches() error {
 	var errs []error
 	newest := map[int]*twinPatch{} // of each producer
