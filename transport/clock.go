@@ -7,11 +7,11 @@ import (
 	"github.com/hubline-iot/hubline/internal/errchain"
 )
 
-// published is when this version of the module was published, in Unix seconds: 2026-11-01. Each
-// release moves it on. A clock that shows an earlier time is not set.
+// published is the publication time of this version of the module, in Unix seconds: 2026-11-01.
+// Each release advances it. A clock that shows an earlier time is not set.
 const published = 1793491200
 
-// clockSet is the earliest time at which tokens are signed: boards without a clock battery start in
+// clockSet is the earliest time at which tokens are signed. Boards without a clock battery start in
 // 1970.
 var clockSet = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
 
@@ -19,20 +19,20 @@ var clockSet = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
 // this version of the module was published. Clock chips that lost their battery start in 2000 or
 // later.
 //
-// Tokens are signed by such a clock all the same, because only the hub knows the time. A token that
-// was signed then and is refused counts as ClockUnset, not as Unauthorized.
+// Tokens are signed by such a clock nevertheless, because only the hub knows the time. A refused
+// token that was signed then counts as ClockUnset, not as Unauthorized.
 func (c *Credentials) Implausible(t time.Time) bool {
 	return t.Unix() < published || t.Before(c.Earliest)
 }
 
-// notSigned is in the chain of an error of Sign: there was no token, so no hub has refused one.
+// notSigned marks an error of Sign. No token was sent, so no hub has refused one.
 type notSigned struct{ error }
 
 func (e notSigned) Unwrap() error { return e.error }
 
 var errSign = errors.New("the key did not sign")
 
-// signError marks err, which is ctx's or a new *Error.
+// signError marks err as notSigned. err is ctx's or a new *Error.
 func signError(err error) error {
 	if e, ok := err.(*Error); ok {
 		if e.Err == nil {
@@ -43,9 +43,9 @@ func signError(err error) error {
 	return err
 }
 
-// ClockRefused reports whether failure, of Kind Unauthorized, may be the fault of a clock that
-// showed t when the token was signed: the hub refused a token of ours, and the clock was not set.
-// The failure then counts as ClockUnset.
+// ClockRefused reports whether failure, of Kind Unauthorized, may be caused by a clock that showed
+// t when the token was signed: the hub refused a token from Sign, and the clock was not set. The
+// failure then counts as ClockUnset.
 func (c *Credentials) ClockRefused(t time.Time, failure *Error) bool {
 	return failure.Kind == Unauthorized && c.Sign != nil && c.Implausible(t) &&
 		!errchain.Any(failure, func(e error) bool { _, ok := e.(notSigned); return ok })

@@ -10,18 +10,18 @@ import (
 	"github.com/hubline-iot/hubline/internal/callback"
 )
 
-// Credentials name a device (or one of its modules) and its hub, and make the tokens that prove it.
-// They hold no key as plain data: signing is a function, so the key may live in a secure element,
-// and printing the struct shows no secret.
+// Credentials name a device (or one of its modules) and its hub, and make the tokens that
+// authenticate it. They hold no key as plain data: signing is a function, so the key may live in a
+// secure element, and printing the struct shows no secret.
 //
 // At most one of Sign and Token is set. With neither, no token is sent: the certificate in the
-// transport's options proves the identity. Credentials are not changed after they were given to a
-// client; one value may serve several.
+// transport's options authenticates the device. Credentials must not be changed once a client has
+// them; one value may serve several clients.
 type Credentials struct {
 	// Host is the hub's own host name, without port.
 	Host string
-	// GatewayHost is dialed instead of Host when a gateway stands between; tokens and user names still
-	// name Host.
+	// GatewayHost is dialed instead of Host when a gateway is used; tokens and user names still name
+	// Host.
 	GatewayHost string
 	DeviceID    string
 	// ModuleID is empty for the device itself.
@@ -35,14 +35,14 @@ type Credentials struct {
 	// TokenLife is how long a signed token is valid. 0: one hour.
 	TokenLife time.Duration
 
-	// Token gives tokens made elsewhere; it is asked at each dial.
+	// Token returns tokens made elsewhere; it is called at each dial.
 	Token func(ctx context.Context) (Token, error)
 
-	// Now is the wall clock. Nil: time.Now. A board without a clock battery brings its own.
+	// Now is the wall clock. Nil: time.Now. A board without a clock battery supplies its own.
 	Now func() time.Time
-	// Earliest is a time that a set clock cannot show, because it has passed: for a device whose clock
-	// starts at the build time of its image, that time and a day. See Implausible. Zero: when this
-	// version of the module was published.
+	// Earliest is the minimum time of a set clock. For a device whose clock starts at the build time
+	// of its image, use that time plus a day. See Implausible. Zero: when this version of the module
+	// was published.
 	Earliest time.Time
 }
 
@@ -50,13 +50,13 @@ type Credentials struct {
 type Token struct {
 	// Text is the token as sent: "SharedAccessSignature sr=...". Make it with Hide.
 	Text Secret
-	// Expires is when the hub stops taking it. Zero: not known.
+	// Expires is when the hub stops accepting the token. Zero: not known.
 	Expires time.Time
-	// Fixed: asking again brings the same token, so there is nothing to renew.
+	// Fixed: Token would return the same token again, so it cannot be renewed.
 	Fixed bool
 }
 
-// String tells the expiry and hides the text.
+// String returns the expiry and hides the text.
 func (t Token) String() string {
 	if t.Text.Reveal() == "" {
 		return "no token"
@@ -81,8 +81,8 @@ func (c *Credentials) DialHost() string {
 	return c.Host
 }
 
-// Time reads the credentials' clock: what it shows, without a monotonic reading, for that stands
-// still while a machine is suspended.
+// Time returns the time of the credentials' clock, without a monotonic reading, because monotonic
+// time stops while a machine is suspended.
 func (c *Credentials) Time() time.Time {
 	if c.Now != nil {
 		return c.Now().Round(0)
@@ -91,12 +91,16 @@ func (c *Credentials) Time() time.Time {
 }
 
 // NewToken returns a token for a new connection: from Token, or signed for TokenLife. The zero
-// Token means that none is to be sent.
+// Token means that no token is sent.
 //
-// An error is ctx's when that ended, else an *Error of Scope Connection: ClockUnset when the clock
-// shows a time before the year 2000; what the error of Token or Sign says if it has a Kind; else
-// Network for Token, for a token service out of reach is like a hub out of reach, and Unauthorized
-// for Sign. The same holds for a Token or Sign that panics or ends its goroutine.
+// If ctx ended, the error is ctx's. Otherwise it is an *Error of Scope Connection. Its Kind is
+//
+//   - ClockUnset when the clock shows a time before the year 2000;
+//   - the Kind of the error of Token or Sign, if it has one;
+//   - Network for other errors of Token: a token service out of reach is like a hub out of reach;
+//   - Unauthorized for other errors of Sign.
+//
+// The same holds for a Token or Sign that panics or ends its goroutine.
 func (c *Credentials) NewToken(ctx context.Context) (Token, error) {
 	switch {
 	case c.Token != nil:
@@ -126,7 +130,7 @@ func (c *Credentials) NewToken(ctx context.Context) (Token, error) {
 	return Token{}, nil
 }
 
-// callToken calls Token, which may not return.
+// callToken calls Token, which may panic or end its goroutine.
 func (c *Credentials) callToken(ctx context.Context) (t Token, err error) {
 	if failed := callback.Run("Credentials.Token", func() { t, err = c.Token(ctx) }); failed != nil {
 		return Token{}, failed
@@ -134,7 +138,7 @@ func (c *Credentials) callToken(ctx context.Context) (t Token, err error) {
 	return t, err
 }
 
-// callSign calls Sign, which may not return.
+// callSign calls Sign, which may panic or end its goroutine.
 func (c *Credentials) callSign(ctx context.Context, text []byte) (mac []byte, err error) {
 	if failed := callback.Run("Credentials.Sign", func() { mac, err = c.Sign(ctx, text) }); failed != nil {
 		return nil, failed
@@ -142,8 +146,8 @@ func (c *Credentials) callSign(ctx context.Context, text []byte) (mac []byte, er
 	return mac, err
 }
 
-// tokenError makes of err, which a function of the user's returned, what NewToken promises. An err
-// without a Kind is of the kind otherwise.
+// tokenError converts the error of a callback as NewToken documents. An err without a Kind gets the
+// Kind otherwise.
 func tokenError(ctx context.Context, err error, otherwise Kind) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
@@ -160,14 +164,14 @@ func tokenError(ctx context.Context, err error, otherwise Kind) error {
 	if dial.Op == OpNone {
 		dial.Op = OpDial
 	}
-	if error(e) != err { // keep what was wrapped around it
+	if error(e) != err { // keep the wrapping errors
 		dial.Op, dial.Proto, dial.Err = OpDial, "", err
 	}
 	return &dial
 }
 
-// Resource is what the identity's tokens are for: "HOST/devices/ID", with "/modules/ID" for a
-// module, ids percent-encoded by SignToken.
+// Resource returns the resource of the identity's tokens: "HOST/devices/ID", with "/modules/ID" for
+// a module; SignToken percent-encodes it.
 func (c *Credentials) Resource() string {
 	r := c.Host + "/devices/" + c.DeviceID
 	if c.ModuleID != "" {
@@ -180,7 +184,7 @@ func dialError(k Kind, cause error) *Error {
 	return &Error{Kind: k, Scope: Connection, Op: OpDial, Err: cause}
 }
 
-// Validate reports the first field that is missing or malformed, as an *Error of Kind Invalid.
+// Validate returns an *Error of Kind Invalid for the first field that is missing or malformed.
 func (c *Credentials) Validate() error {
 	switch {
 	case c.Host == "":
@@ -223,7 +227,7 @@ func validHost(s string) bool {
 	return true
 }
 
-// validID checks the length and character set that a hub allows for ids.
+// validID checks the length and characters that a hub allows for ids.
 func validID(s string) bool {
 	if len(s) > 128 {
 		return false

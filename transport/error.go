@@ -7,13 +7,13 @@ import (
 	"github.com/hubline-iot/hubline/internal/errchain"
 )
 
-// Scope says what an Error ended.
+// Scope says what an Error affects.
 type Scope uint8
 
 const (
-	// Operation: the service refused one message or request; the connection lives.
+	// Operation: the service refused one message or request; the connection stays up.
 	Operation Scope = iota
-	// Connection: the connection could not be made or is gone, and all that was in flight with it.
+	// Connection: the connection failed or was lost, with everything in flight on it.
 	Connection
 )
 
@@ -25,27 +25,26 @@ func (s Scope) String() string {
 	return "operation"
 }
 
-// Error is every failure that a transport or the device client reports. Values are not changed
-// after they were returned and may be shared.
+// Error is the type of every failure that a transport or the device client reports. Values are
+// immutable once returned, and may be shared.
 type Error struct {
 	Kind  Kind
 	Scope Scope
-	// Op is what was being done.
+	// Op is the operation that failed.
 	Op Op
-	// Proto names the protocol: "mqtt", "amqp", "http"; empty where the client itself reports.
+	// Proto names the protocol: "mqtt", "amqp", "http"; empty for errors of the client itself.
 	Proto string
-	// RetryAfter is the wait that the service asked for. 0: it did not ask. Negative: it asked not to
-	// be tried again.
+	// RetryAfter is the delay that the service asked for. 0: none. Negative: the service asked for no
+	// retry.
 	RetryAfter time.Duration
 	// Err is the cause, often the protocol's own error type.
 	Err error
-	// Passed, unless nil, is closed when the cause has passed, so that a retry need not wait any
-	// longer.
+	// Passed, unless nil, is closed when the cause has passed, so that a retry need not wait longer.
 	Passed <-chan struct{}
 }
 
-// Error gives protocol, operation, kind and cause, such as "mqtt dial: unauthorized: CONNACK 5 (not
-// authorized)".
+// Error returns protocol, operation, kind and cause, such as "mqtt dial: unauthorized: CONNACK 5
+// (not authorized)".
 func (e *Error) Error() string {
 	text := e.Kind.String()
 	if op := e.Op.String(); op != "" {
@@ -74,29 +73,27 @@ func (e *Error) Unwrap() error {
 	return e.Err
 }
 
-// ErrOutcomeUnknown is in the chain of an error about a message or a request that was handed to a
-// connection and was not answered: the service may have it, or may have carried it out.
+// ErrOutcomeUnknown is in the chain of an error about a message or request that was handed to a
+// connection and not answered: the service may have received or executed it.
 var ErrOutcomeUnknown = errors.New("it was handed over and its outcome is unknown")
 
-// ErrViolation is a cause of an *Error of Kind Protocol for a peer that broke the protocol on a
-// connection that had worked. Package errfilter lets it be retried: such a peer may do better on
-// another connection, whereas one that never spoke the protocol will not.
+// ErrViolation is the cause of an *Error of Kind Protocol for a peer that broke the protocol on a
+// connection that had worked. Package errfilter makes it retryable, because such a peer may work on
+// another connection, unlike one that never spoke the protocol.
 var ErrViolation = errors.New("protocol violation on a working connection")
 
-// ErrMaybeDamaged is a cause of an *Error for a connection that could not be made, where the peer's
-// refusal may be about bytes that were damaged on the way, as some TLS alerts are. errfilter.Damage
-// lets a few of these failures in a row be retried.
+// ErrMaybeDamaged is the cause of an *Error for a failed connection attempt where the peer's
+// refusal may be caused by bytes damaged in transit, as with some TLS alerts. errfilter.Damage
+// makes a few of these failures in a row retryable.
 var ErrMaybeDamaged = errors.New("bytes may have been damaged on the way")
 
-// Find returns the outermost *Error in err's chain, or nil. It does what errors.As would, without
-// reflection.
+// Find returns the outermost *Error in err's chain, or nil. It is errors.As without reflection.
 func Find(err error) *Error {
 	e, _ := errchain.First(err, isError).(*Error)
 	return e
 }
 
-// KindOf returns the Kind of the outermost *Error or Kind in err's chain, Unknown when there is
-// none.
+// KindOf returns the Kind of the outermost *Error or Kind in err's chain, Unknown if there is none.
 func KindOf(err error) Kind {
 	switch e := errchain.First(err, hasKind).(type) {
 	case *Error:
@@ -109,7 +106,7 @@ func KindOf(err error) Kind {
 	return Unknown
 }
 
-// Functions without variables of their own, because a board allocates for those that have some.
+// Functions instead of closures, because a board allocates for closures that capture variables.
 
 func isError(err error) bool {
 	_, ok := err.(*Error)

@@ -1,15 +1,15 @@
 package transport
 
-// Kind says what went wrong without naming a protocol. It is itself an error, so that
+// Kind classifies failures independently of the protocol. It is itself an error, so that
 // errors.Is(err, transport.Throttled) works on everything that Hubline returns.
 //
-// The list is closed. Package errfilter has one table that says whether a Kind is worth a retry,
-// and why.
+// The list is closed. Package errfilter has the table of the Kinds that are retryable, with
+// reasons.
 type Kind uint8
 
-// What a transport reports.
+// Kinds reported by transports.
 const (
-	// Unknown is an answer of the service that no table of the transport lists.
+	// Unknown: no table of the transport lists the service's answer.
 	Unknown Kind = iota
 	// Network: the connection was lost, refused or could not be made; this includes a failed name
 	// look-up.
@@ -20,16 +20,16 @@ const (
 	Unavailable
 	// Throttled: the service asks for fewer requests.
 	Throttled
-	// Quota: an allowance is used up, a day's messages for one.
+	// Quota: an allowance is used up, for example the messages of a day.
 	Quota
 	// ClockUnset: the local clock is obviously not set, so no token can be signed, or the hub refused
-	// a token that such a clock had signed.
+	// a token signed by such a clock.
 	ClockUnset
 	// Unauthorized: the credentials were refused.
 	Unauthorized
 	// Untrusted: the service's certificate does not verify, or does not name the host.
 	Untrusted
-	// Forbidden: the identity is known and may not do this.
+	// Forbidden: the identity is known but lacks the permission.
 	Forbidden
 	// NotFound: the hub, device or thing addressed does not exist.
 	NotFound
@@ -37,27 +37,27 @@ const (
 	TooLarge
 	// Invalid: the caller's input is wrong.
 	Invalid
-	// Conflict: the request is at odds with the state of the service (a version, a lock, a second
+	// Conflict: the request conflicts with the state of the service (a version, a lock, a second
 	// owner).
 	Conflict
-	// Unsupported: this protocol or this service lacks the operation.
+	// Unsupported: the protocol or the service does not have the operation.
 	Unsupported
-	// Protocol: the peer broke the protocol, or says that this side did.
+	// Protocol: the peer broke the protocol, or reports that this side did.
 	Protocol
 )
 
-// What the device client adds.
+// Kinds added by the device client.
 const (
 	// RetryExpired: the retry policy or the outage limit ended the retries; the last failure is the
 	// cause.
 	RetryExpired Kind = iota + Protocol + 1
 	// Expired: the message's own expiry time passed before it was acknowledged.
 	Expired
-	// Dropped: the outbox was full and its overflow rule chose this message.
+	// Dropped: the outbox was full and its overflow rule dropped the message.
 	Dropped
 	// Closed: the client was closed, or is not open.
 	Closed
-	// Cancelled: the context of the caller ended, by cancellation or its deadline, before the result.
+	// Cancelled: the caller's context ended, by cancellation or its deadline, before the result.
 	Cancelled
 
 	kinds // number of kinds

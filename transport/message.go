@@ -9,50 +9,50 @@ import (
 	"github.com/hubline-iot/hubline/internal/sizelimit"
 )
 
-// MaxMessageSize is the largest telemetry message that a hub takes, as counted by Message.Size: 256
-// KB.
+// MaxMessageSize is the maximum size of a telemetry message, as returned by Message.Size: 256 KB.
 const MaxMessageSize = 256 * 1024
 
-// MaxIDLength is the longest message or correlation id, in bytes.
+// MaxIDLength is the maximum length of a message or correlation id, in bytes.
 const MaxIDLength = 128
 
-// Property is one application property. Names are compared without case by the hub's routing.
+// Property is one application property. The hub's routing compares names without case.
 type Property struct{ Name, Value string }
 
-// Message is one telemetry message. After it was handed to the client it belongs to it until its
-// result is known: neither the Message nor what it points to may be changed.
+// Message is one telemetry message. The client owns it from the call until its result: neither the
+// Message nor the memory it points to may be changed.
 type Message struct {
-	// ID is the message id. The client sends it unchanged each time, so a consumer can tell duplicates
-	// by it. Empty: the client makes one (device.Options.MessageIDPrefix).
+	// ID is the message id. Resends have the same id, so a consumer can detect duplicates. Empty: the
+	// client generates one (device.Options.MessageIDPrefix).
 	ID            string
 	CorrelationID string
 	// ContentType, such as "application/json", lets the hub route by body. Empty: not sent.
 	ContentType string
-	// ContentEncoding is "utf-8", "utf-16" or "utf-32" for bodies that the hub is to read. Empty: not
-	// sent.
+	// ContentEncoding is "utf-8", "utf-16" or "utf-32" for bodies that the hub reads for routing.
+	// Empty: not sent.
 	ContentEncoding string
 	// Component is the component of the device's Plug and Play model that the message comes from, as
-	// the model names it. It is sent as "$.sub" in the topic of MQTT, as the message annotation
-	// "dt-subject" of AMQP (to a broker that is no hub as an application property of that name), and
-	// as "dt-subject" among the headers of HTTP or in a batch. Empty: not sent, which stands for the
-	// root of the model. pnp.SetComponent checks the name, too.
+	// the model names it. Over MQTT it is sent as "$.sub" in the topic, over AMQP as the message
+	// annotation "dt-subject" (to other brokers as an application property of that name), over HTTP as
+	// "dt-subject" in the headers or the batch. Empty: not sent, which means the root of the model.
+	// pnp.SetComponent also checks the name.
 	Component string
-	// Created is when the reading was taken. Zero: not sent.
+	// Created is the time of the reading. Zero: not sent.
 	Created time.Time
-	// Expires is when the message is not worth sending any more. The client drops it then (result
-	// Expired), unless it is in flight at that moment, and sends the time along. Zero: never.
+	// Expires is the time after which the message is useless. The client drops it then (result
+	// Expired), unless it is in flight at that moment. The time is also sent. Zero: never.
 	Expires time.Time
 	// Properties are application properties, sent in this order.
 	Properties []Property
 	Body       []byte
-	// Redelivered is set in cloud-to-device messages: the hub says that it delivered this one before,
-	// so a handler may have seen it. MQTT says so by the DUP flag, AMQP by iothub-deliverycount or the
-	// header's delivery-count, HTTPS by iothub-deliverycount. It is not sent.
+	// Redelivered is set in cloud-to-device messages that the hub has delivered before, so a handler
+	// may have seen the message. It comes from the DUP flag of MQTT, iothub-deliverycount or the
+	// header's delivery-count of AMQP, and iothub-deliverycount of HTTPS. It is not sent.
 	Redelivered bool
 }
 
-// Size is what the hub counts against its limit: the body, the values of the system properties, and
-// names and values of the application properties. Times count as their usual text of 24 bytes.
+// Size returns the size that the hub counts against its limit: the body, the values of the system
+// properties, and the names and values of the application properties. A time counts 24 bytes, the
+// length of its usual text form.
 func (m *Message) Size() int {
 	n := len(m.Body) + len(m.ID) + len(m.CorrelationID) + len(m.ContentType) + len(m.ContentEncoding) + len(m.Component)
 	if !m.Created.IsZero() {
@@ -69,8 +69,8 @@ func (m *Message) Size() int {
 
 const timeSize = len("2030-01-01T00:00:00.000Z")
 
-// Validate returns an *Error of Kind Invalid or TooLarge for a message that no hub takes. The error
-// names the first such field and the fix.
+// Validate returns an *Error of Kind Invalid or TooLarge for a message that no hub accepts. The
+// error names the first invalid field and the fix.
 func (m *Message) Validate() error {
 	if m.Size() > MaxMessageSize {
 		return &Error{Kind: TooLarge, Op: OpSend, Err: sizelimit.Error(m.Size(), MaxMessageSize)}
@@ -106,8 +106,8 @@ func invalidMessage(text string) *Error {
 	return &Error{Kind: Invalid, Op: OpSend, Err: errors.New(text)}
 }
 
-// reservedNames are the names that a hub sets itself or takes for system properties, and that the
-// official SDKs refuse, besides all that begin with "$" or "iothub-".
+// reservedNames are the names that a hub sets itself or uses for system properties, and that the
+// official SDKs refuse, in addition to names that begin with "$" or "iothub-".
 var reservedNames = [...]string{
 	"absolute-expiry-time", "connectiondeviceid", "connectionmoduleid", "content-encoding", "content-type",
 	"correlation-id", "creation-time",

@@ -12,8 +12,8 @@ import (
 	"github.com/hubline-iot/hubline/internal/percent"
 )
 
-// SharedKey returns a signer for Credentials.Sign that holds the key, given in base64 as a hub
-// shows it. The error, of Kind Invalid, does not repeat the key.
+// SharedKey returns a signer for Credentials.Sign with the given key, in base64 as a hub shows it.
+// The error, of Kind Invalid, does not contain the key.
 func SharedKey(base64Key string) (func(ctx context.Context, text []byte) ([]byte, error), error) {
 	key, err := base64.StdEncoding.DecodeString(base64Key)
 	if err != nil || len(key) == 0 {
@@ -28,8 +28,8 @@ func SharedKey(base64Key string) (func(ctx context.Context, text []byte) ([]byte
 }
 
 // SignToken makes a shared access signature for resource (not yet percent-encoded) that is valid
-// until expires, cut to whole seconds. keyName is the policy whose key sign uses, empty for the
-// resource's own key. The error is sign's.
+// until expires, truncated to whole seconds. keyName is the policy whose key sign uses, empty for
+// the resource's own key. The error is sign's.
 //
 // Source: the wire's section on shared access signatures: HMAC-SHA256 over "percent-encoded
 // resource LF expiry".

@@ -1,7 +1,7 @@
 package transport
 
-// Secret holds a text that must not be printed. It is a function, so package fmt, whatever the verb
-// and however deep in unexported fields it stands, and encoders show no more than an address. The
+// Secret holds a text that must not be printed. It is a function, so package fmt prints only an
+// address, with any verb and also in nested unexported fields. The same holds for encoders. The
 // zero Secret is an empty text.
 type Secret func() string
 
@@ -21,7 +21,7 @@ func (s Secret) Reveal() string {
 	return s()
 }
 
-// String hides the text.
+// String returns a placeholder for the text.
 func (s Secret) String() string {
 	if s == nil {
 		return ""
@@ -29,8 +29,8 @@ func (s Secret) String() string {
 	return "(hidden)"
 }
 
-// GoString is String.
+// GoString returns String.
 func (s Secret) GoString() string { return s.String() }
 
-// MarshalText is String, for encoders.
+// MarshalText returns String, for encoders.
 func (s Secret) MarshalText() ([]byte, error) { return []byte(s.String()), nil }

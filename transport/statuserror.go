@@ -3,31 +3,31 @@ package transport
 import "strconv"
 
 // StatusError is a refusal with an HTTP status: by a hub, over HTTPS or in a reply about the twin;
-// by blob storage; by a server that does not upgrade to WebSocket; by an HTTP proxy. It is the
-// cause of an *Error, which has the Kind, and is reachable with errors.As.
+// by blob storage; by a server that refuses the upgrade to WebSocket; by an HTTP proxy. It is the
+// cause of an *Error, which has the Kind; errors.As finds it.
 //
-// Texts of the peer are at most 1 KB long, without secrets and control characters.
+// Texts of the peer are cut to 1 KB, and contain no secrets and no control characters.
 type StatusError struct {
-	// Service is who answered: "hub", "storage", "WebSocket server" or "proxy".
+	// Service is the source of the answer: "hub", "storage", "WebSocket server" or "proxy".
 	Service string
 	// Status is the HTTP status, such as 404.
 	Status int
-	// Code is a hub's own number, such as 404001; 0 if there is none.
+	// Code is a hub's numeric code, such as 404001; 0 if there is none.
 	Code int
 	// Name is the service's name for the failure, such as "DeviceNotFound" of a hub or
 	// "AuthenticationFailed" of storage. Empty if there is none, and in replies about the twin.
 	Name string
-	// Meaning is what status and code mean, in a few words. It may be empty.
+	// Meaning explains status and code in a few words. It may be empty.
 	Meaning string
 	// Message is the service's text. Empty if there is none, and on boards.
 	Message string
-	// TrackingID is the service's name for the request, which its support asks for. It may be empty.
+	// TrackingID is the service's id of the request, which its support asks for. It may be empty.
 	TrackingID string
-	// Hint is what may help. It may be empty.
+	// Hint says what may help. It may be empty.
 	Hint string
 }
 
-// Error gives what is known, in the order of the fields.
+// Error returns the known fields, in their order.
 func (e *StatusError) Error() string {
 	text := e.Service + " answered " + strconv.Itoa(e.Status)
 	if e.Meaning != "" {

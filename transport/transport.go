@@ -1,12 +1,10 @@
 // Package transport is the contract between the device client and the protocols that carry it.
 //
-// A Transport makes sessions; a Session is one connection from its handshake to its end; results
-// come back through a Sink, which package device implements. Protocol failures are translated into
-// *Error by the transport that met them and are never interpreted above it except by Kind, Scope
-// and RetryAfter.
+// A Transport makes sessions. A Session is one connection, from its handshake to its end. Results
+// come back through a Sink, which package device implements. Each transport translates protocol
+// failures into *Error; the layers above use only Kind, Scope and RetryAfter.
 //
-// The package imports nothing but the standard library, and of that only what small boards can
-// carry.
+// The package imports only the parts of the standard library that small boards can carry.
 //
 // To write a transport, implement Transport and Session and run package transporttest against it.
 package transport
@@ -16,127 +14,128 @@ import (
 	"time"
 )
 
-// A Transport makes sessions of one protocol. A Transport may serve several clients at a time only
-// if its documentation says so.
+// A Transport makes sessions of one protocol. Several clients may share a Transport only if its
+// documentation says so.
 type Transport interface {
-	// Dial connects and authenticates; it blocks, on the goroutine that will call Run. ctx is the
-	// session's own: it outlives Dial and ends Run. When it ends during Dial, Dial returns soon. A
-	// failed Dial returns an *Error of Scope Connection and leaves nothing behind. Dial does not
-	// subscribe.
+	// Dial connects and authenticates. It blocks, on the goroutine that will call Run. ctx is the
+	// session's context: it outlives Dial and ends Run. When it ends during Dial, Dial returns soon. A
+	// failed Dial returns an *Error of Scope Connection and leaks nothing. Dial does not subscribe.
 	Dial(ctx context.Context, cfg *Config) (Session, error)
 }
 
-// Config is what a session is made with.
+// Config is the configuration of a session.
 type Config struct {
 	Creds *Credentials
-	// Window is the most messages that will be in flight; also the capacity a session needs for any
-	// queue of its own.
+	// Window is the maximum number of messages in flight, and the capacity that a session needs for
+	// its own queues.
 	Window int
-	// Queue is the most deliveries that will be unsettled at a time (AMQP link credit, HTTP polls).
+	// Queue is the maximum number of unsettled deliveries (AMQP link credit, HTTP polls).
 	Queue int
 	Sink  Sink
-	// Progress, unless nil, tells the caller that the attempt waits its turn on a connection that is
-	// slow and makes progress: a time-out of the attempt starts again. Any goroutine of the session
-	// may call it, with the rules of Sink.
+	// Progress, unless nil, reports that the attempt waits its turn on a connection that is slow but
+	// makes progress; the time-out of the attempt restarts. Any goroutine of the session may call it,
+	// with the rules of Sink.
 	Progress func()
 }
 
-// A Session is one connection. Its methods are called by two goroutines at most: Run by one, Send
-// and Do by another.
+// A Session is one connection. At most two goroutines call its methods: one calls Run, the other
+// Send and Do.
 type Session interface {
-	// Info describes the session. It does not change.
+	// Info describes the session. It is constant.
 	Info() Info
 
-	// Run serves the session until it ends and returns why, never nil: an *Error of Scope Connection,
-	// or, when ctx ended it, any error. When ctx ends it says goodbye for at most a second and closes.
-	// All goroutines of the session are children of Run and have ended when it returns; after that the
-	// Sink is not called and no Message is touched. Run is called once, right after Dial.
+	// Run serves the session until it ends and returns the reason, never nil: an *Error of Scope
+	// Connection or, if ctx ended it, any error. When ctx ends, Run takes at most a second to
+	// disconnect in good order and closes. All goroutines of the session are children of Run and have
+	// ended when it returns; after that the session neither calls the Sink nor touches a Message. Run
+	// is called once, right after Dial.
 	Run(ctx context.Context) error
 
 	// Send hands messages over, in order. Each is answered by one Sink.Done unless Run returns first.
-	// The slice is the caller's again on return; a Message stays valid and unchanged until its Done or
-	// Run's return. Send may block while the socket does (Run's end frees it), never for flow control
-	// or an answer: a session that must wait for those keeps a queue of Config.Window entries. After
-	// Run's return Send does nothing.
+	// The caller may reuse the slice on return; a Message stays valid and unchanged until its Done or
+	// Run's return. Send may block while the socket does (the end of Run unblocks it), but never for
+	// flow control or an answer: a session that must wait for those keeps a queue of Config.Window
+	// entries. After Run's return Send does nothing.
 	Send(batch []Item)
 
-	// Do starts one request, with the blocking rule of Send. r and what it points to is the caller's
-	// again on return. Ops that are replied to are answered by one Sink.Reply with the same ID unless
-	// Run returns first; an Op that the protocol lacks is replied to with Unsupported at once,
-	// possibly inside Do.
+	// Do starts one request, with the blocking rule of Send. The caller may reuse r and the memory it
+	// points to on return. Ops marked as replied get one Sink.Reply with the same ID, unless Run
+	// returns first. An Op that the protocol lacks gets a reply with Unsupported at once, possibly
+	// inside Do.
 	Do(r *Request)
 }
 
-// A Progressor is a Session that can tell a slow connection from a dead one. Sessions that share a
-// connection share its progress.
+// A Progressor is a Session that can distinguish a slow connection from a dead one. Sessions that
+// share a connection share its progress.
 type Progressor interface {
-	// Progress returns when the connection last made progress: the network took bytes that had waited,
-	// or, on a shared connection, the peer answered what stands before the oldest message. The zero
-	// time means never. Bytes that the network takes at once do not count, nor do pings, because a
-	// peer that reads and does not answer makes no progress. The goroutine that calls Send calls
-	// Progress, every few seconds while answers are due. Progress does not block.
+	// Progress returns when the connection last made progress: the network accepted bytes that had
+	// waited, or, on a shared connection, the peer answered the work ahead of the oldest message. The
+	// zero time means never. Bytes that the network accepts at once do not count, nor do pings,
+	// because a peer that reads and does not answer makes no progress. The goroutine that calls Send
+	// calls Progress, every few seconds while answers are outstanding. Progress does not block.
 	Progress() time.Time
 }
 
 // Info describes a session.
 type Info struct {
-	// Window is the most messages in flight that the session can take. 0: Config.Window.
+	// Window is the maximum number of messages in flight that the session supports. 0: Config.Window.
 	Window int
-	// MaxSize is the largest message (Message.Size) that the peer takes. 0: not known.
+	// MaxSize is the maximum message size (Message.Size) that the peer accepts. 0: not known.
 	MaxSize int
-	// AckTimeout is how long an answer may take by the protocol's own limits: the default of
+	// AckTimeout is the maximum time for an answer by the protocol's own limits: the default of
 	// device.Options.AckTimeout over this session. 0: not known.
 	AckTimeout time.Duration
-	// KeepAlive asks the caller for an OpPing this often. 0: the session keeps itself alive.
+	// KeepAlive is the interval at which the caller must request OpPing. 0: the session keeps itself
+	// alive.
 	KeepAlive time.Duration
-	// Expires is when the credentials of the session run out, by their clock. Before that the caller
-	// asks for OpRenew, or replaces the session if that is unsupported. Zero: never, or there will be
-	// no later ones (Token.Fixed).
+	// Expires is when the session's credentials expire, by the credentials' clock. Before that the
+	// caller requests OpRenew, or replaces the session if that is unsupported. Zero: never, or they
+	// cannot be renewed (Token.Fixed).
 	Expires time.Time
 }
 
-// MaxTags is the number of tags: an Item's Tag is below it. An MQTT session may make packet ids of
-// them and has 4,095 others for itself.
+// MaxTags is the number of tags: an Item's Tag is below it. An MQTT session may use tags as packet
+// ids, and has 4,095 other ids for itself.
 const MaxTags = 61440
 
-// Item is a message handed over.
+// Item is a message for Session.Send.
 type Item struct {
-	// Tag names the message until its Done; unique among those in flight.
+	// Tag identifies the message until its Done; unique among those in flight.
 	Tag uint16
 	// Again: the message was handed over before with unknown outcome. MQTT sets DUP.
 	Again bool
 	Msg   *Message
 }
 
-// Sink takes what a session reports. Any goroutine of the session may call it, also inside Send and
-// Do, never with a lock held. The calls do not block.
+// Sink receives the reports of a session. Any goroutine of the session may call it, also inside
+// Send and Do, but never while holding a lock. The calls do not block.
 type Sink interface {
-	// Done resolves one message: nil means acknowledged by the service; an error is an *Error of Scope
-	// Operation about this message alone, with ErrOutcomeUnknown in its chain when the service may
-	// have it. A lost connection is never reported here but by Run. A tag that is not in flight is
-	// ignored.
+	// Done reports the result of one message. Nil means acknowledged by the service. An error is an
+	// *Error of Scope Operation about this message alone, with ErrOutcomeUnknown in its chain if the
+	// service may have it. Lost connections are reported by Run, not here. A tag that is not in flight
+	// is ignored.
 	Done(tag uint16, err error)
-	// Reply answers one request. Unknown and late ids are ignored. r.Body is valid until Reply
-	// returns.
+	// Reply reports the answer to one request. Unknown and late ids are ignored. r.Body is valid until
+	// Reply returns.
 	Reply(id uint32, r Reply)
-	// Deliver brings something from the hub; d and the slices in it are valid until Deliver returns.
-	// False: no room or no taker, do not acknowledge.
+	// Deliver passes on a delivery of the hub; d and its slices are valid until Deliver returns. False
+	// means that there is no room or no handler; the session must not acknowledge the delivery.
 	Deliver(d *Delivery) bool
 }
 
-// Op is what was being done when an Error arose; those from OpSubscribe on are also requests.
+// Op is the operation during which an Error arose. Those from OpSubscribe on are also requests.
 type Op uint8
 
 const (
 	OpNone Op = iota
-	// OpDial, OpRun and OpSend name the places where an Error of a Session arises.
+	// OpDial, OpRun and OpSend are the operations of a Session.
 	OpDial
 	OpRun
 	OpSend
-	// OpClose and OpOpen name calls of the device client.
+	// OpClose and OpOpen are calls of the device client.
 	OpOpen
 	OpClose
-	// OpSubscribe asks for the Features in Want to be delivered; replied when the hub has granted all.
+	// OpSubscribe subscribes to the Features in Want; replied when the hub has granted all.
 	OpSubscribe
 	// OpTwinGet and OpTwinPatch read the twin and change its reported part; replied.
 	OpTwinGet
@@ -145,8 +144,8 @@ const (
 	OpRenew
 	// OpPing keeps the connection alive; one-way.
 	OpPing
-	// OpRespond answers a method call. It dies with the session, and is replied to only when the
-	// session knows that it was not sent; then also inside a Do after Run's return.
+	// OpRespond answers a method call. The answer is lost with the session. There is a reply only if
+	// the session knows that the answer was not sent, possibly inside a Do after Run's return.
 	OpRespond
 	// OpSettle settles a delivery; one-way.
 	OpSettle
@@ -168,7 +167,7 @@ func (o Op) String() string {
 	return opText[o]
 }
 
-// Request is what Session.Do starts. Which fields count depends on Op.
+// Request is the argument of Session.Do. The Op determines which fields are used.
 type Request struct {
 	ID      uint32
 	Op      Op
@@ -186,12 +185,12 @@ type Reply struct {
 	Version int64
 	Body    []byte
 	Expires time.Time // OpRenew
-	// *Error of Scope Operation, with ErrOutcomeUnknown in its chain when the request may have been
-	// carried out
+	// Err is an *Error of Scope Operation, with ErrOutcomeUnknown in its chain if the request may have
+	// been executed.
 	Err error
 }
 
-// Features is a set of what a hub can deliver to a device.
+// Features is a set of things that a hub can deliver to a device.
 type Features uint8
 
 const (
@@ -205,9 +204,9 @@ const (
 type Outcome uint8
 
 const (
-	Accept  Outcome = iota // handled; the hub forgets it
+	Accept  Outcome = iota // handled; the hub deletes it
 	Release                // not handled; the hub delivers it again
-	Reject                 // cannot be handled; the hub sets it aside
+	Reject                 // cannot be handled; the hub dead-letters it
 )
 
 // String returns "accept", "release" or "reject".
@@ -223,22 +222,21 @@ func (o Outcome) String() string {
 	return "undefined outcome"
 }
 
-// Delivery is something that the hub sent.
+// Delivery is a delivery of the hub.
 type Delivery struct {
 	// Kind is one bit.
 	Kind Features
 	// Name is the method's name.
 	Name []byte
-	// Ref is the transport's own name of this delivery, to be copied into the Request that settles or
-	// answers it.
+	// Ref is the transport's reference for this delivery, to be copied into the Request that settles
+	// or answers it.
 	Ref []byte
 	// Version is the version of the desired properties. 0: changes may have been missed, and the twin
-	// is to be read.
+	// must be read.
 	Version int64
-	// Again: the hub says that it delivered this before. Package device tells the handler by
-	// Message.Redelivered.
+	// Again: the hub marks this delivery as repeated. Package device sets Message.Redelivered.
 	Again bool
-	// Msg carries the body, and for Messages the properties. Nil: the body of a call of a method did
-	// not fit into the session's buffer.
+	// Msg has the body, and for Messages the properties. Nil: the body of a method call did not fit
+	// into the session's buffer.
 	Msg *Message
 }

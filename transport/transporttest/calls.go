@@ -12,7 +12,7 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// other is a delivery that is no message.
+// other is a delivery other than a message.
 type other struct {
 	kind    transport.Features
 	name    string
@@ -21,7 +21,7 @@ type other struct {
 	body    string
 }
 
-// others returns what was delivered besides messages.
+// others returns the deliveries other than messages.
 func (k *sink) others() []other {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -45,7 +45,7 @@ func (s *session) want(f transport.Features) {
 	}
 }
 
-// sameJSON compares texts of JSON.
+// sameJSON fails unless two JSON texts are equal.
 func (p *probe) sameJSON(what, got, want string) {
 	p.Helper()
 	var g, w any
@@ -159,7 +159,7 @@ func desiredChangesComeInOrder(p *probe) {
 		p.Errorf("%d changes were told, want %d", len(all), n)
 	}
 	for i, o := range all {
-		version := int64(i + 3) // 1 in the beginning, 2 before it subscribed
+		version := int64(i + 3) // 1 at the start, 2 before the subscription
 		if o.kind != transport.Desired || o.version != version {
 			p.Errorf("delivery %d is of kind %b and version %d, want %b and %d", i, o.kind, o.version, transport.Desired,
 				version)
@@ -180,7 +180,7 @@ func methodsAreCalled(p *probe) {
 		answer string
 		err    error
 	}
-	// all that a hub passes on, also where "+", "#" and "%" mean something else
+	// All names that a hub passes on, also those where "+", "#" and "%" have a meaning elsewhere.
 	names := []string{"do-0", "get-Log_1.2!", "a+b#c", "50%", "50%25"}
 	n := len(names)
 	results := make([]chan result, n)
@@ -222,7 +222,7 @@ func methodsAreCalled(p *probe) {
 			p.Errorf("call %d was answered with %+v, want %+v", i, got, want)
 		}
 	}
-	s.Do(&transport.Request{Op: transport.OpRespond, Ref: all[0].ref, Status: 200}) // to a call that is over: nobody minds
+	s.Do(&transport.Request{Op: transport.OpRespond, Ref: all[0].ref, Status: 200}) // to a call that has ended; ignored
 	s.send(0, numbered(0, 1)...)
 	s.awaitDone()
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// atOnce is how long something that must be immediate may take.
+// atOnce is the limit for operations that must be immediate.
 const atOnce = 100 * time.Millisecond
 
 func dialMakesASession(p *probe) {
@@ -30,13 +30,13 @@ func dialMakesASession(p *probe) {
 	}
 }
 
-// failedDial dials with ctx and creds, wants a failure, and checks that it left nothing.
+// failedDial dials with ctx and creds, expects a failure, and checks that nothing leaked.
 func (p *probe) failedDial(ctx context.Context, creds *transport.Credentials, kinds ...transport.Kind) error {
 	p.Helper()
 	k := newSink(p)
 	before := p.goroutines()
 	s, err := p.Transport.Dial(ctx, p.config(creds, k))
-	if err == nil { // let it end in good order, the failure is reported below
+	if err == nil { // end it in good order; the failure is reported below
 		ended, cancel := context.WithCancel(context.Background())
 		cancel()
 		_ = s.Run(ended)
@@ -49,7 +49,7 @@ func (p *probe) failedDial(ctx context.Context, creds *transport.Credentials, ki
 
 func dialFailsForWrongCredentials(p *probe) {
 	p.failedDial(p.Context(), p.WrongCreds, transport.Unauthorized)
-	p.start() // the right ones still work
+	p.start() // the right credentials still work
 }
 
 func dialFailsWhenUnreachable(p *probe) {

@@ -7,7 +7,7 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// goodbye is how long Run may take after its context ended.
+// goodbye is how long Run may take after the end of its context.
 const goodbye = time.Second
 
 func lossEndsRun(p *probe) {
@@ -15,7 +15,7 @@ func lossEndsRun(p *probe) {
 	s.send(0, numbered(0, 1)...)
 	s.awaitDone()
 	p.Hub.Cut()
-	s.send(1, numbered(1, 1)...) // protocols without a connection notice only now
+	s.send(1, numbered(1, 1)...) // protocols without a connection notice only then
 	s.requireLoss(waitLimit)
 }
 
@@ -57,7 +57,7 @@ func sessionAfterALoss(p *probe) {
 	s.awaitDone()
 }
 
-// requireGoodbye ends the session by its context.
+// requireGoodbye ends the session through its context.
 func (s *session) requireGoodbye() {
 	s.p.Helper()
 	began := time.Now()
@@ -96,7 +96,7 @@ func runEndsWhenSilent(p *probe) {
 	p.Hub.Silence()
 	large := numbered(0, 4)
 	for _, m := range large {
-		m.Body = make([]byte, 100_000) // more than the network's buffers take
+		m.Body = make([]byte, 100_000) // more than the network's buffers hold
 	}
 	s.send(0, large...)
 	time.Sleep(time.Second)

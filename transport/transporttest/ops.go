@@ -9,7 +9,7 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// allFeatures are the bits that there are.
+// allFeatures are the single Features.
 var allFeatures = []transport.Features{transport.Messages, transport.Methods, transport.Desired, transport.Twin}
 
 func lackingOpsAreUnsupported(p *probe) {
@@ -54,7 +54,7 @@ func subscribeIsReplied(p *probe) {
 			subscribe(f)
 		}
 	}
-	subscribe(p.Features) // again, and all at once
+	subscribe(p.Features) // again, and all together
 }
 
 // inbox starts a session that is subscribed to messages.
@@ -106,8 +106,8 @@ func deliveriesAreAccepted(p *probe) {
 	}
 }
 
-// comesAgain checks that a message that was not accepted by s is there again, on s or on another
-// session.
+// comesAgain checks that a message that was not accepted on s is delivered again, on s or on
+// another session.
 func (p *probe) comesAgain(s *session, in Inbox, body string) {
 	p.Helper()
 	if n := in.Undelivered(); n != 1 {

@@ -17,29 +17,29 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// window and queue are what sessions are made with.
+// window and queue are the configuration of the sessions.
 const (
 	window = 32
 	queue  = 8
 )
 
-// waitLimit is how long the suite waits for something that must come, in fake time.
+// waitLimit is how long the suite waits for an expected event, in fake time.
 const waitLimit = time.Minute
 
-// probe is a check that runs.
+// probe is a running check.
 type probe struct {
 	testing.TB
 	*Pair
 	skipped string
 }
 
-// skip ends the check, which does not apply.
+// skip ends a check that does not apply.
 func (p *probe) skip(why string) {
 	p.skipped = why
 	p.Skip(why)
 }
 
-// session is a session with its Run, and what it reported.
+// session is a session with its Run and its reports.
 type session struct {
 	p *probe
 	transport.Session
@@ -49,11 +49,11 @@ type session struct {
 	before int // goroutines before the dial
 
 	ended chan struct{} // closed after Run
-	err   error         // Run's, valid then
+	err   error         // of Run, valid after that
 	over  time.Time     // when Run returned
 }
 
-// dial makes a session and does not run it.
+// dial makes a session without running it.
 func (p *probe) dial() *session {
 	p.Helper()
 	s, err := p.tryDial()
@@ -79,7 +79,7 @@ func (p *probe) config(creds *transport.Credentials, k transport.Sink) *transpor
 	return &transport.Config{Creds: creds, Window: window, Queue: queue, Sink: k}
 }
 
-// start dials and runs. The session is ended, and looked at, when the check is over.
+// start dials and runs a session. The session is ended and checked when the check is over.
 func (p *probe) start() *session {
 	p.Helper()
 	s := p.dial()
@@ -104,7 +104,7 @@ func (s *session) run() {
 	})
 }
 
-// ping does what the session's Info asks of its caller.
+// ping requests pings as the session's Info asks for.
 func (s *session) ping(stop, stopped chan struct{}) {
 	defer close(stopped)
 	every := s.Info().KeepAlive
@@ -123,7 +123,7 @@ func (s *session) ping(stop, stopped chan struct{}) {
 	}
 }
 
-// end ends the session if it lives, and checks what holds for each one that ended.
+// end ends a live session, and checks what holds for every ended session.
 func (s *session) end() {
 	s.p.Helper()
 	s.cancel()
@@ -135,7 +135,7 @@ func (s *session) end() {
 	s.sink.report()
 }
 
-// awaitEnd waits for Run and checks that nothing of the session is left.
+// awaitEnd waits for the end of Run and checks that the session leaked nothing.
 func (s *session) awaitEnd(d time.Duration) {
 	s.p.Helper()
 	select {
@@ -145,7 +145,7 @@ func (s *session) awaitEnd(d time.Duration) {
 	}
 }
 
-// requireLoss waits for the end of a session whose connection was lost.
+// requireLoss waits for the end of a session that lost its connection.
 func (s *session) requireLoss(d time.Duration) {
 	s.p.Helper()
 	s.awaitEnd(d)
@@ -163,7 +163,7 @@ func (s *session) requireLoss(d time.Duration) {
 }
 
 // requireDialError checks the error of a failed dial, which is of one of kinds or, without any, of
-// every kind, and that the dial left nothing behind.
+// any Kind, and that the dial leaked nothing.
 func (p *probe) requireDialError(err error, before int, kinds ...transport.Kind) {
 	p.Helper()
 	e := transport.Find(err)
@@ -186,7 +186,7 @@ func (p *probe) requireDialError(err error, before int, kinds ...transport.Kind)
 	p.requireGoroutines(before)
 }
 
-// requireGoroutines fails when there are more goroutines than before.
+// requireGoroutines fails if there are more goroutines than before.
 func (p *probe) requireGoroutines(before int) {
 	p.Helper()
 	if n := p.goroutines(); n > before {
@@ -194,7 +194,7 @@ func (p *probe) requireGoroutines(before int) {
 	}
 }
 
-// send hands messages over, with the tags from first up.
+// send hands messages over, with tags from first on.
 func (s *session) send(first int, messages ...*transport.Message) {
 	items := make([]transport.Item, len(messages))
 	for i, m := range messages {
@@ -235,7 +235,7 @@ func (s *session) awaitDone() {
 	s.p.eventually("not every message is done", func() bool { return s.sink.inFlightCount() == 0 })
 }
 
-// bodies are those of the messages received.
+// bodies returns the bodies of the messages received by the hub.
 func (p *probe) bodies() []string {
 	var out []string
 	for _, m := range p.Hub.Received() {
@@ -244,7 +244,7 @@ func (p *probe) bodies() []string {
 	return out
 }
 
-// sink is the suite's transport.Sink. It reports what must never happen.
+// sink is the suite's transport.Sink. It records violations of the contract.
 type sink struct {
 	p        *probe
 	mu       sync.Mutex
@@ -278,7 +278,7 @@ func (k *sink) inFlightCount() int {
 	return len(k.inFlight)
 }
 
-// close marks Run's end.
+// close marks the end of Run.
 func (k *sink) close() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -289,7 +289,7 @@ func (k *sink) faultLocked(format string, args ...any) {
 	k.faults = append(k.faults, fmt.Sprintf(format, args...))
 }
 
-// report tells the faults, on the check's own goroutine.
+// report reports the violations, on the check's own goroutine.
 func (k *sink) report() {
 	k.p.Helper()
 	k.mu.Lock()
@@ -300,7 +300,7 @@ func (k *sink) report() {
 	k.faults = nil
 }
 
-// enterLocked is the beginning of each call.
+// enterLocked must be called at the start of each call of the sink.
 func (k *sink) enterLocked(call string) {
 	if k.closed {
 		k.faultLocked("Sink.%s was called after Run had returned", call)
@@ -335,7 +335,7 @@ func (k *sink) Reply(id uint32, r transport.Reply) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if e := transport.Find(r.Err); e == nil || e.Op != transport.OpRespond {
-		// the one reply that may come inside a Do after Run's return
+		// The one reply that may come inside a Do after Run's return.
 		k.enterLocked("Reply")
 	}
 	k.operationLocked("Reply", r.Err)
@@ -361,14 +361,14 @@ func (k *sink) Deliver(d *transport.Delivery) bool {
 	return !k.refuse
 }
 
-// delivered returns bodies and refs so far.
+// delivered returns the bodies and refs so far.
 func (k *sink) delivered() ([]string, [][]byte) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return append([]string(nil), k.bodies...), append([][]byte(nil), k.refs...)
 }
 
-// marks are the Again of what was delivered.
+// marks returns the Again flags of the deliveries.
 func (k *sink) marks() []bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -381,13 +381,13 @@ func (k *sink) doneErrors(tag uint16) []error {
 	return append([]error(nil), k.done[tag]...)
 }
 
-// ask does a request and waits for its one reply.
+// ask makes a request and waits for its one reply.
 func (s *session) ask(r *transport.Request) transport.Reply {
 	s.p.Helper()
 	var got []transport.Reply
 	s.Do(r)
 	for i := range r.Body {
-		r.Body[i] = 'x' // it is the caller's again
+		r.Body[i] = 'x' // the caller may reuse it
 	}
 	s.p.eventually(fmt.Sprintf("no reply to %v", r.Op), func() bool {
 		s.sink.mu.Lock()
@@ -404,13 +404,14 @@ func (s *session) ask(r *transport.Request) transport.Reply {
 
 var bubbleMark = regexp.MustCompile(`synctest bubble \d+`)
 
-// goroutines counts those of the bubble, once all wait for something, without the hub's.
+// goroutines returns the number of goroutines of the bubble, without the hub's, once all of them
+// wait.
 func (p *probe) goroutines() int {
 	synctest.Wait()
 	return strings.Count(p.stacks(), "goroutine ")
 }
 
-// stacks shows the goroutines of the bubble, the caller's first, without the hub's.
+// stacks returns the stacks of the goroutines of the bubble, the caller's first, without the hub's.
 func (p *probe) stacks() string {
 	buf := make([]byte, 1<<20)
 	buf = buf[:runtime.Stack(buf, true)]

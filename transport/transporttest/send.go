@@ -10,7 +10,7 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// requireBodies checks what the hub has, in order.
+// requireBodies checks the bodies at the hub, in order.
 func (p *probe) requireBodies(want []*transport.Message) {
 	p.Helper()
 	texts := make([]string, len(want))
@@ -64,7 +64,7 @@ func messagesArriveInOrder(p *probe) {
 	p.requireBodies(messages)
 }
 
-// sendFree sends under tags that are free.
+// sendFree sends messages under free tags.
 func (s *session) sendFree(messages []*transport.Message) {
 	var items []transport.Item
 	s.sink.mu.Lock()
@@ -117,7 +117,7 @@ func sortProperties(m *transport.Message) {
 	slices.SortFunc(m.Properties, func(a, b transport.Property) int { return strings.Compare(a.Name, b.Name) })
 }
 
-// difference names the first field in which the messages differ.
+// difference returns the name of the first field in which the messages differ.
 func difference(a, b *transport.Message) string {
 	switch {
 	case a.ID != b.ID:
@@ -164,7 +164,7 @@ func tagsAreReusable(p *probe) {
 	}
 	s.requireDone(1, len(messages))
 	p.requireBodies(messages)
-	s.send(transport.MaxTags-1, numbered(100, 1)...) // the highest
+	s.send(transport.MaxTags-1, numbered(100, 1)...) // the highest tag
 	s.awaitDone()
 }
 

@@ -1,5 +1,5 @@
-// Package transporttest is the conformance suite of package transport: what every Transport must
-// do, whatever its protocol. The tests of a transport bring a hub and call Run:
+// Package transporttest is the conformance suite of package transport: the rules for every
+// Transport, for any protocol. The tests of a transport supply a hub and call Run:
 //
 //	func TestConformance(t *testing.T) {
 //		transporttest.Run(t, func(t testing.TB) *transporttest.Pair {
@@ -8,8 +8,8 @@
 //		})
 //	}
 //
-// Each check runs in a testing/synctest bubble of its own, so time costs nothing and a goroutine
-// left behind is found; all that a Pair consists of must live in memory.
+// Each check runs in its own testing/synctest bubble, so waiting costs no real time and leaked
+// goroutines are detected. Everything in a Pair must work in memory.
 package transporttest
 
 import (
@@ -26,48 +26,48 @@ type Pair struct {
 	Creds, WrongCreds *transport.Credentials
 	Hub               Hub
 
-	// HubMarks are texts of which one is in the stack of each of the hub's goroutines, such as import
-	// paths; those are not looked at when the suite searches for what a session left behind.
+	// HubMarks are strings that identify the hub's goroutines, such as import paths: the stack of each
+	// of them contains one. The suite ignores those goroutines when it looks for leaks of a session.
 	HubMarks []string
-	// Features is what OpSubscribe can be asked for; all else must be replied to with Unsupported.
+	// Features are the subscriptions that the transport supports; others must be replied to with
+	// Unsupported.
 	Features transport.Features
-	// MarksAgain says that the hub can tell messages that were handed over again (Item.Again), by
+	// MarksAgain: the hub can recognize messages that were handed over again (Item.Again), and sets
 	// Received.Again.
 	MarksAgain bool
-	// TellsAgain says that the hub marks what it delivers again, for Delivery.Again.
+	// TellsAgain: the hub marks repeated deliveries, for Delivery.Again.
 	TellsAgain bool
-	// NoOrder says that the protocol has no order of a message's properties.
+	// NoOrder: the protocol does not keep the order of a message's properties.
 	NoOrder bool
 }
 
-// Hub is the far end, and the network before it, in the hands of the suite. Its methods are called
-// from any goroutine of the bubble.
+// Hub controls the hub and the network in front of it. Its methods may be called from any goroutine
+// of the bubble.
 type Hub interface {
 	// Received returns all telemetry that arrived so far, in order of arrival.
 	Received() []Received
-	// HoldAnswers keeps the hub from answering telemetry for 15 s at least; it is taken in all the
-	// same. With false it answers what was held back within half a minute.
+	// HoldAnswers keeps the hub from answering telemetry for at least 15 s; the hub still accepts it.
+	// With false the hub sends the held answers within 30 s.
 	HoldAnswers(on bool)
 	// Cut breaks all connections abruptly. New ones can be made.
 	Cut()
-	// Silence makes the network swallow all that is sent over present connections, in both directions,
-	// which stay open.
+	// Silence makes the network drop everything sent over the existing connections, in both
+	// directions. The connections stay open.
 	Silence()
-	// Refuse settles what becomes of new connections.
+	// Refuse sets how the hub treats new connections.
 	Refuse(r Refusal)
 }
 
-// Inbox is what a Hub that has cloud-to-device messages implements too; without it they are not
-// checked.
+// Inbox is also implemented by a Hub with cloud-to-device messages; otherwise they are not checked.
 type Inbox interface {
-	// Deliver gives the device a message with this body, now or when it is subscribed.
+	// Deliver sends the device a message with this body, at once or when it subscribes.
 	Deliver(body string)
-	// Undelivered counts the messages that the device did not accept yet.
+	// Undelivered returns the number of messages that the device has not accepted yet.
 	Undelivered() int
 }
 
-// Twins is what a Hub that has twins implements too; without it they are not checked. The twin is
-// empty in the beginning, both parts with version 1.
+// Twins is also implemented by a Hub with twins; otherwise they are not checked. The twin starts
+// empty, with version 1 for both parts.
 type Twins interface {
 	// PatchDesired merges a patch into the desired properties.
 	PatchDesired(patch string)
@@ -75,20 +75,20 @@ type Twins interface {
 	Reported() string
 }
 
-// Methods is what a Hub that has direct methods implements too; without it they are not checked.
+// Methods is also implemented by a Hub with direct methods; otherwise they are not checked.
 type Methods interface {
 	// Call calls a method and waits for the answer.
 	Call(name, body string) (status int, answer string, err error)
 }
 
-// Received is a message as the hub got it.
+// Received is a message received by the hub.
 type Received struct {
 	transport.Message
 	// Again: it was marked as handed over before.
 	Again bool
 }
 
-// Refusal is a way to turn connections down.
+// Refusal is a way to refuse connections.
 type Refusal int
 
 const (
@@ -96,13 +96,13 @@ const (
 	None Refusal = iota
 	// Unreachable: the network refuses them.
 	Unreachable
-	// Mute: the network accepts them, and nobody ever answers.
+	// Mute: the network accepts them, and no answer ever comes.
 	Mute
 	// Unavailable: the hub answers that it cannot serve at the moment.
 	Unavailable
 )
 
-// Run runs the suite. newPair is called in each bubble and releases what it made by t.Cleanup;
+// Run runs the suite. newPair is called in each bubble and releases its resources by t.Cleanup;
 // before that the suite has ended all sessions.
 func Run(t *testing.T, newPair func(t testing.TB) *Pair) {
 	for _, c := range checks {
@@ -119,7 +119,7 @@ func Run(t *testing.T, newPair func(t testing.TB) *Pair) {
 	}
 }
 
-// checks is the suite.
+// checks are the checks of the suite.
 var checks = []struct {
 	name  string
 	check func(p *probe)
