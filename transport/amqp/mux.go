@@ -20,7 +20,7 @@ import (
 // at a time authenticate again.
 //
 // On a slow connection the devices take turns: the bytes in flight follow the rate of the
-// connection. An answer is late when the hub no longer answers earlier requests, however long that
+// connection. While the hub answers earlier requests, a later answer is not late, however long it
 // takes. When the hub is silent although it owes an answer (Options.IdleTimeout), the connection is
 // lost for all.
 //

@@ -29,7 +29,7 @@ type telemetry struct {
 	// reused until the timer fires.
 	credited    context.Context
 	creditTimer *time.Timer
-	sends       atomic.Uint32 // sends begun and ended; odd during a send
+	sends       atomic.Uint32 // incremented at the begin and the end of each send; odd during a send
 
 	// Buffers for the next transfer: the messages as queued, the batch made of them, or a single
 	// message. See plain.
@@ -40,7 +40,7 @@ type telemetry struct {
 	plain plain
 
 	// Guarded by session.mu.
-	running  bool // there is a goroutine
+	running  bool // the goroutine exists
 	queue    []transport.Item
 	rejected []transport.Item // messages of a rejected batch, each to be sent alone before the queue
 }

@@ -21,7 +21,7 @@ const (
 	// maxIncoming caps a packet's remaining length. The largest packets from a hub carry the JSON of a
 	// method or twin.
 	maxIncoming = 1 << 20
-	// maxFilters is the most filters in one of our SUBSCRIBE packets.
+	// maxFilters is the most return codes in a SUBACK that pass; wire.MaxFilters is less.
 	maxFilters = 5
 )
 

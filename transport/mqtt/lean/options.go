@@ -24,8 +24,8 @@ type Options struct {
 	// ModelID is the Plug and Play model that the device announces, such as
 	// "dtmi:com:example:Thermostat;1". Empty: none.
 	ModelID string
-	// Will is a message that the hub publishes when the device disappears without DISCONNECT. It must
-	// not be changed after New. Nil: none.
+	// Will is a message that the hub receives if the connection ends without DISCONNECT. It must not
+	// be changed after New. Nil: none.
 	Will *transport.Message
 	// CleanSession requests a session that is not persistent: messages for the device are lost while
 	// it is away.

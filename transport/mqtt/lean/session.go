@@ -248,7 +248,7 @@ func bodyLimit(t mqttpacket.Type) int {
 	return 2 + maxCodes
 }
 
-// maxCodes is the most return codes in a SUBACK that the session reads.
+// maxCodes is the most return codes in a SUBACK that the session reads; wire.MaxFilters is less.
 const maxCodes = 5
 
 // handle processes one packet. Some hubs send DISCONNECT before they close, though 3.1.1 allows it
