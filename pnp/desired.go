@@ -9,31 +9,31 @@ import (
 	"github.com/hubline-iot/hubline/device"
 )
 
-// marker is the member of an object that says what it is, componentMark its value for components.
+// marker is the member that gives the type of an object, componentMark its value for components.
 const (
 	marker        = "__t"
 	componentMark = `"c"`
 )
 
-// Property is what a back end wants a writable property to be.
+// Property is the desired value of a writable property.
 type Property struct {
 	// Component is the component that has the property; empty for the root.
 	Component string
 	// Name is empty when the whole component was removed from the desired properties.
 	Name string
-	// Value is JSON; null says that the property, or the component, was removed: nothing is desired
-	// any more, so the device goes by its own default.
+	// Value is JSON. The value null means that the property, or the component, was removed: no value
+	// is desired, and the device uses its own default.
 	Value json.RawMessage
-	// Version is that of the desired properties, which the answer repeats.
+	// Version is the version of the desired properties, which the answer repeats.
 	Version int64
 }
 
-// Removed reports whether nothing is desired any more.
+// Removed reports whether no value is desired.
 func (p Property) Removed() bool { return string(p.Value) == "null" }
 
-// Decode reads the value into the variable that v points to, as encoding/json does. The error is of
-// Kind Protocol when the value is of another type or not in its range (answer it with BadValue, and
-// say so in the description), and Invalid when nothing is desired any more or v is not a pointer.
+// Decode decodes the value into the variable that v points to, like encoding/json. The error is of
+// Kind Protocol when the value has another type or is out of its range (answer it with BadValue and
+// a description), and Invalid when no value is desired or v is not a pointer.
 func (p Property) Decode(v any) error {
 	if p.Removed() {
 		return invalid("%s was removed and has no value; ask Removed first", path(p.Component, p.Name))
@@ -48,20 +48,20 @@ func (p Property) Decode(v any) error {
 	return broken("%s has a value that the device cannot read: %w", path(p.Component, p.Name), err)
 }
 
-// Properties returns the writable properties in d, a change of desired properties or all of them:
-// those of the root first, then those of the components, in the order of their names. They are
-// copies, which outlive d.
+// Properties returns the writable properties in d, which is a change of desired properties or all
+// of them: first those of the root, then those of the components, in the order of their names. The
+// values are copies that remain valid after d.
 //
-// An object counts as a component when it has the marker "__t":"c", which the hub puts there for
-// back ends that write by the model. Not all do, and what was removed has no marker, so a device
-// with components gives their names: then what stands there is a component in any case.
+// An object counts as a component when it has the marker "__t":"c", which the hub adds for back
+// ends that use the model. Some back ends do not, and removed components have no marker. So a
+// device with components passes their names: these members are always components.
 //
-// When d.Full is set, what is not among them is not desired; a back end that replaces all
-// properties is understood then only (see device.Client.HandleDesired). A twin that was read
-// (Client.GetTwin) is device.Desired{Version: t.DesiredVersion, Full: true, JSON: t.Desired}.
+// When d.Full is set, a property that is missing in the result is not desired. Only then is a
+// replacement of all properties by a back end visible (see device.Client.HandleDesired). A twin
+// read by Client.GetTwin is device.Desired{Version: t.DesiredVersion, Full: true, JSON: t.Desired}.
 //
-// The error is of Kind Protocol, when d is not a JSON object or a component that was named is
-// something else than an object. The other properties are returned beside it.
+// The error is of Kind Protocol when d is not a JSON object, or a named component is not an object.
+// The other properties are returned as well.
 func Properties(d device.Desired, components ...string) ([]Property, error) {
 	root, err := members(d.JSON)
 	if err != nil {
@@ -93,13 +93,13 @@ func Properties(d device.Desired, components ...string) ([]Property, error) {
 	return append(own, theirs...), errors.Join(errs...)
 }
 
-// foreign reports whether a member is none of the model's: one of the hub's, the marker, or one
-// without a name.
+// foreign reports whether a member does not belong to the model: one of the hub's, the marker, or
+// one with an empty name.
 func foreign(name string) bool { return name == "" || name == marker || name[0] == '$' }
 
 var errNoObject = errors.New("it is null")
 
-// members takes a JSON object apart. Of members with one name the last counts.
+// members splits a JSON object into its members. Of members with the same name the last counts.
 func members(text []byte) (map[string]json.RawMessage, error) {
 	var all map[string]json.RawMessage
 	if err := json.Unmarshal(text, &all); err != nil {

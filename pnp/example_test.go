@@ -14,7 +14,7 @@ import (
 	"github.com/hubline-iot/hubline/transport/netopt"
 )
 
-// A thermostat takes temperatures that it can reach, and says why it does not take others.
+// A thermostat accepts temperatures in its range, and explains why it rejects others.
 func Example() {
 	hub, client := exampleClient()
 	defer hub.Close()
@@ -25,7 +25,7 @@ func Example() {
 	client.HandleDesired(func(ctx context.Context, d device.Desired) {
 		wishes, err := pnp.Properties(d, "thermostat1")
 		if err != nil {
-			log.Print(err) // a back end that does not keep to the model
+			log.Print(err) // a back end that ignores the model
 		}
 		var patch pnp.Patch
 		for _, wish := range wishes {
@@ -76,7 +76,7 @@ func Example() {
 	// {"thermostat1":{"__t":"c","targetTemperature":{"ac":203,"ad":"the default","av":4,"value":20}}}
 }
 
-// Read-only properties, and the default of a writable one for which nothing is desired yet.
+// Read-only properties, and the default of a writable property without a desired value.
 func ExamplePatch() {
 	var patch pnp.Patch
 	patch.Report("", "serialNumber", "s-1")
@@ -90,7 +90,7 @@ func ExamplePatch() {
 	// Output: {"serialNumber":"s-1","thermostat1":{"__t":"c","maxTempSinceLastReboot":24.5,"targetTemperature":{"value":20,"ac":203,"av":0,"ad":"initialize"}}}
 }
 
-// The command of a component is a direct method with both names.
+// The command of a component is a direct method named after both.
 func ExampleCommand() {
 	hub, client := exampleClient()
 	defer hub.Close()
@@ -115,7 +115,7 @@ func ExampleCommand() {
 	// Output: 200 {"maxTemp":24.5,"minTemp":19}
 }
 
-// The telemetry of a component is a message that names it.
+// A telemetry message names its component.
 func ExampleSetComponent() {
 	hub, client := exampleClient()
 	defer hub.Close()
@@ -139,7 +139,7 @@ func ExampleSetComponent() {
 	// Output: thermostat1: {"temperature":21.5}
 }
 
-// exampleClient is a device and an in-process hub, connected in memory.
+// exampleClient returns a client and its in-process hub, connected in memory.
 func exampleClient() (*testbroker.Hub, *device.Client) {
 	hub, err := testbroker.New(nil)
 	if err != nil {

@@ -7,11 +7,11 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// maxName is the longest name that a model may have.
+// maxName is the maximum length of a name in a model.
 const maxName = 512
 
-// checkName returns what is wrong with the name of a component or property, by the rules of DTDL:
-// letters, digits and underscores, a letter first, no underscore last.
+// checkName returns an error if the name of a component or property is invalid by the rules of
+// DTDL: letters, digits and underscores, a letter first, no underscore last.
 func checkName(what, name string) error {
 	ok := name != "" && len(name) <= maxName && isLetter(name[0]) && name[len(name)-1] != '_'
 	for i := 0; ok && i < len(name); i++ {
@@ -26,7 +26,7 @@ func checkName(what, name string) error {
 
 func isLetter(c byte) bool { return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' }
 
-// quote shows a name, or the beginning of one that is too long.
+// quote quotes a name, truncated if it is too long.
 func quote(name string) string {
 	if len(name) > 64 {
 		return strconv.Quote(name[:64]) + "..."
@@ -46,7 +46,7 @@ func invalid(format string, args ...any) error {
 	return &transport.Error{Kind: transport.Invalid, Op: transport.OpTwinPatch, Err: fmt.Errorf(format, args...)}
 }
 
-// broken is for desired properties that are not what the conventions say.
+// broken returns the error for desired properties that violate the conventions.
 func broken(format string, args ...any) error {
 	return &transport.Error{Kind: transport.Protocol, Err: fmt.Errorf(format, args...)}
 }

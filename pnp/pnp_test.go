@@ -175,7 +175,7 @@ func TestMistakesInPatches(t *testing.T) {
 		var p pnp.Patch
 		c.build(&p)
 		p.Report("", "good", 1)
-		p.Report("", "", 1) // a second mistake does not hide the first
+		p.Report("", "", 1) // a second mistake does not replace the first
 		got, err := p.JSON()
 		require.ErrorIs(t, err, transport.Invalid, name)
 		require.ErrorContains(t, err, c.want, name)
@@ -213,7 +213,8 @@ func TestTheComponentOfTelemetry(t *testing.T) {
 	}
 }
 
-// What is read can be answered, and the answer is a patch that the client takes; nothing panics.
+// Every property that is read can be answered, and the client accepts the answer as a patch;
+// nothing panics.
 func FuzzProperties(f *testing.F) {
 	for _, seed := range []string{
 		`{"targetTemperature":21.3,"$version":4}`, `{"thermostat1":{"__t":"c","targetTemperature":21.3},"$version":4}`,

@@ -2,41 +2,41 @@ package pnp
 
 import "encoding/json"
 
-// Usual statuses of answers; any other of HTTP may be given.
+// Usual statuses of answers; other HTTP statuses are allowed.
 const (
 	// OK: the property is as desired.
 	OK = 200
-	// InProgress: it will be.
+	// InProgress: the device is still changing the property.
 	InProgress = 202
-	// Initial: the device tells its own default, for nothing was desired yet, or is any more.
+	// Initial: the device reports its own default, because no value is desired.
 	Initial = 203
-	// BadValue: the device does not take the value, and keeps the one that it had.
+	// BadValue: the device rejects the value and keeps the previous one.
 	BadValue = 400
 )
 
-// Answer is what a device says to a desired value.
+// Answer is a device's answer to a desired value.
 type Answer struct {
-	// Status is OK, InProgress, BadValue or another status of HTTP.
+	// Status is OK, InProgress, BadValue or another HTTP status.
 	Status int
-	// Value is what the property is now, as encoding/json writes it. Nil: what is desired.
+	// Value is the current value of the property, for encoding/json. Nil: the desired value.
 	Value any
 	// Description is a text for people.
 	Description string
 }
 
-// Patch collects reported properties for one Client.PatchReported. The zero value is an empty one.
-// Of two reports of one property the later counts. It is not for concurrent use.
+// Patch collects reported properties for one Client.PatchReported. The zero value is an empty
+// patch. Of two reports of one property the later counts. It is not safe for concurrent use.
 //
-// A patch is merged into what the hub has (RFC 7396): a property that is an object keeps the
-// members that are not mentioned. Report those that are gone as null.
+// The hub merges a patch into the reported properties (RFC 7396): a property that is an object
+// keeps the members that the patch does not mention. Report removed members as null.
 type Patch struct {
 	root       map[string]json.RawMessage
 	components map[string]map[string]json.RawMessage
 	err        error // the first
 }
 
-// Report sets a read-only property of a component; the component of the root is empty. The value is
-// written at once, by encoding/json; nil removes the property.
+// Report sets a read-only property of a component; the root is the empty component. The value is
+// encoded at once, by encoding/json; nil removes the property.
 func (p *Patch) Report(component, name string, value any) {
 	text, err := json.Marshal(value)
 	if err != nil {
@@ -46,7 +46,7 @@ func (p *Patch) Report(component, name string, value any) {
 	p.set(component, name, text)
 }
 
-// Answer sets a writable property to what the device says to a desired value:
+// Answer sets a writable property to the device's answer to a desired value:
 // {"value":...,"ac":status,"av":version,"ad":"..."}.
 func (p *Patch) Answer(to Property, a Answer) {
 	if a.Value == nil {
@@ -55,7 +55,7 @@ func (p *Patch) Answer(to Property, a Answer) {
 	p.answer(to, a)
 }
 
-// Initial sets a writable property for which nothing is desired to the device's default.
+// Initial sets a writable property without a desired value to the device's default.
 func (p *Patch) Initial(component, name string, value any, description string) {
 	p.answer(Property{Component: component, Name: name}, Answer{Initial, value, description})
 }
@@ -70,7 +70,7 @@ func (p *Patch) answer(to Property, a Answer) {
 		Value       any    `json:"value"`
 		Status      int    `json:"ac"`
 		Version     int64  `json:"av"`
-		Description string `json:"ad"` // also if empty: that of an earlier answer would stay
+		Description string `json:"ad"` // also if empty, or an earlier description would stay
 	}{a.Value, a.Status, to.Version, a.Description})
 }
 
@@ -109,11 +109,11 @@ func (p *Patch) fail(err error) {
 	}
 }
 
-// Empty reports whether nothing was reported yet; there is no need to send such a patch.
+// Empty reports whether the patch is empty and need not be sent.
 func (p *Patch) Empty() bool { return len(p.root) == 0 && len(p.components) == 0 && p.err == nil }
 
-// JSON returns the patch, its names in order. The error, of Kind Invalid, is the first mistake that
-// was made with it: a name that no model has, a value that is not JSON, a status that is none.
+// JSON returns the patch, with names sorted. The error, of Kind Invalid, is the first mistake in
+// the patch: an invalid name, a value that cannot be encoded, an invalid status.
 func (p *Patch) JSON() ([]byte, error) {
 	if p.err != nil {
 		return nil, p.err

@@ -6,13 +6,13 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// SetComponent marks m as telemetry of a component, before it is handed to the client; the
-// component of the root is empty, as it is in a message that nobody marked. It sets m.Component and
-// nothing else: the conventions want a body that is a JSON object, whose members are named as in
-// the model, a ContentType of "application/json" and a ContentEncoding of "utf-8".
+// SetComponent marks m as telemetry of a component, before m is handed to the client. The root is
+// the empty component, which is also the default of a message. It only sets m.Component. The
+// conventions also require a body that is a JSON object with the member names of the model, a
+// ContentType of "application/json" and a ContentEncoding of "utf-8".
 //
-// The error, of Kind Invalid, is for a name that no model has; m is as it was then. A program whose
-// names are constants can as well set the field.
+// The error, of Kind Invalid, means that the name is invalid; m is then unchanged. A program with
+// constant names can set the field directly.
 func SetComponent(m *transport.Message, component string) error {
 	if component != "" {
 		if err := checkName("component", component); err != nil {

@@ -87,7 +87,7 @@ func TestDialHostAndResource(t *testing.T) {
 	}
 }
 
-// A monotonic reading stands still while a machine is suspended, and two times that have one are
+// Monotonic time stops while a machine is suspended, and times with a monotonic reading are
 // compared by it.
 func TestTimeIsWhatTheClockShows(t *testing.T) {
 	for _, c := range []*transport.Credentials{{}, {Now: time.Now}} {
@@ -168,7 +168,7 @@ func TestNewTokenNeedsASetClockToSign(t *testing.T) {
 			t.Errorf("%v: a token beside the error", c.now)
 		}
 	}
-	// A token made elsewhere needs no clock.
+	// A fixed token needs no clock.
 	creds := transport.Credentials{
 		Token: func(context.Context) (transport.Token, error) { return transport.Token{Text: transport.Hide("t")}, nil },
 		Now:   func() time.Time { return time.Unix(0, 0) },
@@ -185,7 +185,7 @@ func TestNewTokenErrors(t *testing.T) {
 	for _, c := range []struct {
 		name         string
 		err          error
-		source, sign transport.Kind // what becomes of it from Token, from Sign
+		source, sign transport.Kind // the resulting kinds for Token and for Sign
 		text         string
 	}{
 		{"without kind", plain, transport.Network, transport.Unauthorized, "out of reach"},
@@ -245,7 +245,7 @@ func TestNewTokenReturnsTheContextsErrorWhenThatEnded(t *testing.T) {
 			}
 		}
 	}
-	// The token source's own time limit is not the caller's.
+	// The token source's own time limit is not that of the caller.
 	own := transport.Credentials{Token: func(context.Context) (transport.Token, error) {
 		return transport.Token{}, context.DeadlineExceeded
 	}}
@@ -278,7 +278,7 @@ func TestTokenText(t *testing.T) {
 	}
 }
 
-// An encoder or structured logger that meets a token shows no more than String does.
+// An encoder or structured logger shows no more of a token than String does.
 func TestTokenMarshalsWithoutItsText(t *testing.T) {
 	text, err := transport.Token{Text: transport.Hide("SharedAccessSignature sr=a&sig=secret&se=1"),
 		Expires: time.Unix(1, 0)}.MarshalText()

@@ -40,7 +40,7 @@ type statusError struct{ code int }
 
 func (*statusError) Error() string { return "status" }
 
-// wrapped is a wrap without a Kind.
+// wrapped wraps an error and has no Kind.
 type wrapped struct{ cause error }
 
 func (w wrapped) Error() string { return "wrapped: " + w.cause.Error() }
@@ -101,7 +101,7 @@ func TestWalkStopsAtTheFirstThatIsFound(t *testing.T) {
 	}
 }
 
-// grow makes an error from bytes: leaves that are of interest or not, wraps, and lists.
+// grow makes an error from bytes: leaves with and without a Kind, wraps, and lists.
 func grow(seed *[]byte, depth int) error {
 	b := byte(0)
 	if len(*seed) > 0 {
@@ -131,7 +131,7 @@ func grow(seed *[]byte, depth int) error {
 	return list
 }
 
-// Whatever wraps what, Find finds what errors.As does.
+// Find agrees with errors.As on all combinations of wraps.
 func FuzzFind(f *testing.F) {
 	f.Add([]byte{})
 	f.Add([]byte{5, 5, 2})

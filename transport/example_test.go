@@ -22,7 +22,7 @@ func ExampleCredentials() {
 		Host:     "hub1.example.test",
 		DeviceID: "dev-1",
 		Sign:     sign,
-		Now:      func() time.Time { return time.Unix(1893452400, 0) }, // a real device leaves the clock to time.Now
+		Now:      func() time.Time { return time.Unix(1893452400, 0) }, // a real device uses time.Now
 	}
 	token, err := creds.NewToken(context.Background())
 	fmt.Println(creds.Validate(), err)
@@ -70,19 +70,19 @@ func ExampleSignToken() {
 		time.Unix(1893456000, 0))
 	fmt.Println(err)
 	fmt.Println(token)               // safe to log
-	fmt.Println(token.Text.Reveal()) // what goes over the wire
+	fmt.Println(token.Text.Reveal()) // the text on the wire
 	// Output:
 	// <nil>
 	// token (hidden, expires 1893456000)
 	// SharedAccessSignature sr=hub1.example.test%2Fdevices%2Fdev-1&sig=D3YPCbjg9OEBgbkWVCXmOeKhVVkbOo7jR%2BVPYEFxF5w%3D&se=1893456000
 }
 
-// refused stands for the detail that a protocol gives.
+// refused stands for a protocol's error type.
 type refused struct{ code byte }
 
 func (r *refused) Error() string { return fmt.Sprintf("CONNACK %d", r.code) }
 
-// An error is asked for its kind with errors.Is, and for the protocol's detail with errors.As.
+// errors.Is finds an error's kind, errors.As the protocol's error.
 func ExampleError() {
 	err := fmt.Errorf("start-up: %w", &transport.Error{
 		Kind: transport.Unavailable, Scope: transport.Connection, Op: transport.OpDial, Proto: "mqtt", Err: &refused{3},

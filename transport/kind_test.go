@@ -7,8 +7,8 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// Every kind with its value and text. The values are part of the contract: a stored status must
-// mean the same after an update.
+// kinds has every kind with its value and text. The values are part of the contract: a stored
+// status must keep its meaning after an update.
 var kinds = []struct {
 	kind  transport.Kind
 	value uint8

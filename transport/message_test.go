@@ -66,7 +66,7 @@ func TestMessageAtTheLimitIsTakenAndOneByteMoreIsNot(t *testing.T) {
 	}
 }
 
-// reservedNames are what hubs set themselves or read as system properties.
+// reservedNames are the names that hubs set themselves or read as system properties.
 var reservedNames = []string{
 	"absolute-expiry-time", "connectionDeviceId", "connectionModuleId", "content-encoding", "content-type",
 	"correlation-id", "creation-time",

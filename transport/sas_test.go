@@ -15,7 +15,7 @@ const goldenKey = "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8="
 
 var goldenExpiry = time.Unix(1893456000, 0)
 
-// golden are tokens that were computed elsewhere.
+// golden are tokens computed by other software.
 var golden = []struct {
 	resource, keyName string
 	toSign            string

@@ -59,7 +59,7 @@ func TestCheckingAMessageAllocatesNothing(t *testing.T) {
 	}
 }
 
-// Whatever way a program prints what it holds, the key and the token stay out of the log.
+// Printing with any verb or encoder shows neither key nor token.
 func TestPrintingShowsNoSecret(t *testing.T) {
 	sign, err := transport.SharedKey(goldenKey)
 	if err != nil {

@@ -38,7 +38,7 @@ func Example() {
 
 	h := &health.Handler{}
 	h.Add("dev-1", client)
-	server := httptest.NewServer(h) // a program: http.ListenAndServe("127.0.0.1:8080", h)
+	server := httptest.NewServer(h) // in a program: http.ListenAndServe("127.0.0.1:8080", h)
 	defer server.Close()
 	code := func() int {
 		answer, err := http.Get(server.URL + "/healthz")

@@ -1,5 +1,5 @@
-// Package health answers over HTTP how device clients are: for a watchdog or load balancer with a
-// status code, for a person or a collector with numbers.
+// Package health reports the health of device clients over HTTP: as a status code for watchdogs and
+// load balancers, as numbers for people and collectors.
 //
 //	h := &health.Handler{}
 //	h.Add("dev-1", client)
@@ -7,29 +7,29 @@
 //
 // # Answers
 //
-// GET /healthz is 200 when every client is healthy and 503 when one is not, with a line for each in
-// JSON. A client is healthy while it is connected, also while sending is paused, and while it has
-// been trying without a connection for less than Handler.Grace. One that does not try (not opened,
-// given up, closed) is not. Without clients the answer is 200.
+// GET /healthz returns 200 when every client is healthy and 503 otherwise, with one JSON entry for
+// each. A client is healthy while it is connected, also while sending is paused, and while it has
+// been trying to connect for less than Handler.Grace. A client that does not try (not opened, given
+// up, closed) is unhealthy. Without clients the answer is 200.
 //
-// GET /stats is always 200: of each client device.Status and device.Stats in JSON. Durations are in
-// seconds, as decimal numbers, and say so in their names; times are in UTC by the device's clock,
-// RFC 3339. Names are added in later versions, and stay.
+// GET /stats always returns 200, with device.Status and device.Stats of each client in JSON.
+// Durations are decimal numbers of seconds, as their names say; times are in UTC by the device's
+// clock, RFC 3339. Later versions may add names, and never remove one.
 //
-// Both take ?client=NAME to ask for one client; an unknown one is 404. HEAD is GET without a body.
-// Other methods are 405, other paths 404; below a prefix use http.StripPrefix. Nothing may be
-// cached.
+// Both take ?client=NAME to select one client; an unknown one is 404. HEAD is GET without a body.
+// Other methods are 405, other paths 404; below a prefix use http.StripPrefix. Responses forbid
+// caching.
 //
-// # What is not in them
+// # Security
 //
-// Secrets: the handler never sees keys or tokens, Hubline's errors hold none, and in errors that
-// came from the program's own functions what looks like one is hidden, such as the value of sig= in
-// a URL. Error texts, names and counts are there for everybody who may ask, so listen where only
-// those can who should.
+// Secrets are never included: the handler never sees keys or tokens, Hubline's errors hold none,
+// and in errors of the program's callbacks anything that looks like a secret is hidden, such as the
+// value of sig= in a URL. Everyone who can connect can read error texts, names and counts, so
+// restrict the listener's address.
 //
-// A hub that is out of reach makes clients unhealthy for reasons that a restart of the program does
-// not mend, and a restart loses what an outbox in memory holds: use /healthz to raise an alarm
-// rather than to kill.
+// An unreachable hub makes clients unhealthy, and a restart of the program does not fix that. A
+// restart loses the messages in an in-memory outbox, so use /healthz to raise alarms rather than to
+// kill the program.
 package health
 
 import (
@@ -45,31 +45,27 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// DefaultGrace is how long a client may try to connect and count as healthy when Handler.Grace does
-// not say.
+// DefaultGrace is the default of Handler.Grace.
 const DefaultGrace = 5 * time.Minute
 
-// Client is the part of *device.Client that is asked. Both methods are called by any number of
-// goroutines.
+// Client is the part of *device.Client that is used. Both methods are safe for concurrent use.
 type Client interface {
 	Status() device.Status
 	Stats() device.Stats
 }
 
-// Handler is an http.Handler for /healthz and /stats. Its zero value is ready. Its methods may be
-// called by any number of goroutines, also while requests are served; Grace is set before the
-// first.
+// Handler is an http.Handler for /healthz and /stats. Its zero value is ready. Its methods are safe
+// for concurrent use, also while requests are served. Set Grace before the first request.
 type Handler struct {
-	// Grace is how long a client may have been trying without a connection and count as healthy.
-	// Default: DefaultGrace; negative: not at all.
+	// Grace is how long a client that tries to connect without success counts as healthy. Default:
+	// DefaultGrace; negative: such a client is unhealthy at once.
 	Grace time.Duration
 
-	mu      sync.RWMutex // not held while clients are asked
+	mu      sync.RWMutex // not held during calls of clients
 	clients map[string]Client
 }
 
-// Add makes the handler tell of c under a name; another client of that name is forgotten. c is not
-// nil.
+// Add adds c under a name and replaces a client of that name. c must not be nil.
 func (h *Handler) Add(name string, c Client) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -79,14 +75,14 @@ func (h *Handler) Add(name string, c Client) {
 	h.clients[name] = c
 }
 
-// Remove forgets a client. It does nothing when there is none of that name.
+// Remove removes a client. An unknown name has no effect.
 func (h *Handler) Remove(name string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	delete(h.clients, name)
 }
 
-// ServeHTTP answers a request; the package's documentation says how.
+// ServeHTTP answers a request as the package documentation says.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	var answer func([]named) (int, any)
 	switch r.URL.Path {
@@ -138,7 +134,7 @@ type failure struct {
 
 func reply(w http.ResponseWriter, r *http.Request, code int, body any) {
 	text, err := json.MarshalIndent(body, "", "  ")
-	if err != nil { // a clock beyond the year 9999
+	if err != nil { // a clock past the year 9999
 		code, text = http.StatusInternalServerError, []byte(`{"error":"internal"}`)
 	}
 	text = append(text, '\n')
@@ -149,7 +145,7 @@ func reply(w http.ResponseWriter, r *http.Request, code int, body any) {
 	header.Set("X-Content-Type-Options", "nosniff")
 	w.WriteHeader(code)
 	if r.Method != http.MethodHead {
-		_, _ = w.Write(text) // who asked may have gone
+		_, _ = w.Write(text) // the requester may have disconnected
 	}
 }
 
@@ -173,8 +169,8 @@ func (h *Handler) health(asked []named) (int, any) {
 	}
 	a := healthAnswer{Healthy: true, Clients: make(map[string]clientHealth, len(asked))}
 	for _, n := range asked {
-		// In this order: the other way round a client that gives up in between would seem to have been
-		// trying for no time at all.
+		// Stats must be read first: in the other order, a client that gives up in between would show an
+		// outage of zero.
 		outage := n.client.Stats().Outage
 		s := n.client.Status()
 		c := clientHealth{State: s.State.String(), Reason: s.Reason.String()}
@@ -197,7 +193,7 @@ func (h *Handler) health(asked []named) (int, any) {
 
 // statsAnswer is the body of /stats.
 type statsAnswer struct {
-	Time    time.Time              `json:"time"` // the device's
+	Time    time.Time              `json:"time"` // by the device's clock
 	Clients map[string]clientStats `json:"clients"`
 }
 
@@ -210,7 +206,7 @@ type statusOf struct {
 	State   string    `json:"state"`
 	Reason  string    `json:"reason"`
 	Since   time.Time `json:"since"`
-	Age     float64   `json:"age_seconds"` // since then, whatever was done to the clock
+	Age     float64   `json:"age_seconds"` // since then, by a monotonic clock
 	Retry   int       `json:"retry"`
 	Delay   float64   `json:"delay_seconds"`
 	Error   *errorOf  `json:"error"`
@@ -219,11 +215,11 @@ type statusOf struct {
 	Suspect string    `json:"suspect"`
 }
 
-// errorOf is a failure, null when there is none.
+// errorOf describes a failure; null without one.
 type errorOf struct {
 	Text       string  `json:"text"`
 	Kind       string  `json:"kind"`
-	Cause      string  `json:"cause"` // the kind of the failure that ended the retries
+	Cause      string  `json:"cause"` // kind of the failure that ended the retries
 	Scope      string  `json:"scope"`
 	Op         string  `json:"op"`
 	Proto      string  `json:"proto"`

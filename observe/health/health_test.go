@@ -72,7 +72,7 @@ type answer struct {
 	}
 }
 
-// check asks /healthz and requires that code and body agree.
+// check requests /healthz and checks that code and body agree.
 func check(t *testing.T, h http.Handler, target string) (a answer) {
 	t.Helper()
 	w := ask(h, "GET", target)
@@ -150,7 +150,7 @@ func TestAPausedClientIsHealthy(t *testing.T) {
 	})
 }
 
-// fixed is a client in a state of the test's choice.
+// fixed is a client in a given state.
 type fixed struct {
 	status device.Status
 	stats  device.Stats
@@ -230,7 +230,7 @@ func TestPathsAndMethods(t *testing.T) {
 	require.Equal(t, http.StatusOK, ask(http.StripPrefix("/device", h), "GET", "/device/healthz").Code)
 }
 
-// The whole of /stats for a client in each state. Time is the bubble's, so the file is exact.
+// The whole of /stats for a client in each state. Time is fake, so the file is exact.
 func TestStatsAreAsDocumented(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		faketime.Start()
@@ -292,7 +292,7 @@ func TestStatsAreAsDocumented(t *testing.T) {
 		w := ask(h, "GET", "/stats")
 		require.Equal(t, http.StatusOK, w.Code)
 		const golden = "testdata/stats.json"
-		got := connack.ReplaceAllString(w.Body.String(), "$1") // the words are the transport's own affair
+		got := connack.ReplaceAllString(w.Body.String(), "$1") // the text is the transport's
 		if *update {
 			require.NoError(t, os.WriteFile(golden, []byte(got), 0o644))
 		}
@@ -309,7 +309,7 @@ func TestStatsAreAsDocumented(t *testing.T) {
 	})
 }
 
-// Whoever adds a field to Stats or Status shows it here too.
+// A field added to Stats or Status must be shown here too.
 func TestNoFieldIsForgotten(t *testing.T) {
 	var f fixed
 	n := fill(reflect.ValueOf(&f.stats).Elem(), 1001)
@@ -321,7 +321,7 @@ func TestNoFieldIsForgotten(t *testing.T) {
 	for _, v := range []reflect.Value{reflect.ValueOf(f.stats), reflect.ValueOf(f.status)} {
 		for i := range v.NumField() {
 			name := v.Type().Field(i).Name
-			if name == "Missed" { // of no meaning outside OnStatus
+			if name == "Missed" { // only meaningful in OnStatus
 				continue
 			}
 			var want string
@@ -346,7 +346,7 @@ func TestNoFieldIsForgotten(t *testing.T) {
 	}
 }
 
-// fill gives each field a value of its own, in whole seconds where it is a time.
+// fill gives each field a different value, in whole seconds for times.
 func fill(v reflect.Value, n int) int {
 	for i := range v.NumField() {
 		switch f := v.Field(i); f.Interface().(type) {
@@ -388,7 +388,7 @@ func TestForeignSecretsAreHidden(t *testing.T) {
 	})
 }
 
-// Over real sockets: clients come and go while many ask.
+// Clients are added and removed over real sockets during many requests.
 func TestServedWhileClientsComeAndGo(t *testing.T) {
 	hub := hubfixture.Open(t, &testbroker.Options{Seed: 1}, "dev-1")
 	c := overMQTT(t, hub, "dev-1")

@@ -22,7 +22,7 @@ func ExampleAttach() {
 	if _, err := hub.AddDevice("dev-1"); err != nil {
 		log.Fatal(err)
 	}
-	hub.Inject(testbroker.Fault{Kind: testbroker.RefuseConnect}) // the first time
+	hub.Inject(testbroker.Fault{Kind: testbroker.RefuseConnect}) // only the first connection
 
 	logger := slog.New(slog.NewTextHandler(os.Stdout, &slog.HandlerOptions{ReplaceAttr: keep}))
 	options := &device.Options{}
@@ -48,7 +48,7 @@ func ExampleAttach() {
 	// level=INFO msg="the client was closed" device=dev-1
 }
 
-// keep leaves a few attributes, for lines that fit on a page.
+// keep keeps only a few attributes, for lines that fit on a page.
 func keep(_ []string, a slog.Attr) slog.Attr {
 	switch a.Key {
 	case slog.LevelKey, slog.MessageKey, "device", "retry", "delay", "kind":

@@ -1,4 +1,4 @@
-// Package hublog writes what a device client does to a log/slog logger.
+// Package hublog logs the events of a device client to a log/slog logger.
 //
 //	options := &device.Options{}
 //	hublog.Attach(options, logger.With("device", "dev-1"))
@@ -11,31 +11,32 @@
 //	Info    connected; a planned reconnect, for a new token; the clock jumped; closed
 //	Debug   each attempt, each session's begin and end, each decision of a policy, messages and verdicts handed over
 //
-// So Info tells the story of a device in few lines, and Debug all of it. The level is asked for
-// each event and may change at any time; an event whose level is off allocates nothing.
+// So Info has the main events of a device in few lines, and Debug has all events. The level is
+// checked for each event and may change at any time; a disabled event allocates nothing.
 //
 // # Attributes
 //
-// A status has state and reason, and where they apply: retry (the number of the attempt to come or
-// under way), delay (the wait before it), error, kind, cause (the kind of failure that ended the
-// retries), scope, op, proto, retry_after (what the service asked for), hint (what helps), flaps
-// (connections in a row that did not last), suspect (a guess why). Durations are slog durations.
+// A status has state and reason, and where they apply: retry (the number of the next or running
+// attempt), delay (the wait before it), error, kind, cause (the kind of failure that ended the
+// retries), scope, op, proto, retry_after (the delay that the service asked for), hint (what
+// helps), flaps (consecutive connections that did not last), suspect (the likely cause). Durations
+// are slog durations.
 //
 // Debug events have took, window and expires (session up), up and the error (session ended), again,
 // retry, delay, elapsed, kind, scope and retry_after (decision), messages (handed over), outcome
 // (verdict); a clock jump has by, a panic panic, a gap in the statuses missed.
 //
-// The device's id is not in them: put it into the logger. Secrets are not either: Hubline's errors
-// hold none, and in errors that came from the program's own functions what looks like one is
-// hidden, such as the value of sig= in a URL. Of a panic's value that is no string and no error
-// only the type is logged.
+// The device's id is not included: add it to the logger. Secrets are not logged. Hubline's errors
+// hold none, and in errors of the program's callbacks anything that looks like a secret is hidden,
+// such as the value of sig= in a URL. A panic value that is neither a string nor an error is logged
+// by its type only.
 //
 // # Concurrency
 //
-// The hooks may be shared by any number of clients, as loggers may. Statuses come on a goroutine of
-// their own, so with a slow handler the log lags and then has gaps, which it tells; the client does
-// not wait, but for Close. The Debug events, clock jumps and panics come on the client's own
-// goroutines: with Debug on, a handler that blocks holds up the client.
+// Any number of clients may share the hooks, as they may share a logger. Statuses are logged on a
+// separate goroutine. With a slow handler the log lags and then has gaps, which it reports; the
+// client does not wait for it, except in Close. Debug events, clock jumps and panics are logged on
+// the client's goroutines: with Debug enabled, a handler that blocks delays the client.
 package hublog
 
 import (
@@ -50,16 +51,16 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// Attach makes clients made with o log to l; nil means slog.Default(). Functions that o has already
-// in OnStatus and Trace are called too, after each event was logged. Call it before device.New,
+// Attach makes clients created with o log to l; nil means slog.Default(). Callbacks already in
+// o.OnStatus and o.Trace are called too, after each event was logged. Call it before device.New,
 // once for each logger.
 func Attach(o *device.Options, l *slog.Logger) {
 	o.OnStatus = OnStatus(l, o.OnStatus)
 	o.Trace = Trace(l, o.Trace)
 }
 
-// OnStatus returns a function for device.Options.OnStatus that logs each status to l and then calls
-// next. A nil l means slog.Default(), a nil next nothing.
+// OnStatus returns a callback for device.Options.OnStatus that logs each status to l and then calls
+// next. A nil l means slog.Default(); next may be nil.
 func OnStatus(l *slog.Logger, next func(device.Status)) func(device.Status) {
 	l = orDefault(l)
 	return func(s device.Status) {
@@ -71,15 +72,15 @@ func OnStatus(l *slog.Logger, next func(device.Status)) func(device.Status) {
 }
 
 // Trace returns hooks for device.Options.Trace that log each event to l and then call those of
-// next, which is not changed. A nil l means slog.Default(), a nil next nothing. Without OnStatus it
-// tells the details and not the story.
+// next, which is not changed. A nil l means slog.Default(); next may be nil. Use it together with
+// OnStatus, which logs the main events.
 func Trace(l *slog.Logger, next *device.Trace) *device.Trace {
 	l = orDefault(l)
 	var user device.Trace
 	if next != nil {
 		user = *next
 	}
-	t := user // what this package does not know yet goes to the user alone
+	t := user // hooks unknown to this package are only forwarded
 	t.Connected = func(info transport.Info, took time.Duration) {
 		if on(l, slog.LevelDebug) {
 			attrs := []slog.Attr{slog.Duration("took", took)}
@@ -154,7 +155,7 @@ func Trace(l *slog.Logger, next *device.Trace) *device.Trace {
 	return &t
 }
 
-// event is how a status with a certain reason is logged.
+// event defines how a status with a certain reason is logged.
 type event struct {
 	level slog.Level
 	text  string
@@ -177,7 +178,7 @@ var events = [...]event{
 	device.ClientClosed:   {slog.LevelInfo, "the client was closed"},
 }
 
-// eventOf also knows reasons that are newer than the table.
+// eventOf returns the event for s, also for reasons that are newer than the table.
 func eventOf(s device.Status) event {
 	if int(s.Reason) < len(events) {
 		return events[s.Reason]
@@ -219,7 +220,7 @@ func logStatus(l *slog.Logger, s device.Status) {
 	log(l, e.level, e.text, attrs...)
 }
 
-// appendError appends err's text and facts; nothing without an error.
+// appendError appends err's text and attributes; nothing without an error.
 func appendError(attrs []slog.Attr, err error) []slog.Attr {
 	if err == nil {
 		return attrs
@@ -245,7 +246,8 @@ func appendError(attrs []slog.Attr, err error) []slog.Attr {
 	return attrs
 }
 
-// panicText is v where it is meant to be read; other values may hold what is in a message.
+// panicText returns v if it is a string or an error, otherwise its type; other values may contain
+// data of a message.
 func panicText(v any) string {
 	switch v.(type) {
 	case string, error:

@@ -26,7 +26,7 @@ import (
 
 var connack = regexp.MustCompile(`(CONNACK \d+) \([^)]*\)`)
 
-// journal is what a logger wrote.
+// journal is the output of a logger.
 type journal struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -41,7 +41,7 @@ func (j *journal) Write(b []byte) (int, error) {
 func (j *journal) lines() []string {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	text := connack.ReplaceAllString(j.text.String(), "$1") // the words are the transport's own affair
+	text := connack.ReplaceAllString(j.text.String(), "$1") // the text is the transport's
 	return strings.Split(strings.TrimSuffix(text, "\n"), "\n")
 }
 
@@ -57,7 +57,7 @@ func logger(level slog.Leveler) (*slog.Logger, *journal) {
 	}})), j
 }
 
-// overMQTT makes a client of a hub in memory.
+// overMQTT returns a client connected to a hub in memory.
 func overMQTT(t *testing.T, o *device.Options) (*testbroker.Hub, *device.Client) {
 	t.Helper()
 	hub, err := testbroker.New(&testbroker.Options{Seed: 1})
@@ -119,7 +119,7 @@ func TestTheEndIsAnError(t *testing.T) {
 	for _, row := range []struct {
 		name string
 		o    device.Options
-		cut  bool // the hub hangs up on each CONNECT; else the device is disabled
+		cut  bool // the hub hangs up on each CONNECT; otherwise the device is disabled
 		want string
 	}{
 		{
@@ -298,7 +298,7 @@ func TestTheUsersHooksRunToo(t *testing.T) {
 		o := &device.Options{OnStatus: func(device.Status) { hear("status") }, Trace: &trace}
 		hublog.Attach(o, l)
 		require.NotSame(t, &trace, o.Trace)
-		hublog.Attach(o, l) // a second logger is a user like any other
+		hublog.Attach(o, l) // a second logger is a hook like any other
 		o.OnStatus(device.Status{State: device.Connected, Reason: device.ConnectionOK})
 		o.Trace.Connected(transport.Info{Window: 7, Expires: time.Now()}, time.Second)
 		o.Trace.SessionEnd(nil, time.Second)
@@ -401,7 +401,7 @@ func TestNoSecretIsLogged(t *testing.T) {
 	})
 }
 
-// A gap is told even when the status after it is not logged.
+// A gap is reported even when the status after it is not logged.
 func TestGapsAreTold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, j := logger(slog.LevelWarn)
@@ -420,7 +420,7 @@ func TestGapsAreTold(t *testing.T) {
 	})
 }
 
-// One logger, many clients, at the same time.
+// Many clients share a logger concurrently.
 func TestSharedByClients(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, j := logger(slog.LevelInfo)

@@ -36,7 +36,7 @@ func ExampleRegister() {
 	}
 	defer client.Close()
 
-	reader := sdk.NewManualReader() // a program: sdk.NewPeriodicReader with its exporter
+	reader := sdk.NewManualReader() // in a program: sdk.NewPeriodicReader with its exporter
 	provider := sdk.NewMeterProvider(sdk.WithReader(reader))
 	unregister, err := otelmetrics.Register(provider, []attribute.KeyValue{otelmetrics.DeviceID("dev-1")}, client)
 	if err != nil {

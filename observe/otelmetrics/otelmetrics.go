@@ -1,14 +1,14 @@
-// Package otelmetrics tells OpenTelemetry what device clients count. It is a module of its own, so
-// that only programs that want it depend on OpenTelemetry; of that it uses the metrics API alone,
-// and the program brings the SDK.
+// Package otelmetrics reports the counters of device clients to OpenTelemetry. It is a separate
+// module, so that only programs that use it depend on OpenTelemetry. It depends on the metrics API
+// only; the program supplies the SDK.
 //
 //	unregister, err := otelmetrics.Register(provider, nil, client)
 //	defer unregister()
 //
 // # Instruments
 //
-// All are observed when a reader collects, from one device.Stats of each client, so nothing is paid
-// per message. Counters count since device.New.
+// All instruments are observed when a reader collects, from one device.Stats of each client, so
+// messages cost nothing extra. Counters start at device.New.
 //
 //	hubline.client.messages.accepted        counter          {message}     entered the outbox
 //	hubline.client.messages.acknowledged    counter          {message}     the hub has them
@@ -41,9 +41,9 @@
 //
 // # Attributes
 //
-// Besides the two above there are only those given to Register. The device's id is not among them
-// unless the program says so, with DeviceID: one set of series for each device of a large fleet is
-// expensive. No key, token or error text is reported.
+// Besides the two above there are only the attributes passed to Register. The device's id is not
+// included unless the program adds it with DeviceID: separate series for each device of a large
+// fleet are expensive. Keys, tokens and error texts are never reported.
 package otelmetrics
 
 import (
@@ -57,7 +57,7 @@ import (
 	"go.opentelemetry.io/otel/metric"
 )
 
-// Scope is the name of the meter that Register asks the provider for.
+// Scope is the name of the meter that Register uses.
 const Scope = "github.com/hubline-iot/hubline/observe/otelmetrics"
 
 // Keys of the attributes that this package sets.
@@ -67,24 +67,23 @@ const (
 	KeyVerdict  = attribute.Key("hubline.client.verdict")
 )
 
-// DeviceID is the attribute for programs that want series of their own for a device.
+// DeviceID returns the attribute for a device that gets its own series.
 func DeviceID(id string) attribute.KeyValue { return KeyDeviceID.String(id) }
 
-// Client is the part of *device.Client that is asked. Both methods are called by any number of
-// goroutines.
+// Client is the part of *device.Client that is observed. Both methods are safe for concurrent use.
 type Client interface {
 	Status() device.Status
 	Stats() device.Stats
 }
 
-// Register makes p observe the clients, until unregister, under the attributes attrs, which may be
-// nil. Several clients in one call are reported as one: their numbers are added up, of the outages
-// the longest counts. To tell clients apart call Register for each; the attributes of each call
-// must differ from those of all others with the same provider, or what p makes of them is not
-// defined.
+// Register makes p observe the clients, with the attributes attrs, which may be nil, until
+// unregister is called. Several clients in one call are reported as one: their values are added,
+// and of the outages the longest counts. To distinguish clients, call Register for each. The
+// attributes of each call must differ from those of all other calls with the same provider, or the
+// provider's result is undefined.
 //
-// unregister ends the series and lets go of the clients; it may be called more than once. A closed
-// client is told until then. Register and unregister may be called by any goroutine.
+// unregister ends the series and releases the clients; it may be called more than once. A closed
+// client is reported until then. Register and unregister are safe for concurrent use.
 func Register(p metric.MeterProvider, attrs []attribute.KeyValue, clients ...Client) (unregister func() error,
 	err error) {
 	m := p.Meter(Scope)
@@ -137,7 +136,7 @@ func Register(p metric.MeterProvider, attrs []attribute.KeyValue, clients ...Cli
 	return r.Unregister, nil
 }
 
-// row describes an instrument whose values are added up over clients.
+// row describes an instrument whose values are summed over clients.
 type row struct {
 	name, unit, text string
 	value            func(*device.Stats) uint64
@@ -224,7 +223,7 @@ func stateOf(s device.Status) string {
 	return s.State.String()
 }
 
-// group is what one Register observes. It does not change after that.
+// group is the set of clients of one Register. It is immutable.
 type group struct {
 	clients []Client
 	sums    []sum
@@ -250,7 +249,7 @@ type longest struct {
 	value      func(*device.Stats) time.Duration
 }
 
-// observe is the callback. Readers may call it at the same time.
+// observe is the callback. Readers may call it concurrently.
 func (g *group) observe(_ context.Context, o metric.Observer) error {
 	stats := make([]device.Stats, len(g.clients))
 	inState := make(map[string]int64, len(states))

@@ -31,7 +31,7 @@ import (
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 )
 
-// newReader makes a provider that is read by hand.
+// newReader returns a provider with a manual reader.
 func newReader(t *testing.T) (*sdk.MeterProvider, *sdk.ManualReader) {
 	t.Helper()
 	r := sdk.NewManualReader()
@@ -40,7 +40,7 @@ func newReader(t *testing.T) (*sdk.MeterProvider, *sdk.ManualReader) {
 	return p, r
 }
 
-// collect reads everything, as one number for each "name{attributes}".
+// collect collects everything, as one number for each "name{attributes}".
 func collect(t *testing.T, r sdk.Reader) map[string]float64 {
 	t.Helper()
 	all := map[string]float64{}
@@ -82,7 +82,7 @@ func metrics(t *testing.T, r sdk.Reader) []metricdata.Metrics {
 	return all
 }
 
-// fixed is a client in a state of the test's choice.
+// fixed is a client in a given state.
 type fixed struct {
 	status device.Status
 	stats  device.Stats
@@ -163,7 +163,7 @@ func TestALifeInNumbers(t *testing.T) {
 		require.EqualValues(t, 1, all["hubline.client.messages.acknowledged"])
 		require.EqualValues(t, 1, all["hubline.client.queue.in_flight"])
 
-		hub.Drop("dev-1") // what is in flight goes again
+		hub.Drop("dev-1") // messages in flight are sent again
 		time.Sleep(time.Minute)
 		require.NoError(t, c.Send(t.Context(), &transport.Message{Body: body}))
 		all = collect(t, r)
@@ -187,7 +187,7 @@ func TestALifeInNumbers(t *testing.T) {
 	})
 }
 
-// Whoever adds a number to Stats tells it here too.
+// A number added to Stats must be reported here too.
 func TestNoFieldIsForgotten(t *testing.T) {
 	var f fixed
 	f.stats.LastError = errors.New("SharedAccessKey=geheim")
@@ -203,7 +203,7 @@ func TestNoFieldIsForgotten(t *testing.T) {
 		case uint64:
 			field.SetUint(uint64(n))
 		case error:
-			continue // text is no number
+			continue // a text is not a number
 		default:
 			t.Fatalf("%s has a type of which this test does not know", v.Type().Field(i).Name)
 		}
@@ -272,8 +272,8 @@ func TestEachClientCanHaveItsOwnSeries(t *testing.T) {
 	require.Empty(t, collect(t, r))
 }
 
-// The instruments are those of the package's documentation, with unit and kind, and there is a
-// description of each.
+// The instruments match the package documentation in name, unit and kind, and each has a
+// description.
 func TestTheDocumentedInstruments(t *testing.T) {
 	source, err := os.ReadFile("otelmetrics.go")
 	require.NoError(t, err)
@@ -306,7 +306,7 @@ func TestTheDocumentedInstruments(t *testing.T) {
 	require.Equal(t, documented, found)
 }
 
-// Collections, messages, Register and unregister at the same time.
+// Collections, messages, Register and unregister run concurrently.
 func TestConcurrently(t *testing.T) {
 	hub := hubfixture.Open(t, &testbroker.Options{Seed: 1}, "dev-1")
 	c := newClient(t, hub, nil)
@@ -350,7 +350,7 @@ func TestConcurrently(t *testing.T) {
 	require.EqualValues(t, 80, all["hubline.client.messages.acknowledged"])
 }
 
-// A provider that refuses leaves nothing registered.
+// A provider that fails leaves nothing registered.
 func TestErrorsOfTheProvider(t *testing.T) {
 	for _, m := range []metric.Meter{&refusing{instrument: true}, &refusing{callback: true}} {
 		unregister, err := otelmetrics.Register(provider{m: m}, nil, fixed{})

@@ -24,7 +24,7 @@ type refCall struct {
 	answer     chan transport.Request
 }
 
-// merged is RFC 7396.
+// merged merges by RFC 7396.
 func merged(to, patch map[string]any) map[string]any {
 	to = maps.Clone(to)
 	for k, v := range patch {
@@ -97,7 +97,7 @@ func (h *refHub) Call(name, body string) (status int, answer string, err error) 
 	}
 }
 
-// twinRequest answers what is asked about the twin.
+// twinRequest answers a twin request.
 func (s *refSession) twinRequest(r *transport.Request) {
 	h := s.t.hub
 	h.mu.Lock()
@@ -133,7 +133,7 @@ func (s *refSession) twinRequest(r *transport.Request) {
 	}
 }
 
-// passDown delivers changes and calls.
+// passDown delivers changes and method calls.
 func (s *refSession) passDown() {
 	s.mu.Lock()
 	down := s.down
@@ -173,7 +173,7 @@ func (s *refSession) respond(r *transport.Request) {
 	}
 }
 
-// kept is a copy of r that stays when the caller has it back.
+// kept returns a copy of r that does not share memory with it.
 func kept(r *transport.Request) transport.Request {
 	own := *r
 	own.Ref, own.Body = bytes.Clone(r.Ref), bytes.Clone(r.Body)

@@ -13,13 +13,14 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// fault is a way in which the reference transport breaks the contract; right is none.
+// fault is a way in which the reference transport violates the contract; right is none.
 type fault string
 
 const right fault = ""
 
-// The reference transport: no protocol, the sessions call the hub's methods. It is the smallest
-// thing that passes the suite, and with a fault in it, what the suite must reject.
+// refTransport is the reference transport. It has no protocol: its sessions call the hub's methods.
+// It is the smallest transport that passes the suite, and the suite must reject it when it has a
+// fault.
 type refTransport struct {
 	hub      *refHub
 	fault    fault
@@ -32,7 +33,7 @@ type refHub struct {
 	holding  bool
 	held     []func()
 	refusal  Refusal
-	failures int // dials that failed
+	failures int // failed dials
 	cuts     int
 	sessions map[*refSession]bool
 	inbox    []*refDelivery
@@ -42,11 +43,11 @@ type refHub struct {
 
 type refDelivery struct {
 	body string
-	by   *refSession // who has it
-	sent bool        // before
+	by   *refSession // the session that has it
+	sent bool        // delivered before
 }
 
-// refSession's Run does everything; all others leave word in the fields and wake it.
+// refSession does all work in Run; the other methods store their input in the fields and wake it.
 type refSession struct {
 	t    *refTransport
 	cfg  *transport.Config
@@ -55,16 +56,16 @@ type refSession struct {
 
 	mu         sync.Mutex
 	items      []transport.Item
-	batch      []transport.Item // of fault "keeps the batch"
+	batch      []transport.Item // for fault "keeps the batch"
 	reqs       []transport.Request
 	answered   []uint16
 	ended      bool
 	silent     bool
 	subscribed bool
-	waiting    int // messages without an answer
+	waiting    int // unanswered messages
 	used       map[uint16]bool
 	wanted     transport.Features
-	down       []*transport.Delivery // changes and calls
+	down       []*transport.Delivery // changes and method calls
 }
 
 const goodToken, badToken = "SharedAccessSignature good", "SharedAccessSignature bad"
@@ -180,7 +181,7 @@ func (s *refSession) Send(batch []transport.Item) {
 		batch = slices.Clone(batch)
 		slices.Reverse(batch)
 	case "the batch is kept":
-		time.AfterFunc(time.Millisecond, func() { // Run may be about to look for work
+		time.AfterFunc(time.Millisecond, func() { // Run may be about to check for work
 			s.mu.Lock()
 			s.batch = batch
 			s.mu.Unlock()
@@ -287,7 +288,7 @@ func (s *refSession) serve(ctx context.Context) error {
 	}
 }
 
-// work does what there is to do.
+// work does all pending work.
 func (s *refSession) work() {
 	s.mu.Lock()
 	items, reqs, answered := append(s.items, s.batch...), s.reqs, s.answered
@@ -376,7 +377,7 @@ func (s *refSession) request(r *transport.Request) {
 	}
 }
 
-// take is how a message reaches the hub.
+// take passes a message to the hub.
 func (h *refHub) take(s *refSession, it transport.Item) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -406,7 +407,7 @@ func (h *refHub) forget(s *refSession) {
 	}
 }
 
-// serve delivers to s what nobody has.
+// serve delivers to s all messages that no session has.
 func (h *refHub) serve(s *refSession) {
 	h.mu.Lock()
 	var now []refDelivery

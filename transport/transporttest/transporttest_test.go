@@ -17,7 +17,7 @@ func TestTheReferenceTransportPasses(t *testing.T) {
 	t.Run("with messages only", func(t *testing.T) { Run(t, newReference("lacking is right")) })
 }
 
-// faults are what the suite must find, each with a check that finds it.
+// faults maps each fault to the check that must find it.
 var faults = map[fault]string{
 	"failed dials use something up":              "Dial can fail many times and leaves nothing",
 	"a tag works once":                           "a tag can be used again after its Done",
@@ -107,7 +107,7 @@ func TestTheSuiteFindsEachFault(t *testing.T) {
 	}
 }
 
-// examine runs one check and returns what it complains about.
+// examine runs one check and returns its failures.
 func examine(t *testing.T, check func(*probe), newPair func(testing.TB) *Pair) []string {
 	r := &recorder{TB: t}
 	bounded.Test(t, func(t *testing.T) {
@@ -118,12 +118,12 @@ func examine(t *testing.T, check func(*probe), newPair func(testing.TB) *Pair) [
 		for i := len(r.cleanups) - 1; i >= 0; i-- {
 			r.do(r.cleanups[i])
 		}
-		time.Sleep(24 * time.Hour) // what a fault left behind ends by itself
+		time.Sleep(24 * time.Hour) // goroutines that a fault leaked end by themselves
 	})
 	return r.failures
 }
 
-// recorder is a testing.TB whose failures are no failures.
+// recorder is a testing.TB that records failures.
 type recorder struct {
 	testing.TB
 	ctx      context.Context
@@ -132,7 +132,7 @@ type recorder struct {
 	cleanups []func()
 }
 
-// do calls f, which may end early by FailNow.
+// do calls f, which may end its goroutine by FailNow.
 func (r *recorder) do(f func()) {
 	done := make(chan struct{})
 	go func() {

@@ -1,5 +1,5 @@
-// Package scripted is a transport without a network, for tests of what watches a client: its
-// sessions do what the test says.
+// Package scripted is a transport without a network, for tests of packages that observe a client.
+// Its sessions do what the test says.
 package scripted
 
 import (
@@ -37,14 +37,14 @@ func (t *Transport) Dial(_ context.Context, cfg *transport.Config) (transport.Se
 	return t.live, nil
 }
 
-// Lose ends the live session as the network does.
+// Lose ends the live session like a lost connection.
 func (t *Transport) Lose() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.live.kill <- Failure(transport.Network, transport.Connection)
 }
 
-// Deliver brings a cloud-to-device message and reports whether the client took it.
+// Deliver delivers a cloud-to-device message and reports whether the client took it.
 func (t *Transport) Deliver(body string) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -52,7 +52,7 @@ func (t *Transport) Deliver(body string) bool {
 		Msg: &transport.Message{Body: []byte(body)}})
 }
 
-// Failure is an error as a transport reports it.
+// Failure returns an error as a transport reports it.
 func Failure(k transport.Kind, s transport.Scope) *transport.Error {
 	op := transport.OpSend
 	if s == transport.Connection {
@@ -106,7 +106,7 @@ func (s *session) Send(batch []transport.Item) {
 	}
 }
 
-// Do grants every subscription; the rest is one-way.
+// Do grants every subscription; other requests are one-way.
 func (s *session) Do(r *transport.Request) {
 	if r.Op == transport.OpSubscribe {
 		s.sink.Reply(r.ID, transport.Reply{})
