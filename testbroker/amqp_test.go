@@ -14,7 +14,7 @@ import (
 	"github.com/hubline-iot/hubline/testbroker"
 )
 
-// peer is a client that speaks AMQP through a library that is not ours.
+// peer is an AMQP client that uses a third-party library.
 type peer struct {
 	t    testing.TB
 	hub  *testbroker.Hub
@@ -34,7 +34,7 @@ func newPeer(t testing.TB, h *testbroker.Hub, stream net.Conn, o *amqp.ConnOptio
 	return &peer{t, h, conn}
 }
 
-// dialPeer opens a connection in memory.
+// dialPeer opens an in-memory connection.
 func dialPeer(t testing.TB, h *testbroker.Hub) *peer {
 	t.Helper()
 	stream, err := h.Dial(testbroker.PortAMQP)(t.Context(), "tcp", "hub:5672")
@@ -49,7 +49,7 @@ func (p *peer) session() *amqp.Session {
 	return s
 }
 
-// cbs is a pair of links to $cbs.
+// cbs is a pair of $cbs links.
 type cbs struct {
 	t        testing.TB
 	sender   *amqp.Sender
@@ -86,7 +86,7 @@ func (c *cbs) ask(m *amqp.Message) *amqp.Message {
 	return answer
 }
 
-// put puts a token and returns the status.
+// put sends a token and returns the status.
 func (c *cbs) put(token string) int {
 	c.t.Helper()
 	answer := c.ask(tokenMessage("1", "x", token))
@@ -94,7 +94,7 @@ func (c *cbs) put(token string) int {
 	return int(answer.ApplicationProperties["status-code"].(int32))
 }
 
-// loginAMQP opens a connection and puts the token of a device.
+// loginAMQP opens a connection and sends a device's token.
 func loginAMQP(t testing.TB, h *testbroker.Hub, d testbroker.Device) *peer {
 	t.Helper()
 	p := dialPeer(t, h)
@@ -109,7 +109,7 @@ func resource(d testbroker.Device) string {
 	return "/devices/" + d.ID
 }
 
-// telemetry attaches a link for telemetry.
+// telemetry attaches a telemetry link.
 func (p *peer) telemetry(d testbroker.Device) *amqp.Sender {
 	p.t.Helper()
 	l, err := p.session().NewSender(p.t.Context(), resource(d)+"/messages/events", nil)
@@ -117,7 +117,7 @@ func (p *peer) telemetry(d testbroker.Device) *amqp.Sender {
 	return l
 }
 
-// commands attaches a link for commands.
+// commands attaches a C2D link.
 func (p *peer) commands(d testbroker.Device, o *amqp.ReceiverOptions) *amqp.Receiver {
 	p.t.Helper()
 	l, err := p.session().NewReceiver(p.t.Context(), resource(d)+"/messages/devicebound", o)
@@ -125,7 +125,7 @@ func (p *peer) commands(d testbroker.Device, o *amqp.ReceiverOptions) *amqp.Rece
 	return l
 }
 
-// condition returns the condition of an error of AMQP.
+// condition returns the condition of an AMQP error.
 func condition(t testing.TB, err error) string {
 	t.Helper()
 	var e *amqp.Error
@@ -135,7 +135,7 @@ func condition(t testing.TB, err error) string {
 
 func body(s string) *amqp.Message { return amqp.NewMessage([]byte(s)) }
 
-// soon is a context that ends in a second.
+// soon returns a context that ends in a second.
 func soon(t testing.TB) context.Context {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	t.Cleanup(cancel)
@@ -183,7 +183,7 @@ func TestTelemetryOverAMQP(t *testing.T) {
 	})
 }
 
-// everyWay is how a client can reach the hub by AMQP.
+// everyWay returns every kind of connection for AMQP.
 func everyWay(t *testing.T, h *testbroker.Hub) map[string]func() (net.Conn, error) {
 	t.Helper()
 	listen := func(p testbroker.Port) string {
@@ -231,7 +231,7 @@ func TestEveryWayIntoTheHubByAMQP(t *testing.T) {
 	}
 }
 
-// What is in memory works in fake time: hours of it, and no goroutine is left.
+// In-memory connections work in fake time: hours pass, and no goroutine remains.
 func TestEveryWayInABubble(t *testing.T) {
 	for _, name := range []string{"memory", "memory TLS", "memory WebSocket", "memory WebSocket TLS"} {
 		t.Run(name, func(t *testing.T) {
@@ -245,7 +245,7 @@ func TestEveryWayInABubble(t *testing.T) {
 	}
 }
 
-// bothWays sends large messages there and back, and lets an hour pass.
+// bothWays sends large messages in both directions, and lets an hour pass.
 func bothWays(t *testing.T, h *testbroker.Hub, d testbroker.Device, stream net.Conn) {
 	p := newPeer(t, h, stream, nil)
 	require.Equal(t, 200, p.cbs().put(token(d)))
@@ -271,8 +271,8 @@ func bothWays(t *testing.T, h *testbroker.Hub, d testbroker.Device, stream net.C
 func TestSASL(t *testing.T) {
 	for name, c := range map[string]struct {
 		sasl func(d, mod testbroker.Device, whole string) amqp.SASLType
-		code string // of the outcome that refuses
-		cbs  bool   // a token must be put before anything is allowed
+		code string // the outcome code of a refusal
+		cbs  bool   // the client must send a token first
 	}{
 		"none":      {func(_, _ testbroker.Device, _ string) amqp.SASLType { return nil }, "", true},
 		"anonymous": {func(_, _ testbroker.Device, _ string) amqp.SASLType { return amqp.SASLTypeAnonymous() }, "", true},

@@ -21,7 +21,7 @@ import (
 	"github.com/hubline-iot/hubline/testbroker"
 )
 
-// dialers reach the hub's AMQP in a bubble.
+// dialers open AMQP connections to the hub in a bubble.
 var dialers = map[string]func(t testing.TB, h *testbroker.Hub) net.Conn{
 	"memory": func(t testing.TB, h *testbroker.Hub) net.Conn {
 		c, err := h.Dial(testbroker.PortAMQP)(t.Context(), "tcp", "hub")
@@ -37,7 +37,7 @@ var dialers = map[string]func(t testing.TB, h *testbroker.Hub) net.Conn{
 	},
 }
 
-// neighbour is a good device on a connection of its own.
+// neighbour is a well-behaved device on its own connection.
 type neighbour struct {
 	*rawPeer
 	id, sent uint32
@@ -70,7 +70,7 @@ func (n *neighbour) works(h *testbroker.Hub) {
 	require.EqualValues(n.t, n.sent, h.CountC2D("neighbour", testbroker.Completed))
 }
 
-// alive keeps the neighbour's connection up, for idle time-outs; ends with stop.
+// alive sends keep-alives for the neighbour until stop is closed.
 func (n *neighbour) alive(stop chan struct{}) {
 	for {
 		select {
@@ -82,15 +82,15 @@ func (n *neighbour) alive(stop chan struct{}) {
 	}
 }
 
-// badInput is what a client does, and how the hub ends it.
+// badInput is a client's misbehaviour and the hub's reaction.
 type badInput struct {
-	login bool // before
+	login bool // log in first
 	do    func(p *rawPeer)
-	// closes is the condition of the close; empty: there is none, the connection just ends. header is
-	// the id of the protocol header in its place.
+	// closes is the condition of the close; empty: the connection ends without a close. header is the
+	// id of a protocol header sent instead.
 	closes amqpwire.Symbol
 	header byte
-	// within is how long it may take.
+	// within is the time limit of the reaction.
 	within time.Duration
 }
 
@@ -126,7 +126,7 @@ func badInputs() map[string]badInput {
 		"header of AMQP":            {do: raw(string(plain[:])), within: time.Minute},
 		"half an open":              {do: raw(string(plain[:]) + string(openFrame[:10])), within: time.Minute},
 		"the outcome is not waited": {do: raw(string(sasl[:]) + string(initFrame)), within: time.Minute},
-		// Slow loris: a byte now and then, for ever.
+		// Slow loris: single bytes at intervals, without end.
 		"headers dripping in": {do: drip([]byte{'A', 'M', 'Q', 'P', 3, 1, 0, 0}, 9*time.Second),
 			within: 62 * time.Second},
 		"an init dripping in": {do: drip(append(sasl[:], long...), time.Second), within: 62 * time.Second,
@@ -191,7 +191,7 @@ func badInputs() map[string]badInput {
 		for i := range junk {
 			junk[i] = byte(r.Uint32())
 		}
-		junk[0] = 0x80 // no frame is so long
+		junk[0] = 0x80 // no frame is that long
 		all["junk "+string(rune('0'+seed))] = badInput{login: true,
 			do: func(p *rawPeer) { p.write(junk) }, closes: amqpwire.FramingError}
 		all["junk at once "+string(rune('0'+seed))] = badInput{do: func(p *rawPeer) {
@@ -201,14 +201,14 @@ func badInputs() map[string]badInput {
 	return all
 }
 
-// write says what the hub may be tired of hearing.
+// write sends bytes and reports whether the hub still accepts them.
 func (p *rawPeer) write(b []byte) bool {
 	_, err := p.conn.Write(b)
 	return err == nil
 }
 
-// Whatever a client does, the hub ends its connection in time and says why; a device beside it does
-// not notice.
+// For any bad input, the hub ends the connection in time with the right condition, and another
+// device is not affected.
 func TestAMQPBadInput(t *testing.T) {
 	for way, dial := range dialers {
 		for name, c := range badInputs() {
@@ -255,18 +255,18 @@ func TestAMQPBadInput(t *testing.T) {
 	}
 }
 
-// rest reads all that the hub says, to the end.
+// rest reads the hub's output to the end.
 func (p *rawPeer) rest() []byte {
 	p.t.Helper()
 	b, err := io.ReadAll(p.conn)
-	if err != nil { // it may be cut off while it talks
+	if err != nil { // the hub may reset the connection during the output
 		var late net.Error
 		require.False(p.t, errors.As(err, &late) && late.Timeout(), "%v", err)
 	}
 	return append(p.in, b...)
 }
 
-// lastFrame is the last frame of what was said, headers of protocols aside.
+// lastFrame returns the last frame of the output, without protocol headers.
 func lastFrame(t *testing.T, said []byte) (last amqpwire.Performative) {
 	t.Helper()
 	for len(said) > 0 {
@@ -286,7 +286,7 @@ func lastFrame(t *testing.T, said []byte) (last amqpwire.Performative) {
 	return last
 }
 
-// What clients say may be as strange as it likes: only what the hub promised is done.
+// Strange conditions from clients have no unexpected effect.
 func TestStrangeConditions(t *testing.T) {
 	for _, condition := range []amqpwire.Symbol{"", "x", "amqp:", "com.example:\x7f",
 		amqpwire.Symbol(strings.Repeat("long", 2000)),
@@ -317,7 +317,7 @@ func TestStrangeConditions(t *testing.T) {
 	}
 }
 
-// A client that takes nothing cannot make the hub keep all that it has to say.
+// The hub's memory for a client that does not read is bounded.
 func TestWhatIsKeptForAClientIsBounded(t *testing.T) {
 	for name, c := range map[string]struct {
 		window uint32
@@ -374,7 +374,7 @@ func TestWhatIsKeptForAClientIsBounded(t *testing.T) {
 	}
 }
 
-// What waited for the client to open its window, or to settle, goes on when it does.
+// Messages that wait for the client's window or settlement are sent when it allows them.
 func TestWhatWaitedGoesOn(t *testing.T) {
 	for name, mode := range map[string]uint8{"window": amqpwire.SendMixed, "settlement": amqpwire.SendUnsettled} {
 		t.Run(name, func(t *testing.T) {
@@ -397,7 +397,7 @@ func TestWhatWaitedGoesOn(t *testing.T) {
 					all.IncomingWindow = 0
 				}
 				p.say(0, all)
-				const n = 4500 // more than the hub lets wait in a session, less than with those that wait on the link
+				const n = 4500 // more than the queue limit of a session, less than with the answers that wait on the link
 				answers := 0
 				read := func() {
 					synctest.Wait()
@@ -434,8 +434,8 @@ func TestWhatWaitedGoesOn(t *testing.T) {
 	}
 }
 
-// Over real TLS: peers that begin a handshake and go, or say nonsense, a hundred times. Nothing is
-// left of them.
+// A hundred peers over real TLS abort the handshake or send garbage. No goroutine or memory
+// remains.
 func TestAMQPBadInputLeavesNothingBehind(t *testing.T) {
 	h, _ := newHub(t, nil)
 	addr, err := h.Listen(testbroker.PortAMQPS, "127.0.0.1:0")
@@ -461,7 +461,7 @@ func TestAMQPBadInputLeavesNothingBehind(t *testing.T) {
 						c = tls.Client(raw, config)
 					}
 					c.SetDeadline(time.Now().Add(10 * time.Second))
-					c.Write(input) // it may be cut off
+					c.Write(input) // the connection may be cut
 					c.SetDeadline(time.Now().Add(50 * time.Millisecond))
 					io.Copy(io.Discard, c)
 				})
@@ -475,7 +475,7 @@ func TestAMQPBadInputLeavesNothingBehind(t *testing.T) {
 	for range 20 {
 		round()
 	}
-	for range 200 { // those that are about to end
+	for range 200 { // some are about to end
 		if runtime.NumGoroutine() <= goroutines+3 {
 			break
 		}

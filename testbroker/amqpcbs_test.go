@@ -15,8 +15,7 @@ import (
 	"github.com/hubline-iot/hubline/testbroker"
 )
 
-// An answer names its request by an id of the same type: there are clients that cast it, and others
-// that compare it.
+// An answer has the request's id with the same type: some clients cast it, others compare it.
 func TestCorrelationIDsKeepTheirType(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, d := newHub(t, nil)
@@ -33,7 +32,7 @@ func TestCorrelationIDsKeepTheirType(t *testing.T) {
 	})
 }
 
-// A putTokenWorld is what the cases of TestPutToken are about.
+// A putTokenWorld is the set of devices and the policy in the cases of TestPutToken.
 type putTokenWorld struct {
 	dev, mod, two, off, odd testbroker.Device
 	policy                  testbroker.Policy
@@ -42,7 +41,7 @@ type putTokenWorld struct {
 type putTokenCase struct {
 	status int
 	change func(m *amqp.Message, w putTokenWorld)
-	opens  string // an identity for which links may be attached then, or not if the status is a refusal
+	opens  string // an identity whose links may be attached afterwards, or not if the status is a refusal
 }
 
 func putTokenCases() map[string]putTokenCase {
@@ -267,7 +266,7 @@ func TestDisabledAndRemovedOverAMQP(t *testing.T) {
 	})
 }
 
-// Many devices on one connection, each with a session and links of the same names.
+// Many devices share one connection, each with its own session and the same link names.
 func TestAThousandDevicesOnOneConnection(t *testing.T) {
 	const devices = 1000
 	h, _ := newHub(t, nil)

@@ -16,8 +16,7 @@ import (
 	"github.com/hubline-iot/hubline/testbroker"
 )
 
-// lostBy says what kind of thing an error says is lost: "connection", "session", "link", or "" for
-// none.
+// lostBy returns what an error reports as lost: "connection", "session", "link", or "" for none.
 func lostBy(err error) string {
 	var c *amqp.ConnError
 	var s *amqp.SessionError
@@ -33,15 +32,15 @@ func lostBy(err error) string {
 	return ""
 }
 
-// TestFaultsOfMessages sends one message under a fault, and looks what the client sees and what the
-// hub has.
+// TestFaultsOfMessages sends one message under a fault, and checks the client's result and the
+// hub's log.
 func TestFaultsOfMessages(t *testing.T) {
 	const deadline = "context deadline exceeded"
 	for name, c := range map[string]struct {
 		fault     testbroker.Fault
 		lost      string
 		condition string
-		text      string // of an error without a condition
+		text      string // text of an error without a condition
 		stored    int
 	}{
 		"DropBeforePublish": {testbroker.Fault{Kind: testbroker.DropBeforePublish}, "connection", "", "", 0},
@@ -103,7 +102,7 @@ func TestFaultsOfMessages(t *testing.T) {
 					require.NoError(t, err)
 					return
 				}
-				if c.lost == "either" { // the client has the outcome and the end at the same time, and takes one
+				if c.lost == "either" { // the client has both the outcome and the end, and reports one of them
 					if err != nil {
 						require.Equal(t, "connection", lostBy(err))
 					}
@@ -197,7 +196,7 @@ func TestCreditIsWithheld(t *testing.T) {
 	})
 }
 
-// Between messages, without any sign before.
+// An idle link is detached without any sign before.
 func TestIdleLinksAreDetached(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, d := newHub(t, nil)
@@ -293,7 +292,7 @@ func TestFaultsOfAnOpen(t *testing.T) {
 				}
 				if err == nil {
 					defer conn.Close()
-					if c.want != "" { // the open was answered, then closed
+					if c.want != "" { // the open was answered, then a close followed
 						<-conn.Done()
 						if err = conn.Err(); c.want == "lost" {
 							require.Equal(t, "connection", lostBy(err))
@@ -348,7 +347,7 @@ func TestThrottleOverAMQP(t *testing.T) {
 	})
 }
 
-// The messages by which a device asks for a fault.
+// Messages with which a device requests a fault.
 func TestFaultMessagesOverAMQP(t *testing.T) {
 	type links struct {
 		telemetry                *amqp.Sender
@@ -363,7 +362,7 @@ func TestFaultMessagesOverAMQP(t *testing.T) {
 	for name, c := range map[string]struct {
 		lost, condition string
 		of              func(l links) error
-		left            int // links, but those to $cbs
+		left            int // links except those to $cbs
 	}{
 		"KillTcp": {"connection", "", func(l links) error { return receive(l.commands) }, 0},
 		"KillAmqpConnection": {"connection",
@@ -453,14 +452,14 @@ func TestGracefulShutDown(t *testing.T) {
 		p := loginAMQP(t, h, d)
 		require.NoError(t, p.telemetry(d).Send(t.Context(), &amqp.Message{ApplicationProperties: map[string]any{
 			"AzIoTHub_FaultOperationType": "ShutDownAmqp", "AzIoTHub_FaultOperationCloseReason": "byebye",
-			"AzIoTHub_FaultOperationDelayInSecs": "1", // or the client may find the close before the outcome
+			"AzIoTHub_FaultOperationDelayInSecs": "1", // otherwise the client may see the close before the outcome
 		}, Data: [][]byte{{1}}}, nil))
 		<-p.conn.Done()
 		require.NoError(t, p.conn.Err(), "a close without an error")
 	})
 }
 
-// Every fault that a kind says is for AMQP is in one of the tests above.
+// The tests above cover all 18 fault kinds that are for AMQP alone.
 func TestNoFaultIsForgotten(t *testing.T) {
 	n := 0
 	for _, k := range testbroker.FaultKinds() {
@@ -476,7 +475,7 @@ func TestNoFaultIsForgotten(t *testing.T) {
 	require.Equal(t, "method sender", testbroker.LinkMethodSender.String())
 }
 
-// The outcome can be read before the end.
+// The outcome can be read before the end of the connection.
 func TestDropAfterTheOutcome(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, d := newHub(t, nil)
@@ -492,7 +491,8 @@ func TestDropAfterTheOutcome(t *testing.T) {
 	})
 }
 
-// A dead link shows nothing: not even the end of the client's token, or of its silence.
+// A half-open connection shows nothing: neither the expiry of the client's token nor its idle
+// timeout.
 func TestHalfOpenIsSilent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, d := newHub(t, &testbroker.Options{AMQP: testbroker.AMQPOptions{IdleTimeout: time.Minute}})
@@ -509,7 +509,7 @@ func TestHalfOpenIsSilent(t *testing.T) {
 	})
 }
 
-// An error that cannot be sent as it is goes without what cannot be sent.
+// The parts of an error that cannot be sent are left out.
 func TestErrorsThatDoNotFit(t *testing.T) {
 	for name, c := range map[string]struct{ give, want testbroker.AMQPError }{
 		"too long": {testbroker.AMQPError{Condition: "a:b", Description: string(make([]byte, 600))},
@@ -567,7 +567,7 @@ func TestErrorsThatDoNotFit(t *testing.T) {
 	}
 }
 
-// A device that asked to be cut off is known by its user name, too.
+// A device that requested to be cut off is also recognized by its SASL user name.
 func TestKillTcpWithSASL(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, d := newHub(t, nil)
@@ -594,7 +594,7 @@ func TestKillTcpWithSASL(t *testing.T) {
 	})
 }
 
-// A frame that is too large for the dialogue of SASL is not answered with frames of AMQP.
+// A frame too large for the SASL handshake is not answered with AMQP frames.
 func TestSASLFramesAreShort(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, _ := newHub(t, nil)

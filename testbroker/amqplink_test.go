@@ -19,7 +19,7 @@ import (
 func TestAddressesOfLinks(t *testing.T) {
 	for _, c := range []struct {
 		address  string
-		sender   string // the condition that refuses; empty = accepted
+		sender   string // the condition of the refusal; empty = accepted
 		receiver string
 	}{
 		{"/devices/dev-1/messages/events", "", "amqp:not-allowed"},
@@ -263,7 +263,7 @@ func TestOutcomesOfCommands(t *testing.T) {
 		settle   func(r *amqp.Receiver, m *amqp.Message) error
 		state    testbroker.C2DState
 		feedback string
-		times    int // deliveries
+		times    int // expected deliveries
 	}{
 		"accepted":         {nil, accept, testbroker.Completed, "Success", 1},
 		"accepted, second": {&amqp.ReceiverOptions{SettlementMode: &second}, accept, testbroker.Completed, "Success", 1},
@@ -310,7 +310,8 @@ func TestOutcomesOfCommands(t *testing.T) {
 	}
 }
 
-// A client that is late learns so if it wants to be told, and the C2D message comes again.
+// A client that settles too late gets an error if it expects a state, and the C2D message is
+// delivered again.
 func TestLockOfACommandEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, d := newHub(t, nil)
@@ -346,7 +347,7 @@ func TestLockOfACommandEnds(t *testing.T) {
 	})
 }
 
-// Settling many at once, some of them with no word about what became of them.
+// Dispositions of ranges, some without a state.
 func TestRangesOfDispositions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, d := newHub(t, nil)
@@ -380,7 +381,7 @@ func TestRangesOfDispositions(t *testing.T) {
 
 func TestTakeOverOfCommands(t *testing.T) {
 	for name, c := range map[string]struct {
-		other bool // connection
+		other bool // on another connection
 		want  string
 	}{"same connection": {false, "amqp:link:stolen"}, "another connection": {true,
 		"com.microsoft:link-creation-conflict"}} {
@@ -409,7 +410,7 @@ func TestTakeOverOfCommands(t *testing.T) {
 	}
 }
 
-// MQTT and AMQP share the queue; the newest receiver gets what waits.
+// MQTT and AMQP share the queue; the newest receiver gets the waiting messages.
 func TestTakeOverAcrossProtocols(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, d := newHub(t, nil)
@@ -429,8 +430,8 @@ func TestTakeOverAcrossProtocols(t *testing.T) {
 	})
 }
 
-// There are clients that repeat names of links in all sessions; in one session a name is that of
-// one link.
+// Some clients use the same link names in all sessions. Within a session a name identifies one
+// link.
 func TestNamesOfLinks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, d := newHub(t, nil)
@@ -453,7 +454,8 @@ func TestNamesOfLinks(t *testing.T) {
 	})
 }
 
-// A client's own limit of messages is obeyed: what is larger waits for a link that can carry it.
+// The hub respects the client's max-message-size: a larger message waits for a link that can carry
+// it.
 func TestCommandsTooLargeForALink(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, d := newHub(t, nil)
@@ -469,7 +471,7 @@ func TestCommandsTooLargeForALink(t *testing.T) {
 	})
 }
 
-// pairOptions give a link the property that names its pair.
+// pairOptions set the link property that names the pair.
 func pairOptions(channel string) (*amqp.SenderOptions, *amqp.ReceiverOptions) {
 	properties := map[string]any{"com.microsoft:channel-correlation-id": channel,
 		"com.microsoft:api-version": "2021-04-12"}
@@ -487,8 +489,7 @@ func (p *peer) pair(address, channel string) (*amqp.Sender, *amqp.Receiver) {
 	return s, r
 }
 
-// Every request is answered, on the receiver that belongs to its sender, and under an id of the
-// same type.
+// Every request is answered on the receiver paired with its sender, with an id of the same type.
 func TestLinksForTwins(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, d := newHub(t, nil)
@@ -519,7 +520,7 @@ func TestLinksForTwins(t *testing.T) {
 	})
 }
 
-// A second pair of links for methods takes over from the first.
+// A second pair of method links replaces the first.
 func TestTakeOverOfMethods(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, d := newHub(t, nil)
@@ -543,7 +544,7 @@ func TestTakeOverOfMethods(t *testing.T) {
 	})
 }
 
-// SendRaw and the log are the same as over MQTT: one hub.
+// SendRaw and the log work as over MQTT, because the hub is the same.
 func TestBothProtocolsFeedOneLog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, d := newHub(t, nil)

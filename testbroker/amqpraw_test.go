@@ -14,7 +14,7 @@ import (
 	"github.com/hubline-iot/hubline/testbroker"
 )
 
-// rawPeer is a client that speaks AMQP frame by frame.
+// rawPeer is a client that sends and reads AMQP frames.
 type rawPeer struct {
 	t    testing.TB
 	conn net.Conn
@@ -42,7 +42,7 @@ func (p *rawPeer) say(channel uint16, body amqpwire.Performative, payload ...byt
 	p.send(b)
 }
 
-// fill reads until n bytes are there.
+// fill reads until n bytes are buffered.
 func (p *rawPeer) fill(n int) error {
 	for len(p.in) < n {
 		var b [4096]byte
@@ -55,7 +55,7 @@ func (p *rawPeer) fill(n int) error {
 	return nil
 }
 
-// readable reads what is there, and reports whether there was anything.
+// readable reads available input, and reports whether there was any.
 func (p *rawPeer) readable() bool {
 	p.conn.SetReadDeadline(time.Now().Add(time.Millisecond))
 	defer p.conn.SetReadDeadline(time.Time{})
@@ -75,7 +75,7 @@ func (p *rawPeer) header() byte {
 
 type rawFrame struct {
 	channel uint16
-	body    amqpwire.Performative // nil = keeps the connection alive
+	body    amqpwire.Performative // nil = a keep-alive
 	payload []byte
 }
 
@@ -101,7 +101,7 @@ func (p *rawPeer) next() (rawFrame, error) {
 	}
 }
 
-// want reads a frame that must have such a body.
+// want reads a frame whose body must have the type T.
 func want[T amqpwire.Performative](p *rawPeer) (T, rawFrame) {
 	p.t.Helper()
 	f, err := p.next()
@@ -111,7 +111,7 @@ func want[T amqpwire.Performative](p *rawPeer) (T, rawFrame) {
 	return f.body.(T), f
 }
 
-// open says the beginning of a connection without SASL.
+// open opens a connection without SASL.
 func (p *rawPeer) open(o *amqpwire.Open) *amqpwire.Open {
 	p.t.Helper()
 	h := amqpwire.ProtocolHeader(amqpwire.ProtocolAMQP)
@@ -170,8 +170,8 @@ func dataOf(t testing.TB, s string) []byte {
 	return encoded(t, &amqpwire.Message{Data: [][]byte{[]byte(s)}})
 }
 
-// login opens a connection with a session on channel 0, and a pair of links to $cbs by which the
-// token was put.
+// login opens a connection with a session on channel 0 and a pair of $cbs links, and sends the
+// token.
 func (p *rawPeer) login(d testbroker.Device) {
 	p.t.Helper()
 	p.open(nil)
@@ -215,7 +215,7 @@ func (p *rawPeer) put(id uint32, operation, token string) int {
 	return status
 }
 
-// attach attaches a link that must be accepted.
+// attach attaches a link, which must be accepted.
 func (p *rawPeer) attach(a *amqpwire.Attach) *amqpwire.Attach {
 	p.t.Helper()
 	p.say(0, a)
@@ -348,7 +348,7 @@ func violations() map[string]violation {
 			}
 		}},
 		"beyond the credit": {detaches: amqpwire.TransferLimitExceeded, do: func(p *rawPeer) {
-			p.say(0, senderTo(telemetryAddress+"/", 2)) // no such address: it is refused, and gives no credit
+			p.say(0, senderTo(telemetryAddress+"/", 2)) // unknown address: the hub refuses it and gives no credit
 			want[*amqpwire.Attach](p)
 			want[*amqpwire.Detach](p)
 			a := senderTo(telemetryAddress, 1)
@@ -361,8 +361,8 @@ func violations() map[string]violation {
 	}
 }
 
-// TestViolationsAreAnswered breaks one rule of the standard at a time, and looks for the condition
-// that the standard has, on the smallest thing that is broken.
+// TestViolationsAreAnswered violates one rule of the standard at a time, and checks the standard's
+// condition on the smallest affected unit.
 func TestViolationsAreAnswered(t *testing.T) {
 	for name, c := range violations() {
 		t.Run(name, func(t *testing.T) {
@@ -391,7 +391,7 @@ func TestViolationsAreAnswered(t *testing.T) {
 				case c.ends != "":
 					require.IsType(t, &amqpwire.End{}, got)
 					require.Equal(t, c.ends, got.(*amqpwire.End).Error.Condition)
-					// What crosses the end is ignored; then the channel is free.
+					// Frames that cross the end are ignored; then the channel is free.
 					p.say(0, transferOf(1, 77))
 					p.say(0, &amqpwire.End{})
 					p.begin(0)
@@ -399,7 +399,7 @@ func TestViolationsAreAnswered(t *testing.T) {
 					require.IsType(t, &amqpwire.Detach{}, got)
 					require.True(t, got.(*amqpwire.Detach).Closed)
 					require.Equal(t, c.detaches, got.(*amqpwire.Detach).Error.Condition)
-					// What crosses the detach is ignored; then the handle is free, and the session works.
+					// Frames that cross the detach are ignored; then the handle is free, and the session works.
 					p.say(0, transferOf(1, 77))
 					p.say(0, credit(1, 5))
 					p.say(0, &amqpwire.Detach{Handle: 1, Closed: true})
@@ -427,8 +427,8 @@ func TestErrantLink(t *testing.T) {
 	})
 }
 
-// Nobody can have been told of a window or of credit that is renewed while a flood comes in one
-// piece.
+// A flood in one write: the client cannot know a window or credit renewed during it, so they do not
+// count.
 func TestFloods(t *testing.T) {
 	for name, c := range map[string]struct {
 		window, credit uint32
@@ -462,7 +462,7 @@ func TestFloods(t *testing.T) {
 					return got
 				}
 				for range 10 {
-					flood(4) // and so on for ever
+					flood(4) // and so on without end
 				}
 				require.Equal(t, 40, h.Len())
 				got := flood(9)
@@ -545,7 +545,7 @@ func TestBeforeTheOpen(t *testing.T) {
 	}
 }
 
-// A client need not wait for answers: some send everything at once.
+// A client need not wait for answers: some send the whole handshake at once.
 func TestPipelinedHandshake(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, d := newHub(t, nil)
@@ -589,7 +589,7 @@ func TestPipelinedHandshake(t *testing.T) {
 	})
 }
 
-// pieces cuts b into pieces of a size, zero meaning one piece.
+// pieces splits b into pieces of a size; zero means one piece.
 func pieces(b []byte, size int) func(func([]byte) bool) {
 	return func(yield func([]byte) bool) {
 		for len(b) > 0 {
@@ -621,7 +621,7 @@ func TestIdleTimeout(t *testing.T) {
 		require.Equal(t, amqpwire.ResourceLimitExceeded, end.Error.Condition)
 		require.Equal(t, time.Minute, time.Since(start))
 		require.ErrorIs(t, p.ended(), io.EOF)
-		time.Sleep(2 * time.Second) // that a client has to close
+		time.Sleep(2 * time.Second) // the client's time to close
 		require.Zero(t, h.Connections(""))
 	})
 }
@@ -698,7 +698,7 @@ func TestAbortedAndPartialDeliveries(t *testing.T) {
 	})
 }
 
-// An answer to an echo tells the hub's state.
+// The answer to an echo has the hub's state.
 func TestEchoAndDrain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, d := newHub(t, nil)
@@ -729,7 +729,7 @@ func TestEchoAndDrain(t *testing.T) {
 	})
 }
 
-// The client's window holds the hub's transfers back, not only credit.
+// The client's window limits the hub's transfers, in addition to credit.
 func TestTheClientsWindowIsObeyed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, d := newHub(t, nil)
@@ -771,7 +771,7 @@ func TestTheClientsWindowIsObeyed(t *testing.T) {
 	})
 }
 
-// Ids and counts are serial numbers: behind the highest comes zero.
+// Ids and counts are serial numbers: zero follows the highest.
 func TestSerialNumbersWrap(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, d := newHub(t, nil)
@@ -809,7 +809,7 @@ func TestSerialNumbersWrap(t *testing.T) {
 	})
 }
 
-// A client may give credit before its attach was answered.
+// A client may give credit before its attach is answered.
 func TestCreditBeforeTheAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, d := newHub(t, nil)
@@ -826,7 +826,7 @@ func TestCreditBeforeTheAnswer(t *testing.T) {
 	})
 }
 
-// A link that is not answered can be given up.
+// A client can detach a link whose attach is unanswered.
 func TestGivingUpAnAttach(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, d := newHub(t, nil)
@@ -849,7 +849,7 @@ func TestGivingUpAnAttach(t *testing.T) {
 	})
 }
 
-// Answers wait for credit, but not without end, and need somewhere to go.
+// Answers wait for credit up to a limit, and need a receiver.
 func TestAnswersWithoutCredit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, d := newHub(t, nil)
@@ -891,7 +891,7 @@ func TestAnswersWithoutCredit(t *testing.T) {
 	})
 }
 
-// Whatever state connections are in, the hub's Close takes no time and leaves nothing behind.
+// Close is quick and leaves nothing behind, in every state of connections.
 func TestCloseOfAHubWithAMQP(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, d := newHub(t, nil)

@@ -16,9 +16,9 @@ import (
 	"github.com/hubline-iot/hubline/testbroker"
 )
 
-// TestAMQPUnderFaults drives a few devices through many faults. A device sends each message until
-// it is accepted, over new connections where needed, and accepts C2D messages on the side. Then the
-// log must hold all messages, in order but for repetitions, and no C2D message may wait.
+// TestAMQPUnderFaults runs a few devices through many faults. A device sends each message until it
+// is accepted, over new connections if needed, and accepts C2D messages meanwhile. In the end the
+// log must hold all messages, in order except for repetitions, and no C2D message may wait.
 func TestAMQPUnderFaults(t *testing.T) {
 	for seed := range uint64(20) {
 		t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) {
@@ -79,7 +79,7 @@ func stressAMQP(t *testing.T, seed uint64) {
 		if i < commands {
 			for h.SendC2D(fmt.Sprint("d", i%devices), testbroker.C2D{MessageID: fmt.Sprint(i), Body: []byte{byte(i)},
 				Expiry: time.Now().Add(24 * time.Hour)}) != nil {
-				time.Sleep(time.Second) // a quota
+				time.Sleep(time.Second) // a quota is exhausted
 			}
 		}
 	}
@@ -117,17 +117,17 @@ func stressAMQP(t *testing.T, seed uint64) {
 	t.Logf("%d messages, %d faults fired", h.Len(), fired)
 }
 
-// An amqpDevice sends what it has to, and begins anew when anything goes wrong.
+// An amqpDevice sends its messages, and reconnects after any failure.
 type amqpDevice struct {
 	t     testing.TB
 	hub   *testbroker.Hub
 	d     testbroker.Device
-	pause time.Duration // so that no two devices do the same in the same instant
+	pause time.Duration // so that no two devices act at the same instant
 
-	next int // message to be sent; of run
+	next int // next message to send; used by run
 }
 
-// run lives until the context ends; it tells when all messages were accepted.
+// run runs until the context ends. It calls done once all messages are accepted.
 func (a *amqpDevice) run(ctx context.Context, messages int, done func()) {
 	told := false
 	for ctx.Err() == nil {
@@ -251,8 +251,7 @@ func (a *amqpDevice) receive(ctx context.Context, conn *amqp.Conn) {
 	}
 }
 
-// TestAMQPUnderLoad has real goroutines on real connections do everything at once, for the race
-// detector.
+// TestAMQPUnderLoad does everything concurrently on real connections, for the race detector.
 func TestAMQPUnderLoad(t *testing.T) {
 	h, _ := newHub(t, nil)
 	addr, err := h.Listen(testbroker.PortAMQP, "127.0.0.1:0")

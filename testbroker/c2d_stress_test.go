@@ -16,8 +16,8 @@ import (
 	"github.com/hubline-iot/hubline/testbroker"
 )
 
-// TestNoCommandIsLost sends C2D messages to a device that meets many faults and acknowledges what
-// it gets. Each C2D message must be completed, the device must have had each at least once, and
+// TestNoCommandIsLost sends C2D messages to a device that meets many faults and acknowledges most
+// deliveries. Each C2D message must be completed, each must reach the device at least once, and
 // first deliveries must be in order.
 func TestNoCommandIsLost(t *testing.T) {
 	for seed := range uint64(20) {
@@ -81,12 +81,12 @@ func commandStress(t *testing.T, seed uint64) {
 	require.NotZero(t, fired)
 }
 
-// receiveAll connects again and again, acknowledges most of what comes, and returns the numbers in
-// the order in which they came.
+// receiveAll reconnects repeatedly, acknowledges most deliveries, and returns the numbers in order
+// of arrival.
 func receiveAll(t *testing.T, h *testbroker.Hub, d testbroker.Device, clean bool, seed uint64, stop <-chan struct{}) (
 	all []int) {
 	rng := rand.New(rand.NewPCG(seed, 3))
-	subscribed := false // as the session was left
+	subscribed := false // state of the kept session
 	for ; ; time.Sleep(234 * time.Millisecond) {
 		select {
 		case <-stop:
@@ -141,7 +141,7 @@ func receive(w *wire, raw net.Conn, d testbroker.Device, clean bool, rng *rand.R
 			}
 			all = append(all, number)
 			if rng.IntN(20) == 0 {
-				return all // without a PUBACK
+				return all // ends without a PUBACK
 			}
 			raw.Write(append([]byte{0x40, 2}, id...))
 			if rng.IntN(10) == 0 {

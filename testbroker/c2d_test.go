@@ -63,7 +63,7 @@ func (w *wire) ack(id uint16) {
 	w.send([]byte{0x40, 2, byte(id >> 8), byte(id)})
 }
 
-// quiet reports that the hub sends nothing more of itself.
+// quiet checks that the hub sends nothing more by itself.
 func (w *wire) quiet() {
 	w.t.Helper()
 	synctest.Wait()
@@ -98,7 +98,7 @@ func enqueue(t testing.TB, h *testbroker.Hub, bodies ...string) {
 	}
 }
 
-// states returns the states of all C2D messages with their numbers of deliveries.
+// states returns the states and delivery counts of all C2D messages.
 func states(h *testbroker.Hub) (all []string) {
 	for _, r := range h.C2DLog("") {
 		all = append(all, fmt.Sprint(r.State, " ", r.Deliveries))
@@ -201,7 +201,7 @@ func TestWindowOfCommands(t *testing.T) {
 		w.quiet()
 		w.ack(2)
 		require.Equal(t, "d", w.command().body)
-		w.ack(2) // a second time, and one for nothing
+		w.ack(2) // a repeated PUBACK, and one without a message
 		w.ack(77)
 		w.quiet()
 		w.ack(1)
@@ -331,7 +331,7 @@ func TestCommandIsDeliveredAgainToTheNextConnection(t *testing.T) {
 				enqueue(t, h, "d")
 				w = receiver(t, h, d, 1)
 				got := w.commands(3)
-				if c.missed { // the old one had it, as far as the hub knows
+				if c.missed { // the hub has sent it on the old connection
 					require.Equal(t, "+d", got[2])
 					got[2] = strings.TrimPrefix(got[2], "+")
 				}
@@ -418,7 +418,7 @@ func TestLatePubackFindsNothing(t *testing.T) {
 		id := w.command().id
 		h.Drop("")
 		synctest.Wait()
-		w = login(t, h, d) // it has not subscribed again
+		w = login(t, h, d) // without a new subscription
 		w.ack(id)
 		w.quiet()
 		require.Equal(t, []string{"enqueued 1"}, states(h))
@@ -555,7 +555,7 @@ func TestTwoWayTraffic(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			n := 10000
 			if strings.HasPrefix(name, "WebSocket") {
-				n = 3000 // which cost more
+				n = 3000 // WebSocket messages cost more time
 			}
 			h, d, conn := open(t)
 			w := newWire(t, conn)
@@ -629,7 +629,7 @@ func TestTwoWayTraffic(t *testing.T) {
 	}
 }
 
-// TestClientThatDoesNotRead floods the hub and lets everything come.
+// TestClientThatDoesNotRead sends more than a client that does not read can get.
 func TestClientThatDoesNotRead(t *testing.T) {
 	var end testbroker.Event
 	h, d := newHub(t, &testbroker.Options{OnEvent: func(e testbroker.Event) {
@@ -649,7 +649,7 @@ func TestClientThatDoesNotRead(t *testing.T) {
 	}
 	require.Less(t, time.Since(start), waitLimit/2, "nobody waits for it")
 	require.Equal(t, 16, h.CountC2D("", testbroker.Invisible))
-	for range 2 { // the system has buffers of its own
+	for range 2 { // the system has buffers too
 		h.SendRaw("dev-1", make([]byte, 8<<20))
 	}
 	require.NoError(t, h.Wait(t.Context(), func([]testbroker.Message) bool { return h.Connections("") == 0 }))
@@ -660,8 +660,8 @@ func TestClientThatDoesNotRead(t *testing.T) {
 	require.Error(t, err)
 }
 
-// TestTwoWayTrafficWithPaho gives a client that does one thing after the other, and acknowledges
-// from where it reads, no reason to lock up.
+// TestTwoWayTrafficWithPaho checks that a client which handles packets one after the other, and
+// sends acknowledgements from its reader, does not deadlock with the hub.
 func TestTwoWayTrafficWithPaho(t *testing.T) {
 	const n = 300
 	h, d := newHub(t, nil)

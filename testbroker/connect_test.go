@@ -15,7 +15,7 @@ import (
 	"github.com/hubline-iot/hubline/testbroker"
 )
 
-// goldenKey is the bytes 00 to 1f.
+// goldenKey encodes the bytes 00 to 1f.
 const goldenKey = "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8="
 
 func TestGoldenTokensAreAccepted(t *testing.T) {
@@ -63,7 +63,7 @@ func TestGoldenTokensAreAccepted(t *testing.T) {
 	}
 }
 
-// A connackWorld is what the cases of TestConnackCodes are about.
+// A connackWorld is the hub with the devices and the policy in the cases of TestConnackCodes.
 type connackWorld struct {
 	hub           *testbroker.Hub
 	dev, mod, two testbroker.Device
@@ -198,7 +198,7 @@ func connackCases(t *testing.T) map[string]connackCase {
 	}
 }
 
-// TestConnackCodes changes one thing of a good CONNECT and looks at the answer.
+// TestConnackCodes changes one thing in a valid CONNECT and checks the answer.
 func TestConnackCodes(t *testing.T) {
 	for name, c := range connackCases(t) {
 		t.Run(name, func(t *testing.T) {
@@ -217,7 +217,7 @@ func TestConnackCodes(t *testing.T) {
 				con := connectOf(dev)
 				c.change(&con, w)
 				raw := con.bytes()
-				if strings.HasSuffix(con.user, "\x00") { // a password that is there, but empty
+				if strings.HasSuffix(con.user, "\x00") { // a password that is present but empty
 					con.user = strings.TrimSuffix(con.user, "\x00")
 					raw = con.bytes()
 					raw = append(raw, 0, 0)
@@ -412,7 +412,7 @@ func TestClockOfTheHubJudgesTokens(t *testing.T) {
 			return dial(t, h).connect(c)
 		}())
 		w.conn.SetDeadline(time.Time{})
-		_, _, err := w.read() // keep-alive is a minute, the token ends a minute from now, and has no grace
+		_, _, err := w.read() // the keep-alive is a minute; the token expires in a minute, without grace
 		require.Equal(t, io.EOF, err)
 		require.Equal(t, time.Minute, time.Since(start))
 	})

@@ -11,13 +11,13 @@ import (
 	"github.com/hubline-iot/hubline/testbroker"
 )
 
-// since returns what was told after the first n, and how many that makes in all.
+// since returns the events after the first n, and the total number.
 func (r *recorder) since(n int) ([]string, int) {
 	all := r.text()
 	return all[n:], len(all)
 }
 
-// All that happens at the hub is told, once and in order.
+// Every event is reported once and in order.
 func TestEvents(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var rec recorder
@@ -86,7 +86,7 @@ func TestEvents(t *testing.T) {
 
 		in := h.Inject(testbroker.Fault{Kind: testbroker.Quota, Device: "dev-1"})
 		in.Remove()
-		in.Remove() // does nothing any more
+		in.Remove() // has no effect
 		h.Inject(testbroker.Fault{Kind: testbroker.DropConnect})
 		told("dev-1 fault Quota declared", "dev-1 fault Quota removed", "fault DropConnect declared")
 
@@ -98,8 +98,8 @@ func TestEvents(t *testing.T) {
 	})
 }
 
-// However many goroutines change a queue, what becomes of each C2D message is told in order; and
-// who is told may ask the hub.
+// The state changes of each C2D message are reported in order, even with many goroutines; and
+// OnEvent may call the hub.
 func TestEventsOfCommandsAreInOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const n = 100
@@ -110,7 +110,7 @@ func TestEventsOfCommandsAreInOrder(t *testing.T) {
 			if e.Kind != testbroker.C2DChanged {
 				return
 			}
-			h.CountC2D("", testbroker.Completed) // or it would lock up
+			h.CountC2D("", testbroker.Completed) // would deadlock if OnEvent were called with a lock held
 			mu.Lock()
 			defer mu.Unlock()
 			became[e.Name] = append(became[e.Name], e.Detail)

@@ -14,7 +14,7 @@ import (
 	"github.com/hubline-iot/hubline/testbroker"
 )
 
-// connectPaho stands for the client under test. It understands just enough to connect.
+// connectPaho stands for the client under test. It only connects.
 func connectPaho(hub *testbroker.Hub, dev testbroker.Device) paho.Client {
 	c := paho.NewClient(paho.NewClientOptions().AddBroker("tcp://hub").SetClientID(dev.ID).SetAutoReconnect(false).
 		SetUsername(dev.HostName + "/" + dev.ID + "/?api-version=2021-04-12").SetPassword(token(dev)).
@@ -157,7 +157,7 @@ func ExampleFault() {
 		log.Fatal(err)
 	}
 
-	// The second message will be stored, but its sender is cut off before it learns so.
+	// The second message will be stored, but its sender is cut off before the PUBACK.
 	hub.Inject(testbroker.Fault{Kind: testbroker.DropAfterPublish, Device: "dev-1", After: 1})
 
 	client := connectPaho(hub, dev)

@@ -199,13 +199,13 @@ func TestDropConnect(t *testing.T) {
 	})
 }
 
-// TestMessageFaults sends five messages, the third of which is hit.
+// TestMessageFaults sends five messages; the fault hits the third.
 func TestMessageFaults(t *testing.T) {
 	for _, c := range []struct {
 		kind   testbroker.FaultKind
-		stored int      // of those sent until the end
-		acked  []uint16 // PUBACKs that are sure to come
-		end    error    // of the connection; nil = it lives
+		stored int      // of those sent before the end
+		acked  []uint16 // PUBACKs that must arrive
+		end    error    // end of the connection; nil = it stays open
 	}{
 		{testbroker.DropDuringPublish, 2, nil, syscall.ECONNRESET},
 		{testbroker.DropBeforePublish, 2, nil, syscall.ECONNRESET},
@@ -224,7 +224,7 @@ func TestMessageFaults(t *testing.T) {
 					h, d := newHub(t, nil)
 					in := h.Inject(testbroker.Fault{Kind: c.kind, After: 2})
 					w := login(t, h, d)
-					if burst { // all in one write, so that the hub has read on when it comes to the third
+					if burst { // all in one write, so that the hub has read more when it handles the third
 						var all []byte
 						for id := range uint16(5) {
 							all = append(all, publishBytes(2, id+1, events, "body")...)
@@ -249,7 +249,7 @@ func TestMessageFaults(t *testing.T) {
 					}
 					if c.end != nil {
 						if burst && c.end == syscall.ECONNRESET {
-							for { // PUBACKs may or may not come through before the reset
+							for { // PUBACKs may or may not arrive before the reset
 								kind, _, err := w.read()
 								if err != nil {
 									require.ErrorIs(t, err, c.end)
@@ -419,7 +419,7 @@ func TestHalfOpenSwallowsWhatWasAlreadyRead(t *testing.T) {
 		for id := range uint16(3) {
 			all = append(all, publishBytes(2, id+1, events, "x")...)
 		}
-		w.send(append(all, 0xe0, 0)) // and a DISCONNECT, all in one piece
+		w.send(append(all, 0xe0, 0)) // and a DISCONNECT, all in one write
 		require.Equal(t, uint16(1), w.acked())
 		require.NoError(t, w.conn.SetReadDeadline(time.Now().Add(time.Hour)))
 		require.ErrorIs(t, w.end(), os.ErrDeadlineExceeded)
@@ -448,7 +448,7 @@ func TestThrottle(t *testing.T) {
 		require.Equal(t, 5, in.Fired())
 
 		time.Sleep(10 * time.Second)
-		for id := range uint16(7) { // one is answered at once, five wait, one is too many
+		for id := range uint16(7) { // one is answered at once, five are delayed, the next exceeds the limit
 			w.publish(id+1, events, "x")
 		}
 		require.Equal(t, uint16(1), w.acked())

@@ -10,8 +10,8 @@ import (
 	"github.com/hubline-iot/hubline/testbroker"
 )
 
-// FuzzWebSocket sends bytes to the place where a request for a WebSocket is expected, and then into
-// a WebSocket: the hub must end the connection or wait for more, and serve others.
+// FuzzWebSocket sends bytes instead of a WebSocket request, and then into a WebSocket: the hub must
+// end the connection or wait for more, and serve other connections.
 func FuzzWebSocket(f *testing.F) {
 	const request = "GET /$iothub/websocket HTTP/1.1\r\nHost: h\r\nConnection: Upgrade\r\nUpgrade: " +
 		"websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Protocol: " +

@@ -14,7 +14,7 @@ import (
 	"github.com/hubline-iot/hubline/testbroker"
 )
 
-// A busyDevice does everything that the hub keeps books about.
+// A busyDevice does everything that the hub logs.
 type busyDevice struct {
 	t *testing.T
 	h *testbroker.Hub
@@ -29,7 +29,7 @@ func newBusyDevice(t *testing.T, h *testbroker.Hub, d testbroker.Device) *busyDe
 	return b
 }
 
-// do does everything once, but for a message that conflicts with another, which are two.
+// do does everything once, except two messages that conflict.
 func (b *busyDevice) do() {
 	b.t.Helper()
 	b.n++
@@ -56,8 +56,8 @@ func (b *busyDevice) do() {
 	require.NoError(b.t, b.h.RemoveDevice(other))
 }
 
-// Every log has the newest entries, as many as Options say; counts and waits are about all that
-// ever were.
+// Every log has the newest entries, as many as Options.Keep; counts and waits include forgotten
+// ones.
 func TestKeep(t *testing.T) {
 	for _, keep := range []int{1, 3, 16} {
 		synctest.Test(t, func(t *testing.T) {
@@ -68,7 +68,7 @@ func TestKeep(t *testing.T) {
 				b.do()
 			}
 			held := testbroker.Held(h)
-			require.LessOrEqual(t, held["copies"], keep) // no more: a message that conflicts is none
+			require.LessOrEqual(t, held["copies"], keep) // not more: a conflicting message is no copy
 			delete(held, "copies")
 			for what, n := range held {
 				require.Equal(t, keep, n, what)
@@ -115,7 +115,7 @@ func TestKeep(t *testing.T) {
 	}
 }
 
-// Who waits for a number of messages waits for that many, also when they are more than are kept.
+// A wait for a number of messages works even if the number exceeds Keep.
 func TestWaitForMoreThanIsKept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, d := newHub(t, &testbroker.Options{Keep: 2})
@@ -138,20 +138,20 @@ func TestWaitForMoreThanIsKept(t *testing.T) {
 	})
 }
 
-// A message is compared with what is kept: the first of its id, or a copy of that.
+// A message is compared with the kept ones: the first of its id, or a copy of it.
 func TestConflictsOfWhatIsKept(t *testing.T) {
 	for _, c := range []struct {
-		messages string // id and body of each
+		messages string // id and body of each message
 		want     string // the conflicts
 	}{
 		{"aX aY", "XY"},
 		{"aX b_ c_ aY", "XY"},
 		{"aX b_ c_ d_ aY", ""},
-		{"aX b_ c_ d_ aY aX", "YX"}, // Y is the first now
-		{"aX b_ aX c_ d_ aY", "XY"}, // the copy is there
+		{"aX b_ c_ d_ aY aX", "YX"}, // Y is the first, because X is forgotten
+		{"aX b_ aX c_ d_ aY", "XY"}, // the copy of X is kept
 		{"aX aX aX b_ aY b_ c_", "XY"},
 		{"aX aX b_ c_ d_ aY aY", ""},
-		{"aX aY aZ aX", "XY XZ"}, // X is the first again, as the others were not
+		{"aX aY aZ aX", "XY XZ"}, // X is the first again, because the others differed
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			h, d := newHub(t, &testbroker.Options{Keep: 3})
@@ -169,7 +169,7 @@ func TestConflictsOfWhatIsKept(t *testing.T) {
 	}
 }
 
-// What Wait hands out stays as it is while the hub forgets it.
+// The log passed to Wait does not change while the hub forgets messages.
 func TestForgettingWhileOthersRead(t *testing.T) {
 	h, d := newHub(t, &testbroker.Options{Keep: 5})
 	w := login(t, h, d)
@@ -195,8 +195,7 @@ func TestForgettingWhileOthersRead(t *testing.T) {
 	wg.Wait()
 }
 
-// However long a hub lives, it holds no more than what it keeps, and keeping costs no more than a
-// few moves of an entry.
+// The hub's memory is bounded by Keep, and each entry is moved only a few times.
 func TestMemoryIsBounded(t *testing.T) {
 	h, d := newHub(t, &testbroker.Options{Keep: 50})
 	w := login(t, h, d)
@@ -207,7 +206,7 @@ func TestMemoryIsBounded(t *testing.T) {
 			w.acked()
 		}
 		var m runtime.MemStats
-		for range 3 { // pools are emptied by the second
+		for range 3 { // the second empties the pools
 			runtime.GC()
 		}
 		runtime.ReadMemStats(&m)
@@ -218,8 +217,7 @@ func TestMemoryIsBounded(t *testing.T) {
 	require.Less(t, int64(after)-int64(before), int64(3*50*len(body)))
 }
 
-// A call that is forgotten while it is under way goes on, and is really forgotten when it has
-// ended.
+// A call forgotten while open continues, and its data is dropped when it has ended.
 func TestForgottenCalls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, d := newHub(t, &testbroker.Options{Keep: 1})
@@ -245,7 +243,7 @@ func TestForgottenCalls(t *testing.T) {
 	})
 }
 
-// A C2D message that is forgotten while it waits is delivered, and counted.
+// A C2D message forgotten while waiting is still delivered and counted.
 func TestForgottenCommands(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, d := newHub(t, &testbroker.Options{Keep: 2})
@@ -262,8 +260,7 @@ func TestForgottenCommands(t *testing.T) {
 	})
 }
 
-// An upload that is forgotten is over, and its file goes with it, unless there was another of that
-// name since.
+// A forgotten upload is over. Its file is dropped too, unless a newer upload has the same name.
 func TestForgottenUploads(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, d := newHub(t, &testbroker.Options{Keep: 2})
@@ -289,7 +286,7 @@ func TestForgottenUploads(t *testing.T) {
 		}
 		require.NoError(t, slow.WaitFired(t.Context(), 3))
 		p.beginUpload("c")
-		p.beginUpload("d") // forgets last, whose URI was found good
+		p.beginUpload("d") // forgets last, whose URI was valid
 		for range 3 {
 			require.Equal(t, 403, <-statuses)
 		}

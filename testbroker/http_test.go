@@ -24,7 +24,7 @@ import (
 
 const version = "?api-version=2021-04-12"
 
-// A poster is a client of HTTP that is not ours.
+// A poster is an HTTP client of package net/http.
 type poster struct {
 	t      testing.TB
 	client *http.Client
@@ -32,18 +32,18 @@ type poster struct {
 	token  string // empty = none
 }
 
-// A reply is an answer that was read to its end.
+// A reply is an answer with its whole body.
 type reply struct {
 	*http.Response
 	body string
 }
 
-// newPoster returns a client that reaches the hub by a dial function. It speaks TLS if there is a
-// configuration, and then HTTP/2 if the hub does.
+// newPoster returns a client that connects with a dial function. With a TLS configuration it uses
+// TLS, and HTTP/2 if the hub offers it.
 func newPoster(t testing.TB, dial func(ctx context.Context, network, addr string) (net.Conn, error), config *tls.Config,
 	token string) *poster {
 	way := &http.Transport{DialContext: dial, TLSClientConfig: config, ForceAttemptHTTP2: config != nil}
-	// or it never finds a dead link
+	// Without pings it would never detect a half-open connection.
 	way.HTTP2 = &http.HTTP2Config{SendPingTimeout: 3 * time.Second, PingTimeout: 3 * time.Second}
 	t.Cleanup(way.CloseIdleConnections)
 	p := &poster{t: t, client: &http.Client{Transport: way, Timeout: 10 * time.Minute}, base: "http://hub.example.test",
@@ -54,7 +54,7 @@ func newPoster(t testing.TB, dial func(ctx context.Context, network, addr string
 	return p
 }
 
-// overHTTP is a client in memory without TLS.
+// overHTTP returns an in-memory client without TLS.
 func overHTTP(t testing.TB, h *testbroker.Hub, d testbroker.Device) *poster {
 	return newPoster(t, h.Dial(testbroker.PortHTTP), nil, token(d))
 }
@@ -89,14 +89,13 @@ func (p *poster) post(path, body string, header ...string) reply {
 	return p.do(http.MethodPost, path, body, header...)
 }
 
-// send posts a message for dev-1 and expects it to be taken.
+// send posts a message for dev-1, which must be accepted.
 func (p *poster) send(body string, header ...string) {
 	r := p.post("/devices/dev-1/messages/events"+version, body, header...)
 	require.Equal(p.t, 204, r.StatusCode, r.body)
 }
 
-// refused checks that a reply is a refusal with a code, in the body as well as by its name in the
-// head.
+// refused checks that a reply is a refusal with a code, in the body and by name in the header.
 func (r reply) refused(t testing.TB, code int) {
 	t.Helper()
 	require.Equal(t, code/1000, r.StatusCode, r.body)
@@ -118,7 +117,7 @@ func (r reply) refused(t testing.TB, code int) {
 	require.Equal(t, "application/json; charset=utf-8", r.Header.Get("Content-Type"))
 }
 
-// webWays are clients of every kind, with the major version of HTTP that they speak.
+// webWays returns clients of every kind, with the major version of HTTP that they use.
 func webWays(t testing.TB) map[string]func(t *testing.T, h *testbroker.Hub, token string) (*poster, int) {
 	type way = func(t *testing.T, h *testbroker.Hub, token string) (*poster, int)
 	real := func(t *testing.T, h *testbroker.Hub, p testbroker.Port) func(ctx context.Context, network,
@@ -206,7 +205,7 @@ func TestHTTPAuthentication(t *testing.T) {
 		p := overHTTP(t, h, d)
 		for name, c := range map[string]struct {
 			token, path string
-			code        int // zero = taken
+			code        int // zero = accepted
 		}{
 			"own":                            {token(d), "/devices/dev-1/messages/events", 0},
 			"module":                         {token(mod), "/devices/dev-1/modules/mod-1/messages/events", 0},
@@ -240,7 +239,7 @@ func TestHTTPAuthentication(t *testing.T) {
 		p.post("/devices/dev-1/messages/events"+version, "x").refused(t, 403012)
 		require.NoError(t, h.SetEnabled("dev-1", true))
 		p.send("x")
-		time.Sleep(2 * time.Hour) // beyond the token
+		time.Sleep(2 * time.Hour) // after the token's expiry
 		p.post("/devices/dev-1/messages/events"+version, "x").refused(t, 401003)
 		require.NoError(t, h.Close())
 		synctest.Wait()
@@ -318,7 +317,7 @@ func TestWhatHTTPRefuses(t *testing.T) {
 		r := p.post("/DEVICES/dev-1/Messages/EVENTS"+version, "x", "iothub-to", "%2Fdevices%2Fdev-1%2Fmessages%2Fevents")
 		require.Equal(t, 204, r.StatusCode, r.body)
 
-		// A body whose length is not known.
+		// A body of unknown length.
 		r2, err := http.NewRequest("POST", p.base+events+version, struct{ io.Reader }{strings.NewReader(big + "x")})
 		require.NoError(t, err)
 		r2.Header.Set("Authorization", p.token)
@@ -349,7 +348,7 @@ func TestDateIsTheHubs(t *testing.T) {
 	})
 }
 
-// A client that is slow on purpose is not waited for.
+// The hub ends a deliberately slow request in time.
 func TestSlowClientsOverHTTP(t *testing.T) {
 	for name, c := range map[string]struct {
 		send string
@@ -410,13 +409,12 @@ func TestCloseEndsRequests(t *testing.T) {
 	})
 }
 
-// policyToken is a token for all devices of a hub.
+// policyToken returns a token for all devices of a hub.
 func policyToken(p testbroker.Policy, host string) string {
 	return sign(host, p.PrimaryKey, time.Now().Add(time.Hour).Unix()) + "&skn=" + p.Name
 }
 
-// Over HTTP/2 a body that does not come is not waited for either, and others on the connection do
-// not wait for it.
+// Over HTTP/2 a missing body times out too, and does not delay other requests on the connection.
 func TestSlowStream(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, d := newHub(t, nil)
@@ -447,7 +445,7 @@ func TestSlowStream(t *testing.T) {
 	})
 }
 
-// FuzzHTTP sends bytes to the hub as they are.
+// FuzzHTTP sends arbitrary bytes to the hub.
 func FuzzHTTP(f *testing.F) {
 	h, err := testbroker.New(nil)
 	require.NoError(f, err)
@@ -478,7 +476,7 @@ func FuzzHTTP(f *testing.F) {
 	})
 }
 
-// What is no HTTP/2 ends the connection and nothing else.
+// Invalid HTTP/2 ends only its connection.
 func TestBadHTTP2(t *testing.T) {
 	const preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 	settings := "\x00\x00\x00\x04\x00\x00\x00\x00\x00"
@@ -516,7 +514,7 @@ func TestBadHTTP2(t *testing.T) {
 	}
 }
 
-// On real sockets Close leaves no goroutine, whatever the clients are about.
+// On real sockets Close leaves no goroutine, whatever the clients do.
 func TestCloseOverHTTPSLeavesNothing(t *testing.T) {
 	before := runtime.NumGoroutine()
 	h, d := newHub(t, nil)
@@ -541,7 +539,7 @@ func TestCloseOverHTTPSLeavesNothing(t *testing.T) {
 	for _, p := range clients {
 		p.client.CloseIdleConnections()
 	}
-	// one asks
+	// One more, because Eventually runs the condition in a goroutine.
 	require.Eventually(t, func() bool { return runtime.NumGoroutine() <= before+1 }, 10*time.Second, 10*time.Millisecond,
 		"%d goroutines, %d before", runtime.NumGoroutine(), before)
 }

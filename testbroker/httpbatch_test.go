@@ -89,7 +89,7 @@ func TestStrictValues(t *testing.T) {
 	})
 }
 
-// A repeated message id with another body is noticed whatever way the two came.
+// A repeated message id with another body is a conflict, also across protocols.
 func TestConflictOverHTTP(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, d := newHub(t, nil)

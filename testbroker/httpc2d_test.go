@@ -13,7 +13,7 @@ import (
 
 const inbound = "/devices/dev-1/messages/devicebound"
 
-// receive asks for a C2D message and returns it with its lock token.
+// receive requests a C2D message and returns it with its lock token.
 func (p *poster) receive() (reply, string) {
 	r := p.do("GET", inbound+version, "")
 	require.Equal(p.t, 200, r.StatusCode, r.body)
@@ -59,7 +59,7 @@ func TestCommandsOverHTTP(t *testing.T) {
 		p.do("POST", inbound+"/other/abandon"+version, "").refused(t, 412002)
 		p.do("POST", inbound+"/"+lock+version, "").refused(t, 405000)
 
-		// Abandoned: it comes again, with another token.
+		// Abandoned: it is delivered again, with another token.
 		require.Equal(t, 204, p.do("POST", "/devices/dev-1/messages/deviceBound/"+lock+"/abandon"+version, "", "If-Match",
 			`"`+lock+`"`).StatusCode)
 		p.do("DELETE", inbound+"/"+lock+version, "").refused(t, 412002)
@@ -75,7 +75,7 @@ func TestCommandsOverHTTP(t *testing.T) {
 		require.NoError(t, h.WaitC2D(t.Context(), "dev-1", testbroker.Completed, 1))
 		p.do("DELETE", inbound+"/"+third+version, "").refused(t, 412002)
 
-		// Rejected, the parameter on either side of the version.
+		// Rejected, with the parameter on either side of the version.
 		for _, query := range []string{"?reject&api-version=2021-04-12", version + "&reject", version + "&reject=true"} {
 			require.NoError(t, h.SendC2D("dev-1", testbroker.C2D{Ack: "negative"}))
 			_, lock = p.receive()
@@ -108,7 +108,7 @@ func TestAbandonedTooOften(t *testing.T) {
 	})
 }
 
-// A lock over HTTP is not that of a connection: that others subscribe and leave does not end it.
+// A lock over HTTP does not belong to a connection: other subscriptions do not end it.
 func TestPulledCommandsAreNotPushed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, d := newHub(t, nil)

@@ -16,16 +16,16 @@ import (
 	"github.com/hubline-iot/hubline/testbroker"
 )
 
-// A faultCase is a fault and what three requests, each with a message, and ten seconds for its
-// answer, come to.
+// A faultCase is a fault and the result of three requests. Each has a message, and a time limit of
+// ten seconds.
 type faultCase struct {
 	fault  testbroker.Fault
 	want   [3]int // status; 0 = no answer
 	stored int
 	fired  int
-	code   int           // of the service, in the first refusal
-	took   time.Duration // by the first request
-	conns  [2]uint64     // connections used, over HTTP/1.1 and HTTP/2; zero = does not matter
+	code   int           // the service's code in the first refusal
+	took   time.Duration // time of the first request
+	conns  [2]uint64     // connections used, over HTTP/1.1 and HTTP/2; zero = any number
 }
 
 const fine = 204
@@ -198,7 +198,7 @@ func moreHTTPFaultCases() map[string]faultCase {
 			want:  [3]int{fine, fine, fine}, stored: 3,
 		},
 
-		// Those of uploads do not happen to messages.
+		// The faults of uploads do not happen to messages.
 		"CutBlobBody": {
 			fault: F{Kind: testbroker.CutBlobBody},
 			want:  [3]int{fine, fine, fine}, stored: 3,
@@ -314,7 +314,7 @@ func TestRetryAfter(t *testing.T) {
 	}
 }
 
-// What happens to answers with a body.
+// Faults of answers with a body.
 func TestFaultsOfAnAnswerWithABody(t *testing.T) {
 	for major, over := range []string{"HTTP/1.1", "HTTP/2"} {
 		t.Run(over, func(t *testing.T) {
@@ -437,7 +437,7 @@ func TestFaultMessagesOverHTTP(t *testing.T) {
 	})
 }
 
-// Drop, SendRaw and silence reach connections over HTTP by the devices that have used them.
+// Drop, SendRaw and HalfOpen select connections over HTTP by the devices that have used them.
 func TestConnectionsOverHTTPByDevice(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, d := newHub(t, nil)
@@ -535,7 +535,7 @@ func stressHTTP(t *testing.T, seed uint64) {
 	require.Empty(t, h.Conflicts())
 }
 
-// On real sockets, where a reset overtakes what was sent, and an end does not.
+// On real sockets a reset overtakes data, and an orderly end does not.
 func TestFaultsOverRealHTTPS(t *testing.T) {
 	for _, c := range []struct {
 		fault testbroker.Fault
@@ -565,16 +565,14 @@ func TestFaultsOverRealHTTPS(t *testing.T) {
 				require.Equal(t, c.want, r.StatusCode)
 			}
 			require.NoError(t, in.WaitFired(t.Context(), 1))
-			// A POST is not repeated by the client when the connection turns out to have ended, so it starts
-			// anew.
+			// The client does not repeat a POST on an ended connection, so it starts with a new one.
 			p.client.CloseIdleConnections()
 			p.send("x")
 		})
 	}
 }
 
-// What happens to a device does not happen to a back end that asks about it, unless the fault says
-// so.
+// A device's faults do not affect a back end's requests about it, unless the fault names them.
 func TestFaultsSpareBackEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, _ := newHub(t, nil)
@@ -582,7 +580,7 @@ func TestFaultsSpareBackEnds(t *testing.T) {
 		ask := func() int { return p.do("GET", "/devices/dev-1"+version, "").StatusCode }
 		for _, k := range testbroker.FaultKinds() {
 			switch k {
-			case testbroker.HalfOpen, testbroker.Absent: // of all
+			case testbroker.HalfOpen, testbroker.Absent: // for all devices
 				h.Inject(testbroker.Fault{Kind: k, Device: "dev-1"})
 			default:
 				h.Inject(testbroker.Fault{Kind: k, Rate: 0.1})

@@ -18,7 +18,7 @@ import (
 	"github.com/hubline-iot/hubline/testbroker"
 )
 
-const waitLimit = 10 * time.Second // on real sockets, where nothing should take that long
+const waitLimit = 10 * time.Second // on real sockets, where every wait should be much shorter
 
 // realTCP connects to a listener of the hub.
 func realTCP(t testing.TB, addr net.Addr) *wire {
@@ -28,7 +28,7 @@ func realTCP(t testing.TB, addr net.Addr) *wire {
 	return newWire(t, conn)
 }
 
-// realTLS connects, does the handshake and sends a CONNECT that must be accepted.
+// realTLS connects, does the handshake and sends a CONNECT, which must be accepted.
 func realTLS(t testing.TB, h *testbroker.Hub, addr net.Addr, d testbroker.Device) *wire {
 	conn, err := tls.Dial("tcp", addr.String(), h.ClientTLS())
 	require.NoError(t, err)
@@ -130,7 +130,7 @@ func TestCutsOnRealSocketsAreResets(t *testing.T) {
 				h, dial := open(t)
 				w := dial()
 				in := h.Inject(testbroker.Fault{Kind: c.kind})
-				if c.kind != testbroker.Absent { // which needs no message; a write would swallow the error
+				if c.kind != testbroker.Absent { // Absent needs no message, and a write would hide the error
 					w.send(publishBytes(2, 1, events, "x"))
 				}
 				require.ErrorIs(t, w.end(), syscall.ECONNRESET)
@@ -143,7 +143,7 @@ func TestCutsOnRealSocketsAreResets(t *testing.T) {
 			h, dial := open(t)
 			w := dial()
 			in := h.Inject(testbroker.Fault{Kind: testbroker.DropAfterPuback})
-			for id := range uint16(50) { // still sending when the hub says its last word
+			for id := range uint16(50) { // still sending when the hub sends its last packet
 				w.conn.Write(publishBytes(2, id+1, events, "x"))
 			}
 			require.Equal(t, uint16(1), w.acked())
@@ -185,7 +185,7 @@ func TestCutsOnRealSocketsAreResets(t *testing.T) {
 	}
 }
 
-// dialRaw opens another port of the hub and connects to it, with the handshake done but nothing
+// dialRaw opens another port of the hub and connects to it. The handshake is done, and nothing is
 // sent.
 func dialRaw(t testing.TB, h *testbroker.Hub, secure bool) *wire {
 	if !secure {
@@ -207,7 +207,7 @@ func TestAbsentOnARealPort(t *testing.T) {
 	require.NoError(t, err)
 	in := h.Inject(testbroker.Fault{Kind: testbroker.Absent})
 	conn, err := net.Dial("tcp", addr.String())
-	if err == nil { // the reset may come before or after
+	if err == nil { // the reset may come before or after Dial returns
 		_, err = conn.Read(make([]byte, 1))
 		conn.Close()
 	}
@@ -225,8 +225,8 @@ func TestCloseOnRealSocketsIsQuick(t *testing.T) {
 	secure, err := h.Listen(testbroker.PortMQTTS, "127.0.0.1:0")
 	require.NoError(t, err)
 	ends := []*wire{
-		realTLS(t, h, secure, d), // says nothing more
-		realTCP(t, plain),        // never says CONNECT
+		realTLS(t, h, secure, d), // sends nothing more
+		realTCP(t, plain),        // never sends a CONNECT
 		realTCP(t, secure),       // never begins the handshake
 	}
 	stuck := realTCP(t, plain) // publishes and never reads
@@ -299,7 +299,7 @@ func TestTLSInABubble(t *testing.T) {
 	})
 }
 
-// pahoClient is another implementation of MQTT than the hub's.
+// pahoClient is an independent MQTT implementation.
 func pahoClient(h *testbroker.Hub, d testbroker.Device, open func() (net.Conn, error)) paho.Client {
 	con := connectOf(d)
 	return paho.NewClient(paho.NewClientOptions().AddBroker("tcp://hub:1883").SetClientID(con.clientID).

@@ -22,7 +22,7 @@ const (
 	methodAnswer = "$iothub/methods/res/"
 )
 
-// calling is a call that is under way.
+// calling is an open call.
 type calling struct {
 	t      testing.TB
 	done   chan struct{}
@@ -46,7 +46,7 @@ func (c *calling) ok() testbroker.MethodResult {
 	return c.result
 }
 
-// code is that of the error with which the call must fail.
+// code returns the code of the error with which the call must fail.
 func (c *calling) code() int {
 	c.t.Helper()
 	<-c.done
@@ -60,7 +60,7 @@ func codeOf(t testing.TB, err error) int {
 	return e.Code
 }
 
-// asked reads the request of a method and returns its id.
+// asked reads a method request and returns its id.
 func (w *wire) asked(name string) (rid, payload string) {
 	w.t.Helper()
 	topic, payload := w.received()
@@ -131,7 +131,7 @@ func TestWhoTakesMethods(t *testing.T) {
 		offline("a")
 		require.Equal(t, began, time.Now())
 		w := login(t, h, d)
-		offline("a") // it is there, but takes no methods
+		offline("a") // connected, but not subscribed to methods
 		w.subscribe(0, "$iothub/methods/POST/a/#")
 		offline("b")
 		c := call(t, h, "dev-1", testbroker.MethodCall{Name: "a"})
@@ -144,12 +144,12 @@ func TestWhoTakesMethods(t *testing.T) {
 		require.Len(t, h.MethodLog("dev-1"), 5)
 		require.Empty(t, h.MethodLog("")[0].RequestID)
 
-		// A call waits for who comes within its time.
+		// A call waits for a client that connects within ConnectTimeout.
 		c = call(t, h, "dev-1", testbroker.MethodCall{Name: "c", ConnectTimeout: time.Minute})
 		time.Sleep(59 * time.Second)
 		w.subscribe(0, methodTopics)
 		rid, _ = w.asked("c")
-		time.Sleep(29 * time.Second) // which does not count for the answer
+		time.Sleep(29 * time.Second) // does not count for ResponseTimeout
 		w.answer(200, rid, "")
 		c.ok()
 		w.conn.Close()
@@ -157,7 +157,7 @@ func TestWhoTakesMethods(t *testing.T) {
 		require.Equal(t, 404103, call(t, h, "dev-1", testbroker.MethodCall{Name: "c", ConnectTimeout: time.Minute}).code())
 		require.Equal(t, time.Minute, time.Since(began))
 
-		// A client that takes up its session has calls without a new SUBSCRIBE, after its CONNACK.
+		// A client that resumes its session gets calls without a new SUBSCRIBE, after its CONNACK.
 		kept := connectOf(d)
 		kept.flags = 0
 		w = dial(t, h)
@@ -237,7 +237,7 @@ func TestAnswersThatDoNotCount(t *testing.T) {
 	})
 }
 
-// An answer counts on the connection that had the request.
+// An answer counts only on the connection of the request.
 func TestMethodsAndReconnects(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, d := newHub(t, nil)
@@ -255,7 +255,7 @@ func TestMethodsAndReconnects(t *testing.T) {
 		c = call(t, h, "dev-1", testbroker.MethodCall{Name: "b"})
 		w.asked("b")
 		began := time.Now()
-		login(t, h, d) // while the one before is still there
+		login(t, h, d) // while the previous connection is still open
 		require.Equal(t, 400027, c.code())
 		require.Equal(t, began, time.Now())
 		require.Equal(t, []string{"elsewhere"}, fates(h))
@@ -313,7 +313,7 @@ func TestMethodsOverAMQP(t *testing.T) {
 		w := login(t, h, d)
 		w.subscribe(0, methodTopics)
 		c = call(t, h, "dev-1", testbroker.MethodCall{Name: "c"})
-		rid, _ := w.asked("c") // the newest connection has it
+		rid, _ := w.asked("c") // the newest connection gets the call
 		w.answer(200, rid, "")
 		c.ok()
 	})
@@ -369,12 +369,12 @@ func TestFaultsOfMethods(t *testing.T) {
 		rid, _ = w.asked("a")
 		w.answer(200, rid, "")
 		require.Equal(t, 504101, c.code())
-		w.ping() // or the hub would take it for gone
+		w.ping() // otherwise the keep-alive would expire
 
 		inject(testbroker.Fault{Kind: testbroker.SlowMethod, Delay: time.Minute})
 		c = start()
 		require.Equal(t, 504101, c.code())
-		rid, _ = w.asked("a") // when nobody waits any more
+		rid, _ = w.asked("a") // after the caller has given up
 		w.answer(200, rid, "")
 		w.silentNow()
 
@@ -426,7 +426,7 @@ func TestFaultsOfMethods(t *testing.T) {
 	})
 }
 
-// Close does not wait for calls, nor for what faults have put off.
+// Close does not wait for calls, nor for delayed faults.
 func TestCloseDuringCalls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, d := newHub(t, nil)
@@ -450,8 +450,7 @@ func TestCloseDuringCalls(t *testing.T) {
 	})
 }
 
-// Many calls at once, with connections that come and go: each has one end, and no answer counts for
-// two.
+// Many concurrent calls with reconnects: each has one end, and no answer counts for two.
 func TestManyCalls(t *testing.T) {
 	h, d := newHub(t, nil)
 	stop := make(chan struct{})
@@ -464,7 +463,7 @@ func TestManyCalls(t *testing.T) {
 				return
 			}
 			w := newWire(t, conn)
-			conn.Write(connectOf(d).bytes()) // it may be cut off at any time
+			conn.Write(connectOf(d).bytes()) // the connection may be cut at any time
 			conn.Write(subscribeBytes(1, methodTopics))
 			for err == nil {
 				var kind byte

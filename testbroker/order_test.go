@@ -13,7 +13,7 @@ import (
 	"github.com/hubline-iot/hubline/testbroker"
 )
 
-// orderTopic asks for a fault.
+// orderTopic returns the topic of a message that requests a fault.
 func orderTopic(kind, reason, delay, duration string) string {
 	return fmt.Sprintf(
 		"%sAzIoTHub_FaultOperationType=%s&AzIoTHub_FaultOperationCloseReason=%s"+
@@ -23,9 +23,9 @@ func orderTopic(kind, reason, delay, duration string) string {
 
 func TestFaultsThatADeviceAsksFor(t *testing.T) {
 	for _, c := range []struct {
-		kind    string // as it is sent
-		name    string // as it is known
-		end     error  // nil = the connection lives
+		kind    string // the type as sent
+		name    string // the type's name in the log
+		end     error  // nil = the connection stays open
 		refusal int    // CONNACK code for the duration; -1 = cut; 0 = none
 	}{
 		{"KillTcp", "KillTcp", syscall.ECONNRESET, -1},

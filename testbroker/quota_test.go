@@ -13,7 +13,7 @@ import (
 	"github.com/hubline-iot/hubline/testbroker"
 )
 
-// recorder keeps events as text.
+// recorder records events.
 type recorder struct {
 	mu  sync.Mutex
 	all []testbroker.Event
@@ -42,13 +42,13 @@ func TestQuota(t *testing.T) {
 		require.NoError(t, err)
 		in := h.Inject(testbroker.Fault{Kind: testbroker.Quota, Device: "dev-1", Limit: 6})
 		w, w2 := login(t, h, d), login(t, h, two)
-		for _, body := range []string{"", strings.Repeat("x", 4096), strings.Repeat("x", 4097)} { // one, one and two
+		for _, body := range []string{"", strings.Repeat("x", 4096), strings.Repeat("x", 4097)} { // count as one, one and two
 			w.publish(1, events, body)
 			w.acked()
 		}
 		enqueue(t, h, "a")
 		require.Zero(t, in.Fired())
-		w.publish(2, events, strings.Repeat("x", 4000)) // the sixth
+		w.publish(2, events, strings.Repeat("x", 4000)) // the sixth message
 		w.acked()
 		require.ErrorIs(t, h.SendC2D("dev-1", testbroker.C2D{}), testbroker.ErrQuota)
 		w.publish(3, events, "x")
@@ -172,7 +172,7 @@ func TestConnectionGrace(t *testing.T) {
 				require.Equal(t, []byte{0, 0}, w.connect(con))
 				require.Equal(t, io.EOF, w.end())
 				require.Equal(t, c.want, time.Since(start))
-				if c.connections < 0 { // the token is still good, but not for a connection
+				if c.connections < 0 { // the token is still valid, but too old for a connection
 					w = dial(t, h)
 					require.Equal(t, []byte{0, 0}, w.connect(con))
 					require.Equal(t, io.EOF, w.end())

@@ -61,7 +61,7 @@ func TestRefusedRequestsNameTheirPath(t *testing.T) {
 	})
 }
 
-// Back ends are served although no device is on their connection.
+// Back ends are served although their connection has no device.
 func TestServedConnectionsAreNotCalledRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var rec recorder

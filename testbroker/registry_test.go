@@ -13,8 +13,8 @@ import (
 	"github.com/hubline-iot/hubline/testbroker"
 )
 
-// TestDisabledDevice is cut at once with its modules, on any kind of connection, and finds all as
-// it was when it is enabled again.
+// TestDisabledDevice checks that disabling a device cuts it and its modules at once, on any kind of
+// connection, and that enabling it again restores everything.
 func TestDisabledDevice(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var rec recorder
@@ -59,8 +59,8 @@ func TestRemovedDeviceWithACertificate(t *testing.T) {
 	})
 }
 
-// With a seed the authority is the same from run to run, whenever that is: who trusts a hub trusts
-// the next.
+// With a seed the authority is the same in every run, at any time: a client that trusts a hub
+// trusts the next.
 func TestTheAuthorityFollowsFromTheSeed(t *testing.T) {
 	later := func() time.Time { return time.Now().Add(30 * 24 * time.Hour) }
 	first, _ := newHub(t, &testbroker.Options{Seed: 5})

@@ -11,8 +11,7 @@ import (
 	"github.com/hubline-iot/hubline/testbroker"
 )
 
-// Nothing of what was before a Reset is seen after it, and the device gets on with the keys that it
-// has.
+// A Reset removes all earlier state, and the device can continue with its keys.
 func TestReset(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, d := newHub(t, nil)
@@ -61,7 +60,7 @@ func TestReset(t *testing.T) {
 	})
 }
 
-// An upload URI of before a Reset is worth nothing after it.
+// A Reset invalidates earlier upload URIs.
 func TestResetForgetsFiles(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, d := newHub(t, nil)
@@ -81,8 +80,7 @@ func TestResetForgetsFiles(t *testing.T) {
 	})
 }
 
-// A call that a back end waits for does not hold up a Reset, nor does one of the test's own; two at
-// once are one.
+// Open calls of a back end or of the test do not delay a Reset. Two concurrent Resets count as one.
 func TestResetWhileCallsAreUnderWay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, d := newHub(t, nil)

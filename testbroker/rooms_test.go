@@ -19,12 +19,13 @@ const (
 	rooms  = module + "testbroker/internal/"
 )
 
-// protocols are the packages that know one; net/http stands for all below it.
+// protocols are the packages of one protocol; net/http includes all its subpackages.
 var protocols = []string{
 	module + "internal/amqpwire", "github.com/mochi-mqtt/server/v2", "github.com/gorilla/websocket", "net/http",
 }
 
-// mayImport is what each package below internal may import of the others, and of the protocols.
+// mayImport lists the other internal packages and protocol packages that each internal package may
+// import.
 var mayImport = map[string][]string{
 	"hub":          {},
 	"amqp":         {module + "internal/amqpwire"},
@@ -55,10 +56,10 @@ func TestFrontsDependOnTheHubAlone(t *testing.T) {
 	}
 }
 
-// within reports whether a package is another or lies below it.
+// within reports whether a package equals parent or lies below it.
 func within(path, parent string) bool { return path == parent || strings.HasPrefix(path, parent+"/") }
 
-// importsOf returns what the code of a directory imports, without its tests.
+// importsOf returns the imports of a directory's code without its tests.
 func importsOf(t *testing.T, dir string) []string {
 	files, err := filepath.Glob(filepath.Join(dir, "*.go"))
 	require.NoError(t, err)

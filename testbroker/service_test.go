@@ -16,19 +16,19 @@ import (
 	"github.com/hubline-iot/hubline/testbroker"
 )
 
-// serviceToken makes a token of a policy that is valid for an hour.
+// serviceToken returns a policy's token that is valid for an hour.
 func serviceToken(p testbroker.Policy) string {
 	return sign(url.QueryEscape(p.HostName), p.PrimaryKey, time.Now().Add(time.Hour).Unix()) + "&skn=" + p.Name
 }
 
-// backEnd is a client of a new policy with the rights.
+// backEnd returns a client of a new policy with the rights.
 func backEnd(t testing.TB, h *testbroker.Hub, rights ...testbroker.Right) *poster {
 	p, err := h.AddPolicy(fmt.Sprint("policy", rights), rights...)
 	require.NoError(t, err)
 	return newPoster(t, h.Dial(testbroker.PortHTTP), nil, serviceToken(p))
 }
 
-// object reads a body.
+// object decodes a body.
 func (r reply) object(t testing.TB) map[string]any {
 	t.Helper()
 	require.Equal(t, 200, r.StatusCode, r.body)
@@ -38,8 +38,8 @@ func (r reply) object(t testing.TB) map[string]any {
 	return v
 }
 
-// told checks that a reply is a refusal with a code in the older form, as answers about the
-// registry and twins have it.
+// told checks that a reply is a refusal with a code in the older form, which registry and twin
+// requests use.
 func (r reply) told(t testing.TB, code int) {
 	t.Helper()
 	require.Equal(t, code/1000, r.StatusCode, r.body)
@@ -172,7 +172,7 @@ func TestTwinsOverHTTP(t *testing.T) {
 		require.Equal(t, `{"$version":2,"a":{"b":1}}`, body)
 		p.do("PATCH", "/twins/dev-1"+version, `{"tags":{}}`, "If-Match", `"AAAAAAAAAAE="`).told(t, 412001)
 		p.do("PATCH", "/twins/dev-1"+version, `{"tags":{"site":null}}`, "If-Match", `*`).object(t)
-		w.silentNow() // that was none of its business
+		w.silentNow() // tags are not sent to devices
 		p.do("PUT", "/twins/dev-1"+version, `{"properties":{"desired":{"c":1}}}`).object(t)
 		_, body = w.received()
 		require.Equal(t, `{"$version":3,"c":1}`, body)
@@ -256,7 +256,8 @@ func TestRightsOfPolicies(t *testing.T) {
 			}
 		}
 	}
-	// A device's own token is for its own requests, and a policy without the right connects no device.
+	// A device's token is only for its own requests, and a policy without the right connects no
+	// device.
 	overHTTP(t, h, d).do("GET", "/twins/dev-1"+version, "").told(t, 401003)
 	newPoster(t, h.Dial(testbroker.PortHTTP), nil, "").do("GET", "/twins/dev-1"+version, "").told(t, 401003)
 	policy, err := h.AddPolicy("service", testbroker.ServiceConnect)
@@ -274,7 +275,7 @@ func TestRightsOfPolicies(t *testing.T) {
 	newPoster(t, h.Dial(testbroker.PortHTTP), nil, serviceToken(policy)).do("GET", "/twins/dev-1", "").told(t, 400001)
 }
 
-// What is declared for devices does not happen to back ends, unless it names their requests.
+// Faults for devices do not happen to back ends, unless they name back-end requests.
 func TestFaultsAndBackEnds(t *testing.T) {
 	h, _ := newHub(t, nil)
 	p := backEnd(t, h, testbroker.ServiceConnect)
@@ -326,7 +327,8 @@ func TestQueries(t *testing.T) {
 	p.post("/devices/query"+version, `{"query":"SELECT * FROM devices"}`, "x-ms-continuation", "-1").told(t, 400004)
 }
 
-// What is not one object of JSON changes nothing, and is told in words of the protocol.
+// A body that is not a single JSON object changes nothing, and the error uses terms of the
+// protocol.
 func TestBodiesThatAreNoObject(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, _ := newHub(t, nil)
@@ -360,8 +362,7 @@ func TestBodiesThatAreNoObject(t *testing.T) {
 	})
 }
 
-// A patch that says nothing is taken, if the etag is right, and makes neither a version nor an
-// etag.
+// An empty patch is accepted if the ETag is right, and makes neither a version nor an ETag.
 func TestAPatchOfNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, _ := newHub(t, nil)
@@ -386,7 +387,7 @@ func TestAPatchOfNothing(t *testing.T) {
 	})
 }
 
-// The model that a device announces over MQTT or AMQP is in its twin, until it announces another.
+// The twin has the model that a device announced last over MQTT or AMQP.
 func TestTheModelIsInTheTwin(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, d := newHub(t, nil)
@@ -404,7 +405,7 @@ func TestTheModelIsInTheTwin(t *testing.T) {
 		w := dial(t, h)
 		require.Equal(t, []byte{0, 0}, w.connect(c))
 		is("dtmi:com:example:Fan;1")
-		login(t, h, d) // it says nothing of a model
+		login(t, h, d) // announces no model
 		is("dtmi:com:example:Fan;1")
 		_, err := loginAMQP(t, h, d).session().NewSender(t.Context(), resource(d)+"/messages/events",
 			&amqp.SenderOptions{Properties: map[string]any{"com.microsoft:model-id": "dtmi:com:example:Fan;2"}})

@@ -13,9 +13,9 @@ import (
 	"github.com/hubline-iot/hubline/testbroker"
 )
 
-// TestWhatWasAcknowledgedIsInTheLog drives a few devices through many faults. A device sends each
-// message until it has a PUBACK for it, over new connections where needed; then the log must hold
-// them all, in order but for repetitions.
+// TestWhatWasAcknowledgedIsInTheLog runs a few devices through many faults. A device sends each
+// message until it has the PUBACK, over new connections if needed. In the end the log must hold all
+// messages, in order except for repetitions.
 func TestWhatWasAcknowledgedIsInTheLog(t *testing.T) {
 	for seed := range uint64(20) {
 		t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) {
@@ -83,7 +83,7 @@ func stress(t *testing.T, seed uint64) {
 	require.NotZero(t, fired)
 }
 
-// sendAll sends one message a second until each is acknowledged. It gives up a connection that does
+// sendAll sends one message a second until each is acknowledged. It closes a connection that does
 // not answer.
 func sendAll(t *testing.T, h *testbroker.Hub, d testbroker.Device, messages int) {
 	for n := 0; n < messages; time.Sleep(123 * time.Millisecond) {
@@ -94,7 +94,7 @@ func sendAll(t *testing.T, h *testbroker.Hub, d testbroker.Device, messages int)
 		w := newWire(t, raw)
 		answer := func(p []byte) (byte, []byte, error) {
 			raw.SetDeadline(time.Now().Add(5 * time.Second))
-			raw.Write(p) // that it failed is seen in the answer
+			raw.Write(p) // a failure shows in the missing answer
 			return w.read()
 		}
 		kind, body, err := answer(connectOf(d).bytes())

@@ -13,8 +13,8 @@ import (
 	"github.com/hubline-iot/hubline/testbroker"
 )
 
-// A client that repeats each patch until it has its answer: whatever faults do, the log tells what
-// was carried out, the versions have no gaps, and the twin is what the last patch made it.
+// A client repeats each patch until it has the answer. Under any faults, the log has all executed
+// patches, the versions have no gaps, and the twin has the result of the last patch.
 func TestTwinsUnderFaults(t *testing.T) {
 	for seed := range uint64(10) {
 		t.Run(fmt.Sprint("seed=", seed), func(t *testing.T) {
@@ -34,7 +34,7 @@ func TestTwinsUnderFaults(t *testing.T) {
 				const patches = 60
 				var w *wire
 				rid := 0
-				try := func(n int) bool { // whether the patch has its answer
+				try := func(n int) bool { // reports whether the patch was answered
 					if w == nil {
 						w = login(t, h, d)
 						w.subscribe(0, twinResults, desiredTopics)
@@ -45,7 +45,7 @@ func TestTwinsUnderFaults(t *testing.T) {
 					w.conn.SetReadDeadline(time.Now().Add(5 * time.Second))
 					for {
 						_, body, err := w.read()
-						if err != nil { // also when nothing came in time: then it connects anew
+						if err != nil { // also when the answer timed out: then it reconnects
 							w.conn.Close()
 							w = nil
 							return false

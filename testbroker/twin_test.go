@@ -41,7 +41,7 @@ func (w *wire) request(topic, body string) (answerTopic, answer string) {
 	return w.received()
 }
 
-// silentNow fails if anything but a PINGRESP comes.
+// silentNow fails if the hub sends anything but a PINGRESP.
 func (w *wire) silentNow() {
 	w.t.Helper()
 	synctest.Wait()
@@ -110,7 +110,7 @@ func TestTwinOverMQTT(t *testing.T) {
 	}
 }
 
-// With QoS 1 there is a PUBACK, before the answer.
+// With QoS 1 there is a PUBACK before the answer.
 func TestTwinWithQoS1(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, d := newHub(t, nil)
@@ -144,7 +144,7 @@ func TestWhoIsToldOfDesiredProperties(t *testing.T) {
 
 		w.conn.Close()
 		synctest.Wait()
-		patch(3) // nobody is there, and nothing is kept
+		patch(3) // no client is connected, and no notification is kept
 		w = dial(t, h)
 		require.Equal(t, []byte{1, 0}, w.connect(kept))
 		w.silentNow()
@@ -164,8 +164,8 @@ func TestWhoIsToldOfDesiredProperties(t *testing.T) {
 	})
 }
 
-// A connection that is being accepted is told nothing before its CONNACK, nor of what a SUBACK
-// is still to grant.
+// A connection gets no notification before its CONNACK, and none for a subscription before its
+// SUBACK.
 func TestNothingBeforeTheAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var h *testbroker.Hub
@@ -198,14 +198,14 @@ func TestNothingBeforeTheAnswer(t *testing.T) {
 	})
 }
 
-// deep is an object within objects.
+// deep returns nested objects.
 func deep(levels int) string {
 	return strings.Repeat(`{"a":`, levels) + "1" + strings.Repeat("}", levels)
 }
 
 func TestWhatATwinMayHold(t *testing.T) {
 	long := strings.Repeat("x", 4096)
-	nine := make([]string, 9) // texts that are 32 KB less some bytes in all
+	nine := make([]string, 9) // strings with a total size slightly below 32 KB
 	for i := range nine[:8] {
 		nine[i] = fmt.Sprintf(`"k%d":"%s"`, i, long[:4094])
 	}
@@ -281,7 +281,7 @@ func TestWhatATwinMayHold(t *testing.T) {
 	}
 }
 
-// The limit is one of what a section becomes, not of a patch.
+// The size limit applies to the resulting section, not to the patch.
 func TestSizesAddUp(t *testing.T) {
 	h, _ := newHub(t, nil)
 	long := strings.Repeat("x", 4000)
@@ -339,7 +339,7 @@ func TestEtagsAndVersions(t *testing.T) {
 	require.Equal(t, 404010, service.Code)
 }
 
-// Each member has the time at which it was last changed, and so has what it is in.
+// Each member has the time of its last change, and so have its parents.
 func TestMetadata(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) { // the clock begins at midnight of 2000-01-01
 		h, d := newHub(t, nil)
@@ -362,7 +362,7 @@ func TestMetadata(t *testing.T) {
 	})
 }
 
-// The base of a patch is the version that it was made for.
+// The base of a patch is the version on which it is based.
 func TestBaseOfAPatch(t *testing.T) {
 	h, d := newHub(t, nil)
 	w := login(t, h, d)
@@ -421,7 +421,7 @@ func TestWaitReported(t *testing.T) {
 	})
 }
 
-// twinAMQP is a pair of links for a twin.
+// twinAMQP is a pair of twin links.
 type twinAMQP struct {
 	t testing.TB
 	s *amqp.Sender
@@ -509,7 +509,7 @@ func TestTwinOverAMQP(t *testing.T) {
 	})
 }
 
-// Notifications end with the links, and every pair that asked has them.
+// Notifications end with the links, and every subscribed pair gets them.
 func TestNotificationsOverAMQPEndWithTheLinks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, d := newHub(t, nil)
@@ -631,7 +631,7 @@ func TestFaultsOfNotifications(t *testing.T) {
 	})
 }
 
-// Changes come in the order of their versions, whoever makes them.
+// Changes arrive in the order of their versions, with concurrent writers.
 func TestNotificationsInOrder(t *testing.T) {
 	h, d := newHub(t, nil)
 	w := login(t, h, d)
@@ -652,7 +652,7 @@ func TestNotificationsInOrder(t *testing.T) {
 	}
 }
 
-// Faults of answers and notifications are the same over AMQP; ids keep their types.
+// Faults of answers and notifications work over AMQP too; ids keep their types.
 func TestFaultsOfTwinsOverAMQP(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, d := newHub(t, nil)

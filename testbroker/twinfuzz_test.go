@@ -8,8 +8,8 @@ import (
 	"github.com/hubline-iot/hubline/testbroker"
 )
 
-// FuzzPatch patches two documents of which the second is what the first has become: what comes out
-// must be the same, and must be as RFC 7396 says.
+// FuzzPatch sets a document, patches it, and compares the result with RFC 7396. A refused patch
+// must change nothing, and the result must be accepted as a document.
 func FuzzPatch(f *testing.F) {
 	for _, c := range [][2]string{
 		{`{"a":"b"}`, `{"a":"c"}`}, {`{"a":"b"}`, `{"b":"c"}`}, {`{"a":"b"}`, `{"a":null}`}, {`{"a":["b"]}`, `{"a":"c"}`},
@@ -62,7 +62,7 @@ func decoded(t *testing.T, text []byte) any {
 	return v
 }
 
-// rfc7396 is the pseudocode of RFC 7396, 2.
+// rfc7396 is the pseudocode in RFC 7396, section 2.
 func rfc7396(target, patch any) any {
 	p, ok := patch.(map[string]any)
 	if !ok {

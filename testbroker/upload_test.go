@@ -19,7 +19,7 @@ import (
 	"github.com/hubline-iot/hubline/testbroker"
 )
 
-// A leave is the hub's answer to a device that wants to upload.
+// A leave is the hub's answer to an upload request.
 type leave struct {
 	CorrelationID, HostName, ContainerName, BlobName, SASToken string
 }
@@ -35,7 +35,7 @@ func (p *poster) beginUpload(name string) leave {
 	return l
 }
 
-// uri is the upload URI without the host, with more in its query.
+// uri returns the upload URI without the host, with more appended to its query.
 func (l leave) uri(more string) string {
 	return (&url.URL{Path: "/" + l.ContainerName + "/" + l.BlobName}).EscapedPath() + l.SASToken + more
 }
@@ -61,7 +61,7 @@ func ended(id string) string {
 	return fmt.Sprintf(`{"correlationId":%q,"isSuccess":true,"statusCode":201,"statusDescription":"Created"}`, id)
 }
 
-// storeRefused checks that a reply is a refusal of the store, in the body as well as in the head.
+// storeRefused checks that a reply is a refusal of the store, in the body and in the header.
 func (r reply) storeRefused(t testing.TB, status int, code string) {
 	t.Helper()
 	require.Equal(t, status, r.StatusCode, r.body)
@@ -86,7 +86,7 @@ func blockOf(name string) string {
 	return "&comp=block&blockid=" + url.QueryEscape(base64.StdEncoding.EncodeToString([]byte(name)))
 }
 
-// list is the body of Put Block List: "L1" means that the latest block "1" is wanted.
+// list returns the body of Put Block List: "L1" is the latest block "1".
 func list(entries ...string) string {
 	var b strings.Builder
 	b.WriteString(`<?xml version="1.0" encoding="utf-8"?><BlockList>`)
@@ -155,9 +155,9 @@ func TestTheEndOfAnUploadIsToldInThreeForms(t *testing.T) {
 		for i, form := range []func(id string) reply{
 			func(id string) reply { return p.endUpload(ended(id)) },
 			func(id string) reply {
-				return p.post("/devices/dev-1/files/notifications/"+version, ended(id)) // as the C SDK does
+				return p.post("/devices/dev-1/files/notifications/"+version, ended(id)) // like the C SDK
 			},
-			func(id string) reply { // as the Node SDK does
+			func(id string) reply { // like the Node SDK
 				return p.post("/devices/dev-1/files/notifications/"+url.PathEscape(id)+version,
 					`{"isSuccess":true,"statusCode":201,"statusDescription":""}`)
 			},
@@ -196,7 +196,7 @@ func TestWhatAHubRefusesOfUploads(t *testing.T) {
 		p.endUpload(ended(l.CorrelationID)).refused(t, 400020) // there is no file
 		p.putBlob(l, "a")
 		require.Equal(t, 204, p.endUpload(ended(l.CorrelationID)).StatusCode)
-		p.endUpload(ended(l.CorrelationID)).refused(t, 400015) // a second time
+		p.endUpload(ended(l.CorrelationID)).refused(t, 400015) // a repeated report
 
 		other, err := h.AddDevice("dev-2")
 		require.NoError(t, err)
@@ -259,15 +259,15 @@ func TestFilesOfBlocks(t *testing.T) {
 		stage("1", "one")
 		stage("2", "two")
 		stage("3", "three")
-		stage("2", "TWO") // in place of the other
+		stage("2", "TWO") // replaces the first
 		require.Empty(t, h.Blobs(), "nothing is there before the commit")
 		commit("L1", "L4").storeRefused(t, 400, "InvalidBlockList")
 		require.Equal(t, 201, commit("L1", "U2", "L1").StatusCode)
 		require.Equal(t, "oneTWOone", content())
-		commit("U2").storeRefused(t, 400, "InvalidBlockList") // it is part of the file now
-		commit("L3").storeRefused(t, 400, "InvalidBlockList") // it was left out, so it is gone
-		require.Equal(t, 201, commit("L2", "C1").StatusCode)  // the latest is that of the file
-		require.Equal(t, 201, commit("L2", "L1").StatusCode)  // as a client does whose answer was lost
+		commit("U2").storeRefused(t, 400, "InvalidBlockList") // it is part of the file
+		commit("L3").storeRefused(t, 400, "InvalidBlockList") // it was left out, so it was dropped
+		require.Equal(t, 201, commit("L2", "C1").StatusCode)  // the latest block is the file's
+		require.Equal(t, 201, commit("L2", "L1").StatusCode)  // like a client that lost the answer
 		require.Equal(t, "TWOone", content())
 		stage("2", "2")
 		require.Equal(t, 201, commit("C2", "L2", "U2").StatusCode)
@@ -278,7 +278,7 @@ func TestFilesOfBlocks(t *testing.T) {
 		require.Equal(t, 201, commit().StatusCode)
 		require.Empty(t, content())
 		stage("1", "x")
-		p.putBlob(l, "whole") // forgets the block
+		p.putBlob(l, "whole") // drops the staged block
 		commit("L1").storeRefused(t, 400, "InvalidBlockList")
 		require.Equal(t, "whole", content())
 	})
@@ -306,12 +306,12 @@ func TestWhatTheStoreRefuses(t *testing.T) {
 		put(blockOf(strings.Repeat("1", 65)), "a").storeRefused(t, 400, "InvalidBlockId")
 		put(blockOf("1"), "").storeRefused(t, 400, "InvalidHeaderValue")
 		require.Equal(t, 201, put(blockOf("1"), "a").StatusCode)
-		put(blockOf("12345"), "a").storeRefused(t, 400, "InvalidBlobOrBlock") // of another length
+		put(blockOf("12345"), "a").storeRefused(t, 400, "InvalidBlobOrBlock") // an id of another length
 		put("&comp=blocklist", "<BlockList>").storeRefused(t, 400, "InvalidXmlDocument")
 		put("&comp=blocklist", "<BlockList><Other/></BlockList>").storeRefused(t, 400, "InvalidXmlDocument")
 		put("&comp=blocklist", list("L1", "L1", "L1", "L1")).storeRefused(t, 400, "BlockListTooLong")
 		put("&comp=blocklist", list("L1"), "Content-MD5", md5Of("")).storeRefused(t, 400, "Md5Mismatch")
-		// Limits grew with the versions.
+		// Limits depend on the API version.
 		put(blockOf("1"), strings.Repeat("a", 4<<20+1), "x-ms-version", "2015-02-21").storeRefused(t, 413,
 			"RequestBodyTooLarge")
 		require.Equal(t, 201, put(blockOf("1"), strings.Repeat("a", 4<<20+1)).StatusCode)

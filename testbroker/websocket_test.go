@@ -23,7 +23,7 @@ import (
 type webConn struct {
 	*websocket.Conn
 	message io.Reader
-	frame   int // bytes of the frames it writes; 0 = each Write is one
+	frame   int // payload bytes of a frame; 0 = each Write is one frame
 }
 
 func (c *webConn) Read(p []byte) (int, error) {
@@ -78,7 +78,7 @@ func dialWeb(t testing.TB, h *testbroker.Hub) *webConn {
 	return &webConn{Conn: conn}
 }
 
-// twoWays are connections of every kind to a hub.
+// twoWays returns connections of every kind to a hub.
 func twoWays(t testing.TB) map[string]func(t *testing.T) (*testbroker.Hub, testbroker.Device, net.Conn) {
 	type hub struct {
 		*testbroker.Hub
@@ -132,7 +132,7 @@ func TestWebSocketRequests(t *testing.T) {
 	for name, c := range map[string]struct {
 		url       string
 		protocols []string
-		want      string // subprotocol; empty = refused
+		want      string // expected subprotocol; empty = refused
 		status    int
 	}{
 		"as documented":       {"/$iothub/websocket", []string{"mqtt"}, "mqtt", 101},
@@ -203,7 +203,7 @@ func TestNotARequestForAWebSocket(t *testing.T) {
 	}
 }
 
-// TestFramesMeanNothing sends packets in pieces and several at a time, and has the hub do so.
+// TestFramesMeanNothing sends packets in pieces and several in one frame, in both directions.
 func TestFramesMeanNothing(t *testing.T) {
 	for _, frame := range []int{1, 3, 1000} {
 		t.Run(fmt.Sprint(frame), func(t *testing.T) {

@@ -28,8 +28,8 @@ const (
 	pingresp = 13
 )
 
-// newHub makes a hub with the device dev-1 that is closed when the test ends, inside the bubble if
-// it has one.
+// newHub makes a hub with the device dev-1. The hub is closed when the test ends, inside the bubble
+// if there is one.
 func newHub(t testing.TB, o *testbroker.Options) (*testbroker.Hub, testbroker.Device) {
 	h, err := testbroker.New(o)
 	require.NoError(t, err)
@@ -39,7 +39,7 @@ func newHub(t testing.TB, o *testbroker.Options) (*testbroker.Hub, testbroker.De
 	return h, d
 }
 
-// sign makes a token from its parts; sr is used as it is.
+// sign makes a token from its parts; sr is used unchanged.
 func sign(sr, key string, expiry int64) string {
 	raw, err := base64.StdEncoding.DecodeString(key)
 	if err != nil {
@@ -51,7 +51,7 @@ func sign(sr, key string, expiry int64) string {
 	return fmt.Sprintf("SharedAccessSignature sr=%s&sig=%s&se=%d", sr, sig, expiry)
 }
 
-// token makes one that is valid for an hour.
+// token returns a token that is valid for an hour.
 func token(d testbroker.Device) string {
 	resource := d.HostName + "/devices/" + d.ID
 	if d.ModuleID != "" {
@@ -60,11 +60,11 @@ func token(d testbroker.Device) string {
 	return sign(url.QueryEscape(resource), d.PrimaryKey, time.Now().Add(time.Hour).Unix())
 }
 
-// connect is what a CONNECT packet says.
+// connect holds the fields of a CONNECT packet.
 type connect struct {
-	name      string // of the protocol
+	name      string // protocol name
 	level     byte
-	flags     byte // in addition to those that follow from the fields
+	flags     byte // in addition to the flags implied by the fields
 	keepAlive uint16
 	clientID  string
 	will      *will
@@ -77,7 +77,7 @@ type will struct {
 	qos         byte
 }
 
-// connectOf is a CONNECT that the hub accepts.
+// connectOf returns a CONNECT that the hub accepts.
 func connectOf(d testbroker.Device) connect {
 	id := d.ID
 	if d.ModuleID != "" {
@@ -142,7 +142,7 @@ func publishBytes(flags byte, id uint16, topic, body string) []byte {
 	return frame(0x30|flags, str(topic), idBytes, []byte(body))
 }
 
-// wire is a client that speaks MQTT byte by byte.
+// wire is a client that sends and reads MQTT bytes.
 type wire struct {
 	t    testing.TB
 	conn net.Conn
@@ -161,7 +161,7 @@ func dial(t testing.TB, h *testbroker.Hub) *wire {
 	return newWire(t, conn)
 }
 
-// login connects and sends a CONNECT that must be accepted.
+// login connects and sends a CONNECT, which must be accepted.
 func login(t testing.TB, h *testbroker.Hub, d testbroker.Device) *wire {
 	w := dial(t, h)
 	require.Equal(t, []byte{0, 0}, w.connect(connectOf(d)))
@@ -198,7 +198,7 @@ func (w *wire) expect(kind byte) []byte {
 	return body
 }
 
-// end reads the error that must come next.
+// end returns the error of the next read, which must fail.
 func (w *wire) end() error {
 	w.t.Helper()
 	kind, _, err := w.read()
@@ -206,14 +206,14 @@ func (w *wire) end() error {
 	return err
 }
 
-// connect returns the two bytes of the CONNACK.
+// connect sends a CONNECT and returns the two bytes of the CONNACK's body.
 func (w *wire) connect(c connect) []byte {
 	w.t.Helper()
 	w.send(c.bytes())
 	return w.expect(connack)
 }
 
-// publish sends with QoS 1.
+// publish sends a PUBLISH with QoS 1.
 func (w *wire) publish(id uint16, topic, body string) {
 	w.t.Helper()
 	w.send(publishBytes(2, id, topic, body))
@@ -231,7 +231,7 @@ func (w *wire) ping() {
 	w.expect(pingresp)
 }
 
-// subscribe returns the SUBACK's codes.
+// subscribe sends a SUBSCRIBE and returns the SUBACK's codes.
 func (w *wire) subscribe(qos byte, filters ...string) []byte {
 	w.t.Helper()
 	body := []byte{0, 7}
@@ -246,7 +246,7 @@ func (w *wire) subscribe(qos byte, filters ...string) []byte {
 
 const events = "devices/dev-1/messages/events/"
 
-// contextWithCause returns a context that has already ended.
+// contextWithCause returns an ended context.
 func contextWithCause(cause error) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	cancel(cause)

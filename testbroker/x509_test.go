@@ -17,7 +17,7 @@ import (
 	"github.com/hubline-iot/hubline/testbroker"
 )
 
-// certified is a CONNECT without a password.
+// certified returns a CONNECT without a password.
 func certified(d testbroker.Device) connect {
 	c := connect{name: "MQTT", level: 4, flags: 2, keepAlive: 60, clientID: d.ID, user: d.HostName + "/" + d.ID +
 		"/?api-version=2021-04-12"}
@@ -28,7 +28,7 @@ func certified(d testbroker.Device) connect {
 	return c
 }
 
-// dialWith does a handshake in memory, with certificates if there are any.
+// dialWith connects in memory with a TLS handshake and optional client certificates.
 func dialWith(t testing.TB, h *testbroker.Hub, certs ...tls.Certificate) *wire {
 	raw, err := h.Dial(testbroker.PortMQTTS)(t.Context(), "tcp", "hub:8883")
 	require.NoError(t, err)
@@ -42,14 +42,14 @@ func dialWith(t testing.TB, h *testbroker.Hub, certs ...tls.Certificate) *wire {
 func TestCertificatesOfDevices(t *testing.T) {
 	var none time.Time
 	own := func(name string) tls.Certificate { return testbroker.NewClientCert(name, none, none) }
-	var root, stranger, between *testbroker.CertAuthority // made anew in each bubble, for its time
+	var root, stranger, between *testbroker.CertAuthority // made in each bubble, for its time
 	var good, second tls.Certificate
 	x := func(h *testbroker.Hub) (testbroker.Device, error) {
 		return h.AddDeviceX509("dev-x", testbroker.Thumbprint(good.Leaf), testbroker.ThumbprintSHA1(second.Leaf))
 	}
 	ca := func(h *testbroker.Hub) (testbroker.Device, error) { return h.AddDeviceCA("dev-ca") }
 	sas := func(h *testbroker.Hub) (testbroker.Device, error) { return h.Device("dev-1") }
-	now := time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC) // of a bubble
+	now := time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC) // the start of a bubble's clock
 
 	for name, c := range map[string]struct {
 		device func(h *testbroker.Hub) (testbroker.Device, error)
@@ -217,7 +217,7 @@ func TestCertificateOverRealPorts(t *testing.T) {
 	})
 }
 
-// handshake tries one in memory within a minute.
+// handshake does an in-memory TLS handshake, with a time limit of a minute.
 func handshake(t *testing.T, h *testbroker.Hub, config *tls.Config) error {
 	raw, err := h.Dial(testbroker.PortMQTTS)(t.Context(), "tcp", "hub:8883")
 	require.NoError(t, err)
@@ -276,7 +276,7 @@ func TestFaultsOfTheHandshake(t *testing.T) {
 			require.NoError(t, err)
 			defer raw.Close()
 			wait := 30 * time.Second
-			if c.kind == testbroker.MuteHandshake { // no answer comes, however long the client waits
+			if c.kind == testbroker.MuteHandshake { // no answer arrives, however long the client waits
 				wait = 300 * time.Millisecond
 			}
 			require.NoError(t, raw.SetDeadline(time.Now().Add(wait)))
@@ -298,7 +298,7 @@ func TestFaultOfTheHandshakeNeedsAHandshake(t *testing.T) {
 				login(t, h, d)
 				raw, err := h.Dial(testbroker.PortMQTTS)(t.Context(), "tcp", "hub:8883")
 				require.NoError(t, err)
-				raw.Close() // without a word
+				raw.Close() // without sending anything
 				synctest.Wait()
 				require.Zero(t, in.Fired())
 				require.Error(t, handshake(t, h, h.ClientTLS()))
