@@ -69,9 +69,9 @@ func NewMux(o *Options) *Mux {
 }
 
 // Dial makes a session for the device, on the present connection or a new one. The errors are those
-// of Transport.Dial. Quota is added: Options.Devices have joined already, or as many as the peer
+// of Transport.Dial, and Quota when Options.Devices have joined already, or as many as the peer
 // allows.
-// allows.
+//
 // There is one dial at a time, and all devices that join meanwhile wait for it. It continues when
 // the device that began it leaves. It fails with Timeout after Options.OperationTimeout.
 //

@@ -76,8 +76,8 @@ type Options struct {
 
 	// IdleTimeout is how long the hub may be silent before the connection counts as lost. The least is
 	// 2 s. The hub is asked to send a frame every half of it. While the hub owes an answer the limit
-	// is shorter: half of IdleTimeout, or 10 s if that is longer, but not more than IdleTimeout. 0: 60
-	// s.
+	// is shorter: half of IdleTimeout, or 10 s if that is longer, but not more than IdleTimeout.
+	// 0: 60 s.
 	IdleTimeout time.Duration
 	// OperationTimeout bounds the wait for the hub's answer to a session, a link or a token, and the
 	// dial of a Mux. It begins again while the hub answers earlier requests. 0: 20 s.

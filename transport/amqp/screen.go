@@ -46,8 +46,8 @@ const (
 	maxMessage = 16 << 20
 	// maxPartial is how many bytes of incomplete messages a connection keeps.
 	maxPartial = 2 * maxMessage
-	// minIdle is the shortest idle time-out of a peer that the library sees. It writes a frame
-	// every half of it.
+	// minIdle is the shortest idle time-out of a peer that the library sees. The library writes a
+	// frame every half of it.
 	minIdle = time.Second
 	// maxFlows is how many flows a peer may send for a link within flowTime while this side sends
 	// nothing on it. The library keeps all flows of a link that was abandoned.

@@ -79,6 +79,8 @@
 // Some frames are rewritten: a flow without next-incoming-id or link-credit is completed, a detach
 // becomes a closing one, and an idle time-out below 1 s becomes 1 s.
 //
+// # Errors
+//
 // A failed Dial returns a *transport.Error of Scope Connection and Op OpDial. Its Kind follows from
 // the hub's condition (*ConditionError), the status of the token (*TokenError) or the SASL outcome
 // (*SASLError), each reachable with errors.As. It is Protocol for a peer that speaks another

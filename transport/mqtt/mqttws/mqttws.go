@@ -42,8 +42,7 @@ import (
 // the request, which only TLS encrypts.
 type Options = websock.Options
 
-// Tunnel is MQTT over WebSocket, for netopt.Options.Tunnel. It is safe for
-// concurrent use.
+// Tunnel is MQTT over WebSocket, for netopt.Options.Tunnel. It is safe for concurrent use.
 type Tunnel struct{ t *websock.Tunnel }
 
 var _ netopt.Tunnel = (*Tunnel)(nil)
