@@ -14,7 +14,7 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// sink finishes each message at once, as a client does that finds it expired. No hub takes part.
+// sink is a client that finishes each message at once, as expired. No hub takes part.
 type sink struct{}
 
 func (sink) Enqueue(context.Context, *transport.Message, *device.Receipt) error { return errExpired }
@@ -54,7 +54,7 @@ func BenchmarkPut(b *testing.B) {
 	}
 }
 
-// BenchmarkThrough is Put and Run at the same time, up to the last result.
+// BenchmarkThrough measures Put and Run together, up to the last result.
 func BenchmarkThrough(b *testing.B) {
 	for name, every := range map[string]time.Duration{"fsync": 0, "SyncEvery=-1": -1} {
 		b.Run(name, func(b *testing.B) {
@@ -84,7 +84,7 @@ func BenchmarkThrough(b *testing.B) {
 	}
 }
 
-// BenchmarkDrain is the way from the files to the client.
+// BenchmarkDrain measures the way from the files to the client.
 func BenchmarkDrain(b *testing.B) {
 	q := open(b, b.TempDir(), &outbox.Options{SyncEvery: -1, Overflow: device.DropOldest, MaxBytes: 4 << 30})
 	m := benchmarkMessage()

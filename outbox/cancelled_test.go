@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Flush and Run say in the same way as a client's calls that their context ended.
+// Flush and Run report the end of their context in the same way as a client's calls.
 func TestACallWhoseContextEndsSaysSo(t *testing.T) {
 	shutdown := errors.New("shutting down")
 	for name, call := range map[string]func(ctx context.Context, q *outbox.Queue) error{
@@ -41,7 +41,7 @@ func TestACallWhoseContextEndsSaysSo(t *testing.T) {
 	}
 }
 
-// full is a client without room.
+// full is a client whose outbox has no room.
 type full struct{}
 
 func (full) Enqueue(ctx context.Context, _ *transport.Message, _ *device.Receipt) error {

@@ -25,8 +25,8 @@ import (
 	"github.com/hubline-iot/hubline/transport/netopt"
 )
 
-// victimEnv has the connection string and the address of the hub, the folder, and the number of the
-// first message, for a process that is to be killed.
+// victimEnv has the connection string, the address of the hub, the folder, and the number of the
+// first message, for a process that will be killed.
 const victimEnv = "HUBLINE_OUTBOX_VICTIM"
 
 func TestMain(m *testing.M) {
@@ -39,7 +39,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// victim puts messages, by four goroutines, and prints the number of each that is safe, until it is
+// victim puts messages from four goroutines and prints the number of each safe one, until it is
 // killed.
 func victim(settings []string) error {
 	creds, err := device.ParseConnectionString(settings[0])
@@ -75,15 +75,15 @@ func victim(settings []string) error {
 					fmt.Println("victim:", err)
 					return
 				}
-				fmt.Println(m.ID) // one write
+				fmt.Println(m.ID) // in one write
 			}
 		})
 	}
 	wait.Wait()
-	return io.EOF // it should have been killed long ago
+	return io.EOF // it should have been killed before
 }
 
-// What Put has taken arrives, whenever the process is killed.
+// Every message for which Put returned nil arrives, whenever the process is killed.
 func TestKillLosesNothing(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
@@ -114,7 +114,7 @@ func TestKillLosesNothing(t *testing.T) {
 			}
 		}
 		require.NoError(t, cmd.Process.Kill())
-		for lines.Scan() { // said before the end
+		for lines.Scan() { // printed before the end
 			safe[lines.Text()] = true
 		}
 		require.Error(t, cmd.Wait())
@@ -142,7 +142,7 @@ func TestKillLosesNothing(t *testing.T) {
 		len(have), hub.Len(), waited)
 }
 
-// Whatever becomes of some segments, the queue goes on, and the messages of the others arrive.
+// Damaged segments stop neither the queue nor the messages of the others.
 func TestDamageStaysInItsSegment(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
@@ -191,7 +191,7 @@ func TestDamageStaysInItsSegment(t *testing.T) {
 	}
 }
 
-// bodies runs the queue until nothing waits, with a client and a hub of its own.
+// bodies runs the queue until no message waits, with its own client and hub.
 func bodies(t testing.TB, q *outbox.Queue) (got []string) {
 	t.Helper()
 	hub := hubfixture.Open(t, nil, deviceID)
@@ -208,7 +208,7 @@ func bodies(t testing.TB, q *outbox.Queue) (got []string) {
 	return arrived(hub)
 }
 
-// The largest and strangest messages come back as they were; what is no message is an error.
+// The largest and strangest messages are read back unchanged; other bytes give an error.
 func FuzzMessage(f *testing.F) {
 	f.Add("id", "c", "t", "e", "part", int64(1), int64(-1), "name", "value", []byte("body"))
 	f.Add("", "", "", "", "", int64(0), int64(0), "", "", []byte(nil))
@@ -239,6 +239,6 @@ func FuzzMessage(f *testing.F) {
 		for n := range encoded {
 			require.Error(t, outbox.ReadMessage(encoded[:n], &got))
 		}
-		_ = outbox.ReadMessage(body, &got) // whatever it is
+		_ = outbox.ReadMessage(body, &got) // must not panic
 	})
 }

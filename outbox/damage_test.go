@@ -21,8 +21,8 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// A bit that turned costs its message and no other, and is counted once, whether Open meets it or
-// Run, and never becomes another message.
+// A flipped bit loses its message and no other. The loss is counted once, whether Open or Run
+// detects it, and the record never becomes another message.
 func TestDamageIsNoticed(t *testing.T) {
 	const n = 20
 	for _, met := range []string{"Open", "Run"} {
@@ -45,7 +45,7 @@ func TestDamageIsNoticed(t *testing.T) {
 	}
 }
 
-// segmentOf is the segment of n messages, and where each begins.
+// segmentOf returns the segment of n messages, and the offset of each.
 func segmentOf(t testing.TB, n int) (whole []byte, starts []int) {
 	d := newDisk()
 	q := openOn(t, d, nil)
@@ -61,7 +61,7 @@ func segmentOf(t testing.TB, n int) (whole []byte, starts []int) {
 }
 
 // afterDamage damages a segment of n messages, before Open or, if late, before Run, puts message
-// 100 behind them, and returns what Run brings. What Open meets is counted by Open.
+// 100 behind them, and returns the messages from Run. Damage that Open detects is counted by Open.
 func afterDamage(t testing.TB, n int, late bool, change func([]byte) []byte) ([]string, outbox.Stats) {
 	d := newDisk()
 	q := openOn(t, d, &outbox.Options{SyncEvery: -1})
@@ -87,7 +87,7 @@ func afterDamage(t testing.TB, n int, late bool, change func([]byte) []byte) ([]
 	return got, s
 }
 
-// Damage of a larger part costs the messages in it.
+// Damage of a larger part loses the messages in it.
 func TestDamageOfAPartCostsItsMessages(t *testing.T) {
 	const n = 200
 	_, starts := segmentOf(t, n)
@@ -107,7 +107,7 @@ func TestDamageOfAPartCostsItsMessages(t *testing.T) {
 	}
 }
 
-// A damaged record in front of ones that wait costs none of them, though it is done itself.
+// A damaged record that is done does not lose the waiting records behind it.
 func TestADamagedRecordThatIsDone(t *testing.T) {
 	bounded.Test(t, func(t *testing.T) {
 		d := newDisk()
@@ -125,8 +125,7 @@ func TestADamagedRecordThatIsDone(t *testing.T) {
 	})
 }
 
-// Damage behind the last readable record of a file that is written to holds up neither Flush nor
-// the messages that come.
+// Damage behind the last readable record of the active file blocks neither Flush nor new messages.
 func TestDamageAtTheEndIsPassed(t *testing.T) {
 	bounded.Test(t, func(t *testing.T) {
 		d := newDisk()
@@ -143,7 +142,7 @@ func TestDamageAtTheEndIsPassed(t *testing.T) {
 	})
 }
 
-// Two records that changed places are no records: each is bound to its place.
+// Two swapped records are invalid: each is bound to its offset.
 func TestARecordBelongsToItsPlace(t *testing.T) {
 	bounded.Test(t, func(t *testing.T) {
 		_, starts := segmentOf(t, 9)
@@ -159,7 +158,8 @@ func TestARecordBelongsToItsPlace(t *testing.T) {
 	})
 }
 
-// Bytes of a message that look like a record are none when the record around them is damaged.
+// Bytes of a message that look like a record are not read as one when the record around them is
+// damaged.
 func TestAMessageThatHoldsRecords(t *testing.T) {
 	bounded.Test(t, func(t *testing.T) {
 		d := newDisk()
@@ -174,7 +174,7 @@ func TestAMessageThatHoldsRecords(t *testing.T) {
 		_, salt, ok := outbox.ParseName(filepath.Base(path))
 		require.True(t, ok)
 		d.edit(path, func(b []byte) []byte {
-			// The worst case: the records in the body have the right place and salt for another file.
+			// The worst case: the records in the body have the right offset and salt for another file.
 			inner := bytes.Index(b[len(whole):], whole) + len(whole)
 			outbox.SealRecord(b[inner:], salt+1, int64(inner), 4)
 			b[len(whole)+5] ^= 1
@@ -187,7 +187,7 @@ func TestAMessageThatHoldsRecords(t *testing.T) {
 	})
 }
 
-// A gap in the numbers that has no room in the bytes before it is no gap but a wrong record.
+// A gap in the numbers that does not fit into the bytes before it means a wrong record, not a gap.
 func TestANumberThatCannotBe(t *testing.T) {
 	bounded.Test(t, func(t *testing.T) {
 		d := newDisk()
@@ -208,8 +208,7 @@ func TestANumberThatCannotBe(t *testing.T) {
 	})
 }
 
-// A number that is damaged behind a damaged record, where a gap is expected, hides no later
-// message.
+// A number damaged behind a damaged record, where a gap is expected, hides no later message.
 func TestANumberIsInTheChecksum(t *testing.T) {
 	bounded.Test(t, func(t *testing.T) {
 		_, starts := segmentOf(t, 9)
@@ -223,7 +222,7 @@ func TestANumberIsInTheChecksum(t *testing.T) {
 	})
 }
 
-// An unreadable sector costs the messages in it, and Open and Run go on.
+// An unreadable sector loses the messages in it, and Open and Run continue.
 func TestUnreadableSectors(t *testing.T) {
 	const n = 500
 	whole, starts := segmentOf(t, n)
@@ -255,7 +254,7 @@ func TestUnreadableSectors(t *testing.T) {
 					}
 					require.Equal(t, want, take(t, q))
 					if !late && sector == len(whole)/page {
-						// The record whose head can be read, and the end, in which are any number.
+						// One for the record whose head can be read, one for the end with any number of records.
 						lost = 2
 					}
 					require.EqualValues(t, lost, q.Stats().Damaged)
@@ -266,8 +265,8 @@ func TestUnreadableSectors(t *testing.T) {
 	}
 }
 
-// What the disk cannot read at all is kept for people, and so is more than one message's worth of
-// unreadable bytes; a torn message is deleted. The queue goes on, and a gap is counted truly.
+// Segments that the disk cannot read, or with more unreadable bytes than one message, are kept for
+// inspection; a torn message is deleted. The queue continues, and counts a gap correctly.
 func TestUnreadableSegmentsAreKept(t *testing.T) {
 	bounded.Test(t, func(t *testing.T) {
 		d := newDisk()
@@ -297,8 +296,8 @@ func TestUnreadableSegmentsAreKept(t *testing.T) {
 	})
 }
 
-// The same at the end: the numbers of lost messages are used again, and nothing is left out for
-// that.
+// The same for the last segment: the numbers of lost messages are reused, and no message is skipped
+// because of that.
 func TestAnUnreadableLastSegment(t *testing.T) {
 	bounded.Test(t, func(t *testing.T) {
 		d := newDisk()
@@ -319,8 +318,8 @@ func TestAnUnreadableLastSegment(t *testing.T) {
 	})
 }
 
-// One damaged slot of the mark costs nothing: the other one is as new as the last fsync of the
-// mark. With both damaged everything in the files goes again, and nothing is deleted.
+// One damaged slot of the mark has no effect: the other one is as new as the mark's last fsync. If
+// both are damaged, all messages in the files are sent again, and none is deleted.
 func TestADamagedMark(t *testing.T) {
 	const n = 100
 	damages := map[string]func(d *disk, slot int64){
@@ -344,7 +343,7 @@ func TestADamagedMark(t *testing.T) {
 					put(t, q, 0, n)
 					require.ErrorIs(t, ended(t, q, &taker{most: 40}), errEnough)
 					require.NoError(t, q.Close())
-					q = openOn(t, d, nil) // both slots have been written and synced
+					q = openOn(t, d, nil) // both slots were written and synced
 					require.ErrorIs(t, ended(t, q, &taker{most: 20}), errEnough)
 					require.NoError(t, q.Close())
 					for _, slot := range slots {
@@ -369,8 +368,8 @@ func TestADamagedMark(t *testing.T) {
 	}
 }
 
-// A sector of the mark that could not be read for a while does not come back with an old number
-// that is higher than the truth.
+// A sector of the mark that was unreadable for a while does not come back with an outdated number
+// that is too high.
 func TestAMarkThatComesBack(t *testing.T) {
 	bounded.Test(t, func(t *testing.T) {
 		d := newDisk()
@@ -379,7 +378,7 @@ func TestAMarkThatComesBack(t *testing.T) {
 		require.Len(t, take(t, q), 100)
 		require.NoError(t, q.Close())
 		d.spoil(folder+"/done", 0, 2*page)
-		q = openOn(t, d, nil) // its numbers begin anew
+		q = openOn(t, d, nil) // its numbers start at 0 again
 		put(t, q, 0, 50)
 		require.NoError(t, q.Close())
 		d.names[folder+"/done"].bad = nil
@@ -404,7 +403,7 @@ func TestTheMarkAlternates(t *testing.T) {
 			return nil
 		})
 		q := openOn(t, d, &outbox.Options{MaxBytes: 1 << 20})
-		writes = nil // of Open
+		writes = nil // the writes of Open
 		for n := range 60 {
 			require.NoError(t, q.Put(t.Context(), quarter(n)))
 			require.Len(t, take(t, q), 1)
@@ -428,7 +427,7 @@ func TestTheMarkAlternates(t *testing.T) {
 	})
 }
 
-// A deleted folder makes Put fail: the data would be gone with the last open file.
+// A deleted folder makes Put fail: the data would be lost with the last open file.
 func TestADeletedFolder(t *testing.T) {
 	for name, o := range map[string]*outbox.Options{"fsync": nil, "SyncEvery -1": {SyncEvery: -1},
 		"SyncEvery 1h": {SyncEvery: 1 << 41}} {
@@ -440,7 +439,7 @@ func TestADeletedFolder(t *testing.T) {
 			for range 3 {
 				require.Error(t, q.Put(t.Context(), numbered(3)))
 			}
-			// A folder that was made anew is not locked by this Queue.
+			// A folder that was made again is not locked by this Queue.
 			require.NoError(t, os.Mkdir(folder, 0o700))
 			require.ErrorContains(t, q.Put(t.Context(), numbered(3)), "open it anew")
 			require.EqualValues(t, 3, q.Stats().Put)
@@ -453,7 +452,7 @@ func TestADeletedFolder(t *testing.T) {
 	}
 }
 
-// A system without locks is refused: two processes would use the folder at the same time.
+// A system without locks is refused, because two processes could use the folder at the same time.
 func TestASystemWithoutLocksIsRefused(t *testing.T) {
 	_, err := outbox.OpenOn(unlocked{newDisk()}, folder, nil)
 	require.ErrorIs(t, err, transport.Unsupported)
@@ -464,8 +463,7 @@ type unlocked struct{ *disk }
 
 func (unlocked) Lock(outbox.File) error { return outbox.ErrNoLock }
 
-// A write that failed may have left whole records that cannot be cut off. They never hide later
-// messages.
+// A failed write may leave whole records that cannot be truncated. They never hide later messages.
 func TestNumbersInASpoiledFileAreNotUsedAgain(t *testing.T) {
 	bounded.Test(t, func(t *testing.T) {
 		d := newDisk()
@@ -477,7 +475,7 @@ func TestNumbersInASpoiledFileAreNotUsedAgain(t *testing.T) {
 			switch {
 			case o.path != spoiled:
 				return nil
-			case o.name == "write": // it gets there, and the disk says that it did not
+			case o.name == "write": // the data arrives, and the disk reports a failure
 				d.edit(spoiled, func(b []byte) []byte {
 					record := outbox.AppendRecord(nil, numbered(3))
 					outbox.SealRecord(record, salt, int64(len(b)), 3)
@@ -502,7 +500,7 @@ func TestNumbersInASpoiledFileAreNotUsedAgain(t *testing.T) {
 }
 
 // A slot of the mark does not change while it is synced, or neither slot would be known to be
-// whole.
+// valid.
 func TestTheMarkIsNotWrittenWhileItIsSynced(t *testing.T) {
 	bounded.Test(t, func(t *testing.T) {
 		d := newDisk()
@@ -529,7 +527,7 @@ func TestTheMarkIsNotWrittenWhileItIsSynced(t *testing.T) {
 	})
 }
 
-// Numbers that would overflow are none of ours: no Put loses its message to a file with one.
+// A file with a number that would overflow is ignored; no Put loses its message because of it.
 func TestNumbersAtTheEnd(t *testing.T) {
 	record := func(n uint64) []byte {
 		b := outbox.AppendRecord(nil, numbered(7))

@@ -21,8 +21,8 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// The system tells of a disk that failed once: only one of two fsyncs of a file at the same time
-// hears of it. So a segment that is full waits for the one under way.
+// The system reports a failed write to disk once: of two concurrent fsyncs of a file only one
+// returns the error. So sealing a full segment waits for the running fsync.
 func TestAFailingFsyncOfASegmentThatIsFull(t *testing.T) {
 	bounded.Test(t, func(t *testing.T) {
 		d := newDisk()
@@ -74,7 +74,7 @@ func TestAFailingFsyncDuringClose(t *testing.T) {
 	})
 }
 
-// What is put during an fsync that takes longer than SyncEvery gets one, too.
+// Messages put during an fsync that takes longer than SyncEvery get an fsync too.
 func TestSyncEveryOnASlowDisk(t *testing.T) {
 	bounded.Test(t, func(t *testing.T) {
 		d := newDisk()
@@ -89,7 +89,7 @@ func TestSyncEveryOnASlowDisk(t *testing.T) {
 	})
 }
 
-// With SyncEvery no Put is there to be told.
+// With SyncEvery a failed fsync cannot be reported by Put.
 func TestSyncEveryOnAFailingDisk(t *testing.T) {
 	bounded.Test(t, func(t *testing.T) {
 		d := newDisk()
@@ -113,7 +113,7 @@ func onSync(f func() error) func(op) error {
 	}
 }
 
-// A segment that failed before it had a record does not take the next one of that number with it.
+// A segment that failed before its first record does not affect the next one with the same number.
 func TestASegmentThatFailsAtOnce(t *testing.T) {
 	bounded.Test(t, func(t *testing.T) {
 		d := newDisk()
@@ -137,7 +137,7 @@ func TestASegmentThatFailsAtOnce(t *testing.T) {
 	})
 }
 
-// flushSoon is Flush with a bound.
+// flushSoon is Flush with a time limit.
 func flushSoon(t testing.TB, q *outbox.Queue) error {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -145,8 +145,8 @@ func flushSoon(t testing.TB, q *outbox.Queue) error {
 	return q.Flush(ctx)
 }
 
-// A crash between making a segment and its first record, when the mark, or the end of the segment
-// before, did not get to the disk.
+// A crash between creating a segment and writing its first record, when the mark, or the end of the
+// previous segment, was not durable.
 func TestASegmentWithoutARecord(t *testing.T) {
 	for name, old := range map[string]int{"alone": 0, "behind another": 5} {
 		t.Run(name, func(t *testing.T) {
@@ -168,8 +168,8 @@ func TestASegmentWithoutARecord(t *testing.T) {
 	}
 }
 
-// A segment that was deleted because all in it was done, before the mark got to the disk, is no
-// damage.
+// A segment deleted because all its messages were done, before the mark was durable, does not count
+// as damage.
 func TestAMarkThatIsOld(t *testing.T) {
 	bounded.Test(t, func(t *testing.T) {
 		folder := t.TempDir()
@@ -187,7 +187,7 @@ func TestAMarkThatIsOld(t *testing.T) {
 	})
 }
 
-// Only a regular file is a segment. Anything else of that name is refused, and stays.
+// Only a regular file is a segment. Any other entry of that name is refused and kept.
 func TestOnlyRegularFilesAreSegments(t *testing.T) {
 	name := outbox.SegmentName(0, 1)
 	elsewhere := filepath.Join(t.TempDir(), "elsewhere")
@@ -219,7 +219,7 @@ func TestOnlyRegularFilesAreSegments(t *testing.T) {
 	}
 }
 
-// Times that nanoseconds since 1970 cannot tell.
+// Times outside the range of nanoseconds since 1970.
 func TestFarTimes(t *testing.T) {
 	for _, year := range []int{1, 1600, 1969, 2300, 9999} {
 		m := transport.Message{Expires: time.Date(year, 12, 31, 23, 59, 59, 999_999_999, time.UTC)}
@@ -241,7 +241,7 @@ func TestRunAfterClose(t *testing.T) {
 	})
 }
 
-// A message that is done is not kept in memory.
+// Messages that are done are released from memory.
 func TestWhatIsDoneIsNotHeld(t *testing.T) {
 	bounded.Test(t, func(t *testing.T) {
 		hub := hubfixture.Open(t, nil, deviceID)
@@ -255,7 +255,7 @@ func TestWhatIsDoneIsNotHeld(t *testing.T) {
 		c := newClient(t, hub, nil)
 		stop := start(q, c)
 		require.NoError(t, q.Flush(t.Context()))
-		synctest.Wait() // Run has gone on to the next one
+		synctest.Wait() // Run handles the next one
 		runtime.GC()
 		require.Nil(t, body.Value())
 		require.Error(t, stop())
@@ -264,7 +264,7 @@ func TestWhatIsDoneIsNotHeld(t *testing.T) {
 	})
 }
 
-// Each Close returns when all has ended, not only the first.
+// Every Close waits for the end, not only the first.
 func TestTwoCloses(t *testing.T) {
 	bounded.Test(t, func(t *testing.T) {
 		hub := hubfixture.Open(t, nil, deviceID)
@@ -289,7 +289,7 @@ func TestTwoCloses(t *testing.T) {
 	})
 }
 
-// Close tells of an fsync that failed in the background, of which no Put could tell.
+// Close returns the error of an fsync that failed in the background, which no Put could return.
 func TestCloseTellsOfAFailedFsync(t *testing.T) {
 	bounded.Test(t, func(t *testing.T) {
 		d := newDisk()

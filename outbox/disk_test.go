@@ -21,24 +21,24 @@ type op struct {
 	n    int
 }
 
-// disk is a file system in memory with a cache: what is not synced is lost when the power goes.
+// disk is a file system in memory with a cache. Unsynced data is lost when the power fails.
 type disk struct {
 	mu       sync.Mutex
-	hook     func(op) error // called before each op, without mu; its error is the op's, and it may block
+	hook     func(op) error // called before each op, without mu; its error becomes the op's; it may block
 	names    map[string]*inode
-	durable  map[string]*inode // names that are on the disk
+	durable  map[string]*inode // durable names
 	capacity int64             // in bytes; 0: no limit
-	windows  bool              // a file that is open cannot be removed
+	windows  bool              // an open file cannot be removed
 }
 
 type inode struct {
 	folder   bool
 	data     []byte
-	durable  []byte   // data that is on the disk
+	durable  []byte   // durable data
 	unsynced []change // since durable
 	bad      map[int64]bool
 	locked   bool
-	handles  int // that are open
+	handles  int // number of open handles
 }
 
 // change is a write, or a truncation if data is nil.
@@ -64,12 +64,12 @@ func newDisk() *disk {
 	return &disk{names: map[string]*inode{"/": root}, durable: map[string]*inode{"/": root}}
 }
 
-// page is the unit of space and of bad sectors.
+// page is the unit of space and of unreadable sectors.
 const page = 4096
 
 func pages(n int64) int64 { return (n + page - 1) / page }
 
-// on has hook called before each op from here on.
+// on sets the hook called before each op.
 func (d *disk) on(hook func(op) error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -88,7 +88,7 @@ func (d *disk) ask(o op) error {
 
 func failure(o op, err error) error { return &os.PathError{Op: o.name, Path: o.path, Err: err} }
 
-// used is the space taken by files with a name. mu is held.
+// used returns the space used by files with a name. mu is held.
 func (d *disk) used() (n int64) {
 	for _, f := range d.names {
 		n += pages(int64(len(f.data))) * page
@@ -213,7 +213,7 @@ func (d *disk) Lock(f outbox.File) error {
 	return nil
 }
 
-// spoil makes the pages of a file from from to to unreadable.
+// spoil makes a range of pages of a file unreadable.
 func (d *disk) spoil(path string, from, to int64) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -226,7 +226,7 @@ func (d *disk) spoil(path string, from, to int64) {
 	}
 }
 
-// edit changes the contents of a file, in the cache and on the disk.
+// edit changes the contents of a file, both in the cache and on the disk.
 func (d *disk) edit(path string, change func([]byte) []byte) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -269,7 +269,7 @@ func (h *handle) begin(name string, at int64, n int) (op, error) {
 	return o, nil
 }
 
-// closedLocked is the error of o on a file that is closed.
+// closedLocked returns the error of o on a closed file.
 func (h *handle) closedLocked(o op) error {
 	if h.closed {
 		return failure(o, os.ErrClosed)
@@ -316,7 +316,7 @@ func (h *handle) WriteAt(p []byte, at int64) (n int, err error) {
 		if !h.inode.bad[i] {
 			continue
 		}
-		if at > i*page || at+int64(len(p)) < (i+1)*page { // a part of a page: the system has to read the rest
+		if at > i*page || at+int64(len(p)) < (i+1)*page { // part of a page: the system must read the rest
 			return 0, failure(o, syscall.EIO)
 		}
 		delete(h.inode.bad, i)
@@ -409,8 +409,8 @@ func (h *handle) Linked() (bool, error) {
 	return false, nil
 }
 
-// after is how a file comes out of a power cut: its durable content, and what a variant takes of
-// the changes since.
+// after is the state of files after a power cut: their durable content, plus the changes since that
+// a variant selects.
 type after struct {
 	name  string
 	names func(cached, durable map[string]*inode) map[string]*inode
@@ -420,14 +420,14 @@ type after struct {
 func durableNames(_, durable map[string]*inode) map[string]*inode { return durable }
 func cachedNames(cached, _ map[string]*inode) map[string]*inode   { return cached }
 
-// unionNames has the new files, and the removed ones as well.
+// unionNames has the new files and also the removed ones.
 func unionNames(cached, durable map[string]*inode) map[string]*inode {
 	all := maps.Clone(durable)
 	maps.Copy(all, cached)
 	return all
 }
 
-// crossNames has neither the new files nor the removed ones.
+// crossNames has neither the new nor the removed files.
 func crossNames(cached, durable map[string]*inode) map[string]*inode {
 	both := maps.Clone(durable)
 	maps.DeleteFunc(both, func(name string, _ *inode) bool { return cached[name] == nil })
@@ -437,7 +437,7 @@ func crossNames(cached, durable map[string]*inode) map[string]*inode {
 func durableData(f *inode) []byte { return slices.Clone(f.durable) }
 func cachedData(f *inode) []byte  { return slices.Clone(f.data) }
 
-// tornData has all changes, the last one by half.
+// tornData has all changes, and half of the last one.
 func tornData(f *inode) []byte {
 	b := slices.Clone(f.durable)
 	for i, c := range f.unsynced {
@@ -452,7 +452,7 @@ func tornData(f *inode) []byte {
 	return b
 }
 
-// lastData has the last change only.
+// lastData has only the last change.
 func lastData(f *inode) []byte {
 	b := slices.Clone(f.durable)
 	if n := len(f.unsynced); n > 0 {
@@ -461,7 +461,7 @@ func lastData(f *inode) []byte {
 	return b
 }
 
-// zeroData has the new length, and zeros in place of the data.
+// zeroData has the new length, with zeros in place of the data.
 func zeroData(f *inode) []byte {
 	b := slices.Clone(f.durable)
 	for _, c := range f.unsynced {
@@ -502,7 +502,7 @@ var powerCuts = []after{
 	{"new files lost, others removed", crossNames, cachedData},
 }
 
-// cut is the disk after a power cut.
+// cut returns the disk after a power cut.
 func (d *disk) cut(a after) *disk {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -523,7 +523,7 @@ func (d *disk) cut(a after) *disk {
 	return left
 }
 
-// kill is the disk after its process was killed: the cache stays.
+// kill returns the disk after its process was killed: the cache survives.
 func (d *disk) kill() *disk {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -15,7 +15,7 @@ import (
 	"github.com/hubline-iot/hubline/transport/netopt"
 )
 
-// A process puts a message while there is no hub, and ends. The next one brings it.
+// A process puts a message without a hub and ends. The next process delivers it.
 func Example() {
 	folder, err := os.MkdirTemp("", "outbox")
 	if err != nil {
@@ -61,7 +61,7 @@ func Example() {
 		log.Fatal(err)
 	}
 	defer q.Close()
-	go func() { // until Close
+	go func() { // ends with Close
 		if err := q.Run(ctx, client); !errors.Is(err, transport.Closed) {
 			log.Print(err)
 		}

@@ -23,7 +23,7 @@ var (
 
 const RecordHead = recordHead
 
-// Unsynced is how many records the disk may not have.
+// Unsynced returns how many records may not be durable.
 func (q *Queue) Unsynced() (n uint64) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

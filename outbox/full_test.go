@@ -15,15 +15,15 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// sized is a message of about 5 KB.
+// sized returns a message of about 5 KB.
 func sized(n int) *transport.Message {
 	m := numbered(n)
 	m.Body = append(m.Body, make([]byte, 5000)...)
 	return m
 }
 
-// A full disk refuses messages with Quota, and takes them again when those before are done, without
-// a restart. Nothing is lost, and nothing is sent again by the next process.
+// A full disk refuses messages with Quota, and accepts them again when earlier ones are done,
+// without a restart. No message is lost, and the next process sends none again.
 func TestAFullDiskRecovers(t *testing.T) {
 	for _, every := range []time.Duration{0, time.Second, -1} {
 		for _, overflow := range []device.Overflow{device.Block, device.DropOldest} {
@@ -38,7 +38,7 @@ func TestAFullDiskRecovers(t *testing.T) {
 	}
 }
 
-// fullDisk fills a disk of a few hundred KB, three times over.
+// fullDisk fills a disk of a few hundred KB, three times.
 func fullDisk(t *testing.T, fs outbox.FileSystem, folder string, o *outbox.Options) {
 	q, err := outbox.OpenOn(fs, folder, o)
 	require.NoError(t, err)
@@ -62,7 +62,7 @@ func fullDisk(t *testing.T, fs outbox.FileSystem, folder string, o *outbox.Optio
 		require.EqualValues(t, n-begun, s.Waiting)
 		require.Zero(t, s.Dropped)
 
-		// A part of it is done: the rest keeps its place.
+		// Only a part is done: the rest keeps its space.
 		require.ErrorIs(t, ended(t, q, &taker{most: 20}), errEnough)
 		require.EqualValues(t, n-begun-20, q.Stats().Waiting)
 
@@ -73,14 +73,14 @@ func fullDisk(t *testing.T, fs outbox.FileSystem, folder string, o *outbox.Optio
 		require.Error(t, stop())
 		require.Zero(t, q.Stats().MarkErrors)
 	}
-	// Run goes on, as it does in programs: a file that it has open keeps its space.
+	// Run continues, as in real programs: a file that it has open keeps its space.
 	for ; q.Put(t.Context(), sized(n)) == nil; n++ {
 		require.Less(t, n, 1000, "the disk is never full")
 	}
 	stop := start(q, &taker{})
 	require.NoError(t, flushSoon(t, q))
 	for try := 0; q.Put(t.Context(), sized(n)) != nil; try++ {
-		require.Less(t, try, 10_000, "the disk stays full though all is done") // Run has to close the file
+		require.Less(t, try, 10_000, "the disk stays full though all is done") // Run must close the file
 	}
 	require.NoError(t, flushSoon(t, q))
 	require.Error(t, stop())
@@ -97,14 +97,14 @@ func fullDisk(t *testing.T, fs outbox.FileSystem, folder string, o *outbox.Optio
 	require.NoError(t, q.Close())
 }
 
-// The mark has its blocks from the beginning, so a disk that is full does not stop it.
+// The blocks of the mark are allocated from the beginning, so it can be written on a full disk.
 func TestTheMarkGrowsNotOnAFullDisk(t *testing.T) {
 	bounded.Test(t, func(t *testing.T) {
 		d := newDisk()
 		q := openOn(t, d, nil)
 		put(t, q, 0, 200)
 		d.mu.Lock()
-		d.capacity = 1 // others have filled it
+		d.capacity = 1 // other files have filled it
 		d.mu.Unlock()
 		require.Len(t, take(t, q), 200)
 		q.Idle()
@@ -114,7 +114,7 @@ func TestTheMarkGrowsNotOnAFullDisk(t *testing.T) {
 	})
 }
 
-// Open works on a full disk, so that the messages that fill it can go.
+// Open works on a full disk, so that the waiting messages can be sent.
 func TestOpenOnAFullDisk(t *testing.T) {
 	bounded.Test(t, func(t *testing.T) {
 		d := newDisk()
@@ -129,8 +129,8 @@ func TestOpenOnAFullDisk(t *testing.T) {
 	})
 }
 
-// A file that could not be removed holds space. It is removed as soon as that works, though the
-// disk is full and nothing else is done.
+// A file that could not be removed uses space. It is removed as soon as that works, even if the
+// disk is full and no further message is done.
 func TestAFullDiskWithAFileThatCouldNotBeRemoved(t *testing.T) {
 	fill := func(t *testing.T, q *outbox.Queue) (n int) {
 		for ; n < 1000; n++ {

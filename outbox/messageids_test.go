@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A stored message has the same id whichever process sends it.
+// A stored message has the same id in every process that sends it.
 func TestAMessageWithoutAnIDKeepsItsIDAcrossProcesses(t *testing.T) {
 	bounded.Test(t, func(t *testing.T) {
 		folder := t.TempDir()
@@ -39,7 +39,7 @@ func TestAMessageWithoutAnIDKeepsItsIDAcrossProcesses(t *testing.T) {
 	})
 }
 
-// first is a client that sees the first message and has no room for it.
+// first is a client that records the id of the first message and has no room for it.
 type first struct{ id string }
 
 func (f *first) Enqueue(ctx context.Context, m *transport.Message, _ *device.Receipt) error {

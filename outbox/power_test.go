@@ -18,8 +18,8 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// A power cut before any call to the disk, with whatever of the cache was written by then, loses
-// nothing that was safe, keeps the order, and repeats little.
+// A power cut before any call to the disk, with any part of the cache written by then, loses no
+// safe message, keeps the order, and causes few duplicates.
 func TestAPowerCutLosesNothingThatWasSafe(t *testing.T) {
 	for _, every := range []time.Duration{0, time.Second} {
 		t.Run(fmt.Sprint("SyncEvery ", every), func(t *testing.T) {
@@ -29,11 +29,11 @@ func TestAPowerCutLosesNothingThatWasSafe(t *testing.T) {
 				q := openOn(t, w.disk, &outbox.Options{SyncEvery: every, MaxBytes: 1 << 20})
 				w.put(q, 0, 10)
 				stop := start(q, w)
-				w.put(q, 10, 30) // with Run
+				w.put(q, 10, 30) // while Run runs
 				require.NoError(t, flushSoon(t, q))
 				w.put(q, 30, 36)
 				require.Error(t, stop())
-				w.put(q, 36, 50) // without
+				w.put(q, 36, 50) // without Run
 				require.ErrorIs(t, ended(t, q, &upTo{powered: w, last: 43}), errEnough)
 				time.Sleep(10 * time.Second)
 				w.put(q, 50, 55)
@@ -60,13 +60,13 @@ type powered struct {
 	disk  *disk
 
 	mu    sync.Mutex
-	taken []time.Time // when Put of message n returned nil
-	done  int         // messages below were finished by the client
+	taken []time.Time // time at which Put of message n returned nil
+	done  int         // the client finished all messages below
 	cuts  int
 	twice int
 }
 
-// put puts messages of which four fill a segment.
+// put puts messages; four of them fill a segment.
 func (w *powered) put(q *outbox.Queue, from, to int) {
 	for n := from; n < to; n++ {
 		require.NoError(w.t, q.Put(w.t.Context(), quarter(n)))
@@ -94,7 +94,7 @@ func (w *powered) Enqueue(_ context.Context, m *transport.Message, _ *device.Rec
 	return errExpired
 }
 
-// upTo is a client that takes the messages up to last.
+// upTo is a client that accepts the messages up to last.
 type upTo struct {
 	*powered
 	last int
@@ -107,10 +107,11 @@ func (u *upTo) Enqueue(ctx context.Context, m *transport.Message, r *device.Rece
 	return u.powered.Enqueue(ctx, m, r)
 }
 
-// before cuts the power in each way when all others wait, so that they have said what they know.
+// before cuts the power in each way, once all other goroutines wait and have recorded their
+// results.
 func (w *powered) before(o op) error {
 	switch o.name {
-	case "read", "list", "open", "linked": // they change nothing
+	case "read", "list", "open", "linked": // without effect on the disk
 		return nil
 	}
 	w.turn <- struct{}{}
@@ -122,10 +123,10 @@ func (w *powered) before(o op) error {
 	return nil
 }
 
-// check opens the disk after a power cut and looks at what comes.
+// check opens the disk after a power cut and checks the messages that arrive.
 func (w *powered) check(o op, a after) {
 	w.mu.Lock()
-	safe := 0 // messages below were safe
+	safe := 0 // all messages below were safe
 	for n, at := range w.taken {
 		if w.every == 0 || time.Since(at) > w.every {
 			safe = n + 1
@@ -181,13 +182,13 @@ func (w *powered) check(o op, a after) {
 	}
 }
 
-// mostTwice is how many messages may come again after a power cut: those of a segment, since the
-// mark is synced when one is removed, and those that Run finished in one go before the mark was
-// written.
+// mostTwice is the maximum number of duplicates after a power cut: the messages of a segment,
+// because the mark is synced when one is removed, and those that Run finished together before the
+// mark was written.
 const mostTwice = 4 + 16
 
-// A process is killed while its messages are in the system's cache. The next one makes them durable
-// before it counts them so.
+// A process is killed while its messages are only in the system's cache. The next one syncs them
+// before it treats them as durable.
 func TestMessagesOfAKilledProcessGetToTheDisk(t *testing.T) {
 	for _, every := range []time.Duration{0, time.Hour} {
 		bounded.Test(t, func(t *testing.T) {
@@ -204,7 +205,7 @@ func TestMessagesOfAKilledProcessGetToTheDisk(t *testing.T) {
 	}
 }
 
-// An fsync that fails at Open is counted, and the messages are not taken for durable.
+// A failed fsync in Open is counted, and the messages are not treated as durable.
 func TestOpenCountsFailedFsyncs(t *testing.T) {
 	bounded.Test(t, func(t *testing.T) {
 		d := newDisk()

@@ -49,8 +49,8 @@ func TestWhatWasPutArrivesInOrder(t *testing.T) {
 	})
 }
 
-// A process ends without a goodbye, in the middle of an outage; the next one brings what waits,
-// whatever the client had.
+// A process ends without Close in the middle of an outage. The next one delivers the waiting
+// messages, including those the client had.
 func TestTheNextProcessGoesOn(t *testing.T) {
 	bounded.Test(t, func(t *testing.T) {
 		hub := hubfixture.Open(t, nil, deviceID)
@@ -85,7 +85,7 @@ func TestTheNextProcessGoesOn(t *testing.T) {
 	})
 }
 
-// Segments go when all in them is done, and the mark tells the next process.
+// Segments are deleted when all their messages are done, and the mark informs the next process.
 func TestWhatIsDoneIsDeleted(t *testing.T) {
 	bounded.Test(t, func(t *testing.T) {
 		hub := hubfixture.Open(t, nil, deviceID)
@@ -94,7 +94,7 @@ func TestWhatIsDoneIsDeleted(t *testing.T) {
 		c := newClient(t, hub, nil)
 		stop := start(q, c)
 		body := make([]byte, 10_000)
-		for range 1000 { // ten times what there is room for
+		for range 1000 { // ten times the capacity
 			require.NoError(t, q.Put(t.Context(), &transport.Message{Body: body}))
 			require.LessOrEqual(t, q.Stats().Bytes, int64(1<<20))
 		}
@@ -192,7 +192,7 @@ func TestAFullQueue(t *testing.T) {
 	})
 }
 
-// DropOldest while Run reads: it goes on with what is left.
+// DropOldest while Run reads: Run continues with the remaining messages.
 func TestDropOldestUnderARunningQueue(t *testing.T) {
 	bounded.Test(t, func(t *testing.T) {
 		hub := hubfixture.Open(t, nil, deviceID)
@@ -245,7 +245,7 @@ func TestWhatFailsForGoodIsTold(t *testing.T) {
 	})
 }
 
-// A client that is Disconnected keeps what it has for the next Open.
+// A Disconnected client keeps its messages for the next Open.
 func TestADisconnectedClientIsWaitedFor(t *testing.T) {
 	bounded.Test(t, func(t *testing.T) {
 		hub := hubfixture.Open(t, nil, deviceID)
@@ -266,7 +266,7 @@ func TestADisconnectedClientIsWaitedFor(t *testing.T) {
 	})
 }
 
-// What a client would drop stays in the files.
+// A client that would drop messages is refused; they stay in the files.
 func TestAClientThatDropsIsRefused(t *testing.T) {
 	bounded.Test(t, func(t *testing.T) {
 		hub := hubfixture.Open(t, nil, deviceID)
@@ -329,7 +329,7 @@ func TestWrongInputIsNamed(t *testing.T) {
 	require.ErrorIs(t, q.Put(t.Context(), &transport.Message{ID: strings.Repeat("x", 200)}), transport.Invalid)
 	require.ErrorIs(t, q.Put(t.Context(), &transport.Message{Body: make([]byte, transport.MaxMessageSize+1)}),
 		transport.TooLarge)
-	// The largest that there can be, by what lengths add.
+	// The largest possible message, including the lengths.
 	many := &transport.Message{Properties: make([]transport.Property, transport.MaxMessageSize)}
 	for i := range many.Properties {
 		many.Properties[i].Name = "n"
@@ -365,7 +365,7 @@ func TestPutsAtTheSameTimeShareFsyncs(t *testing.T) {
 	require.NoError(t, q.Flush(ctx))
 	require.ElementsMatch(t, ids(0, goroutines*each), arrived(hub))
 	last := map[int]int{}
-	for _, m := range hub.Messages() { // each one's in order
+	for _, m := range hub.Messages() { // in order for each sender
 		var body struct{ N int }
 		require.NoError(t, json.Unmarshal(m.Body, &body))
 		g := body.N / each
@@ -377,7 +377,7 @@ func TestPutsAtTheSameTimeShareFsyncs(t *testing.T) {
 	require.NoError(t, q.Close())
 }
 
-// A write that fails costs its message and no other, whether or not the file can be cut back.
+// A failed write loses its message and no other, whether or not the file can be truncated.
 func TestAFailedWriteCostsItsMessage(t *testing.T) {
 	for name, every := range map[string]time.Duration{"fsync each": 0, "fsync later": time.Millisecond, "no fsync": -1} {
 		for _, cut := range []error{nil, syscall.EIO} {
@@ -392,7 +392,7 @@ func TestAFailedWriteCostsItsMessage(t *testing.T) {
 						switch {
 						case o.path != broken:
 						case o.name == "write":
-							// A part of it gets there.
+							// Only a part is written.
 							d.edit(broken, func(b []byte) []byte { return append(b, make([]byte, o.n/2)...) })
 							return syscall.EIO
 						case o.name == "truncate":
@@ -419,7 +419,7 @@ func TestAFailedWriteCostsItsMessage(t *testing.T) {
 	}
 }
 
-// With SyncEvery, what was put is forced to the disk within that time, in one go.
+// With SyncEvery, messages are synced within that time, all together.
 func TestSyncEvery(t *testing.T) {
 	bounded.Test(t, func(t *testing.T) {
 		q := open(t, t.TempDir(), &outbox.Options{SyncEvery: time.Second})

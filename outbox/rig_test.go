@@ -21,7 +21,7 @@ import (
 
 const deviceID = "dev-1"
 
-// newClient starts a client of the hub, closed by whoever made it.
+// newClient starts a client of the hub; the caller closes it.
 func newClient(t testing.TB, hub *testbroker.Hub, o *device.Options) *device.Client {
 	t.Helper()
 	creds, err := device.ParseConnectionString(hub.ConnectionString(deviceID))
@@ -40,7 +40,7 @@ func open(t testing.TB, folder string, o *outbox.Options) *outbox.Queue {
 	return q
 }
 
-// folder is the queue's place on a simulated disk.
+// folder is the path of the queue on a simulated disk.
 const folder = "/outbox"
 
 func openOn(t testing.TB, fs outbox.FileSystem, o *outbox.Options) *outbox.Queue {
@@ -65,7 +65,7 @@ func put(t testing.TB, q *outbox.Queue, from, to int) {
 	}
 }
 
-// start runs the queue until stop, which returns what Run returned.
+// start runs the queue until stop is called, which returns the result of Run.
 func start(q *outbox.Queue, c outbox.Client) (stop func() error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	ran := make(chan error, 1)
@@ -76,7 +76,7 @@ func start(q *outbox.Queue, c outbox.Client) (stop func() error) {
 	}
 }
 
-// arrived are the ids at the hub, each once, in order of the first arrival.
+// arrived returns the ids at the hub, each once, in order of first arrival.
 func arrived(hub *testbroker.Hub) (ids []string) {
 	have := map[string]bool{}
 	for _, m := range hub.Messages() {
@@ -95,10 +95,9 @@ func ids(from, to int) (all []string) {
 	return all
 }
 
-// taker is a client that takes messages and finishes each at once, as one does that finds them
-// expired. No hub takes part.
+// taker is a client that accepts messages and finishes each at once, as expired. No hub takes part.
 type taker struct {
-	most int // so many; 0: all
+	most int // how many; 0: all
 	mu   sync.Mutex
 	got  []string
 }
@@ -121,7 +120,7 @@ func (k *taker) ids() []string {
 	return append([]string(nil), k.got...)
 }
 
-// take runs the queue until nothing waits, and returns the messages' ids.
+// take runs the queue until no message waits, and returns the messages' ids.
 func take(t testing.TB, q *outbox.Queue) []string {
 	t.Helper()
 	k := &taker{}
@@ -131,7 +130,7 @@ func take(t testing.TB, q *outbox.Queue) []string {
 	return k.ids()
 }
 
-// ended is what Run returns of itself.
+// ended returns the result of a Run that ends by itself.
 func ended(t testing.TB, q *outbox.Queue, c outbox.Client) error {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)

@@ -19,7 +19,8 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// What the client still has when Run's context ends has no result: it waits for the next Run.
+// Messages that the client still has when Run's context ends have no result: they wait for the next
+// Run.
 func TestMessagesInFlightSurviveTheEndOfRun(t *testing.T) {
 	bounded.Test(t, func(t *testing.T) {
 		hub := hubfixture.Open(t, nil, deviceID)
@@ -55,7 +56,7 @@ func TestMessagesInFlightSurviveTheEndOfRun(t *testing.T) {
 	})
 }
 
-// A segment stays until its last message is done, and goes then.
+// A segment is deleted when its last message is done, and not before.
 func TestASegmentStaysForItsLastMessage(t *testing.T) {
 	bounded.Test(t, func(t *testing.T) {
 		d := newDisk()
@@ -77,8 +78,8 @@ func TestASegmentStaysForItsLastMessage(t *testing.T) {
 	})
 }
 
-// OnFailed that does not return ends Run with an error that says so. Its message counts as told, so
-// the next Run goes on behind it.
+// An OnFailed that panics or ends its goroutine ends Run with an error that says so. Its message
+// counts as reported, so the next Run starts behind it.
 func TestOnFailedThatDoesNotReturn(t *testing.T) {
 	for want, end := range map[string]func(){
 		"runtime.Goexit":    runtime.Goexit,
@@ -108,8 +109,8 @@ func TestOnFailedThatDoesNotReturn(t *testing.T) {
 	}
 }
 
-// A file that cannot be read for another reason than its sectors ends Run, which says so, and the
-// next Run goes on.
+// A file that cannot be read for a reason other than its sectors ends Run with an error. The next
+// Run continues.
 func TestRunTellsOfFilesThatCannotBeRead(t *testing.T) {
 	for _, op := range []string{"open", "read"} {
 		bounded.Test(t, func(t *testing.T) {
@@ -128,7 +129,7 @@ func TestRunTellsOfFilesThatCannotBeRead(t *testing.T) {
 	}
 }
 
-// failing is a hook that fails the ops of a name.
+// failing is a hook that fails the ops with the given name.
 func failing(name string, err error) func(op) error {
 	return func(o op) error {
 		if o.name == name {
@@ -138,7 +139,7 @@ func failing(name string, err error) func(op) error {
 	}
 }
 
-// A file that cannot be removed, as on Windows while it is read, is removed later.
+// A file that cannot be removed, as on Windows while it is being read, is removed later.
 func TestAFileThatCannotBeRemovedYet(t *testing.T) {
 	bounded.Test(t, func(t *testing.T) {
 		d := newDisk()
@@ -161,7 +162,7 @@ func TestAFileThatCannotBeRemovedYet(t *testing.T) {
 	})
 }
 
-// An error of the folder's fsync is one of Put: the message would be gone with the file's name.
+// Put returns a failed fsync of the folder: the message would be lost with the file's name.
 func TestAFailedFsyncOfTheFolder(t *testing.T) {
 	bounded.Test(t, func(t *testing.T) {
 		d := newDisk()
@@ -175,7 +176,7 @@ func TestAFailedFsyncOfTheFolder(t *testing.T) {
 	})
 }
 
-// DropOldest gives up the file that is written to as well, though Puts of it wait for an fsync.
+// DropOldest also drops the active file, even if Puts wait for its fsync.
 func TestDropOldestOfTheFileThatIsWrittenTo(t *testing.T) {
 	bounded.Test(t, func(t *testing.T) {
 		d := newDisk()
@@ -205,7 +206,7 @@ func TestDropOldestOfTheFileThatIsWrittenTo(t *testing.T) {
 	})
 }
 
-// DropOldest may delete a file that Run is about to open. Run goes on with the next one.
+// DropOldest may delete a file that Run is about to open. Run continues with the next one.
 func TestDropOldestOfTheFileThatRunOpens(t *testing.T) {
 	bounded.Test(t, func(t *testing.T) {
 		d := newDisk()
@@ -241,9 +242,9 @@ func TestDropOldestOfTheFileThatRunOpens(t *testing.T) {
 	})
 }
 
-// A client that panics leaves no goroutine of Run, and the next Run goes on.
+// A client that panics leaks no goroutine of Run, and the next Run continues.
 func TestAClientThatPanics(t *testing.T) {
-	bounded.Test(t, func(t *testing.T) { // which reports goroutines that are left
+	bounded.Test(t, func(t *testing.T) { // reports leaked goroutines
 		q := openOn(t, newDisk(), nil)
 		put(t, q, 0, 3)
 		require.Panics(t, func() { _ = q.Run(t.Context(), panicking{}) })

@@ -19,7 +19,7 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// stall is a hook that blocks the ops of a name until it is released.
+// stall is a hook that blocks the ops with the given name until it is released.
 type stall struct {
 	op      string
 	on      atomic.Bool
@@ -40,14 +40,14 @@ func (s *stall) end() {
 	close(s.release)
 }
 
-// took returns how long f takes.
+// took returns the duration of f.
 func took(f func()) time.Duration {
 	begun := time.Now()
 	f()
 	return time.Since(begun)
 }
 
-// Whatever the disk does not answer, no caller waits for longer than its context.
+// A disk that does not answer blocks no caller for longer than its context.
 func TestAStalledDiskHoldsUpNoCaller(t *testing.T) {
 	for _, op := range []string{"write", "sync", "syncfolder", "create", "linked"} {
 		for _, every := range []time.Duration{0, time.Millisecond, -1} {
@@ -74,14 +74,14 @@ func TestAStalledDiskHoldsUpNoCaller(t *testing.T) {
 						if n == 0 {
 							continue
 						}
-						// Of the first one nobody knows; with fsync the others are written as well.
+						// The outcome of the first one is unknown; with fsync the others were written as well.
 						require.Equal(t, op == "sync" || op == "syncfolder", errors.Is(err, transport.ErrOutcomeUnknown),
 							"Put %d: %v", n, err)
 					}
 					require.Zero(t, took(func() { q.Stats() }))
 					require.LessOrEqual(t, took(func() { _ = q.Flush(soon()) }), time.Second)
 					require.Equal(t, 5*time.Second, took(func() { require.ErrorIs(t, q.Close(), transport.Timeout) }))
-					s.on.Store(false) // for others
+					s.on.Store(false) // for the others
 					_, err := outbox.OpenOn(d, folder, nil)
 					require.ErrorIs(t, err, transport.Invalid, "the disk may still write")
 					s.end()
@@ -94,7 +94,7 @@ func TestAStalledDiskHoldsUpNoCaller(t *testing.T) {
 	}
 }
 
-// A stalled disk that goes on loses nothing, and a withdrawn Put does not come back.
+// A stalled disk that recovers loses no message, and a withdrawn Put is not sent.
 func TestAStalledDiskGoesOn(t *testing.T) {
 	bounded.Test(t, func(t *testing.T) {
 		d := newDisk()
@@ -121,8 +121,8 @@ func TestAStalledDiskGoesOn(t *testing.T) {
 	})
 }
 
-// Run ends with its context although the disk does not give what it reads. The next one waits for
-// the read, and goes on.
+// Run ends with its context even if the disk does not answer a read. The next Run waits for the
+// read and continues.
 func TestAStalledReadDoesNotHoldRun(t *testing.T) {
 	for _, op := range []string{"open", "read"} {
 		t.Run(op, func(t *testing.T) {
@@ -148,8 +148,8 @@ func TestAStalledReadDoesNotHoldRun(t *testing.T) {
 	}
 }
 
-// Two fsyncs never run at the same time, since only one of them would hear of a failure, and each
-// Put ends, whatever is full, failing or dropped meanwhile.
+// Two fsyncs never run at the same time, because only one of them would report a failure. Every Put
+// ends, even if the disk is full or failing or the file is dropped.
 func TestFsyncsRunOneAtATime(t *testing.T) {
 	for _, every := range []time.Duration{0, time.Millisecond, time.Second} {
 		for _, failing := range []bool{false, true} {
@@ -199,7 +199,7 @@ func TestFsyncsRunOneAtATime(t *testing.T) {
 	}
 }
 
-// Close returns when its time is over although OnFailed does not return.
+// Close returns after CloseTimeout even if OnFailed does not return.
 func TestCloseIsBounded(t *testing.T) {
 	bounded.Test(t, func(t *testing.T) {
 		release := make(chan struct{})
@@ -217,7 +217,7 @@ func TestCloseIsBounded(t *testing.T) {
 	})
 }
 
-// A file that cannot be made after a stall costs nothing when no Put waits for it by then.
+// A file that cannot be created after a stall causes no error if no Put waits for it by then.
 func TestAFailedCreateThatNobodyWaitsFor(t *testing.T) {
 	for _, end := range []string{"the context ends", "Close"} {
 		t.Run(end, func(t *testing.T) {
@@ -257,7 +257,7 @@ func TestAFailedCreateThatNobodyWaitsFor(t *testing.T) {
 	}
 }
 
-// The cause of Run's context is no error of the disk, whatever it is.
+// The cause of Run's context is never mistaken for an error of the disk.
 func TestACauseThatLooksLikeADiskError(t *testing.T) {
 	for i := range 200 {
 		bounded.Test(t, func(t *testing.T) {

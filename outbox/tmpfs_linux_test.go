@@ -14,11 +14,11 @@ import (
 	"github.com/hubline-iot/hubline/outbox"
 )
 
-// tmpfsEnv is set in the process that has a mount namespace of its own. It is the folder for the
-// small file system.
+// tmpfsEnv is set in the process with its own mount namespace. It is the folder of the small file
+// system.
 const tmpfsEnv = "HUBLINE_OUTBOX_TMPFS"
 
-// A real file system of 700 KB is filled, and takes messages again, without a restart.
+// A real file system of 700 KB is filled, and accepts messages again without a restart.
 func TestAFullFileSystemRecovers(t *testing.T) {
 	if folder := os.Getenv(tmpfsEnv); folder != "" {
 		require.NoError(t, syscall.Mount("outbox", folder, "tmpfs", 0, "size=700k,mode=0700"))
@@ -35,7 +35,7 @@ func TestAFullFileSystemRecovers(t *testing.T) {
 	cmd := exec.CommandContext(t.Context(), self, "-test.run", "^"+t.Name()+"$", "-test.v", "-test.timeout", "60s")
 	cmd.Env = append(os.Environ(), tmpfsEnv+"="+t.TempDir())
 	cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS}
-	if os.Geteuid() != 0 { // root in a user namespace may mount
+	if os.Geteuid() != 0 { // root in a user namespace may mount file systems
 		cmd.SysProcAttr.Cloneflags = syscall.CLONE_NEWUSER
 		cmd.SysProcAttr.UidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Geteuid(), Size: 1}}
 	}
