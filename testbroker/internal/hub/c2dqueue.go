@@ -21,7 +21,7 @@ type Queue struct {
 	log      history[*Command]
 	waiting  []*Command // messages without a final state, in the log or not
 	counts   [c2dStates]int
-	to       Receiver // the receiver, or the last one if there is none; nil = there was none
+	to       Receiver // the receiver, perhaps paused; nil = none
 	paused   bool     // the receiver has unsubscribed; it can still acknowledge delivered messages
 	packetID uint16
 	timer    *time.Timer // fires at the next end of a lock or expiry
