@@ -26,7 +26,7 @@ type session struct {
 	conn    *connection
 	auth    Auth
 	addr    Addresses
-	release func() // releases the connection
+	release func() // releases the connection, orderly if it is alive
 
 	shared bool // the connection belongs to a Mux
 

@@ -266,7 +266,7 @@ func (s *session) subscribe(r *transport.Request) {
 		s.answered(s.nowID)
 		s.cfg.Sink.Reply(r.ID, transport.Reply{Err: wire.Refused(r.Op, transport.Timeout, err)})
 	case errors.Is(err, paho.ErrNotConnected): // the library noticed the loss before conn did
-	default: // the id makes an invalid filter
+	default: // the device id makes an invalid filter
 		s.cfg.Sink.Reply(r.ID, transport.Reply{Err: wire.Refused(r.Op, transport.Invalid, err)})
 	}
 }

@@ -37,7 +37,8 @@ type Options struct {
 	// that do not grow: 64 bytes at least. CONNECT with its token must fit into the write buffer, some
 	// 600 bytes, and so must a message without its body. A message from the hub that does not fit into
 	// the read buffer is skipped and not acknowledged. 0: buffers that grow with use, the read buffer
-	// up to 1 MB for a message from the hub, the write buffer up to 16 KB.
+	// up to 1 MB for a message from the hub, the write buffer up to about 16 KB, or 64 KB while a long
+	// topic is sent.
 	ReadBuffer, WriteBuffer int
 	// Calls says whether the twin and direct methods are carried: TwinAndMethods or NoCalls. Nil:
 	// TwinAndMethods, but NoCalls in programs built by TinyGo.

@@ -211,7 +211,7 @@ func (s *session) subscribe(r *transport.Request) bool {
 		s.lastID = transport.MaxTags + 1
 	}
 	out, err := mqttpacket.AppendSubscribe(s.t.out[:0], s.lastID, filters...)
-	if err != nil { // the id makes an invalid filter
+	if err != nil { // the device id makes an invalid filter
 		s.refuse(r, transport.Invalid, err)
 		return false
 	}
