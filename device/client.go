@@ -242,7 +242,7 @@ func (c *Client) stop(r *run, why *transport.Error) {
 	}
 }
 
-// join waits until all are closed, for CloseTimeout at the most.
+// join waits until all channels are closed, for at most CloseTimeout, and reports whether they are.
 func (c *Client) join(all ...<-chan struct{}) bool {
 	late := newAlarm(c.set.CloseTimeout)
 	for _, one := range all {

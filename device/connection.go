@@ -19,7 +19,7 @@ type connection struct {
 
 	ackTimeout time.Duration
 	ackCheck   time.Time // when to look for an overdue answer; zero: no answer is outstanding
-	silent     time.Time // when the overdue answer's time-out began; zero: not cut for a missing answer
+	silent     time.Time // when AckTimeout began to run, if it ended the session; else zero
 	pinged     time.Time // when the session was last asked to ping
 
 	plan   plan

@@ -69,11 +69,13 @@ type connValues [connKeyCount]string
 //
 //	HostName, DeviceId      required
 //	ModuleId                for a module
-//	SharedAccessKey         one of these three is required: a key in base64, each connection signs a fresh token with it,
-//	SharedAccessSignature   or a token made elsewhere, which is sent as it is; Unauthorized once it has expired,
-//	x509=true               or a certificate, which goes into the transport's TLS options
-//	SharedAccessKeyName     the hub policy whose key SharedAccessKey is
-//	GatewayHostName         is dialed in the place of HostName; a name without port
+//	SharedAccessKey         a key in base64; each connection signs a fresh token with it
+//	SharedAccessSignature   a token made elsewhere, sent unchanged; Unauthorized once it has expired
+//	x509=true               a certificate, given in the transport's TLS options
+//	SharedAccessKeyName     the hub policy that SharedAccessKey belongs to
+//	GatewayHostName         dialed instead of HostName; a name without port
+//
+// Exactly one of SharedAccessKey, SharedAccessSignature and x509=true is required.
 //
 // The error is a *transport.Error of Kind Invalid that names the key and the fix. It never contains
 // a value, because a value may be a misplaced key. The clock of the returned Credentials decides

@@ -12,7 +12,7 @@ import (
 // policies is the set of current retry policies. A value is immutable; SetRetryPolicy replaces it.
 type policies struct {
 	connection, message retrypolicy.Policy
-	paced               retrypolicy.Policy // nil: the others, with the delays of package pacing as minimum
+	paced               retrypolicy.Policy // nil: the others, with package pacing's minimum delays
 	apart               bool               // the message policy was set on its own
 }
 

@@ -99,7 +99,7 @@ func (d *desired) begin() {
 // afresh prepares for another handler.
 func (d *desired) afresh() {
 	if d.ever && !d.stale {
-		d.stale, d.seen, d.again = true, d.latest, time.Time{} // the next version is not older than the previous one
+		d.stale, d.seen, d.again = true, d.latest, time.Time{} // next is not older than latest
 	}
 	d.ever, d.queue = false, nil
 }

@@ -89,9 +89,9 @@ func (l features) deliver(d *transport.Delivery) bool {
 	return false
 }
 
-// end returns what Close waits for.
+// end ends all features and returns the channels that Close waits for.
 func (l features) end() (all []<-chan struct{}) {
-	for _, x := range l { // all are told before one is waited for
+	for _, x := range l { // end all before Close waits for one
 		if one := x.end(); one != nil {
 			all = append(all, one)
 		}

@@ -20,7 +20,7 @@ import (
 //	   |  +------------------------------------------------>  |
 //	   +------------------------------------------------------+ delay over, or Reconnect
 //
-//	any --> ended: not retryable, policy or OutageLimit says stop, cancelled
+//	any --> ended: not retryable, policy or OutageLimit ends the retries, cancelled
 type loop struct {
 	c   *Client
 	ctx *lifetime // ends with Close, or with the Open that started the loop
@@ -49,7 +49,7 @@ type loop struct {
 
 	observing  *policies // whose message policy gets outcomes
 	spare      []outcome // buffer of reportOutcomes
-	unreported *policies // whose connection policy must be told how the latest attempt ended; nil: done
+	unreported *policies // get the outcome of the latest attempt; nil: reported
 	hold       hold
 
 	batch   []transport.Item // buffer of send; it grows with use

@@ -31,8 +31,8 @@ const (
 	// methodsKnown is how many calls of a session are remembered, ended ones included, to detect a
 	// call that is delivered twice.
 	methodsKnown = 32
-	// methodsUnsent limits the answers that wait for a session that takes none: so many answers of
-	// handlers beyond the calls that run and wait, and so many refusals.
+	// methodsUnsent limits the answers that wait for a session that takes none: this many of
+	// handlers, beyond those of the calls that run and wait, and this many refusals.
 	methodsUnsent = 32
 	// methodsBytes limits the total size of the bodies of calls and answers. Up to MethodLimit answers
 	// may exceed it.

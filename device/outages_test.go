@@ -49,8 +49,8 @@ func TestOutageLimitCountsFromTheLatestLoss(t *testing.T) {
 	})
 }
 
-// After TryAgainAfter everything starts anew: the count of retries, the policy's state, the start
-// of the outage, and the one retry with a fresh token.
+// After TryAgainAfter everything starts again from scratch: the count of retries, the policy's
+// state, the start of the outage, and the one retry with a fresh token.
 func TestTryAgainAfterBeginsAnew(t *testing.T) {
 	t.Run("count and memory of the policy", func(t *testing.T) {
 		bubble(t, func(t *testing.T) {

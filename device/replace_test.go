@@ -243,7 +243,7 @@ func TestDelaysAreNeverNegative(t *testing.T) {
 	})
 }
 
-// A stable connection ends a series of flaps, whatever ends the connection.
+// A stable connection ends a series of flaps, for any end of the connection.
 func TestFlapsEndWithAConnectionThatLasts(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := &fake{}

@@ -18,7 +18,7 @@ import (
 )
 
 // T1: Open while retrying. The Java SDK refuses; here a second Open joins the running attempts,
-// because its caller wants a connection, whoever started.
+// because its caller wants a connection, no matter which caller started them.
 func TestT1_OpenWhileRetryingJoins(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := &fake{dial: failing(lost(transport.Network))}

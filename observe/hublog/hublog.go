@@ -6,7 +6,7 @@
 //
 // # Levels
 //
-//	Error   the client gave up, or will only begin anew after TryAgainAfter; a handler panicked
+//	Error   the client gave up, or starts over only after TryAgainAfter; a handler panicked
 //	Warn    the connection was lost, an attempt failed, sending pauses, Open was cancelled; statuses are missing
 //	Info    connected; a planned reconnect, for a new token; the clock jumped; closed
 //	Debug   each attempt, each session's begin and end, each decision of a policy, messages and verdicts handed over

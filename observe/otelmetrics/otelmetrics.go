@@ -11,29 +11,29 @@
 // messages cost nothing extra. Counters start at device.New.
 //
 //	hubline.client.messages.accepted        counter          {message}     entered the outbox
-//	hubline.client.messages.acknowledged    counter          {message}     the hub has them
-//	hubline.client.messages.refused         counter          {message}     refused for good, or given up
-//	hubline.client.messages.expired         counter          {message}     their time was over
-//	hubline.client.messages.dropped         counter          {message}     the full outbox's rule chose them
-//	hubline.client.messages.cancelled       counter          {message}     ended with Close or with their Send
+//	hubline.client.messages.acknowledged    counter          {message}     acknowledged by the hub
+//	hubline.client.messages.refused         counter          {message}     refused, or ended by the message policy
+//	hubline.client.messages.expired         counter          {message}     expired before the acknowledgement
+//	hubline.client.messages.dropped         counter          {message}     dropped by the full outbox's overflow rule
+//	hubline.client.messages.cancelled       counter          {message}     ended by Close or with their Send
 //	hubline.client.messages.resent          counter          {message}     handed to a connection again
-//	hubline.client.messages.received        counter          {message}     came from the hub, for their handler
+//	hubline.client.messages.received        counter          {message}     cloud-to-device, taken for the handler
 //	hubline.client.messages.settled         counter          {message}     by verdict: accepted, released, rejected
 //	hubline.client.handler.panics           counter          {panic}       a handler panicked
-//	hubline.client.desired.changes          counter          {change}      passed to the handler of desired properties
+//	hubline.client.desired.changes          counter          {change}      queued for the handler of desired properties
 //	hubline.client.desired.skipped          counter          {change}      notifications that were not new
 //	hubline.client.method.calls             counter          {call}        direct methods called
-//	hubline.client.method.refused           counter          {call}        answered at once: no handler, or no room
+//	hubline.client.method.refused           counter          {call}        not run: no handler, no room or no time left
 //	hubline.client.method.answers_lost      counter          {answer}      answers that could not be sent
 //	hubline.client.method.doubled           counter          {call}        calls that came twice and were run once
 //	hubline.client.connection.attempts      counter          {attempt}     attempts to connect
-//	hubline.client.connection.successes     counter          {connection}  those that succeeded
-//	hubline.client.connection.state         up-down counter  {client}      1 for the present state, 0 for the others
-//	hubline.client.queue.size               up-down counter  {message}     in the outbox, in flight or not
-//	hubline.client.queue.bytes              up-down counter  By            the size of those
-//	hubline.client.queue.in_flight          up-down counter  {message}     handed over and not answered
-//	hubline.client.outage.duration          gauge            s             trying without a connection by now; else 0
-//	hubline.client.outage.longest           gauge            s             the longest time of that kind so far
+//	hubline.client.connection.successes     counter          {connection}  successful attempts
+//	hubline.client.connection.state         up-down counter  {client}      1 for the current state, 0 for the others
+//	hubline.client.queue.size               up-down counter  {message}     in the outbox, including in flight
+//	hubline.client.queue.bytes              up-down counter  By            their size
+//	hubline.client.queue.in_flight          up-down counter  {message}     handed over and unanswered
+//	hubline.client.outage.duration          gauge            s             time spent trying to connect; else 0
+//	hubline.client.outage.longest           gauge            s             the longest such time
 //
 // The states are connected, paused (connected, and the service refused a message for now), retrying
 // and disconnected. In each collection, accepted is the sum of acknowledged, refused, expired,
