@@ -268,7 +268,7 @@ func TestDropOldestTakesRefusedMessagesToo(t *testing.T) {
 	})
 }
 
-// OutageLimit also ends a delay of the longest duration.
+// OutageLimit also applies to a delay of the longest duration.
 func TestOutageLimitBearsAHugeDelay(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := &fake{dial: func(int, context.Context) error { time.Sleep(time.Second); return lost(transport.Network) }}

@@ -144,7 +144,7 @@ func (t *twin) caughtUpLocked(r transport.Reply) {
 	case err != nil:
 		d.unread++
 		var draw uint64
-		_ = callback.Run("Options.Rand", func() { draw = t.c.set.Rand() }) // safe because t.mu is held
+		_ = callback.Run("Options.Rand", func() { draw = t.c.set.Rand() }) // a panic must not leave t.mu locked
 		d.again = time.Now().Add(unreadPause.Decide(retrypolicy.Attempt{Retry: d.unread, Rand: draw}).Delay)
 		if trace := t.c.set.Trace; t.down == nil && trace != nil && trace.TwinUnread != nil {
 			_ = callback.Run("Trace.TwinUnread", func() { trace.TwinUnread(err) })

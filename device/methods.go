@@ -74,8 +74,8 @@ const (
 // connection ended (Trace.AnswerLost). Answers that were sent and then lost are not detected,
 // because a hub does not confirm answers.
 //
-// Memory stays bounded when a hub calls but does not read the answers. The client holds at most 4
-// MiB of bodies, and 48 calls and answers beyond MethodLimit; it answers further calls with 503.
+// Memory stays bounded when a hub calls but does not read the answers. The client holds at most
+// 4 MiB of bodies, and 48 calls and answers beyond MethodLimit; it answers further calls with 503.
 // When 32 such refusals wait as well, further calls get no answer; they are counted in
 // Stats.AnswersLost and reported to Trace.AnswerLost. A call whose name or reference is longer than
 // 1 KiB is ignored.

@@ -49,8 +49,8 @@ type Options struct {
 	// MethodLimit is how many handlers of direct methods (Client.HandleMethod) run at a time. Default
 	// 4; at most 1,024.
 	MethodLimit int
-	// MethodTimeout is the time after which the context of a direct method's handler ends. Default 30
-	// s, the time that a hub waits unless the caller of the method sets another.
+	// MethodTimeout is the time after which the context of a direct method's handler ends. Default
+	// 30 s, the time that a hub waits unless the caller of the method sets another.
 	MethodTimeout time.Duration
 	// Trace has callbacks for details that Status leaves out. Default: none.
 	Trace *Trace

@@ -36,7 +36,7 @@ type outbox struct {
 
 	mu     sync.Mutex
 	slots  []slot // grows up to maxMessages
-	free   int32  // the free slot that is free longest; none if there is none
+	free   int32  // the longest free slot; none if no slot is free
 	spare  int32  // the last of the free list, if there is one
 	head   int32
 	tail   int32
@@ -375,7 +375,7 @@ func (b *outbox) untake(batch []transport.Item) {
 	for _, item := range batch {
 		s := &b.slots[item.Tag]
 		if s.state != slotInFlight {
-			continue // a hub acknowledged it without having received it
+			continue // a hub answered for it without having received it
 		}
 		if s.again || s.refusal != nil {
 			b.totals.Resent--
