@@ -15,28 +15,28 @@ import (
 	"github.com/hubline-iot/hubline/transport/netopt"
 )
 
-// access is what a client needs to reach a hub in another process.
+// access has the data that a client needs to connect to a hub in another process.
 type access struct {
 	Addr, Host string
 	Devices    []identity
-	CA         []byte // of a hub with TLS
+	CA         []byte // of a hub with TLS; nil without
 }
 
 type identity struct{ ID, Key string }
 
-// transport makes one transport, which all clients of the process share.
+// transport returns one transport, for all clients of the process.
 func (a *access) transport() *mqtt.Transport {
 	return mqtt.New(&mqtt.Options{Network: netopt.Options{Addr: a.Addr, Plaintext: a.CA == nil, TLS: a.tls()}})
 }
 
-// lean makes transports on the MQTT engine of our own, which needs one for each client. They share
-// the settings of TLS.
+// lean makes transports on Hubline's own MQTT engine, which needs one transport per client. They
+// share the TLS settings.
 func (a *access) lean() func(*transport.Credentials) transport.Transport {
 	o := &netopt.Options{Addr: a.Addr, Plaintext: a.CA == nil, TLS: a.tls()}
 	return func(creds *transport.Credentials) transport.Transport { return lean.New(leannet.Dialer(creds, o), nil) }
 }
 
-// rawOptions are those of the raw library, used as well as its interface allows.
+// rawOptions returns options for the fastest use of the raw library.
 func (a *access) rawOptions(ctx context.Context, creds *transport.Credentials) (*paho.ClientOptions, error) {
 	token, err := creds.NewToken(ctx)
 	if err != nil {
@@ -61,7 +61,7 @@ func telemetryTopic(creds *transport.Credentials) string {
 	return "devices/" + creds.DeviceID + "/messages/events/"
 }
 
-// tls trusts the hub's authority and nobody else. Nil: the hub speaks no TLS.
+// tls returns a configuration that trusts only the hub's CA. Nil: the hub has no TLS.
 func (a *access) tls() *tls.Config {
 	if a.CA == nil {
 		return nil

@@ -14,32 +14,32 @@ import (
 	"github.com/hubline-iot/hubline/transport/netopt"
 )
 
-// amqpOptions are those of Hubline's transport, and of a Mux, but for what is compared.
+// amqpOptions are the options of Hubline's transport and of a Mux; the caller adds those under
+// comparison.
 func (a *access) amqpOptions() *amqp.Options {
 	return &amqp.Options{Network: netopt.Options{Addr: a.Addr, Plaintext: a.CA == nil, TLS: a.tls()}}
 }
 
-// OverAMQP is the device client over the AMQP transport, receipts in a ring. Messages that wait at
-// the same moment share a transfer.
+// OverAMQP is the device client over the AMQP transport, with receipts in a ring. Messages that are
+// ready at the same time share a transfer.
 func OverAMQP(p *Peer, window, size int) (Sender, error) { return overAMQP(p, window, size, 0) }
 
-// OverAMQPAlone is the same with a transfer for each message, as the raw library has it.
+// OverAMQPAlone is OverAMQP with one transfer per message, as in the raw library.
 func OverAMQPAlone(p *Peer, window, size int) (Sender, error) { return overAMQP(p, window, size, 1) }
 
 func overAMQP(p *Peer, window, size, batch int) (Sender, error) {
 	return newHubline(p, window, size, func(*transport.Credentials) transport.Transport {
 		o := p.access.amqpOptions()
-		o.Auth, o.Batch = amqp.Plain, batch // as the raw library, so that the bare responder need not know more
+		o.Auth, o.Batch = amqp.Plain, batch // as in the raw library, so that the bare responder stays simple
 		return amqp.New(o)
 	})
 }
 
-// MoreAllocs is how many allocations for a message Hubline may have more than the raw library over
-// AMQP.
+// MoreAllocs is the number of allocations per message that Hubline may have more than the raw
+// library over AMQP.
 const MoreAllocs = 2
 
-// GoAMQP is the raw library, used as well as its interface allows: one goroutine, receipts in a
-// ring.
+// GoAMQP is the raw library in its fastest use: one goroutine, receipts in a ring.
 func GoAMQP(p *Peer, window, size int) (Sender, error) {
 	creds, err := p.access.creds(0)
 	if err != nil {
@@ -64,7 +64,7 @@ func GoAMQP(p *Peer, window, size int) (Sender, error) {
 	return &goAMQPSender{conn, sender, goamqp.NewMessage(make([]byte, size)), make([]goamqp.SendReceipt, window)}, nil
 }
 
-// openGoAMQP makes a connection of the raw library, which proves one device by SASL PLAIN.
+// openGoAMQP opens a connection of the raw library and authenticates one device by SASL PLAIN.
 func openGoAMQP(ctx context.Context, a *access, creds *transport.Credentials) (*goamqp.Conn, error) {
 	token, err := creds.NewToken(ctx)
 	if err != nil {
@@ -122,7 +122,7 @@ func (g *goAMQPSender) Send(ctx context.Context, n int) error {
 
 func (g *goAMQPSender) Close() { _ = g.conn.Close() }
 
-// unaccepted is what to say of an outcome that is not the one that was wanted.
+// unaccepted returns an error for an outcome other than accepted.
 func unaccepted(state goamqp.DeliveryState, err error) error {
 	if err != nil {
 		return err

@@ -12,15 +12,15 @@ import (
 )
 
 const (
-	bareFrame  = 1 << 20 // no message and no batch needs more than one frame
+	bareFrame  = 1 << 20 // every message and batch fits in one frame
 	bareWindow = 1 << 20 // of the session
-	bareCredit = 10_000  // of the link; new when half of it is used
+	bareCredit = 10_000  // of the link; renewed when half of it is used
 )
 
-// answerAMQP gives every frame the shortest answer that AMQP 1.0 allows: whoever says who he is is
-// believed, every address exists, every transfer is accepted, together with all that were read with
-// it. There may be any number of sessions and links; but transfers come over the link that was
-// attached last, and their deliveries are numbered from 0. Nothing is allocated for a transfer.
+// answerAMQP gives every frame the shortest answer that AMQP 1.0 allows. It accepts every login,
+// every address, and every transfer together with all others read at once. It supports any number
+// of sessions and links, but expects transfers only on the link that was attached last, with
+// deliveries numbered from 0. It allocates nothing for a transfer.
 func answerAMQP(c net.Conn) error {
 	b := &bareAMQP{r: bufio.NewReaderSize(c, 64<<10), c: c}
 	for {
@@ -40,15 +40,15 @@ type bareAMQP struct {
 	c   net.Conn
 	out []byte
 
-	body     []byte // of a frame that is no transfer
+	body     []byte // of a frame other than a transfer
 	channel  uint16 // of the session
 	handle   uint32 // of the link
 	transfer uint32 // the number of the next delivery
-	accepted uint32 // so many deliveries were accepted
-	granted  uint32 // so many may come
+	accepted uint32 // number of accepted deliveries
+	granted  uint32 // number of granted deliveries
 }
 
-// next takes a protocol header or a frame in.
+// next reads a protocol header or a frame.
 func (b *bareAMQP) next() error {
 	head, err := b.r.Peek(wire.HeaderSize)
 	if err != nil {
@@ -57,7 +57,7 @@ func (b *bareAMQP) next() error {
 	if bytes.HasPrefix(head, []byte("AMQP")) {
 		b.out = append(b.out, head...)
 		sasl := head[4] == wire.ProtocolSASL
-		_, _ = b.r.Discard(len(head)) // it is there
+		_, _ = b.r.Discard(len(head)) // already buffered
 		if sasl {
 			return b.say(0, &wire.Mechanisms{Mechanisms: []wire.Symbol{"PLAIN"}})
 		}
@@ -94,7 +94,7 @@ func (b *bareAMQP) next() error {
 	return b.answer(channel, p)
 }
 
-// answer is for what is no transfer.
+// answer handles frames other than transfers.
 func (b *bareAMQP) answer(channel uint16, p wire.Performative) error {
 	switch p := p.(type) {
 	case *wire.Init:
@@ -127,7 +127,7 @@ func (b *bareAMQP) answer(channel uint16, p wire.Performative) error {
 	return nil // flow
 }
 
-// credit lets the link send bareCredit messages from here on.
+// credit grants the link bareCredit messages from the current one on.
 func (b *bareAMQP) credit() error {
 	b.granted = b.transfer + bareCredit
 	return b.say(b.channel, &wire.Flow{
@@ -136,7 +136,7 @@ func (b *bareAMQP) credit() error {
 	})
 }
 
-// flush accepts what has come and writes all that there is to say.
+// flush accepts the received transfers and writes all pending frames.
 func (b *bareAMQP) flush() error {
 	if b.accepted != b.transfer {
 		if err := b.say(b.channel, &wire.Disposition{Role: wire.RoleReceiver, First: b.accepted,

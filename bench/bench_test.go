@@ -12,7 +12,8 @@ import (
 	"github.com/hubline-iot/hubline/internal/memconn"
 )
 
-// BenchmarkSend is one message of 100 bytes from the call to its acknowledgement, 128 in flight.
+// BenchmarkSend measures messages of 100 bytes from the call to the acknowledgement, with 128 in
+// flight.
 func BenchmarkSend(b *testing.B) {
 	const window, size = 128, 100
 	for _, p := range Protocols {
@@ -44,8 +45,8 @@ func BenchmarkSend(b *testing.B) {
 	}
 }
 
-// openPeer starts a peer for t. One that is not installed is skipped, or fails t where all must be
-// there.
+// openPeer starts a peer for t. If the peer is not installed it skips t, or fails t where all peers
+// are required.
 func openPeer(t testing.TB, protocol *Protocol, name string, secure bool) *Peer {
 	t.Helper()
 	p, err := protocol.OpenPeer(context.Background(), name, secure) // it ends with Close, after t.Context
@@ -63,8 +64,8 @@ func openPeer(t testing.TB, protocol *Protocol, name string, secure bool) *Peer 
 	return p
 }
 
-// Whoever is compared does the same: as many messages of the same size, each once, with at most the
-// window in flight.
+// All senders do the same work: the same number of messages of the same size, each once, with at
+// most the window in flight.
 func TestSendersDoTheSame(t *testing.T) {
 	const size, n = 100, 500
 	topics := map[*Protocol]string{MQTT: "devices/dev-0/messages/events/", AMQP: "/devices/dev-0/messages/events"}
@@ -102,7 +103,7 @@ func TestSendersDoTheSame(t *testing.T) {
 	}
 }
 
-// A peer that loses a message or its PUBACK makes the limit fail, not wait or count on.
+// If a peer loses a message or its PUBACK the limit fails. It neither waits nor counts on.
 func TestTheLimitNoticesWhatIsNoPUBACK(t *testing.T) {
 	for text, reply := range map[string]string{
 		"where a PUBACK should be":    "\x40\x02\x00\x01\xD0\x00\x00\x00",
@@ -121,8 +122,8 @@ func TestTheLimitNoticesWhatIsNoPUBACK(t *testing.T) {
 	}
 }
 
-// Every peer takes every sender's messages; and from Enqueue to its acknowledgement Hubline over
-// lean allocates nothing for one, over AMQP hardly more than the raw library.
+// Every peer accepts every sender's messages. From Enqueue to the acknowledgement Hubline allocates
+// nothing per message over lean, and hardly more than the raw library over AMQP.
 func TestPeers(t *testing.T) {
 	for _, p := range Protocols {
 		for _, name := range p.Peers {
@@ -137,7 +138,7 @@ func TestPeers(t *testing.T) {
 	}
 }
 
-// comparePeer lets each sender send n messages and looks at their allocations.
+// comparePeer lets each sender send n messages and checks their allocations.
 func comparePeer(t *testing.T, p *Protocol, peer *Peer, secure bool, window, n int) {
 	raw := 0.0
 	for i, s := range p.Senders {
@@ -145,7 +146,7 @@ func comparePeer(t *testing.T, p *Protocol, peer *Peer, secure bool, window, n i
 		if err != nil {
 			t.Fatal(s.Name, secure, err)
 		}
-		if err := sender.Send(t.Context(), n); err != nil { // whatever is needed once
+		if err := sender.Send(t.Context(), n); err != nil { // allocates one-time state
 			t.Fatal(s.Name, secure, err)
 		}
 		f, err := Measure(t.Context(), sender, n)
@@ -161,7 +162,7 @@ func comparePeer(t *testing.T, p *Protocol, peer *Peer, secure bool, window, n i
 		case p == AMQP:
 			most = raw + MoreAllocs
 		case s.Name == "over lean" && !secure && window > 1: // crypto/tls allocates for each read from the socket
-			most = 0.01 // what the runtime does by the way
+			most = 0.01 // background work of the runtime
 		}
 		if f.Allocs > most {
 			t.Errorf("%s, TLS %v, window %d: %.3f allocations for a message, at most %.2f are allowed", s.Name, secure, window,
@@ -170,7 +171,7 @@ func comparePeer(t *testing.T, p *Protocol, peer *Peer, secure bool, window, n i
 	}
 }
 
-// The bare responder answers, and allocates nothing for a message; nor does the limit.
+// The bare responder answers and allocates nothing per message; neither does the limit.
 func TestBareAllocatesNothing(t *testing.T) {
 	listener, a, err := listenBare(MQTT, false)
 	if err != nil {

@@ -39,11 +39,11 @@ func TestAnIdleClientKeepsToItsBudget(t *testing.T) {
 	}
 }
 
-// needFiles skips the test where a process may not have so many files open, which no program can
-// change that is not the administrator's.
+// needFiles skips the test if the process may not open n files, a limit that only an administrator
+// can raise.
 func needFiles(t *testing.T, n int) {
 	t.Helper()
-	var limit syscall.Rlimit // the soft one, which the runtime has raised to the hard one
+	var limit syscall.Rlimit // the soft limit, which the runtime has raised to the hard one
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
 		t.Fatal(err)
 	}
@@ -69,7 +69,7 @@ func TestADeviceOnASharedConnectionKeepsToItsBudget(t *testing.T) {
 	}
 }
 
-// The raw library's sessions and links can be measured beside.
+// Fleet can measure the raw library's sessions and links as the floor.
 func TestTheFloorOfASharedConnection(t *testing.T) {
 	r, err := Fleet(limit(t), FleetSettings{Devices: 100, Messages: true, Raw: true})
 	if err != nil {
@@ -80,7 +80,7 @@ func TestTheFloorOfASharedConnection(t *testing.T) {
 	}
 }
 
-// A tenth of the minute that the command takes.
+// A tenth of the command's minute.
 func TestAnOutageCostsLittleAndLosesNothing(t *testing.T) {
 	r, err := Outage(limit(t), OutageSettings{
 		Before: 1500 * time.Millisecond, Absent: 3 * time.Second, After: 1500 * time.Millisecond,

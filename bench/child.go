@@ -10,11 +10,12 @@ import (
 	"os/exec"
 )
 
-// childEnv names the measurement that a child process is for.
+// childEnv names the measurement of a child process.
 const childEnv = "HUBLINE_BENCH_CHILD"
 
-// children are what needs a process of its own. Each reads its settings from in and returns its
-// report; say tells the parent something before, "ready" when the parent's part begins.
+// children are the measurements that need a separate process. Each reads its settings from in and
+// returns its report. say sends the parent an earlier message, such as "ready" when the parent's
+// part begins.
 var children = map[string]func(in *json.Decoder, say func(any)) (any, error){
 	"fleet":  fleetChild,
 	"idle":   idleChild,
@@ -22,8 +23,8 @@ var children = map[string]func(in *json.Decoder, say func(any)) (any, error){
 	"peer":   peerChild,
 }
 
-// Child does what this process was started for as a child, and exits; in other processes it does
-// nothing. What uses children calls it before all else.
+// Child runs the measurement of a child process, and exits. In other processes it does nothing. A
+// program that uses children must call it first.
 func Child() {
 	f, ok := children[os.Getenv(childEnv)]
 	if !ok {
@@ -41,7 +42,7 @@ func Child() {
 	os.Exit(0)
 }
 
-// A child is another process of the same program.
+// child is another process of the same program.
 type child struct {
 	cmd       *exec.Cmd
 	in        io.WriteCloser
@@ -50,7 +51,7 @@ type child struct {
 	complaint bytes.Buffer
 }
 
-// startChild starts one and gives it its settings. It lives until end, or ctx.
+// startChild starts a child and sends its settings. The child runs until end, or ctx.
 func startChild(ctx context.Context, name string, settings any) (*child, error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -75,11 +76,11 @@ func startChild(ctx context.Context, name string, settings any) (*child, error) 
 	return c, nil
 }
 
-// hear waits for what the child says next.
+// hear waits for the child's next message.
 func (c *child) hear(v any) error { return c.said.Decode(v) }
 
-// end closes the child's input, which ends a peer, and waits for the process. It returns why the
-// child failed, or else err.
+// end closes the child's input, which ends a peer, and waits for the process. It returns the
+// child's failure, or else err.
 func (c *child) end(err error) error {
 	_ = c.in.Close()
 	_, _ = io.Copy(io.Discard, c.out)
@@ -89,8 +90,8 @@ func (c *child) end(err error) error {
 	return err
 }
 
-// inChild runs a measurement in another process of the same program. ready is called when the child
-// says so.
+// inChild runs a measurement in another process of the same program. It calls ready when the child
+// sends "ready".
 func inChild(ctx context.Context, name string, settings, report any, ready func()) error {
 	c, err := startChild(ctx, name, settings)
 	if err != nil {

@@ -12,22 +12,22 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// ChurnReport is what became of messages while connections were reset.
+// ChurnReport is the result for messages sent while connections were reset.
 type ChurnReport struct {
 	Messages, Resets, Window int
 
 	Lost          int // the hub does not have them
-	FalseErrors   int // reported as failed, though the client was never closed and the messages were good
+	FalseErrors   int // reported as failed although the client was never closed and the messages were valid
 	FalseSuccess  int // reported as acknowledged, and lost
-	Duplicates    int // copies that the hub has too many
-	OutOfOrder    int // first copies that came after a later message's
+	Duplicates    int // extra copies at the hub
+	OutOfOrder    int // first copies that came after a later message
 	Resent        uint64
 	Connections   uint64
 	LongestOutage time.Duration
 	Took          time.Duration
 }
 
-// Over says what is over the budget, nothing if all is well.
+// Over returns an error that lists the exceeded budgets, nil if there are none.
 func (r *ChurnReport) Over() error {
 	if r.Lost+r.FalseErrors+r.FalseSuccess+r.OutOfOrder > 0 || r.Duplicates > r.Window*r.Resets {
 		return fmt.Errorf("churn: %d lost, %d false errors, %d false successes, %d out of order, %d duplicates; the budget "+
@@ -41,7 +41,7 @@ func (r *ChurnReport) Over() error {
 }
 
 // Churn sends n messages over loopback, with window in flight, while the hub resets the connection
-// at even intervals.
+// at regular intervals.
 func Churn(ctx context.Context, n, resets, window int) (*ChurnReport, error) {
 	hub, a, err := newHub(MQTT, 1, false, keepAll)
 	if err != nil {
@@ -53,7 +53,7 @@ func Churn(ctx context.Context, n, resets, window int) (*ChurnReport, error) {
 		return nil, err
 	}
 	t := a.transport()
-	// Each reset is to count as an outage of its own, so that the delays stay at the first one's.
+	// StableTime makes each reset a separate outage, so that the delays stay at the first one's.
 	c, err := device.New(creds, t, &device.Options{Window: window, StableTime: time.Millisecond})
 	if err != nil {
 		return nil, err
@@ -118,8 +118,8 @@ func Churn(ctx context.Context, n, resets, window int) (*ChurnReport, error) {
 }
 
 // cut resets the connection each time that another part of the messages was stored. The hub lists a
-// connection that it has reset until that has ended, so it is the client that says which connection
-// is the next one.
+// reset connection until it has ended, so cut asks the client for the number of the next
+// connection.
 func cut(ctx context.Context, hub *testbroker.Hub, c *device.Client, n, resets int) error {
 	for i := range resets {
 		at, connections := (i+1)*n/(resets+1), uint64(i)+1

@@ -15,9 +15,9 @@ import (
 	"github.com/hubline-iot/hubline/transport/amqp"
 )
 
-// The budget of a device on a connection that it shares with a thousand others: heap with the link
-// for telemetry alone and with the one for cloud-to-device messages too, goroutines, and the time
-// in which all are connected again when the connection was lost.
+// The budget of a device that shares a connection with a thousand others: heap with the telemetry
+// link only and with the link for cloud-to-device messages, goroutines, and the time until all are
+// connected again after the connection was lost.
 const (
 	FleetHeapKB         = 110
 	FleetMessagesHeapKB = 200
@@ -25,26 +25,27 @@ const (
 	FleetBack           = 3 * time.Second
 )
 
-// FleetSettings say what is measured.
+// FleetSettings configure the measurement.
 type FleetSettings struct {
 	Devices  int
-	Messages bool // each receives cloud-to-device messages, too
-	Raw      bool // sessions and links of the raw library instead, without devices: the floor
+	Messages bool // each also receives cloud-to-device messages
+	Raw      bool // sessions and links of the raw library instead of devices: the floor
 }
 
-// FleetReport is what devices on one connection cost their process while idle, each after one
-// message, and how soon they come back.
+// FleetReport is the cost of idle devices on one connection, each after one message, and the time
+// until they are connected again.
 type FleetReport struct {
 	FleetSettings
-	// For each device.
+	// Per device.
 	Goroutines         float64
 	Anon, Heap, Stacks float64 // KB, as for IdleReport
-	// Since the connection was cut; nothing with Raw.
+	// Since the connection was cut; zero with Raw.
 	Back   time.Duration // all are connected
 	Served time.Duration // each has had another message acknowledged
 }
 
-// Over says what is over the budget but for time, nothing if all is well. There is none for Raw.
+// Over returns an error that lists the exceeded budgets other than time, nil if there are none. Raw
+// has no budget.
 func (r *FleetReport) Over() error {
 	kb := float64(FleetHeapKB)
 	if r.Messages {
@@ -59,7 +60,7 @@ func (r *FleetReport) Over() error {
 	return nil
 }
 
-// Late says whether the devices took longer to come back than FleetBack.
+// Late returns an error if the devices took longer than FleetBack to connect again.
 func (r *FleetReport) Late() error {
 	if r.Back > FleetBack {
 		return fmt.Errorf("devices on a shared connection: all back after %v; the budget is %v", r.Back, FleetBack)
@@ -67,20 +68,20 @@ func (r *FleetReport) Late() error {
 	return nil
 }
 
-// fleetOrder is what the child is told.
+// fleetOrder is the input of the child.
 type fleetOrder struct {
 	Access access
 	FleetSettings
 }
 
-// fleetTimes are what the child reports beside: by the clock that all processes of a machine share.
+// fleetTimes are the child's report and times, by the clock that all processes of a machine share.
 type fleetTimes struct {
 	Report       FleetReport
 	Back, Served time.Time
 }
 
-// Fleet opens devices on one connection, in a child process, to a hub in this one; or the raw
-// library's sessions and links, to the bare responder.
+// Fleet opens devices on one connection in a child process, to a hub in this one. With Raw it opens
+// the raw library's sessions and links, to the bare responder.
 func Fleet(ctx context.Context, s FleetSettings) (*FleetReport, error) {
 	if s.Raw {
 		l, a, err := listenBare(AMQP, false)
@@ -112,7 +113,7 @@ func Fleet(ctx context.Context, s FleetSettings) (*FleetReport, error) {
 	return r, nil
 }
 
-// fleetIdle is how long nothing is asked of the devices before they count as idle.
+// fleetIdle is the time without traffic before the measurement of idle devices.
 const fleetIdle = 3 * time.Second
 
 func fleetChild(in *json.Decoder, say func(any)) (any, error) {
@@ -136,11 +137,11 @@ func fleetChild(in *json.Decoder, say func(any)) (any, error) {
 		}
 		open = f.openRaw
 	}
-	if err := open(ctx, 0); err != nil { // what is needed once is not a device's cost
+	if err := open(ctx, 0); err != nil { // one-time state must not count for a device
 		return nil, err
 	}
 	rest := func() {
-		if !o.Raw { // which is idle at once
+		if !o.Raw { // Raw is idle at once
 			time.Sleep(fleetIdle)
 		}
 	}
@@ -175,14 +176,14 @@ func fleetChild(in *json.Decoder, say func(any)) (any, error) {
 	return t, err
 }
 
-// fleet is what the child has.
+// fleet is the state of the child.
 type fleet struct {
 	order   *fleetOrder
 	mux     *amqp.Mux
 	devices []*device.Client
 
 	raw   *goamqp.Conn
-	links []any // that nobody would hold otherwise
+	links []any // keeps the raw links reachable
 	mu    sync.Mutex
 }
 
@@ -208,7 +209,8 @@ func (f *fleet) send(ctx context.Context, i int) error {
 	return f.devices[i].Send(ctx, &transport.Message{Body: make([]byte, 100)})
 }
 
-// connected waits until all devices are, over that many-th connection, and returns when that was.
+// connected waits until all devices are connected over the connection with that number, and returns
+// that time.
 func (f *fleet) connected(ctx context.Context, connection uint64) (time.Time, error) {
 	for _, c := range f.devices {
 		for c.Stats().Connections != connection || c.Status().State != device.Connected {
@@ -240,7 +242,7 @@ func (f *fleet) openRaw(ctx context.Context, i int) error {
 	return err
 }
 
-// each calls f for the numbers from first to end, a few at a time.
+// each calls f for the numbers from first to end, a few concurrently.
 func each(first, end int, f func(i int) error) error {
 	const atATime = 8
 	errs := make([]error, atATime)

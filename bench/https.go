@@ -22,11 +22,11 @@ import (
 
 func init() { children["https"] = httpsChild }
 
-// HTTPSPeers are what requests are sent to, over TLS, in processes of their own: a server that
-// reads requests and says 204, and the in-process hub, which takes batches apart and keeps a log.
+// HTTPSPeers are the targets of the requests, over TLS, in separate processes: a server that reads
+// requests and answers 204, and the in-process hub, which unpacks batches and keeps a log.
 var HTTPSPeers = []string{"bare", "hub"}
 
-// httpsChild is such a peer.
+// httpsChild runs such a peer.
 func httpsChild(in *json.Decoder, say func(any)) (any, error) {
 	var name string
 	if err := in.Decode(&name); err != nil {
@@ -74,7 +74,7 @@ func httpsChild(in *json.Decoder, say func(any)) (any, error) {
 	return nil, nil
 }
 
-// HTTPSPeer is one that runs.
+// HTTPSPeer is a running peer.
 type HTTPSPeer struct {
 	child  *child
 	access access
@@ -93,11 +93,11 @@ func StartHTTPSPeer(ctx context.Context, name string) (*HTTPSPeer, error) {
 	return p, nil
 }
 
-// Close ends it.
+// Close ends the peer.
 func (p *HTTPSPeer) Close() error { return p.child.end(nil) }
 
-// Calls counts the reads and writes of sockets, each of which is a system call or two: a read that
-// finds nothing is followed by a wait.
+// Calls counts the reads and writes of sockets. Each is one or two system calls: a read without
+// data is followed by a wait.
 type Calls struct{ Reads, Writes atomic.Int64 }
 
 func (c *Calls) dial(addr string) func(context.Context, string, string) (net.Conn, error) {
@@ -139,7 +139,7 @@ var HTTPSSenders = []struct {
 	}},
 }
 
-// overHTTPS is the device client, receipts in a ring.
+// overHTTPS is the device client, with receipts in a ring.
 func overHTTPS(p *HTTPSPeer, window, size int, calls *Calls, batch int) (Sender, error) {
 	creds, err := p.access.creds(0)
 	if err != nil {
@@ -159,7 +159,7 @@ func overHTTPS(p *HTTPSPeer, window, size int, calls *Calls, batch int) (Sender,
 	return &hublineSender{c, &transport.Message{Body: make([]byte, size)}, make([]device.Receipt, window)}, nil
 }
 
-// rawHTTPS is the library as most programs use it, one request after the other.
+// rawHTTPS uses the library as most programs do, with sequential requests.
 func rawHTTPS(p *HTTPSPeer, _, size int, calls *Calls) (Sender, error) {
 	creds, err := p.access.creds(0)
 	if err != nil {

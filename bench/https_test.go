@@ -2,7 +2,7 @@ package bench
 
 import "testing"
 
-// What a message costs over HTTPS, alone and in a batch.
+// The cost of a message over HTTPS, alone and in a batch.
 func TestHTTPSCosts(t *testing.T) {
 	p, err := StartHTTPSPeer(limit(t), HTTPSPeers[0])
 	if err != nil {
@@ -13,10 +13,10 @@ func TestHTTPSCosts(t *testing.T) {
 	for _, row := range []struct {
 		sender                int
 		n                     int
-		allocs, writes, reads float64 // for a message, at most
+		allocs, writes, reads float64 // upper limits per message
 	}{
-		{1, 2000, 60, 1.1, 1.1},     // a request a message: 48 allocations, most of them net/http's
-		{2, 200_000, 1, 0.05, 0.01}, // batches of 500: 7 records of TLS out, one in, each
+		{1, 2000, 60, 1.1, 1.1},     // one request per message: 48 allocations, most of them in net/http
+		{2, 200_000, 1, 0.05, 0.01}, // batches of 500: 7 TLS records out, one in, per batch
 	} {
 		name, calls := HTTPSSenders[row.sender].Name, new(Calls)
 		s, err := HTTPSSenders[row.sender].Open(p, window, size, calls)

@@ -6,14 +6,14 @@ import (
 	"github.com/hubline-iot/hubline/testbroker"
 )
 
-// How many messages a hub keeps: all where they are looked at afterwards; few where something is
-// measured meanwhile, which would otherwise be the growth of a log as well.
+// Number of messages that a hub keeps: all if they are compared afterwards. Few during a
+// measurement, which would otherwise include the growth of a log.
 const (
 	keepAll = 0
 	keepFew = 4096
 )
 
-// newHub makes a hub with n devices on a loopback port, and what a client needs to reach it.
+// newHub makes a hub with n devices on a loopback port, and the access to it.
 func newHub(p *Protocol, n int, secure bool, keep int) (*testbroker.Hub, *access, error) {
 	hub, err := testbroker.New(&testbroker.Options{Keep: keep})
 	if err != nil {

@@ -18,34 +18,34 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// The budget of an idle client: the goal of 45 KB, over TLS what it costs now and a twentieth, so
-// that it does not grow. The raw library alone costs 34 KB, and over TLS 53 KB.
+// The budget of an idle client: the goal of 45 KB; over TLS its current cost plus 5 %, to prevent
+// growth. The raw library alone costs 34 KB, and over TLS 53 KB.
 const (
 	IdleGoroutines = 11
 	IdleKB         = 45
 	IdleTLSKB      = 59
 )
 
-// The budget on the MQTT engine of our own: the goal of 16 KB and 3 goroutines, one of them only
-// while a handler works; over TLS what it costs now and a tenth.
+// The budget on Hubline's own MQTT engine: the goal of 16 KB and 3 goroutines, one of them only
+// while a handler runs; over TLS its current cost plus 10 %.
 const (
 	LeanGoroutines = 3
 	LeanKB         = 16
 	LeanTLSKB      = 30
 )
 
-// IdleReport is what an open client costs its process while nothing is sent.
+// IdleReport is the cost of an open client without traffic.
 type IdleReport struct {
 	IdleSettings
 	Goroutines float64 // per client
-	// Resident memory per client in KB (1024 bytes): all of it, and the part that is neither the
-	// program's nor a file's.
+	// Resident memory per client in KB (1024 bytes): in total, and the anonymous part, which excludes
+	// the program's code and files.
 	RSS, Anon float64
-	// Heap and Stacks are the parts of it that the Go runtime counts, in KB per client.
+	// Heap and Stacks are the parts that the Go runtime counts, in KB per client.
 	Heap, Stacks float64
 }
 
-// Over says what is over the budget, nothing if all is well.
+// Over returns an error that lists the exceeded budgets, nil if there are none.
 func (r *IdleReport) Over() error {
 	goroutines, kb := IdleGoroutines, IdleKB
 	switch {
@@ -66,23 +66,23 @@ func (r *IdleReport) Over() error {
 	return nil
 }
 
-// IdleSettings say what is measured.
+// IdleSettings configure the measurement.
 type IdleSettings struct {
 	Clients int
 	Secure  bool // over TLS
 	Raw     bool // clients of the raw library instead, for comparison
-	Lean    bool // on the MQTT engine of our own
-	Sent    bool // each has sent a message before; there is no budget of memory for that
+	Lean    bool // on Hubline's own MQTT engine
+	Sent    bool // each has sent a message before; this has no memory budget
 }
 
-// idleOrder is what the child is told.
+// idleOrder is the input of the child.
 type idleOrder struct {
 	Access access
 	IdleSettings
 }
 
-// Idle opens clients in a child process, each with a connection of its own to a hub in this one,
-// and measures what they cost.
+// Idle opens clients in a child process, each with its own connection to a hub in this one, and
+// measures their cost.
 func Idle(ctx context.Context, s IdleSettings) (*IdleReport, error) {
 	hub, a, err := newHub(MQTT, s.Clients+1, s.Secure, keepFew)
 	if err != nil {
@@ -93,7 +93,7 @@ func Idle(ctx context.Context, s IdleSettings) (*IdleReport, error) {
 	return r, inChild(ctx, "idle", idleOrder{*a, s}, r, nil)
 }
 
-// level is what the process uses at a moment.
+// level is the resource use of the process at one time.
 type level struct {
 	goroutines                int
 	rss, anon, heap, stackMem float64 // KB
@@ -133,7 +133,7 @@ func idleChild(in *json.Decoder, say func(any)) (any, error) {
 		return c.Send(ctx, &transport.Message{Body: make([]byte, 100)})
 	}
 
-	if err := open(0); err != nil { // what is needed once is not a client's cost
+	if err := open(0); err != nil { // one-time state must not count for a client
 		return nil, err
 	}
 	before, err := measure()
@@ -160,7 +160,7 @@ func idleChild(in *json.Decoder, say func(any)) (any, error) {
 	}, nil
 }
 
-// An idler is an open client.
+// idler is an open client.
 type idler interface {
 	// idle reports whether the first connection is still up.
 	idle() bool
@@ -194,7 +194,7 @@ func openRaw(ctx context.Context, a *access, creds *transport.Credentials, sent 
 	return idlePaho{c}, nil
 }
 
-// measure lets garbage and the stacks that grew during a handshake go, and looks.
+// measure releases garbage and the stacks that grew during a handshake, then measures.
 func measure() (l level, err error) {
 	for range 6 { // each halves a stack that is too large
 		time.Sleep(100 * time.Millisecond)

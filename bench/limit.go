@@ -12,11 +12,11 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// limitWrite is how much the limit writes at a time at most. More is not faster.
+// limitWrite is the largest write of the limit. Larger ones are not faster.
 const limitWrite = 64 << 10
 
-// Limit is a writer that knows only this: packets encoded beforehand, written in chunks of up to
-// half the window, and PUBACKs that are counted. No client can be much faster.
+// Limit is a minimal sender: it writes packets encoded beforehand, in chunks of up to half the
+// window, and counts PUBACKs. No client can be much faster.
 func Limit(p *Peer, window, size int) (Sender, error) {
 	creds, err := p.access.creds(0)
 	if err != nil {
@@ -46,7 +46,7 @@ func Limit(p *Peer, window, size int) (Sender, error) {
 	return newLimit(c, telemetryTopic(creds), window, size), nil
 }
 
-// greet sends CONNECT and takes in the CONNACK.
+// greet sends CONNECT and reads the CONNACK.
 func greet(c net.Conn, creds *transport.Credentials, password string) error {
 	b := []byte("\x00\x04MQTT\x04\xC2\x00\x3C") // 3.1.1; user name, password, clean session; keep-alive of 60 s
 	for _, field := range []string{creds.DeviceID, userName(creds), password} {
@@ -65,7 +65,7 @@ func greet(c net.Conn, creds *transport.Credentials, password string) error {
 	return nil
 }
 
-// frame puts the fixed header before the rest of a packet.
+// frame prepends the fixed header to the rest of a packet.
 func frame(first byte, rest []byte) []byte {
 	return append(binary.AppendUvarint([]byte{first}, uint64(len(rest))), rest...)
 }
@@ -75,8 +75,8 @@ type limitSender struct {
 	window  int
 	packets []byte // with the ids 1 to window
 	size    int    // of a packet
-	acks    []byte // as they were read
-	next    int    // the place in packets of the next to go
+	acks    []byte // read buffer
+	next    int    // offset in packets of the next one to send
 }
 
 func newLimit(c net.Conn, topic string, window, size int) *limitSender {
@@ -94,7 +94,7 @@ func newLimit(c net.Conn, topic string, window, size int) *limitSender {
 func (l *limitSender) Send(ctx context.Context, n int) error {
 	defer context.AfterFunc(ctx, func() { _ = l.conn.SetDeadline(time.Unix(1, 0)) })()
 	most := max(1, min(l.window/2, limitWrite/l.size))
-	sent, acked, part := 0, 0, 0 // part: bytes of a PUBACK that is not all there
+	sent, acked, part := 0, 0, 0 // part: bytes of an incomplete PUBACK
 	for acked < n {
 		for {
 			k := min(most, n-sent)

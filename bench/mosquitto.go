@@ -19,9 +19,9 @@ import (
 // ErrMissing is the error of a peer that is not installed.
 var ErrMissing = errors.New("not installed")
 
-// mosquittoPath is where the broker is.
+// mosquittoPath returns the path of the broker.
 func mosquittoPath() (string, error) {
-	for _, name := range []string{"mosquitto", "/usr/sbin/mosquitto"} { // Debian's is in no user's path
+	for _, name := range []string{"mosquitto", "/usr/sbin/mosquitto"} { // Debian's is not in a user's PATH
 		if path, err := exec.LookPath(name); err == nil {
 			return path, nil
 		}
@@ -29,7 +29,7 @@ func mosquittoPath() (string, error) {
 	return "", fmt.Errorf("mosquitto: %w; Debian's package is called mosquitto", ErrMissing)
 }
 
-// mosquitto runs the broker on a loopback port, with TLS or without.
+// mosquitto runs the broker on a loopback port, with or without TLS.
 func mosquitto(ctx context.Context, secure bool) (*Peer, error) {
 	path, err := mosquittoPath()
 	if err != nil {
@@ -49,13 +49,13 @@ func mosquitto(ctx context.Context, secure bool) (*Peer, error) {
 }
 
 func startMosquitto(ctx context.Context, path, dir string, secure bool) (*Peer, error) {
-	free, err := net.Listen("tcp", "127.0.0.1:0") // it cannot choose a port by itself
+	free, err := net.Listen("tcp", "127.0.0.1:0") // the broker cannot choose a free port
 	if err != nil {
 		return nil, err
 	}
 	addr := free.Addr().(*net.TCPAddr)
 	_ = free.Close()
-	config := fmt.Sprintf("user root\n"+ // started as root, it would change to a user who cannot read the files here
+	config := fmt.Sprintf("user root\n"+ // started as root, it would switch to a user that cannot read the files here
 		"persistence false\nallow_anonymous true\nset_tcp_nodelay true\nlog_dest stderr\nlog_type error\nlog_type "+
 		"warning\nlog_type information\nconnection_messages false\n"+
 		"listener %d 127.0.0.1\n", addr.Port)
@@ -81,7 +81,7 @@ func startMosquitto(ctx context.Context, path, dir string, secure bool) (*Peer, 
 	ctx, cancel := context.WithCancel(ctx)
 	cmd := exec.CommandContext(ctx, path, "-c", configFile)
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
-	cmd.WaitDelay = 5 * time.Second // then it is killed
+	cmd.WaitDelay = 5 * time.Second // after that it is killed
 	log, err := cmd.StderrPipe()
 	if err != nil {
 		cancel()
@@ -121,7 +121,7 @@ func startMosquitto(ctx context.Context, path, dir string, secure bool) (*Peer, 
 	return &Peer{Name: "mosquitto", access: *foreign(addr.String(), ca), close: stop}, nil
 }
 
-// MosquittoVersion is what the broker calls itself, empty if it is not there.
+// MosquittoVersion returns the broker's version text, empty if it is not installed.
 func MosquittoVersion() string {
 	path, err := mosquittoPath()
 	if err != nil {

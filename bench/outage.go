@@ -16,32 +16,33 @@ import (
 // OutageCPU is the budget of CPU time for a minute of Outage with its defaults.
 const OutageCPU = 300 * time.Millisecond
 
-// OutageSettings say how long the hub is there, absent and there again, and how often a message is
-// enqueued meanwhile.
+// OutageSettings set the times during which the hub is present, absent and present again, and the
+// interval between messages.
 type OutageSettings struct {
 	Before, Absent, After time.Duration
 	Every                 time.Duration
 	Secure                bool
 }
 
-// OutageReport is what a client did in that time.
+// OutageReport is the client's behaviour in that time.
 type OutageReport struct {
 	Messages       int
-	Lost           int // acknowledged or not, the hub does not have them
-	Unacknowledged int // without an acknowledgement in the end
+	Lost           int // missing at the hub, acknowledged or not
+	Unacknowledged int // without an acknowledgement at the end
 	Duplicates     int // stored twice
-	// of the client's process, user and system, from the first connection to the last acknowledgement
+	// user and system time of the client's process, from the first connection to the last
+	// acknowledgement
 	CPU time.Duration
-	// the part of it that the clock of the measurement takes: waking up for each message and doing
-	// nothing
+	// the part of CPU that the clock of the measurement uses: waking up for each message without any
+	// other work
 	Ticks                 time.Duration
 	Took                  time.Duration
 	Attempts, Connections uint64
-	HighWater             int // messages in the outbox at the most
+	HighWater             int // highest number of messages in the outbox
 }
 
-// Over says what is over the budget, nothing if all is well. The budget is for CPU without Ticks in
-// the time it took, and at least in 20 s.
+// Over returns an error that lists the exceeded budgets, nil if there are none. The budget applies
+// to CPU without Ticks, in proportion to Took, which counts as at least 20 s.
 func (r *OutageReport) Over() error {
 	budget := time.Duration(float64(OutageCPU) * max(r.Took, 20*time.Second).Seconds() / 60)
 	switch {
@@ -57,13 +58,13 @@ func (r *OutageReport) Over() error {
 	return nil
 }
 
-// outageOrder is what the child is told.
+// outageOrder is the input of the child.
 type outageOrder struct {
 	Access access
 	OutageSettings
 }
 
-// Outage runs one client in a child process through an absence of the hub, which is in this one.
+// Outage runs one client in a child process during an absence of the hub, which is in this one.
 func Outage(ctx context.Context, s OutageSettings) (*OutageReport, error) {
 	hub, a, err := newHub(MQTT, 1, s.Secure, keepAll)
 	if err != nil {
@@ -93,7 +94,7 @@ func Outage(ctx context.Context, s OutageSettings) (*OutageReport, error) {
 	return r, nil
 }
 
-// ledger counts the messages that are not there and those that are there too often.
+// ledger counts the missing messages and the extra copies.
 func ledger(copies []int) (lost, duplicates int) {
 	for _, n := range copies {
 		if n == 0 {
@@ -150,7 +151,7 @@ func outageChild(in *json.Decoder, say func(any)) (any, error) {
 	}
 	ticks.Stop()
 	ticking := time.Since(start)
-	limit, cancel = context.WithTimeout(ctx, time.Minute) // the last delay may still run
+	limit, cancel = context.WithTimeout(ctx, time.Minute) // the last delay may still be running
 	defer cancel()
 	if err := c.Flush(limit); err != nil {
 		return nil, err
@@ -163,7 +164,7 @@ func outageChild(in *json.Decoder, say func(any)) (any, error) {
 	return r, nil
 }
 
-// cpuTime is what the process has used, user and system.
+// cpuTime returns the CPU time of the process, user and system.
 func cpuTime() time.Duration {
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {

@@ -1,5 +1,5 @@
-// Package bench compares Hubline with the raw library below it: the same messages, the same window,
-// the same peer, in turns in one run; and holds it to budgets.
+// Package bench compares Hubline with the raw library below it (the same messages, the same window,
+// the same peer, in turns in one run) and checks its budgets.
 package bench
 
 import (
@@ -25,8 +25,8 @@ import (
 	"github.com/hubline-iot/hubline/testbroker"
 )
 
-// A Peer is what the senders talk to: another process, on TCP loopback, so that what this one uses
-// is the senders' alone.
+// Peer is the other end of the senders: another process, on TCP loopback, so that this process has
+// only the cost of the senders.
 type Peer struct {
 	Name   string
 	access access
@@ -36,8 +36,8 @@ type Peer struct {
 // Close ends the peer's process and waits for it.
 func (p *Peer) Close() error { return p.close() }
 
-// OpenPeer starts the peer of that name, with TLS or without. It ends with Close, or ctx. The error
-// of one that is not installed is ErrMissing.
+// OpenPeer starts the peer of that name, with or without TLS. It ends with Close, or ctx. If it is
+// not installed the error is ErrMissing.
 func (p *Protocol) OpenPeer(ctx context.Context, name string, secure bool) (*Peer, error) {
 	if !slices.Contains(p.Peers, name) {
 		return nil, fmt.Errorf("there is no peer %q for %s; give one of %q", name, p.Name, p.Peers)
@@ -48,7 +48,7 @@ func (p *Protocol) OpenPeer(ctx context.Context, name string, secure bool) (*Pee
 	return childPeer(ctx, peerOrder{p.Name, name, secure})
 }
 
-// peerOrder is what a child is told that is to be a peer.
+// peerOrder is the input of a peer's process.
 type peerOrder struct {
 	Protocol, Name string
 	Secure         bool
@@ -66,7 +66,7 @@ func childPeer(ctx context.Context, o peerOrder) (*Peer, error) {
 	return p, nil
 }
 
-// peerChild is a peer until the parent closes the child's input, or is gone.
+// peerChild runs a peer until the parent closes the child's input or ends.
 func peerChild(in *json.Decoder, say func(any)) (any, error) {
 	var o peerOrder
 	if err := in.Decode(&o); err != nil {
@@ -94,14 +94,14 @@ func peerChild(in *json.Decoder, say func(any)) (any, error) {
 	return nil, nil
 }
 
-// foreign is access to a peer that looks at no key.
+// foreign returns access to a peer that ignores keys.
 func foreign(addr string, ca []byte) *access {
 	return &access{Addr: addr, Host: testbroker.DefaultHostName, CA: ca,
 		Devices: []identity{{"dev-0", base64.StdEncoding.EncodeToString(make([]byte, 32))}}}
 }
 
-// certificate makes one for the host name of all peers, of the kind that the hub has; and both
-// halves in PEM.
+// certificate returns a certificate for the host name of all peers, of the same kind as the hub's,
+// and its certificate and key in PEM.
 func certificate() (cert tls.Certificate, certPEM, keyPEM []byte, err error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -127,8 +127,7 @@ func certificate() (cert tls.Certificate, certPEM, keyPEM []byte, err error) {
 	return cert, certPEM, keyPEM, err
 }
 
-// listenBare opens the port of a peer that acknowledges and does nothing else: its own cost is next
-// to nothing.
+// listenBare opens the port of a peer that only acknowledges, at almost no cost.
 func listenBare(p *Protocol, secure bool) (net.Listener, *access, error) {
 	l, err := net.Listen("tcp", anyPort)
 	if err != nil {
@@ -159,8 +158,8 @@ func listenBare(p *Protocol, secure bool) (net.Listener, *access, error) {
 	return l, foreign(addr, ca), nil
 }
 
-// answerMQTT gives every packet the shortest answer that MQTT 3.1.1 allows, and allocates nothing
-// for it.
+// answerMQTT gives every packet the shortest answer that MQTT 3.1.1 allows. It allocates nothing
+// per packet.
 func answerMQTT(c net.Conn) error {
 	r, w := bufio.NewReaderSize(c, 64<<10), bufio.NewWriterSize(c, 64<<10)
 	reply := make([]byte, 4)
@@ -193,7 +192,7 @@ func answerMQTT(c net.Conn) error {
 				return err
 			}
 			rest -= topic
-			if kind&6 == 0 { // at most once
+			if kind&6 == 0 { // QoS 0
 				break
 			}
 			id, err := r.Peek(2)

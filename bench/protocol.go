@@ -6,17 +6,17 @@ import (
 	"github.com/hubline-iot/hubline/testbroker"
 )
 
-// A Protocol is what a comparison is about: who sends, and to whom.
+// Protocol is the subject of a comparison: its senders and peers.
 type Protocol struct {
 	Name    string
-	Senders []Contender // the first is what the others are compared with
+	Senders []Contender // the others are compared with the first
 	Peers   []string    // for OpenPeer
 
 	listen func(hub *testbroker.Hub, secure bool) (net.Addr, error) // opens the hub's port
 	answer func(c net.Conn) error                                   // serves a connection to the bare responder
 }
 
-// A Contender is one of those that are compared.
+// Contender is one of the compared senders.
 type Contender struct {
 	Name string
 	Open func(p *Peer, window, size int) (Sender, error)
@@ -52,12 +52,12 @@ var AMQP = &Protocol{
 	answer: answerAMQP,
 }
 
-// Protocols are all there are.
+// Protocols are all protocols.
 var Protocols = []*Protocol{MQTT, AMQP}
 
 const anyPort = "127.0.0.1:0"
 
-// protocolNamed is for what goes through a pipe.
+// protocolNamed returns a protocol by the name that is sent over a pipe.
 func protocolNamed(name string) *Protocol {
 	for _, p := range Protocols {
 		if p.Name == name {

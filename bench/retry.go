@@ -8,41 +8,40 @@ import (
 	"time"
 )
 
-// RetryCase is something that a retry library does for its callers, to be measured next to what
-// others do.
+// RetryCase is a task of a retry library, measured next to other libraries.
 type RetryCase struct {
 	Task    RetryTask
 	Library string
-	Does    string // in one of what Run repeats
-	// Run does it n times, in one goroutine.
+	Does    string // in one iteration of Run
+	// Run repeats the task n times, in one goroutine.
 	Run func(n int) error
-	// Curve makes the decisions about the eight retries of one series. It is nil where the library
-	// decides within a run only.
+	// Curve decides about the eight retries of one series. It is nil if the library decides only
+	// within a run.
 	Curve func() ([]time.Duration, error)
 }
 
-// RetryTask is what the cases of one table have in common.
+// RetryTask is the common task of the cases in one table.
 type RetryTask string
 
 const (
-	// Decide: the delay before a retry, attempts 1 to 8 in turn.
+	// Decide computes the delay before a retry, for attempts 1 to 8 in turn.
 	Decide RetryTask = "decide"
-	// Judge: is this error worth a retry, and after what delay.
+	// Judge decides whether an error is retryable, and after what delay.
 	Judge RetryTask = "judge"
-	// Charge: the same, paid for from a quota, which gets it back.
+	// Charge is Judge with a quota that pays for the retry and gets the cost back.
 	Charge RetryTask = "charge"
-	// Succeed: run an operation that succeeds at once.
+	// Succeed runs an operation that succeeds at once.
 	Succeed RetryTask = "succeed"
-	// RetryTwice: run an operation that fails twice, with delays so short that no more of them is left
-	// than the timer's work.
+	// RetryTwice runs an operation that fails twice, with delays so short that only the timer's work
+	// remains.
 	RetryTwice RetryTask = "retry twice"
 )
 
 // RetryTasks are all tasks.
 var RetryTasks = []RetryTask{Decide, Judge, Charge, Succeed, RetryTwice}
 
-// The curve that all libraries are set to, each with its own randomness: its first delay, twice as
-// much each time, up to a hundred times as much.
+// The curve of all libraries, each with its own randomness: it starts at the first delay and
+// doubles, up to a hundred times the first delay.
 const (
 	curveFactor = 2
 	curveMax    = 100
@@ -56,7 +55,7 @@ const (
 	slept   = 2 * time.Nanosecond
 )
 
-// RetryCases are all cases, those of the same task together and Hubline's first.
+// RetryCases returns all cases, grouped by task, with Hubline's first.
 func RetryCases() ([]RetryCase, error) {
 	var all []RetryCase
 	for _, library := range []func() ([]RetryCase, error){hublineRetries, cenkaltiRetries, failsafeRetries, awsRetries} {
@@ -72,7 +71,7 @@ func RetryCases() ([]RetryCase, error) {
 	return all, nil
 }
 
-// deciding makes a case of a function that decides about the retry of that number.
+// deciding makes a case from a function that decides about the retry with that number.
 func deciding(task RetryTask, library, does string, decide func(retry int) (time.Duration, error)) RetryCase {
 	return RetryCase{
 		Task: task, Library: library, Does: does,
@@ -98,7 +97,7 @@ func deciding(task RetryTask, library, does string, decide func(retry int) (time
 	}
 }
 
-// running makes a case of a function that runs one operation.
+// running makes a case from a function that runs one operation.
 func running(task RetryTask, library, does string, run func() error) RetryCase {
 	return RetryCase{Task: task, Library: library, Does: does, Run: func(n int) error {
 		for range n {
@@ -116,11 +115,10 @@ func running(task RetryTask, library, does string, run func() error) RetryCase {
 //go:noinline
 func opaque[T any](v T) T { return v }
 
-// refused is the error that is judged, as the operating system makes it.
+// refused is the error to judge, as the operating system returns it.
 var refused error = &net.OpError{Op: "dial", Net: "tcp", Err: os.NewSyscallError("connect", syscall.ECONNREFUSED)}
 
-// told is an error that tells by itself what the AWS SDK asks errors first: the one it is quickest
-// with.
+// told is an error with the method that the AWS SDK checks first: its fastest case.
 var told error = retryable{}
 
 type retryable struct{}
@@ -131,7 +129,7 @@ func (retryable) RetryableError() bool { return true }
 // succeedAtOnce is the operation for Succeed.
 func succeedAtOnce() error { return nil }
 
-// failTwice makes the operation for RetryTwice: of three calls the first two fail.
+// failTwice makes the operation for RetryTwice: the first two of three calls fail.
 func failTwice() func() error {
 	calls := 0
 	return func() error {

@@ -11,8 +11,8 @@ import (
 	"github.com/aws/smithy-go/middleware"
 )
 
-// awsSwitch turns on the retries of 2026, the only ones of this library whose first delay can be
-// chosen. It is an environment variable, which the library reads again for each token.
+// awsSwitch turns on the retries of 2026, the only ones of this library with a configurable first
+// delay. It is an environment variable, which the library reads for each token.
 const awsSwitch = "AWS_NEW_RETRIES_2026"
 
 func standard(base time.Duration, quota retry.RateLimiter) *retry.Standard {
@@ -23,8 +23,8 @@ func standard(base time.Duration, quota retry.RateLimiter) *retry.Standard {
 	})
 }
 
-// The library counts from 0 for the first retry. It runs operations by a middleware, which is made
-// for requests of services.
+// The library counts from 0 for the first retry. It runs operations in a middleware for requests of
+// services.
 func awsRetries() ([]RetryCase, error) {
 	const name = "aws-sdk-go-v2"
 	if err := os.Setenv(awsSwitch, "true"); err != nil {
@@ -67,7 +67,7 @@ func awsRetries() ([]RetryCase, error) {
 	}, nil
 }
 
-// attempts runs op by the middleware, with a request that costs nothing to copy.
+// attempts runs op in the middleware, with a request that costs nothing to copy.
 func attempts(r *retry.Standard, op func() error) func() error {
 	m := retry.NewAttemptMiddleware(r, func(request any) any { return request })
 	next := middleware.FinalizeHandlerFunc(func(context.Context, middleware.FinalizeInput) (middleware.FinalizeOutput,

@@ -9,8 +9,8 @@ import (
 	v5 "github.com/cenkalti/backoff/v5"
 )
 
-// spreadBoth is the randomness of the libraries that spread in both directions: from half to one
-// and a half of the delay, the default of cenkalti/backoff.
+// spreadBoth is the randomness of the libraries that spread in both directions: from 0.5 to 1.5
+// times the delay, the default of cenkalti/backoff.
 const spreadBoth = 0.5
 
 func exponentialV5(base time.Duration) *v5.ExponentialBackOff {
@@ -27,8 +27,8 @@ func exponentialV4(base time.Duration) *v4.ExponentialBackOff {
 		v4.WithRandomizationFactor(spreadBoth), v4.WithMaxElapsedTime(0))
 }
 
-// A back-off of this library has a state: it is one series. So one is made for all, which is less
-// than its callers pay, and Reset begins the next series.
+// A back-off of this library is one series with its state. The benchmark reuses one, which costs
+// less than its callers pay, and Reset begins the next series.
 func cenkaltiRetries() ([]RetryCase, error) {
 	const nameV5, nameV4 = "cenkalti/backoff v5", "cenkalti/backoff v4"
 	decideV5, decideV4 := opaque[v5.BackOff](exponentialV5(decided)), opaque[v4.BackOff](exponentialV4(decided))

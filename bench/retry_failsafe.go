@@ -13,9 +13,8 @@ func failsafePolicy(base time.Duration) retrypolicy.Builder[any] {
 		curveFactor).WithJitterFactor(spreadBoth)
 }
 
-// This library decides within an execution only, right before it sleeps. So a decision is the
-// eighth part of an execution with eight failures, in a context that ends each sleep before it
-// begins.
+// This library decides only within an execution, right before it sleeps. So a decision is an eighth
+// of an execution with eight failures, in a context that ends each sleep before it begins.
 func failsafeRetries() ([]RetryCase, error) {
 	const name = "failsafe-go"
 	awake := newAwake()
@@ -50,7 +49,7 @@ func failsafeRetries() ([]RetryCase, error) {
 	}, nil
 }
 
-// failing makes an operation that fails so often, then succeeds.
+// failing makes an operation that fails that many times, then succeeds.
 func failing(failures int) func() error {
 	return func() error {
 		if failures == 0 {
@@ -61,7 +60,7 @@ func failing(failures int) func() error {
 	}
 }
 
-// awake is a context that wakes whoever sleeps and has not ended.
+// awake is a context that wakes sleepers although it has not ended.
 type awake struct {
 	context.Context
 	done chan struct{}

@@ -35,7 +35,7 @@ func hublineRetries() ([]RetryCase, error) {
 	fail := func(context.Context) error { return twice() }
 	var mixed uint64
 	draw := func() uint64 {
-		mixed += 0x9e3779b97f4a7c15 // runs evenly through all values
+		mixed += 0x9e3779b97f4a7c15 // covers all values evenly
 		return mixed
 	}
 	return []RetryCase{

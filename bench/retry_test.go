@@ -15,8 +15,8 @@ func retryCases(t testing.TB) []RetryCase {
 	return cases
 }
 
-// BenchmarkRetry has a decision, or a run, of each library; compare within a task. Command retries
-// prints the same as tables.
+// BenchmarkRetry measures a decision, or a run, of each library; compare within a task. Command
+// retries prints the same as tables.
 func BenchmarkRetry(b *testing.B) {
 	for _, c := range retryCases(b) {
 		b.Run(string(c.Task)+"/"+c.Library+"/"+c.Does, func(b *testing.B) {
@@ -28,7 +28,7 @@ func BenchmarkRetry(b *testing.B) {
 	}
 }
 
-// What is compared is set to the same curve, and random.
+// All cases use the same curve, with randomness.
 func TestRetryCasesHaveOneCurve(t *testing.T) {
 	const rounds = 2000
 	for _, c := range retryCases(t) {
@@ -61,8 +61,8 @@ func TestRetryCasesHaveOneCurve(t *testing.T) {
 	}
 }
 
-// Hubline allocates nothing for a decision, nor for a run that succeeds at once; with retries it
-// allocates a timer and no more than the others.
+// Hubline allocates nothing for a decision, nor for a run that succeeds at once. With retries it
+// allocates a timer, and no more than the others.
 func TestRetryAllocations(t *testing.T) {
 	const n = 24 // whole series
 	least := map[RetryTask]float64{}

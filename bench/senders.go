@@ -13,15 +13,15 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// A Sender has a connection to a peer and sends messages of one size, a window of them in flight,
-// each of which is acknowledged.
+// Sender has a connection to a peer and sends messages of one size, with a window of them in
+// flight. Each is acknowledged.
 type Sender interface {
 	// Send sends n messages and returns when all are acknowledged, or with an error when ctx ends.
 	Send(ctx context.Context, n int) error
 	Close()
 }
 
-// Paho is the raw library, used as well as its interface allows: one goroutine, tokens in a ring.
+// Paho is the raw library in its fastest use: one goroutine, tokens in a ring.
 func Paho(p *Peer, window, size int) (Sender, error) {
 	creds, err := p.access.creds(0)
 	if err != nil {
@@ -33,7 +33,7 @@ func Paho(p *Peer, window, size int) (Sender, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := paho.NewClient(o.SetCleanSession(true)) // else its tokens would never tell of a lost connection
+	c := paho.NewClient(o.SetCleanSession(true)) // otherwise its tokens would never report a lost connection
 	if t := c.Connect(); t.Wait() && t.Error() != nil {
 		return nil, t.Error()
 	}
@@ -71,12 +71,13 @@ func (p *pahoSender) Send(ctx context.Context, n int) error {
 
 func (p *pahoSender) Close() { p.client.Disconnect(250) }
 
-// OverPaho is the device client over the MQTT transport on the raw library, receipts in a ring.
+// OverPaho is the device client over the MQTT transport on the raw library, with receipts in a
+// ring.
 func OverPaho(p *Peer, window, size int) (Sender, error) {
 	return newHubline(p, window, size, func(*transport.Credentials) transport.Transport { return p.access.transport() })
 }
 
-// OverLean is the same client over the MQTT engine of our own.
+// OverLean is the device client over Hubline's own MQTT engine.
 func OverLean(p *Peer, window, size int) (Sender, error) {
 	return newHubline(p, window, size, p.access.lean())
 }
@@ -100,7 +101,7 @@ func newHubline(p *Peer, window, size int, transportFor func(*transport.Credenti
 	return &hublineSender{c, &transport.Message{Body: make([]byte, size)}, make([]device.Receipt, window)}, nil
 }
 
-// openTime bounds how long a sender may take to connect.
+// openTime is the time limit for a sender to connect.
 const openTime = 10 * time.Second
 
 func opening() (context.Context, context.CancelFunc) {
@@ -137,15 +138,15 @@ func (h *hublineSender) Send(ctx context.Context, n int) error {
 
 func (h *hublineSender) Close() { _ = h.client.Close() }
 
-// Figures are what a sender does, and what it costs this process.
+// Figures are the performance of a sender and its cost for this process.
 type Figures struct {
 	Rate   float64 // messages per second
-	CPU    float64 // ns of CPU time for a message, user and system, the garbage collector's included
-	Allocs float64 // allocations for a message
-	Bytes  float64 // bytes allocated for a message
+	CPU    float64 // ns of CPU time per message, user and system, including the garbage collector
+	Allocs float64 // allocations per message
+	Bytes  float64 // bytes allocated per message
 }
 
-// Measure lets s send n messages. What the process did before has been collected.
+// Measure lets s send n messages. It collects earlier garbage first.
 func Measure(ctx context.Context, s Sender, n int) (Figures, error) {
 	var before, after runtime.MemStats
 	runtime.GC()

@@ -34,9 +34,9 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// These tests run the real libraries next to the presets that are named after them: the same
-// failures, in fake time, and the same delays and ends must come out. Where a library draws, its
-// delays have to be within those of the preset's least and greatest draw, and reach near both.
+// These tests run the real libraries next to the presets named after them. With the same failures,
+// in fake time, the delays and ends must be equal. If a library draws, its delays must be between
+// those of the preset's lowest and highest draw, and come close to both.
 
 // answer is the outcome of a try: an HTTP status, with the wait that the service asks for. 200 is a
 // success.
@@ -60,14 +60,13 @@ func (a answer) response() *http.Response {
 	return r
 }
 
-// run is what came of a call: the time between its tries, and from the last of them to the end.
+// run is the result of a call: the times between its tries, and from the last one to the end.
 type run struct {
 	gaps []time.Duration
 	err  error
 }
 
-// replay notes when each try of a call is made, and answers from a list, whose last item is
-// repeated.
+// replay records the time of each try of a call, and answers from a list, whose last item repeats.
 type replay struct {
 	answers []answer
 	at      []time.Time
@@ -100,7 +99,7 @@ func ours(p retrypolicy.Policy, classify retrypolicy.Classifier, draw uint64, an
 
 const greatest = ^uint64(0)
 
-// agree compares a library with a preset, many times where the library draws.
+// agree compares a library with a preset, repeatedly if the library draws.
 func agree(t *testing.T, p retrypolicy.Policy, classify retrypolicy.Classifier, library func(answers []answer) run,
 	answers ...answer) {
 	t.Helper()
@@ -138,7 +137,7 @@ func agree(t *testing.T, p retrypolicy.Policy, classify retrypolicy.Classifier, 
 
 func fails(n int) []answer { return slices.Repeat([]answer{{status: 503}}, n) }
 
-// wished is a 503 with a wait of so many seconds.
+// wished is a 503 with a wait in seconds.
 func wished(seconds int) answer { return answer{503, strconv.Itoa(seconds)} }
 
 func TestFailsafeAgreesWithItsLibrary(t *testing.T) {
@@ -202,7 +201,8 @@ func TestFailsafeAgreesWithItsLibrary(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) { agree(t, c.ours, httpretry.Classify, library(c.theirs), c.answers...) })
 	}
 
-	// Jitter without a delay is none; Validate refuses the combination, and Decide computes the same.
+	// Jitter without a delay has no effect. Validate refuses the combination; Decide computes the same
+	// as the library.
 	synctest.Test(t, func(t *testing.T) {
 		for range 50 {
 			got := library(func(b builder) builder { return b.WithMaxRetries(2).WithJitter(time.Second) })(fails(3))
@@ -238,8 +238,8 @@ func TestFailsafeAgreesWithItsLibrary(t *testing.T) {
 	})
 }
 
-// TestConcurrencyBudgetAgreesWithFailsafe has so many calls fail at the same time, and counts the
-// retries that are let in.
+// TestConcurrencyBudgetAgreesWithFailsafe makes a number of calls fail at the same time, and counts
+// the admitted retries.
 func TestConcurrencyBudgetAgreesWithFailsafe(t *testing.T) {
 	for _, calls := range []int{1, 3, 5, 20, 50} {
 		letIn := func(do func(op func() error) error) int {
@@ -258,7 +258,7 @@ func TestConcurrencyBudgetAgreesWithFailsafe(t *testing.T) {
 							mu.Unlock()
 							if first {
 								first = false
-								time.Sleep(time.Second + time.Duration(i)) // one after the other, so that nobody races
+								time.Sleep(time.Second + time.Duration(i)) // staggered, to avoid a race
 								return answer{status: 503}
 							}
 							time.Sleep(time.Minute)
@@ -333,7 +333,7 @@ func TestAzcoreAgreesWithItsLibrary(t *testing.T) {
 	})
 }
 
-// azget makes a request through a pipeline with nothing but the retry policy.
+// azget makes a request through a pipeline with only the retry policy.
 func azget(ctx context.Context, o policy.RetryOptions, rec *replay) (status int, err error) {
 	pipeline := azruntime.NewPipeline("", "", azruntime.PipelineOptions{}, &policy.ClientOptions{Retry: o,
 		Transport: sender(func(*http.Request) (*http.Response, error) {
@@ -404,15 +404,15 @@ func TestCenkaltiAgreesWithItsLibrary(t *testing.T) {
 // The AWS SDK looks for codes and time-outs in errors.
 var (
 	awsThrottled = &smithy.GenericAPIError{Code: "Throttling"}
-	awsServer    = &smithy.GenericAPIError{Code: "RequestTimeout"} // by its code: no time-out of the client's
+	awsServer    = &smithy.GenericAPIError{Code: "RequestTimeout"} // by its code: not a time-out of the client
 )
 
 type awsTimeout struct{ error }
 
 func (awsTimeout) Timeout() bool { return true }
 
-// awsCall is a call of the AWS SDK, which fails with these errors in turn and then succeeds, next
-// to ours with these Kinds.
+// awsCall is a call of the AWS SDK that fails with these errors and then succeeds, and the Kinds of
+// the same failures here.
 type awsCall struct {
 	failures []error
 	kinds    []transport.Kind
@@ -491,7 +491,7 @@ func awsRun(ctx context.Context, r *awsretry.Standard, failures []error) error {
 	return err
 }
 
-// The delays of the SDK, which a long poll waits for when the quota is empty too.
+// The delays of the SDK. A long poll waits for them also when the quota is empty.
 func TestAWSDelaysAgreeWithTheSDK(t *testing.T) {
 	for _, c := range []struct {
 		since string
@@ -529,7 +529,7 @@ func TestAWSDelaysAgreeWithTheSDK(t *testing.T) {
 				}
 			}
 		}
-		if c.since == "true" { // a refusal of the quota carries the delay of its class
+		if c.since == "true" { // a refusal by the quota carries the delay of its class
 			o = *c.p
 			o.Quota = &budget.QuotaOptions{Spent: 500, Retry: 14}
 			p, err := aws.New(&o)

@@ -1,9 +1,10 @@
-// Command fan is a device with a bit of everything: it sends a reading, reports how the fan runs,
-// uploads a log file, takes commands and answers to the method "reboot".
+// Command fan is a device with several features: it sends a reading, reports the state of its fan,
+// uploads a log file, receives cloud-to-device messages and answers the method "reboot".
 //
-// Without a connection string it brings its own hub, whose back end looks at all that, sends a
-// command and calls the method. The exit status is 0 only if all of it was there. With one it stays
-// until Ctrl-C: it is the device of the examples in cmd/testhub/README.md.
+// Without a connection string it starts its own hub. The hub's back end checks all that, sends a
+// cloud-to-device message and calls the method. The exit status is 0 only if everything arrived.
+// With a connection string it runs until Ctrl-C: it is the device of the examples in
+// cmd/testhub/README.md.
 //
 //	go run ./examples/fan                     over MQTT
 //	go run ./examples/fan -transport amqp     the same over AMQP 1.0
@@ -49,7 +50,7 @@ func run(ctx context.Context, name string, to setup.Target) error {
 	defer client.Close()
 	client.HandleMessages(func(_ context.Context, m *transport.Message) error {
 		fmt.Printf("device   gets the command %q: %s\n", m.ID, m.Body)
-		return nil // which completes it
+		return nil // completes the message
 	})
 	err = client.HandleMethod("reboot", func(_ context.Context, m *device.MethodCall) (int, []byte) {
 		fmt.Printf("device   is told to reboot: %s\n", m.Body)
@@ -71,7 +72,7 @@ func run(ctx context.Context, name string, to setup.Target) error {
 	return errors.Join(look(ctx, own.Hub, own.Creds.DeviceID), client.Close())
 }
 
-// begin is what the device does by itself.
+// begin runs the actions that the device starts itself.
 func begin(ctx context.Context, client *device.Client, own *setup.Device) error {
 	if err := client.Open(ctx); err != nil {
 		return err
@@ -97,7 +98,7 @@ func begin(ctx context.Context, client *device.Client, own *setup.Device) error 
 	return nil
 }
 
-// look is the back end: it sees what the device has sent, and has it do something.
+// look is the back end: it checks the device's data and triggers its reactions.
 func look(ctx context.Context, hub *testbroker.Hub, id string) error {
 	err := errors.Join(
 		hub.WaitMessages(ctx, 1),

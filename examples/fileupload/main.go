@@ -1,8 +1,8 @@
-// Command fileupload uploads a file of a device to the storage of its hub, and shows how far it is.
+// Command fileupload uploads a file of a device to the storage of its hub, and shows its progress.
 //
-// Without a connection string it brings its own hub, which breaks the upload in every way that it
-// knows: the connection is cut in blocks and after them, storage is busy, damages a byte, and takes
-// the upload URI away. The exit status is 0 only if the file arrived unchanged all the same.
+// Without a connection string it starts its own hub, which disturbs the upload in every way that it
+// supports: it cuts the connection in blocks and after them, reports busy storage, damages a byte,
+// and revokes the upload URI. The exit status is 0 only if the file still arrived unchanged.
 //
 //	go run ./examples/fileupload                  16 MiB of noise through ten faults
 //	go run ./examples/fileupload picture.jpg      a file of yours
@@ -28,8 +28,7 @@ import (
 	"github.com/hubline-iot/hubline/testbroker"
 )
 
-// faults are what the in-process hub does to the upload, in requests to storage counted from the
-// first.
+// faults are the in-process hub's faults for the upload. After counts the requests to storage.
 var faults = []testbroker.Fault{
 	{Kind: testbroker.CutBlobBody, After: 2, Times: 3},
 	{Kind: testbroker.ResetAfterRequest, Route: testbroker.RouteBlob, After: 7},
@@ -111,8 +110,8 @@ func run(ctx context.Context, to setup.Target, path string) error {
 	return check(hub, result, file)
 }
 
-// prepare readies the in-process hub and returns a device's connection string, and the faults in
-// force.
+// prepare sets up the in-process hub and returns a device's connection string, and the injected
+// faults.
 func prepare(hub *testbroker.Hub, options *fileupload.Options) (connect string, played []*testbroker.Injected,
 	err error) {
 	addr, err := hub.Listen(testbroker.PortHTTPS, "127.0.0.1:0")
@@ -130,7 +129,7 @@ func prepare(hub *testbroker.Hub, options *fileupload.Options) (connect string, 
 	return dev.ConnectionString(), played, nil
 }
 
-// check compares what the in-process hub has with what was sent.
+// check compares the in-process hub's file with the sent one.
 func check(hub *testbroker.Hub, result fileupload.Result, file io.ReadSeeker) error {
 	blob, ok := hub.Blob(result.Blob)
 	if !ok {
@@ -159,7 +158,7 @@ func progress(p fileupload.Progress) {
 	fmt.Printf("\r[%s%s] %5.1f MiB", strings.Repeat("#", done), strings.Repeat(".", width-done), float64(p.Sent)/(1<<20))
 }
 
-// retry tells why something is sent again.
+// retry prints why something is sent again.
 func retry(r fileupload.Retry) {
 	fmt.Printf("\r%-56s\n", fmt.Sprintf("%s, retry %d in %v: %v", r.Step, r.Number, r.Delay.Round(time.Millisecond),
 		r.Err))

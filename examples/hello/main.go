@@ -1,5 +1,5 @@
-// Command hello is a device's first message: it connects to a hub in the same process, sends a
-// reading, and looks at what the hub has.
+// Command hello sends a device's first message: it connects to a hub in the same process, sends a
+// reading, and reads it from the hub.
 //
 //	go run ./examples/hello
 package main

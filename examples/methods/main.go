@@ -1,8 +1,8 @@
-// Command methods is a device whose direct methods a back end calls.
+// Command methods is a device with direct methods that a back end calls.
 //
-// Without a connection string it brings its own hub, whose back end calls methods that there are
-// and one that there is not, calls one while the device is away, and has the device reboot. The
-// exit status is 0 only if every call had the answer that it should have, and was run once.
+// Without a connection string it starts its own hub. The hub's back end calls existing methods and
+// a missing one, calls one while the device is disconnected, and reboots the device. The exit
+// status is 0 only if every call had the expected answer and ran once.
 //
 //	go run ./examples/methods                     over MQTT
 //	go run ./examples/methods -transport amqp     the same over AMQP 1.0
@@ -31,7 +31,7 @@ func main() {
 	setup.Main(0, &to, func(ctx context.Context) error { return run(ctx, *transport, to) })
 }
 
-// rebootAfter is when the device reboots that was told to.
+// rebootAfter is the delay of a requested reboot.
 const rebootAfter = time.Second
 
 func run(ctx context.Context, name string, to setup.Target) error {
@@ -46,7 +46,7 @@ func run(ctx context.Context, name string, to setup.Target) error {
 		if s.State == device.Connected {
 			select {
 			case connected <- struct{}{}:
-			default: // nobody waits: a hub of one's own
+			default: // no receiver: the target is a real hub
 			}
 		}
 	}})
@@ -67,8 +67,8 @@ func run(ctx context.Context, name string, to setup.Target) error {
 			blinks.Add(int64(times))
 			return 200, fmt.Appendf(nil, `{"blinked":%d}`, times)
 		}),
-		// The answer belongs to the connection that brought the call, so the reboot, here a new
-		// connection, comes a while after it.
+		// The answer must use the connection that brought the call. So the reboot, here a new connection,
+		// follows later.
 		client.HandleMethod("reboot", func(context.Context, *device.MethodCall) (int, []byte) {
 			time.AfterFunc(rebootAfter, func() { reboots <- client.Reconnect() })
 			return 202, []byte(`{"reboot":"in a second"}`)
@@ -125,7 +125,7 @@ func callAround(ctx context.Context, hub *testbroker.Hub, id string, rebooted fu
 		}
 		return nil
 	}
-	const long = 30 * time.Second // how long a call waits for a device that is away; 0: it fails at once
+	const long = 30 * time.Second // time that a call waits for a disconnected device; 0: it fails at once
 	err := errors.Join(
 		call("blink", "3", 0, `200 {"blinked":3}`),
 		call("blink", `"often"`, 0, `400 {"message":"give a number of 1 or more"}`),
@@ -138,13 +138,13 @@ func callAround(ctx context.Context, hub *testbroker.Hub, id string, rebooted fu
 	fmt.Println("network  is gone")
 	away := hub.Inject(testbroker.Fault{Kind: testbroker.Absent, Times: -1})
 	gone := func([]testbroker.Message) bool { return hub.Connections(id) == 0 }
-	if err := hub.Wait(ctx, gone); err != nil { // a call on the dying connection would wait for an answer in vain
+	if err := hub.Wait(ctx, gone); err != nil { // a call on the ending connection would never be answered
 		return err
 	}
 	waiting := make(chan error, 1)
 	go func() { waiting <- call("blink", "5", long, `200 {"blinked":5}`) }()
 	if err := errors.Join(call("blink", "9", 0, "error 404103"), away.WaitFired(ctx, 2)); err != nil {
-		// cut, and not let in again
+		// cut, and one connect refused
 		return err
 	}
 	away.Remove()

@@ -1,5 +1,5 @@
-// Command budgets measures what a client may cost and exits with status 1 if it costs more: idle,
-// in an outage, under resets, and as one of many on a connection.
+// Command budgets measures the cost of a client and exits with status 1 if it exceeds the budget:
+// idle, in an outage, under resets, and as one of many on a connection.
 //
 //	go run ./cmd/budgets idle -clients 1000 -tls
 //	go run ./cmd/budgets idle -clients 10000 -lean

@@ -18,13 +18,13 @@ func TestMain(m *testing.M) {
 	m.Run()
 }
 
-// The places of senders.
+// The indices of senders.
 const raw = 0
 
 var mqtt, amqp = suites[0], suites[1]
 
-// inventedOf are results with figures that are easy to follow: three rounds, in which the raw
-// library has a rate of 100, 200 and 400.
+// inventedOf returns results with simple figures: three rounds, in which the raw library has a rate
+// of 100, 200 and 400.
 func inventedOf(s *suite, others func(c *comparison, base, wobble float64)) *results {
 	p := plan{suite: s, peers: s.protocol.Peers, ways: []bool{false, true}, sizes: []int{100, 1024},
 		windows: []int{1, 128}}
@@ -40,7 +40,7 @@ func inventedOf(s *suite, others func(c *comparison, base, wobble float64)) *res
 	return r
 }
 
-// invented are those over MQTT.
+// invented returns invented results over MQTT.
 func invented() *results {
 	return inventedOf(mqtt, func(c *comparison, base, wobble float64) {
 		c.Senders[limit] = append(c.Senders[limit], bench.Figures{Rate: base * 30, CPU: 100})
@@ -191,7 +191,7 @@ func TestLabelsDoNotOverlap(t *testing.T) {
 	}
 }
 
-// What is saved can be loaded.
+// Saved results can be loaded.
 func TestSaveAndLoad(t *testing.T) {
 	r, file := invented(), t.TempDir()+"/results"
 	if err := r.save(file); err != nil {

@@ -1,13 +1,13 @@
-// Command compare runs a raw library and Hubline in turns against the same peers, and prints what
-// it found: rates and their ratio to the raw library's, allocations, CPU time. Without -amqp it is
-// about MQTT: raw paho, the limit of the wire and Hubline on both engines; with it about AMQP: raw
-// go-amqp and Hubline.
+// Command compare runs a raw library and Hubline in turns against the same peers and prints the
+// results: rates and their ratio to the raw library's, allocations, CPU time. Without -amqp it
+// compares MQTT: raw paho, the limit of the wire and Hubline on both engines. With -amqp it
+// compares raw go-amqp and Hubline.
 //
 //	go run ./cmd/compare -quick
 //	go run ./cmd/compare -peers bare -windows 128 -sizes 100 -tls off
 //	go run ./cmd/compare -amqp -write
 //
-// With -write, in bench/, the tables go into README.md and the picture into ../docs.
+// With -write, in bench/, it writes the tables to README.md and the picture to ../docs.
 package main
 
 import (
@@ -25,7 +25,7 @@ import (
 	"github.com/hubline-iot/hubline/bench"
 )
 
-// readme is where -write writes.
+// readme is the output file of -write.
 const readme = "README.md"
 
 func main() {
@@ -51,7 +51,7 @@ func run(args []string) error {
 	write := flags.Bool("write", false, "write the tables into "+readme+" and the picture into ../docs")
 	save := flags.String("save", "", "also write the results to this file")
 	from := flags.String("load", "", "do not measure, take the results from this file")
-	_ = flags.Parse(args) // it exits
+	_ = flags.Parse(args) // exits on an error
 	if flags.NArg() > 0 {
 		return fmt.Errorf("%q is no flag", flags.Arg(0))
 	}
@@ -113,7 +113,7 @@ func run(args []string) error {
 	return errors.Join(os.WriteFile(r.suite.picture, r.draw(), 0o644), os.WriteFile(readme, text, 0o644))
 }
 
-// numbers reads a list of numbers from 1 to most.
+// numbers parses a list of numbers from 1 to most.
 func numbers(flag, list string, most int) (all []int, err error) {
 	for _, s := range strings.Split(list, ",") {
 		n, err := strconv.Atoi(s)

@@ -10,27 +10,26 @@ import (
 	"strings"
 )
 
-// Measures in pixels.
+// Sizes in pixels.
 const (
 	width      = 960
 	edge       = 20
-	axis       = 30  // room for the labels of the vertical axis
-	header     = 100 // room for the title
-	heading    = 24  // room for a panel's title
+	axis       = 30  // space for the labels of the vertical axis
+	header     = 100 // space for the title
+	heading    = 24  // space for a panel's title
 	plotHeight = 168
-	footing    = 36 // room for the windows
+	footing    = 36 // space for the windows
 	inset      = 12 // from the sides of a plot to the first and last window
-	spacing    = 13 // of the labels at the lines' ends
+	spacing    = 13 // of the labels at the ends of the lines
 )
 
-// line is how a sender is drawn.
+// line is the look of a sender.
 type line struct {
 	sender int
 	look
 }
 
-// look is a colour, one that those who see few colours can tell from the others too (Okabe and
-// Ito), with marks that differ as well.
+// look is a colour that colour-blind readers can distinguish (Okabe and Ito), with different marks.
 type look struct {
 	colour string
 	dashes string
@@ -56,7 +55,7 @@ const style = `text{font-family:system-ui,-apple-system,"Segoe UI",Helvetica,Ari
 .label{font-size:11px;font-weight:600}
 `
 
-// draw returns the picture: a row of panels for each way, a panel for each peer.
+// draw returns the picture: a row of panels per way, a panel per peer.
 func (r *results) draw() []byte {
 	ways, peers := r.ways(), r.peers()
 	height := header + len(ways)*(heading+plotHeight+footing) + edge/2
@@ -91,7 +90,7 @@ func (r *results) draw() []byte {
 	return b.Bytes()
 }
 
-// names is the room for the labels at the lines' ends: the longest name and a number.
+// names returns the space for the labels at the ends of the lines: the longest name and a number.
 func (r *results) names() float64 {
 	longest := 0
 	for _, s := range r.suite.protocol.Senders {
@@ -100,7 +99,7 @@ func (r *results) names() float64 {
 	return 8 + 5.6*float64(longest)
 }
 
-// scale are the powers of two that hold all ratios, and 1.
+// scale returns the powers of two that enclose all ratios, and 1.
 func (r *results) scale(all []*comparison) (ticks []float64) {
 	least, most := 1.0, 2.0
 	for _, c := range all {
@@ -116,7 +115,7 @@ func (r *results) scale(all []*comparison) (ticks []float64) {
 	return ticks
 }
 
-// frame is the place of a panel's plot.
+// frame is the position of a panel's plot.
 type frame struct {
 	left, top, width float64
 	least, most      float64 // of the vertical axis
@@ -179,13 +178,13 @@ func (f *frame) draw(p func(string, ...any), s *suite, title string, ticks []flo
 	}
 }
 
-// label stands at the end of a line.
+// label is the text at the end of a line.
 type label struct {
 	text, colour string
 	y            float64
 }
 
-// spread sorts labels and moves them apart, none below lowest.
+// spread sorts labels and separates them, with none below lowest.
 func spread(labels []label, lowest float64) {
 	slices.SortStableFunc(labels, func(a, b label) int {
 		switch {
@@ -196,8 +195,8 @@ func spread(labels []label, lowest float64) {
 		}
 		return 0
 	})
-	// What is too close goes up from the middle of its group, as often as that brings it close to
-	// another one.
+	// Labels that are too close move apart from the middle of their group. Repeat, because this may
+	// bring the group close to another one.
 	for range len(labels) {
 		for i := 1; i < len(labels); i++ {
 			if lack := spacing - (labels[i].y - labels[i-1].y); lack > 0 {
@@ -214,7 +213,7 @@ func spread(labels []label, lowest float64) {
 
 func point(x, y float64) string { return fmt.Sprintf("%.1f,%.1f", x, y) }
 
-// tick is a power of two: ½, 1, 2.
+// tick formats a power of two: ½, 1, 2.
 func tick(v float64) string {
 	if v < 1 {
 		return "1/" + strconv.FormatFloat(1/v, 'f', -1, 64)
@@ -222,7 +221,7 @@ func tick(v float64) string {
 	return strconv.FormatFloat(v, 'f', -1, 64)
 }
 
-// multiple is v in about three digits.
+// multiple formats v with about three digits.
 func multiple(v float64) string {
 	if v < 10 {
 		return strconv.FormatFloat(v, 'f', 2, 64)
@@ -230,7 +229,7 @@ func multiple(v float64) string {
 	return strconv.FormatFloat(v, 'f', 1, 64)
 }
 
-// describe is the picture in words, for those who do not see it.
+// describe describes the picture in words, for readers who cannot see it.
 func (r *results) describe() string {
 	var parts []string
 	for _, c := range r.All {

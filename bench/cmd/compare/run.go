@@ -16,43 +16,43 @@ import (
 	"github.com/hubline-iot/hubline/bench"
 )
 
-// What is measured for its CPU time, over TLS only: the size and window for which there is a figure
-// of the official C SDK.
+// The size and window for CPU time, over TLS only: those of the published figure of the official C
+// SDK.
 const (
 	cpuSize   = 256
 	cpuWindow = 128
 )
 
-// plan says what to measure.
+// plan selects the measurements.
 type plan struct {
 	settings
 	suite          *suite
 	peers          []string
-	ways           []bool // with TLS or not
+	ways           []bool // with or without TLS
 	sizes, windows []int
 	log            io.Writer
 }
 
 type settings struct {
 	Rounds int
-	Length time.Duration // of one sender's turn, about
+	Length time.Duration // approximate time of one sender's turn
 }
 
-// setting is what all senders have in common.
+// setting has the parameters that all senders share.
 type setting struct {
 	Peer         string
 	TLS          bool
 	Size, Window int
 }
 
-// comparison is one setting with the figures of each sender of the protocol, a value per round.
+// comparison is one setting and the figures of each sender of the protocol, a value per round.
 type comparison struct {
 	setting
 	Senders [][]bench.Figures
 	counts  []int // messages in a round
 }
 
-// results are all there is to say.
+// results are all figures of a run.
 type results struct {
 	settings
 	Protocol string
@@ -82,8 +82,8 @@ func (p *plan) comparisons() (all []*comparison) {
 	return all
 }
 
-// measure goes through all settings in each round, so that what disturbs the machine for a while
-// disturbs one round.
+// measure runs all settings in each round, so that a temporary disturbance of the machine affects
+// one round.
 func (p *plan) measure(ctx context.Context) (*results, error) {
 	r := &results{settings: p.settings, Protocol: p.suite.protocol.Name, suite: p.suite,
 		Machine: machine(p.suite.protocol), All: p.comparisons()}
@@ -113,8 +113,8 @@ func (p *plan) measure(ctx context.Context) (*results, error) {
 	return r, nil
 }
 
-// round lets each sender send once, to a peer of its own for the round: a hub keeps what it is
-// sent. Who is first is another each time.
+// round lets each sender send once, to a new peer, because a hub keeps its messages. The order of
+// senders rotates.
 func (c *comparison) round(ctx context.Context, protocol *bench.Protocol, round int, length time.Duration) error {
 	p, err := protocol.OpenPeer(ctx, c.Peer, c.TLS)
 	if err != nil {
@@ -129,7 +129,7 @@ func (c *comparison) round(ctx context.Context, protocol *bench.Protocol, round 
 	return p.Close()
 }
 
-// patience bounds a turn: a client that keeps trying would wait for a dead peer.
+// patience limits a turn: a client that keeps trying would wait for a dead peer.
 const patience = time.Minute
 
 // opener opens a sender.
@@ -157,7 +157,7 @@ func (c *comparison) turn(ctx context.Context, i int, open opener, p *bench.Peer
 	return err
 }
 
-// enough is how many messages take about as long as length.
+// enough returns the number of messages that take about as long as length.
 func enough(ctx context.Context, s bench.Sender, least int, length time.Duration) (int, error) {
 	for n := least; ; n *= 2 {
 		start := time.Now()
@@ -170,7 +170,7 @@ func enough(ctx context.Context, s bench.Sender, least int, length time.Duration
 	}
 }
 
-// machine says what this runs on, and how much of it others have.
+// machine describes the machine and the share of it that other processes use.
 func machine(p *bench.Protocol) string {
 	parts := []string{runtime.Version(), fmt.Sprintf("%d CPUs", runtime.NumCPU())}
 	info, _ := os.ReadFile("/proc/cpuinfo")
@@ -188,7 +188,7 @@ func machine(p *bench.Protocol) string {
 	return strings.Join(parts, ", ")
 }
 
-// load is the machine's over the last minute, empty where it is not known.
+// load returns the machine's load over the last minute, empty if unknown.
 func load() string {
 	text, _ := os.ReadFile("/proc/loadavg")
 	one, _, _ := strings.Cut(string(text), " ")

@@ -56,7 +56,7 @@ var suites = []*suite{
 	},
 }
 
-// The senders, by their places in the suite's protocol. The raw library has the first.
+// The senders, by their index in the suite's protocol. The raw library is the first.
 const (
 	limit, paho, lean = 1, 2, 3 // of MQTT
 	batches, alone    = 1, 2    // of AMQP
@@ -70,7 +70,7 @@ func moreAllocations(sender int) func(*comparison) float64 {
 	return func(c *comparison) float64 { return c.of(sender, allocated).median() - c.of(0, allocated).median() }
 }
 
-// marks are those in the page between which the tables stand.
+// marks returns the marks in the page around the tables.
 func (s *suite) marks() (begin, end string) {
 	name, flag := "compare", ""
 	if s.flag != "" {
@@ -80,7 +80,7 @@ func (s *suite) marks() (begin, end string) {
 		fmt.Sprintf("<!-- %s: end -->\n", name)
 }
 
-// suiteOf is the one of a protocol.
+// suiteOf returns the suite of a protocol.
 func suiteOf(protocol string) (*suite, error) {
 	for _, s := range suites {
 		if s.protocol.Name == protocol {

@@ -12,7 +12,7 @@ import (
 	"github.com/hubline-iot/hubline/bench"
 )
 
-// series are the values of one sender, one for each round.
+// series are the values of one sender, one per round.
 type series []float64
 
 func (v series) quantile(q float64) float64 {
@@ -30,7 +30,7 @@ func cpu(f bench.Figures) float64       { return f.CPU }
 func allocated(f bench.Figures) float64 { return f.Allocs }
 func octets(f bench.Figures) float64    { return f.Bytes }
 
-// of picks one figure of a sender's.
+// of returns one figure of a sender.
 func (c *comparison) of(sender int, figure func(bench.Figures) float64) (v series) {
 	for _, f := range c.Senders[sender] {
 		v = append(v, figure(f))
@@ -38,7 +38,7 @@ func (c *comparison) of(sender int, figure func(bench.Figures) float64) (v serie
 	return v
 }
 
-// ratio sets a figure of a sender's in relation to the raw library's in the same round.
+// ratio divides a figure of a sender by the raw library's in the same round.
 func (c *comparison) ratio(sender int, figure func(bench.Figures) float64) (v series) {
 	for round, f := range c.Senders[sender] {
 		v = append(v, figure(f)/figure(c.Senders[0][round]))
@@ -46,17 +46,17 @@ func (c *comparison) ratio(sender int, figure func(bench.Figures) float64) (v se
 	return v
 }
 
-// A goal is what was asked of Hubline; of all settings it is about, the worst counts.
+// goal is a goal for Hubline. The worst of all its settings counts.
 type goal struct {
 	about  string
 	peers  []string // none: all
 	window int      // and larger ones
 	value  func(c *comparison) float64
 	limit  float64
-	most   bool // limit is the most, not the least
+	most   bool // limit is an upper bound, not a lower one
 }
 
-// reached is the worst value of some settings, as text; bold if it misses the goal.
+// reached formats the worst value of some settings, in bold if it misses the goal.
 func (g *goal) reached(all []*comparison) string {
 	worst, n := 0.0, 0
 	for _, c := range all {
@@ -90,7 +90,7 @@ func (g *goal) asked() string {
 	return "at least " + limit
 }
 
-// way is one kind of traffic; each has a column of goals and a row of the picture.
+// way is one kind of traffic, with a column of goals and a row of the picture.
 type way struct {
 	TLS  bool
 	Size int
@@ -111,7 +111,7 @@ func octetsText(n int) string {
 	return strconv.Itoa(n) + " B"
 }
 
-// ways are those with more than the setting for the CPU time.
+// ways returns the ways that have more than the setting for the CPU time.
 func (r *results) ways() (all []way) {
 	for _, c := range r.All {
 		if w := (way{c.TLS, c.Size}); c.Size != cpuSize && !slices.Contains(all, w) {
@@ -139,7 +139,7 @@ func (r *results) where(ok func(*comparison) bool) (all []*comparison) {
 	return all
 }
 
-// text is all that was found, as Markdown.
+// text formats all results as Markdown.
 func (r *results) text() string {
 	var b strings.Builder
 	p := func(format string, values ...any) { fmt.Fprintf(&b, format+"\n", values...) }
@@ -175,7 +175,7 @@ func title(peer string, secure bool) string {
 	return peer + ", without TLS"
 }
 
-// goals are the first tables.
+// goals prints the first tables.
 func (r *results) goals(p func(string, ...any)) {
 	ways := r.ways()
 	head, line := "| goal: the worst case counts | asked |", "|--|--|"
@@ -216,7 +216,7 @@ func (c *comparison) row(p func(string, ...any), i int, name string) {
 		c.of(i, cpu).median()/1000)
 }
 
-// thousands is v without decimals, in groups of three digits.
+// thousands formats v without decimals, in groups of three digits.
 func thousands(v float64) string {
 	s := strconv.FormatFloat(math.Round(v), 'f', 0, 64)
 	for i := len(s) - 3; i > 0; i -= 3 {
@@ -225,7 +225,7 @@ func thousands(v float64) string {
 	return s
 }
 
-// between puts text between two marks of a page.
+// between replaces the text between two marks of a page.
 func between(page []byte, begin, end, text string) ([]byte, error) {
 	before, rest, ok := bytes.Cut(page, []byte(begin))
 	_, after, ok2 := bytes.Cut(rest, []byte(end))

@@ -1,7 +1,6 @@
-// Command https measures telemetry over HTTPS: a request for each message against batches, in
-// turns, and what a message costs. It exits with status 1 when batches are less than so many times
-// as fast as a request for each message (-least), in the median of all rounds, against the peer
-// that does nothing but answer.
+// Command https measures telemetry over HTTPS: single requests against batches, in turns, and the
+// cost of a message. It exits with status 1 if batches are less than -least times as fast as single
+// requests, in the median of all rounds, against the bare peer.
 package main
 
 import (
@@ -58,7 +57,7 @@ type one struct {
 	rate, cpu, allocs, reads, written []float64
 }
 
-// measure returns how much faster batches are than single requests, in the median.
+// measure returns the median ratio of the speed of batches to that of single requests.
 func measure(ctx context.Context, peer string, rounds int, turn time.Duration, window, size int) (float64, error) {
 	p, err := bench.StartHTTPSPeer(ctx, peer)
 	if err != nil {
@@ -72,7 +71,7 @@ func measure(ctx context.Context, peer string, rounds int, turn time.Duration, w
 			return 0, fmt.Errorf("%s: %w", s.Name, err)
 		}
 		defer o.sender.Close()
-		for o.n = 200; ; o.n *= 2 { // warms up, too
+		for o.n = 200; ; o.n *= 2 { // also warms up
 			began := time.Now()
 			if err := o.sender.Send(ctx, o.n); err != nil {
 				return 0, fmt.Errorf("%s: %w", s.Name, err)
@@ -119,7 +118,7 @@ func (o *one) round(ctx context.Context) error {
 	return err
 }
 
-// quantile returns the value below which the part q of all lies.
+// quantile returns the value below which the fraction q of all lies.
 func quantile(all []float64, q float64) float64 {
 	sorted := slices.Sorted(slices.Values(all))
 	return sorted[int(q*float64(len(sorted)-1)+0.5)]

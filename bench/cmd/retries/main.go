@@ -1,5 +1,5 @@
-// Command retries measures what retry libraries do for a decision and for a run, in one process and
-// in turns, and prints a table for each task.
+// Command retries measures decisions and runs of retry libraries, in one process and in turns, and
+// prints a table for each task.
 package main
 
 import (
@@ -25,7 +25,7 @@ func main() {
 	}
 }
 
-// figures of one case, a value per round, each for one decision or run.
+// figures are the values of one case, one per round, each per decision or run.
 type figures struct {
 	bench.RetryCase
 	n                    int
@@ -66,7 +66,7 @@ func run(rounds int, length time.Duration) error {
 	return nil
 }
 
-// enough is how many of c take about as long as length. It warms c up.
+// enough returns the number of runs of c that take about as long as length. It warms c up.
 func enough(c bench.RetryCase, length time.Duration) (int, error) {
 	for n := 8; ; n *= 2 {
 		start := time.Now()
@@ -81,7 +81,7 @@ func enough(c bench.RetryCase, length time.Duration) (int, error) {
 
 func (f *figures) measure() error {
 	var before, after runtime.MemStats
-	runtime.GC() // what others left behind is not this case's work
+	runtime.GC() // garbage of other cases must not count for this one
 	runtime.ReadMemStats(&before)
 	start := time.Now()
 	err := f.Run(f.n)

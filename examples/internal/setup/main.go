@@ -11,9 +11,9 @@ import (
 	"syscall"
 )
 
-// Main is what main does in every example: it parses the flags, runs the example until Ctrl-C or
-// SIGTERM and exits, with 0, 1 for an error, or 2 for a command line that is wrong. At most so many
-// arguments may follow the flags. The target was registered with them, and is complete when run is
+// Main is the body of main in every example. It parses the flags, runs the example until Ctrl-C or
+// SIGTERM, and exits with 0, 1 for an error, or 2 for an invalid command line. At most that many
+// arguments may follow the flags. to must be registered with the flags; it is complete when run is
 // called.
 func Main(arguments int, to *Target, run func(ctx context.Context) error) {
 	flag.Parse()
@@ -36,13 +36,13 @@ func Main(arguments int, to *Target, run func(ctx context.Context) error) {
 	os.Exit(status(err))
 }
 
-// usageError is about the command line.
+// usageError is an error in the command line.
 type usageError string
 
-// Error is what is wrong, and what to do.
+// Error says what is wrong, and what to do.
 func (e usageError) Error() string { return string(e) }
 
-// Usage makes the error of a command line that is wrong.
+// Usage returns the error of an invalid command line.
 func Usage(format string, args ...any) error { return usageError(fmt.Sprintf(format, args...)) }
 
 func status(err error) int {

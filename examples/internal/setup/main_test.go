@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A command line that is wrong is told what to give, with the status 2; what cannot be done, with
+// An invalid command line has status 2 and a text that says what to give. A failed run has status
 // 1.
 func TestExitStatus(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)

@@ -1,5 +1,5 @@
-// Package setup holds what the examples share: transports by name, the hub that they are aimed at,
-// and an in-process one with one device.
+// Package setup has the common parts of the examples: transports by name, the target hub, and an
+// in-process hub with one device.
 package setup
 
 import (
@@ -21,13 +21,13 @@ import (
 	"github.com/hubline-iot/hubline/transport/netopt"
 )
 
-// Ports say where a transport finds its hub.
+// Ports are the ports of a transport's hub.
 type Ports struct {
 	// Testhub is the name of the port in testhub's control API.
 	Testhub string
 	// Hub is the in-process hub's port.
 	Hub testbroker.Port
-	// Protocol is what the hub's faults are about.
+	// Protocol selects the hub's faults.
 	Protocol testbroker.Protocol
 }
 
@@ -50,7 +50,7 @@ func PortsOf(name string) (Ports, error) {
 	return ports, nil
 }
 
-// Transport returns the transport of that name. A program that names one links no other.
+// Transport returns the transport of that name. A program that names one transport links no other.
 func Transport(name string, creds *transport.Credentials, network netopt.Options) transport.Transport {
 	switch name {
 	case "mqtt-lean":
@@ -66,18 +66,18 @@ func Transport(name string, creds *transport.Credentials, network netopt.Options
 	return mqtt.New(&mqtt.Options{Network: network})
 }
 
-// Device is what a small example needs to make its client, and the hub to look at.
+// Device is everything that a small example needs for its client, and its hub.
 type Device struct {
-	// Hub is the in-process hub with the device "roof-7"; nil when there is a connection string to
-	// another one.
+	// Hub is the in-process hub with the device "roof-7"; nil if there is a connection string to
+	// another hub.
 	Hub       *testbroker.Hub
 	Creds     *transport.Credentials
 	Transport transport.Transport
-	// Web is where the hub speaks HTTPS, for uploads.
+	// Web is the hub's HTTPS address, for uploads.
 	Web netopt.Options
 }
 
-// NewDevice makes what the device needs to connect to the target over the transport of that name.
+// NewDevice sets up a device that connects to the target over the transport of that name.
 func NewDevice(ctx context.Context, name string, to Target) (*Device, error) {
 	ports, err := PortsOf(name)
 	if err != nil {
@@ -100,7 +100,7 @@ func NewDevice(ctx context.Context, name string, to Target) (*Device, error) {
 	return s, nil
 }
 
-// own makes the in-process hub.
+// own starts the in-process hub.
 func (s *Device) own(ports Ports, connect *string) (at netopt.Options, err error) {
 	if s.Hub, err = testbroker.New(nil); err != nil {
 		return at, err

@@ -15,13 +15,13 @@ import (
 	"github.com/hubline-iot/hubline/transport/netopt"
 )
 
-// Target is the hub that an example is aimed at.
+// Target is the hub of an example.
 type Target struct {
 	// Connect is the connection string of a device; empty: an in-process hub.
 	Connect string
 	// Testhub is the control API of the program testhub, such as "http://127.0.0.1:39111", which knows
-	// ports and certificate; empty: the hub is where the connection string says, with a certificate
-	// that the system trusts.
+	// ports and certificate. Empty: the connection string names the hub, and the system must trust its
+	// certificate.
 	Testhub string
 }
 
@@ -33,7 +33,7 @@ func (t *Target) Flags() {
 		"there; empty: the hub is where the connection string says")
 }
 
-// complete looks into the environment, and says what is missing.
+// complete reads the environment, and returns an error if something is missing.
 func (t *Target) complete() error {
 	if t.Connect == "" { // not the flag's default: -h would print the key
 		t.Connect = os.Getenv("HUBLINE_CONNECTION_STRING")
@@ -45,11 +45,11 @@ func (t *Target) complete() error {
 	return nil
 }
 
-// askTime is how long testhub may take to say where it is.
+// askTime is the time limit for testhub's answer.
 const askTime = 10 * time.Second
 
-// Find returns where the hub's port for mqtt, amqp or https is. Without a testhub that is the zero
-// value: where the credentials say, with a certificate that the system trusts.
+// Find returns the address of the hub's port for mqtt, amqp or https. Without a testhub it returns
+// the zero value: the address in the credentials, with a certificate that the system trusts.
 func (t *Target) Find(ctx context.Context, port string) (netopt.Options, error) {
 	if t.Testhub == "" {
 		return netopt.Options{}, nil
@@ -61,7 +61,7 @@ func (t *Target) Find(ctx context.Context, port string) (netopt.Options, error) 
 	return at, nil
 }
 
-// ask asks testhub.
+// ask requests the address from testhub.
 func (t *Target) ask(ctx context.Context, port string) (netopt.Options, error) {
 	ctx, cancel := context.WithTimeout(ctx, askTime)
 	defer cancel()
