@@ -125,7 +125,7 @@ func (c *countedConn) Write(b []byte) (int, error) {
 	return c.Conn.Write(b)
 }
 
-// HTTPSSenders are what is compared. The first is what the others are compared with.
+// HTTPSSenders are the compared senders. The others are compared with the first.
 var HTTPSSenders = []struct {
 	Name string
 	Open func(p *HTTPSPeer, window, size int, calls *Calls) (Sender, error)

@@ -48,8 +48,8 @@ const (
 	retries     = 8
 )
 
-// First delays. What really sleeps has delays that are over when the timer is looked at: it is the
-// work for a sleep that is compared, not how soon the scheduler wakes who slept.
+// First delays. In cases that really sleep, the delay is over when the timer checks it. So they
+// compare the work for a sleep, not how soon the scheduler wakes a sleeper.
 const (
 	decided = 100 * time.Millisecond
 	slept   = 2 * time.Nanosecond

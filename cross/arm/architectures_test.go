@@ -9,19 +9,19 @@ import (
 	"testing"
 )
 
-// architecture is a sort of Linux board.
+// architecture is a kind of Linux board.
 type architecture struct {
 	name, arch string
 	setting    string // GOARM or GOMIPS, empty for none
-	emulator   string // of its processor; empty: this machine runs it
-	cpu        string // QEMU_CPU: without it the emulator has the richest processor, and a wrong setting goes unseen
+	emulator   string // emulator of its processor; empty: this machine runs it
+	cpu        string // QEMU_CPU: the emulator's default is the richest processor, which would hide a wrong setting
 	machine    elf.Machine
-	always     bool // its tests find what others do not: they run without -all too
+	always     bool // its tests find unique faults: they run without -all too
 	skip       string
 }
 
-// socketError are the tests that fail only because QEMU 7.2, playing a MIPS, tells a failed connect
-// by this machine's error number and not by MIPS's, which are others.
+// socketError are the tests that fail only because QEMU 7.2 for MIPS reports a failed connect with
+// this machine's errno, which differs from MIPS's.
 const socketError = "TestRealTLS/nobody_at_the_port_is_Network|TestADeadBackendTripsThrottleAndCharges"
 
 var architectures = []architecture{
@@ -46,16 +46,15 @@ func (a *architecture) env() []string {
 	return env
 }
 
-// suites are the packages whose tests must pass on every processor: the core and both engines of
-// MQTT.
+// suites are the packages whose tests must pass on every processor: the core and both MQTT engines.
 var suites = []string{
 	"./transport", "./errfilter", "./retrypolicy/...", "./device", "./internal/ascii", "./internal/fraction",
 	"./internal/isotime", "./internal/percent",
 	"./transport/mqtt", "./transport/mqtt/internal/...", "./transport/mqtt/lean/...",
 }
 
-// The tests of the core and of MQTT, on other processors than this one. Emulation is 2 to 50 times
-// slower; it shows faults, not speed.
+// The tests of the core and of MQTT on other processors. Emulation is 2 to 50 times slower, so it
+// shows faults and not speed.
 func TestSuites(t *testing.T) {
 	if raceDetector {
 		t.Skip("there is no race detector for these processors; the run without -race has this test")
@@ -81,7 +80,7 @@ func TestSuites(t *testing.T) {
 	}
 }
 
-// One static binary for each sort of board.
+// One static binary per kind of board.
 func TestLinuxBinaryOfEveryArchitecture(t *testing.T) {
 	if raceDetector {
 		t.Skip("the run without -race has this test")
@@ -114,7 +113,7 @@ func TestLinuxBinaryOfEveryArchitecture(t *testing.T) {
 				t.Fatal(err)
 			}
 			t.Logf("%.2f MB", float64(info.Size())/1e6)
-			// It starts: without a connection string it says which flag is missing.
+			// It starts: without a connection string it reports the missing flag.
 			if a.emulator != "" {
 				if _, err := exec.LookPath(a.emulator); err != nil {
 					t.Logf("SKIPPED: %s not found; start NOT verified", a.emulator)

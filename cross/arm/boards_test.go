@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// program is what is built for boards, and what it may cost. The heap is checked where the firmware
+// program is a program built for boards, and its budget. The heap is checked where the firmware
 // runs, in uart_test.go.
 type program struct {
 	name   string
@@ -19,9 +19,9 @@ type program struct {
 	boards []boardBudget
 }
 
-// boardBudget is the most flash and static RAM (data, zeroed data and the first stack), in bytes,
-// as tinygo build -size short counts them. Raise a number only in the change that explains why.
-// Zero: only that it builds.
+// boardBudget is the upper limit of flash and static RAM (data, zeroed data and the first stack),
+// in bytes, as tinygo build -size short counts them. Raise a number only in the change that
+// explains why. Zero: only the build is checked.
 type boardBudget struct {
 	target     string
 	flash, ram int
@@ -29,7 +29,7 @@ type boardBudget struct {
 
 const kb = 1 << 10
 
-// identity is what the linker puts into a firmware.
+// identity holds the linker's settings of a firmware.
 const identity = "-X main.host=hub.example.test -X main.deviceID=board-1 -X " +
 	"main.key=MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE="
 
@@ -42,7 +42,7 @@ var programs = []program{
 	}},
 	{"MQTT codec alone", "probe/codec", []string{"-panic=trap"}, []boardBudget{{"cortex-m-qemu", 6 * kb, 4*kb + 512},
 		{"microbit", 6 * kb, 4*kb + 512}, {"riscv-qemu", 0, 0}, {"qtpy-esp32c3", 0, 0}}},
-	// 96 is what it may have; what it does not use must not come back
+	// the goal is 96; removed dependencies must not return
 	{"whole client, serial modem", "cross/arm/board/cortexm", firmware, []boardBudget{{"cortex-m-qemu", 90 * kb, 8 * kb}}},
 	{"client without twin", "probe/telemetry", []string{"-panic=trap"}, []boardBudget{{"cortex-m-qemu", 80 * kb, 8 * kb}}},
 	{"the same, twin and methods", "probe/twin", []string{"-panic=trap"},
@@ -54,8 +54,8 @@ var programs = []program{
 	{"whole client, WASI", "cross/arm/board/wasi", firmware, []boardBudget{{"wasip1", 0, 0}}},
 }
 
-// probes are programs that only the checks build. Their output does not depend on the processor,
-// and that is what TestProbes checks.
+// probes are programs for the tests only. Their output does not depend on the processor, which
+// TestProbesOnACortexM3 checks.
 var probes = map[string]string{
 	"probe/policy": `package main
 
@@ -191,7 +191,7 @@ func read(in []byte) {
 `,
 }
 
-// built are programs that are only built, for their sizes: a client that connects to nobody.
+// built are programs that are built only for their sizes: clients that connect to nothing.
 var built = map[string]string{
 	"probe/telemetry": clientProbe("", "&lean.Options{ReadBuffer: 512, WriteBuffer: 1024}"),
 	"probe/twin": clientProbe(`
@@ -252,8 +252,8 @@ func TestBoardBudgets(t *testing.T) {
 	}
 }
 
-// What a program does not use its linker leaves out, also without TinyGo: standard Go's leaves out
-// twin and methods where nobody asks for them, because nothing reaches their types.
+// Linkers omit unused parts, also without TinyGo: standard Go's omits twin and methods if a program
+// does not use them, because nothing reaches their types.
 func TestTelemetryAloneHasNoTwin(t *testing.T) {
 	watch(t)
 	folder := probeModule(t)
@@ -274,7 +274,7 @@ func TestTelemetryAloneHasNoTwin(t *testing.T) {
 	}
 }
 
-// extension is the name's end by which tinygo knows what to write.
+// extension returns the file extension by which tinygo selects the output format.
 func extension(target string) string {
 	if target == "wasip1" {
 		return ".wasm"
@@ -282,7 +282,7 @@ func extension(target string) string {
 	return ".elf"
 }
 
-// sizesOf reads the table of -size short: code, data, bss, flash, ram.
+// sizesOf parses the table of -size short: code, data, bss, flash, ram.
 func sizesOf(t *testing.T, out string) (flash, ram int) {
 	t.Helper()
 	lines := strings.Split(strings.TrimSpace(out), "\n")
@@ -300,7 +300,7 @@ func sizesOf(t *testing.T, out string) (flash, ram int) {
 	return flash, ram
 }
 
-// probeModule is boardModule with the probes in it.
+// probeModule is boardModule with the probes.
 func probeModule(t *testing.T) string {
 	t.Helper()
 	folder := boardModule(t, nil)
@@ -312,7 +312,7 @@ func probeModule(t *testing.T) string {
 	return folder
 }
 
-// A probe prints the same on this machine, by standard Go, and on the emulated Cortex-M3, by
+// A probe prints the same on this machine with standard Go and on the emulated Cortex-M3 with
 // TinyGo: policies (all but the documented one in soft float), filter, codec.
 func TestProbesOnACortexM3(t *testing.T) {
 	tinyGo(t, "qemu-system-arm")
@@ -322,7 +322,7 @@ func TestProbesOnACortexM3(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			want := run(t, folder, nil, "go", "run", "./"+name)
 			elf := filepath.Join(t.TempDir(), "probe.elf")
-			// stacks as the firmware has them: a policy inside a ByKind needs nearly 2 KB, the default
+			// stack size as in the firmware: a policy inside a ByKind needs nearly 2 KB, the default
 			run(t, folder, nil, "tinygo", "build", "-target", "cortex-m-qemu", "-stack-size=4kb", "-o", elf, "./"+name)
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
@@ -345,7 +345,7 @@ func TestProbesOnACortexM3(t *testing.T) {
 }
 
 // tested are the tests that run on the emulated Cortex-M3, in 64 KB of RAM, by package: the files
-// that need no more RAM and no more of the libraries than there is.
+// that need no more RAM and only the available libraries.
 var tested = map[string][]string{
 	"errfilter":           {"errfilter_test.go"},
 	"internal/ascii":      {"ascii_test.go"},

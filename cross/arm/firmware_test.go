@@ -24,10 +24,10 @@ import (
 	"github.com/hubline-iot/hubline/testbroker"
 )
 
-// The firmware of all boards, on standard Go and in fake time: a modem on a serial line in memory,
-// the in-process hub behind it.
+// The firmware of all boards on standard Go, in fake time: a modem on a serial line in memory,
+// connected to the in-process hub.
 
-// bench is a hub, a modem and a board's end of its line.
+// bench is a hub, a modem and the board's end of its line.
 type bench struct {
 	hub   *testbroker.Hub
 	key   []byte
@@ -72,7 +72,7 @@ func newBench(t *testing.T) *bench {
 	return b
 }
 
-// config is a board's, with n readings a second.
+// config returns a board's Config, with n readings a second.
 func (b *bench) config(n int) board.Config {
 	return board.Config{
 		Host: b.hub.HostName(), DeviceID: boardID, Sign: board.Signer(b.key), Dial: b.board.Dial, Now: b.board.Now,
@@ -111,7 +111,7 @@ func newPort(c net.Conn) *port {
 func (p *port) Read(b []byte) int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	n := copy(b[:min(len(b), 16)], p.got) // as deep as a UART's FIFO
+	n := copy(b[:min(len(b), 16)], p.got) // at most the depth of a UART's FIFO
 	p.got = p.got[n:]
 	return n
 }
@@ -121,9 +121,9 @@ func (p *port) Write(b []byte) int {
 	return n
 }
 
-func (p *port) Pause() { time.Sleep(time.Millisecond) } // fake
+func (p *port) Pause() { time.Sleep(time.Millisecond) } // fake time
 
-// numbers are the numbers of the readings in the hub's log, each once, in order of their first
+// numbers returns the numbers of the readings in the hub's log, each once, in order of first
 // arrival.
 func numbers(t *testing.T, hub *testbroker.Hub) (seen []int, duplicates int) {
 	t.Helper()
@@ -146,7 +146,7 @@ func numbers(t *testing.T, hub *testbroker.Hub) (seen []int, duplicates int) {
 	return seen, duplicates
 }
 
-// checkNumbers wants each of 1 to n, in order.
+// checkNumbers expects the numbers 1 to n, in order.
 func checkNumbers(t *testing.T, hub *testbroker.Hub, n int) (duplicates int) {
 	t.Helper()
 	seen, duplicates := numbers(t, hub)
@@ -302,7 +302,7 @@ func TestFirmwareWithAStoreOutlivesALossOfPower(t *testing.T) {
 		for i := range lives {
 			c := b.config(1)
 			c.Store = memory
-			f, err := board.New(c) // all that was in RAM is gone
+			f, err := board.New(c) // the contents of RAM are lost
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -341,8 +341,8 @@ func TestFirmwareStarvesTheWatchdogWhenNothingMoves(t *testing.T) {
 	})
 }
 
-// A board whose watchdog goes on while it sleeps is fed through Cycle, also without a hub, and
-// through Sleep; until RebootAfter has passed without progress.
+// A board whose watchdog runs during sleep is fed through Cycle, also without a hub, and through
+// Sleep, until RebootAfter has passed without progress.
 func TestFirmwareThatSleepsFeedsTheWatchdog(t *testing.T) {
 	const watchdog = 8 * time.Second
 	for _, probe := range []struct {
@@ -388,8 +388,7 @@ func TestFirmwareThatSleepsFeedsTheWatchdog(t *testing.T) {
 	}
 }
 
-// What the hub has not answered keeps its place in flight; behind it the oldest give way, and the
-// newest stay.
+// Readings in flight keep their slots. Behind them the oldest are dropped, and the newest stay.
 func TestFirmwareOldestGivesWay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
@@ -429,7 +428,7 @@ func TestFirmwareOldestGivesWay(t *testing.T) {
 	})
 }
 
-// locked is a store with a lock that is not to be taken twice.
+// locked is a store with a lock that must not be taken twice.
 type locked struct {
 	flash
 	mu sync.Mutex
@@ -449,8 +448,8 @@ func (l *locked) Load(take func(uint32, []byte)) (uint32, error) {
 	return l.flash.Load(take)
 }
 
-// A store that has more than the ring, or larger readings, is freed of them, after Load. The oldest
-// of what is left gives way to the new reading.
+// If a store has more readings than the ring, or larger ones, the firmware removes them, after
+// Load. The oldest remaining one is dropped for the new reading.
 func TestFirmwareForgetsAfterLoad(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
@@ -489,7 +488,7 @@ func TestFirmwareObeysCommands(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for i := range 4 { // as many as there are places
+		for i := range 4 { // one per slot
 			if err := b.hub.SendC2D(boardID, testbroker.C2D{MessageID: strconv.Itoa(i), Body: []byte{'c', '0' + byte(i),
 				board.Escape}}); err != nil {
 				t.Fatal(err)
@@ -536,7 +535,7 @@ func TestFirmwareSaysWhatIsMissing(t *testing.T) {
 	}
 }
 
-// The board's own base64 is the library's.
+// Key returns the same as encoding/base64.
 func TestKey(t *testing.T) {
 	for n := range 70 {
 		key := make([]byte, n+1)
@@ -554,7 +553,7 @@ func TestKey(t *testing.T) {
 	}
 }
 
-// The board's own HMAC is the library's, for keys and texts of all sizes around the block.
+// Signer returns the same as crypto/hmac, for keys and texts of all sizes around the block size.
 func TestSignerIsHMAC(t *testing.T) {
 	for _, size := range []int{0, 1, 32, 63, 64, 65, 128, 1000} {
 		for _, length := range []int{0, 1, 55, 64, 120, 5000} {

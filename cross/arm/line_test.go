@@ -11,8 +11,8 @@ import (
 	"github.com/hubline-iot/hubline/transport/mqtt/lean"
 )
 
-// script is a line that brings what it was given, and after delay what is said on asking for the
-// time.
+// script is a line with a fixed input, and with an answer to the request for the time after a
+// delay.
 type script struct {
 	in     string
 	answer string
@@ -36,9 +36,9 @@ func (s *script) Write(p []byte) int {
 	return len(p)
 }
 
-func (*script) Pause() { time.Sleep(time.Millisecond) } // fake
+func (*script) Pause() { time.Sleep(time.Millisecond) } // fake time
 
-// A byte that was lost costs one command, not the one behind it.
+// A lost byte costs one command, not the one after it.
 func TestLineFindsItsStepAgain(t *testing.T) {
 	for _, in := range []string{"\x10H\x10Ca", "\x10C\x10Ca", "\x10T0123\x10Ca", "\x10T01234567\xff\x10Ca",
 		"\x10\x10\x10Ca", "\x10?\x10Ca"} {
@@ -52,7 +52,7 @@ func TestLineFindsItsStepAgain(t *testing.T) {
 	}
 }
 
-// What follows a time that was cut short is data again.
+// Bytes after a truncated time are data again.
 func TestLineReadsDataAfterACutTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, err := board.NewModem(&script{in: "\x10Ca\x10T012345xyz\x10\x10"}).Dial(t.Context())
@@ -66,7 +66,7 @@ func TestLineReadsDataAfterACutTime(t *testing.T) {
 	})
 }
 
-// Each SetClock asks anew, and takes no answer but its own.
+// Each SetClock sends a new request, and accepts only its own answer.
 func TestModemSetsItsClockAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
@@ -93,7 +93,7 @@ func TestModemSetsItsClockAgain(t *testing.T) {
 		if d := time.Since(start); d != time.Second {
 			t.Errorf("waited %v", d)
 		}
-		// The late answer lies on the line for hours; nothing takes it for the present time.
+		// The late answer stays on the line for hours; the modem must not take it for the current time.
 		time.Sleep(5 * time.Hour)
 		before := modem.Now()
 		if modem.SetClock(time.Second) {
@@ -105,7 +105,7 @@ func TestModemSetsItsClockAgain(t *testing.T) {
 	})
 }
 
-// While a connection is up its reader takes the time.
+// While a connection is open its reader processes the time.
 func TestModemTellsTheTimeToAReader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		line := &script{in: "\x10Ca", answer: fmt.Sprintf("\x10T%016x", time.Now().Add(time.Hour).UnixMilli()),
@@ -133,7 +133,7 @@ func TestModemTellsTheTimeToAReader(t *testing.T) {
 	})
 }
 
-// line is one whose other end connects at once, and that takes nothing any more when full says so.
+// line is a line whose other end connects at once. It accepts nothing while full returns true.
 type line struct {
 	in   []byte
 	sent []byte
@@ -154,13 +154,13 @@ func (l *line) Write(p []byte) int {
 		l.in = append(l.in, board.Escape, 'C', p[1])
 	}
 	l.sent = append(l.sent, p[0])
-	return 1 // as from a FIFO that is nearly full
+	return 1 // as in a nearly full FIFO
 }
 
 func (*line) Pause() { time.Sleep(time.Millisecond) }
 
-// A line that takes nothing holds up neither Close nor, for ever, a Write; and what comes after
-// that is understood at the other end.
+// A line that accepts nothing must not block Close, nor a Write for ever. The other end must
+// understand the bytes after that.
 func TestALineThatTakesNothing(t *testing.T) {
 	dial := func(t *testing.T) (*line, lean.Conn) {
 		l := &line{}

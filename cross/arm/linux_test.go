@@ -79,7 +79,7 @@ func (p *telemetry) launch(t *testing.T) {
 	go func() { p.ended <- cmd.Wait() }()
 }
 
-// kill ends the program as a power cut would, and again starts it anew, with the same settings.
+// kill ends the program as a power cut would, and again restarts it with the same settings.
 func (p *telemetry) kill(t *testing.T) {
 	t.Helper()
 	if err := p.cmd.Process.Kill(); err != nil {
@@ -96,7 +96,7 @@ func (p *telemetry) again(t *testing.T) {
 	p.launch(t)
 }
 
-// told waits for a line from the program to its manager.
+// told waits for a line of the program to its manager.
 func (p *telemetry) told(t *testing.T, want string) {
 	t.Helper()
 	_ = p.notify.SetReadDeadline(time.Now().Add(20 * time.Second))
@@ -107,7 +107,7 @@ func (p *telemetry) told(t *testing.T, want string) {
 	}
 }
 
-// forget drops what the manager was told so far and has not looked at.
+// forget drops the pending lines to the manager.
 func (p *telemetry) forget() {
 	_ = p.notify.SetReadDeadline(time.Now().Add(10 * time.Millisecond))
 	for {
@@ -159,7 +159,7 @@ func TestLinuxBoardIsAGoodService(t *testing.T) {
 			hub.Drop(boardID)
 			p.told(t, "WATCHDOG=1")
 			waitFor(t, hub, 20)
-			// What was read while the hub was away goes out when it is back, also after SIGTERM.
+			// Readings taken while the hub was absent are sent when it is back, also after SIGTERM.
 			away := hub.Inject(testbroker.Fault{Kind: testbroker.Absent})
 			p.forget()
 			p.told(t, "WATCHDOG=1")
@@ -203,7 +203,7 @@ func TestLinuxBoardIsAGoodService(t *testing.T) {
 	}
 }
 
-// With -outbox, what was read while the hub was away outlives the process.
+// With -outbox, readings taken while the hub was absent survive the process.
 func TestLinuxBoardOutlivesAKill(t *testing.T) {
 	watch(t)
 	hub, err := testbroker.New(nil)
@@ -224,7 +224,7 @@ func TestLinuxBoardOutlivesAKill(t *testing.T) {
 	}
 	p.kill(t)
 	away.Remove()
-	write(t, p.source, []byte("-1\n")) // of the second life
+	write(t, p.source, []byte("-1\n")) // of the second run
 	p.again(t)
 	reading := func(m testbroker.Message) (n, value int) {
 		var r struct{ N, Value int }
@@ -251,12 +251,12 @@ func TestLinuxBoardOutlivesAKill(t *testing.T) {
 		}
 		last = max(last, n)
 	}
-	if last < before+20 { // a second of readings, less what a slow machine takes
+	if last < before+20 { // a second of readings, with some tolerance for a slow machine
 		t.Errorf("%d readings of the first life are at the hub, %d of them from before", last, before)
 	}
 }
 
-// A sensor that goes away while the hub is away costs its readings, not those that wait.
+// A sensor that disappears while the hub is absent costs its readings, not the waiting ones.
 func TestLinuxBoardOutlivesItsSensor(t *testing.T) {
 	watch(t)
 	hub, err := testbroker.New(nil)
@@ -308,8 +308,8 @@ func TestLinuxBoardOutlivesItsSensor(t *testing.T) {
 	}
 }
 
-// What an idle device needs of a small board's memory: resident at its highest, and that part which
-// is not pages of the binary.
+// The memory of an idle device on a small board: the peak resident size, and the part that is not
+// pages of the binary.
 const (
 	residentLimit  = 9_000 // KB
 	anonymousLimit = 4_000
@@ -321,7 +321,7 @@ func TestIdleMemory(t *testing.T) {
 	}
 	long(t)
 	watch(t)
-	for _, arch := range []string{"386", "amd64"} { // 386 stands for ARM: 32 bits, run natively
+	for _, arch := range []string{"386", "amd64"} { // 386 represents ARM: 32 bits, run natively
 		if arch != runtime.GOARCH && runtime.GOARCH != "amd64" {
 			continue
 		}
@@ -347,7 +347,7 @@ func TestIdleMemory(t *testing.T) {
 	}
 }
 
-// memory reads the highest resident size of a process and its present anonymous part, in KB.
+// memory reads the peak resident size of a process and its current anonymous part, in KB.
 func memory(t *testing.T, pid int) (high, anonymous int) {
 	t.Helper()
 	f, err := os.Open(fmt.Sprintf("/proc/%d/status", pid))

@@ -12,8 +12,8 @@ import (
 	"github.com/hubline-iot/hubline/cross/arm/board"
 )
 
-// modem is the other end of a board.Modem's serial line: it connects to a hub when asked to, and
-// tells the time.
+// modem is the other end of a board.Modem's serial line: it connects to a hub on request, and sends
+// the time.
 type modem struct {
 	line net.Conn
 	dial func(ctx context.Context, network, addr string) (net.Conn, error)
@@ -22,13 +22,13 @@ type modem struct {
 	writing sync.Mutex // of line
 	readers sync.WaitGroup
 
-	mu    sync.Mutex // guards what follows
-	conn  net.Conn   // the connection that is up, nil without
-	name  byte       // of it
+	mu    sync.Mutex // guards the fields below
+	conn  net.Conn   // the open connection, nil without
+	name  byte       // name of conn
 	dials int
 }
 
-// serve obeys the board until the line is closed.
+// serve executes the board's commands until the line is closed.
 func (m *modem) serve() error {
 	defer m.readers.Wait()
 	defer m.hangUp()
@@ -63,7 +63,7 @@ func (m *modem) serve() error {
 	}
 }
 
-// obey does what one command says.
+// obey executes one command.
 func (m *modem) obey(command byte, in io.ByteReader) error {
 	switch command {
 	case 'T':
@@ -83,7 +83,7 @@ func (m *modem) obey(command byte, in io.ByteReader) error {
 	return fmt.Errorf("the board sent command %q", command)
 }
 
-// connect makes connection name, and answers.
+// connect opens the connection name, and answers.
 func (m *modem) connect(name byte) {
 	conn, err := m.dial(context.Background(), "tcp", "hub")
 	m.mu.Lock()
@@ -110,7 +110,7 @@ func (m *modem) connect(name byte) {
 	})
 }
 
-// hangUp ends the connection, if there is one.
+// hangUp closes the connection, if there is one.
 func (m *modem) hangUp() {
 	m.mu.Lock()
 	conn := m.conn
@@ -119,10 +119,10 @@ func (m *modem) hangUp() {
 	if conn != nil {
 		conn.Close()
 	}
-	m.readers.Wait() // so that nothing of it comes after the next one's beginning
+	m.readers.Wait() // so that its data cannot follow the start of the next one
 }
 
-// send passes data of the board on. What goes wrong the connection's reader sees.
+// send forwards data of the board. The connection's reader notices errors.
 func (m *modem) send(p []byte) {
 	m.mu.Lock()
 	conn := m.conn
@@ -132,7 +132,7 @@ func (m *modem) send(p []byte) {
 	}
 }
 
-// pass passes data of the hub on.
+// pass forwards data of the hub.
 func (m *modem) pass(p []byte) {
 	out := make([]byte, 0, 2*len(p))
 	for _, b := range p {
@@ -148,5 +148,5 @@ func (m *modem) tell(command []byte) { m.write(append([]byte{board.Escape}, comm
 func (m *modem) write(p []byte) {
 	m.writing.Lock()
 	defer m.writing.Unlock()
-	_, _ = m.line.Write(p) // serve sees the end of the line
+	_, _ = m.line.Write(p) // serve notices the end of the line
 }

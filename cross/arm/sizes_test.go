@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// sizes are the most that a stripped binary for ARMv6 may have, in bytes. It grows in steps of 64
-// KB. Raise a number only in the change that explains why.
+// sizes are the upper limits of a stripped binary for ARMv6, in bytes. The size grows in steps of
+// 64 KB. Raise a number only in the change that explains why.
 var sizes = []struct {
 	name string
 	tags string // of the Linux board's program
@@ -50,7 +50,7 @@ func TestLinuxSize(t *testing.T) {
 	}
 }
 
-// overlay makes a program appear in the module as ./cross/arm/sized.
+// overlay adds a program to the module as ./cross/arm/sized.
 func overlay(t *testing.T, folder, text string) string {
 	t.Helper()
 	here, err := filepath.Abs(".")
@@ -97,8 +97,8 @@ func main() {
 }
 `
 
-// everythingMain is a gateway that may use all there is: each protocol, as itself and over
-// WebSocket, through a proxy, and files as outbox, file upload, twin, methods and a log.
+// everythingMain is a gateway that uses all features: each protocol, plain and over WebSocket,
+// through a proxy; files as outbox, file upload, twin, methods and a log.
 const everythingMain = `package main
 
 import (

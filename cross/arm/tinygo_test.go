@@ -15,10 +15,10 @@ import (
 	"testing"
 )
 
-// coreMinor is the version of Go whose library the core keeps to; an older TinyGo cannot build it.
+// coreMinor is the Go version whose library the core may use; an older TinyGo cannot build it.
 const coreMinor = 23
 
-// tinyGo says whether there is a TinyGo that is new enough.
+// tinyGo checks that a recent TinyGo is installed.
 func tinyGo(t *testing.T, commands ...string) {
 	t.Helper()
 	const what = "the builds for boards"
@@ -37,9 +37,9 @@ func tinyGo(t *testing.T, commands ...string) {
 	t.Log(strings.TrimSpace(version))
 }
 
-// boardModule copies the core and the boards' programs into a module of its own that asks for an
-// old Go, because a TinyGo refuses a module that asks for a newer Go than its own. Of tests it
-// takes the files that are named, by package.
+// boardModule copies the core and the boards' programs into a separate module with an old Go
+// version, because TinyGo refuses a module with a newer Go version than its own. It copies the test
+// files that tests names, by package.
 func boardModule(t *testing.T, tests map[string][]string) string {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "go", "list", "-e", "-tags=tinygo", "-deps",
@@ -68,7 +68,7 @@ func boardModule(t *testing.T, tests map[string][]string) string {
 			continue
 		}
 		files := p.GoFiles
-		for _, name := range p.IgnoredGoFiles { // for the runs by standard Go
+		for _, name := range p.IgnoredGoFiles { // for runs with standard Go
 			if !strings.HasSuffix(name, "_test.go") {
 				files = append(files, name)
 			}

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// all asks for every architecture.
+// all enables every architecture.
 var all = flag.Bool("all", false, "test every architecture, not only 386, ARMv6 and big-endian MIPS")
 
 // root is the module's folder.
@@ -18,8 +18,8 @@ const root = "../.."
 
 const module = "github.com/hubline-iot/hubline"
 
-// need skips the test, or fails it if the environment says that nothing may be missing, unless all
-// commands are there.
+// need skips the test unless all commands are installed; if the environment requires them, the test
+// fails instead.
 func need(t *testing.T, require, what string, commands ...string) {
 	t.Helper()
 	for _, c := range commands {
@@ -29,8 +29,8 @@ func need(t *testing.T, require, what string, commands ...string) {
 	}
 }
 
-// long skips a test that builds much or emulates another processor, unless the environment or -all
-// asks for it.
+// long skips a test that builds a lot or emulates another processor, unless the environment or -all
+// enables it.
 func long(t *testing.T) {
 	t.Helper()
 	if !*all && os.Getenv("HUBLINE_REQUIRE_ARM") != "1" {
@@ -48,7 +48,7 @@ func lack(t *testing.T, require, why, what string) {
 	t.Skip("SKIPPED: " + text + " (set " + require + "=1 to fail instead)")
 }
 
-// run runs a command in dir, with more in its environment, and returns what it printed.
+// run runs a command in dir, with env added to its environment, and returns its output.
 func run(t *testing.T, dir string, env []string, name string, args ...string) string {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), name, args...)
@@ -62,8 +62,8 @@ func run(t *testing.T, dir string, env []string, name string, args ...string) st
 	return out.String()
 }
 
-// watch makes go test's cache forget the results of this package when a file of the module changes:
-// it notes the folders that a test reads.
+// watch makes go test's cache drop the results of this package when a file of the module changes:
+// it records the folders that a test reads.
 func watch(t *testing.T) {
 	t.Helper()
 	err := filepath.WalkDir(root, func(path string, d os.DirEntry, err error) error {

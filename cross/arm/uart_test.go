@@ -17,8 +17,8 @@ import (
 	"github.com/hubline-iot/hubline/testbroker"
 )
 
-// The firmware on an emulated Cortex-M3 with 64 KB of RAM, its second serial port tied to a modem,
-// behind it the in-process hub.
+// The firmware on an emulated Cortex-M3 with 64 KB of RAM. Its second serial port is connected to a
+// modem, and the modem to the in-process hub.
 
 // machine is an emulated board.
 type machine struct {
@@ -30,7 +30,7 @@ type machine struct {
 	grown chan struct{}
 }
 
-// emulate builds the firmware and starts it. flags are of the linker.
+// emulate builds the firmware and starts it. milliseconds and mode are set by the linker.
 func emulate(t *testing.T, milliseconds int, mode string) *machine {
 	t.Helper()
 	hub, err := testbroker.New(&testbroker.Options{Seed: 1})
@@ -93,7 +93,7 @@ func emulate(t *testing.T, milliseconds int, mode string) *machine {
 	return m
 }
 
-// read notes what the console says.
+// read records the lines of the console.
 func (m *machine) read(console io.Reader) {
 	for lines := bufio.NewScanner(console); lines.Scan(); {
 		m.mu.Lock()
@@ -110,7 +110,7 @@ func (m *machine) console() []string {
 	return m.lines[:len(m.lines):len(m.lines)]
 }
 
-// said is how often the console had a line.
+// said returns how often the console printed a line.
 func (m *machine) said(line string) (n int) {
 	for _, l := range m.console() {
 		if l == line {
@@ -120,10 +120,10 @@ func (m *machine) said(line string) (n int) {
 	return n
 }
 
-// counts is one report of the firmware's.
+// counts is one report of the firmware.
 type counts struct{ taken, acknowledged, lost, heap, memory, allocations int }
 
-// reports are all reports so far.
+// reports returns all reports so far.
 func (m *machine) reports() (all []counts) {
 	for _, line := range m.console() {
 		var c counts
@@ -135,7 +135,7 @@ func (m *machine) reports() (all []counts) {
 	return all
 }
 
-// await waits until the reports say so, or fails.
+// await waits until ok accepts the last report, or fails.
 func (m *machine) await(t *testing.T, limit time.Duration, what string, ok func(last counts) bool) {
 	t.Helper()
 	end := time.NewTimer(limit)
@@ -160,9 +160,9 @@ func (m *machine) await(t *testing.T, limit time.Duration, what string, ok func(
 	}
 }
 
-// heapLimit is the most heap that the firmware may have in use, stacks included, by the median of
-// its reports. The collector of boards takes every word for a pointer that looks like one, so at
-// times it keeps what is dead, mostly a stack of 4 KB or two; heapPeak allows for that.
+// heapLimit is the upper limit of the firmware's heap in use, stacks included, by the median of its
+// reports. The boards' garbage collector is conservative: it sometimes keeps dead memory, mostly
+// one or two stacks of 4 KB. heapPeak allows for that.
 const (
 	heapLimit = 24 << 10
 	heapPeak  = 32 << 10
@@ -170,7 +170,7 @@ const (
 
 const (
 	slots = 16 // of the firmware's ring
-	// longestOutage is the retry policy's longest delay, the firmware's spread, and the time to
+	// longestOutage is the retry policy's longest delay plus the firmware's spread plus the time to
 	// connect.
 	longestOutage = 10*time.Second + 2*time.Second + 2*time.Second
 )
@@ -214,12 +214,12 @@ func TestFirmwareOnACortexM3(t *testing.T) {
 	if last.taken < last.acknowledged+last.lost || last.taken > last.acknowledged+last.lost+slots {
 		t.Errorf("%+v: more or fewer readings are on their way than the ring holds", last)
 	}
-	// What gives way is read while there is no connection: longestOutage at each loss, of the board's
+	// Readings are dropped only while disconnected: at most longestOutage per loss, in the board's
 	// time.
 	if outages := m.modem.dials - 1; last.lost > outages*int(longestOutage/time.Millisecond)/milliseconds {
 		t.Errorf("%d readings gave way in %d outages, one each %d ms", last.lost, outages, milliseconds)
 	}
-	// A connection takes some 90; a message, and one that gives way, takes none.
+	// A connection takes about 90; sent and dropped messages take none.
 	if limit := 200 * m.modem.dials; last.allocations > limit {
 		t.Errorf("%d allocations for %d readings and %d connections, want %d at most", last.allocations, last.taken,
 			m.modem.dials, limit)
@@ -229,8 +229,8 @@ func TestFirmwareOnACortexM3(t *testing.T) {
 		duplicates, missing, m.modem.dials)
 }
 
-// checkHeap wants the heap below its limits, and its floor not to rise from the first to the last
-// third of the reports.
+// checkHeap expects the heap below its limits, and its minimum not to rise from the first to the
+// last third of the reports.
 func checkHeap(t *testing.T, all []counts) {
 	t.Helper()
 	heaps := make([]int, len(all))
@@ -251,7 +251,7 @@ func checkHeap(t *testing.T, all []counts) {
 		early, late, all[0].memory)
 }
 
-// A board that sleeps begins anew at each waking: nothing in RAM is left.
+// A board that sleeps restarts at each wake-up: RAM is lost.
 func TestFirmwareThatSleepsOnACortexM3(t *testing.T) {
 	tinyGo(t, "qemu-system-arm")
 	watch(t)

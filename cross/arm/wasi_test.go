@@ -24,7 +24,7 @@ const module = await WebAssembly.compile(await readFile(process.argv[2]))
 process.exitCode = wasi.start(await WebAssembly.instantiate(module, wasi.getImportObject()))
 `
 
-// The firmware in a sandbox, the host's modem on its standard input and standard error.
+// The firmware in a sandbox, with the host's modem on its standard input and standard error.
 func TestFirmwareInWASI(t *testing.T) {
 	tinyGo(t, "node")
 	watch(t)
@@ -46,7 +46,7 @@ func TestFirmwareInWASI(t *testing.T) {
 	run(t, boardModule(t, nil), nil, "tinygo", "build", "-target", "wasip1", "-ldflags", flags, "-o", wasm,
 		"./cross/arm/board/wasi")
 
-	// One socket is both: the module's end does not block.
+	// One socket serves both: the module's end must not block.
 	ends, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM, 0)
 	if err != nil {
 		t.Fatal(err)
@@ -68,7 +68,7 @@ func TestFirmwareInWASI(t *testing.T) {
 	if err := node.Start(); err != nil {
 		t.Fatal(err)
 	}
-	if err := syscall.SetNonblock(ends[0], true); err != nil { // Start makes it block
+	if err := syscall.SetNonblock(ends[0], true); err != nil { // Start makes it blocking
 		t.Fatal(err)
 	}
 	guard := time.AfterFunc(time.Minute, func() { _ = node.Process.Kill() })

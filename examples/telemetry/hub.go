@@ -14,7 +14,7 @@ import (
 	"github.com/hubline-iot/hubline/transport/netopt"
 )
 
-// scheduleTime is how long the schedule takes.
+// scheduleTime is the duration of the schedule.
 const scheduleTime = 20 * time.Second
 
 // step is one fault of the schedule.
@@ -22,12 +22,12 @@ type step struct {
 	at    time.Duration
 	what  string
 	fault testbroker.Fault
-	cut   bool // cut the connection, so that the fault meets a connect
-	// only: over these protocols; zero: over all that have the fault.
+	cut   bool // cut the connection, so that the fault affects a connect
+	// only limits the fault to these protocols; zero: all that have it.
 	only testbroker.Protocol
 }
 
-// schedule has the faults of the hub that a device can survive. A transport meets those that its
+// schedule has the faults of the hub that a device can survive. Each transport gets those that its
 // protocol has.
 var schedule = []step{
 	{1000 * time.Millisecond, "cuts the connection before it stores a reading",
@@ -73,16 +73,16 @@ var schedule = []step{
 		For: 500 * time.Millisecond}, false, 0},
 	{18200 * time.Millisecond, "is absent from the network for 1 s", testbroker.Fault{Kind: testbroker.Absent,
 		For: time.Second}, false, 0},
-	// last: the device takes its time after that
+	// last, because the device needs time after it
 	{19600 * time.Millisecond, "throttles for 1 s: 4 requests a second, 429", testbroker.Fault{Kind: testbroker.Throttle,
 		Rate: 4, For: time.Second}, false, testbroker.HTTP},
 }
 
-// sabotage is what must not go unnoticed.
+// sabotage is a loss that the ledger must detect.
 var sabotage = step{6800 * time.Millisecond, "SABOTAGE: forgets a reading that it acknowledges",
 	testbroker.Fault{Kind: testbroker.Forget}, false, 0}
 
-// faultyHub is the in-process hub and its schedule.
+// faultyHub is the in-process hub with its schedule.
 type faultyHub struct {
 	out    *printer
 	hub    *testbroker.Hub
@@ -126,18 +126,18 @@ func newFaultyHub(out *printer, ports setup.Ports) (*faultyHub, error) {
 	return s, nil
 }
 
-// connect returns what the device needs: a connection string, and the hub's port and whom to trust
-// there.
+// connect returns the device's connection string, and the hub's address with the certificate to
+// trust.
 func (s *faultyHub) connect() (string, netopt.Options) {
 	return s.hub.ConnectionString(s.device), netopt.Options{Addr: s.addr, TLS: s.hub.ClientTLS()}
 }
 
-// shortenTimes sets the time-outs of the device, so that twenty seconds are enough for everything.
+// shortenTimes sets short time-outs for the device, so that the schedule fits into twenty seconds.
 func (s *faultyHub) shortenTimes(o *device.Options) {
 	o.AckTimeout, o.DialTimeout, o.StableTime = 1200*time.Millisecond, 1200*time.Millisecond, 300*time.Millisecond
 }
 
-// start prints the schedule and plays it in the background until finish.
+// start prints the schedule and runs it in the background until finish.
 func (s *faultyHub) start(withSabotage bool) {
 	for _, a := range schedule {
 		if a.fault.Kind.Protocols()&s.protocol != 0 && (a.only == 0 || a.only&s.protocol != 0) {
@@ -148,7 +148,7 @@ func (s *faultyHub) start(withSabotage bool) {
 		s.steps = append(s.steps, sabotage)
 	}
 	begin := time.Now()
-	until := func(at time.Duration) bool { // false: the end came first
+	until := func(at time.Duration) bool { // false: the schedule ended first
 		timer := time.NewTimer(time.Until(begin.Add(at)))
 		defer timer.Stop()
 		select {
@@ -168,7 +168,7 @@ func (s *faultyHub) start(withSabotage bool) {
 	}
 	s.played = make([]*testbroker.Injected, len(s.steps))
 	for i, a := range s.steps {
-		s.playing.Go(func() { // plays one step; ends with it or with finish
+		s.playing.Go(func() { // runs one step; ends with it or with finish
 			if !until(a.at) {
 				return
 			}
@@ -184,8 +184,8 @@ func (s *faultyHub) start(withSabotage bool) {
 	}
 }
 
-// finish ends the schedule, also before its time, and readies the account of it: a fault whose time
-// came must have happened.
+// finish ends the schedule, possibly early, and prepares its report: every fault whose time came
+// must have happened.
 func (s *faultyHub) finish() {
 	s.stop()
 	s.playing.Wait()
@@ -210,7 +210,7 @@ func (s *faultyHub) finish() {
 	}
 }
 
-// log is what the hub has stored.
+// log returns the hub's stored messages.
 func (s *faultyHub) log() []entry {
 	all := s.hub.Messages()
 	log := make([]entry, len(all))

@@ -1,13 +1,13 @@
-// Command telemetry sends numbered readings from a device to a hub and proves at the end that none
+// Command telemetry sends numbered readings from a device to a hub, and proves at the end that none
 // was lost.
 //
-// Without a connection string it brings its own hub, which goes through a schedule of faults while
-// the device sends; every fault that the hub can play is in it. The exit status is 0 only if every
-// reading arrived unchanged and every fault really happened.
+// Without a connection string it starts its own hub, which runs a schedule of faults while the
+// device sends. The schedule contains every fault that the hub supports. The exit status is 0 only
+// if every reading arrived unchanged and every fault happened.
 //
-// Over transports with twins and methods a back end sets how often it sends (the desired property
-// "interval", in seconds) and has it reboot (the method "reboot"). The in-process hub's does so
-// between the faults, and has to get its answers.
+// Over transports with twins and methods, a back end sets the interval between readings (the
+// desired property "interval", in seconds) and reboots the device (the method "reboot"). The back
+// end of the in-process hub does so between the faults, and must get its answers.
 //
 //	go run ./examples/telemetry              twenty seconds of faults, then a ledger
 //	go run ./examples/telemetry -sabotage    the hub forgets a reading: the ledger finds it, status 1
@@ -37,7 +37,7 @@ import (
 	"github.com/hubline-iot/hubline/transport/netopt"
 )
 
-// settings are the command line.
+// settings are the flags.
 type settings struct {
 	to        setup.Target
 	transport string
@@ -59,7 +59,7 @@ func main() {
 	setup.Main(0, &s.to, func(ctx context.Context) error { return run(ctx, s) })
 }
 
-// run sends all readings and prints the ledger. It returns an error if anything is wrong with it.
+// run sends all readings and prints the ledger. It returns an error if the ledger shows a fault.
 func run(ctx context.Context, s settings) error {
 	policies := map[string]retrypolicy.Policy{"azure": retrypolicy.ExponentialBackoffWithJitter{},
 		"none": retrypolicy.NoRetry{}}
@@ -83,7 +83,7 @@ func run(ctx context.Context, s settings) error {
 	out := newPrinter()
 	options := &device.Options{RetryPolicy: policy, OnStatus: out.status}
 
-	// A device program is these few lines; the rest is the hub with its faults, and the ledger.
+	// A device program has only these few lines; the rest is the hub with its faults, and the ledger.
 	var hub *faultyHub
 	var network netopt.Options
 	connect := s.to.Connect
@@ -147,13 +147,13 @@ func run(ctx context.Context, s settings) error {
 	out.settle()
 	ledgerErr := readings.ledger(stats, hub, interrupted)
 	if sendErr != nil {
-		flushErr = nil // it has the same cause
+		flushErr = nil // has the same cause
 	}
 	return errors.Join(sendErr, flushErr, wishErr, closeErr, ledgerErr)
 }
 
-// newTransport chooses what carries the readings. This is all of the choice: a program that names
-// one transport links no other.
+// newTransport selects the transport of the readings. A program that names one transport links no
+// other.
 func newTransport(name string, creds *transport.Credentials, network netopt.Options) transport.Transport {
 	switch name {
 	case "mqtt-lean":

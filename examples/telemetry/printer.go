@@ -25,7 +25,7 @@ func (p *printer) line(format string, args ...any) {
 	}
 }
 
-// settle ends the printing of events: what follows is the ledger.
+// settle ends the output of events: the ledger follows.
 func (p *printer) settle() {
 	p.mu.Lock()
 	p.done = true

@@ -13,8 +13,7 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// readings are the messages, each with its receipt, the hash of its body, and in the end its
-// result.
+// readings are the messages, each with its receipt, the hash of its body, and its final result.
 type readings struct {
 	messages []transport.Message
 	hashes   [][sha256.Size]byte
@@ -38,7 +37,7 @@ func newReadings(n int) *readings {
 	return r
 }
 
-// send puts the readings into the outbox as they are due, whatever the connection does, and tells
+// send puts the readings into the outbox at their times, in any state of the connection, and prints
 // the progress each second.
 func (r *readings) send(ctx context.Context, c *device.Client, p *pace, out *printer) error {
 	p.begin()
@@ -71,16 +70,15 @@ func (r *readings) send(ctx context.Context, c *device.Client, p *pace, out *pri
 	return nil
 }
 
-// collect takes the results, which are all known after Close.
+// collect takes the results, which are all complete after Close.
 func (r *readings) collect() {
 	for i := range r.accepted {
 		r.results = append(r.results, r.receipts[i].Wait(context.Background()))
 	}
 }
 
-// ledger prints the account and reports what is wrong with it. Without a hub of our own only the
-// device's side is known. After an interruption it is no fault that the schedule was not played to
-// its end.
+// ledger prints the report and returns an error for any fault in it. With a real hub it knows only
+// the device's side. After an interruption, an incomplete schedule is not a fault.
 func (r *readings) ledger(s device.Stats, hub *faultyHub, interrupted bool) error {
 	acknowledged, failed := 0, 0
 	var firstFailure error
@@ -116,7 +114,7 @@ type entry struct {
 	body []byte
 }
 
-// check compares the hub's log with what was acknowledged, by number and by hash of the body.
+// check compares the hub's log with the acknowledged readings, by number and by hash of the body.
 func (r *readings) check(log []entry) error {
 	seen := make(map[string]int, len(log))
 	corrupt := 0

@@ -6,7 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The ledger finds what is missing or changed, and only that.
+// The ledger finds missing or changed readings, and nothing else.
 func TestLedgerComparesNumberAndBody(t *testing.T) {
 	r := newReadings(3)
 	r.accepted = 3

@@ -16,8 +16,8 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// pace says how many readings are due. A back end changes it by the desired property "interval", in
-// seconds.
+// pace says how many readings should exist by now. A back end changes it by the desired property
+// "interval", in seconds.
 type pace struct {
 	usual float64 // seconds between two readings, unless desired otherwise
 
@@ -31,7 +31,7 @@ func newPace(rate float64) *pace {
 	return &pace{usual: 1 / rate, interval: 1 / rate, since: time.Now(), due: 1}
 }
 
-// now is how many readings are due by now, from the beginning on.
+// now returns the number of readings since the beginning that should exist by now.
 func (p *pace) now() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -42,14 +42,14 @@ func (p *pace) dueLocked(now time.Time) float64 {
 	return p.due + now.Sub(p.since).Seconds()/p.interval
 }
 
-// begin starts to count now.
+// begin starts the count.
 func (p *pace) begin() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.since, p.due = time.Now(), 1
 }
 
-// set takes what is desired, and returns the answer.
+// set applies a desired property, and returns the answer.
 func (p *pace) set(wish pnp.Property) pnp.Answer {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -67,8 +67,8 @@ func (p *pace) set(wish pnp.Property) pnp.Answer {
 	return answer
 }
 
-// obey has the device go by its desired properties and answer to the method "reboot", if the
-// transport carries twins and methods.
+// obey makes the device follow its desired properties and answer the method "reboot", if the
+// transport has twins and methods.
 func (p *pace) obey(ctx context.Context, client *device.Client, out *printer) (bool, error) {
 	switch _, err := client.GetTwin(ctx); {
 	case errors.Is(err, transport.Unsupported):
@@ -83,19 +83,19 @@ func (p *pace) obey(ctx context.Context, client *device.Client, out *printer) (b
 			out.line("device     cannot answer to version %d of its desired properties: %v", d.Version, err)
 		}
 	})
-	// The answer belongs to the connection that brought the call, so the reboot, here a new
-	// connection, comes a moment after it.
+	// The answer must use the connection that brought the call. So the reboot, here a new connection,
+	// follows later.
 	return true, client.HandleMethod("reboot", func(context.Context, *device.MethodCall) (int, []byte) {
 		out.line("device     is told to reboot")
-		time.AfterFunc(rebootAfter, func() { client.Reconnect() }) // too late after Close: it does nothing then
+		time.AfterFunc(rebootAfter, func() { client.Reconnect() }) // after Close it has no effect
 		return 202, nil
 	})
 }
 
-// rebootAfter is when the device reboots that was told to.
+// rebootAfter is the delay of a requested reboot.
 const rebootAfter = 300 * time.Millisecond
 
-// change goes by the properties in d and reports the answer.
+// change applies the properties in d and reports the answer.
 func (p *pace) change(ctx context.Context, client *device.Client, d device.Desired, out *printer) error {
 	patch, err := p.answer(d, out)
 	if err != nil || patch.Empty() {
@@ -109,7 +109,7 @@ func (p *pace) change(ctx context.Context, client *device.Client, d device.Desir
 	return err
 }
 
-// answer goes by the properties in d. The patch is empty if they say nothing about the interval.
+// answer applies the properties in d. The patch is empty if they do not contain the interval.
 func (p *pace) answer(d device.Desired, out *printer) (patch pnp.Patch, err error) {
 	wishes, err := pnp.Properties(d)
 	if err != nil {
@@ -117,7 +117,7 @@ func (p *pace) answer(d device.Desired, out *printer) (patch pnp.Patch, err erro
 	}
 	isInterval := func(wish pnp.Property) bool { return wish.Name == "interval" }
 	if d.Full && !slices.ContainsFunc(wishes, isInterval) {
-		// nothing is desired, or any more: it may have been removed while nobody told the device
+		// no interval is desired: it may have been removed while the device was disconnected
 		wishes = append(wishes, pnp.Property{Name: "interval", Value: json.RawMessage("null"), Version: d.Version})
 	}
 	for _, wish := range wishes {
@@ -130,8 +130,8 @@ func (p *pace) answer(d device.Desired, out *printer) (patch pnp.Patch, err erro
 	return patch, nil
 }
 
-// wishes are what the in-process hub's back end wants meanwhile: half the rate for a while, and a
-// reboot. Faults may come in between, so it is patient.
+// wishes are the actions of the in-process hub's back end: half the rate for a while, and a reboot.
+// Faults may happen in between, so it waits and repeats.
 type wishes struct {
 	version int64 // of the desired properties that it has set last
 	usual   float64
@@ -139,8 +139,8 @@ type wishes struct {
 	err     error
 }
 
-// play wishes until ctx ends. until waits for an instant of the schedule, and reports whether it
-// has come.
+// play runs the wishes until ctx ends. until waits for a time of the schedule, and reports whether
+// it was reached.
 func (w *wishes) play(ctx context.Context, s *faultyHub, until func(time.Duration) bool) {
 	desire := func(value string) {
 		version, err := s.hub.PatchDesired(s.device, `{"interval":`+value+`}`)
@@ -156,7 +156,7 @@ func (w *wishes) play(ctx context.Context, s *faultyHub, until func(time.Duratio
 	if !until(17600 * time.Millisecond) {
 		return
 	}
-	for range 5 { // an answer may be lost with its connection; nobody minds a second reboot
+	for range 5 { // an answer may be lost with its connection; a second reboot does no harm
 		var err error
 		w.reboot, err = s.hub.CallMethod(ctx, s.device, testbroker.MethodCall{Name: "reboot", ConnectTimeout: 5 * time.Second,
 			ResponseTimeout: 2 * time.Second})
@@ -174,7 +174,7 @@ func (w *wishes) play(ctx context.Context, s *faultyHub, until func(time.Duratio
 	}
 }
 
-// check waits for the answer to the last wish. A nil w had none.
+// check waits for the answer to the last wish. A nil w has none.
 func (w *wishes) check(ctx context.Context, s *faultyHub) error {
 	if w == nil {
 		return nil

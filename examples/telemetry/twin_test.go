@@ -12,7 +12,7 @@ import (
 	"github.com/hubline-iot/hubline/pnp"
 )
 
-// A new interval counts from the moment at which it comes; what was due before stays due.
+// A new interval applies from its arrival on; the number of readings until then does not change.
 func TestThePaceFollowsTheInterval(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPace(4)
@@ -41,8 +41,8 @@ func TestThePaceFollowsTheInterval(t *testing.T) {
 	})
 }
 
-// All that is desired takes the place of what was: an interval that was removed while the device
-// was away is the usual one again, in what it does as in what it reports.
+// A full document replaces all desired properties: an interval that was removed while the device
+// was disconnected returns to the default, in its behaviour and in its reported properties.
 func TestThePaceForgetsAnIntervalThatIsGone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPace(4)

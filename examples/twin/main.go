@@ -1,9 +1,9 @@
-// Command twin is a device that goes by its desired properties, and says so in its reported ones.
+// Command twin is a device that applies its desired properties and reports that.
 //
-// Without a connection string it brings its own hub, whose back end changes its mind: once while
-// the device is connected, three times while it is away. The device is told the first change, and
-// after the outage what is desired by then, once. The exit status is 0 only if it was told exactly
-// that, and the hub has all answers.
+// Without a connection string it starts its own hub, whose back end changes the desired properties:
+// once while the device is connected, three times while it is disconnected. The device receives the
+// first change, and after the outage the then desired properties, once. The exit status is 0 only
+// if it received exactly that, and the hub has all answers.
 //
 //	go run ./examples/twin                     over MQTT
 //	go run ./examples/twin -transport amqp     the same over AMQP 1.0
@@ -33,7 +33,7 @@ func main() {
 	setup.Main(0, &to, func(ctx context.Context) error { return run(ctx, *transport, to) })
 }
 
-// told are the changes that the handler was told, such as "full 5".
+// told are the changes that the handler received, such as "full 5".
 type told struct {
 	mu   sync.Mutex
 	list []string
@@ -75,7 +75,7 @@ func run(ctx context.Context, name string, to setup.Target) error {
 	return errors.Join(client.Close(), seen.check("full 1", "patch 2", "full 5"))
 }
 
-// take answers each change of the interval: what is desired is what will be.
+// take answers each change of the interval with the new value.
 func (t *told) take(ctx context.Context, client *device.Client, d device.Desired) {
 	what := fmt.Sprintf("patch %d", d.Version)
 	if d.Full {
@@ -89,7 +89,7 @@ func (t *told) take(ctx context.Context, client *device.Client, d device.Desired
 	wishes, err := pnp.Properties(d)
 	var patch pnp.Patch
 	if d.Full {
-		patch.Initial("", "interval", 10, "by default") // unless there is a wish
+		patch.Initial("", "interval", 10, "by default") // unless one is desired
 	}
 	for _, wish := range wishes {
 		if wish.Name == "interval" {
@@ -141,7 +141,7 @@ func changeOnesMind(ctx context.Context, hub *testbroker.Hub, id string) error {
 	if err := errors.Join(desire(40), desire(50), desire(60)); err != nil {
 		return err
 	}
-	if err := away.WaitFired(ctx, 2); err != nil { // cut, and not let in again
+	if err := away.WaitFired(ctx, 2); err != nil { // cut, and one connect refused
 		return err
 	}
 	away.Remove()

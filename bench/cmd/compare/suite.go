@@ -6,8 +6,8 @@ import (
 	"github.com/hubline-iot/hubline/bench"
 )
 
-// A suite is a comparison that can be asked for: who is compared, what was asked of them, and where
-// the results belong.
+// suite is a comparison that the command offers: its senders, its goals, and the place of its
+// results.
 type suite struct {
 	flag     string // of the command line; none for the first
 	protocol *bench.Protocol

@@ -11,54 +11,53 @@ import (
 	"github.com/hubline-iot/hubline/transport/mqtt/lean"
 )
 
-// Config is what a board brings.
+// Config has the values of a board.
 type Config struct {
-	// Host is the hub's name, or that of the gateway that plays it; DeviceID the device's.
+	// Host is the name of the hub, or of a gateway that acts as the hub; DeviceID is the device's.
 	Host, DeviceID string
-	// Sign proves the identity: Signer, or a secure element.
+	// Sign proves the identity: a Signer, or a secure element.
 	Sign func(ctx context.Context, text []byte) ([]byte, error)
-	// Dial connects to the hub. It owns the radio, name look-up and TLS.
+	// Dial connects to the hub. It is responsible for the radio, name look-up and TLS.
 	Dial lean.Dial
-	// Now is the wall clock. A board without one counts from a time that the network told; tokens
+	// Now is the wall clock. A board without one adds its own clock to a time from the network. Tokens
 	// cannot be signed before the year 2000.
 	Now func() time.Time
-	// Seed makes the random part of delays differ from device to device and from start to start: noise
-	// of an ADC, a hardware generator, a chip's id with a count of starts. The device's id is mixed
+	// Seed makes the random part of delays differ between devices and between starts: noise of an ADC,
+	// a hardware generator, or a chip's id with a count of starts. The firmware mixes the device id
 	// in.
 	Seed uint64
 
-	// Read appends the fields of one reading to b, such as "celsius":21.5, and must not exceed
-	// SlotSize with them.
+	// Read appends the fields of one reading to b, such as "celsius":21.5. The reading must not exceed
+	// SlotSize.
 	Read func(b []byte) []byte
 	// Interval is the time between readings. Default 1 minute.
 	Interval time.Duration
-	// Command takes a cloud-to-device message; body is valid until it returns. Four may wait for it;
-	// what comes beyond, or has more than 400 bytes, is left to the hub, which brings it again on a
-	// later connection. Default: none, nothing is subscribed to.
+	// Command handles a cloud-to-device message; body is valid until it returns. Up to four messages
+	// may wait for it. Further ones, and those with more than 400 bytes, stay at the hub, which sends
+	// them again on a later connection. Default: none, without a subscription.
 	Command func(body []byte)
-	// Status is told when the state of the connection or its reason has changed, by Run. Default:
+	// Status is called by Run when the state of the connection or its reason has changed. Default:
 	// none.
 	Status func(device.Status)
 
-	// Slots is how many readings the ring holds while the hub is out of reach; then the oldest gives
-	// way. Default 16, of SlotSize bytes each, default 128. A slot costs 200 bytes more.
+	// Slots is the number of readings in the ring while the hub is unreachable; a full ring drops the
+	// oldest. Default 16, of SlotSize bytes each, default 128. A slot costs 200 bytes more.
 	Slots, SlotSize int
-	// Store keeps readings over a loss of power. Default: none.
+	// Store keeps readings across a power loss. Default: none.
 	Store Store
 
-	// Feed feeds the watchdog. It is called each FeedEvery (default 1 s), but not any more when the
-	// hub has taken nothing for RebootAfter although readings waited: a reset is what helps a radio
-	// that is stuck. Default: no watchdog; RebootAfter 0: fed for ever.
+	// Feed feeds the watchdog. It is called each FeedEvery (default 1 s), until the hub has accepted
+	// nothing for RebootAfter although readings waited: a reset helps a stuck radio. Default: no
+	// watchdog; RebootAfter 0: fed for ever.
 	Feed        func()
 	FeedEvery   time.Duration
 	RebootAfter time.Duration
 
-	// Options of the client are changed here as the board needs it, after the defaults were filled in.
-	// Default: none.
+	// Tune changes options of the client, after the defaults were set. Default: none.
 	Tune func(*device.Options)
 }
 
-// Firmware takes readings and brings them to the hub. One goroutine uses it.
+// Firmware takes readings and sends them to the hub. It is not safe for concurrent use.
 type Firmware struct {
 	set   Config
 	creds transport.Credentials
@@ -70,20 +69,20 @@ type Firmware struct {
 	number    uint32
 	counts    Counts
 	fed       time.Time
-	progress  time.Time // when the hub took something last, or nothing waited
+	progress  time.Time // when the hub last accepted a reading, or none waited
 	lastState device.State
 	lastWhy   device.Reason
 }
 
-// Counts is what became of the readings.
+// Counts is the number of readings by result.
 type Counts struct {
 	Taken        uint32
 	Acknowledged uint32
-	Lost         uint32 // gave way to newer ones, or were refused by the hub
+	Lost         uint32 // dropped for newer ones, or refused by the hub
 	StoreErrors  uint32
 }
 
-// Sizes of the MQTT buffers. CONNECT with its token has some 450 bytes.
+// Sizes of the MQTT buffers. CONNECT with its token has about 450 bytes.
 const (
 	writeBuffer = 768
 	readBuffer  = 512
@@ -91,7 +90,7 @@ const (
 	inbox       = 4
 )
 
-// New allocates what the firmware needs for good. The error names the field that is wrong.
+// New allocates the permanent memory of the firmware. The error names an invalid field.
 func New(c Config) (*Firmware, error) {
 	if c.Slots == 0 {
 		c.Slots = 16
@@ -125,13 +124,14 @@ func New(c Config) (*Firmware, error) {
 		mqtt:  lean.New(c.Dial, &lean.Options{ReadBuffer: readBuffer, WriteBuffer: writeBuffer}),
 		opts: device.Options{
 			Window:      window,
-			MaxMessages: c.Slots - 1, // one slot is free for the reading that makes the oldest give way
+			MaxMessages: c.Slots - 1, // one slot is for the reading that drops the oldest
 			MaxBytes:    c.Slots * c.SlotSize,
 			Overflow:    device.DropOldest,
-			// A reading is found by its time. An id would take 20 bytes of each message and a copy in RAM.
+			// The number in the body identifies a reading. A message id would take 20 bytes of each message
+			// and a copy in RAM.
 			NoMessageIDs: true,
 			Inbox:        inbox,
-			// Nobody comes to start the device again.
+			// Nobody is there to restart the device.
 			TryAgainAfter:   10 * time.Minute,
 			ReconnectSpread: 2 * time.Second,
 		},
@@ -150,13 +150,13 @@ func New(c Config) (*Firmware, error) {
 	return f, nil
 }
 
-// load puts the readings of before the reset into the ring; of more than it holds, the newest.
+// load puts the readings from before the reset into the ring. If there are too many it keeps the
+// newest.
 func (f *Firmware) load() error {
 	if f.set.Store == nil {
 		return nil
 	}
-	// few: a store has no more than the ring that filled it; and Load must have ended before anything
-	// is forgotten
+	// few, because a store has no more than the ring that filled it; Load must end before any Forget
 	var lost []uint32
 	last, err := f.set.Store.Load(func(number uint32, body []byte) {
 		if len(body) > f.set.SlotSize {
@@ -182,7 +182,7 @@ func (f *Firmware) load() error {
 	return nil
 }
 
-// Counts returns what became of the readings so far.
+// Counts returns the number of readings so far.
 func (f *Firmware) Counts() Counts { return f.counts }
 
 func (f *Firmware) client() (*device.Client, error) {
@@ -196,8 +196,8 @@ func (f *Firmware) client() (*device.Client, error) {
 	return client, err
 }
 
-// Run stays connected, takes a reading each Interval and brings it to the hub, until ctx ends; then
-// it flushes for 10 s at the most and closes. It looks at ctx each FeedEvery.
+// Run stays connected, takes a reading each Interval and sends it to the hub, until ctx ends. Then
+// it flushes for at most 10 s and closes. It checks ctx each FeedEvery.
 func (f *Firmware) Run(ctx context.Context) error {
 	client, err := f.client()
 	if err != nil {
@@ -226,10 +226,10 @@ func (f *Firmware) Run(ctx context.Context) error {
 	return f.finish(client, 10*time.Second)
 }
 
-// Cycle is one waking of a board that sleeps: it takes a reading, connects, brings all that waits
-// to the hub, and hangs up, in limit at the most (and the 5 s that a hanging transport may take to
-// close). What the hub did not take stays in the ring, if RAM is kept during sleep, and in the
-// Store. The error says why not all was taken.
+// Cycle is one wake period of a board that sleeps. It takes a reading, connects, sends all waiting
+// readings to the hub and disconnects, within limit (plus at most 5 s to close a hanging
+// transport). Readings that the hub did not accept stay in the ring, if RAM survives the sleep, and
+// in the Store. The error says why not all were accepted.
 func (f *Firmware) Cycle(limit time.Duration) error {
 	client, err := f.client()
 	if err != nil {
@@ -253,8 +253,8 @@ func earlier(a, b time.Time) time.Time {
 	return b
 }
 
-// Sleep lets d pass and feeds the watchdog each FeedEvery: for boards whose watchdog goes on while
-// they sleep, and whose sleep does not end with a reset.
+// Sleep waits for d and feeds the watchdog each FeedEvery. It is for boards whose watchdog runs
+// during sleep, and whose sleep does not end with a reset.
 func (f *Firmware) Sleep(d time.Duration) {
 	for end := time.Now().Add(d); d > 0; d = time.Until(end) {
 		if f.set.Feed != nil {
@@ -264,7 +264,7 @@ func (f *Firmware) Sleep(d time.Duration) {
 	}
 }
 
-// finish flushes, feeding the watchdog as it is due, closes and takes all results.
+// finish flushes, feeding the watchdog meanwhile, closes the client and takes all results.
 func (f *Firmware) finish(client *device.Client, limit time.Duration) error {
 	var err error
 	now := time.Now()
@@ -274,18 +274,18 @@ func (f *Firmware) finish(client *device.Client, limit time.Duration) error {
 		stop := f.pause.endAfter(slice)
 		err = client.Flush(f.pause)
 		stop()
-		if now = time.Now(); now.Sub(start) < slice/2 || !now.Before(end) { // half: timers of boards may be a little early
+		if now = time.Now(); now.Sub(start) < slice/2 || !now.Before(end) { // half: timers of boards may be slightly early
 			break
 		}
 	}
 	if closing := client.Close(); err == nil {
 		err = closing
 	}
-	f.judgeAll() // each has its result now
+	f.judgeAll() // every reading has its result by this point
 	return err
 }
 
-// take puts a reading into the ring.
+// take puts a new reading into the ring.
 func (f *Firmware) take() {
 	f.number++
 	f.counts.Taken++
@@ -306,7 +306,7 @@ func (f *Firmware) take() {
 	}
 }
 
-// enqueue hands what the client does not have yet to it, in order.
+// enqueue passes new readings to the client, in order.
 func (f *Firmware) enqueue(client *device.Client) {
 	for i := range f.ring.n {
 		if s := f.ring.slots[i]; !s.sent {
@@ -315,7 +315,7 @@ func (f *Firmware) enqueue(client *device.Client) {
 	}
 }
 
-// lookEvery is how often results are looked for while some are awaited.
+// lookEvery is the polling interval while results are outstanding.
 const lookEvery = 20 * time.Millisecond
 
 // settle takes results until end.
@@ -336,8 +336,8 @@ func (f *Firmware) settle(end time.Time) {
 	}
 }
 
-// judgeAll takes the results that there are, in any order: those in the middle that gave way make
-// room for newer ones.
+// judgeAll takes the available results, in any order: dropped readings in the middle of the ring
+// free slots for newer ones.
 func (f *Firmware) judgeAll() {
 	for i := range f.ring.n {
 		s := f.ring.slots[i]
@@ -348,7 +348,7 @@ func (f *Firmware) judgeAll() {
 	f.ring.trim()
 }
 
-// judge takes the result of a reading.
+// judge processes the result of a reading.
 func (f *Firmware) judge(s *slot, err error) {
 	s.sent = false
 	switch {
@@ -357,7 +357,7 @@ func (f *Firmware) judge(s *slot, err error) {
 		f.progress = time.Now()
 		f.forget(s.number)
 		s.done = true
-	case transport.KindOf(err) == transport.Closed: // for the next connection
+	case transport.KindOf(err) == transport.Closed: // keep it for the next connection
 	default:
 		f.lose(s.number)
 		s.done = true
@@ -375,7 +375,7 @@ func (f *Firmware) forget(number uint32) {
 	}
 }
 
-// feed feeds the watchdog while things move.
+// feed feeds the watchdog while there is progress.
 func (f *Firmware) feed(now time.Time) {
 	if f.set.Feed == nil || now.Sub(f.fed) < f.set.FeedEvery {
 		return
@@ -386,8 +386,8 @@ func (f *Firmware) feed(now time.Time) {
 	}
 }
 
-// tell passes a change of the connection on. Asking costs no goroutine and no queue, as OnStatus
-// would.
+// tell reports a change of the connection to Status. It polls, because OnStatus would cost a
+// goroutine and a queue.
 func (f *Firmware) tell(client *device.Client) {
 	if f.set.Status == nil {
 		return

@@ -13,26 +13,26 @@ import (
 
 // Port is a serial line.
 //
-// Bytes come while the program does something else: signing a token alone takes a small processor
-// longer than a UART's FIFO lasts. So on a real board the port needs a ring that an interrupt
-// fills, from which Read takes, or a line with flow control (RTS/CTS). A lost byte is not noticed
-// here; it breaks the MQTT session, and the client connects anew.
+// Bytes arrive while the program is busy: signing a token alone takes a small processor longer than
+// a UART's FIFO can buffer. So on a real board the port needs a ring that an interrupt fills and
+// Read empties, or a line with flow control (RTS/CTS). A lost byte is not detected here; it breaks
+// the MQTT session, and the client reconnects.
 type Port interface {
-	// Read takes what has come in, into p, without waiting; 0 when nothing has.
+	// Read reads the received bytes into p without waiting, and returns 0 if there are none.
 	Read(p []byte) int
-	// Write sends the beginning of p, as far as the line takes it without waiting, and returns how
-	// many bytes that were; 0 when it takes none.
+	// Write sends the beginning of p, as much as the line accepts without waiting. It returns that
+	// number of bytes, 0 if it accepts none.
 	Write(p []byte) int
-	// Pause lets about a millisecond pass and other goroutines run: time.Sleep on most boards. A line
-	// of 115200 baud brings 11 bytes in this time, and UARTs keep 16.
+	// Pause waits about a millisecond and lets other goroutines run: time.Sleep on most boards. A line
+	// of 115200 baud receives 11 bytes in this time, and UARTs buffer 16.
 	Pause()
 }
 
-// Modem is a network behind a serial line: the other end makes connections (with TLS) when asked
-// to, tells their end, and knows the time, as cellular modems and WiFi co-processors do. For such a
-// part of a board of yours, write its commands in place of these.
+// Modem is a network behind a serial line. The other end makes connections (with TLS) on request,
+// reports their end, and knows the time, as cellular modems and WiFi co-processors do. For such a
+// part of your own board, replace these commands by its own.
 //
-// All bytes stand for themselves but Escape, which begins a command:
+// Each byte except Escape is data. Escape begins a command:
 //
 //	Escape Escape           one data byte of that value
 //	Escape 'T'              board: what is the time?
@@ -41,20 +41,20 @@ type Port interface {
 //	Escape 'C' N            modem: connected; data of N follows
 //	Escape 'H' N            board: hang up. Modem: there is no connection N (any more)
 //
-// Escape within a command ends that one and begins another, so a lost byte costs one command.
+// Escape within a command ends it and begins another one, so a lost byte costs one command.
 type Modem struct {
 	port Port
 
-	writing chan struct{} // holds a value while somebody writes, so that commands and data do not mix; capacity 1
-	torn    bool          // what was written last may end within a command
+	writing chan struct{} // holds a value during a write, so that commands and data do not mix; capacity 1
+	torn    bool          // the last write may have ended within a command
 	reading sync.Mutex
 	decoder decoder
 	raw     [32]byte
-	rest    []byte // of raw: read and not looked at
+	rest    []byte // of raw: read and not processed
 
 	name   byte        // of the latest connection
-	asked  atomic.Bool // for the time, and it was not told yet
-	clock  atomic.Bool // the time was told
+	asked  atomic.Bool // the time was requested and has not arrived
+	clock  atomic.Bool // the time is set
 	offset atomic.Int64
 }
 
@@ -66,10 +66,9 @@ func NewModem(port Port) *Modem {
 	return &Modem{port: port, name: 'a' - 1, writing: make(chan struct{}, 1)}
 }
 
-// SetClock asks the modem for the time, for as long as patience, and reports whether it answered
-// this call. Now is right from then on. Call it before the first Dial, or between connections: what
-// comes for a connection is lost. An answer after patience is not taken, for nobody knows how long
-// it lay on the line.
+// SetClock asks the modem for the time and reports whether it answered within patience. After that
+// Now is right. Call it before the first Dial, or between connections: it discards data of a
+// connection. It discards a later answer, because the age of that answer is unknown.
 func (m *Modem) SetClock(patience time.Duration) bool {
 	m.skip()
 	m.asked.Store(true)
@@ -82,7 +81,7 @@ func (m *Modem) SetClock(patience time.Duration) bool {
 	return !m.asked.Swap(false)
 }
 
-// skip takes what is on the line.
+// skip discards the pending data on the line.
 func (m *Modem) skip() {
 	m.reading.Lock()
 	for m.next().what != nothing {
@@ -90,8 +89,8 @@ func (m *Modem) skip() {
 	m.reading.Unlock()
 }
 
-// Now is the time that the modem told, gone on by the board's own clock; 1970 and a little before
-// that.
+// Now returns the modem's time, advanced by the board's own clock. Before SetClock it is shortly
+// after the beginning of 1970.
 func (m *Modem) Now() time.Time {
 	now := time.Now()
 	if !m.clock.Load() {
@@ -114,7 +113,7 @@ func (m *Modem) Dial(ctx context.Context) (lean.Conn, error) {
 		}
 		m.reading.Lock()
 		up, down := false, false
-		for e := m.next(); e.what != nothing; e = m.next() { // data are of a connection before this one
+		for e := m.next(); e.what != nothing; e = m.next() { // data of an earlier connection
 			if e.name == c.name {
 				up, down = e.what == connected, e.what == hungUp
 				if up || down {
@@ -132,15 +131,15 @@ func (m *Modem) Dial(ctx context.Context) (lean.Conn, error) {
 	}
 }
 
-// lineTime is how long the line may take nothing before what is written is given up: the other end,
-// or its flow control, hangs.
+// lineTime is how long the line may accept nothing before a write fails: the other end, or its flow
+// control, hangs.
 const lineTime = 10 * time.Second
 
-// command sends a command. One that the line does not take within commandTime is lost.
+// command sends a command. It is lost if the line does not accept it within commandTime.
 func (m *Modem) command(c ...byte) {
 	m.writing <- struct{}{}
 	if m.torn {
-		// ends the command that was begun; a connection that it would be data of has ended
+		// ends the torn command; if this byte were data, its connection has ended
 		m.torn = !m.send([]byte{0}, nil, commandTime)
 	}
 	m.torn = m.torn || !m.send([]byte{Escape}, nil, commandTime) || !m.send(c, nil, commandTime)
@@ -149,10 +148,10 @@ func (m *Modem) command(c ...byte) {
 
 const commandTime = 250 * time.Millisecond
 
-// send sends p, unless the line takes nothing for as long as patience or c is closed, and reports
-// whether it did. The caller has writing.
+// send sends p and reports success. It fails if the line accepts nothing for the time patience, or
+// c is closed. The caller holds writing.
 func (m *Modem) send(p []byte, c *modemConn, patience time.Duration) bool {
-	var since time.Time // when the line began to take nothing
+	var since time.Time // when the line stopped accepting
 	for len(p) > 0 {
 		if c != nil && c.closed.Load() {
 			return false
@@ -172,8 +171,8 @@ func (m *Modem) send(p []byte, c *modemConn, patience time.Duration) bool {
 	return true
 }
 
-// next returns the next thing on the line. The time it takes itself, whoever is reading. The caller
-// has reading.
+// next returns the next element on the line. It processes the time itself, for any reader. The
+// caller holds reading.
 func (m *Modem) next() element {
 	for {
 		if len(m.rest) == 0 {
@@ -243,13 +242,13 @@ func (c *modemConn) Read(p []byte) (int, error) {
 }
 
 func (c *modemConn) Write(p []byte) (int, error) {
-	c.m.writing <- struct{}{} // nothing deferred: that would cost an allocation for each write
+	c.m.writing <- struct{}{} // no defer: it would cost an allocation per write
 	n, err := c.write(p)
 	<-c.m.writing
 	return n, err
 }
 
-// write is Write for who has writing.
+// write is Write without locking. The caller holds writing.
 func (c *modemConn) write(p []byte) (int, error) {
 	start := 0
 	for i, b := range p {
@@ -266,7 +265,7 @@ func (c *modemConn) write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// stuck says why a write was given up. The caller has writing.
+// stuck returns why a write was abandoned. The caller holds writing.
 func (c *modemConn) stuck() error {
 	c.m.torn = true
 	if c.closed.Load() {
@@ -301,7 +300,7 @@ type errTimeout struct{ text string }
 func (e errTimeout) Error() string { return e.text }
 func (errTimeout) Timeout() bool   { return true }
 
-// element is one thing on the line.
+// element is one unit on the line: a data byte, a command or nothing.
 type element struct {
 	what   what
 	data   byte
@@ -319,10 +318,10 @@ const (
 	theTime
 )
 
-// decoder takes the line apart, byte by byte.
+// decoder parses the line byte by byte.
 type decoder struct {
 	escaped bool
-	command byte // whose rest is awaited; 0 for none
+	command byte // the incomplete command; 0 for none
 	digits  int
 	millis  int64
 }
@@ -367,7 +366,7 @@ func (d *decoder) feed(b byte) element {
 	return element{what: data, data: b}
 }
 
-// hex is the value of a digit; of what is none, more than 15.
+// hex returns the value of a digit, or more than 15 for another byte.
 func hex(b byte) byte {
 	switch {
 	case '0' <= b && b <= '9':

@@ -5,13 +5,13 @@ import (
 	"time"
 )
 
-// pause is a context that ends when it is told to: context.WithTimeout costs 20 KB of flash. It
-// ends one wait for each end.
+// pause is a context that ends on request; context.WithTimeout costs 20 KB of flash. Each end ends
+// one wait.
 type pause struct{ ended chan struct{} }
 
 func newPause() *pause { return &pause{ended: make(chan struct{}, 1)} }
 
-// end ends the wait that is under way, or the next one.
+// end ends the current wait, or the next one.
 func (p *pause) end() {
 	select {
 	case p.ended <- struct{}{}:
@@ -19,8 +19,8 @@ func (p *pause) end() {
 	}
 }
 
-// endAfter calls end later, unless stopped. On boards that costs a stack for a goroutine that lives
-// for a moment: not for every turn of a loop.
+// endAfter calls end later, unless stopped. On boards that costs the stack of a short-lived
+// goroutine, so do not use it in every iteration of a loop.
 func (p *pause) endAfter(d time.Duration) (stop func()) {
 	p.drain()
 	timer := time.AfterFunc(d, p.end)
@@ -30,7 +30,7 @@ func (p *pause) endAfter(d time.Duration) (stop func()) {
 	}
 }
 
-// drain forgets an end that ended nothing.
+// drain discards an end that ended no wait.
 func (p *pause) drain() {
 	select {
 	case <-p.ended:

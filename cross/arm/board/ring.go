@@ -7,25 +7,24 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// Store keeps readings over a loss of power: flash, FRAM, battery-backed RAM. Its calls may block
-// for as long as an erase takes. Readings are numbered from 1 upwards, and numbers go on after a
-// reset.
+// Store keeps readings across a power loss: flash, FRAM, battery-backed RAM. Its calls may block
+// for the time of an erase. Readings are numbered from 1, and the numbers continue after a reset.
 type Store interface {
-	// Keep keeps a reading; body is the caller's again on return.
+	// Keep stores a reading. It must not keep body after it returns.
 	Keep(number uint32, body []byte) error
-	// Forget forgets a reading that the hub has, or that was given up. A reading that was not
-	// forgotten before the power went is sent again after it.
+	// Forget removes a reading that the hub has, or that was dropped. A reading that is not removed
+	// before a power loss is sent again.
 	Forget(number uint32) error
-	// Load calls f for each reading that is kept, in order, and returns the highest number ever kept,
-	// 0 for none. f does not call the store.
+	// Load calls f for each stored reading, in order, and returns the highest number ever stored, 0
+	// for none. f does not call the store.
 	Load(f func(number uint32, body []byte)) (last uint32, err error)
 }
 
-// ring holds the readings that the hub does not have yet, in memory that is allocated once. A slot
-// never moves, for the client may have it; places in the order do.
+// ring holds the readings that the hub does not have yet, in memory allocated once. A slot never
+// moves, because the client may use it; only its position in the order changes.
 type ring struct {
 	slots []*slot // the oldest first; those from n on are free
-	n     int     // so many are in use
+	n     int     // number of slots in use
 }
 
 // slot is one reading. The message and its receipt belong to the client while sent is true.
@@ -34,7 +33,7 @@ type slot struct {
 	receipt device.Receipt
 	number  uint32
 	sent    bool
-	done    bool // the hub has it, or it was given up
+	done    bool // the hub has it, or it was dropped
 }
 
 // newRing allocates slots of size bytes each.
@@ -60,7 +59,7 @@ func (r *ring) add(number uint32) *slot {
 	return s
 }
 
-// trim frees what is done, wherever it is.
+// trim frees all slots that are done.
 func (r *ring) trim() {
 	kept := 0
 	for i := range r.n {
@@ -72,7 +71,7 @@ func (r *ring) trim() {
 	r.n = kept
 }
 
-// undo takes the newest back.
+// undo removes the newest reading.
 func (r *ring) undo() { r.n-- }
 
 // appendReading writes {"n":NUMBER,FIELDS} to b, where read appends FIELDS.

@@ -5,9 +5,9 @@ import (
 	"crypto/sha256"
 )
 
-// Signer returns a transport.Credentials.Sign for a key in RAM: HMAC-SHA256 (RFC 2104). It does
-// what transport.SharedKey does, without crypto/hmac, which costs 9 KB of flash on boards. A board
-// with a secure element lets that sign instead.
+// Signer returns a transport.Credentials.Sign for a key in RAM: HMAC-SHA256 (RFC 2104). It is equal
+// to transport.SharedKey without crypto/hmac, which costs 9 KB of flash on boards. A board with a
+// secure element uses that instead.
 func Signer(key []byte) func(ctx context.Context, text []byte) ([]byte, error) {
 	if len(key) > sha256.BlockSize {
 		sum := sha256.Sum256(key)
@@ -22,7 +22,7 @@ func Signer(key []byte) func(ctx context.Context, text []byte) ([]byte, error) {
 	}
 }
 
-// mix returns the block with pad mixed in and room for more bytes behind it.
+// mix returns the block XORed with pad, with capacity for more bytes.
 func mix(block *[sha256.BlockSize]byte, pad byte, more int) []byte {
 	b := make([]byte, len(block), len(block)+more)
 	for i := range b {
@@ -31,8 +31,8 @@ func mix(block *[sha256.BlockSize]byte, pad byte, more int) []byte {
 	return b
 }
 
-// Key decodes a device's key, in base64 as a hub shows it; nil if it is not that. Package
-// encoding/base64 has another 700 bytes of flash for it.
+// Key decodes a device's key from base64, as a hub shows it; nil if it is invalid. Package
+// encoding/base64 would cost 700 bytes more of flash.
 func Key(text string) []byte {
 	for len(text) > 0 && text[len(text)-1] == '=' {
 		text = text[:len(text)-1]

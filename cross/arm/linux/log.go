@@ -6,7 +6,7 @@ import (
 	"github.com/hubline-iot/hubline/device"
 )
 
-// say writes a line for each change of the connection; the journal has the time.
+// say writes a line for each change of the connection; the journal adds the time.
 func say(s device.Status) {
 	line := s.State.String() + ": " + s.Reason.String()
 	if s.Delay > 0 {

@@ -1,17 +1,17 @@
 // Command linux is telemetry for Linux boards, from ARMv5 gateways to routers: one static binary
-// that reads a number from a file, such as a thermometer's in /sys, and brings it to an IoT hub
-// over MQTT with TLS.
+// that reads a number from a file, such as a thermometer's in /sys, and sends it to an IoT hub over
+// MQTT with TLS.
 //
 //	CGO_ENABLED=0 GOOS=linux GOARCH=arm GOARM=6 go build -trimpath -ldflags "-s -w" \
 //	    -o hubline-telemetry ./cross/arm/linux
 //
-// It is made for systemd (see hubline-telemetry.service): it tells when it is ready, feeds the
-// watchdog as long as things move, and flushes within TimeoutStopSec on SIGTERM. It runs without
-// systemd too. The connection string is read from a file, never from the command line, where every
-// user of the board could read it.
+// It is designed for systemd (see hubline-telemetry.service): it reports when it is ready, feeds
+// the watchdog while there is progress, and flushes within TimeoutStopSec on SIGTERM. It runs
+// without systemd too. It reads the connection string from a file, never from the command line,
+// which every user of the board can read.
 //
-// MQTT is by package lean; build with -tags paho for the Eclipse client, which makes the binary 1
-// MB larger.
+// The MQTT engine is package lean; build with -tags paho for the Eclipse client, which adds 1 MB to
+// the binary.
 package main
 
 import (
@@ -56,14 +56,14 @@ func main() {
 	}
 }
 
-// settings are the command line.
+// settings are the flags.
 type settings struct {
 	connect, source, addr, roots, outbox string
 	interval                             time.Duration
 }
 
-// flushTime is what is left for the outbox after SIGTERM. Closing takes 15 s at the worst; together
-// they stay below the unit's TimeoutStopSec.
+// flushTime is the time for the outbox after SIGTERM. Closing takes at most 15 s; together they
+// stay below the unit's TimeoutStopSec.
 const flushTime = 10 * time.Second
 
 // run sends readings until ctx ends.
@@ -84,11 +84,11 @@ func run(ctx context.Context, s settings) error {
 		MaxMessages:     1024,
 		MaxBytes:        256 << 10,
 		Overflow:        device.DropOldest,
-		TryAgainAfter:   10 * time.Minute, // nobody comes to start it again
+		TryAgainAfter:   10 * time.Minute, // nobody is there to restart it
 		ReconnectSpread: 5 * time.Second,
 	}
 	if s.outbox != "" {
-		options.Overflow = device.Block // it is the files that give way
+		options.Overflow = device.Block // the files drop the oldest readings
 	}
 	client, err := device.New(creds, engine(creds, s.addr, roots), options)
 	if err != nil {
@@ -121,7 +121,7 @@ func sample(ctx context.Context, client *device.Client, out *out, service *servi
 	feed := time.NewTicker(service.feedEvery)
 	defer feed.Stop()
 	trouble := ""
-	// numbers begin anew with each start; by the id consumers tell what came twice
+	// numbers restart at 1 with each start; consumers detect duplicates by the id
 	life := strconv.FormatUint(rand.Uint64(), 36) + "-"
 	for n := uint64(1); ; {
 		body, err := reading(s.source, n)
@@ -133,7 +133,7 @@ func sample(ctx context.Context, client *device.Client, out *out, service *servi
 				return nil
 			}
 		}
-		switch { // sensors come and go, and full disks get room again; what was read before still has to reach the hub
+		switch { // sensors disappear and return, and full disks get space again; earlier readings must still reach the hub
 		case err == nil:
 			trouble = ""
 		case err.Error() != trouble:
@@ -153,7 +153,7 @@ func sample(ctx context.Context, client *device.Client, out *out, service *servi
 	}
 }
 
-// reading is the body of message n, in JSON.
+// reading returns the body of message n, in JSON.
 func reading(source string, n uint64) ([]byte, error) {
 	text, err := os.ReadFile(source)
 	if err != nil {
@@ -162,7 +162,7 @@ func reading(source string, n uint64) ([]byte, error) {
 	b := append(make([]byte, 0, 64), `{"n":`...)
 	b = strconv.AppendUint(b, n, 10)
 	b = append(b, `,"value":`...)
-	// Written anew, for much that Go takes for a number is none in JSON: +5, 0x1p4, NaN.
+	// Reformatted, because some numbers of Go are invalid in JSON: +5, 0x1p4, NaN.
 	number := strings.TrimSpace(string(text))
 	if whole, err := strconv.ParseInt(number, 10, 64); err == nil {
 		b = strconv.AppendInt(b, whole, 10)
@@ -190,7 +190,7 @@ func credentials(path string) (*transport.Credentials, error) {
 	return device.ParseConnectionString(string(text))
 }
 
-// trust reads certificates to trust, nil for the system's.
+// trust reads the trusted certificates; nil means the system's.
 func trust(path string) (*tls.Config, error) {
 	if path == "" {
 		return nil, nil

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// Whatever the file holds: what goes out is JSON with the same number, or nothing.
+// For any content of the file, the message is JSON with the same number, or there is none.
 func TestReadingIsJSON(t *testing.T) {
 	source := filepath.Join(t.TempDir(), "temp")
 	if _, err := reading(source, 1); err == nil {

@@ -9,7 +9,7 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// out is where readings wait for the hub: in the client's memory, or in files.
+// out is the outbox of the readings: in the client's memory, or in files.
 type out struct {
 	client *device.Client
 	queue  *outbox.Queue // nil: in memory
@@ -45,7 +45,8 @@ func (o *out) put(ctx context.Context, m *transport.Message) error {
 	return o.queue.Put(ctx, m)
 }
 
-// flush waits until the hub has all, or ctx ends, which with files is no loss.
+// flush waits until the hub has all readings, or ctx ends, which loses nothing if the outbox is in
+// files.
 func (o *out) flush(ctx context.Context) error {
 	if o.queue == nil {
 		return o.client.Flush(ctx)

@@ -9,26 +9,26 @@ import (
 	"github.com/hubline-iot/hubline/device"
 )
 
-// service talks to the service manager as sd_notify(3) does: a datagram to the socket in
-// $NOTIFY_SOCKET. Without it nothing is told.
+// service notifies the service manager as sd_notify(3) does: a datagram to the socket in
+// $NOTIFY_SOCKET. Without the variable it does nothing.
 type service struct {
 	socket    string
 	feedEvery time.Duration
 
 	watched  bool
-	answered uint64 // messages with a result when it was looked last
+	answered uint64 // messages with a result at the last check
 	moved    time.Time
 }
 
-// stuckAfter is how long nothing may come of the outbox, though the client counts as connected,
-// before the watchdog is not fed any more. The client finds dead connections by itself within a
-// minute or two; this is for what nobody thought of.
+// stuckAfter is how long a connected client may make no progress with its outbox before the
+// watchdog is not fed. The client detects dead connections itself within a minute or two; this is
+// for unforeseen faults.
 const stuckAfter = 15 * time.Minute
 
 func newService() *service {
 	s := &service{socket: os.Getenv("NOTIFY_SOCKET"), feedEvery: time.Minute, moved: time.Now()}
-	// The manager kills the program when it has not heard of it for $WATCHDOG_USEC.
-	pid := os.Getenv("WATCHDOG_PID") // whom it watches; a program that this one was started by may have left it
+	// The manager kills the program after $WATCHDOG_USEC without a notification.
+	pid := os.Getenv("WATCHDOG_PID") // the watched process; the variable may be inherited from a parent program
 	mine := pid == "" || pid == strconv.Itoa(os.Getpid())
 	if usec, err := strconv.ParseUint(os.Getenv("WATCHDOG_USEC"), 10, 40); err == nil && usec > 0 && mine {
 		s.watched = true
@@ -49,13 +49,14 @@ func (s *service) feed(client *device.Client) {
 	}
 }
 
-// tell sends a line to the manager. If that fails the manager finds out by itself.
+// tell sends a line to the manager. It ignores errors, since the manager notices a missing line
+// itself.
 func (s *service) tell(line string) {
 	if s.socket == "" {
 		return
 	}
 	name := s.socket
-	if name[0] == '@' { // a socket without a file
+	if name[0] == '@' { // an abstract socket
 		name = "\x00" + name[1:]
 	}
 	c, err := net.DialUnix("unixgram", nil, &net.UnixAddr{Name: name, Net: "unixgram"})
@@ -63,6 +64,6 @@ func (s *service) tell(line string) {
 		return
 	}
 	defer c.Close()
-	_ = c.SetWriteDeadline(time.Now().Add(time.Second)) // a manager that does not read must not stop the readings
+	_ = c.SetWriteDeadline(time.Now().Add(time.Second)) // a manager that does not read must not block the readings
 	_, _ = c.Write([]byte(line))
 }

@@ -18,6 +18,7 @@ import (
 // Azcore{}, Classify: ClassifyStatuses(AzcoreStatuses()...)}. Its TryTimeout is Retrier.TryLimit.
 // Unlike in the SDK, a negative Delay really means no delay: the SDK takes a product of 0 for an
 // overflow and waits for Max.
+//
 // Source: the SDK's code, sdk/azcore/runtime/policy_retry.
 type Azcore struct {
 	// MaxRetries is the number of retries. 0: 3. Negative: none.

@@ -16,7 +16,7 @@ func register(address uintptr) *volatile.Register32 {
 // uart is a serial port of the chip (PL011).
 type uart struct{ base uintptr }
 
-// line is the second one; the first is the console.
+// line is the second port; the first is the console.
 var line = uart{0x4000_D000}
 
 const (
@@ -29,14 +29,14 @@ const (
 	transmitFull = 1 << 5
 )
 
-// start sets eight bits with the FIFOs on, and switches both directions on.
+// start sets 8 data bits with the FIFOs on, and enables both directions.
 func (u *uart) start() {
 	register(u.base + uartLine).Set(0x70)
 	register(u.base + uartControl).Set(0x301)
 }
 
-// Read takes what is in the FIFO. That is enough in the emulator, whose line waits for the reader;
-// on a real board an interrupt has to fill a ring (see board.Port).
+// Read reads the FIFO. That is enough in the emulator, whose line waits for the reader. On a real
+// board an interrupt must fill a ring (see board.Port).
 func (u *uart) Read(p []byte) int {
 	flags, data := register(u.base+uartFlags), register(u.base+uartData)
 	n := 0
@@ -58,9 +58,9 @@ func (u *uart) Write(p []byte) int {
 	return n
 }
 
-// Pause lets a millisecond pass. TinyGo's clock for this emulated chip does not run by itself,
-// sleeping moves it on at once; so the chip's own timer makes it true. On real chips it is
-// time.Sleep alone.
+// Pause waits a millisecond. TinyGo's clock for this emulated chip does not advance by itself, and
+// a sleep advances it at once. So Pause also waits with the chip's own timer. On real chips
+// time.Sleep is enough.
 func (u *uart) Pause() {
 	control := register(0xE000_E010) // SysTick
 	register(0xE000_E014).Set(ticksPerMillisecond)
@@ -72,11 +72,11 @@ func (u *uart) Pause() {
 	time.Sleep(time.Millisecond)
 }
 
-// ticksPerMillisecond is for the 12 MHz that the chip starts with.
+// ticksPerMillisecond is for the chip's initial clock of 12 MHz.
 const ticksPerMillisecond = 12_000
 
-// deepSleep stops the chip for d. Waking is a reset: what was in RAM is gone, as it is on most
-// chips. This one has no wake-up timer in the emulator, so it waits and resets itself.
+// deepSleep stops the chip for d. Waking is a reset that clears the RAM, as on most chips. The
+// emulated chip has no wake-up timer, so deepSleep waits and resets the chip.
 func deepSleep(d time.Duration) {
 	for ; d > 0; d -= time.Millisecond {
 		dog.feed()
@@ -97,13 +97,13 @@ const (
 	dogControl = 0x08
 	dogClear   = 0x0c
 
-	// dogTicks is what the watchdog counts down from, twice before it resets: 2 x 40 s at the 12 MHz
-	// that the chip starts with.
+	// dogTicks is the start value of the watchdog, which counts down twice before it resets: 2 x 40 s
+	// at the chip's initial 12 MHz.
 	dogTicks = 480_000_000
 )
 
 func (w watchdog) start() {
-	clocks := register(0x400F_E100) // RCGC0: a part without its clock does not answer
+	clocks := register(0x400F_E100) // RCGC0: a part without a clock does not answer
 	clocks.Set(clocks.Get() | 1<<3)
 	register(w.base + dogLoad).Set(dogTicks)
 	register(w.base + dogControl).Set(3) // interrupt at the first time-out, reset at the second

@@ -1,10 +1,10 @@
 //go:build tinygo
 
 // Command cortexm is the firmware for a Cortex-M3 with a modem on its second serial port: the
-// LM3S6965, which QEMU emulates (TinyGo target cortex-m-qemu). It is the pattern for all boards
-// with a serial modem.
+// LM3S6965, which QEMU emulates (TinyGo target cortex-m-qemu). It is a template for all boards with
+// a serial modem.
 //
-// Identity and mode come in at build time:
+// Identity and mode are set at build time:
 //
 //	tinygo build -target cortex-m-qemu -panic=trap \
 //	    -ldflags "-X main.host=HUB -X main.deviceID=ID -X main.key=BASE64" ./cross/arm/board/cortexm
@@ -34,7 +34,7 @@ func main() {
 		return
 	}
 	var interval time.Duration
-	for _, digit := range []byte(milliseconds) { // strconv.Atoi brings 4 KB of error texts
+	for _, digit := range []byte(milliseconds) { // strconv.Atoi adds 4 KB of error texts
 		interval = interval*10 + time.Duration(digit-'0')*time.Millisecond
 	}
 	if interval == 0 {
@@ -53,7 +53,7 @@ func main() {
 	firmware, err = board.New(board.Config{
 		Host: host, DeviceID: deviceID, Sign: board.Signer(secret),
 		Dial: modem.Dial, Now: modem.Now,
-		Seed:     uint64(modem.Now().UnixNano()), // this chip has no better noise; see the guide
+		Seed:     uint64(modem.Now().UnixNano()), // the chip has no better noise; see the guide
 		Read:     readTemperature,
 		Interval: interval,
 		Command:  func(body []byte) { println("command", string(body)) },
@@ -83,7 +83,7 @@ func main() {
 	println("ended", firmware.Run(context.Background()).Error())
 }
 
-// readTemperature stands for a sensor: a saw-tooth from 18.0 to 25.9 degrees.
+// readTemperature replaces a sensor: a saw-tooth from 18.0 to 25.9 degrees.
 func readTemperature(b []byte) []byte {
 	tenths++
 	t := 180 + tenths%80
@@ -95,10 +95,10 @@ func readTemperature(b []byte) []byte {
 
 var tenths uint
 
-// tell prints what a person at the console wants to know: readings and memory.
+// tell prints readings and memory on the console.
 func tell(f *board.Firmware) {
 	c := f.Counts()
-	runtime.GC() // so that what is told is in use
+	runtime.GC() // so that the report counts only live memory
 	runtime.ReadMemStats(&memory)
 	println("counts taken", c.Taken, "acknowledged", c.Acknowledged, "lost", c.Lost, "heap", memory.HeapInuse, "of",
 		memory.HeapSys,

@@ -10,22 +10,22 @@ import (
 	"github.com/hubline-iot/hubline/transport/mqtt/lean"
 )
 
-// join brings the board into its network. The drivers are a module of their own
-// (tinygo.org/x/drivers), so this is left to the firmware that is made from this one:
+// join connects the board to its network. The drivers are in a separate module
+// (tinygo.org/x/drivers), so a firmware based on this one must implement it:
 //
 //	link, _ := probe.Probe() // tinygo.org/x/drivers/netlink/probe
 //	return link.NetConnect(&netlink.ConnectParams{Ssid: ssid, Passphrase: passphrase})
 //
-// Without it net.Dial says that there is no netdev.
+// Without it net.Dial reports that there is no netdev.
 func join() error { return nil }
 
-// offset is what network time was ahead of the board's own clock. Ask an NTP server after join, and
-// set it; before, no token can be signed.
+// offset is network time minus the board's own clock. Set it from an NTP server after join; before
+// that, no token can be signed.
 var offset time.Duration
 
 func now() time.Time { return time.Now().Add(offset) }
 
-// seed takes the chip's random numbers where it has a generator, else its clock.
+// seed returns the chip's random numbers if it has a generator, otherwise its clock.
 func seed() uint64 {
 	if r, err := machine.GetRNG(); err == nil {
 		return uint64(r)<<32 ^ uint64(time.Now().UnixNano())
@@ -33,8 +33,8 @@ func seed() uint64 {
 	return uint64(time.Now().UnixNano())
 }
 
-// feed feeds the watchdog; the first call starts it. Its time must be longer than closing a
-// connection may take, 5 s.
+// feed feeds the watchdog; the first call starts it. Its time must be longer than a connection may
+// take to close, 5 s.
 func feed() {
 	if !fed {
 		fed = true
@@ -47,7 +47,7 @@ func feed() {
 
 var fed bool
 
-// dialTLS lets the network chip make TLS, with the certificates that it has in its own flash.
+// dialTLS uses the TLS of the network chip, with the certificates in the chip's own flash.
 func dialTLS(addr string) (lean.Conn, error) {
 	c, err := cryptotls.Dial("tcp", addr, nil)
 	if err != nil {

@@ -1,13 +1,13 @@
 //go:build tinygo
 
-// Command tinynet is the firmware for boards whose network TinyGo's package net reaches: pico-w,
+// Command tinynet is the firmware for boards whose network TinyGo's package net supports: pico-w,
 // wioterminal, nano-rp2040, metro-m4-airlift and others with a netdev driver.
 //
 //	tinygo flash -target wioterminal -panic=trap \
 //	    -ldflags "-X main.host=HUB -X main.deviceID=ID -X main.key=BASE64 -X main.addr=HUB:8883 -X main.tls=1" \
 //	    ./cross/arm/board/tinynet
 //
-// Three things are the board's own and stand in board.go: joining the network, the time, and the
+// Three parts are specific to the board and are in board.go: joining the network, the time, and the
 // watchdog.
 package main
 
@@ -57,14 +57,14 @@ func main() {
 	}
 	for mode == "sleep" {
 		println("all sent:", firmware.Cycle(20*time.Second) == nil)
-		// stands for the chip's own: set the wake-up timer, switch the radio off, stop the clocks
+		// replace this by the chip's own sleep: set the wake-up timer, switch the radio off, stop the
+		// clocks
 		firmware.Sleep(10 * time.Minute)
 	}
 	println(firmware.Run(context.Background()).Error())
 }
 
-// dial connects by TinyGo's net, which has no way to give up early: the chip's own time-out ends
-// it.
+// dial connects with TinyGo's net, which cannot be cancelled: the chip's own time-out ends it.
 func dial(context.Context) (lean.Conn, error) {
 	if tls == "1" {
 		return dialTLS(addr)
@@ -72,7 +72,7 @@ func dial(context.Context) (lean.Conn, error) {
 	return net.Dial("tcp", addr)
 }
 
-// readSensor stands for a sensor: the seconds since the start.
+// readSensor replaces a sensor: the seconds since the start.
 func readSensor(b []byte) []byte {
 	return strconv.AppendInt(append(b, `"uptime":`...), int64(time.Since(started).Seconds()), 10)
 }

@@ -1,13 +1,13 @@
 //go:build tinygo
 
-// Command wasi is the firmware as a module of WebAssembly, for gateways that run their devices'
-// programs in a sandbox. WASI's first version has no sockets, so the host carries the connection as
-// a modem does, over standard input and standard error; standard output is the console.
+// Command wasi is the firmware as a WebAssembly module, for gateways that run their devices'
+// programs in a sandbox. WASI's first version has no sockets, so the host acts as a modem over
+// standard input and standard error; standard output is the console.
 //
 //	tinygo build -target wasip1 \
 //	    -ldflags "-X main.host=HUB -X main.deviceID=ID -X main.key=BASE64" -o device.wasm ./cross/arm/board/wasi
 //
-// Standard input must not block: an empty one has to answer EAGAIN.
+// Standard input must not block: without data it must return EAGAIN.
 package main
 
 import (
@@ -23,7 +23,7 @@ import (
 // Set by the linker. TinyGo sets only what has no value here.
 var (
 	host, deviceID, key string
-	readings            string // how many, in decimal; then the program ends. Empty: for ever
+	readings            string // number of readings, in decimal, after which the program ends; empty: for ever
 )
 
 func main() {
@@ -67,7 +67,7 @@ func main() {
 type pipes struct{}
 
 func (pipes) Read(p []byte) int {
-	n, _ := os.Stdin.Read(p) // an error: nothing has come yet
+	n, _ := os.Stdin.Read(p) // an error means that no data has arrived yet
 	return max(n, 0)
 }
 
