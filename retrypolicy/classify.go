@@ -209,7 +209,7 @@ func Permanent(err error) error {
 // KindSet is a set of Kinds.
 type KindSet uint32
 
-// Kinds makes a set.
+// Kinds returns the set of the given Kinds.
 func Kinds(kinds ...transport.Kind) KindSet {
 	var s KindSet
 	for _, k := range kinds {

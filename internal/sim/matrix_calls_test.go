@@ -75,7 +75,7 @@ func callRows() []row {
 			uncalled: true},
 		{name: "SwallowMethodAnswer", fault: F{Kind: testbroker.SwallowMethodAnswer}, class: atMethod, uncalled: true},
 		{name: "SlowMethodAnswer", fault: F{Kind: testbroker.SlowMethodAnswer, Delay: slow}, class: atMethod},
-		// the next one
+		// the next call may fail
 		{name: "DropAfterMethodAnswer", fault: F{Kind: testbroker.DropAfterMethodAnswer}, class: atMethod,
 			kinds: kinds(network), uncalled: true},
 	}

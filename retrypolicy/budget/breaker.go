@@ -249,7 +249,7 @@ func (b *Breaker) settle(now time.Time) {
 		b.up, b.good = false, 0
 	}
 	if b.up && now.Sub(b.upSince) < -b.minUp {
-		b.upSince = now // the same
+		b.upSince = now // the clock was set back
 	}
 	if b.up && b.lasted(now) {
 		b.row = 0
