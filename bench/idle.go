@@ -18,7 +18,7 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// The budget of an idle client: the goal of 45 KB; over TLS its current cost plus 5 %, to prevent
+// The budget of an idle client: the goal of 45 KB; over TLS its measured cost plus 5 %, to prevent
 // growth. The raw library alone costs 34 KB, and over TLS 53 KB.
 const (
 	IdleGoroutines = 11
@@ -27,7 +27,7 @@ const (
 )
 
 // The budget on Hubline's own MQTT engine: the goal of 16 KB and 3 goroutines, one of them only
-// while a handler runs; over TLS its current cost plus 10 %.
+// while a handler runs; over TLS its measured cost plus 10 %.
 const (
 	LeanGoroutines = 3
 	LeanKB         = 16

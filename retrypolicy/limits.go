@@ -184,7 +184,7 @@ func (r RetryAfter) Validate() error {
 	return within("RetryAfter.Policy", r.Policy)
 }
 
-// SafeOnly retries only after failures that make a repetition harmless (Attempt.Safe is SafeYes).
+// SafeOnly retries only if a repetition does no harm (Attempt.Safe is SafeYes).
 type SafeOnly struct{ Policy Policy }
 
 // Decide stops with Unsafe unless Attempt.Safe is SafeYes.

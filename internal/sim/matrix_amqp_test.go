@@ -17,7 +17,7 @@ var amqpMatrix = matrix{
 			return r.reconnects() || r.class == always && r.fault.Kind != testbroker.Quota
 		}, openOp, false},
 		{"send one", speaks, sendOp(1), false},
-		{"window", speaks, sendOp(150), true}, // a batch refused because of one message reports nothing about the others
+		{"window", speaks, sendOp(150), true}, // the status does not report a batch refused because of one message
 		{"accept", receives, receiveOp(transport.Accept), false},
 		{"release", receives, receiveOp(transport.Release), false},
 		{"reject", receives, receiveOp(transport.Reject), false},

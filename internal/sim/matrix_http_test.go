@@ -21,7 +21,7 @@ var httpMatrix = matrix{
 		{"send one", func(_ engine, r row) bool {
 			return r.class != atSettle && r.fault.Kind != testbroker.Throttle // a single request does not notice it
 		}, sendOp(1), false},
-		{"window", sends, sendOp(150), true}, // a batch refused because of one message reports nothing about the others
+		{"window", sends, sendOp(150), true}, // the status does not report a batch refused because of one message
 		{"accept", looks, receiveOp(transport.Accept), false},
 		{"release", looks, receiveOp(transport.Release), false},
 		{"reject", looks, receiveOp(transport.Reject), false},

@@ -50,8 +50,8 @@ type BreakerOptions struct {
 	// Wait makes an attempt wait until the cooldown is over instead of refusing it. For a loop that
 	// has nothing else to do, such as that of a connection.
 	Wait bool
-	// Spread is the most that is randomly added to each wait, so that callers do not all return at
-	// once when the breaker closes. It requires Wait. Default: half of Cooldown.
+	// Spread is the longest random addition to each wait, so that callers do not all return at once
+	// when the breaker closes. It requires Wait. Default: half of Cooldown.
 	Spread time.Duration
 }
 

@@ -33,7 +33,8 @@ type keyed struct {
 
 // NewPerKey returns a PerKey for at most max keys. make returns the policy of a new key. It is
 // called under a lock, so it must not call the PerKey. NewPerKey calls it once, for the empty key,
-// and validates the result. A key whose later policy Validate refuses does not retry.
+// and validates the result. If make later returns a policy that Validate refuses, that key does not
+// retry.
 func NewPerKey(max int, make func(key string) retrypolicy.Policy) (*PerKey, error) {
 	switch {
 	case max < 1:

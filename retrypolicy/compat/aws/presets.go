@@ -18,12 +18,13 @@ func full(base time.Duration) retrypolicy.Policy {
 	return retrypolicy.Backoff{Base: base, Max: maxDelay, Jitter: retrypolicy.FullJitter}
 }
 
-// Standard2026 is the standard mode that the AWS SDKs share since 2026, first behind a switch: 3
-// attempts; delay U * min(50 ms * 2^(n-1), 20 s) before the n-th retry, with 1 s instead of 50 ms
-// after Throttled; the service's delay if it is between that and 5 s more; a quota of 500 with 14
-// per retry, but 5 after Throttled. So Throttled, the most expensive failure in some older SDKs, is
-// the cheapest here, and waits twenty times as long. U is a draw from 0 to 1, here and below. The
-// SDKs truncate delays to whole milliseconds; this package does not.
+// Standard2026 is the standard mode that the AWS SDKs share since 2026, first behind a switch. It
+// makes 3 attempts. The delay is U * min(50 ms * 2^(n-1), 20 s) before the n-th retry, with 1 s
+// instead of 50 ms after Throttled. The service's delay replaces it, clamped to at least that and
+// at most 5 s more. The quota is 500, with 14 per retry, but 5 after Throttled. So Throttled, the
+// most expensive failure in some older SDKs, is the cheapest here, and waits twenty times as long.
+// U is a draw from 0 to 1, here and below. The SDKs truncate delays to whole milliseconds; this
+// package does not.
 //
 // smithy-kotlin, botocore (boto3), aws-sdk-js-v3 and aws-sdk-go-v2 (Go2026) have this mode. SDKs
 // that differ have their own function: Java2026 and Python. DynamoDB is for that service.
@@ -40,8 +41,8 @@ func Standard2026() *Options {
 
 // Kotlin is the standard mode of smithy-kotlin, 2021 to 2026: 3 attempts; delay U * min(10 ms *
 // 1.5^(n-1), 20 s) before the n-th retry, with 1 s instead of 10 ms after Throttled; the service's
-// delay if it is between that and 5 s more; a quota of 500 with 5 per retry, but 10 after
-// Throttled, Network and Timeout.
+// delay, clamped as in Standard2026; a quota of 500 with 5 per retry, but 10 after Throttled,
+// Network and Timeout.
 //
 // Before May 2026 it charged after the delay: set Quota.Late for that.
 //
@@ -183,8 +184,8 @@ func JavaLegacy() *Options {
 }
 
 // JS is aws-sdk-js-v3 before 2026: 3 attempts; delay U * min(100 ms * 2^(n-1), 20 s), with 500 ms
-// instead of 100 ms after Throttled; the service's delay if it is between that and 5 s more; a
-// quota of 500 with 10 per retry, but 5 after Throttled.
+// instead of 100 ms after Throttled; the service's delay, clamped as in Standard2026; a quota of
+// 500 with 10 per retry, but 5 after Throttled.
 //
 // Source: smithy-typescript, util-retry, StandardRetryStrategy and its constants.
 func JS() *Options {
