@@ -1,5 +1,5 @@
-// MQTT.js under remote control. Each line of standard input is a command, each line of standard output something that happened; both are JSON.
-// Nothing is retried: a connection that ends stays ended.
+// MQTT.js controlled by a test. Each line of standard input is a command, each line of standard output an event; both are JSON. It does not
+// reconnect.
 'use strict'
 const mqtt = require('mqtt')
 const readline = require('readline')

@@ -1,9 +1,9 @@
-// What the scripts around the official SDKs share.
+// Helpers of the scripts around the official SDKs.
 'use strict'
 const net = require('net')
 
-// The ports of the service are fixed in the SDKs. In their place come those of the hub under test, by a name look-up and a port forwarding of this process; names in TLS and in
-// what is signed stay as they are.
+// The service's ports are fixed in the SDKs. This process redirects them to the hub under test, by name look-up and port forwarding; names in TLS and
+// in signatures stay unchanged.
 const ports = new Map()
 const connect = net.Socket.prototype.connect
 net.Socket.prototype.connect = function (...args) {
@@ -17,7 +17,7 @@ net.Socket.prototype.connect = function (...args) {
 }
 
 module.exports = {
-  // forward says where what is sent to ports of the service goes: pairs of numbers.
+  // forward sets the redirection of the service's ports: pairs of numbers.
   forward(pairs) {
     for (const [service, hub] of pairs) ports.set(service, hub)
   },

@@ -1,5 +1,5 @@
-// The official device SDK for Node.js under remote control, over any of its transports. Each line of standard input is a command, each line of standard output something
-// that happened; both are JSON. What the SDK retries by itself, it retries; nothing else is.
+// The official device SDK for Node.js controlled by a test, over any of its transports. Each line of standard input is a command, each line of
+// standard output an event; both are JSON. Only the SDK itself retries.
 'use strict'
 const readline = require('readline')
 const { Readable } = require('stream')
@@ -23,7 +23,7 @@ function made({ payload, id, correlation, contentType, contentEncoding, componen
   return m
 }
 
-// content is what files contain.
+// content returns the content of files.
 function content(size) {
   const all = Buffer.alloc(size)
   for (let i = 0; i < size; i++) all[i] = i ^ (i >> 8) ^ (i >> 16)
@@ -35,12 +35,12 @@ function* slices(all, size) {
 }
 
 const commands = {
-  // ports says where what is sent to ports of the service goes: pairs of numbers.
+  // ports sets the redirection of the service's ports: pairs of numbers.
   ports({ forward: pairs }) {
     forward(pairs)
     say({ on: 'done' })
   },
-  // open makes a client and opens it. life and margin, in seconds, are of the tokens that the SDK makes.
+  // open makes a client and opens it. life and margin, in seconds, are for the SDK's tokens.
   async open({ name, transport, connectionString, trust, cert, key, life, margin }) {
     const how = transports[transport]
     const Kind = connectionString.includes(';ModuleId=') ? ModuleClient : Client
@@ -65,7 +65,7 @@ const commands = {
       say({ on: 'batch', name, text: why(err) })
     }
   },
-  // listen takes commands, which are settled by settle.
+  // listen receives cloud-to-device messages; settle settles them.
   listen({ name }) {
     const { client, deliveries } = clients.get(name)
     let n = 0
@@ -84,7 +84,7 @@ const commands = {
       done(err)
     }
   },
-  // twin reads it. The SDK then tells of all desired properties as if they had changed.
+  // twin reads the twin. The SDK then reports all desired properties as changes.
   async twin({ name }) {
     const state = clients.get(name)
     try {
@@ -96,7 +96,7 @@ const commands = {
       say({ on: 'twin', name, text: why(err) })
     }
   },
-  // watch tells of each change of desired properties from now on.
+  // watch reports further changes of desired properties.
   watch({ name }) {
     clients.get(name).twin.on('properties.desired', (patch) => say({ on: 'desired', name, payload: JSON.stringify(patch) }))
   },
@@ -104,7 +104,7 @@ const commands = {
   report({ name, patch }) {
     clients.get(name).twin.properties.reported.update(patch, (err) => say({ on: 'reported', name, text: why(err) }))
   },
-  // method carries out a method: it answers with status and what it was given, or without payload if it was given none.
+  // method handles a method: it answers with status and the received payload, if any.
   method({ name, method, status }) {
     const { client } = clients.get(name)
     const register = client.onMethod ? 'onMethod' : 'onDeviceMethod' // of a module and of a device
@@ -114,7 +114,7 @@ const commands = {
       response.send(...args, (err) => say({ on: 'answered', name, text: why(err) }))
     })
   },
-  // upload sends a file of so many bytes: see content.
+  // upload uploads a file of the given size: see content.
   async upload({ name, blob, size }) {
     const state = clients.get(name)
     try {
@@ -124,7 +124,7 @@ const commands = {
       say({ on: 'uploaded', name, id: blob, text: why(err) + (err.innerError ? ': ' + why(err.innerError) : '') })
     }
   },
-  // uploadByHand does so with a client of the store that the application brings.
+  // uploadByHand uploads with the application's own store client.
   async uploadByHand({ name, blob, size }) {
     const { client } = clients.get(name)
     const { BlockBlobClient } = require('@azure/storage-blob') // that of azure-iot-device; it takes a while to load

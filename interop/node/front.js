@@ -1,5 +1,5 @@
-// A WebSocket server in front of an MQTT broker, on the library ws: what comes in frames goes on as a stream of bytes, and back. It takes its settings as one
-// line of JSON on standard input, says its port on standard output, and ends when standard input does.
+// A WebSocket server in front of an MQTT broker, with the library ws: it forwards frames as a byte stream, and back. It reads its settings as one
+// line of JSON from standard input, prints its port, and ends when standard input ends.
 'use strict'
 const https = require('https')
 const net = require('net')
@@ -18,7 +18,7 @@ function serve({ cert, key, path, broker }) {
     const link = net.connect(broker, '127.0.0.1')
     let n = 0
     link.on('data', (data) => {
-      // Frames need not be packets: every other one comes in two fragments, cut anywhere, with a ping between two messages now and then.
+      // Frames need not be packets: every second one is sent in two fragments, cut anywhere, sometimes with a ping between two messages.
       const at = n++ % 2 ? Math.floor(data.length / 2) : 0
       if (at > 0) ws.send(data.subarray(0, at), { binary: true, fin: false })
       ws.send(data.subarray(at), { binary: true, fin: true })

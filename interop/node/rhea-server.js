@@ -1,5 +1,5 @@
-// A broker of AMQP 1.0 on the library rhea, that does as it is told. Each line of standard input is a command, each line of standard output something that happened;
-// both are JSON. Telemetry is what is sent to the address "telemetry", commands come from the address "commands".
+// A broker of AMQP 1.0 with the library rhea, controlled by a test. Each line of standard input is a command, each line of standard output an event;
+// both are JSON. Telemetry goes to the address "telemetry", cloud-to-device messages come from the address "commands".
 'use strict'
 const https = require('https')
 const readline = require('readline')
@@ -20,10 +20,10 @@ const queue = [] // commands that wait: {n, message}
 const sent = new Map() // by delivery: a command that was not settled
 const senders = new Set() // for commands, open
 
-// alone lets an answer travel in a frame of its own: of two that wait together, the library sends the first one's outcome for both.
+// alone sends an answer in its own frame: the library would send the first of two pending outcomes for both.
 const alone = (answer) => setImmediate(answer)
 
-// What is done with a message. The argument is what follows the first colon in the plan.
+// Actions on a message. The argument is the text after the first colon in the plan.
 const actions = {
   accept: ({ delivery }) => delivery.accept(),
   later: ({ delivery }) => setTimeout(() => delivery.accept(), 20), // so that others are answered before it
@@ -91,7 +91,7 @@ const settled = (outcome) => ({ delivery }) => {
 }
 for (const outcome of ['accepted', 'rejected', 'released', 'modified']) container.on(outcome, settled(outcome))
 
-// gone puts back what was sent on a link and not settled.
+// gone requeues a link's unsettled messages.
 function gone(sender) {
   senders.delete(sender)
   for (const [delivery, command] of [...sent].reverse()) {
@@ -105,7 +105,7 @@ function gone(sender) {
 }
 for (const event of ['sender_close', 'sender_error']) container.on(event, ({ sender }) => gone(sender))
 for (const event of ['receiver_close', 'receiver_error']) container.on(event, ({ receiver }) => receivers.delete(receiver))
-// over is the end of all links for which is true.
+// over ends all links that match.
 function over(which) {
   for (const link of [...receivers]) if (which(link)) receivers.delete(link)
   for (const link of [...senders]) if (which(link)) gone(link)
@@ -143,7 +143,7 @@ const commands = {
     server.on('tlsClientError', () => {})
     server.on('listening', () => say({ on: 'listening', port: server.address().port }))
   },
-  // users are asked for a password from now on; without any everybody is let in.
+  // users sets the passwords; without any there is no authentication.
   users(command) {
     users = command.users
     container.sasl_server_mechanisms = rhea.create_container().sasl_server_mechanisms
@@ -155,7 +155,7 @@ const commands = {
     plan = command.plan
     say({ on: 'done' })
   },
-  // credit is what links have from now on. None stops those that are open when theirs is used up.
+  // credit sets the credit of links. None stops open links when their credit is used up.
   credit(command) {
     const before = credit
     credit = command.credit
@@ -167,7 +167,7 @@ const commands = {
     queue.push({ n: ++commandNumber, payload, message: { ...rest, body: rhea.message.data_section(Buffer.from(payload)) } })
     dispatch()
   },
-  // strike ends the links for commands, or what they are on, in the way of an action.
+  // strike ends the links for cloud-to-device messages, their session or connection, as the action says.
   strike({ action, condition }) {
     for (const sender of [...senders]) {
       gone(sender)

@@ -1,5 +1,5 @@
-// The AMQP 1.0 library rhea under remote control, as a client. Each line of standard input is a command, each line of standard output something that happened; both
-// are JSON. Nothing is retried, and nothing is settled unless a command says so or a receiver was opened with auto.
+// The AMQP 1.0 library rhea as a client controlled by a test. Each line of standard input is a command, each line of standard output an event; both
+// are JSON. It does not retry, and settles only on a command or if a receiver was opened with auto.
 'use strict'
 const readline = require('readline')
 const rhea = require('rhea')
@@ -10,7 +10,7 @@ const say = (event) => process.stdout.write(JSON.stringify(event) + '\n')
 const text = (v) => (v === undefined || v === null ? '' : Buffer.isBuffer(v) ? v.toString(v.length === 16 ? 'hex' : 'utf8') : String(v))
 const plain = (map) => Object.fromEntries(Object.entries(map || {}).map(([k, v]) => [k, v instanceof Date ? v.toISOString() : text(v)]))
 
-// told is a message as it is reported.
+// told converts a message for an event.
 function told(m) {
   const body = m.body && m.body.content !== undefined ? m.body.content : m.body
   return {
@@ -19,7 +19,7 @@ function told(m) {
   }
 }
 
-// made is a message as it is sent. A body is a data section.
+// made converts a command to a message. The body becomes a data section.
 function made({ payload, id, correlation, contentType, contentEncoding, component, properties, durable }) {
   const m = { body: rhea.message.data_section(Buffer.from(payload)) }
   if (id) m.message_id = id
@@ -40,7 +40,7 @@ const outcomes = {
 }
 
 const commands = {
-  // connect speaks TLS where there is something to trust, and WebSocket where there is a url. Without a user there is no SASL, unless it is to be anonymous.
+  // connect uses TLS if there is a certificate to trust, and WebSocket if there is a url. Without a user it uses no SASL, unless anonymous is set.
   connect({ name, port, url, trust, servername, username, password, anonymous }) {
     const container = rhea.create_container()
     const options = { host: '127.0.0.1', port, hostname: servername, reconnect: false, container_id: name, idle_time_out: 60000 }
@@ -90,7 +90,7 @@ const commands = {
     client.connection = container.connect(options)
     client.connection.on('sendable', (c) => flush(client, c.sender))
   },
-  // token puts a token, on links that the first one opens.
+  // token puts a token; the first one opens the links.
   token({ name, id, audience, token }) {
     const client = clients.get(name)
     if (!client.cbs) {
@@ -137,7 +137,7 @@ const commands = {
   },
 }
 
-// flush sends as much as the link has credit for.
+// flush sends as much as the link's credit allows.
 function flush(client, sender) {
   while (sender.waiting && sender.waiting.length && sender.sendable()) {
     const m = sender.waiting.shift()

@@ -1,5 +1,5 @@
-// The official SDK for back ends under remote control. Each line of standard input is a command, each line of standard output something that happened; both are JSON.
-// What the SDK retries by itself, it retries; nothing else is.
+// The official SDK for back ends controlled by a test. Each line of standard input is a command, each line of standard output an event; both are
+// JSON. Only the SDK itself retries.
 'use strict'
 const readline = require('readline')
 const { Client, Registry } = require('azure-iothub')
@@ -8,7 +8,7 @@ const { forward, say, why } = require('./common')
 
 const objects = new Map() // by name: registries, clients, queries
 
-// answer says what became of a call: the body of the answer, or the error.
+// answer reports the result of a call: the body of the answer, or the error.
 async function answer(name, call) {
   try {
     const done = (await call()) || {}
@@ -21,7 +21,7 @@ async function answer(name, call) {
 }
 
 const commands = {
-  // open makes a registry and a client, called "registry" and "client", and shows the way to the hub.
+  // open makes the objects "registry" and "client" and connects them to the hub.
   open({ connectionString, forward: pairs }) {
     forward(pairs)
     objects.set('registry', Registry.fromConnectionString(connectionString))
@@ -32,12 +32,12 @@ const commands = {
   call({ name, method, args }) {
     answer(name, () => objects.get(name)[method](...args))
   },
-  // query begins a query whose results come page by page.
+  // query begins a query with paged results.
   query({ name, query, page }) {
     objects.set(name, objects.get('registry').createQuery(query, page))
     say({ on: 'done' })
   },
-  // send sends a command to a device.
+  // send sends a cloud-to-device message to a device.
   send({ device, payload }) {
     answer('client', () => objects.get('client').send(device, new Message(payload)))
   },
