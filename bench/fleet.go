@@ -15,9 +15,9 @@ import (
 	"github.com/hubline-iot/hubline/transport/amqp"
 )
 
-// The budget of a device that shares a connection with a thousand others: heap with the telemetry
-// link only and with the link for cloud-to-device messages, goroutines, and the time until all are
-// connected again after the connection was lost.
+// The budget of a device that shares a connection with a thousand others. The heap is with the
+// telemetry link only, and with the link for cloud-to-device messages too. FleetBack is the time
+// until all are connected again after the connection was lost.
 const (
 	FleetHeapKB         = 110
 	FleetMessagesHeapKB = 200

@@ -15,9 +15,10 @@
 //     and rhea (over WebSocket too) as plain clients: CBS and SASL, telemetry, cloud-to-device
 //     messages with all outcomes in both settle modes, detached links, closed and reset connections.
 //   - The hub against the official device SDK for Node.js, azure-iot-device, over amqp, amqp-ws,
-//     mqtt, mqtt-ws and http: telemetry, batches (HTTP only), cloud-to-device messages, renewal of
-//     tokens, X.509, refusals; twin, desired properties and direct methods, of devices and modules
-//     (not over HTTP, which has none of these); file uploads; and all of it again after resets.
+//     mqtt, mqtt-ws and http. The tests cover telemetry, batches (HTTP only), cloud-to-device
+//     messages, renewal of tokens, X.509, refusals and file uploads; twin, desired properties and
+//     direct methods, of devices and modules (not over HTTP, which has none of these). All of it is
+//     repeated after resets.
 //   - The program cmd/testhub, built and started as a separate process, with the same SDK over
 //     mqtt, amqp and http. The tests send cloud-to-device messages, change desired properties, call
 //     methods, reset connections and read arrivals through its control API.

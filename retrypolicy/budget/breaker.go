@@ -107,10 +107,15 @@ type BreakerStatus struct {
 // waits for the cooldown, and while others probe, for an eighth of it at a time; a random part of
 // Spread is added to each wait.
 //
-// These outcomes say nothing about the service and do not count: an attempt that the caller
-// abandoned or cancelled, the end of an operation's own context (Terminal), Kind Closed, errors
-// marked by Permanent, and Kind Invalid without an HTTP status. A probe whose end is not reported
-// within a cooldown is considered lost, and another takes its place.
+// These outcomes say nothing about the service and do not count:
+//
+//   - an attempt that the caller abandoned or cancelled
+//   - the end of an operation's own context (Terminal)
+//   - Kind Closed, and errors marked by Permanent
+//   - Kind Invalid without an HTTP status
+//
+// A probe whose end is not reported within a cooldown is considered lost, and another takes its
+// place.
 //
 // It has no timer: its state changes only in calls. Safe for concurrent use. Source: Nygard,
 // "Release It!"; the parameters of failsafe-go and Polly.

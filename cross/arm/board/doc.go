@@ -1,6 +1,8 @@
-// Package board is the common firmware of all microcontrollers: readings at an interval, a ring of
-// readings in RAM while the hub is unreachable, a watchdog that is fed only while there is
-// progress, and a mode for batteries (wake, connect, flush, sleep).
+// Package board is the common firmware of all microcontrollers:
+//
+//   - It takes readings at an interval, and keeps them in a ring in RAM while the hub is unreachable.
+//   - It feeds a watchdog only while there is progress.
+//   - It has a mode for batteries: wake, connect, flush, sleep.
 //
 // The differences between boards are values: the connection, the clock, the key or the chip that
 // signs, the seed, the watchdog, the flash. The main packages in the folders below set them for one

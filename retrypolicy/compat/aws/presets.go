@@ -18,13 +18,17 @@ func full(base time.Duration) retrypolicy.Policy {
 	return retrypolicy.Backoff{Base: base, Max: maxDelay, Jitter: retrypolicy.FullJitter}
 }
 
-// Standard2026 is the standard mode that the AWS SDKs share since 2026, first behind a switch. It
-// makes 3 attempts. The delay is U * min(50 ms * 2^(n-1), 20 s) before the n-th retry, with 1 s
-// instead of 50 ms after Throttled. The service's delay replaces it, clamped to at least that and
-// at most 5 s more. The quota is 500, with 14 per retry, but 5 after Throttled. So Throttled, the
-// most expensive failure in some older SDKs, is the cheapest here, and waits twenty times as long.
-// U is a draw from 0 to 1, here and below. The SDKs truncate delays to whole milliseconds; this
-// package does not.
+// Standard2026 is the standard mode that the AWS SDKs share since 2026, first behind a switch:
+//
+//   - 3 attempts.
+//   - The delay is U * min(50 ms * 2^(n-1), 20 s) before the n-th retry, with 1 s instead of 50 ms
+//     after Throttled.
+//   - The service's delay replaces it: at least the computed delay, and at most 5 s more.
+//   - The quota is 500 tokens. A retry costs 14, but 5 after Throttled.
+//
+// So Throttled, the most expensive failure in some older SDKs, is the cheapest here, and waits
+// twenty times as long. U is a draw from 0 to 1, here and below. The SDKs truncate delays to whole
+// milliseconds; this package does not.
 //
 // smithy-kotlin, botocore (boto3), aws-sdk-js-v3 and aws-sdk-go-v2 (Go2026) have this mode. SDKs
 // that differ have their own function: Java2026 and Python. DynamoDB is for that service.
@@ -39,10 +43,13 @@ func Standard2026() *Options {
 	}
 }
 
-// Kotlin is the standard mode of smithy-kotlin, 2021 to 2026: 3 attempts; delay U * min(10 ms *
-// 1.5^(n-1), 20 s) before the n-th retry, with 1 s instead of 10 ms after Throttled; the service's
-// delay, clamped as in Standard2026; a quota of 500 with 5 per retry, but 10 after Throttled,
-// Network and Timeout.
+// Kotlin is the standard mode of smithy-kotlin, 2021 to 2026:
+//
+//   - 3 attempts.
+//   - The delay is U * min(10 ms * 1.5^(n-1), 20 s) before the n-th retry, with 1 s instead of 10 ms
+//     after Throttled.
+//   - The service's delay counts as in Standard2026.
+//   - The quota is 500 tokens. A retry costs 5, but 10 after Throttled, Network and Timeout.
 //
 // Before May 2026 it charged after the delay: set Quota.Late for that.
 //
@@ -60,8 +67,13 @@ func Kotlin() *Options {
 	}
 }
 
-// Botocore is the standard mode of botocore (boto3) before 2026: 3 attempts; delay U * min(2^(n-1),
-// 20) s; a quota of 500 with 5 per retry, but 10 after Timeout. It ignores the service's delay.
+// Botocore is the standard mode of botocore (boto3) before 2026:
+//
+//   - 3 attempts.
+//   - The delay is U * min(2^(n-1), 20) s.
+//   - The service's delay is ignored.
+//   - The quota is 500 tokens. A retry costs 5, but 10 after Timeout.
+//
 // With Adaptive around it, it is the adaptive mode.
 //
 // Beware of the counting: botocore's client option max_attempts counts retries; Attempts counts
@@ -112,10 +124,15 @@ func Python() *Options {
 	return o
 }
 
-// PythonSimple is the simple strategy of smithy-python: 5 attempts; delay (0.5 + U/2) * min(25 ms *
-// 2^(n-1), 20 s); no quota; only failures that are known to be safe to repeat. The library's other
-// back-offs are Backoff with NoJitter, FullJitter and DecorrelatedSmithy. DecorrelatedSmithy keeps
-// its state in the series here, not in the strategy.
+// PythonSimple is the simple strategy of smithy-python:
+//
+//   - 5 attempts.
+//   - The delay is (0.5 + U/2) * min(25 ms * 2^(n-1), 20 s).
+//   - Only failures that are known to be safe to repeat are retried.
+//   - There is no quota.
+//
+// The library's other back-offs are Backoff with NoJitter, FullJitter and DecorrelatedSmithy.
+// DecorrelatedSmithy keeps its state in the series here, not in the strategy.
 //
 // Source: smithy-python, retries.py, SimpleRetryStrategy.
 func PythonSimple() *Options {
@@ -125,9 +142,13 @@ func PythonSimple() *Options {
 	}
 }
 
-// Go is aws-sdk-go-v2 before 2026: 3 attempts; delay as GoBackoff with 20 s; a quota of 500 with 5
-// per retry, but 10 after Timeout. A retry that succeeds returns its cost plus 1. It ignores the
-// service's delay.
+// Go is aws-sdk-go-v2 before 2026:
+//
+//   - 3 attempts.
+//   - The delay is GoBackoff with 20 s.
+//   - The service's delay is ignored.
+//   - The quota is 500 tokens. A retry costs 5, but 10 after Timeout. A retry that succeeds returns
+//     its cost plus 1.
 //
 // Source: aws-sdk-go-v2, aws/retry/standard.go.
 func Go() *Options {
@@ -143,11 +164,16 @@ func Go() *Options {
 // Source: aws-sdk-go-v2, aws/retry with its switch for the retries of 2026.
 func Go2026() *Options { return Standard2026() }
 
-// Java is the standard mode of aws-sdk-java-v2 before 2026: 3 attempts; delay U * min(100 ms *
-// 2^(n-1), 20 s), with 1 s instead of 100 ms after Throttled; a quota of 500 with 5 per retry. The
-// service's delay is a lower bound without a limit; if that is too trusting, set ReadAfter to
-// false, or put RetryAfter with a Max inside Backoff. A retry that succeeds returns its cost, and
-// at least 1. The SDK has a quota per scope: see PerKey.
+// Java is the standard mode of aws-sdk-java-v2 before 2026:
+//
+//   - 3 attempts.
+//   - The delay is U * min(100 ms * 2^(n-1), 20 s), with 1 s instead of 100 ms after Throttled.
+//   - The service's delay is a lower bound without a limit. If that is too trusting, set ReadAfter to
+//     false, or put RetryAfter with a Max inside Backoff.
+//   - The quota is 500 tokens. A retry costs 5. A retry that succeeds returns its cost, and at
+//     least 1.
+//
+// The SDK has a quota per scope: see PerKey.
 //
 // Source: aws-sdk-java-v2, DefaultRetryStrategy, StandardRetryStrategy.
 func Java() *Options {
@@ -169,9 +195,14 @@ func Java2026() *Options {
 	return o
 }
 
-// JavaLegacy is the legacy mode of aws-sdk-java-v2: 4 attempts; delay U * min(100 ms * 2^(n-1), 20
-// s), and after Throttled (0.5 + U/2) * min(500 ms * 2^(n-1), 20 s); a quota of 500 with 5 per
-// retry, but 0 after Throttled. The service's delay and the returned tokens are as in Java.
+// JavaLegacy is the legacy mode of aws-sdk-java-v2:
+//
+//   - 4 attempts.
+//   - The delay is U * min(100 ms * 2^(n-1), 20 s), and after Throttled
+//     (0.5 + U/2) * min(500 ms * 2^(n-1), 20 s).
+//   - The quota is 500 tokens. A retry costs 5, but 0 after Throttled.
+//
+// The service's delay and the returned tokens are as in Java.
 //
 // Source: aws-sdk-java-v2, LegacyRetryStrategy.
 func JavaLegacy() *Options {
@@ -183,9 +214,12 @@ func JavaLegacy() *Options {
 	}
 }
 
-// JS is aws-sdk-js-v3 before 2026: 3 attempts; delay U * min(100 ms * 2^(n-1), 20 s), with 500 ms
-// instead of 100 ms after Throttled; the service's delay, clamped as in Standard2026; a quota of
-// 500 with 10 per retry, but 5 after Throttled.
+// JS is aws-sdk-js-v3 before 2026:
+//
+//   - 3 attempts.
+//   - The delay is U * min(100 ms * 2^(n-1), 20 s), with 500 ms instead of 100 ms after Throttled.
+//   - The service's delay counts as in Standard2026.
+//   - The quota is 500 tokens. A retry costs 10, but 5 after Throttled.
 //
 // Source: smithy-typescript, util-retry, StandardRetryStrategy and its constants.
 func JS() *Options {

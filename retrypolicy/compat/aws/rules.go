@@ -101,9 +101,14 @@ var legacyPairs = [...]Rule{
 	{Service: "organizations", Code: "TooManyRequestsException", Status: 400, Kind: transport.Throttled},
 }
 
-// StandardRules are the rules of the standard and adaptive modes: throttling by error code at any
-// status; transient by error code or by status 500, 502, 503 and 504; an error of STS; DynamoDB's
-// checksum. Status 429 alone is not among them.
+// StandardRules are the rules of the standard and adaptive modes:
+//
+//   - throttling by error code at any status
+//   - transient by error code, or by status 500, 502, 503 and 504
+//   - an error of STS
+//   - DynamoDB's checksum
+//
+// Status 429 alone is not among them.
 //
 // Source: botocore, retries/standard.py; aws-sdk-go-v2, aws/retry, has the same codes and statuses.
 func StandardRules() Rules {
@@ -231,8 +236,8 @@ func (f Failure) side() retrypolicy.Fault {
 }
 
 // Classifier makes a Classifier from judge, which is KotlinJudge or the method Judge of some Rules.
-// of returns the properties of an error, or false for an error that it does not know, such as a
-// lost connection; that error is Undecided. A nil of means FailureOf.
+// of returns the properties of an error. It returns false for an error that it does not know, such
+// as a lost connection, which is then Undecided. A nil of means FailureOf.
 func Classifier(judge func(Failure) retrypolicy.Info, of func(error) (Failure, bool)) retrypolicy.Classifier {
 	if of == nil {
 		of = FailureOf

@@ -33,10 +33,13 @@ func Within(field string, p retrypolicy.Policy) error {
 // Outcomes returns the number of outcomes that a represents.
 func Outcomes(a retrypolicy.Attempt) int64 { return int64(max(a.Count, 1)) }
 
-// SaysNothing reports whether the outcome a gives no information about the service. That is so if
-// the caller abandoned the attempt, the client was closed, or the failure arose on this side: from
-// the operation's own context, from Permanent, or from invalid input. An answer with an HTTP status
-// is always information about the service.
+// SaysNothing reports whether the outcome a gives no information about the service:
+//
+//   - The caller abandoned the attempt, or the client was closed.
+//   - The failure arose on this side: from the operation's own context, from Permanent, or from
+//     invalid input.
+//
+// An answer with an HTTP status is always information about the service.
 //
 // A deadline that passed while the service was expected to answer is information too: it arrives as
 // a retryable failure.
