@@ -28,6 +28,9 @@
 //   - the service's refusal of this message;
 //   - RetryExpired, when the message policy stops.
 //
+// Send may also end earlier: with Cancelled, Timeout, or the failure that made the client
+// Disconnected.
+//
 // # From the hub
 //
 // HandleMessages, HandleDesired and HandleMethod register handlers for cloud-to-device messages,

@@ -58,7 +58,8 @@ type Options struct {
 	// Window is the maximum number of messages in flight. Default 128; at most 61,440. A session may
 	// allow fewer.
 	Window int
-	// MaxMessages limits the number of messages in the outbox. Default 4,096; at most 61,440.
+	// MaxMessages limits the number of messages in the outbox. Default 4,096; at most 61,440. Boards
+	// have the same defaults: set MaxMessages, MaxBytes and Window there.
 	MaxMessages int
 	// MaxBytes limits the sum of Message.Size in the outbox. Default 16 MiB.
 	MaxBytes int

@@ -47,8 +47,10 @@ func (c *Client) keepCall(k *call) {
 //   - the service's refusal of this message, Expired or Dropped.
 //
 // In each case transport.ErrOutcomeUnknown in the chain means that the hub may have received the
-// message. m must not be changed until Send returns, and never after a Cancelled or Timeout with
-// transport.ErrOutcomeUnknown.
+// message. m must not be changed until Send returns. After a Cancelled or Timeout with
+// transport.ErrOutcomeUnknown the client may still be sending m: do not reuse its memory before
+// Close has returned. A program that reuses buffers calls Enqueue and keeps the Receipt, whose Wait
+// may be repeated.
 func (c *Client) Send(ctx context.Context, m *transport.Message) error {
 	size, err := c.check(m)
 	if err != nil {

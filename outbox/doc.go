@@ -15,12 +15,13 @@
 //
 // # Guarantees
 //
-// A message for which Put returned nil reaches the hub at least once, in the order of the Puts. If
-// the process ends, the next one that opens the folder continues. A message leaves the files when
+// A message for which Put returned nil is kept, and sent in the order of the Puts, until one of
+// these happens. If the process ends, the next one that opens the folder continues. A message
+// leaves the files when
 //
 //   - the hub has acknowledged it;
-//   - it has a final result that the client did not cause (refused for good, expired, stopped by the
-//     message policy), which is reported to Options.OnFailed;
+//   - it has a final result that the client did not cause (refused for good, expired, stopped by
+//     the message policy), which is reported to Options.OnFailed;
 //   - Options.Overflow is DropOldest and drops it (Stats.Dropped).
 //
 // A message that was acknowledged shortly before a crash may be sent again by the next process;

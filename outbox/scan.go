@@ -7,8 +7,9 @@ import (
 	"io"
 )
 
-// scanner reads the records of a segment in order and skips damage. Gaps in the numbers of the
-// returned records show the missing ones.
+// scanner reads the records of a segment in order and skips damaged heads. Gaps in the numbers of
+// the returned records show the missing ones. It returns a record with a damaged body without a
+// message; Run skips that one (run.go).
 type scanner struct {
 	file  io.ReaderAt
 	salt  uint32

@@ -16,7 +16,7 @@
 //
 // # Which policy
 //
-// Curves compute the delay, and retry for ever:
+// Curves compute the delay, and all but NoRetry retry for ever:
 //
 //	policy                        use it when
 //	ExponentialBackoffWithJitter  you have a device: the default, which the Azure SDKs document
@@ -55,9 +55,10 @@
 //
 // A device has one connection, and usually no operator nearby. It retries for ever and must not
 // reconnect together with the rest of the fleet. Leave the client's RetryPolicy alone: that is
-// [ExponentialBackoffWithJitter], with at most 10 s between attempts. The formula alone does not
-// spread a fleet. Set the client's ReconnectSpread for that, to some seconds for a thousand
-// devices. If the connection is expensive (a modem, a battery), set a larger Cmax.
+// [ExponentialBackoffWithJitter], with at most 10 s between attempts, or up to 60 s while the
+// service throttles or a quota is used up, or as long as the service asks for. The formula alone
+// does not spread a fleet. Set the client's ReconnectSpread for that, to some seconds for a
+// thousand devices. If the connection is expensive (a modem, a battery), set a larger Cmax.
 //
 // A gateway has many connections to one service, so a failure of one is useful information for the
 // others. Give all clients one budget.Breaker with Wait as the connection policy around the
@@ -103,10 +104,10 @@
 // in:
 //
 //  1. budget.PerKey.
-//  2. Gates that wait: budget.Adaptive, and Breaker or Quota with Wait. They delay an attempt before
-//     any inner policy has counted it.
-//  3. Policies that charge for retries: budget.Quota, budget.RetryBudget, grpc.Throttle. They charge
-//     only for a retry that all inner policies allow.
+//  2. Gates that wait: budget.Adaptive, and Breaker or Quota with Wait. They delay an attempt
+//     before any inner policy has counted it.
+//  3. Policies that charge for retries: budget.Quota, budget.RetryBudget, grpc.Throttle. They
+//     charge only for a retry that all inner policies allow.
 //  4. Gates that refuse: budget.Breaker, budget.Throttle, budget.ConcurrencyBudget.
 //  5. Limits: [MaxAttempts], [MaxElapsed], [SafeOnly].
 //  6. [RetryAfter], so that it changes the curve's delay and the limits see the result.
@@ -133,7 +134,8 @@
 // methods, in the order in which they are called:
 //
 //   - [Gate]: decides before each attempt, the first included, whether it may begin.
-//   - [Observer]: receives the outcome of every attempt. Quotas, breakers and rate limiters need it.
+//   - [Observer]: receives the outcome of every attempt. Quotas, breakers and rate limiters need
+//     it.
 //   - [Withdrawer]: is called for a retry that is not made after all, so that a quota returns its
 //     cost.
 //   - Validate: reports invalid parameters.
@@ -141,8 +143,8 @@
 //
 // Rules for a policy:
 //
-//   - Compute from the [Attempt] alone: use its Now and not the clock, its Rand and not a generator.
-//     The zero [Decision] stops; a Delay of 0 is an immediate retry.
+//   - Compute from the [Attempt] alone: use its Now and not the clock, its Rand and not a
+//     generator. The zero [Decision] stops; a Delay of 0 is an immediate retry.
 //   - Retry may be as large as 2^31-1, and the growth of a delay must not overflow there.
 //   - Never sleep and never block; guard state with a short mutex. Because the value may be shared,
 //     the state of one series belongs in Decision.Step, which comes back in the next call as

@@ -22,7 +22,8 @@ import (
 // The first retry comes after exactly Cmin, and retries at the cap after exactly Cmax, so the
 // formula alone does not spread a fleet. It never stops.
 //
-// Source: the SDKs' retry document; the official code computes something else.
+// Source: the SDKs' retry document; the Java SDK's code computes something else
+// (compat/azure).
 type ExponentialBackoffWithJitter struct {
 	// C scales the growth. 0: 100 ms.
 	C time.Duration

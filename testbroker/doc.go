@@ -105,8 +105,31 @@
 //	// the third message is stored, but its sender is cut off before the PUBACK
 //	err = lost.WaitFired(ctx, 1)
 //
-// [FaultKind.Protocols] returns the protocols of a kind. A device can also request a fault, with a
-// message that has properties known to the service: see [FaultMessages].
+// The fields of a Fault that most tests need:
+//
+//	Kind         what happens; required
+//	Device       the device, or "device/module"; empty: all
+//	After        how many matching events pass before the first hit
+//	Times        how often it happens; 0: once, negative: until it is removed
+//	For          how long it lasts, for kinds with a duration
+//	Delay        how late something happens, for kinds with a delay
+//	Probability  the chance of each event to be a hit; 0: always
+//	Code, Status the CONNACK code, or the status over HTTP and of tokens, twins and methods
+//
+// All of them: go doc github.com/hubline-iot/hubline/testbroker/internal/hub.Fault
+//
+// The method Protocols of a FaultKind returns the protocols of a kind. Text about MQTT packets
+// applies to their counterparts in AMQP and HTTP:
+//
+//   - AMQP: the open of a connection for CONNECT and CONNACK, a telemetry message for PUBLISH, its
+//     disposition for PUBACK. At the open the hub knows the device only if the client used SASL
+//     PLAIN. For other clients, connect faults with Device set never happen; use the faults of a
+//     put-token.
+//   - HTTP: the first request of a device on a connection for CONNECT and CONNACK, a request with a
+//     message or a batch for PUBLISH, and its answer for PUBACK.
+//
+// A device can also request a fault, with a message that has properties known to the service: see
+// [FaultMessages].
 //
 // # Concurrency
 //
@@ -122,7 +145,7 @@
 // # Source layout
 //
 // This package is thin. The hub itself, which is independent of protocols, is package internal/hub.
-// This package aliases its types; `go doc ./testbroker/internal/hub Fault` shows their fields. Each
+// This package aliases its types; their fields are in the documentation of that package. Each
 // protocol has a front: internal/mqttfront, amqpfront (on the engine internal/amqp), httpfront for
 // devices, servicefront for back ends, and blobfront for the blob store. The last three share
 // internal/web. A front imports the hub and no other front. Files are named after their subject:

@@ -31,8 +31,8 @@ func SharedKey(base64Key string) (func(ctx context.Context, text []byte) ([]byte
 // until expires, truncated to whole seconds. keyName is the policy whose key sign uses, empty for
 // the resource's own key. The error is sign's.
 //
-// Source: the wire's section on shared access signatures: HMAC-SHA256 over "percent-encoded
-// resource LF expiry".
+// Source: "Control access to IoT Hub by using shared access signatures": HMAC-SHA256 over
+// "percent-encoded resource LF expiry".
 func SignToken(ctx context.Context, sign func(context.Context, []byte) ([]byte, error), resource, keyName string,
 	expires time.Time) (Token, error) {
 	seconds := expires.Unix()

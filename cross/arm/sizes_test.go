@@ -7,8 +7,9 @@ import (
 	"testing"
 )
 
-// sizes are the upper limits of a stripped binary for ARMv6, in bytes. The size grows in steps of
-// 64 KB. Raise a number only in the change that explains why.
+// sizes are the upper limits of a stripped binary for Linux on ARMv6, in bytes; those of
+// microcontrollers are in boards_test.go. The size grows in steps of 64 KB. Raise a number only in
+// the change that explains why.
 var sizes = []struct {
 	name string
 	tags string // of the Linux board's program

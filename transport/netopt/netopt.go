@@ -3,10 +3,11 @@
 // and passes it to each:
 //
 //	network := netopt.Options{Dial: dial, Certificate: netopt.CertificateFiles("cert.pem", "key.pem")}
-//	t := mqtt.New(&mqtt.Options{Network: network})
-//	t := http.New(&http.Options{Network: network})
+//	overMQTT := mqtt.New(&mqtt.Options{Network: network})
+//	overHTTPS := http.New(&http.Options{Network: network})
 //
-// A setting that a transport has no use for is refused with Kind Invalid, not ignored.
+// A setting that a transport has no use for is refused with Kind Invalid by the first dial, so that
+// Open of the client returns it.
 package netopt
 
 import (

@@ -14,16 +14,6 @@ import (
 // FaultKind is the kind of a fault.
 type FaultKind uint16
 
-// [FaultKind.Protocols] returns the protocols of a kind. Text about MQTT packets applies to their
-// counterparts in AMQP and HTTP:
-//
-//   - AMQP: the open of a connection for CONNECT and CONNACK, a telemetry message for PUBLISH, its
-//     disposition for PUBACK. At the open the hub knows the device only if the client used SASL
-//     PLAIN. For other clients, connect faults with Device set never happen; use the faults of a
-//     put-token.
-//   - HTTP: the first request of a device on a connection for CONNECT and CONNACK, a request with a
-//     message or a batch for PUBLISH, and its answer for PUBACK.
-
 // Faults of a connect. Each happens to CONNECT packets, before the credentials are checked unless
 // stated otherwise.
 const (
