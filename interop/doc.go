@@ -13,7 +13,8 @@
 //     and against MQTT 5 clients, which it refuses.
 //   - The hub over AMQP against the libraries Azure/go-amqp (with batches, and renewal of tokens)
 //     and rhea (over WebSocket too) as plain clients: CBS and SASL, telemetry, cloud-to-device
-//     messages with all outcomes in both settle modes, detached links, closed and reset connections.
+//     messages with all outcomes in both settle modes, detached links, closed and reset
+//     connections.
 //   - The hub against the official device SDK for Node.js, azure-iot-device, over amqp, amqp-ws,
 //     mqtt, mqtt-ws and http. The tests cover telemetry, batches (HTTP only), cloud-to-device
 //     messages, renewal of tokens, X.509, refusals and file uploads; twin, desired properties and
@@ -44,8 +45,8 @@
 //   - RabbitMQ 3.10 accepts messages for a queue that does not exist
 //     (rabbitmq/rabbitmq-server#7823). Such messages are lost, and the device cannot detect it.
 //   - rhea 3.0 combines two pending answers into one with the outcome of the first, even if the
-//     outcomes differ. After it has ended a session it still answers on it, which makes the peer end
-//     the connection.
+//     outcomes differ. After it has ended a session it still answers on it, which makes the peer
+//     end the connection.
 //   - azure-iot-device has no batches over AMQP and MQTT. Over HTTP it leaves the prefix
 //     "iothub-app-" on the properties of cloud-to-device messages, and calls back from setOptions
 //     only if the options contain the polling interval.

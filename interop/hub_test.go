@@ -263,7 +263,8 @@ func TestMQTTJSIsCutAndComesBack(t *testing.T) {
 			require.NoError(w.t, w.hub.SendC2D(w.dev.ID, testbroker.C2D{Body: []byte(next)}))
 			require.True(w.t, w.connected(next, keep).Session)
 			require.Equal(w.t, next, w.js.next("message", next).Payload)
-			require.NoError(w.t, w.hub.WaitC2D(soon(w.t), w.dev.ID, testbroker.Completed, i+1)) // otherwise it is delivered again
+			// otherwise it is delivered again
+			require.NoError(w.t, w.hub.WaitC2D(soon(w.t), w.dev.ID, testbroker.Completed, i+1))
 		}
 	})
 }

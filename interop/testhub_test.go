@@ -185,7 +185,8 @@ func (c *hubClient) twin() {
 	require.JSONEq(c.t, `{"desired":{"interval":60,"$version":2},"reported":{"$version":1}}`,
 		c.do("twin", "twin", nil).Payload)
 	c.tell(map[string]any{"do": "watch", "name": c.id})
-	c.do("twin", "twin", nil) // this request follows the subscription on the same connection, so the hub has processed that
+	// this request follows the subscription on the same connection, so the hub has processed that
+	c.do("twin", "twin", nil)
 	c.ask("PATCH", "/twin/desired", `{"interval":null,"size":"größe"}`)
 	c.wait("change", func(e event) bool {
 		return e.is("desired", c.id) && sameJSON(e.Payload, `{"interval":null,"size":"größe","$version":3}`)

@@ -63,7 +63,9 @@ func TestTheHandlerIsToldOfARedelivery(t *testing.T) {
 					mu.Lock()
 					defer mu.Unlock()
 					require.GreaterOrEqual(t, len(got), 3)
-					for i, m := range got { // a verdict during a reconnect is lost as well, so the first message may be delivered three times
+					for i, m := range got {
+						// a verdict during a reconnect is lost as well, so the first message may be delivered three
+						// times
 						want := told{"1", i > 0}
 						if i == len(got)-1 {
 							want = told{"2", false}

@@ -101,7 +101,8 @@ func (k *PerKey) of(key string) retrypolicy.Policy {
 		oldest.prev.next, oldest.next.prev = oldest.next, oldest.prev
 		delete(k.keys, oldest.key)
 	}
-	k.insert(&keyed{key: strings.Clone(key), policy: p}) // a clone: a key that is a substring of a long text must not keep that text in memory
+	// a clone: a key that is a substring of a long text must not keep that text in memory
+	k.insert(&keyed{key: strings.Clone(key), policy: p})
 	return p
 }
 

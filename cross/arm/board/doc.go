@@ -1,6 +1,7 @@
 // Package board is the common firmware of all microcontrollers:
 //
-//   - It takes readings at an interval, and keeps them in a ring in RAM while the hub is unreachable.
+//   - It takes readings at an interval, and keeps them in a ring in RAM while the hub is
+//     unreachable.
 //   - It feeds a watchdog only while there is progress.
 //   - It has a mode for batteries: wake, connect, flush, sleep.
 //

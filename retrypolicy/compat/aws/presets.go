@@ -46,8 +46,8 @@ func Standard2026() *Options {
 // Kotlin is the standard mode of smithy-kotlin, 2021 to 2026:
 //
 //   - 3 attempts.
-//   - The delay is U * min(10 ms * 1.5^(n-1), 20 s) before the n-th retry, with 1 s instead of 10 ms
-//     after Throttled.
+//   - The delay is U * min(10 ms * 1.5^(n-1), 20 s) before the n-th retry, with 1 s instead of 10
+//     ms after Throttled.
 //   - The service's delay counts as in Standard2026.
 //   - The quota is 500 tokens. A retry costs 5, but 10 after Throttled, Network and Timeout.
 //
@@ -168,8 +168,8 @@ func Go2026() *Options { return Standard2026() }
 //
 //   - 3 attempts.
 //   - The delay is U * min(100 ms * 2^(n-1), 20 s), with 1 s instead of 100 ms after Throttled.
-//   - The service's delay is a lower bound without a limit. If that is too trusting, set ReadAfter to
-//     false, or put RetryAfter with a Max inside Backoff.
+//   - The service's delay is a lower bound without a limit. If that is too trusting, set ReadAfter
+//     to false, or put RetryAfter with a Max inside Backoff.
 //   - The quota is 500 tokens. A retry costs 5. A retry that succeeds returns its cost, and at
 //     least 1.
 //

@@ -113,7 +113,8 @@ func (a *conn) acknowledge(l *hubLink, d amqp.Delivery) {
 		}
 	}
 	say := func() {
-		drop := h.Faults.Take(hub.DropAfterPuback, id) // taken before the client has the outcome and can declare another fault
+		// taken before the client has the outcome and can declare another fault
+		drop := h.Faults.Take(hub.DropAfterPuback, id)
 		l.Settle(d.ID, &wire.Accepted{})
 		switch {
 		case drop == nil:

@@ -30,7 +30,8 @@ func (c *client) puback(id uint16) {
 		c.Hub.Happened(in, c.Conn)
 		send(id)
 	}
-	drop := c.Hub.Faults.Take(hub.DropAfterPuback, c.ID) // taken before the client has the PUBACK and can declare another fault
+	// taken before the client has the PUBACK and can declare another fault
+	drop := c.Hub.Faults.Take(hub.DropAfterPuback, c.ID)
 	switch err := send(id); {
 	case drop == nil:
 	case err != nil || c.Mode.Load() != hub.Open:
