@@ -3,6 +3,7 @@ package device_test
 import (
 	"context"
 	"errors"
+	"os"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -72,5 +73,37 @@ func TestCloseNamesEveryStepThatDidNotEnd(t *testing.T) {
 		require.ErrorContains(t, err, "the transport did not end")
 		require.ErrorContains(t, err, "OnStatus did not return")
 		close(release)
+	})
+}
+
+// A dial function or a token source may end its own context; the client's context is alive.
+func TestTheEndOfAnotherContextIsATimeout(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f := &fake{dial: failing(
+			&transport.Error{Kind: transport.Timeout, Scope: transport.Connection,
+				Err: errors.Join(os.ErrDeadlineExceeded, context.Canceled)},
+			lost(transport.Cancelled),
+		)}
+		c, _ := client(t, f, nil)
+		require.NoError(t, c.Open(t.Context()))
+		require.EqualValues(t, 3, c.Stats().Attempts)
+		f.last().kill <- lost(transport.Cancelled)
+		synctest.Wait()
+		require.NotEqual(t, device.Disconnected, c.Status().State)
+	})
+}
+
+// An Open that gave up does not pass its context's end on to other calls.
+func TestOtherCallsDoNotFailWithTheContextOfOpen(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f := &fake{dial: func(int, context.Context) error { return lost(transport.Network) }}
+		c, _ := client(t, f, nil)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		require.ErrorIs(t, c.Open(ctx), transport.Cancelled)
+		err := c.Send(t.Context(), msg(1))
+		require.ErrorIs(t, err, transport.Timeout)
+		require.NotErrorIs(t, err, transport.Cancelled)
+		require.NotErrorIs(t, err, context.DeadlineExceeded)
 	})
 }

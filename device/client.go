@@ -238,7 +238,7 @@ func (c *Client) stop(r *run, why *transport.Error) {
 	defer c.mu.Unlock()
 	if c.run == r {
 		c.publishLocked(Status{State: Disconnected, Reason: OpenCancelled, Err: why})
-		c.halt(why)
+		c.halt(errGaveUp) // the context that ended is not that of other calls
 	}
 }
 

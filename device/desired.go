@@ -102,6 +102,7 @@ func (d *desired) afresh() {
 		d.stale, d.seen, d.again = true, d.latest, time.Time{} // next is not older than latest
 	}
 	d.ever, d.queue = false, nil
+	d.void = d.reading // the read may be older than a change that came without a handler
 }
 
 // rereadAfter is the delay before the next read when the hub answers with an older twin than it

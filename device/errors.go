@@ -9,6 +9,8 @@ import (
 )
 
 var (
+	errGaveUp = &transport.Error{Kind: transport.Timeout, Op: transport.OpSend,
+		Err: errors.New("Open gave up before the client was connected; open it again")}
 	errClosed  = &transport.Error{Kind: transport.Closed, Op: transport.OpSend, Err: errors.New("Close was called")}
 	errNotOpen = &transport.Error{Kind: transport.Closed, Op: transport.OpSend,
 		Err: errors.New("the client was not opened; call Open or Start, or Enqueue to send later")}

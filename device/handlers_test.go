@@ -73,3 +73,56 @@ func TestMessagesThatWaitForARemovedHandlerAreReleased(t *testing.T) {
 		require.Equal(t, []settled{{1, "1", transport.Accept}, {1, "2", transport.Release}}, f.verdicts())
 	})
 }
+
+// nilCause is an error whose nil pointer cannot be unwrapped.
+type nilCause struct{ cause error }
+
+func (e *nilCause) Error() string { return "nil" }
+func (e *nilCause) Unwrap() error { return e.cause }
+
+func TestAHandlersErrorThatPanicsReleasesTheMessage(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f := &fake{}
+		c, _ := client(t, f, nil)
+		c.HandleMessages(func(context.Context, *transport.Message) error {
+			var e *nilCause
+			return e
+		})
+		open(t, c)
+		require.True(t, f.last().deliver("1"))
+		synctest.Wait()
+		require.EqualValues(t, 1, c.Stats().MessagesReleased)
+		require.EqualValues(t, 1, c.Stats().HandlerPanics)
+	})
+}
+
+// A change comes without a handler, while a read for the handler before is in flight.
+func TestAChangeBetweenTwoHandlersIsRead(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		var held *transport.Request
+		f := &fake{}
+		f.request = func(_ *fakeSession, r *transport.Request) (transport.Reply, bool) {
+			if held == nil {
+				held = r
+				return transport.Reply{}, false
+			}
+			return transport.Reply{Status: 200, Body: []byte(`{"desired":{"$version":6},"reported":{"$version":1}}`)}, true
+		}
+		c, _ := client(t, f, nil)
+		var got []int64
+		handle := func(_ context.Context, d device.Desired) { got = append(got, d.Version) }
+		c.HandleDesired(handle)
+		open(t, c)
+		synctest.Wait()
+		require.NotNil(t, held)
+		c.HandleDesired(nil)
+		sink := f.last().cfg.Sink
+		sink.Deliver(&transport.Delivery{Kind: transport.Desired, Version: 6,
+			Msg: &transport.Message{Body: []byte(`{"a":6,"$version":6}`)}})
+		c.HandleDesired(handle)
+		sink.Reply(held.ID, transport.Reply{Status: 200,
+			Body: []byte(`{"desired":{"$version":5},"reported":{"$version":1}}`)})
+		time.Sleep(time.Minute)
+		require.Contains(t, got, int64(6))
+	})
+}

@@ -21,8 +21,10 @@ var ErrReject = errors.New("message rejected by its handler")
 type MessageHandler func(ctx context.Context, m *transport.Message) error
 
 // HandleMessages registers handle for cloud-to-device messages. It gets them one at a time, in the
-// order of delivery. HandleMessages may be called at any time, also before Open. Another call
-// replaces the handler; nil removes it, and messages stay with the hub.
+// order of delivery. HandleMessages may be called at any time; before Open is best, because
+// messages that come before it are declined and come again later. Another call replaces the
+// handler. nil removes it: the client then declines messages until its next connection, and each
+// declined delivery counts toward the hub's limit, after which the hub dead-letters the message.
 //
 // A hub that does not know that a message was settled delivers it again, with Message.Redelivered
 // set. A slow handler delays only further messages (Options.Inbox). A result that comes after the
@@ -222,17 +224,16 @@ func (b *inbox) busy() bool {
 
 // call calls the handler once. It recovers a panic, which releases the message.
 func (b *inbox) call(handle MessageHandler, m *transport.Message) (outcome transport.Outcome, panicked bool) {
-	var err error
-	if protect(b.trace, func() { err = handle(b.ctx, m) }) {
-		return transport.Release, true
-	}
-	switch {
-	case err == nil:
-		return transport.Accept, false
-	case errchain.Has(err, ErrReject):
-		return transport.Reject, false
-	}
-	return transport.Release, false
+	outcome = transport.Release
+	panicked = protect(b.trace, func() {
+		switch err := handle(b.ctx, m); {
+		case err == nil:
+			outcome = transport.Accept
+		case errchain.Has(err, ErrReject): // calls Unwrap of the handler's error
+			outcome = transport.Reject
+		}
+	})
+	return outcome, panicked
 }
 
 // serve hands the handler's verdicts to the session.

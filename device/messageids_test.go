@@ -82,6 +82,18 @@ func TestAMessageAtTheHubsLimitGetsNoID(t *testing.T) {
 	})
 }
 
+// Over MQTT properties and id share a topic of at most 65,535 bytes.
+func TestAMessageWithLargePropertiesGetsNoID(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := &idRecorder{}
+		c, _ := client(t, &fake{verdict: r.verdict(func(int) error { return nil })}, nil)
+		open(t, c)
+		large := []transport.Property{{Name: "p", Value: strings.Repeat("x", 65_490)}}
+		require.NoError(t, c.Send(t.Context(), &transport.Message{Properties: large}))
+		require.Equal(t, []string{""}, r.ids)
+	})
+}
+
 func TestAMessageIDPrefixThatNoProtocolCarries(t *testing.T) {
 	for _, prefix := range []string{"a b", "a/b", strings.Repeat("x", 65)} {
 		_, err := device.New(creds(), &fake{}, &device.Options{MessageIDPrefix: prefix})

@@ -71,7 +71,7 @@ type Options struct {
 	// at most 64 ASCII letters, digits and "-._~". It must differ each time the program starts,
 	// because messages with the same id count as the same message. Default: eight random characters.
 	// TinyGo builds, which may lack a source of entropy, give no ids by default. A message gets no id
-	// if that would make it too large for the hub.
+	// if that could make it too large for the hub or for an MQTT topic.
 	MessageIDPrefix string
 	// NoMessageIDs sends messages without an id as they are. It saves some 20 bytes a message.
 	NoMessageIDs bool

@@ -1,6 +1,7 @@
 package device
 
 import (
+	"errors"
 	"time"
 
 	"github.com/hubline-iot/hubline/errfilter"
@@ -18,6 +19,12 @@ func (l *loop) lost(reason Reason, err error, k *connection) phase {
 		failure = l.clockAtFault(failure)
 	}
 	rule := errfilter.Of(failure)
+	if rule.Kind == transport.Cancelled && l.ctx.Err() == nil {
+		// A context of the transport or of a callback ended, not the client's: a time-out like others.
+		failure = &transport.Error{Kind: transport.Timeout, Scope: failure.Scope, Op: failure.Op, Proto: failure.Proto,
+			Err: errors.New(failure.Error())}
+		rule = errfilter.Of(failure)
+	}
 	if l.ctx.Err() != nil { // the cause is the end of the loop's context
 		if wasUp {
 			l.down(k, nil, errfilter.Normal)

@@ -1,16 +1,10 @@
 package device
 
-import (
-	"github.com/hubline-iot/hubline/internal/messageid"
-	"github.com/hubline-iot/hubline/transport"
-)
+import "github.com/hubline-iot/hubline/transport"
 
 // A message without an id gets one when it is accepted, and keeps it for all resends. The message
 // belongs to the caller, who may send it again as another message, so the session gets a copy with
 // the id. Copies are reused: there are as many as were in flight at a time.
-
-// mostIDSize is the maximum length of a generated id.
-const mostIDSize = messageid.MaxPrefix + 1 + 13
 
 // withIDLocked returns the message of slot s as the session gets it.
 func (b *outbox) withIDLocked(s *slot) *transport.Message {

@@ -1,6 +1,7 @@
 package device
 
 import (
+	"github.com/hubline-iot/hubline/internal/messageid"
 	"github.com/hubline-iot/hubline/transport"
 )
 
@@ -21,7 +22,7 @@ func (b *outbox) appendLocked(m *transport.Message, size int, r *Receipt, call b
 	b.seq++
 	b.slots[i] = slot{msg: m, receipt: r, seq: b.seq, size: int32(size), next: none, prev: b.tail, state: slotQueued,
 		call: call}
-	if m.ID == "" && size+mostIDSize <= transport.MaxMessageSize {
+	if m.ID == "" && messageid.Fits(m, size) {
 		b.slots[i].id = b.ids.Next()
 	}
 	if b.tail == none {

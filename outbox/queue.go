@@ -188,16 +188,13 @@ func (q *Queue) Put(ctx context.Context, m *transport.Message) error {
 // appendRecord appends a record with m. A message without an id gets one, unless that would make it
 // too large for the hub.
 func (q *Queue) appendRecord(b []byte, m *transport.Message) []byte {
-	if m.ID != "" || !q.ids.On() {
+	if m.ID != "" || !q.ids.On() || !messageid.Fits(m, m.Size()) {
 		return appendRecord(b, m)
 	}
 	own := *m
 	q.idsMu.Lock()
 	own.ID = q.ids.Next()
 	q.idsMu.Unlock()
-	if own.Size() > transport.MaxMessageSize {
-		own.ID = ""
-	}
 	return appendRecord(b, &own)
 }
 

@@ -3,6 +3,7 @@ package amqp
 import (
 	"context"
 	"sync"
+	"time"
 
 	"github.com/Azure/go-amqp"
 
@@ -14,8 +15,9 @@ import (
 // The goroutine of telemetry sends. Another goroutine, the reaper, waits for the outcome of the
 // oldest transfer, reports it and continues with the next one. Hubs settle the transfers of a link
 // in the order of sending, so the next outcome has nearly always arrived. An outcome that arrives
-// out of order is reported when all transfers before it are settled. The reaper starts with a
-// transfer, and ends after a time without unsettled transfers.
+// out of order is reported when all transfers before it are settled, when the oldest one is late
+// (lateAfter), or at the end of the link or session. The reaper starts with a transfer, and ends
+// after a time without unsettled transfers.
 type outLink struct {
 	s       *session
 	sender  *amqp.Sender
@@ -157,50 +159,71 @@ func (l *outLink) abandon(gone bool) []transport.Item {
 	return items
 }
 
+// lateAfter is for how long the oldest transfer is unsettled, at least, before the reaper looks at
+// the outcomes of the others: their bytes must not fill the window of a shared connection.
+const lateAfter = time.Second
+
 // reap is the reaper.
 func (l *outLink) reap() {
 	defer l.reaper.Done()
 	idle := newLinger()
 	defer idle.Stop()
-	for {
-		t := l.oldest()
-		if t == nil {
-			if !l.rest(&idle) {
-				return
-			}
-			continue
-		}
-		state, err := t.receipt.Wait(l.ctx)
-		switch {
-		case l.ctx.Err() != nil:
-			return // abandon returns the transfer
-		case err != nil:
-			l.reapEnded(err)
-			return
-		}
-		l.resolve(t, state)
+	var late *transfer // the oldest one a second ago
+	for l.reapFor(&idle, &late) {
 	}
 }
 
-// reapEnded reports the outcomes that arrived before the end of the link.
-func (l *outLink) reapEnded(err error) {
-	for t := l.oldest(); t != nil && l.ctx.Err() == nil; {
+// reapFor reaps for lateAfter. It returns false when the reaper must end.
+func (l *outLink) reapFor(idle *linger, late **transfer) bool {
+	look, stop := context.WithTimeout(l.ctx, lateAfter)
+	defer stop()
+	for {
+		t := l.oldest()
+		if t == nil {
+			if !l.rest(idle) {
+				return false
+			}
+			continue
+		}
+		state, err := t.receipt.Wait(look)
+		switch {
+		case err == nil:
+			l.resolve(t, state)
+		case l.ctx.Err() != nil:
+			l.resolveArrived(l.ctx) // abandon returns the others
+			return false
+		case look.Err() != nil:
+			if t == *late {
+				l.resolveArrived(look)
+			}
+			*late = t
+			return true
+		default: // the link has ended
+			l.resolveArrived(look)
+			l.err = err
+			close(l.ended)
+			return false
+		}
+	}
+}
+
+// resolveArrived reports the outcomes that have arrived. The link or ctx has ended.
+func (l *outLink) resolveArrived(ctx context.Context) {
+	for t := l.oldest(); t != nil; {
 		after := l.next(t)
-		if state, ok := t.outcome(); ok {
+		if state, ok := t.arrived(ctx); ok {
 			l.resolve(t, state)
 		}
 		t = after
 	}
-	l.err = err
-	close(l.ended)
 }
 
-// outcome returns the outcome of a transfer whose link has ended, if there is one. Wait chooses at
-// random between an outcome and the end of the link, so outcome calls it 24 times. An outcome is
+// arrived returns the outcome of a transfer, if there is one. The link or ctx has ended. Wait
+// chooses at random between an outcome and that end, so arrived calls it 24 times. An outcome is
 // missed, and the transfer sent twice, once in 16 million.
-func (t *transfer) outcome() (amqp.DeliveryState, bool) {
+func (t *transfer) arrived(ctx context.Context) (amqp.DeliveryState, bool) {
 	for range 24 {
-		if state, err := t.receipt.Wait(context.Background()); err == nil {
+		if state, err := t.receipt.Wait(ctx); err == nil {
 			return state, true
 		}
 	}

@@ -3,6 +3,7 @@ package amqp_test
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -220,8 +221,8 @@ func TestOutcomesBehindAnUnsettledTransfer(t *testing.T) {
 		for tag := range 20 {
 			r.send(tag, "x")
 		}
-		time.Sleep(time.Second)
-		require.Len(t, r.sink.results(), 1)
+		time.Sleep(3 * time.Second)
+		require.Len(t, r.sink.results(), 19, "the unsettled one is late, and the others wait for it no more")
 		h.DetachLinks("dev-1", testbroker.LinkTelemetry, testbroker.AMQPError{Condition: "amqp:link:detach-forced"})
 		time.Sleep(time.Second)
 		results := r.sink.results()
@@ -234,6 +235,68 @@ func TestOutcomesBehindAnUnsettledTransfer(t *testing.T) {
 				require.NoError(t, d.err, "message %d", d.tag)
 			}
 		}
+	})
+}
+
+// The connection is lost while one transfer is unsettled: only its message is sent again.
+func TestOutcomesThatArrivedBeforeALoss(t *testing.T) {
+	for range 10 { // the session and the reaper notice the loss in any order
+		bubble(t, func(t *testing.T, h *hub) {
+			o := h.options()
+			o.Batch = 1
+			c, err := device.New(h.CredsWith(t, ""), amqp.New(o), nil)
+			require.NoError(t, err)
+			defer c.Close()
+			require.NoError(t, c.Open(t.Context()))
+			require.NoError(t, c.Send(t.Context(), numbered(1000)))
+			h.inject(testbroker.Fault{Kind: testbroker.SwallowPuback})
+			for i := range 100 {
+				require.NoError(t, c.Enqueue(t.Context(), numbered(i), nil))
+			}
+			time.Sleep(100 * time.Millisecond)
+			h.inject(testbroker.Fault{Kind: testbroker.DropBeforePublish})
+			require.NoError(t, c.Enqueue(t.Context(), numbered(2000), nil))
+			require.NoError(t, c.Flush(t.Context()))
+			require.Len(t, h.Messages(), 1+100+1+1, "one message is sent twice")
+		})
+	}
+}
+
+// Close reports a message whose outcome has arrived as acknowledged.
+func TestOutcomesThatArrivedBeforeClose(t *testing.T) {
+	bubble(t, func(t *testing.T, h *hub) {
+		o := h.options()
+		o.Batch = 1
+		c, err := device.New(h.CredsWith(t, ""), amqp.New(o), nil)
+		require.NoError(t, err)
+		require.NoError(t, c.Open(t.Context()))
+		h.inject(testbroker.Fault{Kind: testbroker.SwallowPuback})
+		for i := range 50 {
+			require.NoError(t, c.Enqueue(t.Context(), numbered(i), nil))
+		}
+		time.Sleep(100 * time.Millisecond)
+		require.Len(t, h.Messages(), 50)
+		_ = c.Close()
+		require.EqualValues(t, 49, c.Stats().Acknowledged)
+	})
+}
+
+// The hub never settles one transfer of a device: the other devices of a Mux are served.
+func TestAnUnsettledTransferDoesNotFillTheWindowOfAMux(t *testing.T) {
+	bubble(t, func(t *testing.T, h *hub) {
+		o := h.options()
+		o.Batch = 1
+		mux := amqp.NewMux(o)
+		mine, other := start(t, mux, h.device(t, "mine")), start(t, mux, h.device(t, "other"))
+		h.inject(testbroker.Fault{Kind: testbroker.SwallowPuback, Device: "mine"})
+		for tag := range 64 {
+			mine.send(tag, strings.Repeat("x", 1000))
+			time.Sleep(10 * time.Millisecond)
+		}
+		other.send(7, "x")
+		time.Sleep(10 * time.Second)
+		require.Len(t, other.sink.results(), 1)
+		require.Len(t, mine.sink.results(), 63)
 	})
 }
 

@@ -18,11 +18,12 @@
 //   - Forbidden: HTTP 403, 405 and 451; SOCKS5 "not allowed".
 //   - Timeout: HTTP 408 and 504.
 //   - Throttled: HTTP 429.
-//   - Unavailable: HTTP 500, 502, 503 and other 5xx; a general failure of SOCKS5.
-//   - Network: SOCKS5 cannot reach the hub.
+//   - Unavailable: HTTP 500, 502, 503 and most other 5xx; a general failure of SOCKS5.
+//   - Network: HTTP 511; SOCKS5 cannot reach the hub.
 //   - Unsupported: HTTP 501 and 505; SOCKS5 commands and addresses that are not supported.
-//   - Unknown: HTTP statuses below 500 without a meaning.
 //   - Protocol: HTTP 400, 404, redirections and the like; peers that are not proxies.
+//
+// Other HTTP statuses have the Kind that they have for all transports.
 //
 // A network failure on the connection to the proxy is reported unchanged, with the proxy's address.
 // No error shows user name or password.
