@@ -99,11 +99,11 @@ func TestAHandlersErrorThatPanicsReleasesTheMessage(t *testing.T) {
 // A change comes without a handler, while a read for the handler before is in flight.
 func TestAChangeBetweenTwoHandlersIsRead(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		var held *transport.Request
+		var first transport.Request // the read that is in flight
 		f := &fake{}
 		f.request = func(_ *fakeSession, r *transport.Request) (transport.Reply, bool) {
-			if held == nil {
-				held = r
+			if first.Op == 0 {
+				first = *r
 				return transport.Reply{}, false
 			}
 			return transport.Reply{Status: 200, Body: []byte(`{"desired":{"$version":6},"reported":{"$version":1}}`)}, true
@@ -114,15 +114,16 @@ func TestAChangeBetweenTwoHandlersIsRead(t *testing.T) {
 		c.HandleDesired(handle)
 		open(t, c)
 		synctest.Wait()
-		require.NotNil(t, held)
+		require.Equal(t, transport.OpTwinGet, first.Op)
 		c.HandleDesired(nil)
 		sink := f.last().cfg.Sink
 		sink.Deliver(&transport.Delivery{Kind: transport.Desired, Version: 6,
 			Msg: &transport.Message{Body: []byte(`{"a":6,"$version":6}`)}})
 		c.HandleDesired(handle)
-		sink.Reply(held.ID, transport.Reply{Status: 200,
+		sink.Reply(first.ID, transport.Reply{Status: 200,
 			Body: []byte(`{"desired":{"$version":5},"reported":{"$version":1}}`)})
 		time.Sleep(time.Minute)
+		synctest.Wait()
 		require.Contains(t, got, int64(6))
 	})
 }
