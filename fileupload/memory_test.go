@@ -34,8 +34,8 @@ const (
 	allowance = 32 << 20 // of memory above that of an idle process with an Uploader
 )
 
-// An errand is the input of the uploading process.
-type errand struct {
+// An uploadInput is the input of the uploading process.
+type uploadInput struct {
 	Host, Addr, Device, Key string
 	CA                      []byte
 	Size                    int64
@@ -83,7 +83,7 @@ func TestALargeFileThroughTwentyDrops(t *testing.T) {
 	defer cancel()
 	child := exec.CommandContext(ctx, os.Args[0], "-test.run=^TestUploadsAsItIsTold$", "-test.v")
 	child.Env = append(os.Environ(), "HUBLINE_UPLOAD_CHILD=1")
-	in, err := json.Marshal(errand{dev.HostName, addr.String(), dev.ID, dev.PrimaryKey, hub.CAPEM(), size})
+	in, err := json.Marshal(uploadInput{dev.HostName, addr.String(), dev.ID, dev.PrimaryKey, hub.CAPEM(), size})
 	require.NoError(t, err)
 	child.Stdin = bytes.NewReader(in)
 	var stderr bytes.Buffer
@@ -122,7 +122,7 @@ func TestUploadsAsItIsTold(t *testing.T) {
 	if os.Getenv("HUBLINE_UPLOAD_CHILD") == "" {
 		t.Skip("the process that TestALargeFileThroughTwentyDrops starts")
 	}
-	var e errand
+	var e uploadInput
 	require.NoError(t, json.NewDecoder(os.Stdin).Decode(&e))
 	pool := x509.NewCertPool()
 	require.True(t, pool.AppendCertsFromPEM(e.CA))

@@ -7,6 +7,7 @@ import (
 
 	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/retrypolicy/compat/azure"
+	"github.com/hubline-iot/hubline/retrypolicy/internal/policytest"
 	"github.com/hubline-iot/hubline/transport"
 )
 
@@ -75,7 +76,7 @@ func TestBackoffPublishedDelays(t *testing.T) {
 			if c.policy.Jitter == retrypolicy.DecorrelatedV2 {
 				tol = 51 * msec // the published figures have four decimals of Base
 			}
-			a := retrypolicy.Attempt{Rand: draw(c.u)}
+			a := retrypolicy.Attempt{Rand: policytest.Draw(c.u)}
 			for i, want := range c.want {
 				a.Retry = c.first + i
 				d := c.policy.Decide(a)
@@ -111,8 +112,10 @@ func TestFixedAndIncremental(t *testing.T) {
 	checkDelay(t, retrypolicy.Fixed{Delay: s, Jitter: 0.25}, 9, drawHalf, s)
 	checkDelay(t, retrypolicy.Fixed{Delay: s, Jitter: 0.25}, 9, drawLast, 1250*msec)
 	checkDelay(t, retrypolicy.Fixed{Delay: s}, 0, drawLast, s)
-	wantDelays(t, retrypolicy.Incremental{Step: s, Max: 3 * s}, retrypolicy.Attempt{Rand: drawLast}, 0, 1*s, 2*s, 3*s, 3*s)
-	wantDelays(t, retrypolicy.Incremental{Step: s, Max: 3 * s, Jitter: 0.5}, retrypolicy.Attempt{Rand: drawLast}, 0,
+	policytest.WantDelays(t, retrypolicy.Incremental{Step: s, Max: 3 * s}, retrypolicy.Attempt{Rand: drawLast}, 0, 1*s,
+		2*s, 3*s, 3*s)
+	policytest.WantDelays(t, retrypolicy.Incremental{Step: s, Max: 3 * s, Jitter: 0.5},
+		retrypolicy.Attempt{Rand: drawLast}, 0,
 		1500*msec, 3*s, 4500*msec, 4500*msec)
 	checkDelay(t, retrypolicy.Incremental{Step: s}, 0, drawLast, s)
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/hubline-iot/hubline/retrypolicy"
+	"github.com/hubline-iot/hubline/retrypolicy/internal/policytest"
 	"github.com/hubline-iot/hubline/transport"
 )
 
@@ -14,14 +15,14 @@ var second = retrypolicy.Fixed{Delay: s}
 func TestMaxAttemptsCountsTheFirst(t *testing.T) {
 	for total := 1; total < 5; total++ {
 		p := retrypolicy.MaxAttempts{Total: total, Policy: second}
-		got := sequence(p, retrypolicy.Attempt{}, 9)
+		got := policytest.Sequence(p, retrypolicy.Attempt{}, 9)
 		if last := got[len(got)-1]; len(got) != total || last.Retry || last.Reason != retrypolicy.OutOfAttempts {
 			t.Errorf("Total %d: %d retries, then %+v", total, len(got)-1, last)
 		}
 	}
 	most := retrypolicy.MaxAttempts{Total: math.MaxInt32, Policy: second}
 	checkDelay(t, most, math.MaxInt32-1, drawZero, s)
-	wantStop(t, most, retrypolicy.Attempt{Retry: math.MaxInt32}, retrypolicy.OutOfAttempts)
+	policytest.WantStop(t, most, retrypolicy.Attempt{Retry: math.MaxInt32}, retrypolicy.OutOfAttempts)
 }
 
 func TestMaxElapsedModes(t *testing.T) {
@@ -56,7 +57,7 @@ func TestMaxElapsedModes(t *testing.T) {
 	}
 	inside := retrypolicy.MaxElapsed{Limit: s, Mode: retrypolicy.LookAhead, Policy: retrypolicy.MaxAttempts{Total: 1,
 		Policy: second}}
-	wantStop(t, inside, retrypolicy.Attempt{Retry: 1}, retrypolicy.OutOfAttempts) // not the limit's reason
+	policytest.WantStop(t, inside, retrypolicy.Attempt{Retry: 1}, retrypolicy.OutOfAttempts) // not the limit's reason
 }
 
 func TestRetryAfterModes(t *testing.T) {
@@ -106,7 +107,7 @@ func TestRetryAfterModes(t *testing.T) {
 			checkInvalid(t, c.p, "")
 			a := retrypolicy.Attempt{Retry: 1, Kind: c.kind, After: c.after}
 			if c.want < 0 {
-				wantStop(t, c.p, a, retrypolicy.ToldNotTo)
+				policytest.WantStop(t, c.p, a, retrypolicy.ToldNotTo)
 				return
 			}
 			if d := c.p.Decide(a); d != (retrypolicy.Decision{Retry: true, Delay: c.want}) {
@@ -115,7 +116,7 @@ func TestRetryAfterModes(t *testing.T) {
 		})
 	}
 	inside := retrypolicy.RetryAfter{Policy: retrypolicy.MaxAttempts{Total: 1, Policy: second}}
-	wantStop(t, inside, retrypolicy.Attempt{Retry: 1, After: time.Hour}, retrypolicy.OutOfAttempts)
+	policytest.WantStop(t, inside, retrypolicy.Attempt{Retry: 1, After: time.Hour}, retrypolicy.OutOfAttempts)
 }
 
 func TestSafeOnly(t *testing.T) {

@@ -45,7 +45,7 @@ type c2d struct {
 	look    time.Time     // time of the next poll
 	pause   time.Duration // delay if the last poll was refused or returned a known message; else 0
 	verdict []pastVerdict // settlements that came after the lock expired
-	due     []errand      // settlements to send, or to retry, at their time
+	due     []settlement  // settlements to send, or to retry, at their time
 
 	// Guarded by session.mu.
 	wanted    bool
@@ -53,7 +53,7 @@ type c2d struct {
 	waiting   []uint32
 	number    uint32
 	unsettled map[uint32]*held
-	errands   []errand // settlements not moved to due yet
+	received  []settlement // settlements not moved to due yet
 }
 
 // held is an unsettled message.
@@ -68,8 +68,8 @@ func heldOf(a *answer, since time.Time) held {
 	return held{lock, a.header.Get("iothub-sequencenumber"), since}
 }
 
-// errand is a settlement to send to the hub.
-type errand struct {
+// settlement is a settlement to send to the hub.
+type settlement struct {
 	held
 	outcome transport.Outcome
 	number  uint32 // of an unsettled message that the Sink did not take; 0: none
@@ -118,7 +118,7 @@ func (c *c2d) settle(r *transport.Request) {
 	number := binary.BigEndian.Uint32(r.Ref)
 	if h := c.unsettled[number]; h != nil {
 		delete(c.unsettled, number)
-		c.errands = append(c.errands, errand{held: *h, outcome: r.Outcome})
+		c.received = append(c.received, settlement{held: *h, outcome: r.Outcome})
 	}
 	c.s.mu.Unlock()
 	poke(c.wake)
@@ -163,8 +163,8 @@ func (c *c2d) step() (next time.Time, alive bool) {
 	s := c.s
 	for s.ctx.Err() == nil {
 		s.mu.Lock()
-		c.due = append(c.due, c.errands...)
-		c.errands = nil
+		c.due = append(c.due, c.received...)
+		c.received = nil
 		room := len(c.unsettled) < max(1, s.cfg.Queue)
 		looking, asked := c.active && room, len(c.waiting) > 0
 		s.mu.Unlock()
@@ -173,7 +173,7 @@ func (c *c2d) step() (next time.Time, alive bool) {
 			continue
 		}
 		now := time.Now()
-		if i := slices.IndexFunc(c.due, func(e errand) bool { return !now.Before(e.at) }); i >= 0 {
+		if i := slices.IndexFunc(c.due, func(e settlement) bool { return !now.Before(e.at) }); i >= 0 {
 			e := c.due[i]
 			c.due = slices.Delete(c.due, i, i+1)
 			if !c.do(e) {
@@ -276,7 +276,7 @@ func (c *c2d) deliver(a *answer, since time.Time) bool {
 	h := heldOf(a, since)
 	if i := slices.IndexFunc(c.verdict,
 		func(v pastVerdict) bool { return h.sequence != "" && v.sequence == h.sequence }); i >= 0 {
-		c.due = append(c.due, errand{held: h, outcome: c.verdict[i].outcome})
+		c.due = append(c.due, settlement{held: h, outcome: c.verdict[i].outcome})
 		c.verdict = slices.Delete(c.verdict, i, i+1)
 		return false
 	}
@@ -288,7 +288,7 @@ func (c *c2d) deliver(a *answer, since time.Time) bool {
 	var ref [refSize]byte
 	binary.BigEndian.PutUint32(ref[:], number)
 	if !s.cfg.Sink.Deliver(&transport.Delivery{Kind: transport.Messages, Ref: ref[:], Again: again, Msg: m}) {
-		c.due = append(c.due, errand{number: number, outcome: transport.Release, at: time.Now().Add(declinedFor)})
+		c.due = append(c.due, settlement{number: number, outcome: transport.Release, at: time.Now().Add(declinedFor)})
 	}
 	return true
 }
@@ -315,7 +315,7 @@ func (c *c2d) keep(h held) (number uint32, known bool) {
 }
 
 // do sends a settlement to the hub. It returns false when the session is ending.
-func (c *c2d) do(e errand) bool {
+func (c *c2d) do(e settlement) bool {
 	s := c.s
 	if e.number != 0 {
 		s.mu.Lock()
@@ -371,7 +371,7 @@ func (r *refusal) ofVerdict() *refusal {
 }
 
 // remember keeps the outcome for the message's next delivery.
-func (c *c2d) remember(e errand) {
+func (c *c2d) remember(e settlement) {
 	if e.outcome == transport.Release || e.sequence == "" {
 		return
 	}
@@ -401,11 +401,11 @@ func (c *c2d) request(lock string, o transport.Outcome) *request {
 func (c *c2d) leave() {
 	s := c.s
 	s.mu.Lock()
-	left := append(c.due, c.errands...)
+	left := append(c.due, c.received...)
 	for _, h := range c.unsettled {
-		left = append(left, errand{held: *h, outcome: transport.Release})
+		left = append(left, settlement{held: *h, outcome: transport.Release})
 	}
-	c.unsettled, c.errands = nil, nil
+	c.unsettled, c.received = nil, nil
 	s.mu.Unlock()
 	for _, e := range left {
 		if s.late.Err() != nil || c.lane.link == nil { // no new connection is opened for it
