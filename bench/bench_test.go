@@ -66,7 +66,7 @@ func openPeer(t testing.TB, protocol *Protocol, name string, secure bool) *Peer 
 
 // All senders do the same work: the same number of messages of the same size, each once, with at
 // most the window in flight.
-func TestSendersDoTheSame(t *testing.T) {
+func TestSendersSendTheSame(t *testing.T) {
 	const size, n = 100, 500
 	topics := map[*Protocol]string{MQTT: "devices/dev-0/messages/events/", AMQP: "/devices/dev-0/messages/events"}
 	for _, p := range Protocols {

@@ -110,7 +110,7 @@ func TestARenewalWaitsForTheHandlerAtWork(t *testing.T) {
 
 // A peer that slowly answers one message after the other is alive, even if the last of them waits
 // longer than AckTimeout.
-func TestASlowLinkIsNotADeadOne(t *testing.T) {
+func TestASlowLinkIsNotDead(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := &fake{}
 		var mu sync.Mutex

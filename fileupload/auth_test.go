@@ -145,7 +145,7 @@ func (k *keeper) token(context.Context) (transport.Token, error) {
 }
 
 // Vector T10 of the Java SDK, for uploads: a refused token that can be replaced is replaced once.
-func TestT10_ARefusedTokenIsReplacedOnce(t *testing.T) {
+func TestARefusedTokenIsReplacedOnce(t *testing.T) {
 	refused := func(times int, route testbroker.RouteKind) testbroker.Fault {
 		return testbroker.Fault{Kind: testbroker.AnswerStatus, Route: route, Statuses: []int{401}, Times: times}
 	}

@@ -160,7 +160,7 @@ func TestAnUploadOutlivesItsURI(t *testing.T) {
 // The hub has given up the upload before the notification. The upload that replaces it does not
 // stay counted as running, whatever the policy decides about further attempts, and whenever the
 // context ends.
-func TestThePlaceOfTheLastStepIsGivenBack(t *testing.T) {
+func TestTheGrantOfTheLastStepIsGivenBack(t *testing.T) {
 	body := content(1000)
 	expired := func(t *testing.T, r *rig) { // between the file and the notification
 		in := r.hub.Inject(testbroker.Fault{Kind: testbroker.SlowAnswer, Route: testbroker.RouteBlob, Delay: time.Second})
@@ -247,7 +247,7 @@ func TestThePlaceOfTheLastStepIsGivenBack(t *testing.T) {
 	})
 }
 
-func TestTheHubIsToldOfFailures(t *testing.T) {
+func TestTheHubIsNotifiedOfFailures(t *testing.T) {
 	body := content(300 * kib)
 	t.Run("cancelled", func(t *testing.T) {
 		inBubble(t, nil, func(t *testing.T, r *rig) {
@@ -517,7 +517,7 @@ func TestReadsNoMoreThanTheSizeGiven(t *testing.T) {
 	})
 }
 
-func TestWhatTheHubRefuses(t *testing.T) {
+func TestRefusalsOfTheHub(t *testing.T) {
 	upload := func(t *testing.T, r *rig) error {
 		_, err := r.Upload(t.Context(), "a", strings.NewReader("a"), 1)
 		return err
@@ -550,7 +550,7 @@ func TestWhatTheHubRefuses(t *testing.T) {
 	}
 }
 
-func TestTheEleventhUploadWaitsForAPlace(t *testing.T) {
+func TestTheEleventhUploadWaits(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, r *rig) {
 		r.hub.Inject(testbroker.Fault{Kind: testbroker.SlowBlob, Delay: 25 * time.Second, Times: testbroker.MaxUploads})
 		done := make(chan error)

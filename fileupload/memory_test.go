@@ -81,7 +81,7 @@ func TestALargeFileThroughTwentyDrops(t *testing.T) {
 
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	defer cancel()
-	child := exec.CommandContext(ctx, os.Args[0], "-test.run=^TestUploadsAsItIsTold$", "-test.v")
+	child := exec.CommandContext(ctx, os.Args[0], "-test.run=^TestUploadChild$", "-test.v")
 	child.Env = append(os.Environ(), "HUBLINE_UPLOAD_CHILD=1")
 	in, err := json.Marshal(uploadInput{dev.HostName, addr.String(), dev.ID, dev.PrimaryKey, hub.CAPEM(), size})
 	require.NoError(t, err)
@@ -117,8 +117,8 @@ func TestALargeFileThroughTwentyDrops(t *testing.T) {
 	require.Less(t, r.Peak-r.Idle, int64(allowance))
 }
 
-// TestUploadsAsItIsTold is the body of the uploading process.
-func TestUploadsAsItIsTold(t *testing.T) {
+// TestUploadChild is the body of the uploading process.
+func TestUploadChild(t *testing.T) {
 	if os.Getenv("HUBLINE_UPLOAD_CHILD") == "" {
 		t.Skip("the process that TestALargeFileThroughTwentyDrops starts")
 	}

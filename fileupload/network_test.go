@@ -105,7 +105,7 @@ func TestByCertificateThroughAProxy(t *testing.T) {
 	require.Contains(t, way.asked, "CONNECT store.hub.example.test:443")
 }
 
-func TestWhomToTrust(t *testing.T) {
+func TestTrustedCertificates(t *testing.T) {
 	hub, err := testbroker.New(nil)
 	require.NoError(t, err)
 	defer hub.Close()
@@ -230,7 +230,7 @@ func text(status int, body string) http.HandlerFunc {
 	}
 }
 
-func TestPeersThatAreStrange(t *testing.T) {
+func TestMalformedPeers(t *testing.T) {
 	raw := func(text string) http.HandlerFunc {
 		return func(w http.ResponseWriter, _ *http.Request) {
 			c, _, err := w.(http.Hijacker).Hijack()
@@ -295,7 +295,7 @@ func TestPeersThatAreStrange(t *testing.T) {
 	}
 }
 
-func TestTheHubIsToldWhichStatusItWas(t *testing.T) {
+func TestTheNotificationHasTheStatus(t *testing.T) {
 	var body atomic.Value
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch {
@@ -325,7 +325,7 @@ func TestTheHubIsToldWhichStatusItWas(t *testing.T) {
 		`the token api-version=2021-04-12 {"correlationId":"c","isSuccess":false,"statusCode":413,"statusDescription":"upload failed: too large"}`, body.Load())
 }
 
-func TestAnotherPlaceForTheRestIsAConflict(t *testing.T) {
+func TestAnotherLocationForTheRestIsAConflict(t *testing.T) {
 	var begun, blocks atomic.Int32
 	ended := make(chan string, 10)
 	s := script{

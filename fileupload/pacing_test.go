@@ -12,7 +12,7 @@ import (
 )
 
 // An upload that is cancelled during a delay refunds the retry to a shared quota.
-func TestARetryOfAnUploadThatIsNotMadeCostsNothing(t *testing.T) {
+func TestAnUploadRetryThatIsNotMadeCostsNothing(t *testing.T) {
 	bucket, err := budget.NewTokenBucket(500, 0, 0)
 	require.NoError(t, err)
 	quota, err := budget.NewQuota(&budget.QuotaOptions{Bucket: bucket})

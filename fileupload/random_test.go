@@ -109,7 +109,7 @@ func playFaults(t *testing.T, seed uint64) (fired int) {
 
 // Whenever an upload is cancelled or closed, a reachable hub is notified: of a success if the file
 // is stored, else of a failure. No upload stays counted as running.
-func TestAnEndAtAnyMomentLeavesNoPlaceTaken(t *testing.T) {
+func TestAnEndAtAnyMomentLeavesNoUploadRunning(t *testing.T) {
 	first, last := uint64(1), uint64(10**seeds)
 	if *seed != 0 {
 		first, last = *seed, *seed

@@ -29,7 +29,7 @@ func answered(status int, body string, header ...string) *answer {
 
 // The codes in the service's documents that an uploader may meet: their Kinds, and whether the
 // request is retried.
-func TestWhatAnswersMean(t *testing.T) {
+func TestMeaningsOfAnswers(t *testing.T) {
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	for _, c := range []struct {
 		status int
@@ -261,7 +261,7 @@ func (*counter) Sum(b []byte) []byte { return b }
 func (*counter) Size() int           { return 0 }
 func (*counter) BlockSize() int      { return 1 }
 
-func TestAPayloadThatWasTakenBackIsNotRead(t *testing.T) {
+func TestARevokedPayloadIsNotRead(t *testing.T) {
 	w := newWatch(time.Hour, time.Hour, func() {})
 	defer w.stop()
 	p := &payload{data: []byte("0123456789"), piece: 100, watch: w}

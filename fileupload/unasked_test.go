@@ -84,7 +84,7 @@ func (s script) inMemory(t *testing.T, f func(t *testing.T, u *fileupload.Upload
 const unasked = "HTTP/1.1 200 OK\r\nContent-Length: 0\r\nX: SharedAccessSignature sig=c2VjcmV0\r\n\r\n"
 
 // The connection with the bytes is replaced without a retry, and the bytes are not logged.
-func TestBytesThatNoRequestAskedForAreNotLogged(t *testing.T) {
+func TestUnsolicitedBytesAreNotLogged(t *testing.T) {
 	body := content(100 * kib)
 	upload := func(t *testing.T, u *fileupload.Uploader) {
 		t.Helper()

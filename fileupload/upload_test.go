@@ -203,7 +203,7 @@ func TestUploadsSurvive(t *testing.T) {
 
 // Each step of an upload may take effect although its answer is lost. Then it is repeated, and
 // leaves behind no more than docs/retries.md lists under "What is repeated".
-func TestWhatAnUploadRepeats(t *testing.T) {
+func TestRepeatedRequestsOfAnUpload(t *testing.T) {
 	for _, step := range []struct {
 		name    string // Retry.Step
 		size    int
@@ -251,7 +251,7 @@ func TestWhatAnUploadRepeats(t *testing.T) {
 
 // The hub records the outcome but answers with an error. The correlation of the next attempt is
 // then unknown to it, which counts as success.
-func TestANotificationThatWasTakenAndRefused(t *testing.T) {
+func TestANotificationThatWasAcceptedAndRefused(t *testing.T) {
 	for _, status := range []int{408, 429, 499, 500, 502, 503, 504} {
 		notifyAfter(t, testbroker.Fault{Statuses: []int{status}})
 	}

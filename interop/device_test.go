@@ -177,7 +177,7 @@ func TestNothingIsLost(t *testing.T) {
 	}
 }
 
-func TestCommandsComeThroughCuts(t *testing.T) {
+func TestCommandsSurviveCuts(t *testing.T) {
 	const commands = 500
 	for _, w := range ways {
 		t.Run(w.name, func(t *testing.T) {

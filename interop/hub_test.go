@@ -208,7 +208,7 @@ func TestTheHubRefusesMQTTJS(t *testing.T) {
 	})
 }
 
-func TestASecondMQTTJSKicksTheFirst(t *testing.T) {
+func TestASecondMQTTJSTakesOverFromTheFirst(t *testing.T) {
 	eachWay(t, func(w *world) {
 		w.connected("first", nil)
 		w.connected("second", nil)
@@ -219,7 +219,7 @@ func TestASecondMQTTJSKicksTheFirst(t *testing.T) {
 	})
 }
 
-func TestTheHubHangsUpOnMQTTJS(t *testing.T) {
+func TestTheHubClosesOnMQTTJS(t *testing.T) {
 	eachWay(t, func(w *world) {
 		for name, misdeed := range map[string]func(name string){
 			"another device's topic": func(name string) { w.publish(name, "devices/dev-2/messages/events/", "", 1) },
@@ -251,7 +251,7 @@ func TestMQTTJSPingsAndLeavesAWill(t *testing.T) {
 	})
 }
 
-func TestMQTTJSIsCutAndComesBack(t *testing.T) {
+func TestMQTTJSReconnectsAfterACut(t *testing.T) {
 	eachWay(t, func(w *world) {
 		keep := map[string]any{"clean": false}
 		w.connected("0", keep)

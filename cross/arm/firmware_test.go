@@ -319,7 +319,7 @@ func TestFirmwareWithAStoreOutlivesALossOfPower(t *testing.T) {
 	})
 }
 
-func TestFirmwareStarvesTheWatchdogWhenNothingMoves(t *testing.T) {
+func TestFirmwareStopsFeedingTheWatchdogWithoutProgress(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
 		b.hub.Inject(testbroker.Fault{Kind: testbroker.Absent})
@@ -389,7 +389,7 @@ func TestFirmwareThatSleepsFeedsTheWatchdog(t *testing.T) {
 }
 
 // Readings in flight keep their slots. Behind them the oldest are dropped, and the newest stay.
-func TestFirmwareOldestGivesWay(t *testing.T) {
+func TestFirmwareDropsTheOldestReading(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
 		slow := b.hub.Inject(testbroker.Fault{Kind: testbroker.DelayPuback, Times: -1, Delay: 25 * time.Second})
@@ -478,7 +478,7 @@ func TestFirmwareForgetsAfterLoad(t *testing.T) {
 	})
 }
 
-func TestFirmwareObeysCommands(t *testing.T) {
+func TestFirmwareObeysMessages(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
 		c := b.config(1)
@@ -505,7 +505,7 @@ func TestFirmwareObeysCommands(t *testing.T) {
 	})
 }
 
-func TestFirmwareSaysWhatIsMissing(t *testing.T) {
+func TestFirmwareNamesMissingFields(t *testing.T) {
 	good := func() board.Config {
 		return board.Config{
 			Host: "hub", DeviceID: "d", Sign: board.Signer([]byte("k")), Dial: board.NewModem(nil).Dial, Now: time.Now,

@@ -39,7 +39,7 @@ func (s *script) Write(p []byte) int {
 func (*script) Pause() { time.Sleep(time.Millisecond) } // fake time
 
 // A lost byte costs one command, not the one after it.
-func TestLineFindsItsStepAgain(t *testing.T) {
+func TestLineResynchronizes(t *testing.T) {
 	for _, in := range []string{"\x10H\x10Ca", "\x10C\x10Ca", "\x10T0123\x10Ca", "\x10T01234567\xff\x10Ca",
 		"\x10\x10\x10Ca", "\x10?\x10Ca"} {
 		synctest.Test(t, func(t *testing.T) {
@@ -106,7 +106,7 @@ func TestModemSetsItsClockAgain(t *testing.T) {
 }
 
 // While a connection is open its reader processes the time.
-func TestModemTellsTheTimeToAReader(t *testing.T) {
+func TestModemSetsTheTimeDuringARead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		line := &script{in: "\x10Ca", answer: fmt.Sprintf("\x10T%016x", time.Now().Add(time.Hour).UnixMilli()),
 			delay: 500 * time.Microsecond}
@@ -161,7 +161,7 @@ func (*line) Pause() { time.Sleep(time.Millisecond) }
 
 // A line that accepts nothing must not block Close, nor a Write for ever. The other end must
 // understand the bytes after that.
-func TestALineThatTakesNothing(t *testing.T) {
+func TestALineThatAcceptsNothing(t *testing.T) {
 	dial := func(t *testing.T) (*line, lean.Conn) {
 		l := &line{}
 		conn, err := board.NewModem(l).Dial(t.Context())

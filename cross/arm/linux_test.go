@@ -143,7 +143,7 @@ func waitFor(t *testing.T, hub *testbroker.Hub, n int) {
 	}
 }
 
-func TestLinuxBoardIsAGoodService(t *testing.T) {
+func TestLinuxBoardNotifiesSystemd(t *testing.T) {
 	watch(t)
 	for _, tags := range []string{"", "paho"} {
 		t.Run("tags="+tags, func(t *testing.T) {

@@ -13,7 +13,7 @@ import (
 )
 
 // A new interval applies from its arrival on; the number of readings until then does not change.
-func TestThePaceFollowsTheInterval(t *testing.T) {
+func TestTheRateFollowsTheInterval(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPace(4)
 		p.begin()
@@ -43,7 +43,7 @@ func TestThePaceFollowsTheInterval(t *testing.T) {
 
 // A full document replaces all desired properties: an interval that was removed while the device
 // was disconnected returns to the default, in its behaviour and in its reported properties.
-func TestThePaceForgetsAnIntervalThatIsGone(t *testing.T) {
+func TestTheIntervalIsForgottenWhenItIsRemoved(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPace(4)
 		p.begin()

@@ -41,7 +41,7 @@ func TestTheTargetAndTheConfigFollowTheCredentials(t *testing.T) {
 
 // The dialer removes HTTP's names from ALPN: net/http adds them to each config that it is given,
 // and MQTT and AMQP may share that config.
-func TestOnlyWhatIsSpokenIsOffered(t *testing.T) {
+func TestOnlySpokenProtocolsAreOffered(t *testing.T) {
 	web := []string{"h2", "http/1.1"}
 	for name, c := range map[string]struct {
 		d         Dialer

@@ -26,7 +26,7 @@ var proto = &Protocol{Name: "example", Secure: "8883", Plain: "1883", Kind: func
 	return transport.Conflict, "", err == errOwn
 }}
 
-func TestDialErrorsAreToldApart(t *testing.T) {
+func TestKindsOfDialErrors(t *testing.T) {
 	opError := func(err error) error { return &net.OpError{Op: "dial", Net: "tcp", Err: err} }
 	sys := func(e syscall.Errno) error { return opError(os.NewSyscallError("connect", e)) }
 	for _, c := range []struct {

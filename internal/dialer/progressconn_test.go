@@ -25,7 +25,7 @@ func slowPair(t *testing.T) (*ProgressConn, *memconn.Conn) {
 	return NewProgressConn(near, 10*time.Second), far
 }
 
-func TestAWriteEndsWhenTheLineDoesNotGetOn(t *testing.T) {
+func TestAWriteWithoutProgressTimesOut(t *testing.T) {
 	for name, row := range map[string]struct {
 		peer func(far *memconn.Conn) // what the peer does meanwhile
 		want time.Duration
@@ -77,7 +77,7 @@ func taking(t *testing.T, c net.Conn, times int, pause time.Duration) {
 	})
 }
 
-func TestAWriteThatGetsOnEndsNever(t *testing.T) {
+func TestAWriteWithProgressDoesNotTimeOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, far := slowPair(t)
 		taking(t, far, 100, 5*time.Second) // 100 bytes per second
@@ -91,7 +91,7 @@ func TestAWriteThatGetsOnEndsNever(t *testing.T) {
 }
 
 // A deadline passes in the middle of a TLS record, and the TLS connection survives it.
-func TestTLSOverALineGoesOn(t *testing.T) {
+func TestTLSOverAProgressConn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, far := slowPair(t)
 		cert := testbroker.NewClientCert("d", time.Now().Add(-time.Hour), time.Now().Add(24*time.Hour))
@@ -118,7 +118,7 @@ func (r slowReader) Read(p []byte) (int, error) {
 	return r.Conn.Read(p)
 }
 
-func TestSetWriteDeadlineEndsAWriteThatGetsOn(t *testing.T) {
+func TestSetWriteDeadlineEndsAWriteWithProgress(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, far := slowPair(t)
 		taking(t, far, 100, time.Second)
@@ -146,7 +146,7 @@ type layered struct{ net.Conn }
 func (l layered) NetConn() net.Conn { return l.Conn }
 
 // It is unknown whether such a connection can continue after a time-out.
-func TestAConnectionThatIsNoSocketHasOneTimeoutForEachWrite(t *testing.T) {
+func TestAConnectionThatIsNoSocketHasOneTimeoutPerWrite(t *testing.T) {
 	for _, wrap := range []func(net.Conn) net.Conn{
 		func(c net.Conn) net.Conn { return wrapped{c} }, func(c net.Conn) net.Conn { return layered{c} },
 	} {
@@ -165,7 +165,7 @@ func TestAConnectionThatIsNoSocketHasOneTimeoutForEachWrite(t *testing.T) {
 }
 
 // A ProgressConn below another one does the work, with the time-out of the upper one.
-func TestALineOverALine(t *testing.T) {
+func TestAProgressConnOverAnother(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		near, far := memconn.Pair("near", "far")
 		near.SetSendBuffer(1 << 10)
@@ -206,7 +206,7 @@ func lineOver(k *kernel) *ProgressConn {
 
 // Progress lasts while the kernel sends buffered data. A peer that accepts all data at once but
 // does not answer makes none.
-func TestProgressIsWhatTheKernelSends(t *testing.T) {
+func TestProgressFollowsTheKernel(t *testing.T) {
 	for name, row := range map[string]struct {
 		rate int64         // bytes per second that the kernel sends
 		want time.Duration // time of the last progress

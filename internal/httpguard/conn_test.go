@@ -101,7 +101,7 @@ func TestBytesBeforeARequestEndTheConnection(t *testing.T) {
 	})
 }
 
-func TestBytesBehindAnAnswerAreWipedOut(t *testing.T) {
+func TestBytesBehindAnAnswerAreCleared(t *testing.T) {
 	c, peer := pair(t, limit)
 	ask(t, c, peer, short+"secret")
 	b := make([]byte, 100)
@@ -125,7 +125,7 @@ func TestAnEarlyAnswerIsTheOnlyOne(t *testing.T) {
 	requireOver(t, httpguard.ErrUnasked, c)
 }
 
-func TestTheBodyOfARequestDoesNotBeginAnAnswerAnew(t *testing.T) {
+func TestTheBodyOfARequestDoesNotStartAnAnswer(t *testing.T) {
 	c, peer := pair(t, limit)
 	c.Next()
 	say(t, c, "POST / HTTP/1.1\r\nContent-Length: 8\r\n\r\n")

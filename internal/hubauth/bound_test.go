@@ -156,7 +156,7 @@ func TestAnUnsetClockTakesTheHubsOnProof(t *testing.T) {
 	}
 }
 
-func TestWhatIsProvenIsNotReplacedByWhatIsNot(t *testing.T) {
+func TestAVerifiedEstimateIsNotReplacedByAnUnverifiedOne(t *testing.T) {
 	inYear2030(t, func(t *testing.T, creds *transport.Credentials) {
 		var c Clock
 		c.Learn(says(-10*time.Minute), verified(31*year), time.Now(), time.Now())

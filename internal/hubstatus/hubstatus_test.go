@@ -233,7 +233,7 @@ func TestEachCodeOfTheServiceHasARow(t *testing.T) {
 
 // For each status, whether the official SDKs retry, from their tables. The last column states where
 // we differ and why.
-func TestTable34_StatusesOfTheOfficialSDKs(t *testing.T) {
+func TestStatusesOfTheOfficialSDKs(t *testing.T) {
 	const yes, no = true, false
 	for _, row := range []struct {
 		status             int
@@ -288,7 +288,7 @@ type answer struct {
 	name, message, trackingID string
 }
 
-func TestWhatTheHubSays(t *testing.T) {
+func TestReadingAnAnswer(t *testing.T) {
 	inner := func(v map[string]any) string {
 		text, err := json.Marshal(v)
 		require.NoError(t, err)

@@ -285,7 +285,7 @@ func TestHoldKeepsBytesBack(t *testing.T) {
 	})
 }
 
-func TestHoldHidesThatThePeerClosed(t *testing.T) {
+func TestHoldHidesTheClose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b := pair(t)
 		b.Hold(true)

@@ -108,7 +108,7 @@ func publish(o mqttpacket.Outgoing, topic string, id uint16, body string) func(d
 	}
 }
 
-func TestWhatIsSent(t *testing.T) { checkSent(t, outgoing) }
+func TestEncoding(t *testing.T) { checkSent(t, outgoing) }
 
 func checkSent(t *testing.T, all []goodPacket) {
 	t.Helper()
@@ -125,7 +125,7 @@ func checkSent(t *testing.T, all []goodPacket) {
 	}
 }
 
-func TestSizesAreToldBeforehand(t *testing.T) {
+func TestSizesOfEncodedPackets(t *testing.T) {
 	for _, g := range []mqttpacket.Greeting{
 		{}, {ClientID: "d", UserName: "u"}, {ClientID: strings.Repeat("d", 200), UserName: "u", Password: strings.Repeat("p",
 			2000)},
@@ -157,7 +157,7 @@ type badPacket struct {
 	encode       func(dst []byte) ([]byte, error)
 }
 
-func TestWhatCannotBeSent(t *testing.T) {
+func TestInvalidPacketsAreNotEncoded(t *testing.T) {
 	checkRefused(t, []badPacket{
 		{"a password without user name", "[MQTT-3.1.2-22]", mqttpacket.ErrPassword,
 			connect(mqttpacket.Greeting{Password: "p"})},
@@ -290,7 +290,7 @@ func number(n int) string {
 	return number(n/10) + string(rune('0'+n%10))
 }
 
-func TestWhatIsReceived(t *testing.T) {
+func TestDecoding(t *testing.T) {
 	for _, c := range incoming {
 		b := unhex(c.wire)
 		got, err := describe(b)

@@ -11,7 +11,7 @@ import (
 
 // Vectors larger than a board's RAM.
 
-func TestWhatIsSentIsLarge(t *testing.T) {
+func TestEncodingOfLargePackets(t *testing.T) {
 	checkSent(t, []goodPacket{
 		{"PUBLISH, length of 2 bytes, the most", "2.2.3", "32 FF7F 0001't' 0001" + strings.Repeat("00", 16378),
 			publish(mqttpacket.Outgoing{QoS: 1},
@@ -22,7 +22,7 @@ func TestWhatIsSentIsLarge(t *testing.T) {
 	})
 }
 
-func TestWhatIsTooLongCannotBeSent(t *testing.T) {
+func TestTooLongPacketsAreNotEncoded(t *testing.T) {
 	long := strings.Repeat("x", mqttpacket.MaxText+1)
 	checkRefused(t, []badPacket{
 		{"a client id too long", "1.5.3", mqttpacket.ErrText, connect(mqttpacket.Greeting{ClientID: long})},

@@ -55,7 +55,7 @@ func ofRows(rows []row, status uint16, from From) (m Meaning) {
 }
 
 // These statuses differ by sender. All others have the same meaning everywhere.
-func TestWhatDiffersBySender(t *testing.T) {
+func TestStatusesThatDifferBySender(t *testing.T) {
 	const (
 		invalid, protocol, forbidden, quota = transport.Invalid, transport.Protocol, transport.Forbidden, transport.Quota
 	)
@@ -89,7 +89,7 @@ func TestWhatDiffersBySender(t *testing.T) {
 	}
 }
 
-func TestWhatIsNoStatus(t *testing.T) {
+func TestInvalidStatuses(t *testing.T) {
 	for _, status := range []int{-1, 0, 99, 600, 1 << 30} {
 		if got := Of(status, Hub).Kind; got != transport.Protocol {
 			t.Errorf("%d: %v", status, got)

@@ -159,7 +159,7 @@ func TestTheEndIsAnError(t *testing.T) {
 	}
 }
 
-func TestAPauseSaysWhatTheServiceAskedFor(t *testing.T) {
+func TestAPauseShowsTheDelayOfTheService(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, j := logger(slog.LevelWarn)
 		o := &device.Options{}
@@ -201,7 +201,7 @@ func TestFlappingNamesASuspect(t *testing.T) {
 	})
 }
 
-func TestDebugTellsAll(t *testing.T) {
+func TestDebugLogsEverything(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, j := logger(slog.LevelDebug)
 		o := &device.Options{}
@@ -340,7 +340,7 @@ func TestEveryReasonHasALevelAndAText(t *testing.T) {
 	}, j.lines())
 }
 
-func TestWhatIsNotLoggedAllocatesNothing(t *testing.T) {
+func TestADisabledLevelAllocatesNothing(t *testing.T) {
 	l, j := logger(slog.LevelError + 1)
 	status, trace := hublog.OnStatus(l, nil), hublog.Trace(l, nil)
 	lost := device.Status{State: device.DisconnectedRetrying, Reason: device.ConnectionLost, Retry: 1,
@@ -402,7 +402,7 @@ func TestNoSecretIsLogged(t *testing.T) {
 }
 
 // A gap is reported even when the status after it is not logged.
-func TestGapsAreTold(t *testing.T) {
+func TestGapsAreLogged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, j := logger(slog.LevelWarn)
 		slow := make(chan struct{})

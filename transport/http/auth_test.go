@@ -62,7 +62,7 @@ func TestTokensAreRenewedInTime(t *testing.T) {
 // Vector T10 of the Java SDK, for HTTP: a refused token that can be renewed. The SDK marks the
 // error retryable for the whole operation time. Here a token that was made for an earlier request
 // is replaced once, and a second refusal is final.
-func TestT10_ARefusedTokenIsReplacedOnce(t *testing.T) {
+func TestARefusedTokenIsReplacedOnce(t *testing.T) {
 	bubble(t, func(t *testing.T, h *scripted) {
 		revoked, refused := "", 0
 		h.answer = func(w http.ResponseWriter, r *http.Request, _ []byte) bool {
@@ -257,7 +257,7 @@ func TestTheSkewIsThatOfTheProcess(t *testing.T) {
 
 // A slow answer measures the time less accurately than a quick one, so it does not replace the
 // estimate, unless that can no longer be right.
-func TestASlowAnswerDoesNotMoveTheClock(t *testing.T) {
+func TestASlowAnswerDoesNotChangeTheClock(t *testing.T) {
 	bubble(t, func(t *testing.T, h *scripted) {
 		var takes, ahead time.Duration
 		ahead = 20 * time.Second
@@ -286,7 +286,7 @@ func TestASlowAnswerDoesNotMoveTheClock(t *testing.T) {
 }
 
 // A clock in 1970: the client requests the hub's time before it makes a token. The answer counts
-// only if TLS has verified the sender (TestWhatTLSSaysIsKnownAtDial).
+// only if TLS has verified the sender (TestTLSAlertsAreKnownAtDial).
 func TestAnUnsetClockIsNotSetByAnybody(t *testing.T) {
 	bubble(t, func(t *testing.T, h *scripted) {
 		creds := h.creds(goodKey)
@@ -334,7 +334,7 @@ func TestWrongOptions(t *testing.T) {
 }
 
 // The session passes the hub's URL to Options.Proxy and connects through the proxy it returns.
-func TestAProxyIsGoneThrough(t *testing.T) {
+func TestRequestsGoThroughTheProxy(t *testing.T) {
 	bubble(t, func(t *testing.T, h *scripted) {
 		through := memconn.NewNetwork("proxy.example.test:3128")
 		done := make(chan struct{})

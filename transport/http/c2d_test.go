@@ -42,7 +42,7 @@ func (h *scripted) polling(every time.Duration) *hubhttp.Options {
 
 // By default, polls are as far apart as the service recommends. Without a subscription there are
 // none. After a cloud-to-device message the others follow at once.
-func TestLooksForMessages(t *testing.T) {
+func TestPollsForMessages(t *testing.T) {
 	bubble(t, func(t *testing.T, h *scripted) {
 		r := h.start(t, h.options())
 		time.Sleep(time.Hour)
@@ -95,7 +95,7 @@ func TestEachSubscriptionIsRepliedTo(t *testing.T) {
 }
 
 // A cloud-to-device message with all possible properties.
-func TestAMessageAsItComes(t *testing.T) {
+func TestPropertiesOfADelivery(t *testing.T) {
 	bubble(t, func(t *testing.T, h *scripted) {
 		h.message("body", map[string]string{
 			"IoTHub-MessageId": "id", "iothub-correlationid": "corr", "iothub-contenttype": "text/plain",
@@ -165,7 +165,7 @@ func TestNoMoreUnsettledThanTheQueue(t *testing.T) {
 
 // A message that the Sink does not take comes again a little later, not in a loop that uses up its
 // deliveries.
-func TestAMessageThatNobodyTakes(t *testing.T) {
+func TestAMessageThatTheSinkDoesNotTake(t *testing.T) {
 	bubble(t, func(t *testing.T, h *scripted) {
 		h.message("x", nil)
 		r := h.start(t, h.options())
@@ -181,7 +181,7 @@ func TestAMessageThatNobodyTakes(t *testing.T) {
 
 // Vector T15 of the Java SDK: a failed settlement of a cloud-to-device message is repeated. The SDK
 // puts the message back into its queue; here the settlement is retried while the hub's lock lasts.
-func TestT15_AFailedAcknowledgementIsRepeated(t *testing.T) {
+func TestAFailedSettlementIsRetried(t *testing.T) {
 	bubble(t, func(t *testing.T, h *scripted) {
 		h.message("x", nil)
 		fails, after := 3, ""
@@ -226,7 +226,7 @@ func TestT15_AFailedAcknowledgementIsRepeated(t *testing.T) {
 // The handler is slower than the lock. A settlement that comes too late is sent with the next lock.
 // A new delivery of a message that is still being handled is not reported again, and the settlement
 // uses the new lock.
-func TestALockThatWasLost(t *testing.T) {
+func TestALostLock(t *testing.T) {
 	bubble(t, func(t *testing.T, h *scripted) {
 		h.message("slow", nil)
 		r := h.start(t, h.options())
@@ -258,7 +258,7 @@ func TestALockThatWasLost(t *testing.T) {
 
 // A hub that is busy when it is polled does not end the session: polling goes on with growing
 // delays.
-func TestABusyHubGivesMessagesLater(t *testing.T) {
+func TestABusyHubDeliversLater(t *testing.T) {
 	bubble(t, func(t *testing.T, h *scripted) {
 		h.message("x", nil)
 		busy, after := true, ""
@@ -320,7 +320,7 @@ func TestAHubWithoutMessages(t *testing.T) {
 }
 
 // A reset connection ends the session also if only polls use it.
-func TestAnUnreachableHubIsFoundByALook(t *testing.T) {
+func TestAnUnreachableHubIsFoundByAPoll(t *testing.T) {
 	bubble(t, func(t *testing.T, h *scripted) {
 		r := h.start(t, h.polling(10*time.Minute))
 		require.NoError(t, r.subscribe())
@@ -339,7 +339,7 @@ func TestAnUnreachableHubIsFoundByALook(t *testing.T) {
 
 // At the end of a session, unsettled messages are abandoned, so that the next session need not wait
 // for their locks. Pending settlements are sent.
-func TestGoodbyeGivesBackWhatIsNotSettled(t *testing.T) {
+func TestCloseAbandonsUnsettledMessages(t *testing.T) {
 	bubble(t, func(t *testing.T, h *scripted) {
 		for i := range 3 {
 			h.message(fmt.Sprint(i), nil)
@@ -365,7 +365,7 @@ func TestGoodbyeGivesBackWhatIsNotSettled(t *testing.T) {
 }
 
 // A settlement in flight at the end of a session gets half a second, not longer.
-func TestGoodbyeWaitsForASlowHub(t *testing.T) {
+func TestCloseWaitsForASlowHub(t *testing.T) {
 	for delay, told := range map[time.Duration]bool{400 * time.Millisecond: true, 600 * time.Millisecond: false} {
 		bubble(t, func(t *testing.T, h *scripted) {
 			h.message("x", nil)
@@ -405,7 +405,7 @@ func TestLockTokensAreEscaped(t *testing.T) {
 
 // A session that ends because the telemetry connection was lost still settles cloud-to-device
 // messages. A session that the hub has refused does not.
-func TestGoodbyeAfterALossElsewhere(t *testing.T) {
+func TestCloseAfterALossOfTheOtherConnection(t *testing.T) {
 	bubble(t, func(t *testing.T, h *scripted) {
 		h.message("0", nil)
 		h.message("1", nil)
@@ -451,7 +451,7 @@ func TestGoodbyeAfterALossElsewhere(t *testing.T) {
 }
 
 // Cloud-to-device messages and telemetry do not delay each other.
-func TestASlowAnswerToTelemetryHoldsUpNoVerdict(t *testing.T) {
+func TestASlowAnswerToTelemetryDelaysNoSettlement(t *testing.T) {
 	bubble(t, func(t *testing.T, h *scripted) {
 		h.message("x", nil)
 		r := h.start(t, h.options())
@@ -467,7 +467,7 @@ func TestASlowAnswerToTelemetryHoldsUpNoVerdict(t *testing.T) {
 
 // Retry-After is respected up to an hour: one answer, which may not even come from the hub, must
 // not stop the polls for years.
-func TestLooksAreNotPutOffForLongerThanAnHour(t *testing.T) {
+func TestPollsAreDelayedByAnHourAtMost(t *testing.T) {
 	bubble(t, func(t *testing.T, h *scripted) {
 		h.message("x", nil)
 		busy := true
@@ -515,7 +515,7 @@ func TestAMessageWithoutALock(t *testing.T) {
 
 // An unexpected answer to a poll that is not about the device does not end the session: the poll is
 // repeated, and telemetry still works.
-func TestAnOddAnswerToALook(t *testing.T) {
+func TestAnUnexpectedAnswerToAPoll(t *testing.T) {
 	for _, first := range []bool{true, false} {
 		for _, status := range []int{400, 409, 412, 413, 415, 422, 428, 431} {
 			t.Run(fmt.Sprint(status, " first ", first), func(t *testing.T) {
@@ -562,7 +562,7 @@ func TestAnOddAnswerToALook(t *testing.T) {
 
 // An unexpected answer to a settlement does not end the session either: the message comes again
 // when its lock expires, and is settled then. An answer about the identity does end it.
-func TestAnOddAnswerToAVerdict(t *testing.T) {
+func TestAnUnexpectedAnswerToASettlement(t *testing.T) {
 	for _, row := range []struct {
 		status int
 		ends   transport.Kind
@@ -602,7 +602,7 @@ func TestAnOddAnswerToAVerdict(t *testing.T) {
 }
 
 // A hub that delivers a message again although it is locked or settled is not polled in a loop.
-func TestAHubThatGivesTheSameAgain(t *testing.T) {
+func TestAHubThatRepeatsAMessage(t *testing.T) {
 	for _, settled := range []bool{false, true} {
 		bubble(t, func(t *testing.T, h *scripted) {
 			n := 0
@@ -648,7 +648,7 @@ func TestAHubThatGivesTheSameAgain(t *testing.T) {
 // Answers to a settlement. The official SDKs throw for all but 200 and 204 and do not retry, so the
 // handler gets the cloud-to-device message again. Here a transient refusal is retried while the
 // lock lasts, a lost lock delays the settlement until the next one, and every 2xx is a success.
-func TestTable34_AnswersToAVerdict(t *testing.T) {
+func TestAnswersToASettlement(t *testing.T) {
 	const done, again, next = "done", "told again", "told with the next lock"
 	for status, want := range map[int]string{
 		200: done, 201: done, 202: done, 204: done,

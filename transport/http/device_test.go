@@ -75,7 +75,7 @@ func TestTelemetryIsRepeatedAfterALostAnswer(t *testing.T) {
 
 // A settlement whose answer was lost is not repeated: it ends with its session, and the hub
 // redelivers messages that it does not consider settled.
-func TestAVerdictWhoseAnswerWasLostIsNotRepeated(t *testing.T) {
+func TestASettlementWithALostAnswerIsNotRepeated(t *testing.T) {
 	bubble(t, func(t *testing.T, h *scripted) {
 		h.message("x", nil)
 		h.losing(1, func(r *http.Request) bool { return r.Method == http.MethodDelete })
@@ -114,7 +114,7 @@ func TestAVerdictWhoseAnswerWasLostIsNotRepeated(t *testing.T) {
 
 // A poll whose answer was lost is repeated. The message in the lost answer stays locked for a
 // minute and comes after that.
-func TestALookWhoseAnswerWasLost(t *testing.T) {
+func TestAPollWithALostAnswer(t *testing.T) {
 	bubble(t, func(t *testing.T, h *scripted) {
 		h.message("x", nil)
 		h.losing(1, func(r *http.Request) bool { return r.Method == http.MethodGet })
@@ -260,7 +260,7 @@ func TestAClientUnderFaults(t *testing.T) {
 }
 
 // Close ends in time, also during a request that the hub does not answer.
-func TestCloseWithARequestUnderWay(t *testing.T) {
+func TestCloseWithARequestInFlight(t *testing.T) {
 	bubble(t, func(t *testing.T, h *scripted) {
 		c := h.client(t, h.options(), nil)
 		h.HoldAnswers(true)

@@ -24,7 +24,7 @@ import (
 // Defect L8 of the Java SDK: over HTTPS it treats refused and reset connections and time-outs as
 // permanent, and retries only an unknown host and a missing route. Here all of them are retryable,
 // as over the other protocols.
-func TestL8_WhatTheNetworkDoesIsRetryable(t *testing.T) {
+func TestNetworkFailuresAreRetryable(t *testing.T) {
 	dial := func(cause error) error { return &net.OpError{Op: "dial", Net: "tcp", Err: cause} }
 	for _, cause := range []error{
 		dial(syscall.ECONNREFUSED), dial(syscall.ECONNRESET), dial(syscall.ENETUNREACH), dial(syscall.EHOSTUNREACH),
@@ -58,7 +58,7 @@ func TestTheCodeCountsBeforeTheStatus(t *testing.T) {
 		e.Error())
 }
 
-func TestNoSecretInWhatTheHubSays(t *testing.T) {
+func TestErrorsShowNoSecretOfTheHub(t *testing.T) {
 	const secret = "VGhpc0lzU2VjcmV0"
 	for _, text := range []string{
 		"token SharedAccessSignature sr=hub&sig=" + secret + "&se=1 is bad", "sig=" + secret, "SIG=" + secret + ", sig=" +

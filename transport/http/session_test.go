@@ -216,7 +216,7 @@ func (h *scripted) requireArrived(t testing.TB, messages []*transport.Message) {
 
 // A single message is sent at once, in its plain form. Messages sent during that request travel in
 // one batch.
-func TestWhatWaitsTravelsTogether(t *testing.T) {
+func TestQueuedMessagesShareARequest(t *testing.T) {
 	bubble(t, func(t *testing.T, h *scripted) {
 		r := h.start(t, h.options())
 		all := numbered(301)
@@ -344,7 +344,7 @@ func TestAHubWithASmallerLimit(t *testing.T) {
 
 // If the hub takes nothing for the moment, all queued messages are reported, with the hub's
 // Retry-After. The session sends nothing more before the client sends again.
-func TestARefusalForNowHoldsUpAll(t *testing.T) {
+func TestATransientRefusalStopsAllMessages(t *testing.T) {
 	for _, row := range []struct {
 		code  int
 		after string
@@ -503,7 +503,7 @@ func TestRedirectionsAreNotFollowed(t *testing.T) {
 }
 
 // Messages that cannot travel over HTTP fail locally, and only those.
-func TestBadInputIsRefusedHere(t *testing.T) {
+func TestInvalidMessagesAreRefusedLocally(t *testing.T) {
 	property := func(name, value string) *transport.Message {
 		return &transport.Message{Properties: []transport.Property{{Name: name, Value: value}}}
 	}
@@ -693,7 +693,7 @@ func TestAHubWithoutKeepAlive(t *testing.T) {
 }
 
 // A hub that does not answer within the request's timeout is a loss. A large request has more time.
-func TestEachRequestHasItsTime(t *testing.T) {
+func TestEachRequestHasATimeout(t *testing.T) {
 	for size, want := range map[int]time.Duration{10: 60 * time.Second, 100 << 10: 85 * time.Second} {
 		bubble(t, func(t *testing.T, h *scripted) {
 			r := h.start(t, h.options())
@@ -780,7 +780,7 @@ func TestABodyIsNotReadAfterItsAnswer(t *testing.T) {
 }
 
 // Answers that are not HTTP, or never end.
-func TestStrangeAnswers(t *testing.T) {
+func TestMalformedAnswers(t *testing.T) {
 	bubble(t, func(t *testing.T, h *scripted) {
 		h.answer = func(w http.ResponseWriter, r *http.Request, _ []byte) bool {
 			if !strings.HasSuffix(r.URL.Path, "/events") {
@@ -935,7 +935,7 @@ func TestDialProvesTheCredentials(t *testing.T) {
 }
 
 // Twin and methods are unsupported. A renewal only makes the next request use a new token.
-func TestRequestsThatHTTPLacks(t *testing.T) {
+func TestUnsupportedRequests(t *testing.T) {
 	bubble(t, func(t *testing.T, h *scripted) {
 		r := h.start(t, h.options())
 		r.Do(&transport.Request{ID: 1, Op: transport.OpTwinGet})

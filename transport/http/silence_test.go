@@ -29,7 +29,7 @@ func (l *losses) options() *device.Options {
 
 // The network starts to drop packets silently under a connection that was used before. When the
 // request times out, the message is sent over another connection.
-func TestASilentConnectionIsLeftBehind(t *testing.T) {
+func TestASilentConnectionIsReplaced(t *testing.T) {
 	bubble(t, func(t *testing.T, h *scripted) {
 		var lost losses
 		c := h.client(t, h.options(), lost.options())

@@ -72,7 +72,7 @@ func TestCertificates(t *testing.T) {
 }
 
 // Dial reports TLS errors before anything is sent.
-func TestWhatTLSSaysIsKnownAtDial(t *testing.T) {
+func TestTLSAlertsAreKnownAtDial(t *testing.T) {
 	emulated(t, func(t *testing.T, h *testbroker.Hub) {
 		_, err := h.AddDevice("dev-1")
 		require.NoError(t, err)
@@ -163,7 +163,7 @@ func (c *blockedConn) Close() error {
 }
 
 // TLS's close_notify is a write, too, so the socket is closed under it when it takes too long.
-func TestGoodbyeOfTLSIsCutOff(t *testing.T) {
+func TestCloseOfTLSIsBounded(t *testing.T) {
 	// In real time: crypto/tls waits for a mutex meanwhile, which stops the bubble's clock.
 	hung := time.AfterFunc(10*time.Second, func() { panic("the goodbye of TLS holds up Close") })
 	defer hung.Stop()

@@ -30,7 +30,7 @@ func logged(f func()) string {
 const unasked = "HTTP/1.1 200 OK\r\nContent-Length: 0\r\nX: SharedAccessSignature sig=c2VjcmV0\r\n\r\n"
 
 // The connection with the bytes is replaced, and the bytes are not logged.
-func TestBytesThatNoRequestAskedForAreNotLogged(t *testing.T) {
+func TestUnsolicitedBytesAreNotLogged(t *testing.T) {
 	for name, answer := range map[string]string{
 		"Content-Length":      "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}",
 		"chunked":             "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n",

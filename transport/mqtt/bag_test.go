@@ -10,7 +10,7 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-func TestWhatDoesNotFitFailsAlone(t *testing.T) {
+func TestAMessageThatDoesNotFitFailsAlone(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		h := newHub(t)
 		r, l := start(t, h, h.options())

@@ -124,7 +124,7 @@ func inside(function string) bool {
 }
 
 // Goodbye and Send end in time when a message that is written through is stuck.
-func TestALoneMessageThatIsStuckDoesNotHoldTheGoodbye(t *testing.T) {
+func TestALoneMessageThatIsStuckDoesNotDelayDisconnect(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		h := newHub(t)
 		s, k, ctx, cancel := dial(t, h.options(), func() { h.welcome() })

@@ -17,7 +17,7 @@ import (
 	"github.com/hubline-iot/hubline/transport/netopt"
 )
 
-func TestLossesAreWorthARetry(t *testing.T) {
+func TestLossesAreRetryable(t *testing.T) {
 	for err, kind := range map[error]transport.Kind{
 		errHubClosed{}:     transport.Network,
 		violation("x"):     transport.Network,
@@ -82,7 +82,7 @@ func TestTheUserNameIsWhatTheHubWants(t *testing.T) {
 	require.Equal(t, "dev-1/mod", wire.ClientID(creds))
 }
 
-func TestInfoTellsWhenTheTokenExpires(t *testing.T) {
+func TestInfoHasTheExpiryOfTheToken(t *testing.T) {
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	cfg := &transport.Config{Creds: &transport.Credentials{Now: func() time.Time { return now }}}
 	require.Equal(t, now.Add(time.Hour), newSession(cfg, transport.Token{Expires: now.Add(time.Hour)}).Info().Expires)

@@ -177,7 +177,7 @@ func FuzzIncoming(f *testing.F) {
 }
 
 // Packets before a violation are handled.
-func TestWhatCameBeforeAViolationIsHandedOn(t *testing.T) {
+func TestPacketsBeforeAViolationAreDelivered(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		h := newHub(t)
 		r, l := start(t, h, h.options())

@@ -16,7 +16,7 @@ import (
 )
 
 // The library leaves the keep-alive at 0. Its field follows a packet length of 2 or of 3 bytes.
-func TestConnectTellsTheKeepAlive(t *testing.T) {
+func TestConnectHasTheKeepAlive(t *testing.T) {
 	for _, o := range []Options{
 		{},
 		{KeepAlive: time.Second},
@@ -114,7 +114,7 @@ func TestAPingThatIsNotAnsweredEndsTheSession(t *testing.T) {
 }
 
 // Any packet from the hub answers a ping. Pings continue all the same.
-func TestWhateverComesAnswersAPing(t *testing.T) {
+func TestAnyPacketAnswersAPing(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		h := newHub(t)
 		r, l := start(t, h, h.options())
@@ -131,7 +131,7 @@ func TestWhateverComesAnswersAPing(t *testing.T) {
 }
 
 // PingTimeout may be longer than the keep-alive; it does not delay the next ping.
-func TestPingsComeInTimeWhateverThePatience(t *testing.T) {
+func TestPingsComeInTimeWhateverThePingTimeout(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		h := newHub(t)
 		o := h.options()
@@ -173,7 +173,7 @@ func startSlow(t *testing.T) (*running, *link, *slowLink) {
 
 // A message that takes two minutes to write over a link that makes progress does not end the
 // session, though a ping waits behind it.
-func TestAPingStuckBehindALargeMessageIsNotADeadLine(t *testing.T) {
+func TestAPingStuckBehindALargeMessageIsNoTimeout(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		r, l, _ := startSlow(t)
 		pings := pinged(l, 1000)
@@ -200,7 +200,7 @@ func TestASlowLinkThatDiesIsFound(t *testing.T) {
 }
 
 // Writes that the network buffers and no peer answers are no sign of life.
-func TestADeadLineIsFoundThoughTheDeviceTalks(t *testing.T) {
+func TestADeadConnectionIsFoundThoughTheDeviceSends(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		h := newHub(t)
 		r, l := start(t, h, h.options())

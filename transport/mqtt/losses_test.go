@@ -70,7 +70,7 @@ func socketOf(l *link) *memconn.Conn {
 }
 
 // Any end of a live session is worth a retry: a loss says only that the connection is gone.
-func TestL8_AnyLossOfALiveSessionIsRetryable(t *testing.T) {
+func TestAnyLossOfALiveSessionIsRetryable(t *testing.T) {
 	foreign := errors.New("a throwable that nobody knows")
 	for name, c := range map[string]struct {
 		lose func(r *running, l *link, c *hooked)
@@ -152,7 +152,7 @@ func (t failingTunnel) Open(context.Context, net.Conn, netopt.Peer) (net.Conn, e
 	return nil, t.err
 }
 
-func TestL8_AFailedDialIsRetryableUnlessItsCauseIsKnown(t *testing.T) {
+func TestAFailedDialIsRetryableUnlessItsCauseIsKnown(t *testing.T) {
 	foreign := errors.New("a throwable that nobody knows")
 	fails := func(err error) func(*hub, *Options) {
 		return func(_ *hub, o *Options) {
@@ -247,7 +247,7 @@ func TestL8_AFailedDialIsRetryableUnlessItsCauseIsKnown(t *testing.T) {
 // These are the error codes of the official Java client: CONNACK's codes, 32106 (wrong TLS
 // settings), and the eight that are worth a retry. 32110 (connecting already), 32201 (token in use)
 // and 32202 (too many in flight) are errors of that client that cannot occur here.
-func TestT16_TheCodesOfTheProtocol(t *testing.T) {
+func TestEveryCodeOfTheProtocolHasAKind(t *testing.T) {
 	connack := func(code byte) func(*testing.T, *hub) error {
 		return func(t *testing.T, h *hub) error {
 			go func() {

@@ -380,7 +380,7 @@ func TestAHugePacketIsRefusedBeforeItIsAllocated(t *testing.T) {
 
 // The library has no option for DUP. It resends nothing by itself because it gets every message
 // with QoS 0.
-func TestOnlyWhatIsHandedOverAgainCarriesDup(t *testing.T) {
+func TestOnlyResentMessagesCarryDUP(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		h := newHub(t)
 		r, l := start(t, h, h.options())
@@ -584,7 +584,7 @@ func TestMessagesBehindAStuckOneKeepTheirIDs(t *testing.T) {
 }
 
 // Pending bytes must be written before the DISCONNECT, and the library closes right after it.
-func TestGoodbyeLetsOutWhatWasSent(t *testing.T) {
+func TestDisconnectFollowsPendingMessages(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		h := newHub(t)
 		h.net.SetLatency(func() time.Duration { return time.Millisecond })
@@ -618,7 +618,7 @@ func TestNothingGoesOutBehindDisconnect(t *testing.T) {
 
 // A stuck peer, to which DISCONNECT cannot be written, must not block goodbye; nor must TLS, which
 // waits 5 s to write close_notify.
-func TestGoodbyeToAStuckPeerTakesLessThanASecond(t *testing.T) {
+func TestDisconnectFromAStuckPeerTakesLessThanASecond(t *testing.T) {
 	for name, secure := range map[string]bool{"plain": false, "with TLS": true} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
@@ -642,7 +642,7 @@ func TestGoodbyeToAStuckPeerTakesLessThanASecond(t *testing.T) {
 }
 
 // With TLS, DISCONNECT is written, but close_notify blocks.
-func TestGoodbyeIsBoundedWhenOnlyCloseNotifyIsStuck(t *testing.T) {
+func TestDisconnectIsBoundedWhenOnlyCloseNotifyIsStuck(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		a, b := memconn.Pair("a", "b")
 		defer b.Close()
@@ -727,7 +727,7 @@ func (s *sink) takeRef() []byte {
 }
 
 // The library writes from several goroutines at once, closes twice, and sets deadlines.
-func TestTheConnectionBearsWhatTheLibraryDoesToIt(t *testing.T) {
+func TestTheConnectionToleratesTheLibrary(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		a, b := memconn.Pair("a", "b")
 		b.SetBuffer(0)
@@ -784,7 +784,7 @@ func TestAWriteErrorReachesReadAndTheNextWrite(t *testing.T) {
 }
 
 // A link that is slow but makes progress does not count as dead.
-func TestASlowLinkIsNotADeadOne(t *testing.T) {
+func TestASlowLinkIsNotDead(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		h := newHub(t)
 		o := h.options()

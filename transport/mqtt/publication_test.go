@@ -41,7 +41,7 @@ func FuzzPublication(f *testing.F) {
 }
 
 // A PUBLISH with QoS 0 keeps it, between messages with QoS 1.
-func TestWhatGoesAtMostOnceStaysSo(t *testing.T) {
+func TestQoS0StaysQoS0(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		h := newHub(t)
 		r, l := start(t, h, h.options())

@@ -15,7 +15,7 @@ import (
 	"github.com/hubline-iot/hubline/transport/netopt"
 )
 
-func TestASessionPublishesReportsAndSaysGoodbye(t *testing.T) {
+func TestASessionPublishesReportsAndDisconnects(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		h := newHub(t)
 		r, l := start(t, h, h.options())

@@ -132,7 +132,7 @@ func FuzzHead(f *testing.F) {
 	})
 }
 
-func TestHTTPRefusalsAreToldApart(t *testing.T) {
+func TestKindsOfHTTPRefusals(t *testing.T) {
 	want := map[int]transport.Kind{
 		100: transport.Protocol, 302: transport.Protocol, 400: transport.Protocol, 401: transport.Unauthorized,
 		403: transport.Forbidden, 404: transport.Protocol,
@@ -199,7 +199,7 @@ func TestWrongPasswordsAreUnauthorized(t *testing.T) {
 }
 
 // The library reports texts without codes: this test fails when it changes them.
-func TestSOCKS5RepliesAreToldApart(t *testing.T) {
+func TestKindsOfSOCKS5Replies(t *testing.T) {
 	for reply, kind := range []transport.Kind{
 		1: transport.Unavailable, 2: transport.Forbidden, 3: transport.Network, 4: transport.Network, 5: transport.Network,
 		6: transport.Network,

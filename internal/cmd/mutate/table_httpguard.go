@@ -72,7 +72,7 @@ func init() {
 			File: "transport/http/link.go",
 			Old:  "peer = l.guard.TLS()",
 			New:  "_ = l.guard",
-			Test: "./transport/http -run TestWhatTLSSays",
+			Test: "./transport/http -run TestTLSAlertsAreKnownAtDial",
 		},
 		{
 			File: "transport/http/errors.go",

@@ -20,15 +20,15 @@ func init() {
 			New:  "heard, moved := uint64(0), n > 0",
 			Test: "./transport/mqtt -run TestAPeerThatStopsReading"},
 		{File: "internal/dialer/progressconn.go", Old: "h != heard && now.Sub(taken) < maxHeard*l.timeout",
-			New: "h != heard && !taken.IsZero()", Test: "./internal/dialer -run TestAWriteEnds -timeout 20s"},
+			New: "h != heard && !taken.IsZero()", Test: "./internal/dialer -run TestAWriteWithoutProgress -timeout 20s"},
 		{File: "internal/dialer/progressconn.go", Old: "acked, moved = a, true", New: "acked = a",
 			Test: "./internal/dialer -run TestAWriteWaitsWhileTheKernelSends"},
 		{File: "internal/dialer/progressconn.go", Old: "now < before.written && before.at.After(l.progress)",
-			New: "before.at.After(l.progress)", Test: "./internal/dialer -run TestProgressIsWhatTheKernelSends"},
+			New: "before.at.After(l.progress)", Test: "./internal/dialer -run TestProgressFollowsTheKernel"},
 		{File: "internal/dialer/progressconn.go", Old: "\t\tat = earlier(at, l.end)\n", New: "",
 			Test: "./internal/dialer -run TestSetWriteDeadline"},
 		{File: "internal/dialer/progressconn.go", Old: "below.timeout = timeout // nobody writes yet", New: "",
-			Test: "./internal/dialer -run TestALineOverALine"},
+			Test: "./internal/dialer -run TestAProgressConnOverAnother"},
 
 		// Pings behind messages.
 		{File: "transport/mqtt/conn.go", Old: "\tc.beat.gotOn(progress)\n", New: "\t_ = progress\n",

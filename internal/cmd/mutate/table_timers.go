@@ -11,7 +11,7 @@ func init() {
 		{File: "internal/hubauth/clock.go", Old: "peer == nil || len(peer.VerifiedChains) == 0", New: "peer == nil",
 			Test: "./internal/hubauth -run TestAnUnsetClockTakesTheHubsOnProof"},
 		{File: "internal/hubauth/clock.go", Old: "before.proven && !proven", New: "false",
-			Test: "./internal/hubauth -run TestWhatIsProvenIsNotReplacedByWhatIsNot"},
+			Test: "./internal/hubauth -run TestAVerifiedEstimateIsNotReplacedByAnUnverifiedOne"},
 		{File: "device/clock.go", Old: "mono.Sub(k.judged) < clockCheck", New: "false",
 			Test: "./device -run TestAClockThatSwingsDoesNotReconnectAllTheTime"},
 		{File: "device/clock.go", Old: "	k.fromWall, k.fromMono = wall, mono\n	if !jumped {", New: "	if !jumped {",

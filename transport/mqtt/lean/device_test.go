@@ -135,7 +135,7 @@ func TestABoardUnderCuts(t *testing.T) {
 }
 
 // The hub publishes the will when the device disappears, and not after DISCONNECT.
-func TestTheWillIsForThoseWhoVanish(t *testing.T) {
+func TestTheWillIsPublishedAfterALoss(t *testing.T) {
 	bounded.Test(t, func(t *testing.T) {
 		h := hubfixture.New(t)
 		will := &transport.Message{ID: "last words", Body: []byte("gone")}

@@ -21,7 +21,7 @@ func field(b []byte) (string, []byte) {
 	return string(b[2 : 2+n]), b[2+n:]
 }
 
-func TestTheCONNECTSaysWhoWeAre(t *testing.T) {
+func TestTheFieldsOfCONNECT(t *testing.T) {
 	will := &transport.Message{ID: "last words", Body: []byte("gone")}
 	for name, c := range map[string]struct {
 		opt    Options
@@ -122,7 +122,7 @@ func TestEveryRefusalHasItsKind(t *testing.T) {
 	}
 }
 
-func TestWhatIsNoCONNACK(t *testing.T) {
+func TestAnInvalidCONNACK(t *testing.T) {
 	for name, c := range map[string]struct {
 		bytes string
 		kind  transport.Kind
@@ -236,7 +236,7 @@ type timeoutError struct{ error }
 func (timeoutError) Timeout() bool   { return true }
 func (e timeoutError) Unwrap() error { return e.error }
 
-func TestAFailedDialSaysWhatItCan(t *testing.T) {
+func TestAFailedDialHasItsCause(t *testing.T) {
 	alert := errors.New("alert")
 	conn := func(c Conn) Dial { return func(context.Context) (Conn, error) { return c, nil } }
 	fails := func(err error) Dial { return func(context.Context) (Conn, error) { return nil, err } }

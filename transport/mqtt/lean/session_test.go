@@ -22,7 +22,7 @@ import (
 	"github.com/hubline-iot/hubline/transport/mqtt/internal/wire"
 )
 
-func TestASessionPublishesReportsAndSaysGoodbye(t *testing.T) {
+func TestASessionPublishesReportsAndDisconnects(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		h := newHub(t)
 		r, l := start(t, h, New(h.dial, nil))
@@ -281,7 +281,7 @@ func TestGarbageEndsTheSession(t *testing.T) {
 }
 
 // Harmless deviations that hubs are known for.
-func TestWhatASessionPutsUpWith(t *testing.T) {
+func TestPacketsThatASessionTolerates(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		h := newHub(t)
 		r, l := start(t, h, New(h.dial, nil))
@@ -359,7 +359,7 @@ func TestASlowLinkIsAlive(t *testing.T) {
 	})
 }
 
-func TestGoodbyeIsBounded(t *testing.T) {
+func TestDisconnectIsBounded(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		h := newHub(t)
 		h.net.SetBuffer(1 << 10)
@@ -541,7 +541,7 @@ func requireItems(t *testing.T, items []transport.Item, stream []byte) {
 	require.Equal(t, io.EOF, err)
 }
 
-func TestWhatDoesNotFitFailsAlone(t *testing.T) {
+func TestAMessageThatDoesNotFitFailsAlone(t *testing.T) {
 	for _, o := range []*Options{nil, {WriteBuffer: 600}} {
 		bubble(t, func(t *testing.T) {
 			h := newHub(t)

@@ -46,7 +46,7 @@ func (c slow) Write(p []byte) (int, error) {
 	return c.Conn.Write(p)
 }
 
-func TestASlowLinkIsNoDeadOne(t *testing.T) {
+func TestASlowLinkIsNotDead(t *testing.T) {
 	for _, size := range []int{0, 1024} {
 		bubble(t, func(t *testing.T) {
 			h := newHub(t)
@@ -100,7 +100,7 @@ func TestAtMostOnceOfABatchThatBreaks(t *testing.T) {
 }
 
 // A packet received shortly before a ping does not shorten the time for the ping's answer.
-func TestAPingHasItsTime(t *testing.T) {
+func TestAPingHasATimeout(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		h := newHub(t)
 		r, l := start(t, h, New(h.dial, &Options{KeepAlive: 10 * time.Second, PingTimeout: time.Second}))

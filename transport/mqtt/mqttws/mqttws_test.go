@@ -220,7 +220,7 @@ func TestWrongOptionsAreInvalid(t *testing.T) {
 }
 
 // Every status has a Kind, and the error contains the code.
-func TestRefusedUpgradesAreToldApart(t *testing.T) {
+func TestKindsOfRefusedUpgrades(t *testing.T) {
 	want := map[int]transport.Kind{
 		101: transport.Protocol, 200: transport.Protocol, 301: transport.Protocol, 302: transport.Protocol,
 		400: transport.Protocol, 401: transport.Unauthorized, 402: transport.Forbidden, 403: transport.Forbidden,

@@ -119,7 +119,7 @@ func TestWritesAreWholeBinaryFrames(t *testing.T) {
 	})
 }
 
-func TestGoodbyeIsSaidInBothProtocols(t *testing.T) {
+func TestBothProtocolsAreClosedInOrder(t *testing.T) {
 	bounded.Test(t, func(t *testing.T) {
 		h := newHub(t)
 		r, w := start(t, h, h.options(nil))
@@ -180,7 +180,7 @@ func TestPingsDoNotStopReading(t *testing.T) {
 	})
 }
 
-func TestL8_AnyLossOverWebSocketIsFoundAndRetryable(t *testing.T) {
+func TestAnyLossOverWebSocketIsFoundAndRetryable(t *testing.T) {
 	for name, c := range map[string]struct {
 		cut  func(h *hub, r *running, w *server)
 		kind transport.Kind
@@ -258,7 +258,7 @@ func TestTimeoutsKeepTheirCause(t *testing.T) {
 	})
 }
 
-func TestGoodbyeToAStuckPeerTakesLessThanASecond(t *testing.T) {
+func TestDisconnectFromAStuckPeerTakesLessThanASecond(t *testing.T) {
 	bounded.Test(t, func(t *testing.T) {
 		h := newHub(t)
 		r, _ := start(t, h, h.options(nil))

@@ -54,7 +54,7 @@ func send(t testing.TB, creds *transport.Credentials, o *netopt.Options) error {
 	return nil
 }
 
-func TestTheFailuresOfADialAreToldApart(t *testing.T) {
+func TestKindsOfFailedDials(t *testing.T) {
 	for name, c := range map[string]struct {
 		fault testbroker.FaultKind
 		opt   func(h *hubfixture.Broker, o *netopt.Options)
@@ -272,7 +272,7 @@ func TestAPeerThatStopsReadingIsFoundByTheWriter(t *testing.T) {
 
 // The goroutine of a tunnel with replies writes them between the session's writes, and ends with
 // the connection.
-func TestATunnelPaysWhatItOwes(t *testing.T) {
+func TestATunnelSendsItsPendingReplies(t *testing.T) {
 	bounded.Test(t, func(t *testing.T) {
 		near, far := memconn.Pair("near", "far")
 		tunnel := &owing{owed: make(chan struct{}, 1)}
