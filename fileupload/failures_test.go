@@ -247,7 +247,8 @@ func TestTheGrantOfTheLastStepIsGivenBack(t *testing.T) {
 	})
 }
 
-func TestTheHubIsNotifiedOfFailures(t *testing.T) {
+// A cancelled upload is reported to the hub as failed, for at most NotifyTimeout.
+func TestTheHubIsNotifiedOfCancellation(t *testing.T) {
 	body := content(300 * kib)
 	t.Run("cancelled", func(t *testing.T) {
 		inBubble(t, nil, func(t *testing.T, r *rig) {
@@ -265,7 +266,7 @@ func TestTheHubIsNotifiedOfFailures(t *testing.T) {
 			require.Empty(t, r.hub.Blobs())
 		})
 	})
-	t.Run("cancelled while the hub gives a place", func(t *testing.T) {
+	t.Run("cancelled while the hub grants the upload", func(t *testing.T) {
 		inBubble(t, nil, func(t *testing.T, r *rig) {
 			r.hub.Inject(testbroker.Fault{Kind: testbroker.SlowAnswer, Route: testbroker.RouteUpload, Delay: 3 * time.Second,
 				Times: -1})
@@ -282,20 +283,6 @@ func TestTheHubIsNotifiedOfFailures(t *testing.T) {
 				cancel()
 			}
 			require.Empty(t, r.steps())
-		})
-	})
-	t.Run("closed while the hub gives a place", func(t *testing.T) {
-		inBubble(t, nil, func(t *testing.T, r *rig) {
-			in := r.hub.Inject(testbroker.Fault{Kind: testbroker.SlowAnswer, Route: testbroker.RouteUpload,
-				Delay: 3 * time.Second})
-			go func() {
-				if in.WaitFired(t.Context(), 1) == nil {
-					r.Close()
-				}
-			}()
-			_, err := r.Upload(t.Context(), "a", bytes.NewReader(body), -1)
-			failed(t, err, transport.Closed, "beginning: ")
-			require.Equal(t, testbroker.UploadFailed, r.told(t).State)
 		})
 	})
 	t.Run("cancelled while the hub gives another URI", func(t *testing.T) {
@@ -316,7 +303,7 @@ func TestTheHubIsNotifiedOfFailures(t *testing.T) {
 			require.Equal(t, testbroker.UploadFailed, all[1].State, "the one that would hold a place for an hour")
 		})
 	})
-	t.Run("cancelled, and the hub says nothing", func(t *testing.T) {
+	t.Run("cancelled, and the hub does not answer", func(t *testing.T) {
 		inBubble(t, nil, func(t *testing.T, r *rig) {
 			r.hub.Inject(testbroker.Fault{Kind: testbroker.NoAnswer, Route: testbroker.RouteUpload})
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
@@ -343,7 +330,7 @@ func TestTheHubIsNotifiedOfFailures(t *testing.T) {
 			require.Equal(t, time.Second, time.Since(began))
 		})
 	})
-	t.Run("cancelled, and out of reach", func(t *testing.T) {
+	t.Run("cancelled, and the hub is unreachable", func(t *testing.T) {
 		inBubble(t, nil, func(t *testing.T, r *rig) {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
@@ -362,6 +349,11 @@ func TestTheHubIsNotifiedOfFailures(t *testing.T) {
 			require.Equal(t, testbroker.UploadRunning, r.told(t).State)
 		})
 	})
+}
+
+// Once the file is stored, the hub is notified of a success, also after a cancellation or Close.
+func TestTheHubIsNotifiedAfterTheLastStep(t *testing.T) {
+	body := content(300 * kib)
 	t.Run("cancelled at the last step", func(t *testing.T) {
 		inBubble(t, nil, func(t *testing.T, r *rig) {
 			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
@@ -389,7 +381,7 @@ func TestTheHubIsNotifiedOfFailures(t *testing.T) {
 			require.Equal(t, testbroker.UploadSucceeded, r.told(t).State)
 		})
 	})
-	t.Run("closed at the last step, and out of reach", func(t *testing.T) {
+	t.Run("closed at the last step, and the hub is unreachable", func(t *testing.T) {
 		inBubble(t, nil, func(t *testing.T, r *rig) {
 			in := r.hub.Inject(testbroker.Fault{Kind: testbroker.ResetBeforeRequest, Route: testbroker.RouteUploadDone})
 			go func() {
@@ -405,7 +397,7 @@ func TestTheHubIsNotifiedOfFailures(t *testing.T) {
 			require.LessOrEqual(t, time.Since(began), 11*time.Second)
 		})
 	})
-	t.Run("policy says no at the last step", func(t *testing.T) {
+	t.Run("policy stops at the last step", func(t *testing.T) {
 		inBubble(t, func(_ *testbroker.Options, o *fileupload.Options) {
 			o.RetryPolicy = retrypolicy.NoRetry{}
 		}, func(t *testing.T, r *rig) {
@@ -416,6 +408,25 @@ func TestTheHubIsNotifiedOfFailures(t *testing.T) {
 			require.NotErrorIs(t, err, context.DeadlineExceeded, "nothing ended but the time limit of one attempt")
 			require.True(t, result.Stored)
 			require.Equal(t, 1, in.Fired())
+		})
+	})
+}
+
+// Close and the policy end an upload, and the hub is notified of the failure.
+func TestTheHubIsNotifiedOfFailures(t *testing.T) {
+	body := content(300 * kib)
+	t.Run("closed while the hub grants the upload", func(t *testing.T) {
+		inBubble(t, nil, func(t *testing.T, r *rig) {
+			in := r.hub.Inject(testbroker.Fault{Kind: testbroker.SlowAnswer, Route: testbroker.RouteUpload,
+				Delay: 3 * time.Second})
+			go func() {
+				if in.WaitFired(t.Context(), 1) == nil {
+					r.Close()
+				}
+			}()
+			_, err := r.Upload(t.Context(), "a", bytes.NewReader(body), -1)
+			failed(t, err, transport.Closed, "beginning: ")
+			require.Equal(t, testbroker.UploadFailed, r.told(t).State)
 		})
 	})
 	t.Run("closed", func(t *testing.T) {
@@ -433,7 +444,7 @@ func TestTheHubIsNotifiedOfFailures(t *testing.T) {
 			failed(t, err, transport.Closed, "Close was called")
 		})
 	})
-	t.Run("policy says no", func(t *testing.T) {
+	t.Run("policy stops", func(t *testing.T) {
 		inBubble(t, func(_ *testbroker.Options, o *fileupload.Options) {
 			o.RetryPolicy, o.Parallel = retrypolicy.NoRetry{}, 1
 		}, func(t *testing.T, r *rig) {
@@ -456,6 +467,11 @@ func TestTheHubIsNotifiedOfFailures(t *testing.T) {
 			require.Equal(t, 3, in.Fired())
 		})
 	})
+}
+
+// A reader that fails, panics or ends its goroutine fails the upload, and the hub is notified.
+func TestTheHubIsNotifiedOfFailedReaders(t *testing.T) {
+	body := content(300 * kib)
 	t.Run("reader fails", func(t *testing.T) {
 		inBubble(t, nil, func(t *testing.T, r *rig) {
 			broken := errors.New("disk on fire")

@@ -28,7 +28,7 @@ func main() {
 	network := netopt.Options{Plaintext: true, Dial: hub.Dial(testbroker.PortMQTT)}
 	client, err := device.New(creds, mqtt.New(&mqtt.Options{Network: network}), nil)
 	check(err)
-	check(client.Open(ctx)) // retries until connected, or until it is hopeless
+	check(client.Open(ctx)) // retries until connected, or until a retry cannot help
 	check(client.Send(ctx, &transport.Message{Body: []byte(`{"celsius":21.5}`)}))
 	check(client.Close())
 

@@ -16,6 +16,7 @@ import (
 const (
 	codeWidth    = 120
 	commentWidth = 100
+	testLines    = 120
 )
 
 // realTime are the folders whose tests may sleep in real time, each with the reason.
@@ -44,6 +45,7 @@ func checkFolder(sources map[string][]byte) (faults []fault, err error) {
 		c.locks(f)
 		if strings.HasSuffix(file, "_test.go") {
 			c.sleep(f, fake)
+			c.length(f)
 		}
 		faults = append(faults, c.faults...)
 	}
@@ -221,6 +223,21 @@ func (c *checker) sleepIn(body *ast.BlockStmt, fake bool) {
 		}
 		return true
 	})
+}
+
+// length checks the number of lines of each test function.
+func (c *checker) length(file *ast.File) {
+	for _, decl := range file.Decls {
+		function, ok := decl.(*ast.FuncDecl)
+		if !ok || !isTest(function.Name.Name) {
+			continue
+		}
+		begin, end := c.fset.Position(function.Pos()).Line, c.fset.Position(function.End()).Line
+		if n := end - begin + 1; n > testLines {
+			c.report("length", begin, "%s has %d lines, at most %d: make it a table or several tests", function.Name.Name, n,
+				testLines)
+		}
+	}
 }
 
 func isTest(name string) bool {

@@ -32,6 +32,9 @@ func TestX(t *testing.T) { synctest.Test(t, func(t *testing.T) { time.Sleep(1) }
 func TestX(t *testing.T) { t.Run("", func(t *testing.T) { time.Sleep(1) }) }`, "sleep"},
 		{"sleep of real sockets", "interop/a_test.go", `func TestX(t *testing.T) { time.Sleep(1) }`, ""},
 		{"sleep outside of tests", code, `func x() { time.Sleep(1) }`, ""},
+		{"a test of 120 lines", test, "func TestX(t *testing.T) {" + strings.Repeat("\n", 119) + "}", ""},
+		{"a test of 121 lines", test, "func TestX(t *testing.T) {" + strings.Repeat("\n", 120) + "}", "TestX has 121 lines"},
+		{"a helper of 121 lines", test, "func x() {" + strings.Repeat("\n", 120) + "}", ""},
 	} {
 		t.Run(probe.name, func(t *testing.T) {
 			faults, err := checkFolder(map[string][]byte{probe.file: []byte("package p\n" + probe.source)})

@@ -27,7 +27,8 @@ func TestEveryMutationApplies(t *testing.T) {
 	}
 }
 
-// TestEachResultIsReported runs the command on a module whose only test detects one mutation of four.
+// TestEachResultIsReported runs the command on a module whose only test detects one mutation of
+// four.
 func TestEachResultIsReported(t *testing.T) {
 	if testing.Short() {
 		t.Skip("runs the go command")
