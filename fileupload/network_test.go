@@ -322,7 +322,8 @@ func TestTheNotificationHasTheStatus(t *testing.T) {
 	_, err = u.Upload(t.Context(), "a", strings.NewReader("a"), 1)
 	failed(t, err, transport.TooLarge)
 	require.Equal(t,
-		`the token api-version=2021-04-12 {"correlationId":"c","isSuccess":false,"statusCode":413,"statusDescription":"upload failed: too large"}`, body.Load())
+		`the token api-version=2021-04-12 {"correlationId":"c","isSuccess":false,"statusCode":413,`+
+			`"statusDescription":"upload failed: too large"}`, body.Load())
 }
 
 func TestAnotherLocationForTheRestIsAConflict(t *testing.T) {

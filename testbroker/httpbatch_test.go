@@ -17,7 +17,8 @@ func TestBatchOverHTTP(t *testing.T) {
 		h, d := newHub(t, nil)
 		p := overHTTP(t, h, d)
 		p.send(`[
-			{"body":"eyJ0IjoyMX0=","base64Encoded":true,"properties":{"iothub-messageid":"m-1","dt-subject":"thermostat1","iothub-app-Level":"low","IoTHub-App-a":"b"}},
+			{"body":"eyJ0IjoyMX0=","base64Encoded":true,
+				"properties":{"iothub-messageid":"m-1","dt-subject":"thermostat1","iothub-app-Level":"low","IoTHub-App-a":"b"}},
 			{"body":"plain text €","base64Encoded":false},
 			{"body":"eyJ0IjoyMn0=","more":[1]}
 		]`, "Content-Type", batchType+"; charset=utf-8", "iothub-to", "/devices/dev-1/messages/events")

@@ -156,12 +156,15 @@ func TestTwinsOverHTTP(t *testing.T) {
 		w.request(twinPatch+"1", `{"fw":"1"}`)
 		got := p.do("GET", "/twins/dev-1"+version, "")
 		require.JSONEq(t, `{
-			"deviceId":"dev-1","etag":"AAAAAAAAAAE=","deviceEtag":"MQ==","version":3,"modelId":"","status":"enabled","statusUpdateTime":"0001-01-01T00:00:00Z",
-			"connectionState":"Connected","lastActivityTime":"0001-01-01T00:00:00Z","cloudToDeviceMessageCount":0,"authenticationType":"sas",
+			"deviceId":"dev-1","etag":"AAAAAAAAAAE=","deviceEtag":"MQ==","version":3,"modelId":"",
+			"status":"enabled","statusUpdateTime":"0001-01-01T00:00:00Z",
+			"connectionState":"Connected","lastActivityTime":"0001-01-01T00:00:00Z","cloudToDeviceMessageCount":0,
+			"authenticationType":"sas",
 			"x509Thumbprint":{"primaryThumbprint":null,"secondaryThumbprint":null},"capabilities":{"iotEdge":false},"tags":{},
 			"properties":{
 				"desired":{"$version":1,"$metadata":{"$lastUpdated":"2000-01-01T00:00:00.0000000Z","$lastUpdatedVersion":1}},
-				"reported":{"fw":"1","$version":2,"$metadata":{"$lastUpdated":"2000-01-01T00:00:00.0000000Z","fw":{"$lastUpdated":"2000-01-01T00:00:00.0000000Z"}}}}}`,
+				"reported":{"fw":"1","$version":2,"$metadata":{"$lastUpdated":"2000-01-01T00:00:00.0000000Z",
+					"fw":{"$lastUpdated":"2000-01-01T00:00:00.0000000Z"}}}}}`,
 			got.body)
 		require.Equal(t, `"AAAAAAAAAAE="`, got.Header.Get("ETag"))
 

@@ -88,7 +88,8 @@ func TestTwinOverMQTT(t *testing.T) {
 
 				_, body = w.request(twinGet+"a-4", "")
 				require.Equal(t,
-					`{"desired":{"$version":3,"interval":60,"route":{"b":[1,{"x":null}],"c":"<&>"}},"reported":{"$version":3,"fw":"1.4"}}`, body)
+					`{"desired":{"$version":3,"interval":60,"route":{"b":[1,{"x":null}],"c":"<&>"}},"reported":{"$version":3,`+
+						`"fw":"1.4"}}`, body)
 
 				twin, err := h.Twin(name)
 				require.NoError(t, err)

@@ -81,8 +81,8 @@ func (c *Credentials) DialHost() string {
 	return c.Host
 }
 
-// Time returns the time of the credentials' clock. It has no monotonic reading: monotonic time stops
-// while a machine is suspended, but tokens and messages expire by the wall clock.
+// Time returns the time of the credentials' clock. It has no monotonic reading: monotonic time
+// stops while a machine is suspended, but tokens and messages expire by the wall clock.
 func (c *Credentials) Time() time.Time {
 	if c.Now != nil {
 		return c.Now().Round(0)

@@ -120,7 +120,9 @@ func TestEveryKindWithItsFields(t *testing.T) {
 // All fields reach the hub's Fault.
 func TestReadFault(t *testing.T) {
 	for input, want := range map[string]tb.Fault{
-		`{"kind":"RefuseConnect","device":"a/b","code":5,"after":1,"times":-1,"probability":0.25,"for":"1m","status":500,"errorCode":500001,"retryAfter":"3s","retryAfterDate":true,"condition":"c","description":"d"}`: {Kind: tb.RefuseConnect, Device: "a/b",
+		`{"kind":"RefuseConnect","device":"a/b","code":5,"after":1,"times":-1,"probability":0.25,"for":"1m",` +
+			`"status":500,"errorCode":500001,"retryAfter":"3s","retryAfterDate":true,"condition":"c",` +
+			`"description":"d"}`: {Kind: tb.RefuseConnect, Device: "a/b",
 			Code: 5, After: 1, Times: -1, Probability: 0.25, For: time.Minute, Status: 500, ErrorCode: 500001,
 			RetryAfter: 3 * time.Second, RetryAfterDate: true, Condition: "c", Description: "d"},
 		`{"kind":"AnswerStatus","statuses":[500,0],"route":"blob","blob":"put-blob"}`: {Kind: tb.AnswerStatus,

@@ -104,11 +104,16 @@ const base, most = 50 * time.Millisecond, 20 * time.Second
 func policies() []retrypolicy.Policy {
 	all := []retrypolicy.Policy{
 		retrypolicy.Fixed{Delay: base, Jitter: 0.3}, retrypolicy.Incremental{Step: 7 * base, Max: most, Jitter: 0.1},
-		compat.TruncatedExponential{Base: base, Random: base, Max: most}, azure.Azcore{MaxRetries: 30}, azure.C{}, azure.CSharpV1{Count: 30, Min: base, Max: most, Delta: 3 * base},
-		azure.CSharpExponential{MaxRetries: 35, Max: most}, azure.CSharpFixed{MaxRetries: 9, Delay: base}, azure.CSharpIncremental{MaxRetries: 30, Step: base, Max: most},
-		azure.Java{}, azure.Node{}, aws.GoBackoff{}, compat.Cenkalti{}, compat.Cenkalti{Initial: base, Multiplier: 1.618, Randomization: 0.9, Max: most},
-		compat.Failsafe{Retries: -1, Delay: base, Max: most, Factor: 1.7, JitterFactor: 0.25}, compat.FetchRetry{Retries: 20, Delay: base}, compat.Polly{Retries: 30, Delay: base},
-		compat.RetryableHTTP{Retries: 30, Min: base, Max: most}, azure.IoTOperations(), azure.NodeDocumented(), compat.CenkaltiV4(),
+		compat.TruncatedExponential{Base: base, Random: base, Max: most}, azure.Azcore{MaxRetries: 30},
+		azure.C{}, azure.CSharpV1{Count: 30, Min: base, Max: most, Delta: 3 * base},
+		azure.CSharpExponential{MaxRetries: 35, Max: most}, azure.CSharpFixed{MaxRetries: 9, Delay: base},
+		azure.CSharpIncremental{MaxRetries: 30, Step: base, Max: most},
+		azure.Java{}, azure.Node{}, aws.GoBackoff{}, compat.Cenkalti{},
+		compat.Cenkalti{Initial: base, Multiplier: 1.618, Randomization: 0.9, Max: most},
+		compat.Failsafe{Retries: -1, Delay: base, Max: most, Factor: 1.7, JitterFactor: 0.25},
+		compat.FetchRetry{Retries: 20, Delay: base}, compat.Polly{Retries: 30, Delay: base},
+		compat.RetryableHTTP{Retries: 30, Min: base, Max: most}, azure.IoTOperations(),
+		azure.NodeDocumented(), compat.CenkaltiV4(),
 		retrypolicy.MaxAttempts{Total: 7, Policy: retrypolicy.RetryAfter{Policy: retrypolicy.NoRetry{}}},
 	}
 	for j := retrypolicy.NoJitter; j <= retrypolicy.Proportional; j++ {
@@ -146,7 +151,8 @@ func sum(b []byte) uint32 {
 
 func main() {
 	out := make([]byte, 0, 512)
-	out, err := mqttpacket.AppendConnect(out, &mqttpacket.Greeting{ClientID: "id", UserName: "user", Password: "password", KeepAlive: 60})
+	out, err := mqttpacket.AppendConnect(out, &mqttpacket.Greeting{
+		ClientID: "id", UserName: "user", Password: "password", KeepAlive: 60})
 	println("connect", len(out), sum(out), err == nil)
 	read(out)
 	// What nobody should send: each byte of a PUBLISH changed in turn, and every length cut short.
@@ -218,7 +224,10 @@ import (
 func dial(context.Context) (lean.Conn, error) { return nil, errors.New("no network") }
 
 func main() {
-	creds := &transport.Credentials{Host: "hub.example.test", DeviceID: "board-1", Token: func(context.Context) (transport.Token, error) { return transport.Token{Text: transport.Hide("x")}, nil }}
+	creds := &transport.Credentials{Host: "hub.example.test", DeviceID: "board-1",
+		Token: func(context.Context) (transport.Token, error) {
+			return transport.Token{Text: transport.Hide("x")}, nil
+		}}
 	client, err := device.New(creds, lean.New(dial, ` + options + `), &device.Options{MaxMessages: 16, Window: 8})
 	if err != nil {
 		println(err.Error())

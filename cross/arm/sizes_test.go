@@ -92,7 +92,8 @@ func main() {
 	if err != nil {
 		os.Exit(2)
 	}
-	if client.Open(context.Background()) != nil || client.Send(context.Background(), &transport.Message{Body: []byte("hello")}) != nil || client.Close() != nil {
+	ctx, hello := context.Background(), &transport.Message{Body: []byte("hello")}
+	if client.Open(ctx) != nil || client.Send(ctx, hello) != nil || client.Close() != nil {
 		os.Exit(1)
 	}
 }
@@ -131,9 +132,12 @@ func main() {
 	dial, err := netproxy.New(os.Getenv("PROXY"), nil)
 	check(err)
 	all := map[string]transport.Transport{
-		"mqtt": mqtt.New(&mqtt.Options{Network: netopt.Options{Dial: dial}}), "mqtt-ws": mqtt.New(&mqtt.Options{Network: netopt.Options{Tunnel: mqttws.New(nil)}}),
+		"mqtt": mqtt.New(&mqtt.Options{Network: netopt.Options{Dial: dial}}),
+		"mqtt-ws": mqtt.New(&mqtt.Options{Network: netopt.Options{Tunnel: mqttws.New(nil)}}),
 		"mqtt-lean": lean.New(leannet.Dialer(creds, nil), &lean.Options{Calls: lean.TwinAndMethods}),
-		"amqp": amqp.New(nil), "amqp-ws": amqp.New(&amqp.Options{Network: netopt.Options{Tunnel: amqpws.New(nil)}}), "amqp-shared": amqp.NewMux(nil), "http": http.New(nil),
+		"amqp": amqp.New(nil),
+		"amqp-ws": amqp.New(&amqp.Options{Network: netopt.Options{Tunnel: amqpws.New(nil)}}),
+		"amqp-shared": amqp.NewMux(nil), "http": http.New(nil),
 	}
 	options := new(device.Options)
 	hublog.Attach(options, slog.New(slog.NewJSONHandler(os.Stderr, nil)))

@@ -222,7 +222,8 @@ var goldenFrames = []struct {
 	{0, &Open{ContainerID: "c", MaxFrameSize: maxUint32, ChannelMax: maxUint16, OutgoingLocales: []Symbol{"en-US"},
 		Properties: Map{{Symbol("p"),
 			"v"}}}, "",
-		`0000002e 02 00 0000 00 53 10 c0 21 0a a1 01 "c" 40 40 40 40 e0 0b 01 b3 00000005 "en-US" 40 40 40 c1 07 02 a3 01 "p" a1 01 "v"`},
+		`0000002e 02 00 0000 00 53 10 c0 21 0a a1 01 "c" 40 40 40 40 e0 0b 01 b3 00000005 "en-US" 40 40 40 c1 07 02 a3 ` +
+			`01 "p" a1 01 "v"`},
 	{3, &Begin{RemoteChannel: Some(uint16(3)), NextOutgoingID: 0, IncomingWindow: 2048, OutgoingWindow: 0x7fffffff,
 		HandleMax: 255},
 		"",
@@ -369,7 +370,8 @@ var goldenMessages = []struct {
 		ApplicationProperties: Map{{"status-code", int32(200)}}, Data: [][]byte{{0xff}}, Footer: Map{},
 	}, `00 53 71 c1 05 02 a3 01 "d" 41
 		00 53 72 c1 1d 04 a3 15 "x-opt-sequence-number" 53 05 53 01 40
-		00 53 73 c0 2c 0c 98 00000000 00000000 00000000 00000001 a0 01 "u" a1 01 "t" 40 40 53 07 a3 01 "c" 40 83 0000000000000001 40 40 43
+		00 53 73 c0 2c 0c 98 00000000 00000000 00000000 00000001 a0 01 "u" a1 01 "t" 40 40 53 07
+		a3 01 "c" 40 83 0000000000000001 40 40 43
 		00 53 74 c1 13 02 a1 0b "status-code" 71 000000c8
 		00 53 75 a0 01 ff
 		00 53 78 c1 01 00`},

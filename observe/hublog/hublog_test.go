@@ -101,15 +101,18 @@ func TestAnOutageIsAStoryInFewLines(t *testing.T) {
 		lines := j.lines()
 		require.Len(t, lines, 8)
 		refused :=
-			`reason="attempt failed" retry=1 delay=100ms error="mqtt dial: service unavailable: CONNACK 3" kind="service unavailable" scope=connection op=dial proto=mqtt hint="the service is restarting or moving and will be back"`
+			`reason="attempt failed" retry=1 delay=100ms error="mqtt dial: service unavailable: CONNACK 3" kind="service ` +
+				`unavailable" scope=connection op=dial proto=mqtt hint="the service is restarting or moving and will be back"`
 		require.Equal(t, `level=WARN msg="an attempt to connect to the hub failed" state=retrying `+refused, lines[0])
 		require.Equal(t, `level=INFO msg="the connection to the hub is up" state=connected reason="connection ok" retry=1`,
 			lines[1])
 		require.Regexp(t,
-			`^level=WARN msg="the connection to the hub was lost" state=retrying reason="connection lost" retry=1 delay=100ms error="mqtt connection: network failure: .*" kind="network failure" scope=connection op=connection proto=mqtt hint="connections come back"$`, lines[2])
+			`^level=WARN msg="the connection to the hub was lost" state=retrying reason="connection lost" retry=1 `+
+				`delay=100ms error="mqtt connection: network failure: .*" kind="network failure" scope=connection `+
+				`op=connection proto=mqtt hint="connections come back"$`, lines[2])
 		require.Contains(t, lines[3], `reason="attempt failed" retry=2 delay=150ms`)
 		require.Contains(t, lines[4], `state=connected`)
-		require.Equal(t, `level=INFO msg="replacing the connection as asked" state=retrying reason=planned`, lines[5])
+		require.Equal(t, `level=INFO msg="replacing the connection on request" state=retrying reason=planned`, lines[5])
 		require.Equal(t, `level=INFO msg="the connection to the hub is up" state=connected reason="connection ok"`, lines[6])
 		require.Equal(t, `level=INFO msg="the client was closed" state=disconnected reason="client closed"`, lines[7])
 	})
@@ -124,15 +127,20 @@ func TestTheEndIsAnError(t *testing.T) {
 	}{
 		{
 			"not retryable", device.Options{}, false,
-			`level=ERROR msg="the connection failed in a way that no retry mends" state=disconnected reason="not retryable" error="mqtt dial: unauthorized: CONNACK 5" kind=unauthorized scope=connection op=dial proto=mqtt hint="the same credentials would be refused again; check key, device id, the clock, and that the device is enabled"`,
+			`level=ERROR msg="the connection failed, and a retry cannot help" state=disconnected reason="not ` +
+				`retryable" error="mqtt dial: unauthorized: CONNACK 5" kind=unauthorized scope=connection op=dial proto=mqtt ` +
+				`hint="the same credentials would be refused again; check key, device id, the clock, and that the device is ` +
+				`enabled"`,
 		},
 		{
 			"begins anew later", device.Options{TryAgainAfter: time.Hour}, false,
-			`level=ERROR msg="the connection failed in a way that no retry mends" state=retrying reason="not retryable" delay=1h0m0s error=`,
+			`level=ERROR msg="the connection failed, and a retry cannot help" state=retrying reason="not retryable" ` +
+				`delay=1h0m0s error=`,
 		},
 		{
 			"retries ended", device.Options{RetryPolicy: retrypolicy.NoRetry{}}, true,
-			`level=ERROR msg="the retries ended without a connection" state=disconnected reason="retries ended" retry=1 error="mqtt dial: retries ended: stopped by the retry policy: mqtt dial: network failure: `,
+			`level=ERROR msg="the retries ended without a connection" state=disconnected reason="retries ended" retry=1 ` +
+				`error="mqtt dial: retries ended: stopped by the retry policy: mqtt dial: network failure: `,
 		},
 	} {
 		t.Run(row.name, func(t *testing.T) {
@@ -176,7 +184,9 @@ func TestAPauseShowsTheDelayOfTheService(t *testing.T) {
 		require.NoError(t, c.Open(t.Context()))
 		require.NoError(t, c.Send(t.Context(), &transport.Message{Body: []byte("x")}))
 		require.Equal(t, []string{
-			`level=WARN msg="the hub refused a message for now, sending pauses" state=connected reason=paused retry=1 delay=20s error="scripted send: throttled: as the script says" kind=throttled scope=operation op=send proto=scripted retry_after=20s hint="the service takes more when it gets less: wait"`,
+			`level=WARN msg="the hub refused a message for the moment, sending is paused" state=connected reason=paused retry=1 ` +
+				`delay=20s error="scripted send: throttled: as the script says" kind=throttled scope=operation op=send ` +
+				`proto=scripted retry_after=20s hint="the service takes more when it gets less: wait"`,
 		}, j.lines())
 	})
 }
@@ -243,7 +253,8 @@ func TestDebugLogsEverything(t *testing.T) {
 			`level=DEBUG msg="verdict handed over" outcome=reject`,
 			`level=DEBUG msg="verdict handed over" outcome=release`,
 			`level=ERROR msg="a handler panicked" panic="token=(hidden)"`,
-			`level=DEBUG msg="session ended" up=10s error="scripted connection: network failure: as the script says" kind="network failure" scope=connection op=connection proto=scripted`,
+			`level=DEBUG msg="session ended" up=10s error="scripted connection: network failure: as the script says" ` +
+				`kind="network failure" scope=connection op=connection proto=scripted`,
 		} {
 			require.Contains(t, all, want+"\n")
 		}
@@ -336,7 +347,8 @@ func TestEveryReasonHasALevelAndAText(t *testing.T) {
 	require.Equal(t, []string{
 		"level=INFO msg=undefined state=disconnected reason=undefined",
 		`level=WARN msg="statuses are missing here, OnStatus was too slow" missed=3`,
-		`level=WARN msg=undefined state=disconnected reason=undefined error=odd kind="unknown error" hint="the service gave an answer that is not known, and repeating what is not understood may do harm"`,
+		`level=WARN msg=undefined state=disconnected reason=undefined error=odd kind="unknown error" hint="the service ` +
+			`gave an answer that is not known, and repeating what is not understood may do harm"`,
 	}, j.lines())
 }
 

@@ -105,7 +105,7 @@ func Register(p metric.MeterProvider, attrs []attribute.KeyValue, clients ...Cli
 		g.sums = append(g.sums, sum{i, plain, d.value})
 	}
 	settled, err := m.Int64ObservableCounter("hubline.client.messages.settled", metric.WithUnit("{message}"),
-		metric.WithDescription("Cloud-to-device messages with a verdict."))
+		metric.WithDescription("Cloud-to-device messages settled."))
 	note(settled, err)
 	for _, v := range verdicts {
 		g.sums = append(g.sums, sum{settled, with(KeyVerdict.String(v.name)), v.value})
@@ -146,36 +146,36 @@ var counters = [...]row{
 	{"hubline.client.messages.accepted",
 		"{message}", "Messages that entered the outbox.", func(s *device.Stats) uint64 { return s.Accepted }},
 	{"hubline.client.messages.acknowledged",
-		"{message}", "Messages that the hub has.", func(s *device.Stats) uint64 { return s.Acknowledged }},
+		"{message}", "Messages that the hub acknowledged.", func(s *device.Stats) uint64 { return s.Acknowledged }},
 	{"hubline.client.messages.refused", "{message}",
-		"Messages that the service refused for good, or for which the message policy stopped.", func(s *device.Stats) uint64 {
+		"Messages that failed: a terminal refusal, or a stop of the message policy.", func(s *device.Stats) uint64 {
 			return s.Refused
 		}},
 	{"hubline.client.messages.expired", "{message}",
-		"Messages whose time was over before they were acknowledged.", func(s *device.Stats) uint64 { return s.Expired }},
+		"Messages that expired before the hub acknowledged them.", func(s *device.Stats) uint64 { return s.Expired }},
 	{"hubline.client.messages.dropped", "{message}",
-		"Messages that the overflow rule of the full outbox chose.", func(s *device.Stats) uint64 { return s.Dropped }},
+		"Messages dropped because the outbox was full.", func(s *device.Stats) uint64 { return s.Dropped }},
 	{"hubline.client.messages.cancelled", "{message}",
-		"Messages that ended with Close or with their Send.", func(s *device.Stats) uint64 { return s.Cancelled }},
+		"Messages cancelled by Close or by the end of their Send.", func(s *device.Stats) uint64 { return s.Cancelled }},
 	{"hubline.client.messages.resent",
-		"{message}", "Messages handed to a connection again.", func(s *device.Stats) uint64 { return s.Resent }},
+		"{message}", "Messages sent again.", func(s *device.Stats) uint64 { return s.Resent }},
 	{"hubline.client.messages.received",
-		"{message}", "Cloud-to-device messages taken.", func(s *device.Stats) uint64 { return s.Received }},
+		"{message}", "Cloud-to-device messages received.", func(s *device.Stats) uint64 { return s.Received }},
 	{"hubline.client.handler.panics",
 		"{panic}", "Panics of handlers.", func(s *device.Stats) uint64 { return s.HandlerPanics }},
 	{"hubline.client.desired.changes", "{change}",
-		"Changes of desired properties told, or about to be.", func(s *device.Stats) uint64 { return s.DesiredChanges }},
+		"Changes of desired properties, delivered or queued.", func(s *device.Stats) uint64 { return s.DesiredChanges }},
 	{"hubline.client.desired.skipped", "{change}", "Notifications of desired properties that were not new.",
 		func(s *device.Stats) uint64 { return s.DesiredSkipped }},
 	{"hubline.client.method.calls",
-		"{call}", "Calls of direct methods taken.", func(s *device.Stats) uint64 { return s.MethodCalls }},
+		"{call}", "Calls of direct methods accepted.", func(s *device.Stats) uint64 { return s.MethodCalls }},
 	{"hubline.client.method.refused", "{call}",
-		"Calls of direct methods answered at once, for want of a handler or of room.", func(s *device.Stats) uint64 {
+		"Calls of direct methods refused: no handler, or too many calls.", func(s *device.Stats) uint64 {
 			return s.MethodsRefused
 		}},
 	{"hubline.client.method.answers_lost", "{answer}",
 		"Answers to direct methods that could not be sent.", func(s *device.Stats) uint64 { return s.AnswersLost }},
-	{"hubline.client.method.doubled", "{call}", "Calls of direct methods that came twice and were run once.",
+	{"hubline.client.method.doubled", "{call}", "Calls of direct methods received twice and run once.",
 		func(s *device.Stats) uint64 { return s.MethodsDoubled }},
 	{"hubline.client.connection.attempts",
 		"{attempt}", "Attempts to connect.", func(s *device.Stats) uint64 { return s.Attempts }},
@@ -194,11 +194,11 @@ var verdicts = [...]struct {
 
 var levels = [...]row{
 	{"hubline.client.queue.size", "{message}",
-		"Messages in the outbox, in flight or not.", func(s *device.Stats) uint64 { return uint64(s.Queued) }},
+		"Messages in the outbox, including those in flight.", func(s *device.Stats) uint64 { return uint64(s.Queued) }},
 	{"hubline.client.queue.bytes",
 		"By", "Size of the messages in the outbox.", func(s *device.Stats) uint64 { return uint64(s.QueuedBytes) }},
 	{"hubline.client.queue.in_flight",
-		"{message}", "Messages handed over and not answered.", func(s *device.Stats) uint64 { return uint64(s.InFlight) }},
+		"{message}", "Messages in flight.", func(s *device.Stats) uint64 { return uint64(s.InFlight) }},
 }
 
 var gauges = [...]struct {

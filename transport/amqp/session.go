@@ -270,8 +270,8 @@ func (s *session) renewed(id uint32, token transport.Token, err error) {
 // needed. If that session has ended, it tries once more with a new one. open gets a context that
 // bounds it. The error is explained. on is the AMQP session of the links, for forget.
 //
-// Links are attached when they are first needed: go-amqp allocates a queue of 40 KB for each session
-// and each sender, and two for each receiver, and has no option for their size.
+// Links are attached when they are first needed: go-amqp allocates a queue of 40 KB for each
+// session and each sender, and two for each receiver, and has no option for their size.
 func (s *session) attach(open func(ctx context.Context, on *amqp.Session) error) (on *amqp.Session, err error) {
 	on, err = s.attachOnce(open)
 	if isSession(err) && s.ctx.Err() == nil {

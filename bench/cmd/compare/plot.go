@@ -62,7 +62,8 @@ func (r *results) draw() []byte {
 	var b bytes.Buffer
 	p := func(format string, values ...any) { fmt.Fprintf(&b, format+"\n", values...) }
 	p(
-		`<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" width="%d" height="%d" role="img" aria-labelledby="t d">`, width, height, width, height)
+		`<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" width="%d" height="%d" role="img" `+
+			`aria-labelledby="t d">`, width, height, width, height)
 	protocol, raw := r.suite.protocol.Name, r.suite.protocol.Senders[0].Name
 	p(`<title id="t">%s throughput by window, in relation to %s</title>`, protocol, raw)
 	p(`<desc id="d">%s</desc>`, html.EscapeString(r.describe()))
@@ -70,7 +71,8 @@ func (r *results) draw() []byte {
 	p(`<rect x="0.5" y="0.5" width="%d" height="%d" rx="8" fill="#fff" stroke="#d0d7de"/>`, width-1, height-1)
 	p(`<text class="title" x="%d" y="32">%s throughput in relation to %s</text>`, edge, protocol, raw)
 	p(
-		`<text class="small" x="%d" y="50">Acknowledged messages per second, as a multiple of %s’s in the same round, by messages in flight. Line: median of %d rounds. Band: least to most.</text>`, edge, raw, r.Rounds)
+		`<text class="small" x="%d" y="50">Acknowledged messages per second, as a multiple of %s’s in the same round, `+
+			`by messages in flight. Line: median of %d rounds. Band: least to most.</text>`, edge, raw, r.Rounds)
 	p(`<text class="small" x="%d" y="66">%s</text>`, edge, r.suite.legend)
 	p(`<text class="small" x="%d" y="80">Scales are logarithmic, and each peer’s own.</text>`, edge)
 

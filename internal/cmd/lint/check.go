@@ -67,8 +67,8 @@ func (c *checker) report(rule string, line int, format string, args ...any) {
 
 func (c *checker) line(n ast.Node) int { return c.fset.Position(n.Pos()).Line }
 
-// width checks every line except directives, raw strings and the expected output of examples. An
-// indented line of a comment, such as code or a table, may be as wide as code.
+// width checks every line except directives and the expected output of examples, which cannot be
+// broken. An indented line of a comment, such as code or a table, may be as wide as code.
 func (c *checker) width(file *ast.File, source string) {
 	comments, exempt := map[int]bool{}, map[int]bool{}
 	mark := func(lines map[int]bool, from, to token.Pos) {
@@ -82,12 +82,6 @@ func (c *checker) width(file *ast.File, source string) {
 		}
 		mark(comments, group.Pos(), group.End())
 	}
-	ast.Inspect(file, func(n ast.Node) bool {
-		if literal, ok := n.(*ast.BasicLit); ok && literal.Kind == token.STRING && literal.Value[0] == '`' {
-			mark(exempt, literal.Pos(), literal.End())
-		}
-		return true
-	})
 	for i, text := range strings.Split(source, "\n") {
 		trimmed := strings.TrimSpace(text)
 		if exempt[i+1] || strings.HasPrefix(trimmed, "//go:") {

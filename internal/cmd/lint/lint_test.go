@@ -18,7 +18,7 @@ func TestRules(t *testing.T) {
 		{"expected output", code, "func f() {\n\t// Output:\n\t// " + long + "\n}", ""},
 		{"code of 110 columns", code, `var _ = "` + strings.Repeat("x", 100) + `"`, ""},
 		{"code of 130 columns", code, `var _ = "` + strings.Repeat("x", 120) + `"`, "width"},
-		{"a raw string", code, "var _ = `" + strings.Repeat("x", 120) + "`", ""},
+		{"a raw string", code, "var _ = `" + strings.Repeat("x", 120) + "`", "width"},
 		{"lock and unlock", code, "func (c *C) f() { c.mu.Lock(); c.mu.Unlock() }", ""},
 		{"deferred", code, "func (c *C) f() { c.mu.Lock(); defer func() { c.mu.Unlock() }() }", ""},
 		{"the caller's mutex", code, "func (c *C) f() { c.mu.Unlock(); c.mu.Lock() }", "unlocks c.mu"},

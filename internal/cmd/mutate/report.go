@@ -49,9 +49,9 @@ func report(rows []row) []byte {
 	var b bytes.Buffer
 	b.WriteString(`# Mutations
 
-A mutation is a plausible bug, put into the code to see whether a test fails. The tables are in [internal/cmd/mutate](../internal/cmd/mutate), one file for each area. Each row names the tests that must notice it.
-
-` + "`go run ./internal/cmd/mutate`" +
+A mutation is a plausible bug, put into the code to see whether a test fails. The tables are in ` +
+		`[internal/cmd/mutate](../internal/cmd/mutate), one file for each area. Each row names the tests that ` +
+		"must notice it.\n\n" + "`go run ./internal/cmd/mutate`" +
 		` runs them one at a time with an overlay, so no file changes, and fails when a mutation survives. With ` +
 		"`-write docs/mutations.md`" + ` it writes this page. The plain tests check that each row still applies to the code.
 

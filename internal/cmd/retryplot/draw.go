@@ -60,14 +60,16 @@ func draw(panels []panel) []byte {
 	var b bytes.Buffer
 	p := func(format string, values ...any) { fmt.Fprintf(&b, format+"\n", values...) }
 	p(
-		`<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" width="%d" height="%d" role="img" aria-labelledby="t d">`, width, height, width, height)
+		`<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" width="%d" height="%d" role="img" `+
+			`aria-labelledby="t d">`, width, height, width, height)
 	p(`<title id="t">Delay before each retry, by policy</title>`)
 	p(`<desc id="d">%s</desc>`, html.EscapeString(describe(panels)))
 	p("<style>%s</style>", style)
 	p(`<rect x="0.5" y="0.5" width="%d" height="%d" rx="8" fill="#fff" stroke="#d0d7de"/>`, width-1, height-1)
 	p(`<text class="title" x="%d" y="32">Delay before each retry</text>`, edge)
 	p(
-		`<text class="small" x="%d" y="50">Logarithmic scale. Band: from the least to the greatest draw. Line: the middle draw each time. Numbers: the band at retries 1, 5 and %d.</text>`, edge, retries)
+		`<text class="small" x="%d" y="50">Logarithmic scale. Band: from the least to the greatest draw. Line: the `+
+			`middle draw each time. Numbers: the band at retries 1, 5 and %d.</text>`, edge, retries)
 	for i, one := range panels {
 		left := float64(edge + axis + i%columns*(plotWidth+gap))
 		top := float64(header + i/columns*panelSize + heading)
@@ -81,7 +83,8 @@ func draw(panels []panel) []byte {
 		p(`<text class="formula" x="%d" y="%d">%s</text>`, edge+412, y+9, html.EscapeString(one.formula))
 	}
 	p(
-		`<text class="small" x="%d" y="%d">n: the number of the retry. U: a draw from 0 to 1. rand(a, b): a draw from a to b.</text>`, edge+22, legend+14+len(panels)*rowHeight+13)
+		`<text class="small" x="%d" y="%d">n: the number of the retry. U: a draw from 0 to 1. rand(a, b): a draw from a `+
+			`to b.</text>`, edge+22, legend+14+len(panels)*rowHeight+13)
 	p("</svg>")
 	return b.Bytes()
 }

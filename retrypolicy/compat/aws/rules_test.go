@@ -93,8 +93,10 @@ func TestAWSRules(t *testing.T) {
 
 func TestAWSRulesHaveEveryThrottlingCode(t *testing.T) {
 	listed := strings.Fields(
-		`Throttling ThrottlingException ThrottledException RequestThrottledException TooManyRequestsException ProvisionedThroughputExceededException
-		TransactionInProgressException RequestLimitExceeded BandwidthLimitExceeded LimitExceededException RequestThrottled SlowDown PriorRequestNotComplete EC2ThrottledException`)
+		`Throttling ThrottlingException ThrottledException RequestThrottledException TooManyRequestsException
+		ProvisionedThroughputExceededException
+		TransactionInProgressException RequestLimitExceeded BandwidthLimitExceeded LimitExceededException
+		RequestThrottled SlowDown PriorRequestNotComplete EC2ThrottledException`)
 	for _, rules := range []aws.Rules{aws.StandardRules(), aws.JSRules()} {
 		var got []string
 		for _, r := range rules {

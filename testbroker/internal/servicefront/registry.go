@@ -437,7 +437,8 @@ func countConnected(q *web.Request) (web.Answer, error) {
 
 // queryForm matches the part of the service's query language that the hub supports.
 var queryForm = regexp.MustCompile(
-	`(?i)^\s*select\s+\*\s+from\s+(devices|devices\.modules)(?:\s+where\s+(deviceId|moduleId|status|connectionState)\s*=\s*'([^']*)')?\s*;?\s*$`,
+	`(?i)^\s*select\s+\*\s+from\s+(devices|devices\.modules)(?:\s+where\s+(deviceId|moduleId|status|connectionState)` +
+		`\s*=\s*'([^']*)')?\s*;?\s*$`,
 )
 
 // queryTwins answers a query with twins, by page.

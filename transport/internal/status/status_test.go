@@ -33,7 +33,8 @@ func TestRefusal(t *testing.T) {
 	for body, want := range map[string]string{
 		`{"errorCode":400004,"trackingId":"abc-1","message":"bad reported property"}`: "mqtt twin patch: invalid: hub " +
 			"answered 400, code 400004: bad reported property",
-		`{"ErrorCode":"400004","Message":"old \"form\""}`: `mqtt twin patch: invalid: hub answered 400, code 400004: old \"form\"`,
+		`{"ErrorCode":"400004","Message":"old \"form\""}`: "mqtt twin patch: invalid: hub answered 400, " +
+			`code 400004: old \"form\"`,
 		`no JSON`:                        "mqtt twin patch: invalid: hub answered 400",
 		``:                               "mqtt twin patch: invalid: hub answered 400",
 		`{"message":17,"errorCode":"x"}`: "mqtt twin patch: invalid: hub answered 400: 17",
