@@ -184,8 +184,8 @@ func TestAPauseShowsTheDelayOfTheService(t *testing.T) {
 		require.NoError(t, c.Open(t.Context()))
 		require.NoError(t, c.Send(t.Context(), &transport.Message{Body: []byte("x")}))
 		require.Equal(t, []string{
-			`level=WARN msg="the hub refused a message for the moment, sending is paused" state=connected reason=paused retry=1 ` +
-				`delay=20s error="scripted send: throttled: as the script says" kind=throttled scope=operation op=send ` +
+			`level=WARN msg="the hub refused a message for the moment, sending is paused" state=connected reason=paused ` +
+				`retry=1 delay=20s error="scripted send: throttled: as the script says" kind=throttled scope=operation op=send ` +
 				`proto=scripted retry_after=20s hint="the service takes more when it gets less: wait"`,
 		}, j.lines())
 	})
