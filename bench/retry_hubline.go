@@ -8,6 +8,7 @@ import (
 
 	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/retrypolicy/budget"
+	"github.com/hubline-iot/hubline/retrypolicy/classify"
 )
 
 const hubline = "Hubline"
@@ -60,7 +61,7 @@ func hublineRetries() ([]RetryCase, error) {
 			info := retrypolicy.Classify(refused)
 			a := retrypolicy.Attempt{Retry: retry, Kind: info.Kind, Rand: rand.Uint64(), Err: refused}
 			a.Last = charged.Decide(a)
-			if info.Verdict != retrypolicy.Again || !a.Last.Retry {
+			if info.Verdict != classify.Again || !a.Last.Retry {
 				return 0, errNoRetry
 			}
 			a.Err = nil
@@ -74,10 +75,10 @@ func hublineRetries() ([]RetryCase, error) {
 
 func judged(p retrypolicy.Policy, retry int, err error) (time.Duration, error) {
 	info := retrypolicy.Classify(err)
-	if info.Verdict != retrypolicy.Again {
+	if info.Verdict != classify.Again {
 		return 0, errNoRetry
 	}
-	return p.Decide(retrypolicy.Attempt{Retry: retry, Kind: info.Kind, Safe: info.Safe, Fault: info.Fault,
+	return p.Decide(retrypolicy.Attempt{Retry: retry, Kind: info.Kind, Safe: info.Safe,
 		Rand: rand.Uint64(), Err: err}).Delay, nil
 }
 

@@ -27,6 +27,7 @@ import (
 
 	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/retrypolicy/budget"
+	"github.com/hubline-iot/hubline/retrypolicy/classify"
 	"github.com/hubline-iot/hubline/retrypolicy/compat"
 	"github.com/hubline-iot/hubline/retrypolicy/compat/aws"
 	"github.com/hubline-iot/hubline/retrypolicy/compat/azure"
@@ -86,9 +87,9 @@ func (p *replay) ended(err error) run {
 }
 
 // ours runs a policy with a fixed draw.
-func ours(p retrypolicy.Policy, classify retrypolicy.Classifier, draw uint64, answers []answer) run {
+func ours(p retrypolicy.Policy, judge classify.Func, draw uint64, answers []answer) run {
 	rec := replay{answers: answers}
-	r := retrypolicy.Retrier{Policy: p, Classify: classify, Rand: func() uint64 { return draw }, Limit: -1}
+	r := retrypolicy.Retrier{Policy: p, Classify: judge, Rand: func() uint64 { return draw }, Limit: -1}
 	return rec.ended(r.Do(context.Background(), func(context.Context) error {
 		if a := rec.next(); a.status != 200 {
 			return a
@@ -100,14 +101,14 @@ func ours(p retrypolicy.Policy, classify retrypolicy.Classifier, draw uint64, an
 const greatest = ^uint64(0)
 
 // agree compares a library with a preset, repeatedly if the library draws.
-func agree(t *testing.T, p retrypolicy.Policy, classify retrypolicy.Classifier, library func(answers []answer) run,
+func agree(t *testing.T, p retrypolicy.Policy, judge classify.Func, library func(answers []answer) run,
 	answers ...answer) {
 	t.Helper()
 	if err := retrypolicy.Validate(p); err != nil {
 		t.Fatal(err)
 	}
 	synctest.Test(t, func(t *testing.T) {
-		one, other := ours(p, classify, 0, answers), ours(p, classify, greatest, answers)
+		one, other := ours(p, judge, 0, answers), ours(p, judge, greatest, answers)
 		if len(one.gaps) != len(other.gaps) {
 			t.Fatalf("%v or %v, by the draw", one.gaps, other.gaps)
 		}
@@ -300,7 +301,7 @@ func TestAzcoreAgreesWithItsLibrary(t *testing.T) {
 			return rec.ended(err)
 		}
 	}
-	classify := httpretry.ClassifyStatuses(azure.AzcoreStatuses()...)
+	judge := httpretry.ClassifyStatuses(azure.AzcoreStatuses()...)
 	for _, c := range []struct {
 		name    string
 		ours    azure.Azcore
@@ -315,7 +316,7 @@ func TestAzcoreAgreesWithItsLibrary(t *testing.T) {
 		{"too long a wait ends it", azure.Azcore{}, policy.RetryOptions{}, []answer{wished(61), {status: 200}}},
 		{"not in the list", azure.Azcore{}, policy.RetryOptions{}, []answer{{status: 500}, {status: 501}}},
 	} {
-		t.Run(c.name, func(t *testing.T) { agree(t, c.ours, classify, library(c.theirs), c.answers...) })
+		t.Run(c.name, func(t *testing.T) { agree(t, c.ours, judge, library(c.theirs), c.answers...) })
 	}
 
 	// The error of a deadline.
@@ -325,7 +326,7 @@ func TestAzcoreAgreesWithItsLibrary(t *testing.T) {
 		_, theirs := azget(ctx, policy.RetryOptions{}, &replay{answers: fails(9)})
 		ctx, cancel = context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		r := retrypolicy.Retrier{Policy: azure.Azcore{}, Classify: classify}
+		r := retrypolicy.Retrier{Policy: azure.Azcore{}, Classify: judge}
 		own := r.Do(ctx, func(context.Context) error { return answer{status: 503} })
 		if !errors.Is(theirs, context.DeadlineExceeded) || !errors.Is(own, context.DeadlineExceeded) {
 			t.Errorf("the library: %v, ours: %v", theirs, own)

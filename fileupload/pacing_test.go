@@ -8,6 +8,7 @@ import (
 
 	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/retrypolicy/budget"
+	"github.com/hubline-iot/hubline/retrypolicy/classify"
 	"github.com/hubline-iot/hubline/transport"
 )
 
@@ -21,7 +22,7 @@ func TestAnUploadRetryThatIsNotMadeCostsNothing(t *testing.T) {
 	s := retrypolicy.Begin(withLeastDelays(quota.Wrap(retrypolicy.Fixed{Delay: time.Second})), "", now)
 	_, err = s.Admit(now, 0)
 	require.NoError(t, err)
-	d, err := s.Failure(now, 0, retrypolicy.Info{Verdict: retrypolicy.Again, Kind: transport.Network}, transport.Network)
+	d, err := s.Failure(now, 0, classify.Info{Verdict: classify.Again, Kind: transport.Network}, transport.Network)
 	require.NoError(t, err)
 	require.True(t, d.Retry)
 	require.Equal(t, 495, bucket.Tokens(now))

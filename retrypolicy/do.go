@@ -6,13 +6,15 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"github.com/hubline-iot/hubline/retrypolicy/classify"
 	"github.com/hubline-iot/hubline/retrypolicy/internal/failure"
+	"github.com/hubline-iot/hubline/retrypolicy/internal/judged"
 	"github.com/hubline-iot/hubline/transport"
 )
 
 // Do runs op under p until it succeeds, p stops, or ctx ends. It returns nil or an *Error. op
 // receives ctx and runs at least once, unless a gate in p refuses it. An error marked by Permanent,
-// or one for which Classify returns Fail, ends the series. Do never sleeps past ctx's deadline.
+// or one that Classify fails, ends the series. Do never sleeps past ctx's deadline.
 // Without a deadline, a policy without a limit stops after DefaultLimit; see Retrier.Limit.
 func Do(ctx context.Context, p Policy, op func(context.Context) error) error {
 	r := Retrier{Policy: p}
@@ -21,8 +23,8 @@ func Do(ctx context.Context, p Policy, op func(context.Context) error) error {
 
 // DoValue is Do for an operation that returns a value.
 func DoValue[T any](ctx context.Context, p Policy, op func(context.Context) (T, error)) (T, error) {
-	r := Retrier{Policy: p}
-	return Until(ctx, &r, op, nil)
+	run := runner{r: Retrier{Policy: p}, caller: ctx, ctx: ctx}
+	return loop(&run, op)
 }
 
 // Retrier runs operations under a policy. Only Policy is required. To run one operation under
@@ -32,9 +34,9 @@ type Retrier struct {
 	// Policy decides. If it is nil or Validate refuses it, the operation is not run and the error is
 	// of Kind Invalid.
 	Policy Policy
-	// Classify judges errors. The package function Classify judges those that it leaves Undecided, and
-	// all of them if it is nil.
-	Classify Classifier
+	// Classify judges errors; see package retrypolicy/classify. The function Classify of this package
+	// judges those that it leaves Undecided. Nil: all of them.
+	Classify classify.Func
 	// Once marks an operation that must not happen twice. It is repeated only after a failure that
 	// proves that the service did not act (SafeYes).
 	Once bool
@@ -103,27 +105,14 @@ func (ExponentialBackoffWithJitter) endless() {}
 
 // Do is the package function Do with the Retrier's settings.
 func (r *Retrier) Do(ctx context.Context, op func(context.Context) error) error {
-	_, err := Until(ctx, r, func(ctx context.Context) (struct{}, error) { return struct{}{}, op(ctx) }, nil)
+	run := runner{r: *r, caller: ctx, ctx: ctx}
+	_, err := loop(&run, func(ctx context.Context) (struct{}, error) { return struct{}{}, op(ctx) })
 	return err
 }
 
-// Until returns one of these as the failure of an operation that returned no error.
-var (
-	// ErrNotYet: the last attempt's value made judge ask for another attempt.
-	ErrNotYet = errors.New("not yet what was waited for")
-	// ErrFailed: judge returned Fail for the value.
-	ErrFailed = errors.New("the value is a failure")
-)
-
-// Until runs op until judge ends it, as a waiter does. judge sees the value and the error of each
-// attempt. It may succeed on an error, fail on a value, or ask for another attempt on either, with
-// a Kind that selects costs and delays. If judge is nil or returns Undecided, the outcome is judged
-// as in Do: no error is a success. Until returns the value of the last attempt; after a success its
-// error is nil.
-func Until[T any](ctx context.Context, r *Retrier, op func(context.Context) (T, error), judge func(T, error) Info) (T,
-	error) {
+// loop runs op until it succeeds or run ends it.
+func loop[T any](run *runner, op func(context.Context) (T, error)) (T, error) {
 	var value T
-	run := runner{r: *r, caller: ctx, ctx: ctx}
 	if err := run.begin(); err != nil {
 		return value, err
 	}
@@ -135,11 +124,7 @@ func Until[T any](ctx context.Context, r *Retrier, op func(context.Context) (T, 
 		try := run.try()
 		var failure error
 		value, failure = op(try)
-		var info Info
-		if judge != nil {
-			info = judge(value, failure)
-		}
-		if over, err := run.ended(try, info, failure); over {
+		if over, err := run.ended(try, failure); over {
 			return value, err
 		}
 	}
@@ -242,24 +227,15 @@ func (u *runner) tried() {
 }
 
 // ended processes the outcome of an attempt. If another attempt follows, it waits for its delay.
-func (u *runner) ended(try context.Context, info Info, failure error) (over bool, err error) {
-	if info.Verdict == Undecided {
-		info = u.judge(try, failure)
-	}
+func (u *runner) ended(try context.Context, failure error) (over bool, err error) {
+	info, failure := u.judge(try, failure)
 	u.tried()
-	if info.Verdict == Succeed {
+	if info.Verdict == classify.Succeed {
 		var now time.Time
 		if u.observed {
 			now = time.Now()
 		}
 		return true, u.series.Success(now)
-	}
-	switch {
-	case failure != nil:
-	case info.Verdict == Fail:
-		failure = ErrFailed
-	default:
-		failure = ErrNotYet
 	}
 	now := time.Now()
 	if cause := u.ctx.Err(); cause != nil {
@@ -267,8 +243,8 @@ func (u *runner) ended(try context.Context, info Info, failure error) (over bool
 	}
 	u.last = failure
 	u.bound()
-	if u.r.Once && info.Safe == SafeUnknown {
-		info.Safe = SafeNo
+	if u.r.Once && info.Safe == classify.SafeUnknown {
+		info.Safe = classify.SafeNo
 	}
 	d, err := u.series.Failure(now, u.draw(), info, failure)
 	if err != nil {
@@ -314,7 +290,7 @@ func (u *runner) pause(now time.Time, retry int, d time.Duration) (Reason, bool)
 
 // cutShort processes the outcome of an attempt during which the context ended. The failure may only
 // reflect the end of the context; any other failure is an answer, from which the policy may learn.
-func (u *runner) cutShort(now time.Time, info Info, outcome, cause error) error {
+func (u *runner) cutShort(now time.Time, info classify.Info, outcome, cause error) error {
 	if failure.EndedByContext(outcome) || errors.Is(outcome, cause) || errors.Is(outcome, context.Cause(u.ctx)) {
 		if u.last == nil {
 			u.last = outcome
@@ -324,26 +300,30 @@ func (u *runner) cutShort(now time.Time, info Info, outcome, cause error) error 
 	}
 	u.last = outcome
 	u.series.close(now, info, outcome)
-	if info.Verdict == Fail {
+	if info.Verdict == classify.Fail {
 		return u.failed(NotRetryable)
 	}
 	return u.failed(u.ending())
 }
 
-// judge classifies an outcome that the caller's judge left Undecided.
-func (u *runner) judge(try context.Context, outcome error) Info {
+// judge classifies an outcome, and returns it without the judgement that package poll may have
+// added.
+func (u *runner) judge(try context.Context, outcome error) (classify.Info, error) {
 	if outcome == nil {
-		return Info{Verdict: Succeed}
+		return classify.Info{Verdict: classify.Succeed}, nil
+	}
+	if j, ok := outcome.(*judged.Error); ok {
+		return j.Info, j.Err
 	}
 	if try != u.ctx && try.Err() != nil && u.ctx.Err() == nil && errors.Is(outcome, context.DeadlineExceeded) {
-		return Info{Verdict: Again, Kind: transport.Timeout}
+		return classify.Info{Verdict: classify.Again, Kind: transport.Timeout}, outcome
 	}
 	if u.r.Classify != nil && !failure.IsPermanent(outcome) {
-		if info := u.r.Classify(outcome); info.Verdict != Undecided {
-			return info
+		if info := u.r.Classify(outcome); info.Verdict != classify.Undecided {
+			return info, outcome
 		}
 	}
-	return Classify(outcome)
+	return Classify(outcome), outcome
 }
 
 // reaches reports whether the context lasts until now+d, and the Reason if it does not.

@@ -70,7 +70,7 @@ func TestAnEndBeforeADeadlineIsDeadlineExceeded(t *testing.T) {
 		})
 	}
 	synctest.Test(t, func(t *testing.T) {
-		p := retrypolicy.MaxElapsed{Limit: time.Second, Mode: retrypolicy.LookAhead,
+		p := retrypolicy.MaxElapsed{Limit: time.Second, LookAhead: true,
 			Policy: retrypolicy.Fixed{Delay: time.Minute}}
 		if err := retrypolicy.Do(t.Context(),
 			p, func(context.Context) error { return transport.Network }); errors.Is(err, context.DeadlineExceeded) {

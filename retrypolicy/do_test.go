@@ -18,6 +18,7 @@ import (
 	"github.com/hubline-iot/hubline/internal/bounded"
 	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/retrypolicy/budget"
+	"github.com/hubline-iot/hubline/retrypolicy/classify"
 	"github.com/hubline-iot/hubline/retrypolicy/compat/aws"
 	"github.com/hubline-iot/hubline/retrypolicy/internal/policytest"
 	"github.com/hubline-iot/hubline/transport"
@@ -52,21 +53,6 @@ func every(total int) retrypolicy.Policy {
 }
 
 var bg = context.Background()
-
-// wantError expects an *Error with reason. errors.Is must match reason and all of is.
-func wantError(t *testing.T, err error, reason retrypolicy.Reason, retries int, is ...error) {
-	t.Helper()
-	var e *retrypolicy.Error
-	if !errors.As(err, &e) || e.Reason != reason || e.Retries != retries || !errors.Is(err, reason) {
-		t.Errorf("%v; want %v after %d retries", err, reason, retries)
-		return
-	}
-	for _, target := range is {
-		if !errors.Is(err, target) {
-			t.Errorf("%v: errors.Is does not find %v", err, target)
-		}
-	}
-}
 
 func TestDoRetriesUntilItSucceeds(t *testing.T) {
 	bounded.Test(t, func(t *testing.T) {
@@ -104,7 +90,7 @@ func TestDoStops(t *testing.T) {
 			if len(op.at) != c.runs {
 				t.Errorf("%s: %d runs, want %d", c.name, len(op.at), c.runs)
 			}
-			wantError(t, err, c.reason, c.runs-1, c.is)
+			policytest.WantError(t, err, c.reason, c.runs-1, c.is)
 		}
 	})
 }
@@ -137,7 +123,7 @@ func TestDoValueReturnsTheLastValue(t *testing.T) {
 		if v != 6 {
 			t.Error(v)
 		}
-		wantError(t, err, retrypolicy.OutOfAttempts, 2, transport.Network)
+		policytest.WantError(t, err, retrypolicy.OutOfAttempts, 2, transport.Network)
 	})
 }
 
@@ -166,7 +152,7 @@ func TestDoNeverSleepsPastADeadline(t *testing.T) {
 			if len(c.at) == 3 {
 				reason = retrypolicy.OutOfAttempts
 			}
-			wantError(t, err, reason, len(c.at)-1, transport.Network)
+			policytest.WantError(t, err, reason, len(c.at)-1, transport.Network)
 			if ended := time.Since(op.began); ended != c.at[len(c.at)-1] {
 				t.Errorf("deadline %v: returned after %v", c.deadline, ended)
 			}
@@ -185,7 +171,7 @@ func TestDoEndsInTheMiddleOfAWait(t *testing.T) {
 		op := perform(transport.Network)
 		err := retrypolicy.Do(ctx, every(5), op.run)
 		op.want(t, 0, time.Second)
-		wantError(t, err, retrypolicy.Cancelled, 1, context.Canceled, transport.Network)
+		policytest.WantError(t, err, retrypolicy.Cancelled, 1, context.Canceled, transport.Network)
 		if ended := time.Since(op.began); ended != 1300*time.Millisecond {
 			t.Errorf("returned after %v", ended)
 		}
@@ -205,13 +191,13 @@ func TestDoEndsInTheMiddleOfATry(t *testing.T) {
 			<-ctx.Done()
 			return fmt.Errorf("read: %w", ctx.Err())
 		})
-		wantError(t, err, retrypolicy.Cancelled, 1, context.DeadlineExceeded, transport.Unavailable)
+		policytest.WantError(t, err, retrypolicy.Cancelled, 1, context.DeadlineExceeded, transport.Unavailable)
 		if policytest.Contains(err, "read:") {
 			t.Errorf("%v: the echo of the context hides the failure", err)
 		}
 		// Without an earlier failure Do returns the attempt's own error.
 		err = retrypolicy.Do(ctx, every(5), func(ctx context.Context) error { return fmt.Errorf("read: %w", ctx.Err()) })
-		wantError(t, err, retrypolicy.Cancelled, 0, context.DeadlineExceeded)
+		policytest.WantError(t, err, retrypolicy.Cancelled, 0, context.DeadlineExceeded)
 		// A success counts even if the context has ended.
 		if err := retrypolicy.Do(ctx, every(5), func(context.Context) error { return nil }); err != nil {
 			t.Error(err)
@@ -230,7 +216,7 @@ func TestRetrierLimitEndsARunningTry(t *testing.T) {
 			<-ctx.Done() // begun at 2 s
 			return ctx.Err()
 		})
-		wantError(t, err, retrypolicy.OutOfTime, 2, transport.Throttled, context.DeadlineExceeded)
+		policytest.WantError(t, err, retrypolicy.OutOfTime, 2, transport.Throttled, context.DeadlineExceeded)
 		if ended := time.Since(began); ended != 2500*time.Millisecond {
 			t.Errorf("ended after %v", ended)
 		}
@@ -239,11 +225,11 @@ func TestRetrierLimitEndsARunningTry(t *testing.T) {
 		op := perform(transport.Network)
 		err = r.Do(bg, op.run)
 		op.want(t, 0, time.Second, 2*time.Second)
-		wantError(t, err, retrypolicy.OutOfTime, 2, transport.Network)
+		policytest.WantError(t, err, retrypolicy.OutOfTime, 2, transport.Network)
 		// The earlier of the two counts: the caller's deadline keeps its own reason.
 		ctx, cancel := context.WithTimeout(bg, 1500*time.Millisecond)
 		defer cancel()
-		wantError(t, r.Do(ctx, perform(transport.Network).run), retrypolicy.PastDeadline, 1, transport.Network)
+		policytest.WantError(t, r.Do(ctx, perform(transport.Network).run), retrypolicy.PastDeadline, 1, transport.Network)
 	})
 }
 
@@ -272,7 +258,7 @@ func TestRetrierTryLimit(t *testing.T) {
 			t.Errorf("%v; the try's context lives on", err)
 		}
 		// A DeadlineExceeded of the operation's own context, not of the attempt's, is not retried.
-		wantError(t, r.Do(bg, func(context.Context) error {
+		policytest.WantError(t, r.Do(bg, func(context.Context) error {
 			return context.DeadlineExceeded
 		}), retrypolicy.NotRetryable, 0, context.DeadlineExceeded)
 	})
@@ -293,7 +279,7 @@ func TestRetrierOnce(t *testing.T) {
 		} {
 			r := retrypolicy.Retrier{Policy: every(3), Once: true}
 			op := perform(c.err)
-			wantError(t, r.Do(bg, op.run), c.reason, c.runs-1, c.err)
+			policytest.WantError(t, r.Do(bg, op.run), c.reason, c.runs-1, c.err)
 			if len(op.at) != c.runs {
 				t.Errorf("%v: %d runs", c.err, len(op.at))
 			}
@@ -328,14 +314,14 @@ func TestRetrierLongPoll(t *testing.T) {
 			o.Attempts, o.Quota.Spent = c.total, c.spent
 			r := retrypolicy.Retrier{
 				Policy: policytest.NewAWS(t, o), LongPoll: c.poll, Rand: func() uint64 { return drawLast },
-				Classify: func(err error) retrypolicy.Info {
+				Classify: func(err error) classify.Info {
 					info := retrypolicy.Classify(err)
-					info.Safe = retrypolicy.SafeYes
+					info.Safe = classify.SafeYes
 					return info
 				},
 			}
 			op := perform(c.kind)
-			wantError(t, r.Do(bg, op.run), c.reason, c.runs-1, c.kind)
+			policytest.WantError(t, r.Do(bg, op.run), c.reason, c.runs-1, c.kind)
 			if took := time.Since(op.began); len(op.at) != c.runs || took != c.took {
 				t.Errorf("%s: %d runs, %v; want %d, %v", c.name, len(op.at), took, c.runs, c.took)
 			}
@@ -354,7 +340,8 @@ func TestRetrierLongPoll(t *testing.T) {
 		o.Quota.Spent = 500
 		r.Policy = policytest.NewAWS(t, o)
 		began := time.Now()
-		wantError(t, r.Do(ctx, perform(transport.Unavailable).run), retrypolicy.PastDeadline, 0, transport.Unavailable)
+		policytest.WantError(t, r.Do(ctx, perform(transport.Unavailable).run), retrypolicy.PastDeadline, 0,
+			transport.Unavailable)
 		if time.Since(began) != 0 {
 			t.Errorf("slept %v towards a deadline that is nearer", time.Since(began))
 		}
@@ -376,7 +363,7 @@ func TestRetrierLongPollAtABreaker(t *testing.T) {
 		}
 		ctx, cancel := context.WithTimeout(bg, time.Second) // the poller's own end comes first
 		defer cancel()
-		wantError(t, r.Do(ctx, op.run), retrypolicy.Rejected, 0)
+		policytest.WantError(t, r.Do(ctx, op.run), retrypolicy.Rejected, 0)
 		if took := time.Since(op.began); took != time.Minute {
 			t.Errorf("slept %v towards a deadline that is nearer", took-time.Minute)
 		}
@@ -449,7 +436,7 @@ func TestDoTellsAnAnswerThoughTheContextEnded(t *testing.T) {
 		ctx, cancel := context.WithCancelCause(bg)
 		rec := open()
 		err := retrypolicy.Do(ctx, rec, func(context.Context) error { cancel(why); return c.err })
-		wantError(t, err, c.reason, 0, c.err)
+		policytest.WantError(t, err, c.reason, 0, c.err)
 		if errors.Is(err, context.Canceled) != (c.reason == retrypolicy.Cancelled) {
 			t.Errorf("%s: %v", c.name, err)
 		}
@@ -530,12 +517,12 @@ func TestDoDrawsItsOwnNumbers(t *testing.T) {
 func TestRetrierClassifyFallsThrough(t *testing.T) {
 	bounded.Test(t, func(t *testing.T) {
 		odd := errors.New("odd")
-		r := retrypolicy.Retrier{Policy: every(3), Classify: retrypolicy.Chain(
-			func(err error) retrypolicy.Info { // overrides single errors
+		r := retrypolicy.Retrier{Policy: every(3), Classify: classify.Chain(
+			func(err error) classify.Info { // overrides single errors
 				if errors.Is(err, odd) {
-					return retrypolicy.Info{Verdict: retrypolicy.Fail}
+					return classify.Info{Verdict: classify.Fail}
 				}
-				return retrypolicy.Info{}
+				return classify.Info{}
 			},
 			aws.Classifier(aws.StandardRules().Judge, nil),
 		)}
@@ -551,78 +538,14 @@ func TestRetrierClassifyFallsThrough(t *testing.T) {
 			{transport.Forbidden, retrypolicy.NotRetryable, 1},
 		} {
 			op := perform(c.err)
-			wantError(t, r.Do(bg, op.run), c.reason, c.runs-1, c.err)
+			policytest.WantError(t, r.Do(bg, op.run), c.reason, c.runs-1, c.err)
 		}
 		// A classifier can call an error a success.
-		r.Classify = func(error) retrypolicy.Info { return retrypolicy.Info{Verdict: retrypolicy.Succeed} }
+		r.Classify = func(error) classify.Info { return classify.Info{Verdict: classify.Succeed} }
 		if err := r.Do(bg, perform(odd).run); err != nil {
 			t.Error(err)
 		}
 	})
-}
-
-// Until as a waiter: the verdict depends on value and error together.
-func TestUntil(t *testing.T) {
-	missing := errors.New("missing")
-	type answer struct {
-		state string
-		err   error
-	}
-	judge := func(state string, err error) retrypolicy.Info {
-		switch {
-		case err == missing:
-			return retrypolicy.Info{Verdict: retrypolicy.Succeed} // waits until it is gone
-		case state == "failed":
-			return retrypolicy.Info{Verdict: retrypolicy.Fail, Kind: transport.Conflict}
-		case state == "busy":
-			return retrypolicy.Info{Verdict: retrypolicy.Again, Kind: transport.Throttled}
-		case state == "deleting" && err == nil:
-			return retrypolicy.Info{Verdict: retrypolicy.Again}
-		}
-		return retrypolicy.Info{} // as Do does
-	}
-	for _, c := range []struct {
-		name    string
-		answers []answer
-		value   string
-		reason  retrypolicy.Reason // ByPolicy: success
-		is      error
-		took    time.Duration
-	}{
-		{"retry on a value, succeed on an error", []answer{{"deleting", nil}, {"deleting", nil}, {"", missing}}, "", 0, nil,
-			2 * time.Second},
-		{"a value that is what was waited for", []answer{{"deleting", nil}, {"gone", nil}}, "gone", 0, nil, time.Second},
-		{"a value that fails", []answer{{"deleting", nil}, {"failed", nil}}, "failed", retrypolicy.NotRetryable,
-			retrypolicy.ErrFailed, time.Second},
-		{"a value with a class of its own", []answer{{"busy", nil}, {"gone", nil}}, "gone", 0, nil, time.Minute},
-		{"an error left to the classifiers", []answer{{"", transport.Network}, {"gone", nil}}, "gone", 0, nil, time.Second},
-		{"an error that they fail", []answer{{"old", transport.Forbidden}}, "old", retrypolicy.NotRetryable,
-			transport.Forbidden, 0},
-		{"never", []answer{{"deleting", nil}}, "deleting", retrypolicy.OutOfAttempts, retrypolicy.ErrNotYet, 3 * time.Second},
-	} {
-		bounded.Test(t, func(t *testing.T) {
-			r := retrypolicy.Retrier{Policy: retrypolicy.MaxAttempts{Total: 4, Policy: retrypolicy.ByKind{
-				Rules:   []retrypolicy.Rule{{Kinds: retrypolicy.Kinds(transport.Throttled), Policy: policytest.Again(time.Minute)}},
-				Default: policytest.Again(time.Second),
-			}}}
-			began, n := time.Now(), 0
-			value, err := retrypolicy.Until(bg, &r, func(context.Context) (string, error) {
-				a := c.answers[min(n, len(c.answers)-1)]
-				n++
-				return a.state, a.err
-			}, judge)
-			if value != c.value || time.Since(began) != c.took {
-				t.Errorf("%s: %q after %v", c.name, value, time.Since(began))
-			}
-			if c.is == nil {
-				if err != nil {
-					t.Errorf("%s: %v", c.name, err)
-				}
-				return
-			}
-			wantError(t, err, c.reason, n-1, c.is)
-		})
-	}
 }
 
 func TestGateBeforeTheFirstTry(t *testing.T) {
@@ -635,7 +558,7 @@ func TestGateBeforeTheFirstTry(t *testing.T) {
 		} {
 			rec.entry = retrypolicy.Decision{Reason: c.says}
 			err := retrypolicy.Do(bg, rec, op.run)
-			wantError(t, err, c.want, 0)
+			policytest.WantError(t, err, c.want, 0)
 			if errors.Unwrap(err) != nil || len(rec.observe) != 0 {
 				t.Errorf("%v: a try that never was has a failure, or %d outcomes", err, len(rec.observe))
 			}
@@ -644,9 +567,9 @@ func TestGateBeforeTheFirstTry(t *testing.T) {
 		rec.entry = retrypolicy.Decision{Retry: true, Delay: time.Hour}
 		ctx, cancel := context.WithTimeout(bg, time.Minute)
 		defer cancel()
-		wantError(t, retrypolicy.Do(ctx, rec, op.run), retrypolicy.PastDeadline, 0)
+		policytest.WantError(t, retrypolicy.Do(ctx, rec, op.run), retrypolicy.PastDeadline, 0)
 		r := retrypolicy.Retrier{Policy: rec, Limit: time.Minute}
-		wantError(t, r.Do(bg, op.run), retrypolicy.OutOfTime, 0)
+		policytest.WantError(t, r.Do(bg, op.run), retrypolicy.OutOfTime, 0)
 		op.want(t)
 		if time.Since(op.began) != 0 {
 			t.Errorf("took %v", time.Since(op.began))

@@ -1,22 +1,20 @@
 // Package retrypolicy decides whether a failed attempt is made again, and after what delay.
 //
-// A [Policy] only computes; it never sleeps and allocates nothing. The caller waits: the device
-// client, [Do], or a loop of your own around a [Series]. The caller passes in the time and random
-// numbers ([Attempt].Now, [Attempt].Rand). So a policy without state is a plain value that any
-// number of clients can share, and a test can check exact delays.
-//
-// # First use
+// A device client needs no policy: its default is right. For an operation of your own, pass a
+// policy to [Do]:
 //
 //	err := retrypolicy.Do(ctx, retrypolicy.MaxAttempts{Total: 4, Policy: retrypolicy.Backoff{
 //		Base: 100 * time.Millisecond, Max: 10 * time.Second, Jitter: retrypolicy.FullJitter,
 //	}}, func(ctx context.Context) error { return send(ctx) })
 //
 // The error, if any, is an [*Error]: the reason why there was no further attempt, and the last
-// failure. A device client needs no policy: its default is right.
+// failure. [DoValue] returns a value too, a [Retrier] has more settings, and poll.Until waits for a
+// certain value.
 //
 // # Which policy
 //
-// Curves compute the delay, and all but NoRetry retry for ever:
+// A [Policy] is a curve, or a curve with wrappers around it. Curves compute the delay, and all but
+// NoRetry retry for ever:
 //
 //	policy                        use it when
 //	ExponentialBackoffWithJitter  you have a device: the default, which the Azure SDKs document
@@ -47,9 +45,19 @@
 //	budget.Adaptive               attempts are to be as fast as a throttling service takes them
 //	budget.PerKey                 each host, tenant or device needs one of these of its own
 //
-// Packages retrypolicy/compat and its subpackages aws, azure and grpc reproduce other SDKs and
-// libraries, and are tested with their published test vectors. Package retrypolicy/httpretry judges
-// the answers of an HTTP service, and reads its delay from the headers.
+// The other packages, none of which a device needs:
+//
+//	package                       what is in it
+//	retrypolicy/compat            what other libraries do, each tested with its published vectors;
+//	                              the families of SDKs are in compat/aws, compat/azure, compat/grpc
+//	retrypolicy/classify          for rules of your own about which failures are retried
+//	retrypolicy/httpretry         such rules for the answers of HTTP services, and their Retry-After
+//	retrypolicy/poll              repeats an operation until its value is the awaited one
+//
+// A policy only computes; it never sleeps and allocates nothing. The caller waits: the device
+// client, Do, or a loop of your own around a [Series]. The caller passes in the time and random
+// numbers ([Attempt].Now, [Attempt].Rand). So a policy without state is a plain value that any
+// number of clients can share, and a test can check exact delays.
 //
 // # A device, a gateway, a call of a cloud service
 //
@@ -78,13 +86,14 @@
 //
 // # Failures
 //
-// A policy sees only retryable failures. [Classify] judges failures for Do; errors of package net
-// and of an http.Client need no other [Classifier]. Package transport/neterr, by [FromKind], also
-// ends the retries after a certificate that does not verify. The end of a context is never
-// retryable.
+// A policy sees only retryable failures. [Classify] judges failures for Do, errors of package net
+// and of an http.Client among them. classify.FromKind(neterr.Kind) as the field Classify of a
+// [Retrier] also ends the retries after a certificate that does not verify. The end of a context is
+// never retryable.
 //
-// A policy cannot know which operations are safe to repeat. Set [Retrier].Once for an operation
-// that must not happen twice, or use a Classifier that sets [Safe] for each failure.
+// A policy cannot know which operations may be repeated. Set [Retrier].Once for an operation that
+// must not happen twice, or use a classifier that says for each failure whether a repetition is
+// safe.
 //
 // # How to create policies
 //
@@ -115,7 +124,7 @@
 //
 // A call of a cloud service with all useful policies, outermost first:
 //
-//	quota.Wrap(breaker.Wrap(retrypolicy.MaxElapsed{Limit: time.Minute, Mode: retrypolicy.LookAhead,
+//	quota.Wrap(breaker.Wrap(retrypolicy.MaxElapsed{Limit: time.Minute, LookAhead: true,
 //		Policy: retrypolicy.MaxAttempts{Total: 4,
 //			Policy: retrypolicy.RetryAfter{Max: 30 * time.Second,
 //				Policy: retrypolicy.Backoff{

@@ -43,7 +43,7 @@ func Example_cloudCall() {
 		return
 	}
 	r := retrypolicy.Retrier{
-		Policy: quota.Wrap(breaker.Wrap(retrypolicy.MaxElapsed{Limit: time.Minute, Mode: retrypolicy.LookAhead,
+		Policy: quota.Wrap(breaker.Wrap(retrypolicy.MaxElapsed{Limit: time.Minute, LookAhead: true,
 			Policy: retrypolicy.MaxAttempts{Total: 4,
 				Policy: retrypolicy.RetryAfter{Max: 30 * time.Second,
 					Policy: retrypolicy.Backoff{Base: 100 * time.Millisecond, Max: 20 * time.Second,

@@ -3,7 +3,7 @@ package retrypolicy
 import (
 	"time"
 
-	"github.com/hubline-iot/hubline/retrypolicy/internal/delay"
+	"github.com/hubline-iot/hubline/retrypolicy/classify"
 	"github.com/hubline-iot/hubline/retrypolicy/internal/failure"
 )
 
@@ -39,28 +39,21 @@ func (m MaxAttempts) Validate() error {
 	return within("MaxAttempts.Policy", m.Policy)
 }
 
-// ElapsedMode says how MaxElapsed treats a delay that would end after the limit.
-type ElapsedMode uint8
-
-const (
-	// Strict checks only the elapsed time, so the last delay may end after the limit. Azure device
-	// SDKs.
-	Strict ElapsedMode = iota
-	// LookAhead stops if the delay would end after the limit. cenkalti/backoff.
-	LookAhead
-	// Shorten cuts the last delay so that the last attempt begins at the limit. failsafe-go.
-	Shorten
-)
-
 // MaxElapsed stops when Limit has passed since the series began (Attempt.Elapsed). Policy decides
-// within that limit.
+// within that limit. By default only the elapsed time counts, as in the Azure device SDKs, so the
+// last delay may end after Limit.
 type MaxElapsed struct {
-	Limit  time.Duration
-	Mode   ElapsedMode
-	Policy Policy
+	// Limit is above 0.
+	Limit time.Duration
+	// LookAhead stops if the delay would end after Limit, as cenkalti/backoff does.
+	LookAhead bool
+	// Shorten cuts the last delay so that the last attempt begins at Limit, as failsafe-go does. It
+	// excludes LookAhead.
+	Shorten bool
+	Policy  Policy
 }
 
-// Decide stops with OutOfTime after Limit, as Mode says.
+// Decide stops with OutOfTime after Limit.
 func (m MaxElapsed) Decide(a Attempt) Decision {
 	if a.Elapsed > m.Limit {
 		return stop(OutOfTime)
@@ -68,12 +61,11 @@ func (m MaxElapsed) Decide(a Attempt) Decision {
 	d := m.Policy.Decide(a)
 	left := m.Limit - max(a.Elapsed, 0)
 	if d.Retry && d.Delay > left {
-		switch m.Mode {
-		case LookAhead:
+		switch {
+		case m.LookAhead:
 			return refuse(m.Policy, a, d, stop(OutOfTime))
-		case Shorten:
+		case m.Shorten:
 			d.Delay = left
-		case Strict:
 		}
 	}
 	return d
@@ -93,42 +85,31 @@ func (m MaxElapsed) Validate() error {
 	switch {
 	case m.Limit <= 0:
 		return failure.Invalid("MaxElapsed.Limit is not positive; give the time for all tries")
-	case m.Mode > Shorten:
-		return failure.Invalid("MaxElapsed.Mode is not one of the constants; use Strict")
+	case m.LookAhead && m.Shorten:
+		return failure.Invalid("MaxElapsed.LookAhead and Shorten are both set; set one")
 	}
 	return within("MaxElapsed.Policy", m.Policy)
 }
 
-// AfterMode says how RetryAfter combines the service's delay (Attempt.After) with d, the delay of
-// the inner policy.
-type AfterMode uint8
-
-const (
-	// Floor is the service's delay, capped at Max, but at least d.
-	Floor AfterMode = iota
-	// Exact is the service's delay, capped at Max, instead of d.
-	Exact
-	// Clamp is the service's delay, raised to d and capped at d + Over. The AWS SDKs of 2026 use it
-	// with 5 s.
-	Clamp
-	// StopIfOver is the service's delay instead of d. It stops with ToldNotTo if that delay exceeds
-	// Max. azcore.
-	StopIfOver
-)
-
-// RetryAfter applies the wait that the service asked for (Attempt.After). If it is negative, "do
-// not try again", RetryAfter stops with ToldNotTo.
+// RetryAfter applies the wait that the service asked for (Attempt.After): the delay is that wait,
+// or the delay of Policy if it is longer. If Attempt.After is negative, "do not try again",
+// RetryAfter stops with ToldNotTo.
 //
-// The device client needs no RetryAfter: it applies the service's wait itself, as Floor with at
-// most an hour.
+// The device client needs no RetryAfter: it applies the service's wait itself, in the same way, up
+// to an hour.
 type RetryAfter struct {
-	Mode AfterMode
 	// Max is the longest wait that the service can ask for. 0: no limit, so that one answer can make a
 	// device sleep for days.
 	Max time.Duration
-	// Over is the margin of Clamp.
+	// StopOverMax stops with ToldNotTo if the service asks for more than Max, instead of waiting for
+	// Max. azcore.
+	StopOverMax bool
+	// Exact applies the service's wait even if the delay of Policy is longer.
+	Exact bool
+	// Over is by how much the service's wait may exceed the delay of Policy. 0: no limit. The AWS SDKs
+	// of 2026: 5 s. It excludes Exact.
 	Over time.Duration
-	// Only are the Kinds after which the service's delay is applied. 0: all.
+	// Only are the Kinds after which the service's wait is applied. 0: all.
 	Only   KindSet
 	Policy Policy
 }
@@ -138,7 +119,7 @@ func (r RetryAfter) Decide(a Attempt) Decision {
 	if a.After == 0 || r.Only != 0 && !r.Only.Has(a.Kind) {
 		return r.Policy.Decide(a)
 	}
-	if a.After < 0 || r.Mode == StopIfOver && r.Max > 0 && a.After > r.Max {
+	if a.After < 0 || r.StopOverMax && r.Max > 0 && a.After > r.Max {
 		return stop(ToldNotTo)
 	}
 	d := r.Policy.Decide(a)
@@ -149,11 +130,12 @@ func (r RetryAfter) Decide(a Attempt) Decision {
 	if r.Max > 0 {
 		asked = min(asked, r.Max)
 	}
-	switch r.Mode {
-	case Floor:
-		d.Delay = max(d.Delay, asked)
-	case Clamp:
-		d.Delay += min(max(asked-d.Delay, 0), r.Over, delay.Longest-d.Delay)
+	switch {
+	case r.Exact:
+		d.Delay = asked
+	case asked <= d.Delay:
+	case r.Over > 0:
+		d.Delay += min(asked-d.Delay, r.Over)
 	default:
 		d.Delay = asked
 	}
@@ -172,24 +154,23 @@ func (r RetryAfter) Admit(a Attempt) Decision { return Admit(r.Policy, a) }
 // Validate reports the first invalid parameter.
 func (r RetryAfter) Validate() error {
 	switch {
-	case r.Mode > StopIfOver:
-		return failure.Invalid("RetryAfter.Mode is not one of the constants; use Floor")
 	case r.Max < 0:
 		return failure.Invalid("RetryAfter.Max is negative; give a duration, 0 for no limit")
 	case r.Over < 0:
 		return failure.Invalid("RetryAfter.Over is negative; give 0 or more")
-	case r.Over > 0 && r.Mode != Clamp:
-		return failure.Invalid("RetryAfter.Over is for Clamp only; leave it 0")
+	case r.Over > 0 && r.Exact:
+		return failure.Invalid("RetryAfter.Over does not go with Exact; set one of them")
 	}
 	return within("RetryAfter.Policy", r.Policy)
 }
 
-// SafeOnly retries only if a repetition does no harm (Attempt.Safe is SafeYes).
+// SafeOnly retries only if a repetition does no harm (Attempt.Safe is SafeYes), as Retrier.Once
+// does. It is for policies of Do; the device client does not set Attempt.Safe.
 type SafeOnly struct{ Policy Policy }
 
 // Decide stops with Unsafe unless Attempt.Safe is SafeYes.
 func (s SafeOnly) Decide(a Attempt) Decision {
-	if a.Safe != SafeYes {
+	if a.Safe != classify.SafeYes {
 		return stop(Unsafe)
 	}
 	return s.Policy.Decide(a)

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/hubline-iot/hubline/retrypolicy"
+	"github.com/hubline-iot/hubline/retrypolicy/classify"
 	"github.com/hubline-iot/hubline/retrypolicy/internal/policytest"
 	"github.com/hubline-iot/hubline/transport"
 )
@@ -26,36 +27,38 @@ func TestMaxAttemptsCountsTheFirst(t *testing.T) {
 }
 
 func TestMaxElapsedModes(t *testing.T) {
+	strict := retrypolicy.MaxElapsed{Limit: 10 * s, Policy: second}
+	lookAhead, shorten := strict, strict
+	lookAhead.LookAhead, shorten.Shorten = true, true
 	for _, c := range []struct {
-		mode    retrypolicy.ElapsedMode
+		policy  retrypolicy.MaxElapsed
 		elapsed time.Duration
 		want    time.Duration // negative: stop
 	}{
-		{retrypolicy.Strict, 0, s},
-		{retrypolicy.Strict, -time.Hour, s},
-		{retrypolicy.Strict, 10 * s, s},
-		{retrypolicy.Strict, 10*s + 1, -1},
-		{retrypolicy.LookAhead, 9 * s, s},
-		{retrypolicy.LookAhead, 9*s + 1, -1},
-		{retrypolicy.LookAhead, 10 * s, -1},
-		{retrypolicy.LookAhead, -time.Hour, s},
-		{retrypolicy.LookAhead, math.MaxInt64, -1},
-		{retrypolicy.Shorten, 9 * s, s},
-		{retrypolicy.Shorten, 9500 * msec, 500 * msec},
-		{retrypolicy.Shorten, 10 * s, 0},
-		{retrypolicy.Shorten, 10*s + 1, -1},
+		{strict, 0, s},
+		{strict, -time.Hour, s},
+		{strict, 10 * s, s},
+		{strict, 10*s + 1, -1},
+		{lookAhead, 9 * s, s},
+		{lookAhead, 9*s + 1, -1},
+		{lookAhead, 10 * s, -1},
+		{lookAhead, -time.Hour, s},
+		{lookAhead, math.MaxInt64, -1},
+		{shorten, 9 * s, s},
+		{shorten, 9500 * msec, 500 * msec},
+		{shorten, 10 * s, 0},
+		{shorten, 10*s + 1, -1},
 	} {
-		p := retrypolicy.MaxElapsed{Limit: 10 * s, Mode: c.mode, Policy: second}
-		d := p.Decide(retrypolicy.Attempt{Retry: 1, Elapsed: c.elapsed})
+		d := c.policy.Decide(retrypolicy.Attempt{Retry: 1, Elapsed: c.elapsed})
 		want := retrypolicy.Decision{Retry: true, Delay: c.want}
 		if c.want < 0 {
 			want = retrypolicy.Decision{Reason: retrypolicy.OutOfTime}
 		}
 		if d != want {
-			t.Errorf("mode %d, elapsed %v: %+v, want %+v", c.mode, c.elapsed, d, want)
+			t.Errorf("%+v, elapsed %v: %+v, want %+v", c.policy, c.elapsed, d, want)
 		}
 	}
-	inside := retrypolicy.MaxElapsed{Limit: s, Mode: retrypolicy.LookAhead, Policy: retrypolicy.MaxAttempts{Total: 1,
+	inside := retrypolicy.MaxElapsed{Limit: s, LookAhead: true, Policy: retrypolicy.MaxAttempts{Total: 1,
 		Policy: second}}
 	policytest.WantStop(t, inside, retrypolicy.Attempt{Retry: 1}, retrypolicy.OutOfAttempts) // not the limit's reason
 }
@@ -77,27 +80,28 @@ func TestRetryAfterModes(t *testing.T) {
 		{"floor: shorter", retrypolicy.RetryAfter{Policy: backoff}, 0, msec, s},
 		{"floor: days, limited", retrypolicy.RetryAfter{Max: time.Hour, Policy: backoff}, 0, 99 * time.Hour, time.Hour},
 		{"floor: days, not limited", retrypolicy.RetryAfter{Policy: backoff}, 0, 99 * time.Hour, 99 * time.Hour},
-		{"exact: shorter", retrypolicy.RetryAfter{Mode: retrypolicy.Exact, Policy: backoff}, 0, msec, msec},
-		{"exact: longer", retrypolicy.RetryAfter{Mode: retrypolicy.Exact, Policy: backoff}, 0, time.Hour, time.Hour},
-		{"exact: limited", retrypolicy.RetryAfter{Mode: retrypolicy.Exact, Max: time.Minute, Policy: backoff}, 0, time.Hour,
+		{"exact: shorter", retrypolicy.RetryAfter{Exact: true, Policy: backoff}, 0, msec, msec},
+		{"exact: longer", retrypolicy.RetryAfter{Exact: true, Policy: backoff}, 0, time.Hour, time.Hour},
+		{"exact: limited", retrypolicy.RetryAfter{Exact: true, Max: time.Minute, Policy: backoff}, 0, time.Hour,
 			time.Minute},
-		{"smithy-kotlin: 1500", retrypolicy.RetryAfter{Mode: retrypolicy.Clamp, Over: 5 * s, Policy: kotlin}, 0, 1500 * msec,
+		{"smithy-kotlin: 1500", retrypolicy.RetryAfter{Over: 5 * s, Policy: kotlin}, 0, 1500 * msec,
 			1500 * msec},
-		{"smithy-kotlin: 10000", retrypolicy.RetryAfter{Mode: retrypolicy.Clamp, Over: 5 * s, Policy: kotlin}, 0, 10 * s,
+		{"smithy-kotlin: 10000", retrypolicy.RetryAfter{Over: 5 * s, Policy: kotlin}, 0, 10 * s,
 			5050 * msec},
-		{"smithy-kotlin: none", retrypolicy.RetryAfter{Mode: retrypolicy.Clamp, Over: 5 * s, Policy: kotlin}, 0, 0,
+		{"smithy-kotlin: none", retrypolicy.RetryAfter{Over: 5 * s, Policy: kotlin}, 0, 0,
 			50 * msec},
-		{"smithy-python: 3", retrypolicy.RetryAfter{Mode: retrypolicy.Clamp, Over: 5 * s, Policy: backoff}, 0, 3 * s, 3 * s},
-		{"smithy-python: 10", retrypolicy.RetryAfter{Mode: retrypolicy.Clamp, Over: 5 * s, Policy: backoff}, 0, 10 * s,
+		{"smithy-python: 3", retrypolicy.RetryAfter{Over: 5 * s, Policy: backoff}, 0, 3 * s, 3 * s},
+		{"smithy-python: 10", retrypolicy.RetryAfter{Over: 5 * s, Policy: backoff}, 0, 10 * s,
 			6 * s},
-		{"clamp: shorter", retrypolicy.RetryAfter{Mode: retrypolicy.Clamp, Over: 5 * s, Policy: backoff}, 0, msec, s},
-		{"clamp: no overflow", retrypolicy.RetryAfter{Mode: retrypolicy.Clamp, Over: most,
+		{"over: shorter", retrypolicy.RetryAfter{Over: 5 * s, Policy: backoff}, 0, msec, s},
+		{"over: no overflow", retrypolicy.RetryAfter{Over: most,
 			Policy: retrypolicy.Fixed{Delay: most}}, 0, most, most},
-		{"stop if over: at most Max", retrypolicy.RetryAfter{Mode: retrypolicy.StopIfOver, Max: time.Minute, Policy: backoff},
+		{"stop if over: at most Max", retrypolicy.RetryAfter{Exact: true, StopOverMax: true, Max: time.Minute,
+			Policy: backoff},
 			0, time.Minute, time.Minute},
-		{"stop if over: above", retrypolicy.RetryAfter{Mode: retrypolicy.StopIfOver, Max: time.Minute, Policy: backoff}, 0,
+		{"stop if over: above", retrypolicy.RetryAfter{Exact: true, StopOverMax: true, Max: time.Minute, Policy: backoff}, 0,
 			time.Minute + 1, -1},
-		{"stop if over: no Max", retrypolicy.RetryAfter{Mode: retrypolicy.StopIfOver, Policy: backoff}, 0, 99 * time.Hour,
+		{"stop if over: no Max", retrypolicy.RetryAfter{Exact: true, StopOverMax: true, Policy: backoff}, 0, 99 * time.Hour,
 			99 * time.Hour},
 		{"told not to", retrypolicy.RetryAfter{Policy: backoff}, 0, -1, -1},
 		{"only: named", retrypolicy.RetryAfter{Only: only, Policy: backoff}, transport.Throttled, time.Hour, time.Hour},
@@ -122,9 +126,9 @@ func TestRetryAfterModes(t *testing.T) {
 func TestSafeOnly(t *testing.T) {
 	p := retrypolicy.SafeOnly{Policy: second}
 	for _, c := range []struct {
-		safe  retrypolicy.Safe
+		safe  classify.Safe
 		again bool
-	}{{retrypolicy.SafeUnknown, false}, {retrypolicy.SafeNo, false}, {retrypolicy.SafeYes, true}} {
+	}{{classify.SafeUnknown, false}, {classify.SafeNo, false}, {classify.SafeYes, true}} {
 		d := p.Decide(retrypolicy.Attempt{Retry: 1, Safe: c.safe})
 		if d.Retry != c.again || !c.again && d.Reason != retrypolicy.Unsafe {
 			t.Errorf("safe %d: %+v", c.safe, d)
@@ -186,16 +190,16 @@ func TestWrappersValidate(t *testing.T) {
 		{retrypolicy.MaxAttempts{Total: -1, Policy: second}, "MaxAttempts.Total"},
 		{retrypolicy.MaxAttempts{Total: 1}, "MaxAttempts.Policy is nil"},
 		{retrypolicy.MaxAttempts{Total: 1, Policy: bad}, "Fixed.Delay"},
-		{retrypolicy.MaxElapsed{Limit: 1, Mode: retrypolicy.Shorten, Policy: second}, ""},
+		{retrypolicy.MaxElapsed{Limit: 1, Shorten: true, Policy: second}, ""},
 		{retrypolicy.MaxElapsed{Policy: second}, "MaxElapsed.Limit"},
 		{retrypolicy.MaxElapsed{Limit: -1, Policy: second}, "MaxElapsed.Limit"},
-		{retrypolicy.MaxElapsed{Limit: 1, Mode: retrypolicy.Shorten + 1, Policy: second}, "MaxElapsed.Mode"},
+		{retrypolicy.MaxElapsed{Limit: 1, LookAhead: true, Shorten: true, Policy: second},
+			"MaxElapsed.LookAhead and Shorten"},
 		{retrypolicy.MaxElapsed{Limit: 1}, "MaxElapsed.Policy is nil"},
 		{retrypolicy.MaxElapsed{Limit: 1, Policy: bad}, "Fixed.Delay"},
-		{retrypolicy.RetryAfter{Mode: retrypolicy.StopIfOver + 1, Policy: second}, "RetryAfter.Mode"},
 		{retrypolicy.RetryAfter{Max: -1, Policy: second}, "RetryAfter.Max"},
-		{retrypolicy.RetryAfter{Mode: retrypolicy.Clamp, Over: -1, Policy: second}, "RetryAfter.Over is negative"},
-		{retrypolicy.RetryAfter{Over: 1, Policy: second}, "for Clamp only"},
+		{retrypolicy.RetryAfter{Over: -1, Policy: second}, "RetryAfter.Over is negative"},
+		{retrypolicy.RetryAfter{Over: 1, Exact: true, Policy: second}, "RetryAfter.Over does not go with Exact"},
 		{retrypolicy.RetryAfter{}, "RetryAfter.Policy is nil"},
 		{retrypolicy.RetryAfter{Policy: bad}, "Fixed.Delay"},
 		{retrypolicy.SafeOnly{}, "SafeOnly.Policy is nil"},

@@ -1,6 +1,10 @@
 package retrypolicy
 
-import "io"
+import (
+	"io"
+
+	"github.com/hubline-iot/hubline/retrypolicy/classify"
+)
 
 // network recognizes errors of package net by their methods and system errors by their numbers. It
 // does not import package net, which is too large for boards.
@@ -19,21 +23,21 @@ type netError interface {
 // failure reports whether err is a network failure, and whether the operation is safe to repeat: a
 // connection that was not established carried nothing. It is called from the outermost error
 // inwards.
-func (n *network) failure(err error) (Safe, bool) {
+func (n *network) failure(err error) (classify.Safe, bool) {
 	if made, ok := lostConnection(err); ok {
 		if made {
-			return SafeUnknown, true
+			return classify.SafeUnknown, true
 		}
-		return SafeYes, true
+		return classify.SafeYes, true
 	}
 	if n.inside && (err == io.EOF || err == io.ErrUnexpectedEOF) { // the peer closed the connection
-		return SafeUnknown, true
+		return classify.SafeUnknown, true
 	}
 	if e, ok := err.(netError); ok {
 		n.inside = true
 		if e.Unwrap() == nil && !e.Timeout() { // a failed name look-up
-			return SafeYes, true
+			return classify.SafeYes, true
 		}
 	}
-	return SafeUnknown, false
+	return classify.SafeUnknown, false
 }

@@ -18,6 +18,7 @@ import (
 
 	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/retrypolicy/budget"
+	"github.com/hubline-iot/hubline/retrypolicy/classify"
 	"github.com/hubline-iot/hubline/retrypolicy/internal/policytest"
 	"github.com/hubline-iot/hubline/transport"
 )
@@ -31,34 +32,34 @@ func TestClassifyKnowsFailuresOfTheNetwork(t *testing.T) {
 	for _, c := range []struct {
 		err  error
 		kind transport.Kind
-		safe retrypolicy.Safe
+		safe classify.Safe
 	}{
-		{sys("connect", syscall.ECONNREFUSED), transport.Network, retrypolicy.SafeYes},
-		{get(sys("connect", syscall.ECONNREFUSED)), transport.Network, retrypolicy.SafeYes},
-		{fmt.Errorf("fetch: %w", get(sys("connect", syscall.EHOSTUNREACH))), transport.Network, retrypolicy.SafeYes},
-		{get(sys("read", syscall.ECONNRESET)), transport.Network, retrypolicy.SafeUnknown},
-		{get(sys("write", syscall.EPIPE)), transport.Network, retrypolicy.SafeUnknown},
-		{name, transport.Network, retrypolicy.SafeYes},
-		{get(&net.OpError{Op: "dial", Err: name}), transport.Network, retrypolicy.SafeYes},
-		{get(io.EOF), transport.Network, retrypolicy.SafeUnknown},
-		{get(sys("connect", syscall.ETIMEDOUT)), transport.Timeout, retrypolicy.SafeUnknown},
-		{&net.DNSError{Err: "i/o timeout", IsTimeout: true}, transport.Timeout, retrypolicy.SafeUnknown},
-		{errors.Join(errors.New("one"), sys("read", syscall.ECONNRESET)), transport.Network, retrypolicy.SafeUnknown},
+		{sys("connect", syscall.ECONNREFUSED), transport.Network, classify.SafeYes},
+		{get(sys("connect", syscall.ECONNREFUSED)), transport.Network, classify.SafeYes},
+		{fmt.Errorf("fetch: %w", get(sys("connect", syscall.EHOSTUNREACH))), transport.Network, classify.SafeYes},
+		{get(sys("read", syscall.ECONNRESET)), transport.Network, classify.SafeUnknown},
+		{get(sys("write", syscall.EPIPE)), transport.Network, classify.SafeUnknown},
+		{name, transport.Network, classify.SafeYes},
+		{get(&net.OpError{Op: "dial", Err: name}), transport.Network, classify.SafeYes},
+		{get(io.EOF), transport.Network, classify.SafeUnknown},
+		{get(sys("connect", syscall.ETIMEDOUT)), transport.Timeout, classify.SafeUnknown},
+		{&net.DNSError{Err: "i/o timeout", IsTimeout: true}, transport.Timeout, classify.SafeUnknown},
+		{errors.Join(errors.New("one"), sys("read", syscall.ECONNRESET)), transport.Network, classify.SafeUnknown},
 		// These are not network failures.
-		{io.EOF, transport.Unknown, retrypolicy.SafeUnknown},
-		{get(errors.New("unsupported protocol scheme")), transport.Unknown, retrypolicy.SafeUnknown},
-		{get(&fs.PathError{Op: "read", Path: "body", Err: syscall.EIO}), transport.Unknown, retrypolicy.SafeUnknown},
-		{&fs.PathError{Op: "open", Path: "x", Err: syscall.ENOENT}, transport.Unknown, retrypolicy.SafeUnknown},
+		{io.EOF, transport.Unknown, classify.SafeUnknown},
+		{get(errors.New("unsupported protocol scheme")), transport.Unknown, classify.SafeUnknown},
+		{get(&fs.PathError{Op: "read", Path: "body", Err: syscall.EIO}), transport.Unknown, classify.SafeUnknown},
+		{&fs.PathError{Op: "open", Path: "x", Err: syscall.ENOENT}, transport.Unknown, classify.SafeUnknown},
 		{get(&net.OpError{Op: "dial", Err: &net.AddrError{Err: "missing port", Addr: "x"}}), transport.Unknown,
-			retrypolicy.SafeUnknown},
+			classify.SafeUnknown},
 	} {
-		want := retrypolicy.Info{Verdict: retrypolicy.Again, Kind: c.kind, Safe: c.safe}
+		want := classify.Info{Verdict: classify.Again, Kind: c.kind, Safe: c.safe}
 		if got := retrypolicy.Classify(c.err); got != want {
 			t.Errorf("%v: %+v, want %+v", c.err, got, want)
 		}
 	}
 	for _, err := range []error{context.Canceled, get(context.Canceled), &net.DNSError{UnwrapErr: context.Canceled}} {
-		if got := retrypolicy.Classify(err); got.Verdict != retrypolicy.Fail {
+		if got := retrypolicy.Classify(err); got.Verdict != classify.Fail {
 			t.Errorf("%v: %+v, want a failure", err, got)
 		}
 	}
@@ -122,7 +123,7 @@ func TestAFailedLookUpIsSafeToRepeat(t *testing.T) {
 	if err == nil {
 		t.Fatal("found")
 	}
-	if info := retrypolicy.Classify(err); info.Kind != transport.Network || info.Safe != retrypolicy.SafeYes {
+	if info := retrypolicy.Classify(err); info.Kind != transport.Network || info.Safe != classify.SafeYes {
 		t.Errorf("%v: %+v", err, info)
 	}
 }
@@ -130,7 +131,7 @@ func TestAFailedLookUpIsSafeToRepeat(t *testing.T) {
 func TestClassifyHearsThePlainWish(t *testing.T) {
 	told := wisher{time.Minute}
 	if info := retrypolicy.Classify(fmt.Errorf("busy: %w", told)); info.After != time.Minute ||
-		info.Verdict != retrypolicy.Again {
+		info.Verdict != classify.Again {
 		t.Errorf("%+v", info)
 	}
 	if err := retrypolicy.Do(t.Context(), retrypolicy.Immediately{},
@@ -144,19 +145,3 @@ type wisher struct{ after time.Duration }
 
 func (wisher) Error() string               { return "busy" }
 func (w wisher) RetryAfter() time.Duration { return w.after }
-
-func TestFromKindJudgesByTheFilter(t *testing.T) {
-	c := retrypolicy.FromKind(func(err error) (transport.Kind, bool) {
-		return transport.Untrusted, errors.Is(err, os.ErrPermission)
-	})
-	if info := c(fmt.Errorf("dial: %w", os.ErrPermission)); info.Verdict != retrypolicy.Fail ||
-		info.Kind != transport.Untrusted {
-		t.Errorf("%+v", info)
-	}
-	if info := c(io.EOF); info != (retrypolicy.Info{}) {
-		t.Errorf("%+v", info)
-	}
-	if info := c(retrypolicy.Permanent(os.ErrPermission)); info != (retrypolicy.Info{}) {
-		t.Errorf("%+v", info)
-	}
-}

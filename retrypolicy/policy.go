@@ -3,6 +3,7 @@ package retrypolicy
 import (
 	"time"
 
+	"github.com/hubline-iot/hubline/retrypolicy/classify"
 	"github.com/hubline-iot/hubline/retrypolicy/internal/failure"
 	"github.com/hubline-iot/hubline/transport"
 )
@@ -20,10 +21,9 @@ type Attempt struct {
 	Kind transport.Kind
 	// Terminal marks a failure that is not retried. Only Observe sees it; Decide is not called then.
 	Terminal bool
-	// Safe says whether the operation is safe to repeat after the failure.
-	Safe Safe
-	// Fault says which side caused the failure.
-	Fault Fault
+	// Safe says whether the operation may be repeated after the failure. The device client leaves it
+	// unknown.
+	Safe classify.Safe
 	// After is the wait that the service asked for. 0: none. Negative: the service asked not to retry.
 	After time.Duration
 	// Elapsed is the time since the series began: since the connection was lost, since the first

@@ -3,6 +3,7 @@ package retrypolicy
 import (
 	"time"
 
+	"github.com/hubline-iot/hubline/retrypolicy/classify"
 	"github.com/hubline-iot/hubline/retrypolicy/internal/failure"
 	"github.com/hubline-iot/hubline/transport"
 )
@@ -99,7 +100,7 @@ func (s *Series) Admit(now time.Time, rand uint64) (Decision, error) {
 
 // Failure reports that the attempt failed with err, which info describes, and returns the decision.
 // If info rules out a retry, the policy is not asked.
-func (s *Series) Failure(now time.Time, rand uint64, info Info, err error) (Decision, error) {
+func (s *Series) Failure(now time.Time, rand uint64, info classify.Info, err error) (Decision, error) {
 	if e := s.ended(); e != nil {
 		return Decision{}, e
 	}
@@ -117,15 +118,15 @@ func (s *Series) Failure(now time.Time, rand uint64, info Info, err error) (Deci
 
 // close ends the series with the failure of the running attempt. The policy observes it but does
 // not decide.
-func (s *Series) close(now time.Time, info Info, err error) {
+func (s *Series) close(now time.Time, info classify.Info, err error) {
 	s.observe(now, 0, info, err)
 	s.state = seriesOver
 }
 
-func (s *Series) observe(now time.Time, rand uint64, info Info, err error) Attempt {
+func (s *Series) observe(now time.Time, rand uint64, info classify.Info, err error) Attempt {
 	s.kind, s.err = info.Kind, err
 	a := s.attempt(now, rand)
-	a.Safe, a.Fault, a.After, a.Terminal = info.Safe, info.Fault, info.After, info.Verdict != Again
+	a.Safe, a.After, a.Terminal = info.Safe, info.After, info.Verdict != classify.Again
 	Observe(s.policy, a)
 	return a
 }
@@ -133,11 +134,11 @@ func (s *Series) observe(now time.Time, rand uint64, info Info, err error) Attem
 // maxRetry keeps retry counts within 32 bits.
 const maxRetry = 1<<31 - 2
 
-func (s *Series) decide(a Attempt, info Info) Decision {
+func (s *Series) decide(a Attempt, info classify.Info) Decision {
 	switch {
-	case info.Verdict != Again:
+	case info.Verdict != classify.Again:
 		return stop(NotRetryable)
-	case info.Safe == SafeNo:
+	case info.Safe == classify.SafeNo:
 		return stop(Unsafe)
 	case info.After < 0:
 		return stop(ToldNotTo)

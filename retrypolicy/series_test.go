@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/hubline-iot/hubline/retrypolicy"
+	"github.com/hubline-iot/hubline/retrypolicy/classify"
 	"github.com/hubline-iot/hubline/retrypolicy/compat/aws"
 	"github.com/hubline-iot/hubline/retrypolicy/internal/policytest"
 	"github.com/hubline-iot/hubline/transport"
@@ -35,7 +36,7 @@ func open() *recorder {
 		entry: retrypolicy.Decision{Retry: true}}
 }
 
-var worthAnother = retrypolicy.Info{Verdict: retrypolicy.Again, Kind: transport.Network}
+var worthAnother = classify.Info{Verdict: classify.Again, Kind: transport.Network}
 
 func TestSeriesTellsThePolicyWhatHappens(t *testing.T) {
 	r := open()
@@ -45,14 +46,14 @@ func TestSeriesTellsThePolicyWhatHappens(t *testing.T) {
 	if d, err := s.Admit(policytest.Sec(0), 1); err != nil || d != r.entry {
 		t.Fatal(d, err)
 	}
-	info := retrypolicy.Info{Verdict: retrypolicy.Again, Kind: transport.Throttled, Safe: retrypolicy.SafeYes,
-		Fault: retrypolicy.FaultServer, After: 3 * time.Second}
+	info := classify.Info{Verdict: classify.Again, Kind: transport.Throttled, Safe: classify.SafeYes,
+		After: 3 * time.Second}
 	d, err := s.Failure(policytest.Sec(1), 2, info, lost)
 	if err != nil || d != r.answer {
 		t.Fatal(d, err)
 	}
 	want := retrypolicy.Attempt{
-		Retry: 0, Kind: transport.Throttled, Safe: retrypolicy.SafeYes, Fault: retrypolicy.FaultServer,
+		Retry: 0, Kind: transport.Throttled, Safe: classify.SafeYes,
 		After:   3 * time.Second,
 		Elapsed: time.Second, Now: policytest.Sec(1), Key: "key", Rand: 2, Err: lost,
 	}
@@ -96,13 +97,13 @@ func TestSeriesTellsThePolicyWhatHappens(t *testing.T) {
 // Observe sees a terminal failure, marked as such; Decide is not called.
 func TestSeriesFailuresThatAreTheEnd(t *testing.T) {
 	for _, c := range []struct {
-		info retrypolicy.Info
+		info classify.Info
 		want retrypolicy.Reason
 	}{
-		{retrypolicy.Info{Verdict: retrypolicy.Fail}, retrypolicy.NotRetryable},
-		{retrypolicy.Info{}, retrypolicy.NotRetryable},
-		{retrypolicy.Info{Verdict: retrypolicy.Again, Safe: retrypolicy.SafeNo}, retrypolicy.Unsafe},
-		{retrypolicy.Info{Verdict: retrypolicy.Again, After: -1}, retrypolicy.ToldNotTo},
+		{classify.Info{Verdict: classify.Fail}, retrypolicy.NotRetryable},
+		{classify.Info{}, retrypolicy.NotRetryable},
+		{classify.Info{Verdict: classify.Again, Safe: classify.SafeNo}, retrypolicy.Unsafe},
+		{classify.Info{Verdict: classify.Again, After: -1}, retrypolicy.ToldNotTo},
 	} {
 		r := open()
 		s := retrypolicy.Begin(r, "", policytest.Epoch)
@@ -111,7 +112,7 @@ func TestSeriesFailuresThatAreTheEnd(t *testing.T) {
 		if err != nil || d.Retry || d.Reason != c.want || len(r.decide) != 0 || len(r.observe) != 1 {
 			t.Errorf("%+v: %v, %v, %d questions", c.info, d, err, len(r.decide))
 		}
-		if terminal := c.info.Verdict != retrypolicy.Again; r.observe[0].Terminal != terminal {
+		if terminal := c.info.Verdict != classify.Again; r.observe[0].Terminal != terminal {
 			t.Errorf("%+v: Terminal %v", c.info, r.observe[0].Terminal)
 		}
 		wantResolved(t, &s)
@@ -134,7 +135,7 @@ func TestSeriesIsResolvedOnce(t *testing.T) {
 	for name, resolve := range map[string]func(*retrypolicy.Series) error{
 		"success": func(s *retrypolicy.Series) error { return s.Success(policytest.Epoch) },
 		"failure": func(s *retrypolicy.Series) error {
-			_, err := s.Failure(policytest.Epoch, 0, retrypolicy.Info{Verdict: retrypolicy.Fail}, transport.Invalid)
+			_, err := s.Failure(policytest.Epoch, 0, classify.Info{Verdict: classify.Fail}, transport.Invalid)
 			return err
 		},
 		"abandon": func(s *retrypolicy.Series) error { return s.Abandon(policytest.Epoch, nil) },

@@ -18,6 +18,7 @@ const module = "github.com/hubline-iot/hubline"
 // core are the packages that run on boards, as far as they exist.
 var core = existing("./transport", "./errfilter", "./retrypolicy", "./retrypolicy/budget", "./retrypolicy/compat",
 	"./retrypolicy/compat/aws", "./retrypolicy/compat/azure", "./retrypolicy/compat/grpc", "./retrypolicy/httpretry",
+	"./retrypolicy/classify", "./retrypolicy/poll",
 	"./device", "./transport/mqtt/lean", "./internal/mqttpacket", "./transport/mqtt/internal/wire",
 	"./internal/statuscode", "./internal/pacing", "./internal/retryafter")
 
@@ -216,13 +217,13 @@ func TestLayers(t *testing.T) {
 		},
 		{
 			"filter and policies know the contract alone", []string{"./errfilter", "./retrypolicy", "./retrypolicy/budget",
-				"./retrypolicy/compat/...", "./retrypolicy/httpretry"},
+				"./retrypolicy/compat/...", "./retrypolicy/httpretry", "./retrypolicy/classify", "./retrypolicy/poll"},
 			[]string{"device", "pnp", "testbroker", "transport"}, []string{"transport"},
 			"imports go one way",
 		},
 		{
 			"the core of the policies knows none of its additions", []string{"./retrypolicy"},
-			[]string{"retrypolicy/budget", "retrypolicy/compat", "retrypolicy/httpretry"}, nil,
+			[]string{"retrypolicy/budget", "retrypolicy/compat", "retrypolicy/httpretry", "retrypolicy/poll"}, nil,
 			"boards would link them",
 		},
 		{

@@ -188,14 +188,14 @@ func (l *Adaptive) Rate() (perSecond float64, enabled bool) {
 }
 
 // Wrap puts the limiter around p: every attempt takes a token first, and its end is measured.
-func (l *Adaptive) Wrap(p retrypolicy.Policy) retrypolicy.Policy { return limited{l, p} }
-
-type limited struct {
-	limiter *Adaptive
-	policy  retrypolicy.Policy
+func (l *Adaptive) Wrap(p retrypolicy.Policy) retrypolicy.Policy {
+	return limited{wrap.Around{Policy: p}, l}
 }
 
-func (l limited) Decide(a retrypolicy.Attempt) retrypolicy.Decision { return l.policy.Decide(a) }
+type limited struct {
+	wrap.Around
+	limiter *Adaptive
+}
 
 // Admit asks p only when there is a token, because p may count admitted attempts. If p refuses, the
 // token goes back.
@@ -203,26 +203,21 @@ func (l limited) Admit(a retrypolicy.Attempt) retrypolicy.Decision {
 	if d := l.limiter.Admit(a); d.Delay > 0 {
 		return d
 	}
-	d := retrypolicy.Admit(l.policy, a)
-	if !d.Retry || d.Delay > 0 {
+	d := l.Around.Admit(a)
+	if !wrap.Begins(d) {
 		l.limiter.giveBack()
 	}
 	return d
 }
 
-func (l limited) Withdraw(a retrypolicy.Attempt) { retrypolicy.Withdraw(l.policy, a) }
-
 func (l limited) Observe(a retrypolicy.Attempt) {
 	l.limiter.Observe(a)
-	retrypolicy.Observe(l.policy, a)
+	l.Around.Observe(a)
 }
 
-func (l limited) Validate() error {
-	if l.limiter == nil {
-		return failure.Invalid("Adaptive is nil; make one with NewAdaptive")
-	}
-	return wrap.Within("the policy that Adaptive.Wrap was given", l.policy)
-}
+func (l limited) Validate() error { return l.Check(l.limiter != nil, "Adaptive", "NewAdaptive") }
+
+func (l limited) Shared() any { return l.limiter }
 
 // rateMeter measures the attempts that end per second, over whole half-seconds.
 type rateMeter struct {
@@ -296,7 +291,3 @@ func (b *fillBucket) setRate(t time.Duration, rate float64) {
 	b.size = max(rate, 1)
 	b.tokens = min(b.tokens, b.size)
 }
-
-func (l limited) Inside() retrypolicy.Policy { return l.policy }
-func (l limited) Shared() any                { return l.limiter }
-func (limited) Charges() bool                { return false }

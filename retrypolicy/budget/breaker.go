@@ -196,7 +196,9 @@ func NewBreaker(o *BreakerOptions) (*Breaker, error) {
 }
 
 // Wrap puts the breaker around p.
-func (b *Breaker) Wrap(p retrypolicy.Policy) retrypolicy.Policy { return guarded{b, p} }
+func (b *Breaker) Wrap(p retrypolicy.Policy) retrypolicy.Policy {
+	return guarded{wrap.Around{Policy: p}, b}
+}
 
 // Status returns the status at now.
 func (b *Breaker) Status(now time.Time) BreakerStatus {
@@ -376,22 +378,20 @@ func (b *Breaker) succeeded(now time.Time, n int64) {
 }
 
 type guarded struct {
+	wrap.Around
 	breaker *Breaker
-	policy  retrypolicy.Policy
 }
 
 // Decide refuses a retry whose delay ends before the cooldown, which saves the wait.
 func (g guarded) Decide(a retrypolicy.Attempt) retrypolicy.Decision {
-	d := g.policy.Decide(a)
+	d := g.Policy.Decide(a)
 	if d.Retry && !g.breaker.wait {
 		if s := g.breaker.Status(a.Now); s.State == BreakerOpen && s.Cooldown > d.Delay {
-			return wrap.Refuse(g.policy, a, d, retrypolicy.Decision{Reason: retrypolicy.Rejected, Delay: s.Cooldown})
+			return wrap.Refuse(g.Policy, a, d, retrypolicy.Decision{Reason: retrypolicy.Rejected, Delay: s.Cooldown})
 		}
 	}
 	return d
 }
-
-func (g guarded) Withdraw(a retrypolicy.Attempt) { retrypolicy.Withdraw(g.policy, a) }
 
 func (g guarded) Admit(a retrypolicy.Attempt) retrypolicy.Decision {
 	wait, ok := g.breaker.enter(a.Now)
@@ -401,8 +401,8 @@ func (g guarded) Admit(a retrypolicy.Attempt) retrypolicy.Decision {
 	case !ok:
 		return retrypolicy.Decision{Reason: retrypolicy.Rejected, Delay: wait}
 	}
-	d := retrypolicy.Admit(g.policy, a)
-	if !d.Retry || d.Delay > 0 {
+	d := g.Around.Admit(a)
+	if !wrap.Begins(d) {
 		g.breaker.leave()
 	}
 	return d
@@ -420,16 +420,9 @@ func (b *Breaker) more(a retrypolicy.Attempt, wait time.Duration) time.Duration 
 
 func (g guarded) Observe(a retrypolicy.Attempt) {
 	g.breaker.learn(a)
-	retrypolicy.Observe(g.policy, a)
+	g.Around.Observe(a)
 }
 
-func (g guarded) Validate() error {
-	if g.breaker == nil {
-		return failure.Invalid("Breaker is nil; make one with NewBreaker")
-	}
-	return wrap.Within("the policy that Breaker.Wrap was given", g.policy)
-}
+func (g guarded) Validate() error { return g.Check(g.breaker != nil, "Breaker", "NewBreaker") }
 
-func (g guarded) Inside() retrypolicy.Policy { return g.policy }
-func (g guarded) Shared() any                { return g.breaker }
-func (guarded) Charges() bool                { return false }
+func (g guarded) Shared() any { return g.breaker }

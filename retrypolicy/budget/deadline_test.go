@@ -9,6 +9,7 @@ import (
 	"github.com/hubline-iot/hubline/internal/bounded"
 	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/retrypolicy/budget"
+	"github.com/hubline-iot/hubline/retrypolicy/classify"
 	"github.com/stretchr/testify/require"
 )
 
@@ -59,7 +60,7 @@ func TestABudgetIsNotChargedForARetryAfterTheDeadline(t *testing.T) {
 func TestPermanentIsAboveEveryClassifier(t *testing.T) {
 	r := retrypolicy.Retrier{
 		Policy:   retrypolicy.Immediately{},
-		Classify: func(error) retrypolicy.Info { return retrypolicy.Info{Verdict: retrypolicy.Again} },
+		Classify: func(error) classify.Info { return classify.Info{Verdict: classify.Again} },
 	}
 	runs := 0
 	err := r.Do(t.Context(), func(context.Context) error { runs++; return retrypolicy.Permanent(errors.New("hopeless")) })

@@ -6,6 +6,7 @@ import (
 
 	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/retrypolicy/budget"
+	"github.com/hubline-iot/hubline/retrypolicy/classify"
 	"github.com/hubline-iot/hubline/retrypolicy/compat"
 	"github.com/hubline-iot/hubline/retrypolicy/internal/policytest"
 	"github.com/hubline-iot/hubline/transport"
@@ -73,7 +74,7 @@ func TestValidateRefusesWhatIsInsideTwice(t *testing.T) {
 // A quota charges for the retries that are made, no matter which policy refuses the others or why
 // the caller gives up.
 func TestAQuotaChargesForRetriesThatAreMade(t *testing.T) {
-	again := retrypolicy.Info{Verdict: retrypolicy.Again, Kind: transport.Unavailable}
+	again := classify.Info{Verdict: classify.Again, Kind: transport.Unavailable}
 	breaker := policytest.NewBreaker(t, &budget.BreakerOptions{Failures: 2})
 	share := newRetryBudget(t, &budget.RetryBudgetOptions{Least: 1})
 	for _, c := range []struct {
@@ -110,7 +111,7 @@ func TestAQuotaChargesForRetriesThatAreMade(t *testing.T) {
 			}
 		}, 0},
 		{"refused by a limit around it", func(q *budget.Quota) retrypolicy.Policy {
-			return retrypolicy.MaxElapsed{Limit: time.Second, Mode: retrypolicy.LookAhead,
+			return retrypolicy.MaxElapsed{Limit: time.Second, LookAhead: true,
 				Policy: q.Wrap(retrypolicy.Fixed{Delay: time.Minute})}
 		}, func(s *retrypolicy.Series) {
 			s.Admit(policytest.Epoch, 0)
@@ -151,7 +152,7 @@ func TestARetryBudgetTakesBackARetryThatIsNotMade(t *testing.T) {
 	for range 9 {
 		s := retrypolicy.Begin(p, "", policytest.Epoch)
 		s.Admit(policytest.Epoch, 0)
-		if d, err := s.Failure(policytest.Epoch, 0, retrypolicy.Info{Verdict: retrypolicy.Again},
+		if d, err := s.Failure(policytest.Epoch, 0, classify.Info{Verdict: classify.Again},
 			transport.Unavailable); err != nil || !d.Retry {
 			t.Fatal(d, err)
 		}

@@ -232,20 +232,22 @@ func badTokens(n int) bool { return n < 0 || n > math.MaxUint16 }
 
 // Wrap puts the quota around p: p decides first, and the quota charges only for a retry that p
 // wants. A refusal is OutOfQuota and carries the retry's delay.
-func (q *Quota) Wrap(p retrypolicy.Policy) retrypolicy.Policy { return charged{q, p} }
+func (q *Quota) Wrap(p retrypolicy.Policy) retrypolicy.Policy {
+	return charged{wrap.Around{Policy: p}, q}
+}
 
 type charged struct {
-	quota  *Quota
-	policy retrypolicy.Policy
+	wrap.Around
+	quota *Quota
 }
 
 func (c charged) Decide(a retrypolicy.Attempt) retrypolicy.Decision {
-	d := c.policy.Decide(a)
+	d := c.Policy.Decide(a)
 	switch {
 	case !d.Retry:
 		return d
 	case tooLate(a, d):
-		return wrap.Refuse(c.policy, a, d, wrap.Stop(retrypolicy.PastDeadline))
+		return wrap.Refuse(c.Policy, a, d, wrap.Stop(retrypolicy.PastDeadline))
 	}
 	if c.quota.late {
 		// Sets the clock of an unused bucket, so that the delay counts for its refill.
@@ -254,7 +256,7 @@ func (c charged) Decide(a retrypolicy.Attempt) retrypolicy.Decision {
 	}
 	d.Cost = c.quota.cost(a.Kind)
 	if _, ok := c.quota.bucket.Take(a.Now, int(d.Cost)); !ok {
-		return wrap.Refuse(c.policy, a, d, retrypolicy.Decision{Reason: retrypolicy.OutOfQuota, Delay: d.Delay})
+		return wrap.Refuse(c.Policy, a, d, retrypolicy.Decision{Reason: retrypolicy.OutOfQuota, Delay: d.Delay})
 	}
 	return d
 }
@@ -265,7 +267,7 @@ func (c charged) Withdraw(a retrypolicy.Attempt) {
 	if !c.quota.late {
 		c.quota.bucket.Give(a.Now, int(a.Last.Cost))
 	}
-	retrypolicy.Withdraw(c.policy, a)
+	c.Around.Withdraw(a)
 }
 
 // tooLate reports whether the caller's deadline comes before the retry d, which is then not made
@@ -285,7 +287,7 @@ func (c charged) Admit(a retrypolicy.Attempt) retrypolicy.Decision {
 		}
 	}
 	if cost == 0 {
-		return retrypolicy.Admit(c.policy, a)
+		return c.Around.Admit(a)
 	}
 	if wait, ok := q.bucket.Take(a.Now, int(cost)); !ok {
 		if q.wait && wait >= 0 {
@@ -294,9 +296,9 @@ func (c charged) Admit(a retrypolicy.Attempt) retrypolicy.Decision {
 		return wrap.Stop(retrypolicy.OutOfQuota)
 	}
 	// Ask the inner policy last, because it may count admitted attempts.
-	d := retrypolicy.Admit(c.policy, a)
+	d := c.Around.Admit(a)
 	switch {
-	case !d.Retry || d.Delay > 0:
+	case !wrap.Begins(d):
 		q.bucket.Give(a.Now, int(cost))
 	case a.Retry > 0:
 		d.Cost = cost
@@ -312,15 +314,15 @@ func (c charged) Observe(a retrypolicy.Attempt) {
 		}
 		c.quota.bucket.Give(a.Now, back)
 	}
-	retrypolicy.Observe(c.policy, a)
+	c.Around.Observe(a)
 }
 
-func (c charged) Validate() error {
-	if c.quota == nil {
-		return failure.Invalid("Quota is nil; make one with NewQuota")
-	}
-	return wrap.Within("the policy that Quota.Wrap was given", c.policy)
-}
+func (c charged) Validate() error { return c.Check(c.quota != nil, "Quota", "NewQuota") }
+
+func (c charged) Shared() any { return c.quota }
+
+// Charges reports true: Decision.Cost is the quota's.
+func (charged) Charges() bool { return true }
 
 func (q *Quota) cost(k transport.Kind) uint16 {
 	for _, c := range q.costs {
@@ -330,7 +332,3 @@ func (q *Quota) cost(k transport.Kind) uint16 {
 	}
 	return q.retry
 }
-
-func (c charged) Inside() retrypolicy.Policy { return c.policy }
-func (c charged) Shared() any                { return c.quota }
-func (charged) Charges() bool                { return true }

@@ -14,6 +14,7 @@ import (
 	"github.com/hubline-iot/hubline/internal/bounded"
 	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/retrypolicy/budget"
+	"github.com/hubline-iot/hubline/retrypolicy/classify"
 	"github.com/hubline-iot/hubline/retrypolicy/internal/policytest"
 	"github.com/hubline-iot/hubline/transport"
 )
@@ -264,7 +265,7 @@ func TestQuotaKeepsWhatFailedTriesPaid(t *testing.T) {
 	s := retrypolicy.Begin(p, "", policytest.Epoch)
 	fails(t, "first", &s, transport.Unavailable, time.Second)
 	begins(t, "second", &s)
-	info := retrypolicy.Info{Verdict: retrypolicy.Again, Kind: transport.Unavailable}
+	info := classify.Info{Verdict: classify.Again, Kind: transport.Unavailable}
 	if d, err := s.Failure(policytest.Epoch, 0, info, transport.Unavailable); err != nil ||
 		d != (retrypolicy.Decision{Reason: retrypolicy.OutOfAttempts}) {
 		t.Errorf("second: %v, %v; want a stop, out of attempts", d, err)
@@ -507,7 +508,7 @@ func TestQuotaAllocatesNothing(t *testing.T) {
 func fails(t *testing.T, what string, s *retrypolicy.Series, kind transport.Kind, delay time.Duration) {
 	t.Helper()
 	begins(t, what, s)
-	info := retrypolicy.Info{Verdict: retrypolicy.Again, Kind: kind}
+	info := classify.Info{Verdict: classify.Again, Kind: kind}
 	if d, err := s.Failure(policytest.Epoch, 0, info, kind); err != nil || !d.Retry || d.Delay != delay {
 		t.Errorf("%s: %v, %v; want a retry after %v", what, d, err, delay)
 	}

@@ -63,7 +63,9 @@ func NewRetryBudget(o *RetryBudgetOptions) (*RetryBudget, error) {
 }
 
 // Wrap puts the budget around p: p decides first, and the budget counts only a retry that p wants.
-func (b *RetryBudget) Wrap(p retrypolicy.Policy) retrypolicy.Policy { return budgeted{b, p} }
+func (b *RetryBudget) Wrap(p retrypolicy.Policy) retrypolicy.Policy {
+	return budgeted{wrap.Around{Policy: p}, b}
+}
 
 // Counts returns the requests and the retries in the window at now.
 func (b *RetryBudget) Counts(now time.Time) (requests, retries int) {
@@ -100,18 +102,18 @@ func (b *RetryBudget) takeBack(now time.Time) {
 }
 
 type budgeted struct {
+	wrap.Around
 	budget *RetryBudget
-	policy retrypolicy.Policy
 }
 
 func (b budgeted) Decide(a retrypolicy.Attempt) retrypolicy.Decision {
-	d := b.policy.Decide(a)
+	d := b.Policy.Decide(a)
 	switch {
 	case !d.Retry:
 	case tooLate(a, d):
-		return wrap.Refuse(b.policy, a, d, wrap.Stop(retrypolicy.PastDeadline))
+		return wrap.Refuse(b.Policy, a, d, wrap.Stop(retrypolicy.PastDeadline))
 	case !b.budget.retry(a.Now):
-		return wrap.Refuse(b.policy, a, d, retrypolicy.Decision{Reason: retrypolicy.OutOfQuota, Delay: d.Delay})
+		return wrap.Refuse(b.Policy, a, d, retrypolicy.Decision{Reason: retrypolicy.OutOfQuota, Delay: d.Delay})
 	}
 	return d
 }
@@ -119,25 +121,20 @@ func (b budgeted) Decide(a retrypolicy.Attempt) retrypolicy.Decision {
 // Withdraw uncounts the retry, unless it has already left the window.
 func (b budgeted) Withdraw(a retrypolicy.Attempt) {
 	b.budget.takeBack(a.Now)
-	retrypolicy.Withdraw(b.policy, a)
+	b.Around.Withdraw(a)
 }
 
 func (b budgeted) Admit(a retrypolicy.Attempt) retrypolicy.Decision {
-	d := retrypolicy.Admit(b.policy, a)
-	if a.Retry <= 0 && d.Retry && d.Delay <= 0 {
+	d := b.Around.Admit(a)
+	if a.Retry <= 0 && wrap.Begins(d) {
 		b.budget.request(a.Now)
 	}
 	return d
 }
 
-func (b budgeted) Observe(a retrypolicy.Attempt) { retrypolicy.Observe(b.policy, a) }
+func (b budgeted) Validate() error { return b.Check(b.budget != nil, "RetryBudget", "NewRetryBudget") }
 
-func (b budgeted) Validate() error {
-	if b.budget == nil {
-		return failure.Invalid("RetryBudget is nil; make one with NewRetryBudget")
-	}
-	return wrap.Within("the policy that RetryBudget.Wrap was given", b.policy)
-}
+func (b budgeted) Shared() any { return b.budget }
 
 // ConcurrencyBudgetOptions configures a ConcurrencyBudget. The zero value is the one of
 // failsafe-go.
@@ -191,7 +188,9 @@ func NewConcurrencyBudget(o *ConcurrencyBudgetOptions) (*ConcurrencyBudget, erro
 }
 
 // Wrap puts the budget around p.
-func (b *ConcurrencyBudget) Wrap(p retrypolicy.Policy) retrypolicy.Policy { return crowded{b, p} }
+func (b *ConcurrencyBudget) Wrap(p retrypolicy.Policy) retrypolicy.Policy {
+	return crowded{wrap.Around{Policy: p}, b}
+}
 
 // InFlight returns the number of attempts in flight, and of retries among them.
 func (b *ConcurrencyBudget) InFlight() (all, retries int) {
@@ -238,12 +237,12 @@ func (b *ConcurrencyBudget) queue(n int64) {
 }
 
 type crowded struct {
+	wrap.Around
 	budget *ConcurrencyBudget
-	policy retrypolicy.Policy
 }
 
 func (c crowded) Decide(a retrypolicy.Attempt) retrypolicy.Decision {
-	d := c.policy.Decide(a)
+	d := c.Policy.Decide(a)
 	if d.Retry {
 		c.budget.queue(1)
 		d.Queued = true
@@ -255,7 +254,7 @@ func (c crowded) Withdraw(a retrypolicy.Attempt) {
 	if a.Last.Queued {
 		c.budget.queue(-1)
 	}
-	retrypolicy.Withdraw(c.policy, a)
+	c.Around.Withdraw(a)
 }
 
 func (c crowded) Admit(a retrypolicy.Attempt) retrypolicy.Decision {
@@ -264,8 +263,8 @@ func (c crowded) Admit(a retrypolicy.Attempt) retrypolicy.Decision {
 	if !c.budget.enter(retry, queued) {
 		return wrap.Stop(retrypolicy.OutOfQuota)
 	}
-	d := retrypolicy.Admit(c.policy, a)
-	if !d.Retry || d.Delay > 0 {
+	d := c.Around.Admit(a)
+	if !wrap.Begins(d) {
 		c.budget.leave(retry, 1)
 		if queued {
 			c.budget.queue(1)
@@ -276,20 +275,11 @@ func (c crowded) Admit(a retrypolicy.Attempt) retrypolicy.Decision {
 
 func (c crowded) Observe(a retrypolicy.Attempt) {
 	c.budget.leave(a.Retry > 0, wrap.Outcomes(a))
-	retrypolicy.Observe(c.policy, a)
+	c.Around.Observe(a)
 }
 
 func (c crowded) Validate() error {
-	if c.budget == nil {
-		return failure.Invalid("ConcurrencyBudget is nil; make one with NewConcurrencyBudget")
-	}
-	return wrap.Within("the policy that ConcurrencyBudget.Wrap was given", c.policy)
+	return c.Check(c.budget != nil, "ConcurrencyBudget", "NewConcurrencyBudget")
 }
 
-func (b budgeted) Inside() retrypolicy.Policy { return b.policy }
-func (b budgeted) Shared() any                { return b.budget }
-func (budgeted) Charges() bool                { return false }
-
-func (c crowded) Inside() retrypolicy.Policy { return c.policy }
-func (c crowded) Shared() any                { return c.budget }
-func (crowded) Charges() bool                { return false }
+func (c crowded) Shared() any { return c.budget }

@@ -99,7 +99,9 @@ func fallback[T comparable](field *T, value T) {
 }
 
 // Wrap puts the throttle around p.
-func (t *Throttle) Wrap(p retrypolicy.Policy) retrypolicy.Policy { return throttled{t, p} }
+func (t *Throttle) Wrap(p retrypolicy.Policy) retrypolicy.Policy {
+	return throttled{wrap.Around{Policy: p}, t}
+}
 
 // Probability returns the probability of a rejection at now, from 0 to below 1.
 func (t *Throttle) Probability(now time.Time) float64 {
@@ -167,20 +169,16 @@ func (t *Throttle) learn(a retrypolicy.Attempt) {
 }
 
 type throttled struct {
+	wrap.Around
 	throttle *Throttle
-	policy   retrypolicy.Policy
 }
-
-func (t throttled) Decide(a retrypolicy.Attempt) retrypolicy.Decision { return t.policy.Decide(a) }
-
-func (t throttled) Withdraw(a retrypolicy.Attempt) { retrypolicy.Withdraw(t.policy, a) }
 
 func (t throttled) Admit(a retrypolicy.Attempt) retrypolicy.Decision {
 	if !t.throttle.ask(a) {
 		return wrap.Stop(retrypolicy.Rejected)
 	}
-	d := retrypolicy.Admit(t.policy, a)
-	if !d.Retry || d.Delay > 0 {
+	d := t.Around.Admit(a)
+	if !wrap.Begins(d) {
 		t.throttle.takeBack()
 	}
 	return d
@@ -188,16 +186,9 @@ func (t throttled) Admit(a retrypolicy.Attempt) retrypolicy.Decision {
 
 func (t throttled) Observe(a retrypolicy.Attempt) {
 	t.throttle.learn(a)
-	retrypolicy.Observe(t.policy, a)
+	t.Around.Observe(a)
 }
 
-func (t throttled) Validate() error {
-	if t.throttle == nil {
-		return failure.Invalid("Throttle is nil; make one with NewThrottle")
-	}
-	return wrap.Within("the policy that Throttle.Wrap was given", t.policy)
-}
+func (t throttled) Validate() error { return t.Check(t.throttle != nil, "Throttle", "NewThrottle") }
 
-func (t throttled) Inside() retrypolicy.Policy { return t.policy }
-func (t throttled) Shared() any                { return t.throttle }
-func (throttled) Charges() bool                { return false }
+func (t throttled) Shared() any { return t.throttle }

@@ -29,7 +29,7 @@ type Cenkalti struct {
 // CenkaltiV4 is the complete default of cenkalti/backoff v4: no retry whose delay would end later
 // than 15 minutes after the beginning.
 func CenkaltiV4() retrypolicy.MaxElapsed {
-	return retrypolicy.MaxElapsed{Limit: 15 * time.Minute, Mode: retrypolicy.LookAhead, Policy: Cenkalti{}}
+	return retrypolicy.MaxElapsed{Limit: 15 * time.Minute, LookAhead: true, Policy: Cenkalti{}}
 }
 
 func (c Cenkalti) settings() Cenkalti {

@@ -304,7 +304,7 @@ func TestCenkalti(t *testing.T) {
 		Elapsed: 15*time.Minute - 249*time.Millisecond},
 		retrypolicy.OutOfTime)
 	calls, took, err := policytest.Retries(t, retrypolicy.Retrier{Policy: retrypolicy.MaxElapsed{Limit: 5 * s,
-		Mode: retrypolicy.LookAhead, Policy: p{Initial: s, Multiplier: 1, Max: s}}}, policytest.Lost)
+		LookAhead: true, Policy: p{Initial: s, Multiplier: 1, Max: s}}}, policytest.Lost)
 	if calls != 6 || took != 5*s || !errors.Is(err, retrypolicy.OutOfTime) {
 		t.Errorf("%d calls in %v, %v; want 6 in 5s", calls, took, err)
 	}
@@ -356,7 +356,7 @@ func TestFailsafe(t *testing.T) {
 		t.Errorf("a wait after 500 does not count: %v", d)
 	}
 	// The time limit shortens the last delay and allows one more attempt at its end.
-	r := retrypolicy.Retrier{Policy: retrypolicy.MaxElapsed{Limit: 5 * s, Mode: retrypolicy.Shorten,
+	r := retrypolicy.Retrier{Policy: retrypolicy.MaxElapsed{Limit: 5 * s, Shorten: true,
 		Policy: p{Retries: 4, Delay: 2 * s}}}
 	calls, took, err := policytest.Retries(t, r, policytest.Lost)
 	if calls != 5 || took != 5*s || err == nil {
@@ -402,7 +402,7 @@ func TestPolly(t *testing.T) {
 	policytest.WantStop(t, p{}, retrypolicy.Attempt{Retry: 4}, retrypolicy.OutOfAttempts)
 
 	// A delay of the library's generator overrides everything, even Max.
-	generator := retrypolicy.RetryAfter{Mode: retrypolicy.Exact, Policy: p{Retries: 1, Delay: s, Max: s}}
+	generator := retrypolicy.RetryAfter{Exact: true, Policy: p{Retries: 1, Delay: s, Max: s}}
 	if d := generator.Decide(retrypolicy.Attempt{Retry: 1, After: time.Hour}); d.Delay != time.Hour {
 		t.Errorf("%v, want after 1h", d)
 	}

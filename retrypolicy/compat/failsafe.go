@@ -17,7 +17,7 @@ import (
 //
 // A wait that the service asked for replaces the delay, gets the jitter too, and does not affect
 // the growth. The library's HTTP helper reads such a wait after 429 and 503 only. The library's
-// time limit is MaxElapsed with Shorten.
+// time limit is retrypolicy.MaxElapsed with Shorten.
 //
 // Source: the library's code, package retrypolicy.
 type Failsafe struct {

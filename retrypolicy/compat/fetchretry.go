@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/hubline-iot/hubline/retrypolicy"
+	"github.com/hubline-iot/hubline/retrypolicy/classify"
 	"github.com/hubline-iot/hubline/retrypolicy/httpretry"
 	"github.com/hubline-iot/hubline/retrypolicy/internal/failure"
 	"github.com/hubline-iot/hubline/retrypolicy/internal/wrap"
@@ -64,19 +65,19 @@ func (f FetchRetry) Decide(a retrypolicy.Attempt) retrypolicy.Decision {
 // Classify leaves every failure to Decide, as the library does, even those that the function
 // retrypolicy.Classify would end. Only errors marked by Permanent fail. A status below 400 that the
 // settings do not retry is a success.
-func (f FetchRetry) Classify(err error) retrypolicy.Info {
+func (f FetchRetry) Classify(err error) classify.Info {
 	if failure.IsPermanent(err) {
-		return retrypolicy.Info{}
+		return classify.Info{}
 	}
 	s, ok := failure.Status(err)
 	if !ok {
-		return retrypolicy.Info{Verdict: retrypolicy.Again, Kind: transport.KindOf(err)}
+		return classify.Info{Verdict: classify.Again, Kind: transport.KindOf(err)}
 	}
 	info := httpretry.Status(s.HTTPStatusCode())
-	if info.Verdict == retrypolicy.Succeed && f.OnFunc == nil && !slices.Contains(f.On, s.HTTPStatusCode()) {
+	if info.Verdict == classify.Succeed && f.OnFunc == nil && !slices.Contains(f.On, s.HTTPStatusCode()) {
 		return info
 	}
-	info.Verdict = retrypolicy.Again
+	info.Verdict = classify.Again
 	return info
 }
 

@@ -26,7 +26,7 @@ const (
 // Polly is the retry strategy of Polly v8 for .NET, with n = 1 for the first retry. Max applies
 // after jitter. If all numbers are zero, the library's defaults apply: three retries, 2 s.
 // Otherwise no default applies. The library's delay generator, which overrides all of them, is
-// RetryAfter with Exact around it.
+// retrypolicy.RetryAfter with Exact around it.
 //
 // Source: the library's code, RetryHelper.
 type Polly struct {

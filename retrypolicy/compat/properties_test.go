@@ -10,6 +10,7 @@ import (
 
 	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/retrypolicy/budget"
+	"github.com/hubline-iot/hubline/retrypolicy/classify"
 	"github.com/hubline-iot/hubline/retrypolicy/compat"
 	"github.com/hubline-iot/hubline/retrypolicy/compat/aws"
 	"github.com/hubline-iot/hubline/retrypolicy/compat/azure"
@@ -119,7 +120,7 @@ var policyRows = []policyRow{
 
 	{name: "MaxAttempts", policy: retrypolicy.MaxAttempts{Total: math.MaxInt32, Policy: retrypolicy.Backoff{Base: s,
 		Max: time.Minute}}, most: time.Minute},
-	{name: "MaxElapsed", policy: retrypolicy.MaxElapsed{Limit: time.Hour, Mode: retrypolicy.Shorten,
+	{name: "MaxElapsed", policy: retrypolicy.MaxElapsed{Limit: time.Hour, Shorten: true,
 		Policy: retrypolicy.Backoff{Base: s}}, most: time.Hour},
 	{name: "ByKind", policy: retrypolicy.ByKind{
 		Rules: []retrypolicy.Rule{{Kinds: retrypolicy.Kinds(transport.Throttled), Own: true,
@@ -131,7 +132,7 @@ var policyRows = []policyRow{
 // ask is an attempt of a series with a failure of kind, without a service's delay.
 func ask(n int, kind transport.Kind, draw uint64, elapsed time.Duration,
 	last retrypolicy.Decision) retrypolicy.Attempt {
-	return retrypolicy.Attempt{Retry: n, Kind: kind, Rand: draw, Elapsed: elapsed, Last: last, Safe: retrypolicy.SafeYes,
+	return retrypolicy.Attempt{Retry: n, Kind: kind, Rand: draw, Elapsed: elapsed, Last: last, Safe: classify.SafeYes,
 		Err: policytest.Lost}
 }
 
@@ -251,12 +252,12 @@ func TestPoliciesAllocateNothing(t *testing.T) {
 	}
 	refused := policytest.Status(503)
 	if allocs := testing.AllocsPerRun(100,
-		func() { sinkInfo = httpretry.Classify(refused) }); allocs != 0 || sinkInfo.Verdict != retrypolicy.Again {
+		func() { sinkInfo = httpretry.Classify(refused) }); allocs != 0 || sinkInfo.Verdict != classify.Again {
 		t.Errorf("httpretry.Classify: %v allocations, %+v", allocs, sinkInfo)
 	}
 }
 
-var sinkInfo retrypolicy.Info
+var sinkInfo classify.Info
 
 // parameters are the fuzzer's values for a policy.
 type parameters struct {

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/hubline-iot/hubline/retrypolicy"
+	"github.com/hubline-iot/hubline/retrypolicy/classify"
 	"github.com/hubline-iot/hubline/retrypolicy/httpretry"
 	"github.com/hubline-iot/hubline/retrypolicy/internal/delay"
 	"github.com/hubline-iot/hubline/retrypolicy/internal/failure"
@@ -85,17 +86,17 @@ func Truncated() retrypolicy.ByKind {
 
 // ClassifyTruncated is httpretry.Classify with the note's rows: all 5xx are Again and Unavailable;
 // of 4xx only 408 and 429 are Again.
-func ClassifyTruncated(err error) retrypolicy.Info {
+func ClassifyTruncated(err error) classify.Info {
 	info := httpretry.Classify(err)
-	if info.Verdict == retrypolicy.Undecided {
+	if info.Verdict == classify.Undecided {
 		return info
 	}
 	s, _ := failure.Status(err)
 	switch status := s.HTTPStatusCode(); {
 	case status >= 500:
-		info.Verdict, info.Kind = retrypolicy.Again, transport.Unavailable
+		info.Verdict, info.Kind = classify.Again, transport.Unavailable
 	case status >= 400 && status != 408 && status != 429:
-		info.Verdict = retrypolicy.Fail
+		info.Verdict = classify.Fail
 	}
 	return info
 }

@@ -6,14 +6,14 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/hubline-iot/hubline/retrypolicy"
+	"github.com/hubline-iot/hubline/retrypolicy/classify"
 	"github.com/hubline-iot/hubline/retrypolicy/httpretry"
 )
 
 func ExampleStatus() {
 	for _, status := range []int{200, 403, 429, 503} {
 		info := httpretry.Status(status)
-		fmt.Println(status, info.Verdict == retrypolicy.Again, info.Kind)
+		fmt.Println(status, info.Verdict == classify.Again, info.Kind)
 	}
 	// Output:
 	// 200 false unknown error

@@ -4,7 +4,7 @@ import (
 	"slices"
 
 	"github.com/hubline-iot/hubline/internal/statuscode"
-	"github.com/hubline-iot/hubline/retrypolicy"
+	"github.com/hubline-iot/hubline/retrypolicy/classify"
 	"github.com/hubline-iot/hubline/retrypolicy/internal/failure"
 	"github.com/hubline-iot/hubline/transport"
 )
@@ -12,24 +12,23 @@ import (
 // rule says how to judge a status. Its Kind is in package statuscode.
 type rule struct {
 	status  int
-	verdict retrypolicy.Verdict
-	safe    retrypolicy.Safe
-	fault   retrypolicy.Fault
+	verdict classify.Verdict
+	safe    classify.Safe
 }
 
 // rules has the statuses that differ from their class. Source: RFC 9110, RFC 6585, RFC 4918, RFC
 // 8470.
 var rules = [...]rule{
-	{408, retrypolicy.Again, retrypolicy.SafeUnknown, retrypolicy.FaultClient},
-	{421, retrypolicy.Again, retrypolicy.SafeYes, retrypolicy.FaultServer},
-	{425, retrypolicy.Again, retrypolicy.SafeYes, retrypolicy.FaultClient},
-	{429, retrypolicy.Again, retrypolicy.SafeYes, retrypolicy.FaultClient},
-	{501, retrypolicy.Fail, retrypolicy.SafeYes, retrypolicy.FaultServer},
-	{505, retrypolicy.Fail, retrypolicy.SafeYes, retrypolicy.FaultServer},
-	{507, retrypolicy.Fail, retrypolicy.SafeUnknown, retrypolicy.FaultServer},
-	{508, retrypolicy.Fail, retrypolicy.SafeUnknown, retrypolicy.FaultServer},
-	{509, retrypolicy.Again, retrypolicy.SafeYes, retrypolicy.FaultClient},
-	{511, retrypolicy.Fail, retrypolicy.SafeYes, retrypolicy.FaultClient},
+	{408, classify.Again, classify.SafeUnknown},
+	{421, classify.Again, classify.SafeYes},
+	{425, classify.Again, classify.SafeYes},
+	{429, classify.Again, classify.SafeYes},
+	{501, classify.Fail, classify.SafeYes},
+	{505, classify.Fail, classify.SafeYes},
+	{507, classify.Fail, classify.SafeUnknown},
+	{508, classify.Fail, classify.SafeUnknown},
+	{509, classify.Again, classify.SafeYes},
+	{511, classify.Fail, classify.SafeYes},
 }
 
 // ruleOf returns the rule for a status from 400 on.
@@ -40,9 +39,9 @@ func ruleOf(status int) rule {
 		}
 	}
 	if status < 500 {
-		return rule{status, retrypolicy.Fail, retrypolicy.SafeYes, retrypolicy.FaultClient}
+		return rule{status, classify.Fail, classify.SafeYes}
 	}
-	return rule{status, retrypolicy.Again, retrypolicy.SafeUnknown, retrypolicy.FaultServer}
+	return rule{status, classify.Again, classify.SafeUnknown}
 }
 
 // Status judges an HTTP status in general. The verdict is Again for 408, 421, 425, 429 and all from
@@ -50,16 +49,16 @@ func ruleOf(status int) rule {
 // are Throttled, 408 and 504 are a Timeout, most other 5xx are Unavailable. A number below 100
 // means no answer: Again, Network. An IoT hub has its own rules (403 is its quota); its transports
 // report errors with a Kind, which need no status.
-func Status(status int) retrypolicy.Info {
+func Status(status int) classify.Info {
 	switch {
 	case status < 100:
-		return retrypolicy.Info{Verdict: retrypolicy.Again, Kind: transport.Network}
+		return classify.Info{Verdict: classify.Again, Kind: transport.Network}
 	case status < 400:
-		return retrypolicy.Info{Verdict: retrypolicy.Succeed}
+		return classify.Info{Verdict: classify.Succeed}
 	}
 	r := ruleOf(status)
 	kind := statuscode.Of(min(status, 599), statuscode.Web).Kind
-	return retrypolicy.Info{Verdict: r.verdict, Kind: kind, Safe: r.safe, Fault: r.fault}
+	return classify.Info{Verdict: r.verdict, Kind: kind, Safe: r.safe}
 }
 
 // StatusError is an error that knows the HTTP status of the answer. It may also have a method
@@ -68,14 +67,14 @@ type StatusError = failure.StatusError
 
 // Classify judges an error that is or wraps a StatusError by Status. Other errors are Undecided. So
 // are errors marked by Permanent, and a status below 400, which cannot be the cause of the error.
-func Classify(err error) retrypolicy.Info {
+func Classify(err error) classify.Info {
 	s, ok := failure.Status(err)
 	if !ok || failure.IsPermanent(err) {
-		return retrypolicy.Info{}
+		return classify.Info{}
 	}
 	info := Status(s.HTTPStatusCode())
-	if info.Verdict == retrypolicy.Succeed {
-		return retrypolicy.Info{}
+	if info.Verdict == classify.Succeed {
+		return classify.Info{}
 	}
 	info.After = failure.RetryAfter(err)
 	return info
@@ -83,23 +82,23 @@ func Classify(err error) retrypolicy.Info {
 
 // ClassifyStatuses makes a Classifier that retries exactly the given HTTP statuses; otherwise it is
 // like Classify.
-func ClassifyStatuses(statuses ...int) retrypolicy.Classifier {
+func ClassifyStatuses(statuses ...int) classify.Func {
 	own := append([]int(nil), statuses...)
-	return func(err error) retrypolicy.Info {
+	return func(err error) classify.Info {
 		s, ok := failure.Status(err)
 		if !ok || failure.IsPermanent(err) {
-			return retrypolicy.Info{}
+			return classify.Info{}
 		}
 		status := s.HTTPStatusCode()
 		info := Status(status)
 		switch {
 		case slices.Contains(own, status):
-			info.Verdict = retrypolicy.Again
+			info.Verdict = classify.Again
 			info.After = failure.RetryAfter(err)
-		case info.Verdict == retrypolicy.Succeed:
-			return retrypolicy.Info{}
+		case info.Verdict == classify.Succeed:
+			return classify.Info{}
 		default:
-			info.Verdict = retrypolicy.Fail
+			info.Verdict = classify.Fail
 		}
 		return info
 	}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/hubline-iot/hubline/retrypolicy"
+	"github.com/hubline-iot/hubline/retrypolicy/classify"
 	"github.com/hubline-iot/hubline/retrypolicy/httpretry"
 	"github.com/hubline-iot/hubline/retrypolicy/internal/policytest"
 	"github.com/hubline-iot/hubline/transport"
@@ -13,46 +14,45 @@ import (
 
 func TestHTTPStatus(t *testing.T) {
 	const (
-		again   = retrypolicy.Again
-		fail    = retrypolicy.Fail
-		succeed = retrypolicy.Succeed
+		again   = classify.Again
+		fail    = classify.Fail
+		succeed = classify.Succeed
 	)
 	for _, c := range []struct {
 		status  int
-		verdict retrypolicy.Verdict
+		verdict classify.Verdict
 		kind    transport.Kind
-		safe    retrypolicy.Safe
-		fault   retrypolicy.Fault
+		safe    classify.Safe
 	}{
-		{0, again, transport.Network, retrypolicy.SafeUnknown, retrypolicy.FaultUnknown},
-		{-1, again, transport.Network, retrypolicy.SafeUnknown, retrypolicy.FaultUnknown},
-		{99, again, transport.Network, retrypolicy.SafeUnknown, retrypolicy.FaultUnknown},
-		{100, succeed, 0, 0, 0},
-		{200, succeed, 0, 0, 0},
-		{204, succeed, 0, 0, 0},
-		{304, succeed, 0, 0, 0},
-		{399, succeed, 0, 0, 0},
-		{400, fail, transport.Invalid, retrypolicy.SafeYes, retrypolicy.FaultClient},
-		{401, fail, transport.Unauthorized, retrypolicy.SafeYes, retrypolicy.FaultClient},
-		{403, fail, transport.Forbidden, retrypolicy.SafeYes, retrypolicy.FaultClient},
-		{404, fail, transport.NotFound, retrypolicy.SafeYes, retrypolicy.FaultClient},
-		{408, again, transport.Timeout, retrypolicy.SafeUnknown, retrypolicy.FaultClient},
-		{409, fail, transport.Conflict, retrypolicy.SafeYes, retrypolicy.FaultClient},
-		{412, fail, transport.Conflict, retrypolicy.SafeYes, retrypolicy.FaultClient},
-		{413, fail, transport.TooLarge, retrypolicy.SafeYes, retrypolicy.FaultClient},
-		{418, fail, transport.Invalid, retrypolicy.SafeYes, retrypolicy.FaultClient},
-		{425, again, transport.Unavailable, retrypolicy.SafeYes, retrypolicy.FaultClient},
-		{429, again, transport.Throttled, retrypolicy.SafeYes, retrypolicy.FaultClient},
-		{499, fail, transport.Invalid, retrypolicy.SafeYes, retrypolicy.FaultClient},
-		{500, again, transport.Unavailable, retrypolicy.SafeUnknown, retrypolicy.FaultServer},
-		{501, fail, transport.Unsupported, retrypolicy.SafeYes, retrypolicy.FaultServer},
-		{502, again, transport.Unavailable, retrypolicy.SafeUnknown, retrypolicy.FaultServer},
-		{503, again, transport.Unavailable, retrypolicy.SafeUnknown, retrypolicy.FaultServer},
-		{504, again, transport.Timeout, retrypolicy.SafeUnknown, retrypolicy.FaultServer},
-		{509, again, transport.Throttled, retrypolicy.SafeYes, retrypolicy.FaultClient},
-		{599, again, transport.Unavailable, retrypolicy.SafeUnknown, retrypolicy.FaultServer},
+		{0, again, transport.Network, classify.SafeUnknown},
+		{-1, again, transport.Network, classify.SafeUnknown},
+		{99, again, transport.Network, classify.SafeUnknown},
+		{100, succeed, 0, 0},
+		{200, succeed, 0, 0},
+		{204, succeed, 0, 0},
+		{304, succeed, 0, 0},
+		{399, succeed, 0, 0},
+		{400, fail, transport.Invalid, classify.SafeYes},
+		{401, fail, transport.Unauthorized, classify.SafeYes},
+		{403, fail, transport.Forbidden, classify.SafeYes},
+		{404, fail, transport.NotFound, classify.SafeYes},
+		{408, again, transport.Timeout, classify.SafeUnknown},
+		{409, fail, transport.Conflict, classify.SafeYes},
+		{412, fail, transport.Conflict, classify.SafeYes},
+		{413, fail, transport.TooLarge, classify.SafeYes},
+		{418, fail, transport.Invalid, classify.SafeYes},
+		{425, again, transport.Unavailable, classify.SafeYes},
+		{429, again, transport.Throttled, classify.SafeYes},
+		{499, fail, transport.Invalid, classify.SafeYes},
+		{500, again, transport.Unavailable, classify.SafeUnknown},
+		{501, fail, transport.Unsupported, classify.SafeYes},
+		{502, again, transport.Unavailable, classify.SafeUnknown},
+		{503, again, transport.Unavailable, classify.SafeUnknown},
+		{504, again, transport.Timeout, classify.SafeUnknown},
+		{509, again, transport.Throttled, classify.SafeYes},
+		{599, again, transport.Unavailable, classify.SafeUnknown},
 	} {
-		want := retrypolicy.Info{Verdict: c.verdict, Kind: c.kind, Safe: c.safe, Fault: c.fault}
+		want := classify.Info{Verdict: c.verdict, Kind: c.kind, Safe: c.safe}
 		if got := httpretry.Status(c.status); got != want {
 			t.Errorf("%d: %+v, want %+v", c.status, got, want)
 		}
@@ -64,13 +64,13 @@ func TestHTTPStatus(t *testing.T) {
 func TestHTTPStatusAgreesWithTheFilter(t *testing.T) {
 	for code := 0; code < 1000; code++ {
 		info := httpretry.Status(code)
-		if info.Verdict == retrypolicy.Undecided {
+		if info.Verdict == classify.Undecided {
 			t.Errorf("%d is undecided", code)
 		}
-		if info.Verdict != retrypolicy.Again {
+		if info.Verdict != classify.Again {
 			continue
 		}
-		if got := retrypolicy.Classify(&transport.Error{Kind: info.Kind}); got.Verdict != retrypolicy.Again {
+		if got := retrypolicy.Classify(&transport.Error{Kind: info.Kind}); got.Verdict != classify.Again {
 			t.Errorf("%d is tried again and its Kind %v is not", code, info.Kind)
 		}
 	}
@@ -81,23 +81,23 @@ func TestClassifyHTTP(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		err  error
-		want retrypolicy.Info
+		want classify.Info
 	}{
-		{"nil", nil, retrypolicy.Info{}},
-		{"no status", policytest.Lost, retrypolicy.Info{}},
-		{"a status below 400 is not why there is an error", policytest.Status(200), retrypolicy.Info{}},
-		{"permanent", retrypolicy.Permanent(policytest.Status(503)), retrypolicy.Info{}},
+		{"nil", nil, classify.Info{}},
+		{"no status", policytest.Lost, classify.Info{}},
+		{"a status below 400 is not why there is an error", policytest.Status(200), classify.Info{}},
+		{"permanent", retrypolicy.Permanent(policytest.Status(503)), classify.Info{}},
 		{"plain", policytest.Status(404), httpretry.Status(404)},
 		{"wrapped", hub, httpretry.Status(429)},
-		{"with a wait", &policytest.StatusError{Status: 503, After: s}, retrypolicy.Info{Verdict: retrypolicy.Again,
+		{"with a wait", &policytest.StatusError{Status: 503, After: s}, classify.Info{Verdict: classify.Again,
 			Kind:  transport.Unavailable,
-			Fault: retrypolicy.FaultServer, After: s}},
+			After: s}},
 		{"with a wait, wrapped", &transport.Error{Err: &policytest.StatusError{Status: 429, After: s}},
-			retrypolicy.Info{Verdict: retrypolicy.Again,
-				Kind: transport.Throttled, Safe: retrypolicy.SafeYes, Fault: retrypolicy.FaultClient, After: s}},
-		{"asks not to", &policytest.StatusError{Status: 503, After: -1}, retrypolicy.Info{Verdict: retrypolicy.Again,
+			classify.Info{Verdict: classify.Again,
+				Kind: transport.Throttled, Safe: classify.SafeYes, After: s}},
+		{"asks not to", &policytest.StatusError{Status: 503, After: -1}, classify.Info{Verdict: classify.Again,
 			Kind:  transport.Unavailable,
-			Fault: retrypolicy.FaultServer, After: -1}},
+			After: -1}},
 	} {
 		if got := httpretry.Classify(c.err); got != c.want {
 			t.Errorf("%s: %+v, want %+v", c.name, got, c.want)
@@ -107,26 +107,26 @@ func TestClassifyHTTP(t *testing.T) {
 
 func TestClassifyStatuses(t *testing.T) {
 	list := []int{404, 202}
-	classify := httpretry.ClassifyStatuses(list...)
+	judge := httpretry.ClassifyStatuses(list...)
 	list[0] = 503 // the classifier must have its own copy
 	for _, c := range []struct {
 		err  error
-		want retrypolicy.Verdict
+		want classify.Verdict
 		kind transport.Kind
 	}{
-		{policytest.Status(404), retrypolicy.Again, transport.NotFound},
-		{policytest.Status(202), retrypolicy.Again, transport.Unknown},
-		{policytest.Status(503), retrypolicy.Fail, transport.Unavailable},
-		{policytest.Status(0), retrypolicy.Fail, transport.Network},
-		{policytest.Status(200), retrypolicy.Undecided, transport.Unknown},
-		{policytest.Lost, retrypolicy.Undecided, transport.Unknown},
-		{retrypolicy.Permanent(policytest.Status(404)), retrypolicy.Undecided, transport.Unknown},
+		{policytest.Status(404), classify.Again, transport.NotFound},
+		{policytest.Status(202), classify.Again, transport.Unknown},
+		{policytest.Status(503), classify.Fail, transport.Unavailable},
+		{policytest.Status(0), classify.Fail, transport.Network},
+		{policytest.Status(200), classify.Undecided, transport.Unknown},
+		{policytest.Lost, classify.Undecided, transport.Unknown},
+		{retrypolicy.Permanent(policytest.Status(404)), classify.Undecided, transport.Unknown},
 	} {
-		if got := classify(c.err); got.Verdict != c.want || got.Kind != c.kind {
+		if got := judge(c.err); got.Verdict != c.want || got.Kind != c.kind {
 			t.Errorf("%v: %+v, want %v, %v", c.err, got, c.want, c.kind)
 		}
 	}
-	if got := classify(&policytest.StatusError{Status: 404, After: time.Minute}); got.After != time.Minute {
+	if got := judge(&policytest.StatusError{Status: 404, After: time.Minute}); got.After != time.Minute {
 		t.Errorf("After is %v", got.After)
 	}
 }

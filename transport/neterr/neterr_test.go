@@ -20,6 +20,7 @@ import (
 
 	"github.com/hubline-iot/hubline/errfilter"
 	"github.com/hubline-iot/hubline/retrypolicy"
+	"github.com/hubline-iot/hubline/retrypolicy/classify"
 	"github.com/hubline-iot/hubline/transport"
 )
 
@@ -88,7 +89,7 @@ func TestAnUntrustedServerIsNotAskedAgain(t *testing.T) {
 	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: x509.NewCertPool()},
 		DisableKeepAlives: true}}
 	r := retrypolicy.Retrier{Policy: retrypolicy.MaxAttempts{Total: 5, Policy: retrypolicy.Immediately{}},
-		Classify: retrypolicy.FromKind(Kind)}
+		Classify: classify.FromKind(Kind)}
 	tries := 0
 	err := r.Do(t.Context(), func(context.Context) error {
 		tries++

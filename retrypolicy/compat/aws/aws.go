@@ -26,18 +26,17 @@ const throttling = retrypolicy.KindSet(1 << transport.Throttled)
 type Options struct {
 	// Attempts is the highest number of attempts, the first included.
 	Attempts int
-	// SafeOnly retries only after failures with SafeYes. Otherwise all failures but SafeNo are
-	// retried.
+	// SafeOnly retries only after failures with classify.SafeYes. Otherwise all failures but SafeNo
+	// are retried.
 	SafeOnly bool
 	// Backoff computes the delays.
 	Backoff retrypolicy.Policy
 	// Throttled computes the delays after Throttled. Nil: Backoff.
 	Throttled retrypolicy.Policy
-	// ReadAfter applies the service's delay, as AfterMode says. Without it only a negative delay has
-	// an effect: it always ends the series.
+	// ReadAfter applies the service's delay if it is longer than the computed one. Without it only a
+	// negative delay has an effect: it always ends the series.
 	ReadAfter bool
-	AfterMode retrypolicy.AfterMode
-	// Over is the margin of Clamp by which the service's delay may exceed the computed one.
+	// Over is by how much the service's delay may exceed the computed one. 0: no limit.
 	Over time.Duration
 	// Quota is shared by all operations under the policy. Nil: none.
 	Quota *budget.QuotaOptions
@@ -61,7 +60,7 @@ func New(o *Options) (retrypolicy.Policy, error) {
 		p = retrypolicy.ByKind{Rules: []retrypolicy.Rule{{Kinds: throttling, Policy: o.Throttled}}, Default: p}
 	}
 	if o.ReadAfter {
-		p = retrypolicy.RetryAfter{Mode: o.AfterMode, Over: o.Over, Policy: p}
+		p = retrypolicy.RetryAfter{Over: o.Over, Policy: p}
 	}
 	if o.Quota != nil {
 		q, err := budget.NewQuota(o.Quota)

@@ -38,7 +38,7 @@ func full(base time.Duration) retrypolicy.Policy {
 func Standard2026() *Options {
 	return &Options{
 		Attempts: 3, Backoff: full(50 * time.Millisecond), Throttled: full(time.Second),
-		ReadAfter: true, AfterMode: retrypolicy.Clamp, Over: over,
+		ReadAfter: true, Over: over,
 		Quota: &budget.QuotaOptions{Retry: 14, Costs: []budget.Cost{{Kinds: throttling, Tokens: 5}}},
 	}
 }
@@ -61,7 +61,7 @@ func Kotlin() *Options {
 		Backoff: retrypolicy.Backoff{Base: 10 * time.Millisecond, Factor: 1.5, Max: maxDelay,
 			Jitter: retrypolicy.FullJitter},
 		Throttled: retrypolicy.Backoff{Base: time.Second, Factor: 1.5, Max: maxDelay, Jitter: retrypolicy.FullJitter},
-		ReadAfter: true, AfterMode: retrypolicy.Clamp, Over: over,
+		ReadAfter: true, Over: over,
 		Quota: &budget.QuotaOptions{Costs: []budget.Cost{{Kinds: retrypolicy.Kinds(transport.Throttled, transport.Network,
 			transport.Timeout), Tokens: 10}}},
 	}
@@ -179,8 +179,8 @@ func Go2026() *Options { return Standard2026() }
 func Java() *Options {
 	return &Options{
 		Attempts: 3, Backoff: full(100 * time.Millisecond), Throttled: full(time.Second),
-		ReadAfter: true, AfterMode: retrypolicy.Floor,
-		Quota: &budget.QuotaOptions{LeastBack: 1},
+		ReadAfter: true,
+		Quota:     &budget.QuotaOptions{LeastBack: 1},
 	}
 }
 
@@ -190,7 +190,7 @@ func Java() *Options {
 // Source: aws-sdk-java-v2, the constants of its retries 2.1.
 func Java2026() *Options {
 	o := Standard2026()
-	o.AfterMode, o.Over = retrypolicy.Floor, 0
+	o.Over = 0
 	o.Quota.LeastBack = 1
 	return o
 }
@@ -209,8 +209,8 @@ func JavaLegacy() *Options {
 	return &Options{
 		Attempts: 4, Backoff: full(100 * time.Millisecond),
 		Throttled: retrypolicy.Backoff{Base: 500 * time.Millisecond, Max: maxDelay, Jitter: retrypolicy.EqualJitter},
-		ReadAfter: true, AfterMode: retrypolicy.Floor,
-		Quota: &budget.QuotaOptions{LeastBack: 1, Costs: []budget.Cost{{Kinds: throttling, Tokens: 0}}},
+		ReadAfter: true,
+		Quota:     &budget.QuotaOptions{LeastBack: 1, Costs: []budget.Cost{{Kinds: throttling, Tokens: 0}}},
 	}
 }
 
@@ -225,7 +225,7 @@ func JavaLegacy() *Options {
 func JS() *Options {
 	return &Options{
 		Attempts: 3, Backoff: full(100 * time.Millisecond), Throttled: full(500 * time.Millisecond),
-		ReadAfter: true, AfterMode: retrypolicy.Clamp, Over: over,
+		ReadAfter: true, Over: over,
 		Quota: &budget.QuotaOptions{Retry: 10, LeastBack: 1, Costs: []budget.Cost{{Kinds: throttling, Tokens: 5}}},
 	}
 }

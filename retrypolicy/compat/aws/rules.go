@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/hubline-iot/hubline/internal/errchain"
-	"github.com/hubline-iot/hubline/retrypolicy"
+	"github.com/hubline-iot/hubline/retrypolicy/classify"
 	"github.com/hubline-iot/hubline/retrypolicy/internal/delay"
 	"github.com/hubline-iot/hubline/retrypolicy/internal/failure"
 	"github.com/hubline-iot/hubline/transport"
@@ -25,7 +25,7 @@ type Failure struct {
 	BadChecksum bool
 	// Origin and Fault are for KotlinJudge.
 	Origin Origin
-	Fault  retrypolicy.Fault
+	Fault  Fault
 	// After is the wait that the service asked for; see RetryAfter.
 	After time.Duration
 }
@@ -39,6 +39,15 @@ const (
 	FromService
 	// FromLibrary: the client library itself failed.
 	FromLibrary
+)
+
+// Fault says which side caused a failure, by the service's model.
+type Fault uint8
+
+const (
+	FaultUnknown Fault = iota
+	FaultClient
+	FaultServer
 )
 
 // Rule is one row of Rules. Empty and zero fields match everything.
@@ -161,7 +170,7 @@ func statuses(r Rules, list []int, kind transport.Kind) Rules {
 // Judge applies the rules to f. It returns Again with the Kind of the first matching row, or with
 // the Kind of the service model's traits (Throttled, or Unavailable for Retryable). Without a match
 // it returns Fail.
-func (r Rules) Judge(f Failure) retrypolicy.Info {
+func (r Rules) Judge(f Failure) classify.Info {
 	if f.Retryable && f.Throttling {
 		return f.again(transport.Throttled)
 	}
@@ -173,7 +182,7 @@ func (r Rules) Judge(f Failure) retrypolicy.Info {
 	if f.Retryable {
 		return f.again(transport.Unavailable)
 	}
-	return f.fail()
+	return classify.Info{Verdict: classify.Fail}
 }
 
 func (r *Rule) fits(f Failure) bool {
@@ -191,11 +200,11 @@ func (r *Rule) fits(f Failure) bool {
 //  5. All other failures fail.
 //
 // Source: smithy-kotlin, StandardRetryPolicy.
-func KotlinJudge(f Failure) retrypolicy.Info {
+func KotlinJudge(f Failure) classify.Info {
 	switch {
-	case f.Retryable && f.Origin == FromService && f.Fault == retrypolicy.FaultServer:
+	case f.Retryable && f.Origin == FromService && f.Fault == FaultServer:
 		return f.again(transport.Unavailable)
-	case f.Retryable && f.Origin == FromService && f.Fault == retrypolicy.FaultClient:
+	case f.Retryable && f.Origin == FromService && f.Fault == FaultClient:
 		return f.again(transport.Conflict)
 	case f.Retryable && f.Origin == FromLibrary:
 		return f.again(transport.Conflict)
@@ -204,49 +213,33 @@ func KotlinJudge(f Failure) retrypolicy.Info {
 	case f.Retryable:
 		return f.again(transport.Network)
 	}
-	return f.fail()
+	return classify.Info{Verdict: classify.Fail}
 }
 
-func (f Failure) again(kind transport.Kind) retrypolicy.Info {
-	return retrypolicy.Info{Verdict: retrypolicy.Again, Kind: kind, Safe: safeAfter(kind), Fault: f.side(), After: f.After}
+func (f Failure) again(kind transport.Kind) classify.Info {
+	return classify.Info{Verdict: classify.Again, Kind: kind, Safe: safeAfter(kind), After: f.After}
 }
 
 // safeAfter reports whether an operation that failed with kind is safe to repeat.
-func safeAfter(kind transport.Kind) retrypolicy.Safe {
+func safeAfter(kind transport.Kind) classify.Safe {
 	if failure.NotActed(kind) {
-		return retrypolicy.SafeYes
+		return classify.SafeYes
 	}
-	return retrypolicy.SafeUnknown
-}
-
-func (f Failure) fail() retrypolicy.Info {
-	return retrypolicy.Info{Verdict: retrypolicy.Fail, Fault: f.side()}
-}
-
-func (f Failure) side() retrypolicy.Fault {
-	switch {
-	case f.Fault != retrypolicy.FaultUnknown:
-		return f.Fault
-	case f.Status >= 500:
-		return retrypolicy.FaultServer
-	case f.Status >= 400:
-		return retrypolicy.FaultClient
-	}
-	return retrypolicy.FaultUnknown
+	return classify.SafeUnknown
 }
 
 // Classifier makes a Classifier from judge, which is KotlinJudge or the method Judge of some Rules.
 // of returns the properties of an error. It returns false for an error that it does not know, such
 // as a lost connection, which is then Undecided. A nil of means FailureOf.
-func Classifier(judge func(Failure) retrypolicy.Info, of func(error) (Failure, bool)) retrypolicy.Classifier {
+func Classifier(judge func(Failure) classify.Info, of func(error) (Failure, bool)) classify.Func {
 	if of == nil {
 		of = FailureOf
 	}
-	return func(err error) retrypolicy.Info {
+	return func(err error) classify.Info {
 		if f, ok := of(err); ok {
 			return judge(f)
 		}
-		return retrypolicy.Info{}
+		return classify.Info{}
 	}
 }
 

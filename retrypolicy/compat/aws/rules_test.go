@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/hubline-iot/hubline/retrypolicy"
+	"github.com/hubline-iot/hubline/retrypolicy/classify"
 	"github.com/hubline-iot/hubline/retrypolicy/compat/aws"
 	"github.com/hubline-iot/hubline/retrypolicy/internal/policytest"
 	"github.com/hubline-iot/hubline/transport"
@@ -79,9 +80,9 @@ func TestAWSRules(t *testing.T) {
 			want  transport.Kind
 		}{{"standard", standard, c.standard}, {"legacy", legacy, c.legacy}, {"JavaScript", js, c.js}} {
 			info := r.rules.Judge(c.failure)
-			verdict := retrypolicy.Again
+			verdict := classify.Again
 			if r.want == no {
-				verdict = retrypolicy.Fail
+				verdict = classify.Fail
 			}
 			if info.Verdict != verdict || info.Kind != r.want {
 				t.Errorf("%s, %s %+v: verdict %d, %v; want %d, %v", r.name, c.name, c.failure, info.Verdict, info.Kind, verdict,
@@ -118,46 +119,45 @@ func TestAWSKotlinJudge(t *testing.T) {
 		want    transport.Kind
 		fail    bool
 	}{
-		{"service, server fault", f{Origin: aws.FromService, Fault: retrypolicy.FaultServer, Retryable: true},
+		{"service, server fault", f{Origin: aws.FromService, Fault: aws.FaultServer, Retryable: true},
 			kServer, false},
-		{"service, client fault", f{Origin: aws.FromService, Fault: retrypolicy.FaultClient, Retryable: true},
+		{"service, client fault", f{Origin: aws.FromService, Fault: aws.FaultClient, Retryable: true},
 			kClient, false},
-		{"the side counts before throttling", f{Origin: aws.FromService, Fault: retrypolicy.FaultServer,
+		{"the side counts before throttling", f{Origin: aws.FromService, Fault: aws.FaultServer,
 			Retryable: true, Throttling: true}, kServer, false},
 		{"library", f{Origin: aws.FromLibrary, Retryable: true}, kClient, false},
 		{"throttling", f{Throttling: true, Retryable: true}, kThrottle, false},
-		{"service, throttling, not marked retryable", f{Origin: aws.FromService, Fault: retrypolicy.FaultClient,
+		{"service, throttling, not marked retryable", f{Origin: aws.FromService, Fault: aws.FaultClient,
 			Throttling: true}, kThrottle, false},
 		{"elsewhere", f{Retryable: true}, kNetwork, false},
 		{"service of unknown fault", f{Origin: aws.FromService, Retryable: true}, kNetwork, false},
-		{"nothing marked", f{Origin: aws.FromService, Fault: retrypolicy.FaultServer, Status: 500}, transport.Unknown,
+		{"nothing marked", f{Origin: aws.FromService, Fault: aws.FaultServer, Status: 500}, transport.Unknown,
 			true},
 	} {
 		info := aws.KotlinJudge(c.failure)
-		if info.Kind != c.want || (info.Verdict == retrypolicy.Fail) != c.fail || info.Verdict == retrypolicy.Undecided {
+		if info.Kind != c.want || (info.Verdict == classify.Fail) != c.fail || info.Verdict == classify.Undecided {
 			t.Errorf("%s: %+v, want %v", c.name, info, c.want)
 		}
 	}
 }
 
 func TestAWSClassifierReadsErrorsOfTheSDK(t *testing.T) {
-	classify := aws.Classifier(aws.StandardRules().Judge, nil)
+	judge := aws.Classifier(aws.StandardRules().Judge, nil)
 	wrapped := fmt.Errorf("operation: %w", &policytest.HTTPError{Status: 503, Err: &policytest.APIError{Code: "SlowDown"}})
 	for _, c := range []struct {
 		err     error
-		verdict retrypolicy.Verdict
+		verdict classify.Verdict
 		kind    transport.Kind
-		fault   retrypolicy.Fault
 	}{
-		{wrapped, retrypolicy.Again, kThrottle, retrypolicy.FaultServer},
-		{&policytest.HTTPError{Status: 500, Err: errors.New("?")}, retrypolicy.Again, kServer, retrypolicy.FaultServer},
-		{&policytest.HTTPError{Status: 404, Err: &policytest.APIError{Code: "NoSuchKey"}}, retrypolicy.Fail,
-			transport.Unknown, retrypolicy.FaultClient},
-		{&policytest.APIError{Code: "RequestTimeout"}, retrypolicy.Again, kServer, retrypolicy.FaultUnknown},
-		{errors.New("connection reset"), retrypolicy.Undecided, transport.Unknown, retrypolicy.FaultUnknown},
-		{transport.Network, retrypolicy.Undecided, transport.Unknown, retrypolicy.FaultUnknown},
+		{wrapped, classify.Again, kThrottle},
+		{&policytest.HTTPError{Status: 500, Err: errors.New("?")}, classify.Again, kServer},
+		{&policytest.HTTPError{Status: 404, Err: &policytest.APIError{Code: "NoSuchKey"}}, classify.Fail,
+			transport.Unknown},
+		{&policytest.APIError{Code: "RequestTimeout"}, classify.Again, kServer},
+		{errors.New("connection reset"), classify.Undecided, transport.Unknown},
+		{transport.Network, classify.Undecided, transport.Unknown},
 	} {
-		if got := classify(c.err); got.Verdict != c.verdict || got.Kind != c.kind || got.Fault != c.fault {
+		if got := judge(c.err); got.Verdict != c.verdict || got.Kind != c.kind {
 			t.Errorf("%v: %+v", c.err, got)
 		}
 	}
@@ -169,12 +169,12 @@ func TestAWSClassifierReadsErrorsOfTheSDK(t *testing.T) {
 		f.Service, f.After = "dynamodb", aws.RetryAfter("20")
 		return f, ok
 	})
-	both := retrypolicy.Chain(nil, dynamo, retrypolicy.Classify)
+	both := classify.Chain(nil, dynamo, retrypolicy.Classify)
 	conflict := &policytest.HTTPError{Status: 409, Err: &policytest.APIError{Code: "ReplicatedWriteConflictException"}}
-	if got := both(conflict); got.Verdict != retrypolicy.Again || got.Kind != kClient || got.After != 20*time.Millisecond {
+	if got := both(conflict); got.Verdict != classify.Again || got.Kind != kClient || got.After != 20*time.Millisecond {
 		t.Errorf("conflict: %+v", got)
 	}
-	if got := both(transport.Forbidden); got.Verdict != retrypolicy.Fail || got.Kind != transport.Forbidden {
+	if got := both(transport.Forbidden); got.Verdict != classify.Fail || got.Kind != transport.Forbidden {
 		t.Errorf("fall-through: %+v", got)
 	}
 }
@@ -192,10 +192,10 @@ func TestAWSRetryAfter(t *testing.T) {
 
 func TestAWSRulesAllocateNothing(t *testing.T) {
 	rules := aws.LegacyRules()
-	classify := aws.Classifier(rules.Judge, nil)
+	judge := aws.Classifier(rules.Judge, nil)
 	var err error = &policytest.HTTPError{Status: 409, Err: &policytest.APIError{Code: "ReplicatedWriteConflictException"}}
-	var info retrypolicy.Info
-	if allocs := testing.AllocsPerRun(100, func() { info = classify(err) }); allocs != 0 {
+	var info classify.Info
+	if allocs := testing.AllocsPerRun(100, func() { info = judge(err) }); allocs != 0 {
 		t.Errorf("%v allocations; %+v", allocs, info)
 	}
 }

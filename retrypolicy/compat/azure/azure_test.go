@@ -10,6 +10,7 @@ import (
 
 	"github.com/hubline-iot/hubline/internal/bounded"
 	"github.com/hubline-iot/hubline/retrypolicy"
+	"github.com/hubline-iot/hubline/retrypolicy/classify"
 	"github.com/hubline-iot/hubline/retrypolicy/compat/azure"
 	"github.com/hubline-iot/hubline/retrypolicy/internal/policytest"
 	"github.com/hubline-iot/hubline/transport"
@@ -253,11 +254,11 @@ func TestCSharpMaxRetriesAllowsOneLess(t *testing.T) {
 // P17: a permanent failure of the hub is not retried under any policy. The SDK also refuses errors
 // of other libraries; here that needs a classifier.
 func TestCSharpNotTransient(t *testing.T) {
-	hubOnly := func(err error) retrypolicy.Info {
+	hubOnly := func(err error) classify.Info {
 		if transport.Find(err) == nil {
-			return retrypolicy.Info{Verdict: retrypolicy.Fail}
+			return classify.Info{Verdict: classify.Fail}
 		}
-		return retrypolicy.Info{}
+		return classify.Info{}
 	}
 	for _, c := range []struct {
 		err   error
@@ -405,27 +406,27 @@ func TestAzureNodeCodeAndDocument(t *testing.T) {
 // P24: the SDK's policy accepts a filter that overrides single errors; here a classifier in front
 // of the fixed table does so.
 func TestAzureNodeFilterOverride(t *testing.T) {
-	override := func(err error) retrypolicy.Info {
+	override := func(err error) classify.Info {
 		switch transport.KindOf(err) {
 		case transport.Timeout:
-			return retrypolicy.Info{Verdict: retrypolicy.Fail, Kind: transport.Timeout}
+			return classify.Info{Verdict: classify.Fail, Kind: transport.Timeout}
 		case transport.Unauthorized:
-			return retrypolicy.Info{Verdict: retrypolicy.Again, Kind: transport.Unauthorized}
+			return classify.Info{Verdict: classify.Again, Kind: transport.Unauthorized}
 		}
-		return retrypolicy.Info{}
+		return classify.Info{}
 	}
 	for _, c := range []struct {
 		kind            transport.Kind
 		plain, override int // attempts
 	}{{transport.Timeout, 3, 1}, {transport.Unauthorized, 1, 3}, {transport.Network, 3, 3}, {transport.Invalid, 1, 1}} {
 		for _, v := range []struct {
-			classify retrypolicy.Classifier
-			want     int
+			judge classify.Func
+			want  int
 		}{{nil, c.plain}, {override, c.override}} {
 			bounded.Test(t, func(t *testing.T) {
 				tries := 0
 				r := retrypolicy.Retrier{Policy: retrypolicy.MaxAttempts{Total: 3, Policy: azure.Node{}},
-					Classify: v.classify}
+					Classify: v.judge}
 				err := r.Do(t.Context(), func(context.Context) error { tries++; return &transport.Error{Kind: c.kind} })
 				if tries != v.want || !errors.Is(err, c.kind) {
 					t.Errorf("%v: %d tries and %v, want %d", c.kind, tries, err, v.want)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/hubline-iot/hubline/retrypolicy"
+	"github.com/hubline-iot/hubline/retrypolicy/classify"
 	"github.com/hubline-iot/hubline/retrypolicy/compat/grpc"
 	"github.com/hubline-iot/hubline/transport"
 )
@@ -64,7 +65,7 @@ func (rpcError) Error() string { return "rpc failed" }
 
 // A callback finds the status, so this package does not import a gRPC library.
 func ExampleNewClassifier() {
-	classify, err := grpc.NewClassifier(func(err error) (grpc.Code, string, bool) {
+	judge, err := grpc.NewClassifier(func(err error) (grpc.Code, string, bool) {
 		var s rpcError
 		if !errors.As(err, &s) {
 			return 0, "", false
@@ -76,8 +77,8 @@ func ExampleNewClassifier() {
 		return
 	}
 	for _, s := range []rpcError{{14, "250"}, {14, "-1"}, {5, ""}} {
-		info := classify(s)
-		fmt.Println(info.Verdict == retrypolicy.Again, info.Kind, info.After)
+		info := judge(s)
+		fmt.Println(info.Verdict == classify.Again, info.Kind, info.After)
 	}
 	// Output:
 	// true service unavailable 250ms

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/hubline-iot/hubline/retrypolicy"
+	"github.com/hubline-iot/hubline/retrypolicy/classify"
 	"github.com/hubline-iot/hubline/retrypolicy/internal/failure"
 	"github.com/hubline-iot/hubline/retrypolicy/internal/wrap"
 	"github.com/hubline-iot/hubline/transport"
@@ -82,10 +83,10 @@ func (g Policy) Validate() error {
 // atOnce represents a server that asked for a delay of 0; 0 itself means that it did not ask.
 const atOnce = time.Nanosecond
 
-// Pushback reads the value of the header grpc-retry-pushback-ms, for Info.After or the RetryAfter
-// of a transport.Error: milliseconds that fit into 32 bits. 0 ms becomes 1 ns, because 0 means that
-// there was no header. An empty value returns 0. A negative value, or one that is not a number,
-// returns a negative duration: do not try again.
+// Pushback reads the value of the header grpc-retry-pushback-ms, for classify.Info.After or the
+// RetryAfter of a transport.Error: milliseconds that fit into 32 bits. 0 ms becomes 1 ns, because 0
+// means that there was no header. An empty value returns 0. A negative value, or one that is not a
+// number, returns a negative duration: do not try again.
 func Pushback(header string) time.Duration {
 	if header == "" {
 		return 0
@@ -154,7 +155,7 @@ type Status func(err error) (code Code, pushback string, ok bool)
 // others. An error without a status, or with OK, is Undecided. A code that gRPC does not define
 // counts as UNKNOWN. As in gRPC, retryable has no default: the service decides which codes may be
 // repeated.
-func NewClassifier(status Status, retryable ...Code) (retrypolicy.Classifier, error) {
+func NewClassifier(status Status, retryable ...Code) (classify.Func, error) {
 	if status == nil {
 		return nil, failure.Invalid("grpc.NewClassifier status is nil; give a function that finds the status in an error")
 	}
@@ -168,17 +169,17 @@ func NewClassifier(status Status, retryable ...Code) (retrypolicy.Classifier, er
 		}
 		again[c] = true
 	}
-	return func(err error) retrypolicy.Info {
+	return func(err error) classify.Info {
 		code, pushback, ok := status(err)
 		if !ok || code == OK {
-			return retrypolicy.Info{}
+			return classify.Info{}
 		}
 		if code >= codes {
 			code = Unknown
 		}
-		info := retrypolicy.Info{Verdict: retrypolicy.Fail, Kind: kindOf[code], After: Pushback(pushback)}
+		info := classify.Info{Verdict: classify.Fail, Kind: kindOf[code], After: Pushback(pushback)}
 		if again[code] {
-			info.Verdict = retrypolicy.Again
+			info.Verdict = classify.Again
 		}
 		return info
 	}, nil
@@ -215,7 +216,9 @@ func NewThrottle(maxTokens int, ratio float64) (*Throttle, error) {
 }
 
 // Wrap puts the throttle around p: p decides first.
-func (t *Throttle) Wrap(p retrypolicy.Policy) retrypolicy.Policy { return ratioed{t, p} }
+func (t *Throttle) Wrap(p retrypolicy.Policy) retrypolicy.Policy {
+	return ratioed{wrap.Around{Policy: p}, t}
+}
 
 // Tokens returns the current number of tokens.
 func (t *Throttle) Tokens() float64 {
@@ -245,36 +248,25 @@ func (t *Throttle) learn(a retrypolicy.Attempt) {
 }
 
 type ratioed struct {
+	wrap.Around
 	throttle *Throttle
-	policy   retrypolicy.Policy
 }
 
 func (r ratioed) Decide(a retrypolicy.Attempt) retrypolicy.Decision {
-	d := r.policy.Decide(a)
+	d := r.Policy.Decide(a)
 	if d.Retry && !r.throttle.open() {
-		return wrap.Refuse(r.policy, a, d, retrypolicy.Decision{Reason: retrypolicy.OutOfQuota, Delay: d.Delay})
+		return wrap.Refuse(r.Policy, a, d, retrypolicy.Decision{Reason: retrypolicy.OutOfQuota, Delay: d.Delay})
 	}
 	return d
 }
 
-func (r ratioed) Withdraw(a retrypolicy.Attempt) { retrypolicy.Withdraw(r.policy, a) }
-
 func (r ratioed) Observe(a retrypolicy.Attempt) {
 	r.throttle.learn(a)
-	retrypolicy.Observe(r.policy, a)
-}
-
-func (r ratioed) Admit(a retrypolicy.Attempt) retrypolicy.Decision {
-	return retrypolicy.Admit(r.policy, a)
+	r.Around.Observe(a)
 }
 
 func (r ratioed) Validate() error {
-	if r.throttle == nil {
-		return failure.Invalid("grpc.Throttle is nil; make one with grpc.NewThrottle")
-	}
-	return wrap.Within("the policy that grpc.Throttle.Wrap was given", r.policy)
+	return r.Check(r.throttle != nil, "grpc.Throttle", "grpc.NewThrottle")
 }
 
-func (r ratioed) Inside() retrypolicy.Policy { return r.policy }
-func (r ratioed) Shared() any                { return r.throttle }
-func (ratioed) Charges() bool                { return false }
+func (r ratioed) Shared() any { return r.throttle }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/hubline-iot/hubline/retrypolicy"
+	"github.com/hubline-iot/hubline/retrypolicy/classify"
 	"github.com/hubline-iot/hubline/retrypolicy/compat/grpc"
 	"github.com/hubline-iot/hubline/retrypolicy/internal/policytest"
 	"github.com/hubline-iot/hubline/transport"
@@ -165,32 +166,32 @@ func rpcStatus(err error) (grpc.Code, string, bool) {
 }
 
 func TestGRPCClassifier(t *testing.T) {
-	classify, err := grpc.NewClassifier(rpcStatus, grpc.Unavailable,
+	judge, err := grpc.NewClassifier(rpcStatus, grpc.Unavailable,
 		grpc.ResourceExhausted)
 	if err != nil {
 		t.Fatal(err)
 	}
-	again, fail := retrypolicy.Again, retrypolicy.Fail
+	again, fail := classify.Again, classify.Fail
 	for _, c := range []struct {
 		err  error
-		want retrypolicy.Info
+		want classify.Info
 	}{
-		{rpc{14, ""}, retrypolicy.Info{Verdict: again, Kind: transport.Unavailable}},
-		{rpc{14, "250"}, retrypolicy.Info{Verdict: again, Kind: transport.Unavailable, After: 250 * time.Millisecond}},
-		{rpc{14, "0"}, retrypolicy.Info{Verdict: again, Kind: transport.Unavailable, After: 1}},
-		{rpc{14, "-1"}, retrypolicy.Info{Verdict: again, Kind: transport.Unavailable, After: -1}},
-		{rpc{8, ""}, retrypolicy.Info{Verdict: again, Kind: transport.Throttled}},
-		{rpc{4, ""}, retrypolicy.Info{Verdict: fail, Kind: transport.Timeout}},
-		{rpc{3, "x"}, retrypolicy.Info{Verdict: fail, Kind: transport.Invalid, After: -1}},
-		{rpc{5, ""}, retrypolicy.Info{Verdict: fail, Kind: transport.NotFound}},
-		{rpc{16, ""}, retrypolicy.Info{Verdict: fail, Kind: transport.Unauthorized}},
-		{rpc{17, ""}, retrypolicy.Info{Verdict: fail, Kind: transport.Unknown}},
-		{rpc{255, ""}, retrypolicy.Info{Verdict: fail, Kind: transport.Unknown}},
-		{rpc{0, ""}, retrypolicy.Info{}},
-		{errors.New("no status"), retrypolicy.Info{}},
-		{&retrypolicy.Error{Err: rpc{14, ""}}, retrypolicy.Info{Verdict: again, Kind: transport.Unavailable}},
+		{rpc{14, ""}, classify.Info{Verdict: again, Kind: transport.Unavailable}},
+		{rpc{14, "250"}, classify.Info{Verdict: again, Kind: transport.Unavailable, After: 250 * time.Millisecond}},
+		{rpc{14, "0"}, classify.Info{Verdict: again, Kind: transport.Unavailable, After: 1}},
+		{rpc{14, "-1"}, classify.Info{Verdict: again, Kind: transport.Unavailable, After: -1}},
+		{rpc{8, ""}, classify.Info{Verdict: again, Kind: transport.Throttled}},
+		{rpc{4, ""}, classify.Info{Verdict: fail, Kind: transport.Timeout}},
+		{rpc{3, "x"}, classify.Info{Verdict: fail, Kind: transport.Invalid, After: -1}},
+		{rpc{5, ""}, classify.Info{Verdict: fail, Kind: transport.NotFound}},
+		{rpc{16, ""}, classify.Info{Verdict: fail, Kind: transport.Unauthorized}},
+		{rpc{17, ""}, classify.Info{Verdict: fail, Kind: transport.Unknown}},
+		{rpc{255, ""}, classify.Info{Verdict: fail, Kind: transport.Unknown}},
+		{rpc{0, ""}, classify.Info{}},
+		{errors.New("no status"), classify.Info{}},
+		{&retrypolicy.Error{Err: rpc{14, ""}}, classify.Info{Verdict: again, Kind: transport.Unavailable}},
 	} {
-		if got := classify(c.err); got != c.want {
+		if got := judge(c.err); got != c.want {
 			t.Errorf("%+v: %+v, want %+v", c.err, got, c.want)
 		}
 	}
@@ -294,12 +295,12 @@ func TestNewRetryThrottleRefuses(t *testing.T) {
 // Under Do the throttle allows retries of the first failures and then none; first attempts
 // continue.
 func TestGRPCUnderDo(t *testing.T) {
-	classify, err := grpc.NewClassifier(rpcStatus, grpc.Unavailable)
+	judge, err := grpc.NewClassifier(rpcStatus, grpc.Unavailable)
 	if err != nil {
 		t.Fatal(err)
 	}
 	th := policytest.NewRetryThrottle(t, 10, 0.1)
-	r := retrypolicy.Retrier{Policy: th.Wrap(a6), Classify: classify}
+	r := retrypolicy.Retrier{Policy: th.Wrap(a6), Classify: judge}
 	runs := 0
 	call := func(code grpc.Code) error {
 		return r.Do(context.Background(), func(context.Context) error {

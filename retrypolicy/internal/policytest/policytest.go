@@ -226,6 +226,22 @@ func NewThrottle(t testing.TB, o *budget.ThrottleOptions) *budget.Throttle {
 
 func Sec(s float64) time.Time { return Epoch.Add(time.Duration(math.Round(s * 1e9))) }
 
+// WantError expects an *Error with reason. errors.Is must match reason and all of is.
+func WantError(t *testing.T, err error, reason retrypolicy.Reason, retries int, is ...error) {
+	t.Helper()
+	var e *retrypolicy.Error
+	if !errors.As(err, &e) || e.Reason != reason || e.Retries != retries || !errors.Is(err, reason) {
+		t.Errorf("%v; want %v after %d retries", err, reason, retries)
+		return
+	}
+	for _, target := range is {
+		if !errors.Is(err, target) {
+			t.Errorf("%v: errors.Is does not find %v", err, target)
+		}
+	}
+}
+
+// WantStop expects p to stop for reason.
 func WantStop(t *testing.T, p retrypolicy.Policy, a retrypolicy.Attempt, reason retrypolicy.Reason) {
 	t.Helper()
 	if d := p.Decide(a); d.Retry || d.Reason != reason || d.Delay != 0 {

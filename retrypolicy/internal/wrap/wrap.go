@@ -1,4 +1,4 @@
-// Package wrap has helpers for policies around other policies, outside package retrypolicy.
+// Package wrap has the common part of policies around other policies, outside package retrypolicy.
 package wrap
 
 import (
@@ -6,6 +6,45 @@ import (
 	"github.com/hubline-iot/hubline/retrypolicy/internal/failure"
 	"github.com/hubline-iot/hubline/transport"
 )
+
+// Around is a policy around Policy that changes nothing: it forwards every call. Policies with
+// shared state embed it and define the methods in which they differ.
+type Around struct{ Policy retrypolicy.Policy }
+
+// Decide forwards to Policy.
+func (w Around) Decide(a retrypolicy.Attempt) retrypolicy.Decision { return w.Policy.Decide(a) }
+
+// Admit forwards to Policy.
+func (w Around) Admit(a retrypolicy.Attempt) retrypolicy.Decision {
+	return retrypolicy.Admit(w.Policy, a)
+}
+
+// Observe forwards to Policy.
+func (w Around) Observe(a retrypolicy.Attempt) { retrypolicy.Observe(w.Policy, a) }
+
+// Withdraw forwards to Policy.
+func (w Around) Withdraw(a retrypolicy.Attempt) { retrypolicy.Withdraw(w.Policy, a) }
+
+// Inside returns Policy.
+func (w Around) Inside() retrypolicy.Policy { return w.Policy }
+
+// Charges reports false: the policy does not use Decision.Cost.
+func (Around) Charges() bool { return false }
+
+// Check validates a wrapper that the method Wrap of a type returned. made reports whether the
+// function constructor made the value.
+func (w Around) Check(made bool, typeName, constructor string) error {
+	if !made {
+		return failure.Invalid(typeName + " is nil; make one with " + constructor)
+	}
+	if w.Policy == nil { // joins strings only here: Do validates its policy in each call
+		return Within("the policy that "+typeName+".Wrap was given", nil)
+	}
+	return retrypolicy.Validate(w.Policy)
+}
+
+// Begins reports whether d lets the attempt begin at once.
+func Begins(d retrypolicy.Decision) bool { return d.Retry && d.Delay <= 0 }
 
 // Admitted is the decision that lets an attempt begin.
 var Admitted = retrypolicy.Decision{Retry: true}

@@ -1,0 +1,96 @@
+package classify
+
+import (
+	"time"
+
+	"github.com/hubline-iot/hubline/errfilter"
+	"github.com/hubline-iot/hubline/retrypolicy/internal/failure"
+	"github.com/hubline-iot/hubline/transport"
+)
+
+// Verdict says what follows an attempt.
+type Verdict uint8
+
+const (
+	// Undecided leaves the outcome to the next classifier.
+	Undecided Verdict = iota
+	// Again makes another attempt, if the policy allows it.
+	Again
+	// Fail ends the series with a failure.
+	Fail
+	// Succeed ends the series with a success, even if there is an error.
+	Succeed
+)
+
+// Safe says whether the operation may be repeated after the failure.
+type Safe uint8
+
+const (
+	// SafeUnknown: the service may or may not have acted.
+	SafeUnknown Safe = iota
+	// SafeYes: the service did not act, or acting twice does no harm.
+	SafeYes
+	// SafeNo: acting twice would do harm. There is no retry.
+	SafeNo
+)
+
+// Info is a classifier's answer about the outcome of an attempt. The zero Info is Undecided.
+type Info struct {
+	Verdict Verdict
+	// Kind is the class of the failure. It selects delays in retrypolicy.ByKind and costs in a quota.
+	Kind transport.Kind
+	Safe Safe
+	// After is the wait that the service asked for. 0: none. Negative: the service asked not to retry.
+	After time.Duration
+}
+
+// Func is a classifier: it judges a non-nil error. It must be safe for concurrent use if the
+// retrypolicy.Retrier is shared.
+type Func func(err error) Info
+
+// Chain calls the classifiers in order and returns the first answer that is not Undecided. It skips
+// nil ones.
+func Chain(classifiers ...Func) Func {
+	return func(err error) Info {
+		for _, c := range classifiers {
+			if c == nil {
+				continue
+			}
+			if info := c(err); info.Verdict != Undecided {
+				return info
+			}
+		}
+		return Info{}
+	}
+}
+
+// FromKind makes a classifier from a function that finds the Kind of an error, such as neterr.Kind;
+// OfKind judges the Kind. Undecided are errors without a Kind, and those that retrypolicy.Permanent
+// marked. A method RetryAfter() time.Duration of the error sets After.
+func FromKind(find func(error) (kind transport.Kind, ok bool)) Func {
+	return func(err error) Info {
+		if failure.IsPermanent(err) {
+			return Info{}
+		}
+		kind, ok := find(err)
+		if !ok {
+			return Info{}
+		}
+		info := OfKind(kind)
+		info.After = failure.RetryAfter(err)
+		return info
+	}
+}
+
+// OfKind judges a failure of Kind k by the table of package errfilter. The failure is SafeYes if a
+// service that answers so has not acted on the request.
+func OfKind(k transport.Kind) Info {
+	info := Info{Verdict: Fail, Kind: k}
+	if failure.NotActed(k) {
+		info.Safe = SafeYes
+	}
+	if errfilter.OfKind(k).Retry {
+		info.Verdict = Again
+	}
+	return info
+}
