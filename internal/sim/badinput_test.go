@@ -11,6 +11,7 @@ import (
 
 	"github.com/hubline-iot/hubline/device"
 	"github.com/hubline-iot/hubline/errfilter"
+	"github.com/hubline-iot/hubline/internal/hubfixture"
 	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/amqp"
@@ -25,12 +26,8 @@ func TestHopelessCredentialsEndOpenAtOnce(t *testing.T) {
 }
 
 func hopelessCredentialsEndOpenAtOnce(t *testing.T, with engine) {
-	hub, err := testbroker.New(nil)
-	require.NoError(t, err)
-	defer func() { require.NoError(t, hub.Close()) }()
+	hub := hubfixture.Open(t, nil, "dev-1")
 	addr, err := hub.Listen(ports[with.protocol].secure, "127.0.0.1:0")
-	require.NoError(t, err)
-	_, err = hub.AddDevice("dev-1")
 	require.NoError(t, err)
 	good := hub.ConnectionString("dev-1")
 	otherKey := base64.StdEncoding.EncodeToString([]byte("0123456789abcdef0123456789abcdef"))

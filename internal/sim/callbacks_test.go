@@ -15,6 +15,7 @@ import (
 
 	"github.com/hubline-iot/hubline/device"
 	"github.com/hubline-iot/hubline/internal/bounded"
+	"github.com/hubline-iot/hubline/internal/hubfixture"
 	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/transport"
 )
@@ -61,13 +62,7 @@ func TestACallbackOfADialThatDoesNotReturn(t *testing.T) {
 			for how, fail := range map[string]func(){"panic": func() { panic("oh dear") }, "exit": runtime.Goexit} {
 				t.Run(with.name+"/"+tc.name+"/"+how, func(t *testing.T) {
 					bounded.Test(t, func(t *testing.T) {
-						hub, err := testbroker.New(nil)
-						require.NoError(t, err)
-						defer hub.Close()
-						_, err = hub.AddDevice("dev-1")
-						require.NoError(t, err)
-						_, err = hub.AddDevice("dev-2")
-						require.NoError(t, err)
+						hub := hubfixture.Open(t, nil, "dev-1", "dev-2")
 						limiter := device.NewDialLimiter(1, 0)
 						var failed atomic.Bool
 						var mu sync.Mutex

@@ -13,7 +13,6 @@ import (
 	"github.com/hubline-iot/hubline/errfilter"
 	"github.com/hubline-iot/hubline/internal/bounded"
 	"github.com/hubline-iot/hubline/internal/memconn"
-	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/transport"
 )
 
@@ -55,13 +54,7 @@ func TestADamagedClientHelloDoesNotEndTheClient(t *testing.T) {
 }
 
 func flipTheClientHello(t *testing.T, with engine, step int) {
-	hub, err := testbroker.New(nil)
-	require.NoError(t, err)
-	defer func() { require.NoError(t, hub.Close()) }()
-	_, err = hub.AddDevice("dev-1")
-	require.NoError(t, err)
-	creds, err := device.ParseConnectionString(hub.ConnectionString("dev-1"))
-	require.NoError(t, err)
+	hub, creds := openHub(t)
 	base := with.inMemory(hub, true)
 	base.TLS.CurvePreferences = []tls.CurveID{tls.X25519} // a short ClientHello
 

@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hubline-iot/hubline/device"
+	"github.com/hubline-iot/hubline/internal/hubfixture"
 	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/amqp"
@@ -16,6 +18,7 @@ import (
 	"github.com/hubline-iot/hubline/transport/mqtt/lean"
 	"github.com/hubline-iot/hubline/transport/mqtt/lean/leannet"
 	"github.com/hubline-iot/hubline/transport/netopt"
+	"github.com/stretchr/testify/require"
 )
 
 // way has the connection options that the transports share. A transport ignores fields that it does
@@ -130,6 +133,15 @@ func (e engine) inMemory(h *testbroker.Hub, secure bool) *way {
 		return &way{TLS: h.ClientTLS(), Dial: h.Dial(ports[e.protocol].secure)}
 	}
 	return &way{Plaintext: true, Dial: h.Dial(ports[e.protocol].plain)}
+}
+
+// openHub returns a hub with the device dev-1, closed by t.Cleanup, and the device's credentials.
+func openHub(t *testing.T) (*testbroker.Hub, *transport.Credentials) {
+	t.Helper()
+	hub := hubfixture.Open(t, nil, "dev-1")
+	creds, err := device.ParseConnectionString(hub.ConnectionString("dev-1"))
+	require.NoError(t, err)
+	return hub, creds
 }
 
 // withEachEngine runs f once for each engine.

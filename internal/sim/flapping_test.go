@@ -24,13 +24,7 @@ func aLinkThatFlapsAndMakesProgressIsNotPunished(t *testing.T, with engine) {
 	const messages, resets, rate = 10_000, 20, 500
 	synctest.Test(t, func(t *testing.T) {
 		faketime.Start()
-		hub, err := testbroker.New(nil)
-		require.NoError(t, err)
-		defer hub.Close()
-		_, err = hub.AddDevice("dev-1")
-		require.NoError(t, err)
-		creds, err := device.ParseConnectionString(hub.ConnectionString("dev-1"))
-		require.NoError(t, err)
+		hub, creds := openHub(t)
 		c, err := device.New(creds, with.make(creds, with.inMemory(hub, false)), nil)
 		require.NoError(t, err)
 		defer c.Close()

@@ -41,23 +41,28 @@ func receives(_ engine, r row) bool {
 	return r.reconnects() || r.class == always && r.fault.Kind != testbroker.Quota
 }
 
-func amqpRows() []row {
-	type F = testbroker.Fault
-	const (
-		fromCloud, messages, tokens = testbroker.LinkC2D, testbroker.LinkTelemetry, testbroker.LinkCBSSender
+// Conditions of AMQP errors.
+const (
+	decode       = "amqp:decode-error"
+	exceeded     = "amqp:resource-limit-exceeded"
+	internal     = "amqp:internal-error"
+	missing      = "amqp:not-found"
+	notAllowed   = "amqp:not-allowed"
+	odd          = "com.example:odd"
+	throttledNow = "com.microsoft:device-container-throttled"
+	tooLarge     = "amqp:link:message-size-exceeded"
+	unwelcome    = "amqp:unauthorized-access"
+)
 
-		decode       = "amqp:decode-error"
-		exceeded     = "amqp:resource-limit-exceeded"
-		internal     = "amqp:internal-error"
-		missing      = "amqp:not-found"
-		notAllowed   = "amqp:not-allowed"
-		odd          = "com.example:odd"
-		throttledNow = "com.microsoft:device-container-throttled"
-		tooLarge     = "amqp:link:message-size-exceeded"
-		unwelcome    = "amqp:unauthorized-access"
-	)
-	rows := []row{
-		// The connection.
+func amqpRows() []row {
+	return sorted(slices.Concat(amqpConnectRows(), amqpTokenRows(), amqpLinkRows(), amqpMessageRows(), amqpStateRows(),
+		belowRows(), callRows(), watchRows(), linkRows()))
+}
+
+// amqpConnectRows are faults of a new connection.
+func amqpConnectRows() []row {
+	type F = testbroker.Fault
+	return []row{
 		{name: "RefuseConnect", fault: F{Kind: testbroker.RefuseConnect, Times: 2}, kinds: kinds(unavailable)},
 		{name: "RefuseConnect, " + exceeded, fault: F{Kind: testbroker.RefuseConnect, Condition: exceeded},
 			kinds: kinds(quota)},
@@ -70,8 +75,13 @@ func amqpRows() []row {
 		{name: "NoConnack", fault: F{Kind: testbroker.NoConnack}, kinds: kinds(timeout)},
 		{name: "DropConnect", fault: F{Kind: testbroker.DropConnect}, kinds: kinds(network)},
 		{name: "GarbageOnConnect", fault: F{Kind: testbroker.GarbageOnConnect}, kinds: kinds(network, protocol)},
+	}
+}
 
-		// Authentication.
+// amqpTokenRows are faults of the authentication.
+func amqpTokenRows() []row {
+	type F = testbroker.Fault
+	return []row{
 		{name: "RefuseSASL auth", fault: F{Kind: testbroker.RefuseSASL, Code: 1}, kinds: kinds(unauthorized), terminal: true},
 		{name: "RefuseSASL sys", fault: F{Kind: testbroker.RefuseSASL, Code: 2}, kinds: kinds(unavailable)},
 		{name: "RefuseSASL sys-perm", fault: F{Kind: testbroker.RefuseSASL, Code: 3}, kinds: kinds(transport.Forbidden),
@@ -90,10 +100,16 @@ func amqpRows() []row {
 		{name: "SlowToken", fault: F{Kind: testbroker.SlowToken, Delay: 3 * time.Second}, class: atToken, alone: true},
 		{name: "NoToken", fault: F{Kind: testbroker.NoToken}, class: atToken, kinds: kinds(timeout), alone: true},
 		{name: "DropOnToken", fault: F{Kind: testbroker.DropOnToken}, class: atToken, kinds: kinds(network)},
+	}
+}
 
-		// The links. The link for cloud-to-device messages is attached before the client counts as
-		// connected, the link for telemetry with the first message. The client retries a lost link once,
-		// at once.
+// amqpLinkRows are faults of the links for tokens and messages. The link for cloud-to-device
+// messages is attached before the client counts as connected, the link for telemetry with the first
+// message. The client retries a lost link once, at once.
+func amqpLinkRows() []row {
+	type F = testbroker.Fault
+	const fromCloud, messages, tokens = testbroker.LinkC2D, testbroker.LinkTelemetry, testbroker.LinkCBSSender
+	return []row{
 		{name: "RefuseAttach tokens", fault: F{Kind: testbroker.RefuseAttach, Link: tokens}, kinds: kinds(unavailable),
 			perhaps: true},
 		{name: "RefuseAttach messages from the cloud",
@@ -142,9 +158,14 @@ func amqpRows() []row {
 				Delay: 10 * time.Second, Unclosed: true}, class: atSubscribe, alone: true},
 		{name: "DetachWhileIdle telemetry", fault: F{Kind: testbroker.DetachWhileIdle, Link: messages,
 			Delay: 3 * time.Second}, class: atLink, alone: true},
+	}
+}
 
-		// Messages. If the hub reports the device of a live session as unauthorized, the client tries one
-		// fresh token.
+// amqpMessageRows are faults of telemetry messages. If the hub reports the device of a live session
+// as unauthorized, the client tries one fresh token.
+func amqpMessageRows() []row {
+	type F = testbroker.Fault
+	return []row{
 		{name: "DropBeforePublish", fault: F{Kind: testbroker.DropBeforePublish}, class: atPublish, kinds: kinds(network)},
 		{name: "DropAfterPublish", fault: F{Kind: testbroker.DropAfterPublish}, class: atPublish, kinds: kinds(network)},
 		{name: "DropAfterPuback", fault: F{Kind: testbroker.DropAfterPuback}, class: atPublish, kinds: kinds(network)},
@@ -194,8 +215,13 @@ func amqpRows() []row {
 			class: atPublish, kinds: kinds(throttled), alone: true},
 		{name: "DetachAfterMessage", fault: F{Kind: testbroker.DetachAfterMessage}, class: atPublish,
 			kinds: kinds(unavailable), alone: true},
+	}
+}
 
-		// States.
+// amqpStateRows are states of the hub and the network.
+func amqpStateRows() []row {
+	type F = testbroker.Fault
+	return []row{
 		{name: "HalfOpen", fault: F{Kind: testbroker.HalfOpen, For: 20 * time.Second}, class: always,
 			kinds: kinds(timeout, network)},
 		{name: "Throttle", fault: F{Kind: testbroker.Throttle, Rate: 2, Limit: 3, For: 20 * time.Second}, class: always,
@@ -204,7 +230,6 @@ func amqpRows() []row {
 		{name: "Quota", fault: F{Kind: testbroker.Quota, Limit: -1, For: 20 * time.Second}, class: always,
 			kinds: kinds(quota), alone: true},
 	}
-	return sorted(slices.Concat(rows, belowRows(), callRows(), watchRows(), linkRows()))
 }
 
 // linkRows are faults of the links for twin and methods. Each pair belongs together: when one link
@@ -218,7 +243,6 @@ func linkRows() []row {
 		out, in testbroker.LinkKind
 	}{{"twin", atTwinLink, testbroker.LinkTwinSender, testbroker.LinkTwinReceiver}, {"methods", atMethodLink,
 		testbroker.LinkMethodSender, testbroker.LinkMethodReceiver}} {
-		const throttledNow = "com.microsoft:device-container-throttled"
 		rows = append(rows,
 			row{name: "RefuseAttach " + p.name + " in", fault: F{Kind: testbroker.RefuseAttach, Link: p.in}, class: p.class,
 				kinds: kinds(unavailable)},

@@ -29,13 +29,8 @@ func noSocketIsLeftOpen(t *testing.T, with engine) {
 		require.NoError(t, err)
 		return len(entries)
 	}
-	hub, err := testbroker.New(nil)
-	require.NoError(t, err)
+	hub, creds := openHub(t)
 	addr, err := hub.Listen(ports[with.protocol].secure, "127.0.0.1:0")
-	require.NoError(t, err)
-	_, err = hub.AddDevice("dev-1")
-	require.NoError(t, err)
-	creds, err := device.ParseConnectionString(hub.ConnectionString("dev-1"))
 	require.NoError(t, err)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
@@ -59,7 +54,6 @@ func noSocketIsLeftOpen(t *testing.T, with engine) {
 	before := sockets()
 	cycle(60)
 	require.Less(t, sockets(), before+10, "a leak would be one for each of 60 cycles")
-	require.NoError(t, hub.Close())
 }
 
 // A silent peer is detected within documented times: with a message in flight after AckTimeout,
@@ -73,12 +67,7 @@ func aSilentPeerIsFoundInTime(t *testing.T, with engine) {
 				t.Skip("a device that has nothing to say says nothing over HTTP, and finds out with its next request")
 			}
 			bounded.Test(t, func(t *testing.T) {
-				hub, err := testbroker.New(nil)
-				require.NoError(t, err)
-				_, err = hub.AddDevice("dev-1")
-				require.NoError(t, err)
-				creds, err := device.ParseConnectionString(hub.ConnectionString("dev-1"))
-				require.NoError(t, err)
+				hub, creds := openHub(t)
 				lost := make(chan time.Time, 10)
 				w := with.inMemory(hub, false)
 				w.KeepAlive, w.PingTimeout = 40*time.Second, 10*time.Second
@@ -99,7 +88,6 @@ func aSilentPeerIsFoundInTime(t *testing.T, with engine) {
 				}
 				require.LessOrEqual(t, (<-lost).Sub(start), limit)
 				require.NoError(t, c.Close())
-				require.NoError(t, hub.Close())
 			})
 		})
 	}

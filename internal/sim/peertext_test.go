@@ -42,13 +42,7 @@ func TestTextsOfTheHubHaveNeitherSecretsNorControlCharacters(t *testing.T) {
 			fault.Description, fault.Times = evil, -1
 			t.Run(with.name+"/"+fault.Kind.String()+strings.ToValidUTF8(fault.Condition, ""), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
-					hub, err := testbroker.New(nil)
-					require.NoError(t, err)
-					defer hub.Close()
-					_, err = hub.AddDevice("dev-1")
-					require.NoError(t, err)
-					creds, err := device.ParseConnectionString(hub.ConnectionString("dev-1"))
-					require.NoError(t, err)
+					hub, creds := openHub(t)
 					injected := hub.Inject(fault)
 					defer injected.Remove()
 

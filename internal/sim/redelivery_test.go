@@ -22,13 +22,7 @@ func TestTheHandlerIsToldOfARedelivery(t *testing.T) {
 		for name, lose := range map[string]bool{"released": false, "the verdict was lost": true} {
 			t.Run(name, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
-					h, err := testbroker.New(nil)
-					require.NoError(t, err)
-					defer h.Close()
-					_, err = h.AddDevice("dev-1")
-					require.NoError(t, err)
-					creds, err := device.ParseConnectionString(h.ConnectionString("dev-1"))
-					require.NoError(t, err)
+					h, creds := openHub(t)
 					type told struct {
 						id          string
 						redelivered bool

@@ -14,7 +14,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hubline-iot/hubline/device"
-	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/transport"
 )
 
@@ -97,11 +96,7 @@ type slowRun struct {
 
 // overRelay sends messages of a size for the duration d, as fast as the link accepts them.
 func overRelay(t *testing.T, e engine, secure bool, rate, size int, writeTimeout, d time.Duration) slowRun {
-	h, err := testbroker.New(nil)
-	require.NoError(t, err)
-	defer h.Close()
-	dev, err := h.AddDevice("dev-1")
-	require.NoError(t, err)
+	h, creds := openHub(t)
 	port := ports[e.protocol].plain
 	if secure {
 		port = ports[e.protocol].secure
@@ -112,9 +107,6 @@ func overRelay(t *testing.T, e engine, secure bool, rate, size int, writeTimeout
 	if secure {
 		w.TLS = h.ClientTLS()
 	}
-	sign, err := transport.SharedKey(dev.PrimaryKey)
-	require.NoError(t, err)
-	creds := &transport.Credentials{Host: dev.HostName, DeviceID: dev.ID, Sign: sign}
 	began := time.Now()
 	c, err := device.New(creds, e.make(creds, w), &device.Options{OnStatus: func(s device.Status) {
 		if s.Reason == device.ConnectionLost {

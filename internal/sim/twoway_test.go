@@ -19,13 +19,8 @@ func TestTwoWayTrafficAtFullSpeed(t *testing.T) { withEachEngine(t, twoWay) }
 
 func twoWay(t *testing.T, with engine) {
 	const n = 10_000
-	hub, err := testbroker.New(nil)
-	require.NoError(t, err)
+	hub, creds := openHub(t)
 	addr, err := hub.Listen(ports[with.protocol].plain, "127.0.0.1:0")
-	require.NoError(t, err)
-	_, err = hub.AddDevice("dev-1")
-	require.NoError(t, err)
-	creds, err := device.ParseConnectionString(hub.ConnectionString("dev-1"))
 	require.NoError(t, err)
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
@@ -79,5 +74,4 @@ func twoWay(t *testing.T, with engine) {
 	require.Equal(t, n+n/100, hub.Len())
 	require.EqualValues(t, 1, c.Stats().Connections)
 	require.NoError(t, c.Close())
-	require.NoError(t, hub.Close())
 }

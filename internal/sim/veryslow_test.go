@@ -29,13 +29,7 @@ func TestAVerySlowLink(t *testing.T) {
 			t.Run(fmt.Sprintf("%d messages of %d bytes at %d bytes per second", row.messages, row.size, row.rate),
 				func(t *testing.T) {
 					synctest.Test(t, func(t *testing.T) {
-						h, err := testbroker.New(nil)
-						require.NoError(t, err)
-						defer h.Close()
-						_, err = h.AddDevice("dev-1")
-						require.NoError(t, err)
-						creds, err := device.ParseConnectionString(h.ConnectionString("dev-1"))
-						require.NoError(t, err)
+						h, creds := openHub(t)
 						w := e.inMemory(h, false)
 						dial := w.Dial
 						w.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
