@@ -60,8 +60,8 @@ func (c change) apply(b []byte) []byte {
 }
 
 func newDisk() *disk {
-	root := &inode{folder: true}
-	return &disk{names: map[string]*inode{"/": root}, durable: map[string]*inode{"/": root}}
+	top := &inode{folder: true}
+	return &disk{names: map[string]*inode{root: top}, durable: map[string]*inode{root: top}}
 }
 
 // page is the unit of space and of unreadable sectors.
@@ -193,7 +193,7 @@ func (d *disk) SyncFolder(path string) error {
 	if d.names[path] == nil {
 		return failure(o, os.ErrNotExist)
 	}
-	maps.DeleteFunc(d.durable, func(name string, _ *inode) bool { return name != "/" && filepath.Dir(name) == path })
+	maps.DeleteFunc(d.durable, func(name string, _ *inode) bool { return name != root && filepath.Dir(name) == path })
 	for name, f := range d.names {
 		if filepath.Dir(name) == path {
 			d.durable[name] = f
@@ -290,7 +290,7 @@ func (h *handle) ReadAt(p []byte, at int64) (n int, err error) {
 	for n < len(p) && at+int64(n) < int64(len(h.inode.data)) {
 		i := at + int64(n)
 		if h.inode.bad[i/page] {
-			return n, failure(o, syscall.EIO)
+			return n, failure(o, errUnreadable)
 		}
 		end := min((i/page+1)*page, int64(len(h.inode.data)))
 		n += copy(p[n:], h.inode.data[i:end])
@@ -317,7 +317,7 @@ func (h *handle) WriteAt(p []byte, at int64) (n int, err error) {
 			continue
 		}
 		if at > i*page || at+int64(len(p)) < (i+1)*page { // part of a page: the system must read the rest
-			return 0, failure(o, syscall.EIO)
+			return 0, failure(o, errUnreadable)
 		}
 		delete(h.inode.bad, i)
 	}
@@ -333,7 +333,7 @@ func (h *handle) WriteAt(p []byte, at int64) (n int, err error) {
 		h.inode.unsynced = append(h.inode.unsynced, c)
 	}
 	if n < len(p) {
-		return n, failure(o, syscall.ENOSPC)
+		return n, failure(o, errDiskFull)
 	}
 	return n, nil
 }
@@ -510,7 +510,7 @@ func (d *disk) cut(a after) *disk {
 	names := a.names(d.names, d.durable)
 	for _, path := range slices.Sorted(maps.Keys(names)) {
 		f := names[path]
-		if path == "/" || names[filepath.Dir(path)] == nil {
+		if path == root || names[filepath.Dir(path)] == nil {
 			continue
 		}
 		again := &inode{folder: f.folder}
@@ -528,7 +528,7 @@ func (d *disk) kill() *disk {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	left := newDisk()
-	copies := map[*inode]*inode{d.names["/"]: left.names["/"]}
+	copies := map[*inode]*inode{d.names[root]: left.names[root]}
 	again := func(f *inode) *inode {
 		if copies[f] == nil {
 			copies[f] = &inode{folder: f.folder, data: slices.Clone(f.data), durable: slices.Clone(f.durable),

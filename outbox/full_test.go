@@ -52,7 +52,7 @@ func fullDisk(t *testing.T, fs outbox.FileSystem, folder string, o *outbox.Optio
 				continue
 			}
 			require.ErrorIs(t, err, transport.Quota)
-			require.ErrorIs(t, err, syscall.ENOSPC)
+			require.ErrorIs(t, err, errDiskFull)
 			require.ErrorContains(t, err, "the disk is full")
 			break
 		}
@@ -121,7 +121,7 @@ func TestOpenOnAFullDisk(t *testing.T) {
 		q := openOn(t, d, nil)
 		put(t, q, 0, 50)
 		require.NoError(t, q.Close())
-		require.NoError(t, d.Remove(folder+"/done"))
+		require.NoError(t, d.Remove(markFile))
 		d.capacity = 1
 		q = openOn(t, d, nil)
 		require.Equal(t, ids(0, 50), take(t, q))

@@ -226,7 +226,7 @@ func TestOpenCountsFailedFsyncs(t *testing.T) {
 func TestTheNamesOfNewFoldersAreDurable(t *testing.T) {
 	bounded.Test(t, func(t *testing.T) {
 		d := newDisk()
-		const deep = "/var/lib/thermometer/outbox"
+		deep := absolute("/var/lib/thermometer/outbox")
 		q, err := outbox.OpenOn(d, deep, nil)
 		require.NoError(t, err)
 		put(t, q, 0, 1)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"strconv"
 	"sync"
 	"testing"
@@ -40,8 +41,21 @@ func open(t testing.TB, folder string, o *outbox.Options) *outbox.Queue {
 	return q
 }
 
-// folder is the path of the queue on a simulated disk.
-const folder = "/outbox"
+// Paths on a simulated disk, as the operating system writes them: its root, the queue's folder and
+// the file of the mark.
+var (
+	root     = absolute("/")
+	folder   = absolute("/outbox")
+	markFile = filepath.Join(folder, "done")
+)
+
+func absolute(path string) string {
+	path, err := filepath.Abs(path)
+	if err != nil {
+		panic(err)
+	}
+	return path
+}
 
 func openOn(t testing.TB, fs outbox.FileSystem, o *outbox.Options) *outbox.Queue {
 	t.Helper()
