@@ -105,7 +105,7 @@ func floodWithoutReading(t *testing.T, with engine, how flood) {
 
 	require.NotEqual(t, device.Disconnected, c.Status().State)
 	time.Sleep(2 * time.Minute)
-	require.Equal(t, device.DisconnectedRetrying, c.Status().State, "the hub takes no data")
+	require.Equal(t, device.DisconnectedRetrying, c.Status().State, "the hub accepts no data")
 }
 
 // mqttServe accepts CONNECT and two subscriptions, then returns.

@@ -110,7 +110,7 @@ func TestAMethodAnswerIsSentBeforeClose(t *testing.T) {
 	}
 }
 
-// A method answer is dropped when the network takes no data.
+// A method answer is dropped when the network accepts no data.
 func TestAMethodAnswerWithoutCredit(t *testing.T) {
 	bubble(t, func(t *testing.T, h *hub) {
 		r := h.dev1(t, h.options())

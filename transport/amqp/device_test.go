@@ -131,7 +131,7 @@ func TestTokensAreRenewedForADay(t *testing.T) {
 	})
 }
 
-// Close is bounded with a silent hub, and with a hub that takes no data.
+// Close is bounded with a silent hub, and with a hub that accepts no data.
 func TestCloseIsBounded(t *testing.T) {
 	for name, prepare := range map[string]func(t *testing.T, h *hub, c *device.Client){
 		"idle":   func(*testing.T, *hub, *device.Client) {},

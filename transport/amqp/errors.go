@@ -310,7 +310,7 @@ func lost(kind transport.Kind, cause error) *transport.Error {
 }
 
 // lossOf is lost with the Kind of the cause: that of the hub's condition, Protocol for a violation,
-// Timeout for a peer that is silent or takes no data, else Network.
+// Timeout for a peer that is silent or accepts no data, else Network.
 func lossOf(cause error) *transport.Error {
 	if e := transport.Find(cause); e != nil {
 		return lost(e.Kind, e.Err)

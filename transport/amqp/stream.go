@@ -259,7 +259,7 @@ type writeError struct{ err error }
 
 func (e *writeError) Error() string {
 	if errors.Is(e.err, os.ErrDeadlineExceeded) {
-		return "the hub takes no data: " + e.err.Error()
+		return "the hub accepts no data: " + e.err.Error()
 	}
 	return e.err.Error()
 }

@@ -110,7 +110,7 @@ func TestADeviceThatLeavesKeepsTheTokenLinks(t *testing.T) {
 	})
 }
 
-// For a network that takes no data, at most highWater and a transfer of each device are buffered.
+// For a network that accepts no data, at most highWater and a transfer of each device are buffered.
 func TestBufferedBytesAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, c, socket := connected(t)

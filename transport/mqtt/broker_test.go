@@ -71,7 +71,7 @@ func TestACertificateOverWebSocket(t *testing.T) {
 		o.Network.Certificate = func(context.Context) (*tls.Certificate, error) { return &cert, nil }
 		ctx, cancel := context.WithCancel(t.Context())
 		creds := &transport.Credentials{Host: h.HostName(), DeviceID: "dev-x"}
-		s, err := mqtt.New(o).Dial(ctx, &transport.Config{Creds: creds, Window: 1, Sink: goodbye{cancel}})
+		s, err := mqtt.New(o).Dial(ctx, &transport.Config{Creds: creds, Window: 1, Sink: endAfterFirst{cancel}})
 		require.NoError(t, err)
 		s.Send([]transport.Item{{Msg: &transport.Message{Body: []byte("x")}}})
 		require.Error(t, s.Run(ctx))
@@ -107,7 +107,7 @@ func TestNoSocketStaysOpen(t *testing.T) {
 					{elsewhere, h.CredsWith(t, ""), []transport.Kind{transport.NotFound, transport.Network}},
 				} {
 					ctx, cancel := context.WithCancel(t.Context())
-					s, err := mqtt.New(&c.o).Dial(ctx, &transport.Config{Creds: c.creds, Window: 1, Sink: goodbye{cancel}})
+					s, err := mqtt.New(&c.o).Dial(ctx, &transport.Config{Creds: c.creds, Window: 1, Sink: endAfterFirst{cancel}})
 					cancel()
 					if c.kinds == nil {
 						require.NoError(t, err)

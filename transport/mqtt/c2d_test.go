@@ -206,14 +206,14 @@ func TestTheModelIsAnnounced(t *testing.T) {
 	})
 }
 
-// choosySink refuses every seventh message.
-type choosySink struct {
+// refusingSink refuses every seventh message.
+type refusingSink struct {
 	sink
 	calls, refused int
 	taken          [][]byte
 }
 
-func (k *choosySink) Deliver(d *transport.Delivery) bool {
+func (k *refusingSink) Deliver(d *transport.Delivery) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.calls++
@@ -243,7 +243,7 @@ func tenThousandEachWay(t *testing.T, secure bool) {
 	if secure {
 		h.serveTLS(t, o)
 	}
-	k := new(choosySink)
+	k := new(refusingSink)
 	ctx, cancel := context.WithCancel(context.Background())
 	var l *link
 	accepted := make(chan struct{})

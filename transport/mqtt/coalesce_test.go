@@ -85,7 +85,7 @@ func TestAFullWriteIsOneWrite(t *testing.T) {
 				all += len(l.expect(typePublish).body)
 			}
 			synctest.Wait()
-			require.Less(t, int(writes.Load()-before), all/fullWrite*3/2)
+			require.Less(t, int(writes.Load()-before), all/flushSize*3/2)
 		})
 	}
 }
@@ -110,7 +110,7 @@ func TestALoneMessageIsWrittenThrough(t *testing.T) {
 		require.False(t, inside("mqtt.(*conn).writeThrough("))
 		require.Len(t, r.sink.tags(), 1)
 
-		r.send(strings.Repeat("x", maxAlone)) // may be too large for the network's buffers
+		r.send(strings.Repeat("x", maxWriteThrough)) // may be too large for the network's buffers
 		synctest.Wait()
 		require.False(t, inside("mqtt.(*conn).writeThrough("))
 		l.puback(l.expect(typePublish).id())
@@ -123,7 +123,7 @@ func inside(function string) bool {
 	return bytes.Contains(stacks[:runtime.Stack(stacks, true)], []byte(function))
 }
 
-// Goodbye and Send end in time when a message that is written through is stuck.
+// disconnect and Send end in time when a message that is written through is stuck.
 func TestALoneMessageThatIsStuckDoesNotDelayDisconnect(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		h := newHub(t)

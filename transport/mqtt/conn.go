@@ -13,17 +13,17 @@ import (
 )
 
 const (
-	// idleRead and busyRead are the sizes of the read buffer with little and with much incoming
+	// minRead and maxRead are the sizes of the read buffer with little and with much incoming
 	// traffic.
-	idleRead, busyRead = 64, 4 << 10
+	minRead, maxRead = 64, 4 << 10
 	// highWater is how many bytes may be pending before the session stops publishing.
 	highWater = 32 << 10
-	// maxAlone is the largest packet that is written through: it fits into the network's buffers when
-	// they are otherwise empty.
-	maxAlone = 8 << 10
-	// fullWrite is how many bytes are collected before a write while more messages are announced. With
+	// maxWriteThrough is the largest packet that is written through: it fits into the network's
+	// buffers when they are otherwise empty.
+	maxWriteThrough = 8 << 10
+	// flushSize is how many bytes are collected before a write while more messages are announced. With
 	// one more message of up to 2 KB the result still is one chunk and one TLS record.
-	fullWrite = 14 << 10
+	flushSize = 14 << 10
 	// writeChunk is the most bytes in one write, so that keepAlive sees progress on a slow link.
 	writeChunk = 16 << 10
 	// keepBuffer is the largest write buffer that is returned to the pool; a window of ordinary
@@ -62,33 +62,33 @@ type conn struct {
 	flushed chan struct{}
 
 	// Owned by the reading goroutine.
-	frames   framer
-	greeting int    // bytes read before the CONNACK was whole
-	got      int    // bytes of the latest read
-	ready    []byte // passed the framer and not yet read; a slice of few or many
-	few      [idleRead]byte
-	many     *[busyRead]byte // nil unless there is much incoming traffic
-	readErr  error
+	frames       framer
+	connackBytes int    // bytes read before the CONNACK was whole
+	lastReadSize int    // bytes of the latest read
+	ready        []byte // passed the framer and not yet read; a slice of smallBuf or largeBuf
+	smallBuf     [minRead]byte
+	largeBuf     *[maxRead]byte // nil unless there is much incoming traffic
+	readErr      error
 
 	mu      sync.Mutex // guards the fields below; never held during I/O
 	pending *writeBuf  // nil: no pending bytes
 	// capacity 1: signals the session that the flusher took pending; nil until the session first waits
-	room     chan struct{}
-	flushing bool          // a flusher or a stand-in for it exists, or the last one ended
-	expected []publication // one for each PUBLISH that the library holds
-	coming   int           // announced messages that are not written yet
-	unacked  int           // messages written and not acknowledged
-	alone    bool          // one message is announced, and none is unacknowledged
-	beat     heartbeat
-	err      error     // the first failure
-	closing  bool      // Close was called
-	goodbye  bool      // DISCONNECT was written: Close sends what is pending
-	drainBy  time.Time // the deadline of that; set by Close
+	spaceFreed     chan struct{}
+	flushing       bool          // a flusher or a stand-in for it exists, or the last one ended
+	expected       []publication // one for each PUBLISH that the library holds
+	announced      int           // announced messages that are not written yet
+	unacked        int           // messages written and not acknowledged
+	singleInFlight bool          // one message is announced, and none is unacknowledged
+	beat           heartbeat
+	err            error     // the first failure
+	closing        bool      // Close was called
+	disconnectSent bool      // DISCONNECT was written: Close sends what is pending
+	drainDeadline  time.Time // the deadline of that; set by Close
 }
 
 // Pools of the buffers that connections use only while there is traffic.
 var (
-	readBufs  = sync.Pool{New: func() any { return new([busyRead]byte) }}
+	readBufs  = sync.Pool{New: func() any { return new([maxRead]byte) }}
 	writeBufs = sync.Pool{New: func() any { return new(writeBuf) }}
 )
 
@@ -149,7 +149,7 @@ func (c *conn) Read(p []byte) (int, error) {
 func (c *conn) fill() error {
 	buf := c.readBuf()
 	if !c.frames.connected {
-		buf = buf[:max(1, 4-c.greeting)] // a CONNACK has 4 bytes
+		buf = buf[:max(1, 4-c.connackBytes)] // a CONNACK has 4 bytes
 	} else {
 		select {
 		case <-c.open:
@@ -157,11 +157,11 @@ func (c *conn) fill() error {
 		}
 	}
 	n, err := c.Conn.Read(buf)
-	c.got = n
-	c.greeting += n
+	c.lastReadSize = n
+	c.connackBytes += n
 	if n > 0 {
 		c.mu.Lock()
-		c.beat.hear(time.Now())
+		c.beat.received(time.Now())
 		c.mu.Unlock()
 	}
 	var frameErr error
@@ -177,20 +177,20 @@ func (c *conn) fill() error {
 	return nil
 }
 
-// readBuf returns the buffer for the next read, a large one after a read that filled idleRead.
+// readBuf returns the buffer for the next read, a large one after a read that filled minRead.
 func (c *conn) readBuf() []byte {
-	busy := c.got >= idleRead
+	large := c.lastReadSize >= minRead
 	switch {
-	case busy && c.many == nil:
-		c.many = readBufs.Get().(*[busyRead]byte)
-	case !busy && c.many != nil:
-		readBufs.Put(c.many)
-		c.many = nil
+	case large && c.largeBuf == nil:
+		c.largeBuf = readBufs.Get().(*[maxRead]byte)
+	case !large && c.largeBuf != nil:
+		readBufs.Put(c.largeBuf)
+		c.largeBuf = nil
 	}
-	if busy {
-		return c.many[:]
+	if large {
+		return c.largeBuf[:]
 	}
-	return c.few[:]
+	return c.smallBuf[:]
 }
 
 // Write appends p to the pending bytes, or writes it through when it is a PUBLISH alone in flight.
@@ -218,16 +218,16 @@ func (c *conn) Write(p []byte) (int, error) {
 			return 0, c.fail(errUnannounced)
 		}
 		if pub.id != 0 {
-			c.coming--
+			c.announced--
 			c.unacked++
-			through = c.alone && !c.flushing && c.pending == nil && len(p) <= maxAlone
+			through = c.singleInFlight && !c.flushing && c.pending == nil && len(p) <= maxWriteThrough
 		}
 	case typeDisconnect:
-		c.goodbye, c.coming = true, 0
+		c.disconnectSent, c.announced = true, 0
 	}
 	c.appendLocked(p, pub)
 	if p[0]>>4 == typeConnect {
-		setKeepAlive(c.pending.b, c.beat.every)
+		setKeepAlive(c.pending.b, c.beat.keepAlive)
 	}
 	if through {
 		out := c.becomeFlusherLocked()
@@ -243,7 +243,7 @@ func (c *conn) Write(p []byte) (int, error) {
 
 // endedLocked reports that nothing may be written: the connection failed or was closed, or the last
 // packet, DISCONNECT, was written [MQTT-3.14.4-2].
-func (c *conn) endedLocked() bool { return c.err != nil || c.closing || c.goodbye }
+func (c *conn) endedLocked() bool { return c.err != nil || c.closing || c.disconnectSent }
 
 // appendLocked appends a packet to the pending bytes.
 func (c *conn) appendLocked(packet []byte, pub publication) {
@@ -258,8 +258,8 @@ func (c *conn) appendLocked(packet []byte, pub publication) {
 func (c *conn) keepAlive() time.Duration {
 	progress := dialer.Progress(c.socket)
 	c.mu.Lock()
-	c.beat.gotOn(progress)
-	wait, ping, silent := c.beat.look(time.Now())
+	c.beat.progressed(progress)
+	wait, ping, silent := c.beat.check(time.Now())
 	if ping && !c.endedLocked() {
 		// under one lock: a flusher that becomes idle in between would start pingTimeout before the ping
 		// is pending
@@ -278,13 +278,13 @@ func (c *conn) keepAlive() time.Duration {
 // pong notes the answer to a ping.
 func (c *conn) pong() {
 	c.mu.Lock()
-	c.beat.hear(time.Now())
+	c.beat.received(time.Now())
 	c.mu.Unlock()
 }
 
-// waitRoom waits until fewer than highWater bytes are pending, and returns the difference; 0 when
-// the connection is dead or stop was closed first.
-func (c *conn) waitRoom(stop <-chan struct{}) int {
+// waitForSpace waits until fewer than highWater bytes are pending, and returns the difference; 0
+// when the connection is dead or stop was closed first.
+func (c *conn) waitForSpace(stop <-chan struct{}) int {
 	for {
 		c.mu.Lock()
 		dead := c.endedLocked()
@@ -292,10 +292,10 @@ func (c *conn) waitRoom(stop <-chan struct{}) int {
 		if c.pending != nil {
 			free -= len(c.pending.b)
 		}
-		if free <= 0 && c.room == nil {
-			c.room = make(chan struct{}, 1)
+		if free <= 0 && c.spaceFreed == nil {
+			c.spaceFreed = make(chan struct{}, 1)
 		}
-		room := c.room
+		spaceFreed := c.spaceFreed
 		c.mu.Unlock()
 		if dead {
 			return 0
@@ -304,7 +304,7 @@ func (c *conn) waitRoom(stop <-chan struct{}) int {
 			return free
 		}
 		select {
-		case <-room:
+		case <-spaceFreed:
 		case <-c.dead:
 			return 0
 		case <-stop:
@@ -318,11 +318,11 @@ func (c *conn) waitRoom(stop <-chan struct{}) int {
 // nothing more is sent.
 func (c *conn) Close() error {
 	c.mu.Lock()
-	first, abort := !c.closing, !c.goodbye
+	first, abort := !c.closing, !c.disconnectSent
 	c.closing = true
 	if first && !abort && c.err == nil {
-		c.drainBy = time.Now().Add(drainTime)
-		_ = c.socket.SetWriteDeadline(c.drainBy) // shortens a write in progress
+		c.drainDeadline = time.Now().Add(drainTime)
+		_ = c.socket.SetWriteDeadline(c.drainDeadline) // shortens a write in progress
 	}
 	c.wakeFlusherLocked()
 	c.mu.Unlock()
@@ -367,8 +367,8 @@ func (c *conn) SetDeadline(time.Time) error      { return nil }
 func (c *conn) SetReadDeadline(time.Time) error  { return nil }
 func (c *conn) SetWriteDeadline(time.Time) error { return nil }
 
-// poke puts a token into ch, of capacity 1, unless it is full.
-func poke(ch chan struct{}) {
+// notify puts a token into ch, of capacity 1, unless it is full.
+func notify(ch chan struct{}) {
 	select {
 	case ch <- struct{}{}:
 	default:

@@ -22,7 +22,7 @@ type ConnackError = wire.ConnackError
 type SubackError = wire.SubackError
 
 // lossError returns the *transport.Error for the end of a live session, which is always worth a
-// retry: Timeout when the hub answers no ping or takes no data, else Network.
+// retry: Timeout when the hub answers no ping or accepts no data, else Network.
 func lossError(err error) *transport.Error {
 	kind := transport.Network
 	if errors.Is(err, os.ErrDeadlineExceeded) || errors.Is(err, errNoPong) {

@@ -36,7 +36,7 @@ func ExampleNew() {
 	t := mqtt.New(&mqtt.Options{Network: netopt.Options{Dial: hub.Dial(testbroker.PortMQTTS), TLS: hub.ClientTLS()}})
 	creds := &transport.Credentials{Host: dev.HostName, DeviceID: dev.ID, Sign: sign}
 	ctx, cancel := context.WithCancel(context.Background())
-	session, err := t.Dial(ctx, &transport.Config{Creds: creds, Window: 1, Sink: goodbye{cancel}})
+	session, err := t.Dial(ctx, &transport.Config{Creds: creds, Window: 1, Sink: endAfterFirst{cancel}})
 	if err != nil {
 		panic(err)
 	}
@@ -46,12 +46,12 @@ func ExampleNew() {
 	// Output: the hub has m-1: 21.5
 }
 
-// goodbye is a transport.Sink that ends the session with the first result.
-type goodbye struct{ end context.CancelFunc }
+// endAfterFirst is a transport.Sink that ends the session with the first result.
+type endAfterFirst struct{ end context.CancelFunc }
 
-func (g goodbye) Done(uint16, error)               { g.end() }
-func (g goodbye) Reply(uint32, transport.Reply)    {}
-func (g goodbye) Deliver(*transport.Delivery) bool { return false }
+func (g endAfterFirst) Done(uint16, error)               { g.end() }
+func (g endAfterFirst) Reply(uint32, transport.Reply)    {}
+func (g endAfterFirst) Deliver(*transport.Delivery) bool { return false }
 
 // A gateway on the local network with its own name and a slower connection.
 func ExampleOptions() {

@@ -13,29 +13,29 @@ func (c *conn) flush() {
 	for {
 		c.mu.Lock()
 		var out *writeBuf
-		failed, closing, room := c.err != nil, c.closing, c.room
+		failed, closing, spaceFreed := c.err != nil, c.closing, c.spaceFreed
 		if closing || c.writeDueLocked() {
 			out, c.pending = c.pending, nil
 		}
 		if out == nil && !failed && !closing {
 			c.flusherIdleLocked()
 		}
-		stay := c.flushing
+		keepRunning := c.flushing
 		c.mu.Unlock()
 		switch {
 		case failed:
 			close(c.flushed)
 			return
 		case out != nil:
-			poke(room)
+			notify(spaceFreed)
 			if err := c.send(out.b); err != nil {
 				c.awaitReason()
 				c.fail(&writeError{err})
 			}
 			out.free()
 		case closing:
-			c.hangUp()
-		case !stay:
+			c.closeGracefully()
+		case !keepRunning:
 			return
 		default:
 			select {
@@ -72,7 +72,7 @@ func (c *conn) send(p []byte) error {
 	for first := true; first || len(p) > 0; first = false {
 		n := min(len(p), writeChunk)
 		c.mu.Lock()
-		c.beat.sent = time.Now()
+		c.beat.lastWrite = time.Now()
 		c.mu.Unlock()
 		if _, err := c.Conn.Write(p[:n]); err != nil {
 			return err
@@ -82,12 +82,12 @@ func (c *conn) send(p []byte) error {
 	return nil
 }
 
-// hangUp closes after DISCONNECT. It bounds the close_notify of TLS, for which crypto/tls would
-// wait 5 s.
-func (c *conn) hangUp() {
+// closeGracefully closes after DISCONNECT. It bounds the close_notify of TLS, for which crypto/tls
+// would wait 5 s.
+func (c *conn) closeGracefully() {
 	if c.Conn != c.socket {
 		c.mu.Lock()
-		rest := time.Until(c.drainBy)
+		rest := time.Until(c.drainDeadline)
 		c.mu.Unlock()
 		t := time.AfterFunc(rest, func() { _ = c.socket.Close() })
 		_ = c.Conn.Close()
@@ -96,24 +96,24 @@ func (c *conn) hangUp() {
 	c.fail(errClosed)
 }
 
-// writeDueLocked reports whether to write the pending bytes: there are fullWrite of them, or no
+// writeDueLocked reports whether to write the pending bytes: there are flushSize of them, or no
 // more messages are announced.
 func (c *conn) writeDueLocked() bool {
-	return c.pending != nil && (c.coming <= 0 || len(c.pending.b) >= fullWrite)
+	return c.pending != nil && (c.announced <= 0 || len(c.pending.b) >= flushSize)
 }
 
 // flusherIdleLocked marks the flusher idle.
 func (c *conn) flusherIdleLocked() {
 	c.flushing = c.control != nil
-	if c.pending == nil && c.beat.asked {
-		c.beat.drained(time.Now())
+	if c.pending == nil && c.beat.pinged {
+		c.beat.flushed(time.Now())
 	}
 }
 
 // wakeFlusherLocked wakes the flusher, or starts it.
 func (c *conn) wakeFlusherLocked() {
 	if c.flushing {
-		poke(c.wake)
+		notify(c.wake)
 		return
 	}
 	c.flushing = true
@@ -150,7 +150,7 @@ type writeError struct{ err error }
 
 func (e *writeError) Error() string {
 	if errors.Is(e.err, os.ErrDeadlineExceeded) {
-		return "the hub takes no data: " + e.err.Error()
+		return "the hub accepts no data: " + e.err.Error()
 	}
 	return e.err.Error()
 }

@@ -21,8 +21,8 @@ const (
 	// maxIncoming caps a packet's remaining length. The largest packets from a hub carry the JSON of a
 	// method or twin.
 	maxIncoming = 1 << 20
-	// maxFilters is the most return codes in a SUBACK that pass; wire.MaxFilters is less.
-	maxFilters = 5
+	// maxSubackCodes is the most return codes in a SUBACK that pass; wire.MaxFilters is less.
+	maxSubackCodes = 5
 )
 
 // bodySize is the least and the most bytes that a hub may send in a packet's body, by packet type.
@@ -33,7 +33,7 @@ var bodySize = [16]struct{ min, max int }{
 	typeConnack:    {2, 2},
 	typePublish:    {3, maxIncoming},
 	typePuback:     {2, 2},
-	typeSuback:     {3, 2 + maxFilters},
+	typeSuback:     {3, 2 + maxSubackCodes},
 	typePingresp:   {0, 0},
 	typeDisconnect: {0, 0},
 }
@@ -72,7 +72,7 @@ type framer struct {
 	left    int    // bytes of the body not yet read
 	skip    int    // bytes of the topic not yet read
 	kept    []byte // bytes collected in the states small, topicSize, id
-	keptBuf [2 + maxFilters]byte
+	keptBuf [2 + maxSubackCodes]byte
 }
 
 type frameState uint8

@@ -51,7 +51,7 @@ func TestTheFramerPassesWhatAHubMaySend(t *testing.T) {
 		"puback":                             stream(0x40, 2, 0, 7),
 		"suback":                             stream(0x90, 3, 0, 7, 1),
 		"pong":                               stream(0xD0, 0),
-		"goodbye":                            stream(0xE0, 0),
+		"DISCONNECT":                         stream(0xE0, 0),
 		"publish without body":               stream(0x30, 3, 0, 1, 'a'),
 		"publish with QoS 1":                 stream(0x32, 6, 0, 1, 'a', 0, 1, 'x'),
 		"publish, QoS 1, no body":            stream(0x32, 5, 0, 1, 'a', 0, 1),

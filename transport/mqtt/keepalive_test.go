@@ -234,10 +234,10 @@ func TestASessionThatIsIdleAgainHasNoBuffersAndNoFlusher(t *testing.T) {
 		synctest.Wait()
 		require.Len(t, r.sink.tags(), len(bodies))
 		c := r.Session.(*session).conn
-		require.NotNil(t, c.many, "much came")
+		require.NotNil(t, c.largeBuf, "much came")
 		l.send(typePingresp<<4, 0)
 		synctest.Wait()
-		require.Nil(t, c.many)
+		require.Nil(t, c.largeBuf)
 		require.Nil(t, c.pending)
 		require.False(t, c.flushing)
 		require.Equal(t, 10, goroutines())

@@ -76,9 +76,9 @@ func TestAnyLossOfALiveSessionIsRetryable(t *testing.T) {
 		lose func(r *running, l *link, c *hooked)
 		kind transport.Kind
 	}{
-		"closed":              {func(_ *running, l *link, _ *hooked) { _ = l.Close() }, transport.Network},
-		"reset":               {func(_ *running, l *link, _ *hooked) { socketOf(l).Reset() }, transport.Network},
-		"cut without goodbye": {func(_ *running, l *link, _ *hooked) { _ = socketOf(l).Close() }, transport.Network},
+		"closed":                 {func(_ *running, l *link, _ *hooked) { _ = l.Close() }, transport.Network},
+		"reset":                  {func(_ *running, l *link, _ *hooked) { socketOf(l).Reset() }, transport.Network},
+		"cut without DISCONNECT": {func(_ *running, l *link, _ *hooked) { _ = socketOf(l).Close() }, transport.Network},
 		"cut within a packet": {func(_ *running, l *link, _ *hooked) {
 			l.send(typePuback<<4, 2, 0)
 			_ = socketOf(l).Close()

@@ -578,7 +578,7 @@ func TestMessagesBehindAStuckOneKeepTheirIDs(t *testing.T) {
 		require.Equal(t, []uint16{7, 1, 2, 3}, r.sink.tags())
 		c := r.Session.(*session).conn
 		require.Empty(t, c.expected)
-		require.Zero(t, c.coming)
+		require.Zero(t, c.announced)
 		require.Zero(t, c.unacked)
 	})
 }
@@ -616,8 +616,8 @@ func TestNothingGoesOutBehindDisconnect(t *testing.T) {
 	})
 }
 
-// A stuck peer, to which DISCONNECT cannot be written, must not block goodbye; nor must TLS, which
-// waits 5 s to write close_notify.
+// A stuck peer, to which DISCONNECT cannot be written, must not block disconnect; nor must TLS,
+// which waits 5 s to write close_notify.
 func TestDisconnectFromAStuckPeerTakesLessThanASecond(t *testing.T) {
 	for name, secure := range map[string]bool{"plain": false, "with TLS": true} {
 		t.Run(name, func(t *testing.T) {

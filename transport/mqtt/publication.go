@@ -62,8 +62,8 @@ func (c *conn) takeExpectedLocked() (p publication, ok bool) {
 // single message while none is unacknowledged is written through, without a flusher.
 func (c *conn) announce(messages int) {
 	c.mu.Lock()
-	c.coming += messages
-	c.alone = messages == 1 && c.unacked == 0
+	c.announced += messages
+	c.singleInFlight = messages == 1 && c.unacked == 0
 	c.mu.Unlock()
 }
 
@@ -74,10 +74,10 @@ func (c *conn) acked() {
 	c.mu.Unlock()
 }
 
-// forgo withdraws the announcement of one message.
-func (c *conn) forgo() {
+// withdraw withdraws the announcement of one message.
+func (c *conn) withdraw() {
 	c.mu.Lock()
-	c.coming--
+	c.announced--
 	if c.writeDueLocked() {
 		c.wakeFlusherLocked()
 	}

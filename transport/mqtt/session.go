@@ -19,7 +19,7 @@ import (
 // Send and Do call the library's Publish and Subscribe on their caller's goroutine, with the send
 // side's token. The end of the session keeps the token, so nothing is sent, and no message touched,
 // afterwards. The library may block them for libraryWait after a loss, else only while the network
-// takes no data. Acknowledgements are taken from the connection's bytes (the methods connack,
+// accepts no data. Acknowledgements are taken from the connection's bytes (the methods connack,
 // puback, suback), on the library's reading goroutine: its own tokens never complete when the
 // connection is lost. Publications of the hub arrive on its routing goroutine.
 type session struct {
@@ -30,19 +30,20 @@ type session struct {
 	client paho.Client
 
 	// lost is closed when the library has reported the loss of the connection. closed (capacity 1,
-	// made by goodbye) gets a value when it has disconnected. After either its goroutines have ended.
-	lost    chan struct{}
-	closed  chan struct{}
-	sending chan struct{} // capacity 1; holding the send side's token means having put a value into it
-	parting chan struct{} // closed when goodbye begins
+	// made by disconnect) gets a value when it has disconnected. After either its goroutines have
+	// ended.
+	lost          chan struct{}
+	closed        chan struct{}
+	sending       chan struct{} // capacity 1; holding the send side's token means having put a value into it
+	disconnecting chan struct{} // closed when disconnect begins
 
 	mu   sync.Mutex              // guards subs; never held during I/O
 	subs map[uint16]subscription // SUBSCRIBEs in flight, by packet id; nil before the first
 
 	// Owned by the holder of the send side's token.
-	now      uint32 // the request of the current call of Subscribe
-	nowID    uint16 // the packet id of its SUBSCRIBE, 0 for none
-	topicBuf []byte
+	subscribeReq uint32 // the request of the current call of Subscribe
+	subscribeID  uint16 // the packet id of its SUBSCRIBE, 0 for none
+	topicBuf     []byte
 
 	// Owned by the routing goroutine.
 	message *wire.Inbound // nil before the first
@@ -62,11 +63,11 @@ func packetID(tag uint16) uint16 { return math.MaxUint16 - tag }
 
 func newSession(cfg *transport.Config, token transport.Token) *session {
 	s := &session{
-		cfg:     *cfg,
-		topics:  wire.NewTopics(cfg.Creds),
-		lost:    make(chan struct{}),
-		sending: make(chan struct{}, 1),
-		parting: make(chan struct{}),
+		cfg:           *cfg,
+		topics:        wire.NewTopics(cfg.Creds),
+		lost:          make(chan struct{}),
+		sending:       make(chan struct{}, 1),
+		disconnecting: make(chan struct{}),
 	}
 	s.info.MaxSize = transport.MaxMessageSize
 	if !token.Fixed {
@@ -91,23 +92,23 @@ func (s *session) enter() bool {
 
 func (s *session) leave() { <-s.sending }
 
-// Send hands the batch to the library, until the connection fails or goodbye begins.
+// Send hands the batch to the library, until the connection fails or disconnect begins.
 func (s *session) Send(batch []transport.Item) {
 	if !s.enter() {
 		return
 	}
 	defer s.leave()
 	s.conn.announce(len(batch))
-	room := 0
+	space := 0
 	for i := range batch {
-		if room <= 0 {
-			if room = s.conn.waitRoom(s.parting); room <= 0 {
+		if space <= 0 {
+			if space = s.conn.waitForSpace(s.disconnecting); space <= 0 {
 				return
 			}
 		}
-		room -= batch[i].Msg.Size() + len(s.topics.Telemetry)
+		space -= batch[i].Msg.Size() + len(s.topics.Telemetry)
 		if !s.publish(&batch[i]) {
-			s.conn.forgo()
+			s.conn.withdraw()
 		}
 	}
 }
@@ -120,9 +121,9 @@ func (s *session) Progress() time.Time { return dialer.Progress(s.conn.socket) }
 func (s *session) Do(r *transport.Request) {
 	switch r.Op {
 	case transport.OpSettle:
-		// PUBACK is MQTT's only outcome; without one the hub delivers again. waitRoom blocks while the
-		// hub reads nothing.
-		if r.Outcome != transport.Release && len(r.Ref) == 2 && s.conn.waitRoom(s.parting) > 0 {
+		// PUBACK is MQTT's only outcome; without one the hub delivers again. waitForSpace blocks while
+		// the hub reads nothing.
+		if r.Outcome != transport.Release && len(r.Ref) == 2 && s.conn.waitForSpace(s.disconnecting) > 0 {
 			_, _ = s.conn.Write([]byte{typePuback << 4, 2, r.Ref[0], r.Ref[1]})
 		}
 		return
@@ -134,7 +135,7 @@ func (s *session) Do(r *transport.Request) {
 		s.request(r)
 		s.leave()
 	} else {
-		s.unsent(r)
+		s.replyUnsent(r)
 	}
 }
 
@@ -154,7 +155,7 @@ func (s *session) Run(ctx context.Context) error {
 			s.sending <- struct{}{} // never given back
 			return lossError(s.conn.failure())
 		case <-ctx.Done():
-			s.goodbye()
+			s.disconnect()
 			return &transport.Error{Kind: transport.Network, Scope: transport.Connection, Op: transport.OpRun, Proto: proto,
 				Err: ctx.Err()}
 		}
@@ -162,18 +163,18 @@ func (s *session) Run(ctx context.Context) error {
 }
 
 const (
-	// goodbyeLimit is when goodbye is cut off.
-	goodbyeLimit = 700 * time.Millisecond
+	// disconnectLimit bounds disconnect.
+	disconnectLimit = 700 * time.Millisecond
 	// disconnectWait is how long the library may take to write the DISCONNECT to conn; it does not
 	// wait for the network.
 	disconnectWait = 250 // ms
 )
 
-// goodbye sends DISCONNECT and waits for all goroutines.
-func (s *session) goodbye() {
+// disconnect sends DISCONNECT and waits for all goroutines.
+func (s *session) disconnect() {
 	s.closed = make(chan struct{}, 1)
-	limit := time.AfterFunc(goodbyeLimit, func() { s.conn.fail(errAborted) })
-	close(s.parting)
+	limit := time.AfterFunc(disconnectLimit, func() { s.conn.fail(errAborted) })
+	close(s.disconnecting)
 	s.sending <- struct{}{} // never given back
 	s.client.Disconnect(disconnectWait)
 	<-s.conn.flushed
@@ -199,8 +200,8 @@ func (s *session) publish(it *transport.Item) bool {
 	if len(s.topicBuf) > len(topic) {
 		topic = string(s.topicBuf)
 	}
-	for !s.isParting() {
-		err := s.toLibrary(topic, it.Msg.Body, publication{id: packetID(it.Tag), again: it.Again})
+	for !s.isDisconnecting() {
+		err := s.publishPaho(topic, it.Msg.Body, publication{id: packetID(it.Tag), again: it.Again})
 		if err == nil {
 			return true
 		}
@@ -213,8 +214,8 @@ func (s *session) publish(it *transport.Item) bool {
 	return false
 }
 
-// toLibrary hands a PUBLISH to the library. With an error the library did not take it.
-func (s *session) toLibrary(topic string, body []byte, p publication) error {
+// publishPaho hands a PUBLISH to the library. With an error the library did not take it.
+func (s *session) publishPaho(topic string, body []byte, p publication) error {
 	s.conn.expect(p)
 	err := s.client.Publish(topic, 0, false, body).Error()
 	if err != nil {
@@ -223,9 +224,9 @@ func (s *session) toLibrary(topic string, body []byte, p publication) error {
 	return err
 }
 
-func (s *session) isParting() bool {
+func (s *session) isDisconnecting() bool {
 	select {
-	case <-s.parting:
+	case <-s.disconnecting:
 		return true
 	default:
 		return false
@@ -242,7 +243,7 @@ func (s *session) request(r *transport.Request) {
 	case transport.OpSubscribe:
 		s.subscribe(r)
 	case transport.OpTwinGet, transport.OpTwinPatch, transport.OpRespond:
-		s.ask(r)
+		s.publishRequest(r)
 	default:
 		s.cfg.Sink.Reply(r.ID, transport.Reply{Err: wire.Refused(r.Op, transport.Unsupported,
 			errors.New("not available over this transport"))})
@@ -258,12 +259,12 @@ func (s *session) subscribe(r *transport.Request) {
 	for _, f := range s.topics.Filters(nil, r.Want) {
 		filters[f.Topic] = f.QoS
 	}
-	s.now, s.nowID = r.ID, 0
+	s.subscribeReq, s.subscribeID = r.ID, 0
 	token := s.client.SubscribeMultiple(filters, nil)
 	switch err := token.Error(); {
 	case err == nil || s.conn.failure() != nil:
-	case s.nowID != 0:
-		s.answered(s.nowID)
+	case s.subscribeID != 0:
+		s.takeSubscription(s.subscribeID)
 		s.cfg.Sink.Reply(r.ID, transport.Reply{Err: wire.Refused(r.Op, transport.Timeout, err)})
 	case errors.Is(err, paho.ErrNotConnected): // the library noticed the loss before conn did
 	default: // the device id makes an invalid filter
@@ -271,9 +272,10 @@ func (s *session) subscribe(r *transport.Request) {
 	}
 }
 
-// ask publishes a request for the twin, or an answer to a method, with QoS 0. When the library does
-// not take it within libraryWait, the client repeats requests for the twin on the next connection.
-func (s *session) ask(r *transport.Request) {
+// publishRequest publishes a request for the twin, or an answer to a method, with QoS 0. When the
+// library does not take it within libraryWait, the client repeats requests for the twin on the next
+// connection.
+func (s *session) publishRequest(r *transport.Request) {
 	topic, _ := wire.AppendRequest(nil, r)
 	if len(r.Body) > s.info.MaxSize || len(topic) > wire.MaxTopic {
 		e := wire.TooLarge(len(r.Body), s.info.MaxSize)
@@ -281,18 +283,18 @@ func (s *session) ask(r *transport.Request) {
 		s.cfg.Sink.Reply(r.ID, transport.Reply{Err: e})
 		return
 	}
-	if s.conn.waitRoom(s.parting) > 0 {
-		err := s.toLibrary(string(topic), append([]byte(nil), r.Body...), publication{})
+	if s.conn.waitForSpace(s.disconnecting) > 0 {
+		err := s.publishPaho(string(topic), append([]byte(nil), r.Body...), publication{})
 		if err == nil && s.conn.failure() == nil {
 			return
 		}
 	}
-	s.unsent(r)
+	s.replyUnsent(r)
 }
 
-// unsent replies that an answer to a method was not sent. Other requests are repeated by the client
-// on the next connection.
-func (s *session) unsent(r *transport.Request) {
+// replyUnsent replies that an answer to a method was not sent. Other requests are repeated by the
+// client on the next connection.
+func (s *session) replyUnsent(r *transport.Request) {
 	if r.Op == transport.OpRespond {
 		s.cfg.Sink.Reply(r.ID, transport.Reply{Err: wire.Refused(r.Op, transport.Network, errClosed)})
 	}
@@ -312,7 +314,7 @@ func (s *session) puback(id uint16) error {
 	if id > lastSubID {
 		s.conn.acked()
 		s.cfg.Sink.Done(math.MaxUint16-id, nil)
-	} else if s.answered(id).filters != nil {
+	} else if s.takeSubscription(id).filters != nil {
 		return violation("the hub answered a SUBSCRIBE with PUBACK")
 	}
 	return nil
@@ -324,7 +326,7 @@ func (s *session) pingresp() { s.conn.pong() }
 // suback is called by the framer. A SUBACK that does not match its SUBSCRIBE must not reach the
 // library, which would panic.
 func (s *session) suback(id uint16, codes []byte) error {
-	sub := s.answered(id)
+	sub := s.takeSubscription(id)
 	if len(sub.filters) != len(codes) || len(codes) == 0 {
 		return violation("the hub sent a SUBACK that answers no SUBSCRIBE")
 	}
@@ -340,9 +342,9 @@ func (s *session) suback(id uint16, codes []byte) error {
 	return nil
 }
 
-// answered removes and returns the SUBSCRIBE with this id; the result has no filters if there is
-// none.
-func (s *session) answered(id uint16) subscription {
+// takeSubscription removes and returns the SUBSCRIBE with this id; the result has no filters if
+// there is none.
+func (s *session) takeSubscription(id uint16) subscription {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	sub := s.subs[id]

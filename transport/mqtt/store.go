@@ -19,8 +19,8 @@ func (p *packetStore) Put(key string, packet packets.ControlPacket) {
 	if !ok {
 		return // no other type gets here
 	}
-	s.nowID = subscribe.MessageID
-	if s.nowID > lastSubID {
+	s.subscribeID = subscribe.MessageID
+	if s.subscribeID > lastSubID {
 		s.conn.fail(errManySubs)
 		return
 	}
@@ -28,13 +28,13 @@ func (p *packetStore) Put(key string, packet packets.ControlPacket) {
 	if s.subs == nil {
 		s.subs = make(map[uint16]subscription)
 	}
-	s.subs[s.nowID] = subscription{s.now, subscribe.Topics}
+	s.subs[s.subscribeID] = subscription{s.subscribeReq, subscribe.Topics}
 	s.mu.Unlock()
 }
 
 // Close is called when the library failed to connect or has disconnected, not when the connection
 // was lost.
-func (p *packetStore) Close() { poke(p.closed) }
+func (p *packetStore) Close() { notify(p.closed) }
 
 func (p *packetStore) Open()                            {}
 func (p *packetStore) Reset()                           {}

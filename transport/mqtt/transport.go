@@ -55,7 +55,7 @@
 // The code of a refusal is in the *ConnackError reached with errors.As.
 //
 // The end of a live session is always worth a retry: Network, or Timeout when the hub answers no
-// ping or takes no data.
+// ping or accepts no data.
 package mqtt
 
 import (
@@ -166,14 +166,14 @@ func (t *Transport) connect(ctx context.Context, cfg *transport.Config) (*sessio
 // effect on a live connection.
 const libraryWait = 250 * time.Millisecond
 
-// anyServer is the server list that the library requires and nothing reads.
-var anyServer = []*url.URL{{Scheme: "tcp", Host: "hub"}}
+// unusedServer is the server list that the library requires and nothing reads.
+var unusedServer = []*url.URL{{Scheme: "tcp", Host: "hub"}}
 
 // clientOptions returns options for one connection: the library does not redial, store or retry.
 // Its own acknowledgements are off because sending one may wait for the goroutine that requests it.
 func (t *Transport) clientOptions(s *session, password *string) *paho.ClientOptions {
 	o := paho.NewClientOptions()
-	o.Servers = anyServer
+	o.Servers = unusedServer
 	o.SetAutoReconnect(false)
 	o.SetConnectRetry(false)
 	o.SetProtocolVersion(4) // else a refused CONNECT is repeated with MQTT 3.1

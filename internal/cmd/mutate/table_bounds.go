@@ -16,7 +16,7 @@ func init() {
 			Test: "./device -run TestTheIdsOfOldCallsAreForgotten"},
 		{File: "transport/amqp/methods.go", Old: "len(c.answers) >= maxAnswers ||", New: "",
 			Test: "./transport/amqp -run TestQueuedMethodAnswersAreBounded"},
-		{File: "transport/mqtt/session.go", Old: " && s.conn.waitRoom(s.parting) > 0 {\n\t\t\t_, _ = s",
+		{File: "transport/mqtt/session.go", Old: " && s.conn.waitForSpace(s.disconnecting) > 0 {\n\t\t\t_, _ = s",
 			New: " {\n\t\t\t_, _ = s", Test: "./internal/sim -run TestAHubThatFloodsAndReadsNothing/paho/messages"},
 
 		// Callbacks that do not return.

@@ -31,9 +31,10 @@ func init() {
 			Test: "./internal/dialer -run TestAProgressConnOverAnother"},
 
 		// Pings behind messages.
-		{File: "transport/mqtt/conn.go", Old: "\tc.beat.gotOn(progress)\n", New: "\t_ = progress\n",
+		{File: "transport/mqtt/conn.go", Old: "\tc.beat.progressed(progress)\n", New: "\t_ = progress\n",
 			Test: "./internal/sim -run TestAVerySlowLink/paho"},
-		{File: "transport/mqtt/lean/session.go", Old: "\t\t\t\tif s.getsOn() {\n\t\t\t\t\tcontinue\n\t\t\t\t}\n", New: "",
+		{File: "transport/mqtt/lean/session.go", Old: "\t\t\t\tif s.stillProgressing() {\n\t\t\t\t\tcontinue\n\t\t\t\t}\n",
+			New:  "",
 			Test: "./internal/sim -run TestAVerySlowLink/lean"},
 
 		// State learnt about a link, redeliveries, silent networks.

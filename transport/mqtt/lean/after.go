@@ -2,10 +2,10 @@ package lean
 
 import "context"
 
-// afterEnd runs f in a goroutine when ctx ends, unless stop is called first and returns true. It
-// works like context.AfterFunc and uses the method AfterFunc that the contexts of package device
-// have, so a board's program does not link the rest of context.AfterFunc.
-func afterEnd(ctx context.Context, f func()) (stop func() bool) {
+// contextAfterFunc runs f in a goroutine when ctx ends, unless stop is called first and returns
+// true. It works like context.AfterFunc and uses the method AfterFunc that the contexts of package
+// device have, so a board's program does not link the rest of context.AfterFunc.
+func contextAfterFunc(ctx context.Context, f func()) (stop func() bool) {
 	if a, ok := ctx.(interface{ AfterFunc(f func()) func() bool }); ok {
 		return a.AfterFunc(f)
 	}

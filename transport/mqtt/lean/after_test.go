@@ -17,15 +17,15 @@ func TestAfterEnd(t *testing.T) {
 			bubble(t, func(t *testing.T) {
 				ctx, cancel := context.WithCancel(t.Context())
 				ran := 0
-				stop := afterEnd(of(ctx), func() { ran++ })
+				stop := contextAfterFunc(of(ctx), func() { ran++ })
 				require.True(t, stop())
 				require.False(t, stop(), "stopped before")
-				stop = afterEnd(of(ctx), func() { ran += 10 })
+				stop = contextAfterFunc(of(ctx), func() { ran += 10 })
 				cancel()
 				synctest.Wait()
 				require.Equal(t, 10, ran)
 				require.False(t, stop(), "it ran")
-				afterEnd(of(ctx), func() { ran += 100 }) // ctx has ended
+				contextAfterFunc(of(ctx), func() { ran += 100 }) // ctx has ended
 				synctest.Wait()
 				require.Equal(t, 110, ran)
 			})

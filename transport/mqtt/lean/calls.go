@@ -10,7 +10,7 @@ import (
 // that a linker drops what a board's program does not use.
 type Calls struct {
 	filters  func(t *wire.Topics, dst []wire.Filter, want transport.Features) []wire.Filter
-	ask      func(s *session, r *transport.Request)
+	request  func(s *session, r *transport.Request)
 	take     func(s *session, in *mqttpacket.Incoming) bool
 	tooLarge func(s *session, h mqttpacket.Header, body []byte, size int)
 	unsent   func(s *session, r *transport.Request)
@@ -18,15 +18,15 @@ type Calls struct {
 
 var (
 	// TwinAndMethods carries both. It costs a board's program about 5 KB of flash.
-	TwinAndMethods = &Calls{(*wire.Topics).Filters, (*session).ask, (*session).take, (*session).tooLarge,
-		(*session).unsent}
+	TwinAndMethods = &Calls{(*wire.Topics).Filters, (*session).publishRequest, (*session).take, (*session).tooLarge,
+		(*session).replyUnsent}
 	// NoCalls carries neither: twin requests, and subscriptions to twin changes and methods, are
 	// answered with Unsupported.
 	NoCalls = &Calls{
 		filters: messagesOnly,
-		ask: func(s *session, r *transport.Request) {
+		request: func(s *session, r *transport.Request) {
 			if r.Op != transport.OpRespond {
-				s.refuse(r, transport.Unsupported, errLacking)
+				s.refuse(r, transport.Unsupported, errUnsupported)
 			}
 		},
 		take:     func(*session, *mqttpacket.Incoming) bool { return false },
@@ -42,8 +42,8 @@ func messagesOnly(t *wire.Topics, dst []wire.Filter, want transport.Features) []
 	return dst
 }
 
-// ask writes a request for the twin, or an answer to a method, as a PUBLISH with QoS 0.
-func (s *session) ask(r *transport.Request) {
+// publishRequest writes a request for the twin, or an answer to a method, as a PUBLISH with QoS 0.
+func (s *session) publishRequest(r *transport.Request) {
 	t := s.t
 	t.topic, _ = wire.AppendRequest(t.topic[:0], r)
 	o := mqttpacket.Outgoing{Topic: len(t.topic), Body: len(r.Body)}
@@ -61,13 +61,13 @@ func (s *session) ask(r *transport.Request) {
 	n := max(0, min(len(r.Body), s.writeLimit()-len(t.out)))
 	t.out = append(t.out, r.Body[:n]...)
 	if !s.flush() || !s.write(r.Body[n:]) {
-		s.unsent(r)
+		s.replyUnsent(r)
 	}
 }
 
-// unsent replies that an answer to a method was not sent. Other requests are repeated by the client
-// on the next connection.
-func (s *session) unsent(r *transport.Request) {
+// replyUnsent replies that an answer to a method was not sent. Other requests are repeated by the
+// client on the next connection.
+func (s *session) replyUnsent(r *transport.Request) {
 	if r.Op == transport.OpRespond {
 		s.refuse(r, transport.Network, errClosed)
 	}

@@ -43,7 +43,7 @@ func (t *Transport) connect(ctx context.Context, cfg *transport.Config) (*sessio
 		return nil, err
 	}
 	topics := wire.NewTopics(cfg.Creds)
-	greeting, err := t.greeting(cfg.Creds, token.Text.Reveal(), &topics)
+	connectPacket, err := t.connectPacket(cfg.Creds, token.Text.Reveal(), &topics)
 	if err != nil {
 		return nil, err
 	}
@@ -59,11 +59,11 @@ func (t *Transport) connect(ctx context.Context, cfg *transport.Config) (*sessio
 	}
 	s := newSession(t, cfg, token, topics, c)
 	aborted := make(chan struct{})
-	stop := afterEnd(ctx, func() {
+	stop := contextAfterFunc(ctx, func() {
 		s.fail(errAborted)
 		close(aborted)
 	})
-	err = s.handshake(greeting)
+	err = s.handshake(connectPacket)
 	if !stop() {
 		<-aborted
 	}
@@ -74,14 +74,14 @@ func (t *Transport) connect(ctx context.Context, cfg *transport.Config) (*sessio
 		return s, nil
 	}
 	s.fail(err)
-	if x, ok := c.(Explainer); ok && !isOfMQTT(err) {
+	if x, ok := c.(Explainer); ok && !isMQTTError(err) {
 		err = x.Explain(err)
 	}
 	return nil, err
 }
 
-// isOfMQTT reports whether an error of handshake is about the hub's MQTT packets.
-func isOfMQTT(err error) bool {
+// isMQTTError reports whether an error of handshake is about the hub's MQTT packets.
+func isMQTTError(err error) bool {
 	switch err.(type) {
 	case *ConnackError, wire.Violation:
 		return true
@@ -89,8 +89,8 @@ func isOfMQTT(err error) bool {
 	return false
 }
 
-// greeting encodes the CONNECT into the write buffer.
-func (t *Transport) greeting(creds *transport.Credentials, password string, topics *wire.Topics) ([]byte, error) {
+// connectPacket encodes the CONNECT into the write buffer.
+func (t *Transport) connectPacket(creds *transport.Credentials, password string, topics *wire.Topics) ([]byte, error) {
 	if len(password) > wire.MaxField {
 		return nil, wire.Invalid("the token has " + strconv.Itoa(len(password)) + " bytes; a password of MQTT has 65535 at " +
 			"most")
@@ -125,7 +125,7 @@ func (s *session) handshake(connect []byte) error {
 		// With TLS 1.3 a client certificate is refused after the handshake, and the write may fail before
 		// the alert was read.
 		_ = s.conn.SetReadDeadline(time.Now().Add(reasonTime))
-		if _, readErr := s.conn.Read(s.room(1)); readErr != nil && readErr != io.EOF && !wire.TimedOut(readErr) {
+		if _, readErr := s.conn.Read(s.readSpace(1)); readErr != nil && readErr != io.EOF && !wire.TimedOut(readErr) {
 			err = readErr
 		}
 		return err
@@ -148,7 +148,7 @@ func (s *session) handshake(connect []byte) error {
 			s.unread = copy(in, in[h.Size+h.Body:])
 			return nil
 		}
-		n, err := s.conn.Read(s.room(1))
+		n, err := s.conn.Read(s.readSpace(1))
 		s.unread += n
 		switch {
 		case n > 0:

@@ -247,7 +247,7 @@ func dialed(t testing.TB, tr *Transport, script func()) (transport.Session, *sin
 }
 
 // withAfterFunc is a context like those of package device. Dial gets a context without the method,
-// so the tests cover both paths of afterEnd.
+// so the tests cover both paths of contextAfterFunc.
 type withAfterFunc struct{ context.Context }
 
 func (c withAfterFunc) AfterFunc(f func()) (stop func() bool) { return context.AfterFunc(c.Context, f) }

@@ -59,7 +59,7 @@
 // The code of a refusal is in the *ConnackError reached with errors.As.
 //
 // The end of a live session is always worth a retry: Network, or Timeout when nothing arrives
-// within the read deadline or the hub takes no data.
+// within the read deadline or the hub accepts no data.
 package lean
 
 import (
@@ -122,9 +122,9 @@ type Transport struct {
 
 	message *wire.Inbound // owned by Run; 272 bytes; nil before the first message
 	topic   []byte        // of a request; owned by the holder of session.writing
-	// unanswered are the tags of the messages in out with QoS 0, which get no PUBACK; owned by the
+	// qos0Tags are the tags of the messages in out with QoS 0, which get no PUBACK; owned by the
 	// holder of session.writing.
-	unanswered []uint16
+	qos0Tags []uint16
 }
 
 // New returns a Transport with the given options, which are copied; nil means all defaults. Wrong

@@ -50,7 +50,7 @@ const (
 	defaultPingTimeout = 20 * time.Second
 
 	maxKeepAlive = 65535 * time.Second
-	leastBuffer  = 64
+	minBuffer    = 64
 )
 
 // resolve returns a copy with the defaults in place, or an *Error of Kind Invalid about the first
@@ -84,9 +84,9 @@ func (o *Options) resolve() (Options, error) {
 		return r, tooLong("ProductInfo", len(r.ProductInfo))
 	case len(r.ModelID) > wire.MaxInfo:
 		return r, tooLong("ModelID", len(r.ModelID))
-	case r.ReadBuffer != 0 && r.ReadBuffer < leastBuffer:
+	case r.ReadBuffer != 0 && r.ReadBuffer < minBuffer:
 		return r, tooSmall("ReadBuffer", r.ReadBuffer)
-	case r.WriteBuffer != 0 && r.WriteBuffer < leastBuffer:
+	case r.WriteBuffer != 0 && r.WriteBuffer < minBuffer:
 		return r, tooSmall("WriteBuffer", r.WriteBuffer)
 	}
 	if w := r.Will; w != nil {
@@ -110,12 +110,12 @@ func tooSmall(field string, n int) error {
 		"that grows")
 }
 
-// silence is how long the hub may send nothing.
-func (o *Options) silence() time.Duration { return o.KeepAlive + o.PingTimeout }
+// readTimeout is how long the hub may send nothing.
+func (o *Options) readTimeout() time.Duration { return o.KeepAlive + o.PingTimeout }
 
-// armEvery is the least time between two moves of the read deadline. PingTimeout is shortened by up
-// to that much.
-func (o *Options) armEvery() time.Duration { return min(time.Second, o.PingTimeout/8) }
+// deadlineInterval is the least time between two moves of the read deadline. PingTimeout is
+// shortened by up to that much.
+func (o *Options) deadlineInterval() time.Duration { return min(time.Second, o.PingTimeout/8) }
 
 // agent returns the client name that the device announces to the hub.
 func (o *Options) agent() string {

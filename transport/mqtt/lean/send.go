@@ -10,8 +10,8 @@ import (
 )
 
 const (
-	// fullWrite is how many bytes are collected before a write, when the buffer may grow.
-	fullWrite = 16 << 10
+	// flushSize is how many bytes are collected before a write, when the buffer may grow.
+	flushSize = 16 << 10
 	// slowWrite is how long a Send or Do must have been writing, since its start or its last sign of
 	// life, for the end of a write to count as a sign of life: a blocked write made progress.
 	slowWrite = time.Second
@@ -39,11 +39,11 @@ func (s *session) Send(batch []transport.Item) {
 }
 
 func (s *session) send(batch []transport.Item) {
-	s.began = time.Now()
-	s.t.unanswered = s.t.unanswered[:0]
+	s.writeBegan = time.Now()
+	s.t.qos0Tags = s.t.qos0Tags[:0]
 	for i := range batch {
 		it := &batch[i]
-		o, err := s.shape(it)
+		o, err := s.prepare(it)
 		if err != nil {
 			s.sink.Done(it.Tag, err)
 			continue
@@ -52,14 +52,14 @@ func (s *session) send(batch []transport.Item) {
 			return
 		}
 		if o.QoS == 0 {
-			s.t.unanswered = append(s.t.unanswered, it.Tag)
+			s.t.qos0Tags = append(s.t.qos0Tags, it.Tag)
 		}
 	}
 	s.flush()
 }
 
-// shape returns how the message is sent, or an error that says which part is too large.
-func (s *session) shape(it *transport.Item) (o mqttpacket.Outgoing, err error) {
+// prepare returns how the message is sent, or an error that says which part is too large.
+func (s *session) prepare(it *transport.Item) (o mqttpacket.Outgoing, err error) {
 	m := it.Msg
 	if size := m.Size(); size > s.info.MaxSize {
 		return o, wire.TooLarge(size, s.info.MaxSize)
@@ -113,7 +113,7 @@ func (s *session) writeLimit() int {
 	if n := s.t.opt.WriteBuffer; n > 0 {
 		return n
 	}
-	return fullWrite
+	return flushSize
 }
 
 // flush writes the buffered messages, and reports those with QoS 0 as done. It returns false when
@@ -123,12 +123,12 @@ func (s *session) flush() bool {
 	ok := s.write(t.out)
 	t.out = t.out[:0]
 	if ok {
-		for _, tag := range t.unanswered {
+		for _, tag := range t.qos0Tags {
 			s.sink.Done(tag, nil)
 		}
 	}
-	t.unanswered = t.unanswered[:0]
-	if t.opt.WriteBuffer == 0 && cap(t.out) > 2*fullWrite {
+	t.qos0Tags = t.qos0Tags[:0]
+	if t.opt.WriteBuffer == 0 && cap(t.out) > 2*flushSize {
 		t.out = nil // shrinks after a long topic
 	}
 	return ok
@@ -142,9 +142,9 @@ func (s *session) write(p []byte) bool {
 			s.fail(&writeError{err})
 			return false
 		}
-		if now := time.Now(); now.Sub(s.began) > slowWrite {
-			s.began, s.slow = now, now
-			_ = s.conn.SetReadDeadline(now.Add(s.t.opt.silence()))
+		if now := time.Now(); now.Sub(s.writeBegan) > slowWrite {
+			s.writeBegan, s.writeProgress = now, now
+			_ = s.conn.SetReadDeadline(now.Add(s.t.opt.readTimeout()))
 		}
 		p = p[n:]
 	}
@@ -162,7 +162,7 @@ func (s *session) Do(r *transport.Request) {
 }
 
 func (s *session) do(r *transport.Request) {
-	s.began = time.Now()
+	s.writeBegan = time.Now()
 	switch r.Op {
 	case transport.OpPing:
 		s.t.out = mqttpacket.AppendPingreq(s.t.out[:0])
@@ -173,22 +173,22 @@ func (s *session) do(r *transport.Request) {
 		}
 		s.t.out = mqttpacket.AppendPuback(s.t.out[:0], uint16(r.Ref[0])<<8|uint16(r.Ref[1]))
 	case transport.OpTwinGet, transport.OpTwinPatch, transport.OpRespond:
-		s.t.opt.Calls.ask(s, r)
+		s.t.opt.Calls.request(s, r)
 		return
 	case transport.OpSubscribe:
 		if !s.subscribe(r) {
 			return
 		}
 	default:
-		s.refuse(r, transport.Unsupported, errLacking)
+		s.refuse(r, transport.Unsupported, errUnsupported)
 		return
 	}
 	s.flush()
 }
 
 var (
-	errLacking     = errors.New("not available over this transport")
-	errTooManySubs = errors.New("too many subscriptions under way; wait for their answers")
+	errUnsupported = errors.New("not available over this transport")
+	errTooManySubs = errors.New("too many subscriptions in flight; wait for their answers")
 )
 
 func (s *session) refuse(r *transport.Request, kind transport.Kind, cause error) {
@@ -204,7 +204,7 @@ func (s *session) subscribe(r *transport.Request) bool {
 		s.sink.Reply(r.ID, transport.Reply{})
 		return false
 	case len(filters) == 0:
-		s.refuse(r, transport.Unsupported, errLacking)
+		s.refuse(r, transport.Unsupported, errUnsupported)
 		return false
 	}
 	if s.lastID++; s.lastID <= transport.MaxTags { // the id wrapped around
@@ -215,7 +215,7 @@ func (s *session) subscribe(r *transport.Request) bool {
 		s.refuse(r, transport.Invalid, err)
 		return false
 	}
-	if !s.await(s.lastID, r.ID, r.Want) {
+	if !s.addSubscription(s.lastID, r.ID, r.Want) {
 		s.refuse(r, transport.Unavailable, errTooManySubs)
 		return false
 	}
@@ -223,9 +223,9 @@ func (s *session) subscribe(r *transport.Request) bool {
 	return true
 }
 
-// await records a subscription before its SUBSCRIBE is written. It returns false when maxSubs are
-// in flight.
-func (s *session) await(id uint16, req uint32, want transport.Features) (ok bool) {
+// addSubscription records a subscription before its SUBSCRIBE is written. It returns false when
+// maxSubs are in flight.
+func (s *session) addSubscription(id uint16, req uint32, want transport.Features) (ok bool) {
 	s.mu.Lock()
 	for i := range s.subs {
 		if s.subs[i].id == 0 {
@@ -242,7 +242,7 @@ type writeError struct{ err error }
 
 func (e *writeError) Error() string {
 	if wire.TimedOut(e.err) {
-		return "the hub takes no data: " + e.err.Error()
+		return "the hub accepts no data: " + e.err.Error()
 	}
 	return e.err.Error()
 }

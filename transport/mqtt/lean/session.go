@@ -16,8 +16,9 @@ import (
 //
 // Run's goroutine reads and never writes, so it always notices a dead connection; by closing it,
 // Run unblocks a stuck writer. Send and Do write on their caller's goroutine, with the write side's
-// token. goodbye and the end of Run keep the token, so nothing is written, and no message touched,
-// afterwards. The Sink may be called with the token held: no Sink waits for anything that needs it.
+// token. disconnect and the end of Run keep the token, so nothing is written, and no message
+// touched, afterwards. The Sink may be called with the token held: no Sink waits for anything that
+// needs it.
 type session struct {
 	t      *Transport
 	conn   Conn
@@ -25,19 +26,19 @@ type session struct {
 	info   transport.Info
 	topics wire.Topics
 
-	writing chan struct{} // capacity 1; holding the write side's token means having put a value into it
-	parted  chan struct{} // closed when goodbye has ended
+	writing      chan struct{} // capacity 1; holding the write side's token means having put a value into it
+	disconnected chan struct{} // closed when disconnect has ended
 
 	// Owned by the reading goroutine: Dial's, then Run's.
-	unread int       // bytes in the read buffer that are not handled yet
-	skip   int       // bytes still to read of a packet that does not fit
-	filled bool      // the latest read filled the read buffer
-	armed  time.Time // when the read deadline was last moved
+	unread      int       // bytes in the read buffer that are not handled yet
+	skip        int       // bytes still to read of a packet that does not fit
+	filled      bool      // the latest read filled the read buffer
+	deadlineSet time.Time // when the read deadline was last moved
 
 	// Owned by the holder of the write side's token.
-	lastID uint16
-	began  time.Time // start of the present Send or Do, or its latest progress
-	slow   time.Time // latest progress of a slow write
+	lastID        uint16
+	writeBegan    time.Time // start of the present Send or Do, or its latest progress
+	writeProgress time.Time // latest progress of a slow write
 
 	mu   sync.Mutex // guards the fields below; never held during I/O
 	err  error      // the first failure
@@ -57,7 +58,7 @@ const maxSubs = 4
 func newSession(t *Transport, cfg *transport.Config, token transport.Token, topics wire.Topics, c Conn) *session {
 	s := &session{
 		t: t, conn: c, sink: cfg.Sink, topics: topics,
-		writing: make(chan struct{}, 1), parted: make(chan struct{}), lastID: transport.MaxTags,
+		writing: make(chan struct{}, 1), disconnected: make(chan struct{}), lastID: transport.MaxTags,
 	}
 	s.info = transport.Info{MaxSize: transport.MaxMessageSize, KeepAlive: t.opt.KeepAlive}
 	if !token.Fixed {
@@ -76,17 +77,17 @@ func (s *session) Progress() time.Time {
 	if p, ok := s.conn.(transport.Progressor); ok {
 		return p.Progress()
 	}
-	return s.slow
+	return s.writeProgress
 }
 
 // Run reads until the connection ends or ctx does.
 func (s *session) Run(ctx context.Context) error {
-	stop := afterEnd(ctx, s.goodbye) // goodbye ends by closing parted
+	stop := contextAfterFunc(ctx, s.disconnect) // ends by closing disconnected
 	s.fail(s.read())
 	if stop() {
 		s.writing <- struct{}{} // never given back; the connection is closed, so its holder leaves soon
 	} else {
-		<-s.parted
+		<-s.disconnected
 	}
 	err, ended := s.failure(), ctx.Err()
 	s.t.busy.Store(false)
@@ -100,20 +101,20 @@ func (s *session) Run(ctx context.Context) error {
 }
 
 const (
-	// goodbyeLimit is when goodbye is cut off.
-	goodbyeLimit = 600 * time.Millisecond
+	// disconnectLimit bounds disconnect.
+	disconnectLimit = 600 * time.Millisecond
 	// maxIncoming caps a packet's remaining length. The largest packets from a hub carry the JSON of a
 	// method or twin.
 	maxIncoming = 1 << 20
-	// firstRead and fullRead are the smallest and the largest size of the read buffer between large
+	// minRead and maxRead are the smallest and the largest size of the read buffer between large
 	// packets; it grows when reads fill it.
-	firstRead, fullRead = 256, 8 << 10
+	minRead, maxRead = 256, 8 << 10
 )
 
-// goodbye sends DISCONNECT and closes. It runs on its own goroutine when Run's context ends.
-func (s *session) goodbye() {
+// disconnect sends DISCONNECT and closes. It runs on its own goroutine when Run's context ends.
+func (s *session) disconnect() {
 	fired := make(chan struct{})
-	limit := time.AfterFunc(goodbyeLimit, func() { // unblocks a stuck write
+	limit := time.AfterFunc(disconnectLimit, func() { // unblocks a stuck write
 		s.fail(errAborted)
 		close(fired)
 	})
@@ -124,7 +125,7 @@ func (s *session) goodbye() {
 		<-fired
 	}
 	s.fail(errClosed)
-	close(s.parted)
+	close(s.disconnected)
 }
 
 // fail records the first failure and closes the connection, which unblocks reads and writes.
@@ -151,15 +152,15 @@ func (s *session) failure() error {
 // read reads and handles packets until the connection ends, and returns why it ended.
 func (s *session) read() error {
 	for {
-		want, err := s.packets()
+		want, err := s.handlePackets()
 		if err != nil {
 			return err
 		}
-		room := s.room(want)
-		if at := s.nextDeadline(); !at.IsZero() {
+		space := s.readSpace(want)
+		if at := s.nextReadDeadline(); !at.IsZero() {
 			_ = s.conn.SetReadDeadline(at)
 		}
-		n, err := s.conn.Read(room)
+		n, err := s.conn.Read(space)
 		if n == 0 {
 			switch {
 			case err == nil:
@@ -167,26 +168,26 @@ func (s *session) read() error {
 			case err == io.EOF:
 				return wire.HubClosed{}
 			case wire.TimedOut(err):
-				if s.getsOn() {
+				if s.stillProgressing() {
 					continue
 				}
 				return wire.ErrNoPong
 			}
 			return err
 		}
-		s.filled = n == len(room)
+		s.filled = n == len(space)
 		if n <= s.skip {
 			s.skip -= n
 			continue
 		}
-		s.unread += copy(room, room[s.skip:n])
+		s.unread += copy(space, space[s.skip:n])
 		s.skip = 0
 	}
 }
 
-// getsOn reports whether the connection has progressed with bytes that precede a ping's answer
-// within PingTimeout; if so it extends the read deadline.
-func (s *session) getsOn() bool {
+// stillProgressing reports whether the connection has progressed with bytes that precede a ping's
+// answer within PingTimeout; if so it extends the read deadline.
+func (s *session) stillProgressing() bool {
 	p, ok := s.conn.(transport.Progressor)
 	if !ok {
 		return false
@@ -195,14 +196,14 @@ func (s *session) getsOn() bool {
 	if !now.Before(until) {
 		return false
 	}
-	s.armed = now
+	s.deadlineSet = now
 	_ = s.conn.SetReadDeadline(until)
 	return true
 }
 
-// packets handles the whole packets in the read buffer and moves the rest to its front. It returns
-// the least number of bytes missing from the packet there.
-func (s *session) packets() (want int, err error) {
+// handlePackets handles the whole packets in the read buffer and moves the rest to its front. It
+// returns the least number of bytes missing from the packet there.
+func (s *session) handlePackets() (want int, err error) {
 	in := s.t.in[:s.unread]
 	for want = 1; len(in) > 0; {
 		h, ok, err := mqttpacket.Next(in)
@@ -245,11 +246,12 @@ func bodyLimit(t mqttpacket.Type) int {
 	if t == mqttpacket.Publish {
 		return maxIncoming
 	}
-	return 2 + maxCodes
+	return 2 + maxSubackCodes
 }
 
-// maxCodes is the most return codes in a SUBACK that the session reads; wire.MaxFilters is less.
-const maxCodes = 5
+// maxSubackCodes is the most return codes in a SUBACK that the session reads; wire.MaxFilters is
+// less.
+const maxSubackCodes = 5
 
 // handle processes one packet. Some hubs send DISCONNECT before they close, though 3.1.1 allows it
 // to clients only.
@@ -291,7 +293,7 @@ func (s *session) puback(id uint16) error {
 		s.sink.Done(id-1, nil)
 		return nil
 	}
-	if _, ok := s.land(id); ok {
+	if _, ok := s.takeSubscription(id); ok {
 		return wire.NewViolation("the hub answered a SUBSCRIBE with PUBACK")
 	}
 	return nil // acknowledged before, or never sent
@@ -299,7 +301,7 @@ func (s *session) puback(id uint16) error {
 
 // suback replies to the OpSubscribe.
 func (s *session) suback(id uint16, codes []byte) error {
-	sub, ok := s.land(id)
+	sub, ok := s.takeSubscription(id)
 	var buf [wire.MaxFilters]wire.Filter
 	filters := s.t.opt.Calls.filters(&s.topics, buf[:0], sub.want)
 	if !ok || len(codes) != len(filters) {
@@ -341,8 +343,8 @@ func (s *session) inbound() *wire.Inbound {
 	return s.t.message
 }
 
-// land removes and returns the subscription with this id; ok is false without one.
-func (s *session) land(id uint16) (sub subscription, ok bool) {
+// takeSubscription removes and returns the subscription with this id; ok is false without one.
+func (s *session) takeSubscription(id uint16) (sub subscription, ok bool) {
 	s.mu.Lock()
 	for i := range s.subs {
 		if s.subs[i].id == id {
@@ -355,32 +357,32 @@ func (s *session) land(id uint16) (sub subscription, ok bool) {
 	return sub, ok
 }
 
-// nextDeadline returns the read deadline to set now, or zero if it was moved less than armEvery
-// ago. The caller sets it: with one more stack frame above the socket, an idle session's stack has
-// 4 KB instead of 2.
-func (s *session) nextDeadline() time.Time {
+// nextReadDeadline returns the read deadline to set now, or zero if it was moved less than
+// deadlineInterval ago. The caller sets it: with one more stack frame above the socket, an idle
+// session's stack has 4 KB instead of 2.
+func (s *session) nextReadDeadline() time.Time {
 	now := time.Now()
-	if now.Sub(s.armed) < s.t.opt.armEvery() {
+	if now.Sub(s.deadlineSet) < s.t.opt.deadlineInterval() {
 		return time.Time{}
 	}
-	s.armed = now
-	return now.Add(s.t.opt.silence())
+	s.deadlineSet = now
+	return now.Add(s.t.opt.readTimeout())
 }
 
-// room returns the free part of the read buffer, with space for want bytes at least.
-func (s *session) room(want int) []byte {
+// readSpace returns the free part of the read buffer, with space for want bytes at least.
+func (s *session) readSpace(want int) []byte {
 	t := s.t
 	if t.opt.ReadBuffer > 0 {
-		return t.in[s.unread:] // packets skips a packet that does not fit
+		return t.in[s.unread:] // handlePackets skips a packet that does not fit
 	}
-	size := max(len(t.in), firstRead)
+	size := max(len(t.in), minRead)
 	switch {
 	case s.unread+want > size:
 		size = s.unread + want
-	case s.filled && size < fullRead:
+	case s.filled && size < maxRead:
 		size *= 2
-	case s.unread == 0 && size > fullRead:
-		size = fullRead // shrinks after a large packet
+	case s.unread == 0 && size > maxRead:
+		size = maxRead // shrinks after a large packet
 	}
 	if size != len(t.in) {
 		grown := make([]byte, size)

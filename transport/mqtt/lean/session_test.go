@@ -423,7 +423,7 @@ func TestLargeMessagesArriveAndGiveTheirMemoryBack(t *testing.T) {
 		l.send(publishBytes("devices/dev-1/messages/devicebound/", 2, "small")...)
 		synctest.Wait()
 		require.Len(t, r.sink.messages, 2)
-		require.Equal(t, fullRead, len(tr.in))
+		require.Equal(t, maxRead, len(tr.in))
 		l.send(publishBytes("devices/dev-1/messages/devicebound/", 3, strings.Repeat("x", maxIncoming))...)
 		require.ErrorContains(t, r.requireLoss(t, transport.Network), "bytes")
 	})
@@ -574,7 +574,7 @@ func TestAMessageThatDoesNotFitFailsAlone(t *testing.T) {
 				require.ErrorIs(t, r.sink.done[i].err, transport.TooLarge)
 				require.Equal(t, transport.Operation, transport.Find(r.sink.done[i].err).Scope)
 			}
-			require.LessOrEqual(t, cap(tr.out), 2*fullWrite, "what a long topic took was given back")
+			require.LessOrEqual(t, cap(tr.out), 2*flushSize, "what a long topic took was given back")
 		})
 	}
 }

@@ -266,7 +266,7 @@ func TestAPeerThatStopsReadingIsFoundByTheWriter(t *testing.T) {
 		err = <-ran
 		require.Equal(t, 3*time.Second, time.Since(begun))
 		require.ErrorIs(t, err, transport.Timeout)
-		require.ErrorContains(t, err, "the hub takes no data")
+		require.ErrorContains(t, err, "the hub accepts no data")
 	})
 }
 
