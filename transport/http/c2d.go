@@ -21,12 +21,12 @@ const refSize = 4
 const (
 	// lockTime is how long a hub locks a delivered message.
 	lockTime = 60 * time.Second
-	// declinedFor is how long a message that the Sink did not take is kept before it is abandoned; the
+	// abandonDelay is how long a message that the Sink did not take is kept before it is abandoned; the
 	// hub delivers an abandoned message again at once.
-	declinedFor = 5 * time.Second
-	// firstPause and lastPause bound the delays between retries of requests that the hub refuses for
+	abandonDelay = 5 * time.Second
+	// minRetryDelay and maxRetryDelay bound the delays between retries of requests that the hub refuses for
 	// the moment; the delay doubles.
-	firstPause, lastPause = time.Second, time.Minute
+	minRetryDelay, maxRetryDelay = time.Second, time.Minute
 )
 
 // c2d polls for cloud-to-device messages and settles them. Its goroutine starts with the first
@@ -36,49 +36,49 @@ const (
 // slow handler in this process. Such a delivery replaces the earlier one with the same sequence
 // number and is not reported again: the settlement of the earlier delivery uses the new lock.
 type c2d struct {
-	s    *session
-	lane lane
-	wake chan struct{} // capacity 1: there is work
+	s         *session
+	requester requester
+	wake      chan struct{} // capacity 1: there is work
 
 	// Used by the goroutine only.
-	timer   *time.Timer
-	look    time.Time     // time of the next poll
-	pause   time.Duration // delay if the last poll was refused or returned a known message; else 0
-	verdict []pastVerdict // settlements that came after the lock expired
-	due     []settlement  // settlements to send, or to retry, at their time
+	timer        *time.Timer
+	nextPoll     time.Time     // time of the next poll
+	pollDelay    time.Duration // delay if the last poll was refused or returned a known message; else 0
+	lateOutcomes []lateOutcome // settlements that came after the lock expired
+	due          []settlement  // settlements to send, or to retry, at their time
 
 	// Guarded by session.mu.
-	wanted    bool
-	active    bool // polling is on
-	waiting   []uint32
-	number    uint32
-	unsettled map[uint32]*held
-	received  []settlement // settlements not moved to due yet
+	wanted      bool
+	active      bool // polling is on
+	pendingSubs []uint32
+	number      uint32
+	unsettled   map[uint32]*lockedMessage
+	received    []settlement // settlements not moved to due yet
 }
 
-// held is an unsettled message.
-type held struct {
+// lockedMessage is an unsettled message.
+type lockedMessage struct {
 	lock     string
 	sequence string // the hub's sequence number; empty: none given
 	since    time.Time
 }
 
-func heldOf(a *answer, since time.Time) held {
+func lockedMessageOf(a *answer, since time.Time) lockedMessage {
 	lock := strings.Trim(strings.TrimPrefix(a.header.Get("ETag"), "W/"), `"`)
-	return held{lock, a.header.Get("iothub-sequencenumber"), since}
+	return lockedMessage{lock, a.header.Get("iothub-sequencenumber"), since}
 }
 
 // settlement is a settlement to send to the hub.
 type settlement struct {
-	held
+	lockedMessage
 	outcome transport.Outcome
 	number  uint32 // of an unsettled message that the Sink did not take; 0: none
 	at      time.Time
-	pause   time.Duration
+	delay   time.Duration
 }
 
-// pastVerdict is the outcome of a message whose lock had expired before its settlement.
-type pastVerdict struct {
+// lateOutcome is the outcome of a message whose lock had expired before its settlement.
+type lateOutcome struct {
 	sequence string
 	outcome  transport.Outcome
 }
@@ -87,15 +87,15 @@ type pastVerdict struct {
 func (c *c2d) subscribe(id uint32, want transport.Features) {
 	s := c.s
 	s.mu.Lock()
-	if s.over {
+	if s.ended {
 		s.mu.Unlock()
 		return
 	}
-	c.waiting = append(c.waiting, id)
+	c.pendingSubs = append(c.pendingSubs, id)
 	if want == 0 {
 		c.active = false
 		s.mu.Unlock()
-		c.granted(nil) // also replies to earlier pending subscriptions
+		c.replySubscriptions(nil) // also replies to earlier pending subscriptions
 		return
 	}
 	c.active = true
@@ -106,7 +106,7 @@ func (c *c2d) subscribe(id uint32, want transport.Features) {
 		}
 	}
 	s.mu.Unlock()
-	poke(c.wake)
+	notify(c.wake)
 }
 
 // settle handles OpSettle.
@@ -118,10 +118,10 @@ func (c *c2d) settle(r *transport.Request) {
 	number := binary.BigEndian.Uint32(r.Ref)
 	if h := c.unsettled[number]; h != nil {
 		delete(c.unsettled, number)
-		c.received = append(c.received, settlement{held: *h, outcome: r.Outcome})
+		c.received = append(c.received, settlement{lockedMessage: *h, outcome: r.Outcome})
 	}
 	c.s.mu.Unlock()
-	poke(c.wake)
+	notify(c.wake)
 }
 
 // run sends settlements and polls until the session ends.
@@ -129,8 +129,8 @@ func (c *c2d) run() {
 	s := c.s
 	c.timer = time.NewTimer(0)
 	defer c.timer.Stop()
-	defer c.lane.hangUp()
-	defer c.leave()
+	defer c.requester.close()
+	defer c.settleRemaining()
 	for {
 		next, alive := c.step()
 		if !alive {
@@ -146,13 +146,13 @@ func (c *c2d) run() {
 			return
 		case <-c.wake:
 		case <-c.timer.C:
-		case <-c.lane.gone():
-			if err := c.lane.retire(); err != nil {
+		case <-c.requester.gone():
+			if err := c.requester.discard(); err != nil {
 				s.fail(lost(err))
 				return
 			}
-		case <-c.lane.unused():
-			c.lane.hangUp()
+		case <-c.requester.unused():
+			c.requester.close()
 		}
 	}
 }
@@ -166,10 +166,10 @@ func (c *c2d) step() (next time.Time, alive bool) {
 		c.due = append(c.due, c.received...)
 		c.received = nil
 		room := len(c.unsettled) < max(1, s.cfg.Queue)
-		looking, asked := c.active && room, len(c.waiting) > 0
+		polling, subscribing := c.active && room, len(c.pendingSubs) > 0
 		s.mu.Unlock()
-		if asked && !room {
-			c.granted(nil) // unsettled messages came by polls, so the subscription works
+		if subscribing && !room {
+			c.replySubscriptions(nil) // unsettled messages came by polls, so the subscription works
 			continue
 		}
 		now := time.Now()
@@ -181,14 +181,14 @@ func (c *c2d) step() (next time.Time, alive bool) {
 			}
 			continue
 		}
-		if looking && (asked || !now.Before(c.look)) {
-			if !c.ask() {
+		if polling && (subscribing || !now.Before(c.nextPoll)) {
+			if !c.poll() {
 				return next, false
 			}
 			continue
 		}
-		if looking {
-			next = c.look
+		if polling {
+			next = c.nextPoll
 		}
 		for i := range c.due {
 			if next.IsZero() || c.due[i].at.Before(next) {
@@ -200,15 +200,15 @@ func (c *c2d) step() (next time.Time, alive bool) {
 	return next, false
 }
 
-// ask polls for a message. It returns false when the session is ending.
-func (c *c2d) ask() bool {
+// poll polls for a message. It returns false when the session is ending.
+func (c *c2d) poll() bool {
 	s := c.s
 	asked := time.Now()
-	a, refused, err := s.do(s.late, &c.lane, &request{http.MethodGet, s.urls.inbox, s.header(), nil})
+	a, refused, err := s.do(s.settleCtx, &c.requester, &request{http.MethodGet, s.urls.inbox, s.header(), nil})
 	switch {
 	case s.ctx.Err() != nil:
 		if err == nil && refused == nil && a.status == http.StatusOK {
-			c.keep(heldOf(a, asked)) // so that leave abandons it
+			c.keep(lockedMessageOf(a, asked)) // so that settleRemaining abandons it
 		}
 		return false
 	case err != nil:
@@ -216,7 +216,7 @@ func (c *c2d) ask() bool {
 		return false
 	case refused != nil && refused.About == statuscode.Identity:
 		// A hub that refuses cloud-to-device messages to this device does so for good.
-		if !c.granted(refused.operation(transport.OpSubscribe)) {
+		if !c.replySubscriptions(refused.operation(transport.OpSubscribe)) {
 			s.fail(refused.connection(transport.OpRun))
 			return false
 		}
@@ -224,60 +224,60 @@ func (c *c2d) ask() bool {
 	case refused != nil:
 		// This includes answers about the poll itself, which has succeeded before in the same form: the
 		// session, and so telemetry, does not end for them.
-		c.pause = longer(c.pause)
-		c.look = time.Now().Add(max(min(refused.after, retryafter.Max), c.pause))
-		c.granted(nil)
+		c.pollDelay = nextDelay(c.pollDelay)
+		c.nextPoll = time.Now().Add(max(min(refused.after, retryafter.Max), c.pollDelay))
+		c.replySubscriptions(nil)
 		return true
 	}
-	if a.status == http.StatusOK && heldOf(a, asked).lock == "" {
+	if a.status == http.StatusOK && lockedMessageOf(a, asked).lock == "" {
 		s.fail(lost(errNoLock))
 		return false
 	}
-	c.granted(nil)
+	c.replySubscriptions(nil)
 	switch {
 	case a.status != http.StatusOK:
-		c.pause, c.look = 0, time.Now().Add(s.opt.PollInterval)
+		c.pollDelay, c.nextPoll = 0, time.Now().Add(s.opt.PollInterval)
 	case c.deliver(a, asked):
-		c.pause, c.look = 0, time.Time{} // there may be more messages
+		c.pollDelay, c.nextPoll = 0, time.Time{} // there may be more messages
 	default: // the hub repeats a known message: poll with a growing delay
-		c.pause = longer(c.pause)
-		c.look = time.Now().Add(c.pause)
+		c.pollDelay = nextDelay(c.pollDelay)
+		c.nextPoll = time.Now().Add(c.pollDelay)
 	}
 	return true
 }
 
 var errNoLock = errors.New("the hub's answer has no lock token (ETag), as each cloud-to-device message has")
 
-// longer returns the delay after this one.
-func longer(pause time.Duration) time.Duration {
-	return min(max(firstPause, 2*pause), lastPause)
+// nextDelay returns the delay after this one.
+func nextDelay(delay time.Duration) time.Duration {
+	return min(max(minRetryDelay, 2*delay), maxRetryDelay)
 }
 
-// granted replies to all pending OpSubscribe and reports whether there was one. An error stops the
+// replySubscriptions replies to all pending OpSubscribe and reports whether there was one. An error stops the
 // polls.
-func (c *c2d) granted(err *transport.Error) bool {
+func (c *c2d) replySubscriptions(err *transport.Error) bool {
 	s := c.s
 	s.mu.Lock()
-	waiting := c.waiting
-	c.waiting = nil
+	pending := c.pendingSubs
+	c.pendingSubs = nil
 	if err != nil {
 		c.active = false
 	}
 	s.mu.Unlock()
-	for _, id := range waiting {
+	for _, id := range pending {
 		s.reply(id, err)
 	}
-	return len(waiting) > 0
+	return len(pending) > 0
 }
 
 // deliver reports a message to the Sink. It returns false if the message was reported before.
 func (c *c2d) deliver(a *answer, since time.Time) bool {
 	s := c.s
-	h := heldOf(a, since)
-	if i := slices.IndexFunc(c.verdict,
-		func(v pastVerdict) bool { return h.sequence != "" && v.sequence == h.sequence }); i >= 0 {
-		c.due = append(c.due, settlement{held: h, outcome: c.verdict[i].outcome})
-		c.verdict = slices.Delete(c.verdict, i, i+1)
+	h := lockedMessageOf(a, since)
+	if i := slices.IndexFunc(c.lateOutcomes,
+		func(v lateOutcome) bool { return h.sequence != "" && v.sequence == h.sequence }); i >= 0 {
+		c.due = append(c.due, settlement{lockedMessage: h, outcome: c.lateOutcomes[i].outcome})
+		c.lateOutcomes = slices.Delete(c.lateOutcomes, i, i+1)
 		return false
 	}
 	number, known := c.keep(h)
@@ -288,13 +288,13 @@ func (c *c2d) deliver(a *answer, since time.Time) bool {
 	var ref [refSize]byte
 	binary.BigEndian.PutUint32(ref[:], number)
 	if !s.cfg.Sink.Deliver(&transport.Delivery{Kind: transport.Messages, Ref: ref[:], Again: again, Msg: m}) {
-		c.due = append(c.due, settlement{number: number, outcome: transport.Release, at: time.Now().Add(declinedFor)})
+		c.due = append(c.due, settlement{number: number, outcome: transport.Release, at: time.Now().Add(abandonDelay)})
 	}
 	return true
 }
 
 // keep stores a message so that settle finds it. known reports that it was stored already.
-func (c *c2d) keep(h held) (number uint32, known bool) {
+func (c *c2d) keep(h lockedMessage) (number uint32, known bool) {
 	c.s.mu.Lock()
 	defer c.s.mu.Unlock()
 	for number, before := range c.unsettled {
@@ -304,7 +304,7 @@ func (c *c2d) keep(h held) (number uint32, known bool) {
 		}
 	}
 	if c.unsettled == nil {
-		c.unsettled = make(map[uint32]*held)
+		c.unsettled = make(map[uint32]*lockedMessage)
 	}
 	c.number++
 	if c.number == 0 {
@@ -325,12 +325,12 @@ func (c *c2d) do(e settlement) bool {
 		if h == nil {
 			return true
 		}
-		e.held, e.number = *h, 0
-		c.look = time.Time{} // the hub has it again
+		e.lockedMessage, e.number = *h, 0
+		c.nextPoll = time.Time{} // the hub has it again
 	}
-	_, refused, err := s.do(s.late, &c.lane, c.request(e.lock, e.outcome))
+	_, refused, err := s.do(s.settleCtx, &c.requester, c.request(e.lock, e.outcome))
 	if refused != nil {
-		refused = refused.ofVerdict()
+		refused = refused.forSettlement()
 	}
 	now := time.Now()
 	switch {
@@ -344,8 +344,8 @@ func (c *c2d) do(e settlement) bool {
 		s.fail(refused.connection(transport.OpRun))
 		return false
 	case refused.About == statuscode.Moment:
-		e.pause = longer(e.pause)
-		if e.at = now.Add(max(refused.after, e.pause)); e.at.Sub(e.since) < lockTime {
+		e.delay = nextDelay(e.delay)
+		if e.at = now.Add(max(refused.after, e.delay)); e.at.Sub(e.since) < lockTime {
 			c.due = append(c.due, e)
 			return true
 		}
@@ -356,11 +356,11 @@ func (c *c2d) do(e settlement) bool {
 	return true
 }
 
-// ofVerdict returns the meaning of a refused settlement. Only refusals of the identity with Kind
+// forSettlement returns the meaning of a refused settlement. Only refusals of the identity with Kind
 // Unauthorized, Forbidden or NotFound end the session. A refused method or an unknown answer is
 // taken as being about the settlement; the next poll or message shows whether the session works.
-func (r *refusal) ofVerdict() *refusal {
-	r = r.ofLock()
+func (r *refusal) forSettlement() *refusal {
+	r = r.forLock()
 	if r.About != statuscode.Identity || r.Kind == transport.Unauthorized || r.Kind == transport.Forbidden ||
 		r.Kind == transport.NotFound {
 		return r
@@ -375,10 +375,10 @@ func (c *c2d) remember(e settlement) {
 	if e.outcome == transport.Release || e.sequence == "" {
 		return
 	}
-	if len(c.verdict) >= max(1, c.s.cfg.Queue) {
-		c.verdict = slices.Delete(c.verdict, 0, 1)
+	if len(c.lateOutcomes) >= max(1, c.s.cfg.Queue) {
+		c.lateOutcomes = slices.Delete(c.lateOutcomes, 0, 1)
 	}
-	c.verdict = append(c.verdict, pastVerdict{e.sequence, e.outcome})
+	c.lateOutcomes = append(c.lateOutcomes, lateOutcome{e.sequence, e.outcome})
 }
 
 // request returns the request that settles a message.
@@ -396,23 +396,23 @@ func (c *c2d) request(lock string, o transport.Outcome) *request {
 	return &request{http.MethodPost, s.urls.lock(lock, "/abandon", ""), h, nil}
 }
 
-// leave sends the remaining settlements and abandons unsettled messages, while late is not done and
+// settleRemaining sends the remaining settlements and abandons unsettled messages, while settleCtx is not done and
 // the connection is open.
-func (c *c2d) leave() {
+func (c *c2d) settleRemaining() {
 	s := c.s
 	s.mu.Lock()
 	left := append(c.due, c.received...)
 	for _, h := range c.unsettled {
-		left = append(left, settlement{held: *h, outcome: transport.Release})
+		left = append(left, settlement{lockedMessage: *h, outcome: transport.Release})
 	}
 	c.unsettled, c.received = nil, nil
 	s.mu.Unlock()
 	for _, e := range left {
-		if s.late.Err() != nil || c.lane.link == nil { // no new connection is opened for it
+		if s.settleCtx.Err() != nil || c.requester.conn == nil { // no new connection is opened for it
 			return
 		}
 		if e.lock != "" {
-			_, _, _ = s.do(s.late, &c.lane, c.request(e.lock, e.outcome))
+			_, _, _ = s.do(s.settleCtx, &c.requester, c.request(e.lock, e.outcome))
 		}
 	}
 }
@@ -423,7 +423,7 @@ func inbound(a *answer) (m *transport.Message, again bool) {
 	m = &transport.Message{
 		ID: a.header.Get(headerID), CorrelationID: a.header.Get(headerCorrelation), ContentType: a.header.Get(headerType),
 		ContentEncoding: a.header.Get(headerEncoding), Component: a.header.Get(headerSubject),
-		Created: moments(a.header.Get(headerCreated)), Expires: moments(a.header.Get(headerExpires)), Body: a.body,
+		Created: parseTime(a.header.Get(headerCreated)), Expires: parseTime(a.header.Get(headerExpires)), Body: a.body,
 	}
 	for name, values := range a.header {
 		name = strings.ToLower(name)
@@ -447,9 +447,9 @@ func inbound(a *answer) (m *transport.Message, again bool) {
 	return m, err == nil && count > 0
 }
 
-// moments parses a time in one of the forms that hubs and back ends use. It returns the zero time
+// parseTime parses a time in one of the forms that hubs and back ends use. It returns the zero time
 // for other forms.
-func moments(s string) time.Time {
+func parseTime(s string) time.Time {
 	if t, ok := isotime.Parse(s); ok {
 		return t
 	}

@@ -144,15 +144,15 @@ func fitsHeaders(m *transport.Message, capitals bool) bool {
 
 // addHeaders adds the properties of a message to h.
 func addHeaders(h http.Header, m *transport.Message) {
-	each(m, func(name, value string) { h[name] = []string{value} })
+	eachSystemProperty(m, func(name, value string) { h[name] = []string{value} })
 	for i := range m.Properties {
 		p := &m.Properties[i]
 		h[headerApp+p.Name] = []string{p.Value}
 	}
 }
 
-// each calls f for each system property that is set.
-func each(m *transport.Message, f func(name, value string)) {
+// eachSystemProperty calls f for each system property that is set.
+func eachSystemProperty(m *transport.Message, f func(name, value string)) {
 	if m.ID != "" {
 		f(headerID, m.ID)
 	}
@@ -182,7 +182,7 @@ func appendEntry(dst []byte, m *transport.Message) []byte {
 	dst = base64.StdEncoding.AppendEncode(dst, m.Body)
 	dst = append(dst, `","base64Encoded":true`...)
 	begin := len(dst)
-	each(m, func(name, value string) { dst = appendMember(dst, begin, "", name, value) })
+	eachSystemProperty(m, func(name, value string) { dst = appendMember(dst, begin, "", name, value) })
 	for i := range m.Properties {
 		dst = appendMember(dst, begin, headerApp, m.Properties[i].Name, m.Properties[i].Value)
 	}

@@ -76,8 +76,8 @@ func refusalOf(status int, header http.Header, body []byte, now time.Time) *refu
 	if hubstatus.IsFine(status) {
 		return nil
 	}
-	said := hubstatus.Read(status, header, body)
-	r := &refusal{Verdict: hubstatus.Of(said), cause: said}
+	answer := hubstatus.Read(status, header, body)
+	r := &refusal{Verdict: hubstatus.Of(answer), cause: answer}
 	r.after, _ = retryafter.Headers(header.Get, now)
 	return r
 }

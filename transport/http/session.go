@@ -27,24 +27,24 @@ type session struct {
 	opt    *Options
 	urls   urls
 	clock  *hubauth.Clock
-	pace   *pace
+	sizer  *batchSizer
 	tokens *hubauth.Tokens
 
 	ctx    context.Context // done when Run is to end
 	cancel context.CancelFunc
-	// late ends when cancelLate is called; pending settlements of cloud-to-device messages may be sent
+	// settleCtx ends when cancelSettling is called; pending settlements of cloud-to-device messages may be sent
 	// until then
-	late       context.Context
-	cancelLate context.CancelFunc
-	fatal      chan error // capacity 1: why the session must end
-	group      sync.WaitGroup
+	settleCtx      context.Context
+	cancelSettling context.CancelFunc
+	fatal          chan error // capacity 1: why the session must end
+	group          sync.WaitGroup
 
 	telemetry telemetry
 	c2d       c2d
 
-	mu      sync.Mutex // guards running, over, and fields of telemetry and c2d; not held over I/O
+	mu      sync.Mutex // guards running, ended, and fields of telemetry and c2d; not held over I/O
 	running bool
-	over    bool // Run is ending or has ended
+	ended   bool // Run is ending or has ended
 }
 
 const (
@@ -56,21 +56,21 @@ const (
 
 func newSession(t *Transport, cfg *transport.Config) *session {
 	s := &session{
-		cfg: *cfg, opt: &t.opt, urls: addresses(&t.opt, cfg.Creds), clock: &t.clock, pace: &t.pace,
+		cfg: *cfg, opt: &t.opt, urls: addresses(&t.opt, cfg.Creds), clock: &t.clock, sizer: &t.sizer,
 		tokens: hubauth.NewTokens(cfg.Creds, &t.clock),
 		fatal:  make(chan error, 1),
 	}
-	s.late, s.cancelLate = context.WithCancel(context.Background())
-	s.ctx, s.cancel = context.WithCancel(s.late)
-	s.telemetry = telemetry{s: s, lane: newLane(s), wake: make(chan struct{}, 1), limit: batchBytes}
-	s.c2d = c2d{s: s, lane: newLane(s), wake: make(chan struct{}, 1)}
+	s.settleCtx, s.cancelSettling = context.WithCancel(context.Background())
+	s.ctx, s.cancel = context.WithCancel(s.settleCtx)
+	s.telemetry = telemetry{s: s, requester: newRequester(s), wake: make(chan struct{}, 1), limit: batchBytes}
+	s.c2d = c2d{s: s, requester: newRequester(s), wake: make(chan struct{}, 1)}
 	return s
 }
 
 // Info returns the size limit and the time limit of the largest batch. It reports no expiry,
 // because each request renews the token if necessary.
 func (s *session) Info() transport.Info {
-	return transport.Info{MaxSize: transport.MaxMessageSize, AckTimeout: s.opt.limit(batchBytes)}
+	return transport.Info{MaxSize: transport.MaxMessageSize, AckTimeout: s.opt.requestTimeout(batchBytes)}
 }
 
 // Run runs the session until ctx ends or an error ends the session.
@@ -89,26 +89,26 @@ func (s *session) Run(ctx context.Context) error {
 	case err = <-s.fatal:
 	}
 	s.mu.Lock()
-	s.over = true
+	s.ended = true
 	s.telemetry.queue = nil
 	s.mu.Unlock()
 	s.cancel()
 	if e, ok := errors.AsType[*transport.StatusError](err); ok && e.Service == "hub" {
-		s.cancelLate() // a hub that refuses the device refuses its settlements too
+		s.cancelSettling() // a hub that refuses the device refuses its settlements too
 	}
-	limits := [...]*time.Timer{time.AfterFunc(settleLimit, s.cancelLate), time.AfterFunc(closeLimit, s.cut)}
+	limits := [...]*time.Timer{time.AfterFunc(settleLimit, s.cancelSettling), time.AfterFunc(closeLimit, s.abort)}
 	s.group.Wait()
 	for _, limit := range limits {
 		limit.Stop()
 	}
-	s.cancelLate()
+	s.cancelSettling()
 	return err
 }
 
-// cut closes both sockets, even while they are in use.
-func (s *session) cut() {
-	s.telemetry.lane.cut()
-	s.c2d.lane.cut()
+// abort closes both sockets, even while they are in use.
+func (s *session) abort() {
+	s.telemetry.requester.abort()
+	s.c2d.requester.abort()
 }
 
 // fail ends the session. Only the first error counts.
@@ -122,11 +122,11 @@ func (s *session) fail(err error) {
 // Send appends the batch to the queue. It does not block.
 func (s *session) Send(batch []transport.Item) {
 	s.mu.Lock()
-	if !s.over {
+	if !s.ended {
 		s.telemetry.queue = append(s.telemetry.queue, batch...)
 	}
 	s.mu.Unlock()
-	poke(s.telemetry.wake)
+	notify(s.telemetry.wake)
 }
 
 // Do starts a request. It does not block.
@@ -151,12 +151,12 @@ func (s *session) Do(r *transport.Request) {
 
 var errUnsupported = errors.New("not available over HTTP")
 
-// reply answers a request, unless the session is over. err may be nil.
+// reply answers a request, unless the session has ended. err may be nil.
 func (s *session) reply(id uint32, err *transport.Error) {
 	s.mu.Lock()
-	over := s.over
+	ended := s.ended
 	s.mu.Unlock()
-	if over {
+	if ended {
 		return
 	}
 	var r transport.Reply
@@ -174,12 +174,12 @@ func (s *session) header() http.Header {
 // do makes a request and adds the token. It returns a refusal for an unsuccessful answer, and an
 // error that is a cause for lost. If the hub may have refused the token, do retries once with
 // another one.
-func (s *session) do(ctx context.Context, l *lane, q *request) (*answer, *refusal, error) {
+func (s *session) do(ctx context.Context, l *requester, q *request) (*answer, *refusal, error) {
 	for again := false; ; again = true {
 		token, fresh, err := s.tokens.Get(ctx)
 		if _, known := s.clock.Skew(); transport.KindOf(err) == transport.ClockUnset && !known && !again {
 			// the hub sends its time (Date) without authentication
-			if _, err := l.exchange(ctx, s.bare()); err != nil {
+			if _, err := l.exchange(ctx, s.probe()); err != nil {
 				return nil, nil, err
 			}
 			continue
@@ -210,10 +210,10 @@ func (s *session) do(ctx context.Context, l *lane, q *request) (*answer, *refusa
 // noLock is a lock token that no hub issues.
 const noLock = "00000000-0000-0000-0000-000000000000"
 
-// bare returns a request without effect, which a hub refuses only after it has authenticated the
+// probe returns a request without effect, which a hub refuses only after it has authenticated the
 // sender. It abandons a message under a lock that does not exist. For a module, which has no
 // cloud-to-device messages, it sends an empty batch.
-func (s *session) bare() *request {
+func (s *session) probe() *request {
 	h := s.header()
 	if s.cfg.Creds.ModuleID == "" {
 		return &request{http.MethodPost, s.urls.lock(noLock, "/abandon", ""), h, nil}
@@ -225,15 +225,15 @@ func (s *session) bare() *request {
 // prove opens a connection and makes an exchange whose outcome, success or an expected refusal,
 // requires the right credentials.
 func (s *session) prove(ctx context.Context) error {
-	l := &s.telemetry.lane
+	l := &s.telemetry.requester
 	if s.opt.NoProof {
-		link, err := s.opt.connect(ctx, s.cfg.Creds)
+		conn, err := s.opt.connect(ctx, s.cfg.Creds)
 		if err == nil {
-			l.set(link)
+			l.set(conn)
 		}
 		return err
 	}
-	_, r, err := s.do(ctx, l, s.bare())
+	_, r, err := s.do(ctx, l, s.probe())
 	switch {
 	case err != nil:
 		return err
@@ -243,20 +243,20 @@ func (s *session) prove(ctx context.Context) error {
 	return r.connection(transport.OpDial)
 }
 
-// proves reports whether a hub that knows the device may have refused bare this way: the lock is
+// proves reports whether a hub that knows the device may have refused probe this way: the lock is
 // lost or invalid, the batch is empty, or the hub's tier has no cloud-to-device messages.
 func (s *session) proves(r *refusal) bool {
 	const noMessages = 403010
 	if s.cfg.Creds.ModuleID == "" {
-		r = r.ofLock()
+		r = r.forLock()
 	}
 	return r.About == statuscode.Message && (r.cause.Status != http.StatusBadRequest || r.cause.Code != 0) ||
 		r.cause.Code == noMessages
 }
 
-// ofLock returns the meaning of a refusal of a request that names a lock: a 404 is about the lock,
+// forLock returns the meaning of a refusal of a request that names a lock: a 404 is about the lock,
 // unless the hub's code says otherwise.
-func (r *refusal) ofLock() *refusal {
+func (r *refusal) forLock() *refusal {
 	if r.cause.Status != http.StatusNotFound || r.About != statuscode.Identity || r.cause.Code != 0 &&
 		r.cause.Code != 404000 {
 		return r
@@ -300,8 +300,8 @@ func (u *urls) lock(token, action, query string) *url.URL {
 	return &at
 }
 
-// poke wakes the goroutine that receives from c; c has capacity 1.
-func poke(c chan struct{}) {
+// notify wakes the goroutine that receives from c; c has capacity 1.
+func notify(c chan struct{}) {
 	select {
 	case c <- struct{}{}:
 	default:

@@ -15,66 +15,66 @@ import (
 // telemetry sends messages. Its goroutine has one request in flight: two concurrent requests could
 // overtake each other, and one request of up to 500 messages is enough for a device's message rate.
 type telemetry struct {
-	s    *session
-	lane lane
-	wake chan struct{} // capacity 1: the queue is not empty
+	s         *session
+	requester requester
+	wake      chan struct{} // capacity 1: the queue is not empty
 
-	items []transport.Item // taken from the queue, in order
-	done  int              // number of items that are resolved
-	later *refusal         // why the remaining items cannot be sent for the moment
-	asked int              // number of messages in the request that got later
-	buf   []byte           // the body of a batch
-	limit int              // largest body of a batch; smaller after the hub refused one as too large
-	alone bool             // since the last too large batch, a single message was too large as well
+	items          []transport.Item // taken from the queue, in order
+	done           int              // number of items that are resolved
+	transient      *refusal         // why the remaining items cannot be sent for the moment
+	transientCount int              // number of messages in the request that got transient
+	buf            []byte           // the body of a batch
+	limit          int              // largest body of a batch; smaller after the hub refused one as too large
+	singleTooLarge bool             // since the last too large batch, a single message was too large as well
 
 	queue []transport.Item // guarded by session.mu
 }
 
 const (
-	// leastLimit is the lower bound of limit.
-	leastLimit = 4 << 10
+	// minBatch is the lower bound of limit.
+	minBatch = 4 << 10
 	// keepItems is the largest capacity of items that is kept for reuse.
 	keepItems = 1024
 )
 
-// pace is the largest batch body that the link carries fast enough. A client gives up a connection
+// batchSizer finds the largest batch body that the link carries fast enough. A client gives up a connection
 // on which the oldest message waits too long (Options.Timeout, device.Options.AckTimeout), and each
-// message of a batch waits for the whole batch. Without pace, a slow link would cut off large
-// batches and the session would send them again endlessly. pace belongs to the Transport, so the
+// message of a batch waits for the whole batch. Without it, a slow link would cut off large
+// batches and the session would send them again endlessly. It belongs to the Transport, so the
 // next session uses what a lost session measured. The zero value is for an unknown link. It is safe
 // for concurrent use.
-type pace struct {
+type batchSizer struct {
 	mu    sync.Mutex
-	bytes int // 0: firstPace
+	bytes int // 0: initialBatch
 }
 
 const (
-	// firstPace is the initial size. The size doubles when a batch takes less than quickBatch, and is
+	// initialBatch is the initial size. The size doubles when a batch takes less than quickBatch, and is
 	// halved when one takes more than slowBatch.
-	firstPace  = 32 << 10
-	quickBatch = 3 * time.Second
-	slowBatch  = 12 * time.Second
+	initialBatch = 32 << 10
+	quickBatch   = 3 * time.Second
+	slowBatch    = 12 * time.Second
 )
 
-// now returns the current size.
-func (p *pace) now() int {
+// size returns the current size.
+func (p *batchSizer) size() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return cmp.Or(p.bytes, firstPace)
+	return cmp.Or(p.bytes, initialBatch)
 }
 
-// learn adjusts the size after a body of size bytes that took this long. taken is false if the
+// observe adjusts the size after a body of size bytes that took this long. accepted is false if the
 // request failed, which ends the session.
-func (p *pace) learn(size int, took time.Duration, taken bool) {
+func (p *batchSizer) observe(size int, took time.Duration, accepted bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	now := cmp.Or(p.bytes, firstPace)
+	now := cmp.Or(p.bytes, initialBatch)
 	switch {
-	case took > slowBatch || !taken && took > quickBatch:
-		if size > leastLimit { // smaller bodies are not slow because of their size
-			p.bytes = max(min(now, size)/2, leastLimit)
+	case took > slowBatch || !accepted && took > quickBatch:
+		if size > minBatch { // smaller bodies are not slow because of their size
+			p.bytes = max(min(now, size)/2, minBatch)
 		}
-	case taken && took < quickBatch && size > now/4: // small bodies do not measure the link for large ones
+	case accepted && took < quickBatch && size > now/4: // small bodies do not measure the link for large ones
 		p.bytes = min(2*now, batchBytes)
 	}
 }
@@ -82,7 +82,7 @@ func (p *pace) learn(size int, took time.Duration, taken bool) {
 // run sends queued messages until the session ends.
 func (t *telemetry) run() {
 	s := t.s
-	defer t.lane.hangUp()
+	defer t.requester.close()
 	for {
 		select {
 		case <-s.ctx.Done():
@@ -91,13 +91,13 @@ func (t *telemetry) run() {
 			if !t.sendQueued() {
 				return
 			}
-		case <-t.lane.gone():
-			if err := t.lane.retire(); err != nil {
+		case <-t.requester.gone():
+			if err := t.requester.discard(); err != nil {
 				s.fail(lost(err))
 				return
 			}
-		case <-t.lane.unused():
-			t.lane.hangUp()
+		case <-t.requester.unused():
+			t.requester.close()
 			t.buf, t.items = nil, nil // free the buffers of an idle session
 		}
 	}
@@ -108,19 +108,19 @@ func (t *telemetry) run() {
 // until the client sends again. It returns false when the session is ending.
 func (t *telemetry) sendQueued() bool {
 	for t.s.ctx.Err() == nil {
-		t.takeIn()
+		t.takeQueue()
 		if len(t.items) == 0 {
 			return true
 		}
-		t.done, t.later = 0, nil
-		if _, going := t.some(t.items); !going {
-			if t.later == nil {
+		t.done, t.transient = 0, nil
+		if _, ok := t.sendFirst(t.items); !ok {
+			if t.transient == nil {
 				return false
 			}
-			t.takeIn()
-			e := t.later.operation(transport.OpSend)
-			if open(t.later) {
-				t.report(t.items[t.done:t.done+t.asked], operr.OutcomeUnknown(e))
+			t.takeQueue()
+			e := t.transient.operation(transport.OpSend)
+			if outcomeUnknown(t.transient) {
+				t.report(t.items[t.done:t.done+t.transientCount], operr.OutcomeUnknown(e))
 			}
 			t.report(t.items[t.done:], e)
 			t.items = t.items[:0]
@@ -134,14 +134,14 @@ func (t *telemetry) sendQueued() bool {
 	return false
 }
 
-// open reports whether the hub may have accepted the messages of a transient refusal. That is false
+// outcomeUnknown reports whether the hub may have accepted the messages of a transient refusal. That is false
 // for a limit, and true if the request was cancelled, timed out or failed at the hub.
-func open(r *refusal) bool {
+func outcomeUnknown(r *refusal) bool {
 	return r.Kind == transport.Unavailable || r.Kind == transport.Timeout || r.cause.Status >= 500
 }
 
-// takeIn moves the queue to items and reports messages that cannot be sent.
-func (t *telemetry) takeIn() {
+// takeQueue moves the queue to items and reports messages that cannot be sent.
+func (t *telemetry) takeQueue() {
 	s := t.s
 	s.mu.Lock()
 	queue := t.queue
@@ -156,9 +156,9 @@ func (t *telemetry) takeIn() {
 	}
 }
 
-// some sends the first messages in one request and returns how many they are. going is false if no
+// sendFirst sends the first messages in one request and returns how many they are. ok is false if no
 // more can be sent.
-func (t *telemetry) some(items []transport.Item) (n int, going bool) {
+func (t *telemetry) sendFirst(items []transport.Item) (n int, ok bool) {
 	s := t.s
 	q, n := t.request(items)
 	if q == nil {
@@ -166,9 +166,9 @@ func (t *telemetry) some(items []transport.Item) (n int, going bool) {
 		return 1, true
 	}
 	began := time.Now()
-	_, refused, err := s.do(s.ctx, &t.lane, q)
+	_, refused, err := s.do(s.ctx, &t.requester, q)
 	if refused == nil {
-		s.pace.learn(len(q.body), time.Since(began), err == nil)
+		s.sizer.observe(len(q.body), time.Since(began), err == nil)
 	}
 	switch {
 	case s.ctx.Err() != nil:
@@ -183,30 +183,30 @@ func (t *telemetry) some(items []transport.Item) (n int, going bool) {
 		s.fail(refused.connection(transport.OpRun))
 		return n, false
 	case refused.About == statuscode.Moment:
-		t.later, t.asked = refused, n
+		t.transient, t.transientCount = refused, n
 		return n, false
 	case n == 1:
-		t.alone = t.alone || refused.Kind == transport.TooLarge
+		t.singleTooLarge = t.singleTooLarge || refused.Kind == transport.TooLarge
 		t.report(items[:1], refused.operation(transport.OpSend))
 		return n, true
 	}
 	// The refusal is about one of the messages, or about their number.
 	before := t.limit
 	if refused.Kind == transport.TooLarge {
-		t.limit, t.alone = max(leastLimit, len(q.body)/2), false
+		t.limit, t.singleTooLarge = max(minBatch, len(q.body)/2), false
 	}
-	going = t.all(items[:n/2]) && t.all(items[n/2:n])
-	if refused.Kind == transport.TooLarge && t.alone {
+	ok = t.sendAll(items[:n/2]) && t.sendAll(items[n/2:n])
+	if refused.Kind == transport.TooLarge && t.singleTooLarge {
 		t.limit = before // one message was too large, not their number
 	}
-	return n, going
+	return n, ok
 }
 
-// all sends these messages, and reports whether more can be sent.
-func (t *telemetry) all(items []transport.Item) bool {
+// sendAll sends these messages, and reports whether more can be sent.
+func (t *telemetry) sendAll(items []transport.Item) bool {
 	for len(items) > 0 {
-		n, going := t.some(items)
-		if !going {
+		n, ok := t.sendFirst(items)
+		if !ok {
 			return false
 		}
 		items = items[n:]
@@ -228,7 +228,7 @@ func (t *telemetry) request(items []transport.Item) (*request, int) {
 		t.buf = nil
 	}
 	t.buf = append(t.buf[:0], '[')
-	n, size, limit := 0, 0, min(t.limit, t.s.pace.now())
+	n, size, limit := 0, 0, min(t.limit, t.s.sizer.size())
 	for n < len(items) && n < t.s.opt.Batch {
 		m := items[n].Msg
 		if size += m.Size(); n > 0 && size > transport.MaxMessageSize {

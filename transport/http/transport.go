@@ -111,7 +111,7 @@ type Transport struct {
 	opt   Options
 	err   error // what Dial returns for wrong options
 	clock hubauth.Clock
-	pace  pace
+	sizer batchSizer
 }
 
 var _ transport.Transport = (*Transport)(nil)
@@ -146,14 +146,14 @@ func (t *Transport) Dial(ctx context.Context, cfg *transport.Config) (transport.
 		return nil, protocol.Error(err)
 	}
 	s := newSession(t, cfg)
-	stop := context.AfterFunc(ctx, s.cut)
+	stop := context.AfterFunc(ctx, s.abort)
 	err := s.prove(ctx)
 	stopped := stop()
 	if err == nil && stopped {
 		return s, nil
 	}
-	s.cancelLate()
-	s.telemetry.lane.hangUp()
+	s.cancelSettling()
+	s.telemetry.requester.close()
 	if ctx.Err() != nil {
 		err = context.Cause(ctx) // the socket error is a consequence of it
 	}

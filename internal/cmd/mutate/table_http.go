@@ -4,8 +4,8 @@ func init() {
 	tables["http"] = []mutation{
 		{
 			File: "transport/http/c2d.go",
-			Old:  "now.Add(max(refused.after, e.pause))",
-			New:  "now.Add(e.pause)",
+			Old:  "now.Add(max(refused.after, e.delay))",
+			New:  "now.Add(e.delay)",
 			Test: "./transport/http -run TestAFailedSettlementIsRetried",
 		},
 		{
@@ -16,19 +16,19 @@ func init() {
 		},
 		{
 			File: "transport/http/session.go",
-			Old:  "time.AfterFunc(settleLimit, s.cancelLate)",
-			New:  "time.AfterFunc(0, s.cancelLate)",
+			Old:  "time.AfterFunc(settleLimit, s.cancelSettling)",
+			New:  "time.AfterFunc(0, s.cancelSettling)",
 			Test: "./transport/http -run TestClose",
 		},
 		{
 			File: "transport/http/session.go",
-			Old:  "time.AfterFunc(settleLimit, s.cancelLate)",
-			New:  "time.AfterFunc(closeLimit, s.cancelLate)",
+			Old:  "time.AfterFunc(settleLimit, s.cancelSettling)",
+			New:  "time.AfterFunc(closeLimit, s.cancelSettling)",
 			Test: "./transport/http -run TestClose",
 		},
 		{
 			File: "transport/http/session.go",
-			Old:  "time.AfterFunc(closeLimit, s.cut)",
+			Old:  "time.AfterFunc(closeLimit, s.abort)",
 			New:  "time.AfterFunc(time.Hour, s.cut)",
 			Test: "./transport/http -run TestClose",
 		},
@@ -39,7 +39,7 @@ func init() {
 			Test: "./transport/http -run TestLockTokensAreEscaped",
 		},
 		{
-			File: "transport/http/link.go",
+			File: "transport/http/conn.go",
 			Old:  "\t\tdefer p.revoke()\n",
 			New:  "",
 			Test: "./transport/http -race -count=50 -run TestABodyIsNotReadAfterItsAnswer",

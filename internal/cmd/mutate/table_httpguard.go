@@ -69,7 +69,7 @@ func init() {
 			Test: "./internal/httpguard -run TestChunksAreReadStrictly",
 		},
 		{
-			File: "transport/http/link.go",
+			File: "transport/http/conn.go",
 			Old:  "peer = l.guard.TLS()",
 			New:  "_ = l.guard",
 			Test: "./transport/http -run TestTLSAlertsAreKnownAtDial",

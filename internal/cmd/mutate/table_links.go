@@ -42,7 +42,7 @@ func init() {
 			New: "w.learnt.size.Store(size)", Test: "./transport/amqp -run TestTheWindowOfASlowConnection"},
 		{File: "device/inbox.go", Old: "\tp.msg.Redelivered = d.Again\n", New: "",
 			Test: "./internal/sim -run TestTheHandlerIsToldOfARedelivery"},
-		{File: "transport/http/watch.go", Old: "\t\tw.dead = true\n\t\tw.cancel()\n", New: "",
+		{File: "transport/http/watch.go", Old: "\t\tw.silent = true\n\t\tw.cancel()\n", New: "",
 			Test: "./transport/http -run TestASilentNetwork"},
 		{File: "transport/http/options.go", Old: "\t\tboundSilence(c, o.silence())\n", New: "",
 			Test: "./transport/http -run TestAPeerThatTakesNothing"},

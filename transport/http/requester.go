@@ -1,0 +1,126 @@
+package http
+
+import (
+	"context"
+	"io"
+	"sync"
+	"time"
+)
+
+// requester makes one request at a time, over a connection that it opens when a request needs it. One
+// goroutine uses it.
+type requester struct {
+	s     *session
+	mu    sync.Mutex // guards conn against abort
+	conn  *hubConn
+	watch watch
+
+	// idle fires after the connection was unused for IdleTimeout; nil before the first exchange.
+	idle *time.Timer
+}
+
+func newRequester(s *session) requester { return requester{s: s, watch: watch{s: s}} }
+
+// open returns the connection, and opens one if necessary.
+func (l *requester) open(ctx context.Context) (*hubConn, error) {
+	if l.conn != nil {
+		select {
+		case <-l.conn.gone:
+			if err := l.discard(); err != nil {
+				return nil, err
+			}
+		default:
+			return l.conn, nil
+		}
+	}
+	fresh, err := l.s.opt.connect(ctx, l.s.cfg.Creds)
+	if err != nil {
+		return nil, err
+	}
+	l.set(fresh)
+	return fresh, nil
+}
+
+func (l *requester) set(fresh *hubConn) {
+	l.mu.Lock()
+	l.conn = fresh
+	l.mu.Unlock()
+}
+
+// gone returns a channel that is closed when the hub has closed the connection.
+func (l *requester) gone() <-chan struct{} {
+	if l.conn == nil {
+		return nil
+	}
+	return l.conn.gone
+}
+
+// unused returns a channel that fires when the connection was idle for IdleTimeout.
+func (l *requester) unused() <-chan time.Time {
+	if l.conn == nil || l.idle == nil {
+		return nil
+	}
+	return l.idle.C
+}
+
+// exchange makes one request within its time limit.
+func (l *requester) exchange(ctx context.Context, r *request) (*answer, error) {
+	limit := l.s.opt.requestTimeout(len(r.body))
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	if l.idle != nil {
+		l.idle.Stop()
+	}
+	conn, err := l.open(ctx)
+	if err != nil {
+		if ctx.Err() != nil {
+			err = context.Cause(ctx)
+		}
+		return nil, err
+	}
+	sent := time.Now()
+	l.watch.begin(ctx, cancel, limit-l.s.opt.Timeout)
+	a, err := conn.exchange(ctx, r)
+	if silent := l.watch.end(); silent && err != nil {
+		err = errSilent
+	}
+	if err != nil {
+		l.close()
+		return nil, err
+	}
+	l.s.clock.Learn(a.header, a.tls, sent, time.Now())
+	if l.idle == nil {
+		l.idle = time.NewTimer(l.s.opt.IdleTimeout)
+	} else {
+		l.idle.Reset(l.s.opt.IdleTimeout)
+	}
+	return a, nil
+}
+
+// discard discards a closed connection. It returns the reason, or nil if the hub closed it cleanly.
+func (l *requester) discard() error {
+	err := l.conn.socket.loss()
+	l.close()
+	if err == io.EOF {
+		return nil
+	}
+	return err
+}
+
+// close closes the connection and waits until no goroutine uses its socket.
+func (l *requester) close() {
+	if l.conn == nil {
+		return
+	}
+	l.conn.close()
+	l.set(nil)
+}
+
+// abort closes the socket, even while it is in use. Any goroutine may call it.
+func (l *requester) abort() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.conn != nil {
+		_ = l.conn.socket.Close()
+	}
+}
