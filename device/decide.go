@@ -63,7 +63,7 @@ func (p *policies) decide(a retrypolicy.Attempt) retrypolicy.Decision {
 	}
 	switch {
 	case slow && p.paced == nil:
-		d.Delay = max(d.Delay, pacing.Least(a))
+		d.Delay = max(d.Delay, pacing.MinDelay(a))
 	case slow: // the other policy's state of the series is kept
 		d.Step, d.Rule, d.Counts = a.Last.Step, a.Last.Rule, a.Last.Counts
 	}

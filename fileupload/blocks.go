@@ -14,8 +14,8 @@ import (
 // A plan defines the block sizes of a file. The size doubles after each step of blocks, so a file
 // of unknown size can begin with small blocks and still be large.
 type plan struct {
-	first, most int64 // in bytes
-	blocks      int   // per file, a multiple of 5
+	first, max int64 // in bytes
+	blocks     int   // per file, a multiple of 5
 }
 
 // step returns the number of consecutive blocks of the same size.
@@ -24,8 +24,8 @@ func (p plan) step() int { return p.blocks / 5 }
 // size returns the size of block n, counted from 0.
 func (p plan) size(n int) int64 {
 	s := p.first
-	for ; n >= p.step() && s < p.most; n -= p.step() {
-		s = min(2*s, p.most)
+	for ; n >= p.step() && s < p.max; n -= p.step() {
+		s = min(2*s, p.max)
 	}
 	return s
 }

@@ -99,7 +99,7 @@ func TestACallbackThatDoesNotReturn(t *testing.T) {
 						require.ErrorIs(t, err, tc.kind)
 						require.ErrorContains(t, err, "callback "+tc.name)
 						if all := hub.Uploads(); len(all) > 0 {
-							require.Equal(t, testbroker.UploadFailed, all[0].State, "the hub is told")
+							require.Equal(t, testbroker.UploadFailed, all[0].State, "the hub is notified")
 						}
 						_, err = u.Upload(t.Context(), "b", bytes.NewReader(body), -1)
 						require.NoError(t, err)

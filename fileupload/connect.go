@@ -17,11 +17,12 @@ const idleTimeout = 30 * time.Second
 // A service is the HTTP client side of the hub or of storage.
 type service struct {
 	*http.Transport
-	spoke atomic.Bool // an answer of any status has arrived
+	answered atomic.Bool // an answer of any status has arrived
 }
 
-// throughHub returns a service whose connections to the hub are dialed as a transport dials them.
-func (u *Uploader) throughHub() *service {
+// newHubService returns a service whose connections to the hub are dialed as a transport dials
+// them.
+func (u *Uploader) newHubService() *service {
 	return u.service(func(ctx context.Context, _ string) (net.Conn, error) {
 		d := u.opt.toHub()
 		cert, err := d.ClientCertificate(ctx, u.creds)
@@ -33,8 +34,8 @@ func (u *Uploader) throughHub() *service {
 	})
 }
 
-// throughStorage returns a service whose connections go to the hub's storage.
-func (u *Uploader) throughStorage() *service {
+// newStorageService returns a service whose connections go to the hub's storage.
+func (u *Uploader) newStorageService() *service {
 	return u.service(func(ctx context.Context, addr string) (net.Conn, error) {
 		host, _, err := net.SplitHostPort(addr)
 		if err != nil {
@@ -58,9 +59,9 @@ func (u *Uploader) service(open func(ctx context.Context, addr string) (net.Conn
 		}
 		return httpguard.New(conn, maxAnswer), nil
 	}
-	_, piece := u.pace()
+	_, chunk := u.progressLimits()
 	return &service{Transport: &http.Transport{
-		DialContext: dial, DialTLSContext: dial, WriteBufferSize: min(piece, 4<<10), // buffered data counts as sent
+		DialContext: dial, DialTLSContext: dial, WriteBufferSize: min(chunk, 4<<10), // buffered data counts as sent
 		DisableCompression: true, MaxIdleConnsPerHost: maxParallel, IdleConnTimeout: idleTimeout,
 		MaxResponseHeaderBytes: maxAnswer,
 	}}

@@ -53,7 +53,7 @@ var hubTable = map[int]meaning{
 	400017: {transport.Unsupported, "check the hub's storage container for uploads"},
 	400020: {transport.Unsupported, "check the hub's storage container for uploads"},
 	401001: {transport.NotFound, "check the hub's name"},
-	403006: {transport.Quota, "a device has 10 uploads at a time, and one whose end the hub was not told counts " +
+	403006: {transport.Quota, "a device has 10 uploads at a time, and one of whose end the hub was not notified counts " +
 		"until its URI expires"},
 	403012: {transport.Forbidden, "enable the device"},
 }
@@ -165,9 +165,9 @@ func withoutSecrets(err error, g *grant) error {
 	if e == nil || e.Err == nil {
 		return err
 	}
-	fit := *e
-	fit.Err = scrub.KnownCause(e.Err, g.secrets()...)
-	return &fit
+	scrubbed := *e
+	scrubbed.Err = scrub.KnownCause(e.Err, g.secrets()...)
+	return &scrubbed
 }
 
 // shorten returns the first line of a peer's text, scrubbed.
@@ -178,7 +178,7 @@ func shorten(text string) string {
 
 // protocolKind classifies errors that show that the peer does not speak HTTP, for dialer.Protocol.
 func protocolKind(err error) (kind transport.Kind, hint string, ok bool) {
-	if errors.Is(err, httpguard.ErrUnasked) || strings.Contains(err.Error(), "malformed HTTP") {
+	if errors.Is(err, httpguard.ErrUnsolicited) || strings.Contains(err.Error(), "malformed HTTP") {
 		// net/http has no type for it
 		return transport.Protocol, "; the peer does not speak HTTP: check host and port", true
 	}
@@ -196,10 +196,10 @@ func (e *stepError) Unwrap() error { return e.err }
 
 // A twoErrors joins a failure and a later one.
 type twoErrors struct {
-	first  error
-	joint  string
-	second error
+	first     error
+	separator string
+	second    error
 }
 
-func (e *twoErrors) Error() string   { return e.first.Error() + e.joint + e.second.Error() }
+func (e *twoErrors) Error() string   { return e.first.Error() + e.separator + e.second.Error() }
 func (e *twoErrors) Unwrap() []error { return []error{e.first, e.second} }

@@ -136,7 +136,7 @@ func TestAnUploadOutlivesItsURI(t *testing.T) {
 			require.Len(t, r.hub.Uploads(), 2)
 		})
 	})
-	t.Run("when the file is complete and the hub was not told", func(t *testing.T) {
+	t.Run("when the file is complete and the hub was not notified", func(t *testing.T) {
 		inBubble(t, hours, func(t *testing.T, r *rig) {
 			in := r.hub.Inject(testbroker.Fault{Kind: testbroker.AnswerStatus, Route: testbroker.RouteUploadDone,
 				Statuses: []int{500}, RetryAfter: time.Minute})
@@ -223,7 +223,7 @@ func TestTheGrantOfTheLastStepIsGivenBack(t *testing.T) {
 			defer cancel()
 			began := time.Now()
 			result, err := r.Upload(ctx, "a", bytes.NewReader(body), -1)
-			failed(t, err, transport.Timeout, "the file is stored, but the hub was not told")
+			failed(t, err, transport.Timeout, "the file is stored, but the hub was not notified")
 			require.True(t, result.Stored)
 			require.LessOrEqual(t, time.Since(began), 15*time.Second)
 		})
@@ -239,7 +239,7 @@ func TestTheGrantOfTheLastStepIsGivenBack(t *testing.T) {
 				}
 			}()
 			_, err := r.Upload(t.Context(), "a", bytes.NewReader(body), -1)
-			failed(t, err, transport.Conflict, "the file is stored, but the hub was not told", "400016")
+			failed(t, err, transport.Conflict, "the file is stored, but the hub was not notified", "400016")
 			for _, up := range r.hub.Uploads() {
 				require.Equal(t, testbroker.UploadExpired, up.State)
 			}
@@ -342,7 +342,7 @@ func TestTheHubIsNotifiedOfCancellation(t *testing.T) {
 			}()
 			began := time.Now()
 			_, err := r.Upload(ctx, "a", bytes.NewReader(body), -1)
-			failed(t, err, transport.Timeout, "the hub could not be told either", "connection refused")
+			failed(t, err, transport.Timeout, "the hub could not be notified either", "connection refused")
 			require.ErrorIs(t, err, context.DeadlineExceeded)
 			require.LessOrEqual(t, time.Since(began), 70*time.Second)
 			require.Greater(t, time.Since(began), 60*time.Second)
@@ -361,7 +361,7 @@ func TestTheHubIsNotifiedAfterTheLastStep(t *testing.T) {
 			r.hub.Inject(testbroker.Fault{Kind: testbroker.AnswerStatus, Route: testbroker.RouteUploadDone, Statuses: []int{500},
 				RetryAfter: 19500 * time.Millisecond})
 			result, err := r.Upload(ctx, "a", bytes.NewReader(body), -1)
-			require.NoError(t, err, "the file is stored, so the hub is told of a success")
+			require.NoError(t, err, "the file is stored, so the hub is notified of a success")
 			require.True(t, result.Stored)
 			require.Equal(t, testbroker.UploadSucceeded, r.told(t).State)
 		})
@@ -376,7 +376,7 @@ func TestTheHubIsNotifiedAfterTheLastStep(t *testing.T) {
 				}
 			}()
 			result, err := r.Upload(t.Context(), "a", bytes.NewReader(body), -1)
-			require.NoError(t, err, "the file is stored, so the hub is told of a success")
+			require.NoError(t, err, "the file is stored, so the hub is notified of a success")
 			require.True(t, result.Stored)
 			require.Equal(t, testbroker.UploadSucceeded, r.told(t).State)
 		})
@@ -392,7 +392,7 @@ func TestTheHubIsNotifiedAfterTheLastStep(t *testing.T) {
 			}()
 			began := time.Now()
 			result, err := r.Upload(t.Context(), "a", bytes.NewReader(body), -1)
-			failed(t, err, transport.Closed, "the file is stored, but the hub was not told", "connection refused")
+			failed(t, err, transport.Closed, "the file is stored, but the hub was not notified", "connection refused")
 			require.True(t, result.Stored)
 			require.LessOrEqual(t, time.Since(began), 11*time.Second)
 		})
@@ -403,7 +403,7 @@ func TestTheHubIsNotifiedAfterTheLastStep(t *testing.T) {
 		}, func(t *testing.T, r *rig) {
 			in := r.hub.Inject(testbroker.Fault{Kind: testbroker.NoAnswer, Route: testbroker.RouteUploadDone, Times: -1})
 			result, err := r.Upload(t.Context(), "a", bytes.NewReader(body), -1)
-			failed(t, err, transport.RetryExpired, "the file is stored, but the hub was not told")
+			failed(t, err, transport.RetryExpired, "the file is stored, but the hub was not notified")
 			require.ErrorIs(t, err, retrypolicy.ByPolicy)
 			require.NotErrorIs(t, err, context.DeadlineExceeded, "nothing ended but the time limit of one attempt")
 			require.True(t, result.Stored)

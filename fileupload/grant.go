@@ -27,7 +27,7 @@ type grant struct {
 	signature             string    // the query of the upload URI; secret
 	expires               time.Time // by the local clock; zero = unknown
 
-	// Guarded by upload.turn.
+	// Guarded by upload.grantLock.
 	refreshed bool      // replaces a refused grant and has not succeeded yet
 	renewAt   time.Time // when to request another one; zero = when storage refuses it
 }
@@ -82,16 +82,16 @@ func escape(path string) string {
 	return string(out)
 }
 
-// ask gets a grant from the hub, in one attempt. After the request was sent it may outlast ctx by
-// half of NotifyTimeout: the hub may be about to grant an upload, which then must be given back in
-// the other half. If last is set, the request does not outlast ctx, and the hub has half of the
-// remaining time to answer.
-func (p *upload) ask(ctx context.Context) (*grant, error) {
-	if p.last {
+// requestGrant gets a grant from the hub, in one attempt. After the request was sent it may outlast
+// ctx by half of NotifyTimeout: the hub may be about to grant an upload, which then must be given
+// back in the other half. If lastNotice is set, the request does not outlast ctx, and the hub has
+// half of the remaining time to answer.
+func (p *upload) requestGrant(ctx context.Context) (*grant, error) {
+	if p.lastNotice {
 		end, _ := ctx.Deadline()
 		ctx, cancel := context.WithTimeout(ctx, time.Until(end)/2)
 		defer cancel()
-		return p.uploader.ask(ctx, p.name)
+		return p.uploader.requestGrant(ctx, p.name)
 	}
 	half := p.uploader.opt.NotifyTimeout / 2
 	late, cancel := context.WithCancel(context.WithoutCancel(ctx))
@@ -105,16 +105,16 @@ func (p *upload) ask(ctx context.Context) (*grant, error) {
 		timer := time.AfterFunc(half, cancel)
 		context.AfterFunc(late, func() { timer.Stop() })
 	})()
-	g, err := p.uploader.ask(httptrace.WithClientTrace(late,
+	g, err := p.uploader.requestGrant(httptrace.WithClientTrace(late,
 		&httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { sent.Store(true) }}), p.name)
 	if ctx.Err() != nil && sent.Load() {
-		p.notice = half
+		p.notifyTime = half
 	}
 	return g, err
 }
 
-// ask gets a grant from the hub, in one attempt.
-func (u *Uploader) ask(ctx context.Context, name string) (*grant, error) {
+// requestGrant gets a grant from the hub, in one attempt.
+func (u *Uploader) requestGrant(ctx context.Context, name string) (*grant, error) {
 	asked := time.Now()
 	a, err := u.post(ctx, "/files", map[string]string{"blobName": name})
 	if err != nil {
@@ -122,7 +122,7 @@ func (u *Uploader) ask(ctx context.Context, name string) (*grant, error) {
 	}
 	var body struct{ CorrelationID, HostName, ContainerName, BlobName, SASToken string }
 	if json.Unmarshal(a.body, &body) != nil {
-		return nil, strange("the hub's answer is not JSON")
+		return nil, unexpected("the hub's answer is not JSON")
 	}
 	g := &grant{
 		correlation: body.CorrelationID, host: body.HostName, container: body.ContainerName, blob: body.BlobName,
@@ -131,14 +131,14 @@ func (u *Uploader) ask(ctx context.Context, name string) (*grant, error) {
 	fields, err := url.ParseQuery(g.signature)
 	switch {
 	case g.correlation == "" || g.container == "" || g.blob == "":
-		return nil, strange("the hub's answer lacks correlationId, containerName or blobName")
+		return nil, unexpected("the hub's answer lacks correlationId, containerName or blobName")
 	case !validHost(g.host):
-		return nil, strange("the hub's answer has no valid hostName")
+		return nil, unexpected("the hub's answer has no valid hostName")
 	case err != nil || fields.Get("sig") == "" || !printable(g.signature) || strings.ContainsAny(g.signature, " #"):
 		// an error would show the signature
-		return nil, strange("the hub's answer has no valid sasToken")
+		return nil, unexpected("the hub's answer has no valid sasToken")
 	}
-	g.expire(fields.Get("se"), asked, a.clock(u.creds.Time()))
+	g.setExpiry(fields.Get("se"), asked, a.clock(u.creds.Time()))
 	return g, nil
 }
 
@@ -150,9 +150,9 @@ func (a *answer) clock(now time.Time) time.Time {
 	return now
 }
 
-// expire stores when the signature expires. It compares two times of the service, so the device's
-// clock may be wrong.
-func (g *grant) expire(se string, asked, served time.Time) {
+// setExpiry stores when the signature expires. It compares two times of the service, so the
+// device's clock may be wrong.
+func (g *grant) setExpiry(se string, asked, served time.Time) {
 	for _, layout := range []string{time.RFC3339Nano, "2006-01-02T15:04Z", time.DateOnly} {
 		// ISO 8601 in the forms that the blob service accepts
 		if at, err := time.Parse(layout, se); err == nil {
@@ -165,7 +165,7 @@ func (g *grant) expire(se string, asked, served time.Time) {
 	}
 }
 
-func strange(what string) *transport.Error {
+func unexpected(what string) *transport.Error {
 	return &transport.Error{Kind: transport.Protocol, Op: transport.OpSend, Proto: proto, Err: errors.New(what)}
 }
 
@@ -188,15 +188,15 @@ func validHost(s string) bool {
 
 // current returns the grant to use now. The first caller replaces a grant that expires soon.
 func (p *upload) current(ctx context.Context) (*grant, error) {
-	if err := p.turn.take(ctx); err != nil {
+	if err := p.grantLock.lock(ctx); err != nil {
 		return nil, err
 	}
-	defer p.turn.give()
+	defer p.grantLock.unlock()
 	g := p.grant
 	if g.renewAt.IsZero() || time.Now().Before(g.renewAt) {
 		return g, nil
 	}
-	err := p.replaceHolding(ctx, false)
+	err := p.replaceLocked(ctx, false)
 	if err != nil && time.Now().Before(g.expires) {
 		// it is still valid; the delay saves a request to the hub before each block
 		g.renewAt = time.Now().Add(p.uploader.opt.RequestTimeout)
@@ -205,41 +205,41 @@ func (p *upload) current(ctx context.Context) (*grant, error) {
 	return p.grant, err
 }
 
-// worked records that storage accepted g.
-func (p *upload) worked(ctx context.Context, g *grant) {
-	if p.turn.take(ctx) == nil {
+// markAccepted records that storage accepted g.
+func (p *upload) markAccepted(ctx context.Context, g *grant) {
+	if p.grantLock.lock(ctx) == nil {
 		g.refreshed = false
-		p.turn.give()
+		p.grantLock.unlock()
 	}
 }
 
-// refused replaces g, which storage refused. It returns nil if there is a new grant now, and
+// replaceRefused replaces g, which storage refused. It returns nil if there is a new grant now, and
 // refusal if g itself replaced a refused grant and never succeeded.
-func (p *upload) refused(ctx context.Context, g *grant, refusal error) error {
-	if err := p.turn.take(ctx); err != nil {
+func (p *upload) replaceRefused(ctx context.Context, g *grant, refusal error) error {
+	if err := p.grantLock.lock(ctx); err != nil {
 		return err
 	}
-	defer p.turn.give()
+	defer p.grantLock.unlock()
 	switch {
 	case p.grant != g:
 		return nil
 	case g.refreshed:
 		return refusal
 	}
-	return p.replaceHolding(ctx, true)
+	return p.replaceLocked(ctx, true)
 }
 
-// replaceHolding requests another grant for the same file; the caller holds the turn. Staged blocks
+// replaceLocked requests another grant for the same file; grantLock held. Staged blocks
 // belong to the file, not to the grant.
-func (p *upload) replaceHolding(ctx context.Context, refreshed bool) error {
-	g, err := p.ask(ctx)
+func (p *upload) replaceLocked(ctx context.Context, refreshed bool) error {
+	g, err := p.requestGrant(ctx)
 	if err != nil {
 		return &stepError{"new upload URI", err}
 	}
 	if !g.sameFile(p.grant) && p.stored.Load() > 0 {
-		p.giveBack(ctx, g)
+		p.giveBackLocked(ctx, g)
 		return &transport.Error{Kind: transport.Conflict, Op: transport.OpSend, Proto: proto, Err: errors.New(
-			"the hub now keeps uploads in another place than where the first blocks are: upload again")}
+			"the hub now stores uploads in another location than the first blocks: upload again")}
 	}
 	g.refreshed = refreshed
 	p.grant = g
@@ -247,28 +247,28 @@ func (p *upload) replaceHolding(ctx context.Context, refreshed bool) error {
 	return nil
 }
 
-// giveBack notifies the hub, in one attempt, that g is not needed; the caller holds the turn. After
+// giveBackLocked notifies the hub, in one attempt, that g is not needed; grantLock held. After
 // ctx's end, the time it takes is deducted from that of the notification.
-func (p *upload) giveBack(ctx context.Context, g *grant) {
+func (p *upload) giveBackLocked(ctx context.Context, g *grant) {
 	began, late := time.Now(), ctx
-	if !p.last {
+	if !p.lastNotice {
 		var cancel context.CancelFunc
-		late, cancel = context.WithTimeout(context.WithoutCancel(ctx), p.notice/2)
+		late, cancel = context.WithTimeout(context.WithoutCancel(ctx), p.notifyTime/2)
 		defer cancel()
 	}
 	_, _ = p.uploader.post(late, "/files/notifications", notice{CorrelationID: g.correlation,
-		StatusCode: http.StatusConflict, StatusDescription: "upload URI for another place"})
+		StatusCode: http.StatusConflict, StatusDescription: "upload URI for another location"})
 	if ctx.Err() != nil {
-		p.notice -= time.Since(began)
+		p.notifyTime -= time.Since(began)
 	}
 }
 
-// A turn is a lock that may be held during a wait.
-type turn chan struct{}
+// A ctxLock is a lock that may be held during a wait.
+type ctxLock chan struct{}
 
-func newTurn() turn { return make(turn, 1) }
+func newCtxLock() ctxLock { return make(ctxLock, 1) }
 
-func (t turn) take(ctx context.Context) error {
+func (t ctxLock) lock(ctx context.Context) error {
 	select {
 	case t <- struct{}{}:
 		return nil
@@ -277,4 +277,4 @@ func (t turn) take(ctx context.Context) error {
 	}
 }
 
-func (t turn) give() { <-t }
+func (t ctxLock) unlock() { <-t }

@@ -30,9 +30,9 @@ func (u *Uploader) post(ctx context.Context, path string, in any) (*answer, erro
 		token, fresh, err := u.tokens.Get(ctx)
 		_, known := u.clock.Skew()
 		// the hub sends its time without authentication
-		ask := transport.KindOf(err) == transport.ClockUnset && !known && !again
+		askTime := transport.KindOf(err) == transport.ClockUnset && !known && !again
 		switch {
-		case ask:
+		case askTime:
 		case err != nil && ctx.Err() != nil:
 			return nil, ctx.Err()
 		case err != nil:
@@ -57,7 +57,7 @@ func (u *Uploader) post(ctx context.Context, path string, in any) (*answer, erro
 		if refusal.Kind != transport.Unauthorized {
 			return nil, refusal
 		}
-		if again || !ask && !u.another(ctx, token, fresh) {
+		if again || !askTime && !u.canReplaceToken(ctx, token, fresh) {
 			if u.creds.ClockRefused(made, refusal) || u.creds.Sign != nil && u.clock.Outlived(token) {
 				refusal.Kind = transport.ClockUnset
 			}
@@ -66,9 +66,9 @@ func (u *Uploader) post(ctx context.Context, path string, in any) (*answer, erro
 	}
 }
 
-// another reports whether the hub may accept another token after it refused this one. A token
-// source may have cached a token for too long, so it is called again even for a fresh token.
-func (u *Uploader) another(ctx context.Context, refused transport.Token, fresh bool) bool {
+// canReplaceToken reports whether the hub may accept another token after it refused this one. A
+// token source may have cached a token for too long, so it is called again even for a fresh token.
+func (u *Uploader) canReplaceToken(ctx context.Context, refused transport.Token, fresh bool) bool {
 	return u.tokens.Refused(ctx, refused, fresh) || u.creds.Token != nil && !refused.Fixed
 }
 

@@ -278,7 +278,7 @@ func TestMalformedPeers(t *testing.T) {
 		"cut answer": {script{"block": raw("HTTP/1.1 201 Created\r\nContent-Length: 10\r\n\r\n12")}, transport.RetryExpired,
 			"network failure"},
 		"notice refused": {script{"notifications": text(400, `{"Message":"{\"errorCode\":400004}"}`)}, transport.Invalid,
-			"the file is stored, but the hub was not told"},
+			"the file is stored, but the hub was not notified"},
 		"notice unknown": {script{"notifications": text(400, `{"Message":"{\"errorCode\":400015}"}`)}, transport.Conflict,
 			"400015"},
 		"commit conflict": {script{"blocklist": text(400, "<Error><Code>InvalidBlockList</Code></Error>")},
@@ -358,7 +358,7 @@ func TestAnotherLocationForTheRestIsAConflict(t *testing.T) {
 		},
 	}
 	_, err := s.against(t, nil)
-	failed(t, err, transport.Conflict, "another place", "upload again")
+	failed(t, err, transport.Conflict, "another location", "upload again")
 	require.Equal(t, "second false 409", <-ended, "it would hold a place for an hour")
 	require.Equal(t, "c false 500", <-ended)
 }

@@ -6,9 +6,9 @@ import (
 	"github.com/hubline-iot/hubline/retrypolicy"
 )
 
-// withLeastDelays returns p with delays of at least the one that the service asked for and those of
+// withMinDelays returns p with delays of at least the one that the service asked for and those of
 // package pacing. If p stops the retries, they stop.
-func withLeastDelays(p retrypolicy.Policy) retrypolicy.Policy {
+func withMinDelays(p retrypolicy.Policy) retrypolicy.Policy {
 	return retrypolicy.RetryAfter{Max: retryafter.Max, Policy: paced{p}}
 }
 
@@ -25,7 +25,7 @@ var (
 func (p paced) Decide(a retrypolicy.Attempt) retrypolicy.Decision {
 	d := p.policy.Decide(a)
 	if d.Retry && pacing.IsSlow(a.Kind) {
-		d.Delay = max(d.Delay, pacing.Least(a))
+		d.Delay = max(d.Delay, pacing.MinDelay(a))
 	}
 	return d
 }

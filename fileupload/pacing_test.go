@@ -19,7 +19,7 @@ func TestAnUploadRetryThatIsNotMadeCostsNothing(t *testing.T) {
 	quota, err := budget.NewQuota(&budget.QuotaOptions{Bucket: bucket})
 	require.NoError(t, err)
 	now := time.Now()
-	s := retrypolicy.Begin(withLeastDelays(quota.Wrap(retrypolicy.Fixed{Delay: time.Second})), "", now)
+	s := retrypolicy.Begin(withMinDelays(quota.Wrap(retrypolicy.Fixed{Delay: time.Second})), "", now)
 	_, err = s.Admit(now, 0)
 	require.NoError(t, err)
 	d, err := s.Failure(now, 0, classify.Info{Verdict: classify.Again, Kind: transport.Network}, transport.Network)

@@ -40,14 +40,14 @@ var errSlow = errors.New("no answer in time")
 
 // try sends r once, within its deadlines. The error is ctx's if ctx ended, else an *Error of Scope
 // Connection: there was no answer. The caller may reuse r's body after the return.
-func (u *Uploader) try(ctx context.Context, through *service, r *request) (*answer, error) {
+func (u *Uploader) try(ctx context.Context, svc *service, r *request) (*answer, error) {
 	deadline, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	still, piece := u.pace()
-	w := newWatch(still, u.takes(len(r.body)), func() { cancel(errSlow) })
+	stallTimeout, chunk := u.progressLimits()
+	w := newWatch(stallTimeout, u.attemptTimeout(len(r.body)), func() { cancel(errSlow) })
 	defer w.stop()
-	data := &payload{data: r.body, piece: piece, watch: w}
-	defer data.take() // net/http may still read it
+	data := &payload{data: r.body, chunk: chunk, watch: w}
+	defer data.revoke() // net/http may still read it
 
 	h := &http.Request{
 		Method: r.method, URL: r.target, Host: r.target.Host, Header: r.header.Clone(), Proto: "HTTP/1.1", ProtoMajor: 1,
@@ -59,43 +59,43 @@ func (u *Uploader) try(ctx context.Context, through *service, r *request) (*answ
 		h.GetBody = func() (io.ReadCloser, error) { return data.reader(), nil }
 	}
 	var conn *httpguard.Conn
-	got := &httptrace.ClientTrace{GotConn: func(info httptrace.GotConnInfo) {
+	trace := &httptrace.ClientTrace{GotConn: func(info httptrace.GotConnInfo) {
 		conn = info.Conn.(*httpguard.Conn)
 		conn.Next()
 	}}
 	// an http.Client would show the URL in its errors
-	response, err := through.RoundTrip(h.WithContext(httptrace.WithClientTrace(deadline, got)))
+	response, err := svc.RoundTrip(h.WithContext(httptrace.WithClientTrace(deadline, trace)))
 	if err != nil {
-		return nil, through.failure(ctx, deadline, err)
+		return nil, svc.failure(ctx, deadline, err)
 	}
 	defer response.Body.Close()
-	through.spoke.Store(true)
+	svc.answered.Store(true)
 	text, err := io.ReadAll(io.LimitReader(response.Body, maxAnswer))
 	if err != nil {
-		return nil, through.failure(ctx, deadline, err)
+		return nil, svc.failure(ctx, deadline, err)
 	}
 	return &answer{response.StatusCode, response.Header, text, conn.TLS()}, nil
 }
 
-// takes returns the time limit of an attempt with a payload of n bytes.
-func (u *Uploader) takes(n int) time.Duration {
+// attemptTimeout returns the time limit of an attempt with a payload of n bytes.
+func (u *Uploader) attemptTimeout(n int) time.Duration {
 	return u.opt.RequestTimeout + time.Duration(float64(n)/float64(u.opt.MinRate)*float64(time.Second))
 }
 
 const (
-	// leastPiece is the smallest piece of a payload that justifies its own write.
-	leastPiece = 512
-	// mostPiece is the most that net/http reads of a payload at a time.
-	mostPiece = 32 << 10
+	// minChunk is the smallest chunk of a payload that justifies its own write.
+	minChunk = 512
+	// maxChunk is the most that net/http reads of a payload at a time.
+	maxChunk = 32 << 10
 )
 
-// pace returns the size of the pieces of a payload, and the longest time without progress. A piece
-// takes half of that time at MinRate.
-func (u *Uploader) pace() (still time.Duration, piece int) {
-	still = u.opt.RequestTimeout
-	half := float64(u.opt.MinRate) * still.Seconds() / 2
-	piece = int(min(max(half, leastPiece), mostPiece))
-	return max(still, time.Duration(2*float64(piece)/float64(u.opt.MinRate)*float64(time.Second))), piece
+// progressLimits returns the size of the chunks of a payload, and the longest time without
+// progress. A chunk takes half of that time at MinRate.
+func (u *Uploader) progressLimits() (stallTimeout time.Duration, chunk int) {
+	stallTimeout = u.opt.RequestTimeout
+	half := float64(u.opt.MinRate) * stallTimeout.Seconds() / 2
+	chunk = int(min(max(half, minChunk), maxChunk))
+	return max(stallTimeout, time.Duration(2*float64(chunk)/float64(u.opt.MinRate)*float64(time.Second))), chunk
 }
 
 // failure returns the error of an attempt without an answer.
@@ -111,24 +111,24 @@ func (s *service) failure(caller, deadline context.Context, err error) error {
 	}
 	e := protocol.Error(err)
 	e.Op = transport.OpSend
-	if e.Kind == transport.Protocol && s.spoke.Load() {
+	if e.Kind == transport.Protocol && s.answered.Load() {
 		e.Kind = transport.Network // the peer spoke HTTP before, so the data was damaged
 	}
 	return e
 }
 
-// A payload is lent to net/http, which may read it after an attempt has ended, until take is
+// A payload is lent to net/http, which may read it after an attempt has ended, until revoke is
 // called.
 type payload struct {
 	watch *watch
-	piece int // maximum size of a read
+	chunk int // maximum size of a read
 
 	mu   sync.Mutex
 	data []byte // nil = taken back
 }
 
-// take ends all readers. No reader accesses data after it returns.
-func (p *payload) take() {
+// revoke ends all readers. No reader accesses data after it returns.
+func (p *payload) revoke() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.data = nil
@@ -152,40 +152,41 @@ func (r *payloadReader) Read(b []byte) (int, error) {
 	case r.read == len(r.data):
 		return 0, io.EOF
 	}
-	n := copy(b[:min(len(b), r.piece)], r.data[r.read:])
+	n := copy(b[:min(len(b), r.chunk)], r.data[r.read:])
 	r.read += n
-	r.watch.moved(r.read == len(r.data))
+	r.watch.progressed(r.read == len(r.data))
 	return n, nil
 }
 
-// Close does nothing: take ends the reader.
+// Close does nothing: revoke ends the reader.
 func (r *payloadReader) Close() error { return nil }
 
 // A watch ends an attempt that takes too long as a whole, or makes no progress for too long.
 type watch struct {
-	still time.Duration
-	until time.Time
+	stallTimeout time.Duration
+	deadline     time.Time
 
-	mu    sync.Mutex
-	timer *time.Timer
-	over  bool
+	mu      sync.Mutex
+	timer   *time.Timer
+	stopped bool
 }
 
-func newWatch(still, whole time.Duration, end func()) *watch {
-	return &watch{still: still, until: time.Now().Add(whole), timer: time.AfterFunc(min(still, whole), end)}
+func newWatch(stallTimeout, total time.Duration, end func()) *watch {
+	return &watch{stallTimeout: stallTimeout, deadline: time.Now().Add(total),
+		timer: time.AfterFunc(min(stallTimeout, total), end)}
 }
 
-// moved records that the network took data. After the last of it only the total limit applies,
+// progressed records that the network took data. After the last of it only the total limit applies,
 // because the data may wait in buffers below.
-func (w *watch) moved(last bool) {
+func (w *watch) progressed(last bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.over {
+	if w.stopped {
 		return
 	}
-	left := time.Until(w.until)
+	left := time.Until(w.deadline)
 	if !last {
-		left = min(left, w.still)
+		left = min(left, w.stallTimeout)
 	}
 	w.timer.Reset(left)
 }
@@ -193,6 +194,6 @@ func (w *watch) moved(last bool) {
 func (w *watch) stop() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.over = true
+	w.stopped = true
 	w.timer.Stop()
 }

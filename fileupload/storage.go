@@ -58,14 +58,14 @@ func (p *upload) put(ctx context.Context, query string, header http.Header, body
 		case err != nil:
 			return withoutSecrets(err, g)
 		case a.status == http.StatusCreated:
-			p.worked(ctx, g)
+			p.markAccepted(ctx, g)
 			return nil
 		}
 		refusal := storageRefusal(a, g, u.creds.Time())
 		if refusal.Kind != transport.Unauthorized {
 			return refusal
 		}
-		if err := p.refused(ctx, g, refusal); err != nil {
+		if err := p.replaceRefused(ctx, g, refusal); err != nil {
 			return err
 		}
 	}

@@ -264,7 +264,7 @@ func (*counter) BlockSize() int      { return 1 }
 func TestARevokedPayloadIsNotRead(t *testing.T) {
 	w := newWatch(time.Hour, time.Hour, func() {})
 	defer w.stop()
-	p := &payload{data: []byte("0123456789"), piece: 100, watch: w}
+	p := &payload{data: []byte("0123456789"), chunk: 100, watch: w}
 	first, second := p.reader(), p.reader()
 	all, err := io.ReadAll(first)
 	require.NoError(t, err)
@@ -273,7 +273,7 @@ func TestARevokedPayloadIsNotRead(t *testing.T) {
 	n, err := second.Read(b[:])
 	require.NoError(t, err)
 	require.Equal(t, "0123", string(b[:n]))
-	p.take()
+	p.revoke()
 	_, err = second.Read(b[:])
 	require.Error(t, err)
 }
@@ -287,7 +287,7 @@ func TestTheLifeOfAURIIsMeasuredByTheServicesOwnClock(t *testing.T) {
 		"2030-12-31T00:00:00Z": 0, "": 0, "soon": 0,
 	} {
 		var g grant
-		g.expire(se, asked, served)
+		g.setExpiry(se, asked, served)
 		if life == 0 {
 			require.True(t, g.renewAt.IsZero(), se)
 			continue

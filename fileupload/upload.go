@@ -21,30 +21,30 @@ import (
 
 // upload is one upload in progress.
 type upload struct {
-	uploader *Uploader
-	policy   retrypolicy.Policy
-	name     string
-	id       uint64 // of its block IDs
-	source   source
-	telling  turn  // held to call a callback
-	told     int64 // bytes reported to OnProgress; by the holder of telling only
-	stored   atomic.Int64
-	retries  atomic.Int64
+	uploader     *Uploader
+	policy       retrypolicy.Policy
+	name         string
+	id           uint64 // of its block IDs
+	source       source
+	callbackLock ctxLock // held to call a callback
+	reported     int64   // bytes reported to OnProgress; by the holder of callbackLock only
+	stored       atomic.Int64
+	retries      atomic.Int64
 
-	turn     turn   // guards the next four, also while a new grant is requested
-	grant    *grant // nil before the hub granted the upload
-	renewals int
-	notice   time.Duration // remaining part of NotifyTimeout for the notification
-	last     bool          // the last notification runs: no request may outlast the context, which has a deadline
+	grantLock  ctxLock // guards the next four, also while a new grant is requested
+	grant      *grant  // nil before the hub granted the upload
+	renewals   int
+	notifyTime time.Duration // remaining part of NotifyTimeout for the notification
+	lastNotice bool          // the last notification runs: no request may outlast the context, which has a deadline
 }
 
 func newUpload(u *Uploader, name string, r io.Reader, size int64) *upload {
 	var id [8]byte
 	rand.Read(id[:]) // never fails
 	return &upload{
-		uploader: u, policy: withLeastDelays(u.opt.RetryPolicy), name: name, id: binary.BigEndian.Uint64(id[:]),
-		source: source{r: r, size: max(size, -1), sum: md5.New()}, telling: newTurn(), turn: newTurn(),
-		notice: u.opt.NotifyTimeout,
+		uploader: u, policy: withMinDelays(u.opt.RetryPolicy), name: name, id: binary.BigEndian.Uint64(id[:]),
+		source: source{r: r, size: max(size, -1), sum: md5.New()}, callbackLock: newCtxLock(), grantLock: newCtxLock(),
+		notifyTime: u.opt.NotifyTimeout,
 	}
 }
 
@@ -53,7 +53,7 @@ func (p *upload) run(ctx context.Context) (Result, error) {
 	began := time.Now()
 	result := Result{}
 	err := p.do(ctx, "beginning", func(ctx context.Context) (err error) {
-		p.grant, err = p.ask(ctx)
+		p.grant, err = p.requestGrant(ctx)
 		return err
 	})
 	if err != nil && p.grant != nil { // a callback failed after the hub granted the upload
@@ -83,7 +83,7 @@ var errNoReturn = errors.New("Read did not return")
 // it returns.
 func (p *upload) send(ctx context.Context) (blocks int, err error) {
 	if ctx.Err() != nil { // ended during the beginning
-		return 0, p.ended(ctx, "beginning", &retrypolicy.Error{Reason: retrypolicy.Cancelled, Cause: ctx.Err()})
+		return 0, p.finalError(ctx, "beginning", &retrypolicy.Error{Reason: retrypolicy.Cancelled, Cause: ctx.Err()})
 	}
 	size := p.uploader.plan.size(0)
 	if p.source.size >= 0 {
@@ -98,7 +98,7 @@ func (p *upload) send(ctx context.Context) (blocks int, err error) {
 		if err := p.do(ctx, "file", func(ctx context.Context) error { return p.putBlob(ctx, first[:n]) }); err != nil {
 			return 0, err
 		}
-		return 0, p.took(ctx, n)
+		return 0, p.addStored(ctx, n)
 	}
 	if blocks, err = p.sendBlocks(ctx, first); err != nil {
 		return blocks, err
@@ -119,18 +119,18 @@ func (p *upload) sendBlocks(ctx context.Context, first []byte) (n int, err error
 	ctx, cancel := context.WithCancelCause(ctx)
 	free := make(chan []byte, p.uploader.opt.Parallel)
 	work := make(chan block)
-	var crew sync.WaitGroup
+	var workers sync.WaitGroup
 	var failed firstError
 	for i := range cap(free) {
 		if i > 0 {
 			free <- nil // allocated when it is needed
 		}
-		crew.Go(func() {
+		workers.Go(func() {
 			for b := range work {
 				step, id := "block "+strconv.Itoa(b.number+1), blockID(p.id, b.number)
 				err := p.do(ctx, step, func(ctx context.Context) error { return p.putBlock(ctx, id, b.body) })
 				if err == nil {
-					err = p.took(ctx, len(b.body))
+					err = p.addStored(ctx, len(b.body))
 				}
 				if err != nil {
 					failed.set(err)
@@ -150,23 +150,23 @@ func (p *upload) sendBlocks(ctx context.Context, first []byte) (n int, err error
 			cancel(err)
 		}
 		close(work)
-		crew.Wait()
+		workers.Wait()
 		if first := failed.get(); first != nil {
 			err = first
 		}
 		cancel(nil)
 	}()
 
-	hand := func(b block) error {
+	handOver := func(b block) error {
 		select {
 		case work <- b:
 			return nil
 		case <-ctx.Done():
-			return p.ended(ctx, "block "+strconv.Itoa(b.number+1), &retrypolicy.Error{Reason: retrypolicy.Cancelled,
+			return p.finalError(ctx, "block "+strconv.Itoa(b.number+1), &retrypolicy.Error{Reason: retrypolicy.Cancelled,
 				Cause: ctx.Err()})
 		}
 	}
-	if err := hand(block{0, first}); err != nil {
+	if err := handOver(block{0, first}); err != nil {
 		return 0, err
 	}
 	for n = 1; ; n++ {
@@ -174,7 +174,7 @@ func (p *upload) sendBlocks(ctx context.Context, first []byte) (n int, err error
 		select {
 		case buf = <-free:
 		case <-ctx.Done():
-			return n, p.ended(ctx, "block "+strconv.Itoa(n+1), &retrypolicy.Error{Reason: retrypolicy.Cancelled,
+			return n, p.finalError(ctx, "block "+strconv.Itoa(n+1), &retrypolicy.Error{Reason: retrypolicy.Cancelled,
 				Cause: ctx.Err()})
 		}
 		size := p.uploader.plan.size(n)
@@ -195,7 +195,7 @@ func (p *upload) sendBlocks(ctx context.Context, first []byte) (n int, err error
 		if n == p.uploader.plan.blocks {
 			return n, p.uploader.plan.tooLarge("the file has")
 		}
-		if err := hand(block{n, buf[:got]}); err != nil {
+		if err := handOver(block{n, buf[:got]}); err != nil {
 			return n, err
 		}
 		if last {
@@ -228,18 +228,18 @@ func (f *firstError) get() error {
 // do runs a step with retries under the policy.
 func (p *upload) do(ctx context.Context, step string, op func(context.Context) error) error {
 	const policy = "Options.RetryPolicy, Options.Rand or Credentials.Now"
-	calling, told := policy, 0
+	calling, counted := policy, 0
 	r := retrypolicy.Retrier{Policy: p.policy, Limit: -1, Rand: p.uploader.opt.Rand,
 		OnRetry: func(n int, delay time.Duration, err error) {
-			if n <= told {
+			if n <= counted {
 				return // called again for a try that a gate delays
 			}
-			told = n
+			counted = n
 			p.retries.Add(1)
-			if tell := p.uploader.opt.OnRetry; tell != nil && p.telling.take(ctx) == nil {
-				defer p.telling.give()
+			if onRetry := p.uploader.opt.OnRetry; onRetry != nil && p.callbackLock.lock(ctx) == nil {
+				defer p.callbackLock.unlock()
 				calling = "Options.OnRetry"
-				tell(Retry{p.name, step, n, delay, err})
+				onRetry(Retry{p.name, step, n, delay, err})
 				calling = policy
 			}
 		}}
@@ -250,7 +250,7 @@ func (p *upload) do(ctx context.Context, step string, op func(context.Context) e
 		return callbackFailed(step, calling, failed)
 	}
 	if err != nil {
-		return p.ended(ctx, step, err)
+		return p.finalError(ctx, step, err)
 	}
 	return nil
 }
@@ -264,25 +264,26 @@ func callbackFailed(step, name string, failed error) *transport.Error {
 	return &transport.Error{Kind: transport.Invalid, Op: transport.OpSend, Proto: proto, Err: &stepError{step, failed}}
 }
 
-// took records that storage has n more bytes. The error is about OnProgress.
-func (p *upload) took(ctx context.Context, n int) error {
+// addStored records that storage has n more bytes. The error is about OnProgress.
+func (p *upload) addStored(ctx context.Context, n int) error {
 	p.stored.Add(int64(n))
 	const name = "Options.OnProgress"
-	tell := p.uploader.opt.OnProgress
-	if tell == nil || p.telling.take(ctx) != nil {
+	onProgress := p.uploader.opt.OnProgress
+	if onProgress == nil || p.callbackLock.lock(ctx) != nil {
 		return nil
 	}
-	defer p.telling.give()
-	p.told += int64(n)
-	sent := p.told // stored may include a block of another goroutine that has not reported yet
-	if failed := callback.Run(name, func() { tell(Progress{p.name, sent, p.source.size}) }); failed != nil {
+	defer p.callbackLock.unlock()
+	p.reported += int64(n)
+	sent := p.reported // stored may include a block of another goroutine that has not reported yet
+	if failed := callback.Run(name, func() { onProgress(Progress{p.name, sent, p.source.size}) }); failed != nil {
 		return callbackFailed("progress", name, failed)
 	}
 	return nil
 }
 
-// ended returns the error for a step that failed for good with err, which comes from retrypolicy.
-func (p *upload) ended(ctx context.Context, step string, err error) *transport.Error {
+// finalError returns the error for a step that failed for good with err, which comes from
+// retrypolicy.
+func (p *upload) finalError(ctx context.Context, step string, err error) *transport.Error {
 	e := &transport.Error{Kind: transport.RetryExpired, Op: transport.OpSend, Proto: proto, Err: &stepError{step, err}}
 	why, _ := err.(*retrypolicy.Error)
 	switch {
@@ -314,7 +315,7 @@ func (p *upload) finish(ctx context.Context, err error) error {
 	if err == nil {
 		if err := p.notify(ctx, notice{IsSuccess: true, StatusCode: 201, StatusDescription: "Created"}); err != nil {
 			e := *transport.Find(err)
-			e.Err = &stepError{"the file is stored, but the hub was not told", e.Err}
+			e.Err = &stepError{"the file is stored, but the hub was not notified", e.Err}
 			return &e
 		}
 		return nil
@@ -325,12 +326,12 @@ func (p *upload) finish(ctx context.Context, err error) error {
 	} else if ctx.Err() != nil {
 		n.StatusCode, n.StatusDescription = 499, "upload cancelled by the device"
 	}
-	short, cancel := context.WithTimeout(context.WithoutCancel(ctx), p.notice)
+	short, cancel := context.WithTimeout(context.WithoutCancel(ctx), p.notifyTime)
 	defer cancel()
-	if second := p.tell(short, n, new(bool)); second != nil {
+	if second := p.sendNotice(short, n, new(bool)); second != nil {
 		e := *transport.Find(err)
 		e.Err = &twoErrors{e.Err,
-			"; the hub could not be told either, so the upload counts as running until its URI expires: ", second}
+			"; the hub could not be notified either, so the upload counts as running until its URI expires: ", second}
 		return &e
 	}
 	return err
@@ -338,15 +339,15 @@ func (p *upload) finish(ctx context.Context, err error) error {
 
 // notify notifies the hub of a success, for a limited time also after the end of ctx.
 func (p *upload) notify(ctx context.Context, n notice) error {
-	var doubt bool
-	err := p.tell(ctx, n, &doubt)
+	var maybeReceived bool
+	err := p.sendNotice(ctx, n, &maybeReceived)
 	if err == nil || !cutShort(err) {
 		return err
 	}
-	short, cancel := context.WithTimeout(context.WithoutCancel(ctx), p.notice)
+	short, cancel := context.WithTimeout(context.WithoutCancel(ctx), p.notifyTime)
 	defer cancel()
-	p.last = true // no other goroutine reads it any more
-	if second := p.tell(short, n, &doubt); second != nil {
+	p.lastNotice = true // no other goroutine reads it any more
+	if second := p.sendNotice(short, n, &maybeReceived); second != nil {
 		e := *transport.Find(err)
 		e.Err = &twoErrors{e.Err, "; nor after that: ", second}
 		return &e
@@ -361,12 +362,12 @@ func cutShort(err error) bool {
 	return is && (why.Reason == retrypolicy.Cancelled || why.Reason == retrypolicy.PastDeadline)
 }
 
-// tell sends a notice under the policy. doubt reports whether the hub may have received it already:
-// then an answer that the correlation is unknown counts as success. If the hub has given up the
-// upload of a stored file, tell requests another grant and reports its success in the same attempt.
-// Otherwise that grant would count as a running upload, and the policy may allow no further
-// attempt.
-func (p *upload) tell(ctx context.Context, n notice, doubt *bool) error {
+// sendNotice sends a notice under the policy. maybeReceived reports whether the hub may have
+// received it already: then an answer that the correlation is unknown counts as success. If the hub
+// has given up the upload of a stored file, sendNotice requests another grant and reports its
+// success in the same attempt. Otherwise that grant would count as a running upload, and the policy
+// may allow no further attempt.
+func (p *upload) sendNotice(ctx context.Context, n notice, maybeReceived *bool) error {
 	return p.do(ctx, "notification", func(ctx context.Context) error {
 		for {
 			g, err := p.latest(ctx)
@@ -380,28 +381,28 @@ func (p *upload) tell(ctx context.Context, n notice, doubt *bool) error {
 			case err == nil:
 				return nil
 			case refusal == nil || errfilter.Retryable(err): // such as a time-out at the hub
-				*doubt = true
+				*maybeReceived = true
 				return err
-			case refusal.Code == correlationInvalid && *doubt:
+			case refusal.Code == correlationInvalid && *maybeReceived:
 				return nil
 			case refusal.Code == correlationExpired && !n.IsSuccess:
 				return nil // the hub has given it up by itself
 			case refusal.Code != correlationExpired:
 				return err
 			}
-			if err := p.refused(ctx, g, err); err != nil {
+			if err := p.replaceRefused(ctx, g, err); err != nil {
 				return err
 			}
-			*doubt = false // the hub got no notice of the new grant
+			*maybeReceived = false // the hub got no notice of the new grant
 		}
 	})
 }
 
 // latest returns the current grant, whatever its age.
 func (p *upload) latest(ctx context.Context) (*grant, error) {
-	if err := p.turn.take(ctx); err != nil {
+	if err := p.grantLock.lock(ctx); err != nil {
 		return nil, err
 	}
-	defer p.turn.give()
+	defer p.grantLock.unlock()
 	return p.grant, nil
 }

@@ -276,7 +276,7 @@ func notifyAfter(t *testing.T, f testbroker.Fault) {
 			require.Equal(t, 1, in.Fired())
 			if fails {
 				failed(t, err, transport.Invalid)
-				require.NotContains(t, err.Error(), "could not be told", "%d %d", f.Statuses, f.ErrorCode)
+				require.NotContains(t, err.Error(), "could not be notified", "%d %d", f.Statuses, f.ErrorCode)
 				require.Equal(t, testbroker.UploadFailed, r.hub.Uploads()[0].State)
 				return
 			}

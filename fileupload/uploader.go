@@ -24,12 +24,12 @@ type Uploader struct {
 	clock   hubauth.Clock
 	tokens  *hubauth.Tokens
 
-	closing, closed   context.Context // done when Close begins; done when all uploads have ended
-	beginEnd, finally context.CancelFunc
+	closing, closed             context.Context // done when Close begins; done when all uploads have ended
+	startClosing, finishClosing context.CancelFunc
 
-	mu      sync.Mutex
-	over    bool           // Close was called
-	uploads sync.WaitGroup // grows under mu while over is false
+	mu          sync.Mutex
+	closeCalled bool           // Close was called
+	uploads     sync.WaitGroup // grows under mu while closeCalled is false
 }
 
 // New returns an Uploader for the device that creds name; nil options mean all defaults. Both are
@@ -56,9 +56,9 @@ func New(creds *transport.Credentials, o *Options) (*Uploader, error) {
 	if opt.Network.Plaintext {
 		u.scheme = "http"
 	}
-	u.closing, u.beginEnd = context.WithCancel(context.Background())
-	u.closed, u.finally = context.WithCancel(context.Background())
-	u.hub, u.storage = u.throughHub(), u.throughStorage()
+	u.closing, u.startClosing = context.WithCancel(context.Background())
+	u.closed, u.finishClosing = context.WithCancel(context.Background())
+	u.hub, u.storage = u.newHubService(), u.newStorageService()
 	u.tokens = hubauth.NewTokens(&own, &u.clock)
 	return u, nil
 }
@@ -164,7 +164,7 @@ func (u *Uploader) Upload(ctx context.Context, name string, r io.Reader, size in
 func (u *Uploader) enter() bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	if u.over {
+	if u.closeCalled {
 		return false
 	}
 	u.uploads.Add(1)
@@ -176,11 +176,11 @@ func (u *Uploader) enter() bool {
 // more than once and returns nil.
 func (u *Uploader) Close() error {
 	u.mu.Lock()
-	u.over = true
+	u.closeCalled = true
 	u.mu.Unlock()
-	u.beginEnd()
+	u.startClosing()
 	u.uploads.Wait()
-	u.finally()
+	u.finishClosing()
 	u.hub.CloseIdleConnections()
 	u.storage.CloseIdleConnections()
 	return nil

@@ -168,7 +168,7 @@ func (d *Dialer) Config(creds *transport.Credentials, cert *tls.Certificate) *tl
 // ClientCertificate. The error is a cause for Protocol.Error.
 func (d *Dialer) Dial(ctx context.Context, creds *transport.Credentials, cert *tls.Certificate) (outer,
 	socket net.Conn, err error) {
-	dial, err := d.throughProxy(creds)
+	dial, err := d.dialFunc(creds)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -195,9 +195,9 @@ func (d *Dialer) Dial(ctx context.Context, creds *transport.Credentials, cert *t
 	return outer, socket, nil
 }
 
-// throughProxy returns the function that connects to the hub: Network.Dial, over the proxy if
+// dialFunc returns the function that connects to the hub: Network.Dial, over the proxy if
 // Network.Proxy names one.
-func (d *Dialer) throughProxy(creds *transport.Credentials) (netopt.DialFunc, error) {
+func (d *Dialer) dialFunc(creds *transport.Credentials) (netopt.DialFunc, error) {
 	if d.Network.Proxy == nil {
 		return d.Network.Dial, nil
 	}

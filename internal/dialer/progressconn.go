@@ -14,11 +14,11 @@ const (
 	// third of the buffer is free. With the default of megabytes, a slow link takes longer than any
 	// time-out to free that much, and later writes queue behind it.
 	sendBuffer = 64 << 10
-	// looks is the number of checks of a blocked write per time-out.
-	looks = 5
-	// maxHeard is the number of time-outs for which a peer that sends may accept no data. Its kernel
-	// may announce no window before much of a large receive buffer is free.
-	maxHeard = 6
+	// samplesPerTimeout is the number of checks of a blocked write per time-out.
+	samplesPerTimeout = 5
+	// maxReadOnly is the number of time-outs for which a peer that sends may accept no data. Its
+	// kernel may announce no window before much of a large receive buffer is free.
+	maxReadOnly = 6
 )
 
 // ProgressConn is a socket whose writes fail when the connection makes no progress, however long
@@ -35,17 +35,17 @@ type ProgressConn struct {
 	below   *ProgressConn             // a ProgressConn below this one, which does the work
 	resumes bool                      // a write can continue after a time-out
 
-	heard atomic.Uint64 // reads that returned data
+	reads atomic.Uint64 // reads that returned data
 
-	mu       sync.Mutex // guards the fields below; held for memory and non-blocking calls
-	end      time.Time  // set by SetWriteDeadline
-	written  int64      // bytes that the socket has taken
-	progress time.Time  // when waiting bytes last made progress
-	look     look
+	mu            sync.Mutex // guards the fields below; held for memory and non-blocking calls
+	writeDeadline time.Time  // set by SetWriteDeadline
+	written       int64      // bytes that the socket has taken
+	progress      time.Time  // when waiting bytes last made progress
+	sample        sample
 }
 
-// look is one observation by Progress.
-type look struct {
+// sample is one observation by Progress.
+type sample struct {
 	at             time.Time
 	written, acked int64
 }
@@ -106,11 +106,11 @@ func (l *ProgressConn) Progress() time.Time {
 		return l.progress
 	}
 	if unsent, ok := l.unsent(); ok {
-		before := l.look
-		l.look = look{time.Now(), l.written, l.written - unsent}
-		// If some of the bytes that waited at the previous look were acknowledged and others still wait,
-		// the link is slow, not dead.
-		if now := l.look.acked; now > before.acked && now < before.written && before.at.After(l.progress) {
+		before := l.sample
+		l.sample = sample{time.Now(), l.written, l.written - unsent}
+		// If some of the bytes that waited at the previous sample were acknowledged and others still
+		// wait, the link is slow, not dead.
+		if now := l.sample.acked; now > before.acked && now < before.written && before.at.After(l.progress) {
 			l.progress = before.at
 		}
 	}
@@ -121,7 +121,7 @@ func (l *ProgressConn) Progress() time.Time {
 func (l *ProgressConn) Read(p []byte) (int, error) {
 	n, err := l.Conn.Read(p)
 	if n > 0 {
-		l.heard.Add(1)
+		l.reads.Add(1)
 	}
 	return n, err
 }
@@ -134,25 +134,25 @@ func (l *ProgressConn) Write(p []byte) (n int, err error) {
 	began := time.Now()
 	step := l.timeout
 	if l.resumes {
-		step /= looks
+		step /= samplesPerTimeout
 	}
 	deadline := l.arm(began.Add(step))
 	n, err = l.Conn.Write(p)
-	l.took(n)
+	l.addWritten(n)
 	if err == nil || !errors.Is(err, os.ErrDeadlineExceeded) {
 		return n, err
 	}
-	// Progress is dated back to the previous look, so that a dead connection is detected in time.
-	last, since, taken := began, began, began // previous look; last progress; the kernel's last progress
+	// Progress is dated back to the previous sample, so that a dead connection is detected in time.
+	last, since, taken := began, began, began // previous sample; last progress; the kernel's last progress
 	acked, known := l.acked()
-	heard, moved := l.heard.Load(), n > 0
-	for now := time.Now(); !now.Before(deadline) && !l.over(now); now = time.Now() {
+	reads, moved := l.reads.Load(), n > 0
+	for now := time.Now(); !now.Before(deadline) && !l.expired(now); now = time.Now() {
 		if moved {
 			since, taken = last, last
-			l.gotOn(last)
-		} else if h := l.heard.Load(); h != heard && now.Sub(taken) < maxHeard*l.timeout {
+			l.progressed(last)
+		} else if h := l.reads.Load(); h != reads && now.Sub(taken) < maxReadOnly*l.timeout {
 			since = last
-			heard = h
+			reads = h
 		}
 		if now.Sub(since) >= l.timeout {
 			return n, err
@@ -162,10 +162,10 @@ func (l *ProgressConn) Write(p []byte) (n int, err error) {
 		var more int
 		more, err = l.Conn.Write(p[n:])
 		n += more
-		l.took(more)
+		l.addWritten(more)
 		moved = more > 0
 		if err == nil {
-			l.gotOn(time.Now())
+			l.progressed(time.Now())
 			return n, nil
 		}
 		if !errors.Is(err, os.ErrDeadlineExceeded) {
@@ -182,8 +182,8 @@ func (l *ProgressConn) Write(p []byte) (n int, err error) {
 func (l *ProgressConn) arm(at time.Time) (deadline time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if !l.end.IsZero() {
-		at = earlier(at, l.end)
+	if !l.writeDeadline.IsZero() {
+		at = earlier(at, l.writeDeadline)
 	}
 	_ = l.Conn.SetWriteDeadline(at)
 	return at
@@ -196,22 +196,22 @@ func earlier(a, b time.Time) time.Time {
 	return a
 }
 
-// over reports whether the deadline of SetWriteDeadline has passed.
-func (l *ProgressConn) over(now time.Time) bool {
+// expired reports whether the deadline of SetWriteDeadline has passed.
+func (l *ProgressConn) expired(now time.Time) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return !l.end.IsZero() && !now.Before(l.end)
+	return !l.writeDeadline.IsZero() && !now.Before(l.writeDeadline)
 }
 
-// took adds n bytes that the socket has taken.
-func (l *ProgressConn) took(n int) {
+// addWritten adds n bytes that the socket has taken.
+func (l *ProgressConn) addWritten(n int) {
 	l.mu.Lock()
 	l.written += int64(n)
 	l.mu.Unlock()
 }
 
-// gotOn records progress of waiting bytes.
-func (l *ProgressConn) gotOn(at time.Time) {
+// progressed records progress of waiting bytes.
+func (l *ProgressConn) progressed(at time.Time) {
 	l.mu.Lock()
 	if at.After(l.progress) {
 		l.progress = at
@@ -234,7 +234,7 @@ func (l *ProgressConn) acked() (n int64, ok bool) {
 func (l *ProgressConn) SetWriteDeadline(t time.Time) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.end = t
+	l.writeDeadline = t
 	if l.below == nil && t.IsZero() {
 		return nil // a blocked write keeps its time-out
 	}

@@ -10,8 +10,8 @@ import (
 )
 
 var (
-	// ErrUnasked ends a connection whose peer sent bytes without an outstanding request.
-	ErrUnasked = errors.New("the peer sent bytes that no request asked for")
+	// ErrUnsolicited ends a connection whose peer sent bytes without an outstanding request.
+	ErrUnsolicited = errors.New("the peer sent bytes that no request asked for")
 	// ErrMalformed ends a connection whose peer sent a chunk or a trailer that is not HTTP/1.1.
 	ErrMalformed = errors.New("the peer's answer has a malformed chunk or trailer")
 	// ErrLongHead ends a connection whose peer sent a longer head than New allows.
@@ -89,7 +89,7 @@ func (c *Conn) begin(p []byte) error {
 }
 
 // Read returns the next bytes of the expected answer. If extra bytes follow it, Read returns io.EOF
-// with the last bytes of the answer, and ErrUnasked after that.
+// with the last bytes of the answer, and ErrUnsolicited after that.
 func (c *Conn) Read(p []byte) (int, error) {
 	if err := c.Err(); err != nil {
 		return 0, err
@@ -100,14 +100,14 @@ func (c *Conn) Read(p []byte) (int, error) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	ours, refused := c.frame.take(p[:n])
+	own, refused := c.frame.take(p[:n])
 	if refused == nil {
 		return n, err
 	}
-	clear(p[ours:n])
+	clear(p[own:n])
 	c.err = refused
-	if ours > 0 && refused == ErrUnasked {
-		return ours, io.EOF // so net/http does not offer the connection to another request
+	if own > 0 && refused == ErrUnsolicited {
+		return own, io.EOF // so net/http does not offer the connection to another request
 	}
-	return ours, refused
+	return own, refused
 }

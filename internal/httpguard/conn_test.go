@@ -84,20 +84,20 @@ func TestBytesBeforeARequestEndTheConnection(t *testing.T) {
 	t.Run("the first one", func(t *testing.T) {
 		c, peer := pair(t, limit)
 		say(t, peer, short)
-		requireOver(t, httpguard.ErrUnasked, c)
+		requireOver(t, httpguard.ErrUnsolicited, c)
 	})
 	t.Run("a later one", func(t *testing.T) {
 		c, peer := pair(t, limit)
 		ask(t, c, peer, short)
 		requireText(t, short, c)
 		say(t, peer, short)
-		requireOver(t, httpguard.ErrUnasked, c)
+		requireOver(t, httpguard.ErrUnsolicited, c)
 	})
 	t.Run("one that is announced and not begun", func(t *testing.T) {
 		c, peer := pair(t, limit)
 		c.Next()
 		say(t, peer, short)
-		requireOver(t, httpguard.ErrUnasked, c)
+		requireOver(t, httpguard.ErrUnsolicited, c)
 	})
 }
 
@@ -109,7 +109,7 @@ func TestBytesBehindAnAnswerAreCleared(t *testing.T) {
 	require.ErrorIs(t, err, io.EOF, "net/http does not keep the connection")
 	require.Equal(t, short, string(b[:n]))
 	require.Equal(t, make([]byte, 100-n), b[n:])
-	requireOver(t, httpguard.ErrUnasked, c)
+	requireOver(t, httpguard.ErrUnsolicited, c)
 }
 
 // A peer may refuse a request before it has arrived whole. The rest of that request starts no new
@@ -122,7 +122,7 @@ func TestAnEarlyAnswerIsTheOnlyOne(t *testing.T) {
 	requireText(t, "HTTP/1.1 413 Too Large\r\nContent-Length: 0\r\n\r\n", c)
 	say(t, c, "the rest")
 	say(t, peer, short)
-	requireOver(t, httpguard.ErrUnasked, c)
+	requireOver(t, httpguard.ErrUnsolicited, c)
 }
 
 func TestTheBodyOfARequestDoesNotStartAnAnswer(t *testing.T) {
@@ -134,7 +134,7 @@ func TestTheBodyOfARequestDoesNotStartAnAnswer(t *testing.T) {
 	say(t, c, "the rest")
 	say(t, peer, short[30:]+short)
 	requireText(t, short[30:], c)
-	requireOver(t, httpguard.ErrUnasked, c)
+	requireOver(t, httpguard.ErrUnsolicited, c)
 }
 
 func TestAnAnswerToHEADHasNoBody(t *testing.T) {
@@ -145,7 +145,7 @@ func TestAnAnswerToHEADHasNoBody(t *testing.T) {
 	say(t, peer, head)
 	requireText(t, head, c)
 	say(t, peer, "ok")
-	requireOver(t, httpguard.ErrUnasked, c)
+	requireOver(t, httpguard.ErrUnsolicited, c)
 }
 
 func TestAnUpgradedConnectionCarriesEverything(t *testing.T) {
@@ -179,7 +179,7 @@ func TestChunksAreReadStrictly(t *testing.T) {
 		requireText(t, head+body, c)
 		require.NoError(t, c.Err())
 		say(t, peer, "x")
-		requireOver(t, httpguard.ErrUnasked, c)
+		requireOver(t, httpguard.ErrUnsolicited, c)
 	}
 	for _, body := range []string{
 		"\r\n", ";x\r\n", "x\r\n", "-1\r\n", "+1\r\n", "0x1\r\n", " 1\r\n", "1 1\r\n", "5\nhello\r\n", "5\rhello", "5 ;x\r\n",

@@ -7,9 +7,9 @@ import (
 
 // A frame tracks the position in the answers on a connection. Its zero value expects no answer.
 type frame struct {
-	limit int // maximum size of a head
-	at    place
-	bare  bool // the request was HEAD: the answer has no body
+	limit  int // maximum size of a head
+	at     place
+	noBody bool // the request was HEAD: the answer has no body
 
 	head []byte // in place head: the head so far; in place trailer: the trailer so far
 	line int    // in place head: start of the current line in head
@@ -23,7 +23,7 @@ type frame struct {
 type place uint8
 
 const (
-	rest      place = iota // outside an answer
+	idle      place = iota // outside an answer
 	head                   // in the head, or in that of an informational answer before it
 	body                   // in a body of known length
 	open                   // in a body that ends with the connection, or in another protocol
@@ -45,13 +45,13 @@ const (
 )
 
 // begin starts to expect an answer.
-func (f *frame) begin(bare bool) {
-	f.at, f.bare, f.head, f.line = head, bare, f.head[:0], 0
+func (f *frame) begin(noBody bool) {
+	f.at, f.noBody, f.head, f.line = head, noBody, f.head[:0], 0
 }
 
 // end marks the end of the answer.
 func (f *frame) end() {
-	f.at = rest
+	f.at = idle
 	if cap(f.head) > keepHead {
 		f.head = nil
 	}
@@ -63,8 +63,8 @@ func (f *frame) take(p []byte) (n int, err error) {
 	for n < len(p) {
 		took := 1
 		switch f.at {
-		case rest:
-			return n, ErrUnasked
+		case idle:
+			return n, ErrUnsolicited
 		case open:
 			return len(p), nil
 		case head:
@@ -72,7 +72,7 @@ func (f *frame) take(p []byte) (n int, err error) {
 		case body, chunk:
 			took = int(min(f.left, uint64(len(p)-n)))
 			if f.left -= uint64(took); f.left == 0 {
-				f.bodyOver()
+				f.bodyDone()
 			}
 		default:
 			err = f.step(p[n])
@@ -85,7 +85,7 @@ func (f *frame) take(p []byte) (n int, err error) {
 	return n, nil
 }
 
-func (f *frame) bodyOver() {
+func (f *frame) bodyDone() {
 	if f.at == chunk {
 		f.at = chunkCR
 		return
@@ -110,15 +110,15 @@ func (f *frame) takeHead(p []byte) (int, error) {
 	last := f.head[f.line:]
 	f.line = len(f.head)
 	if len(last) == 1 || len(last) == 2 && last[0] == '\r' {
-		f.headOver()
+		f.headDone()
 	}
 	return n, nil
 }
 
-// headOver determines what follows the head. After a head that net/http refuses, no bytes are
+// headDone determines what follows the head. After a head that net/http refuses, no bytes are
 // expected: net/http reports an error and reads no further.
-func (f *frame) headOver() {
-	h, ok := readHead(f.head, f.bare)
+func (f *frame) headDone() {
+	h, ok := readHead(f.head, f.noBody)
 	switch {
 	case !ok:
 		f.end()
@@ -126,7 +126,7 @@ func (f *frame) headOver() {
 		f.end()
 		f.at = open
 	case h.status >= 100 && h.status < 200:
-		f.begin(f.bare)
+		f.begin(f.noBody)
 	case h.empty:
 		f.end()
 	case h.chunked:
@@ -168,7 +168,7 @@ func (f *frame) step(b byte) error {
 		f.beginSize()
 	case trailer:
 		return f.stepTrailer(b)
-	case rest, head, body, open, chunk:
+	case idle, head, body, open, chunk:
 	}
 	return nil
 }

@@ -176,7 +176,7 @@ func FuzzAnswers(f *testing.F) {
 			require.LessOrEqual(t, len(through), want)
 		case want < len(data):
 			require.Equal(t, string(data[:want]), string(through))
-			require.ErrorIs(t, err, httpguard.ErrUnasked)
+			require.ErrorIs(t, err, httpguard.ErrUnsolicited)
 		default:
 			require.Equal(t, string(data), string(through))
 			require.ErrorIs(t, err, io.EOF)

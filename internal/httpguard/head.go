@@ -15,16 +15,16 @@ type header struct {
 	length  int64 // of a body that is not chunked; negative: until the connection ends
 }
 
-// readHead parses a head as net/http does. It returns false if net/http refuses it. bare means that
-// the request was HEAD.
-func readHead(head []byte, bare bool) (h header, ok bool) {
+// readHead parses a head as net/http does. It returns false if net/http refuses it. noBody means
+// that the request was HEAD.
+func readHead(head []byte, noBody bool) (h header, ok bool) {
 	if h, ok = readPlain(head); ok {
-		bare = bare || h.status == http.StatusNoContent || h.status == http.StatusNotModified
-		h.empty = bare || !h.chunked && h.length == 0
+		noBody = noBody || h.status == http.StatusNoContent || h.status == http.StatusNotModified
+		h.empty = noBody || !h.chunked && h.length == 0
 		return h, true
 	}
 	request := &http.Request{Method: http.MethodGet}
-	if bare {
+	if noBody {
 		request.Method = http.MethodHead
 	}
 	r, err := http.ReadResponse(bufio.NewReaderSize(bytes.NewReader(head), 1<<10), request)

@@ -39,9 +39,9 @@ const (
 	tolerance = time.Minute
 )
 
-// stands reports whether the wall clock has not been set since the estimate. The tolerance covers
+// isValid reports whether the wall clock has not been set since the estimate. The tolerance covers
 // the time that a machine is suspended: then the wall clock advances and the monotonic one may not.
-func (e *estimate) stands(now time.Time) bool {
+func (e *estimate) isValid(now time.Time) bool {
 	return (now.Round(0).Sub(e.wall) - now.Sub(e.at)).Abs() <= tolerance
 }
 
@@ -59,18 +59,18 @@ func (c *Clock) Learn(header http.Header, peer *tls.ConnectionState, sent, answe
 	}
 	proven := proves(peer, date)
 	half := answered.Sub(sent) / 2
-	told := date.Add(resolution / 2).Sub(answered.Round(0).Add(-half))
+	measured := date.Add(resolution / 2).Sub(answered.Round(0).Add(-half))
 	for {
 		before := c.latest.Load()
 		e := &estimate{at: answered, wall: answered.Round(0), proven: proven}
-		if before != nil && before.stands(answered) {
+		if before != nil && before.isValid(answered) {
 			if before.proven && !proven {
 				return
 			}
 			e.offset = before.offset
 		}
-		if (told - e.offset).Abs() > resolution+half {
-			e.offset = told
+		if (measured - e.offset).Abs() > resolution+half {
+			e.offset = measured
 		}
 		if c.latest.CompareAndSwap(before, e) {
 			return
@@ -89,7 +89,7 @@ func proves(peer *tls.ConnectionState, date time.Time) bool {
 
 // known returns the estimate that is valid at now, nil for none.
 func (c *Clock) known(now time.Time) *estimate {
-	if e := c.latest.Load(); e != nil && e.stands(now) {
+	if e := c.latest.Load(); e != nil && e.isValid(now) {
 		return e
 	}
 	return nil
@@ -114,10 +114,10 @@ func (c *Clock) Skew() (skew time.Duration, known bool) {
 	return 0, false
 }
 
-// judge returns the times for making tokens. now decides when a token must be renewed: it is the
-// hub's time if that is known to differ from the credentials' clock. from is the start of a new
+// tokenTimes returns the times for making tokens. now decides when a token must be renewed: it is
+// the hub's time if that is known to differ from the credentials' clock. from is the start of a new
 // token's life.
-func (c *Clock) judge(creds *transport.Credentials) (now, from time.Time) {
+func (c *Clock) tokenTimes(creds *transport.Credentials) (now, from time.Time) {
 	own := creds.Time()
 	process := time.Now()
 	e := c.known(process)

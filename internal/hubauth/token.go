@@ -43,7 +43,7 @@ func (t *Tokens) Get(ctx context.Context) (token transport.Token, fresh bool, er
 		return token, false, context.Cause(ctx)
 	}
 	defer func() { <-t.turn }()
-	now, from := t.clock.judge(t.creds)
+	now, from := t.clock.tokenTimes(t.creds)
 	if t.now.Text.Reveal() != "" && (t.renewAt.IsZero() || now.Before(t.renewAt)) {
 		return t.now, false, nil
 	}
@@ -82,7 +82,7 @@ func (t *Tokens) Refused(ctx context.Context, token transport.Token, fresh bool)
 	if t.now.Text.Reveal() != token.Text.Reveal() {
 		return true // another goroutine has replaced it
 	}
-	_, from := t.clock.judge(t.creds)
+	_, from := t.clock.tokenTimes(t.creds)
 	better := !fresh || from.Sub(t.made).Abs() > tolerance
 	t.now = transport.Token{}
 	return better

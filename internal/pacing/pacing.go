@@ -18,5 +18,5 @@ var slow = retrypolicy.ExponentialBackoffWithJitter{
 // IsSlow reports whether failures of this Kind require long delays between retries.
 func IsSlow(kind transport.Kind) bool { return errfilter.OfKind(kind).Pace == errfilter.Slow }
 
-// Least returns the minimum delay before a retry after a failure for which IsSlow holds.
-func Least(a retrypolicy.Attempt) time.Duration { return slow.Decide(a).Delay }
+// MinDelay returns the minimum delay before a retry after a failure for which IsSlow holds.
+func MinDelay(a retrypolicy.Attempt) time.Duration { return slow.Decide(a).Delay }

@@ -21,11 +21,11 @@ const refSize = 4
 const (
 	// lockTime is how long a hub locks a delivered message.
 	lockTime = 60 * time.Second
-	// abandonDelay is how long a message that the Sink did not take is kept before it is abandoned; the
-	// hub delivers an abandoned message again at once.
+	// abandonDelay is how long a message that the Sink did not take is kept before it is abandoned;
+	// the hub delivers an abandoned message again at once.
 	abandonDelay = 5 * time.Second
-	// minRetryDelay and maxRetryDelay bound the delays between retries of requests that the hub refuses for
-	// the moment; the delay doubles.
+	// minRetryDelay and maxRetryDelay bound the delays between retries of requests that the hub
+	// refuses for the moment; the delay doubles.
 	minRetryDelay, maxRetryDelay = time.Second, time.Minute
 )
 
@@ -253,8 +253,8 @@ func nextDelay(delay time.Duration) time.Duration {
 	return min(max(minRetryDelay, 2*delay), maxRetryDelay)
 }
 
-// replySubscriptions replies to all pending OpSubscribe and reports whether there was one. An error stops the
-// polls.
+// replySubscriptions replies to all pending OpSubscribe and reports whether there was one. An error
+// stops the polls.
 func (c *c2d) replySubscriptions(err *transport.Error) bool {
 	s := c.s
 	s.mu.Lock()
@@ -356,9 +356,9 @@ func (c *c2d) do(e settlement) bool {
 	return true
 }
 
-// forSettlement returns the meaning of a refused settlement. Only refusals of the identity with Kind
-// Unauthorized, Forbidden or NotFound end the session. A refused method or an unknown answer is
-// taken as being about the settlement; the next poll or message shows whether the session works.
+// forSettlement returns the meaning of a refused settlement. Only refusals of the identity with
+// Kind Unauthorized, Forbidden or NotFound end the session. A refused method or an unknown answer
+// is taken as being about the settlement; the next poll or message shows whether the session works.
 func (r *refusal) forSettlement() *refusal {
 	r = r.forLock()
 	if r.About != statuscode.Identity || r.Kind == transport.Unauthorized || r.Kind == transport.Forbidden ||
@@ -396,8 +396,8 @@ func (c *c2d) request(lock string, o transport.Outcome) *request {
 	return &request{http.MethodPost, s.urls.lock(lock, "/abandon", ""), h, nil}
 }
 
-// settleRemaining sends the remaining settlements and abandons unsettled messages, while settleCtx is not done and
-// the connection is open.
+// settleRemaining sends the remaining settlements and abandons unsettled messages, while settleCtx
+// is not done and the connection is open.
 func (c *c2d) settleRemaining() {
 	s := c.s
 	s.mu.Lock()

@@ -30,7 +30,7 @@ func protocolKind(err error) (kind transport.Kind, hint string, known bool) {
 	if e, is := errors.AsType[*transport.StatusError](err); is {
 		return hubstatus.Of(e).Kind, "", true
 	}
-	if text := err.Error(); errors.Is(err, httpguard.ErrUnasked) || strings.Contains(text, malformed) ||
+	if text := err.Error(); errors.Is(err, httpguard.ErrUnsolicited) || strings.Contains(text, malformed) ||
 		strings.Contains(text, longHeaders) {
 		return transport.Protocol, "; check host and port", true
 	}

@@ -108,7 +108,7 @@ func TestSuccessesAreNoErrors(t *testing.T) {
 
 // Servers of other protocols, such as SSH and SMTP, speak first.
 func TestAPeerThatSpeaksFirstIsNoHub(t *testing.T) {
-	e := protocol.Error(fmt.Errorf("net/http: %w", httpguard.ErrUnasked))
+	e := protocol.Error(fmt.Errorf("net/http: %w", httpguard.ErrUnsolicited))
 	require.Equal(t, transport.Protocol, e.Kind)
 	require.ErrorContains(t, e, "check host and port")
 }

@@ -96,8 +96,8 @@ func (o *Options) silence() time.Duration {
 	return max(o.Timeout/2, min(o.Timeout, 30*time.Second))
 }
 
-// requestTimeout returns the time limit of a request with a body of this size. Large bodies get more time,
-// because a slow link is not a dead one.
+// requestTimeout returns the time limit of a request with a body of this size. Large bodies get
+// more time, because a slow link is not a dead one.
 func (o *Options) requestTimeout(size int) time.Duration {
 	return o.Timeout + time.Duration(size/(4<<10))*time.Second
 }

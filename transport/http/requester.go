@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// requester makes one request at a time, over a connection that it opens when a request needs it. One
-// goroutine uses it.
+// requester makes one request at a time, over a connection that it opens when a request needs it.
+// One goroutine uses it.
 type requester struct {
 	s     *session
 	mu    sync.Mutex // guards conn against abort

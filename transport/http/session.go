@@ -32,8 +32,8 @@ type session struct {
 
 	ctx    context.Context // done when Run is to end
 	cancel context.CancelFunc
-	// settleCtx ends when cancelSettling is called; pending settlements of cloud-to-device messages may be sent
-	// until then
+	// settleCtx ends when cancelSettling is called; pending settlements of cloud-to-device messages
+	// may be sent until then
 	settleCtx      context.Context
 	cancelSettling context.CancelFunc
 	fatal          chan error // capacity 1: why the session must end

@@ -37,20 +37,20 @@ const (
 	keepItems = 1024
 )
 
-// batchSizer finds the largest batch body that the link carries fast enough. A client gives up a connection
-// on which the oldest message waits too long (Options.Timeout, device.Options.AckTimeout), and each
-// message of a batch waits for the whole batch. Without it, a slow link would cut off large
-// batches and the session would send them again endlessly. It belongs to the Transport, so the
-// next session uses what a lost session measured. The zero value is for an unknown link. It is safe
-// for concurrent use.
+// batchSizer finds the largest batch body that the link carries fast enough. A client gives up a
+// connection on which the oldest message waits too long (Options.Timeout,
+// device.Options.AckTimeout), and each message of a batch waits for the whole batch. Without it, a
+// slow link would cut off large batches and the session would send them again endlessly. It belongs
+// to the Transport, so the next session uses what a lost session measured. The zero value is for an
+// unknown link. It is safe for concurrent use.
 type batchSizer struct {
 	mu    sync.Mutex
 	bytes int // 0: initialBatch
 }
 
 const (
-	// initialBatch is the initial size. The size doubles when a batch takes less than quickBatch, and is
-	// halved when one takes more than slowBatch.
+	// initialBatch is the initial size. The size doubles when a batch takes less than quickBatch, and
+	// is halved when one takes more than slowBatch.
 	initialBatch = 32 << 10
 	quickBatch   = 3 * time.Second
 	slowBatch    = 12 * time.Second
@@ -134,8 +134,8 @@ func (t *telemetry) sendQueued() bool {
 	return false
 }
 
-// outcomeUnknown reports whether the hub may have accepted the messages of a transient refusal. That is false
-// for a limit, and true if the request was cancelled, timed out or failed at the hub.
+// outcomeUnknown reports whether the hub may have accepted the messages of a transient refusal.
+// That is false for a limit, and true if the request was cancelled, timed out or failed at the hub.
 func outcomeUnknown(r *refusal) bool {
 	return r.Kind == transport.Unavailable || r.Kind == transport.Timeout || r.cause.Status >= 500
 }
@@ -156,8 +156,8 @@ func (t *telemetry) takeQueue() {
 	}
 }
 
-// sendFirst sends the first messages in one request and returns how many they are. ok is false if no
-// more can be sent.
+// sendFirst sends the first messages in one request and returns how many they are. ok is false if
+// no more can be sent.
 func (t *telemetry) sendFirst(items []transport.Item) (n int, ok bool) {
 	s := t.s
 	q, n := t.request(items)

@@ -15,8 +15,8 @@ var errSilent = fmt.Errorf("no answer, and no new connection to the hub comes ab
 // Options.silence, a second connection is tried. If that does not come about in the other half, the
 // network is silent; otherwise the hub is just slow.
 //
-// A requester has one watch for all its exchanges. A timer, channel and context per exchange would cost
-// nine times as many allocations.
+// A requester has one watch for all its exchanges. A timer, channel and context per exchange would
+// cost nine times as many allocations.
 type watch struct {
 	s     *session
 	timer *time.Timer   // calls checkNetwork; nil before the first exchange
@@ -29,8 +29,8 @@ type watch struct {
 	silent bool
 }
 
-// begin watches the exchange with context ctx, which cancel ends. The caller must call end. extra is
-// the extra time of a large request on a slow link.
+// begin watches the exchange with context ctx, which cancel ends. The caller must call end. extra
+// is the extra time of a large request on a slow link.
 func (w *watch) begin(ctx context.Context, cancel context.CancelFunc, extra time.Duration) {
 	w.ctx, w.cancel, w.wait, w.silent = ctx, cancel, w.s.opt.silence()/2+extra, false
 	if w.timer == nil {
@@ -41,8 +41,8 @@ func (w *watch) begin(ctx context.Context, cancel context.CancelFunc, extra time
 	}
 }
 
-// end cancels the context of the exchange and waits for checkNetwork. It reports whether that ended the
-// exchange.
+// end cancels the context of the exchange and waits for checkNetwork. It reports whether that ended
+// the exchange.
 func (w *watch) end() (silent bool) {
 	w.cancel()
 	if !w.timer.Stop() {

@@ -28,7 +28,7 @@ func (p *proxy) connect(ctx context.Context, network, addr string) (net.Conn, er
 	}
 	c, err := p.dial(ctx, network, p.addr)
 	if err != nil {
-		return nil, p.onTheWay(err)
+		return nil, p.viaProxy(err)
 	}
 	aborted := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
@@ -52,7 +52,7 @@ func (p *proxy) handshake(ctx context.Context, c net.Conn, addr string) (net.Con
 	if p.tls != nil {
 		secure := tls.Client(c, p.tls)
 		if err := secure.HandshakeContext(ctx); err != nil {
-			return nil, p.onTheWay(err)
+			return nil, p.viaProxy(err)
 		}
 		c = &secured{secure, c}
 	}
@@ -61,11 +61,11 @@ func (p *proxy) handshake(ctx context.Context, c net.Conn, addr string) (net.Con
 		request += "Proxy-Authorization: " + p.authorization + "\r\n"
 	}
 	if _, err := io.WriteString(c, request+"\r\n"); err != nil {
-		return nil, p.onTheWay(err)
+		return nil, p.viaProxy(err)
 	}
 	head, err := readHead(c)
 	if err != nil {
-		return nil, p.onTheWay(err)
+		return nil, p.viaProxy(err)
 	}
 	status, header, ok := parseHead(head)
 	switch {
@@ -96,7 +96,7 @@ func readHead(c net.Conn) ([]byte, error) {
 	for len(head) < maxHead && !bytes.HasSuffix(head, []byte("\r\n\r\n")) && !bytes.HasSuffix(head, []byte("\n\n")) {
 		if _, err := io.ReadFull(c, b[:]); err != nil {
 			if err == io.EOF {
-				err = errHungUp
+				err = errProxyClosed
 			}
 			return nil, err
 		}
@@ -105,13 +105,13 @@ func readHead(c net.Conn) ([]byte, error) {
 	return head, nil
 }
 
-// errHungUp wraps io.EOF with a clearer text.
-var errHungUp error = hungUp{}
+// errProxyClosed wraps io.EOF with a clearer text.
+var errProxyClosed error = proxyClosed{}
 
-type hungUp struct{}
+type proxyClosed struct{}
 
-func (hungUp) Error() string { return "it closed the connection" }
-func (hungUp) Unwrap() error { return io.EOF }
+func (proxyClosed) Error() string { return "it closed the connection" }
+func (proxyClosed) Unwrap() error { return io.EOF }
 
 func parseHead(head []byte) (status int, header textproto.MIMEHeader, ok bool) {
 	r := textproto.NewReader(bufio.NewReader(bytes.NewReader(head)))

@@ -140,8 +140,8 @@ type proxy struct {
 func (p *proxy) String() string   { return "proxy " + p.addr }
 func (p *proxy) GoString() string { return p.String() }
 
-// onTheWay returns the error for a failure of the connection to the proxy.
-func (p *proxy) onTheWay(err error) error { return &proxyError{p.addr, err} }
+// viaProxy returns the error for a failure of the connection to the proxy.
+func (p *proxy) viaProxy(err error) error { return &proxyError{p.addr, err} }
 
 // failed returns the error for a failure that the proxy reports.
 func (p *proxy) failed(kind transport.Kind, cause error) *transport.Error {

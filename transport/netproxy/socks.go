@@ -19,8 +19,8 @@ func (p *proxy) socks(auth bool, user, password string) (DialFunc, error) {
 		a = &xproxy.Auth{User: user, Password: password}
 	}
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
-		way := &way{dial: p.dial}
-		d, err := xproxy.SOCKS5("tcp", p.addr, a, way)
+		dialer := &proxyDialer{dial: p.dial}
+		d, err := xproxy.SOCKS5("tcp", p.addr, a, dialer)
 		if err != nil {
 			return nil, p.failed(transport.Invalid, err)
 		}
@@ -28,18 +28,18 @@ func (p *proxy) socks(auth bool, user, password string) (DialFunc, error) {
 		if err == nil {
 			return c, nil
 		}
-		return nil, p.socksError(ctx, way.failure(), err)
+		return nil, p.socksError(ctx, dialer.failure(), err)
 	}, nil
 }
 
-// socksError converts an error of x/net/proxy. onTheWay is the network failure, nil if there was
+// socksError converts an error of x/net/proxy. networkErr is the network failure, nil if there was
 // none.
-func (p *proxy) socksError(ctx context.Context, onTheWay, err error) error {
+func (p *proxy) socksError(ctx context.Context, networkErr, err error) error {
 	switch {
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
-	case onTheWay != nil:
-		return p.onTheWay(onTheWay)
+	case networkErr != nil:
+		return p.viaProxy(networkErr)
 	}
 	if e, ok := errors.AsType[*net.OpError](err); ok && e.Err != nil {
 		err = e.Err // without addresses: ours has them
@@ -88,9 +88,9 @@ func (e *hintError) Error() string {
 }
 func (e *hintError) Unwrap() error { return e.err }
 
-// way dials the proxy for one connection. It keeps the first network failure, to distinguish it
-// from a refusal by the proxy.
-type way struct {
+// proxyDialer dials the proxy for one connection. It keeps the first network failure, to
+// distinguish it from a refusal by the proxy.
+type proxyDialer struct {
 	dial DialFunc
 
 	mu  sync.Mutex // guards memory only
@@ -98,19 +98,19 @@ type way struct {
 }
 
 // Dial is not called.
-func (w *way) Dial(network, addr string) (net.Conn, error) {
+func (w *proxyDialer) Dial(network, addr string) (net.Conn, error) {
 	return w.DialContext(context.Background(), network, addr)
 }
 
-func (w *way) DialContext(ctx context.Context, network, addr string) (net.Conn, error) {
+func (w *proxyDialer) DialContext(ctx context.Context, network, addr string) (net.Conn, error) {
 	c, err := w.dial(ctx, network, addr)
 	if err != nil {
 		return nil, w.keep(err)
 	}
-	return &wayConn{c, w}, nil
+	return &proxyConn{c, w}, nil
 }
 
-func (w *way) keep(err error) error {
+func (w *proxyDialer) keep(err error) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.err == nil {
@@ -119,18 +119,18 @@ func (w *way) keep(err error) error {
 	return err
 }
 
-func (w *way) failure() error {
+func (w *proxyDialer) failure() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.err
 }
 
-type wayConn struct {
+type proxyConn struct {
 	net.Conn
-	way *way
+	way *proxyDialer
 }
 
-func (c *wayConn) Read(p []byte) (int, error) {
+func (c *proxyConn) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
 	if err != nil {
 		c.way.keep(err)
@@ -138,7 +138,7 @@ func (c *wayConn) Read(p []byte) (int, error) {
 	return n, err
 }
 
-func (c *wayConn) Write(p []byte) (int, error) {
+func (c *proxyConn) Write(p []byte) (int, error) {
 	n, err := c.Conn.Write(p)
 	if err != nil {
 		c.way.keep(err)

@@ -59,19 +59,19 @@ type Config struct {
 
 // Firmware takes readings and sends them to the hub. It is not safe for concurrent use.
 type Firmware struct {
-	set   Config
+	cfg   Config
 	creds transport.Credentials
 	mqtt  *lean.Transport
 	ring  ring
 	pause *pause
 	opts  device.Options
 
-	number    uint32
-	counts    Counts
-	fed       time.Time
-	progress  time.Time // when the hub last accepted a reading, or none waited
-	lastState device.State
-	lastWhy   device.Reason
+	number     uint32
+	counts     Counts
+	fed        time.Time
+	progress   time.Time // when the hub last accepted a reading, or none waited
+	lastState  device.State
+	lastReason device.Reason
 }
 
 // Counts is the number of readings by result.
@@ -119,7 +119,7 @@ func New(c Config) (*Firmware, error) {
 		return nil, errors.New("board: Interval, FeedEvery or RebootAfter is negative")
 	}
 	f := &Firmware{
-		set: c, pause: newPause(), ring: newRing(c.Slots, c.SlotSize),
+		cfg: c, pause: newPause(), ring: newRing(c.Slots, c.SlotSize),
 		creds: transport.Credentials{Host: c.Host, DeviceID: c.DeviceID, Sign: c.Sign, Now: c.Now},
 		mqtt:  lean.New(c.Dial, &lean.Options{ReadBuffer: readBuffer, WriteBuffer: writeBuffer}),
 		opts: device.Options{
@@ -153,13 +153,13 @@ func New(c Config) (*Firmware, error) {
 // load puts the readings from before the reset into the ring. If there are too many it keeps the
 // newest.
 func (f *Firmware) load() error {
-	if f.set.Store == nil {
+	if f.cfg.Store == nil {
 		return nil
 	}
 	// few, because a store has no more than the ring that filled it; Load must end before any Forget
 	var lost []uint32
-	last, err := f.set.Store.Load(func(number uint32, body []byte) {
-		if len(body) > f.set.SlotSize {
+	last, err := f.cfg.Store.Load(func(number uint32, body []byte) {
+		if len(body) > f.cfg.SlotSize {
 			lost = append(lost, number)
 			return
 		}
@@ -187,9 +187,9 @@ func (f *Firmware) Counts() Counts { return f.counts }
 
 func (f *Firmware) client() (*device.Client, error) {
 	client, err := device.New(&f.creds, f.mqtt, &f.opts)
-	if err == nil && f.set.Command != nil {
+	if err == nil && f.cfg.Command != nil {
 		client.HandleMessages(func(_ context.Context, m *transport.Message) error {
-			f.set.Command(m.Body)
+			f.cfg.Command(m.Body)
 			return nil
 		})
 	}
@@ -214,13 +214,13 @@ func (f *Firmware) Run(ctx context.Context) error {
 		if !now.Before(next) {
 			f.take()
 			f.enqueue(client)
-			if next = next.Add(f.set.Interval); next.Before(now) {
-				next = now.Add(f.set.Interval) // the board was busy: do not catch up
+			if next = next.Add(f.cfg.Interval); next.Before(now) {
+				next = now.Add(f.cfg.Interval) // the board was busy: do not catch up
 			}
 		}
 		f.feed(now)
-		f.tell(client)
-		f.settle(earlier(next, now.Add(f.set.FeedEvery)))
+		f.reportStatus(client)
+		f.waitForResults(earlier(next, now.Add(f.cfg.FeedEvery)))
 		now = time.Now()
 	}
 	return f.finish(client, 10*time.Second)
@@ -257,10 +257,10 @@ func earlier(a, b time.Time) time.Time {
 // during sleep, and whose sleep does not end with a reset.
 func (f *Firmware) Sleep(d time.Duration) {
 	for end := time.Now().Add(d); d > 0; d = time.Until(end) {
-		if f.set.Feed != nil {
-			f.set.Feed()
+		if f.cfg.Feed != nil {
+			f.cfg.Feed()
 		}
-		time.Sleep(min(d, f.set.FeedEvery))
+		time.Sleep(min(d, f.cfg.FeedEvery))
 	}
 }
 
@@ -270,7 +270,7 @@ func (f *Firmware) finish(client *device.Client, limit time.Duration) error {
 	now := time.Now()
 	for end := now.Add(limit); ; {
 		f.feed(now)
-		start, slice := now, min(f.set.FeedEvery, end.Sub(now))
+		start, slice := now, min(f.cfg.FeedEvery, end.Sub(now))
 		stop := f.pause.endAfter(slice)
 		err = client.Flush(f.pause)
 		stop()
@@ -281,7 +281,7 @@ func (f *Firmware) finish(client *device.Client, limit time.Duration) error {
 	if closing := client.Close(); err == nil {
 		err = closing
 	}
-	f.judgeAll() // every reading has its result by this point
+	f.collectResults() // every reading has its result by this point
 	return err
 }
 
@@ -294,14 +294,14 @@ func (f *Firmware) take() {
 		return
 	}
 	s := f.ring.add(f.number)
-	b := appendReading(s.message.Body, f.number, f.set.Read)
-	if len(b) > f.set.SlotSize {
+	b := appendReading(s.message.Body, f.number, f.cfg.Read)
+	if len(b) > f.cfg.SlotSize {
 		f.ring.undo()
 		f.counts.Lost++
 		return
 	}
 	s.message.Body = b
-	if f.set.Store != nil && f.set.Store.Keep(f.number, b) != nil {
+	if f.cfg.Store != nil && f.cfg.Store.Keep(f.number, b) != nil {
 		f.counts.StoreErrors++
 	}
 }
@@ -315,19 +315,19 @@ func (f *Firmware) enqueue(client *device.Client) {
 	}
 }
 
-// lookEvery is the polling interval while results are outstanding.
-const lookEvery = 20 * time.Millisecond
+// pollInterval is the polling interval while results are outstanding.
+const pollInterval = 20 * time.Millisecond
 
-// settle takes results until end.
-func (f *Firmware) settle(end time.Time) {
+// waitForResults takes results until end.
+func (f *Firmware) waitForResults(end time.Time) {
 	for {
 		now := time.Now()
-		f.judgeAll()
+		f.collectResults()
 		rest := end.Sub(now)
 		if f.ring.n == 0 {
 			f.progress = now
 		} else {
-			rest = min(rest, lookEvery)
+			rest = min(rest, pollInterval)
 		}
 		if rest <= 0 {
 			return
@@ -336,20 +336,20 @@ func (f *Firmware) settle(end time.Time) {
 	}
 }
 
-// judgeAll takes the available results, in any order: dropped readings in the middle of the ring
-// free slots for newer ones.
-func (f *Firmware) judgeAll() {
+// collectResults takes the available results, in any order: dropped readings in the middle of the
+// ring free slots for newer ones.
+func (f *Firmware) collectResults() {
 	for i := range f.ring.n {
 		s := f.ring.slots[i]
 		if s.sent && s.receipt.Ready() {
-			f.judge(s, s.receipt.Wait(f.pause))
+			f.recordResult(s, s.receipt.Wait(f.pause))
 		}
 	}
 	f.ring.trim()
 }
 
-// judge processes the result of a reading.
-func (f *Firmware) judge(s *slot, err error) {
+// recordResult processes the result of a reading.
+func (f *Firmware) recordResult(s *slot, err error) {
 	s.sent = false
 	switch {
 	case err == nil:
@@ -370,31 +370,31 @@ func (f *Firmware) lose(number uint32) {
 }
 
 func (f *Firmware) forget(number uint32) {
-	if f.set.Store != nil && f.set.Store.Forget(number) != nil {
+	if f.cfg.Store != nil && f.cfg.Store.Forget(number) != nil {
 		f.counts.StoreErrors++
 	}
 }
 
 // feed feeds the watchdog while there is progress.
 func (f *Firmware) feed(now time.Time) {
-	if f.set.Feed == nil || now.Sub(f.fed) < f.set.FeedEvery {
+	if f.cfg.Feed == nil || now.Sub(f.fed) < f.cfg.FeedEvery {
 		return
 	}
 	f.fed = now
-	if f.set.RebootAfter == 0 || now.Sub(f.progress) < f.set.RebootAfter {
-		f.set.Feed()
+	if f.cfg.RebootAfter == 0 || now.Sub(f.progress) < f.cfg.RebootAfter {
+		f.cfg.Feed()
 	}
 }
 
-// tell reports a change of the connection to Status. It polls, because OnStatus would cost a
-// goroutine and a queue.
-func (f *Firmware) tell(client *device.Client) {
-	if f.set.Status == nil {
+// reportStatus reports a change of the connection to Status. It polls, because OnStatus would cost
+// a goroutine and a queue.
+func (f *Firmware) reportStatus(client *device.Client) {
+	if f.cfg.Status == nil {
 		return
 	}
 	s := client.Status()
-	if s.State != f.lastState || s.Reason != f.lastWhy {
-		f.lastState, f.lastWhy = s.State, s.Reason
-		f.set.Status(s)
+	if s.State != f.lastState || s.Reason != f.lastReason {
+		f.lastState, f.lastReason = s.State, s.Reason
+		f.cfg.Status(s)
 	}
 }

@@ -66,14 +66,14 @@ func NewModem(port Port) *Modem {
 	return &Modem{port: port, name: 'a' - 1, writing: make(chan struct{}, 1)}
 }
 
-// SetClock asks the modem for the time and reports whether it answered within patience. After that
+// SetClock asks the modem for the time and reports whether it answered within timeout. After that
 // Now is right. Call it before the first Dial, or between connections: it discards data of a
 // connection. It discards a later answer, because the age of that answer is unknown.
-func (m *Modem) SetClock(patience time.Duration) bool {
+func (m *Modem) SetClock(timeout time.Duration) bool {
 	m.skip()
 	m.asked.Store(true)
 	m.command('T')
-	for end := time.Now().Add(patience); time.Now().Before(end); m.port.Pause() {
+	for end := time.Now().Add(timeout); time.Now().Before(end); m.port.Pause() {
 		if m.skip(); !m.asked.Load() {
 			return true
 		}
@@ -84,7 +84,7 @@ func (m *Modem) SetClock(patience time.Duration) bool {
 // skip discards the pending data on the line.
 func (m *Modem) skip() {
 	m.reading.Lock()
-	for m.next().what != nothing {
+	for m.nextLocked().what != nothing {
 	}
 	m.reading.Unlock()
 }
@@ -113,7 +113,7 @@ func (m *Modem) Dial(ctx context.Context) (lean.Conn, error) {
 		}
 		m.reading.Lock()
 		up, down := false, false
-		for e := m.next(); e.what != nothing; e = m.next() { // data of an earlier connection
+		for e := m.nextLocked(); e.what != nothing; e = m.nextLocked() { // data of an earlier connection
 			if e.name == c.name {
 				up, down = e.what == connected, e.what == hungUp
 				if up || down {
@@ -131,26 +131,26 @@ func (m *Modem) Dial(ctx context.Context) (lean.Conn, error) {
 	}
 }
 
-// lineTime is how long the line may accept nothing before a write fails: the other end, or its flow
-// control, hangs.
-const lineTime = 10 * time.Second
+// lineTimeout is how long the line may accept nothing before a write fails: the other end, or its
+// flow control, hangs.
+const lineTimeout = 10 * time.Second
 
-// command sends a command. It is lost if the line does not accept it within commandTime.
+// command sends a command. It is lost if the line does not accept it within commandTimeout.
 func (m *Modem) command(c ...byte) {
 	m.writing <- struct{}{}
 	if m.torn {
 		// ends the torn command; if this byte were data, its connection has ended
-		m.torn = !m.send([]byte{0}, nil, commandTime)
+		m.torn = !m.sendLocked([]byte{0}, nil, commandTimeout)
 	}
-	m.torn = m.torn || !m.send([]byte{Escape}, nil, commandTime) || !m.send(c, nil, commandTime)
+	m.torn = m.torn || !m.sendLocked([]byte{Escape}, nil, commandTimeout) || !m.sendLocked(c, nil, commandTimeout)
 	<-m.writing
 }
 
-const commandTime = 250 * time.Millisecond
+const commandTimeout = 250 * time.Millisecond
 
-// send sends p and reports success. It fails if the line accepts nothing for the time patience, or
+// sendLocked sends p and reports success. It fails if the line accepts nothing for timeout, or
 // c is closed. The caller holds writing.
-func (m *Modem) send(p []byte, c *modemConn, patience time.Duration) bool {
+func (m *Modem) sendLocked(p []byte, c *modemConn, timeout time.Duration) bool {
 	var since time.Time // when the line stopped accepting
 	for len(p) > 0 {
 		if c != nil && c.closed.Load() {
@@ -163,7 +163,7 @@ func (m *Modem) send(p []byte, c *modemConn, patience time.Duration) bool {
 		switch now := time.Now(); {
 		case since.IsZero():
 			since = now
-		case now.Sub(since) >= patience:
+		case now.Sub(since) >= timeout:
 			return false
 		}
 		m.port.Pause()
@@ -171,9 +171,9 @@ func (m *Modem) send(p []byte, c *modemConn, patience time.Duration) bool {
 	return true
 }
 
-// next returns the next element on the line. It processes the time itself, for any reader. The
-// caller holds reading.
-func (m *Modem) next() element {
+// nextLocked returns the next element on the line. It processes the time itself, for any reader.
+// The caller holds reading.
+func (m *Modem) nextLocked() element {
 	for {
 		if len(m.rest) == 0 {
 			n := m.port.Read(m.raw[:])
@@ -213,7 +213,7 @@ func (c *modemConn) Read(p []byte) (int, error) {
 		c.m.reading.Lock()
 		n, lost := 0, false
 		for n < len(p) && !lost {
-			e := c.m.next()
+			e := c.m.nextLocked()
 			if e.what == nothing {
 				break
 			}
@@ -243,35 +243,35 @@ func (c *modemConn) Read(p []byte) (int, error) {
 
 func (c *modemConn) Write(p []byte) (int, error) {
 	c.m.writing <- struct{}{} // no defer: it would cost an allocation per write
-	n, err := c.write(p)
+	n, err := c.writeLocked(p)
 	<-c.m.writing
 	return n, err
 }
 
-// write is Write without locking. The caller holds writing.
-func (c *modemConn) write(p []byte) (int, error) {
+// writeLocked is Write without locking. The caller holds writing.
+func (c *modemConn) writeLocked(p []byte) (int, error) {
 	start := 0
 	for i, b := range p {
 		if b == Escape {
-			if !c.m.send(p[start:i+1], c, lineTime) {
-				return 0, c.stuck()
+			if !c.m.sendLocked(p[start:i+1], c, lineTimeout) {
+				return 0, c.writeFailedLocked()
 			}
 			start = i // the byte goes out twice
 		}
 	}
-	if !c.m.send(p[start:], c, lineTime) {
-		return 0, c.stuck()
+	if !c.m.sendLocked(p[start:], c, lineTimeout) {
+		return 0, c.writeFailedLocked()
 	}
 	return len(p), nil
 }
 
-// stuck returns why a write was abandoned. The caller holds writing.
-func (c *modemConn) stuck() error {
+// writeFailedLocked returns why a write was abandoned. The caller holds writing.
+func (c *modemConn) writeFailedLocked() error {
 	c.m.torn = true
 	if c.closed.Load() {
 		return errHungUp
 	}
-	return errTimeout{"the line took nothing for 10 s"}
+	return errTimeout{"the line accepted nothing for 10 s"}
 }
 
 func (c *modemConn) Close() error {

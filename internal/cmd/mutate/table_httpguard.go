@@ -10,13 +10,13 @@ func init() {
 		},
 		{
 			File: "internal/httpguard/conn.go",
-			Old:  "if ours > 0 && refused == ErrUnasked {",
+			Old:  "if own > 0 && refused == ErrUnsolicited {",
 			New:  "if false {",
 			Test: "./internal/httpguard -run TestBytesBehindAnAnswer",
 		},
 		{
 			File: "internal/httpguard/frame.go",
-			Old:  "f.begin(f.bare)",
+			Old:  "f.begin(f.noBody)",
 			New:  "f.end()",
 			Test: "./internal/httpguard -run FuzzAnswers",
 		},
@@ -76,7 +76,7 @@ func init() {
 		},
 		{
 			File: "transport/http/errors.go",
-			Old:  "errors.Is(err, httpguard.ErrUnasked) || ",
+			Old:  "errors.Is(err, httpguard.ErrUnsolicited) || ",
 			New:  "errors.Is(err, httpguard.ErrLongHead) || ",
 			Test: "./transport/http -run TestAPeerThatSpeaksFirst",
 		},

@@ -16,31 +16,31 @@ const closeTime = 250 * time.Millisecond
 // two are the same without TLS and tunnel.
 //
 // The socket is a dialer.ProgressConn, so a peer that stops reading is detected. A tunnel's replies
-// to its peer are written by the goroutine reply, between the session's writes.
+// to its peer are written by the goroutine writeReplies, between the session's writes.
 type conn struct {
 	net.Conn // outer
 	socket   net.Conn
 
 	// Of a netopt.ControlWriter; nil for others.
-	turn   chan struct{} // a writer holds it by putting a value into it; capacity 1
-	closed chan struct{} // closed by Close
-	ended  chan struct{} // closed when reply ends
-	over   chan struct{} // closed when no more writes are allowed
+	writing      chan struct{} // a writer holds it by putting a value into it; capacity 1
+	closed       chan struct{} // closed by Close
+	repliesEnded chan struct{} // closed when writeReplies ends
+	writesEnded  chan struct{} // closed when no more writes are allowed
 }
 
 func newConn(outer, socket net.Conn) *conn {
 	c := &conn{Conn: outer, socket: socket}
 	if o, ok := outer.(netopt.ControlWriter); ok {
-		c.turn, c.closed, c.ended, c.over = make(chan struct{}, 1), make(chan struct{}), make(chan struct{}),
+		c.writing, c.closed, c.repliesEnded, c.writesEnded = make(chan struct{}, 1), make(chan struct{}), make(chan struct{}),
 			make(chan struct{})
-		go c.reply(o.ControlPending())
+		go c.writeReplies(o.ControlPending())
 	}
 	return c
 }
 
-// reply writes the tunnel's pending replies, until Close.
-func (c *conn) reply(pending <-chan struct{}) {
-	defer close(c.ended)
+// writeReplies writes the tunnel's pending replies, until Close.
+func (c *conn) writeReplies(pending <-chan struct{}) {
+	defer close(c.repliesEnded)
 	for {
 		select {
 		case <-pending:
@@ -56,11 +56,11 @@ func (c *conn) reply(pending <-chan struct{}) {
 
 // Write writes all of p. It waits for other writers.
 func (c *conn) Write(p []byte) (int, error) {
-	if c.turn != nil {
+	if c.writing != nil {
 		select {
-		case c.turn <- struct{}{}:
-			defer func() { <-c.turn }()
-		case <-c.over:
+		case c.writing <- struct{}{}:
+			defer func() { <-c.writing }()
+		case <-c.writesEnded:
 			return 0, net.ErrClosed
 		}
 	}
@@ -71,7 +71,7 @@ func (c *conn) Write(p []byte) (int, error) {
 func (c *conn) Progress() time.Time { return dialer.Progress(c.socket) }
 
 // Close runs the close handshakes of tunnel and TLS, for closeTime at most, and waits for the
-// goroutine reply. TLS alone would wait 5 s.
+// goroutine writeReplies. TLS alone would wait 5 s.
 func (c *conn) Close() error {
 	if c.Conn == c.socket {
 		return c.socket.Close()
@@ -81,11 +81,11 @@ func (c *conn) Close() error {
 		_ = c.socket.Close()
 		close(cut)
 	})
-	if c.turn != nil {
+	if c.writing != nil {
 		close(c.closed)
-		<-c.ended
-		c.turn <- struct{}{} // never given back; the timer unblocks a stuck writer
-		close(c.over)
+		<-c.repliesEnded
+		c.writing <- struct{}{} // never given back; the timer unblocks a stuck writer
+		close(c.writesEnded)
 	}
 	err := c.Conn.Close()
 	if !t.Stop() {

@@ -39,13 +39,13 @@ func Dialer(creds *transport.Credentials, o *netopt.Options) lean.Dial {
 	if o != nil {
 		d.Network = *o
 	}
-	wrong := d.Resolve()
-	if wrong == nil && d.Network.ProductInfo != "" {
-		wrong = wire.Invalid("options: ProductInfo is set; leannet only connects, so give it to lean.Options")
+	invalid := d.Resolve()
+	if invalid == nil && d.Network.ProductInfo != "" {
+		invalid = wire.Invalid("options: ProductInfo is set; leannet only connects, so give it to lean.Options")
 	}
 	return func(ctx context.Context) (lean.Conn, error) {
-		if wrong != nil {
-			return nil, wrong
+		if invalid != nil {
+			return nil, invalid
 		}
 		cert, err := d.ClientCertificate(ctx, creds)
 		if err != nil {

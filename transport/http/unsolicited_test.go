@@ -27,7 +27,7 @@ func logged(f func()) string {
 	return text.String()
 }
 
-const unasked = "HTTP/1.1 200 OK\r\nContent-Length: 0\r\nX: SharedAccessSignature sig=c2VjcmV0\r\n\r\n"
+const unsolicited = "HTTP/1.1 200 OK\r\nContent-Length: 0\r\nX: SharedAccessSignature sig=c2VjcmV0\r\n\r\n"
 
 // The connection with the bytes is replaced, and the bytes are not logged.
 func TestUnsolicitedBytesAreNotLogged(t *testing.T) {
@@ -48,7 +48,7 @@ func TestUnsolicitedBytesAreNotLogged(t *testing.T) {
 					c, _, err := w.(http.Hijacker).Hijack()
 					require.NoError(t, err)
 					t.Cleanup(func() { _ = c.Close() })
-					_, err = c.Write([]byte(answer + unasked))
+					_, err = c.Write([]byte(answer + unsolicited))
 					require.NoError(t, err)
 					return true
 				}
@@ -71,7 +71,7 @@ func TestUnsolicitedBytesAreNotLogged(t *testing.T) {
 			require.Empty(t, logged(func() {
 				r := h.start(t, h.options())
 				synctest.Wait()
-				h.each(func(c *memConn) { _, _ = c.Write([]byte(unasked)) })
+				h.each(func(c *memConn) { _, _ = c.Write([]byte(unsolicited)) })
 				synctest.Wait()
 				r.send(0, numbered(1)...)
 				synctest.Wait()

@@ -81,7 +81,7 @@ func (s script) inMemory(t *testing.T, f func(t *testing.T, u *fileupload.Upload
 	})
 }
 
-const unasked = "HTTP/1.1 200 OK\r\nContent-Length: 0\r\nX: SharedAccessSignature sig=c2VjcmV0\r\n\r\n"
+const unsolicited = "HTTP/1.1 200 OK\r\nContent-Length: 0\r\nX: SharedAccessSignature sig=c2VjcmV0\r\n\r\n"
 
 // The connection with the bytes is replaced without a retry, and the bytes are not logged.
 func TestUnsolicitedBytesAreNotLogged(t *testing.T) {
@@ -100,7 +100,7 @@ func TestUnsolicitedBytesAreNotLogged(t *testing.T) {
 		raw := func(w http.ResponseWriter, _ *http.Request) {
 			c, _, err := w.(http.Hijacker).Hijack()
 			if err == nil {
-				_, _ = io.WriteString(c, answer+unasked)
+				_, _ = io.WriteString(c, answer+unsolicited)
 			}
 		}
 		t.Run("behind an answer of storage: "+name, func(t *testing.T) {
@@ -113,7 +113,7 @@ func TestUnsolicitedBytesAreNotLogged(t *testing.T) {
 			script{"notifications": func(w http.ResponseWriter, r *http.Request) {
 				c, _, err := w.(http.Hijacker).Hijack()
 				if err == nil {
-					_, _ = io.WriteString(c, notified+unasked)
+					_, _ = io.WriteString(c, notified+unsolicited)
 				}
 			}}.inMemory(t, func(t *testing.T, u *fileupload.Uploader, _ func(string)) {
 				require.Empty(t, logged(func() { upload(t, u) }))
@@ -124,7 +124,7 @@ func TestUnsolicitedBytesAreNotLogged(t *testing.T) {
 		script{}.inMemory(t, func(t *testing.T, u *fileupload.Uploader, say func(string)) {
 			require.Empty(t, logged(func() {
 				upload(t, u)
-				say(unasked)
+				say(unsolicited)
 				synctest.Wait()
 				upload(t, u)
 			}))
