@@ -89,7 +89,7 @@ func (p *replay) ended(err error) run {
 // ours runs a policy with a fixed draw.
 func ours(p retrypolicy.Policy, judge classify.Func, draw uint64, answers []answer) run {
 	rec := replay{answers: answers}
-	r := retrypolicy.Retrier{Policy: p, Classify: judge, Rand: func() uint64 { return draw }, Limit: -1}
+	r := retrypolicy.Retrier{Policy: p, Classify: judge, Rand: func() uint64 { return draw }, Timeout: -1}
 	return rec.ended(r.Do(context.Background(), func(context.Context) error {
 		if a := rec.next(); a.status != 200 {
 			return a

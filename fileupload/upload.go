@@ -229,7 +229,7 @@ func (f *firstError) get() error {
 func (p *upload) do(ctx context.Context, step string, op func(context.Context) error) error {
 	const policy = "Options.RetryPolicy, Options.Rand or Credentials.Now"
 	calling, counted := policy, 0
-	r := retrypolicy.Retrier{Policy: p.policy, Limit: -1, Rand: p.uploader.opt.Rand,
+	r := retrypolicy.Retrier{Policy: p.policy, Timeout: -1, Rand: p.uploader.opt.Rand,
 		OnRetry: func(n int, delay time.Duration, err error) {
 			if n <= counted {
 				return // called again for a try that a gate delays

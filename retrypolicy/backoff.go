@@ -8,15 +8,17 @@ import (
 	"github.com/hubline-iot/hubline/retrypolicy/internal/failure"
 )
 
-// Jitter names a published way to randomize delays. Below, v is the delay without jitter,
-// min(Base*Factor^(n-1), Max) for the n-th retry, and U is a uniform draw from 0 to 1.
+// Jitter names a published way to randomize delays. Take FullJitter, which spreads many clients
+// best, or EqualJitter if no delay may be near 0; the others are for programs that must behave like
+// the named library. Below, v is the delay without jitter, min(Base*Factor^(n-1), Max) for the n-th
+// retry, and U is a uniform draw from 0 to 1.
 type Jitter uint8
 
 const (
 	// NoJitter uses v.
 	NoJitter Jitter = iota
-	// FullJitter uses U*v, which can be 0. Source: Brooker, "Exponential Backoff And Jitter"; the AWS
-	// SDKs.
+	// FullJitter uses U*v, which can be 0. Source: Brooker, "Exponential Backoff And Jitter", AWS
+	// Architecture Blog, 2015; the AWS SDKs.
 	FullJitter
 	// EqualJitter uses v/2 + U*v/2. Source: Brooker.
 	EqualJitter
@@ -36,11 +38,11 @@ const (
 	jitters // number of kinds
 )
 
-// Backoff is exponential back-off with one of the published kinds of jitter: v =
-// min(Base*Factor^(n-1), Max) for the n-th retry, then the jitter. It never stops. A Retry below 1
-// has no delay. Delays are capped at the longest Duration.
+// Backoff is exponential back-off with one of the published kinds of jitter: the delay before the
+// n-th retry is v = min(Base*Factor^(n-1), Max), to which the jitter is applied. It never stops. A
+// Retry below 1 has no delay. Delays are capped at the longest Duration.
 type Backoff struct {
-	// Base is the first delay, before jitter.
+	// Base is the first delay before jitter, above 0.
 	Base time.Duration
 	// Factor is the growth per retry. 0 means 2; 1 keeps the delay constant.
 	Factor float64
@@ -133,10 +135,12 @@ func (b Backoff) Validate() error {
 	return nil
 }
 
-// Fixed waits the same delay before each retry, with a symmetric jitter.
+// Fixed waits the same delay before each retry, with a symmetric jitter. It never stops.
 type Fixed struct {
+	// Delay is above 0.
 	Delay time.Duration
-	// Jitter is a fraction: the delay is drawn from Delay*(1-Jitter) to Delay*(1+Jitter).
+	// Jitter is a fraction from 0 to 1: the delay is drawn from Delay*(1-Jitter) to Delay*(1+Jitter).
+	// 0: no jitter.
 	Jitter float64
 }
 
@@ -158,12 +162,13 @@ func (f Fixed) Validate() error {
 	return nil
 }
 
-// Incremental waits Step longer each time: min(n*Step, Max) for the n-th retry. Jitter works as in
-// Fixed and may exceed Max.
+// Incremental waits Step longer each time: min(n*Step, Max) for the n-th retry. It never stops.
 type Incremental struct {
+	// Step is the first delay and the growth, above 0.
 	Step time.Duration
 	// Max is the longest delay before jitter. 0: no limit.
-	Max    time.Duration
+	Max time.Duration
+	// Jitter is a fraction as in Fixed. The delay may exceed Max by it.
 	Jitter float64
 }
 

@@ -13,14 +13,17 @@ import (
 // state, such as Backoff with Decorrelated, each starts again whenever another one has decided in
 // between. Validate refuses a ByKind inside a ByKind, because both would count in Decision.Counts.
 type ByKind struct {
-	Rules []Rule // at most 7
+	// Rules are at most 7.
+	Rules []Rule
 	// Default decides about Kinds that no rule names.
 	Default Policy
 }
 
 // Rule is one row of ByKind.
 type Rule struct {
-	Kinds  KindSet
+	// Kinds are the classes of failures to which the rule applies, at least one.
+	Kinds KindSet
+	// Policy decides about them.
 	Policy Policy
 	// Own numbers the retries for the policy by how often this rule has applied in the series, instead
 	// of by all retries. The rule then has its own limit and growth.

@@ -10,7 +10,8 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// Classify is the classifier that is asked last. It applies these rules in order:
+// Classify judges an error for Do: whether it is retried, and its Kind. A Retrier asks its own
+// classifier first. Classify applies these rules in order:
 //
 //  1. An error marked by Permanent fails.
 //  2. An error with a transport.Kind is judged by package errfilter, with its RetryAfter. It fails
@@ -19,8 +20,8 @@ import (
 //     even if it wraps a context error. So the *url.Error of an HTTP client that timed out is
 //     retried, and a bare context.DeadlineExceeded is not.
 //  4. A connection that was refused, reset or could not be made, a name that was not found, and a
-//     truncated answer are Network. So Throttle, Breaker and Quota count the errors of package net,
-//     and those of an http.Client around them, as failures of the service.
+//     truncated answer are Network, also inside errors of package net and of an http.Client. So
+//     the policies of package budget count them as failures of the service.
 //  5. Any other error is retried, with Kind Unknown: an operation under a policy is repeated unless
 //     there is a reason not to.
 //

@@ -12,10 +12,11 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// Do runs op under p until it succeeds, p stops, or ctx ends. It returns nil or an *Error. op
-// receives ctx and runs at least once, unless a gate in p refuses it. An error marked by Permanent,
-// or one that Classify fails, ends the series. Do never sleeps past ctx's deadline.
-// Without a deadline, a policy without a limit stops after DefaultLimit; see Retrier.Limit.
+// Do runs op under p until it succeeds, p stops, or ctx ends. It returns nil, an *Error, or, if
+// Validate refuses p, an error of Kind Invalid. op receives ctx and runs at least once, unless a
+// gate in p refuses it. An error marked by Permanent, or one that Classify fails, ends the series.
+// Do never sleeps past ctx's deadline. Without a deadline, a policy without a limit stops after
+// DefaultTimeout; see Retrier.Timeout.
 func Do(ctx context.Context, p Policy, op func(context.Context) error) error {
 	r := Retrier{Policy: p}
 	return r.Do(ctx, op)
@@ -43,15 +44,15 @@ type Retrier struct {
 	// LongPoll is for an operation in a loop that must not spin: if a refusal carries a delay
 	// (OutOfQuota, or Rejected by a Breaker), Do sleeps for it before it returns.
 	LongPoll bool
-	// Limit is the time for all attempts and waits together. After it, Do cancels a running attempt
+	// Timeout is the time for all attempts and waits together. After it, Do cancels a running attempt
 	// and returns the failure before it with OutOfTime. Negative: no limit. 0: no limit, except where
 	// ctx has no deadline and Policy is a curve of this package without a limit. In that case no retry
-	// begins later than DefaultLimit after the first attempt, Do returns OutOfTime, and a running
+	// begins later than DefaultTimeout after the first attempt, Do returns OutOfTime, and a running
 	// attempt is not cancelled.
-	Limit time.Duration
-	// TryLimit is the time for one attempt. An attempt that exceeds it counts as a Timeout. 0: no
-	// limit.
-	TryLimit time.Duration
+	Timeout time.Duration
+	// AttemptTimeout is the time for one attempt. An attempt that exceeds it counts as a Timeout. 0:
+	// no limit.
+	AttemptTimeout time.Duration
 	// Key goes into Attempt.Key, for policies with a state per key.
 	Key string
 	// Rand returns random draws; all goroutines that use the Retrier call it. Nil: each call of Do
@@ -65,15 +66,15 @@ type Retrier struct {
 
 // Validate reports the first invalid field, as a *transport.Error of Kind Invalid.
 func (r *Retrier) Validate() error {
-	if r.TryLimit < 0 {
-		return failure.Invalid("Retrier.TryLimit is negative; give a duration, 0 for none")
+	if r.AttemptTimeout < 0 {
+		return failure.Invalid("Retrier.AttemptTimeout is negative; give a duration, 0 for none")
 	}
 	return within("Retrier.Policy", r.Policy)
 }
 
-// DefaultLimit is the time after which Do makes no further retry if nothing else limits it. It is
+// DefaultTimeout is the time after which Do makes no further retry if nothing else limits it. It is
 // the operation time-out of the Azure device SDKs.
-const DefaultLimit = 4 * time.Minute
+const DefaultTimeout = 4 * time.Minute
 
 // endless reports whether p is known to retry for ever: a curve without a limit around it. A
 // caller's own policy is assumed to stop, unless its method Endless returns true.
@@ -134,7 +135,7 @@ func loop[T any](run *runner, op func(context.Context) (T, error)) (T, error) {
 type runner struct {
 	r        Retrier
 	caller   context.Context // the caller's
-	ctx      context.Context // the same under Limit
+	ctx      context.Context // the same under Timeout
 	cancel   context.CancelFunc
 	untry    context.CancelFunc // releases the context of the running attempt
 	series   Series
@@ -142,7 +143,7 @@ type runner struct {
 	observed bool
 	last     error // the last real failure
 	bounded  bool  // bound was called
-	limited  bool  // DefaultLimit ends the retries
+	limited  bool  // DefaultTimeout ends the retries
 	early    bool  // the context's deadline ends the retries ahead of time
 	timer    *time.Timer
 	draws    rand.PCG
@@ -156,8 +157,8 @@ func (u *runner) begin() error {
 	}
 	_, u.gated = r.Policy.(Gate)
 	_, u.observed = r.Policy.(Observer)
-	if r.Limit > 0 {
-		u.ctx, u.cancel = context.WithTimeout(u.caller, r.Limit)
+	if r.Timeout > 0 {
+		u.ctx, u.cancel = context.WithTimeout(u.caller, r.Timeout)
 	}
 	u.series = Begin(r.Policy, r.Key, time.Now())
 	if deadline, ok := u.ctx.Deadline(); ok {
@@ -167,7 +168,7 @@ func (u *runner) begin() error {
 }
 
 func (u *runner) end() {
-	if u.series.state == seriesTrying { // op panicked or called Goexit; the policy may rely on an outcome
+	if u.series.state == seriesInFlight { // op panicked or called Goexit; the policy may rely on an outcome
 		_ = u.series.Abandon(time.Now(), nil)
 	}
 	if u.timer != nil {
@@ -210,10 +211,10 @@ func (u *runner) admit() error {
 
 // try returns the context for an attempt.
 func (u *runner) try() context.Context {
-	if u.r.TryLimit <= 0 {
+	if u.r.AttemptTimeout <= 0 {
 		return u.ctx
 	}
-	try, cancel := context.WithTimeout(u.ctx, u.r.TryLimit)
+	try, cancel := context.WithTimeout(u.ctx, u.r.AttemptTimeout)
 	u.untry = cancel
 	return try
 }
@@ -271,9 +272,9 @@ func (u *runner) bound() {
 		return
 	}
 	u.bounded = true
-	if _, ok := u.ctx.Deadline(); !ok && u.r.Limit == 0 && endless(u.r.Policy) {
+	if _, ok := u.ctx.Deadline(); !ok && u.r.Timeout == 0 && endless(u.r.Policy) {
 		u.limited = true
-		u.series.Bound(u.series.began.Add(DefaultLimit))
+		u.series.Bound(u.series.began.Add(DefaultTimeout))
 	}
 }
 
@@ -347,7 +348,7 @@ func (u *runner) reaches(now time.Time, d time.Duration) (Reason, bool) {
 func (u *runner) deadline() Reason {
 	deadline, ok := u.ctx.Deadline()
 	if !ok {
-		return OutOfTime // DefaultLimit
+		return OutOfTime // DefaultTimeout
 	}
 	u.early = true
 	if own, ok := u.caller.Deadline(); ok && !own.After(deadline) {

@@ -7,8 +7,10 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/hubline-iot/hubline/errfilter"
 	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/retrypolicy/budget"
+	"github.com/hubline-iot/hubline/retrypolicy/classify"
 	"github.com/hubline-iot/hubline/retrypolicy/compat/azure"
 	"github.com/hubline-iot/hubline/retrypolicy/internal/policytest"
 	"github.com/hubline-iot/hubline/transport"
@@ -37,8 +39,71 @@ func TestTheCauseOfACancelledContextIsReachable(t *testing.T) {
 				errors.Is(err, context.DeadlineExceeded) {
 				t.Errorf("%s: %v is not a context.Canceled", name, err)
 			}
+			wantNotRetryable(t, name, err)
 		})
 	}
+}
+
+// wantNotRetryable expects that neither errfilter nor an outer Do retries err.
+func wantNotRetryable(t *testing.T, name string, err error) {
+	t.Helper()
+	info := retrypolicy.Classify(err)
+	if kind := transport.KindOf(err); errfilter.Retryable(err) || errfilter.Of(err).Kind != transport.Cancelled ||
+		kind != transport.Cancelled || info.Verdict != classify.Fail {
+		t.Errorf("%s: %v is of Kind %v, retryable %v, judged %+v; want Cancelled, not retryable", name, err, kind,
+			errfilter.Retryable(err), info)
+	}
+}
+
+// The last failure may be retryable; the end of the context is not.
+func TestAnErrorOfACancelledDoIsNotRetryable(t *testing.T) {
+	outer := retrypolicy.MaxAttempts{Total: 3, Policy: retrypolicy.Immediately{}}
+	p := retrypolicy.Fixed{Delay: time.Second}
+	why := &reasonToStop{"shutdown requested"}
+	for name, do := range map[string]func(context.Context, func(context.Context) error) error{
+		"Do": func(ctx context.Context, op func(context.Context) error) error { return retrypolicy.Do(ctx, p, op) },
+		"DoValue": func(ctx context.Context, op func(context.Context) error) error {
+			_, err := retrypolicy.DoValue(ctx, p, func(ctx context.Context) (int, error) { return 0, op(ctx) })
+			return err
+		},
+		"a Retrier": func(ctx context.Context, op func(context.Context) error) error {
+			r := retrypolicy.Retrier{Policy: p, Timeout: time.Hour, AttemptTimeout: time.Minute}
+			return r.Do(ctx, op)
+		},
+	} {
+		for last, failure := range map[string]error{"with a Kind": transport.Network, "plain": errors.New("busy")} {
+			synctest.Test(t, func(t *testing.T) {
+				calls := 0
+				err := retrypolicy.Do(t.Context(), outer, func(ctx context.Context) error {
+					ctx, cancel := context.WithCancelCause(ctx)
+					time.AfterFunc(1500*time.Millisecond, func() { cancel(why) })
+					err := do(ctx, func(context.Context) error {
+						calls++
+						return failure
+					})
+					wantNotRetryable(t, name+", "+last, err)
+					return err
+				})
+				var found *reasonToStop
+				if calls != 2 || !errors.Is(err, retrypolicy.NotRetryable) || !errors.Is(err, failure) ||
+					!errors.Is(err, context.Canceled) || !errors.As(err, &found) || found != why {
+					t.Errorf("%s, %s: %d calls, %v", name, last, calls, err)
+				}
+			})
+		}
+	}
+	synctest.Test(t, func(t *testing.T) { // a deadline that has passed
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		err := retrypolicy.Do(ctx, p, func(ctx context.Context) error {
+			<-ctx.Done()
+			return &transport.Error{Kind: transport.Timeout, Err: ctx.Err()}
+		})
+		if !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("%v is no DeadlineExceeded", err)
+		}
+		wantNotRetryable(t, "a deadline", err)
+	})
 }
 
 // azcore waits for the deadline and returns its error. Do returns at once, and errors.Is matches
@@ -57,8 +122,8 @@ func TestAnEndBeforeADeadlineIsDeadlineExceeded(t *testing.T) {
 			return retrypolicy.Do(ctx, policytest.NewQuota(t, nil).Wrap(retrypolicy.Fixed{Delay: time.Minute}),
 				func(context.Context) error { return transport.Network })
 		},
-		"Limit": func(ctx context.Context) error {
-			r := retrypolicy.Retrier{Policy: retrypolicy.Fixed{Delay: time.Minute}, Limit: 2 * time.Second}
+		"Timeout": func(ctx context.Context) error {
+			r := retrypolicy.Retrier{Policy: retrypolicy.Fixed{Delay: time.Minute}, Timeout: 2 * time.Second}
 			return r.Do(ctx, func(context.Context) error { return transport.Network })
 		},
 	} {
@@ -103,7 +168,7 @@ func TestAnEndlessCurveHasALimitWithoutADeadline(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			began := time.Now()
-			r := retrypolicy.Retrier{Policy: c.policy, Limit: c.limit}
+			r := retrypolicy.Retrier{Policy: c.policy, Timeout: c.limit}
 			err := r.Do(context.Background(), func(context.Context) error {
 				if time.Since(began) > 10*time.Minute {
 					return retrypolicy.Permanent(errors.New("enough"))
@@ -111,8 +176,8 @@ func TestAnEndlessCurveHasALimitWithoutADeadline(t *testing.T) {
 				return transport.Network
 			})
 			took := time.Since(began)
-			if c.bounded != errors.Is(err, retrypolicy.OutOfTime) || c.bounded != (took <= retrypolicy.DefaultLimit) ||
-				c.bounded && took < retrypolicy.DefaultLimit-11*time.Second {
+			if c.bounded != errors.Is(err, retrypolicy.OutOfTime) || c.bounded != (took <= retrypolicy.DefaultTimeout) ||
+				c.bounded && took < retrypolicy.DefaultTimeout-11*time.Second {
 				t.Errorf("%s: %v after %v", c.name, err, took)
 			}
 		})

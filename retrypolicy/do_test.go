@@ -79,7 +79,7 @@ func TestDoStops(t *testing.T) {
 				lost},
 			{"not retryable", every(3), []error{lost, transport.Forbidden}, retrypolicy.NotRetryable, 2, transport.Forbidden},
 			{"permanent", every(3), []error{retrypolicy.Permanent(lost)}, retrypolicy.NotRetryable, 1, lost},
-			{"asked not to", every(3), []error{&transport.Error{Kind: transport.Network, RetryAfter: -1}}, retrypolicy.ToldNotTo,
+			{"asked not to", every(3), []error{&transport.Error{Kind: transport.Network, RetryAfter: -1}}, retrypolicy.Pushback,
 				1, transport.Network},
 			{"a zero delay is a retry", retrypolicy.MaxAttempts{Total: 3, Policy: policytest.Again(0)}, []error{lost},
 				retrypolicy.OutOfAttempts, 3, lost},
@@ -98,7 +98,7 @@ func TestDoStops(t *testing.T) {
 func TestDoRunsNothingWithBadParameters(t *testing.T) {
 	op := perform(nil)
 	for _, r := range []retrypolicy.Retrier{
-		{}, {Policy: every(0)}, {Policy: every(1), TryLimit: -1}, {Policy: retrypolicy.Func(nil)},
+		{}, {Policy: every(0)}, {Policy: every(1), AttemptTimeout: -1}, {Policy: retrypolicy.Func(nil)},
 	} {
 		if err := r.Do(bg, op.run); !errors.Is(err, transport.Invalid) {
 			t.Errorf("%+v: %v", r, err)
@@ -205,9 +205,9 @@ func TestDoEndsInTheMiddleOfATry(t *testing.T) {
 	})
 }
 
-func TestRetrierLimitEndsARunningTry(t *testing.T) {
+func TestRetrierTimeoutEndsARunningAttempt(t *testing.T) {
 	bounded.Test(t, func(t *testing.T) {
-		r := retrypolicy.Retrier{Policy: every(9), Limit: 2500 * time.Millisecond}
+		r := retrypolicy.Retrier{Policy: every(9), Timeout: 2500 * time.Millisecond}
 		began, runs := time.Now(), 0
 		err := r.Do(bg, func(ctx context.Context) error {
 			if runs++; runs < 3 {
@@ -233,10 +233,10 @@ func TestRetrierLimitEndsARunningTry(t *testing.T) {
 	})
 }
 
-func TestRetrierTryLimit(t *testing.T) {
+func TestRetrierAttemptTimeout(t *testing.T) {
 	bounded.Test(t, func(t *testing.T) {
 		rec := open()
-		r := retrypolicy.Retrier{Policy: rec, TryLimit: 300 * time.Millisecond}
+		r := retrypolicy.Retrier{Policy: rec, AttemptTimeout: 300 * time.Millisecond}
 		began, runs := time.Now(), 0
 		err := r.Do(bg, func(ctx context.Context) error {
 			if runs++; runs == 3 {
@@ -568,7 +568,7 @@ func TestGateBeforeTheFirstTry(t *testing.T) {
 		ctx, cancel := context.WithTimeout(bg, time.Minute)
 		defer cancel()
 		policytest.WantError(t, retrypolicy.Do(ctx, rec, op.run), retrypolicy.PastDeadline, 0)
-		r := retrypolicy.Retrier{Policy: rec, Limit: time.Minute}
+		r := retrypolicy.Retrier{Policy: rec, Timeout: time.Minute}
 		policytest.WantError(t, r.Do(bg, op.run), retrypolicy.OutOfTime, 0)
 		op.want(t)
 		if time.Since(op.began) != 0 {
@@ -606,7 +606,7 @@ func TestDoReportsATryThatPanics(t *testing.T) {
 	for name, leave := range map[string]func(){"panic": func() { panic("oh") }, "Goexit": runtime.Goexit} {
 		rec := open()
 		var of context.Context
-		r := retrypolicy.Retrier{Policy: rec, TryLimit: time.Hour}
+		r := retrypolicy.Retrier{Policy: rec, AttemptTimeout: time.Hour}
 		done := make(chan any)
 		go func() {
 			defer func() { done <- recover() }()

@@ -48,8 +48,8 @@ func Example_cloudCall() {
 				Policy: retrypolicy.RetryAfter{Max: 30 * time.Second,
 					Policy: retrypolicy.Backoff{Base: 100 * time.Millisecond, Max: 20 * time.Second,
 						Jitter: retrypolicy.FullJitter}}}})),
-		TryLimit: 10 * time.Second,
-		Once:     true, // after a time-out the service may have acted: do not repeat
+		AttemptTimeout: 10 * time.Second,
+		Once:           true, // after a time-out the service may have acted: do not repeat
 	}
 	if err := r.Validate(); err != nil {
 		fmt.Println(err)

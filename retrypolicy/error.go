@@ -48,7 +48,7 @@ func (e *Error) Error() string {
 }
 
 // Is reports whether target is the Reason, the context's error or its cause. If the series stopped
-// because of a deadline still ahead (PastDeadline, or OutOfTime by Retrier.Limit),
+// because of a deadline still ahead (PastDeadline, or OutOfTime by Retrier.Timeout),
 // context.DeadlineExceeded matches too.
 func (e *Error) Is(target error) bool {
 	if r, ok := target.(Reason); ok {

@@ -34,7 +34,7 @@ func (m MaxAttempts) Admit(a Attempt) Decision { return Admit(m.Policy, a) }
 // Validate reports the first invalid parameter.
 func (m MaxAttempts) Validate() error {
 	if m.Total < 1 {
-		return failure.Invalid("MaxAttempts.Total is below 1; it counts the first try too")
+		return failure.Invalid("MaxAttempts.Total is below 1; it counts the first attempt too")
 	}
 	return within("MaxAttempts.Policy", m.Policy)
 }
@@ -93,7 +93,7 @@ func (m MaxElapsed) Validate() error {
 
 // RetryAfter applies the wait that the service asked for (Attempt.After): the delay is that wait,
 // or the delay of Policy if it is longer. If Attempt.After is negative, "do not try again",
-// RetryAfter stops with ToldNotTo.
+// RetryAfter stops with Pushback.
 //
 // The device client needs no RetryAfter: it applies the service's wait itself, in the same way, up
 // to an hour.
@@ -101,7 +101,7 @@ type RetryAfter struct {
 	// Max is the longest wait that the service can ask for. 0: no limit, so that one answer can make a
 	// device sleep for days.
 	Max time.Duration
-	// StopOverMax stops with ToldNotTo if the service asks for more than Max, instead of waiting for
+	// StopOverMax stops with Pushback if the service asks for more than Max, instead of waiting for
 	// Max. azcore.
 	StopOverMax bool
 	// Exact applies the service's wait even if the delay of Policy is longer.
@@ -120,7 +120,7 @@ func (r RetryAfter) Decide(a Attempt) Decision {
 		return r.Policy.Decide(a)
 	}
 	if a.After < 0 || r.StopOverMax && r.Max > 0 && a.After > r.Max {
-		return stop(ToldNotTo)
+		return stop(Pushback)
 	}
 	d := r.Policy.Decide(a)
 	if !d.Retry {

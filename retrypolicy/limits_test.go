@@ -73,7 +73,7 @@ func TestRetryAfterModes(t *testing.T) {
 		p     retrypolicy.RetryAfter
 		kind  transport.Kind
 		after time.Duration
-		want  time.Duration // negative: stop with ToldNotTo
+		want  time.Duration // negative: stop with Pushback
 	}{
 		{"floor: none asked", retrypolicy.RetryAfter{Policy: backoff}, 0, 0, s},
 		{"floor: longer", retrypolicy.RetryAfter{Policy: backoff}, 0, 3 * s, 3 * s},
@@ -111,7 +111,7 @@ func TestRetryAfterModes(t *testing.T) {
 			checkInvalid(t, c.p, "")
 			a := retrypolicy.Attempt{Retry: 1, Kind: c.kind, After: c.after}
 			if c.want < 0 {
-				policytest.WantStop(t, c.p, a, retrypolicy.ToldNotTo)
+				policytest.WantStop(t, c.p, a, retrypolicy.Pushback)
 				return
 			}
 			if d := c.p.Decide(a); d != (retrypolicy.Decision{Retry: true, Delay: c.want}) {

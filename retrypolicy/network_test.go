@@ -128,20 +128,20 @@ func TestAFailedLookUpIsSafeToRepeat(t *testing.T) {
 	}
 }
 
-func TestClassifyHearsThePlainWish(t *testing.T) {
-	told := wisher{time.Minute}
-	if info := retrypolicy.Classify(fmt.Errorf("busy: %w", told)); info.After != time.Minute ||
+func TestClassifyReadsRetryAfterOfAnyError(t *testing.T) {
+	busy := busyError{time.Minute}
+	if info := retrypolicy.Classify(fmt.Errorf("busy: %w", busy)); info.After != time.Minute ||
 		info.Verdict != classify.Again {
 		t.Errorf("%+v", info)
 	}
 	if err := retrypolicy.Do(t.Context(), retrypolicy.Immediately{},
-		func(context.Context) error { return wisher{-1} }); !errors.Is(err, retrypolicy.ToldNotTo) {
+		func(context.Context) error { return busyError{-1} }); !errors.Is(err, retrypolicy.Pushback) {
 		t.Error(err)
 	}
 }
 
-// wisher is an error without a Kind and with a RetryAfter.
-type wisher struct{ after time.Duration }
+// busyError is an error without a Kind and with a RetryAfter.
+type busyError struct{ after time.Duration }
 
-func (wisher) Error() string               { return "busy" }
-func (w wisher) RetryAfter() time.Duration { return w.after }
+func (busyError) Error() string               { return "busy" }
+func (w busyError) RetryAfter() time.Duration { return w.after }

@@ -34,8 +34,7 @@ type Attempt struct {
 	Left time.Duration
 	// Now is the time of the call.
 	Now time.Time
-	// Key names the target of the operation (a host, a tenant, a device), for policies that keep a
-	// state per key; see PerKey.
+	// Key names the target of the operation (a host, a tenant, a device), for budget.PerKey.
 	Key string
 	// Last is the decision that led to the attempt that just failed; zero at the first.
 	Last Decision
@@ -51,22 +50,23 @@ type Decision struct {
 	Retry bool
 	// Reason says why there is no retry.
 	Reason Reason
-	// Cost is the number of tokens that the retry took from a quota; a success gives them back. Owned
-	// by Quota.
+	// Cost is the number of tokens that the retry took from a budget.Quota, which sets it; a success
+	// gives them back.
 	Cost uint16
 	// Rule is the rule of ByKind whose policy set Step: 1 for the first, 8 for Default, 0 for none.
-	// Owned by ByKind.
+	// Set by ByKind.
 	Rule uint8
-	// Queued: ConcurrencyBudget counts the retry until it begins or is withdrawn. Owned by
-	// ConcurrencyBudget.
+	// Queued: a budget.ConcurrencyBudget, which sets it, counts the retry until it begins or is
+	// withdrawn.
 	Queued bool
-	// Counts is how often each rule of ByKind has applied in the series, at most 2^31-2 times. Owned
-	// by ByKind.
+	// Counts is how often each rule of ByKind has applied in the series, at most 2^31-2 times. Set by
+	// ByKind.
 	Counts [maxRules]uint32
 	// Delay is the wait before the retry. With Retry false it is the wait before a polling caller may
 	// call again, usually 0.
 	Delay time.Duration
-	// Step is the state of a back-off between two calls of the same series. 0: none.
+	// Step is the state of a back-off between two calls of the same series, such as the previous
+	// delay. 0: none.
 	Step uint64
 }
 

@@ -17,13 +17,13 @@ const (
 	OutOfTime
 	// OutOfQuota: this and other operations that share the quota made too many retries.
 	OutOfQuota
-	// ToldNotTo: the service asked not to retry, or for a longer wait than allowed.
-	ToldNotTo
-	// Rejected: a gate refused the attempt.
+	// Pushback: the service asked not to retry, or for a longer wait than allowed.
+	Pushback
+	// Rejected: a gate refused the attempt; see Gate.
 	Rejected
 	// PastDeadline: the delay would have ended after the context's deadline.
 	PastDeadline
-	// Cancelled: the context ended.
+	// Cancelled: the context ended. The error is of Kind transport.Cancelled.
 	Cancelled
 
 	reasons // number of reasons
@@ -36,7 +36,7 @@ var reasonText = [reasons]string{
 	OutOfAttempts: "out of attempts",
 	OutOfTime:     "out of time",
 	OutOfQuota:    "retry quota exceeded",
-	ToldNotTo:     "the service asked not to retry",
+	Pushback:      "the service asked not to retry",
 	Rejected:      "rejected before the attempt",
 	PastDeadline:  "deadline is before the next attempt",
 	Cancelled:     "cancelled",

@@ -36,8 +36,8 @@ type Series struct {
 type seriesState uint8
 
 const (
-	seriesIdle   seriesState = iota // before an attempt, or between two
-	seriesTrying                    // an attempt has begun
+	seriesIdle     seriesState = iota // before an attempt, or between two
+	seriesInFlight                    // an attempt has begun
 	seriesOver
 )
 
@@ -52,9 +52,9 @@ func Begin(p Policy, key string, now time.Time) Series {
 func (s *Series) Bound(deadline time.Time) { s.until = deadline }
 
 var (
-	errResolved = failure.Invalid("Series is over; begin a new one, a series is resolved once")
-	errNoTry    = failure.Invalid("Series has no try under way; call Admit before the operation")
-	errOneTry   = failure.Invalid("Series has a try under way; report its end by Success or Failure first")
+	errResolved   = failure.Invalid("Series is over; begin a new one, a series is resolved once")
+	errNoAttempt  = failure.Invalid("Series has no attempt in flight; call Admit before the operation")
+	errOneAttempt = failure.Invalid("Series has an attempt in flight; report its end by Success or Failure first")
 )
 
 func (s *Series) attempt(now time.Time, rand uint64) Attempt {
@@ -74,8 +74,8 @@ func (s *Series) Admit(now time.Time, rand uint64) (Decision, error) {
 	switch s.state {
 	case seriesOver:
 		return Decision{}, errResolved
-	case seriesTrying:
-		return Decision{}, errOneTry
+	case seriesInFlight:
+		return Decision{}, errOneAttempt
 	case seriesIdle:
 	}
 	d := admitted
@@ -89,7 +89,7 @@ func (s *Series) Admit(now time.Time, rand uint64) (Decision, error) {
 		s.withdraw(now)
 		s.state = seriesOver
 	case d.Delay <= 0:
-		s.state = seriesTrying
+		s.state = seriesInFlight
 		s.retry = s.next
 		if d.Cost != 0 {
 			s.last.Cost = d.Cost
@@ -141,7 +141,7 @@ func (s *Series) decide(a Attempt, info classify.Info) Decision {
 	case info.Safe == classify.SafeNo:
 		return stop(Unsafe)
 	case info.After < 0:
-		return stop(ToldNotTo)
+		return stop(Pushback)
 	}
 	a.Retry = min(a.Retry, maxRetry) + 1
 	return s.policy.Decide(a)
@@ -166,7 +166,7 @@ func (s *Series) Abandon(now time.Time, cause error) error {
 	switch s.state {
 	case seriesOver:
 		return errResolved
-	case seriesTrying:
+	case seriesInFlight:
 		s.kind, s.err = transport.Unknown, cause
 		if s.err == nil {
 			s.err = failure.ErrAbandoned
@@ -197,8 +197,8 @@ func (s *Series) ended() error {
 	case seriesOver:
 		return errResolved
 	case seriesIdle:
-		return errNoTry
-	case seriesTrying:
+		return errNoAttempt
+	case seriesInFlight:
 	}
 	return nil
 }

@@ -103,7 +103,7 @@ func TestSeriesFailuresThatAreTheEnd(t *testing.T) {
 		{classify.Info{Verdict: classify.Fail}, retrypolicy.NotRetryable},
 		{classify.Info{}, retrypolicy.NotRetryable},
 		{classify.Info{Verdict: classify.Again, Safe: classify.SafeNo}, retrypolicy.Unsafe},
-		{classify.Info{Verdict: classify.Again, After: -1}, retrypolicy.ToldNotTo},
+		{classify.Info{Verdict: classify.Again, After: -1}, retrypolicy.Pushback},
 	} {
 		r := open()
 		s := retrypolicy.Begin(r, "", policytest.Epoch)
@@ -178,18 +178,18 @@ func TestSeriesWantsItsOrder(t *testing.T) {
 	for range 2 { // before the first attempt, and before the second
 		if _, err := s.Failure(policytest.Epoch, 0, worthAnother, transport.Network); !errors.Is(err, transport.Invalid) ||
 			!policytest.Contains(err,
-				"no try under way") {
+				"no attempt in flight") {
 			t.Errorf("Failure without a try: %v", err)
 		}
 		if err := s.Success(policytest.Epoch); !errors.Is(err, transport.Invalid) || !policytest.Contains(err,
-			"no try under way") {
+			"no attempt in flight") {
 			t.Errorf("Success without a try: %v", err)
 		}
 		r.entry.Delay = time.Second
 		if _, err := s.Admit(policytest.Epoch, 0); err != nil {
 			t.Error(err)
 		}
-		if err := s.Success(policytest.Epoch); !policytest.Contains(err, "no try under way") {
+		if err := s.Success(policytest.Epoch); !policytest.Contains(err, "no attempt in flight") {
 			t.Errorf("Success while a gate has it wait: %v", err)
 		}
 		r.entry.Delay = 0
@@ -197,7 +197,7 @@ func TestSeriesWantsItsOrder(t *testing.T) {
 			t.Error(err)
 		}
 		if _, err := s.Admit(policytest.Epoch, 0); !errors.Is(err, transport.Invalid) || !policytest.Contains(err,
-			"has a try under way") {
+			"has an attempt in flight") {
 			t.Errorf("Admit twice: %v", err)
 		}
 		if d, err := s.Failure(policytest.Epoch, 0, worthAnother, transport.Network); err != nil || !d.Retry {

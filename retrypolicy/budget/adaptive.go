@@ -189,17 +189,17 @@ func (l *Adaptive) Rate() (perSecond float64, enabled bool) {
 
 // Wrap puts the limiter around p: every attempt takes a token first, and its end is measured.
 func (l *Adaptive) Wrap(p retrypolicy.Policy) retrypolicy.Policy {
-	return limited{wrap.Around{Policy: p}, l}
+	return adaptivePolicy{wrap.Around{Policy: p}, l}
 }
 
-type limited struct {
+type adaptivePolicy struct {
 	wrap.Around
 	limiter *Adaptive
 }
 
 // Admit asks p only when there is a token, because p may count admitted attempts. If p refuses, the
 // token goes back.
-func (l limited) Admit(a retrypolicy.Attempt) retrypolicy.Decision {
+func (l adaptivePolicy) Admit(a retrypolicy.Attempt) retrypolicy.Decision {
 	if d := l.limiter.Admit(a); d.Delay > 0 {
 		return d
 	}
@@ -210,14 +210,14 @@ func (l limited) Admit(a retrypolicy.Attempt) retrypolicy.Decision {
 	return d
 }
 
-func (l limited) Observe(a retrypolicy.Attempt) {
+func (l adaptivePolicy) Observe(a retrypolicy.Attempt) {
 	l.limiter.Observe(a)
 	l.Around.Observe(a)
 }
 
-func (l limited) Validate() error { return l.Check(l.limiter != nil, "Adaptive", "NewAdaptive") }
+func (l adaptivePolicy) Validate() error { return l.Check(l.limiter != nil, "Adaptive", "NewAdaptive") }
 
-func (l limited) Shared() any { return l.limiter }
+func (l adaptivePolicy) Shared() any { return l.limiter }
 
 // rateMeter measures the attempts that end per second, over whole half-seconds.
 type rateMeter struct {

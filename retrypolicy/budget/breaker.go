@@ -197,7 +197,7 @@ func NewBreaker(o *BreakerOptions) (*Breaker, error) {
 
 // Wrap puts the breaker around p.
 func (b *Breaker) Wrap(p retrypolicy.Policy) retrypolicy.Policy {
-	return guarded{wrap.Around{Policy: p}, b}
+	return breakerPolicy{wrap.Around{Policy: p}, b}
 }
 
 // Status returns the status at now.
@@ -377,13 +377,13 @@ func (b *Breaker) succeeded(now time.Time, n int64) {
 	b.settle(now)
 }
 
-type guarded struct {
+type breakerPolicy struct {
 	wrap.Around
 	breaker *Breaker
 }
 
 // Decide refuses a retry whose delay ends before the cooldown, which saves the wait.
-func (g guarded) Decide(a retrypolicy.Attempt) retrypolicy.Decision {
+func (g breakerPolicy) Decide(a retrypolicy.Attempt) retrypolicy.Decision {
 	d := g.Policy.Decide(a)
 	if d.Retry && !g.breaker.wait {
 		if s := g.breaker.Status(a.Now); s.State == BreakerOpen && s.Cooldown > d.Delay {
@@ -393,7 +393,7 @@ func (g guarded) Decide(a retrypolicy.Attempt) retrypolicy.Decision {
 	return d
 }
 
-func (g guarded) Admit(a retrypolicy.Attempt) retrypolicy.Decision {
+func (g breakerPolicy) Admit(a retrypolicy.Attempt) retrypolicy.Decision {
 	wait, ok := g.breaker.enter(a.Now)
 	switch {
 	case !ok && g.breaker.wait:
@@ -418,11 +418,11 @@ func (b *Breaker) more(a retrypolicy.Attempt, wait time.Duration) time.Duration 
 	return min(delay.OfFloat(delay.Unit(a.Rand)*float64(room)), room)
 }
 
-func (g guarded) Observe(a retrypolicy.Attempt) {
+func (g breakerPolicy) Observe(a retrypolicy.Attempt) {
 	g.breaker.learn(a)
 	g.Around.Observe(a)
 }
 
-func (g guarded) Validate() error { return g.Check(g.breaker != nil, "Breaker", "NewBreaker") }
+func (g breakerPolicy) Validate() error { return g.Check(g.breaker != nil, "Breaker", "NewBreaker") }
 
-func (g guarded) Shared() any { return g.breaker }
+func (g breakerPolicy) Shared() any { return g.breaker }

@@ -28,7 +28,7 @@ func TestAQuotaIsNotChargedForARetryAfterTheDeadline(t *testing.T) {
 		require.ErrorIs(t, err, retrypolicy.PastDeadline)
 		require.Equal(t, 5, b.Tokens(time.Now()))
 
-		r := retrypolicy.Retrier{Policy: q.Wrap(retrypolicy.Fixed{Delay: time.Second}), Limit: time.Second}
+		r := retrypolicy.Retrier{Policy: q.Wrap(retrypolicy.Fixed{Delay: time.Second}), Timeout: time.Second}
 		require.ErrorIs(t, r.Do(t.Context(), failing), retrypolicy.OutOfTime, "its own limit is no deadline of the caller's")
 		require.Equal(t, 5, b.Tokens(time.Now()))
 

@@ -111,7 +111,9 @@ func (b *TokenBucket) fill(now time.Time) {
 
 // Cost is the number of tokens that a retry after one of Kinds takes from a Quota.
 type Cost struct {
-	Kinds  retrypolicy.KindSet
+	// Kinds are at least one.
+	Kinds retrypolicy.KindSet
+	// Tokens are 0 to 65535.
 	Tokens int
 }
 
@@ -233,15 +235,15 @@ func badTokens(n int) bool { return n < 0 || n > math.MaxUint16 }
 // Wrap puts the quota around p: p decides first, and the quota charges only for a retry that p
 // wants. A refusal is OutOfQuota and carries the retry's delay.
 func (q *Quota) Wrap(p retrypolicy.Policy) retrypolicy.Policy {
-	return charged{wrap.Around{Policy: p}, q}
+	return quotaPolicy{wrap.Around{Policy: p}, q}
 }
 
-type charged struct {
+type quotaPolicy struct {
 	wrap.Around
 	quota *Quota
 }
 
-func (c charged) Decide(a retrypolicy.Attempt) retrypolicy.Decision {
+func (c quotaPolicy) Decide(a retrypolicy.Attempt) retrypolicy.Decision {
 	d := c.Policy.Decide(a)
 	switch {
 	case !d.Retry:
@@ -263,7 +265,7 @@ func (c charged) Decide(a retrypolicy.Attempt) retrypolicy.Decision {
 
 // Withdraw returns the cost of the retry. A Late quota charges at Admit, and an admitted retry is
 // never withdrawn.
-func (c charged) Withdraw(a retrypolicy.Attempt) {
+func (c quotaPolicy) Withdraw(a retrypolicy.Attempt) {
 	if !c.quota.late {
 		c.quota.bucket.Give(a.Now, int(a.Last.Cost))
 	}
@@ -277,7 +279,7 @@ func tooLate(a retrypolicy.Attempt, d retrypolicy.Decision) bool {
 }
 
 // Admit charges for the attempt.
-func (c charged) Admit(a retrypolicy.Attempt) retrypolicy.Decision {
+func (c quotaPolicy) Admit(a retrypolicy.Attempt) retrypolicy.Decision {
 	q := c.quota
 	cost := uint16(q.first)
 	if a.Retry > 0 {
@@ -306,7 +308,7 @@ func (c charged) Admit(a retrypolicy.Attempt) retrypolicy.Decision {
 	return d
 }
 
-func (c charged) Observe(a retrypolicy.Attempt) {
+func (c quotaPolicy) Observe(a retrypolicy.Attempt) {
 	if a.Err == nil {
 		back := c.quota.success * max(a.Count, 1)
 		if a.Retry > 0 {
@@ -317,12 +319,12 @@ func (c charged) Observe(a retrypolicy.Attempt) {
 	c.Around.Observe(a)
 }
 
-func (c charged) Validate() error { return c.Check(c.quota != nil, "Quota", "NewQuota") }
+func (c quotaPolicy) Validate() error { return c.Check(c.quota != nil, "Quota", "NewQuota") }
 
-func (c charged) Shared() any { return c.quota }
+func (c quotaPolicy) Shared() any { return c.quota }
 
 // Charges reports true: Decision.Cost is the quota's.
-func (charged) Charges() bool { return true }
+func (quotaPolicy) Charges() bool { return true }
 
 func (q *Quota) cost(k transport.Kind) uint16 {
 	for _, c := range q.costs {

@@ -33,7 +33,7 @@ type RetryBudgetOptions struct {
 // comes first. A refused retry ends its series with OutOfQuota and carries its delay. Safe for
 // concurrent use.
 //
-// Source: Site Reliability Engineering, "Handling Overload", per-client retry budget.
+// Source: Site Reliability Engineering, chapter 21, "Handling Overload", per-client retry budget.
 type RetryBudget struct {
 	share share
 	least int64
@@ -64,7 +64,7 @@ func NewRetryBudget(o *RetryBudgetOptions) (*RetryBudget, error) {
 
 // Wrap puts the budget around p: p decides first, and the budget counts only a retry that p wants.
 func (b *RetryBudget) Wrap(p retrypolicy.Policy) retrypolicy.Policy {
-	return budgeted{wrap.Around{Policy: p}, b}
+	return retryBudgetPolicy{wrap.Around{Policy: p}, b}
 }
 
 // Counts returns the requests and the retries in the window at now.
@@ -101,12 +101,12 @@ func (b *RetryBudget) takeBack(now time.Time) {
 	b.seen.unmark()
 }
 
-type budgeted struct {
+type retryBudgetPolicy struct {
 	wrap.Around
 	budget *RetryBudget
 }
 
-func (b budgeted) Decide(a retrypolicy.Attempt) retrypolicy.Decision {
+func (b retryBudgetPolicy) Decide(a retrypolicy.Attempt) retrypolicy.Decision {
 	d := b.Policy.Decide(a)
 	switch {
 	case !d.Retry:
@@ -119,12 +119,12 @@ func (b budgeted) Decide(a retrypolicy.Attempt) retrypolicy.Decision {
 }
 
 // Withdraw uncounts the retry, unless it has already left the window.
-func (b budgeted) Withdraw(a retrypolicy.Attempt) {
+func (b retryBudgetPolicy) Withdraw(a retrypolicy.Attempt) {
 	b.budget.takeBack(a.Now)
 	b.Around.Withdraw(a)
 }
 
-func (b budgeted) Admit(a retrypolicy.Attempt) retrypolicy.Decision {
+func (b retryBudgetPolicy) Admit(a retrypolicy.Attempt) retrypolicy.Decision {
 	d := b.Around.Admit(a)
 	if a.Retry <= 0 && wrap.Begins(d) {
 		b.budget.request(a.Now)
@@ -132,9 +132,11 @@ func (b budgeted) Admit(a retrypolicy.Attempt) retrypolicy.Decision {
 	return d
 }
 
-func (b budgeted) Validate() error { return b.Check(b.budget != nil, "RetryBudget", "NewRetryBudget") }
+func (b retryBudgetPolicy) Validate() error {
+	return b.Check(b.budget != nil, "RetryBudget", "NewRetryBudget")
+}
 
-func (b budgeted) Shared() any { return b.budget }
+func (b retryBudgetPolicy) Shared() any { return b.budget }
 
 // ConcurrencyBudgetOptions configures a ConcurrencyBudget. The zero value is the one of
 // failsafe-go.
@@ -189,7 +191,7 @@ func NewConcurrencyBudget(o *ConcurrencyBudgetOptions) (*ConcurrencyBudget, erro
 
 // Wrap puts the budget around p.
 func (b *ConcurrencyBudget) Wrap(p retrypolicy.Policy) retrypolicy.Policy {
-	return crowded{wrap.Around{Policy: p}, b}
+	return concurrencyPolicy{wrap.Around{Policy: p}, b}
 }
 
 // InFlight returns the number of attempts in flight, and of retries among them.
@@ -236,12 +238,12 @@ func (b *ConcurrencyBudget) queue(n int64) {
 	b.queued = max(b.queued+n, 0)
 }
 
-type crowded struct {
+type concurrencyPolicy struct {
 	wrap.Around
 	budget *ConcurrencyBudget
 }
 
-func (c crowded) Decide(a retrypolicy.Attempt) retrypolicy.Decision {
+func (c concurrencyPolicy) Decide(a retrypolicy.Attempt) retrypolicy.Decision {
 	d := c.Policy.Decide(a)
 	if d.Retry {
 		c.budget.queue(1)
@@ -250,14 +252,14 @@ func (c crowded) Decide(a retrypolicy.Attempt) retrypolicy.Decision {
 	return d
 }
 
-func (c crowded) Withdraw(a retrypolicy.Attempt) {
+func (c concurrencyPolicy) Withdraw(a retrypolicy.Attempt) {
 	if a.Last.Queued {
 		c.budget.queue(-1)
 	}
 	c.Around.Withdraw(a)
 }
 
-func (c crowded) Admit(a retrypolicy.Attempt) retrypolicy.Decision {
+func (c concurrencyPolicy) Admit(a retrypolicy.Attempt) retrypolicy.Decision {
 	retry := a.Retry > 0
 	queued := retry && a.Last.Queued
 	if !c.budget.enter(retry, queued) {
@@ -273,13 +275,13 @@ func (c crowded) Admit(a retrypolicy.Attempt) retrypolicy.Decision {
 	return d
 }
 
-func (c crowded) Observe(a retrypolicy.Attempt) {
+func (c concurrencyPolicy) Observe(a retrypolicy.Attempt) {
 	c.budget.leave(a.Retry > 0, wrap.Outcomes(a))
 	c.Around.Observe(a)
 }
 
-func (c crowded) Validate() error {
+func (c concurrencyPolicy) Validate() error {
 	return c.Check(c.budget != nil, "ConcurrencyBudget", "NewConcurrencyBudget")
 }
 
-func (c crowded) Shared() any { return c.budget }
+func (c concurrencyPolicy) Shared() any { return c.budget }

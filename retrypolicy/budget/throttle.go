@@ -50,7 +50,7 @@ type ThrottleOptions struct {
 // callers slow down. A rejected attempt ends its series with Rejected. Admit draws with
 // Attempt.Rand. Safe for concurrent use.
 //
-// Source: Site Reliability Engineering, "Handling Overload", client-side throttling.
+// Source: Site Reliability Engineering, chapter 21, "Handling Overload", client-side throttling.
 type Throttle struct {
 	k        float64
 	ceiling  float64
@@ -100,7 +100,7 @@ func fallback[T comparable](field *T, value T) {
 
 // Wrap puts the throttle around p.
 func (t *Throttle) Wrap(p retrypolicy.Policy) retrypolicy.Policy {
-	return throttled{wrap.Around{Policy: p}, t}
+	return throttlePolicy{wrap.Around{Policy: p}, t}
 }
 
 // Probability returns the probability of a rejection at now, from 0 to below 1.
@@ -168,12 +168,12 @@ func (t *Throttle) learn(a retrypolicy.Attempt) {
 	t.seen.add(seen)
 }
 
-type throttled struct {
+type throttlePolicy struct {
 	wrap.Around
 	throttle *Throttle
 }
 
-func (t throttled) Admit(a retrypolicy.Attempt) retrypolicy.Decision {
+func (t throttlePolicy) Admit(a retrypolicy.Attempt) retrypolicy.Decision {
 	if !t.throttle.ask(a) {
 		return wrap.Stop(retrypolicy.Rejected)
 	}
@@ -184,11 +184,13 @@ func (t throttled) Admit(a retrypolicy.Attempt) retrypolicy.Decision {
 	return d
 }
 
-func (t throttled) Observe(a retrypolicy.Attempt) {
+func (t throttlePolicy) Observe(a retrypolicy.Attempt) {
 	t.throttle.learn(a)
 	t.Around.Observe(a)
 }
 
-func (t throttled) Validate() error { return t.Check(t.throttle != nil, "Throttle", "NewThrottle") }
+func (t throttlePolicy) Validate() error {
+	return t.Check(t.throttle != nil, "Throttle", "NewThrottle")
+}
 
-func (t throttled) Shared() any { return t.throttle }
+func (t throttlePolicy) Shared() any { return t.throttle }

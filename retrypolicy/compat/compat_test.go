@@ -178,7 +178,7 @@ func TestAzcoreEngine(t *testing.T) {
 			retrypolicy.Permanent(policytest.Lost)}, 2,
 			640 * time.Millisecond, retrypolicy.NotRetryable},
 		{"429, ask again in 300 s", azure.Azcore{}, []error{&policytest.StatusError{Status: 429, After: 300 * s}}, 1, 0,
-			retrypolicy.ToldNotTo},
+			retrypolicy.Pushback},
 		{"429, ask again in a minute", azure.Azcore{}, []error{&policytest.StatusError{Status: 429, After: 60 * s}, nil}, 2,
 			60 * s, nil},
 		{"503, ask again in 1 ms", azure.Azcore{}, []error{&policytest.StatusError{Status: 503, After: time.Millisecond},

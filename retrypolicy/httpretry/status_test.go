@@ -141,7 +141,7 @@ func TestClassifyHTTPBringsTheWaitToThePolicy(t *testing.T) {
 		t.Errorf("%d calls in %v, %v; want 4 in 1m11s", calls, took, err)
 	}
 	calls, took, err = policytest.Retries(t, r, &policytest.StatusError{Status: 503, After: -1})
-	if calls != 1 || took != 0 || !errors.Is(err, retrypolicy.ToldNotTo) {
+	if calls != 1 || took != 0 || !errors.Is(err, retrypolicy.Pushback) {
 		t.Errorf("%d calls in %v, %v; want 1, told not to", calls, took, err)
 	}
 }

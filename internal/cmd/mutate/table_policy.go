@@ -34,8 +34,8 @@ func init() {
 		{File: "retrypolicy/budget/share.go", Old: "b.share.above(b.retries, b.all+b.retries+b.queued)",
 			New:  "b.share.above(b.retries, b.all+b.retries)",
 			Test: "./retrypolicy/budget -run TestConcurrencyBudgetCountsWaitingCalls"},
-		{File: "retrypolicy/do.go", Old: "ok && u.r.Limit == 0 && endless(u.r.Policy)",
-			New: "ok && u.r.Limit < 0 && endless(u.r.Policy)", Test: "./retrypolicy -run TestAnEndlessCurveHasALimit"},
+		{File: "retrypolicy/do.go", Old: "ok && u.r.Timeout == 0 && endless(u.r.Policy)",
+			New: "ok && u.r.Timeout < 0 && endless(u.r.Policy)", Test: "./retrypolicy -run TestAnEndlessCurveHasALimit"},
 		{File: "retrypolicy/do.go", Old: "e.Cause = context.Cause(u.ctx)", New: "e.Cause = e.ended",
 			Test: "./retrypolicy -run TestTheCauseOfACancelledContext"},
 	}

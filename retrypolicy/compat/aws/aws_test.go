@@ -105,7 +105,7 @@ func end(k transport.Kind, why retrypolicy.Reason, quota int, delay time.Duratio
 	return step{kind: k, stop: why, quota: quota, delay: delay}
 }
 
-func wish(after time.Duration, quota int, delay time.Duration) step {
+func retryAfter(after time.Duration, quota int, delay time.Duration) step {
 	return step{kind: kServer, after: after, quota: quota, delay: delay}
 }
 
@@ -157,10 +157,10 @@ func TestAWSPublishedSequences(t *testing.T) {
 		{"N7", sum(aws.Go2026, 5), 20, []step{fail(kServer, 6, 50*ms), end(kServer, retrypolicy.OutOfQuota, 6,
 			100*ms)}},
 		{"N8", aws.Standard2026, 500, []step{fail(kThrottle, 495, s), ok(500)}},
-		{"N9", aws.Standard2026, 500, []step{wish(aws.RetryAfter("1500"), 486, 1500*ms), ok(500)}},
-		{"N9 JavaScript", aws.Standard2026, 500, []step{wish(aws.RetryAfter("1500"), 486, 1500*ms), ok(500)}},
-		{"N11", aws.Standard2026, 500, []step{wish(aws.RetryAfter("10000"), 486, 5050*ms), ok(500)}},
-		{"N12", aws.Standard2026, 500, []step{wish(aws.RetryAfter("invalid"), 486, 50*ms), ok(500)}},
+		{"N9", aws.Standard2026, 500, []step{retryAfter(aws.RetryAfter("1500"), 486, 1500*ms), ok(500)}},
+		{"N9 JavaScript", aws.Standard2026, 500, []step{retryAfter(aws.RetryAfter("1500"), 486, 1500*ms), ok(500)}},
+		{"N11", aws.Standard2026, 500, []step{retryAfter(aws.RetryAfter("10000"), 486, 5050*ms), ok(500)}},
+		{"N12", aws.Standard2026, 500, []step{retryAfter(aws.RetryAfter("invalid"), 486, 50*ms), ok(500)}},
 		{"N16, the refusal", aws.Standard2026, 0, []step{end(kServer, retrypolicy.OutOfQuota, 0, 50*ms)}},
 		{"N17, the refusal", aws.Standard2026, 0, []step{end(kThrottle, retrypolicy.OutOfQuota, 0, s)}},
 		{"N17, the refusal, Go", aws.Go2026, 0, []step{end(kThrottle, retrypolicy.OutOfQuota, 0, s)}},
@@ -176,7 +176,7 @@ func TestAWSPublishedSequences(t *testing.T) {
 		{"botocore, time-out", aws.Botocore, 500, []step{fail(kTimeout, 490, s), ok(500)}},
 		{"botocore, no time-out", aws.Botocore, 500, []step{fail(kThrottle, 495, s), fail(kNetwork, 490, 2*s),
 			ok(495)}},
-		{"botocore does not read the wish", aws.Botocore, 500, []step{wish(7*s, 495, s)}},
+		{"botocore does not read the Retry-After", aws.Botocore, 500, []step{retryAfter(7*s, 495, s)}},
 		{"botocore 2026, retry then 2xx", aws.Standard2026, 500, []step{fail(kServer, 486, 50*ms), ok(500)}},
 		{"botocore 2026, a success without a retry", aws.Standard2026, 486, []step{ok(487)}},
 		{"DynamoDB", aws.DynamoDB, 500, []step{
@@ -231,9 +231,9 @@ func TestAWSPublishedSequencesOfSingleSDKs(t *testing.T) {
 			fail(kServer, 448, 800*ms),
 			fail(kServer, 434, 1600*ms), fail(kThrottle, 429, 20*s),
 		}},
-		{"Java, the wish has no ceiling", aws.Java, 500, []step{wish(time.Hour, 495, time.Hour),
-			wish(ms, 490, 200*ms), ok(495)}},
-		{"Java 2026", aws.Java2026, 500, []step{wish(time.Hour, 486, time.Hour), fail(kThrottle, 481, 2*s),
+		{"Java, Retry-After has no ceiling", aws.Java, 500, []step{retryAfter(time.Hour, 495, time.Hour),
+			retryAfter(ms, 490, 200*ms), ok(495)}},
+		{"Java 2026", aws.Java2026, 500, []step{retryAfter(time.Hour, 486, time.Hour), fail(kThrottle, 481, 2*s),
 			ok(486)}},
 		{"Java legacy, throttling is free and gives back 1", aws.JavaLegacy, 400,
 			[]step{fail(kThrottle, 400, 500*ms), ok(401)}},

@@ -11,13 +11,13 @@ import (
 
 // Azcore is the retry policy of the Azure SDK for Go: min((2^n - 1) * Delay * [0.8, 1.3), Max)
 // before the n-th retry. If the service asked for a wait, that replaces the delay exactly; if it
-// exceeds Max, the policy stops with ToldNotTo. The zero value has the SDK's defaults. As in the
+// exceeds Max, the policy stops with Pushback. The zero value has the SDK's defaults. As in the
 // SDK, a negative number turns a field off.
 //
 // The SDK retries the statuses AzcoreStatuses and every error without a status: Retrier{Policy:
-// Azcore{}, Classify: ClassifyStatuses(AzcoreStatuses()...)}. Its TryTimeout is Retrier.TryLimit.
-// Unlike in the SDK, a negative Delay really means no delay: the SDK takes a product of 0 for an
-// overflow and waits for Max.
+// Azcore{}, Classify: ClassifyStatuses(AzcoreStatuses()...)}. Its TryTimeout is
+// Retrier.AttemptTimeout. Unlike in the SDK, a negative Delay really means no delay: the SDK takes
+// a product of 0 for an overflow and waits for Max.
 //
 // Source: the SDK's code, sdk/azcore/runtime/policy_retry.
 type Azcore struct {
@@ -32,7 +32,7 @@ type Azcore struct {
 // AzcoreStatuses are the HTTP statuses that the Azure SDK for Go retries.
 func AzcoreStatuses() []int { return []int{408, 429, 500, 502, 503, 504} }
 
-// Decide stops with OutOfAttempts or ToldNotTo.
+// Decide stops with OutOfAttempts or Pushback.
 func (z Azcore) Decide(a retrypolicy.Attempt) retrypolicy.Decision {
 	retries, unit, most := delay.OrDefault(z.MaxRetries, 3), delay.OrDefault(z.Delay, 800*time.Millisecond), z.Max
 	switch {
@@ -46,7 +46,7 @@ func (z Azcore) Decide(a retrypolicy.Attempt) retrypolicy.Decision {
 	case n > retries:
 		return wrap.Stop(retrypolicy.OutOfAttempts)
 	case a.After > most:
-		return wrap.Stop(retrypolicy.ToldNotTo)
+		return wrap.Stop(retrypolicy.Pushback)
 	case a.After > 0:
 		return retrypolicy.Decision{Retry: true, Delay: a.After}
 	}

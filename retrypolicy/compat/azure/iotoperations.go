@@ -10,7 +10,7 @@ import (
 // * [0.95, 1.05) before the n-th retry: 0.125, 0.25, 0.5, 1, 2, 4, 8, 16, 32, 60, 60 s, each with 5
 // % of jitter. It never stops, as in that SDK's session client. To change the value: for no jitter
 // set Jitter = NoJitter with Low and High 0; for a limit of attempts use MaxAttempts; for a time
-// limit use Retrier.Limit.
+// limit use Retrier.Timeout.
 //
 // Source: the SDK's code, package retry.
 func IoTOperations() retrypolicy.Backoff {

@@ -19,8 +19,8 @@ import (
 //
 // which can exceed Max by a fifth. A wait that the server asked for (Attempt.After; see Pushback)
 // replaces the delay exactly, and the retry after it has the delay of a first one. A negative wait
-// stops with ToldNotTo. There are no defaults: set every field. It has no state; put a Throttle
-// around it as gRPC does.
+// stops with retrypolicy.Pushback. There are no defaults: set every field. It has no state; put a
+// Throttle around it as gRPC does.
 //
 // It excludes hedging, and gRPC's transparent retries of calls that never left the client.
 //
@@ -46,7 +46,7 @@ func (g Policy) Decide(a retrypolicy.Attempt) retrypolicy.Decision {
 	case a.Retry >= min(g.Attempts, mostAttempts):
 		return wrap.Stop(retrypolicy.OutOfAttempts)
 	case a.After < 0:
-		return wrap.Stop(retrypolicy.ToldNotTo)
+		return wrap.Stop(retrypolicy.Pushback)
 	case a.After > 0:
 		d := retrypolicy.Decision{Retry: true, Step: uint64(max(a.Retry, 0))}
 		if a.After != atOnce {
@@ -69,7 +69,7 @@ func (g Policy) Decide(a retrypolicy.Attempt) retrypolicy.Decision {
 func (g Policy) Validate() error {
 	switch {
 	case g.Attempts < 2:
-		return failure.Invalid("grpc.Policy.Attempts is below 2; it counts the first try too")
+		return failure.Invalid("grpc.Policy.Attempts is below 2; it counts the first attempt too")
 	case g.Initial <= 0:
 		return failure.Invalid("grpc.Policy.Initial is not positive; give the first delay")
 	case g.Max <= 0:
@@ -217,7 +217,7 @@ func NewThrottle(maxTokens int, ratio float64) (*Throttle, error) {
 
 // Wrap puts the throttle around p: p decides first.
 func (t *Throttle) Wrap(p retrypolicy.Policy) retrypolicy.Policy {
-	return ratioed{wrap.Around{Policy: p}, t}
+	return throttlePolicy{wrap.Around{Policy: p}, t}
 }
 
 // Tokens returns the current number of tokens.
@@ -247,12 +247,12 @@ func (t *Throttle) learn(a retrypolicy.Attempt) {
 	t.tokens = min(max(t.tokens+change*wrap.Outcomes(a), 0), t.most)
 }
 
-type ratioed struct {
+type throttlePolicy struct {
 	wrap.Around
 	throttle *Throttle
 }
 
-func (r ratioed) Decide(a retrypolicy.Attempt) retrypolicy.Decision {
+func (r throttlePolicy) Decide(a retrypolicy.Attempt) retrypolicy.Decision {
 	d := r.Policy.Decide(a)
 	if d.Retry && !r.throttle.open() {
 		return wrap.Refuse(r.Policy, a, d, retrypolicy.Decision{Reason: retrypolicy.OutOfQuota, Delay: d.Delay})
@@ -260,13 +260,13 @@ func (r ratioed) Decide(a retrypolicy.Attempt) retrypolicy.Decision {
 	return d
 }
 
-func (r ratioed) Observe(a retrypolicy.Attempt) {
+func (r throttlePolicy) Observe(a retrypolicy.Attempt) {
 	r.throttle.learn(a)
 	r.Around.Observe(a)
 }
 
-func (r ratioed) Validate() error {
+func (r throttlePolicy) Validate() error {
 	return r.Check(r.throttle != nil, "grpc.Throttle", "grpc.NewThrottle")
 }
 
-func (r ratioed) Shared() any { return r.throttle }
+func (r throttlePolicy) Shared() any { return r.throttle }

@@ -89,7 +89,7 @@ func TestGRPCPushback(t *testing.T) {
 		}
 	}
 	told := retrypolicy.Attempt{Retry: 1, After: -1}
-	if d := a6.Decide(told); d != (retrypolicy.Decision{Reason: retrypolicy.ToldNotTo}) {
+	if d := a6.Decide(told); d != (retrypolicy.Decision{Reason: retrypolicy.Pushback}) {
 		t.Errorf("told not to: %+v", d)
 	}
 	for _, after := range []time.Duration{time.Second, -1} {

@@ -1,0 +1,35 @@
+//go:build !tinygo
+
+package classify_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/hubline-iot/hubline/retrypolicy"
+	"github.com/hubline-iot/hubline/retrypolicy/classify"
+	"github.com/hubline-iot/hubline/transport"
+)
+
+// A device that was just created may be unknown to some servers for a moment, so NotFound is worth
+// a retry here.
+func ExampleFunc() {
+	notFoundYet := func(err error) classify.Info {
+		if errors.Is(err, transport.NotFound) {
+			return classify.Info{Verdict: classify.Again, Kind: transport.NotFound}
+		}
+		return classify.Info{} // left to retrypolicy.Classify
+	}
+	r := retrypolicy.Retrier{
+		Policy:   retrypolicy.MaxAttempts{Total: 3, Policy: retrypolicy.Fixed{Delay: time.Millisecond}},
+		Classify: notFoundYet,
+	}
+	for _, failure := range []error{transport.NotFound, transport.Forbidden} {
+		fmt.Println(r.Do(context.Background(), func(context.Context) error { return failure }))
+	}
+	// Output:
+	// out of attempts after 2 retries: not found
+	// not retryable: forbidden
+}
