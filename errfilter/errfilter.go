@@ -90,14 +90,14 @@ func Of(err error) Rule {
 	rule := OfKind(kind)
 	e := transport.Find(err)
 	switch {
-	case kind == transport.Protocol && hasCause(err, transport.ErrViolation):
+	case kind == transport.Protocol && errchain.Has(err, transport.ErrViolation):
 		rule = violation
 	case kind == transport.Unknown && e == nil:
-		if hasCause(err, context.Canceled) || hasCause(err, context.DeadlineExceeded) {
+		if errchain.Has(err, context.Canceled) || errchain.Has(err, context.DeadlineExceeded) {
 			return table[transport.Cancelled]
 		}
 	case rule.Retry && (errchain.Any(err, isCancelled) ||
-		kind == transport.Timeout && hasCause(err, context.Canceled)):
+		kind == transport.Timeout && errchain.Has(err, context.Canceled)):
 		return table[transport.Cancelled]
 	}
 	if e != nil && e.RetryAfter < 0 && rule.Retry {
@@ -113,7 +113,8 @@ func isCancelled(err error) bool {
 	if e, ok := err.(*transport.Error); ok {
 		return e != nil && e.Kind == transport.Cancelled
 	}
-	return err == transport.Cancelled
+	k, ok := err.(transport.Kind)
+	return ok && k == transport.Cancelled
 }
 
 // MaxDamage is the number of consecutive retries of failures with the cause
@@ -129,7 +130,7 @@ type Damage struct{ row uint8 }
 // failure keeps its Kind. Any other err, nil included, is returned unchanged and resets the count.
 func (d *Damage) Judge(err error) error {
 	e := transport.Find(err)
-	if e == nil || !hasCause(err, transport.ErrMaybeDamaged) {
+	if e == nil || !errchain.Has(err, transport.ErrMaybeDamaged) {
 		d.row = 0
 		return err
 	}
@@ -155,8 +156,3 @@ func Retryable(err error) bool { return Of(err).Retry }
 
 // Rules returns the whole table, one row per Kind in order.
 func Rules() []Rule { return append([]Rule(nil), table[:]...) }
-
-// hasCause looks for target without errors.Is, which needs reflection.
-func hasCause(err, target error) bool {
-	return errchain.Any(err, func(e error) bool { return e == target })
-}

@@ -164,7 +164,7 @@ func tokenError(ctx context.Context, err error, otherwise Kind) error {
 	if dial.Op == OpNone {
 		dial.Op = OpDial
 	}
-	if error(e) != err { // keep the wrapping errors
+	if outer, ok := err.(*Error); !ok || outer != e { // keep the wrapping errors
 		dial.Op, dial.Proto, dial.Err = OpDial, "", err
 	}
 	return &dial

@@ -29,7 +29,7 @@ func First(err error, wanted func(error) bool) error {
 	return nil
 }
 
-// Has reports whether target is err or an error that it wraps. errors.Is needs reflection.
+// Has reports whether target is err or an error that it wraps, by Same. errors.Is needs reflection.
 func Has(err, target error) bool {
-	return Any(err, func(e error) bool { return e == target })
+	return Any(err, func(e error) bool { return Same(e, target) })
 }

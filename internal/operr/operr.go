@@ -4,6 +4,7 @@ package operr
 import (
 	"context"
 
+	"github.com/hubline-iot/hubline/internal/errchain"
 	"github.com/hubline-iot/hubline/internal/sizelimit"
 	"github.com/hubline-iot/hubline/transport"
 )
@@ -15,7 +16,7 @@ import (
 func Cancelled(ctx context.Context, op transport.Op, scope transport.Scope, state error) *transport.Error {
 	var causes list
 	causes.add(ctx.Err())
-	if cause := context.Cause(ctx); cause != ctx.Err() {
+	if cause := context.Cause(ctx); !errchain.Same(cause, ctx.Err()) {
 		causes.add(cause)
 	}
 	causes.add(state)

@@ -44,9 +44,7 @@ func EndedByContext(err error) bool {
 
 // wraps is errors.Is without the methods Is. Errors of package net match a context's error by such
 // a method, but are not context errors.
-func wraps(err, target error) bool {
-	return errchain.Any(err, func(err error) bool { return err == target })
-}
+func wraps(err, target error) bool { return errchain.Has(err, target) }
 
 // StatusError is an error with the HTTP status of an answer.
 type StatusError interface {

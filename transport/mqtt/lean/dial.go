@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/hubline-iot/hubline/internal/callback"
+	"github.com/hubline-iot/hubline/internal/errchain"
 	"github.com/hubline-iot/hubline/internal/mqttpacket"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/mqtt/internal/wire"
@@ -125,7 +126,8 @@ func (s *session) handshake(connect []byte) error {
 		// With TLS 1.3 a client certificate is refused after the handshake, and the write may fail before
 		// the alert was read.
 		_ = s.conn.SetReadDeadline(time.Now().Add(reasonTime))
-		if _, readErr := s.conn.Read(s.readSpace(1)); readErr != nil && readErr != io.EOF && !wire.TimedOut(readErr) {
+		_, readErr := s.conn.Read(s.readSpace(1))
+		if readErr != nil && !errchain.Same(readErr, io.EOF) && !wire.TimedOut(readErr) {
 			err = readErr
 		}
 		return err
@@ -152,7 +154,7 @@ func (s *session) handshake(connect []byte) error {
 		s.unread += n
 		switch {
 		case n > 0:
-		case err == io.EOF:
+		case errchain.Same(err, io.EOF):
 			return wire.HubClosed{}
 		case err != nil:
 			return err

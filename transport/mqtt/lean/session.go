@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/hubline-iot/hubline/internal/errchain"
 	"github.com/hubline-iot/hubline/internal/mqttpacket"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/mqtt/internal/wire"
@@ -94,7 +95,7 @@ func (s *session) Run(ctx context.Context) error {
 	switch {
 	case ended != nil:
 		return wire.Loss(transport.Network, ended)
-	case wire.TimedOut(err) || err == wire.ErrNoPong:
+	case wire.TimedOut(err) || errchain.Same(err, wire.ErrNoPong):
 		return wire.Loss(transport.Timeout, err)
 	}
 	return wire.Loss(transport.Network, err)
@@ -165,7 +166,7 @@ func (s *session) read() error {
 			switch {
 			case err == nil:
 				return io.ErrNoProgress
-			case err == io.EOF:
+			case errchain.Same(err, io.EOF):
 				return wire.HubClosed{}
 			case wire.TimedOut(err):
 				if s.stillProgressing() {
