@@ -6,6 +6,8 @@ import (
 	"net"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -17,11 +19,75 @@ import (
 	"github.com/hubline-iot/hubline/transport/amqp"
 )
 
-// breaker is a connection that replaces each message to the device that begins with "bad" by one
-// without message sections, as a faulty hub would send it.
+// breaker is a connection that replaces transfers to the device whose message contains one of its
+// words, as a faulty hub would send them.
 type breaker struct {
 	net.Conn
+	faults  map[string]spoiler
+	ends    *atomic.Int32 // of sessions, from the device
 	in, out []byte
+
+	mu    sync.Mutex
+	added map[uint16]uint32 // transfers that the hub does not count, by channel
+}
+
+// spoiler returns the payloads of the transfers that replace a transfer.
+type spoiler func(payload []byte) [][]byte
+
+// withoutSections makes the data section something else.
+func withoutSections(payload []byte) [][]byte {
+	payload = slices.Clone(payload)
+	payload[bytes.Index(payload, dataSection)+2] = 0x7f
+	return [][]byte{payload}
+}
+
+// withChar replaces the body by a char, which the library cannot decode.
+func withChar(payload []byte) [][]byte {
+	sections := payload[:bytes.Index(payload, dataSection)]
+	return [][]byte{append(slices.Clone(sections), 0, 0x53, 0x77, 0x73, 0, 0, 0, 'c')}
+}
+
+// tooLarge adds data sections of 17 MiB.
+func tooLarge(payload []byte) [][]byte {
+	all := [][]byte{payload}
+	for range 17 << 20 / 60_000 {
+		const length = 60_000 - 8
+		all = append(all, append([]byte{0, 0x53, 0x75, 0xb0, 0, 0, length >> 8, length & 0xff}, make([]byte, length)...))
+	}
+	return all
+}
+
+var dataSection = []byte{0, 0x53, 0x75}
+
+// Write corrects the device's count of transfers for the hub.
+func (c *breaker) Write(b []byte) (int, error) {
+	var out []byte
+	for rest := b; len(rest) > 0; {
+		f, n, err := wire.Split(rest, 1<<20)
+		if err != nil || n == 0 {
+			out = append(out, rest...)
+			break
+		}
+		frame := rest[:n]
+		rest = rest[n:]
+		p, _, _ := f.Performative()
+		switch p := p.(type) {
+		case *wire.End:
+			c.ends.Add(1)
+		case *wire.Flow:
+			c.mu.Lock()
+			p.NextIncomingID.V -= c.added[f.Channel]
+			c.mu.Unlock()
+			if frame, err = wire.AppendFrame(nil, f.Channel, p, nil); err != nil {
+				return 0, err
+			}
+		}
+		out = append(out, frame...)
+	}
+	if _, err := c.Conn.Write(out); err != nil {
+		return 0, err
+	}
+	return len(b), nil
 }
 
 func (c *breaker) Read(b []byte) (int, error) {
@@ -53,23 +119,54 @@ func (c *breaker) next() bool {
 	whole := slices.Clone(c.in[:n])
 	c.in = c.in[n:]
 	if p, payload, err := f.Performative(); err == nil {
-		if _, ok := p.(*wire.Transfer); ok && bytes.Contains(payload, []byte("bad")) {
-			payload = whole[len(whole)-len(payload):]
-			at := bytes.Index(payload, []byte{0, 0x53, 0x75}) // the data section
-			payload[at+2] = 0x7f
+		if t, ok := p.(*wire.Transfer); ok {
+			for word, spoil := range c.faults {
+				if bytes.Contains(payload, []byte(word)) {
+					payloads := spoil(payload)
+					whole = transfers(f.Channel, t, payloads)
+					c.mu.Lock()
+					c.added[f.Channel] += uint32(len(payloads) - 1)
+					c.mu.Unlock()
+				}
+			}
 		}
 	}
 	c.out = append(c.out, whole...)
 	return true
 }
 
+// transfers returns frames that have the fields of t and these payloads.
+func transfers(channel uint16, t *wire.Transfer, payloads [][]byte) (frames []byte) {
+	more := t.More
+	for i, payload := range payloads {
+		part := &wire.Transfer{Handle: t.Handle}
+		if i == 0 {
+			part = t
+		}
+		part.More = more || i < len(payloads)-1
+		var err error
+		if frames, err = wire.AppendFrame(frames, channel, part, payload); err != nil {
+			panic(err)
+		}
+	}
+	return frames
+}
+
 // breaking returns options whose connections break messages.
 func (h *hub) breaking() *amqp.Options {
+	return h.faulty(new(atomic.Int32), map[string]spoiler{
+		"bad": withoutSections, "char": withChar, "huge": tooLarge,
+	})
+}
+
+// faulty returns options whose connections replace messages that contain one of the words, and count
+// the ends of sessions.
+func (h *hub) faulty(ends *atomic.Int32, faults map[string]spoiler) *amqp.Options {
 	o := h.options()
 	dial := o.Network.Dial
 	o.Network.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
 		c, err := dial(ctx, network, addr)
-		return &breaker{Conn: c}, err
+		return &breaker{Conn: c, ends: ends, faults: faults, added: map[uint16]uint32{}}, err
 	}
 	return o
 }
@@ -103,6 +200,67 @@ func TestABrokenMessageIsRejected(t *testing.T) {
 			r.requireSends("y")
 			r.requireAlive()
 		}
+		require.EqualValues(t, 1, h.dials.Load())
+	})
+}
+
+// A cloud-to-device message that the library must not get, or cannot decode, is rejected, so that
+// the hub does not deliver it again. The connection stays, for all devices of the Mux.
+func TestAMessageThatCannotBeReadIsRejected(t *testing.T) {
+	bubble(t, func(t *testing.T, h *hub) {
+		mux := amqp.NewMux(h.breaking())
+		mine, other := start(t, mux, h.device(t, "mine")), start(t, mux, h.device(t, "other"))
+		for _, r := range []*running{mine, other} {
+			r.subscribe(1)
+			r.requireSends("x")
+		}
+		const n = 20 // the link has credit for 8
+		for i := range n {
+			body := "char"
+			if i%10 == 9 {
+				body = "huge"
+			}
+			require.NoError(t, h.SendC2D("mine", testbroker.C2D{Body: []byte(body)}))
+			require.NoError(t, h.WaitC2D(t.Context(), "mine", testbroker.Rejected, i+1))
+		}
+		for _, id := range []string{"mine", "other"} {
+			require.NoError(t, h.SendC2D(id, testbroker.C2D{Body: []byte("good")}))
+		}
+		time.Sleep(time.Second)
+		for _, r := range []*running{mine, other} {
+			require.Equal(t, []string{"good"}, r.sink.bodies())
+			r.requireSends("y")
+			r.requireAlive()
+		}
+		require.EqualValues(t, 1, h.dials.Load())
+	})
+}
+
+// A broken answer to a token ends the session of the tokens, and the next token gets a new one.
+func TestABrokenTokenAnswerEndsItsSession(t *testing.T) {
+	bubble(t, func(t *testing.T, h *hub) {
+		ends := new(atomic.Int32)
+		broken := false
+		mux := amqp.NewMux(h.faulty(ends, map[string]spoiler{"status-code": func(payload []byte) [][]byte {
+			if !broken {
+				return [][]byte{payload}
+			}
+			payload = slices.Clone(payload)
+			payload[2] = 0x7f
+			return [][]byte{payload}
+		}}))
+		mine := start(t, mux, h.device(t, "mine"))
+		mine.requireSends("x")
+		broken = true
+		_, err := tryStart(t, mux, h.device(t, "other"))
+		require.ErrorIs(t, err, transport.Protocol)
+		require.ErrorContains(t, err, "message has something that is not a section")
+		broken = false
+		time.Sleep(time.Second)
+		require.EqualValues(t, 1, ends.Load(), "ends of sessions")
+		start(t, mux, h.device(t, "third")).requireSends("y")
+		mine.requireSends("z")
+		require.EqualValues(t, 1, ends.Load(), "ends of sessions")
 		require.EqualValues(t, 1, h.dials.Load())
 	})
 }

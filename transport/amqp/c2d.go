@@ -17,8 +17,8 @@ const (
 	// shortLife is the age below which a lost link is not attached again but ends the session, so that
 	// the device's retry policy sets the delay.
 	shortLife = 5 * time.Second
-	// declinedFor is how long a message that the sink declined is kept before it is released. The hub
-	// delivers a released message again at once.
+	// declinedFor is how long a declined message is kept before it is released. The hub delivers a
+	// released message again at once.
 	declinedFor = 5 * time.Second
 )
 
@@ -50,7 +50,7 @@ type unsettledMessage struct {
 	sequence uint64 // 0: none
 }
 
-// declinedMessage is a message that the sink declined.
+// declinedMessage is a message that the sink declined, or one that exceeded maxPartial.
 type declinedMessage struct {
 	number uint32
 	due    time.Time
@@ -161,20 +161,31 @@ func (c *c2dLink) receive(link *amqp.Receiver) error {
 		case m == nil:
 			continue
 		}
-		if bad := brokenMessage(m); bad != nil { // rejected, since the hub would deliver it again and again
-			_ = link.RejectMessage(s.ctx, m, &amqp.Error{Condition: amqp.ErrCondDecodeError, Description: bad.Error()})
+		bad := replacedMessage(m)
+		if bad != nil && bad.condition != amqp.ErrCondResourceLimitExceeded {
+			// rejected, since the hub would deliver it again and again
+			_ = link.RejectMessage(s.ctx, m, &amqp.Error{Condition: bad.condition, Description: bad.Error()})
 			continue
 		}
 		number, known := c.keep(m)
 		if known {
 			continue
 		}
+		if bad != nil { // there may be room for it later
+			c.decline(number)
+			continue
+		}
 		binary.BigEndian.PutUint32(ref[:], number)
 		message, again := inbound(m)
 		if !s.cfg.Sink.Deliver(&transport.Delivery{Kind: transport.Messages, Ref: ref[:], Again: again, Msg: &message}) {
-			c.declined = append(c.declined, declinedMessage{number, time.Now().Add(declinedFor)})
+			c.decline(number)
 		}
 	}
+}
+
+// decline makes next release a message after declinedFor.
+func (c *c2dLink) decline(number uint32) {
+	c.declined = append(c.declined, declinedMessage{number, time.Now().Add(declinedFor)})
 }
 
 // next waits for a message. It returns nil after it has released a declined one.

@@ -29,7 +29,7 @@ type tokenLinks struct {
 	session  *amqp.Session
 	sender   *amqp.Sender
 	receiver *amqp.Receiver
-	dead     chan struct{} // closed by the reader when the links end
+	dead     chan struct{} // closed by the reader when the links end; it then ends the session
 	err      error         // why they ended; valid after dead
 }
 
@@ -171,9 +171,12 @@ func (t *tokens) open(ctx context.Context) (*tokenLinks, error) {
 		return nil, err
 	}
 	t.reader.Go(func() {
-		defer close(l.dead)
 		l.err = t.read(l.receiver)
 		unblockSend(l.sender)
+		close(l.dead)
+		ctx, cancel := context.WithTimeout(context.Background(), endTimeout)
+		defer cancel()
+		_ = session.Close(ctx) // it is still open after a broken answer, or when one link was lost
 	})
 	return l, nil
 }
@@ -186,7 +189,7 @@ func (t *tokens) read(r *amqp.Receiver) error {
 		if err != nil {
 			return err
 		}
-		if bad := brokenMessage(m); bad != nil {
+		if bad := replacedMessage(m); bad != nil {
 			return bad
 		}
 		if m.Properties != nil {

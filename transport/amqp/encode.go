@@ -20,8 +20,10 @@ const batchFormat = 0x80013700
 const (
 	described = 0x00
 	null      = 0x40
+	boolTrue  = 0x41
 	smallCode = 0x53 // a descriptor in one byte
 	timestamp = 0x83
+	list8     = 0xc0
 	list32    = 0xd0
 	map32     = 0xd1
 

@@ -276,8 +276,8 @@ func ended(err error) *ConditionError {
 	return nil
 }
 
-// refusedHere returns why the library ended a link or session by itself, nil when the peer ended
-// it. Messages with values that the library cannot decode pass the screen, and end the link only.
+// refusedHere returns why the library ended a link or session by itself, nil when the peer ended it.
+// The screen replaces messages that would cause it, as far as is known.
 func refusedHere(err error) error {
 	if e, ok := errors.AsType[*amqp.LinkError](err); ok && e.RemoteErr == nil && e.Error() != new(amqp.LinkError).Error() {
 		return &violation{fault: faultLibrary, path: "link", problem: scrub.Peer(e.Error())}

@@ -146,6 +146,30 @@ func TestKindsOfOutcomes(t *testing.T) {
 	}
 }
 
+// The end of a link by the library is reported with its reason, not as the hub's.
+func TestTheErrorOfALinkThatTheLibraryEnds(t *testing.T) {
+	p := newPuppet(func() uint32 { return 2 }, 0)
+	defer p.Close()
+	c, err := amqp.NewConn(t.Context(), p, &amqp.ConnOptions{SASLType: amqp.SASLTypeAnonymous()})
+	require.NoError(t, err)
+	s, err := c.NewSession(t.Context(), nil)
+	require.NoError(t, err)
+	link, err := s.NewReceiver(t.Context(), "in", nil)
+	require.NoError(t, err)
+	first := delivery(0, false)
+	first.Handle = 0
+	p.mu.Lock()
+	p.out = append(p.out, encode(t, p.channel, first, unhex(t, undecoded["char"]))...)
+	p.more.Broadcast()
+	p.mu.Unlock()
+	_, err = link.Receive(t.Context(), nil)
+	require.True(t, isLink(err), "%v", err)
+	err = new(connection).explain(err)
+	require.ErrorContains(t, err, "this side ended the link: amqp:internal-error: ")
+	require.Equal(t, transport.Protocol, lossOf(err).Kind)
+	require.ErrorIs(t, lossOf(err), transport.ErrViolation)
+}
+
 func TestLosses(t *testing.T) {
 	for _, c := range []struct {
 		cause error

@@ -84,20 +84,6 @@ func TestAMessageWithACompositeKeyIsNotDelivered(t *testing.T) {
 	}
 }
 
-// A message that the library cannot decode ends the session with its reason, not with a condition
-// of the hub.
-func TestTheErrorOfAMessageThatTheLibraryCannotDecode(t *testing.T) {
-	for name, message := range map[string]string{
-		"char":           "00 53 77 73 00 00 00 41",
-		"decimal":        "00 53 77 74 00 00 00 41",
-		"array of lists": "00 53 77 e0 02 01 45",
-	} {
-		t.Run(name, func(t *testing.T) {
-			refuses(t, frame(t, 0, 2, transferred+message), "this side ended the link: amqp:internal-error: ")
-		})
-	}
-}
-
 // In any other frame such a key ends the session.
 func TestAFrameWithACompositeKeyEndsTheSession(t *testing.T) {
 	const bad = "c1 06 02 00 a3 00 45 40"

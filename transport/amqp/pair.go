@@ -307,7 +307,7 @@ func (p *pair) receiveUntil(ctx context.Context, in *amqp.Receiver) error {
 		if err != nil {
 			return err
 		}
-		if bad := brokenMessage(m); bad != nil {
+		if bad := replacedMessage(m); bad != nil {
 			return bad
 		}
 		_ = in.AcceptMessage(p.s.ctx, m)

@@ -351,18 +351,21 @@ func play(t testing.TB, p *puppet, what func() string) {
 		select {
 		case tag := <-a.results:
 			s.Send([]transport.Item{{Tag: tag, Msg: m}})
-		case <-over:
+		case err = <-over:
 			running = false
 		case <-p.done:
 			cancel()
 			for running {
 				select {
 				case <-a.results:
-				case <-over:
+				case err = <-over:
 					running = false
 				}
 			}
 		}
+	}
+	if bad, ok := errors.AsType[*violation](err); ok && bad.fault == faultLibrary {
+		t.Errorf("a frame passed the screen, and the library ended a link or session: %v; %s", bad, what())
 	}
 	if mine := s.conn.amqp.Err(); ctx.Err() == nil {
 		if e, ok := errors.AsType[*amqp.ConnError](mine); ok && e.RemoteErr == nil {

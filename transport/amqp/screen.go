@@ -42,9 +42,10 @@ const (
 )
 
 const (
-	// maxMessage is the size of the largest message in several frames. The library has no limit.
+	// maxMessage is the size of the largest message. A larger one is rejected.
 	maxMessage = 16 << 20
-	// maxPartial is how many bytes of incomplete messages a connection keeps.
+	// maxPartial is how many bytes of incomplete messages a connection keeps. A message beyond them is
+	// released.
 	maxPartial = 2 * maxMessage
 	// minIdle is the shortest idle time-out of a peer that the library sees. The library writes a
 	// frame every half of it.
@@ -81,20 +82,13 @@ type linkState struct {
 	count, credit uint32 // delivery-count and link-credit that the peer sent last
 
 	// When this side is the receiver.
-	creditEnd uint32          // the delivery-count at which the peer has no credit left
-	received  uint32          // the peer's delivery-count
-	maxSize   uint64          // bytes of a message
-	partial   *partialMessage // nil: none
+	creditEnd uint32           // the delivery-count at which the peer has no credit left
+	received  uint32           // the peer's delivery-count
+	maxSize   uint64           // bytes of a message
+	partial   *partialDelivery // nil: none
 
 	flows int       // flows received since this side last sent on the link
 	since time.Time // the time of the first of them
-}
-
-// partialMessage is a message whose last transfer has not arrived.
-type partialMessage struct {
-	id      uint32
-	settled bool
-	payload []byte
 }
 
 // header records a protocol header. The library checks it.
@@ -105,7 +99,7 @@ func (s *screen) header(id byte) {
 	}
 }
 
-// frame checks a frame. It returns b itself if it passes, a replacement, or nothing.
+// frame checks a frame. It returns b itself if it passes, or frames that replace it, or nothing.
 func (s *screen) frame(b []byte) ([]byte, error) {
 	if s.phase == closed {
 		return nil, nil
@@ -156,9 +150,13 @@ func (s *screen) checkFrame(b []byte) ([]byte, *violation) {
 	}
 	pass, bad := s.apply(&f)
 	switch {
-	case bad != nil || !pass:
+	case bad != nil:
 		return nil, bad
-	case f.changed != 0 || f.replaced:
+	case !pass:
+		return f.before, nil
+	case len(f.before) > 0:
+		return append(f.before, f.rewritten()...), nil
+	case f.changed != 0:
 		return f.rewritten(), nil
 	case head > wire.HeaderSize || body[1] != 0x53: // the library knows neither extended headers nor long descriptors
 		return f.rewritten(), nil
@@ -182,7 +180,8 @@ func (p phase) allows(code uint64) bool {
 	return false
 }
 
-// apply checks a frame against the frames before it, and records it. pass: the library gets it.
+// apply checks a frame against the frames before it, and records it. pass: the library gets it, behind
+// f.before.
 func (s *screen) apply(f *inFrame) (pass bool, bad *violation) {
 	switch f.code {
 	case codeMechanisms:
@@ -216,7 +215,7 @@ func (s *screen) apply(f *inFrame) (pass bool, bad *violation) {
 	case codeFlow:
 		return true, h.flow(f)
 	case codeTransfer:
-		return true, s.transferLocked(h, f)
+		return s.transferLocked(h, f)
 	case codeDisposition:
 		return h.disposition(f)
 	}

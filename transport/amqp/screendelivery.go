@@ -1,81 +1,147 @@
 package amqp
 
-import "math"
+import (
+	"math"
 
-// transferLocked records a transfer, and checks the message that it completes. The library gets the
-// payload of a message with the last transfer, after the check, so that a harmful message can be
-// replaced. mu is held.
-func (s *screen) transferLocked(h *sessionState, f *inFrame) *violation {
-	const handle, deliveryID, deliveryTag, messageFormat, settled, more, resume, aborted = 0, 1, 2, 3, 4, 5, 8, 9
-	l := h.byPeer(f.uint32(handle))
+	"github.com/Azure/go-amqp"
+)
+
+// Fields of a transfer.
+const (
+	transferHandle  = 0
+	transferID      = 1
+	transferTag     = 2
+	transferFormat  = 3
+	transferSettled = 4
+	transferMore    = 5
+	transferResume  = 8
+	transferAborted = 9
+)
+
+// transferLocked records a transfer, and checks the message that it completes. A message that the
+// library must not get is replaced by a stand-in, which the receiver of the link settles. The
+// library counts the stand-in as it would count the message, so delivery-count and credit stay
+// right. mu is held. pass: the library gets the frame itself, else f.before.
+func (s *screen) transferLocked(h *sessionState, f *inFrame) (pass bool, bad *violation) {
+	l := h.byPeer(f.uint32(transferHandle))
+	if bad := h.beginDelivery(l, f); bad != nil {
+		return false, bad
+	}
+	settled, more := f.truth(transferSettled), f.truth(transferMore)
+	if l.partial == nil {
+		switch {
+		case f.truth(transferAborted):
+			return true, nil
+		case !more:
+			bad := l.checkSize(len(f.payload))
+			if bad == nil {
+				bad = checkMessage(f.payload)
+			}
+			l.completed(h, f.uint32(transferID), settled)
+			if bad != nil {
+				d := newPartial(f)
+				d.bad = bad
+				f.before = d.finish(settled)
+			}
+			return bad == nil, nil
+		}
+		l.partial = newPartial(f)
+	}
+	d := l.partial
+	d.settled = d.settled || settled
+	switch {
+	case f.truth(transferAborted):
+		s.dropPartialLocked(l)
+		f.before = d.abort()
+	case more:
+		s.keepLocked(l, f.payload)
+		d.held++
+		f.before = d.passSpare()
+	default:
+		s.dropPartialLocked(l)
+		if d.bad == nil {
+			d.bad = l.checkSize(len(d.payload) + len(f.payload))
+		}
+		if d.bad == nil {
+			d.payload = append(d.payload, f.payload...)
+			d.bad = checkMessage(d.payload)
+		}
+		l.completed(h, d.id, d.settled)
+		f.before = d.finish(settled)
+	}
+	return false, nil
+}
+
+// beginDelivery checks a transfer on l against the earlier frames, and records the delivery that it
+// begins.
+func (h *sessionState) beginDelivery(l *linkState, f *inFrame) *violation {
+	id := f.uint32(transferID)
 	switch {
 	case l == nil:
-		return f.broken(handle, notAttached, f.uint32(handle))
+		return f.broken(transferHandle, notAttached, f.uint32(transferHandle))
 	case !l.receives || l.refused:
-		return f.broken(handle, "is %d, that of a link on which the peer does not send", f.uint32(handle))
-	case f.truth(resume):
-		return f.broken(resume, "is set, and no delivery is to be resumed")
-	}
-	var p partialMessage // with this frame
-	if l.partial != nil {
-		p = *l.partial
-	}
-	switch id := f.uint32(deliveryID); {
-	case l.partial != nil && !f.null(deliveryID) && id != p.id:
-		return f.broken(deliveryID, "is %d before the end of delivery %d", id, p.id)
+		return f.broken(transferHandle, "is %d, that of a link on which the peer does not send", f.uint32(transferHandle))
+	case f.truth(transferResume):
+		return f.broken(transferResume, "is set, and no delivery is to be resumed")
+	case l.partial != nil && !f.null(transferID) && id != l.partial.id:
+		return f.broken(transferID, "is %d before the end of delivery %d", id, l.partial.id)
 	case l.partial != nil:
-	case f.null(deliveryID):
-		return f.broken(deliveryID, "is missing")
-	case f.null(deliveryTag):
-		return f.broken(deliveryTag, "is missing")
-	case f.null(messageFormat):
-		return f.broken(messageFormat, "is missing")
+		return nil
+	case f.null(transferID):
+		return f.broken(transferID, "is missing")
+	case f.null(transferTag):
+		return f.broken(transferTag, "is missing")
+	case f.null(transferFormat):
+		return f.broken(transferFormat, "is missing")
 	case id == math.MaxUint32:
 		// with the last number, the library counts for ever when it settles it
-		return f.unsupported(deliveryID, "is %d, the last number that there is", id)
+		return f.unsupported(transferID, "is %d, the last number that there is", id)
 	case h.in.any && id != h.in.next:
-		return f.broken(deliveryID, "is %d, not %d", id, h.in.next)
+		return f.broken(transferID, "is %d, not %d", id, h.in.next)
 	case int32(l.creditEnd-l.received) <= 0:
-		return f.broken(handle, "is %d, that of a link without credit", f.uint32(handle))
-	default:
-		h.in.saw(id)
-		p.id = id
+		return f.broken(transferHandle, "is %d, that of a link without credit", f.uint32(transferHandle))
 	}
-	p.settled = p.settled || f.truth(settled)
-	if f.truth(aborted) {
-		s.dropPartialLocked(l)
-		return nil
-	}
-	if size := uint64(len(p.payload) + len(f.payload)); size > l.maxSize {
-		return unsupported("message", "has %d bytes, more than %d", size, l.maxSize)
-	}
-	if f.truth(more) {
-		p.payload = append(p.payload, f.payload...)
-		s.partial += len(f.payload)
-		if l.partial == nil {
-			l.partial = new(partialMessage)
-		}
-		*l.partial = p
-		if s.partial > maxPartial {
-			return unsupported("message", "is one of several incomplete ones, of %d bytes together", s.partial)
-		}
-		f.replace(nil)
-		return nil
-	}
-	payload := f.payload
-	if l.partial != nil {
-		payload = append(p.payload, f.payload...)
-		s.dropPartialLocked(l)
-		f.replace(payload)
-	}
-	l.received++
-	if !p.settled {
-		h.in.add(p.id)
-	}
-	if bad := checkMessage(payload); bad != nil {
-		f.replace(appendBroken(nil, bad))
-	}
+	h.in.saw(id)
 	return nil
+}
+
+// keepLocked keeps a part of the incomplete message of a link, unless the message is too large. mu
+// is held.
+func (s *screen) keepLocked(l *linkState, part []byte) {
+	d := l.partial
+	if d.bad != nil {
+		return
+	}
+	d.bad = l.checkSize(len(d.payload) + len(part))
+	if d.bad == nil && s.partial+len(part) > maxPartial {
+		d.bad = unsupported("message", "is one of several incomplete ones, of %d bytes together", s.partial+len(part))
+		d.bad.condition = amqp.ErrCondResourceLimitExceeded
+	}
+	if d.bad != nil {
+		s.partial -= len(d.payload)
+		d.payload = nil
+		return
+	}
+	s.partial += len(part)
+	d.payload = append(d.payload, part...)
+}
+
+// checkSize checks the size of a message that may be incomplete.
+func (l *linkState) checkSize(n int) *violation {
+	if uint64(n) <= l.maxSize {
+		return nil
+	}
+	bad := unsupported("message", "has more than %d bytes", l.maxSize)
+	bad.condition = amqp.ErrCondMessageSizeExceeded
+	return bad
+}
+
+// completed records a whole message on a link of the session.
+func (l *linkState) completed(h *sessionState, id uint32, settled bool) {
+	l.received++
+	if !settled {
+		h.in.add(id)
+	}
 }
 
 // disposition records a disposition. The library walks from the first to the last number of the

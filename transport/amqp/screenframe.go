@@ -15,8 +15,8 @@ type inFrame struct {
 	count   int    // fields present in the frame
 	payload []byte // of a transfer
 
-	changed  uint16 // a bit for each replaced field: true for a boolean, else the number in all
-	replaced bool   // the payload is replaced
+	changed uint16 // a bit for each replaced field: true for a boolean, else the number in all
+	before  []byte // frames that the library gets before this one
 }
 
 // null reports whether a field is null or missing.
@@ -28,7 +28,7 @@ func (f *inFrame) uint32(i int) uint32 { return uint32(f.all[i].number) }
 // truth returns the boolean in a field, false for none.
 func (f *inFrame) truth(i int) bool { return f.all[i].number != 0 }
 
-// text returns the text in a field.
+// text returns the text or binary in a field.
 func (f *inFrame) text(i int) []byte {
 	raw := f.body[f.all[i].start:f.all[i].end]
 	if raw[0]&0x10 != 0 { // four bytes of length
@@ -44,12 +44,9 @@ func (f *inFrame) set(i int, number uint32) {
 	f.count = max(f.count, i+1)
 }
 
-// replace replaces the payload.
-func (f *inFrame) replace(payload []byte) { f.payload, f.replaced = payload, true }
-
 // rewritten returns the frame with its replacements.
 func (f *inFrame) rewritten() []byte {
-	b := make([]byte, 0, len(f.body)+len(f.payload)+64)
+	b := make([]byte, 0, len(f.body)+64)
 	b = append(b, 0, 0, 0, 0, 2, wire.FrameAMQP, byte(f.channel>>8), byte(f.channel))
 	b = append(b, 0, 0x53, byte(f.code), 0xd0, 0, 0, 0, 0, 0, 0, 0, byte(f.count))
 	if f.code >= codeMechanisms {
@@ -67,6 +64,8 @@ func (f *inFrame) rewritten() []byte {
 			b = append(b, 0x41)
 		case f.composite.fields[i].types == wire.IsUbyte:
 			b = append(b, 0x50, byte(v.number))
+		case f.composite.fields[i].types == wire.IsUlong:
+			b = binary.BigEndian.AppendUint64(append(b, 0x80), v.number)
 		default:
 			b = binary.BigEndian.AppendUint32(append(b, 0x70), uint32(v.number))
 		}

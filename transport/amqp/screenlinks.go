@@ -57,9 +57,11 @@ const notAttached = "is %d, to which no link is attached"
 // attach records an attach. The receiver decides when it settles [2.6.12, 2.7.3], and this side
 // settles with its first disposition. If the sender says otherwise, the library waits for an answer
 // to each disposition, for ever, and keeps the numbers of aborted deliveries.
+//
+// A max-message-size of the sender is dropped: the library would end the link for a larger message.
 func (h *sessionState) attach(f *inFrame) *violation {
 	const first = 0
-	const name, handle, role, settleMode, source, target, initialCount = 0, 1, 2, 4, 5, 6, 9
+	const name, handle, role, settleMode, source, target, initialCount, maxMessageSize = 0, 1, 2, 4, 5, 6, 9, 10
 	if h.byPeer(f.uint32(handle)) != nil {
 		return f.broken(handle, "is %d, which is in use", f.uint32(handle))
 	}
@@ -73,6 +75,9 @@ func (h *sessionState) attach(f *inFrame) *violation {
 		if l.receives && f.uint32(settleMode) != first {
 			f.set(settleMode, first)
 		}
+		if l.receives && f.all[maxMessageSize].number > 0 {
+			f.set(maxMessageSize, 0)
+		}
 		return nil
 	}
 	return f.unsupported(name, "is not that of a link that is being attached: links are attached by this side only")
@@ -85,6 +90,9 @@ func (s *screen) detachLocked(h *sessionState, f *inFrame) *violation {
 	for i, l := range h.links {
 		if !l.attached || l.peer != f.uint32(handle) {
 			continue
+		}
+		if l.partial != nil {
+			f.before = l.partial.passAll() // they count for the session
 		}
 		s.dropPartialLocked(l)
 		h.links = append(h.links[:i], h.links[i+1:]...)

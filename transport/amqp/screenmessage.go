@@ -1,6 +1,8 @@
 package amqp
 
 import (
+	"cmp"
+
 	"github.com/Azure/go-amqp"
 
 	wire "github.com/hubline-iot/hubline/internal/amqpwire"
@@ -24,9 +26,8 @@ var sections = []struct {
 	{name: "delivery-annotations", types: wire.IsMap},
 	{name: "message-annotations", types: wire.IsMap},
 	{name: "properties", types: wire.IsList, fields: []field{
-		{name: "message-id", types: idTypes}, {name: "user-id", types: wire.IsBinary}, {name: "to", types: wire.IsAny},
-		text("subject"),
-		{name: "reply-to", types: wire.IsAny}, {name: "correlation-id", types: idTypes}, text("content-type"),
+		{name: "message-id", types: idTypes}, {name: "user-id", types: wire.IsBinary}, address("to"), text("subject"),
+		address("reply-to"), {name: "correlation-id", types: idTypes}, text("content-type"),
 		text("content-encoding"),
 		{name: "absolute-expiry-time", types: wire.IsTimestamp}, {name: "creation-time", types: wire.IsTimestamp},
 		text("group-id"),
@@ -94,14 +95,17 @@ func checkSection(code int, raw []byte) *violation {
 		if err != nil {
 			return undecodable(path, err)
 		}
-		return (&composite{name: path, fields: s.fields, content: true}).check(&fields, count, nil, nil)
+		return (&composite{name: path, fields: s.fields}).check(&fields, count, nil, nil)
 	}
 	w = wire.NewWalker(raw[1:], maxItems)
 	_, _ = w.Next()
+	w.Composites = false // the descriptor is no value of the section
 	v, err := w.Next()
 	switch {
 	case err != nil:
 		return undecodable(path, err)
+	case unreadable(&w):
+		return unsupported(path, unreadableText)
 	case v.Type&s.types == 0:
 		return broken(path, "has a wrong type")
 	case s.keys != 0 && v.Keys&^s.keys != 0:
@@ -110,26 +114,32 @@ func checkSection(code int, raw []byte) *violation {
 	return nil
 }
 
-// brokenKey is the annotation of the message that replaces one that is harmful to the library. A
-// message in which the peer itself sends the annotation is refused.
-const brokenKey = "x-opt-hubline-broken"
+// Annotations of a stand-in, the message that replaces one that the library must not get. A message
+// in which the peer itself sends the first is treated as a stand-in.
+const (
+	standInKey   = "x-opt-hubline-broken"
+	conditionKey = "x-opt-hubline-condition"
+)
 
-// appendBroken appends a message that says why another one was replaced. The library counts it as
-// that one, so windows, delivery counts and credit stay right, and its receiver settles it.
-func appendBroken(dst []byte, why *violation) []byte {
+// appendStandIn appends a stand-in that says why the message was replaced.
+func appendStandIn(dst []byte, why *violation) []byte {
 	dst = append(dst, described, smallCode, sectionAnnotations)
 	dst, at := openCompound(dst, map32)
-	dst = appendText(dst, symbolType, brokenKey)
+	dst = appendText(dst, symbolType, standInKey)
 	dst = appendText(dst, stringType, why.Error())
-	closeCompound(dst, at, 2)
+	dst = appendText(dst, symbolType, conditionKey)
+	dst = appendText(dst, symbolType, string(cmp.Or(why.condition, amqp.ErrCondDecodeError)))
+	closeCompound(dst, at, 4)
 	return dst
 }
 
-// brokenMessage returns why the screen replaced a message, nil if it did not.
-func brokenMessage(m *amqp.Message) *violation {
-	text, ok := m.Annotations[brokenKey].(string)
+// replacedMessage returns why the screen replaced a message, nil if it did not.
+func replacedMessage(m *amqp.Message) *violation {
+	text, ok := m.Annotations[standInKey].(string)
 	if !ok {
 		return nil
 	}
-	return &violation{fault: faultMessage, path: "message", problem: scrub.Peer(text)}
+	condition, _ := m.Annotations[conditionKey].(string)
+	return &violation{fault: faultMessage, path: "message", problem: scrub.Peer(text),
+		condition: amqp.ErrCond(scrub.Peer(condition))}
 }

@@ -2,7 +2,6 @@ package amqp
 
 import (
 	"bytes"
-	"math"
 	"strings"
 	"testing"
 
@@ -23,6 +22,41 @@ var deepPoison = []byte{0, 0x53, 0x77, 0xc1, 10, 2, 0x54, 1, 0xc1, 5, 2, 0, 0xa3
 func TestTheLibraryPanics(t *testing.T) {
 	require.Panics(t, func() { _ = new(amqp.Message).UnmarshalBinary(poison) })
 	require.Panics(t, func() { _ = new(amqp.Message).UnmarshalBinary(deepPoison) })
+}
+
+// undecoded are valid messages that the library cannot decode.
+var undecoded = map[string]string{
+	"char":                    "00 53 77 73 00 00 00 41",
+	"decimal32":               "00 53 77 74 00 00 00 41",
+	"decimal64":               "00 53 77 84 00 00 00 00 00 00 00 41",
+	"decimal128":              "00 53 77 94 00 00 00 00 00 00 00 00 00 00 00 00 00 00 00 41",
+	"char in a list":          "00 53 76 c0 06 01 73 00 00 00 41",
+	"char in an annotation":   "00 53 72 c1 09 02 a3 01 78 73 00 00 00 41",
+	"char in a property":      "00 53 74 c1 09 02 a1 01 78 73 00 00 00 41",
+	"char as a key":           "00 53 77 c1 07 02 73 00 00 00 41 40",
+	"char in a description":   "00 53 77 00 a3 01 78 73 00 00 00 41",
+	"array of lists":          "00 53 77 e0 02 01 45",
+	"array of described":      "00 53 77 e0 07 01 00 a3 01 78 a1 00",
+	"array of chars":          "00 53 77 e0 06 01 73 00 00 00 41",
+	"array of empty values":   "00 53 77 e0 02 05 43",
+	"a performative":          "00 53 77 00 53 10 45",
+	"a broken composite":      "00 53 77 00 53 1d 45",
+	"address":                 "00 53 73 c0 05 03 40 40 52 07",
+	"reply address, a list":   "00 53 73 c0 07 05 40 40 40 40 45",
+	"address, of a described": "00 53 73 c0 0a 03 40 40 00 a3 01 78 a1 01 79",
+}
+
+// They are valid, and the library fails to decode them.
+func TestTheLibraryCannotDecode(t *testing.T) {
+	for name, encoded := range undecoded {
+		b := unhex(t, encoded)
+		_, err := wire.DecodeMessage(b)
+		if name != "address" && name != "reply address, a list" && name != "address, of a described" {
+			require.NoError(t, err, name)
+		}
+		require.Error(t, new(amqp.Message).UnmarshalBinary(b), name)
+		require.Error(t, checkMessage(b), name)
+	}
 }
 
 // said is a transfer of the peer.
@@ -92,7 +126,6 @@ func TestABrokenMessageIsReplaced(t *testing.T) {
 		reason  string // empty: the message is valid
 	}{
 		"sound":                  {good, ""},
-		"a char, as it may be":   {unhex(t, "00 53 77 73 00 00 00 41"), ""},
 		"a list for a key":       {poison, "message: map with a key that is no simple value"},
 		"a list for a key, deep": {deepPoison, "message: map with a key that is no simple value"},
 		"cut short":              {good[:len(good)-1], "cut short"},
@@ -106,6 +139,9 @@ func TestABrokenMessageIsReplaced(t *testing.T) {
 		"nested without end": {append(unhex(t, "00 53 77"), bytes.Repeat([]byte{0, 0x44}, 40)...), "deep"},
 		"much in little": {append(unhex(t, "00 53 77 f0 00 00 00 05 7f ff ff ff 43"), 0),
 			"too many items"},
+		"an address that is a number": {unhex(t, undecoded["address"]),
+			"unsupported AMQP from the peer: message.properties.to has a type other than string"},
+		"a char": {unhex(t, undecoded["char"]), "unsupported AMQP from the peer: message.amqp-value holds a decimal, a char"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for _, parts := range [][][]byte{{c.message}, {c.message[:1], c.message[1:]}} {
@@ -117,8 +153,8 @@ func TestABrokenMessageIsReplaced(t *testing.T) {
 				} else {
 					m := new(amqp.Message)
 					require.NoError(t, m.UnmarshalBinary(got))
-					require.ErrorContains(t, brokenMessage(m), c.reason)
-					require.ErrorIs(t, brokenMessage(m), transport.ErrViolation)
+					require.ErrorContains(t, replacedMessage(m), c.reason)
+					require.ErrorIs(t, replacedMessage(m), transport.ErrViolation)
 				}
 				require.Equal(t, good, s.message(8, good), "the next one")
 			}
@@ -129,15 +165,20 @@ func TestABrokenMessageIsReplaced(t *testing.T) {
 // An aborted message is forgotten.
 func TestAnAbortedMessageIsForgotten(t *testing.T) {
 	s := newTalk(t)
-	_, err := s.hear(encode(t, 1, delivery(7, true), poison))
+	out, err := s.hear(encode(t, 1, delivery(7, true), poison))
 	require.NoError(t, err)
-	s.good(1, &wire.Transfer{Handle: 11, Aborted: true})
+	require.Empty(t, out, "it is held back")
+	out, err = s.hear(encode(t, 1, &wire.Transfer{Handle: 11, Aborted: true}, nil))
+	require.NoError(t, err)
+	require.Equal(t, append(encode(t, 1, delivery(7, true), nil),
+		encode(t, 1, &wire.Transfer{Handle: 11, Aborted: true}, nil)...), out)
 	require.Zero(t, s.partial)
 	s.good(1, delivery(8, false), goodMessage(t)...)
 }
 
 // message receives a message in one transfer for each part, and returns what the library gets.
 func (s *talk) message(id uint32, parts ...[]byte) (got []byte) {
+	var all []byte
 	for i, payload := range parts {
 		p := &wire.Transfer{Handle: 11}
 		if i == 0 {
@@ -146,53 +187,123 @@ func (s *talk) message(id uint32, parts ...[]byte) (got []byte) {
 		p.More = i < len(parts)-1
 		out, err := s.hear(encode(s.t, 1, p, payload))
 		require.NoError(s.t, err)
-		f, _, err := wire.Split(out, math.MaxUint32)
-		require.NoError(s.t, err)
-		passed, payload, err := f.Performative()
-		require.NoError(s.t, err)
-		require.Equal(s.t, p, passed, "only the payload is replaced")
-		require.True(s.t, !p.More || len(payload) == 0, "the library gets the payload with the last transfer")
-		got = append(got, payload...)
+		all = append(all, out...)
 	}
+	for i := range parts {
+		f, n, err := wire.Split(all, maxFrame)
+		require.NoError(s.t, err)
+		p, payload, err := f.Performative()
+		require.NoError(s.t, err)
+		want := &wire.Transfer{Handle: 11}
+		if i == 0 {
+			want = delivery(id, false)
+		}
+		want.More = i < len(parts)-1
+		require.Equal(s.t, want, p, "only the payload is replaced")
+		got = append(got, payload...)
+		all = all[n:]
+	}
+	require.Empty(s.t, all)
 	return got
 }
 
-// Incomplete messages do not fill the memory, neither one nor many.
+// Incomplete messages do not fill the memory, neither one nor many. A message beyond the limits is
+// replaced.
 func TestIncompleteMessagesAreBounded(t *testing.T) {
 	s := newTalk(t)
-	b := encode(t, 1, delivery(7, true), make([]byte, maxFrame-100))
-	for sent := 0; ; sent += maxFrame - 100 {
-		if _, err := s.hear(b); err != nil {
-			require.ErrorContains(t, err, "unsupported AMQP from the peer: message has ")
-			require.InDelta(t, maxMessage, sent, maxFrame)
-			break
+	part := make([]byte, maxFrame-100)
+	frames := 0
+	for sent, more := 0, true; more; {
+		p := &wire.Transfer{Handle: 11}
+		if sent == 0 {
+			p = delivery(7, false)
 		}
-		require.LessOrEqual(t, sent, maxMessage)
+		sent += len(part)
+		more = sent < 2*maxMessage
+		p.More = more
+		out, err := s.hear(encode(t, 1, p, part))
+		require.NoError(t, err)
+		frames += count(t, out) - 1
+		if sent > maxMessage {
+			require.Zero(t, frames, "transfers that are held back")
+			require.Zero(t, s.partial)
+		} else {
+			require.Equal(t, sent, s.partial)
+		}
+		if !more {
+			bad := replacedMessage(only(t, out))
+			require.ErrorContains(t, bad, "unsupported AMQP from the peer: message has more than 16777216 bytes")
+			require.Equal(t, amqp.ErrCondMessageSizeExceeded, bad.condition)
+		}
 	}
+	require.Equal(t, goodMessage(t), s.message(8, goodMessage(t)), "the next one")
 
 	s = newTalk(t)
-	sent, refused := 0, false
-	for link := range uint32(2000) {
-		s.saying(1, &wire.Attach{Name: strings.Repeat("i", int(link)+1), Handle: 2 + link, Role: wire.RoleReceiver})
-		s.good(1, &wire.Attach{Name: strings.Repeat("i", int(link)+1), Handle: 100 + link, Role: wire.RoleSender,
-			Source: &wire.Source{}})
+	replaced := 0
+	for link := range uint32(1000) {
+		name := strings.Repeat("i", int(link)+1)
+		s.saying(1, &wire.Attach{Name: name, Handle: 2 + link, Role: wire.RoleReceiver})
+		s.good(1, &wire.Attach{Name: name, Handle: 100 + link, Role: wire.RoleSender, Source: &wire.Source{}})
 		s.saying(1, &wire.Flow{Handle: wire.Some(2 + link), DeliveryCount: wire.Some(uint32(0)),
 			LinkCredit: wire.Some(uint32(5))})
-		part := delivery(link, true)
-		part.Handle = 100 + link
-		payload := make([]byte, maxFrame-100)
-		if _, err := s.hear(encode(t, 1, part, payload)); err != nil {
-			require.ErrorContains(t, err, "message is one of several incomplete ones")
-			refused = true
-			break
-		}
-		sent += len(payload)
+		first := delivery(link, true)
+		first.Handle = 100 + link
+		_, err := s.hear(encode(t, 1, first, part))
+		require.NoError(t, err)
 	}
-	require.True(t, refused)
-	require.InDelta(t, maxPartial, sent, maxFrame)
+	require.InDelta(t, maxPartial, s.partial, maxFrame)
+	for link := range uint32(1000) {
+		out, err := s.hear(encode(t, 1, &wire.Transfer{Handle: 100 + link}, nil))
+		require.NoError(t, err)
+		if m := only(t, out); replacedMessage(m).condition == amqp.ErrCondResourceLimitExceeded {
+			require.ErrorContains(t, replacedMessage(m), "message is one of several incomplete ones")
+			replaced++
+		}
+	}
+	require.Equal(t, 1000-maxPartial/len(part), replaced)
+	require.Zero(t, s.partial)
 }
 
-// A message must not exceed the max-message-size that this side sent.
+// only returns the message in the frames of b.
+func only(t testing.TB, b []byte) *amqp.Message {
+	t.Helper()
+	var all []byte
+	for len(b) > 0 {
+		f, n, err := wire.Split(b, maxFrame)
+		require.NoError(t, err)
+		_, payload, err := f.Performative()
+		require.NoError(t, err)
+		all, b = append(all, payload...), b[n:]
+	}
+	m := new(amqp.Message)
+	require.NoError(t, m.UnmarshalBinary(all))
+	return m
+}
+
+// count returns the number of frames in b.
+func count(t testing.TB, b []byte) (frames int) {
+	t.Helper()
+	for ; len(b) > 0; frames++ {
+		_, n, err := wire.Split(b, maxFrame)
+		require.NoError(t, err)
+		b = b[n:]
+	}
+	return frames
+}
+
+// The library would end a receiving link for a message larger than the max-message-size that the
+// peer sent, even for a stand-in.
+func TestTheMaxMessageSizeOfThePeerIsIgnored(t *testing.T) {
+	s := newTalk(t)
+	s.saying(1, &wire.Attach{Name: "in 2", Handle: 2, Role: wire.RoleReceiver})
+	got := s.rewritten(encode(t, 1, &wire.Attach{Name: "in 2", Handle: 12, Role: wire.RoleSender, Source: &wire.Source{},
+		MaxMessageSize: 10}, nil)).(*wire.Attach)
+	require.Zero(t, got.MaxMessageSize)
+	s.saying(1, &wire.Attach{Name: "out 2", Handle: 3, Role: wire.RoleSender})
+	s.good(1, &wire.Attach{Name: "out 2", Handle: 13, Role: wire.RoleReceiver, Target: &wire.Target{}, MaxMessageSize: 10})
+}
+
+// A message larger than the max-message-size that this side sent is replaced.
 func TestTheMaxMessageSizeOfALinkHolds(t *testing.T) {
 	s := newTalk(t)
 	s.saying(1, &wire.Attach{Name: "small", Handle: 2, Role: wire.RoleReceiver, MaxMessageSize: 100})
@@ -201,5 +312,7 @@ func TestTheMaxMessageSizeOfALinkHolds(t *testing.T) {
 		DeliveryCount: wire.Some(uint32(0))})
 	large := delivery(0, false)
 	large.Handle = 12
-	s.bad(encode(t, 1, large, make([]byte, 101)), "message has 101 bytes, more than 100")
+	out, err := s.hear(encode(t, 1, large, make([]byte, 101)))
+	require.NoError(t, err)
+	require.ErrorContains(t, replacedMessage(only(t, out)), "message has more than 100 bytes")
 }

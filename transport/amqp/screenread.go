@@ -25,7 +25,7 @@ type intake struct {
 	begin int // the library gets buf[begin:end] next
 	end   int
 	raw   int    // buf[raw:] is not checked yet
-	other []byte // a rewritten frame, which the library gets after buf[begin:end]
+	other []byte // frames of the screen, which the library gets after buf[begin:end]
 	bad   error  // a violation, which ends the connection after other
 
 	idle time.Duration // how long a read may take; 0: for ever
@@ -120,7 +120,9 @@ func (in *intake) take(p []byte) (n int) {
 		return n
 	}
 	n = copy(p, in.other)
-	in.other = in.other[n:]
+	if in.other = in.other[n:]; len(in.other) == 0 {
+		in.other = nil // it may be large
+	}
 	return n
 }
 

@@ -26,15 +26,13 @@ type composite struct {
 	name   string
 	code   uint64
 	fields []field
-	// content: it is a section of a message, where a type that the library cannot decode ends only the
-	// link.
-	content bool
 }
 
 // field says which values a field may have. Null is allowed unless required is set.
 type field struct {
 	name     string
 	types    wire.Types
+	readable wire.Types // those of types that the library decodes. 0: all
 	required bool
 	// least and most bound an unsigned number, or the length of a binary or text. most 0: no upper
 	// bound.
@@ -57,6 +55,9 @@ func boolean(name string) field    { return field{name: name, types: wire.IsBool
 func text(name string) field       { return field{name: name, types: wire.IsText} }
 func symbols(name string) field {
 	return field{name: name, types: wire.IsText | wire.IsArray, items: wire.IsText}
+}
+func address(name string) field {
+	return field{name: name, types: wire.IsAny, readable: wire.IsText}
 }
 func fieldMap(name string) field {
 	return field{name: name, types: wire.IsMap, keys: wire.IsText}
@@ -164,12 +165,15 @@ type item struct {
 	number     uint64
 }
 
-// undecoded are types that the library cannot decode in a performative, alone and in arrays. It
-// would end the connection without a reason.
-const (
-	undecoded        = wire.IsDecimal | wire.IsChar
-	undecodedInArray = undecoded | wire.IsList | wire.IsArray | wire.IsDescribed | wire.IsNull
-)
+// unreadable reports whether the values that w has walked over are legal, but not decoded by the
+// library. In a performative they would end the connection without a reason, in a message the link.
+func unreadable(w *wire.Walker) bool {
+	const alone = wire.IsDecimal | wire.IsChar
+	const inArray = alone | wire.IsList | wire.IsArray | wire.IsDescribed | wire.IsNull
+	return w.Seen&alone != 0 || w.Arrays&inArray != 0 || w.Composites
+}
+
+const unreadableText = "holds a decimal, a char, a composite, or an array of compound or empty values"
 
 // check checks the fields of a composite, at every depth. It stores them in all unless that is nil;
 // body is then the encoding that ends with the fields.
@@ -187,10 +191,11 @@ func (c *composite) check(fields *wire.Walker, count int, body []byte, all []ite
 			if v, err = fields.Next(); err != nil {
 				return undecodable(c.name+"."+f.name, err)
 			}
-			if !c.content && (fields.Seen&undecoded != 0 || fields.Arrays&undecodedInArray != 0 ||
-				fields.Composites && f.composites == nil) {
-				return unsupported(c.name+"."+f.name,
-					"holds a decimal, a char, a composite, or an array of compound or empty values")
+			if f.composites != nil {
+				fields.Composites = false
+			}
+			if unreadable(fields) {
+				return unsupported(c.name+"."+f.name, unreadableText)
 			}
 		}
 		if all != nil {
@@ -216,6 +221,8 @@ func (f *field) check(v *wire.Value) *violation {
 		return nil
 	case v.Type&f.types == 0:
 		return broken(f.name, "has a wrong type")
+	case f.readable != 0 && v.Type&f.readable == 0:
+		return unsupported(f.name, "has a type other than string")
 	case f.keys != 0 && v.Keys&^f.keys != 0:
 		return broken(f.name, "has a key of a wrong type")
 	case f.items != 0 && v.Type&(wire.IsMap|wire.IsArray) != 0 && v.Items&^f.items != 0:

@@ -3,12 +3,14 @@ package amqp
 import (
 	"fmt"
 
+	"github.com/Azure/go-amqp"
+
 	wire "github.com/hubline-iot/hubline/internal/amqpwire"
 	"github.com/hubline-iot/hubline/transport"
 )
 
 // violation is refused input of the peer. It ends the connection, unless it is confined to a
-// message; see brokenMessage.
+// message; see replacedMessage.
 type violation struct {
 	fault fault
 	// path names the place of the fault: "frame", "message", "link", "session" or a performative, with
@@ -19,6 +21,8 @@ type violation struct {
 	problem string
 	// beforeOpen: the peer had not opened the connection.
 	beforeOpen bool
+	// condition is that of the outcome of a message; empty: amqp:decode-error.
+	condition amqp.ErrCond
 }
 
 // fault is the class of a violation.
