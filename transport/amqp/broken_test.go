@@ -47,15 +47,20 @@ func withChar(payload []byte) [][]byte {
 	return [][]byte{append(slices.Clone(sections), 0, 0x53, 0x77, 0x73, 0, 0, 0, 'c')}
 }
 
-// tooLarge adds data sections of 17 MiB.
-func tooLarge(payload []byte) [][]byte {
-	all := [][]byte{payload}
-	for range 17 << 20 / 60_000 {
-		const length = 60_000 - 8
-		all = append(all, append([]byte{0, 0x53, 0x75, 0xb0, 0, 0, length >> 8, length & 0xff}, make([]byte, length)...))
+// addBytes adds n bytes in data sections, each in a transfer of its own.
+func addBytes(n int) spoiler {
+	return func(payload []byte) [][]byte {
+		all := [][]byte{payload}
+		for left := n; left > 0; left -= 60_000 {
+			const length = 60_000
+			all = append(all, append([]byte{0, 0x53, 0x75, 0xb0, 0, 0, length >> 8, length & 0xff}, make([]byte, length)...))
+		}
+		return all
 	}
-	return all
 }
+
+// hubMaxMessage is the max-message-size of the links to a hub.
+const hubMaxMessage = 1 << 20
 
 var dataSection = []byte{0, 0x53, 0x75}
 
@@ -102,7 +107,9 @@ func (c *breaker) Read(b []byte) (int, error) {
 		}
 	}
 	n := copy(b, c.out)
-	c.out = c.out[n:]
+	if c.out = c.out[n:]; len(c.out) == 0 {
+		c.out = nil
+	}
 	return n, nil
 }
 
@@ -155,7 +162,7 @@ func transfers(channel uint16, t *wire.Transfer, payloads [][]byte) (frames []by
 // breaking returns options whose connections break messages.
 func (h *hub) breaking() *amqp.Options {
 	return h.faulty(new(atomic.Int32), map[string]spoiler{
-		"bad": withoutSections, "char": withChar, "huge": tooLarge,
+		"bad": withoutSections, "char": withChar, "huge": addBytes(17 << 20), "large": addBytes(hubMaxMessage),
 	})
 }
 
@@ -217,7 +224,10 @@ func TestAMessageThatCannotBeReadIsRejected(t *testing.T) {
 		const n = 20 // the link has credit for 8
 		for i := range n {
 			body := "char"
-			if i%10 == 9 {
+			switch i % 10 {
+			case 8:
+				body = "large"
+			case 9:
 				body = "huge"
 			}
 			require.NoError(t, h.SendC2D("mine", testbroker.C2D{Body: []byte(body)}))

@@ -132,7 +132,7 @@ func (c *c2dLink) attach() (*amqp.Receiver, error) {
 	var err error
 	c.amqp, err = s.attach(func(ctx context.Context, on *amqp.Session) (err error) {
 		link, err = on.NewReceiver(ctx, s.addr.CloudToDevice, &amqp.ReceiverOptions{
-			Credit: int32(max(1, s.cfg.Queue)), Properties: s.opt.linkProperties(),
+			Credit: int32(max(1, s.cfg.Queue)), MaxMessageSize: s.opt.maxMessageSize(), Properties: s.opt.linkProperties(),
 		})
 		return err
 	})

@@ -231,6 +231,20 @@ func (o *Options) addresses(creds *transport.Credentials) Addresses {
 		path + "/methods/devicebound"}
 }
 
+// hubMaxMessage is the max-message-size of receiving links to IoT Hub, where 128 KB is the largest
+// payload. The library keeps a buffer of the size of the largest message of a link as long as the
+// link lasts.
+const hubMaxMessage = 1 << 20
+
+// maxMessageSize returns the max-message-size of receiving links. Other brokers get none: one that
+// has a larger message would have to end the link [AMQP 1.0, 2.7.3], again and again.
+func (o *Options) maxMessageSize() uint64 {
+	if o.Addresses != nil {
+		return 0
+	}
+	return hubMaxMessage
+}
+
 // userName returns the hub's user name for an identity, for SASL PLAIN.
 func userName(creds *transport.Credentials) string {
 	hub, _, _ := strings.Cut(creds.Host, ".")

@@ -261,7 +261,7 @@ func (p *pair) attach() (in *amqp.Receiver, on *amqp.Session, err error) {
 			return err
 		}
 		if in, err = on.NewReceiver(ctx, p.address, &amqp.ReceiverOptions{Credit: pairCredit,
-			Properties: properties}); err != nil {
+			MaxMessageSize: s.opt.maxMessageSize(), Properties: properties}); err != nil {
 			unblockSend(out) // one link alone is useless, and would exist as long as the session
 		}
 		return err

@@ -80,6 +80,10 @@ type linkState struct {
 	// When this side is the sender.
 	sent          uint32 // messages
 	count, credit uint32 // delivery-count and link-credit that the peer sent last
+	// unsettled: deliveries from firstUnsettled to lastUnsettled were sent that the peer has to
+	// settle. One link of a session has such deliveries.
+	unsettled                     bool
+	firstUnsettled, lastUnsettled uint32
 
 	// When this side is the receiver.
 	creditEnd uint32           // the delivery-count at which the peer has no credit left
@@ -180,8 +184,8 @@ func (p phase) allows(code uint64) bool {
 	return false
 }
 
-// apply checks a frame against the frames before it, and records it. pass: the library gets it, behind
-// f.before.
+// apply checks a frame against the frames before it, and records it. pass: the library gets it,
+// behind f.before.
 func (s *screen) apply(f *inFrame) (pass bool, bad *violation) {
 	switch f.code {
 	case codeMechanisms:

@@ -89,6 +89,17 @@ func TestADispositionNamesNoMoreThanWasSent(t *testing.T) {
 		"no numbers for deliveries are left")
 }
 
+// The library would end the session for a disposition of a delivery whose link is detached.
+func TestADispositionAfterTheDetachIsDropped(t *testing.T) {
+	s := newTalk(t)
+	s.send(3)
+	s.good(1, &wire.Detach{Handle: 10, Closed: true})
+	out, err := s.hear(encode(t, 1, &wire.Disposition{Role: wire.RoleReceiver, First: 0, Last: wire.Some(uint32(2)),
+		Settled: true, State: &wire.Accepted{}}, nil))
+	require.NoError(t, err)
+	require.Empty(t, out)
+}
+
 // The library queues frames for an abandoned link.
 func TestFlowsAreBounded(t *testing.T) {
 	bounded.Test(t, func(t *testing.T) {

@@ -84,7 +84,8 @@ func (h *sessionState) attach(f *inFrame) *violation {
 }
 
 // detachLocked records a detach. It makes each detach a closing one: after any other the library
-// waits for ever. mu is held.
+// waits for ever. Deliveries on the link are settled: the library would end the session for a later
+// disposition of one. mu is held.
 func (s *screen) detachLocked(h *sessionState, f *inFrame) *violation {
 	const handle, closing = 0, 1
 	for i, l := range h.links {
@@ -95,6 +96,9 @@ func (s *screen) detachLocked(h *sessionState, f *inFrame) *violation {
 			f.before = l.partial.passAll() // they count for the session
 		}
 		s.dropPartialLocked(l)
+		if l.unsettled {
+			h.out.take(l.firstUnsettled, l.lastUnsettled)
+		}
 		h.links = append(h.links[:i], h.links[i+1:]...)
 		if !f.truth(closing) {
 			f.set(closing, 1)

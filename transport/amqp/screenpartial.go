@@ -45,7 +45,8 @@ func (d *partialDelivery) passSpare() (out []byte) {
 	return out
 }
 
-// passHeld appends a frame for a held transfer, with the beginning of payload, and returns the rest.
+// passHeld appends a frame for a held transfer, with the beginning of payload, and returns the
+// rest.
 func (d *partialDelivery) passHeld(dst, payload []byte) (out, rest []byte) {
 	d.held--
 	return d.appendTransfer(dst, payload, d.settled, true, false)
@@ -95,7 +96,8 @@ func (d *partialDelivery) appendTransfer(dst, payload []byte, settled, more, abo
 // maxTransferHead is the most bytes that appendHead appends, with a delivery-tag of 32 bytes.
 const maxTransferHead = 80
 
-// appendHead appends frame header and performative of the next transfer, in their shortest encoding.
+// appendHead appends frame header and performative of the next transfer, in their shortest
+// encoding.
 func (d *partialDelivery) appendHead(dst []byte, settled, more, aborted bool) []byte {
 	dst = append(dst, 0, 0, 0, 0, 2, wire.FrameAMQP, byte(d.channel>>8), byte(d.channel))
 	dst = append(dst, described, smallCode, codeTransfer, list8, 0, 0)

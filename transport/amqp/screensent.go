@@ -119,8 +119,14 @@ func (h *sessionState) noteTransfer(f *outFrame) {
 		return
 	}
 	l.sent++
-	if f.truth(settled) && h.out.any {
-		h.out.take(h.out.next-1, h.out.next-1)
+	switch id := h.out.next - 1; {
+	case !h.out.any:
+	case f.truth(settled):
+		h.out.take(id, id)
+	case l.unsettled:
+		l.lastUnsettled = id
+	default:
+		l.unsettled, l.firstUnsettled, l.lastUnsettled = true, id, id
 	}
 }
 

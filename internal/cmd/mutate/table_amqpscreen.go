@@ -44,6 +44,8 @@ func init() {
 		{File: sent, Old: "l.maxSize = min(l.maxSize, own)",
 			New: "", Test: "./transport/amqp -run TestTheMaxMessageSizeOfALinkHolds"},
 
+		{File: links, Old: "h.out.take(l.firstUnsettled, l.lastUnsettled)", New: "",
+			Test: "./transport/amqp -run TestADispositionAfterTheDetachIsDropped"},
 		{File: links, Old: "f.set(maxMessageSize, 0)", New: "",
 			Test: "./transport/amqp -run TestTheMaxMessageSizeOfThePeerIsIgnored"},
 		{File: links, Old: "f.set(settleMode, first)", New: "", Test: "./transport/amqp -run TestReceiversSettleFirst"},
