@@ -166,8 +166,8 @@ func (h *hub) breaking() *amqp.Options {
 	})
 }
 
-// faulty returns options whose connections replace messages that contain one of the words, and count
-// the ends of sessions.
+// faulty returns options whose connections replace messages that contain one of the words, and
+// count the ends of sessions.
 func (h *hub) faulty(ends *atomic.Int32, faults map[string]spoiler) *amqp.Options {
 	o := h.options()
 	dial := o.Network.Dial
