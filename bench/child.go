@@ -44,11 +44,11 @@ func Child() {
 
 // child is another process of the same program.
 type child struct {
-	cmd       *exec.Cmd
-	in        io.WriteCloser
-	out       io.Reader
-	said      *json.Decoder
-	complaint bytes.Buffer
+	cmd    *exec.Cmd
+	in     io.WriteCloser
+	out    io.Reader
+	said   *json.Decoder
+	stderr bytes.Buffer
 }
 
 // startChild starts a child and sends its settings. The child runs until end, or ctx.
@@ -59,7 +59,7 @@ func startChild(ctx context.Context, name string, settings any) (*child, error) 
 	}
 	c := &child{cmd: exec.CommandContext(ctx, self)}
 	c.cmd.Env = append(os.Environ(), childEnv+"="+name)
-	c.cmd.Stderr = &c.complaint
+	c.cmd.Stderr = &c.stderr
 	if c.in, err = c.cmd.StdinPipe(); err != nil {
 		return nil, err
 	}
@@ -85,7 +85,7 @@ func (c *child) end(err error) error {
 	_ = c.in.Close()
 	_, _ = io.Copy(io.Discard, c.out)
 	if waitErr := c.cmd.Wait(); waitErr != nil {
-		return fmt.Errorf("child process: %w: %s", waitErr, c.complaint.Bytes())
+		return fmt.Errorf("child process: %w: %s", waitErr, c.stderr.Bytes())
 	}
 	return err
 }

@@ -17,8 +17,8 @@ func failsafePolicy(base time.Duration) retrypolicy.Builder[any] {
 // of an execution with eight failures, in a context that ends each sleep before it begins.
 func failsafeRetries() ([]RetryCase, error) {
 	const name = "failsafe-go"
-	awake := newAwake()
-	decide := failsafe.With[any](failsafePolicy(decided).Build()).WithContext(awake)
+	waking := newWakingContext()
+	decide := failsafe.With[any](failsafePolicy(decided).Build()).WithContext(waking)
 	succeed := failsafe.With[any](failsafePolicy(decided).Build())
 	short := failsafe.With[any](failsafePolicy(slept).Build())
 	twice := failTwice()
@@ -40,7 +40,7 @@ func failsafeRetries() ([]RetryCase, error) {
 				listened := failsafePolicy(decided).OnRetryScheduled(func(e failsafe.ExecutionScheduledEvent[any]) {
 					delays = append(delays, e.Delay)
 				}).Build()
-				err := failsafe.With[any](listened).WithContext(awake).Run(failing(retries))
+				err := failsafe.With[any](listened).WithContext(waking).Run(failing(retries))
 				return delays, err
 			},
 		},
@@ -60,16 +60,16 @@ func failing(failures int) func() error {
 	}
 }
 
-// awake is a context that wakes sleepers although it has not ended.
-type awake struct {
+// wakingContext is a context that wakes sleepers although it has not ended.
+type wakingContext struct {
 	context.Context
 	done chan struct{}
 }
 
-func newAwake() awake {
+func newWakingContext() wakingContext {
 	done := make(chan struct{})
 	close(done)
-	return awake{context.Background(), done}
+	return wakingContext{context.Background(), done}
 }
 
-func (a awake) Done() <-chan struct{} { return a.done }
+func (a wakingContext) Done() <-chan struct{} { return a.done }

@@ -133,13 +133,14 @@ func TestAClockThatNobodySets(t *testing.T) {
 	require.Equal(t, 1, asked, "for the time, without a token")
 }
 
-// A keeper is a token source with a cache: it makes a new token when called again after a refusal.
-type keeper struct {
+// A cachingSource is a token source with a cache: it makes a new token when called again after a
+// refusal.
+type cachingSource struct {
 	tokens []transport.Token
 	asked  int
 }
 
-func (k *keeper) token(context.Context) (transport.Token, error) {
+func (k *cachingSource) token(context.Context) (transport.Token, error) {
 	k.asked++
 	return k.tokens[min(k.asked, len(k.tokens))-1], nil
 }
@@ -170,7 +171,7 @@ func TestARefusedTokenIsReplacedOnce(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			inBubble(t, nil, func(t *testing.T, r *rig) {
 				creds := credsOf(t, r.dev)
-				source := &keeper{}
+				source := &cachingSource{}
 				if c.source {
 					for life := range 3 {
 						token, err := (&transport.Credentials{Host: creds.Host, DeviceID: creds.DeviceID, Sign: creds.Sign,

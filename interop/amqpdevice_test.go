@@ -26,10 +26,10 @@ func openAMQP(t testing.TB, a amqp.Options, d device.Options) *device.Client {
 func createAMQP(t testing.TB, a amqp.Options, d device.Options) *device.Client {
 	t.Helper()
 	if d.RetryPolicy == nil {
-		d.RetryPolicy = hasty{}
+		d.RetryPolicy = fastPolicy{}
 	}
 	if d.PacedPolicy == nil {
-		d.PacedPolicy = hasty{}
+		d.PacedPolicy = fastPolicy{}
 	}
 	c, err := device.New(&transport.Credentials{Host: hostName, DeviceID: deviceID}, amqp.New(&a), &d)
 	require.NoError(t, err)
@@ -144,7 +144,7 @@ func (j *judge) next(t testing.TB) string {
 	select {
 	case s := <-j.calls:
 		return s
-	case <-time.After(patience):
+	case <-time.After(waitLimit):
 		t.Fatal("no command")
 		return ""
 	}

@@ -54,10 +54,10 @@ func credsWith(token string) *transport.Credentials {
 	}}
 }
 
-// hasty is a policy for tests: 50 ms, for ever.
-type hasty struct{}
+// fastPolicy is a policy for tests: 50 ms, without end.
+type fastPolicy struct{}
 
-func (hasty) Decide(retrypolicy.Attempt) retrypolicy.Decision {
+func (fastPolicy) Decide(retrypolicy.Attempt) retrypolicy.Decision {
 	return retrypolicy.Decision{Retry: true, Delay: 50 * time.Millisecond}
 }
 
@@ -72,7 +72,7 @@ func open(t testing.TB, m mqtt.Options, d device.Options) *device.Client {
 func create(t testing.TB, m mqtt.Options, d device.Options) *device.Client {
 	t.Helper()
 	if d.RetryPolicy == nil {
-		d.RetryPolicy = hasty{}
+		d.RetryPolicy = fastPolicy{}
 	}
 	c, err := device.New(creds(), overMQTT(t, creds(), m), &d)
 	require.NoError(t, err)
@@ -223,7 +223,7 @@ func TestCommandsSurviveCuts(t *testing.T) {
 			}
 			select {
 			case <-last:
-			case <-time.After(patience):
+			case <-time.After(waitLimit):
 				t.Fatal("the last command did not come")
 			}
 			mu.Lock()
@@ -264,7 +264,7 @@ func TestAReleasedCommandComesAgain(t *testing.T) {
 		select {
 		case s := <-calls:
 			return s
-		case <-time.After(patience):
+		case <-time.After(waitLimit):
 			t.Fatal("no command")
 			return ""
 		}
@@ -308,7 +308,7 @@ func TestMosquittoRestarts(t *testing.T) {
 		select {
 		case body := <-bodies:
 			require.Equal(t, fmt.Sprint(round), body)
-		case <-time.After(patience):
+		case <-time.After(waitLimit):
 			t.Fatal("no command after the restart")
 		}
 	}

@@ -73,8 +73,9 @@ func (w *world) user() string { return w.hub.HostName() + "/" + w.dev.ID + "/?ap
 func (w *world) connect(name string, changed map[string]any) {
 	w.t.Helper()
 	options := map[string]any{
-		"protocolVersion": 4, "clientId": w.dev.ID, "clean": true, "keepalive": 60, "connectTimeout": patience.Milliseconds(),
-		"username": w.user(), "password": token(w.t, w.dev.PrimaryKey, w.resource(), time.Hour),
+		"protocolVersion": 4, "clientId": w.dev.ID, "clean": true, "keepalive": 60,
+		"connectTimeout": waitLimit.Milliseconds(),
+		"username":       w.user(), "password": token(w.t, w.dev.PrimaryKey, w.resource(), time.Hour),
 	}
 	for k, v := range changed {
 		options[k] = v
@@ -136,7 +137,7 @@ func TestMQTTJSSendsTelemetry(t *testing.T) {
 		require.NoError(w.t, w.hub.WaitMessages(soon(w.t), n+1))
 		w.js.tell(map[string]any{"do": "end", "name": "a"})
 		w.js.next("ended", "a")
-		eventually(w.t, "the hub notices the goodbye", func() bool { return w.hub.Connections("") == 0 })
+		eventually(w.t, "the hub notices the close", func() bool { return w.hub.Connections("") == 0 })
 	})
 }
 
@@ -221,13 +222,13 @@ func TestASecondMQTTJSTakesOverFromTheFirst(t *testing.T) {
 
 func TestTheHubClosesOnMQTTJS(t *testing.T) {
 	eachWay(t, func(w *world) {
-		for name, misdeed := range map[string]func(name string){
+		for name, loss := range map[string]func(name string){
 			"another device's topic": func(name string) { w.publish(name, "devices/dev-2/messages/events/", "", 1) },
 			"no topic of a hub":      func(name string) { w.publish(name, "hello", "", 1) },
 			"QoS 2":                  func(name string) { w.publish(name, events, "", 2) },
 		} {
 			w.connected(name, nil)
-			misdeed(name)
+			loss(name)
 			w.js.next("closed", name)
 		}
 		require.Zero(w.t, w.hub.Len())

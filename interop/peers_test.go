@@ -17,12 +17,12 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// patience limits every wait for a peer. It is long because these tests measure nothing.
-const patience = 60 * time.Second
+// waitLimit bounds every wait for a peer. It is long because these tests measure nothing.
+const waitLimit = 60 * time.Second
 
 // soon is a context for one wait.
 func soon(t testing.TB) context.Context {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), waitLimit)
 	t.Cleanup(cancel)
 	return ctx
 }
@@ -30,9 +30,9 @@ func soon(t testing.TB) context.Context {
 // eventually polls for a condition that has no event.
 func eventually(t testing.TB, what string, ok func() bool) {
 	t.Helper()
-	for end := time.Now().Add(patience); !ok(); time.Sleep(2 * time.Millisecond) {
+	for end := time.Now().Add(waitLimit); !ok(); time.Sleep(2 * time.Millisecond) {
 		if time.Now().After(end) {
-			t.Fatalf("waited %v in vain: %s", patience, what)
+			t.Fatalf("waited %v: %s", waitLimit, what)
 		}
 	}
 }
@@ -184,7 +184,7 @@ func (s *script) next(on, name string) event {
 // wait waits for the next wanted event, and skips others.
 func (s *script) wait(what string, wanted func(event) bool) event {
 	s.t.Helper()
-	limit := time.NewTimer(patience)
+	limit := time.NewTimer(waitLimit)
 	defer limit.Stop()
 	for {
 		s.mu.Lock()
@@ -206,13 +206,13 @@ func (s *script) wait(what string, wanted func(event) bool) event {
 			if n := len(waiting); n > 20 {
 				waiting = waiting[n-20:]
 			}
-			s.t.Fatalf("no %s within %v; instead, at last: %+v", what, patience, waiting)
+			s.t.Fatalf("no %s within %v; instead, at last: %+v", what, waitLimit, waiting)
 		}
 	}
 }
 
-// saying counts the events of that kind about that client so far.
-func (s *script) saying(on, name string) int {
+// count counts the events of that kind about that client so far.
+func (s *script) count(on, name string) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	n := 0

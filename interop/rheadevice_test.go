@@ -125,8 +125,8 @@ var dispositions = []struct {
 	{name: "never answered", action: "ignore"}, // detected by AckTimeout
 }
 
-// fate is the outcome of a series.
-type fate struct {
+// seriesResult is the outcome of a series.
+type seriesResult struct {
 	refused  map[string]error // by body
 	arrived  tally            // messages that the server accepted
 	happened map[string]int   // number of times per action
@@ -134,8 +134,8 @@ type fate struct {
 }
 
 // follow sends a numbered series and returns its outcome.
-func (s *rheaServer) follow(t testing.TB, c *device.Client, messages, window int) *fate {
-	f := &fate{refused: make(map[string]error), happened: make(map[string]int), hit: make(map[string]bool)}
+func (s *rheaServer) follow(t testing.TB, c *device.Client, messages, window int) *seriesResult {
+	f := &seriesResult{refused: make(map[string]error), happened: make(map[string]int), hit: make(map[string]bool)}
 	ring := make([]device.Receipt, window)
 	for i := range messages + window {
 		receipt := &ring[i%window]
@@ -268,7 +268,7 @@ func TestRheaAsServerWithholdsCredit(t *testing.T) {
 		var why error
 		select {
 		case why = <-paused:
-		case <-time.After(patience):
+		case <-time.After(waitLimit):
 			t.Fatal("no pause")
 		}
 		require.ErrorIs(t, why, transport.Throttled)
@@ -317,7 +317,7 @@ func TestRheaAsServerSendsCommands(t *testing.T) {
 		outcome("reject 1", "rejected")
 		seen(t, "accepted, released and delivered again, rejected: the server saw accepted, released, rejected")
 
-		strikes := []map[string]any{
+		faults := []map[string]any{
 			{"action": "detach", "condition": "amqp:link:detach-forced"}, {"action": "end"},
 			{"action": "close", "condition": "amqp:connection:forced"}, {"action": "drop"},
 		}
@@ -328,7 +328,7 @@ func TestRheaAsServerSendsCommands(t *testing.T) {
 			command(fmt.Sprintf("%s bulk %d", []string{"accept", "release", "reject"}[i%3], i))
 			if i%25 == 24 {
 				s.next("attached", "")
-				s.do("strike", strikes[next%len(strikes)])
+				s.do("strike", faults[next%len(faults)])
 				next++
 			}
 		}

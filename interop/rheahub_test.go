@@ -254,7 +254,7 @@ func (w *rheaWorld) ends(t *testing.T) {
 	require.Equal(t, "amqp:connection:forced", w.next("refused", "e").Condition)
 	w.ready("f")
 	w.tell(map[string]any{"do": "end", "name": "f"})
-	eventually(t, "the hub notices the goodbye", func() bool { return w.hub.Connections("") == 0 })
+	eventually(t, "the hub notices the close", func() bool { return w.hub.Connections("") == 0 })
 	seen(t, "link detached and connection closed by the hub with conditions, detached and closed by the client: each "+
 		"was noticed")
 }

@@ -257,7 +257,7 @@ func TestDeviceSDK(t *testing.T) {
 		s.tell(map[string]any{"do": "close", "name": "a"})
 		require.Empty(t, s.next("closed", "a").Text)
 		if !s.web {
-			eventually(t, "the hub notices the goodbye", func() bool { return s.hub.Connections(deviceID) == 0 })
+			eventually(t, "the hub notices the close", func() bool { return s.hub.Connections(deviceID) == 0 })
 		}
 	})
 }

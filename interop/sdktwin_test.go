@@ -106,7 +106,7 @@ const brief = 250 * time.Millisecond
 func (m *member) call(method, payload string) testbroker.MethodResult {
 	m.t.Helper()
 	got, err := m.hub.CallMethod(soon(m.t), m.id, testbroker.MethodCall{Name: method, Payload: []byte(payload),
-		ConnectTimeout: patience})
+		ConnectTimeout: waitLimit})
 	require.NoError(m.t, err)
 	return got
 }
@@ -138,11 +138,11 @@ func (m *member) methodRound(round string) {
 		bare = fmt.Sprintf("answered by the SDK itself, %d %s", refusal.Status, refusal.Payload)
 	}
 	_, err := m.hub.CallMethod(soon(m.t), m.id, testbroker.MethodCall{Name: "unknown", ResponseTimeout: brief,
-		ConnectTimeout: patience})
+		ConnectTimeout: waitLimit})
 	var refusal *testbroker.ServiceError
 	require.ErrorAs(m.t, err, &refusal)
 	require.Equal(m.t, 504101, refusal.Code, "the SDK leaves it without an answer")
-	require.Equal(m.t, m.calls, m.saying("called", m.name), "each is carried out once")
+	require.Equal(m.t, m.calls, m.count("called", m.name), "each is carried out once")
 	seen(m.t, "%s, %s: methods carried out once: payloads both ways; null both ways; without payload: %s; one without a "+
 		"handler is not answered", m.id, round, bare)
 }
@@ -163,7 +163,7 @@ func (m *member) cutInAnswer() {
 	m.t.Helper()
 	cut := m.hub.Inject(testbroker.Fault{Kind: testbroker.DropOnMethodAnswer, Device: m.id})
 	_, err := m.hub.CallMethod(soon(m.t), m.id, testbroker.MethodCall{Name: "reboot", Payload: []byte("1"),
-		ResponseTimeout: brief, ConnectTimeout: patience})
+		ResponseTimeout: brief, ConnectTimeout: waitLimit})
 	require.Error(m.t, err)
 	m.next("called", m.name)
 	m.calls++
@@ -230,7 +230,7 @@ func TestDeviceSDKTwinAndMethods(t *testing.T) {
 					m.methodRound(round)
 				}
 			}
-			require.Zero(t, s.saying("unhandled", "")+s.saying("uncaught", ""))
+			require.Zero(t, s.count("unhandled", "")+s.count("uncaught", ""))
 		})
 	}
 }

@@ -59,7 +59,7 @@ func startTesthub(t testing.TB, devices ...string) *testhub {
 		require.NoError(t, json.Unmarshal(line, h), "%s", line)
 	case <-h.read:
 		t.Fatal("testhub ends at once")
-	case <-time.After(patience):
+	case <-time.After(waitLimit):
 		t.Fatal("testhub does not say that it is ready")
 	}
 	return h
@@ -92,7 +92,7 @@ func (h *testhub) listen(out io.Reader, first chan<- []byte) {
 // ask sends a request to the control API and returns its answer.
 func (h *testhub) ask(t testing.TB, method, path, body string) object {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), waitLimit)
 	defer cancel()
 	request, err := http.NewRequestWithContext(ctx, method, h.Control+path, strings.NewReader(body))
 	require.NoError(t, err)
@@ -204,7 +204,7 @@ func (c *hubClient) method() {
 		`{"name":"reboot","payload":{"in":5},"responseTimeout":"30s","connectTimeout":"30s"}`)
 	require.Equal(c.t, object{"status": 201.0, "payload": map[string]any{"given": map[string]any{"in": 5.0}}}, answer)
 	require.Len(c.t, c.ask("GET", "/methods", "")["calls"], 1)
-	require.Equal(c.t, 1, c.saying("called", c.id))
+	require.Equal(c.t, 1, c.count("called", c.id))
 }
 
 // The hub is a separate process, observed through its control API only.
@@ -238,7 +238,7 @@ func TestDeviceSDKWithTesthub(t *testing.T) {
 				require.NotEqual(t, before, after, "the connection is a new one")
 				c.ask("GET", "/wait?connections=1&within=30s", "")
 			}
-			require.Zero(t, c.saying("unhandled", "")+c.saying("uncaught", ""))
+			require.Zero(t, c.count("unhandled", "")+c.count("uncaught", ""))
 			c.do("close", "closed", nil)
 			if !way.web { // HTTP connections outlive it for a while
 				c.ask("GET", "/wait?connections=0&within=30s", "")

@@ -31,7 +31,7 @@ type modem struct {
 // serve executes the board's commands until the line is closed.
 func (m *modem) serve() error {
 	defer m.readers.Wait()
-	defer m.hangUp()
+	defer m.close()
 	in := bufio.NewReader(m.line)
 	var out []byte
 	for {
@@ -74,7 +74,7 @@ func (m *modem) obey(command byte, in io.ByteReader) error {
 		if err != nil {
 			return err
 		}
-		m.hangUp()
+		m.close()
 		if command == 'D' {
 			m.connect(name)
 		}
@@ -110,8 +110,8 @@ func (m *modem) connect(name byte) {
 	})
 }
 
-// hangUp closes the connection, if there is one.
-func (m *modem) hangUp() {
+// close closes the connection, if there is one.
+func (m *modem) close() {
 	m.mu.Lock()
 	conn := m.conn
 	m.conn = nil

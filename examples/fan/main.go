@@ -53,7 +53,7 @@ func run(ctx context.Context, name string, to setup.Target) error {
 		return nil // completes the message
 	})
 	err = client.HandleMethod("reboot", func(_ context.Context, m *device.MethodCall) (int, []byte) {
-		fmt.Printf("device   is told to reboot: %s\n", m.Body)
+		fmt.Printf("device   is asked to reboot: %s\n", m.Body)
 		return 200, m.Body
 	})
 	if err != nil {

@@ -97,7 +97,7 @@ func run(ctx context.Context, name string, to setup.Target) error {
 		}
 		return <-reboots
 	}
-	if err := callAround(ctx, own.Hub, own.Creds.DeviceID, rebooted); err != nil {
+	if err := callMethods(ctx, own.Hub, own.Creds.DeviceID, rebooted); err != nil {
 		return err
 	}
 	if n := blinks.Load(); n != 3+5+7 {
@@ -109,11 +109,11 @@ func run(ctx context.Context, name string, to setup.Target) error {
 	return client.Close()
 }
 
-// callAround is the back end.
-func callAround(ctx context.Context, hub *testbroker.Hub, id string, rebooted func() error) error {
-	call := func(method, payload string, patience time.Duration, want string) error {
+// callMethods is the back end.
+func callMethods(ctx context.Context, hub *testbroker.Hub, id string, rebooted func() error) error {
+	call := func(method, payload string, connectTimeout time.Duration, want string) error {
 		result, err := hub.CallMethod(ctx, id, testbroker.MethodCall{Name: method, Payload: []byte(payload),
-			ConnectTimeout: patience})
+			ConnectTimeout: connectTimeout})
 		got := fmt.Sprintf("%d %s", result.Status, result.Payload)
 		var failure *testbroker.ServiceError
 		if errors.As(err, &failure) {
@@ -136,18 +136,18 @@ func callAround(ctx context.Context, hub *testbroker.Hub, id string, rebooted fu
 	}
 
 	fmt.Println("network  is gone")
-	away := hub.Inject(testbroker.Fault{Kind: testbroker.Absent, Times: -1})
+	outage := hub.Inject(testbroker.Fault{Kind: testbroker.Absent, Times: -1})
 	gone := func([]testbroker.Message) bool { return hub.Connections(id) == 0 }
 	if err := hub.Wait(ctx, gone); err != nil { // a call on the ending connection would never be answered
 		return err
 	}
 	waiting := make(chan error, 1)
 	go func() { waiting <- call("blink", "5", long, `200 {"blinked":5}`) }()
-	if err := errors.Join(call("blink", "9", 0, "error 404103"), away.WaitFired(ctx, 2)); err != nil {
+	if err := errors.Join(call("blink", "9", 0, "error 404103"), outage.WaitFired(ctx, 2)); err != nil {
 		// cut, and one connect refused
 		return err
 	}
-	away.Remove()
+	outage.Remove()
 	fmt.Println("network  is back")
 	if err := <-waiting; err != nil {
 		return err

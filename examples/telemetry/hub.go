@@ -92,7 +92,7 @@ type faultyHub struct {
 	protocol testbroker.Protocol
 
 	steps   []step
-	wishes  *wishes         // of the back end; nil without twins
+	backEnd *backEnd        // of the back end; nil without twins
 	ctx     context.Context // of the schedule; stop ends it
 	stop    context.CancelFunc
 	playing sync.WaitGroup
@@ -163,8 +163,8 @@ func (s *faultyHub) start(withSabotage bool) {
 		fmt.Printf("%6.1fs  %s\n", a.at.Seconds(), a.what)
 	}
 	fmt.Println()
-	if s.wishes != nil {
-		s.playing.Go(func() { s.wishes.play(s.ctx, s, until) })
+	if s.backEnd != nil {
+		s.playing.Go(func() { s.backEnd.play(s.ctx, s, until) })
 	}
 	s.played = make([]*testbroker.Injected, len(s.steps))
 	for i, a := range s.steps {

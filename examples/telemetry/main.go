@@ -112,19 +112,19 @@ func run(ctx context.Context, s settings) error {
 	if err := client.Open(ctx); err != nil {
 		return err
 	}
-	pace := newPace(s.rate)
-	obeys, err := pace.obey(ctx, client, out)
+	sampler := newSampler(s.rate)
+	followsTwin, err := sampler.followTwin(ctx, client, out)
 	if err != nil {
 		return err
 	}
 	if hub != nil {
-		if obeys {
-			hub.wishes = &wishes{usual: pace.usual}
+		if followsTwin {
+			hub.backEnd = &backEnd{defaultInterval: sampler.defaultInterval}
 		}
 		hub.start(s.sabotage)
 	}
 	readings := newReadings(s.count)
-	sendErr := readings.send(ctx, client, pace, out)
+	sendErr := readings.send(ctx, client, sampler, out)
 	if hub != nil {
 		hub.finish()
 	}
@@ -132,9 +132,9 @@ func run(ctx context.Context, s settings) error {
 	flushCtx, cancel := context.WithTimeout(context.Background(), 15*time.Second)
 	defer cancel()
 	flushErr := client.Flush(flushCtx)
-	var wishErr error
+	var backEndErr error
 	if hub != nil && sendErr == nil {
-		wishErr = hub.wishes.check(flushCtx, hub)
+		backEndErr = hub.backEnd.check(flushCtx, hub)
 	}
 	stats := client.Stats()
 	closeErr := client.Close()
@@ -149,7 +149,7 @@ func run(ctx context.Context, s settings) error {
 	if sendErr != nil {
 		flushErr = nil // has the same cause
 	}
-	return errors.Join(sendErr, flushErr, wishErr, closeErr, ledgerErr)
+	return errors.Join(sendErr, flushErr, backEndErr, closeErr, ledgerErr)
 }
 
 // newTransport selects the transport of the readings. A program that names one transport links no

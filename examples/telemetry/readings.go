@@ -39,13 +39,13 @@ func newReadings(n int) *readings {
 
 // send puts the readings into the outbox at their times, in any state of the connection, and prints
 // the progress each second.
-func (r *readings) send(ctx context.Context, c *device.Client, p *pace, out *printer) error {
+func (r *readings) send(ctx context.Context, c *device.Client, p *sampler, out *printer) error {
 	p.begin()
-	tick := time.NewTicker(min(50*time.Millisecond, time.Duration(p.usual*float64(time.Second))))
+	tick := time.NewTicker(min(50*time.Millisecond, time.Duration(p.defaultInterval*float64(time.Second))))
 	defer tick.Stop()
-	told := time.Now()
+	printed := time.Now()
 	for r.accepted < len(r.messages) {
-		for due := min(len(r.messages), p.now()); r.accepted < due; r.accepted++ {
+		for due := min(len(r.messages), p.count()); r.accepted < due; r.accepted++ {
 			if err := c.Enqueue(ctx, &r.messages[r.accepted], &r.receipts[r.accepted]); err != nil {
 				if ctx.Err() != nil {
 					return ctx.Err()
@@ -53,8 +53,8 @@ func (r *readings) send(ctx context.Context, c *device.Client, p *pace, out *pri
 				return err
 			}
 		}
-		if time.Since(told) >= time.Second {
-			told = time.Now()
+		if time.Since(printed) >= time.Second {
+			printed = time.Now()
 			s := c.Stats()
 			out.line("progress   sent %d, acknowledged %d, waiting %d", s.Accepted, s.Acknowledged, s.Queued)
 		}
@@ -92,7 +92,7 @@ func (r *readings) ledger(s device.Stats, hub *faultyHub, interrupted bool) erro
 	fmt.Printf("\nledger\n  sent            %6d\n  acknowledged    %6d\n", r.accepted, acknowledged)
 	var errs []error
 	if failed > 0 {
-		fmt.Printf("  not delivered   %6d   (each was told so; the first: %v)\n", failed, firstFailure)
+		fmt.Printf("  not delivered   %6d   (each has an error; the first: %v)\n", failed, firstFailure)
 		errs = append(errs, fmt.Errorf("%d readings were not delivered", failed))
 	}
 	if hub != nil {

@@ -16,10 +16,10 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// pace says how many readings should exist by now. A back end changes it by the desired property
+// sampler says how many readings should exist. A back end changes it by the desired property
 // "interval", in seconds.
-type pace struct {
-	usual float64 // seconds between two readings, unless desired otherwise
+type sampler struct {
+	defaultInterval float64 // seconds between two readings, unless desired otherwise
 
 	mu       sync.Mutex
 	interval float64
@@ -27,37 +27,37 @@ type pace struct {
 	due      float64 // at since
 }
 
-func newPace(rate float64) *pace {
-	return &pace{usual: 1 / rate, interval: 1 / rate, since: time.Now(), due: 1}
+func newSampler(rate float64) *sampler {
+	return &sampler{defaultInterval: 1 / rate, interval: 1 / rate, since: time.Now(), due: 1}
 }
 
-// now returns the number of readings since the beginning that should exist by now.
-func (p *pace) now() int {
+// count returns the number of readings since the start that should exist.
+func (p *sampler) count() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return int(p.dueLocked(time.Now()))
 }
 
-func (p *pace) dueLocked(now time.Time) float64 {
+func (p *sampler) dueLocked(now time.Time) float64 {
 	return p.due + now.Sub(p.since).Seconds()/p.interval
 }
 
 // begin starts the count.
-func (p *pace) begin() {
+func (p *sampler) begin() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.since, p.due = time.Now(), 1
 }
 
-// set applies a desired property, and returns the answer.
-func (p *pace) set(wish pnp.Property) pnp.Answer {
+// apply applies a desired property, and returns the answer.
+func (p *sampler) apply(property pnp.Property) pnp.Answer {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	answer := pnp.Answer{Status: pnp.OK}
-	interval := p.usual
-	if wish.Removed() {
+	interval := p.defaultInterval
+	if property.Removed() {
 		answer.Status, answer.Description = pnp.Initial, "the usual one"
-	} else if err := wish.Decode(&interval); err != nil || interval < 0.0001 || interval > 3600 {
+	} else if err := property.Decode(&interval); err != nil || interval < 0.0001 || interval > 3600 {
 		interval = p.interval
 		answer.Status, answer.Description = pnp.BadValue, "give seconds from 0.0001 to 3600"
 	}
@@ -67,9 +67,9 @@ func (p *pace) set(wish pnp.Property) pnp.Answer {
 	return answer
 }
 
-// obey makes the device follow its desired properties and answer the method "reboot", if the
+// followTwin makes the device follow its desired properties and answer the method "reboot", if the
 // transport has twins and methods.
-func (p *pace) obey(ctx context.Context, client *device.Client, out *printer) (bool, error) {
+func (p *sampler) followTwin(ctx context.Context, client *device.Client, out *printer) (bool, error) {
 	switch _, err := client.GetTwin(ctx); {
 	case errors.Is(err, transport.Unsupported):
 		out.line("device     does without the property interval and the method reboot: the transport has neither twins nor " +
@@ -86,7 +86,7 @@ func (p *pace) obey(ctx context.Context, client *device.Client, out *printer) (b
 	// The answer must use the connection that brought the call. So the reboot, here a new connection,
 	// follows later.
 	return true, client.HandleMethod("reboot", func(context.Context, *device.MethodCall) (int, []byte) {
-		out.line("device     is told to reboot")
+		out.line("device     is asked to reboot")
 		time.AfterFunc(rebootAfter, func() { client.Reconnect() }) // after Close it has no effect
 		return 202, nil
 	})
@@ -96,7 +96,7 @@ func (p *pace) obey(ctx context.Context, client *device.Client, out *printer) (b
 const rebootAfter = 300 * time.Millisecond
 
 // change applies the properties in d and reports the answer.
-func (p *pace) change(ctx context.Context, client *device.Client, d device.Desired, out *printer) error {
+func (p *sampler) change(ctx context.Context, client *device.Client, d device.Desired, out *printer) error {
 	patch, err := p.answer(d, out)
 	if err != nil || patch.Empty() {
 		return err
@@ -110,38 +110,38 @@ func (p *pace) change(ctx context.Context, client *device.Client, d device.Desir
 }
 
 // answer applies the properties in d. The patch is empty if they do not contain the interval.
-func (p *pace) answer(d device.Desired, out *printer) (patch pnp.Patch, err error) {
-	wishes, err := pnp.Properties(d)
+func (p *sampler) answer(d device.Desired, out *printer) (patch pnp.Patch, err error) {
+	properties, err := pnp.Properties(d)
 	if err != nil {
 		return patch, err
 	}
-	isInterval := func(wish pnp.Property) bool { return wish.Name == "interval" }
-	if d.Full && !slices.ContainsFunc(wishes, isInterval) {
+	isInterval := func(property pnp.Property) bool { return property.Name == "interval" }
+	if d.Full && !slices.ContainsFunc(properties, isInterval) {
 		// no interval is desired: it may have been removed while the device was disconnected
-		wishes = append(wishes, pnp.Property{Name: "interval", Value: json.RawMessage("null"), Version: d.Version})
+		properties = append(properties, pnp.Property{Name: "interval", Value: json.RawMessage("null"), Version: d.Version})
 	}
-	for _, wish := range wishes {
-		if isInterval(wish) {
-			answer := p.set(wish)
-			out.line("device     interval %s: %d, now %v s", wish.Value, answer.Status, answer.Value)
-			patch.Answer(wish, answer)
+	for _, property := range properties {
+		if isInterval(property) {
+			answer := p.apply(property)
+			out.line("device     interval %s: %d, now %v s", property.Value, answer.Status, answer.Value)
+			patch.Answer(property, answer)
 		}
 	}
 	return patch, nil
 }
 
-// wishes are the actions of the in-process hub's back end: half the rate for a while, and a reboot.
-// Faults may happen in between, so it waits and repeats.
-type wishes struct {
-	version int64 // of the desired properties that it has set last
-	usual   float64
-	reboot  testbroker.MethodResult
-	err     error
+// backEnd has the actions of the in-process hub's back end: half the rate for a while, and a
+// reboot. Faults may happen in between, so it waits and repeats.
+type backEnd struct {
+	version         int64 // of the desired properties that it has set last
+	defaultInterval float64
+	reboot          testbroker.MethodResult
+	err             error
 }
 
-// play runs the wishes until ctx ends. until waits for a time of the schedule, and reports whether
+// play runs the actions until ctx ends. until waits for a time of the schedule, and reports whether
 // it was reached.
-func (w *wishes) play(ctx context.Context, s *faultyHub, until func(time.Duration) bool) {
+func (w *backEnd) play(ctx context.Context, s *faultyHub, until func(time.Duration) bool) {
 	desire := func(value string) {
 		version, err := s.hub.PatchDesired(s.device, `{"interval":`+value+`}`)
 		s.out.line("       hub desires the interval %s: version %d", value, version)
@@ -150,7 +150,7 @@ func (w *wishes) play(ctx context.Context, s *faultyHub, until func(time.Duratio
 	if !until(6500 * time.Millisecond) {
 		return
 	}
-	desire(strconv.FormatFloat(2*w.usual, 'f', -1, 64))
+	desire(strconv.FormatFloat(2*w.defaultInterval, 'f', -1, 64))
 	until(8 * time.Second) // or the end
 	desire("null")
 	if !until(17600 * time.Millisecond) {
@@ -174,8 +174,8 @@ func (w *wishes) play(ctx context.Context, s *faultyHub, until func(time.Duratio
 	}
 }
 
-// check waits for the answer to the last wish. A nil w has none.
-func (w *wishes) check(ctx context.Context, s *faultyHub) error {
+// check waits for the answer to the last change. A nil w has none.
+func (w *backEnd) check(ctx context.Context, s *faultyHub) error {
 	if w == nil {
 		return nil
 	}
@@ -192,7 +192,7 @@ func (w *wishes) check(ctx context.Context, s *faultyHub) error {
 		}
 		err := json.Unmarshal(t.Reported, &reported)
 		return err == nil && reported.Interval.AV == w.version && reported.Interval.AC == pnp.Initial &&
-			reported.Interval.Value == w.usual
+			reported.Interval.Value == w.defaultInterval
 	})
 	if err != nil {
 		return fmt.Errorf("the device did not answer to version %d of its desired properties: %w", w.version, err)

@@ -15,18 +15,18 @@ import (
 // A new interval applies from its arrival on; the number of readings until then does not change.
 func TestTheRateFollowsTheInterval(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := newPace(4)
+		p := newSampler(4)
 		p.begin()
 		set := func(value string) pnp.Answer {
-			return p.set(pnp.Property{Name: "interval", Value: json.RawMessage(value), Version: 7})
+			return p.apply(pnp.Property{Name: "interval", Value: json.RawMessage(value), Version: 7})
 		}
-		require.Equal(t, 1, p.now())
+		require.Equal(t, 1, p.count())
 		time.Sleep(time.Second)
-		require.Equal(t, 5, p.now())
+		require.Equal(t, 5, p.count())
 		require.Equal(t, pnp.Answer{Status: pnp.OK, Value: 0.5}, set("0.5"))
-		require.Equal(t, 5, p.now())
+		require.Equal(t, 5, p.count())
 		time.Sleep(time.Second)
-		require.Equal(t, 7, p.now())
+		require.Equal(t, 7, p.count())
 		for _, bad := range []string{"0", "-1", "3601", `"fast"`, "{}"} {
 			answer := set(bad)
 			require.Equal(t, pnp.BadValue, answer.Status, bad)
@@ -34,10 +34,10 @@ func TestTheRateFollowsTheInterval(t *testing.T) {
 			require.NotEmpty(t, answer.Description)
 		}
 		time.Sleep(time.Second)
-		require.Equal(t, 9, p.now())
+		require.Equal(t, 9, p.count())
 		require.Equal(t, pnp.Answer{Status: pnp.Initial, Value: 0.25, Description: "the usual one"}, set("null"))
 		time.Sleep(time.Second)
-		require.Equal(t, 13, p.now())
+		require.Equal(t, 13, p.count())
 	})
 }
 
@@ -45,7 +45,7 @@ func TestTheRateFollowsTheInterval(t *testing.T) {
 // was disconnected returns to the default, in its behaviour and in its reported properties.
 func TestTheIntervalIsForgottenWhenItIsRemoved(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := newPace(4)
+		p := newSampler(4)
 		p.begin()
 		tell := func(full bool, version int64, text string) string {
 			patch, err := p.answer(device.Desired{Full: full, Version: version, JSON: []byte(text)}, newPrinter())
@@ -61,10 +61,10 @@ func TestTheIntervalIsForgottenWhenItIsRemoved(t *testing.T) {
 		require.JSONEq(t, `{"interval":{"value":2,"ac":200,"av":2,"ad":""}}`, tell(false, 2, `{"interval":2,"$version":2}`))
 		require.Empty(t, tell(false, 3, `{"colour":"red","$version":3}`), "a patch without it changes nothing")
 		time.Sleep(2 * time.Second)
-		require.Equal(t, 2, p.now())
+		require.Equal(t, 2, p.count())
 		require.JSONEq(t, `{"interval":{"value":0.25,"ac":203,"av":5,"ad":"the usual one"}}`,
 			tell(true, 5, `{"colour":"red","$version":5}`))
 		time.Sleep(2 * time.Second)
-		require.Equal(t, 10, p.now())
+		require.Equal(t, 10, p.count())
 	})
 }

@@ -33,8 +33,8 @@ func main() {
 	setup.Main(0, &to, func(ctx context.Context) error { return run(ctx, *transport, to) })
 }
 
-// told are the changes that the handler received, such as "full 5".
-type told struct {
+// received has the changes that the handler received, such as "full 5".
+type received struct {
 	mu   sync.Mutex
 	list []string
 }
@@ -52,8 +52,8 @@ func run(ctx context.Context, name string, to setup.Target) error {
 	}
 	defer client.Close()
 
-	var seen told
-	client.HandleDesired(func(ctx context.Context, d device.Desired) { seen.take(ctx, client, d) })
+	var seen received
+	client.HandleDesired(func(ctx context.Context, d device.Desired) { seen.handle(ctx, client, d) })
 	if err := client.Open(ctx); err != nil {
 		return err
 	}
@@ -64,7 +64,7 @@ func run(ctx context.Context, name string, to setup.Target) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
-	if err := changeOnesMind(ctx, own.Hub, own.Creds.DeviceID); err != nil {
+	if err := changeDesired(ctx, own.Hub, own.Creds.DeviceID); err != nil {
 		return err
 	}
 	twin, err := client.GetTwin(ctx)
@@ -76,24 +76,24 @@ func run(ctx context.Context, name string, to setup.Target) error {
 }
 
 // take answers each change of the interval with the new value.
-func (t *told) take(ctx context.Context, client *device.Client, d device.Desired) {
+func (t *received) handle(ctx context.Context, client *device.Client, d device.Desired) {
 	what := fmt.Sprintf("patch %d", d.Version)
 	if d.Full {
 		what = fmt.Sprintf("full %d", d.Version)
 	}
-	fmt.Printf("device   is told: %s: %s\n", what, d.JSON)
+	fmt.Printf("device   received: %s: %s\n", what, d.JSON)
 	t.mu.Lock()
 	t.list = append(t.list, what)
 	t.mu.Unlock()
 
-	wishes, err := pnp.Properties(d)
+	properties, err := pnp.Properties(d)
 	var patch pnp.Patch
 	if d.Full {
 		patch.Initial("", "interval", 10, "by default") // unless one is desired
 	}
-	for _, wish := range wishes {
-		if wish.Name == "interval" {
-			patch.Answer(wish, pnp.Answer{Status: pnp.OK})
+	for _, property := range properties {
+		if property.Name == "interval" {
+			patch.Answer(property, pnp.Answer{Status: pnp.OK})
 		}
 	}
 	if err == nil && !patch.Empty() {
@@ -107,18 +107,18 @@ func (t *told) take(ctx context.Context, client *device.Client, d device.Desired
 	}
 }
 
-func (t *told) check(want ...string) error {
+func (t *received) check(want ...string) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if !slices.Equal(t.list, want) {
-		return fmt.Errorf("the device was told %q, want %q", t.list, want)
+		return fmt.Errorf("the device received %q, want %q", t.list, want)
 	}
-	fmt.Printf("in order: told %q, each once\n", t.list)
+	fmt.Printf("in order: received %q, each once\n", t.list)
 	return nil
 }
 
-// changeOnesMind is the back end.
-func changeOnesMind(ctx context.Context, hub *testbroker.Hub, id string) error {
+// changeDesired is the back end.
+func changeDesired(ctx context.Context, hub *testbroker.Hub, id string) error {
 	desire := func(seconds int) error {
 		version, err := hub.PatchDesired(id, fmt.Sprintf(`{"interval":%d}`, seconds))
 		fmt.Printf("back end desires an interval of %d seconds: version %d\n", seconds, version)
@@ -137,14 +137,14 @@ func changeOnesMind(ctx context.Context, hub *testbroker.Hub, id string) error {
 		return err
 	}
 	fmt.Println("network  is gone")
-	away := hub.Inject(testbroker.Fault{Kind: testbroker.Absent, Times: -1})
+	outage := hub.Inject(testbroker.Fault{Kind: testbroker.Absent, Times: -1})
 	if err := errors.Join(desire(40), desire(50), desire(60)); err != nil {
 		return err
 	}
-	if err := away.WaitFired(ctx, 2); err != nil { // cut, and one connect refused
+	if err := outage.WaitFired(ctx, 2); err != nil { // cut, and one connect refused
 		return err
 	}
-	away.Remove()
+	outage.Remove()
 	fmt.Println("network  is back")
 	return answered(`{"interval":{"ac":200,"ad":"","av":5,"value":60}}`)
 }

@@ -15,8 +15,8 @@ import (
 	hubhttp "github.com/hubline-iot/hubline/transport/http"
 )
 
-// looks counts the polls for cloud-to-device messages.
-func (h *scripted) looks() int {
+// polls counts the polls for cloud-to-device messages.
+func (h *scripted) polls() int {
 	n := 0
 	for _, s := range h.seen() {
 		if s.method == http.MethodGet {
@@ -46,26 +46,26 @@ func TestPollsForMessages(t *testing.T) {
 	bubble(t, func(t *testing.T, h *scripted) {
 		r := h.start(t, h.options())
 		time.Sleep(time.Hour)
-		require.Zero(t, h.looks())
+		require.Zero(t, h.polls())
 		require.NoError(t, r.subscribe())
-		require.Equal(t, 1, h.looks())
+		require.Equal(t, 1, h.polls())
 		time.Sleep(24*time.Minute + 59*time.Second)
-		require.Equal(t, 1, h.looks())
+		require.Equal(t, 1, h.polls())
 		for i := range 3 {
 			h.message(fmt.Sprint("c-", i), nil)
 		}
 		time.Sleep(2 * time.Second)
 		require.Equal(t, []string{"c-0", "c-1", "c-2"}, r.bodies())
-		require.Equal(t, 1+4, h.looks(), "until there is none")
+		require.Equal(t, 1+4, h.polls(), "until there is none")
 		for _, d := range r.delivered() {
 			r.settle(d.ref, transport.Accept)
 		}
 		time.Sleep(25 * time.Minute)
-		require.Equal(t, 6, h.looks())
+		require.Equal(t, 6, h.polls())
 
 		r.Do(&transport.Request{ID: 9, Op: transport.OpSubscribe})
 		time.Sleep(time.Hour)
-		require.Equal(t, 6, h.looks(), "nobody wants them any more")
+		require.Equal(t, 6, h.polls(), "nobody wants them any more")
 	})
 }
 
@@ -156,10 +156,10 @@ func TestNoMoreUnsettledThanTheQueue(t *testing.T) {
 		require.NoError(t, r.subscribe())
 		time.Sleep(10 * time.Second)
 		require.Len(t, r.delivered(), 4)
-		looks := h.looks()
+		looks := h.polls()
 		r.settle(r.delivered()[1].ref, transport.Accept)
 		require.Len(t, r.delivered(), 5, "the next one comes at once")
-		require.Equal(t, looks+1, h.looks())
+		require.Equal(t, looks+1, h.polls())
 	})
 }
 
@@ -273,13 +273,13 @@ func TestABusyHubDeliversLater(t *testing.T) {
 		r := h.start(t, h.polling(time.Hour))
 		require.NoError(t, r.subscribe())
 		time.Sleep(16 * time.Second)
-		require.Equal(t, 5, h.looks(), "at 0, 1, 3, 7 and 15 s")
+		require.Equal(t, 5, h.polls(), "at 0, 1, 3, 7 and 15 s")
 		h.change(func() { after = "600" })
 		time.Sleep(16 * time.Second)
-		require.Equal(t, 6, h.looks())
+		require.Equal(t, 6, h.polls())
 		h.change(func() { busy = false })
 		time.Sleep(9*time.Minute + 30*time.Second)
-		require.Equal(t, 6, h.looks())
+		require.Equal(t, 6, h.polls())
 		time.Sleep(time.Minute)
 		require.Equal(t, []string{"x"}, r.bodies())
 	})
@@ -303,7 +303,7 @@ func TestAHubWithoutMessages(t *testing.T) {
 		require.ErrorIs(t, err, transport.Unsupported)
 		require.Equal(t, transport.Operation, transport.Find(err).Scope)
 		time.Sleep(time.Hour)
-		require.Equal(t, 1, h.looks())
+		require.Equal(t, 1, h.polls())
 		r.send(0, numbered(1)...) // telemetry still works
 		synctest.Wait()
 		require.NoError(t, r.results()[0])
@@ -553,7 +553,7 @@ func TestAnUnexpectedAnswerToAPoll(t *testing.T) {
 		r := h.start(t, h.polling(time.Second))
 		require.NoError(t, r.subscribe())
 		time.Sleep(time.Hour)
-		require.InDelta(t, 66, h.looks(), 2)
+		require.InDelta(t, 66, h.polls(), 2)
 		r.send(0, numbered(1)...)
 		synctest.Wait()
 		require.NoError(t, r.results()[0])
@@ -631,7 +631,7 @@ func TestAHubThatRepeatsAMessage(t *testing.T) {
 				r.settle(r.delivered()[0].ref, transport.Accept)
 			}
 			time.Sleep(10 * time.Minute)
-			require.InDelta(t, 2+6+9, h.looks(), 2, "after 1, 2, 4 s and so on, up to a minute")
+			require.InDelta(t, 2+6+9, h.polls(), 2, "after 1, 2, 4 s and so on, up to a minute")
 			require.Equal(t, []string{"x"}, r.bodies())
 
 			h.change(func() { h.answer = nil }) // after a new message the next poll follows at once

@@ -176,7 +176,7 @@ func TestAClientUnderFaults(t *testing.T) {
 	for seed := range uint64(8) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			bubble(t, func(t *testing.T, h *scripted) {
-				dice := rand.New(rand.NewPCG(seed, 1)) // of the hub
+				random := rand.New(rand.NewPCG(seed, 1)) // of the hub
 				h.answer = func(w http.ResponseWriter, r *http.Request, body []byte) bool {
 					if strings.HasSuffix(r.URL.Path, "/events") {
 						if messages, err := parse(r.Header, body); err == nil {
@@ -188,9 +188,9 @@ func TestAClientUnderFaults(t *testing.T) {
 							}
 						}
 					}
-					switch dice.IntN(16) {
+					switch random.IntN(16) {
 					case 0:
-						refuse(w, []int{429001, 500001, 503005, 403002, 408000, 502000}[dice.IntN(6)], "")
+						refuse(w, []int{429001, 500001, 503005, 403002, 408000, 502000}[random.IntN(6)], "")
 					case 1:
 						h.route(discard{http.Header{}}, r, body)
 						panic(http.ErrAbortHandler)

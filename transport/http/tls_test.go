@@ -165,8 +165,8 @@ func (c *blockedConn) Close() error {
 // TLS's close_notify is a write, too, so the socket is closed under it when it takes too long.
 func TestCloseOfTLSIsBounded(t *testing.T) {
 	// In real time: crypto/tls waits for a mutex meanwhile, which stops the bubble's clock.
-	hung := time.AfterFunc(10*time.Second, func() { panic("the goodbye of TLS holds up Close") })
-	defer hung.Stop()
+	watchdog := time.AfterFunc(10*time.Second, func() { panic("the close_notify of TLS delays Close") })
+	defer watchdog.Stop()
 	emulated(t, func(t *testing.T, h *testbroker.Hub) {
 		d, err := h.AddDevice("dev-1")
 		require.NoError(t, err)

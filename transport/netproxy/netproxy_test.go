@@ -221,7 +221,7 @@ func TestKindsOfSOCKS5Replies(t *testing.T) {
 }
 
 func TestPeersThatAreNoProxies(t *testing.T) {
-	hangUp := func(c net.Conn) { _, _ = c.Read(make([]byte, 1)); _ = c.Close() }
+	closeAfterRead := func(c net.Conn) { _, _ = c.Read(make([]byte, 1)); _ = c.Close() }
 	for name, c := range map[string]struct {
 		url   string
 		serve func(net.Conn)
@@ -240,13 +240,13 @@ func TestPeersThatAreNoProxies(t *testing.T) {
 		"HTTP, broken header": {"http://p", (&httpProxy{answer: "HTTP/1.1 200 OK\r\n no header\r\n\r\n"}).serve,
 			transport.Protocol,
 			"not HTTP"},
-		"HTTP, hung up": {"http://p", hangUp, transport.Unknown, "proxy p:80: it closed the connection"},
+		"HTTP, closed": {"http://p", closeAfterRead, transport.Unknown, "proxy p:80: it closed the connection"},
 		"SOCKS5, HTTP": {"socks5://p", (&socksProxy{raw: []byte("HTTP/1.1 400 Bad Request\r\n\r\n")}).serve,
 			transport.Protocol,
 			"unexpected protocol version 72"},
 		"SOCKS5, odd method": {"socks5://" + userInfo + "p", (&socksProxy{raw: []byte{5, 9}}).serve, transport.Protocol,
 			"unsupported authentication method 9"},
-		"SOCKS5, hung up": {"socks5://p", hangUp, transport.Unknown, "proxy p:1080: EOF"},
+		"SOCKS5, closed": {"socks5://p", closeAfterRead, transport.Unknown, "proxy p:1080: EOF"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			bounded.Test(t, func(t *testing.T) {
@@ -290,7 +290,7 @@ func TestTheEndOfCtxEndsTheDial(t *testing.T) {
 			serve   func(net.Conn)
 		}{
 			"while the proxy is out of reach": {func(n *memconn.Network) { n.Hang(true) }, func(net.Conn) {}},
-			"while the proxy is mute": {func(*memconn.Network) {},
+			"while the proxy is silent": {func(*memconn.Network) {},
 				func(c net.Conn) { _, _ = io.Copy(io.Discard, c); _ = c.Close() }},
 			"while the proxy reads nothing": {func(n *memconn.Network) { n.SetBuffer(1) }, func(c net.Conn) {}},
 		} {

@@ -7,8 +7,8 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// goodbye is how long Run may take after the end of its context.
-const goodbye = time.Second
+// endLimit is how long Run may take after the end of its context.
+const endLimit = time.Second
 
 func lossEndsRun(p *probe) {
 	s := p.start()
@@ -63,7 +63,7 @@ func (s *session) requireGoodbye() {
 	began := time.Now()
 	s.cancel()
 	s.awaitEnd(waitLimit)
-	if took := s.over.Sub(began); took > goodbye {
+	if took := s.over.Sub(began); took > endLimit {
 		s.p.Errorf("Run returned %v after its context had ended", took)
 	}
 	if s.err == nil {

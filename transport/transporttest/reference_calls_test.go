@@ -66,7 +66,7 @@ func (h *refHub) PatchDesired(patch string) {
 				Msg: &transport.Message{Body: []byte(body)}})
 		}
 		s.mu.Unlock()
-		s.poke()
+		s.notify()
 	}
 }
 
@@ -86,7 +86,7 @@ func (h *refHub) Call(name, body string) (status int, answer string, err error) 
 		s.down = append(s.down, &transport.Delivery{Kind: transport.Methods, Name: []byte(name), Ref: []byte(ref),
 			Msg: &transport.Message{Body: []byte(body)}})
 		s.mu.Unlock()
-		s.poke()
+		s.notify()
 	}
 	h.mu.Unlock()
 	select {

@@ -164,7 +164,7 @@ func (s *refSession) Info() transport.Info {
 	return transport.Info{MaxSize: transport.MaxMessageSize}
 }
 
-func (s *refSession) poke() {
+func (s *refSession) notify() {
 	select {
 	case s.wake <- struct{}{}:
 	default:
@@ -185,7 +185,7 @@ func (s *refSession) Send(batch []transport.Item) {
 			s.mu.Lock()
 			s.batch = batch
 			s.mu.Unlock()
-			s.poke()
+			s.notify()
 		})
 		return
 	case "messages are done as soon as they are sent":
@@ -203,7 +203,7 @@ func (s *refSession) Send(batch []transport.Item) {
 	if ended && s.t.fault == "Send works after the end" {
 		s.t.hub.take(s, batch[0])
 	}
-	s.poke()
+	s.notify()
 }
 
 func (s *refSession) Do(r *transport.Request) {
@@ -219,7 +219,7 @@ func (s *refSession) Do(r *transport.Request) {
 	if ended && r.Op == transport.OpRespond && s.t.fault != "late answers vanish" {
 		s.cfg.Sink.Reply(r.ID, transport.Reply{Err: refError(transport.Operation, r.Op, transport.Network, "ended")})
 	}
-	s.poke()
+	s.notify()
 }
 
 func (s *refSession) Run(ctx context.Context) error {
@@ -276,11 +276,11 @@ func (s *refSession) serve(ctx context.Context) error {
 			return lost(transport.Timeout)
 		case <-ctx.Done():
 			switch {
-			case s.t.fault == "the goodbye takes long":
+			case s.t.fault == "the disconnect takes long":
 				time.Sleep(3 * time.Second)
-			case s.t.fault == "the goodbye waits for answers" && s.waiting > 0:
+			case s.t.fault == "the disconnect waits for answers" && s.waiting > 0:
 				time.Sleep(3 * time.Second)
-			case s.t.fault == "the goodbye waits for the network" && s.silent:
+			case s.t.fault == "the disconnect waits for the network" && s.silent:
 				time.Sleep(3 * time.Second)
 			}
 			return ctx.Err()
@@ -387,7 +387,7 @@ func (h *refHub) take(s *refSession, it transport.Item) {
 		s.mu.Lock()
 		s.answered = append(s.answered, it.Tag)
 		s.mu.Unlock()
-		s.poke()
+		s.notify()
 	}
 	if h.holding {
 		h.held = append(h.held, answer)
@@ -502,7 +502,7 @@ func (h *refHub) Deliver(body string) {
 	}
 	h.mu.Unlock()
 	for _, s := range all {
-		s.poke()
+		s.notify()
 	}
 }
 

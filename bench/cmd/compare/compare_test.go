@@ -25,7 +25,7 @@ var mqtt, amqp = suites[0], suites[1]
 
 // inventedOf returns results with simple figures: three rounds, in which the raw library has a rate
 // of 100, 200 and 400.
-func inventedOf(s *suite, others func(c *comparison, base, wobble float64)) *results {
+func inventedOf(s *suite, others func(c *comparison, base, noise float64)) *results {
 	p := plan{suite: s, peers: s.protocol.Peers, ways: []bool{false, true}, sizes: []int{100, 1024},
 		windows: []int{1, 128}}
 	r := &results{settings: settings{3, time.Second}, Protocol: s.protocol.Name, suite: s, Machine: "a machine",
@@ -42,22 +42,22 @@ func inventedOf(s *suite, others func(c *comparison, base, wobble float64)) *res
 
 // invented returns invented results over MQTT.
 func invented() *results {
-	return inventedOf(mqtt, func(c *comparison, base, wobble float64) {
+	return inventedOf(mqtt, func(c *comparison, base, noise float64) {
 		c.Senders[limit] = append(c.Senders[limit], bench.Figures{Rate: base * 30, CPU: 100})
-		c.Senders[paho] = append(c.Senders[paho], bench.Figures{Rate: base * 2 * wobble, CPU: 8_000, Allocs: 37, Bytes: 1300})
-		c.Senders[lean] = append(c.Senders[lean], bench.Figures{Rate: base * 20 * wobble, CPU: 5_000})
+		c.Senders[paho] = append(c.Senders[paho], bench.Figures{Rate: base * 2 * noise, CPU: 8_000, Allocs: 37, Bytes: 1300})
+		c.Senders[lean] = append(c.Senders[lean], bench.Figures{Rate: base * 20 * noise, CPU: 5_000})
 	})
 }
 
 func TestTablesOfAMQP(t *testing.T) {
-	r := inventedOf(amqp, func(c *comparison, base, wobble float64) {
-		c.Senders[batches] = append(c.Senders[batches], bench.Figures{Rate: base * 5 * wobble, CPU: 1_000, Allocs: 0.1,
+	r := inventedOf(amqp, func(c *comparison, base, noise float64) {
+		c.Senders[batches] = append(c.Senders[batches], bench.Figures{Rate: base * 5 * noise, CPU: 1_000, Allocs: 0.1,
 			Bytes: 200})
 		allocs := 42.0
 		if c.TLS {
 			allocs = 42.1
 		}
-		c.Senders[alone] = append(c.Senders[alone], bench.Figures{Rate: base * 0.8 * wobble, CPU: 11_000, Allocs: allocs,
+		c.Senders[alone] = append(c.Senders[alone], bench.Figures{Rate: base * 0.8 * noise, CPU: 11_000, Allocs: allocs,
 			Bytes: 1500})
 	})
 	text := r.text()

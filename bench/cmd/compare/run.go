@@ -129,15 +129,15 @@ func (c *comparison) round(ctx context.Context, protocol *bench.Protocol, round 
 	return p.Close()
 }
 
-// patience limits a turn: a client that keeps trying would wait for a dead peer.
-const patience = time.Minute
+// turnLimit bounds a turn: a client that keeps trying would wait for a dead peer.
+const turnLimit = time.Minute
 
 // opener opens a sender.
 type opener func(p *bench.Peer, window, size int) (bench.Sender, error)
 
 // turn lets one sender warm up and send.
 func (c *comparison) turn(ctx context.Context, i int, open opener, p *bench.Peer, length time.Duration) error {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, turnLimit)
 	defer cancel()
 	s, err := open(p, c.Window, c.Size)
 	if err != nil {

@@ -213,21 +213,21 @@ func TestADialEndsWithItsContext(t *testing.T) {
 	})
 }
 
-// mute is a connection whose peer closed before CONNECT; reads return the peer's error.
-type mute struct {
+// closedConn is a connection whose peer closed before CONNECT; reads return the peer's error.
+type closedConn struct {
 	Conn
 	last error
 }
 
-func (m *mute) Write([]byte) (int, error)       { return 0, errPulled }
-func (m *mute) Read([]byte) (int, error)        { return 0, m.last }
-func (m *mute) SetReadDeadline(time.Time) error { return nil }
-func (m *mute) Close() error                    { return nil }
+func (m *closedConn) Write([]byte) (int, error)       { return 0, errPulled }
+func (m *closedConn) Read([]byte) (int, error)        { return 0, m.last }
+func (m *closedConn) SetReadDeadline(time.Time) error { return nil }
+func (m *closedConn) Close() error                    { return nil }
 
-// explaining is a mute with a method Explain.
-type explaining struct{ mute }
+// explainingConn is a closedConn with a method Explain.
+type explainingConn struct{ closedConn }
 
-func (explaining) Explain(err error) error {
+func (explainingConn) Explain(err error) error {
 	return &transport.Error{Kind: transport.Forbidden, Err: err}
 }
 
@@ -249,10 +249,10 @@ func TestAFailedDialHasItsCause(t *testing.T) {
 		"no answer":        {fails(timeoutError{errPulled}), transport.Timeout, errPulled},
 		"a kind of the board's": {fails(&transport.Error{Kind: transport.Untrusted, Op: transport.OpSend,
 			Err: errPulled}), transport.Untrusted, errPulled},
-		"CONNECT is not taken":        {conn(&mute{last: io.EOF}), transport.Network, errPulled},
-		"CONNECT is not taken, why":   {conn(&mute{last: alert}), transport.Network, alert},
-		"CONNECT is not taken, dead":  {conn(&mute{last: timeoutError{alert}}), transport.Network, errPulled},
-		"the connection can tell why": {conn(&explaining{mute{last: alert}}), transport.Forbidden, alert},
+		"CONNECT is not taken":       {conn(&closedConn{last: io.EOF}), transport.Network, errPulled},
+		"CONNECT is not taken, why":  {conn(&closedConn{last: alert}), transport.Network, alert},
+		"CONNECT is not taken, dead": {conn(&closedConn{last: timeoutError{alert}}), transport.Network, errPulled},
+		"the connection explains it": {conn(&explainingConn{closedConn{last: alert}}), transport.Forbidden, alert},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := New(c.dial, nil).Dial(t.Context(), &transport.Config{Creds: testCreds(t), Sink: new(sink)})

@@ -33,19 +33,19 @@ import (
 	"github.com/hubline-iot/hubline/transport/netopt"
 )
 
-// quitter ends its session when a message is done.
-type quitter struct{ cancel context.CancelFunc }
+// endAfterFirst ends its session when a message is done.
+type endAfterFirst struct{ cancel context.CancelFunc }
 
-func (q quitter) Done(uint16, error)             { q.cancel() }
-func (quitter) Reply(uint32, transport.Reply)    {}
-func (quitter) Deliver(*transport.Delivery) bool { return true }
+func (q endAfterFirst) Done(uint16, error)             { q.cancel() }
+func (endAfterFirst) Reply(uint32, transport.Reply)    {}
+func (endAfterFirst) Deliver(*transport.Delivery) bool { return true }
 
 // send dials, sends one message and ends.
 func send(t testing.TB, creds *transport.Credentials, o *netopt.Options) error {
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
 	s, err := lean.New(leannet.Dialer(creds, o), nil).Dial(ctx, &transport.Config{Creds: creds, Window: 1,
-		Sink: quitter{cancel}})
+		Sink: endAfterFirst{cancel}})
 	if err != nil {
 		return err
 	}
@@ -217,7 +217,7 @@ func TestCertificateFilesAreReadAtEachDial(t *testing.T) {
 			Certificate: netopt.CertificateFiles(certFile,
 				keyFile)}
 		tr := lean.New(leannet.Dialer(creds, o), nil)
-		_, err := tr.Dial(t.Context(), &transport.Config{Creds: creds, Sink: quitter{}})
+		_, err := tr.Dial(t.Context(), &transport.Config{Creds: creds, Sink: endAfterFirst{}})
 		require.ErrorIs(t, err, transport.Invalid, "there are no files yet")
 		for i, id := range []string{"dev-x", "dev-y"} {
 			cert := testbroker.NewClientCert(id, time.Time{}, time.Time{})
@@ -230,7 +230,7 @@ func TestCertificateFilesAreReadAtEachDial(t *testing.T) {
 			require.NoError(t, err)
 			creds.DeviceID = id
 			ctx, cancel := context.WithCancel(t.Context())
-			s, err := tr.Dial(ctx, &transport.Config{Creds: creds, Sink: quitter{cancel}})
+			s, err := tr.Dial(ctx, &transport.Config{Creds: creds, Sink: endAfterFirst{cancel}})
 			require.NoError(t, err)
 			s.Send([]transport.Item{{Msg: &transport.Message{}}})
 			require.Error(t, s.Run(ctx))
@@ -253,7 +253,8 @@ func TestAPeerThatStopsReadingIsFoundByTheWriter(t *testing.T) {
 			Plaintext: true, WriteTimeout: 3 * time.Second,
 			Dial: func(context.Context, string, string) (net.Conn, error) { return near, nil },
 		})
-		s, err := lean.New(dial, nil).Dial(t.Context(), &transport.Config{Creds: creds, Window: 64, Sink: quitter{func() {}}})
+		s, err := lean.New(dial, nil).Dial(t.Context(), &transport.Config{Creds: creds, Window: 64,
+			Sink: endAfterFirst{func() {}}})
 		require.NoError(t, err)
 		ran := make(chan error)
 		go func() { ran <- s.Run(t.Context()) }()
@@ -275,7 +276,7 @@ func TestAPeerThatStopsReadingIsFoundByTheWriter(t *testing.T) {
 func TestATunnelSendsItsPendingReplies(t *testing.T) {
 	bounded.Test(t, func(t *testing.T) {
 		near, far := memconn.Pair("near", "far")
-		tunnel := &owing{owed: make(chan struct{}, 1)}
+		tunnel := &replyingTunnel{pending: make(chan struct{}, 1)}
 		before := bounded.Goroutines()
 		dial := leannet.Dialer(&transport.Credentials{Host: "h"}, &netopt.Options{
 			Plaintext: true, Tunnel: tunnel, Dial: func(context.Context, string, string) (net.Conn, error) { return near, nil },
@@ -283,12 +284,12 @@ func TestATunnelSendsItsPendingReplies(t *testing.T) {
 		c, err := dial(t.Context())
 		require.NoError(t, err)
 		for range 100 {
-			tunnel.owed <- struct{}{}
+			tunnel.pending <- struct{}{}
 			_, err := c.Write([]byte("data"))
 			require.NoError(t, err)
 		}
 		synctest.Wait()
-		require.EqualValues(t, 100, tunnel.paid.Load())
+		require.EqualValues(t, 100, tunnel.replies.Load())
 		require.Equal(t, before+1, bounded.Goroutines())
 
 		// Close is bounded although a write is stuck, and unblocks it.
@@ -300,7 +301,7 @@ func TestATunnelSendsItsPendingReplies(t *testing.T) {
 			stuck <- err
 		}()
 		synctest.Wait()
-		tunnel.owed <- struct{}{} // must wait for the write
+		tunnel.pending <- struct{}{} // must wait for the write
 		synctest.Wait()
 		begun := time.Now()
 		_ = c.Close()
@@ -314,30 +315,30 @@ func TestATunnelSendsItsPendingReplies(t *testing.T) {
 	})
 }
 
-type owing struct {
+type replyingTunnel struct {
 	net.Conn
-	owed    chan struct{}
-	paid    atomic.Int64
+	pending chan struct{}
+	replies atomic.Int64
 	now     atomic.Int64
 	writers atomic.Int64 // the most at the same time
 }
 
-func (o *owing) Port(bool) string { return "1" }
+func (o *replyingTunnel) Port(bool) string { return "1" }
 
-func (o *owing) Open(_ context.Context, c net.Conn, _ netopt.Peer) (net.Conn, error) {
+func (o *replyingTunnel) Open(_ context.Context, c net.Conn, _ netopt.Peer) (net.Conn, error) {
 	o.Conn = c
 	return o, nil
 }
 
-func (o *owing) ControlPending() <-chan struct{} { return o.owed }
+func (o *replyingTunnel) ControlPending() <-chan struct{} { return o.pending }
 
-func (o *owing) Write(p []byte) (int, error) {
+func (o *replyingTunnel) Write(p []byte) (int, error) {
 	if n := o.now.Add(1); n > o.writers.Load() {
 		o.writers.Store(n)
 	}
 	defer o.now.Add(-1)
 	if len(p) == 0 {
-		o.paid.Add(1)
+		o.replies.Add(1)
 	}
 	return o.Conn.Write(p)
 }
