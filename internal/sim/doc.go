@@ -2,11 +2,15 @@
 //
 // The simulation draws a plan from a seed: messages, faults, and calls of a busy application, each
 // at its own time. It runs the plan in fake time and then checks a ledger. For a failing seed it
-// prints the plan and a log of events:
+// prints the plan and a log of events. If a run panics or hangs, the first line of the traceback, or
+// the name of the test, has the seed.
 //
-//	go test ./internal/sim                    20 seeds for each engine
-//	go test ./internal/sim -all -seeds 2000   more of them, and for the variants of the engines
-//	go test ./internal/sim -run TestSimulation -seed 4711 -v    one again
+// 20 seeds for each engine, with all other tests; 2000 seeds for each engine and its variants, which
+// take about 20 minutes on two cores; one seed again:
+//
+//	go test ./internal/sim
+//	go test ./internal/sim -run TestSimulation -all -seeds 2000 -timeout 2h
+//	go test ./internal/sim -run TestSimulation -seed 4711 -v
 //
 // The same seed gives the same plan, and with go test nearly always the same run: events of one
 // instant may change their order. With the command replay they do not, so the run is identical

@@ -7,6 +7,8 @@ import (
 	"flag"
 	"fmt"
 	"math/rand/v2"
+	"os"
+	"runtime/pprof"
 	"slices"
 	"strconv"
 	"strings"
@@ -37,6 +39,9 @@ func TestSimulation(t *testing.T) {
 	if *oneSeed != 0 {
 		from, to = *oneSeed, *oneSeed
 	}
+	// A panic ends the process without the name of the test. The traceback shows this label of the
+	// goroutine instead.
+	t.Setenv("GODEBUG", "tracebacklabels=1,"+os.Getenv("GODEBUG"))
 	withEachEngine(t, func(t *testing.T, e engine) {
 		runs, renewals := 0, int64(0)
 		for seed := from; seed <= to; seed++ {
@@ -45,7 +50,9 @@ func TestSimulation(t *testing.T) {
 				if replayed {
 					cryptotest.SetGlobalRandom(t, seed)
 				}
-				bounded.Test(t, func(t *testing.T) { renewals += simulate(t, p) })
+				pprof.Do(t.Context(), pprof.Labels("run", t.Name()), func(context.Context) {
+					bounded.Test(t, func(t *testing.T) { renewals += simulate(t, p) })
+				})
 				runs++
 			})
 		}
