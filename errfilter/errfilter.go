@@ -73,8 +73,9 @@ var (
 // causes change that rule:
 //
 //   - The end of the caller's context is Cancelled, which is not retryable, even inside a retryable
-//     Kind. The chain contains it as the Kind Cancelled, as context.Canceled in a Timeout, or as a
-//     context error in an error without a Kind.
+//     Kind. The chain contains it as the Kind Cancelled, as context.Canceled in a Timeout, as a
+//     context error in an error without a Kind, or as the *retrypolicy.Error of a series that its
+//     context ended, unless an *transport.Error wraps that.
 //   - transport.ErrViolation makes Protocol retryable.
 //   - A negative RetryAfter makes a retryable Kind not retryable.
 //   - transport.ErrMaybeDamaged has no effect here: loops that connect pass failures through a
@@ -85,6 +86,11 @@ var (
 func Of(err error) Rule {
 	if err == nil {
 		return success
+	}
+	switch errchain.First(err, classifies).(type) {
+	case nil, *transport.Error, transport.Kind:
+	default:
+		return table[transport.Cancelled]
 	}
 	kind := transport.KindOf(err)
 	rule := OfKind(kind)
@@ -106,6 +112,18 @@ func Of(err error) Rule {
 		return r
 	}
 	return rule
+}
+
+// classifies reports whether err itself has a Kind: its own, or Cancelled by a method Is, as an
+// error of retrypolicy has it when a context ended the series.
+func classifies(err error) bool {
+	switch e := err.(type) {
+	case *transport.Error, transport.Kind:
+		return true
+	case interface{ Is(target error) bool }:
+		return e.Is(transport.Cancelled)
+	}
+	return false
 }
 
 // isCancelled reports whether err is of Kind Cancelled.

@@ -104,6 +104,11 @@ type wrapped struct{ cause error }
 func (w wrapped) Error() string { return "wrapped: " + w.cause.Error() }
 func (w wrapped) Unwrap() error { return w.cause }
 
+// ended is an error of a series of attempts that its context ended, as that of retrypolicy.Do.
+type ended struct{ wrapped }
+
+func (ended) Is(target error) bool { return target == transport.Cancelled }
+
 // incomparable makes a comparison of interface values panic if the types are the same.
 type incomparable []error
 
@@ -148,6 +153,10 @@ func TestOfLooksThroughWraps(t *testing.T) {
 			"caller's context"},
 		{"cancelled inside a network error", &transport.Error{Kind: transport.Network, Err: wrapped{transport.Cancelled}},
 			transport.Cancelled, false, "caller's context"},
+		{"a series that its context ended", wrapped{ended{wrapped{transport.Network}}}, transport.Cancelled, false,
+			"caller's context"},
+		{"the same, as the cause of a transport's error", &transport.Error{Kind: transport.Network,
+			Err: ended{wrapped{transport.Network}}}, transport.Network, true, "come back"},
 		{"a session that its client ended", &transport.Error{Kind: transport.Network, Err: context.Canceled},
 			transport.Network, true, "connections come back"},
 		{"terminal keeps its own reason when cancelled", &transport.Error{Kind: transport.NotFound,

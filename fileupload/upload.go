@@ -15,6 +15,7 @@ import (
 
 	"github.com/hubline-iot/hubline/errfilter"
 	"github.com/hubline-iot/hubline/internal/callback"
+	"github.com/hubline-iot/hubline/internal/operr"
 	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/transport"
 )
@@ -83,7 +84,7 @@ var errNoReturn = errors.New("Read did not return")
 // it returns.
 func (p *upload) send(ctx context.Context) (blocks int, err error) {
 	if ctx.Err() != nil { // ended during the beginning
-		return 0, p.finalError(ctx, "beginning", &retrypolicy.Error{Reason: retrypolicy.Cancelled, Cause: ctx.Err()})
+		return 0, cancelled(ctx, "beginning", nil)
 	}
 	size := p.uploader.plan.size(0)
 	if p.source.size >= 0 {
@@ -162,8 +163,7 @@ func (p *upload) sendBlocks(ctx context.Context, first []byte) (n int, err error
 		case work <- b:
 			return nil
 		case <-ctx.Done():
-			return p.finalError(ctx, "block "+strconv.Itoa(b.number+1), &retrypolicy.Error{Reason: retrypolicy.Cancelled,
-				Cause: ctx.Err()})
+			return cancelled(ctx, "block "+strconv.Itoa(b.number+1), nil)
 		}
 	}
 	if err := handOver(block{0, first}); err != nil {
@@ -174,8 +174,7 @@ func (p *upload) sendBlocks(ctx context.Context, first []byte) (n int, err error
 		select {
 		case buf = <-free:
 		case <-ctx.Done():
-			return n, p.finalError(ctx, "block "+strconv.Itoa(n+1), &retrypolicy.Error{Reason: retrypolicy.Cancelled,
-				Cause: ctx.Err()})
+			return n, cancelled(ctx, "block "+strconv.Itoa(n+1), nil)
 		}
 		size := p.uploader.plan.size(n)
 		if p.source.size >= 0 {
@@ -286,18 +285,16 @@ func (p *upload) addStored(ctx context.Context, n int) error {
 func (p *upload) finalError(ctx context.Context, step string, err error) *transport.Error {
 	e := &transport.Error{Kind: transport.RetryExpired, Op: transport.OpSend, Proto: proto, Err: &stepError{step, err}}
 	why, _ := err.(*retrypolicy.Error)
-	switch {
-	case why == nil: // an invalid policy, which New refuses
+	if why == nil { // an invalid policy, which New refuses
 		e.Kind = transport.KindOf(err)
-	case errors.Is(context.Cause(ctx), errClosed):
-		e.Kind = transport.Closed
-	case ctx.Err() != nil:
-		e.Kind = transport.Timeout
-	case why.Reason == retrypolicy.PastDeadline:
-		own := *why
-		own.Cause = context.DeadlineExceeded
-		e.Kind, e.Err = transport.Timeout, &stepError{step, &own}
-	case why.Reason == retrypolicy.NotRetryable:
+		return e
+	}
+	switch why.Reason {
+	case retrypolicy.Cancelled:
+		return cancelled(ctx, step, why.Err)
+	case retrypolicy.PastDeadline:
+		e.Kind, e.Err = transport.Cancelled, &stepError{step, operr.With(context.DeadlineExceeded, err)}
+	case retrypolicy.NotRetryable:
 		if inner := transport.Find(why.Err); inner != nil {
 			e.Kind, e.Scope, e.Op, e.RetryAfter = inner.Kind, inner.Scope, inner.Op, inner.RetryAfter
 			e.Err = &stepError{step, why.Err}
@@ -305,7 +302,22 @@ func (p *upload) finalError(ctx context.Context, step string, err error) *transp
 				e.Err = &stepError{step, inner.Err}
 			}
 		}
+	default: // the policy ended the retries
 	}
+	return e
+}
+
+// cancelled returns the error for a step that ctx, or Close, ended. failure is the last failure of
+// the step; it may be nil.
+func cancelled(ctx context.Context, step string, failure error) *transport.Error {
+	if failure == ctx.Err() {
+		failure = nil
+	}
+	e := operr.Cancelled(ctx, transport.OpSend, transport.Operation, failure)
+	if context.Cause(ctx) == errClosed {
+		e.Kind = transport.Closed
+	}
+	e.Proto, e.Err = proto, &stepError{step, e.Err}
 	return e
 }
 
@@ -331,7 +343,8 @@ func (p *upload) finish(ctx context.Context, err error) error {
 	if second := p.sendNotice(short, n, new(bool)); second != nil {
 		e := *transport.Find(err)
 		e.Err = &twoErrors{e.Err,
-			"; the hub could not be notified either, so the upload counts as running until its URI expires: ", second}
+			"; the hub could not be notified either, so the upload counts as running until its URI expires: ",
+			notNotified(second)}
 		return &e
 	}
 	return err
@@ -349,7 +362,7 @@ func (p *upload) notify(ctx context.Context, n notice) error {
 	p.lastNotice = true // no other goroutine reads it any more
 	if second := p.sendNotice(short, n, &maybeReceived); second != nil {
 		e := *transport.Find(err)
-		e.Err = &twoErrors{e.Err, "; nor after that: ", second}
+		e.Err = &twoErrors{e.Err, "; nor after that: ", notNotified(second)}
 		return &e
 	}
 	return nil
@@ -358,8 +371,18 @@ func (p *upload) notify(ctx context.Context, n notice) error {
 // cutShort reports whether a step failed because the context ended, or would have ended before
 // another attempt, rather than by the policy or an answer.
 func cutShort(err error) bool {
-	why, is := errors.AsType[*retrypolicy.Error](err)
-	return is && (why.Reason == retrypolicy.Cancelled || why.Reason == retrypolicy.PastDeadline)
+	kind := transport.KindOf(err)
+	return kind == transport.Cancelled || kind == transport.Closed
+}
+
+// notNotified returns the error of a notification that only NotifyTimeout bounded: the end of its
+// context is a time-out.
+func notNotified(err error) error {
+	e := *transport.Find(err)
+	if e.Kind == transport.Cancelled {
+		e.Kind = transport.Timeout
+	}
+	return &e
 }
 
 // sendNotice sends a notice under the policy. maybeReceived reports whether the hub may have

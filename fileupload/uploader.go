@@ -127,7 +127,8 @@ var errClosed = &transport.Error{Kind: transport.Closed, Op: transport.OpSend, P
 // 1024 characters including the id.
 //
 // The error is an *transport.Error:
-//   - Timeout, with ctx's error in its chain, when ctx ended; Closed when Close did it;
+//   - Cancelled, with ctx's error and its cause in the chain, when ctx ended or would have ended
+//     before another attempt; Closed when Close ended the upload;
 //   - RetryExpired when the policy ended the retries; the *retrypolicy.Error in its chain has the
 //     reason and the last failure;
 //   - Invalid for a wrong name, and for a reader that fails or ends early: its own error is in the

@@ -16,9 +16,10 @@ import (
 //  1. An error marked by Permanent fails.
 //  2. An error with a transport.Kind is judged by package errfilter, with its RetryAfter. It fails
 //     if it wraps the end of the caller's context.
-//  3. A context error fails. Exception: an error whose method Timeout returns true is a Timeout,
-//     even if it wraps a context error. So the *url.Error of an HTTP client that timed out is
-//     retried, and a bare context.DeadlineExceeded is not.
+//  3. A context error fails, and so does the *Error of a Do that its context ended. Exception: an
+//     error whose method Timeout returns true is a Timeout, even if it wraps a context error. So
+//     the *url.Error of an HTTP client that timed out is retried, and a bare
+//     context.DeadlineExceeded is not.
 //  4. A connection that was refused, reset or could not be made, a name that was not found, and a
 //     truncated answer are Network, also inside errors of package net and of an http.Client. So
 //     the policies of package budget count them as failures of the service.
@@ -56,7 +57,9 @@ func Classify(err error) classify.Info {
 	info := classify.Info{Verdict: classify.Again, Kind: transport.Unknown}
 	var seen network
 	errchain.Any(err, func(err error) bool {
-		if err == context.Canceled || err == context.DeadlineExceeded { // DeadlineExceeded has a method Timeout too
+		e, nested := err.(*Error)
+		if nested && e.Is(transport.Cancelled) || err == context.Canceled ||
+			err == context.DeadlineExceeded { // which has a method Timeout too
 			info.Verdict = classify.Fail
 			return true
 		}

@@ -316,7 +316,8 @@ func (u *runner) judge(try context.Context, outcome error) (classify.Info, error
 	if j, ok := outcome.(*judged.Error); ok {
 		return j.Info, j.Err
 	}
-	if try != u.ctx && try.Err() != nil && u.ctx.Err() == nil && errors.Is(outcome, context.DeadlineExceeded) {
+	if try != u.ctx && u.ctx.Err() == nil && errors.Is(outcome, context.DeadlineExceeded) &&
+		(try.Err() != nil || errors.Is(outcome, PastDeadline)) { // AttemptTimeout ended it, or a nested Do in it
 		return classify.Info{Verdict: classify.Again, Kind: transport.Timeout}, outcome
 	}
 	if u.r.Classify != nil && !failure.IsPermanent(outcome) {

@@ -49,10 +49,15 @@ func (e *Error) Error() string {
 
 // Is reports whether target is the Reason, the context's error or its cause. If the series stopped
 // because of a deadline still ahead (PastDeadline, or OutOfTime by Retrier.Timeout),
-// context.DeadlineExceeded matches too.
+// context.DeadlineExceeded matches too. If the caller's context or its deadline ended the series
+// (Cancelled, PastDeadline), the Kind transport.Cancelled matches, so errfilter does not let the
+// error be retried.
 func (e *Error) Is(target error) bool {
 	if r, ok := target.(Reason); ok {
 		return r == e.Reason
+	}
+	if target == transport.Cancelled && (e.Reason == Cancelled || e.Reason == PastDeadline) {
+		return true
 	}
 	return e.ended != nil && e.ended == target || e.Cause != nil && errors.Is(e.Cause, target)
 }
