@@ -46,7 +46,7 @@ func TestHandlersAreRegisteredReplacedAndRemovedWhileConnected(t *testing.T) {
 		got.ids = nil
 		c.HandleMessages(nil)
 		c.HandleDesired(nil)
-		require.False(t, h.f.last().deliver("3"))
+		require.True(t, h.f.last().deliver("3"), "it waits for a handler")
 		h.change(true)
 		h.f.last().kill <- lost(transport.Network)
 		time.Sleep(time.Minute)
@@ -58,19 +58,54 @@ func TestHandlersAreRegisteredReplacedAndRemovedWhileConnected(t *testing.T) {
 	})
 }
 
-// Messages that wait when the handler is removed are released, and the hub delivers them again.
-func TestMessagesThatWaitForARemovedHandlerAreReleased(t *testing.T) {
+// A client without a handler takes as many messages as fit into its inbox, and keeps them for the
+// next handler.
+func TestMessagesWaitForTheNextHandler(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := &fake{}
-		c, _ := client(t, f, nil)
-		c.HandleMessages(func(context.Context, *transport.Message) error { time.Sleep(time.Second); return nil })
+		c, _ := client(t, f, &device.Options{Inbox: 3})
+		got := &handled{}
+		handle := func(_ context.Context, m *transport.Message) error {
+			time.Sleep(time.Second)
+			got.add(m.ID)
+			return nil
+		}
+		c.HandleMessages(handle)
 		open(t, c)
 		require.True(t, f.last().deliver("1"))
 		require.True(t, f.last().deliver("2"))
 		synctest.Wait()
 		c.HandleMessages(nil)
 		time.Sleep(time.Minute)
-		require.Equal(t, []settled{{1, "1", transport.Accept}, {1, "2", transport.Release}}, f.verdicts())
+		require.Equal(t, []settled{{1, "1", transport.Accept}}, f.verdicts(), "a running handler ends")
+		require.True(t, f.last().deliver("3"))
+		require.True(t, f.last().deliver("4"))
+		require.False(t, f.last().deliver("5"), "the inbox is full")
+		c.HandleMessages(handle)
+		time.Sleep(time.Minute)
+		require.Equal(t, []string{"1", "2", "3", "4"}, got.list())
+		require.Len(t, f.verdicts(), 4)
+	})
+}
+
+// Messages that wait when their connection ends are the hub's again.
+func TestMessagesThatWaitWithoutAHandlerEndWithTheirConnection(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f := &fake{}
+		c, _ := client(t, f, nil)
+		c.HandleMessages(nil)
+		open(t, c)
+		require.True(t, f.last().deliver("1"))
+		f.last().kill <- lost(transport.Network)
+		time.Sleep(time.Minute)
+		got := &handled{}
+		c.HandleMessages(func(_ context.Context, m *transport.Message) error { got.add(m.ID); return nil })
+		synctest.Wait()
+		require.Empty(t, got.list())
+		require.True(t, f.last().deliver("1"))
+		synctest.Wait()
+		require.Equal(t, []string{"1"}, got.list())
+		require.Equal(t, []settled{{2, "1", transport.Accept}}, f.verdicts())
 	})
 }
 

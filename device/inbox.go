@@ -21,10 +21,14 @@ var ErrReject = errors.New("message rejected by its handler")
 type MessageHandler func(ctx context.Context, m *transport.Message) error
 
 // HandleMessages registers handle for cloud-to-device messages. It gets them one at a time, in the
-// order of delivery. HandleMessages may be called at any time; before Open is best, because
-// messages that come before it are declined and come again later. Another call replaces the
-// handler. nil removes it: the client then declines messages until its next connection, and each
-// declined delivery counts toward the hub's limit, after which the hub dead-letters the message.
+// order of delivery. Another call replaces the handler for the messages that it has not yet got.
+// nil removes it: messages then wait, up to Options.Inbox of them, for the next handler or the end
+// of the connection, and the next connection does not subscribe. Over MQTT a hub remembers an
+// earlier subscription, so messages may come without one; they wait in the same way.
+//
+// Call HandleMessages before Open where order matters. Before the first call messages that come,
+// by a subscription that an MQTT hub remembers, are declined. The hub delivers them again on the
+// next connection, after newer ones that the handler gets on this connection.
 //
 // A hub that does not know that a message was settled delivers it again, with Message.Redelivered
 // set. A slow handler delays only further messages (Options.Inbox). A result that comes after the
@@ -45,6 +49,7 @@ func (c *Client) HandleMessages(handle MessageHandler) {
 	c.mu.Unlock()
 	b.mu.Lock()
 	b.handle = handle
+	b.startLocked()
 	b.mu.Unlock()
 	c.poke()
 }
@@ -96,7 +101,8 @@ func (b *inbox) feature() *feature {
 		received: b.received, fill: b.fill}
 }
 
-// deliver takes a copy of d, if there is a handler and a free slot.
+// deliver takes a copy of d, if there is a free slot. Without a handler the copy waits for one, so
+// a full inbox stops the hub as a slow handler does: no transport can unsubscribe.
 func (b *inbox) deliver(d *transport.Delivery) bool {
 	if d.Kind != transport.Messages {
 		return false
@@ -111,7 +117,7 @@ func (b *inbox) deliverLocked(d *transport.Delivery) bool {
 	if d.Again && b.holdsLocked(d) {
 		return true // the handler is slower than the hub's lock: one verdict settles both
 	}
-	if b.handle == nil || b.n == len(b.places) || b.ctx.Err() != nil {
+	if b.n == len(b.places) || b.ctx.Err() != nil {
 		return false
 	}
 	at := (b.first + b.n) % len(b.places)
@@ -128,12 +134,23 @@ func (b *inbox) deliverLocked(d *transport.Delivery) bool {
 	p.session = b.session
 	b.n++
 	b.totals.received++
-	if !b.running {
+	b.startLocked()
+	return true
+}
+
+// startLocked starts the handler's goroutine if it does not run and a message waits for a handler
+// that is there.
+func (b *inbox) startLocked() {
+	if !b.running && b.waitsLocked() {
 		b.running = true
 		b.ended = make(chan struct{})
 		go b.run(b.ended)
 	}
-	return true
+}
+
+// waitsLocked reports whether there are a message without verdict and a handler for it.
+func (b *inbox) waitsLocked() bool {
+	return b.answered < b.n && b.handle != nil && b.ctx.Err() == nil
 }
 
 // holdsLocked reports whether the live session has delivered d before and its verdict is pending.
@@ -147,8 +164,8 @@ func (b *inbox) holdsLocked(d *transport.Delivery) bool {
 	return false
 }
 
-// run calls the handler until no message waits, and ends. One runs at a time; deliver starts it,
-// Close joins it.
+// run calls the handler until no message waits for it, and ends. One runs at a time; startLocked
+// starts it, Close joins it.
 func (b *inbox) run(ended chan struct{}) {
 	watch(b.handleAll, func(returned bool) {
 		if !returned {
@@ -158,12 +175,12 @@ func (b *inbox) run(ended chan struct{}) {
 	})
 }
 
-// handleAll calls the handler until no message waits. When it returns, another goroutine may own
-// the slots.
+// handleAll calls the handler until no message waits for it. When it returns, another goroutine may
+// own the slots.
 func (b *inbox) handleAll() {
 	for {
 		b.mu.Lock()
-		if b.answered == b.n || b.ctx.Err() != nil {
+		if !b.waitsLocked() {
 			b.running = false
 			b.mu.Unlock()
 			return
@@ -173,11 +190,7 @@ func (b *inbox) handleAll() {
 		handle := b.handle
 		b.mu.Unlock()
 
-		outcome, panicked := transport.Release, false
-		if handle != nil {
-			outcome, panicked = b.call(handle, &p.msg)
-		}
-
+		outcome, panicked := b.call(handle, &p.msg)
 		b.mu.Lock()
 		b.answerLocked(outcome, panicked)
 		b.mu.Unlock()
