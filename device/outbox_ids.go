@@ -21,7 +21,8 @@ func (b *outbox) withIDLocked(s *slot) *transport.Message {
 	return s.copied
 }
 
-// returnCopyLocked takes the copy back once the session does not use it any more.
+// returnCopyLocked takes the copy back once the session does not use it any more. A session reports
+// a message as done only after it has written it, whatever the hub sends.
 func (b *outbox) returnCopyLocked(s *slot) {
 	if s.copied != nil {
 		*s.copied = transport.Message{}

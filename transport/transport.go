@@ -112,8 +112,9 @@ type Item struct {
 type Sink interface {
 	// Done reports the result of one message. Nil means acknowledged by the service. An error is an
 	// *Error of Scope Operation about this message alone, with ErrOutcomeUnknown in its chain if the
-	// service may have it. Lost connections are reported by Run, not here. A tag that is not in flight
-	// is ignored.
+	// service may have it. Lost connections are reported by Run, not here. The message may change from
+	// then on, so a session ignores acknowledgements for messages that it has not written. A tag that
+	// is not in flight is ignored.
 	Done(tag uint16, err error)
 	// Reply reports the answer to one request. Unknown and late ids are ignored. r.Body is valid until
 	// Reply returns.

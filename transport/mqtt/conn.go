@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/hubline-iot/hubline/internal/dialer"
+	"github.com/hubline-iot/hubline/transport/mqtt/internal/wire"
 	"github.com/hubline-iot/hubline/transport/netopt"
 )
 
@@ -78,6 +79,7 @@ type conn struct {
 	expected       []publication // one for each PUBLISH that the library holds
 	announced      int           // announced messages that are not written yet
 	unacked        int           // messages written and not acknowledged
+	written        wire.Tags     // their tags
 	singleInFlight bool          // one message is announced, and none is unacknowledged
 	beat           heartbeat
 	err            error     // the first failure
@@ -220,6 +222,7 @@ func (c *conn) Write(p []byte) (int, error) {
 		if pub.id != 0 {
 			c.announced--
 			c.unacked++
+			c.written.Add(tagOf(pub.id))
 			through = c.singleInFlight && !c.flushing && c.pending == nil && len(p) <= maxWriteThrough
 		}
 	case typeDisconnect:

@@ -67,11 +67,16 @@ func (c *conn) announce(messages int) {
 	c.mu.Unlock()
 }
 
-// acked notes a PUBACK.
-func (c *conn) acked() {
+// acked notes a PUBACK. It returns false for one that is ignored, because its message is not
+// written yet or was acknowledged before: until a message is written, the library may read it.
+func (c *conn) acked(tag uint16) bool {
 	c.mu.Lock()
-	c.unacked = max(0, c.unacked-1) // the hub may acknowledge twice
+	ours := c.written.Remove(tag)
+	if ours {
+		c.unacked--
+	}
 	c.mu.Unlock()
+	return ours
 }
 
 // withdraw withdraws the announcement of one message.

@@ -106,6 +106,24 @@ func TestAPubackTooManyIsLeftAlone(t *testing.T) {
 	})
 }
 
+// Until a message is written, the library may read it: an earlier PUBACK must not resolve it.
+func TestAPubackForAMessageThatIsNotWrittenIsIgnored(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		h := newHub(t)
+		r, l := start(t, h, h.options())
+		l.puback(packetID(0))
+		synctest.Wait()
+		require.Empty(t, r.sink.tags())
+		r.send("one")
+		l.puback(l.expect(typePublish).id())
+		l.puback(packetID(0))
+		l.puback(packetID(1))
+		synctest.Wait()
+		require.Equal(t, []uint16{0}, r.sink.tags())
+		require.Empty(t, r.ran)
+	})
+}
+
 // The library writes each packet whole, in one Write: conn relies on it.
 func TestTheLibraryWritesPacketsWhole(t *testing.T) {
 	var w counting

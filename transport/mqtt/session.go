@@ -60,6 +60,7 @@ type subscription struct {
 const lastSubID = math.MaxUint16 - transport.MaxTags
 
 func packetID(tag uint16) uint16 { return math.MaxUint16 - tag }
+func tagOf(id uint16) uint16     { return math.MaxUint16 - id }
 
 func newSession(cfg *transport.Config, token transport.Token) *session {
 	s := &session{
@@ -312,8 +313,9 @@ func (s *session) connack(code byte) error {
 // puback is called by the framer.
 func (s *session) puback(id uint16) error {
 	if id > lastSubID {
-		s.conn.acked()
-		s.cfg.Sink.Done(math.MaxUint16-id, nil)
+		if tag := tagOf(id); s.conn.acked(tag) {
+			s.cfg.Sink.Done(tag, nil)
+		}
 	} else if s.takeSubscription(id).filters != nil {
 		return violation("the hub answered a SUBSCRIBE with PUBACK")
 	}

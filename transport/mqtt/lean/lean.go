@@ -122,6 +122,9 @@ type Transport struct {
 
 	message *wire.Inbound // owned by Run; 272 bytes; nil before the first message
 	topic   []byte        // of a request; owned by the holder of session.writing
+	// unacked are the tags of the messages written with QoS 1 and not acknowledged; guarded by
+	// session.mu.
+	unacked wire.Tags
 	// qos0Tags are the tags of the messages in out with QoS 0, which get no PUBACK; owned by the
 	// holder of session.writing.
 	qos0Tags []uint16

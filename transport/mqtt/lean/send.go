@@ -94,11 +94,13 @@ func (s *session) publish(it *transport.Item, o *mqttpacket.Outgoing) bool {
 	body := it.Msg.Body
 	n := max(0, min(len(body), limit-len(out)))
 	t.out = append(out, body[:n]...)
-	if body = body[n:]; len(body) == 0 {
-		return true
-	}
-	if !s.flush() {
+	if body = body[n:]; len(body) > 0 && !s.flush() {
 		return false
+	}
+	if o.QoS > 0 { // the last bytes follow, and the PUBACK may come at once
+		s.mu.Lock()
+		t.unacked.Add(it.Tag)
+		s.mu.Unlock()
 	}
 	if len(body) > limit {
 		return s.write(body) // a body larger than the buffer is not copied

@@ -61,6 +61,7 @@ func newSession(t *Transport, cfg *transport.Config, token transport.Token, topi
 		t: t, conn: c, sink: cfg.Sink, topics: topics,
 		writing: make(chan struct{}, 1), disconnected: make(chan struct{}), lastID: transport.MaxTags,
 	}
+	clear(t.unacked)
 	s.info = transport.Info{MaxSize: transport.MaxMessageSize, KeepAlive: t.opt.KeepAlive}
 	if !token.Fixed {
 		s.info.Expires = token.Expires
@@ -288,10 +289,16 @@ func (s *session) handle(h mqttpacket.Header, body []byte) error {
 	return wire.NewViolation("the hub sent a packet of type " + strconv.Itoa(int(h.Type)) + ", which is not for clients")
 }
 
-// puback reports the message as done. The sink knows which tags are in flight.
+// puback reports the message as done. A PUBACK for a message that is not written yet, or was
+// acknowledged before, is ignored: until a message is written, Send may read it.
 func (s *session) puback(id uint16) error {
 	if id <= transport.MaxTags {
-		s.sink.Done(id-1, nil)
+		s.mu.Lock()
+		ours := s.t.unacked.Remove(id - 1)
+		s.mu.Unlock()
+		if ours {
+			s.sink.Done(id-1, nil)
+		}
 		return nil
 	}
 	if _, ok := s.takeSubscription(id); ok {

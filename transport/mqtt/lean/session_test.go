@@ -46,6 +46,25 @@ func TestASessionPublishesReportsAndDisconnects(t *testing.T) {
 	})
 }
 
+// Until a message is written, Send may read it: an earlier PUBACK must not resolve it.
+func TestAPubackForAMessageThatIsNotWrittenIsIgnored(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		h := newHub(t)
+		r, l := start(t, h, New(h.dial, nil))
+		l.puback(1)
+		synctest.Wait()
+		require.Empty(t, r.sink.tags())
+		r.send("one")
+		l.expect(0x32)
+		l.puback(1)
+		l.puback(1)
+		l.puback(2)
+		synctest.Wait()
+		require.Equal(t, []uint16{0}, r.sink.tags())
+		require.Empty(t, r.ran)
+	})
+}
+
 // [MQTT-4.4.0-1]: the same packet id and DUP, on another connection.
 func TestAMessageGoesAgainWithItsIDAndDUP(t *testing.T) {
 	bubble(t, func(t *testing.T) {

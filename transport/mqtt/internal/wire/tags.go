@@ -1,0 +1,22 @@
+package wire
+
+// Tags is a set of message tags, with a bit for each up to the highest: tags are small.
+type Tags []uint32
+
+// Add adds tag.
+func (t *Tags) Add(tag uint16) {
+	for len(*t) <= int(tag/32) {
+		*t = append(*t, 0)
+	}
+	(*t)[tag/32] |= 1 << (tag % 32)
+}
+
+// Remove removes tag and reports whether it was in the set.
+func (t Tags) Remove(tag uint16) bool {
+	i, bit := int(tag/32), uint32(1)<<(tag%32)
+	if i >= len(t) || t[i]&bit == 0 {
+		return false
+	}
+	t[i] &^= bit
+	return true
+}
