@@ -86,3 +86,42 @@ func readMark(b [markSize]byte) (done uint64, ok bool) {
 	done = binary.BigEndian.Uint64(b[:])
 	return done, done < 2*maxNumber && binary.BigEndian.Uint32(b[8:]) == crc32.Checksum(b[:8], castagnoli)
 }
+
+// writeMark writes the mark if it is out of date.
+func (q *Queue) writeMark() error {
+	q.mu.Lock()
+	q.markDue = false
+	done, old := q.done, q.marked != q.done
+	q.mu.Unlock()
+	if !old {
+		return nil
+	}
+	err := q.withMark(func() error { return q.mark.write(done) })
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if err != nil {
+		q.stats.MarkErrors++
+		return err
+	}
+	q.marked = done
+	return nil
+}
+
+// withMark calls f with exclusive use of the mark: a slot must not change while it is synced.
+func (q *Queue) withMark(f func() error) error {
+	q.mu.Lock()
+	for q.markBusy {
+		free := waitFor(&q.markFree)
+		q.mu.Unlock()
+		<-free
+		q.mu.Lock()
+	}
+	q.markBusy = true
+	q.mu.Unlock()
+	err := f()
+	q.mu.Lock()
+	q.markBusy = false
+	wake(&q.markFree)
+	q.mu.Unlock()
+	return err
+}

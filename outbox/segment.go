@@ -61,3 +61,78 @@ func createSegment(fs fileSystem, folder string, first uint64) (*segment, error)
 	}
 	return &segment{path: path, salt: salt, first: first, next: first, synced: first, file: f}, nil
 }
+
+// linked returns an error if f was deleted.
+func linked(f file) error {
+	ok, err := f.Linked()
+	if err == nil && !ok {
+		err = errDeleted
+	}
+	return err
+}
+
+// newActive makes a new active segment.
+func (q *Queue) newActive() error {
+	q.mu.Lock()
+	first := q.next + q.spoiled
+	q.mu.Unlock()
+	if first > maxNumber {
+		return errNumbers
+	}
+	if err := linked(q.lock); err != nil { // a folder that was made again is not locked
+		return err
+	}
+	s, err := createSegment(q.fs, q.folder, first)
+	if err != nil {
+		return err
+	}
+	q.mu.Lock()
+	q.segments = append(q.segments, s)
+	q.active = s
+	q.mu.Unlock()
+	return nil
+}
+
+// seal ends writing to the active segment, if any, after an fsync. The error is that of closing the
+// file.
+func (q *Queue) seal() error {
+	f := q.sealed()
+	if f == nil {
+		return nil
+	}
+	err := f.Close()
+	q.mu.Lock()
+	q.passLocked(q.done) // it may be done, or empty
+	q.mu.Unlock()
+	return err
+}
+
+// sealed syncs the active segment and returns its file, which the caller closes; nil if there is no
+// active segment, or it was dropped.
+func (q *Queue) sealed() file {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	s := q.active
+	if s == nil {
+		return nil
+	}
+	for q.active == s && (q.syncing || q.dirtyLocked(s)) {
+		q.syncLocked()
+		synced := waitFor(&q.synced)
+		q.mu.Unlock()
+		<-synced
+		q.mu.Lock()
+	}
+	if q.active != s {
+		return nil
+	}
+	q.active = nil
+	f := s.file
+	s.file = nil
+	return f
+}
+
+// dirtyLocked reports whether s has records that must still be synced.
+func (q *Queue) dirtyLocked(s *segment) bool {
+	return q.opt.SyncEvery >= 0 && s.lost == nil && s.synced < s.next
+}

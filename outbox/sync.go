@@ -38,7 +38,7 @@ func (q *Queue) sync() {
 			return
 		}
 		if mark {
-			q.syncMark()
+			_ = q.syncMark() // an outdated mark causes duplicates only
 		}
 	}
 }
@@ -92,8 +92,8 @@ func (q *Queue) settleUnsyncedLocked(s *segment, upTo uint64, err error) {
 }
 
 // syncMark syncs the mark, unless Options.SyncEvery is negative.
-func (q *Queue) syncMark() {
-	_ = q.withMark(func() (err error) {
+func (q *Queue) syncMark() error {
+	return q.withMark(func() (err error) {
 		if q.opt.SyncEvery >= 0 {
 			err = q.mark.file.Sync()
 		}
@@ -124,4 +124,16 @@ func (q *Queue) syncInTime() {
 	if !q.closed {
 		q.syncLocked()
 	}
+}
+
+// awaitSyncer waits for the end of the syncer.
+func (q *Queue) awaitSyncer() {
+	q.mu.Lock()
+	for q.syncing {
+		synced := waitFor(&q.synced)
+		q.mu.Unlock()
+		<-synced
+		q.mu.Lock()
+	}
+	q.mu.Unlock()
 }

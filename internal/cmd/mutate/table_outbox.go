@@ -95,35 +95,35 @@ func init() {
 		},
 		{
 			// A full segment does not wait for the running fsync.
-			File: "outbox/disk.go",
+			File: "outbox/segment.go",
 			Old:  "	for q.active == s && (q.syncing || q.dirtyLocked(s)) {",
 			New:  "	for q.active == s && q.dirtyLocked(s) && !q.syncing {",
 			Test: "./outbox -run TestAFailingFsyncOfASegmentThatIsFull|TestFsyncsRunOneAtATime|TestAPowerCut",
 		},
 		{
 			// A full disk stays full although all messages are done.
-			File: "outbox/disk.go",
+			File: "outbox/writer.go",
 			Old:  "	case isFull(err) && s.next > s.first && s.next <= q.done:",
 			New:  "	case isFull(err) && s.next > s.first && s.next < q.done:",
 			Test: "./outbox -run TestAFullDiskRecovers",
 		},
 		{
 			// Numbers of a write that could not be truncated are used again.
-			File: "outbox/disk.go",
+			File: "outbox/writer.go",
 			Old:  "		q.spoiled += uint64(len(batch))\n",
 			New:  "",
 			Test: "./outbox -run TestNumbersInASpoiledFileAreNotUsedAgain",
 		},
 		{
 			// A deleted file accepts data.
-			File: "outbox/disk.go",
+			File: "outbox/segment.go",
 			Old:  "	if err == nil && !ok {",
 			New:  "	if err == nil && !ok && false {",
 			Test: "./outbox -run TestADeletedFolder",
 		},
 		{
 			// A Put whose context ended is written later.
-			File: "outbox/queue.go",
+			File: "outbox/put.go",
 			Old:  "	q.pending = slices.Delete(q.pending, i, i+1)\n",
 			New:  "",
 			Test: "./outbox -run TestAStalledDiskGoesOn",
@@ -137,49 +137,49 @@ func init() {
 		},
 		{
 			// The mark may be written during its fsync, so both slots may be damaged.
-			File: "outbox/disk.go",
+			File: "outbox/mark.go",
 			Old:  "	for q.markBusy {",
 			New:  "	for false {",
 			Test: "./outbox -run TestTheMarkIsNotWrittenWhileItIsSynced",
 		},
 		{
 			// A file that cannot be created becomes the error of a Put although none waits.
-			File: "outbox/disk.go",
+			File: "outbox/writer.go",
 			Old:  "if len(q.pending) > 0 { // Puts may have given up meanwhile",
 			New:  "{",
 			Test: "./outbox -run TestAFailedCreateThatNobodyWaitsFor",
 		},
 		{
 			// Run ends when DropOldest deletes the file that Run opens.
-			File: "outbox/run.go",
+			File: "outbox/cursor.go",
 			Old:  "errors.Is(err, os.ErrNotExist) && !c.queue.has(v.segment)",
 			New:  "false",
 			Test: "./outbox -run TestDropOldestOfTheFileThatRunOpens",
 		},
 		{
 			// The cause of Run's context is taken for a disk error.
-			File: "outbox/run.go",
+			File: "outbox/cursor.go",
 			Old:  "		return 0, c.ctx.Err()",
 			New:  "		return 0, err",
 			Test: "./outbox -run TestACauseThatLooksLikeADiskError",
 		},
 		{
 			// Close does not return the error of an fsync that failed in the background.
-			File: "outbox/disk.go",
-			Old:  "		q.closeErr = s.lost\n",
+			File: "outbox/close.go",
+			Old:  "		failures = append(failures, s.lost)\n",
 			New:  "",
 			Test: "./outbox -run TestCloseTellsOfAFailedFsync",
 		},
 		{
 			// A file that could not be removed keeps a full disk full.
-			File: "outbox/disk.go",
+			File: "outbox/trash.go",
 			Old:  "	return q.stuckFiles() < n\n",
 			New:  "	return false\n",
 			Test: "./outbox -run TestAFullDiskWithAFileThatCouldNotBeRemoved",
 		},
 		{
 			// Run keeps a deleted file open, and with it the space on a full disk.
-			File: "outbox/run.go",
+			File: "outbox/cursor.go",
 			Old:  "c.segment != nil && !c.queue.has(c.segment)",
 			New:  "false",
 			Test: "./outbox -run TestAFullFileSystemRecovers|TestAFullDiskWithAFileThatCouldNotBeRemoved",

@@ -1,9 +1,7 @@
 package outbox
 
 import (
-	"errors"
 	"fmt"
-	"os"
 	"slices"
 
 	"github.com/hubline-iot/hubline/transport"
@@ -37,7 +35,7 @@ func (q *Queue) workOnce() bool {
 	case trash: // first, because it frees space
 		q.emptyTrash()
 	case mark:
-		q.writeMark()
+		_ = q.writeMark() // counted
 	case batch:
 		q.writeBatch()
 	default:
@@ -63,7 +61,7 @@ func (q *Queue) writeBatch() {
 		return
 	case s.lost != nil || s.next > s.first && s.size+int64(len(q.pending[0].record)) > q.opt.segmentBytes():
 		q.mu.Unlock()
-		q.seal()
+		_ = q.seal() // its records were synced
 		return
 	}
 	q.busy = q.takePendingLocked(q.batchSizeLocked(s))
@@ -118,15 +116,6 @@ func (q *Queue) write(f file, batch []byte, at int64) error {
 		return nil
 	}
 	return linked(f)
-}
-
-// linked returns an error if f was deleted.
-func linked(f file) error {
-	ok, err := f.Linked()
-	if err == nil && !ok {
-		err = errDeleted
-	}
-	return err
 }
 
 // writtenLocked settles a written batch, or leaves that to the syncer.
@@ -191,7 +180,7 @@ func (q *Queue) failBatch(s *segment, err error) {
 	cut := s.file.Truncate(s.size)
 	freed := cut == nil && isFull(err) && q.retryStuck()
 	if q.endBatch(s, err, cut != nil, freed) {
-		q.seal()
+		_ = q.seal()
 	}
 }
 
@@ -252,198 +241,4 @@ func diskError(err error) error {
 			Err: fmt.Errorf("outbox: the disk is full; free space, or wait until messages are done: %w", err)}
 	}
 	return fmt.Errorf("outbox: %w", err)
-}
-
-// newActive makes a new active segment.
-func (q *Queue) newActive() error {
-	q.mu.Lock()
-	first := q.next + q.spoiled
-	q.mu.Unlock()
-	if first > maxNumber {
-		return errNumbers
-	}
-	if err := linked(q.lock); err != nil { // a folder that was made again is not locked
-		return err
-	}
-	s, err := createSegment(q.fs, q.folder, first)
-	if err != nil {
-		return err
-	}
-	q.mu.Lock()
-	q.segments = append(q.segments, s)
-	q.active = s
-	q.mu.Unlock()
-	return nil
-}
-
-// seal ends writing to the active segment, if any, after an fsync.
-func (q *Queue) seal() {
-	f := q.sealed()
-	if f == nil {
-		return
-	}
-	_ = f.Close()
-	q.mu.Lock()
-	q.passLocked(q.done) // it may be done, or empty
-	q.mu.Unlock()
-}
-
-// sealed syncs the active segment and returns its file, which the caller closes; nil if there is no
-// active segment, or it was dropped.
-func (q *Queue) sealed() file {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	s := q.active
-	if s == nil {
-		return nil
-	}
-	for q.active == s && (q.syncing || q.dirtyLocked(s)) {
-		q.syncLocked()
-		synced := waitFor(&q.synced)
-		q.mu.Unlock()
-		<-synced
-		q.mu.Lock()
-	}
-	if q.active != s {
-		return nil
-	}
-	q.active = nil
-	f := s.file
-	s.file = nil
-	return f
-}
-
-// dirtyLocked reports whether s has records that must still be synced.
-func (q *Queue) dirtyLocked(s *segment) bool {
-	return q.opt.SyncEvery >= 0 && s.lost == nil && s.synced < s.next
-}
-
-// retryStuck retries the removal of files that could not be removed, to free their space. It
-// reports whether one of them is gone.
-func (q *Queue) retryStuck() bool {
-	n := q.stuckFiles()
-	if n == 0 {
-		return false
-	}
-	q.emptyTrash()
-	return q.stuckFiles() < n
-}
-
-func (q *Queue) stuckFiles() int {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	return len(q.stuck)
-}
-
-// emptyTrash closes and deletes segments. It writes the mark first, so that the next Open knows
-// where to begin. A file that cannot be removed is retried with the next ones, when the disk is
-// full, and by the next Open.
-func (q *Queue) emptyTrash() {
-	q.writeMark()
-	q.awaitSyncer() // it may use one of them
-	q.mu.Lock()
-	trash := append(q.stuck, q.trash...)
-	q.trash, q.stuck = nil, nil
-	q.mu.Unlock()
-
-	trash = slices.DeleteFunc(trash, func(s *segment) bool {
-		if s.file != nil {
-			_ = s.file.Close()
-			s.file = nil
-		}
-		err := q.fs.Remove(s.path)
-		return err == nil || errors.Is(err, os.ErrNotExist)
-	})
-	q.mu.Lock()
-	q.stuck = trash
-	q.wantMark = true
-	q.startSyncLocked()
-	q.mu.Unlock()
-}
-
-// awaitSyncer waits for the end of the syncer.
-func (q *Queue) awaitSyncer() {
-	q.mu.Lock()
-	for q.syncing {
-		synced := waitFor(&q.synced)
-		q.mu.Unlock()
-		<-synced
-		q.mu.Lock()
-	}
-	q.mu.Unlock()
-}
-
-// writeMark writes the mark if it is out of date.
-func (q *Queue) writeMark() {
-	q.mu.Lock()
-	q.markDue = false
-	done, old := q.done, q.marked != q.done
-	q.mu.Unlock()
-	if !old {
-		return
-	}
-	err := q.withMark(func() error { return q.mark.write(done) })
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if err != nil {
-		q.stats.MarkErrors++
-		return
-	}
-	q.marked = done
-}
-
-// withMark calls f with exclusive use of the mark: a slot must not change while it is synced.
-func (q *Queue) withMark(f func() error) error {
-	q.mu.Lock()
-	for q.markBusy {
-		free := waitFor(&q.markFree)
-		q.mu.Unlock()
-		<-free
-		q.mu.Lock()
-	}
-	q.markBusy = true
-	q.mu.Unlock()
-	err := f()
-	q.mu.Lock()
-	q.markBusy = false
-	wake(&q.markFree)
-	q.mu.Unlock()
-	return err
-}
-
-// shut is the part of Close that uses the disk; Close waits for it.
-func (q *Queue) shut() {
-	q.mu.Lock()
-	for q.working {
-		worked := waitFor(&q.worked)
-		q.mu.Unlock()
-		<-worked
-		q.mu.Lock()
-	}
-	q.working = true // from here on this goroutine is the writer
-	s := q.active
-	q.mu.Unlock()
-	if s != nil {
-		q.seal()
-		q.mu.Lock()
-		q.closeErr = s.lost
-		q.mu.Unlock()
-	}
-	q.running <- struct{}{} // never released
-	q.reading <- struct{}{}
-
-	q.mu.Lock()
-	trash := len(q.trash) > 0
-	q.mu.Unlock()
-	if trash {
-		q.emptyTrash()
-	}
-	q.writeMark()
-	q.mu.Lock()
-	q.wantMark = q.opt.SyncEvery >= 0
-	q.startSyncLocked()
-	q.mu.Unlock()
-	q.awaitSyncer()
-	q.release()
-	close(q.gone)
 }

@@ -1,0 +1,302 @@
+package device
+
+import (
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/hubline-iot/hubline/errfilter"
+	"github.com/hubline-iot/hubline/internal/operr"
+	"github.com/hubline-iot/hubline/retrypolicy"
+	"github.com/hubline-iot/hubline/transport"
+)
+
+// refused fails the calls that wait for the subscription with the answer why. Filter and policy
+// decide about their retries; the session stays.
+func (t *twin) refused(l *loop, why *transport.Error) {
+	now := time.Now()
+	t.mu.Lock()
+	t.known = false
+	var waiting []*twinCall
+	for _, k := range t.calls {
+		if k.state == callQueued {
+			own := *why
+			k.state, k.answer = callSettling, transport.Reply{Err: &own}
+			waiting = append(waiting, k)
+		}
+	}
+	t.mu.Unlock()
+	for _, k := range waiting {
+		t.judge(l, k, k.failure(), now)
+	}
+}
+
+// serve settles answered calls and hands over the next ones.
+func (t *twin) serve(l *loop, now time.Time) (next time.Time) {
+	t.settleAnswered(l, now)
+	t.mu.Lock()
+	if t.changes != nil && l.conn.granted&transport.Desired != 0 {
+		// Read only with the subscription, so that a change after the read is notified.
+		next = t.catchUpLocked(now)
+	}
+	calls := append(t.turn[:0], t.calls...)
+	t.mu.Unlock()
+	for _, k := range calls {
+		t.mu.Lock()
+		state, may := k.state, t.mayGoLocked(k)
+		due := k.sent.Add(t.c.set.AckTimeout)
+		if state == callInFlight && !now.Before(due) {
+			due = l.conn.lastProgress(k.sent).Add(t.c.set.AckTimeout)
+		}
+		if state == callInFlight && !now.Before(due) {
+			k.answer = transport.Reply{Err: &transport.Error{Kind: transport.Timeout, Op: k.request.Op, Err: errNoAnswer}}
+			k.state, due = callAnswered, now // settled in the next turn
+		}
+		t.mu.Unlock()
+
+		switch state {
+		case callInFlight:
+			next = earlier(due, next)
+		case callWaiting:
+			if k.asked.askedOf != t.c.policies.Load() {
+				t.ask(l, k)
+			}
+			next = earlier(k.until, next)
+			if !now.Before(k.until) {
+				t.set(k, callQueued)
+			}
+		case callQueued:
+			switch {
+			case !may || l.conn.granted&transport.Twin == 0 || l.conn.plan == replacing:
+			case now.Before(k.until) && k.under == t.c.policies.Load(): // the gate asked for it
+				next = earlier(k.until, next)
+			default:
+				next = earlier(t.hand(l, k, now), next)
+			}
+		case callAnswered, callSettling, callGone:
+		}
+	}
+	clear(calls)
+	t.turn = calls
+	return next
+}
+
+var errNoAnswer = errors.New("no answer within AckTimeout")
+
+// mayGoLocked reports whether k may be handed over: patches go one at a time, in order.
+func (t *twin) mayGoLocked(k *twinCall) bool {
+	if k.request.Op != transport.OpTwinPatch {
+		return true
+	}
+	first := slices.IndexFunc(t.calls, func(k *twinCall) bool { return k.request.Op == transport.OpTwinPatch })
+	return first >= 0 && t.calls[first] == k
+}
+
+// set moves a call to state, unless its caller has given up, and reports whether it did.
+func (t *twin) set(k *twinCall, state callState) bool {
+	t.mu.Lock()
+	waited := k.state != callGone
+	if waited {
+		k.state = state
+	}
+	t.mu.Unlock()
+	return waited
+}
+
+// hand hands a call to the session, unless the policy's gate delays or refuses it. It returns when
+// to look at the call again.
+func (t *twin) hand(l *loop, k *twinCall, now time.Time) (next time.Time) {
+	k.under = t.c.policies.Load()
+	if k.asked.pending.Retry && k.asked.askedOf != k.under {
+		k.asked.withdraw(l)
+		k.last.Cost = 0
+	}
+	if gate, ok := isGate(k.under.message); ok {
+		d := l.admitBy(gate, t.attempt(l, k, now))
+		switch {
+		case !d.Retry:
+			k.asked.withdraw(l)
+			var cause error
+			if k.asked.failure != nil {
+				cause = k.asked.failure
+			}
+			t.fail(k, refusedTry(transport.Operation, k.request.Op, d, max(k.retry-1, 0), cause))
+			return now
+		case d.Delay > 0:
+			k.until = now.Add(d.Delay)
+			return k.until
+		case d.Cost != 0:
+			k.last.Cost = d.Cost
+		}
+	}
+	k.asked.pending = retrypolicy.Decision{}
+	t.mu.Lock()
+	gone := k.state == callGone
+	if !gone {
+		t.id = max((t.id+1)%methodIDs, firstID) // it wraps after two billion calls
+		k.request.ID = t.id
+		k.state, k.sent, k.doubt, k.handed = callInFlight, now, k.handed, true
+	}
+	t.mu.Unlock()
+	if gone {
+		t.observe(l, k, errWithdrawn, now) // the gate admitted it
+		return now
+	}
+	l.request = k.request
+	l.conn.session.Do(&l.request)
+	return now.Add(t.c.set.AckTimeout)
+}
+
+var errWithdrawn = &transport.Error{Kind: transport.Closed, Err: errors.New("its caller gave up")}
+
+// settleAnswered ends the successful calls, and reports and judges the failed ones.
+func (t *twin) settleAnswered(l *loop, now time.Time) {
+	t.mu.Lock()
+	left, unmade := t.left, t.unmade
+	t.left, t.unmade = nil, nil
+	t.mu.Unlock()
+	for _, k := range unmade {
+		k.asked.withdraw(l)
+	}
+	for _, k := range left {
+		t.observe(l, k, k.failure(), now)
+	}
+	for {
+		t.mu.Lock()
+		i := slices.IndexFunc(t.calls, func(k *twinCall) bool { return k.state == callAnswered })
+		if i < 0 {
+			t.mu.Unlock()
+			return
+		}
+		k := t.calls[i]
+		k.state = callSettling
+		t.known = t.known || k.answer.Err == nil
+		t.mu.Unlock()
+		if failure := k.failure(); failure != nil {
+			t.failed(l, k, failure, now)
+			continue
+		}
+		t.observe(l, k, nil, now)
+		t.mu.Lock()
+		t.finishLocked(k, k.answer)
+		t.mu.Unlock()
+	}
+}
+
+// failure returns the failure that k was answered with, nil for success.
+func (k *twinCall) failure() *transport.Error {
+	if k.answer.Err == nil {
+		return nil
+	}
+	own := *ofTransport(k.answer.Err)
+	own.Op = k.request.Op // an answer does not name it
+	return &own
+}
+
+// failed reports a failed try to the policy and judges it.
+func (t *twin) failed(l *loop, k *twinCall, err *transport.Error, now time.Time) {
+	t.observe(l, k, err, now)
+	t.judge(l, k, err, now)
+}
+
+// judge asks filter and policy about a failure.
+func (t *twin) judge(l *loop, k *twinCall, err *transport.Error, now time.Time) {
+	switch {
+	case k.handed && !repeats(&k.request):
+		t.fail(k, err)
+		return
+	case !errfilter.Retryable(err):
+		t.fail(k, err)
+		return
+	}
+	if k.retry == 0 {
+		k.since = now
+	}
+	k.retry++
+	k.asked = question{failure: err, began: now}
+	k.asked.attempt = t.attempt(l, k, now)
+	t.ask(l, k)
+}
+
+// ask asks the current policy about the failure of a call.
+func (t *twin) ask(l *loop, k *twinCall) {
+	d := l.ask(&k.asked, 0)
+	k.until = k.asked.began // no wait if the call ends here
+	if !d.Retry {
+		t.fail(k, retriesEnded(k.asked.failure, d.Reason, k.retry-1))
+		return
+	}
+	k.last, k.until = d, k.asked.began.Add(d.Delay)
+	if !t.set(k, callWaiting) {
+		k.asked.withdraw(l)
+	}
+	t.c.poke()
+}
+
+// fail ends a call with err, marked as unknown outcome if a try may have been taken.
+func (t *twin) fail(k *twinCall, err *transport.Error) {
+	t.mu.Lock()
+	if k.handed {
+		err = operr.OutcomeUnknown(err)
+	}
+	t.finishLocked(k, transport.Reply{Err: err})
+	t.mu.Unlock()
+}
+
+// attempt returns the question about the next try of a call.
+func (t *twin) attempt(l *loop, k *twinCall, now time.Time) retrypolicy.Attempt {
+	a := l.attempt(transport.Operation, now)
+	a.Retry, a.Last, a.Rand = k.retry, k.last, l.rand()
+	if k.asked.failure != nil {
+		a.Elapsed = now.Sub(k.since)
+		describe(&a, k.asked.failure)
+	}
+	return a
+}
+
+// observe reports the end of a try to the policy that admitted it.
+func (t *twin) observe(l *loop, k *twinCall, failure *transport.Error, now time.Time) {
+	observer, ok := isObserver(k.under.message)
+	if !ok {
+		return
+	}
+	a := l.attempt(transport.Operation, now)
+	a.Retry, a.Last, a.Count = k.retry, k.last, 1
+	if failure != nil {
+		describeEnd(&a, failure)
+	}
+	l.observe(observer, a)
+}
+
+// over queues the calls in flight again if they may be repeated, and ends the others.
+func (t *twin) over(l *loop) {
+	now := time.Now()
+	t.settleAnswered(l, now)
+	t.mu.Lock()
+	var lost []*twinCall
+	for _, k := range t.calls {
+		if k.state == callInFlight {
+			lost = append(lost, k)
+		}
+	}
+	var resting []*twinCall
+	if l.ctx.Err() != nil { // no loop is left to make their retries
+		resting = append(resting, t.calls...)
+	}
+	for _, k := range lost {
+		if repeats(&k.request) {
+			k.state = callQueued
+		} else {
+			t.finishLocked(k, transport.Reply{Err: operr.OutcomeUnknown(&transport.Error{Kind: transport.Network,
+				Op:  k.request.Op,
+				Err: errGoneWith.Err})})
+		}
+	}
+	t.mu.Unlock()
+	for _, k := range lost {
+		t.observe(l, k, errGoneWith, now)
+	}
+	for _, k := range resting {
+		k.asked.withdraw(l)
+	}
+}

@@ -1,0 +1,65 @@
+package outbox
+
+import (
+	"errors"
+	"os"
+	"slices"
+)
+
+// retryStuck retries the removal of files that could not be removed, to free their space. It
+// reports whether one of them is gone.
+func (q *Queue) retryStuck() bool {
+	n := q.stuckFiles()
+	if n == 0 {
+		return false
+	}
+	q.emptyTrash()
+	return q.stuckFiles() < n
+}
+
+func (q *Queue) stuckFiles() int {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return len(q.stuck)
+}
+
+// emptyTrash closes and deletes segments. It writes the mark first, so that the next Open knows
+// where to begin. A file that cannot be removed is retried with the next ones, when the disk is
+// full, and by the next Open.
+func (q *Queue) emptyTrash() {
+	_ = q.writeMark() // counted
+	q.awaitSyncer()   // it may use one of them
+	q.mu.Lock()
+	trash := append(q.stuck, q.trash...)
+	q.trash, q.stuck = nil, nil
+	q.mu.Unlock()
+
+	trash = slices.DeleteFunc(trash, func(s *segment) bool {
+		if s.file != nil {
+			_ = s.file.Close()
+			s.file = nil
+		}
+		err := q.fs.Remove(s.path)
+		return err == nil || errors.Is(err, os.ErrNotExist)
+	})
+	q.mu.Lock()
+	q.stuck = trash
+	q.wantMark = true
+	q.startSyncLocked()
+	q.mu.Unlock()
+}
+
+// removeFirstLocked schedules the oldest segment for deletion.
+func (q *Queue) removeFirstLocked() {
+	s := q.segments[0]
+	q.segments = slices.Delete(q.segments, 0, 1)
+	q.bytes -= s.size
+	if s == q.active {
+		q.active = nil
+	}
+	q.trash = append(q.trash, s)
+	q.settleUnsyncedLocked(s, s.next, nil) // done messages need no fsync
+	wake(&q.room)
+	wake(&q.grown) // Run may have the file open, which keeps its space, and on Windows its name
+	q.kickLocked()
+}
