@@ -246,6 +246,35 @@ func TestAMessageThatCannotBeReadIsRejected(t *testing.T) {
 	})
 }
 
+// A message without room in the memory for incomplete ones is released after 5 s, so that the hub
+// delivers it again.
+func TestAMessageWithoutRoomIsReleased(t *testing.T) {
+	bubble(t, func(t *testing.T, h *hub) {
+		full := true
+		r := start(t, amqp.New(h.faulty(new(atomic.Int32), map[string]spoiler{"large": func(payload []byte) [][]byte {
+			if !full {
+				return [][]byte{payload}
+			}
+			full = false
+			b, err := wire.AppendMessage(nil, &wire.Message{MessageAnnotations: wire.Map{ // what the screen would pass
+				{Key: wire.Symbol("x-opt-hubline-broken"), Value: "message is one of several incomplete ones"},
+				{Key: wire.Symbol("x-opt-hubline-condition"), Value: wire.Symbol("amqp:resource-limit-exceeded")},
+			}})
+			if err != nil {
+				panic(err)
+			}
+			return [][]byte{b}
+		}})), h.device(t, "d"))
+		r.subscribe(1)
+		require.NoError(t, h.SendC2D("d", testbroker.C2D{Body: []byte("large")}))
+		time.Sleep(4 * time.Second)
+		require.Empty(t, r.sink.bodies())
+		time.Sleep(2 * time.Second)
+		require.Equal(t, []string{"large"}, r.sink.bodies())
+		r.requireAlive()
+	})
+}
+
 // A broken answer to a token ends the session of the tokens, and the next token gets a new one.
 func TestABrokenTokenAnswerEndsItsSession(t *testing.T) {
 	bubble(t, func(t *testing.T, h *hub) {

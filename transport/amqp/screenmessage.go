@@ -139,7 +139,10 @@ func replacedMessage(m *amqp.Message) *violation {
 	if !ok {
 		return nil
 	}
-	condition, _ := m.Annotations[conditionKey].(string)
-	return &violation{fault: faultMessage, path: "message", problem: scrub.Peer(text),
-		condition: amqp.ErrCond(scrub.Peer(condition))}
+	condition := amqp.ErrCondDecodeError
+	switch c, _ := m.Annotations[conditionKey].(string); amqp.ErrCond(c) {
+	case amqp.ErrCondMessageSizeExceeded, amqp.ErrCondResourceLimitExceeded:
+		condition = amqp.ErrCond(c)
+	}
+	return &violation{fault: faultMessage, path: "message", problem: scrub.Peer(text), condition: condition}
 }

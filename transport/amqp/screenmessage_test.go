@@ -162,6 +162,15 @@ func TestABrokenMessageIsReplaced(t *testing.T) {
 	}
 }
 
+// A message of the peer that has the annotations of a stand-in is rejected with a valid condition.
+func TestAPeersStandInIsRejected(t *testing.T) {
+	for _, condition := range []any{nil, "", "x", 1} {
+		bad := replacedMessage(&amqp.Message{Annotations: amqp.Annotations{standInKey: "text", conditionKey: condition}})
+		require.Equal(t, amqp.ErrCondDecodeError, bad.condition)
+	}
+	require.Nil(t, replacedMessage(&amqp.Message{Annotations: amqp.Annotations{conditionKey: "x"}}))
+}
+
 // An aborted message is forgotten.
 func TestAnAbortedMessageIsForgotten(t *testing.T) {
 	s := newTalk(t)

@@ -68,17 +68,22 @@
 // # Violations
 //
 // Each frame of the peer is decoded and checked before the library gets it: its header, all fields
-// at every depth, and the sessions, links, deliveries and credit that it refers to. A message has
-// at most 16 MB. A frame that breaks the protocol, or is not supported, ends the connection with
-// Kind Protocol; the error names the frame and the field. After the open of the connection the
-// cause is transport.ErrViolation, and the failure is retried.
+// at every depth, and the sessions, links, deliveries and credit that it refers to. A frame that
+// breaks the protocol, or is not supported, ends the connection with Kind Protocol; the error names
+// the frame and the field. After the open of the connection the cause is transport.ErrViolation,
+// and the failure is retried.
 //
-// A violation in the sections of a message is confined to its link: a cloud-to-device message is
-// rejected, which moves it to the hub's dead letters, and the pair of links for the twin or methods
-// is lost.
+// The library does not get a message that is broken or too large, or that holds values it cannot
+// decode: char, decimals, composite types of the standard, arrays of compound or empty values. A
+// message from IoT Hub may have 1 MiB, one from another broker 16 MiB. Such a cloud-to-device
+// message is rejected, which moves it to the hub's dead letters, with amqp:decode-error or
+// amqp:link:message-size-exceeded. When it belongs to the twin or to methods, the pair of links is
+// lost; when it answers a token, the session of the tokens is. A connection keeps 32 MiB of
+// incomplete messages. A cloud-to-device message beyond them is released after 5 s.
 //
 // Some frames are rewritten: a flow without next-incoming-id or link-credit is completed, a detach
-// becomes a closing one, and an idle time-out below 1 s becomes 1 s.
+// becomes a closing one, an idle time-out below 1 s becomes 1 s, and the max-message-size of a
+// sender is left out.
 //
 // # Errors
 //
