@@ -279,9 +279,9 @@ func TestAMessageWithoutRoomIsReleased(t *testing.T) {
 func TestABrokenTokenAnswerEndsItsSession(t *testing.T) {
 	bubble(t, func(t *testing.T, h *hub) {
 		ends := new(atomic.Int32)
-		broken := false
+		var broken atomic.Bool
 		mux := amqp.NewMux(h.faulty(ends, map[string]spoiler{"status-code": func(payload []byte) [][]byte {
-			if !broken {
+			if !broken.Load() {
 				return [][]byte{payload}
 			}
 			payload = slices.Clone(payload)
@@ -290,11 +290,11 @@ func TestABrokenTokenAnswerEndsItsSession(t *testing.T) {
 		}}))
 		mine := start(t, mux, h.device(t, "mine"))
 		mine.requireSends("x")
-		broken = true
+		broken.Store(true)
 		_, err := tryStart(t, mux, h.device(t, "other"))
 		require.ErrorIs(t, err, transport.Protocol)
 		require.ErrorContains(t, err, "message has something that is not a section")
-		broken = false
+		broken.Store(false)
 		time.Sleep(time.Second)
 		require.EqualValues(t, 1, ends.Load(), "ends of sessions")
 		start(t, mux, h.device(t, "third")).requireSends("y")
