@@ -9,6 +9,7 @@ import (
 
 	"github.com/hubline-iot/hubline/device"
 	"github.com/hubline-iot/hubline/testbroker"
+	"github.com/hubline-iot/hubline/testbroker/hubdata"
 	"github.com/hubline-iot/hubline/transport"
 )
 
@@ -123,7 +124,7 @@ func Churn(ctx context.Context, n, resets, window int) (*ChurnReport, error) {
 func cut(ctx context.Context, hub *testbroker.Hub, c *device.Client, n, resets int) error {
 	for i := range resets {
 		at, connections := (i+1)*n/(resets+1), uint64(i)+1
-		if err := hub.Wait(ctx, func(log []testbroker.Message) bool {
+		if err := hub.Wait(ctx, func(log []hubdata.Message) bool {
 			return len(log) >= at && c.Stats().Connections == connections
 		}); err != nil {
 			return err

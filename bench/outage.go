@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/hubline-iot/hubline/device"
-	"github.com/hubline-iot/hubline/testbroker"
+	"github.com/hubline-iot/hubline/testbroker/fault"
 	"github.com/hubline-iot/hubline/transport"
 )
 
@@ -74,7 +74,7 @@ func Outage(ctx context.Context, s OutageSettings) (*OutageReport, error) {
 	r := new(OutageReport)
 	var timer *time.Timer
 	err = inChild(ctx, "outage", outageOrder{*a, s}, r, func() {
-		timer = time.AfterFunc(s.Before, func() { hub.Inject(testbroker.Fault{Kind: testbroker.Absent, For: s.Absent}) })
+		timer = time.AfterFunc(s.Before, func() { hub.Inject(fault.Fault{Kind: fault.Absent, For: s.Absent}) })
 	})
 	if timer != nil {
 		timer.Stop()

@@ -11,6 +11,8 @@ import (
 	"github.com/hubline-iot/hubline/errfilter"
 	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/testbroker"
+	"github.com/hubline-iot/hubline/testbroker/fault"
+	"github.com/hubline-iot/hubline/testbroker/hubdata"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/mqtt"
 	"github.com/hubline-iot/hubline/transport/netopt"
@@ -99,7 +101,7 @@ func ExampleClient_Enqueue() {
 func ExampleOptions_onStatus() {
 	hub, connect, overMemory := exampleHub()
 	defer hub.Close()
-	hub.Inject(testbroker.Fault{Kind: testbroker.RefuseConnect, Code: 3})
+	hub.Inject(fault.Fault{Kind: fault.RefuseConnect, Code: 3})
 
 	creds, _ := device.ParseConnectionString(connect)
 	client, err := device.New(creds, overMemory, &device.Options{
@@ -131,7 +133,7 @@ func ExampleOptions_onStatus() {
 func ExampleClient_SetRetryPolicy() {
 	hub, connect, overMemory := exampleHub()
 	defer hub.Close()
-	hub.Inject(testbroker.Fault{Kind: testbroker.DropConnect, Times: -1})
+	hub.Inject(fault.Fault{Kind: fault.DropConnect, Times: -1})
 
 	creds, _ := device.ParseConnectionString(connect)
 	client, err := device.New(creds, overMemory, nil)
@@ -197,10 +199,10 @@ func ExampleOptions_onMessage() {
 	if err := client.Open(ctx); err != nil {
 		log.Fatal(err)
 	}
-	if err := hub.SendC2D("dev-1", testbroker.C2D{MessageID: "c-1", Body: []byte("blink")}); err != nil {
+	if err := hub.SendC2D("dev-1", hubdata.C2D{MessageID: "c-1", Body: []byte("blink")}); err != nil {
 		log.Fatal(err)
 	}
-	if err := hub.WaitC2D(ctx, "dev-1", testbroker.Completed, 1); err != nil {
+	if err := hub.WaitC2D(ctx, "dev-1", hubdata.Completed, 1); err != nil {
 		log.Fatal(err)
 	}
 	fmt.Println("completed")
@@ -232,7 +234,7 @@ func ExampleOptions_unattended() {
 func ExampleTrace() {
 	hub, connect, overMemory := exampleHub()
 	defer hub.Close()
-	hub.Inject(testbroker.Fault{Kind: testbroker.DropConnect})
+	hub.Inject(fault.Fault{Kind: fault.DropConnect})
 	creds, _ := device.ParseConnectionString(connect)
 	client, err := device.New(creds, overMemory, &device.Options{Trace: &device.Trace{
 		Decision: func(a retrypolicy.Attempt, d retrypolicy.Decision) {

@@ -258,13 +258,13 @@ func (s *fakeSession) deliver(ref string) bool {
 		Msg: &transport.Message{ID: ref, Body: []byte("body of " + ref)}})
 }
 
-// fault returns an error as a transport reports it.
-func fault(k transport.Kind, sc transport.Scope) *transport.Error {
+// failure returns an error as a transport reports it.
+func failure(k transport.Kind, sc transport.Scope) *transport.Error {
 	return &transport.Error{Kind: k, Scope: sc, Op: transport.OpRun, Proto: "fake", Err: errors.New("scripted")}
 }
 
-func lost(k transport.Kind) *transport.Error    { return fault(k, transport.Connection) }
-func refused(k transport.Kind) *transport.Error { return fault(k, transport.Operation) }
+func lost(k transport.Kind) *transport.Error    { return failure(k, transport.Connection) }
+func refused(k transport.Kind) *transport.Error { return failure(k, transport.Operation) }
 
 // failing scripts dials: the given errors in turn, then success.
 func failing(errs ...error) func(int, context.Context) error {

@@ -13,6 +13,7 @@ import (
 	"github.com/hubline-iot/hubline/fileupload"
 	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/testbroker"
+	"github.com/hubline-iot/hubline/testbroker/fault"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/netopt"
 )
@@ -147,26 +148,26 @@ func (k *cachingSource) token(context.Context) (transport.Token, error) {
 
 // Vector T10 of the Java SDK, for uploads: a refused token that can be replaced is replaced once.
 func TestARefusedTokenIsReplacedOnce(t *testing.T) {
-	refused := func(times int, route testbroker.RouteKind) testbroker.Fault {
-		return testbroker.Fault{Kind: testbroker.AnswerStatus, Route: route, Statuses: []int{401}, Times: times}
+	refused := func(times int, route fault.RouteKind) fault.Fault {
+		return fault.Fault{Kind: fault.AnswerStatus, Route: route, Statuses: []int{401}, Times: times}
 	}
 	for _, c := range []struct {
 		name     string
-		fault    testbroker.Fault
+		fault    fault.Fault
 		source   bool
 		fixed    bool
 		requests int // refused requests
 		ok       bool
 	}{
-		{"at the end", refused(1, testbroker.RouteUploadDone), false, false, 1, true},
-		{"at the end, from a source", refused(1, testbroker.RouteUploadDone), true, false, 1, true},
-		{"at the end, twice", refused(-1, testbroker.RouteUploadDone), false, false, 2, false},
-		{"at the end, twice, from a source", refused(-1, testbroker.RouteUploadDone), true, false, 2, false},
-		{"at the end, and there is no other", refused(-1, testbroker.RouteUploadDone), true, true, 1, false},
-		{"at the beginning, made just now", refused(-1, testbroker.RouteUpload), false, false, 1, false},
-		{"at the beginning, from a source", refused(1, testbroker.RouteUpload), true, false, 1, true},
-		{"at the beginning, twice, from a source", refused(-1, testbroker.RouteUpload), true, false, 2, false},
-		{"at the beginning, and there is no other", refused(-1, testbroker.RouteUpload), true, true, 1, false},
+		{"at the end", refused(1, fault.RouteUploadDone), false, false, 1, true},
+		{"at the end, from a source", refused(1, fault.RouteUploadDone), true, false, 1, true},
+		{"at the end, twice", refused(-1, fault.RouteUploadDone), false, false, 2, false},
+		{"at the end, twice, from a source", refused(-1, fault.RouteUploadDone), true, false, 2, false},
+		{"at the end, and there is no other", refused(-1, fault.RouteUploadDone), true, true, 1, false},
+		{"at the beginning, made just now", refused(-1, fault.RouteUpload), false, false, 1, false},
+		{"at the beginning, from a source", refused(1, fault.RouteUpload), true, false, 1, true},
+		{"at the beginning, twice, from a source", refused(-1, fault.RouteUpload), true, false, 2, false},
+		{"at the beginning, and there is no other", refused(-1, fault.RouteUpload), true, true, 1, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			inBubble(t, nil, func(t *testing.T, r *rig) {

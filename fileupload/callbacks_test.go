@@ -14,6 +14,8 @@ import (
 	"github.com/hubline-iot/hubline/internal/bounded"
 	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/testbroker"
+	"github.com/hubline-iot/hubline/testbroker/fault"
+	"github.com/hubline-iot/hubline/testbroker/hubdata"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/netopt"
 )
@@ -87,7 +89,7 @@ func TestACallbackThatDoesNotReturn(t *testing.T) {
 					u, err := fileupload.New(creds, o)
 					require.NoError(t, err)
 					if tc.fault {
-						hub.Inject(testbroker.Fault{Kind: testbroker.AnswerStatus, Route: testbroker.RouteBlob, Statuses: []int{503}})
+						hub.Inject(fault.Fault{Kind: fault.AnswerStatus, Route: fault.RouteBlob, Statuses: []int{503}})
 					}
 					body := content(300 * kib)
 					_, err = u.Upload(t.Context(), "a", bytes.NewReader(body), -1)
@@ -99,7 +101,7 @@ func TestACallbackThatDoesNotReturn(t *testing.T) {
 						require.ErrorIs(t, err, tc.kind)
 						require.ErrorContains(t, err, "callback "+tc.name)
 						if all := hub.Uploads(); len(all) > 0 {
-							require.Equal(t, testbroker.UploadFailed, all[0].State, "the hub is notified")
+							require.Equal(t, hubdata.UploadFailed, all[0].State, "the hub is notified")
 						}
 						_, err = u.Upload(t.Context(), "b", bytes.NewReader(body), -1)
 						require.NoError(t, err)

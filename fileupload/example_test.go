@@ -13,6 +13,7 @@ import (
 	"github.com/hubline-iot/hubline/fileupload"
 	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/testbroker"
+	"github.com/hubline-iot/hubline/testbroker/fault"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/netopt"
 )
@@ -27,7 +28,7 @@ func Example() {
 	if _, err := hub.AddDevice("roof-7"); err != nil {
 		log.Fatal(err)
 	}
-	hub.Inject(testbroker.Fault{Kind: testbroker.CutBlobBody})
+	hub.Inject(fault.Fault{Kind: fault.CutBlobBody})
 
 	creds, err := device.ParseConnectionString(hub.ConnectionString("roof-7"))
 	if err != nil {
@@ -73,7 +74,7 @@ func ExampleUploader_Upload() {
 	if _, err := hub.AddDevice("roof-7"); err != nil {
 		log.Fatal(err)
 	}
-	hub.Inject(testbroker.Fault{Kind: testbroker.AnswerStatus, Route: testbroker.RouteBlob, Statuses: []int{500},
+	hub.Inject(fault.Fault{Kind: fault.AnswerStatus, Route: fault.RouteBlob, Statuses: []int{500},
 		Times: -1})
 
 	creds, err := device.ParseConnectionString(hub.ConnectionString("roof-7"))

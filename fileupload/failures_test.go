@@ -20,12 +20,14 @@ import (
 	"github.com/hubline-iot/hubline/internal/timespan/spantest"
 	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/testbroker"
+	"github.com/hubline-iot/hubline/testbroker/fault"
+	"github.com/hubline-iot/hubline/testbroker/hubdata"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/netopt"
 )
 
 // told returns the hub's record of the only upload.
-func (r *rig) told(t *testing.T) testbroker.Upload {
+func (r *rig) told(t *testing.T) hubdata.Upload {
 	t.Helper()
 	all := r.hub.Uploads()
 	require.Len(t, all, 1)
@@ -82,8 +84,8 @@ func TestAnUploadOutlivesItsURI(t *testing.T) {
 			require.Empty(t, r.steps(), "nothing was ever refused")
 			require.Equal(t, 4, result.Renewals)
 			all := r.hub.Uploads()
-			require.Equal(t, testbroker.UploadExpired, all[0].State)
-			require.Equal(t, testbroker.UploadSucceeded, all[len(all)-1].State)
+			require.Equal(t, hubdata.UploadExpired, all[0].State)
+			require.Equal(t, hubdata.UploadSucceeded, all[len(all)-1].State)
 		})
 	})
 	t.Run("with a device's clock that is wrong", func(t *testing.T) {
@@ -103,10 +105,10 @@ func TestAnUploadOutlivesItsURI(t *testing.T) {
 	})
 	t.Run("after an outage", func(t *testing.T) {
 		inBubble(t, hours, func(t *testing.T, r *rig) {
-			in := r.hub.Inject(testbroker.Fault{Kind: testbroker.CutBlobBody, After: 2})
+			in := r.hub.Inject(fault.Fault{Kind: fault.CutBlobBody, After: 2})
 			go func() {
 				if in.WaitFired(t.Context(), 1) == nil {
-					r.hub.Inject(testbroker.Fault{Kind: testbroker.Absent, For: 3 * time.Hour})
+					r.hub.Inject(fault.Fault{Kind: fault.Absent, For: 3 * time.Hour})
 				}
 			}()
 			result, err := r.Upload(t.Context(), "a", bytes.NewReader(body), -1)
@@ -118,7 +120,7 @@ func TestAnUploadOutlivesItsURI(t *testing.T) {
 	})
 	t.Run("refused early", func(t *testing.T) {
 		inBubble(t, hours, func(t *testing.T, r *rig) {
-			r.hub.Inject(testbroker.Fault{Kind: testbroker.ExpireUpload, After: 2})
+			r.hub.Inject(fault.Fault{Kind: fault.ExpireUpload, After: 2})
 			result, err := r.Upload(t.Context(), "a", bytes.NewReader(body), -1)
 			require.NoError(t, err)
 			require.Equal(t, 1, result.Renewals)
@@ -128,7 +130,7 @@ func TestAnUploadOutlivesItsURI(t *testing.T) {
 	})
 	t.Run("refused for good", func(t *testing.T) {
 		inBubble(t, hours, func(t *testing.T, r *rig) {
-			in := r.hub.Inject(testbroker.Fault{Kind: testbroker.ExpireUpload, After: 2, Times: -1})
+			in := r.hub.Inject(fault.Fault{Kind: fault.ExpireUpload, After: 2, Times: -1})
 			result, err := r.Upload(t.Context(), "a", bytes.NewReader(body), -1)
 			failed(t, err, transport.Unauthorized, "block 3", "storage answered 403 AuthenticationFailed")
 			require.Equal(t, 2, in.Fired())
@@ -138,7 +140,7 @@ func TestAnUploadOutlivesItsURI(t *testing.T) {
 	})
 	t.Run("when the file is complete and the hub was not notified", func(t *testing.T) {
 		inBubble(t, hours, func(t *testing.T, r *rig) {
-			in := r.hub.Inject(testbroker.Fault{Kind: testbroker.AnswerStatus, Route: testbroker.RouteUploadDone,
+			in := r.hub.Inject(fault.Fault{Kind: fault.AnswerStatus, Route: fault.RouteUploadDone,
 				Statuses: []int{500}, RetryAfter: time.Minute})
 			go func() {
 				if in.WaitFired(t.Context(), 1) == nil {
@@ -150,8 +152,8 @@ func TestAnUploadOutlivesItsURI(t *testing.T) {
 			r.stored(t, "a", body)
 			all := r.hub.Uploads()
 			require.Len(t, all, 2)
-			require.Equal(t, testbroker.UploadExpired, all[0].State)
-			require.Equal(t, testbroker.UploadSucceeded, all[1].State)
+			require.Equal(t, hubdata.UploadExpired, all[0].State)
+			require.Equal(t, hubdata.UploadSucceeded, all[1].State)
 			require.Equal(t, int64(len(body)), all[1].Size)
 		})
 	})
@@ -163,7 +165,7 @@ func TestAnUploadOutlivesItsURI(t *testing.T) {
 func TestTheGrantOfTheLastStepIsGivenBack(t *testing.T) {
 	body := content(1000)
 	expired := func(t *testing.T, r *rig) { // between the file and the notification
-		in := r.hub.Inject(testbroker.Fault{Kind: testbroker.SlowAnswer, Route: testbroker.RouteBlob, Delay: time.Second})
+		in := r.hub.Inject(fault.Fault{Kind: fault.SlowAnswer, Route: fault.RouteBlob, Delay: time.Second})
 		go func() {
 			if in.WaitFired(t.Context(), 1) == nil {
 				r.hub.ExpireUploads("dev-1")
@@ -174,8 +176,8 @@ func TestTheGrantOfTheLastStepIsGivenBack(t *testing.T) {
 		t.Helper()
 		all := r.hub.Uploads()
 		require.Len(t, all, 2)
-		require.Equal(t, testbroker.UploadExpired, all[0].State)
-		require.Equal(t, testbroker.UploadSucceeded, all[1].State)
+		require.Equal(t, hubdata.UploadExpired, all[0].State)
+		require.Equal(t, hubdata.UploadSucceeded, all[1].State)
 	}
 	noRetry := func(_ *testbroker.Options, o *fileupload.Options) { o.RetryPolicy = retrypolicy.NoRetry{} }
 	t.Run("no retries", func(t *testing.T) {
@@ -193,7 +195,7 @@ func TestTheGrantOfTheLastStepIsGivenBack(t *testing.T) {
 		}
 		inBubble(t, slow, func(t *testing.T, r *rig) {
 			expired(t, r)
-			r.hub.Inject(testbroker.Fault{Kind: testbroker.NoAnswer, Route: testbroker.RouteUploadDone})
+			r.hub.Inject(fault.Fault{Kind: fault.NoAnswer, Route: fault.RouteUploadDone})
 			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 			defer cancel()
 			_, err := r.Upload(ctx, "a", bytes.NewReader(body), -1)
@@ -204,7 +206,7 @@ func TestTheGrantOfTheLastStepIsGivenBack(t *testing.T) {
 	t.Run("the context ends meanwhile", func(t *testing.T) {
 		inBubble(t, noRetry, func(t *testing.T, r *rig) {
 			expired(t, r)
-			r.hub.Inject(testbroker.Fault{Kind: testbroker.SlowAnswer, Route: testbroker.RouteUpload, After: 1,
+			r.hub.Inject(fault.Fault{Kind: fault.SlowAnswer, Route: fault.RouteUpload, After: 1,
 				Delay: 3 * time.Second})
 			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 			defer cancel()
@@ -216,8 +218,8 @@ func TestTheGrantOfTheLastStepIsGivenBack(t *testing.T) {
 	t.Run("NotifyTimeout holds", func(t *testing.T) {
 		inBubble(t, noRetry, func(t *testing.T, r *rig) {
 			expired(t, r)
-			r.hub.Inject(testbroker.Fault{Kind: testbroker.NoAnswer, Route: testbroker.RouteUploadDone})
-			r.hub.Inject(testbroker.Fault{Kind: testbroker.SlowAnswer, Route: testbroker.RouteUpload, After: 1,
+			r.hub.Inject(fault.Fault{Kind: fault.NoAnswer, Route: fault.RouteUploadDone})
+			r.hub.Inject(fault.Fault{Kind: fault.SlowAnswer, Route: fault.RouteUpload, After: 1,
 				Delay: 20 * time.Second})
 			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 			defer cancel()
@@ -231,7 +233,7 @@ func TestTheGrantOfTheLastStepIsGivenBack(t *testing.T) {
 	t.Run("given up twice", func(t *testing.T) {
 		inBubble(t, nil, func(t *testing.T, r *rig) {
 			expired(t, r)
-			in := r.hub.Inject(testbroker.Fault{Kind: testbroker.AnswerStatus, Route: testbroker.RouteUploadDone, After: 1,
+			in := r.hub.Inject(fault.Fault{Kind: fault.AnswerStatus, Route: fault.RouteUploadDone, After: 1,
 				Statuses: []int{503}, RetryAfter: time.Minute})
 			go func() {
 				if in.WaitFired(t.Context(), 1) == nil {
@@ -241,7 +243,7 @@ func TestTheGrantOfTheLastStepIsGivenBack(t *testing.T) {
 			_, err := r.Upload(t.Context(), "a", bytes.NewReader(body), -1)
 			failed(t, err, transport.Conflict, "the file is stored, but the hub was not notified", "400016")
 			for _, up := range r.hub.Uploads() {
-				require.Equal(t, testbroker.UploadExpired, up.State)
+				require.Equal(t, hubdata.UploadExpired, up.State)
 			}
 		})
 	})
@@ -254,13 +256,13 @@ func TestTheHubIsNotifiedOfCancellation(t *testing.T) {
 		inBubble(t, nil, func(t *testing.T, r *rig) {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
-			r.hub.Inject(testbroker.Fault{Kind: testbroker.SlowBlob, Delay: 25 * time.Second, Times: -1})
+			r.hub.Inject(fault.Fault{Kind: fault.SlowBlob, Delay: 25 * time.Second, Times: -1})
 			result, err := r.Upload(ctx, "a", bytes.NewReader(body), -1)
 			failed(t, err, transport.Cancelled)
 			require.ErrorIs(t, err, context.DeadlineExceeded)
 			require.False(t, result.Stored)
 			up := r.told(t)
-			require.Equal(t, testbroker.UploadFailed, up.State)
+			require.Equal(t, hubdata.UploadFailed, up.State)
 			require.Equal(t, 499, up.StatusCode)
 			require.Less(t, up.Ended.Sub(up.Started), 62*time.Second)
 			require.Empty(t, r.hub.Blobs())
@@ -268,9 +270,9 @@ func TestTheHubIsNotifiedOfCancellation(t *testing.T) {
 	})
 	t.Run("cancelled while the hub grants the upload", func(t *testing.T) {
 		inBubble(t, nil, func(t *testing.T, r *rig) {
-			r.hub.Inject(testbroker.Fault{Kind: testbroker.SlowAnswer, Route: testbroker.RouteUpload, Delay: 3 * time.Second,
+			r.hub.Inject(fault.Fault{Kind: fault.SlowAnswer, Route: fault.RouteUpload, Delay: 3 * time.Second,
 				Times: -1})
-			for i := range testbroker.MaxUploads + 1 { // none stays counted as running
+			for i := range hubdata.MaxUploads + 1 { // none stays counted as running
 				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 				from := bytes.NewReader(body)
 				_, err := r.Upload(ctx, "a", from, -1)
@@ -278,7 +280,7 @@ func TestTheHubIsNotifiedOfCancellation(t *testing.T) {
 				require.ErrorIs(t, err, context.DeadlineExceeded)
 				require.Equal(t, len(body), from.Len(), "nothing was read any more")
 				up := r.hub.Uploads()[i]
-				require.Equal(t, testbroker.UploadFailed, up.State)
+				require.Equal(t, hubdata.UploadFailed, up.State)
 				require.Equal(t, 499, up.StatusCode)
 				cancel()
 			}
@@ -288,8 +290,8 @@ func TestTheHubIsNotifiedOfCancellation(t *testing.T) {
 	t.Run("cancelled while the hub gives another URI", func(t *testing.T) {
 		inBubble(t, func(_ *testbroker.Options, o *fileupload.Options) { o.Parallel = 1 }, func(t *testing.T, r *rig) {
 			ctx, cancel := context.WithCancel(t.Context())
-			r.hub.Inject(testbroker.Fault{Kind: testbroker.ExpireUpload, After: 2})
-			in := r.hub.Inject(testbroker.Fault{Kind: testbroker.SlowAnswer, Route: testbroker.RouteUpload, After: 1,
+			r.hub.Inject(fault.Fault{Kind: fault.ExpireUpload, After: 2})
+			in := r.hub.Inject(fault.Fault{Kind: fault.SlowAnswer, Route: fault.RouteUpload, After: 1,
 				Delay: 3 * time.Second})
 			go func() {
 				if in.WaitFired(t.Context(), 1) == nil {
@@ -300,12 +302,12 @@ func TestTheHubIsNotifiedOfCancellation(t *testing.T) {
 			failed(t, err, transport.Cancelled)
 			all := r.hub.Uploads()
 			require.Len(t, all, 2)
-			require.Equal(t, testbroker.UploadFailed, all[1].State, "the one that would hold a place for an hour")
+			require.Equal(t, hubdata.UploadFailed, all[1].State, "the one that would hold a place for an hour")
 		})
 	})
 	t.Run("cancelled, and the hub does not answer", func(t *testing.T) {
 		inBubble(t, nil, func(t *testing.T, r *rig) {
-			r.hub.Inject(testbroker.Fault{Kind: testbroker.NoAnswer, Route: testbroker.RouteUpload})
+			r.hub.Inject(fault.Fault{Kind: fault.NoAnswer, Route: fault.RouteUpload})
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 			defer cancel()
 			began := time.Now()
@@ -334,10 +336,10 @@ func TestTheHubIsNotifiedOfCancellation(t *testing.T) {
 		inBubble(t, nil, func(t *testing.T, r *rig) {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
-			in := r.hub.Inject(testbroker.Fault{Kind: testbroker.CutBlobBody})
+			in := r.hub.Inject(fault.Fault{Kind: fault.CutBlobBody})
 			go func() {
 				if in.WaitFired(t.Context(), 1) == nil {
-					r.hub.Inject(testbroker.Fault{Kind: testbroker.Absent, For: time.Hour})
+					r.hub.Inject(fault.Fault{Kind: fault.Absent, For: time.Hour})
 				}
 			}()
 			began := time.Now()
@@ -346,7 +348,7 @@ func TestTheHubIsNotifiedOfCancellation(t *testing.T) {
 			require.ErrorIs(t, err, context.DeadlineExceeded)
 			require.LessOrEqual(t, time.Since(began), 70*time.Second)
 			require.Greater(t, time.Since(began), 60*time.Second)
-			require.Equal(t, testbroker.UploadRunning, r.told(t).State)
+			require.Equal(t, hubdata.UploadRunning, r.told(t).State)
 		})
 	})
 }
@@ -358,17 +360,17 @@ func TestTheHubIsNotifiedAfterTheLastStep(t *testing.T) {
 		inBubble(t, nil, func(t *testing.T, r *rig) {
 			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 			defer cancel()
-			r.hub.Inject(testbroker.Fault{Kind: testbroker.AnswerStatus, Route: testbroker.RouteUploadDone, Statuses: []int{500},
+			r.hub.Inject(fault.Fault{Kind: fault.AnswerStatus, Route: fault.RouteUploadDone, Statuses: []int{500},
 				RetryAfter: 19500 * time.Millisecond})
 			result, err := r.Upload(ctx, "a", bytes.NewReader(body), -1)
 			require.NoError(t, err, "the file is stored, so the hub is notified of a success")
 			require.True(t, result.Stored)
-			require.Equal(t, testbroker.UploadSucceeded, r.told(t).State)
+			require.Equal(t, hubdata.UploadSucceeded, r.told(t).State)
 		})
 	})
 	t.Run("closed at the last step", func(t *testing.T) {
 		inBubble(t, nil, func(t *testing.T, r *rig) {
-			in := r.hub.Inject(testbroker.Fault{Kind: testbroker.AnswerStatus, Route: testbroker.RouteUploadDone,
+			in := r.hub.Inject(fault.Fault{Kind: fault.AnswerStatus, Route: fault.RouteUploadDone,
 				Statuses: []int{503}})
 			go func() {
 				if in.WaitFired(t.Context(), 1) == nil {
@@ -378,15 +380,15 @@ func TestTheHubIsNotifiedAfterTheLastStep(t *testing.T) {
 			result, err := r.Upload(t.Context(), "a", bytes.NewReader(body), -1)
 			require.NoError(t, err, "the file is stored, so the hub is notified of a success")
 			require.True(t, result.Stored)
-			require.Equal(t, testbroker.UploadSucceeded, r.told(t).State)
+			require.Equal(t, hubdata.UploadSucceeded, r.told(t).State)
 		})
 	})
 	t.Run("closed at the last step, and the hub is unreachable", func(t *testing.T) {
 		inBubble(t, nil, func(t *testing.T, r *rig) {
-			in := r.hub.Inject(testbroker.Fault{Kind: testbroker.ResetBeforeRequest, Route: testbroker.RouteUploadDone})
+			in := r.hub.Inject(fault.Fault{Kind: fault.ResetBeforeRequest, Route: fault.RouteUploadDone})
 			go func() {
 				if in.WaitFired(t.Context(), 1) == nil {
-					r.hub.Inject(testbroker.Fault{Kind: testbroker.Absent, For: time.Hour})
+					r.hub.Inject(fault.Fault{Kind: fault.Absent, For: time.Hour})
 					r.Close()
 				}
 			}()
@@ -401,7 +403,7 @@ func TestTheHubIsNotifiedAfterTheLastStep(t *testing.T) {
 		inBubble(t, func(_ *testbroker.Options, o *fileupload.Options) {
 			o.RetryPolicy = retrypolicy.NoRetry{}
 		}, func(t *testing.T, r *rig) {
-			in := r.hub.Inject(testbroker.Fault{Kind: testbroker.NoAnswer, Route: testbroker.RouteUploadDone, Times: -1})
+			in := r.hub.Inject(fault.Fault{Kind: fault.NoAnswer, Route: fault.RouteUploadDone, Times: -1})
 			result, err := r.Upload(t.Context(), "a", bytes.NewReader(body), -1)
 			failed(t, err, transport.RetryExpired, "the file is stored, but the hub was not notified")
 			require.ErrorIs(t, err, retrypolicy.ByPolicy)
@@ -417,7 +419,7 @@ func TestTheHubIsNotifiedOfFailures(t *testing.T) {
 	body := content(300 * kib)
 	t.Run("closed while the hub grants the upload", func(t *testing.T) {
 		inBubble(t, nil, func(t *testing.T, r *rig) {
-			in := r.hub.Inject(testbroker.Fault{Kind: testbroker.SlowAnswer, Route: testbroker.RouteUpload,
+			in := r.hub.Inject(fault.Fault{Kind: fault.SlowAnswer, Route: fault.RouteUpload,
 				Delay: 3 * time.Second})
 			go func() {
 				if in.WaitFired(t.Context(), 1) == nil {
@@ -426,12 +428,12 @@ func TestTheHubIsNotifiedOfFailures(t *testing.T) {
 			}()
 			_, err := r.Upload(t.Context(), "a", bytes.NewReader(body), -1)
 			failed(t, err, transport.Closed, "beginning: ")
-			require.Equal(t, testbroker.UploadFailed, r.told(t).State)
+			require.Equal(t, hubdata.UploadFailed, r.told(t).State)
 		})
 	})
 	t.Run("closed", func(t *testing.T) {
 		inBubble(t, nil, func(t *testing.T, r *rig) {
-			in := r.hub.Inject(testbroker.Fault{Kind: testbroker.NoAnswer, Route: testbroker.RouteBlob})
+			in := r.hub.Inject(fault.Fault{Kind: fault.NoAnswer, Route: fault.RouteBlob})
 			go func() {
 				if in.WaitFired(t.Context(), 1) == nil {
 					r.Close()
@@ -439,7 +441,7 @@ func TestTheHubIsNotifiedOfFailures(t *testing.T) {
 			}()
 			_, err := r.Upload(t.Context(), "a", bytes.NewReader(body), -1)
 			failed(t, err, transport.Closed)
-			require.Equal(t, testbroker.UploadFailed, r.told(t).State)
+			require.Equal(t, hubdata.UploadFailed, r.told(t).State)
 			_, err = r.Upload(t.Context(), "a", bytes.NewReader(body), -1)
 			failed(t, err, transport.Closed, "Close was called")
 		})
@@ -448,19 +450,19 @@ func TestTheHubIsNotifiedOfFailures(t *testing.T) {
 		inBubble(t, func(_ *testbroker.Options, o *fileupload.Options) {
 			o.RetryPolicy, o.Parallel = retrypolicy.NoRetry{}, 1
 		}, func(t *testing.T, r *rig) {
-			r.hub.Inject(testbroker.Fault{Kind: testbroker.CutBlobBody, After: 1})
+			r.hub.Inject(fault.Fault{Kind: fault.CutBlobBody, After: 1})
 			_, err := r.Upload(t.Context(), "a", bytes.NewReader(body), -1)
 			failed(t, err, transport.RetryExpired, "block 2")
 			require.ErrorIs(t, err, retrypolicy.ByPolicy)
 			require.ErrorIs(t, err, transport.Network, "what the write says depends on whether net/http has read of the reset")
-			require.Equal(t, testbroker.UploadFailed, r.told(t).State)
+			require.Equal(t, hubdata.UploadFailed, r.told(t).State)
 		})
 	})
 	t.Run("out of attempts", func(t *testing.T) {
 		inBubble(t, func(_ *testbroker.Options, o *fileupload.Options) {
 			o.RetryPolicy = retrypolicy.MaxAttempts{Total: 3, Policy: retrypolicy.ExponentialBackoffWithJitter{}}
 		}, func(t *testing.T, r *rig) {
-			in := r.hub.Inject(testbroker.Fault{Kind: testbroker.CutBlobBody, Times: -1})
+			in := r.hub.Inject(fault.Fault{Kind: fault.CutBlobBody, Times: -1})
 			_, err := r.Upload(t.Context(), "a", bytes.NewReader(body[:1000]), -1)
 			failed(t, err, transport.RetryExpired, "file: out of attempts after 2 retries")
 			require.ErrorIs(t, err, retrypolicy.OutOfAttempts)
@@ -478,24 +480,24 @@ func TestTheHubIsNotifiedOfFailedReaders(t *testing.T) {
 			_, err := r.Upload(t.Context(), "a", io.MultiReader(bytes.NewReader(body), iotest.ErrReader(broken)), -1)
 			failed(t, err, transport.Invalid, "reader of the file: disk on fire")
 			require.ErrorIs(t, err, broken)
-			require.Equal(t, testbroker.UploadFailed, r.told(t).State)
+			require.Equal(t, hubdata.UploadFailed, r.told(t).State)
 		})
 	})
 	t.Run("reader ends early", func(t *testing.T) {
 		inBubble(t, nil, func(t *testing.T, r *rig) {
 			_, err := r.Upload(t.Context(), "a", bytes.NewReader(body), int64(len(body))+1)
 			failed(t, err, transport.Invalid, "ended after 307200 of 307201 bytes")
-			require.Equal(t, testbroker.UploadFailed, r.told(t).State)
+			require.Equal(t, hubdata.UploadFailed, r.told(t).State)
 		})
 	})
 	t.Run("reader panics", func(t *testing.T) {
 		inBubble(t, nil, func(t *testing.T, r *rig) {
-			for i := range testbroker.MaxUploads + 1 { // none stays counted as running
+			for i := range hubdata.MaxUploads + 1 { // none stays counted as running
 				before := body[:len(body)*(i%2)] // in the first block or in a later one
 				require.PanicsWithValue(t, "reader", func() {
 					_, _ = r.Upload(t.Context(), "a", io.MultiReader(bytes.NewReader(before), reader(func() { panic("reader") })), -1)
 				})
-				require.Equal(t, testbroker.UploadFailed, r.hub.Uploads()[i].State)
+				require.Equal(t, hubdata.UploadFailed, r.hub.Uploads()[i].State)
 			}
 			require.Empty(t, r.steps())
 		})
@@ -509,7 +511,7 @@ func TestTheHubIsNotifiedOfFailedReaders(t *testing.T) {
 				t.Error("Goexit returned")
 			}()
 			<-ended
-			require.Equal(t, testbroker.UploadFailed, r.told(t).State)
+			require.Equal(t, hubdata.UploadFailed, r.told(t).State)
 		})
 	})
 }
@@ -568,18 +570,18 @@ func TestRefusalsOfTheHub(t *testing.T) {
 
 func TestTheEleventhUploadWaits(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, r *rig) {
-		r.hub.Inject(testbroker.Fault{Kind: testbroker.SlowBlob, Delay: 25 * time.Second, Times: testbroker.MaxUploads})
+		r.hub.Inject(fault.Fault{Kind: fault.SlowBlob, Delay: 25 * time.Second, Times: hubdata.MaxUploads})
 		done := make(chan error)
-		for i := range testbroker.MaxUploads + 3 {
+		for i := range hubdata.MaxUploads + 3 {
 			go func() {
 				_, err := r.Upload(t.Context(), fmt.Sprint(i), strings.NewReader("a"), 1)
 				done <- err
 			}()
 		}
-		for range testbroker.MaxUploads + 3 {
+		for range hubdata.MaxUploads + 3 {
 			require.NoError(t, <-done)
 		}
-		require.Len(t, r.hub.Blobs(), testbroker.MaxUploads+3)
+		require.Len(t, r.hub.Blobs(), hubdata.MaxUploads+3)
 		require.Contains(t, r.steps(), "beginning")
 		for _, retry := range r.retries {
 			require.ErrorIs(t, retry.Err, transport.Quota)
@@ -590,10 +592,10 @@ func TestTheEleventhUploadWaits(t *testing.T) {
 
 func TestADeadLinkIsNoticed(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, r *rig) {
-		in := r.hub.Inject(testbroker.Fault{Kind: testbroker.SlowBlob, Delay: time.Second, After: 2})
+		in := r.hub.Inject(fault.Fault{Kind: fault.SlowBlob, Delay: time.Second, After: 2})
 		go func() {
 			if in.WaitFired(t.Context(), 1) == nil {
-				r.hub.Inject(testbroker.Fault{Kind: testbroker.HalfOpen, For: 5 * time.Second})
+				r.hub.Inject(fault.Fault{Kind: fault.HalfOpen, For: 5 * time.Second})
 			}
 		}()
 		body := content(300 * kib)

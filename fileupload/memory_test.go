@@ -21,6 +21,8 @@ import (
 
 	"github.com/hubline-iot/hubline/fileupload"
 	"github.com/hubline-iot/hubline/testbroker"
+	"github.com/hubline-iot/hubline/testbroker/fault"
+	"github.com/hubline-iot/hubline/testbroker/hubdata"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/netopt"
 )
@@ -71,10 +73,10 @@ func TestALargeFileThroughTwentyDrops(t *testing.T) {
 	require.NoError(t, err)
 	var faults []*testbroker.Injected
 	for i := range drops {
-		f := testbroker.Fault{Kind: testbroker.CutBlobBody, Blob: testbroker.PutBlock,
+		f := fault.Fault{Kind: fault.CutBlobBody, Blob: fault.PutBlock,
 			After: (i + 1) * int(size>>20) / (drops + 1)}
 		if i%3 == 2 {
-			f.Kind, f.Route = testbroker.ResetAfterRequest, testbroker.RouteBlob
+			f.Kind, f.Route = fault.ResetAfterRequest, fault.RouteBlob
 		}
 		faults = append(faults, hub.Inject(f))
 	}
@@ -106,7 +108,7 @@ func TestALargeFileThroughTwentyDrops(t *testing.T) {
 	require.Equal(t, size, blob.Size)
 	require.NoError(t, blob.Matches(stream(size)))
 	require.Equal(t, r.Result.MD5[:], blob.MD5)
-	require.Equal(t, testbroker.UploadSucceeded, hub.Uploads()[0].State)
+	require.Equal(t, hubdata.UploadSucceeded, hub.Uploads()[0].State)
 	t.Logf("%d MiB in %d blocks through %d drops, %d requests again, %.1f s; memory: %.1f MiB idle, %.1f MiB at the "+
 		"peak, %.1f MiB more", size>>20, r.Result.Blocks,
 		fired, r.Result.Retries, r.Seconds, float64(r.Idle)/(1<<20), float64(r.Peak)/(1<<20), float64(r.Peak-r.Idle)/(1<<20))

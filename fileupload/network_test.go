@@ -24,6 +24,8 @@ import (
 	"github.com/hubline-iot/hubline/internal/memconn"
 	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/testbroker"
+	"github.com/hubline-iot/hubline/testbroker/fault"
+	"github.com/hubline-iot/hubline/testbroker/hubdata"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/netopt"
 	"github.com/hubline-iot/hubline/transport/netproxy"
@@ -371,13 +373,13 @@ func TestManyUploadsAtATime(t *testing.T) {
 	require.NoError(t, err)
 	addr, err := hub.Listen(testbroker.PortHTTPS, "127.0.0.1:0")
 	require.NoError(t, err)
-	hub.Inject(testbroker.Fault{Kind: testbroker.CutBlobBody, Probability: 0.1, Times: -1})
+	hub.Inject(fault.Fault{Kind: fault.CutBlobBody, Probability: 0.1, Times: -1})
 	u, err := fileupload.New(credsOf(t, dev), &fileupload.Options{Network: netopt.Options{TLS: hub.ClientTLS(),
 		Addr: addr.String()},
 		BlockSize: 64 * kib, Parallel: 4})
 	require.NoError(t, err)
 	var all sync.WaitGroup
-	for i := range testbroker.MaxUploads {
+	for i := range hubdata.MaxUploads {
 		all.Go(func() {
 			body := content(500*kib + i)
 			name := fmt.Sprint("file-", i)
@@ -394,7 +396,7 @@ func TestManyUploadsAtATime(t *testing.T) {
 	all.Wait()
 	require.NoError(t, u.Close())
 	require.NoError(t, u.Close())
-	require.NoError(t, hub.WaitUploads(t.Context(), testbroker.MaxUploads))
+	require.NoError(t, hub.WaitUploads(t.Context(), hubdata.MaxUploads))
 }
 
 func TestTwoUploadsOfOneNameDoNotMix(t *testing.T) {

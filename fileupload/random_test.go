@@ -13,6 +13,8 @@ import (
 
 	"github.com/hubline-iot/hubline/fileupload"
 	"github.com/hubline-iot/hubline/testbroker"
+	"github.com/hubline-iot/hubline/testbroker/fault"
+	"github.com/hubline-iot/hubline/testbroker/hubdata"
 )
 
 var (
@@ -45,25 +47,25 @@ func playFaults(t *testing.T, seed uint64) (fired int) {
 	}
 	inBubble(t, set, func(t *testing.T, r *rig) {
 		var faults []*testbroker.Injected
-		for _, f := range []testbroker.Fault{
-			{Kind: testbroker.CutBlobBody}, {Kind: testbroker.SlowBlob, Delay: 20 * time.Second}, {Kind: testbroker.DamageBlob},
-			{Kind: testbroker.AnswerStatus, Statuses: []int{500, 502, 503, 504, 429, 408}}, {Kind: testbroker.AnswerStatusAfter,
+		for _, f := range []fault.Fault{
+			{Kind: fault.CutBlobBody}, {Kind: fault.SlowBlob, Delay: 20 * time.Second}, {Kind: fault.DamageBlob},
+			{Kind: fault.AnswerStatus, Statuses: []int{500, 502, 503, 504, 429, 408}}, {Kind: fault.AnswerStatusAfter,
 				Statuses: []int{500, 503, 408, 429, 499, 502, 504}},
-			{Kind: testbroker.ResetBeforeRequest}, {Kind: testbroker.ResetAfterRequest}, {Kind: testbroker.NoAnswer},
-			{Kind: testbroker.DropDuringAnswer},
-			{Kind: testbroker.SlowAnswer, Delay: 10 * time.Second}, {Kind: testbroker.WrongDate, Skew: 10 * time.Minute},
-			{Kind: testbroker.NoContentLength},
-			{Kind: testbroker.DropConnect}, {Kind: testbroker.NoConnack}, {Kind: testbroker.SlowConnack, Delay: 5 * time.Second},
+			{Kind: fault.ResetBeforeRequest}, {Kind: fault.ResetAfterRequest}, {Kind: fault.NoAnswer},
+			{Kind: fault.DropDuringAnswer},
+			{Kind: fault.SlowAnswer, Delay: 10 * time.Second}, {Kind: fault.WrongDate, Skew: 10 * time.Minute},
+			{Kind: fault.NoContentLength},
+			{Kind: fault.DropConnect}, {Kind: fault.NoConnack}, {Kind: fault.SlowConnack, Delay: 5 * time.Second},
 		} {
 			f.Probability, f.Times = 0.04, -1
 			faults = append(faults, r.hub.Inject(f))
 		}
-		faults = append(faults, r.hub.Inject(testbroker.Fault{Kind: testbroker.ExpireUpload, After: draw.IntN(30)}))
+		faults = append(faults, r.hub.Inject(fault.Fault{Kind: fault.ExpireUpload, After: draw.IntN(30)}))
 		stop, stopped := make(chan struct{}), make(chan struct{})
 		outages := rand.New(rand.NewPCG(seed, 2))
 		go func() { // outages of the network, until all files have arrived
 			defer close(stopped)
-			kinds := []testbroker.FaultKind{testbroker.Absent, testbroker.HalfOpen}
+			kinds := []fault.Kind{fault.Absent, fault.HalfOpen}
 			for lasts := time.Duration(0); ; {
 				timer := time.NewTimer(lasts + time.Duration(outages.IntN(120))*time.Second)
 				select {
@@ -73,7 +75,7 @@ func playFaults(t *testing.T, seed uint64) (fired int) {
 					return
 				}
 				lasts = time.Duration(1+outages.IntN(300)) * time.Second
-				r.hub.Inject(testbroker.Fault{Kind: kinds[outages.IntN(2)], For: lasts})
+				r.hub.Inject(fault.Fault{Kind: kinds[outages.IntN(2)], For: lasts})
 				r.hub.Drop("")
 			}
 		}()
@@ -89,8 +91,8 @@ func playFaults(t *testing.T, seed uint64) (fired int) {
 			r.stored(t, name, body)
 			var told int
 			for _, up := range r.hub.Uploads() {
-				require.NotEqual(t, testbroker.UploadFailed, up.State)
-				if up.Blob == result.Blob && up.State == testbroker.UploadSucceeded {
+				require.NotEqual(t, hubdata.UploadFailed, up.State)
+				if up.Blob == result.Blob && up.State == hubdata.UploadSucceeded {
 					told++
 					require.Equal(t, result.Size, up.Size)
 				}
@@ -119,12 +121,12 @@ func TestAnEndAtAnyMomentLeavesNoUploadRunning(t *testing.T) {
 		draw := rand.New(rand.NewPCG(s, 1))
 		set := func(_ *testbroker.Options, o *fileupload.Options) { o.Parallel = 1 + draw.IntN(3) }
 		inBubble(t, set, func(t *testing.T, r *rig) {
-			for _, f := range []testbroker.Fault{
-				{Kind: testbroker.SlowAnswer, Delay: time.Second, Probability: 0.5, Times: -1},
-				{Kind: testbroker.SlowBlob, Delay: time.Second, Probability: 0.5, Times: -1},
-				{Kind: testbroker.AnswerStatus, Route: testbroker.RouteUploadDone, Statuses: []int{500}, Probability: 0.5,
+			for _, f := range []fault.Fault{
+				{Kind: fault.SlowAnswer, Delay: time.Second, Probability: 0.5, Times: -1},
+				{Kind: fault.SlowBlob, Delay: time.Second, Probability: 0.5, Times: -1},
+				{Kind: fault.AnswerStatus, Route: fault.RouteUploadDone, Statuses: []int{500}, Probability: 0.5,
 					Times: 2},
-				{Kind: testbroker.ExpireUpload, Probability: 0.1, Times: -1},
+				{Kind: fault.ExpireUpload, Probability: 0.1, Times: -1},
 			} {
 				r.hub.Inject(f)
 			}
@@ -145,10 +147,10 @@ func TestAnEndAtAnyMomentLeavesNoUploadRunning(t *testing.T) {
 			}
 			all := r.hub.Uploads()
 			for _, up := range all {
-				require.NotEqual(t, testbroker.UploadRunning, up.State, "seed %d: %v", s, err)
+				require.NotEqual(t, hubdata.UploadRunning, up.State, "seed %d: %v", s, err)
 			}
 			if len(all) > 0 {
-				require.Equal(t, result.Stored, all[len(all)-1].State == testbroker.UploadSucceeded, "seed %d: %v", s, err)
+				require.Equal(t, result.Stored, all[len(all)-1].State == hubdata.UploadSucceeded, "seed %d: %v", s, err)
 			}
 		})
 	}

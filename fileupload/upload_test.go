@@ -17,6 +17,8 @@ import (
 	"github.com/hubline-iot/hubline/internal/bounded"
 	"github.com/hubline-iot/hubline/internal/faketime"
 	"github.com/hubline-iot/hubline/testbroker"
+	"github.com/hubline-iot/hubline/testbroker/fault"
+	"github.com/hubline-iot/hubline/testbroker/hubdata"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/netopt"
 )
@@ -26,7 +28,7 @@ const kib = 1 << 10
 // A rig is an uploader and its hub, connected in memory.
 type rig struct {
 	hub *testbroker.Hub
-	dev testbroker.Device
+	dev hubdata.Device
 	*fileupload.Uploader
 
 	mu      sync.Mutex
@@ -69,7 +71,7 @@ func inBubble(t *testing.T, set func(h *testbroker.Options, o *fileupload.Option
 	})
 }
 
-func credsOf(t testing.TB, d testbroker.Device) *transport.Credentials {
+func credsOf(t testing.TB, d hubdata.Device) *transport.Credentials {
 	sign, err := transport.SharedKey(d.PrimaryKey)
 	require.NoError(t, err)
 	return &transport.Credentials{Host: d.HostName, DeviceID: d.ID, Sign: sign}
@@ -95,7 +97,7 @@ func content(n int) []byte {
 }
 
 // stored checks that the store has the file and that the hub has recorded one upload.
-func (r *rig) stored(t *testing.T, name string, want []byte) testbroker.Blob {
+func (r *rig) stored(t *testing.T, name string, want []byte) hubdata.Blob {
 	t.Helper()
 	b, ok := r.hub.Blob("dev-1/" + name)
 	require.True(t, ok)
@@ -129,7 +131,7 @@ func TestFilesOfAllSizesArrive(t *testing.T) {
 				require.Equal(t, size > 64*kib || size == 64*kib && !known, blocks > 0)
 				all := r.hub.Uploads()
 				require.Len(t, all, 1)
-				require.Equal(t, testbroker.UploadSucceeded, all[0].State)
+				require.Equal(t, hubdata.UploadSucceeded, all[0].State)
 				require.Equal(t, 201, all[0].StatusCode)
 				require.Equal(t, int64(size), all[0].Size)
 				require.Equal(t, int64(size), r.sent[len(r.sent)-1])
@@ -155,31 +157,31 @@ func TestUploadsSurvive(t *testing.T) {
 	body := content(300 * kib)
 	for _, c := range []struct {
 		name  string
-		fault testbroker.Fault
+		fault fault.Fault
 		steps []string // retried
 		least time.Duration
 	}{
-		{"cut in a block", testbroker.Fault{Kind: testbroker.CutBlobBody, After: 1}, []string{"block 2"}, 0},
-		{"cut after a block", testbroker.Fault{Kind: testbroker.ResetAfterRequest, Route: testbroker.RouteBlob, After: 1,
-			Blob: testbroker.PutBlock}, []string{"block 2"}, 0},
-		{"cut after the commit", testbroker.Fault{Kind: testbroker.ResetAfterRequest, Route: testbroker.RouteBlob,
-			Blob: testbroker.PutBlockList}, []string{"commit"}, 0},
-		{"busy", testbroker.Fault{Kind: testbroker.AnswerStatus, Route: testbroker.RouteBlob, Statuses: []int{503},
-			Blob: testbroker.PutBlock}, []string{"block 1"}, 10 * time.Second},
-		{"busy, with a wish", testbroker.Fault{Kind: testbroker.AnswerStatus, Route: testbroker.RouteBlob,
-			Statuses: []int{503}, Blob: testbroker.PutBlock, RetryAfter: 17 * time.Second}, []string{"block 1"},
+		{"cut in a block", fault.Fault{Kind: fault.CutBlobBody, After: 1}, []string{"block 2"}, 0},
+		{"cut after a block", fault.Fault{Kind: fault.ResetAfterRequest, Route: fault.RouteBlob, After: 1,
+			Blob: fault.PutBlock}, []string{"block 2"}, 0},
+		{"cut after the commit", fault.Fault{Kind: fault.ResetAfterRequest, Route: fault.RouteBlob,
+			Blob: fault.PutBlockList}, []string{"commit"}, 0},
+		{"busy", fault.Fault{Kind: fault.AnswerStatus, Route: fault.RouteBlob, Statuses: []int{503},
+			Blob: fault.PutBlock}, []string{"block 1"}, 10 * time.Second},
+		{"busy, with a wish", fault.Fault{Kind: fault.AnswerStatus, Route: fault.RouteBlob,
+			Statuses: []int{503}, Blob: fault.PutBlock, RetryAfter: 17 * time.Second}, []string{"block 1"},
 			17 * time.Second},
-		{"internal error", testbroker.Fault{Kind: testbroker.AnswerStatus, Route: testbroker.RouteBlob, Statuses: []int{500},
-			Blob: testbroker.PutBlockList, RetryAfter: 3 * time.Second}, []string{"commit"}, 3 * time.Second},
-		{"slow", testbroker.Fault{Kind: testbroker.SlowBlob, Delay: 25 * time.Second}, nil, 25 * time.Second},
-		{"no answer", testbroker.Fault{Kind: testbroker.NoAnswer, Route: testbroker.RouteBlob, Blob: testbroker.PutBlockList},
+		{"internal error", fault.Fault{Kind: fault.AnswerStatus, Route: fault.RouteBlob, Statuses: []int{500},
+			Blob: fault.PutBlockList, RetryAfter: 3 * time.Second}, []string{"commit"}, 3 * time.Second},
+		{"slow", fault.Fault{Kind: fault.SlowBlob, Delay: 25 * time.Second}, nil, 25 * time.Second},
+		{"no answer", fault.Fault{Kind: fault.NoAnswer, Route: fault.RouteBlob, Blob: fault.PutBlockList},
 			[]string{"commit"}, 30 * time.Second},
-		{"damage", testbroker.Fault{Kind: testbroker.DamageBlob, Blob: testbroker.PutBlock}, []string{"block 1"}, 0},
-		{"beginning refused", testbroker.Fault{Kind: testbroker.AnswerStatus, Route: testbroker.RouteUpload,
+		{"damage", fault.Fault{Kind: fault.DamageBlob, Blob: fault.PutBlock}, []string{"block 1"}, 0},
+		{"beginning refused", fault.Fault{Kind: fault.AnswerStatus, Route: fault.RouteUpload,
 			Statuses: []int{429}, RetryAfter: time.Second}, []string{"beginning"}, 10 * time.Second},
-		{"end refused", testbroker.Fault{Kind: testbroker.AnswerStatus, Route: testbroker.RouteUploadDone,
+		{"end refused", fault.Fault{Kind: fault.AnswerStatus, Route: fault.RouteUploadDone,
 			Statuses: []int{500}, RetryAfter: 2 * time.Second}, []string{"notification"}, 2 * time.Second},
-		{"answer to the end lost", testbroker.Fault{Kind: testbroker.ResetAfterRequest, Route: testbroker.RouteUploadDone},
+		{"answer to the end lost", fault.Fault{Kind: fault.ResetAfterRequest, Route: fault.RouteUploadDone},
 			[]string{"notification"}, 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -195,7 +197,7 @@ func TestUploadsSurvive(t *testing.T) {
 				require.GreaterOrEqual(t, took, c.least)
 				require.Less(t, took, c.least+2*time.Second)
 				r.stored(t, "a", body)
-				require.Equal(t, testbroker.UploadSucceeded, r.hub.Uploads()[0].State)
+				require.Equal(t, hubdata.UploadSucceeded, r.hub.Uploads()[0].State)
 			})
 		})
 	}
@@ -207,23 +209,23 @@ func TestRepeatedRequestsOfAnUpload(t *testing.T) {
 	for _, step := range []struct {
 		name    string // Retry.Step
 		size    int
-		where   testbroker.Fault
-		uploads []testbroker.UploadState // at the hub
-		version int                      // of the file
+		where   fault.Fault
+		uploads []hubdata.UploadState // at the hub
+		version int                   // of the file
 	}{
-		{"beginning", 300 * kib, testbroker.Fault{Route: testbroker.RouteUpload},
-			[]testbroker.UploadState{testbroker.UploadRunning, testbroker.UploadSucceeded}, 1},
-		{"file", 10, testbroker.Fault{Route: testbroker.RouteBlob, Blob: testbroker.PutBlob},
-			[]testbroker.UploadState{testbroker.UploadSucceeded}, 2},
-		{"block 2", 300 * kib, testbroker.Fault{Route: testbroker.RouteBlob, Blob: testbroker.PutBlock, After: 1},
-			[]testbroker.UploadState{testbroker.UploadSucceeded}, 1},
-		{"commit", 300 * kib, testbroker.Fault{Route: testbroker.RouteBlob, Blob: testbroker.PutBlockList},
-			[]testbroker.UploadState{testbroker.UploadSucceeded}, 2},
-		{"notification", 300 * kib, testbroker.Fault{Route: testbroker.RouteUploadDone},
-			[]testbroker.UploadState{testbroker.UploadSucceeded}, 1},
+		{"beginning", 300 * kib, fault.Fault{Route: fault.RouteUpload},
+			[]hubdata.UploadState{hubdata.UploadRunning, hubdata.UploadSucceeded}, 1},
+		{"file", 10, fault.Fault{Route: fault.RouteBlob, Blob: fault.PutBlob},
+			[]hubdata.UploadState{hubdata.UploadSucceeded}, 2},
+		{"block 2", 300 * kib, fault.Fault{Route: fault.RouteBlob, Blob: fault.PutBlock, After: 1},
+			[]hubdata.UploadState{hubdata.UploadSucceeded}, 1},
+		{"commit", 300 * kib, fault.Fault{Route: fault.RouteBlob, Blob: fault.PutBlockList},
+			[]hubdata.UploadState{hubdata.UploadSucceeded}, 2},
+		{"notification", 300 * kib, fault.Fault{Route: fault.RouteUploadDone},
+			[]hubdata.UploadState{hubdata.UploadSucceeded}, 1},
 	} {
-		for _, kind := range []testbroker.FaultKind{testbroker.ResetAfterRequest, testbroker.NoAnswer,
-			testbroker.DropDuringAnswer, testbroker.AnswerStatusAfter} {
+		for _, kind := range []fault.Kind{fault.ResetAfterRequest, fault.NoAnswer,
+			fault.DropDuringAnswer, fault.AnswerStatusAfter} {
 			t.Run(step.name+" "+kind.String(), func(t *testing.T) {
 				inBubble(t, func(_ *testbroker.Options, o *fileupload.Options) { o.Parallel = 1 }, func(t *testing.T, r *rig) {
 					f := step.where
@@ -238,7 +240,7 @@ func TestRepeatedRequestsOfAnUpload(t *testing.T) {
 					b := r.stored(t, "a", body)
 					require.Equal(t, step.version, b.Version)
 					require.Len(t, b.Blocks, (step.size+64*kib-1)/(64*kib), "each once")
-					var states []testbroker.UploadState
+					var states []hubdata.UploadState
 					for _, up := range r.hub.Uploads() {
 						states = append(states, up.State)
 					}
@@ -253,16 +255,16 @@ func TestRepeatedRequestsOfAnUpload(t *testing.T) {
 // then unknown to it, which counts as success.
 func TestANotificationThatWasAcceptedAndRefused(t *testing.T) {
 	for _, status := range []int{408, 429, 499, 500, 502, 503, 504} {
-		notifyAfter(t, testbroker.Fault{Statuses: []int{status}})
+		notifyAfter(t, fault.Fault{Statuses: []int{status}})
 	}
 	for _, code := range []int{400021, 400024, 404012} {
-		notifyAfter(t, testbroker.Fault{Statuses: []int{code / 1000}, ErrorCode: code})
+		notifyAfter(t, fault.Fault{Statuses: []int{code / 1000}, ErrorCode: code})
 	}
 }
 
-func notifyAfter(t *testing.T, f testbroker.Fault) {
+func notifyAfter(t *testing.T, f fault.Fault) {
 	t.Helper()
-	f.Kind, f.Route = testbroker.AnswerStatusAfter, testbroker.RouteUploadDone
+	f.Kind, f.Route = fault.AnswerStatusAfter, fault.RouteUploadDone
 	for _, fails := range []bool{false, true} {
 		// the delay after a 429 is at least 10 s
 		patient := func(_ *testbroker.Options, o *fileupload.Options) { o.NotifyTimeout = time.Minute }
@@ -277,11 +279,11 @@ func notifyAfter(t *testing.T, f testbroker.Fault) {
 			if fails {
 				failed(t, err, transport.Invalid)
 				require.NotContains(t, err.Error(), "could not be notified", "%d %d", f.Statuses, f.ErrorCode)
-				require.Equal(t, testbroker.UploadFailed, r.hub.Uploads()[0].State)
+				require.Equal(t, hubdata.UploadFailed, r.hub.Uploads()[0].State)
 				return
 			}
 			require.NoError(t, err, "%d %d", f.Statuses, f.ErrorCode)
-			require.Equal(t, testbroker.UploadSucceeded, r.hub.Uploads()[0].State)
+			require.Equal(t, hubdata.UploadSucceeded, r.hub.Uploads()[0].State)
 		})
 	}
 }
@@ -305,7 +307,7 @@ func TestAFileThatDoesNotFitIntoItsBlocks(t *testing.T) {
 		failed(t, err, transport.TooLarge, "raise Options.BlockSize")
 		all := r.hub.Uploads()
 		require.Len(t, all, 2, "where the size tells, the hub is not asked")
-		require.Equal(t, testbroker.UploadFailed, all[1].State)
+		require.Equal(t, hubdata.UploadFailed, all[1].State)
 		r.stored(t, "a", body[:62])
 	})
 }

@@ -12,6 +12,8 @@ import (
 
 	"github.com/hubline-iot/hubline/internal/hubfixture"
 	"github.com/hubline-iot/hubline/testbroker"
+	"github.com/hubline-iot/hubline/testbroker/fault"
+	"github.com/hubline-iot/hubline/testbroker/hubdata"
 )
 
 // The hub's node names for the device of the tests.
@@ -87,7 +89,7 @@ func (p *plain) sender(address string) *amqp.Sender {
 // plainHub is a hub with one device, for connections of go-amqp.
 type plainHub struct {
 	hub            *testbroker.Hub
-	dev            testbroker.Device
+	dev            hubdata.Device
 	addr, resource string
 	good           string // a token of the device
 }
@@ -183,7 +185,7 @@ func TestGoAMQPTelemetry(t *testing.T) {
 		require.Equal(t, fmt.Sprint(i), m.MessageID)
 		require.Equal(t, "c text/plain utf-8 thermostat1", m.CorrelationID+" "+m.ContentType+" "+m.ContentEncoding+" "+
 			m.Component)
-		require.Equal(t, []testbroker.Property{{Name: "größe", Value: "1 & 2 = 3/Ω"}}, m.Properties)
+		require.Equal(t, []hubdata.Property{{Name: "größe", Value: "1 & 2 = 3/Ω"}}, m.Properties)
 		require.Equal(t, fmt.Sprint(i), string(m.Body))
 	}
 	seen(t, "%d messages, all in flight at a time: accepted, in order, properties as sent", n)
@@ -204,7 +206,7 @@ func TestGoAMQPBatch(t *testing.T) {
 	require.NoError(t, s.Send(soon(t), batch, nil))
 	for i, m := range h.hub.Messages() {
 		require.Equal(t, fmt.Sprint("b", i), m.MessageID)
-		require.Equal(t, []testbroker.Property{{Name: "n", Value: fmt.Sprint(i)}}, m.Properties)
+		require.Equal(t, []hubdata.Property{{Name: "n", Value: fmt.Sprint(i)}}, m.Properties)
 	}
 	require.Equal(t, 100, h.hub.Len())
 	seen(t, "a batch of 100: accepted, in order")
@@ -239,9 +241,9 @@ func TestGoAMQPCloudToDevice(t *testing.T) {
 		require.NoError(t, err)
 		send := func(body string) {
 			t.Helper()
-			require.NoError(t, hub.SendC2D(dev.ID, testbroker.C2D{
+			require.NoError(t, hub.SendC2D(dev.ID, hubdata.C2D{
 				MessageID: "id of " + body, ContentType: "text/plain",
-				Properties: []testbroker.Property{{Name: "ä/b", Value: "100 %"}}, Body: []byte(body),
+				Properties: []hubdata.Property{{Name: "ä/b", Value: "100 %"}}, Body: []byte(body),
 			}))
 		}
 		receive := func(body string, deliveries int) *amqp.Message {
@@ -256,7 +258,7 @@ func TestGoAMQPCloudToDevice(t *testing.T) {
 			require.EqualValues(t, deliveries-1, m.Annotations["iothub-deliverycount"])
 			return m
 		}
-		state := func(body string) (state testbroker.C2DState) {
+		state := func(body string) (state hubdata.C2DState) {
 			for _, c := range hub.C2DLog(dev.ID) {
 				if string(c.C2D.Body) == body {
 					state = c.State
@@ -264,15 +266,15 @@ func TestGoAMQPCloudToDevice(t *testing.T) {
 			}
 			return state
 		}
-		becomes := func(body string, want testbroker.C2DState) {
+		becomes := func(body string, want hubdata.C2DState) {
 			t.Helper()
 			require.NoError(t, hub.Wait(soon(t),
-				func([]testbroker.Message) bool { return state(body) == want }), "%s is %v", body, state(body))
+				func([]hubdata.Message) bool { return state(body) == want }), "%s is %v", body, state(body))
 		}
 		name := func(what string) string { return fmt.Sprint(what, " ", mode) }
 		send(name("accept"))
 		require.NoError(t, r.AcceptMessage(soon(t), receive(name("accept"), 1)))
-		becomes(name("accept"), testbroker.Completed)
+		becomes(name("accept"), hubdata.Completed)
 		send(name("reject"))
 		err = r.RejectMessage(soon(t), receive(name("reject"), 1), &amqp.Error{Condition: "test:no",
 			Description: "not for me"})
@@ -281,18 +283,18 @@ func TestGoAMQPCloudToDevice(t *testing.T) {
 		} else {
 			require.NoError(t, err)
 		}
-		becomes(name("reject"), testbroker.Rejected)
+		becomes(name("reject"), hubdata.Rejected)
 		send(name("release"))
 		require.NoError(t, r.ReleaseMessage(soon(t), receive(name("release"), 1)))
 		require.NoError(t, r.ModifyMessage(soon(t), receive(name("release"), 2),
 			&amqp.ModifyMessageOptions{DeliveryFailed: true}))
 		require.NoError(t, r.AcceptMessage(soon(t), receive(name("release"), 3)))
-		becomes(name("release"), testbroker.Completed)
+		becomes(name("release"), hubdata.Completed)
 		send(name("given up"))
 		for i := range 10 {
 			require.NoError(t, r.ReleaseMessage(soon(t), receive(name("given up"), i+1)))
 		}
-		becomes(name("given up"), testbroker.DeadLettered)
+		becomes(name("given up"), hubdata.DeadLettered)
 		seen(t, "settle mode %v: accepted, rejected, released, modified, and released ten times (dead letter)", mode)
 		send(name("cut"))
 		receive(name("cut"), 1) // not settled
@@ -303,7 +305,7 @@ func TestGoAMQPCloudToDevice(t *testing.T) {
 			SettlementMode: mode.Ptr()})
 		require.NoError(t, err)
 		require.NoError(t, r.AcceptMessage(soon(t), receive(name("cut"), 2)))
-		becomes(name("cut"), testbroker.Completed)
+		becomes(name("cut"), hubdata.Completed)
 		require.NoError(t, p.sender(amqpEvents).Send(soon(t), amqp.NewMessage([]byte("after the cut")), nil))
 		require.NoError(t, p.conn.Close())
 		seen(t, "settle mode %v: connection reset with an unsettled message: it came again on the next", mode)
@@ -350,10 +352,10 @@ func TestGoAMQPRenewal(t *testing.T) {
 func TestGoAMQPEnds(t *testing.T) {
 	h := newPlainHub(t)
 	hub, dev := h.hub, h.dev
-	e := testbroker.AMQPError{Condition: "amqp:link:detach-forced", Description: "as planned"}
+	e := hubdata.AMQPError{Condition: "amqp:link:detach-forced", Description: "as planned"}
 	p := h.dial(t)
 	s := p.sender(amqpEvents)
-	require.Equal(t, 1, hub.DetachLinks(dev.ID, testbroker.LinkTelemetry, e))
+	require.Equal(t, 1, hub.DetachLinks(dev.ID, fault.LinkTelemetry, e))
 	requireCondition(t, s.Send(soon(t), amqp.NewMessage(nil), nil), "amqp:link:detach-forced")
 	require.NoError(t, p.sender(amqpEvents).Send(soon(t), amqp.NewMessage(nil), nil))
 	e.Condition = "amqp:connection:forced"

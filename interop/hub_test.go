@@ -15,6 +15,7 @@ import (
 
 	"github.com/hubline-iot/hubline/internal/hubfixture"
 	"github.com/hubline-iot/hubline/testbroker"
+	"github.com/hubline-iot/hubline/testbroker/hubdata"
 	"github.com/hubline-iot/hubline/transport"
 )
 
@@ -22,7 +23,7 @@ import (
 type world struct {
 	t   testing.TB
 	hub *testbroker.Hub
-	dev testbroker.Device
+	dev hubdata.Device
 	js  *script
 	url string
 }
@@ -129,7 +130,7 @@ func TestMQTTJSSendsTelemetry(t *testing.T) {
 		for i, m := range w.hub.Messages() {
 			require.Equal(w.t, fmt.Sprint(i), m.MessageID)
 			require.Equal(w.t, "application/json", m.ContentType)
-			require.Equal(w.t, []testbroker.Property{{Name: "größe", Value: "1 & 2 = 3/Ω"}}, m.Properties)
+			require.Equal(w.t, []hubdata.Property{{Name: "größe", Value: "1 & 2 = 3/Ω"}}, m.Properties)
 			require.Equal(w.t, fmt.Sprintf(`{"n":%d}`, i), string(m.Body))
 			require.EqualValues(w.t, 1, m.QoS)
 		}
@@ -147,8 +148,8 @@ func TestMQTTJSTakesCommands(t *testing.T) {
 		require.False(w.t, w.connected("a", keep).Session)
 		w.subscribed("a")
 		for i := range 40 {
-			require.NoError(w.t, w.hub.SendC2D(w.dev.ID, testbroker.C2D{
-				MessageID: fmt.Sprint("c ", i), Properties: []testbroker.Property{{Name: "ä/b", Value: "100 %"}},
+			require.NoError(w.t, w.hub.SendC2D(w.dev.ID, hubdata.C2D{
+				MessageID: fmt.Sprint("c ", i), Properties: []hubdata.Property{{Name: "ä/b", Value: "100 %"}},
 				Body: fmt.Append(nil, i),
 			}))
 		}
@@ -163,19 +164,19 @@ func TestMQTTJSTakesCommands(t *testing.T) {
 			require.Equal(w.t, fmt.Sprint("c ", i), values.Get("$.mid"))
 			require.Equal(w.t, "100 %", values.Get("ä/b"))
 		}
-		require.NoError(w.t, w.hub.WaitC2D(soon(w.t), w.dev.ID, testbroker.Completed, 40))
+		require.NoError(w.t, w.hub.WaitC2D(soon(w.t), w.dev.ID, hubdata.Completed, 40))
 
 		// The session survives the connection: no SUBSCRIBE on the next one.
 		w.js.tell(map[string]any{"do": "end", "name": "a"})
 		w.js.next("ended", "a")
-		require.NoError(w.t, w.hub.SendC2D(w.dev.ID, testbroker.C2D{Body: []byte("while away")}))
+		require.NoError(w.t, w.hub.SendC2D(w.dev.ID, hubdata.C2D{Body: []byte("while away")}))
 		require.True(w.t, w.connected("b", keep).Session)
 		require.Equal(w.t, "while away", w.js.next("message", "b").Payload)
-		require.NoError(w.t, w.hub.WaitC2D(soon(w.t), w.dev.ID, testbroker.Completed, 41))
+		require.NoError(w.t, w.hub.WaitC2D(soon(w.t), w.dev.ID, hubdata.Completed, 41))
 
 		w.js.tell(map[string]any{"do": "unsubscribe", "name": "b", "topic": deviceBound + "#"})
 		require.Empty(w.t, w.js.next("unsubscribed", "b").Text)
-		require.NoError(w.t, w.hub.SendC2D(w.dev.ID, testbroker.C2D{Body: []byte("nobody listens")}))
+		require.NoError(w.t, w.hub.SendC2D(w.dev.ID, hubdata.C2D{Body: []byte("nobody listens")}))
 		w.subscribed("b")
 		require.Equal(w.t, "nobody listens", w.js.next("message", "b").Payload)
 	})
@@ -261,11 +262,11 @@ func TestMQTTJSReconnectsAfterACut(t *testing.T) {
 			name, next := fmt.Sprint(i), fmt.Sprint(i+1)
 			require.Equal(w.t, 1, w.hub.Drop(w.dev.ID))
 			w.js.next("closed", name)
-			require.NoError(w.t, w.hub.SendC2D(w.dev.ID, testbroker.C2D{Body: []byte(next)}))
+			require.NoError(w.t, w.hub.SendC2D(w.dev.ID, hubdata.C2D{Body: []byte(next)}))
 			require.True(w.t, w.connected(next, keep).Session)
 			require.Equal(w.t, next, w.js.next("message", next).Payload)
 			// otherwise it is delivered again
-			require.NoError(w.t, w.hub.WaitC2D(soon(w.t), w.dev.ID, testbroker.Completed, i+1))
+			require.NoError(w.t, w.hub.WaitC2D(soon(w.t), w.dev.ID, hubdata.Completed, i+1))
 		}
 	})
 }

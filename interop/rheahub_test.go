@@ -10,13 +10,15 @@ import (
 
 	"github.com/hubline-iot/hubline/internal/hubfixture"
 	"github.com/hubline-iot/hubline/testbroker"
+	"github.com/hubline-iot/hubline/testbroker/fault"
+	"github.com/hubline-iot/hubline/testbroker/hubdata"
 )
 
 // rheaWorld is a hub with a device, and rhea as its client.
 type rheaWorld struct {
 	*script
 	hub  *testbroker.Hub
-	dev  testbroker.Device
+	dev  hubdata.Device
 	port int
 	url  string // WebSocket URL; empty: TLS
 }
@@ -162,13 +164,13 @@ func (w *rheaWorld) telemetry(t *testing.T) {
 		require.Equal(t, fmt.Sprint("id of t", i), m.MessageID)
 		require.Equal(t, "c text/plain utf-8 thermostat1", m.CorrelationID+" "+m.ContentType+" "+m.ContentEncoding+" "+
 			m.Component)
-		require.Equal(t, []testbroker.Property{{Name: "größe", Value: "1 & 2 = 3/Ω"}}, m.Properties)
+		require.Equal(t, []hubdata.Property{{Name: "größe", Value: "1 & 2 = 3/Ω"}}, m.Properties)
 	}
 	require.Equal(t, before+n, w.hub.Len())
 	w.attach("t", "sender", "settled", amqpEvents, map[string]any{"settled": true})
 	w.send("t", "settled", 1, func(int) string { return "sent settled" })
 	require.NoError(t, w.hub.WaitMessages(soon(t), before+n+1))
-	w.hub.Inject(testbroker.Fault{Kind: testbroker.RejectMessage, Condition: "com.microsoft:device-container-throttled",
+	w.hub.Inject(fault.Fault{Kind: fault.RejectMessage, Condition: "com.microsoft:device-container-throttled",
 		Description: "slow down"})
 	w.send("t", "events", 1, func(int) string { return "rejected" })
 	e := w.next("settled", "t")
@@ -186,8 +188,8 @@ func (w *rheaWorld) commands(t *testing.T) {
 		w.attach(name, "receiver", "bound", amqpDeviceBound, map[string]any{"credit": 10, "second": second})
 		command := func(what string) string {
 			body := what + " " + name
-			require.NoError(t, w.hub.SendC2D(w.dev.ID, testbroker.C2D{
-				MessageID: "id of " + body, Properties: []testbroker.Property{{Name: "ä/b", Value: "100 %"}}, Body: []byte(body),
+			require.NoError(t, w.hub.SendC2D(w.dev.ID, hubdata.C2D{
+				MessageID: "id of " + body, Properties: []hubdata.Property{{Name: "ä/b", Value: "100 %"}}, Body: []byte(body),
 			}))
 			return body
 		}
@@ -205,8 +207,8 @@ func (w *rheaWorld) commands(t *testing.T) {
 				"condition": "test:no",
 				"text":      "not for me"})
 		}
-		becomes := func(body string, want testbroker.C2DState) {
-			require.NoError(t, w.hub.Wait(soon(t), func([]testbroker.Message) bool {
+		becomes := func(body string, want hubdata.C2DState) {
+			require.NoError(t, w.hub.Wait(soon(t), func([]hubdata.Message) bool {
 				for _, c := range w.hub.C2DLog(w.dev.ID) {
 					if string(c.C2D.Body) == body && c.State == want {
 						return true
@@ -217,15 +219,15 @@ func (w *rheaWorld) commands(t *testing.T) {
 		}
 		body := command("accept")
 		settle(deliver(body, 1), "accepted")
-		becomes(body, testbroker.Completed)
+		becomes(body, hubdata.Completed)
 		body = command("reject")
 		settle(deliver(body, 1), "rejected")
-		becomes(body, testbroker.Rejected)
+		becomes(body, hubdata.Rejected)
 		body = command("release")
 		settle(deliver(body, 1), "released")
 		settle(deliver(body, 2), "modified")
 		settle(deliver(body, 3), "accepted")
-		becomes(body, testbroker.Completed)
+		becomes(body, hubdata.Completed)
 		body = command("cut")
 		deliver(body, 1)
 		w.hub.Drop(w.dev.ID)
@@ -234,7 +236,7 @@ func (w *rheaWorld) commands(t *testing.T) {
 		w.ready(name)
 		w.attach(name, "receiver", "bound", amqpDeviceBound, map[string]any{"credit": 10, "second": second})
 		settle(deliver(body, 2), "accepted")
-		becomes(body, testbroker.Completed)
+		becomes(body, hubdata.Completed)
 		seen(t, "receiver settles second: %v: accepted, rejected, released, modified; connection reset with a command in "+
 			"hand: it came again on the next", second)
 	}
@@ -243,13 +245,13 @@ func (w *rheaWorld) commands(t *testing.T) {
 func (w *rheaWorld) ends(t *testing.T) {
 	w.ready("e")
 	w.attach("e", "sender", "events", amqpEvents, nil)
-	require.Positive(t, w.hub.DetachLinks(w.dev.ID, testbroker.LinkTelemetry,
-		testbroker.AMQPError{Condition: "amqp:link:detach-forced"}))
+	require.Positive(t, w.hub.DetachLinks(w.dev.ID, fault.LinkTelemetry,
+		hubdata.AMQPError{Condition: "amqp:link:detach-forced"}))
 	require.Equal(t, "amqp:link:detach-forced", w.next("detached", "e").Condition)
 	w.attach("e", "sender", "once more", amqpEvents, nil)
 	w.tell(map[string]any{"do": "detach", "name": "e", "link": "once more"})
 	require.Empty(t, w.next("detached", "e").Condition)
-	require.Positive(t, w.hub.CloseAMQP(w.dev.ID, testbroker.AMQPError{Condition: "amqp:connection:forced",
+	require.Positive(t, w.hub.CloseAMQP(w.dev.ID, hubdata.AMQPError{Condition: "amqp:connection:forced",
 		Description: "as planned"}))
 	require.Equal(t, "amqp:connection:forced", w.next("refused", "e").Condition)
 	w.ready("f")

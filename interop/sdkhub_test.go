@@ -12,6 +12,7 @@ import (
 
 	"github.com/hubline-iot/hubline/internal/hubfixture"
 	"github.com/hubline-iot/hubline/testbroker"
+	"github.com/hubline-iot/hubline/testbroker/hubdata"
 )
 
 // sdkTransport is a connection type of the official device SDK.
@@ -66,7 +67,7 @@ func startSDK(t testing.TB, way sdkTransport, hub *testbroker.Hub, env ...string
 }
 
 // open makes a client called name for a device.
-func (s *sdk) open(name string, dev testbroker.Device, more map[string]any) {
+func (s *sdk) open(name string, dev hubdata.Device, more map[string]any) {
 	s.t.Helper()
 	command := map[string]any{
 		"do": "open", "name": name, "transport": s.name, "connectionString": dev.ConnectionString(),
@@ -130,11 +131,11 @@ func (s *sdk) telemetry(name, prefix string, n int, ordered bool) uint64 {
 
 // command sends a cloud-to-device message to the device, has it settled, and checks its state at
 // the hub.
-func (s *sdk) command(name, deviceID, body, outcome string, want testbroker.C2DState) {
+func (s *sdk) command(name, deviceID, body, outcome string, want hubdata.C2DState) {
 	s.t.Helper()
-	require.NoError(s.t, s.hub.SendC2D(deviceID, testbroker.C2D{
+	require.NoError(s.t, s.hub.SendC2D(deviceID, hubdata.C2D{
 		MessageID: "id of " + body, CorrelationID: "c", ContentType: "text/plain",
-		Properties: []testbroker.Property{{Name: s.property(), Value: "100 %"}}, Body: []byte(body),
+		Properties: []hubdata.Property{{Name: s.property(), Value: "100 %"}}, Body: []byte(body),
 	}))
 	e := s.taken(name, body)
 	if outcome == "abandon" {
@@ -181,9 +182,9 @@ func (s *sdk) settle(name string, delivery int, outcome string) {
 	require.Empty(s.t, e.Text, outcome)
 }
 
-func (s *sdk) becomes(deviceID, body string, want testbroker.C2DState) {
+func (s *sdk) becomes(deviceID, body string, want hubdata.C2DState) {
 	s.t.Helper()
-	require.NoError(s.t, s.hub.Wait(soon(s.t), func([]testbroker.Message) bool {
+	require.NoError(s.t, s.hub.Wait(soon(s.t), func([]hubdata.Message) bool {
 		for _, c := range s.hub.C2DLog(deviceID) {
 			if string(c.C2D.Body) == body && c.State == want {
 				return true
@@ -202,10 +203,10 @@ func (s *sdk) all(name, deviceID, round string, ordered bool) {
 	}
 	s.telemetry(name, round, n, ordered)
 	done := "completed"
-	s.command(name, deviceID, round+" complete", "complete", testbroker.Completed)
+	s.command(name, deviceID, round+" complete", "complete", hubdata.Completed)
 	if s.settles {
-		s.command(name, deviceID, round+" abandon", "abandon", testbroker.Completed)
-		s.command(name, deviceID, round+" reject", "reject", testbroker.Rejected)
+		s.command(name, deviceID, round+" abandon", "abandon", hubdata.Completed)
+		s.command(name, deviceID, round+" reject", "reject", hubdata.Rejected)
 		done = "completed, abandoned and delivered again, rejected"
 	}
 	seen(s.t, "%s: %d messages, lost 0, properties as sent; commands %s", round, n, done)
@@ -236,7 +237,7 @@ func (s *sdk) batch(t *testing.T) {
 	require.Len(t, got, most)
 	for i := range got {
 		require.Equal(t, fmt.Sprint("body ", i), string(got[i].Body))
-		require.Equal(t, []testbroker.Property{{Name: "n", Value: fmt.Sprint(i)}}, got[i].Properties)
+		require.Equal(t, []hubdata.Property{{Name: "n", Value: fmt.Sprint(i)}}, got[i].Properties)
 		require.Equal(t, components[i%2], got[i].Component)
 	}
 	seen(t, "a batch of %d: arrived in order, properties as sent", most)
@@ -270,7 +271,7 @@ func TestDeviceSDKRenewsItsToken(t *testing.T) {
 		require.NoError(t, err)
 		s.open("a", dev, map[string]any{"life": 10, "margin": 6})
 		s.tell(map[string]any{"do": "listen", "name": "a"})
-		s.command("a", deviceID, "before", "complete", testbroker.Completed)
+		s.command("a", deviceID, "before", "complete", hubdata.Completed)
 		before := s.telemetry("a", "before", 1, true)
 		began, renewals := time.Now(), 0
 		for ; time.Since(began) < 11*time.Second; renewals++ { // longer than the validity of a token

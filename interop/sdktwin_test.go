@@ -10,7 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hubline-iot/hubline/internal/hubfixture"
-	"github.com/hubline-iot/hubline/testbroker"
+	"github.com/hubline-iot/hubline/testbroker/fault"
+	"github.com/hubline-iot/hubline/testbroker/hubdata"
 )
 
 // sameJSON reports whether two texts are equal as JSON.
@@ -40,7 +41,7 @@ type member struct {
 	calls    int    // methods that were run
 }
 
-func (m *member) twin() testbroker.Twin {
+func (m *member) twin() hubdata.Twin {
 	m.t.Helper()
 	twin, err := m.hub.Twin(m.id)
 	require.NoError(m.t, err)
@@ -103,16 +104,16 @@ func (m *member) twinRound(round string) {
 const brief = 250 * time.Millisecond
 
 // call calls a method.
-func (m *member) call(method, payload string) testbroker.MethodResult {
+func (m *member) call(method, payload string) hubdata.MethodResult {
 	m.t.Helper()
-	got, err := m.hub.CallMethod(soon(m.t), m.id, testbroker.MethodCall{Name: method, Payload: []byte(payload),
+	got, err := m.hub.CallMethod(soon(m.t), m.id, hubdata.MethodCall{Name: method, Payload: []byte(payload),
 		ConnectTimeout: waitLimit})
 	require.NoError(m.t, err)
 	return got
 }
 
 // carriesOut calls a method and checks that it ran once, with the given payload.
-func (m *member) carriesOut(method, payload string, want testbroker.MethodResult) {
+func (m *member) carriesOut(method, payload string, want hubdata.MethodResult) {
 	m.t.Helper()
 	require.Equal(m.t, want, m.call(method, payload))
 	e := m.next("called", m.name)
@@ -126,20 +127,20 @@ func (m *member) carriesOut(method, payload string, want testbroker.MethodResult
 func (m *member) methodRound(round string) {
 	m.t.Helper()
 	payload := fmt.Sprintf(`{"round":%q,"list":[1,2.5,null,"größe \"<&>\""]}`, round)
-	m.carriesOut("reboot", payload, testbroker.MethodResult{Status: 201, Payload: fmt.Appendf(nil, `{"given":%s}`,
+	m.carriesOut("reboot", payload, hubdata.MethodResult{Status: 201, Payload: fmt.Appendf(nil, `{"given":%s}`,
 		payload)})
-	m.carriesOut("empty", "null", testbroker.MethodResult{Status: 404, Payload: []byte("null")})
+	m.carriesOut("empty", "null", hubdata.MethodResult{Status: 404, Payload: []byte("null")})
 	bare := "carried out"
 	if m.amqp {
-		m.carriesOut("empty", "", testbroker.MethodResult{Status: 404, Payload: []byte("null")})
+		m.carriesOut("empty", "", hubdata.MethodResult{Status: 404, Payload: []byte("null")})
 	} else { // over MQTT the SDK takes an empty body for invalid JSON and does not call the handler
 		refusal := m.call("empty", "")
 		require.Equal(m.t, 400, refusal.Status)
 		bare = fmt.Sprintf("answered by the SDK itself, %d %s", refusal.Status, refusal.Payload)
 	}
-	_, err := m.hub.CallMethod(soon(m.t), m.id, testbroker.MethodCall{Name: "unknown", ResponseTimeout: brief,
+	_, err := m.hub.CallMethod(soon(m.t), m.id, hubdata.MethodCall{Name: "unknown", ResponseTimeout: brief,
 		ConnectTimeout: waitLimit})
-	var refusal *testbroker.ServiceError
+	var refusal *hubdata.ServiceError
 	require.ErrorAs(m.t, err, &refusal)
 	require.Equal(m.t, 504101, refusal.Code, "the SDK leaves it without an answer")
 	require.Equal(m.t, m.calls, m.count("called", m.name), "each is carried out once")
@@ -161,8 +162,8 @@ func (m *member) begin() {
 // again: see methodRound.
 func (m *member) cutInAnswer() {
 	m.t.Helper()
-	cut := m.hub.Inject(testbroker.Fault{Kind: testbroker.DropOnMethodAnswer, Device: m.id})
-	_, err := m.hub.CallMethod(soon(m.t), m.id, testbroker.MethodCall{Name: "reboot", Payload: []byte("1"),
+	cut := m.hub.Inject(fault.Fault{Kind: fault.DropOnMethodAnswer, Device: m.id})
+	_, err := m.hub.CallMethod(soon(m.t), m.id, hubdata.MethodCall{Name: "reboot", Payload: []byte("1"),
 		ResponseTimeout: brief, ConnectTimeout: waitLimit})
 	require.Error(m.t, err)
 	m.next("called", m.name)
@@ -178,14 +179,14 @@ func (m *member) comesBack(round string, before uint64) {
 	m.t.Helper()
 	m.telemetry(m.name, m.id+" "+round+": ", 1, false)
 	if m.amqp { // over MQTT the hub has kept the subscriptions
-		require.NoError(m.t, m.hub.Wait(soon(m.t), func([]testbroker.Message) bool { return m.lastWatched() > before }))
+		require.NoError(m.t, m.hub.Wait(soon(m.t), func([]hubdata.Message) bool { return m.lastWatched() > before }))
 	}
 }
 
 // lastWatched returns the number of the newest connection with a subscription to changes.
 func (m *member) lastWatched() (connection uint64) {
 	for _, r := range m.hub.TwinLog(m.id) {
-		if r.Operation == testbroker.TwinSubscribe {
+		if r.Operation == hubdata.TwinSubscribe {
 			connection = max(connection, r.Connection)
 		}
 	}

@@ -12,6 +12,8 @@ import (
 
 	"github.com/hubline-iot/hubline/internal/hubfixture"
 	"github.com/hubline-iot/hubline/testbroker"
+	"github.com/hubline-iot/hubline/testbroker/fault"
+	"github.com/hubline-iot/hubline/testbroker/hubdata"
 )
 
 // store is the host name of the hub as file store.
@@ -41,25 +43,25 @@ type uploader struct {
 }
 
 // upload has the SDK upload a file, and returns its result and the hub's record.
-func (u *uploader) upload(how, blob string, size int) (string, testbroker.Upload) {
+func (u *uploader) upload(how, blob string, size int) (string, hubdata.Upload) {
 	u.t.Helper()
 	u.tell(map[string]any{"do": how, "name": u.deviceID, "blob": blob, "size": size})
 	e := u.next("uploaded", u.deviceID)
 	require.Equal(u.t, blob, e.ID)
 	all := u.hub.Uploads()
 	if len(all) == 0 {
-		return e.Text, testbroker.Upload{}
+		return e.Text, hubdata.Upload{}
 	}
 	return e.Text, all[len(all)-1]
 }
 
 // succeeds uploads a file that must arrive, in the given number of blocks.
-func (u *uploader) succeeds(how, blob string, size, blocks int) testbroker.Upload {
+func (u *uploader) succeeds(how, blob string, size, blocks int) hubdata.Upload {
 	u.t.Helper()
 	text, record := u.upload(how, blob, size)
 	require.Empty(u.t, text)
 	require.Equal(u.t, u.deviceID+"/"+blob, record.Blob)
-	require.Equal(u.t, testbroker.UploadSucceeded, record.State)
+	require.Equal(u.t, hubdata.UploadSucceeded, record.State)
 	require.EqualValues(u.t, size, record.Size)
 	file, ok := u.hub.Blob(record.Blob)
 	require.True(u.t, ok)
@@ -81,28 +83,28 @@ func (u *uploader) round(round string) {
 // trouble tests failures of an upload, and the SDK's reactions.
 func (u *uploader) trouble() {
 	u.t.Helper()
-	cut := u.hub.Inject(testbroker.Fault{Kind: testbroker.ResetAfterRequest, Route: testbroker.RouteBlob, After: 1})
+	cut := u.hub.Inject(fault.Fault{Kind: fault.ResetAfterRequest, Route: fault.RouteBlob, After: 1})
 	u.succeeds("upload", "cut.bin", 9<<20, 3)
 	require.Equal(u.t, 1, cut.Fired())
 	seen(u.t, "a reset in the middle of the blocks: one is sent again, the file arrives as sent")
 
-	refused := u.hub.Inject(testbroker.Fault{Kind: testbroker.AnswerStatus, Statuses: []int{403},
-		Route: testbroker.RouteBlob})
+	refused := u.hub.Inject(fault.Fault{Kind: fault.AnswerStatus, Statuses: []int{403},
+		Route: fault.RouteBlob})
 	text, record := u.upload("upload", "refused.bin", 100)
 	require.Equal(u.t, 1, refused.Fired())
 	require.Contains(u.t, text, "UploadToBlob failed")
-	require.Equal(u.t, testbroker.UploadFailed, record.State)
+	require.Equal(u.t, hubdata.UploadFailed, record.State)
 	seen(u.t, "403 from the store: %s; the hub was told: %s", text, statusOf(record))
 
 	for _, c := range []struct {
 		name string
-		when testbroker.RouteKind
+		when fault.RouteKind
 		want string // of the error
 	}{
-		{"beginning", testbroker.RouteUpload, "BlobSasError"},
-		{"end", testbroker.RouteUploadDone, "BlobUploadNotificationError"},
+		{"beginning", fault.RouteUpload, "BlobSasError"},
+		{"end", fault.RouteUploadDone, "BlobUploadNotificationError"},
 	} {
-		cut := u.hub.Inject(testbroker.Fault{Kind: testbroker.ResetBeforeRequest, Route: c.when})
+		cut := u.hub.Inject(fault.Fault{Kind: fault.ResetBeforeRequest, Route: c.when})
 		text, _ := u.upload("upload", c.name+".bin", 100)
 		require.Equal(u.t, 1, cut.Fired())
 		require.Contains(u.t, text, c.want)
@@ -146,4 +148,4 @@ func TestDeviceSDKUploads(t *testing.T) {
 	}
 }
 
-func statusOf(u testbroker.Upload) string { return fmt.Sprint(u.StatusCode, " ", u.StatusDescription) }
+func statusOf(u hubdata.Upload) string { return fmt.Sprint(u.StatusCode, " ", u.StatusDescription) }

@@ -10,6 +10,8 @@ import (
 
 	"github.com/hubline-iot/hubline/internal/hubfixture"
 	"github.com/hubline-iot/hubline/testbroker"
+	"github.com/hubline-iot/hubline/testbroker/fault"
+	"github.com/hubline-iot/hubline/testbroker/hubdata"
 )
 
 // backEnd is the official SDK for back ends, connected to a hub.
@@ -19,7 +21,7 @@ type backEnd struct {
 }
 
 // startBackEnd starts a backEnd with a policy of the given rights.
-func startBackEnd(t testing.TB, hub *testbroker.Hub, rights testbroker.Right) *backEnd {
+func startBackEnd(t testing.TB, hub *testbroker.Hub, rights hubdata.Right) *backEnd {
 	policy, err := hub.AddPolicy(fmt.Sprint("back end ", rights), rights)
 	require.NoError(t, err)
 	b := &backEnd{startScript(t, "service.js", trusting(t, hub)), hub}
@@ -101,7 +103,7 @@ func (b *backEnd) refused(class, name, method string, args ...any) {
 
 func TestServiceSDKRegistry(t *testing.T) {
 	t.Parallel()
-	b := startBackEnd(t, hubfixture.Open(t, nil), testbroker.AllRights)
+	b := startBackEnd(t, hubfixture.Open(t, nil), hubdata.AllRights)
 	made := b.call("registry", "create", object{"deviceId": "dev-1"})
 	require.Equal(t, "sas", made.at("authentication", "type"))
 	dev, err := b.hub.Device("dev-1")
@@ -159,7 +161,7 @@ func TestServiceSDKRegistry(t *testing.T) {
 		seen(t, "%s, which the hub does not have: %s", missing.method, text)
 	}
 
-	reader := startBackEnd(t, b.hub, testbroker.RegistryRead)
+	reader := startBackEnd(t, b.hub, hubdata.RegistryRead)
 	reader.call("registry", "get", "dev-2")
 	reader.refused("UnauthorizedError", "registry", "delete", "dev-2")
 	reader.refused("UnauthorizedError", "registry", "getTwin", "dev-2")
@@ -169,7 +171,7 @@ func TestServiceSDKRegistry(t *testing.T) {
 // The device uses the official device SDK.
 func TestServiceSDKTwinAndMethods(t *testing.T) {
 	t.Parallel()
-	b := startBackEnd(t, hubfixture.Open(t, nil), testbroker.AllRights)
+	b := startBackEnd(t, hubfixture.Open(t, nil), hubdata.AllRights)
 	dev, err := b.hub.AddDevice(deviceID)
 	require.NoError(t, err)
 	mod, err := b.hub.AddModule(deviceID, "mod-1")
@@ -223,7 +225,7 @@ func TestServiceSDKTwinAndMethods(t *testing.T) {
 		seen(t, "%s: methods with and without payload, answered by the device SDK", m.id)
 	}
 
-	cut := b.hub.Inject(testbroker.Fault{Kind: testbroker.ResetBeforeRequest, Route: testbroker.RouteTwin})
+	cut := b.hub.Inject(fault.Fault{Kind: fault.ResetBeforeRequest, Route: fault.RouteTwin})
 	_, text := b.try("registry", "getTwin", deviceID)
 	require.Equal(t, 1, cut.Fired())
 	require.Contains(t, text, "ECONNRESET")
@@ -234,7 +236,7 @@ func TestServiceSDKTwinAndMethods(t *testing.T) {
 // The SDK sends cloud-to-device messages over AMQP links of back ends, which the hub lacks.
 func TestServiceSDKCommands(t *testing.T) {
 	t.Parallel()
-	b := startBackEnd(t, hubfixture.Open(t, nil), testbroker.AllRights)
+	b := startBackEnd(t, hubfixture.Open(t, nil), hubdata.AllRights)
 	_, err := b.hub.AddDevice(deviceID)
 	require.NoError(t, err)
 	b.tell(map[string]any{"do": "send", "device": deviceID, "payload": "x"})

@@ -22,7 +22,7 @@ import (
 	"github.com/hubline-iot/hubline/internal/hubfixture"
 	"github.com/hubline-iot/hubline/outbox"
 	"github.com/hubline-iot/hubline/retrypolicy"
-	"github.com/hubline-iot/hubline/testbroker"
+	"github.com/hubline-iot/hubline/testbroker/fault"
 	"github.com/hubline-iot/hubline/transport"
 )
 
@@ -64,7 +64,7 @@ func TestTheNextProcessGoesOn(t *testing.T) {
 			if life%2 == 0 {
 				require.NoError(t, q.Flush(t.Context()))
 			}
-			away := hub.Inject(testbroker.Fault{Kind: testbroker.Absent})
+			away := hub.Inject(fault.Fault{Kind: fault.Absent})
 			hub.Drop(deviceID)
 			put(t, q, life*each+each/2, (life+1)*each)
 			time.Sleep(time.Second)
@@ -197,7 +197,7 @@ func TestDropOldestUnderARunningQueue(t *testing.T) {
 	bounded.Test(t, func(t *testing.T) {
 		hub := hubfixture.Open(t, nil, deviceID)
 		q := open(t, t.TempDir(), &outbox.Options{MaxBytes: 1 << 20, Overflow: device.DropOldest, Window: 8})
-		away := hub.Inject(testbroker.Fault{Kind: testbroker.Absent})
+		away := hub.Inject(fault.Fault{Kind: fault.Absent})
 		c := newClient(t, hub, nil)
 		stop := start(q, c)
 		for i := range 300 {
@@ -249,7 +249,7 @@ func TestWhatFailsForGoodIsTold(t *testing.T) {
 func TestADisconnectedClientIsWaitedFor(t *testing.T) {
 	bounded.Test(t, func(t *testing.T) {
 		hub := hubfixture.Open(t, nil, deviceID)
-		away := hub.Inject(testbroker.Fault{Kind: testbroker.Absent})
+		away := hub.Inject(fault.Fault{Kind: fault.Absent})
 		q := open(t, t.TempDir(), nil)
 		put(t, q, 0, 10)
 		c := newClient(t, hub, &device.Options{RetryPolicy: retrypolicy.NoRetry{}})
@@ -271,7 +271,7 @@ func TestAClientThatDropsIsRefused(t *testing.T) {
 	bounded.Test(t, func(t *testing.T) {
 		hub := hubfixture.Open(t, nil, deviceID)
 		for _, overflow := range []device.Overflow{device.Fail, device.DropNewest, device.DropOldest} {
-			hub.Inject(testbroker.Fault{Kind: testbroker.Absent, For: time.Minute})
+			hub.Inject(fault.Fault{Kind: fault.Absent, For: time.Minute})
 			q := open(t, t.TempDir(), nil)
 			put(t, q, 0, 10)
 			c := newClient(t, hub, &device.Options{MaxMessages: 3, Overflow: overflow})
@@ -286,7 +286,7 @@ func TestAClientThatDropsIsRefused(t *testing.T) {
 func TestCloseEndsEverything(t *testing.T) {
 	bounded.Test(t, func(t *testing.T) {
 		hub := hubfixture.Open(t, nil, deviceID)
-		hub.Inject(testbroker.Fault{Kind: testbroker.Absent})
+		hub.Inject(fault.Fault{Kind: fault.Absent})
 		q := open(t, t.TempDir(), &outbox.Options{SyncEvery: time.Hour})
 		put(t, q, 0, 100)
 		c := newClient(t, hub, &device.Options{MaxMessages: 3})

@@ -15,7 +15,7 @@ import (
 	"github.com/hubline-iot/hubline/internal/bounded"
 	"github.com/hubline-iot/hubline/internal/hubfixture"
 	"github.com/hubline-iot/hubline/outbox"
-	"github.com/hubline-iot/hubline/testbroker"
+	"github.com/hubline-iot/hubline/testbroker/fault"
 	"github.com/hubline-iot/hubline/transport"
 )
 
@@ -24,7 +24,7 @@ import (
 func TestMessagesInFlightSurviveTheEndOfRun(t *testing.T) {
 	bounded.Test(t, func(t *testing.T) {
 		hub := hubfixture.Open(t, nil, deviceID)
-		away := hub.Inject(testbroker.Fault{Kind: testbroker.Absent})
+		away := hub.Inject(fault.Fault{Kind: fault.Absent})
 		failed := 0
 		q := open(t, t.TempDir(), &outbox.Options{OnFailed: func(*transport.Message, error) { failed++ }})
 		put(t, q, 0, 20)

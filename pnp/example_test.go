@@ -8,6 +8,7 @@ import (
 	"github.com/hubline-iot/hubline/device"
 	"github.com/hubline-iot/hubline/pnp"
 	"github.com/hubline-iot/hubline/testbroker"
+	"github.com/hubline-iot/hubline/testbroker/hubdata"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/mqtt/lean"
 	"github.com/hubline-iot/hubline/transport/mqtt/lean/leannet"
@@ -63,7 +64,7 @@ func Example() {
 		if _, err := hub.PatchDesired("dev-1", `{"thermostat1":{"__t":"c","targetTemperature":`+degrees+`}}`); err != nil {
 			log.Fatal(err)
 		}
-		err := hub.WaitReported(ctx, "dev-1", func(t testbroker.Twin) bool { return t.ReportedVersion == int64(version+2) })
+		err := hub.WaitReported(ctx, "dev-1", func(t hubdata.Twin) bool { return t.ReportedVersion == int64(version+2) })
 		if err != nil {
 			log.Fatal(err)
 		}
@@ -107,7 +108,7 @@ func ExampleCommand() {
 	if err := client.Open(ctx); err != nil {
 		log.Fatal(err)
 	}
-	result, err := hub.CallMethod(ctx, "dev-1", testbroker.MethodCall{Name: "thermostat1*getMaxMinReport"})
+	result, err := hub.CallMethod(ctx, "dev-1", hubdata.MethodCall{Name: "thermostat1*getMaxMinReport"})
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -12,6 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hubline-iot/hubline/testbroker"
+	"github.com/hubline-iot/hubline/testbroker/event"
+	"github.com/hubline-iot/hubline/testbroker/hubdata"
 )
 
 // peer is an AMQP client that uses a third-party library.
@@ -95,14 +97,14 @@ func (c *cbs) put(token string) int {
 }
 
 // loginAMQP opens a connection and sends a device's token.
-func loginAMQP(t testing.TB, h *testbroker.Hub, d testbroker.Device) *peer {
+func loginAMQP(t testing.TB, h *testbroker.Hub, d hubdata.Device) *peer {
 	t.Helper()
 	p := dialPeer(t, h)
 	require.Equal(t, 200, p.cbs().put(token(d)))
 	return p
 }
 
-func resource(d testbroker.Device) string {
+func resource(d hubdata.Device) string {
 	if d.ModuleID != "" {
 		return "/devices/" + d.ID + "/modules/" + d.ModuleID
 	}
@@ -110,7 +112,7 @@ func resource(d testbroker.Device) string {
 }
 
 // telemetry attaches a telemetry link.
-func (p *peer) telemetry(d testbroker.Device) *amqp.Sender {
+func (p *peer) telemetry(d hubdata.Device) *amqp.Sender {
 	p.t.Helper()
 	l, err := p.session().NewSender(p.t.Context(), resource(d)+"/messages/events", nil)
 	require.NoError(p.t, err)
@@ -118,7 +120,7 @@ func (p *peer) telemetry(d testbroker.Device) *amqp.Sender {
 }
 
 // commands attaches a C2D link.
-func (p *peer) commands(d testbroker.Device, o *amqp.ReceiverOptions) *amqp.Receiver {
+func (p *peer) commands(d hubdata.Device, o *amqp.ReceiverOptions) *amqp.Receiver {
 	p.t.Helper()
 	l, err := p.session().NewReceiver(p.t.Context(), resource(d)+"/messages/devicebound", o)
 	require.NoError(p.t, err)
@@ -169,14 +171,14 @@ func TestTelemetryOverAMQP(t *testing.T) {
 		require.Len(t, all, 2)
 		first := all[0]
 		require.Len(t, first.System, 8)
-		require.Equal(t, testbroker.Message{
+		require.Equal(t, hubdata.Message{
 			DeviceID: "dev-1", MessageID: "m-1", CorrelationID: "7", ContentType: "application/json", ContentEncoding: "utf-8",
 			Component: "comp", CreationTime: "2030-01-01T00:00:00Z", Expiry: "2030-01-02T03:04:05.0060000Z",
 			System:     first.System,
-			Properties: []testbroker.Property{{Name: "level", Value: "high"}}, Body: []byte("one"), Protocol: testbroker.AMQP,
+			Properties: []hubdata.Property{{Name: "level", Value: "high"}}, Body: []byte("one"), Protocol: hubdata.AMQP,
 			Topic: "/devices/dev-1/messages/events", QoS: 1, Connection: 1, Received: time.Now(), Sequence: 1,
 		}, first)
-		require.Contains(t, first.System, testbroker.Property{Name: "$.sub", Value: "comp"})
+		require.Contains(t, first.System, hubdata.Property{Name: "$.sub", Value: "comp"})
 		require.Equal(t, "two", string(all[1].Body))
 		require.Equal(t, "12340000-0000-0000-0000-0000000000ff", all[1].MessageID)
 		require.Zero(t, all[1].QoS)
@@ -246,7 +248,7 @@ func TestEveryWayInABubble(t *testing.T) {
 }
 
 // bothWays sends large messages in both directions, and lets an hour pass.
-func bothWays(t *testing.T, h *testbroker.Hub, d testbroker.Device, stream net.Conn) {
+func bothWays(t *testing.T, h *testbroker.Hub, d hubdata.Device, stream net.Conn) {
 	p := newPeer(t, h, stream, nil)
 	require.Equal(t, 200, p.cbs().put(token(d)))
 	large := make([]byte, 200<<10)
@@ -259,56 +261,56 @@ func bothWays(t *testing.T, h *testbroker.Hub, d testbroker.Device, stream net.C
 	if time.Now().Year() == 2000 { // in a bubble
 		time.Sleep(time.Hour)
 	}
-	require.NoError(t, h.SendC2D("dev-1", testbroker.C2D{Body: make([]byte, testbroker.MaxC2D)}))
+	require.NoError(t, h.SendC2D("dev-1", hubdata.C2D{Body: make([]byte, hubdata.MaxC2D)}))
 	m, err := p.commands(d, nil).Receive(t.Context(), nil)
 	require.NoError(t, err)
-	require.Len(t, m.GetData(), testbroker.MaxC2D)
+	require.Len(t, m.GetData(), hubdata.MaxC2D)
 	p.conn.Close()
-	require.NoError(t, h.Wait(t.Context(), func([]testbroker.Message) bool { return h.Connections("") == 0 }))
+	require.NoError(t, h.Wait(t.Context(), func([]hubdata.Message) bool { return h.Connections("") == 0 }))
 	h.PurgeC2D("")
 }
 
 func TestSASL(t *testing.T) {
 	for name, c := range map[string]struct {
-		sasl func(d, mod testbroker.Device, whole string) amqp.SASLType
+		sasl func(d, mod hubdata.Device, whole string) amqp.SASLType
 		code string // the outcome code of a refusal
 		cbs  bool   // the client must send a token first
 	}{
-		"none":      {func(_, _ testbroker.Device, _ string) amqp.SASLType { return nil }, "", true},
-		"anonymous": {func(_, _ testbroker.Device, _ string) amqp.SASLType { return amqp.SASLTypeAnonymous() }, "", true},
-		"plain": {func(d, _ testbroker.Device, _ string) amqp.SASLType {
+		"none":      {func(_, _ hubdata.Device, _ string) amqp.SASLType { return nil }, "", true},
+		"anonymous": {func(_, _ hubdata.Device, _ string) amqp.SASLType { return amqp.SASLTypeAnonymous() }, "", true},
+		"plain": {func(d, _ hubdata.Device, _ string) amqp.SASLType {
 			return amqp.SASLTypePlain("dev-1@sas.hub", token(d))
 		}, "", false},
-		"plain of a policy": {func(_, _ testbroker.Device, whole string) amqp.SASLType {
+		"plain of a policy": {func(_, _ hubdata.Device, whole string) amqp.SASLType {
 			return amqp.SASLTypePlain("service@sas.root.hub", whole)
 		}, "", false},
-		"plain of a module": {func(_, mod testbroker.Device, _ string) amqp.SASLType {
+		"plain of a module": {func(_, mod hubdata.Device, _ string) amqp.SASLType {
 			return amqp.SASLTypePlain("dev-1/mod-1@sas.hub", token(mod))
 		}, "", true},
-		"plain, another hub": {func(d, _ testbroker.Device, _ string) amqp.SASLType {
+		"plain, another hub": {func(d, _ hubdata.Device, _ string) amqp.SASLType {
 			return amqp.SASLTypePlain("dev-1@sas.hub2", token(d))
 		}, "0x1", false},
-		"plain, another device": {func(d, _ testbroker.Device, _ string) amqp.SASLType {
+		"plain, another device": {func(d, _ hubdata.Device, _ string) amqp.SASLType {
 			return amqp.SASLTypePlain("dev-2@sas.hub", token(d))
 		}, "0x1", false},
-		"plain, no token": {func(_, _ testbroker.Device, _ string) amqp.SASLType {
+		"plain, no token": {func(_, _ hubdata.Device, _ string) amqp.SASLType {
 			return amqp.SASLTypePlain("dev-1@sas.hub", "secret")
 		}, "0x1", false},
-		"plain, name alone": {func(d, _ testbroker.Device, _ string) amqp.SASLType {
+		"plain, name alone": {func(d, _ hubdata.Device, _ string) amqp.SASLType {
 			return amqp.SASLTypePlain("dev-1", token(d))
 		}, "0x1", false},
-		"plain, another policy": {func(_, _ testbroker.Device, whole string) amqp.SASLType {
+		"plain, another policy": {func(_, _ hubdata.Device, whole string) amqp.SASLType {
 			return amqp.SASLTypePlain("owner@sas.root.hub", whole)
 		}, "0x1", false},
-		"external, no certificate": {func(_, _ testbroker.Device, _ string) amqp.SASLType {
+		"external, no certificate": {func(_, _ hubdata.Device, _ string) amqp.SASLType {
 			return amqp.SASLTypeExternal("")
 		}, "0x1", false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var refused []error
-				h, d := newHub(t, &testbroker.Options{OnEvent: func(e testbroker.Event) {
-					if e.Kind == testbroker.Refused {
+				h, d := newHub(t, &testbroker.Options{OnEvent: func(e event.Event) {
+					if e.Kind == event.Refused {
 						refused = append(refused, e.Err)
 					}
 				}})

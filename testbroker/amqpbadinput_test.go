@@ -19,6 +19,7 @@ import (
 
 	"github.com/hubline-iot/hubline/internal/amqpwire"
 	"github.com/hubline-iot/hubline/testbroker"
+	"github.com/hubline-iot/hubline/testbroker/hubdata"
 )
 
 // dialers open AMQP connections to the hub in a bubble.
@@ -61,13 +62,13 @@ func (n *neighbour) works(h *testbroker.Hub) {
 	n.say(0, transferOf(1, n.id), dataOf(n.t, "x")...)
 	told, _ := want[*amqpwire.Disposition](n.rawPeer)
 	require.Equal(n.t, &amqpwire.Accepted{}, told.State)
-	require.NoError(n.t, h.SendC2D("neighbour", testbroker.C2D{Body: []byte("y")}))
+	require.NoError(n.t, h.SendC2D("neighbour", hubdata.C2D{Body: []byte("y")}))
 	got, _ := want[*amqpwire.Transfer](n.rawPeer)
 	n.say(0, &amqpwire.Disposition{Role: amqpwire.RoleReceiver, First: got.DeliveryID.V, Settled: true,
 		State: &amqpwire.Accepted{}})
 	synctest.Wait()
 	n.sent++
-	require.EqualValues(n.t, n.sent, h.CountC2D("neighbour", testbroker.Completed))
+	require.EqualValues(n.t, n.sent, h.CountC2D("neighbour", hubdata.Completed))
 }
 
 // alive sends keep-alives for the neighbour until stop is closed.
@@ -299,12 +300,12 @@ func TestStrangeConditions(t *testing.T) {
 			p.login(d)
 			p.attach(receiverFrom("/devices/dev-1/messages/devicebound", 1))
 			p.say(0, credit(1, 10))
-			require.NoError(t, h.SendC2D("dev-1", testbroker.C2D{Body: []byte("x")}))
+			require.NoError(t, h.SendC2D("dev-1", hubdata.C2D{Body: []byte("x")}))
 			got, _ := want[*amqpwire.Transfer](p)
 			p.say(0, &amqpwire.Disposition{Role: amqpwire.RoleReceiver, First: got.DeliveryID.V, Settled: true,
 				State: &amqpwire.Rejected{Error: e}})
 			synctest.Wait()
-			require.Equal(t, 1, h.CountC2D("dev-1", testbroker.Rejected))
+			require.Equal(t, 1, h.CountC2D("dev-1", hubdata.Rejected))
 			p.say(0, &amqpwire.Detach{Handle: 1, Closed: true, Error: e})
 			detach, _ := want[*amqpwire.Detach](p)
 			require.Nil(t, detach.Error)
@@ -468,20 +469,15 @@ func TestAMQPBadInputLeavesNothingBehind(t *testing.T) {
 			}
 		}
 		peers.Wait()
-		require.NoError(t, h.Wait(t.Context(), func([]testbroker.Message) bool { return h.Connections("") == 0 }))
+		require.NoError(t, h.Wait(t.Context(), func([]hubdata.Message) bool { return h.Connections("") == 0 }))
 	}
 	round()
 	goroutines, heap := runtime.NumGoroutine(), heapInUse()
 	for range 20 {
 		round()
 	}
-	for range 200 { // some are about to end
-		if runtime.NumGoroutine() <= goroutines+3 {
-			break
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
-	require.LessOrEqual(t, runtime.NumGoroutine(), goroutines+3)
+	ended := func() bool { return runtime.NumGoroutine() <= goroutines+3 } // some are about to end
+	require.Eventually(t, ended, 2*time.Second, 10*time.Millisecond)
 	require.Less(t, heapInUse(), heap+4<<20)
 }
 

@@ -13,6 +13,9 @@ import (
 
 	"github.com/hubline-iot/hubline/internal/amqpwire"
 	"github.com/hubline-iot/hubline/testbroker"
+	"github.com/hubline-iot/hubline/testbroker/event"
+	"github.com/hubline-iot/hubline/testbroker/fault"
+	"github.com/hubline-iot/hubline/testbroker/hubdata"
 )
 
 // An answer has the request's id with the same type: some clients cast it, others compare it.
@@ -34,8 +37,8 @@ func TestCorrelationIDsKeepTheirType(t *testing.T) {
 
 // A putTokenWorld is the set of devices and the policy in the cases of TestPutToken.
 type putTokenWorld struct {
-	dev, mod, two, off, odd testbroker.Device
-	policy                  testbroker.Policy
+	dev, mod, two, off, odd hubdata.Device
+	policy                  hubdata.Policy
 }
 
 type putTokenCase struct {
@@ -139,7 +142,7 @@ func TestPutToken(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var events []string
-				h, d := newHub(t, &testbroker.Options{OnEvent: func(e testbroker.Event) { events = append(events, e.String()) }})
+				h, d := newHub(t, &testbroker.Options{OnEvent: func(e event.Event) { events = append(events, e.String()) }})
 				w := putTokenWorld{dev: d}
 				var err error
 				w.mod, err = h.AddModule("dev-1", "mod-1")
@@ -163,7 +166,7 @@ func TestPutToken(t *testing.T) {
 
 				who, not := strings.CutPrefix(c.opens, "!")
 				id, module, _ := strings.Cut(who, "/")
-				_, err = p.session().NewSender(t.Context(), resource(testbroker.Device{ID: id, ModuleID: module})+
+				_, err = p.session().NewSender(t.Context(), resource(hubdata.Device{ID: id, ModuleID: module})+
 					"/messages/events", nil)
 				if c.status == 200 && !not {
 					require.NoError(t, err)
@@ -180,8 +183,8 @@ func TestPutToken(t *testing.T) {
 func TestTokensEndAndAreRenewed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var gone []string
-		h, d := newHub(t, &testbroker.Options{OnEvent: func(e testbroker.Event) {
-			if e.Kind == testbroker.Disconnected {
+		h, d := newHub(t, &testbroker.Options{OnEvent: func(e event.Event) {
+			if e.Kind == event.Disconnected {
 				gone = append(gone, e.String())
 			}
 		}})
@@ -189,7 +192,7 @@ func TestTokensEndAndAreRenewed(t *testing.T) {
 		require.NoError(t, err)
 		p := dialPeer(t, h)
 		c := p.cbs()
-		short := func(d testbroker.Device) string {
+		short := func(d hubdata.Device) string {
 			return sign(url.QueryEscape(d.HostName+"/devices/"+d.ID), d.PrimaryKey, time.Now().Add(10*time.Minute).Unix())
 		}
 		require.Equal(t, 200, c.put(short(d)))
@@ -298,7 +301,7 @@ func TestAThousandDevicesOnOneConnection(t *testing.T) {
 		want[*amqpwire.Attach](p)
 		p.say(i+1, credit(1, 10))
 	}
-	require.Equal(t, 2*devices, h.Links("", testbroker.LinkAny))
+	require.Equal(t, 2*devices, h.Links("", fault.LinkAny))
 	require.Equal(t, 1, h.Connections("d999"))
 	for i := range uint16(devices) {
 		p.say(i+1, transferOf(0, 0), dataOf(t, fmt.Sprint(i))...)
@@ -310,7 +313,7 @@ func TestAThousandDevicesOnOneConnection(t *testing.T) {
 		require.Equal(t, fmt.Sprint("d", i), m.DeviceID)
 		require.Equal(t, fmt.Sprint(i), string(m.Body))
 	}
-	require.NoError(t, h.SendC2D("d500", testbroker.C2D{Body: []byte("you")}))
+	require.NoError(t, h.SendC2D("d500", hubdata.C2D{Body: []byte("you")}))
 	_, f := want[*amqpwire.Transfer](p)
 	require.EqualValues(t, 501, f.channel)
 	require.NoError(t, h.RemoveDevice("d7"))
@@ -318,5 +321,5 @@ func TestAThousandDevicesOnOneConnection(t *testing.T) {
 		_, f := want[*amqpwire.Detach](p)
 		require.EqualValues(t, 8, f.channel)
 	}
-	require.Equal(t, 2*devices-2, h.Links("", testbroker.LinkAny))
+	require.Equal(t, 2*devices-2, h.Links("", fault.LinkAny))
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/Azure/go-amqp"
 
 	"github.com/hubline-iot/hubline/testbroker"
+	"github.com/hubline-iot/hubline/testbroker/fault"
 )
 
 func ExampleHub_Dial_amqp() {
@@ -42,7 +43,7 @@ func ExampleHub_Dial_amqp() {
 		log.Fatal(err)
 	}
 
-	hub.Inject(testbroker.Fault{Kind: testbroker.RejectMessage, Condition: "com.microsoft:device-container-throttled",
+	hub.Inject(fault.Fault{Kind: fault.RejectMessage, Condition: "com.microsoft:device-container-throttled",
 		Description: "slow down"})
 	for range 2 {
 		err := sender.Send(ctx, amqp.NewMessage([]byte(`{"celsius":71}`)), nil)

@@ -14,6 +14,8 @@ import (
 
 	"github.com/hubline-iot/hubline/internal/amqpwire"
 	"github.com/hubline-iot/hubline/testbroker"
+	"github.com/hubline-iot/hubline/testbroker/fault"
+	"github.com/hubline-iot/hubline/testbroker/hubdata"
 )
 
 // lostBy returns what an error reports as lost: "connection", "session", "link", or "" for none.
@@ -37,42 +39,42 @@ func lostBy(err error) string {
 func TestFaultsOfMessages(t *testing.T) {
 	const deadline = "context deadline exceeded"
 	for name, c := range map[string]struct {
-		fault     testbroker.Fault
+		fault     fault.Fault
 		lost      string
 		condition string
 		text      string // text of an error without a condition
 		stored    int
 	}{
-		"DropBeforePublish": {testbroker.Fault{Kind: testbroker.DropBeforePublish}, "connection", "", "", 0},
-		"DropAfterPublish":  {testbroker.Fault{Kind: testbroker.DropAfterPublish}, "connection", "", "", 1},
-		"DropAfterPuback":   {testbroker.Fault{Kind: testbroker.DropAfterPuback}, "either", "", "", 1},
-		"SwallowPuback":     {testbroker.Fault{Kind: testbroker.SwallowPuback}, "", "", deadline, 1},
-		"DelayPuback": {testbroker.Fault{Kind: testbroker.DelayPuback, Delay: 2 * time.Second}, "", "",
+		"DropBeforePublish": {fault.Fault{Kind: fault.DropBeforePublish}, "connection", "", "", 0},
+		"DropAfterPublish":  {fault.Fault{Kind: fault.DropAfterPublish}, "connection", "", "", 1},
+		"DropAfterPuback":   {fault.Fault{Kind: fault.DropAfterPuback}, "either", "", "", 1},
+		"SwallowPuback":     {fault.Fault{Kind: fault.SwallowPuback}, "", "", deadline, 1},
+		"DelayPuback": {fault.Fault{Kind: fault.DelayPuback, Delay: 2 * time.Second}, "", "",
 			deadline, 1},
-		"DelayPuback, short": {testbroker.Fault{Kind: testbroker.DelayPuback, Delay: time.Second / 2}, "none", "", "",
+		"DelayPuback, short": {fault.Fault{Kind: fault.DelayPuback, Delay: time.Second / 2}, "none", "", "",
 			1},
-		"Forget":           {testbroker.Fault{Kind: testbroker.Forget}, "none", "", "", 0},
-		"GarbageOnPublish": {testbroker.Fault{Kind: testbroker.GarbageOnPublish}, "connection", "", "", 1},
-		"HalfOpen":         {testbroker.Fault{Kind: testbroker.HalfOpen}, "", "", deadline, 0},
-		"Absent":           {testbroker.Fault{Kind: testbroker.Absent, Device: "dev-1"}, "connection", "", "", 0},
-		"Quota": {testbroker.Fault{Kind: testbroker.Quota, Limit: -1}, "", "amqp:resource-limit-exceeded",
+		"Forget":           {fault.Fault{Kind: fault.Forget}, "none", "", "", 0},
+		"GarbageOnPublish": {fault.Fault{Kind: fault.GarbageOnPublish}, "connection", "", "", 1},
+		"HalfOpen":         {fault.Fault{Kind: fault.HalfOpen}, "", "", deadline, 0},
+		"Absent":           {fault.Fault{Kind: fault.Absent, Device: "dev-1"}, "connection", "", "", 0},
+		"Quota": {fault.Fault{Kind: fault.Quota, Limit: -1}, "", "amqp:resource-limit-exceeded",
 			"", 0},
-		"RejectMessage": {testbroker.Fault{Kind: testbroker.RejectMessage}, "", "amqp:internal-error", "", 0},
-		"RejectMessage, any": {testbroker.Fault{Kind: testbroker.RejectMessage, Condition: "com.microsoft:timeout",
+		"RejectMessage": {fault.Fault{Kind: fault.RejectMessage}, "", "amqp:internal-error", "", 0},
+		"RejectMessage, any": {fault.Fault{Kind: fault.RejectMessage, Condition: "com.microsoft:timeout",
 			Description: "why"},
 			"", "com.microsoft:timeout", "", 0},
-		"ReleaseMessage": {testbroker.Fault{Kind: testbroker.ReleaseMessage}, "none", "", "", 0},
-		"ModifyMessage": {testbroker.Fault{Kind: testbroker.ModifyMessage, UndeliverableHere: true}, "none", "",
+		"ReleaseMessage": {fault.Fault{Kind: fault.ReleaseMessage}, "none", "", "", 0},
+		"ModifyMessage": {fault.Fault{Kind: fault.ModifyMessage, UndeliverableHere: true}, "none", "",
 			"", 0},
-		"CloseOnMessage": {testbroker.Fault{Kind: testbroker.CloseOnMessage}, "connection",
+		"CloseOnMessage": {fault.Fault{Kind: fault.CloseOnMessage}, "connection",
 			"amqp:connection:forced", "", 0},
-		"EndOnMessage": {testbroker.Fault{Kind: testbroker.EndOnMessage, Condition: "amqp:session:errant-link"},
+		"EndOnMessage": {fault.Fault{Kind: fault.EndOnMessage, Condition: "amqp:session:errant-link"},
 			"session", "amqp:session:errant-link", "", 0},
-		"DetachOnMessage": {testbroker.Fault{Kind: testbroker.DetachOnMessage}, "link", "amqp:link:detach-forced",
+		"DetachOnMessage": {fault.Fault{Kind: fault.DetachOnMessage}, "link", "amqp:link:detach-forced",
 			"", 0},
-		"DetachAfterMessage": {testbroker.Fault{Kind: testbroker.DetachAfterMessage, Condition: "amqp:link:stolen"},
+		"DetachAfterMessage": {fault.Fault{Kind: fault.DetachAfterMessage, Condition: "amqp:link:stolen"},
 			"link", "amqp:link:stolen", "", 1},
-		"DetachOnMessage, unclosed": {testbroker.Fault{Kind: testbroker.DetachOnMessage, Unclosed: true}, "", "", deadline,
+		"DetachOnMessage, unclosed": {fault.Fault{Kind: fault.DetachOnMessage, Unclosed: true}, "", "", deadline,
 			0},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -89,15 +91,15 @@ func TestFaultsOfMessages(t *testing.T) {
 				case *amqp.StateRejected:
 					err = s.Error
 				case *amqp.StateReleased:
-					require.Equal(t, testbroker.ReleaseMessage, c.fault.Kind)
+					require.Equal(t, fault.ReleaseMessage, c.fault.Kind)
 				case *amqp.StateModified:
-					require.Equal(t, testbroker.ModifyMessage, c.fault.Kind)
+					require.Equal(t, fault.ModifyMessage, c.fault.Kind)
 					require.True(t, s.DeliveryFailed && s.UndeliverableHere)
 				}
 				synctest.Wait()
 				require.Equal(t, c.stored, h.Len())
 				require.Equal(t, 1, in.Fired())
-				require.True(t, c.fault.Kind.Protocols()&testbroker.AMQP != 0)
+				require.True(t, c.fault.Kind.Protocols()&hubdata.AMQP != 0)
 				if c.lost == "none" {
 					require.NoError(t, err)
 					return
@@ -125,27 +127,27 @@ func TestFaultsOfAnAttach(t *testing.T) {
 		return err
 	}
 	for name, c := range map[string]struct {
-		fault testbroker.Fault
+		fault fault.Fault
 		want  string
 	}{
-		"RefuseAttach": {testbroker.Fault{Kind: testbroker.RefuseAttach}, "amqp:internal-error"},
-		"RefuseAttach, any": {testbroker.Fault{Kind: testbroker.RefuseAttach, Condition: "amqp:link:redirect",
-			Link: testbroker.LinkC2D},
+		"RefuseAttach": {fault.Fault{Kind: fault.RefuseAttach}, "amqp:internal-error"},
+		"RefuseAttach, any": {fault.Fault{Kind: fault.RefuseAttach, Condition: "amqp:link:redirect",
+			Link: fault.LinkC2D},
 			"amqp:link:redirect"},
-		"another link":   {testbroker.Fault{Kind: testbroker.RefuseAttach, Link: testbroker.LinkTelemetry}, "none"},
-		"another device": {testbroker.Fault{Kind: testbroker.RefuseAttach, Device: "dev-2"}, "none"},
-		"SlowAttach":     {testbroker.Fault{Kind: testbroker.SlowAttach, Delay: time.Second / 2}, "slow"},
-		"NoAttach":       {testbroker.Fault{Kind: testbroker.NoAttach}, "deadline"},
-		"DropOnAttach":   {testbroker.Fault{Kind: testbroker.DropOnAttach}, "connection"},
-		"Throttle":       {testbroker.Fault{Kind: testbroker.Throttle}, "com.microsoft:device-container-throttled"},
-		"Absent":         {testbroker.Fault{Kind: testbroker.Absent, Device: "dev-1", After: 0}, "connection"},
+		"another link":   {fault.Fault{Kind: fault.RefuseAttach, Link: fault.LinkTelemetry}, "none"},
+		"another device": {fault.Fault{Kind: fault.RefuseAttach, Device: "dev-2"}, "none"},
+		"SlowAttach":     {fault.Fault{Kind: fault.SlowAttach, Delay: time.Second / 2}, "slow"},
+		"NoAttach":       {fault.Fault{Kind: fault.NoAttach}, "deadline"},
+		"DropOnAttach":   {fault.Fault{Kind: fault.DropOnAttach}, "connection"},
+		"Throttle":       {fault.Fault{Kind: fault.Throttle}, "com.microsoft:device-container-throttled"},
+		"Absent":         {fault.Fault{Kind: fault.Absent, Device: "dev-1", After: 0}, "connection"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				h, d := newHub(t, nil)
 				p := loginAMQP(t, h, d)
 				in := h.Inject(c.fault)
-				if c.fault.Kind == testbroker.Absent {
+				if c.fault.Kind == fault.Absent {
 					<-p.conn.Done()
 					require.Equal(t, 1, in.Fired())
 					q := dialPeer(t, h)
@@ -164,8 +166,8 @@ func TestFaultsOfAnAttach(t *testing.T) {
 				case "slow":
 					require.NoError(t, err)
 					require.Equal(t, c.fault.Delay, time.Since(start))
-					require.NoError(t, h.SendC2D("dev-1", testbroker.C2D{}))
-					require.NoError(t, h.WaitC2D(soon(t), "dev-1", testbroker.Invisible, 1))
+					require.NoError(t, h.SendC2D("dev-1", hubdata.C2D{}))
+					require.NoError(t, h.WaitC2D(soon(t), "dev-1", hubdata.Invisible, 1))
 				case "deadline":
 					require.ErrorIs(t, err, context.DeadlineExceeded)
 				case "connection":
@@ -185,9 +187,9 @@ func TestCreditIsWithheld(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, d := newHub(t, nil)
 		p := loginAMQP(t, h, d)
-		in := h.Inject(testbroker.Fault{Kind: testbroker.WithholdCredit})
+		in := h.Inject(fault.Fault{Kind: fault.WithholdCredit})
 		require.Equal(t, "amqp:link:transfer-limit-exceeded", condition(t, p.telemetry(d).Send(soon(t), body("x"), nil)))
-		later := h.Inject(testbroker.Fault{Kind: testbroker.WithholdCredit, Delay: 3 * time.Second})
+		later := h.Inject(fault.Fault{Kind: fault.WithholdCredit, Delay: 3 * time.Second})
 		start := time.Now()
 		require.NoError(t, p.telemetry(d).Send(t.Context(), body("x"), nil))
 		require.Equal(t, 3*time.Second, time.Since(start))
@@ -201,7 +203,7 @@ func TestIdleLinksAreDetached(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, d := newHub(t, nil)
 		p := loginAMQP(t, h, d)
-		in := h.Inject(testbroker.Fault{Kind: testbroker.DetachWhileIdle, Link: testbroker.LinkC2D, Delay: time.Hour / 2})
+		in := h.Inject(fault.Fault{Kind: fault.DetachWhileIdle, Link: fault.LinkC2D, Delay: time.Hour / 2})
 		l, r := p.telemetry(d), p.commands(d, nil)
 		start := time.Now()
 		_, err := r.Receive(t.Context(), nil)
@@ -210,11 +212,11 @@ func TestIdleLinksAreDetached(t *testing.T) {
 		require.NoError(t, l.Send(t.Context(), body("x"), nil))
 		require.Equal(t, 1, in.Fired())
 
-		e := testbroker.AMQPError{Condition: "com.microsoft:timeout", Description: "no reason"}
-		require.Zero(t, h.DetachLinks("dev-1", testbroker.LinkC2D, e))
-		require.Equal(t, 1, h.DetachLinks("", testbroker.LinkAny, e))
+		e := hubdata.AMQPError{Condition: "com.microsoft:timeout", Description: "no reason"}
+		require.Zero(t, h.DetachLinks("dev-1", fault.LinkC2D, e))
+		require.Equal(t, 1, h.DetachLinks("", fault.LinkAny, e))
 		require.Equal(t, "com.microsoft:timeout", condition(t, l.Send(t.Context(), body("x"), nil)))
-		require.Equal(t, 1, h.DetachLinks("dev-1", testbroker.LinkCBSReceiver, testbroker.AMQPError{}))
+		require.Equal(t, 1, h.DetachLinks("dev-1", fault.LinkCBSReceiver, hubdata.AMQPError{}))
 
 		l, r = p.telemetry(d), p.commands(d, nil)
 		require.Equal(t, 2, h.EndSessions("dev-1", e))
@@ -223,14 +225,14 @@ func TestIdleLinksAreDetached(t *testing.T) {
 		require.Equal(t, "com.microsoft:timeout", condition(t, err))
 		_, err = r.Receive(t.Context(), nil)
 		require.Equal(t, "session", lostBy(err))
-		require.Zero(t, h.Links("dev-1", testbroker.LinkAny))
+		require.Zero(t, h.Links("dev-1", fault.LinkAny))
 
 		l = p.telemetry(d)
 		require.Equal(t, 1, h.CloseAMQP("dev-1", e))
 		err = l.Send(t.Context(), body("x"), nil)
 		require.Equal(t, "connection", lostBy(err))
 		require.Equal(t, "com.microsoft:timeout", condition(t, err))
-		require.Error(t, testbroker.AMQPError{Condition: "a"})
+		require.Error(t, hubdata.AMQPError{Condition: "a"})
 	})
 }
 
@@ -239,21 +241,21 @@ func TestFaultsOfTokens(t *testing.T) {
 		h, d := newHub(t, nil)
 		c := dialPeer(t, h).cbs()
 		for _, status := range []int{400, 401, 403, 404, 429, 500, 503} {
-			in := h.Inject(testbroker.Fault{Kind: testbroker.RefuseToken, Device: "dev-1", Status: status})
+			in := h.Inject(fault.Fault{Kind: fault.RefuseToken, Device: "dev-1", Status: status})
 			require.Equal(t, status, c.put(token(d)))
 			require.Equal(t, 1, in.Fired())
 		}
-		slow := h.Inject(testbroker.Fault{Kind: testbroker.SlowToken, Delay: 100 * time.Second})
+		slow := h.Inject(fault.Fault{Kind: fault.SlowToken, Delay: 100 * time.Second})
 		start := time.Now()
 		require.Equal(t, 200, c.put(token(d)))
 		require.Equal(t, 100*time.Second, time.Since(start))
 		require.Equal(t, 1, slow.Fired())
-		none := h.Inject(testbroker.Fault{Kind: testbroker.NoToken})
+		none := h.Inject(fault.Fault{Kind: fault.NoToken})
 		require.NoError(t, c.sender.Send(t.Context(), tokenMessage("1", "x", token(d)), nil))
 		_, err := c.receiver.Receive(soon(t), nil)
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		require.Equal(t, 1, none.Fired())
-		drop := h.Inject(testbroker.Fault{Kind: testbroker.DropOnToken})
+		drop := h.Inject(fault.Fault{Kind: fault.DropOnToken})
 		require.NoError(t, c.sender.Send(t.Context(), tokenMessage("1", "x", token(d)), &amqp.SendOptions{Settled: true}))
 		_, err = c.receiver.Receive(t.Context(), nil)
 		require.Equal(t, "connection", lostBy(err))
@@ -263,22 +265,22 @@ func TestFaultsOfTokens(t *testing.T) {
 
 func TestFaultsOfAnOpen(t *testing.T) {
 	for name, c := range map[string]struct {
-		fault testbroker.Fault
+		fault fault.Fault
 		sasl  amqp.SASLType
 		want  string
 	}{
-		"RefuseConnect": {testbroker.Fault{Kind: testbroker.RefuseConnect}, nil, "amqp:connection:forced"},
-		"RefuseConnect, any": {testbroker.Fault{Kind: testbroker.RefuseConnect, Condition: "amqp:connection:redirect"}, nil,
+		"RefuseConnect": {fault.Fault{Kind: fault.RefuseConnect}, nil, "amqp:connection:forced"},
+		"RefuseConnect, any": {fault.Fault{Kind: fault.RefuseConnect, Condition: "amqp:connection:redirect"}, nil,
 			"amqp:connection:redirect"},
-		"GarbageOnConnect":  {testbroker.Fault{Kind: testbroker.GarbageOnConnect}, nil, "lost"},
-		"DropConnect":       {testbroker.Fault{Kind: testbroker.DropConnect}, nil, "EOF"},
-		"NoConnack":         {testbroker.Fault{Kind: testbroker.NoConnack}, nil, "timeout"},
-		"HalfOpen":          {testbroker.Fault{Kind: testbroker.HalfOpen}, nil, "timeout"},
-		"Absent":            {testbroker.Fault{Kind: testbroker.Absent}, nil, "refused"},
-		"RefuseSASL":        {testbroker.Fault{Kind: testbroker.RefuseSASL, Code: 4}, amqp.SASLTypeAnonymous(), "code 0x4"},
-		"RefuseSASL, auth":  {testbroker.Fault{Kind: testbroker.RefuseSASL}, amqp.SASLTypeAnonymous(), "code 0x1"},
-		"of another device": {testbroker.Fault{Kind: testbroker.DropConnect, Device: "dev-1"}, nil, ""},
-		"SlowConnack":       {testbroker.Fault{Kind: testbroker.SlowConnack, Delay: time.Second / 2}, nil, ""},
+		"GarbageOnConnect":  {fault.Fault{Kind: fault.GarbageOnConnect}, nil, "lost"},
+		"DropConnect":       {fault.Fault{Kind: fault.DropConnect}, nil, "EOF"},
+		"NoConnack":         {fault.Fault{Kind: fault.NoConnack}, nil, "timeout"},
+		"HalfOpen":          {fault.Fault{Kind: fault.HalfOpen}, nil, "timeout"},
+		"Absent":            {fault.Fault{Kind: fault.Absent}, nil, "refused"},
+		"RefuseSASL":        {fault.Fault{Kind: fault.RefuseSASL, Code: 4}, amqp.SASLTypeAnonymous(), "code 0x4"},
+		"RefuseSASL, auth":  {fault.Fault{Kind: fault.RefuseSASL}, amqp.SASLTypeAnonymous(), "code 0x1"},
+		"of another device": {fault.Fault{Kind: fault.DropConnect, Device: "dev-1"}, nil, ""},
+		"SlowConnack":       {fault.Fault{Kind: fault.SlowConnack, Delay: time.Second / 2}, nil, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -322,7 +324,7 @@ func TestThrottleOverAMQP(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, d := newHub(t, nil)
 		l := loginAMQP(t, h, d).telemetry(d)
-		in := h.Inject(testbroker.Fault{Kind: testbroker.Throttle, Rate: 2, Limit: 4})
+		in := h.Inject(fault.Fault{Kind: fault.Throttle, Rate: 2, Limit: 4})
 		start := time.Now()
 		var receipts []amqp.SendReceipt
 		for i := range 7 {
@@ -394,13 +396,13 @@ func TestFaultMessagesOverAMQP(t *testing.T) {
 					conn: p.conn}
 				l.twinOut, l.twinIn = p.pair("/devices/dev-1/twin", "t")
 				l.methodOut, l.methodIn = p.pair("/devices/dev-1/methods/devicebound", "m")
-				require.Equal(t, 6, h.Links("dev-1", testbroker.LinkAny))
+				require.Equal(t, 6, h.Links("dev-1", fault.LinkAny))
 				require.NoError(t, l.telemetry.Send(t.Context(), &amqp.Message{ApplicationProperties: map[string]any{
 					"AzIoTHub_FaultOperationType": name, "AzIoTHub_FaultOperationCloseReason": "boom",
 					"AzIoTHub_FaultOperationDelayInSecs": "2", "AzIoTHub_FaultOperationDurationInSecs": "5",
 				}, Data: [][]byte{{1}}}, nil))
 				time.Sleep(2*time.Second - 1)
-				require.Equal(t, 6, h.Links("dev-1", testbroker.LinkAny))
+				require.Equal(t, 6, h.Links("dev-1", fault.LinkAny))
 				time.Sleep(2 * time.Nanosecond)
 				require.Zero(t, h.Len(), "it is no telemetry")
 				err := c.of(l)
@@ -414,7 +416,7 @@ func TestFaultMessagesOverAMQP(t *testing.T) {
 					require.Equal(t, c.condition, condition(t, err))
 					require.ErrorContains(t, err, "boom")
 				}
-				require.Equal(t, c.left, h.Links("dev-1", testbroker.LinkAny))
+				require.Equal(t, c.left, h.Links("dev-1", fault.LinkAny))
 				require.True(t, h.FaultMessages()[0].Happened)
 				if c.lost == "" {
 					require.Equal(t, 1, h.FaultMessages()[0].Refused)
@@ -462,24 +464,24 @@ func TestGracefulShutDown(t *testing.T) {
 // The tests above cover all 18 fault kinds that are for AMQP alone.
 func TestNoFaultIsForgotten(t *testing.T) {
 	n := 0
-	for _, k := range testbroker.FaultKinds() {
+	for _, k := range fault.Kinds() {
 		require.NotZero(t, k.Protocols(), k)
 		require.NotContains(t, k.Protocols().String(), "(")
-		if k.Protocols() == testbroker.AMQP {
+		if k.Protocols() == hubdata.AMQP {
 			n++
 		}
 	}
 	require.Equal(t, 18, n)
-	require.Equal(t, "Protocol(8)", testbroker.Protocol(8).String())
-	require.Equal(t, "LinkKind(99)", testbroker.LinkKind(99).String())
-	require.Equal(t, "method sender", testbroker.LinkMethodSender.String())
+	require.Equal(t, "Protocol(8)", hubdata.Protocol(8).String())
+	require.Equal(t, "LinkKind(99)", fault.LinkKind(99).String())
+	require.Equal(t, "method sender", fault.LinkMethodSender.String())
 }
 
 // The outcome can be read before the end of the connection.
 func TestDropAfterTheOutcome(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, d := newHub(t, nil)
-		in := h.Inject(testbroker.Fault{Kind: testbroker.DropAfterPuback})
+		in := h.Inject(fault.Fault{Kind: fault.DropAfterPuback})
 		p := dialFrames(t, h)
 		p.login(d)
 		p.attach(senderTo(telemetryAddress, 1))
@@ -499,7 +501,7 @@ func TestHalfOpenIsSilent(t *testing.T) {
 		p := dialFrames(t, h)
 		p.login(d)
 		p.attach(senderTo(telemetryAddress, 1))
-		in := h.Inject(testbroker.Fault{Kind: testbroker.HalfOpen})
+		in := h.Inject(fault.Fault{Kind: fault.HalfOpen})
 		require.Equal(t, 1, in.Fired())
 		p.say(0, transferOf(1, 5), dataOf(t, "x")...)
 		p.conn.SetReadDeadline(time.Now().Add(2 * time.Hour))
@@ -511,14 +513,14 @@ func TestHalfOpenIsSilent(t *testing.T) {
 
 // The parts of an error that cannot be sent are left out.
 func TestErrorsThatDoNotFit(t *testing.T) {
-	for name, c := range map[string]struct{ give, want testbroker.AMQPError }{
-		"too long": {testbroker.AMQPError{Condition: "a:b", Description: string(make([]byte, 600))},
-			testbroker.AMQPError{Condition: "a:b"}},
-		"not UTF-8": {testbroker.AMQPError{Condition: "a:b", Description: "\xff"}, testbroker.AMQPError{Condition: "a:b",
+	for name, c := range map[string]struct{ give, want hubdata.AMQPError }{
+		"too long": {hubdata.AMQPError{Condition: "a:b", Description: string(make([]byte, 600))},
+			hubdata.AMQPError{Condition: "a:b"}},
+		"not UTF-8": {hubdata.AMQPError{Condition: "a:b", Description: "\xff"}, hubdata.AMQPError{Condition: "a:b",
 			Description: "?"}},
-		"not ASCII": {testbroker.AMQPError{Condition: "ä:b"}, testbroker.AMQPError{}},
-		"none":      {testbroker.AMQPError{}, testbroker.AMQPError{}},
-		"as it is": {testbroker.AMQPError{Condition: "a:b", Description: "c"}, testbroker.AMQPError{Condition: "a:b",
+		"not ASCII": {hubdata.AMQPError{Condition: "ä:b"}, hubdata.AMQPError{}},
+		"none":      {hubdata.AMQPError{}, hubdata.AMQPError{}},
+		"as it is": {hubdata.AMQPError{Condition: "a:b", Description: "c"}, hubdata.AMQPError{Condition: "a:b",
 			Description: "c"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -529,7 +531,7 @@ func TestErrorsThatDoNotFit(t *testing.T) {
 					if e == nil {
 						e = &amqpwire.Error{}
 					}
-					require.Equal(t, c.want, testbroker.AMQPError{Condition: string(e.Condition), Description: e.Description})
+					require.Equal(t, c.want, hubdata.AMQPError{Condition: string(e.Condition), Description: e.Description})
 				}
 				p := dialFrames(t, h)
 				p.open(&amqpwire.Open{ContainerID: "c", MaxFrameSize: 512})
@@ -544,14 +546,14 @@ func TestErrorsThatDoNotFit(t *testing.T) {
 				a := senderTo(telemetryAddress, 1)
 				a.Properties = amqpwire.Map{{Key: amqpwire.Symbol("long"), Value: string(make([]byte, 400))}}
 				require.Empty(t, p.attach(a).Properties, "the echo would not fit either")
-				h.Inject(testbroker.Fault{Kind: testbroker.RejectMessage, Condition: c.give.Condition,
+				h.Inject(fault.Fault{Kind: fault.RejectMessage, Condition: c.give.Condition,
 					Description: c.give.Description})
 				if name != "none" {
 					p.say(0, transferOf(1, 5), dataOf(t, "x")...)
 					rejected, _ := want[*amqpwire.Disposition](p)
 					same(rejected.State.(*amqpwire.Rejected).Error)
 				}
-				require.Equal(t, 1, h.DetachLinks("dev-1", testbroker.LinkAny, c.give))
+				require.Equal(t, 1, h.DetachLinks("dev-1", fault.LinkAny, c.give))
 				detach, _ := want[*amqpwire.Detach](p)
 				same(detach.Error)
 				p.say(0, &amqpwire.Detach{Handle: 1, Closed: true})

@@ -14,6 +14,8 @@ import (
 
 	"github.com/hubline-iot/hubline/internal/amqpwire"
 	"github.com/hubline-iot/hubline/testbroker"
+	"github.com/hubline-iot/hubline/testbroker/fault"
+	"github.com/hubline-iot/hubline/testbroker/hubdata"
 )
 
 func TestAddressesOfLinks(t *testing.T) {
@@ -61,7 +63,7 @@ func TestAddressesOfLinks(t *testing.T) {
 				require.NoError(t, err)
 				p := dialPeer(t, h)
 				tokens := p.cbs()
-				for _, d := range []testbroker.Device{d, mod, odd} {
+				for _, d := range []hubdata.Device{d, mod, odd} {
 					require.Equal(t, 200, tokens.put(token(d)))
 				}
 				s := p.session()
@@ -146,16 +148,16 @@ func TestWhatTelemetryIsRejected(t *testing.T) {
 			Data: [][]byte{encoded(t, &amqpwire.Message{MessageAnnotations: amqpwire.Map{{Key: amqpwire.Symbol("dt-subject"),
 				Value: true}}})}},
 			"amqp:invalid-field"},
-		"component makes it so": {&amqp.Message{Data: [][]byte{make([]byte, testbroker.MaxMessage)},
+		"component makes it so": {&amqp.Message{Data: [][]byte{make([]byte, hubdata.MaxMessage)},
 			Annotations: amqp.Annotations{"dt-subject": "c"}},
 			"amqp:link:message-size-exceeded"},
 		"nameless property": {&amqp.Message{Data: [][]byte{{1}}, ApplicationProperties: map[string]any{"": "x"}},
 			"amqp:invalid-field"},
 		"long id": {&amqp.Message{Data: [][]byte{{1}}, Properties: &amqp.MessageProperties{MessageID: text(129)}},
 			"amqp:invalid-field"},
-		"large": {&amqp.Message{Data: [][]byte{make([]byte, testbroker.MaxMessage+1)}},
+		"large": {&amqp.Message{Data: [][]byte{make([]byte, hubdata.MaxMessage+1)}},
 			"amqp:link:message-size-exceeded"},
-		"large by its properties": {&amqp.Message{Data: [][]byte{make([]byte, testbroker.MaxMessage)},
+		"large by its properties": {&amqp.Message{Data: [][]byte{make([]byte, hubdata.MaxMessage)},
 			ApplicationProperties: map[string]any{"a": "b"}},
 			"amqp:link:message-size-exceeded"},
 		"another format": {&amqp.Message{Format: 7, Data: [][]byte{{1}}}, "amqp:not-implemented"},
@@ -177,7 +179,7 @@ func TestWhatTelemetryIsRejected(t *testing.T) {
 				l := loginAMQP(t, h, d).telemetry(d)
 				require.Equal(t, c.want, condition(t, l.Send(t.Context(), c.m, nil)))
 				require.Zero(t, h.Len())
-				require.NoError(t, l.Send(t.Context(), &amqp.Message{Data: [][]byte{make([]byte, testbroker.MaxMessage)}}, nil),
+				require.NoError(t, l.Send(t.Context(), &amqp.Message{Data: [][]byte{make([]byte, hubdata.MaxMessage)}}, nil),
 					"the link lives on")
 			})
 		})
@@ -221,9 +223,9 @@ func TestCommandsOverAMQP(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, d := newHub(t, &testbroker.Options{Seed: 7})
 		expiry := time.Now().Add(time.Minute)
-		require.NoError(t, h.SendC2D("dev-1", testbroker.C2D{
+		require.NoError(t, h.SendC2D("dev-1", hubdata.C2D{
 			MessageID: "m", CorrelationID: "c", UserID: "u", ContentType: "t", ContentEncoding: "e", Ack: "full", Expiry: expiry,
-			Properties: []testbroker.Property{{Name: "a", Value: "b"}, {Name: "empty"}}, Body: []byte("reboot"),
+			Properties: []hubdata.Property{{Name: "a", Value: "b"}, {Name: "empty"}}, Body: []byte("reboot"),
 		}))
 		r := loginAMQP(t, h, d).commands(d, nil)
 		m, err := r.Receive(t.Context(), nil)
@@ -240,7 +242,7 @@ func TestCommandsOverAMQP(t *testing.T) {
 		require.Equal(t, map[string]any{"a": "b", "empty": "", "iothub-ack": "full"}, m.ApplicationProperties)
 		require.Len(t, m.DeliveryTag, 16)
 		record := h.C2DLog("dev-1")[0]
-		require.Equal(t, testbroker.Invisible, record.State)
+		require.Equal(t, hubdata.Invisible, record.State)
 		require.Regexp(t, "^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$", record.LockToken)
 		b := m.DeliveryTag
 		require.Equal(t, fmt.Sprintf("%x-%x-%x-%x-%x", []byte{b[3], b[2], b[1], b[0]}, []byte{b[5], b[4]}, []byte{b[7], b[6]},
@@ -250,7 +252,7 @@ func TestCommandsOverAMQP(t *testing.T) {
 			"x-opt-lock-token": record.LockToken,
 		}, m.Annotations)
 		require.NoError(t, r.AcceptMessage(t.Context(), m))
-		require.NoError(t, h.WaitC2D(soon(t), "dev-1", testbroker.Completed, 1))
+		require.NoError(t, h.WaitC2D(soon(t), "dev-1", hubdata.Completed, 1))
 		require.Equal(t, "Success", h.C2DLog("dev-1")[0].Feedback)
 	})
 }
@@ -261,34 +263,34 @@ func TestOutcomesOfCommands(t *testing.T) {
 	for name, c := range map[string]struct {
 		o        *amqp.ReceiverOptions
 		settle   func(r *amqp.Receiver, m *amqp.Message) error
-		state    testbroker.C2DState
+		state    hubdata.C2DState
 		feedback string
 		times    int // expected deliveries
 	}{
-		"accepted":         {nil, accept, testbroker.Completed, "Success", 1},
-		"accepted, second": {&amqp.ReceiverOptions{SettlementMode: &second}, accept, testbroker.Completed, "Success", 1},
-		"settled": {&amqp.ReceiverOptions{RequestedSenderSettleMode: &settled}, accept, testbroker.Completed,
+		"accepted":         {nil, accept, hubdata.Completed, "Success", 1},
+		"accepted, second": {&amqp.ReceiverOptions{SettlementMode: &second}, accept, hubdata.Completed, "Success", 1},
+		"settled": {&amqp.ReceiverOptions{RequestedSenderSettleMode: &settled}, accept, hubdata.Completed,
 			"Success", 1},
 		"rejected": {nil, func(r *amqp.Receiver, m *amqp.Message) error {
 			return r.RejectMessage(context.Background(), m, &amqp.Error{Condition: "x"})
-		}, testbroker.Rejected, "Rejected", 1},
+		}, hubdata.Rejected, "Rejected", 1},
 		"rejected, second": {&amqp.ReceiverOptions{SettlementMode: &second}, func(r *amqp.Receiver, m *amqp.Message) error {
 			return r.RejectMessage(context.Background(), m, nil)
-		}, testbroker.Rejected, "Rejected", 1},
+		}, hubdata.Rejected, "Rejected", 1},
 		"released": {nil, func(r *amqp.Receiver, m *amqp.Message) error {
 			return r.ReleaseMessage(context.Background(), m)
-		}, testbroker.DeadLettered, "DeliveryCountExceeded", 10},
+		}, hubdata.DeadLettered, "DeliveryCountExceeded", 10},
 		"released, second": {&amqp.ReceiverOptions{SettlementMode: &second}, func(r *amqp.Receiver, m *amqp.Message) error {
 			return r.ReleaseMessage(context.Background(), m)
-		}, testbroker.DeadLettered, "DeliveryCountExceeded", 10},
+		}, hubdata.DeadLettered, "DeliveryCountExceeded", 10},
 		"modified": {nil, func(r *amqp.Receiver, m *amqp.Message) error {
 			return r.ModifyMessage(context.Background(), m, &amqp.ModifyMessageOptions{DeliveryFailed: true})
-		}, testbroker.DeadLettered, "DeliveryCountExceeded", 10},
+		}, hubdata.DeadLettered, "DeliveryCountExceeded", 10},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				h, d := newHub(t, nil)
-				require.NoError(t, h.SendC2D("dev-1", testbroker.C2D{Ack: "full", Body: []byte("1")}))
+				require.NoError(t, h.SendC2D("dev-1", hubdata.C2D{Ack: "full", Body: []byte("1")}))
 				r := loginAMQP(t, h, d).commands(d, c.o)
 				tags := make(map[string]bool)
 				for i := range c.times {
@@ -315,7 +317,7 @@ func TestOutcomesOfCommands(t *testing.T) {
 func TestLockOfACommandEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, d := newHub(t, nil)
-		require.NoError(t, h.SendC2D("dev-1", testbroker.C2D{Body: []byte("1")}))
+		require.NoError(t, h.SendC2D("dev-1", hubdata.C2D{Body: []byte("1")}))
 		p := dialFrames(t, h)
 		p.login(d)
 		a := receiverFrom("/devices/dev-1/messages/devicebound", 1)
@@ -336,10 +338,10 @@ func TestLockOfACommandEnds(t *testing.T) {
 		}
 		late := settle(first, &amqpwire.Accepted{})
 		require.EqualValues(t, "com.microsoft:message-lock-lost", late.(*amqpwire.Rejected).Error.Condition)
-		require.Equal(t, testbroker.Invisible, h.C2DLog("dev-1")[0].State)
+		require.Equal(t, hubdata.Invisible, h.C2DLog("dev-1")[0].State)
 		p.say(0, &amqpwire.Disposition{Role: amqpwire.RoleReceiver, First: again.DeliveryID.V, State: &amqpwire.Received{}})
 		require.Equal(t, &amqpwire.Accepted{}, settle(again, &amqpwire.Accepted{}))
-		require.Equal(t, testbroker.Completed, h.C2DLog("dev-1")[0].State)
+		require.Equal(t, hubdata.Completed, h.C2DLog("dev-1")[0].State)
 		p.say(0, &amqpwire.Disposition{Role: amqpwire.RoleReceiver, First: 0, Last: amqpwire.Some(uint32(1<<31 - 1)),
 			Settled: true})
 		p.say(0, &amqpwire.Close{})
@@ -352,7 +354,7 @@ func TestRangesOfDispositions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, d := newHub(t, nil)
 		for i := range 6 {
-			require.NoError(t, h.SendC2D("dev-1", testbroker.C2D{Body: []byte{byte(i)}}))
+			require.NoError(t, h.SendC2D("dev-1", hubdata.C2D{Body: []byte{byte(i)}}))
 		}
 		p := dialFrames(t, h)
 		p.login(d)
@@ -367,12 +369,12 @@ func TestRangesOfDispositions(t *testing.T) {
 			State: &amqpwire.Accepted{}})
 		p.say(0, &amqpwire.Disposition{Role: amqpwire.RoleReceiver, First: ids[5], Settled: true})
 		synctest.Wait()
-		var states []testbroker.C2DState
+		var states []hubdata.C2DState
 		for _, r := range h.C2DLog("dev-1") {
 			states = append(states, r.State)
 		}
-		const done, there, back = testbroker.Completed, testbroker.Invisible, testbroker.Enqueued
-		require.Equal(t, []testbroker.C2DState{there, done, done, done, there, back}, states)
+		const done, there, back = hubdata.Completed, hubdata.Invisible, hubdata.Enqueued
+		require.Equal(t, []hubdata.C2DState{there, done, done, done, there, back}, states)
 		p.say(0, &amqpwire.Detach{Handle: 1, Closed: true})
 		synctest.Wait()
 		require.Equal(t, 3, h.CountC2D("dev-1", back), "what is unsettled goes back")
@@ -390,7 +392,7 @@ func TestTakeOverOfCommands(t *testing.T) {
 				h, d := newHub(t, nil)
 				p := loginAMQP(t, h, d)
 				old, s := p.commands(d, &amqp.ReceiverOptions{Credit: 5}), p.telemetry(d)
-				require.NoError(t, h.SendC2D("dev-1", testbroker.C2D{Body: []byte("1")}))
+				require.NoError(t, h.SendC2D("dev-1", hubdata.C2D{Body: []byte("1")}))
 				_, err := old.Receive(t.Context(), nil)
 				require.NoError(t, err)
 				if c.other {
@@ -403,8 +405,8 @@ func TestTakeOverOfCommands(t *testing.T) {
 				_, err = old.Receive(t.Context(), nil)
 				require.Equal(t, c.want, condition(t, err))
 				require.NoError(t, s.Send(t.Context(), body("x"), nil), "telemetry goes on")
-				require.NoError(t, h.WaitC2D(soon(t), "dev-1", testbroker.Completed, 1))
-				require.Equal(t, 1, h.Links("dev-1", testbroker.LinkC2D))
+				require.NoError(t, h.WaitC2D(soon(t), "dev-1", hubdata.Completed, 1))
+				require.Equal(t, 1, h.Links("dev-1", fault.LinkC2D))
 			})
 		})
 	}
@@ -418,7 +420,7 @@ func TestTakeOverAcrossProtocols(t *testing.T) {
 		require.Equal(t, []byte{1}, m.subscribe(1, "devices/dev-1/messages/devicebound/#"))
 		r := loginAMQP(t, h, d).commands(d, nil)
 		require.Error(t, m.end())
-		require.NoError(t, h.SendC2D("dev-1", testbroker.C2D{Body: []byte("1")}))
+		require.NoError(t, h.SendC2D("dev-1", hubdata.C2D{Body: []byte("1")}))
 		_, err := r.Receive(soon(t), nil)
 		require.NoError(t, err)
 
@@ -442,7 +444,7 @@ func TestNamesOfLinks(t *testing.T) {
 		p.say(1, senderTo(telemetryAddress, 1))
 		want[*amqpwire.Attach](p)
 		want[*amqpwire.Flow](p)
-		require.Equal(t, 2, h.Links("dev-1", testbroker.LinkTelemetry))
+		require.Equal(t, 2, h.Links("dev-1", fault.LinkTelemetry))
 		p.say(0, senderTo(telemetryAddress, 2))
 		detach, f := want[*amqpwire.Detach](p)
 		require.EqualValues(t, 0, f.channel)
@@ -450,7 +452,7 @@ func TestNamesOfLinks(t *testing.T) {
 		require.Equal(t, amqpwire.LinkStolen, detach.Error.Condition)
 		want[*amqpwire.Attach](p)
 		want[*amqpwire.Flow](p)
-		require.Equal(t, 2, h.Links("dev-1", testbroker.LinkTelemetry))
+		require.Equal(t, 2, h.Links("dev-1", fault.LinkTelemetry))
 	})
 }
 
@@ -459,8 +461,8 @@ func TestNamesOfLinks(t *testing.T) {
 func TestCommandsTooLargeForALink(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, d := newHub(t, nil)
-		require.NoError(t, h.SendC2D("dev-1", testbroker.C2D{Body: make([]byte, 5000)}))
-		require.NoError(t, h.SendC2D("dev-1", testbroker.C2D{Body: []byte("small")}))
+		require.NoError(t, h.SendC2D("dev-1", hubdata.C2D{Body: make([]byte, 5000)}))
+		require.NoError(t, h.SendC2D("dev-1", hubdata.C2D{Body: []byte("small")}))
 		p := loginAMQP(t, h, d)
 		m, err := p.commands(d, &amqp.ReceiverOptions{MaxMessageSize: 1000}).Receive(soon(t), nil)
 		require.NoError(t, err)
@@ -516,7 +518,7 @@ func TestLinksForTwins(t *testing.T) {
 		require.NoError(t, r2.Close(t.Context()))
 		require.Equal(t, "amqp:precondition-failed",
 			condition(t, s2.Send(t.Context(), &amqp.Message{Properties: &amqp.MessageProperties{CorrelationID: "x"}}, nil)))
-		require.Equal(t, 3, h.Links("dev-1", testbroker.LinkAny))
+		require.Equal(t, 3, h.Links("dev-1", fault.LinkAny))
 	})
 }
 
@@ -531,16 +533,16 @@ func TestTakeOverOfMethods(t *testing.T) {
 		_, err := r1.Receive(t.Context(), nil)
 		require.Equal(t, "amqp:link:stolen", condition(t, err))
 		require.Equal(t, "amqp:link:stolen", condition(t, s1.Send(t.Context(), body("{}"), nil)))
-		require.Equal(t, 2, h.Links("dev-1", testbroker.LinkAny))
+		require.Equal(t, 2, h.Links("dev-1", fault.LinkAny))
 		q := loginAMQP(t, h, d)
 		q.pair("/devices/dev-1/methods/devicebound", "methods:2")
 		require.Equal(t, "com.microsoft:link-creation-conflict", condition(t, s2.Send(t.Context(), body("{}"), nil)))
-		require.Equal(t, 2, h.Links("dev-1", testbroker.LinkAny))
+		require.Equal(t, 2, h.Links("dev-1", fault.LinkAny))
 		two, err := h.AddDevice("dev-2")
 		require.NoError(t, err)
 		o := loginAMQP(t, h, two)
 		o.pair("/devices/dev-2/methods/devicebound", "methods:2")
-		require.Equal(t, 4, h.Links("", testbroker.LinkAny), "another device is another")
+		require.Equal(t, 4, h.Links("", fault.LinkAny), "another device is another")
 	})
 }
 

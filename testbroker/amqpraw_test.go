@@ -12,6 +12,8 @@ import (
 
 	"github.com/hubline-iot/hubline/internal/amqpwire"
 	"github.com/hubline-iot/hubline/testbroker"
+	"github.com/hubline-iot/hubline/testbroker/fault"
+	"github.com/hubline-iot/hubline/testbroker/hubdata"
 )
 
 // rawPeer is a client that sends and reads AMQP frames.
@@ -172,7 +174,7 @@ func dataOf(t testing.TB, s string) []byte {
 
 // login opens a connection with a session on channel 0 and a pair of $cbs links, and sends the
 // token.
-func (p *rawPeer) login(d testbroker.Device) {
+func (p *rawPeer) login(d hubdata.Device) {
 	p.t.Helper()
 	p.open(nil)
 	p.begin(0)
@@ -369,7 +371,7 @@ func TestViolationsAreAnswered(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				h, d := newHub(t, nil)
 				if c.detaches == amqpwire.TransferLimitExceeded {
-					h.Inject(testbroker.Fault{Kind: testbroker.WithholdCredit, Link: testbroker.LinkTelemetry})
+					h.Inject(fault.Fault{Kind: fault.WithholdCredit, Link: fault.LinkTelemetry})
 				}
 				p := dialFrames(t, h)
 				p.login(d)
@@ -417,8 +419,8 @@ func TestErrantLink(t *testing.T) {
 		p := dialFrames(t, h)
 		p.login(d)
 		p.attach(senderTo(telemetryAddress, 1))
-		require.Equal(t, 1, h.DetachLinks("dev-1", testbroker.LinkTelemetry,
-			testbroker.AMQPError{Condition: "amqp:link:detach-forced"}))
+		require.Equal(t, 1, h.DetachLinks("dev-1", fault.LinkTelemetry,
+			hubdata.AMQPError{Condition: "amqp:link:detach-forced"}))
 		want[*amqpwire.Detach](p)
 		p.say(0, &amqpwire.Detach{Handle: 1, Closed: true})
 		p.say(0, transferOf(1, 5))
@@ -714,7 +716,7 @@ func TestEchoAndDrain(t *testing.T) {
 		require.Equal(t, amqpwire.Some(uint32(500)), flow.LinkCredit)
 
 		p.attach(receiverFrom("/devices/dev-1/messages/devicebound", 2))
-		require.NoError(t, h.SendC2D("dev-1", testbroker.C2D{Body: []byte("1")}))
+		require.NoError(t, h.SendC2D("dev-1", hubdata.C2D{Body: []byte("1")}))
 		drain := credit(2, 5)
 		drain.NextIncomingID, drain.Drain = amqpwire.Some(uint32(1)), true
 		p.say(0, drain)
@@ -723,9 +725,9 @@ func TestEchoAndDrain(t *testing.T) {
 		require.Equal(t, amqpwire.Some(uint32(5)), flow.DeliveryCount)
 		require.Equal(t, amqpwire.Some(uint32(0)), flow.LinkCredit)
 		require.True(t, flow.Drain)
-		require.NoError(t, h.SendC2D("dev-1", testbroker.C2D{Body: []byte("2")}))
+		require.NoError(t, h.SendC2D("dev-1", hubdata.C2D{Body: []byte("2")}))
 		synctest.Wait()
-		require.Equal(t, 1, h.CountC2D("dev-1", testbroker.Enqueued), "the credit is used up")
+		require.Equal(t, 1, h.CountC2D("dev-1", hubdata.Enqueued), "the credit is used up")
 	})
 }
 
@@ -747,7 +749,7 @@ func TestTheClientsWindowIsObeyed(t *testing.T) {
 		p.say(0, c)
 		require.Equal(t, 200, p.put(0, "put-token", token(d)))
 		p.attach(receiverFrom("/devices/dev-1/messages/devicebound", 1))
-		require.NoError(t, h.SendC2D("dev-1", testbroker.C2D{Body: make([]byte, 2000)}))
+		require.NoError(t, h.SendC2D("dev-1", hubdata.C2D{Body: make([]byte, 2000)}))
 		c = credit(1, 10)
 		c.NextIncomingID, c.IncomingWindow = amqpwire.Some(uint32(1)), 2
 		p.say(0, c)
@@ -799,7 +801,7 @@ func TestSerialNumbersWrap(t *testing.T) {
 		p.say(1, &amqpwire.Flow{NextIncomingID: amqpwire.Some(uint32(0)), IncomingWindow: 1<<32 - 1, Echo: true})
 		flow, _ = want[*amqpwire.Flow](p)
 		require.Equal(t, amqpwire.Some(uint32(2)), flow.NextIncomingID)
-		require.NoError(t, h.SendC2D("dev-1", testbroker.C2D{Body: []byte("1")}))
+		require.NoError(t, h.SendC2D("dev-1", hubdata.C2D{Body: []byte("1")}))
 		p.say(1, receiverFrom("/devices/dev-1/messages/devicebound", 2))
 		want[*amqpwire.Attach](p)
 		wide := credit(2, 1<<32-1)
@@ -813,8 +815,8 @@ func TestSerialNumbersWrap(t *testing.T) {
 func TestCreditBeforeTheAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, d := newHub(t, nil)
-		require.NoError(t, h.SendC2D("dev-1", testbroker.C2D{Body: []byte("1")}))
-		h.Inject(testbroker.Fault{Kind: testbroker.SlowAttach, Link: testbroker.LinkC2D, Delay: time.Minute})
+		require.NoError(t, h.SendC2D("dev-1", hubdata.C2D{Body: []byte("1")}))
+		h.Inject(fault.Fault{Kind: fault.SlowAttach, Link: fault.LinkC2D, Delay: time.Minute})
 		p := dialFrames(t, h)
 		p.login(d)
 		p.say(0, receiverFrom("/devices/dev-1/messages/devicebound", 1))
@@ -830,8 +832,8 @@ func TestCreditBeforeTheAnswer(t *testing.T) {
 func TestGivingUpAnAttach(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, d := newHub(t, nil)
-		for _, kind := range []testbroker.FaultKind{testbroker.NoAttach, testbroker.SlowAttach} {
-			h.Inject(testbroker.Fault{Kind: kind, Link: testbroker.LinkTelemetry, Delay: time.Minute})
+		for _, kind := range []fault.Kind{fault.NoAttach, fault.SlowAttach} {
+			h.Inject(fault.Fault{Kind: kind, Link: fault.LinkTelemetry, Delay: time.Minute})
 			p := dialFrames(t, h)
 			p.login(d)
 			p.say(0, senderTo(telemetryAddress, 1))
@@ -841,10 +843,10 @@ func TestGivingUpAnAttach(t *testing.T) {
 			want[*amqpwire.Detach](p)
 			time.Sleep(2 * time.Minute)
 			p.attach(senderTo(telemetryAddress, 1))
-			require.Equal(t, 1, h.Links("dev-1", testbroker.LinkAny))
+			require.Equal(t, 1, h.Links("dev-1", fault.LinkAny))
 			p.conn.Close()
 			synctest.Wait()
-			require.Zero(t, h.Links("dev-1", testbroker.LinkAny))
+			require.Zero(t, h.Links("dev-1", fault.LinkAny))
 		}
 	})
 }
@@ -895,8 +897,8 @@ func TestAnswersWithoutCredit(t *testing.T) {
 func TestCloseOfAHubWithAMQP(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, d := newHub(t, nil)
-		h.Inject(testbroker.Fault{Kind: testbroker.SlowAttach, Link: testbroker.LinkTwinSender, Delay: time.Hour})
-		h.Inject(testbroker.Fault{Kind: testbroker.DelayPuback, Delay: time.Hour})
+		h.Inject(fault.Fault{Kind: fault.SlowAttach, Link: fault.LinkTwinSender, Delay: time.Hour})
+		h.Inject(fault.Fault{Kind: fault.DelayPuback, Delay: time.Hour})
 		dialFrames(t, h)
 		half := dialFrames(t, h)
 		half.send([]byte("AMQP"))
@@ -909,16 +911,16 @@ func TestCloseOfAHubWithAMQP(t *testing.T) {
 		busy.say(0, senderTo("/devices/dev-1/twin", 2))
 		busy.attach(receiverFrom("/devices/dev-1/messages/devicebound", 3))
 		busy.say(0, credit(3, 10))
-		require.NoError(t, h.SendC2D("dev-1", testbroker.C2D{Body: []byte("1")}))
+		require.NoError(t, h.SendC2D("dev-1", hubdata.C2D{Body: []byte("1")}))
 		dead := dialFrames(t, h)
 		dead.login(d)
 		dead.attach(senderTo(telemetryAddress, 1))
-		h.Inject(testbroker.Fault{Kind: testbroker.HalfOpen})
+		h.Inject(fault.Fault{Kind: fault.HalfOpen})
 		synctest.Wait()
 		start := time.Now()
 		require.NoError(t, h.Close())
 		require.Zero(t, time.Since(start))
-		require.Zero(t, h.Connections("")+h.Links("", testbroker.LinkAny))
+		require.Zero(t, h.Connections("")+h.Links("", fault.LinkAny))
 	})
 }
 
@@ -959,7 +961,7 @@ func FuzzAMQPConnection(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte) {
 		p := dialFrames(t, h)
 		p.login(d)
-		h.SendC2D("dev-1", testbroker.C2D{Body: []byte("x")})
+		h.SendC2D("dev-1", hubdata.C2D{Body: []byte("x")})
 		p.send(b)
 		require.NoError(t, p.conn.(interface{ CloseWrite() error }).CloseWrite())
 		p.conn.SetReadDeadline(time.Now().Add(10 * time.Second))

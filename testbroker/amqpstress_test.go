@@ -14,6 +14,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hubline-iot/hubline/testbroker"
+	"github.com/hubline-iot/hubline/testbroker/fault"
+	"github.com/hubline-iot/hubline/testbroker/hubdata"
 )
 
 // TestAMQPUnderFaults runs a few devices through many faults. A device sends each message until it
@@ -31,23 +33,23 @@ func stressAMQP(t *testing.T, seed uint64) {
 	const devices, messages, commands = 3, 60, 20
 	rng := rand.New(rand.NewPCG(seed, 2))
 	h, _ := newHub(t, &testbroker.Options{Seed: seed + 1, C2D: testbroker.C2DOptions{MaxDeliveries: 1000}})
-	kinds := []testbroker.FaultKind{
-		testbroker.RefuseConnect, testbroker.SlowConnack, testbroker.NoConnack, testbroker.DropConnect,
-		testbroker.GarbageOnConnect,
-		testbroker.DropBeforePublish, testbroker.DropAfterPublish, testbroker.DropAfterPuback, testbroker.DelayPuback,
-		testbroker.SwallowPuback,
-		testbroker.GarbageOnPublish, testbroker.HalfOpen, testbroker.Throttle, testbroker.Absent, testbroker.Quota,
-		testbroker.RefuseAttach, testbroker.SlowAttach, testbroker.NoAttach, testbroker.DropOnAttach,
-		testbroker.WithholdCredit, testbroker.DetachWhileIdle,
-		testbroker.RejectMessage, testbroker.ReleaseMessage, testbroker.ModifyMessage, testbroker.CloseOnMessage,
-		testbroker.EndOnMessage,
-		testbroker.DetachOnMessage, testbroker.DetachAfterMessage,
-		testbroker.RefuseToken, testbroker.SlowToken, testbroker.NoToken, testbroker.DropOnToken,
+	kinds := []fault.Kind{
+		fault.RefuseConnect, fault.SlowConnack, fault.NoConnack, fault.DropConnect,
+		fault.GarbageOnConnect,
+		fault.DropBeforePublish, fault.DropAfterPublish, fault.DropAfterPuback, fault.DelayPuback,
+		fault.SwallowPuback,
+		fault.GarbageOnPublish, fault.HalfOpen, fault.Throttle, fault.Absent, fault.Quota,
+		fault.RefuseAttach, fault.SlowAttach, fault.NoAttach, fault.DropOnAttach,
+		fault.WithholdCredit, fault.DetachWhileIdle,
+		fault.RejectMessage, fault.ReleaseMessage, fault.ModifyMessage, fault.CloseOnMessage,
+		fault.EndOnMessage,
+		fault.DetachOnMessage, fault.DetachAfterMessage,
+		fault.RefuseToken, fault.SlowToken, fault.NoToken, fault.DropOnToken,
 	}
-	var plan []testbroker.Fault
+	var plan []fault.Fault
 	var pauses []time.Duration
 	for range 60 {
-		f := testbroker.Fault{
+		f := fault.Fault{
 			Kind: kinds[rng.IntN(len(kinds))], After: rng.IntN(3), Times: 1 + rng.IntN(2), Unclosed: rng.IntN(4) == 0,
 			Delay: time.Duration(1 + rng.Int64N(int64(time.Second))), For: time.Duration(1 + rng.Int64N(int64(20*time.Second))),
 			Rate: 10,
@@ -77,7 +79,7 @@ func stressAMQP(t *testing.T, seed uint64) {
 		time.Sleep(pauses[i])
 		faults = append(faults, h.Inject(f))
 		if i < commands {
-			for h.SendC2D(fmt.Sprint("d", i%devices), testbroker.C2D{MessageID: fmt.Sprint(i), Body: []byte{byte(i)},
+			for h.SendC2D(fmt.Sprint("d", i%devices), hubdata.C2D{MessageID: fmt.Sprint(i), Body: []byte{byte(i)},
 				Expiry: time.Now().Add(24 * time.Hour)}) != nil {
 				time.Sleep(time.Second) // a quota is exhausted
 			}
@@ -89,7 +91,7 @@ func stressAMQP(t *testing.T, seed uint64) {
 	}
 	end, stop := context.WithTimeout(t.Context(), time.Hour)
 	defer stop()
-	if err := h.WaitC2D(end, "", testbroker.Completed, commands); err != nil {
+	if err := h.WaitC2D(end, "", hubdata.Completed, commands); err != nil {
 		t.Errorf("commands: %v: %+v", err, h.C2DLog(""))
 	}
 	cancel()
@@ -121,7 +123,7 @@ func stressAMQP(t *testing.T, seed uint64) {
 type amqpDevice struct {
 	t     testing.TB
 	hub   *testbroker.Hub
-	d     testbroker.Device
+	d     hubdata.Device
 	pause time.Duration // so that no two devices act at the same instant
 
 	next int // next message to send; used by run
@@ -279,7 +281,7 @@ func TestAMQPUnderLoad(t *testing.T) {
 			inner.Go(func() { device.receive(ctx, conn) })
 			inner.Go(func() {
 				for n := range messages {
-					for h.SendC2D(d.ID, testbroker.C2D{Body: []byte(fmt.Sprint(n))}) != nil {
+					for h.SendC2D(d.ID, hubdata.C2D{Body: []byte(fmt.Sprint(n))}) != nil {
 						time.Sleep(time.Millisecond)
 					}
 				}
@@ -308,7 +310,7 @@ func TestAMQPUnderLoad(t *testing.T) {
 					t.Error(err)
 				}
 			}
-			if err := h.WaitC2D(ctx, d.ID, testbroker.Completed, messages); err != nil {
+			if err := h.WaitC2D(ctx, d.ID, hubdata.Completed, messages); err != nil {
 				t.Error(err)
 			}
 			cancel()
@@ -325,7 +327,7 @@ func TestAMQPUnderLoad(t *testing.T) {
 			case <-stop:
 				return
 			default:
-				h.Links("", testbroker.LinkAny)
+				h.Links("", fault.LinkAny)
 				h.Connections("d1")
 				h.C2DLog("d2")
 			}

@@ -14,6 +14,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hubline-iot/hubline/testbroker"
+	"github.com/hubline-iot/hubline/testbroker/fault"
+	"github.com/hubline-iot/hubline/testbroker/hubdata"
 )
 
 // TestNoCommandIsLost sends C2D messages to a device that meets many faults and acknowledges most
@@ -33,12 +35,12 @@ func commandStress(t *testing.T, seed uint64) {
 	h, d := newHub(t, &testbroker.Options{Seed: seed + 1, C2D: testbroker.C2DOptions{TTL: 48 * time.Hour,
 		MaxDeliveries: 1000, Window: 1 + rng.IntN(20)}})
 	clean := rng.IntN(2) == 0
-	kinds := []testbroker.FaultKind{
-		testbroker.RefuseConnect, testbroker.NoConnack, testbroker.DropConnect, testbroker.HalfOpen, testbroker.Absent,
-		testbroker.ForgetSession,
-		testbroker.RefuseSubscribe, testbroker.DropOnSubscribe, testbroker.SlowSuback, testbroker.SwallowSuback,
-		testbroker.DropAfterPublish,
-		testbroker.SwallowPingresp,
+	kinds := []fault.Kind{
+		fault.RefuseConnect, fault.NoConnack, fault.DropConnect, fault.HalfOpen, fault.Absent,
+		fault.ForgetSession,
+		fault.RefuseSubscribe, fault.DropOnSubscribe, fault.SlowSuback, fault.SwallowSuback,
+		fault.DropAfterPublish,
+		fault.SwallowPingresp,
 	}
 	stop := make(chan struct{})
 	got := make(chan []int, 1)
@@ -46,7 +48,7 @@ func commandStress(t *testing.T, seed uint64) {
 	var faults []*testbroker.Injected
 	for n := range commands {
 		for {
-			err := h.SendC2D("dev-1", testbroker.C2D{Body: fmt.Append(nil, n)})
+			err := h.SendC2D("dev-1", hubdata.C2D{Body: fmt.Append(nil, n)})
 			if err == nil {
 				break
 			}
@@ -54,7 +56,7 @@ func commandStress(t *testing.T, seed uint64) {
 			time.Sleep(time.Second)
 		}
 		if n%8 == 0 {
-			faults = append(faults, h.Inject(testbroker.Fault{
+			faults = append(faults, h.Inject(fault.Fault{
 				Kind: kinds[rng.IntN(len(kinds))], Delay: time.Duration(rng.Int64N(int64(time.Second))),
 				For: time.Duration(1 + rng.Int64N(int64(20*time.Second))),
 			}))
@@ -63,7 +65,7 @@ func commandStress(t *testing.T, seed uint64) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Hour)
 	defer cancel()
-	err := h.WaitC2D(ctx, "", testbroker.Completed, commands)
+	err := h.WaitC2D(ctx, "", hubdata.Completed, commands)
 	close(stop)
 	require.NoError(t, err, "%v", states(h))
 	seen := make(map[int]bool)
@@ -83,7 +85,7 @@ func commandStress(t *testing.T, seed uint64) {
 
 // receiveAll reconnects repeatedly, acknowledges most deliveries, and returns the numbers in order
 // of arrival.
-func receiveAll(t *testing.T, h *testbroker.Hub, d testbroker.Device, clean bool, seed uint64, stop <-chan struct{}) (
+func receiveAll(t *testing.T, h *testbroker.Hub, d hubdata.Device, clean bool, seed uint64, stop <-chan struct{}) (
 	all []int) {
 	rng := rand.New(rand.NewPCG(seed, 3))
 	subscribed := false // state of the kept session
@@ -103,7 +105,7 @@ func receiveAll(t *testing.T, h *testbroker.Hub, d testbroker.Device, clean bool
 	}
 }
 
-func receive(w *wire, raw net.Conn, d testbroker.Device, clean bool, rng *rand.Rand, subscribed *bool,
+func receive(w *wire, raw net.Conn, d hubdata.Device, clean bool, rng *rand.Rand, subscribed *bool,
 	stop <-chan struct{}) (all []int) {
 	con := connectOf(d)
 	con.password = sign("hub.example.test%2Fdevices%2Fdev-1", d.PrimaryKey, time.Now().Add(time.Hour).Unix())

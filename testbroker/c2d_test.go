@@ -14,6 +14,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hubline-iot/hubline/testbroker"
+	"github.com/hubline-iot/hubline/testbroker/event"
+	"github.com/hubline-iot/hubline/testbroker/fault"
+	"github.com/hubline-iot/hubline/testbroker/hubdata"
 )
 
 const devicebound = "devices/dev-1/messages/devicebound/#"
@@ -71,7 +74,7 @@ func (w *wire) quiet() {
 }
 
 // receiver logs in and subscribes to C2D messages.
-func receiver(t testing.TB, h *testbroker.Hub, d testbroker.Device, qos byte) *wire {
+func receiver(t testing.TB, h *testbroker.Hub, d hubdata.Device, qos byte) *wire {
 	w := login(t, h, d)
 	filter := devicebound
 	if d.ModuleID != "" {
@@ -82,7 +85,7 @@ func receiver(t testing.TB, h *testbroker.Hub, d testbroker.Device, qos byte) *w
 }
 
 // keeper connects with CleanSession=0 and returns the session-present flag.
-func keeper(t testing.TB, h *testbroker.Hub, d testbroker.Device) (*wire, byte) {
+func keeper(t testing.TB, h *testbroker.Hub, d hubdata.Device) (*wire, byte) {
 	c := connectOf(d)
 	c.flags = 0
 	w := dial(t, h)
@@ -94,7 +97,7 @@ func keeper(t testing.TB, h *testbroker.Hub, d testbroker.Device) (*wire, byte) 
 func enqueue(t testing.TB, h *testbroker.Hub, bodies ...string) {
 	t.Helper()
 	for _, b := range bodies {
-		require.NoError(t, h.SendC2D("dev-1", testbroker.C2D{Body: []byte(b)}))
+		require.NoError(t, h.SendC2D("dev-1", hubdata.C2D{Body: []byte(b)}))
 	}
 }
 
@@ -111,11 +114,11 @@ func TestCommand(t *testing.T) {
 		h, d := newHub(t, nil)
 		w := receiver(t, h, d, 1)
 		start := time.Now()
-		sent := testbroker.C2D{
+		sent := hubdata.C2D{
 			MessageID: "c2d-7", CorrelationID: "op-3", UserID: "me", ContentType: "application/json;charset=utf-8",
 			ContentEncoding: "utf-8",
 			Ack:             "full", Expiry: time.Date(2000, 1, 1, 0, 30, 0, 1200, time.FixedZone("", 600)),
-			Properties: []testbroker.Property{{Name: "color", Value: "blue"}, {Name: "a b&=", Value: "ü/+#%"},
+			Properties: []hubdata.Property{{Name: "color", Value: "blue"}, {Name: "a b&=", Value: "ü/+#%"},
 				{Name: "z", Value: ""}}, Body: []byte("hello"),
 		}
 		require.NoError(t, h.SendC2D("dev-1", sent))
@@ -124,16 +127,16 @@ func TestCommand(t *testing.T) {
 			"&%24.exp=2000-01-01T00%3A20%3A00.0000012Z&iothub-ack=full&color=blue&a%20b%26%3D=%C3%BC%2F%2B%23%25&z="
 		require.Equal(t, command{qos: 1, topic: topic, id: 1, body: "hello"}, w.command())
 
-		want := testbroker.C2DRecord{
-			DeviceID: "dev-1", Sequence: 1, C2D: sent, Topic: topic, State: testbroker.Invisible, Deliveries: 1, Connection: 1,
+		want := hubdata.C2DRecord{
+			DeviceID: "dev-1", Sequence: 1, C2D: sent, Topic: topic, State: hubdata.Invisible, Deliveries: 1, Connection: 1,
 			PacketID: 1, Enqueued: start,
 		}
-		require.Equal(t, []testbroker.C2DRecord{want}, h.C2DLog("dev-1"))
+		require.Equal(t, []hubdata.C2DRecord{want}, h.C2DLog("dev-1"))
 		time.Sleep(time.Second)
 		w.ack(1)
-		require.NoError(t, h.WaitC2D(t.Context(), "dev-1", testbroker.Completed, 1))
-		want.State, want.Ended, want.Feedback = testbroker.Completed, start.Add(time.Second), "Success"
-		require.Equal(t, []testbroker.C2DRecord{want}, h.C2DLog(""))
+		require.NoError(t, h.WaitC2D(t.Context(), "dev-1", hubdata.Completed, 1))
+		want.State, want.Ended, want.Feedback = hubdata.Completed, start.Add(time.Second), "Success"
+		require.Equal(t, []hubdata.C2DRecord{want}, h.C2DLog(""))
 		w.quiet()
 	})
 }
@@ -142,11 +145,11 @@ func TestCommandWithoutAnything(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, d := newHub(t, nil)
 		w := receiver(t, h, d, 1)
-		require.NoError(t, h.SendC2D("dev-1", testbroker.C2D{}))
+		require.NoError(t, h.SendC2D("dev-1", hubdata.C2D{}))
 		require.Equal(t, "devices/dev-1/messages/devicebound/%24.to=%2Fdevices%2Fdev-1%2Fmessages%2FdeviceBound",
 			w.command().topic,
 			"the bag is never empty")
-		require.NoError(t, h.SendC2D("dev-1", testbroker.C2D{Extra: "&nothing&empty=/"}))
+		require.NoError(t, h.SendC2D("dev-1", hubdata.C2D{Extra: "&nothing&empty=/"}))
 		require.Equal(t,
 			"devices/dev-1/messages/devicebound/%24.to=%2Fdevices%2Fdev-1%2Fmessages%2FdeviceBound&nothing&empty=/",
 			w.command().topic)
@@ -155,22 +158,22 @@ func TestCommandWithoutAnything(t *testing.T) {
 
 func TestCommandsThatAreNotAccepted(t *testing.T) {
 	h, _ := newHub(t, nil)
-	for name, c := range map[string]testbroker.C2D{
-		"too large":          {Body: make([]byte, testbroker.MaxC2D+1)},
+	for name, c := range map[string]hubdata.C2D{
+		"too large":          {Body: make([]byte, hubdata.MaxC2D+1)},
 		"long id":            {MessageID: strings.Repeat("x", 129)},
 		"unknown ack":        {Ack: "maybe"},
-		"nameless":           {Properties: []testbroker.Property{{Value: "x"}}},
-		"topic that is long": {Properties: []testbroker.Property{{Name: "x", Value: strings.Repeat("/", 1<<15)}}},
+		"nameless":           {Properties: []hubdata.Property{{Value: "x"}}},
+		"topic that is long": {Properties: []hubdata.Property{{Name: "x", Value: strings.Repeat("/", 1<<15)}}},
 	} {
 		require.Error(t, h.SendC2D("dev-1", c), name)
 	}
-	require.NoError(t, h.SendC2D("dev-1", testbroker.C2D{Body: make([]byte, testbroker.MaxC2D)}))
-	require.ErrorIs(t, h.SendC2D("dev-2", testbroker.C2D{}), testbroker.ErrNotFound)
-	require.ErrorIs(t, h.SendC2D("dev-1/mod", testbroker.C2D{}), testbroker.ErrNotFound)
+	require.NoError(t, h.SendC2D("dev-1", hubdata.C2D{Body: make([]byte, hubdata.MaxC2D)}))
+	require.ErrorIs(t, h.SendC2D("dev-2", hubdata.C2D{}), testbroker.ErrNotFound)
+	require.ErrorIs(t, h.SendC2D("dev-1/mod", hubdata.C2D{}), testbroker.ErrNotFound)
 	require.NoError(t, h.Close())
-	require.ErrorIs(t, h.SendC2D("dev-1", testbroker.C2D{}), testbroker.ErrClosed)
-	require.Equal(t, "C2DState(0)", testbroker.C2DState(0).String())
-	require.Equal(t, "C2DState(99)", testbroker.C2DState(99).String())
+	require.ErrorIs(t, h.SendC2D("dev-1", hubdata.C2D{}), testbroker.ErrClosed)
+	require.Equal(t, "C2DState(0)", hubdata.C2DState(0).String())
+	require.Equal(t, "C2DState(99)", hubdata.C2DState(99).String())
 	require.Zero(t, h.CountC2D("", 99))
 }
 
@@ -180,15 +183,15 @@ func TestQueueOfCommandsIsBounded(t *testing.T) {
 		for range 50 {
 			enqueue(t, h, "x")
 		}
-		require.ErrorIs(t, h.SendC2D("dev-1", testbroker.C2D{}), testbroker.ErrQueueFull)
+		require.ErrorIs(t, h.SendC2D("dev-1", hubdata.C2D{}), testbroker.ErrQueueFull)
 		w := receiver(t, h, d, 1)
-		require.ErrorIs(t, h.SendC2D("dev-1", testbroker.C2D{}), testbroker.ErrQueueFull,
+		require.ErrorIs(t, h.SendC2D("dev-1", hubdata.C2D{}), testbroker.ErrQueueFull,
 			"what is not acknowledged still counts")
 		w.ack(w.command().id)
-		require.NoError(t, h.WaitC2D(t.Context(), "", testbroker.Completed, 1))
+		require.NoError(t, h.WaitC2D(t.Context(), "", hubdata.Completed, 1))
 		enqueue(t, h, "x")
 		require.Equal(t, 50, h.PurgeC2D("dev-1"))
-		require.Equal(t, 50, h.CountC2D("", testbroker.Purged))
+		require.Equal(t, 50, h.CountC2D("", hubdata.Purged))
 	})
 }
 
@@ -220,7 +223,7 @@ func TestCommandsWithQoS0(t *testing.T) {
 				command{topic: "devices/dev-1/messages/devicebound/%24.to=%2Fdevices%2Fdev-1%2Fmessages%2FdeviceBound", body: "x"},
 				w.command())
 		}
-		require.Equal(t, 50, h.CountC2D("dev-1", testbroker.Completed))
+		require.Equal(t, 50, h.CountC2D("dev-1", hubdata.Completed))
 		w.quiet()
 	})
 }
@@ -258,14 +261,14 @@ func TestCommandsToModules(t *testing.T) {
 				device, module := receiver(t, h, d, 1), login(t, h, mod)
 				require.Equal(t, []byte{1, 0}, append(module.subscribe(1, filter), module.subscribe(0,
 					"devices/dev-1/modules/mod-1/inputs/#")...))
-				require.NoError(t, h.SendC2D("dev-1/mod-1", testbroker.C2D{Body: []byte("x")}))
+				require.NoError(t, h.SendC2D("dev-1/mod-1", hubdata.C2D{Body: []byte("x")}))
 				c := module.command()
 				require.Equal(t,
 					"devices/dev-1/modules/mod-1/messages/devicebound/"+
 						"%24.to=%2Fdevices%2Fdev-1%2Fmodules%2Fmod-1%2Fmessages%2FdeviceBound", c.topic)
 				device.quiet()
 				module.ack(c.id)
-				require.NoError(t, h.WaitC2D(t.Context(), "dev-1/mod-1", testbroker.Completed, 1))
+				require.NoError(t, h.WaitC2D(t.Context(), "dev-1/mod-1", hubdata.Completed, 1))
 				require.Equal(t, "mod-1", h.C2DLog("dev-1")[0].ModuleID)
 			})
 		})
@@ -280,7 +283,7 @@ func TestTheHigherQoSOfTwoFiltersHolds(t *testing.T) {
 		w := login(t, h, mod)
 		w.subscribe(1, "devices/dev-1/modules/m/#")
 		w.subscribe(0, "devices/dev-1/modules/m/messages/devicebound/#")
-		require.NoError(t, h.SendC2D("dev-1/m", testbroker.C2D{}))
+		require.NoError(t, h.SendC2D("dev-1/m", hubdata.C2D{}))
 		require.Equal(t, byte(1), w.command().qos)
 		w.quiet()
 	})
@@ -299,7 +302,7 @@ func TestCommandIsDeliveredAgainAfterItsLock(t *testing.T) {
 		require.True(t, c.dup)
 		require.Equal(t, uint16(1), c.id, "the packet id stays")
 		w.ack(1)
-		require.NoError(t, h.WaitC2D(t.Context(), "", testbroker.Completed, 2))
+		require.NoError(t, h.WaitC2D(t.Context(), "", hubdata.Completed, 2))
 		require.Equal(t, []string{"completed 2", "completed 1"}, states(h))
 	})
 }
@@ -314,7 +317,7 @@ func TestCommandIsDeliveredAgainToTheNextConnection(t *testing.T) {
 		"client disconnects": {func(t *testing.T, h *testbroker.Hub, w *wire) { w.send([]byte{0xe0, 0}); w.end() }, false},
 		"newer connection":   {func(*testing.T, *testbroker.Hub, *wire) {}, true},
 		"half-open for some time": {func(t *testing.T, h *testbroker.Hub, w *wire) {
-			h.Inject(testbroker.Fault{Kind: testbroker.HalfOpen, For: time.Second})
+			h.Inject(fault.Fault{Kind: fault.HalfOpen, For: time.Second})
 			time.Sleep(2 * time.Second)
 		}, true},
 	} {
@@ -346,14 +349,14 @@ func TestCommandIsGivenUp(t *testing.T) {
 		h, d := newHub(t, nil)
 		w := receiver(t, h, d, 1)
 		start := time.Now()
-		require.NoError(t, h.SendC2D("dev-1", testbroker.C2D{Ack: "negative", Body: []byte("x")}))
+		require.NoError(t, h.SendC2D("dev-1", hubdata.C2D{Ack: "negative", Body: []byte("x")}))
 		w.conn.SetDeadline(time.Now().Add(time.Hour))
 		for n := range 10 {
 			require.Equal(t, n > 0, w.command().dup)
 			require.Equal(t, time.Duration(n)*time.Minute, time.Since(start))
 			w.ping()
 		}
-		require.NoError(t, h.WaitC2D(t.Context(), "", testbroker.DeadLettered, 1))
+		require.NoError(t, h.WaitC2D(t.Context(), "", hubdata.DeadLettered, 1))
 		require.Equal(t, 10*time.Minute, time.Since(start))
 		require.Equal(t, []string{"dead-lettered 10"}, states(h))
 		require.Equal(t, "DeliveryCountExceeded", h.C2DLog("")[0].Feedback)
@@ -367,17 +370,17 @@ func TestCommandExpires(t *testing.T) {
 		h, d := newHub(t, &testbroker.Options{C2D: testbroker.C2DOptions{TTL: 10 * time.Minute, MaxDeliveries: 100}})
 		start := time.Now()
 		enqueue(t, h, "short of time")
-		require.NoError(t, h.SendC2D("dev-1", testbroker.C2D{Expiry: start.Add(20 * time.Minute), Ack: "full"}))
-		require.NoError(t, h.SendC2D("dev-1", testbroker.C2D{Expiry: start.Add(-time.Second)}))
+		require.NoError(t, h.SendC2D("dev-1", hubdata.C2D{Expiry: start.Add(20 * time.Minute), Ack: "full"}))
+		require.NoError(t, h.SendC2D("dev-1", hubdata.C2D{Expiry: start.Add(-time.Second)}))
 		require.Equal(t, []string{"enqueued 0", "enqueued 0", "expired 0"}, states(h))
-		require.NoError(t, h.WaitC2D(t.Context(), "dev-1", testbroker.Expired, 2))
+		require.NoError(t, h.WaitC2D(t.Context(), "dev-1", hubdata.Expired, 2))
 		require.Equal(t, 10*time.Minute, time.Since(start), "without a connection")
-		require.NoError(t, h.WaitC2D(t.Context(), "dev-1", testbroker.Expired, 3))
+		require.NoError(t, h.WaitC2D(t.Context(), "dev-1", hubdata.Expired, 3))
 		require.Equal(t, 20*time.Minute, time.Since(start))
 		require.Equal(t, "Expired", h.C2DLog("")[1].Feedback)
 
 		w := receiver(t, h, d, 1)
-		require.NoError(t, h.SendC2D("dev-1", testbroker.C2D{Expiry: time.Now().Add(90 * time.Second)}))
+		require.NoError(t, h.SendC2D("dev-1", hubdata.C2D{Expiry: time.Now().Add(90 * time.Second)}))
 		require.False(t, w.command().dup)
 		time.Sleep(30 * time.Second)
 		w.ping()
@@ -385,7 +388,7 @@ func TestCommandExpires(t *testing.T) {
 		time.Sleep(45 * time.Second)
 		require.Equal(t, "invisible 2", states(h)[3], "a lock outlives the expiry")
 		w.ping()
-		require.NoError(t, h.WaitC2D(t.Context(), "", testbroker.Expired, 4))
+		require.NoError(t, h.WaitC2D(t.Context(), "", hubdata.Expired, 4))
 		w.quiet()
 	})
 }
@@ -394,12 +397,12 @@ func TestFeedback(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, d := newHub(t, nil)
 		for _, ack := range []string{"", "none", "positive", "negative", "full"} {
-			require.NoError(t, h.SendC2D("dev-1", testbroker.C2D{Ack: ack}))
+			require.NoError(t, h.SendC2D("dev-1", hubdata.C2D{Ack: ack}))
 		}
 		h.PurgeC2D("")
 		w := receiver(t, h, d, 0)
 		for _, ack := range []string{"", "none", "positive", "negative", "full"} {
-			require.NoError(t, h.SendC2D("dev-1", testbroker.C2D{Ack: ack}))
+			require.NoError(t, h.SendC2D("dev-1", hubdata.C2D{Ack: ack}))
 		}
 		w.commands(5)
 		var got []string
@@ -495,7 +498,7 @@ func TestRemoveDeviceForgetsAll(t *testing.T) {
 		keeper(t, h, mod)
 		enqueue(t, h, "a")
 		w.command()
-		require.NoError(t, h.SendC2D("dev-1/m", testbroker.C2D{}))
+		require.NoError(t, h.SendC2D("dev-1/m", hubdata.C2D{}))
 		require.NoError(t, h.RemoveDevice("dev-1"))
 		require.Equal(t, []string{"purged 1", "purged 0"}, states(h))
 		d, err = h.AddDevice("dev-1")
@@ -514,7 +517,7 @@ func TestRemoveDeviceForgetsAll(t *testing.T) {
 func TestForgetSession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, d := newHub(t, nil)
-		in := h.Inject(testbroker.Fault{Kind: testbroker.ForgetSession})
+		in := h.Inject(fault.Fault{Kind: fault.ForgetSession})
 		login(t, h, d)
 		w, _ := keeper(t, h, d)
 		require.Zero(t, in.Fired(), "there was nothing to forget")
@@ -588,11 +591,11 @@ func TestTwoWayTraffic(t *testing.T) {
 			go func() { // the cloud
 				for i := range n {
 					for {
-						err := h.SendC2D("dev-1", testbroker.C2D{Body: []byte(fmt.Sprint(i))})
+						err := h.SendC2D("dev-1", hubdata.C2D{Body: []byte(fmt.Sprint(i))})
 						if err == nil {
 							break
 						}
-						if err := h.WaitC2D(t.Context(), "", testbroker.Completed, i-40); err != nil {
+						if err := h.WaitC2D(t.Context(), "", hubdata.Completed, i-40); err != nil {
 							sent <- err
 							return
 						}
@@ -618,7 +621,7 @@ func TestTwoWayTraffic(t *testing.T) {
 			}
 			require.NoError(t, <-sent)
 			bodies := <-read
-			require.NoError(t, h.WaitC2D(t.Context(), "", testbroker.Completed, n))
+			require.NoError(t, h.WaitC2D(t.Context(), "", hubdata.Completed, n))
 			require.Equal(t, n, h.Len())
 			for i, m := range h.Messages() {
 				require.Equal(t, fmt.Sprint(i), string(m.Body))
@@ -631,9 +634,9 @@ func TestTwoWayTraffic(t *testing.T) {
 
 // TestClientThatDoesNotRead sends more than a client that does not read can get.
 func TestClientThatDoesNotRead(t *testing.T) {
-	var end testbroker.Event
-	h, d := newHub(t, &testbroker.Options{OnEvent: func(e testbroker.Event) {
-		if e.Kind == testbroker.Disconnected {
+	var end event.Event
+	h, d := newHub(t, &testbroker.Options{OnEvent: func(e event.Event) {
+		if e.Kind == event.Disconnected {
 			end = e
 		}
 	}})
@@ -645,15 +648,15 @@ func TestClientThatDoesNotRead(t *testing.T) {
 	require.Equal(t, []byte{1}, w.subscribe(1, devicebound))
 	start := time.Now()
 	for range 50 {
-		require.NoError(t, h.SendC2D("dev-1", testbroker.C2D{Body: make([]byte, testbroker.MaxC2D)}))
+		require.NoError(t, h.SendC2D("dev-1", hubdata.C2D{Body: make([]byte, hubdata.MaxC2D)}))
 	}
 	require.Less(t, time.Since(start), waitLimit/2, "nobody waits for it")
-	require.Equal(t, 16, h.CountC2D("", testbroker.Invisible))
+	require.Equal(t, 16, h.CountC2D("", hubdata.Invisible))
 	for range 2 { // the system has buffers too
 		h.SendRaw("dev-1", make([]byte, 8<<20))
 	}
-	require.NoError(t, h.Wait(t.Context(), func([]testbroker.Message) bool { return h.Connections("") == 0 }))
-	require.NoError(t, h.WaitC2D(t.Context(), "", testbroker.Enqueued, 50))
+	require.NoError(t, h.Wait(t.Context(), func([]hubdata.Message) bool { return h.Connections("") == 0 }))
+	require.NoError(t, h.WaitC2D(t.Context(), "", hubdata.Enqueued, 50))
 	require.NoError(t, h.Close())
 	require.ErrorIs(t, end.Err, testbroker.ErrSlowReader)
 	_, err = io.Copy(io.Discard, w.conn)
@@ -675,8 +678,8 @@ func TestTwoWayTrafficWithPaho(t *testing.T) {
 	sent := make(chan error, 1)
 	go func() {
 		for i := range n {
-			for h.SendC2D("dev-1", testbroker.C2D{Body: body}) != nil {
-				if err := h.WaitC2D(t.Context(), "", testbroker.Completed, i-40); err != nil {
+			for h.SendC2D("dev-1", hubdata.C2D{Body: body}) != nil {
+				if err := h.WaitC2D(t.Context(), "", hubdata.Completed, i-40); err != nil {
 					sent <- err
 					return
 				}
@@ -692,6 +695,6 @@ func TestTwoWayTrafficWithPaho(t *testing.T) {
 		done(t, tok)
 	}
 	require.NoError(t, <-sent)
-	require.NoError(t, h.WaitC2D(t.Context(), "", testbroker.Completed, n))
+	require.NoError(t, h.WaitC2D(t.Context(), "", hubdata.Completed, n))
 	require.Equal(t, n, h.Len())
 }

@@ -13,6 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hubline-iot/hubline/testbroker"
+	"github.com/hubline-iot/hubline/testbroker/event"
+	"github.com/hubline-iot/hubline/testbroker/hubdata"
 )
 
 // goldenKey encodes the bytes 00 to 1f.
@@ -66,8 +68,8 @@ func TestGoldenTokensAreAccepted(t *testing.T) {
 // A connackWorld is the hub with the devices and the policy in the cases of TestConnackCodes.
 type connackWorld struct {
 	hub           *testbroker.Hub
-	dev, mod, two testbroker.Device
-	policy        testbroker.Policy
+	dev, mod, two hubdata.Device
+	policy        hubdata.Policy
 }
 
 type connackCase struct {
@@ -203,8 +205,8 @@ func TestConnackCodes(t *testing.T) {
 	for name, c := range connackCases(t) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				var last testbroker.Event
-				h, dev := newHub(t, &testbroker.Options{OnEvent: func(e testbroker.Event) { last = e }})
+				var last event.Event
+				h, dev := newHub(t, &testbroker.Options{OnEvent: func(e event.Event) { last = e }})
 				w := connackWorld{hub: h, dev: dev}
 				var err error
 				w.mod, err = h.AddModule("dev-1", "mod-1")
@@ -234,7 +236,7 @@ func TestConnackCodes(t *testing.T) {
 				client.conn.Close()
 				synctest.Wait()
 				require.Zero(t, h.Connections(""))
-				require.Equal(t, testbroker.Refused, last.Kind)
+				require.Equal(t, event.Refused, last.Kind)
 				require.Equal(t, c.want, last.Code)
 				require.Error(t, last.Err)
 			})
@@ -243,33 +245,33 @@ func TestConnackCodes(t *testing.T) {
 }
 
 func TestClosedWithoutAnswer(t *testing.T) {
-	for name, packet := range map[string]func(d testbroker.Device) []byte{
-		"unknown protocol": func(d testbroker.Device) []byte { c := connectOf(d); c.name = "MQTX"; return c.bytes() },
-		"reserved flag":    func(d testbroker.Device) []byte { c := connectOf(d); c.flags |= 1; return c.bytes() },
-		"will flags only":  func(d testbroker.Device) []byte { c := connectOf(d); c.flags |= 0x20; return c.bytes() },
-		"will to another": func(d testbroker.Device) []byte {
+	for name, packet := range map[string]func(d hubdata.Device) []byte{
+		"unknown protocol": func(d hubdata.Device) []byte { c := connectOf(d); c.name = "MQTX"; return c.bytes() },
+		"reserved flag":    func(d hubdata.Device) []byte { c := connectOf(d); c.flags |= 1; return c.bytes() },
+		"will flags only":  func(d hubdata.Device) []byte { c := connectOf(d); c.flags |= 0x20; return c.bytes() },
+		"will to another": func(d hubdata.Device) []byte {
 			c := connectOf(d)
 			c.will = &will{topic: "devices/dev-2/messages/events/", body: "x"}
 			return c.bytes()
 		},
-		"will with QoS 2": func(d testbroker.Device) []byte {
+		"will with QoS 2": func(d hubdata.Device) []byte {
 			c := connectOf(d)
 			c.will = &will{topic: events, body: "x", qos: 2}
 			return c.bytes()
 		},
-		"publish first":   func(testbroker.Device) []byte { return publishBytes(2, 1, events, "x") },
-		"half a connect":  func(d testbroker.Device) []byte { return frame(0x10, str("MQTT"), []byte{4}) },
-		"request of HTTP": func(testbroker.Device) []byte { return []byte("GET / HTTP/1.1\r\n\r\n") },
+		"publish first":   func(hubdata.Device) []byte { return publishBytes(2, 1, events, "x") },
+		"half a connect":  func(d hubdata.Device) []byte { return frame(0x10, str("MQTT"), []byte{4}) },
+		"request of HTTP": func(hubdata.Device) []byte { return []byte("GET / HTTP/1.1\r\n\r\n") },
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				var last testbroker.Event
-				h, d := newHub(t, &testbroker.Options{OnEvent: func(e testbroker.Event) { last = e }})
+				var last event.Event
+				h, d := newHub(t, &testbroker.Options{OnEvent: func(e event.Event) { last = e }})
 				w := dial(t, h)
 				w.send(packet(d))
 				require.Equal(t, io.EOF, w.end())
 				synctest.Wait()
-				require.Equal(t, testbroker.Refused, last.Kind)
+				require.Equal(t, event.Refused, last.Kind)
 				require.Zero(t, last.Code)
 				require.Error(t, last.Err)
 			})
@@ -300,10 +302,10 @@ func TestNewerConnectionClosesTheOlder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var mu sync.Mutex
 		var causes []string
-		h, d := newHub(t, &testbroker.Options{OnEvent: func(e testbroker.Event) {
+		h, d := newHub(t, &testbroker.Options{OnEvent: func(e event.Event) {
 			mu.Lock()
 			defer mu.Unlock()
-			if e.Kind == testbroker.Disconnected {
+			if e.Kind == event.Disconnected {
 				causes = append(causes, e.String())
 			}
 		}})

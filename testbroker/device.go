@@ -1,10 +1,9 @@
 package testbroker
 
 import (
-	"crypto/tls"
 	"crypto/x509"
-	"time"
 
+	"github.com/hubline-iot/hubline/testbroker/hubdata"
 	"github.com/hubline-iot/hubline/testbroker/internal/hub"
 )
 
@@ -15,22 +14,18 @@ var (
 	ErrExists = hub.ErrExists
 )
 
-// Device is a registry entry: a device, or a module of a device. It holds secrets: String and the
-// %v verbs of package fmt omit the keys.
-type Device = hub.Device
-
 // AddDevice registers a device, enabled, with new keys. The id has 1 to 128 characters: ASCII
 // letters, digits and any of -.+%_#*?!(),:=@$'.
-func (h *Hub) AddDevice(id string) (Device, error) { return h.hub.AddDevice(id) }
+func (h *Hub) AddDevice(id string) (hubdata.Device, error) { return h.hub.AddDevice(id) }
 
 // AddModule registers a module of a registered device. A module has its own keys and connections,
 // but not its own status. Other methods name it "deviceID/moduleID".
-func (h *Hub) AddModule(deviceID, moduleID string) (Device, error) {
+func (h *Hub) AddModule(deviceID, moduleID string) (hubdata.Device, error) {
 	return h.hub.AddModule(deviceID, moduleID)
 }
 
 // Device returns the entry of a device, or of a module named "deviceID/moduleID".
-func (h *Hub) Device(id string) (Device, error) { return h.hub.Device(id) }
+func (h *Hub) Device(id string) (hubdata.Device, error) { return h.hub.Device(id) }
 
 // ConnectionString returns the connection string of a device, or of a module named
 // "deviceID/moduleID". It is empty for an unknown name.
@@ -51,29 +46,9 @@ func (h *Hub) SetEnabled(deviceID string, on bool) error { return h.hub.SetEnabl
 // registry and closes the connections. A device added again with the same id has other keys.
 func (h *Hub) RemoveDevice(id string) error { return h.hub.RemoveDevice(id) }
 
-// Right is a set of rights of an access policy.
-type Right = hub.Right
-
-// The rights.
-const (
-	// RegistryRead reads the registry, and RegistryWrite changes it as well.
-	RegistryRead  = hub.RegistryRead
-	RegistryWrite = hub.RegistryWrite
-	// ServiceConnect is the right of back ends: twins, methods, C2D messages.
-	ServiceConnect = hub.ServiceConnect
-	// DeviceConnect connects any device.
-	DeviceConnect = hub.DeviceConnect
-	// AllRights are the rights of the service's policy "iothubowner".
-	AllRights = hub.AllRights
-)
-
-// Policy is an access policy of the hub. Its keys sign tokens that have the policy's name in the
-// field skn.
-type Policy = hub.Policy
-
 // AddPolicy makes an access policy with the given rights. Without rights it gets [DeviceConnect],
 // with which any device can connect. A new hub has no policies.
-func (h *Hub) AddPolicy(name string, rights ...Right) (Policy, error) {
+func (h *Hub) AddPolicy(name string, rights ...hubdata.Right) (hubdata.Policy, error) {
 	return h.hub.AddPolicy(name, rights...)
 }
 
@@ -81,14 +56,14 @@ func (h *Hub) AddPolicy(name string, rights ...Right) (Policy, error) {
 // authenticates with a certificate. Its thumbprints, a primary and an optional secondary one, are
 // the SHA-1 or SHA-256 of the certificate in hexadecimal, with or without colons. See [Thumbprint].
 // It has no keys.
-func (h *Hub) AddDeviceX509(id string, thumbprints ...string) (Device, error) {
+func (h *Hub) AddDeviceX509(id string, thumbprints ...string) (hubdata.Device, error) {
 	return h.hub.AddDeviceX509(id, thumbprints...)
 }
 
 // AddDeviceCA registers a device, or a module "deviceID/moduleID" of a registered device, that
 // authenticates with a certificate. The certificate's common name is the id, and its chain leads to
 // a certificate passed to [Hub.AddCA]. It has no keys.
-func (h *Hub) AddDeviceCA(id string) (Device, error) { return h.hub.AddDeviceCA(id) }
+func (h *Hub) AddDeviceCA(id string) (hubdata.Device, error) { return h.hub.AddDeviceCA(id) }
 
 // AddCA adds the certificate of an authority. The hub then accepts device certificates signed by
 // it.
@@ -99,16 +74,3 @@ func Thumbprint(cert *x509.Certificate) string { return hub.Thumbprint(cert) }
 
 // ThumbprintSHA1 returns the SHA-1 thumbprint of a certificate, in hexadecimal.
 func ThumbprintSHA1(cert *x509.Certificate) string { return hub.ThumbprintSHA1(cert) }
-
-// CertAuthority signs certificates of devices. Make it with [NewCertAuthority] and pass its
-// certificate to [Hub.AddCA].
-type CertAuthority = hub.CertAuthority
-
-// NewCertAuthority makes a self-signed authority.
-func NewCertAuthority(name string) *CertAuthority { return hub.NewCertAuthority(name) }
-
-// NewClientCert makes a self-signed certificate for a device. Zero times mean: from an hour ago,
-// for twenty years.
-func NewClientCert(commonName string, notBefore, notAfter time.Time) tls.Certificate {
-	return hub.NewClientCert(commonName, notBefore, notAfter)
-}

@@ -22,8 +22,8 @@
 // or subscribes later, and repeats the delivery until the client acknowledges it. [Hub.C2DLog] and
 // [Hub.WaitC2D] report the outcome.
 //
-//	err = hub.SendC2D("dev-1", testbroker.C2D{MessageID: "1", Body: []byte("reboot")})
-//	err = hub.WaitC2D(ctx, "dev-1", testbroker.Completed, 1)
+//	err = hub.SendC2D("dev-1", hubdata.C2D{MessageID: "1", Body: []byte("reboot")})
+//	err = hub.WaitC2D(ctx, "dev-1", hubdata.Completed, 1)
 //
 // The hub keeps the subscriptions of a client with CleanSession=0.
 //
@@ -39,7 +39,7 @@
 // clients.
 //
 //	version, err := hub.PatchDesired("dev-1", `{"interval":60}`)
-//	err = hub.WaitReported(ctx, "dev-1", func(t testbroker.Twin) bool { return string(t.Reported) == `{"interval":60}` })
+//	err = hub.WaitReported(ctx, "dev-1", func(t hubdata.Twin) bool { return string(t.Reported) == `{"interval":60}` })
 //
 // The limits of the service apply: keys, strings, depth, whole numbers, 32 KB of desired and of
 // reported properties.
@@ -51,7 +51,7 @@
 // request. [Hub.MethodLog] reports how often each call was sent, and [Hub.MethodAnswers] how each
 // answer was treated. So a test can prove that no call was executed twice.
 //
-//	result, err := hub.CallMethod(ctx, "dev-1", testbroker.MethodCall{Name: "reboot", Payload: []byte(`{"in":5}`)})
+//	result, err := hub.CallMethod(ctx, "dev-1", hubdata.MethodCall{Name: "reboot", Payload: []byte(`{"in":5}`)})
 //
 // # Back ends
 //
@@ -101,7 +101,7 @@
 // [Hub.Inject] puts it in force and returns an [Injected], which counts how often the fault has
 // happened.
 //
-//	lost := hub.Inject(testbroker.Fault{Kind: testbroker.DropAfterPublish, After: 2})
+//	lost := hub.Inject(fault.Fault{Kind: fault.DropAfterPublish, After: 2})
 //	// the third message is stored, but its sender is cut off before the PUBACK
 //	err = lost.WaitFired(ctx, 1)
 //

@@ -9,6 +9,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hubline-iot/hubline/testbroker"
+	"github.com/hubline-iot/hubline/testbroker/event"
+	"github.com/hubline-iot/hubline/testbroker/fault"
+	"github.com/hubline-iot/hubline/testbroker/hubdata"
 )
 
 // since returns the events after the first n, and the total number.
@@ -49,14 +52,14 @@ func TestEvents(t *testing.T) {
 		w.received()
 		told("dev-1 twin changed: desired, version 2", "dev-1 twin changed: tags")
 
-		c := call(t, h, "dev-1", testbroker.MethodCall{Name: "reboot"})
+		c := call(t, h, "dev-1", hubdata.MethodCall{Name: "reboot"})
 		rid, _ := w.asked("reboot")
 		w.answer(202, rid, "")
 		c.ok()
 		w.answer(202, rid, "")
 		told(`dev-1 method "reboot" called`, `#1 dev-1 method "reboot" answered: status 202`,
 			`#1 dev-1 method "reboot" answered: status 202, repeated`)
-		c = call(t, h, "dev-1", testbroker.MethodCall{Name: "dance"})
+		c = call(t, h, "dev-1", hubdata.MethodCall{Name: "dance"})
 		w.asked("dance")
 		require.Equal(t, 504101, c.code())
 		synctest.Wait()
@@ -65,12 +68,12 @@ func TestEvents(t *testing.T) {
 		require.Equal(t, `dev-1 method "dance" called`, failed[0])
 		require.Regexp(t, `^dev-1 method "dance" failed: .*504101`, failed[1])
 
-		require.NoError(t, h.SendC2D("dev-1", testbroker.C2D{MessageID: "c-1"}))
+		require.NoError(t, h.SendC2D("dev-1", hubdata.C2D{MessageID: "c-1"}))
 		told(`dev-1 command "c-1" enqueued`)
 		require.Equal(t, []byte{1}, w.subscribe(1, devicebound))
 		w.ack(w.command().id)
 		told(`#1 dev-1 command "c-1" invisible`, `#1 dev-1 command "c-1" completed`)
-		require.NoError(t, h.SendC2D("dev-1", testbroker.C2D{}))
+		require.NoError(t, h.SendC2D("dev-1", hubdata.C2D{}))
 		require.Equal(t, 1, h.PurgeC2D(""))
 		told("dev-1 command without an id enqueued", "#1 dev-1 command without an id invisible",
 			"#1 dev-1 command without an id purged")
@@ -84,10 +87,10 @@ func TestEvents(t *testing.T) {
 		told("#2 dev-1 connected", `#2 dev-1 upload "dev-1/today.txt" running`, `#2 dev-1 upload "dev-1/today.txt" succeeded`,
 			`#2 dev-1 upload "dev-1/late.txt" running`, `dev-1 upload "dev-1/late.txt" expired`)
 
-		in := h.Inject(testbroker.Fault{Kind: testbroker.Quota, Device: "dev-1"})
+		in := h.Inject(fault.Fault{Kind: fault.Quota, Device: "dev-1"})
 		in.Remove()
 		in.Remove() // has no effect
-		h.Inject(testbroker.Fault{Kind: testbroker.DropConnect})
+		h.Inject(fault.Fault{Kind: fault.DropConnect})
 		told("dev-1 fault Quota declared", "dev-1 fault Quota removed", "fault DropConnect declared")
 
 		h.Reset()
@@ -106,11 +109,11 @@ func TestEventsOfCommandsAreInOrder(t *testing.T) {
 		var mu sync.Mutex
 		became := make(map[string][]string)
 		var h *testbroker.Hub
-		h, d := newHub(t, &testbroker.Options{C2D: testbroker.C2DOptions{Queue: n}, OnEvent: func(e testbroker.Event) {
-			if e.Kind != testbroker.C2DChanged {
+		h, d := newHub(t, &testbroker.Options{C2D: testbroker.C2DOptions{Queue: n}, OnEvent: func(e event.Event) {
+			if e.Kind != event.C2DChanged {
 				return
 			}
-			h.CountC2D("", testbroker.Completed) // would deadlock if OnEvent were called with a lock held
+			h.CountC2D("", hubdata.Completed) // would deadlock if OnEvent were called with a lock held
 			mu.Lock()
 			defer mu.Unlock()
 			became[e.Name] = append(became[e.Name], e.Detail)
@@ -118,7 +121,7 @@ func TestEventsOfCommandsAreInOrder(t *testing.T) {
 		w := receiver(t, h, d, 1)
 		for i := range n {
 			go func() {
-				if err := h.SendC2D("dev-1", testbroker.C2D{MessageID: fmt.Sprint(i)}); err != nil {
+				if err := h.SendC2D("dev-1", hubdata.C2D{MessageID: fmt.Sprint(i)}); err != nil {
 					t.Error(err)
 				}
 			}()

@@ -12,10 +12,13 @@ import (
 	paho "github.com/eclipse/paho.mqtt.golang"
 
 	"github.com/hubline-iot/hubline/testbroker"
+	"github.com/hubline-iot/hubline/testbroker/event"
+	"github.com/hubline-iot/hubline/testbroker/fault"
+	"github.com/hubline-iot/hubline/testbroker/hubdata"
 )
 
 // connectPaho stands for the client under test. It only connects.
-func connectPaho(hub *testbroker.Hub, dev testbroker.Device) paho.Client {
+func connectPaho(hub *testbroker.Hub, dev hubdata.Device) paho.Client {
 	c := paho.NewClient(paho.NewClientOptions().AddBroker("tcp://hub").SetClientID(dev.ID).SetAutoReconnect(false).
 		SetUsername(dev.HostName + "/" + dev.ID + "/?api-version=2021-04-12").SetPassword(token(dev)).
 		SetCustomOpenConnectionFn(func(*url.URL, paho.ClientOptions) (net.Conn, error) {
@@ -66,10 +69,10 @@ func ExampleHub_SendC2D() {
 	client.Subscribe("devices/dev-1/messages/devicebound/#",
 		1, func(_ paho.Client, m paho.Message) { fmt.Println(string(m.Payload())) })
 
-	if err := hub.SendC2D("dev-1", testbroker.C2D{Ack: "full", Body: []byte("reboot")}); err != nil {
+	if err := hub.SendC2D("dev-1", hubdata.C2D{Ack: "full", Body: []byte("reboot")}); err != nil {
 		log.Fatal(err)
 	}
-	if err := hub.WaitC2D(context.Background(), "dev-1", testbroker.Completed, 1); err != nil {
+	if err := hub.WaitC2D(context.Background(), "dev-1", hubdata.Completed, 1); err != nil {
 		log.Fatal(err)
 	}
 	c := hub.C2DLog("dev-1")[0]
@@ -97,7 +100,7 @@ func ExampleHub_CallMethod() {
 		c.Publish("$iothub/methods/res/200/?$rid="+rid, 0, false, `{"done":true}`)
 	})
 
-	result, err := hub.CallMethod(context.Background(), "dev-1", testbroker.MethodCall{
+	result, err := hub.CallMethod(context.Background(), "dev-1", hubdata.MethodCall{
 		Name: "reboot", Payload: []byte(`{"in":5}`), ConnectTimeout: time.Minute,
 	})
 	if err != nil {
@@ -132,7 +135,7 @@ func ExampleHub_PatchDesired() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	err = hub.WaitReported(context.Background(), "dev-1", func(t testbroker.Twin) bool { return t.ReportedVersion > 1 })
+	err = hub.WaitReported(context.Background(), "dev-1", func(t hubdata.Twin) bool { return t.ReportedVersion > 1 })
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -147,7 +150,7 @@ func ExampleHub_PatchDesired() {
 }
 
 func ExampleFault() {
-	hub, err := testbroker.New(&testbroker.Options{OnEvent: func(e testbroker.Event) { fmt.Println(e) }})
+	hub, err := testbroker.New(&testbroker.Options{OnEvent: func(e event.Event) { fmt.Println(e) }})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -158,14 +161,14 @@ func ExampleFault() {
 	}
 
 	// The second message will be stored, but its sender is cut off before the PUBACK.
-	hub.Inject(testbroker.Fault{Kind: testbroker.DropAfterPublish, Device: "dev-1", After: 1})
+	hub.Inject(fault.Fault{Kind: fault.DropAfterPublish, Device: "dev-1", After: 1})
 
 	client := connectPaho(hub, dev)
 	for i := range 2 {
 		t := client.Publish(fmt.Sprintf("devices/dev-1/messages/events/%%24.mid=%d", i), 1, false, "")
 		t.Wait()
 	}
-	err = hub.Wait(context.Background(), func([]testbroker.Message) bool { return hub.Connections("") == 0 })
+	err = hub.Wait(context.Background(), func([]hubdata.Message) bool { return hub.Connections("") == 0 })
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -11,8 +11,5 @@ func (h *Hub) SetPolicyKey(name, key string) { h.hub.SetPolicyKey(name, key) }
 // SetPacketID sets the packet id of the last C2D message.
 func (h *Hub) SetPacketID(id string, last uint16) { h.hub.SetPacketID(id, last) }
 
-// FaultKinds returns every kind of fault.
-func FaultKinds() []FaultKind { return hub.FaultKinds() }
-
 // ErrorName returns the service's name of a code.
 func ErrorName(code int) string { return hub.ErrorName(code) }

@@ -12,31 +12,34 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hubline-iot/hubline/testbroker"
+	"github.com/hubline-iot/hubline/testbroker/event"
+	"github.com/hubline-iot/hubline/testbroker/fault"
+	"github.com/hubline-iot/hubline/testbroker/hubdata"
 )
 
 func TestEveryFaultHasAName(t *testing.T) {
-	for _, k := range testbroker.FaultKinds() {
+	for _, k := range fault.Kinds() {
 		require.NotContains(t, k.String(), "FaultKind")
 	}
-	require.Len(t, testbroker.FaultKinds(), 89)
-	require.Equal(t, "FaultKind(99)", testbroker.FaultKind(99).String())
-	require.Equal(t, "EventKind(99)", testbroker.EventKind(99).String())
+	require.Len(t, fault.Kinds(), 89)
+	require.Equal(t, "Kind(99)", fault.Kind(99).String())
+	require.Equal(t, "Kind(99)", event.Kind(99).String())
 	h, _ := newHub(t, nil)
-	require.Panics(t, func() { h.Inject(testbroker.Fault{}) })
+	require.Panics(t, func() { h.Inject(fault.Fault{}) })
 }
 
 func TestRefuseConnectWithAnyCode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, d := newHub(t, nil)
 		for code := 1; code <= 255; code++ {
-			in := h.Inject(testbroker.Fault{Kind: testbroker.RefuseConnect, Code: byte(code)})
+			in := h.Inject(fault.Fault{Kind: fault.RefuseConnect, Code: byte(code)})
 			w := dial(t, h)
 			require.Equal(t, []byte{0, byte(code)}, w.connect(connectOf(d)))
 			require.Equal(t, io.EOF, w.end())
 			require.Equal(t, 1, in.Fired())
 			w.conn.Close()
 		}
-		in := h.Inject(testbroker.Fault{Kind: testbroker.RefuseConnect, Times: 2})
+		in := h.Inject(fault.Fault{Kind: fault.RefuseConnect, Times: 2})
 		require.Equal(t, []byte{0, 3}, dial(t, h).connect(connectOf(d)))
 		require.Equal(t, []byte{0, 3}, dial(t, h).connect(connectOf(d)))
 		login(t, h, d)
@@ -51,12 +54,12 @@ func TestSelectorsOfFaults(t *testing.T) {
 		require.NoError(t, err)
 		two, err := h.AddDevice("dev-2")
 		require.NoError(t, err)
-		code := func(d testbroker.Device) byte { return dial(t, h).connect(connectOf(d))[1] }
+		code := func(d hubdata.Device) byte { return dial(t, h).connect(connectOf(d))[1] }
 		for _, c := range []struct {
 			selector       string
 			dev, mod, next byte
 		}{{"", 9, 9, 9}, {"dev-1", 9, 9, 0}, {"dev-1/mod-1", 0, 9, 0}, {"dev-2", 0, 0, 9}, {"dev", 0, 0, 0}} {
-			in := h.Inject(testbroker.Fault{Kind: testbroker.RefuseConnect, Code: 9, Device: c.selector, Times: -1})
+			in := h.Inject(fault.Fault{Kind: fault.RefuseConnect, Code: 9, Device: c.selector, Times: -1})
 			require.Equal(t, []byte{c.dev, c.mod, c.next}, []byte{code(d), code(mod), code(two)}, c.selector)
 			in.Remove()
 			in.Remove()
@@ -74,18 +77,18 @@ func TestAfterTimesAndForOfFaults(t *testing.T) {
 			}
 			return all
 		}
-		in := h.Inject(testbroker.Fault{Kind: testbroker.RefuseConnect, Code: 9, After: 2, Times: 3})
+		in := h.Inject(fault.Fault{Kind: fault.RefuseConnect, Code: 9, After: 2, Times: 3})
 		require.Equal(t, []byte{0, 0, 9, 9, 9, 0}, codes(6))
 		require.Equal(t, 3, in.Fired())
 
-		in = h.Inject(testbroker.Fault{Kind: testbroker.RefuseConnect, Code: 9, Times: -1, For: time.Minute})
+		in = h.Inject(fault.Fault{Kind: fault.RefuseConnect, Code: 9, Times: -1, For: time.Minute})
 		require.Equal(t, []byte{9, 9}, codes(2))
 		time.Sleep(time.Minute)
 		require.Equal(t, []byte{0}, codes(1))
 		require.Equal(t, 2, in.Fired())
 
-		first := h.Inject(testbroker.Fault{Kind: testbroker.RefuseConnect, Code: 7})
-		second := h.Inject(testbroker.Fault{Kind: testbroker.RefuseConnect, Code: 8, After: 1})
+		first := h.Inject(fault.Fault{Kind: fault.RefuseConnect, Code: 7})
+		second := h.Inject(fault.Fault{Kind: fault.RefuseConnect, Code: 8, After: 1})
 		require.Equal(t, []byte{7, 8, 0}, codes(3), "a fault that comes too late for an event has still seen it")
 		require.Equal(t, 1, first.Fired())
 		require.Equal(t, 1, second.Fired())
@@ -96,7 +99,7 @@ func TestProbabilityRepeatsWithTheSeed(t *testing.T) {
 	run := func(seed uint64) (codes []byte) {
 		synctest.Test(t, func(t *testing.T) {
 			h, d := newHub(t, &testbroker.Options{Seed: seed})
-			in := h.Inject(testbroker.Fault{Kind: testbroker.RefuseConnect, Times: -1, Probability: 0.5})
+			in := h.Inject(fault.Fault{Kind: fault.RefuseConnect, Times: -1, Probability: 0.5})
 			fired := 0
 			for range 64 {
 				w := dial(t, h)
@@ -119,7 +122,7 @@ func TestProbabilityRepeatsWithTheSeed(t *testing.T) {
 func TestWaitFired(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, d := newHub(t, nil)
-		in := h.Inject(testbroker.Fault{Kind: testbroker.RefuseConnect, Times: 2})
+		in := h.Inject(fault.Fault{Kind: fault.RefuseConnect, Times: 2})
 		go func() {
 			for range 2 {
 				time.Sleep(time.Second)
@@ -139,7 +142,7 @@ func TestWaitFired(t *testing.T) {
 func TestSlowConnack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, d := newHub(t, nil)
-		in := h.Inject(testbroker.Fault{Kind: testbroker.SlowConnack, Delay: 20 * time.Second})
+		in := h.Inject(fault.Fault{Kind: fault.SlowConnack, Delay: 20 * time.Second})
 		start := time.Now()
 		login(t, h, d)
 		require.Equal(t, 20*time.Second, time.Since(start))
@@ -152,7 +155,7 @@ func TestSlowConnack(t *testing.T) {
 func TestNoConnack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, d := newHub(t, nil)
-		in := h.Inject(testbroker.Fault{Kind: testbroker.NoConnack})
+		in := h.Inject(fault.Fault{Kind: fault.NoConnack})
 		w := dial(t, h)
 		w.send(connectOf(d).bytes())
 		require.NoError(t, w.conn.SetReadDeadline(time.Now().Add(24*time.Hour)))
@@ -164,18 +167,18 @@ func TestNoConnack(t *testing.T) {
 }
 
 func TestCloseDoesNotWaitForFaults(t *testing.T) {
-	for _, k := range []testbroker.FaultKind{testbroker.SlowConnack, testbroker.NoConnack, testbroker.DelayPuback,
-		testbroker.HalfOpen, testbroker.Throttle} {
+	for _, k := range []fault.Kind{fault.SlowConnack, fault.NoConnack, fault.DelayPuback,
+		fault.HalfOpen, fault.Throttle} {
 		t.Run(k.String(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				h, d := newHub(t, nil)
-				if k == testbroker.DelayPuback || k == testbroker.Throttle {
+				if k == fault.DelayPuback || k == fault.Throttle {
 					w := login(t, h, d)
-					h.Inject(testbroker.Fault{Kind: k, Delay: time.Hour, Rate: 0.001, Times: -1})
+					h.Inject(fault.Fault{Kind: k, Delay: time.Hour, Rate: 0.001, Times: -1})
 					w.publish(1, events, "x")
 					w.publish(2, events, "x")
 				} else {
-					h.Inject(testbroker.Fault{Kind: k, Delay: time.Hour})
+					h.Inject(fault.Fault{Kind: k, Delay: time.Hour})
 					dial(t, h).send(connectOf(d).bytes())
 				}
 				synctest.Wait()
@@ -190,7 +193,7 @@ func TestCloseDoesNotWaitForFaults(t *testing.T) {
 func TestDropConnect(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, d := newHub(t, nil)
-		in := h.Inject(testbroker.Fault{Kind: testbroker.DropConnect})
+		in := h.Inject(fault.Fault{Kind: fault.DropConnect})
 		w := dial(t, h)
 		w.send(connectOf(d).bytes())
 		require.Equal(t, io.EOF, w.end())
@@ -202,17 +205,17 @@ func TestDropConnect(t *testing.T) {
 // TestMessageFaults sends five messages; the fault hits the third.
 func TestMessageFaults(t *testing.T) {
 	for _, c := range []struct {
-		kind   testbroker.FaultKind
+		kind   fault.Kind
 		stored int      // of those sent before the end
 		acked  []uint16 // PUBACKs that must arrive
 		end    error    // end of the connection; nil = it stays open
 	}{
-		{testbroker.DropDuringPublish, 2, nil, syscall.ECONNRESET},
-		{testbroker.DropBeforePublish, 2, nil, syscall.ECONNRESET},
-		{testbroker.DropAfterPublish, 3, nil, syscall.ECONNRESET},
-		{testbroker.DropAfterPuback, 3, []uint16{3}, io.EOF},
-		{testbroker.SwallowPuback, 5, []uint16{4, 5}, nil},
-		{testbroker.Forget, 4, []uint16{3, 4, 5}, nil},
+		{fault.DropDuringPublish, 2, nil, syscall.ECONNRESET},
+		{fault.DropBeforePublish, 2, nil, syscall.ECONNRESET},
+		{fault.DropAfterPublish, 3, nil, syscall.ECONNRESET},
+		{fault.DropAfterPuback, 3, []uint16{3}, io.EOF},
+		{fault.SwallowPuback, 5, []uint16{4, 5}, nil},
+		{fault.Forget, 4, []uint16{3, 4, 5}, nil},
 	} {
 		for _, burst := range []bool{false, true} {
 			name := c.kind.String()
@@ -222,7 +225,7 @@ func TestMessageFaults(t *testing.T) {
 			t.Run(name, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					h, d := newHub(t, nil)
-					in := h.Inject(testbroker.Fault{Kind: c.kind, After: 2})
+					in := h.Inject(fault.Fault{Kind: c.kind, After: 2})
 					w := login(t, h, d)
 					if burst { // all in one write, so that the hub has read more when it handles the third
 						var all []byte
@@ -281,7 +284,7 @@ func TestMessageFaults(t *testing.T) {
 func TestMessageFaultsCountAcrossConnections(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, d := newHub(t, nil)
-		in := h.Inject(testbroker.Fault{Kind: testbroker.DropAfterPublish, After: 1, Times: 2, Device: "dev-1"})
+		in := h.Inject(fault.Fault{Kind: fault.DropAfterPublish, After: 1, Times: 2, Device: "dev-1"})
 		for _, cut := range []bool{false, true, true, false} {
 			w := login(t, h, d)
 			w.publish(1, events, "x")
@@ -300,11 +303,11 @@ func TestFaultsOfMessagesWithoutPuback(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, d := newHub(t, nil)
 		var unfit []*testbroker.Injected
-		for _, k := range []testbroker.FaultKind{testbroker.Forget, testbroker.SwallowPuback, testbroker.DelayPuback,
-			testbroker.DropAfterPuback} {
-			unfit = append(unfit, h.Inject(testbroker.Fault{Kind: k, Delay: time.Hour}))
+		for _, k := range []fault.Kind{fault.Forget, fault.SwallowPuback, fault.DelayPuback,
+			fault.DropAfterPuback} {
+			unfit = append(unfit, h.Inject(fault.Fault{Kind: k, Delay: time.Hour}))
 		}
-		in := h.Inject(testbroker.Fault{Kind: testbroker.DropAfterPublish, After: 1})
+		in := h.Inject(fault.Fault{Kind: fault.DropAfterPublish, After: 1})
 		w := login(t, h, d)
 		w.send(publishBytes(0, 0, events, "x"))
 		w.ping()
@@ -321,7 +324,7 @@ func TestFaultsOfMessagesWithoutPuback(t *testing.T) {
 func TestDelayedPubackKeepsOrderAndLetsOthersFlow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, d := newHub(t, nil)
-		in := h.Inject(testbroker.Fault{Kind: testbroker.DelayPuback, Delay: 10 * time.Second, After: 1})
+		in := h.Inject(fault.Fault{Kind: fault.DelayPuback, Delay: 10 * time.Second, After: 1})
 		w := login(t, h, d)
 		start := time.Now()
 		for id := range uint16(4) {
@@ -345,8 +348,8 @@ func TestDelayedPubackKeepsOrderAndLetsOthersFlow(t *testing.T) {
 func TestDropAfterADelayedPuback(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, d := newHub(t, nil)
-		h.Inject(testbroker.Fault{Kind: testbroker.DelayPuback, Delay: time.Second})
-		in := h.Inject(testbroker.Fault{Kind: testbroker.DropAfterPuback})
+		h.Inject(fault.Fault{Kind: fault.DelayPuback, Delay: time.Second})
+		in := h.Inject(fault.Fault{Kind: fault.DropAfterPuback})
 		w := login(t, h, d)
 		w.publish(1, events, "x")
 		w.publish(2, events, "x")
@@ -362,7 +365,7 @@ func TestHalfOpen(t *testing.T) {
 		two, err := h.AddDevice("dev-2")
 		require.NoError(t, err)
 		w, w2 := login(t, h, d), login(t, h, two)
-		in := h.Inject(testbroker.Fault{Kind: testbroker.HalfOpen, For: time.Hour})
+		in := h.Inject(fault.Fault{Kind: fault.HalfOpen, For: time.Hour})
 		require.Equal(t, 2, in.Fired())
 
 		fresh := dial(t, h)
@@ -390,7 +393,7 @@ func TestHalfOpenOfOneDeviceFromAMessageOn(t *testing.T) {
 		h, d := newHub(t, nil)
 		two, err := h.AddDevice("dev-2")
 		require.NoError(t, err)
-		in := h.Inject(testbroker.Fault{Kind: testbroker.HalfOpen, Device: "dev-1", After: 1})
+		in := h.Inject(fault.Fault{Kind: fault.HalfOpen, Device: "dev-1", After: 1})
 		w, w2 := login(t, h, d), login(t, h, two)
 		w.publish(1, events, "x")
 		w.acked()
@@ -413,7 +416,7 @@ func TestHalfOpenOfOneDeviceFromAMessageOn(t *testing.T) {
 func TestHalfOpenSwallowsWhatWasAlreadyRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, d := newHub(t, nil)
-		in := h.Inject(testbroker.Fault{Kind: testbroker.HalfOpen, After: 1})
+		in := h.Inject(fault.Fault{Kind: fault.HalfOpen, After: 1})
 		w := login(t, h, d)
 		var all []byte
 		for id := range uint16(3) {
@@ -432,7 +435,7 @@ func TestThrottle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, d := newHub(t, nil)
 		w := login(t, h, d)
-		in := h.Inject(testbroker.Fault{Kind: testbroker.Throttle, Rate: 2, Limit: 5, For: time.Minute})
+		in := h.Inject(fault.Fault{Kind: fault.Throttle, Rate: 2, Limit: 5, For: time.Minute})
 		start := time.Now()
 		for id := range uint16(5) {
 			w.publish(id+1, events, "x")
@@ -463,7 +466,7 @@ func TestAbsent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, d := newHub(t, nil)
 		w, mute := login(t, h, d), dial(t, h)
-		in := h.Inject(testbroker.Fault{Kind: testbroker.Absent, For: time.Minute})
+		in := h.Inject(fault.Fault{Kind: fault.Absent, For: time.Minute})
 		require.ErrorIs(t, w.end(), syscall.ECONNRESET)
 		require.ErrorIs(t, mute.end(), syscall.ECONNRESET)
 		require.Equal(t, 2, in.Fired())
@@ -486,7 +489,7 @@ func TestAbsentForOneDeviceFromAMessageOn(t *testing.T) {
 		two, err := h.AddDevice("dev-2")
 		require.NoError(t, err)
 		w, w2 := login(t, h, d), login(t, h, two)
-		in := h.Inject(testbroker.Fault{Kind: testbroker.Absent, Device: "dev-1", After: 1})
+		in := h.Inject(fault.Fault{Kind: fault.Absent, Device: "dev-1", After: 1})
 		w.publish(1, events, "x")
 		w.acked()
 		w.publish(2, events, "x")
@@ -524,7 +527,7 @@ func TestDrop(t *testing.T) {
 func TestDropDuringPublishWithoutABody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, d := newHub(t, nil)
-		in := h.Inject(testbroker.Fault{Kind: testbroker.DropDuringPublish})
+		in := h.Inject(fault.Fault{Kind: fault.DropDuringPublish})
 		w := login(t, h, d)
 		w.send([]byte{0x30, 0})
 		require.ErrorIs(t, w.end(), syscall.ECONNRESET)

@@ -12,6 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hubline-iot/hubline/testbroker"
+	"github.com/hubline-iot/hubline/testbroker/fault"
+	"github.com/hubline-iot/hubline/testbroker/hubdata"
 )
 
 // A busyDevice does everything that the hub logs.
@@ -23,7 +25,7 @@ type busyDevice struct {
 	n int
 }
 
-func newBusyDevice(t *testing.T, h *testbroker.Hub, d testbroker.Device) *busyDevice {
+func newBusyDevice(t *testing.T, h *testbroker.Hub, d hubdata.Device) *busyDevice {
 	b := &busyDevice{t: t, h: h, w: login(t, h, d), p: overHTTP(t, h, d)}
 	b.w.subscribe(0, methodTopics, "$iothub/twin/res/#", "devices/dev-1/messages/devicebound/#")
 	return b
@@ -37,7 +39,7 @@ func (b *busyDevice) do() {
 		b.w.publish(1, fmt.Sprintf("%s%%24.mid=%d", events, b.n), body)
 		b.w.acked()
 	}
-	c := call(b.t, b.h, "dev-1", testbroker.MethodCall{Name: "m"})
+	c := call(b.t, b.h, "dev-1", hubdata.MethodCall{Name: "m"})
 	rid, _ := b.w.asked("m")
 	b.w.answer(200, rid, "")
 	c.ok()
@@ -52,7 +54,7 @@ func (b *busyDevice) do() {
 	other := fmt.Sprint("other-", b.n)
 	_, err := b.h.AddDevice(other)
 	require.NoError(b.t, err)
-	require.NoError(b.t, b.h.SendC2D(other, testbroker.C2D{}))
+	require.NoError(b.t, b.h.SendC2D(other, hubdata.C2D{}))
 	require.NoError(b.t, b.h.RemoveDevice(other))
 }
 
@@ -84,21 +86,21 @@ func TestKeep(t *testing.T) {
 			require.Equal(t, fmt.Sprint(n), log[keep-1].MessageID)
 			require.Len(t, h.Conflicts(), keep)
 			require.Len(t, h.MethodLog(""), keep)
-			require.Equal(t, testbroker.AnswerTaken, h.MethodAnswers("")[keep-1].Fate)
+			require.Equal(t, hubdata.AnswerTaken, h.MethodAnswers("")[keep-1].Fate)
 			require.Len(t, h.FaultMessages(), keep)
 			require.Len(t, h.TwinLog("dev-1"), keep)
 			require.Equal(t, fmt.Sprint(n), h.TwinLog("dev-1")[keep-1].RequestID)
 			require.Equal(t, n, h.C2DLog("dev-1")[keep-1].Sequence)
 			require.Len(t, h.C2DLog("dev-1"), keep)
-			require.Equal(t, n, h.CountC2D("dev-1", testbroker.Completed))
-			require.Equal(t, keep, h.CountC2D("", testbroker.Purged), "of devices that were removed")
+			require.Equal(t, n, h.CountC2D("dev-1", hubdata.Completed))
+			require.Equal(t, keep, h.CountC2D("", hubdata.Purged), "of devices that were removed")
 			require.Len(t, h.Uploads(), keep)
 			require.Len(t, h.Blobs(), keep)
 			_, ok := h.Blob(fmt.Sprint("dev-1/", n))
 			require.True(t, ok)
 
 			require.NoError(t, h.WaitMessages(t.Context(), 2*n))
-			require.NoError(t, h.WaitC2D(t.Context(), "dev-1", testbroker.Completed, n))
+			require.NoError(t, h.WaitC2D(t.Context(), "dev-1", hubdata.Completed, n))
 			require.NoError(t, h.WaitUploads(t.Context(), n))
 
 			h.Reset()
@@ -133,7 +135,7 @@ func TestWaitForMoreThanIsKept(t *testing.T) {
 		require.NoError(t, h.WaitMessages(t.Context(), 5))
 		require.Equal(t, 5*time.Second, time.Since(start))
 		require.NoError(t, h.Wait(t.Context(),
-			func(log []testbroker.Message) bool { return len(log) == 2 && log[1].Sequence == 7 }))
+			func(log []hubdata.Message) bool { return len(log) == 2 && log[1].Sequence == 7 }))
 		require.Equal(t, 7*time.Second, time.Since(start))
 	})
 }
@@ -178,7 +180,7 @@ func TestForgettingWhileOthersRead(t *testing.T) {
 	for i := range n {
 		w.publish(1, events, fmt.Sprint(i+1))
 		w.acked()
-		require.NoError(t, h.Wait(t.Context(), func(log []testbroker.Message) bool {
+		require.NoError(t, h.Wait(t.Context(), func(log []hubdata.Message) bool {
 			wg.Go(func() {
 				for range 20 {
 					for k, m := range log {
@@ -223,9 +225,9 @@ func TestForgottenCalls(t *testing.T) {
 		h, d := newHub(t, &testbroker.Options{Keep: 1})
 		w := login(t, h, d)
 		w.subscribe(0, methodTopics)
-		first := call(t, h, "dev-1", testbroker.MethodCall{Name: "m"})
+		first := call(t, h, "dev-1", hubdata.MethodCall{Name: "m"})
 		one, _ := w.asked("m")
-		second := call(t, h, "dev-1", testbroker.MethodCall{Name: "m"})
+		second := call(t, h, "dev-1", hubdata.MethodCall{Name: "m"})
 		two, _ := w.asked("m")
 		require.Len(t, h.MethodLog(""), 1)
 		require.Equal(t, 2, testbroker.Held(h)["request ids"])
@@ -248,7 +250,7 @@ func TestForgottenCommands(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, d := newHub(t, &testbroker.Options{Keep: 2})
 		enqueue(t, h, "1", "2", "3", "4", "5")
-		require.Equal(t, 5, h.CountC2D("dev-1", testbroker.Enqueued))
+		require.Equal(t, 5, h.CountC2D("dev-1", hubdata.Enqueued))
 		require.Equal(t, 4, h.C2DLog("dev-1")[0].Sequence)
 		w := receiver(t, h, d, 1)
 		for _, want := range []string{"1", "2", "3", "4", "5"} {
@@ -256,7 +258,7 @@ func TestForgottenCommands(t *testing.T) {
 			require.Equal(t, want, c.body)
 			w.ack(c.id)
 		}
-		require.NoError(t, h.WaitC2D(t.Context(), "dev-1", testbroker.Completed, 5))
+		require.NoError(t, h.WaitC2D(t.Context(), "dev-1", hubdata.Completed, 5))
 	})
 }
 
@@ -276,7 +278,7 @@ func TestForgottenUploads(t *testing.T) {
 		require.Equal(t, []string{"dev-1/a"}, h.Blobs())
 		require.Equal(t, 204, p.endUpload(ended(again.CorrelationID)).StatusCode)
 
-		slow := h.Inject(testbroker.Fault{Kind: testbroker.SlowBlob, Delay: time.Minute, Times: 3})
+		slow := h.Inject(fault.Fault{Kind: fault.SlowBlob, Delay: time.Minute, Times: 3})
 		statuses := make(chan int)
 		for _, more := range []struct {
 			query  string

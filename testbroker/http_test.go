@@ -20,6 +20,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hubline-iot/hubline/testbroker"
+	"github.com/hubline-iot/hubline/testbroker/event"
+	"github.com/hubline-iot/hubline/testbroker/fault"
+	"github.com/hubline-iot/hubline/testbroker/hubdata"
 )
 
 const version = "?api-version=2021-04-12"
@@ -55,7 +58,7 @@ func newPoster(t testing.TB, dial func(ctx context.Context, network, addr string
 }
 
 // overHTTP returns an in-memory client without TLS.
-func overHTTP(t testing.TB, h *testbroker.Hub, d testbroker.Device) *poster {
+func overHTTP(t testing.TB, h *testbroker.Hub, d hubdata.Device) *poster {
 	return newPoster(t, h.Dial(testbroker.PortHTTP), nil, token(d))
 }
 
@@ -166,16 +169,16 @@ func TestTelemetryOverHTTP(t *testing.T) {
 			log := h.Messages()
 			require.Len(t, log, 4)
 			m := log[0]
-			require.Equal(t, testbroker.Message{
+			require.Equal(t, hubdata.Message{
 				DeviceID: "dev-1", MessageID: "m-1", CorrelationID: "c-1", ContentType: "application/json",
 				Component: "thermostat1",
-				System: []testbroker.Property{
+				System: []hubdata.Property{
 					{Name: "$.sub", Value: "thermostat1"}, {Name: "$.ct", Value: "application/json"},
 					{Name: "$.cid", Value: "c-1"}, {Name: "$.mid", Value: "m-1"},
 					{Name: "$.to", Value: "/devices/dev-1/messages/events"},
 				},
-				Properties: []testbroker.Property{{Name: "level", Value: "high temp"}}, Body: []byte(`{"celsius":21}`),
-				Protocol: testbroker.HTTP,
+				Properties: []hubdata.Property{{Name: "level", Value: "high temp"}}, Body: []byte(`{"celsius":21}`),
+				Protocol: hubdata.HTTP,
 				Topic:    "/devices/dev-1/messages/events", QoS: 1, Connection: 1, Received: m.Received, Sequence: 1,
 			}, m)
 			require.EqualValues(t, 1, log[3].Connection, "the connection is kept")
@@ -189,7 +192,7 @@ func TestHTTPAuthentication(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var mu sync.Mutex
 		var events []string
-		h, d := newHub(t, &testbroker.Options{OnEvent: func(e testbroker.Event) {
+		h, d := newHub(t, &testbroker.Options{OnEvent: func(e event.Event) {
 			mu.Lock()
 			defer mu.Unlock()
 			events = append(events, e.String())
@@ -280,7 +283,7 @@ func TestWhatHTTPRefuses(t *testing.T) {
 		h, d := newHub(t, nil)
 		p := overHTTP(t, h, d)
 		const events = "/devices/dev-1/messages/events"
-		big := strings.Repeat("x", testbroker.MaxMessage)
+		big := strings.Repeat("x", hubdata.MaxMessage)
 		for name, c := range map[string]struct {
 			method, path, body string
 			header             []string
@@ -366,7 +369,7 @@ func TestSlowClientsOverHTTP(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var ended error
-				h, d := newHub(t, &testbroker.Options{OnEvent: func(e testbroker.Event) { ended = e.Err }})
+				h, d := newHub(t, &testbroker.Options{OnEvent: func(e event.Event) { ended = e.Err }})
 				conn, err := h.Dial(testbroker.PortHTTP)(t.Context(), "tcp", "hub:80")
 				require.NoError(t, err)
 				defer conn.Close()
@@ -410,7 +413,7 @@ func TestCloseEndsRequests(t *testing.T) {
 }
 
 // policyToken returns a token for all devices of a hub.
-func policyToken(p testbroker.Policy, host string) string {
+func policyToken(p hubdata.Policy, host string) string {
 	return sign(host, p.PrimaryKey, time.Now().Add(time.Hour).Unix()) + "&skn=" + p.Name
 }
 
@@ -518,8 +521,8 @@ func TestBadHTTP2(t *testing.T) {
 func TestCloseOverHTTPSLeavesNothing(t *testing.T) {
 	before := runtime.NumGoroutine()
 	h, d := newHub(t, nil)
-	h.Inject(testbroker.Fault{Kind: testbroker.NoAnswer, Route: testbroker.RouteReceive, Times: -1})
-	h.Inject(testbroker.Fault{Kind: testbroker.SlowAnswer, Route: testbroker.RouteTelemetry, Delay: time.Hour, After: 10,
+	h.Inject(fault.Fault{Kind: fault.NoAnswer, Route: fault.RouteReceive, Times: -1})
+	h.Inject(fault.Fault{Kind: fault.SlowAnswer, Route: fault.RouteTelemetry, Delay: time.Hour, After: 10,
 		Times: -1})
 	var clients []*poster
 	var wg sync.WaitGroup

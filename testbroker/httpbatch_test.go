@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hubline-iot/hubline/testbroker"
+	"github.com/hubline-iot/hubline/testbroker/hubdata"
 )
 
 const batchType = "application/vnd.microsoft.iothub.json"
@@ -27,7 +28,7 @@ func TestBatchOverHTTP(t *testing.T) {
 		require.Equal(t, "m-1", log[0].MessageID)
 		require.Equal(t, "thermostat1", log[0].Component)
 		require.Empty(t, log[1].Component)
-		require.Equal(t, []testbroker.Property{{Name: "a", Value: "b"}, {Name: "Level", Value: "low"}}, log[0].Properties)
+		require.Equal(t, []hubdata.Property{{Name: "a", Value: "b"}, {Name: "Level", Value: "low"}}, log[0].Properties)
 		require.Equal(t, `{"t":21}`, string(log[0].Body))
 		require.Equal(t, "plain text €", string(log[1].Body))
 		require.Equal(t, `{"t":22}`, string(log[2].Body))
@@ -69,7 +70,7 @@ func TestBatchIsAllOrNothing(t *testing.T) {
 				`"}}]`, 400004},
 			"not UTF-8": {"[{\"body\":\"\xff\",\"base64Encoded\":false}]", 400012},
 			"too many":  {`[` + strings.Repeat(good+`,`, 500) + good + `]`, 400004},
-			"too large": {`[` + strings.Repeat(" ", testbroker.MaxMessage) + good + `]`, 413001},
+			"too large": {`[` + strings.Repeat(" ", hubdata.MaxMessage) + good + `]`, 413001},
 			"deep":      {strings.Repeat(`[`, 100000), 400012},
 		} {
 			t.Log(name)
@@ -102,6 +103,6 @@ func TestConflictOverHTTP(t *testing.T) {
 		w.publish(1, events+"%24.mid=1", "two")
 		w.acked()
 		require.Len(t, h.Conflicts(), 1)
-		require.Equal(t, testbroker.HTTP, h.Conflicts()[0].First.Protocol)
+		require.Equal(t, hubdata.HTTP, h.Conflicts()[0].First.Protocol)
 	})
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hubline-iot/hubline/testbroker"
+	"github.com/hubline-iot/hubline/testbroker/hubdata"
 )
 
 const inbound = "/devices/dev-1/messages/devicebound"
@@ -29,10 +30,10 @@ func TestCommandsOverHTTP(t *testing.T) {
 		require.Equal(t, 204, p.do("GET", inbound+version, "").StatusCode)
 
 		expiry := time.Date(2000, 1, 1, 5, 0, 0, 0, time.UTC)
-		require.NoError(t, h.SendC2D("dev-1", testbroker.C2D{
+		require.NoError(t, h.SendC2D("dev-1", hubdata.C2D{
 			MessageID: "1", CorrelationID: "c", UserID: "u", ContentType: "text/plain", ContentEncoding: "utf-8", Ack: "full",
 			Expiry: expiry,
-			Properties: []testbroker.Property{
+			Properties: []hubdata.Property{
 				{Name: "color", Value: "blue"},
 				{Name: "no name", Value: "x"},
 				{Name: "empty", Value: ""},
@@ -51,7 +52,7 @@ func TestCommandsOverHTTP(t *testing.T) {
 		}
 		require.Contains(t, r.Header, "Iothub-App-Empty")
 		require.Equal(t, 204, p.do("GET", inbound+version, "").StatusCode, "it is locked")
-		require.Equal(t, 1, h.CountC2D("dev-1", testbroker.Invisible))
+		require.Equal(t, 1, h.CountC2D("dev-1", hubdata.Invisible))
 
 		// Wrong tokens.
 		p.do("DELETE", inbound+"/"+strings.Repeat("0", 36)+version, "").refused(t, 412002)
@@ -72,16 +73,16 @@ func TestCommandsOverHTTP(t *testing.T) {
 		p.do("DELETE", inbound+"/"+second+version, "").refused(t, 412002)
 		_, third := p.receive()
 		require.Equal(t, 204, p.do("DELETE", inbound+"/"+third+version, "", "If-Match", third).StatusCode)
-		require.NoError(t, h.WaitC2D(t.Context(), "dev-1", testbroker.Completed, 1))
+		require.NoError(t, h.WaitC2D(t.Context(), "dev-1", hubdata.Completed, 1))
 		p.do("DELETE", inbound+"/"+third+version, "").refused(t, 412002)
 
 		// Rejected, with the parameter on either side of the version.
 		for _, query := range []string{"?reject&api-version=2021-04-12", version + "&reject", version + "&reject=true"} {
-			require.NoError(t, h.SendC2D("dev-1", testbroker.C2D{Ack: "negative"}))
+			require.NoError(t, h.SendC2D("dev-1", hubdata.C2D{Ack: "negative"}))
 			_, lock = p.receive()
 			require.Equal(t, 204, p.do("DELETE", inbound+"/"+lock+query, "", "If-Match", "*").StatusCode)
 		}
-		require.Equal(t, 3, h.CountC2D("dev-1", testbroker.Rejected))
+		require.Equal(t, 3, h.CountC2D("dev-1", hubdata.Rejected))
 		log := h.C2DLog("dev-1")
 		require.Equal(t, third, log[0].LockToken)
 		require.Equal(t, 3, log[0].Deliveries)
@@ -93,18 +94,18 @@ func TestAbandonedTooOften(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, d := newHub(t, &testbroker.Options{C2D: testbroker.C2DOptions{MaxDeliveries: 2, TTL: time.Hour}})
 		p := overHTTP(t, h, d)
-		require.NoError(t, h.SendC2D("dev-1", testbroker.C2D{}))
-		require.NoError(t, h.SendC2D("dev-1", testbroker.C2D{}))
+		require.NoError(t, h.SendC2D("dev-1", hubdata.C2D{}))
+		require.NoError(t, h.SendC2D("dev-1", hubdata.C2D{}))
 		for range 2 {
 			_, lock := p.receive()
 			require.Equal(t, 204, p.do("POST", inbound+"/"+lock+"/abandon"+version, "").StatusCode)
 		}
-		require.Equal(t, 1, h.CountC2D("dev-1", testbroker.DeadLettered))
+		require.Equal(t, 1, h.CountC2D("dev-1", hubdata.DeadLettered))
 		r, _ := p.receive()
 		require.Equal(t, "2", r.Header.Get("iothub-sequencenumber"))
 		time.Sleep(time.Hour)
 		require.Equal(t, 204, p.do("GET", inbound+version, "").StatusCode)
-		require.Equal(t, 1, h.CountC2D("dev-1", testbroker.Expired))
+		require.Equal(t, 1, h.CountC2D("dev-1", hubdata.Expired))
 	})
 }
 
@@ -113,8 +114,8 @@ func TestPulledCommandsAreNotPushed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, d := newHub(t, nil)
 		p := overHTTP(t, h, d)
-		require.NoError(t, h.SendC2D("dev-1", testbroker.C2D{MessageID: "1"}))
-		require.NoError(t, h.SendC2D("dev-1", testbroker.C2D{MessageID: "2"}))
+		require.NoError(t, h.SendC2D("dev-1", hubdata.C2D{MessageID: "1"}))
+		require.NoError(t, h.SendC2D("dev-1", hubdata.C2D{MessageID: "2"}))
 		_, lock := p.receive()
 		w := login(t, h, d)
 		w.subscribe(1, devicebound)
@@ -123,10 +124,10 @@ func TestPulledCommandsAreNotPushed(t *testing.T) {
 		require.Equal(t, 204, p.do("GET", inbound+version, "").StatusCode)
 		w.conn.Close()
 		synctest.Wait()
-		require.Equal(t, 1, h.CountC2D("dev-1", testbroker.Invisible), "the one that was pulled")
+		require.Equal(t, 1, h.CountC2D("dev-1", hubdata.Invisible), "the one that was pulled")
 		require.Equal(t, 204, p.do("DELETE", inbound+"/"+lock+version, "").StatusCode)
 		_, lock = p.receive()
 		require.Equal(t, 204, p.do("DELETE", inbound+"/"+lock+version, "").StatusCode)
-		require.Equal(t, 2, h.CountC2D("dev-1", testbroker.Completed))
+		require.Equal(t, 2, h.CountC2D("dev-1", hubdata.Completed))
 	})
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/hubline-iot/hubline/testbroker"
+	"github.com/hubline-iot/hubline/testbroker/fault"
 )
 
 func ExampleHub_Dial_http() {
@@ -24,7 +25,7 @@ func ExampleHub_Dial_http() {
 	client := &http.Client{Transport: &http.Transport{DialContext: hub.Dial(testbroker.PortHTTP)}}
 	defer client.CloseIdleConnections()
 
-	hub.Inject(testbroker.Fault{Kind: testbroker.AnswerStatus, Statuses: []int{503, 429}, RetryAfter: 30 * time.Second})
+	hub.Inject(fault.Fault{Kind: fault.AnswerStatus, Statuses: []int{503, 429}, RetryAfter: 30 * time.Second})
 	for range 3 {
 		url := "http://" + hub.HostName() + "/devices/dev-1/messages/events?api-version=2021-04-12"
 		r, err := http.NewRequestWithContext(context.Background(), http.MethodPost, url, strings.NewReader(`{"celsius":71}`))

@@ -14,12 +14,14 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hubline-iot/hubline/testbroker"
+	"github.com/hubline-iot/hubline/testbroker/fault"
+	"github.com/hubline-iot/hubline/testbroker/hubdata"
 )
 
 // A faultCase is a fault and the result of three requests. Each has a message, and a time limit of
 // ten seconds.
 type faultCase struct {
-	fault  testbroker.Fault
+	fault  fault.Fault
 	want   [3]int // status; 0 = no answer
 	stored int
 	fired  int
@@ -31,203 +33,203 @@ type faultCase struct {
 const fine = 204
 
 func httpFaultCases() map[string]faultCase {
-	type F = testbroker.Fault
+	type F = fault.Fault
 	return map[string]faultCase{
 		"RefuseConnect": {
-			fault: F{Kind: testbroker.RefuseConnect, Times: 2},
+			fault: F{Kind: fault.RefuseConnect, Times: 2},
 			want:  [3]int{503, 503, fine}, stored: 1, fired: 2, code: 503001, conns: [2]uint64{1, 1},
 		},
 		"RefuseConnect 401": {
-			fault: F{Kind: testbroker.RefuseConnect, Status: 401},
+			fault: F{Kind: fault.RefuseConnect, Status: 401},
 			want:  [3]int{401, fine, fine}, stored: 2, fired: 1, code: 401003,
 		},
 		"SlowConnack": {
-			fault: F{Kind: testbroker.SlowConnack, Delay: 3 * time.Second, Times: 3},
+			fault: F{Kind: fault.SlowConnack, Delay: 3 * time.Second, Times: 3},
 			want:  [3]int{fine, fine, fine}, stored: 3, fired: 1, took: 3 * time.Second,
 		},
 		"NoConnack": {
-			fault: F{Kind: testbroker.NoConnack},
+			fault: F{Kind: fault.NoConnack},
 			want:  [3]int{0, fine, fine}, stored: 2, fired: 1, took: 10 * time.Second,
 		},
 		"DropConnect": {
-			fault: F{Kind: testbroker.DropConnect},
+			fault: F{Kind: fault.DropConnect},
 			want:  [3]int{0, fine, fine}, stored: 2, fired: 1, conns: [2]uint64{2, 2},
 		},
 		"DropDuringPublish": {
-			fault: F{Kind: testbroker.DropDuringPublish, After: 1},
+			fault: F{Kind: fault.DropDuringPublish, After: 1},
 			want:  [3]int{fine, 0, fine}, stored: 2, fired: 1, conns: [2]uint64{2, 2},
 		},
 		"DropBeforePublish": {
-			fault: F{Kind: testbroker.DropBeforePublish},
+			fault: F{Kind: fault.DropBeforePublish},
 			want:  [3]int{0, fine, fine}, stored: 2, fired: 1, conns: [2]uint64{2, 2},
 		},
 		"DropAfterPublish": {
-			fault: F{Kind: testbroker.DropAfterPublish},
+			fault: F{Kind: fault.DropAfterPublish},
 			want:  [3]int{0, fine, fine}, stored: 3, fired: 1, conns: [2]uint64{2, 2},
 		},
 		"DropAfterPuback": {
-			fault: F{Kind: testbroker.DropAfterPuback},
+			fault: F{Kind: fault.DropAfterPuback},
 			want:  [3]int{fine, fine, fine}, stored: 3, fired: 1, conns: [2]uint64{2, 2},
 		},
 		"DelayPuback": {
-			fault: F{Kind: testbroker.DelayPuback, Delay: 4 * time.Second},
+			fault: F{Kind: fault.DelayPuback, Delay: 4 * time.Second},
 			want:  [3]int{fine, fine, fine}, stored: 3, fired: 1, took: 4 * time.Second,
 		},
 		"SwallowPuback": {
-			fault: F{Kind: testbroker.SwallowPuback},
+			fault: F{Kind: fault.SwallowPuback},
 			want:  [3]int{0, fine, fine}, stored: 3, fired: 1, took: 10 * time.Second, conns: [2]uint64{2, 1},
 		},
 		"Forget": {
-			fault: F{Kind: testbroker.Forget},
+			fault: F{Kind: fault.Forget},
 			want:  [3]int{fine, fine, fine}, stored: 2, fired: 1,
 		},
 		"GarbageOnPublish": {
-			fault: F{Kind: testbroker.GarbageOnPublish},
+			fault: F{Kind: fault.GarbageOnPublish},
 			want:  [3]int{0, fine, fine}, stored: 3, fired: 1,
 		},
 		"HalfOpen": {
-			fault: F{Kind: testbroker.HalfOpen, For: 5 * time.Second},
+			fault: F{Kind: fault.HalfOpen, For: 5 * time.Second},
 			want:  [3]int{0, fine, fine}, stored: 2, fired: 1, took: 10 * time.Second,
 		},
 		"HalfOpen of one": {
-			fault: F{Kind: testbroker.HalfOpen, Device: "dev-1", For: 5 * time.Second},
+			fault: F{Kind: fault.HalfOpen, Device: "dev-1", For: 5 * time.Second},
 			want:  [3]int{0, fine, fine}, stored: 2, fired: 1,
 		},
 		"HalfOpen later": {
-			fault: F{Kind: testbroker.HalfOpen, After: 1, For: 5 * time.Second},
+			fault: F{Kind: fault.HalfOpen, After: 1, For: 5 * time.Second},
 			want:  [3]int{fine, 0, fine}, stored: 2, fired: 1,
 		},
 		"Throttle": {
-			fault: F{Kind: testbroker.Throttle, Rate: 0.5},
+			fault: F{Kind: fault.Throttle, Rate: 0.5},
 			want:  [3]int{fine, 429, 429}, stored: 1, fired: 2, code: 429001, conns: [2]uint64{1, 1},
 		},
 		"Absent": {
-			fault: F{Kind: testbroker.Absent, Device: "dev-1", For: time.Second},
+			fault: F{Kind: fault.Absent, Device: "dev-1", For: time.Second},
 			want:  [3]int{0, 0, 0}, stored: 0, fired: 3, conns: [2]uint64{3, 3},
 		},
 		"Absent to all": {
-			fault: F{Kind: testbroker.Absent},
+			fault: F{Kind: fault.Absent},
 			want:  [3]int{0, 0, 0}, stored: 0, fired: 3,
 		},
 		"Quota": {
-			fault: F{Kind: testbroker.Quota, Limit: 1},
+			fault: F{Kind: fault.Quota, Limit: 1},
 			want:  [3]int{fine, 403, 403}, stored: 1, fired: 2, code: 403002,
 		},
 
 		"MuteHandshake": {
-			fault: F{Kind: testbroker.MuteHandshake},
+			fault: F{Kind: fault.MuteHandshake},
 			want:  [3]int{0, fine, fine}, stored: 2, fired: 1, took: 10 * time.Second,
 		},
 		"NotTLS": {
-			fault: F{Kind: testbroker.NotTLS},
+			fault: F{Kind: fault.NotTLS},
 			want:  [3]int{0, fine, fine}, stored: 2, fired: 1,
 		},
 	}
 }
 
 func moreHTTPFaultCases() map[string]faultCase {
-	type F = testbroker.Fault
+	type F = fault.Fault
 	return map[string]faultCase{
 		"CutHandshake": {
-			fault: F{Kind: testbroker.CutHandshake},
+			fault: F{Kind: fault.CutHandshake},
 			want:  [3]int{0, fine, fine}, stored: 2, fired: 1,
 		},
 		"OldTLS": {
-			fault: F{Kind: testbroker.OldTLS},
+			fault: F{Kind: fault.OldTLS},
 			want:  [3]int{0, fine, fine}, stored: 2, fired: 1,
 		},
 		"ExpiredCertificate": {
-			fault: F{Kind: testbroker.ExpiredCertificate},
+			fault: F{Kind: fault.ExpiredCertificate},
 			want:  [3]int{0, fine, fine}, stored: 2, fired: 1,
 		},
 
 		"AnswerStatus": {
-			fault: F{Kind: testbroker.AnswerStatus},
+			fault: F{Kind: fault.AnswerStatus},
 			want:  [3]int{503, fine, fine}, stored: 2, fired: 1, code: 503001, conns: [2]uint64{1, 1},
 		},
 		"AnswerStatus, list": {
-			fault: F{Kind: testbroker.AnswerStatus, Statuses: []int{500, 0, 429}},
+			fault: F{Kind: fault.AnswerStatus, Statuses: []int{500, 0, 429}},
 			want:  [3]int{500, fine, 429}, stored: 1, fired: 2, code: 500001,
 		},
 		"AnswerStatus, code": {
-			fault: F{Kind: testbroker.AnswerStatus, Statuses: []int{403, 200}, ErrorCode: 403006, Times: -1},
+			fault: F{Kind: fault.AnswerStatus, Statuses: []int{403, 200}, ErrorCode: 403006, Times: -1},
 			want:  [3]int{403, 200, 403}, stored: 0, fired: 3, code: 403006,
 		},
 		"AnswerStatus elsewhere": {
-			fault: F{Kind: testbroker.AnswerStatus, Route: testbroker.RouteReceive},
+			fault: F{Kind: fault.AnswerStatus, Route: fault.RouteReceive},
 			want:  [3]int{fine, fine, fine}, stored: 3,
 		},
 		"AnswerStatusAfter": {
-			fault: F{Kind: testbroker.AnswerStatusAfter, Statuses: []int{504}, After: 1, Route: testbroker.RouteTelemetry},
+			fault: F{Kind: fault.AnswerStatusAfter, Statuses: []int{504}, After: 1, Route: fault.RouteTelemetry},
 			want:  [3]int{fine, 504, fine}, stored: 3, fired: 1, code: 504000,
 		},
 		"ResetBeforeRequest": {
-			fault: F{Kind: testbroker.ResetBeforeRequest},
+			fault: F{Kind: fault.ResetBeforeRequest},
 			want:  [3]int{0, fine, fine}, stored: 2, fired: 1, conns: [2]uint64{2, 2},
 		},
 		"ResetAfterRequest": {
-			fault: F{Kind: testbroker.ResetAfterRequest},
+			fault: F{Kind: fault.ResetAfterRequest},
 			want:  [3]int{0, fine, fine}, stored: 3, fired: 1, conns: [2]uint64{2, 2},
 		},
 		"NoAnswer": {
-			fault: F{Kind: testbroker.NoAnswer, Times: 2},
+			fault: F{Kind: fault.NoAnswer, Times: 2},
 			want:  [3]int{0, 0, fine}, stored: 3, fired: 2, took: 10 * time.Second,
 		},
 		"DropDuringAnswer": {
-			fault: F{Kind: testbroker.DropDuringAnswer},
+			fault: F{Kind: fault.DropDuringAnswer},
 			want:  [3]int{0, fine, fine}, stored: 3, fired: 1, conns: [2]uint64{2, 1},
 		},
 		"SlowAnswer": {
-			fault: F{Kind: testbroker.SlowAnswer, Delay: 8 * time.Second},
+			fault: F{Kind: fault.SlowAnswer, Delay: 8 * time.Second},
 			want:  [3]int{fine, fine, fine}, stored: 3, fired: 1, conns: [2]uint64{2, 1},
 		},
 		"SlowAnswer, too slow": {
-			fault: F{Kind: testbroker.SlowAnswer, Delay: 200 * time.Second},
+			fault: F{Kind: fault.SlowAnswer, Delay: 200 * time.Second},
 			want:  [3]int{0, fine, fine}, stored: 3, fired: 1, took: 10 * time.Second,
 		},
 		"GarbageAnswer": {
-			fault: F{Kind: testbroker.GarbageAnswer},
+			fault: F{Kind: fault.GarbageAnswer},
 			want:  [3]int{0, fine, fine}, stored: 3, fired: 1, conns: [2]uint64{2, 2},
 		},
 		"WrongDate": {
-			fault: F{Kind: testbroker.WrongDate, Skew: time.Hour},
+			fault: F{Kind: fault.WrongDate, Skew: time.Hour},
 			want:  [3]int{fine, fine, fine}, stored: 3, fired: 1,
 		},
 		"NoContentLength": {
-			fault: F{Kind: testbroker.NoContentLength},
+			fault: F{Kind: fault.NoContentLength},
 			want:  [3]int{fine, fine, fine}, stored: 3,
 		},
 
 		// The faults of uploads do not happen to messages.
 		"CutBlobBody": {
-			fault: F{Kind: testbroker.CutBlobBody},
+			fault: F{Kind: fault.CutBlobBody},
 			want:  [3]int{fine, fine, fine}, stored: 3,
 		},
 		"SlowBlob": {
-			fault: F{Kind: testbroker.SlowBlob},
+			fault: F{Kind: fault.SlowBlob},
 			want:  [3]int{fine, fine, fine}, stored: 3,
 		},
 		"DamageBlob": {
-			fault: F{Kind: testbroker.DamageBlob},
+			fault: F{Kind: fault.DamageBlob},
 			want:  [3]int{fine, fine, fine}, stored: 3,
 		},
 		"ExpireUpload": {
-			fault: F{Kind: testbroker.ExpireUpload},
+			fault: F{Kind: fault.ExpireUpload},
 			want:  [3]int{fine, fine, fine}, stored: 3,
 		},
 		"of blobs": {
-			fault: F{Kind: testbroker.AnswerStatus, Blob: testbroker.PutBlock},
+			fault: F{Kind: fault.AnswerStatus, Blob: fault.PutBlock},
 			want:  [3]int{fine, fine, fine}, stored: 3,
 		},
 	}
 }
 
 func TestFaultsOverHTTP(t *testing.T) {
-	covered := make(map[testbroker.FaultKind]bool)
+	covered := make(map[fault.Kind]bool)
 	cases := httpFaultCases()
 	maps.Copy(cases, moreHTTPFaultCases())
 	for name, c := range cases {
-		require.NotZero(t, c.fault.Kind.Protocols()&testbroker.HTTP, name)
+		require.NotZero(t, c.fault.Kind.Protocols()&hubdata.HTTP, name)
 		covered[c.fault.Kind] = true
 		for major, over := range []string{"HTTP/1.1", "HTTP/2"} {
 			t.Run(name+" over "+over, func(t *testing.T) {
@@ -235,8 +237,8 @@ func TestFaultsOverHTTP(t *testing.T) {
 			})
 		}
 	}
-	for _, k := range testbroker.FaultKinds() {
-		require.Equal(t, k.Protocols()&testbroker.HTTP != 0, covered[k], k)
+	for _, k := range fault.Kinds() {
+		require.Equal(t, k.Protocols()&hubdata.HTTP != 0, covered[k], k)
 	}
 }
 
@@ -277,25 +279,25 @@ func playHTTP(t *testing.T, c faultCase, major int) {
 
 func TestRetryAfter(t *testing.T) {
 	type (
-		F = testbroker.Fault
+		F = fault.Fault
 		H = testbroker.HTTPOptions
 	)
 	for name, c := range map[string]struct {
 		options testbroker.HTTPOptions
-		fault   testbroker.Fault
+		fault   fault.Fault
 		want    []string
 	}{
-		"none": {H{}, F{Kind: testbroker.AnswerStatus}, []string{"", ""}},
-		"seconds": {H{}, F{Kind: testbroker.AnswerStatus, RetryAfter: 1500 * time.Millisecond, Times: 2},
+		"none": {H{}, F{Kind: fault.AnswerStatus}, []string{"", ""}},
+		"seconds": {H{}, F{Kind: fault.AnswerStatus, RetryAfter: 1500 * time.Millisecond, Times: 2},
 			[]string{"2", "2"}},
-		"date": {H{}, F{Kind: testbroker.AnswerStatus, RetryAfter: time.Minute, RetryAfterDate: true},
+		"date": {H{}, F{Kind: fault.AnswerStatus, RetryAfter: time.Minute, RetryAfterDate: true},
 			[]string{"Sat, 01 Jan 2000 00:01:00 GMT",
 				""}},
-		"option": {H{RetryAfterDate: true}, F{Kind: testbroker.RefuseConnect, RetryAfter: time.Second},
+		"option": {H{RetryAfterDate: true}, F{Kind: fault.RefuseConnect, RetryAfter: time.Second},
 			[]string{"Sat, 01 Jan 2000 00:00:01 GMT",
 				""}},
-		"throttle": {H{}, F{Kind: testbroker.Throttle, Rate: 0.4}, []string{"", "3"}},
-		"dates": {H{RetryAfterDate: true}, F{Kind: testbroker.Throttle, Rate: 0.4}, []string{"",
+		"throttle": {H{}, F{Kind: fault.Throttle, Rate: 0.4}, []string{"", "3"}},
+		"dates": {H{RetryAfterDate: true}, F{Kind: fault.Throttle, Rate: 0.4}, []string{"",
 			"Sat, 01 Jan 2000 00:00:03 GMT"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -322,23 +324,23 @@ func TestFaultsOfAnAnswerWithABody(t *testing.T) {
 				h, d := newHub(t, nil)
 				p := newPoster(t, h.Dial(testbroker.PortHTTPS), h.ClientTLS(), token(d))
 				p.client.Transport.(*http.Transport).ForceAttemptHTTP2 = major == 1
-				require.NoError(t, h.SendC2D("dev-1", testbroker.C2D{Body: []byte(strings.Repeat("x", 1000))}))
+				require.NoError(t, h.SendC2D("dev-1", hubdata.C2D{Body: []byte(strings.Repeat("x", 1000))}))
 				get := func() (reply, error) {
 					time.Sleep(time.Minute) // the lock ends
 					return p.try("GET", inbound+version, "")
 				}
-				h.Inject(testbroker.Fault{Kind: testbroker.DropDuringAnswer})
+				h.Inject(fault.Fault{Kind: fault.DropDuringAnswer})
 				_, err := get()
 				require.Error(t, err)
 				require.Equal(t, 1, h.C2DLog("dev-1")[0].Deliveries)
 
-				h.Inject(testbroker.Fault{Kind: testbroker.NoContentLength})
+				h.Inject(fault.Fault{Kind: fault.NoContentLength})
 				r, err := get()
 				require.NoError(t, err)
 				require.Len(t, r.body, 1000)
 				require.EqualValues(t, -1, r.ContentLength)
 
-				h.Inject(testbroker.Fault{Kind: testbroker.WrongDate, Skew: -time.Hour})
+				h.Inject(fault.Fault{Kind: fault.WrongDate, Skew: -time.Hour})
 				r, err = get()
 				require.NoError(t, err)
 				require.EqualValues(t, 1000, r.ContentLength)
@@ -346,7 +348,7 @@ func TestFaultsOfAnAnswerWithABody(t *testing.T) {
 				require.NoError(t, err)
 				require.Equal(t, time.Now().Add(-time.Hour).UTC(), date)
 
-				h.Inject(testbroker.Fault{Kind: testbroker.SlowAnswer, Delay: 8 * time.Second})
+				h.Inject(fault.Fault{Kind: fault.SlowAnswer, Delay: 8 * time.Second})
 				start := time.Now()
 				r, err = get()
 				require.NoError(t, err)
@@ -426,7 +428,7 @@ func TestFaultMessagesOverHTTP(t *testing.T) {
 	})
 	t.Run("unacknowledged", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			h, d := newHub(t, &testbroker.Options{FaultMessages: testbroker.ObeyFaultMessagesUnacked})
+			h, d := newHub(t, &testbroker.Options{FaultMessages: fault.ObeyMessagesUnacked})
 			p := overHTTP(t, h, d)
 			p.client.Timeout = time.Hour
 			start := time.Now()
@@ -474,16 +476,16 @@ func stressHTTP(t *testing.T, seed uint64) {
 	const devices, messages = 3, 40
 	rng := rand.New(rand.NewPCG(seed, 1))
 	h, _ := newHub(t, &testbroker.Options{Seed: seed + 1})
-	var kinds []testbroker.FaultKind
-	for k := range testbroker.FaultKind(255) {
-		if k.Protocols()&testbroker.HTTP != 0 && k != testbroker.Forget {
+	var kinds []fault.Kind
+	for k := range fault.Kind(255) {
+		if k.Protocols()&hubdata.HTTP != 0 && k != fault.Forget {
 			kinds = append(kinds, k)
 		}
 	}
-	var plan []testbroker.Fault
+	var plan []fault.Fault
 	var pauses []time.Duration
 	for range 40 {
-		plan = append(plan, testbroker.Fault{
+		plan = append(plan, fault.Fault{
 			Kind: kinds[rng.IntN(len(kinds))], After: rng.IntN(5), Times: 1 + rng.IntN(2), Statuses: []int{500 + rng.IntN(5),
 				429, 0},
 			Delay: time.Duration(rng.Int64N(int64(time.Second))), For: time.Duration(1 + rng.Int64N(int64(10*time.Second))),
@@ -538,20 +540,20 @@ func stressHTTP(t *testing.T, seed uint64) {
 // On real sockets a reset overtakes data, and an orderly end does not.
 func TestFaultsOverRealHTTPS(t *testing.T) {
 	for _, c := range []struct {
-		fault testbroker.Fault
+		fault fault.Fault
 		want  int // the first status; 0 = no answer
 		err   string
 	}{
-		{testbroker.Fault{Kind: testbroker.ResetBeforeRequest}, 0, "reset"},
-		{testbroker.Fault{Kind: testbroker.ResetAfterRequest}, 0, "reset"},
-		{testbroker.Fault{Kind: testbroker.DropDuringAnswer}, 0, "unexpected EOF"},
-		{testbroker.Fault{Kind: testbroker.GarbageAnswer}, 0, "malformed HTTP"},
-		{testbroker.Fault{Kind: testbroker.GarbageOnPublish}, 0, "malformed HTTP"},
-		{testbroker.Fault{Kind: testbroker.NotTLS}, 0, "HTTP response to HTTPS client"},
-		{testbroker.Fault{Kind: testbroker.ExpiredCertificate}, 0, "expired"},
-		{testbroker.Fault{Kind: testbroker.DropAfterPuback}, fine, ""},
-		{testbroker.Fault{Kind: testbroker.SlowAnswer, Delay: 80 * time.Millisecond}, fine, ""},
-		{testbroker.Fault{Kind: testbroker.AnswerStatus}, 503, ""},
+		{fault.Fault{Kind: fault.ResetBeforeRequest}, 0, "reset"},
+		{fault.Fault{Kind: fault.ResetAfterRequest}, 0, "reset"},
+		{fault.Fault{Kind: fault.DropDuringAnswer}, 0, "unexpected EOF"},
+		{fault.Fault{Kind: fault.GarbageAnswer}, 0, "malformed HTTP"},
+		{fault.Fault{Kind: fault.GarbageOnPublish}, 0, "malformed HTTP"},
+		{fault.Fault{Kind: fault.NotTLS}, 0, "HTTP response to HTTPS client"},
+		{fault.Fault{Kind: fault.ExpiredCertificate}, 0, "expired"},
+		{fault.Fault{Kind: fault.DropAfterPuback}, fine, ""},
+		{fault.Fault{Kind: fault.SlowAnswer, Delay: 80 * time.Millisecond}, fine, ""},
+		{fault.Fault{Kind: fault.AnswerStatus}, 503, ""},
 	} {
 		t.Run(c.fault.Kind.String(), func(t *testing.T) {
 			h, d := newHub(t, nil)
@@ -576,21 +578,21 @@ func TestFaultsOverRealHTTPS(t *testing.T) {
 func TestFaultsSpareBackEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, _ := newHub(t, nil)
-		p := backEnd(t, h, testbroker.AllRights)
+		p := backEnd(t, h, hubdata.AllRights)
 		ask := func() int { return p.do("GET", "/devices/dev-1"+version, "").StatusCode }
-		for _, k := range testbroker.FaultKinds() {
+		for _, k := range fault.Kinds() {
 			switch k {
-			case testbroker.HalfOpen, testbroker.Absent: // for all devices
-				h.Inject(testbroker.Fault{Kind: k, Device: "dev-1"})
+			case fault.HalfOpen, fault.Absent: // for all devices
+				h.Inject(fault.Fault{Kind: k, Device: "dev-1"})
 			default:
-				h.Inject(testbroker.Fault{Kind: k, Rate: 0.1})
+				h.Inject(fault.Fault{Kind: k, Rate: 0.1})
 			}
 		}
 		require.Equal(t, 200, ask())
 		require.Equal(t, 200, ask())
-		h.Inject(testbroker.Fault{Kind: testbroker.AnswerStatus, Route: testbroker.RouteTwin})
+		h.Inject(fault.Fault{Kind: fault.AnswerStatus, Route: fault.RouteTwin})
 		require.Equal(t, 200, ask())
-		h.Inject(testbroker.Fault{Kind: testbroker.AnswerStatus, Route: testbroker.RouteRegistry})
+		h.Inject(fault.Fault{Kind: fault.AnswerStatus, Route: fault.RouteRegistry})
 		require.Equal(t, 503, ask())
 		require.Equal(t, 200, ask())
 	})

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/hubline-iot/hubline/testbroker/hubdata"
 	"github.com/hubline-iot/hubline/testbroker/internal/amqpfront"
 	"github.com/hubline-iot/hubline/testbroker/internal/blobfront"
 	"github.com/hubline-iot/hubline/testbroker/internal/httpfront"
@@ -14,12 +15,8 @@ import (
 	"github.com/hubline-iot/hubline/testbroker/internal/web"
 )
 
-const (
-	// DefaultHostName is the hub's name if Options.HostName is empty.
-	DefaultHostName = hub.DefaultHostName
-	// DefaultTokenGrace is how long an expired token is still accepted if Options.TokenGrace is zero.
-	DefaultTokenGrace = hub.DefaultTokenGrace
-)
+// DefaultHostName is the hub's name if Options.HostName is empty.
+const DefaultHostName = hub.DefaultHostName
 
 var (
 	// ErrClosed is returned by calls on a closed hub.
@@ -49,7 +46,7 @@ type Hub struct {
 
 // New makes a hub without devices and without listeners. Nil options mean all defaults.
 func New(o *Options) (*Hub, error) {
-	h, err := hub.New(o)
+	h, err := hub.New(o.forHub())
 	if err != nil {
 		return nil, err
 	}
@@ -60,7 +57,7 @@ func New(o *Options) (*Hub, error) {
 	amqp := amqpfront.New(h)
 	routes := slices.Concat(httpfront.TelemetryRoutes, httpfront.C2DRoutes, servicefront.Routes,
 		httpfront.UploadRoutes, blobfront.Routes)
-	h.SetFronts(map[Protocol]hub.Front{MQTT: mqtt, AMQP: amqp, HTTP: web.New(h, routes)})
+	h.SetFronts(map[hubdata.Protocol]hub.Front{hubdata.MQTT: mqtt, hubdata.AMQP: amqp, hubdata.HTTP: web.New(h, routes)})
 	return &Hub{h, amqp}, nil
 }
 
@@ -83,7 +80,7 @@ func (h *Hub) Connections(device string) int { return h.hub.Connections(device) 
 func (h *Hub) Drop(device string) int { return h.hub.Drop(device) }
 
 // Devices returns the registry: devices and their modules, by name.
-func (h *Hub) Devices() []Device { return h.hub.Devices() }
+func (h *Hub) Devices() []hubdata.Device { return h.hub.Devices() }
 
 // CloseConnections ends in order the connections of a device, named as in [Hub.Connections], and
 // returns their number. A connection over AMQP that also serves other devices stays open for them.
@@ -97,61 +94,8 @@ func (h *Hub) CloseConnections(device string) int { return h.hub.CloseConnection
 // first.
 func (h *Hub) Reset() { h.hub.Reset() }
 
-// EventKind is the kind of an [Event].
-type EventKind = hub.EventKind
-
-const (
-	// Connected: a client was authenticated; its CONNACK is about to be sent. Over AMQP, a connection
-	// can have many devices and has an event for each. Over HTTP, it is a device's first authenticated
-	// request on a connection.
-	Connected = hub.Connected
-	// Refused: a client got a CONNACK with a code other than 0, or was cut off without one. Over AMQP:
-	// its SASL outcome, put-token or attach was refused, or it was cut off before one was accepted.
-	// Over HTTP: a request was not authenticated or named an unknown resource, or the connection ended
-	// before a request was served.
-	Refused = hub.Refused
-	// Disconnected: a connection that was Connected has ended, or lost the right to serve a device.
-	Disconnected = hub.Disconnected
-	// FaultFired: a declared fault has happened.
-	FaultFired = hub.FaultFired
-	// FaultObeyed: a fault that a device requested with a message has happened.
-	FaultObeyed = hub.FaultObeyed
-	// MessageStored: telemetry was added to the log. It is not acknowledged yet.
-	MessageStored = hub.MessageStored
-	// TwinRequested: a client's twin request was executed or refused. The answer is about to be sent.
-	TwinRequested = hub.TwinRequested
-	// TwinChanged: a back end has changed desired properties or tags. Listeners are about to be
-	// notified.
-	TwinChanged = hub.TwinChanged
-	// MethodCalled: a back end has called a method. The call is about to be delivered, if the device
-	// is connected.
-	MethodCalled = hub.MethodCalled
-	// MethodAnswered: a client has answered a method.
-	MethodAnswered = hub.MethodAnswered
-	// MethodFailed: a call has ended without an accepted answer.
-	MethodFailed = hub.MethodFailed
-	// C2DChanged: a C2D message has entered a state, the first of which is Enqueued. The events of one
-	// device are in order.
-	C2DChanged = hub.C2DChanged
-	// UploadChanged: an upload has begun or ended. An expiry is reported only if a fault or
-	// [Hub.ExpireUploads] caused it.
-	UploadChanged = hub.UploadChanged
-	// FaultDeclared and FaultRemoved: [Hub.Inject] and [Injected.Remove] were called.
-	FaultDeclared = hub.FaultDeclared
-	FaultRemoved  = hub.FaultRemoved
-	// HubReset: [Hub.Reset] has finished.
-	HubReset = hub.HubReset
-)
-
-// Event is something that happened at the hub. Fields that a kind does not use are zero.
-type Event = hub.Event
-
-// Conflict is a pair of messages of one sender with the same message id but different bodies. A
-// sender that repeats a message after a loss must repeat it unchanged.
-type Conflict = hub.Conflict
-
 // Messages returns a copy of the log: all kept messages, in the order in which the hub stored them.
-func (h *Hub) Messages() []Message { return h.hub.Messages() }
+func (h *Hub) Messages() []hubdata.Message { return h.hub.Messages() }
 
 // Len returns how many messages the hub has stored since New or the last [Hub.Reset], including
 // forgotten ones.
@@ -164,7 +108,7 @@ func (h *Hub) Forgotten() int { return h.hub.Forgotten() }
 // Conflicts returns the pairs of messages that have the same sender and message id, but different
 // bodies. A message is compared with the first one of its id. When that is forgotten, it is
 // compared with the last unchanged repetition.
-func (h *Hub) Conflicts() []Conflict { return h.hub.Conflicts() }
+func (h *Hub) Conflicts() []hubdata.Conflict { return h.hub.Conflicts() }
 
 // WaitMessages waits until the hub has stored at least n messages, as counted by [Hub.Len]. It
 // fails when the context ends or the hub is closed.
@@ -175,6 +119,6 @@ func (h *Hub) WaitMessages(ctx context.Context, n int) error { return h.hub.Wait
 // or answer. ok may call methods of the hub that do not block. It must not modify the log, which
 // holds the kept messages; [Message.Sequence] is the position of a message among all. Wait fails
 // when the context ends or the hub is closed.
-func (h *Hub) Wait(ctx context.Context, ok func(log []Message) bool) error {
+func (h *Hub) Wait(ctx context.Context, ok func(log []hubdata.Message) bool) error {
 	return h.hub.Wait(ctx, ok)
 }

@@ -16,6 +16,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hubline-iot/hubline/testbroker"
+	"github.com/hubline-iot/hubline/testbroker/fault"
+	"github.com/hubline-iot/hubline/testbroker/hubdata"
 )
 
 const waitLimit = 10 * time.Second // on real sockets, where every wait should be much shorter
@@ -29,7 +31,7 @@ func realTCP(t testing.TB, addr net.Addr) *wire {
 }
 
 // realTLS connects, does the handshake and sends a CONNECT, which must be accepted.
-func realTLS(t testing.TB, h *testbroker.Hub, addr net.Addr, d testbroker.Device) *wire {
+func realTLS(t testing.TB, h *testbroker.Hub, addr net.Addr, d hubdata.Device) *wire {
 	conn, err := tls.Dial("tcp", addr.String(), h.ClientTLS())
 	require.NoError(t, err)
 	require.NoError(t, conn.SetDeadline(time.Now().Add(waitLimit)))
@@ -122,15 +124,15 @@ func TestCutsOnRealSocketsAreResets(t *testing.T) {
 			}
 		}
 		for _, c := range []struct {
-			kind   testbroker.FaultKind
+			kind   fault.Kind
 			stored int
-		}{{testbroker.DropDuringPublish, 0}, {testbroker.DropBeforePublish, 0}, {testbroker.DropAfterPublish, 1},
-			{testbroker.Absent, 0}} {
+		}{{fault.DropDuringPublish, 0}, {fault.DropBeforePublish, 0}, {fault.DropAfterPublish, 1},
+			{fault.Absent, 0}} {
 			t.Run(name+"/"+c.kind.String(), func(t *testing.T) {
 				h, dial := open(t)
 				w := dial()
-				in := h.Inject(testbroker.Fault{Kind: c.kind})
-				if c.kind != testbroker.Absent { // Absent needs no message, and a write would hide the error
+				in := h.Inject(fault.Fault{Kind: c.kind})
+				if c.kind != fault.Absent { // Absent needs no message, and a write would hide the error
 					w.send(publishBytes(2, 1, events, "x"))
 				}
 				require.ErrorIs(t, w.end(), syscall.ECONNRESET)
@@ -142,7 +144,7 @@ func TestCutsOnRealSocketsAreResets(t *testing.T) {
 		t.Run(name+"/DropAfterPuback", func(t *testing.T) {
 			h, dial := open(t)
 			w := dial()
-			in := h.Inject(testbroker.Fault{Kind: testbroker.DropAfterPuback})
+			in := h.Inject(fault.Fault{Kind: fault.DropAfterPuback})
 			for id := range uint16(50) { // still sending when the hub sends its last packet
 				w.conn.Write(publishBytes(2, id+1, events, "x"))
 			}
@@ -155,7 +157,7 @@ func TestCutsOnRealSocketsAreResets(t *testing.T) {
 		t.Run(name+"/refusal can be read", func(t *testing.T) {
 			h, dial := open(t)
 			dial()
-			h.Inject(testbroker.Fault{Kind: testbroker.RefuseConnect, Code: 6})
+			h.Inject(fault.Fault{Kind: fault.RefuseConnect, Code: 6})
 			w := dialRaw(t, h, secure)
 			d, err := h.Device("dev-1")
 			require.NoError(t, err)
@@ -171,7 +173,7 @@ func TestCutsOnRealSocketsAreResets(t *testing.T) {
 		t.Run(name+"/HalfOpen", func(t *testing.T) {
 			h, dial := open(t)
 			w := dial()
-			in := h.Inject(testbroker.Fault{Kind: testbroker.HalfOpen})
+			in := h.Inject(fault.Fault{Kind: fault.HalfOpen})
 			require.Equal(t, 1, in.Fired())
 			w.send([]byte{0xc0, 0})
 			require.NoError(t, w.conn.SetReadDeadline(time.Now().Add(50*time.Millisecond)))
@@ -205,7 +207,7 @@ func TestAbsentOnARealPort(t *testing.T) {
 	h, d := newHub(t, nil)
 	addr, err := h.Listen(testbroker.PortMQTT, "127.0.0.1:0")
 	require.NoError(t, err)
-	in := h.Inject(testbroker.Fault{Kind: testbroker.Absent})
+	in := h.Inject(fault.Fault{Kind: fault.Absent})
 	conn, err := net.Dial("tcp", addr.String())
 	if err == nil { // the reset may come before or after Dial returns
 		_, err = conn.Read(make([]byte, 1))
@@ -279,16 +281,16 @@ func TestTLSInABubble(t *testing.T) {
 		w := open()
 		w.publish(1, events, "x")
 		w.acked()
-		h.Inject(testbroker.Fault{Kind: testbroker.DropAfterPublish})
+		h.Inject(fault.Fault{Kind: fault.DropAfterPublish})
 		w.publish(2, events, "x")
 		require.ErrorIs(t, w.end(), syscall.ECONNRESET)
 		w = open()
-		h.Inject(testbroker.Fault{Kind: testbroker.DropAfterPuback})
+		h.Inject(fault.Fault{Kind: fault.DropAfterPuback})
 		w.publish(3, events, "x")
 		require.Equal(t, uint16(3), w.acked())
 		require.Equal(t, io.EOF, w.end())
 
-		in := h.Inject(testbroker.Fault{Kind: testbroker.HalfOpen})
+		in := h.Inject(fault.Fault{Kind: fault.HalfOpen})
 		raw, err := h.Dial(testbroker.PortMQTTS)(t.Context(), "tcp", "hub:8883")
 		require.NoError(t, err)
 		defer raw.Close()
@@ -300,7 +302,7 @@ func TestTLSInABubble(t *testing.T) {
 }
 
 // pahoClient is an independent MQTT implementation.
-func pahoClient(h *testbroker.Hub, d testbroker.Device, open func() (net.Conn, error)) paho.Client {
+func pahoClient(h *testbroker.Hub, d hubdata.Device, open func() (net.Conn, error)) paho.Client {
 	con := connectOf(d)
 	return paho.NewClient(paho.NewClientOptions().AddBroker("tcp://hub:1883").SetClientID(con.clientID).
 		SetUsername(con.user).SetPassword(con.password).SetAutoReconnect(false).SetKeepAlive(4 * time.Minute).
@@ -350,7 +352,7 @@ func TestPahoForADayInABubble(t *testing.T) {
 		}
 		time.Sleep(24 * time.Hour)
 		require.True(t, c.IsConnectionOpen())
-		h.Inject(testbroker.Fault{Kind: testbroker.HalfOpen})
+		h.Inject(fault.Fault{Kind: fault.HalfOpen})
 		require.Error(t, <-lost, "found by its keep-alive")
 		c.Disconnect(0)
 		require.Equal(t, 100, h.Len())

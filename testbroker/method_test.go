@@ -15,6 +15,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hubline-iot/hubline/testbroker"
+	"github.com/hubline-iot/hubline/testbroker/fault"
+	"github.com/hubline-iot/hubline/testbroker/hubdata"
 )
 
 const (
@@ -26,11 +28,11 @@ const (
 type calling struct {
 	t      testing.TB
 	done   chan struct{}
-	result testbroker.MethodResult
+	result hubdata.MethodResult
 	err    error
 }
 
-func call(t testing.TB, h *testbroker.Hub, id string, m testbroker.MethodCall) *calling {
+func call(t testing.TB, h *testbroker.Hub, id string, m hubdata.MethodCall) *calling {
 	c := &calling{t: t, done: make(chan struct{})}
 	go func() {
 		defer close(c.done)
@@ -39,7 +41,7 @@ func call(t testing.TB, h *testbroker.Hub, id string, m testbroker.MethodCall) *
 	return c
 }
 
-func (c *calling) ok() testbroker.MethodResult {
+func (c *calling) ok() hubdata.MethodResult {
 	c.t.Helper()
 	<-c.done
 	require.NoError(c.t, c.err)
@@ -55,7 +57,7 @@ func (c *calling) code() int {
 
 func codeOf(t testing.TB, err error) int {
 	t.Helper()
-	var e *testbroker.ServiceError
+	var e *hubdata.ServiceError
 	require.ErrorAs(t, err, &e)
 	return e.Code
 }
@@ -89,34 +91,34 @@ func TestMethodsOverMQTT(t *testing.T) {
 		require.NoError(t, err)
 		w := login(t, h, d)
 		w.subscribe(1, methodTopics)
-		c := call(t, h, "dev-1/mod-1", testbroker.MethodCall{Name: "reboot", Payload: []byte(`{"in":5}`)})
+		c := call(t, h, "dev-1/mod-1", hubdata.MethodCall{Name: "reboot", Payload: []byte(`{"in":5}`)})
 		rid, payload := w.asked("reboot")
 		require.Equal(t, "1", rid)
 		require.Equal(t, `{"in":5}`, payload)
 		log := h.MethodLog("dev-1")
-		require.Equal(t, []testbroker.MethodRecord{{
+		require.Equal(t, []hubdata.MethodRecord{{
 			DeviceID: "dev-1", ModuleID: "mod-1",
-			MethodCall: testbroker.MethodCall{Name: "reboot", Payload: []byte(`{"in":5}`), ResponseTimeout: 30 * time.Second},
-			RequestID:  "1", Protocol: testbroker.MQTT, Connection: 1, Deliveries: 1, Called: time.Now(), Delivered: time.Now(),
+			MethodCall: hubdata.MethodCall{Name: "reboot", Payload: []byte(`{"in":5}`), ResponseTimeout: 30 * time.Second},
+			RequestID:  "1", Protocol: hubdata.MQTT, Connection: 1, Deliveries: 1, Called: time.Now(), Delivered: time.Now(),
 		}}, log)
 		time.Sleep(time.Second)
 		w.answer(-7, rid, `null`)
-		require.Equal(t, testbroker.MethodResult{Status: -7, Payload: []byte("null")}, c.ok())
+		require.Equal(t, hubdata.MethodResult{Status: -7, Payload: []byte("null")}, c.ok())
 		log = h.MethodLog("dev-1/mod-1")
 		require.Equal(t, c.result, log[0].Result)
 		require.Equal(t, time.Second, log[0].Ended.Sub(log[0].Delivered))
-		require.Equal(t, []testbroker.MethodAnswer{{
-			DeviceID: "dev-1", ModuleID: "mod-1", RequestID: "1", MethodResult: c.result, Fate: testbroker.AnswerTaken,
-			Protocol:   testbroker.MQTT,
+		require.Equal(t, []hubdata.MethodAnswer{{
+			DeviceID: "dev-1", ModuleID: "mod-1", RequestID: "1", MethodResult: c.result, Fate: hubdata.AnswerTaken,
+			Protocol:   hubdata.MQTT,
 			Connection: 1, Received: time.Now(),
 		}}, h.MethodAnswers("dev-1"))
 
-		c = call(t, h, "dev-1/mod-1", testbroker.MethodCall{Name: "a%+#b"})
+		c = call(t, h, "dev-1/mod-1", hubdata.MethodCall{Name: "a%+#b"})
 		rid, payload = w.asked("a%25%2B%23b")
 		require.Empty(t, payload)
 		w.publish(9, methodAnswer+"200/?$rid="+rid, "") // QoS 1, no payload
 		require.EqualValues(t, 9, w.acked())
-		require.Equal(t, testbroker.MethodResult{Status: 200}, c.ok())
+		require.Equal(t, hubdata.MethodResult{Status: 200}, c.ok())
 	})
 }
 
@@ -125,7 +127,7 @@ func TestWhoTakesMethods(t *testing.T) {
 		h, d := newHub(t, nil)
 		offline := func(name string) {
 			t.Helper()
-			require.Equal(t, 404103, call(t, h, "dev-1", testbroker.MethodCall{Name: name}).code())
+			require.Equal(t, 404103, call(t, h, "dev-1", hubdata.MethodCall{Name: name}).code())
 		}
 		began := time.Now()
 		offline("a")
@@ -134,7 +136,7 @@ func TestWhoTakesMethods(t *testing.T) {
 		offline("a") // connected, but not subscribed to methods
 		w.subscribe(0, "$iothub/methods/POST/a/#")
 		offline("b")
-		c := call(t, h, "dev-1", testbroker.MethodCall{Name: "a"})
+		c := call(t, h, "dev-1", hubdata.MethodCall{Name: "a"})
 		rid, _ := w.asked("a")
 		w.answer(200, rid, "")
 		c.ok()
@@ -145,7 +147,7 @@ func TestWhoTakesMethods(t *testing.T) {
 		require.Empty(t, h.MethodLog("")[0].RequestID)
 
 		// A call waits for a client that connects within ConnectTimeout.
-		c = call(t, h, "dev-1", testbroker.MethodCall{Name: "c", ConnectTimeout: time.Minute})
+		c = call(t, h, "dev-1", hubdata.MethodCall{Name: "c", ConnectTimeout: time.Minute})
 		time.Sleep(59 * time.Second)
 		w.subscribe(0, methodTopics)
 		rid, _ = w.asked("c")
@@ -154,7 +156,7 @@ func TestWhoTakesMethods(t *testing.T) {
 		c.ok()
 		w.conn.Close()
 		began = time.Now()
-		require.Equal(t, 404103, call(t, h, "dev-1", testbroker.MethodCall{Name: "c", ConnectTimeout: time.Minute}).code())
+		require.Equal(t, 404103, call(t, h, "dev-1", hubdata.MethodCall{Name: "c", ConnectTimeout: time.Minute}).code())
 		require.Equal(t, time.Minute, time.Since(began))
 
 		// A client that resumes its session gets calls without a new SUBSCRIBE, after its CONNACK.
@@ -165,7 +167,7 @@ func TestWhoTakesMethods(t *testing.T) {
 		w.subscribe(0, methodTopics)
 		w.conn.Close()
 		synctest.Wait()
-		c = call(t, h, "dev-1", testbroker.MethodCall{Name: "d", ConnectTimeout: time.Minute})
+		c = call(t, h, "dev-1", hubdata.MethodCall{Name: "d", ConnectTimeout: time.Minute})
 		w = dial(t, h)
 		require.Equal(t, []byte{1, 0}, w.connect(kept))
 		rid, _ = w.asked("d")
@@ -176,31 +178,31 @@ func TestWhoTakesMethods(t *testing.T) {
 
 func TestCallsThatAreRefused(t *testing.T) {
 	h, _ := newHub(t, nil)
-	large := []byte(`"` + strings.Repeat("x", testbroker.MaxMethodPayload-2) + `"`)
+	large := []byte(`"` + strings.Repeat("x", hubdata.MaxMethodPayload-2) + `"`)
 	for _, c := range []struct {
 		id   string
-		call testbroker.MethodCall
+		call hubdata.MethodCall
 		code int
 	}{
-		{"dev-2", testbroker.MethodCall{Name: "a"}, 404001},
-		{"dev-1/mod-1", testbroker.MethodCall{Name: "a"}, 404010},
-		{"dev-1", testbroker.MethodCall{}, 400004},
-		{"dev-1", testbroker.MethodCall{Name: "a b"}, 400004},
-		{"dev-1", testbroker.MethodCall{Name: "a/b"}, 400004},
-		{"dev-1", testbroker.MethodCall{Name: "ä"}, 400004},
-		{"dev-1", testbroker.MethodCall{Name: "a", Payload: []byte("{")}, 400004},
-		{"dev-1", testbroker.MethodCall{Name: "a", Payload: append(large, ' ')}, 413001},
-		{"dev-1", testbroker.MethodCall{Name: "a", Payload: large}, 404103},
+		{"dev-2", hubdata.MethodCall{Name: "a"}, 404001},
+		{"dev-1/mod-1", hubdata.MethodCall{Name: "a"}, 404010},
+		{"dev-1", hubdata.MethodCall{}, 400004},
+		{"dev-1", hubdata.MethodCall{Name: "a b"}, 400004},
+		{"dev-1", hubdata.MethodCall{Name: "a/b"}, 400004},
+		{"dev-1", hubdata.MethodCall{Name: "ä"}, 400004},
+		{"dev-1", hubdata.MethodCall{Name: "a", Payload: []byte("{")}, 400004},
+		{"dev-1", hubdata.MethodCall{Name: "a", Payload: append(large, ' ')}, 413001},
+		{"dev-1", hubdata.MethodCall{Name: "a", Payload: large}, 404103},
 	} {
 		_, err := h.CallMethod(t.Context(), c.id, c.call)
 		require.Equal(t, c.code, codeOf(t, err), "%s %.20s", c.id, c.call)
 	}
 	ctx, cancel := contextWithCause(errors.New("enough"))
 	defer cancel()
-	_, err := h.CallMethod(ctx, "dev-1", testbroker.MethodCall{Name: "a", ConnectTimeout: time.Hour})
+	_, err := h.CallMethod(ctx, "dev-1", hubdata.MethodCall{Name: "a", ConnectTimeout: time.Hour})
 	require.EqualError(t, err, "enough")
 	require.NoError(t, h.Close())
-	_, err = h.CallMethod(context.Background(), "dev-1", testbroker.MethodCall{Name: "a", ConnectTimeout: time.Hour})
+	_, err = h.CallMethod(context.Background(), "dev-1", hubdata.MethodCall{Name: "a", ConnectTimeout: time.Hour})
 	require.ErrorIs(t, err, testbroker.ErrClosed)
 }
 
@@ -210,26 +212,26 @@ func TestAnswersThatDoNotCount(t *testing.T) {
 		w := login(t, h, d)
 		w.subscribe(0, methodTopics)
 		began := time.Now()
-		c := call(t, h, "dev-1", testbroker.MethodCall{Name: "slow", ResponseTimeout: 5 * time.Second})
+		c := call(t, h, "dev-1", hubdata.MethodCall{Name: "slow", ResponseTimeout: 5 * time.Second})
 		rid, _ := w.asked("slow")
 		w.answer(200, "ff", "")
 		require.Equal(t, 504101, c.code())
 		require.Equal(t, 5*time.Second, time.Since(began))
 		w.answer(200, rid, "")
 		w.silentNow()
-		c = call(t, h, "dev-1", testbroker.MethodCall{Name: "twice"})
+		c = call(t, h, "dev-1", hubdata.MethodCall{Name: "twice"})
 		rid, _ = w.asked("twice")
 		w.answer(200, rid, "1")
 		w.answer(500, rid, "2")
 		require.Equal(t, 200, c.ok().Status)
 		w.silentNow()
-		c = call(t, h, "dev-1", testbroker.MethodCall{Name: "bad"})
+		c = call(t, h, "dev-1", hubdata.MethodCall{Name: "bad"})
 		rid, _ = w.asked("bad")
 		w.answer(200, rid, "{")
 		require.Equal(t, 502000, c.code())
-		c = call(t, h, "dev-1", testbroker.MethodCall{Name: "large"})
+		c = call(t, h, "dev-1", hubdata.MethodCall{Name: "large"})
 		rid, _ = w.asked("large")
-		w.answer(200, rid, strings.Repeat(" ", testbroker.MaxMethodPayload)+"1")
+		w.answer(200, rid, strings.Repeat(" ", hubdata.MaxMethodPayload)+"1")
 		require.Equal(t, 413001, c.code())
 		w.answer(200, rid, "1")
 		w.silentNow()
@@ -243,7 +245,7 @@ func TestMethodsAndReconnects(t *testing.T) {
 		h, d := newHub(t, nil)
 		w := login(t, h, d)
 		w.subscribe(0, methodTopics)
-		c := call(t, h, "dev-1", testbroker.MethodCall{Name: "a"})
+		c := call(t, h, "dev-1", hubdata.MethodCall{Name: "a"})
 		rid, _ := w.asked("a")
 		w.conn.Close()
 		synctest.Wait()
@@ -252,7 +254,7 @@ func TestMethodsAndReconnects(t *testing.T) {
 		require.Equal(t, 504101, c.code())
 
 		w.subscribe(0, methodTopics)
-		c = call(t, h, "dev-1", testbroker.MethodCall{Name: "b"})
+		c = call(t, h, "dev-1", hubdata.MethodCall{Name: "b"})
 		w.asked("b")
 		began := time.Now()
 		login(t, h, d) // while the previous connection is still open
@@ -270,7 +272,7 @@ func TestMethodsOverAMQP(t *testing.T) {
 		session := p.session()
 		r, err := session.NewReceiver(t.Context(), "/devices/dev-1/methods/devicebound", ro)
 		require.NoError(t, err)
-		require.Equal(t, 404103, call(t, h, "dev-1", testbroker.MethodCall{Name: "a"}).code(), "one link is not enough")
+		require.Equal(t, 404103, call(t, h, "dev-1", hubdata.MethodCall{Name: "a"}).code(), "one link is not enough")
 		s, err := session.NewSender(t.Context(), "/devices/dev-1/methods/devicebound", so)
 		require.NoError(t, err)
 		synctest.Wait()
@@ -282,7 +284,7 @@ func TestMethodsOverAMQP(t *testing.T) {
 			}, nil)
 		}
 		for i, asText := range []bool{false, true} {
-			c := call(t, h, "dev-1", testbroker.MethodCall{Name: "reboot", Payload: []byte("[1]")})
+			c := call(t, h, "dev-1", hubdata.MethodCall{Name: "reboot", Payload: []byte("[1]")})
 			m, err := r.Receive(t.Context(), nil)
 			require.NoError(t, err)
 			require.NoError(t, r.AcceptMessage(t.Context(), m))
@@ -297,14 +299,14 @@ func TestMethodsOverAMQP(t *testing.T) {
 				correlation = strings.ToUpper(id.String())
 			}
 			require.NoError(t, answer(correlation, int32(200+i), `{"ok":true}`))
-			require.Equal(t, testbroker.MethodResult{Status: 200 + i, Payload: []byte(`{"ok":true}`)}, c.ok())
+			require.Equal(t, hubdata.MethodResult{Status: 200 + i, Payload: []byte(`{"ok":true}`)}, c.ok())
 			require.NoError(t, answer(correlation, int32(200), `{}`), "one that does not count is accepted all the same")
 		}
 		require.Equal(t, "amqp:invalid-field", condition(t, answer("x", "200", "")))
 		require.NoError(t, answer("x", int64(200), ""))
 		require.Equal(t, []string{"taken", "repeated", "taken", "repeated", "unknown"}, fates(h))
 
-		c := call(t, h, "dev-1", testbroker.MethodCall{Name: "b"})
+		c := call(t, h, "dev-1", hubdata.MethodCall{Name: "b"})
 		_, err = r.Receive(t.Context(), nil)
 		require.NoError(t, err)
 		loginAMQP(t, h, d).pair("/devices/dev-1/methods/devicebound", "methods:2")
@@ -312,7 +314,7 @@ func TestMethodsOverAMQP(t *testing.T) {
 
 		w := login(t, h, d)
 		w.subscribe(0, methodTopics)
-		c = call(t, h, "dev-1", testbroker.MethodCall{Name: "c"})
+		c = call(t, h, "dev-1", hubdata.MethodCall{Name: "c"})
 		rid, _ := w.asked("c") // the newest connection gets the call
 		w.answer(200, rid, "")
 		c.ok()
@@ -329,21 +331,21 @@ func TestFaultsOfMethods(t *testing.T) {
 			w.subscribe(0, methodTopics)
 		}
 		again()
-		inject := func(f testbroker.Fault) *testbroker.Injected {
+		inject := func(f fault.Fault) *testbroker.Injected {
 			f.Method = "a"
 			return h.Inject(f)
 		}
 		start := func() *calling {
-			return call(t, h, "dev-1", testbroker.MethodCall{Name: "a", Payload: []byte("1")})
+			return call(t, h, "dev-1", hubdata.MethodCall{Name: "a", Payload: []byte("1")})
 		}
-		inject(testbroker.Fault{Kind: testbroker.SwallowMethod})
-		other := call(t, h, "dev-1", testbroker.MethodCall{Name: "b"})
+		inject(fault.Fault{Kind: fault.SwallowMethod})
+		other := call(t, h, "dev-1", hubdata.MethodCall{Name: "b"})
 		rid, _ := w.asked("b")
 		w.answer(200, rid, "")
 		other.ok()
 		require.Equal(t, 504101, start().code())
 
-		inject(testbroker.Fault{Kind: testbroker.DuplicateMethod})
+		inject(fault.Fault{Kind: fault.DuplicateMethod})
 		c := start()
 		rid, _ = w.asked("a")
 		again2, _ := w.asked("a")
@@ -351,40 +353,40 @@ func TestFaultsOfMethods(t *testing.T) {
 		w.answer(200, rid, "")
 		c.ok()
 
-		inject(testbroker.Fault{Kind: testbroker.GarbleMethod, Bytes: []byte("]")})
+		inject(fault.Fault{Kind: fault.GarbleMethod, Bytes: []byte("]")})
 		c = start()
 		rid, payload := w.asked("a")
 		require.Equal(t, "]", payload)
 		w.answer(400, rid, "")
 		c.ok()
 
-		inject(testbroker.Fault{Kind: testbroker.RefuseMethod, Status: 503})
+		inject(fault.Fault{Kind: fault.RefuseMethod, Status: 503})
 		require.Equal(t, 503001, start().code())
-		inject(testbroker.Fault{Kind: testbroker.RefuseMethod, ErrorCode: 404103})
+		inject(fault.Fault{Kind: fault.RefuseMethod, ErrorCode: 404103})
 		require.Equal(t, 404103, start().code())
-		inject(testbroker.Fault{Kind: testbroker.RefuseMethod})
+		inject(fault.Fault{Kind: fault.RefuseMethod})
 		require.Equal(t, 429001, start().code())
-		inject(testbroker.Fault{Kind: testbroker.MisnameMethod})
+		inject(fault.Fault{Kind: fault.MisnameMethod})
 		c = start()
 		rid, _ = w.asked("a")
 		w.answer(200, rid, "")
 		require.Equal(t, 504101, c.code())
 		w.ping() // otherwise the keep-alive would expire
 
-		inject(testbroker.Fault{Kind: testbroker.SlowMethod, Delay: time.Minute})
+		inject(fault.Fault{Kind: fault.SlowMethod, Delay: time.Minute})
 		c = start()
 		require.Equal(t, 504101, c.code())
 		rid, _ = w.asked("a") // after the caller has given up
 		w.answer(200, rid, "")
 		w.silentNow()
 
-		inject(testbroker.Fault{Kind: testbroker.SwallowMethodAnswer})
+		inject(fault.Fault{Kind: fault.SwallowMethodAnswer})
 		c = start()
 		rid, _ = w.asked("a")
 		w.answer(200, rid, "")
 		require.Equal(t, 504101, c.code())
 
-		inject(testbroker.Fault{Kind: testbroker.SlowMethodAnswer, Delay: 10 * time.Second})
+		inject(fault.Fault{Kind: fault.SlowMethodAnswer, Delay: 10 * time.Second})
 		c = start()
 		rid, _ = w.asked("a")
 		began := time.Now()
@@ -392,25 +394,25 @@ func TestFaultsOfMethods(t *testing.T) {
 		c.ok()
 		require.Equal(t, 10*time.Second, time.Since(began))
 
-		inject(testbroker.Fault{Kind: testbroker.DropBeforeMethod})
+		inject(fault.Fault{Kind: fault.DropBeforeMethod})
 		c = start()
 		require.Error(t, w.end())
 		require.Equal(t, 504101, c.code())
 		again()
-		inject(testbroker.Fault{Kind: testbroker.DropAfterMethod})
+		inject(fault.Fault{Kind: fault.DropAfterMethod})
 		c = start()
 		w.asked("a")
 		require.Error(t, w.end())
 		require.Equal(t, 504101, c.code())
 		again()
-		inject(testbroker.Fault{Kind: testbroker.DropOnMethodAnswer})
+		inject(fault.Fault{Kind: fault.DropOnMethodAnswer})
 		c = start()
 		rid, _ = w.asked("a")
 		w.answer(200, rid, "")
 		require.Error(t, w.end())
 		require.Equal(t, 504101, c.code())
 		again()
-		inject(testbroker.Fault{Kind: testbroker.DropAfterMethodAnswer})
+		inject(fault.Fault{Kind: fault.DropAfterMethodAnswer})
 		c = start()
 		rid, _ = w.asked("a")
 		w.answer(200, rid, "")
@@ -432,12 +434,12 @@ func TestCloseDuringCalls(t *testing.T) {
 		h, d := newHub(t, nil)
 		w := login(t, h, d)
 		w.subscribe(0, methodTopics, desiredTopics)
-		h.Inject(testbroker.Fault{Kind: testbroker.SlowMethod, Method: "a", Delay: time.Hour})
-		h.Inject(testbroker.Fault{Kind: testbroker.SlowDesired, Delay: time.Hour})
+		h.Inject(fault.Fault{Kind: fault.SlowMethod, Method: "a", Delay: time.Hour})
+		h.Inject(fault.Fault{Kind: fault.SlowDesired, Delay: time.Hour})
 		_, err := h.PatchDesired("dev-1", "{}")
 		require.NoError(t, err)
-		c := call(t, h, "dev-1", testbroker.MethodCall{Name: "a"})
-		waiting := call(t, h, "dev-1", testbroker.MethodCall{Name: "b"})
+		c := call(t, h, "dev-1", hubdata.MethodCall{Name: "a"})
+		waiting := call(t, h, "dev-1", hubdata.MethodCall{Name: "b"})
 		w.asked("b")
 		synctest.Wait()
 		began := time.Now()
@@ -485,7 +487,7 @@ func TestManyCalls(t *testing.T) {
 	for range callers {
 		all.Go(func() {
 			for range each {
-				h.CallMethod(t.Context(), "dev-1", testbroker.MethodCall{Name: "a", ConnectTimeout: time.Second,
+				h.CallMethod(t.Context(), "dev-1", hubdata.MethodCall{Name: "a", ConnectTimeout: time.Second,
 					ResponseTimeout: 50 * time.Millisecond})
 			}
 		})
@@ -493,8 +495,8 @@ func TestManyCalls(t *testing.T) {
 	all.Go(func() {
 		for range 20 {
 			h.Drop("dev-1")
-			h.Inject(testbroker.Fault{Kind: testbroker.DropAfterMethod, After: 3})
-			h.CallMethod(t.Context(), "dev-1", testbroker.MethodCall{Name: "a", ConnectTimeout: time.Second,
+			h.Inject(fault.Fault{Kind: fault.DropAfterMethod, After: 3})
+			h.CallMethod(t.Context(), "dev-1", hubdata.MethodCall{Name: "a", ConnectTimeout: time.Second,
 				ResponseTimeout: 50 * time.Millisecond})
 		}
 	})
@@ -504,7 +506,7 @@ func TestManyCalls(t *testing.T) {
 	device.Wait()
 	taken := map[string]int{}
 	for _, a := range h.MethodAnswers("") {
-		if a.Fate == testbroker.AnswerTaken {
+		if a.Fate == hubdata.AnswerTaken {
 			taken[a.RequestID]++
 		}
 	}

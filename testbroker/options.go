@@ -1,23 +1,162 @@
 package testbroker
 
 import (
+	"time"
+
+	"github.com/hubline-iot/hubline/testbroker/event"
+	"github.com/hubline-iot/hubline/testbroker/fault"
 	"github.com/hubline-iot/hubline/testbroker/internal/hub"
 )
 
 // Options are the settings of a hub. The zero value of each field means its default.
-type Options = hub.Options
-
-// AMQPOptions are the settings of AMQP connections. The zero value of each field means its default.
-type AMQPOptions = hub.AMQPOptions
-
-// HTTPOptions are the settings of HTTP connections. The zero value of each field means its default.
-type HTTPOptions = hub.HTTPOptions
-
-// KnownAPIVersions returns the API versions that known devices request.
-func KnownAPIVersions() []string { return hub.KnownAPIVersions() }
-
-// UploadOptions are the settings of file uploads. The zero value of each field means its default.
-type UploadOptions = hub.UploadOptions
+type Options struct {
+	// HostName is the hub's name in user names, tokens and its certificate. Default:
+	// [DefaultHostName].
+	HostName string
+	// Now is the hub's clock. The hub uses it to check tokens, to stamp messages and events, and to
+	// date its certificate. It is called from any goroutine. Default: [time.Now]. Delays and durations
+	// use the real clock, or the synctest bubble's.
+	Now func() time.Time
+	// TokenGrace is how long an expired token is still accepted. Default: 5 minutes;
+	// negative: no grace.
+	TokenGrace time.Duration
+	// ConnectionGrace is the time from the expiry of its token to the end of a connection. Default:
+	// TokenGrace; negative: no grace.
+	ConnectionGrace time.Duration
+	// C2D holds the settings of the C2D queues.
+	C2D C2DOptions
+	// FaultMessages says how the hub treats messages with which a device requests a fault. Default:
+	// the fault happens.
+	FaultMessages fault.MessageMode
+	// AMQP holds the settings of AMQP connections.
+	AMQP AMQPOptions
+	// HTTP holds the settings of HTTP connections.
+	HTTP HTTPOptions
+	// Uploads holds the settings of file uploads.
+	Uploads UploadOptions
+	// WebSocketFrame, unless zero, is the maximum payload of a frame that the hub sends, in bytes,
+	// regardless of packet boundaries. Default: each write is one frame.
+	WebSocketFrame int
+	// Keep, if positive, is how many entries of each log the hub keeps, the newest, so that it can run
+	// for any time. The logs are: messages, conflicts, method calls, their answers, requested faults,
+	// uploads with their files, and for each device or module its C2D messages and its twin requests.
+	// The hub forgets the oldest entries. It also forgets the C2D messages of a removed device after
+	// that many further removals. Waits, counts and sequence numbers include forgotten entries.
+	// Operations in progress continue, except that a forgotten upload is over. The memory of up to
+	// Keep forgotten entries is freed later. Default: all are kept until [Hub.Reset].
+	Keep int
+	// Seed, unless zero, makes keys, the certificate authority and the draws of faults repeatable:
+	// clients that trust a hub trust the next one with the same seed. Anyone who knows the seed can
+	// derive the keys.
+	Seed uint64
+	// OnEvent is called with every event: see [event.Kind]. Goroutines of connections and callers of
+	// the hub call it concurrently. It must not block; it may call methods that do not block. Default:
+	// none.
+	OnEvent func(event.Event)
+}
 
 // C2DOptions are the settings of the C2D queues. The zero value of each field means its default.
-type C2DOptions = hub.C2DOptions
+type C2DOptions struct {
+	// Queue is how many C2D messages may wait for one device, including unacknowledged ones. Default:
+	// 50.
+	Queue int
+	// TTL is the time from [Hub.SendC2D] to the expiry of a C2D message without an Expiry. Default: 1
+	// hour.
+	TTL time.Duration
+	// Lock is how long a delivered C2D message waits for its PUBACK or outcome, or over HTTP for its
+	// DELETE, before it is delivered again. Default: 60 s.
+	Lock time.Duration
+	// MaxDeliveries is how often a C2D message is delivered before it is dead-lettered. Default: 10.
+	MaxDeliveries int
+	// Window is how many unacknowledged C2D messages a client over MQTT may have. Over AMQP the
+	// client's credit sets the limit. Default: 16.
+	Window int
+}
+
+// AMQPOptions are the settings of AMQP connections. The zero value of each field means its default.
+type AMQPOptions struct {
+	// MaxFrameSize is the largest frame that the hub accepts, at least 512 bytes. Default: 65536.
+	MaxFrameSize uint32
+	// MaxMessageSize is the largest encoded message or batch, in bytes, that a telemetry link accepts.
+	// The hub detaches the link for a larger one. The size limit of one message, [hubdata.MaxMessage],
+	// is smaller. Default: 1 MiB.
+	MaxMessageSize uint64
+	// ChannelMax is the highest channel number of a connection, HandleMax the highest link handle of a
+	// session. Defaults: 8191 and 255.
+	ChannelMax uint16
+	HandleMax  uint32
+	// SessionWindow is how many transfer frames a client may send ahead of the hub in one session.
+	// Default: 2048.
+	SessionWindow uint32
+	// Credit is the number of messages for which the hub gives a link credit. It renews the credit
+	// when half is used. Default: 500.
+	Credit uint32
+	// IdleTimeout is how long a client may be silent before the hub closes its connection. The hub
+	// announces half of it to the client. Default: 8 minutes; negative: no limit.
+	IdleTimeout time.Duration
+	// MaxTokens is how many tokens one connection may hold. Default: 2000.
+	MaxTokens int
+	// OmitNextIncomingID omits next-incoming-id from each flow. The standard requires it once a
+	// session has begun, but some hubs omit it.
+	OmitNextIncomingID bool
+}
+
+// HTTPOptions are the settings of HTTP connections. The zero value of each field means its default.
+type HTTPOptions struct {
+	// HeaderTimeout is how long a client may take to send the head of a request. Default: 1 minute.
+	HeaderTimeout time.Duration
+	// RequestTimeout is how long a client may take to send a request with its body. Default: 2
+	// minutes.
+	RequestTimeout time.Duration
+	// IdleTimeout is how long a connection may be without a request. Default: 4 minutes; negative: no
+	// limit.
+	IdleTimeout time.Duration
+	// MaxHeader is the size limit of the head of a request in bytes. Default: 64 KB.
+	MaxHeader int
+	// NoHTTP2 disables HTTP/2: TLS clients get HTTP/1.1.
+	NoHTTP2 bool
+	// APIVersions are the accepted values of the query parameter api-version. Default:
+	// those that known devices request.
+	APIVersions []string
+	// StrictValues refuses messages that have property values with characters other than those allowed
+	// in names: ASCII letters and digits and ! # $ % & ' * + - . ^ _ ` | ~. The service's documents
+	// say that it accepts no others.
+	StrictValues bool
+	// TextErrors gives error bodies the older form, "ErrorCode:DeviceNotFound;..." instead of JSON in
+	// JSON.
+	TextErrors bool
+	// RetryAfterDate writes Retry-After as a date instead of a number of seconds.
+	RetryAfterDate bool
+}
+
+// UploadOptions are the settings of file uploads. The zero value of each field means its default.
+type UploadOptions struct {
+	// Host is the store's host name for devices, with an optional port. The hub is also the store, on
+	// all its HTTP ports. Default: the address at which the device reached the hub; for in-memory
+	// connections "store." and the hub's name, which the hub's certificate covers too.
+	Host string
+	// Life is the time limit of an upload. Default: 1 hour, as in the service, which allows 1 minute
+	// to 24 hours.
+	Life time.Duration
+	// NoStore makes a hub that has no store configured.
+	NoStore bool
+	// Digest makes the store keep size and hash of each block instead of its bytes, for files larger
+	// than memory: see [hubdata.Blob.Matches]. Such files cannot be downloaded.
+	Digest bool
+	// MaxBlocks is how many blocks a file may have. Default: 50,000, as in the service.
+	MaxBlocks int
+}
+
+// forHub returns the settings as the hub takes them. The conversions fail to compile when the types
+// differ.
+func (o *Options) forHub() *hub.Options {
+	if o == nil {
+		return nil
+	}
+	return &hub.Options{
+		HostName: o.HostName, Now: o.Now, TokenGrace: o.TokenGrace, ConnectionGrace: o.ConnectionGrace,
+		C2D: hub.C2DOptions(o.C2D), FaultMessages: o.FaultMessages, AMQP: hub.AMQPOptions(o.AMQP),
+		HTTP: hub.HTTPOptions(o.HTTP), Uploads: hub.UploadOptions(o.Uploads), WebSocketFrame: o.WebSocketFrame,
+		Keep: o.Keep, Seed: o.Seed, OnEvent: o.OnEvent,
+	}
+}

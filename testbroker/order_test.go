@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hubline-iot/hubline/testbroker"
+	"github.com/hubline-iot/hubline/testbroker/fault"
 )
 
 // orderTopic returns the topic of a message that requests a fault.
@@ -45,9 +46,9 @@ func TestFaultsThatADeviceAsksFor(t *testing.T) {
 				start := time.Now()
 				w.publish(1, orderTopic(c.kind, "boom", "2", "5"), "x")
 				require.Equal(t, uint16(1), w.acked())
-				want := testbroker.FaultMessage{DeviceID: "dev-1", Type: c.name, Reason: "boom", Delay: 2 * time.Second,
+				want := fault.Message{DeviceID: "dev-1", Type: c.name, Reason: "boom", Delay: 2 * time.Second,
 					Duration: 5 * time.Second, Received: start}
-				require.Equal(t, []testbroker.FaultMessage{want}, h.FaultMessages())
+				require.Equal(t, []fault.Message{want}, h.FaultMessages())
 				if c.end == nil {
 					time.Sleep(3 * time.Second)
 					w.ping()
@@ -78,7 +79,7 @@ func TestFaultsThatADeviceAsksFor(t *testing.T) {
 				w.conn.Close()
 				time.Sleep(time.Millisecond)
 				want.Happened = true
-				require.Equal(t, []testbroker.FaultMessage{want}, h.FaultMessages())
+				require.Equal(t, []fault.Message{want}, h.FaultMessages())
 				login(t, h, d).ping()
 				require.Zero(t, h.Len())
 			})
@@ -124,7 +125,7 @@ func TestFaultThatMeetsNoConnection(t *testing.T) {
 func TestSettingsOfFaultMessages(t *testing.T) {
 	t.Run("not acknowledged", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			h, d := newHub(t, &testbroker.Options{FaultMessages: testbroker.ObeyFaultMessagesUnacked})
+			h, d := newHub(t, &testbroker.Options{FaultMessages: fault.ObeyMessagesUnacked})
 			w := login(t, h, d)
 			w.publish(1, orderTopic("ShutDownMqtt", "", "1", ""), "x")
 			w.publish(2, orderTopic("KillAmqpSession", "", "1", ""), "x")
@@ -134,7 +135,7 @@ func TestSettingsOfFaultMessages(t *testing.T) {
 	})
 	t.Run("stored", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			h, d := newHub(t, &testbroker.Options{FaultMessages: testbroker.StoreFaultMessages})
+			h, d := newHub(t, &testbroker.Options{FaultMessages: fault.StoreMessages})
 			w := login(t, h, d)
 			w.publish(1, orderTopic("KillTcp", "", "0", ""), "x")
 			w.acked()
@@ -151,8 +152,8 @@ func TestSettingsOfFaultMessages(t *testing.T) {
 			require.Equal(t, 1, h.Len())
 		})
 	})
-	require.Equal(t, "StoreFaultMessages FaultMessages(9)", fmt.Sprint(testbroker.StoreFaultMessages, " ",
-		testbroker.FaultMessages(9)))
+	require.Equal(t, "StoreMessages MessageMode(9)", fmt.Sprint(fault.StoreMessages, " ",
+		fault.MessageMode(9)))
 }
 
 func TestCloseDoesNotWaitForFaultsAskedFor(t *testing.T) {

@@ -11,15 +11,18 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hubline-iot/hubline/testbroker"
+	"github.com/hubline-iot/hubline/testbroker/event"
+	"github.com/hubline-iot/hubline/testbroker/fault"
+	"github.com/hubline-iot/hubline/testbroker/hubdata"
 )
 
 // recorder records events.
 type recorder struct {
 	mu  sync.Mutex
-	all []testbroker.Event
+	all []event.Event
 }
 
-func (r *recorder) event(e testbroker.Event) {
+func (r *recorder) event(e event.Event) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.all = append(r.all, e)
@@ -40,7 +43,7 @@ func TestQuota(t *testing.T) {
 		h, d := newHub(t, &testbroker.Options{OnEvent: rec.event, TokenGrace: 100 * time.Hour})
 		two, err := h.AddDevice("dev-2")
 		require.NoError(t, err)
-		in := h.Inject(testbroker.Fault{Kind: testbroker.Quota, Device: "dev-1", Limit: 6})
+		in := h.Inject(fault.Fault{Kind: fault.Quota, Device: "dev-1", Limit: 6})
 		w, w2 := login(t, h, d), login(t, h, two)
 		for _, body := range []string{"", strings.Repeat("x", 4096), strings.Repeat("x", 4097)} { // count as one, one and two
 			w.publish(1, events, body)
@@ -50,7 +53,7 @@ func TestQuota(t *testing.T) {
 		require.Zero(t, in.Fired())
 		w.publish(2, events, strings.Repeat("x", 4000)) // the sixth message
 		w.acked()
-		require.ErrorIs(t, h.SendC2D("dev-1", testbroker.C2D{}), testbroker.ErrQuota)
+		require.ErrorIs(t, h.SendC2D("dev-1", hubdata.C2D{}), testbroker.ErrQuota)
 		w.publish(3, events, "x")
 		require.Equal(t, io.EOF, w.end())
 		require.Equal(t, 4, h.Len())
@@ -75,7 +78,7 @@ func TestQuotaThatAcceptsConnects(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var rec recorder
 		h, d := newHub(t, &testbroker.Options{OnEvent: rec.event})
-		in := h.Inject(testbroker.Fault{Kind: testbroker.Quota, Limit: -1, AcceptConnects: true, For: time.Hour})
+		in := h.Inject(fault.Fault{Kind: fault.Quota, Limit: -1, AcceptConnects: true, For: time.Hour})
 		for range 3 {
 			w := dial(t, h)
 			require.Equal(t, []byte{0, 0}, w.connect(connectOf(d)))
@@ -94,25 +97,25 @@ func TestQuotaThatAcceptsConnects(t *testing.T) {
 
 func TestReasonsOfEnds(t *testing.T) {
 	for name, c := range map[string]struct {
-		act  func(t *testing.T, h *testbroker.Hub, d testbroker.Device, w *wire)
+		act  func(t *testing.T, h *testbroker.Hub, d hubdata.Device, w *wire)
 		want error
 	}{
-		"replaced": {func(t *testing.T, h *testbroker.Hub, d testbroker.Device, w *wire) {
+		"replaced": {func(t *testing.T, h *testbroker.Hub, d hubdata.Device, w *wire) {
 			login(t, h, d)
 		}, testbroker.ErrReplaced},
-		"dropped": {func(t *testing.T, h *testbroker.Hub, d testbroker.Device, w *wire) {
+		"dropped": {func(t *testing.T, h *testbroker.Hub, d hubdata.Device, w *wire) {
 			h.Drop("")
 		}, testbroker.ErrDropped},
-		"disabled": {func(t *testing.T, h *testbroker.Hub, d testbroker.Device, w *wire) {
+		"disabled": {func(t *testing.T, h *testbroker.Hub, d hubdata.Device, w *wire) {
 			require.NoError(t, h.SetEnabled("dev-1", false))
 		}, testbroker.ErrDisabled},
-		"removed": {func(t *testing.T, h *testbroker.Hub, d testbroker.Device, w *wire) {
+		"removed": {func(t *testing.T, h *testbroker.Hub, d hubdata.Device, w *wire) {
 			require.NoError(t, h.RemoveDevice("dev-1"))
 		}, testbroker.ErrRemoved},
-		"parted": {func(t *testing.T, h *testbroker.Hub, d testbroker.Device, w *wire) {
+		"parted": {func(t *testing.T, h *testbroker.Hub, d hubdata.Device, w *wire) {
 			w.send([]byte{0xe0, 0})
 		}, testbroker.ErrParted},
-		"expired": {func(t *testing.T, h *testbroker.Hub, d testbroker.Device, w *wire) {
+		"expired": {func(t *testing.T, h *testbroker.Hub, d hubdata.Device, w *wire) {
 			time.Sleep(70 * time.Minute)
 		}, testbroker.ErrTokenExpired},
 	} {
@@ -143,7 +146,7 @@ func TestReasonsOfEnds(t *testing.T) {
 				all := rec.all
 				rec.mu.Unlock()
 				for _, e := range all {
-					if e.Kind == testbroker.Disconnected && e.Connection == 1 {
+					if e.Kind == event.Disconnected && e.Connection == 1 {
 						require.ErrorIs(t, e.Err, c.want)
 						ends++
 					}

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hubline-iot/hubline/testbroker"
+	"github.com/hubline-iot/hubline/testbroker/hubdata"
 )
 
 func TestRefusedLinksNameTheirAddress(t *testing.T) {
@@ -66,7 +67,7 @@ func TestServedConnectionsAreNotCalledRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var rec recorder
 		h, _ := newHub(t, &testbroker.Options{OnEvent: rec.event})
-		p := backEnd(t, h, testbroker.AllRights)
+		p := backEnd(t, h, hubdata.AllRights)
 		require.Equal(t, 404, p.do("GET", "/devices/dev-9"+version, "").StatusCode)
 		p.client.CloseIdleConnections()
 		synctest.Wait()

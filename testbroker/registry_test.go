@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hubline-iot/hubline/testbroker"
+	"github.com/hubline-iot/hubline/testbroker/hubdata"
 )
 
 // TestDisabledDevice checks that disabling a device cuts it and its modules at once, on any kind of
@@ -31,7 +32,7 @@ func TestDisabledDevice(t *testing.T) {
 		require.Equal(t, io.EOF, w.end())
 		require.True(t, websocket.IsCloseError(m.end(), websocket.CloseNormalClosure))
 		enqueue(t, h, "b")
-		for _, who := range []testbroker.Device{d, mod} {
+		for _, who := range []hubdata.Device{d, mod} {
 			require.Equal(t, []byte{0, 5}, dial(t, h).connect(connectOf(who)))
 		}
 		synctest.Wait()

@@ -9,6 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hubline-iot/hubline/testbroker"
+	"github.com/hubline-iot/hubline/testbroker/fault"
+	"github.com/hubline-iot/hubline/testbroker/hubdata"
 )
 
 // A Reset removes all earlier state, and the device can continue with its keys.
@@ -23,13 +25,13 @@ func TestReset(t *testing.T) {
 		w.acked()
 		w.publish(2, events+"%24.mid=1", "b")
 		w.acked()
-		require.NoError(t, h.SendC2D("dev-1", testbroker.C2D{Body: []byte("never acknowledged")}))
+		require.NoError(t, h.SendC2D("dev-1", hubdata.C2D{Body: []byte("never acknowledged")}))
 		_, err = h.PatchDesired("dev-1", `{"a":1}`)
 		require.NoError(t, err)
-		_, err = h.CallMethod(t.Context(), "dev-1", testbroker.MethodCall{Name: "reboot"})
+		_, err = h.CallMethod(t.Context(), "dev-1", hubdata.MethodCall{Name: "reboot"})
 		require.Error(t, err)
-		cut := h.Inject(testbroker.Fault{Kind: testbroker.DropConnect, Times: -1})
-		h.Inject(testbroker.Fault{Kind: testbroker.HalfOpen, Device: "dev-1"})
+		cut := h.Inject(fault.Fault{Kind: fault.DropConnect, Times: -1})
+		h.Inject(fault.Fault{Kind: fault.HalfOpen, Device: "dev-1"})
 		require.Len(t, h.Conflicts(), 1)
 
 		h.Reset()
@@ -43,7 +45,7 @@ func TestReset(t *testing.T) {
 		require.NoError(t, err)
 		require.JSONEq(t, `{}`, string(twin.Desired))
 		require.EqualValues(t, 1, twin.DesiredVersion)
-		require.Equal(t, []testbroker.Device{d, cam}, h.Devices())
+		require.Equal(t, []hubdata.Device{d, cam}, h.Devices())
 
 		w = login(t, h, d)
 		w.publish(1, events+"%24.mid=1", "c")
@@ -54,7 +56,7 @@ func TestReset(t *testing.T) {
 		cut.Remove()
 
 		w.subscribe(1, "devices/dev-1/messages/devicebound/#")
-		require.NoError(t, h.SendC2D("dev-1", testbroker.C2D{Body: []byte("new")}))
+		require.NoError(t, h.SendC2D("dev-1", hubdata.C2D{Body: []byte("new")}))
 		w.expect(3)
 		require.Equal(t, 1, h.C2DLog("dev-1")[0].Sequence)
 	})
@@ -84,7 +86,7 @@ func TestResetForgetsFiles(t *testing.T) {
 func TestResetWhileCallsAreUnderWay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, d := newHub(t, nil)
-		p := backEnd(t, h, testbroker.AllRights)
+		p := backEnd(t, h, hubdata.AllRights)
 		w := login(t, h, d)
 		w.subscribe(1, "$iothub/methods/POST/#")
 		ctx, cancel := context.WithCancel(t.Context())
@@ -94,7 +96,7 @@ func TestResetWhileCallsAreUnderWay(t *testing.T) {
 		}()
 		ended := make(chan error)
 		go func() {
-			_, err := h.CallMethod(ctx, "dev-1", testbroker.MethodCall{Name: "b", ResponseTimeout: 5 * time.Minute})
+			_, err := h.CallMethod(ctx, "dev-1", hubdata.MethodCall{Name: "b", ResponseTimeout: 5 * time.Minute})
 			ended <- err
 		}()
 		w.expect(3)

@@ -14,15 +14,17 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hubline-iot/hubline/testbroker"
+	"github.com/hubline-iot/hubline/testbroker/fault"
+	"github.com/hubline-iot/hubline/testbroker/hubdata"
 )
 
 // serviceToken returns a policy's token that is valid for an hour.
-func serviceToken(p testbroker.Policy) string {
+func serviceToken(p hubdata.Policy) string {
 	return sign(url.QueryEscape(p.HostName), p.PrimaryKey, time.Now().Add(time.Hour).Unix()) + "&skn=" + p.Name
 }
 
 // backEnd returns a client of a new policy with the rights.
-func backEnd(t testing.TB, h *testbroker.Hub, rights ...testbroker.Right) *poster {
+func backEnd(t testing.TB, h *testbroker.Hub, rights ...hubdata.Right) *poster {
 	p, err := h.AddPolicy(fmt.Sprint("policy", rights), rights...)
 	require.NoError(t, err)
 	return newPoster(t, h.Dial(testbroker.PortHTTP), nil, serviceToken(p))
@@ -54,7 +56,7 @@ func (r reply) told(t testing.TB, code int) {
 func TestRegistryOverHTTP(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, _ := newHub(t, nil)
-		p := backEnd(t, h, testbroker.AllRights)
+		p := backEnd(t, h, hubdata.AllRights)
 		key := strings.Repeat("QUFB", 8)
 		made := p.do("PUT", "/devices/dev-2"+version,
 			`{"deviceId":"dev-2","status":"enabled","authentication":{"type":"sas","symmetricKey":{"primaryKey":"`+key+
@@ -96,10 +98,10 @@ func TestRegistryOverHTTP(t *testing.T) {
 			"/statistics/devices"+version, "").body)
 		require.JSONEq(t, `{"connectedDeviceCount":0}`, p.do("GET", "/statistics/service"+version, "").body)
 
-		require.NoError(t, h.SendC2D("dev-1", testbroker.C2D{Body: []byte("x")}))
+		require.NoError(t, h.SendC2D("dev-1", hubdata.C2D{Body: []byte("x")}))
 		require.EqualValues(t, 1, p.do("GET", "/devices/dev-1"+version, "").object(t)["cloudToDeviceMessageCount"])
 		require.EqualValues(t, 1, p.do("DELETE", "/devices/dev-1/commands"+version, "").object(t)["totalMessagesPurged"])
-		require.Equal(t, testbroker.Purged, h.C2DLog("dev-1")[0].State)
+		require.Equal(t, hubdata.Purged, h.C2DLog("dev-1")[0].State)
 
 		p.do("DELETE", "/devices/dev-2"+version, "", "If-Match", "nonsense").told(t, 412001)
 		require.Equal(t, 204, p.do("DELETE", "/devices/dev-2"+version, "", "If-Match", "*").StatusCode)
@@ -112,7 +114,7 @@ func TestRegistryOverHTTP(t *testing.T) {
 
 func TestKindsOfAuthenticationInTheRegistry(t *testing.T) {
 	h, _ := newHub(t, nil)
-	p := backEnd(t, h, testbroker.RegistryWrite)
+	p := backEnd(t, h, hubdata.RegistryWrite)
 	print := strings.Repeat("AB", 20)
 	for i, c := range []struct {
 		authentication string
@@ -150,7 +152,7 @@ func TestKindsOfAuthenticationInTheRegistry(t *testing.T) {
 func TestTwinsOverHTTP(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, d := newHub(t, nil)
-		p := backEnd(t, h, testbroker.ServiceConnect)
+		p := backEnd(t, h, hubdata.ServiceConnect)
 		w := login(t, h, d)
 		w.subscribe(0, desiredTopics, twinResults)
 		w.request(twinPatch+"1", `{"fw":"1"}`)
@@ -197,7 +199,7 @@ func TestTwinsOverHTTP(t *testing.T) {
 func TestMethodsOverHTTP(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, d := newHub(t, nil)
-		p := backEnd(t, h, testbroker.ServiceConnect)
+		p := backEnd(t, h, hubdata.ServiceConnect)
 		p.post("/twins/dev-1/methods"+version, `{"methodName":"a"}`).refused(t, 404103)
 		w := login(t, h, d)
 		w.subscribe(0, methodTopics)
@@ -231,7 +233,7 @@ func TestMethodsOverHTTP(t *testing.T) {
 		}
 		p.post("/twins/dev-1/modules/m/methods"+version, `{"methodName":"a"}`).refused(t, 404010)
 		p.post("/twins/dev-1/methods"+version, `{"methodName":"a","payload":"`+strings.Repeat("x",
-			testbroker.MaxMethodPayload)+`"}`).refused(t, 413001)
+			hubdata.MaxMethodPayload)+`"}`).refused(t, 413001)
 	})
 }
 
@@ -239,17 +241,17 @@ func TestRightsOfPolicies(t *testing.T) {
 	h, d := newHub(t, nil)
 	requests := []struct {
 		method, path, body string
-		needs              testbroker.Right
+		needs              hubdata.Right
 	}{
-		{"GET", "/devices", "", testbroker.RegistryRead | testbroker.RegistryWrite},
-		{"GET", "/devices/dev-1", "", testbroker.RegistryRead | testbroker.RegistryWrite},
-		{"PUT", "/devices/new", `{"deviceId":"new"}`, testbroker.RegistryWrite},
-		{"DELETE", "/devices/new", "", testbroker.RegistryWrite},
-		{"GET", "/twins/dev-1", "", testbroker.ServiceConnect},
-		{"PATCH", "/twins/dev-1", "{}", testbroker.ServiceConnect},
-		{"DELETE", "/devices/dev-1/commands", "", testbroker.ServiceConnect},
+		{"GET", "/devices", "", hubdata.RegistryRead | hubdata.RegistryWrite},
+		{"GET", "/devices/dev-1", "", hubdata.RegistryRead | hubdata.RegistryWrite},
+		{"PUT", "/devices/new", `{"deviceId":"new"}`, hubdata.RegistryWrite},
+		{"DELETE", "/devices/new", "", hubdata.RegistryWrite},
+		{"GET", "/twins/dev-1", "", hubdata.ServiceConnect},
+		{"PATCH", "/twins/dev-1", "{}", hubdata.ServiceConnect},
+		{"DELETE", "/devices/dev-1/commands", "", hubdata.ServiceConnect},
 	}
-	for right := testbroker.RegistryRead; right <= testbroker.DeviceConnect; right <<= 1 {
+	for right := hubdata.RegistryRead; right <= hubdata.DeviceConnect; right <<= 1 {
 		p := backEnd(t, h, right)
 		for _, c := range requests {
 			r := p.do(c.method, c.path+version, c.body)
@@ -264,7 +266,7 @@ func TestRightsOfPolicies(t *testing.T) {
 	// device.
 	overHTTP(t, h, d).do("GET", "/twins/dev-1"+version, "").told(t, 401003)
 	newPoster(t, h.Dial(testbroker.PortHTTP), nil, "").do("GET", "/twins/dev-1"+version, "").told(t, 401003)
-	policy, err := h.AddPolicy("service", testbroker.ServiceConnect)
+	policy, err := h.AddPolicy("service", hubdata.ServiceConnect)
 	require.NoError(t, err)
 	require.NotContains(t, fmt.Sprintf("%v %+v %#v", policy, policy, policy), policy.PrimaryKey)
 	newPoster(t, h.Dial(testbroker.PortHTTP), nil, serviceToken(policy)).do("GET", "/devices/dev-1"+version, "").told(t,
@@ -282,14 +284,14 @@ func TestRightsOfPolicies(t *testing.T) {
 // Faults for devices do not happen to back ends, unless they name back-end requests.
 func TestFaultsAndBackEnds(t *testing.T) {
 	h, _ := newHub(t, nil)
-	p := backEnd(t, h, testbroker.ServiceConnect)
-	for _, kind := range []testbroker.FaultKind{testbroker.AnswerStatus, testbroker.ResetBeforeRequest,
-		testbroker.RefuseConnect, testbroker.DropConnect, testbroker.Absent} {
-		in := h.Inject(testbroker.Fault{Kind: kind, Device: "dev-1"})
+	p := backEnd(t, h, hubdata.ServiceConnect)
+	for _, kind := range []fault.Kind{fault.AnswerStatus, fault.ResetBeforeRequest,
+		fault.RefuseConnect, fault.DropConnect, fault.Absent} {
+		in := h.Inject(fault.Fault{Kind: kind, Device: "dev-1"})
 		p.do("GET", "/twins/dev-1"+version, "").object(t)
 		require.Zero(t, in.Fired())
 	}
-	in := h.Inject(testbroker.Fault{Kind: testbroker.AnswerStatus, Route: testbroker.RouteTwin, Device: "dev-1"})
+	in := h.Inject(fault.Fault{Kind: fault.AnswerStatus, Route: fault.RouteTwin, Device: "dev-1"})
 	require.Equal(t, 503, p.do("GET", "/twins/dev-1"+version, "").StatusCode)
 	require.Equal(t, 1, in.Fired())
 }
@@ -303,7 +305,7 @@ func TestQueries(t *testing.T) {
 	_, err := h.AddModule("dev-3", "m")
 	require.NoError(t, err)
 	require.NoError(t, h.SetEnabled("dev-4", false))
-	p := backEnd(t, h, testbroker.ServiceConnect)
+	p := backEnd(t, h, hubdata.ServiceConnect)
 	query := func(text string, header ...string) (ids []string, next string) {
 		body, err := json.Marshal(map[string]string{"query": text})
 		require.NoError(t, err)
@@ -336,7 +338,7 @@ func TestQueries(t *testing.T) {
 func TestBodiesThatAreNoObject(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, _ := newHub(t, nil)
-		p := backEnd(t, h, testbroker.AllRights)
+		p := backEnd(t, h, hubdata.AllRights)
 		before, err := h.Twin("dev-1")
 		require.NoError(t, err)
 		for _, path := range []string{"/twins/dev-1", "/twins/dev-1/methods", "/devices/dev-1", "/devices/query"} {
@@ -370,7 +372,7 @@ func TestBodiesThatAreNoObject(t *testing.T) {
 func TestAPatchOfNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, _ := newHub(t, nil)
-		p := backEnd(t, h, testbroker.ServiceConnect)
+		p := backEnd(t, h, hubdata.ServiceConnect)
 		state := func() (string, int64) {
 			twin, err := h.Twin("dev-1")
 			require.NoError(t, err)
@@ -395,7 +397,7 @@ func TestAPatchOfNothing(t *testing.T) {
 func TestTheModelIsInTheTwin(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, d := newHub(t, nil)
-		p := backEnd(t, h, testbroker.ServiceConnect)
+		p := backEnd(t, h, hubdata.ServiceConnect)
 		is := func(want string) {
 			t.Helper()
 			require.Equal(t, want, p.do("GET", "/twins/dev-1"+version, "").object(t)["modelId"])

@@ -11,6 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hubline-iot/hubline/testbroker"
+	"github.com/hubline-iot/hubline/testbroker/fault"
+	"github.com/hubline-iot/hubline/testbroker/hubdata"
 )
 
 // TestWhatWasAcknowledgedIsInTheLog runs a few devices through many faults. A device sends each
@@ -28,17 +30,17 @@ func stress(t *testing.T, seed uint64) {
 	const devices, messages = 3, 60
 	rng := rand.New(rand.NewPCG(seed, 1))
 	h, _ := newHub(t, &testbroker.Options{Seed: seed + 1})
-	kinds := []testbroker.FaultKind{
-		testbroker.RefuseConnect, testbroker.SlowConnack, testbroker.NoConnack, testbroker.DropConnect,
-		testbroker.DropDuringPublish, testbroker.DropBeforePublish, testbroker.DropAfterPublish, testbroker.DropAfterPuback,
-		testbroker.DelayPuback, testbroker.SwallowPuback, testbroker.HalfOpen, testbroker.Throttle, testbroker.Absent,
-		testbroker.Quota,
+	kinds := []fault.Kind{
+		fault.RefuseConnect, fault.SlowConnack, fault.NoConnack, fault.DropConnect,
+		fault.DropDuringPublish, fault.DropBeforePublish, fault.DropAfterPublish, fault.DropAfterPuback,
+		fault.DelayPuback, fault.SwallowPuback, fault.HalfOpen, fault.Throttle, fault.Absent,
+		fault.Quota,
 	}
 	var faults []*testbroker.Injected
-	var plan []testbroker.Fault
+	var plan []fault.Fault
 	var pauses []time.Duration
 	for range 25 {
-		f := testbroker.Fault{
+		f := fault.Fault{
 			Kind: kinds[rng.IntN(len(kinds))], After: rng.IntN(5), Times: 1 + rng.IntN(2),
 			Delay: time.Duration(rng.Int64N(int64(time.Second))), For: time.Duration(1 + rng.Int64N(int64(20*time.Second))),
 			Rate: 10,
@@ -85,7 +87,7 @@ func stress(t *testing.T, seed uint64) {
 
 // sendAll sends one message a second until each is acknowledged. It closes a connection that does
 // not answer.
-func sendAll(t *testing.T, h *testbroker.Hub, d testbroker.Device, messages int) {
+func sendAll(t *testing.T, h *testbroker.Hub, d hubdata.Device, messages int) {
 	for n := 0; n < messages; time.Sleep(123 * time.Millisecond) {
 		raw, err := h.Dial(testbroker.PortMQTT)(t.Context(), "tcp", "hub")
 		if err != nil {

@@ -8,7 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/hubline-iot/hubline/testbroker"
+	"github.com/hubline-iot/hubline/testbroker/fault"
 )
 
 func subscribeBytes(id uint16, filter string) []byte {
@@ -18,8 +18,8 @@ func subscribeBytes(id uint16, filter string) []byte {
 func TestRefuseSubscribe(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, d := newHub(t, nil)
-		in := h.Inject(testbroker.Fault{Kind: testbroker.RefuseSubscribe, After: 1})
-		odd := h.Inject(testbroker.Fault{Kind: testbroker.RefuseSubscribe, After: 2, Code: 2})
+		in := h.Inject(fault.Fault{Kind: fault.RefuseSubscribe, After: 1})
+		odd := h.Inject(fault.Fault{Kind: fault.RefuseSubscribe, After: 2, Code: 2})
 		w := login(t, h, d)
 		require.Equal(t, []byte{1}, w.subscribe(1, "$iothub/twin/res/#"))
 		require.Equal(t, []byte{0x80, 0x80}, w.subscribe(1, devicebound, "$iothub/methods/POST/#"))
@@ -36,7 +36,7 @@ func TestRefuseSubscribe(t *testing.T) {
 func TestDropOnSubscribe(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, d := newHub(t, nil)
-		in := h.Inject(testbroker.Fault{Kind: testbroker.DropOnSubscribe})
+		in := h.Inject(fault.Fault{Kind: fault.DropOnSubscribe})
 		w, _ := keeper(t, h, d)
 		w.send(subscribeBytes(7, devicebound))
 		require.ErrorIs(t, w.end(), syscall.ECONNRESET)
@@ -51,7 +51,7 @@ func TestDropOnSubscribe(t *testing.T) {
 func TestSwallowSuback(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, d := newHub(t, nil)
-		in := h.Inject(testbroker.Fault{Kind: testbroker.SwallowSuback})
+		in := h.Inject(fault.Fault{Kind: fault.SwallowSuback})
 		w := login(t, h, d)
 		enqueue(t, h, "x")
 		w.send(subscribeBytes(7, devicebound))
@@ -64,7 +64,7 @@ func TestSwallowSuback(t *testing.T) {
 func TestSlowSuback(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, d := newHub(t, nil)
-		in := h.Inject(testbroker.Fault{Kind: testbroker.SlowSuback, Delay: 20 * time.Second, Times: 2})
+		in := h.Inject(fault.Fault{Kind: fault.SlowSuback, Delay: 20 * time.Second, Times: 2})
 		w := login(t, h, d)
 		enqueue(t, h, "x")
 		start := time.Now()
@@ -88,10 +88,10 @@ func TestSlowSuback(t *testing.T) {
 func TestSubacksWithWrongCounts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, d := newHub(t, nil)
-		long := h.Inject(testbroker.Fault{Kind: testbroker.LongSuback})
+		long := h.Inject(fault.Fault{Kind: fault.LongSuback})
 		w := login(t, h, d)
 		require.Equal(t, []byte{1, 1}, w.subscribe(1, devicebound))
-		short := h.Inject(testbroker.Fault{Kind: testbroker.ShortSuback})
+		short := h.Inject(fault.Fault{Kind: fault.ShortSuback})
 		require.Empty(t, w.subscribe(1, devicebound))
 		require.Equal(t, []byte{1}, w.subscribe(1, devicebound))
 		require.Equal(t, []int{1, 1}, []int{long.Fired(), short.Fired()})
@@ -101,13 +101,13 @@ func TestSubacksWithWrongCounts(t *testing.T) {
 func TestPubacksThatNobodyAskedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, d := newHub(t, nil)
-		stray := h.Inject(testbroker.Fault{Kind: testbroker.StrayPuback, Times: 2})
+		stray := h.Inject(fault.Fault{Kind: fault.StrayPuback, Times: 2})
 		w := login(t, h, d)
 		w.publish(1, events, "x")
 		require.Equal(t, []uint16{0x8001, 1}, []uint16{w.acked(), w.acked()})
 		w.publish(0x8000, events, "x")
 		require.Equal(t, []uint16{1, 0x8000}, []uint16{w.acked(), w.acked()})
-		double := h.Inject(testbroker.Fault{Kind: testbroker.DuplicatePuback, After: 1})
+		double := h.Inject(fault.Fault{Kind: fault.DuplicatePuback, After: 1})
 		for id := range uint16(3) {
 			w.publish(id+2, events, "x")
 		}
@@ -120,7 +120,7 @@ func TestPubacksThatNobodyAskedFor(t *testing.T) {
 func TestSwallowPingresp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, d := newHub(t, nil)
-		in := h.Inject(testbroker.Fault{Kind: testbroker.SwallowPingresp, After: 1})
+		in := h.Inject(fault.Fault{Kind: fault.SwallowPingresp, After: 1})
 		w := login(t, h, d)
 		w.ping()
 		w.send([]byte{0xc0, 0})
@@ -134,14 +134,14 @@ func TestSwallowPingresp(t *testing.T) {
 func TestGarbage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, d := newHub(t, nil)
-		connects := h.Inject(testbroker.Fault{Kind: testbroker.GarbageOnConnect, Bytes: []byte{0xd0, 1, 7}})
+		connects := h.Inject(fault.Fault{Kind: fault.GarbageOnConnect, Bytes: []byte{0xd0, 1, 7}})
 		w := login(t, h, d)
 		require.Equal(t, []byte{7}, w.expect(pingresp))
-		subscribes := h.Inject(testbroker.Fault{Kind: testbroker.GarbageOnSubscribe, Bytes: []byte{0xd0, 1, 8}})
+		subscribes := h.Inject(fault.Fault{Kind: fault.GarbageOnSubscribe, Bytes: []byte{0xd0, 1, 8}})
 		w.send(subscribeBytes(7, devicebound))
 		require.Equal(t, []byte{8}, w.expect(pingresp))
 		w.expect(suback)
-		publishes := h.Inject(testbroker.Fault{Kind: testbroker.GarbageOnPublish, Bytes: []byte{0xd0, 1, 9}, After: 1,
+		publishes := h.Inject(fault.Fault{Kind: fault.GarbageOnPublish, Bytes: []byte{0xd0, 1, 9}, After: 1,
 			Times: 2})
 		w.publish(1, events, "x")
 		w.acked()
@@ -157,7 +157,7 @@ func TestGarbage(t *testing.T) {
 		require.Zero(t, h.SendRaw("dev-2", nil))
 		w.quiet()
 
-		h.Inject(testbroker.Fault{Kind: testbroker.GarbageOnPublish})
+		h.Inject(fault.Fault{Kind: fault.GarbageOnPublish})
 		w.publish(3, events, "x")
 		first, err := w.in.ReadByte()
 		require.NoError(t, err)

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hubline-iot/hubline/testbroker"
+	"github.com/hubline-iot/hubline/testbroker/hubdata"
 )
 
 func TestTelemetryIsLogged(t *testing.T) {
@@ -32,28 +33,28 @@ func TestTelemetryIsLogged(t *testing.T) {
 		require.Equal(t, uint16(8), w.acked())
 
 		start := time.Now().Add(-time.Minute / 2)
-		want := []testbroker.Message{
+		want := []hubdata.Message{
 			{
-				DeviceID: "dev-1", MessageID: "a", System: []testbroker.Property{{Name: "$.mid", Value: "a"}},
-				Properties: []testbroker.Property{{Name: "x", Value: "1"}},
-				Protocol:   testbroker.MQTT, Topic: events + "%24.mid=a&x=1", Body: []byte("one"), QoS: 1, PacketID: 258,
+				DeviceID: "dev-1", MessageID: "a", System: []hubdata.Property{{Name: "$.mid", Value: "a"}},
+				Properties: []hubdata.Property{{Name: "x", Value: "1"}},
+				Protocol:   hubdata.MQTT, Topic: events + "%24.mid=a&x=1", Body: []byte("one"), QoS: 1, PacketID: 258,
 				Connection: 1, Received: start, Sequence: 1,
 			},
 			{
-				DeviceID: "dev-1", ModuleID: "mod-1", Protocol: testbroker.MQTT,
+				DeviceID: "dev-1", ModuleID: "mod-1", Protocol: hubdata.MQTT,
 				Topic: "devices/dev-1/modules/mod-1/messages/events/",
 				Body:  []byte("two"), QoS: 1, PacketID: 1, Connection: 2, Received: time.Now(), Sequence: 2,
 			},
 			{
-				DeviceID: "dev-1", MessageID: "c", System: []testbroker.Property{{Name: "$.mid", Value: "c"}},
-				Protocol: testbroker.MQTT, Topic: events + "%24.mid=c", Body: []byte("again"), QoS: 1, PacketID: 7, Dup: true,
+				DeviceID: "dev-1", MessageID: "c", System: []hubdata.Property{{Name: "$.mid", Value: "c"}},
+				Protocol: hubdata.MQTT, Topic: events + "%24.mid=c", Body: []byte("again"), QoS: 1, PacketID: 7, Dup: true,
 				Connection: 1, Received: time.Now(), Sequence: 3,
 			},
-			{DeviceID: "dev-1", Protocol: testbroker.MQTT, Topic: events, Body: []byte("no answer wanted"), Connection: 1,
+			{DeviceID: "dev-1", Protocol: hubdata.MQTT, Topic: events, Body: []byte("no answer wanted"), Connection: 1,
 				Received: time.Now(), Sequence: 4},
 			{
-				DeviceID: "dev-1", Properties: []testbroker.Property{{Name: "x", Value: "1"}, {Name: "mqtt-retain", Value: "true"}},
-				Protocol: testbroker.MQTT, Topic: events + "x=1", Body: []byte("retained"), QoS: 1, PacketID: 8, Connection: 1,
+				DeviceID: "dev-1", Properties: []hubdata.Property{{Name: "x", Value: "1"}, {Name: "mqtt-retain", Value: "true"}},
+				Protocol: hubdata.MQTT, Topic: events + "x=1", Body: []byte("retained"), QoS: 1, PacketID: 8, Connection: 1,
 				Received: time.Now(), Sequence: 5,
 			},
 		}
@@ -110,8 +111,8 @@ func TestWait(t *testing.T) {
 		require.NoError(t, h.WaitMessages(t.Context(), 2))
 		require.Equal(t, 2*time.Second, time.Since(start))
 		require.NoError(t, h.Wait(t.Context(),
-			func(log []testbroker.Message) bool { return len(log) == 5 && log[4].PacketID == 5 }))
-		require.NoError(t, h.Wait(t.Context(), func([]testbroker.Message) bool { return h.Connections("") == 0 }))
+			func(log []hubdata.Message) bool { return len(log) == 5 && log[4].PacketID == 5 }))
+		require.NoError(t, h.Wait(t.Context(), func([]hubdata.Message) bool { return h.Connections("") == 0 }))
 		require.Equal(t, 5*time.Second, time.Since(start))
 	})
 }
@@ -243,24 +244,24 @@ func TestTelemetryReachesNoSubscriber(t *testing.T) {
 
 func TestWill(t *testing.T) {
 	for name, c := range map[string]struct {
-		end  func(t *testing.T, h *testbroker.Hub, d testbroker.Device, w *wire)
+		end  func(t *testing.T, h *testbroker.Hub, d hubdata.Device, w *wire)
 		sent bool
 	}{
-		"client goes without a word": {func(t *testing.T, h *testbroker.Hub, d testbroker.Device, w *wire) {
+		"client goes without a word": {func(t *testing.T, h *testbroker.Hub, d hubdata.Device, w *wire) {
 			w.conn.Close()
 		}, true},
-		"client falls silent": {func(t *testing.T, h *testbroker.Hub, d testbroker.Device, w *wire) { w.end() }, true},
-		"newer connection": {func(t *testing.T, h *testbroker.Hub, d testbroker.Device, w *wire) {
+		"client falls silent": {func(t *testing.T, h *testbroker.Hub, d hubdata.Device, w *wire) { w.end() }, true},
+		"newer connection": {func(t *testing.T, h *testbroker.Hub, d hubdata.Device, w *wire) {
 			login(t, h, d)
 		}, true},
-		"cut by the hub": {func(t *testing.T, h *testbroker.Hub, d testbroker.Device, w *wire) {
+		"cut by the hub": {func(t *testing.T, h *testbroker.Hub, d hubdata.Device, w *wire) {
 			h.Drop("dev-1")
 		}, true},
-		"client disconnects": {func(t *testing.T, h *testbroker.Hub, d testbroker.Device, w *wire) {
+		"client disconnects": {func(t *testing.T, h *testbroker.Hub, d hubdata.Device, w *wire) {
 			w.send([]byte{0xe0, 0})
 			w.end()
 		}, false},
-		"hub closes": {func(t *testing.T, h *testbroker.Hub, d testbroker.Device, w *wire) {
+		"hub closes": {func(t *testing.T, h *testbroker.Hub, d hubdata.Device, w *wire) {
 			h.Close()
 		}, false},
 	} {
@@ -277,10 +278,10 @@ func TestWill(t *testing.T) {
 					require.Zero(t, h.Len())
 					return
 				}
-				require.Equal(t, []testbroker.Message{{
-					DeviceID: "dev-1", MessageID: "w", System: []testbroker.Property{{Name: "$.mid", Value: "w"}},
-					Properties: []testbroker.Property{{Name: "a", Value: "b"}, {Name: "iothub-MessageType", Value: "Will"}},
-					Protocol:   testbroker.MQTT, Topic: events + "%24.mid=w&a=b", Body: []byte("gone"), QoS: 1, Connection: 1,
+				require.Equal(t, []hubdata.Message{{
+					DeviceID: "dev-1", MessageID: "w", System: []hubdata.Property{{Name: "$.mid", Value: "w"}},
+					Properties: []hubdata.Property{{Name: "a", Value: "b"}, {Name: "iothub-MessageType", Value: "Will"}},
+					Protocol:   hubdata.MQTT, Topic: events + "%24.mid=w&a=b", Body: []byte("gone"), QoS: 1, Connection: 1,
 					Received: time.Now(), Sequence: 1,
 				}}, h.Messages())
 			})

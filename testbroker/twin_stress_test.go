@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hubline-iot/hubline/testbroker"
+	"github.com/hubline-iot/hubline/testbroker/fault"
 )
 
 // A client repeats each patch until it has the answer. Under any faults, the log has all executed
@@ -21,14 +22,14 @@ func TestTwinsUnderFaults(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				h, d := newHub(t, &testbroker.Options{Seed: seed + 1})
 				draw := rand.New(rand.NewPCG(seed, 1))
-				kinds := []testbroker.FaultKind{
-					testbroker.DropBeforeTwin, testbroker.RefuseTwin, testbroker.DropAfterTwin, testbroker.SwallowTwin,
-					testbroker.SlowTwin, testbroker.MisnameTwin,
-					testbroker.DuplicateTwin, testbroker.SwallowDesired, testbroker.DuplicateDesired, testbroker.SlowDesired,
-					testbroker.DropAfterDesired,
+				kinds := []fault.Kind{
+					fault.DropBeforeTwin, fault.RefuseTwin, fault.DropAfterTwin, fault.SwallowTwin,
+					fault.SlowTwin, fault.MisnameTwin,
+					fault.DuplicateTwin, fault.SwallowDesired, fault.DuplicateDesired, fault.SlowDesired,
+					fault.DropAfterDesired,
 				}
 				for _, k := range kinds {
-					h.Inject(testbroker.Fault{Kind: k, Times: -1, Probability: 0.08,
+					h.Inject(fault.Fault{Kind: k, Times: -1, Probability: 0.08,
 						Delay: time.Duration(1+draw.IntN(9)) * time.Second})
 				}
 				const patches = 60

@@ -14,6 +14,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hubline-iot/hubline/testbroker"
+	"github.com/hubline-iot/hubline/testbroker/event"
+	"github.com/hubline-iot/hubline/testbroker/fault"
+	"github.com/hubline-iot/hubline/testbroker/hubdata"
 )
 
 const (
@@ -101,10 +104,10 @@ func TestTwinOverMQTT(t *testing.T) {
 
 				all := h.TwinLog(name)
 				require.Len(t, all, 4)
-				require.Equal(t, testbroker.TwinRequest{
-					DeviceID: "dev-1", ModuleID: module, Operation: testbroker.TwinPatch, RequestID: "a-3", Base: 2,
+				require.Equal(t, hubdata.TwinRequest{
+					DeviceID: "dev-1", ModuleID: module, Operation: hubdata.TwinPatch, RequestID: "a-3", Base: 2,
 					Body:   []byte(`{"fw":"1.4"}`),
-					Status: 204, Version: 3, Answers: 1, Protocol: testbroker.MQTT, Connection: 1, Received: time.Now(),
+					Status: 204, Version: 3, Answers: 1, Protocol: hubdata.MQTT, Connection: 1, Received: time.Now(),
 				}, all[2])
 			})
 		})
@@ -170,8 +173,8 @@ func TestWhoIsToldOfDesiredProperties(t *testing.T) {
 func TestNothingBeforeTheAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var h *testbroker.Hub
-		h, d := newHub(t, &testbroker.Options{OnEvent: func(e testbroker.Event) {
-			if e.Kind == testbroker.Connected {
+		h, d := newHub(t, &testbroker.Options{OnEvent: func(e event.Event) {
+			if e.Kind == event.Connected {
 				_, err := h.PatchDesired("dev-1", `{"a":1}`)
 				require.NoError(t, err)
 			}
@@ -187,7 +190,7 @@ func TestNothingBeforeTheAnswer(t *testing.T) {
 		require.Equal(t, []byte{1, 0}, w.connect(kept))
 		w.silentNow()
 
-		h.Inject(testbroker.Fault{Kind: testbroker.SlowSuback, Delay: time.Second})
+		h.Inject(fault.Fault{Kind: fault.SlowSuback, Delay: time.Second})
 		w.send(subscribeBytes(3, twinResults))
 		w.send(publishBytes(0, 0, twinGet+"1", ""))
 		w.silentNow()
@@ -271,7 +274,7 @@ func TestWhatATwinMayHold(t *testing.T) {
 			require.Contains(t, answer.Message, "reported properties: ")
 			_, bad := time.Parse("2006-01-02T15:04:05.0000000Z", answer.TimestampUTC)
 			require.NoError(t, bad)
-			var service *testbroker.ServiceError
+			var service *hubdata.ServiceError
 			require.ErrorAs(t, err, &service)
 			require.Equal(t, 400004, service.Code)
 			require.Equal(t, 400, service.Status())
@@ -304,7 +307,7 @@ func TestSizesAddUp(t *testing.T) {
 
 func TestEtagsAndVersions(t *testing.T) {
 	h, d := newHub(t, nil)
-	twin := func() testbroker.Twin {
+	twin := func() hubdata.Twin {
 		tw, err := h.Twin("dev-1")
 		require.NoError(t, err)
 		return tw
@@ -326,7 +329,7 @@ func TestEtagsAndVersions(t *testing.T) {
 	require.NoError(t, h.RemoveDevice("dev-1"))
 	_, err := h.Twin("dev-1")
 	require.ErrorIs(t, err, testbroker.ErrNotFound)
-	var service *testbroker.ServiceError
+	var service *hubdata.ServiceError
 	require.ErrorAs(t, err, &service)
 	require.Equal(t, 404001, service.Code)
 	_, err = h.PatchDesired("dev-1/mod-1", "{}")
@@ -395,7 +398,7 @@ func TestTopicsThatEndAConnection(t *testing.T) {
 	}
 	h, d := newHub(t, nil)
 	w := login(t, h, d)
-	w.send(publishBytes(0, 0, twinPatch+"1", strings.Repeat(" ", testbroker.MaxMessage+1)))
+	w.send(publishBytes(0, 0, twinPatch+"1", strings.Repeat(" ", hubdata.MaxMessage+1)))
 	require.Error(t, w.end(), "too large")
 	w = login(t, h, d)
 	w.send(publishBytes(4, 1, twinGet+"1", ""))
@@ -407,8 +410,8 @@ func TestWaitReported(t *testing.T) {
 		h, d := newHub(t, nil)
 		w := login(t, h, d)
 		w.subscribe(0, twinResults)
-		at := func(version int64) func(testbroker.Twin) bool {
-			return func(tw testbroker.Twin) bool { return tw.ReportedVersion >= version }
+		at := func(version int64) func(hubdata.Twin) bool {
+			return func(tw hubdata.Twin) bool { return tw.ReportedVersion >= version }
 		}
 		done := make(chan error)
 		go func() { done <- h.WaitReported(t.Context(), "dev-1", at(2)) }()
@@ -505,8 +508,8 @@ func TestTwinOverAMQP(t *testing.T) {
 		require.NoError(t, err)
 		m = l.request("GET", nil, "last", "")
 		require.Equal(t, "last", m.Properties.CorrelationID, "nothing before it")
-		require.Equal(t, testbroker.AMQP, h.TwinLog("dev-1")[0].Protocol)
-		require.Equal(t, testbroker.TwinSubscribe, h.TwinLog("dev-1")[0].Operation)
+		require.Equal(t, hubdata.AMQP, h.TwinLog("dev-1")[0].Protocol)
+		require.Equal(t, hubdata.TwinSubscribe, h.TwinLog("dev-1")[0].Operation)
 	})
 }
 
@@ -522,7 +525,7 @@ func TestNotificationsOverAMQPEndWithTheLinks(t *testing.T) {
 			l.request("PUT", amqp.Annotations{"resource": "/notifications/twin/properties/desired"}, "1", "")
 			pairs = append(pairs, l)
 		}
-		mute := h.Inject(testbroker.Fault{Kind: testbroker.SwallowDesired, Times: -1})
+		mute := h.Inject(fault.Fault{Kind: fault.SwallowDesired, Times: -1})
 		heard := func() int {
 			before := mute.Fired()
 			_, err := h.PatchDesired("dev-1", `{"a":1}`)
@@ -543,36 +546,36 @@ func TestFaultsOfTwins(t *testing.T) {
 		h, d := newHub(t, nil)
 		w := login(t, h, d)
 		w.subscribe(0, twinResults)
-		inject := func(f testbroker.Fault) *testbroker.Injected {
-			f.Operation = testbroker.TwinGet
+		inject := func(f fault.Fault) *testbroker.Injected {
+			f.Operation = hubdata.TwinGet
 			return h.Inject(f)
 		}
 		get := func(rid string) string {
 			topic, _ := w.request(twinGet+rid, "")
 			return strings.TrimPrefix(topic, "$iothub/twin/res/")
 		}
-		in := inject(testbroker.Fault{Kind: testbroker.RefuseTwin, RetryAfter: 1500 * time.Millisecond})
+		in := inject(fault.Fault{Kind: fault.RefuseTwin, RetryAfter: 1500 * time.Millisecond})
 		topic, _ := w.request(twinPatch+"0", `{"a":1}`)
 		require.Contains(t, topic, "/204/", "it is about another operation")
 		require.Equal(t, "429/?$rid=1&retry-after=2", get("1"))
 		require.Equal(t, 1, in.Fired())
-		inject(testbroker.Fault{Kind: testbroker.RefuseTwin, Status: 503})
+		inject(fault.Fault{Kind: fault.RefuseTwin, Status: 503})
 		topic, body := w.request(twinGet+"2", "")
 		require.Equal(t, "$iothub/twin/res/503/?$rid=2", topic)
 		require.Contains(t, body, `"errorCode":503001`)
-		inject(testbroker.Fault{Kind: testbroker.MisnameTwin})
+		inject(fault.Fault{Kind: fault.MisnameTwin})
 		require.Equal(t, "200/?$rid=3-other", get("3"))
-		inject(testbroker.Fault{Kind: testbroker.DuplicateTwin})
+		inject(fault.Fault{Kind: fault.DuplicateTwin})
 		require.Equal(t, "200/?$rid=4", get("4"))
 		topic, _ = w.received()
 		require.Contains(t, topic, "$rid=4")
-		inject(testbroker.Fault{Kind: testbroker.GarbleTwin})
+		inject(fault.Fault{Kind: fault.GarbleTwin})
 		_, body = w.request(twinGet+"5", "")
 		require.Equal(t, `{"desired":`, body)
-		inject(testbroker.Fault{Kind: testbroker.SwallowTwin})
+		inject(fault.Fault{Kind: fault.SwallowTwin})
 		w.send(publishBytes(0, 0, twinGet+"6", ""))
 		w.silentNow()
-		inject(testbroker.Fault{Kind: testbroker.SlowTwin, Delay: time.Minute})
+		inject(fault.Fault{Kind: fault.SlowTwin, Delay: time.Minute})
 		w.send(publishBytes(0, 0, twinGet+"7", ""))
 		began := time.Now()
 		require.Equal(t, "200/?$rid=8", get("8"), "others do not wait for it")
@@ -580,7 +583,7 @@ func TestFaultsOfTwins(t *testing.T) {
 		topic, _ = w.received()
 		require.Contains(t, topic, "$rid=7")
 		require.Equal(t, time.Minute, time.Since(began))
-		throttle := h.Inject(testbroker.Fault{Kind: testbroker.Throttle})
+		throttle := h.Inject(fault.Fault{Kind: fault.Throttle})
 		require.Equal(t, "429/?$rid=9", get("9"))
 		throttle.Remove()
 
@@ -590,8 +593,8 @@ func TestFaultsOfTwins(t *testing.T) {
 		}
 		require.Equal(t, []int{1, 1, 1, 1, 2, 1, 0, 1, 1, 1}, counts)
 
-		for _, kind := range []testbroker.FaultKind{testbroker.DropBeforeTwin, testbroker.DropAfterTwin} {
-			h.Inject(testbroker.Fault{Kind: kind})
+		for _, kind := range []fault.Kind{fault.DropBeforeTwin, fault.DropAfterTwin} {
+			h.Inject(fault.Fault{Kind: kind})
 			w.send(publishBytes(0, 0, twinPatch+"x", `{"b":null}`))
 			require.Error(t, w.end())
 			w = login(t, h, d)
@@ -616,15 +619,15 @@ func TestFaultsOfNotifications(t *testing.T) {
 			topic, _ := w.received()
 			return strings.TrimPrefix(topic, "$iothub/twin/PATCH/properties/desired/?$version=")
 		}
-		h.Inject(testbroker.Fault{Kind: testbroker.SwallowDesired})
-		h.Inject(testbroker.Fault{Kind: testbroker.SlowDesired, Delay: time.Second})
+		h.Inject(fault.Fault{Kind: fault.SwallowDesired})
+		h.Inject(fault.Fault{Kind: fault.SlowDesired, Delay: time.Second})
 		for range 3 {
 			patch()
 		}
-		h.Inject(testbroker.Fault{Kind: testbroker.DuplicateDesired})
+		h.Inject(fault.Fault{Kind: fault.DuplicateDesired})
 		patch()
 		require.Equal(t, []string{"4", "5", "5", "3"}, []string{version(), version(), version(), version()})
-		drop := h.Inject(testbroker.Fault{Kind: testbroker.DropAfterDesired})
+		drop := h.Inject(fault.Fault{Kind: fault.DropAfterDesired})
 		patch()
 		require.Equal(t, "6", version())
 		require.Error(t, w.end())
@@ -662,21 +665,21 @@ func TestFaultsOfTwinsOverAMQP(t *testing.T) {
 		l := twinAMQP{t, s, r}
 		for id, other := range map[any]any{"a": "a-other", amqp.UUID{1}: amqp.UUID{1, 15: 0xff},
 			uint64(7): uint64(7 + 1<<32)} {
-			h.Inject(testbroker.Fault{Kind: testbroker.MisnameTwin})
+			h.Inject(fault.Fault{Kind: fault.MisnameTwin})
 			require.Equal(t, other, l.request("GET", nil, id, "").Properties.CorrelationID)
 		}
-		h.Inject(testbroker.Fault{Kind: testbroker.RefuseTwin, RetryAfter: time.Minute, Operation: testbroker.TwinSubscribe})
+		h.Inject(fault.Fault{Kind: fault.RefuseTwin, RetryAfter: time.Minute, Operation: hubdata.TwinSubscribe})
 		m := l.request("PUT", amqp.Annotations{"resource": "/notifications/twin/properties/desired"}, "1", "")
 		require.Equal(t, amqp.Annotations{"status": int32(429), "retry-after": int32(60)}, m.Annotations)
 		_, err := h.PatchDesired("dev-1", `{"a":1}`)
 		require.NoError(t, err)
 		l.request("PUT", amqp.Annotations{"resource": "/notifications/twin/properties/desired"}, "2", "")
-		h.Inject(testbroker.Fault{Kind: testbroker.DuplicateDesired})
+		h.Inject(fault.Fault{Kind: fault.DuplicateDesired})
 		_, err = h.PatchDesired("dev-1", `{"a":2}`)
 		require.NoError(t, err)
 		require.Equal(t, int64(3), l.next().Annotations["version"], "the request that was refused was not carried out")
 		require.Equal(t, int64(3), l.next().Annotations["version"])
-		h.Inject(testbroker.Fault{Kind: testbroker.DropAfterTwin})
+		h.Inject(fault.Fault{Kind: fault.DropAfterTwin})
 		s.Send(t.Context(), &amqp.Message{
 			Annotations: amqp.Annotations{"operation": "PATCH", "resource": "/properties/reported"},
 			Properties:  &amqp.MessageProperties{CorrelationID: "3"}, Data: [][]byte{[]byte(`{"x":1}`)},

@@ -3,31 +3,11 @@ package testbroker
 import (
 	"context"
 
-	"github.com/hubline-iot/hubline/testbroker/internal/hub"
+	"github.com/hubline-iot/hubline/testbroker/hubdata"
 )
-
-// MaxUploads is how many uploads of a device may run at a time.
-const MaxUploads = hub.MaxUploads
-
-// UploadState is the state of an upload.
-type UploadState = hub.UploadState
-
-const (
-	// UploadRunning: the device has received the upload URI, and has not reported the result.
-	UploadRunning = hub.UploadRunning
-	// UploadSucceeded: the device has reported success.
-	UploadSucceeded = hub.UploadSucceeded
-	// UploadFailed: the device has reported failure.
-	UploadFailed = hub.UploadFailed
-	// UploadExpired: its time limit has passed.
-	UploadExpired = hub.UploadExpired
-)
-
-// Upload is the hub's record of an upload.
-type Upload = hub.Upload
 
 // Uploads returns the uploads, in the order in which they began.
-func (h *Hub) Uploads() []Upload { return h.hub.Uploads() }
+func (h *Hub) Uploads() []hubdata.Upload { return h.hub.Uploads() }
 
 // WaitUploads waits until devices have reported the end of at least n uploads, success or failure.
 // It fails when the context ends or the hub is closed.
@@ -39,13 +19,7 @@ func (h *Hub) ExpireUploads(device string) int { return h.hub.ExpireUploads(devi
 
 // Blob returns a file of the store. The hub drops it when it forgets the last upload of its name:
 // see [Options.Keep].
-func (h *Hub) Blob(name string) (Blob, bool) { return h.hub.Blob(name) }
+func (h *Hub) Blob(name string) (hubdata.Blob, bool) { return h.hub.Blob(name) }
 
 // Blobs returns the names of all files in the store, sorted.
 func (h *Hub) Blobs() []string { return h.hub.Blobs() }
-
-// Blob is a file in the store.
-type Blob = hub.Blob
-
-// BlobBlock is a part of a file.
-type BlobBlock = hub.BlobBlock

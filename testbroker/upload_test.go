@@ -17,6 +17,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hubline-iot/hubline/testbroker"
+	"github.com/hubline-iot/hubline/testbroker/fault"
+	"github.com/hubline-iot/hubline/testbroker/hubdata"
 )
 
 // A leave is the hub's answer to an upload request.
@@ -108,7 +110,7 @@ func TestUploadOfAFile(t *testing.T) {
 		require.Equal(t, "uploads", l.ContainerName)
 		require.Equal(t, "dev-1/logs/a b.txt", l.BlobName)
 		require.True(t, strings.HasPrefix(l.SASToken, "?"), "as the service does")
-		require.Equal(t, testbroker.UploadRunning, h.Uploads()[0].State)
+		require.Equal(t, hubdata.UploadRunning, h.Uploads()[0].State)
 		require.Equal(t, began.Add(time.Hour), h.Uploads()[0].Expires)
 
 		r := p.put(l, "", "content", "x-ms-blob-type", "BlockBlob", "Content-MD5", md5Of("content"), "x-ms-blob-content-type",
@@ -121,9 +123,9 @@ func TestUploadOfAFile(t *testing.T) {
 		require.Equal(t, 204, p.endUpload(ended(l.CorrelationID)).StatusCode)
 
 		require.NoError(t, h.WaitUploads(t.Context(), 1))
-		require.Equal(t, []testbroker.Upload{{
+		require.Equal(t, []hubdata.Upload{{
 			DeviceID: "dev-1", Blob: l.BlobName, CorrelationID: l.CorrelationID, Started: began, Expires: began.Add(time.Hour),
-			State: testbroker.UploadSucceeded, Ended: began.Add(time.Minute), StatusCode: 201, StatusDescription: "Created",
+			State: hubdata.UploadSucceeded, Ended: began.Add(time.Minute), StatusCode: 201, StatusDescription: "Created",
 			Size: 7,
 		}}, h.Uploads())
 		require.Equal(t, []string{l.BlobName}, h.Blobs())
@@ -165,13 +167,13 @@ func TestTheEndOfAnUploadIsToldInThreeForms(t *testing.T) {
 			l := p.beginUpload("a")
 			p.putBlob(l, "a")
 			require.Equal(t, 204, form(l.CorrelationID).StatusCode)
-			require.Equal(t, testbroker.UploadSucceeded, h.Uploads()[i].State)
+			require.Equal(t, hubdata.UploadSucceeded, h.Uploads()[i].State)
 		}
 		l := p.beginUpload("b")
 		require.Equal(t, 204, p.endUpload(`{"correlationId":"`+l.CorrelationID+
 			`","isSuccess":false,"statusCode":500,"statusDescription":"why"}`).StatusCode)
 		up := h.Uploads()[3]
-		require.Equal(t, testbroker.UploadFailed, up.State)
+		require.Equal(t, hubdata.UploadFailed, up.State)
 		require.Equal(t, "why", up.StatusDescription)
 	})
 }
@@ -205,7 +207,7 @@ func TestWhatAHubRefusesOfUploads(t *testing.T) {
 		q.post("/devices/dev-2/files/notifications"+version, ended(mine.CorrelationID)).refused(t, 400015)
 		q.post("/devices/dev-1/files"+version, `{"blobName":"a"}`).refused(t, 401002)
 
-		for range testbroker.MaxUploads - 1 {
+		for range hubdata.MaxUploads - 1 {
 			p.beginUpload("b")
 		}
 		begin(`{"blobName":"b"}`).refused(t, 403006)
@@ -216,7 +218,7 @@ func TestWhatAHubRefusesOfUploads(t *testing.T) {
 		time.Sleep(time.Minute)
 		p.endUpload(ended(late.CorrelationID)).refused(t, 400016)
 		p.put(late, "", "b", "x-ms-blob-type", "BlockBlob").storeRefused(t, 403, "AuthenticationFailed")
-		require.Equal(t, testbroker.UploadExpired, h.Uploads()[len(h.Uploads())-1].State)
+		require.Equal(t, hubdata.UploadExpired, h.Uploads()[len(h.Uploads())-1].State)
 		p.beginUpload("b")
 
 		none, nd := newHub(t, &testbroker.Options{Uploads: testbroker.UploadOptions{NoStore: true}})
@@ -228,7 +230,7 @@ func TestAnUploadCountsAsTwoMessages(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, d := newHub(t, nil)
 		p := overHTTP(t, h, d)
-		in := h.Inject(testbroker.Fault{Kind: testbroker.Quota, Limit: 4})
+		in := h.Inject(fault.Fault{Kind: fault.Quota, Limit: 4})
 		p.beginUpload("a")
 		p.beginUpload("a")
 		p.post("/devices/dev-1/files"+version, `{"blobName":"a"}`).refused(t, 403002)
@@ -383,34 +385,34 @@ func TestAStoreOfHashes(t *testing.T) {
 
 func TestFaultsOfTheStore(t *testing.T) {
 	for name, c := range map[string]struct {
-		fault  testbroker.Fault
+		fault  fault.Fault
 		status int // of the first request; zero = no answer
 		code   string
 		stored bool
 		took   time.Duration
 	}{
-		"CutBlobBody": {fault: testbroker.Fault{Kind: testbroker.CutBlobBody}},
-		"CutBlobBody of one": {fault: testbroker.Fault{Kind: testbroker.CutBlobBody, Device: "dev-1",
-			Blob: testbroker.PutBlob}},
-		"not its operation": {fault: testbroker.Fault{Kind: testbroker.CutBlobBody, Blob: testbroker.PutBlock}, status: 201,
+		"CutBlobBody": {fault: fault.Fault{Kind: fault.CutBlobBody}},
+		"CutBlobBody of one": {fault: fault.Fault{Kind: fault.CutBlobBody, Device: "dev-1",
+			Blob: fault.PutBlob}},
+		"not its operation": {fault: fault.Fault{Kind: fault.CutBlobBody, Blob: fault.PutBlock}, status: 201,
 			stored: true},
-		"not its device": {fault: testbroker.Fault{Kind: testbroker.CutBlobBody, Device: "dev-2"}, status: 201,
+		"not its device": {fault: fault.Fault{Kind: fault.CutBlobBody, Device: "dev-2"}, status: 201,
 			stored: true},
-		"SlowBlob": {fault: testbroker.Fault{Kind: testbroker.SlowBlob, Delay: 5 * time.Second}, status: 201,
+		"SlowBlob": {fault: fault.Fault{Kind: fault.SlowBlob, Delay: 5 * time.Second}, status: 201,
 			stored: true, took: 5 * time.Second},
-		"DamageBlob": {fault: testbroker.Fault{Kind: testbroker.DamageBlob}, status: 400, code: "Md5Mismatch"},
-		"ExpireUpload": {fault: testbroker.Fault{Kind: testbroker.ExpireUpload}, status: 403,
+		"DamageBlob": {fault: fault.Fault{Kind: fault.DamageBlob}, status: 400, code: "Md5Mismatch"},
+		"ExpireUpload": {fault: fault.Fault{Kind: fault.ExpireUpload}, status: 403,
 			code: "AuthenticationFailed"},
-		"ResetBeforeRequest": {fault: testbroker.Fault{Kind: testbroker.ResetBeforeRequest, Route: testbroker.RouteBlob}},
-		"ResetAfterRequest": {fault: testbroker.Fault{Kind: testbroker.ResetAfterRequest, Route: testbroker.RouteBlob},
+		"ResetBeforeRequest": {fault: fault.Fault{Kind: fault.ResetBeforeRequest, Route: fault.RouteBlob}},
+		"ResetAfterRequest": {fault: fault.Fault{Kind: fault.ResetAfterRequest, Route: fault.RouteBlob},
 			stored: true},
-		"AnswerStatus": {fault: testbroker.Fault{Kind: testbroker.AnswerStatus, Route: testbroker.RouteBlob},
+		"AnswerStatus": {fault: fault.Fault{Kind: fault.AnswerStatus, Route: fault.RouteBlob},
 			status: 503, code: "ServerBusy"},
-		"AnswerStatus 500": {fault: testbroker.Fault{Kind: testbroker.AnswerStatus, Blob: testbroker.PutBlob,
+		"AnswerStatus 500": {fault: fault.Fault{Kind: fault.AnswerStatus, Blob: fault.PutBlob,
 			Statuses: []int{500}}, status: 500, code: "InternalError"},
-		"AnswerStatus 409": {fault: testbroker.Fault{Kind: testbroker.AnswerStatus, Route: testbroker.RouteBlob,
+		"AnswerStatus 409": {fault: fault.Fault{Kind: fault.AnswerStatus, Route: fault.RouteBlob,
 			Statuses: []int{409}}, status: 409, code: "Conflict"},
-		"AnswerStatusAfter": {fault: testbroker.Fault{Kind: testbroker.AnswerStatusAfter, Route: testbroker.RouteBlob,
+		"AnswerStatusAfter": {fault: fault.Fault{Kind: fault.AnswerStatusAfter, Route: fault.RouteBlob,
 			RetryAfter: time.Second}, status: 503, code: "ServerBusy", stored: true},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -461,8 +463,8 @@ func TestUploadsOnRealPorts(t *testing.T) {
 }
 
 func TestNamesOfUploads(t *testing.T) {
-	require.Equal(t, "expired", testbroker.UploadExpired.String())
-	require.Equal(t, "UploadState(9)", testbroker.UploadState(9).String())
-	require.Equal(t, "Put Block List", testbroker.PutBlockList.String())
-	require.Equal(t, "BlobOperation(9)", testbroker.BlobOperation(9).String())
+	require.Equal(t, "expired", hubdata.UploadExpired.String())
+	require.Equal(t, "UploadState(9)", hubdata.UploadState(9).String())
+	require.Equal(t, "Put Block List", fault.PutBlockList.String())
+	require.Equal(t, "BlobOperation(9)", fault.BlobOperation(9).String())
 }

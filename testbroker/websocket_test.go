@@ -17,6 +17,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hubline-iot/hubline/testbroker"
+	"github.com/hubline-iot/hubline/testbroker/event"
+	"github.com/hubline-iot/hubline/testbroker/fault"
+	"github.com/hubline-iot/hubline/testbroker/hubdata"
 )
 
 // webConn is the client's end of a WebSocket as a stream.
@@ -79,14 +82,14 @@ func dialWeb(t testing.TB, h *testbroker.Hub) *webConn {
 }
 
 // twoWays returns connections of every kind to a hub.
-func twoWays(t testing.TB) map[string]func(t *testing.T) (*testbroker.Hub, testbroker.Device, net.Conn) {
+func twoWays(t testing.TB) map[string]func(t *testing.T) (*testbroker.Hub, hubdata.Device, net.Conn) {
 	type hub struct {
 		*testbroker.Hub
 		addr net.Addr
 	}
 	open := func(listen func(*testbroker.Hub) (net.Addr, error), dial func(h hub) (net.Conn, error)) func(t *testing.T) (
-		*testbroker.Hub, testbroker.Device, net.Conn) {
-		return func(t *testing.T) (*testbroker.Hub, testbroker.Device, net.Conn) {
+		*testbroker.Hub, hubdata.Device, net.Conn) {
+		return func(t *testing.T) (*testbroker.Hub, hubdata.Device, net.Conn) {
 			h, d := newHub(t, nil)
 			var addr net.Addr
 			if listen != nil {
@@ -100,7 +103,7 @@ func twoWays(t testing.TB) map[string]func(t *testing.T) (*testbroker.Hub, testb
 		}
 	}
 	const any = "127.0.0.1:0"
-	return map[string]func(t *testing.T) (*testbroker.Hub, testbroker.Device, net.Conn){
+	return map[string]func(t *testing.T) (*testbroker.Hub, hubdata.Device, net.Conn){
 		"memory": open(nil, func(h hub) (net.Conn, error) {
 			return h.Dial(testbroker.PortMQTT)(context.Background(), "tcp", "hub")
 		}),
@@ -147,8 +150,8 @@ func TestWebSocketRequests(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var refused error
-				h, d := newHub(t, &testbroker.Options{OnEvent: func(e testbroker.Event) {
-					if e.Kind == testbroker.Refused {
+				h, d := newHub(t, &testbroker.Options{OnEvent: func(e event.Event) {
+					if e.Kind == event.Refused {
 						refused = e.Err
 					}
 				}})
@@ -263,7 +266,7 @@ func TestEndsOfAWebSocket(t *testing.T) {
 	t.Run("refusal can be read", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			h, d := newHub(t, nil)
-			h.Inject(testbroker.Fault{Kind: testbroker.RefuseConnect, Code: 3})
+			h.Inject(fault.Fault{Kind: fault.RefuseConnect, Code: 3})
 			w := newWire(t, dialWeb(t, h))
 			require.Equal(t, []byte{0, 3}, w.connect(connectOf(d)))
 			require.True(t, websocket.IsCloseError(w.end(), websocket.CloseNormalClosure))
@@ -297,7 +300,7 @@ func TestEndsOfAWebSocket(t *testing.T) {
 			conn := dialWeb(t, h)
 			w := newWire(t, conn)
 			require.Equal(t, []byte{0, 0}, w.connect(connectOf(d)))
-			in := h.Inject(testbroker.Fault{Kind: testbroker.HalfOpen})
+			in := h.Inject(fault.Fault{Kind: fault.HalfOpen})
 			conn.SetPongHandler(func(string) error { t.Error("a dead link answered"); return nil })
 			require.NoError(t, conn.WriteControl(websocket.PingMessage, nil, time.Time{}))
 			w.send([]byte{0xc0, 0})
@@ -339,13 +342,13 @@ func TestWebSocketOverTLSInABubble(t *testing.T) {
 		require.Equal(t, []byte{0, 0}, w.connect(connectOf(d)))
 		w.publish(1, events, "x")
 		require.Equal(t, uint16(1), w.acked())
-		h.Inject(testbroker.Fault{Kind: testbroker.DropAfterPuback})
+		h.Inject(fault.Fault{Kind: fault.DropAfterPuback})
 		w.publish(2, events, "x")
 		require.Equal(t, uint16(2), w.acked())
 		require.True(t, websocket.IsCloseError(w.end(), 1000))
 		w.conn.Close()
 		synctest.Wait()
-		in := h.Inject(testbroker.Fault{Kind: testbroker.Absent})
+		in := h.Inject(fault.Fault{Kind: fault.Absent})
 		_, err = h.Dial(testbroker.PortHTTPS)(t.Context(), "tcp", "hub")
 		require.Error(t, err)
 		require.Equal(t, 1, in.Fired())

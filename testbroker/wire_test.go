@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hubline-iot/hubline/testbroker"
+	"github.com/hubline-iot/hubline/testbroker/hubdata"
 )
 
 // Packet types.
@@ -30,7 +31,7 @@ const (
 
 // newHub makes a hub with the device dev-1. The hub is closed when the test ends, inside the bubble
 // if there is one.
-func newHub(t testing.TB, o *testbroker.Options) (*testbroker.Hub, testbroker.Device) {
+func newHub(t testing.TB, o *testbroker.Options) (*testbroker.Hub, hubdata.Device) {
 	h, err := testbroker.New(o)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, h.Close()) })
@@ -52,7 +53,7 @@ func sign(sr, key string, expiry int64) string {
 }
 
 // token returns a token that is valid for an hour.
-func token(d testbroker.Device) string {
+func token(d hubdata.Device) string {
 	resource := d.HostName + "/devices/" + d.ID
 	if d.ModuleID != "" {
 		resource += "/modules/" + d.ModuleID
@@ -78,7 +79,7 @@ type will struct {
 }
 
 // connectOf returns a CONNECT that the hub accepts.
-func connectOf(d testbroker.Device) connect {
+func connectOf(d hubdata.Device) connect {
 	id := d.ID
 	if d.ModuleID != "" {
 		id += "/" + d.ModuleID
@@ -162,7 +163,7 @@ func dial(t testing.TB, h *testbroker.Hub) *wire {
 }
 
 // login connects and sends a CONNECT, which must be accepted.
-func login(t testing.TB, h *testbroker.Hub, d testbroker.Device) *wire {
+func login(t testing.TB, h *testbroker.Hub, d hubdata.Device) *wire {
 	w := dial(t, h)
 	require.Equal(t, []byte{0, 0}, w.connect(connectOf(d)))
 	return w

@@ -15,10 +15,12 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hubline-iot/hubline/testbroker"
+	"github.com/hubline-iot/hubline/testbroker/fault"
+	"github.com/hubline-iot/hubline/testbroker/hubdata"
 )
 
 // certified returns a CONNECT without a password.
-func certified(d testbroker.Device) connect {
+func certified(d hubdata.Device) connect {
 	c := connect{name: "MQTT", level: 4, flags: 2, keepAlive: 60, clientID: d.ID, user: d.HostName + "/" + d.ID +
 		"/?api-version=2021-04-12"}
 	if d.ModuleID != "" {
@@ -44,15 +46,15 @@ func TestCertificatesOfDevices(t *testing.T) {
 	own := func(name string) tls.Certificate { return testbroker.NewClientCert(name, none, none) }
 	var root, stranger, between *testbroker.CertAuthority // made in each bubble, for its time
 	var good, second tls.Certificate
-	x := func(h *testbroker.Hub) (testbroker.Device, error) {
+	x := func(h *testbroker.Hub) (hubdata.Device, error) {
 		return h.AddDeviceX509("dev-x", testbroker.Thumbprint(good.Leaf), testbroker.ThumbprintSHA1(second.Leaf))
 	}
-	ca := func(h *testbroker.Hub) (testbroker.Device, error) { return h.AddDeviceCA("dev-ca") }
-	sas := func(h *testbroker.Hub) (testbroker.Device, error) { return h.Device("dev-1") }
+	ca := func(h *testbroker.Hub) (hubdata.Device, error) { return h.AddDeviceCA("dev-ca") }
+	sas := func(h *testbroker.Hub) (hubdata.Device, error) { return h.Device("dev-1") }
 	now := time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC) // the start of a bubble's clock
 
 	for name, c := range map[string]struct {
-		device func(h *testbroker.Hub) (testbroker.Device, error)
+		device func(h *testbroker.Hub) (hubdata.Device, error)
 		cert   func() []tls.Certificate
 		change func(c *connect, h *testbroker.Hub)
 		want   byte
@@ -229,20 +231,20 @@ func handshake(t *testing.T, h *testbroker.Hub, config *tls.Config) error {
 
 func TestFaultsOfTheHandshake(t *testing.T) {
 	for _, c := range []struct {
-		kind  testbroker.FaultKind
+		kind  fault.Kind
 		check func(t *testing.T, err error)
 	}{
-		{testbroker.MuteHandshake, func(t *testing.T, err error) { require.ErrorContains(t, err, "timeout") }},
-		{testbroker.NotTLS, func(t *testing.T, err error) {
+		{fault.MuteHandshake, func(t *testing.T, err error) { require.ErrorContains(t, err, "timeout") }},
+		{fault.NotTLS, func(t *testing.T, err error) {
 			var wrong tls.RecordHeaderError
 			require.ErrorAs(t, err, &wrong)
 			require.Equal(t, "HTTP/", string(wrong.RecordHeader[:]))
 		}},
-		{testbroker.CutHandshake, func(t *testing.T, err error) { require.ErrorIs(t, err, io.ErrUnexpectedEOF) }},
-		{testbroker.OldTLS, func(t *testing.T, err error) {
+		{fault.CutHandshake, func(t *testing.T, err error) { require.ErrorIs(t, err, io.ErrUnexpectedEOF) }},
+		{fault.OldTLS, func(t *testing.T, err error) {
 			require.ErrorContains(t, err, "remote error: tls: protocol version not supported")
 		}},
-		{testbroker.ExpiredCertificate, func(t *testing.T, err error) {
+		{fault.ExpiredCertificate, func(t *testing.T, err error) {
 			var invalid x509.CertificateInvalidError
 			require.ErrorAs(t, err, &invalid)
 			require.Equal(t, x509.Expired, invalid.Reason)
@@ -252,7 +254,7 @@ func TestFaultsOfTheHandshake(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var rec recorder
 				h, d := newHub(t, &testbroker.Options{OnEvent: rec.event})
-				in := h.Inject(testbroker.Fault{Kind: c.kind, After: 1})
+				in := h.Inject(fault.Fault{Kind: c.kind, After: 1})
 				require.NoError(t, handshake(t, h, h.ClientTLS()))
 				synctest.Wait()
 				rec.mu.Lock()
@@ -271,12 +273,12 @@ func TestFaultsOfTheHandshake(t *testing.T) {
 			h, d := newHub(t, nil)
 			addr, err := h.Listen(testbroker.PortMQTTS, "127.0.0.1:0")
 			require.NoError(t, err)
-			in := h.Inject(testbroker.Fault{Kind: c.kind})
+			in := h.Inject(fault.Fault{Kind: c.kind})
 			raw, err := net.Dial("tcp", addr.String())
 			require.NoError(t, err)
 			defer raw.Close()
 			wait := 30 * time.Second
-			if c.kind == testbroker.MuteHandshake { // no answer arrives, however long the client waits
+			if c.kind == fault.MuteHandshake { // no answer arrives, however long the client waits
 				wait = 300 * time.Millisecond
 			}
 			require.NoError(t, raw.SetDeadline(time.Now().Add(wait)))
@@ -288,13 +290,13 @@ func TestFaultsOfTheHandshake(t *testing.T) {
 }
 
 func TestFaultOfTheHandshakeNeedsAHandshake(t *testing.T) {
-	for _, k := range []testbroker.FaultKind{testbroker.NotTLS, testbroker.CutHandshake, testbroker.OldTLS,
-		testbroker.ExpiredCertificate} {
+	for _, k := range []fault.Kind{fault.NotTLS, fault.CutHandshake, fault.OldTLS,
+		fault.ExpiredCertificate} {
 		t.Run(k.String(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				h, d := newHub(t, nil)
-				in := h.Inject(testbroker.Fault{Kind: k})
-				h.Inject(testbroker.Fault{Kind: k, Device: "dev-1", Times: -1})
+				in := h.Inject(fault.Fault{Kind: k})
+				h.Inject(fault.Fault{Kind: k, Device: "dev-1", Times: -1})
 				login(t, h, d)
 				raw, err := h.Dial(testbroker.PortMQTTS)(t.Context(), "tcp", "hub:8883")
 				require.NoError(t, err)
@@ -312,7 +314,7 @@ func TestFaultOfTheHandshakeNeedsAHandshake(t *testing.T) {
 func TestOldTLSServesOldClients(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, _ := newHub(t, nil)
-		in := h.Inject(testbroker.Fault{Kind: testbroker.OldTLS})
+		in := h.Inject(fault.Fault{Kind: fault.OldTLS})
 		config := h.ClientTLS()
 		config.MinVersion = tls.VersionTLS10
 		require.NoError(t, handshake(t, h, config))
@@ -323,7 +325,7 @@ func TestOldTLSServesOldClients(t *testing.T) {
 func TestHandshakeFaultsBelowAWebSocket(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, _ := newHub(t, nil)
-		in := h.Inject(testbroker.Fault{Kind: testbroker.CutHandshake})
+		in := h.Inject(fault.Fault{Kind: fault.CutHandshake})
 		dialer := websocket.Dialer{NetDialContext: h.Dial(testbroker.PortHTTPS), TLSClientConfig: h.ClientTLS(),
 			Subprotocols: []string{"mqtt"}}
 		_, _, err := dialer.Dial("wss://hub/$iothub/websocket", nil)

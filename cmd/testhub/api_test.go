@@ -22,14 +22,17 @@ import (
 
 	"github.com/hubline-iot/hubline/device"
 	"github.com/hubline-iot/hubline/fileupload"
-	tb "github.com/hubline-iot/hubline/testbroker"
+	"github.com/hubline-iot/hubline/testbroker/fault"
+	"github.com/hubline-iot/hubline/testbroker/hubdata"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/netopt"
 )
 
-// constants returns the names of the hub's constants of a type, read from its source.
+// constants returns the names of the constants of a type, such as "fault.Kind", read from the
+// source of its package below testbroker.
 func constants(t *testing.T, of string) []string {
-	files, err := filepath.Glob("../../testbroker/internal/hub/*.go")
+	pkg, of, _ := strings.Cut(of, ".")
+	files, err := filepath.Glob("../../testbroker/" + pkg + "/*.go")
 	require.NoError(t, err)
 	var all []string
 	for _, name := range files {
@@ -63,10 +66,10 @@ func constants(t *testing.T, of string) []string {
 // TestEveryKindHasItsName checks that the tables have every kind of fault, and every value of the
 // enumerations in faults.
 func TestEveryKindHasItsName(t *testing.T) {
-	require.Equal(t, constants(t, "FaultKind"), slices.Sorted(maps.Keys(faultKinds())))
-	for of, n := range map[string]int{"RouteKind": len(routeKinds), "LinkKind": len(linkKinds),
-		"TwinOperation": len(twinOperations),
-		"BlobOperation": len(blobOperations)} {
+	require.Equal(t, constants(t, "fault.Kind"), slices.Sorted(maps.Keys(faultKinds())))
+	for of, n := range map[string]int{"fault.RouteKind": len(routeKinds), "fault.LinkKind": len(linkKinds),
+		"hubdata.TwinOperation": len(twinOperations),
+		"fault.BlobOperation":   len(blobOperations)} {
 		require.Len(t, constants(t, of), n, of)
 	}
 }
@@ -119,27 +122,27 @@ func TestEveryKindWithItsFields(t *testing.T) {
 
 // All fields reach the hub's Fault.
 func TestReadFault(t *testing.T) {
-	for input, want := range map[string]tb.Fault{
+	for input, want := range map[string]fault.Fault{
 		`{"kind":"RefuseConnect","device":"a/b","code":5,"after":1,"times":-1,"probability":0.25,"for":"1m",` +
 			`"status":500,"errorCode":500001,"retryAfter":"3s","retryAfterDate":true,"condition":"c",` +
-			`"description":"d"}`: {Kind: tb.RefuseConnect, Device: "a/b",
+			`"description":"d"}`: {Kind: fault.RefuseConnect, Device: "a/b",
 			Code: 5, After: 1, Times: -1, Probability: 0.25, For: time.Minute, Status: 500, ErrorCode: 500001,
 			RetryAfter: 3 * time.Second, RetryAfterDate: true, Condition: "c", Description: "d"},
-		`{"kind":"AnswerStatus","statuses":[500,0],"route":"blob","blob":"put-blob"}`: {Kind: tb.AnswerStatus,
-			Statuses: []int{500, 0}, Route: tb.RouteBlob, Blob: tb.PutBlob},
-		`{"kind":"WrongDate","skew":"-1h"}`: {Kind: tb.WrongDate, Skew: -time.Hour},
-		`{"kind":"SlowTwin","operation":"get","delay":"1.5s"}`: {Kind: tb.SlowTwin,
-			Operation: tb.TwinGet, Delay: 1500 * time.Millisecond},
-		`{"kind":"SwallowMethod","method":"m"}`: {Kind: tb.SwallowMethod, Method: "m"},
-		`{"kind":"DetachWhileIdle","link":"c2d","unclosed":true}`: {Kind: tb.DetachWhileIdle,
-			Link: tb.LinkC2D, Unclosed: true},
-		`{"kind":"ModifyMessage","undeliverableHere":true}`: {Kind: tb.ModifyMessage,
+		`{"kind":"AnswerStatus","statuses":[500,0],"route":"blob","blob":"put-blob"}`: {Kind: fault.AnswerStatus,
+			Statuses: []int{500, 0}, Route: fault.RouteBlob, Blob: fault.PutBlob},
+		`{"kind":"WrongDate","skew":"-1h"}`: {Kind: fault.WrongDate, Skew: -time.Hour},
+		`{"kind":"SlowTwin","operation":"get","delay":"1.5s"}`: {Kind: fault.SlowTwin,
+			Operation: hubdata.TwinGet, Delay: 1500 * time.Millisecond},
+		`{"kind":"SwallowMethod","method":"m"}`: {Kind: fault.SwallowMethod, Method: "m"},
+		`{"kind":"DetachWhileIdle","link":"c2d","unclosed":true}`: {Kind: fault.DetachWhileIdle,
+			Link: fault.LinkC2D, Unclosed: true},
+		`{"kind":"ModifyMessage","undeliverableHere":true}`: {Kind: fault.ModifyMessage,
 			UndeliverableHere: true},
-		`{"kind":"Throttle","rate":0.5,"limit":3}`: {Kind: tb.Throttle, Rate: 0.5,
+		`{"kind":"Throttle","rate":0.5,"limit":3}`: {Kind: fault.Throttle, Rate: 0.5,
 			Limit: 3},
-		`{"kind":"Quota","limit":-1,"acceptConnects":true}`: {Kind: tb.Quota, Limit: -1,
+		`{"kind":"Quota","limit":-1,"acceptConnects":true}`: {Kind: fault.Quota, Limit: -1,
 			AcceptConnects: true},
-		`{"kind":"GarbageOnConnect","bytesBase64":"AAE="}`: {Kind: tb.GarbageOnConnect,
+		`{"kind":"GarbageOnConnect","bytesBase64":"AAE="}`: {Kind: fault.GarbageOnConnect,
 			Bytes: []byte{0, 1}},
 	} {
 		got, problem := readFault([]byte(input))

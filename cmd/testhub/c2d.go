@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/hubline-iot/hubline/testbroker"
+	"github.com/hubline-iot/hubline/testbroker/hubdata"
 )
 
 // A command is a C2D message with its state.
@@ -28,7 +29,7 @@ type command struct {
 	Feedback   string     `json:"feedback,omitempty"`
 }
 
-func showCommand(r *testbroker.C2DRecord) command {
+func showCommand(r *hubdata.C2DRecord) command {
 	c := command{
 		Device: join(r.DeviceID, r.ModuleID), Sequence: r.Sequence, MessageID: r.C2D.MessageID,
 		Properties: showProperties(r.C2D.Properties),
@@ -42,16 +43,16 @@ func showCommand(r *testbroker.C2DRecord) command {
 }
 
 // states maps the names of C2D states to the states.
-var states = func() map[string]testbroker.C2DState {
-	m := make(map[string]testbroker.C2DState)
-	for s := testbroker.Enqueued; s <= testbroker.Rejected; s++ {
+var states = func() map[string]hubdata.C2DState {
+	m := make(map[string]hubdata.C2DState)
+	for s := hubdata.Enqueued; s <= hubdata.Rejected; s++ {
 		m[s.String()] = s
 	}
 	return m
 }()
 
 // properties is a field for an object with string members, kept in order.
-func properties(name string, into *[]testbroker.Property) field {
+func properties(name string, into *[]hubdata.Property) field {
 	return field{name: name, take: func(raw json.RawMessage, path string) *refusal {
 		d := json.NewDecoder(bytes.NewReader(raw))
 		if open, err := d.Token(); err != nil || open != json.Delim('{') {
@@ -68,7 +69,7 @@ func properties(name string, into *[]testbroker.Property) field {
 			case !ok:
 				return bad(path+"."+n, "is no text", "give a text, also for numbers")
 			}
-			*into = append(*into, testbroker.Property{Name: n, Value: text})
+			*into = append(*into, hubdata.Property{Name: n, Value: text})
 		}
 		return nil
 	}}
@@ -79,7 +80,7 @@ func (c *control) sendC2D(r *call) (any, *refusal) {
 	if problem != nil {
 		return nil, problem
 	}
-	var m testbroker.C2D
+	var m hubdata.C2D
 	var words *string
 	acks := map[string]string{"none": "none", "positive": "positive", "negative": "negative", "full": "full"}
 	fields := []field{
@@ -98,10 +99,10 @@ func (c *control) sendC2D(r *call) (any, *refusal) {
 	case words != nil:
 		m.Body = []byte(*words)
 	}
-	if len(m.Body) > testbroker.MaxC2D {
+	if len(m.Body) > hubdata.MaxC2D {
 		return nil, bad("body", "has more than 64 KiB", "send less")
 	}
-	if len(m.MessageID) > testbroker.MaxMessageID {
+	if len(m.MessageID) > hubdata.MaxMessageID {
 		return nil, bad("messageId", "has more than 128 characters", "give a shorter one")
 	}
 	err := c.hub.SendC2D(id, m)
@@ -139,7 +140,7 @@ func (c *control) commands(id string) []command {
 }
 
 func (c *control) waitC2D(r *call) (any, *refusal) {
-	state, count, limit := testbroker.Completed, 1, time.Duration(0)
+	state, count, limit := hubdata.Completed, 1, time.Duration(0)
 	id, problem := c.device(r)
 	if problem == nil {
 		problem = r.query(choice("state", states, &state), whole("count", 1, 1<<20, &count), within(&limit))

@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/hubline-iot/hubline/testbroker"
+	"github.com/hubline-iot/hubline/testbroker/hubdata"
 )
 
 type deviceState struct {
@@ -63,7 +63,7 @@ func (c *control) waitConnections(r *call) (any, *refusal) {
 	}
 	state := func() any { return deviceState{id, c.hub.Connections(id)} }
 	problem = c.waits(r, limit, state, func(ctx context.Context) error {
-		return c.hub.Wait(ctx, func([]testbroker.Message) bool {
+		return c.hub.Wait(ctx, func([]hubdata.Message) bool {
 			n := c.hub.Connections(id)
 			return n >= want && (want > 0 || n == 0)
 		})

@@ -5,22 +5,20 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
-	"math"
 	"slices"
 	"strings"
 	"sync"
 	"time"
 
-	tb "github.com/hubline-iot/hubline/testbroker"
+	"github.com/hubline-iot/hubline/testbroker/fault"
+	"github.com/hubline-iot/hubline/testbroker/hubdata"
 )
 
 // faultKinds returns all kinds of faults by name.
-var faultKinds = sync.OnceValue(func() map[string]tb.FaultKind {
-	m := make(map[string]tb.FaultKind)
-	for k := tb.FaultKind(1); k < math.MaxUint16; k++ {
-		if k.Protocols() != 0 {
-			m[k.String()] = k
-		}
+var faultKinds = sync.OnceValue(func() map[string]fault.Kind {
+	m := make(map[string]fault.Kind)
+	for _, k := range fault.Kinds() {
+		m[k.String()] = k
 	}
 	return m
 })
@@ -39,53 +37,57 @@ func named[T interface {
 }
 
 var (
-	routeKinds     = named(tb.RouteAny)
-	linkKinds      = named(tb.LinkAny)
-	twinOperations = named(tb.TwinAny)
-	blobOperations = named(tb.BlobAny)
+	routeKinds     = named(fault.RouteAny)
+	linkKinds      = named(fault.LinkAny)
+	twinOperations = named(hubdata.TwinAny)
+	blobOperations = named(fault.BlobAny)
 )
 
 // Groups of kinds with a common field. Source: the documentation of the constants.
 var (
-	lasting  = []tb.FaultKind{tb.HalfOpen, tb.Throttle, tb.Absent, tb.Quota}
-	requests = []tb.FaultKind{
-		tb.AnswerStatus, tb.AnswerStatusAfter, tb.ResetBeforeRequest, tb.ResetAfterRequest, tb.NoAnswer, tb.DropDuringAnswer,
-		tb.SlowAnswer,
-		tb.GarbageAnswer, tb.WrongDate, tb.NoContentLength,
+	lasting  = []fault.Kind{fault.HalfOpen, fault.Throttle, fault.Absent, fault.Quota}
+	requests = []fault.Kind{
+		fault.AnswerStatus, fault.AnswerStatusAfter, fault.ResetBeforeRequest, fault.ResetAfterRequest, fault.NoAnswer,
+		fault.DropDuringAnswer,
+		fault.SlowAnswer,
+		fault.GarbageAnswer, fault.WrongDate, fault.NoContentLength,
 	}
-	blobs    = []tb.FaultKind{tb.CutBlobBody, tb.SlowBlob, tb.DamageBlob, tb.ExpireUpload}
-	attaches = []tb.FaultKind{tb.RefuseAttach, tb.SlowAttach, tb.NoAttach, tb.DropOnAttach, tb.WithholdCredit,
-		tb.DetachWhileIdle}
-	detaches   = []tb.FaultKind{tb.DetachWhileIdle, tb.DetachOnMessage, tb.DetachAfterMessage}
-	conditions = append([]tb.FaultKind{tb.RefuseConnect, tb.RefuseAttach, tb.RejectMessage, tb.CloseOnMessage,
-		tb.EndOnMessage}, detaches...)
-	scripted = []tb.FaultKind{tb.AnswerStatus, tb.AnswerStatusAfter}
-	twins    = []tb.FaultKind{
-		tb.DropBeforeTwin, tb.RefuseTwin, tb.DropAfterTwin, tb.SwallowTwin, tb.SlowTwin, tb.MisnameTwin, tb.DuplicateTwin,
-		tb.GarbleTwin,
+	blobs    = []fault.Kind{fault.CutBlobBody, fault.SlowBlob, fault.DamageBlob, fault.ExpireUpload}
+	attaches = []fault.Kind{fault.RefuseAttach, fault.SlowAttach, fault.NoAttach, fault.DropOnAttach, fault.WithholdCredit,
+		fault.DetachWhileIdle}
+	detaches   = []fault.Kind{fault.DetachWhileIdle, fault.DetachOnMessage, fault.DetachAfterMessage}
+	conditions = append([]fault.Kind{fault.RefuseConnect, fault.RefuseAttach, fault.RejectMessage, fault.CloseOnMessage,
+		fault.EndOnMessage}, detaches...)
+	scripted = []fault.Kind{fault.AnswerStatus, fault.AnswerStatusAfter}
+	twins    = []fault.Kind{
+		fault.DropBeforeTwin, fault.RefuseTwin, fault.DropAfterTwin, fault.SwallowTwin, fault.SlowTwin, fault.MisnameTwin,
+		fault.DuplicateTwin,
+		fault.GarbleTwin,
 	}
-	methods = []tb.FaultKind{
-		tb.DropBeforeMethod, tb.SwallowMethod, tb.SlowMethod, tb.DuplicateMethod, tb.GarbleMethod, tb.DropAfterMethod,
-		tb.MisnameMethod, tb.RefuseMethod,
-		tb.DropOnMethodAnswer, tb.SwallowMethodAnswer, tb.SlowMethodAnswer, tb.DropAfterMethodAnswer,
+	methods = []fault.Kind{
+		fault.DropBeforeMethod, fault.SwallowMethod, fault.SlowMethod, fault.DuplicateMethod, fault.GarbleMethod,
+		fault.DropAfterMethod,
+		fault.MisnameMethod, fault.RefuseMethod,
+		fault.DropOnMethodAnswer, fault.SwallowMethodAnswer, fault.SlowMethodAnswer, fault.DropAfterMethodAnswer,
 	}
-	slow = []tb.FaultKind{
-		tb.SlowConnack, tb.DelayPuback, tb.SlowSuback, tb.SlowAttach, tb.WithholdCredit, tb.DetachWhileIdle, tb.SlowToken,
-		tb.SlowAnswer, tb.SlowTwin,
-		tb.SlowDesired, tb.SlowMethod, tb.SlowMethodAnswer, tb.SlowBlob,
+	slow = []fault.Kind{
+		fault.SlowConnack, fault.DelayPuback, fault.SlowSuback, fault.SlowAttach, fault.WithholdCredit, fault.DetachWhileIdle,
+		fault.SlowToken,
+		fault.SlowAnswer, fault.SlowTwin,
+		fault.SlowDesired, fault.SlowMethod, fault.SlowMethodAnswer, fault.SlowBlob,
 	}
-	garbage = []tb.FaultKind{tb.GarbageOnConnect, tb.GarbageOnSubscribe, tb.GarbageOnPublish, tb.GarbageAnswer,
-		tb.GarbleTwin, tb.GarbleMethod}
+	garbage = []fault.Kind{fault.GarbageOnConnect, fault.GarbageOnSubscribe, fault.GarbageOnPublish, fault.GarbageAnswer,
+		fault.GarbleTwin, fault.GarbleMethod}
 )
 
-// A faultField is an API field of [tb.Fault].
+// A faultField is an API field of [fault.Fault].
 type faultField struct {
-	kinds []tb.FaultKind // the field is only for these kinds; nil = for all
-	not   []tb.FaultKind // except these
-	input func(f *tb.Fault) field
+	kinds []fault.Kind // the field is only for these kinds; nil = for all
+	not   []fault.Kind // except these
+	input func(f *fault.Fault) field
 }
 
-func (f faultField) isFor(k tb.FaultKind) bool {
+func (f faultField) isFor(k fault.Kind) bool {
 	return (f.kinds == nil || slices.Contains(f.kinds, k)) && !slices.Contains(f.not, k)
 }
 
@@ -93,58 +95,59 @@ const maxDelay = 24 * time.Hour
 
 // faultFields are all fields except the kind and the device.
 var faultFields = []faultField{
-	{input: func(f *tb.Fault) field { return whole("after", 0, 1<<30, &f.After) }},
-	{not: lasting, input: func(f *tb.Fault) field { return countOr("times", "for until it is removed", &f.Times) }},
-	{not: lasting, input: func(f *tb.Fault) field {
+	{input: func(f *fault.Fault) field { return whole("after", 0, 1<<30, &f.After) }},
+	{not: lasting, input: func(f *fault.Fault) field { return countOr("times", "for until it is removed", &f.Times) }},
+	{not: lasting, input: func(f *fault.Fault) field {
 		return number("probability", "a number above 0, up to 1",
 			&f.Probability, func(p float64) bool { return p > 0 && p <= 1 })
 	}},
-	{input: func(f *tb.Fault) field { return span("for", 0, maxDelay, &f.For) }},
-	{kinds: []tb.FaultKind{tb.RefuseConnect, tb.RefuseSubscribe},
-		input: func(f *tb.Fault) field { return whole("code", 1, 255, &f.Code) }},
-	{kinds: []tb.FaultKind{tb.RefuseSASL}, input: func(f *tb.Fault) field { return whole("code", 1, 4, &f.Code) }},
-	{kinds: conditions, input: func(f *tb.Fault) field { return text("condition", &f.Condition) }},
-	{kinds: slices.Concat(conditions, scripted, []tb.FaultKind{tb.RefuseTwin, tb.RefuseMethod}),
-		input: func(f *tb.Fault) field {
+	{input: func(f *fault.Fault) field { return span("for", 0, maxDelay, &f.For) }},
+	{kinds: []fault.Kind{fault.RefuseConnect, fault.RefuseSubscribe},
+		input: func(f *fault.Fault) field { return whole("code", 1, 255, &f.Code) }},
+	{kinds: []fault.Kind{fault.RefuseSASL}, input: func(f *fault.Fault) field { return whole("code", 1, 4, &f.Code) }},
+	{kinds: conditions, input: func(f *fault.Fault) field { return text("condition", &f.Condition) }},
+	{kinds: slices.Concat(conditions, scripted, []fault.Kind{fault.RefuseTwin, fault.RefuseMethod}),
+		input: func(f *fault.Fault) field {
 			return text("description", &f.Description)
 		}},
-	{kinds: []tb.FaultKind{tb.RefuseConnect, tb.RefuseToken, tb.RefuseTwin, tb.RefuseMethod},
-		input: func(f *tb.Fault) field {
+	{kinds: []fault.Kind{fault.RefuseConnect, fault.RefuseToken, fault.RefuseTwin, fault.RefuseMethod},
+		input: func(f *fault.Fault) field {
 			return whole("status", 400, 599, &f.Status)
 		}},
-	{kinds: scripted, input: func(f *tb.Fault) field { return statuses("statuses", &f.Statuses) }},
-	{kinds: slices.Concat(scripted, []tb.FaultKind{tb.RefuseConnect, tb.RefuseTwin, tb.RefuseMethod}),
-		input: func(f *tb.Fault) field {
+	{kinds: scripted, input: func(f *fault.Fault) field { return statuses("statuses", &f.Statuses) }},
+	{kinds: slices.Concat(scripted, []fault.Kind{fault.RefuseConnect, fault.RefuseTwin, fault.RefuseMethod}),
+		input: func(f *fault.Fault) field {
 			return whole("errorCode", 400_000, 599_999, &f.ErrorCode)
 		}},
-	{kinds: slices.Concat(scripted, []tb.FaultKind{tb.RefuseConnect, tb.RefuseTwin}), input: func(f *tb.Fault) field {
-		return span("retryAfter", 0, maxDelay, &f.RetryAfter)
-	}},
-	{kinds: slices.Concat(scripted, []tb.FaultKind{tb.RefuseConnect, tb.Throttle}), input: func(f *tb.Fault) field {
+	{kinds: slices.Concat(scripted, []fault.Kind{fault.RefuseConnect, fault.RefuseTwin}),
+		input: func(f *fault.Fault) field {
+			return span("retryAfter", 0, maxDelay, &f.RetryAfter)
+		}},
+	{kinds: slices.Concat(scripted, []fault.Kind{fault.RefuseConnect, fault.Throttle}), input: func(f *fault.Fault) field {
 		return flagField("retryAfterDate", &f.RetryAfterDate)
 	}},
-	{kinds: slices.Concat(requests, []tb.FaultKind{tb.Throttle}),
-		input: func(f *tb.Fault) field { return choice("route", routeKinds, &f.Route) }},
+	{kinds: slices.Concat(requests, []fault.Kind{fault.Throttle}),
+		input: func(f *fault.Fault) field { return choice("route", routeKinds, &f.Route) }},
 	{kinds: slices.Concat(requests, blobs),
-		input: func(f *tb.Fault) field { return choice("blob", blobOperations, &f.Blob) }},
-	{kinds: []tb.FaultKind{tb.WrongDate},
-		input: func(f *tb.Fault) field { return span("skew", -100*365*maxDelay, 100*365*maxDelay, &f.Skew) }},
-	{kinds: twins, input: func(f *tb.Fault) field { return choice("operation", twinOperations, &f.Operation) }},
-	{kinds: methods, input: func(f *tb.Fault) field { return text("method", &f.Method) }},
-	{kinds: attaches, input: func(f *tb.Fault) field { return choice("link", linkKinds, &f.Link) }},
-	{kinds: detaches, input: func(f *tb.Fault) field { return flagField("unclosed", &f.Unclosed) }},
-	{kinds: []tb.FaultKind{tb.ModifyMessage},
-		input: func(f *tb.Fault) field { return flagField("undeliverableHere", &f.UndeliverableHere) }},
-	{kinds: slow, input: func(f *tb.Fault) field { return span("delay", 0, maxDelay, &f.Delay) }},
-	{kinds: []tb.FaultKind{tb.Throttle}, input: func(f *tb.Fault) field {
+		input: func(f *fault.Fault) field { return choice("blob", blobOperations, &f.Blob) }},
+	{kinds: []fault.Kind{fault.WrongDate},
+		input: func(f *fault.Fault) field { return span("skew", -100*365*maxDelay, 100*365*maxDelay, &f.Skew) }},
+	{kinds: twins, input: func(f *fault.Fault) field { return choice("operation", twinOperations, &f.Operation) }},
+	{kinds: methods, input: func(f *fault.Fault) field { return text("method", &f.Method) }},
+	{kinds: attaches, input: func(f *fault.Fault) field { return choice("link", linkKinds, &f.Link) }},
+	{kinds: detaches, input: func(f *fault.Fault) field { return flagField("unclosed", &f.Unclosed) }},
+	{kinds: []fault.Kind{fault.ModifyMessage},
+		input: func(f *fault.Fault) field { return flagField("undeliverableHere", &f.UndeliverableHere) }},
+	{kinds: slow, input: func(f *fault.Fault) field { return span("delay", 0, maxDelay, &f.Delay) }},
+	{kinds: []fault.Kind{fault.Throttle}, input: func(f *fault.Fault) field {
 		return number("rate", "a number above 0, up to 1000000", &f.Rate, func(r float64) bool { return r > 0 && r <= 1e6 })
 	}},
-	{kinds: []tb.FaultKind{tb.Throttle}, input: func(f *tb.Fault) field { return whole("limit", 1, 1<<30, &f.Limit) }},
-	{kinds: []tb.FaultKind{tb.Quota},
-		input: func(f *tb.Fault) field { return countOr("limit", "for none at all", &f.Limit) }},
-	{kinds: []tb.FaultKind{tb.Quota},
-		input: func(f *tb.Fault) field { return flagField("acceptConnects", &f.AcceptConnects) }},
-	{kinds: garbage, input: func(f *tb.Fault) field { return binary("bytesBase64", &f.Bytes) }},
+	{kinds: []fault.Kind{fault.Throttle}, input: func(f *fault.Fault) field { return whole("limit", 1, 1<<30, &f.Limit) }},
+	{kinds: []fault.Kind{fault.Quota},
+		input: func(f *fault.Fault) field { return countOr("limit", "for none at all", &f.Limit) }},
+	{kinds: []fault.Kind{fault.Quota},
+		input: func(f *fault.Fault) field { return flagField("acceptConnects", &f.AcceptConnects) }},
+	{kinds: garbage, input: func(f *fault.Fault) field { return binary("bytesBase64", &f.Bytes) }},
 }
 
 // countOr is a field for a number of times, or -1 with another meaning. It refuses 0, which the hub
@@ -166,7 +169,7 @@ func statuses(name string, into *[]int) field {
 }
 
 // fieldsOf returns the fields of a kind of fault, except the kind.
-func fieldsOf(k tb.FaultKind, f *tb.Fault) []field {
+func fieldsOf(k fault.Kind, f *fault.Fault) []field {
 	fields := []field{text("device", &f.Device)}
 	for _, ff := range faultFields {
 		if ff.isFor(k) {
@@ -178,8 +181,8 @@ func fieldsOf(k tb.FaultKind, f *tb.Fault) []field {
 
 // readFault parses a fault. It refuses fields that the kind does not use, because the user would
 // wait for their effect in vain.
-func readFault(data []byte) (tb.Fault, *refusal) {
-	var f tb.Fault
+func readFault(data []byte) (fault.Fault, *refusal) {
+	var f fault.Fault
 	members, problem := membersOf(data, "")
 	if problem != nil {
 		problem.Field = cmp.Or(problem.Field, "body")
@@ -216,5 +219,5 @@ func suggestion(raw json.RawMessage) string {
 }
 
 func isFaultField(name string) bool {
-	return slices.ContainsFunc(faultFields, func(ff faultField) bool { return ff.input(&tb.Fault{}).name == name })
+	return slices.ContainsFunc(faultFields, func(ff faultField) bool { return ff.input(&fault.Fault{}).name == name })
 }

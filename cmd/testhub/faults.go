@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/hubline-iot/hubline/testbroker"
+	"github.com/hubline-iot/hubline/testbroker/fault"
+	"github.com/hubline-iot/hubline/testbroker/hubdata"
 )
 
 // maxFaults is how many declared faults may exist at a time.
@@ -41,12 +43,12 @@ func (c *control) kinds(r *call) (any, *refusal) {
 	table := faultKinds()
 	for _, name := range slices.Sorted(maps.Keys(table)) {
 		k := kind{Kind: name}
-		for _, p := range []testbroker.Protocol{testbroker.MQTT, testbroker.AMQP, testbroker.HTTP} {
+		for _, p := range []hubdata.Protocol{hubdata.MQTT, hubdata.AMQP, hubdata.HTTP} {
 			if table[name].Protocols()&p != 0 {
 				k.Protocols = append(k.Protocols, strings.ToLower(p.String()))
 			}
 		}
-		for _, f := range fieldsOf(table[name], &testbroker.Fault{}) {
+		for _, f := range fieldsOf(table[name], &fault.Fault{}) {
 			k.Fields = append(k.Fields, f.name)
 		}
 		all = append(all, k)

@@ -7,7 +7,7 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/hubline-iot/hubline/testbroker"
+	"github.com/hubline-iot/hubline/testbroker/hubdata"
 )
 
 const (
@@ -52,7 +52,7 @@ func showBody(b []byte) body {
 }
 
 // showProperties converts properties to an object. Of properties with the same name the first wins.
-func showProperties(all []testbroker.Property) map[string]string {
+func showProperties(all []hubdata.Property) map[string]string {
 	m := make(map[string]string, len(all))
 	for _, p := range all {
 		if _, ok := m[p.Name]; !ok {
@@ -62,7 +62,7 @@ func showProperties(all []testbroker.Property) map[string]string {
 	return m
 }
 
-func showMessage(m *testbroker.Message) message {
+func showMessage(m *hubdata.Message) message {
 	return message{
 		N: m.Sequence - 1, Device: join(m.DeviceID, m.ModuleID), MessageID: m.MessageID, CorrelationID: m.CorrelationID,
 		ContentType:     m.ContentType,
@@ -84,7 +84,7 @@ type page struct {
 
 // after returns the kept messages from a position on, and how many from that position on are
 // forgotten.
-func after(log []testbroker.Message, from int) (kept []testbroker.Message, forgotten int) {
+func after(log []hubdata.Message, from int) (kept []hubdata.Message, forgotten int) {
 	if len(log) == 0 {
 		return nil, 0 // empty log: the newest message is always kept
 	}
@@ -93,7 +93,7 @@ func after(log []testbroker.Message, from int) (kept []testbroker.Message, forgo
 }
 
 // pageOf returns the messages of a device and its modules, or of all devices, from a position on.
-func pageOf(log []testbroker.Message, device string, from, limit int) page {
+func pageOf(log []hubdata.Message, device string, from, limit int) page {
 	kept, forgotten := after(log, from)
 	p := page{Messages: []message{}, Next: from + forgotten, Forgotten: forgotten}
 	for i := range kept {
@@ -108,7 +108,7 @@ func pageOf(log []testbroker.Message, device string, from, limit int) page {
 	return p
 }
 
-func sentBy(m *testbroker.Message, device string) bool {
+func sentBy(m *hubdata.Message, device string) bool {
 	return device == "" || device == m.DeviceID || device == join(m.DeviceID, m.ModuleID)
 }
 
@@ -122,8 +122,8 @@ func (c *control) page() int {
 }
 
 // log returns the present log.
-func (c *control) log() (log []testbroker.Message) {
-	c.hub.Wait(c.ctx, func(all []testbroker.Message) bool { log = all; return true })
+func (c *control) log() (log []hubdata.Message) {
+	c.hub.Wait(c.ctx, func(all []hubdata.Message) bool { log = all; return true })
 	return log
 }
 
@@ -153,7 +153,7 @@ func (c *control) waitMessages(r *call) (any, *refusal) {
 	problem := c.waits(r, limit, func() any {
 		return map[string]int{"messages": matched}
 	}, func(ctx context.Context) error {
-		return c.hub.Wait(ctx, func(log []testbroker.Message) bool {
+		return c.hub.Wait(ctx, func(log []hubdata.Message) bool {
 			matched = 0 // start again: the log may have been reset
 			kept, _ := after(log, from)
 			for i := 0; i < len(kept) && matched < count; i++ {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/hubline-iot/hubline/testbroker"
+	"github.com/hubline-iot/hubline/testbroker/hubdata"
 )
 
 func (c *control) callMethod(r *call) (any, *refusal) {
@@ -14,7 +15,7 @@ func (c *control) callMethod(r *call) (any, *refusal) {
 	if problem != nil {
 		return nil, problem
 	}
-	var m testbroker.MethodCall
+	var m hubdata.MethodCall
 	var payload json.RawMessage
 	problem = r.read(text("name", &m.Name), raw("payload", &payload), span("responseTimeout", time.Second, 5*time.Minute,
 		&m.ResponseTimeout),

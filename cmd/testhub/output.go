@@ -9,7 +9,7 @@ import (
 	"time"
 	"unicode"
 
-	"github.com/hubline-iot/hubline/testbroker"
+	"github.com/hubline-iot/hubline/testbroker/event"
 )
 
 // pending is how many lines may wait for a slow output.
@@ -48,22 +48,22 @@ type line struct {
 	text string // for humans, without the time
 }
 
-func hubLine(e testbroker.Event) line {
+func hubLine(e event.Event) line {
 	l := line{
 		Event: e.Kind.String(), Time: e.Time, Connection: e.Connection, Device: join(e.DeviceID, e.ModuleID), Code: e.Code,
 		Status: e.Status,
 		Bytes:  e.Bytes, Detail: e.Detail, Version: e.Version, text: e.String(),
 	}
 	switch e.Kind {
-	case testbroker.FaultFired, testbroker.FaultDeclared, testbroker.FaultRemoved:
+	case event.FaultFired, event.FaultDeclared, event.FaultRemoved:
 		l.Fault = e.Fault.String()
-	case testbroker.MessageStored, testbroker.C2DChanged:
+	case event.MessageStored, event.C2DChanged:
 		l.MessageID = e.Name
-	case testbroker.MethodCalled, testbroker.MethodAnswered, testbroker.MethodFailed:
+	case event.MethodCalled, event.MethodAnswered, event.MethodFailed:
 		l.Method = e.Name
-	case testbroker.Refused:
+	case event.Refused:
 		l.Refused = e.Name
-	case testbroker.UploadChanged:
+	case event.UploadChanged:
 		l.File = e.Name
 	default: // the other kinds need no more fields
 	}

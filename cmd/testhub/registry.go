@@ -12,6 +12,7 @@ import (
 	"slices"
 
 	"github.com/hubline-iot/hubline/testbroker"
+	"github.com/hubline-iot/hubline/testbroker/hubdata"
 )
 
 // An entry is a device or module declared on the command line or in the file.
@@ -81,7 +82,7 @@ func (e *entry) register(hub *testbroker.Hub) error {
 }
 
 // settle sets the declared keys and status of a registered device.
-func (e *entry) settle(hub *testbroker.Hub, d testbroker.Device) error {
+func (e *entry) settle(hub *testbroker.Hub, d hubdata.Device) error {
 	if d.PrimaryKey != e.primary || d.SecondaryKey != e.secondary {
 		if err := hub.SetKeys(e.id, e.primary, e.secondary); err != nil {
 			return err

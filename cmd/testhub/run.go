@@ -17,6 +17,8 @@ import (
 	"time"
 
 	"github.com/hubline-iot/hubline/testbroker"
+	"github.com/hubline-iot/hubline/testbroker/event"
+	"github.com/hubline-iot/hubline/testbroker/hubdata"
 )
 
 // ownerPolicy is the policy of back ends. It has all rights, and the name that the service uses.
@@ -48,7 +50,7 @@ func serve(ctx context.Context, s *settings, stdout io.Writer) (err error) {
 	defer cancel()
 	out := newPrinter(stdout, s.json, cancel)
 	hub, err := testbroker.New(&testbroker.Options{HostName: s.host,
-		Seed: s.seed, Keep: s.keep, OnEvent: func(e testbroker.Event) { out.offer(hubLine(e)) }})
+		Seed: s.seed, Keep: s.keep, OnEvent: func(e event.Event) { out.offer(hubLine(e)) }})
 	if err != nil {
 		return fmt.Errorf("flag -host: %w; give a name of letters, digits, dots and hyphens", err)
 	}
@@ -58,7 +60,7 @@ func serve(ctx context.Context, s *settings, stdout io.Writer) (err error) {
 	if err != nil {
 		return err
 	}
-	owner, err := hub.AddPolicy(ownerPolicy, testbroker.AllRights)
+	owner, err := hub.AddPolicy(ownerPolicy, hubdata.AllRights)
 	if err != nil {
 		return err
 	}
@@ -146,7 +148,7 @@ type readyPolicy struct {
 	ConnectionString string `json:"connectionString"`
 }
 
-func newReady(hub *testbroker.Hub, reg *registry, owner testbroker.Policy) *readyObject {
+func newReady(hub *testbroker.Hub, reg *registry, owner hubdata.Policy) *readyObject {
 	r := &readyObject{
 		Event: "ready", Host: hub.HostName(), Addresses: map[string]string{}, Ports: map[string]int{},
 		Devices: []readyDevice{},

@@ -22,7 +22,7 @@ import (
 
 	"github.com/hubline-iot/hubline/device"
 	"github.com/hubline-iot/hubline/fileupload"
-	"github.com/hubline-iot/hubline/testbroker"
+	"github.com/hubline-iot/hubline/testbroker/event"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/amqp"
 	httptransport "github.com/hubline-iot/hubline/transport/http"
@@ -365,8 +365,8 @@ func TestALineForEachEvent(t *testing.T) {
 func TestREADMEHasAllEvents(t *testing.T) {
 	raw, err := os.ReadFile("README.md")
 	require.NoError(t, err)
-	require.NotEmpty(t, constants(t, "EventKind"))
-	for k := range constants(t, "EventKind") {
-		require.Contains(t, string(raw), "`"+testbroker.EventKind(k+1).String()+"`")
+	require.NotEmpty(t, constants(t, "event.Kind"))
+	for k := range constants(t, "event.Kind") {
+		require.Contains(t, string(raw), "`"+event.Kind(k+1).String()+"`")
 	}
 }

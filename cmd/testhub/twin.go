@@ -8,7 +8,7 @@ import (
 	"reflect"
 	"time"
 
-	"github.com/hubline-iot/hubline/testbroker"
+	"github.com/hubline-iot/hubline/testbroker/hubdata"
 )
 
 type twin struct {
@@ -22,7 +22,7 @@ type twin struct {
 	ModelID         string          `json:"modelId,omitempty"`
 }
 
-func showTwin(t testbroker.Twin) twin {
+func showTwin(t hubdata.Twin) twin {
 	return twin{join(t.DeviceID, t.ModuleID), t.Desired, t.DesiredVersion, t.Reported, t.ReportedVersion, t.Tags, t.ETag,
 		t.ModelID}
 }
@@ -68,11 +68,11 @@ func (c *control) changeTwin(r *call, change func(id, document string) error) (a
 
 // serviceProblem converts an error of the hub to a refusal with the service's code.
 func serviceProblem(err error, field, fix string) *refusal {
-	var s *testbroker.ServiceError
+	var s *hubdata.ServiceError
 	if !errors.As(err, &s) {
 		return &refusal{status: http.StatusInternalServerError, Problem: err.Error(), Fix: "try again"}
 	}
-	p := &refusal{status: s.Status(), Problem: s.Name() + ": " + s.Message, Fix: fix, Code: s.Code}
+	p := &refusal{status: s.Status(), Problem: s.Name + ": " + s.Message, Fix: fix, Code: s.Code}
 	if p.status == http.StatusBadRequest || p.status == http.StatusRequestEntityTooLarge {
 		p.Field = field
 	}
@@ -95,7 +95,7 @@ func (c *control) waitTwin(r *call) (any, *refusal) {
 	}
 	var last twin
 	problem = c.waits(r, limit, func() any { return last }, func(ctx context.Context) error {
-		return c.hub.WaitReported(ctx, id, func(t testbroker.Twin) bool {
+		return c.hub.WaitReported(ctx, id, func(t hubdata.Twin) bool {
 			last = showTwin(t)
 			return hasMembers(t.Reported, reported) && hasMembers(t.Desired, desired) && hasMembers(t.Tags, tags)
 		})

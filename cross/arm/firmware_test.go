@@ -22,6 +22,8 @@ import (
 	"github.com/hubline-iot/hubline/device"
 	"github.com/hubline-iot/hubline/internal/memconn"
 	"github.com/hubline-iot/hubline/testbroker"
+	"github.com/hubline-iot/hubline/testbroker/fault"
+	"github.com/hubline-iot/hubline/testbroker/hubdata"
 )
 
 // The firmware of all boards on standard Go, in fake time: a modem on a serial line in memory,
@@ -180,7 +182,7 @@ func TestFirmwareBringsEveryReadingThroughLostConnections(t *testing.T) {
 			defer stop()
 			for i := range 60 {
 				if i%2 == 0 {
-					b.hub.Inject(testbroker.Fault{Kind: testbroker.DropAfterPublish, After: 3})
+					b.hub.Inject(fault.Fault{Kind: fault.DropAfterPublish, After: 3})
 				}
 				time.Sleep(17 * time.Second)
 				b.hub.Drop(boardID)
@@ -210,7 +212,7 @@ func TestFirmwareBringsEveryReadingThroughLostConnections(t *testing.T) {
 func TestFirmwareKeepsTheNewestReadingsThroughALongOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
-		outage := b.hub.Inject(testbroker.Fault{Kind: testbroker.Absent})
+		outage := b.hub.Inject(fault.Fault{Kind: fault.Absent})
 		c := b.config(1)
 		c.Slots = 10
 		f, err := board.New(c)
@@ -252,7 +254,7 @@ func TestFirmwareThatSleepsBringsWhatWaits(t *testing.T) {
 		failed := 0
 		for i := range wakings {
 			if i%10 == 4 || i%10 == 5 { // two in a row
-				b.hub.Inject(testbroker.Fault{Kind: testbroker.Absent, For: 15 * time.Second})
+				b.hub.Inject(fault.Fault{Kind: fault.Absent, For: 15 * time.Second})
 			}
 			if err := f.Cycle(10 * time.Second); err != nil {
 				failed++
@@ -307,7 +309,7 @@ func TestFirmwareWithAStoreOutlivesALossOfPower(t *testing.T) {
 				t.Fatal(err)
 			}
 			if i%3 != 2 {
-				b.hub.Inject(testbroker.Fault{Kind: testbroker.Absent, For: time.Minute})
+				b.hub.Inject(fault.Fault{Kind: fault.Absent, For: time.Minute})
 			}
 			_ = f.Cycle(10 * time.Second)
 			time.Sleep(time.Hour)
@@ -322,7 +324,7 @@ func TestFirmwareWithAStoreOutlivesALossOfPower(t *testing.T) {
 func TestFirmwareStopsFeedingTheWatchdogWithoutProgress(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
-		b.hub.Inject(testbroker.Fault{Kind: testbroker.Absent})
+		b.hub.Inject(fault.Fault{Kind: fault.Absent})
 		c := b.config(1)
 		c.RebootAfter = 10 * time.Minute
 		var fed time.Duration
@@ -355,7 +357,7 @@ func TestFirmwareThatSleepsFeedsTheWatchdog(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				b := newBench(t)
 				if probe.absent != 0 {
-					b.hub.Inject(testbroker.Fault{Kind: testbroker.Absent, For: probe.absent})
+					b.hub.Inject(fault.Fault{Kind: fault.Absent, For: probe.absent})
 				}
 				c := b.config(1)
 				c.RebootAfter = time.Hour
@@ -392,7 +394,7 @@ func TestFirmwareThatSleepsFeedsTheWatchdog(t *testing.T) {
 func TestFirmwareDropsTheOldestReading(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
-		slow := b.hub.Inject(testbroker.Fault{Kind: testbroker.DelayPuback, Times: -1, Delay: 25 * time.Second})
+		slow := b.hub.Inject(fault.Fault{Kind: fault.DelayPuback, Times: -1, Delay: 25 * time.Second})
 		c := b.config(1)
 		c.Slots = 16
 		f, err := board.New(c)
@@ -489,7 +491,7 @@ func TestFirmwareObeysMessages(t *testing.T) {
 			t.Fatal(err)
 		}
 		for i := range 4 { // one per slot
-			if err := b.hub.SendC2D(boardID, testbroker.C2D{MessageID: strconv.Itoa(i), Body: []byte{'c', '0' + byte(i),
+			if err := b.hub.SendC2D(boardID, hubdata.C2D{MessageID: strconv.Itoa(i), Body: []byte{'c', '0' + byte(i),
 				board.Escape}}); err != nil {
 				t.Fatal(err)
 			}
@@ -499,8 +501,8 @@ func TestFirmwareObeysMessages(t *testing.T) {
 		if err := f.Run(ctx); err != nil {
 			t.Error(err)
 		}
-		if len(got) != 4 || got[3] != "c3\x10" || b.hub.CountC2D(boardID, testbroker.Completed) != 4 {
-			t.Errorf("%q, %d settled", got, b.hub.CountC2D(boardID, testbroker.Completed))
+		if len(got) != 4 || got[3] != "c3\x10" || b.hub.CountC2D(boardID, hubdata.Completed) != 4 {
+			t.Errorf("%q, %d settled", got, b.hub.CountC2D(boardID, hubdata.Completed))
 		}
 	})
 }

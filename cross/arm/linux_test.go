@@ -18,6 +18,8 @@ import (
 	"time"
 
 	"github.com/hubline-iot/hubline/testbroker"
+	"github.com/hubline-iot/hubline/testbroker/fault"
+	"github.com/hubline-iot/hubline/testbroker/hubdata"
 )
 
 // telemetry is the Linux board's program, running on this machine against the in-process hub over
@@ -160,7 +162,7 @@ func TestLinuxBoardNotifiesSystemd(t *testing.T) {
 			p.told(t, "WATCHDOG=1")
 			waitFor(t, hub, 20)
 			// Readings taken while the hub was absent are sent when it is back, also after SIGTERM.
-			away := hub.Inject(testbroker.Fault{Kind: testbroker.Absent})
+			away := hub.Inject(fault.Fault{Kind: fault.Absent})
 			p.forget()
 			p.told(t, "WATCHDOG=1")
 			p.told(t, "WATCHDOG=1")
@@ -215,7 +217,7 @@ func TestLinuxBoardOutlivesAKill(t *testing.T) {
 		"outbox"))
 	p.told(t, "READY=1")
 	waitFor(t, hub, 5)
-	away := hub.Inject(testbroker.Fault{Kind: testbroker.Absent})
+	away := hub.Inject(fault.Fault{Kind: fault.Absent})
 	hub.Drop(boardID)
 	before := hub.Len()
 	p.forget()
@@ -226,7 +228,7 @@ func TestLinuxBoardOutlivesAKill(t *testing.T) {
 	away.Remove()
 	write(t, p.source, []byte("-1\n")) // of the second run
 	p.again(t)
-	reading := func(m testbroker.Message) (n, value int) {
+	reading := func(m hubdata.Message) (n, value int) {
 		var r struct{ N, Value int }
 		if err := json.Unmarshal(m.Body, &r); err != nil {
 			t.Fatalf("%q: %v", m.Body, err)
@@ -267,7 +269,7 @@ func TestLinuxBoardOutlivesItsSensor(t *testing.T) {
 	p := start(t, hub, runtime.GOARCH, "", 50*time.Millisecond, 400*time.Millisecond)
 	p.told(t, "READY=1")
 	waitFor(t, hub, 5)
-	away := hub.Inject(testbroker.Fault{Kind: testbroker.Absent})
+	away := hub.Inject(fault.Fault{Kind: fault.Absent})
 	hub.Drop(boardID)
 	p.told(t, "WATCHDOG=1")
 	if err := os.Remove(p.source); err != nil {

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/hubline-iot/hubline/testbroker"
+	"github.com/hubline-iot/hubline/testbroker/fault"
 )
 
 // The firmware on an emulated Cortex-M3 with 64 KB of RAM. Its second serial port is connected to a
@@ -183,7 +184,7 @@ func TestFirmwareOnACortexM3(t *testing.T) {
 	for i := range kills {
 		m.await(t, time.Minute, "brought its readings", func(c counts) bool { return c.acknowledged >= (i+1)*perKill })
 		if i%2 == 0 {
-			m.hub.Inject(testbroker.Fault{Kind: testbroker.DropAfterPublish, After: 2})
+			m.hub.Inject(fault.Fault{Kind: fault.DropAfterPublish, After: 2})
 		} else {
 			m.hub.Drop(boardID)
 		}

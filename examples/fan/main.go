@@ -23,6 +23,7 @@ import (
 	"github.com/hubline-iot/hubline/examples/internal/setup"
 	"github.com/hubline-iot/hubline/fileupload"
 	"github.com/hubline-iot/hubline/testbroker"
+	"github.com/hubline-iot/hubline/testbroker/hubdata"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/netopt"
 )
@@ -102,21 +103,21 @@ func begin(ctx context.Context, client *device.Client, own *setup.Device) error 
 func look(ctx context.Context, hub *testbroker.Hub, id string) error {
 	err := errors.Join(
 		hub.WaitMessages(ctx, 1),
-		hub.WaitReported(ctx, id, func(t testbroker.Twin) bool {
+		hub.WaitReported(ctx, id, func(t hubdata.Twin) bool {
 			return string(t.Reported) == `{"fan":{"on":true,"speed":3}}`
 		}),
 		hub.WaitUploads(ctx, 1),
-		hub.SendC2D(id, testbroker.C2D{MessageID: "c-1", Body: []byte(`{"on":true}`)}),
-		hub.WaitC2D(ctx, id, testbroker.Completed, 1),
+		hub.SendC2D(id, hubdata.C2D{MessageID: "c-1", Body: []byte(`{"on":true}`)}),
+		hub.WaitC2D(ctx, id, hubdata.Completed, 1),
 	)
 	if err != nil {
 		return err
 	}
-	result, err := hub.CallMethod(ctx, id, testbroker.MethodCall{Name: "reboot", Payload: []byte(`{"in":5}`)})
+	result, err := hub.CallMethod(ctx, id, hubdata.MethodCall{Name: "reboot", Payload: []byte(`{"in":5}`)})
 	if err != nil {
 		return err
 	}
-	if up := hub.Uploads()[0]; up.State != testbroker.UploadSucceeded || result.Status != 200 {
+	if up := hub.Uploads()[0]; up.State != hubdata.UploadSucceeded || result.Status != 200 {
 		return fmt.Errorf("the upload has %v, the method %d", up.State, result.Status)
 	}
 	fmt.Println("back end has seen it all; the command is completed, the method answered")

@@ -26,18 +26,19 @@ import (
 	"github.com/hubline-iot/hubline/examples/internal/setup"
 	"github.com/hubline-iot/hubline/fileupload"
 	"github.com/hubline-iot/hubline/testbroker"
+	"github.com/hubline-iot/hubline/testbroker/fault"
 )
 
 // faults are the in-process hub's faults for the upload. After counts the requests to storage.
-var faults = []testbroker.Fault{
-	{Kind: testbroker.CutBlobBody, After: 2, Times: 3},
-	{Kind: testbroker.ResetAfterRequest, Route: testbroker.RouteBlob, After: 7},
-	{Kind: testbroker.DamageBlob, After: 9},
-	{Kind: testbroker.AnswerStatus, Route: testbroker.RouteBlob, Statuses: []int{500}, RetryAfter: time.Second, After: 11},
-	{Kind: testbroker.ExpireUpload, After: 13},
-	{Kind: testbroker.SlowBlob, Delay: time.Second, After: 15},
-	{Kind: testbroker.ResetAfterRequest, Route: testbroker.RouteBlob, Blob: testbroker.PutBlockList},
-	{Kind: testbroker.ResetAfterRequest, Route: testbroker.RouteUploadDone},
+var faults = []fault.Fault{
+	{Kind: fault.CutBlobBody, After: 2, Times: 3},
+	{Kind: fault.ResetAfterRequest, Route: fault.RouteBlob, After: 7},
+	{Kind: fault.DamageBlob, After: 9},
+	{Kind: fault.AnswerStatus, Route: fault.RouteBlob, Statuses: []int{500}, RetryAfter: time.Second, After: 11},
+	{Kind: fault.ExpireUpload, After: 13},
+	{Kind: fault.SlowBlob, Delay: time.Second, After: 15},
+	{Kind: fault.ResetAfterRequest, Route: fault.RouteBlob, Blob: fault.PutBlockList},
+	{Kind: fault.ResetAfterRequest, Route: fault.RouteUploadDone},
 }
 
 func main() {

@@ -21,6 +21,8 @@ import (
 	"github.com/hubline-iot/hubline/device"
 	"github.com/hubline-iot/hubline/examples/internal/setup"
 	"github.com/hubline-iot/hubline/testbroker"
+	"github.com/hubline-iot/hubline/testbroker/fault"
+	"github.com/hubline-iot/hubline/testbroker/hubdata"
 )
 
 func main() {
@@ -112,10 +114,10 @@ func run(ctx context.Context, name string, to setup.Target) error {
 // callMethods is the back end.
 func callMethods(ctx context.Context, hub *testbroker.Hub, id string, rebooted func() error) error {
 	call := func(method, payload string, connectTimeout time.Duration, want string) error {
-		result, err := hub.CallMethod(ctx, id, testbroker.MethodCall{Name: method, Payload: []byte(payload),
+		result, err := hub.CallMethod(ctx, id, hubdata.MethodCall{Name: method, Payload: []byte(payload),
 			ConnectTimeout: connectTimeout})
 		got := fmt.Sprintf("%d %s", result.Status, result.Payload)
-		var failure *testbroker.ServiceError
+		var failure *hubdata.ServiceError
 		if errors.As(err, &failure) {
 			got = fmt.Sprintf("error %d", failure.Code)
 		}
@@ -136,8 +138,8 @@ func callMethods(ctx context.Context, hub *testbroker.Hub, id string, rebooted f
 	}
 
 	fmt.Println("network  is gone")
-	outage := hub.Inject(testbroker.Fault{Kind: testbroker.Absent, Times: -1})
-	gone := func([]testbroker.Message) bool { return hub.Connections(id) == 0 }
+	outage := hub.Inject(fault.Fault{Kind: fault.Absent, Times: -1})
+	gone := func([]hubdata.Message) bool { return hub.Connections(id) == 0 }
 	if err := hub.Wait(ctx, gone); err != nil { // a call on the ending connection would never be answered
 		return err
 	}

@@ -11,6 +11,9 @@ import (
 	"github.com/hubline-iot/hubline/device"
 	"github.com/hubline-iot/hubline/examples/internal/setup"
 	"github.com/hubline-iot/hubline/testbroker"
+	"github.com/hubline-iot/hubline/testbroker/event"
+	"github.com/hubline-iot/hubline/testbroker/fault"
+	"github.com/hubline-iot/hubline/testbroker/hubdata"
 	"github.com/hubline-iot/hubline/transport/netopt"
 )
 
@@ -21,66 +24,66 @@ const scheduleTime = 20 * time.Second
 type step struct {
 	at    time.Duration
 	what  string
-	fault testbroker.Fault
+	fault fault.Fault
 	cut   bool // cut the connection, so that the fault affects a connect
 	// only limits the fault to these protocols; zero: all that have it.
-	only testbroker.Protocol
+	only hubdata.Protocol
 }
 
 // schedule has the faults of the hub that a device can survive. Each transport gets those that its
 // protocol has.
 var schedule = []step{
 	{1000 * time.Millisecond, "cuts the connection before it stores a reading",
-		testbroker.Fault{Kind: testbroker.DropBeforePublish}, false, 0},
+		fault.Fault{Kind: fault.DropBeforePublish}, false, 0},
 	{1300 * time.Millisecond, "resets the connection when it has a request",
-		testbroker.Fault{Kind: testbroker.ResetBeforeRequest, Route: testbroker.RouteTelemetry}, false, 0},
+		fault.Fault{Kind: fault.ResetBeforeRequest, Route: fault.RouteTelemetry}, false, 0},
 	{1600 * time.Millisecond, "detaches the link in place of an outcome",
-		testbroker.Fault{Kind: testbroker.DetachAfterMessage}, false, 0},
-	{2200 * time.Millisecond, "cuts it in the middle of a reading", testbroker.Fault{Kind: testbroker.DropDuringPublish},
+		fault.Fault{Kind: fault.DetachAfterMessage}, false, 0},
+	{2200 * time.Millisecond, "cuts it in the middle of a reading", fault.Fault{Kind: fault.DropDuringPublish},
 		false, 0},
-	{2800 * time.Millisecond, "ends the session", testbroker.Fault{Kind: testbroker.EndOnMessage}, false, 0},
-	{3100 * time.Millisecond, "does what it is asked and answers 500", testbroker.Fault{Kind: testbroker.AnswerStatusAfter,
-		Statuses: []int{500}, Route: testbroker.RouteTelemetry}, false, 0},
+	{2800 * time.Millisecond, "ends the session", fault.Fault{Kind: fault.EndOnMessage}, false, 0},
+	{3100 * time.Millisecond, "does what it is asked and answers 500", fault.Fault{Kind: fault.AnswerStatusAfter,
+		Statuses: []int{500}, Route: fault.RouteTelemetry}, false, 0},
 	{3400 * time.Millisecond, "stores a reading and cuts before the PUBACK",
-		testbroker.Fault{Kind: testbroker.DropAfterPublish}, false, 0},
-	{4000 * time.Millisecond, "closes the connection in order", testbroker.Fault{Kind: testbroker.CloseOnMessage}, false,
+		fault.Fault{Kind: fault.DropAfterPublish}, false, 0},
+	{4000 * time.Millisecond, "closes the connection in order", fault.Fault{Kind: fault.CloseOnMessage}, false,
 		0},
-	{4300 * time.Millisecond, "answers 401: another token, please", testbroker.Fault{Kind: testbroker.AnswerStatus,
-		Statuses: []int{401}, Route: testbroker.RouteTelemetry}, false, 0},
-	{4600 * time.Millisecond, "cuts after the 20th PUBACK from now", testbroker.Fault{Kind: testbroker.DropAfterPuback,
+	{4300 * time.Millisecond, "answers 401: another token, please", fault.Fault{Kind: fault.AnswerStatus,
+		Statuses: []int{401}, Route: fault.RouteTelemetry}, false, 0},
+	{4600 * time.Millisecond, "cuts after the 20th PUBACK from now", fault.Fault{Kind: fault.DropAfterPuback,
 		After: 19}, false, 0},
-	{5200 * time.Millisecond, "releases a message: it wants it later", testbroker.Fault{Kind: testbroker.ReleaseMessage},
+	{5200 * time.Millisecond, "releases a message: it wants it later", fault.Fault{Kind: fault.ReleaseMessage},
 		false, 0},
-	{5500 * time.Millisecond, "answers 503 twice: come back in a second", testbroker.Fault{Kind: testbroker.AnswerStatus,
-		Times: 2, RetryAfter: time.Second, Route: testbroker.RouteTelemetry}, false, 0},
+	{5500 * time.Millisecond, "answers 503 twice: come back in a second", fault.Fault{Kind: fault.AnswerStatus,
+		Times: 2, RetryAfter: time.Second, Route: fault.RouteTelemetry}, false, 0},
 	{5800 * time.Millisecond, "cuts and refuses two connects with CONNACK 3",
-		testbroker.Fault{Kind: testbroker.RefuseConnect, Code: 3, Times: 2}, true, 0},
-	{7200 * time.Millisecond, "cuts and is 600 ms late with the CONNACK", testbroker.Fault{Kind: testbroker.SlowConnack,
+		fault.Fault{Kind: fault.RefuseConnect, Code: 3, Times: 2}, true, 0},
+	{7200 * time.Millisecond, "cuts and is 600 ms late with the CONNACK", fault.Fault{Kind: fault.SlowConnack,
 		Delay: 600 * time.Millisecond}, true, 0},
-	{8600 * time.Millisecond, "cuts and drops the next connect unanswered", testbroker.Fault{Kind: testbroker.DropConnect},
+	{8600 * time.Millisecond, "cuts and drops the next connect unanswered", fault.Fault{Kind: fault.DropConnect},
 		true, 0},
-	{9600 * time.Millisecond, "cuts and never answers the next connect", testbroker.Fault{Kind: testbroker.NoConnack},
+	{9600 * time.Millisecond, "cuts and never answers the next connect", fault.Fault{Kind: fault.NoConnack},
 		true, 0},
-	{11400 * time.Millisecond, "delays 50 PUBACKs by 300 ms", testbroker.Fault{Kind: testbroker.DelayPuback, Times: 50,
-		Delay: 300 * time.Millisecond}, false, testbroker.MQTT | testbroker.AMQP},
-	{11400 * time.Millisecond, "takes 300 ms for each of 4 answers", testbroker.Fault{Kind: testbroker.SlowAnswer,
-		Times: 4, Delay: 300 * time.Millisecond, Route: testbroker.RouteTelemetry}, false, 0},
-	{12600 * time.Millisecond, "swallows a PUBACK", testbroker.Fault{Kind: testbroker.SwallowPuback}, false, 0},
+	{11400 * time.Millisecond, "delays 50 PUBACKs by 300 ms", fault.Fault{Kind: fault.DelayPuback, Times: 50,
+		Delay: 300 * time.Millisecond}, false, hubdata.MQTT | hubdata.AMQP},
+	{11400 * time.Millisecond, "takes 300 ms for each of 4 answers", fault.Fault{Kind: fault.SlowAnswer,
+		Times: 4, Delay: 300 * time.Millisecond, Route: fault.RouteTelemetry}, false, 0},
+	{12600 * time.Millisecond, "swallows a PUBACK", fault.Fault{Kind: fault.SwallowPuback}, false, 0},
 	{14400 * time.Millisecond, "throttles for 1 s: 20 PUBACKs a second, CONNACK 3",
-		testbroker.Fault{Kind: testbroker.Throttle, Rate: 20, Limit: 60, For: time.Second}, false,
-		testbroker.MQTT | testbroker.AMQP},
-	{15900 * time.Millisecond, "goes silent for 0.5 s, connections stay open", testbroker.Fault{Kind: testbroker.HalfOpen,
+		fault.Fault{Kind: fault.Throttle, Rate: 20, Limit: 60, For: time.Second}, false,
+		hubdata.MQTT | hubdata.AMQP},
+	{15900 * time.Millisecond, "goes silent for 0.5 s, connections stay open", fault.Fault{Kind: fault.HalfOpen,
 		For: 500 * time.Millisecond}, false, 0},
-	{18200 * time.Millisecond, "is absent from the network for 1 s", testbroker.Fault{Kind: testbroker.Absent,
+	{18200 * time.Millisecond, "is absent from the network for 1 s", fault.Fault{Kind: fault.Absent,
 		For: time.Second}, false, 0},
 	// last, because the device needs time after it
-	{19600 * time.Millisecond, "throttles for 1 s: 4 requests a second, 429", testbroker.Fault{Kind: testbroker.Throttle,
-		Rate: 4, For: time.Second}, false, testbroker.HTTP},
+	{19600 * time.Millisecond, "throttles for 1 s: 4 requests a second, 429", fault.Fault{Kind: fault.Throttle,
+		Rate: 4, For: time.Second}, false, hubdata.HTTP},
 }
 
 // sabotage is a loss that the ledger must detect.
 var sabotage = step{6800 * time.Millisecond, "SABOTAGE: forgets a reading that it acknowledges",
-	testbroker.Fault{Kind: testbroker.Forget}, false, 0}
+	fault.Fault{Kind: fault.Forget}, false, 0}
 
 // faultyHub is the in-process hub with its schedule.
 type faultyHub struct {
@@ -89,7 +92,7 @@ type faultyHub struct {
 	device string
 	addr   string
 
-	protocol testbroker.Protocol
+	protocol hubdata.Protocol
 
 	steps   []step
 	backEnd *backEnd        // of the back end; nil without twins
@@ -104,8 +107,8 @@ type faultyHub struct {
 func newFaultyHub(out *printer, ports setup.Ports) (*faultyHub, error) {
 	s := &faultyHub{out: out, protocol: ports.Protocol}
 	s.ctx, s.stop = context.WithCancel(context.Background())
-	hub, err := testbroker.New(&testbroker.Options{OnEvent: func(e testbroker.Event) {
-		if e.Kind == testbroker.FaultFired && e.Fault != testbroker.DelayPuback && e.Fault != testbroker.Throttle {
+	hub, err := testbroker.New(&testbroker.Options{OnEvent: func(e event.Event) {
+		if e.Kind == event.FaultFired && e.Fault != fault.DelayPuback && e.Fault != fault.Throttle {
 			out.line("       hub %v", e)
 		}
 	}})

@@ -12,7 +12,7 @@ import (
 
 	"github.com/hubline-iot/hubline/device"
 	"github.com/hubline-iot/hubline/pnp"
-	"github.com/hubline-iot/hubline/testbroker"
+	"github.com/hubline-iot/hubline/testbroker/hubdata"
 	"github.com/hubline-iot/hubline/transport"
 )
 
@@ -135,7 +135,7 @@ func (p *sampler) answer(d device.Desired, out *printer) (patch pnp.Patch, err e
 type backEnd struct {
 	version         int64 // of the desired properties that it has set last
 	defaultInterval float64
-	reboot          testbroker.MethodResult
+	reboot          hubdata.MethodResult
 	err             error
 }
 
@@ -158,7 +158,7 @@ func (w *backEnd) play(ctx context.Context, s *faultyHub, until func(time.Durati
 	}
 	for range 5 { // an answer may be lost with its connection; a second reboot does no harm
 		var err error
-		w.reboot, err = s.hub.CallMethod(ctx, s.device, testbroker.MethodCall{Name: "reboot", ConnectTimeout: 5 * time.Second,
+		w.reboot, err = s.hub.CallMethod(ctx, s.device, hubdata.MethodCall{Name: "reboot", ConnectTimeout: 5 * time.Second,
 			ResponseTimeout: 2 * time.Second})
 		if ctx.Err() != nil {
 			return
@@ -182,7 +182,7 @@ func (w *backEnd) check(ctx context.Context, s *faultyHub) error {
 	if w.err != nil || w.version == 0 {
 		return w.err
 	}
-	err := s.hub.WaitReported(ctx, s.device, func(t testbroker.Twin) bool {
+	err := s.hub.WaitReported(ctx, s.device, func(t hubdata.Twin) bool {
 		var reported struct {
 			Interval struct {
 				Value float64 `json:"value"`

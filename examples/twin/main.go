@@ -23,6 +23,8 @@ import (
 	"github.com/hubline-iot/hubline/examples/internal/setup"
 	"github.com/hubline-iot/hubline/pnp"
 	"github.com/hubline-iot/hubline/testbroker"
+	"github.com/hubline-iot/hubline/testbroker/fault"
+	"github.com/hubline-iot/hubline/testbroker/hubdata"
 )
 
 func main() {
@@ -125,7 +127,7 @@ func changeDesired(ctx context.Context, hub *testbroker.Hub, id string) error {
 		return err
 	}
 	answered := func(want string) error {
-		err := hub.WaitReported(ctx, id, func(t testbroker.Twin) bool { return string(t.Reported) == want })
+		err := hub.WaitReported(ctx, id, func(t hubdata.Twin) bool { return string(t.Reported) == want })
 		fmt.Println("back end sees reported", want)
 		return err
 	}
@@ -137,7 +139,7 @@ func changeDesired(ctx context.Context, hub *testbroker.Hub, id string) error {
 		return err
 	}
 	fmt.Println("network  is gone")
-	outage := hub.Inject(testbroker.Fault{Kind: testbroker.Absent, Times: -1})
+	outage := hub.Inject(fault.Fault{Kind: fault.Absent, Times: -1})
 	if err := errors.Join(desire(40), desire(50), desire(60)); err != nil {
 		return err
 	}

@@ -49,12 +49,22 @@ func TestATestThatHangsIsNamed(t *testing.T) {
 	t.Cleanup(func() { expired, limit = before, limitBefore })
 	limit = 50 * time.Millisecond
 	var mu sync.Mutex
-	mu.Lock()
+	held, release := make(chan struct{}), make(chan struct{})
+	go func() {
+		mu.Lock()
+		defer mu.Unlock()
+		close(held)
+		<-release
+	}()
+	<-held
 	said := make(chan string, 1)
 	expired = func(why string) {
 		said <- why
-		mu.Unlock()
+		close(release)
 	}
-	Test(t, func(*testing.T) { mu.Lock() })
+	Test(t, func(*testing.T) {
+		mu.Lock()
+		defer mu.Unlock()
+	})
 	require.Contains(t, <-said, "TestATestThatHangsIsNamed is still running after 50ms")
 }

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/hubline-iot/hubline/testbroker"
+	"github.com/hubline-iot/hubline/testbroker/fault"
+	"github.com/hubline-iot/hubline/testbroker/hubdata"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/transporttest"
 )
@@ -23,7 +25,7 @@ const WrongKey = "c2VjcmV0LWtleS1vZi10aGUtdGVzdHM="
 // Methods.
 type Broker struct {
 	*testbroker.Hub
-	dev testbroker.Device
+	dev hubdata.Device
 	id  string
 
 	mu            sync.Mutex
@@ -76,7 +78,7 @@ func Open(t testing.TB, o *testbroker.Options, ids ...string) *testbroker.Hub {
 }
 
 // OpenDevice is [Open] for a hub with one device, which it returns.
-func OpenDevice(t testing.TB, o *testbroker.Options, id string) (*testbroker.Hub, testbroker.Device) {
+func OpenDevice(t testing.TB, o *testbroker.Options, id string) (*testbroker.Hub, hubdata.Device) {
 	t.Helper()
 	h := Open(t, o)
 	dev, err := h.AddDevice(id)
@@ -138,7 +140,7 @@ func (h *Broker) HoldAnswers(on bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if on {
-		h.held = h.Inject(testbroker.Fault{Kind: testbroker.DelayPuback, Times: -1, Delay: 20 * time.Second})
+		h.held = h.Inject(fault.Fault{Kind: fault.DelayPuback, Times: -1, Delay: 20 * time.Second})
 	} else {
 		h.held.Remove()
 	}
@@ -146,7 +148,7 @@ func (h *Broker) HoldAnswers(on bool) {
 
 func (h *Broker) Cut() { h.Drop("") }
 
-func (h *Broker) Silence() { h.Inject(testbroker.Fault{Kind: testbroker.HalfOpen}).Remove() }
+func (h *Broker) Silence() { h.Inject(fault.Fault{Kind: fault.HalfOpen}).Remove() }
 
 func (h *Broker) Refuse(r transporttest.Refusal) {
 	h.mu.Lock()
@@ -157,17 +159,17 @@ func (h *Broker) Refuse(r transporttest.Refusal) {
 	}
 	switch r {
 	case transporttest.Unreachable:
-		h.refusal = h.Inject(testbroker.Fault{Kind: testbroker.Absent})
+		h.refusal = h.Inject(fault.Fault{Kind: fault.Absent})
 	case transporttest.Mute:
-		h.refusal = h.Inject(testbroker.Fault{Kind: testbroker.NoConnack, Times: -1})
+		h.refusal = h.Inject(fault.Fault{Kind: fault.NoConnack, Times: -1})
 	case transporttest.Unavailable:
-		h.refusal = h.Inject(testbroker.Fault{Kind: testbroker.RefuseConnect, Times: -1})
+		h.refusal = h.Inject(fault.Fault{Kind: fault.RefuseConnect, Times: -1})
 	case transporttest.None:
 	}
 }
 
 func (h *Broker) Deliver(body string) {
-	if err := h.SendC2D(h.id, testbroker.C2D{Body: []byte(body)}); err != nil {
+	if err := h.SendC2D(h.id, hubdata.C2D{Body: []byte(body)}); err != nil {
 		panic(err)
 	}
 }
@@ -187,10 +189,10 @@ func (h *Broker) Reported() string {
 }
 
 func (h *Broker) Call(name, body string) (status int, answer string, err error) {
-	r, err := h.CallMethod(context.Background(), h.id, testbroker.MethodCall{Name: name, Payload: []byte(body)})
+	r, err := h.CallMethod(context.Background(), h.id, hubdata.MethodCall{Name: name, Payload: []byte(body)})
 	return r.Status, string(r.Payload), err
 }
 
 func (h *Broker) Undelivered() int {
-	return h.CountC2D(h.id, testbroker.Enqueued) + h.CountC2D(h.id, testbroker.Invisible)
+	return h.CountC2D(h.id, hubdata.Enqueued) + h.CountC2D(h.id, hubdata.Invisible)
 }

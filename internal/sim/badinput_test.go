@@ -12,7 +12,7 @@ import (
 	"github.com/hubline-iot/hubline/device"
 	"github.com/hubline-iot/hubline/errfilter"
 	"github.com/hubline-iot/hubline/internal/hubfixture"
-	"github.com/hubline-iot/hubline/testbroker"
+	"github.com/hubline-iot/hubline/testbroker/hubdata"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/amqp"
 	"github.com/hubline-iot/hubline/transport/mqtt"
@@ -58,9 +58,9 @@ func hopelessCredentialsEndOpenAtOnce(t *testing.T, with engine) {
 		t.Run(tc.name, func(t *testing.T) {
 			kind := tc.kind
 			switch {
-			case with.protocol == testbroker.HTTP:
+			case with.protocol == hubdata.HTTP:
 				kind = cmp.Or(tc.http, tc.kind)
-			case with.protocol == testbroker.AMQP && !with.sasl:
+			case with.protocol == hubdata.AMQP && !with.sasl:
 				kind = cmp.Or(tc.token, tc.kind)
 			}
 			if tc.before != nil {
@@ -99,11 +99,11 @@ func hopelessCredentialsEndOpenAtOnce(t *testing.T, with engine) {
 		defer c.Close()
 		err = c.Open(t.Context())
 		switch {
-		case with.protocol == testbroker.MQTT:
+		case with.protocol == hubdata.MQTT:
 			refusal, ok := errors.AsType[*mqtt.ConnackError](err)
 			require.True(t, ok)
 			require.EqualValues(t, 5, refusal.Code)
-		case with.protocol == testbroker.HTTP:
+		case with.protocol == hubdata.HTTP:
 			refusal, ok := errors.AsType[*transport.StatusError](err)
 			require.True(t, ok)
 			require.Equal(t, 401003, refusal.Code)

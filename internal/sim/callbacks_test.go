@@ -16,7 +16,7 @@ import (
 	"github.com/hubline-iot/hubline/device"
 	"github.com/hubline-iot/hubline/internal/bounded"
 	"github.com/hubline-iot/hubline/internal/hubfixture"
-	"github.com/hubline-iot/hubline/testbroker"
+	"github.com/hubline-iot/hubline/testbroker/hubdata"
 	"github.com/hubline-iot/hubline/transport"
 )
 
@@ -98,7 +98,7 @@ func TestACallbackOfADialThatDoesNotReturn(t *testing.T) {
 						mu.Lock()
 						first := told
 						mu.Unlock()
-						if tc.name != clockUnset || with.protocol != testbroker.HTTP { // HTTP asks the hub for the time
+						if tc.name != clockUnset || with.protocol != hubdata.HTTP { // HTTP asks the hub for the time
 							require.ErrorContains(t, first, tc.name)
 						}
 						other := start("dev-2", func(*way, *transport.Credentials) {})

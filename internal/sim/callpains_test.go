@@ -12,7 +12,8 @@ import (
 	"github.com/hubline-iot/hubline/device"
 	"github.com/hubline-iot/hubline/internal/bounded"
 	"github.com/hubline-iot/hubline/retrypolicy"
-	"github.com/hubline-iot/hubline/testbroker"
+	"github.com/hubline-iot/hubline/testbroker/fault"
+	"github.com/hubline-iot/hubline/testbroker/hubdata"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/stretchr/testify/require"
 )
@@ -39,8 +40,8 @@ func TestPain3_ConnectedMeansThatTwinAndMethodsWork(t *testing.T) {
 		p.listens()
 		require.NoError(t, p.obeys())
 		for round := range 20 {
-			if round%2 == 0 && e.with.protocol == testbroker.MQTT {
-				e.hub.Inject(testbroker.Fault{Kind: testbroker.ForgetSession})
+			if round%2 == 0 && e.with.protocol == hubdata.MQTT {
+				e.hub.Inject(fault.Fault{Kind: fault.ForgetSession})
 			}
 			require.NoError(t, p.reconnected(), "round %d", round)
 			require.Equal(t, device.Connected, p.client.Status().State)
@@ -54,7 +55,7 @@ func TestPain3_ConnectedMeansThatTwinAndMethodsWork(t *testing.T) {
 			case 1:
 				require.NoError(t, p.client.Reconnect())
 			case 2:
-				e.hub.Inject(testbroker.Fault{Kind: testbroker.RefuseConnect, Times: 2, Code: 3})
+				e.hub.Inject(fault.Fault{Kind: fault.RefuseConnect, Times: 2, Code: 3})
 				e.hub.Drop("")
 			}
 			synctest.Wait() // until the client notices the loss
@@ -99,10 +100,10 @@ func TestPain9_EachCallGetsExactlyOneResult(t *testing.T) {
 		require.Empty(t, results)
 		taken := map[string]int{}
 		for _, a := range e.hub.MethodAnswers(p.id) {
-			if a.Fate == testbroker.AnswerTaken {
+			if a.Fate == hubdata.AnswerTaken {
 				taken[a.RequestID]++
 			}
-			require.NotEqual(t, testbroker.AnswerRepeated, a.Fate)
+			require.NotEqual(t, hubdata.AnswerRepeated, a.Fate)
 		}
 		for id, n := range taken {
 			require.Equal(t, 1, n, id)
@@ -118,7 +119,7 @@ func TestT17_NoRetryEndsTwinCalls(t *testing.T) {
 		p.listens()
 		require.NoError(t, errors.Join(p.obeys(), p.reconnected(), p.told()))
 		require.NoError(t, p.client.SetRetryPolicy(retrypolicy.NoRetry{}))
-		gone := e.hub.Inject(testbroker.Fault{Kind: testbroker.Absent, For: 100_000 * time.Second})
+		gone := e.hub.Inject(fault.Fault{Kind: fault.Absent, For: 100_000 * time.Second})
 		result := make(chan error, 1)
 		go func() { result <- getTwin(context.Background(), p) }()
 		require.Error(t, <-result)
@@ -158,11 +159,11 @@ func TestARefusedTwinLeavesTelemetryAlone(t *testing.T) {
 	withEachTwin(t, func(t *testing.T, e *env) {
 		require.NoError(t, e.dev.reconnected())
 		switch e.with.protocol {
-		case testbroker.AMQP:
-			e.hub.Inject(testbroker.Fault{Kind: testbroker.RefuseAttach, Link: testbroker.LinkTwinSender,
+		case hubdata.AMQP:
+			e.hub.Inject(fault.Fault{Kind: fault.RefuseAttach, Link: fault.LinkTwinSender,
 				Condition: "amqp:not-found", Times: -1})
-		case testbroker.MQTT:
-			e.hub.Inject(testbroker.Fault{Kind: testbroker.RefuseSubscribe, Times: -1})
+		case hubdata.MQTT:
+			e.hub.Inject(fault.Fault{Kind: fault.RefuseSubscribe, Times: -1})
 		}
 		before := e.dev.client.Stats().Connections
 		for range 3 {
@@ -183,9 +184,9 @@ func TestAnAnswerThatCannotBeSentIsTold(t *testing.T) {
 		p := e.dev
 		require.NoError(t, errors.Join(p.obeys(), p.reconnected()))
 		cut := map[string]func(){"connection": func() { e.hub.Drop("") }}
-		if e.with.protocol == testbroker.AMQP {
+		if e.with.protocol == hubdata.AMQP {
 			cut["link"] = func() {
-				require.Equal(t, 1, e.hub.DetachLinks(p.id, testbroker.LinkMethodSender, testbroker.AMQPError{}))
+				require.Equal(t, 1, e.hub.DetachLinks(p.id, fault.LinkMethodSender, hubdata.AMQPError{}))
 			}
 		}
 		n := uint64(0)
@@ -197,7 +198,7 @@ func TestAnAnswerThatCannotBeSentIsTold(t *testing.T) {
 				}
 				return 200, nil
 			}))
-			_, err := e.hub.CallMethod(t.Context(), p.id, testbroker.MethodCall{Name: "cut", ResponseTimeout: 5 * time.Second,
+			_, err := e.hub.CallMethod(t.Context(), p.id, hubdata.MethodCall{Name: "cut", ResponseTimeout: 5 * time.Second,
 				ConnectTimeout: 30 * time.Second})
 			require.Error(t, err, what)
 			require.NoError(t, p.reconnected())
@@ -213,18 +214,18 @@ func TestAnAnswerThatCannotBeSentIsTold(t *testing.T) {
 // the device learns that the answer is lost.
 func TestAnAnswerThatWaitsForCreditIsTold(t *testing.T) {
 	withEachTwin(t, func(t *testing.T, e *env) {
-		if e.with.protocol != testbroker.AMQP {
+		if e.with.protocol != hubdata.AMQP {
 			return
 		}
 		p := e.dev
-		in := e.hub.Inject(testbroker.Fault{Kind: testbroker.WithholdCredit, Link: testbroker.LinkMethodSender})
+		in := e.hub.Inject(fault.Fault{Kind: fault.WithholdCredit, Link: fault.LinkMethodSender})
 		require.NoError(t, errors.Join(p.obeys(), p.reconnected()))
 		require.Equal(t, 1, in.Fired())
 		go func() {
 			time.Sleep(2 * time.Second)
 			e.hub.Drop("")
 		}()
-		_, err := e.hub.CallMethod(t.Context(), p.id, testbroker.MethodCall{Name: answers, ResponseTimeout: 5 * time.Second,
+		_, err := e.hub.CallMethod(t.Context(), p.id, hubdata.MethodCall{Name: answers, ResponseTimeout: 5 * time.Second,
 			ConnectTimeout: 30 * time.Second})
 		require.Error(t, err)
 		require.NoError(t, p.reconnected())
@@ -239,7 +240,7 @@ func TestACallThatDoesNotFitIsAnswered(t *testing.T) {
 		p := e.dev
 		require.NoError(t, errors.Join(p.obeys(), p.reconnected()))
 		begin := time.Now()
-		result, err := e.hub.CallMethod(t.Context(), p.id, testbroker.MethodCall{Name: answers,
+		result, err := e.hub.CallMethod(t.Context(), p.id, hubdata.MethodCall{Name: answers,
 			Payload: []byte(`"` + strings.Repeat("x", 30<<10) + `"`), ResponseTimeout: 30 * time.Second})
 		require.NoError(t, err)
 		require.Less(t, time.Since(begin), 5*time.Second)

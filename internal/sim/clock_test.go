@@ -11,7 +11,7 @@ import (
 	"github.com/hubline-iot/hubline/internal/faketime"
 	"github.com/hubline-iot/hubline/internal/timespan/spantest"
 	"github.com/hubline-iot/hubline/retrypolicy"
-	"github.com/hubline-iot/hubline/testbroker"
+	"github.com/hubline-iot/hubline/testbroker/fault"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/stretchr/testify/require"
 )
@@ -90,7 +90,7 @@ func theLongestDurationsAreNoLimit(t *testing.T, with engine) {
 		}
 		require.Equal(t, uint64(1), c.Stats().Connections)
 
-		hub.Inject(testbroker.Fault{Kind: testbroker.Absent, For: time.Hour})
+		hub.Inject(fault.Fault{Kind: fault.Absent, For: time.Hour})
 		_ = c.Reconnect()
 		time.Sleep(24 * time.Hour)
 		require.NoError(t, c.Close())

@@ -11,6 +11,7 @@ import (
 	"github.com/hubline-iot/hubline/device"
 	"github.com/hubline-iot/hubline/internal/hubfixture"
 	"github.com/hubline-iot/hubline/testbroker"
+	"github.com/hubline-iot/hubline/testbroker/hubdata"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/amqp"
 	"github.com/hubline-iot/hubline/transport/http"
@@ -40,7 +41,7 @@ type way struct {
 // each.
 type engine struct {
 	name     string
-	protocol testbroker.Protocol
+	protocol hubdata.Protocol
 	make     func(creds *transport.Credentials, w *way) transport.Transport
 
 	batches bool // several messages fit in a transfer
@@ -51,52 +52,52 @@ type engine struct {
 }
 
 var engines = []engine{
-	{name: "paho", protocol: testbroker.MQTT, twins: true, make: func(_ *transport.Credentials,
+	{name: "paho", protocol: hubdata.MQTT, twins: true, make: func(_ *transport.Credentials,
 		w *way) transport.Transport {
 		return mqtt.New(&mqtt.Options{Network: netopt.Options{TLS: w.TLS, Plaintext: w.Plaintext, Addr: w.Addr, Dial: w.Dial,
 			WriteTimeout: w.WriteTimeout}, KeepAlive: w.KeepAlive, PingTimeout: w.PingTimeout})
 	}},
-	{name: "lean", protocol: testbroker.MQTT, twins: true, make: func(creds *transport.Credentials,
+	{name: "lean", protocol: hubdata.MQTT, twins: true, make: func(creds *transport.Credentials,
 		w *way) transport.Transport {
 		return lean.New(w.leanDial(creds), &lean.Options{KeepAlive: w.KeepAlive, PingTimeout: w.PingTimeout})
 	}},
-	{name: "lean with the buffers of a board", variant: true, protocol: testbroker.MQTT, twins: true,
+	{name: "lean with the buffers of a board", variant: true, protocol: hubdata.MQTT, twins: true,
 		make: func(creds *transport.Credentials, w *way) transport.Transport {
 			return lean.New(w.leanDial(creds), &lean.Options{KeepAlive: w.KeepAlive, PingTimeout: w.PingTimeout,
 				ReadBuffer: 4096 + 512, WriteBuffer: 1024})
 		}},
-	{name: "amqp", protocol: testbroker.AMQP, twins: true, batches: true, make: func(_ *transport.Credentials,
+	{name: "amqp", protocol: hubdata.AMQP, twins: true, batches: true, make: func(_ *transport.Credentials,
 		w *way) transport.Transport {
 		return amqp.New(w.amqp())
 	}},
-	{name: "amqp, a message a transfer", variant: true, protocol: testbroker.AMQP, twins: true,
+	{name: "amqp, a message a transfer", variant: true, protocol: hubdata.AMQP, twins: true,
 		make: func(_ *transport.Credentials,
 			w *way) transport.Transport {
 			o := w.amqp()
 			o.Batch = 1
 			return amqp.New(o)
 		}},
-	{name: "amqp, SASL PLAIN", variant: true, protocol: testbroker.AMQP, twins: true, batches: true, sasl: true,
+	{name: "amqp, SASL PLAIN", variant: true, protocol: hubdata.AMQP, twins: true, batches: true, sasl: true,
 		make: func(_ *transport.Credentials, w *way) transport.Transport {
 			o := w.amqp()
 			o.Auth = amqp.Plain
 			return amqp.New(o)
 		}},
-	{name: "amqp, shared", protocol: testbroker.AMQP, twins: true, batches: true, shared: true,
+	{name: "amqp, shared", protocol: hubdata.AMQP, twins: true, batches: true, shared: true,
 		make: func(_ *transport.Credentials, w *way) transport.Transport {
 			return amqp.NewMux(w.amqp())
 		}},
-	{name: "http", protocol: testbroker.HTTP, batches: true, make: func(_ *transport.Credentials,
+	{name: "http", protocol: hubdata.HTTP, batches: true, make: func(_ *transport.Credentials,
 		w *way) transport.Transport {
 		return http.New(w.http())
 	}},
-	{name: "http, a message a request", variant: true, protocol: testbroker.HTTP, make: func(_ *transport.Credentials,
+	{name: "http, a message a request", variant: true, protocol: hubdata.HTTP, make: func(_ *transport.Credentials,
 		w *way) transport.Transport {
 		o := w.http()
 		o.Batch = 1
 		return http.New(o)
 	}},
-	{name: "http/2", variant: true, protocol: testbroker.HTTP, batches: true, make: func(_ *transport.Credentials,
+	{name: "http/2", variant: true, protocol: hubdata.HTTP, batches: true, make: func(_ *transport.Credentials,
 		w *way) transport.Transport {
 		o := w.http()
 		o.HTTP2 = true
@@ -121,10 +122,10 @@ func (w *way) http() *http.Options {
 }
 
 // ports are the ports of a hub per protocol, without TLS and with it.
-var ports = map[testbroker.Protocol]struct{ plain, secure testbroker.Port }{
-	testbroker.MQTT: {testbroker.PortMQTT, testbroker.PortMQTTS},
-	testbroker.AMQP: {testbroker.PortAMQP, testbroker.PortAMQPS},
-	testbroker.HTTP: {testbroker.PortHTTP, testbroker.PortHTTPS},
+var ports = map[hubdata.Protocol]struct{ plain, secure testbroker.Port }{
+	hubdata.MQTT: {testbroker.PortMQTT, testbroker.PortMQTTS},
+	hubdata.AMQP: {testbroker.PortAMQP, testbroker.PortAMQPS},
+	hubdata.HTTP: {testbroker.PortHTTP, testbroker.PortHTTPS},
 }
 
 // inMemory connects to the hub without sockets.

@@ -5,16 +5,17 @@ import (
 	"slices"
 	"time"
 
-	"github.com/hubline-iot/hubline/testbroker"
+	"github.com/hubline-iot/hubline/testbroker/fault"
+	"github.com/hubline-iot/hubline/testbroker/hubdata"
 	"github.com/hubline-iot/hubline/transport"
 )
 
 var amqpMatrix = matrix{
-	protocol: testbroker.AMQP,
+	protocol: hubdata.AMQP,
 	rows:     amqpRows(),
 	ops: append([]op{
 		{"open", func(_ engine, r row) bool {
-			return r.reconnects() || r.class == always && r.fault.Kind != testbroker.Quota
+			return r.reconnects() || r.class == always && r.fault.Kind != fault.Quota
 		}, openOp, false},
 		{"send one", speaks, sendOp(1), false},
 		{"window", speaks, sendOp(150), true}, // the status does not report a batch refused because of one message
@@ -23,14 +24,14 @@ var amqpMatrix = matrix{
 		{"reject", receives, receiveOp(transport.Reject), false},
 		{"renew", speaks, renewOp, true},
 		{"close", func(_ engine, r row) bool {
-			return r.fault.Kind != testbroker.DetachWhileIdle && !r.calls()
+			return r.fault.Kind != fault.DetachWhileIdle && !r.calls()
 		}, closeOp, true},
 		{"idle", func(_ engine, r row) bool {
-			return r.fault.Kind == testbroker.HalfOpen || r.fault.Kind == testbroker.Absent
+			return r.fault.Kind == fault.HalfOpen || r.fault.Kind == fault.Absent
 		}, idleOp, false},
 		{"two devices", func(e engine, r row) bool { return e.shared && !r.calls() }, twoDevicesOp, true},
 	}, callOps()...),
-	rowless: map[testbroker.FaultKind]string{testbroker.Forget: "a lie: see the simulation"},
+	rowless: map[fault.Kind]string{fault.Forget: "a lie: see the simulation"},
 }
 
 // speaks: faults that affect sending.
@@ -38,7 +39,7 @@ func speaks(_ engine, r row) bool { return !r.calls() }
 
 // receives: faults that affect receiving. A quota stops the sender, too.
 func receives(_ engine, r row) bool {
-	return r.reconnects() || r.class == always && r.fault.Kind != testbroker.Quota
+	return r.reconnects() || r.class == always && r.fault.Kind != fault.Quota
 }
 
 // Conditions of AMQP errors.
@@ -61,45 +62,45 @@ func amqpRows() []row {
 
 // amqpConnectRows are faults of a new connection.
 func amqpConnectRows() []row {
-	type F = testbroker.Fault
+	type F = fault.Fault
 	return []row{
-		{name: "RefuseConnect", fault: F{Kind: testbroker.RefuseConnect, Times: 2}, kinds: kinds(unavailable)},
-		{name: "RefuseConnect, " + exceeded, fault: F{Kind: testbroker.RefuseConnect, Condition: exceeded},
+		{name: "RefuseConnect", fault: F{Kind: fault.RefuseConnect, Times: 2}, kinds: kinds(unavailable)},
+		{name: "RefuseConnect, " + exceeded, fault: F{Kind: fault.RefuseConnect, Condition: exceeded},
 			kinds: kinds(quota)},
-		{name: "RefuseConnect, " + unwelcome, fault: F{Kind: testbroker.RefuseConnect, Condition: unwelcome},
+		{name: "RefuseConnect, " + unwelcome, fault: F{Kind: fault.RefuseConnect, Condition: unwelcome},
 			kinds: kinds(unauthorized), terminal: true},
-		{name: "RefuseConnect, " + missing, fault: F{Kind: testbroker.RefuseConnect, Condition: missing},
+		{name: "RefuseConnect, " + missing, fault: F{Kind: fault.RefuseConnect, Condition: missing},
 			kinds: kinds(notFound), terminal: true},
-		{name: "RefuseConnect, " + odd, fault: F{Kind: testbroker.RefuseConnect, Condition: odd}, kinds: kinds(network)},
-		{name: "SlowConnack", fault: F{Kind: testbroker.SlowConnack, Delay: 3 * time.Second}},
-		{name: "NoConnack", fault: F{Kind: testbroker.NoConnack}, kinds: kinds(timeout)},
-		{name: "DropConnect", fault: F{Kind: testbroker.DropConnect}, kinds: kinds(network)},
-		{name: "GarbageOnConnect", fault: F{Kind: testbroker.GarbageOnConnect}, kinds: kinds(network, protocol)},
+		{name: "RefuseConnect, " + odd, fault: F{Kind: fault.RefuseConnect, Condition: odd}, kinds: kinds(network)},
+		{name: "SlowConnack", fault: F{Kind: fault.SlowConnack, Delay: 3 * time.Second}},
+		{name: "NoConnack", fault: F{Kind: fault.NoConnack}, kinds: kinds(timeout)},
+		{name: "DropConnect", fault: F{Kind: fault.DropConnect}, kinds: kinds(network)},
+		{name: "GarbageOnConnect", fault: F{Kind: fault.GarbageOnConnect}, kinds: kinds(network, protocol)},
 	}
 }
 
 // amqpTokenRows are faults of the authentication.
 func amqpTokenRows() []row {
-	type F = testbroker.Fault
+	type F = fault.Fault
 	return []row{
-		{name: "RefuseSASL auth", fault: F{Kind: testbroker.RefuseSASL, Code: 1}, kinds: kinds(unauthorized), terminal: true},
-		{name: "RefuseSASL sys", fault: F{Kind: testbroker.RefuseSASL, Code: 2}, kinds: kinds(unavailable)},
-		{name: "RefuseSASL sys-perm", fault: F{Kind: testbroker.RefuseSASL, Code: 3}, kinds: kinds(transport.Forbidden),
+		{name: "RefuseSASL auth", fault: F{Kind: fault.RefuseSASL, Code: 1}, kinds: kinds(unauthorized), terminal: true},
+		{name: "RefuseSASL sys", fault: F{Kind: fault.RefuseSASL, Code: 2}, kinds: kinds(unavailable)},
+		{name: "RefuseSASL sys-perm", fault: F{Kind: fault.RefuseSASL, Code: 3}, kinds: kinds(transport.Forbidden),
 			terminal: true},
-		{name: "RefuseSASL sys-temp", fault: F{Kind: testbroker.RefuseSASL, Code: 4}, kinds: kinds(unavailable)},
-		{name: "RefuseToken 401", fault: F{Kind: testbroker.RefuseToken, Status: 401}, class: atToken,
+		{name: "RefuseSASL sys-temp", fault: F{Kind: fault.RefuseSASL, Code: 4}, kinds: kinds(unavailable)},
+		{name: "RefuseToken 401", fault: F{Kind: fault.RefuseToken, Status: 401}, class: atToken,
 			kinds: kinds(unauthorized), terminal: true, alone: true},
-		{name: "RefuseToken 403", fault: F{Kind: testbroker.RefuseToken, Status: 403}, class: atToken, kinds: kinds(quota),
+		{name: "RefuseToken 403", fault: F{Kind: fault.RefuseToken, Status: 403}, class: atToken, kinds: kinds(quota),
 			alone: true},
-		{name: "RefuseToken 404", fault: F{Kind: testbroker.RefuseToken, Status: 404}, class: atToken, kinds: kinds(notFound),
+		{name: "RefuseToken 404", fault: F{Kind: fault.RefuseToken, Status: 404}, class: atToken, kinds: kinds(notFound),
 			terminal: true, alone: true},
-		{name: "RefuseToken 429", fault: F{Kind: testbroker.RefuseToken, Status: 429}, class: atToken,
+		{name: "RefuseToken 429", fault: F{Kind: fault.RefuseToken, Status: 429}, class: atToken,
 			kinds: kinds(throttled), alone: true},
-		{name: "RefuseToken 503", fault: F{Kind: testbroker.RefuseToken, Status: 503, Times: 2}, class: atToken,
+		{name: "RefuseToken 503", fault: F{Kind: fault.RefuseToken, Status: 503, Times: 2}, class: atToken,
 			kinds: kinds(unavailable), alone: true},
-		{name: "SlowToken", fault: F{Kind: testbroker.SlowToken, Delay: 3 * time.Second}, class: atToken, alone: true},
-		{name: "NoToken", fault: F{Kind: testbroker.NoToken}, class: atToken, kinds: kinds(timeout), alone: true},
-		{name: "DropOnToken", fault: F{Kind: testbroker.DropOnToken}, class: atToken, kinds: kinds(network)},
+		{name: "SlowToken", fault: F{Kind: fault.SlowToken, Delay: 3 * time.Second}, class: atToken, alone: true},
+		{name: "NoToken", fault: F{Kind: fault.NoToken}, class: atToken, kinds: kinds(timeout), alone: true},
+		{name: "DropOnToken", fault: F{Kind: fault.DropOnToken}, class: atToken, kinds: kinds(network)},
 	}
 }
 
@@ -107,56 +108,56 @@ func amqpTokenRows() []row {
 // messages is attached before the client counts as connected, the link for telemetry with the first
 // message. The client retries a lost link once, at once.
 func amqpLinkRows() []row {
-	type F = testbroker.Fault
-	const fromCloud, messages, tokens = testbroker.LinkC2D, testbroker.LinkTelemetry, testbroker.LinkCBSSender
+	type F = fault.Fault
+	const fromCloud, messages, tokens = fault.LinkC2D, fault.LinkTelemetry, fault.LinkCBSSender
 	return []row{
-		{name: "RefuseAttach tokens", fault: F{Kind: testbroker.RefuseAttach, Link: tokens}, kinds: kinds(unavailable),
+		{name: "RefuseAttach tokens", fault: F{Kind: fault.RefuseAttach, Link: tokens}, kinds: kinds(unavailable),
 			perhaps: true},
 		{name: "RefuseAttach messages from the cloud",
-			fault: F{Kind: testbroker.RefuseAttach, Link: fromCloud}, class: atSubscribe,
+			fault: F{Kind: fault.RefuseAttach, Link: fromCloud}, class: atSubscribe,
 			kinds: kinds(unavailable), alone: true},
 		{name: "RefuseAttach messages from the cloud, " + throttledNow,
-			fault: F{Kind: testbroker.RefuseAttach, Link: fromCloud,
+			fault: F{Kind: fault.RefuseAttach, Link: fromCloud,
 				Condition: throttledNow}, class: atSubscribe, kinds: kinds(throttled), alone: true},
-		{name: "RefuseAttach messages from the cloud, " + missing, fault: F{Kind: testbroker.RefuseAttach, Link: fromCloud,
+		{name: "RefuseAttach messages from the cloud, " + missing, fault: F{Kind: fault.RefuseAttach, Link: fromCloud,
 			Condition: missing}, class: atSubscribe, kinds: kinds(notFound), terminal: true, alone: true},
-		{name: "RefuseAttach telemetry", fault: F{Kind: testbroker.RefuseAttach, Link: messages}, class: atLink,
+		{name: "RefuseAttach telemetry", fault: F{Kind: fault.RefuseAttach, Link: messages}, class: atLink,
 			kinds: kinds(unavailable), alone: true},
-		{name: "RefuseAttach telemetry, " + unwelcome, fault: F{Kind: testbroker.RefuseAttach, Link: messages,
+		{name: "RefuseAttach telemetry, " + unwelcome, fault: F{Kind: fault.RefuseAttach, Link: messages,
 			Condition: unwelcome}, class: atLink, kinds: kinds(unauthorized), alone: true},
-		{name: "SlowAttach tokens", fault: F{Kind: testbroker.SlowAttach, Link: tokens, Delay: 3 * time.Second}},
+		{name: "SlowAttach tokens", fault: F{Kind: fault.SlowAttach, Link: tokens, Delay: 3 * time.Second}},
 		{name: "SlowAttach messages from the cloud",
-			fault: F{Kind: testbroker.SlowAttach, Link: fromCloud, Delay: 3 * time.Second},
+			fault: F{Kind: fault.SlowAttach, Link: fromCloud, Delay: 3 * time.Second},
 			class: atSubscribe, alone: true},
-		{name: "SlowAttach telemetry", fault: F{Kind: testbroker.SlowAttach, Link: messages, Delay: 3 * time.Second},
+		{name: "SlowAttach telemetry", fault: F{Kind: fault.SlowAttach, Link: messages, Delay: 3 * time.Second},
 			class: atLink, alone: true},
-		{name: "NoAttach tokens", fault: F{Kind: testbroker.NoAttach, Link: tokens}, kinds: kinds(timeout)},
-		{name: "NoAttach messages from the cloud", fault: F{Kind: testbroker.NoAttach, Link: fromCloud}, class: atSubscribe,
+		{name: "NoAttach tokens", fault: F{Kind: fault.NoAttach, Link: tokens}, kinds: kinds(timeout)},
+		{name: "NoAttach messages from the cloud", fault: F{Kind: fault.NoAttach, Link: fromCloud}, class: atSubscribe,
 			kinds: kinds(timeout), alone: true},
-		{name: "NoAttach telemetry", fault: F{Kind: testbroker.NoAttach, Link: messages}, class: atLink,
+		{name: "NoAttach telemetry", fault: F{Kind: fault.NoAttach, Link: messages}, class: atLink,
 			kinds: kinds(timeout), alone: true},
-		{name: "DropOnAttach tokens", fault: F{Kind: testbroker.DropOnAttach, Link: tokens}, kinds: kinds(network)},
+		{name: "DropOnAttach tokens", fault: F{Kind: fault.DropOnAttach, Link: tokens}, kinds: kinds(network)},
 		{name: "DropOnAttach messages from the cloud",
-			fault: F{Kind: testbroker.DropOnAttach, Link: fromCloud}, class: atSubscribe,
+			fault: F{Kind: fault.DropOnAttach, Link: fromCloud}, class: atSubscribe,
 			kinds: kinds(network)},
-		{name: "DropOnAttach telemetry", fault: F{Kind: testbroker.DropOnAttach, Link: messages}, class: atLink,
+		{name: "DropOnAttach telemetry", fault: F{Kind: fault.DropOnAttach, Link: messages}, class: atLink,
 			kinds: kinds(network)},
-		{name: "WithholdCredit tokens", fault: F{Kind: testbroker.WithholdCredit, Link: tokens}, kinds: kinds(timeout)},
-		{name: "WithholdCredit telemetry", fault: F{Kind: testbroker.WithholdCredit, Link: messages}, class: atLink,
+		{name: "WithholdCredit tokens", fault: F{Kind: fault.WithholdCredit, Link: tokens}, kinds: kinds(timeout)},
+		{name: "WithholdCredit telemetry", fault: F{Kind: fault.WithholdCredit, Link: messages}, class: atLink,
 			kinds: kinds(throttled), alone: true},
-		{name: "WithholdCredit telemetry, 3 s", fault: F{Kind: testbroker.WithholdCredit, Link: messages,
+		{name: "WithholdCredit telemetry, 3 s", fault: F{Kind: fault.WithholdCredit, Link: messages,
 			Delay: 3 * time.Second}, class: atLink, alone: true},
-		{name: "DetachWhileIdle tokens", fault: F{Kind: testbroker.DetachWhileIdle, Link: tokens, Delay: time.Second}},
+		{name: "DetachWhileIdle tokens", fault: F{Kind: fault.DetachWhileIdle, Link: tokens, Delay: time.Second}},
 		{name: "DetachWhileIdle messages from the cloud, early",
-			fault: F{Kind: testbroker.DetachWhileIdle, Link: fromCloud,
+			fault: F{Kind: fault.DetachWhileIdle, Link: fromCloud,
 				Delay: time.Second}, class: atSubscribe, kinds: kinds(unavailable), alone: true},
 		{name: "DetachWhileIdle messages from the cloud",
-			fault: F{Kind: testbroker.DetachWhileIdle, Link: fromCloud,
+			fault: F{Kind: fault.DetachWhileIdle, Link: fromCloud,
 				Delay: 10 * time.Second}, class: atSubscribe, alone: true},
 		{name: "DetachWhileIdle messages from the cloud, unclosed",
-			fault: F{Kind: testbroker.DetachWhileIdle, Link: fromCloud,
+			fault: F{Kind: fault.DetachWhileIdle, Link: fromCloud,
 				Delay: 10 * time.Second, Unclosed: true}, class: atSubscribe, alone: true},
-		{name: "DetachWhileIdle telemetry", fault: F{Kind: testbroker.DetachWhileIdle, Link: messages,
+		{name: "DetachWhileIdle telemetry", fault: F{Kind: fault.DetachWhileIdle, Link: messages,
 			Delay: 3 * time.Second}, class: atLink, alone: true},
 	}
 }
@@ -164,70 +165,70 @@ func amqpLinkRows() []row {
 // amqpMessageRows are faults of telemetry messages. If the hub reports the device of a live session
 // as unauthorized, the client tries one fresh token.
 func amqpMessageRows() []row {
-	type F = testbroker.Fault
+	type F = fault.Fault
 	return []row{
-		{name: "DropBeforePublish", fault: F{Kind: testbroker.DropBeforePublish}, class: atPublish, kinds: kinds(network)},
-		{name: "DropAfterPublish", fault: F{Kind: testbroker.DropAfterPublish}, class: atPublish, kinds: kinds(network)},
-		{name: "DropAfterPuback", fault: F{Kind: testbroker.DropAfterPuback}, class: atPublish, kinds: kinds(network)},
-		{name: "DelayPuback", fault: F{Kind: testbroker.DelayPuback, Delay: 3 * time.Second}, class: atPublish, alone: true},
-		{name: "SwallowPuback", fault: F{Kind: testbroker.SwallowPuback}, class: atPublish, kinds: kinds(timeout),
+		{name: "DropBeforePublish", fault: F{Kind: fault.DropBeforePublish}, class: atPublish, kinds: kinds(network)},
+		{name: "DropAfterPublish", fault: F{Kind: fault.DropAfterPublish}, class: atPublish, kinds: kinds(network)},
+		{name: "DropAfterPuback", fault: F{Kind: fault.DropAfterPuback}, class: atPublish, kinds: kinds(network)},
+		{name: "DelayPuback", fault: F{Kind: fault.DelayPuback, Delay: 3 * time.Second}, class: atPublish, alone: true},
+		{name: "SwallowPuback", fault: F{Kind: fault.SwallowPuback}, class: atPublish, kinds: kinds(timeout),
 			alone: true},
-		{name: "GarbageOnPublish", fault: F{Kind: testbroker.GarbageOnPublish}, class: atPublish,
+		{name: "GarbageOnPublish", fault: F{Kind: fault.GarbageOnPublish}, class: atPublish,
 			kinds: kinds(network, protocol)},
-		{name: "RejectMessage", fault: F{Kind: testbroker.RejectMessage}, class: atPublish, kinds: kinds(unavailable),
+		{name: "RejectMessage", fault: F{Kind: fault.RejectMessage}, class: atPublish, kinds: kinds(unavailable),
 			alone: true},
-		{name: "RejectMessage, " + throttledNow, fault: F{Kind: testbroker.RejectMessage, Condition: throttledNow},
+		{name: "RejectMessage, " + throttledNow, fault: F{Kind: fault.RejectMessage, Condition: throttledNow},
 			class: atPublish, kinds: kinds(throttled), alone: true},
-		{name: "RejectMessage, " + exceeded, fault: F{Kind: testbroker.RejectMessage, Condition: exceeded}, class: atPublish,
+		{name: "RejectMessage, " + exceeded, fault: F{Kind: fault.RejectMessage, Condition: exceeded}, class: atPublish,
 			kinds: kinds(quota), alone: true},
-		{name: "RejectMessage, " + decode, fault: F{Kind: testbroker.RejectMessage, Condition: decode}, class: atPublish,
+		{name: "RejectMessage, " + decode, fault: F{Kind: fault.RejectMessage, Condition: decode}, class: atPublish,
 			refused: kinds(transport.Invalid), alone: true},
-		{name: "RejectMessage, " + tooLarge, fault: F{Kind: testbroker.RejectMessage, Condition: tooLarge}, class: atPublish,
+		{name: "RejectMessage, " + tooLarge, fault: F{Kind: fault.RejectMessage, Condition: tooLarge}, class: atPublish,
 			refused: kinds(transport.TooLarge), alone: true},
-		{name: "RejectMessage, " + odd, fault: F{Kind: testbroker.RejectMessage, Condition: odd}, class: atPublish,
+		{name: "RejectMessage, " + odd, fault: F{Kind: fault.RejectMessage, Condition: odd}, class: atPublish,
 			refused: kinds(transport.Unknown), alone: true},
-		{name: "RejectMessage, " + unwelcome, fault: F{Kind: testbroker.RejectMessage, Condition: unwelcome},
+		{name: "RejectMessage, " + unwelcome, fault: F{Kind: fault.RejectMessage, Condition: unwelcome},
 			class: atPublish, kinds: kinds(unauthorized), alone: true},
-		{name: "ReleaseMessage", fault: F{Kind: testbroker.ReleaseMessage, Times: 2}, class: atPublish,
+		{name: "ReleaseMessage", fault: F{Kind: fault.ReleaseMessage, Times: 2}, class: atPublish,
 			kinds: kinds(unavailable), alone: true},
-		{name: "ModifyMessage", fault: F{Kind: testbroker.ModifyMessage}, class: atPublish, kinds: kinds(unavailable),
+		{name: "ModifyMessage", fault: F{Kind: fault.ModifyMessage}, class: atPublish, kinds: kinds(unavailable),
 			alone: true},
-		{name: "ModifyMessage, undeliverable here", fault: F{Kind: testbroker.ModifyMessage, UndeliverableHere: true},
+		{name: "ModifyMessage, undeliverable here", fault: F{Kind: fault.ModifyMessage, UndeliverableHere: true},
 			class: atPublish, refused: kinds(transport.Forbidden), alone: true},
-		{name: "CloseOnMessage", fault: F{Kind: testbroker.CloseOnMessage}, class: atPublish, kinds: kinds(unavailable)},
-		{name: "CloseOnMessage, " + unwelcome, fault: F{Kind: testbroker.CloseOnMessage, Condition: unwelcome},
+		{name: "CloseOnMessage", fault: F{Kind: fault.CloseOnMessage}, class: atPublish, kinds: kinds(unavailable)},
+		{name: "CloseOnMessage, " + unwelcome, fault: F{Kind: fault.CloseOnMessage, Condition: unwelcome},
 			class: atPublish, kinds: kinds(unauthorized)},
-		{name: "CloseOnMessage, " + odd, fault: F{Kind: testbroker.CloseOnMessage, Condition: odd}, class: atPublish,
+		{name: "CloseOnMessage, " + odd, fault: F{Kind: fault.CloseOnMessage, Condition: odd}, class: atPublish,
 			kinds: kinds(network)},
-		{name: "EndOnMessage", fault: F{Kind: testbroker.EndOnMessage}, class: atPublish, kinds: kinds(unavailable),
+		{name: "EndOnMessage", fault: F{Kind: fault.EndOnMessage}, class: atPublish, kinds: kinds(unavailable),
 			alone: true},
-		{name: "EndOnMessage, " + unwelcome, fault: F{Kind: testbroker.EndOnMessage, Condition: unwelcome}, class: atPublish,
+		{name: "EndOnMessage, " + unwelcome, fault: F{Kind: fault.EndOnMessage, Condition: unwelcome}, class: atPublish,
 			kinds: kinds(unauthorized), alone: true},
-		{name: "DetachOnMessage", fault: F{Kind: testbroker.DetachOnMessage}, class: atPublish, kinds: kinds(unavailable),
+		{name: "DetachOnMessage", fault: F{Kind: fault.DetachOnMessage}, class: atPublish, kinds: kinds(unavailable),
 			alone: true},
-		{name: "DetachOnMessage, unclosed", fault: F{Kind: testbroker.DetachOnMessage, Unclosed: true}, class: atPublish,
+		{name: "DetachOnMessage, unclosed", fault: F{Kind: fault.DetachOnMessage, Unclosed: true}, class: atPublish,
 			kinds: kinds(unavailable, timeout), alone: true},
-		{name: "DetachOnMessage, " + internal, fault: F{Kind: testbroker.DetachOnMessage, Condition: internal},
+		{name: "DetachOnMessage, " + internal, fault: F{Kind: fault.DetachOnMessage, Condition: internal},
 			class: atPublish, kinds: kinds(unavailable), alone: true},
-		{name: "DetachOnMessage, " + notAllowed, fault: F{Kind: testbroker.DetachOnMessage, Condition: notAllowed},
+		{name: "DetachOnMessage, " + notAllowed, fault: F{Kind: fault.DetachOnMessage, Condition: notAllowed},
 			class: atPublish, kinds: kinds(unavailable), perhaps: true, refused: kinds(transport.Forbidden), alone: true},
-		{name: "DetachOnMessage, " + throttledNow, fault: F{Kind: testbroker.DetachOnMessage, Condition: throttledNow},
+		{name: "DetachOnMessage, " + throttledNow, fault: F{Kind: fault.DetachOnMessage, Condition: throttledNow},
 			class: atPublish, kinds: kinds(throttled), alone: true},
-		{name: "DetachAfterMessage", fault: F{Kind: testbroker.DetachAfterMessage}, class: atPublish,
+		{name: "DetachAfterMessage", fault: F{Kind: fault.DetachAfterMessage}, class: atPublish,
 			kinds: kinds(unavailable), alone: true},
 	}
 }
 
 // amqpStateRows are states of the hub and the network.
 func amqpStateRows() []row {
-	type F = testbroker.Fault
+	type F = fault.Fault
 	return []row{
-		{name: "HalfOpen", fault: F{Kind: testbroker.HalfOpen, For: 20 * time.Second}, class: always,
+		{name: "HalfOpen", fault: F{Kind: fault.HalfOpen, For: 20 * time.Second}, class: always,
 			kinds: kinds(timeout, network)},
-		{name: "Throttle", fault: F{Kind: testbroker.Throttle, Rate: 2, Limit: 3, For: 20 * time.Second}, class: always,
+		{name: "Throttle", fault: F{Kind: fault.Throttle, Rate: 2, Limit: 3, For: 20 * time.Second}, class: always,
 			kinds: kinds(throttled), perhaps: true, alone: true},
-		{name: "Absent", fault: F{Kind: testbroker.Absent, For: 20 * time.Second}, class: always, kinds: kinds(network)},
-		{name: "Quota", fault: F{Kind: testbroker.Quota, Limit: -1, For: 20 * time.Second}, class: always,
+		{name: "Absent", fault: F{Kind: fault.Absent, For: 20 * time.Second}, class: always, kinds: kinds(network)},
+		{name: "Quota", fault: F{Kind: fault.Quota, Limit: -1, For: 20 * time.Second}, class: always,
 			kinds: kinds(quota), alone: true},
 	}
 }
@@ -235,37 +236,37 @@ func amqpStateRows() []row {
 // linkRows are faults of the links for twin and methods. Each pair belongs together: when one link
 // is lost, so is the other. A device that uses them attaches them before it is connected.
 func linkRows() []row {
-	type F = testbroker.Fault
+	type F = fault.Fault
 	var rows []row
 	for _, p := range []struct {
 		name    string
 		class   class
-		out, in testbroker.LinkKind
-	}{{"twin", atTwinLink, testbroker.LinkTwinSender, testbroker.LinkTwinReceiver}, {"methods", atMethodLink,
-		testbroker.LinkMethodSender, testbroker.LinkMethodReceiver}} {
+		out, in fault.LinkKind
+	}{{"twin", atTwinLink, fault.LinkTwinSender, fault.LinkTwinReceiver}, {"methods", atMethodLink,
+		fault.LinkMethodSender, fault.LinkMethodReceiver}} {
 		rows = append(rows,
-			row{name: "RefuseAttach " + p.name + " in", fault: F{Kind: testbroker.RefuseAttach, Link: p.in}, class: p.class,
+			row{name: "RefuseAttach " + p.name + " in", fault: F{Kind: fault.RefuseAttach, Link: p.in}, class: p.class,
 				kinds: kinds(unavailable)},
-			row{name: "RefuseAttach " + p.name + " out", fault: F{Kind: testbroker.RefuseAttach, Link: p.out}, class: p.class,
+			row{name: "RefuseAttach " + p.name + " out", fault: F{Kind: fault.RefuseAttach, Link: p.out}, class: p.class,
 				kinds: kinds(unavailable)},
-			row{name: "RefuseAttach " + p.name + ", " + throttledNow, fault: F{Kind: testbroker.RefuseAttach, Link: p.in,
+			row{name: "RefuseAttach " + p.name + ", " + throttledNow, fault: F{Kind: fault.RefuseAttach, Link: p.in,
 				Condition: throttledNow}, class: p.class, kinds: kinds(throttled)},
-			row{name: "SlowAttach " + p.name, fault: F{Kind: testbroker.SlowAttach, Link: p.out, Delay: 3 * time.Second},
+			row{name: "SlowAttach " + p.name, fault: F{Kind: fault.SlowAttach, Link: p.out, Delay: 3 * time.Second},
 				class: p.class},
-			row{name: "NoAttach " + p.name, fault: F{Kind: testbroker.NoAttach, Link: p.in}, class: p.class,
+			row{name: "NoAttach " + p.name, fault: F{Kind: fault.NoAttach, Link: p.in}, class: p.class,
 				kinds: kinds(timeout)},
-			row{name: "DropOnAttach " + p.name, fault: F{Kind: testbroker.DropOnAttach, Link: p.in}, class: p.class,
+			row{name: "DropOnAttach " + p.name, fault: F{Kind: fault.DropOnAttach, Link: p.in}, class: p.class,
 				kinds: kinds(network)},
-			row{name: "DetachWhileIdle " + p.name + " in", fault: F{Kind: testbroker.DetachWhileIdle, Link: p.in,
+			row{name: "DetachWhileIdle " + p.name + " in", fault: F{Kind: fault.DetachWhileIdle, Link: p.in,
 				Delay: 10 * time.Second}, class: p.class},
-			row{name: "DetachWhileIdle " + p.name + " out", fault: F{Kind: testbroker.DetachWhileIdle, Link: p.out,
+			row{name: "DetachWhileIdle " + p.name + " out", fault: F{Kind: fault.DetachWhileIdle, Link: p.out,
 				Delay: 10 * time.Second}, class: p.class},
 		)
 	}
 	// There is no such row for methods: until it sends an answer, the library does not report that an
 	// outgoing link is closing because the hub detached it without closing.
-	return append(rows, row{name: "DetachWhileIdle twin out, unclosed", fault: F{Kind: testbroker.DetachWhileIdle,
-		Link: testbroker.LinkTwinSender, Delay: 10 * time.Second, Unclosed: true}, class: atTwinLink})
+	return append(rows, row{name: "DetachWhileIdle twin out, unclosed", fault: F{Kind: fault.DetachWhileIdle,
+		Link: fault.LinkTwinSender, Delay: 10 * time.Second, Unclosed: true}, class: atTwinLink})
 }
 
 // twoDevicesOp applies the fault to one of two devices on a connection. A fault that does not

@@ -10,7 +10,8 @@ import (
 	"time"
 
 	"github.com/hubline-iot/hubline/device"
-	"github.com/hubline-iot/hubline/testbroker"
+	"github.com/hubline-iot/hubline/testbroker/fault"
+	"github.com/hubline-iot/hubline/testbroker/hubdata"
 	"github.com/hubline-iot/hubline/transport"
 )
 
@@ -38,45 +39,45 @@ func needs(classes ...class) func(e engine, r row) bool {
 
 // callRows are the faults of twin and methods that all protocols share.
 func callRows() []row {
-	type F = testbroker.Fault
+	type F = fault.Fault
 	const slow = 3 * time.Second
 	return []row{
-		{name: "DropBeforeTwin", fault: F{Kind: testbroker.DropBeforeTwin}, class: atTwin, kinds: kinds(network)},
-		{name: "RefuseTwin 400", fault: F{Kind: testbroker.RefuseTwin, Status: 400}, class: atTwin,
+		{name: "DropBeforeTwin", fault: F{Kind: fault.DropBeforeTwin}, class: atTwin, kinds: kinds(network)},
+		{name: "RefuseTwin 400", fault: F{Kind: fault.RefuseTwin, Status: 400}, class: atTwin,
 			refused: kinds(transport.Invalid)},
-		{name: "RefuseTwin 404", fault: F{Kind: testbroker.RefuseTwin, Status: 404}, class: atTwin, refused: kinds(notFound)},
-		{name: "RefuseTwin 429", fault: F{Kind: testbroker.RefuseTwin}, class: atTwin},
-		{name: "RefuseTwin 429, retry after", fault: F{Kind: testbroker.RefuseTwin, RetryAfter: 15 * time.Second},
+		{name: "RefuseTwin 404", fault: F{Kind: fault.RefuseTwin, Status: 404}, class: atTwin, refused: kinds(notFound)},
+		{name: "RefuseTwin 429", fault: F{Kind: fault.RefuseTwin}, class: atTwin},
+		{name: "RefuseTwin 429, retry after", fault: F{Kind: fault.RefuseTwin, RetryAfter: 15 * time.Second},
 			class: atTwin},
-		{name: "RefuseTwin 503", fault: F{Kind: testbroker.RefuseTwin, Status: 503, Times: 3}, class: atTwin},
-		{name: "DropAfterTwin", fault: F{Kind: testbroker.DropAfterTwin}, class: atTwin, kinds: kinds(network)},
-		{name: "SwallowTwin", fault: F{Kind: testbroker.SwallowTwin}, class: atTwin},
-		{name: "SlowTwin", fault: F{Kind: testbroker.SlowTwin, Delay: slow}, class: atTwin},
-		{name: "MisnameTwin", fault: F{Kind: testbroker.MisnameTwin}, class: atTwin},
-		{name: "DuplicateTwin", fault: F{Kind: testbroker.DuplicateTwin}, class: atTwin},
-		{name: "GarbleTwin", fault: F{Kind: testbroker.GarbleTwin}, class: atTwin, refused: kinds(protocol)},
+		{name: "RefuseTwin 503", fault: F{Kind: fault.RefuseTwin, Status: 503, Times: 3}, class: atTwin},
+		{name: "DropAfterTwin", fault: F{Kind: fault.DropAfterTwin}, class: atTwin, kinds: kinds(network)},
+		{name: "SwallowTwin", fault: F{Kind: fault.SwallowTwin}, class: atTwin},
+		{name: "SlowTwin", fault: F{Kind: fault.SlowTwin, Delay: slow}, class: atTwin},
+		{name: "MisnameTwin", fault: F{Kind: fault.MisnameTwin}, class: atTwin},
+		{name: "DuplicateTwin", fault: F{Kind: fault.DuplicateTwin}, class: atTwin},
+		{name: "GarbleTwin", fault: F{Kind: fault.GarbleTwin}, class: atTwin, refused: kinds(protocol)},
 
-		{name: "SwallowDesired", fault: F{Kind: testbroker.SwallowDesired}, class: atDesired, unsaid: true},
-		{name: "DuplicateDesired", fault: F{Kind: testbroker.DuplicateDesired}, class: atDesired},
-		{name: "SlowDesired", fault: F{Kind: testbroker.SlowDesired, Delay: slow}, class: atDesired},
-		{name: "DropAfterDesired", fault: F{Kind: testbroker.DropAfterDesired}, class: atDesired, kinds: kinds(network)},
+		{name: "SwallowDesired", fault: F{Kind: fault.SwallowDesired}, class: atDesired, unsaid: true},
+		{name: "DuplicateDesired", fault: F{Kind: fault.DuplicateDesired}, class: atDesired},
+		{name: "SlowDesired", fault: F{Kind: fault.SlowDesired, Delay: slow}, class: atDesired},
+		{name: "DropAfterDesired", fault: F{Kind: fault.DropAfterDesired}, class: atDesired, kinds: kinds(network)},
 
-		{name: "DropBeforeMethod", fault: F{Kind: testbroker.DropBeforeMethod}, class: atMethod, kinds: kinds(network),
+		{name: "DropBeforeMethod", fault: F{Kind: fault.DropBeforeMethod}, class: atMethod, kinds: kinds(network),
 			uncalled: true},
-		{name: "SwallowMethod", fault: F{Kind: testbroker.SwallowMethod}, class: atMethod, uncalled: true},
-		{name: "SlowMethod", fault: F{Kind: testbroker.SlowMethod, Delay: slow}, class: atMethod},
-		{name: "DuplicateMethod", fault: F{Kind: testbroker.DuplicateMethod}, class: atMethod},
-		{name: "GarbleMethod", fault: F{Kind: testbroker.GarbleMethod}, class: atMethod, uncalled: true},
-		{name: "DropAfterMethod", fault: F{Kind: testbroker.DropAfterMethod}, class: atMethod, kinds: kinds(network),
+		{name: "SwallowMethod", fault: F{Kind: fault.SwallowMethod}, class: atMethod, uncalled: true},
+		{name: "SlowMethod", fault: F{Kind: fault.SlowMethod, Delay: slow}, class: atMethod},
+		{name: "DuplicateMethod", fault: F{Kind: fault.DuplicateMethod}, class: atMethod},
+		{name: "GarbleMethod", fault: F{Kind: fault.GarbleMethod}, class: atMethod, uncalled: true},
+		{name: "DropAfterMethod", fault: F{Kind: fault.DropAfterMethod}, class: atMethod, kinds: kinds(network),
 			uncalled: true},
-		{name: "MisnameMethod", fault: F{Kind: testbroker.MisnameMethod}, class: atMethod, uncalled: true},
-		{name: "RefuseMethod", fault: F{Kind: testbroker.RefuseMethod}, class: atMethod, uncalled: true},
-		{name: "DropOnMethodAnswer", fault: F{Kind: testbroker.DropOnMethodAnswer}, class: atMethod, kinds: kinds(network),
+		{name: "MisnameMethod", fault: F{Kind: fault.MisnameMethod}, class: atMethod, uncalled: true},
+		{name: "RefuseMethod", fault: F{Kind: fault.RefuseMethod}, class: atMethod, uncalled: true},
+		{name: "DropOnMethodAnswer", fault: F{Kind: fault.DropOnMethodAnswer}, class: atMethod, kinds: kinds(network),
 			uncalled: true},
-		{name: "SwallowMethodAnswer", fault: F{Kind: testbroker.SwallowMethodAnswer}, class: atMethod, uncalled: true},
-		{name: "SlowMethodAnswer", fault: F{Kind: testbroker.SlowMethodAnswer, Delay: slow}, class: atMethod},
+		{name: "SwallowMethodAnswer", fault: F{Kind: fault.SwallowMethodAnswer}, class: atMethod, uncalled: true},
+		{name: "SlowMethodAnswer", fault: F{Kind: fault.SlowMethodAnswer, Delay: slow}, class: atMethod},
 		// the next call may fail
-		{name: "DropAfterMethodAnswer", fault: F{Kind: testbroker.DropAfterMethodAnswer}, class: atMethod,
+		{name: "DropAfterMethodAnswer", fault: F{Kind: fault.DropAfterMethodAnswer}, class: atMethod,
 			kinds: kinds(network), uncalled: true},
 	}
 }
@@ -84,27 +85,27 @@ func callRows() []row {
 // watchRows are faults of the subscription to changes, which is a request over AMQP and part of
 // connecting.
 func watchRows() []row {
-	type F = testbroker.Fault
-	const subscribe = testbroker.TwinSubscribe
+	type F = fault.Fault
+	const subscribe = hubdata.TwinSubscribe
 	return []row{
-		{name: "DropBeforeTwin, subscribe", fault: F{Kind: testbroker.DropBeforeTwin, Operation: subscribe}, class: atWatch,
+		{name: "DropBeforeTwin, subscribe", fault: F{Kind: fault.DropBeforeTwin, Operation: subscribe}, class: atWatch,
 			kinds: kinds(network)},
-		{name: "RefuseTwin 400, subscribe", fault: F{Kind: testbroker.RefuseTwin, Operation: subscribe, Status: 400},
+		{name: "RefuseTwin 400, subscribe", fault: F{Kind: fault.RefuseTwin, Operation: subscribe, Status: 400},
 			class: atWatch, kinds: kinds(transport.Invalid), terminal: true},
-		{name: "RefuseTwin 429, subscribe", fault: F{Kind: testbroker.RefuseTwin, Operation: subscribe}, class: atWatch,
+		{name: "RefuseTwin 429, subscribe", fault: F{Kind: fault.RefuseTwin, Operation: subscribe}, class: atWatch,
 			kinds: kinds(throttled)},
-		{name: "RefuseTwin 503, subscribe", fault: F{Kind: testbroker.RefuseTwin, Operation: subscribe, Status: 503},
+		{name: "RefuseTwin 503, subscribe", fault: F{Kind: fault.RefuseTwin, Operation: subscribe, Status: 503},
 			class: atWatch, kinds: kinds(unavailable)},
-		{name: "DropAfterTwin, subscribe", fault: F{Kind: testbroker.DropAfterTwin, Operation: subscribe}, class: atWatch,
+		{name: "DropAfterTwin, subscribe", fault: F{Kind: fault.DropAfterTwin, Operation: subscribe}, class: atWatch,
 			kinds: kinds(network)},
-		{name: "SwallowTwin, subscribe", fault: F{Kind: testbroker.SwallowTwin, Operation: subscribe}, class: atWatch,
+		{name: "SwallowTwin, subscribe", fault: F{Kind: fault.SwallowTwin, Operation: subscribe}, class: atWatch,
 			kinds: kinds(timeout)},
-		{name: "SlowTwin, subscribe", fault: F{Kind: testbroker.SlowTwin, Operation: subscribe, Delay: 3 * time.Second},
+		{name: "SlowTwin, subscribe", fault: F{Kind: fault.SlowTwin, Operation: subscribe, Delay: 3 * time.Second},
 			class: atWatch},
-		{name: "MisnameTwin, subscribe", fault: F{Kind: testbroker.MisnameTwin, Operation: subscribe}, class: atWatch,
+		{name: "MisnameTwin, subscribe", fault: F{Kind: fault.MisnameTwin, Operation: subscribe}, class: atWatch,
 			kinds: kinds(timeout)},
-		{name: "DuplicateTwin, subscribe", fault: F{Kind: testbroker.DuplicateTwin, Operation: subscribe}, class: atWatch},
-		{name: "GarbleTwin, subscribe", fault: F{Kind: testbroker.GarbleTwin, Operation: subscribe}, class: atWatch},
+		{name: "DuplicateTwin, subscribe", fault: F{Kind: fault.DuplicateTwin, Operation: subscribe}, class: atWatch},
+		{name: "GarbleTwin, subscribe", fault: F{Kind: fault.GarbleTwin, Operation: subscribe}, class: atWatch},
 	}
 }
 
@@ -203,7 +204,7 @@ func (p *party) calls(method string) error {
 	p.calling.called++
 	id := strconv.Itoa(p.calling.called)
 	p.mu.Unlock()
-	result, err := p.hub.CallMethod(context.Background(), p.id, testbroker.MethodCall{
+	result, err := p.hub.CallMethod(context.Background(), p.id, hubdata.MethodCall{
 		Name: method, Payload: []byte(id), ResponseTimeout: 20 * time.Second, ConnectTimeout: 30 * time.Second,
 	})
 	p.mu.Lock()
@@ -213,7 +214,7 @@ func (p *party) calls(method string) error {
 		good = result.Status == 500
 	}
 	switch ran := p.calling.ran[id]; {
-	case ran == 0 && err == nil && p.row.fault.Kind == testbroker.GarbleMethod:
+	case ran == 0 && err == nil && p.row.fault.Kind == fault.GarbleMethod:
 		return errors.New("what ran had another body")
 	case ran > 1, err == nil && ran != 1:
 		return errUndue{fmt.Errorf("call %s ran %d times", id, ran)}
@@ -361,7 +362,7 @@ func askOp(call twinCall) func(e *env, r row) error {
 
 // lull cuts the connection if the status would not report the fault otherwise.
 func (e *env) lull(r row) {
-	if r.fault.Kind == testbroker.Throttle {
+	if r.fault.Kind == fault.Throttle {
 		e.drop()
 	}
 }
@@ -374,7 +375,7 @@ func throttledOp(e *env, r row) error {
 		return err
 	}
 	before := len(e.hub.TwinLog(e.dev.id))
-	throttle := e.hub.Inject(testbroker.Fault{Kind: testbroker.RefuseTwin, Status: 429, Times: 3})
+	throttle := e.hub.Inject(fault.Fault{Kind: fault.RefuseTwin, Status: 429, Times: 3})
 	defer throttle.Remove()
 	e.inject(r)
 	e.provoke(r)
@@ -400,7 +401,7 @@ func desiredOp(e *env, r row) error {
 	e.provoke(r)
 	e.lull(r)
 	if r.class == atTwin { // a missed change makes the client read the twin
-		swallow := e.hub.Inject(testbroker.Fault{Kind: testbroker.SwallowDesired})
+		swallow := e.hub.Inject(fault.Fault{Kind: fault.SwallowDesired})
 		defer swallow.Remove()
 	}
 	for range 3 {
@@ -419,7 +420,7 @@ func desiredAwayOp(e *env, r row) error {
 		return err
 	}
 	if r.class == atTwin { // excludes the subscription, which is a twin request over AMQP
-		r.fault.Operation = testbroker.TwinGet
+		r.fault.Operation = hubdata.TwinGet
 	}
 	e.inject(r)
 	e.drop()
@@ -477,8 +478,8 @@ func raceOp(e *env, r row) error {
 		return err
 	}
 	for _, a := range e.hub.MethodAnswers(e.dev.id) {
-		if a.Fate == testbroker.AnswerElsewhere || a.Fate == testbroker.AnswerUnknown &&
-			r.fault.Kind != testbroker.MisnameMethod {
+		if a.Fate == hubdata.AnswerElsewhere || a.Fate == hubdata.AnswerUnknown &&
+			r.fault.Kind != fault.MisnameMethod {
 			return fmt.Errorf("an answer is %v", a.Fate)
 		}
 	}

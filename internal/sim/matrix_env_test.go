@@ -13,6 +13,8 @@ import (
 
 	"github.com/hubline-iot/hubline/device"
 	"github.com/hubline-iot/hubline/testbroker"
+	"github.com/hubline-iot/hubline/testbroker/fault"
+	"github.com/hubline-iot/hubline/testbroker/hubdata"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/stretchr/testify/require"
 )
@@ -38,8 +40,8 @@ type party struct {
 	id        string
 	client    *device.Client
 	sent      []*entry
-	fromCloud int                         // cloud-to-device messages sent to it
-	settled   map[testbroker.C2DState]int // their expected final states
+	fromCloud int                      // cloud-to-device messages sent to it
+	settled   map[hubdata.C2DState]int // their expected final states
 
 	mu       sync.Mutex
 	outcome  transport.Outcome // the handler's verdict on cloud-to-device messages
@@ -59,7 +61,7 @@ func newEnv(t *testing.T, with engine) *env {
 
 // join adds a device.
 func (e *env) join(id string) *party {
-	p := &party{env: e, id: id, got: map[string]int{}, settled: map[testbroker.C2DState]int{}}
+	p := &party{env: e, id: id, got: map[string]int{}, settled: map[hubdata.C2DState]int{}}
 	_, err := e.hub.AddDevice(id)
 	require.NoError(e.t, err)
 	creds, err := device.ParseConnectionString(e.hub.ConnectionString(id))
@@ -114,7 +116,7 @@ func (e *env) provoke(r row) {
 	case r.reconnects():
 		e.drop()
 	case r.class == atLink:
-		e.hub.DetachLinks(e.dev.id, testbroker.LinkTelemetry, testbroker.AMQPError{})
+		e.hub.DetachLinks(e.dev.id, fault.LinkTelemetry, hubdata.AMQPError{})
 		synctest.Wait() // until nothing is in flight on it
 	}
 }
@@ -202,7 +204,7 @@ func (p *party) compare(closed bool) error {
 		if l.DeviceID != p.id {
 			continue
 		}
-		if seen[l.MessageID] && !l.Dup && p.with.protocol == testbroker.MQTT {
+		if seen[l.MessageID] && !l.Dup && p.with.protocol == hubdata.MQTT {
 			return fmt.Errorf("message %s came again without DUP", l.MessageID)
 		}
 		seen[l.MessageID] = true
@@ -230,7 +232,7 @@ func (p *party) compare(closed bool) error {
 func (p *party) message(n int) error {
 	for range n {
 		p.fromCloud++
-		if err := p.hub.SendC2D(p.id, testbroker.C2D{MessageID: strconv.Itoa(p.fromCloud)}); err != nil {
+		if err := p.hub.SendC2D(p.id, hubdata.C2D{MessageID: strconv.Itoa(p.fromCloud)}); err != nil {
 			return err
 		}
 	}
@@ -240,9 +242,9 @@ func (p *party) message(n int) error {
 // received waits until all cloud-to-device messages since the last call were handled with this
 // outcome, and the hub knows it.
 func (p *party) received(o transport.Outcome) error {
-	state := testbroker.Completed
-	if o == transport.Reject && p.with.protocol != testbroker.MQTT { // MQTT cannot reject
-		state = testbroker.Rejected
+	state := hubdata.Completed
+	if o == transport.Reject && p.with.protocol != hubdata.MQTT { // MQTT cannot reject
+		state = hubdata.Rejected
 	}
 	fresh := p.fromCloud
 	for _, n := range p.settled {

@@ -7,72 +7,73 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/hubline-iot/hubline/testbroker"
+	"github.com/hubline-iot/hubline/testbroker/fault"
+	"github.com/hubline-iot/hubline/testbroker/hubdata"
 	"github.com/hubline-iot/hubline/transport"
 )
 
 var mqttMatrix = matrix{
-	protocol: testbroker.MQTT,
+	protocol: hubdata.MQTT,
 	rows:     mqttRows(),
 	ops: append([]op{
 		{"connect", func(_ engine, r row) bool { return r.reconnects() || r.class == always }, openOp, false},
 		{"publish", func(_ engine, r row) bool { return r.class != atPing && !r.calls() }, sendOp(20), false},
 		{"receive", func(_ engine, r row) bool {
-			return r.reconnects() || r.class == always && r.fault.Kind != testbroker.Quota // the quota stops the sender, too
+			return r.reconnects() || r.class == always && r.fault.Kind != fault.Quota // the quota stops the sender, too
 		}, receiveOp(transport.Accept), false},
 		{"subscribe", func(_ engine, r row) bool { return r.class == atSubscribe || r.class == always }, subscribeOp, false},
 		{"renew", func(_ engine, r row) bool { return r.class != atPing && !r.calls() }, renewOp, true},
 		{"close", func(_ engine, r row) bool { return r.class != atPing && !r.calls() }, closeOp, true},
 		{"keep-alive", func(_ engine, r row) bool {
-			return r.class == atPing || r.fault.Kind == testbroker.HalfOpen || r.fault.Kind == testbroker.Absent
+			return r.class == atPing || r.fault.Kind == fault.HalfOpen || r.fault.Kind == fault.Absent
 		}, idleOp, false},
 	}, callOps()...),
-	rowless: map[testbroker.FaultKind]string{
-		testbroker.Forget:        "a lie: see the simulation",
-		testbroker.ForgetSession: "what every connect bears: see the tests of sessions",
+	rowless: map[fault.Kind]string{
+		fault.Forget:        "a lie: see the simulation",
+		fault.ForgetSession: "what every connect bears: see the tests of sessions",
 	},
 }
 
 func mqttRows() []row {
-	type F = testbroker.Fault
+	type F = fault.Fault
 	rows := []row{
-		{name: "RefuseConnect 3", fault: F{Kind: testbroker.RefuseConnect, Code: 3, Times: 2}, kinds: kinds(unavailable)},
-		{name: "SlowConnack", fault: F{Kind: testbroker.SlowConnack, Delay: 3 * time.Second}},
-		{name: "NoConnack", fault: F{Kind: testbroker.NoConnack}, kinds: kinds(timeout)},
-		{name: "DropConnect", fault: F{Kind: testbroker.DropConnect}, kinds: kinds(network)},
-		{name: "GarbageOnConnect", fault: F{Kind: testbroker.GarbageOnConnect}, kinds: kinds(network, protocol)},
-		{name: "RefuseSubscribe", fault: F{Kind: testbroker.RefuseSubscribe}, class: atSubscribe, kinds: kinds(unavailable)},
-		{name: "DropOnSubscribe", fault: F{Kind: testbroker.DropOnSubscribe}, class: atSubscribe, kinds: kinds(network)},
-		{name: "SwallowSuback", fault: F{Kind: testbroker.SwallowSuback}, class: atSubscribe, kinds: kinds(timeout)},
-		{name: "SlowSuback", fault: F{Kind: testbroker.SlowSuback, Delay: 3 * time.Second}, class: atSubscribe},
-		{name: "LongSuback", fault: F{Kind: testbroker.LongSuback}, class: atSubscribe, kinds: kinds(network, protocol)},
-		{name: "ShortSuback", fault: F{Kind: testbroker.ShortSuback}, class: atSubscribe, kinds: kinds(network, protocol)},
-		{name: "GarbageOnSubscribe", fault: F{Kind: testbroker.GarbageOnSubscribe}, class: atSubscribe,
+		{name: "RefuseConnect 3", fault: F{Kind: fault.RefuseConnect, Code: 3, Times: 2}, kinds: kinds(unavailable)},
+		{name: "SlowConnack", fault: F{Kind: fault.SlowConnack, Delay: 3 * time.Second}},
+		{name: "NoConnack", fault: F{Kind: fault.NoConnack}, kinds: kinds(timeout)},
+		{name: "DropConnect", fault: F{Kind: fault.DropConnect}, kinds: kinds(network)},
+		{name: "GarbageOnConnect", fault: F{Kind: fault.GarbageOnConnect}, kinds: kinds(network, protocol)},
+		{name: "RefuseSubscribe", fault: F{Kind: fault.RefuseSubscribe}, class: atSubscribe, kinds: kinds(unavailable)},
+		{name: "DropOnSubscribe", fault: F{Kind: fault.DropOnSubscribe}, class: atSubscribe, kinds: kinds(network)},
+		{name: "SwallowSuback", fault: F{Kind: fault.SwallowSuback}, class: atSubscribe, kinds: kinds(timeout)},
+		{name: "SlowSuback", fault: F{Kind: fault.SlowSuback, Delay: 3 * time.Second}, class: atSubscribe},
+		{name: "LongSuback", fault: F{Kind: fault.LongSuback}, class: atSubscribe, kinds: kinds(network, protocol)},
+		{name: "ShortSuback", fault: F{Kind: fault.ShortSuback}, class: atSubscribe, kinds: kinds(network, protocol)},
+		{name: "GarbageOnSubscribe", fault: F{Kind: fault.GarbageOnSubscribe}, class: atSubscribe,
 			kinds: kinds(network, protocol)},
-		{name: "DropBeforePublish", fault: F{Kind: testbroker.DropBeforePublish}, class: atPublish, kinds: kinds(network)},
-		{name: "DropDuringPublish", fault: F{Kind: testbroker.DropDuringPublish}, class: atPublish, kinds: kinds(network)},
-		{name: "DropAfterPublish", fault: F{Kind: testbroker.DropAfterPublish}, class: atPublish, kinds: kinds(network)},
-		{name: "DropAfterPuback", fault: F{Kind: testbroker.DropAfterPuback}, class: atPublish, kinds: kinds(network)},
-		{name: "DelayPuback", fault: F{Kind: testbroker.DelayPuback, Delay: 3 * time.Second}, class: atPublish},
-		{name: "SwallowPuback", fault: F{Kind: testbroker.SwallowPuback}, class: atPublish, kinds: kinds(timeout)},
-		{name: "StrayPuback", fault: F{Kind: testbroker.StrayPuback}, class: atPublish},
-		{name: "DuplicatePuback", fault: F{Kind: testbroker.DuplicatePuback}, class: atPublish},
-		{name: "GarbageOnPublish", fault: F{Kind: testbroker.GarbageOnPublish}, class: atPublish,
+		{name: "DropBeforePublish", fault: F{Kind: fault.DropBeforePublish}, class: atPublish, kinds: kinds(network)},
+		{name: "DropDuringPublish", fault: F{Kind: fault.DropDuringPublish}, class: atPublish, kinds: kinds(network)},
+		{name: "DropAfterPublish", fault: F{Kind: fault.DropAfterPublish}, class: atPublish, kinds: kinds(network)},
+		{name: "DropAfterPuback", fault: F{Kind: fault.DropAfterPuback}, class: atPublish, kinds: kinds(network)},
+		{name: "DelayPuback", fault: F{Kind: fault.DelayPuback, Delay: 3 * time.Second}, class: atPublish},
+		{name: "SwallowPuback", fault: F{Kind: fault.SwallowPuback}, class: atPublish, kinds: kinds(timeout)},
+		{name: "StrayPuback", fault: F{Kind: fault.StrayPuback}, class: atPublish},
+		{name: "DuplicatePuback", fault: F{Kind: fault.DuplicatePuback}, class: atPublish},
+		{name: "GarbageOnPublish", fault: F{Kind: fault.GarbageOnPublish}, class: atPublish,
 			kinds: kinds(network, protocol)},
-		{name: "SwallowPingresp", fault: F{Kind: testbroker.SwallowPingresp}, class: atPing, kinds: kinds(timeout)},
-		{name: "HalfOpen", fault: F{Kind: testbroker.HalfOpen, For: 20 * time.Second}, class: always,
+		{name: "SwallowPingresp", fault: F{Kind: fault.SwallowPingresp}, class: atPing, kinds: kinds(timeout)},
+		{name: "HalfOpen", fault: F{Kind: fault.HalfOpen, For: 20 * time.Second}, class: always,
 			kinds: kinds(timeout, network)},
-		{name: "Throttle", fault: F{Kind: testbroker.Throttle, Rate: 2, Limit: 3, For: 20 * time.Second}, class: always,
+		{name: "Throttle", fault: F{Kind: fault.Throttle, Rate: 2, Limit: 3, For: 20 * time.Second}, class: always,
 			kinds: kinds(unavailable, network)},
-		{name: "Absent", fault: F{Kind: testbroker.Absent, For: 20 * time.Second}, class: always, kinds: kinds(network)},
-		{name: "Quota", fault: F{Kind: testbroker.Quota, Limit: -1, For: 20 * time.Second}, class: always,
+		{name: "Absent", fault: F{Kind: fault.Absent, For: 20 * time.Second}, class: always, kinds: kinds(network)},
+		{name: "Quota", fault: F{Kind: fault.Quota, Limit: -1, For: 20 * time.Second}, class: always,
 			kinds: kinds(unavailable, network)},
-		{name: "Quota, connects accepted", fault: F{Kind: testbroker.Quota, Limit: -1, AcceptConnects: true,
+		{name: "Quota, connects accepted", fault: F{Kind: fault.Quota, Limit: -1, AcceptConnects: true,
 			For: 20 * time.Second}, class: always, kinds: kinds(network)},
 	}
 	for code, k := range map[byte]transport.Kind{1: transport.Unsupported, 2: unauthorized, 4: unauthorized,
 		5: unauthorized, 6: protocol, 255: protocol} {
-		rows = append(rows, row{name: "RefuseConnect " + strconv.Itoa(int(code)), fault: F{Kind: testbroker.RefuseConnect,
+		rows = append(rows, row{name: "RefuseConnect " + strconv.Itoa(int(code)), fault: F{Kind: fault.RefuseConnect,
 			Code: code}, kinds: kinds(k), terminal: true})
 	}
 	return sorted(slices.Concat(rows, belowRows(), callRows()))
@@ -80,14 +81,14 @@ func mqttRows() []row {
 
 // belowRows are the faults below the protocol, which all protocols share.
 func belowRows() []row {
-	type F = testbroker.Fault
+	type F = fault.Fault
 	return []row{
-		{name: "MuteHandshake", fault: F{Kind: testbroker.MuteHandshake}, kinds: kinds(timeout)},
-		{name: "CutHandshake", fault: F{Kind: testbroker.CutHandshake}, kinds: kinds(network)},
+		{name: "MuteHandshake", fault: F{Kind: fault.MuteHandshake}, kinds: kinds(timeout)},
+		{name: "CutHandshake", fault: F{Kind: fault.CutHandshake}, kinds: kinds(network)},
 		// A single one may be due to damage in transit.
-		{name: "NotTLS", fault: F{Kind: testbroker.NotTLS}, kinds: kinds(network)},
-		{name: "OldTLS", fault: F{Kind: testbroker.OldTLS}, kinds: kinds(network)},
-		{name: "ExpiredCertificate", fault: F{Kind: testbroker.ExpiredCertificate}, kinds: kinds(transport.Untrusted),
+		{name: "NotTLS", fault: F{Kind: fault.NotTLS}, kinds: kinds(network)},
+		{name: "OldTLS", fault: F{Kind: fault.OldTLS}, kinds: kinds(network)},
+		{name: "ExpiredCertificate", fault: F{Kind: fault.ExpiredCertificate}, kinds: kinds(transport.Untrusted),
 			terminal: true},
 	}
 }

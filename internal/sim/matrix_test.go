@@ -12,7 +12,8 @@ import (
 	"github.com/hubline-iot/hubline/device"
 	"github.com/hubline-iot/hubline/internal/bounded"
 	"github.com/hubline-iot/hubline/internal/faketime"
-	"github.com/hubline-iot/hubline/testbroker"
+	"github.com/hubline-iot/hubline/testbroker/fault"
+	"github.com/hubline-iot/hubline/testbroker/hubdata"
 	"github.com/hubline-iot/hubline/transport"
 )
 
@@ -44,7 +45,7 @@ const (
 // row is a fault and the device's promise about it.
 type row struct {
 	name  string
-	fault testbroker.Fault
+	fault fault.Fault
 	class class
 	// kinds are the Kinds of failures that the status may report for it; empty: the status must not
 	// report any.
@@ -99,19 +100,19 @@ type op struct {
 // matrix has every fault of the hub over one protocol, and every operation. To add a protocol, add
 // a matrix.
 type matrix struct {
-	protocol testbroker.Protocol
+	protocol hubdata.Protocol
 	engines  []string // all of the protocol if nil
 	rows     []row
 	ops      []op
 	// rowless has the kinds of faults without a row, and the reasons.
-	rowless map[testbroker.FaultKind]string
+	rowless map[fault.Kind]string
 }
 
 var matrices = []matrix{mqttMatrix, amqpMatrix, httpMatrix}
 
 // noOperation is the first of the faults for which no matrix has operations yet. Move it when you
 // add operations.
-const noOperation = testbroker.DropAfterMethodAnswer + 1
+const noOperation = fault.DropAfterMethodAnswer + 1
 
 // TestMatrix applies every fault of the hub during every operation that it can affect. A cell fails
 // if the fault did not happen or the promise was not kept. go test -run TestMatrix -v
@@ -132,7 +133,7 @@ func TestMatrix(t *testing.T) {
 // Each kind of fault of the hub over a protocol has a row there.
 func TestMatrixIsComplete(t *testing.T) {
 	for _, m := range matrices {
-		covered := map[testbroker.FaultKind]bool{}
+		covered := map[fault.Kind]bool{}
 		for _, r := range m.rows {
 			covered[r.fault.Kind] = true
 			if r.fault.Kind.Protocols()&m.protocol == 0 {
@@ -193,9 +194,9 @@ func (m *matrix) play(t *testing.T, with engine) {
 // meets reports whether the fault can happen with the engine at all.
 func (e engine) meets(r row) bool {
 	switch {
-	case r.fault.Kind == testbroker.RefuseSASL:
+	case r.fault.Kind == fault.RefuseSASL:
 		return e.sasl
-	case r.class == atToken || r.fault.Link == testbroker.LinkCBSSender || r.fault.Link == testbroker.LinkCBSReceiver:
+	case r.class == atToken || r.fault.Link == fault.LinkCBSSender || r.fault.Link == fault.LinkCBSReceiver:
 		return !e.sasl
 	}
 	return true
@@ -226,7 +227,7 @@ func cell(t *testing.T, with engine, o op, r row) error {
 	// After a refused attach, go-amqp may reuse the link's handle for another attach before it has
 	// detached the first. The hub then ends the AMQP session; the client begins a new one with both
 	// links, and the refusal is not reported.
-	lost := r.fault.Kind == testbroker.RefuseAttach && e.dev.calling.on
+	lost := r.fault.Kind == fault.RefuseAttach && e.dev.calling.on
 	return e.dev.promised(r, o.unnoticed || lost)
 }
 
@@ -264,7 +265,7 @@ func receiveOp(outcome transport.Outcome) func(e *env, r row) error {
 		}
 		e.inject(r)
 		e.provoke(r)
-		if r.fault.Kind == testbroker.Throttle {
+		if r.fault.Kind == fault.Throttle {
 			e.drop()
 		}
 		if err := e.dev.message(5); err != nil {
@@ -292,7 +293,7 @@ func renewOp(e *env, r row) error {
 	if r.class != atToken { // the renewal itself triggers those
 		e.provoke(r)
 	}
-	if r.fault.Kind == testbroker.Throttle {
+	if r.fault.Kind == fault.Throttle {
 		e.drop()
 	}
 	e.dev.publish(3)
@@ -307,7 +308,7 @@ func closeOp(e *env, r row) error {
 	}
 	e.inject(r)
 	e.provoke(r)
-	if r.fault.Kind == testbroker.Throttle {
+	if r.fault.Kind == fault.Throttle {
 		e.drop()
 	}
 	e.dev.publish(20)

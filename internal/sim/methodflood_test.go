@@ -17,7 +17,7 @@ import (
 	"github.com/hubline-iot/hubline/device"
 	"github.com/hubline-iot/hubline/internal/bounded"
 	"github.com/hubline-iot/hubline/internal/memconn"
-	"github.com/hubline-iot/hubline/testbroker"
+	"github.com/hubline-iot/hubline/testbroker/hubdata"
 	"github.com/hubline-iot/hubline/transport"
 )
 
@@ -25,7 +25,7 @@ import (
 // makes the client hold a bounded amount of memory, and then loses the connection.
 func TestAHubThatFloodsAndReadsNothing(t *testing.T) {
 	for _, with := range engines {
-		if with.protocol != testbroker.MQTT {
+		if with.protocol != hubdata.MQTT {
 			continue
 		}
 		for name, flood := range map[string]flood{

@@ -12,7 +12,8 @@ import (
 	"github.com/hubline-iot/hubline/device"
 	"github.com/hubline-iot/hubline/internal/bounded"
 	"github.com/hubline-iot/hubline/retrypolicy"
-	"github.com/hubline-iot/hubline/testbroker"
+	"github.com/hubline-iot/hubline/testbroker/fault"
+	"github.com/hubline-iot/hubline/testbroker/hubdata"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/stretchr/testify/require"
 )
@@ -40,7 +41,7 @@ func noSocketIsLeftOpen(t *testing.T, with engine) {
 				&device.Options{RetryPolicy: retrypolicy.NoRetry{}})
 			require.NoError(t, err)
 			if i%2 == 0 {
-				hub.Inject(testbroker.Fault{Kind: testbroker.RefuseConnect, Code: 3})
+				hub.Inject(fault.Fault{Kind: fault.RefuseConnect, Code: 3})
 				require.ErrorIs(t, c.Open(ctx), transport.Unavailable)
 			} else {
 				require.NoError(t, c.Open(ctx))
@@ -48,7 +49,7 @@ func noSocketIsLeftOpen(t *testing.T, with engine) {
 			}
 			require.NoError(t, c.Close())
 		}
-		require.NoError(t, hub.Wait(ctx, func([]testbroker.Message) bool { return hub.Connections("") == 0 }))
+		require.NoError(t, hub.Wait(ctx, func([]hubdata.Message) bool { return hub.Connections("") == 0 }))
 	}
 	cycle(4)
 	before := sockets()
@@ -63,7 +64,7 @@ func TestPain14_ASilentPeerIsFoundInTime(t *testing.T) { withEachEngine(t, aSile
 func aSilentPeerIsFoundInTime(t *testing.T, with engine) {
 	for name, idle := range map[string]bool{"idle": true, "sending": false} {
 		t.Run(name, func(t *testing.T) {
-			if idle && with.protocol == testbroker.HTTP {
+			if idle && with.protocol == hubdata.HTTP {
 				t.Skip("a device that has nothing to say says nothing over HTTP, and finds out with its next request")
 			}
 			bounded.Test(t, func(t *testing.T) {
@@ -79,7 +80,7 @@ func aSilentPeerIsFoundInTime(t *testing.T, with engine) {
 					}})
 				require.NoError(t, err)
 				require.NoError(t, c.Open(t.Context()))
-				hub.Inject(testbroker.Fault{Kind: testbroker.HalfOpen, For: time.Second})
+				hub.Inject(fault.Fault{Kind: fault.HalfOpen, For: time.Second})
 				start := time.Now()
 				limit := 60 * time.Second
 				if !idle {

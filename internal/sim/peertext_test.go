@@ -13,7 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hubline-iot/hubline/device"
-	"github.com/hubline-iot/hubline/testbroker"
+	"github.com/hubline-iot/hubline/testbroker/fault"
+	"github.com/hubline-iot/hubline/testbroker/hubdata"
 	"github.com/hubline-iot/hubline/transport"
 )
 
@@ -23,19 +24,19 @@ func TestTextsOfTheHubHaveNeitherSecretsNorControlCharacters(t *testing.T) {
 	const secret = "VGhpc0lzU2VjcmV0aGVyZQ"
 	const evil = "no\x1b[31m\r\nfor sig=" + secret + "&se=1 {\"password\":\"" + secret + "\"} \u202e end"
 	status := []byte("HTTP/1.1 4\x1b[3 sig=" + secret + "\r\n\r\n")
-	faults := map[testbroker.Protocol][]testbroker.Fault{
-		testbroker.MQTT: {{Kind: testbroker.RefuseTwin, Status: 400}, {Kind: testbroker.GarbageOnConnect,
-			Bytes: []byte(evil)}, {Kind: testbroker.GarbageOnPublish, Bytes: []byte(evil)}},
-		testbroker.AMQP: {
-			{Kind: testbroker.RefuseAttach}, {Kind: testbroker.RejectMessage}, {Kind: testbroker.CloseOnMessage},
-			{Kind: testbroker.EndOnMessage},
-			{Kind: testbroker.DetachOnMessage}, {Kind: testbroker.RefuseTwin, Status: 400}, {Kind: testbroker.GarbageOnConnect,
+	faults := map[hubdata.Protocol][]fault.Fault{
+		hubdata.MQTT: {{Kind: fault.RefuseTwin, Status: 400}, {Kind: fault.GarbageOnConnect,
+			Bytes: []byte(evil)}, {Kind: fault.GarbageOnPublish, Bytes: []byte(evil)}},
+		hubdata.AMQP: {
+			{Kind: fault.RefuseAttach}, {Kind: fault.RejectMessage}, {Kind: fault.CloseOnMessage},
+			{Kind: fault.EndOnMessage},
+			{Kind: fault.DetachOnMessage}, {Kind: fault.RefuseTwin, Status: 400}, {Kind: fault.GarbageOnConnect,
 				Bytes: []byte(evil)},
-			{Kind: testbroker.RejectMessage, Condition: "sig=" + secret}, {Kind: testbroker.CloseOnMessage,
+			{Kind: fault.RejectMessage, Condition: "sig=" + secret}, {Kind: fault.CloseOnMessage,
 				Condition: "x:\x1bsig=" + secret},
 		},
-		testbroker.HTTP: {{Kind: testbroker.AnswerStatus, Statuses: []int{400}}, {Kind: testbroker.RefuseConnect,
-			Status: 401}, {Kind: testbroker.GarbageAnswer, Bytes: status}},
+		hubdata.HTTP: {{Kind: fault.AnswerStatus, Statuses: []int{400}}, {Kind: fault.RefuseConnect,
+			Status: 401}, {Kind: fault.GarbageAnswer, Bytes: status}},
 	}
 	for _, with := range engines {
 		for _, fault := range faults[with.protocol] {

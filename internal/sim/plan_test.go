@@ -8,7 +8,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/hubline-iot/hubline/testbroker"
+	"github.com/hubline-iot/hubline/testbroker/fault"
+	"github.com/hubline-iot/hubline/testbroker/hubdata"
 )
 
 // plan holds all random choices of one run, drawn before it begins.
@@ -44,7 +45,7 @@ type step struct {
 	timeout time.Duration // of Send, of a call about the twin, of an answer to a method
 	connect time.Duration // how long a method call waits for the device to connect
 	// faults
-	fault testbroker.Fault
+	fault fault.Fault
 }
 
 type action uint8
@@ -117,7 +118,7 @@ func drawPlan(seed uint64, e engine) *plan {
 }
 
 // drawers add steps that only one protocol has.
-var drawers = map[testbroker.Protocol]func(p *plan, r *rand.Rand){testbroker.AMQP: drawAMQP, testbroker.HTTP: drawHTTP}
+var drawers = map[hubdata.Protocol]func(p *plan, r *rand.Rand){hubdata.AMQP: drawAMQP, hubdata.HTTP: drawHTTP}
 
 // drawCommon draws the steps that all engines share.
 func drawCommon(seed uint64) *plan {
@@ -168,25 +169,25 @@ func durations(r *rand.Rand) func(from, to time.Duration) time.Duration {
 	return func(from, to time.Duration) time.Duration { return from + time.Duration(r.Int64N(int64(to-from))) }
 }
 
-func drawFault(r *rand.Rand, between func(from, to time.Duration) time.Duration) testbroker.Fault {
-	kinds := []testbroker.FaultKind{
-		testbroker.RefuseConnect, testbroker.SlowConnack, testbroker.NoConnack, testbroker.DropConnect,
-		testbroker.DropDuringPublish, testbroker.DropBeforePublish, testbroker.DropAfterPublish, testbroker.DropAfterPuback,
-		testbroker.DelayPuback, testbroker.SwallowPuback, testbroker.HalfOpen, testbroker.Throttle, testbroker.Absent,
+func drawFault(r *rand.Rand, between func(from, to time.Duration) time.Duration) fault.Fault {
+	kinds := []fault.Kind{
+		fault.RefuseConnect, fault.SlowConnack, fault.NoConnack, fault.DropConnect,
+		fault.DropDuringPublish, fault.DropBeforePublish, fault.DropAfterPublish, fault.DropAfterPuback,
+		fault.DelayPuback, fault.SwallowPuback, fault.HalfOpen, fault.Throttle, fault.Absent,
 	}
-	f := testbroker.Fault{Kind: kinds[r.IntN(len(kinds))], After: r.IntN(20), Times: 1 + r.IntN(5)}
+	f := fault.Fault{Kind: kinds[r.IntN(len(kinds))], After: r.IntN(20), Times: 1 + r.IntN(5)}
 	if r.IntN(4) == 0 {
 		f.Probability = 0.1 + 0.8*r.Float64()
 	}
 	switch f.Kind {
-	case testbroker.RefuseConnect:
+	case fault.RefuseConnect:
 		f.Code = []byte{1, 2, 3, 3, 3, 4, 5, 6, 200}[r.IntN(9)]
 		f.After = 0
-	case testbroker.SlowConnack, testbroker.NoConnack, testbroker.DropConnect:
+	case fault.SlowConnack, fault.NoConnack, fault.DropConnect:
 		f.After = r.IntN(2)
-	case testbroker.HalfOpen, testbroker.Throttle, testbroker.Absent:
-		f = testbroker.Fault{Kind: f.Kind, For: between(time.Second, 90*time.Second)}
-		if f.Kind == testbroker.Throttle {
+	case fault.HalfOpen, fault.Throttle, fault.Absent:
+		f = fault.Fault{Kind: f.Kind, For: between(time.Second, 90*time.Second)}
+		if f.Kind == fault.Throttle {
 			f.Rate, f.Limit = 1+30*r.Float64(), 5+r.IntN(60)
 		}
 	}
@@ -197,8 +198,8 @@ func drawFault(r *rand.Rand, between func(from, to time.Duration) time.Duration)
 // drawAMQP adds faults at connections, sessions, links and messages of AMQP.
 func drawAMQP(p *plan, r *rand.Rand) {
 	between := durations(r)
-	links := []testbroker.LinkKind{testbroker.LinkAny, testbroker.LinkTelemetry, testbroker.LinkC2D,
-		testbroker.LinkCBSSender, testbroker.LinkCBSReceiver}
+	links := []fault.LinkKind{fault.LinkAny, fault.LinkTelemetry, fault.LinkC2D,
+		fault.LinkCBSSender, fault.LinkCBSReceiver}
 	// Conditions with which the hub ends something or refuses messages. Empty: the fault's default.
 	conditions := []string{
 		"", "", "amqp:internal-error", "amqp:connection:forced", "amqp:connection:framing-error",
@@ -206,17 +207,17 @@ func drawAMQP(p *plan, r *rand.Rand) {
 		"amqp:not-allowed", "amqp:decode-error", "amqp:not-found", "amqp:unauthorized-access", "amqp:resource-limit-exceeded",
 		"com.microsoft:device-container-throttled", "com.example:odd",
 	}
-	kinds := []testbroker.FaultKind{
-		testbroker.RefuseConnect, testbroker.GarbageOnConnect, testbroker.GarbageOnPublish,
-		testbroker.RefuseAttach, testbroker.SlowAttach, testbroker.NoAttach, testbroker.DropOnAttach,
-		testbroker.WithholdCredit, testbroker.DetachWhileIdle,
-		testbroker.RejectMessage, testbroker.ReleaseMessage, testbroker.ModifyMessage, testbroker.CloseOnMessage,
-		testbroker.EndOnMessage, testbroker.DetachOnMessage, testbroker.DetachAfterMessage,
-		testbroker.RefuseSASL, testbroker.RefuseToken, testbroker.SlowToken, testbroker.NoToken, testbroker.DropOnToken,
+	kinds := []fault.Kind{
+		fault.RefuseConnect, fault.GarbageOnConnect, fault.GarbageOnPublish,
+		fault.RefuseAttach, fault.SlowAttach, fault.NoAttach, fault.DropOnAttach,
+		fault.WithholdCredit, fault.DetachWhileIdle,
+		fault.RejectMessage, fault.ReleaseMessage, fault.ModifyMessage, fault.CloseOnMessage,
+		fault.EndOnMessage, fault.DetachOnMessage, fault.DetachAfterMessage,
+		fault.RefuseSASL, fault.RefuseToken, fault.SlowToken, fault.NoToken, fault.DropOnToken,
 	}
 	for range r.IntN(12) {
 		s := step{at: between(0, p.length), what: inject}
-		s.fault = testbroker.Fault{
+		s.fault = fault.Fault{
 			Kind: kinds[r.IntN(len(kinds))], After: r.IntN(4), Times: 1 + r.IntN(3), Delay: between(time.Millisecond,
 				20*time.Second),
 			Condition: conditions[r.IntN(len(conditions))], Link: links[r.IntN(len(links))],
@@ -234,7 +235,7 @@ func drawAMQP(p *plan, r *rand.Rand) {
 	for range r.IntN(5) {
 		p.steps = append(p.steps, step{
 			at: between(0, p.length), what: []action{detach, detach, end, hangUp}[r.IntN(4)],
-			fault: testbroker.Fault{Condition: conditions[r.IntN(len(conditions))], Link: links[r.IntN(len(links))]},
+			fault: fault.Fault{Condition: conditions[r.IntN(len(conditions))], Link: links[r.IntN(len(links))]},
 		})
 	}
 }
@@ -242,29 +243,29 @@ func drawAMQP(p *plan, r *rand.Rand) {
 // drawHTTP adds faults of requests.
 func drawHTTP(p *plan, r *rand.Rand) {
 	between := durations(r)
-	routes := []testbroker.RouteKind{testbroker.RouteAny, testbroker.RouteTelemetry, testbroker.RouteReceive,
-		testbroker.RouteSettle}
-	kinds := []testbroker.FaultKind{
-		testbroker.RefuseConnect, testbroker.AnswerStatus, testbroker.AnswerStatus, testbroker.AnswerStatus,
-		testbroker.AnswerStatusAfter, testbroker.AnswerStatusAfter,
-		testbroker.ResetBeforeRequest, testbroker.ResetAfterRequest, testbroker.NoAnswer, testbroker.DropDuringAnswer,
-		testbroker.SlowAnswer, testbroker.GarbageAnswer,
-		testbroker.WrongDate, testbroker.NoContentLength, testbroker.GarbageOnPublish,
+	routes := []fault.RouteKind{fault.RouteAny, fault.RouteTelemetry, fault.RouteReceive,
+		fault.RouteSettle}
+	kinds := []fault.Kind{
+		fault.RefuseConnect, fault.AnswerStatus, fault.AnswerStatus, fault.AnswerStatus,
+		fault.AnswerStatusAfter, fault.AnswerStatusAfter,
+		fault.ResetBeforeRequest, fault.ResetAfterRequest, fault.NoAnswer, fault.DropDuringAnswer,
+		fault.SlowAnswer, fault.GarbageAnswer,
+		fault.WrongDate, fault.NoContentLength, fault.GarbageOnPublish,
 	}
 	statuses := []int{0, 302, 401, 401, 403, 404, 405, 408, 429, 429, 500, 502, 503, 503, 504, 599}
 	for range r.IntN(16) {
 		s := step{at: between(0, p.length), what: inject}
-		s.fault = testbroker.Fault{
+		s.fault = fault.Fault{
 			Kind: kinds[r.IntN(len(kinds))], After: r.IntN(4), Times: 1 + r.IntN(4), Delay: between(time.Millisecond,
 				20*time.Second), Route: routes[r.IntN(len(routes))],
 			Status: []int{0, 401, 403, 404, 429, 500, 503, 599}[r.IntN(8)], RetryAfterDate: r.IntN(2) == 0,
 			Skew: between(-12*time.Hour, 12*time.Hour),
 		}
-		if s.fault.Kind == testbroker.AnswerStatus || s.fault.Kind == testbroker.AnswerStatusAfter {
+		if s.fault.Kind == fault.AnswerStatus || s.fault.Kind == fault.AnswerStatusAfter {
 			for range 1 + r.IntN(4) {
 				s.fault.Statuses = append(s.fault.Statuses, statuses[r.IntN(len(statuses))])
 			}
-			if s.fault.Route == testbroker.RouteTelemetry && r.IntN(3) == 0 && s.fault.Kind == testbroker.AnswerStatus {
+			if s.fault.Route == fault.RouteTelemetry && r.IntN(3) == 0 && s.fault.Kind == fault.AnswerStatus {
 				s.fault.Statuses = []int{400, 413}[:1+r.IntN(2)]
 			}
 		}
@@ -279,14 +280,14 @@ func drawHTTP(p *plan, r *rand.Rand) {
 }
 
 // refuses reports whether messages may fail because of f, at most as many as it fires.
-func refuses(f testbroker.Fault) bool {
+func refuses(f fault.Fault) bool {
 	switch f.Kind {
-	case 0, testbroker.DetachWhileIdle, testbroker.RejectMessage, testbroker.DetachOnMessage,
-		testbroker.DetachAfterMessage, testbroker.EndOnMessage:
+	case 0, fault.DetachWhileIdle, fault.RejectMessage, fault.DetachOnMessage,
+		fault.DetachAfterMessage, fault.EndOnMessage:
 		return f.Condition == "amqp:not-allowed" || f.Condition == "amqp:decode-error" || f.Condition == "com.example:odd"
-	case testbroker.ModifyMessage:
+	case fault.ModifyMessage:
 		return f.UndeliverableHere
-	case testbroker.AnswerStatus:
+	case fault.AnswerStatus:
 		return slices.Contains(f.Statuses, 400)
 	}
 	return false
@@ -296,7 +297,7 @@ func refuses(f testbroker.Fault) bool {
 // unambiguous status.
 func (p *plan) lies() bool {
 	return slices.ContainsFunc(p.steps, func(s step) bool {
-		return s.fault.Kind == testbroker.AnswerStatusAfter && slices.ContainsFunc(s.fault.Statuses,
+		return s.fault.Kind == fault.AnswerStatusAfter && slices.ContainsFunc(s.fault.Statuses,
 			func(status int) bool { return status < 500 && status != 408 })
 	})
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hubline-iot/hubline/device"
-	"github.com/hubline-iot/hubline/testbroker"
+	"github.com/hubline-iot/hubline/testbroker/hubdata"
 	"github.com/hubline-iot/hubline/transport"
 )
 
@@ -46,13 +46,13 @@ func TestTheHandlerIsToldOfARedelivery(t *testing.T) {
 					})
 					defer c.Close()
 					require.NoError(t, c.Open(t.Context()))
-					require.NoError(t, h.SendC2D("dev-1", testbroker.C2D{MessageID: "1", Body: []byte("x")}))
+					require.NoError(t, h.SendC2D("dev-1", hubdata.C2D{MessageID: "1", Body: []byte("x")}))
 					time.Sleep(10 * time.Second)
 					if !lose {
 						require.NoError(t, c.Reconnect()) // over MQTT it is delivered again on the next connection only
 					}
 					time.Sleep(5 * time.Minute) // over HTTPS the hub's lock expires
-					require.NoError(t, h.SendC2D("dev-1", testbroker.C2D{MessageID: "2", Body: []byte("y")}))
+					require.NoError(t, h.SendC2D("dev-1", hubdata.C2D{MessageID: "2", Body: []byte("y")}))
 					time.Sleep(time.Minute)
 					mu.Lock()
 					defer mu.Unlock()

@@ -24,6 +24,9 @@ import (
 	"github.com/hubline-iot/hubline/internal/faketime"
 	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/testbroker"
+	"github.com/hubline-iot/hubline/testbroker/event"
+	"github.com/hubline-iot/hubline/testbroker/fault"
+	"github.com/hubline-iot/hubline/testbroker/hubdata"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/stretchr/testify/require"
 )
@@ -56,7 +59,7 @@ func TestSimulation(t *testing.T) {
 				runs++
 			})
 		}
-		if runs >= 20 && e.protocol != testbroker.HTTP { // HTTPS makes a token per request and reports none
+		if runs >= 20 && e.protocol != hubdata.HTTP { // HTTPS makes a token per request and reports none
 			require.Positive(t, renewals, "no run renewed a token")
 		}
 	})
@@ -71,7 +74,7 @@ func TestTheLedgerNoticesASabotage(t *testing.T) {
 		bounded.Test(t, func(t *testing.T) {
 			p := drawPlan(1, e)
 			p.steps = []step{
-				{at: time.Second, what: inject, fault: testbroker.Fault{Kind: testbroker.Forget, After: 3}},
+				{at: time.Second, what: inject, fault: fault.Fault{Kind: fault.Forget, After: 3}},
 				{at: 2 * time.Second, what: enqueue, count: 10, size: 100},
 			}
 			w := play(t, p)
@@ -100,7 +103,7 @@ type world struct {
 	hub    *testbroker.Hub
 	client *device.Client
 	calls  sync.WaitGroup
-	log    []testbroker.Message
+	log    []hubdata.Message
 	stats  device.Stats
 	closed time.Duration // duration of Close
 	faults []*testbroker.Injected
@@ -153,7 +156,7 @@ func play(t *testing.T, p *plan) *world {
 	w := &world{p: p, start: time.Now(), handled: map[string]int{}}
 	var err error
 	w.hub, err = testbroker.New(&testbroker.Options{Seed: p.seed + 1, C2D: testbroker.C2DOptions{TTL: 1000 * time.Hour,
-		MaxDeliveries: 1000}, OnEvent: func(e testbroker.Event) {
+		MaxDeliveries: 1000}, OnEvent: func(e event.Event) {
 		w.event("hub    %v", e)
 	}})
 	require.NoError(t, err)
@@ -222,7 +225,7 @@ func play(t *testing.T, p *plan) *world {
 	}
 	w.closed = time.Since(before)
 	w.settle()
-	if p.engine.protocol == testbroker.HTTP {
+	if p.engine.protocol == hubdata.HTTP {
 		time.Sleep(20 * time.Second) // a hub that delays an answer notices the lost connection only when it sends it
 	}
 	synctest.Wait()
@@ -281,7 +284,7 @@ func (w *world) do(s *step) {
 		w.event("inject %+v", s.fault)
 		f := w.hub.Inject(s.fault)
 		w.faults = append(w.faults, f)
-		if s.fault.Kind == testbroker.SwallowDesired {
+		if s.fault.Kind == fault.SwallowDesired {
 			w.swallows = append(w.swallows, f)
 		}
 		if refuses(s.fault) {
@@ -290,7 +293,7 @@ func (w *world) do(s *step) {
 	case message:
 		for range s.count {
 			id := "c-" + strconv.Itoa(w.fromCloud+1)
-			err := w.hub.SendC2D("dev-1", testbroker.C2D{MessageID: id, Body: []byte("do " + id)})
+			err := w.hub.SendC2D("dev-1", hubdata.C2D{MessageID: id, Body: []byte("do " + id)})
 			if errors.Is(err, testbroker.ErrQueueFull) {
 				break
 			} else if err != nil {
@@ -317,13 +320,13 @@ func (w *world) do(s *step) {
 		w.read(s)
 	case detach:
 		w.event("detach %v %s: %d", s.fault.Link, s.fault.Condition, w.hub.DetachLinks("dev-1", s.fault.Link,
-			testbroker.AMQPError{Condition: s.fault.Condition}))
+			hubdata.AMQPError{Condition: s.fault.Condition}))
 	case end:
 		w.event("end %s: %d", s.fault.Condition, w.hub.EndSessions("dev-1",
-			testbroker.AMQPError{Condition: s.fault.Condition}))
+			hubdata.AMQPError{Condition: s.fault.Condition}))
 	case hangUp:
 		w.event("hang up %s: %d", s.fault.Condition, w.hub.CloseAMQP("dev-1",
-			testbroker.AMQPError{Condition: s.fault.Condition}))
+			hubdata.AMQPError{Condition: s.fault.Condition}))
 	}
 }
 
@@ -404,14 +407,14 @@ func (w *world) handle(ctx context.Context, m *transport.Message) error {
 func (w *world) complete() {
 	completed, rejected := w.fromCloud, 0
 	for n := range w.fromCloud {
-		if rejects(n+1) && w.p.engine.protocol != testbroker.MQTT { // MQTT cannot reject
+		if rejects(n+1) && w.p.engine.protocol != hubdata.MQTT { // MQTT cannot reject
 			completed--
 			rejected++
 		}
 	}
 	done := func() bool {
-		return w.hub.CountC2D("dev-1", testbroker.Completed) == completed &&
-			w.hub.CountC2D("dev-1", testbroker.Rejected) == rejected
+		return w.hub.CountC2D("dev-1", hubdata.Completed) == completed &&
+			w.hub.CountC2D("dev-1", hubdata.Rejected) == rejected
 	}
 	for range 3600 {
 		if synctest.Wait(); done() {
@@ -496,15 +499,15 @@ func (w *world) check() error {
 		if l.Component != e.m.Component {
 			w.fail(fmt.Errorf("message %d arrived as one of component %q, not %q", e.n, l.Component, e.m.Component))
 		}
-		if seen[l.MessageID] && !l.Dup && w.p.engine.protocol == testbroker.MQTT { // AMQP has no Dup mark
+		if seen[l.MessageID] && !l.Dup && w.p.engine.protocol == hubdata.MQTT { // AMQP has no Dup mark
 			w.fail(fmt.Errorf("message %d came again without DUP", e.n))
 		}
 		again := seen[l.MessageID]
 		seen[l.MessageID] = true
 		on := line{l.Connection, e.producer}
 		switch w.p.engine.protocol {
-		case testbroker.AMQP: // AMQP may refuse a message and accept the next one
-		case testbroker.HTTP:
+		case hubdata.AMQP: // AMQP may refuse a message and accept the next one
+		case hubdata.HTTP:
 			// HTTP may accept messages and say that it did not; first deliveries are still in order, on any
 			// connection
 			on.connection = 0

@@ -11,7 +11,8 @@ import (
 	"time"
 
 	"github.com/hubline-iot/hubline/device"
-	"github.com/hubline-iot/hubline/testbroker"
+	"github.com/hubline-iot/hubline/testbroker/fault"
+	"github.com/hubline-iot/hubline/testbroker/hubdata"
 )
 
 // drawTwin adds the actions of a back end on a device's twin and methods, the application's actions
@@ -39,19 +40,19 @@ func drawTwin(p *plan, r *rand.Rand) {
 		// more than the client has in flight
 		add(step{what: read, count: 1 + r.IntN(20), timeout: between(time.Second, 6*time.Minute)})
 	}
-	kinds := []testbroker.FaultKind{
-		testbroker.DropBeforeTwin, testbroker.RefuseTwin, testbroker.DropAfterTwin, testbroker.SwallowTwin,
-		testbroker.SlowTwin, testbroker.MisnameTwin, testbroker.DuplicateTwin,
-		testbroker.SwallowDesired, testbroker.DuplicateDesired, testbroker.SlowDesired, testbroker.DropAfterDesired,
-		testbroker.DropBeforeMethod, testbroker.SwallowMethod, testbroker.SlowMethod, testbroker.DuplicateMethod,
-		testbroker.DropAfterMethod, testbroker.MisnameMethod, testbroker.RefuseMethod,
-		testbroker.DropOnMethodAnswer, testbroker.SwallowMethodAnswer, testbroker.SlowMethodAnswer,
-		testbroker.DropAfterMethodAnswer,
+	kinds := []fault.Kind{
+		fault.DropBeforeTwin, fault.RefuseTwin, fault.DropAfterTwin, fault.SwallowTwin,
+		fault.SlowTwin, fault.MisnameTwin, fault.DuplicateTwin,
+		fault.SwallowDesired, fault.DuplicateDesired, fault.SlowDesired, fault.DropAfterDesired,
+		fault.DropBeforeMethod, fault.SwallowMethod, fault.SlowMethod, fault.DuplicateMethod,
+		fault.DropAfterMethod, fault.MisnameMethod, fault.RefuseMethod,
+		fault.DropOnMethodAnswer, fault.SwallowMethodAnswer, fault.SlowMethodAnswer,
+		fault.DropAfterMethodAnswer,
 	}
 	for range r.IntN(12) {
-		f := testbroker.Fault{Kind: kinds[r.IntN(len(kinds))], After: r.IntN(3), Times: 1 + r.IntN(3),
+		f := fault.Fault{Kind: kinds[r.IntN(len(kinds))], After: r.IntN(3), Times: 1 + r.IntN(3),
 			Delay: between(time.Millisecond, 10*time.Second)}
-		if f.Kind == testbroker.RefuseTwin {
+		if f.Kind == fault.RefuseTwin {
 			f.Status = []int{0, 429, 500, 503, 400}[r.IntN(5)]
 			f.RetryAfter = []time.Duration{0, 3 * time.Second}[r.IntN(2)]
 		}
@@ -60,14 +61,14 @@ func drawTwin(p *plan, r *rand.Rand) {
 	for range r.IntN(3) { // events while the device is disconnected
 		at, away := between(0, p.length), between(2*time.Second, 40*time.Second)
 		p.steps = append(p.steps,
-			step{at: at, what: inject, fault: testbroker.Fault{Kind: testbroker.Absent, For: away}},
+			step{at: at, what: inject, fault: fault.Fault{Kind: fault.Absent, For: away}},
 			step{at: at + between(0, away), what: desire, count: 1 + r.IntN(3)},
 			step{at: at + between(0, away), what: call, count: 1, timeout: between(time.Second, time.Minute),
 				connect: between(0, time.Minute)},
 			step{at: at + between(0, away), what: report, count: 2, timeout: between(time.Second, 6*time.Minute)},
 		)
 	}
-	if p.engine.protocol == testbroker.AMQP {
+	if p.engine.protocol == hubdata.AMQP {
 		drawTwinLinks(p, r)
 	}
 }
@@ -75,16 +76,16 @@ func drawTwin(p *plan, r *rand.Rand) {
 // drawTwinLinks adds faults of the links for twin and methods.
 func drawTwinLinks(p *plan, r *rand.Rand) {
 	between := durations(r)
-	links := []testbroker.LinkKind{testbroker.LinkTwinSender, testbroker.LinkTwinReceiver, testbroker.LinkMethodSender,
-		testbroker.LinkMethodReceiver}
-	kinds := []testbroker.FaultKind{
-		testbroker.RefuseAttach, testbroker.SlowAttach, testbroker.NoAttach, testbroker.DropOnAttach,
-		testbroker.WithholdCredit, testbroker.DetachWhileIdle,
+	links := []fault.LinkKind{fault.LinkTwinSender, fault.LinkTwinReceiver, fault.LinkMethodSender,
+		fault.LinkMethodReceiver}
+	kinds := []fault.Kind{
+		fault.RefuseAttach, fault.SlowAttach, fault.NoAttach, fault.DropOnAttach,
+		fault.WithholdCredit, fault.DetachWhileIdle,
 	}
 	conditions := []string{"", "amqp:internal-error", "amqp:link:detach-forced",
 		"com.microsoft:device-container-throttled"}
 	for range r.IntN(8) {
-		s := step{at: between(0, p.length), what: inject, fault: testbroker.Fault{
+		s := step{at: between(0, p.length), what: inject, fault: fault.Fault{
 			Kind: kinds[r.IntN(len(kinds))], Link: links[r.IntN(len(links))], Condition: conditions[r.IntN(len(conditions))],
 			Unclosed: r.IntN(5) == 0,
 			After:    r.IntN(2), Times: 1 + r.IntN(2), Delay: between(time.Millisecond, 20*time.Second),
@@ -186,7 +187,7 @@ func (w *world) invoke(s *step) {
 		w.calls.Add(1)
 		go func() { // one caller
 			defer w.calls.Done()
-			result, err := w.hub.CallMethod(context.Background(), "dev-1", testbroker.MethodCall{
+			result, err := w.hub.CallMethod(context.Background(), "dev-1", hubdata.MethodCall{
 				Name: "do", Payload: []byte(id), ResponseTimeout: s.timeout, ConnectTimeout: s.connect,
 			})
 			w.mu.Lock()
@@ -332,7 +333,7 @@ func (w *world) takeTwin() {
 	}
 	w.twin.applied = map[int]int{}
 	for _, r := range w.hub.TwinLog("dev-1") {
-		if r.Operation == testbroker.TwinPatch && r.Status == 204 {
+		if r.Operation == hubdata.TwinPatch && r.Status == 204 {
 			w.twin.applied[patchNumber(r.Body)]++
 		}
 	}

@@ -12,7 +12,8 @@ import (
 
 	"github.com/hubline-iot/hubline/device"
 	"github.com/hubline-iot/hubline/internal/bounded"
-	"github.com/hubline-iot/hubline/testbroker"
+	"github.com/hubline-iot/hubline/testbroker/fault"
+	"github.com/hubline-iot/hubline/testbroker/hubdata"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/stretchr/testify/require"
 )
@@ -41,7 +42,7 @@ type twinLedger struct {
 // methodCall is a call and its result.
 type methodCall struct {
 	runs   int
-	result testbroker.MethodResult
+	result hubdata.MethodResult
 	err    error
 }
 
@@ -172,7 +173,7 @@ const notOnline = 404103
 func (l *twinLedger) checkCalls() error {
 	var errs []error
 	for id, c := range l.calls {
-		refusal, _ := errors.AsType[*testbroker.ServiceError](c.err)
+		refusal, _ := errors.AsType[*hubdata.ServiceError](c.err)
 		n, _ := strconv.Atoi(id)
 		good := c.result.Status == 200 && string(c.result.Payload) == id
 		if panics(n) {
@@ -281,9 +282,9 @@ func TestTheTwinLedgerNoticesASabotage(t *testing.T) {
 		l := &twinLedger{
 			seen: []device.Desired{change(2, true), change(3, false), change(6, true)},
 			calls: map[string]*methodCall{
-				"1": {runs: 1, result: testbroker.MethodResult{Status: 200, Payload: []byte("1")}},
+				"1": {runs: 1, result: hubdata.MethodResult{Status: 200, Payload: []byte("1")}},
 				"2": {runs: 1, err: errors.New("lost")},
-				"3": {err: &testbroker.ServiceError{Code: notOnline}}, "5": {runs: 1, result: testbroker.MethodResult{Status: 500}},
+				"3": {err: &hubdata.ServiceError{Code: notOnline}}, "5": {runs: 1, result: hubdata.MethodResult{Status: 500}},
 			},
 			patches: []*twinPatch{
 				{twinAsk: fine, n: 1, producer: 1, version: 2}, {twinAsk: unknown, n: 2, producer: 1},
@@ -348,7 +349,7 @@ func TestTheTwinLedgerNoticesAHubThatLies(t *testing.T) {
 			p := drawPlan(1, e)
 			p.tokenLife = 24 * time.Hour // a renewal by a new connection would deliver the swallowed one
 			p.steps = []step{
-				{at: time.Second, what: inject, fault: testbroker.Fault{Kind: testbroker.SwallowDesired}},
+				{at: time.Second, what: inject, fault: fault.Fault{Kind: fault.SwallowDesired}},
 				{at: 2 * time.Second, what: desire, count: 1},
 			}
 			p.hidden = true
@@ -358,9 +359,9 @@ func TestTheTwinLedgerNoticesAHubThatLies(t *testing.T) {
 			p := drawPlan(1, e)
 			p.tokenLife = 24 * time.Hour
 			p.steps = []step{
-				{at: time.Second, what: inject, fault: testbroker.Fault{Kind: testbroker.SwallowDesired}},
+				{at: time.Second, what: inject, fault: fault.Fault{Kind: fault.SwallowDesired}},
 				{at: 2 * time.Second, what: desire, count: 2},
-				{at: 5 * time.Second, what: inject, fault: testbroker.Fault{Kind: testbroker.SlowDesired, Delay: time.Hour}},
+				{at: 5 * time.Second, what: inject, fault: fault.Fault{Kind: fault.SlowDesired, Delay: time.Hour}},
 				{at: 6 * time.Second, what: desire, count: 1},
 			}
 			require.ErrorContains(t, play(t, p).check(), "after all faults, version 4 is desired and the device knows of 3")

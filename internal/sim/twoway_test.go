@@ -9,6 +9,7 @@ import (
 
 	"github.com/hubline-iot/hubline/device"
 	"github.com/hubline-iot/hubline/testbroker"
+	"github.com/hubline-iot/hubline/testbroker/hubdata"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/stretchr/testify/require"
 )
@@ -46,12 +47,12 @@ func twoWay(t *testing.T, with engine) {
 	go func() { // the cloud; ends with its last cloud-to-device message
 		fromCloud <- func() error {
 			for sent := 0; sent < n; {
-				err := hub.SendC2D("dev-1", testbroker.C2D{Body: body})
+				err := hub.SendC2D("dev-1", hubdata.C2D{Body: body})
 				switch {
 				case err == nil:
 					sent++
 				case errors.Is(err, testbroker.ErrQueueFull):
-					if err := hub.WaitC2D(ctx, "dev-1", testbroker.Completed, sent-25); err != nil { // half the queue is free
+					if err := hub.WaitC2D(ctx, "dev-1", hubdata.Completed, sent-25); err != nil { // half the queue is free
 						return err
 					}
 				default:
@@ -67,7 +68,7 @@ func twoWay(t *testing.T, with engine) {
 	}
 	require.NoError(t, c.Flush(ctx))
 	require.NoError(t, <-fromCloud)
-	require.NoError(t, hub.WaitC2D(ctx, "dev-1", testbroker.Completed, n))
+	require.NoError(t, hub.WaitC2D(ctx, "dev-1", hubdata.Completed, n))
 	require.NoError(t, c.Flush(ctx))
 	require.EqualValues(t, n, handled.Load())
 	require.EqualValues(t, n/100, answered.Load())

@@ -13,7 +13,7 @@ import (
 
 	"github.com/hubline-iot/hubline/device"
 	"github.com/hubline-iot/hubline/internal/memconn"
-	"github.com/hubline-iot/hubline/testbroker"
+	"github.com/hubline-iot/hubline/testbroker/hubdata"
 	"github.com/hubline-iot/hubline/transport"
 )
 
@@ -23,7 +23,7 @@ import (
 func TestAVerySlowLink(t *testing.T) {
 	for _, row := range []struct{ rate, messages, size int }{{700, 60, 800}, {700, 2, 60_000}} {
 		withEachEngine(t, func(t *testing.T, e engine) {
-			if e.protocol == testbroker.HTTP && row.size > 10_000 {
+			if e.protocol == hubdata.HTTP && row.size > 10_000 {
 				t.Skip("a request has a time of its own")
 			}
 			t.Run(fmt.Sprintf("%d messages of %d bytes at %d bytes per second", row.messages, row.size, row.rate),

@@ -24,6 +24,7 @@ import (
 	"github.com/hubline-iot/hubline/observe/health"
 	"github.com/hubline-iot/hubline/observe/internal/scripted"
 	"github.com/hubline-iot/hubline/testbroker"
+	"github.com/hubline-iot/hubline/testbroker/fault"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/mqtt"
 	"github.com/hubline-iot/hubline/transport/netopt"
@@ -99,7 +100,7 @@ func TestHealthFollowsAnOutage(t *testing.T) {
 		require.NoError(t, c.Open(t.Context()))
 		require.True(t, check(t, h, "/healthz").Healthy)
 
-		absent := hub.Inject(testbroker.Fault{Kind: testbroker.Absent})
+		absent := hub.Inject(fault.Fault{Kind: fault.Absent})
 		synctest.Wait()
 		a = check(t, h, "/healthz")
 		require.True(t, a.Healthy, "lost a moment ago")
@@ -237,7 +238,7 @@ func TestStatsAreAsDocumented(t *testing.T) {
 		hub := hubfixture.Open(t, &testbroker.Options{Seed: 1}, "connected", "retrying", "hopeless")
 		h := &health.Handler{}
 
-		hub.Inject(testbroker.Fault{Kind: testbroker.RefuseConnect, Device: "connected"})
+		hub.Inject(fault.Fault{Kind: fault.RefuseConnect, Device: "connected"})
 		connected := overMQTT(t, hub, "connected")
 		require.NoError(t, connected.Open(t.Context()))
 		for range 3 {
@@ -245,7 +246,7 @@ func TestStatsAreAsDocumented(t *testing.T) {
 		}
 		h.Add("connected", connected)
 
-		hub.Inject(testbroker.Fault{Kind: testbroker.RefuseConnect, Device: "retrying", Times: -1})
+		hub.Inject(fault.Fault{Kind: fault.RefuseConnect, Device: "retrying", Times: -1})
 		retrying := overMQTT(t, hub, "retrying")
 		require.NoError(t, retrying.Enqueue(t.Context(), &transport.Message{Body: []byte("reading")}, nil))
 		require.NoError(t, retrying.Start())

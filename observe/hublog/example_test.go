@@ -9,6 +9,7 @@ import (
 	"github.com/hubline-iot/hubline/device"
 	"github.com/hubline-iot/hubline/observe/hublog"
 	"github.com/hubline-iot/hubline/testbroker"
+	"github.com/hubline-iot/hubline/testbroker/fault"
 	"github.com/hubline-iot/hubline/transport/mqtt"
 	"github.com/hubline-iot/hubline/transport/netopt"
 )
@@ -22,7 +23,7 @@ func ExampleAttach() {
 	if _, err := hub.AddDevice("dev-1"); err != nil {
 		log.Fatal(err)
 	}
-	hub.Inject(testbroker.Fault{Kind: testbroker.RefuseConnect}) // only the first connection
+	hub.Inject(fault.Fault{Kind: fault.RefuseConnect}) // only the first connection
 
 	logger := slog.New(slog.NewTextHandler(os.Stdout, &slog.HandlerOptions{ReplaceAttr: keep}))
 	options := &device.Options{}

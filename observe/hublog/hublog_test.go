@@ -18,6 +18,7 @@ import (
 	"github.com/hubline-iot/hubline/observe/internal/scripted"
 	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/testbroker"
+	"github.com/hubline-iot/hubline/testbroker/fault"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/mqtt"
 	"github.com/hubline-iot/hubline/transport/netopt"
@@ -88,10 +89,10 @@ func TestAnOutageIsAStoryInFewLines(t *testing.T) {
 		o := &device.Options{}
 		hublog.Attach(o, l)
 		hub, c := overMQTT(t, o)
-		hub.Inject(testbroker.Fault{Kind: testbroker.RefuseConnect})
+		hub.Inject(fault.Fault{Kind: fault.RefuseConnect})
 		require.NoError(t, c.Open(t.Context()))
 		time.Sleep(time.Minute)
-		hub.Inject(testbroker.Fault{Kind: testbroker.RefuseConnect})
+		hub.Inject(fault.Fault{Kind: fault.RefuseConnect})
 		hub.Drop("dev-1")
 		time.Sleep(time.Minute)
 		require.NoError(t, c.Reconnect())
@@ -150,7 +151,7 @@ func TestTheEndIsAnError(t *testing.T) {
 				hublog.Attach(&row.o, l)
 				hub, c := overMQTT(t, &row.o)
 				if row.cut {
-					hub.Inject(testbroker.Fault{Kind: testbroker.DropConnect, Times: -1})
+					hub.Inject(fault.Fault{Kind: fault.DropConnect, Times: -1})
 				} else {
 					require.NoError(t, hub.SetEnabled("dev-1", false))
 				}

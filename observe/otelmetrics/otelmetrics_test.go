@@ -19,6 +19,7 @@ import (
 	"github.com/hubline-iot/hubline/internal/hubfixture"
 	"github.com/hubline-iot/hubline/observe/otelmetrics"
 	"github.com/hubline-iot/hubline/testbroker"
+	"github.com/hubline-iot/hubline/testbroker/fault"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/mqtt"
 	"github.com/hubline-iot/hubline/transport/netopt"
@@ -137,7 +138,7 @@ func TestALifeInNumbers(t *testing.T) {
 		require.EqualValues(t, 0, all["hubline.client.queue.in_flight"])
 		require.EqualValues(t, 0, all["hubline.client.connection.attempts"])
 
-		refuse := hub.Inject(testbroker.Fault{Kind: testbroker.RefuseConnect, Times: -1})
+		refuse := hub.Inject(fault.Fault{Kind: fault.RefuseConnect, Times: -1})
 		require.NoError(t, c.Start())
 		time.Sleep(30 * time.Second)
 		all = collect(t, r)
@@ -151,7 +152,7 @@ func TestALifeInNumbers(t *testing.T) {
 		refuse.Remove()
 		require.NoError(t, c.Open(t.Context()))
 		require.NoError(t, c.Flush(t.Context()))
-		hub.Inject(testbroker.Fault{Kind: testbroker.SwallowPuback})
+		hub.Inject(fault.Fault{Kind: fault.SwallowPuback})
 		require.NoError(t, c.Enqueue(t.Context(), &transport.Message{Body: body}, nil))
 		synctest.Wait()
 		all = collect(t, r)

@@ -16,6 +16,8 @@ import (
 	"github.com/hubline-iot/hubline/errfilter"
 	"github.com/hubline-iot/hubline/internal/hubfixture"
 	"github.com/hubline-iot/hubline/testbroker"
+	"github.com/hubline-iot/hubline/testbroker/fault"
+	"github.com/hubline-iot/hubline/testbroker/hubdata"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/amqp"
 	"github.com/hubline-iot/hubline/transport/netopt"
@@ -30,7 +32,7 @@ func TestTokensAreRefused(t *testing.T) {
 		599: transport.Unavailable, 418: transport.Unknown,
 	} {
 		bubble(t, func(t *testing.T, h *hub) {
-			h.inject(testbroker.Fault{Kind: testbroker.RefuseToken, Status: status})
+			h.inject(fault.Fault{Kind: fault.RefuseToken, Status: status})
 			_, err := tryStart(t, amqp.New(h.options()), h.CredsWith(t, ""))
 			e := transport.Find(err)
 			require.Equal(t, kind, e.Kind, "%d: %v", status, err)
@@ -47,12 +49,12 @@ func TestTokensAreRefused(t *testing.T) {
 
 func TestTokensAreLate(t *testing.T) {
 	bubble(t, func(t *testing.T, h *hub) {
-		h.inject(testbroker.Fault{Kind: testbroker.SlowToken, Delay: 15 * time.Second})
+		h.inject(fault.Fault{Kind: fault.SlowToken, Delay: 15 * time.Second})
 		began := time.Now()
 		h.dev1(t, h.options()).requireSends("x")
 		require.InDelta(t, 15, time.Since(began).Seconds(), 0.2)
 
-		h.inject(testbroker.Fault{Kind: testbroker.NoToken})
+		h.inject(fault.Fault{Kind: fault.NoToken})
 		began = time.Now()
 		_, err := tryStart(t, amqp.New(h.options()), h.CredsWith(t, ""))
 		require.Equal(t, transport.Timeout, transport.KindOf(err), "%v", err)
@@ -73,7 +75,7 @@ func TestATokenIsRenewedInPlace(t *testing.T) {
 			require.InDelta(t, time.Hour.Seconds(), time.Until(reply.Expires).Seconds(), 2)
 		}
 		r.requireSends("x")
-		require.NoError(t, h.SendC2D("dev-1", testbroker.C2D{Body: []byte("down")}))
+		require.NoError(t, h.SendC2D("dev-1", hubdata.C2D{Body: []byte("down")}))
 		time.Sleep(time.Second)
 		require.Equal(t, []string{"down"}, r.sink.bodies())
 		require.EqualValues(t, 1, h.dials.Load())
@@ -86,7 +88,7 @@ func TestATokenIsRenewedInPlace(t *testing.T) {
 func TestARenewalFails(t *testing.T) {
 	bubble(t, func(t *testing.T, h *hub) {
 		r := h.dev1(t, h.options())
-		h.inject(testbroker.Fault{Kind: testbroker.RefuseToken, Status: 503})
+		h.inject(fault.Fault{Kind: fault.RefuseToken, Status: 503})
 		err := r.ask(&transport.Request{ID: 1, Op: transport.OpRenew}).Err
 		e := transport.Find(err)
 		require.Equal(t, transport.Unavailable, e.Kind)
@@ -94,12 +96,12 @@ func TestARenewalFails(t *testing.T) {
 		require.Equal(t, transport.OpRenew, e.Op)
 		r.requireSends("x")
 
-		require.Equal(t, 1, h.DetachLinks("dev-1", testbroker.LinkCBSSender,
-			testbroker.AMQPError{Condition: "amqp:link:detach-forced"}))
+		require.Equal(t, 1, h.DetachLinks("dev-1", fault.LinkCBSSender,
+			hubdata.AMQPError{Condition: "amqp:link:detach-forced"}))
 		time.Sleep(time.Second)
 		require.NoError(t, r.ask(&transport.Request{ID: 2, Op: transport.OpRenew}).Err)
-		require.Equal(t, 1, h.DetachLinks("dev-1", testbroker.LinkCBSReceiver,
-			testbroker.AMQPError{Condition: "amqp:link:detach-forced"}))
+		require.Equal(t, 1, h.DetachLinks("dev-1", fault.LinkCBSReceiver,
+			hubdata.AMQPError{Condition: "amqp:link:detach-forced"}))
 		time.Sleep(time.Second)
 		require.NoError(t, r.ask(&transport.Request{ID: 3, Op: transport.OpRenew}).Err)
 		r.requireSends("y")
@@ -148,7 +150,7 @@ func TestSASLPlain(t *testing.T) {
 		require.Equal(t, transport.Unsupported, transport.KindOf(r.ask(&transport.Request{ID: 1, Op: transport.OpRenew}).Err),
 			"only a new connection takes a new token")
 		require.False(t, r.Info().Expires.IsZero())
-		require.Zero(t, h.Links("", testbroker.LinkCBSSender))
+		require.Zero(t, h.Links("", fault.LinkCBSSender))
 		r.requireEnd(transport.Unauthorized) // when the token has expired
 
 		_, err := tryStart(t, amqp.New(o), h.CredsWith(t, hubfixture.WrongKey))
@@ -158,7 +160,7 @@ func TestSASLPlain(t *testing.T) {
 		require.Equal(t, 1, said.Code)
 		for code, kind := range map[byte]transport.Kind{2: transport.Unavailable, 3: transport.Forbidden,
 			4: transport.Unavailable} {
-			h.inject(testbroker.Fault{Kind: testbroker.RefuseSASL, Code: code})
+			h.inject(fault.Fault{Kind: fault.RefuseSASL, Code: code})
 			_, err := tryStart(t, amqp.New(o), h.CredsWith(t, ""))
 			require.Equal(t, kind, transport.KindOf(err), "%v", err)
 		}
@@ -183,7 +185,7 @@ func TestCertificates(t *testing.T) {
 				r.subscribe(1)
 				require.True(t, r.Info().Expires.IsZero())
 				require.Equal(t, "dev-x", h.Messages()[0].DeviceID)
-				require.Zero(t, h.Links("", testbroker.LinkCBSSender))
+				require.Zero(t, h.Links("", fault.LinkCBSSender))
 			})
 		})
 	}
@@ -204,7 +206,7 @@ func TestABrokerWithItsOwnAddresses(t *testing.T) {
 			require.Zero(t, r.Info().MaxSize)
 			r.requireSends(name)
 			r.subscribe(1)
-			require.NoError(t, h.SendC2D("dev-1", testbroker.C2D{Body: []byte("down")}))
+			require.NoError(t, h.SendC2D("dev-1", hubdata.C2D{Body: []byte("down")}))
 			time.Sleep(time.Second)
 			require.Equal(t, []string{"down"}, r.sink.bodies())
 			r.Do(&transport.Request{Op: transport.OpSettle, Ref: r.sink.ref(0)})
@@ -251,7 +253,7 @@ func TestWrongOptions(t *testing.T) {
 // A malformed frame after the open is retried; a peer that never spoke AMQP is not.
 func TestGarbageAfterTheOpen(t *testing.T) {
 	bubble(t, func(t *testing.T, h *hub) {
-		h.inject(testbroker.Fault{Kind: testbroker.GarbageOnConnect})
+		h.inject(fault.Fault{Kind: fault.GarbageOnConnect})
 		_, err := tryStart(t, amqp.New(h.options()), h.CredsWith(t, ""))
 		require.Equal(t, transport.Protocol, transport.KindOf(err), "%v", err)
 		require.True(t, errfilter.Retryable(err))

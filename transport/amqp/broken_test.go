@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	wire "github.com/hubline-iot/hubline/internal/amqpwire"
-	"github.com/hubline-iot/hubline/testbroker"
+	"github.com/hubline-iot/hubline/testbroker/hubdata"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/amqp"
 )
@@ -195,11 +195,11 @@ func TestABrokenMessageIsRejected(t *testing.T) {
 			if i%10 == 9 {
 				body = append(body, make([]byte, 65_000)...)
 			}
-			require.NoError(t, h.SendC2D("mine", testbroker.C2D{Body: body, MessageID: strings.Repeat("i", 100)}))
-			require.NoError(t, h.WaitC2D(t.Context(), "mine", testbroker.Rejected, i+1))
+			require.NoError(t, h.SendC2D("mine", hubdata.C2D{Body: body, MessageID: strings.Repeat("i", 100)}))
+			require.NoError(t, h.WaitC2D(t.Context(), "mine", hubdata.Rejected, i+1))
 		}
 		for _, id := range []string{"mine", "other"} {
-			require.NoError(t, h.SendC2D(id, testbroker.C2D{Body: []byte("good")}))
+			require.NoError(t, h.SendC2D(id, hubdata.C2D{Body: []byte("good")}))
 		}
 		time.Sleep(time.Second)
 		for _, r := range []*running{mine, other} {

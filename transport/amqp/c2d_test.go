@@ -7,7 +7,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/hubline-iot/hubline/testbroker"
+	"github.com/hubline-iot/hubline/testbroker/fault"
+	"github.com/hubline-iot/hubline/testbroker/hubdata"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/amqp"
 )
@@ -17,15 +18,15 @@ import (
 func TestALostC2DLinkIsAttachedAgain(t *testing.T) {
 	for name, lose := range map[string]func(h *hub){
 		"link": func(h *hub) {
-			h.DetachLinks("dev-1", testbroker.LinkC2D, testbroker.AMQPError{Condition: "amqp:link:detach-forced"})
+			h.DetachLinks("dev-1", fault.LinkC2D, hubdata.AMQPError{Condition: "amqp:link:detach-forced"})
 		},
-		"session": func(h *hub) { h.EndSessions("dev-1", testbroker.AMQPError{}) },
+		"session": func(h *hub) { h.EndSessions("dev-1", hubdata.AMQPError{}) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, h *hub) {
 				r := h.dev1(t, h.options())
 				r.subscribe(1)
-				require.NoError(t, h.SendC2D("dev-1", testbroker.C2D{Body: []byte("down")}))
+				require.NoError(t, h.SendC2D("dev-1", hubdata.C2D{Body: []byte("down")}))
 				time.Sleep(10 * time.Second)
 				lose(h)
 				time.Sleep(time.Second)
@@ -34,10 +35,10 @@ func TestALostC2DLinkIsAttachedAgain(t *testing.T) {
 				require.Equal(t, []bool{false, true}, r.sink.again)
 				r.Do(&transport.Request{Op: transport.OpSettle, Ref: r.sink.ref(0)}) // of the lost link
 				synctest.Wait()
-				require.Zero(t, h.CountC2D("dev-1", testbroker.Completed))
+				require.Zero(t, h.CountC2D("dev-1", hubdata.Completed))
 				r.Do(&transport.Request{Op: transport.OpSettle, Ref: r.sink.ref(1)})
 				synctest.Wait()
-				require.Equal(t, 1, h.CountC2D("dev-1", testbroker.Completed))
+				require.Equal(t, 1, h.CountC2D("dev-1", hubdata.Completed))
 				require.EqualValues(t, 1, h.dials.Load())
 			})
 		})
@@ -48,7 +49,7 @@ func TestALostC2DLinkIsAttachedAgain(t *testing.T) {
 func TestAC2DLinkThatIsLostAtOnceEndsTheSession(t *testing.T) {
 	bubble(t, func(t *testing.T, h *hub) {
 		r := h.dev1(t, h.options())
-		h.inject(testbroker.Fault{Kind: testbroker.DetachWhileIdle, Link: testbroker.LinkC2D, Delay: time.Second,
+		h.inject(fault.Fault{Kind: fault.DetachWhileIdle, Link: fault.LinkC2D, Delay: time.Second,
 			Condition: "amqp:internal-error"})
 		r.subscribe(1)
 		r.requireEnd(transport.Unavailable)
@@ -58,7 +59,7 @@ func TestAC2DLinkThatIsLostAtOnceEndsTheSession(t *testing.T) {
 func TestASubscriptionIsRefused(t *testing.T) {
 	bubble(t, func(t *testing.T, h *hub) {
 		r := h.dev1(t, h.options())
-		h.inject(testbroker.Fault{Kind: testbroker.RefuseAttach, Link: testbroker.LinkC2D,
+		h.inject(fault.Fault{Kind: fault.RefuseAttach, Link: fault.LinkC2D,
 			Condition: "com.microsoft:device-container-throttled"})
 		e := transport.Find(r.ask(&transport.Request{ID: 1, Op: transport.OpSubscribe, Want: transport.Messages}).Err)
 		require.Equal(t, transport.Throttled, e.Kind)
@@ -75,7 +76,7 @@ func TestARedeliveredMessageIsSettledOnce(t *testing.T) {
 		r := h.dev1(t, h.options())
 		r.subscribe(1)
 		for _, body := range []string{"a", "b", "c"} {
-			require.NoError(t, h.SendC2D("dev-1", testbroker.C2D{Body: []byte(body)}))
+			require.NoError(t, h.SendC2D("dev-1", hubdata.C2D{Body: []byte(body)}))
 		}
 		time.Sleep(5*time.Minute + 10*time.Second)
 		require.Greater(t, h.C2DLog("dev-1")[0].Deliveries, 3)
@@ -84,8 +85,8 @@ func TestARedeliveredMessageIsSettledOnce(t *testing.T) {
 			r.Do(&transport.Request{Op: transport.OpSettle, Ref: r.sink.ref(i), Outcome: o})
 		}
 		synctest.Wait()
-		require.Equal(t, 2, h.CountC2D("dev-1", testbroker.Completed))
-		require.Equal(t, 1, h.CountC2D("dev-1", testbroker.Rejected))
+		require.Equal(t, 2, h.CountC2D("dev-1", hubdata.Completed))
+		require.Equal(t, 1, h.CountC2D("dev-1", hubdata.Rejected))
 	})
 }
 
@@ -105,7 +106,7 @@ func TestARedeliveryWhileTheSessionEnds(t *testing.T) {
 		r.sink.mu.Unlock()
 		r.subscribe(1)
 		for _, body := range []string{"a", "b"} {
-			require.NoError(t, h.SendC2D("dev-1", testbroker.C2D{Body: []byte(body)}))
+			require.NoError(t, h.SendC2D("dev-1", hubdata.C2D{Body: []byte(body)}))
 		}
 		<-held // the receiver's goroutine is blocked
 		time.Sleep(70 * time.Second)
@@ -124,7 +125,7 @@ func TestCreditBoundsUnsettledMessages(t *testing.T) {
 		r := h.dev1(t, h.options())
 		r.subscribe(1)
 		for range 20 {
-			require.NoError(t, h.SendC2D("dev-1", testbroker.C2D{Body: []byte("x")}))
+			require.NoError(t, h.SendC2D("dev-1", hubdata.C2D{Body: []byte("x")}))
 		}
 		time.Sleep(time.Second)
 		require.Len(t, r.sink.bodies(), 8)
@@ -133,7 +134,7 @@ func TestCreditBoundsUnsettledMessages(t *testing.T) {
 			r.Do(&transport.Request{Op: transport.OpSettle, Ref: r.sink.ref(i)})
 			synctest.Wait()
 		}
-		require.Equal(t, 20, h.CountC2D("dev-1", testbroker.Completed))
+		require.Equal(t, 20, h.CountC2D("dev-1", hubdata.Completed))
 	})
 }
 
@@ -145,7 +146,7 @@ func TestADeclinedMessageIsReleased(t *testing.T) {
 		r.sink.mu.Lock()
 		r.sink.refuse = true
 		r.sink.mu.Unlock()
-		require.NoError(t, h.SendC2D("dev-1", testbroker.C2D{Body: []byte("x")}))
+		require.NoError(t, h.SendC2D("dev-1", hubdata.C2D{Body: []byte("x")}))
 		time.Sleep(17 * time.Second)
 		require.Len(t, r.sink.bodies(), 4)
 	})

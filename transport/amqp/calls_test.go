@@ -16,7 +16,8 @@ import (
 
 	"github.com/hubline-iot/hubline/device"
 	wire "github.com/hubline-iot/hubline/internal/amqpwire"
-	"github.com/hubline-iot/hubline/testbroker"
+	"github.com/hubline-iot/hubline/testbroker/fault"
+	"github.com/hubline-iot/hubline/testbroker/hubdata"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/amqp"
 )
@@ -26,16 +27,16 @@ const everything = transport.Messages | transport.Twin | transport.Desired | tra
 // Lost links for the twin are attached again, and a delivery says that changes may have been
 // missed.
 func TestTwinLinksThatAreLost(t *testing.T) {
-	for _, kind := range []testbroker.LinkKind{testbroker.LinkTwinSender, testbroker.LinkTwinReceiver} {
+	for _, kind := range []fault.LinkKind{fault.LinkTwinSender, fault.LinkTwinReceiver} {
 		t.Run(kind.String(), func(t *testing.T) {
 			bubble(t, func(t *testing.T, h *hub) {
 				r := h.dev1(t, h.options())
 				require.NoError(t, r.ask(&transport.Request{ID: 1, Op: transport.OpSubscribe, Want: everything}).Err)
 				require.Equal(t, 200, r.ask(&transport.Request{ID: 16, Op: transport.OpTwinGet}).Status)
 				time.Sleep(10 * time.Second)
-				require.Equal(t, 1, h.DetachLinks("dev-1", kind, testbroker.AMQPError{Condition: "amqp:internal-error"}))
+				require.Equal(t, 1, h.DetachLinks("dev-1", kind, hubdata.AMQPError{Condition: "amqp:internal-error"}))
 				time.Sleep(time.Second)
-				if kind == testbroker.LinkTwinSender { // only the next request notices, and its outcome is unknown then
+				if kind == fault.LinkTwinSender { // only the next request notices, and its outcome is unknown then
 					reply := r.ask(&transport.Request{ID: 17, Op: transport.OpTwinGet})
 					require.ErrorIs(t, reply.Err, transport.Unavailable)
 					require.ErrorIs(t, reply.Err, transport.ErrOutcomeUnknown)
@@ -61,7 +62,7 @@ func TestMethodLinksThatAreLost(t *testing.T) {
 		r := h.dev1(t, h.options())
 		require.NoError(t, r.ask(&transport.Request{ID: 1, Op: transport.OpSubscribe, Want: transport.Methods}).Err)
 		time.Sleep(10 * time.Second)
-		require.Equal(t, 1, h.DetachLinks("dev-1", testbroker.LinkMethodReceiver, testbroker.AMQPError{}))
+		require.Equal(t, 1, h.DetachLinks("dev-1", fault.LinkMethodReceiver, hubdata.AMQPError{}))
 		time.Sleep(time.Second)
 		done := make(chan int, 1)
 		go func() {
@@ -117,7 +118,7 @@ func TestAMethodAnswerWithoutCredit(t *testing.T) {
 		require.NoError(t, r.ask(&transport.Request{ID: 1, Op: transport.OpSubscribe, Want: transport.Methods}).Err)
 		go h.Call("x", "{}")
 		synctest.Wait()
-		h.inject(testbroker.Fault{Kind: testbroker.HalfOpen})
+		h.inject(fault.Fault{Kind: fault.HalfOpen})
 		large := append(append([]byte{'"'}, bytes.Repeat([]byte{'x'}, 100<<10)...), '"')
 		for range 40 { // more than the network buffers
 			r.Do(&transport.Request{Op: transport.OpRespond, Ref: r.sink.ref(0), Status: 200, Body: large})
@@ -136,7 +137,7 @@ func TestTwinLinksThatAreLostAtOnceEndTheSession(t *testing.T) {
 	bubble(t, func(t *testing.T, h *hub) {
 		r := h.dev1(t, h.options())
 		require.NoError(t, r.ask(&transport.Request{ID: 1, Op: transport.OpSubscribe, Want: transport.Twin}).Err)
-		h.DetachLinks("dev-1", testbroker.LinkTwinReceiver, testbroker.AMQPError{Condition: "amqp:internal-error"})
+		h.DetachLinks("dev-1", fault.LinkTwinReceiver, hubdata.AMQPError{Condition: "amqp:internal-error"})
 		r.requireEnd(transport.Unavailable)
 	})
 }
@@ -145,7 +146,7 @@ func TestTwinLinksThatAreLostAtOnceEndTheSession(t *testing.T) {
 func TestTwinLinksThatAreRefused(t *testing.T) {
 	bubble(t, func(t *testing.T, h *hub) {
 		r := h.dev1(t, h.options())
-		in := h.inject(testbroker.Fault{Kind: testbroker.RefuseAttach, Times: 2, Condition: "amqp:resource-limit-exceeded"})
+		in := h.inject(fault.Fault{Kind: fault.RefuseAttach, Times: 2, Condition: "amqp:resource-limit-exceeded"})
 		for id := range uint32(2) {
 			reply := r.ask(&transport.Request{ID: 16 + id, Op: transport.OpTwinGet})
 			require.ErrorIs(t, reply.Err, transport.Quota)
@@ -159,13 +160,13 @@ func TestTwinLinksThatAreRefused(t *testing.T) {
 func TestErrorsOfTwinRequests(t *testing.T) {
 	bubble(t, func(t *testing.T, h *hub) {
 		r := h.dev1(t, h.options())
-		h.inject(testbroker.Fault{Kind: testbroker.RefuseTwin, RetryAfter: 7 * time.Second})
+		h.inject(fault.Fault{Kind: fault.RefuseTwin, RetryAfter: 7 * time.Second})
 		e := transport.Find(r.ask(&transport.Request{ID: 16, Op: transport.OpTwinGet}).Err)
 		require.Equal(t, transport.Throttled, e.Kind)
 		require.Equal(t, 7*time.Second, e.RetryAfter)
-		h.inject(testbroker.Fault{Kind: testbroker.MisnameTwin})
+		h.inject(fault.Fault{Kind: fault.MisnameTwin})
 		r.Do(&transport.Request{ID: 17, Op: transport.OpTwinGet})
-		h.inject(testbroker.Fault{Kind: testbroker.DuplicateTwin})
+		h.inject(fault.Fault{Kind: fault.DuplicateTwin})
 		require.NoError(t, r.ask(&transport.Request{ID: 18, Op: transport.OpTwinGet}).Err)
 		require.NoError(t, r.ask(&transport.Request{ID: 19, Op: transport.OpTwinPatch,
 			Body: []byte(`{"a":"` + strings.Repeat("x", 4000) + `"}`)}).Err)
@@ -188,7 +189,7 @@ func TestTwinsOnASharedConnection(t *testing.T) {
 		synctest.Wait()
 		_, err := h.Hub.PatchDesired("fleet-0", `{"for":"0"}`)
 		require.NoError(t, err)
-		_, err = h.CallMethod(t.Context(), "fleet-1", testbroker.MethodCall{Name: "only-1"})
+		_, err = h.CallMethod(t.Context(), "fleet-1", hubdata.MethodCall{Name: "only-1"})
 		require.NoError(t, err)
 		synctest.Wait()
 		twin, err := h.Twin("fleet-1")
@@ -209,8 +210,8 @@ func TestTheLossOfASendingLinkIsNoticed(t *testing.T) {
 			require.NoError(t, r.ask(&transport.Request{ID: 1, Op: transport.OpSubscribe,
 				Want: transport.Desired | transport.Methods}).Err)
 			time.Sleep(25 * time.Second)
-			for _, kind := range []testbroker.LinkKind{testbroker.LinkTwinSender, testbroker.LinkMethodSender} {
-				require.Equal(t, 1, h.DetachLinks("dev-1", kind, testbroker.AMQPError{Condition: condition}))
+			for _, kind := range []fault.LinkKind{fault.LinkTwinSender, fault.LinkMethodSender} {
+				require.Equal(t, 1, h.DetachLinks("dev-1", kind, hubdata.AMQPError{Condition: condition}))
 			}
 			h.PatchDesired(`{"n":1}`)
 			synctest.Wait()
@@ -276,7 +277,7 @@ func TestASessionThatEndsWhileARequestGoesOut(t *testing.T) {
 func TestASubscriptionToChangesThatIsNotAnswered(t *testing.T) {
 	bubble(t, func(t *testing.T, h *hub) {
 		r := h.dev1(t, h.options())
-		h.inject(testbroker.Fault{Kind: testbroker.SwallowTwin, Operation: testbroker.TwinSubscribe})
+		h.inject(fault.Fault{Kind: fault.SwallowTwin, Operation: hubdata.TwinSubscribe})
 		r.Do(&transport.Request{ID: 1, Op: transport.OpSubscribe, Want: transport.Desired})
 		time.Sleep(19 * time.Second)
 		r.requireAlive()
@@ -305,14 +306,14 @@ func TestCallsThatAreTooLargeForTheirLink(t *testing.T) {
 
 // When one link of a pair is refused, the other one is detached, at each attempt.
 func TestAPairWithOneLinkRefused(t *testing.T) {
-	for refused, other := range map[testbroker.LinkKind]testbroker.LinkKind{
-		testbroker.LinkTwinSender: testbroker.LinkTwinReceiver, testbroker.LinkTwinReceiver: testbroker.LinkTwinSender,
+	for refused, other := range map[fault.LinkKind]fault.LinkKind{
+		fault.LinkTwinSender: fault.LinkTwinReceiver, fault.LinkTwinReceiver: fault.LinkTwinSender,
 	} {
 		bubble(t, func(t *testing.T, h *hub) {
 			r := h.dev1(t, h.options())
 			r.requireSends("the session is begun")
 			before := goroutines()
-			in := h.inject(testbroker.Fault{Kind: testbroker.RefuseAttach, Link: refused, Times: -1,
+			in := h.inject(fault.Fault{Kind: fault.RefuseAttach, Link: refused, Times: -1,
 				Condition: "amqp:resource-limit-exceeded"})
 			for i := range 20 {
 				require.ErrorIs(t, r.ask(&transport.Request{ID: uint32(16 + i), Op: transport.OpTwinGet}).Err, transport.Quota)
@@ -332,9 +333,9 @@ func TestAPairWithOneLinkRefused(t *testing.T) {
 func TestARefusedSenderOfAPairFailsAtOnce(t *testing.T) {
 	bubble(t, func(t *testing.T, h *hub) {
 		r := h.dev1(t, h.options())
-		refused := h.inject(testbroker.Fault{Kind: testbroker.RefuseAttach, Link: testbroker.LinkTwinSender, Times: -1,
+		refused := h.inject(fault.Fault{Kind: fault.RefuseAttach, Link: fault.LinkTwinSender, Times: -1,
 			Condition: "amqp:resource-limit-exceeded"})
-		silent := h.inject(testbroker.Fault{Kind: testbroker.NoAttach, Link: testbroker.LinkTwinReceiver, Times: -1})
+		silent := h.inject(fault.Fault{Kind: fault.NoAttach, Link: fault.LinkTwinReceiver, Times: -1})
 		began := time.Now()
 		require.ErrorIs(t, r.ask(&transport.Request{ID: 1, Op: transport.OpTwinGet}).Err, transport.Quota)
 		require.Less(t, time.Since(began), 100*time.Millisecond)
@@ -365,7 +366,7 @@ func TestARefusedReceiverOfAPairFailsAtOnce(t *testing.T) {
 			}}, err
 		}
 		r := h.dev1(t, o)
-		refused := h.inject(testbroker.Fault{Kind: testbroker.RefuseAttach, Link: testbroker.LinkTwinReceiver,
+		refused := h.inject(fault.Fault{Kind: fault.RefuseAttach, Link: fault.LinkTwinReceiver,
 			Condition: "amqp:resource-limit-exceeded"})
 		began := time.Now()
 		require.ErrorIs(t, r.ask(&transport.Request{ID: 1, Op: transport.OpTwinGet}).Err, transport.Quota)
@@ -393,7 +394,7 @@ func TestQueuedMethodAnswersAreBounded(t *testing.T) {
 				require.NoError(t, r.ask(&transport.Request{ID: 1, Op: transport.OpSubscribe, Want: transport.Methods}).Err)
 				go h.Call("x", "{}")
 				synctest.Wait()
-				h.inject(testbroker.Fault{Kind: testbroker.HalfOpen})
+				h.inject(fault.Fault{Kind: fault.HalfOpen})
 				answer := func(id int) error {
 					r.Do(&transport.Request{ID: uint32(id), Op: transport.OpRespond, Ref: r.sink.ref(0), Status: 200,
 						Body: bytes.Repeat([]byte{'1'}, tc.body)})

@@ -13,7 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hubline-iot/hubline/device"
-	"github.com/hubline-iot/hubline/testbroker"
+	"github.com/hubline-iot/hubline/testbroker/fault"
+	"github.com/hubline-iot/hubline/testbroker/hubdata"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/amqp"
 )
@@ -56,28 +57,28 @@ func TestAClientUnderFaults(t *testing.T) {
 					return nil
 				})
 				require.NoError(t, c.Open(t.Context()))
-				faults := []testbroker.Fault{
-					{Kind: testbroker.DropBeforePublish}, {Kind: testbroker.DropAfterPublish}, {Kind: testbroker.SwallowPuback},
-					{Kind: testbroker.ReleaseMessage},
-					{Kind: testbroker.ModifyMessage}, {Kind: testbroker.RejectMessage}, {Kind: testbroker.CloseOnMessage},
-					{Kind: testbroker.EndOnMessage},
-					{Kind: testbroker.DetachOnMessage}, {Kind: testbroker.DetachAfterMessage}, {Kind: testbroker.DetachOnMessage,
+				faults := []fault.Fault{
+					{Kind: fault.DropBeforePublish}, {Kind: fault.DropAfterPublish}, {Kind: fault.SwallowPuback},
+					{Kind: fault.ReleaseMessage},
+					{Kind: fault.ModifyMessage}, {Kind: fault.RejectMessage}, {Kind: fault.CloseOnMessage},
+					{Kind: fault.EndOnMessage},
+					{Kind: fault.DetachOnMessage}, {Kind: fault.DetachAfterMessage}, {Kind: fault.DetachOnMessage,
 						Unclosed: true},
 				}
 				const n = 1000
 				for i := range n {
 					if i%40 == 20 {
 						h.inject(faults[(i/40+int(seed))%len(faults)])
-						require.NoError(t, h.SendC2D("dev-1", testbroker.C2D{MessageID: strconv.Itoa(i), Body: []byte("x")}))
+						require.NoError(t, h.SendC2D("dev-1", hubdata.C2D{MessageID: strconv.Itoa(i), Body: []byte("x")}))
 					}
 					if i%100 == 99 {
-						h.DetachLinks("dev-1", testbroker.LinkC2D, testbroker.AMQPError{})
+						h.DetachLinks("dev-1", fault.LinkC2D, hubdata.AMQPError{})
 					}
 					require.NoError(t, c.Enqueue(t.Context(), numbered(i), nil))
 					time.Sleep(time.Duration(dice.IntN(1000)) * time.Millisecond)
 				}
 				require.NoError(t, c.Flush(t.Context()))
-				require.NoError(t, h.WaitC2D(t.Context(), "dev-1", testbroker.Completed, n/40))
+				require.NoError(t, h.WaitC2D(t.Context(), "dev-1", hubdata.Completed, n/40))
 				requireAll(t, h, "dev-1", n)
 				require.Len(t, handled, n/40)
 				require.Greater(t, h.dials.Load(), int32(3))
@@ -105,10 +106,10 @@ func TestCloudToDeviceMessagesAreSettled(t *testing.T) {
 		})
 		require.NoError(t, c.Open(t.Context()))
 		for _, id := range []string{"good", "bad", "later"} {
-			require.NoError(t, h.SendC2D("dev-1", testbroker.C2D{MessageID: id}))
+			require.NoError(t, h.SendC2D("dev-1", hubdata.C2D{MessageID: id}))
 		}
-		require.NoError(t, h.WaitC2D(t.Context(), "dev-1", testbroker.Completed, 2))
-		require.NoError(t, h.WaitC2D(t.Context(), "dev-1", testbroker.Rejected, 1))
+		require.NoError(t, h.WaitC2D(t.Context(), "dev-1", hubdata.Completed, 2))
+		require.NoError(t, h.WaitC2D(t.Context(), "dev-1", hubdata.Rejected, 1))
 		require.Equal(t, map[string]int{"good": 1, "bad": 1, "later": 3}, tries)
 		require.NoError(t, c.Close())
 	})
@@ -137,20 +138,20 @@ func TestCloseIsBounded(t *testing.T) {
 		"idle":   func(*testing.T, *hub, *device.Client) {},
 		"silent": func(_ *testing.T, h *hub, _ *device.Client) { h.Silence() },
 		"no credit": func(_ *testing.T, h *hub, _ *device.Client) {
-			h.inject(testbroker.Fault{Kind: testbroker.WithholdCredit, Times: -1})
+			h.inject(fault.Fault{Kind: fault.WithholdCredit, Times: -1})
 		},
 		"attach hangs": func(_ *testing.T, h *hub, _ *device.Client) {
-			h.inject(testbroker.Fault{Kind: testbroker.NoAttach, Times: -1})
+			h.inject(fault.Fault{Kind: fault.NoAttach, Times: -1})
 		},
 		"no outcomes": func(_ *testing.T, h *hub, _ *device.Client) {
-			h.inject(testbroker.Fault{Kind: testbroker.SwallowPuback, Times: -1})
+			h.inject(fault.Fault{Kind: fault.SwallowPuback, Times: -1})
 		},
 		"detach in doubt": func(_ *testing.T, h *hub, _ *device.Client) {
-			h.inject(testbroker.Fault{Kind: testbroker.DetachOnMessage, Unclosed: true, Times: -1})
+			h.inject(fault.Fault{Kind: fault.DetachOnMessage, Unclosed: true, Times: -1})
 		},
-		"hub gone": func(_ *testing.T, h *hub, _ *device.Client) { h.inject(testbroker.Fault{Kind: testbroker.Absent}) },
+		"hub gone": func(_ *testing.T, h *hub, _ *device.Client) { h.inject(fault.Fault{Kind: fault.Absent}) },
 		"token hangs": func(_ *testing.T, h *hub, _ *device.Client) {
-			h.inject(testbroker.Fault{Kind: testbroker.NoToken, Times: -1})
+			h.inject(fault.Fault{Kind: fault.NoToken, Times: -1})
 			h.Drop("")
 		},
 	} {
@@ -225,12 +226,12 @@ func TestFaultsOnRequest(t *testing.T) {
 				useAll := func(i int) {
 					t.Helper()
 					require.NoError(t, c.Send(t.Context(), numbered(i)))
-					require.NoError(t, h.SendC2D("dev-1", testbroker.C2D{MessageID: strconv.Itoa(i)}))
-					require.NoError(t, h.WaitC2D(t.Context(), "dev-1", testbroker.Completed, i+1))
+					require.NoError(t, h.SendC2D("dev-1", hubdata.C2D{MessageID: strconv.Itoa(i)}))
+					require.NoError(t, h.WaitC2D(t.Context(), "dev-1", hubdata.Completed, i+1))
 					twin, err := c.GetTwin(t.Context())
 					require.NoError(t, err)
 					require.NotNil(t, twin)
-					result, err := h.CallMethod(t.Context(), "dev-1", testbroker.MethodCall{Name: "echo",
+					result, err := h.CallMethod(t.Context(), "dev-1", hubdata.MethodCall{Name: "echo",
 						Payload: []byte(strconv.Itoa(i))})
 					require.NoError(t, err)
 					require.Equal(t, strconv.Itoa(i), string(result.Payload))

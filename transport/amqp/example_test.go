@@ -7,6 +7,7 @@ import (
 
 	"github.com/hubline-iot/hubline/device"
 	"github.com/hubline-iot/hubline/testbroker"
+	"github.com/hubline-iot/hubline/testbroker/fault"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/amqp"
 	"github.com/hubline-iot/hubline/transport/netopt"
@@ -121,7 +122,7 @@ func ExampleConditionError() {
 	if err != nil {
 		panic(err)
 	}
-	hub.Inject(testbroker.Fault{Kind: testbroker.RefuseConnect, Condition: "amqp:connection:forced",
+	hub.Inject(fault.Fault{Kind: fault.RefuseConnect, Condition: "amqp:connection:forced",
 		Description: "moving"})
 
 	_, err = amqp.New(&amqp.Options{Network: netopt.Options{Plaintext: true, Dial: hub.Dial(testbroker.PortAMQP)}}).Dial(

@@ -17,6 +17,7 @@ import (
 	"github.com/hubline-iot/hubline/internal/faketime"
 	"github.com/hubline-iot/hubline/internal/hubfixture"
 	"github.com/hubline-iot/hubline/testbroker"
+	"github.com/hubline-iot/hubline/testbroker/fault"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/amqp"
 	"github.com/hubline-iot/hubline/transport/netopt"
@@ -287,7 +288,7 @@ func (r *running) requireAlive() {
 }
 
 // inject starts a fault.
-func (h *hub) inject(f testbroker.Fault) *testbroker.Injected { return h.Inject(f) }
+func (h *hub) inject(f fault.Fault) *testbroker.Injected { return h.Inject(f) }
 
 // filter is a connection that drops written frames unless pass accepts them. It works without TLS.
 type filter struct {

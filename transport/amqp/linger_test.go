@@ -10,7 +10,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/hubline-iot/hubline/testbroker"
+	"github.com/hubline-iot/hubline/testbroker/fault"
+	"github.com/hubline-iot/hubline/testbroker/hubdata"
 	"github.com/hubline-iot/hubline/transport"
 )
 
@@ -25,7 +26,7 @@ func TestAnIdleSessionHasFewGoroutines(t *testing.T) {
 	for name, last := range map[string]func(h *hub, r *running){
 		"accepted": func(_ *hub, r *running) { r.requireSends("x") },
 		"a rejected batch, taken apart": func(h *hub, r *running) {
-			h.inject(testbroker.Fault{Kind: testbroker.RejectMessage, Condition: "amqp:not-allowed"})
+			h.inject(fault.Fault{Kind: fault.RejectMessage, Condition: "amqp:not-allowed"})
 			r.sink.forget()
 			r.send(0, "a", "b", "c")
 			for len(r.sink.results()) < 3 {
@@ -34,7 +35,7 @@ func TestAnIdleSessionHasFewGoroutines(t *testing.T) {
 		},
 		"the link was lost": func(h *hub, r *running) {
 			r.requireSends("x")
-			h.DetachLinks("dev-1", testbroker.LinkTelemetry, testbroker.AMQPError{})
+			h.DetachLinks("dev-1", fault.LinkTelemetry, hubdata.AMQPError{})
 			time.Sleep(time.Millisecond)
 			r.requireSends("y")
 		},
@@ -60,13 +61,13 @@ func TestAnIdleSessionHasFewGoroutines(t *testing.T) {
 func TestALateOutcomeIsReported(t *testing.T) {
 	bubble(t, func(t *testing.T, h *hub) {
 		r := h.dev1(t, h.options())
-		h.inject(testbroker.Fault{Kind: testbroker.DelayPuback, Delay: 100 * time.Second, Times: 2})
+		h.inject(fault.Fault{Kind: fault.DelayPuback, Delay: 100 * time.Second, Times: 2})
 		require.NoError(t, r.outcome("x", 200*time.Second))
 		r.sink.forget()
 		r.send(0, "y")
 		time.Sleep(50 * time.Second)
 		require.Empty(t, r.sink.results())
-		h.DetachLinks("dev-1", testbroker.LinkTelemetry, testbroker.AMQPError{})
+		h.DetachLinks("dev-1", fault.LinkTelemetry, hubdata.AMQPError{})
 		time.Sleep(time.Second)
 		require.Len(t, r.sink.results(), 1)
 		require.Equal(t, transport.Unavailable, transport.KindOf(r.sink.results()[0].err),
@@ -82,8 +83,8 @@ func TestManyOutcomesOutOfOrder(t *testing.T) {
 		o := h.options()
 		o.Batch = 1
 		r := h.dev1(t, o)
-		h.inject(testbroker.Fault{Kind: testbroker.RejectMessage, Condition: "amqp:not-allowed", Times: -1, Probability: 0.3})
-		h.inject(testbroker.Fault{Kind: testbroker.DelayPuback, Delay: time.Second, Times: -1})
+		h.inject(fault.Fault{Kind: fault.RejectMessage, Condition: "amqp:not-allowed", Times: -1, Probability: 0.3})
+		h.inject(fault.Fault{Kind: fault.DelayPuback, Delay: time.Second, Times: -1})
 		for tag := 0; tag < n; tag += 40 {
 			bodies := make([]string, 40)
 			for i := range bodies {

@@ -9,7 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hubline-iot/hubline/device"
-	"github.com/hubline-iot/hubline/testbroker"
+	"github.com/hubline-iot/hubline/testbroker/fault"
+	"github.com/hubline-iot/hubline/testbroker/hubdata"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/amqp"
 )
@@ -23,7 +24,7 @@ func TestALinkIsLostUnderWay(t *testing.T) {
 				o := h.options()
 				o.Batch = 1
 				r := h.dev1(t, o)
-				in := h.inject(testbroker.Fault{Kind: testbroker.DetachAfterMessage, After: 2, Condition: condition})
+				in := h.inject(fault.Fault{Kind: fault.DetachAfterMessage, After: 2, Condition: condition})
 				r.send(0, "a", "b", "c", "d", "e")
 				time.Sleep(time.Second)
 				all := r.sink.results()
@@ -58,9 +59,9 @@ func TestALinkIsLostUnderWay(t *testing.T) {
 func TestALinkIsLostWhileIdle(t *testing.T) {
 	for name, lose := range map[string]func(h *hub){
 		"link": func(h *hub) {
-			h.DetachLinks("dev-1", testbroker.LinkTelemetry, testbroker.AMQPError{Condition: "amqp:link:detach-forced"})
+			h.DetachLinks("dev-1", fault.LinkTelemetry, hubdata.AMQPError{Condition: "amqp:link:detach-forced"})
 		},
-		"session": func(h *hub) { h.EndSessions("dev-1", testbroker.AMQPError{Condition: "amqp:session:errant-link"}) },
+		"session": func(h *hub) { h.EndSessions("dev-1", hubdata.AMQPError{Condition: "amqp:session:errant-link"}) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, h *hub) {
@@ -83,11 +84,11 @@ func TestTheSessionIsLostUnderWay(t *testing.T) {
 		r := h.dev1(t, h.options())
 		r.subscribe(1)
 		time.Sleep(time.Minute)
-		h.inject(testbroker.Fault{Kind: testbroker.EndOnMessage, Condition: "amqp:session:window-violation"})
+		h.inject(fault.Fault{Kind: fault.EndOnMessage, Condition: "amqp:session:window-violation"})
 		err := r.outcome("x", time.Second)
 		require.Equal(t, transport.Unavailable, transport.KindOf(err))
 		r.requireSends("y")
-		require.NoError(t, h.SendC2D("dev-1", testbroker.C2D{Body: []byte("down")}))
+		require.NoError(t, h.SendC2D("dev-1", hubdata.C2D{Body: []byte("down")}))
 		time.Sleep(time.Second)
 		require.Equal(t, []string{"down"}, r.sink.bodies(), "the link for commands is back too")
 		require.EqualValues(t, 1, h.dials.Load())
@@ -106,7 +107,7 @@ func TestTheConnectionIsClosed(t *testing.T) {
 			bubble(t, func(t *testing.T, h *hub) {
 				r := h.dev1(t, h.options())
 				r.requireSends("x")
-				require.Equal(t, 1, h.CloseAMQP("dev-1", testbroker.AMQPError{Condition: condition}))
+				require.Equal(t, 1, h.CloseAMQP("dev-1", hubdata.AMQPError{Condition: condition}))
 				e := r.requireEnd(kind)
 				require.ErrorContains(t, e, condition)
 				require.Len(t, r.sink.results(), 1)
@@ -118,18 +119,18 @@ func TestTheConnectionIsClosed(t *testing.T) {
 // A refused or unanswered attach ends the session, with the Kind of the condition.
 func TestALinkIsRefused(t *testing.T) {
 	for name, c := range map[string]struct {
-		fault testbroker.Fault
+		fault fault.Fault
 		kind  transport.Kind
 		after time.Duration
 	}{
-		"forbidden": {testbroker.Fault{Kind: testbroker.RefuseAttach, Condition: "amqp:not-allowed"}, transport.Forbidden,
+		"forbidden": {fault.Fault{Kind: fault.RefuseAttach, Condition: "amqp:not-allowed"}, transport.Forbidden,
 			0},
-		"token ended": {testbroker.Fault{Kind: testbroker.RefuseAttach, Condition: "amqp:unauthorized-access"},
+		"token ended": {fault.Fault{Kind: fault.RefuseAttach, Condition: "amqp:unauthorized-access"},
 			transport.Unauthorized, 0},
-		"throttled": {testbroker.Fault{Kind: testbroker.RefuseAttach,
+		"throttled": {fault.Fault{Kind: fault.RefuseAttach,
 			Condition: "com.microsoft:device-container-throttled"}, transport.Throttled, 0},
-		"no answer": {testbroker.Fault{Kind: testbroker.NoAttach}, transport.Timeout, 20 * time.Second},
-		"cut":       {testbroker.Fault{Kind: testbroker.DropOnAttach}, transport.Network, 0},
+		"no answer": {fault.Fault{Kind: fault.NoAttach}, transport.Timeout, 20 * time.Second},
+		"cut":       {fault.Fault{Kind: fault.DropOnAttach}, transport.Network, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, h *hub) {
@@ -148,7 +149,7 @@ func TestALinkIsRefused(t *testing.T) {
 func TestASlowAttachSucceeds(t *testing.T) {
 	bubble(t, func(t *testing.T, h *hub) {
 		r := h.dev1(t, h.options())
-		h.inject(testbroker.Fault{Kind: testbroker.SlowAttach, Delay: 10 * time.Second})
+		h.inject(fault.Fault{Kind: fault.SlowAttach, Delay: 10 * time.Second})
 		r.requireSends("x")
 	})
 }
@@ -226,8 +227,8 @@ func TestIdleLinksThatAreLost(t *testing.T) {
 		idle := goroutines()
 		for i := range 2 {
 			for k := range n {
-				require.Equal(t, 1, h.DetachLinks(fmt.Sprintf("fleet-%d", k), testbroker.LinkTelemetry,
-					testbroker.AMQPError{Condition: "amqp:link:detach-forced"}))
+				require.Equal(t, 1, h.DetachLinks(fmt.Sprintf("fleet-%d", k), fault.LinkTelemetry,
+					hubdata.AMQPError{Condition: "amqp:link:detach-forced"}))
 			}
 			time.Sleep(15 * time.Second)
 			synctest.Wait()

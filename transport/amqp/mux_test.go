@@ -16,7 +16,7 @@ import (
 	wire "github.com/hubline-iot/hubline/internal/amqpwire"
 	"github.com/hubline-iot/hubline/internal/bounded"
 	"github.com/hubline-iot/hubline/internal/hubfixture"
-	"github.com/hubline-iot/hubline/testbroker"
+	"github.com/hubline-iot/hubline/testbroker/fault"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/amqp"
 )
@@ -90,19 +90,19 @@ func TestAThousandDevices(t *testing.T) {
 
 // A failure of one device does not affect the others.
 func TestOneBadDevice(t *testing.T) {
-	for name, f := range map[string]testbroker.Fault{
-		"detached":         {Kind: testbroker.DetachOnMessage},
-		"detach in doubt":  {Kind: testbroker.DetachOnMessage, Unclosed: true},
-		"ended":            {Kind: testbroker.EndOnMessage},
-		"rejected":         {Kind: testbroker.RejectMessage, Condition: "com.microsoft:device-container-throttled"},
-		"quota":            {Kind: testbroker.RejectMessage, Condition: "amqp:resource-limit-exceeded"},
-		"unauthorized":     {Kind: testbroker.RejectMessage, Condition: "amqp:unauthorized-access"},
-		"no credit":        {Kind: testbroker.WithholdCredit},
-		"no outcomes":      {Kind: testbroker.SwallowPuback},
-		"attach refused":   {Kind: testbroker.RefuseAttach, Condition: "amqp:not-found"},
-		"attach hangs":     {Kind: testbroker.NoAttach},
-		"token refused":    {Kind: testbroker.RefuseToken},
-		"token unanswered": {Kind: testbroker.NoToken},
+	for name, f := range map[string]fault.Fault{
+		"detached":         {Kind: fault.DetachOnMessage},
+		"detach in doubt":  {Kind: fault.DetachOnMessage, Unclosed: true},
+		"ended":            {Kind: fault.EndOnMessage},
+		"rejected":         {Kind: fault.RejectMessage, Condition: "com.microsoft:device-container-throttled"},
+		"quota":            {Kind: fault.RejectMessage, Condition: "amqp:resource-limit-exceeded"},
+		"unauthorized":     {Kind: fault.RejectMessage, Condition: "amqp:unauthorized-access"},
+		"no credit":        {Kind: fault.WithholdCredit},
+		"no outcomes":      {Kind: fault.SwallowPuback},
+		"attach refused":   {Kind: fault.RefuseAttach, Condition: "amqp:not-found"},
+		"attach hangs":     {Kind: fault.NoAttach},
+		"token refused":    {Kind: fault.RefuseToken},
+		"token unanswered": {Kind: fault.NoToken},
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, h *hub) {
@@ -151,7 +151,7 @@ func TestDevicesJoinAndLeave(t *testing.T) {
 			b.requireSends("x")
 			b.cancel()
 			<-b.over
-			require.Zero(t, h.Links(fmt.Sprintf("guest-%d", i), testbroker.LinkAny))
+			require.Zero(t, h.Links(fmt.Sprintf("guest-%d", i), fault.LinkAny))
 		}
 		a.requireSends("y")
 		require.EqualValues(t, 1, h.dials.Load())
@@ -171,7 +171,7 @@ func TestAMuxBelongsToTheHostThatAcceptedADevice(t *testing.T) {
 		mux := amqp.NewMux(h.options())
 		wrong := *h.CredsWith(t, hubfixture.WrongKey)
 		wrong.GatewayHost = "other.example.com"
-		slow := h.inject(testbroker.Fault{Kind: testbroker.SlowToken, Delay: 5 * time.Second})
+		slow := h.inject(fault.Fault{Kind: fault.SlowToken, Delay: 5 * time.Second})
 		bad, err := device.New(&wrong, mux, nil)
 		require.NoError(t, err)
 		defer bad.Close()
@@ -237,14 +237,14 @@ func TestAFleetUnderFaults(t *testing.T) {
 	bubble(t, func(t *testing.T, h *hub) {
 		const n, messages = 20, 100
 		all := fleet(t, h, amqp.NewMux(h.options()), n)
-		kinds := []testbroker.FaultKind{
-			testbroker.DetachAfterMessage, testbroker.EndOnMessage, testbroker.ReleaseMessage, testbroker.DropAfterPublish,
-			testbroker.DetachOnMessage, testbroker.CloseOnMessage,
-			testbroker.ModifyMessage, testbroker.DropBeforePublish, testbroker.RefuseToken,
+		kinds := []fault.Kind{
+			fault.DetachAfterMessage, fault.EndOnMessage, fault.ReleaseMessage, fault.DropAfterPublish,
+			fault.DetachOnMessage, fault.CloseOnMessage,
+			fault.ModifyMessage, fault.DropBeforePublish, fault.RefuseToken,
 		}
 		for i := range messages {
 			if i%5 == 0 {
-				h.inject(testbroker.Fault{Kind: kinds[i/5%len(kinds)], Status: 503, Device: fmt.Sprintf("fleet-%d", i%n)})
+				h.inject(fault.Fault{Kind: kinds[i/5%len(kinds)], Status: 503, Device: fmt.Sprintf("fleet-%d", i%n)})
 			}
 			for _, c := range all {
 				require.NoError(t, c.Enqueue(t.Context(), numbered(i), nil))
@@ -270,7 +270,7 @@ func TestDevicesThatLeaveDoNotDisturbTokensOfOthers(t *testing.T) {
 	bubble(t, func(t *testing.T, h *hub) {
 		mux := amqp.NewMux(h.options())
 		start(t, mux, h.CredsWith(t, ""))
-		slow := h.inject(testbroker.Fault{Kind: testbroker.SlowToken, Delay: 5 * time.Second, Device: "slow", Times: -1})
+		slow := h.inject(fault.Fault{Kind: fault.SlowToken, Delay: 5 * time.Second, Device: "slow", Times: -1})
 		creds := h.device(t, "slow")
 		joined := make(chan *running)
 		go func() {
@@ -300,7 +300,7 @@ func TestManyBadDevices(t *testing.T) {
 		keep := fleet(t, h, mux, 3)
 		for i := range 40 {
 			id := fmt.Sprintf("bad-%d", i)
-			h.inject(testbroker.Fault{Kind: testbroker.NoToken, Device: id, Times: -1})
+			h.inject(fault.Fault{Kind: fault.NoToken, Device: id, Times: -1})
 			bad, err := device.New(h.device(t, id), mux, nil)
 			require.NoError(t, err)
 			defer bad.Close()

@@ -18,6 +18,7 @@ import (
 	wire "github.com/hubline-iot/hubline/internal/amqpwire"
 	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/testbroker"
+	"github.com/hubline-iot/hubline/testbroker/fault"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/amqp"
 	"github.com/hubline-iot/hubline/transport/netopt"
@@ -28,7 +29,7 @@ import (
 func TestAConnectionThatIsEndedAtOnce(t *testing.T) {
 	for range 200 {
 		bubble(t, func(t *testing.T, h *hub) {
-			h.inject(testbroker.Fault{Kind: testbroker.RefuseConnect, Code: 3})
+			h.inject(fault.Fault{Kind: fault.RefuseConnect, Code: 3})
 			c, err := device.New(h.CredsWith(t, ""), amqp.NewMux(h.options()),
 				&device.Options{RetryPolicy: retrypolicy.NoRetry{}})
 			require.NoError(t, err)
@@ -44,7 +45,7 @@ func TestAllDevicesReturnAfterAShortOutage(t *testing.T) {
 	bubble(t, func(t *testing.T, h *hub) {
 		all := fleet(t, h, amqp.NewMux(h.options()), 200)
 		for _, out := range []time.Duration{500 * time.Millisecond, 2 * time.Second, 4 * time.Second} {
-			absent := h.inject(testbroker.Fault{Kind: testbroker.Absent})
+			absent := h.inject(fault.Fault{Kind: fault.Absent})
 			time.Sleep(out)
 			absent.Remove()
 			began := time.Now()
@@ -66,7 +67,7 @@ func TestOneDeviceDialsDuringAnOutage(t *testing.T) {
 	bubble(t, func(t *testing.T, h *hub) {
 		all := fleet(t, h, amqp.NewMux(h.options()), 200)
 		before := h.dials.Load()
-		absent := h.inject(testbroker.Fault{Kind: testbroker.Absent})
+		absent := h.inject(fault.Fault{Kind: fault.Absent})
 		time.Sleep(5 * time.Minute)
 		dials := h.dials.Load() - before
 		t.Logf("200 devices, 5 minutes: %d dials", dials)

@@ -16,7 +16,8 @@ import (
 	"github.com/hubline-iot/hubline/device"
 	"github.com/hubline-iot/hubline/internal/hubfixture"
 	"github.com/hubline-iot/hubline/retrypolicy"
-	"github.com/hubline-iot/hubline/testbroker"
+	"github.com/hubline-iot/hubline/testbroker/fault"
+	"github.com/hubline-iot/hubline/testbroker/hubdata"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/amqp"
 )
@@ -82,10 +83,10 @@ func (g *gateway) requireBothWays(t *testing.T, h *hub, round int) {
 			t.Errorf("%d: %v", i, err)
 		}
 		id := fmt.Sprintf("fleet-%d", i)
-		if err := h.SendC2D(id, testbroker.C2D{MessageID: fmt.Sprint(round)}); err != nil {
+		if err := h.SendC2D(id, hubdata.C2D{MessageID: fmt.Sprint(round)}); err != nil {
 			t.Errorf("%d: %v", i, err)
 		}
-		if err := h.WaitC2D(ctx, id, testbroker.Completed, round+1); err != nil {
+		if err := h.WaitC2D(ctx, id, hubdata.Completed, round+1); err != nil {
 			t.Errorf("%d: %v", i, err)
 		}
 		g.mu.Lock()
@@ -111,7 +112,7 @@ func (g *gateway) requireCalls(t *testing.T, h *hub, round int) {
 			t.Errorf("%d: %v, %+v", i, err, twin)
 		}
 		// A link gets its credit shortly after it is attached.
-		r, err := h.CallMethod(ctx, id, testbroker.MethodCall{Name: "who", Payload: []byte(body), ConnectTimeout: time.Second,
+		r, err := h.CallMethod(ctx, id, hubdata.MethodCall{Name: "who", Payload: []byte(body), ConnectTimeout: time.Second,
 			ResponseTimeout: 5 * time.Second})
 		if err != nil || r.Status != 200+i || string(r.Payload) != body {
 			t.Errorf("%d: %v, %+v", i, err, r)
@@ -147,14 +148,14 @@ func TestSessionsOfAMuxComeBack(t *testing.T) {
 		check(1)
 		for i := range g.all {
 			require.Equal(t, 1, h.EndSessions(fmt.Sprintf("fleet-%d", i),
-				testbroker.AMQPError{Condition: "amqp:session:errant-link"}))
+				hubdata.AMQPError{Condition: "amqp:session:errant-link"}))
 			check(1)
 		}
-		require.Equal(t, n, h.EndSessions("", testbroker.AMQPError{Condition: "amqp:session:errant-link"}))
+		require.Equal(t, n, h.EndSessions("", hubdata.AMQPError{Condition: "amqp:session:errant-link"}))
 		check(1)
 		h.Drop("")
 		check(2)
-		h.CloseAMQP("", testbroker.AMQPError{Condition: "amqp:connection:forced"})
+		h.CloseAMQP("", hubdata.AMQPError{Condition: "amqp:connection:forced"})
 		check(3)
 		for i, c := range g.all {
 			require.LessOrEqual(t, c.Stats().Connections, uint64(3), "%d: what concerned a session was mended there", i)
@@ -247,21 +248,21 @@ func TestTokenRenewalOnAMux(t *testing.T) {
 // and costs the connection a few tokens at most.
 func TestABadDeviceNeitherSpinsNorDisturbsOthers(t *testing.T) {
 	for name, bad := range map[string]struct {
-		fault testbroker.Fault
+		fault fault.Fault
 		most  uint64 // attempts in 10 minutes
 	}{
-		"refused for good": {testbroker.Fault{Kind: testbroker.RefuseToken, Status: 401}, 1},
-		"refused for now":  {testbroker.Fault{Kind: testbroker.RefuseToken, Status: 503}, 90},
-		"throttled":        {testbroker.Fault{Kind: testbroker.RefuseToken, Status: 429}, 30},
-		"unanswered":       {testbroker.Fault{Kind: testbroker.NoToken}, 40},
-		"link refused":     {testbroker.Fault{Kind: testbroker.RefuseAttach, Link: testbroker.LinkC2D}, 90},
-		"link lost at once": {testbroker.Fault{Kind: testbroker.DetachWhileIdle, Link: testbroker.LinkC2D,
+		"refused for good": {fault.Fault{Kind: fault.RefuseToken, Status: 401}, 1},
+		"refused for now":  {fault.Fault{Kind: fault.RefuseToken, Status: 503}, 90},
+		"throttled":        {fault.Fault{Kind: fault.RefuseToken, Status: 429}, 30},
+		"unanswered":       {fault.Fault{Kind: fault.NoToken}, 40},
+		"link refused":     {fault.Fault{Kind: fault.RefuseAttach, Link: fault.LinkC2D}, 90},
+		"link lost at once": {fault.Fault{Kind: fault.DetachWhileIdle, Link: fault.LinkC2D,
 			Delay: time.Millisecond}, 90},
 		// repaired in place
-		"link lost every 6 s": {testbroker.Fault{Kind: testbroker.DetachWhileIdle, Link: testbroker.LinkC2D,
+		"link lost every 6 s": {fault.Fault{Kind: fault.DetachWhileIdle, Link: fault.LinkC2D,
 			Delay: 6 * time.Second}, 1},
-		"messages refused":      {testbroker.Fault{Kind: testbroker.ReleaseMessage}, 1},
-		"links lost by sending": {testbroker.Fault{Kind: testbroker.DetachOnMessage}, 1},
+		"messages refused":      {fault.Fault{Kind: fault.ReleaseMessage}, 1},
+		"links lost by sending": {fault.Fault{Kind: fault.DetachOnMessage}, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, h *hub) {

@@ -14,6 +14,7 @@ import (
 	"github.com/hubline-iot/hubline/internal/bounded"
 	"github.com/hubline-iot/hubline/internal/memconn"
 	"github.com/hubline-iot/hubline/testbroker"
+	"github.com/hubline-iot/hubline/testbroker/fault"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/amqp"
 	"github.com/hubline-iot/hubline/transport/netopt"
@@ -65,11 +66,11 @@ func TestFaultsOfTheConnection(t *testing.T) {
 			h.CredsWith(t,
 				""))
 		require.ErrorIs(t, err, transport.Untrusted)
-		for kind, want := range map[testbroker.FaultKind]transport.Kind{
-			testbroker.NotTLS: transport.Protocol, testbroker.CutHandshake: transport.Network,
-			testbroker.OldTLS: transport.Unsupported, testbroker.ExpiredCertificate: transport.Untrusted,
+		for kind, want := range map[fault.Kind]transport.Kind{
+			fault.NotTLS: transport.Protocol, fault.CutHandshake: transport.Network,
+			fault.OldTLS: transport.Unsupported, fault.ExpiredCertificate: transport.Untrusted,
 		} {
-			h.inject(testbroker.Fault{Kind: kind})
+			h.inject(fault.Fault{Kind: kind})
 			_, err := tryStart(t, amqp.New(&amqp.Options{Network: netopt.Options{Dial: h.Dial(testbroker.PortAMQPS),
 				TLS: h.ClientTLS()}}), h.CredsWith(t,
 				""))
@@ -107,13 +108,13 @@ func TestAGateway(t *testing.T) {
 // The handshake is bounded by its context only.
 func TestAPeerThatNeverAnswers(t *testing.T) {
 	bubble(t, func(t *testing.T, h *hub) {
-		for _, fault := range []testbroker.Fault{
-			{Kind: testbroker.NoConnack}, {Kind: testbroker.SlowConnack, Delay: time.Hour}, {Kind: testbroker.MuteHandshake},
-			{Kind: testbroker.NoToken},
+		for _, f := range []fault.Fault{
+			{Kind: fault.NoConnack}, {Kind: fault.SlowConnack, Delay: time.Hour}, {Kind: fault.MuteHandshake},
+			{Kind: fault.NoToken},
 		} {
-			in := h.inject(fault)
+			in := h.inject(f)
 			o := h.options()
-			if fault.Kind == testbroker.MuteHandshake {
+			if f.Kind == fault.MuteHandshake {
 				o = &amqp.Options{Network: netopt.Options{Dial: h.Dial(testbroker.PortAMQPS), TLS: h.ClientTLS()}}
 			}
 			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)

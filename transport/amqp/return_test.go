@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hubline-iot/hubline/device"
-	"github.com/hubline-iot/hubline/testbroker"
+	"github.com/hubline-iot/hubline/testbroker/fault"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/amqp"
 )
@@ -46,7 +46,7 @@ func TestAllDevicesReturnWithTheOneThatDials(t *testing.T) {
 				}
 				time.Sleep(time.Minute)
 				require.Len(t, take(), n)
-				absent := h.inject(testbroker.Fault{Kind: testbroker.Absent})
+				absent := h.inject(fault.Fault{Kind: fault.Absent})
 				before := h.dials.Load()
 				time.Sleep(out)
 				during := h.dials.Load() - before

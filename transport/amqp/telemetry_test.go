@@ -12,6 +12,8 @@ import (
 	"github.com/hubline-iot/hubline/device"
 	"github.com/hubline-iot/hubline/internal/bounded"
 	"github.com/hubline-iot/hubline/testbroker"
+	"github.com/hubline-iot/hubline/testbroker/fault"
+	"github.com/hubline-iot/hubline/testbroker/hubdata"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/amqp"
 	"github.com/hubline-iot/hubline/transport/netopt"
@@ -19,25 +21,25 @@ import (
 
 func TestOutcomesOfAMessage(t *testing.T) {
 	for name, c := range map[string]struct {
-		fault testbroker.Fault
+		fault fault.Fault
 		kind  transport.Kind
 	}{
-		"released": {testbroker.Fault{Kind: testbroker.ReleaseMessage}, transport.Unavailable},
-		"modified": {testbroker.Fault{Kind: testbroker.ModifyMessage}, transport.Unavailable},
-		"modified, undeliverable": {testbroker.Fault{Kind: testbroker.ModifyMessage, UndeliverableHere: true},
+		"released": {fault.Fault{Kind: fault.ReleaseMessage}, transport.Unavailable},
+		"modified": {fault.Fault{Kind: fault.ModifyMessage}, transport.Unavailable},
+		"modified, undeliverable": {fault.Fault{Kind: fault.ModifyMessage, UndeliverableHere: true},
 			transport.Forbidden},
-		"rejected, throttled": {testbroker.Fault{Kind: testbroker.RejectMessage,
+		"rejected, throttled": {fault.Fault{Kind: fault.RejectMessage,
 			Condition: "com.microsoft:device-container-throttled"}, transport.Throttled},
-		"rejected, quota": {testbroker.Fault{Kind: testbroker.RejectMessage,
+		"rejected, quota": {fault.Fault{Kind: fault.RejectMessage,
 			Condition: "amqp:resource-limit-exceeded"}, transport.Quota},
-		"rejected, internal": {testbroker.Fault{Kind: testbroker.RejectMessage}, transport.Unavailable},
-		"rejected, too large": {testbroker.Fault{Kind: testbroker.RejectMessage,
+		"rejected, internal": {fault.Fault{Kind: fault.RejectMessage}, transport.Unavailable},
+		"rejected, too large": {fault.Fault{Kind: fault.RejectMessage,
 			Condition: "amqp:link:message-size-exceeded"}, transport.TooLarge},
-		"rejected, malformed": {testbroker.Fault{Kind: testbroker.RejectMessage, Condition: "amqp:decode-error"},
+		"rejected, malformed": {fault.Fault{Kind: fault.RejectMessage, Condition: "amqp:decode-error"},
 			transport.Invalid},
-		"rejected, not allowed": {testbroker.Fault{Kind: testbroker.RejectMessage, Condition: "amqp:not-allowed"},
+		"rejected, not allowed": {fault.Fault{Kind: fault.RejectMessage, Condition: "amqp:not-allowed"},
 			transport.Forbidden},
-		"rejected, never heard of it": {testbroker.Fault{Kind: testbroker.RejectMessage, Condition: "com.example:odd"},
+		"rejected, never heard of it": {fault.Fault{Kind: fault.RejectMessage, Condition: "com.example:odd"},
 			transport.Unknown},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -52,7 +54,7 @@ func TestOutcomesOfAMessage(t *testing.T) {
 				require.Equal(t, c.kind, e.Kind)
 				require.Equal(t, transport.Operation, e.Scope)
 				require.Equal(t, transport.OpSend, e.Op)
-				if c.fault.Kind == testbroker.RejectMessage {
+				if c.fault.Kind == fault.RejectMessage {
 					said, ok := errors.AsType[*amqp.ConditionError](err)
 					require.True(t, ok)
 					require.NotEmpty(t, said.Condition)
@@ -71,10 +73,10 @@ func TestAConditionAboutTheDeviceEndsItsSession(t *testing.T) {
 		"amqp:unauthorized-access": transport.Unauthorized, "amqp:not-found": transport.NotFound,
 		"com.microsoft:iot-hub-suspended": transport.Forbidden, "com.microsoft:entity-disabled": transport.Forbidden,
 	} {
-		for _, fault := range []testbroker.FaultKind{testbroker.RejectMessage, testbroker.DetachOnMessage} {
+		for _, failure := range []fault.Kind{fault.RejectMessage, fault.DetachOnMessage} {
 			bubble(t, func(t *testing.T, h *hub) {
 				r := h.dev1(t, h.options())
-				h.inject(testbroker.Fault{Kind: fault, Condition: condition})
+				h.inject(fault.Fault{Kind: failure, Condition: condition})
 				r.send(0, "x")
 				r.requireEnd(kind)
 				require.Empty(t, r.sink.results())
@@ -89,7 +91,7 @@ func TestASuspendedHubKeepsTheQueueFull(t *testing.T) {
 		c, err := device.New(h.CredsWith(t, ""), amqp.New(h.options()), nil)
 		require.NoError(t, err)
 		require.NoError(t, c.Open(t.Context()))
-		suspended := h.inject(testbroker.Fault{Kind: testbroker.RejectMessage, Condition: "com.microsoft:iot-hub-suspended",
+		suspended := h.inject(fault.Fault{Kind: fault.RejectMessage, Condition: "com.microsoft:iot-hub-suspended",
 			Times: -1})
 		const n = 50
 		for i := range n {
@@ -119,7 +121,7 @@ func TestDetachesThatBlameNoMessage(t *testing.T) {
 				c, err := device.New(h.CredsWith(t, ""), amqp.New(h.options()), nil)
 				require.NoError(t, err)
 				require.NoError(t, c.Open(t.Context()))
-				in := h.inject(testbroker.Fault{Kind: testbroker.DetachOnMessage, Condition: condition, Times: 30})
+				in := h.inject(fault.Fault{Kind: fault.DetachOnMessage, Condition: condition, Times: 30})
 				const n = 20
 				for i := range n {
 					require.NoError(t, c.Enqueue(t.Context(), numbered(i), nil))
@@ -143,7 +145,7 @@ func TestARejectedBatchIsSentOneByOne(t *testing.T) {
 		r := h.dev1(t, h.options())
 		r.requireSends("the link is open")
 		r.sink.forget()
-		in := h.inject(testbroker.Fault{Kind: testbroker.RejectMessage, Condition: "amqp:decode-error"})
+		in := h.inject(fault.Fault{Kind: fault.RejectMessage, Condition: "amqp:decode-error"})
 		r.send(0, "a", "b", "c")
 		time.Sleep(time.Second)
 		require.Equal(t, 1, in.Fired(), "one transfer")
@@ -217,13 +219,13 @@ func TestOutcomesBehindAnUnsettledTransfer(t *testing.T) {
 		o := h.options()
 		o.Batch = 1
 		r := h.dev1(t, o)
-		h.inject(testbroker.Fault{Kind: testbroker.SwallowPuback, After: 1})
+		h.inject(fault.Fault{Kind: fault.SwallowPuback, After: 1})
 		for tag := range 20 {
 			r.send(tag, "x")
 		}
 		time.Sleep(3 * time.Second)
 		require.Len(t, r.sink.results(), 19, "the unsettled one is late, and the others wait for it no more")
-		h.DetachLinks("dev-1", testbroker.LinkTelemetry, testbroker.AMQPError{Condition: "amqp:link:detach-forced"})
+		h.DetachLinks("dev-1", fault.LinkTelemetry, hubdata.AMQPError{Condition: "amqp:link:detach-forced"})
 		time.Sleep(time.Second)
 		results := r.sink.results()
 		require.Len(t, results, 20)
@@ -249,12 +251,12 @@ func TestOutcomesThatArrivedBeforeALoss(t *testing.T) {
 			defer c.Close()
 			require.NoError(t, c.Open(t.Context()))
 			require.NoError(t, c.Send(t.Context(), numbered(1000)))
-			h.inject(testbroker.Fault{Kind: testbroker.SwallowPuback})
+			h.inject(fault.Fault{Kind: fault.SwallowPuback})
 			for i := range 100 {
 				require.NoError(t, c.Enqueue(t.Context(), numbered(i), nil))
 			}
 			time.Sleep(100 * time.Millisecond)
-			h.inject(testbroker.Fault{Kind: testbroker.DropBeforePublish})
+			h.inject(fault.Fault{Kind: fault.DropBeforePublish})
 			require.NoError(t, c.Enqueue(t.Context(), numbered(2000), nil))
 			require.NoError(t, c.Flush(t.Context()))
 			require.Len(t, h.Messages(), 1+100+1+1, "one message is sent twice")
@@ -270,7 +272,7 @@ func TestOutcomesThatArrivedBeforeClose(t *testing.T) {
 		c, err := device.New(h.CredsWith(t, ""), amqp.New(o), nil)
 		require.NoError(t, err)
 		require.NoError(t, c.Open(t.Context()))
-		h.inject(testbroker.Fault{Kind: testbroker.SwallowPuback})
+		h.inject(fault.Fault{Kind: fault.SwallowPuback})
 		for i := range 50 {
 			require.NoError(t, c.Enqueue(t.Context(), numbered(i), nil))
 		}
@@ -288,7 +290,7 @@ func TestAnUnsettledTransferDoesNotFillTheWindowOfAMux(t *testing.T) {
 		o.Batch = 1
 		mux := amqp.NewMux(o)
 		mine, other := start(t, mux, h.device(t, "mine")), start(t, mux, h.device(t, "other"))
-		h.inject(testbroker.Fault{Kind: testbroker.SwallowPuback, Device: "mine"})
+		h.inject(fault.Fault{Kind: fault.SwallowPuback, Device: "mine"})
 		for tag := range 64 {
 			mine.send(tag, strings.Repeat("x", 1000))
 			time.Sleep(10 * time.Millisecond)
@@ -306,8 +308,8 @@ func TestTheMessageThatEndsLinksFails(t *testing.T) {
 		o := h.options()
 		o.Batch = 1
 		r := h.dev1(t, o)
-		h.inject(testbroker.Fault{Kind: testbroker.SwallowPuback, After: 0, Times: 2})
-		h.inject(testbroker.Fault{Kind: testbroker.DetachOnMessage, After: 2, Condition: "amqp:link:message-size-exceeded"})
+		h.inject(fault.Fault{Kind: fault.SwallowPuback, After: 0, Times: 2})
+		h.inject(fault.Fault{Kind: fault.DetachOnMessage, After: 2, Condition: "amqp:link:message-size-exceeded"})
 		r.send(0, "a", "b", "bad")
 		time.Sleep(time.Second)
 		for _, d := range r.sink.results() {
@@ -317,7 +319,7 @@ func TestTheMessageThatEndsLinksFails(t *testing.T) {
 		require.Len(t, r.sink.results(), 3)
 		r.sink.forget()
 		// Twice: if the library reports the bad message as not sent, it is sent again over the next link.
-		h.inject(testbroker.Fault{Kind: testbroker.DetachOnMessage, After: 2, Times: 2,
+		h.inject(fault.Fault{Kind: fault.DetachOnMessage, After: 2, Times: 2,
 			Condition: "amqp:link:message-size-exceeded"})
 		r.send(0, "a", "b", "bad", "d")
 		time.Sleep(time.Second)
@@ -341,8 +343,8 @@ func TestTheMessageBeforeTheBadOneIsNotBlamed(t *testing.T) {
 			o := h.options()
 			o.Batch = 1
 			r := h.dev1(t, o)
-			h.inject(testbroker.Fault{Kind: testbroker.SwallowPuback})
-			h.inject(testbroker.Fault{Kind: testbroker.DetachOnMessage, After: 1, Condition: "amqp:link:message-size-exceeded"})
+			h.inject(fault.Fault{Kind: fault.SwallowPuback})
+			h.inject(fault.Fault{Kind: fault.DetachOnMessage, After: 1, Condition: "amqp:link:message-size-exceeded"})
 			r.send(0, "good", "bad")
 			time.Sleep(time.Second)
 			for _, d := range r.sink.results() {
@@ -357,7 +359,7 @@ func TestTheMessageBeforeTheBadOneIsNotBlamed(t *testing.T) {
 func TestCreditIsWithheld(t *testing.T) {
 	bubble(t, func(t *testing.T, h *hub) {
 		r := h.dev1(t, h.options())
-		h.inject(testbroker.Fault{Kind: testbroker.WithholdCredit, Link: testbroker.LinkTelemetry})
+		h.inject(fault.Fault{Kind: fault.WithholdCredit, Link: fault.LinkTelemetry})
 		began := time.Now()
 		r.send(0, "a", "b")
 		for len(r.sink.results()) < 2 {
@@ -376,7 +378,7 @@ func TestCreditIsWithheld(t *testing.T) {
 func TestCreditComesLate(t *testing.T) {
 	bubble(t, func(t *testing.T, h *hub) {
 		r := h.dev1(t, h.options())
-		h.inject(testbroker.Fault{Kind: testbroker.WithholdCredit, Delay: 15 * time.Second, Link: testbroker.LinkTelemetry})
+		h.inject(fault.Fault{Kind: fault.WithholdCredit, Delay: 15 * time.Second, Link: fault.LinkTelemetry})
 		began := time.Now()
 		r.requireSends("a")
 		require.InDelta(t, 15, time.Since(began).Seconds(), 0.2)

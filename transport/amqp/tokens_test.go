@@ -14,6 +14,7 @@ import (
 	"github.com/hubline-iot/hubline/internal/hubfixture"
 	"github.com/hubline-iot/hubline/internal/memconn"
 	"github.com/hubline-iot/hubline/testbroker"
+	hubfault "github.com/hubline-iot/hubline/testbroker/fault"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/netopt"
 )
@@ -65,7 +66,7 @@ func TestEachDeviceGetsTheAnswerToItsToken(t *testing.T) {
 				key = hubfixture.WrongKey
 			}
 			audience, text := token(t, h, id, key)
-			h.Inject(testbroker.Fault{Kind: testbroker.SlowToken, Delay: time.Duration(n-i) * time.Second, Device: id})
+			h.Inject(hubfault.Fault{Kind: hubfault.SlowToken, Delay: time.Duration(n-i) * time.Second, Device: id})
 			go func() { verdicts[i] = c.tokens.put(t.Context(), audience, text, nil) }()
 			synctest.Wait()
 		}
@@ -88,7 +89,7 @@ func TestADeviceThatLeavesKeepsTheTokenLinks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, c, _ := connected(t)
 		audience, text := token(t, h, "dev-slow", "")
-		slow := h.Inject(testbroker.Fault{Kind: testbroker.SlowToken, Delay: 5 * time.Second, Device: "dev-slow", Times: -1})
+		slow := h.Inject(hubfault.Fault{Kind: hubfault.SlowToken, Delay: 5 * time.Second, Device: "dev-slow", Times: -1})
 		answered := make(chan error, 1)
 		go func() { answered <- c.tokens.put(t.Context(), audience, text, nil) }()
 		synctest.Wait()

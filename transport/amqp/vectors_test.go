@@ -21,6 +21,8 @@ import (
 	"github.com/hubline-iot/hubline/device"
 	"github.com/hubline-iot/hubline/errfilter"
 	"github.com/hubline-iot/hubline/testbroker"
+	"github.com/hubline-iot/hubline/testbroker/fault"
+	"github.com/hubline-iot/hubline/testbroker/hubdata"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/amqp"
 	"github.com/hubline-iot/hubline/transport/netopt"
@@ -93,7 +95,7 @@ var vectors = []vector{
 	{what: "no condition", java: true, kind: transport.Network, retry: true, play: func(t *testing.T, h *hub) error {
 		r := h.dev1(t, h.options())
 		r.requireSends("x")
-		h.CloseAMQP("dev-1", testbroker.AMQPError{})
+		h.CloseAMQP("dev-1", hubdata.AMQPError{})
 		return r.requireEnd(transport.Network)
 	}},
 	{what: "the socket fails", java: true, kind: transport.Network, retry: true, play: func(t *testing.T, h *hub) error {
@@ -108,27 +110,27 @@ var vectors = []vector{
 	{what: "delivery rejected", java: false, kind: transport.Invalid, play: rejected("amqp:decode-error")},
 	{what: "delivery released", java: true, kind: transport.Unavailable, retry: true, play: func(t *testing.T,
 		h *hub) error {
-		h.inject(testbroker.Fault{Kind: testbroker.ReleaseMessage})
+		h.inject(fault.Fault{Kind: fault.ReleaseMessage})
 		return h.dev1(t, h.options()).outcome("x", time.Second)
 	}},
 	{what: "delivery modified", kind: transport.Unavailable, retry: true,
 		why: "Java ignores it, and the message has no result", play: func(t *testing.T, h *hub) error {
-			h.inject(testbroker.Fault{Kind: testbroker.ModifyMessage})
+			h.inject(fault.Fault{Kind: fault.ModifyMessage})
 			return h.dev1(t, h.options()).outcome("x", time.Second)
 		}},
 	{what: "delivery modified, undeliverable here", kind: transport.Forbidden, play: func(t *testing.T, h *hub) error {
-		h.inject(testbroker.Fault{Kind: testbroker.ModifyMessage, UndeliverableHere: true})
+		h.inject(fault.Fault{Kind: fault.ModifyMessage, UndeliverableHere: true})
 		return h.dev1(t, h.options()).outcome("x", time.Second)
 	}},
 	{what: "the session for tokens is not opened in time", java: true, kind: transport.Timeout, retry: true,
 		play: func(t *testing.T, h *hub) error {
-			h.inject(testbroker.Fault{Kind: testbroker.NoAttach, Link: testbroker.LinkCBSReceiver})
+			h.inject(fault.Fault{Kind: fault.NoAttach, Link: fault.LinkCBSReceiver})
 			_, err := tryStart(t, amqp.New(h.options()), h.CredsWith(t, ""))
 			return err
 		}},
 	{what: "the device's session is not opened in time", java: true, kind: transport.Timeout, retry: true,
 		play: func(t *testing.T, h *hub) error {
-			h.inject(testbroker.Fault{Kind: testbroker.NoAttach, Link: testbroker.LinkTelemetry})
+			h.inject(fault.Fault{Kind: fault.NoAttach, Link: fault.LinkTelemetry})
 			r := h.dev1(t, h.options())
 			r.send(0, "x")
 			return r.requireEnd(transport.Timeout)
@@ -137,8 +139,8 @@ var vectors = []vector{
 		h *hub) error {
 		r := h.dev1(t, h.options())
 		r.requireSends("x")
-		h.inject(testbroker.Fault{Kind: testbroker.SlowAttach, Link: testbroker.LinkTelemetry, Delay: 5 * time.Second})
-		h.EndSessions("dev-1", testbroker.AMQPError{Condition: "amqp:session:errant-link"})
+		h.inject(fault.Fault{Kind: fault.SlowAttach, Link: fault.LinkTelemetry, Delay: 5 * time.Second})
+		h.EndSessions("dev-1", hubdata.AMQPError{Condition: "amqp:session:errant-link"})
 		synctest.Wait()
 		return r.outcome("it waits", 10*time.Second)
 	}},
@@ -171,7 +173,7 @@ var vectors = []vector{
 	{what: "a token is answered with another status than 200", java: true, kind: transport.Unavailable, retry: true,
 		play: func(t *testing.T, h *hub) error {
 			// by its status; see TestTokensAreRefused
-			h.inject(testbroker.Fault{Kind: testbroker.RefuseToken, Status: 500})
+			h.inject(fault.Fault{Kind: fault.RefuseToken, Status: 500})
 			_, err := tryStart(t, amqp.New(h.options()), h.CredsWith(t, ""))
 			return err
 		}},
@@ -270,21 +272,21 @@ func TestVectors(t *testing.T) {
 				play func(t *testing.T, h *hub) error
 			}{
 				"message": {v.kind, rejected(condition)},
-				"link":    {lostUnderWay(condition, ended), endsMessage(testbroker.DetachOnMessage, condition)},
-				"session": {lostUnderWay(condition, ended), endsMessage(testbroker.EndOnMessage, condition)},
+				"link":    {lostUnderWay(condition, ended), endsMessage(fault.DetachOnMessage, condition)},
+				"session": {lostUnderWay(condition, ended), endsMessage(fault.EndOnMessage, condition)},
 				"connection": {ended, func(t *testing.T, h *hub) error {
-					h.inject(testbroker.Fault{Kind: testbroker.CloseOnMessage, Condition: condition})
+					h.inject(fault.Fault{Kind: fault.CloseOnMessage, Condition: condition})
 					r := h.dev1(t, h.options())
 					r.send(0, "x")
 					return r.requireEnd(ended)
 				}},
 				"dial": {ended, func(t *testing.T, h *hub) error {
-					h.inject(testbroker.Fault{Kind: testbroker.RefuseConnect, Condition: condition})
+					h.inject(fault.Fault{Kind: fault.RefuseConnect, Condition: condition})
 					_, err := tryStart(t, amqp.New(h.options()), h.CredsWith(t, ""))
 					return err
 				}},
 				"links for commands": {ended, func(t *testing.T, h *hub) error {
-					h.inject(testbroker.Fault{Kind: testbroker.RefuseAttach, Link: testbroker.LinkC2D, Condition: condition})
+					h.inject(fault.Fault{Kind: fault.RefuseAttach, Link: fault.LinkC2D, Condition: condition})
 					return h.dev1(t, h.options()).ask(&transport.Request{ID: 1, Op: transport.OpSubscribe,
 						Want: transport.Messages}).Err
 				}},
@@ -334,13 +336,13 @@ func lostUnderWay(condition string, k transport.Kind) transport.Kind {
 
 // rejected makes the hub reject a message. A reason about the device ends the session instead.
 func rejected(condition string) func(t *testing.T, h *hub) error {
-	return endsMessage(testbroker.RejectMessage, condition)
+	return endsMessage(fault.RejectMessage, condition)
 }
 
 // endsMessage sends a message with a fault in force, and returns its result or that of the session.
-func endsMessage(kind testbroker.FaultKind, condition string) func(t *testing.T, h *hub) error {
+func endsMessage(kind fault.Kind, condition string) func(t *testing.T, h *hub) error {
 	return func(t *testing.T, h *hub) error {
-		h.inject(testbroker.Fault{Kind: kind, Condition: condition})
+		h.inject(fault.Fault{Kind: kind, Condition: condition})
 		r := h.dev1(t, h.options())
 		r.send(0, "x")
 		for range 100 {

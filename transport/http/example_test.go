@@ -8,6 +8,7 @@ import (
 
 	"github.com/hubline-iot/hubline/device"
 	"github.com/hubline-iot/hubline/testbroker"
+	"github.com/hubline-iot/hubline/testbroker/hubdata"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/http"
 	"github.com/hubline-iot/hubline/transport/netopt"
@@ -72,7 +73,7 @@ func ExampleOptions_messages() {
 	if err != nil {
 		panic(err)
 	}
-	if err := hub.SendC2D("lamp", testbroker.C2D{Body: []byte("on")}); err != nil {
+	if err := hub.SendC2D("lamp", hubdata.C2D{Body: []byte("on")}); err != nil {
 		panic(err)
 	}
 

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hubline-iot/hubline/testbroker"
+	"github.com/hubline-iot/hubline/testbroker/hubdata"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/netopt"
 )
@@ -66,13 +67,13 @@ func TestMessagesCarryAllTheirProperties(t *testing.T) {
 		r, k := receiving(t, &Options{Network: netopt.Options{Plaintext: true, Dial: h.Dial(testbroker.PortMQTT)}},
 			credsOf(t, dev, dev.PrimaryKey))
 		expiry := time.Now().Add(time.Hour).UTC().Truncate(time.Millisecond)
-		require.NoError(t, h.SendC2D("dev-1", testbroker.C2D{
+		require.NoError(t, h.SendC2D("dev-1", hubdata.C2D{
 			MessageID: "c-1", CorrelationID: "op/3", UserID: "me & you", ContentType: "text/plain", ContentEncoding: "utf-8",
 			Ack: "full", Expiry: expiry,
-			Properties: []testbroker.Property{{Name: "colour é", Value: "blue=#1+2"}, {Name: "empty", Value: ""}},
+			Properties: []hubdata.Property{{Name: "colour é", Value: "blue=#1+2"}, {Name: "empty", Value: ""}},
 			Extra:      "&null/", Body: []byte("go"),
 		}))
-		require.NoError(t, h.SendC2D("dev-1", testbroker.C2D{}))
+		require.NoError(t, h.SendC2D("dev-1", hubdata.C2D{}))
 		synctest.Wait()
 		require.Len(t, k.deliveries, 2)
 		d := k.deliveries[0]
@@ -103,7 +104,7 @@ func TestRedeliveriesAreMarked(t *testing.T) {
 		require.NoError(t, err)
 		o, creds := &Options{Network: netopt.Options{Plaintext: true, Dial: h.Dial(testbroker.PortMQTT)}},
 			credsOf(t, dev, dev.PrimaryKey)
-		require.NoError(t, h.SendC2D("dev-1", testbroker.C2D{Body: []byte("again and again")}))
+		require.NoError(t, h.SendC2D("dev-1", hubdata.C2D{Body: []byte("again and again")}))
 		for i := range 3 {
 			r, k := receiving(t, o, creds)
 			synctest.Wait()
@@ -118,7 +119,7 @@ func TestRedeliveriesAreMarked(t *testing.T) {
 			r.cancel()
 			require.Error(t, <-r.ran)
 		}
-		require.Equal(t, 1, h.CountC2D("dev-1", testbroker.Completed))
+		require.Equal(t, 1, h.CountC2D("dev-1", hubdata.Completed))
 	})
 }
 
@@ -171,7 +172,7 @@ func TestModulesThroughAGateway(t *testing.T) {
 				r, k := receiving(t, o, creds)
 				require.Equal(t, []string{"gateway.local:8883"}, dialed)
 				r.send("up")
-				require.NoError(t, h.SendC2D(name, testbroker.C2D{Body: []byte("down")}))
+				require.NoError(t, h.SendC2D(name, hubdata.C2D{Body: []byte("down")}))
 				synctest.Wait()
 				require.Len(t, k.deliveries, 1)
 				require.Equal(t, "down", string(k.deliveries[0].Msg.Body))

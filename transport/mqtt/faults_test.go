@@ -12,6 +12,7 @@ import (
 
 	"github.com/hubline-iot/hubline/errfilter"
 	"github.com/hubline-iot/hubline/testbroker"
+	"github.com/hubline-iot/hubline/testbroker/fault"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/netopt"
 )
@@ -34,12 +35,12 @@ func breakSessions(t *testing.T, seed uint64) {
 	defer hub.Close()
 	dev, err := hub.AddDevice("dev-1")
 	require.NoError(t, err)
-	for kind, chance := range map[testbroker.FaultKind]float64{
-		testbroker.DropDuringPublish: 0.01, testbroker.DropBeforePublish: 0.01, testbroker.DropAfterPublish: 0.01,
-		testbroker.DropAfterPuback: 0.01, testbroker.SwallowPuback: 0.002, testbroker.RefuseConnect: 0.2,
-		testbroker.DropConnect: 0.2, testbroker.NoConnack: 0.1,
+	for kind, chance := range map[fault.Kind]float64{
+		fault.DropDuringPublish: 0.01, fault.DropBeforePublish: 0.01, fault.DropAfterPublish: 0.01,
+		fault.DropAfterPuback: 0.01, fault.SwallowPuback: 0.002, fault.RefuseConnect: 0.2,
+		fault.DropConnect: 0.2, fault.NoConnack: 0.1,
 	} {
-		hub.Inject(testbroker.Fault{Kind: kind, Times: -1, Probability: chance})
+		hub.Inject(fault.Fault{Kind: kind, Times: -1, Probability: chance})
 	}
 	transportUnderTest := New(&Options{Network: netopt.Options{Plaintext: true, Dial: hub.Dial(testbroker.PortMQTT)}})
 	creds := credsOf(t, dev, dev.PrimaryKey)

@@ -20,6 +20,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hubline-iot/hubline/testbroker"
+	"github.com/hubline-iot/hubline/testbroker/hubdata"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/netopt"
 )
@@ -49,7 +50,7 @@ func (h *hub) serveTLS(t testing.TB, o *Options) {
 }
 
 // realHub is a hub on a real TLS port.
-func realHub(t *testing.T) (*testbroker.Hub, testbroker.Device, string) {
+func realHub(t *testing.T) (*testbroker.Hub, hubdata.Device, string) {
 	h, err := testbroker.New(nil)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, h.Close()) })
@@ -224,7 +225,7 @@ func TestDialsOverRealPortsLeaveNoGoroutine(t *testing.T) {
 	require.Eventually(t, func() bool { return runtime.NumGoroutine() <= before+1 }, 5*time.Second, 10*time.Millisecond)
 }
 
-func credsOf(t testing.TB, dev testbroker.Device, key string) *transport.Credentials {
+func credsOf(t testing.TB, dev hubdata.Device, key string) *transport.Credentials {
 	sign, err := transport.SharedKey(key)
 	require.NoError(t, err)
 	return &transport.Credentials{Host: dev.HostName, DeviceID: dev.ID, ModuleID: dev.ModuleID, Sign: sign}

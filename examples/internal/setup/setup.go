@@ -11,6 +11,7 @@ import (
 
 	"github.com/hubline-iot/hubline/device"
 	"github.com/hubline-iot/hubline/testbroker"
+	"github.com/hubline-iot/hubline/testbroker/hubdata"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/amqp"
 	"github.com/hubline-iot/hubline/transport/amqp/amqpws"
@@ -28,16 +29,16 @@ type Ports struct {
 	// Hub is the in-process hub's port.
 	Hub testbroker.Port
 	// Protocol selects the hub's faults.
-	Protocol testbroker.Protocol
+	Protocol hubdata.Protocol
 }
 
 // transports are the values of the flag -transport.
 var transports = map[string]Ports{
-	"mqtt":      {"mqtt", testbroker.PortMQTTS, testbroker.MQTT},
-	"mqtt-lean": {"mqtt", testbroker.PortMQTTS, testbroker.MQTT},
-	"amqp":      {"amqp", testbroker.PortAMQPS, testbroker.AMQP},
-	"amqp-ws":   {"https", testbroker.PortHTTPS, testbroker.AMQP},
-	"http":      {"https", testbroker.PortHTTPS, testbroker.HTTP},
+	"mqtt":      {"mqtt", testbroker.PortMQTTS, hubdata.MQTT},
+	"mqtt-lean": {"mqtt", testbroker.PortMQTTS, hubdata.MQTT},
+	"amqp":      {"amqp", testbroker.PortAMQPS, hubdata.AMQP},
+	"amqp-ws":   {"https", testbroker.PortHTTPS, hubdata.AMQP},
+	"http":      {"https", testbroker.PortHTTPS, hubdata.HTTP},
 }
 
 // PortsOf returns the ports for a value of the flag.

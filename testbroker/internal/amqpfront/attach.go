@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/hubline-iot/hubline/testbroker/fault"
 	"github.com/hubline-iot/hubline/testbroker/internal/hub"
 
 	wire "github.com/hubline-iot/hubline/internal/amqpwire"
@@ -79,7 +80,7 @@ func (a *conn) permit(l *hubLink) error {
 		a.refusedLink(l.Link, l.id, err)
 		return wire.Errorf(wire.UnauthorizedAccess, "401003 IotHubUnauthorized: %v", err)
 	}
-	if in := h.Faults.InForce(hub.Throttle, l.id); in != nil {
+	if in := h.Faults.InForce(fault.Throttle, l.id); in != nil {
 		h.HappenedTo(in, a.c, l.id)
 		return throttled()
 	}
@@ -110,7 +111,7 @@ func (a *conn) prepare(l *hubLink) error {
 			return wire.Errorf(wire.ResourceLimitExceeded, "%d links to $cbs are attached", n)
 		}
 	}
-	if l.kind == hub.LinkC2D {
+	if l.kind == fault.LinkC2D {
 		q, err := a.hub.Queue(l.id)
 		if err != nil {
 			return wire.Errorf(wire.NotFound, "%v", err)

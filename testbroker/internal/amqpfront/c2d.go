@@ -1,6 +1,7 @@
 package amqpfront
 
 import (
+	"github.com/hubline-iot/hubline/testbroker/hubdata"
 	"github.com/hubline-iot/hubline/testbroker/internal/hub"
 
 	wire "github.com/hubline-iot/hubline/internal/amqpwire"
@@ -107,14 +108,14 @@ func message(e *hub.Command, lockToken string) *wire.Message {
 // settle applies a client's outcome to a C2D message. If the lock has ended, the client gets an
 // error.
 func (r *receiver) settle(tag string, state wire.DeliveryState) wire.DeliveryState {
-	to := hub.Enqueued // released, modified, or settled without a state
+	to := hubdata.Enqueued // released, modified, or settled without a state
 	switch state.(type) {
 	case nil:
 		state = &wire.Released{}
 	case *wire.Accepted:
-		to = hub.Completed
+		to = hubdata.Completed
 	case *wire.Rejected:
-		to = hub.Rejected
+		to = hubdata.Rejected
 	}
 	if !r.q.SettleTag(r, tag, to) {
 		return &wire.Rejected{Error: wire.Errorf(lockLost, "412002 DeviceMessageLockLost")}

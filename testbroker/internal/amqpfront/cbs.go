@@ -8,6 +8,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/hubline-iot/hubline/testbroker/event"
+	"github.com/hubline-iot/hubline/testbroker/fault"
+	"github.com/hubline-iot/hubline/testbroker/hubdata"
 	"github.com/hubline-iot/hubline/testbroker/internal/hub"
 
 	wire "github.com/hubline-iot/hubline/internal/amqpwire"
@@ -78,7 +81,7 @@ func (a *conn) expire(id hub.Identity, g *grant, sasl bool) {
 	delete(a.grants, id)
 	var links []*hubLink
 	var lost []hub.Identity
-	for _, l := range a.linksLocked("", hub.LinkAny) {
+	for _, l := range a.linksLocked("", fault.LinkAny) {
 		if (id == hub.Identity{} || l.id == id) && !a.grantedLocked(l.id) {
 			links = append(links, l)
 		}
@@ -94,7 +97,8 @@ func (a *conn) expire(id hub.Identity, g *grant, sasl bool) {
 		return
 	}
 	for _, who := range lost {
-		h.Event(hub.Event{Kind: hub.Disconnected, DeviceID: who.Device, ModuleID: who.Module, Err: hub.ErrTokenExpired}, a.c)
+		h.Event(event.Event{Kind: event.Disconnected, DeviceID: who.Device, ModuleID: who.Module, Err: hub.ErrTokenExpired},
+			a.c)
 	}
 	e := wire.Errorf(wire.UnauthorizedAccess, "401003 IotHubUnauthorized: token expired")
 	if sasl {
@@ -162,21 +166,21 @@ func (a *conn) putToken(l *hubLink, d amqp.Delivery) error {
 		if err := a.barred(id); err != nil {
 			return err
 		}
-		if in := h.Faults.Take(hub.DropOnToken, id); in != nil {
+		if in := h.Faults.Take(fault.DropOnToken, id); in != nil {
 			h.HappenedTo(in, a.c, id)
-			a.c.CutFor(hub.FaultError(hub.DropOnToken))
-			return hub.FaultError(hub.DropOnToken)
+			a.c.CutFor(hub.FaultError(fault.DropOnToken))
+			return hub.FaultError(fault.DropOnToken)
 		}
-		if in := h.Faults.Take(hub.NoToken, id); in != nil {
+		if in := h.Faults.Take(fault.NoToken, id); in != nil {
 			h.HappenedTo(in, a.c, id)
 			return nil
 		}
-		if in := h.Faults.Take(hub.RefuseToken, id); in != nil {
+		if in := h.Faults.Take(fault.RefuseToken, id); in != nil {
 			h.HappenedTo(in, a.c, id)
-			status, err = in.Fault.Status, hub.FaultError(hub.RefuseToken)
+			status, err = in.Fault.Status, hub.FaultError(fault.RefuseToken)
 		}
 	}
-	if in := h.Faults.Take(hub.SlowToken, id); in != nil {
+	if in := h.Faults.Take(fault.SlowToken, id); in != nil {
 		h.HappenedTo(in, a.c, id)
 		h.Wg.Go(func() {
 			if a.c.Sleep(in.Fault.Delay) {
@@ -220,7 +224,7 @@ func (a *conn) judge(l *hubLink, m *wire.Message, id hub.Identity, tok hub.Token
 	if status == 0 {
 		h.Mu.Lock()
 		if id == (hub.Identity{}) {
-			err = h.AuthorizePolicyLocked(tok, hub.DeviceConnect)
+			err = h.AuthorizePolicyLocked(tok, hubdata.DeviceConnect)
 		} else {
 			err = h.AuthorizeLocked(h.Host, id, tok)
 		}
@@ -265,7 +269,7 @@ func (a *conn) answerToken(request *hubLink, m *wire.Message) {
 	h.Mu.Lock()
 	var to *hubLink
 	for l := range a.links {
-		if l.kind == hub.LinkCBSReceiver && (to == nil || l.Session() == request.Session()) {
+		if l.kind == fault.LinkCBSReceiver && (to == nil || l.Session() == request.Session()) {
 			to = l
 		}
 	}

@@ -5,6 +5,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/hubline-iot/hubline/testbroker/event"
+	"github.com/hubline-iot/hubline/testbroker/fault"
 	"github.com/hubline-iot/hubline/testbroker/internal/hub"
 
 	wire "github.com/hubline-iot/hubline/internal/amqpwire"
@@ -34,7 +36,7 @@ type conn struct {
 type hubLink struct {
 	*amqp.Link
 	conn *conn
-	kind hub.LinkKind
+	kind fault.LinkKind
 	id   hub.Identity // empty for $cbs links
 	pair *pair        // of twin and method links
 	acks hub.AckQueue // delayed dispositions
@@ -71,10 +73,10 @@ func (a *conn) Finish(cause error, _, _ bool) {
 	told := a.told
 	h.Mu.Unlock()
 	for _, id := range who {
-		h.Event(hub.Event{Kind: hub.Disconnected, DeviceID: id.Device, ModuleID: id.Module, Err: cause}, a.c)
+		h.Event(event.Event{Kind: event.Disconnected, DeviceID: id.Device, ModuleID: id.Module, Err: cause}, a.c)
 	}
 	if len(who) == 0 && !told {
-		h.Event(hub.Event{Kind: hub.Refused, Err: cause}, a.c)
+		h.Event(event.Event{Kind: event.Refused, Err: cause}, a.c)
 	}
 }
 
@@ -106,27 +108,27 @@ func (a *conn) Open(o *wire.Open) error {
 	if err := a.barred(id); err != nil {
 		return err
 	}
-	if in := h.Faults.Take(hub.DropConnect, id); in != nil {
+	if in := h.Faults.Take(fault.DropConnect, id); in != nil {
 		h.Happened(in, c)
-		c.CloseFor(hub.FaultError(hub.DropConnect))
-		return hub.FaultError(hub.DropConnect)
+		c.CloseFor(hub.FaultError(fault.DropConnect))
+		return hub.FaultError(fault.DropConnect)
 	}
-	if in := h.Faults.Take(hub.NoConnack, id); in != nil {
-		c.SetCause(hub.FaultError(hub.NoConnack))
+	if in := h.Faults.Take(fault.NoConnack, id); in != nil {
+		c.SetCause(hub.FaultError(fault.NoConnack))
 		c.Silence()
 		h.Happened(in, c)
 		c.Drain()
-		return hub.FaultError(hub.NoConnack)
+		return hub.FaultError(fault.NoConnack)
 	}
-	if in := h.Faults.Take(hub.RefuseConnect, id); in != nil {
+	if in := h.Faults.Take(fault.RefuseConnect, id); in != nil {
 		h.Happened(in, c)
-		c.SetCause(hub.FaultError(hub.RefuseConnect))
+		c.SetCause(hub.FaultError(fault.RefuseConnect))
 		return wireFault(&in.Fault)
 	}
-	if in := h.Faults.Take(hub.SlowConnack, id); in != nil {
+	if in := h.Faults.Take(fault.SlowConnack, id); in != nil {
 		h.Happened(in, c)
 		if !c.Sleep(in.Fault.Delay) {
-			return hub.FaultError(hub.SlowConnack)
+			return hub.FaultError(fault.SlowConnack)
 		}
 	}
 	if !h.Knows(o.Hostname) {
@@ -138,17 +140,17 @@ func (a *conn) Open(o *wire.Open) error {
 // gone applies the faults that make the hub unreachable. An error ends the connection.
 func (a *conn) gone(id hub.Identity) error {
 	h, c := a.hub, a.c
-	if in := h.Faults.InForce(hub.Absent, id); in != nil {
+	if in := h.Faults.InForce(fault.Absent, id); in != nil {
 		h.HappenedTo(in, c, id)
-		c.CutFor(hub.FaultError(hub.Absent))
-		return hub.FaultError(hub.Absent)
+		c.CutFor(hub.FaultError(fault.Absent))
+		return hub.FaultError(fault.Absent)
 	}
-	if in := h.Faults.InForce(hub.HalfOpen, id); in != nil {
+	if in := h.Faults.InForce(fault.HalfOpen, id); in != nil {
 		if c.Silence() {
 			h.HappenedTo(in, c, id)
 		}
 		c.Drain()
-		return hub.FaultError(hub.HalfOpen)
+		return hub.FaultError(fault.HalfOpen)
 	}
 	return nil
 }
@@ -161,7 +163,7 @@ func (a *conn) Opened() error {
 	c.Live = true
 	h.Mu.Unlock()
 	h.Changed.Wake()
-	h.Garbage(hub.GarbageOnConnect, c, shortFrame)
+	h.Garbage(fault.GarbageOnConnect, c, shortFrame)
 	return nil
 }
 
@@ -181,22 +183,22 @@ func (a *conn) admit(id hub.Identity) {
 	a.who[id] = struct{}{}
 	a.told = true
 	h.Mu.Unlock()
-	h.Event(hub.Event{Kind: hub.Connected, DeviceID: id.Device, ModuleID: id.Module}, a.c)
+	h.Event(event.Event{Kind: event.Connected, DeviceID: id.Device, ModuleID: id.Module}, a.c)
 	h.Changed.Wake()
 }
 
 // refused reports that a client was refused, for an identity or none.
 func (a *conn) refused(id hub.Identity, why error) {
-	a.tell(hub.Event{Kind: hub.Refused, DeviceID: id.Device, ModuleID: id.Module, Err: why})
+	a.tell(event.Event{Kind: event.Refused, DeviceID: id.Device, ModuleID: id.Module, Err: why})
 }
 
 // refusedLink reports that a link was refused.
 func (a *conn) refusedLink(l *amqp.Link, id hub.Identity, why error) {
 	address, _ := addressOf(l)
-	a.tell(hub.Event{Kind: hub.Refused, DeviceID: id.Device, ModuleID: id.Module, Name: address, Err: why})
+	a.tell(event.Event{Kind: event.Refused, DeviceID: id.Device, ModuleID: id.Module, Name: address, Err: why})
 }
 
-func (a *conn) tell(e hub.Event) {
+func (a *conn) tell(e event.Event) {
 	a.served()
 	a.hub.Event(e, a.c)
 }
@@ -223,10 +225,10 @@ func (a *conn) Expel(selector string, cause error, condition string) {
 			delete(a.grants, id)
 		}
 	}
-	links := a.linksLocked(selector, hub.LinkAny)
+	links := a.linksLocked(selector, fault.LinkAny)
 	h.Mu.Unlock()
 	for _, id := range who { // before other goroutines can observe it
-		h.Event(hub.Event{Kind: hub.Disconnected, DeviceID: id.Device, ModuleID: id.Module, Err: cause}, a.c)
+		h.Event(event.Event{Kind: event.Disconnected, DeviceID: id.Device, ModuleID: id.Module, Err: cause}, a.c)
 	}
 	e := &wire.Error{Condition: wire.Symbol(condition), Description: cause.Error()}
 	if own {

@@ -4,6 +4,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/hubline-iot/hubline/testbroker/event"
+	"github.com/hubline-iot/hubline/testbroker/fault"
+	"github.com/hubline-iot/hubline/testbroker/hubdata"
 	"github.com/hubline-iot/hubline/testbroker/internal/hub"
 
 	wire "github.com/hubline-iot/hubline/internal/amqpwire"
@@ -11,18 +14,18 @@ import (
 )
 
 // orderAMQP handles a message over AMQP that requests a fault; false when it does not.
-func (f *Front) orderAMQP(l *hubLink, d amqp.Delivery, m hub.Message) bool {
+func (f *Front) orderAMQP(l *hubLink, d amqp.Delivery, m hubdata.Message) bool {
 	h := f.hub
 	return h.Take(m, func(kind hub.FaultRequest) {
-		if h.Obedient == hub.ObeyFaultMessages || kind.On&hub.AMQP == 0 {
+		if h.Obedient == fault.ObeyMessages || kind.On&hubdata.AMQP == 0 {
 			l.settle(d, nil)
 			l.conn.engine.Flush()
 		}
-	}, func(kind hub.FaultRequest, asked *hub.FaultMessage) { f.obeyAMQP(l, kind, asked) })
+	}, func(kind hub.FaultRequest, asked *fault.Message) { f.obeyAMQP(l, kind, asked) })
 }
 
 // obeyAMQP applies a requested fault on a link.
-func (f *Front) obeyAMQP(l *hubLink, kind hub.FaultRequest, asked *hub.FaultMessage) {
+func (f *Front) obeyAMQP(l *hubLink, kind hub.FaultRequest, asked *fault.Message) {
 	h := f.hub
 	a, id := l.conn, l.id
 	h.Mu.Lock()
@@ -40,7 +43,7 @@ func (f *Front) obeyAMQP(l *hubLink, kind hub.FaultRequest, asked *hub.FaultMess
 		h.Standing[id] = hub.StandingFault{FaultRequest: kind, Until: time.Now().Add(asked.Duration), Record: asked}
 	}
 	links := []*hubLink{}
-	if kind.Link != hub.LinkAny {
+	if kind.Link != fault.LinkAny {
 		links = a.linksLocked(id.String(), kind.Link)
 		lives = lives && len(links) > 0
 	}
@@ -51,12 +54,12 @@ func (f *Front) obeyAMQP(l *hubLink, kind hub.FaultRequest, asked *hub.FaultMess
 		return
 	}
 	cause := hub.FaultRequestError{Kind: asked.Type, Reason: asked.Reason}
-	h.Event(hub.Event{Kind: hub.FaultObeyed, DeviceID: id.Device, ModuleID: id.Module, Err: cause}, a.c)
+	h.Event(event.Event{Kind: event.FaultObeyed, DeviceID: id.Device, ModuleID: id.Module, Err: cause}, a.c)
 	switch {
 	case kind.Cut:
 		a.c.CutFor(cause)
 	case kind.Refuses: // refuses messages from this time on
-	case kind.Link != hub.LinkAny:
+	case kind.Link != fault.LinkAny:
 		for _, l := range links {
 			l.detach(wire.Errorf(wire.DetachForced, "%s", asked.Reason), true)
 		}

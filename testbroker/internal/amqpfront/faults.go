@@ -3,6 +3,8 @@ package amqpfront
 import (
 	"strings"
 
+	"github.com/hubline-iot/hubline/testbroker/fault"
+	"github.com/hubline-iot/hubline/testbroker/hubdata"
 	"github.com/hubline-iot/hubline/testbroker/internal/hub"
 
 	wire "github.com/hubline-iot/hubline/internal/amqpwire"
@@ -10,8 +12,8 @@ import (
 )
 
 // wireFault returns the error of a fault.
-func wireFault(f *hub.Fault) *wire.Error {
-	e := hub.AMQPError{Condition: f.Condition, Description: f.Description}
+func wireFault(f *fault.Fault) *wire.Error {
+	e := hubdata.AMQPError{Condition: f.Condition, Description: f.Description}
 	if f.Description == "" {
 		e.Description = "fault " + f.Kind.String()
 	}
@@ -19,27 +21,27 @@ func wireFault(f *hub.Fault) *wire.Error {
 }
 
 // takeLink is hub.Faults.Take for faults of one kind of links.
-func takeLink(f *hub.Faults, kind hub.FaultKind, l *hubLink) *hub.Injected {
-	return f.TakeIf(kind, l.id, func(f *hub.Fault) bool { return f.Link == hub.LinkAny || f.Link == l.kind })
+func takeLink(f *hub.Faults, kind fault.Kind, l *hubLink) *hub.Injected {
+	return f.TakeIf(kind, l.id, func(f *fault.Fault) bool { return f.Link == fault.LinkAny || f.Link == l.kind })
 }
 
 // attachFaults applies the faults of an attach.
 func (a *conn) attachFaults(l *hubLink) error {
 	h, c := a.hub, a.c
-	if in := takeLink(&h.Faults, hub.DropOnAttach, l); in != nil {
+	if in := takeLink(&h.Faults, fault.DropOnAttach, l); in != nil {
 		h.HappenedTo(in, c, l.id)
-		c.CutFor(hub.FaultError(hub.DropOnAttach))
-		return hub.FaultError(hub.DropOnAttach)
+		c.CutFor(hub.FaultError(fault.DropOnAttach))
+		return hub.FaultError(fault.DropOnAttach)
 	}
-	if in := takeLink(&h.Faults, hub.RefuseAttach, l); in != nil {
+	if in := takeLink(&h.Faults, fault.RefuseAttach, l); in != nil {
 		h.HappenedTo(in, c, l.id)
 		return wireFault(&in.Fault)
 	}
-	if in := takeLink(&h.Faults, hub.NoAttach, l); in != nil {
+	if in := takeLink(&h.Faults, fault.NoAttach, l); in != nil {
 		h.HappenedTo(in, c, l.id)
 		return amqp.ErrLater
 	}
-	if in := takeLink(&h.Faults, hub.SlowAttach, l); in != nil {
+	if in := takeLink(&h.Faults, fault.SlowAttach, l); in != nil {
 		h.HappenedTo(in, c, l.id)
 		h.Wg.Go(func() {
 			if c.Sleep(in.Fault.Delay) && l.Accept() {
@@ -54,7 +56,7 @@ func (a *conn) attachFaults(l *hubLink) error {
 // allow gives the client credit, unless a fault intervenes.
 func (a *conn) allow(l *hubLink) {
 	h := a.hub
-	in := takeLink(&h.Faults, hub.WithholdCredit, l)
+	in := takeLink(&h.Faults, fault.WithholdCredit, l)
 	if in == nil {
 		l.Allow(h.AMQP.Credit)
 		return
@@ -72,7 +74,7 @@ func (a *conn) allow(l *hubLink) {
 // idleFault applies the fault that detaches the link after a delay.
 func (a *conn) idleFault(l *hubLink) {
 	h := a.hub
-	in := takeLink(&h.Faults, hub.DetachWhileIdle, l)
+	in := takeLink(&h.Faults, fault.DetachWhileIdle, l)
 	if in == nil {
 		return
 	}
@@ -91,15 +93,15 @@ func (a *conn) idleFault(l *hubLink) {
 func (a *conn) messageFaults(l *hubLink, d amqp.Delivery) bool {
 	h, c := a.hub, a.c
 	for _, f := range []struct {
-		kind hub.FaultKind
-		do   func(f *hub.Fault)
+		kind fault.Kind
+		do   func(f *fault.Fault)
 	}{
-		{hub.CloseOnMessage, func(f *hub.Fault) { a.close(wireFault(f), hub.FaultError(hub.CloseOnMessage)) }},
-		{hub.EndOnMessage, func(f *hub.Fault) { a.end(l.Session(), wireFault(f)) }},
-		{hub.DetachOnMessage, func(f *hub.Fault) { l.detach(wireFault(f), !f.Unclosed) }},
-		{hub.RejectMessage, func(f *hub.Fault) { l.settle(d, wireFault(f)) }},
-		{hub.ReleaseMessage, func(*hub.Fault) { a.outcome(l, d, &wire.Released{}) }},
-		{hub.ModifyMessage, func(f *hub.Fault) {
+		{fault.CloseOnMessage, func(f *fault.Fault) { a.close(wireFault(f), hub.FaultError(fault.CloseOnMessage)) }},
+		{fault.EndOnMessage, func(f *fault.Fault) { a.end(l.Session(), wireFault(f)) }},
+		{fault.DetachOnMessage, func(f *fault.Fault) { l.detach(wireFault(f), !f.Unclosed) }},
+		{fault.RejectMessage, func(f *fault.Fault) { l.settle(d, wireFault(f)) }},
+		{fault.ReleaseMessage, func(*fault.Fault) { a.outcome(l, d, &wire.Released{}) }},
+		{fault.ModifyMessage, func(f *fault.Fault) {
 			a.outcome(l, d, &wire.Modified{DeliveryFailed: true, UndeliverableHere: f.UndeliverableHere})
 		}},
 	} {
@@ -118,8 +120,8 @@ func (a *conn) outcome(l *hubLink, d amqp.Delivery, state wire.DeliveryState) {
 	}
 }
 
-func errorOf(e hub.AMQPError) *wire.Error {
-	if e == (hub.AMQPError{}) {
+func errorOf(e hubdata.AMQPError) *wire.Error {
+	if e == (hubdata.AMQPError{}) {
 		return nil
 	}
 	return &wire.Error{Condition: wire.Symbol(e.Condition), Description: strings.ToValidUTF8(e.Description, "?")}

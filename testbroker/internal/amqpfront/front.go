@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net"
 
+	"github.com/hubline-iot/hubline/testbroker/hubdata"
 	"github.com/hubline-iot/hubline/testbroker/internal/amqp"
 	"github.com/hubline-iot/hubline/testbroker/internal/hub"
 )
@@ -54,7 +55,7 @@ func (f *Front) ForgetLocked(string) {}
 func (f *Front) Shutdown() error { return nil }
 
 // Serve serves a connection from the first byte of AMQP to the end.
-func (f *Front) Serve(c *hub.Conn) (hub.Protocol, error) {
+func (f *Front) Serve(c *hub.Conn) (hubdata.Protocol, error) {
 	h := f.hub
 	a := &conn{
 		hub: h, front: f, c: c, who: make(map[hub.Identity]struct{}), grants: make(map[hub.Identity]*grant),

@@ -5,25 +5,27 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/hubline-iot/hubline/testbroker/fault"
+	"github.com/hubline-iot/hubline/testbroker/hubdata"
 	"github.com/hubline-iot/hubline/testbroker/internal/hub"
 
 	wire "github.com/hubline-iot/hubline/internal/amqpwire"
 	"github.com/hubline-iot/hubline/testbroker/internal/amqp"
 )
 
-func cbs(k hub.LinkKind) bool    { return k == hub.LinkCBSSender || k == hub.LinkCBSReceiver }
-func paired(k hub.LinkKind) bool { return k >= hub.LinkTwinSender && k <= hub.LinkMethodReceiver }
+func cbs(k fault.LinkKind) bool    { return k == fault.LinkCBSSender || k == fault.LinkCBSReceiver }
+func paired(k fault.LinkKind) bool { return k >= fault.LinkTwinSender && k <= fault.LinkMethodReceiver }
 
 // linkPaths maps the path after the identity in a link's address, in lower case, to the kinds of
 // the link. The kind depends on whether the client sends or receives.
 var linkPaths = []struct {
 	path             string
-	sender, receiver hub.LinkKind // LinkAny = refused
+	sender, receiver fault.LinkKind // LinkAny = refused
 }{
-	{"messages/events", hub.LinkTelemetry, hub.LinkAny},
-	{"messages/devicebound", hub.LinkAny, hub.LinkC2D},
-	{"twin", hub.LinkTwinSender, hub.LinkTwinReceiver},
-	{"methods/devicebound", hub.LinkMethodSender, hub.LinkMethodReceiver},
+	{"messages/events", fault.LinkTelemetry, fault.LinkAny},
+	{"messages/devicebound", fault.LinkAny, fault.LinkC2D},
+	{"twin", fault.LinkTwinSender, fault.LinkTwinReceiver},
+	{"methods/devicebound", fault.LinkMethodSender, fault.LinkMethodReceiver},
 }
 
 // classify returns the kind and identity of a link by its address.
@@ -34,9 +36,9 @@ func (a *conn) classify(link *amqp.Link) (*hubLink, error) {
 		return nil, wire.Errorf(wire.InvalidField, "address that is not a string")
 	}
 	if address == "$cbs" {
-		l.kind = hub.LinkCBSReceiver
+		l.kind = fault.LinkCBSReceiver
 		if link.Receives() {
-			l.kind = hub.LinkCBSSender
+			l.kind = fault.LinkCBSSender
 		}
 		return l, nil
 	}
@@ -56,10 +58,10 @@ func (a *conn) classify(link *amqp.Link) (*hubLink, error) {
 		if link.Receives() {
 			l.kind = p.sender
 		}
-		if l.kind == hub.LinkAny && id.Module != "" && p.receiver == hub.LinkAny {
+		if l.kind == fault.LinkAny && id.Module != "" && p.receiver == fault.LinkAny {
 			return nil, wire.Errorf(wire.NotImplemented, "routes to inputs of modules")
 		}
-		if l.kind == hub.LinkAny {
+		if l.kind == fault.LinkAny {
 			return nil, wire.Errorf(wire.NotAllowed, "link in the wrong direction for %q", address)
 		}
 		return l, nil
@@ -96,14 +98,14 @@ func (f *Front) pathOf(address string) (string, error) {
 
 // linksLocked returns the attached links of a kind that match a selector. $cbs links belong to all
 // identities whose tokens they carry.
-func (a *conn) linksLocked(selector string, kind hub.LinkKind) []*hubLink {
+func (a *conn) linksLocked(selector string, kind fault.LinkKind) []*hubLink {
 	var all []*hubLink
 	for l := range a.links {
 		mine := l.id.Matches(selector) && !cbs(l.kind)
 		if cbs(kind) {
 			mine = selector == "" || len(a.whoLocked(selector)) > 0
 		}
-		if mine && (kind == hub.LinkAny || kind == l.kind) {
+		if mine && (kind == fault.LinkAny || kind == l.kind) {
 			all = append(all, l)
 		}
 	}
@@ -116,9 +118,9 @@ func (a *conn) linksLocked(selector string, kind hub.LinkKind) []*hubLink {
 
 // Links returns how many AMQP links of a kind are attached for a device, named as in
 // [Hub.Connections]. [LinkAny] counts all except the links for tokens.
-func (f *Front) Links(device string, kind hub.LinkKind) int { return len(f.linksOf(device, kind)) }
+func (f *Front) Links(device string, kind fault.LinkKind) int { return len(f.linksOf(device, kind)) }
 
-func (f *Front) linksOf(device string, kind hub.LinkKind) []*hubLink {
+func (f *Front) linksOf(device string, kind fault.LinkKind) []*hubLink {
 	h := f.hub
 	h.Mu.Lock()
 	defer h.Mu.Unlock()
@@ -133,7 +135,7 @@ func (f *Front) linksOf(device string, kind hub.LinkKind) []*hubLink {
 
 // DetachLinks detaches the AMQP links of a kind that are attached for a device, named as in
 // [Hub.Connections], and returns their number. An empty error is not sent.
-func (f *Front) DetachLinks(device string, kind hub.LinkKind, e hub.AMQPError) int {
+func (f *Front) DetachLinks(device string, kind fault.LinkKind, e hubdata.AMQPError) int {
 	all := f.linksOf(device, kind)
 	for _, l := range all {
 		l.detach(errorOf(e), true)
@@ -143,10 +145,10 @@ func (f *Front) DetachLinks(device string, kind hub.LinkKind, e hub.AMQPError) i
 
 // EndSessions ends the AMQP sessions in which links are attached for a device, named as in
 // [Hub.Connections], and returns their number. An empty error is not sent.
-func (f *Front) EndSessions(device string, e hub.AMQPError) int {
+func (f *Front) EndSessions(device string, e hubdata.AMQPError) int {
 	n := 0
 	done := make(map[*amqp.Session]bool)
-	for _, l := range f.linksOf(device, hub.LinkAny) {
+	for _, l := range f.linksOf(device, fault.LinkAny) {
 		if s := l.Session(); !done[s] {
 			done[s] = true
 			n++
@@ -158,7 +160,7 @@ func (f *Front) EndSessions(device string, e hub.AMQPError) int {
 
 // CloseAMQP closes the AMQP connections of a device, named as in [Hub.Connections], and returns
 // their number. An empty error is not sent.
-func (f *Front) CloseAMQP(device string, e hub.AMQPError) int {
+func (f *Front) CloseAMQP(device string, e hubdata.AMQPError) int {
 	h := f.hub
 	n := 0
 	for _, c := range h.ConnsOf(device) {

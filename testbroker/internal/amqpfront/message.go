@@ -3,9 +3,8 @@ package amqpfront
 import (
 	"errors"
 
-	"github.com/hubline-iot/hubline/testbroker/internal/hub"
-
 	wire "github.com/hubline-iot/hubline/internal/amqpwire"
+	"github.com/hubline-iot/hubline/testbroker/fault"
 	"github.com/hubline-iot/hubline/testbroker/internal/amqp"
 )
 
@@ -32,9 +31,9 @@ func (a *conn) Settled(link *amqp.Link, tag []byte, state wire.DeliveryState) wi
 func (a *conn) Message(link *amqp.Link, d amqp.Delivery) error {
 	l := link.Value.(*hubLink)
 	switch {
-	case l.kind == hub.LinkCBSSender:
+	case l.kind == fault.LinkCBSSender:
 		return a.putToken(l, d)
-	case l.kind == hub.LinkTelemetry:
+	case l.kind == fault.LinkTelemetry:
 		return a.telemetry(l, d)
 	}
 	m, err := readMessage(d)

@@ -9,6 +9,7 @@ import (
 	"math"
 	"strings"
 
+	"github.com/hubline-iot/hubline/testbroker/hubdata"
 	"github.com/hubline-iot/hubline/testbroker/internal/hub"
 
 	wire "github.com/hubline-iot/hubline/internal/amqpwire"
@@ -35,9 +36,9 @@ func (m methodLinks) ask(p *pair, answer *wire.Message) *wire.Error {
 	if !ok || status < math.MinInt32 || status > math.MaxInt32 {
 		return wire.Errorf(wire.InvalidField, "answer to a method without a whole number as IoThub-status")
 	}
-	a := hub.MethodAnswer{
+	a := hubdata.MethodAnswer{
 		DeviceID: p.id.Device, ModuleID: p.id.Module, RequestID: strings.ToLower(idText(correlation)),
-		MethodResult: hub.MethodResult{Status: int(status), Payload: answer.Body()}, Protocol: hub.AMQP,
+		MethodResult: hubdata.MethodResult{Status: int(status), Payload: answer.Body()}, Protocol: hubdata.AMQP,
 	}
 	if !h.CutOnAnswer(p.conn.c, a) {
 		h.Answered(p.conn.c, a)
@@ -48,8 +49,8 @@ func (m methodLinks) ask(p *pair, answer *wire.Message) *wire.Error {
 // A methodTarget is a client that has both links for methods.
 type methodTarget struct{ pair *pair }
 
-func (t methodTarget) Client() *hub.Conn    { return t.pair.conn.c }
-func (methodTarget) Protocol() hub.Protocol { return hub.AMQP }
+func (t methodTarget) Client() *hub.Conn        { return t.pair.conn.c }
+func (methodTarget) Protocol() hubdata.Protocol { return hubdata.AMQP }
 
 // NewID returns a uuid of version 4, as some clients require. With a seed, the id is derived from
 // it.

@@ -1,6 +1,7 @@
 package amqpfront
 
 import (
+	"github.com/hubline-iot/hubline/testbroker/fault"
 	"github.com/hubline-iot/hubline/testbroker/internal/hub"
 
 	wire "github.com/hubline-iot/hubline/internal/amqpwire"
@@ -55,7 +56,7 @@ func (k pairKey) facility(f *Front) facility {
 // older pair are detached, and so is an older link of the same pair.
 func (a *conn) join(l *hubLink) {
 	h := a.hub
-	key := pairKey{l.id, l.kind == hub.LinkMethodSender || l.kind == hub.LinkMethodReceiver,
+	key := pairKey{l.id, l.kind == fault.LinkMethodSender || l.kind == fault.LinkMethodReceiver,
 		l.Asked.Properties.Text("com.microsoft:channel-correlation-id")}
 	h.Mu.Lock()
 	p := a.pairs[key]

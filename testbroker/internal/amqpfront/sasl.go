@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/hubline-iot/hubline/testbroker/fault"
+	"github.com/hubline-iot/hubline/testbroker/hubdata"
 	"github.com/hubline-iot/hubline/testbroker/internal/hub"
 
 	wire "github.com/hubline-iot/hubline/internal/amqpwire"
@@ -19,9 +21,9 @@ func (a *conn) Mechanisms() []wire.Symbol {
 // Authenticate checks the response for the chosen mechanism.
 func (a *conn) Authenticate(mechanism wire.Symbol, response []byte) uint8 {
 	h := a.hub
-	if in := h.Faults.Take(hub.RefuseSASL, hub.Identity{}); in != nil {
+	if in := h.Faults.Take(fault.RefuseSASL, hub.Identity{}); in != nil {
 		h.Happened(in, a.c)
-		a.refused(hub.Identity{}, hub.FaultError(hub.RefuseSASL))
+		a.refused(hub.Identity{}, hub.FaultError(fault.RefuseSASL))
 		return in.Fault.Code
 	}
 	var err error
@@ -62,7 +64,7 @@ func (a *conn) plain(response string) error {
 			return fmt.Errorf("SASL PLAIN: token is not of the policy %q", part[1][:at])
 		}
 		h.Mu.Lock()
-		err = h.AuthorizePolicyLocked(tok, hub.DeviceConnect)
+		err = h.AuthorizePolicyLocked(tok, hubdata.DeviceConnect)
 		h.Mu.Unlock()
 		if err != nil {
 			return err

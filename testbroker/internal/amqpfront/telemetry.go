@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/hubline-iot/hubline/testbroker/fault"
+	"github.com/hubline-iot/hubline/testbroker/hubdata"
 	"github.com/hubline-iot/hubline/testbroker/internal/hub"
 
 	wire "github.com/hubline-iot/hubline/internal/amqpwire"
@@ -35,15 +37,15 @@ func (a *conn) telemetry(l *hubLink, d amqp.Delivery) error {
 		l.settle(d, refusal)
 		return nil
 	}
-	if in := h.Faults.Take(hub.DropBeforePublish, id); in != nil {
+	if in := h.Faults.Take(fault.DropBeforePublish, id); in != nil {
 		h.HappenedTo(in, c, id)
-		c.CutFor(hub.FaultError(hub.DropBeforePublish))
-		return hub.FaultError(hub.DropBeforePublish)
+		c.CutFor(hub.FaultError(fault.DropBeforePublish))
+		return hub.FaultError(fault.DropBeforePublish)
 	}
 	if stop := a.messageFaults(l, d); stop {
 		return nil
 	}
-	if in := h.Faults.Take(hub.Forget, id); in != nil {
+	if in := h.Faults.Take(fault.Forget, id); in != nil {
 		h.HappenedTo(in, c, id)
 	} else {
 		for _, m := range all {
@@ -53,17 +55,17 @@ func (a *conn) telemetry(l *hubLink, d amqp.Delivery) error {
 		}
 		h.Changed.Wake()
 	}
-	if in := h.Faults.Take(hub.DropAfterPublish, id); in != nil {
+	if in := h.Faults.Take(fault.DropAfterPublish, id); in != nil {
 		h.HappenedTo(in, c, id)
-		c.CutFor(hub.FaultError(hub.DropAfterPublish))
-		return hub.FaultError(hub.DropAfterPublish)
+		c.CutFor(hub.FaultError(fault.DropAfterPublish))
+		return hub.FaultError(fault.DropAfterPublish)
 	}
-	if in := h.Faults.Take(hub.DetachAfterMessage, id); in != nil {
+	if in := h.Faults.Take(fault.DetachAfterMessage, id); in != nil {
 		h.HappenedTo(in, c, id)
 		l.detach(wireFault(&in.Fault), !in.Fault.Unclosed)
 		return nil
 	}
-	if in := h.Faults.Take(hub.GarbageOnPublish, id); in != nil {
+	if in := h.Faults.Take(fault.GarbageOnPublish, id); in != nil {
 		h.HappenedTo(in, c, id)
 		a.engine.Flush()
 		c.Write(hub.GarbageOf(&in.Fault, shortFrame))
@@ -79,7 +81,7 @@ func (a *conn) telemetry(l *hubLink, d amqp.Delivery) error {
 func (f *Front) overdrawn(l *hubLink) *wire.Error {
 	h := f.hub
 	c, id := l.conn.c, l.id
-	if in := h.Faults.InForce(hub.Throttle, id); in != nil && l.acks.Waiting() >= in.Fault.Limit {
+	if in := h.Faults.InForce(fault.Throttle, id); in != nil && l.acks.Waiting() >= in.Fault.Limit {
 		h.HappenedTo(in, c, id)
 		return throttled()
 	}
@@ -97,16 +99,16 @@ func (f *Front) overdrawn(l *hubLink) *wire.Error {
 // acknowledge sends the outcome accepted, subject to faults.
 func (a *conn) acknowledge(l *hubLink, d amqp.Delivery) {
 	h, c, id := a.hub, a.c, l.id
-	if in := h.Faults.Take(hub.SwallowPuback, id); in != nil {
+	if in := h.Faults.Take(fault.SwallowPuback, id); in != nil {
 		h.HappenedTo(in, c, id)
 		return
 	}
 	var due time.Time
-	if in := h.Faults.Take(hub.DelayPuback, id); in != nil {
+	if in := h.Faults.Take(fault.DelayPuback, id); in != nil {
 		due = time.Now().Add(in.Fault.Delay)
 		h.HappenedTo(in, c, id)
 	}
-	if in := h.Faults.InForce(hub.Throttle, id); in != nil {
+	if in := h.Faults.InForce(fault.Throttle, id); in != nil {
 		if at := h.Faults.Pace(in); at.After(due) {
 			due = at
 			h.HappenedTo(in, c, id)
@@ -114,7 +116,7 @@ func (a *conn) acknowledge(l *hubLink, d amqp.Delivery) {
 	}
 	say := func() {
 		// taken before the client has the outcome and can declare another fault
-		drop := h.Faults.Take(hub.DropAfterPuback, id)
+		drop := h.Faults.Take(fault.DropAfterPuback, id)
 		l.Settle(d.ID, &wire.Accepted{})
 		switch {
 		case drop == nil:
@@ -123,7 +125,7 @@ func (a *conn) acknowledge(l *hubLink, d amqp.Delivery) {
 		default:
 			h.HappenedTo(drop, c, id)
 			a.engine.Flush()
-			c.CloseGracefully(hub.FaultError(hub.DropAfterPuback))
+			c.CloseGracefully(hub.FaultError(fault.DropAfterPuback))
 		}
 	}
 	if !l.acks.Add(c, due, say) {
@@ -132,7 +134,7 @@ func (a *conn) acknowledge(l *hubLink, d amqp.Delivery) {
 }
 
 // readTelemetry parses a message, or all messages of a batch.
-func (a *conn) readTelemetry(l *hubLink, d amqp.Delivery) ([]hub.Message, *wire.Error) {
+func (a *conn) readTelemetry(l *hubLink, d amqp.Delivery) ([]hubdata.Message, *wire.Error) {
 	parts := [][]byte{d.Payload}
 	switch d.Format {
 	case 0:
@@ -148,7 +150,7 @@ func (a *conn) readTelemetry(l *hubLink, d amqp.Delivery) ([]hub.Message, *wire.
 		return nil, wire.Errorf(wire.NotImplemented, "message format 0x%x", d.Format)
 	}
 	address, _ := addressOf(l.Link)
-	var all []hub.Message
+	var all []hubdata.Message
 	total := 0
 	for _, p := range parts {
 		m, err := wire.DecodeMessage(p)
@@ -159,10 +161,11 @@ func (a *conn) readTelemetry(l *hubLink, d amqp.Delivery) ([]hub.Message, *wire.
 		if err != nil {
 			return nil, asWire(err)
 		}
-		if total += hub.SizeOf(&t); total > hub.MaxMessage {
-			return nil, wire.Errorf(wire.MessageSizeExceeded, "413001 MessageTooLarge: more than %d bytes", hub.MaxMessage)
+		if total += hub.SizeOf(&t); total > hubdata.MaxMessage {
+			return nil, wire.Errorf(wire.MessageSizeExceeded, "413001 MessageTooLarge: more than %d bytes", hubdata.MaxMessage)
 		}
-		t.DeviceID, t.ModuleID, t.Protocol, t.Topic, t.Connection = l.id.Device, l.id.Module, hub.AMQP, address, a.c.Number
+		t.DeviceID, t.ModuleID, t.Protocol, t.Topic, t.Connection = l.id.Device, l.id.Module, hubdata.AMQP, address,
+			a.c.Number
 		if !d.Settled {
 			t.QoS = 1
 		}
@@ -172,14 +175,14 @@ func (a *conn) readTelemetry(l *hubLink, d amqp.Delivery) ([]hub.Message, *wire.
 }
 
 // telemetryOf converts a message to a log entry. System properties get their MQTT names.
-func telemetryOf(m *wire.Message) (hub.Message, error) {
+func telemetryOf(m *wire.Message) (hubdata.Message, error) {
 	if m.HasValue || len(m.Sequence) > 0 {
-		return hub.Message{}, wire.Errorf(wire.NotAllowed, "body that is not data")
+		return hubdata.Message{}, wire.Errorf(wire.NotAllowed, "body that is not data")
 	}
-	t := hub.Message{Body: m.Body()}
+	t := hubdata.Message{Body: m.Body()}
 	system := func(name, value string) {
 		if value != "" {
-			t.System = append(t.System, hub.Property{Name: name, Value: value})
+			t.System = append(t.System, hubdata.Property{Name: name, Value: value})
 		}
 	}
 	if p := m.Properties; p != nil {
@@ -196,9 +199,9 @@ func telemetryOf(m *wire.Message) (hub.Message, error) {
 		system("$.ce", t.ContentEncoding)
 		system("$.exp", t.Expiry)
 	}
-	if len(t.MessageID) > hub.MaxMessageID {
+	if len(t.MessageID) > hubdata.MaxMessageID {
 		return t, wire.Errorf(wire.InvalidField, "message id of %d characters, at most %d are allowed", len(t.MessageID),
-			hub.MaxMessageID)
+			hubdata.MaxMessageID)
 	}
 	for _, p := range m.MessageAnnotations {
 		name, _ := p.Key.(wire.Symbol)
@@ -225,7 +228,7 @@ func telemetryOf(m *wire.Message) (hub.Message, error) {
 			t.CreationTime = value
 			system("$.ctime", value)
 		default:
-			t.Properties = append(t.Properties, hub.Property{Name: name, Value: value})
+			t.Properties = append(t.Properties, hubdata.Property{Name: name, Value: value})
 		}
 	}
 	return t, nil

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/hubline-iot/hubline/testbroker/hubdata"
 	"github.com/hubline-iot/hubline/testbroker/internal/hub"
 
 	wire "github.com/hubline-iot/hubline/internal/amqpwire"
@@ -22,13 +23,13 @@ const (
 // twinOperations maps the values of the annotation "operation" to the operation and the required
 // "resource"; empty = any.
 var twinOperations = map[string]struct {
-	operation hub.TwinOperation
+	operation hubdata.TwinOperation
 	resource  string
 }{
-	"GET":    {hub.TwinGet, ""},
-	"PATCH":  {hub.TwinPatch, reportedResource},
-	"PUT":    {hub.TwinSubscribe, noticeResource},
-	"DELETE": {hub.TwinUnsubscribe, noticeResource},
+	"GET":    {hubdata.TwinGet, ""},
+	"PATCH":  {hubdata.TwinPatch, reportedResource},
+	"PUT":    {hubdata.TwinSubscribe, noticeResource},
+	"DELETE": {hubdata.TwinUnsubscribe, noticeResource},
 }
 
 func (twinLinks) joined(*pair) {}
@@ -47,8 +48,8 @@ func (t twinLinks) ask(p *pair, m *wire.Message) *wire.Error {
 	if !p.receives() {
 		return wire.Errorf(wire.PreconditionFailed, "no receiver is attached for the answer")
 	}
-	r := hub.TwinRequest{DeviceID: p.id.Device, ModuleID: p.id.Module, RequestID: idText(correlation), Body: m.Body(),
-		Protocol: hub.AMQP}
+	r := hubdata.TwinRequest{DeviceID: p.id.Device, ModuleID: p.id.Module, RequestID: idText(correlation), Body: m.Body(),
+		Protocol: hubdata.AMQP}
 	name, resource := m.MessageAnnotations.Text("operation"), m.MessageAnnotations.Text("resource")
 	known, ok := twinOperations[strings.ToUpper(name)]
 	r.Operation = known.operation
@@ -59,7 +60,7 @@ func (t twinLinks) ask(p *pair, m *wire.Message) *wire.Error {
 	case known.resource != "" && !strings.EqualFold(resource, known.resource):
 		wrong = t.front.hub.ServiceError(hub.CodeInvalidOperation, "resource %q of operation %s", resource, name)
 	}
-	if version, ok := m.MessageAnnotations.Get("version"); ok && version != nil && r.Operation == hub.TwinPatch {
+	if version, ok := m.MessageAnnotations.Get("version"); ok && version != nil && r.Operation == hubdata.TwinPatch {
 		if r.Base, ok = wholeNumber(version); !ok || r.Base < 1 {
 			wrong = t.front.hub.ServiceError(hub.CodeArgumentInvalid, "version that is not a number from 1 on")
 		}

@@ -14,6 +14,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/hubline-iot/hubline/testbroker/fault"
+	"github.com/hubline-iot/hubline/testbroker/hubdata"
 	"github.com/hubline-iot/hubline/testbroker/internal/hub"
 	"github.com/hubline-iot/hubline/testbroker/internal/web"
 )
@@ -30,11 +32,11 @@ func putBlob(q *web.Request) web.Answer {
 	var a web.Answer
 	var bad *hub.BlobError
 	switch blobOperation(q) {
-	case hub.PutBlob:
+	case fault.PutBlob:
 		a, bad = putWhole(q, name)
-	case hub.PutBlock:
+	case fault.PutBlock:
 		a, bad = putBlock(q, name)
-	case hub.PutBlockList:
+	case fault.PutBlockList:
 		a, bad = putList(q, name)
 	default:
 		bad = blobBadQuery
@@ -52,14 +54,15 @@ func putBlob(q *web.Request) web.Answer {
 // blobName returns the name of the request's file.
 func blobName(q *web.Request) string { return q.Vars["device"] + "/" + q.Vars["name"] }
 
-var blobOperations = map[string]hub.BlobOperation{"": hub.PutBlob, "block": hub.PutBlock, "blocklist": hub.PutBlockList}
+var blobOperations = map[string]fault.BlobOperation{"": fault.PutBlob, "block": fault.PutBlock,
+	"blocklist": fault.PutBlockList}
 
 // blobOperation returns the request's operation; BlobAny if the store does not support it.
-func blobOperation(q *web.Request) hub.BlobOperation {
+func blobOperation(q *web.Request) fault.BlobOperation {
 	if q.Method == http.MethodPut {
 		return blobOperations[q.Query.Get("comp")]
 	}
-	return hub.GetBlob
+	return fault.GetBlob
 }
 
 // putWhole stores a file sent in a single request.
@@ -84,7 +87,7 @@ func putWhole(q *web.Request, name string) (web.Answer, *hub.BlobError) {
 	if file.MD5 == nil {
 		file.MD5 = sum
 	}
-	file.Blocks = []hub.BlobBlock{part}
+	file.Blocks = []hubdata.BlobBlock{part}
 	return created(q, sum), q.Hub.UploadTable.Store.Put(file)
 }
 
@@ -168,8 +171,8 @@ func parseBlockList(body []byte) ([]hub.ListedBlock, error) {
 }
 
 // newFile returns a file with the properties in the request's headers.
-func newFile(q *web.Request, name string) (hub.Blob, *hub.BlobError) {
-	file := hub.Blob{Name: name, ContentType: q.Header.Get("x-ms-blob-content-type"), Stored: q.Hub.Now()}
+func newFile(q *web.Request, name string) (hubdata.Blob, *hub.BlobError) {
+	file := hubdata.Blob{Name: name, ContentType: q.Header.Get("x-ms-blob-content-type"), Stored: q.Hub.Now()}
 	if file.ContentType == "" {
 		file.ContentType = "application/octet-stream"
 	}
@@ -184,7 +187,7 @@ func newFile(q *web.Request, name string) (hub.Blob, *hub.BlobError) {
 }
 
 // receive reads the body of a file or block.
-func receive(q *web.Request, id string, limit int64) (part hub.BlobBlock, sum []byte, bad *hub.BlobError) {
+func receive(q *web.Request, id string, limit int64) (part hubdata.BlobBlock, sum []byte, bad *hub.BlobError) {
 	switch {
 	case q.ContentLength < 0:
 		return part, nil, blobNoLength
@@ -194,12 +197,12 @@ func receive(q *web.Request, id string, limit int64) (part hub.BlobBlock, sum []
 		return part, nil, blobNoHeader
 	}
 	body := io.Reader(q.Body)
-	if in := q.TakeRoute(hub.CutBlobBody); in != nil {
+	if in := q.TakeRoute(fault.CutBlobBody); in != nil {
 		io.CopyN(io.Discard, body, q.ContentLength/2)
 		q.Cut(in)
 		return part, nil, blobNoAnswer
 	}
-	if in := q.TakeRoute(hub.DamageBlob); in != nil {
+	if in := q.TakeRoute(fault.DamageBlob); in != nil {
 		q.Happened(in)
 		body = &damager{Reader: body}
 	}
@@ -222,7 +225,7 @@ func receive(q *web.Request, id string, limit int64) (part hub.BlobBlock, sum []
 	if kept != nil {
 		content = kept.Bytes()
 	}
-	return hub.NewBlock(id, n, [sha256.Size]byte(long.Sum(nil)), content), sum, nil
+	return hubdata.BlobBlock{ID: id, Size: n, SHA256: [sha256.Size]byte(long.Sum(nil)), Content: content}, sum, nil
 }
 
 // A damager changes the first byte that it reads.
@@ -360,13 +363,13 @@ func track(q *web.Request) string {
 
 // blobFaults applies the faults of a valid request to the store. If over is true, a is the answer.
 func blobFaults(q *web.Request) (a web.Answer, over bool) {
-	if in := q.TakeRoute(hub.ExpireUpload); in != nil {
+	if in := q.TakeRoute(fault.ExpireUpload); in != nil {
 		q.Happened(in)
 		q.Hub.ExpireUpload(q.Query.Get("si"))
 		q.Hub.Changed.Wake()
 		return failBlob(q, hub.BlobExpired), true
 	}
-	if in := q.TakeRoute(hub.SlowBlob); in != nil {
+	if in := q.TakeRoute(fault.SlowBlob); in != nil {
 		q.Happened(in)
 		if !q.Sleep(in.Fault.Delay) {
 			return web.Answer{Delivery: web.DeliverNothing}, true
@@ -377,12 +380,13 @@ func blobFaults(q *web.Request) (a web.Answer, over bool) {
 
 // Routes are the routes of the store.
 var Routes = []web.Route{
-	{Kind: hub.RouteBlob, Method: http.MethodPut, Path: hub.Container + "/{device}/{name...}", Host: anyHost, Open: true,
+	{Kind: fault.RouteBlob, Method: http.MethodPut, Path: hub.Container + "/{device}/{name...}", Host: anyHost, Open: true,
 		Do: putBlob, Fails: failRequest, Blob: blobOperation},
-	{Kind: hub.RouteBlob, Method: http.MethodGet, Path: hub.Container + "/{device}/{name...}", Host: anyHost, Open: true,
+	{Kind: fault.RouteBlob, Method: http.MethodGet, Path: hub.Container + "/{device}/{name...}", Host: anyHost, Open: true,
 		Do: getBlob, Fails: failRequest, Blob: blobOperation},
-	{Kind: hub.RouteBlob, Method: http.MethodHead, Path: hub.Container + "/{device}/{name...}", Host: anyHost, Open: true,
-		Do: getBlob, Fails: failRequest, Blob: blobOperation},
+	{Kind: fault.RouteBlob, Method: http.MethodHead, Path: hub.Container + "/{device}/{name...}", Host: anyHost,
+		Open: true,
+		Do:   getBlob, Fails: failRequest, Blob: blobOperation},
 }
 
 // anyHost accepts every host name, because a test can give the store any name.

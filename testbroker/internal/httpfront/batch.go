@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"unicode/utf8"
 
+	"github.com/hubline-iot/hubline/testbroker/hubdata"
 	"github.com/hubline-iot/hubline/testbroker/internal/hub"
 	"github.com/hubline-iot/hubline/testbroker/internal/web"
 )
@@ -22,7 +23,7 @@ type batchEntry struct {
 }
 
 // readBatch parses the messages of a batch: all, or none if one is invalid.
-func readBatch(q *web.Request, text []byte) ([]hub.Message, *web.Error) {
+func readBatch(q *web.Request, text []byte) ([]hubdata.Message, *web.Error) {
 	if !utf8.Valid(text) {
 		return nil, web.Errorf(400012, "batch is not UTF-8")
 	}
@@ -33,7 +34,7 @@ func readBatch(q *web.Request, text []byte) ([]hub.Message, *web.Error) {
 	if len(entries) == 0 || len(entries) > hub.MaxBatch {
 		return nil, web.Errorf(400004, "batch of %d messages, 1 to %d are allowed", len(entries), hub.MaxBatch)
 	}
-	all := make([]hub.Message, len(entries))
+	all := make([]hubdata.Message, len(entries))
 	total := 0
 	for i, e := range entries {
 		body, bad := e.body()
@@ -44,18 +45,18 @@ func readBatch(q *web.Request, text []byte) ([]hub.Message, *web.Error) {
 			bad.Text = fmt.Sprintf("message %d of the batch: %s", i+1, bad.Text)
 			return nil, bad
 		}
-		if total += hub.SizeOf(&all[i]); total > hub.MaxMessage {
-			return nil, web.Errorf(413001, "batch of more than %d bytes", hub.MaxMessage)
+		if total += hub.SizeOf(&all[i]); total > hubdata.MaxMessage {
+			return nil, web.Errorf(413001, "batch of more than %d bytes", hubdata.MaxMessage)
 		}
 	}
 	return all, nil
 }
 
-func entry(q *web.Request, e batchEntry, body []byte) (hub.Message, *web.Error) {
+func entry(q *web.Request, e batchEntry, body []byte) (hubdata.Message, *web.Error) {
 	properties := make(map[string]string, len(e.Properties))
 	for name, value := range e.Properties {
 		if value == nil {
-			return hub.Message{}, web.Errorf(400004, "property %q is null", name)
+			return hubdata.Message{}, web.Errorf(400004, "property %q is null", name)
 		}
 		properties[name] = *value
 	}

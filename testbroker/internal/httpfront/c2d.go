@@ -5,16 +5,18 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/hubline-iot/hubline/testbroker/fault"
+	"github.com/hubline-iot/hubline/testbroker/hubdata"
 	"github.com/hubline-iot/hubline/testbroker/internal/hub"
 	"github.com/hubline-iot/hubline/testbroker/internal/web"
 )
 
 // C2DRoutes are the routes of C2D messages. Over HTTP a device polls for them; modules have none.
 var C2DRoutes = []web.Route{
-	{Kind: hub.RouteReceive, Method: http.MethodGet, Path: "devices/{device}/messages/devicebound", Do: getCommand},
-	{Kind: hub.RouteSettle, Method: http.MethodDelete, Path: "devices/{device}/messages/devicebound/{lock}",
+	{Kind: fault.RouteReceive, Method: http.MethodGet, Path: "devices/{device}/messages/devicebound", Do: getCommand},
+	{Kind: fault.RouteSettle, Method: http.MethodDelete, Path: "devices/{device}/messages/devicebound/{lock}",
 		Do: deleteCommand},
-	{Kind: hub.RouteSettle, Method: http.MethodPost, Path: "devices/{device}/messages/devicebound/{lock}/abandon",
+	{Kind: fault.RouteSettle, Method: http.MethodPost, Path: "devices/{device}/messages/devicebound/{lock}/abandon",
 		Do: abandonCommand},
 }
 
@@ -36,16 +38,16 @@ func getCommand(q *web.Request) web.Answer {
 // needs no value.
 func deleteCommand(q *web.Request) web.Answer {
 	if q.Query.Has("reject") {
-		return settle(q, hub.Rejected)
+		return settle(q, hubdata.Rejected)
 	}
-	return settle(q, hub.Completed)
+	return settle(q, hubdata.Completed)
 }
 
-func abandonCommand(q *web.Request) web.Answer { return settle(q, hub.Enqueued) }
+func abandonCommand(q *web.Request) web.Answer { return settle(q, hubdata.Enqueued) }
 
 // settle applies a client's outcome to the C2D message that it has locked. If-Match may repeat the
 // token of the path.
-func settle(q *web.Request, to hub.C2DState) web.Answer {
+func settle(q *web.Request, to hubdata.C2DState) web.Answer {
 	lock := q.Vars["lock"]
 	if tag := q.Header.Values("If-Match"); len(tag) > 0 && tag[0] != "*" && !strings.EqualFold(strings.Trim(tag[0], `"`),
 		lock) {
@@ -64,7 +66,7 @@ func settle(q *web.Request, to hub.C2DState) web.Answer {
 
 // httpHeader returns the properties of a C2D message as HTTP headers. Properties that no header can
 // carry are left out.
-func httpHeader(r *hub.C2DRecord) http.Header {
+func httpHeader(r *hubdata.C2DRecord) http.Header {
 	m := r.C2D
 	header := http.Header{"Content-Type": {"application/octet-stream"}, "ETag": {`"` + r.LockToken + `"`}}
 	for _, p := range m.Properties {

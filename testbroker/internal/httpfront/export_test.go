@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"net/url"
 
+	"github.com/hubline-iot/hubline/testbroker/hubdata"
 	"github.com/hubline-iot/hubline/testbroker/internal/hub"
 	"github.com/hubline-iot/hubline/testbroker/internal/web"
 )
@@ -14,7 +15,7 @@ func anyRequest() *web.Request {
 }
 
 // ReadBatch parses the body of a batch of dev-1. The code is that of a refusal.
-func ReadBatch(text []byte) ([]hub.Message, int) {
+func ReadBatch(text []byte) ([]hubdata.Message, int) {
 	all, bad := readBatch(anyRequest(), text)
 	if bad != nil {
 		return all, bad.Code
@@ -23,7 +24,7 @@ func ReadBatch(text []byte) ([]hub.Message, int) {
 }
 
 // ReadProperties parses properties named like the headers. The code is that of a refusal.
-func ReadProperties(all map[string]string) (hub.Message, int) {
+func ReadProperties(all map[string]string) (hubdata.Message, int) {
 	m, bad := message(anyRequest(), nil, all)
 	if bad != nil {
 		return m, bad.Code

@@ -4,17 +4,20 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/hubline-iot/hubline/testbroker/event"
+	"github.com/hubline-iot/hubline/testbroker/fault"
+	"github.com/hubline-iot/hubline/testbroker/hubdata"
 	"github.com/hubline-iot/hubline/testbroker/internal/hub"
 	"github.com/hubline-iot/hubline/testbroker/internal/web"
 )
 
 // order handles a message over HTTP that requests a fault; false when it does not.
-func order(q *web.Request, m hub.Message) (web.Answer, bool) {
+func order(q *web.Request, m hubdata.Message) (web.Answer, bool) {
 	h := q.Hub
 	answered := false
 	taken := h.Take(m, func(kind hub.FaultRequest) {
-		answered = h.Obedient == hub.ObeyFaultMessages || kind.On&hub.HTTP == 0
-	}, func(kind hub.FaultRequest, f *hub.FaultMessage) { obey(q.Conn, q.ID, kind, f) })
+		answered = h.Obedient == fault.ObeyMessages || kind.On&hubdata.HTTP == 0
+	}, func(kind hub.FaultRequest, f *fault.Message) { obey(q.Conn, q.ID, kind, f) })
 	switch {
 	case !taken:
 		return web.Answer{}, false
@@ -27,7 +30,7 @@ func order(q *web.Request, m hub.Message) (web.Answer, bool) {
 
 // obey applies a requested fault on a connection: it cuts the device's connections, or makes the
 // hub refuse its messages.
-func obey(a *web.Conn, id hub.Identity, kind hub.FaultRequest, f *hub.FaultMessage) {
+func obey(a *web.Conn, id hub.Identity, kind hub.FaultRequest, f *fault.Message) {
 	h := a.Hub
 	h.Mu.Lock()
 	var used []*hub.Conn
@@ -52,7 +55,7 @@ func obey(a *web.Conn, id hub.Identity, kind hub.FaultRequest, f *hub.FaultMessa
 		return
 	}
 	cause := hub.FaultRequestError{Kind: f.Type, Reason: f.Reason}
-	h.Event(hub.Event{Kind: hub.FaultObeyed, DeviceID: id.Device, ModuleID: id.Module, Err: cause}, a.C)
+	h.Event(event.Event{Kind: event.FaultObeyed, DeviceID: id.Device, ModuleID: id.Module, Err: cause}, a.C)
 	for _, c := range used {
 		c.CutFor(cause)
 	}

@@ -9,8 +9,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/hubline-iot/hubline/testbroker/hubdata"
 	"github.com/hubline-iot/hubline/testbroker/internal/httpfront"
-	"github.com/hubline-iot/hubline/testbroker/internal/hub"
 )
 
 // FuzzBatch checks that an accepted batch has the same meaning when parsed by other means.
@@ -34,14 +34,14 @@ func FuzzBatch(f *testing.F) {
 		require.Len(t, all, len(want))
 		total := 0
 		for _, m := range all {
-			require.Equal(t, hub.HTTP, m.Protocol)
+			require.Equal(t, hubdata.HTTP, m.Protocol)
 			total += len(m.Body)
 			for _, p := range m.Properties {
 				require.NotEmpty(t, p.Name)
 				require.NotContains(t, p.Name, " ")
 			}
 		}
-		require.LessOrEqual(t, total, hub.MaxMessage)
+		require.LessOrEqual(t, total, hubdata.MaxMessage)
 	})
 }
 
@@ -73,6 +73,6 @@ func FuzzHeaderProperties(f *testing.F) {
 			return
 		}
 		require.LessOrEqual(t, len(m.Properties)+len(m.System), 1, fmt.Sprint(m))
-		require.LessOrEqual(t, len(m.MessageID), hub.MaxMessageID)
+		require.LessOrEqual(t, len(m.MessageID), hubdata.MaxMessageID)
 	})
 }

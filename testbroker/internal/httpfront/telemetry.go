@@ -10,14 +10,16 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/hubline-iot/hubline/testbroker/fault"
+	"github.com/hubline-iot/hubline/testbroker/hubdata"
 	"github.com/hubline-iot/hubline/testbroker/internal/hub"
 	"github.com/hubline-iot/hubline/testbroker/internal/web"
 )
 
 // TelemetryRoutes are the routes for sending messages.
 var TelemetryRoutes = []web.Route{
-	{Kind: hub.RouteTelemetry, Method: http.MethodPost, Path: "devices/{device}/messages/events", Do: postTelemetry},
-	{Kind: hub.RouteTelemetry, Method: http.MethodPost, Path: "devices/{device}/modules/{module}/messages/events",
+	{Kind: fault.RouteTelemetry, Method: http.MethodPost, Path: "devices/{device}/messages/events", Do: postTelemetry},
+	{Kind: fault.RouteTelemetry, Method: http.MethodPost, Path: "devices/{device}/modules/{module}/messages/events",
 		Do: postTelemetry},
 }
 
@@ -45,7 +47,7 @@ var systemHeaders = map[string]string{
 // postTelemetry stores the messages of a request and answers it, unless a fault intervenes.
 func postTelemetry(q *web.Request) web.Answer {
 	h, c := q.Hub, q.C
-	if in := h.Faults.Take(hub.DropDuringPublish, q.ID); in != nil {
+	if in := h.Faults.Take(fault.DropDuringPublish, q.ID); in != nil {
 		io.CopyN(io.Discard, q.Body, max(q.ContentLength/2, 0))
 		return q.Cut(in)
 	}
@@ -67,10 +69,10 @@ func postTelemetry(q *web.Request) web.Answer {
 	if bad := overdrawn(q); bad != nil {
 		return q.Fail(bad)
 	}
-	if in := h.Faults.Take(hub.DropBeforePublish, q.ID); in != nil {
+	if in := h.Faults.Take(fault.DropBeforePublish, q.ID); in != nil {
 		return q.Cut(in)
 	}
-	if in := h.Faults.Take(hub.Forget, q.ID); in != nil {
+	if in := h.Faults.Take(fault.Forget, q.ID); in != nil {
 		q.Happened(in)
 	} else {
 		for _, m := range all {
@@ -80,10 +82,10 @@ func postTelemetry(q *web.Request) web.Answer {
 		}
 		h.Changed.Wake()
 	}
-	if in := h.Faults.Take(hub.DropAfterPublish, q.ID); in != nil {
+	if in := h.Faults.Take(fault.DropAfterPublish, q.ID); in != nil {
 		return q.Cut(in)
 	}
-	if in := h.Faults.Take(hub.GarbageOnPublish, q.ID); in != nil {
+	if in := h.Faults.Take(fault.GarbageOnPublish, q.ID); in != nil {
 		q.Happened(in)
 		c.Write(web.GarbageHTTP(&in.Fault, q.ProtoMajor))
 	}
@@ -93,17 +95,17 @@ func postTelemetry(q *web.Request) web.Answer {
 // acknowledge returns the answer to an accepted message, subject to faults.
 func acknowledge(q *web.Request) web.Answer {
 	h := q.Hub
-	if in := h.Faults.Take(hub.SwallowPuback, q.ID); in != nil {
+	if in := h.Faults.Take(fault.SwallowPuback, q.ID); in != nil {
 		return q.Mute(in)
 	}
-	if in := h.Faults.Take(hub.DelayPuback, q.ID); in != nil {
+	if in := h.Faults.Take(fault.DelayPuback, q.ID); in != nil {
 		q.Happened(in)
 		if !q.Sleep(in.Fault.Delay) {
 			return web.Answer{Delivery: web.DeliverNothing}
 		}
 	}
 	a := web.Answer{Status: http.StatusNoContent}
-	if in := h.Faults.Take(hub.DropAfterPuback, q.ID); in != nil {
+	if in := h.Faults.Take(fault.DropAfterPuback, q.ID); in != nil {
 		a.Delivery, a.Fault = web.DeliverAndClose, in
 	}
 	return a
@@ -123,7 +125,7 @@ func overdrawn(q *web.Request) *web.Error {
 }
 
 // readTelemetry parses a message, or all messages of a batch.
-func readTelemetry(q *web.Request) ([]hub.Message, *web.Error) {
+func readTelemetry(q *web.Request) ([]hubdata.Message, *web.Error) {
 	if e := q.Header.Get("Content-Encoding"); e != "" && !strings.EqualFold(e, "identity") {
 		return nil, web.Errorf(415000, "Content-Encoding %q", e)
 	}
@@ -138,7 +140,7 @@ func readTelemetry(q *web.Request) ([]hub.Message, *web.Error) {
 	if bad != nil {
 		return nil, bad
 	}
-	body, bad := q.Read(hub.MaxMessage)
+	body, bad := q.Read(hubdata.MaxMessage)
 	if bad != nil {
 		return nil, bad
 	}
@@ -146,7 +148,7 @@ func readTelemetry(q *web.Request) ([]hub.Message, *web.Error) {
 		return readBatch(q, body)
 	}
 	m, bad := message(q, body, properties)
-	return []hub.Message{m}, bad
+	return []hubdata.Message{m}, bad
 }
 
 // headerProperties returns the properties in the headers, keyed by name in lower case, because the
@@ -167,9 +169,9 @@ func headerProperties(q *web.Request) (map[string]string, *web.Error) {
 }
 
 // message converts a body and properties, named like the headers, to a log entry.
-func message(q *web.Request, body []byte, properties map[string]string) (hub.Message, *web.Error) {
-	m := hub.Message{
-		DeviceID: q.ID.Device, ModuleID: q.ID.Module, Protocol: hub.HTTP, Topic: q.Path(), QoS: 1, Connection: q.C.Number,
+func message(q *web.Request, body []byte, properties map[string]string) (hubdata.Message, *web.Error) {
+	m := hubdata.Message{
+		DeviceID: q.ID.Device, ModuleID: q.ID.Module, Protocol: hubdata.HTTP, Topic: q.Path(), QoS: 1, Connection: q.C.Number,
 		Body: body,
 	}
 	seen := make(map[string]bool, len(properties))
@@ -184,7 +186,7 @@ func message(q *web.Request, body []byte, properties map[string]string) (hub.Mes
 			return m, web.Errorf(400004, "property %s is not UTF-8", name)
 		}
 		if strings.HasPrefix(lower, appHeader) {
-			p := hub.Property{Name: name[len(appHeader):], Value: value}
+			p := hubdata.Property{Name: name[len(appHeader):], Value: value}
 			if bad := checkProperty(q.Hub, p); bad != nil {
 				return m, bad
 			}
@@ -195,7 +197,7 @@ func message(q *web.Request, body []byte, properties map[string]string) (hub.Mes
 		if wire == "" {
 			continue
 		}
-		m.System = append(m.System, hub.Property{Name: wire, Value: value})
+		m.System = append(m.System, hubdata.Property{Name: wire, Value: value})
 		switch wire {
 		case "$.mid":
 			m.MessageID = value
@@ -217,16 +219,16 @@ func message(q *web.Request, body []byte, properties map[string]string) (hub.Mes
 			}
 		}
 	}
-	if len(m.MessageID) > hub.MaxMessageID {
+	if len(m.MessageID) > hubdata.MaxMessageID {
 		return m, web.Errorf(
 			400004,
 			"message id of %d characters, at most %d are allowed",
 			len(m.MessageID),
-			hub.MaxMessageID,
+			hubdata.MaxMessageID,
 		)
 	}
-	if n := hub.SizeOf(&m); n > hub.MaxMessage {
-		return m, web.Errorf(413001, "message of %d bytes, at most %d are allowed", n, hub.MaxMessage)
+	if n := hub.SizeOf(&m); n > hubdata.MaxMessage {
+		return m, web.Errorf(413001, "message of %d bytes, at most %d are allowed", n, hubdata.MaxMessage)
 	}
 	return m, nil
 }
@@ -245,7 +247,7 @@ func samePath(a, b string) bool {
 
 // checkProperty checks the name of an application property, and its value if
 // HTTPOptions.StrictValues is set.
-func checkProperty(h *hub.Hub, p hub.Property) *web.Error {
+func checkProperty(h *hub.Hub, p hubdata.Property) *web.Error {
 	switch {
 	case p.Name == "":
 		return web.Errorf(400004, "property without a name")

@@ -3,16 +3,18 @@ package httpfront
 import (
 	"net/http"
 
+	"github.com/hubline-iot/hubline/testbroker/fault"
+	"github.com/hubline-iot/hubline/testbroker/hubdata"
 	"github.com/hubline-iot/hubline/testbroker/internal/hub"
 	"github.com/hubline-iot/hubline/testbroker/internal/web"
 )
 
 // UploadRoutes are the routes of uploads, except those of the store.
 var UploadRoutes = []web.Route{
-	{Kind: hub.RouteUpload, Method: http.MethodPost, Path: "devices/{device}/files", Do: beginUpload},
-	{Kind: hub.RouteUploadDone, Method: http.MethodPost, Path: "devices/{device}/files/notifications", Do: endUpload},
-	{Kind: hub.RouteUploadDone, Method: http.MethodPost, Path: "devices/{device}/files/notifications/", Do: endUpload},
-	{Kind: hub.RouteUploadDone, Method: http.MethodPost, Path: "devices/{device}/files/notifications/{correlation}",
+	{Kind: fault.RouteUpload, Method: http.MethodPost, Path: "devices/{device}/files", Do: beginUpload},
+	{Kind: fault.RouteUploadDone, Method: http.MethodPost, Path: "devices/{device}/files/notifications", Do: endUpload},
+	{Kind: fault.RouteUploadDone, Method: http.MethodPost, Path: "devices/{device}/files/notifications/", Do: endUpload},
+	{Kind: fault.RouteUploadDone, Method: http.MethodPost, Path: "devices/{device}/files/notifications/{correlation}",
 		Do: endUpload},
 }
 
@@ -41,10 +43,10 @@ func beginUpload(q *web.Request) web.Answer {
 	}
 	up := h.UploadTable.Begin(q.ID.Device, *in.BlobName, h.Now())
 	if up == nil {
-		return q.Fail(web.Errorf(403006, "the device has %d uploads running", hub.MaxUploads))
+		return q.Fail(web.Errorf(403006, "the device has %d uploads running", hubdata.MaxUploads))
 	}
 	h.Faults.Spend(q.ID, up.Started, uploadCost)
-	h.Event(up.Event(), q.C)
+	h.Event(hub.UploadEvent(*up), q.C)
 	h.Changed.Wake()
 	return web.AnswerJSON(struct {
 		CorrelationID string `json:"correlationId"`
@@ -100,7 +102,7 @@ func endUpload(q *web.Request) web.Answer {
 	if code != 0 {
 		return q.Fail(web.Errorf(code, "upload %q", in.CorrelationID))
 	}
-	h.Event(up.Event(), q.C)
+	h.Event(hub.UploadEvent(up), q.C)
 	h.Changed.Wake()
 	return web.Answer{Status: http.StatusNoContent}
 }

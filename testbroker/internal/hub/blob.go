@@ -1,90 +1,15 @@
 package hub
 
 import (
-	"bytes"
-	"crypto/sha256"
-	"errors"
-	"fmt"
-	"io"
 	"slices"
 	"sync"
-	"time"
+
+	"github.com/hubline-iot/hubline/testbroker/hubdata"
 )
-
-// Blob is a file in the store.
-type Blob struct {
-	// Name is the name in the container: the device id, a slash, and the rest.
-	Name string
-	// Size is the size of the whole file in bytes.
-	Size int64
-	// Blocks are the parts of the file, in order. A file stored by a single request has one.
-	Blocks []BlobBlock
-	// MD5 is the hash of the whole file that the device stated; nil if it stated none. The store does
-	// not check it.
-	MD5 []byte
-	// ContentType is the content type that the device stated.
-	ContentType string
-	// Stored is when this version of the file was stored. Version counts how often a file of this name
-	// was stored.
-	Stored  time.Time
-	Version int
-
-	keeps bool
-}
-
-// BlobBlock is a part of a file.
-type BlobBlock struct {
-	// ID is the base64 name that the device gave the block; empty for a file stored by a single
-	// request.
-	ID string
-	// Size is the size in bytes.
-	Size int64
-	// SHA256 is the hash of the content.
-	SHA256 [sha256.Size]byte
-
-	body []byte // nil with UploadOptions.Digest
-}
-
-// Bytes returns the content. It fails if the store keeps only hashes.
-func (b Blob) Bytes() ([]byte, error) {
-	if !b.keeps {
-		return nil, errors.New("testbroker: UploadOptions.Digest is set, so the store has no content")
-	}
-	out := make([]byte, 0, b.Size)
-	for _, part := range b.Blocks {
-		out = append(out, part.body...)
-	}
-	return out, nil
-}
-
-// Matches compares the file with the content of r, block by block, and returns nil if they are
-// equal.
-func (b Blob) Matches(r io.Reader) error {
-	var at int64
-	for i, part := range b.Blocks {
-		sum := sha256.New()
-		n, err := io.CopyN(sum, r, part.Size)
-		if err != nil {
-			return fmt.Errorf("testbroker: block %d of %s: at byte %d: %w", i, b.Name, at+n, err)
-		}
-		if !bytes.Equal(sum.Sum(nil), part.SHA256[:]) {
-			return fmt.Errorf("testbroker: block %d of %s, bytes %d to %d: other content", i, b.Name, at, at+n)
-		}
-		at += n
-	}
-	switch n, err := io.Copy(io.Discard, r); {
-	case err != nil:
-		return fmt.Errorf("testbroker: after %s: %w", b.Name, err)
-	case n > 0:
-		return fmt.Errorf("testbroker: %s has %d bytes, %d too few", b.Name, b.Size, n)
-	}
-	return nil
-}
 
 // blobStore is one container of a blob store.
 type blobStore struct {
-	Keys   blobKeys
-	digest bool // keep only hashes
+	Keys blobKeys
 
 	mu    sync.Mutex
 	blobs map[string]*storedBlob
@@ -94,19 +19,19 @@ type blobStore struct {
 // blocks that may become one, both, or neither.
 type storedBlob struct {
 	upload string // correlation id of the newest upload of that name
-	file   *Blob
-	staged map[string]BlobBlock // by ID
+	file   *hubdata.Blob
+	staged map[string]hubdata.BlobBlock // by ID
 }
 
 // maxStaged is how many staged blocks one file may have.
 const maxStaged = 100_000
 
-func (s *blobStore) Get(name string) (Blob, bool) {
+func (s *blobStore) Get(name string) (hubdata.Blob, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	b := s.blobs[name]
 	if b == nil || b.file == nil {
-		return Blob{}, false
+		return hubdata.Blob{}, false
 	}
 	out := *b.file
 	out.Blocks, out.MD5 = slices.Clone(out.Blocks), slices.Clone(out.MD5)
@@ -124,7 +49,7 @@ func (s *blobStore) expect(name, upload string) {
 	defer s.mu.Unlock()
 	b := s.blobs[name]
 	if b == nil {
-		b = &storedBlob{staged: make(map[string]BlobBlock)}
+		b = &storedBlob{staged: make(map[string]hubdata.BlobBlock)}
 		s.blobs[name] = b
 	}
 	b.upload = upload
@@ -140,7 +65,7 @@ func (s *blobStore) forget(name, upload string) {
 }
 
 // Put stores a file sent in a single request. Staged blocks are dropped.
-func (s *blobStore) Put(file Blob) *BlobError {
+func (s *blobStore) Put(file hubdata.Blob) *BlobError {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	b := s.blobs[file.Name]
@@ -151,7 +76,7 @@ func (s *blobStore) Put(file Blob) *BlobError {
 	return nil
 }
 
-func (s *blobStore) replaceLocked(b *storedBlob, file Blob) {
+func (s *blobStore) replaceLocked(b *storedBlob, file hubdata.Blob) {
 	if b.file != nil {
 		file.Version = b.file.Version
 	}
@@ -159,13 +84,12 @@ func (s *blobStore) replaceLocked(b *storedBlob, file Blob) {
 	for _, part := range file.Blocks {
 		file.Size += part.Size
 	}
-	file.keeps = !s.digest
 	b.file = &file
 	clear(b.staged)
 }
 
 // Stage keeps a block for a later Commit and replaces a staged block with the same ID.
-func (s *blobStore) Stage(name string, part BlobBlock) *BlobError {
+func (s *blobStore) Stage(name string, part hubdata.BlobBlock) *BlobError {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	b := s.blobs[name]
@@ -192,14 +116,14 @@ type ListedBlock struct {
 }
 
 // Commit makes a file of blocks. Staged blocks that are not in the list are dropped.
-func (s *blobStore) Commit(file Blob, list []ListedBlock) *BlobError {
+func (s *blobStore) Commit(file hubdata.Blob, list []ListedBlock) *BlobError {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	b := s.blobs[file.Name]
 	if b == nil {
 		return BlobExpired
 	}
-	old := make(map[string]BlobBlock)
+	old := make(map[string]hubdata.BlobBlock)
 	if b.file != nil {
 		for _, part := range b.file.Blocks {
 			old[part.ID] = part
@@ -241,8 +165,3 @@ var (
 	blobTooManyStaged = &BlobError{409, "BlockCountExceedsLimit",
 		"The uncommitted block count cannot exceed the maximum limit of 100,000 blocks."}
 )
-
-// NewBlock returns a block of a file. Its content is nil in a store that keeps only hashes.
-func NewBlock(id string, size int64, sum [sha256.Size]byte, content []byte) BlobBlock {
-	return BlobBlock{ID: id, Size: size, SHA256: sum, body: content}
-}

@@ -7,33 +7,25 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/hubline-iot/hubline/testbroker/hubdata"
 )
 
 const (
-	MaxC2D       = 64 << 10
-	MaxMessageID = 128
-	maxTopic     = 1<<16 - 1
+	maxTopic  = 1<<16 - 1
+	c2dStates = hubdata.Rejected + 1
 )
 
 // ErrQueueFull is returned by [Hub.SendC2D] while the device's queue of C2D messages is full.
 var ErrQueueFull = errors.New("testbroker: the device's queue of commands is full")
 
-// C2DOptions are the settings of the C2D queues. The zero value of each field means its default.
+// C2DOptions are the settings of testbroker.C2DOptions, which documents them.
 type C2DOptions struct {
-	// Queue is how many C2D messages may wait for one device, including unacknowledged ones. Default:
-	// 50.
-	Queue int
-	// TTL is the time from [Hub.SendC2D] to the expiry of a C2D message without an Expiry. Default: 1
-	// hour.
-	TTL time.Duration
-	// Lock is how long a delivered C2D message waits for its PUBACK or outcome, or over HTTP for its
-	// DELETE, before it is delivered again. Default: 60 s.
-	Lock time.Duration
-	// MaxDeliveries is how often a C2D message is delivered before it is dead-lettered. Default: 10.
+	Queue         int
+	TTL           time.Duration
+	Lock          time.Duration
 	MaxDeliveries int
-	// Window is how many unacknowledged C2D messages a client over MQTT may have. Over AMQP the
-	// client's credit sets the limit. Default: 16.
-	Window int
+	Window        int
 }
 
 func (o C2DOptions) withDefaults() C2DOptions {
@@ -46,102 +38,26 @@ func (o C2DOptions) withDefaults() C2DOptions {
 	}
 }
 
-// C2D is a cloud-to-device message. Empty fields are absent.
-type C2D struct {
-	MessageID       string
-	CorrelationID   string
-	UserID          string
-	ContentType     string
-	ContentEncoding string
-	// Ack selects the outcomes for which the sender wants feedback: "none", "positive", "negative",
-	// "full" or empty.
-	Ack string
-	// Expiry is a time of the hub's clock. The device receives it only if the sender has set it.
-	Expiry time.Time
-	// Properties are the application properties, in order. An empty value is sent as "name=".
-	Properties []Property
-	// Extra is text that is appended to the properties in the topic unchanged, for example "&name" for
-	// a property without a value, or "/".
-	Extra string
-	// Body is the payload, at most [MaxC2D] bytes.
-	Body []byte
-}
-
-// C2DState is the state of a C2D message.
-type C2DState uint8
-
-const (
-	Enqueued C2DState = iota + 1
-	Invisible
-	Completed
-	Expired
-	DeadLettered
-	Purged
-	Rejected
-
-	c2dStates = Rejected + 1
-)
-
-var c2dStateNames = [c2dStates]string{
-	Enqueued: "enqueued", Invisible: "invisible", Completed: "completed", Expired: "expired",
-	DeadLettered: "dead-lettered", Purged: "purged",
-	Rejected: "rejected",
-}
-
-// String returns the state in lower case.
-func (s C2DState) String() string {
-	if s < c2dStates && s != 0 {
-		return c2dStateNames[s]
-	}
-	return fmt.Sprintf("C2DState(%d)", uint8(s))
-}
-
 // feedbackCodes are the feedback status codes of the final states.
-var feedbackCodes = [c2dStates]string{Completed: "Success", Expired: "Expired", DeadLettered: "DeliveryCountExceeded",
-	Purged: "Purged", Rejected: "Rejected"}
+var feedbackCodes = [c2dStates]string{hubdata.Completed: "Success", hubdata.Expired: "Expired",
+	hubdata.DeadLettered: "DeliveryCountExceeded",
+	hubdata.Purged:       "Purged", hubdata.Rejected: "Rejected"}
 
-// C2DRecord is a C2D message with its state.
-type C2DRecord struct {
-	// DeviceID and ModuleID name the receiver. ModuleID is empty for the device itself.
-	DeviceID, ModuleID string
-	// Sequence numbers the C2D messages of one receiver, from 1.
-	Sequence int
-	// C2D is the message as sent, with its effective expiry.
-	C2D C2D
-	// Topic is the topic to which it is published.
-	Topic string
-	// State is its state.
-	State C2DState
-	// Deliveries is how often it was delivered to the device. Over MQTT all deliveries but the first
-	// had DUP set.
-	Deliveries int
-	// Connection is the number of the connection of the last delivery.
-	Connection uint64
-	// PacketID is the packet id of its deliveries with QoS 1. It stays the same.
-	PacketID uint16
-	// LockToken is the lock token of the last delivery over AMQP or HTTP.
-	LockToken string
-	// Enqueued and Ended are times of the hub's clock. Ended is zero while the C2D message waits.
-	Enqueued, Ended time.Time
-	// Feedback is the status code that the sender receives in the end: "Success", "Expired",
-	// "DeliveryCountExceeded", "Purged" or "Rejected". It is empty if Ack does not ask for it.
-	Feedback string
-}
-
-// feedback returns the status code that the sender receives for a final state; empty if none.
-func (m C2D) feedback(end C2DState) string {
-	if m.Ack == "full" || m.Ack == "positive" && end == Completed || m.Ack == "negative" && end != Completed {
+// feedbackOf returns the status code that the sender receives for a final state; empty if none.
+func feedbackOf(m hubdata.C2D, end hubdata.C2DState) string {
+	if m.Ack == "full" || m.Ack == "positive" && end == hubdata.Completed || m.Ack == "negative" &&
+		end != hubdata.Completed {
 		return feedbackCodes[end]
 	}
 	return ""
 }
 
-func (m C2D) check() error {
+func checkC2D(m hubdata.C2D) error {
 	switch {
-	case len(m.Body) > MaxC2D:
-		return fmt.Errorf("command of %d bytes, at most %d are allowed", len(m.Body), MaxC2D)
-	case len(m.MessageID) > MaxMessageID:
-		return fmt.Errorf("message id of %d characters, at most %d are allowed", len(m.MessageID), MaxMessageID)
+	case len(m.Body) > hubdata.MaxC2D:
+		return fmt.Errorf("command of %d bytes, at most %d are allowed", len(m.Body), hubdata.MaxC2D)
+	case len(m.MessageID) > hubdata.MaxMessageID:
+		return fmt.Errorf("message id of %d characters, at most %d are allowed", len(m.MessageID), hubdata.MaxMessageID)
 	case !slices.Contains([]string{"", "none", "positive", "negative", "full"}, m.Ack):
 		return fmt.Errorf("ack %q", m.Ack)
 	}
@@ -154,12 +70,12 @@ func (m C2D) check() error {
 }
 
 // SendC2D implements testbroker.Hub.SendC2D.
-func (h *Hub) SendC2D(id string, m C2D) error {
+func (h *Hub) SendC2D(id string, m hubdata.C2D) error {
 	who := SplitIdentity(id)
-	if err := m.check(); err != nil {
+	if err := checkC2D(m); err != nil {
 		return fmt.Errorf("testbroker: %w", err)
 	}
-	topic := m.topic(who)
+	topic := c2dTopic(m, who)
 	if len(topic) > maxTopic {
 		return fmt.Errorf("testbroker: command with a topic of %d bytes, at most %d are allowed", len(topic), maxTopic)
 	}
@@ -175,13 +91,13 @@ func (h *Hub) SendC2D(id string, m C2D) error {
 	if err := q.add(m, topic); err != nil {
 		return err
 	}
-	h.Faults.Spend(who, h.Now(), m.size())
+	h.Faults.Spend(who, h.Now(), sizeOfC2D(m))
 	h.Changed.Wake()
 	return nil
 }
 
-// size counts as the service does for limits and quotas.
-func (m C2D) size() int {
+// sizeOfC2D counts as the service does for limits and quotas.
+func sizeOfC2D(m hubdata.C2D) int {
 	n := len(m.Body) + len(m.MessageID) + len(m.CorrelationID) + len(m.UserID) + len(m.ContentType) +
 		len(m.ContentEncoding)
 	for _, p := range m.Properties {
@@ -237,8 +153,8 @@ func (h *Hub) PurgeC2D(device string) int {
 }
 
 // C2DLog implements testbroker.Hub.C2DLog.
-func (h *Hub) C2DLog(device string) []C2DRecord {
-	var all []C2DRecord
+func (h *Hub) C2DLog(device string) []hubdata.C2DRecord {
+	var all []hubdata.C2DRecord
 	for _, q := range h.queuesOf(device) {
 		all = q.appendLog(all)
 	}
@@ -246,7 +162,7 @@ func (h *Hub) C2DLog(device string) []C2DRecord {
 }
 
 // CountC2D implements testbroker.Hub.CountC2D.
-func (h *Hub) CountC2D(device string, state C2DState) int {
+func (h *Hub) CountC2D(device string, state hubdata.C2DState) int {
 	n := 0
 	for _, q := range h.queuesOf(device) {
 		n += q.count(state)
@@ -256,6 +172,6 @@ func (h *Hub) CountC2D(device string, state C2DState) int {
 
 // WaitC2D waits until at least n C2D messages to a device, named as in [Hub.Connections], are in a
 // state. It fails when the context ends or the hub is closed.
-func (h *Hub) WaitC2D(ctx context.Context, device string, state C2DState, n int) error {
+func (h *Hub) WaitC2D(ctx context.Context, device string, state hubdata.C2DState, n int) error {
 	return h.until(ctx, func() bool { return h.CountC2D(device, state) >= n })
 }

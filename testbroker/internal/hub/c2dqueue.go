@@ -9,6 +9,9 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/hubline-iot/hubline/testbroker/event"
+	"github.com/hubline-iot/hubline/testbroker/hubdata"
 )
 
 // A Queue holds the C2D messages of one identity. It exists until the hub is closed, across
@@ -25,13 +28,13 @@ type Queue struct {
 	paused   bool     // the receiver has unsubscribed; it can still acknowledge delivered messages
 	packetID uint16
 	timer    *time.Timer // fires at the next end of a lock or expiry
-	news     []Event     // state changes without an event yet
-	telling  bool
+
+	events relay[event.Event] // state changes, in order
 }
 
 // Command is a C2D message in a queue.
 type Command struct {
-	C2DRecord
+	hubdata.C2DRecord
 	locked time.Time // when its lock ends, while Invisible
 	Tag    string    // tag of the AMQP delivery that locks it
 	pulled bool      // locked by an HTTP client's request; only while Invisible
@@ -51,63 +54,64 @@ type Receiver interface {
 	Replaced(by *Conn)
 }
 
-func (q *Queue) add(m C2D, topic string) error {
+func (q *Queue) add(m hubdata.C2D, topic string) error {
 	now := q.Hub.Now()
 	if m.Expiry.IsZero() {
 		m.Expiry = now.Add(q.Hub.C2d.TTL)
 	}
+	defer q.report()
 	q.mu.Lock()
-	defer q.unlock()
+	defer q.mu.Unlock()
 	if len(q.waiting) >= q.Hub.C2d.Queue {
 		return ErrQueueFull
 	}
-	e := &Command{C2DRecord: C2DRecord{
-		DeviceID: q.id.Device, ModuleID: q.id.Module, Sequence: q.log.total() + 1, C2D: m, Topic: topic, State: Enqueued,
+	e := &Command{C2DRecord: hubdata.C2DRecord{
+		DeviceID: q.id.Device, ModuleID: q.id.Module, Sequence: q.log.total() + 1, C2D: m, Topic: topic,
+		State:    hubdata.Enqueued,
 		Enqueued: now,
 	}}
 	q.log.add(e)
 	q.waiting = append(q.waiting, e)
-	q.counts[Enqueued]++
+	q.counts[hubdata.Enqueued]++
 	q.noteLocked(e)
 	q.dispatchLocked()
 	return nil
 }
 
-// noteLocked queues an event with the state of a C2D message. unlock delivers it.
+// noteLocked queues an event with the state of a C2D message. report delivers it.
 func (q *Queue) noteLocked(e *Command) {
 	if q.Hub.onEvent != nil {
-		q.news = append(q.news, Event{
-			Kind: C2DChanged, Connection: e.Connection, DeviceID: q.id.Device, ModuleID: q.id.Module, Name: e.C2D.MessageID,
+		q.events.add(event.Event{
+			Kind: event.C2DChanged, Connection: e.Connection, DeviceID: q.id.Device, ModuleID: q.id.Module,
+			Name:   e.C2D.MessageID,
 			Detail: e.State.String(),
 		})
 	}
 }
 
-// unlock releases mu after a possible change and delivers the queued events in order, unless
-// another goroutine delivers them already.
-func (q *Queue) unlock() {
-	defer q.mu.Unlock()
-	relay(&q.mu, &q.telling, &q.news, func(e Event) { q.Hub.Event(e, nil) })
+// report delivers the queued events. It is called without mu, after a possible change.
+func (q *Queue) report() {
+	q.events.deliver(func(e event.Event) { q.Hub.Event(e, nil) })
 }
 
-func (q *Queue) becomeLocked(e *Command, s C2DState) {
+func (q *Queue) becomeLocked(e *Command, s hubdata.C2DState) {
 	q.counts[e.State]--
 	q.counts[s]++
 	e.State = s
 	q.noteLocked(e)
-	if s != Enqueued && s != Invisible {
+	if s != hubdata.Enqueued && s != hubdata.Invisible {
 		e.Ended = q.Hub.Now()
-		e.Feedback = e.C2D.feedback(s)
+		e.Feedback = feedbackOf(e.C2D, s)
 	}
 }
 
 // releaseLocked ends the lock of an unacknowledged C2D message.
 func (q *Queue) releaseLocked(e *Command) {
 	if e.Deliveries >= q.Hub.C2d.MaxDeliveries {
-		q.becomeLocked(e, DeadLettered)
+		q.becomeLocked(e, hubdata.DeadLettered)
 		return
 	}
-	q.becomeLocked(e, Enqueued)
+	q.becomeLocked(e, hubdata.Enqueued)
 }
 
 // takeLocked makes to the receiver. Messages that the previous receiver has not acknowledged are
@@ -127,6 +131,14 @@ func (q *Queue) takeLocked(to Receiver) {
 	}
 }
 
+// leave is leaveLocked for callers without the lock.
+func (q *Queue) leave(of func(Receiver) bool) {
+	defer q.report()
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.leaveLocked(of)
+}
+
 // leaveLocked ends deliveries to the receiver if of accepts it.
 func (q *Queue) leaveLocked(of func(Receiver) bool) {
 	if q.to == nil || !of(q.to) {
@@ -140,7 +152,7 @@ func (q *Queue) leaveLocked(of func(Receiver) bool) {
 // unlockLocked ends the locks of the receiver.
 func (q *Queue) unlockLocked() {
 	for _, e := range q.waiting {
-		if e.State == Invisible && !e.pulled {
+		if e.State == hubdata.Invisible && !e.pulled {
 			q.releaseLocked(e)
 		}
 	}
@@ -152,28 +164,28 @@ func (q *Queue) dispatchLocked() {
 	now, clock := time.Now(), q.Hub.Now()
 	unacked := 0
 	for _, e := range q.waiting {
-		if e.State == Invisible && !e.locked.After(now) {
+		if e.State == hubdata.Invisible && !e.locked.After(now) {
 			q.releaseLocked(e)
 		}
-		if e.State == Enqueued && !e.C2D.Expiry.After(clock) {
-			q.becomeLocked(e, Expired)
+		if e.State == hubdata.Enqueued && !e.C2D.Expiry.After(clock) {
+			q.becomeLocked(e, hubdata.Expired)
 		}
-		if e.State == Invisible && !e.pulled {
+		if e.State == hubdata.Invisible && !e.pulled {
 			unacked++
 		}
 	}
 	var next time.Duration // until the next lock or expiry ends; zero = none
 	for _, e := range q.waiting {
-		if e.State == Enqueued && q.to != nil && !q.paused && q.deliverLocked(e, unacked) {
-			if e.State == Invisible {
+		if e.State == hubdata.Enqueued && q.to != nil && !q.paused && q.deliverLocked(e, unacked) {
+			if e.State == hubdata.Invisible {
 				unacked++
 			}
 		}
 		var wait time.Duration
 		switch e.State {
-		case Enqueued:
+		case hubdata.Enqueued:
 			wait = e.C2D.Expiry.Sub(clock)
-		case Invisible:
+		case hubdata.Invisible:
 			wait = e.locked.Sub(now)
 		default:
 			continue
@@ -182,7 +194,8 @@ func (q *Queue) dispatchLocked() {
 			next = wait
 		}
 	}
-	q.waiting = slices.DeleteFunc(q.waiting, func(e *Command) bool { return e.State != Enqueued && e.State != Invisible })
+	q.waiting = slices.DeleteFunc(q.waiting,
+		func(e *Command) bool { return e.State != hubdata.Enqueued && e.State != hubdata.Invisible })
 	switch {
 	case next == 0:
 		if q.timer != nil {
@@ -195,15 +208,21 @@ func (q *Queue) dispatchLocked() {
 	}
 }
 
+// dispatch is dispatchLocked for callers without the lock.
+func (q *Queue) dispatch() {
+	defer q.report()
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.dispatchLocked()
+}
+
 // tick runs when the timer fires.
 func (q *Queue) tick() {
 	if !q.Hub.Enter() {
 		return
 	}
 	defer q.Hub.Wg.Done()
-	q.mu.Lock()
-	q.dispatchLocked()
-	q.unlock()
+	q.dispatch()
 	q.Hub.Changed.Wake()
 }
 
@@ -217,10 +236,10 @@ func (q *Queue) deliverLocked(e *Command, unacked int) bool {
 	e.Deliveries++
 	e.Connection = q.to.Client().Number
 	if settled {
-		q.becomeLocked(e, Completed)
+		q.becomeLocked(e, hubdata.Completed)
 		return true
 	}
-	q.becomeLocked(e, Invisible)
+	q.becomeLocked(e, hubdata.Invisible)
 	e.locked = time.Now().Add(q.Hub.C2d.Lock)
 	return true
 }
@@ -244,18 +263,17 @@ func (h *Hub) detach(c *Conn) {
 	if q == nil {
 		return
 	}
-	q.mu.Lock()
-	q.leaveLocked(func(r Receiver) bool { return r.Client() == c })
-	q.unlock()
+	q.leave(func(r Receiver) bool { return r.Client() == c })
 	h.Changed.Wake()
 }
 
 func (q *Queue) Purge() int {
+	defer q.report()
 	q.mu.Lock()
-	defer q.unlock()
+	defer q.mu.Unlock()
 	n := len(q.waiting)
 	for _, e := range q.waiting {
-		q.becomeLocked(e, Purged)
+		q.becomeLocked(e, hubdata.Purged)
 	}
 	q.dispatchLocked()
 	return n
@@ -269,7 +287,7 @@ func (q *Queue) stop() {
 	}
 }
 
-func (q *Queue) appendLog(all []C2DRecord) []C2DRecord {
+func (q *Queue) appendLog(all []hubdata.C2DRecord) []hubdata.C2DRecord {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for _, e := range q.log.entries {
@@ -280,7 +298,7 @@ func (q *Queue) appendLog(all []C2DRecord) []C2DRecord {
 	return all
 }
 
-func (q *Queue) count(s C2DState) int {
+func (q *Queue) count(s hubdata.C2DState) int {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if s >= c2dStates {
@@ -312,45 +330,45 @@ func GuidText(b [16]byte) string {
 
 // Kick delivers as much as the receiver takes.
 func (q *Queue) Kick() {
-	q.mu.Lock()
-	q.dispatchLocked()
-	q.unlock()
+	q.dispatch()
 	q.Hub.Changed.Wake()
 }
 
 // Pull locks the first waiting C2D message for a client that asked for one over HTTP. This lock
 // does not end with a connection.
-func (q *Queue) Pull(c *Conn) (C2DRecord, bool) {
+func (q *Queue) Pull(c *Conn) (hubdata.C2DRecord, bool) {
+	defer q.report()
 	q.mu.Lock()
-	defer q.unlock()
+	defer q.mu.Unlock()
 	q.dispatchLocked() // ends expired messages and locks
-	i := slices.IndexFunc(q.waiting, func(e *Command) bool { return e.State == Enqueued })
+	i := slices.IndexFunc(q.waiting, func(e *Command) bool { return e.State == hubdata.Enqueued })
 	if i < 0 {
-		return C2DRecord{}, false
+		return hubdata.C2DRecord{}, false
 	}
 	e := q.waiting[i]
 	e.Tag, e.LockToken = "", GuidText(q.Hub.LockToken(e))
 	e.pulled = true
 	e.Deliveries++
 	e.Connection = c.Number
-	q.becomeLocked(e, Invisible)
+	q.becomeLocked(e, hubdata.Invisible)
 	e.locked = time.Now().Add(q.Hub.C2d.Lock)
 	q.dispatchLocked()
 	return e.C2DRecord, true
 }
 
 // Settle applies a client's outcome to a C2D message that it pulled; false when the lock has ended.
-func (q *Queue) Settle(lock string, to C2DState) bool {
+func (q *Queue) Settle(lock string, to hubdata.C2DState) bool {
+	defer q.report()
 	q.mu.Lock()
-	defer q.unlock()
+	defer q.mu.Unlock()
 	q.dispatchLocked()
 	i := slices.IndexFunc(q.waiting, func(e *Command) bool {
-		return e.State == Invisible && e.pulled && strings.EqualFold(e.LockToken, lock)
+		return e.State == hubdata.Invisible && e.pulled && strings.EqualFold(e.LockToken, lock)
 	})
 	if i < 0 {
 		return false
 	}
-	if to == Enqueued {
+	if to == hubdata.Enqueued {
 		q.releaseLocked(q.waiting[i])
 	} else {
 		q.becomeLocked(q.waiting[i], to)
@@ -361,23 +379,23 @@ func (q *Queue) Settle(lock string, to C2DState) bool {
 
 // Receive makes to the receiver. The previous receiver loses the messages that it has not settled.
 func (q *Queue) Receive(to Receiver) {
+	defer q.report()
 	q.mu.Lock()
-	defer q.unlock()
+	defer q.mu.Unlock()
 	q.takeLocked(to)
 	q.dispatchLocked()
 }
 
 // Unreceive ends deliveries to a receiver.
 func (q *Queue) Unreceive(to Receiver) {
-	q.mu.Lock()
-	defer q.unlock()
-	q.leaveLocked(func(r Receiver) bool { return r == to })
+	q.leave(func(r Receiver) bool { return r == to })
 }
 
 // Pause ends deliveries to a connection's receiver, which can still settle delivered messages.
 func (q *Queue) Pause(c *Conn) {
+	defer q.report()
 	q.mu.Lock()
-	defer q.unlock()
+	defer q.mu.Unlock()
 	if q.to != nil && q.to.Client() == c {
 		q.paused = true
 	}
@@ -386,11 +404,12 @@ func (q *Queue) Pause(c *Conn) {
 // Acknowledge completes the C2D message that was delivered on a connection with a packet id. If its
 // lock has ended, it does nothing.
 func (q *Queue) Acknowledge(c *Conn, packetID uint16) {
+	defer q.report()
 	q.mu.Lock()
-	defer q.unlock()
+	defer q.mu.Unlock()
 	for _, e := range q.waiting {
-		if e.PacketID == packetID && e.State == Invisible && !e.pulled && q.to != nil && q.to.Client() == c {
-			q.becomeLocked(e, Completed)
+		if e.PacketID == packetID && e.State == hubdata.Invisible && !e.pulled && q.to != nil && q.to.Client() == c {
+			q.becomeLocked(e, hubdata.Completed)
 			q.dispatchLocked()
 			return
 		}
@@ -399,15 +418,16 @@ func (q *Queue) Acknowledge(c *Conn, packetID uint16) {
 
 // SettleTag applies a receiver's outcome to the C2D message that was delivered with a tag;
 // [Enqueued] delivers it again. It returns false when the lock has ended.
-func (q *Queue) SettleTag(r Receiver, tag string, to C2DState) bool {
-	q.mu.Lock()
+func (q *Queue) SettleTag(r Receiver, tag string, to hubdata.C2DState) bool {
 	defer q.Hub.Changed.Wake()
-	defer q.unlock()
+	defer q.report()
+	q.mu.Lock()
+	defer q.mu.Unlock()
 	for _, e := range q.waiting {
-		if e.Tag != tag || e.State != Invisible || q.to != r {
+		if e.Tag != tag || e.State != hubdata.Invisible || q.to != r {
 			continue
 		}
-		if to == Enqueued {
+		if to == hubdata.Enqueued {
 			q.releaseLocked(e)
 		} else {
 			q.becomeLocked(e, to)

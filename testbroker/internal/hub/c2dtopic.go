@@ -1,5 +1,9 @@
 package hub
 
+import (
+	"github.com/hubline-iot/hubline/testbroker/hubdata"
+)
+
 import "strings"
 
 // TimeLayout is the layout of times in topics. Some clients require exactly seven decimals.
@@ -8,10 +12,10 @@ const TimeLayout = "2006-01-02T15:04:05.0000000Z"
 // Commands returns the topic on which the identity receives C2D messages, without a property bag.
 func (id Identity) Commands() string { return id.Resource() + "/messages/devicebound/" }
 
-// topic returns the topic of a C2D message. The destination is always present and first, because
+// c2dTopic returns the topic of a C2D message. The destination is always present and first, because
 // some clients find the bag by it or fail without a bag. The dollar sign of system properties is
 // encoded, as some clients require.
-func (m C2D) topic(id Identity) string {
+func c2dTopic(m hubdata.C2D, id Identity) string {
 	var b strings.Builder
 	b.WriteString(id.Commands())
 	b.WriteString("%24.to=" + escape("/"+id.Resource()+"/messages/deviceBound"))
@@ -19,12 +23,12 @@ func (m C2D) topic(id Identity) string {
 	if !m.Expiry.IsZero() {
 		expiry = m.Expiry.UTC().Format(TimeLayout)
 	}
-	for _, p := range [...]Property{
+	for _, p := range [...]struct{ name, value string }{
 		{"%24.mid", m.MessageID}, {"%24.cid", m.CorrelationID}, {"%24.uid", m.UserID}, {"%24.ct", m.ContentType},
 		{"%24.ce", m.ContentEncoding}, {"%24.exp", expiry}, {"iothub-ack", m.Ack},
 	} {
-		if p.Value != "" {
-			b.WriteString("&" + p.Name + "=" + escape(p.Value))
+		if p.value != "" {
+			b.WriteString("&" + p.name + "=" + escape(p.value))
 		}
 	}
 	for _, p := range m.Properties {

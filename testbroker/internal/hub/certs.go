@@ -16,8 +16,8 @@ import (
 )
 
 const (
-	certBackdate = time.Hour // clients whose clock is a little slow accept the certificate
-	certLife     = 20 * 365 * 24 * time.Hour
+	CertBackdate = time.Hour // clients whose clock is a little slow accept the certificate
+	CertLife     = 20 * 365 * 24 * time.Hour
 )
 
 // certificates is a certification authority and the hub's certificate. Both are made on first use.
@@ -91,9 +91,9 @@ func (h *Hub) expiredCertificate() *tls.Certificate {
 	template.KeyUsage, template.ExtKeyUsage = present.Leaf.KeyUsage, present.Leaf.ExtKeyUsage
 	template.DNSNames, template.IPAddresses = present.Leaf.DNSNames, present.Leaf.IPAddresses
 	template.NotAfter = template.NotBefore
-	template.NotBefore = template.NotAfter.Add(-certBackdate)
-	key := newKey()
-	leaf := sign(template, h.certs.ca, key, h.certs.caKey)
+	template.NotBefore = template.NotAfter.Add(-CertBackdate)
+	key := NewKey()
+	leaf := Sign(template, h.certs.ca, key, h.certs.caKey)
 	return &tls.Certificate{Certificate: [][]byte{leaf.Raw}, PrivateKey: key, Leaf: leaf}
 }
 
@@ -106,12 +106,12 @@ func (h *Hub) authorityLocked() {
 	template.IsCA, template.BasicConstraintsValid = true, true
 	template.KeyUsage = x509.KeyUsageCertSign
 	if h.Seed == 0 {
-		h.certs.caKey = newKey()
+		h.certs.caKey = NewKey()
 	} else {
 		h.certs.caKey = seededKey(h.Seed)
 		template.NotBefore, template.NotAfter = seededFrom, seededUntil
 	}
-	h.certs.ca = sign(template, template, h.certs.caKey, h.certs.caKey)
+	h.certs.ca = Sign(template, template, h.certs.caKey, h.certs.caKey)
 	h.certs.pem = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: h.certs.ca.Raw})
 	h.certifyLocked("")
 }
@@ -131,8 +131,8 @@ func (h *Hub) certifyLocked(host string) {
 		template.Subject.CommonName = host
 		template.DNSNames, template.IPAddresses = []string{host}, nil
 	}
-	key := newKey()
-	leaf := sign(template, h.certs.ca, key, h.certs.caKey)
+	key := NewKey()
+	leaf := Sign(template, h.certs.ca, key, h.certs.caKey)
 	h.certs.server = &tls.Certificate{Certificate: [][]byte{leaf.Raw}, PrivateKey: key, Leaf: leaf}
 }
 
@@ -145,12 +145,12 @@ func (h *Hub) templateLocked(name string) *x509.Certificate {
 	return &x509.Certificate{
 		SerialNumber: big.NewInt(h.certs.serial),
 		Subject:      pkix.Name{CommonName: name},
-		NotBefore:    now.Add(-certBackdate),
-		NotAfter:     now.Add(certLife),
+		NotBefore:    now.Add(-CertBackdate),
+		NotAfter:     now.Add(CertLife),
 	}
 }
 
-func newKey() *ecdsa.PrivateKey {
+func NewKey() *ecdsa.PrivateKey {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		panic("testbroker: no randomness for a key: " + err.Error())
@@ -171,10 +171,10 @@ func seededKey(seed uint64) *ecdsa.PrivateKey {
 	}
 }
 
-// sign makes a certificate. The same input gives the same certificate, because signatures are
+// Sign makes a certificate. The same input gives the same certificate, because signatures are
 // deterministic (RFC 6979). It cannot fail: the package makes the templates and has checked the
 // host names.
-func sign(template, parent *x509.Certificate, key, signer *ecdsa.PrivateKey) *x509.Certificate {
+func Sign(template, parent *x509.Certificate, key, signer *ecdsa.PrivateKey) *x509.Certificate {
 	der, err := x509.CreateCertificate(nil, template, parent, &key.PublicKey, signer)
 	if err != nil {
 		panic("testbroker: " + err.Error())

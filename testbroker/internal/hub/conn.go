@@ -28,7 +28,7 @@ const (
 type Conn struct {
 	Stream net.Conn // carries the protocol: raw, or TLS, or a WebSocket over either. Set before the first packet.
 	Under  net.Conn // carries TLS: raw, or a front's wrapper of it
-	port   port
+	stack  Stack
 	Raw    net.Conn // a *Socket or *memconn.Conn; Write of neither ever blocks
 	Hub    *Hub
 	Number uint64

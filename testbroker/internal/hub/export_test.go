@@ -1,5 +1,10 @@
 package hub
 
+import (
+	"github.com/hubline-iot/hubline/testbroker/fault"
+	"github.com/hubline-iot/hubline/testbroker/hubdata"
+)
+
 // HistoryMoves adds n entries to a history. It returns how often the history moved to another
 // array, and the largest capacity of an array.
 func HistoryMoves(keep, n int) (moves, room int) {
@@ -26,10 +31,12 @@ func TokenCovers(tok, host, device, module string) bool {
 }
 
 // CommandTopic returns the topic of a C2D message.
-func CommandTopic(device, module string, m C2D) string { return m.topic(Identity{device, module}) }
+func CommandTopic(device, module string, m hubdata.C2D) string {
+	return c2dTopic(m, Identity{device, module})
+}
 
 // ReadFaultMessage reads a message that requests a fault.
-func ReadFaultMessage(m Message) (FaultMessage, bool) {
+func ReadFaultMessage(m hubdata.Message) (fault.Message, bool) {
 	_, f, ok := readFaultMessage(m)
 	return f, ok
 }

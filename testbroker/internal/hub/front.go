@@ -1,5 +1,9 @@
 package hub
 
+import (
+	"github.com/hubline-iot/hubline/testbroker/hubdata"
+)
+
 import "net"
 
 // A Front implements one protocol for the clients of a hub. It depends on the hub, not on other
@@ -10,7 +14,7 @@ type Front interface {
 	Below(c *Conn) (on net.Conn, offer []string)
 	// Serve serves a connection from the protocol's first byte to the end. It returns the protocol to
 	// which the client has switched, or zero and why the connection has ended.
-	Serve(c *Conn) (next Protocol, err error)
+	Serve(c *Conn) (next hubdata.Protocol, err error)
 	// MethodTargetLocked returns the client that accepts calls of a method; nil if there is none.
 	MethodTargetLocked(id Identity, name string) MethodTarget
 	// DesiredListenersLocked returns the clients that receive changes of desired properties.

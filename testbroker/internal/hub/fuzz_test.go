@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hubline-iot/hubline/testbroker/hubdata"
 	"github.com/hubline-iot/hubline/testbroker/internal/hub"
 )
 
@@ -46,7 +47,7 @@ func FuzzCommandTopic(f *testing.F) {
 	f.Add("a:b@c$d", "m", "", "", "a b&=%/+#?", "")
 	f.Add("d", "", "\x00\xff", "ü", "$.mid", "%24")
 	f.Fuzz(func(t *testing.T, device, module, id, kind, name, value string) {
-		m := hub.C2D{MessageID: id, ContentType: kind, Properties: []hub.Property{{Name: name, Value: value}}}
+		m := hubdata.C2D{MessageID: id, ContentType: kind, Properties: []hubdata.Property{{Name: name, Value: value}}}
 		head := "devices/" + device
 		if module != "" {
 			head += "/modules/" + module
@@ -77,7 +78,7 @@ func FuzzReadFaultMessage(f *testing.F) {
 	f.Add("KillAmqpc2dLink", "", "", "")
 	f.Add("InvokeThrottling", "20", "99999999999999999999", "-1")
 	f.Fuzz(func(t *testing.T, kind, reason, delay, duration string) {
-		m := hub.Message{DeviceID: "d", Properties: []hub.Property{
+		m := hubdata.Message{DeviceID: "d", Properties: []hubdata.Property{
 			{Name: "AzIoTHub_FaultOperationType", Value: kind}, {Name: "AzIoTHub_FaultOperationCloseReason", Value: reason},
 			{Name: "AzIoTHub_FaultOperationDelayInSecs", Value: delay}, {Name: "AzIoTHub_FaultOperationDurationInSecs",
 				Value: duration},

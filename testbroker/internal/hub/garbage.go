@@ -1,14 +1,18 @@
 package hub
 
+import (
+	"github.com/hubline-iot/hubline/testbroker/fault"
+)
+
 // Garbage applies a fault that sends bytes to the client: its own, or otherwise by default.
-func (h *Hub) Garbage(kind FaultKind, c *Conn, otherwise []byte) {
+func (h *Hub) Garbage(kind fault.Kind, c *Conn, otherwise []byte) {
 	if in := h.Faults.Take(kind, c.ID); in != nil {
 		h.Happened(in, c)
 		c.Write(GarbageOf(&in.Fault, otherwise))
 	}
 }
 
-func GarbageOf(f *Fault, otherwise []byte) []byte {
+func GarbageOf(f *fault.Fault, otherwise []byte) []byte {
 	if len(f.Bytes) > 0 {
 		return f.Bytes
 	}

@@ -3,24 +3,27 @@ package hub
 import (
 	"crypto/tls"
 	"net"
+
+	"github.com/hubline-iot/hubline/testbroker/fault"
+	"github.com/hubline-iot/hubline/testbroker/hubdata"
 )
 
-// port is the protocol stack of a place where connections come in.
-type port struct {
-	speaks Protocol // at first; HTTP can switch to another protocol
-	secure bool     // TLS
+// A Stack is what a port of the hub serves.
+type Stack struct {
+	Protocol hubdata.Protocol // at first; a client on HTTP can switch to another protocol
+	TLS      bool
 }
 
 // secure puts TLS on a connection. The handshake runs at the first read, unless a fault intervenes.
 func (h *Hub) secure(c *Conn, offer []string) error {
-	if in := h.Faults.Take(MuteHandshake, c.ID); in != nil {
-		c.SetCause(FaultError(MuteHandshake))
+	if in := h.Faults.Take(fault.MuteHandshake, c.ID); in != nil {
+		c.SetCause(FaultError(fault.MuteHandshake))
 		if c.Silence() {
 			h.Happened(in, c)
 		}
 		return nil
 	}
-	if in := h.Faults.Take(NotTLS, c.ID); in != nil {
+	if in := h.Faults.Take(fault.NotTLS, c.ID); in != nil {
 		var first [16]byte
 		if _, err := c.Raw.Read(first[:]); err != nil {
 			h.Faults.Release(in)
@@ -28,24 +31,24 @@ func (h *Hub) secure(c *Conn, offer []string) error {
 		}
 		h.Happened(in, c)
 		c.Write([]byte("HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"))
-		c.CloseGracefully(FaultError(NotTLS))
+		c.CloseGracefully(FaultError(fault.NotTLS))
 		c.Drain()
-		return FaultError(NotTLS)
+		return FaultError(fault.NotTLS)
 	}
 	below := c.Under
 	config := h.serverTLS()
 	config.NextProtos = offer
-	if in := h.Faults.Take(CutHandshake, c.ID); in != nil {
+	if in := h.Faults.Take(fault.CutHandshake, c.ID); in != nil {
 		c.pending = in
 		below = cutter{below, c}
-	} else if in := h.Faults.Take(OldTLS, c.ID); in != nil {
+	} else if in := h.Faults.Take(fault.OldTLS, c.ID); in != nil {
 		c.pending = in
 		config.MinVersion, config.MaxVersion = tls.VersionTLS10, tls.VersionTLS11
 		config.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) {
 			c.happened()
 			return nil, nil
 		}
-	} else if in := h.Faults.Take(ExpiredCertificate, c.ID); in != nil {
+	} else if in := h.Faults.Take(fault.ExpiredCertificate, c.ID); in != nil {
 		c.pending = in
 		config.GetCertificate = func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 			c.happened()
@@ -78,7 +81,7 @@ func (k cutter) Write(p []byte) (int, error) {
 	}
 	k.c.happened()
 	k.Conn.Write(p[:min(len(p), 10)])
-	k.c.SetCause(FaultError(CutHandshake))
+	k.c.SetCause(FaultError(fault.CutHandshake))
 	k.c.Leave(Over)
 	k.Conn.Close()
 	return 0, net.ErrClosed

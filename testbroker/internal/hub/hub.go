@@ -15,13 +15,16 @@ import (
 	"time"
 
 	"github.com/hubline-iot/hubline/internal/memconn"
+	"github.com/hubline-iot/hubline/testbroker/event"
+	"github.com/hubline-iot/hubline/testbroker/fault"
+	"github.com/hubline-iot/hubline/testbroker/hubdata"
 )
 
 const (
 	// DefaultHostName is the hub's name if Options.HostName is empty.
 	DefaultHostName = "hub.example.test"
-	// DefaultTokenGrace is how long an expired token is still accepted if Options.TokenGrace is zero.
-	DefaultTokenGrace = 5 * time.Minute
+
+	defaultTokenGrace = 5 * time.Minute // for which an expired token is still accepted
 
 	ConnectLimit = 60 * time.Second // from the accepted connection to the CONNECT packet
 )
@@ -47,51 +50,21 @@ var (
 	ErrParted = errors.New("client disconnected")
 )
 
-// Options are the settings of a hub. The zero value of each field means its default.
+// Options are the settings of testbroker.Options, which documents them.
 type Options struct {
-	// HostName is the hub's name in user names, tokens and its certificate. Default:
-	// [DefaultHostName].
-	HostName string
-	// Now is the hub's clock. The hub uses it to check tokens, to stamp messages and events, and to
-	// date its certificate. It is called from any goroutine. Default: [time.Now]. Delays and durations
-	// use the real clock, or the synctest bubble's.
-	Now func() time.Time
-	// TokenGrace is how long an expired token is still accepted. Default: [DefaultTokenGrace];
-	// negative: no grace.
-	TokenGrace time.Duration
-	// ConnectionGrace is the time from the expiry of its token to the end of a connection. Default:
-	// TokenGrace; negative: no grace.
+	HostName        string
+	Now             func() time.Time
+	TokenGrace      time.Duration
 	ConnectionGrace time.Duration
-	// C2D holds the settings of the C2D queues.
-	C2D C2DOptions
-	// FaultMessages says how the hub treats messages with which a device requests a fault. Default:
-	// the fault happens.
-	FaultMessages FaultMessages
-	// AMQP holds the settings of AMQP connections.
-	AMQP AMQPOptions
-	// HTTP holds the settings of HTTP connections.
-	HTTP HTTPOptions
-	// Uploads holds the settings of file uploads.
-	Uploads UploadOptions
-	// WebSocketFrame, unless zero, is the maximum payload of a frame that the hub sends, in bytes,
-	// regardless of packet boundaries. Default: each write is one frame.
-	WebSocketFrame int
-	// Keep, if positive, is how many entries of each log the hub keeps, the newest, so that it can run
-	// for any time. The logs are: messages, conflicts, method calls, their answers, requested faults,
-	// uploads with their files, and for each device or module its C2D messages and its twin requests.
-	// The hub forgets the oldest entries. It also forgets the C2D messages of a removed device after
-	// that many further removals. Waits, counts and sequence numbers include forgotten entries.
-	// Operations in progress continue, except that a forgotten upload is over. The memory of up to
-	// Keep forgotten entries is freed later. Default: all are kept until [Hub.Reset].
-	Keep int
-	// Seed, unless zero, makes keys, the certificate authority and the draws of faults repeatable:
-	// clients that trust a hub trust the next one with the same seed. Anyone who knows the seed can
-	// derive the keys.
-	Seed uint64
-	// OnEvent is called with every event: see [EventKind]. Goroutines of connections and callers of
-	// the hub call it concurrently. It must not block; it may call methods that do not block. Default:
-	// none.
-	OnEvent func(Event)
+	C2D             C2DOptions
+	FaultMessages   fault.MessageMode
+	AMQP            AMQPOptions
+	HTTP            HTTPOptions
+	Uploads         UploadOptions
+	WebSocketFrame  int
+	Keep            int
+	Seed            uint64
+	OnEvent         func(event.Event)
 }
 
 // Hub is an in-memory IoT hub. Make it with [New].
@@ -105,11 +78,11 @@ type Hub struct {
 	C2d      C2DOptions
 	AMQP     AMQPOptions
 	HTTP     HTTPOptions
-	Obedient FaultMessages
+	Obedient fault.MessageMode
 	WsFrame  int
-	onEvent  func(Event)
+	onEvent  func(event.Event)
 
-	Fronts  map[Protocol]Front
+	Fronts  map[hubdata.Protocol]Front
 	Done    chan struct{} // closed when Close begins
 	stopped chan struct{} // closed when Close has finished
 	// Every goroutine of the hub. It grows only under mu while closed is false, or from one of its
@@ -138,7 +111,7 @@ type Hub struct {
 	Queues      map[Identity]*Queue
 	cas         *x509.CertPool // trusted authorities of devices
 	Standing    map[Identity]StandingFault
-	orders      history[*FaultMessage]
+	orders      history[*fault.Message]
 	twinOf      map[Identity]*TwinState // twins in use so far
 }
 
@@ -150,8 +123,8 @@ func New(o *Options) (*Hub, error) {
 	h := &Hub{
 		Host:        cmp.Or(o.HostName, DefaultHostName),
 		Now:         o.Now,
-		grace:       max(cmp.Or(o.TokenGrace, DefaultTokenGrace), 0),
-		Life:        max(cmp.Or(o.ConnectionGrace, o.TokenGrace, DefaultTokenGrace), 0),
+		grace:       max(cmp.Or(o.TokenGrace, defaultTokenGrace), 0),
+		Life:        max(cmp.Or(o.ConnectionGrace, o.TokenGrace, defaultTokenGrace), 0),
 		Seed:        o.Seed,
 		keep:        max(o.Keep, 0),
 		C2d:         o.C2D.withDefaults(),
@@ -188,7 +161,7 @@ func New(o *Options) (*Hub, error) {
 }
 
 // SetFronts sets the front of each protocol. It is called before the first connection.
-func (h *Hub) SetFronts(all map[Protocol]Front) { h.Fronts = all }
+func (h *Hub) SetFronts(all map[hubdata.Protocol]Front) { h.Fronts = all }
 
 // HostName implements testbroker.Hub.HostName.
 func (h *Hub) HostName() string { return h.Host }
@@ -224,7 +197,8 @@ func (h *Hub) Close() error {
 	return errors.Join(errs...)
 }
 
-func (h *Hub) dial(ctx context.Context, network, addr string, at port) (net.Conn, error) {
+// Dial connects to a port of the hub in memory.
+func (h *Hub) Dial(ctx context.Context, network, addr string, at Stack) (net.Conn, error) {
 	fail := func(err error) (net.Conn, error) {
 		return nil, &net.OpError{Op: "dial", Net: network, Addr: memconn.Addr(addr), Err: err}
 	}
@@ -232,7 +206,7 @@ func (h *Hub) dial(ctx context.Context, network, addr string, at port) (net.Conn
 		return fail(err)
 	}
 	refused := os.NewSyscallError("connect", syscall.ECONNREFUSED)
-	if in := h.Faults.InForce(Absent, Identity{}); in != nil {
+	if in := h.Faults.InForce(fault.Absent, Identity{}); in != nil {
 		h.Happened(in, nil)
 		return fail(refused)
 	}
@@ -253,14 +227,15 @@ func (h *Hub) nextPort() string {
 }
 
 // serve runs a connection in its own goroutine; false when the hub is closed or being reset.
-func (h *Hub) serve(raw net.Conn, at port) bool {
+func (h *Hub) serve(raw net.Conn, at Stack) bool {
 	sock, real := raw.(*net.TCPConn)
 	var queue *Socket
 	if real {
 		queue = newSocket(sock)
 		raw = queue
 	}
-	c := &Conn{Stream: raw, Raw: raw, Under: raw, port: at, Hub: h, Closed: make(chan struct{}), Done: make(chan struct{})}
+	c := &Conn{Stream: raw, Raw: raw, Under: raw, stack: at, Hub: h, Closed: make(chan struct{}),
+		Done: make(chan struct{})}
 	h.Mu.Lock()
 	if h.closed || h.resetting != nil {
 		h.Mu.Unlock()
@@ -284,7 +259,7 @@ func (h *Hub) run(c *Conn) {
 	defer h.Wg.Done()
 	defer close(c.Done)
 	c.SetDeadline(time.Now().Add(ConnectLimit))
-	if in := h.Faults.InForce(HalfOpen, Identity{}); in != nil {
+	if in := h.Faults.InForce(fault.HalfOpen, Identity{}); in != nil {
 		if c.Silence() { // also during the handshake
 			h.Happened(in, c)
 		}
@@ -295,14 +270,14 @@ func (h *Hub) run(c *Conn) {
 // speak passes a connection to the front of its port, and to the next front when the client
 // switches protocols.
 func (h *Hub) speak(c *Conn) error {
-	under, offer := h.Fronts[c.port.speaks].Below(c)
+	under, offer := h.Fronts[c.stack.Protocol].Below(c)
 	c.Under = under
-	if c.port.secure && c.Mode.Load() == Open {
+	if c.stack.TLS && c.Mode.Load() == Open {
 		if err := h.secure(c, offer); err != nil {
 			return err
 		}
 	}
-	next, err := h.Fronts[c.port.speaks].Serve(c)
+	next, err := h.Fronts[c.stack.Protocol].Serve(c)
 	if err == nil && next != 0 {
 		_, err = h.Fronts[next].Serve(c)
 	}
@@ -364,7 +339,7 @@ func (h *Hub) finish(c *Conn, err error) {
 	if peer != nil {
 		peer.Finish(cause, live, closed)
 	} else {
-		h.Event(Event{Kind: Refused, Err: cause}, c)
+		h.Event(event.Event{Kind: event.Refused, Err: cause}, c)
 	}
 	h.Changed.Wake()
 }

@@ -5,13 +5,16 @@ import (
 	"fmt"
 	"net"
 	"time"
+
+	"github.com/hubline-iot/hubline/testbroker/fault"
 )
 
 // acceptPause is the delay after a failed Accept, for example when the process has no free file
 // descriptor.
 const acceptPause = 10 * time.Millisecond
 
-func (h *Hub) listen(addr string, at port) (net.Addr, error) {
+// Listen opens a port on a real address.
+func (h *Hub) Listen(addr string, at Stack) (net.Addr, error) {
 	l, err := net.Listen("tcp", addr)
 	if err != nil {
 		return nil, fmt.Errorf("testbroker: %w", err)
@@ -29,7 +32,7 @@ func (h *Hub) listen(addr string, at port) (net.Addr, error) {
 
 // accept is the goroutine of a listener. It ends when the hub closes the listener. Close waits for
 // it.
-func (h *Hub) accept(l net.Listener, at port) {
+func (h *Hub) accept(l net.Listener, at Stack) {
 	for {
 		raw, err := l.Accept()
 		switch {
@@ -46,7 +49,7 @@ func (h *Hub) accept(l net.Listener, at port) {
 			continue
 		}
 		// The port stays open, because another program could take a closed port before the absence ends.
-		if in := h.Faults.InForce(Absent, Identity{}); in != nil {
+		if in := h.Faults.InForce(fault.Absent, Identity{}); in != nil {
 			h.Happened(in, nil)
 			abort(raw)
 			continue

@@ -4,20 +4,16 @@ import (
 	"bytes"
 	"context"
 	"sync"
-)
 
-// Conflict is a pair of messages of one sender with the same message id but different bodies. A
-// sender that repeats a message after a loss must repeat it unchanged.
-type Conflict struct {
-	First, Second Message
-}
+	"github.com/hubline-iot/hubline/testbroker/hubdata"
+)
 
 // telemetryLog holds the messages in order of arrival.
 type telemetryLog struct {
 	mu        sync.Mutex
-	messages  history[Message]
+	messages  history[hubdata.Message]
 	copies    map[messageKey]copies // of messages with an id
-	conflicts history[Conflict]
+	conflicts history[hubdata.Conflict]
 }
 
 func (l *telemetryLog) init(keep int) {
@@ -34,9 +30,9 @@ type messageKey struct {
 // repetition.
 type copies struct{ first, last int }
 
-func (m *Message) key() messageKey { return messageKey{SenderOf(m), m.MessageID} }
+func keyOf(m *hubdata.Message) messageKey { return messageKey{SenderOf(m), m.MessageID} }
 
-func (l *telemetryLog) add(m Message) {
+func (l *telemetryLog) add(m hubdata.Message) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	m.Sequence = l.messages.total() + 1
@@ -49,40 +45,40 @@ func (l *telemetryLog) add(m Message) {
 }
 
 // compareLocked compares a message with the first one of the same id.
-func (l *telemetryLog) compareLocked(m *Message) {
-	c, again := l.copies[m.key()]
+func (l *telemetryLog) compareLocked(m *hubdata.Message) {
+	c, again := l.copies[keyOf(m)]
 	if !again {
 		c.first = m.Sequence
 	} else if first := &l.messages.entries[c.first-1-l.messages.forgotten]; !bytes.Equal(first.Body, m.Body) {
-		l.conflicts.add(Conflict{*first, *m})
+		l.conflicts.add(hubdata.Conflict{First: *first, Second: *m})
 		return
 	}
 	c.last = m.Sequence
-	l.copies[m.key()] = c
+	l.copies[keyOf(m)] = c
 }
 
 // forgetLocked removes a forgotten message from copies. If it was the first of its id, a kept copy
 // takes its place.
-func (l *telemetryLog) forgetLocked(old *Message) {
-	switch c := l.copies[old.key()]; old.Sequence {
+func (l *telemetryLog) forgetLocked(old *hubdata.Message) {
+	switch c := l.copies[keyOf(old)]; old.Sequence {
 	case c.last:
-		delete(l.copies, old.key())
+		delete(l.copies, keyOf(old))
 	case c.first:
-		l.copies[old.key()] = copies{c.last, c.last}
+		l.copies[keyOf(old)] = copies{c.last, c.last}
 	}
 }
 
-func (l *telemetryLog) view() []Message {
+func (l *telemetryLog) view() []hubdata.Message {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.messages.view()
 }
 
 // Messages implements testbroker.Hub.Messages.
-func (h *Hub) Messages() []Message {
-	all := append([]Message(nil), h.log.view()...)
+func (h *Hub) Messages() []hubdata.Message {
+	all := append([]hubdata.Message(nil), h.log.view()...)
 	for i := range all {
-		all[i] = all[i].clone()
+		all[i] = cloneMessage(all[i])
 	}
 	return all
 }
@@ -102,12 +98,12 @@ func (h *Hub) Forgotten() int {
 }
 
 // Conflicts implements testbroker.Hub.Conflicts.
-func (h *Hub) Conflicts() []Conflict {
+func (h *Hub) Conflicts() []hubdata.Conflict {
 	h.log.mu.Lock()
 	defer h.log.mu.Unlock()
-	all := append([]Conflict(nil), h.log.conflicts.entries...)
+	all := append([]hubdata.Conflict(nil), h.log.conflicts.entries...)
 	for i, c := range all {
-		all[i] = Conflict{c.First.clone(), c.Second.clone()}
+		all[i] = hubdata.Conflict{First: cloneMessage(c.First), Second: cloneMessage(c.Second)}
 	}
 	return all
 }
@@ -122,7 +118,7 @@ func (h *Hub) WaitMessages(ctx context.Context, n int) error {
 // or answer. ok may call methods of the hub that do not block. It must not modify the log, which
 // holds the kept messages; [Message.Sequence] is the position of a message among all. Wait fails
 // when the context ends or the hub is closed.
-func (h *Hub) Wait(ctx context.Context, ok func(log []Message) bool) error {
+func (h *Hub) Wait(ctx context.Context, ok func(log []hubdata.Message) bool) error {
 	return h.until(ctx, func() bool { return ok(h.log.view()) })
 }
 

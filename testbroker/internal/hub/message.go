@@ -2,87 +2,24 @@ package hub
 
 import (
 	"slices"
-	"time"
-)
 
-// MaxMessage is the size limit of a message in bytes: body, values of system properties, names and
-// values of application properties.
-const MaxMessage = 256 << 10
+	"github.com/hubline-iot/hubline/testbroker/hubdata"
+)
 
 // MaxBatch is how many messages a batch may hold.
 const MaxBatch = 500
 
-// Property is a name with a value.
-type Property struct{ Name, Value string }
-
-// Message is a telemetry message as stored by the hub.
-type Message struct {
-	// DeviceID and ModuleID name the sender. ModuleID is empty for the device itself.
-	DeviceID, ModuleID string
-
-	// System properties, empty when absent. Times are the sender's text.
-	MessageID       string
-	CorrelationID   string
-	ContentType     string
-	ContentEncoding string
-	Component       string // Plug and Play component: "$.sub" over MQTT, "dt-subject" over AMQP and HTTP
-	CreationTime    string
-	Expiry          string
-
-	// System holds all system properties in the order of the topic, decoded, with their wire names
-	// such as "$.mid". HTTP has no order, so there these and the application properties are sorted by
-	// header name.
-	System []Property
-	// Properties holds the application properties in the order of the topic, decoded. The hub adds
-	// "mqtt-retain" to a message sent with RETAIN, and "iothub-MessageType" to a will. Names from HTTP
-	// headers are in lower case; names in a batch are unchanged.
-	Properties []Property
-	// Body is the payload.
-	Body []byte
-
-	// Protocol is the protocol by which the message arrived.
-	Protocol Protocol
-	// Topic is the topic to which the client published, undecoded; over AMQP the address of the link,
-	// over HTTP the path.
-	Topic string
-	// QoS is 0 or 1. Over AMQP it is 0 for a message sent settled, over HTTP 1.
-	QoS byte
-	// PacketID is the MQTT packet id; zero with QoS 0 and for a will.
-	PacketID uint16
-	// Dup is the DUP flag of MQTT: the sender marks the message as a repetition.
-	Dup bool
-	// Connection is the number of the connection of the message, counted from 1 over the life of the
-	// hub.
-	Connection uint64
-	// Received is when the hub stored it, by the hub's clock.
-	Received time.Time
-	// Sequence numbers the messages in the order in which the hub stored them, from 1, since New or
-	// the last [Hub.Reset].
-	Sequence int
-}
-
-// Property returns the value of the first application property with that name; false when there is
-// none.
-func (m *Message) Property(name string) (string, bool) {
-	for _, p := range m.Properties {
-		if p.Name == name {
-			return p.Value, true
-		}
-	}
-	return "", false
-}
-
-func (m Message) clone() Message {
+func cloneMessage(m hubdata.Message) hubdata.Message {
 	m.System = slices.Clone(m.System)
 	m.Properties = slices.Clone(m.Properties)
 	m.Body = slices.Clone(m.Body)
 	return m
 }
 
-func SenderOf(m *Message) Identity { return Identity{m.DeviceID, m.ModuleID} }
+func SenderOf(m *hubdata.Message) Identity { return Identity{m.DeviceID, m.ModuleID} }
 
 // SizeOf returns the size of a message as the service's limit counts it.
-func SizeOf(m *Message) int {
+func SizeOf(m *hubdata.Message) int {
 	n := len(m.Body)
 	for _, p := range m.System {
 		n += len(p.Value)

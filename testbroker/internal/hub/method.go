@@ -3,100 +3,17 @@ package hub
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"slices"
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/hubline-iot/hubline/testbroker/event"
+	"github.com/hubline-iot/hubline/testbroker/fault"
+	"github.com/hubline-iot/hubline/testbroker/hubdata"
 )
 
-// MaxMethodPayload is the size limit of the payload of a method call, and of its answer, in bytes.
-const MaxMethodPayload = 128 << 10
-
-// DefaultResponseTimeout is how long a call without a ResponseTimeout waits for its answer.
-const DefaultResponseTimeout = 30 * time.Second
-
-// MethodCall is a call of a direct method.
-type MethodCall struct {
-	// Name is printable ASCII without space and without any of $()<>@,;:\"/[]?={}.
-	Name string
-	// Payload is JSON, or empty.
-	Payload []byte
-	// ResponseTimeout is the time limit of the answer, from the delivery on. Default:
-	// [DefaultResponseTimeout].
-	ResponseTimeout time.Duration
-	// ConnectTimeout is how long the call waits for a device that is not connected. Default: no wait.
-	ConnectTimeout time.Duration
-}
-
-// MethodResult is the answer of a device.
-type MethodResult struct {
-	// Status is the status code that the device returned.
-	Status int
-	// Payload is JSON, or empty.
-	Payload []byte
-}
-
-// MethodRecord is a call and its outcome.
-type MethodRecord struct {
-	// DeviceID and ModuleID name the target. ModuleID is empty for the device itself.
-	DeviceID, ModuleID string
-	MethodCall
-	// RequestID is the id of the request; empty if the call was not sent.
-	RequestID string
-	// Protocol and Connection are those of the connection that carried the request.
-	Protocol   Protocol
-	Connection uint64
-	// Deliveries is how often the request was put on the connection. Only a fault makes it more than
-	// one.
-	Deliveries int
-	// Called, Delivered and Ended are times of the hub's clock. Delivered is the time of the first
-	// delivery, zero if there was none. Ended is zero while the call is open.
-	Called, Delivered, Ended time.Time
-	// Result is the accepted answer when the call has ended with a nil Err.
-	Result MethodResult
-	Err    error
-}
-
-// AnswerFate says how the hub treated an answer.
-type AnswerFate uint8
-
-const (
-	AnswerTaken AnswerFate = iota + 1
-	AnswerRefused
-	AnswerRepeated
-	AnswerLate
-	AnswerElsewhere
-	AnswerUnknown
-	AnswerLost
-)
-
-var answerFateNames = [...]string{
-	AnswerTaken: "taken", AnswerRefused: "refused", AnswerRepeated: "repeated", AnswerLate: "late",
-	AnswerElsewhere: "elsewhere",
-	AnswerUnknown:   "unknown", AnswerLost: "lost",
-}
-
-// String returns the fate in lower case.
-func (f AnswerFate) String() string {
-	if f != 0 && int(f) < len(answerFateNames) {
-		return answerFateNames[f]
-	}
-	return fmt.Sprintf("AnswerFate(%d)", uint8(f))
-}
-
-// MethodAnswer is an answer as received from a client.
-type MethodAnswer struct {
-	// DeviceID and ModuleID name the client. ModuleID is empty for the device itself.
-	DeviceID, ModuleID string
-	RequestID          string
-	MethodResult
-	Fate AnswerFate
-	// Protocol and Connection are those by which it arrived. Received is when, by the hub's clock.
-	Protocol   Protocol
-	Connection uint64
-	Received   time.Time
-}
+const defaultResponseTimeout = 30 * time.Second
 
 // methodCalls holds the method calls.
 type methodCalls struct {
@@ -104,7 +21,7 @@ type methodCalls struct {
 	log     history[*methodCall]
 	open    map[*methodCall]struct{} // calls that have not ended
 	named   map[callName]*methodCall // calls in log, or not returned, that have a request id
-	answers history[*MethodAnswer]
+	answers history[*hubdata.MethodAnswer]
 	count   uint64 // request ids so far
 }
 
@@ -115,7 +32,7 @@ type callName struct {
 
 // A methodCall is a call, open or ended. Guarded by methodCalls.mu.
 type methodCall struct {
-	MethodRecord
+	hubdata.MethodRecord
 	id    Identity
 	to    *Conn         // the connection that carried the request
 	ended chan struct{} // closed when it has ended
@@ -128,20 +45,20 @@ type methodCall struct {
 // over AMQP; the newest connection receives the call. The error is a [*ServiceError]: its Code is
 // 404103 if no client can take the call within ConnectTimeout, and 504101 if there is no answer
 // within ResponseTimeout. If the context ends first, the error is its cause.
-func (h *Hub) CallMethod(ctx context.Context, id string, m MethodCall) (MethodResult, error) {
+func (h *Hub) CallMethod(ctx context.Context, id string, m hubdata.MethodCall) (hubdata.MethodResult, error) {
 	return h.InvokeMethod(ctx, SplitIdentity(id), m)
 }
 
-func (h *Hub) InvokeMethod(ctx context.Context, who Identity, m MethodCall) (MethodResult, error) {
+func (h *Hub) InvokeMethod(ctx context.Context, who Identity, m hubdata.MethodCall) (hubdata.MethodResult, error) {
 	if err := h.checkCall(who, m); err != nil {
-		return MethodResult{}, err
+		return hubdata.MethodResult{}, err
 	}
 	if m.ResponseTimeout <= 0 {
-		m.ResponseTimeout = DefaultResponseTimeout
+		m.ResponseTimeout = defaultResponseTimeout
 	}
 	m.Payload = slices.Clone(m.Payload)
 	call := &methodCall{
-		MethodRecord: MethodRecord{DeviceID: who.Device, ModuleID: who.Module, MethodCall: m, Called: h.Now()},
+		MethodRecord: hubdata.MethodRecord{DeviceID: who.Device, ModuleID: who.Module, MethodCall: m, Called: h.Now()},
 		id:           who, ended: make(chan struct{}),
 	}
 	h.calls.mu.Lock()
@@ -151,16 +68,16 @@ func (h *Hub) InvokeMethod(ctx context.Context, who Identity, m MethodCall) (Met
 	}
 	h.calls.open[call] = struct{}{}
 	h.calls.mu.Unlock()
-	told := Event{Kind: MethodCalled, DeviceID: who.Device, ModuleID: who.Module, Name: m.Name}
+	told := event.Event{Kind: event.MethodCalled, DeviceID: who.Device, ModuleID: who.Module, Name: m.Name}
 	h.Event(told, nil)
-	h.endCall(call, MethodResult{}, h.perform(ctx, call)) // unless an answer has ended it
+	h.endCall(call, hubdata.MethodResult{}, h.perform(ctx, call)) // unless an answer has ended it
 	h.calls.mu.Lock()
-	result, err := MethodResult{call.Result.Status, slices.Clone(call.Result.Payload)}, call.Err
+	result, err := hubdata.MethodResult{Status: call.Result.Status, Payload: slices.Clone(call.Result.Payload)}, call.Err
 	call.returned = true
 	h.calls.releaseLocked(call)
 	h.calls.mu.Unlock()
 	if err != nil {
-		told.Kind, told.Err = MethodFailed, err
+		told.Kind, told.Err = event.MethodFailed, err
 		h.Event(told, nil)
 	}
 	return result, err
@@ -174,16 +91,16 @@ func (m *methodCalls) releaseLocked(call *methodCall) {
 }
 
 // checkCall returns why a call is invalid.
-func (h *Hub) checkCall(id Identity, m MethodCall) error {
+func (h *Hub) checkCall(id Identity, m hubdata.MethodCall) error {
 	if _, err := h.TwinState(id); err != nil { // the device or module does not exist
 		return err
 	}
 	switch {
 	case !isMethodName(m.Name):
 		return h.ServiceError(CodeArgumentInvalid, "method name %q", m.Name)
-	case len(m.Payload) > MaxMethodPayload:
+	case len(m.Payload) > hubdata.MaxMethodPayload:
 		return h.ServiceError(codeMessageTooLarge, "payload of %d bytes, at most %d are allowed", len(m.Payload),
-			MaxMethodPayload)
+			hubdata.MaxMethodPayload)
 	case len(m.Payload) > 0 && !json.Valid(m.Payload):
 		return h.ServiceError(CodeArgumentInvalid, "payload that is not JSON")
 	}
@@ -227,14 +144,14 @@ func (h *Hub) perform(ctx context.Context, call *methodCall) error {
 }
 
 // endCall ends an open call; false if it has ended before.
-func (h *Hub) endCall(call *methodCall, r MethodResult, err error) bool {
+func (h *Hub) endCall(call *methodCall, r hubdata.MethodResult, err error) bool {
 	defer h.Changed.Wake()
 	h.calls.mu.Lock()
 	defer h.calls.mu.Unlock()
 	return h.endCallLocked(call, r, err)
 }
 
-func (h *Hub) endCallLocked(call *methodCall, r MethodResult, err error) bool {
+func (h *Hub) endCallLocked(call *methodCall, r hubdata.MethodResult, err error) bool {
 	if !call.Ended.IsZero() {
 		return false
 	}
@@ -252,7 +169,7 @@ type MethodTarget interface {
 	NewID(n uint64) string
 	// OtherID returns a different id of the same form.
 	OtherID(rid string) string
-	Protocol() Protocol
+	Protocol() hubdata.Protocol
 	Client() *Conn
 }
 
@@ -285,30 +202,30 @@ func (h *Hub) deliverCall(call *methodCall) bool {
 	call.Protocol, call.Connection = to.Protocol(), c.Number
 	h.calls.mu.Unlock()
 
-	take := func(kind FaultKind) *Injected { return h.takeMethod(kind, call, c) }
-	if take(DropBeforeMethod) != nil {
-		c.CutFor(FaultError(DropBeforeMethod))
+	take := func(kind fault.Kind) *Injected { return h.takeMethod(kind, call, c) }
+	if take(fault.DropBeforeMethod) != nil {
+		c.CutFor(FaultError(fault.DropBeforeMethod))
 		return true
 	}
-	if in := take(RefuseMethod); in != nil {
-		h.endCall(call, MethodResult{}, h.declared(&in.Fault))
+	if in := take(fault.RefuseMethod); in != nil {
+		h.endCall(call, hubdata.MethodResult{}, h.declared(&in.Fault))
 		return true
 	}
-	if take(SwallowMethod) != nil {
+	if take(fault.SwallowMethod) != nil {
 		return true
 	}
-	if take(MisnameMethod) != nil {
+	if take(fault.MisnameMethod) != nil {
 		rid = to.OtherID(rid)
 	}
 	payload := call.Payload
-	if in := take(GarbleMethod); in != nil {
+	if in := take(fault.GarbleMethod); in != nil {
 		payload = garbled(in)
 	}
 	times := 1
-	if take(DuplicateMethod) != nil {
+	if take(fault.DuplicateMethod) != nil {
 		times = 2
 	}
-	if in := take(SlowMethod); in != nil {
+	if in := take(fault.SlowMethod); in != nil {
 		h.later(in.Fault.Delay, c.Closed, func() { h.sendCall(call, to, rid, payload, times) })
 		return true
 	}
@@ -319,15 +236,15 @@ func (h *Hub) deliverCall(call *methodCall) bool {
 		h.calls.mu.Unlock()
 		return false
 	}
-	if take(DropAfterMethod) != nil {
-		c.CloseGracefully(FaultError(DropAfterMethod))
+	if take(fault.DropAfterMethod) != nil {
+		c.CloseGracefully(FaultError(fault.DropAfterMethod))
 	}
 	return true
 }
 
 // takeMethod is Faults.Take for faults of one method.
-func (h *Hub) takeMethod(kind FaultKind, call *methodCall, c *Conn) *Injected {
-	in := h.Faults.TakeIf(kind, call.id, func(f *Fault) bool { return f.Method == "" || f.Method == call.Name })
+func (h *Hub) takeMethod(kind fault.Kind, call *methodCall, c *Conn) *Injected {
+	in := h.Faults.TakeIf(kind, call.id, func(f *fault.Fault) bool { return f.Method == "" || f.Method == call.Name })
 	if in != nil {
 		h.HappenedTo(in, c, call.id)
 	}
@@ -363,7 +280,7 @@ func (h *Hub) sendCall(call *methodCall, to MethodTarget, rid string, payload []
 }
 
 // Answered handles an answer of a client. Its packet was checked before.
-func (h *Hub) Answered(c *Conn, a MethodAnswer) {
+func (h *Hub) Answered(c *Conn, a hubdata.MethodAnswer) {
 	a.Connection = c.Number
 	id := Identity{a.DeviceID, a.ModuleID}
 	h.calls.mu.Lock()
@@ -371,37 +288,37 @@ func (h *Hub) Answered(c *Conn, a MethodAnswer) {
 	h.calls.mu.Unlock()
 	drop := (*Injected)(nil)
 	if call != nil {
-		if h.takeMethod(SwallowMethodAnswer, call, c) != nil {
-			a.Fate = AnswerLost
-		} else if in := h.takeMethod(SlowMethodAnswer, call, c); in != nil {
+		if h.takeMethod(fault.SwallowMethodAnswer, call, c) != nil {
+			a.Fate = hubdata.AnswerLost
+		} else if in := h.takeMethod(fault.SlowMethodAnswer, call, c); in != nil {
 			h.later(in.Fault.Delay, nil, func() { h.judge(c, call, a) })
 			return
 		}
-		drop = h.takeMethod(DropAfterMethodAnswer, call, c)
+		drop = h.takeMethod(fault.DropAfterMethodAnswer, call, c)
 	}
 	h.judge(c, call, a)
 	if drop != nil {
-		c.CutFor(FaultError(DropAfterMethodAnswer))
+		c.CutFor(FaultError(fault.DropAfterMethodAnswer))
 	}
 }
 
 // CutOnAnswer applies the fault that cuts the connection of an answer before the answer counts.
-func (h *Hub) CutOnAnswer(c *Conn, a MethodAnswer) bool {
+func (h *Hub) CutOnAnswer(c *Conn, a hubdata.MethodAnswer) bool {
 	h.calls.mu.Lock()
 	call := h.calls.named[callName{Identity{a.DeviceID, a.ModuleID}, a.RequestID}]
 	h.calls.mu.Unlock()
-	if call == nil || h.takeMethod(DropOnMethodAnswer, call, c) == nil {
+	if call == nil || h.takeMethod(fault.DropOnMethodAnswer, call, c) == nil {
 		return false
 	}
-	a.Fate = AnswerLost
+	a.Fate = hubdata.AnswerLost
 	a.Connection = c.Number
 	h.judge(c, call, a)
-	c.CutFor(FaultError(DropOnMethodAnswer))
+	c.CutFor(FaultError(fault.DropOnMethodAnswer))
 	return true
 }
 
 // judge decides how to treat an answer. call is nil when there is no such call.
-func (h *Hub) judge(c *Conn, call *methodCall, a MethodAnswer) {
+func (h *Hub) judge(c *Conn, call *methodCall, a hubdata.MethodAnswer) {
 	defer h.Changed.Wake()
 	a.Received = h.Now()
 	if len(a.Payload) == 0 {
@@ -409,14 +326,14 @@ func (h *Hub) judge(c *Conn, call *methodCall, a MethodAnswer) {
 	}
 	var refused error
 	switch {
-	case len(a.Payload) > MaxMethodPayload:
+	case len(a.Payload) > hubdata.MaxMethodPayload:
 		refused = h.ServiceError(codeMessageTooLarge, "answer of %d bytes, at most %d are allowed", len(a.Payload),
-			MaxMethodPayload)
+			hubdata.MaxMethodPayload)
 	case len(a.Payload) > 0 && !json.Valid(a.Payload):
 		refused = h.ServiceError(codeBadDeviceResponse, "answer that is not JSON")
 	}
 	h.noteAnswer(c, call, &a, refused)
-	told := Event{Kind: MethodAnswered, DeviceID: a.DeviceID, ModuleID: a.ModuleID, Detail: a.Fate.String(),
+	told := event.Event{Kind: event.MethodAnswered, DeviceID: a.DeviceID, ModuleID: a.ModuleID, Detail: a.Fate.String(),
 		Status: a.Status, Protocol: a.Protocol}
 	if call != nil {
 		told.Name = call.Name
@@ -426,23 +343,23 @@ func (h *Hub) judge(c *Conn, call *methodCall, a MethodAnswer) {
 
 // noteAnswer sets the fate of an answer, unless it is set, and logs the answer. refused says why
 // the answer is invalid, if it is.
-func (h *Hub) noteAnswer(c *Conn, call *methodCall, a *MethodAnswer, refused error) {
+func (h *Hub) noteAnswer(c *Conn, call *methodCall, a *hubdata.MethodAnswer, refused error) {
 	h.calls.mu.Lock()
 	defer h.calls.mu.Unlock()
 	switch {
-	case a.Fate == AnswerLost:
+	case a.Fate == hubdata.AnswerLost:
 	case call == nil:
-		a.Fate = AnswerUnknown
+		a.Fate = hubdata.AnswerUnknown
 	case call.to != c:
-		a.Fate = AnswerElsewhere
-	case refused != nil && h.endCallLocked(call, MethodResult{}, refused):
-		a.Fate = AnswerRefused
+		a.Fate = hubdata.AnswerElsewhere
+	case refused != nil && h.endCallLocked(call, hubdata.MethodResult{}, refused):
+		a.Fate = hubdata.AnswerRefused
 	case refused == nil && h.endCallLocked(call, a.MethodResult, nil):
-		a.Fate = AnswerTaken
+		a.Fate = hubdata.AnswerTaken
 	case call.Err == nil:
-		a.Fate = AnswerRepeated
+		a.Fate = hubdata.AnswerRepeated
 	default:
-		a.Fate = AnswerLate
+		a.Fate = hubdata.AnswerLate
 	}
 	h.calls.answers.add(a)
 }
@@ -456,16 +373,16 @@ func (h *Hub) DisplaceCalls(c *Conn, id Identity) {
 	defer h.calls.mu.Unlock()
 	for call := range h.calls.open {
 		if call.to == c && call.id == id {
-			h.endCallLocked(call, MethodResult{}, err)
+			h.endCallLocked(call, hubdata.MethodResult{}, err)
 		}
 	}
 }
 
 // MethodLog implements testbroker.Hub.MethodLog.
-func (h *Hub) MethodLog(device string) []MethodRecord {
+func (h *Hub) MethodLog(device string) []hubdata.MethodRecord {
 	h.calls.mu.Lock()
 	defer h.calls.mu.Unlock()
-	var all []MethodRecord
+	var all []hubdata.MethodRecord
 	for _, call := range h.calls.log.entries {
 		if call.id.Matches(device) {
 			r := call.MethodRecord
@@ -477,10 +394,10 @@ func (h *Hub) MethodLog(device string) []MethodRecord {
 }
 
 // MethodAnswers implements testbroker.Hub.MethodAnswers.
-func (h *Hub) MethodAnswers(device string) []MethodAnswer {
+func (h *Hub) MethodAnswers(device string) []hubdata.MethodAnswer {
 	h.calls.mu.Lock()
 	defer h.calls.mu.Unlock()
-	var all []MethodAnswer
+	var all []hubdata.MethodAnswer
 	for _, a := range h.calls.answers.entries {
 		if (Identity{a.DeviceID, a.ModuleID}).Matches(device) {
 			r := *a

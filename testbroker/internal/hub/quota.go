@@ -3,6 +3,8 @@ package hub
 import (
 	"errors"
 	"time"
+
+	"github.com/hubline-iot/hubline/testbroker/fault"
 )
 
 // ErrQuota is the cause of a connection's end, or of a refusal, when the daily message quota is
@@ -45,7 +47,7 @@ func (f *Faults) quotasLocked(id Identity, now time.Time) []*Injected {
 	today := now.Unix() / day
 	var all []*Injected
 	for _, in := range f.activeLocked() {
-		if in.Fault.Kind == Quota && in.begun && id.Matches(in.Fault.Device) {
+		if in.Fault.Kind == fault.Quota && in.begun && id.Matches(in.Fault.Device) {
 			if in.day != today {
 				in.day, in.used = today, 0
 			}

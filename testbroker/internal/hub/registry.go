@@ -12,6 +12,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/hubline-iot/hubline/testbroker/hubdata"
 )
 
 var (
@@ -22,38 +24,6 @@ var (
 
 	ErrNotCovered = errors.New("does not cover")
 )
-
-// Device is a registry entry: a device, or a module of a device. It holds secrets: String and the
-// %v verbs of package fmt omit the keys.
-type Device struct {
-	// HostName is the name of the hub.
-	HostName string
-	// ID is the device id.
-	ID string
-	// ModuleID is empty for the device itself.
-	ModuleID string
-	// PrimaryKey and SecondaryKey are 32 bytes each, in base64. Either signs valid tokens. They are
-	// empty for a device that uses a certificate.
-	PrimaryKey, SecondaryKey string
-}
-
-// ConnectionString returns the connection string of a client, with the primary key.
-func (d Device) ConnectionString() string {
-	s := "HostName=" + d.HostName + ";DeviceId=" + d.ID
-	if d.ModuleID != "" {
-		s += ";ModuleId=" + d.ModuleID
-	}
-	if d.PrimaryKey == "" {
-		return s + ";x509=true"
-	}
-	return s + ";SharedAccessKey=" + d.PrimaryKey
-}
-
-// String returns the device's name without its keys.
-func (d Device) String() string { return Identity{d.ID, d.ModuleID}.String() + " at " + d.HostName }
-
-// GoString is String.
-func (d Device) GoString() string { return d.String() }
 
 type KeyPair struct{ Primary, Secondary string }
 
@@ -71,30 +41,30 @@ type Registration struct {
 }
 
 // AddDevice implements testbroker.Hub.AddDevice.
-func (h *Hub) AddDevice(id string) (Device, error) {
+func (h *Hub) AddDevice(id string) (hubdata.Device, error) {
 	if err := CheckID("device", id); err != nil {
-		return Device{}, fmt.Errorf("testbroker: %w", err)
+		return hubdata.Device{}, fmt.Errorf("testbroker: %w", err)
 	}
 	return h.add(Identity{Device: id}, Registration{})
 }
 
 // AddModule registers a module of a registered device. A module has its own keys and connections,
 // but not its own status. Other methods name it "deviceID/moduleID".
-func (h *Hub) AddModule(deviceID, moduleID string) (Device, error) {
+func (h *Hub) AddModule(deviceID, moduleID string) (hubdata.Device, error) {
 	if err := CheckID("module", moduleID); err != nil {
-		return Device{}, fmt.Errorf("testbroker: %w", err)
+		return hubdata.Device{}, fmt.Errorf("testbroker: %w", err)
 	}
 	return h.add(Identity{deviceID, moduleID}, Registration{})
 }
 
-func (h *Hub) add(id Identity, r Registration) (Device, error) {
+func (h *Hub) add(id Identity, r Registration) (hubdata.Device, error) {
 	h.Mu.Lock()
 	defer h.Mu.Unlock()
 	if id.Module != "" && h.Registry[Identity{Device: id.Device}] == nil {
-		return Device{}, fmt.Errorf("%w: %s", ErrNotFound, id.Device)
+		return hubdata.Device{}, fmt.Errorf("%w: %s", ErrNotFound, id.Device)
 	}
 	if h.Registry[id] != nil {
-		return Device{}, fmt.Errorf("%w: %s", ErrExists, id)
+		return hubdata.Device{}, fmt.Errorf("%w: %s", ErrExists, id)
 	}
 	h.AddLocked(id, r)
 	return h.deviceLocked(id), nil
@@ -110,9 +80,11 @@ func (h *Hub) AddLocked(id Identity, r Registration) {
 	h.Registry[id] = &r
 }
 
-func (h *Hub) deviceLocked(id Identity) Device {
+func (h *Hub) deviceLocked(id Identity) hubdata.Device {
 	keys := h.Registry[id].Keys
-	return Device{h.Host, id.Device, id.Module, keys.Primary, keys.Secondary}
+	return hubdata.Device{
+		HostName: h.Host, ID: id.Device, ModuleID: id.Module, PrimaryKey: keys.Primary, SecondaryKey: keys.Secondary,
+	}
 }
 
 // NewKeysLocked makes a pair of keys. With a seed it derives them from the seed, the owner's name
@@ -143,12 +115,12 @@ func randomKey() string {
 }
 
 // Device implements testbroker.Hub.Device.
-func (h *Hub) Device(id string) (Device, error) {
+func (h *Hub) Device(id string) (hubdata.Device, error) {
 	h.Mu.Lock()
 	defer h.Mu.Unlock()
 	who := SplitIdentity(id)
 	if h.Registry[who] == nil {
-		return Device{}, fmt.Errorf("%w: %s", ErrNotFound, id)
+		return hubdata.Device{}, fmt.Errorf("%w: %s", ErrNotFound, id)
 	}
 	return h.deviceLocked(who), nil
 }
@@ -299,7 +271,7 @@ func (h *Hub) AuthorizeLocked(host string, id Identity, t Token) error {
 	}
 	keys := entry.Keys
 	if t.Policy != "" {
-		if keys, err = h.policyKeysLocked(t, DeviceConnect); err != nil {
+		if keys, err = h.policyKeysLocked(t, hubdata.DeviceConnect); err != nil {
 			return err
 		}
 	} else if entry.X509 {

@@ -2,20 +2,44 @@ package hub
 
 import "sync"
 
-// relay passes the entries of queue in order, one at a time. mu must be held; relay releases it
-// during each pass. busy is set while a goroutine relays; another call then returns at once, and
-// that goroutine passes the new entries.
-func relay[T any](mu *sync.Mutex, busy *bool, queue *[]T, pass func(T)) {
-	if *busy {
-		return
+// A relay passes entries on in the order in which they were added, one at a time. The owner adds
+// them while it holds its own lock, and delivers them when it has released the lock.
+type relay[T any] struct {
+	mu      sync.Mutex // guards the fields below; not held while pass runs
+	waiting []T
+	busy    bool // a goroutine is in deliver
+}
+
+func (r *relay[T]) add(e T) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.waiting = append(r.waiting, e)
+}
+
+// deliver passes the waiting entries on. If another goroutine is doing that, it leaves them to that
+// goroutine.
+func (r *relay[T]) deliver(pass func(T)) {
+	for begin := true; ; begin = false {
+		e, ok := r.next(begin)
+		if !ok {
+			return
+		}
+		pass(e)
 	}
-	*busy = true
-	for len(*queue) > 0 {
-		next := (*queue)[0]
-		*queue = (*queue)[1:]
-		mu.Unlock()
-		pass(next)
-		mu.Lock()
+}
+
+// next removes the first entry; false when there is none, or when another goroutine delivers.
+func (r *relay[T]) next(begin bool) (first T, ok bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if begin && r.busy {
+		return first, false
 	}
-	*busy = false
+	r.busy = len(r.waiting) > 0
+	if !r.busy {
+		return first, false
+	}
+	first = r.waiting[0]
+	r.waiting = r.waiting[1:]
+	return first, true
 }

@@ -4,17 +4,20 @@ import (
 	"cmp"
 	"maps"
 	"slices"
+
+	"github.com/hubline-iot/hubline/testbroker/event"
+	"github.com/hubline-iot/hubline/testbroker/hubdata"
 )
 
 // Devices implements testbroker.Hub.Devices.
-func (h *Hub) Devices() []Device {
+func (h *Hub) Devices() []hubdata.Device {
 	h.Mu.Lock()
 	defer h.Mu.Unlock()
-	all := make([]Device, 0, len(h.Registry))
+	all := make([]hubdata.Device, 0, len(h.Registry))
 	for id := range h.Registry {
 		all = append(all, h.deviceLocked(id))
 	}
-	slices.SortFunc(all, func(a, b Device) int {
+	slices.SortFunc(all, func(a, b hubdata.Device) int {
 		return cmp.Or(cmp.Compare(a.ID, b.ID), cmp.Compare(a.ModuleID, b.ModuleID))
 	})
 	return all
@@ -65,7 +68,7 @@ func (h *Hub) Reset() {
 	h.resetting = nil
 	h.Mu.Unlock()
 	close(through)
-	h.Event(Event{Kind: HubReset}, nil)
+	h.Event(event.Event{Kind: event.HubReset}, nil)
 	h.Changed.Wake()
 }
 

@@ -4,34 +4,10 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+
+	"github.com/hubline-iot/hubline/testbroker/fault"
+	"github.com/hubline-iot/hubline/testbroker/hubdata"
 )
-
-// ServiceError is an error that the service reports to a back end, and in answers to twin requests.
-type ServiceError struct {
-	// Code has six digits: the HTTP status, and a number within it. For example, 404103 means that the
-	// device is not online, and 504101 that it did not answer in time.
-	Code int
-	// Message is text for humans.
-	Message string
-	// TrackingID identifies the occurrence.
-	TrackingID string
-}
-
-// Status returns the HTTP status of the code.
-func (e *ServiceError) Status() int { return e.Code / 1000 }
-
-// Name returns the service's name of the code.
-func (e *ServiceError) Name() string { return ErrorName(e.Code) }
-
-// Error returns the code, its name and the message.
-func (e *ServiceError) Error() string {
-	return fmt.Sprintf("testbroker: %d %s: %s", e.Code, e.Name(), e.Message)
-}
-
-// Is makes errors.Is(err, [ErrNotFound]) true for an unknown device or module.
-func (e *ServiceError) Is(target error) bool {
-	return target == ErrNotFound && (e.Code == CodeDeviceNotFound || e.Code == codeModuleNotFound)
-}
 
 // Error codes of twins and methods. See errorNames.
 const (
@@ -50,7 +26,7 @@ const (
 )
 
 // declared returns the error of a fault that refuses.
-func (h *Hub) declared(f *Fault) *ServiceError {
+func (h *Hub) declared(f *fault.Fault) *hubdata.ServiceError {
 	code := f.ErrorCode
 	if code == 0 {
 		code = CommonCode(f.Status)
@@ -58,12 +34,17 @@ func (h *Hub) declared(f *Fault) *ServiceError {
 	return h.ServiceError(code, "%s", cmp.Or(f.Description, "fault "+f.Kind.String()))
 }
 
-func (h *Hub) ServiceError(code int, format string, args ...any) *ServiceError {
-	return &ServiceError{code, fmt.Sprintf(format, args...), fmt.Sprintf("%032X", h.tracked.Add(1))}
+func (h *Hub) ServiceError(code int, format string, args ...any) *hubdata.ServiceError {
+	e := &hubdata.ServiceError{Code: code, Name: ErrorName(code), Message: fmt.Sprintf(format, args...),
+		TrackingID: fmt.Sprintf("%032X", h.tracked.Add(1))}
+	if code == CodeDeviceNotFound || code == codeModuleNotFound {
+		e.Err = ErrNotFound
+	}
+	return e
 }
 
 // errorBody returns the error as the body of an answer to a twin request.
-func (h *Hub) errorBody(e *ServiceError) []byte {
+func (h *Hub) errorBody(e *hubdata.ServiceError) []byte {
 	body, err := json.Marshal(struct {
 		ErrorCode    int    `json:"errorCode"`
 		TrackingID   string `json:"trackingId"`

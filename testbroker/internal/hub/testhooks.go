@@ -1,5 +1,9 @@
 package hub
 
+import (
+	"github.com/hubline-iot/hubline/testbroker/hubdata"
+)
+
 // Accessors for the tests of package testbroker, which cannot see this package's test code.
 
 // Held returns the number of entries in each collection that [Options.Keep] bounds. For collections
@@ -46,16 +50,7 @@ func (h *Hub) Held() map[string]int {
 func (h *Hub) SetPolicyKey(name, key string) {
 	h.Mu.Lock()
 	defer h.Mu.Unlock()
-	h.policies[name] = policy{KeyPair{key, key}, DeviceConnect}
-}
-
-// FaultKinds returns every kind of fault.
-func FaultKinds() []FaultKind {
-	var all []FaultKind
-	for k := range faultTable {
-		all = append(all, k)
-	}
-	return all
+	h.policies[name] = policy{KeyPair{key, key}, hubdata.DeviceConnect}
 }
 
 // SetPacketID sets the packet id of the last C2D message.

@@ -4,81 +4,12 @@ import (
 	"context"
 	"encoding/base64"
 	"encoding/binary"
-	"encoding/json"
-	"fmt"
 	"slices"
 	"sync"
-	"time"
+
+	"github.com/hubline-iot/hubline/testbroker/event"
+	"github.com/hubline-iot/hubline/testbroker/hubdata"
 )
-
-// Twin is a copy of the twin of a device or module.
-type Twin struct {
-	// DeviceID and ModuleID name the twin's owner. ModuleID is empty for the device itself.
-	DeviceID, ModuleID string
-	// Desired, Reported and Tags are JSON objects with sorted names, without "$version" and
-	// "$metadata".
-	Desired, Reported, Tags json.RawMessage
-	// DesiredMetadata and ReportedMetadata are JSON objects with the time of each member's last change
-	// as "$lastUpdated" at every level. The metadata of desired properties has "$lastUpdatedVersion"
-	// too. Devices do not see metadata.
-	DesiredMetadata, ReportedMetadata json.RawMessage
-	// DesiredVersion and ReportedVersion start at 1 and grow by one with each change.
-	DesiredVersion, ReportedVersion int64
-	// Version grows with each change of any part. ETag changes when a back end changes the desired
-	// properties or the tags.
-	Version int64
-	ETag    string
-	// ModelID is the Plug and Play model that the client announced last, when it connected over MQTT
-	// or attached a link over AMQP; empty if it announced none.
-	ModelID string
-}
-
-// TwinOperation is the operation of a twin request.
-type TwinOperation uint8
-
-// The operations.
-const (
-	TwinAny TwinOperation = iota
-	TwinGet
-	TwinPatch
-	TwinSubscribe
-	TwinUnsubscribe
-)
-
-var twinOperationNames = [...]string{TwinAny: "any", TwinGet: "get", TwinPatch: "patch", TwinSubscribe: "subscribe",
-	TwinUnsubscribe: "unsubscribe"}
-
-// String returns the operation in lower case.
-func (o TwinOperation) String() string {
-	if int(o) < len(twinOperationNames) {
-		return twinOperationNames[o]
-	}
-	return fmt.Sprintf("TwinOperation(%d)", uint8(o))
-}
-
-// TwinRequest is a client's twin request with the hub's answer.
-type TwinRequest struct {
-	// DeviceID and ModuleID name the client. ModuleID is empty for the device itself.
-	DeviceID, ModuleID string
-	Operation          TwinOperation
-	// RequestID is the client's id of the request, as text.
-	RequestID string
-	// Base is the version on which a patch is based; zero when the request has none.
-	Base int64
-	// Body is the request's body.
-	Body []byte
-	// Status is the status of the answer, and Version the version after a patch. Status is zero when a
-	// fault ended the connection before the hub handled the request.
-	Status  int
-	Version int64
-	// Answers is how many answers were put on the connection; zero for a client that has not
-	// subscribed to answers.
-	Answers int
-	// Protocol and Connection are those by which it arrived. Received is when, by the hub's clock.
-	Protocol   Protocol
-	Connection uint64
-	Received   time.Time
-}
 
 // A TwinState is the twin of one identity. Changes are sent to the listeners in order, by the first
 // goroutine that finds no other one sending.
@@ -91,9 +22,8 @@ type TwinState struct {
 	Version           int64
 	Etag              uint64
 	Model             string
-	requests          history[*TwinRequest]
-	changes           []Change // changes of desired properties that are not sent yet
-	sending           bool
+	requests          history[*hubdata.TwinRequest]
+	changes           relay[Change] // of desired properties, in order
 }
 
 // A Change is a change of desired properties, as sent to clients.
@@ -119,7 +49,7 @@ func (h *Hub) TwinState(id Identity) (*TwinState, error) {
 		t = &TwinState{
 			id: id, Desired: newSection(now, maxTwinSection), Reported: newSection(now, maxTwinSection),
 			Tags:    newSection(now, maxTwinTags),
-			Version: 2, Etag: 1, requests: history[*TwinRequest]{keep: h.keep},
+			Version: 2, Etag: 1, requests: history[*hubdata.TwinRequest]{keep: h.keep},
 		}
 		h.twinOf[id] = t
 	}
@@ -136,18 +66,18 @@ func (h *Hub) forgetTwinsLocked(selector string) {
 }
 
 // Twin implements testbroker.Hub.Twin.
-func (h *Hub) Twin(id string) (Twin, error) {
+func (h *Hub) Twin(id string) (hubdata.Twin, error) {
 	t, err := h.TwinState(SplitIdentity(id))
 	if err != nil {
-		return Twin{}, err
+		return hubdata.Twin{}, err
 	}
 	return t.copy(), nil
 }
 
-func (t *TwinState) copy() Twin {
+func (t *TwinState) copy() hubdata.Twin {
 	t.Mu.Lock()
 	defer t.Mu.Unlock()
-	return Twin{
+	return hubdata.Twin{
 		DeviceID: t.id.Device, ModuleID: t.id.Module,
 		Desired: writeTree(t.Desired.Tree), Reported: writeTree(t.Reported.Tree), Tags: writeTree(t.Tags.Tree),
 		DesiredMetadata:  writeTree(t.Desired.Stamp.Metadata(true)),
@@ -216,22 +146,22 @@ type TwinUpdate struct {
 func (u TwinUpdate) changesTags() bool { return u.Tags != nil && (u.Replace || len(u.Tags) > 0) }
 
 // Update changes a twin completely or not at all, and notifies the listeners.
-func (h *Hub) Update(id Identity, u TwinUpdate) (Twin, error) {
+func (h *Hub) Update(id Identity, u TwinUpdate) (hubdata.Twin, error) {
 	t, err := h.TwinState(id)
 	if err != nil {
-		return Twin{}, err
+		return hubdata.Twin{}, err
 	}
 	if err := checkTree(u.Desired); err != nil {
-		return Twin{}, h.ServiceError(CodeArgumentInvalid, "desired properties: %v", err)
+		return hubdata.Twin{}, h.ServiceError(CodeArgumentInvalid, "desired properties: %v", err)
 	}
 	if err := checkTree(u.Tags); err != nil {
-		return Twin{}, h.ServiceError(CodeArgumentInvalid, "tags: %v", err)
+		return hubdata.Twin{}, h.ServiceError(CodeArgumentInvalid, "tags: %v", err)
 	}
 	if err := h.updateTwin(t, u); err != nil {
-		return Twin{}, err
+		return hubdata.Twin{}, err
 	}
 	copied := t.copy()
-	changed := Event{Kind: TwinChanged, DeviceID: id.Device, ModuleID: id.Module}
+	changed := event.Event{Kind: event.TwinChanged, DeviceID: id.Device, ModuleID: id.Module}
 	if u.Desired != nil {
 		changed.Detail, changed.Version = "desired", copied.DesiredVersion
 		h.Event(changed, nil)
@@ -267,7 +197,7 @@ func (h *Hub) updateTwin(t *TwinState, u TwinUpdate) error {
 	t.Version++
 	t.Etag++
 	if u.Desired != nil {
-		t.changes = append(t.changes, Change{desired.version, told(u.Desired, desired, u.Replace)})
+		t.changes.add(Change{desired.version, told(u.Desired, desired, u.Replace)})
 	}
 	return nil
 }
@@ -314,14 +244,12 @@ func (t *TwinState) document() []byte {
 
 // announce sends the pending changes in order, unless another goroutine sends them already.
 func (h *Hub) announce(t *TwinState) {
-	t.Mu.Lock()
-	defer t.Mu.Unlock()
-	relay(&t.Mu, &t.sending, &t.changes, func(next Change) { h.tellChange(t.id, next) })
+	t.changes.deliver(func(next Change) { h.tellChange(t.id, next) })
 }
 
 // WaitReported waits until ok returns true for the twin of a device, or of a module named
 // "deviceID/moduleID". It fails when the context ends, the hub is closed, or there is no such twin.
-func (h *Hub) WaitReported(ctx context.Context, id string, ok func(Twin) bool) error {
+func (h *Hub) WaitReported(ctx context.Context, id string, ok func(hubdata.Twin) bool) error {
 	var failed error
 	err := h.until(ctx, func() bool {
 		t, err := h.Twin(id)
@@ -335,14 +263,14 @@ func (h *Hub) WaitReported(ctx context.Context, id string, ok func(Twin) bool) e
 }
 
 // TwinLog implements testbroker.Hub.TwinLog.
-func (h *Hub) TwinLog(id string) []TwinRequest {
+func (h *Hub) TwinLog(id string) []hubdata.TwinRequest {
 	t, err := h.TwinState(SplitIdentity(id))
 	if err != nil {
 		return nil
 	}
 	t.Mu.Lock()
 	defer t.Mu.Unlock()
-	all := make([]TwinRequest, len(t.requests.entries))
+	all := make([]hubdata.TwinRequest, len(t.requests.entries))
 	for i, r := range t.requests.entries {
 		all[i] = *r
 		all[i].Body = slices.Clone(r.Body)

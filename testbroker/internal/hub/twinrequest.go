@@ -3,6 +3,10 @@ package hub
 import (
 	"errors"
 	"time"
+
+	"github.com/hubline-iot/hubline/testbroker/event"
+	"github.com/hubline-iot/hubline/testbroker/fault"
+	"github.com/hubline-iot/hubline/testbroker/hubdata"
 )
 
 // A twinAsker is a client that has sent a twin request.
@@ -30,14 +34,15 @@ type twinCase struct {
 	hub *Hub
 	by  twinAsker
 	t   *TwinState
-	r   *TwinRequest // guarded by t.mu
+	r   *hubdata.TwinRequest // guarded by t.mu
 	id  Identity
-	op  TwinOperation
+	op  hubdata.TwinOperation
 }
 
 // take is Faults.Take for faults of one operation.
-func (q *twinCase) take(kind FaultKind) *Injected {
-	in := q.hub.Faults.TakeIf(kind, q.id, func(f *Fault) bool { return f.Operation == TwinAny || f.Operation == q.op })
+func (q *twinCase) take(kind fault.Kind) *Injected {
+	in := q.hub.Faults.TakeIf(kind,
+		q.id, func(f *fault.Fault) bool { return f.Operation == hubdata.TwinAny || f.Operation == q.op })
 	if in != nil {
 		q.hub.HappenedTo(in, q.by.Client(), q.id)
 	}
@@ -46,7 +51,7 @@ func (q *twinCase) take(kind FaultKind) *Injected {
 
 // AskTwin handles a request and answers it, unless a fault intervenes. wrong says why the request
 // is malformed, if it is.
-func (h *Hub) AskTwin(by twinAsker, r TwinRequest, wrong error) {
+func (h *Hub) AskTwin(by twinAsker, r hubdata.TwinRequest, wrong error) {
 	r.Received, r.Connection = h.Now(), by.Client().Number
 	q := &twinCase{hub: h, by: by, r: &r, id: Identity{r.DeviceID, r.ModuleID}, op: r.Operation}
 	t, err := h.TwinState(q.id)
@@ -59,8 +64,8 @@ func (h *Hub) AskTwin(by twinAsker, r TwinRequest, wrong error) {
 	t.requests.add(q.r)
 	t.Mu.Unlock()
 	defer h.Changed.Wake()
-	if q.take(DropBeforeTwin) != nil {
-		by.Client().CutFor(FaultError(DropBeforeTwin))
+	if q.take(fault.DropBeforeTwin) != nil {
+		by.Client().CutFor(FaultError(fault.DropBeforeTwin))
 		return
 	}
 	if !by.Taken() {
@@ -70,8 +75,8 @@ func (h *Hub) AskTwin(by twinAsker, r TwinRequest, wrong error) {
 	t.Mu.Lock()
 	r.Status, r.Version = a.Status, a.Version
 	t.Mu.Unlock()
-	h.Event(Event{
-		Kind: TwinRequested, DeviceID: r.DeviceID, ModuleID: r.ModuleID, Detail: r.Operation.String(), Status: a.Status,
+	h.Event(event.Event{
+		Kind: event.TwinRequested, DeviceID: r.DeviceID, ModuleID: r.ModuleID, Detail: r.Operation.String(), Status: a.Status,
 		Version: a.Version, Protocol: r.Protocol,
 	}, by.Client())
 	q.deliver(a)
@@ -80,35 +85,35 @@ func (h *Hub) AskTwin(by twinAsker, r TwinRequest, wrong error) {
 // decide executes the request, unless a fault refuses it.
 func (q *twinCase) decide(wrong error) TwinAnswer {
 	h := q.hub
-	if in := q.take(RefuseTwin); in != nil {
+	if in := q.take(fault.RefuseTwin); in != nil {
 		a := h.refusal(h.declared(&in.Fault))
 		a.RetryAfter = in.Fault.RetryAfter
 		return a
 	}
-	if in := h.Faults.InForce(Throttle, q.id); in != nil {
+	if in := h.Faults.InForce(fault.Throttle, q.id); in != nil {
 		h.HappenedTo(in, q.by.Client(), q.id)
-		return h.refusal(h.ServiceError(codeThrottled, "%s", FaultError(Throttle)))
+		return h.refusal(h.ServiceError(codeThrottled, "%s", FaultError(fault.Throttle)))
 	}
 	if wrong != nil {
 		return h.refusal(wrong)
 	}
 	switch q.op {
-	case TwinGet:
+	case hubdata.TwinGet:
 		return TwinAnswer{Status: 200, Body: q.t.document()}
-	case TwinPatch:
+	case hubdata.TwinPatch:
 		version, err := h.report(q.t, q.r.Body, q.r.Base)
 		if err != nil {
 			return h.refusal(err)
 		}
 		return TwinAnswer{Status: 204, Version: version}
-	case TwinAny, TwinSubscribe, TwinUnsubscribe:
+	case hubdata.TwinAny, hubdata.TwinSubscribe, hubdata.TwinUnsubscribe:
 	}
-	q.by.Listen(q.op == TwinSubscribe)
+	q.by.Listen(q.op == hubdata.TwinSubscribe)
 	return TwinAnswer{Status: 200}
 }
 
 func (h *Hub) refusal(err error) TwinAnswer {
-	var e *ServiceError
+	var e *hubdata.ServiceError
 	if !errors.As(err, &e) {
 		e = h.ServiceError(CodeServerError, "%v", err)
 	}
@@ -117,22 +122,22 @@ func (h *Hub) refusal(err error) TwinAnswer {
 
 // deliver sends an answer, subject to faults.
 func (q *twinCase) deliver(a TwinAnswer) {
-	if q.take(DropAfterTwin) != nil {
-		q.by.Client().CutFor(FaultError(DropAfterTwin))
+	if q.take(fault.DropAfterTwin) != nil {
+		q.by.Client().CutFor(FaultError(fault.DropAfterTwin))
 		return
 	}
-	if q.take(SwallowTwin) != nil {
+	if q.take(fault.SwallowTwin) != nil {
 		return
 	}
-	if in := q.take(GarbleTwin); in != nil {
+	if in := q.take(fault.GarbleTwin); in != nil {
 		a.Body = garbled(in)
 	}
-	wrong := q.take(MisnameTwin) != nil
+	wrong := q.take(fault.MisnameTwin) != nil
 	times := 1
-	if q.take(DuplicateTwin) != nil {
+	if q.take(fault.DuplicateTwin) != nil {
 		times = 2
 	}
-	if in := q.take(SlowTwin); in != nil {
+	if in := q.take(fault.SlowTwin); in != nil {
 		q.hub.later(in.Fault.Delay, q.by.Client().Closed, func() {
 			q.answer(a, wrong, times)
 			q.hub.Changed.Wake()
@@ -177,29 +182,29 @@ type DesiredListener interface {
 // tellChange notifies all listeners of a change, unless faults intervene.
 func (h *Hub) tellChange(id Identity, ch Change) {
 	for _, l := range h.desiredListeners(id) {
-		take := func(kind FaultKind) *Injected {
+		take := func(kind fault.Kind) *Injected {
 			in := h.Faults.Take(kind, id)
 			if in != nil {
 				h.HappenedTo(in, l.Client(), id)
 			}
 			return in
 		}
-		if take(SwallowDesired) != nil {
+		if take(fault.SwallowDesired) != nil {
 			continue
 		}
 		times := 1
-		if take(DuplicateDesired) != nil {
+		if take(fault.DuplicateDesired) != nil {
 			times = 2
 		}
-		if in := take(SlowDesired); in != nil {
+		if in := take(fault.SlowDesired); in != nil {
 			h.later(in.Fault.Delay, l.Client().Closed, func() { l.Tell(ch) })
 			continue
 		}
 		for range times {
 			l.Tell(ch)
 		}
-		if take(DropAfterDesired) != nil {
-			l.Client().CloseGracefully(FaultError(DropAfterDesired))
+		if take(fault.DropAfterDesired) != nil {
+			l.Client().CloseGracefully(FaultError(fault.DropAfterDesired))
 		}
 	}
 }
@@ -210,7 +215,7 @@ func (h *Hub) desiredListeners(id Identity) []DesiredListener {
 	h.Mu.Lock()
 	defer h.Mu.Unlock()
 	var all []DesiredListener
-	for _, p := range [...]Protocol{MQTT, AMQP, HTTP} {
+	for _, p := range [...]hubdata.Protocol{hubdata.MQTT, hubdata.AMQP, hubdata.HTTP} {
 		all = append(all, h.Fronts[p].DesiredListenersLocked(id)...)
 	}
 	return all

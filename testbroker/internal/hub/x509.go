@@ -9,21 +9,23 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/hubline-iot/hubline/testbroker/hubdata"
 )
 
 // AddDeviceX509 registers a device, or a module "deviceID/moduleID" of a registered device, that
 // authenticates with a certificate. Its thumbprints, a primary and an optional secondary one, are
 // the SHA-1 or SHA-256 of the certificate in hexadecimal, with or without colons. See [Thumbprint].
 // It has no keys.
-func (h *Hub) AddDeviceX509(id string, thumbprints ...string) (Device, error) {
+func (h *Hub) AddDeviceX509(id string, thumbprints ...string) (hubdata.Device, error) {
 	if len(thumbprints) < 1 || len(thumbprints) > 2 {
-		return Device{}, fmt.Errorf("testbroker: %d thumbprints, want 1 or 2", len(thumbprints))
+		return hubdata.Device{}, fmt.Errorf("testbroker: %d thumbprints, want 1 or 2", len(thumbprints))
 	}
 	r := Registration{X509: true}
 	for _, t := range thumbprints {
 		digest, err := ParseThumbprint(t)
 		if err != nil {
-			return Device{}, fmt.Errorf("testbroker: %w", err)
+			return hubdata.Device{}, fmt.Errorf("testbroker: %w", err)
 		}
 		r.Thumbprints = append(r.Thumbprints, digest)
 	}
@@ -31,18 +33,18 @@ func (h *Hub) AddDeviceX509(id string, thumbprints ...string) (Device, error) {
 }
 
 // AddDeviceCA implements testbroker.Hub.AddDeviceCA.
-func (h *Hub) AddDeviceCA(id string) (Device, error) {
+func (h *Hub) AddDeviceCA(id string) (hubdata.Device, error) {
 	return h.addX509(id, Registration{X509: true})
 }
 
-func (h *Hub) addX509(id string, r Registration) (Device, error) {
+func (h *Hub) addX509(id string, r Registration) (hubdata.Device, error) {
 	who := SplitIdentity(id)
 	err := CheckID("device", who.Device)
 	if err == nil && strings.Contains(id, "/") {
 		err = CheckID("module", who.Module)
 	}
 	if err != nil {
-		return Device{}, fmt.Errorf("testbroker: %w", err)
+		return hubdata.Device{}, fmt.Errorf("testbroker: %w", err)
 	}
 	return h.add(who, r)
 }

@@ -3,21 +3,24 @@ package mqttfront
 import (
 	"time"
 
+	"github.com/hubline-iot/hubline/testbroker/event"
+	"github.com/hubline-iot/hubline/testbroker/fault"
+	"github.com/hubline-iot/hubline/testbroker/hubdata"
 	"github.com/hubline-iot/hubline/testbroker/internal/hub"
 )
 
 // order handles a message that requests a fault; false when it does not.
-func (f *Front) order(c *client, m hub.Message) bool {
+func (f *Front) order(c *client, m hubdata.Message) bool {
 	h := f.hub
 	return h.Take(m, func(kind hub.FaultRequest) {
-		if m.QoS > 0 && (h.Obedient == hub.ObeyFaultMessages || kind.On&hub.MQTT == 0) {
+		if m.QoS > 0 && (h.Obedient == fault.ObeyMessages || kind.On&hubdata.MQTT == 0) {
 			c.acknowledge(m.PacketID, time.Time{})
 		}
 	}, f.obey)
 }
 
 // obey applies a requested fault.
-func (f *Front) obey(kind hub.FaultRequest, asked *hub.FaultMessage) {
+func (f *Front) obey(kind hub.FaultRequest, asked *fault.Message) {
 	h := f.hub
 	id := hub.Identity{Device: asked.DeviceID, Module: asked.ModuleID}
 	h.Mu.Lock()
@@ -35,7 +38,7 @@ func (f *Front) obey(kind hub.FaultRequest, asked *hub.FaultMessage) {
 		if c != nil {
 			on = c.Conn
 		}
-		h.Event(hub.Event{Kind: hub.FaultObeyed, DeviceID: id.Device, ModuleID: id.Module, Err: cause}, on)
+		h.Event(event.Event{Kind: event.FaultObeyed, DeviceID: id.Device, ModuleID: id.Module, Err: cause}, on)
 	}
 	switch {
 	case c == nil:

@@ -7,6 +7,9 @@ import (
 	"net"
 	"time"
 
+	"github.com/hubline-iot/hubline/testbroker/event"
+	"github.com/hubline-iot/hubline/testbroker/fault"
+	"github.com/hubline-iot/hubline/testbroker/hubdata"
 	"github.com/hubline-iot/hubline/testbroker/internal/hub"
 
 	mochi "github.com/mochi-mqtt/server/v2"
@@ -36,7 +39,7 @@ func New(h *hub.Hub) (*Front, error) {
 	f := &Front{hub: h, current: make(map[hub.Identity]*client), sessions: make(map[hub.Identity]*session)}
 	limits := mochi.NewDefaultServerCapabilities()
 	limits.MaximumClientWritesPending = writesPending
-	limits.MaximumPacketSize = hub.MaxMessage + 1<<16 + 16 // body, topic, lengths
+	limits.MaximumPacketSize = hubdata.MaxMessage + 1<<16 + 16 // body, topic, lengths
 	limits.RetainAvailable = 0
 	f.server = mochi.New(&mochi.Options{
 		Capabilities:           limits,
@@ -49,7 +52,7 @@ func New(h *hub.Hub) (*Front, error) {
 func (f *Front) Below(c *hub.Conn) (net.Conn, []string) { return c.Raw, nil }
 
 // Serve runs a connection in mochi until it ends.
-func (f *Front) Serve(c *hub.Conn) (hub.Protocol, error) {
+func (f *Front) Serve(c *hub.Conn) (hubdata.Protocol, error) {
 	m := &client{Conn: c, front: f}
 	f.hub.Mu.Lock()
 	c.Peer = m
@@ -87,17 +90,17 @@ type client struct {
 	heard map[string]byte
 
 	// Used only by the connection's goroutine.
-	known    bool          // a CONNECT was read
-	answered bool          // a CONNECT was refused by CONNACK
-	parted   bool          // a DISCONNECT was read
-	session  *session      // set by the CONNECT
-	present  bool          // session is kept from an earlier connection
-	spent    *hub.Injected // an exhausted quota that closes the connection right after its CONNACK
-	will     *hub.Message  // logged when the connection ends without a DISCONNECT
-	until    time.Time     // when its token expires; zero = no token
-	expiry   *time.Timer   // ends the connection at until
-	framer   framer        // finds the beginnings of packets
-	tear     *hub.Injected // a fault that cuts the connection inside the packet being read
+	known    bool             // a CONNECT was read
+	answered bool             // a CONNECT was refused by CONNACK
+	parted   bool             // a DISCONNECT was read
+	session  *session         // set by the CONNECT
+	present  bool             // session is kept from an earlier connection
+	spent    *hub.Injected    // an exhausted quota that closes the connection right after its CONNACK
+	will     *hubdata.Message // logged when the connection ends without a DISCONNECT
+	until    time.Time        // when its token expires; zero = no token
+	expiry   *time.Timer      // ends the connection at until
+	framer   framer           // finds the beginnings of packets
+	tear     *hub.Injected    // a fault that cuts the connection inside the packet being read
 }
 
 var (
@@ -110,7 +113,7 @@ func (c *client) Read(p []byte) (int, error) {
 	for {
 		if c.framer.torn {
 			c.Hub.Happened(c.tear, c.Conn)
-			c.CutFor(hub.FaultError(hub.DropDuringPublish))
+			c.CutFor(hub.FaultError(fault.DropDuringPublish))
 			c.tear, c.framer.torn = nil, false
 		}
 		n, err := c.Conn.Read(p)
@@ -126,7 +129,7 @@ func (c *client) begins(first byte) bool {
 	if first>>4 != packetPublish {
 		return false
 	}
-	c.tear = c.Hub.Faults.Take(hub.DropDuringPublish, c.ID)
+	c.tear = c.Hub.Faults.Take(fault.DropDuringPublish, c.ID)
 	return c.tear != nil
 }
 
@@ -193,8 +196,8 @@ func (c *client) Finish(cause error, live, closed bool) {
 	}
 	switch {
 	case live:
-		h.Event(hub.Event{Kind: hub.Disconnected, Err: cause}, c.Conn)
+		h.Event(event.Event{Kind: event.Disconnected, Err: cause}, c.Conn)
 	case !c.answered:
-		h.Event(hub.Event{Kind: hub.Refused, Err: cause}, c.Conn)
+		h.Event(event.Event{Kind: event.Refused, Err: cause}, c.Conn)
 	}
 }

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/hubline-iot/hubline/testbroker/internal/hub"
+	"github.com/hubline-iot/hubline/testbroker/hubdata"
 	"github.com/hubline-iot/hubline/testbroker/internal/mqttfront"
 )
 
@@ -41,7 +41,7 @@ func FuzzParseBag(f *testing.F) {
 }
 
 // escaped encodes a bag with every byte percent-encoded.
-func escaped(all []hub.Property) string {
+func escaped(all []hubdata.Property) string {
 	const hex = "0123456789abcdef"
 	var b strings.Builder
 	put := func(s string) {
@@ -135,7 +135,7 @@ func FuzzRequestTopic(f *testing.F) {
 		if rid == "" || version < 0 || !strings.Contains(s, "$rid="+rid) {
 			t.Fatalf("%q read as %v %q %d %d", s, op, rid, version, status)
 		}
-		if (op == hub.TwinAny) != strings.HasPrefix(s, "$iothub/methods/res/") || op != hub.TwinAny &&
+		if (op == hubdata.TwinAny) != strings.HasPrefix(s, "$iothub/methods/res/") || op != hubdata.TwinAny &&
 			status != 0 {
 			t.Fatalf("%q read as %v with status %d", s, op, status)
 		}

@@ -8,6 +8,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/hubline-iot/hubline/testbroker/event"
+	"github.com/hubline-iot/hubline/testbroker/fault"
+	"github.com/hubline-iot/hubline/testbroker/hubdata"
 	"github.com/hubline-iot/hubline/testbroker/internal/hub"
 
 	mochi "github.com/mochi-mqtt/server/v2"
@@ -70,7 +73,7 @@ func (k *hook) OnPacketRead(cl *mochi.Client, pk packets.Packet) (packets.Packet
 			pk = nothing
 			break
 		}
-		var m hub.Message
+		var m hubdata.Message
 		if m, err = k.front.inspect(c, pk); err == nil {
 			k.front.publish(c, m)
 			pk = nothing
@@ -85,7 +88,7 @@ func (k *hook) OnPacketRead(cl *mochi.Client, pk packets.Packet) (packets.Packet
 		err = k.front.unsubscribe(c, pk)
 		pk = nothing
 	case packets.Pingreq:
-		if in := k.front.hub.Faults.Take(hub.SwallowPingresp, c.ID); in != nil {
+		if in := k.front.hub.Faults.Take(fault.SwallowPingresp, c.ID); in != nil {
 			k.front.hub.Happened(in, c.Conn)
 			pk = nothing
 		}
@@ -109,7 +112,7 @@ func (k *hook) OnSessionEstablish(cl *mochi.Client, _ packets.Packet) {
 	h.Mu.Lock()
 	c.Live = true
 	h.Mu.Unlock()
-	h.Event(hub.Event{Kind: hub.Connected}, c.Conn)
+	h.Event(event.Event{Kind: event.Connected}, c.Conn)
 	h.Changed.Wake()
 }
 
@@ -133,7 +136,7 @@ func (k *hook) OnSessionEstablished(cl *mochi.Client, _ packets.Packet) {
 		c.CloseGracefully(hub.ErrQuota)
 		return
 	}
-	k.front.hub.Garbage(hub.GarbageOnConnect, c.Conn, badPacket)
+	k.front.hub.Garbage(fault.GarbageOnConnect, c.Conn, badPacket)
 	k.front.attach(c)
 }
 
@@ -240,14 +243,14 @@ func (f *Front) refuse(c *client, code byte, why error) error {
 	c.answered = true
 	c.Write([]byte{packetConnack << 4, 2, 0, code})
 	c.CloseGracefully(why)
-	h.Event(hub.Event{Kind: hub.Refused, Code: code, Err: why}, c.Conn)
+	h.Event(event.Event{Kind: event.Refused, Code: code, Err: why}, c.Conn)
 	c.drain()
 	return why
 }
 
 // readWill removes the will from the packet, because the broker would publish it to other clients.
 // The hub keeps it as a message to log.
-func readWill(c *client, id hub.Identity, pk *packets.Packet) (*hub.Message, error) {
+func readWill(c *client, id hub.Identity, pk *packets.Packet) (*hubdata.Message, error) {
 	w := &pk.Connect
 	if !w.WillFlag {
 		return nil, nil
@@ -259,29 +262,29 @@ func readWill(c *client, id hub.Identity, pk *packets.Packet) (*hub.Message, err
 	if err != nil {
 		return nil, fmt.Errorf("will: %w", err)
 	}
-	m.Properties = append(m.Properties, hub.Property{Name: "iothub-MessageType", Value: "Will"})
-	m.Protocol, m.Body, m.QoS, m.Connection = hub.MQTT, w.WillPayload, w.WillQos, c.Number
+	m.Properties = append(m.Properties, hubdata.Property{Name: "iothub-MessageType", Value: "Will"})
+	m.Protocol, m.Body, m.QoS, m.Connection = hubdata.MQTT, w.WillPayload, w.WillQos, c.Number
 	w.WillFlag, w.WillQos, w.WillRetain, w.WillTopic, w.WillPayload = false, 0, false, "", nil
 	return &m, nil
 }
 
 // inspect parses a PUBLISH. An error closes the connection: MQTT 3.1.1 has no other answer.
-func (f *Front) inspect(c *client, pk packets.Packet) (hub.Message, error) {
+func (f *Front) inspect(c *client, pk packets.Packet) (hubdata.Message, error) {
 	if err := checkPublish(pk); err != nil {
-		return hub.Message{}, err
+		return hubdata.Message{}, err
 	}
 	m, err := parseTelemetry(c.ID, pk.TopicName)
 	if err != nil {
-		return hub.Message{}, err
+		return hubdata.Message{}, err
 	}
-	m.Protocol = hub.MQTT
+	m.Protocol = hubdata.MQTT
 	m.Body, m.QoS, m.PacketID, m.Dup, m.Connection = pk.Payload, pk.FixedHeader.Qos, pk.PacketID, pk.FixedHeader.Dup,
 		c.Number
-	if n := hub.SizeOf(&m); n > hub.MaxMessage {
-		return hub.Message{}, fmt.Errorf("message of %d bytes, at most %d are allowed", n, hub.MaxMessage)
+	if n := hub.SizeOf(&m); n > hubdata.MaxMessage {
+		return hubdata.Message{}, fmt.Errorf("message of %d bytes, at most %d are allowed", n, hubdata.MaxMessage)
 	}
 	if pk.FixedHeader.Retain {
-		m.Properties = append(m.Properties, hub.Property{Name: "mqtt-retain", Value: "true"})
+		m.Properties = append(m.Properties, hubdata.Property{Name: "mqtt-retain", Value: "true"})
 	}
 	return m, nil
 }

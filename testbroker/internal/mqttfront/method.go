@@ -4,6 +4,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/hubline-iot/hubline/testbroker/hubdata"
 	"github.com/hubline-iot/hubline/testbroker/internal/hub"
 )
 
@@ -12,7 +13,7 @@ type methodTarget struct{ c *client }
 
 func (t methodTarget) Client() *hub.Conn { return t.c.Conn }
 
-func (methodTarget) Protocol() hub.Protocol { return hub.MQTT }
+func (methodTarget) Protocol() hubdata.Protocol { return hubdata.MQTT }
 
 func (methodTarget) NewID(n uint64) string { return strconv.FormatUint(n, 16) }
 

@@ -3,6 +3,7 @@ package mqttfront
 import (
 	"time"
 
+	"github.com/hubline-iot/hubline/testbroker/fault"
 	"github.com/hubline-iot/hubline/testbroker/internal/hub"
 )
 
@@ -22,23 +23,23 @@ func (c *client) puback(id uint16) {
 		_, err := c.Write([]byte{packetPuback << 4, 2, byte(id >> 8), byte(id)})
 		return err
 	}
-	if in := c.Hub.Faults.Take(hub.StrayPuback, c.ID); in != nil {
+	if in := c.Hub.Faults.Take(fault.StrayPuback, c.ID); in != nil {
 		c.Hub.Happened(in, c.Conn)
 		send(stray(id))
 	}
-	if in := c.Hub.Faults.Take(hub.DuplicatePuback, c.ID); in != nil {
+	if in := c.Hub.Faults.Take(fault.DuplicatePuback, c.ID); in != nil {
 		c.Hub.Happened(in, c.Conn)
 		send(id)
 	}
 	// taken before the client has the PUBACK and can declare another fault
-	drop := c.Hub.Faults.Take(hub.DropAfterPuback, c.ID)
+	drop := c.Hub.Faults.Take(fault.DropAfterPuback, c.ID)
 	switch err := send(id); {
 	case drop == nil:
 	case err != nil || c.Mode.Load() != hub.Open:
 		c.Hub.Faults.Release(drop)
 	default:
 		c.Hub.Happened(drop, c.Conn)
-		c.CloseGracefully(hub.FaultError(hub.DropAfterPuback))
+		c.CloseGracefully(hub.FaultError(fault.DropAfterPuback))
 	}
 }
 

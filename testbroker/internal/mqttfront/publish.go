@@ -4,6 +4,8 @@ import (
 	"errors"
 	"time"
 
+	"github.com/hubline-iot/hubline/testbroker/fault"
+	"github.com/hubline-iot/hubline/testbroker/hubdata"
 	"github.com/hubline-iot/hubline/testbroker/internal/hub"
 )
 
@@ -12,37 +14,37 @@ var errThrottled = errors.New("too many messages wait for their PUBACK")
 // connectFaults applies the faults of a CONNECT. An error ends the connection.
 func (f *Front) connectFaults(c *client, id hub.Identity) error {
 	h := f.hub
-	if in := h.Faults.InForce(hub.Absent, id); in != nil {
+	if in := h.Faults.InForce(fault.Absent, id); in != nil {
 		h.Happened(in, c.Conn)
-		c.CutFor(hub.FaultError(hub.Absent))
-		return hub.FaultError(hub.Absent)
+		c.CutFor(hub.FaultError(fault.Absent))
+		return hub.FaultError(fault.Absent)
 	}
-	if in := h.Faults.InForce(hub.HalfOpen, id); in != nil {
+	if in := h.Faults.InForce(fault.HalfOpen, id); in != nil {
 		if c.Silence() {
 			h.Happened(in, c.Conn)
 		}
 		c.drain()
-		return hub.FaultError(hub.HalfOpen)
+		return hub.FaultError(fault.HalfOpen)
 	}
-	if in := h.Faults.Take(hub.DropConnect, id); in != nil {
+	if in := h.Faults.Take(fault.DropConnect, id); in != nil {
 		h.Happened(in, c.Conn)
-		c.CloseFor(hub.FaultError(hub.DropConnect))
-		return hub.FaultError(hub.DropConnect)
+		c.CloseFor(hub.FaultError(fault.DropConnect))
+		return hub.FaultError(fault.DropConnect)
 	}
-	if in := h.Faults.Take(hub.NoConnack, id); in != nil {
-		c.SetCause(hub.FaultError(hub.NoConnack))
+	if in := h.Faults.Take(fault.NoConnack, id); in != nil {
+		c.SetCause(hub.FaultError(fault.NoConnack))
 		c.Silence()
 		h.Happened(in, c.Conn)
 		c.drain()
-		return hub.FaultError(hub.NoConnack)
+		return hub.FaultError(fault.NoConnack)
 	}
-	if in := h.Faults.Take(hub.RefuseConnect, id); in != nil {
+	if in := h.Faults.Take(fault.RefuseConnect, id); in != nil {
 		h.Happened(in, c.Conn)
-		return f.refuse(c, in.Fault.Code, hub.FaultError(hub.RefuseConnect))
+		return f.refuse(c, in.Fault.Code, hub.FaultError(fault.RefuseConnect))
 	}
-	if in := h.Faults.InForce(hub.Throttle, id); in != nil {
+	if in := h.Faults.InForce(fault.Throttle, id); in != nil {
 		h.Happened(in, c.Conn)
-		return f.refuse(c, refusedUnavailable, hub.FaultError(hub.Throttle))
+		return f.refuse(c, refusedUnavailable, hub.FaultError(fault.Throttle))
 	}
 	if err := f.ordered(c, id); err != nil {
 		return err
@@ -53,17 +55,17 @@ func (f *Front) connectFaults(c *client, id hub.Identity) error {
 	} else if in != nil {
 		c.spent = in
 	}
-	if in := h.Faults.Take(hub.SlowConnack, id); in != nil {
+	if in := h.Faults.Take(fault.SlowConnack, id); in != nil {
 		h.Happened(in, c.Conn)
 		if !c.Sleep(in.Fault.Delay) {
-			return hub.FaultError(hub.SlowConnack)
+			return hub.FaultError(fault.SlowConnack)
 		}
 	}
 	return nil
 }
 
 // publish stores a message and answers it, unless a fault intervenes.
-func (f *Front) publish(c *client, m hub.Message) {
+func (f *Front) publish(c *client, m hubdata.Message) {
 	h := f.hub
 	if f.order(c, m) {
 		return
@@ -80,14 +82,14 @@ func (f *Front) publish(c *client, m hub.Message) {
 		c.CloseFor(hub.ErrQuota)
 		return
 	}
-	if in := h.Faults.Take(hub.DropBeforePublish, id); in != nil {
+	if in := h.Faults.Take(fault.DropBeforePublish, id); in != nil {
 		h.Happened(in, c.Conn)
-		c.CutFor(hub.FaultError(hub.DropBeforePublish))
+		c.CutFor(hub.FaultError(fault.DropBeforePublish))
 		return
 	}
 	var forget *hub.Injected
 	if m.QoS > 0 {
-		forget = h.Faults.Take(hub.Forget, id)
+		forget = h.Faults.Take(fault.Forget, id)
 	}
 	if forget != nil {
 		h.Happened(forget, c.Conn)
@@ -97,31 +99,31 @@ func (f *Front) publish(c *client, m hub.Message) {
 		h.Faults.Spend(id, m.Received, hub.SizeOf(&m))
 		h.Changed.Wake()
 	}
-	if in := h.Faults.Take(hub.DropAfterPublish, id); in != nil {
+	if in := h.Faults.Take(fault.DropAfterPublish, id); in != nil {
 		h.Happened(in, c.Conn)
-		c.CutFor(hub.FaultError(hub.DropAfterPublish))
+		c.CutFor(hub.FaultError(fault.DropAfterPublish))
 		return
 	}
-	h.Garbage(hub.GarbageOnPublish, c.Conn, badPacket)
+	h.Garbage(fault.GarbageOnPublish, c.Conn, badPacket)
 	if m.QoS > 0 {
 		f.answer(c, m)
 	}
 }
 
 // answer sends the PUBACK of a message, subject to faults.
-func (f *Front) answer(c *client, m hub.Message) {
+func (f *Front) answer(c *client, m hubdata.Message) {
 	h := f.hub
 	id := hub.SenderOf(&m)
-	if in := h.Faults.Take(hub.SwallowPuback, id); in != nil {
+	if in := h.Faults.Take(fault.SwallowPuback, id); in != nil {
 		h.Happened(in, c.Conn)
 		return
 	}
 	var due time.Time
-	if in := h.Faults.Take(hub.DelayPuback, id); in != nil {
+	if in := h.Faults.Take(fault.DelayPuback, id); in != nil {
 		due = time.Now().Add(in.Fault.Delay)
 		h.Happened(in, c.Conn)
 	}
-	if in := h.Faults.InForce(hub.Throttle, id); in != nil {
+	if in := h.Faults.InForce(fault.Throttle, id); in != nil {
 		if c.acks.Waiting() >= in.Fault.Limit {
 			h.Happened(in, c.Conn)
 			c.CloseFor(errThrottled)

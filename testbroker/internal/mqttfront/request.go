@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/hubline-iot/hubline/testbroker/hubdata"
 	"github.com/hubline-iot/hubline/testbroker/internal/hub"
 	"github.com/mochi-mqtt/server/v2/packets"
 )
@@ -28,10 +29,10 @@ const (
 
 // A requestTopic is the parsed topic of a client's request or answer.
 type requestTopic struct {
-	operation hub.TwinOperation // TwinAny = an answer to a method
-	rid       string            // undecoded
-	version   int64             // of a patch; zero = none
-	status    int               // of an answer to a method
+	operation hubdata.TwinOperation // TwinAny = an answer to a method
+	rid       string                // undecoded
+	version   int64                 // of a patch; zero = none
+	status    int                   // of an answer to a method
 }
 
 // parseRequestTopic parses
@@ -46,9 +47,9 @@ func parseRequestTopic(topic string) (requestTopic, error) {
 	var r requestTopic
 	query, ok := strings.CutPrefix(topic, twinGetTopic)
 	if ok {
-		r.operation = hub.TwinGet
+		r.operation = hubdata.TwinGet
 	} else if query, ok = strings.CutPrefix(topic, twinPatchTopic); ok {
-		r.operation = hub.TwinPatch
+		r.operation = hubdata.TwinPatch
 	} else if rest, answer := strings.CutPrefix(topic, methodResTopic); answer {
 		var status string
 		var err error
@@ -97,8 +98,8 @@ func (f *Front) request(c *client, pk packets.Packet) error {
 	if err != nil {
 		return err
 	}
-	if n := len(pk.Payload); n > hub.MaxMessage {
-		return fmt.Errorf("request of %d bytes, at most %d are allowed", n, hub.MaxMessage)
+	if n := len(pk.Payload); n > hubdata.MaxMessage {
+		return fmt.Errorf("request of %d bytes, at most %d are allowed", n, hubdata.MaxMessage)
 	}
 	ack := func() bool {
 		if pk.FixedHeader.Qos > 0 {
@@ -106,17 +107,17 @@ func (f *Front) request(c *client, pk packets.Packet) error {
 		}
 		return c.Mode.Load() == hub.Open // false if the PUBACK was the last packet
 	}
-	if r.operation != hub.TwinAny {
-		h.AskTwin(asker{c, r.rid, ack}, hub.TwinRequest{
+	if r.operation != hubdata.TwinAny {
+		h.AskTwin(asker{c, r.rid, ack}, hubdata.TwinRequest{
 			DeviceID: c.ID.Device, ModuleID: c.ID.Module, Operation: r.operation, RequestID: r.rid, Base: r.version,
-			Body: pk.Payload, Protocol: hub.MQTT,
+			Body: pk.Payload, Protocol: hubdata.MQTT,
 		}, nil)
 		return nil
 	}
-	a := hub.MethodAnswer{
+	a := hubdata.MethodAnswer{
 		DeviceID: c.ID.Device, ModuleID: c.ID.Module, RequestID: r.rid,
-		MethodResult: hub.MethodResult{Status: r.status, Payload: pk.Payload},
-		Protocol:     hub.MQTT,
+		MethodResult: hubdata.MethodResult{Status: r.status, Payload: pk.Payload},
+		Protocol:     hubdata.MQTT,
 	}
 	if !h.CutOnAnswer(c.Conn, a) && ack() {
 		h.Answered(c.Conn, a)

@@ -4,6 +4,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/hubline-iot/hubline/testbroker/fault"
 	"github.com/hubline-iot/hubline/testbroker/internal/hub"
 	"github.com/mochi-mqtt/server/v2/packets"
 )
@@ -29,7 +30,7 @@ func (f *Front) resume(c *client, clean bool) {
 	h.Mu.Unlock()
 	forget := (*hub.Injected)(nil)
 	if kept {
-		if forget = h.Faults.Take(hub.ForgetSession, c.ID); forget != nil {
+		if forget = h.Faults.Take(fault.ForgetSession, c.ID); forget != nil {
 			h.Happened(forget, c.Conn)
 		}
 	}
@@ -86,12 +87,12 @@ func (f *Front) subscribe(c *client, pk packets.Packet) error {
 	if code := pk.SubscribeValidate(); code != packets.CodeSuccess {
 		return code
 	}
-	if in := h.Faults.Take(hub.DropOnSubscribe, c.ID); in != nil {
+	if in := h.Faults.Take(fault.DropOnSubscribe, c.ID); in != nil {
 		h.Happened(in, c.Conn)
-		c.CutFor(hub.FaultError(hub.DropOnSubscribe))
+		c.CutFor(hub.FaultError(fault.DropOnSubscribe))
 		return nil
 	}
-	refuse := h.Faults.Take(hub.RefuseSubscribe, c.ID)
+	refuse := h.Faults.Take(fault.RefuseSubscribe, c.ID)
 	codes := f.grant(c, pk.Filters, refuse)
 	if refuse != nil {
 		h.Happened(refuse, c.Conn)
@@ -124,20 +125,20 @@ func (f *Front) grant(c *client, filters packets.Subscriptions, refuse *hub.Inje
 // suback sends a SUBACK, unless a fault intervenes, and messages that wait for the subscription.
 func (f *Front) suback(c *client, body []byte) {
 	h := f.hub
-	if in := h.Faults.Take(hub.LongSuback, c.ID); in != nil {
+	if in := h.Faults.Take(fault.LongSuback, c.ID); in != nil {
 		h.Happened(in, c.Conn)
 		body = append(body, 1)
 	}
-	if in := h.Faults.Take(hub.ShortSuback, c.ID); in != nil {
+	if in := h.Faults.Take(fault.ShortSuback, c.ID); in != nil {
 		h.Happened(in, c.Conn)
 		body = body[:len(body)-1]
 	}
-	if in := h.Faults.Take(hub.SwallowSuback, c.ID); in != nil {
+	if in := h.Faults.Take(fault.SwallowSuback, c.ID); in != nil {
 		h.Happened(in, c.Conn)
 		f.attach(c)
 		return
 	}
-	if in := h.Faults.Take(hub.SlowSuback, c.ID); in != nil {
+	if in := h.Faults.Take(fault.SlowSuback, c.ID); in != nil {
 		h.Happened(in, c.Conn)
 		due := time.Now().Add(in.Fault.Delay)
 		h.Wg.Go(func() {
@@ -148,7 +149,7 @@ func (f *Front) suback(c *client, body []byte) {
 		})
 		return
 	}
-	h.Garbage(hub.GarbageOnSubscribe, c.Conn, badPacket)
+	h.Garbage(fault.GarbageOnSubscribe, c.Conn, badPacket)
 	c.Write(packet(packetSuback<<4, body))
 	f.attach(c)
 }

@@ -7,20 +7,21 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/hubline-iot/hubline/testbroker/hubdata"
 	"github.com/hubline-iot/hubline/testbroker/internal/hub"
 )
 
 // parseTelemetry parses a topic to which the given identity published.
-func parseTelemetry(id hub.Identity, topic string) (hub.Message, error) {
+func parseTelemetry(id hub.Identity, topic string) (hubdata.Message, error) {
 	bag, ok := strings.CutPrefix(topic, id.Telemetry())
 	if !ok {
-		return hub.Message{}, fmt.Errorf("%s may not publish to %q", id, topic)
+		return hubdata.Message{}, fmt.Errorf("%s may not publish to %q", id, topic)
 	}
 	all, err := parseBag(bag)
 	if err != nil {
-		return hub.Message{}, fmt.Errorf("topic %q: %w", topic, err)
+		return hubdata.Message{}, fmt.Errorf("topic %q: %w", topic, err)
 	}
-	m := hub.Message{DeviceID: id.Device, ModuleID: id.Module, Topic: topic}
+	m := hubdata.Message{DeviceID: id.Device, ModuleID: id.Module, Topic: topic}
 	for _, p := range all {
 		if !strings.HasPrefix(p.Name, "$.") {
 			m.Properties = append(m.Properties, p)
@@ -52,7 +53,7 @@ func parseTelemetry(id hub.Identity, topic string) (hub.Message, error) {
 //	[ pair *( "&" pair ) ] [ "/" ]        pair = name [ "=" [ value ] ]
 //
 // with names and values percent-encoded. A plus sign is literal.
-func parseBag(bag string) ([]hub.Property, error) {
+func parseBag(bag string) ([]hubdata.Property, error) {
 	bag = strings.TrimSuffix(bag, "/")
 	if bag == "" {
 		return nil, nil
@@ -60,10 +61,10 @@ func parseBag(bag string) ([]hub.Property, error) {
 	if strings.Contains(bag, "/") {
 		return nil, errors.New("slash in the property bag")
 	}
-	all := make([]hub.Property, 0, strings.Count(bag, "&")+1)
+	all := make([]hubdata.Property, 0, strings.Count(bag, "&")+1)
 	for pair := range strings.SplitSeq(bag, "&") {
 		name, value, _ := strings.Cut(pair, "=")
-		var p hub.Property
+		var p hubdata.Property
 		var err error
 		if p.Name, err = unescape(name); err != nil {
 			return nil, err

@@ -5,7 +5,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/hubline-iot/hubline/testbroker/internal/hub"
+	"github.com/hubline-iot/hubline/testbroker/hubdata"
 	"github.com/hubline-iot/hubline/testbroker/internal/mqttfront"
 )
 
@@ -13,34 +13,34 @@ import (
 const events = "devices/dev-1/messages/events/"
 
 func TestParseTelemetry(t *testing.T) {
-	type props = []hub.Property
-	p := func(name, value string) hub.Property { return hub.Property{Name: name, Value: value} }
+	type props = []hubdata.Property
+	p := func(name, value string) hubdata.Property { return hubdata.Property{Name: name, Value: value} }
 	for name, c := range map[string]struct {
 		topic string
-		want  hub.Message
+		want  hubdata.Message
 	}{
-		"empty bag":           {events, hub.Message{}},
-		"empty bag and slash": {events + "/", hub.Message{}},
-		"encoded dollar": {events + "%24.mid=m-1", hub.Message{MessageID: "m-1",
+		"empty bag":           {events, hubdata.Message{}},
+		"empty bag and slash": {events + "/", hubdata.Message{}},
+		"encoded dollar": {events + "%24.mid=m-1", hubdata.Message{MessageID: "m-1",
 			System: props{p("$.mid", "m-1")}}},
-		"raw dollar": {events + "$.mid=m-1/", hub.Message{MessageID: "m-1",
+		"raw dollar": {events + "$.mid=m-1/", hubdata.Message{MessageID: "m-1",
 			System: props{p("$.mid", "m-1")}}},
-		"one slash is dropped": {events + "a=b/", hub.Message{Properties: props{p("a", "b")}}},
-		"plus is a plus":       {events + "a+b=c+d", hub.Message{Properties: props{p("a+b", "c+d")}}},
-		"name alone":           {events + "a&b=&c", hub.Message{Properties: props{p("a", ""), p("b", ""), p("c", "")}}},
-		"equals in the value":  {events + "a=b=c", hub.Message{Properties: props{p("a", "b=c")}}},
+		"one slash is dropped": {events + "a=b/", hubdata.Message{Properties: props{p("a", "b")}}},
+		"plus is a plus":       {events + "a+b=c+d", hubdata.Message{Properties: props{p("a+b", "c+d")}}},
+		"name alone":           {events + "a&b=&c", hubdata.Message{Properties: props{p("a", ""), p("b", ""), p("c", "")}}},
+		"equals in the value":  {events + "a=b=c", hubdata.Message{Properties: props{p("a", "b=c")}}},
 		"order and case kept": {events + "b=1&A=2&a=3&b=4",
-			hub.Message{Properties: props{p("b", "1"), p("A", "2"), p("a", "3"), p("b", "4")}}},
+			hubdata.Message{Properties: props{p("b", "1"), p("A", "2"), p("a", "3"), p("b", "4")}}},
 		"component": {events + "$.sub=thermostat1",
-			hub.Message{Component: "thermostat1", System: props{p("$.sub", "thermostat1")}}},
-		"a property, no more":  {events + "sub=thermostat1", hub.Message{Properties: props{p("sub", "thermostat1")}}},
-		"not ASCII":            {events + "h%C3%B6he=%E2%82%AC", hub.Message{Properties: props{p("höhe", "€")}}},
-		"dollar is not enough": {events + "%24x=1", hub.Message{Properties: props{p("$x", "1")}}},
+			hubdata.Message{Component: "thermostat1", System: props{p("$.sub", "thermostat1")}}},
+		"a property, no more":  {events + "sub=thermostat1", hubdata.Message{Properties: props{p("sub", "thermostat1")}}},
+		"not ASCII":            {events + "h%C3%B6he=%E2%82%AC", hubdata.Message{Properties: props{p("höhe", "€")}}},
+		"dollar is not enough": {events + "%24x=1", hubdata.Message{Properties: props{p("$x", "1")}}},
 		"all of them": {
 			events + "%24.mid=m-1&%24.cid=c%2F1&%24.ct=application%2Fjson%3Bcharset%3Dutf-8&%24.ce=utf-8" +
 				"&%24.ctime=2030-01-01T00%3A00%3A00Z&%24.exp=2030-01-02T00%3A00%3A00Z" +
 				"&%24.sub=thermostat1&%24.on=out&level=high%20temp",
-			hub.Message{
+			hubdata.Message{
 				MessageID: "m-1", CorrelationID: "c/1", ContentType: "application/json;charset=utf-8", ContentEncoding: "utf-8",
 				Component: "thermostat1", CreationTime: "2030-01-01T00:00:00Z", Expiry: "2030-01-02T00:00:00Z",
 				System: props{

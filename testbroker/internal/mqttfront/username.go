@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/hubline-iot/hubline/testbroker/hubdata"
 	"github.com/hubline-iot/hubline/testbroker/internal/hub"
 )
 
@@ -14,7 +15,7 @@ import (
 type userName struct {
 	host   string
 	id     hub.Identity
-	params []hub.Property // decoded, in order
+	params []hubdata.Property // decoded, in order
 }
 
 // userNameParams are the parameters that clients send. If one of them stands in the place of a
@@ -64,7 +65,7 @@ func parseUserName(s string) (userName, error) {
 		if name == "api-version" && !dateShaped(text) {
 			return userName{}, fmt.Errorf("user name: api-version %q is no date", text)
 		}
-		u.params = append(u.params, hub.Property{Name: name, Value: text})
+		u.params = append(u.params, hubdata.Property{Name: name, Value: text})
 	}
 	return u, nil
 }

@@ -5,21 +5,23 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/hubline-iot/hubline/testbroker/fault"
+	"github.com/hubline-iot/hubline/testbroker/hubdata"
 	"github.com/hubline-iot/hubline/testbroker/internal/hub"
 	"github.com/hubline-iot/hubline/testbroker/internal/web"
 )
 
 var methodRoutes = []web.Route{
 	{
-		Kind:   hub.RouteMethod,
+		Kind:   fault.RouteMethod,
 		Method: http.MethodPost,
 		Path:   "twins/{device}/methods",
 		Open:   true,
-		Do: asService(hub.ServiceConnect,
+		Do: asService(hubdata.ServiceConnect,
 			postMethod),
 	},
-	{Kind: hub.RouteMethod, Method: http.MethodPost, Path: "twins/{device}/modules/{module}/methods", Open: true,
-		Do: asService(hub.ServiceConnect, postMethod)},
+	{Kind: fault.RouteMethod, Method: http.MethodPost, Path: "twins/{device}/modules/{module}/methods", Open: true,
+		Do: asService(hubdata.ServiceConnect, postMethod)},
 }
 
 // Limits of the timeouts of a call, in seconds.
@@ -40,7 +42,7 @@ func postMethod(q *web.Request) (web.Answer, error) {
 	if err := q.ReadJSON(&call); err != nil {
 		return web.Answer{}, err
 	}
-	m := hub.MethodCall{Name: call.MethodName, Payload: call.Payload,
+	m := hubdata.MethodCall{Name: call.MethodName, Payload: call.Payload,
 		ConnectTimeout: time.Duration(call.ConnectTimeoutInSeconds) * time.Second}
 	if s := call.ResponseTimeoutInSeconds; s != nil {
 		if *s < minResponseSeconds || *s > maxResponseSeconds {

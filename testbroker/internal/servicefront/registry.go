@@ -9,65 +9,67 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/hubline-iot/hubline/testbroker/fault"
+	"github.com/hubline-iot/hubline/testbroker/hubdata"
 	"github.com/hubline-iot/hubline/testbroker/internal/hub"
 	"github.com/hubline-iot/hubline/testbroker/internal/web"
 )
 
 var registryRoutes = []web.Route{
 	{
-		Kind:   hub.RouteRegistry,
+		Kind:   fault.RouteRegistry,
 		Method: http.MethodGet,
 		Path:   "devices",
 		Open:   true,
-		Do: asService(hub.RegistryRead|hub.RegistryWrite,
+		Do: asService(hubdata.RegistryRead|hubdata.RegistryWrite,
 			listDevices),
 	},
 	{
-		Kind:   hub.RouteRegistry,
+		Kind:   fault.RouteRegistry,
 		Method: http.MethodGet,
 		Path:   "devices/",
 		Open:   true,
-		Do: asService(hub.RegistryRead|hub.RegistryWrite,
+		Do: asService(hubdata.RegistryRead|hubdata.RegistryWrite,
 			listDevices),
 	},
-	{Kind: hub.RouteRegistry, Method: http.MethodGet, Path: "devices/{device}", Open: true,
-		Do: asService(hub.RegistryRead|hub.RegistryWrite, getIdentity)},
+	{Kind: fault.RouteRegistry, Method: http.MethodGet, Path: "devices/{device}", Open: true,
+		Do: asService(hubdata.RegistryRead|hubdata.RegistryWrite, getIdentity)},
 	{
-		Kind:   hub.RouteRegistry,
+		Kind:   fault.RouteRegistry,
 		Method: http.MethodPut,
 		Path:   "devices/{device}",
 		Open:   true,
-		Do: asService(hub.RegistryWrite,
+		Do: asService(hubdata.RegistryWrite,
 			putIdentity),
 	},
 	{
-		Kind:   hub.RouteRegistry,
+		Kind:   fault.RouteRegistry,
 		Method: http.MethodDelete,
 		Path:   "devices/{device}",
 		Open:   true,
-		Do: asService(hub.RegistryWrite,
+		Do: asService(hubdata.RegistryWrite,
 			deleteIdentity),
 	},
-	{Kind: hub.RouteRegistry, Method: http.MethodGet, Path: "devices/{device}/modules", Open: true,
-		Do: asService(hub.RegistryRead|hub.RegistryWrite, listModules)},
-	{Kind: hub.RouteRegistry, Method: http.MethodGet, Path: "devices/{device}/modules/{module}", Open: true,
-		Do: asService(hub.RegistryRead|hub.RegistryWrite, getIdentity)},
-	{Kind: hub.RouteRegistry, Method: http.MethodPut, Path: "devices/{device}/modules/{module}", Open: true,
-		Do: asService(hub.RegistryWrite, putIdentity)},
-	{Kind: hub.RouteRegistry, Method: http.MethodDelete, Path: "devices/{device}/modules/{module}", Open: true,
-		Do: asService(hub.RegistryWrite, deleteIdentity)},
-	{Kind: hub.RouteRegistry, Method: http.MethodPost, Path: "devices/query", Open: true,
-		Do: asService(hub.RegistryRead|hub.RegistryWrite|hub.ServiceConnect, queryTwins)},
-	{Kind: hub.RouteRegistry, Method: http.MethodDelete, Path: "devices/{device}/commands", Open: true,
-		Do: asService(hub.ServiceConnect, purgeCommands)},
-	{Kind: hub.RouteRegistry, Method: http.MethodGet, Path: "statistics/devices", Open: true,
-		Do: asService(hub.RegistryRead|hub.RegistryWrite, countDevices)},
+	{Kind: fault.RouteRegistry, Method: http.MethodGet, Path: "devices/{device}/modules", Open: true,
+		Do: asService(hubdata.RegistryRead|hubdata.RegistryWrite, listModules)},
+	{Kind: fault.RouteRegistry, Method: http.MethodGet, Path: "devices/{device}/modules/{module}", Open: true,
+		Do: asService(hubdata.RegistryRead|hubdata.RegistryWrite, getIdentity)},
+	{Kind: fault.RouteRegistry, Method: http.MethodPut, Path: "devices/{device}/modules/{module}", Open: true,
+		Do: asService(hubdata.RegistryWrite, putIdentity)},
+	{Kind: fault.RouteRegistry, Method: http.MethodDelete, Path: "devices/{device}/modules/{module}", Open: true,
+		Do: asService(hubdata.RegistryWrite, deleteIdentity)},
+	{Kind: fault.RouteRegistry, Method: http.MethodPost, Path: "devices/query", Open: true,
+		Do: asService(hubdata.RegistryRead|hubdata.RegistryWrite|hubdata.ServiceConnect, queryTwins)},
+	{Kind: fault.RouteRegistry, Method: http.MethodDelete, Path: "devices/{device}/commands", Open: true,
+		Do: asService(hubdata.ServiceConnect, purgeCommands)},
+	{Kind: fault.RouteRegistry, Method: http.MethodGet, Path: "statistics/devices", Open: true,
+		Do: asService(hubdata.RegistryRead|hubdata.RegistryWrite, countDevices)},
 	{
-		Kind:   hub.RouteRegistry,
+		Kind:   fault.RouteRegistry,
 		Method: http.MethodGet,
 		Path:   "statistics/service",
 		Open:   true,
-		Do: asService(hub.ServiceConnect,
+		Do: asService(hubdata.ServiceConnect,
 			countConnected),
 	},
 }
@@ -114,7 +116,7 @@ const never = "0001-01-01T00:00:00Z"
 
 // documentOf returns the document of an entry.
 func documentOf(h *hub.Hub, id hub.Identity) (identityDocument, error) {
-	waiting := h.CountC2D(id.String(), hub.Enqueued) + h.CountC2D(id.String(), hub.Invisible)
+	waiting := h.CountC2D(id.String(), hubdata.Enqueued) + h.CountC2D(id.String(), hubdata.Invisible)
 	h.Mu.Lock()
 	r := h.Registry[id]
 	if r == nil {

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/hubline-iot/hubline/testbroker/hubdata"
 	"github.com/hubline-iot/hubline/testbroker/internal/hub"
 	"github.com/hubline-iot/hubline/testbroker/internal/web"
 )
@@ -15,7 +16,7 @@ var Routes = slices.Concat(registryRoutes, twinRoutes, methodRoutes)
 
 // asService wraps the handler of a back end's request: the request must name an API version, and
 // have a token of a policy with one of the rights.
-func asService(need hub.Right, do func(q *web.Request) (web.Answer, error)) func(q *web.Request) web.Answer {
+func asService(need hubdata.Right, do func(q *web.Request) (web.Answer, error)) func(q *web.Request) web.Answer {
 	return func(q *web.Request) web.Answer {
 		if bad := q.CheckVersion(); bad != nil {
 			return q.Fail(bad)
@@ -34,7 +35,7 @@ func asService(need hub.Right, do func(q *web.Request) (web.Answer, error)) func
 }
 
 // authorizeService checks the token: its resource must be the hub or a path below it.
-func authorizeService(q *web.Request, need hub.Right) error {
+func authorizeService(q *web.Request, need hubdata.Right) error {
 	h := q.Hub
 	tokens := q.Header.Values("Authorization")
 	if len(tokens) != 1 {

@@ -5,33 +5,36 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/hubline-iot/hubline/testbroker/fault"
+	"github.com/hubline-iot/hubline/testbroker/hubdata"
 	"github.com/hubline-iot/hubline/testbroker/internal/hub"
 	"github.com/hubline-iot/hubline/testbroker/internal/web"
 )
 
 var twinRoutes = []web.Route{
 	{
-		Kind:   hub.RouteTwin,
+		Kind:   fault.RouteTwin,
 		Method: http.MethodGet,
 		Path:   "twins/{device}",
 		Open:   true,
-		Do:     asService(hub.ServiceConnect, getTwin),
+		Do:     asService(hubdata.ServiceConnect, getTwin),
 	},
-	{Kind: hub.RouteTwin, Method: http.MethodGet, Path: "twins/{device}/modules/{module}", Open: true,
-		Do: asService(hub.ServiceConnect, getTwin)},
-	{Kind: hub.RouteTwin, Method: http.MethodPatch, Path: "twins/{device}", Open: true, Do: asService(hub.ServiceConnect,
-		patchTwin)},
-	{Kind: hub.RouteTwin, Method: http.MethodPatch, Path: "twins/{device}/modules/{module}", Open: true,
-		Do: asService(hub.ServiceConnect, patchTwin)},
+	{Kind: fault.RouteTwin, Method: http.MethodGet, Path: "twins/{device}/modules/{module}", Open: true,
+		Do: asService(hubdata.ServiceConnect, getTwin)},
+	{Kind: fault.RouteTwin, Method: http.MethodPatch, Path: "twins/{device}", Open: true,
+		Do: asService(hubdata.ServiceConnect,
+			patchTwin)},
+	{Kind: fault.RouteTwin, Method: http.MethodPatch, Path: "twins/{device}/modules/{module}", Open: true,
+		Do: asService(hubdata.ServiceConnect, patchTwin)},
 	{
-		Kind:   hub.RouteTwin,
+		Kind:   fault.RouteTwin,
 		Method: http.MethodPut,
 		Path:   "twins/{device}",
 		Open:   true,
-		Do:     asService(hub.ServiceConnect, putTwin),
+		Do:     asService(hubdata.ServiceConnect, putTwin),
 	},
-	{Kind: hub.RouteTwin, Method: http.MethodPut, Path: "twins/{device}/modules/{module}", Open: true,
-		Do: asService(hub.ServiceConnect, putTwin)},
+	{Kind: fault.RouteTwin, Method: http.MethodPut, Path: "twins/{device}/modules/{module}", Open: true,
+		Do: asService(hubdata.ServiceConnect, putTwin)},
 }
 
 // A twinDocument is the part of a twin that a back end can change. Other members are ignored.

@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/hubline-iot/hubline/testbroker/fault"
 	"github.com/hubline-iot/hubline/testbroker/internal/hub"
 )
 
@@ -113,7 +114,7 @@ func (q *Request) sendStream(a Answer) {
 		})
 	case deliverGarbage:
 		q.C.Write(GarbageHTTP(&a.Fault.Fault, 2))
-		q.C.CloseGracefully(hub.FaultError(hub.GarbageAnswer))
+		q.C.CloseGracefully(hub.FaultError(fault.GarbageAnswer))
 		panic(http.ErrAbortHandler)
 	case deliverPlain, DeliverNothing:
 	}
@@ -174,7 +175,7 @@ func (q *Request) inPieces(p []byte, n int, wait time.Duration, write func([]byt
 	}
 }
 
-func GarbageHTTP(f *hub.Fault, major int) []byte {
+func GarbageHTTP(f *fault.Fault, major int) []byte {
 	switch {
 	case len(f.Bytes) > 0:
 		return f.Bytes

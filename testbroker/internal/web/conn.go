@@ -18,6 +18,8 @@ import (
 	"time"
 
 	"github.com/hubline-iot/hubline/internal/memconn"
+	"github.com/hubline-iot/hubline/testbroker/event"
+	"github.com/hubline-iot/hubline/testbroker/hubdata"
 	"github.com/hubline-iot/hubline/testbroker/internal/hub"
 )
 
@@ -144,9 +146,9 @@ type Conn struct {
 	Front    *Front
 	C        *hub.Conn
 	over     sync.Once
-	ended    chan struct{} // closed when the server, or the hijacker, has finished with the connection
-	upgraded chan struct{} // closed when the connection has become a WebSocket
-	next     hub.Protocol  // the protocol on the WebSocket; set before upgraded is closed
+	ended    chan struct{}    // closed when the server, or the hijacker, has finished with the connection
+	upgraded chan struct{}    // closed when the connection has become a WebSocket
+	next     hubdata.Protocol // the protocol on the WebSocket; set before upgraded is closed
 
 	// Guarded by Hub.mu.
 	who      map[hub.Identity]struct{} // identities whose requests were authenticated
@@ -159,7 +161,7 @@ type Conn struct {
 
 // Serve serves a connection from the first byte of HTTP to the end. It returns the protocol on the
 // WebSocket if the connection has become one.
-func (f *Front) Serve(c *hub.Conn) (hub.Protocol, error) {
+func (f *Front) Serve(c *hub.Conn) (hubdata.Protocol, error) {
 	h := f.hub
 	if c.Mode.Load() != hub.Open {
 		c.Drain()
@@ -248,15 +250,15 @@ func (a *Conn) admit(id hub.Identity) {
 	a.who[id] = struct{}{}
 	a.told, a.C.Live = true, true
 	h.Mu.Unlock()
-	h.Event(hub.Event{Kind: hub.Connected, DeviceID: id.Device, ModuleID: id.Module}, a.C)
+	h.Event(event.Event{Kind: event.Connected, DeviceID: id.Device, ModuleID: id.Module}, a.C)
 	h.Changed.Wake()
 }
 
 // Refused reports that a request was refused, for an identity or none.
 func (a *Conn) Refused(r *http.Request, id hub.Identity, status int, why error) {
 	a.Served()
-	a.Hub.Event(hub.Event{
-		Kind: hub.Refused, DeviceID: id.Device, ModuleID: id.Module, Status: status,
+	a.Hub.Event(event.Event{
+		Kind: event.Refused, DeviceID: id.Device, ModuleID: id.Module, Status: status,
 		Name: r.Method + " " + r.URL.EscapedPath(), // without the query, which may hold a signature
 		Err:  why,
 	}, a.C)
@@ -294,7 +296,7 @@ func (a *Conn) Expel(selector string, cause error, _ string) {
 	a.C.Live = len(a.who) > 0
 	h.Mu.Unlock()
 	for _, id := range who {
-		h.Event(hub.Event{Kind: hub.Disconnected, DeviceID: id.Device, ModuleID: id.Module, Err: cause}, a.C)
+		h.Event(event.Event{Kind: event.Disconnected, DeviceID: id.Device, ModuleID: id.Module, Err: cause}, a.C)
 	}
 	h.Changed.Wake()
 }
@@ -307,10 +309,10 @@ func (a *Conn) Finish(cause error, _, _ bool) {
 	clear(a.who)
 	h.Mu.Unlock()
 	for _, id := range who {
-		h.Event(hub.Event{Kind: hub.Disconnected, DeviceID: id.Device, ModuleID: id.Module, Err: cause}, a.C)
+		h.Event(event.Event{Kind: event.Disconnected, DeviceID: id.Device, ModuleID: id.Module, Err: cause}, a.C)
 	}
 	if len(who) == 0 && !told {
-		h.Event(hub.Event{Kind: hub.Refused, Err: cause}, a.C)
+		h.Event(event.Event{Kind: event.Refused, Err: cause}, a.C)
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"strings"
 
+	"github.com/hubline-iot/hubline/testbroker/hubdata"
 	"github.com/hubline-iot/hubline/testbroker/internal/hub"
 )
 
@@ -66,7 +67,7 @@ func (q *Request) Fail(e *Error) Answer {
 // AsServiceError converts an error for HTTP.
 func AsServiceError(err error) *Error {
 	var refused *Error
-	var e *hub.ServiceError
+	var e *hubdata.ServiceError
 	switch {
 	case errors.As(err, &refused):
 		return refused

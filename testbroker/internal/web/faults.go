@@ -6,23 +6,24 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/hubline-iot/hubline/testbroker/fault"
 	"github.com/hubline-iot/hubline/testbroker/internal/hub"
 )
 
 // meant reports whether a fault selects requests of this kind.
-func (q *Request) meant(f *hub.Fault) bool {
-	operation := hub.BlobAny
+func (q *Request) meant(f *fault.Fault) bool {
+	operation := fault.BlobAny
 	if q.route.Blob != nil {
 		operation = q.route.Blob(q)
 	}
-	if f.Blob != hub.BlobAny && f.Blob != operation {
+	if f.Blob != fault.BlobAny && f.Blob != operation {
 		return false
 	}
-	return f.Route == q.route.Kind || f.Route == hub.RouteAny && !backEnds(q.route.Kind)
+	return f.Route == q.route.Kind || f.Route == fault.RouteAny && !backEnds(q.route.Kind)
 }
 
 // TakeRoute is hub.Faults.Take for faults of one kind of requests.
-func (q *Request) TakeRoute(kind hub.FaultKind) *hub.Injected {
+func (q *Request) TakeRoute(kind fault.Kind) *hub.Injected {
 	return q.Hub.Faults.TakeIf(kind, q.ID, q.meant)
 }
 
@@ -53,16 +54,16 @@ func (q *Request) before() (Answer, bool) {
 			return a, true
 		}
 	}
-	if in := q.TakeRoute(hub.ResetBeforeRequest); in != nil {
+	if in := q.TakeRoute(fault.ResetBeforeRequest); in != nil {
 		return q.Cut(in), true
 	}
-	if in := q.TakeRoute(hub.AnswerStatus); in != nil {
+	if in := q.TakeRoute(fault.AnswerStatus); in != nil {
 		if status := script(&q.Hub.Faults, in); status != 0 {
 			q.Happened(in)
 			return q.scripted(in, status), true
 		}
 	}
-	if throttle := q.Hub.Faults.InForceIf(hub.Throttle, q.ID, q.meant); throttle != nil {
+	if throttle := q.Hub.Faults.InForceIf(fault.Throttle, q.ID, q.meant); throttle != nil {
 		if wait := early(&q.Hub.Faults, throttle); wait > 0 {
 			q.Happened(throttle)
 			a := q.Fail(Errorf(429001, "too many requests"))
@@ -76,10 +77,10 @@ func (q *Request) before() (Answer, bool) {
 // gone applies the faults that make the hub unreachable.
 func (q *Request) gone() (Answer, bool) {
 	h := q.Hub
-	if in := h.Faults.InForce(hub.Absent, q.ID); in != nil {
+	if in := h.Faults.InForce(fault.Absent, q.ID); in != nil {
 		return q.Cut(in), true
 	}
-	if in := h.Faults.InForce(hub.HalfOpen, q.ID); in != nil {
+	if in := h.Faults.InForce(fault.HalfOpen, q.ID); in != nil {
 		if q.C.Silence() {
 			q.Happened(in)
 		}
@@ -103,19 +104,19 @@ func (q *Request) firstFaults() (Answer, bool) {
 	if met || q.ID == (hub.Identity{}) {
 		return Answer{}, false
 	}
-	if in := h.Faults.Take(hub.DropConnect, q.ID); in != nil {
+	if in := h.Faults.Take(fault.DropConnect, q.ID); in != nil {
 		q.Happened(in)
-		q.C.CloseFor(hub.FaultError(hub.DropConnect))
+		q.C.CloseFor(hub.FaultError(fault.DropConnect))
 		return Answer{Delivery: DeliverNothing}, true
 	}
-	if in := h.Faults.Take(hub.NoConnack, q.ID); in != nil {
+	if in := h.Faults.Take(fault.NoConnack, q.ID); in != nil {
 		return q.Mute(in), true
 	}
-	if in := h.Faults.Take(hub.RefuseConnect, q.ID); in != nil {
+	if in := h.Faults.Take(fault.RefuseConnect, q.ID); in != nil {
 		q.Happened(in)
 		return q.scripted(in, in.Fault.Status), true
 	}
-	if in := h.Faults.Take(hub.SlowConnack, q.ID); in != nil {
+	if in := h.Faults.Take(fault.SlowConnack, q.ID); in != nil {
 		q.Happened(in)
 		if !q.Sleep(in.Fault.Delay) {
 			return Answer{Delivery: DeliverNothing}, true
@@ -134,19 +135,19 @@ func (q *Request) after(a Answer) Answer {
 	if a.Delivery == DeliverNothing {
 		return a
 	}
-	if in := q.TakeRoute(hub.ResetAfterRequest); in != nil {
+	if in := q.TakeRoute(fault.ResetAfterRequest); in != nil {
 		return q.Cut(in)
 	}
-	if in := q.TakeRoute(hub.NoAnswer); in != nil {
+	if in := q.TakeRoute(fault.NoAnswer); in != nil {
 		return q.Mute(in)
 	}
-	if in := q.TakeRoute(hub.AnswerStatusAfter); in != nil {
+	if in := q.TakeRoute(fault.AnswerStatusAfter); in != nil {
 		if status := script(&q.Hub.Faults, in); status != 0 {
 			q.Happened(in)
 			a = q.scripted(in, status)
 		}
 	}
-	if in := q.TakeRoute(hub.WrongDate); in != nil {
+	if in := q.TakeRoute(fault.WrongDate); in != nil {
 		q.Happened(in)
 		a.skew = in.Fault.Skew
 	}
@@ -154,13 +155,13 @@ func (q *Request) after(a Answer) Answer {
 		return a
 	}
 	for _, f := range []struct {
-		kind hub.FaultKind
+		kind fault.Kind
 		way  Delivery
 		body bool // needs a body
 	}{
-		{hub.DropDuringAnswer, deliverHalf, false}, {hub.SlowAnswer, deliverSlowly, false},
-		{hub.GarbageAnswer, deliverGarbage, false},
-		{hub.NoContentLength, deliverWithoutLength, true},
+		{fault.DropDuringAnswer, deliverHalf, false}, {fault.SlowAnswer, deliverSlowly, false},
+		{fault.GarbageAnswer, deliverGarbage, false},
+		{fault.NoContentLength, deliverWithoutLength, true},
 	} {
 		if f.body && len(a.Body) == 0 {
 			continue
@@ -191,7 +192,7 @@ func (q *Request) scripted(in *hub.Injected, status int) Answer {
 }
 
 // retryAfter sets Retry-After: in whole seconds, or as a date of the hub's clock.
-func (q *Request) retryAfter(a *Answer, f *hub.Fault, wait time.Duration) {
+func (q *Request) retryAfter(a *Answer, f *fault.Fault, wait time.Duration) {
 	wait = wait.Truncate(time.Second) + ceil(wait)
 	value := strconv.Itoa(int(wait / time.Second))
 	if f.RetryAfterDate || q.Hub.HTTP.RetryAfterDate {

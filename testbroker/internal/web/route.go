@@ -5,20 +5,21 @@ import (
 	"net/url"
 	"strings"
 
+	"github.com/hubline-iot/hubline/testbroker/fault"
 	"github.com/hubline-iot/hubline/testbroker/internal/hub"
 )
 
 // backEnds reports whether requests of the kind come from back ends. Such a request is about a
 // device but not sent by it, so the device's faults do not apply.
-func backEnds(k hub.RouteKind) bool { return k >= hub.RouteRegistry && k <= hub.RouteMethod }
+func backEnds(k fault.RouteKind) bool { return k >= fault.RouteRegistry && k <= fault.RouteMethod }
 
 // textErrors reports whether errors always have the older form, regardless of [HTTPOptions]:
 // back-end SDKs find the name of a code in the text.
-func textErrors(k hub.RouteKind) bool { return k == hub.RouteRegistry || k == hub.RouteTwin }
+func textErrors(k fault.RouteKind) bool { return k == fault.RouteRegistry || k == fault.RouteTwin }
 
 // A Route is a kind of request that the hub handles.
 type Route struct {
-	Kind   hub.RouteKind
+	Kind   fault.RouteKind
 	Method string
 	// Path is a list of segments. A segment is literal, in any letter case, or "{name}" for any
 	// segment that is not empty. The last may be "{name...}", which matches one or more segments.
@@ -34,7 +35,7 @@ type Route struct {
 	// Fails, unless nil, returns errors in a form other than the service's.
 	Fails func(q *Request, e *Error) Answer
 	// Blob, unless nil, returns the request's blob store operation.
-	Blob func(q *Request) hub.BlobOperation
+	Blob func(q *Request) fault.BlobOperation
 }
 
 // match compares a path in segments, and returns the values of the variables.

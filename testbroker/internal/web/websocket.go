@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/gorilla/websocket"
+	"github.com/hubline-iot/hubline/testbroker/hubdata"
 	"github.com/hubline-iot/hubline/testbroker/internal/hub"
 )
 
@@ -34,9 +35,9 @@ func (a *Conn) upgrade(w http.ResponseWriter, r *http.Request) error {
 		}
 		return offered[i]
 	}
-	protocol, next := pick(webProtocol), hub.MQTT
+	protocol, next := pick(webProtocol), hubdata.MQTT
 	if protocol == "" {
-		protocol, next = pick(webAMQP), hub.AMQP
+		protocol, next = pick(webAMQP), hubdata.AMQP
 	}
 	if protocol == "" {
 		http.Error(w, "subprotocol", http.StatusBadRequest)

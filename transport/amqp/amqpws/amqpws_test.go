@@ -12,6 +12,7 @@ import (
 	"github.com/hubline-iot/hubline/internal/hubfixture"
 	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/testbroker"
+	"github.com/hubline-iot/hubline/testbroker/hubdata"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/amqp"
 	"github.com/hubline-iot/hubline/transport/amqp/amqpws"
@@ -87,7 +88,7 @@ func TestOverRealPorts(t *testing.T) {
 			h.Drop("")
 			require.NoError(t, c.Send(t.Context(), &transport.Message{Body: []byte("after")}))
 			require.GreaterOrEqual(t, h.Len(), before+6)
-			require.NoError(t, h.SendC2D("dev-1", testbroker.C2D{Body: []byte("down")}))
+			require.NoError(t, h.SendC2D("dev-1", hubdata.C2D{Body: []byte("down")}))
 			select {
 			case body := <-got:
 				require.Equal(t, "down", body)

@@ -16,6 +16,8 @@ import (
 	"github.com/hubline-iot/hubline/internal/hubfixture"
 	"github.com/hubline-iot/hubline/internal/memconn"
 	"github.com/hubline-iot/hubline/testbroker"
+	"github.com/hubline-iot/hubline/testbroker/fault"
+	"github.com/hubline-iot/hubline/testbroker/hubdata"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/mqtt/lean"
 )
@@ -39,7 +41,7 @@ func TestAMissingPubackIsNoticed(t *testing.T) {
 			})
 		require.NoError(t, err)
 		require.NoError(t, c.Open(t.Context()))
-		h.Inject(testbroker.Fault{Kind: testbroker.SwallowPuback})
+		h.Inject(fault.Fault{Kind: fault.SwallowPuback})
 		begun := time.Now()
 		require.NoError(t, c.Send(t.Context(), &transport.Message{ID: "1"}))
 		synctest.Wait()
@@ -110,14 +112,14 @@ func TestABoardUnderCuts(t *testing.T) {
 		const n = 2000
 		for i := range n {
 			if i%100 == 50 {
-				h.Inject(testbroker.Fault{Kind: []testbroker.FaultKind{testbroker.DropDuringPublish, testbroker.DropAfterPublish,
-					testbroker.SwallowPuback}[i/100%3]})
-				require.NoError(t, h.SendC2D("dev-1", testbroker.C2D{MessageID: strconv.Itoa(i), Body: make([]byte, 200)}))
+				h.Inject(fault.Fault{Kind: []fault.Kind{fault.DropDuringPublish, fault.DropAfterPublish,
+					fault.SwallowPuback}[i/100%3]})
+				require.NoError(t, h.SendC2D("dev-1", hubdata.C2D{MessageID: strconv.Itoa(i), Body: make([]byte, 200)}))
 			}
 			require.NoError(t, c.Enqueue(t.Context(), &transport.Message{ID: strconv.Itoa(i), Body: make([]byte, i%3000)}, nil))
 		}
 		require.NoError(t, c.Flush(t.Context()))
-		require.NoError(t, h.WaitC2D(t.Context(), "dev-1", testbroker.Completed, n/100))
+		require.NoError(t, h.WaitC2D(t.Context(), "dev-1", hubdata.Completed, n/100))
 		seen := map[string]int{}
 		for _, m := range h.Messages() {
 			id, err := strconv.Atoi(m.MessageID)

@@ -26,6 +26,7 @@ import (
 	"github.com/hubline-iot/hubline/internal/hubfixture"
 	"github.com/hubline-iot/hubline/internal/memconn"
 	"github.com/hubline-iot/hubline/testbroker"
+	"github.com/hubline-iot/hubline/testbroker/fault"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/mqtt/lean"
 	"github.com/hubline-iot/hubline/transport/mqtt/lean/leannet"
@@ -56,7 +57,7 @@ func send(t testing.TB, creds *transport.Credentials, o *netopt.Options) error {
 
 func TestKindsOfFailedDials(t *testing.T) {
 	for name, c := range map[string]struct {
-		fault testbroker.FaultKind
+		fault fault.Kind
 		opt   func(h *hubfixture.Broker, o *netopt.Options)
 		creds func(c *transport.Credentials)
 		kind  transport.Kind
@@ -76,10 +77,10 @@ func TestKindsOfFailedDials(t *testing.T) {
 			c.Sign = nil
 			c.Token = fixed
 		}, kind: transport.Unauthorized},
-		"not TLS":             {fault: testbroker.NotTLS, kind: transport.Protocol},
-		"old TLS":             {fault: testbroker.OldTLS, kind: transport.Unsupported},
-		"handshake cut":       {fault: testbroker.CutHandshake, kind: transport.Network},
-		"certificate too old": {fault: testbroker.ExpiredCertificate, kind: transport.Untrusted},
+		"not TLS":             {fault: fault.NotTLS, kind: transport.Protocol},
+		"old TLS":             {fault: fault.OldTLS, kind: transport.Unsupported},
+		"handshake cut":       {fault: fault.CutHandshake, kind: transport.Network},
+		"certificate too old": {fault: fault.ExpiredCertificate, kind: transport.Untrusted},
 		"nobody there": {opt: func(_ *hubfixture.Broker, o *netopt.Options) {
 			o.Dial = func(context.Context, string, string) (net.Conn, error) {
 				return nil, &net.OpError{Op: "dial", Err: os.ErrDeadlineExceeded}
@@ -95,7 +96,7 @@ func TestKindsOfFailedDials(t *testing.T) {
 			bounded.Test(t, func(t *testing.T) {
 				h := hubfixture.New(t)
 				if c.fault != 0 {
-					h.Inject(testbroker.Fault{Kind: c.fault})
+					h.Inject(fault.Fault{Kind: c.fault})
 				}
 				o := &netopt.Options{Dial: h.Dial(testbroker.PortMQTTS), TLS: h.ClientTLS().Clone()}
 				if c.opt != nil {
@@ -387,7 +388,7 @@ func openSockets(t testing.TB) int {
 func TestTheCodeOfARefusalIsReachable(t *testing.T) {
 	bounded.Test(t, func(t *testing.T) {
 		h := hubfixture.New(t)
-		h.Inject(testbroker.Fault{Kind: testbroker.RefuseConnect, Code: 2})
+		h.Inject(fault.Fault{Kind: fault.RefuseConnect, Code: 2})
 		var refusal *lean.ConnackError
 		err := send(t, h.CredsWith(t, ""), &netopt.Options{Dial: h.Dial(testbroker.PortMQTTS), TLS: h.ClientTLS()})
 		require.True(t, errors.As(err, &refusal), "%v", err)

@@ -1,4 +1,4 @@
-package hub
+package testbroker
 
 import (
 	"cmp"
@@ -9,6 +9,8 @@ import (
 	"crypto/x509/pkix"
 	"math/big"
 	"time"
+
+	"github.com/hubline-iot/hubline/testbroker/internal/hub"
 )
 
 // CertAuthority signs certificates of devices. Make it with [NewCertAuthority] and pass its
@@ -29,12 +31,12 @@ func newAuthority(name string, parent *CertAuthority) *CertAuthority {
 	template := clientTemplate(name, time.Time{}, time.Time{})
 	template.IsCA, template.BasicConstraintsValid = true, true
 	template.KeyUsage, template.ExtKeyUsage = x509.KeyUsageCertSign, nil
-	a := &CertAuthority{key: newKey()}
+	a := &CertAuthority{key: hub.NewKey()}
 	if parent == nil {
-		a.cert = sign(template, template, a.key, a.key)
+		a.cert = hub.Sign(template, template, a.key, a.key)
 		return a
 	}
-	a.cert = sign(template, parent.cert, a.key, parent.key)
+	a.cert = hub.Sign(template, parent.cert, a.key, parent.key)
 	a.chain = append([][]byte{a.cert.Raw}, parent.chain...)
 	return a
 }
@@ -45,17 +47,17 @@ func (a *CertAuthority) Cert() *x509.Certificate { return a.cert }
 // NewClientCert makes a certificate for a device, with its key and the authorities below the root.
 // Zero times mean: from an hour ago, for twenty years.
 func (a *CertAuthority) NewClientCert(commonName string, notBefore, notAfter time.Time) tls.Certificate {
-	key := newKey()
-	leaf := sign(clientTemplate(commonName, notBefore, notAfter), a.cert, key, a.key)
+	key := hub.NewKey()
+	leaf := hub.Sign(clientTemplate(commonName, notBefore, notAfter), a.cert, key, a.key)
 	return tls.Certificate{Certificate: append([][]byte{leaf.Raw}, a.chain...), PrivateKey: key, Leaf: leaf}
 }
 
 // NewClientCert makes a self-signed certificate for a device. Zero times mean: from an hour ago,
 // for twenty years.
 func NewClientCert(commonName string, notBefore, notAfter time.Time) tls.Certificate {
-	key := newKey()
+	key := hub.NewKey()
 	template := clientTemplate(commonName, notBefore, notAfter)
-	leaf := sign(template, template, key, key)
+	leaf := hub.Sign(template, template, key, key)
 	return tls.Certificate{Certificate: [][]byte{leaf.Raw}, PrivateKey: key, Leaf: leaf}
 }
 
@@ -65,8 +67,8 @@ func clientTemplate(name string, notBefore, notAfter time.Time) *x509.Certificat
 	return &x509.Certificate{
 		SerialNumber: new(big.Int).SetBytes(serial[1:]),
 		Subject:      pkix.Name{CommonName: name},
-		NotBefore:    cmp.Or(notBefore, time.Now().Add(-certBackdate)),
-		NotAfter:     cmp.Or(notAfter, time.Now().Add(certLife)),
+		NotBefore:    cmp.Or(notBefore, time.Now().Add(-hub.CertBackdate)),
+		NotAfter:     cmp.Or(notAfter, time.Now().Add(hub.CertLife)),
 		KeyUsage:     x509.KeyUsageDigitalSignature,
 		ExtKeyUsage:  []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
 	}

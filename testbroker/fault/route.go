@@ -1,18 +1,29 @@
-package hub
+package fault
 
-import "fmt"
+import (
+	"fmt"
+)
 
 // RouteKind is the purpose of a request over HTTP.
 type RouteKind uint8
 
 const (
+	// RouteAny means device requests of all kinds.
 	RouteAny RouteKind = iota
+	// RouteTelemetry sends a message or a batch.
 	RouteTelemetry
+	// RouteReceive requests a C2D message.
 	RouteReceive
+	// RouteSettle completes, abandons or rejects a C2D message.
 	RouteSettle
+	// RouteUpload requests an upload URI.
 	RouteUpload
+	// RouteUploadDone reports the result of an upload.
 	RouteUploadDone
+	// RouteBlob accesses a file in the store.
 	RouteBlob
+	// RouteRegistry, RouteTwin and RouteMethod are requests of back ends: to the registry, including
+	// queries, to a twin, and method calls.
 	RouteRegistry
 	RouteTwin
 	RouteMethod

@@ -1,19 +1,30 @@
-package hub
+package fault
 
-import "fmt"
+import (
+	"fmt"
+)
 
 // LinkKind is the purpose of a link over AMQP. Sender and receiver are the client's roles.
 type LinkKind uint8
 
 const (
+	// LinkAny means links of all kinds.
 	LinkAny LinkKind = iota
+	// LinkTelemetry carries telemetry messages to the hub.
 	LinkTelemetry
+	// LinkC2D carries C2D messages to the device.
 	LinkC2D
+	// LinkTwinSender carries twin requests.
 	LinkTwinSender
+	// LinkTwinReceiver carries answers to twin requests and changes of the twin.
 	LinkTwinReceiver
+	// LinkMethodSender carries answers to direct methods.
 	LinkMethodSender
+	// LinkMethodReceiver carries calls of direct methods.
 	LinkMethodReceiver
+	// LinkCBSSender carries tokens.
 	LinkCBSSender
+	// LinkCBSReceiver carries answers to tokens.
 	LinkCBSReceiver
 )
 

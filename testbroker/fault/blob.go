@@ -1,24 +1,22 @@
-package hub
+package fault
 
-import "fmt"
-
-// Faults of HTTP requests to the store whose upload URI is valid. The faults of HTTP requests
-// happen there too; [Fault.Blob] selects the operation for both.
-const (
-	CutBlobBody FaultKind = iota + 230
-	SlowBlob
-	DamageBlob
-	ExpireUpload
+import (
+	"fmt"
 )
 
 // BlobOperation is the operation of a request to the store.
 type BlobOperation uint8
 
 const (
+	// BlobAny means all operations.
 	BlobAny BlobOperation = iota
+	// PutBlob stores a file in a single request.
 	PutBlob
+	// PutBlock stores a block that may become part of a file.
 	PutBlock
+	// PutBlockList makes a file of blocks.
 	PutBlockList
+	// GetBlob reads a file or its properties.
 	GetBlob
 )
 

@@ -1,0 +1,40 @@
+package testbroker
+
+import (
+	"context"
+
+	"github.com/hubline-iot/hubline/testbroker/hubdata"
+	"github.com/hubline-iot/hubline/testbroker/internal/hub"
+)
+
+// ErrQueueFull is returned by [Hub.SendC2D] while the device's queue of C2D messages is full.
+var ErrQueueFull = hub.ErrQueueFull
+
+// SendC2D queues a C2D message for a device, or for a module named "deviceID/moduleID". The hub
+// delivers it to a client subscribed to C2D messages, at once or when one subscribes. The error is
+// [ErrQueueFull] when the queue is full.
+func (h *Hub) SendC2D(id string, m hubdata.C2D) error { return h.hub.SendC2D(id, m) }
+
+// PurgeC2D drops the C2D messages that wait for a device, named as in [Hub.Connections], and
+// returns their number.
+func (h *Hub) PurgeC2D(device string) int { return h.hub.PurgeC2D(device) }
+
+// C2DLog returns the C2D messages to a device, named as in [Hub.Connections], grouped by receiver
+// and in the order of their sequence numbers.
+func (h *Hub) C2DLog(device string) []hubdata.C2DRecord { return h.hub.C2DLog(device) }
+
+// CountC2D returns how many C2D messages to a device, named as in [Hub.Connections], are in a
+// state, including those dropped from the log.
+func (h *Hub) CountC2D(device string, state hubdata.C2DState) int {
+	return h.hub.CountC2D(device, state)
+}
+
+// WaitC2D waits until at least n C2D messages to a device, named as in [Hub.Connections], are in a
+// state. It fails when the context ends or the hub is closed.
+func (h *Hub) WaitC2D(ctx context.Context, device string, state hubdata.C2DState, n int) error {
+	return h.hub.WaitC2D(ctx, device, state, n)
+}
+
+// ErrQuota is the cause of a connection's end, or of a refusal, when the daily message quota is
+// exhausted.
+var ErrQuota = hub.ErrQuota

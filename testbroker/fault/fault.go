@@ -1,0 +1,84 @@
+package fault
+
+import (
+	"time"
+
+	"github.com/hubline-iot/hubline/testbroker/hubdata"
+)
+
+// Fault declares a fault: its kind, its target and its time.
+type Fault struct {
+	// Kind is required.
+	Kind Kind
+	// Device selects a device and its modules by the device id, or one module as "deviceID/moduleID".
+	// Empty means all.
+	Device string
+
+	// After is how many matching events pass before the first hit: with After 2 the third event is the
+	// first hit. Events count from Inject on, across all connections. An event that another fault has
+	// ended does not count.
+	After int
+	// Times is how often the fault happens: 0 means once, negative means until it is removed.
+	Times int
+	// Probability, from 0 to 1, is the chance of each event to be a hit; 0 means always. The draws are
+	// derived from Options.Seed.
+	Probability float64
+	// For is the time from the fault's beginning to its end; 0 means no end.
+	For time.Duration
+
+	// Code is the CONNACK code of RefuseConnect (1 to 255, default 3, server unavailable), the SUBACK
+	// code of RefuseSubscribe (default 0x80, failure) and the outcome of RefuseSASL (default 1).
+	Code byte
+	// Condition and Description are the AMQP error with which the hub refuses, closes, ends, detaches
+	// or rejects. The default is "amqp:connection:forced" for a connection, "amqp:link:detach-forced"
+	// for a detached link, and "amqp:internal-error" otherwise.
+	Condition, Description string
+	// Status is the status code of RefuseToken (default 401), of RefuseTwin and RefuseMethod (default
+	// 429), and over HTTP of RefuseConnect (default 503).
+	Status int
+	// Statuses are the status codes of AnswerStatus and AnswerStatusAfter, 200 to 599, used in turn.
+	// Their number is the default of Times. Zero lets a request pass. Default: 503.
+	Statuses []int
+	// ErrorCode is the service's six-digit code that RefuseConnect over HTTP, AnswerStatus,
+	// AnswerStatusAfter, RefuseTwin and RefuseMethod put into answers of 400 and above. Default: the
+	// usual code of the status. Description is its text.
+	ErrorCode int
+	// RetryAfter, unless zero, is sent in whole seconds in the header Retry-After of RefuseConnect,
+	// AnswerStatus and AnswerStatusAfter, and in the answer of RefuseTwin. RetryAfterDate sends it,
+	// and the delay of Throttle, as a date: see testbroker.HTTPOptions.
+	RetryAfter     time.Duration
+	RetryAfterDate bool
+	// Route is the kind of HTTP requests to which request faults and Throttle happen.
+	Route RouteKind
+	// Blob is the blob store operation to which they happen, for requests of the kind [RouteBlob].
+	Blob BlobOperation
+	// Skew is the clock skew of WrongDate. Positive means that the hub is ahead.
+	Skew time.Duration
+	// Operation is the kind of requests to which twin faults happen.
+	Operation hubdata.TwinOperation
+	// Method is the name of the method to which method faults happen.
+	Method string
+	// Link is the kind of links to which attach faults happen.
+	Link LinkKind
+	// Unclosed makes the fault detach a link without closing it. Clients treat such a detach in
+	// different ways.
+	Unclosed bool
+	// UndeliverableHere sets the flag undeliverable-here of ModifyMessage.
+	UndeliverableHere bool
+	// Delay is the delay of SlowConnack, DelayPuback, SlowSuback, SlowAttach, WithholdCredit,
+	// DetachWhileIdle, SlowToken, SlowAnswer, SlowTwin, SlowDesired, SlowMethod, SlowMethodAnswer and
+	// SlowBlob.
+	Delay time.Duration
+	// Rate is how many PUBACKs a second Throttle sends. Default: 1.
+	Rate float64
+	// Limit is the number of delayed PUBACKs at which Throttle closes a connection, or the messages a
+	// day of Quota. Default: 100.
+	Limit int
+	// AcceptConnects makes Quota accept connects and close them at once, instead of refusing them.
+	AcceptConnects bool
+	// Bytes is the output of GarbageOnConnect, GarbageOnSubscribe, GarbageOnPublish and GarbageAnswer.
+	// Default: the first bytes of a packet with an unknown type and a length without end; over AMQP a
+	// frame that is too short, over HTTP/1.1 a line that is not a status line, over HTTP/2 a PING
+	// without its eight bytes. It is also the body of GarbleTwin and GarbleMethod.
+	Bytes []byte
+}
