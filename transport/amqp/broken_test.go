@@ -230,11 +230,11 @@ func TestAMessageThatCannotBeReadIsRejected(t *testing.T) {
 			case 9:
 				body = "huge"
 			}
-			require.NoError(t, h.SendC2D("mine", testbroker.C2D{Body: []byte(body)}))
-			require.NoError(t, h.WaitC2D(t.Context(), "mine", testbroker.Rejected, i+1))
+			require.NoError(t, h.SendC2D("mine", hubdata.C2D{Body: []byte(body)}))
+			require.NoError(t, h.WaitC2D(t.Context(), "mine", hubdata.Rejected, i+1))
 		}
 		for _, id := range []string{"mine", "other"} {
-			require.NoError(t, h.SendC2D(id, testbroker.C2D{Body: []byte("good")}))
+			require.NoError(t, h.SendC2D(id, hubdata.C2D{Body: []byte("good")}))
 		}
 		time.Sleep(time.Second)
 		for _, r := range []*running{mine, other} {
