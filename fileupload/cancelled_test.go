@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hubline-iot/hubline/errfilter"
-	"github.com/hubline-iot/hubline/testbroker"
+	"github.com/hubline-iot/hubline/testbroker/fault"
 	"github.com/hubline-iot/hubline/transport"
 )
 
@@ -18,10 +18,10 @@ import (
 func TestAnUploadWhoseContextEndsSaysSo(t *testing.T) {
 	shutdown := errors.New("shutting down")
 	body := content(300 * kib)
-	for name, fault := range map[string]testbroker.Fault{
-		"waits for an upload URI": {Kind: testbroker.NoAnswer, Route: testbroker.RouteUpload, Times: -1},
-		"waits for a block":       {Kind: testbroker.SlowBlob, Delay: time.Hour, Times: -1},
-		"is between two attempts": {Kind: testbroker.AnswerStatus, Route: testbroker.RouteUpload, Statuses: []int{503},
+	for name, fault := range map[string]fault.Fault{
+		"waits for an upload URI": {Kind: fault.NoAnswer, Route: fault.RouteUpload, Times: -1},
+		"waits for a block":       {Kind: fault.SlowBlob, Delay: time.Hour, Times: -1},
+		"is between two attempts": {Kind: fault.AnswerStatus, Route: fault.RouteUpload, Statuses: []int{503},
 			Times: -1, RetryAfter: 10 * time.Minute},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -60,9 +60,9 @@ func TestAnUploadWhoseContextEndsSaysSo(t *testing.T) {
 func TestANotificationThatTakesTooLongIsATimeout(t *testing.T) {
 	body := content(300 * kib)
 	inBubble(t, nil, func(t *testing.T, r *rig) {
-		r.hub.Inject(testbroker.Fault{Kind: testbroker.AnswerStatus, Route: testbroker.RouteBlob, Statuses: []int{403},
+		r.hub.Inject(fault.Fault{Kind: fault.AnswerStatus, Route: fault.RouteBlob, Statuses: []int{403},
 			Times: -1})
-		r.hub.Inject(testbroker.Fault{Kind: testbroker.NoAnswer, Route: testbroker.RouteUploadDone, Times: -1})
+		r.hub.Inject(fault.Fault{Kind: fault.NoAnswer, Route: fault.RouteUploadDone, Times: -1})
 		_, err := r.Upload(t.Context(), "a", bytes.NewReader(body), -1)
 		failed(t, err, transport.Timeout, "the hub could not be notified either")
 		require.NotErrorIs(t, err, transport.Cancelled)

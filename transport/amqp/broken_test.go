@@ -266,7 +266,7 @@ func TestAMessageWithoutRoomIsReleased(t *testing.T) {
 			return [][]byte{b}
 		}})), h.device(t, "d"))
 		r.subscribe(1)
-		require.NoError(t, h.SendC2D("d", testbroker.C2D{Body: []byte("large")}))
+		require.NoError(t, h.SendC2D("d", hubdata.C2D{Body: []byte("large")}))
 		time.Sleep(4 * time.Second)
 		require.Empty(t, r.sink.bodies())
 		time.Sleep(2 * time.Second)
