@@ -25,7 +25,7 @@ import (
 
 func TestClassifyKnowsFailuresOfTheNetwork(t *testing.T) {
 	sys := func(op string, n syscall.Errno) error {
-		return &net.OpError{Op: op, Net: "tcp", Err: os.NewSyscallError(op, n)}
+		return &net.OpError{Op: op, Net: "tcp", Err: os.NewSyscallError(op, native(n))}
 	}
 	get := func(err error) error { return &url.Error{Op: "Get", URL: "http://x", Err: err} }
 	name := &net.DNSError{Err: "no such host", Name: "x", IsNotFound: true}

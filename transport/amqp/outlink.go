@@ -219,12 +219,16 @@ func (l *outLink) resolveArrived(ctx context.Context) {
 }
 
 // arrived returns the outcome of a transfer, if there is one. The link or ctx has ended. Wait
-// chooses at random between an outcome and that end, so arrived calls it 24 times. An outcome is
-// missed, and the transfer sent twice, once in 16 million.
+// chooses at random between an outcome and such an end, so arrived calls it 32 times. An outcome is
+// missed, and the transfer sent twice, less than once in a thousand million.
 func (t *transfer) arrived(ctx context.Context) (amqp.DeliveryState, bool) {
-	for range 24 {
-		if state, err := t.receipt.Wait(ctx); err == nil {
+	for range 32 {
+		state, err := t.receipt.Wait(ctx)
+		if err == nil {
 			return state, true
+		}
+		if err != ctx.Err() {
+			ctx = context.Background() // the link has ended; two ends would halve the chance
 		}
 	}
 	return nil, false

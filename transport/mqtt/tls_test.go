@@ -13,7 +13,6 @@ import (
 	"math/big"
 	"net"
 	"runtime"
-	"syscall"
 	"testing"
 	"time"
 
@@ -121,7 +120,7 @@ func TestRealTLS(t *testing.T) {
 		require.NoError(t, l.Close())
 		_, _, err = dialWith(&Options{Network: netopt.Options{Addr: l.Addr().String()}}, credsOf(t, dev, dev.PrimaryKey))
 		require.ErrorIs(t, err, transport.Network)
-		require.ErrorIs(t, err, syscall.ECONNREFUSED)
+		require.ErrorContains(t, err, "refused")
 	})
 }
 
