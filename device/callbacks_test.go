@@ -194,7 +194,7 @@ func sendOne(t *testing.T, _ *fake, c *device.Client) {
 }
 
 // A message that was in flight when the loop's callback failed is sent again, once.
-func TestWhatWasInFlightWhenACallbackFailedIsKept(t *testing.T) {
+func TestMessagesInFlightSurviveAFailedCallback(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := &fake{verdict: func(conn int, _ transport.Item) error {
 			if conn == 1 {

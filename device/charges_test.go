@@ -76,7 +76,7 @@ func TestPolicyChangesDuringAPauseChargeOnce(t *testing.T) {
 	})
 }
 
-func TestPolicyChangesWhileATwinCallRestsChargeOnce(t *testing.T) {
+func TestPolicyChangesBeforeTheRetryOfATwinCallChargeOnce(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		q := newCharges(t)
 		c, _ := client(t, refusingTwin(), &device.Options{MessagePolicy: q.wrap(time.Hour)})

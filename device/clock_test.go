@@ -199,7 +199,7 @@ func TestARefusalByAPlausibleClockIsFinal(t *testing.T) {
 
 // The longest durations stand for no limit. The sum of two of them must not overflow, so the client
 // rests.
-func TestTheLongestRestIsOne(t *testing.T) {
+func TestTheLongestTryAgainAfterWaits(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := &fake{dial: func(n int, _ context.Context) error {
 			if n == 100 {

@@ -25,7 +25,7 @@ func sized(id string, n int) *transport.Message {
 }
 
 // OperationTimeout limits a Send, also while the outbox is full.
-func TestPain8_ASendWaitingForRoomIsBoundedByOperationTimeout(t *testing.T) {
+func TestASendWaitingForRoomIsBoundedByOperationTimeout(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c, _ := client(t, &fake{dial: down}, &device.Options{MaxMessages: 1, OperationTimeout: time.Minute})
 		require.NoError(t, c.Start())
@@ -38,7 +38,7 @@ func TestPain8_ASendWaitingForRoomIsBoundedByOperationTimeout(t *testing.T) {
 }
 
 // A Send that waits for room ends when the client becomes Disconnected.
-func TestPain8_ASendWaitingForRoomIsToldOfDisconnected(t *testing.T) {
+func TestASendWaitingForRoomReportsDisconnected(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := &fake{verdict: func(int, transport.Item) error { return errHold }}
 		c, _ := client(t, f, &device.Options{MaxMessages: 1})
@@ -86,7 +86,7 @@ type countingCtx struct {
 func (c *countingCtx) Done() <-chan struct{} { c.n.Add(1); return c.Context.Done() }
 
 // When a new policy ends a pause, the status reports the end.
-func TestAPauseEndedByANewPolicyIsToldAsOver(t *testing.T) {
+func TestAPauseEndedByANewPolicyIsReportedAsOver(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := &fake{verdict: func(_ int, it transport.Item) error {
 			if it.Msg.ID == "1" {
@@ -107,7 +107,7 @@ func TestAPauseEndedByANewPolicyIsToldAsOver(t *testing.T) {
 }
 
 // The result of a message that the hub may have says so, whatever ends the message.
-func TestAnUnknownOutcomeIsToldHoweverTheMessageEnds(t *testing.T) {
+func TestAnUnknownOutcomeIsReportedHoweverTheMessageEnds(t *testing.T) {
 	for _, how := range []string{"disconnected", "close", "expired"} {
 		t.Run(how, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
@@ -397,7 +397,7 @@ func TestRetryAfterOutlivesAConnectionThatDiesWithTheRefusal(t *testing.T) {
 
 // When the first queued message is removed, messages behind it that are in flight are not handed
 // over again.
-func TestAnExpiredFrontDoesNotSendWhatFlies(t *testing.T) {
+func TestAnExpiredFirstMessageDoesNotResendThoseInFlight(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := &fake{}
 		n := 0
@@ -566,7 +566,7 @@ func TestSpreadBearsAHugeDelay(t *testing.T) {
 }
 
 // The client pings a session with a KeepAlive.
-func TestASessionThatWantsPingsIsAskedForThem(t *testing.T) {
+func TestASessionWithAKeepAliveGetsPings(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := &fake{keepAlive: time.Minute}
 		c, _ := client(t, f, nil)
@@ -582,7 +582,7 @@ func TestASessionThatWantsPingsIsAskedForThem(t *testing.T) {
 }
 
 // A session may answer a request after it has ended. The next session must ignore that answer.
-func TestAnAnswerBehindTheEndOfItsSession(t *testing.T) {
+func TestAnAnswerAfterTheEndOfItsSessionIsIgnored(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := &fake{}
 		die := func(s *fakeSession) {

@@ -20,7 +20,7 @@ var damagedHello = &transport.Error{
 }
 
 // Each connection resets the count of consecutive failures that may be damage.
-func TestAConnectionEndsTheRowOfDamage(t *testing.T) {
+func TestAConnectionResetsTheCountOfDamage(t *testing.T) {
 	bounded.Test(t, func(t *testing.T) {
 		const row = errfilter.MaxDamage
 		f := &fake{

@@ -22,9 +22,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// L1: a connection lost for a reason that would be terminal for a dial, and then made again, is not
+// A connection lost for a reason that would be terminal for a dial, and then made again, is not
 // closed because of the old error.
-func TestL1_ReopenedConnectionIsNotClosedForTheOldError(t *testing.T) {
+func TestReopenedConnectionIsNotClosedForTheOldError(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := &fake{}
 		c, _ := client(t, f, nil)
@@ -38,8 +38,8 @@ func TestL1_ReopenedConnectionIsNotClosedForTheOldError(t *testing.T) {
 	})
 }
 
-// L2: Open returns the failure itself, whose hint agrees with the decision.
-func TestL2_OpenKeepsTheCauseAndItsHint(t *testing.T) {
+// Open returns the failure itself, whose hint agrees with the decision.
+func TestOpenKeepsTheCauseAndItsHint(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		cause := lost(transport.Unauthorized)
 		c, _ := client(t, &fake{dial: failing(cause)}, nil)
@@ -50,9 +50,9 @@ func TestL2_OpenKeepsTheCauseAndItsHint(t *testing.T) {
 	})
 }
 
-// L4: messages in flight are sent again first on the next connection, in order and marked; no
+// Messages in flight are sent again first on the next connection, in order and marked; no
 // message overtakes them.
-func TestL4_InFlightMessagesGoAgainInOrder(t *testing.T) {
+func TestInFlightMessagesGoAgainInOrder(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := &fake{}
 		f.verdict = func(conn int, it transport.Item) error {
@@ -86,9 +86,9 @@ func TestL4_InFlightMessagesGoAgainInOrder(t *testing.T) {
 	})
 }
 
-// Pain 16: the order of a stream survives many losses. On each connection the numbers only grow,
+// The order of a stream survives many losses. On each connection the numbers only grow,
 // and resent messages are marked.
-func TestPain16_OrderSurvivesManyLosses(t *testing.T) {
+func TestOrderSurvivesManyLosses(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		r := rand.New(rand.NewPCG(16, 16))
 		f := &fake{verdict: func(int, transport.Item) error {
@@ -117,8 +117,8 @@ func TestPain16_OrderSurvivesManyLosses(t *testing.T) {
 	})
 }
 
-// L5, pain 1: Close does not wait for a back-off or an attempt.
-func TestL5_CloseEndsAWaitAtOnce(t *testing.T) {
+// Close does not wait for a back-off or an attempt.
+func TestCloseEndsAWaitAtOnce(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := &fake{dial: func(int, context.Context) error { return lost(transport.Network) }}
 		c, _ := client(t, f, &device.Options{RetryPolicy: constant(time.Hour)})
@@ -130,8 +130,8 @@ func TestL5_CloseEndsAWaitAtOnce(t *testing.T) {
 	})
 }
 
-// L7: messages that wait for the window when the connection is lost stay queued and do not fail.
-func TestL7_MessagesWaitingForTheWindowSurviveALoss(t *testing.T) {
+// Messages that wait for the window when the connection is lost stay queued and do not fail.
+func TestMessagesWaitingForTheWindowSurviveALoss(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := &fake{verdict: func(conn int, _ transport.Item) error {
 			if conn == 1 {
@@ -153,9 +153,9 @@ func TestL7_MessagesWaitingForTheWindowSurviveALoss(t *testing.T) {
 	})
 }
 
-// Pain 1: Close returns within its limit in every state, and no goroutine is left (the bubble
+// Close returns within its limit in every state, and no goroutine is left (the bubble
 // panics otherwise).
-func TestPain1_CloseIsPromptFromEveryState(t *testing.T) {
+func TestCloseIsPromptFromEveryState(t *testing.T) {
 	never := func(_ int, ctx context.Context) error { <-ctx.Done(); return ctx.Err() }
 	for _, tc := range []struct {
 		name  string
@@ -218,8 +218,8 @@ func TestPain1_CloseIsPromptFromEveryState(t *testing.T) {
 	}
 }
 
-// Pain 1: a transport or callback that does not end cannot delay Close beyond its limit.
-func TestPain1_CloseIsBoundedWhenOthersHang(t *testing.T) {
+// A transport or callback that does not end cannot delay Close beyond its limit.
+func TestCloseIsBoundedWhenTheTransportOrACallbackHangs(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		release := make(chan struct{})
 		f := &fake{dial: func(int, context.Context) error { <-release; return lost(transport.Network) }}
@@ -243,9 +243,9 @@ func TestPain1_CloseIsBoundedWhenOthersHang(t *testing.T) {
 	})
 }
 
-// Pain 2: after an outage of any length the client reconnects within one capped delay, and no
+// After an outage of any length the client reconnects within one capped delay, and no
 // queued message is lost.
-func TestPain2_ReconnectsAfterALongOutage(t *testing.T) {
+func TestReconnectsAfterALongOutage(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		back := time.Now().Add(72 * time.Hour)
 		f := &fake{}
@@ -266,8 +266,8 @@ func TestPain2_ReconnectsAfterALongOutage(t *testing.T) {
 	})
 }
 
-// Pain 4: a client whose retries ended can be opened again, with its queue.
-func TestPain4_OpenAfterDisconnectedIsLegal(t *testing.T) {
+// A client whose retries ended can be opened again, with its queue.
+func TestOpenAfterDisconnectedIsLegal(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := &fake{dial: failing(lost(transport.Network), lost(transport.Unauthorized))}
 		c, _ := client(t, f, &device.Options{RetryPolicy: retrypolicy.NoRetry{}})
@@ -284,8 +284,8 @@ func TestPain4_OpenAfterDisconnectedIsLegal(t *testing.T) {
 	})
 }
 
-// Pain 5: an attempt leaves no goroutine behind.
-func TestPain5_AttemptsLeaveNoGoroutines(t *testing.T) {
+// An attempt leaves no goroutine behind.
+func TestAttemptsLeaveNoGoroutines(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := &fake{dial: func(n int, _ context.Context) error {
 			if n%2 == 0 {
@@ -309,9 +309,9 @@ func TestPain5_AttemptsLeaveNoGoroutines(t *testing.T) {
 	})
 }
 
-// Pain 8: no Send blocks for ever. A silent hub is detected by the missing answer; the context or
+// No Send blocks for ever. A silent hub is detected by the missing answer; the context or
 // OperationTimeout also ends it.
-func TestPain8_EverySendEnds(t *testing.T) {
+func TestEverySendEnds(t *testing.T) {
 	t.Run("a silent peer is replaced after AckTimeout", func(t *testing.T) {
 		bubble(t, func(t *testing.T) {
 			f := &fake{verdict: func(conn int, _ transport.Item) error {
@@ -374,8 +374,8 @@ func TestPain8_EverySendEnds(t *testing.T) {
 	})
 }
 
-// Pain 8: a Send ends with its context, its time-out, or the client.
-func TestPain8_ASendEndsWithItsContextItsTimeOutOrTheClient(t *testing.T) {
+// A Send ends with its context, its time-out, or the client.
+func TestASendEndsWithItsContextItsTimeOutOrTheClient(t *testing.T) {
 	t.Run("context, message still queued: withdrawn", func(t *testing.T) {
 		bubble(t, func(t *testing.T) {
 			f := &fake{dial: func(int, context.Context) error { return lost(transport.Network) }}
@@ -443,9 +443,9 @@ func TestPain8_ASendEndsWithItsContextItsTimeOutOrTheClient(t *testing.T) {
 	})
 }
 
-// Pain 9: each accepted message gets exactly one result, whatever happens. A second result would
+// Each accepted message gets exactly one result, whatever happens. A second result would
 // block the sender of the result for ever, a missing one the waiter; both show as a stalled bubble.
-func TestPain9_EachMessageGetsExactlyOneResult(t *testing.T) {
+func TestEachMessageGetsExactlyOneResult(t *testing.T) {
 	for seed := range uint64(60) {
 		t.Run(strconv.FormatUint(seed, 10), func(t *testing.T) {
 			bubble(t, func(t *testing.T) { oneResultEach(t, seed) })

@@ -477,7 +477,7 @@ func TestARemovalByReplacementIsNotLostForGood(t *testing.T) {
 
 // The twin is read after the subscription to changes, not before. A change between the two would be
 // missed.
-func TestTheTwinIsReadAfterChangesAreTold(t *testing.T) {
+func TestTheTwinIsReadAfterTheSubscriptionToChanges(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		h, w := newTwinHub(), &told{}
 		held := false

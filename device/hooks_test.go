@@ -90,7 +90,7 @@ func newWitness(p retrypolicy.Policy) *witness {
 	return &witness{Policy: p, inFlight: map[transport.Scope]int{transport.Operation: 0, transport.Connection: 0}}
 }
 
-func TestThePolicyIsToldHowEachAttemptToConnectEnded(t *testing.T) {
+func TestThePolicyObservesTheEndOfEachAttemptToConnect(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := &fake{dial: failing(lost(transport.Network), lost(transport.Unavailable), nil, nil, lost(transport.Unauthorized),
 			lost(transport.Unauthorized))}
@@ -122,7 +122,7 @@ func TestThePolicyIsToldHowEachAttemptToConnectEnded(t *testing.T) {
 	})
 }
 
-func TestAnAttemptThatCloseCutsShortIsTold(t *testing.T) {
+func TestAnAttemptThatCloseCutsShortIsReported(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := &fake{}
 		w := newWitness(retrypolicy.Fixed{Delay: time.Second})
@@ -134,7 +134,7 @@ func TestAnAttemptThatCloseCutsShortIsTold(t *testing.T) {
 	})
 }
 
-func TestThePolicyIsToldHowMessagesEnded(t *testing.T) {
+func TestThePolicyObservesTheEndOfEachMessage(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		throttle := true
 		f := &fake{verdict: func(conn int, it transport.Item) error {
@@ -298,7 +298,7 @@ func TestCloseEndsAWaitAtTheGate(t *testing.T) {
 	})
 }
 
-func TestANewPolicyTakesOverWhatIsInFlight(t *testing.T) {
+func TestANewPolicyTakesOverMessagesInFlight(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		hold := true
 		f := &fake{verdict: func(int, transport.Item) error {

@@ -123,8 +123,8 @@ func TestDeliveriesOfALostSessionAreVoid(t *testing.T) {
 	})
 }
 
-// Pain 3: Connected means subscribed, on every connection.
-func TestPain3_ConnectedMeansSubscribed(t *testing.T) {
+// Connected means subscribed, on every connection.
+func TestConnectedMeansSubscribed(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		subscribed := 0
 		f := &fake{}

@@ -15,9 +15,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Pain 12: a token is renewed before it expires, by a planned reconnect that waits for the messages
+// A token is renewed before it expires, by a planned reconnect that waits for the messages
 // in flight: no failure, no policy asked, nothing sent twice.
-func TestPain12_TokenRenewalIsPlanned(t *testing.T) {
+func TestTokenRenewalIsPlanned(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		policy := &recorder{}
 		f := &fake{expires: func() time.Time { return time.Now().Add(time.Hour) }}
@@ -138,9 +138,9 @@ func skewedClient(t *testing.T, f *fake, o *device.Options) (*device.Client, *sk
 	return c, k, w
 }
 
-// Pain 13, 21: a device that slept (its clock jumped ahead) replaces its connection at once on
+// A device that slept (its clock jumped ahead) replaces its connection at once on
 // waking up, with a fresh token.
-func TestPain21_AConnectionIsReplacedAfterSleep(t *testing.T) {
+func TestAConnectionIsReplacedAfterSleep(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var jumps []time.Duration
 		f := &fake{}
@@ -194,9 +194,9 @@ func TestABoardThatBootsIn1970ConnectsWhenItsClockIsSet(t *testing.T) {
 	})
 }
 
-// Pain 10, 11: a link that drops again soon after each success backs off, and the status names a
+// A link that drops again soon after each success backs off, and the status names a
 // likely cause.
-func TestPain10_FlappingIsNamed(t *testing.T) {
+func TestAFlappingConnectionHasASuspect(t *testing.T) {
 	hold := func(int, transport.Item) error { return errHold }
 	holdTwo := func(_ int, it transport.Item) error {
 		if it.Msg.ID == "2" {
@@ -368,9 +368,9 @@ func TestDialLimiter(t *testing.T) {
 	})
 }
 
-// Pain 23: Reconnect is for a program that detects a change of the network; see also the test of
+// Reconnect is for a program that detects a change of the network; see also the test of
 // the planned reconnect.
-func TestPain23_ReconnectNow(t *testing.T) {
+func TestReconnectDialsAtOnce(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := &fake{dial: failing(lost(transport.Network), lost(transport.Network))}
 		c, _ := client(t, f, &device.Options{RetryPolicy: constant(time.Hour)})
@@ -384,7 +384,7 @@ func TestPain23_ReconnectNow(t *testing.T) {
 	})
 }
 
-func TestTraceTellsWhatStatusLeavesOut(t *testing.T) {
+func TestTraceReportsWhatStatusLeavesOut(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var told []string
 		var mu sync.Mutex

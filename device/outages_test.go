@@ -105,7 +105,7 @@ func (p *counting) Decide(a retrypolicy.Attempt) retrypolicy.Decision {
 }
 
 // The policy's last decision is passed to it with its own delay, without the random spread.
-func TestAPolicyIsToldItsOwnDelayWithoutTheSpread(t *testing.T) {
+func TestAPolicyGetsItsOwnDelayWithoutTheSpread(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		p := &counting{max: 4}
 		f := &fake{dial: down}
@@ -119,7 +119,7 @@ func TestAPolicyIsToldItsOwnDelayWithoutTheSpread(t *testing.T) {
 
 // A jump of the clock ends the wait after a lost connection, but not a delay that the service asked
 // for.
-func TestAClockJumpDoesNotShortenThePatienceOfTheService(t *testing.T) {
+func TestAClockJumpDoesNotShortenADelayOfTheService(t *testing.T) {
 	for kind, want := range map[transport.Kind]time.Duration{
 		transport.Network: 90 * time.Second, transport.Throttled: time.Hour, transport.Quota: time.Hour,
 	} {
@@ -138,7 +138,7 @@ func TestAClockJumpDoesNotShortenThePatienceOfTheService(t *testing.T) {
 }
 
 // A new policy is asked about twin calls that wait for their retry.
-func TestANewPolicyIsAskedAboutARestingTwinCall(t *testing.T) {
+func TestANewPolicyIsAskedAboutATwinCallThatWaitsForItsRetry(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := &fake{}
 		f.request = func(s *fakeSession, r *transport.Request) (transport.Reply, bool) {

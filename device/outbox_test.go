@@ -168,7 +168,7 @@ func TestExpiryGoesByTheCredentialsClock(t *testing.T) {
 	})
 }
 
-func TestFlushWaitsForWhatWasAcceptedBeforeIt(t *testing.T) {
+func TestFlushWaitsForMessagesAcceptedBeforeIt(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := &fake{verdict: func(_ int, it transport.Item) error {
 			if it.Msg.ID == "2" {
@@ -249,7 +249,7 @@ func TestBadInputIsRefusedAtOnce(t *testing.T) {
 	}
 }
 
-func TestStatusesAreToldInOrderAndASlowListenerMissesTheOldest(t *testing.T) {
+func TestStatusesAreReportedInOrderAndASlowListenerMissesTheOldest(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		w := &watch{}
 		f := &fake{dial: func(n int, _ context.Context) error {

@@ -73,7 +73,7 @@ func TestAHandlerMayCallReconnect(t *testing.T) {
 }
 
 // Close waits for a running handler and settles its message before it hangs up.
-func TestCloseSettlesWhatTheHandlerHasInItsHands(t *testing.T) {
+func TestCloseSettlesTheMessageOfARunningHandler(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := &fake{}
 		c, _ := client(t, f, nil)
@@ -202,7 +202,7 @@ func TestAHandlerThatEndsItsGoroutineStopsNothing(t *testing.T) {
 }
 
 // The trace reports the end of each session that it reported as connected.
-func TestTraceTellsTheEndOfEverySession(t *testing.T) {
+func TestTraceReportsTheEndOfEverySession(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := &fake{}
 		ups, downs := 0, 0
@@ -284,7 +284,7 @@ func TestTryAgainAfterRespectsTheService(t *testing.T) {
 
 // A redelivery of the message that a handler is working on is not handled again; one verdict
 // settles both.
-func TestARedeliveryOfWhatTheHandlerHasIsNotHandledTwice(t *testing.T) {
+func TestARedeliveryDuringItsHandlerIsNotHandledTwice(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := &fake{}
 		h := &handled{}

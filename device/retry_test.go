@@ -83,7 +83,7 @@ func TestNoRetryEndsAtTheFirstFailure(t *testing.T) {
 	})
 }
 
-func TestPolicyCanVetoWhatIsRetryable(t *testing.T) {
+func TestPolicyCanVetoARetryableFailure(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		stop := retrypolicy.Func(func(retry int, last error) (bool, time.Duration) {
 			return !errors.Is(last, transport.Unavailable), time.Second

@@ -87,7 +87,7 @@ func TestTwinCallsAreChecked(t *testing.T) {
 }
 
 // A transport without twins refuses the call, and nothing else is affected.
-func TestTwinIsUnsupportedWhereItIs(t *testing.T) {
+func TestTwinCallsAreUnsupportedOverATransportWithoutTwins(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := &fake{subscribe: func(int) error { return refused(transport.Unsupported) }}
 		c, w := client(t, f, nil)

@@ -189,7 +189,7 @@ func TestAMessageThatHoldsRecords(t *testing.T) {
 }
 
 // A gap in the numbers that does not fit into the bytes before it means a wrong record, not a gap.
-func TestANumberThatCannotBe(t *testing.T) {
+func TestAnImpossibleNumberIsDamage(t *testing.T) {
 	bounded.Test(t, func(t *testing.T) {
 		d := newDisk()
 		q := openOn(t, d, nil)

@@ -220,7 +220,7 @@ func TestOnlyRegularFilesAreSegments(t *testing.T) {
 }
 
 // Times outside the range of nanoseconds since 1970.
-func TestFarTimes(t *testing.T) {
+func TestTimesFarFromNowAreKept(t *testing.T) {
 	for _, year := range []int{1, 1600, 1969, 2300, 9999} {
 		m := transport.Message{Expires: time.Date(year, 12, 31, 23, 59, 59, 999_999_999, time.UTC)}
 		var got transport.Message
@@ -242,7 +242,7 @@ func TestRunAfterClose(t *testing.T) {
 }
 
 // Messages that are done are released from memory.
-func TestWhatIsDoneIsNotHeld(t *testing.T) {
+func TestMessagesThatAreDoneLeaveMemory(t *testing.T) {
 	bounded.Test(t, func(t *testing.T) {
 		hub := hubfixture.Open(t, nil, deviceID)
 		var body weak.Pointer[byte]
@@ -290,7 +290,7 @@ func TestTwoCloses(t *testing.T) {
 }
 
 // Close returns the error of an fsync that failed in the background, which no Put could return.
-func TestCloseTellsOfAFailedFsync(t *testing.T) {
+func TestCloseReportsAFailedFsync(t *testing.T) {
 	bounded.Test(t, func(t *testing.T) {
 		d := newDisk()
 		q := openOn(t, d, &outbox.Options{SyncEvery: time.Second})

@@ -98,7 +98,7 @@ func fullDisk(t *testing.T, fs outbox.FileSystem, folder string, o *outbox.Optio
 }
 
 // The blocks of the mark are allocated from the beginning, so it can be written on a full disk.
-func TestTheMarkGrowsNotOnAFullDisk(t *testing.T) {
+func TestTheMarkDoesNotGrowOnAFullDisk(t *testing.T) {
 	bounded.Test(t, func(t *testing.T) {
 		d := newDisk()
 		q := openOn(t, d, nil)

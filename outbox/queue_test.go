@@ -26,7 +26,7 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-func TestWhatWasPutArrivesInOrder(t *testing.T) {
+func TestMessagesArriveInTheOrderOfPut(t *testing.T) {
 	bounded.Test(t, func(t *testing.T) {
 		hub := hubfixture.Open(t, nil, deviceID)
 		q := open(t, t.TempDir(), nil)
@@ -51,7 +51,7 @@ func TestWhatWasPutArrivesInOrder(t *testing.T) {
 
 // A process ends without Close in the middle of an outage. The next one delivers the waiting
 // messages, including those the client had.
-func TestTheNextProcessGoesOn(t *testing.T) {
+func TestTheNextProcessContinues(t *testing.T) {
 	bounded.Test(t, func(t *testing.T) {
 		hub := hubfixture.Open(t, nil, deviceID)
 		folder := t.TempDir()
@@ -86,7 +86,7 @@ func TestTheNextProcessGoesOn(t *testing.T) {
 }
 
 // Segments are deleted when all their messages are done, and the mark informs the next process.
-func TestWhatIsDoneIsDeleted(t *testing.T) {
+func TestSegmentsWithoutWaitingMessagesAreDeleted(t *testing.T) {
 	bounded.Test(t, func(t *testing.T) {
 		hub := hubfixture.Open(t, nil, deviceID)
 		folder := t.TempDir()
@@ -193,7 +193,7 @@ func TestAFullQueue(t *testing.T) {
 }
 
 // DropOldest while Run reads: Run continues with the remaining messages.
-func TestDropOldestUnderARunningQueue(t *testing.T) {
+func TestDropOldestDuringRun(t *testing.T) {
 	bounded.Test(t, func(t *testing.T) {
 		hub := hubfixture.Open(t, nil, deviceID)
 		q := open(t, t.TempDir(), &outbox.Options{MaxBytes: 1 << 20, Overflow: device.DropOldest, Window: 8})
@@ -220,7 +220,7 @@ func TestDropOldestUnderARunningQueue(t *testing.T) {
 	})
 }
 
-func TestWhatFailsForGoodIsTold(t *testing.T) {
+func TestAFinalFailureIsReportedToOnFailed(t *testing.T) {
 	bounded.Test(t, func(t *testing.T) {
 		hub := hubfixture.Open(t, nil, deviceID)
 		var failed []string
@@ -246,7 +246,7 @@ func TestWhatFailsForGoodIsTold(t *testing.T) {
 }
 
 // A Disconnected client keeps its messages for the next Open.
-func TestADisconnectedClientIsWaitedFor(t *testing.T) {
+func TestRunWaitsForADisconnectedClient(t *testing.T) {
 	bounded.Test(t, func(t *testing.T) {
 		hub := hubfixture.Open(t, nil, deviceID)
 		away := hub.Inject(fault.Fault{Kind: fault.Absent})

@@ -111,7 +111,7 @@ func TestOnFailedThatDoesNotReturn(t *testing.T) {
 
 // A file that cannot be read for a reason other than its sectors ends Run with an error. The next
 // Run continues.
-func TestRunTellsOfFilesThatCannotBeRead(t *testing.T) {
+func TestRunReportsFilesThatCannotBeRead(t *testing.T) {
 	for _, op := range []string{"open", "read"} {
 		bounded.Test(t, func(t *testing.T) {
 			d := newDisk()

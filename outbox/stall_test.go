@@ -48,7 +48,7 @@ func took(f func()) time.Duration {
 }
 
 // A disk that does not answer blocks no caller for longer than its context.
-func TestAStalledDiskHoldsUpNoCaller(t *testing.T) {
+func TestAStalledDiskBlocksNoCaller(t *testing.T) {
 	for _, op := range []string{"write", "sync", "syncfolder", "create", "linked"} {
 		for _, every := range []time.Duration{0, time.Millisecond, -1} {
 			if every != 0 && (op == "sync" || op == "syncfolder") || every < 0 && op == "linked" {
@@ -123,7 +123,7 @@ func TestAStalledDiskGoesOn(t *testing.T) {
 
 // Run ends with its context even if the disk does not answer a read. The next Run waits for the
 // read and continues.
-func TestAStalledReadDoesNotHoldRun(t *testing.T) {
+func TestAStalledReadDoesNotBlockRun(t *testing.T) {
 	for _, op := range []string{"open", "read"} {
 		t.Run(op, func(t *testing.T) {
 			bounded.Test(t, func(t *testing.T) {

@@ -23,7 +23,7 @@ func init() {
 		{File: "device/crash.go", Old: "\tl.giveBack()\n\tif l.joining", New: "\tif l.joining",
 			Test: "./device -run TestAClockThatDoesNotReturnKeepsNoPlace"},
 		{File: "device/crash.go", Old: "\tl.c.outbox.rewind()\n", New: "",
-			Test: "./device -run TestWhatWasInFlightWhenACallbackFailedIsKept"},
+			Test: "./device -run TestMessagesInFlightSurviveAFailedCallback"},
 		{File: "device/goroutines_std.go", Old: "\terr := errNoReturn\n\tdefer func() { l.reportEnd(err, recover()) }()",
 			New:  "\tvar err error\n\tdefer func() {\n\t\tif err != nil {\n\t\t\tl.reportEnd(err, recover())\n\t\t}\n\t}()",
 			Test: "./device -run TestARunThatDoesNotReturn/exit"},

@@ -51,10 +51,10 @@ func init() {
 		{File: "device/gate.go", Old: "if now.Before(l.hold.until) && l.hold.by == l.c.policies.Load() {",
 			New: "if now.Before(l.hold.until) {", Test: "./device -run TestANewPolicyEndsAHold"},
 		{File: "device/twinserve.go", Old: "if k.asked.askedOf != t.c.policies.Load() {\n\t\t\t\tt.ask(l, k)\n\t\t\t}",
-			New: "", Test: "./device -run TestANewPolicyIsAskedAboutARestingTwinCall"},
+			New: "", Test: "./device -run TestANewPolicyIsAskedAboutATwinCallThatWaitsForItsRetry"},
 		{File: "device/twincalls.go", Old: "\tif k.state == callGone {\n\t\treturn\n\t}\n\tif k.state == callWaiting",
 			New: "\tif k.state == callWaiting", Test: "./device -run TestACallerGivesUpWhileThePolicyIsAsked"},
-		{File: "device/outage.go", Old: "d.Delay -= l.spread", New: "", Test: "./device -run TestAPolicyIsToldItsOwnDelay"},
+		{File: "device/outage.go", Old: "d.Delay -= l.spread", New: "", Test: "./device -run TestAPolicyGetsItsOwnDelayWithoutTheSpread"},
 		{File: "device/methods.go", Old: "m.known = slices.Delete(m.known, i, i+1)", New: "_ = i",
 			Test: "./device -run TestEndedMethodCallsAreForgotten"},
 
@@ -76,9 +76,9 @@ func init() {
 		{File: "device/outage.go", Old: "l.retry, l.last, l.renewed, l.since = 0, retrypolicy.Decision{}, false, time.Now()",
 			New: "l.retry, l.last, l.renewed = 0, retrypolicy.Decision{}, false", Test: "./device -run TestTryAgainAfter"},
 		{File: "device/sleep.go", Old: " && failure.Kind != transport.Throttled", New: "",
-			Test: "./device -run TestAClockJumpDoesNot"},
+			Test: "./device -run TestAClockJumpDoesNotShortenADelayOfTheService"},
 		{File: "device/sleep.go", Old: " && failure.Kind != transport.Quota", New: "",
-			Test: "./device -run TestAClockJumpDoesNot"},
+			Test: "./device -run TestAClockJumpDoesNotShortenADelayOfTheService"},
 
 		// Answers of the hub over MQTT.
 		{File: "transport/mqtt/internal/wire/hubtopics.go", Old: "e.RetryAfter = time.Duration(after) * time.Second",

@@ -49,7 +49,7 @@ func init() {
 			File: "outbox/mark.go",
 			Old:  "m.allocate(good, done)",
 			New:  "m.allocate([markSlots]bool{true, true}, done)",
-			Test: "./outbox -run TestTheMarkGrowsNotOnAFullDisk",
+			Test: "./outbox -run TestTheMarkDoesNotGrowOnAFullDisk",
 		},
 		{
 			// The number is outside the head's checksum.
@@ -133,7 +133,7 @@ func init() {
 			File: "outbox/scan.go",
 			Old:  "		h.number-s.next <= uint64(at-s.at)/(recordHead+leastMessage)",
 			New:  "		true",
-			Test: "./outbox -run TestANumberThatCannotBe",
+			Test: "./outbox -run TestAnImpossibleNumberIsDamage",
 		},
 		{
 			// The mark may be written during its fsync, so both slots may be damaged.
@@ -168,7 +168,7 @@ func init() {
 			File: "outbox/close.go",
 			Old:  "		failures = append(failures, s.lost)\n",
 			New:  "",
-			Test: "./outbox -run TestCloseTellsOfAFailedFsync",
+			Test: "./outbox -run TestCloseReportsAFailedFsync",
 		},
 		{
 			// A file that could not be removed keeps a full disk full.

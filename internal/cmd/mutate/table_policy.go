@@ -16,7 +16,7 @@ func init() {
 		{File: "device/pause.go", Old: "\tl.outage.withdraw(l)\n\tif d := l.pause.pending", New: "\tif d := l.pause.pending",
 			Test: "./device -run TestARetryThatIsNotMadeCostsNothing"},
 		{File: "device/twincalls.go", Old: "if k.state == callWaiting || k.state == callQueued {",
-			New: "if k.state == callQueued {", Test: "./device -run TestPolicyChangesWhileATwinCallRests"},
+			New: "if k.state == callQueued {", Test: "./device -run TestPolicyChangesBeforeTheRetryOfATwinCallChargeOnce"},
 		{File: "device/gate.go", Old: "l.outage.withdraw(l)\n\t\t\t\treturn l.giveUp", New: "return l.giveUp",
 			Test: "./device -run TestARetryThatIsRefusedAfterItWasPaid"},
 		{File: "device/decide.go", Old: "\tp.connection = to\n\tif !p.apart {\n", New: "\tp.connection = to\n\t{\n",

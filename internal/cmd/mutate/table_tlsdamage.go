@@ -6,7 +6,7 @@ func init() {
 			Test: "./errfilter -run TestDamageIsRetried"},
 		{File: "errfilter/errfilter.go", Old: "\t\td.row = 0\n", New: "", Test: "./errfilter -run TestDamageIsRetried"},
 		{File: "device/dial.go", Old: "l.damage = errfilter.Damage{}", New: "_ = errfilter.Damage{}",
-			Test: "./device -run TestAConnectionEndsTheRowOfDamage"},
+			Test: "./device -run TestAConnectionResetsTheCountOfDamage"},
 		{File: "device/outage.go", Old: "\t\t\tl.damage = errfilter.Damage{}\n", New: "",
 			Test: "./device -run TestDamageWithoutEnd"},
 		{File: "device/outage.go", Old: "err = l.damage.Judge(err)", New: "",

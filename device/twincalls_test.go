@@ -54,9 +54,9 @@ func TestARefusalDoesNotHideAnUnknownOutcome(t *testing.T) {
 	}
 }
 
-// L11, pain 3: every connection subscribes to the twin, to changes and to methods before it counts
+// Every connection subscribes to the twin, to changes and to methods before it counts
 // as connected, even if the hub remembers the subscriptions.
-func TestL11_EveryConnectionSubscribesToTwinAndMethods(t *testing.T) {
+func TestEveryConnectionSubscribesToTwinAndMethods(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		const all = transport.Messages | transport.Twin | transport.Desired | transport.Methods
 		f := &fake{request: answering}
@@ -80,9 +80,9 @@ func TestL11_EveryConnectionSubscribesToTwinAndMethods(t *testing.T) {
 	})
 }
 
-// T17: without retries, the loss of a connection is reported as retrying and then as the end. Twin
+// Without retries, the loss of a connection is reported as retrying and then as the end. Twin
 // calls fail with it, and the client can be opened again.
-func TestT17_NoRetryAndTheTwin(t *testing.T) {
+func TestWithoutRetriesALossFailsTwinCalls(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := &fake{request: func(*fakeSession, *transport.Request) (transport.Reply, bool) {
 			return transport.Reply{}, false
@@ -110,8 +110,8 @@ func TestT17_NoRetryAndTheTwin(t *testing.T) {
 	})
 }
 
-// T21: a patch that is refused for now is sent again with the same body.
-func TestT21_ARefusedPatchIsTriedAgainWhole(t *testing.T) {
+// A patch that is refused for now is sent again with the same body.
+func TestARefusedPatchIsTriedAgainWhole(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := &fake{}
 		f.request = func(s *fakeSession, r *transport.Request) (transport.Reply, bool) {
@@ -134,8 +134,8 @@ func TestT21_ARefusedPatchIsTriedAgainWhole(t *testing.T) {
 	})
 }
 
-// T22: Close ends all pending twin calls, whatever they wait for.
-func TestT22_CloseEndsPendingTwinCalls(t *testing.T) {
+// Close ends all pending twin calls, whatever they wait for.
+func TestCloseEndsPendingTwinCalls(t *testing.T) {
 	silent := func(*fakeSession, *transport.Request) (transport.Reply, bool) { return transport.Reply{}, false }
 	for name, f := range map[string]*fake{
 		"connecting": {dial: func(_ int, ctx context.Context) error { <-ctx.Done(); return ctx.Err() }},
@@ -167,8 +167,8 @@ func TestT22_CloseEndsPendingTwinCalls(t *testing.T) {
 	}
 }
 
-// T23: Open and every call report that the hub does not know the device.
-func TestT23_AnUnknownDevice(t *testing.T) {
+// Open and every call report that the hub does not know the device.
+func TestEveryCallReportsAnUnknownDevice(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := &fake{dial: func(int, context.Context) error { return lost(transport.NotFound) }}
 		c, _ := client(t, f, nil)
@@ -183,8 +183,8 @@ func TestT23_AnUnknownDevice(t *testing.T) {
 	})
 }
 
-// T24, T25: which failures are retried and which are not.
-func TestT24_T25_WhatIsTriedAgain(t *testing.T) {
+// Which failures are retried and which are not.
+func TestTwinCallsAreRetriedByKind(t *testing.T) {
 	for kind, again := range map[transport.Kind]bool{
 		transport.Network: true, transport.Throttled: true, transport.Quota: true, transport.Unavailable: true,
 		transport.Timeout: true,
@@ -216,9 +216,9 @@ func TestT24_T25_WhatIsTriedAgain(t *testing.T) {
 	}
 }
 
-// T26: a request refused for now is retried; refused for good, it fails at once. After
+// A request refused for now is retried; refused for good, it fails at once. After
 // MaxElapsed it fails with the last error. NoRetry makes one try.
-func TestT26_HowOftenAnOperationIsTried(t *testing.T) {
+func TestTwinCallsAreTriedAsOftenAsThePolicySays(t *testing.T) {
 	for name, row := range map[string]struct {
 		policy  retrypolicy.Policy
 		refusal transport.Kind
@@ -258,10 +258,10 @@ func TestT26_HowOftenAnOperationIsTried(t *testing.T) {
 	}
 }
 
-// Pain 9: each twin call gets exactly one result, whatever the hub does: it answers, refuses, is
+// Each twin call gets exactly one result, whatever the hub does: it answers, refuses, is
 // silent, answers twice or late, or hangs up. A call without a result would stall the bubble; one
 // with two results would block the loop.
-func TestPain9_EachTwinCallGetsExactlyOneResult(t *testing.T) {
+func TestEachTwinCallGetsExactlyOneResult(t *testing.T) {
 	for seed := range uint64(30) {
 		bubble(t, func(t *testing.T) {
 			r := rand.New(rand.NewPCG(seed, 1))

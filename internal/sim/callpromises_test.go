@@ -34,7 +34,7 @@ func withEachTwin(t *testing.T, f func(t *testing.T, e *env)) {
 
 // While the status says connected, twin and methods work, at once, on every connection. The client
 // does not rely on the hub's session state.
-func TestPain3_ConnectedMeansThatTwinAndMethodsWork(t *testing.T) {
+func TestConnectedMeansThatTwinAndMethodsWork(t *testing.T) {
 	withEachTwin(t, func(t *testing.T, e *env) {
 		p := e.dev
 		p.listens()
@@ -64,7 +64,7 @@ func TestPain3_ConnectedMeansThatTwinAndMethodsWork(t *testing.T) {
 }
 
 // Each twin call gets one result, and each method call one answer, also while connections are lost.
-func TestPain9_EachCallGetsExactlyOneResult(t *testing.T) {
+func TestEachCallGetsExactlyOneResult(t *testing.T) {
 	withEachTwin(t, func(t *testing.T, e *env) {
 		p := e.dev
 		require.NoError(t, errors.Join(p.obeys(), p.reconnected()))
@@ -113,7 +113,7 @@ func TestPain9_EachCallGetsExactlyOneResult(t *testing.T) {
 
 // Without retries, while the hub is permanently down, twin calls fail and the client becomes
 // Disconnected. Later calls fail at once.
-func TestT17_NoRetryEndsTwinCalls(t *testing.T) {
+func TestNoRetryEndsTwinCalls(t *testing.T) {
 	withEachTwin(t, func(t *testing.T, e *env) {
 		p := e.dev
 		p.listens()

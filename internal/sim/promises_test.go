@@ -19,7 +19,7 @@ import (
 )
 
 // Neither a closed connection nor a failed one leaves a socket open.
-func TestPain7_NoSocketIsLeftOpen(t *testing.T) { withEachEngine(t, noSocketIsLeftOpen) }
+func TestNoSocketIsLeftOpen(t *testing.T) { withEachEngine(t, noSocketIsLeftOpen) }
 
 func noSocketIsLeftOpen(t *testing.T, with engine) {
 	if runtime.GOOS != "linux" {
@@ -59,7 +59,7 @@ func noSocketIsLeftOpen(t *testing.T, with engine) {
 
 // A silent peer is detected within documented times: with a message in flight after AckTimeout,
 // otherwise after KeepAlive + PingTimeout and the 10 s interval at which ping answers are checked.
-func TestPain14_ASilentPeerIsFoundInTime(t *testing.T) { withEachEngine(t, aSilentPeerIsFoundInTime) }
+func TestASilentPeerIsFoundInTime(t *testing.T) { withEachEngine(t, aSilentPeerIsFoundInTime) }
 
 func aSilentPeerIsFoundInTime(t *testing.T, with engine) {
 	for name, idle := range map[string]bool{"idle": true, "sending": false} {
@@ -95,7 +95,7 @@ func aSilentPeerIsFoundInTime(t *testing.T, with engine) {
 }
 
 // The library prints nothing in any case: errors appear in the API and the status.
-func TestPain25_NothingIsPrinted(t *testing.T) {
+func TestNothingIsPrinted(t *testing.T) {
 	r, w, err := os.Pipe()
 	require.NoError(t, err)
 	stdout, stderr := os.Stdout, os.Stderr

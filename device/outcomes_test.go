@@ -17,9 +17,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// T1: Open while retrying. The Java SDK refuses; here a second Open joins the running attempts,
+// Open while retrying. The Java SDK refuses; here a second Open joins the running attempts,
 // because its caller wants a connection, no matter which caller started them.
-func TestT1_OpenWhileRetryingJoins(t *testing.T) {
+func TestOpenWhileRetryingJoins(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := &fake{dial: failing(lost(transport.Network))}
 		c, _ := client(t, f, &device.Options{RetryPolicy: constant(time.Minute)})
@@ -33,8 +33,8 @@ func TestT1_OpenWhileRetryingJoins(t *testing.T) {
 	})
 }
 
-// T2: Open while connected has no effect.
-func TestT2_OpenWhileConnectedDoesNothing(t *testing.T) {
+// Open while connected has no effect.
+func TestOpenWhileConnectedDoesNothing(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := &fake{}
 		c, w := client(t, f, nil)
@@ -48,9 +48,9 @@ func TestT2_OpenWhileConnectedDoesNothing(t *testing.T) {
 	})
 }
 
-// T3, T4: an Open that failed because retries or time ended reports that with the cause; the Java
+// An Open that failed because retries or time ended reports that with the cause; the Java
 // SDK hides the cause.
-func TestT3_T4_OpenThatGaveUpKeepsTheCause(t *testing.T) {
+func TestOpenThatGaveUpKeepsTheCause(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := &fake{dial: func(int, context.Context) error { return lost(transport.Unavailable) }}
 		c, _ := client(t, f, &device.Options{RetryPolicy: retrypolicy.NoRetry{}})
@@ -67,9 +67,9 @@ func TestT3_T4_OpenThatGaveUpKeepsTheCause(t *testing.T) {
 	})
 }
 
-// T5: Close with one message waiting and one in flight: both end with Closed, the one in flight
+// Close with one message waiting and one in flight: both end with Closed, the one in flight
 // with unknown outcome.
-func TestT5_CloseEndsWaitingAndFlyingMessages(t *testing.T) {
+func TestCloseEndsQueuedAndInFlightMessages(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := &fake{verdict: func(int, transport.Item) error { return errHold }}
 		c, _ := client(t, f, &device.Options{Window: 1})
@@ -88,10 +88,10 @@ func TestT5_CloseEndsWaitingAndFlyingMessages(t *testing.T) {
 	})
 }
 
-// T6: a message refused for now is resent after the policy's delay, and nothing is reported in
-// between. T8: a message refused for good fails at once. T9: when the policy stops, the message
-// fails with the cause.
-func TestT6_T8_T9_RefusedMessages(t *testing.T) {
+// A message refused for now is resent after the policy's delay, and nothing is reported in between.
+// A message refused for good fails at once. When the policy stops, the message fails with the
+// cause.
+func TestARefusedMessageEndsAsItsKindAndThePolicySay(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
 		kind   transport.Kind
@@ -99,9 +99,9 @@ func TestT6_T8_T9_RefusedMessages(t *testing.T) {
 		want   error
 		after  time.Duration
 	}{
-		{"T6", transport.Unavailable, constant(3 * time.Second), nil, 3 * time.Second},
-		{"T8", transport.Invalid, constant(3 * time.Second), transport.Invalid, 0},
-		{"T9", transport.Unavailable, retrypolicy.NoRetry{}, transport.RetryExpired, 0},
+		{"refused for now", transport.Unavailable, constant(3 * time.Second), nil, 3 * time.Second},
+		{"refused for good", transport.Invalid, constant(3 * time.Second), transport.Invalid, 0},
+		{"the policy stops", transport.Unavailable, retrypolicy.NoRetry{}, transport.RetryExpired, 0},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
@@ -129,9 +129,9 @@ func TestT6_T8_T9_RefusedMessages(t *testing.T) {
 	}
 }
 
-// T7: OperationTimeout ends while the message waits for its retry: Timeout, and the policy is not
+// OperationTimeout ends while the message waits for its retry: Timeout, and the policy is not
 // asked again.
-func TestT7_OperationTimeoutDuringAPause(t *testing.T) {
+func TestOperationTimeoutDuringAPause(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		policy := &recorder{delay: time.Hour}
 		f := &fake{verdict: func(int, transport.Item) error { return refused(transport.Unavailable) }}
@@ -146,19 +146,19 @@ func TestT7_OperationTimeoutDuringAPause(t *testing.T) {
 	})
 }
 
-// T10, T11, L3: refused credentials. The Java SDK retries for the whole operation time if the
+// Refused credentials. The Java SDK retries for the whole operation time if the
 // credentials can be renewed, so it tries a revoked key for minutes. Here a key signs a fresh token
 // for every dial anyway, so a refused dial is final, and a token source is asked for another token
 // once.
-func TestT10_T11_L3_RefusedCredentialsAreTriedOnceMoreAtMost(t *testing.T) {
+func TestRefusedCredentialsAreTriedOnceMoreAtMost(t *testing.T) {
 	refusing := func(int, context.Context) error { return lost(transport.Unauthorized) }
-	bubble(t, func(t *testing.T) { // T11: a key
+	bubble(t, func(t *testing.T) { // a key
 		f := &fake{dial: refusing}
 		c, _ := client(t, f, nil)
 		require.ErrorIs(t, c.Open(t.Context()), transport.Unauthorized)
 		require.Len(t, f.dialTimes(), 1)
 	})
-	bubble(t, func(t *testing.T) { // T10: a source
+	bubble(t, func(t *testing.T) { // a token source
 		f := &fake{dial: refusing}
 		id := creds()
 		id.Token = func(context.Context) (transport.Token, error) { return transport.Token{Text: transport.Hide("t")}, nil }
@@ -186,8 +186,8 @@ func TestT10_T11_L3_RefusedCredentialsAreTriedOnceMoreAtMost(t *testing.T) {
 	})
 }
 
-// T12, pain 17: one table of states and reasons; every step has its own.
-func TestT12_Pain17_StatesAndReasons(t *testing.T) {
+// One table of states and reasons; every step has its own.
+func TestEachStepHasItsStateAndReason(t *testing.T) {
 	type step struct {
 		state  device.State
 		reason device.Reason
@@ -225,10 +225,10 @@ func TestT12_Pain17_StatesAndReasons(t *testing.T) {
 	})
 }
 
-// T13: a waiting message expires at its time. The Java SDK also drops a message in flight; here it
+// A waiting message expires at its time. The Java SDK also drops a message in flight; here it
 // stays in flight, because the hub may still acknowledge it, and expires if it returns to the
 // queue.
-func TestT13_ExpiryWaitingAndInFlight(t *testing.T) {
+func TestAQueuedMessageExpiresInTimeAndOneInFlightLater(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := &fake{verdict: func(int, transport.Item) error { return errHold }}
 		c, _ := client(t, f, &device.Options{Window: 1, AckTimeout: 30 * time.Second})
@@ -249,8 +249,8 @@ func TestT13_ExpiryWaitingAndInFlight(t *testing.T) {
 	})
 }
 
-// T14: without a limit the client retries for ever.
-func TestT14_NoLimitIsNoLimit(t *testing.T) {
+// Without a limit the client retries for ever.
+func TestWithoutALimitRetriesNeverEnd(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		up := time.Now().Add(1000 * time.Hour)
 		f := &fake{dial: func(int, context.Context) error {
@@ -265,8 +265,8 @@ func TestT14_NoLimitIsNoLimit(t *testing.T) {
 	})
 }
 
-// L9: a token that lives longer than 2^32 milliseconds is renewed in time.
-func TestL9_LongTokensAreRenewedInTime(t *testing.T) {
+// A token that lives longer than 2^32 milliseconds is renewed in time.
+func TestLongTokensAreRenewedInTime(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		const life = 60 * 24 * time.Hour
 		f := &fake{expires: func() time.Time { return time.Now().Add(life) }}
@@ -277,8 +277,8 @@ func TestL9_LongTokensAreRenewedInTime(t *testing.T) {
 	})
 }
 
-// L10: the renewal time is a fraction of the life in any unit: 85 % of 100 s is 85 s.
-func TestL10_ShortTokensAreRenewedInTime(t *testing.T) {
+// The renewal time is a fraction of the life in any unit: 85 % of 100 s is 85 s.
+func TestShortTokensAreRenewedInTime(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := &fake{expires: func() time.Time { return time.Now().Add(100 * time.Second) }}
 		c, _ := client(t, f, nil)
@@ -288,9 +288,9 @@ func TestL10_ShortTokensAreRenewedInTime(t *testing.T) {
 	})
 }
 
-// L11: every connection subscribes again, and counts as connected only then; the client does not
+// Every connection subscribes again, and counts as connected only then; the client does not
 // rely on the hub's memory of the session.
-func TestL11_EveryConnectionSubscribes(t *testing.T) {
+func TestEveryConnectionSubscribes(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var on []int
 		f := &fake{}
@@ -307,8 +307,8 @@ func TestL11_EveryConnectionSubscribes(t *testing.T) {
 	})
 }
 
-// Pain 6: clients that are created and closed leave no memory in use.
-func TestPain6_ClientsThatComeAndGoLeaveNoMemory(t *testing.T) {
+// Clients that are created and closed leave no memory in use.
+func TestClosedClientsLeaveNoMemory(t *testing.T) {
 	cycle := func(n int) {
 		for range n {
 			c, err := device.New(creds(), &instant{}, nil)
@@ -331,8 +331,8 @@ func TestPain6_ClientsThatComeAndGoLeaveNoMemory(t *testing.T) {
 	require.Less(t, heap()-before, int64(1<<20), "a leak of 100 bytes each would be as much")
 }
 
-// Pain 11: connecting alone does not reset the retry count of a flapping link.
-func TestPain11_ConnectingDoesNotResetTheCount(t *testing.T) {
+// Connecting alone does not reset the retry count of a flapping link.
+func TestConnectingDoesNotResetTheCount(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := &fake{}
 		c, _ := client(t, f, nil)
@@ -347,9 +347,9 @@ func TestPain11_ConnectingDoesNotResetTheCount(t *testing.T) {
 	})
 }
 
-// Pain 13: a token source that fails for a while only delays the connection; each dial asks it
+// A token source that fails for a while only delays the connection; each dial asks it
 // again.
-func TestPain13_ATokenSourceThatFailsIsAskedAgain(t *testing.T) {
+func TestATokenSourceThatFailsIsAskedAgain(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		asked := 0
 		id := creds()
@@ -370,8 +370,8 @@ func TestPain13_ATokenSourceThatFailsIsAskedAgain(t *testing.T) {
 	})
 }
 
-// Pain 15: the queue is bounded; see also the tests of the overflow rules.
-func TestPain15_TheQueueIsBounded(t *testing.T) {
+// The queue is bounded; see also the tests of the overflow rules.
+func TestTheOutboxIsBounded(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c, _ := client(t, &fake{}, &device.Options{Overflow: device.DropOldest, MaxMessages: 100, MaxBytes: 5000})
 		for i := range 10_000 {
@@ -385,8 +385,8 @@ func TestPain15_TheQueueIsBounded(t *testing.T) {
 	})
 }
 
-// Pain 18: OperationTimeout has the same meaning in every state.
-func TestPain18_OperationTimeoutInEveryState(t *testing.T) {
+// OperationTimeout has the same meaning in every state.
+func TestOperationTimeoutHoldsInEveryState(t *testing.T) {
 	for name, f := range map[string]*fake{
 		"connecting": {dial: func(_ int, ctx context.Context) error { <-ctx.Done(); return ctx.Err() }},
 		"waiting":    {dial: func(int, context.Context) error { return lost(transport.Network) }},
@@ -406,9 +406,9 @@ func TestPain18_OperationTimeoutInEveryState(t *testing.T) {
 	}
 }
 
-// Pain 19: the first connection is retried like any other, a terminal failure is not, and a client
+// The first connection is retried like any other, a terminal failure is not, and a client
 // without retries can connect.
-func TestPain19_OpenIsRetriedUnlessItIsHopeless(t *testing.T) {
+func TestOpenRetriesOnlyRetryableFailures(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := &fake{dial: failing(lost(transport.Network), lost(transport.Unavailable), lost(transport.Timeout))}
 		c, _ := client(t, f, nil)
@@ -427,8 +427,8 @@ func TestPain19_OpenIsRetriedUnlessItIsHopeless(t *testing.T) {
 	})
 }
 
-// Pain 22: connections and messages have separate policies.
-func TestPain22_ConnectionsAndMessagesHaveAPolicyEach(t *testing.T) {
+// Connections and messages have separate policies.
+func TestConnectionsAndMessagesHaveAPolicyEach(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		connections, messages := &recorder{delay: time.Second}, &recorder{delay: 2 * time.Second}
 		first := true
@@ -449,8 +449,8 @@ func TestPain22_ConnectionsAndMessagesHaveAPolicyEach(t *testing.T) {
 	})
 }
 
-// Pain 24: the delays are capped, and the status reports each of them.
-func TestPain24_DelaysAreCappedAndTold(t *testing.T) {
+// The delays are capped, and the status reports each of them.
+func TestDelaysAreCappedAndReported(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := &fake{dial: func(int, context.Context) error { return lost(transport.Network) }}
 		c, w := client(t, f, nil)
