@@ -11,8 +11,9 @@ import (
 // further attempt. errors.Is matches the Reason, the failure and, if a context ended the series,
 // the context's error and its cause. errors.As and transport.KindOf look into the failure.
 //
-// After the end of the caller's context (Cancelled) the Kind is transport.Cancelled, which is never
-// retryable, and errors.As finds the cause of context.WithCancelCause.
+// After the end of the caller's context errors.Is matches transport.Cancelled too, errors.As finds
+// the cause of context.WithCancelCause, and neither errfilter nor an outer Do retries the error. As
+// the cause of a *transport.Error it has no such effect: the Kind of that error counts.
 type Error struct {
 	Reason Reason
 	// Retries is the number of retries made.
@@ -65,24 +66,5 @@ func (e *Error) Is(target error) bool {
 // As looks for an error in the context's cause; errors.As itself searches the failure, by Unwrap.
 func (e *Error) As(target any) bool { return e.Cause != nil && errors.As(e.Cause, target) }
 
-// Unwrap returns the failure. With Reason Cancelled it returns an error that wraps
-// transport.Cancelled, the context's error, its cause and the failure.
-func (e *Error) Unwrap() error {
-	if e.Reason != Cancelled {
-		return e.Err
-	}
-	c := &cancelled{wrapped: make([]error, 0, 4)}
-	for _, err := range [...]error{transport.Cancelled, e.ended, e.Cause, e.Err} {
-		if err != nil {
-			c.wrapped = append(c.wrapped, err)
-		}
-	}
-	return c
-}
-
-// cancelled makes errfilter see the end of the context before the failure, whose Kind may be
-// retryable.
-type cancelled struct{ wrapped []error }
-
-func (*cancelled) Error() string     { return reasonText[Cancelled] }
-func (c *cancelled) Unwrap() []error { return c.wrapped }
+// Unwrap returns the failure.
+func (e *Error) Unwrap() error { return e.Err }

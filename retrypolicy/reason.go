@@ -23,7 +23,7 @@ const (
 	Rejected
 	// PastDeadline: the delay would have ended after the context's deadline.
 	PastDeadline
-	// Cancelled: the context ended. The error is of Kind transport.Cancelled.
+	// Cancelled: the context ended.
 	Cancelled
 
 	reasons // number of reasons
