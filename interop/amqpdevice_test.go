@@ -145,7 +145,7 @@ func (j *judge) next(t testing.TB) string {
 	case s := <-j.calls:
 		return s
 	case <-time.After(waitLimit):
-		t.Fatal("no command")
+		t.Fatal("no message")
 		return ""
 	}
 }

@@ -177,8 +177,8 @@ func TestNothingIsLost(t *testing.T) {
 	}
 }
 
-func TestCommandsSurviveCuts(t *testing.T) {
-	const commands = 500
+func TestCloudToDeviceMessagesSurviveCuts(t *testing.T) {
+	const messages = 500
 	for _, w := range ways {
 		t.Run(w.name, func(t *testing.T) {
 			b := startBroker(t, settings{})
@@ -201,14 +201,14 @@ func TestCommandsSurviveCuts(t *testing.T) {
 				if len(got)%70 == 69 {
 					r.cut()
 				}
-				if string(m.Body) == fmt.Sprintf("%03d", commands-1) {
+				if string(m.Body) == fmt.Sprintf("%03d", messages-1) {
 					once.Do(func() { close(last) })
 				}
 				return nil
 			})
 			require.NoError(t, c.Open(soon(t)))
 			cloud := watch(t, b, "cloud", "")
-			for i := range commands {
+			for i := range messages {
 				// Mosquitto before 2.0.15 ignores its window when messages queue up behind it, so none may
 				// queue.
 				eventually(t, "the device keeps up", func() bool {
@@ -224,7 +224,7 @@ func TestCommandsSurviveCuts(t *testing.T) {
 			select {
 			case <-last:
 			case <-time.After(waitLimit):
-				t.Fatal("the last command did not come")
+				t.Fatal("the last message did not arrive")
 			}
 			mu.Lock()
 			defer mu.Unlock()
@@ -234,13 +234,13 @@ func TestCommandsSurviveCuts(t *testing.T) {
 					next++
 				}
 			}
-			require.Equal(t, commands, next, "all came, their first copies in order; the last of them: %q", got[len(got)-1])
-			t.Logf("%d commands came %d times over %d connections", commands, len(got), r.connections())
+			require.Equal(t, messages, next, "all arrived, their first copies in order; the last of them: %q", got[len(got)-1])
+			t.Logf("%d messages arrived %d times over %d connections", messages, len(got), r.connections())
 		})
 	}
 }
 
-func TestAReleasedCommandComesAgain(t *testing.T) {
+func TestAReleasedMessageIsRedelivered(t *testing.T) {
 	b := startBroker(t, settings{})
 	r := newRelay(t, b.secure)
 	calls := make(chan string, 10)
@@ -265,7 +265,7 @@ func TestAReleasedCommandComesAgain(t *testing.T) {
 		case s := <-calls:
 			return s
 		case <-time.After(waitLimit):
-			t.Fatal("no command")
+			t.Fatal("no message")
 			return ""
 		}
 	}
@@ -309,7 +309,7 @@ func TestMosquittoRestarts(t *testing.T) {
 		case body := <-bodies:
 			require.Equal(t, fmt.Sprint(round), body)
 		case <-time.After(waitLimit):
-			t.Fatal("no command after the restart")
+			t.Fatal("no message after the restart")
 		}
 	}
 }

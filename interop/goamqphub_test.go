@@ -308,7 +308,7 @@ func TestGoAMQPCloudToDevice(t *testing.T) {
 		becomes(name("cut"), hubdata.Completed)
 		require.NoError(t, p.sender(amqpEvents).Send(soon(t), amqp.NewMessage([]byte("after the cut")), nil))
 		require.NoError(t, p.conn.Close())
-		seen(t, "settle mode %v: connection reset with an unsettled message: it came again on the next", mode)
+		seen(t, "settle mode %v: connection reset with an unsettled message: redelivered on the next one", mode)
 	}
 }
 

@@ -142,7 +142,7 @@ func TestMQTTJSSendsTelemetry(t *testing.T) {
 	})
 }
 
-func TestMQTTJSTakesCommands(t *testing.T) {
+func TestMQTTJSReceivesMessages(t *testing.T) {
 	eachWay(t, func(w *world) {
 		keep := map[string]any{"clean": false}
 		require.False(w.t, w.connected("a", keep).Session)

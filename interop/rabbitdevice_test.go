@@ -19,14 +19,14 @@ import (
 
 // options returns the options of a device that connects over TLS with user name and password, to
 // the queues with these names.
-func (b *rabbit) options(telemetry, commands string) amqp.Options {
+func (b *rabbit) options(telemetry, cloudToDevice string) amqp.Options {
 	o := amqp.Options{
 		Network:   netopt.Options{Addr: b.secure, TLS: &tls.Config{RootCAs: b.ca.pool()}},
 		Login:     func(context.Context) (string, string, error) { return rabbitUser, rabbitPassword, nil },
 		Addresses: &amqp.Addresses{Telemetry: "/amq/queue/" + telemetry},
 	}
-	if commands != "" {
-		o.Addresses.CloudToDevice = "/amq/queue/" + commands
+	if cloudToDevice != "" {
+		o.Addresses.CloudToDevice = "/amq/queue/" + cloudToDevice
 	}
 	return o
 }
@@ -47,7 +47,7 @@ func TestRabbitMQ(t *testing.T) {
 	t.Run("credentials", b.credentials)
 	t.Run("telemetry through cuts", b.telemetry)
 	t.Run("a full queue", b.fullQueue)
-	t.Run("commands", b.commands)
+	t.Run("cloud-to-device messages", b.cloudToDevice)
 	t.Run("killed and started again", b.restarts)
 }
 
@@ -160,16 +160,16 @@ func (b *rabbit) fullQueue(t *testing.T) {
 		smallQueue+1, smallQueue, why, c.Stats().Resent)
 }
 
-// commands tests cloud-to-device messages that are accepted, released and rejected.
-func (b *rabbit) commands(t *testing.T) {
+// cloudToDevice tests cloud-to-device messages that are accepted, released and rejected.
+func (b *rabbit) cloudToDevice(t *testing.T) {
 	js := b.rhea(t, "cloud")
-	js.tell(map[string]any{"do": "sender", "name": "cloud", "link": "c", "address": "/amq/queue/" + queueCommands})
+	js.tell(map[string]any{"do": "sender", "name": "cloud", "link": "c", "address": "/amq/queue/" + queueCloudToDevice})
 	js.next("attached", "cloud")
 	js.tell(map[string]any{"do": "receiver", "name": "cloud", "link": "d", "address": "/amq/queue/" + queueDead,
 		"credit": 100,
 		"auto":   true})
 	js.next("attached", "cloud")
-	command := func(bodies ...string) {
+	sendC2D := func(bodies ...string) {
 		var messages []map[string]any
 		for _, body := range bodies {
 			messages = append(messages, map[string]any{
@@ -185,7 +185,7 @@ func (b *rabbit) commands(t *testing.T) {
 	j := newJudge()
 	got := make(chan transport.Message, 100)
 	r := newRelay(t, b.secure)
-	o := b.options(queueTelemetry, queueCommands)
+	o := b.options(queueTelemetry, queueCloudToDevice)
 	o.Network.Addr = r.addr()
 	c := createAMQP(t, o, device.Options{})
 	c.HandleMessages(func(ctx context.Context, m *transport.Message) error {
@@ -194,16 +194,16 @@ func (b *rabbit) commands(t *testing.T) {
 		return j.handle(ctx, m)
 	})
 	require.NoError(t, c.Open(soon(t)))
-	command("accept 1")
+	sendC2D("accept 1")
 	require.Equal(t, "accept 1 1", j.next(t))
 	require.Equal(t, transport.Message{
 		ID: "id of accept 1", CorrelationID: "c", ContentType: "text/plain", Properties: []transport.Property{{Name: "größe/",
 			Value: "1 & 2"}},
 	}, <-got)
-	command("release 1")
+	sendC2D("release 1")
 	require.Equal(t, "release 1 1", j.next(t))
 	require.Equal(t, "release 1 2", j.next(t))
-	command("reject 1")
+	sendC2D("reject 1")
 	require.Equal(t, "reject 1 1", j.next(t))
 	dead := js.next("message", "cloud")
 	require.Equal(t, "reject 1", dead.Payload)
@@ -217,7 +217,7 @@ func (b *rabbit) commands(t *testing.T) {
 	for i := range n {
 		body := fmt.Sprintf("%s bulk %d", []string{"accept", "release", "reject"}[i%3], i)
 		want[body] = true
-		command(body)
+		sendC2D(body)
 		if i%20 == 19 {
 			r.cut()
 		}
@@ -229,7 +229,7 @@ func (b *rabbit) commands(t *testing.T) {
 		}
 		delete(want, body[:len(body)-2])
 	}
-	command("accept last") // after all messages that the broker has requeued
+	sendC2D("accept last") // after all messages that the broker has requeued
 	for j.next(t) != "accept last 1" {
 	}
 	for left := n / 3; left > 0; left-- {
@@ -244,10 +244,10 @@ func (b *rabbit) commands(t *testing.T) {
 		s.MessagesReleased, s.MessagesRejected)
 	require.NoError(t, c.Close())
 
-	js.tell(map[string]any{"do": "receiver", "name": "cloud", "link": "rest", "address": "/amq/queue/" + queueCommands,
+	js.tell(map[string]any{"do": "receiver", "name": "cloud", "link": "rest", "address": "/amq/queue/" + queueCloudToDevice,
 		"credit": 100, "auto": true})
 	js.next("attached", "cloud")
-	command("the end")
+	sendC2D("the end")
 	for {
 		e := js.next("message", "cloud")
 		if e.Link == "rest" && e.Payload == "the end" {

@@ -22,7 +22,7 @@ const rabbitProgram = "/usr/lib/rabbitmq/bin/rabbitmq-server"
 const (
 	rabbitUser, rabbitPassword = deviceID, "a password" // the name is also that in the client certificate
 	queueTelemetry             = "telemetry"
-	queueCommands              = "commands" // messages rejected here go to queueDead
+	queueCloudToDevice         = "cloud-to-device" // messages rejected here go to queueDead
 	queueDead                  = "dead"
 	queueSmall                 = "small" // holds smallQueue messages and refuses further ones
 	smallQueue                 = 5
@@ -71,7 +71,7 @@ func startRabbit(t testing.TB) *rabbit {
 			"read": ".*"}},
 		"queues": []any{
 			queue(queueTelemetry, none), queue(queueDead, none),
-			queue(queueCommands, map[string]any{"x-dead-letter-exchange": "", "x-dead-letter-routing-key": queueDead}),
+			queue(queueCloudToDevice, map[string]any{"x-dead-letter-exchange": "", "x-dead-letter-routing-key": queueDead}),
 			queue(queueSmall, map[string]any{"x-max-length": smallQueue, "x-overflow": "reject-publish"}),
 		},
 	})

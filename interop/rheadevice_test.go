@@ -290,13 +290,13 @@ func TestRheaAsServerWithholdsCredit(t *testing.T) {
 
 // Cloud-to-device messages are settled as the handler decides, and delivered again when their link,
 // session or connection is lost.
-func TestRheaAsServerSendsCommands(t *testing.T) {
+func TestRheaAsServerSendsCloudToDeviceMessages(t *testing.T) {
 	eachRheaWay(t, func(t *testing.T, s *rheaServer) {
 		j := newJudge()
 		c := createAMQP(t, s.options(), device.Options{})
 		c.HandleMessages(j.handle)
 		require.NoError(t, c.Open(soon(t)))
-		command := func(body string) {
+		sendC2D := func(body string) {
 			s.tell(map[string]any{"do": "command", "message": map[string]any{"payload": body, "message_id": "id of " + body}})
 		}
 		outcome := func(body, want string) {
@@ -304,15 +304,15 @@ func TestRheaAsServerSendsCommands(t *testing.T) {
 			s.wait(fmt.Sprintf("%s of %q", want, body),
 				func(e event) bool { return e.On == "settled" && e.Payload == body && e.Outcome == want })
 		}
-		command("accept 1")
+		sendC2D("accept 1")
 		require.Equal(t, "accept 1 1", j.next(t))
 		outcome("accept 1", "accepted")
-		command("release 1")
+		sendC2D("release 1")
 		require.Equal(t, "release 1 1", j.next(t))
 		outcome("release 1", "released")
 		require.Equal(t, "release 1 2", j.next(t))
 		outcome("release 1", "accepted")
-		command("reject 1")
+		sendC2D("reject 1")
 		require.Equal(t, "reject 1 1", j.next(t))
 		outcome("reject 1", "rejected")
 		seen(t, "accepted, released and delivered again, rejected: the server saw accepted, released, rejected")
@@ -325,7 +325,7 @@ func TestRheaAsServerSendsCommands(t *testing.T) {
 		settled := map[string]bool{}
 		next := 0
 		for i := range n {
-			command(fmt.Sprintf("%s bulk %d", []string{"accept", "release", "reject"}[i%3], i))
+			sendC2D(fmt.Sprintf("%s bulk %d", []string{"accept", "release", "reject"}[i%3], i))
 			if i%25 == 24 {
 				s.next("attached", "")
 				s.do("strike", faults[next%len(faults)])
@@ -342,7 +342,7 @@ func TestRheaAsServerSendsCommands(t *testing.T) {
 			settled[e.Payload] = true
 		}
 		stats := c.Stats()
-		seen(t, "%d commands through %d losses of link, session or connection: each settled once; %d connections, %d "+
+		seen(t, "%d messages through %d losses of link, session or connection: each settled once; %d connections, %d "+
 			"delivered again",
 			n, next, stats.Connections, stats.Received-n-4)
 	})

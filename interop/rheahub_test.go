@@ -109,7 +109,7 @@ func TestRheaClient(t *testing.T) {
 	eachRheaHubWay(t, func(t *testing.T, w *rheaWorld) {
 		w.authentication(t)
 		w.telemetry(t)
-		w.commands(t)
+		w.cloudToDevice(t)
 		w.ends(t)
 	})
 }
@@ -181,12 +181,12 @@ func (w *rheaWorld) telemetry(t *testing.T) {
 		"to nowhere: %s", n, e.Condition)
 }
 
-func (w *rheaWorld) commands(t *testing.T) {
+func (w *rheaWorld) cloudToDevice(t *testing.T) {
 	for _, second := range []bool{false, true} {
 		name := fmt.Sprintf("c %v", second)
 		w.ready(name)
 		w.attach(name, "receiver", "bound", amqpDeviceBound, map[string]any{"credit": 10, "second": second})
-		command := func(what string) string {
+		sendC2D := func(what string) string {
 			body := what + " " + name
 			require.NoError(t, w.hub.SendC2D(w.dev.ID, hubdata.C2D{
 				MessageID: "id of " + body, Properties: []hubdata.Property{{Name: "ä/b", Value: "100 %"}}, Body: []byte(body),
@@ -217,18 +217,18 @@ func (w *rheaWorld) commands(t *testing.T) {
 				return false
 			}), "%s: want %v", body, want)
 		}
-		body := command("accept")
+		body := sendC2D("accept")
 		settle(deliver(body, 1), "accepted")
 		becomes(body, hubdata.Completed)
-		body = command("reject")
+		body = sendC2D("reject")
 		settle(deliver(body, 1), "rejected")
 		becomes(body, hubdata.Rejected)
-		body = command("release")
+		body = sendC2D("release")
 		settle(deliver(body, 1), "released")
 		settle(deliver(body, 2), "modified")
 		settle(deliver(body, 3), "accepted")
 		becomes(body, hubdata.Completed)
-		body = command("cut")
+		body = sendC2D("cut")
 		deliver(body, 1)
 		w.hub.Drop(w.dev.ID)
 		w.next("closed", name)
@@ -237,8 +237,8 @@ func (w *rheaWorld) commands(t *testing.T) {
 		w.attach(name, "receiver", "bound", amqpDeviceBound, map[string]any{"credit": 10, "second": second})
 		settle(deliver(body, 2), "accepted")
 		becomes(body, hubdata.Completed)
-		seen(t, "receiver settles second: %v: accepted, rejected, released, modified; connection reset with a command in "+
-			"hand: it came again on the next", second)
+		seen(t, "receiver settles second: %v: accepted, rejected, released, modified; connection reset with an "+
+			"unsettled message: redelivered on the next one", second)
 	}
 }
 

@@ -129,9 +129,9 @@ func (s *sdk) telemetry(name, prefix string, n int, ordered bool) uint64 {
 	return connection
 }
 
-// command sends a cloud-to-device message to the device, has it settled, and checks its state at
+// sendC2D sends a cloud-to-device message to the device, has it settled, and checks its state at
 // the hub.
-func (s *sdk) command(name, deviceID, body, outcome string, want hubdata.C2DState) {
+func (s *sdk) sendC2D(name, deviceID, body, outcome string, want hubdata.C2DState) {
 	s.t.Helper()
 	require.NoError(s.t, s.hub.SendC2D(deviceID, hubdata.C2D{
 		MessageID: "id of " + body, CorrelationID: "c", ContentType: "text/plain",
@@ -203,13 +203,13 @@ func (s *sdk) all(name, deviceID, round string, ordered bool) {
 	}
 	s.telemetry(name, round, n, ordered)
 	done := "completed"
-	s.command(name, deviceID, round+" complete", "complete", hubdata.Completed)
+	s.sendC2D(name, deviceID, round+" complete", "complete", hubdata.Completed)
 	if s.settles {
-		s.command(name, deviceID, round+" abandon", "abandon", hubdata.Completed)
-		s.command(name, deviceID, round+" reject", "reject", hubdata.Rejected)
+		s.sendC2D(name, deviceID, round+" abandon", "abandon", hubdata.Completed)
+		s.sendC2D(name, deviceID, round+" reject", "reject", hubdata.Rejected)
 		done = "completed, abandoned and delivered again, rejected"
 	}
-	seen(s.t, "%s: %d messages, lost 0, properties as sent; commands %s", round, n, done)
+	seen(s.t, "%s: %d messages, lost 0, properties as sent; cloud-to-device messages %s", round, n, done)
 }
 
 // batch sends a batch of the hub's largest size, if the SDK has batches. Every second message has a
@@ -271,7 +271,7 @@ func TestDeviceSDKRenewsItsToken(t *testing.T) {
 		require.NoError(t, err)
 		s.open("a", dev, map[string]any{"life": 10, "margin": 6})
 		s.tell(map[string]any{"do": "listen", "name": "a"})
-		s.command("a", deviceID, "before", "complete", hubdata.Completed)
+		s.sendC2D("a", deviceID, "before", "complete", hubdata.Completed)
 		before := s.telemetry("a", "before", 1, true)
 		began, renewals := time.Now(), 0
 		for ; time.Since(began) < 11*time.Second; renewals++ { // longer than the validity of a token

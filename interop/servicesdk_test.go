@@ -234,7 +234,7 @@ func TestServiceSDKTwinAndMethods(t *testing.T) {
 }
 
 // The SDK sends cloud-to-device messages over AMQP links of back ends, which the hub lacks.
-func TestServiceSDKCommands(t *testing.T) {
+func TestServiceSDKCloudToDeviceMessages(t *testing.T) {
 	t.Parallel()
 	b := startBackEnd(t, hubfixture.Open(t, nil), hubdata.AllRights)
 	_, err := b.hub.AddDevice(deviceID)
@@ -243,5 +243,5 @@ func TestServiceSDKCommands(t *testing.T) {
 	text := b.next("answer", "client").Text
 	require.NotEmpty(t, text)
 	require.Empty(t, b.hub.C2DLog(deviceID))
-	seen(t, "a command: %s", text)
+	seen(t, "a cloud-to-device message: %s", text)
 }
