@@ -244,7 +244,8 @@ func (b *rabbit) cloudToDevice(t *testing.T) {
 		s.MessagesReleased, s.MessagesRejected)
 	require.NoError(t, c.Close())
 
-	js.tell(map[string]any{"do": "receiver", "name": "cloud", "link": "rest", "address": "/amq/queue/" + queueCloudToDevice,
+	js.tell(map[string]any{"do": "receiver", "name": "cloud", "link": "rest", "address": "/amq/queue/" +
+		queueCloudToDevice,
 		"credit": 100, "auto": true})
 	js.next("attached", "cloud")
 	sendC2D("the end")

@@ -97,8 +97,8 @@ type hintError struct {
 func (e *hintError) Error() string { return e.error.Error() + e.hint }
 func (e *hintError) Unwrap() error { return e.error }
 
-// TimedOut reports whether err is a timeout: it, or an error in its chain, has a method Timeout that
-// returns true, as context.DeadlineExceeded has.
+// TimedOut reports whether err is a timeout: it, or an error in its chain, has a method Timeout
+// that returns true, as context.DeadlineExceeded has.
 func TimedOut(err error) bool {
 	for ; err != nil; err = errors.Unwrap(err) {
 		if t, ok := err.(interface{ Timeout() bool }); ok && t.Timeout() {
