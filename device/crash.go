@@ -44,7 +44,7 @@ func (l *loop) abort(failure *transport.Error) {
 		<-l.events
 	}
 	l.conn = nil
-	l.outage, l.pause, l.hold, l.unreported = question{}, pause{}, hold{}, nil
+	l.outage, l.pause, l.hold, l.unreported = nil, pause{}, hold{}, nil
 	l.c.outbox.rewind()
 	if x := l.c.features(); x != nil {
 		for _, one := range x {

@@ -95,7 +95,7 @@ type question struct {
 // withdraw tells the policy that a granted retry will not be made, because the policy may have
 // charged for it.
 func (q *question) withdraw(l *loop) {
-	if !q.pending.Retry {
+	if q == nil || !q.pending.Retry {
 		return
 	}
 	last := q.pending

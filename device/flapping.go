@@ -64,7 +64,7 @@ func (f *flapping) suspect() Suspect {
 // evidence describes the outbox at this moment.
 func (b *outbox) evidence() evidence {
 	b.mu.Lock()
-	e := evidence{acknowledged: b.totals.Acknowledged, inFlight: b.inFlight}
+	e := evidence{acknowledged: b.totals.acknowledged, inFlight: b.inFlight}
 	for i := b.head; i != none; i = b.slots[i].next {
 		if s := &b.slots[i]; s.state == slotInFlight {
 			e.front, e.size = s.seq, int(s.size)

@@ -23,13 +23,13 @@ func (l *loop) admitted() (p phase, ok bool) {
 		if set := c.policies.Load(); set != asked {
 			now := time.Now()
 			asked, l.unreported = set, set
-			if l.outage.pending.Retry && l.outage.askedOf != set {
+			if l.outage != nil && l.outage.pending.Retry && l.outage.askedOf != set {
 				l.outage.withdraw(l)
 				l.last.Cost = 0
 			}
 			gate, ok := isGate(set.connection)
 			if !ok {
-				l.outage = question{}
+				l.outage = nil
 				return connecting, true
 			}
 			a := l.attempt(transport.Connection, now)
@@ -42,7 +42,7 @@ func (l *loop) admitted() (p phase, ok bool) {
 				if d.Cost != 0 {
 					l.last.Cost = d.Cost
 				}
-				l.outage = question{}
+				l.outage = nil
 				return connecting, true
 			}
 			l.unreported = nil

@@ -39,7 +39,7 @@ type loop struct {
 	last    retrypolicy.Decision // the decision that led to the latest attempt
 	renewed bool                 // refused credentials were already retried with a fresh token
 	damage  errfilter.Damage     // consecutive failures that may be damage in transit
-	outage  question             // the failure that the wait for the next attempt is about
+	outage  *question            // the failure that the wait for the next attempt is about; nil: no wait
 	reason  Reason               // and its Reason
 	failure *transport.Error     // the latest failure of a connection
 	spread  time.Duration        // random part of that wait

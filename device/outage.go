@@ -52,7 +52,7 @@ func (l *loop) lost(reason Reason, err error, k *connection) phase {
 		return l.again()
 	}
 	l.retry++
-	l.outage = question{
+	l.outage = &question{
 		attempt: l.attempt(transport.Connection, now),
 		failure: failure, began: now,
 	}
@@ -115,7 +115,7 @@ func (l *loop) wait() phase {
 	passed, early := l.outage.failure.Passed, false
 	for {
 		if c.policies.Load() != l.outage.askedOf {
-			d := l.ask(&l.outage, l.spread)
+			d := l.ask(l.outage, l.spread)
 			limit := c.set.OutageLimit
 			if d.Retry && limit > 0 && d.Delay > limit-l.outage.attempt.Elapsed {
 				d = retrypolicy.Decision{Reason: retrypolicy.OutOfTime}

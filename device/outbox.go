@@ -60,7 +60,7 @@ type outbox struct {
 
 	progress time.Duration // when the oldest message was last answered, since base
 
-	totals Stats // the counters of messages
+	totals outboxTotals
 
 	watched  bool  // the policy is an Observer
 	watch    uint8 // identifies the policy that watches
@@ -145,8 +145,8 @@ func (b *outbox) putLocked(o offer) (tag uint16, seq uint64, room <-chan struct{
 		case DropNewest:
 		}
 		if b.fullLocked(size) {
-			b.totals.Accepted++
-			b.totals.Dropped++
+			b.totals.accepted++
+			b.totals.dropped++
 			if r != nil {
 				r.set(errFull)
 			}
@@ -184,7 +184,7 @@ func (b *outbox) dropForLocked(size int) {
 	for i := b.head; b.fullLocked(size); {
 		next := b.slots[i].next
 		if b.slots[i].state != slotInFlight {
-			b.totals.Dropped++
+			b.totals.dropped++
 			b.removeLocked(i, b.outcomeLocked(i, errFull))
 		}
 		i = next
@@ -216,8 +216,10 @@ func (b *outbox) outcomeLocked(i int32, err *transport.Error) error {
 // stats returns the counters of messages.
 func (b *outbox) stats() Stats {
 	b.mu.Lock()
-	s := b.totals
-	s.Queued, s.QueuedBytes, s.InFlight = b.count, b.bytes, b.inFlight
+	t := b.totals
+	s := Stats{Queued: b.count, QueuedBytes: b.bytes, InFlight: b.inFlight}
 	b.mu.Unlock()
+	s.Accepted, s.Acknowledged, s.Refused, s.Expired = t.accepted, t.acknowledged, t.refused, t.expired
+	s.Dropped, s.Cancelled, s.Resent = t.dropped, t.cancelled, t.resent
 	return s
 }

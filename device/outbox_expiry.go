@@ -34,7 +34,7 @@ func (b *outbox) expireLocked(wall time.Time) time.Time {
 			if wall.Before(s.msg.Expires) {
 				b.noteExpiryLocked(s.msg)
 			} else {
-				b.totals.Expired++
+				b.totals.expired++
 				b.removeLocked(i, b.outcomeLocked(i, errExpired))
 			}
 		}

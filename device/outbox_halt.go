@@ -11,7 +11,7 @@ func (b *outbox) halt(err *transport.Error) {
 	for i := b.head; i != none; {
 		next := b.slots[i].next
 		if b.slots[i].call {
-			b.totals.Cancelled++
+			b.totals.cancelled++
 			b.removeLocked(i, b.outcomeLocked(i, err))
 		}
 		i = next
@@ -60,7 +60,7 @@ func (b *outbox) drain() {
 	b.halt(errClosed)
 	b.mu.Lock()
 	for b.head != none {
-		b.totals.Cancelled++
+		b.totals.cancelled++
 		b.removeLocked(b.head, b.outcomeLocked(b.head, errClosed))
 	}
 	b.mu.Unlock()

@@ -36,7 +36,7 @@ func (b *outbox) appendLocked(m *transport.Message, size int, r *Receipt, call b
 	}
 	b.count++
 	b.bytes += size
-	b.totals.Accepted++
+	b.totals.accepted++
 	return i
 }
 

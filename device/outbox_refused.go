@@ -48,7 +48,7 @@ func (b *outbox) decided(tag uint16, seq uint64, d retrypolicy.Decision, by *pol
 func (b *outbox) fail(tag uint16, seq uint64, err *transport.Error) {
 	b.mu.Lock()
 	if s := &b.slots[tag]; s.seq == seq && (s.state == slotRefused || s.state == slotQueued) {
-		b.totals.Refused++
+		b.totals.refused++
 		b.removeLocked(int32(tag), b.outcomeLocked(int32(tag), err))
 	}
 	b.mu.Unlock()
@@ -58,7 +58,7 @@ func (b *outbox) fail(tag uint16, seq uint64, err *transport.Error) {
 func (b *outbox) reject(tag uint16, seq uint64, err *transport.Error) {
 	b.mu.Lock()
 	if s := &b.slots[tag]; s.seq == seq && s.state == slotInFlight {
-		b.totals.Refused++
+		b.totals.refused++
 		if s.again {
 			err = operr.OutcomeUnknown(err)
 		}

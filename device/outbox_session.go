@@ -23,13 +23,13 @@ func (b *outbox) take(batch []transport.Item, now, wall time.Time) []transport.I
 		i := b.cursor
 		s := &b.slots[i]
 		if !s.msg.Expires.IsZero() && !wall.Before(s.msg.Expires) {
-			b.totals.Expired++
+			b.totals.expired++
 			b.removeLocked(i, b.outcomeLocked(i, errExpired))
 			continue
 		}
 		batch = append(batch, transport.Item{Tag: uint16(i), Again: s.again, Msg: b.withIDLocked(s)})
 		if s.again || s.refusal != nil {
-			b.totals.Resent++
+			b.totals.resent++
 		}
 		s.state, s.handed, s.watch = slotInFlight, handed, b.watch
 		b.inFlight++
@@ -71,7 +71,7 @@ func (b *outbox) doneLocked(tag uint16, err error) {
 	b.noteLocked(s, failure)
 	switch {
 	case err == nil:
-		b.totals.Acknowledged++
+		b.totals.acknowledged++
 		b.removeLocked(i, nil)
 	case errfilter.Retryable(err):
 		if s.refusal == nil {
@@ -88,7 +88,7 @@ func (b *outbox) doneLocked(tag uint16, err error) {
 		b.noteExpiryLocked(s.msg)
 		wake = true
 	default:
-		b.totals.Refused++
+		b.totals.refused++
 		if s.again { // the refusal of this try does not cover the previous one
 			err = operr.OutcomeUnknown(failure)
 		}
@@ -134,7 +134,7 @@ func (b *outbox) untake(batch []transport.Item) {
 			continue // a hub answered for it without having received it
 		}
 		if s.again || s.refusal != nil {
-			b.totals.Resent--
+			b.totals.resent--
 		}
 		b.returnCopyLocked(s)
 		s.state = slotQueued // b.expiry still covers it, because take did not change it

@@ -27,7 +27,7 @@ func (b *outbox) withdrawLocked(tag uint16, seq uint64) withdrawal {
 		return unknown
 	}
 	s.receipt = nil
-	b.totals.Cancelled++
+	b.totals.cancelled++
 	b.removeLocked(int32(tag), nil)
 	return withdrawn
 }

@@ -9,10 +9,10 @@ import (
 // pause is the time in which nothing is sent because the service refused a message for now. It
 // belongs to the loop and outlives sessions, so a new connection does not end it.
 type pause struct {
-	question
-	tag   uint16 // the oldest message refused
-	seq   uint64
-	until time.Time // zero: no pause
+	*question        // nil: no pause
+	tag       uint16 // the oldest message refused
+	seq       uint64
+	until     time.Time // zero: no pause
 }
 
 // refused asks the message policy about the oldest refused message, and pauses all sending for the
@@ -26,7 +26,7 @@ func (l *loop) refused(tell bool) {
 			return
 		}
 		now := time.Now()
-		l.pause = pause{tag: tag, seq: seq, question: question{
+		l.pause = pause{tag: tag, seq: seq, question: &question{
 			attempt: l.attempt(transport.Operation, now),
 			failure: r.err, began: now,
 		}}
@@ -45,7 +45,7 @@ func (l *loop) refused(tell bool) {
 // askToPause asks the current policy. It returns false if the policy stops: the message has failed
 // and there is no pause.
 func (l *loop) askToPause() bool {
-	d := l.ask(&l.pause.question, 0)
+	d := l.ask(l.pause.question, 0)
 	if !d.Retry {
 		l.c.outbox.fail(l.pause.tag, l.pause.seq, retriesEnded(l.pause.failure, d.Reason, l.pause.attempt.Retry-1))
 		l.pause = pause{}
@@ -82,8 +82,9 @@ func (l *loop) resume() {
 // made.
 func (l *loop) withdraw() {
 	l.outage.withdraw(l)
-	if d := l.pause.pending; d.Retry {
-		l.pause.withdraw(l)
+	if q := l.pause.question; q != nil && q.pending.Retry {
+		d := q.pending
+		q.withdraw(l)
 		d.Cost = 0
 		l.c.outbox.decided(l.pause.tag, l.pause.seq, d, nil)
 	}

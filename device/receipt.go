@@ -13,60 +13,83 @@ import (
 // ready. After Wait has returned the result, the Receipt may be used for another message, so a
 // program that reuses a few of them allocates nothing per message. A Receipt must not be copied.
 type Receipt struct {
-	result chan error // capacity 1; made at first use, before state says receiptBusy
 	state  atomic.Uint32
+	err    error         // the result; written before state says receiptDone
+	signal chan struct{} // capacity 1; made by the first wait, so a polled receipt has none
 }
 
 const (
-	receiptIdle uint32 = iota
-	receiptClaimed
-	receiptBusy // from Enqueue to the end of Wait
+	receiptIdle    uint32 = iota
+	receiptBusy           // it has a message
+	receiptAwaited        // and a goroutine that waits on signal
+	receiptDone           // the result is there
 )
 
 // Wait returns the result: nil when the service acknowledged the message, else an *transport.Error.
 // When ctx ends first it returns Cancelled, and Wait may be called again. An available result takes
 // precedence, so with a done context Wait polls. Wait may be called as soon as Enqueue has
-// returned, by one goroutine at a time. On a Receipt without a message it returns Invalid.
+// returned, by one goroutine at a time. On a Receipt without a message it returns Invalid, as it does
+// while another goroutine waits.
 func (r *Receipt) Wait(ctx context.Context) error {
-	if r.state.Load() != receiptBusy {
+	switch r.state.Load() {
+	case receiptIdle, receiptAwaited:
 		return errReceiptIdle
-	}
-	var err error
-	select {
-	case err = <-r.result:
+	case receiptDone:
 	default:
-		select {
-		case err = <-r.result:
-		case <-ctx.Done():
+		if !r.await(ctx, nil) {
 			return operr.Cancelled(ctx, transport.OpSend, transport.Operation, nil)
 		}
 	}
-	r.state.Store(receiptIdle)
+	err := r.err
+	r.free()
 	return err
 }
 
 // Ready reports whether the result is available, so that Wait returns at once. It polls without
 // allocating. It may be called by the goroutine that calls Wait.
-func (r *Receipt) Ready() bool { return r.state.Load() == receiptBusy && len(r.result) > 0 }
+func (r *Receipt) Ready() bool { return r.state.Load() == receiptDone }
 
 // take claims r for a message.
-func (r *Receipt) take() bool {
-	if !r.state.CompareAndSwap(receiptIdle, receiptClaimed) {
+func (r *Receipt) take() bool { return r.state.CompareAndSwap(receiptIdle, receiptBusy) }
+
+// free makes r ready for another message.
+func (r *Receipt) free() {
+	r.err = nil
+	r.state.Store(receiptIdle)
+}
+
+// await waits for the result. It returns false if ctx or late ended first.
+func (r *Receipt) await(ctx context.Context, late <-chan struct{}) bool {
+	if r.signal == nil {
+		r.signal = make(chan struct{}, 1)
+	}
+	if !r.state.CompareAndSwap(receiptBusy, receiptAwaited) {
+		return r.Ready()
+	}
+	select {
+	case <-r.signal:
+		return true
+	case <-ctx.Done():
+	case <-late:
+	}
+	if r.state.CompareAndSwap(receiptAwaited, receiptBusy) {
 		return false
 	}
-	if r.result == nil {
-		r.result = make(chan error, 1)
-	}
-	r.state.Store(receiptBusy)
+	<-r.signal // set has begun
 	return true
 }
 
 // set delivers the result; it does not block.
-func (r *Receipt) set(err error) { r.result <- err }
+func (r *Receipt) set(err error) {
+	r.err = err
+	if r.state.Swap(receiptDone) == receiptAwaited {
+		r.signal <- struct{}{}
+	}
+}
 
 var (
 	errReceiptIdle = &transport.Error{Kind: transport.Invalid, Op: transport.OpSend,
-		Err: errors.New("the receipt has no message to wait for")}
+		Err: errors.New("the receipt has no message to wait for, or another goroutine waits")}
 	errReceiptBusy = &transport.Error{Kind: transport.Invalid, Op: transport.OpSend,
 		Err: errors.New("the receipt still has a message whose result was not waited for")}
 )

@@ -29,7 +29,7 @@ func (c *Client) keepCall(k *call) {
 	if k.alarm != nil && !k.alarm.stop() {
 		return
 	}
-	k.receipt.state.Store(receiptIdle)
+	k.receipt.free()
 	select {
 	case c.calls <- k:
 	default:
@@ -71,15 +71,12 @@ func (c *Client) Send(ctx context.Context, m *transport.Message) error {
 	if err != nil {
 		return err
 	}
-	select {
-	case err = <-k.receipt.result:
-		return err
-	case <-ctx.Done():
-	case <-late:
+	if k.receipt.await(ctx, late) {
+		return k.receipt.err
 	}
 	switch c.outbox.withdraw(tag, seq) {
 	case resolved:
-		return <-k.receipt.result
+		return k.receipt.err
 	case unknown:
 		return gaveUp(ctx, transport.OpSend, errNoAck, transport.ErrOutcomeUnknown)
 	default:
@@ -103,7 +100,7 @@ func (c *Client) Enqueue(ctx context.Context, m *transport.Message, r *Receipt) 
 	}
 	_, _, err = c.put(ctx, nil, offer{m, size, r, false})
 	if err != nil && r != nil {
-		r.state.Store(receiptIdle)
+		r.free()
 	}
 	return err
 }

@@ -51,6 +51,9 @@ type Stats struct {
 	LastError error
 }
 
+// outboxTotals are the outbox's part of Stats.
+type outboxTotals struct{ accepted, acknowledged, refused, expired, dropped, cancelled, resent uint64 }
+
 // counters are the connection's part of Stats. Guarded by Client.mu.
 type counters struct {
 	attempts, connections uint64
