@@ -6,7 +6,7 @@ import (
 )
 
 // Links returns how many AMQP links of a kind are attached for a device, named as in
-// [Hub.Connections]. [LinkAny] counts all except the links for tokens.
+// [Hub.Connections]. [fault.LinkAny] counts all except the links for tokens.
 func (h *Hub) Links(device string, kind fault.LinkKind) int { return h.amqp.Links(device, kind) }
 
 // DetachLinks detaches the AMQP links of a kind that are attached for a device, named as in

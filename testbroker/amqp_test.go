@@ -119,8 +119,8 @@ func (p *peer) telemetry(d hubdata.Device) *amqp.Sender {
 	return l
 }
 
-// commands attaches a C2D link.
-func (p *peer) commands(d hubdata.Device, o *amqp.ReceiverOptions) *amqp.Receiver {
+// c2dMessages attaches a C2D link.
+func (p *peer) c2dMessages(d hubdata.Device, o *amqp.ReceiverOptions) *amqp.Receiver {
 	p.t.Helper()
 	l, err := p.session().NewReceiver(p.t.Context(), resource(d)+"/messages/devicebound", o)
 	require.NoError(p.t, err)
@@ -222,7 +222,7 @@ func everyWay(t *testing.T, h *testbroker.Hub) map[string]func() (net.Conn, erro
 	}
 }
 
-func TestEveryWayIntoTheHubByAMQP(t *testing.T) {
+func TestAMQPOnEveryPort(t *testing.T) {
 	h, d := newHub(t, nil)
 	for name, dial := range everyWay(t, h) {
 		t.Run(name, func(t *testing.T) {
@@ -234,7 +234,7 @@ func TestEveryWayIntoTheHubByAMQP(t *testing.T) {
 }
 
 // In-memory connections work in fake time: hours pass, and no goroutine remains.
-func TestEveryWayInABubble(t *testing.T) {
+func TestAMQPOnEveryPortInABubble(t *testing.T) {
 	for _, name := range []string{"memory", "memory TLS", "memory WebSocket", "memory WebSocket TLS"} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -262,7 +262,7 @@ func bothWays(t *testing.T, h *testbroker.Hub, d hubdata.Device, stream net.Conn
 		time.Sleep(time.Hour)
 	}
 	require.NoError(t, h.SendC2D("dev-1", hubdata.C2D{Body: make([]byte, hubdata.MaxC2D)}))
-	m, err := p.commands(d, nil).Receive(t.Context(), nil)
+	m, err := p.c2dMessages(d, nil).Receive(t.Context(), nil)
 	require.NoError(t, err)
 	require.Len(t, m.GetData(), hubdata.MaxC2D)
 	p.conn.Close()

@@ -60,8 +60,8 @@ func (n *neighbour) works(h *testbroker.Hub) {
 	n.t.Helper()
 	n.id++
 	n.say(0, transferOf(1, n.id), dataOf(n.t, "x")...)
-	told, _ := want[*amqpwire.Disposition](n.rawPeer)
-	require.Equal(n.t, &amqpwire.Accepted{}, told.State)
+	disposition, _ := want[*amqpwire.Disposition](n.rawPeer)
+	require.Equal(n.t, &amqpwire.Accepted{}, disposition.State)
 	require.NoError(n.t, h.SendC2D("neighbour", hubdata.C2D{Body: []byte("y")}))
 	got, _ := want[*amqpwire.Transfer](n.rawPeer)
 	n.say(0, &amqpwire.Disposition{Role: amqpwire.RoleReceiver, First: got.DeliveryID.V, Settled: true,

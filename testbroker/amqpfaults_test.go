@@ -204,7 +204,7 @@ func TestIdleLinksAreDetached(t *testing.T) {
 		h, d := newHub(t, nil)
 		p := loginAMQP(t, h, d)
 		in := h.Inject(fault.Fault{Kind: fault.DetachWhileIdle, Link: fault.LinkC2D, Delay: time.Hour / 2})
-		l, r := p.telemetry(d), p.commands(d, nil)
+		l, r := p.telemetry(d), p.c2dMessages(d, nil)
 		start := time.Now()
 		_, err := r.Receive(t.Context(), nil)
 		require.Equal(t, "amqp:link:detach-forced", condition(t, err))
@@ -218,7 +218,7 @@ func TestIdleLinksAreDetached(t *testing.T) {
 		require.Equal(t, "com.microsoft:timeout", condition(t, l.Send(t.Context(), body("x"), nil)))
 		require.Equal(t, 1, h.DetachLinks("dev-1", fault.LinkCBSReceiver, hubdata.AMQPError{}))
 
-		l, r = p.telemetry(d), p.commands(d, nil)
+		l, r = p.telemetry(d), p.c2dMessages(d, nil)
 		require.Equal(t, 2, h.EndSessions("dev-1", e))
 		err = l.Send(t.Context(), body("x"), nil)
 		require.Equal(t, "session", lostBy(err))
@@ -392,7 +392,7 @@ func TestFaultMessagesOverAMQP(t *testing.T) {
 				p := dialPeer(t, h)
 				tokens := p.cbs()
 				require.Equal(t, 200, tokens.put(token(d)))
-				l := links{telemetry: p.telemetry(d), commands: p.commands(d, nil), tokens: tokens.receiver, cbs: tokens.sender,
+				l := links{telemetry: p.telemetry(d), commands: p.c2dMessages(d, nil), tokens: tokens.receiver, cbs: tokens.sender,
 					conn: p.conn}
 				l.twinOut, l.twinIn = p.pair("/devices/dev-1/twin", "t")
 				l.methodOut, l.methodIn = p.pair("/devices/dev-1/methods/devicebound", "m")
@@ -486,8 +486,8 @@ func TestDropAfterTheOutcome(t *testing.T) {
 		p.login(d)
 		p.attach(senderTo(telemetryAddress, 1))
 		p.say(0, transferOf(1, 5), dataOf(t, "x")...)
-		told, _ := want[*amqpwire.Disposition](p)
-		require.Equal(t, &amqpwire.Accepted{}, told.State)
+		disposition, _ := want[*amqpwire.Disposition](p)
+		require.Equal(t, &amqpwire.Accepted{}, disposition.State)
 		require.ErrorIs(t, p.ended(), io.EOF)
 		require.Equal(t, 1, in.Fired())
 	})

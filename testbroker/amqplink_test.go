@@ -219,7 +219,7 @@ func TestBatch(t *testing.T) {
 	})
 }
 
-func TestCommandsOverAMQP(t *testing.T) {
+func TestC2DMessagesOverAMQP(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, d := newHub(t, &testbroker.Options{Seed: 7})
 		expiry := time.Now().Add(time.Minute)
@@ -227,7 +227,7 @@ func TestCommandsOverAMQP(t *testing.T) {
 			MessageID: "m", CorrelationID: "c", UserID: "u", ContentType: "t", ContentEncoding: "e", Ack: "full", Expiry: expiry,
 			Properties: []hubdata.Property{{Name: "a", Value: "b"}, {Name: "empty"}}, Body: []byte("reboot"),
 		}))
-		r := loginAMQP(t, h, d).commands(d, nil)
+		r := loginAMQP(t, h, d).c2dMessages(d, nil)
 		m, err := r.Receive(t.Context(), nil)
 		require.NoError(t, err)
 		require.Equal(t, "reboot", string(m.GetData()))
@@ -257,7 +257,7 @@ func TestCommandsOverAMQP(t *testing.T) {
 	})
 }
 
-func TestOutcomesOfCommands(t *testing.T) {
+func TestOutcomesOfC2DMessages(t *testing.T) {
 	second, settled := amqp.ReceiverSettleModeSecond, amqp.SenderSettleModeSettled
 	accept := func(r *amqp.Receiver, m *amqp.Message) error { return r.AcceptMessage(context.Background(), m) }
 	for name, c := range map[string]struct {
@@ -291,7 +291,7 @@ func TestOutcomesOfCommands(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				h, d := newHub(t, nil)
 				require.NoError(t, h.SendC2D("dev-1", hubdata.C2D{Ack: "full", Body: []byte("1")}))
-				r := loginAMQP(t, h, d).commands(d, c.o)
+				r := loginAMQP(t, h, d).c2dMessages(d, c.o)
 				tags := make(map[string]bool)
 				for i := range c.times {
 					m, err := r.Receive(soon(t), nil)
@@ -314,7 +314,7 @@ func TestOutcomesOfCommands(t *testing.T) {
 
 // A client that settles too late gets an error if it expects a state, and the C2D message is
 // delivered again.
-func TestLockOfACommandEnds(t *testing.T) {
+func TestTheLockOfAC2DMessageEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, d := newHub(t, nil)
 		require.NoError(t, h.SendC2D("dev-1", hubdata.C2D{Body: []byte("1")}))
@@ -381,7 +381,7 @@ func TestRangesOfDispositions(t *testing.T) {
 	})
 }
 
-func TestTakeOverOfCommands(t *testing.T) {
+func TestANewC2DLinkReplacesTheOlder(t *testing.T) {
 	for name, c := range map[string]struct {
 		other bool // on another connection
 		want  string
@@ -391,14 +391,14 @@ func TestTakeOverOfCommands(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				h, d := newHub(t, nil)
 				p := loginAMQP(t, h, d)
-				old, s := p.commands(d, &amqp.ReceiverOptions{Credit: 5}), p.telemetry(d)
+				old, s := p.c2dMessages(d, &amqp.ReceiverOptions{Credit: 5}), p.telemetry(d)
 				require.NoError(t, h.SendC2D("dev-1", hubdata.C2D{Body: []byte("1")}))
 				_, err := old.Receive(t.Context(), nil)
 				require.NoError(t, err)
 				if c.other {
 					p = loginAMQP(t, h, d)
 				}
-				fresh := p.commands(d, &amqp.ReceiverOptions{Credit: 5})
+				fresh := p.c2dMessages(d, &amqp.ReceiverOptions{Credit: 5})
 				m, err := fresh.Receive(soon(t), nil)
 				require.NoError(t, err, "what was not settled comes again")
 				require.NoError(t, fresh.AcceptMessage(t.Context(), m))
@@ -413,12 +413,12 @@ func TestTakeOverOfCommands(t *testing.T) {
 }
 
 // MQTT and AMQP share the queue; the newest receiver gets the waiting messages.
-func TestTakeOverAcrossProtocols(t *testing.T) {
+func TestANewReceiverReplacesTheOlderAcrossProtocols(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, d := newHub(t, nil)
 		m := login(t, h, d)
 		require.Equal(t, []byte{1}, m.subscribe(1, "devices/dev-1/messages/devicebound/#"))
-		r := loginAMQP(t, h, d).commands(d, nil)
+		r := loginAMQP(t, h, d).c2dMessages(d, nil)
 		require.Error(t, m.end())
 		require.NoError(t, h.SendC2D("dev-1", hubdata.C2D{Body: []byte("1")}))
 		_, err := r.Receive(soon(t), nil)
@@ -458,16 +458,16 @@ func TestNamesOfLinks(t *testing.T) {
 
 // The hub respects the client's max-message-size: a larger message waits for a link that can carry
 // it.
-func TestCommandsTooLargeForALink(t *testing.T) {
+func TestC2DMessagesTooLargeForALinkWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, d := newHub(t, nil)
 		require.NoError(t, h.SendC2D("dev-1", hubdata.C2D{Body: make([]byte, 5000)}))
 		require.NoError(t, h.SendC2D("dev-1", hubdata.C2D{Body: []byte("small")}))
 		p := loginAMQP(t, h, d)
-		m, err := p.commands(d, &amqp.ReceiverOptions{MaxMessageSize: 1000}).Receive(soon(t), nil)
+		m, err := p.c2dMessages(d, &amqp.ReceiverOptions{MaxMessageSize: 1000}).Receive(soon(t), nil)
 		require.NoError(t, err)
 		require.Equal(t, "small", string(m.GetData()))
-		m, err = p.commands(d, nil).Receive(soon(t), nil)
+		m, err = p.c2dMessages(d, nil).Receive(soon(t), nil)
 		require.NoError(t, err)
 		require.Len(t, m.GetData(), 5000)
 	})
@@ -523,7 +523,7 @@ func TestLinksForTwins(t *testing.T) {
 }
 
 // A second pair of method links replaces the first.
-func TestTakeOverOfMethods(t *testing.T) {
+func TestANewPairOfMethodLinksReplacesTheOlder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, d := newHub(t, nil)
 		p := loginAMQP(t, h, d)

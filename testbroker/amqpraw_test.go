@@ -413,7 +413,7 @@ func TestViolationsAreAnswered(t *testing.T) {
 	}
 }
 
-func TestErrantLink(t *testing.T) {
+func TestFramesOfAnUnknownLinkAreAnswered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, d := newHub(t, nil)
 		p := dialFrames(t, h)
@@ -794,9 +794,9 @@ func TestSerialNumbersWrap(t *testing.T) {
 			require.NoError(t, err)
 		}
 		p.send(all)
-		told, _ := want[*amqpwire.Disposition](p)
-		require.Equal(t, uint32(1<<32-2), told.First)
-		require.Equal(t, amqpwire.Some(uint32(1)), told.Last, "four that are accepted are told together")
+		disposition, _ := want[*amqpwire.Disposition](p)
+		require.Equal(t, uint32(1<<32-2), disposition.First)
+		require.Equal(t, amqpwire.Some(uint32(1)), disposition.Last, "one disposition settles four")
 		require.Equal(t, 4, h.Len())
 		p.say(1, &amqpwire.Flow{NextIncomingID: amqpwire.Some(uint32(0)), IncomingWindow: 1<<32 - 1, Echo: true})
 		flow, _ = want[*amqpwire.Flow](p)

@@ -131,7 +131,7 @@ type amqpDevice struct {
 
 // run runs until the context ends. It calls done once all messages are accepted.
 func (a *amqpDevice) run(ctx context.Context, messages int, done func()) {
-	told := false
+	announced := false
 	for ctx.Err() == nil {
 		conn, err := a.connect(ctx)
 		if err == nil {
@@ -139,8 +139,8 @@ func (a *amqpDevice) run(ctx context.Context, messages int, done func()) {
 			var wg sync.WaitGroup
 			wg.Go(func() { a.receive(live, conn); cancel() })
 			a.send(live, conn, messages)
-			if a.next >= messages && !told {
-				told = true
+			if a.next >= messages && !announced {
+				announced = true
 				done()
 			}
 			if a.next >= messages {
@@ -152,7 +152,7 @@ func (a *amqpDevice) run(ctx context.Context, messages int, done func()) {
 		}
 		time.Sleep(500*time.Millisecond + a.pause)
 	}
-	if !told {
+	if !announced {
 		done()
 	}
 }

@@ -18,10 +18,10 @@ import (
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
 )
 
-// TestNoCommandIsLost sends C2D messages to a device that meets many faults and acknowledges most
-// deliveries. Each C2D message must be completed, each must reach the device at least once, and
-// first deliveries must be in order.
-func TestNoCommandIsLost(t *testing.T) {
+// TestNoC2DMessageIsLost sends C2D messages to a device that meets many faults and acknowledges
+// most deliveries. Each C2D message must be completed, each must reach the device at least once,
+// and first deliveries must be in order.
+func TestNoC2DMessageIsLost(t *testing.T) {
 	for seed := range uint64(20) {
 		t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) { commandStress(t, seed) })

@@ -21,7 +21,7 @@ import (
 
 const devicebound = "devices/dev-1/messages/devicebound/#"
 
-// command is a PUBLISH from the hub.
+// c2dMessage is a PUBLISH from the hub.
 type command struct {
 	qos   byte
 	dup   bool
@@ -30,8 +30,8 @@ type command struct {
 	body  string
 }
 
-// command reads a PUBLISH.
-func (w *wire) command() command {
+// c2dMessage reads a PUBLISH.
+func (w *wire) c2dMessage() command {
 	w.t.Helper()
 	first, err := w.in.Peek(1)
 	require.NoError(w.t, err)
@@ -48,11 +48,11 @@ func (w *wire) command() command {
 	return c
 }
 
-// commands reads PUBLISH packets and returns their bodies, with a plus sign for DUP.
-func (w *wire) commands(n int) (all []string) {
+// c2dMessages reads PUBLISH packets and returns their bodies, with a plus sign for DUP.
+func (w *wire) c2dMessages(n int) (all []string) {
 	w.t.Helper()
 	for range n {
-		c := w.command()
+		c := w.c2dMessage()
 		if c.dup {
 			c.body = "+" + c.body
 		}
@@ -109,7 +109,7 @@ func states(h *testbroker.Hub) (all []string) {
 	return all
 }
 
-func TestCommand(t *testing.T) {
+func TestC2DMessageIsDeliveredAndCompleted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, d := newHub(t, nil)
 		w := receiver(t, h, d, 1)
@@ -125,7 +125,7 @@ func TestCommand(t *testing.T) {
 		topic := "devices/dev-1/messages/devicebound/%24.to=%2Fdevices%2Fdev-1%2Fmessages%2FdeviceBound" +
 			"&%24.mid=c2d-7&%24.cid=op-3&%24.uid=me&%24.ct=application%2Fjson%3Bcharset%3Dutf-8&%24.ce=utf-8" +
 			"&%24.exp=2000-01-01T00%3A20%3A00.0000012Z&iothub-ack=full&color=blue&a%20b%26%3D=%C3%BC%2F%2B%23%25&z="
-		require.Equal(t, command{qos: 1, topic: topic, id: 1, body: "hello"}, w.command())
+		require.Equal(t, command{qos: 1, topic: topic, id: 1, body: "hello"}, w.c2dMessage())
 
 		want := hubdata.C2DRecord{
 			DeviceID: "dev-1", Sequence: 1, C2D: sent, Topic: topic, State: hubdata.Invisible, Deliveries: 1, Connection: 1,
@@ -141,22 +141,22 @@ func TestCommand(t *testing.T) {
 	})
 }
 
-func TestCommandWithoutAnything(t *testing.T) {
+func TestEmptyC2DMessage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, d := newHub(t, nil)
 		w := receiver(t, h, d, 1)
 		require.NoError(t, h.SendC2D("dev-1", hubdata.C2D{}))
 		require.Equal(t, "devices/dev-1/messages/devicebound/%24.to=%2Fdevices%2Fdev-1%2Fmessages%2FdeviceBound",
-			w.command().topic,
+			w.c2dMessage().topic,
 			"the bag is never empty")
 		require.NoError(t, h.SendC2D("dev-1", hubdata.C2D{Extra: "&nothing&empty=/"}))
 		require.Equal(t,
 			"devices/dev-1/messages/devicebound/%24.to=%2Fdevices%2Fdev-1%2Fmessages%2FdeviceBound&nothing&empty=/",
-			w.command().topic)
+			w.c2dMessage().topic)
 	})
 }
 
-func TestCommandsThatAreNotAccepted(t *testing.T) {
+func TestInvalidC2DMessagesAreRefused(t *testing.T) {
 	h, _ := newHub(t, nil)
 	for name, c := range map[string]hubdata.C2D{
 		"too large":          {Body: make([]byte, hubdata.MaxC2D+1)},
@@ -177,7 +177,7 @@ func TestCommandsThatAreNotAccepted(t *testing.T) {
 	require.Zero(t, h.CountC2D("", 99))
 }
 
-func TestQueueOfCommandsIsBounded(t *testing.T) {
+func TestQueueOfC2DMessagesIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, d := newHub(t, nil)
 		for range 50 {
@@ -187,7 +187,7 @@ func TestQueueOfCommandsIsBounded(t *testing.T) {
 		w := receiver(t, h, d, 1)
 		require.ErrorIs(t, h.SendC2D("dev-1", hubdata.C2D{}), testbroker.ErrQueueFull,
 			"what is not acknowledged still counts")
-		w.ack(w.command().id)
+		w.ack(w.c2dMessage().id)
 		require.NoError(t, h.WaitC2D(t.Context(), "", hubdata.Completed, 1))
 		enqueue(t, h, "x")
 		require.Equal(t, 50, h.PurgeC2D("dev-1"))
@@ -195,25 +195,25 @@ func TestQueueOfCommandsIsBounded(t *testing.T) {
 	})
 }
 
-func TestWindowOfCommands(t *testing.T) {
+func TestWindowOfUnacknowledgedC2DMessages(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, d := newHub(t, &testbroker.Options{C2D: testbroker.C2DOptions{Window: 3}})
 		w := receiver(t, h, d, 1)
 		enqueue(t, h, "a", "b", "c", "d", "e")
-		require.Equal(t, []string{"a", "b", "c"}, w.commands(3))
+		require.Equal(t, []string{"a", "b", "c"}, w.c2dMessages(3))
 		w.quiet()
 		w.ack(2)
-		require.Equal(t, "d", w.command().body)
+		require.Equal(t, "d", w.c2dMessage().body)
 		w.ack(2) // a repeated PUBACK, and one without a message
 		w.ack(77)
 		w.quiet()
 		w.ack(1)
-		require.Equal(t, "e", w.command().body)
+		require.Equal(t, "e", w.c2dMessage().body)
 		require.Equal(t, []string{"completed 1", "completed 1", "invisible 1", "invisible 1", "invisible 1"}, states(h))
 	})
 }
 
-func TestCommandsWithQoS0(t *testing.T) {
+func TestC2DMessagesWithQoS0(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, d := newHub(t, nil)
 		w := receiver(t, h, d, 0)
@@ -221,14 +221,14 @@ func TestCommandsWithQoS0(t *testing.T) {
 			enqueue(t, h, "x")
 			require.Equal(t,
 				command{topic: "devices/dev-1/messages/devicebound/%24.to=%2Fdevices%2Fdev-1%2Fmessages%2FdeviceBound", body: "x"},
-				w.command())
+				w.c2dMessage())
 		}
 		require.Equal(t, 50, h.CountC2D("dev-1", hubdata.Completed))
 		w.quiet()
 	})
 }
 
-func TestCommandsAreForSubscribersOnly(t *testing.T) {
+func TestC2DMessagesAreForSubscribersOnly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, d := newHub(t, nil)
 		w := login(t, h, d)
@@ -236,7 +236,7 @@ func TestCommandsAreForSubscribersOnly(t *testing.T) {
 		enqueue(t, h, "a", "b")
 		w.quiet()
 		require.Equal(t, []byte{1}, w.subscribe(1, devicebound))
-		require.Equal(t, []string{"a", "b"}, w.commands(2))
+		require.Equal(t, []string{"a", "b"}, w.c2dMessages(2))
 
 		w.send(frame(0xa2, []byte{0, 9}, str(devicebound)))
 		w.expect(unsuback)
@@ -246,11 +246,11 @@ func TestCommandsAreForSubscribersOnly(t *testing.T) {
 		require.Equal(t, []string{"completed 1", "invisible 1", "enqueued 0"}, states(h),
 			"what was under way can be acknowledged")
 		w.subscribe(1, devicebound)
-		require.Equal(t, "c", w.command().body)
+		require.Equal(t, "c", w.c2dMessage().body)
 	})
 }
 
-func TestCommandsToModules(t *testing.T) {
+func TestC2DMessagesToModules(t *testing.T) {
 	for _, filter := range []string{"devices/dev-1/modules/mod-1/messages/devicebound/#",
 		"devices/dev-1/modules/mod-1/#"} {
 		t.Run(filter, func(t *testing.T) {
@@ -262,7 +262,7 @@ func TestCommandsToModules(t *testing.T) {
 				require.Equal(t, []byte{1, 0}, append(module.subscribe(1, filter), module.subscribe(0,
 					"devices/dev-1/modules/mod-1/inputs/#")...))
 				require.NoError(t, h.SendC2D("dev-1/mod-1", hubdata.C2D{Body: []byte("x")}))
-				c := module.command()
+				c := module.c2dMessage()
 				require.Equal(t,
 					"devices/dev-1/modules/mod-1/messages/devicebound/"+
 						"%24.to=%2Fdevices%2Fdev-1%2Fmodules%2Fmod-1%2Fmessages%2FdeviceBound", c.topic)
@@ -284,20 +284,20 @@ func TestTheHigherQoSOfTwoFiltersHolds(t *testing.T) {
 		w.subscribe(1, "devices/dev-1/modules/m/#")
 		w.subscribe(0, "devices/dev-1/modules/m/messages/devicebound/#")
 		require.NoError(t, h.SendC2D("dev-1/m", hubdata.C2D{}))
-		require.Equal(t, byte(1), w.command().qos)
+		require.Equal(t, byte(1), w.c2dMessage().qos)
 		w.quiet()
 	})
 }
 
-func TestCommandIsDeliveredAgainAfterItsLock(t *testing.T) {
+func TestC2DMessageIsDeliveredAgainAfterItsLock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, d := newHub(t, nil)
 		w := receiver(t, h, d, 1)
 		start := time.Now()
 		enqueue(t, h, "a", "b")
-		require.Equal(t, []string{"a", "b"}, w.commands(2))
+		require.Equal(t, []string{"a", "b"}, w.c2dMessages(2))
 		w.ack(2)
-		c := w.command()
+		c := w.c2dMessage()
 		require.Equal(t, time.Minute, time.Since(start))
 		require.True(t, c.dup)
 		require.Equal(t, uint16(1), c.id, "the packet id stays")
@@ -307,7 +307,7 @@ func TestCommandIsDeliveredAgainAfterItsLock(t *testing.T) {
 	})
 }
 
-func TestCommandIsDeliveredAgainToTheNextConnection(t *testing.T) {
+func TestC2DMessageIsDeliveredAgainToTheNextConnection(t *testing.T) {
 	for name, c := range map[string]struct {
 		end    func(t *testing.T, h *testbroker.Hub, w *wire)
 		missed bool
@@ -326,14 +326,14 @@ func TestCommandIsDeliveredAgainToTheNextConnection(t *testing.T) {
 				h, d := newHub(t, nil)
 				w := receiver(t, h, d, 1)
 				enqueue(t, h, "a", "b", "c")
-				require.Equal(t, []string{"a", "b", "c"}, w.commands(3))
+				require.Equal(t, []string{"a", "b", "c"}, w.c2dMessages(3))
 				w.ack(2)
 				synctest.Wait()
 				c.end(t, h, w)
 				synctest.Wait()
 				enqueue(t, h, "d")
 				w = receiver(t, h, d, 1)
-				got := w.commands(3)
+				got := w.c2dMessages(3)
 				if c.missed { // the hub has sent it on the old connection
 					require.Equal(t, "+d", got[2])
 					got[2] = strings.TrimPrefix(got[2], "+")
@@ -344,7 +344,7 @@ func TestCommandIsDeliveredAgainToTheNextConnection(t *testing.T) {
 	}
 }
 
-func TestCommandIsGivenUp(t *testing.T) {
+func TestC2DMessageIsDeadLettered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, d := newHub(t, nil)
 		w := receiver(t, h, d, 1)
@@ -352,7 +352,7 @@ func TestCommandIsGivenUp(t *testing.T) {
 		require.NoError(t, h.SendC2D("dev-1", hubdata.C2D{Ack: "negative", Body: []byte("x")}))
 		w.conn.SetDeadline(time.Now().Add(time.Hour))
 		for n := range 10 {
-			require.Equal(t, n > 0, w.command().dup)
+			require.Equal(t, n > 0, w.c2dMessage().dup)
 			require.Equal(t, time.Duration(n)*time.Minute, time.Since(start))
 			w.ping()
 		}
@@ -365,7 +365,7 @@ func TestCommandIsGivenUp(t *testing.T) {
 	})
 }
 
-func TestCommandExpires(t *testing.T) {
+func TestC2DMessageExpires(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, d := newHub(t, &testbroker.Options{C2D: testbroker.C2DOptions{TTL: 10 * time.Minute, MaxDeliveries: 100}})
 		start := time.Now()
@@ -381,10 +381,10 @@ func TestCommandExpires(t *testing.T) {
 
 		w := receiver(t, h, d, 1)
 		require.NoError(t, h.SendC2D("dev-1", hubdata.C2D{Expiry: time.Now().Add(90 * time.Second)}))
-		require.False(t, w.command().dup)
+		require.False(t, w.c2dMessage().dup)
 		time.Sleep(30 * time.Second)
 		w.ping()
-		require.True(t, w.command().dup)
+		require.True(t, w.c2dMessage().dup)
 		time.Sleep(45 * time.Second)
 		require.Equal(t, "invisible 2", states(h)[3], "a lock outlives the expiry")
 		w.ping()
@@ -404,7 +404,7 @@ func TestFeedback(t *testing.T) {
 		for _, ack := range []string{"", "none", "positive", "negative", "full"} {
 			require.NoError(t, h.SendC2D("dev-1", hubdata.C2D{Ack: ack}))
 		}
-		w.commands(5)
+		w.c2dMessages(5)
 		var got []string
 		for _, r := range h.C2DLog("") {
 			got = append(got, r.Feedback)
@@ -418,7 +418,7 @@ func TestLatePubackFindsNothing(t *testing.T) {
 		h, d := newHub(t, &testbroker.Options{C2D: testbroker.C2DOptions{Window: 1, Lock: 10 * time.Second}})
 		w := receiver(t, h, d, 1)
 		enqueue(t, h, "a")
-		id := w.command().id
+		id := w.c2dMessage().id
 		h.Drop("")
 		synctest.Wait()
 		w = login(t, h, d) // without a new subscription
@@ -445,7 +445,7 @@ func TestKeptSessionReceivesWithoutSubscribing(t *testing.T) {
 					enqueue(t, h, "a")
 					w, present = keeper(t, h, d)
 					require.Equal(t, byte(1), present)
-					c := w.command()
+					c := w.c2dMessage()
 					require.Equal(t, "a", c.body)
 					w.ack(c.id)
 					w.ping()
@@ -481,7 +481,7 @@ func TestCleanSessionForgets(t *testing.T) {
 		enqueue(t, h, "a")
 		w.quiet()
 		w.subscribe(1, devicebound)
-		require.Equal(t, "a", w.command().body, "the queue is the hub's")
+		require.Equal(t, "a", w.c2dMessage().body, "the queue is the hub's")
 		w, present := keeper(t, h, d)
 		require.Zero(t, present, "neither the older session nor that of the clean connection")
 		w.quiet()
@@ -497,7 +497,7 @@ func TestRemoveDeviceForgetsAll(t *testing.T) {
 		w.subscribe(1, devicebound)
 		keeper(t, h, mod)
 		enqueue(t, h, "a")
-		w.command()
+		w.c2dMessage()
 		require.NoError(t, h.SendC2D("dev-1/m", hubdata.C2D{}))
 		require.NoError(t, h.RemoveDevice("dev-1"))
 		require.Equal(t, []string{"purged 1", "purged 0"}, states(h))
@@ -510,7 +510,7 @@ func TestRemoveDeviceForgetsAll(t *testing.T) {
 		enqueue(t, h, "b")
 		require.Equal(t,
 			command{qos: 1, topic: "devices/dev-1/messages/devicebound/%24.to=%2Fdevices%2Fdev-1%2Fmessages%2FdeviceBound",
-				id: 2, body: "b"}, w.command())
+				id: 2, body: "b"}, w.c2dMessage())
 	})
 }
 
@@ -523,30 +523,30 @@ func TestForgetSession(t *testing.T) {
 		require.Zero(t, in.Fired(), "there was nothing to forget")
 		w.subscribe(1, devicebound)
 		enqueue(t, h, "a")
-		w.command()
+		w.c2dMessage()
 		w, present := keeper(t, h, d)
 		require.Zero(t, present)
 		require.Equal(t, 1, in.Fired())
 		w.quiet()
 		w.subscribe(1, devicebound)
-		require.Equal(t, []string{"+a"}, w.commands(1))
+		require.Equal(t, []string{"+a"}, w.c2dMessages(1))
 		_, present = keeper(t, h, d)
 		require.Equal(t, byte(1), present)
 	})
 }
 
-func TestPacketIDsOfCommandsBeginAgain(t *testing.T) {
+func TestPacketIDsOfC2DMessagesWrap(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, d := newHub(t, nil)
 		w := receiver(t, h, d, 1)
 		enqueue(t, h, "a", "b", "c")
-		w.commands(3)
+		w.c2dMessages(3)
 		w.ack(1)
 		w.ack(3)
 		synctest.Wait()
 		h.SetPacketID("dev-1", 65534)
 		enqueue(t, h, "d", "e", "f")
-		require.Equal(t, []uint16{65535, 1, 3}, []uint16{w.command().id, w.command().id, w.command().id},
+		require.Equal(t, []uint16{65535, 1, 3}, []uint16{w.c2dMessage().id, w.c2dMessage().id, w.c2dMessage().id},
 			"zero is none, and two is taken")
 	})
 }

@@ -46,8 +46,8 @@ func (h *Hub) SetEnabled(deviceID string, on bool) error { return h.hub.SetEnabl
 // registry and closes the connections. A device added again with the same id has other keys.
 func (h *Hub) RemoveDevice(id string) error { return h.hub.RemoveDevice(id) }
 
-// AddPolicy makes an access policy with the given rights. Without rights it gets [DeviceConnect],
-// with which any device can connect. A new hub has no policies.
+// AddPolicy makes an access policy with the given rights. Without rights it gets
+// [hubdata.DeviceConnect], with which any device can connect. A new hub has no policies.
 func (h *Hub) AddPolicy(name string, rights ...hubdata.Right) (hubdata.Policy, error) {
 	return h.hub.AddPolicy(name, rights...)
 }

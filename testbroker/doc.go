@@ -57,7 +57,7 @@
 //
 // A program that uses the service's HTTPS API ([PortHTTPS]) can use the registry, twins, methods,
 // the simplest queries and counts. It needs a policy: see [Hub.AddPolicy] and
-// [Policy.ConnectionString].
+// [hubdata.Policy.ConnectionString].
 //
 // # Uploads
 //
@@ -97,9 +97,9 @@
 //
 // # Faults
 //
-// A [Fault] declares what fails, for which device, and at which of its connects or messages.
-// [Hub.Inject] puts it in force and returns an [Injected], which counts how often the fault has
-// happened.
+// A fault says what fails, for which device, and at which of its connects, messages, requests or
+// calls: see [fault.Fault] and its kinds. [Hub.Inject] puts it in force and returns an [Injected],
+// which counts how often the fault has happened.
 //
 //	lost := hub.Inject(fault.Fault{Kind: fault.DropAfterPublish, After: 2})
 //	// the third message is stored, but its sender is cut off before the PUBACK
@@ -116,20 +116,11 @@
 //	Probability  the chance of each event to be a hit; 0: always
 //	Code, Status the CONNACK code, or the status over HTTP and of tokens, twins and methods
 //
-// All of them: go doc github.com/hubline-iot/hubline/testbroker/internal/hub.Fault
+// # Packages
 //
-// The method Protocols of a FaultKind returns the protocols of a kind. Text about MQTT packets
-// applies to their counterparts in AMQP and HTTP:
-//
-//   - AMQP: the open of a connection for CONNECT and CONNACK, a telemetry message for PUBLISH, its
-//     disposition for PUBACK. At the open the hub knows the device only if the client used SASL
-//     PLAIN. For other clients, connect faults with Device set never happen; use the faults of a
-//     put-token.
-//   - HTTP: the first request of a device on a connection for CONNECT and CONNACK, a request with a
-//     message or a batch for PUBLISH, and its answer for PUBACK.
-//
-// A device can also request a fault, with a message that has properties known to the service: see
-// [FaultMessages].
+// This package has the hub, its settings and its ports. Package fault has the faults, package
+// hubdata what a test passes to the hub and what the hub records, and package event what the hub
+// reports to [Options.OnEvent].
 //
 // # Concurrency
 //
@@ -145,9 +136,8 @@
 // # Source layout
 //
 // This package is thin. The hub itself, which is independent of protocols, is package internal/hub.
-// This package aliases its types; their fields are in the documentation of that package. Each
-// protocol has a front: internal/mqttfront, amqpfront (on the engine internal/amqp), httpfront for
-// devices, servicefront for back ends, and blobfront for the blob store. The last three share
+// Each protocol has a front: internal/mqttfront, amqpfront (on the engine internal/amqp), httpfront
+// for devices, servicefront for back ends, and blobfront for the blob store. The last three share
 // internal/web. A front imports the hub and no other front. Files are named after their subject:
 // amqpfront/c2d.go settles C2D messages over AMQP.
 //

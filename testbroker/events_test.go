@@ -27,37 +27,38 @@ func TestEvents(t *testing.T) {
 		h, d := newHub(t, &testbroker.Options{OnEvent: rec.event})
 		w := login(t, h, d)
 		seen := 0
-		told := func(want ...string) {
+		reported := func(want ...string) {
 			t.Helper()
 			synctest.Wait()
 			var got []string
 			got, seen = rec.since(seen)
 			require.Equal(t, want, got)
 		}
-		told("#1 dev-1 connected")
+		reported("#1 dev-1 connected")
 
 		w.publish(1, "devices/dev-1/messages/events/%24.mid=a", "hello")
 		require.EqualValues(t, 1, w.acked())
 		w.send(publishBytes(0, 0, "devices/dev-1/messages/events/", ""))
-		told(`#1 dev-1 message "a", 5 bytes over MQTT`, "#1 dev-1 message without an id, 0 bytes over MQTT")
+		reported(`#1 dev-1 message "a", 5 bytes over MQTT`, "#1 dev-1 message without an id, 0 bytes over MQTT")
 
 		require.Equal(t, []byte{0, 0, 0}, w.subscribe(0, twinResults, desiredTopics, methodTopics))
 		w.request(twinGet+"1", "")
 		w.request(twinPatch+"2", `{"a":1}`)
 		w.request(twinPatch+"3", `[]`)
-		told("#1 dev-1 twin get: status 200", "#1 dev-1 twin patch: status 204, version 2", "#1 dev-1 twin patch: status 400")
+		reported("#1 dev-1 twin get: status 200", "#1 dev-1 twin patch: status 204, version 2",
+			"#1 dev-1 twin patch: status 400")
 		_, err := h.PatchDesired("dev-1", `{"interval":60}`)
 		require.NoError(t, err)
 		require.NoError(t, h.PatchTags("dev-1", `{"site":"roof"}`))
 		w.received()
-		told("dev-1 twin changed: desired, version 2", "dev-1 twin changed: tags")
+		reported("dev-1 twin changed: desired, version 2", "dev-1 twin changed: tags")
 
 		c := call(t, h, "dev-1", hubdata.MethodCall{Name: "reboot"})
 		rid, _ := w.asked("reboot")
 		w.answer(202, rid, "")
 		c.ok()
 		w.answer(202, rid, "")
-		told(`dev-1 method "reboot" called`, `#1 dev-1 method "reboot" answered: status 202`,
+		reported(`dev-1 method "reboot" called`, `#1 dev-1 method "reboot" answered: status 202`,
 			`#1 dev-1 method "reboot" answered: status 202, repeated`)
 		c = call(t, h, "dev-1", hubdata.MethodCall{Name: "dance"})
 		w.asked("dance")
@@ -69,14 +70,14 @@ func TestEvents(t *testing.T) {
 		require.Regexp(t, `^dev-1 method "dance" failed: .*504101`, failed[1])
 
 		require.NoError(t, h.SendC2D("dev-1", hubdata.C2D{MessageID: "c-1"}))
-		told(`dev-1 command "c-1" enqueued`)
+		reported(`dev-1 C2D message "c-1" enqueued`)
 		require.Equal(t, []byte{1}, w.subscribe(1, devicebound))
-		w.ack(w.command().id)
-		told(`#1 dev-1 command "c-1" invisible`, `#1 dev-1 command "c-1" completed`)
+		w.ack(w.c2dMessage().id)
+		reported(`#1 dev-1 C2D message "c-1" invisible`, `#1 dev-1 C2D message "c-1" completed`)
 		require.NoError(t, h.SendC2D("dev-1", hubdata.C2D{}))
 		require.Equal(t, 1, h.PurgeC2D(""))
-		told("dev-1 command without an id enqueued", "#1 dev-1 command without an id invisible",
-			"#1 dev-1 command without an id purged")
+		reported("dev-1 C2D message without an id enqueued", "#1 dev-1 C2D message without an id invisible",
+			"#1 dev-1 C2D message without an id purged")
 
 		p := overHTTP(t, h, d)
 		l := p.beginUpload("today.txt")
@@ -84,14 +85,15 @@ func TestEvents(t *testing.T) {
 		require.Equal(t, 204, p.endUpload(ended(l.CorrelationID)).StatusCode)
 		p.beginUpload("late.txt")
 		require.Equal(t, 1, h.ExpireUploads(""))
-		told("#2 dev-1 connected", `#2 dev-1 upload "dev-1/today.txt" running`, `#2 dev-1 upload "dev-1/today.txt" succeeded`,
+		reported("#2 dev-1 connected", `#2 dev-1 upload "dev-1/today.txt" running`,
+			`#2 dev-1 upload "dev-1/today.txt" succeeded`,
 			`#2 dev-1 upload "dev-1/late.txt" running`, `dev-1 upload "dev-1/late.txt" expired`)
 
 		in := h.Inject(fault.Fault{Kind: fault.Quota, Device: "dev-1"})
 		in.Remove()
 		in.Remove() // has no effect
 		h.Inject(fault.Fault{Kind: fault.DropConnect})
-		told("dev-1 fault Quota declared", "dev-1 fault Quota removed", "fault DropConnect declared")
+		reported("dev-1 fault Quota declared", "dev-1 fault Quota removed", "fault DropConnect declared")
 
 		h.Reset()
 		synctest.Wait()
@@ -103,7 +105,7 @@ func TestEvents(t *testing.T) {
 
 // The state changes of each C2D message are reported in order, even with many goroutines; and
 // OnEvent may call the hub.
-func TestEventsOfCommandsAreInOrder(t *testing.T) {
+func TestEventsOfC2DMessagesAreInOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const n = 100
 		var mu sync.Mutex
@@ -127,7 +129,7 @@ func TestEventsOfCommandsAreInOrder(t *testing.T) {
 			}()
 		}
 		for range n {
-			w.ack(w.command().id)
+			w.ack(w.c2dMessage().id)
 		}
 		synctest.Wait()
 		require.Len(t, became, n)

@@ -149,7 +149,7 @@ func ExampleHub_PatchDesired() {
 	// 2 {"interval":60}
 }
 
-func ExampleFault() {
+func ExampleHub_Inject() {
 	hub, err := testbroker.New(&testbroker.Options{OnEvent: func(e event.Event) { fmt.Println(e) }})
 	if err != nil {
 		log.Fatal(err)

@@ -44,7 +44,7 @@ func (b *busyDevice) do() {
 	b.w.answer(200, rid, "")
 	c.ok()
 	enqueue(b.t, b.h, "x")
-	b.w.command()
+	b.w.c2dMessage()
 	b.w.request(fmt.Sprint(twinGet, b.n), "")
 	b.w.publish(1, orderTopic("ShutDownAmqp", "", "0", "0"), "")
 	b.w.acked()
@@ -246,7 +246,7 @@ func TestForgottenCalls(t *testing.T) {
 }
 
 // A C2D message forgotten while waiting is still delivered and counted.
-func TestForgottenCommands(t *testing.T) {
+func TestForgottenC2DMessages(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, d := newHub(t, &testbroker.Options{Keep: 2})
 		enqueue(t, h, "1", "2", "3", "4", "5")
@@ -254,7 +254,7 @@ func TestForgottenCommands(t *testing.T) {
 		require.Equal(t, 4, h.C2DLog("dev-1")[0].Sequence)
 		w := receiver(t, h, d, 1)
 		for _, want := range []string{"1", "2", "3", "4", "5"} {
-			c := w.command()
+			c := w.c2dMessage()
 			require.Equal(t, want, c.body)
 			w.ack(c.id)
 		}

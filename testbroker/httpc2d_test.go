@@ -23,7 +23,7 @@ func (p *poster) receive() (reply, string) {
 	return r, strings.Trim(tag, `"`)
 }
 
-func TestCommandsOverHTTP(t *testing.T) {
+func TestC2DMessagesOverHTTP(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, d := newHub(t, nil)
 		p := overHTTP(t, h, d)
@@ -110,7 +110,7 @@ func TestAbandonedTooOften(t *testing.T) {
 }
 
 // A lock over HTTP does not belong to a connection: other subscriptions do not end it.
-func TestPulledCommandsAreNotPushed(t *testing.T) {
+func TestC2DMessagesLockedOverHTTPAreNotPushed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, d := newHub(t, nil)
 		p := overHTTP(t, h, d)
@@ -119,7 +119,7 @@ func TestPulledCommandsAreNotPushed(t *testing.T) {
 		_, lock := p.receive()
 		w := login(t, h, d)
 		w.subscribe(1, devicebound)
-		m := w.command()
+		m := w.c2dMessage()
 		require.Contains(t, m.topic, "mid=2")
 		require.Equal(t, 204, p.do("GET", inbound+version, "").StatusCode)
 		w.conn.Close()

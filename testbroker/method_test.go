@@ -122,7 +122,7 @@ func TestMethodsOverMQTT(t *testing.T) {
 	})
 }
 
-func TestWhoTakesMethods(t *testing.T) {
+func TestMethodsGoToTheNewestSubscriber(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, d := newHub(t, nil)
 		offline := func(name string) {
@@ -176,7 +176,7 @@ func TestWhoTakesMethods(t *testing.T) {
 	})
 }
 
-func TestCallsThatAreRefused(t *testing.T) {
+func TestRefusedCalls(t *testing.T) {
 	h, _ := newHub(t, nil)
 	large := []byte(`"` + strings.Repeat("x", hubdata.MaxMethodPayload-2) + `"`)
 	for _, c := range []struct {
@@ -206,7 +206,7 @@ func TestCallsThatAreRefused(t *testing.T) {
 	require.ErrorIs(t, err, testbroker.ErrClosed)
 }
 
-func TestAnswersThatDoNotCount(t *testing.T) {
+func TestIgnoredAnswers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, d := newHub(t, nil)
 		w := login(t, h, d)

@@ -22,7 +22,7 @@ func orderTopic(kind, reason, delay, duration string) string {
 		events, kind, reason, delay, duration)
 }
 
-func TestFaultsThatADeviceAsksFor(t *testing.T) {
+func TestRequestedFaults(t *testing.T) {
 	for _, c := range []struct {
 		kind    string // the type as sent
 		name    string // the type's name in the log
@@ -87,7 +87,7 @@ func TestFaultsThatADeviceAsksFor(t *testing.T) {
 	}
 }
 
-func TestFaultsThatADeviceAsksForOnce(t *testing.T) {
+func TestRequestedFaultsThatHappenOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, d := newHub(t, nil)
 		mod, err := h.AddModule("dev-1", "m")
@@ -156,7 +156,7 @@ func TestSettingsOfFaultMessages(t *testing.T) {
 		fault.MessageMode(9)))
 }
 
-func TestCloseDoesNotWaitForFaultsAskedFor(t *testing.T) {
+func TestCloseDoesNotWaitForRequestedFaults(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, d := newHub(t, nil)
 		w := login(t, h, d)

@@ -37,10 +37,10 @@ func TestRefusedLinksNameTheirAddress(t *testing.T) {
 				var refusal *amqp.Error
 				require.ErrorAs(t, err, &refusal)
 				synctest.Wait()
-				told := rec.text()
-				require.Len(t, told, 2)
-				require.Equal(t, "#1 dev-1 connected", told[0])
-				require.Contains(t, told[1], c.want)
+				events := rec.text()
+				require.Len(t, events, 2)
+				require.Equal(t, "#1 dev-1 connected", events[0])
+				require.Contains(t, events[1], c.want)
 			})
 		})
 	}
@@ -54,11 +54,11 @@ func TestRefusedRequestsNameTheirPath(t *testing.T) {
 		require.Equal(t, 404, p.post("/device/dev-1/messages/events?sig=secret", "").StatusCode)
 		require.Equal(t, 401, p.post("/devices/dev-1/messages/events"+version, "", "Authorization", "nonsense").StatusCode)
 		synctest.Wait()
-		told := rec.text()
-		require.Len(t, told, 2)
-		require.Contains(t, told[0], `#1 refused "POST /device/dev-1/messages/events" with status 404: `)
-		require.Contains(t, told[1], `#1 dev-1 refused "POST /devices/dev-1/messages/events" with status 401: `)
-		require.NotContains(t, told[0], "secret")
+		events := rec.text()
+		require.Len(t, events, 2)
+		require.Contains(t, events[0], `#1 refused "POST /device/dev-1/messages/events" with status 404: `)
+		require.Contains(t, events[1], `#1 dev-1 refused "POST /devices/dev-1/messages/events" with status 401: `)
+		require.NotContains(t, events[0], "secret")
 	})
 }
 

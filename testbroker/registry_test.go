@@ -27,7 +27,7 @@ func TestDisabledDevice(t *testing.T) {
 		m := newWire(t, dialWeb(t, h))
 		require.Equal(t, []byte{0, 0}, m.connect(connectOf(mod)))
 		enqueue(t, h, "a")
-		w.command()
+		w.c2dMessage()
 		require.NoError(t, h.SetEnabled("dev-1", false))
 		require.Equal(t, io.EOF, w.end())
 		require.True(t, websocket.IsCloseError(m.end(), websocket.CloseNormalClosure))
@@ -40,7 +40,7 @@ func TestDisabledDevice(t *testing.T) {
 		require.NoError(t, h.SetEnabled("dev-1", true))
 		w, present := keeper(t, h, d)
 		require.Equal(t, byte(1), present)
-		require.Equal(t, []string{"+a", "b"}, w.commands(2))
+		require.Equal(t, []string{"+a", "b"}, w.c2dMessages(2))
 	})
 }
 

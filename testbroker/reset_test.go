@@ -83,7 +83,7 @@ func TestResetForgetsFiles(t *testing.T) {
 }
 
 // Open calls of a back end or of the test do not delay a Reset. Two concurrent Resets count as one.
-func TestResetWhileCallsAreUnderWay(t *testing.T) {
+func TestResetDuringCalls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, d := newHub(t, nil)
 		p := backEnd(t, h, hubdata.AllRights)

@@ -40,9 +40,9 @@ func (r reply) object(t testing.TB) map[string]any {
 	return v
 }
 
-// told checks that a reply is a refusal with a code in the older form, which registry and twin
-// requests use.
-func (r reply) told(t testing.TB, code int) {
+// refusedOldForm checks that a reply is a refusal with a code in the older form, which registry and
+// twin requests use.
+func (r reply) refusedOldForm(t testing.TB, code int) {
 	t.Helper()
 	require.Equal(t, code/1000, r.StatusCode, r.body)
 	name := testbroker.ErrorName(code)
@@ -66,7 +66,7 @@ func TestRegistryOverHTTP(t *testing.T) {
 		d, err := h.Device("dev-2")
 		require.NoError(t, err)
 		require.Equal(t, key, d.PrimaryKey)
-		p.do("PUT", "/devices/dev-2"+version, `{"deviceId":"dev-2"}`).told(t, 409001)
+		p.do("PUT", "/devices/dev-2"+version, `{"deviceId":"dev-2"}`).refusedOldForm(t, 409001)
 
 		w := login(t, h, d)
 		got := p.do("GET", "/devices/dev-2"+version, "")
@@ -75,7 +75,7 @@ func TestRegistryOverHTTP(t *testing.T) {
 		require.Equal(t, `"`+doc["etag"].(string)+`"`, got.Header.Get("ETag"))
 
 		disable := `{"deviceId":"dev-2","status":"disabled","statusReason":"stolen"}`
-		p.do("PUT", "/devices/dev-2"+version, disable, "If-Match", `"MTIz"`).told(t, 412001)
+		p.do("PUT", "/devices/dev-2"+version, disable, "If-Match", `"MTIz"`).refusedOldForm(t, 412001)
 		changed := p.do("PUT", "/devices/dev-2"+version, disable, "If-Match", got.Header.Get("ETag")).object(t)
 		require.NotEqual(t, doc["etag"], changed["etag"])
 		require.Equal(t, doc["generationId"], changed["generationId"])
@@ -86,9 +86,9 @@ func TestRegistryOverHTTP(t *testing.T) {
 		synctest.Wait() // the hub ends its connection
 
 		p.do("PUT", "/devices/dev-2/modules/m"+version, `{"deviceId":"dev-2","moduleId":"m"}`).object(t)
-		p.do("PUT", "/devices/dev-2/modules/m"+version, `{"deviceId":"dev-2","moduleId":"m"}`).told(t, 409301)
-		p.do("PUT", "/devices/dev-9/modules/m"+version, `{"deviceId":"dev-9","moduleId":"m"}`).told(t, 404001)
-		p.do("GET", "/devices/dev-2/modules/x"+version, "").told(t, 404010)
+		p.do("PUT", "/devices/dev-2/modules/m"+version, `{"deviceId":"dev-2","moduleId":"m"}`).refusedOldForm(t, 409301)
+		p.do("PUT", "/devices/dev-9/modules/m"+version, `{"deviceId":"dev-9","moduleId":"m"}`).refusedOldForm(t, 404001)
+		p.do("GET", "/devices/dev-2/modules/x"+version, "").refusedOldForm(t, 404010)
 		var list []map[string]any
 		require.NoError(t, json.Unmarshal([]byte(p.do("GET", "/devices/dev-2/modules"+version, "").body), &list))
 		require.Len(t, list, 1)
@@ -103,10 +103,10 @@ func TestRegistryOverHTTP(t *testing.T) {
 		require.EqualValues(t, 1, p.do("DELETE", "/devices/dev-1/commands"+version, "").object(t)["totalMessagesPurged"])
 		require.Equal(t, hubdata.Purged, h.C2DLog("dev-1")[0].State)
 
-		p.do("DELETE", "/devices/dev-2"+version, "", "If-Match", "nonsense").told(t, 412001)
+		p.do("DELETE", "/devices/dev-2"+version, "", "If-Match", "nonsense").refusedOldForm(t, 412001)
 		require.Equal(t, 204, p.do("DELETE", "/devices/dev-2"+version, "", "If-Match", "*").StatusCode)
-		p.do("GET", "/devices/dev-2"+version, "").told(t, 404001)
-		p.do("DELETE", "/devices/dev-2"+version, "").told(t, 404001)
+		p.do("GET", "/devices/dev-2"+version, "").refusedOldForm(t, 404001)
+		p.do("DELETE", "/devices/dev-2"+version, "").refusedOldForm(t, 404001)
 		again := p.do("PUT", "/devices/dev-2"+version, `{"deviceId":"dev-2"}`).object(t)
 		require.NotEqual(t, doc["generationId"], again["generationId"])
 	})
@@ -134,7 +134,7 @@ func TestKindsOfAuthenticationInTheRegistry(t *testing.T) {
 		id := fmt.Sprint("d", i)
 		r := p.do("PUT", "/devices/"+id+version, `{"deviceId":"`+id+`","authentication":`+c.authentication+`}`)
 		if c.kind == "" {
-			r.told(t, 400004)
+			r.refusedOldForm(t, 400004)
 			continue
 		}
 		authentication := r.object(t)["authentication"].(map[string]any)
@@ -144,9 +144,9 @@ func TestKindsOfAuthenticationInTheRegistry(t *testing.T) {
 			authentication["x509Thumbprint"].(map[string]any)["primaryThumbprint"] == print)
 	}
 	for _, body := range []string{"", "[]", `{"deviceId":"other"}`, `{"deviceId":"x","status":"asleep"}`} {
-		p.do("PUT", "/devices/x"+version, body).told(t, 400004)
+		p.do("PUT", "/devices/x"+version, body).refusedOldForm(t, 400004)
 	}
-	p.do("PUT", "/devices/a%20b"+version, `{"deviceId":"a b"}`).told(t, 400004)
+	p.do("PUT", "/devices/a%20b"+version, `{"deviceId":"a b"}`).refusedOldForm(t, 400004)
 }
 
 func TestTwinsOverHTTP(t *testing.T) {
@@ -176,16 +176,16 @@ func TestTwinsOverHTTP(t *testing.T) {
 		require.Equal(t, map[string]any{"site": "x"}, patched["tags"])
 		_, body := w.received()
 		require.Equal(t, `{"$version":2,"a":{"b":1}}`, body)
-		p.do("PATCH", "/twins/dev-1"+version, `{"tags":{}}`, "If-Match", `"AAAAAAAAAAE="`).told(t, 412001)
+		p.do("PATCH", "/twins/dev-1"+version, `{"tags":{}}`, "If-Match", `"AAAAAAAAAAE="`).refusedOldForm(t, 412001)
 		p.do("PATCH", "/twins/dev-1"+version, `{"tags":{"site":null}}`, "If-Match", `*`).object(t)
 		w.silentNow() // tags are not sent to devices
 		p.do("PUT", "/twins/dev-1"+version, `{"properties":{"desired":{"c":1}}}`).object(t)
 		_, body = w.received()
 		require.Equal(t, `{"$version":3,"c":1}`, body)
-		p.do("PATCH", "/twins/dev-1"+version, `{"properties":{"desired":{"a b":1}}}`).told(t, 400004)
-		p.do("PATCH", "/twins/dev-1"+version, `{"properties":{"desired":1}}`).told(t, 400004)
-		p.do("GET", "/twins/dev-2"+version, "").told(t, 404001)
-		p.do("GET", "/twins/dev-1/modules/m"+version, "").told(t, 404010)
+		p.do("PATCH", "/twins/dev-1"+version, `{"properties":{"desired":{"a b":1}}}`).refusedOldForm(t, 400004)
+		p.do("PATCH", "/twins/dev-1"+version, `{"properties":{"desired":1}}`).refusedOldForm(t, 400004)
+		p.do("GET", "/twins/dev-2"+version, "").refusedOldForm(t, 404001)
+		p.do("GET", "/twins/dev-1/modules/m"+version, "").refusedOldForm(t, 404010)
 		_, err := h.AddModule("dev-1", "m")
 		require.NoError(t, err)
 		require.Equal(t, "m", p.do("PATCH", "/twins/dev-1/modules/m"+version, `{"properties":{"desired":{"x":1}}}`).object(
@@ -256,7 +256,7 @@ func TestRightsOfPolicies(t *testing.T) {
 		for _, c := range requests {
 			r := p.do(c.method, c.path+version, c.body)
 			if c.needs&right == 0 {
-				r.told(t, 401003)
+				r.refusedOldForm(t, 401003)
 			} else {
 				require.Less(t, r.StatusCode, 300, "%d: %s %s: %s", right, c.method, c.path, r.body)
 			}
@@ -264,21 +264,23 @@ func TestRightsOfPolicies(t *testing.T) {
 	}
 	// A device's token is only for its own requests, and a policy without the right connects no
 	// device.
-	overHTTP(t, h, d).do("GET", "/twins/dev-1"+version, "").told(t, 401003)
-	newPoster(t, h.Dial(testbroker.PortHTTP), nil, "").do("GET", "/twins/dev-1"+version, "").told(t, 401003)
+	overHTTP(t, h, d).do("GET", "/twins/dev-1"+version, "").refusedOldForm(t, 401003)
+	newPoster(t, h.Dial(testbroker.PortHTTP), nil, "").do("GET", "/twins/dev-1"+version, "").refusedOldForm(t, 401003)
 	policy, err := h.AddPolicy("service", hubdata.ServiceConnect)
 	require.NoError(t, err)
 	require.NotContains(t, fmt.Sprintf("%v %+v %#v", policy, policy, policy), policy.PrimaryKey)
-	newPoster(t, h.Dial(testbroker.PortHTTP), nil, serviceToken(policy)).do("GET", "/devices/dev-1"+version, "").told(t,
+	newPoster(t, h.Dial(testbroker.PortHTTP), nil, serviceToken(policy)).do("GET", "/devices/dev-1"+version,
+		"").refusedOldForm(t,
 		401003)
 	c := connectOf(d)
 	c.password = serviceToken(policy)
 	require.Equal(t, []byte{0, 5}, dial(t, h).connect(c))
 	foreign := sign("other.example.test", policy.PrimaryKey, time.Now().Add(time.Hour).Unix()) + "&skn=service"
-	newPoster(t, h.Dial(testbroker.PortHTTP), nil, foreign).do("GET", "/twins/dev-1"+version, "").told(t, 401003)
+	newPoster(t, h.Dial(testbroker.PortHTTP), nil, foreign).do("GET", "/twins/dev-1"+version, "").refusedOldForm(t, 401003)
 	old := sign(h.HostName(), policy.PrimaryKey, time.Now().Add(-time.Hour).Unix()) + "&skn=service"
-	newPoster(t, h.Dial(testbroker.PortHTTP), nil, old).do("GET", "/twins/dev-1"+version, "").told(t, 401003)
-	newPoster(t, h.Dial(testbroker.PortHTTP), nil, serviceToken(policy)).do("GET", "/twins/dev-1", "").told(t, 400001)
+	newPoster(t, h.Dial(testbroker.PortHTTP), nil, old).do("GET", "/twins/dev-1"+version, "").refusedOldForm(t, 401003)
+	newPoster(t, h.Dial(testbroker.PortHTTP), nil, serviceToken(policy)).do("GET", "/twins/dev-1", "").refusedOldForm(t,
+		400001)
 }
 
 // Faults for devices do not happen to back ends, unless they name back-end requests.
@@ -328,9 +330,11 @@ func TestQueries(t *testing.T) {
 	require.Equal(t, []string{"dev-3/m"}, ids)
 	ids, _ = query("SELECT * FROM devices WHERE status = 'disabled'")
 	require.Equal(t, []string{"dev-4"}, ids)
-	p.post("/devices/query"+version, `{"query":"SELECT x FROM devices"}`).told(t, 400004)
-	p.post("/devices/query"+version, `{"query":"SELECT * FROM devices"}`, "x-ms-max-item-count", "0").told(t, 400004)
-	p.post("/devices/query"+version, `{"query":"SELECT * FROM devices"}`, "x-ms-continuation", "-1").told(t, 400004)
+	p.post("/devices/query"+version, `{"query":"SELECT x FROM devices"}`).refusedOldForm(t, 400004)
+	p.post("/devices/query"+version, `{"query":"SELECT * FROM devices"}`, "x-ms-max-item-count", "0").refusedOldForm(t,
+		400004)
+	p.post("/devices/query"+version, `{"query":"SELECT * FROM devices"}`, "x-ms-continuation", "-1").refusedOldForm(t,
+		400004)
 }
 
 // A body that is not a single JSON object changes nothing, and the error uses terms of the
@@ -349,7 +353,7 @@ func TestBodiesThatAreNoObject(t *testing.T) {
 				if strings.HasSuffix(path, "/methods") {
 					r.refused(t, 400004)
 				} else {
-					r.told(t, 400004)
+					r.refusedOldForm(t, 400004)
 				}
 				require.NotContains(t, r.body, "Go ")
 				require.NotContains(t, r.body, "testbroker.")
@@ -358,7 +362,7 @@ func TestBodiesThatAreNoObject(t *testing.T) {
 		for body, member := range map[string]string{`{"tags":[]}`: "tags",
 			`{"properties":{"desired":1}}`: "properties.desired", `{"properties":"x"}`: "properties"} {
 			r := p.do("PATCH", "/twins/dev-1"+version, body)
-			r.told(t, 400004)
+			r.refusedOldForm(t, 400004)
 			require.Contains(t, r.body, member+" must not be")
 			require.NotContains(t, r.body, "Go ")
 		}
@@ -381,7 +385,7 @@ func TestAPatchOfNothing(t *testing.T) {
 		etag, n := state()
 		for _, body := range []string{`{}`, `{"tags":{}}`, `{"tags":null}`, `{"properties":{}}`, `{"other":1}`} {
 			require.Equal(t, etag, p.do("PATCH", "/twins/dev-1"+version, body).object(t)["etag"], body)
-			p.do("PATCH", "/twins/dev-1"+version, body, "If-Match", `"AAAA"`).told(t, 412001)
+			p.do("PATCH", "/twins/dev-1"+version, body, "If-Match", `"AAAA"`).refusedOldForm(t, 412001)
 		}
 		same, still := state()
 		require.Equal(t, etag, same)

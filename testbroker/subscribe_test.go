@@ -29,7 +29,7 @@ func TestRefuseSubscribe(t *testing.T) {
 		require.Equal(t, 1, in.Fired())
 		require.Equal(t, 1, odd.Fired())
 		require.Equal(t, []byte{1}, w.subscribe(1, devicebound))
-		require.Equal(t, "x", w.command().body)
+		require.Equal(t, "x", w.c2dMessage().body)
 	})
 }
 
@@ -55,7 +55,7 @@ func TestSwallowSuback(t *testing.T) {
 		w := login(t, h, d)
 		enqueue(t, h, "x")
 		w.send(subscribeBytes(7, devicebound))
-		require.Equal(t, "x", w.command().body, "the filter is granted nevertheless")
+		require.Equal(t, "x", w.c2dMessage().body, "the filter is granted nevertheless")
 		w.quiet()
 		require.Equal(t, 1, in.Fired())
 	})
@@ -74,7 +74,7 @@ func TestSlowSuback(t *testing.T) {
 		w.acked()
 		require.Zero(t, time.Since(start))
 		require.Equal(t, []byte{0, 7, 1}, w.expect(suback))
-		require.Equal(t, "x", w.command().body)
+		require.Equal(t, "x", w.c2dMessage().body)
 		require.Equal(t, 20*time.Second, time.Since(start))
 		w.send(subscribeBytes(8, devicebound))
 		synctest.Wait()
@@ -98,7 +98,7 @@ func TestSubacksWithWrongCounts(t *testing.T) {
 	})
 }
 
-func TestPubacksThatNobodyAskedFor(t *testing.T) {
+func TestUnsolicitedPubacks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, d := newHub(t, nil)
 		stray := h.Inject(fault.Fault{Kind: fault.StrayPuback, Times: 2})

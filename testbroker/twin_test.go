@@ -127,7 +127,7 @@ func TestTwinWithQoS1(t *testing.T) {
 	})
 }
 
-func TestWhoIsToldOfDesiredProperties(t *testing.T) {
+func TestSubscribersReceiveDesiredProperties(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, d := newHub(t, nil)
 		kept := connectOf(d)
@@ -207,7 +207,7 @@ func deep(levels int) string {
 	return strings.Repeat(`{"a":`, levels) + "1" + strings.Repeat("}", levels)
 }
 
-func TestWhatATwinMayHold(t *testing.T) {
+func TestLimitsOfATwin(t *testing.T) {
 	long := strings.Repeat("x", 4096)
 	nine := make([]string, 9) // strings with a total size slightly below 32 KB
 	for i := range nine[:8] {

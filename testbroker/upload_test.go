@@ -150,7 +150,7 @@ func TestUploadOfAFile(t *testing.T) {
 	})
 }
 
-func TestTheEndOfAnUploadIsToldInThreeForms(t *testing.T) {
+func TestTheEndOfAnUploadIsReportedInThreeForms(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, d := newHub(t, nil)
 		p := overHTTP(t, h, d)

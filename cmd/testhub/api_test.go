@@ -228,7 +228,7 @@ func TestBadInput(t *testing.T) {
 	require.Contains(t, p.refused(400, "POST", dev+"/methods", `{"name":"a/b"}`).Fix, "ASCII")
 	require.Contains(t, p.refused(404, "POST", dev+"/methods", `{"name":"a"}`).Fix, "connectTimeout")
 	require.Empty(t, p.good("GET", "/faults", "")["faults"])
-	require.Empty(t, p.good("GET", dev+"/c2d", "")["commands"])
+	require.Empty(t, p.good("GET", dev+"/c2d", "")["c2d"])
 }
 
 // Web pages in a browser can reach loopback and must not control the hub.
@@ -254,7 +254,7 @@ func TestTheControlAPIIsNotForBrowsers(t *testing.T) {
 }
 
 // Binary bodies in requests and answers, and modules.
-func TestCommandsToAModule(t *testing.T) {
+func TestC2DMessagesToAModule(t *testing.T) {
 	p := start(t, "-device", "dev-1", "-device", "dev-1/cam")
 	got := make(chan *transport.Message, 1)
 	c := p.client("dev-1/cam", "mqtt", nil)
@@ -268,7 +268,7 @@ func TestCommandsToAModule(t *testing.T) {
 	p.good("GET", "/devices/dev-1%2Fcam/c2d/wait", "")
 	m := <-got
 	require.Equal(t, []byte{0xff, 0}, m.Body)
-	all := p.good("GET", "/devices/dev-1/c2d", "")["commands"].([]any)
+	all := p.good("GET", "/devices/dev-1/c2d", "")["c2d"].([]any)
 	require.Equal(t, "/wA=", all[0].(map[string]any)["bodyBase64"])
 	require.Equal(t, "2099-01-02T03:04:05Z", all[0].(map[string]any)["expires"])
 
@@ -388,7 +388,7 @@ func TestWaitOverAReset(t *testing.T) {
 }
 
 // The end of the program ends all waiting requests.
-func TestTheEndOfWhatWaits(t *testing.T) {
+func TestEndsOfWaits(t *testing.T) {
 	p := start(t)
 	type end struct {
 		status int

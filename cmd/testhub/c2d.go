@@ -13,8 +13,8 @@ import (
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
 )
 
-// A command is a C2D message with its state.
-type command struct {
+// A c2dMessage is a C2D message with its state.
+type c2dMessage struct {
 	Device     string            `json:"device"`
 	Sequence   int               `json:"sequence"`
 	MessageID  string            `json:"messageId,omitempty"`
@@ -29,8 +29,8 @@ type command struct {
 	Feedback   string     `json:"feedback,omitempty"`
 }
 
-func showCommand(r *hubdata.C2DRecord) command {
-	c := command{
+func c2dRecord(r *hubdata.C2DRecord) c2dMessage {
+	c := c2dMessage{
 		Device: join(r.DeviceID, r.ModuleID), Sequence: r.Sequence, MessageID: r.C2D.MessageID,
 		Properties: showProperties(r.C2D.Properties),
 		body:       showBody(r.C2D.Body), State: r.State.String(), Deliveries: r.Deliveries, Connection: r.Connection,
@@ -128,13 +128,13 @@ func (c *control) listC2D(r *call) (any, *refusal) {
 	if problem == nil {
 		problem = r.query()
 	}
-	return map[string]any{"commands": c.commands(id)}, problem
+	return map[string]any{"c2d": c.c2dLog(id)}, problem
 }
 
-func (c *control) commands(id string) []command {
-	all := []command{}
+func (c *control) c2dLog(id string) []c2dMessage {
+	all := []c2dMessage{}
 	for _, record := range c.hub.C2DLog(id) {
-		all = append(all, showCommand(&record))
+		all = append(all, c2dRecord(&record))
 	}
 	return all
 }
@@ -150,7 +150,7 @@ func (c *control) waitC2D(r *call) (any, *refusal) {
 	}
 	have := func() any { return map[string]int{state.String(): c.hub.CountC2D(id, state)} }
 	problem = c.waits(r, limit, have, func(ctx context.Context) error { return c.hub.WaitC2D(ctx, id, state, count) })
-	return map[string]any{"commands": c.commands(id)}, problem
+	return map[string]any{"c2d": c.c2dLog(id)}, problem
 }
 
 func (c *control) purgeC2D(r *call) (any, *refusal) {

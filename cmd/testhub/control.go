@@ -80,7 +80,8 @@ func routes() []route {
 	return []route{
 		{"GET", "/", "this list", (*control).index},
 		{"GET", "/hub", "host name, addresses and certificate of the hub", (*control).about},
-		{"POST", "/reset", "cut all connections, remove all faults, forget messages, commands, twins and calls; declared " +
+		{"POST", "/reset", "cut all connections, remove all faults, forget messages in both directions, twins and calls; " +
+			"declared " +
 			"devices as they were", (*control).reset},
 
 		{"GET", "/devices", "devices and modules, and how many connections each has", (*control).devices},
@@ -113,7 +114,7 @@ func routes() []route {
 		{"GET", "/devices/{device}/methods", "all calls, and what became of them", (*control).listMethods},
 
 		{"GET", "/uploads", "uploads of files, and how far they are", (*control).listUploads},
-		{"GET", "/uploads/wait", "wait until devices have told the end of this many uploads", (*control).waitUploads},
+		{"GET", "/uploads/wait", "wait until devices have reported the end of this many uploads", (*control).waitUploads},
 		{"GET", "/files/{file...}", "a file that a device has uploaded", (*control).file},
 
 		{"GET", "/faults/kinds", "all kinds of faults, with their protocols and fields", (*control).kinds},

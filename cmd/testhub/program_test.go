@@ -35,7 +35,7 @@ func write(t testing.TB, name, content string) string {
 }
 
 // An error is one line that names the flag, or the position in the file, and the fix.
-func TestWhatIsWrongIsSaid(t *testing.T) {
+func TestErrorsNameTheWrongInput(t *testing.T) {
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	defer taken.Close()

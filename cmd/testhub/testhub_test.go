@@ -239,9 +239,9 @@ func TestADeviceOverEachTransport(t *testing.T) {
 				Protocol: l.Protocol, MessageID: "1", Bytes: 3}, l)
 
 			p.good("POST", "/devices/dev-1/c2d", `{"messageId":"c","body":"reboot","ack":"full"}`)
-			commands := p.good("GET", "/devices/dev-1/c2d/wait?state=completed", "")["commands"].([]any)
+			all := p.good("GET", "/devices/dev-1/c2d/wait?state=completed", "")["c2d"].([]any)
 			require.Equal(t, "reboot", <-got)
-			require.Equal(t, "Success", commands[0].(map[string]any)["feedback"])
+			require.Equal(t, "Success", all[0].(map[string]any)["feedback"])
 
 			lost := p.good("POST", "/faults", `{"kind":"DropAfterPublish","device":"dev-1"}`)
 			require.NoError(t, c.Send(ctx, &transport.Message{ID: "2", Body: []byte("two")}))
@@ -269,7 +269,7 @@ func TestADeviceOverEachTransport(t *testing.T) {
 			log = p.good("GET", "/messages?device=dev-1", "")
 			require.Len(t, log["messages"], 1)
 			require.Empty(t, p.good("GET", "/faults", "")["faults"])
-			require.Empty(t, p.good("GET", "/devices/dev-1/c2d", "")["commands"])
+			require.Empty(t, p.good("GET", "/devices/dev-1/c2d", "")["c2d"])
 			p.printed(func(l line) bool { return l.Event == "message" && l.MessageID == "after" })
 		})
 	}
@@ -344,9 +344,9 @@ func TestALineForEachEvent(t *testing.T) {
 		{Event: "twin-changed", Device: "dev-1", Detail: "desired", Version: 2},
 		{Event: "method-called", Device: "dev-1", Method: "reboot"},
 		{Event: "method-answered", Device: "dev-1", Method: "reboot", Status: 202, Detail: "taken", Protocol: "MQTT"},
-		{Event: "command", Device: "dev-1", MessageID: "c-1", Detail: "enqueued"},
-		{Event: "command", Device: "dev-1", MessageID: "c-1", Detail: "invisible"},
-		{Event: "command", Device: "dev-1", MessageID: "c-1", Detail: "completed"},
+		{Event: "c2d", Device: "dev-1", MessageID: "c-1", Detail: "enqueued"},
+		{Event: "c2d", Device: "dev-1", MessageID: "c-1", Detail: "invisible"},
+		{Event: "c2d", Device: "dev-1", MessageID: "c-1", Detail: "completed"},
 		{Event: "upload", Device: "dev-1", File: "dev-1/today.txt", Detail: "running"},
 		{Event: "upload", Device: "dev-1", File: "dev-1/today.txt", Detail: "succeeded"},
 		{Event: "fault-declared", Fault: "Quota"},

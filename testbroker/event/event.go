@@ -108,7 +108,7 @@ func (e Event) what() string {
 	case MethodFailed:
 		s = named("method") + " failed"
 	case C2DChanged:
-		s = named("command") + " " + e.Detail
+		s = named("C2D message") + " " + e.Detail
 	case UploadChanged:
 		s = named("upload") + " " + e.Detail
 	case Connected, Disconnected, FaultObeyed, HubReset:

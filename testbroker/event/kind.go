@@ -56,7 +56,7 @@ var eventNames = [...]string{
 	MessageStored: "message",
 	TwinRequested: "twin-requested", TwinChanged: "twin-changed", MethodCalled: "method-called",
 	MethodAnswered: "method-answered",
-	MethodFailed:   "method-failed", C2DChanged: "command", UploadChanged: "upload", FaultDeclared: "fault-declared",
+	MethodFailed:   "method-failed", C2DChanged: "c2d", UploadChanged: "upload", FaultDeclared: "fault-declared",
 	FaultRemoved: "fault-removed",
 	HubReset:     "reset",
 }

@@ -40,7 +40,7 @@ func displaced(old, by *hub.Conn, l *hubLink) *wire.Error {
 }
 
 // Deliver sends a C2D message if the client has given credit.
-func (r *receiver) Deliver(q *hub.Queue, e *hub.Command, _ int) (sent, settled bool) {
+func (r *receiver) Deliver(q *hub.Queue, e *hub.QueuedC2D, _ int) (sent, settled bool) {
 	if !r.link.Ready() {
 		return false, false
 	}
@@ -60,7 +60,7 @@ func (r *receiver) Deliver(q *hub.Queue, e *hub.Command, _ int) (sent, settled b
 }
 
 // message returns the C2D message in AMQP form.
-func message(e *hub.Command, lockToken string) *wire.Message {
+func message(e *hub.QueuedC2D, lockToken string) *wire.Message {
 	m := e.C2D
 	p := &wire.Properties{
 		To: wire.Some(

@@ -24,12 +24,12 @@ type conn struct {
 	attaches int // attaches since the last check of maxAttaches; used only by the connection's goroutine
 
 	// Guarded by Hub.mu.
-	who    map[hub.Identity]struct{} // identities authenticated in any way
-	grants map[hub.Identity]*grant   // rights by tokens; the empty identity means all devices
-	links  map[*hubLink]struct{}
-	pairs  map[pairKey]*pair
-	told   bool // an event reported the connection
-	ended  bool
+	who      map[hub.Identity]struct{} // identities authenticated in any way
+	grants   map[hub.Identity]*grant   // rights by tokens; the empty identity means all devices
+	links    map[*hubLink]struct{}
+	pairs    map[pairKey]*pair
+	reported bool // an event reported the connection
+	ended    bool
 }
 
 // A hubLink is the hub's state of a link over AMQP.
@@ -70,12 +70,12 @@ func (a *conn) Finish(cause error, _, _ bool) {
 	clear(a.grants)
 	who := a.whoLocked("")
 	clear(a.who)
-	told := a.told
+	reported := a.reported
 	h.Mu.Unlock()
 	for _, id := range who {
 		h.Event(event.Event{Kind: event.Disconnected, DeviceID: id.Device, ModuleID: id.Module, Err: cause}, a.c)
 	}
-	if len(who) == 0 && !told {
+	if len(who) == 0 && !reported {
 		h.Event(event.Event{Kind: event.Refused, Err: cause}, a.c)
 	}
 }
@@ -181,7 +181,7 @@ func (a *conn) admit(id hub.Identity) {
 		return
 	}
 	a.who[id] = struct{}{}
-	a.told = true
+	a.reported = true
 	h.Mu.Unlock()
 	h.Event(event.Event{Kind: event.Connected, DeviceID: id.Device, ModuleID: id.Module}, a.c)
 	h.Changed.Wake()
@@ -207,7 +207,7 @@ func (a *conn) tell(e event.Event) {
 // as a refusal.
 func (a *conn) served() {
 	a.hub.Mu.Lock()
-	a.told = true
+	a.reported = true
 	a.hub.Mu.Unlock()
 }
 

@@ -13,15 +13,15 @@ import (
 
 // C2DRoutes are the routes of C2D messages. Over HTTP a device polls for them; modules have none.
 var C2DRoutes = []web.Route{
-	{Kind: fault.RouteReceive, Method: http.MethodGet, Path: "devices/{device}/messages/devicebound", Do: getCommand},
+	{Kind: fault.RouteReceive, Method: http.MethodGet, Path: "devices/{device}/messages/devicebound", Do: getC2D},
 	{Kind: fault.RouteSettle, Method: http.MethodDelete, Path: "devices/{device}/messages/devicebound/{lock}",
-		Do: deleteCommand},
+		Do: completeC2D},
 	{Kind: fault.RouteSettle, Method: http.MethodPost, Path: "devices/{device}/messages/devicebound/{lock}/abandon",
-		Do: abandonCommand},
+		Do: abandonC2D},
 }
 
-// getCommand locks the next C2D message and returns it, with the lock token as its ETag.
-func getCommand(q *web.Request) web.Answer {
+// getC2D locks the next C2D message and returns it, with the lock token as its ETag.
+func getC2D(q *web.Request) web.Answer {
 	queue, err := q.Hub.Queue(q.ID)
 	if err != nil {
 		return q.Fail(web.AsHTTP(err, q.ID))
@@ -34,16 +34,16 @@ func getCommand(q *web.Request) web.Answer {
 	return web.Answer{Status: http.StatusOK, Header: httpHeader(&r), Body: r.C2D.Body}
 }
 
-// deleteCommand completes a C2D message, or rejects it if the query has the parameter reject, which
+// completeC2D completes a C2D message, or rejects it if the query has the parameter reject, which
 // needs no value.
-func deleteCommand(q *web.Request) web.Answer {
+func completeC2D(q *web.Request) web.Answer {
 	if q.Query.Has("reject") {
 		return settle(q, hubdata.Rejected)
 	}
 	return settle(q, hubdata.Completed)
 }
 
-func abandonCommand(q *web.Request) web.Answer { return settle(q, hubdata.Enqueued) }
+func abandonC2D(q *web.Request) web.Answer { return settle(q, hubdata.Enqueued) }
 
 // settle applies a client's outcome to the C2D message that it has locked. If-Match may repeat the
 // token of the path.

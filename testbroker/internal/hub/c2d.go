@@ -17,7 +17,7 @@ const (
 )
 
 // ErrQueueFull is returned by [Hub.SendC2D] while the device's queue of C2D messages is full.
-var ErrQueueFull = errors.New("testbroker: the device's queue of commands is full")
+var ErrQueueFull = errors.New("testbroker: the device's queue of C2D messages is full")
 
 // C2DOptions are the settings of testbroker.C2DOptions, which documents them.
 type C2DOptions struct {
@@ -55,7 +55,7 @@ func feedbackOf(m hubdata.C2D, end hubdata.C2DState) string {
 func checkC2D(m hubdata.C2D) error {
 	switch {
 	case len(m.Body) > hubdata.MaxC2D:
-		return fmt.Errorf("command of %d bytes, at most %d are allowed", len(m.Body), hubdata.MaxC2D)
+		return fmt.Errorf("C2D message of %d bytes, at most %d are allowed", len(m.Body), hubdata.MaxC2D)
 	case len(m.MessageID) > hubdata.MaxMessageID:
 		return fmt.Errorf("message id of %d characters, at most %d are allowed", len(m.MessageID), hubdata.MaxMessageID)
 	case !slices.Contains([]string{"", "none", "positive", "negative", "full"}, m.Ack):
@@ -77,7 +77,7 @@ func (h *Hub) SendC2D(id string, m hubdata.C2D) error {
 	}
 	topic := c2dTopic(m, who)
 	if len(topic) > maxTopic {
-		return fmt.Errorf("testbroker: command with a topic of %d bytes, at most %d are allowed", len(topic), maxTopic)
+		return fmt.Errorf("testbroker: C2D message with a topic of %d bytes, at most %d are allowed", len(topic), maxTopic)
 	}
 	q, err := h.Queue(who)
 	if err != nil {
@@ -122,7 +122,7 @@ func (h *Hub) Queue(id Identity) (*Queue, error) {
 func (h *Hub) QueueLocked(id Identity) *Queue {
 	q := h.Queues[id]
 	if q == nil {
-		q = &Queue{Hub: h, id: id, log: history[*Command]{keep: h.keep}}
+		q = &Queue{Hub: h, id: id, log: history[*QueuedC2D]{keep: h.keep}}
 		h.Queues[id] = q
 	}
 	return q

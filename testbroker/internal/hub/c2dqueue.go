@@ -21,8 +21,8 @@ type Queue struct {
 	id  Identity
 
 	mu       sync.Mutex // guards the fields below; held over writes, which never block, so that C2D messages stay in order
-	log      history[*Command]
-	waiting  []*Command // messages without a final state, in the log or not
+	log      history[*QueuedC2D]
+	waiting  []*QueuedC2D // messages without a final state, in the log or not
 	counts   [c2dStates]int
 	to       Receiver // the receiver, perhaps paused; nil = none
 	paused   bool     // the receiver has unsubscribed; it can still acknowledge delivered messages
@@ -32,8 +32,8 @@ type Queue struct {
 	events relay[event.Event] // state changes, in order
 }
 
-// Command is a C2D message in a queue.
-type Command struct {
+// QueuedC2D is a C2D message in a queue.
+type QueuedC2D struct {
 	hubdata.C2DRecord
 	locked time.Time // when its lock ends, while Invisible
 	Tag    string    // tag of the AMQP delivery that locks it
@@ -45,7 +45,7 @@ type Command struct {
 type Receiver interface {
 	// Deliver sends a C2D message while unacked other messages are locked. sent is false when the
 	// receiver cannot take it; settled means that it needs no acknowledgement.
-	Deliver(q *Queue, e *Command, unacked int) (sent, settled bool)
+	Deliver(q *Queue, e *QueuedC2D, unacked int) (sent, settled bool)
 	// Client returns the receiver's connection.
 	Client() *Conn
 	// Renews reports whether by is the same receiver again, so that its locks continue.
@@ -65,7 +65,7 @@ func (q *Queue) add(m hubdata.C2D, topic string) error {
 	if len(q.waiting) >= q.Hub.C2d.Queue {
 		return ErrQueueFull
 	}
-	e := &Command{C2DRecord: hubdata.C2DRecord{
+	e := &QueuedC2D{C2DRecord: hubdata.C2DRecord{
 		DeviceID: q.id.Device, ModuleID: q.id.Module, Sequence: q.log.total() + 1, C2D: m, Topic: topic,
 		State:    hubdata.Enqueued,
 		Enqueued: now,
@@ -79,7 +79,7 @@ func (q *Queue) add(m hubdata.C2D, topic string) error {
 }
 
 // noteLocked queues an event with the state of a C2D message. report delivers it.
-func (q *Queue) noteLocked(e *Command) {
+func (q *Queue) noteLocked(e *QueuedC2D) {
 	if q.Hub.onEvent != nil {
 		q.events.add(event.Event{
 			Kind: event.C2DChanged, Connection: e.Connection, DeviceID: q.id.Device, ModuleID: q.id.Module,
@@ -94,7 +94,7 @@ func (q *Queue) report() {
 	q.events.deliver(func(e event.Event) { q.Hub.Event(e, nil) })
 }
 
-func (q *Queue) becomeLocked(e *Command, s hubdata.C2DState) {
+func (q *Queue) becomeLocked(e *QueuedC2D, s hubdata.C2DState) {
 	q.counts[e.State]--
 	q.counts[s]++
 	e.State = s
@@ -106,7 +106,7 @@ func (q *Queue) becomeLocked(e *Command, s hubdata.C2DState) {
 }
 
 // releaseLocked ends the lock of an unacknowledged C2D message.
-func (q *Queue) releaseLocked(e *Command) {
+func (q *Queue) releaseLocked(e *QueuedC2D) {
 	if e.Deliveries >= q.Hub.C2d.MaxDeliveries {
 		q.becomeLocked(e, hubdata.DeadLettered)
 		return
@@ -195,7 +195,7 @@ func (q *Queue) dispatchLocked() {
 		}
 	}
 	q.waiting = slices.DeleteFunc(q.waiting,
-		func(e *Command) bool { return e.State != hubdata.Enqueued && e.State != hubdata.Invisible })
+		func(e *QueuedC2D) bool { return e.State != hubdata.Enqueued && e.State != hubdata.Invisible })
 	switch {
 	case next == 0:
 		if q.timer != nil {
@@ -227,7 +227,7 @@ func (q *Queue) tick() {
 }
 
 // deliverLocked delivers a C2D message to the receiver; false when it does not take it.
-func (q *Queue) deliverLocked(e *Command, unacked int) bool {
+func (q *Queue) deliverLocked(e *QueuedC2D, unacked int) bool {
 	sent, settled := q.to.Deliver(q, e, unacked)
 	if !sent {
 		return false
@@ -248,7 +248,7 @@ func (q *Queue) deliverLocked(e *Command, unacked int) bool {
 func (q *Queue) NextIDLocked() uint16 {
 	for {
 		q.packetID++
-		if q.packetID != 0 && !slices.ContainsFunc(q.waiting, func(e *Command) bool { return e.PacketID == q.packetID }) {
+		if q.packetID != 0 && !slices.ContainsFunc(q.waiting, func(e *QueuedC2D) bool { return e.PacketID == q.packetID }) {
 			return q.packetID
 		}
 	}
@@ -309,7 +309,7 @@ func (q *Queue) count(s hubdata.C2DState) int {
 
 // LockToken returns the tag of a delivery: 16 bytes, as some clients require. With a seed, the tag
 // is derived from it.
-func (h *Hub) LockToken(e *Command) (tag [16]byte) {
+func (h *Hub) LockToken(e *QueuedC2D) (tag [16]byte) {
 	if h.Seed == 0 {
 		rand.Read(tag[:]) // never fails
 		return tag
@@ -341,7 +341,7 @@ func (q *Queue) Pull(c *Conn) (hubdata.C2DRecord, bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.dispatchLocked() // ends expired messages and locks
-	i := slices.IndexFunc(q.waiting, func(e *Command) bool { return e.State == hubdata.Enqueued })
+	i := slices.IndexFunc(q.waiting, func(e *QueuedC2D) bool { return e.State == hubdata.Enqueued })
 	if i < 0 {
 		return hubdata.C2DRecord{}, false
 	}
@@ -362,7 +362,7 @@ func (q *Queue) Settle(lock string, to hubdata.C2DState) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.dispatchLocked()
-	i := slices.IndexFunc(q.waiting, func(e *Command) bool {
+	i := slices.IndexFunc(q.waiting, func(e *QueuedC2D) bool {
 		return e.State == hubdata.Invisible && e.pulled && strings.EqualFold(e.LockToken, lock)
 	})
 	if i < 0 {

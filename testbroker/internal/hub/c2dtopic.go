@@ -9,15 +9,16 @@ import "strings"
 // TimeLayout is the layout of times in topics. Some clients require exactly seven decimals.
 const TimeLayout = "2006-01-02T15:04:05.0000000Z"
 
-// Commands returns the topic on which the identity receives C2D messages, without a property bag.
-func (id Identity) Commands() string { return id.Resource() + "/messages/devicebound/" }
+// DeviceBound returns the topic on which the identity receives C2D messages, without a property
+// bag.
+func (id Identity) DeviceBound() string { return id.Resource() + "/messages/devicebound/" }
 
 // c2dTopic returns the topic of a C2D message. The destination is always present and first, because
 // some clients find the bag by it or fail without a bag. The dollar sign of system properties is
 // encoded, as some clients require.
 func c2dTopic(m hubdata.C2D, id Identity) string {
 	var b strings.Builder
-	b.WriteString(id.Commands())
+	b.WriteString(id.DeviceBound())
 	b.WriteString("%24.to=" + escape("/"+id.Resource()+"/messages/deviceBound"))
 	expiry := ""
 	if !m.Expiry.IsZero() {

@@ -30,8 +30,8 @@ func TokenCovers(tok, host, device, module string) bool {
 	return err == nil && t.covers(host, Identity{device, module})
 }
 
-// CommandTopic returns the topic of a C2D message.
-func CommandTopic(device, module string, m hubdata.C2D) string {
+// C2DTopic returns the topic of a C2D message.
+func C2DTopic(device, module string, m hubdata.C2D) string {
 	return c2dTopic(m, Identity{device, module})
 }
 

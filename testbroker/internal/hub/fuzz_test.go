@@ -40,9 +40,9 @@ func FuzzParseToken(f *testing.F) {
 	})
 }
 
-// FuzzCommandTopic writes the topic of a C2D message, checks that it may be sent to a client, and
+// FuzzC2DTopic writes the topic of a C2D message, checks that it may be sent to a client, and
 // reads it as a client would.
-func FuzzCommandTopic(f *testing.F) {
+func FuzzC2DTopic(f *testing.F) {
 	f.Add("dev-1", "", "m-1", "application/json;charset=utf-8", "color", "blue")
 	f.Add("a:b@c$d", "m", "", "", "a b&=%/+#?", "")
 	f.Add("d", "", "\x00\xff", "ü", "$.mid", "%24")
@@ -52,7 +52,7 @@ func FuzzCommandTopic(f *testing.F) {
 		if module != "" {
 			head += "/modules/" + module
 		}
-		bag, ok := strings.CutPrefix(hub.CommandTopic(device, module, m), head+"/messages/devicebound/")
+		bag, ok := strings.CutPrefix(hub.C2DTopic(device, module, m), head+"/messages/devicebound/")
 		if !ok || !strings.HasPrefix(bag, "%24.to=%2F") || strings.ContainsAny(bag, "+#$/\x00") {
 			t.Fatalf("bag %q", bag)
 		}

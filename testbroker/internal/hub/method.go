@@ -68,8 +68,8 @@ func (h *Hub) InvokeMethod(ctx context.Context, who Identity, m hubdata.MethodCa
 	}
 	h.calls.open[call] = struct{}{}
 	h.calls.mu.Unlock()
-	told := event.Event{Kind: event.MethodCalled, DeviceID: who.Device, ModuleID: who.Module, Name: m.Name}
-	h.Event(told, nil)
+	report := event.Event{Kind: event.MethodCalled, DeviceID: who.Device, ModuleID: who.Module, Name: m.Name}
+	h.Event(report, nil)
 	h.endCall(call, hubdata.MethodResult{}, h.perform(ctx, call)) // unless an answer has ended it
 	h.calls.mu.Lock()
 	result, err := hubdata.MethodResult{Status: call.Result.Status, Payload: slices.Clone(call.Result.Payload)}, call.Err
@@ -77,8 +77,8 @@ func (h *Hub) InvokeMethod(ctx context.Context, who Identity, m hubdata.MethodCa
 	h.calls.releaseLocked(call)
 	h.calls.mu.Unlock()
 	if err != nil {
-		told.Kind, told.Err = event.MethodFailed, err
-		h.Event(told, nil)
+		report.Kind, report.Err = event.MethodFailed, err
+		h.Event(report, nil)
 	}
 	return result, err
 }
@@ -333,12 +333,12 @@ func (h *Hub) judge(c *Conn, call *methodCall, a hubdata.MethodAnswer) {
 		refused = h.ServiceError(codeBadDeviceResponse, "answer that is not JSON")
 	}
 	h.noteAnswer(c, call, &a, refused)
-	told := event.Event{Kind: event.MethodAnswered, DeviceID: a.DeviceID, ModuleID: a.ModuleID, Detail: a.Fate.String(),
+	report := event.Event{Kind: event.MethodAnswered, DeviceID: a.DeviceID, ModuleID: a.ModuleID, Detail: a.Fate.String(),
 		Status: a.Status, Protocol: a.Protocol}
 	if call != nil {
-		told.Name = call.Name
+		report.Name = call.Name
 	}
-	h.Event(told, c)
+	h.Event(report, c)
 }
 
 // noteAnswer sets the fate of an answer, unless it is set, and logs the answer. refused says why

@@ -110,7 +110,7 @@ func (m *methodCalls) clear() {
 func (u *UploadTable) clear() {
 	u.mu.Lock()
 	u.all.clear()
-	u.told = 0
+	u.reported = 0
 	u.mu.Unlock()
 	k := &u.Store.Keys
 	k.mu.Lock()

@@ -32,7 +32,7 @@ func (h *Hub) Held() map[string]int {
 	all["fault messages"] = len(h.orders.entries)
 	for id, q := range h.Queues {
 		q.mu.Lock()
-		all["commands"] = max(all["commands"], len(q.log.entries))
+		all["C2D messages"] = max(all["C2D messages"], len(q.log.entries))
 		q.mu.Unlock()
 		if h.Registry[id] == nil {
 			all["queues of removed devices"]++

@@ -197,13 +197,13 @@ func (h *Hub) updateTwin(t *TwinState, u TwinUpdate) error {
 	t.Version++
 	t.Etag++
 	if u.Desired != nil {
-		t.changes.add(Change{desired.version, told(u.Desired, desired, u.Replace)})
+		t.changes.add(Change{desired.version, notification(u.Desired, desired, u.Replace)})
 	}
 	return nil
 }
 
-// told returns the notification of a change: the patch, or the new document.
-func told(patch Tree, now Section, replaced bool) []byte {
+// notification returns the notification of a change: the patch, or the new document.
+func notification(patch Tree, now Section, replaced bool) []byte {
 	if replaced {
 		return writeTree(now.Document())
 	}

@@ -39,10 +39,10 @@ type UploadTable struct {
 	Opt   UploadOptions
 	Store blobStore
 
-	mu   sync.Mutex
-	all  history[*hubdata.Upload]
-	made int // uploads so far, also before a Reset, so that correlation ids are unique
-	told int // ends that devices have reported
+	mu       sync.Mutex
+	all      history[*hubdata.Upload]
+	made     int // uploads so far, also before a Reset, so that correlation ids are unique
+	reported int // ends that devices have reported
 }
 
 func (u *UploadTable) init(o UploadOptions, keep int) {
@@ -70,7 +70,7 @@ func (h *Hub) WaitUploads(ctx context.Context, n int) error {
 	return h.until(ctx, func() bool {
 		h.UploadTable.mu.Lock()
 		defer h.UploadTable.mu.Unlock()
-		return h.UploadTable.told >= n
+		return h.UploadTable.reported >= n
 	})
 }
 
@@ -177,7 +177,7 @@ func (u *UploadTable) End(device, correlation string, success bool, status int, 
 	if success {
 		up.State, up.Size = hubdata.UploadSucceeded, size
 	}
-	u.told++
+	u.reported++
 	return *up, 0
 }
 

@@ -18,7 +18,7 @@ func (r receiver) Replaced(*hub.Conn) { r.c.CloseFor(hub.ErrReplaced) }
 
 // Deliver publishes a C2D message; false when the window is full or the connection has ended. On a
 // half-open connection it succeeds, because the hub cannot know that the client gets nothing.
-func (r receiver) Deliver(q *hub.Queue, e *hub.Command, unacked int) (sent, settled bool) {
+func (r receiver) Deliver(q *hub.Queue, e *hub.QueuedC2D, unacked int) (sent, settled bool) {
 	if mode := r.c.Mode.Load(); unacked >= q.Hub.C2d.Window || mode != hub.Open && mode != hub.Silent {
 		return false, false
 	}
@@ -43,7 +43,7 @@ func (r receiver) Renews(by hub.Receiver) bool { return r.Client() == by.Client(
 // attach enables the subscriptions of the connection's session and delivers waiting C2D messages.
 func (f *Front) attach(c *client) {
 	h := f.hub
-	qos, ok := f.commands(c)
+	qos, ok := f.c2dQoS(c)
 	h.Mu.Lock()
 	c.heard = maps.Clone(c.session.filters)
 	q := h.Queues[c.ID]

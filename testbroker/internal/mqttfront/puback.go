@@ -25,7 +25,7 @@ func (c *client) puback(id uint16) {
 	}
 	if in := c.Hub.Faults.Take(fault.StrayPuback, c.ID); in != nil {
 		c.Hub.Happened(in, c.Conn)
-		send(stray(id))
+		send(wrongID(id))
 	}
 	if in := c.Hub.Faults.Take(fault.DuplicatePuback, c.ID); in != nil {
 		c.Hub.Happened(in, c.Conn)
@@ -43,8 +43,8 @@ func (c *client) puback(id uint16) {
 	}
 }
 
-// stray returns another packet id, far from those that a counting client uses next.
-func stray(id uint16) uint16 {
+// wrongID returns another packet id, far from those that a counting client uses next.
+func wrongID(id uint16) uint16 {
 	if id == 1<<15 {
 		return 1
 	}

@@ -49,13 +49,13 @@ func (f *Front) resume(c *client, clean bool) {
 	}
 }
 
-// commands returns the QoS with which a client receives C2D messages; false when it has not
+// c2dQoS returns the QoS with which a client receives C2D messages; false when it has not
 // subscribed.
-func (f *Front) commands(c *client) (qos byte, ok bool) {
+func (f *Front) c2dQoS(c *client) (qos byte, ok bool) {
 	h := f.hub
 	h.Mu.Lock()
 	defer h.Mu.Unlock()
-	filters := []string{c.ID.Commands() + "#"}
+	filters := []string{c.ID.DeviceBound() + "#"}
 	if c.ID.Module != "" {
 		filters = append(filters, c.ID.Resource()+"/#")
 	}
@@ -70,7 +70,7 @@ func (f *Front) commands(c *client) (qos byte, ok bool) {
 // mayReceive reports whether the hub grants a filter to this identity.
 func mayReceive(id hub.Identity, filter string) bool {
 	switch filter {
-	case twinResultFilter, desiredFilter, methodFilter, id.Commands() + "#":
+	case twinResultFilter, desiredFilter, methodFilter, id.DeviceBound() + "#":
 		return true
 	}
 	if name, ok := strings.CutPrefix(filter, methodTopic); ok {

@@ -61,7 +61,7 @@ func TestParseTelemetry(t *testing.T) {
 	}
 }
 
-func TestTopicsThatAreNone(t *testing.T) {
+func TestInvalidTopics(t *testing.T) {
 	for _, topic := range []string{
 		"", "devices/dev-1", "devices/dev-1/messages/events", "devices/dev-2/messages/events/",
 		"devices/dev-1/messages/devicebound/",

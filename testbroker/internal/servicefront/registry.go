@@ -61,7 +61,7 @@ var registryRoutes = []web.Route{
 	{Kind: fault.RouteRegistry, Method: http.MethodPost, Path: "devices/query", Open: true,
 		Do: asService(hubdata.RegistryRead|hubdata.RegistryWrite|hubdata.ServiceConnect, queryTwins)},
 	{Kind: fault.RouteRegistry, Method: http.MethodDelete, Path: "devices/{device}/commands", Open: true,
-		Do: asService(hubdata.ServiceConnect, purgeCommands)},
+		Do: asService(hubdata.ServiceConnect, purgeC2D)},
 	{Kind: fault.RouteRegistry, Method: http.MethodGet, Path: "statistics/devices", Open: true,
 		Do: asService(hubdata.RegistryRead|hubdata.RegistryWrite, countDevices)},
 	{
@@ -393,7 +393,7 @@ func listModules(q *web.Request) (web.Answer, error) {
 		func(id hub.Identity) bool { return id.Device == q.ID.Device && id.Module != "" }), ""), nil
 }
 
-func purgeCommands(q *web.Request) (web.Answer, error) {
+func purgeC2D(q *web.Request) (web.Answer, error) {
 	if _, err := q.Hub.TwinState(q.ID); err != nil {
 		return web.Answer{}, err
 	}

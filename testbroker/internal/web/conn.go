@@ -153,7 +153,7 @@ type Conn struct {
 	// Guarded by Hub.mu.
 	who      map[hub.Identity]struct{} // identities whose requests were authenticated
 	met      map[hub.Identity]struct{} // identities whose first request has passed the faults of a connect
-	told     bool                      // an event reported the connection
+	reported bool                      // an event reported the connection
 	closed   bool                      // no new requests
 	handlers sync.WaitGroup            // grows only while closed is false
 	err      error                     // the error of Read
@@ -248,7 +248,7 @@ func (a *Conn) admit(id hub.Identity) {
 		return
 	}
 	a.who[id] = struct{}{}
-	a.told, a.C.Live = true, true
+	a.reported, a.C.Live = true, true
 	h.Mu.Unlock()
 	h.Event(event.Event{Kind: event.Connected, DeviceID: id.Device, ModuleID: id.Module}, a.C)
 	h.Changed.Wake()
@@ -268,7 +268,7 @@ func (a *Conn) Refused(r *http.Request, id hub.Identity, status int, why error) 
 // as a refusal.
 func (a *Conn) Served() {
 	a.Hub.Mu.Lock()
-	a.told = true
+	a.reported = true
 	a.Hub.Mu.Unlock()
 }
 
@@ -305,13 +305,13 @@ func (a *Conn) Expel(selector string, cause error, _ string) {
 func (a *Conn) Finish(cause error, _, _ bool) {
 	h := a.Hub
 	h.Mu.Lock()
-	who, told := a.whoLocked(""), a.told
+	who, reported := a.whoLocked(""), a.reported
 	clear(a.who)
 	h.Mu.Unlock()
 	for _, id := range who {
 		h.Event(event.Event{Kind: event.Disconnected, DeviceID: id.Device, ModuleID: id.Module, Err: cause}, a.C)
 	}
-	if len(who) == 0 && !told {
+	if len(who) == 0 && !reported {
 		h.Event(event.Event{Kind: event.Refused, Err: cause}, a.C)
 	}
 }
