@@ -25,9 +25,9 @@ type Rule struct {
 	Kinds KindSet
 	// Policy decides about them.
 	Policy Policy
-	// Own numbers the retries for the policy by how often this rule has applied in the series, instead
-	// of by all retries. The rule then has its own limit and growth.
-	Own bool
+	// OwnCount numbers the retries for the policy by how often this rule has applied in the series,
+	// instead of by all retries. The rule then has its own limit and growth.
+	OwnCount bool
 }
 
 // maxRules is the number of counters in Decision.Counts.
@@ -41,7 +41,7 @@ func (b ByKind) Decide(a Attempt) Decision {
 	}
 	r := &b.Rules[i]
 	n := min(a.Last.Counts[i], maxRetry) + 1
-	if r.Own {
+	if r.OwnCount {
 		a.Retry = int(n)
 	}
 	d := decideAs(uint8(i+1), r.Policy, a)

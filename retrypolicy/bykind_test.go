@@ -52,9 +52,9 @@ func TestByKindOwnCounts(t *testing.T) {
 	const T, U, N = transport.Throttled, transport.Unavailable, transport.Network
 	p := retrypolicy.ByKind{
 		Rules: []retrypolicy.Rule{
-			{Kinds: retrypolicy.Kinds(T), Own: true, Policy: retrypolicy.MaxAttempts{Total: 3,
+			{Kinds: retrypolicy.Kinds(T), OwnCount: true, Policy: retrypolicy.MaxAttempts{Total: 3,
 				Policy: retrypolicy.Incremental{Step: s}}},
-			{Kinds: retrypolicy.Kinds(T, U), Own: true, Policy: retrypolicy.Incremental{Step: 10 * s}},
+			{Kinds: retrypolicy.Kinds(T, U), OwnCount: true, Policy: retrypolicy.Incremental{Step: 10 * s}},
 		},
 		Default: retrypolicy.Incremental{Step: msec},
 	}
@@ -77,7 +77,7 @@ func TestByKindCountsBeyondAByte(t *testing.T) {
 	p := retrypolicy.ByKind{Default: retrypolicy.NoRetry{}}
 	for i := range 7 {
 		p.Rules = append(p.Rules, retrypolicy.Rule{
-			Kinds: retrypolicy.Kinds(transport.Kind(i)), Own: true, Policy: retrypolicy.MaxAttempts{Total: 300 + i,
+			Kinds: retrypolicy.Kinds(transport.Kind(i)), OwnCount: true, Policy: retrypolicy.MaxAttempts{Total: 300 + i,
 				Policy: retrypolicy.Incremental{Step: s}},
 		})
 	}
@@ -105,7 +105,7 @@ func TestByKindCountsBeyondAByte(t *testing.T) {
 func TestByKindCountersSaturate(t *testing.T) {
 	p := retrypolicy.ByKind{Default: retrypolicy.NoRetry{}}
 	for i := range 7 {
-		p.Rules = append(p.Rules, retrypolicy.Rule{Kinds: retrypolicy.Kinds(transport.Kind(i)), Own: true,
+		p.Rules = append(p.Rules, retrypolicy.Rule{Kinds: retrypolicy.Kinds(transport.Kind(i)), OwnCount: true,
 			Policy: retrypolicy.Incremental{Step: 1}})
 	}
 	var a retrypolicy.Attempt
@@ -167,7 +167,7 @@ func TestByKindKeepsStepsApart(t *testing.T) {
 	}
 }
 
-func TestByKindTellsEveryRule(t *testing.T) {
+func TestByKindInformsEveryRule(t *testing.T) {
 	one, other, rest := &noter{}, &noter{}, &noter{gate: retrypolicy.Decision{Retry: true, Delay: s}}
 	p := retrypolicy.ByKind{
 		Rules:   []retrypolicy.Rule{{Kinds: 1, Policy: one}, {Kinds: 2, Policy: other}},

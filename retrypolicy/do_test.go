@@ -163,7 +163,7 @@ func TestDoNeverSleepsPastADeadline(t *testing.T) {
 	}
 }
 
-func TestDoEndsInTheMiddleOfAWait(t *testing.T) {
+func TestDoEndsDuringADelay(t *testing.T) {
 	bounded.Test(t, func(t *testing.T) {
 		why := errors.New("why")
 		ctx, cancel := context.WithCancelCause(bg)
@@ -179,7 +179,7 @@ func TestDoEndsInTheMiddleOfAWait(t *testing.T) {
 }
 
 // An attempt that the context ended has its own error; Do returns the real failure before it.
-func TestDoEndsInTheMiddleOfATry(t *testing.T) {
+func TestDoEndsDuringAnAttempt(t *testing.T) {
 	bounded.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(bg, 1300*time.Millisecond)
 		defer cancel()
@@ -371,7 +371,7 @@ func TestRetrierLongPollAtABreaker(t *testing.T) {
 }
 
 // 200 callers wait at a breaker. After a successful probe they must not all return at once.
-func TestABreakerThatClosesLetsNoCrowdIn(t *testing.T) {
+func TestABreakerThatClosesSpreadsItsCallers(t *testing.T) {
 	bounded.Test(t, func(t *testing.T) {
 		const callers = 200
 		b := policytest.NewBreaker(t, &budget.BreakerOptions{Failures: 1, Cooldown: 10 * time.Second, Wait: true})
@@ -416,7 +416,7 @@ func TestABreakerThatClosesLetsNoCrowdIn(t *testing.T) {
 
 // The context ends during an attempt that returns an answer all the same: the policy observes the
 // answer and is not asked to decide.
-func TestDoTellsAnAnswerThoughTheContextEnded(t *testing.T) {
+func TestDoReportsAnAnswerAfterTheContextEnded(t *testing.T) {
 	invalid := retrypolicy.Permanent(errors.New("bad"))
 	why := errors.New("why")
 	for _, c := range []struct {
@@ -454,7 +454,7 @@ func TestDoTellsAnAnswerThoughTheContextEnded(t *testing.T) {
 	}
 }
 
-func TestRetrierTellsRetriesAndPassesTheKey(t *testing.T) {
+func TestRetrierReportsRetriesAndPassesTheKey(t *testing.T) {
 	bounded.Test(t, func(t *testing.T) {
 		rec := open()
 		var told []string
@@ -548,7 +548,7 @@ func TestRetrierClassifyFallsThrough(t *testing.T) {
 	})
 }
 
-func TestGateBeforeTheFirstTry(t *testing.T) {
+func TestGateBeforeTheFirstAttempt(t *testing.T) {
 	bounded.Test(t, func(t *testing.T) {
 		rec := open()
 		op := perform(nil)
@@ -602,7 +602,7 @@ func TestDoAsksTheGateAgainAfterItsDelay(t *testing.T) {
 
 // An operation that panics or calls Goexit is reported as failed, so a policy that counts attempts
 // in flight stays correct. Its contexts are released.
-func TestDoReportsATryThatPanics(t *testing.T) {
+func TestDoReportsAnAttemptThatPanics(t *testing.T) {
 	for name, leave := range map[string]func(){"panic": func() { panic("oh") }, "Goexit": runtime.Goexit} {
 		rec := open()
 		var of context.Context

@@ -220,7 +220,7 @@ func TestValidateNamesTheFirstParameterThatMakesNoSense(t *testing.T) {
 }
 
 // A policy that was not validated must not crash a device.
-func TestDecideDoesNotPanicOnWhatValidateRefuses(t *testing.T) {
+func TestDecideDoesNotPanicOnInvalidParameters(t *testing.T) {
 	type exp = retrypolicy.ExponentialBackoffWithJitter
 	fractions := []float64{math.NaN(), math.Inf(1), math.Inf(-1), -1, 0, 0.5, 1, 2, 1e300}
 	durations := []time.Duration{math.MinInt64, -1, 0, 1, math.MaxInt64}

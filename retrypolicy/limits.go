@@ -84,7 +84,7 @@ func (m MaxElapsed) Admit(a Attempt) Decision { return Admit(m.Policy, a) }
 func (m MaxElapsed) Validate() error {
 	switch {
 	case m.Limit <= 0:
-		return failure.Invalid("MaxElapsed.Limit is not positive; give the time for all tries")
+		return failure.Invalid("MaxElapsed.Limit is not positive; give the time for all attempts")
 	case m.LookAhead && m.Shorten:
 		return failure.Invalid("MaxElapsed.LookAhead and Shorten are both set; set one")
 	}

@@ -77,7 +77,7 @@ func TestADeadBackendTripsThrottleAndCharges(t *testing.T) {
 		t.Fatal(err)
 	}
 	client := &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
-	throttle := policytest.NewThrottle(t, &budget.ThrottleOptions{Least: 6}) // admits the first three calls
+	throttle := policytest.NewThrottle(t, &budget.ThrottleOptions{MinRequests: 6}) // admits the first three calls
 	b := policytest.NewBucket(t, 500, 0, 0)
 	quota := policytest.NewQuota(t, &budget.QuotaOptions{Bucket: b, Retry: 1,
 		Costs: []budget.Cost{{Kinds: retrypolicy.Kinds(transport.Network), Tokens: 7}}})

@@ -38,7 +38,7 @@ func open() *recorder {
 
 var worthAnother = classify.Info{Verdict: classify.Again, Kind: transport.Network}
 
-func TestSeriesTellsThePolicyWhatHappens(t *testing.T) {
+func TestSeriesReportsEachStepToThePolicy(t *testing.T) {
 	r := open()
 	r.answer.Step, r.answer.Counts[0], r.answer.Cost = 7, 8, 9
 	s := retrypolicy.Begin(r, "key", policytest.Epoch)
@@ -172,7 +172,7 @@ func TestSeriesIsResolvedOnce(t *testing.T) {
 	}
 }
 
-func TestSeriesWantsItsOrder(t *testing.T) {
+func TestSeriesRefusesCallsOutOfOrder(t *testing.T) {
 	r := open()
 	s := retrypolicy.Begin(r, "", policytest.Epoch)
 	for range 2 { // before the first attempt, and before the second

@@ -81,7 +81,7 @@ func NewAdaptive(o *AdaptiveOptions) (*Adaptive, error) {
 		{&set.Smoothing, 0.8, math.Nextafter(1, 2),
 			"AdaptiveOptions.Smoothing is out of range; give more than 0 and at most 1"},
 		{&set.Growth, 2, math.MaxFloat64, "AdaptiveOptions.Growth is out of range; give more than 1"},
-		{&set.MinRate, 0.5, math.MaxFloat64, "AdaptiveOptions.MinRate is out of range; give more than 0 tries a second"},
+		{&set.MinRate, 0.5, math.MaxFloat64, "AdaptiveOptions.MinRate is out of range; give more than 0 attempts a second"},
 	} {
 		if *d.value == 0 {
 			*d.value = d.preset

@@ -201,7 +201,7 @@ func (c *closed) Observe(retrypolicy.Attempt)                    { c.got++ }
 
 // An attempt that the inner policy refuses costs no token, and without a token the inner policy is
 // not asked.
-func TestAdaptiveTakesATokenOnlyForATryThatBegins(t *testing.T) {
+func TestAdaptiveTakesATokenOnlyForAnAttemptThatBegins(t *testing.T) {
 	inside := &closed{d: retrypolicy.Decision{Retry: true, Delay: time.Second}}
 	l := policytest.NewAdaptive(t, &budget.AdaptiveOptions{Start: policytest.Epoch})
 	p := l.Wrap(inside)

@@ -183,7 +183,7 @@ func NewBreaker(o *BreakerOptions) (*Breaker, error) {
 	case set.Spread < 0:
 		return nil, failure.Invalid("BreakerOptions.Spread is negative; give a duration, 0 for half of Cooldown")
 	case set.Spread > 0 && !set.Wait:
-		return nil, failure.Invalid("BreakerOptions.Spread needs Wait; nobody waits otherwise")
+		return nil, failure.Invalid("BreakerOptions.Spread needs Wait; without it no attempt waits")
 	}
 	fallback(&set.Spread, set.Cooldown/2)
 	fallback(&set.MaxCooldown, delay.OfFloat(10*float64(set.Cooldown)))

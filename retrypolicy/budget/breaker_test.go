@@ -237,7 +237,7 @@ var ownFailures = map[string]struct {
 
 // A failure that arose on this side does not close a half-open breaker, and it frees the place of
 // the probe.
-func TestBreakerLeavesOutWhatSaysNothing(t *testing.T) {
+func TestBreakerIgnoresUninformativeOutcomes(t *testing.T) {
 	for name, c := range ownFailures {
 		b := policytest.NewBreaker(t, &budget.BreakerOptions{Failures: 1})
 		p := b.Wrap(always)
@@ -315,7 +315,7 @@ func TestBreakerWaits(t *testing.T) {
 }
 
 // Spread adds a random part to a wait.
-func TestBreakerSpreadsWhoWaits(t *testing.T) {
+func TestBreakerSpreadsWaitingCallers(t *testing.T) {
 	for _, c := range []struct {
 		name       string
 		spread     time.Duration
@@ -388,7 +388,7 @@ func TestBreakerStatus(t *testing.T) {
 }
 
 // An attempt that an inner gate refuses or delays is not a probe.
-func TestBreakerTakesBackWhatDidNotBegin(t *testing.T) {
+func TestBreakerReleasesAttemptsThatDidNotBegin(t *testing.T) {
 	for _, d := range []retrypolicy.Decision{{Reason: retrypolicy.Rejected}, {Retry: true, Delay: time.Second}} {
 		b := policytest.NewBreaker(t, &budget.BreakerOptions{Failures: 1})
 		p := b.Wrap(&refusing{answer: d})

@@ -40,7 +40,7 @@ func TestAQuotaIsNotChargedForARetryAfterTheDeadline(t *testing.T) {
 
 func TestABudgetIsNotChargedForARetryAfterTheDeadline(t *testing.T) {
 	bounded.Test(t, func(t *testing.T) {
-		b := newRetryBudget(t, &budget.RetryBudgetOptions{Least: 10})
+		b := newRetryBudget(t, &budget.RetryBudgetOptions{MinRetries: 10})
 		failing := func(context.Context) error { return errors.New("down") }
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()

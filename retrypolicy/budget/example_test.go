@@ -56,7 +56,7 @@ func ExampleRetryBudget() {
 
 // At most a fifth of the load may be retries, but one retry is always allowed.
 func ExampleConcurrencyBudget() {
-	budget, err := budget.NewConcurrencyBudget(&budget.ConcurrencyBudgetOptions{Share: 0.2, Least: 1})
+	budget, err := budget.NewConcurrencyBudget(&budget.ConcurrencyBudgetOptions{Share: 0.2, MinRetries: 1})
 	if err != nil {
 		fmt.Println(err)
 		return

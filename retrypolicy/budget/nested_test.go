@@ -13,7 +13,7 @@ import (
 )
 
 // Validate refuses invalid nesting through every wrapper.
-func TestValidateRefusesWhatIsInsideTwice(t *testing.T) {
+func TestValidateRefusesSharedStateTwice(t *testing.T) {
 	curve := retrypolicy.Policy(retrypolicy.Fixed{Delay: time.Second})
 	kinds := retrypolicy.Kinds(transport.Throttled)
 	rules := func(one, other retrypolicy.Policy) retrypolicy.Policy {
@@ -76,7 +76,7 @@ func TestValidateRefusesWhatIsInsideTwice(t *testing.T) {
 func TestAQuotaChargesForRetriesThatAreMade(t *testing.T) {
 	again := classify.Info{Verdict: classify.Again, Kind: transport.Unavailable}
 	breaker := policytest.NewBreaker(t, &budget.BreakerOptions{Failures: 2})
-	share := newRetryBudget(t, &budget.RetryBudgetOptions{Least: 1})
+	share := newRetryBudget(t, &budget.RetryBudgetOptions{MinRetries: 1})
 	for _, c := range []struct {
 		name   string
 		policy func(q *budget.Quota) retrypolicy.Policy
@@ -147,7 +147,7 @@ func TestAQuotaChargesForRetriesThatAreMade(t *testing.T) {
 
 // A retry budget uncounts a retry that is not made.
 func TestARetryBudgetTakesBackARetryThatIsNotMade(t *testing.T) {
-	b := newRetryBudget(t, &budget.RetryBudgetOptions{Least: 3})
+	b := newRetryBudget(t, &budget.RetryBudgetOptions{MinRetries: 3})
 	p := b.Wrap(retrypolicy.Fixed{Delay: time.Second})
 	for range 9 {
 		s := retrypolicy.Begin(p, "", policytest.Epoch)

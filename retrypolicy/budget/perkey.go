@@ -43,7 +43,7 @@ func NewPerKey(max int, make func(key string) retrypolicy.Policy) (*PerKey, erro
 		return nil, failure.Invalid("PerKey make is nil; give a function that makes the policy of a key")
 	}
 	first := make("")
-	if err := wrap.Within("what PerKey's make returns", first); err != nil {
+	if err := wrap.Within("the policy returned by PerKey's make", first); err != nil {
 		return nil, err
 	}
 	k := &PerKey{most: max, build: make, first: first, keys: map[string]*keyed{}}

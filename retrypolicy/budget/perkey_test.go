@@ -155,7 +155,7 @@ func TestPerKeyRefusesBadArguments(t *testing.T) {
 		want string
 	}{
 		{0, fine, "max is below 1"}, {-1, fine, "max is below 1"}, {1, nil, "make is nil"},
-		{1, func(string) retrypolicy.Policy { return nil }, "make returns is nil"},
+		{1, func(string) retrypolicy.Policy { return nil }, "returned by PerKey's make is nil"},
 		{1, func(string) retrypolicy.Policy { return retrypolicy.Backoff{Base: -1} }, "Base is negative"},
 	} {
 		if p, err := budget.NewPerKey(c.max, c.make); p != nil || !errors.Is(err, transport.Invalid) ||

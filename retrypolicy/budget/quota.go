@@ -140,12 +140,12 @@ type QuotaOptions struct {
 	// Success is the number of tokens that return when a first attempt succeeds. Default: 1. Negative:
 	// none. After a successful retry its cost returns.
 	Success int
-	// LeastBack is the least number of tokens that return when a retry succeeds. Default: none. The
+	// MinRefund is the least number of tokens that return when a retry succeeds. Default: none. The
 	// SDKs for Java and JavaScript: 1.
-	LeastBack int
-	// ExtraBack is the number of tokens that return in addition to the cost when a retry succeeds.
+	MinRefund int
+	// ExtraRefund is the number of tokens that return in addition to the cost when a retry succeeds.
 	// Default: none. aws-sdk-go-v2 before 2026: 1.
-	ExtraBack int
+	ExtraRefund int
 	// Late charges after the delay, right before the retry, instead of before the delay. So tokens
 	// refilled during the delay count, and the retry may be refused after it. This is the order of
 	// smithy-kotlin before May 2026.
@@ -191,10 +191,10 @@ func NewQuota(o *QuotaOptions) (*Quota, error) {
 		return nil, failure.Invalid("QuotaOptions.Success is out of range; give 1 to 65535 tokens, 0 for 1, a negative " +
 			"number for " +
 			"none")
-	case badTokens(set.LeastBack):
-		return nil, failure.Invalid("QuotaOptions.LeastBack is out of range; give 0 to 65535 tokens")
-	case badTokens(set.ExtraBack):
-		return nil, failure.Invalid("QuotaOptions.ExtraBack is out of range; give 0 to 65535 tokens")
+	case badTokens(set.MinRefund):
+		return nil, failure.Invalid("QuotaOptions.MinRefund is out of range; give 0 to 65535 tokens")
+	case badTokens(set.ExtraRefund):
+		return nil, failure.Invalid("QuotaOptions.ExtraRefund is out of range; give 0 to 65535 tokens")
 	case set.Bucket != nil && (set.Size != 0 || set.Spent != 0 || set.Refill != 0):
 		return nil, failure.Invalid("QuotaOptions.Size, Spent and Refill belong to the built-in bucket; leave them 0 with " +
 			"a Bucket")
@@ -220,7 +220,7 @@ func NewQuota(o *QuotaOptions) (*Quota, error) {
 	return &Quota{
 		bucket: set.Bucket, retry: uint16(set.Retry), costs: append([]Cost(nil), set.Costs...), first: set.First,
 		success: set.Success,
-		back:    set.LeastBack, extra: set.ExtraBack, late: set.Late || set.Wait, wait: set.Wait,
+		back:    set.MinRefund, extra: set.ExtraRefund, late: set.Late || set.Wait, wait: set.Wait,
 	}, nil
 }
 

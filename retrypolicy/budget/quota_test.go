@@ -159,7 +159,7 @@ func TestQuotaOptionsAreChecked(t *testing.T) {
 		{budget.QuotaOptions{Retry: 65536}, "Retry"},
 		{budget.QuotaOptions{First: -1}, "First"}, {budget.QuotaOptions{First: 65536}, "First"},
 		{budget.QuotaOptions{Success: 65536}, "Success"},
-		{budget.QuotaOptions{LeastBack: -1}, "LeastBack"}, {budget.QuotaOptions{LeastBack: 65536}, "LeastBack"},
+		{budget.QuotaOptions{MinRefund: -1}, "MinRefund"}, {budget.QuotaOptions{MinRefund: 65536}, "MinRefund"},
 		{budget.QuotaOptions{Bucket: b, Size: 1}, "leave them 0"}, {budget.QuotaOptions{Bucket: b, Spent: 1},
 			"leave them 0"},
 		{budget.QuotaOptions{Bucket: b, Refill: 1}, "leave them 0"}, {budget.QuotaOptions{Wait: true},
@@ -237,10 +237,10 @@ func TestQuotaRefund(t *testing.T) {
 		{"a free retry, late", budget.QuotaOptions{Late: true,
 			Costs: []budget.Cost{{Kinds: retrypolicy.Kinds(transport.Throttled), Tokens: 0}}}, 50,
 			[]transport.Kind{transport.Unavailable, transport.Throttled}, 45},
-		{"a free retry, 1 back", budget.QuotaOptions{LeastBack: 1,
+		{"a free retry, 1 back", budget.QuotaOptions{MinRefund: 1,
 			Costs: []budget.Cost{{Kinds: retrypolicy.Kinds(transport.Throttled), Tokens: 0}}}, 50,
 			[]transport.Kind{transport.Throttled}, 51},
-		{"less than the cost back: the cost", budget.QuotaOptions{LeastBack: 1}, 50, []transport.Kind{transport.Unavailable},
+		{"less than the cost back: the cost", budget.QuotaOptions{MinRefund: 1}, 50, []transport.Kind{transport.Unavailable},
 			50},
 	} {
 		b := policytest.NewBucket(t, 100, c.spent, 0)
@@ -258,7 +258,7 @@ func TestQuotaRefund(t *testing.T) {
 
 // A failure returns nothing. A caller that gives up during the wait makes no retry, so its cost
 // returns.
-func TestQuotaKeepsWhatFailedTriesPaid(t *testing.T) {
+func TestQuotaKeepsTheCostOfFailedAttempts(t *testing.T) {
 	b := policytest.NewBucket(t, 100, 0, 0)
 	p := policytest.NewQuota(t, &budget.QuotaOptions{Bucket: b}).Wrap(retrypolicy.MaxAttempts{Total: 2,
 		Policy: policytest.Again(time.Second)})
@@ -323,7 +323,7 @@ func TestQuotaWaitsForTheRefill(t *testing.T) {
 
 // smithy-kotlin: first attempt 5, success +3: 10, 5, 8. And with the breaker a second acquire of 10
 // is refused.
-func TestQuotaOfFirstTries(t *testing.T) {
+func TestQuotaOfFirstAttempts(t *testing.T) {
 	b := policytest.NewBucket(t, 10, 0, 0)
 	p := policytest.NewQuota(t, &budget.QuotaOptions{Bucket: b, First: 5, Success: 3}).Wrap(retrypolicy.NoRetry{})
 	s := retrypolicy.Begin(p, "", policytest.Epoch)
@@ -370,7 +370,7 @@ func TestQuotaEarlyAndLate(t *testing.T) {
 }
 
 // Only an attempt that begins costs a token.
-func TestQuotaGivesBackWhatAGateInsideDoesNotLetIn(t *testing.T) {
+func TestQuotaRefundsAttemptsThatAnInnerGateRefuses(t *testing.T) {
 	inside := &closed{d: retrypolicy.Decision{Retry: true, Delay: time.Second}}
 	b := policytest.NewBucket(t, 10, 0, 0)
 	p := policytest.NewQuota(t, &budget.QuotaOptions{Bucket: b, First: 10, Late: true}).Wrap(inside)

@@ -17,15 +17,16 @@ type RetryBudgetOptions struct {
 	Share float64
 	// Window is the time over which requests and retries are counted. Default: two minutes.
 	Window time.Duration
-	// Least is the number of retries in the window that are always allowed. It helps a client with few
-	// requests: with Share alone it can retry once, and then not until ten requests later. Default: 0.
-	Least int
+	// MinRetries is the number of retries in the window that are always allowed. It helps a client
+	// with few requests: with Share alone it can retry once, and then not until ten requests later.
+	// Default: 0.
+	MinRetries int
 }
 
 // RetryBudget limits the retries of all operations that share it to a Share of their requests. A
 // retry is allowed while
 //
-//	retries < Share * requests, or retries < Least
+//	retries < Share * requests, or retries < MinRetries
 //
 // in Window, as counted before it. So a failing service gets at most 1 + Share times the load of a
 // healthy one (and one retry more). A request is a first attempt that the gates admit; it is
@@ -56,10 +57,10 @@ func NewRetryBudget(o *RetryBudgetOptions) (*RetryBudget, error) {
 			"to 100")
 	case set.Window < shortestWindow:
 		return nil, failure.Invalid("RetryBudgetOptions.Window is too short; give 20 ms or more")
-	case set.Least < 0:
-		return nil, failure.Invalid("RetryBudgetOptions.Least is negative; give 0 or more retries")
+	case set.MinRetries < 0:
+		return nil, failure.Invalid("RetryBudgetOptions.MinRetries is negative; give 0 or more retries")
 	}
-	return &RetryBudget{share: shareOf(set.Share), least: int64(set.Least), seen: newWindow(set.Window)}, nil
+	return &RetryBudget{share: shareOf(set.Share), least: int64(set.MinRetries), seen: newWindow(set.Window)}, nil
 }
 
 // Wrap puts the budget around p: p decides first, and the budget counts only a retry that p wants.
@@ -144,15 +145,15 @@ type ConcurrencyBudgetOptions struct {
 	// Share is the highest share of retries in flight, relative to the active calls plus these
 	// retries, above 0 and at most 1, in steps of a millionth. Default: 0.2.
 	Share float64
-	// Least is the number of retries in flight that are always allowed. Default: 3.
-	Least int
+	// MinRetries is the number of retries in flight that are always allowed. Default: 3.
+	MinRetries int
 }
 
 // ConcurrencyBudget limits the number of retries in flight, as a share of the active calls. A call
 // is active while its attempt is in flight or it waits for a retry. A retry is refused when, as
 // counted before it,
 //
-//	retries in flight >= Least  and  retries in flight > Share * (calls + retries in flight)
+//	retries in flight >= MinRetries  and  retries in flight > Share * (calls + retries in flight)
 //
 // It decides right before the retry, after its delay, and ends the series with OutOfQuota. It keeps
 // no history, so it needs no clock. Safe for concurrent use. It is exact, where failsafe-go may
@@ -179,14 +180,14 @@ func NewConcurrencyBudget(o *ConcurrencyBudgetOptions) (*ConcurrencyBudget, erro
 		set = *o
 	}
 	fallback(&set.Share, 0.2)
-	fallback(&set.Least, 3)
+	fallback(&set.MinRetries, 3)
 	switch {
 	case !(set.Share >= 1e-6 && set.Share <= 1):
 		return nil, failure.Invalid("ConcurrencyBudgetOptions.Share is out of range; give a millionth to 1")
-	case set.Least < 1 || set.Least > math.MaxInt32:
-		return nil, failure.Invalid("ConcurrencyBudgetOptions.Least is out of range; give 1 or more retries")
+	case set.MinRetries < 1 || set.MinRetries > math.MaxInt32:
+		return nil, failure.Invalid("ConcurrencyBudgetOptions.MinRetries is out of range; give 1 or more retries")
 	}
-	return &ConcurrencyBudget{share: shareOf(set.Share), least: int64(set.Least)}, nil
+	return &ConcurrencyBudget{share: shareOf(set.Share), least: int64(set.MinRetries)}, nil
 }
 
 // Wrap puts the budget around p.

@@ -47,8 +47,8 @@ func TestRetryBudgetAllowsAShareOfTheRequests(t *testing.T) {
 		{&budget.RetryBudgetOptions{Share: 0.3}, 10, 3},
 		{&budget.RetryBudgetOptions{Share: 2}, 10, 20},
 		{&budget.RetryBudgetOptions{Share: 0.000249}, 1_000_000, 249}, // in floating point less than 249 millionths
-		{&budget.RetryBudgetOptions{Least: 5}, 0, 5},
-		{&budget.RetryBudgetOptions{Least: 5}, 1000, 100},
+		{&budget.RetryBudgetOptions{MinRetries: 5}, 0, 5},
+		{&budget.RetryBudgetOptions{MinRetries: 5}, 1000, 100},
 	} {
 		b := newRetryBudget(t, c.o)
 		p := b.Wrap(always)
@@ -78,7 +78,7 @@ func TestRetryBudgetRefusalCarriesTheDelay(t *testing.T) {
 }
 
 func TestRetryBudgetCountsNoRetryThatIsNotWanted(t *testing.T) {
-	b := newRetryBudget(t, &budget.RetryBudgetOptions{Least: 5})
+	b := newRetryBudget(t, &budget.RetryBudgetOptions{MinRetries: 5})
 	b.Wrap(retrypolicy.NoRetry{}).Decide(policytest.Retried(policytest.At(0), 1))
 	if _, n := b.Counts(policytest.Day); n != 0 {
 		t.Errorf("%d retries, want none", n)
@@ -111,7 +111,7 @@ func TestRetryBudgetSlides(t *testing.T) {
 }
 
 // An attempt that an inner gate refuses or delays is not a request.
-func TestRetryBudgetCountsWhatBegan(t *testing.T) {
+func TestRetryBudgetCountsAttemptsThatBegan(t *testing.T) {
 	for _, d := range []retrypolicy.Decision{{Reason: retrypolicy.Rejected}, {Retry: true, Delay: time.Second}} {
 		b := newRetryBudget(t, nil)
 		retrypolicy.Admit(b.Wrap(&refusing{answer: d}), policytest.At(0))
@@ -132,7 +132,7 @@ func TestNewRetryBudgetRefuses(t *testing.T) {
 		{budget.RetryBudgetOptions{Share: math.NaN()}, "RetryBudgetOptions.Share"},
 		{budget.RetryBudgetOptions{Share: 101}, "RetryBudgetOptions.Share"},
 		{budget.RetryBudgetOptions{Window: 1}, "RetryBudgetOptions.Window"},
-		{budget.RetryBudgetOptions{Least: -1}, "RetryBudgetOptions.Least"},
+		{budget.RetryBudgetOptions{MinRetries: -1}, "RetryBudgetOptions.MinRetries"},
 	} {
 		_, err := budget.NewRetryBudget(&c.o)
 		policytest.CheckRefusal(t, err, c.want)
@@ -203,7 +203,7 @@ func admit(t *testing.T, s *retrypolicy.Series, must bool) bool {
 	return d.Retry
 }
 
-func TestConcurrencyBudgetAllowsTheLeast(t *testing.T) {
+func TestConcurrencyBudgetAllowsMinRetries(t *testing.T) {
 	b := newConcurrencyBudget(t, nil)
 	p := b.Wrap(always)
 	retry := policytest.Retried(policytest.At(0), 2)
@@ -236,7 +236,7 @@ func TestConcurrencyBudgetAllowsTheLeast(t *testing.T) {
 	}
 }
 
-func TestConcurrencyBudgetTakesBackWhatDidNotBegin(t *testing.T) {
+func TestConcurrencyBudgetReleasesAttemptsThatDidNotBegin(t *testing.T) {
 	for _, d := range []retrypolicy.Decision{{Reason: retrypolicy.Rejected}, {Retry: true, Delay: time.Second}} {
 		b := newConcurrencyBudget(t, nil)
 		p := b.Wrap(&refusing{answer: d})
@@ -256,11 +256,11 @@ func TestNewConcurrencyBudgetRefuses(t *testing.T) {
 		want string
 	}{
 		{budget.ConcurrencyBudgetOptions{}, ""},
-		{budget.ConcurrencyBudgetOptions{Share: 1, Least: math.MaxInt32}, ""},
+		{budget.ConcurrencyBudgetOptions{Share: 1, MinRetries: math.MaxInt32}, ""},
 		{budget.ConcurrencyBudgetOptions{Share: 1.01}, "ConcurrencyBudgetOptions.Share"},
 		{budget.ConcurrencyBudgetOptions{Share: -1}, "ConcurrencyBudgetOptions.Share"},
 		{budget.ConcurrencyBudgetOptions{Share: math.NaN()}, "ConcurrencyBudgetOptions.Share"},
-		{budget.ConcurrencyBudgetOptions{Least: -1}, "ConcurrencyBudgetOptions.Least"},
+		{budget.ConcurrencyBudgetOptions{MinRetries: -1}, "ConcurrencyBudgetOptions.MinRetries"},
 	} {
 		_, err := budget.NewConcurrencyBudget(&c.o)
 		policytest.CheckRefusal(t, err, c.want)

@@ -51,12 +51,12 @@ func newSharedState(t testing.TB, rng *rand.Rand) *sharedState {
 	s := &sharedState{
 		probes: probes,
 		throttle: policytest.NewThrottle(t, &budget.ThrottleOptions{
-			K: pick(1, 10), Window: length(), Ceiling: pick(0.01, 1), Least: rng.IntN(5), Ended: rng.IntN(2) == 0,
+			K: pick(1, 10), Window: length(), Ceiling: pick(0.01, 1), MinRequests: rng.IntN(5), CountEnded: rng.IntN(2) == 0,
 			Refusals: retrypolicy.KindSet(rng.Uint32()),
 		}),
 		budget: newRetryBudget(t, &budget.RetryBudgetOptions{Share: pick(1e-6, 100), Window: length(),
-			Least: rng.IntN(5)}),
-		crowd: newConcurrencyBudget(t, &budget.ConcurrencyBudgetOptions{Share: pick(1e-6, 1), Least: rng.IntN(5)}),
+			MinRetries: rng.IntN(5)}),
+		crowd: newConcurrencyBudget(t, &budget.ConcurrencyBudgetOptions{Share: pick(1e-6, 1), MinRetries: rng.IntN(5)}),
 		ratio: policytest.NewRetryThrottle(t, 1+rng.IntN(1000), pick(0.001, 1000)),
 		breaker: policytest.NewBreaker(t, &budget.BreakerOptions{
 			Failures: rng.IntN(10), Window: window, Share: part, Kinds: retrypolicy.KindSet(rng.Uint32() & rng.Uint32()),

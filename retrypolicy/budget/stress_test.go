@@ -125,9 +125,9 @@ func stress(t *testing.T, wait bool) bool {
 		Failures: 50, Window: 10 * time.Second, Share: 0.3, Cooldown: 2 * time.Second, Growth: 2, Probes: probes,
 		Successes: 5, MinUp: 100 * time.Millisecond, Wait: wait,
 	})
-	throttle := policytest.NewThrottle(t, &budget.ThrottleOptions{Window: 5 * time.Second, Ceiling: 0.5, Ended: wait})
+	throttle := policytest.NewThrottle(t, &budget.ThrottleOptions{Window: 5 * time.Second, Ceiling: 0.5, CountEnded: wait})
 	crowd := newConcurrencyBudget(t, nil)
-	budget := newRetryBudget(t, &budget.RetryBudgetOptions{Least: 500})
+	budget := newRetryBudget(t, &budget.RetryBudgetOptions{MinRetries: 500})
 	ratio := policytest.NewRetryThrottle(t, 1000, 0.1)
 
 	curve := retrypolicy.MaxAttempts{Total: 4, Policy: retrypolicy.Backoff{Base: 50 * time.Millisecond, Max: time.Second,

@@ -15,8 +15,8 @@ import (
 // ThrottleOptions configures a Throttle. The zero value is the one of the SRE book: K = 2 over two
 // minutes.
 //
-// The adaptive throttler of failsafe-go is {K: 1 / 0.9, Window: time.Minute, Ceiling: 0.9, Ended:
-// true, Refusals: ^KindSet(0)}.
+// The adaptive throttler of failsafe-go is {K: 1 / 0.9, Window: time.Minute, Ceiling: 0.9,
+// CountEnded: true, Refusals: ^KindSet(0)}.
 type ThrottleOptions struct {
 	// K is the number of requests sent per accepted one before any is rejected: 1 or more. The closer
 	// to 1, the sooner it rejects. For a success rate of s set 1/s. Default: 2.
@@ -27,12 +27,12 @@ type ThrottleOptions struct {
 	// Ceiling is the highest probability of a rejection, so that enough requests pass to notice that
 	// the service has recovered. Default: 1, no ceiling.
 	Ceiling float64
-	// Least is the number of requests in the window below which none is rejected. Default: 0.
-	Least int
-	// Ended counts a request when it ends, instead of at Admit. Requests that are in flight or were
-	// rejected here then do not count. Without Ended, an initial burst of unanswered requests looks
-	// like a service that accepts none, so set it for high concurrency.
-	Ended bool
+	// MinRequests is the number of requests in the window below which none is rejected. Default: 0.
+	MinRequests int
+	// CountEnded counts a request when it ends, instead of at Admit. Requests that are in flight or
+	// were rejected here then do not count. Without CountEnded, an initial burst of unanswered
+	// requests looks like a service that accepts none, so set it for high concurrency.
+	CountEnded bool
 	// Refusals are the Kinds that mean that the service did not accept the request. Default:
 	// Throttled, Unavailable, Network, Timeout. Any other answer of the service counts as accepted,
 	// even an unwanted one. An attempt ended by its context does not, nor one that failed on this
@@ -81,11 +81,11 @@ func NewThrottle(o *ThrottleOptions) (*Throttle, error) {
 		return nil, failure.Invalid("ThrottleOptions.Window is too short; give 20 ms or more")
 	case !(set.Ceiling > 0 && set.Ceiling <= 1):
 		return nil, failure.Invalid("ThrottleOptions.Ceiling is out of range; give a probability above 0, at most 1")
-	case set.Least < 0:
-		return nil, failure.Invalid("ThrottleOptions.Least is negative; give 0 or more requests")
+	case set.MinRequests < 0:
+		return nil, failure.Invalid("ThrottleOptions.MinRequests is negative; give 0 or more requests")
 	}
 	return &Throttle{
-		k: set.K, ceiling: set.Ceiling, least: int64(set.Least), ended: set.Ended, refusals: set.Refusals,
+		k: set.K, ceiling: set.Ceiling, least: int64(set.MinRequests), ended: set.CountEnded, refusals: set.Refusals,
 		seen: newWindow(set.Window),
 	}, nil
 }

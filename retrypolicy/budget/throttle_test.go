@@ -37,12 +37,12 @@ func (r *refusing) Observe(retrypolicy.Attempt) { r.observed++ }
 
 // The published formula and figures.
 func TestThrottleProbability(t *testing.T) {
-	failsafe := budget.ThrottleOptions{K: 1 / 0.9, Ceiling: 0.9, Ended: true, Window: time.Minute,
+	failsafe := budget.ThrottleOptions{K: 1 / 0.9, Ceiling: 0.9, CountEnded: true, Window: time.Minute,
 		Refusals: ^retrypolicy.KindSet(0)}
 	low := failsafe
 	low.Ceiling = 0.8
 	late := failsafe
-	late.Least = 2
+	late.MinRequests = 2
 	for _, c := range []struct {
 		name      string
 		o         *budget.ThrottleOptions
@@ -107,9 +107,9 @@ func TestThrottleDrawsByRand(t *testing.T) {
 }
 
 // The SRE throttle counts a rejected request, that of failsafe-go does not.
-func TestThrottleCountsWhatItRejected(t *testing.T) {
+func TestThrottleCountsItsRejections(t *testing.T) {
 	for _, ended := range []bool{false, true} {
-		th := policytest.NewThrottle(t, &budget.ThrottleOptions{Ended: ended})
+		th := policytest.NewThrottle(t, &budget.ThrottleOptions{CountEnded: ended})
 		p := th.Wrap(always)
 		policytest.LetsIn(p, policytest.At(0))
 		retrypolicy.Observe(p, policytest.As(policytest.At(0), transport.Throttled))
@@ -121,7 +121,7 @@ func TestThrottleCountsWhatItRejected(t *testing.T) {
 			want = 1
 		}
 		if n, _ := th.Counts(policytest.Day); n != want {
-			t.Errorf("Ended %v: %d requests, want %d", ended, n, want)
+			t.Errorf("CountEnded %v: %d requests, want %d", ended, n, want)
 		}
 	}
 }
@@ -196,9 +196,9 @@ func TestThrottleAccepts(t *testing.T) {
 }
 
 // A failure that arose on this side is neither accepted nor refused.
-func TestThrottleLeavesOutWhatSaysNothing(t *testing.T) {
+func TestThrottleIgnoresUninformativeOutcomes(t *testing.T) {
 	for name, c := range ownFailures {
-		th := policytest.NewThrottle(t, &budget.ThrottleOptions{Ended: true})
+		th := policytest.NewThrottle(t, &budget.ThrottleOptions{CountEnded: true})
 		a := policytest.As(policytest.At(0), c.err)
 		a.Terminal = true
 		retrypolicy.Observe(th.Wrap(always), a)
@@ -213,7 +213,7 @@ func TestThrottleLeavesOutWhatSaysNothing(t *testing.T) {
 }
 
 // An attempt that an inner gate refuses or delays is not a request.
-func TestThrottleTakesBackWhatDidNotBegin(t *testing.T) {
+func TestThrottleReleasesAttemptsThatDidNotBegin(t *testing.T) {
 	for _, d := range []retrypolicy.Decision{{Reason: retrypolicy.Rejected}, {Retry: true, Delay: time.Second}} {
 		inner := &refusing{answer: d}
 		th := policytest.NewThrottle(t, nil)
@@ -230,7 +230,7 @@ func TestThrottleTakesBackWhatDidNotBegin(t *testing.T) {
 }
 
 func TestSharedStatePassesOn(t *testing.T) {
-	share, _ := budget.NewRetryBudget(&budget.RetryBudgetOptions{Least: 10})
+	share, _ := budget.NewRetryBudget(&budget.RetryBudgetOptions{MinRetries: 10})
 	crowd, _ := budget.NewConcurrencyBudget(nil)
 	ratio, _ := grpc.NewThrottle(10, 0.1)
 	breaker, _ := budget.NewBreaker(nil)
@@ -258,7 +258,7 @@ func TestSharedStatePassesOn(t *testing.T) {
 			t.Errorf("%s: inner was asked %d times and told %d times", name, inner.asked, inner.observed)
 		}
 		policytest.CheckRefusal(t, retrypolicy.Validate(p), "")
-		policytest.CheckRefusal(t, retrypolicy.Validate(wrap(nil)), name+".Wrap was given is nil")
+		policytest.CheckRefusal(t, retrypolicy.Validate(wrap(nil)), "the policy given to "+name+".Wrap is nil")
 		policytest.CheckRefusal(t, retrypolicy.Validate(wrap(retrypolicy.Fixed{Delay: -1})), "Fixed.Delay")
 	}
 }
@@ -277,7 +277,7 @@ func TestNewThrottleRefuses(t *testing.T) {
 		want string
 	}{
 		{budget.ThrottleOptions{}, ""},
-		{budget.ThrottleOptions{K: 1, Window: 20 * time.Millisecond, Ceiling: 1, Least: 5}, ""},
+		{budget.ThrottleOptions{K: 1, Window: 20 * time.Millisecond, Ceiling: 1, MinRequests: 5}, ""},
 		{budget.ThrottleOptions{K: 0.99}, "ThrottleOptions.K"},
 		{budget.ThrottleOptions{K: math.NaN()}, "ThrottleOptions.K"},
 		{budget.ThrottleOptions{K: math.Inf(1)}, "ThrottleOptions.K"},
@@ -285,7 +285,7 @@ func TestNewThrottleRefuses(t *testing.T) {
 		{budget.ThrottleOptions{Window: -1}, "ThrottleOptions.Window"},
 		{budget.ThrottleOptions{Ceiling: 1.1}, "ThrottleOptions.Ceiling"},
 		{budget.ThrottleOptions{Ceiling: math.NaN()}, "ThrottleOptions.Ceiling"},
-		{budget.ThrottleOptions{Least: -1}, "ThrottleOptions.Least"},
+		{budget.ThrottleOptions{MinRequests: -1}, "ThrottleOptions.MinRequests"},
 	} {
 		_, err := budget.NewThrottle(&c.o)
 		policytest.CheckRefusal(t, err, c.want)

@@ -138,9 +138,9 @@ func saysSo(p retrypolicy.Policy) bool {
 	return false
 }
 
-// TestWhatIsLeftOutWaitsOrIsRefused fills every subset of the fields of every policy. A policy that
+// TestZeroFieldsWaitOrAreRefused fills every subset of the fields of every policy. A policy that
 // Validate accepts must wait or make no retry. A refusal must name a field and say what to give.
-func TestWhatIsLeftOutWaitsOrIsRefused(t *testing.T) {
+func TestZeroFieldsWaitOrAreRefused(t *testing.T) {
 	accepted, refused := 0, 0
 	for name, zero := range partial {
 		for _, p := range fillings(zero) {

@@ -123,7 +123,7 @@ var policyRows = []policyRow{
 	{name: "MaxElapsed", policy: retrypolicy.MaxElapsed{Limit: time.Hour, Shorten: true,
 		Policy: retrypolicy.Backoff{Base: s}}, most: time.Hour},
 	{name: "ByKind", policy: retrypolicy.ByKind{
-		Rules: []retrypolicy.Rule{{Kinds: retrypolicy.Kinds(transport.Throttled), Own: true,
+		Rules: []retrypolicy.Rule{{Kinds: retrypolicy.Kinds(transport.Throttled), OwnCount: true,
 			Policy: retrypolicy.Incremental{Step: s, Max: time.Hour}}},
 		Default: retrypolicy.Backoff{Base: s, Max: time.Minute},
 	}, most: time.Hour},

@@ -75,10 +75,10 @@ func Truncated() retrypolicy.ByKind {
 	return retrypolicy.ByKind{
 		Rules: []retrypolicy.Rule{
 			{Kinds: retrypolicy.Kinds(transport.Timeout), Policy: retrypolicy.MaxAttempts{Total: 2,
-				Policy: retrypolicy.Fixed{Delay: time.Second}}, Own: true},
+				Policy: retrypolicy.Fixed{Delay: time.Second}}, OwnCount: true},
 			{Kinds: retrypolicy.Kinds(transport.Throttled, transport.Unavailable, transport.Network, transport.Unknown),
-				Policy: own,
-				Own:    true},
+				Policy:   own,
+				OwnCount: true},
 		},
 		Default: retrypolicy.NoRetry{},
 	}

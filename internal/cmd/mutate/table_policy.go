@@ -6,9 +6,9 @@ func init() {
 		{File: "retrypolicy/exponential.go", Old: "if least == 0 {", New: "if least == 0 && c == documented.C {",
 			Test: "./retrypolicy -run TestFormulaAtTheEdges"},
 		{File: "retrypolicy/backoff.go", Old: "case b.Base == 0:", New: "case b.Base == 0 && b.Max == 0:",
-			Test: "./retrypolicy/compat -run TestWhatIsLeftOutWaitsOrIsRefused"},
+			Test: "./retrypolicy/compat -run TestZeroFieldsWaitOrAreRefused"},
 		{File: "retrypolicy/compat/failsafe.go", Old: "case f.Delay == 0 && f != (Failsafe{}):",
-			New: "case f.Delay == 0 && f.Retries == 1:", Test: "./retrypolicy/compat -run TestWhatIsLeftOutWaitsOrIsRefused"},
+			New: "case f.Delay == 0 && f.Retries == 1:", Test: "./retrypolicy/compat -run TestZeroFieldsWaitOrAreRefused"},
 
 		// A retry that is not made costs nothing.
 		{File: "device/outage.go", Old: "\tq.withdraw(l)\n\tq.askedOf", New: "\tq.askedOf",

@@ -308,9 +308,9 @@ func TestNewAWSRefusesBadOptions(t *testing.T) {
 		{"bad quota", func(o *aws.Options) {
 			o.Quota = &budget.QuotaOptions{Size: -1}
 		}, "size is out of range"},
-		{"bad LeastBack", func(o *aws.Options) {
-			o.Quota = &budget.QuotaOptions{LeastBack: -1}
-		}, "LeastBack is out of range"},
+		{"bad MinRefund", func(o *aws.Options) {
+			o.Quota = &budget.QuotaOptions{MinRefund: -1}
+		}, "MinRefund is out of range"},
 		{"negative Max of Go", func(o *aws.Options) {
 			o.Backoff = aws.GoBackoff{Max: -1}
 		}, "aws.GoBackoff.Max is negative"},
@@ -413,7 +413,7 @@ func TestAWSPublishedDelays(t *testing.T) {
 	}
 }
 
-func TestAWSWish(t *testing.T) {
+func TestAWSRetryAfterIsApplied(t *testing.T) {
 	flat := func(o *aws.Options, base time.Duration) retrypolicy.Policy {
 		o.Backoff = retrypolicy.Backoff{Base: base}
 		return policytest.NewAWS(t, o)

@@ -154,7 +154,7 @@ func PythonSimple() *Options {
 func Go() *Options {
 	return &Options{
 		Attempts: 3, Backoff: GoBackoff{maxDelay},
-		Quota: &budget.QuotaOptions{ExtraBack: 1, Costs: []budget.Cost{{Kinds: retrypolicy.Kinds(transport.Timeout),
+		Quota: &budget.QuotaOptions{ExtraRefund: 1, Costs: []budget.Cost{{Kinds: retrypolicy.Kinds(transport.Timeout),
 			Tokens: 10}}},
 	}
 }
@@ -180,7 +180,7 @@ func Java() *Options {
 	return &Options{
 		Attempts: 3, Backoff: full(100 * time.Millisecond), Throttled: full(time.Second),
 		ReadAfter: true,
-		Quota:     &budget.QuotaOptions{LeastBack: 1},
+		Quota:     &budget.QuotaOptions{MinRefund: 1},
 	}
 }
 
@@ -191,7 +191,7 @@ func Java() *Options {
 func Java2026() *Options {
 	o := Standard2026()
 	o.Over = 0
-	o.Quota.LeastBack = 1
+	o.Quota.MinRefund = 1
 	return o
 }
 
@@ -210,7 +210,7 @@ func JavaLegacy() *Options {
 		Attempts: 4, Backoff: full(100 * time.Millisecond),
 		Throttled: retrypolicy.Backoff{Base: 500 * time.Millisecond, Max: maxDelay, Jitter: retrypolicy.EqualJitter},
 		ReadAfter: true,
-		Quota:     &budget.QuotaOptions{LeastBack: 1, Costs: []budget.Cost{{Kinds: throttling, Tokens: 0}}},
+		Quota:     &budget.QuotaOptions{MinRefund: 1, Costs: []budget.Cost{{Kinds: throttling, Tokens: 0}}},
 	}
 }
 
@@ -226,6 +226,6 @@ func JS() *Options {
 	return &Options{
 		Attempts: 3, Backoff: full(100 * time.Millisecond), Throttled: full(500 * time.Millisecond),
 		ReadAfter: true, Over: over,
-		Quota: &budget.QuotaOptions{Retry: 10, LeastBack: 1, Costs: []budget.Cost{{Kinds: throttling, Tokens: 5}}},
+		Quota: &budget.QuotaOptions{Retry: 10, MinRefund: 1, Costs: []budget.Cost{{Kinds: throttling, Tokens: 5}}},
 	}
 }

@@ -101,7 +101,7 @@ func TestAzureJavaCountsMessagesFromOne(t *testing.T) {
 }
 
 // The first 30 waits of the SDK's reconnect loop fill its operation timeout of 4 minutes.
-func TestAzureJavaThirtyTriesInFourMinutes(t *testing.T) {
+func TestAzureJavaThirtyAttemptsInFourMinutes(t *testing.T) {
 	p := retrypolicy.MaxElapsed{Limit: 4 * time.Minute, Policy: azure.Java{}}
 	for _, c := range []struct {
 		draw uint64
@@ -154,7 +154,7 @@ func TestAzureCSharpV1Strategy(t *testing.T) {
 }
 
 // Attempts that fail at once are a second apart; long attempts are not delayed.
-func TestAzureCSharpV1KeepsTriesASecondApart(t *testing.T) {
+func TestAzureCSharpV1KeepsAttemptsASecondApart(t *testing.T) {
 	for _, c := range []struct {
 		took time.Duration // by each attempt
 		want []time.Duration
@@ -346,7 +346,7 @@ func TestAzureCVectors(t *testing.T) {
 }
 
 // The SDK counts a wait from the beginning of the previous attempt.
-func TestAzureCTakesTheTryOffTheWait(t *testing.T) {
+func TestAzureCSubtractsTheAttemptFromTheDelay(t *testing.T) {
 	p := azure.C{Curve: azure.CInterval}
 	a := retrypolicy.Attempt{Retry: 1, Elapsed: 3 * s}
 	for _, c := range []struct {

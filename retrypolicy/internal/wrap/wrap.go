@@ -38,7 +38,7 @@ func (w Around) Check(made bool, typeName, constructor string) error {
 		return failure.Invalid(typeName + " is nil; make one with " + constructor)
 	}
 	if w.Policy == nil { // joins strings only here: Do validates its policy in each call
-		return Within("the policy that "+typeName+".Wrap was given", nil)
+		return Within("the policy given to "+typeName+".Wrap", nil)
 	}
 	return retrypolicy.Validate(w.Policy)
 }
