@@ -5,13 +5,13 @@ import "time"
 // alarm is a timer that fires once. It is not a time.NewTimer, because that reads a runtime setting
 // and so links 5 KB of map code into the program of a board.
 type alarm struct {
-	rang  chan struct{} // capacity 1
+	fired chan struct{} // capacity 1
 	timer *time.Timer
 }
 
 func newAlarm(d time.Duration) *alarm {
-	a := &alarm{rang: make(chan struct{}, 1)}
-	a.timer = time.AfterFunc(d, func() { a.rang <- struct{}{} })
+	a := &alarm{fired: make(chan struct{}, 1)}
+	a.timer = time.AfterFunc(d, func() { a.fired <- struct{}{} })
 	return a
 }
 

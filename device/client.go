@@ -248,7 +248,7 @@ func (c *Client) join(all ...<-chan struct{}) bool {
 	for _, one := range all {
 		select {
 		case <-one:
-		case <-late.rang:
+		case <-late.fired:
 			return false
 		}
 	}

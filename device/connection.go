@@ -51,9 +51,9 @@ func (l *loop) lastsAt() time.Time {
 	return at
 }
 
-// goodFor returns how long the connection worked. One that was cut for a missing answer worked
+// workedFor returns how long the connection worked. One that was cut for a missing answer worked
 // until AckTimeout began to run.
-func (k *connection) goodFor() time.Duration {
+func (k *connection) workedFor() time.Duration {
 	if !k.silent.IsZero() {
 		return k.silent.Sub(k.upSince)
 	}
@@ -61,7 +61,7 @@ func (k *connection) goodFor() time.Duration {
 }
 
 // stable reports whether k worked for StableTime, which resets the count of retries.
-func (l *loop) stable(k *connection) bool { return k.goodFor() >= l.c.set.StableTime }
+func (l *loop) stable(k *connection) bool { return k.workedFor() >= l.c.set.StableTime }
 
 // ackEvery returns the interval of checks for an overdue answer. A Progressor is asked more often
 // than once per AckTimeout, because the kernel reports how much is unsent at that moment, but not

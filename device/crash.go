@@ -30,7 +30,7 @@ func (l *loop) crashed(v any) {
 // abort ends the loop, or restarts it after TryAgainAfter. It asks no policy and calls no callback
 // directly, because one of them has just failed.
 func (l *loop) abort(failure *transport.Error) {
-	l.giveBack()
+	l.releaseDialSlot()
 	if l.joining {
 		l.hangUp()
 		for {
@@ -54,7 +54,7 @@ func (l *loop) abort(failure *transport.Error) {
 	}
 
 	if l.ctx.Err() == nil && l.c.set.TryAgainAfter > 0 {
-		if l.restPlainly(failure) {
+		if l.tryAgainLaterPlainly(failure) {
 			go l.run(connecting)
 			return
 		}
@@ -64,8 +64,8 @@ func (l *loop) abort(failure *transport.Error) {
 	l.finish()
 }
 
-// restPlainly is rest without callbacks. It reports whether to start over.
-func (l *loop) restPlainly(failure *transport.Error) bool {
+// tryAgainLaterPlainly is tryAgainLater without callbacks. It reports whether to start over.
+func (l *loop) tryAgainLaterPlainly(failure *transport.Error) bool {
 	l.publishOutage(NotRetryable, l.c.set.TryAgainAfter, failure)
 	over := newAlarm(l.c.set.TryAgainAfter)
 	defer over.stop()
@@ -75,7 +75,7 @@ func (l *loop) restPlainly(failure *transport.Error) bool {
 			continue
 		case <-l.ctx.Done():
 			return false
-		case <-over.rang:
+		case <-over.fired:
 		}
 		break
 	}

@@ -58,7 +58,7 @@ func (c *Client) HandleDesired(handle DesiredHandler) {
 		t.changes.begin()
 	}
 	t.changes.handle = handle
-	t.changes.afresh()
+	t.changes.resetForHandler()
 	t.mu.Unlock()
 	c.poke()
 }
@@ -79,40 +79,40 @@ type desired struct {
 	running bool
 	ended   chan struct{} // closed when the handler's goroutine has ended
 
-	latest  int64     // the newest version that was passed on or queued
-	ever    bool      // latest is valid
-	patched bool      // latest came as a change, so removed properties may remain
-	stale   bool      // something may have been missed: read the twin
-	reading bool      // a read of the twin is in flight
-	void    bool      // and its result may be older than what was missed
-	seen    int64     // the newest version notified but not passed on since it became stale
-	again   time.Time // the earliest time of the next read
-	unread  int       // number of failed reads in a row
+	latest       int64     // the newest version that was passed on or queued
+	latestValid  bool      // latest is valid
+	patched      bool      // latest came as a change, so removed properties may remain
+	stale        bool      // something may have been missed: read the twin
+	reading      bool      // a read of the twin is in flight
+	readOutdated bool      // and its result may be older than what was missed
+	seen         int64     // the newest version notified but not passed on since it became stale
+	nextRead     time.Time // the earliest time of the next read
+	failedReads  int       // number of failed reads in a row
 
 	changes, panics, skipped uint64
 }
 
 func (d *desired) begin() {
-	d.stale, d.seen, d.again, d.unread = true, 0, time.Time{}, 0
+	d.stale, d.seen, d.nextRead, d.failedReads = true, 0, time.Time{}, 0
 }
 
-// afresh prepares for another handler.
-func (d *desired) afresh() {
-	if d.ever && !d.stale {
-		d.stale, d.seen, d.again = true, d.latest, time.Time{} // next is not older than latest
+// resetForHandler prepares for another handler.
+func (d *desired) resetForHandler() {
+	if d.latestValid && !d.stale {
+		d.stale, d.seen, d.nextRead = true, d.latest, time.Time{} // next is not older than latest
 	}
-	d.ever, d.queue = false, nil
-	d.void = d.reading // the read may be older than a change that came without a handler
+	d.latestValid, d.queue = false, nil
+	d.readOutdated = d.reading // the read may be older than a change that came without a handler
 }
 
 // rereadAfter is the delay before the next read when the hub answers with an older twin than it
 // notified about.
 const rereadAfter = time.Second
 
-// unreadPause is the back-off between failed reads of the twin when filter and policy allow no
+// readBackoff is the back-off between failed reads of the twin when filter and policy allow no
 // retry. The cause may pass, and a device must not stay without its properties until a back end
 // changes them.
-var unreadPause = retrypolicy.ExponentialBackoffWithJitter{
+var readBackoff = retrypolicy.ExponentialBackoffWithJitter{
 	C: 10 * time.Second, Cmin: 10 * time.Second, Cmax: 10 * time.Minute, Jd: 0.5, Ju: 0.25,
 }
 
@@ -122,10 +122,10 @@ func (t *twin) catchUpLocked(now time.Time) time.Time {
 	switch {
 	case d.handle == nil || !d.stale || d.reading || len(d.queue) > 0:
 		return time.Time{}
-	case now.Before(d.again):
-		return d.again
+	case now.Before(d.nextRead):
+		return d.nextRead
 	}
-	d.reading, d.void = true, false
+	d.reading, d.readOutdated = true, false
 	t.addLocked(transport.Request{Op: transport.OpTwinGet}, func(r transport.Reply) { t.caughtUpLocked(r) })
 	return time.Time{}
 }
@@ -140,24 +140,24 @@ func (t *twin) caughtUpLocked(r transport.Reply) {
 		doc, err = parseTwin(r.Body)
 	}
 	switch {
-	case d.void: // read again at once
+	case d.readOutdated: // read again at once
 		return
 	case err != nil:
-		d.unread++
+		d.failedReads++
 		var draw uint64
 		_ = callback.Run("Options.Rand", func() { draw = t.c.set.Rand() }) // a panic must not leave t.mu locked
-		d.again = time.Now().Add(unreadPause.Decide(retrypolicy.Attempt{Retry: d.unread, Rand: draw}).Delay)
+		d.nextRead = time.Now().Add(readBackoff.Decide(retrypolicy.Attempt{Retry: d.failedReads, Rand: draw}).Delay)
 		if trace := t.c.set.Trace; t.down == nil && trace != nil && trace.TwinUnread != nil {
 			_ = callback.Run("Trace.TwinUnread", func() { trace.TwinUnread(err) })
 		}
 		return
 	case doc.DesiredVersion < d.seen:
-		d.again = time.Now().Add(rereadAfter)
+		d.nextRead = time.Now().Add(rereadAfter)
 		return
 	}
-	d.stale, d.seen, d.unread = false, 0, 0
-	if !d.ever || doc.DesiredVersion != d.latest || d.patched {
-		t.tellLocked(Desired{Version: doc.DesiredVersion, Full: true, JSON: doc.Desired})
+	d.stale, d.seen, d.failedReads = false, 0, 0
+	if !d.latestValid || doc.DesiredVersion != d.latest || d.patched {
+		t.queueChangeLocked(Desired{Version: doc.DesiredVersion, Full: true, JSON: doc.Desired})
 	}
 }
 
@@ -179,27 +179,27 @@ func (t *twin) deliverLocked(n *transport.Delivery) bool {
 	}
 	version := n.Version
 	switch {
-	case version <= d.latest && d.ever && version != 0:
+	case version <= d.latest && d.latestValid && version != 0:
 		d.skipped++
 	case d.stale || version != d.latest+1 || len(d.queue) == desiredQueue || !jsonscan.IsObject(n.Msg.Body):
 		// The twin has this change too, so the read returns it.
 		d.stale, d.seen = true, max(d.seen, version)
-		if d.unread > 0 { // the hub evidently has the twin
-			d.again = time.Time{}
+		if d.failedReads > 0 { // the hub evidently has the twin
+			d.nextRead = time.Time{}
 		}
-		d.void = d.void || version == 0
+		d.readOutdated = d.readOutdated || version == 0
 		t.c.poke()
 	default:
-		t.tellLocked(Desired{Version: version, JSON: append([]byte(nil), n.Msg.Body...)})
+		t.queueChangeLocked(Desired{Version: version, JSON: append([]byte(nil), n.Msg.Body...)})
 	}
 	return true
 }
 
-// tellLocked queues a change for the handler.
-func (t *twin) tellLocked(change Desired) {
+// queueChangeLocked queues a change for the handler.
+func (t *twin) queueChangeLocked(change Desired) {
 	d := t.changes
 	d.queue = append(d.queue, change)
-	d.latest, d.ever, d.patched = change.Version, true, !change.Full
+	d.latest, d.latestValid, d.patched = change.Version, true, !change.Full
 	d.changes++
 	if !d.running && d.ctx.Err() == nil {
 		d.running, d.ended = true, make(chan struct{})
@@ -207,8 +207,8 @@ func (t *twin) tellLocked(change Desired) {
 	}
 }
 
-// handle calls the handler until the queue is empty, and ends. One runs at a time; tellLocked
-// starts it, Close joins it.
+// handle calls the handler until the queue is empty, and ends. One runs at a time;
+// queueChangeLocked starts it, Close joins it.
 func (t *twin) handle(ended chan struct{}) {
 	watch(t.handleAll, func(returned bool) {
 		if !returned { // the handler ended this goroutine

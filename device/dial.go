@@ -25,7 +25,7 @@ func (l *loop) connect() phase {
 	l.clockJumped(began)
 	l.clock.settle(l.wall(), began) // earlier jumps do not concern this session
 	deadline := began.Add(c.set.DialTimeout)
-	l.joining, l.placed = true, false // the session's goroutine releases the slot of the limiter
+	l.joining, l.holdsDialSlot = true, false // the session's goroutine releases the slot of the limiter
 	go l.session(ctx)
 	for {
 		now := time.Now()
@@ -78,31 +78,31 @@ func (l *loop) queueToDial() bool {
 	var at time.Time // our turn; zero: no slot yet
 	for {
 		now := time.Now()
-		places := limiter.places
+		slots := limiter.slots
 		if !at.IsZero() {
 			if !now.Before(at) {
 				return true
 			}
-			places = nil
+			slots = nil
 		}
 		l.arm(now, at, l.expire(now))
 		select {
-		case places <- struct{}{}:
-			l.placed = true
+		case slots <- struct{}{}:
+			l.holdsDialSlot = true
 			at = limiter.turn(time.Now())
 		case <-l.c.wake:
 		case <-l.ctx.Done():
-			l.giveBack()
+			l.releaseDialSlot()
 			return false
 		}
 	}
 }
 
-// giveBack releases the slot of the shared limiter, if the loop holds one.
-func (l *loop) giveBack() {
-	if l.placed {
-		l.placed = false
-		<-l.c.set.Dials.places
+// releaseDialSlot releases the slot of the shared limiter, if the loop holds one.
+func (l *loop) releaseDialSlot() {
+	if l.holdsDialSlot {
+		l.holdsDialSlot = false
+		<-l.c.set.Dials.slots
 	}
 }
 

@@ -38,28 +38,28 @@ func (l *loop) run(p phase) {
 // last one reports the end. end joins them.
 func (l *loop) session(ctx context.Context) {
 	c := l.c
-	err, handedOn, placed := errNoReturn, false, c.set.Dials != nil
+	err, sessionPassedOn, holdsSlot := errNoReturn, false, c.set.Dials != nil
 	defer func() {
 		v := recover()
-		if placed {
-			<-c.set.Dials.places
+		if holdsSlot {
+			<-c.set.Dials.slots
 		}
-		if !handedOn {
+		if !sessionPassedOn {
 			l.reportEnd(err, v)
 		}
 	}()
 	s, err2 := c.transport.Dial(ctx, &transport.Config{Creds: c.lent, Window: c.set.Window, Queue: c.set.Inbox,
 		Sink: &c.sink, Progress: c.progressed})
-	if placed {
-		placed = false
-		<-c.set.Dials.places
+	if holdsSlot {
+		holdsSlot = false
+		<-c.set.Dials.slots
 	}
 	if err2 != nil {
 		err = err2
 		return
 	}
 	l.events <- event{session: s}
-	handedOn = true
+	sessionPassedOn = true
 	go l.serveSession(ctx, s)
 }
 

@@ -28,7 +28,7 @@ func (l *loop) session(ctx context.Context) {
 	s, err := c.transport.Dial(ctx, &transport.Config{Creds: c.lent, Window: c.set.Window, Queue: c.set.Inbox,
 		Sink: &c.sink, Progress: c.progressed})
 	if c.set.Dials != nil {
-		<-c.set.Dials.places
+		<-c.set.Dials.slots
 	}
 	if err == nil {
 		l.events <- event{session: s}

@@ -70,17 +70,17 @@ type inbox struct {
 	trace *Trace // may be nil
 	ref   []byte // buffer of serve
 
-	mu       sync.Mutex
-	handle   MessageHandler // nil: none
-	places   []*delivery    // slots; allocated at first use, to keep a client without messages small
-	first    int            // the oldest slot in use; 0 when there is none
-	answered int            // number of slots from first that have their verdict
-	n        int            // number of slots in use
-	session  uint32
-	handling bool          // the handler runs with the first slot without a verdict
-	running  bool          // the handler's goroutine runs
-	ended    chan struct{} // closed when it has ended
-	totals   inboxTotals
+	mu         sync.Mutex
+	handle     MessageHandler // nil: none
+	deliveries []*delivery    // slots; allocated at first use, to keep a client without messages small
+	first      int            // the oldest slot in use; 0 when there is none
+	answered   int            // number of slots from first that have their verdict
+	n          int            // number of slots in use
+	session    uint32
+	handling   bool          // the handler runs with the first slot without a verdict
+	running    bool          // the handler's goroutine runs
+	ended      chan struct{} // closed when it has ended
+	totals     inboxTotals
 }
 
 type inboxTotals struct{ received, accepted, released, rejected, panics uint64 }
@@ -93,7 +93,7 @@ type delivery struct {
 }
 
 func newInbox(c *Client) *inbox {
-	return &inbox{ctx: newLifetime(), poke: c.poke, trace: c.set.Trace, places: make([]*delivery, c.set.Inbox)}
+	return &inbox{ctx: newLifetime(), poke: c.poke, trace: c.set.Trace, deliveries: make([]*delivery, c.set.Inbox)}
 }
 
 func (b *inbox) feature() *feature {
@@ -117,14 +117,14 @@ func (b *inbox) deliverLocked(d *transport.Delivery) bool {
 	if d.Again && b.holdsLocked(d) {
 		return true // the handler is slower than the hub's lock: one verdict settles both
 	}
-	if b.n == len(b.places) || b.ctx.Err() != nil {
+	if b.n == len(b.deliveries) || b.ctx.Err() != nil {
 		return false
 	}
-	at := (b.first + b.n) % len(b.places)
-	if b.places[at] == nil {
-		b.places[at] = new(delivery)
+	at := (b.first + b.n) % len(b.deliveries)
+	if b.deliveries[at] == nil {
+		b.deliveries[at] = new(delivery)
 	}
-	p := b.places[at]
+	p := b.deliveries[at]
 	body, props := p.msg.Body, p.msg.Properties
 	p.msg = *d.Msg
 	p.msg.Redelivered = d.Again
@@ -156,7 +156,7 @@ func (b *inbox) waitsLocked() bool {
 // holdsLocked reports whether the live session has delivered d before and its verdict is pending.
 func (b *inbox) holdsLocked(d *transport.Delivery) bool {
 	for i := range b.n {
-		p := b.places[(b.first+i)%len(b.places)]
+		p := b.deliveries[(b.first+i)%len(b.deliveries)]
 		if p.session == b.session && string(p.ref) == string(d.Ref) {
 			return true
 		}
@@ -185,7 +185,7 @@ func (b *inbox) handleAll() {
 			b.mu.Unlock()
 			return
 		}
-		p := b.places[(b.first+b.answered)%len(b.places)]
+		p := b.deliveries[(b.first+b.answered)%len(b.deliveries)]
 		b.handling = true
 		handle := b.handle
 		b.mu.Unlock()
@@ -200,7 +200,7 @@ func (b *inbox) handleAll() {
 
 // answerLocked records the verdict on the message with the handler.
 func (b *inbox) answerLocked(outcome transport.Outcome, panicked bool) {
-	b.places[(b.first+b.answered)%len(b.places)].outcome = outcome
+	b.deliveries[(b.first+b.answered)%len(b.deliveries)].outcome = outcome
 	b.handling = false
 	b.answered++
 	switch outcome {
@@ -276,8 +276,8 @@ func (b *inbox) verdict() (outcome transport.Outcome, ok bool) {
 
 func (b *inbox) verdictLocked() (outcome transport.Outcome, ok bool) {
 	for b.answered > 0 {
-		p := b.places[b.first]
-		b.first = (b.first + 1) % len(b.places)
+		p := b.deliveries[b.first]
+		b.first = (b.first + 1) % len(b.deliveries)
 		b.answered--
 		if b.n--; b.n == 0 {
 			b.first = 0
@@ -295,7 +295,7 @@ func (b *inbox) over(*loop) {
 	b.mu.Lock()
 	b.session++
 	if b.handling {
-		b.first = (b.first + b.answered) % len(b.places)
+		b.first = (b.first + b.answered) % len(b.deliveries)
 		b.n = 1
 	} else {
 		b.first, b.n = 0, 0

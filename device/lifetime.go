@@ -34,7 +34,7 @@ func (l *lifetime) within() (*lifetime, func()) {
 func (l *lifetime) withinTime(d time.Duration) (*lifetime, func()) {
 	child, end := l.within()
 	child.deadline = time.Now().Add(d)
-	late := time.AfterFunc(d, func() { child.endAs(context.DeadlineExceeded) })
+	late := time.AfterFunc(d, func() { child.endWith(context.DeadlineExceeded) })
 	return child, func() {
 		late.Stop()
 		end()
@@ -42,9 +42,9 @@ func (l *lifetime) withinTime(d time.Duration) (*lifetime, func()) {
 }
 
 // end ends the context with context.Canceled, unless it has ended.
-func (l *lifetime) end() { l.endAs(context.Canceled) }
+func (l *lifetime) end() { l.endWith(context.Canceled) }
 
-func (l *lifetime) endAs(why error) {
+func (l *lifetime) endWith(why error) {
 	l.mu.Lock()
 	if l.err == nil {
 		l.err = why

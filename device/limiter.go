@@ -9,7 +9,7 @@ import (
 // network outage. Set the same limiter in each client's Options.Dials. It is safe for concurrent
 // use.
 type DialLimiter struct {
-	places chan struct{}
+	slots chan struct{}
 	// turn reserves and returns the time at which the holder of a slot may begin. It is a function
 	// value, so a program without a limiter links none of it.
 	turn func(now time.Time) time.Time
@@ -21,7 +21,7 @@ func NewDialLimiter(attempts int, gap time.Duration) *DialLimiter {
 	var mu sync.Mutex
 	var next time.Time // no attempt begins earlier
 	return &DialLimiter{
-		places: make(chan struct{}, max(1, attempts)),
+		slots: make(chan struct{}, max(1, attempts)),
 		turn: func(now time.Time) time.Time {
 			mu.Lock()
 			defer mu.Unlock()

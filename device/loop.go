@@ -55,9 +55,9 @@ type loop struct {
 	batch   []transport.Item // buffer of send; it grows with use
 	request transport.Request
 
-	calling string // the callback that runs on this goroutine; empty: none
-	joining bool   // a session's goroutine must be joined
-	placed  bool   // the loop holds a slot of the DialLimiter
+	calling       string // the callback that runs on this goroutine; empty: none
+	joining       bool   // a session's goroutine must be joined
+	holdsDialSlot bool   // the loop holds a slot of the DialLimiter
 }
 
 // event is a report of a session or its goroutine: a new session, the answer to a subscription or

@@ -15,7 +15,7 @@ func (l *loop) due(now time.Time) time.Time {
 	}
 	at = earlier(at, l.stableAt())
 	at = earlier(at, l.planDue(now))
-	at = earlier(at, l.calmAt())
+	at = earlier(at, l.flappingEndsAt())
 	at = earlier(at, l.conn.featureDue)
 	at = earlier(at, l.pingDue())
 	return earlier(at, l.expire(now))

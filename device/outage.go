@@ -158,7 +158,7 @@ func (l *loop) again() phase {
 func (l *loop) giveUp(reason Reason, failure *transport.Error) phase {
 	c := l.c
 	if c.set.TryAgainAfter > 0 {
-		return l.rest(reason, failure)
+		return l.tryAgainLater(reason, failure)
 	}
 	l.disconnect(reason, failure)
 	return ended
@@ -177,8 +177,8 @@ func (l *loop) disconnect(reason Reason, failure *transport.Error) {
 	c.mu.Unlock()
 }
 
-// rest waits for TryAgainAfter and starts from scratch.
-func (l *loop) rest(reason Reason, failure *transport.Error) phase {
+// tryAgainLater waits for TryAgainAfter and starts from scratch.
+func (l *loop) tryAgainLater(reason Reason, failure *transport.Error) phase {
 	c := l.c
 	delay := max(c.set.TryAgainAfter, min(failure.RetryAfter, retryafter.Max)) + l.drawSpread()
 	l.publishOutage(reason, delay, failure)

@@ -21,10 +21,10 @@ type outcome struct {
 	last  retrypolicy.Decision // the one that led to a retry
 }
 
-// turnOver starts or stops the collection of outcomes for a new policy. It returns the rest for the
-// previous policy: the outcomes not collected yet, and one for each message in flight, because that
-// policy gets no later report about them.
-func (b *outbox) turnOver(watched bool) []outcome {
+// watchOutcomes starts or stops the collection of outcomes for a new policy. It returns the rest
+// for the previous policy: the outcomes not collected yet, and one for each message in flight,
+// because that policy gets no later report about them.
+func (b *outbox) watchOutcomes(watched bool) []outcome {
 	b.mu.Lock()
 	b.noteInFlightLocked(errReplaced)
 	left := b.outcomes
@@ -93,7 +93,7 @@ func (l *loop) reportOutcomes(now time.Time) {
 		before := l.observing
 		l.observing = p
 		_, watched := isObserver(p.message)
-		left := l.c.outbox.turnOver(watched)
+		left := l.c.outbox.watchOutcomes(watched)
 		if before != nil {
 			if observer, ok := isObserver(before.message); ok {
 				l.report(observer, left, now)

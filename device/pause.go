@@ -16,9 +16,9 @@ type pause struct {
 }
 
 // refused asks the message policy about the oldest refused message, and pauses all sending for the
-// delay. If the policy stops, that message alone fails, and the next one is asked about. tell
+// delay. If the policy stops, that message alone fails, and the next one is asked about. publish
 // selects whether the pause is published.
-func (l *loop) refused(tell bool) {
+func (l *loop) refused(publish bool) {
 	l.reportOutcomes(time.Now())
 	for {
 		tag, seq, r, ok := l.c.outbox.oldestRefused()
@@ -34,7 +34,7 @@ func (l *loop) refused(tell bool) {
 		a.Retry, a.Last, a.Elapsed, a.Rand = r.count, r.last, now.Sub(r.since), l.rand()
 		describe(a, r.err)
 		if l.askToPause() {
-			if tell {
+			if publish {
 				l.publishPause(now)
 			}
 			return

@@ -65,7 +65,7 @@ func (c *Client) Send(ctx context.Context, m *transport.Message) error {
 		} else {
 			k.alarm.set(limit)
 		}
-		late = k.alarm.rang
+		late = k.alarm.fired
 	}
 	tag, seq, err := c.put(ctx, late, offer{m, size, &k.receipt, true})
 	if err != nil {

@@ -85,25 +85,25 @@ func (l *loop) await(idle bool) phase {
 	if idle {
 		select {
 		case e := <-l.events:
-			return l.heard(e)
+			return l.handleEvent(e)
 		case <-l.c.wake:
 			return connected
 		case <-l.ctx.Done():
-			return l.leave()
+			return l.closeSession()
 		}
 	}
 	select {
 	case e := <-l.events:
-		return l.heard(e)
+		return l.handleEvent(e)
 	case <-l.ctx.Done():
-		return l.leave()
+		return l.closeSession()
 	default:
 		return connected
 	}
 }
 
-// heard handles an event of a session that is up.
-func (l *loop) heard(e event) phase {
+// handleEvent handles an event of a session that is up.
+func (l *loop) handleEvent(e event) phase {
 	switch {
 	case e.isEnd():
 		return l.ended(e)
@@ -113,7 +113,7 @@ func (l *loop) heard(e event) phase {
 	}
 	if x := l.c.features(); x != nil {
 		if failure := l.subscribed(x, e.err); failure != nil {
-			return l.cut(failure)
+			return l.failSession(failure)
 		}
 	}
 	return connected
@@ -127,7 +127,7 @@ func (l *loop) turn() (next phase, idle bool) {
 	if x := l.c.features(); x != nil {
 		l.serveFeatures(x, now)
 		if l.ungranted(now) {
-			return l.cut(timedOut(transport.OpSubscribe, transport.Connection, errNoGrant, nil)), false
+			return l.failSession(timedOut(transport.OpSubscribe, transport.Connection, errNoGrant, nil)), false
 		}
 	}
 	if l.clockJumped(now) > 0 {
@@ -137,12 +137,12 @@ func (l *loop) turn() (next phase, idle bool) {
 		return l.replace(l.end(), reason), false
 	}
 	if l.overdue(now) {
-		return l.cut(timedOut(transport.OpRun, transport.Connection, errNoAck, nil)), false
+		return l.failSession(timedOut(transport.OpRun, transport.Connection, errNoAck, nil)), false
 	}
 	if at := l.stableAt(); !at.IsZero() && !now.Before(at) {
 		l.reportAttempt(nil, now)
 	}
-	l.calmDown(now)
+	l.endFlapping(now)
 	l.ping(now)
 	idle = l.handOver(now)
 	if idle {
@@ -151,8 +151,8 @@ func (l *loop) turn() (next phase, idle bool) {
 	return connected, idle
 }
 
-// leave ends serve when the client closes.
-func (l *loop) leave() phase {
+// closeSession ends serve when the client closes.
+func (l *loop) closeSession() phase {
 	if x := l.c.features(); x != nil {
 		l.serveFeatures(x, time.Now())
 	}
@@ -168,8 +168,8 @@ func (l *loop) ended(e event) phase {
 	return l.lost(ConnectionLost, e.err, l.settle())
 }
 
-// cut ends serve because the session failed.
-func (l *loop) cut(failure error) phase {
+// failSession ends serve because the session failed.
+func (l *loop) failSession(failure error) phase {
 	l.over()
 	return l.lost(ConnectionLost, failure, l.end())
 }

@@ -11,18 +11,18 @@ import (
 // A connection that does not last is a flap. After a flap the back-off continues; a stable or
 // useful connection resets it.
 
-// calmAt returns when a connection after flaps counts as stable, zero without flaps.
-func (l *loop) calmAt() time.Time {
+// flappingEndsAt returns when a connection after flaps counts as stable, zero without flaps.
+func (l *loop) flappingEndsAt() time.Time {
 	if l.flaps.flaps == 0 {
 		return time.Time{}
 	}
 	return l.lastsAt()
 }
 
-// calmDown ends a series of flaps once a connection is stable, and publishes that if there were
+// endFlapping ends a series of flaps once a connection is stable, and publishes that if there were
 // several.
-func (l *loop) calmDown(now time.Time) {
-	if at := l.calmAt(); at.IsZero() || now.Before(at) {
+func (l *loop) endFlapping(now time.Time) {
+	if at := l.flappingEndsAt(); at.IsZero() || now.Before(at) {
 		return
 	}
 	several := l.flaps.flaps > 1
@@ -63,7 +63,7 @@ const (
 // acknowledged or received on it, and it was up for much longer than the delay before it. A
 // connection that ended with a slow pace (errfilter.Slow) is not useful, so the delay stays.
 func (l *loop) useful(k *connection, pace errfilter.Pace) bool {
-	up := k.goodFor()
+	up := k.workedFor()
 	return up >= usefulTime && up/usefulShare >= l.last.Delay && l.evidence().acknowledged > l.flaps.before &&
 		pace == errfilter.Normal
 }

@@ -233,7 +233,7 @@ func (c *Client) tell(s Status) {
 // dispatch calls OnStatus until the queue is empty, and ends. One runs at a time; publishLocked
 // starts it, Close joins it.
 func (c *Client) dispatch(ended chan struct{}) {
-	watch(c.tellAll, func(returned bool) {
+	watch(c.callOnStatus, func(returned bool) {
 		if returned {
 			close(ended)
 		} else { // OnStatus ended this goroutine
@@ -242,8 +242,8 @@ func (c *Client) dispatch(ended chan struct{}) {
 	})
 }
 
-// tellAll calls OnStatus until the queue is empty.
-func (c *Client) tellAll() {
+// callOnStatus calls OnStatus until the queue is empty.
+func (c *Client) callOnStatus() {
 	for {
 		c.mu.Lock()
 		s, ok := c.notices.pop()

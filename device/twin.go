@@ -102,11 +102,11 @@ func (c *Client) callTwin(ctx context.Context, r transport.Request) (transport.R
 	if limit := c.set.OperationTimeout; limit > 0 {
 		a := newAlarm(limit)
 		defer a.stop()
-		late = a.rang
+		late = a.fired
 	}
 	select {
-	case t.places <- struct{}{}:
-		defer func() { <-t.places }()
+	case t.slots <- struct{}{}:
+		defer func() { <-t.slots }()
 	case <-ctx.Done():
 		return transport.Reply{}, gaveUp(ctx, r.Op, errOperationTimeout, errTwinBusy)
 	case <-late:

@@ -11,8 +11,8 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// twinPlaces is the maximum number of pending twin calls.
-const twinPlaces = 16
+// twinSlots is the maximum number of pending twin calls.
+const twinSlots = 16
 
 // twin is the feature for the twin: calls that wait for an answer, and changes of the desired
 // properties. It is a monitor like the outbox. Only the loop hands calls to the session and asks
@@ -24,7 +24,7 @@ const twinPlaces = 16
 //	   +-- session over   waiting
 type twin struct {
 	c       *Client
-	places  chan struct{} // one for each call of GetTwin, PatchReported or PatchReportedIf
+	slots   chan struct{} // one for each call of GetTwin, PatchReported or PatchReportedIf
 	changes *desired      // nil until HandleDesired
 
 	mu    sync.Mutex
@@ -34,8 +34,8 @@ type twin struct {
 	ended bool             // Close was called
 	known bool             // sessions carry twins, as far as known
 
-	left   []*twinCall // in flight or answered when their callers gave up; to be reported to the policy
-	unmade []*twinCall // ended while a retry that the policy charged for may have been pending
+	abandoned     []*twinCall // in flight or answered when their callers gave up; to be reported to the policy
+	retriesUnmade []*twinCall // ended while a retry that the policy charged for may have been pending
 
 	turn []*twinCall // buffer of serve
 }
@@ -43,19 +43,19 @@ type twin struct {
 // twinCall is one call. Only the loop changes its state from queued, answered, settling and
 // waiting.
 type twinCall struct {
-	request transport.Request
-	done    func(transport.Reply) // called once, mu held
-	state   callState
-	handed  bool // the hub may have it: it or an earlier try was handed over and not answered
-	doubt   bool // value of handed before the latest try
-	answer  transport.Reply
-	sent    time.Time
-	since   time.Time // of the first failure
-	retry   int
-	last    retrypolicy.Decision
-	asked   question
-	until   time.Time // end of the wait: for a retry, or for the gate
-	under   *policies // the policies whose gate was asked last
+	request      transport.Request
+	done         func(transport.Reply) // called once, mu held
+	state        callState
+	handed       bool // the hub may have it: it or an earlier try was handed over and not answered
+	handedBefore bool // value of handed before the latest try
+	answer       transport.Reply
+	sent         time.Time
+	since        time.Time // of the first failure
+	retry        int
+	last         retrypolicy.Decision
+	asked        question
+	until        time.Time // end of the wait: for a retry, or for the gate
+	gatedBy      *policies // the policies whose gate was asked last
 }
 
 type callState uint8
@@ -73,7 +73,7 @@ const (
 func (c *Client) twinFeature() *twin {
 	c.mu.Lock()
 	if c.twin == nil {
-		c.twin = &twin{c: c, places: make(chan struct{}, twinPlaces), id: firstID}
+		c.twin = &twin{c: c, slots: make(chan struct{}, twinSlots), id: firstID}
 		c.addFeatureLocked(c.twin.feature())
 	}
 	t := c.twin
@@ -128,7 +128,7 @@ func (t *twin) finishLocked(k *twinCall, r transport.Reply) {
 		return
 	}
 	if k.state == callWaiting || k.state == callQueued {
-		t.unmade = append(t.unmade, k)
+		t.retriesUnmade = append(t.retriesUnmade, k)
 	}
 	k.state = callGone
 	t.calls = slices.DeleteFunc(t.calls, func(other *twinCall) bool { return other == k })
@@ -151,9 +151,9 @@ func (t *twin) withdrawLocked(k *twinCall) withdrawal {
 		return resolved
 	case callInFlight:
 		k.answer = transport.Reply{Err: errWithdrawn}
-		t.left = append(t.left, k)
+		t.abandoned = append(t.abandoned, k)
 	case callAnswered:
-		t.left = append(t.left, k)
+		t.abandoned = append(t.abandoned, k)
 	case callQueued, callSettling, callWaiting:
 	}
 	if (state == callAnswered || state == callSettling) && k.answer.Err == nil {
@@ -194,7 +194,7 @@ func (t *twin) reply(id uint32, r transport.Reply) {
 		if k.state == callInFlight && k.request.ID == id {
 			r.Body = append([]byte(nil), r.Body...)
 			k.answer, k.state, k.handed = r, callAnswered, r.Err != nil &&
-				(k.doubt || errors.Is(r.Err, transport.ErrOutcomeUnknown))
+				(k.handedBefore || errors.Is(r.Err, transport.ErrOutcomeUnknown))
 			t.c.poke()
 			break
 		}

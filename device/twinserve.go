@@ -68,7 +68,7 @@ func (t *twin) serve(l *loop, now time.Time) (next time.Time) {
 		case callQueued:
 			switch {
 			case !may || l.conn.granted&transport.Twin == 0 || l.conn.plan == replacing:
-			case now.Before(k.until) && k.under == t.c.policies.Load(): // the gate asked for it
+			case now.Before(k.until) && k.gatedBy == t.c.policies.Load(): // the gate asked for it
 				next = earlier(k.until, next)
 			default:
 				next = earlier(t.hand(l, k, now), next)
@@ -106,12 +106,12 @@ func (t *twin) set(k *twinCall, state callState) bool {
 // hand hands a call to the session, unless the policy's gate delays or refuses it. It returns when
 // to look at the call again.
 func (t *twin) hand(l *loop, k *twinCall, now time.Time) (next time.Time) {
-	k.under = t.c.policies.Load()
-	if k.asked.pending.Retry && k.asked.askedOf != k.under {
+	k.gatedBy = t.c.policies.Load()
+	if k.asked.pending.Retry && k.asked.askedOf != k.gatedBy {
 		k.asked.withdraw(l)
 		k.last.Cost = 0
 	}
-	if gate, ok := isGate(k.under.message); ok {
+	if gate, ok := isGate(k.gatedBy.message); ok {
 		d := l.admitBy(gate, t.attempt(l, k, now))
 		switch {
 		case !d.Retry:
@@ -135,7 +135,7 @@ func (t *twin) hand(l *loop, k *twinCall, now time.Time) (next time.Time) {
 	if !gone {
 		t.id = max((t.id+1)%methodIDs, firstID) // it wraps after two billion calls
 		k.request.ID = t.id
-		k.state, k.sent, k.doubt, k.handed = callInFlight, now, k.handed, true
+		k.state, k.sent, k.handedBefore, k.handed = callInFlight, now, k.handed, true
 	}
 	t.mu.Unlock()
 	if gone {
@@ -152,8 +152,8 @@ var errWithdrawn = &transport.Error{Kind: transport.Closed, Err: errors.New("its
 // settleAnswered ends the successful calls, and reports and judges the failed ones.
 func (t *twin) settleAnswered(l *loop, now time.Time) {
 	t.mu.Lock()
-	left, unmade := t.left, t.unmade
-	t.left, t.unmade = nil, nil
+	left, unmade := t.abandoned, t.retriesUnmade
+	t.abandoned, t.retriesUnmade = nil, nil
 	t.mu.Unlock()
 	for _, k := range unmade {
 		k.asked.withdraw(l)
@@ -256,7 +256,7 @@ func (t *twin) attempt(l *loop, k *twinCall, now time.Time) retrypolicy.Attempt 
 
 // observe reports the end of a try to the policy that admitted it.
 func (t *twin) observe(l *loop, k *twinCall, failure *transport.Error, now time.Time) {
-	observer, ok := isObserver(k.under.message)
+	observer, ok := isObserver(k.gatedBy.message)
 	if !ok {
 		return
 	}

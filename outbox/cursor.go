@@ -126,14 +126,14 @@ func (c *cursor) open(s *segment) error {
 		return fmt.Errorf("outbox: %w", err)
 	}
 	c.segment, c.file = s, f
-	c.scan = scanner{file: patient{c}, salt: s.salt, next: s.first, window: c.scan.window[:0]}
+	c.scan = scanner{file: interruptible{c}, salt: s.salt, next: s.first, window: c.scan.window[:0]}
 	return nil
 }
 
-// patient reads the cursor's file. The cursor's context ends a wait for the disk.
-type patient struct{ *cursor }
+// interruptible reads the cursor's file. The cursor's context ends a wait for the disk.
+type interruptible struct{ *cursor }
 
-func (c patient) ReadAt(b []byte, at int64) (int, error) {
+func (c interruptible) ReadAt(b []byte, at int64) (int, error) {
 	f, n := c.file, 0
 	abandoned, err := c.queue.onDisk(c.ctx, func() (err error) {
 		n, err = f.ReadAt(b, at)

@@ -20,7 +20,7 @@ func init() {
 			New: " {\n\t\t\t_, _ = s", Test: "./internal/sim -run TestAHubThatFloodsAndReadsNothing/paho/messages"},
 
 		// Callbacks that do not return.
-		{File: "device/crash.go", Old: "\tl.giveBack()\n\tif l.joining", New: "\tif l.joining",
+		{File: "device/crash.go", Old: "\tl.releaseDialSlot()\n\tif l.joining", New: "\tif l.joining",
 			Test: "./device -run TestAClockThatDoesNotReturnKeepsNoPlace"},
 		{File: "device/crash.go", Old: "\tl.c.outbox.rewind()\n", New: "",
 			Test: "./device -run TestMessagesInFlightSurviveAFailedCallback"},

@@ -3,13 +3,13 @@ package main
 func init() {
 	tables["device"] = []mutation{
 		// The limiter of dials.
-		{File: "device/goroutines_std.go", Old: "\tplaced = false\n\t\t<-c.set.Dials.places",
-			New:  "\tplaced = false\n\t\tif err2 == nil {\n\t\t\t<-c.set.Dials.places\n\t\t}",
+		{File: "device/goroutines_std.go", Old: "\tholdsSlot = false\n\t\t<-c.set.Dials.slots",
+			New:  "\tholdsSlot = false\n\t\tif err2 == nil {\n\t\t\t<-c.set.Dials.slots\n\t\t}",
 			Test: "./device -run TestAFailedDialGivesItsPlaceBack"},
-		{File: "device/dial.go", Old: "l.giveBack()\n\t\t\treturn false", New: "return false",
+		{File: "device/dial.go", Old: "l.releaseDialSlot()\n\t\t\treturn false", New: "return false",
 			Test: "./device -run TestCloseWhileWaitingForATurn"},
-		{File: "device/dial.go", Old: "\tif l.placed {\n\t\tl.placed = false\n\t\t<-l.c.set.Dials.places\n\t}",
-			New: "\t<-l.c.set.Dials.places", Test: "./device -run TestCloseWhileWaitingForAPlace"},
+		{File: "device/dial.go", Old: "\tif l.holdsDialSlot {\n\t\tl.holdsDialSlot = false\n\t\t<-l.c.set.Dials.slots\n\t}",
+			New: "\t<-l.c.set.Dials.slots", Test: "./device -run TestCloseWhileWaitingForAPlace"},
 
 		// Answers and results of messages.
 		{File: "device/outbox_withdraw.go", Old: "s.receipt, s.call = nil, false", New: "s.call = false",
@@ -54,7 +54,8 @@ func init() {
 			New: "", Test: "./device -run TestANewPolicyIsAskedAboutATwinCallThatWaitsForItsRetry"},
 		{File: "device/twincalls.go", Old: "\tif k.state == callGone {\n\t\treturn\n\t}\n\tif k.state == callWaiting",
 			New: "\tif k.state == callWaiting", Test: "./device -run TestACallerGivesUpWhileThePolicyIsAsked"},
-		{File: "device/outage.go", Old: "d.Delay -= l.spread", New: "", Test: "./device -run TestAPolicyGetsItsOwnDelayWithoutTheSpread"},
+		{File: "device/outage.go", Old: "d.Delay -= l.spread", New: "",
+			Test: "./device -run TestAPolicyGetsItsOwnDelayWithoutTheSpread"},
 		{File: "device/methods.go", Old: "m.known = slices.Delete(m.known, i, i+1)", New: "_ = i",
 			Test: "./device -run TestEndedMethodCallsAreForgotten"},
 
