@@ -246,6 +246,28 @@ func TestAMessageThatCannotBeReadIsRejected(t *testing.T) {
 	})
 }
 
+// A large message arrives whole, in many transfers. Settling it returns the credit of the link.
+func TestALargeMessageIsDelivered(t *testing.T) {
+	bubble(t, func(t *testing.T, h *hub) {
+		const size = 15*60_000 + len("whole")
+		r := start(t, amqp.New(h.faulty(new(atomic.Int32), map[string]spoiler{"whole": addBytes(15 * 60_000)})),
+			h.device(t, "d"))
+		r.subscribe(1)
+		const n = 20 // the link has credit for 8
+		for i := range n {
+			require.NoError(t, h.SendC2D("d", testbroker.C2D{Body: []byte("whole")}))
+			time.Sleep(time.Second)
+			require.Len(t, r.sink.bodies(), i+1)
+			require.Len(t, r.sink.bodies()[i], size)
+			r.sink.mu.Lock()
+			ref := r.sink.refs[i]
+			r.sink.mu.Unlock()
+			r.Do(&transport.Request{Op: transport.OpSettle, Ref: ref, Outcome: transport.Accept})
+			require.NoError(t, h.WaitC2D(t.Context(), "d", testbroker.Completed, i+1))
+		}
+	})
+}
+
 // A message without room in the memory for incomplete ones is released after 5 s, so that the hub
 // delivers it again.
 func TestAMessageWithoutRoomIsReleased(t *testing.T) {
