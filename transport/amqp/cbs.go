@@ -69,9 +69,9 @@ func (t *tokens) join() { t.reader.Wait() }
 func (t *tokens) put(ctx context.Context, audience, token string, progress func()) error {
 	bounded, done := t.c.await(ctx, progress)
 	defer done()
-	answer, err := t.ask(bounded, audience, token)
+	answer, err := t.putOnce(bounded, audience, token)
 	if _, ok := errors.AsType[*ConditionError](err); ok && bounded.Err() == nil && !t.c.gone() {
-		answer, err = t.ask(bounded, audience, token) // the links had been lost, perhaps long ago
+		answer, err = t.putOnce(bounded, audience, token) // the links had been lost, perhaps long ago
 	}
 	switch {
 	case bounded.Err() != nil && err != nil:
@@ -84,8 +84,8 @@ func (t *tokens) put(ctx context.Context, audience, token string, progress func(
 	return nil
 }
 
-// ask puts the token once.
-func (t *tokens) ask(ctx context.Context, audience, token string) (tokenAnswer, error) {
+// putOnce puts the token.
+func (t *tokens) putOnce(ctx context.Context, audience, token string) (tokenAnswer, error) {
 	select {
 	case t.gate <- struct{}{}:
 	case <-ctx.Done():

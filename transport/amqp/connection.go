@@ -142,7 +142,7 @@ func (o *Options) connect(ctx context.Context, creds *transport.Credentials, l *
 // closes the whole connection for that [AMQP 1.0, 2.5.5]. So a session that begins too late is
 // ended afterwards.
 func (c *connection) begin(ctx context.Context) (*amqp.Session, error) {
-	switch err := c.stream.sessions.take(ctx, c.sessions(), c.ended()); {
+	switch err := c.stream.sessions.acquire(ctx, c.sessions(), c.ended()); {
 	case err == errClosed:
 		return nil, c.loss()
 	case err != nil:
@@ -221,7 +221,7 @@ func (c *connection) explain(err error) error {
 	if isConn(err) {
 		return c.loss()
 	}
-	if e := refusedHere(err); e != nil {
+	if e := endedByLibrary(err); e != nil {
 		return e
 	}
 	if e := ended(err); e != nil {

@@ -15,8 +15,8 @@ type deliveries struct {
 // that long.
 const maxSpan = 1 << 20
 
-// saw notes the number of a delivery.
-func (d *deliveries) saw(id uint32) { d.any, d.next = true, id+1 }
+// begin records the number of a delivery.
+func (d *deliveries) begin(id uint32) { d.any, d.next = true, id+1 }
 
 // add makes a delivery unsettled. Numbers only grow.
 func (d *deliveries) add(id uint32) {
@@ -35,9 +35,9 @@ func (d *deliveries) add(id uint32) {
 	d.bits[at/64] |= 1 << (at % 64)
 }
 
-// take settles the deliveries of a range. It returns the first and the last that were unsettled,
+// settle settles the deliveries of a range. It returns the first and the last that were unsettled,
 // and their number.
-func (d *deliveries) take(from, to uint32) (low, high uint32, n int) {
+func (d *deliveries) settle(from, to uint32) (low, high uint32, n int) {
 	begin := max(0, int(int32(from-d.base)))
 	end := min(int(int32(to-d.base)), 64*len(d.bits)-1)
 	for at := begin; at <= end; at = (at/64 + 1) * 64 {

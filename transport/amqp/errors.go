@@ -276,9 +276,9 @@ func ended(err error) *ConditionError {
 	return nil
 }
 
-// refusedHere returns why the library ended a link or session by itself, nil when the peer ended
+// endedByLibrary returns why the library ended a link or session by itself, nil when the peer ended
 // it. The screen replaces messages that would cause it, as far as is known.
-func refusedHere(err error) error {
+func endedByLibrary(err error) error {
 	if e, ok := errors.AsType[*amqp.LinkError](err); ok && e.RemoteErr == nil && e.Error() != new(amqp.LinkError).Error() {
 		return &violation{fault: faultLibrary, path: "link", problem: scrub.Peer(e.Error())}
 	}

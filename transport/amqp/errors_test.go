@@ -148,7 +148,7 @@ func TestKindsOfOutcomes(t *testing.T) {
 
 // The end of a link by the library is reported with its reason, not as the hub's.
 func TestTheErrorOfALinkThatTheLibraryEnds(t *testing.T) {
-	p := newPuppet(func() uint32 { return 2 }, 0)
+	p := newFuzzPeer(func() uint32 { return 2 }, 0)
 	defer p.Close()
 	c, err := amqp.NewConn(t.Context(), p, &amqp.ConnOptions{SASLType: amqp.SASLTypeAnonymous()})
 	require.NoError(t, err)

@@ -33,9 +33,9 @@ func frame(t testing.TB, kind, offset byte, body string) []byte {
 	return append(append(head, offset, kind, 0, channel), b...)
 }
 
-// hears sends a frame to a device with links for telemetry (handle 0) and cloud-to-device messages
-// (handle 1), and calls then.
-func hears(t *testing.T, b []byte, then func(h *hub, r *running)) {
+// afterFrame sends a frame to a device with links for telemetry (handle 0) and cloud-to-device
+// messages (handle 1), and calls then.
+func afterFrame(t *testing.T, b []byte, then func(h *hub, r *running)) {
 	t.Helper()
 	bubble(t, func(t *testing.T, h *hub) {
 		r := h.dev1(t, h.options())
@@ -46,10 +46,11 @@ func hears(t *testing.T, b []byte, then func(h *hub, r *running)) {
 	})
 }
 
-// refuses requires that the frame ends the session with a reason, and that the error is retryable.
-func refuses(t *testing.T, b []byte, reason string) {
+// requireViolation requires that the frame ends the session with a reason, and that the error is
+// retryable.
+func requireViolation(t *testing.T, b []byte, reason string) {
 	t.Helper()
-	hears(t, b, func(_ *hub, r *running) {
+	afterFrame(t, b, func(_ *hub, r *running) {
 		e := r.requireEnd(transport.Protocol)
 		require.ErrorContains(t, e, reason)
 		require.ErrorIs(t, e, transport.ErrViolation)
@@ -61,10 +62,10 @@ func refuses(t *testing.T, b []byte, reason string) {
 // transferred is the performative of a settled transfer to the device, without payload.
 const transferred = "00 53 14 c0 09 05 52 01 43 a0 01 74 43 41 "
 
-// ignores requires that the frame has no effect.
-func ignores(t *testing.T, b []byte) {
+// requireIgnored requires that the frame has no effect.
+func requireIgnored(t *testing.T, b []byte) {
 	t.Helper()
-	hears(t, b, func(_ *hub, r *running) {
+	afterFrame(t, b, func(_ *hub, r *running) {
 		r.requireAlive()
 		r.requireSends("more")
 		require.Empty(t, r.sink.bodies())
@@ -80,7 +81,7 @@ func TestAMessageWithACompositeKeyIsNotDelivered(t *testing.T) {
 		"value, one down":        "00 53 77 c1 0b 02 54 01 c1 06 02 00 a3 00 45 40",
 		"value, in a list":       "00 53 77 c0 09 01 c1 06 02 00 a3 00 45 40",
 	} {
-		t.Run(name, func(t *testing.T) { ignores(t, frame(t, 0, 2, transferred+message)) })
+		t.Run(name, func(t *testing.T) { requireIgnored(t, frame(t, 0, 2, transferred+message)) })
 	}
 }
 
@@ -93,7 +94,7 @@ func TestAFrameWithACompositeKeyEndsTheSession(t *testing.T) {
 		"close":       "00 53 18 c0 19 01 00 53 1d c0 13 03 a3 01 78 40 c1 0c 02 a3 01 78 " + bad,
 		"end":         "00 53 17 c0 19 01 00 53 1d c0 13 03 a3 01 78 40 c1 0c 02 a3 01 78 " + bad,
 	} {
-		t.Run(name, func(t *testing.T) { refuses(t, frame(t, 0, 2, body), "key") })
+		t.Run(name, func(t *testing.T) { requireViolation(t, frame(t, 0, 2, body), "key") })
 	}
 }
 
@@ -101,17 +102,17 @@ func TestAFrameWithACompositeKeyEndsTheSession(t *testing.T) {
 // decodes.
 func TestFrameTypeAndOffsetHideNoPayload(t *testing.T) {
 	const poison = transferred + "00 53 72 c1 04 02 c0 01 00 40"
-	t.Run("type", func(t *testing.T) { refuses(t, frame(t, 1, 2, poison), "frame has the type 1, not 0") })
+	t.Run("type", func(t *testing.T) { requireViolation(t, frame(t, 1, 2, poison), "frame has the type 1, not 0") })
 	t.Run("offset into it", func(t *testing.T) {
-		refuses(t, frame(t, 0, 3, poison), "undecodable AMQP from the peer: frame")
+		requireViolation(t, frame(t, 0, 3, poison), "undecodable AMQP from the peer: frame")
 	})
-	t.Run("offset before it", func(t *testing.T) { ignores(t, frame(t, 0, 3, "00 53 17 45"+poison)) })
-	t.Run("offset behind it", func(t *testing.T) { ignores(t, frame(t, 0, 8, poison)) }) // an empty frame
+	t.Run("offset before it", func(t *testing.T) { requireIgnored(t, frame(t, 0, 3, "00 53 17 45"+poison)) })
+	t.Run("offset behind it", func(t *testing.T) { requireIgnored(t, frame(t, 0, 8, poison)) }) // an empty frame
 }
 
 // The credit of a flow is optional. Without it the link keeps its credit.
 func TestAFlowWithoutCreditIsHarmless(t *testing.T) {
-	hears(t, frame(t, 0, 2, "00 53 13 c0 08 05 43 52 09 43 43 52 00"), func(_ *hub, r *running) {
+	afterFrame(t, frame(t, 0, 2, "00 53 13 c0 08 05 43 52 09 43 43 52 00"), func(_ *hub, r *running) {
 		r.requireAlive()
 		r.requireSends("more")
 	})
@@ -119,14 +120,14 @@ func TestAFlowWithoutCreditIsHarmless(t *testing.T) {
 
 // A disposition may name only deliveries that were sent.
 func TestAnEndlessDispositionEndsTheSession(t *testing.T) {
-	refuses(t, frame(t, 0, 2, "00 53 15 c0 0d 05 41 43 70 ff ff ff ff 41 00 53 24 45"),
+	requireViolation(t, frame(t, 0, 2, "00 53 15 c0 0d 05 41 43 70 ff ff ff ff 41 00 53 24 45"),
 		"disposition.last is 4294967295, which comes before first, 0")
 }
 
 // The last delivery-id is legal. The library would count from it for ever when it settles the
 // message.
 func TestTheLastDeliveryIDEndsTheSession(t *testing.T) {
-	refuses(t, frame(t, 0, 2, "00 53 14 c0 0d 05 52 01 70 ff ff ff ff a0 01 74 43 42 00 53 75 a0 01 78"),
+	requireViolation(t, frame(t, 0, 2, "00 53 14 c0 0d 05 52 01 70 ff ff ff ff a0 01 74 43 42 00 53 75 a0 01 78"),
 		"unsupported AMQP from the peer: transfer.delivery-id is 4294967295")
 }
 

@@ -15,29 +15,30 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// talk is a screen between a library and a peer that have opened the connection and begun a session
-// on channel 1. This side sends on one link (handles 0 and 10), and receives on another (handles 1
-// and 11), for five messages.
-type talk struct {
+// testScreen is a screen between a library and a peer that have opened the connection and begun a
+// session on channel 1. This side sends on one link (handles 0 and 10), and receives on another
+// (handles 1 and 11), for five messages.
+type testScreen struct {
 	screen
 	t testing.TB
 }
 
-func newTalk(t testing.TB) *talk {
-	s := &talk{t: t}
-	s.say([]byte("AMQP\x00\x01\x00\x00"))
+func newTestScreen(t testing.TB) *testScreen {
+	s := &testScreen{t: t}
+	s.sent([]byte("AMQP\x00\x01\x00\x00"))
 	s.header(wire.ProtocolAMQP)
-	s.good(0, &wire.Open{ContainerID: "hub", MaxFrameSize: maxFrame, ChannelMax: 9})
-	s.saying(1, &wire.Begin{IncomingWindow: 5000, OutgoingWindow: 5000})
-	s.good(1, &wire.Begin{RemoteChannel: wire.Some(uint16(1)), IncomingWindow: 5000, OutgoingWindow: 5000})
-	s.saying(1, &wire.Attach{Name: "out", Handle: 0, Role: wire.RoleSender, Source: &wire.Source{},
+	s.passes(0, &wire.Open{ContainerID: "hub", MaxFrameSize: maxFrame, ChannelMax: 9})
+	s.sends(1, &wire.Begin{IncomingWindow: 5000, OutgoingWindow: 5000})
+	s.passes(1, &wire.Begin{RemoteChannel: wire.Some(uint16(1)), IncomingWindow: 5000, OutgoingWindow: 5000})
+	s.sends(1, &wire.Attach{Name: "out", Handle: 0, Role: wire.RoleSender, Source: &wire.Source{},
 		Target: &wire.Target{}})
-	s.good(1, &wire.Attach{Name: "out", Handle: 10, Role: wire.RoleReceiver, Source: &wire.Source{},
+	s.passes(1, &wire.Attach{Name: "out", Handle: 10, Role: wire.RoleReceiver, Source: &wire.Source{},
 		Target: &wire.Target{}})
-	s.saying(1, &wire.Attach{Name: "in", Handle: 1, Role: wire.RoleReceiver, Source: &wire.Source{},
+	s.sends(1, &wire.Attach{Name: "in", Handle: 1, Role: wire.RoleReceiver, Source: &wire.Source{},
 		Target: &wire.Target{}})
-	s.good(1, &wire.Attach{Name: "in", Handle: 11, Role: wire.RoleSender, Source: &wire.Source{}, Target: &wire.Target{}})
-	s.saying(1, &wire.Flow{IncomingWindow: 5000, OutgoingWindow: 5000, Handle: wire.Some(uint32(1)),
+	s.passes(1, &wire.Attach{Name: "in", Handle: 11, Role: wire.RoleSender, Source: &wire.Source{},
+		Target: &wire.Target{}})
+	s.sends(1, &wire.Flow{IncomingWindow: 5000, OutgoingWindow: 5000, Handle: wire.Some(uint32(1)),
 		DeliveryCount: wire.Some(uint32(0)), LinkCredit: wire.Some(uint32(5))})
 	return s
 }
@@ -48,23 +49,23 @@ func encode(t testing.TB, channel uint16, p wire.Performative, payload []byte) [
 	return b
 }
 
-// say records bytes of this side.
-func (s *talk) say(b []byte) { s.note(b) }
+// sent records bytes of this side.
+func (s *testScreen) sent(b []byte) { s.recordSent(b) }
 
-func (s *talk) saying(channel uint16, p wire.Performative) { s.say(encode(s.t, channel, p, nil)) }
+func (s *testScreen) sends(channel uint16, p wire.Performative) { s.sent(encode(s.t, channel, p, nil)) }
 
 // send records n messages of this side.
-func (s *talk) send(n int) {
+func (s *testScreen) send(n int) {
 	first := s.local[1].out.next
 	for i := range n {
-		s.say(encode(s.t, 1, &wire.Transfer{DeliveryID: wire.Some(first + uint32(i)), DeliveryTag: []byte{1},
+		s.sent(encode(s.t, 1, &wire.Transfer{DeliveryID: wire.Some(first + uint32(i)), DeliveryTag: []byte{1},
 			MessageFormat: wire.Some(uint32(0))}, []byte("x")))
 	}
 }
 
-// hear passes bytes of the peer to the screen.
-func (s *talk) hear(b []byte) ([]byte, error) {
-	out, err := s.unit(bytes.Clone(b))
+// receive passes bytes of the peer to the screen.
+func (s *testScreen) receive(b []byte) ([]byte, error) {
+	out, err := s.check(bytes.Clone(b))
 	for rest := out; err == nil && len(rest) > 0; {
 		f, n, bad := wire.Split(rest, maxFrame)
 		require.NoError(s.t, bad)
@@ -76,19 +77,19 @@ func (s *talk) hear(b []byte) ([]byte, error) {
 	return out, err
 }
 
-// good requires that a frame passes unchanged.
-func (s *talk) good(channel uint16, p wire.Performative, payload ...byte) {
+// passes requires that a frame passes unchanged.
+func (s *testScreen) passes(channel uint16, p wire.Performative, payload ...byte) {
 	s.t.Helper()
 	b := encode(s.t, channel, p, payload)
-	out, err := s.hear(b)
+	out, err := s.receive(b)
 	require.NoError(s.t, err)
 	require.Equal(s.t, b, out)
 }
 
-// bad requires that a frame ends the connection with a reason.
-func (s *talk) bad(b []byte, reason string) {
+// refuses requires that a frame ends the connection with a reason.
+func (s *testScreen) refuses(b []byte, reason string) {
 	s.t.Helper()
-	_, err := s.hear(b)
+	_, err := s.receive(b)
 	bad, ok := errors.AsType[*violation](err)
 	require.True(s.t, ok, "%v", err)
 	require.ErrorContains(s.t, bad, reason)
@@ -96,9 +97,9 @@ func (s *talk) bad(b []byte, reason string) {
 }
 
 // rewritten returns the frame that replaces b.
-func (s *talk) rewritten(b []byte) wire.Performative {
+func (s *testScreen) rewritten(b []byte) wire.Performative {
 	s.t.Helper()
-	out, err := s.hear(b)
+	out, err := s.receive(b)
 	require.NoError(s.t, err)
 	require.NotEqual(s.t, b, out)
 	f, n, err := wire.Split(out, math.MaxUint32)
@@ -211,12 +212,12 @@ func TestFramesAreCheckedWhole(t *testing.T) {
 		"a truth of two": {framed([]byte{0, 0x53, codeDisposition, 0xc0, 4, 2, 0x56, 2, 0x43}),
 			"disposition.role: boolean 0x02"},
 	} {
-		t.Run(name, func(t *testing.T) { newTalk(t).bad(c.frame, c.reason) })
+		t.Run(name, func(t *testing.T) { newTestScreen(t).refuses(c.frame, c.reason) })
 	}
-	newTalk(t).bad(encode(t, 2, &wire.End{}, nil), "end is on channel 2, which has no session")
-	begun := newTalk(t)
-	begun.saying(5, &wire.Begin{})
-	begun.bad(encode(t, 1, &wire.Begin{RemoteChannel: wire.Some(uint16(5))}, nil),
+	newTestScreen(t).refuses(encode(t, 2, &wire.End{}, nil), "end is on channel 2, which has no session")
+	begun := newTestScreen(t)
+	begun.sends(5, &wire.Begin{})
+	begun.refuses(encode(t, 1, &wire.Begin{RemoteChannel: wire.Some(uint16(5))}, nil),
 		"begin is on channel 1, which has a session")
 }
 
@@ -226,23 +227,23 @@ func TestFrameTypeAndDataOffsetAreChecked(t *testing.T) {
 	b := encode(t, 1, delivery(7, false), poison)
 	typed := bytes.Clone(b)
 	typed[5] = 1
-	newTalk(t).bad(typed, "frame has the type 1, not 0")
+	newTestScreen(t).refuses(typed, "frame has the type 1, not 0")
 	extended := func(b []byte) []byte {
 		b = append(append(bytes.Clone(b[:8]), 0, 0x53, 0x17, 0x45), b[8:]...)
 		b[4] = 3
 		binary.BigEndian.PutUint32(b, uint32(len(b)))
 		return b
 	}
-	replaced, err := newTalk(t).hear(extended(b))
+	replaced, err := newTestScreen(t).receive(extended(b))
 	require.NoError(t, err)
 	require.NotContains(t, string(replaced), string(poison))
 	for _, offset := range []byte{0, 1, 200} {
 		odd := bytes.Clone(b)
 		odd[4] = offset
-		newTalk(t).bad(odd, "data offset")
+		newTestScreen(t).refuses(odd, "data offset")
 	}
 	good := encode(t, 1, delivery(7, false), []byte{0, 0x53, 0x75, 0xa0, 1, 'x'})
-	out, err := newTalk(t).hear(extended(good))
+	out, err := newTestScreen(t).receive(extended(good))
 	require.NoError(t, err)
 	f, _, err := wire.Split(out, maxFrame)
 	require.NoError(t, err)
@@ -251,7 +252,7 @@ func TestFrameTypeAndDataOffsetAreChecked(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, wire.Performative(delivery(7, false)), p)
 	require.Equal(t, []byte{0, 0x53, 0x75, 0xa0, 1, 'x'}, payload)
-	out, err = newTalk(t).hear([]byte{0, 0, 0, 8, 2, 0, 0, 0})
+	out, err = newTestScreen(t).receive([]byte{0, 0, 0, 8, 2, 0, 0, 0})
 	require.NoError(t, err)
 	require.Empty(t, out, "the library would keep it")
 }
@@ -263,32 +264,33 @@ func TestARefusedLinkIsDetached(t *testing.T) {
 		"transfer": func() wire.Performative { d := delivery(0, false); d.Handle = 12; return d }(),
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := newTalk(t)
-			s.saying(1, &wire.Attach{Name: "no", Handle: 2, Role: wire.RoleReceiver})
-			s.good(1, &wire.Attach{Name: "no", Handle: 12, Role: wire.RoleSender})
-			s.bad(encode(t, 1, p, nil), "handle is 12, that of a link")
+			s := newTestScreen(t)
+			s.sends(1, &wire.Attach{Name: "no", Handle: 2, Role: wire.RoleReceiver})
+			s.passes(1, &wire.Attach{Name: "no", Handle: 12, Role: wire.RoleSender})
+			s.refuses(encode(t, 1, p, nil), "handle is 12, that of a link")
 		})
 	}
-	s := newTalk(t)
-	s.saying(1, &wire.Attach{Name: "no", Handle: 2, Role: wire.RoleReceiver})
-	s.good(1, &wire.Attach{Name: "no", Handle: 12, Role: wire.RoleSender})
-	s.good(1, &wire.Detach{Handle: 12, Closed: true, Error: wire.Errorf(wire.NotFound, "x")})
-	s.bad(encode(t, 1, &wire.Detach{Handle: 12, Closed: true}, nil), "detach.handle is 12, to which no link is attached")
+	s := newTestScreen(t)
+	s.sends(1, &wire.Attach{Name: "no", Handle: 2, Role: wire.RoleReceiver})
+	s.passes(1, &wire.Attach{Name: "no", Handle: 12, Role: wire.RoleSender})
+	s.passes(1, &wire.Detach{Handle: 12, Closed: true, Error: wire.Errorf(wire.NotFound, "x")})
+	s.refuses(encode(t, 1, &wire.Detach{Handle: 12, Closed: true}, nil),
+		"detach.handle is 12, to which no link is attached")
 }
 
 // The library does not handle a detach that does not close.
 func TestEachDetachIsMadeAClosingOne(t *testing.T) {
 	detach := &wire.Detach{Handle: 11, Error: wire.Errorf(wire.DetachForced, "x")}
-	d := newTalk(t).rewritten(encode(t, 1, detach, nil)).(*wire.Detach)
+	d := newTestScreen(t).rewritten(encode(t, 1, detach, nil)).(*wire.Detach)
 	require.Equal(t, &wire.Detach{Handle: 11, Closed: true, Error: wire.Errorf(wire.DetachForced, "x")}, d)
 }
 
 // With a short idle time-out the library would write keep-alives all the time.
 func TestAShortIdleTimeoutIsMadeLonger(t *testing.T) {
 	for given, want := range map[uint32]uint32{1: 1000, 999: 1000, 1000: 1000, 60_000: 60_000} {
-		s := &talk{t: t}
+		s := &testScreen{t: t}
 		s.header(wire.ProtocolAMQP)
-		out, err := s.hear(encode(t, 0, &wire.Open{ContainerID: "hub", MaxFrameSize: maxFrame, ChannelMax: 9,
+		out, err := s.receive(encode(t, 0, &wire.Open{ContainerID: "hub", MaxFrameSize: maxFrame, ChannelMax: 9,
 			IdleTimeout: wire.Some(given)}, nil))
 		require.NoError(t, err)
 		f, _, err := wire.Split(out, maxFrame)
@@ -304,7 +306,7 @@ func TestTheHandshakeIsChecked(t *testing.T) {
 	open := &wire.Open{ContainerID: "hub", MaxFrameSize: maxFrame, ChannelMax: 9}
 	for name, c := range map[string]struct {
 		id     byte
-		say    []wire.Performative
+		frames []wire.Performative
 		reason string
 	}{
 		"small frames": {wire.ProtocolAMQP, []wire.Performative{&wire.Open{ContainerID: "hub", MaxFrameSize: 60}},
@@ -324,12 +326,12 @@ func TestTheHandshakeIsChecked(t *testing.T) {
 		"no mechanisms": {wire.ProtocolSASL, []wire.Performative{&wire.Mechanisms{}}, "is missing"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := &talk{t: t}
+			s := &testScreen{t: t}
 			s.header(c.id)
 			var err error
-			for i, p := range c.say {
-				_, err = s.hear(encode(t, 0, p, nil))
-				if i < len(c.say)-1 {
+			for i, p := range c.frames {
+				_, err = s.receive(encode(t, 0, p, nil))
+				if i < len(c.frames)-1 {
 					require.NoError(t, err)
 				}
 			}
@@ -341,7 +343,7 @@ func TestTheHandshakeIsChecked(t *testing.T) {
 
 // Transfers of telemetry and their dispositions do not allocate.
 func TestTheScreenAllocatesNothing(t *testing.T) {
-	s := newTalk(t)
+	s := newTestScreen(t)
 	credit := encode(t, 1, &wire.Flow{NextIncomingID: wire.Some(uint32(1)), Handle: wire.Some(uint32(10)),
 		DeliveryCount: wire.Some(uint32(0)), LinkCredit: wire.Some(uint32(1 << 30))}, nil)
 	transfer := encode(t, 1, &wire.Transfer{DeliveryID: wire.Some(uint32(1 << 20)), DeliveryTag: []byte{1},
@@ -356,9 +358,9 @@ func TestTheScreenAllocatesNothing(t *testing.T) {
 		binary.BigEndian.PutUint32(answer[first:], next)
 		binary.BigEndian.PutUint32(answer[last:], next)
 		next++
-		s.note(transfer)
+		s.recordSent(transfer)
 		for _, b := range [][]byte{credit, answer} {
-			if out, err := s.unit(b); err != nil || len(out) != len(b) {
+			if out, err := s.check(b); err != nil || len(out) != len(b) {
 				t.Fatal(err)
 			}
 		}
@@ -367,7 +369,7 @@ func TestTheScreenAllocatesNothing(t *testing.T) {
 
 // BenchmarkScreen measures the screen with a transfer of one message and its disposition.
 func BenchmarkScreen(b *testing.B) {
-	s := newTalk(b)
+	s := newTestScreen(b)
 	transfer := encode(b, 1, &wire.Transfer{DeliveryID: wire.Some(uint32(1 << 20)), DeliveryTag: []byte{1},
 		MessageFormat: wire.Some(uint32(0))}, make([]byte, 100))
 	answer := encode(b, 1, &wire.Disposition{Role: wire.RoleReceiver, First: 1 << 20, Settled: true,
@@ -377,8 +379,8 @@ func BenchmarkScreen(b *testing.B) {
 	for i := range b.N {
 		binary.BigEndian.PutUint32(transfer[id:], uint32(1<<20+i))
 		binary.BigEndian.PutUint32(answer[first:], uint32(1<<20+i))
-		s.note(transfer)
-		if _, err := s.unit(answer); err != nil {
+		s.recordSent(transfer)
+		if _, err := s.check(answer); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -27,10 +27,10 @@ func (s *screen) transferLocked(h *sessionState, f *inFrame) (pass bool, bad *vi
 	if bad := h.beginDelivery(l, f); bad != nil {
 		return false, bad
 	}
-	settled, more := f.truth(transferSettled), f.truth(transferMore)
+	settled, more := f.isTrue(transferSettled), f.isTrue(transferMore)
 	if l.partial == nil {
 		switch {
-		case f.truth(transferAborted):
+		case f.isTrue(transferAborted):
 			return true, nil
 		case !more:
 			bad := l.checkSize(len(f.payload))
@@ -50,7 +50,7 @@ func (s *screen) transferLocked(h *sessionState, f *inFrame) (pass bool, bad *vi
 	d := l.partial
 	d.settled = d.settled || settled
 	switch {
-	case f.truth(transferAborted):
+	case f.isTrue(transferAborted):
 		s.dropPartialLocked(l)
 		f.before = d.abort()
 	case more:
@@ -81,7 +81,7 @@ func (h *sessionState) beginDelivery(l *linkState, f *inFrame) *violation {
 		return f.broken(transferHandle, notAttached, f.uint32(transferHandle))
 	case !l.receives || l.refused:
 		return f.broken(transferHandle, "is %d, that of a link on which the peer does not send", f.uint32(transferHandle))
-	case f.truth(transferResume):
+	case f.isTrue(transferResume):
 		return f.broken(transferResume, "is set, and no delivery is to be resumed")
 	case l.partial != nil && !f.null(transferID) && id != l.partial.id:
 		return f.broken(transferID, "is %d before the end of delivery %d", id, l.partial.id)
@@ -101,7 +101,7 @@ func (h *sessionState) beginDelivery(l *linkState, f *inFrame) *violation {
 	case int32(l.creditEnd-l.received) <= 0:
 		return f.broken(transferHandle, "is %d, that of a link without credit", f.uint32(transferHandle))
 	}
-	h.in.saw(id)
+	h.in.begin(id)
 	return nil
 }
 
@@ -150,7 +150,7 @@ func (l *linkState) completed(h *sessionState, id uint32, settled bool) {
 func (h *sessionState) disposition(f *inFrame) (pass bool, bad *violation) {
 	const role, first, last, settled = 0, 1, 2, 3
 	set := &h.in
-	if f.truth(role) {
+	if f.isTrue(role) {
 		set = &h.out
 	}
 	from, to := f.uint32(first), f.uint32(first)
@@ -160,13 +160,13 @@ func (h *sessionState) disposition(f *inFrame) (pass bool, bad *violation) {
 	if int32(to-from) < 0 {
 		return false, f.broken(last, "is %d, which comes before first, %d", to, from)
 	}
-	low, high, n := set.take(from, to)
+	low, high, n := set.settle(from, to)
 	switch {
 	case n == 0:
 		return false, nil
 	case high < low || high == math.MaxUint32:
 		return false, f.unsupported(last, "is %d, and no numbers for deliveries are left", to)
-	case n > maxUnsettledRange && !f.truth(settled):
+	case n > maxUnsettledRange && !f.isTrue(settled):
 		return false, f.unsupported(last, "makes a range of %d unsettled deliveries, more than %d", n, maxUnsettledRange)
 	}
 	if low != from {

@@ -25,8 +25,8 @@ func (f *inFrame) null(i int) bool { return f.all[i].types == wire.IsNull }
 // uint32 returns the number in a field, 0 for none.
 func (f *inFrame) uint32(i int) uint32 { return uint32(f.all[i].number) }
 
-// truth returns the boolean in a field, false for none.
-func (f *inFrame) truth(i int) bool { return f.all[i].number != 0 }
+// isTrue returns the boolean in a field, false for none.
+func (f *inFrame) isTrue(i int) bool { return f.all[i].number != 0 }
 
 // text returns the text or binary in a field.
 func (f *inFrame) text(i int) []byte {

@@ -66,7 +66,7 @@ func (h *sessionState) attach(f *inFrame) *violation {
 		return f.broken(handle, "is %d, which is in use", f.uint32(handle))
 	}
 	for _, l := range h.links {
-		if l.attached || l.receives == f.truth(role) || l.name != string(f.text(name)) {
+		if l.attached || l.receives == f.isTrue(role) || l.name != string(f.text(name)) {
 			continue
 		}
 		l.attached, l.peer, l.received = true, f.uint32(handle), f.uint32(initialCount)
@@ -97,10 +97,10 @@ func (s *screen) detachLocked(h *sessionState, f *inFrame) *violation {
 		}
 		s.dropPartialLocked(l)
 		if l.unsettled {
-			h.out.take(l.firstUnsettled, l.lastUnsettled)
+			h.out.settle(l.firstUnsettled, l.lastUnsettled)
 		}
 		h.links = append(h.links[:i], h.links[i+1:]...)
-		if !f.truth(closing) {
+		if !f.isTrue(closing) {
 			f.set(closing, 1)
 		}
 		return nil

@@ -59,8 +59,8 @@ func TestTheLibraryCannotDecode(t *testing.T) {
 	}
 }
 
-// said is a transfer of the peer.
-type said struct {
+// incomingTransfer is a transfer of the peer.
+type incomingTransfer struct {
 	p       *wire.Transfer
 	payload []byte
 }
@@ -80,40 +80,42 @@ func TestTransfersAreChecked(t *testing.T) {
 	good := goodMessage(t)
 	rest := &wire.Transfer{Handle: 11}
 	for name, c := range map[string]struct {
-		said   []said // the last one is refused
+		sent   []incomingTransfer // the last one is refused
 		reason string
 	}{
-		"without its end": {[]said{{delivery(7, true), good[:5]}, {delivery(8, false), good}},
+		"without its end": {[]incomingTransfer{{delivery(7, true), good[:5]}, {delivery(8, false), good}},
 			"transfer.delivery-id is 8 before the end of delivery 7"},
-		"out of sequence": {[]said{{delivery(7, false), good}, {delivery(9, false), good}},
+		"out of sequence": {[]incomingTransfer{{delivery(7, false), good}, {delivery(9, false), good}},
 			"transfer.delivery-id is 9, not 8"},
-		"without id": {[]said{{rest, good}}, "transfer.delivery-id is missing"},
-		"without tag": {[]said{{&wire.Transfer{Handle: 11, DeliveryID: wire.Some(uint32(1)),
+		"without id": {[]incomingTransfer{{rest, good}}, "transfer.delivery-id is missing"},
+		"without tag": {[]incomingTransfer{{&wire.Transfer{Handle: 11, DeliveryID: wire.Some(uint32(1)),
 			MessageFormat: wire.Some(uint32(0))}, good}},
 			"transfer.delivery-tag is missing"},
-		"without format": {[]said{{&wire.Transfer{Handle: 11, DeliveryID: wire.Some(uint32(1)), DeliveryTag: []byte{1}},
+		"without format": {[]incomingTransfer{{&wire.Transfer{Handle: 11, DeliveryID: wire.Some(uint32(1)),
+			DeliveryTag: []byte{1}},
 			good}},
 			"transfer.message-format is missing"},
-		"a long tag": {[]said{{&wire.Transfer{Handle: 11, DeliveryTag: make([]byte, 33)}, good}},
+		"a long tag": {[]incomingTransfer{{&wire.Transfer{Handle: 11, DeliveryTag: make([]byte, 33)}, good}},
 			"transfer.delivery-tag has the length 33, more than 32"},
-		"resumed": {[]said{{&wire.Transfer{Handle: 11, DeliveryID: wire.Some(uint32(1)), Resume: true}, good}},
+		"resumed": {[]incomingTransfer{{&wire.Transfer{Handle: 11, DeliveryID: wire.Some(uint32(1)), Resume: true}, good}},
 			"transfer.resume is set"},
-		"on no link": {[]said{{&wire.Transfer{Handle: 12}, good}},
+		"on no link": {[]incomingTransfer{{&wire.Transfer{Handle: 12}, good}},
 			"transfer.handle is 12, to which no link is attached"},
-		"on a sending link": {[]said{{&wire.Transfer{Handle: 10}, good}},
+		"on a sending link": {[]incomingTransfer{{&wire.Transfer{Handle: 10}, good}},
 			"transfer.handle is 10, that of a link on which the peer does not send"},
-		"without credit": {[]said{{delivery(1, false), good}, {delivery(2, false), good}, {delivery(3, false), good},
+		"without credit": {[]incomingTransfer{{delivery(1, false), good}, {delivery(2, false), good},
+			{delivery(3, false), good},
 			{delivery(4, false), good}, {delivery(5, false), good}, {delivery(6, false), good}},
 			"that of a link without credit"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := newTalk(t)
-			last := len(c.said) - 1
-			for _, x := range c.said[:last] {
-				_, err := s.hear(encode(t, 1, x.p, x.payload))
+			s := newTestScreen(t)
+			last := len(c.sent) - 1
+			for _, x := range c.sent[:last] {
+				_, err := s.receive(encode(t, 1, x.p, x.payload))
 				require.NoError(t, err)
 			}
-			s.bad(encode(t, 1, c.said[last].p, c.said[last].payload), c.reason)
+			s.refuses(encode(t, 1, c.sent[last].p, c.sent[last].payload), c.reason)
 		})
 	}
 }
@@ -145,7 +147,7 @@ func TestABrokenMessageIsReplaced(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			for _, parts := range [][][]byte{{c.message}, {c.message[:1], c.message[1:]}} {
-				s := newTalk(t)
+				s := newTestScreen(t)
 				got := s.message(7, parts...)
 				require.Zero(t, s.partial)
 				if c.reason == "" {
@@ -173,20 +175,20 @@ func TestAPeersStandInIsRejected(t *testing.T) {
 
 // An aborted message is forgotten.
 func TestAnAbortedMessageIsForgotten(t *testing.T) {
-	s := newTalk(t)
-	out, err := s.hear(encode(t, 1, delivery(7, true), poison))
+	s := newTestScreen(t)
+	out, err := s.receive(encode(t, 1, delivery(7, true), poison))
 	require.NoError(t, err)
 	require.Empty(t, out, "it is held back")
-	out, err = s.hear(encode(t, 1, &wire.Transfer{Handle: 11, Aborted: true}, nil))
+	out, err = s.receive(encode(t, 1, &wire.Transfer{Handle: 11, Aborted: true}, nil))
 	require.NoError(t, err)
 	require.Equal(t, append(encode(t, 1, delivery(7, true), nil),
 		encode(t, 1, &wire.Transfer{Handle: 11, Aborted: true}, nil)...), out)
 	require.Zero(t, s.partial)
-	s.good(1, delivery(8, false), goodMessage(t)...)
+	s.passes(1, delivery(8, false), goodMessage(t)...)
 }
 
 // message receives a message in one transfer for each part, and returns what the library gets.
-func (s *talk) message(id uint32, parts ...[]byte) (got []byte) {
+func (s *testScreen) message(id uint32, parts ...[]byte) (got []byte) {
 	var all []byte
 	for i, payload := range parts {
 		p := &wire.Transfer{Handle: 11}
@@ -194,7 +196,7 @@ func (s *talk) message(id uint32, parts ...[]byte) (got []byte) {
 			p = delivery(id, false)
 		}
 		p.More = i < len(parts)-1
-		out, err := s.hear(encode(s.t, 1, p, payload))
+		out, err := s.receive(encode(s.t, 1, p, payload))
 		require.NoError(s.t, err)
 		all = append(all, out...)
 	}
@@ -219,7 +221,7 @@ func (s *talk) message(id uint32, parts ...[]byte) (got []byte) {
 // Incomplete messages do not fill the memory, neither one nor many. A message beyond the limits is
 // replaced.
 func TestIncompleteMessagesAreBounded(t *testing.T) {
-	s := newTalk(t)
+	s := newTestScreen(t)
 	part := make([]byte, maxFrame-100)
 	frames := 0
 	for sent, more := 0, true; more; {
@@ -230,7 +232,7 @@ func TestIncompleteMessagesAreBounded(t *testing.T) {
 		sent += len(part)
 		more = sent < 2*maxMessage
 		p.More = more
-		out, err := s.hear(encode(t, 1, p, part))
+		out, err := s.receive(encode(t, 1, p, part))
 		require.NoError(t, err)
 		frames += count(t, out) - 1
 		if sent > maxMessage {
@@ -247,22 +249,22 @@ func TestIncompleteMessagesAreBounded(t *testing.T) {
 	}
 	require.Equal(t, goodMessage(t), s.message(8, goodMessage(t)), "the next one")
 
-	s = newTalk(t)
+	s = newTestScreen(t)
 	replaced := 0
 	for link := range uint32(1000) {
 		name := strings.Repeat("i", int(link)+1)
-		s.saying(1, &wire.Attach{Name: name, Handle: 2 + link, Role: wire.RoleReceiver})
-		s.good(1, &wire.Attach{Name: name, Handle: 100 + link, Role: wire.RoleSender, Source: &wire.Source{}})
-		s.saying(1, &wire.Flow{Handle: wire.Some(2 + link), DeliveryCount: wire.Some(uint32(0)),
+		s.sends(1, &wire.Attach{Name: name, Handle: 2 + link, Role: wire.RoleReceiver})
+		s.passes(1, &wire.Attach{Name: name, Handle: 100 + link, Role: wire.RoleSender, Source: &wire.Source{}})
+		s.sends(1, &wire.Flow{Handle: wire.Some(2 + link), DeliveryCount: wire.Some(uint32(0)),
 			LinkCredit: wire.Some(uint32(5))})
 		first := delivery(link, true)
 		first.Handle = 100 + link
-		_, err := s.hear(encode(t, 1, first, part))
+		_, err := s.receive(encode(t, 1, first, part))
 		require.NoError(t, err)
 	}
 	require.InDelta(t, maxPartial, s.partial, maxFrame)
 	for link := range uint32(1000) {
-		out, err := s.hear(encode(t, 1, &wire.Transfer{Handle: 100 + link}, nil))
+		out, err := s.receive(encode(t, 1, &wire.Transfer{Handle: 100 + link}, nil))
 		require.NoError(t, err)
 		if m := only(t, out); replacedMessage(m).condition == amqp.ErrCondResourceLimitExceeded {
 			require.ErrorContains(t, replacedMessage(m), "message is one of several incomplete ones")
@@ -303,25 +305,26 @@ func count(t testing.TB, b []byte) (frames int) {
 // The library would end a receiving link for a message larger than the max-message-size that the
 // peer sent, even for a stand-in.
 func TestTheMaxMessageSizeOfThePeerIsIgnored(t *testing.T) {
-	s := newTalk(t)
-	s.saying(1, &wire.Attach{Name: "in 2", Handle: 2, Role: wire.RoleReceiver})
+	s := newTestScreen(t)
+	s.sends(1, &wire.Attach{Name: "in 2", Handle: 2, Role: wire.RoleReceiver})
 	got := s.rewritten(encode(t, 1, &wire.Attach{Name: "in 2", Handle: 12, Role: wire.RoleSender, Source: &wire.Source{},
 		MaxMessageSize: 10}, nil)).(*wire.Attach)
 	require.Zero(t, got.MaxMessageSize)
-	s.saying(1, &wire.Attach{Name: "out 2", Handle: 3, Role: wire.RoleSender})
-	s.good(1, &wire.Attach{Name: "out 2", Handle: 13, Role: wire.RoleReceiver, Target: &wire.Target{}, MaxMessageSize: 10})
+	s.sends(1, &wire.Attach{Name: "out 2", Handle: 3, Role: wire.RoleSender})
+	s.passes(1, &wire.Attach{Name: "out 2", Handle: 13, Role: wire.RoleReceiver, Target: &wire.Target{},
+		MaxMessageSize: 10})
 }
 
 // A message larger than the max-message-size that this side sent is replaced.
 func TestTheMaxMessageSizeOfALinkHolds(t *testing.T) {
-	s := newTalk(t)
-	s.saying(1, &wire.Attach{Name: "small", Handle: 2, Role: wire.RoleReceiver, MaxMessageSize: 100})
-	s.good(1, &wire.Attach{Name: "small", Handle: 12, Role: wire.RoleSender, Source: &wire.Source{}})
-	s.saying(1, &wire.Flow{Handle: wire.Some(uint32(2)), LinkCredit: wire.Some(uint32(5)),
+	s := newTestScreen(t)
+	s.sends(1, &wire.Attach{Name: "small", Handle: 2, Role: wire.RoleReceiver, MaxMessageSize: 100})
+	s.passes(1, &wire.Attach{Name: "small", Handle: 12, Role: wire.RoleSender, Source: &wire.Source{}})
+	s.sends(1, &wire.Flow{Handle: wire.Some(uint32(2)), LinkCredit: wire.Some(uint32(5)),
 		DeliveryCount: wire.Some(uint32(0))})
 	large := delivery(0, false)
 	large.Handle = 12
-	out, err := s.hear(encode(t, 1, large, make([]byte, 101)))
+	out, err := s.receive(encode(t, 1, large, make([]byte, 101)))
 	require.NoError(t, err)
 	require.ErrorContains(t, replacedMessage(only(t, out)), "message has more than 100 bytes")
 }

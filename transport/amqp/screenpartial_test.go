@@ -40,13 +40,13 @@ func TestTransfersStayInStep(t *testing.T) {
 
 func stayInStep(t *testing.T, random *rand.Rand) {
 	const limit = 400_000
-	s := newTalk(t)
+	s := newTestScreen(t)
 	var links [3]*scriptedLink
 	for i := range links {
 		name, mine, peers := fmt.Sprint("link", i), uint32(2+i), []uint32{0, 200, 70_000}[i]
-		s.saying(1, &wire.Attach{Name: name, Handle: mine, Role: wire.RoleReceiver, MaxMessageSize: limit})
-		s.good(1, &wire.Attach{Name: name, Handle: peers, Role: wire.RoleSender, Source: &wire.Source{}})
-		s.saying(1, &wire.Flow{Handle: wire.Some(mine), DeliveryCount: wire.Some(uint32(0)),
+		s.sends(1, &wire.Attach{Name: name, Handle: mine, Role: wire.RoleReceiver, MaxMessageSize: limit})
+		s.passes(1, &wire.Attach{Name: name, Handle: peers, Role: wire.RoleSender, Source: &wire.Source{}})
+		s.sends(1, &wire.Flow{Handle: wire.Some(mine), DeliveryCount: wire.Some(uint32(0)),
 			LinkCredit: wire.Some(uint32(1000))})
 		links[i] = &scriptedLink{handle: peers}
 	}
@@ -71,7 +71,7 @@ func stayInStep(t *testing.T, random *rand.Rand) {
 		part := l.sending[:n]
 		l.sending = l.sending[n:]
 		p.More = len(l.sending) > 0 || random.IntN(3) == 0
-		out, err := s.hear(encode(t, 1, p, part))
+		out, err := s.receive(encode(t, 1, p, part))
 		require.NoError(t, err)
 		sent++
 		for ; len(out) > 0; passed++ {
@@ -95,7 +95,7 @@ func stayInStep(t *testing.T, random *rand.Rand) {
 	}
 	require.LessOrEqual(t, sent-passed, held)
 	for _, l := range links { // the held transfers are passed before the detach
-		out, err := s.hear(encode(t, 1, &wire.Detach{Handle: l.handle, Closed: true}, nil))
+		out, err := s.receive(encode(t, 1, &wire.Detach{Handle: l.handle, Closed: true}, nil))
 		require.NoError(t, err)
 		passed += count(t, out) - 1
 	}

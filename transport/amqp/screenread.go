@@ -17,10 +17,10 @@ const (
 	maxUnread = 1 << 20
 )
 
-// intake splits the bytes of the peer into frames for the screen. Unchanged frames stay in the
-// library's buffer. buf holds the rest: an incomplete frame, and the bytes behind a frame that was
-// rewritten or dropped.
-type intake struct {
+// frameSplitter splits the bytes of the peer into frames for the screen. Unchanged frames stay in
+// the library's buffer. buf holds the rest: an incomplete frame, and the bytes behind a frame that
+// was rewritten or dropped.
+type frameSplitter struct {
 	buf   []byte
 	begin int // the library gets buf[begin:end] next
 	end   int
@@ -40,14 +40,14 @@ func (s *stream) Read(p []byte) (int, error) {
 		}
 		if ended := s.screen.ended; ended > 0 {
 			s.screen.ended = 0
-			s.sessions.give(ended)
+			s.sessions.release(ended)
 		}
 		if in.bad != nil {
 			return 0, s.failed(in.bad)
 		}
 		into := p
 		if in.raw < len(in.buf) {
-			pass, skip := in.judge(&s.screen, in.buf[in.raw:])
+			pass, skip := in.screenFrames(&s.screen, in.buf[in.raw:])
 			in.begin, in.end, in.raw = in.raw, in.raw+pass, in.raw+pass+skip
 			if pass+skip > 0 || in.bad != nil {
 				continue
@@ -68,7 +68,7 @@ func (s *stream) Read(p []byte) (int, error) {
 		case n > 0 && in.buf != nil: // the next read returns the error again
 			in.buf = in.buf[:len(in.buf)+n]
 		case n > 0:
-			pass, skip := in.judge(&s.screen, p[:n])
+			pass, skip := in.screenFrames(&s.screen, p[:n])
 			if rest := p[pass+skip : n]; in.bad == nil && len(rest) > 0 {
 				in.buf = append(room(nil, len(rest)), rest...)
 			}
@@ -113,7 +113,7 @@ func (s *stream) SetReadDeadline(t time.Time) error {
 }
 
 // take copies to p the bytes that the library gets next.
-func (in *intake) take(p []byte) (n int) {
+func (in *frameSplitter) take(p []byte) (n int) {
 	if in.begin < in.end {
 		n = copy(p, in.buf[in.begin:in.end])
 		in.begin += n
@@ -127,7 +127,7 @@ func (in *intake) take(p []byte) (n int) {
 }
 
 // space returns room for the rest of an incomplete frame.
-func (in *intake) space() []byte {
+func (in *frameSplitter) space() []byte {
 	n := copy(in.buf, in.buf[in.raw:])
 	in.buf, in.begin, in.end, in.raw = in.buf[:n], 0, 0, 0
 	more := smallBuffer / 4
@@ -145,15 +145,15 @@ func (in *intake) space() []byte {
 }
 
 // drop returns the buffer to its pool.
-func (in *intake) drop() {
+func (in *frameSplitter) drop() {
 	release(in.buf)
 	in.buf, in.begin, in.end, in.raw = nil, 0, 0, 0
 }
 
-// judge passes the frames at the beginning of b through the screen. The first pass bytes stay
-// unchanged. in.other replaces the next skip bytes. judge stops behind them, before an incomplete
-// frame, or at a violation, which it puts into in.bad.
-func (in *intake) judge(s *screen, b []byte) (pass, skip int) {
+// screenFrames passes the frames at the beginning of b through the screen. The first pass bytes
+// stay unchanged. in.other replaces the next skip bytes. screenFrames stops behind them, before an
+// incomplete frame, or at a violation, which it puts into in.bad.
+func (in *frameSplitter) screenFrames(s *screen, b []byte) (pass, skip int) {
 	in.other = nil
 	for {
 		rest := b[pass:]
@@ -166,7 +166,7 @@ func (in *intake) judge(s *screen, b []byte) (pass, skip int) {
 			return pass, 0
 		}
 		var out []byte
-		if out, in.bad = s.unit(rest[:n:n]); in.bad != nil {
+		if out, in.bad = s.check(rest[:n:n]); in.bad != nil {
 			return pass, 0
 		}
 		if len(out) == 0 || &out[0] != &rest[0] {
@@ -201,8 +201,8 @@ func (s *screen) size(b []byte) (n int, whole bool, err error) {
 	return int(size), len(b) >= int(size), nil
 }
 
-// unit checks a whole frame or protocol header. It has the results of frame.
-func (s *screen) unit(b []byte) ([]byte, error) {
+// check checks a whole frame or protocol header. It has the results of frame.
+func (s *screen) check(b []byte) ([]byte, error) {
 	switch s.phase {
 	case closed:
 		return nil, nil

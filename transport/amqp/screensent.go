@@ -7,16 +7,16 @@ import (
 	wire "github.com/hubline-iot/hubline/internal/amqpwire"
 )
 
-// noted is how many fields of a performative note reads. 0: note ignores the performative.
-var noted = [256]int{codeBegin: 1, codeAttach: 11, codeFlow: 7, codeTransfer: 6, codeDisposition: 4}
+// sentFields is how many fields of a performative recordSent reads. 0: it ignores the performative.
+var sentFields = [256]int{codeBegin: 1, codeAttach: 11, codeFlow: 7, codeTransfer: 6, codeDisposition: 4}
 
-// note records what this side sends: a frame of the library, or a protocol header. The screen
+// recordSent records what this side sends: a frame of the library, or a protocol header. The screen
 // checks the peer's frames against it.
-func (s *screen) note(p []byte) {
+func (s *screen) recordSent(p []byte) {
 	if len(p) < wire.HeaderSize+3 || p[5] != wire.FrameAMQP {
 		return
 	}
-	known := noted[p[10]]
+	known := sentFields[p[10]]
 	if known == 0 {
 		return
 	}
@@ -46,13 +46,13 @@ func (s *screen) note(p []byte) {
 	}
 	switch p[10] {
 	case codeAttach:
-		h.noteAttach(f)
+		h.sentAttach(f)
 	case codeFlow:
-		h.noteFlow(f)
+		h.sentFlow(f)
 	case codeTransfer:
-		h.noteTransfer(f)
+		h.sentTransfer(f)
 	case codeDisposition:
-		h.noteDisposition(f)
+		h.sentDisposition(f)
 	}
 }
 
@@ -64,13 +64,13 @@ type outFrame struct {
 
 func (f *outFrame) given(i int) bool    { return f.all[i].Type&^wire.IsNull != 0 }
 func (f *outFrame) uint32(i int) uint32 { return uint32(f.all[i].Number) }
-func (f *outFrame) truth(i int) bool    { return f.all[i].Number != 0 }
+func (f *outFrame) isTrue(i int) bool   { return f.all[i].Number != 0 }
 
-func (h *sessionState) noteAttach(f *outFrame) {
+func (h *sessionState) sentAttach(f *outFrame) {
 	const name, handle, role, maxMessageSize = 0, 1, 2, 10
 	v := &f.all[name]
 	l := &linkState{
-		name: string(v.Raw[len(v.Raw)-v.Length:]), handle: f.uint32(handle), receives: f.truth(role), maxSize: maxMessage,
+		name: string(v.Raw[len(v.Raw)-v.Length:]), handle: f.uint32(handle), receives: f.isTrue(role), maxSize: maxMessage,
 	}
 	if own := f.all[maxMessageSize].Number; own > 0 {
 		l.maxSize = min(l.maxSize, own)
@@ -89,8 +89,8 @@ func (h *sessionState) byHandle(handle uint32) *linkState {
 	return nil
 }
 
-// noteFlow records the credit of the peer.
-func (h *sessionState) noteFlow(f *outFrame) {
+// sentFlow records the credit of the peer.
+func (h *sessionState) sentFlow(f *outFrame) {
 	const handle, deliveryCount, linkCredit = 4, 5, 6
 	if !f.given(handle) {
 		return
@@ -103,7 +103,7 @@ func (h *sessionState) noteFlow(f *outFrame) {
 	}
 }
 
-func (h *sessionState) noteTransfer(f *outFrame) {
+func (h *sessionState) sentTransfer(f *outFrame) {
 	const handle, deliveryID, settled, more = 0, 1, 4, 5
 	h.transfers++
 	l := h.byHandle(f.uint32(handle))
@@ -112,17 +112,17 @@ func (h *sessionState) noteTransfer(f *outFrame) {
 	}
 	l.flows = 0
 	if f.given(deliveryID) {
-		h.out.saw(f.uint32(deliveryID))
+		h.out.begin(f.uint32(deliveryID))
 		h.out.add(f.uint32(deliveryID))
 	}
-	if f.truth(more) {
+	if f.isTrue(more) {
 		return
 	}
 	l.sent++
 	switch id := h.out.next - 1; {
 	case !h.out.any:
-	case f.truth(settled):
-		h.out.take(id, id)
+	case f.isTrue(settled):
+		h.out.settle(id, id)
 	case l.unsettled:
 		l.lastUnsettled = id
 	default:
@@ -130,14 +130,14 @@ func (h *sessionState) noteTransfer(f *outFrame) {
 	}
 }
 
-func (h *sessionState) noteDisposition(f *outFrame) {
+func (h *sessionState) sentDisposition(f *outFrame) {
 	const role, first, last, settled = 0, 1, 2, 3
-	if !f.truth(role) || !f.truth(settled) {
+	if !f.isTrue(role) || !f.isTrue(settled) {
 		return
 	}
 	to := f.uint32(first)
 	if f.given(last) {
 		to = f.uint32(last)
 	}
-	h.in.take(f.uint32(first), to)
+	h.in.settle(f.uint32(first), to)
 }

@@ -24,8 +24,8 @@ type sessionCount struct {
 // for all devices, so one of them is about to end.
 const freeLimit = 5 * time.Second
 
-// take waits until the count is below most, and increments it. ended is that of the connection.
-func (n *sessionCount) take(ctx context.Context, most int, ended <-chan struct{}) error {
+// acquire waits until the count is below most, and increments it. ended is that of the connection.
+func (n *sessionCount) acquire(ctx context.Context, most int, ended <-chan struct{}) error {
 	limit := time.NewTimer(freeLimit)
 	defer limit.Stop()
 	for {
@@ -54,8 +54,8 @@ func (n *sessionCount) take(ctx context.Context, most int, ended <-chan struct{}
 	}
 }
 
-// give decrements the count by k.
-func (n *sessionCount) give(k int) {
+// release decrements the count by k.
+func (n *sessionCount) release(k int) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.used -= k

@@ -19,9 +19,9 @@ import (
 // The receiver settles first. Otherwise the library would wait for an answer to each disposition,
 // and keep the number of each aborted delivery for ever.
 func TestReceiversSettleFirst(t *testing.T) {
-	s := newTalk(t)
-	s.saying(1, &wire.Attach{Name: "in 2", Handle: 2, Role: wire.RoleReceiver})
-	s.saying(1, &wire.Attach{Name: "out 2", Handle: 3, Role: wire.RoleSender})
+	s := newTestScreen(t)
+	s.sends(1, &wire.Attach{Name: "in 2", Handle: 2, Role: wire.RoleReceiver})
+	s.sends(1, &wire.Attach{Name: "out 2", Handle: 3, Role: wire.RoleSender})
 	got := s.rewritten(encode(t, 1, &wire.Attach{
 		Name: "in 2", Handle: 12, Role: wire.RoleSender, SndSettleMode: 1, RcvSettleMode: 1,
 		Source: &wire.Source{Address: "a"}, InitialDeliveryCount: wire.Some(uint32(7)),
@@ -30,12 +30,12 @@ func TestReceiversSettleFirst(t *testing.T) {
 		InitialDeliveryCount: wire.Some(uint32(7))}
 	require.Equal(t, want, got)
 	// on a sending link the peer decides
-	s.good(1, &wire.Attach{Name: "out 2", Handle: 13, Role: wire.RoleReceiver, RcvSettleMode: 1, Target: &wire.Target{}})
+	s.passes(1, &wire.Attach{Name: "out 2", Handle: 13, Role: wire.RoleReceiver, RcvSettleMode: 1, Target: &wire.Target{}})
 }
 
-// accepts is an audience that accepts each message and does not settle it.
+// accepts is a fuzzSink that accepts each message and does not settle it.
 type accepts struct {
-	audience
+	fuzzSink
 	refs [][]byte
 }
 
@@ -47,8 +47,8 @@ func (a *accepts) Deliver(d *transport.Delivery) bool {
 // Do does not block when a peer announces to settle second and never does.
 func TestADispositionDoesNotBlock(t *testing.T) {
 	bounded.Test(t, func(t *testing.T) {
-		p := newPuppet(func() uint32 { return 1 }, 0) // answers attaches with rcv-settle-mode 1
-		a := &accepts{audience: audience{results: make(chan uint16, 8), replies: make(chan transport.Reply, 8)}}
+		p := newFuzzPeer(func() uint32 { return 1 }, 0) // answers attaches with rcv-settle-mode 1
+		a := &accepts{fuzzSink: fuzzSink{results: make(chan uint16, 8), replies: make(chan transport.Reply, 8)}}
 		made, err := New(&Options{
 			Network: netopt.Options{Plaintext: true, Dial: func(context.Context, string, string) (net.Conn, error) {
 				return p, nil

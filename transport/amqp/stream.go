@@ -48,7 +48,7 @@ type stream struct {
 	received instant // when the peer last sent something
 	unjammed instant // when the network last took bytes after its buffers were full
 
-	in       intake // owned by the reading goroutine
+	in       frameSplitter // owned by the reading goroutine
 	screen   screen
 	sessions sessionCount
 
@@ -93,7 +93,7 @@ func (s *stream) failed(err error) error {
 
 // Write appends a frame or a protocol header to the pending bytes. It does not block.
 func (s *stream) Write(p []byte) (int, error) {
-	s.screen.note(p)
+	s.screen.recordSent(p)
 	s.mu.Lock()
 	err := s.err
 	if err == nil && s.closing {

@@ -44,7 +44,7 @@ func init() {
 		{File: sent, Old: "l.maxSize = min(l.maxSize, own)",
 			New: "", Test: "./transport/amqp -run TestTheMaxMessageSizeOfALinkHolds"},
 
-		{File: links, Old: "h.out.take(l.firstUnsettled, l.lastUnsettled)", New: "",
+		{File: links, Old: "h.out.settle(l.firstUnsettled, l.lastUnsettled)", New: "",
 			Test: "./transport/amqp -run TestADispositionAfterTheDetachIsDropped"},
 		{File: links, Old: "f.set(maxMessageSize, 0)", New: "",
 			Test: "./transport/amqp -run TestTheMaxMessageSizeOfThePeerIsIgnored"},
@@ -74,8 +74,8 @@ func init() {
 		{File: "transport/amqp/pair.go", Old: "\t\t\treturn bad\n", New: "",
 			Test: "./transport/amqp -run TestABrokenTwinEndsOneSession"},
 
-		{File: "transport/amqp/connection.go", Old: "if e := refusedHere(err); e != nil {",
-			New:  "if e := refusedHere(err); false {",
+		{File: "transport/amqp/connection.go", Old: "if e := endedByLibrary(err); e != nil {",
+			New:  "if e := endedByLibrary(err); false {",
 			Test: "./transport/amqp -run TestTheErrorOfALinkThatTheLibraryEnds"},
 
 		// Reading.

@@ -22,39 +22,39 @@ import (
 	"github.com/hubline-iot/hubline/transport/netopt"
 )
 
-// A puppet is a peer that opens a connection as a broker does, and then sends mutated frames.
+// A fuzzPeer is a peer that opens a connection as a broker does, and then sends mutated frames.
 // Frames that the screen refuses go only to a copy of the screen, so that the dialogue continues
-// with frames that reach the library. The puppet is the net.Conn below the stream, and generates
+// with frames that reach the library. The peer is the net.Conn below the stream, and generates
 // its frames when it is read from.
-type puppet struct {
+type fuzzPeer struct {
 	random  func() uint32
-	say     int // frames that are still to be sent
+	left    int // frames that are still to be sent
 	refused int
 	passed  int
 	script  []byte // the bytes of the frames that passed
 
-	mu      sync.Mutex // guards the fields below
-	more    sync.Cond
-	in      []byte   // bytes that the device wrote, not a whole frame yet
-	out     []byte   // bytes that the device reads first
-	screen  *screen  // of the device; nil: not known yet
-	replies [][]byte // replies, once screen is set
-	closed  bool
-	done    chan struct{} // closed when all frames were sent
-	channel uint16        // of the latest session
-	sent    int           // transfers that the device sent
-	answer  bool          // messages get valid answers
-	wild    bool          // some of the opening frames are mutated
+	mu            sync.Mutex // guards the fields below
+	more          sync.Cond
+	in            []byte   // bytes that the device wrote, not a whole frame yet
+	out           []byte   // bytes that the device reads first
+	screen        *screen  // of the device; nil: not known yet
+	replies       [][]byte // replies, once screen is set
+	closed        bool
+	done          chan struct{} // closed when all frames were sent
+	channel       uint16        // of the latest session
+	sent          int           // transfers that the device sent
+	answer        bool          // messages get valid answers
+	mutateOpening bool          // some of the opening frames are mutated
 }
 
-func newPuppet(random func() uint32, say int) *puppet {
-	p := &puppet{random: random, say: say, done: make(chan struct{}), answer: true}
-	p.wild = p.n(10) == 0
+func newFuzzPeer(random func() uint32, frames int) *fuzzPeer {
+	p := &fuzzPeer{random: random, left: frames, done: make(chan struct{}), answer: true}
+	p.mutateOpening = p.n(10) == 0
 	p.more.L = &p.mu
 	return p
 }
 
-func (p *puppet) Read(b []byte) (int, error) {
+func (p *fuzzPeer) Read(b []byte) (int, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for len(p.out) == 0 {
@@ -62,12 +62,12 @@ func (p *puppet) Read(b []byte) (int, error) {
 		case p.closed:
 			return 0, net.ErrClosed
 		case len(p.replies) > 0:
-			if b := p.replies[0]; p.good(b) {
+			if b := p.replies[0]; p.passes(b) {
 				p.out = b
 			}
 			p.replies = p.replies[1:]
-		case p.screen != nil && p.say > 0:
-			if p.say--; p.say == 0 {
+		case p.screen != nil && p.left > 0:
+			if p.left--; p.left == 0 {
 				close(p.done)
 			}
 			p.next()
@@ -80,20 +80,20 @@ func (p *puppet) Read(b []byte) (int, error) {
 	return n, nil
 }
 
-func (p *puppet) Write(b []byte) (int, error) {
+func (p *fuzzPeer) Write(b []byte) (int, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.closed {
 		return 0, net.ErrClosed
 	}
 	p.in = append(p.in, b...)
-	for p.hear() {
+	for p.receive() {
 	}
 	p.more.Broadcast()
 	return len(b), nil
 }
 
-func (p *puppet) Close() error {
+func (p *fuzzPeer) Close() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.closed = true
@@ -101,18 +101,18 @@ func (p *puppet) Close() error {
 	return nil
 }
 
-func (p *puppet) LocalAddr() net.Addr { return nil }
+func (p *fuzzPeer) LocalAddr() net.Addr { return nil }
 
-func (p *puppet) RemoteAddr() net.Addr { return nil }
+func (p *fuzzPeer) RemoteAddr() net.Addr { return nil }
 
-func (p *puppet) SetDeadline(time.Time) error { return nil }
+func (p *fuzzPeer) SetDeadline(time.Time) error { return nil }
 
-func (p *puppet) SetReadDeadline(time.Time) error { return nil }
+func (p *fuzzPeer) SetReadDeadline(time.Time) error { return nil }
 
-func (p *puppet) SetWriteDeadline(time.Time) error { return nil }
+func (p *fuzzPeer) SetWriteDeadline(time.Time) error { return nil }
 
-// hear answers the next frame or header that the device wrote, if it is whole.
-func (p *puppet) hear() bool {
+// receive answers the next frame or header that the device wrote, if it is whole.
+func (p *fuzzPeer) receive() bool {
 	if len(p.in) >= 8 && string(p.in[:4]) == "AMQP" {
 		p.out = append(p.out, p.in[:8]...)
 		if p.in[4] == wire.ProtocolSASL {
@@ -141,7 +141,7 @@ func (p *puppet) hear() bool {
 	case *wire.Init:
 		p.reply(0, &wire.Outcome{})
 	case *wire.Open:
-		p.reply(0, &wire.Open{ContainerID: "puppet", MaxFrameSize: 4096, ChannelMax: 10})
+		p.reply(0, &wire.Open{ContainerID: "fuzz-peer", MaxFrameSize: 4096, ChannelMax: 10})
 	case *wire.Begin:
 		p.channel = f.Channel
 		p.reply(f.Channel, &wire.Begin{RemoteChannel: wire.Some(f.Channel), IncomingWindow: 1000, OutgoingWindow: 1000})
@@ -166,13 +166,13 @@ func (p *puppet) hear() bool {
 	return true
 }
 
-// reply sends a frame. Once the puppet has a screen, it sends only frames that pass.
-func (p *puppet) reply(channel uint16, m wire.Performative) {
+// reply sends a frame. Once the peer has a screen, it sends only frames that pass.
+func (p *fuzzPeer) reply(channel uint16, m wire.Performative) {
 	b, err := wire.AppendFrame(nil, channel, m, nil)
 	if err != nil {
 		panic(err)
 	}
-	if p.wild && p.screen == nil && p.n(4) == 0 {
+	if p.mutateOpening && p.screen == nil && p.n(4) == 0 {
 		b = p.mutate(b)
 		p.passed++
 		p.script = append(p.script, b...)
@@ -186,8 +186,8 @@ func (p *puppet) reply(channel uint16, m wire.Performative) {
 	p.out = append(p.out, b...)
 }
 
-// good reports whether b passes the screen, after the bytes that were read and those in out.
-func (p *puppet) good(b []byte) bool {
+// passes reports whether b passes the screen, after the bytes that were read and those in out.
+func (p *fuzzPeer) passes(b []byte) bool {
 	s := p.screen.clone()
 	for _, part := range [][]byte{p.out, b} {
 		for len(part) > 0 {
@@ -195,7 +195,7 @@ func (p *puppet) good(b []byte) bool {
 			if err != nil || !whole || n == 0 {
 				return false
 			}
-			if _, err := s.unit(part[:n:n]); err != nil {
+			if _, err := s.check(part[:n:n]); err != nil {
 				return false
 			}
 			part = part[n:]
@@ -234,9 +234,9 @@ func (s *screen) clone() *screen {
 }
 
 // next generates a frame.
-func (p *puppet) next() {
+func (p *fuzzPeer) next() {
 	b := p.mutate(p.valid())
-	if !p.good(b) {
+	if !p.passes(b) {
 		p.refused++
 		return
 	}
@@ -245,21 +245,21 @@ func (p *puppet) next() {
 	p.out = append(p.out, b...)
 }
 
-func (p *puppet) n(most int) int { return int(p.random() % uint32(most)) }
+func (p *fuzzPeer) n(most int) int { return int(p.random() % uint32(most)) }
 
-// audience is a sink that settles some of its deliveries.
-type audience struct {
+// fuzzSink is a sink that settles some of its deliveries.
+type fuzzSink struct {
 	mu      sync.Mutex
 	session transport.Session
 	results chan uint16
 	replies chan transport.Reply
 }
 
-func (a *audience) Done(tag uint16, _ error) { a.results <- tag }
+func (a *fuzzSink) Done(tag uint16, _ error) { a.results <- tag }
 
-func (a *audience) Reply(_ uint32, r transport.Reply) { a.replies <- r }
+func (a *fuzzSink) Reply(_ uint32, r transport.Reply) { a.replies <- r }
 
-func (a *audience) Deliver(d *transport.Delivery) bool {
+func (a *fuzzSink) Deliver(d *transport.Delivery) bool {
 	if len(d.Ref) == 0 || d.Ref[len(d.Ref)-1]%3 == 0 {
 		return false
 	}
@@ -270,41 +270,41 @@ func (a *audience) Deliver(d *transport.Delivery) bool {
 	return true
 }
 
-// puppetLimit is how long one dialogue may take. puppetMemory is what it may allocate besides 1 KB
-// for each byte of the puppet.
+// fuzzPeerLimit is how long one dialogue may take. fuzzPeerMemory is what it may allocate besides 1
+// KB for each byte that the peer sent.
 const (
-	puppetLimit  = 30 * time.Second
-	puppetMemory = 8 << 20
-	// wildLimit is how long a device waits for frames that a wild puppet mutated.
-	wildLimit = 100 * time.Millisecond
+	fuzzPeerLimit  = 30 * time.Second
+	fuzzPeerMemory = 8 << 20
+	// openingLimit is how long a device waits for the answer to a mutated opening frame.
+	openingLimit = 100 * time.Millisecond
 )
 
-// play runs a device against a puppet. what names the dialogue.
-func play(t testing.TB, p *puppet, what func() string) {
-	late := time.AfterFunc(puppetLimit, func() { panic("the device spins or hangs: " + what()) })
+// play runs a device against a fuzzPeer. what names the dialogue.
+func play(t testing.TB, p *fuzzPeer, what func() string) {
+	late := time.AfterFunc(fuzzPeerLimit, func() { panic("the device spins or hangs: " + what()) })
 	defer late.Stop()
 	began := allocated()
-	a := &audience{results: make(chan uint16, 64), replies: make(chan transport.Reply, 64)}
-	patience := 20 * time.Second
-	if p.wild {
-		patience = wildLimit
+	a := &fuzzSink{results: make(chan uint16, 64), replies: make(chan transport.Reply, 64)}
+	limit := 20 * time.Second
+	if p.mutateOpening {
+		limit = openingLimit
 	}
 	tr := New(&Options{
 		Network: netopt.Options{Plaintext: true, Dial: func(context.Context, string, string) (net.Conn, error) {
 			return p, nil
-		}}, Auth: Anonymous, OperationTimeout: patience, Addresses: &Addresses{Telemetry: "out", CloudToDevice: "in"},
+		}}, Auth: Anonymous, OperationTimeout: limit, Addresses: &Addresses{Telemetry: "out", CloudToDevice: "in"},
 	})
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	dial, dialed := ctx, context.CancelFunc(func() {})
-	if p.wild {
-		dial, dialed = context.WithTimeout(ctx, wildLimit)
+	if p.mutateOpening {
+		dial, dialed = context.WithTimeout(ctx, openingLimit)
 	}
 	made, err := tr.Dial(dial, &transport.Config{Creds: &transport.Credentials{Host: "h", DeviceID: "d"}, Window: 16,
 		Queue: 8, Sink: a})
 	dialed()
 	if err != nil {
-		if !p.wild {
+		if !p.mutateOpening {
 			t.Fatalf("dial: %v", err)
 		}
 		return
@@ -321,16 +321,16 @@ func play(t testing.TB, p *puppet, what func() string) {
 		case <-a.results:
 			sent = true
 		case r := <-a.replies:
-			if subscribed = true; r.Err != nil && !p.wild {
+			if subscribed = true; r.Err != nil && !p.mutateOpening {
 				t.Fatalf("%v: %s", r.Err, what())
 			}
 		case err := <-over:
-			if !p.wild {
+			if !p.mutateOpening {
 				t.Fatalf("%v: %s", err, what())
 			}
 			return
-		case <-time.After(wildLimit):
-			if !p.wild {
+		case <-time.After(openingLimit):
+			if !p.mutateOpening {
 				continue // the machine is busy
 			}
 			cancel()
@@ -345,7 +345,7 @@ func play(t testing.TB, p *puppet, what func() string) {
 	for i := range batch {
 		batch[i] = transport.Item{Tag: uint16(i), Msg: m}
 	}
-	s.Send(batch) // wakes the puppet, too
+	s.Send(batch) // wakes the peer, too
 	running := true
 	for running {
 		select {
@@ -374,7 +374,7 @@ func play(t testing.TB, p *puppet, what func() string) {
 			}
 		}
 	}
-	if used := allocated() - began; used > puppetMemory+1024*uint64(len(p.script)) {
+	if used := allocated() - began; used > fuzzPeerMemory+1024*uint64(len(p.script)) {
 		t.Errorf("%d bytes were allocated for %d that were said: %s", used, len(p.script), what())
 	}
 }
@@ -399,7 +399,7 @@ func FuzzPair(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
 		const perFrame = 40
-		p := newPuppet(func() uint32 {
+		p := newFuzzPeer(func() uint32 {
 			if len(b) < 2 {
 				return 7
 			}
@@ -430,7 +430,7 @@ func TestMutatedFramesDoNoHarm(t *testing.T) {
 	}
 	passed, refused, dialogues := 0, 0, 0
 	for ; passed+refused < total && !t.Failed(); seed++ {
-		p := newPuppet(rand.New(rand.NewPCG(seed, 0)).Uint32, 200)
+		p := newFuzzPeer(rand.New(rand.NewPCG(seed, 0)).Uint32, 200)
 		play(t, p, func() string { return fmt.Sprintf("HUBLINE_PAIR_SEED=%d, said %x", seed, p.script) })
 		passed, refused, dialogues = passed+p.passed, refused+p.refused, dialogues+1
 	}

@@ -8,7 +8,7 @@ import (
 )
 
 // valid generates a frame that a broker could send at this point.
-func (p *puppet) valid() []byte {
+func (p *fuzzPeer) valid() []byte {
 	s := p.screen
 	s.mu.Lock()
 	var h sessionState
@@ -81,14 +81,14 @@ func (p *puppet) valid() []byte {
 	return b
 }
 
-func (p *puppet) fault() *wire.Error {
+func (p *fuzzPeer) fault() *wire.Error {
 	if p.n(2) == 0 {
 		return nil
 	}
 	return &wire.Error{Condition: "amqp:link:detach-forced", Info: wire.Map{{Key: wire.Symbol("x"), Value: p.value(3)}}}
 }
 
-func (p *puppet) state() wire.DeliveryState {
+func (p *fuzzPeer) state() wire.DeliveryState {
 	switch p.n(6) {
 	case 0:
 		return &wire.Rejected{Error: p.fault()}
@@ -103,7 +103,7 @@ func (p *puppet) state() wire.DeliveryState {
 }
 
 // message generates a message of unusual values.
-func (p *puppet) message() []byte {
+func (p *fuzzPeer) message() []byte {
 	m := &wire.Message{}
 	if p.n(2) == 0 {
 		m.MessageAnnotations = wire.Map{{Key: wire.Symbol("x-opt-sequence-number"), Value: p.value(3)},
@@ -131,7 +131,7 @@ func (p *puppet) message() []byte {
 }
 
 // value generates a value, nested at most this deep.
-func (p *puppet) value(depth int) any {
+func (p *fuzzPeer) value(depth int) any {
 	k := p.n(22)
 	if depth == 0 {
 		k = p.n(16)
@@ -181,7 +181,7 @@ func (p *puppet) value(depth int) any {
 }
 
 // mutate changes the fields and then the bytes of a frame; one in three stays as it is.
-func (p *puppet) mutate(b []byte) []byte {
+func (p *fuzzPeer) mutate(b []byte) []byte {
 	if len(b) <= 8 || p.n(3) == 0 {
 		return b
 	}

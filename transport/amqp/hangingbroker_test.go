@@ -18,10 +18,10 @@ import (
 	"github.com/hubline-iot/hubline/transport/netopt"
 )
 
-// stubborn is a broker that accepts messages. From a device called "slow" it accepts one frame: it
-// never opens the window of that session again, and ends neither its links nor its session. The
-// library then blocks senders and ignores their contexts.
-func stubborn(c net.Conn) {
+// hangingBroker is a broker that accepts messages. From a device called "slow" it accepts one
+// frame: it never opens the window of that session again, and ends neither its links nor its
+// session. The library then blocks senders and ignores their contexts.
+func hangingBroker(c net.Conn) {
 	defer c.Close()
 	write := func(b []byte) { _, _ = c.Write(b) }
 	send := func(channel uint16, p wire.Performative) {
@@ -77,7 +77,7 @@ func stubborn(c net.Conn) {
 		}
 		switch p := p.(type) {
 		case *wire.Open:
-			send(0, &wire.Open{ContainerID: "stubborn", MaxFrameSize: 1 << 16, ChannelMax: 100})
+			send(0, &wire.Open{ContainerID: "hangingBroker", MaxFrameSize: 1 << 16, ChannelMax: 100})
 		case *wire.Begin:
 			send(f.Channel, &wire.Begin{RemoteChannel: wire.Some(f.Channel), IncomingWindow: 1, OutgoingWindow: 100,
 				HandleMax: 100})
@@ -117,7 +117,7 @@ func TestABlockedSenderDoesNotBlockOthers(t *testing.T) {
 		mux := amqp.NewMux(&amqp.Options{
 			Network: netopt.Options{Plaintext: true, Dial: func(context.Context, string, string) (net.Conn, error) {
 				near, far := memconn.Pair("near", "far")
-				go stubborn(far)
+				go hangingBroker(far)
 				return near, nil
 			}}, Addresses: &amqp.Addresses{Telemetry: "q.{device}"},
 		})
@@ -147,7 +147,7 @@ func TestABlockedSenderTimesOut(t *testing.T) {
 		tr := amqp.New(&amqp.Options{
 			Network: netopt.Options{Plaintext: true, Dial: func(context.Context, string, string) (net.Conn, error) {
 				near, far := memconn.Pair("near", "far")
-				go stubborn(far)
+				go hangingBroker(far)
 				return near, nil
 			}}, Addresses: &amqp.Addresses{Telemetry: "q.{device}"},
 		})
