@@ -255,7 +255,7 @@ func TestALargeMessageIsDelivered(t *testing.T) {
 		r.subscribe(1)
 		const n = 20 // the link has credit for 8
 		for i := range n {
-			require.NoError(t, h.SendC2D("d", testbroker.C2D{Body: []byte("whole")}))
+			require.NoError(t, h.SendC2D("d", hubdata.C2D{Body: []byte("whole")}))
 			time.Sleep(time.Second)
 			require.Len(t, r.sink.bodies(), i+1)
 			require.Len(t, r.sink.bodies()[i], size)
@@ -263,7 +263,7 @@ func TestALargeMessageIsDelivered(t *testing.T) {
 			ref := r.sink.refs[i]
 			r.sink.mu.Unlock()
 			r.Do(&transport.Request{Op: transport.OpSettle, Ref: ref, Outcome: transport.Accept})
-			require.NoError(t, h.WaitC2D(t.Context(), "d", testbroker.Completed, i+1))
+			require.NoError(t, h.WaitC2D(t.Context(), "d", hubdata.Completed, i+1))
 		}
 	})
 }
