@@ -69,7 +69,7 @@ func httpsChild(in *json.Decoder, say func(any)) (any, error) {
 		say(foreign(l.Addr().String(), ca))
 	}
 	if err := in.Decode(new(any)); err != io.EOF {
-		return nil, fmt.Errorf("a peer is told nothing more than its name: %w", err)
+		return nil, fmt.Errorf("a peer takes only its name: %w", err)
 	}
 	return nil, nil
 }

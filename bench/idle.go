@@ -214,7 +214,7 @@ func measure() (l level, err error) {
 		_, rest, ok := bytes.Cut(status, []byte("\n"+name))
 		fields := bytes.Fields(rest)
 		if !ok || len(fields) == 0 {
-			return l, fmt.Errorf("/proc/self/status does not tell %s", name)
+			return l, fmt.Errorf("/proc/self/status has no %s", name)
 		}
 		if *value, err = strconv.ParseFloat(string(fields[0]), 64); err != nil {
 			return l, err

@@ -108,7 +108,7 @@ func startMosquitto(ctx context.Context, path, dir string, secure bool) (*Peer, 
 		if err != nil {
 			close(ended)
 			_ = stop()
-			return nil, fmt.Errorf("it ended and said: %s", said.Bytes())
+			return nil, fmt.Errorf("it ended: %s", said.Bytes())
 		}
 		if strings.Contains(line, " running") { // and listening
 			break

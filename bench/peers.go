@@ -89,7 +89,7 @@ func peerChild(in *json.Decoder, say func(any)) (any, error) {
 		say(a)
 	}
 	if err := in.Decode(new(any)); err != io.EOF {
-		return nil, fmt.Errorf("a peer is told nothing more than its settings: %w", err)
+		return nil, fmt.Errorf("a peer takes only its settings: %w", err)
 	}
 	return nil, nil
 }

@@ -37,7 +37,7 @@ type Uploader struct {
 // Unsupported for the credentials of a module, because hubs do not let modules upload files.
 func New(creds *transport.Credentials, o *Options) (*Uploader, error) {
 	if creds == nil {
-		return nil, invalid("credentials are nil; device.ParseConnectionString makes some")
+		return nil, invalid("credentials are nil; device.ParseConnectionString returns them")
 	}
 	if err := creds.Validate(); err != nil {
 		return nil, err

@@ -18,7 +18,7 @@ func checkName(what, name string) error {
 		ok = isLetter(name[i]) || name[i] >= '0' && name[i] <= '9' || name[i] == '_'
 	}
 	if !ok {
-		return fmt.Errorf("the %s's name %s is none that a model can have; use letters, digits and, between them, "+
+		return fmt.Errorf("the %s's name %s is not valid; use letters, digits and, between them, "+
 			"underscores, beginning with a letter", what, quote(name))
 	}
 	return nil

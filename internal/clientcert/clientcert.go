@@ -47,7 +47,7 @@ func Get(ctx context.Context, get func(context.Context) (*tls.Certificate, error
 		return nil, certificateError(transport.Invalid, errors.New("it has no private key that can sign"))
 	}
 	if public, ok := leaf.PublicKey.(interface{ Equal(crypto.PublicKey) bool }); ok && !public.Equal(key.Public()) {
-		return nil, certificateError(transport.Invalid, errors.New("the private key belongs to another one"))
+		return nil, certificateError(transport.Invalid, errors.New("the private key belongs to another certificate"))
 	}
 	// The hub judges a certificate that is not valid yet: the device's clock may be behind.
 	if leaf.NotAfter.Before(now()) {

@@ -215,7 +215,7 @@ func (d *Dialer) dialFunc(creds *transport.Credentials) (netopt.DialFunc, error)
 	case transport.Find(err) != nil:
 		return nil, err
 	case err != nil || dial == nil: // the text of err may show a password
-		return nil, d.Protocol.Invalid("options: Proxy does not say which proxy to use; check HTTPS_PROXY and its like")
+		return nil, d.Protocol.Invalid("options: Proxy returned no proxy; check HTTPS_PROXY and similar variables")
 	}
 	return dial, nil
 }

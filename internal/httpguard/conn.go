@@ -11,7 +11,7 @@ import (
 
 var (
 	// ErrUnsolicited ends a connection whose peer sent bytes without an outstanding request.
-	ErrUnsolicited = errors.New("the peer sent bytes that no request asked for")
+	ErrUnsolicited = errors.New("the peer sent unsolicited bytes")
 	// ErrMalformed ends a connection whose peer sent a chunk or a trailer that is not HTTP/1.1.
 	ErrMalformed = errors.New("the peer's answer has a malformed chunk or trailer")
 	// ErrLongHead ends a connection whose peer sent a longer head than New allows.

@@ -155,7 +155,7 @@ func (l *hubConn) exchange(ctx context.Context, r *request) (*answer, error) {
 	return &answer{response.StatusCode, response.Header, body, peer}, nil
 }
 
-var errLongBody = errors.New("the hub's answer is longer than any that it has to give")
+var errLongBody = errors.New("the hub's answer has more than 256 KB")
 
 // explain returns the underlying cause of an error of net/http.
 func (l *hubConn) explain(ctx context.Context, err error) error {

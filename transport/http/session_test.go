@@ -828,7 +828,7 @@ func TestMalformedAnswers(t *testing.T) {
 		r := h.start(t, h.options())
 		r.send(0, numbered(1)...)
 		e := r.requireLoss(transport.Network)
-		require.ErrorContains(t, e, "longer than any")
+		require.ErrorContains(t, e, "more than 256 KB")
 	})
 }
 

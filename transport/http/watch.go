@@ -9,7 +9,7 @@ import (
 )
 
 // errSilent is the reason when checkNetwork ends an exchange early.
-var errSilent = fmt.Errorf("no answer, and no new connection to the hub comes about: %w", context.DeadlineExceeded)
+var errSilent = fmt.Errorf("no answer, and no new connection to the hub either: %w", context.DeadlineExceeded)
 
 // A watch ends an exchange early when the network is silent. When the answer is late by half of
 // Options.silence, a second connection is tried. If that does not come about in the other half, the

@@ -150,7 +150,7 @@ func (f *framer) header(b byte) error {
 	}
 	if f.kind == typePublish {
 		if f.flags>>1&3 > 1 {
-			return violation("the hub sent a PUBLISH with a QoS above 1, which was not asked for")
+			return violation("the hub sent a PUBLISH with a QoS above 1, which was not requested")
 		}
 	} else if f.flags != 0 {
 		return violation("the hub set reserved flags in a packet of type " + strconv.Itoa(int(f.kind))) // [MQTT-2.2.2-2]

@@ -67,7 +67,7 @@ func (o *Options) resolve() (Options, error) {
 	}
 	r.Network = d.Network
 	if r.ModelID != "" && !strings.HasPrefix(r.ModelID, "dtmi:") {
-		return r, wire.Invalid("options: ModelID " + strconv.Quote(r.ModelID) + " is no model; give one such as " +
+		return r, wire.Invalid("options: ModelID " + strconv.Quote(r.ModelID) + " is not a model id; give one such as " +
 			"\"dtmi:com:example:Thermostat;1\"")
 	}
 	for _, f := range [...]struct{ name, value string }{{"ProductInfo", r.Network.ProductInfo}, {"ModelID", r.ModelID}} {

@@ -71,11 +71,11 @@ func New(rawURL string, o *Options) (DialFunc, error) {
 	port, known := defaultPorts[u.Scheme]
 	switch {
 	case !known:
-		return nil, invalid("has no scheme that is known; give http, https, socks5 or socks5h")
+		return nil, invalid("has an unknown scheme; give http, https, socks5 or socks5h")
 	case u.Hostname() == "":
 		return nil, invalid("has no host")
 	case strings.Trim(u.Path, "/") != "" || u.RawQuery != "" || u.Fragment != "":
-		return nil, invalid("has something behind host and port; leave it out")
+		return nil, invalid("has a path, a query or a fragment; leave it out")
 	}
 	if u.Port() != "" {
 		port = u.Port()

@@ -29,7 +29,7 @@ func main() {
 
 func run(args []string) error {
 	if len(args) == 0 {
-		return fmt.Errorf("say what: idle, outage, churn or fleet")
+		return fmt.Errorf("give a measurement: idle, outage, churn or fleet")
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
 	defer cancel()
@@ -41,7 +41,7 @@ func run(args []string) error {
 		flags.IntVar(&s.Clients, "clients", 1000, "clients in one process")
 		flags.BoolVar(&s.Secure, "tls", false, "over TLS")
 		flags.BoolVar(&s.Sent, "sent", false, "each client has sent a message before")
-		flags.BoolVar(&s.Lean, "lean", false, "on the MQTT engine of our own")
+		flags.BoolVar(&s.Lean, "lean", false, "use the MQTT engine lean")
 		flags.BoolVar(&s.Raw, "raw", false, "clients of the raw library instead, for comparison")
 		measure = func() (interface{ Over() error }, error) {
 			r, err := bench.Idle(ctx, s)
@@ -54,9 +54,9 @@ func run(args []string) error {
 		}
 	case "outage":
 		var s bench.OutageSettings
-		flags.DurationVar(&s.Before, "before", 15*time.Second, "how long the hub is there at first")
-		flags.DurationVar(&s.Absent, "absent", 30*time.Second, "how long it is absent")
-		flags.DurationVar(&s.After, "after", 15*time.Second, "how long it is there again")
+		flags.DurationVar(&s.Before, "before", 15*time.Second, "time before the absence")
+		flags.DurationVar(&s.Absent, "absent", 30*time.Second, "duration of the absence")
+		flags.DurationVar(&s.After, "after", 15*time.Second, "time after the absence")
 		flags.DurationVar(&s.Every, "every", 100*time.Millisecond, "a message each")
 		flags.BoolVar(&s.Secure, "tls", true, "over TLS")
 		measure = func() (interface{ Over() error }, error) {
@@ -106,7 +106,7 @@ func run(args []string) error {
 			return r, err
 		}
 	default:
-		return fmt.Errorf("%q is no measurement; say idle, outage, churn or fleet", args[0])
+		return fmt.Errorf("%q is not a measurement; give idle, outage, churn or fleet", args[0])
 	}
 	if err := flags.Parse(args[1:]); err != nil {
 		return err

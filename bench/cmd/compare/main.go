@@ -40,14 +40,14 @@ func run(args []string) error {
 	flags := flag.NewFlagSet("compare", flag.ExitOnError)
 	p := plan{log: os.Stderr, suite: suites[0]}
 	overAMQP := flags.Bool("amqp", false, "compare over AMQP, not MQTT")
-	peers := flags.String("peers", "", "whom to send to; all, if empty")
+	peers := flags.String("peers", "", "peers to send to; empty: all")
 	windows := flags.String("windows", "1,16,128,1024", "messages in flight")
 	sizes := flags.String("sizes", "100,1024", "bytes in a body")
 	ways := flags.String("tls", "off,on", "without TLS, with it, or both; with it, over MQTT, also "+strconv.Itoa(cpuSize)+
 		" B are measured, for their CPU time")
 	flags.IntVar(&p.Rounds, "rounds", 9, "counted rounds of each")
 	flags.DurationVar(&p.Length, "length", 300*time.Millisecond, "about how long a sender sends in a round")
-	quick := flags.Bool("quick", false, "one short round: does it work?")
+	quick := flags.Bool("quick", false, "one short round, to check that it works")
 	write := flags.Bool("write", false, "write the tables into "+readme+" and the picture into ../docs")
 	save := flags.String("save", "", "also write the results to this file")
 	from := flags.String("load", "", "do not measure, take the results from this file")

@@ -230,7 +230,7 @@ func between(page []byte, begin, end, text string) ([]byte, error) {
 	before, rest, ok := bytes.Cut(page, []byte(begin))
 	_, after, ok2 := bytes.Cut(rest, []byte(end))
 	if !ok || !ok2 {
-		return nil, errors.New("the marks between which the tables belong are not there: " + strings.TrimSpace(begin) +
+		return nil, errors.New("the markers of the tables are missing: " + strings.TrimSpace(begin) +
 			" and " + strings.TrimSpace(end))
 	}
 	return slices.Concat(before, []byte(begin), []byte(text), []byte(end), after), nil

@@ -138,7 +138,7 @@ func (s *session) handshake(connect []byte) error {
 		case err != nil:
 			return wire.Violation{Err: err}
 		case len(in) > 0 && h.Type != mqttpacket.Connack, ok && h.Body != 2:
-			return wire.NewViolation("the hub's first packet is no CONNACK") // [MQTT-3.2.0-1]
+			return wire.NewViolation("the hub's first packet is not a CONNACK") // [MQTT-3.2.0-1]
 		case ok && len(in) >= h.Size+h.Body:
 			_, code, err := mqttpacket.ReadConnack(in[h.Size : h.Size+h.Body])
 			if err != nil {

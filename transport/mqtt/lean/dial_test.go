@@ -133,9 +133,9 @@ func TestAnInvalidCONNACK(t *testing.T) {
 		"HTTP":                   {"HTTP/1.1 400 Bad Request\r\n\r\n", transport.Protocol, "check host and port"},
 		"a greeting of SSH":      {"SSH-2.0-x\r\n", transport.Protocol, "check host and port"},
 		"a TLS alert":            {"\x15\x03\x01\x00\x02\x02\x46", transport.Protocol, "check host and port"},
-		"a PUBLISH":              {"\x30\x04\x00\x01ax", transport.Protocol, "no CONNACK"},
-		"a PUBLISH of 256 MB":    {"\x30\xff\xff\xff\x7f", transport.Protocol, "no CONNACK"},
-		"a long CONNACK":         {"\x20\x03\x00\x00\x00", transport.Protocol, "no CONNACK"},
+		"a PUBLISH":              {"\x30\x04\x00\x01ax", transport.Protocol, "not a CONNACK"},
+		"a PUBLISH of 256 MB":    {"\x30\xff\xff\xff\x7f", transport.Protocol, "not a CONNACK"},
+		"a long CONNACK":         {"\x20\x03\x00\x00\x00", transport.Protocol, "not a CONNACK"},
 		"a CONNACK with flags":   {"\x20\x02\x02\x00", transport.Protocol, "reserved flags"},
 		"a length of five bytes": {"\x20\xff\xff\xff\xff\x01", transport.Protocol, "4 bytes"},
 	} {

@@ -138,7 +138,7 @@ func New(dial Dial, o *Options) *Transport {
 		return t
 	}
 	if dial == nil {
-		t.err = wire.Invalid("lean.New needs a Dial; package leannet has some")
+		t.err = wire.Invalid("lean.New needs a Dial; package leannet has one")
 	}
 	if n := t.opt.ReadBuffer; n > 0 {
 		t.in = make([]byte, n)

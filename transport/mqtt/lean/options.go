@@ -78,7 +78,7 @@ func (o *Options) resolve() (Options, error) {
 	case r.PingTimeout < 0:
 		return r, wire.Invalid("options: PingTimeout is negative; give a positive duration, or 0 for 20s")
 	case r.ModelID != "" && !strings.HasPrefix(r.ModelID, "dtmi:"):
-		return r, wire.Invalid("options: ModelID " + ascii.Quote(r.ModelID) + " is no model; give one such as " +
+		return r, wire.Invalid("options: ModelID " + ascii.Quote(r.ModelID) + " is not a model id; give one such as " +
 			"\"dtmi:com:example:Thermostat;1\"")
 	case len(r.ProductInfo) > wire.MaxInfo:
 		return r, tooLong("ProductInfo", len(r.ProductInfo))

@@ -331,7 +331,7 @@ func (s *session) suback(id uint16, codes []byte) error {
 // acknowledged.
 func (s *session) received(in *mqttpacket.Incoming) error {
 	if in.QoS > 1 {
-		return wire.NewViolation("the hub sent a PUBLISH with a QoS above 1, which was not asked for")
+		return wire.NewViolation("the hub sent a PUBLISH with a QoS above 1, which was not requested")
 	}
 	inbox := s.topics.Inbox
 	if s.t.opt.Calls.take(s, in) {
