@@ -53,7 +53,8 @@ func wantNotRetryable(t *testing.T, name string, err error) {
 		t.Errorf("%s: %v is retryable %v, judged %+v; want Cancelled, not retryable", name, err,
 			errfilter.Retryable(err), info)
 	}
-	// A token source may use Do under the client's own deadline: a transport knows what its error means.
+	// A token source may use Do under the client's own deadline: a transport knows what its error
+	// means.
 	if wrapped := error(&transport.Error{Kind: transport.Network, Err: err}); !errfilter.Retryable(wrapped) {
 		t.Errorf("%s: %v is not retryable", name, wrapped)
 	}

@@ -2,11 +2,11 @@
 //
 // The simulation draws a plan from a seed: messages, faults, and calls of a busy application, each
 // at its own time. It runs the plan in fake time and then checks a ledger. For a failing seed it
-// prints the plan and a log of events. If a run panics or hangs, the first line of the traceback, or
-// the name of the test, has the seed.
+// prints the plan and a log of events. If a run panics or hangs, the first line of the traceback,
+// or the name of the test, has the seed.
 //
-// 20 seeds for each engine, with all other tests; 2000 seeds for each engine and its variants, which
-// take about 20 minutes on two cores; one seed again:
+// 20 seeds for each engine, with all other tests; 2000 seeds for each engine and its variants,
+// which take about 20 minutes on two cores; one seed again:
 //
 //	go test ./internal/sim
 //	go test ./internal/sim -run TestSimulation -all -seeds 2000 -timeout 2h
