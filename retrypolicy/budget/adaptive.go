@@ -203,7 +203,7 @@ func (l adaptivePolicy) Admit(a retrypolicy.Attempt) retrypolicy.Decision {
 	if d := l.limiter.Admit(a); d.Delay > 0 {
 		return d
 	}
-	d := l.Around.Admit(a)
+	d := retrypolicy.Admit(l.Policy, a)
 	if !wrap.Begins(d) {
 		l.limiter.giveBack()
 	}

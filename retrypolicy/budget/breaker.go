@@ -401,7 +401,7 @@ func (g breakerPolicy) Admit(a retrypolicy.Attempt) retrypolicy.Decision {
 	case !ok:
 		return retrypolicy.Decision{Reason: retrypolicy.Rejected, Delay: wait}
 	}
-	d := g.Around.Admit(a)
+	d := retrypolicy.Admit(g.Policy, a)
 	if !wrap.Begins(d) {
 		g.breaker.leave()
 	}

@@ -289,7 +289,7 @@ func (c quotaPolicy) Admit(a retrypolicy.Attempt) retrypolicy.Decision {
 		}
 	}
 	if cost == 0 {
-		return c.Around.Admit(a)
+		return retrypolicy.Admit(c.Policy, a)
 	}
 	if wait, ok := q.bucket.Take(a.Now, int(cost)); !ok {
 		if q.wait && wait >= 0 {
@@ -298,7 +298,7 @@ func (c quotaPolicy) Admit(a retrypolicy.Attempt) retrypolicy.Decision {
 		return wrap.Stop(retrypolicy.OutOfQuota)
 	}
 	// Ask the inner policy last, because it may count admitted attempts.
-	d := c.Around.Admit(a)
+	d := retrypolicy.Admit(c.Policy, a)
 	switch {
 	case !wrap.Begins(d):
 		q.bucket.Give(a.Now, int(cost))

@@ -126,7 +126,7 @@ func (b retryBudgetPolicy) Withdraw(a retrypolicy.Attempt) {
 }
 
 func (b retryBudgetPolicy) Admit(a retrypolicy.Attempt) retrypolicy.Decision {
-	d := b.Around.Admit(a)
+	d := retrypolicy.Admit(b.Policy, a)
 	if a.Retry <= 0 && wrap.Begins(d) {
 		b.budget.request(a.Now)
 	}
@@ -266,7 +266,7 @@ func (c concurrencyPolicy) Admit(a retrypolicy.Attempt) retrypolicy.Decision {
 	if !c.budget.enter(retry, queued) {
 		return wrap.Stop(retrypolicy.OutOfQuota)
 	}
-	d := c.Around.Admit(a)
+	d := retrypolicy.Admit(c.Policy, a)
 	if !wrap.Begins(d) {
 		c.budget.leave(retry, 1)
 		if queued {

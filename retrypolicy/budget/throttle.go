@@ -177,7 +177,7 @@ func (t throttlePolicy) Admit(a retrypolicy.Attempt) retrypolicy.Decision {
 	if !t.throttle.ask(a) {
 		return wrap.Stop(retrypolicy.Rejected)
 	}
-	d := t.Around.Admit(a)
+	d := retrypolicy.Admit(t.Policy, a)
 	if !wrap.Begins(d) {
 		t.throttle.takeBack()
 	}

@@ -36,6 +36,8 @@ func init() {
 			Test: "./retrypolicy/budget -run TestConcurrencyBudgetCountsWaitingCalls"},
 		{File: "retrypolicy/do.go", Old: "ok && u.r.Timeout == 0 && endless(u.r.Policy)",
 			New: "ok && u.r.Timeout < 0 && endless(u.r.Policy)", Test: "./retrypolicy -run TestAnEndlessCurveHasALimit"},
+		{File: "retrypolicy/do.go", Old: "return j.Info, j.Err", New: "return j.Info, j",
+			Test: "./retrypolicy/poll -run TestUntilHidesItsJudgement"},
 		{File: "retrypolicy/do.go", Old: "e.Cause = context.Cause(u.ctx)", New: "e.Cause = e.ended",
 			Test: "./retrypolicy -run TestTheCauseOfACancelledContext"},
 	}
