@@ -52,8 +52,8 @@ func (a *conn) Attach(link *amqp.Link) error {
 
 // knowsSomebody reports whether an identity is authenticated at present.
 func (a *conn) knowsSomebody() bool {
-	a.hub.Mu.Lock()
-	defer a.hub.Mu.Unlock()
+	a.front.mu.Lock()
+	defer a.front.mu.Unlock()
 	return len(a.who)+len(a.grants) > 0
 }
 
@@ -63,15 +63,12 @@ func (a *conn) permit(l *hubLink) error {
 	if err := a.gone(l.id); err != nil {
 		return err
 	}
-	chain := a.chain()
-	h.Mu.Lock()
-	_, err := h.KnownLocked(h.Host, l.id)
-	if err == nil && !a.grantedLocked(l.id) {
-		if err = h.CertifiedLocked(h.Host, l.id, chain); err != nil {
+	err := h.Known(l.id)
+	if err == nil && !a.granted(l.id) {
+		if err = h.Certified(h.Host, l.id, a.chain()); err != nil {
 			err = fmt.Errorf("no token for %s was put on this connection: %w", l.id.Resource(), err)
 		}
 	}
-	h.Mu.Unlock()
 	switch {
 	case errors.Is(err, hub.ErrNotFound):
 		a.refusedLink(l.Link, l.id, err)
@@ -99,14 +96,14 @@ func (a *conn) prepare(l *hubLink) error {
 	}
 	if cbs(l.kind) { // before any authentication
 		l.Answer.MaxMessageSize = min(l.Answer.MaxMessageSize, maxTokenMessage)
-		a.hub.Mu.Lock()
+		a.front.mu.Lock()
 		n := 0
 		for other := range a.links {
 			if cbs(other.kind) {
 				n++
 			}
 		}
-		a.hub.Mu.Unlock()
+		a.front.mu.Unlock()
 		if n >= maxTokenLinks {
 			return wire.Errorf(wire.ResourceLimitExceeded, "%d links to $cbs are attached", n)
 		}
@@ -127,13 +124,13 @@ func (a *conn) Attached(link *amqp.Link) { a.start(link.Value.(*hubLink)) }
 // start is Attached for any goroutine.
 func (a *conn) start(l *hubLink) {
 	h := a.hub
-	h.Mu.Lock()
+	a.front.mu.Lock()
 	if a.ended {
-		h.Mu.Unlock()
+		a.front.mu.Unlock()
 		return
 	}
 	a.links[l] = struct{}{}
-	h.Mu.Unlock()
+	a.front.mu.Unlock()
 	if !cbs(l.kind) {
 		h.AnnounceModel(l.id, l.Asked.Properties.Text("com.microsoft:model-id"))
 	}
@@ -163,9 +160,9 @@ func (a *conn) Detached(link *amqp.Link) {
 // leave removes an ended link from all tables. The caller holds no lock.
 func (a *conn) leave(l *hubLink) {
 	h := a.hub
-	h.Mu.Lock()
+	a.front.mu.Lock()
 	delete(a.links, l)
-	h.Mu.Unlock()
+	a.front.mu.Unlock()
 	if l.to != nil {
 		l.to.q.Unreceive(l.to)
 	}

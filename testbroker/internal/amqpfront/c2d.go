@@ -24,10 +24,10 @@ func (r *receiver) Renews(hub.Receiver) bool { return false }
 // Replaced detaches the link with the reason.
 func (r *receiver) Replaced(by *hub.Conn) {
 	r.link.Detach(displaced(r.Client(), by, r.link), true)
-	h := r.link.conn.hub
-	h.Mu.Lock()
+	f := r.link.conn.front
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	delete(r.link.conn.links, r.link)
-	h.Mu.Unlock()
 }
 
 // displaced returns the error for a link that another has replaced.

@@ -20,10 +20,17 @@ import (
 // tokenTypes are the token types that clients send.
 var tokenTypes = map[string]bool{"servicebus.windows.net:sastoken": true, "azure-devices.net:sastoken": true}
 
-// A grant is the right that a token gives until it expires. Guarded by Hub.mu.
+// A grant is the right that a token gives until it expires. Guarded by Front.mu.
 type grant struct {
 	until time.Time
 	timer *time.Timer
+}
+
+// granted is grantedLocked for callers without the lock.
+func (a *conn) granted(id hub.Identity) bool {
+	a.front.mu.Lock()
+	defer a.front.mu.Unlock()
+	return a.grantedLocked(id)
 }
 
 // grantedLocked reports whether a token covers an identity.
@@ -45,14 +52,14 @@ var errTooManyTokens = errors.New("403005 IotHubMaxCbsTokenExceeded")
 func (a *conn) grant(id hub.Identity, t hub.Token, sasl bool) error {
 	h := a.hub
 	until := t.Deadline(h.Life)
-	h.Mu.Lock()
+	a.front.mu.Lock()
 	if a.ended {
-		h.Mu.Unlock()
+		a.front.mu.Unlock()
 		return net.ErrClosed
 	}
 	before := a.grants[id]
 	if before == nil && len(a.grants) >= h.AMQP.MaxTokens {
-		h.Mu.Unlock()
+		a.front.mu.Unlock()
 		return errTooManyTokens
 	}
 	if before != nil {
@@ -61,7 +68,7 @@ func (a *conn) grant(id hub.Identity, t hub.Token, sasl bool) error {
 	g := &grant{until: until}
 	a.grants[id] = g
 	g.timer = time.AfterFunc(max(until.Sub(h.Now()), 0), func() { a.expire(id, g, sasl) })
-	h.Mu.Unlock()
+	a.front.mu.Unlock()
 	a.admit(id)
 	return nil
 }
@@ -73,9 +80,9 @@ func (a *conn) expire(id hub.Identity, g *grant, sasl bool) {
 		return
 	}
 	defer h.Wg.Done()
-	h.Mu.Lock()
+	a.front.mu.Lock()
 	if a.grants[id] != g || a.ended {
-		h.Mu.Unlock()
+		a.front.mu.Unlock()
 		return
 	}
 	delete(a.grants, id)
@@ -92,7 +99,7 @@ func (a *conn) expire(id hub.Identity, g *grant, sasl bool) {
 			delete(a.who, who)
 		}
 	}
-	h.Mu.Unlock()
+	a.front.mu.Unlock()
 	if a.c.Mode.Load() != hub.Open {
 		return
 	}
@@ -222,13 +229,11 @@ func (a *conn) readToken(m *wire.Message) (id hub.Identity, tok hub.Token, statu
 func (a *conn) judge(l *hubLink, m *wire.Message, id hub.Identity, tok hub.Token, status int, err error) {
 	h := a.hub
 	if status == 0 {
-		h.Mu.Lock()
 		if id == (hub.Identity{}) {
-			err = h.AuthorizePolicyLocked(tok, hubdata.DeviceConnect)
+			err = h.AuthorizePolicy(tok, hubdata.DeviceConnect)
 		} else {
-			err = h.AuthorizeLocked(h.Host, id, tok)
+			err = h.Authorize(h.Host, id, tok)
 		}
-		h.Mu.Unlock()
 		if err == nil {
 			err = a.grant(id, tok, false)
 		}
@@ -265,15 +270,14 @@ func (a *conn) judge(l *hubLink, m *wire.Message, id hub.Identity, tok hub.Token
 // answerToken sends the answer on the receiver of the same session, or else on any of the
 // connection.
 func (a *conn) answerToken(request *hubLink, m *wire.Message) {
-	h := a.hub
-	h.Mu.Lock()
+	a.front.mu.Lock()
 	var to *hubLink
 	for l := range a.links {
 		if l.kind == fault.LinkCBSReceiver && (to == nil || l.Session() == request.Session()) {
 			to = l
 		}
 	}
-	h.Mu.Unlock()
+	a.front.mu.Unlock()
 	if to == nil {
 		request.detach(wire.Errorf(wire.PreconditionFailed, "no receiver is attached to $cbs"), true)
 		return

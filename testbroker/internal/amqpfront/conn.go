@@ -23,7 +23,7 @@ type conn struct {
 
 	attaches int // attaches since the last check of maxAttaches; used only by the connection's goroutine
 
-	// Guarded by Hub.mu.
+	// Guarded by Front.mu.
 	who      map[hub.Identity]struct{} // identities authenticated in any way
 	grants   map[hub.Identity]*grant   // rights by tokens; the empty identity means all devices
 	links    map[*hubLink]struct{}
@@ -50,19 +50,25 @@ var (
 	_ hub.Peer     = (*conn)(nil)
 )
 
-func (a *conn) MatchesLocked(selector string) bool { return len(a.whoLocked(selector)) > 0 }
+func (a *conn) Matches(selector string) bool {
+	a.front.mu.Lock()
+	defer a.front.mu.Unlock()
+	return len(a.whoLocked(selector)) > 0
+}
 
-func (a *conn) PresentLocked(id hub.Identity) bool {
+func (a *conn) Present(id hub.Identity, _ bool) bool {
+	a.front.mu.Lock()
+	defer a.front.mu.Unlock()
 	_, ok := a.who[id]
 	return ok
 }
 
-func (a *conn) LeaveLocked() {}
+func (a *conn) Leave() {}
 
 // Finish cleans up after the end of the connection.
 func (a *conn) Finish(cause error, _, _ bool) {
 	h := a.hub
-	h.Mu.Lock()
+	a.front.mu.Lock()
 	a.ended = true
 	for _, g := range a.grants {
 		g.timer.Stop()
@@ -71,7 +77,7 @@ func (a *conn) Finish(cause error, _, _ bool) {
 	who := a.whoLocked("")
 	clear(a.who)
 	reported := a.reported
-	h.Mu.Unlock()
+	a.front.mu.Unlock()
 	for _, id := range who {
 		h.Event(event.Event{Kind: event.Disconnected, DeviceID: id.Device, ModuleID: id.Module, Err: cause}, a.c)
 	}
@@ -159,9 +165,7 @@ func (a *conn) gone(id hub.Identity) error {
 func (a *conn) Opened() error {
 	h, c := a.hub, a.c
 	c.SetDeadline(time.Time{})
-	h.Mu.Lock()
-	c.Live = true
-	h.Mu.Unlock()
+	c.Establish()
 	h.Changed.Wake()
 	h.Garbage(fault.GarbageOnConnect, c, shortFrame)
 	return nil
@@ -174,15 +178,15 @@ func (a *conn) Idle() { a.c.CloseGracefully(amqp.ErrIdle) }
 // admit reports that a client may act for an identity, once.
 func (a *conn) admit(id hub.Identity) {
 	h := a.hub
-	h.Mu.Lock()
+	a.front.mu.Lock()
 	_, again := a.who[id]
 	if id == (hub.Identity{}) || again || a.ended {
-		h.Mu.Unlock()
+		a.front.mu.Unlock()
 		return
 	}
 	a.who[id] = struct{}{}
 	a.reported = true
-	h.Mu.Unlock()
+	a.front.mu.Unlock()
 	h.Event(event.Event{Kind: event.Connected, DeviceID: id.Device, ModuleID: id.Module}, a.c)
 	h.Changed.Wake()
 }
@@ -206,17 +210,18 @@ func (a *conn) tell(e event.Event) {
 // served records that the client got an answer, so that the end of the connection is not reported
 // as a refusal.
 func (a *conn) served() {
-	a.hub.Mu.Lock()
+	a.front.mu.Lock()
 	a.reported = true
-	a.hub.Mu.Unlock()
+	a.front.mu.Unlock()
 }
 
 // Expel ends the connection's service for the identities that match a selector. If the identity
 // from SASL matches, the connection is closed.
 func (a *conn) Expel(selector string, cause error, condition string) {
 	h := a.hub
-	h.Mu.Lock()
-	own := a.c.ID != (hub.Identity{}) && a.c.ID.Matches(selector)
+	stated := a.c.Identity()
+	own := stated != (hub.Identity{}) && stated.Matches(selector)
+	a.front.mu.Lock()
 	who := a.whoLocked(selector)
 	for _, id := range who {
 		delete(a.who, id)
@@ -226,7 +231,7 @@ func (a *conn) Expel(selector string, cause error, condition string) {
 		}
 	}
 	links := a.linksLocked(selector, fault.LinkAny)
-	h.Mu.Unlock()
+	a.front.mu.Unlock()
 	for _, id := range who { // before other goroutines can observe it
 		h.Event(event.Event{Kind: event.Disconnected, DeviceID: id.Device, ModuleID: id.Module, Err: cause}, a.c)
 	}

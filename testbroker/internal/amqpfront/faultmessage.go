@@ -28,28 +28,18 @@ func (f *Front) orderAMQP(l *hubLink, d amqp.Delivery, m hubdata.Message) bool {
 func (f *Front) obeyAMQP(l *hubLink, kind hub.FaultRequest, asked *fault.Message) {
 	h := f.hub
 	a, id := l.conn, l.id
-	h.Mu.Lock()
-	lives := !a.ended && a.c.Mode.Load() == hub.Open
-	once := kind.Condition != "" && asked.Duration == 0
-	stands := kind.Refuses && asked.Duration > 0 || once
-	if once {
-		h.Standing[id] = hub.StandingFault{
-			FaultRequest: kind,
-			Until:        time.Now().Add(hub.MaxFaultSeconds * time.Second),
-			Once:         true,
-			Record:       asked,
+	lives, links := a.targets(id, kind.Link)
+	var stands *hub.StandingFault
+	switch {
+	case kind.Condition != "" && asked.Duration == 0:
+		stands = &hub.StandingFault{
+			FaultRequest: kind, Until: time.Now().Add(hub.MaxFaultSeconds * time.Second), Once: true,
 		}
-	} else if stands {
-		h.Standing[id] = hub.StandingFault{FaultRequest: kind, Until: time.Now().Add(asked.Duration), Record: asked}
+	case kind.Refuses && asked.Duration > 0:
+		stands = &hub.StandingFault{FaultRequest: kind, Until: time.Now().Add(asked.Duration)}
 	}
-	links := []*hubLink{}
-	if kind.Link != fault.LinkAny {
-		links = a.linksLocked(id.String(), kind.Link)
-		lives = lives && len(links) > 0
-	}
-	asked.Happened = stands || lives && (!kind.Refuses || kind.Cut)
-	happened := asked.Happened
-	h.Mu.Unlock()
+	happened := stands != nil || lives && (!kind.Refuses || kind.Cut)
+	h.Obey(id, asked, happened, stands)
 	if !happened {
 		return
 	}
@@ -71,6 +61,19 @@ func (f *Front) obeyAMQP(l *hubLink, kind hub.FaultRequest, asked *fault.Message
 		a.close(wire.Errorf(wire.ConnectionForced, "%s", asked.Reason), cause)
 	}
 	h.Changed.Wake()
+}
+
+// targets returns the links of a kind that a requested fault detaches, and whether the connection
+// and, unless the kind is [fault.LinkAny], such a link exist.
+func (a *conn) targets(id hub.Identity, kind fault.LinkKind) (exist bool, links []*hubLink) {
+	a.front.mu.Lock()
+	defer a.front.mu.Unlock()
+	exist = !a.ended && a.c.Mode.Load() == hub.Open
+	if kind == fault.LinkAny {
+		return exist, nil
+	}
+	links = a.linksLocked(id.String(), kind)
+	return exist && len(links) > 0, links
 }
 
 // barred cuts a connection that acts for an identity that requested to be cut off.

@@ -3,6 +3,7 @@ package amqpfront
 import (
 	"fmt"
 	"net"
+	"sync"
 
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
 	"github.com/hubline-iot/hubline/testbroker/internal/amqp"
@@ -17,7 +18,7 @@ type Front struct {
 	hub            *hub.Hub
 	twins, methods facility
 
-	// Guarded by Hub.mu.
+	mu          sync.Mutex               // guards the fields below, and what other types say it guards
 	methodPairs map[hub.Identity]*pair   // the newest pair of each identity
 	listening   map[hub.Identity][]*pair // pairs that receive changes of desired properties
 }
@@ -32,16 +33,20 @@ func New(h *hub.Hub) *Front {
 
 func (f *Front) Below(c *hub.Conn) (net.Conn, []string) { return c.Raw, nil }
 
-// MethodTargetLocked returns the newest pair of method links if both are attached.
-func (f *Front) MethodTargetLocked(id hub.Identity, _ string) hub.MethodTarget {
+// MethodTarget returns the newest pair of method links if both are attached.
+func (f *Front) MethodTarget(id hub.Identity, _ string) hub.MethodTarget {
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	if p := f.methodPairs[id]; p != nil && p.whole {
 		return methodTarget{p}
 	}
 	return nil
 }
 
-// DesiredListenersLocked returns every pair of links that has subscribed.
-func (f *Front) DesiredListenersLocked(id hub.Identity) []hub.DesiredListener {
+// DesiredListeners returns every pair of links that has subscribed.
+func (f *Front) DesiredListeners(id hub.Identity) []hub.DesiredListener {
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	var all []hub.DesiredListener
 	for _, p := range f.listening[id] {
 		all = append(all, desiredListener{p})
@@ -49,8 +54,8 @@ func (f *Front) DesiredListenersLocked(id hub.Identity) []hub.DesiredListener {
 	return all
 }
 
-// ForgetLocked does nothing: a session over AMQP ends with its connection.
-func (f *Front) ForgetLocked(string) {}
+// Forget does nothing: a session over AMQP ends with its connection.
+func (f *Front) Forget(string) {}
 
 func (f *Front) Shutdown() error { return nil }
 
@@ -67,9 +72,7 @@ func (f *Front) Serve(c *hub.Conn) (hubdata.Protocol, error) {
 		ChannelMax: h.AMQP.ChannelMax, HandleMax: h.AMQP.HandleMax, SessionWindow: h.AMQP.SessionWindow, IdleTimeout: idle,
 		OmitNextIncomingID: h.AMQP.OmitNextIncomingID,
 	}, a)
-	h.Mu.Lock()
-	c.Peer = a
-	h.Mu.Unlock()
+	c.SetPeer(a)
 	err := a.engine.Serve()
 	if err == nil {
 		err = hub.ErrParted

@@ -96,6 +96,13 @@ func (f *Front) pathOf(address string) (string, error) {
 	return strings.TrimPrefix(address, "/"), nil
 }
 
+// linksOf is linksLocked for callers without the lock.
+func (a *conn) linksOf(selector string, kind fault.LinkKind) []*hubLink {
+	a.front.mu.Lock()
+	defer a.front.mu.Unlock()
+	return a.linksLocked(selector, kind)
+}
+
 // linksLocked returns the attached links of a kind that match a selector. $cbs links belong to all
 // identities whose tokens they carry.
 func (a *conn) linksLocked(selector string, kind fault.LinkKind) []*hubLink {
@@ -121,13 +128,10 @@ func (a *conn) linksLocked(selector string, kind fault.LinkKind) []*hubLink {
 func (f *Front) Links(device string, kind fault.LinkKind) int { return len(f.linksOf(device, kind)) }
 
 func (f *Front) linksOf(device string, kind fault.LinkKind) []*hubLink {
-	h := f.hub
-	h.Mu.Lock()
-	defer h.Mu.Unlock()
 	var all []*hubLink
-	for _, c := range h.ConnsLocked(device) {
-		if a, ok := c.Peer.(*conn); ok {
-			all = append(all, a.linksLocked(device, kind)...)
+	for _, c := range f.hub.ConnsOf(device) {
+		if a := connOf(c); a != nil {
+			all = append(all, a.linksOf(device, kind)...)
 		}
 	}
 	return all
@@ -164,7 +168,7 @@ func (f *Front) CloseAMQP(device string, e hubdata.AMQPError) int {
 	h := f.hub
 	n := 0
 	for _, c := range h.ConnsOf(device) {
-		if a := f.connOf(c); a != nil {
+		if a := connOf(c); a != nil {
 			n++
 			a.close(errorOf(e), hub.ErrDropped)
 		}
@@ -173,10 +177,8 @@ func (f *Front) CloseAMQP(device string, e hubdata.AMQPError) int {
 }
 
 // connOf returns the front's state of a connection; nil if it does not use AMQP.
-func (f *Front) connOf(c *hub.Conn) *conn {
-	f.hub.Mu.Lock()
-	defer f.hub.Mu.Unlock()
-	a, _ := c.Peer.(*conn)
+func connOf(c *hub.Conn) *conn {
+	a, _ := c.Peer().(*conn)
 	return a
 }
 

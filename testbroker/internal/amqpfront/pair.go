@@ -25,7 +25,7 @@ type pairKey struct {
 	channel string // the link property com.microsoft:channel-correlation-id; may be empty
 }
 
-// A pair is a sender and a receiver (the client's roles) that belong together. Guarded by Hub.mu.
+// A pair is a sender and a receiver (the client's roles) that belong together. Guarded by Front.mu.
 type pair struct {
 	pairKey
 	conn             *conn
@@ -35,10 +35,10 @@ type pair struct {
 
 // answer sends a message on the receiver of a pair; false when there is none.
 func (p *pair) answer(m *wire.Message) bool {
-	h := p.conn.hub
-	h.Mu.Lock()
+	f := p.conn.front
+	f.mu.Lock()
 	to := p.receiver
-	h.Mu.Unlock()
+	f.mu.Unlock()
 	if to != nil {
 		to.post.send(to, m)
 	}
@@ -58,7 +58,7 @@ func (a *conn) join(l *hubLink) {
 	h := a.hub
 	key := pairKey{l.id, l.kind == fault.LinkMethodSender || l.kind == fault.LinkMethodReceiver,
 		l.Asked.Properties.Text("com.microsoft:channel-correlation-id")}
-	h.Mu.Lock()
+	a.front.mu.Lock()
 	p := a.pairs[key]
 	if p == nil {
 		p = &pair{pairKey: key, conn: a}
@@ -89,7 +89,7 @@ func (a *conn) join(l *hubLink) {
 	*place, l.pair = l, p
 	joined := p.sender != nil && p.receiver != nil && !p.whole
 	p.whole = p.whole || joined
-	h.Mu.Unlock()
+	a.front.mu.Unlock()
 	if from != nil {
 		h.DisplaceCalls(from, l.id)
 	}
@@ -103,11 +103,10 @@ func (a *conn) join(l *hubLink) {
 
 // part removes a link from its pair.
 func (a *conn) part(l *hubLink) {
-	h := a.hub
-	h.Mu.Lock()
+	a.front.mu.Lock()
 	p := l.pair
 	if p == nil {
-		h.Mu.Unlock()
+		a.front.mu.Unlock()
 		return
 	}
 	mine := true
@@ -131,7 +130,7 @@ func (a *conn) part(l *hubLink) {
 			delete(a.front.methodPairs, p.id)
 		}
 	}
-	h.Mu.Unlock()
+	a.front.mu.Unlock()
 	if parted {
 		p.facility(a.front).parted(p)
 	}

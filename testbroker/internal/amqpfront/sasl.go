@@ -63,10 +63,7 @@ func (a *conn) plain(response string) error {
 		if tok.Policy != part[1][:at] {
 			return fmt.Errorf("SASL PLAIN: token is not of the policy %q", part[1][:at])
 		}
-		h.Mu.Lock()
-		err = h.AuthorizePolicyLocked(tok, hubdata.DeviceConnect)
-		h.Mu.Unlock()
-		if err != nil {
+		if err := h.AuthorizePolicy(tok, hubdata.DeviceConnect); err != nil {
 			return err
 		}
 		return a.grant(hub.Identity{}, tok, true)
@@ -74,15 +71,10 @@ func (a *conn) plain(response string) error {
 		return fmt.Errorf("SASL PLAIN: user name %q is not of this hub", part[1])
 	}
 	id := hub.SplitIdentity(part[1][:at])
-	h.Mu.Lock()
-	err = h.AuthorizeLocked(h.Host, id, tok)
-	if err == nil {
-		a.c.ID = id
-	}
-	h.Mu.Unlock()
-	if err != nil {
+	if err := h.Authorize(h.Host, id, tok); err != nil {
 		return err
 	}
+	a.c.Identify(id)
 	return a.grant(id, tok, true)
 }
 
@@ -93,17 +85,10 @@ func (a *conn) external(response string) error {
 	if len(chain) == 0 {
 		return errors.New("SASL EXTERNAL: no certificate")
 	}
-	h := a.hub
-	h.Mu.Lock()
-	defer h.Mu.Unlock()
-	err := errors.New("SASL EXTERNAL: certificate is of no device")
-	for id, entry := range h.Registry {
-		if entry.X509 && (response == "" || response == id.String()) && h.CertifiedLocked(h.Host, id,
-			chain) == nil {
-			return nil
-		}
+	if !a.hub.CertifiesAny(response, chain) {
+		return errors.New("SASL EXTERNAL: certificate is of no device")
 	}
-	return err
+	return nil
 }
 
 // chain returns the client's certificates.

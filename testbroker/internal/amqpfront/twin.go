@@ -94,16 +94,15 @@ func wholeNumber(v any) (int64, bool) {
 
 // receives reports whether the pair has a receiver for answers.
 func (p *pair) receives() bool {
-	p.conn.hub.Mu.Lock()
-	defer p.conn.hub.Mu.Unlock()
+	p.conn.front.mu.Lock()
+	defer p.conn.front.mu.Unlock()
 	return p.receiver != nil
 }
 
 // listenOn begins or ends notifications on a pair of links.
 func (f *Front) listenOn(p *pair, on bool) {
-	h := f.hub
-	h.Mu.Lock()
-	defer h.Mu.Unlock()
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	all := slices.DeleteFunc(slices.Clone(f.listening[p.id]), func(other *pair) bool { return other == p })
 	if on && p.whole {
 		all = append(all, p)

@@ -32,25 +32,23 @@ func order(q *web.Request, m hubdata.Message) (web.Answer, bool) {
 // hub refuse its messages.
 func obey(a *web.Conn, id hub.Identity, kind hub.FaultRequest, f *fault.Message) {
 	h := a.Hub
-	h.Mu.Lock()
 	var used []*hub.Conn
-	for _, c := range h.ConnsLocked(id.String()) {
-		if _, ok := c.Peer.(*web.Conn); ok && kind.Cut {
+	for _, c := range h.ConnsOf(id.String()) {
+		if _, ok := c.Peer().(*web.Conn); ok && kind.Cut {
 			used = append(used, c)
 		}
 	}
-	once := kind.Refusal != 0 && f.Duration == 0
-	stands := once || kind.Refuses && f.Duration > 0
-	if stands {
-		life := f.Duration
-		if once {
-			life = hub.MaxFaultSeconds * time.Second
+	var stands *hub.StandingFault
+	switch {
+	case kind.Refusal != 0 && f.Duration == 0:
+		stands = &hub.StandingFault{
+			FaultRequest: kind, Until: time.Now().Add(hub.MaxFaultSeconds * time.Second), Once: true,
 		}
-		h.Standing[id] = hub.StandingFault{FaultRequest: kind, Until: time.Now().Add(life), Once: once, Record: f}
+	case kind.Refuses && f.Duration > 0:
+		stands = &hub.StandingFault{FaultRequest: kind, Until: time.Now().Add(f.Duration)}
 	}
-	f.Happened = stands || len(used) > 0
-	happened := f.Happened
-	h.Mu.Unlock()
+	happened := stands != nil || len(used) > 0
+	h.Obey(id, f, happened, stands)
 	if !happened {
 		return
 	}

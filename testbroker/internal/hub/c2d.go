@@ -108,32 +108,32 @@ func sizeOfC2D(m hubdata.C2D) int {
 
 // Queue returns the queue of a registered identity.
 func (h *Hub) Queue(id Identity) (*Queue, error) {
-	h.Mu.Lock()
-	defer h.Mu.Unlock()
+	h.mu.Lock()
+	defer h.mu.Unlock()
 	switch {
 	case h.closed:
 		return nil, ErrClosed
-	case h.Registry[id] == nil:
+	case h.registry[id] == nil:
 		return nil, fmt.Errorf("%w: %s", ErrNotFound, id)
 	}
-	return h.QueueLocked(id), nil
+	return h.queueLocked(id), nil
 }
 
-func (h *Hub) QueueLocked(id Identity) *Queue {
-	q := h.Queues[id]
+func (h *Hub) queueLocked(id Identity) *Queue {
+	q := h.queues[id]
 	if q == nil {
 		q = &Queue{Hub: h, id: id, log: history[*QueuedC2D]{keep: h.keep}}
-		h.Queues[id] = q
+		h.queues[id] = q
 	}
 	return q
 }
 
 // queuesOf returns the queues that match a selector, sorted by name.
 func (h *Hub) queuesOf(selector string) []*Queue {
-	h.Mu.Lock()
-	defer h.Mu.Unlock()
+	h.mu.Lock()
+	defer h.mu.Unlock()
 	var all []*Queue
-	for id, q := range h.Queues {
+	for id, q := range h.queues {
 		if id.Matches(selector) {
 			all = append(all, q)
 		}

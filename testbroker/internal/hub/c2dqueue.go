@@ -257,9 +257,9 @@ func (q *Queue) NextIDLocked() uint16 {
 // detach stops deliveries to a connection. Unacknowledged messages are delivered again to the next
 // receiver.
 func (h *Hub) detach(c *Conn) {
-	h.Mu.Lock()
-	q := h.Queues[c.ID]
-	h.Mu.Unlock()
+	h.mu.Lock()
+	q := h.queues[c.ID]
+	h.mu.Unlock()
 	if q == nil {
 		return
 	}

@@ -42,8 +42,8 @@ type Conn struct {
 
 	// Written under Hub.mu by the connection's goroutine, which also reads id without it.
 	ID   Identity // the identity that the client states, verified or not
-	Live bool     // established and not ended
-	Peer Peer     // nil until a protocol has begun
+	live bool     // established and not ended
+	peer Peer     // nil until a protocol has begun
 
 	// Used only by the connection's goroutine.
 	TLS     *tls.Conn // nil without TLS
@@ -173,13 +173,13 @@ func (c *Conn) Leave(mode int32) int32 {
 	return before
 }
 
-// matchesLocked reports whether a selector matches the connection. Hub.mu is held.
+// matchesLocked reports whether a selector matches the connection. The hub is locked.
 func (c *Conn) matchesLocked(selector string) bool {
 	switch {
 	case selector == "":
 		return true
-	case c.Peer != nil:
-		return c.Peer.MatchesLocked(selector)
+	case c.peer != nil:
+		return c.peer.Matches(selector)
 	}
 	return c.ID.Matches(selector)
 }

@@ -14,9 +14,9 @@ func (h *Hub) Event(e event.Event, c *Conn) {
 	}
 	e.Time = h.Now()
 	if c != nil {
-		h.Mu.Lock()
+		h.mu.Lock()
 		id := c.ID
-		h.Mu.Unlock()
+		h.mu.Unlock()
 		e.Connection = c.Number
 		if e.DeviceID == "" {
 			e.DeviceID, e.ModuleID = id.Device, id.Module

@@ -109,9 +109,9 @@ func (h *Hub) Take(m hubdata.Message, acknowledge func(FaultRequest), obey func(
 		return false
 	}
 	f.Received = h.Now()
-	h.Mu.Lock()
+	h.mu.Lock()
 	h.orders.add(&f)
-	h.Mu.Unlock()
+	h.mu.Unlock()
 	acknowledge(kind)
 	h.Changed.Wake()
 	switch {
@@ -134,17 +134,17 @@ func (h *Hub) Take(m hubdata.Message, acknowledge func(FaultRequest), obey func(
 
 // Stands returns the fault that refuses an identity, if right accepts it, and counts the refusal.
 func (h *Hub) Stands(id Identity, right func(StandingFault) bool) (StandingFault, bool) {
-	h.Mu.Lock()
-	defer h.Mu.Unlock()
-	o, ok := h.Standing[id]
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	o, ok := h.standing[id]
 	if ok && !o.Until.After(time.Now()) {
-		delete(h.Standing, id)
+		delete(h.standing, id)
 		ok = false
 	}
 	if ok = ok && right(o); ok {
 		o.Record.Refused++
 		if o.Once {
-			delete(h.Standing, id)
+			delete(h.standing, id)
 		}
 	}
 	return o, ok
@@ -152,8 +152,8 @@ func (h *Hub) Stands(id Identity, right func(StandingFault) bool) (StandingFault
 
 // FaultMessages implements testbroker.Hub.FaultMessages.
 func (h *Hub) FaultMessages() []fault.Message {
-	h.Mu.Lock()
-	defer h.Mu.Unlock()
+	h.mu.Lock()
+	defer h.mu.Unlock()
 	all := make([]fault.Message, len(h.orders.entries))
 	for i, f := range h.orders.entries {
 		all[i] = *f

@@ -20,14 +20,14 @@ type Injected struct {
 	Fault fault.Fault
 	draws *rand.Rand // used under faults.mu
 
-	// Guarded by Faults.Mu.
+	// Guarded by Faults.mu.
 	seen  int       // matching events so far
 	left  int       // remaining hits; negative = no limit
 	fired int       // hits that happened
 	begun bool      // in force; false while a fault with a duration waits for its first message
 	until time.Time // when it ends; zero = no end
-	Step  int       // Statuses used so far
-	Next  time.Time // Throttle: when the next PUBACK may be sent, or the next request is accepted
+	step  int       // Statuses used so far
+	next  time.Time // Throttle: when the next PUBACK may be sent, or the next request is accepted
 	day   int64     // Quota: the day that used counts
 	used  int       // Quota: messages so far
 }
@@ -37,7 +37,7 @@ type Faults struct {
 	seed  uint64
 	count atomic.Int32 // length of list; zero is the fast path
 
-	Mu   sync.Mutex
+	mu   sync.Mutex
 	list []*Injected
 	made uint64 // faults so far; each draws from its own stream
 }
@@ -68,7 +68,7 @@ func (h *Hub) Inject(f fault.Fault) *Injected {
 	f.Bytes = slices.Clone(f.Bytes)
 	in := &Injected{hub: h, Fault: f, left: f.Times}
 
-	h.Faults.Mu.Lock()
+	h.Faults.mu.Lock()
 	h.Faults.made++
 	in.draws = rand.New(rand.NewPCG(h.Faults.seed, h.Faults.made))
 	h.Faults.list = append(h.Faults.list, in)
@@ -77,7 +77,7 @@ func (h *Hub) Inject(f fault.Fault) *Injected {
 		in.beginLocked()
 	}
 	begun := in.begun
-	h.Faults.Mu.Unlock()
+	h.Faults.mu.Unlock()
 	h.Event(in.event(event.FaultDeclared), nil)
 	if begun {
 		h.Begin(in)
@@ -125,8 +125,8 @@ func (h *Hub) Begin(in *Injected) {
 
 // Fired returns how often the fault has happened.
 func (in *Injected) Fired() int {
-	in.hub.Faults.Mu.Lock()
-	defer in.hub.Faults.Mu.Unlock()
+	in.hub.Faults.mu.Lock()
+	defer in.hub.Faults.mu.Unlock()
 	return in.fired
 }
 
@@ -139,10 +139,10 @@ func (in *Injected) WaitFired(ctx context.Context, n int) error {
 // Remove ends the fault. Its past effects remain. A second Remove does nothing.
 func (in *Injected) Remove() {
 	f := &in.hub.Faults
-	f.Mu.Lock()
+	f.mu.Lock()
 	there := slices.Contains(f.list, in)
 	f.removeLocked(in)
-	f.Mu.Unlock()
+	f.mu.Unlock()
 	if there {
 		in.hub.Event(in.event(event.FaultRemoved), nil)
 	}
@@ -168,8 +168,8 @@ func (f *Faults) TakeIf(kind fault.Kind, id Identity, ok func(*fault.Fault) bool
 	if f.count.Load() == 0 {
 		return nil
 	}
-	f.Mu.Lock()
-	defer f.Mu.Unlock()
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	var hit *Injected
 	for _, in := range f.activeLocked() {
 		if in.Fault.Kind != kind || !id.Matches(in.Fault.Device) || ok != nil && !ok(&in.Fault) {
@@ -191,8 +191,8 @@ func (f *Faults) TakeIf(kind fault.Kind, id Identity, ok func(*fault.Fault) bool
 // Release gives back a time used up by Take, when the connection ended before the fault could
 // happen.
 func (f *Faults) Release(in *Injected) {
-	f.Mu.Lock()
-	defer f.Mu.Unlock()
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	in.left++
 }
 
@@ -204,8 +204,8 @@ func (f *Faults) InForceIf(kind fault.Kind, id Identity, ok func(*fault.Fault) b
 	if f.count.Load() == 0 {
 		return nil
 	}
-	f.Mu.Lock()
-	defer f.Mu.Unlock()
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	for _, in := range f.activeLocked() {
 		if in.Fault.Kind == kind && in.begun && id.Matches(in.Fault.Device) && (ok == nil || ok(&in.Fault)) {
 			return in
@@ -220,8 +220,8 @@ func (f *Faults) Reached(id Identity) []*Injected {
 	if f.count.Load() == 0 {
 		return nil
 	}
-	f.Mu.Lock()
-	defer f.Mu.Unlock()
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	var begun []*Injected
 	for _, in := range f.activeLocked() {
 		if in.begun || !id.Matches(in.Fault.Device) {
@@ -247,14 +247,14 @@ func (f *Faults) activeLocked() []*Injected {
 
 // Pace returns when Throttle sends the next PUBACK; the zero time means at once.
 func (f *Faults) Pace(in *Injected) time.Time {
-	f.Mu.Lock()
-	defer f.Mu.Unlock()
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	now := time.Now()
-	at := in.Next
+	at := in.next
 	if at.Before(now) {
 		at = now
 	}
-	in.Next = at.Add(time.Duration(float64(time.Second) / in.Fault.Rate))
+	in.next = at.Add(time.Duration(float64(time.Second) / in.Fault.Rate))
 	if at.Equal(now) {
 		return time.Time{}
 	}
@@ -268,9 +268,9 @@ func (h *Hub) Happened(in *Injected, c *Conn) { h.HappenedTo(in, c, Identity{}) 
 
 // HappenedTo is Happened for one identity of a connection that can have many.
 func (h *Hub) HappenedTo(in *Injected, c *Conn, id Identity) {
-	h.Faults.Mu.Lock()
+	h.Faults.mu.Lock()
 	in.fired++
-	h.Faults.Mu.Unlock()
+	h.Faults.mu.Unlock()
 	h.Event(event.Event{Kind: event.FaultFired, Fault: in.Fault.Kind, DeviceID: id.Device, ModuleID: id.Module}, c)
 	h.Changed.Wake()
 }

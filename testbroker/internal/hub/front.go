@@ -15,30 +15,31 @@ type Front interface {
 	// Serve serves a connection from the protocol's first byte to the end. It returns the protocol to
 	// which the client has switched, or zero and why the connection has ended.
 	Serve(c *Conn) (next hubdata.Protocol, err error)
-	// MethodTargetLocked returns the client that accepts calls of a method; nil if there is none.
-	MethodTargetLocked(id Identity, name string) MethodTarget
-	// DesiredListenersLocked returns the clients that receive changes of desired properties.
-	DesiredListenersLocked(id Identity) []DesiredListener
-	// ForgetLocked drops the state that the front keeps between connections for the identities that
-	// match a selector.
-	ForgetLocked(selector string)
+	// MethodTarget returns the client that accepts calls of a method; nil if there is none.
+	MethodTarget(id Identity, name string) MethodTarget
+	// DesiredListeners returns the clients that receive changes of desired properties.
+	DesiredListeners(id Identity) []DesiredListener
+	// Forget drops, while the hub is locked, the state that the front keeps between connections for
+	// the identities that match a selector.
+	Forget(selector string)
 	// Shutdown frees the front's resources when all connections have ended.
 	Shutdown() error
 }
 
-// A Peer is a front's state of a connection. Methods whose names end in Locked are called with
-// Hub.mu held, the others with no lock held.
+// A Peer is a front's state of a connection. Matches, Present and Leave are called while the hub is
+// locked: they may take a lock of the front, and must not call the hub. The others are called with
+// no lock held.
 type Peer interface {
-	// MatchesLocked reports whether a selector that is not empty matches the connection.
-	MatchesLocked(selector string) bool
-	// PresentLocked reports whether the registry shows an identity as connected because of this
+	// Matches reports whether a selector that is not empty matches the connection.
+	Matches(selector string) bool
+	// Present reports whether the registry shows an identity as connected because of this
 	// connection.
-	PresentLocked(id Identity) bool
+	Present(id Identity, live bool) bool
 	// Expel ends the connection's service for the identities that match a selector. The condition is
 	// the AMQP name of the cause.
 	Expel(selector string, cause error, condition string)
-	// LeaveLocked removes the ended connection from the front's tables.
-	LeaveLocked()
+	// Leave removes the ended connection from the front's tables.
+	Leave()
 	// Finish reports the end of the connection, once. live: it was established. closed: the hub is
 	// being closed.
 	Finish(cause error, live, closed bool)

@@ -21,14 +21,14 @@ func GarbageOf(f *fault.Fault, otherwise []byte) []byte {
 
 // SendRaw implements testbroker.Hub.SendRaw.
 func (h *Hub) SendRaw(device string, p []byte) int {
-	h.Mu.Lock()
+	h.mu.Lock()
 	var live []*Conn
-	for _, c := range h.ConnsLocked(device) {
-		if c.Live {
+	for _, c := range h.connsLocked(device) {
+		if c.live {
 			live = append(live, c)
 		}
 	}
-	h.Mu.Unlock()
+	h.mu.Unlock()
 	for _, c := range live {
 		c.Write(p)
 	}

@@ -97,20 +97,20 @@ type Hub struct {
 
 	tracked atomic.Uint64 // errors with a tracking id
 
-	Mu          sync.Mutex // guards the fields below, never held while blocking
+	mu          sync.Mutex // guards the fields below, never held while blocking
 	closed      bool
 	resetting   chan struct{} // closed when the running Reset has finished; nil = none runs
-	Registry    map[Identity]*Registration
+	registry    map[Identity]*Registration
 	entries     int // registrations so far
 	removed     history[Identity]
 	policies    map[string]policy
 	generations map[string]int // how many key pairs each owner received
 	listeners   []net.Listener
-	Conns       map[*Conn]struct{} // accepted connections that have not ended
+	conns       map[*Conn]struct{} // accepted connections that have not ended
 	accepted    uint64             // connections so far
-	Queues      map[Identity]*Queue
+	queues      map[Identity]*Queue
 	cas         *x509.CertPool // trusted authorities of devices
-	Standing    map[Identity]StandingFault
+	standing    map[Identity]StandingFault
 	orders      history[*fault.Message]
 	twinOf      map[Identity]*TwinState // twins in use so far
 }
@@ -135,13 +135,13 @@ func New(o *Options) (*Hub, error) {
 		onEvent:     o.OnEvent,
 		Done:        make(chan struct{}),
 		stopped:     make(chan struct{}),
-		Registry:    make(map[Identity]*Registration),
+		registry:    make(map[Identity]*Registration),
 		policies:    make(map[string]policy),
 		generations: make(map[string]int),
-		Conns:       make(map[*Conn]struct{}),
-		Queues:      make(map[Identity]*Queue),
+		conns:       make(map[*Conn]struct{}),
+		queues:      make(map[Identity]*Queue),
 		cas:         x509.NewCertPool(),
-		Standing:    make(map[Identity]StandingFault),
+		standing:    make(map[Identity]StandingFault),
 		twinOf:      make(map[Identity]*TwinState),
 	}
 	h.calls.named, h.calls.open = make(map[callName]*methodCall), make(map[*methodCall]struct{})
@@ -168,16 +168,16 @@ func (h *Hub) HostName() string { return h.Host }
 
 // Close implements testbroker.Hub.Close.
 func (h *Hub) Close() error {
-	h.Mu.Lock()
+	h.mu.Lock()
 	if h.closed {
-		h.Mu.Unlock()
+		h.mu.Unlock()
 		<-h.stopped
 		return nil
 	}
 	h.closed = true
 	close(h.Done)
-	listeners, open := h.listeners, h.ConnsLocked("")
-	h.Mu.Unlock()
+	listeners, open := h.listeners, h.connsLocked("")
+	h.mu.Unlock()
 
 	var errs []error
 	for _, l := range listeners {
@@ -221,8 +221,8 @@ func (h *Hub) Dial(ctx context.Context, network, addr string, at Stack) (net.Con
 }
 
 func (h *Hub) nextPort() string {
-	h.Mu.Lock()
-	defer h.Mu.Unlock()
+	h.mu.Lock()
+	defer h.mu.Unlock()
 	return fmt.Sprint(h.accepted + 1)
 }
 
@@ -236,20 +236,20 @@ func (h *Hub) serve(raw net.Conn, at Stack) bool {
 	}
 	c := &Conn{Stream: raw, Raw: raw, Under: raw, stack: at, Hub: h, Closed: make(chan struct{}),
 		Done: make(chan struct{})}
-	h.Mu.Lock()
+	h.mu.Lock()
 	if h.closed || h.resetting != nil {
-		h.Mu.Unlock()
+		h.mu.Unlock()
 		abort(raw)
 		return false
 	}
 	h.accepted++
 	c.Number = h.accepted
-	h.Conns[c] = struct{}{}
+	h.conns[c] = struct{}{}
 	h.Wg.Add(1)
 	if real {
 		h.Wg.Go(queue.send)
 	}
-	h.Mu.Unlock()
+	h.mu.Unlock()
 	go h.run(c)
 	return true
 }
@@ -287,8 +287,8 @@ func (h *Hub) speak(c *Conn) error {
 // Enter adds the caller, a timer, to the goroutines for which Close waits; false when the hub is
 // closed.
 func (h *Hub) Enter() bool {
-	h.Mu.Lock()
-	defer h.Mu.Unlock()
+	h.mu.Lock()
+	defer h.mu.Unlock()
 	if h.closed {
 		return false
 	}
@@ -323,14 +323,14 @@ func (h *Hub) finish(c *Conn, err error) {
 	if c.pending != nil {
 		h.Faults.Release(c.pending)
 	}
-	h.Mu.Lock()
-	delete(h.Conns, c)
-	if c.Peer != nil {
-		c.Peer.LeaveLocked()
+	h.mu.Lock()
+	delete(h.conns, c)
+	if c.peer != nil {
+		c.peer.Leave()
 	}
-	live, closed, peer := c.Live, h.closed, c.Peer
-	c.Live = false
-	h.Mu.Unlock()
+	live, closed, peer := c.live, h.closed, c.peer
+	c.live = false
+	h.mu.Unlock()
 
 	cause := c.causeOr(err)
 	if cause == nil {
@@ -344,10 +344,10 @@ func (h *Hub) finish(c *Conn, err error) {
 	h.Changed.Wake()
 }
 
-// ConnsLocked returns the connections that match a selector, oldest first.
-func (h *Hub) ConnsLocked(selector string) []*Conn {
+// connsLocked returns the connections that match a selector, oldest first.
+func (h *Hub) connsLocked(selector string) []*Conn {
 	var all []*Conn
-	for c := range h.Conns {
+	for c := range h.conns {
 		if c.matchesLocked(selector) {
 			all = append(all, c)
 		}
@@ -357,18 +357,18 @@ func (h *Hub) ConnsLocked(selector string) []*Conn {
 }
 
 func (h *Hub) ConnsOf(selector string) []*Conn {
-	h.Mu.Lock()
-	defer h.Mu.Unlock()
-	return h.ConnsLocked(selector)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.connsLocked(selector)
 }
 
 // Connections implements testbroker.Hub.Connections.
 func (h *Hub) Connections(device string) int {
-	h.Mu.Lock()
-	defer h.Mu.Unlock()
+	h.mu.Lock()
+	defer h.mu.Unlock()
 	n := 0
-	for c := range h.Conns {
-		if c.Live && c.matchesLocked(device) {
+	for c := range h.conns {
+		if c.live && c.matchesLocked(device) {
 			n++
 		}
 	}

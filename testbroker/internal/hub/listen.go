@@ -19,8 +19,8 @@ func (h *Hub) Listen(addr string, at Stack) (net.Addr, error) {
 	if err != nil {
 		return nil, fmt.Errorf("testbroker: %w", err)
 	}
-	h.Mu.Lock()
-	defer h.Mu.Unlock()
+	h.mu.Lock()
+	defer h.mu.Unlock()
 	if h.closed {
 		l.Close()
 		return nil, ErrClosed

@@ -176,11 +176,9 @@ type MethodTarget interface {
 // methodTarget returns the client that accepts calls of a method, the newest if there are several;
 // nil if there is none.
 func (h *Hub) methodTarget(id Identity, name string) MethodTarget {
-	h.Mu.Lock()
-	defer h.Mu.Unlock()
 	var to MethodTarget
 	for _, f := range h.Fronts {
-		if t := f.MethodTargetLocked(id, name); t != nil && (to == nil || t.Client().Number > to.Client().Number) {
+		if t := f.MethodTarget(id, name); t != nil && (to == nil || t.Client().Number > to.Client().Number) {
 			to = t
 		}
 	}

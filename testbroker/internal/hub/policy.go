@@ -27,12 +27,12 @@ func (h *Hub) AddPolicy(name string, rights ...hubdata.Right) (hubdata.Policy, e
 	if len(rights) == 0 {
 		all = hubdata.DeviceConnect
 	}
-	h.Mu.Lock()
-	defer h.Mu.Unlock()
+	h.mu.Lock()
+	defer h.mu.Unlock()
 	if _, ok := h.policies[name]; ok {
 		return hubdata.Policy{}, fmt.Errorf("%w: policy %s", ErrExists, name)
 	}
-	keys := h.NewKeysLocked("policy/" + name)
+	keys := h.newKeysLocked("policy/" + name)
 	h.policies[name] = policy{keys, all}
 	return hubdata.Policy{HostName: h.Host, Name: name, PrimaryKey: keys.Primary, SecondaryKey: keys.Secondary}, nil
 }
@@ -51,8 +51,8 @@ func (h *Hub) policyKeysLocked(t Token, need hubdata.Right) (KeyPair, error) {
 	return p.keys, nil
 }
 
-// AuthorizePolicyLocked checks a token that requires one of the rights.
-func (h *Hub) AuthorizePolicyLocked(t Token, need hubdata.Right) error {
+// authorizePolicyLocked checks a token that requires one of the rights.
+func (h *Hub) authorizePolicyLocked(t Token, need hubdata.Right) error {
 	keys, err := h.policyKeysLocked(t, need)
 	now := h.Now()
 	switch {

@@ -19,8 +19,8 @@ func (f *Faults) Exhausted(id Identity, now time.Time) *Injected {
 	if f.count.Load() == 0 {
 		return nil
 	}
-	f.Mu.Lock()
-	defer f.Mu.Unlock()
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	for _, in := range f.quotasLocked(id, now) {
 		if in.used >= in.Fault.Limit {
 			return in
@@ -34,8 +34,8 @@ func (f *Faults) Spend(id Identity, now time.Time, size int) {
 	if f.count.Load() == 0 {
 		return
 	}
-	f.Mu.Lock()
-	defer f.Mu.Unlock()
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	for _, in := range f.quotasLocked(id, now) {
 		in.used += max(1, (size+QuotaStep-1)/QuotaStep)
 	}

@@ -58,39 +58,39 @@ func (h *Hub) AddModule(deviceID, moduleID string) (hubdata.Device, error) {
 }
 
 func (h *Hub) add(id Identity, r Registration) (hubdata.Device, error) {
-	h.Mu.Lock()
-	defer h.Mu.Unlock()
-	if id.Module != "" && h.Registry[Identity{Device: id.Device}] == nil {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if id.Module != "" && h.registry[Identity{Device: id.Device}] == nil {
 		return hubdata.Device{}, fmt.Errorf("%w: %s", ErrNotFound, id.Device)
 	}
-	if h.Registry[id] != nil {
+	if h.registry[id] != nil {
 		return hubdata.Device{}, fmt.Errorf("%w: %s", ErrExists, id)
 	}
-	h.AddLocked(id, r)
+	h.addLocked(id, r)
 	return h.deviceLocked(id), nil
 }
 
-// AddLocked adds a registration. It makes keys if the registration needs keys and has none.
-func (h *Hub) AddLocked(id Identity, r Registration) {
+// addLocked adds a registration. It makes keys if the registration needs keys and has none.
+func (h *Hub) addLocked(id Identity, r Registration) {
 	if !r.X509 && r.Keys == (KeyPair{}) {
-		r.Keys = h.NewKeysLocked("identity/" + id.String())
+		r.Keys = h.newKeysLocked("identity/" + id.String())
 	}
 	h.entries++
 	r.Generation = strconv.FormatInt(637000000000000000+int64(h.entries), 10)
-	h.Registry[id] = &r
+	h.registry[id] = &r
 }
 
 func (h *Hub) deviceLocked(id Identity) hubdata.Device {
-	keys := h.Registry[id].Keys
+	keys := h.registry[id].Keys
 	return hubdata.Device{
 		HostName: h.Host, ID: id.Device, ModuleID: id.Module, PrimaryKey: keys.Primary, SecondaryKey: keys.Secondary,
 	}
 }
 
-// NewKeysLocked makes a pair of keys. With a seed it derives them from the seed, the owner's name
+// newKeysLocked makes a pair of keys. With a seed it derives them from the seed, the owner's name
 // and the number of the owner's earlier pairs. So they do not depend on the order in which others
 // are added.
-func (h *Hub) NewKeysLocked(owner string) KeyPair {
+func (h *Hub) newKeysLocked(owner string) KeyPair {
 	if h.Seed == 0 {
 		return KeyPair{randomKey(), randomKey()}
 	}
@@ -116,10 +116,10 @@ func randomKey() string {
 
 // Device implements testbroker.Hub.Device.
 func (h *Hub) Device(id string) (hubdata.Device, error) {
-	h.Mu.Lock()
-	defer h.Mu.Unlock()
+	h.mu.Lock()
+	defer h.mu.Unlock()
 	who := SplitIdentity(id)
-	if h.Registry[who] == nil {
+	if h.registry[who] == nil {
 		return hubdata.Device{}, fmt.Errorf("%w: %s", ErrNotFound, id)
 	}
 	return h.deviceLocked(who), nil
@@ -143,9 +143,9 @@ func (h *Hub) SetKeys(id, primary, secondary string) error {
 			return fmt.Errorf("testbroker: %w", err)
 		}
 	}
-	h.Mu.Lock()
-	defer h.Mu.Unlock()
-	r := h.Registry[SplitIdentity(id)]
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	r := h.registry[SplitIdentity(id)]
 	if r == nil {
 		return fmt.Errorf("%w: %s", ErrNotFound, id)
 	}
@@ -167,10 +167,10 @@ func CheckKeyText(key string) error {
 
 // SetEnabled implements testbroker.Hub.SetEnabled.
 func (h *Hub) SetEnabled(deviceID string, on bool) error {
-	h.Mu.Lock()
-	r := h.Registry[Identity{Device: deviceID}]
+	h.mu.Lock()
+	r := h.registry[Identity{Device: deviceID}]
 	if r == nil {
-		h.Mu.Unlock()
+		h.mu.Unlock()
 		return fmt.Errorf("%w: %s", ErrNotFound, deviceID)
 	}
 	if r.Disabled == on {
@@ -180,34 +180,34 @@ func (h *Hub) SetEnabled(deviceID string, on bool) error {
 	r.Disabled = !on
 	var open []*Conn
 	if !on {
-		open = h.ConnsLocked(deviceID)
+		open = h.connsLocked(deviceID)
 	}
-	h.Mu.Unlock()
+	h.mu.Unlock()
 	h.Expel(open, deviceID, ErrDisabled, "amqp:unauthorized-access")
 	return nil
 }
 
 // RemoveDevice implements testbroker.Hub.RemoveDevice.
 func (h *Hub) RemoveDevice(id string) error {
-	h.Mu.Lock()
+	h.mu.Lock()
 	who := SplitIdentity(id)
-	if h.Registry[who] == nil {
-		h.Mu.Unlock()
+	if h.registry[who] == nil {
+		h.mu.Unlock()
 		return fmt.Errorf("%w: %s", ErrNotFound, id)
 	}
 	var gone []Identity
-	for other := range h.Registry {
+	for other := range h.registry {
 		if other.Matches(id) {
-			delete(h.Registry, other)
+			delete(h.registry, other)
 			gone = append(gone, other)
 		}
 	}
 	for _, f := range h.Fronts {
-		f.ForgetLocked(id)
+		f.Forget(id)
 	}
 	h.forgetTwinsLocked(id)
-	open := h.ConnsLocked(id)
-	h.Mu.Unlock()
+	open := h.connsLocked(id)
+	h.mu.Unlock()
 	h.Expel(open, id, ErrRemoved, "amqp:resource-deleted")
 	h.PurgeC2D(id)
 	h.noteRemoved(gone)
@@ -217,13 +217,13 @@ func (h *Hub) RemoveDevice(id string) error {
 // noteRemoved keeps the data of removed identities, and drops that of identities whose removal it
 // forgets.
 func (h *Hub) noteRemoved(gone []Identity) {
-	h.Mu.Lock()
-	defer h.Mu.Unlock()
+	h.mu.Lock()
+	defer h.mu.Unlock()
 	for _, id := range gone {
 		old, forgot := h.removed.add(id)
-		if forgot && h.Registry[old] == nil && !slices.Contains(h.removed.entries, old) {
-			delete(h.Queues, old)
-			delete(h.Standing, old)
+		if forgot && h.registry[old] == nil && !slices.Contains(h.removed.entries, old) {
+			delete(h.queues, old)
+			delete(h.standing, old)
 		}
 	}
 }
@@ -231,9 +231,9 @@ func (h *Hub) noteRemoved(gone []Identity) {
 // Expel ends the service of the connections for the identities that match a selector.
 func (h *Hub) Expel(open []*Conn, selector string, cause error, condition string) {
 	for _, c := range open {
-		h.Mu.Lock()
-		peer := c.Peer
-		h.Mu.Unlock()
+		h.mu.Lock()
+		peer := c.peer
+		h.mu.Unlock()
 		if peer != nil {
 			peer.Expel(selector, cause, condition)
 		} else {
@@ -242,9 +242,9 @@ func (h *Hub) Expel(open []*Conn, selector string, cause error, condition string
 	}
 }
 
-// KnownLocked returns the registration of the identity that a client states.
-func (h *Hub) KnownLocked(host string, id Identity) (*Registration, error) {
-	device, entry := h.Registry[Identity{Device: id.Device}], h.Registry[id]
+// knownLocked returns the registration of the identity that a client states.
+func (h *Hub) knownLocked(host string, id Identity) (*Registration, error) {
+	device, entry := h.registry[Identity{Device: id.Device}], h.registry[id]
 	switch {
 	case !strings.EqualFold(host, h.Host):
 		return nil, fmt.Errorf("host name %q is not this hub", host)
@@ -256,9 +256,9 @@ func (h *Hub) KnownLocked(host string, id Identity) (*Registration, error) {
 	return entry, nil
 }
 
-// AuthorizeLocked checks the identity that a client states against its token.
-func (h *Hub) AuthorizeLocked(host string, id Identity, t Token) error {
-	entry, err := h.KnownLocked(host, id)
+// authorizeLocked checks the identity that a client states against its token.
+func (h *Hub) authorizeLocked(host string, id Identity, t Token) error {
+	entry, err := h.knownLocked(host, id)
 	now := h.Now()
 	switch {
 	case err != nil:
@@ -284,7 +284,7 @@ func (h *Hub) AuthorizeLocked(host string, id Identity, t Token) error {
 }
 
 func (h *Hub) Registered(id Identity) bool {
-	h.Mu.Lock()
-	defer h.Mu.Unlock()
-	return h.Registry[id] != nil
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.registry[id] != nil
 }

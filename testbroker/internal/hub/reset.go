@@ -11,10 +11,10 @@ import (
 
 // Devices implements testbroker.Hub.Devices.
 func (h *Hub) Devices() []hubdata.Device {
-	h.Mu.Lock()
-	defer h.Mu.Unlock()
-	all := make([]hubdata.Device, 0, len(h.Registry))
-	for id := range h.Registry {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	all := make([]hubdata.Device, 0, len(h.registry))
+	for id := range h.registry {
 		all = append(all, h.deviceLocked(id))
 	}
 	slices.SortFunc(all, func(a, b hubdata.Device) int {
@@ -32,16 +32,16 @@ func (h *Hub) CloseConnections(device string) int {
 
 // Reset implements testbroker.Hub.Reset.
 func (h *Hub) Reset() {
-	h.Mu.Lock()
+	h.mu.Lock()
 	if other := h.resetting; other != nil {
-		h.Mu.Unlock()
+		h.mu.Unlock()
 		<-other
 		return
 	}
 	through := make(chan struct{})
 	h.resetting = through
-	open := h.ConnsLocked("")
-	h.Mu.Unlock()
+	open := h.connsLocked("")
+	h.mu.Unlock()
 	for _, c := range open {
 		c.CutFor(ErrReset)
 	}
@@ -56,17 +56,17 @@ func (h *Hub) Reset() {
 	for _, q := range h.queuesOf("") {
 		q.stop()
 	}
-	h.Mu.Lock()
-	clear(h.Queues)
+	h.mu.Lock()
+	clear(h.queues)
 	for _, f := range h.Fronts {
-		f.ForgetLocked("")
+		f.Forget("")
 	}
 	clear(h.twinOf)
-	clear(h.Standing)
+	clear(h.standing)
 	h.orders.clear()
 	h.removed.clear()
 	h.resetting = nil
-	h.Mu.Unlock()
+	h.mu.Unlock()
 	close(through)
 	h.Event(event.Event{Kind: event.HubReset}, nil)
 	h.Changed.Wake()
@@ -83,8 +83,8 @@ func (l *telemetryLog) clear() {
 
 // clear removes all faults.
 func (f *Faults) clear() {
-	f.Mu.Lock()
-	defer f.Mu.Unlock()
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	f.list = nil
 	f.count.Store(0)
 }

@@ -27,29 +27,29 @@ func (h *Hub) Held() map[string]int {
 	h.UploadTable.Store.mu.Lock()
 	all["files"] = len(h.UploadTable.Store.blobs)
 	h.UploadTable.Store.mu.Unlock()
-	h.Mu.Lock()
-	defer h.Mu.Unlock()
+	h.mu.Lock()
+	defer h.mu.Unlock()
 	all["fault messages"] = len(h.orders.entries)
-	for id, q := range h.Queues {
+	for id, q := range h.queues {
 		q.mu.Lock()
 		all["C2D messages"] = max(all["C2D messages"], len(q.log.entries))
 		q.mu.Unlock()
-		if h.Registry[id] == nil {
+		if h.registry[id] == nil {
 			all["queues of removed devices"]++
 		}
 	}
 	for _, t := range h.twinOf {
-		t.Mu.Lock()
+		t.mu.Lock()
 		all["twin requests"] = max(all["twin requests"], len(t.requests.entries))
-		t.Mu.Unlock()
+		t.mu.Unlock()
 	}
 	return all
 }
 
 // SetPolicyKey sets a policy that has the right to connect devices and a single key.
 func (h *Hub) SetPolicyKey(name, key string) {
-	h.Mu.Lock()
-	defer h.Mu.Unlock()
+	h.mu.Lock()
+	defer h.mu.Unlock()
 	h.policies[name] = policy{KeyPair{key, key}, hubdata.DeviceConnect}
 }
 

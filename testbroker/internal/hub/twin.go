@@ -16,7 +16,7 @@ import (
 type TwinState struct {
 	id Identity
 
-	Mu                sync.Mutex // guards the fields below; never held over a write or an event
+	mu                sync.Mutex // guards the fields below; never held over a write or an event
 	Desired, Reported Section
 	Tags              Section
 	Version           int64
@@ -34,11 +34,11 @@ type Change struct {
 
 // TwinState returns the twin of a registered identity.
 func (h *Hub) TwinState(id Identity) (*TwinState, error) {
-	h.Mu.Lock()
-	defer h.Mu.Unlock()
+	h.mu.Lock()
+	defer h.mu.Unlock()
 	switch {
-	case h.Registry[id] != nil:
-	case id.Module != "" && h.Registry[Identity{Device: id.Device}] != nil:
+	case h.registry[id] != nil:
+	case id.Module != "" && h.registry[Identity{Device: id.Device}] != nil:
 		return nil, h.ServiceError(codeModuleNotFound, "%s is not registered", id)
 	default:
 		return nil, h.ServiceError(CodeDeviceNotFound, "%s is not registered", id)
@@ -75,8 +75,8 @@ func (h *Hub) Twin(id string) (hubdata.Twin, error) {
 }
 
 func (t *TwinState) copy() hubdata.Twin {
-	t.Mu.Lock()
-	defer t.Mu.Unlock()
+	t.mu.Lock()
+	defer t.mu.Unlock()
 	return hubdata.Twin{
 		DeviceID: t.id.Device, ModuleID: t.id.Module,
 		Desired: writeTree(t.Desired.Tree), Reported: writeTree(t.Reported.Tree), Tags: writeTree(t.Tags.Tree),
@@ -93,8 +93,8 @@ func (h *Hub) AnnounceModel(id Identity, model string) {
 		return
 	}
 	if t, err := h.TwinState(id); err == nil { // it may have been removed meanwhile
-		t.Mu.Lock()
-		defer t.Mu.Unlock()
+		t.mu.Lock()
+		defer t.mu.Unlock()
 		t.Model = model
 	}
 }
@@ -177,8 +177,8 @@ func (h *Hub) Update(id Identity, u TwinUpdate) (hubdata.Twin, error) {
 
 func (h *Hub) updateTwin(t *TwinState, u TwinUpdate) error {
 	now := h.Now()
-	t.Mu.Lock()
-	defer t.Mu.Unlock()
+	t.mu.Lock()
+	defer t.mu.Unlock()
 	if u.Etag != "" && u.Etag != "*" && u.Etag != EtagOf(t.Etag) {
 		return h.ServiceError(CodePreconditionFailed, "the twin of %s has the etag %s", t.id, EtagOf(t.Etag))
 	}
@@ -221,8 +221,8 @@ func (h *Hub) report(t *TwinState, body []byte, base int64) (version int64, err 
 		return 0, h.ServiceError(CodeArgumentInvalid, "reported properties: %v", err)
 	}
 	now := h.Now()
-	t.Mu.Lock()
-	defer t.Mu.Unlock()
+	t.mu.Lock()
+	defer t.mu.Unlock()
 	if base != 0 && base != t.Reported.version {
 		return 0, h.ServiceError(CodePreconditionFailed, "the reported properties have the version %d", t.Reported.version)
 	}
@@ -237,8 +237,8 @@ func (h *Hub) report(t *TwinState, body []byte, base int64) (version int64, err 
 
 // document returns the twin as the client sees it.
 func (t *TwinState) document() []byte {
-	t.Mu.Lock()
-	defer t.Mu.Unlock()
+	t.mu.Lock()
+	defer t.mu.Unlock()
 	return writeTree(Tree{"desired": t.Desired.Document(), "reported": t.Reported.Document()})
 }
 
@@ -268,8 +268,8 @@ func (h *Hub) TwinLog(id string) []hubdata.TwinRequest {
 	if err != nil {
 		return nil
 	}
-	t.Mu.Lock()
-	defer t.Mu.Unlock()
+	t.mu.Lock()
+	defer t.mu.Unlock()
 	all := make([]hubdata.TwinRequest, len(t.requests.entries))
 	for i, r := range t.requests.entries {
 		all[i] = *r

@@ -60,9 +60,9 @@ func (h *Hub) AskTwin(by twinAsker, r hubdata.TwinRequest, wrong error) {
 		return
 	}
 	q.t = t
-	t.Mu.Lock()
+	t.mu.Lock()
 	t.requests.add(q.r)
-	t.Mu.Unlock()
+	t.mu.Unlock()
 	defer h.Changed.Wake()
 	if q.take(fault.DropBeforeTwin) != nil {
 		by.Client().CutFor(FaultError(fault.DropBeforeTwin))
@@ -72,9 +72,9 @@ func (h *Hub) AskTwin(by twinAsker, r hubdata.TwinRequest, wrong error) {
 		return
 	}
 	a := q.decide(wrong)
-	t.Mu.Lock()
+	t.mu.Lock()
 	r.Status, r.Version = a.Status, a.Version
-	t.Mu.Unlock()
+	t.mu.Unlock()
 	h.Event(event.Event{
 		Kind: event.TwinRequested, DeviceID: r.DeviceID, ModuleID: r.ModuleID, Detail: r.Operation.String(), Status: a.Status,
 		Version: a.Version, Protocol: r.Protocol,
@@ -160,8 +160,8 @@ func (q *twinCase) answer(a TwinAnswer, wrong bool, times int) {
 }
 
 func (q *twinCase) count(n int) {
-	q.t.Mu.Lock()
-	defer q.t.Mu.Unlock()
+	q.t.mu.Lock()
+	defer q.t.mu.Unlock()
 	q.r.Answers += n
 }
 
@@ -212,11 +212,9 @@ func (h *Hub) tellChange(id Identity, ch Change) {
 // desiredListeners returns the present listeners: over MQTT the present connection, over AMQP every
 // pair of links that has subscribed.
 func (h *Hub) desiredListeners(id Identity) []DesiredListener {
-	h.Mu.Lock()
-	defer h.Mu.Unlock()
 	var all []DesiredListener
 	for _, p := range [...]hubdata.Protocol{hubdata.MQTT, hubdata.AMQP, hubdata.HTTP} {
-		all = append(all, h.Fronts[p].DesiredListenersLocked(id)...)
+		all = append(all, h.Fronts[p].DesiredListeners(id)...)
 	}
 	return all
 }

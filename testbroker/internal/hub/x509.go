@@ -54,8 +54,8 @@ func (h *Hub) AddCA(cert *x509.Certificate) error {
 	if !cert.IsCA {
 		return errors.New("testbroker: not the certificate of an authority")
 	}
-	h.Mu.Lock()
-	defer h.Mu.Unlock()
+	h.mu.Lock()
+	defer h.mu.Unlock()
 	h.cas.AddCert(cert)
 	return nil
 }
@@ -84,10 +84,10 @@ func ParseThumbprint(s string) (string, error) {
 	return string(digest), nil
 }
 
-// CertifiedLocked checks the identity that a client states against its certificate, the first of
+// certifiedLocked checks the identity that a client states against its certificate, the first of
 // the chain that it presented.
-func (h *Hub) CertifiedLocked(host string, id Identity, chain []*x509.Certificate) error {
-	entry, err := h.KnownLocked(host, id)
+func (h *Hub) certifiedLocked(host string, id Identity, chain []*x509.Certificate) error {
+	entry, err := h.knownLocked(host, id)
 	switch {
 	case err != nil:
 		return err

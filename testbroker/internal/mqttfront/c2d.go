@@ -44,13 +44,11 @@ func (r receiver) Renews(by hub.Receiver) bool { return r.Client() == by.Client(
 func (f *Front) attach(c *client) {
 	h := f.hub
 	qos, ok := f.c2dQoS(c)
-	h.Mu.Lock()
-	c.heard = maps.Clone(c.session.filters)
-	q := h.Queues[c.ID]
-	if q == nil && ok && h.Registry[c.ID] != nil {
-		q = h.QueueLocked(c.ID)
+	f.enable(c)
+	q := h.PresentQueue(c.ID)
+	if q == nil && ok {
+		q, _ = h.Queue(c.ID) // none if the device was removed meanwhile
 	}
-	h.Mu.Unlock()
 	switch {
 	case q == nil:
 	case !ok:
@@ -61,12 +59,17 @@ func (f *Front) attach(c *client) {
 	h.Changed.Wake()
 }
 
+// enable makes the filters of the connection's session effective.
+func (f *Front) enable(c *client) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	c.heard = maps.Clone(c.session.filters)
+}
+
 // complete handles a PUBACK.
 func (f *Front) complete(c *client, packetID uint16) {
 	h := f.hub
-	h.Mu.Lock()
-	q := h.Queues[c.ID]
-	h.Mu.Unlock()
+	q := h.PresentQueue(c.ID)
 	if q == nil {
 		return
 	}

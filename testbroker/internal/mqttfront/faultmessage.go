@@ -23,15 +23,15 @@ func (f *Front) order(c *client, m hubdata.Message) bool {
 func (f *Front) obey(kind hub.FaultRequest, asked *fault.Message) {
 	h := f.hub
 	id := hub.Identity{Device: asked.DeviceID, Module: asked.ModuleID}
-	h.Mu.Lock()
+	f.mu.Lock()
 	c := f.current[id]
-	stands := kind.Refuses && asked.Duration > 0
-	if stands {
-		h.Standing[id] = hub.StandingFault{FaultRequest: kind, Until: time.Now().Add(asked.Duration), Record: asked}
+	f.mu.Unlock()
+	var stands *hub.StandingFault
+	if kind.Refuses && asked.Duration > 0 {
+		stands = &hub.StandingFault{FaultRequest: kind, Until: time.Now().Add(asked.Duration)}
 	}
-	asked.Happened = c != nil || stands
-	happened := asked.Happened
-	h.Mu.Unlock()
+	happened := c != nil || stands != nil
+	h.Obey(id, asked, happened, stands)
 	cause := hub.FaultRequestError{Kind: asked.Type, Reason: asked.Reason}
 	if happened {
 		on := (*hub.Conn)(nil)

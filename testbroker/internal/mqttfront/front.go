@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"maps"
 	"net"
+	"sync"
 	"time"
 
 	"github.com/hubline-iot/hubline/testbroker/event"
@@ -28,7 +29,7 @@ type Front struct {
 	hub    *hub.Hub
 	server *mochi.Server
 
-	// Guarded by Hub.mu.
+	mu       sync.Mutex                // guards the fields below, client.heard and sessions
 	current  map[hub.Identity]*client  // the newest connection of each identity
 	sessions map[hub.Identity]*session // kept sessions
 }
@@ -54,25 +55,27 @@ func (f *Front) Below(c *hub.Conn) (net.Conn, []string) { return c.Raw, nil }
 // Serve runs a connection in mochi until it ends.
 func (f *Front) Serve(c *hub.Conn) (hubdata.Protocol, error) {
 	m := &client{Conn: c, front: f}
-	f.hub.Mu.Lock()
-	c.Peer = m
-	f.hub.Mu.Unlock()
+	c.SetPeer(m)
 	return 0, f.server.EstablishConnection(listenerName, m)
 }
 
 // Shutdown ends mochi's hooks; mochi has no listener of the hub. A second call would panic.
 func (f *Front) Shutdown() error { return f.server.Close() }
 
-// MethodTargetLocked returns the present connection if it has subscribed to the method.
-func (f *Front) MethodTargetLocked(id hub.Identity, name string) hub.MethodTarget {
+// MethodTarget returns the present connection if it has subscribed to the method.
+func (f *Front) MethodTarget(id hub.Identity, name string) hub.MethodTarget {
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	if c := f.current[id]; c != nil && c.hearsLocked(methodFilter, methodTopic+methodSegment(name)+"/#") {
 		return methodTarget{c}
 	}
 	return nil
 }
 
-// DesiredListenersLocked returns the present connection if it has subscribed to desired properties.
-func (f *Front) DesiredListenersLocked(id hub.Identity) []hub.DesiredListener {
+// DesiredListeners returns the present connection if it has subscribed to desired properties.
+func (f *Front) DesiredListeners(id hub.Identity) []hub.DesiredListener {
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	if c := f.current[id]; c != nil && c.hearsLocked(desiredFilter) {
 		return []hub.DesiredListener{desiredListener{c}}
 	}
@@ -86,7 +89,7 @@ type client struct {
 	front *Front
 	acks  hub.AckQueue // delayed PUBACKs
 
-	// Effective filters with their QoS; nil before the CONNACK. Guarded by Hub.mu.
+	// Effective filters with their QoS; nil before the CONNACK. Guarded by Front.mu.
 	heard map[string]byte
 
 	// Used only by the connection's goroutine.
@@ -148,8 +151,8 @@ func (c *client) drain() {
 // that has the packet can rely on them, and gets nothing before it.
 func (c *client) Write(p []byte) (int, error) {
 	if len(p) > 0 && (p[0]>>4 == packetConnack || p[0]>>4 == packetSuback) && c.Mode.Load() == hub.Open {
-		c.Hub.Mu.Lock()
-		defer c.Hub.Mu.Unlock()
+		c.front.mu.Lock()
+		defer c.front.mu.Unlock()
 		if c.session != nil && c.spent == nil {
 			c.heard = maps.Clone(c.session.filters)
 		}
@@ -165,13 +168,19 @@ func (c *client) expire() {
 	}
 }
 
-func (c *client) MatchesLocked(selector string) bool { return c.ID.Matches(selector) }
+func (c *client) Matches(selector string) bool { return c.ID.Matches(selector) }
 
-func (c *client) PresentLocked(id hub.Identity) bool { return c.Live && c.front.current[id] == c }
+func (c *client) Present(id hub.Identity, live bool) bool {
+	c.front.mu.Lock()
+	defer c.front.mu.Unlock()
+	return live && c.front.current[id] == c
+}
 
 func (c *client) Expel(_ string, cause error, _ string) { c.CloseFor(cause) }
 
-func (c *client) LeaveLocked() {
+func (c *client) Leave() {
+	c.front.mu.Lock()
+	defer c.front.mu.Unlock()
 	if c.front.current[c.ID] == c {
 		delete(c.front.current, c.ID)
 	}

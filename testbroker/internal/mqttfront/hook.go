@@ -109,9 +109,7 @@ func (k *hook) OnConnectAuthenticate(*mochi.Client, packets.Packet) bool { retur
 func (k *hook) OnSessionEstablish(cl *mochi.Client, _ packets.Packet) {
 	c := cl.Net.Conn.(*client)
 	h := k.front.hub
-	h.Mu.Lock()
-	c.Live = true
-	h.Mu.Unlock()
+	c.Establish()
 	h.Event(event.Event{Kind: event.Connected}, c.Conn)
 	h.Changed.Wake()
 }
@@ -157,9 +155,7 @@ func (f *Front) connect(c *client, pk packets.Packet) (packets.Packet, error) {
 	}
 
 	user, userErr := parseUserName(string(pk.Connect.Username))
-	h.Mu.Lock()
-	c.ID = user.id
-	h.Mu.Unlock()
+	c.Identify(user.id)
 	if err := f.connectFaults(c, user.id); err != nil {
 		return pk, err
 	}
@@ -198,17 +194,13 @@ func (f *Front) authenticate(c *client, user userName, password string) (code by
 		if c.TLS != nil {
 			chain = c.TLS.ConnectionState().PeerCertificates
 		}
-		h.Mu.Lock()
-		defer h.Mu.Unlock()
-		return refusedAuthority, h.CertifiedLocked(user.host, user.id, chain)
+		return refusedAuthority, h.Certified(user.host, user.id, chain)
 	}
 	tok, err := hub.ParseToken(password)
 	if err != nil {
 		return refusedCredentials, err
 	}
-	h.Mu.Lock()
-	defer h.Mu.Unlock()
-	if err := h.AuthorizeLocked(user.host, user.id, tok); err != nil {
+	if err := h.Authorize(user.host, user.id, tok); err != nil {
 		return refusedAuthority, err
 	}
 	c.until = tok.Deadline(h.Life)
@@ -219,15 +211,13 @@ func (f *Front) authenticate(c *client, user userName, password string) (code by
 // so that the broker never sees two.
 func (f *Front) takeOver(c *client, id hub.Identity) error {
 	h := f.hub
-	h.Mu.Lock()
-	device := h.Registry[hub.Identity{Device: id.Device}]
-	if device == nil || device.Disabled || h.Registry[id] == nil {
-		h.Mu.Unlock()
+	if h.Known(id) != nil {
 		return hub.ErrRemoved // removed after the authorization
 	}
+	f.mu.Lock()
 	before := f.current[id]
 	f.current[id] = c
-	h.Mu.Unlock()
+	f.mu.Unlock()
 	if before != nil {
 		h.DisplaceCalls(before.Conn, id)
 		before.CloseFor(hub.ErrReplaced)

@@ -138,7 +138,7 @@ func checkPublish(pk packets.Packet) error {
 	return nil
 }
 
-// hearsLocked reports whether one of the filters is effective. Hub.mu is held.
+// hearsLocked reports whether one of the filters is effective. Front.mu is held.
 func (c *client) hearsLocked(filters ...string) bool {
 	for _, f := range filters {
 		if _, ok := c.heard[f]; ok {
@@ -174,10 +174,10 @@ func (a asker) Listen(bool) {} // a client over MQTT subscribes instead
 // Answer publishes an answer if the client has subscribed. The request id comes first, as some
 // clients expect.
 func (a asker) Answer(ans hub.TwinAnswer, wrong bool) bool {
-	h := a.c.Hub
-	h.Mu.Lock()
+	f := a.c.front
+	f.mu.Lock()
 	hears := a.c.hearsLocked(twinResultFilter)
-	h.Mu.Unlock()
+	f.mu.Unlock()
 	if !hears {
 		return false
 	}

@@ -16,7 +16,7 @@ const maxFilters = 5
 const refusedFilter = 0x80
 
 // A session holds a client's filters with their granted QoS. With CleanSession=0 it outlives the
-// client's connections. Guarded by Hub.mu.
+// client's connections. Guarded by Front.mu.
 type session struct {
 	filters map[string]byte
 }
@@ -25,36 +25,43 @@ type session struct {
 // ended.
 func (f *Front) resume(c *client, clean bool) {
 	h := f.hub
-	h.Mu.Lock()
+	f.mu.Lock()
 	kept := f.sessions[c.ID] != nil && !clean
-	h.Mu.Unlock()
+	f.mu.Unlock()
 	forget := (*hub.Injected)(nil)
 	if kept {
 		if forget = h.Faults.Take(fault.ForgetSession, c.ID); forget != nil {
 			h.Happened(forget, c.Conn)
 		}
 	}
-	h.Mu.Lock()
-	defer h.Mu.Unlock()
-	if clean || forget != nil {
+	if f.begin(c, clean, forget != nil) && !h.Registered(c.ID) { // removed since the authorization
+		f.Forget(c.ID.String())
+	}
+}
+
+// begin sets the connection's session, and reports whether it is a new one that is kept.
+func (f *Front) begin(c *client, clean, forget bool) (kept bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if clean || forget {
 		delete(f.sessions, c.ID)
 	}
 	if c.session = f.sessions[c.ID]; c.session != nil {
 		c.present = true
-		return
+		return false
 	}
 	c.session = &session{filters: make(map[string]byte)}
-	if !clean && h.Registry[c.ID] != nil { // it may have been removed since the authorization
+	if !clean {
 		f.sessions[c.ID] = c.session
 	}
+	return !clean
 }
 
 // c2dQoS returns the QoS with which a client receives C2D messages; false when it has not
 // subscribed.
 func (f *Front) c2dQoS(c *client) (qos byte, ok bool) {
-	h := f.hub
-	h.Mu.Lock()
-	defer h.Mu.Unlock()
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	filters := []string{c.ID.DeviceBound() + "#"}
 	if c.ID.Module != "" {
 		filters = append(filters, c.ID.Resource()+"/#")
@@ -103,9 +110,8 @@ func (f *Front) subscribe(c *client, pk packets.Packet) error {
 
 // grant adds filters to the session and returns the codes of the SUBACK.
 func (f *Front) grant(c *client, filters packets.Subscriptions, refuse *hub.Injected) []byte {
-	h := f.hub
-	h.Mu.Lock()
-	defer h.Mu.Unlock()
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	codes := make([]byte, len(filters))
 	for i, f := range filters {
 		_, again := c.session.filters[f.Filter]
@@ -156,22 +162,23 @@ func (f *Front) suback(c *client, body []byte) {
 
 // unsubscribe handles an UNSUBSCRIBE and answers it. An error closes the connection.
 func (f *Front) unsubscribe(c *client, pk packets.Packet) error {
-	h := f.hub
 	if code := pk.UnsubscribeValidate(); code != packets.CodeSuccess {
 		return code
 	}
-	h.Mu.Lock()
-	for _, f := range pk.Filters {
-		delete(c.session.filters, f.Filter)
+	f.mu.Lock()
+	for _, filter := range pk.Filters {
+		delete(c.session.filters, filter.Filter)
 	}
-	h.Mu.Unlock()
+	f.mu.Unlock()
 	f.attach(c)
 	c.Write([]byte{packetUnsuback << 4, 2, byte(pk.PacketID >> 8), byte(pk.PacketID)})
 	return nil
 }
 
-// ForgetLocked drops the kept sessions that match a selector.
-func (f *Front) ForgetLocked(selector string) {
+// Forget drops the kept sessions that match a selector.
+func (f *Front) Forget(selector string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	for id := range f.sessions {
 		if id.Matches(selector) {
 			delete(f.sessions, id)

@@ -117,22 +117,19 @@ const never = "0001-01-01T00:00:00Z"
 // documentOf returns the document of an entry.
 func documentOf(h *hub.Hub, id hub.Identity) (identityDocument, error) {
 	waiting := h.CountC2D(id.String(), hubdata.Enqueued) + h.CountC2D(id.String(), hubdata.Invisible)
-	h.Mu.Lock()
-	r := h.Registry[id]
-	if r == nil {
-		h.Mu.Unlock()
+	r, connected, ok := h.Registration(id)
+	if !ok {
 		_, err := h.TwinState(id) // its error names the missing device or module
 		return identityDocument{}, err
 	}
-	defer h.Mu.Unlock()
 	d := identityDocument{
-		DeviceID: id.Device, ModuleID: id.Module, GenerationID: r.Generation, ETag: etagFor(r),
+		DeviceID: id.Device, ModuleID: id.Module, GenerationID: r.Generation, ETag: etagFor(&r),
 		ConnectionState:            "Disconnected",
 		Status:                     "enabled",
 		ConnectionStateUpdatedTime: never, StatusUpdatedTime: never, LastActivityTime: never,
 		CloudToDeviceMessageCount: waiting,
 	}
-	if connectedLocked(h, id) {
+	if connected {
 		d.ConnectionState = "Connected"
 	}
 	if r.Disabled {
@@ -161,17 +158,6 @@ func documentOf(h *hub.Hub, id hub.Identity) (identityDocument, error) {
 		}
 	}
 	return d, nil
-}
-
-// connectedLocked reports whether an identity has a connection over MQTT, or is authorized on one
-// over AMQP.
-func connectedLocked(h *hub.Hub, id hub.Identity) bool {
-	for c := range h.Conns {
-		if c.Peer != nil && c.Peer.PresentLocked(id) {
-			return true
-		}
-	}
-	return false
 }
 
 // etagFor returns the ETag of an entry. Every change of the entry changes it.
@@ -287,59 +273,23 @@ func putIdentity(q *web.Request) (web.Answer, error) {
 }
 
 func createIdentity(h *hub.Hub, id hub.Identity, r hub.Registration) error {
-	h.Mu.Lock()
-	defer h.Mu.Unlock()
-	if id.Module != "" {
-		if h.Registry[hub.Identity{Device: id.Device}] == nil {
-			return h.ServiceError(hub.CodeDeviceNotFound, "%s is not registered", id.Device)
-		}
-		n := 0
-		for other := range h.Registry {
-			if other.Device == id.Device && other.Module != "" {
-				n++
-			}
-		}
-		if n >= maxModules {
-			return h.ServiceError(413003, "%s has %d modules", id.Device, n)
-		}
-	}
+	err := h.Register(id, r, maxModules)
 	switch {
-	case h.Registry[id] != nil && id.Module != "":
+	case err != hub.ErrIdentityExists:
+		return err
+	case id.Module != "":
 		return h.ServiceError(409301, "%s is registered already", id)
-	case h.Registry[id] != nil:
-		return h.ServiceError(409001, "%s is registered already", id)
 	}
-	h.AddLocked(id, r)
-	return nil
+	return h.ServiceError(409001, "%s is registered already", id)
 }
 
 func updateIdentity(h *hub.Hub, id hub.Identity, r hub.Registration, etag string) error {
 	if _, err := h.TwinState(id); err != nil {
 		return err
 	}
-	h.Mu.Lock()
-	old := h.Registry[id]
-	if old == nil || etag != "*" && etag != etagFor(old) {
-		h.Mu.Unlock()
+	if !h.Reregister(id, r, func(old *hub.Registration) bool { return etag == "*" || etag == etagFor(old) }) {
 		return h.ServiceError(hub.CodePreconditionFailed, "the etag of %s is another", id)
 	}
-	if r.Keys == (hub.KeyPair{}) && !r.X509 {
-		if r.Keys = old.Keys; r.Keys == (hub.KeyPair{}) {
-			r.Keys = h.NewKeysLocked("identity/" + id.String())
-		}
-	}
-	r.Generation, r.Changes, r.StatusUpdated = old.Generation, old.Changes+1, old.StatusUpdated
-	if r.Disabled != old.Disabled {
-		r.StatusUpdated = h.Now()
-	}
-	expel := r.Disabled && !old.Disabled
-	*old = r
-	var open []*hub.Conn
-	if expel {
-		open = h.ConnsLocked(id.String())
-	}
-	h.Mu.Unlock()
-	h.Expel(open, id.String(), hub.ErrDisabled, hub.Unauthorized)
 	return nil
 }
 
@@ -360,7 +310,7 @@ func deleteIdentity(q *web.Request) (web.Answer, error) {
 // documents returns the entries that want accepts, sorted by name, at most most.
 func documents(h *hub.Hub, most int, want func(hub.Identity) bool) []identityDocument {
 	all := []identityDocument{}
-	for _, id := range identities(h) {
+	for _, id := range h.Identities() {
 		if len(all) >= most {
 			break
 		}
@@ -406,12 +356,9 @@ func purgeC2D(q *web.Request) (web.Answer, error) {
 }
 
 func countDevices(q *web.Request) (web.Answer, error) {
-	h := q.Hub
-	h.Mu.Lock()
-	defer h.Mu.Unlock()
 	all, disabled := 0, 0
-	for id, r := range h.Registry {
-		if id.Module == "" {
+	for _, id := range q.Hub.Identities() {
+		if r, _, ok := q.Hub.Registration(id); ok && id.Module == "" {
 			all++
 			if r.Disabled {
 				disabled++
@@ -425,12 +372,9 @@ func countDevices(q *web.Request) (web.Answer, error) {
 }
 
 func countConnected(q *web.Request) (web.Answer, error) {
-	h := q.Hub
-	h.Mu.Lock()
-	defer h.Mu.Unlock()
 	n := 0
-	for id := range h.Registry {
-		if id.Module == "" && connectedLocked(h, id) {
+	for _, id := range q.Hub.Identities() {
+		if _, connected, _ := q.Hub.Registration(id); connected && id.Module == "" {
 			n++
 		}
 	}

@@ -49,9 +49,7 @@ func authorizeService(q *web.Request, need hubdata.Right) error {
 	if err != nil || !strings.EqualFold(resource, h.Host) {
 		return errors.New("token is not for this hub")
 	}
-	h.Mu.Lock()
-	defer h.Mu.Unlock()
-	return h.AuthorizePolicyLocked(t, need)
+	return h.AuthorizePolicy(t, need)
 }
 
 // ifMatch returns the value of If-Match without its quotes, and whether it is present.

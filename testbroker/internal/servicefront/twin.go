@@ -2,8 +2,6 @@ package servicefront
 
 import (
 	"net/http"
-	"slices"
-	"strings"
 
 	"github.com/hubline-iot/hubline/testbroker/fault"
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
@@ -95,21 +93,20 @@ func twinAnswer(q *web.Request) (web.Answer, error) {
 
 // service returns the twin as back ends see it, including registry data.
 func service(t *hub.TwinState, d identityDocument) (doc hub.Tree, etag string) {
-	t.Mu.Lock()
-	defer t.Mu.Unlock()
+	v := t.View()
 	part := func(s hub.Section, versions bool) hub.Tree {
 		p := s.Document()
 		p["$metadata"] = s.Stamp.Metadata(versions)
 		return p
 	}
-	etag = hub.EtagOf(t.Etag)
+	etag = v.Etag
 	doc = hub.Tree{
-		"deviceId": d.DeviceID, "etag": etag, "deviceEtag": d.ETag, "version": t.Version, "modelId": t.Model,
+		"deviceId": d.DeviceID, "etag": etag, "deviceEtag": d.ETag, "version": v.Version, "modelId": v.Model,
 		"status": d.Status, "statusUpdateTime": d.StatusUpdatedTime, "connectionState": d.ConnectionState,
 		"lastActivityTime":          d.LastActivityTime,
 		"cloudToDeviceMessageCount": d.CloudToDeviceMessageCount, "authenticationType": d.Authentication.Type,
 		"x509Thumbprint": d.Authentication.X509Thumbprint, "capabilities": d.Capabilities,
-		"properties": hub.Tree{"desired": part(t.Desired, true), "reported": part(t.Reported, false)}, "tags": t.Tags.Tree,
+		"properties": hub.Tree{"desired": part(v.Desired, true), "reported": part(v.Reported, false)}, "tags": v.Tags.Tree,
 	}
 	if d.ModuleID != "" {
 		doc["moduleId"] = d.ModuleID
@@ -120,7 +117,7 @@ func service(t *hub.TwinState, d identityDocument) (doc hub.Tree, etag string) {
 // twinsOf returns the twins of all devices, or of all modules, sorted by name.
 func twinsOf(h *hub.Hub, modules bool) []hub.Tree {
 	var all []hub.Tree
-	for _, id := range identities(h) {
+	for _, id := range h.Identities() {
 		if (id.Module != "") != modules {
 			continue
 		}
@@ -131,17 +128,5 @@ func twinsOf(h *hub.Hub, modules bool) []hub.Tree {
 			all = append(all, doc)
 		}
 	}
-	return all
-}
-
-// identities returns the registered identities, sorted by name.
-func identities(h *hub.Hub) []hub.Identity {
-	h.Mu.Lock()
-	defer h.Mu.Unlock()
-	var all []hub.Identity
-	for id := range h.Registry {
-		all = append(all, id)
-	}
-	slices.SortFunc(all, func(a, b hub.Identity) int { return strings.Compare(a.String(), b.String()) })
 	return all
 }

@@ -55,11 +55,11 @@ func (f *Front) Below(c *hub.Conn) (net.Conn, []string) {
 	return &modeConn{Conn: c.Raw, c: c}, offer
 }
 
-func (f *Front) MethodTargetLocked(hub.Identity, string) hub.MethodTarget { return nil }
+func (f *Front) MethodTarget(hub.Identity, string) hub.MethodTarget { return nil }
 
-func (f *Front) DesiredListenersLocked(hub.Identity) []hub.DesiredListener { return nil }
+func (f *Front) DesiredListeners(hub.Identity) []hub.DesiredListener { return nil }
 
-func (f *Front) ForgetLocked(string) {}
+func (f *Front) Forget(string) {}
 
 func (f *Front) Shutdown() error { return nil }
 
@@ -150,7 +150,7 @@ type Conn struct {
 	upgraded chan struct{}    // closed when the connection has become a WebSocket
 	next     hubdata.Protocol // the protocol on the WebSocket; set before upgraded is closed
 
-	// Guarded by Hub.mu.
+	mu       sync.Mutex                // guards the fields below
 	who      map[hub.Identity]struct{} // identities whose requests were authenticated
 	met      map[hub.Identity]struct{} // identities whose first request has passed the faults of a connect
 	reported bool                      // an event reported the connection
@@ -180,9 +180,7 @@ func (f *Front) Serve(c *hub.Conn) (hubdata.Protocol, error) {
 		}
 		top = c.TLS
 	}
-	h.Mu.Lock()
-	c.Peer = a
-	h.Mu.Unlock()
+	c.SetPeer(a)
 	c.SetDeadline(time.Time{})
 	if !f.give(top) {
 		return 0, hub.ErrClosed
@@ -190,9 +188,7 @@ func (f *Front) Serve(c *hub.Conn) (hubdata.Protocol, error) {
 	select {
 	case <-a.upgraded:
 		a.handlers.Wait()
-		h.Mu.Lock()
-		c.Peer = nil
-		h.Mu.Unlock()
+		c.SetPeer(nil)
 		c.SetDeadline(time.Now().Add(hub.ConnectLimit))
 		return a.next, nil
 	case <-a.ended:
@@ -200,10 +196,10 @@ func (f *Front) Serve(c *hub.Conn) (hubdata.Protocol, error) {
 	if mode := c.Mode.Load(); mode == hub.Silent || mode == hub.Draining {
 		io.Copy(io.Discard, c.Raw) // below TLS, because the server may still read from TLS
 	}
-	h.Mu.Lock()
+	a.mu.Lock()
 	a.closed = true
 	err := a.err
-	h.Mu.Unlock()
+	a.mu.Unlock()
 	a.handlers.Wait()
 	switch {
 	case errors.Is(err, os.ErrDeadlineExceeded):
@@ -216,16 +212,20 @@ func (f *Front) Serve(c *hub.Conn) (hubdata.Protocol, error) {
 
 var _ hub.Peer = (*Conn)(nil)
 
-func (a *Conn) MatchesLocked(selector string) bool { return len(a.whoLocked(selector)) > 0 }
+func (a *Conn) Matches(selector string) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return len(a.whoLocked(selector)) > 0
+}
 
-// PresentLocked returns false: the registry does not count HTTP requests as a connection.
-func (a *Conn) PresentLocked(hub.Identity) bool { return false }
+// Present returns false: the registry does not count HTTP requests as a connection.
+func (a *Conn) Present(hub.Identity, bool) bool { return false }
 
-func (a *Conn) LeaveLocked() {}
+func (a *Conn) Leave() {}
 
 func (a *Conn) enter() bool {
-	a.Hub.Mu.Lock()
-	defer a.Hub.Mu.Unlock()
+	a.mu.Lock()
+	defer a.mu.Unlock()
 	if a.closed {
 		return false
 	}
@@ -241,17 +241,25 @@ func (a *Conn) end() { a.over.Do(func() { close(a.ended) }) }
 // admit reports that a client has acted for an identity, once.
 func (a *Conn) admit(id hub.Identity) {
 	h := a.Hub
-	h.Mu.Lock()
+	a.mu.Lock()
 	_, again := a.who[id]
 	if id == (hub.Identity{}) || again || a.closed {
-		h.Mu.Unlock()
+		a.mu.Unlock()
 		return
 	}
 	a.who[id] = struct{}{}
-	a.reported, a.C.Live = true, true
-	h.Mu.Unlock()
+	a.reported = true
+	a.mu.Unlock()
+	a.C.SetLive(a.serves)
 	h.Event(event.Event{Kind: event.Connected, DeviceID: id.Device, ModuleID: id.Module}, a.C)
 	h.Changed.Wake()
+}
+
+// serves reports whether an identity is authenticated at present.
+func (a *Conn) serves() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return len(a.who) > 0
 }
 
 // Refused reports that a request was refused, for an identity or none.
@@ -267,9 +275,9 @@ func (a *Conn) Refused(r *http.Request, id hub.Identity, status int, why error) 
 // Served records that the client got an answer, so that the end of the connection is not reported
 // as a refusal.
 func (a *Conn) Served() {
-	a.Hub.Mu.Lock()
+	a.mu.Lock()
 	a.reported = true
-	a.Hub.Mu.Unlock()
+	a.mu.Unlock()
 }
 
 // whoLocked returns the authenticated identities that match a selector, by name.
@@ -288,13 +296,13 @@ func (a *Conn) whoLocked(selector string) []hub.Identity {
 // refused.
 func (a *Conn) Expel(selector string, cause error, _ string) {
 	h := a.Hub
-	h.Mu.Lock()
+	a.mu.Lock()
 	who := a.whoLocked(selector)
 	for _, id := range who {
 		delete(a.who, id)
 	}
-	a.C.Live = len(a.who) > 0
-	h.Mu.Unlock()
+	a.mu.Unlock()
+	a.C.SetLive(a.serves)
 	for _, id := range who {
 		h.Event(event.Event{Kind: event.Disconnected, DeviceID: id.Device, ModuleID: id.Module, Err: cause}, a.C)
 	}
@@ -304,10 +312,10 @@ func (a *Conn) Expel(selector string, cause error, _ string) {
 // Finish reports the end of the connection.
 func (a *Conn) Finish(cause error, _, _ bool) {
 	h := a.Hub
-	h.Mu.Lock()
+	a.mu.Lock()
 	who, reported := a.whoLocked(""), a.reported
 	clear(a.who)
-	h.Mu.Unlock()
+	a.mu.Unlock()
 	for _, id := range who {
 		h.Event(event.Event{Kind: event.Disconnected, DeviceID: id.Device, ModuleID: id.Module, Err: cause}, a.C)
 	}
@@ -331,9 +339,9 @@ func (k *modeConn) Read(p []byte) (int, error) {
 	for {
 		n, err := k.Conn.Read(p)
 		if err != nil && k.http != nil && !k.pastDeadline.Load() {
-			k.c.Hub.Mu.Lock()
+			k.http.mu.Lock()
 			k.http.err = err
-			k.c.Hub.Mu.Unlock()
+			k.http.mu.Unlock()
 		}
 		if mode := k.c.Mode.Load(); err != nil || mode == hub.Open || mode == hub.Over {
 			return n, err

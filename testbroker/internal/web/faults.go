@@ -58,13 +58,13 @@ func (q *Request) before() (Answer, bool) {
 		return q.Cut(in), true
 	}
 	if in := q.TakeRoute(fault.AnswerStatus); in != nil {
-		if status := script(&q.Hub.Faults, in); status != 0 {
+		if status := q.Hub.Faults.NextStatus(in); status != 0 {
 			q.Happened(in)
 			return q.scripted(in, status), true
 		}
 	}
 	if throttle := q.Hub.Faults.InForceIf(fault.Throttle, q.ID, q.meant); throttle != nil {
-		if wait := early(&q.Hub.Faults, throttle); wait > 0 {
+		if wait := q.Hub.Faults.Early(throttle); wait > 0 {
 			q.Happened(throttle)
 			a := q.Fail(Errorf(429001, "too many requests"))
 			q.retryAfter(&a, &throttle.Fault, wait)
@@ -98,9 +98,9 @@ func (q *Request) gone() (Answer, bool) {
 // are not remembered.
 func (q *Request) firstFaults() (Answer, bool) {
 	h, a := q.Hub, q.Conn
-	h.Mu.Lock()
+	a.mu.Lock()
 	_, met := a.met[q.ID]
-	h.Mu.Unlock()
+	a.mu.Unlock()
 	if met || q.ID == (hub.Identity{}) {
 		return Answer{}, false
 	}
@@ -122,11 +122,11 @@ func (q *Request) firstFaults() (Answer, bool) {
 			return Answer{Delivery: DeliverNothing}, true
 		}
 	}
-	h.Mu.Lock()
-	if h.Registry[q.ID] != nil {
+	if h.Registered(q.ID) {
+		a.mu.Lock()
 		a.met[q.ID] = struct{}{}
+		a.mu.Unlock()
 	}
-	h.Mu.Unlock()
 	return Answer{}, false
 }
 
@@ -142,7 +142,7 @@ func (q *Request) after(a Answer) Answer {
 		return q.Mute(in)
 	}
 	if in := q.TakeRoute(fault.AnswerStatusAfter); in != nil {
-		if status := script(&q.Hub.Faults, in); status != 0 {
+		if status := q.Hub.Faults.NextStatus(in); status != 0 {
 			q.Happened(in)
 			a = q.scripted(in, status)
 		}
@@ -210,27 +210,5 @@ func ceil(d time.Duration) time.Duration {
 	if d%time.Second > 0 {
 		return time.Second
 	}
-	return 0
-}
-
-// script returns the next status of a list, in turn; zero lets the request pass.
-func script(f *hub.Faults, in *hub.Injected) int {
-	f.Mu.Lock()
-	defer f.Mu.Unlock()
-	status := in.Fault.Statuses[in.Step%len(in.Fault.Statuses)]
-	in.Step++
-	return status
-}
-
-// early returns how long before its allowed time a request arrives. If it is zero, the request is
-// in time and the allowed time of the next one is set.
-func early(f *hub.Faults, in *hub.Injected) time.Duration {
-	f.Mu.Lock()
-	defer f.Mu.Unlock()
-	now := time.Now()
-	if in.Next.After(now) {
-		return in.Next.Sub(now)
-	}
-	in.Next = now.Add(time.Duration(float64(time.Second) / in.Fault.Rate))
 	return 0
 }

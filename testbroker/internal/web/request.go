@@ -162,17 +162,13 @@ func authenticateHTTP(h *hub.Hub, c *hub.Conn, id hub.Identity, tokens []string)
 		if c.TLS != nil {
 			chain = c.TLS.ConnectionState().PeerCertificates
 		}
-		h.Mu.Lock()
-		defer h.Mu.Unlock()
-		return h.CertifiedLocked(h.Host, id, chain)
+		return h.Certified(h.Host, id, chain)
 	case 1:
 		tok, err := hub.ParseToken(tokens[0])
 		if err != nil {
 			return err
 		}
-		h.Mu.Lock()
-		defer h.Mu.Unlock()
-		return h.AuthorizeLocked(h.Host, id, tok)
+		return h.Authorize(h.Host, id, tok)
 	}
 	return errors.New("more than one token")
 }

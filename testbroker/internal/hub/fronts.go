@@ -1,0 +1,246 @@
+package hub
+
+import (
+	"crypto/x509"
+	"errors"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/hubline-iot/hubline/testbroker/fault"
+	"github.com/hubline-iot/hubline/testbroker/hubdata"
+)
+
+// What fronts ask of the hub's state. Each method takes the hub's lock; a front calls them without
+// a lock of its own.
+
+// Identify sets the identity that the client states.
+func (c *Conn) Identify(id Identity) {
+	c.Hub.mu.Lock()
+	defer c.Hub.mu.Unlock()
+	c.ID = id
+}
+
+// Identity returns the identity that the client has stated.
+func (c *Conn) Identity() Identity {
+	c.Hub.mu.Lock()
+	defer c.Hub.mu.Unlock()
+	return c.ID
+}
+
+// Establish marks the connection as established.
+func (c *Conn) Establish() { c.SetLive(func() bool { return true }) }
+
+// SetLive marks the connection as established if live, which is called while the hub is locked,
+// returns true.
+func (c *Conn) SetLive(live func() bool) {
+	c.Hub.mu.Lock()
+	defer c.Hub.mu.Unlock()
+	c.live = live()
+}
+
+// SetPeer sets the front's state of the connection.
+func (c *Conn) SetPeer(p Peer) {
+	c.Hub.mu.Lock()
+	defer c.Hub.mu.Unlock()
+	c.peer = p
+}
+
+// Peer returns the front's state of the connection; nil before a protocol has begun.
+func (c *Conn) Peer() Peer {
+	c.Hub.mu.Lock()
+	defer c.Hub.mu.Unlock()
+	return c.peer
+}
+
+// Known returns why an identity cannot connect: it is not registered, or disabled.
+func (h *Hub) Known(id Identity) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	_, err := h.knownLocked(h.Host, id)
+	return err
+}
+
+// Authorize checks the identity that a client states against its token.
+func (h *Hub) Authorize(host string, id Identity, t Token) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.authorizeLocked(host, id, t)
+}
+
+// AuthorizePolicy checks a token that requires one of the rights.
+func (h *Hub) AuthorizePolicy(t Token, need hubdata.Right) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.authorizePolicyLocked(t, need)
+}
+
+// Certified checks the identity that a client states against its certificates.
+func (h *Hub) Certified(host string, id Identity, chain []*x509.Certificate) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.certifiedLocked(host, id, chain)
+}
+
+// CertifiesAny reports whether the certificates are those of a registered identity with that name;
+// an empty name means any.
+func (h *Hub) CertifiesAny(name string, chain []*x509.Certificate) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for id, entry := range h.registry {
+		if entry.X509 && (name == "" || name == id.String()) && h.certifiedLocked(h.Host, id, chain) == nil {
+			return true
+		}
+	}
+	return false
+}
+
+// Obey records the effect of a requested fault. stands, unless nil, refuses the identity from this
+// time on.
+func (h *Hub) Obey(id Identity, f *fault.Message, happened bool, stands *StandingFault) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if stands != nil {
+		stands.Record = f
+		h.standing[id] = *stands
+	}
+	f.Happened = happened
+}
+
+// PresentQueue returns the queue of an identity; nil if it has none yet.
+func (h *Hub) PresentQueue(id Identity) *Queue {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.queues[id]
+}
+
+// Identities returns the registered identities, sorted by name.
+func (h *Hub) Identities() []Identity {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	var all []Identity
+	for id := range h.registry {
+		all = append(all, id)
+	}
+	slices.SortFunc(all, func(a, b Identity) int { return strings.Compare(a.String(), b.String()) })
+	return all
+}
+
+// Registration returns a copy of the entry of an identity, and whether it has a connection over
+// MQTT or is authorized on one over AMQP; false when it is not registered.
+func (h *Hub) Registration(id Identity) (r Registration, connected, ok bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	entry := h.registry[id]
+	if entry == nil {
+		return Registration{}, false, false
+	}
+	return *entry, h.connectedLocked(id), true
+}
+
+func (h *Hub) connectedLocked(id Identity) bool {
+	for c := range h.conns {
+		if c.peer != nil && c.peer.Present(id, c.live) {
+			return true
+		}
+	}
+	return false
+}
+
+// ErrIdentityExists is returned by Register for an identity that is registered already.
+var ErrIdentityExists = errors.New("identity is registered already")
+
+// Register adds an entry, for a module only if its device is registered and has fewer than
+// maxModules modules.
+func (h *Hub) Register(id Identity, r Registration, maxModules int) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if id.Module != "" {
+		if h.registry[Identity{Device: id.Device}] == nil {
+			return h.ServiceError(CodeDeviceNotFound, "%s is not registered", id.Device)
+		}
+		n := 0
+		for other := range h.registry {
+			if other.Device == id.Device && other.Module != "" {
+				n++
+			}
+		}
+		if n >= maxModules {
+			return h.ServiceError(413003, "%s has %d modules", id.Device, n)
+		}
+	}
+	if h.registry[id] != nil {
+		return ErrIdentityExists
+	}
+	h.addLocked(id, r)
+	return nil
+}
+
+// Reregister replaces the entry of an identity if accept returns true for it. Keys that r lacks are
+// kept or made. A device that becomes disabled loses its connections.
+func (h *Hub) Reregister(id Identity, r Registration, accept func(*Registration) bool) bool {
+	open, ok := h.replace(id, r, accept)
+	h.Expel(open, id.String(), ErrDisabled, Unauthorized)
+	return ok
+}
+
+// replace is Reregister without the end of connections: it returns those that must end.
+func (h *Hub) replace(id Identity, r Registration, accept func(*Registration) bool) (open []*Conn, ok bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	old := h.registry[id]
+	if old == nil || !accept(old) {
+		return nil, false
+	}
+	if r.Keys == (KeyPair{}) && !r.X509 {
+		if r.Keys = old.Keys; r.Keys == (KeyPair{}) {
+			r.Keys = h.newKeysLocked("identity/" + id.String())
+		}
+	}
+	r.Generation, r.Changes, r.StatusUpdated = old.Generation, old.Changes+1, old.StatusUpdated
+	if r.Disabled != old.Disabled {
+		r.StatusUpdated = h.Now()
+	}
+	if r.Disabled && !old.Disabled {
+		open = h.connsLocked(id.String())
+	}
+	*old = r
+	return open, true
+}
+
+// NextStatus returns the next status of a fault's list, in turn; zero lets the request pass.
+func (f *Faults) NextStatus(in *Injected) int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	status := in.Fault.Statuses[in.step%len(in.Fault.Statuses)]
+	in.step++
+	return status
+}
+
+// Early returns how long before its allowed time a request arrives. If it is zero, the request is
+// in time and the allowed time of the next one is set.
+func (f *Faults) Early(in *Injected) time.Duration {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	now := time.Now()
+	if in.next.After(now) {
+		return in.next.Sub(now)
+	}
+	in.next = now.Add(time.Duration(float64(time.Second) / in.Fault.Rate))
+	return 0
+}
+
+// A TwinView is a copy of a twin as back ends see it.
+type TwinView struct {
+	Desired, Reported, Tags Section
+	Version                 int64
+	Etag                    string
+	Model                   string
+}
+
+// View returns the present state. Its trees are never modified.
+func (t *TwinState) View() TwinView {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return TwinView{t.Desired, t.Reported, t.Tags, t.Version, EtagOf(t.Etag), t.Model}
+}
