@@ -2,6 +2,7 @@ package amqp
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 
@@ -227,7 +228,7 @@ func (t *transfer) arrived(ctx context.Context) (amqp.DeliveryState, bool) {
 		if err == nil {
 			return state, true
 		}
-		if err != ctx.Err() {
+		if !errors.Is(err, ctx.Err()) {
 			ctx = context.Background() // the link has ended; two ends would halve the chance
 		}
 	}
