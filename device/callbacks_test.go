@@ -214,7 +214,12 @@ func TestMessagesInFlightSurviveAFailedCallback(t *testing.T) {
 		require.Equal(t, device.Disconnected, c.Status().State)
 		open(t, c)
 		require.NoError(t, receipt.Wait(t.Context()))
-		require.Equal(t, []received{{1, "1", false}, {2, "1", true}}, f.received())
+		got := f.received()
+		if len(got) == 2 { // the first connection may have ended before it took the message
+			require.Equal(t, received{1, "1", false}, got[0])
+			got = got[1:]
+		}
+		require.Equal(t, []received{{2, "1", true}}, got)
 	})
 }
 

@@ -92,10 +92,10 @@ func (s *session) Run(ctx context.Context) error {
 	s.ended = true
 	s.telemetry.queue = nil
 	s.mu.Unlock()
-	s.cancel()
 	if e, ok := errors.AsType[*transport.StatusError](err); ok && e.Service == "hub" {
 		s.cancelSettling() // a hub that refuses the device refuses its settlements too
 	}
+	s.cancel()
 	limits := [...]*time.Timer{time.AfterFunc(settleLimit, s.cancelSettling), time.AfterFunc(closeLimit, s.abort)}
 	s.group.Wait()
 	for _, limit := range limits {
