@@ -367,7 +367,8 @@ func (c *Client) setPolicies(change func(policies) policies) {
 	c.poke()
 }
 
-// Status returns the latest status. Missed is meaningless here.
+// Status returns the latest status, as OnStatus got it or will get it. Its field Missed is for
+// OnStatus only.
 func (c *Client) Status() Status {
 	c.mu.Lock()
 	s := c.status
@@ -386,7 +387,7 @@ func (c *Client) trouble() error {
 	return last
 }
 
-// Stats returns counters and levels.
+// Stats returns counters since New and current levels. It does not block.
 func (c *Client) Stats() Stats {
 	s := c.outbox.stats()
 	if x := c.features(); x != nil {

@@ -42,9 +42,9 @@ type Options struct {
 	// Default: none.
 	OnStatus func(Status)
 
-	// Inbox is how many cloud-to-device messages may wait for their handler (Client.HandleMessages).
-	// The hub keeps further ones and delivers them again later. Default 64, which is more than a hub
-	// keeps for a device; at most 4,096.
+	// Inbox is how many cloud-to-device messages may wait for their handler, or after its removal for
+	// another one (Client.HandleMessages). The hub keeps further ones and delivers them again later.
+	// Default 64, which is more than a hub keeps for a device; at most 4,096.
 	Inbox int
 	// MethodLimit is how many handlers of direct methods (Client.HandleMethod) run at a time. Default
 	// 4; at most 1,024.

@@ -10,16 +10,18 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// A Queue is an outbox in files. All methods are safe for concurrent use.
-//
-// Records are numbered from 0 and numbers are never reset. Those below done are done, those below
-// next were written. The segments hold the records between, the oldest first; the last segment may
-// be active.
-//
-// No method uses the disk directly, so a stalled disk blocks no caller. Two goroutines do, and
-// exist only while there is work: the writer (writer.go) writes, creates, closes and removes files;
-// only the syncer (sync.go) calls fsync. Run has a third goroutine for reading.
+// A Queue is an outbox in files. Make one with Open, and call Close when it is no longer needed.
+// All methods are safe for concurrent use. A stalled disk holds up no call for longer than its
+// context or CloseTimeout.
 type Queue struct {
+	// Records are numbered from 0 and numbers are never reset. Those below done are done, those below
+	// next were written. The segments hold the records between, the oldest first; the last segment
+	// may be active.
+	//
+	// No method uses the disk directly, so a stalled disk blocks no caller. Two goroutines do, and
+	// exist only while there is work: the writer (writer.go) writes, creates, closes and removes
+	// files; only the syncer (sync.go) calls fsync. Run has a third goroutine for reading.
+
 	fs     fileSystem
 	folder string
 	opt    Options
@@ -171,7 +173,7 @@ func (q *Queue) passLocked(number uint64) {
 	wake(&q.room) // the active segment may be done
 }
 
-// Stats returns the counts.
+// Stats returns counters and levels. It does not wait for the disk.
 func (q *Queue) Stats() Stats {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -10,8 +10,8 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// Client takes messages: a *device.Client. Its Overflow must be Block, the default, because
-// messages that it drops would never reach the hub.
+// Client is what Run needs of a *device.Client. The client's Overflow must be Block, the default,
+// because messages that it drops would never reach the hub: Run fails with Invalid then.
 type Client interface {
 	Enqueue(ctx context.Context, m *transport.Message, r *device.Receipt) error
 }

@@ -16,7 +16,9 @@ import (
 //
 // At most one of Sign and Token is set. With neither, no token is sent: the certificate in the
 // transport's options authenticates the device. Credentials must not be changed once a client has
-// them; one value may serve several clients.
+// them. One value may serve several clients, so its functions may be called concurrently. The
+// context of Sign and Token ends with the attempt or request that needs the token; an error of
+// theirs keeps its Kind.
 type Credentials struct {
 	// Host is the hub's own host name, without port.
 	Host string

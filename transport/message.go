@@ -18,8 +18,9 @@ const MaxIDLength = 128
 // Property is one application property. The hub's routing compares names without case.
 type Property struct{ Name, Value string }
 
-// Message is one telemetry message. The client owns it from the call until its result: neither the
-// Message nor the memory it points to may be changed.
+// Message is a telemetry message, or in a handler a cloud-to-device message. The client owns a
+// telemetry message from the call until its result: neither the Message nor the memory it points to
+// may be changed. A cloud-to-device message is valid until its handler returns.
 type Message struct {
 	// ID is the message id. Resends have the same id, so a consumer can detect duplicates. Empty: the
 	// client generates one (device.Options.MessageIDPrefix).
