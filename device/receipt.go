@@ -28,8 +28,8 @@ const (
 // Wait returns the result: nil when the service acknowledged the message, else an *transport.Error.
 // When ctx ends first it returns Cancelled, and Wait may be called again. An available result takes
 // precedence, so with a done context Wait polls. Wait may be called as soon as Enqueue has
-// returned, by one goroutine at a time. On a Receipt without a message it returns Invalid, as it does
-// while another goroutine waits.
+// returned, by one goroutine at a time. On a Receipt without a message it returns Invalid, as it
+// does while another goroutine waits.
 func (r *Receipt) Wait(ctx context.Context) error {
 	switch r.state.Load() {
 	case receiptIdle, receiptAwaited:

@@ -13,8 +13,8 @@ func init() {
 		// A retry that is not made costs nothing.
 		{File: "device/outage.go", Old: "\tq.withdraw(l)\n\tq.askedOf", New: "\tq.askedOf",
 			Test: "./device -run TestPolicyChangesDuringAWaitChargeOnce"},
-		{File: "device/pause.go", Old: "\tl.outage.withdraw(l)\n\tif q := l.pause.question", New: "\tif q := l.pause.question",
-			Test: "./device -run TestARetryThatIsNotMadeCostsNothing"},
+		{File: "device/pause.go", Old: "\tl.outage.withdraw(l)\n\tif q := l.pause.question",
+			New: "\tif q := l.pause.question", Test: "./device -run TestARetryThatIsNotMadeCostsNothing"},
 		{File: "device/twincalls.go", Old: "if k.state == callWaiting || k.state == callQueued {",
 			New: "if k.state == callQueued {", Test: "./device -run TestPolicyChangesBeforeTheRetryOfATwinCallChargeOnce"},
 		{File: "device/gate.go", Old: "l.outage.withdraw(l)\n\t\t\t\treturn l.giveUp", New: "return l.giveUp",
