@@ -4,11 +4,7 @@ import (
 	"context"
 
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
-	"github.com/hubline-iot/hubline/testbroker/internal/hub"
 )
-
-// ErrQueueFull is returned by [Hub.SendC2D] while the device's queue of C2D messages is full.
-var ErrQueueFull = hub.ErrQueueFull
 
 // SendC2D queues a C2D message for a device, or for a module named "deviceID/moduleID". The hub
 // delivers it to a client subscribed to C2D messages, at once or when one subscribes. The error is
@@ -34,7 +30,3 @@ func (h *Hub) CountC2D(device string, state hubdata.C2DState) int {
 func (h *Hub) WaitC2D(ctx context.Context, device string, state hubdata.C2DState, n int) error {
 	return h.hub.WaitC2D(ctx, device, state, n)
 }
-
-// ErrQuota is the cause of a connection's end, or of a refusal, when the daily message quota is
-// exhausted.
-var ErrQuota = hub.ErrQuota

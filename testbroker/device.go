@@ -7,13 +7,6 @@ import (
 	"github.com/hubline-iot/hubline/testbroker/internal/hub"
 )
 
-var (
-	// ErrNotFound is returned for an unknown device or module.
-	ErrNotFound = hub.ErrNotFound
-	// ErrExists is returned when a device, module or policy is added a second time.
-	ErrExists = hub.ErrExists
-)
-
 // AddDevice registers a device, enabled, with new keys. The id has 1 to 128 characters: ASCII
 // letters, digits and any of -.+%_#*?!(),:=@$'.
 func (h *Hub) AddDevice(id string) (hubdata.Device, error) { return h.hub.AddDevice(id) }

@@ -18,26 +18,6 @@ import (
 // DefaultHostName is the hub's name if Options.HostName is empty.
 const DefaultHostName = hub.DefaultHostName
 
-var (
-	// ErrClosed is returned by calls on a closed hub.
-	ErrClosed = hub.ErrClosed
-	// ErrDropped is the cause of a connection's end when [Hub.Drop] ended it.
-	ErrDropped = hub.ErrDropped
-	// ErrReset is the cause of a connection's end when [Hub.Reset] ended it.
-	ErrReset = hub.ErrReset
-	// ErrReplaced is the cause of a connection's end when a newer one of the same identity replaced
-	// it.
-	ErrReplaced = hub.ErrReplaced
-	// ErrDisabled is the cause of refusing a disabled device, and of ending its connection.
-	ErrDisabled = hub.ErrDisabled
-	// ErrRemoved is the cause of a connection's end when [Hub.RemoveDevice] removed the device.
-	ErrRemoved = hub.ErrRemoved
-	// ErrTokenExpired is the cause of a connection's end when its token expired.
-	ErrTokenExpired = hub.ErrTokenExpired
-	// ErrParted is the cause of a connection's end when the client sent DISCONNECT.
-	ErrParted = hub.ErrParted
-)
-
 // Hub is an in-memory IoT hub. Make it with [New].
 type Hub struct {
 	hub  *hub.Hub

@@ -78,9 +78,6 @@ func (h *Hub) Listen(p Port, addr string) (net.Addr, error) {
 	return h.hub.Listen(addr, row.stack)
 }
 
-// ErrSlowReader is the cause of a connection's end when its client did not read the hub's data.
-var ErrSlowReader = hub.ErrSlowReader
-
 // RootCAs returns a pool that trusts only the hub's certificate.
 func (h *Hub) RootCAs() *x509.CertPool { return h.hub.RootCAs() }
 

@@ -114,7 +114,7 @@ func TestReasonsOfEnds(t *testing.T) {
 		}, testbroker.ErrRemoved},
 		"parted": {func(t *testing.T, h *testbroker.Hub, d hubdata.Device, w *wire) {
 			w.send([]byte{0xe0, 0})
-		}, testbroker.ErrParted},
+		}, testbroker.ErrDisconnect},
 		"expired": {func(t *testing.T, h *testbroker.Hub, d hubdata.Device, w *wire) {
 			time.Sleep(70 * time.Minute)
 		}, testbroker.ErrTokenExpired},

@@ -56,6 +56,20 @@ func TestFrontsDependOnTheHubAlone(t *testing.T) {
 	}
 }
 
+// Packages of data import nothing of the hub, so that a reader finds all of a type in one place.
+func TestPackagesOfDataImportNoHub(t *testing.T) {
+	data := module + "testbroker/"
+	for name, allowed := range map[string][]string{
+		"hubdata": {}, "fault": {data + "hubdata"}, "event": {data + "hubdata", data + "fault"},
+	} {
+		for _, path := range importsOf(t, name) {
+			if strings.HasPrefix(path, module) && !slices.Contains(allowed, path) {
+				t.Errorf("testbroker/%s must not import %s", name, path)
+			}
+		}
+	}
+}
+
 // within reports whether a package equals parent or lies below it.
 func within(path, parent string) bool { return path == parent || strings.HasPrefix(path, parent+"/") }
 

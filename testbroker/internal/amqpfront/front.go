@@ -75,7 +75,7 @@ func (f *Front) Serve(c *hub.Conn) (hubdata.Protocol, error) {
 	c.SetPeer(a)
 	err := a.engine.Serve()
 	if err == nil {
-		err = hub.ErrParted
+		err = hub.ErrDisconnect
 	}
 	c.CloseGracefully(err)
 	c.Drain()

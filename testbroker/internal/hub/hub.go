@@ -46,8 +46,8 @@ var (
 	ErrRemoved = errors.New("device was removed")
 	// ErrTokenExpired is the cause of a connection's end when its token expired.
 	ErrTokenExpired = errors.New("token of the connection expired")
-	// ErrParted is the cause of a connection's end when the client sent DISCONNECT.
-	ErrParted = errors.New("client disconnected")
+	// ErrDisconnect is the cause of a connection's end when the client sent DISCONNECT.
+	ErrDisconnect = errors.New("client disconnected")
 )
 
 // Options are the settings of testbroker.Options, which documents them.
@@ -334,7 +334,7 @@ func (h *Hub) finish(c *Conn, err error) {
 
 	cause := c.causeOr(err)
 	if cause == nil {
-		cause = ErrParted
+		cause = ErrDisconnect
 	}
 	if peer != nil {
 		peer.Finish(cause, live, closed)

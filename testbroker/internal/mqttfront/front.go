@@ -201,7 +201,7 @@ func (c *client) Finish(cause error, live, closed bool) {
 		h.Store(m)
 	}
 	if c.parted && errors.Is(cause, net.ErrClosed) {
-		cause = hub.ErrParted
+		cause = hub.ErrDisconnect
 	}
 	switch {
 	case live:

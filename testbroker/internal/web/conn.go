@@ -205,7 +205,7 @@ func (f *Front) Serve(c *hub.Conn) (hubdata.Protocol, error) {
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		return 0, errIdleHTTP
 	case err == nil, errors.Is(err, io.EOF), errors.Is(err, net.ErrClosed):
-		return 0, hub.ErrParted
+		return 0, hub.ErrDisconnect
 	}
 	return 0, err
 }
