@@ -51,7 +51,7 @@ var errTooManyTokens = errors.New("403005 IotHubMaxCbsTokenExceeded")
 // connection ends.
 func (a *conn) grant(id hub.Identity, t hub.Token, sasl bool) error {
 	h := a.hub
-	until := t.Deadline(h.Life)
+	until := t.Deadline(h.ConnectionGrace)
 	a.front.mu.Lock()
 	if a.ended {
 		a.front.mu.Unlock()

@@ -17,7 +17,7 @@ import (
 func (f *Front) orderAMQP(l *hubLink, d amqp.Delivery, m hubdata.Message) bool {
 	h := f.hub
 	return h.Take(m, func(kind hub.FaultRequest) {
-		if h.Obedient == fault.ObeyMessages || kind.On&hubdata.AMQP == 0 {
+		if h.FaultMessageMode == fault.ObeyMessages || kind.On&hubdata.AMQP == 0 {
 			l.settle(d, nil)
 			l.conn.engine.Flush()
 		}

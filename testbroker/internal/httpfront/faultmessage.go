@@ -16,7 +16,7 @@ func order(q *web.Request, m hubdata.Message) (web.Answer, bool) {
 	h := q.Hub
 	answered := false
 	taken := h.Take(m, func(kind hub.FaultRequest) {
-		answered = h.Obedient == fault.ObeyMessages || kind.On&hubdata.HTTP == 0
+		answered = h.FaultMessageMode == fault.ObeyMessages || kind.On&hubdata.HTTP == 0
 	}, func(kind hub.FaultRequest, f *fault.Message) { obey(q.Conn, q.ID, kind, f) })
 	switch {
 	case !taken:

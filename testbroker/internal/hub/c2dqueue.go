@@ -57,12 +57,12 @@ type Receiver interface {
 func (q *Queue) add(m hubdata.C2D, topic string) error {
 	now := q.Hub.Now()
 	if m.Expiry.IsZero() {
-		m.Expiry = now.Add(q.Hub.C2d.TTL)
+		m.Expiry = now.Add(q.Hub.C2D.TTL)
 	}
 	defer q.report()
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if len(q.waiting) >= q.Hub.C2d.Queue {
+	if len(q.waiting) >= q.Hub.C2D.Queue {
 		return ErrQueueFull
 	}
 	e := &QueuedC2D{C2DRecord: hubdata.C2DRecord{
@@ -107,7 +107,7 @@ func (q *Queue) becomeLocked(e *QueuedC2D, s hubdata.C2DState) {
 
 // releaseLocked ends the lock of an unacknowledged C2D message.
 func (q *Queue) releaseLocked(e *QueuedC2D) {
-	if e.Deliveries >= q.Hub.C2d.MaxDeliveries {
+	if e.Deliveries >= q.Hub.C2D.MaxDeliveries {
 		q.becomeLocked(e, hubdata.DeadLettered)
 		return
 	}
@@ -240,7 +240,7 @@ func (q *Queue) deliverLocked(e *QueuedC2D, unacked int) bool {
 		return true
 	}
 	q.becomeLocked(e, hubdata.Invisible)
-	e.locked = time.Now().Add(q.Hub.C2d.Lock)
+	e.locked = time.Now().Add(q.Hub.C2D.Lock)
 	return true
 }
 
@@ -351,7 +351,7 @@ func (q *Queue) Pull(c *Conn) (hubdata.C2DRecord, bool) {
 	e.Deliveries++
 	e.Connection = c.Number
 	q.becomeLocked(e, hubdata.Invisible)
-	e.locked = time.Now().Add(q.Hub.C2d.Lock)
+	e.locked = time.Now().Add(q.Hub.C2D.Lock)
 	q.dispatchLocked()
 	return e.C2DRecord, true
 }

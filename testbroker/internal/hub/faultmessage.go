@@ -101,7 +101,7 @@ func readFaultMessage(m hubdata.Message) (FaultRequest, fault.Message, bool) {
 // Take applies the fault that a message requests, after it has called acknowledge. It returns false
 // if the message is telemetry.
 func (h *Hub) Take(m hubdata.Message, acknowledge func(FaultRequest), obey func(FaultRequest, *fault.Message)) bool {
-	if h.Obedient == fault.StoreMessages {
+	if h.FaultMessageMode == fault.StoreMessages {
 		return false
 	}
 	kind, f, ok := readFaultMessage(m)

@@ -69,18 +69,18 @@ type Options struct {
 
 // Hub is an in-memory IoT hub. Make it with [New].
 type Hub struct {
-	Host     string
-	Now      func() time.Time
-	grace    time.Duration // after the expiry of tokens
-	Life     time.Duration // of connections after their token's expiry
-	Seed     uint64
-	keep     int
-	C2d      C2DOptions
-	AMQP     AMQPOptions
-	HTTP     HTTPOptions
-	Obedient fault.MessageMode
-	WsFrame  int
-	onEvent  func(event.Event)
+	Host             string
+	Now              func() time.Time
+	grace            time.Duration // after the expiry of tokens
+	ConnectionGrace  time.Duration // of connections after their token's expiry
+	Seed             uint64
+	keep             int
+	C2D              C2DOptions
+	AMQP             AMQPOptions
+	HTTP             HTTPOptions
+	FaultMessageMode fault.MessageMode
+	WebSocketFrame   int
+	onEvent          func(event.Event)
 
 	Fronts  map[hubdata.Protocol]Front
 	Done    chan struct{} // closed when Close begins
@@ -121,28 +121,28 @@ func New(o *Options) (*Hub, error) {
 		o = &Options{}
 	}
 	h := &Hub{
-		Host:        cmp.Or(o.HostName, DefaultHostName),
-		Now:         o.Now,
-		grace:       max(cmp.Or(o.TokenGrace, defaultTokenGrace), 0),
-		Life:        max(cmp.Or(o.ConnectionGrace, o.TokenGrace, defaultTokenGrace), 0),
-		Seed:        o.Seed,
-		keep:        max(o.Keep, 0),
-		C2d:         o.C2D.withDefaults(),
-		AMQP:        o.AMQP.withDefaults(),
-		HTTP:        o.HTTP.withDefaults(),
-		Obedient:    o.FaultMessages,
-		WsFrame:     o.WebSocketFrame,
-		onEvent:     o.OnEvent,
-		Done:        make(chan struct{}),
-		stopped:     make(chan struct{}),
-		registry:    make(map[Identity]*Registration),
-		policies:    make(map[string]policy),
-		generations: make(map[string]int),
-		conns:       make(map[*Conn]struct{}),
-		queues:      make(map[Identity]*Queue),
-		cas:         x509.NewCertPool(),
-		standing:    make(map[Identity]StandingFault),
-		twinOf:      make(map[Identity]*TwinState),
+		Host:             cmp.Or(o.HostName, DefaultHostName),
+		Now:              o.Now,
+		grace:            max(cmp.Or(o.TokenGrace, defaultTokenGrace), 0),
+		ConnectionGrace:  max(cmp.Or(o.ConnectionGrace, o.TokenGrace, defaultTokenGrace), 0),
+		Seed:             o.Seed,
+		keep:             max(o.Keep, 0),
+		C2D:              o.C2D.withDefaults(),
+		AMQP:             o.AMQP.withDefaults(),
+		HTTP:             o.HTTP.withDefaults(),
+		FaultMessageMode: o.FaultMessages,
+		WebSocketFrame:   o.WebSocketFrame,
+		onEvent:          o.OnEvent,
+		Done:             make(chan struct{}),
+		stopped:          make(chan struct{}),
+		registry:         make(map[Identity]*Registration),
+		policies:         make(map[string]policy),
+		generations:      make(map[string]int),
+		conns:            make(map[*Conn]struct{}),
+		queues:           make(map[Identity]*Queue),
+		cas:              x509.NewCertPool(),
+		standing:         make(map[Identity]StandingFault),
+		twinOf:           make(map[Identity]*TwinState),
 	}
 	h.calls.named, h.calls.open = make(map[callName]*methodCall), make(map[*methodCall]struct{})
 	if err := checkHost(h.Host); err != nil {

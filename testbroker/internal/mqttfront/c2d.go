@@ -19,7 +19,7 @@ func (r receiver) Replaced(*hub.Conn) { r.c.CloseFor(hub.ErrReplaced) }
 // Deliver publishes a C2D message; false when the window is full or the connection has ended. On a
 // half-open connection it succeeds, because the hub cannot know that the client gets nothing.
 func (r receiver) Deliver(q *hub.Queue, e *hub.QueuedC2D, unacked int) (sent, settled bool) {
-	if mode := r.c.Mode.Load(); unacked >= q.Hub.C2d.Window || mode != hub.Open && mode != hub.Silent {
+	if mode := r.c.Mode.Load(); unacked >= q.Hub.C2D.Window || mode != hub.Open && mode != hub.Silent {
 		return false, false
 	}
 	flags := r.qos << 1

@@ -13,7 +13,7 @@ import (
 func (f *Front) order(c *client, m hubdata.Message) bool {
 	h := f.hub
 	return h.Take(m, func(kind hub.FaultRequest) {
-		if m.QoS > 0 && (h.Obedient == fault.ObeyMessages || kind.On&hubdata.MQTT == 0) {
+		if m.QoS > 0 && (h.FaultMessageMode == fault.ObeyMessages || kind.On&hubdata.MQTT == 0) {
 			c.acknowledge(m.PacketID, time.Time{})
 		}
 	}, f.obey)

@@ -203,7 +203,7 @@ func (f *Front) authenticate(c *client, user userName, password string) (code by
 	if err := h.Authorize(user.host, user.id, tok); err != nil {
 		return refusedAuthority, err
 	}
-	c.until = tok.Deadline(h.Life)
+	c.until = tok.Deadline(h.ConnectionGrace)
 	return 0, nil
 }
 

@@ -53,7 +53,7 @@ func (a *Conn) upgrade(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	a.next = next
-	c.Stream = &webStream{Conn: taken.conn, ws: ws, frame: a.Hub.WsFrame}
+	c.Stream = &webStream{Conn: taken.conn, ws: ws, frame: a.Hub.WebSocketFrame}
 	close(a.upgraded)
 	return nil
 }
