@@ -114,14 +114,15 @@ func Of(err error) Rule {
 	return rule
 }
 
-// classifies reports whether err itself has a Kind: its own, or Cancelled by a method Is, as an
-// error of retrypolicy has it when a context ended the series.
+// classifies reports whether err itself has a Kind: its own, or Cancelled by a method
+// EndedByContext, which an error of retrypolicy has. A method Is instead would link errors.Is, and
+// reflection with it, into a board's program: 4 KB.
 func classifies(err error) bool {
 	switch e := err.(type) {
 	case *transport.Error, transport.Kind:
 		return true
-	case interface{ Is(target error) bool }:
-		return e.Is(transport.Cancelled)
+	case interface{ EndedByContext() bool }:
+		return e.EndedByContext()
 	}
 	return false
 }

@@ -107,7 +107,7 @@ func (w wrapped) Unwrap() error { return w.cause }
 // ended is an error of a series of attempts that its context ended, as that of retrypolicy.Do.
 type ended struct{ wrapped }
 
-func (ended) Is(target error) bool { return target == transport.Cancelled }
+func (ended) EndedByContext() bool { return true }
 
 // incomparable makes a comparison of interface values panic if the types are the same.
 type incomparable []error

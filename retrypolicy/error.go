@@ -57,11 +57,15 @@ func (e *Error) Is(target error) bool {
 	if r, ok := target.(Reason); ok {
 		return r == e.Reason
 	}
-	if target == transport.Cancelled && (e.Reason == Cancelled || e.Reason == PastDeadline) {
+	if target == transport.Cancelled && e.EndedByContext() {
 		return true
 	}
 	return e.ended != nil && e.ended == target || e.Cause != nil && errors.Is(e.Cause, target)
 }
+
+// EndedByContext reports whether the caller's context or its deadline ended the series. Package
+// errfilter asks it, because errors.Is needs reflection.
+func (e *Error) EndedByContext() bool { return e.Reason == Cancelled || e.Reason == PastDeadline }
 
 // As looks for an error in the context's cause; errors.As itself searches the failure, by Unwrap.
 func (e *Error) As(target any) bool { return e.Cause != nil && errors.As(e.Cause, target) }
