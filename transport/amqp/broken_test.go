@@ -20,7 +20,8 @@ import (
 )
 
 // breaker is a connection that replaces transfers to the device whose message contains one of its
-// words, as a faulty hub would send them.
+// words, as a faulty hub would send them. A word has a letter above f, since lock tokens are
+// hexadecimal.
 type breaker struct {
 	net.Conn
 	faults  map[string]spoiler
@@ -162,7 +163,7 @@ func transfers(channel uint16, t *wire.Transfer, payloads [][]byte) (frames []by
 // breaking returns options whose connections break messages.
 func (h *hub) breaking() *amqp.Options {
 	return h.faulty(new(atomic.Int32), map[string]spoiler{
-		"bad": withoutSections, "char": withChar, "huge": addBytes(17 << 20), "large": addBytes(hubMaxMessage),
+		"wrong": withoutSections, "char": withChar, "huge": addBytes(17 << 20), "large": addBytes(hubMaxMessage),
 	})
 }
 
@@ -191,7 +192,7 @@ func TestABrokenMessageIsRejected(t *testing.T) {
 		}
 		const n = 30 // the link has credit for 8
 		for i := range n {
-			body := []byte("bad")
+			body := []byte("wrong")
 			if i%10 == 9 {
 				body = append(body, make([]byte, 65_000)...)
 			}
@@ -332,7 +333,7 @@ func TestABrokenTwinEndsOneSession(t *testing.T) {
 		mux := amqp.NewMux(h.breaking())
 		mine, other := start(t, mux, h.device(t, "mine")), start(t, mux, h.device(t, "other"))
 		other.requireSends("x")
-		_, err := h.SetDesired("mine", `{"bad":1}`)
+		_, err := h.SetDesired("mine", `{"wrong":1}`)
 		require.NoError(t, err)
 		mine.Do(&transport.Request{ID: 5, Op: transport.OpTwinGet})
 		e := mine.requireEnd(transport.Protocol)

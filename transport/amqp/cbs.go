@@ -140,6 +140,11 @@ func (t *tokens) send(ctx context.Context, m *amqp.Message) (*tokenLinks, error)
 	}
 	links := t.links
 	if _, err := links.sender.SendWithReceipt(ctx, m, nil); err != nil {
+		select {
+		case <-links.dead:
+			err = links.err // why the reader unblocked the sender
+		default:
+		}
 		if ctx.Err() == nil || context.Cause(ctx) == errNoAnswer {
 			t.drop(ctx)
 		} // else another device was closed: other devices wait for answers on the links
@@ -172,8 +177,8 @@ func (t *tokens) open(ctx context.Context) (*tokenLinks, error) {
 	}
 	t.reader.Go(func() {
 		l.err = t.read(l.receiver)
-		unblockSend(l.sender)
 		close(l.dead)
+		unblockSend(l.sender)
 		ctx, cancel := context.WithTimeout(context.Background(), endTimeout)
 		defer cancel()
 		_ = session.Close(ctx) // it is still open after a broken answer, or when one link was lost
