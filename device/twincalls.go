@@ -1,11 +1,11 @@
 package device
 
 import (
-	"errors"
 	"slices"
 	"sync"
 	"time"
 
+	"github.com/hubline-iot/hubline/internal/errchain"
 	"github.com/hubline-iot/hubline/internal/operr"
 	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/transport"
@@ -194,7 +194,7 @@ func (t *twin) reply(id uint32, r transport.Reply) {
 		if k.state == callInFlight && k.request.ID == id {
 			r.Body = append([]byte(nil), r.Body...)
 			k.answer, k.state, k.handed = r, callAnswered, r.Err != nil &&
-				(k.handedBefore || errors.Is(r.Err, transport.ErrOutcomeUnknown))
+				(k.handedBefore || errchain.Has(r.Err, transport.ErrOutcomeUnknown))
 			t.c.poke()
 			break
 		}
