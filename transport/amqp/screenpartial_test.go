@@ -18,7 +18,6 @@ type scriptedLink struct {
 	handle   uint32
 	sending  []byte // the rest of the message; nil: none
 	message  []byte // all of it
-	started  bool
 	settled  bool
 	id       uint32
 	finished []string // what the library must have received: bodies, or "replaced"

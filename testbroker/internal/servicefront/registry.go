@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/base64"
 	"encoding/hex"
+	"errors"
 	"net/http"
 	"regexp"
 	"strconv"
@@ -275,7 +276,7 @@ func putIdentity(q *web.Request) (web.Answer, error) {
 func createIdentity(h *hub.Hub, id hub.Identity, r hub.Registration) error {
 	err := h.Register(id, r, maxModules)
 	switch {
-	case err != hub.ErrIdentityExists:
+	case !errors.Is(err, hub.ErrIdentityExists):
 		return err
 	case id.Module != "":
 		return h.ServiceError(409301, "%s is registered already", id)
