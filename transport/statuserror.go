@@ -3,16 +3,19 @@ package transport
 import "strconv"
 
 // StatusError is a refusal with an HTTP status: by a hub, over HTTPS or in a reply about the twin;
-// by blob storage; by a server that refuses the upgrade to WebSocket; by an HTTP proxy. It is the
-// cause of an *Error, which has the Kind; errors.As finds it.
+// by blob storage; by the provisioning service, over any protocol; by a server that refuses the
+// upgrade to WebSocket; by an HTTP proxy. It is the cause of an *Error, which has the Kind;
+// errors.As finds it.
 //
 // Texts of the peer are cut to 1 KB, and contain no secrets and no control characters.
 type StatusError struct {
-	// Service is the source of the answer: "hub", "storage", "WebSocket server" or "proxy".
+	// Service is the source of the answer: "hub", "storage", "provisioning service", "WebSocket
+	// server" or "proxy".
 	Service string
 	// Status is the HTTP status, such as 404.
 	Status int
-	// Code is a hub's numeric code, such as 404001; 0 if there is none.
+	// Code is the numeric code of a hub or of the provisioning service, such as 404001; 0 if there is
+	// none.
 	Code int
 	// Name is the service's name for the failure, such as "DeviceNotFound" of a hub or
 	// "AuthenticationFailed" of storage. Empty if there is none, and in replies about the twin.

@@ -136,6 +136,8 @@ const (
 	// OpClose and OpOpen are calls of the device client.
 	OpOpen
 	OpClose
+	// OpRegister is a registration with the provisioning service.
+	OpRegister
 	// OpSubscribe subscribes to the Features in Want; replied when the hub has granted all.
 	OpSubscribe
 	// OpTwinGet and OpTwinPatch read the twin and change its reported part; replied.
@@ -155,7 +157,8 @@ const (
 )
 
 var opText = [ops]string{
-	OpDial: "dial", OpRun: "connection", OpSend: "send", OpOpen: "open", OpClose: "close", OpSubscribe: "subscribe",
+	OpDial: "dial", OpRun: "connection", OpSend: "send", OpOpen: "open", OpClose: "close",
+	OpRegister: "register", OpSubscribe: "subscribe",
 	OpTwinGet: "twin get", OpTwinPatch: "twin patch", OpRenew: "renew", OpPing: "ping", OpRespond: "respond",
 	OpSettle: "settle",
 }

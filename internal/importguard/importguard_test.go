@@ -20,7 +20,7 @@ var core = existing("./transport", "./errfilter", "./retrypolicy", "./retrypolic
 	"./retrypolicy/compat/aws", "./retrypolicy/compat/azure", "./retrypolicy/compat/grpc", "./retrypolicy/httpretry",
 	"./retrypolicy/classify", "./retrypolicy/poll",
 	"./device", "./transport/mqtt/lean", "./internal/mqttpacket", "./transport/mqtt/internal/wire",
-	"./internal/statuscode", "./internal/pacing", "./internal/retryafter")
+	"./internal/statuscode", "./internal/pacing", "./internal/retryafter", "./provisioning")
 
 // allowed lists the packages that the core may import without a grant.
 //
@@ -275,6 +275,11 @@ func TestLayers(t *testing.T) {
 			"the conventions of Plug and Play know the client and no protocol", existing("./pnp"),
 			[]string{"transport", "testbroker"}, []string{"transport"},
 			"they are the same over each",
+		},
+		{
+			"the provisioning client knows no protocol, and not the device client", []string{"./provisioning"},
+			[]string{"device", "transport", "testbroker", "provisioning"}, []string{"transport"},
+			"the user brings the carrier as a value, so an unused protocol is never linked",
 		},
 		{
 			"firmware without models has no JSON", existing("./cross/arm/..."),

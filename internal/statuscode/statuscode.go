@@ -27,6 +27,8 @@ const (
 	Proxy
 	// Web is any other service.
 	Web
+	// Provisioning is the provisioning service, over any protocol.
+	Provisioning
 
 	anywhere From = 1<<8 - 1
 )

@@ -1,0 +1,137 @@
+package provisioning
+
+import (
+	"encoding/base64"
+	"strconv"
+	"time"
+
+	"github.com/hubline-iot/hubline/internal/ascii"
+	"github.com/hubline-iot/hubline/internal/jsonscan"
+	"github.com/hubline-iot/hubline/internal/retryafter"
+	"github.com/hubline-iot/hubline/transport"
+)
+
+// reading is an answer that is no failure.
+type reading struct {
+	// operation is the operation's id; the answer to a poll may lack it.
+	operation string
+	// after is the delay that the service asks for before the next poll; 0: none.
+	after time.Duration
+	// assignment is the result; nil while the service works on it.
+	assignment *Assignment
+}
+
+// maxOperation bounds the id of an operation, which goes into topics and paths.
+const maxOperation = 1024
+
+// maxChain bounds an issued certificate chain.
+const maxChain = 16
+
+// read interprets an answer. An error is a *transport.Error of Scope Operation.
+func read(a *Answer) (reading, error) {
+	after := min(max(a.RetryAfter, 0), retryafter.Max)
+	r := reading{after: after}
+	switch {
+	case a.Status != 0 && a.Status/100 != 2:
+		return r, refusal(a.Status, after, a.Body, "message")
+	case len(a.Body) > MaxAnswer:
+		return r, violation("the answer has " + strconv.Itoa(len(a.Body)) + " bytes")
+	case !jsonscan.IsObject(a.Body):
+		return r, violation("the answer is not a JSON object")
+	case a.Status == 0 && valueMember(a.Body, "errorCode") != nil:
+		return r, refusal(0, after, a.Body, "message")
+	}
+	if r.operation = stringMember(a.Body, "operationId"); len(r.operation) > maxOperation {
+		return r, violation("the operation's id has " + strconv.Itoa(len(r.operation)) + " bytes")
+	}
+	state := valueMember(a.Body, "registrationState")
+	status := stringMember(a.Body, "status")
+	if status == "" {
+		status = stringMember(state, "status")
+	}
+	switch {
+	case ascii.EqualFold(status, "assigning"), ascii.EqualFold(status, "unassigned"), status == "" && a.Status == 202:
+		return r, nil
+	case ascii.EqualFold(status, "assigned"):
+		var err error
+		r.assignment, err = readAssignment(state)
+		return r, err
+	case ascii.EqualFold(status, "disabled"), ascii.EqualFold(status, "blacklisted"):
+		return r, refused(transport.Forbidden, after, &transport.StatusError{Status: a.Status,
+			Meaning: "the enrollment is disabled", Hint: "enable the enrollment"})
+	case ascii.EqualFold(status, "failed"):
+		return r, refusal(a.Status, after, state, "errorMessage")
+	}
+	return r, refused(transport.Unknown, after, &transport.StatusError{Status: a.Status,
+		Message: peerText("registration status " + ascii.Quote(cut(status, maxName)))})
+}
+
+// maxName bounds a name of the service in a text.
+const maxName = 100
+
+func cut(s string, most int) string {
+	if len(s) > most {
+		return s[:most]
+	}
+	return s
+}
+
+// readAssignment reads the registration state of an assigned device.
+func readAssignment(state []byte) (*Assignment, error) {
+	if profile := valueMember(state, "connectionProfile"); profile != nil && unquote(profile) != "classic" {
+		return nil, refused(transport.Unsupported, 0, &transport.StatusError{Status: 200,
+			Message: peerText("the hub has the connection profile " + ascii.Quote(cut(string(profile), maxName)))})
+	}
+	a := &Assignment{Hub: stringMember(state, "assignedHub"), DeviceID: stringMember(state, "deviceId"),
+		Substatus: stringMember(state, "substatus"), Payload: append([]byte(nil), valueMember(state, "payload")...)}
+	creds := transport.Credentials{Host: a.Hub, DeviceID: a.DeviceID}
+	if err := creds.Validate(); err != nil {
+		return nil, violation("the assignment names no hub or device: " + transport.Find(err).Err.Error())
+	}
+	if chain := valueMember(state, "issuedCertificateChain"); chain != nil {
+		damaged := false
+		ok := eachText(chain, func(text string) {
+			der, err := base64.StdEncoding.DecodeString(text)
+			damaged = damaged || err != nil || len(der) == 0
+			a.Chain = append(a.Chain, der)
+		})
+		if !ok || damaged || len(a.Chain) > maxChain {
+			return nil, violation("the issued certificate chain is malformed")
+		}
+	}
+	return a, nil
+}
+
+// refusal returns the error for a refusal. text is the member of about that has the service's text.
+func refusal(status int, after time.Duration, about []byte, text string) *transport.Error {
+	code := numberMember(about, "errorCode")
+	if code < 100_000 {
+		code = 0
+	}
+	m := meaning(status, code)
+	if status == 0 {
+		status = code / 1000
+	}
+	return refused(m.kind, after, &transport.StatusError{Status: status, Code: code, Meaning: m.meaning,
+		Message: peerText(stringMember(about, text)), TrackingID: peerText(stringMember(about, "trackingId")), Hint: m.hint})
+}
+
+const service = "provisioning service"
+
+func refused(kind transport.Kind, after time.Duration, e *transport.StatusError) *transport.Error {
+	e.Service = service
+	return &transport.Error{Kind: kind, Op: transport.OpRegister, RetryAfter: after, Err: e}
+}
+
+// violation returns the error for an answer that is not one. Another one may be.
+func violation(text string) *transport.Error {
+	return &transport.Error{Kind: transport.Protocol, Op: transport.OpRegister,
+		Err: &violationError{service + ": " + text}}
+}
+
+type violationError struct{ text string }
+
+func (e *violationError) Error() string { return e.text }
+
+// Unwrap returns transport.ErrViolation.
+func (e *violationError) Unwrap() error { return transport.ErrViolation }

@@ -1,0 +1,38 @@
+package provisioning
+
+import (
+	"github.com/hubline-iot/hubline/internal/ascii"
+	"github.com/hubline-iot/hubline/transport"
+)
+
+// Assignment is the result of a registration.
+type Assignment struct {
+	// Hub is the host name of the assigned hub.
+	Hub string
+	// DeviceID is the device's id at the hub. It may differ from the registration id.
+	DeviceID string
+	// Substatus says what the service did, in its words: "initialAssignment", "deviceDataMigrated",
+	// "deviceDataReset", "reprovisionedToInitialAssignment", or one that is not known yet.
+	Substatus string
+	// Payload is the JSON that the allocation function of the back end returned; nil if there is none.
+	Payload []byte
+	// Chain is the certificate chain that was issued for Options.CSR, leaf first, each in DER; nil if
+	// there is none.
+	Chain [][]byte
+	// SecondKey: the service accepted the key of Identity.SecondSign, after it refused the first.
+	SecondKey bool
+}
+
+// DataReset reports whether the twin at the hub began anew.
+func (a *Assignment) DataReset() bool { return ascii.EqualFold(a.Substatus, "deviceDataReset") }
+
+// Credentials returns the credentials for the assigned hub, with the key that the service accepted.
+// With an issued certificate, or without keys, they have no Sign: the certificate in the options of
+// the transport proves the identity.
+func (c *Client) Credentials(a *Assignment) *transport.Credentials {
+	creds := &transport.Credentials{Host: a.Hub, DeviceID: a.DeviceID, Now: c.id.Now, Earliest: c.id.Earliest}
+	if len(a.Chain) == 0 {
+		creds.Sign = c.id.signer(a.SecondKey)
+	}
+	return creds
+}

@@ -1,0 +1,74 @@
+package provisioning
+
+import (
+	"context"
+	"time"
+
+	"github.com/hubline-iot/hubline/transport"
+)
+
+// A Carrier carries requests to the service over one protocol. It retries nothing and interprets no
+// answer of the service. Its errors are *transport.Error of Scope Connection, also for a refused
+// login; a context's end may be any error.
+type Carrier interface {
+	// Open connects and logs in. It returns when l.Timeout has passed or ctx ends. It may be called
+	// concurrently.
+	Open(ctx context.Context, l *Login) (Session, error)
+}
+
+// A Session is one connection with the service. One goroutine uses it.
+type Session interface {
+	// Exchange sends one request and returns its answer. It returns when the Timeout of the Login has
+	// passed or ctx ends. After an error the session is only closed.
+	Exchange(ctx context.Context, r *Request) (*Answer, error)
+	// Close closes the connection, within a second. Nothing of the session runs when it returns.
+	Close()
+}
+
+// Login is what a Carrier needs to log in.
+type Login struct {
+	// Endpoint, IDScope and RegistrationID are those of the Identity.
+	Endpoint, IDScope, RegistrationID string
+	// APIVersion is the version of the service's API.
+	APIVersion string
+	// Token authenticates the device. The zero Token: the certificate in the carrier's options does.
+	Token transport.Token
+	// Timeout bounds Open, and each Exchange.
+	Timeout time.Duration
+	// Now is the wall clock; never nil.
+	Now func() time.Time
+}
+
+// Resource returns "SCOPE/registrations/ID", the name of the registration in addresses.
+func (l *Login) Resource() string { return l.IDScope + "/registrations/" + l.RegistrationID }
+
+// Credentials returns the endpoint and its login as package transport describes a hub's, for the
+// network packages.
+func (l *Login) Credentials() *transport.Credentials {
+	c := &transport.Credentials{Host: l.Endpoint, DeviceID: l.RegistrationID, Now: l.Now}
+	if l.Token.Text.Reveal() != "" {
+		c.Token = func(context.Context) (transport.Token, error) { return l.Token, nil }
+	}
+	return c
+}
+
+// Request is one request.
+type Request struct {
+	// Operation is the id of the operation to poll. Empty: the request registers the device.
+	Operation string
+	// Body is the JSON of a register; empty for a poll.
+	Body []byte
+}
+
+// Answer is the service's answer.
+type Answer struct {
+	// Status is the HTTP status. 0: the protocol has none for errors, and the code in Body counts.
+	Status int
+	// RetryAfter is the delay that the service asks for. 0: none.
+	RetryAfter time.Duration
+	// Body is JSON, of at most MaxAnswer bytes.
+	Body []byte
+}
+
+// MaxAnswer is the maximum size of an answer that a Carrier reads.
+const MaxAnswer = 128 << 10

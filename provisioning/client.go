@@ -1,0 +1,181 @@
+package provisioning
+
+import (
+	"context"
+	"encoding/base64"
+	"errors"
+	"math/rand/v2"
+	"strconv"
+	"time"
+
+	"github.com/hubline-iot/hubline/internal/jsonscan"
+	"github.com/hubline-iot/hubline/internal/timespan"
+	"github.com/hubline-iot/hubline/retrypolicy"
+	"github.com/hubline-iot/hubline/transport"
+)
+
+// Options are the settings of a Client. The zero value and nil mean all defaults.
+type Options struct {
+	// Payload is JSON for the back end's allocation function. Nil: none.
+	Payload []byte
+	// CSR is a certificate signing request (PKCS #10, DER), whose common name is the registration id.
+	// The service issues a certificate for it if the enrollment allows that: Assignment.Chain. Nil:
+	// none.
+	CSR []byte
+
+	// Policy decides about retries. Nil: delays from 1 s, doubling to 60 s, with jitter, for as long
+	// as the context of Register lasts; after throttling 10 s at least.
+	Policy retrypolicy.Policy
+	// PollInterval is the minimum time between two polls; the service may ask for more. 0: 2 s.
+	PollInterval time.Duration
+	// RequestTimeout bounds a connection with its login, and each request. 0: 60 s.
+	RequestTimeout time.Duration
+	// Spread is the maximum of a random wait before the first request of Register. Set it for devices
+	// that start together, as after an outage of power: the service takes 1,000 registrations a
+	// minute. 0: no wait.
+	Spread time.Duration
+	// AwaitEnrollment goes on when the device is not enrolled (code 404201), with long delays, for
+	// devices that may start before their enrollment.
+	AwaitEnrollment bool
+
+	// OnEvent receives each step of Register, on the goroutine that called it.
+	OnEvent func(Event)
+	// Rand is the source of random numbers; concurrent calls of Register share it. Nil: a generator
+	// for each call, seeded with the identity and the time.
+	Rand func() uint64
+}
+
+const (
+	defaultPollInterval   = 2 * time.Second
+	defaultRequestTimeout = 60 * time.Second
+	// maxBody is the service's limit for a request.
+	maxBody = 96 << 10
+	// maxCSR is the service's limit for a signing request in base64.
+	maxCSR = 8 << 10
+)
+
+// defaultPolicy is the default of Options.Policy.
+var defaultPolicy = retrypolicy.ExponentialBackoffWithJitter{
+	C: time.Second, Cmin: time.Second, Cmax: time.Minute, Jd: 0.5, Ju: 0.25,
+}
+
+// Versions of the service's API: the common one, and the first with signing requests.
+const (
+	apiVersion    = "2019-03-31"
+	apiVersionCSR = "2025-07-01-preview"
+)
+
+// Client registers one device. It may be used any number of times, and concurrently. Make it with
+// New.
+type Client struct {
+	id      Identity
+	carrier Carrier
+	opt     Options
+	paced   bool // the policy is the default one
+	body    []byte
+	version string
+}
+
+// New returns a client for the device that id names; nil options mean all defaults. Both are
+// copied. It dials nothing. The error is a *transport.Error of Kind Invalid that names the wrong
+// field, or of Kind TooLarge.
+func New(id *Identity, carrier Carrier, o *Options) (*Client, error) {
+	if id == nil {
+		return nil, invalid("identity is nil; give one")
+	}
+	if err := id.Validate(); err != nil {
+		return nil, err
+	}
+	if carrier == nil {
+		return nil, invalid("carrier is nil; packages provisioning/http and provisioning/mqtt have one")
+	}
+	c := &Client{id: id.resolved(), carrier: carrier, version: apiVersion}
+	if o != nil {
+		c.opt = *o
+	}
+	if err := c.resolve(); err != nil {
+		return nil, err
+	}
+	return c, c.encode()
+}
+
+// resolve sets the defaults of the options.
+func (c *Client) resolve() error {
+	o := &c.opt
+	for _, d := range [...]struct {
+		name  string
+		value *time.Duration
+		def   time.Duration
+	}{
+		{"PollInterval", &o.PollInterval, defaultPollInterval},
+		{"RequestTimeout", &o.RequestTimeout, defaultRequestTimeout},
+		{"Spread", &o.Spread, 0},
+	} {
+		switch {
+		case *d.value < 0:
+			return invalid("options: " + d.name + " is negative; give a positive duration, or 0 for " + d.def.String())
+		case *d.value == 0:
+			*d.value = d.def
+		}
+		*d.value = timespan.Cap(*d.value)
+	}
+	if o.Policy == nil {
+		o.Policy, c.paced = defaultPolicy, true
+	}
+	return retrypolicy.Validate(o.Policy)
+}
+
+// encode makes the body of a register.
+func (c *Client) encode() error {
+	b := append([]byte(`{"registrationId":"`), c.id.RegistrationID...)
+	b = append(b, '"')
+	if p := c.opt.Payload; p != nil {
+		if !jsonscan.Valid(p) {
+			return invalid("options: Payload is not JSON; give one JSON value")
+		}
+		b = append(append(b, `,"payload":`...), p...)
+	}
+	if csr := c.opt.CSR; csr != nil {
+		text := base64.StdEncoding.EncodeToString(csr)
+		switch {
+		case csr[0] == '-':
+			return invalid("options: CSR is PEM; give the DER inside")
+		case len(text) > maxCSR:
+			return tooLarge("CSR", len(text), maxCSR)
+		}
+		c.version = apiVersionCSR
+		b = append(append(append(b, `,"csr":"`...), text...), '"')
+	}
+	if c.body = append(b, '}'); len(c.body) > maxBody {
+		return tooLarge("Payload", len(c.body), maxBody)
+	}
+	return nil
+}
+
+func tooLarge(field string, size, limit int) *transport.Error {
+	return &transport.Error{Kind: transport.TooLarge, Op: transport.OpRegister, Err: errors.New("options: " + field +
+		" makes " + strconv.Itoa(size) + " bytes; the service takes " + strconv.Itoa(limit))}
+}
+
+// Register registers the device and waits for its assignment. It ends when ctx does, or when the
+// service refuses the device for good, or when the policy stops. The package documentation lists
+// the errors.
+func (c *Client) Register(ctx context.Context) (*Assignment, error) {
+	r := &registration{c: c, ctx: ctx, rand: c.opt.Rand}
+	if r.rand == nil {
+		r.rand = rand.NewPCG(hash(c.id.resource()), uint64(time.Now().UnixNano())).Uint64
+	}
+	defer r.closeSession()
+	a, err := r.run()
+	r.end(err)
+	return a, err
+}
+
+// hash is FNV-1a: two devices that start at the same time draw different random numbers.
+func hash(s string) uint64 {
+	h := uint64(14695981039346656037)
+	for i := 0; i < len(s); i++ {
+		h = (h ^ uint64(s[i])) * 1099511628211
+	}
+	return h
+}

@@ -1,0 +1,42 @@
+package provisioning
+
+import (
+	"github.com/hubline-iot/hubline/internal/statuscode"
+	"github.com/hubline-iot/hubline/transport"
+)
+
+// codeRow is the meaning of one of the service's codes: status * 1000 + n.
+type codeRow struct {
+	code    int
+	kind    transport.Kind
+	meaning string
+	hint    string
+}
+
+// Codes that the loop treats by themselves.
+const codeNotEnrolled = 404201
+
+// codes are the service's codes whose meaning differs from that of their status, or that have
+// advice. Package statuscode has the meaning of the others. Source: the official device SDKs.
+var codes = [...]codeRow{
+	{400207, transport.Invalid, "the custom allocation failed", "check the enrollment's allocation function"},
+	{400208, transport.NotFound, "no hub is linked", "link a hub to the provisioning service, and to the enrollment"},
+	{400209, transport.Forbidden, "the custom allocation is not authorized", "check the function's key"},
+	{401002, transport.Unauthorized, "token or certificate refused", "check the key or the certificate, the clock, and " +
+		"that the enrollment exists"},
+	{404201, transport.NotFound, "not enrolled", "enroll the device, or check ID scope and registration id"},
+	{429001, transport.Throttled, "throttled", ""},
+}
+
+// meaning returns the meaning of a refusal. code is 0 if there is none.
+func meaning(status, code int) codeRow {
+	for i := range codes {
+		if codes[i].code == code {
+			return codes[i]
+		}
+	}
+	if code != 0 {
+		status = code / 1000
+	}
+	return codeRow{code: code, kind: statuscode.Of(status, statuscode.Provisioning).Kind}
+}

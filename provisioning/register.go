@@ -1,0 +1,415 @@
+package provisioning
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/hubline-iot/hubline/errfilter"
+	"github.com/hubline-iot/hubline/internal/callback"
+	"github.com/hubline-iot/hubline/internal/errchain"
+	"github.com/hubline-iot/hubline/internal/pacing"
+	"github.com/hubline-iot/hubline/internal/retryafter"
+	"github.com/hubline-iot/hubline/retrypolicy"
+	"github.com/hubline-iot/hubline/retrypolicy/classify"
+	"github.com/hubline-iot/hubline/transport"
+)
+
+// A registration is one call of Register. One goroutine uses it.
+type registration struct {
+	c    *Client
+	ctx  context.Context
+	rand func() uint64
+
+	session Session   // nil: none is open
+	renew   time.Time // when the session's token is too old; zero: never
+	signed  time.Time // the wall clock when the latest token was signed
+
+	series    retrypolicy.Series
+	attempt   int // number of the attempt
+	damage    errfilter.Damage
+	operation string // empty: there is none to poll
+	second    bool   // the second key signs
+	refused   int    // keys refused since the last answer
+	conflict  bool   // a conflict was repeated
+	last      error  // the latest failure
+}
+
+const (
+	// maxIdle is the longest wait with an open connection: its keep-alive needs no pings then.
+	maxIdle = 30 * time.Second
+	// renewBefore is how long before the end of its token a connection is replaced.
+	renewBefore = 2 * time.Minute
+)
+
+// run makes attempts until one succeeds or a failure is final.
+func (r *registration) run() (*Assignment, error) {
+	if err := r.spread(); err != nil {
+		return nil, err
+	}
+	r.series = retrypolicy.Begin(r.c.opt.Policy, r.c.id.Endpoint, time.Now())
+	if deadline, ok := r.ctx.Deadline(); ok {
+		r.series.Bound(deadline)
+	}
+	for {
+		if err := r.admit(); err != nil {
+			return nil, err
+		}
+		r.attempt++
+		a, failure := r.try()
+		if failure == nil {
+			return a, r.series.Success(time.Now())
+		}
+		if err := r.recover(failure); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// spread waits a random time before the first request.
+func (r *registration) spread() error {
+	if r.c.opt.Spread <= 0 {
+		return nil
+	}
+	d := time.Duration(r.rand() % uint64(r.c.opt.Spread))
+	return r.wait(Event{Step: Spreading, Attempt: 1, Delay: d})
+}
+
+// admit waits until the policy's gates let an attempt begin.
+func (r *registration) admit() error {
+	for {
+		d, err := r.series.Admit(time.Now(), r.rand())
+		switch {
+		case err != nil:
+			return err
+		case !d.Retry:
+			if d.Reason == retrypolicy.ByPolicy {
+				d.Reason = retrypolicy.Rejected
+			}
+			return r.retriesEnded(d.Reason)
+		case d.Delay <= 0:
+			return nil
+		}
+		if err := r.wait(Event{Step: Retrying, Attempt: r.attempt + 1, Delay: d.Delay, Err: r.last}); err != nil {
+			return r.abandon(err)
+		}
+	}
+}
+
+// try registers, or goes on with the operation, until there is an assignment or a failure. It tries
+// the other key by itself.
+func (r *registration) try() (*Assignment, *transport.Error) {
+	for {
+		answer, failure := r.step()
+		switch {
+		case failure != nil && r.otherKey(failure):
+			continue
+		case failure != nil:
+			return nil, failure
+		case answer.assignment != nil:
+			answer.assignment.SecondKey = r.second
+			return answer.assignment, nil
+		}
+		if answer.operation != "" {
+			r.operation = answer.operation
+		}
+		delay := max(r.c.opt.PollInterval, answer.after)
+		if err := r.wait(Event{Step: Assigning, Attempt: r.attempt, Delay: delay}); err != nil {
+			return nil, transport.Find(err)
+		}
+	}
+}
+
+// step makes one exchange and interprets the answer.
+func (r *registration) step() (reading, *transport.Error) {
+	if err := r.ctx.Err(); err != nil {
+		return reading{}, r.cancelled()
+	}
+	request, event := &Request{Body: r.c.body}, Event{Step: Registering, Attempt: r.attempt}
+	if r.operation != "" {
+		request, event.Step = &Request{Operation: r.operation}, Polling
+	}
+	r.publish(event)
+	answer, err := r.exchange(request)
+	if err == nil {
+		var got reading
+		if got, err = read(answer); err == nil {
+			r.refused, r.damage = 0, errfilter.Damage{}
+			return got, nil
+		}
+	}
+	return reading{}, r.judge(err)
+}
+
+// exchange sends a request over the open session, or over a new one.
+func (r *registration) exchange(request *Request) (*Answer, error) {
+	if r.session != nil && !r.renew.IsZero() && !time.Now().Before(r.renew) {
+		r.closeSession()
+	}
+	if r.session == nil {
+		if err := r.open(); err != nil {
+			return nil, err
+		}
+	}
+	var answer *Answer
+	var err error
+	if failed := callback.Run("Session.Exchange",
+		func() { answer, err = r.session.Exchange(r.ctx, request) }); failed != nil {
+		err = failed
+	}
+	if err != nil {
+		r.closeSession()
+	}
+	return answer, err
+}
+
+// open signs a token and opens a session with it.
+func (r *registration) open() error {
+	l := &Login{Endpoint: r.c.id.Endpoint, IDScope: r.c.id.IDScope, RegistrationID: r.c.id.RegistrationID,
+		APIVersion: r.c.version, Timeout: r.c.opt.RequestTimeout, Now: r.c.now}
+	if err := r.sign(l); err != nil {
+		return err
+	}
+	var err error
+	if failed := callback.Run("Carrier.Open",
+		func() { r.session, err = r.c.carrier.Open(r.ctx, l) }); failed != nil {
+		err = failed
+	}
+	if err != nil {
+		r.session = nil
+	}
+	return err
+}
+
+// now returns the device's wall clock, without a monotonic reading: tokens expire by the wall
+// clock.
+func (c *Client) now() time.Time {
+	if c.id.Now != nil {
+		return c.id.Now().Round(0)
+	}
+	return time.Now().Round(0)
+}
+
+// clockSet is the earliest time at which tokens are signed, 2000-01-01.
+const clockSet = 946684800
+
+// sign makes the login's token.
+func (r *registration) sign(l *Login) error {
+	id := &r.c.id
+	sign := id.signer(r.second)
+	if sign == nil {
+		return nil
+	}
+	r.signed = r.c.now()
+	if r.signed.Unix() < clockSet {
+		return &transport.Error{Kind: transport.ClockUnset, Scope: transport.Connection, Op: transport.OpRegister,
+			Err: errors.New("set the clock before registering: a token has an expiry time")}
+	}
+	caught := func(ctx context.Context, text []byte) (mac []byte, err error) {
+		if failed := callback.Run("Identity.Sign", func() { mac, err = sign(ctx, text) }); failed != nil {
+			return nil, failed
+		}
+		return mac, err
+	}
+	token, err := transport.SignToken(r.ctx, caught, l.Resource(), "registration", r.signed.Add(id.TokenLife))
+	if err != nil {
+		kind := transport.KindOf(err)
+		if kind == transport.Unknown {
+			kind = transport.Unauthorized
+		}
+		return &transport.Error{Kind: kind, Scope: transport.Connection, Op: transport.OpRegister,
+			Err: &signError{err}}
+	}
+	l.Token, r.renew = token, time.Now().Add(id.TokenLife-renewBefore)
+	return nil
+}
+
+// signError marks the error of a key that did not sign: no token was refused.
+type signError struct{ err error }
+
+func (e *signError) Error() string { return "the key did not sign: " + e.err.Error() }
+func (e *signError) Unwrap() error { return e.err }
+
+func isSignError(err error) bool {
+	_, ok := err.(*signError)
+	return ok
+}
+
+func (r *registration) closeSession() {
+	if s := r.session; s != nil {
+		r.session = nil
+		_ = callback.Run("Session.Close", s.Close)
+	}
+}
+
+// judge returns err as the loop sees it: as an error of a registration, and with the Kind that its
+// circumstances give it.
+func (r *registration) judge(err error) *transport.Error {
+	if r.ctx.Err() != nil {
+		return r.cancelled()
+	}
+	e := transport.Find(r.damage.Judge(err))
+	if e == nil {
+		kind := transport.KindOf(err)
+		if kind == transport.Unknown {
+			kind = transport.Network
+		}
+		e = &transport.Error{Kind: kind, Scope: transport.Connection, Err: err}
+	}
+	own := *e
+	own.Op = transport.OpRegister
+	if own.Kind == transport.Unauthorized {
+		r.closeSession() // over HTTPS an answer refuses the token
+	}
+	switch {
+	case errfilter.Of(&own).Kind == transport.Cancelled:
+		// a context of the carrier or of a callback ended, not the caller's
+		own.Kind, own.Err = transport.Timeout, errors.New(e.Error())
+	case own.Kind == transport.Unauthorized && r.keys() > 0 && r.refused+1 >= r.keys() && r.clockAtFault(&own):
+		own.Kind = transport.ClockUnset
+		r.refused = 0
+	}
+	r.last = &own
+	return &own
+}
+
+// keys returns the number of keys.
+func (r *registration) keys() int {
+	switch {
+	case r.c.id.SecondSign != nil:
+		return 2
+	case r.c.id.Sign != nil:
+		return 1
+	}
+	return 0
+}
+
+// clockAtFault reports whether a refused token may be due to a clock that is not set.
+func (r *registration) clockAtFault(failure *transport.Error) bool {
+	creds := transport.Credentials{Earliest: r.c.id.Earliest}
+	return creds.Implausible(r.signed) && !errchain.Any(failure, isSignError)
+}
+
+// otherKey reports whether failure is the refusal of a key, and the other key was not refused yet.
+// That key is used from then on.
+func (r *registration) otherKey(failure *transport.Error) bool {
+	if failure.Kind != transport.Unauthorized || r.refused+1 >= r.keys() {
+		return false
+	}
+	r.refused++
+	r.second = !r.second
+	r.closeSession()
+	r.publish(Event{Step: OtherKey, Attempt: r.attempt, Err: failure})
+	return true
+}
+
+// recover decides what follows a failure. It returns nil after the wait before the next attempt, or
+// the error of Register.
+func (r *registration) recover(failure *transport.Error) error {
+	now := time.Now()
+	if r.ctx.Err() != nil {
+		return r.abandon(failure)
+	}
+	info := classify.Info{Verdict: classify.Again, Kind: failure.Kind, Safe: classify.SafeYes,
+		After: min(failure.RetryAfter, retryafter.Max)}
+	slow := pacing.IsSlow(failure.Kind)
+	if !errfilter.Of(failure).Retry {
+		switch {
+		case failure.Kind == transport.NotFound && r.operation != "":
+			r.operation = "" // the service forgot the operation
+		case failure.Kind == transport.NotFound && r.c.opt.AwaitEnrollment && notEnrolled(failure):
+			slow = true
+		case failure.Kind == transport.Conflict && !r.conflict: // another register may read another state
+			r.conflict, r.operation = true, ""
+		default:
+			info.Verdict = classify.Fail
+		}
+	}
+	draw := r.rand()
+	d, err := r.series.Failure(now, draw, info, failure)
+	switch {
+	case err != nil:
+		return err
+	case info.Verdict == classify.Fail:
+		return failure
+	case !d.Retry:
+		return r.retriesEnded(d.Reason)
+	}
+	delay := max(d.Delay, info.After, 0)
+	if slow && r.c.paced {
+		delay = max(delay, pacing.MinDelay(retrypolicy.Attempt{Retry: r.attempt, Rand: draw}))
+	}
+	if slow { // so that devices that were refused together do not come back together
+		delay += time.Duration(r.rand() % uint64(delay/2+1))
+	}
+	if err := r.wait(Event{Step: Retrying, Attempt: r.attempt + 1, Delay: delay, Err: failure}); err != nil {
+		return r.abandon(err)
+	}
+	return nil
+}
+
+// notEnrolled reports whether the service does not know the enrollment.
+func notEnrolled(failure *transport.Error) bool {
+	e, ok := failure.Err.(*transport.StatusError)
+	return ok && e.Code == codeNotEnrolled
+}
+
+// wait publishes e and waits for its delay. The error is that of an ended context.
+func (r *registration) wait(e Event) error {
+	r.publish(e)
+	if e.Delay > maxIdle {
+		r.closeSession()
+	}
+	t := time.NewTimer(e.Delay)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-r.ctx.Done():
+		return r.cancelled()
+	}
+}
+
+// abandon ends the series because the caller's context ended, and returns err.
+func (r *registration) abandon(err error) error {
+	_ = r.series.Abandon(time.Now(), err)
+	return err
+}
+
+// retriesEnded returns the error for a policy that allows no further attempt.
+func (r *registration) retriesEnded(reason retrypolicy.Reason) *transport.Error {
+	e := &transport.Error{Kind: transport.RetryExpired, Op: transport.OpRegister,
+		Err: &retrypolicy.Error{Reason: reason, Retries: max(r.attempt-1, 0), Err: r.last}}
+	if last := transport.Find(r.last); last != nil {
+		e.Scope, e.Proto, e.RetryAfter = last.Scope, last.Proto, last.RetryAfter
+	}
+	return e
+}
+
+// cancelled returns the error for the end of the caller's context.
+func (r *registration) cancelled() *transport.Error {
+	return &transport.Error{Kind: transport.Cancelled, Op: transport.OpRegister,
+		Err: &endedError{context.Cause(r.ctx), r.last}}
+}
+
+// endedError is the end of the caller's context. Its text says what the registration waited for.
+type endedError struct{ cause, last error }
+
+func (e *endedError) Error() string {
+	if e.last == nil {
+		return e.cause.Error()
+	}
+	return e.cause.Error() + "; the latest failure: " + e.last.Error()
+}
+
+// Unwrap returns the context's cause.
+func (e *endedError) Unwrap() error { return e.cause }
+
+// end publishes the last step.
+func (r *registration) end(err error) {
+	if err == nil {
+		r.publish(Event{Step: Assigned, Attempt: r.attempt})
+		return
+	}
+	r.publish(Event{Step: Failed, Attempt: r.attempt, Err: err})
+}
