@@ -95,6 +95,20 @@
 // certificate in the TLS handshake. [NewClientCert] and [NewCertAuthority] make certificates for
 // it.
 //
+// # Provisioning
+//
+// [NewDPS] makes a device provisioning service that assigns devices to linked hubs of this package.
+// It has the HTTPS API of devices, for tokens and for certificates.
+//
+//	dps, err := testbroker.NewDPS(nil)
+//	err = dps.Link(hubA, hubB)
+//	group, err := dps.Enroll(dpsdata.Enrollment{ID: "line-1", Group: true})
+//	// the key of a device: dpsdata.DeriveKey(group.PrimaryKey, "dev-1")
+//	err = dps.Move("line-1", hubB.HostName()) // with the next registrations
+//
+// [DPS.Requests] is the log of requests, [DPS.Registrations] says which device is where. The
+// device at its hub has the keys or the certificate of the registration.
+//
 // # Faults
 //
 // A fault says what fails, for which device, and at which of its connects, messages, requests or
@@ -119,8 +133,8 @@
 // # Packages
 //
 // This package has the hub, its settings and its ports. Package fault has the faults, package
-// hubdata what a test passes to the hub and what the hub records, and package event what the hub
-// reports to [Options.OnEvent].
+// hubdata what a test passes to the hub and what the hub records, package dpsdata the same for a
+// provisioning service, and package event what both report to OnEvent.
 //
 // # Concurrency
 //
@@ -138,8 +152,9 @@
 // This package is thin. The hub itself, which is independent of protocols, is package internal/hub.
 // Each protocol has a front: internal/mqttfront, amqpfront (on the engine internal/amqp), httpfront
 // for devices, servicefront for back ends, and blobfront for the blob store. The last three share
-// internal/web. A front imports the hub and no other front. Files are named after their subject:
-// amqpfront/c2d.go settles C2D messages over AMQP.
+// internal/web. A front imports the hub and no other front. The provisioning service is package
+// internal/dps, with the front internal/dpshttp; its connections are those of a hub without
+// devices. Files are named after their subject: amqpfront/c2d.go settles C2D messages over AMQP.
 //
 // # Limitations
 //

@@ -1,6 +1,9 @@
 package testbroker
 
-import "github.com/hubline-iot/hubline/testbroker/internal/hub"
+import (
+	"github.com/hubline-iot/hubline/testbroker/internal/dps"
+	"github.com/hubline-iot/hubline/testbroker/internal/hub"
+)
 
 // Errors of calls, and causes of a connection's end or of a refusal in events.
 var (
@@ -32,4 +35,8 @@ var (
 	ErrQuota = hub.ErrQuota
 	// ErrSlowReader is the cause of a connection's end when its client did not read the hub's data.
 	ErrSlowReader = hub.ErrSlowReader
+	// ErrNotEnrolled is returned by a [DPS] for an unknown enrollment or registration.
+	ErrNotEnrolled = dps.ErrNotEnrolled
+	// ErrEnrolled is returned by [DPS.Enroll] when an id is enrolled a second time.
+	ErrEnrolled = dps.ErrEnrolled
 )

@@ -34,6 +34,8 @@ var mayImport = map[string][]string{
 	"web":          {rooms + "hub", "net/http", "github.com/gorilla/websocket"},
 	"httpfront":    {rooms + "hub", rooms + "web", "net/http"},
 	"blobfront":    {rooms + "hub", rooms + "web", "net/http"},
+	"dps":          {rooms + "hub"},
+	"dpshttp":      {rooms + "hub", rooms + "dps", rooms + "web", "net/http"},
 	"servicefront": {rooms + "hub", rooms + "web", "net/http"},
 }
 
@@ -61,6 +63,7 @@ func TestPackagesOfDataImportNoHub(t *testing.T) {
 	data := module + "testbroker/"
 	for name, allowed := range map[string][]string{
 		"hubdata": {}, "fault": {data + "hubdata"}, "event": {data + "hubdata", data + "fault"},
+		"dpsdata": {data + "hubdata"},
 	} {
 		for _, path := range importsOf(t, name) {
 			if strings.HasPrefix(path, module) && !slices.Contains(allowed, path) {

@@ -27,11 +27,16 @@ const (
 	RouteRegistry
 	RouteTwin
 	RouteMethod
+	// RouteRegister and RouteOperation are requests to a provisioning service: registrations, and
+	// polls of their state.
+	RouteRegister
+	RouteOperation
 )
 
 var routeNames = [...]string{
 	RouteAny: "any", RouteTelemetry: "telemetry", RouteReceive: "receive", RouteSettle: "settle", RouteUpload: "upload",
 	RouteUploadDone: "upload done", RouteBlob: "blob", RouteRegistry: "registry", RouteTwin: "twin", RouteMethod: "method",
+	RouteRegister: "register", RouteOperation: "operation",
 }
 
 // String returns the name of the kind.

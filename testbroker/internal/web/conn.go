@@ -238,8 +238,8 @@ func (a *Conn) leave() { a.handlers.Done() }
 // end reports that the server has finished with the connection.
 func (a *Conn) end() { a.over.Do(func() { close(a.ended) }) }
 
-// admit reports that a client has acted for an identity, once.
-func (a *Conn) admit(id hub.Identity) {
+// Admit reports that a client has acted for an identity, once.
+func (a *Conn) Admit(id hub.Identity) {
 	h := a.Hub
 	a.mu.Lock()
 	_, again := a.who[id]

@@ -143,7 +143,7 @@ func (q *Request) authenticate() *Error {
 		q.Conn.Refused(q.Request, q.ID, bad.Status(), err)
 		return bad
 	}
-	q.Conn.admit(q.ID)
+	q.Conn.Admit(q.ID)
 	return nil
 }
 

@@ -28,16 +28,19 @@ const (
 func (a *Conn) upgrade(w http.ResponseWriter, r *http.Request) error {
 	c := a.C
 	offered := websocket.Subprotocols(r)
-	pick := func(name string) string {
+	pick := func(name string, p hubdata.Protocol) string {
+		if a.Hub.Fronts[p] == nil {
+			return ""
+		}
 		i := slices.IndexFunc(offered, func(p string) bool { return strings.EqualFold(p, name) })
 		if i < 0 {
 			return ""
 		}
 		return offered[i]
 	}
-	protocol, next := pick(webProtocol), hubdata.MQTT
+	protocol, next := pick(webProtocol, hubdata.MQTT), hubdata.MQTT
 	if protocol == "" {
-		protocol, next = pick(webAMQP), hubdata.AMQP
+		protocol, next = pick(webAMQP, hubdata.AMQP), hubdata.AMQP
 	}
 	if protocol == "" {
 		http.Error(w, "subprotocol", http.StatusBadRequest)

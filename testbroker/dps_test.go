@@ -1,0 +1,615 @@
+package testbroker_test
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/url"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hubline-iot/hubline/testbroker"
+	"github.com/hubline-iot/hubline/testbroker/dpsdata"
+	"github.com/hubline-iot/hubline/testbroker/fault"
+	"github.com/hubline-iot/hubline/testbroker/hubdata"
+)
+
+const dpsVersion = "?api-version=2019-03-31"
+
+// newDPS makes a provisioning service with linked hubs of the given names.
+func newDPS(t testing.TB, o *testbroker.DPSOptions, names ...string) (*testbroker.DPS, map[string]*testbroker.Hub) {
+	d, err := testbroker.NewDPS(o)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, d.Close()) })
+	hubs := make(map[string]*testbroker.Hub)
+	for _, name := range names {
+		h, err := testbroker.New(&testbroker.Options{HostName: name})
+		require.NoError(t, err)
+		t.Cleanup(func() { require.NoError(t, h.Close()) })
+		require.NoError(t, d.Link(h))
+		hubs[name] = h
+	}
+	return d, hubs
+}
+
+func enroll(t testing.TB, d *testbroker.DPS, e dpsdata.Enrollment) dpsdata.Enrollment {
+	e, err := d.Enroll(e)
+	require.NoError(t, err)
+	return e
+}
+
+// dpsToken returns a token for a registration that is valid for an hour.
+func dpsToken(d *testbroker.DPS, id, key string) string {
+	sr := url.QueryEscape(d.IDScope() + "/registrations/" + id)
+	return sign(sr, key, time.Now().Add(time.Hour).Unix()) + "&skn=registration"
+}
+
+// A dpsAnswer is the answer of a provisioning service over any protocol.
+type dpsAnswer struct {
+	status     int
+	retryAfter string
+	body       string
+
+	OperationID string
+	Status      string
+	State       struct {
+		RegistrationID, AssignedHub, DeviceID, Status, Substatus string
+		ErrorCode                                                int
+		ErrorMessage                                             string
+		Payload                                                  json.RawMessage
+		SymmetricKey                                             *struct{ EnrollmentGroupID string }
+		X509                                                     *struct {
+			CertificateInfo   struct{ SubjectName, SHA256Thumbprint string }
+			EnrollmentGroupID string
+		}
+		IssuedCertificateChain []string
+		ConnectionProfile      string
+	} `json:"registrationState"`
+	ErrorCode  int
+	Message    string
+	TrackingID string
+}
+
+// overDPS returns a client over HTTPS in memory, and its requests.
+func overDPS(t testing.TB, d *testbroker.DPS) *poster {
+	p := newPoster(t, d.Dial(testbroker.PortHTTPS), d.ClientTLS(), "")
+	p.base = "https://" + d.HostName()
+	return p
+}
+
+func (p *poster) provision(method, path, body string) dpsAnswer {
+	r := p.do(method, path, body, "Content-Type", "application/json")
+	a := dpsAnswer{status: r.StatusCode, body: r.body, retryAfter: r.Header.Get("Retry-After")}
+	require.NoError(p.t, json.Unmarshal([]byte(r.body), &a), r.body)
+	return a
+}
+
+func (p *poster) register(id, body string) dpsAnswer {
+	return p.provision("PUT", "/"+testScope+"/registrations/"+id+"/register"+dpsVersion, body)
+}
+
+func (p *poster) poll(id, operation string) dpsAnswer {
+	return p.provision("GET", "/"+testScope+"/registrations/"+id+"/operations/"+operation+dpsVersion, "")
+}
+
+const testScope = "0ne00ABCDEF"
+
+// assigned registers and polls until the registration is decided.
+func (p *poster) assigned(id, body string) dpsAnswer {
+	a := p.register(id, body)
+	for a.status == 202 {
+		a = p.poll(id, a.OperationID)
+	}
+	require.Equal(p.t, 200, a.status, a.body)
+	require.NotEmpty(p.t, a.OperationID)
+	return a
+}
+
+func TestIndividualRegistration(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, hubs := newDPS(t, nil, "hub-a.example.test")
+		e := enroll(t, d, dpsdata.Enrollment{ID: "Reg-1", DeviceID: "device-1", Tags: `{"site":"x"}`, Desired: `{"n":1}`})
+		for name, key := range map[string]string{"primary": e.PrimaryKey, "secondary": e.SecondaryKey} {
+			p := overDPS(t, d)
+			p.token = dpsToken(d, "reg-1", key)
+			a := p.register("reg-1", `{"registrationId":"REG-1"}`)
+			require.Equal(t, 202, a.status, name)
+			require.Equal(t, "assigning", a.Status)
+			require.Equal(t, "3", a.retryAfter)
+			require.NotEmpty(t, a.OperationID)
+			a = p.poll("reg-1", a.OperationID)
+			require.Equal(t, 200, a.status)
+			require.Empty(t, a.retryAfter)
+			require.Equal(t, "assigned", a.Status)
+			require.Equal(t, "assigned", a.State.Status)
+			require.Equal(t, "hub-a.example.test", a.State.AssignedHub)
+			require.Equal(t, "device-1", a.State.DeviceID)
+			require.Equal(t, "reg-1", a.State.RegistrationID)
+			require.Equal(t, "initialAssignment", a.State.Substatus)
+			require.NotNil(t, a.State.SymmetricKey)
+			require.Nil(t, a.State.X509)
+		}
+		h := hubs["hub-a.example.test"]
+		dev, err := h.Device("device-1")
+		require.NoError(t, err)
+		require.Equal(t, e.PrimaryKey, dev.PrimaryKey)
+		require.Equal(t, e.SecondaryKey, dev.SecondaryKey)
+		twin, err := h.Twin("device-1")
+		require.NoError(t, err)
+		require.JSONEq(t, `{"site":"x"}`, string(twin.Tags))
+		require.JSONEq(t, `{"n":1}`, string(twin.Desired))
+		require.EqualValues(t, 2, twin.DesiredVersion, "the second registration leaves the twin alone")
+
+		r, err := d.Registration("REG-1")
+		require.NoError(t, err)
+		require.Equal(t, "assigned", r.Status)
+		require.Equal(t, "hub-a.example.test", r.Hub)
+		require.Equal(t, 0, r.Moves)
+		log := d.Requests()
+		require.Len(t, log, 4)
+		require.Equal(t, dpsdata.Register, log[0].Operation)
+		require.Equal(t, dpsdata.Poll, log[1].Operation)
+		require.Equal(t, log[0].OperationID, log[1].OperationID)
+		require.Equal(t, hubdata.HTTP, log[0].Protocol)
+		require.Equal(t, "2019-03-31", log[0].APIVersion)
+		require.Equal(t, 202, log[0].Status)
+		require.Equal(t, "3", log[0].RetryAfter)
+	})
+}
+
+// The vectors are those of the service's documents and of two implementations.
+func TestKeysOfGroups(t *testing.T) {
+	raw := make([]byte, 64)
+	for i := range raw {
+		raw[i] = byte(i)
+	}
+	key := base64.StdEncoding.EncodeToString(raw)
+	require.Equal(t, "icIMXjwja1qYKoscSejYuXU0CWOBN4+SKhfWq13SBnA=", dpsdata.DeriveKey(key, "reg-0001"))
+	require.Equal(t, "qHzNPEgMdhD8Xx2ZfimOhdY6ElEo5KbdyCwqvzRps5Y=", dpsdata.DeriveKey(key, "Reg-0001"))
+	require.Equal(t, "Jsm0lyGpjaVYVP2g3FnmnmG9dI/9qU24wNoykUmermc=", dpsdata.DeriveKey(
+		"8isrFI1sGsIlvvFSSFRiMfCNzv21fjbE/+ah/lSh3lF8e2YG1Te7w1KpZhJFFXJrqYKi9yegxkqIChbqOS9Egw==",
+		"sn-007-888-abc-mac-a1-b2-c3-d4-e5-f6"))
+}
+
+func TestDevicesOfAGroup(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, hubs := newDPS(t, &testbroker.DPSOptions{Polls: -1}, "hub-a.example.test")
+		g := enroll(t, d, dpsdata.Enrollment{ID: "grp-1", Group: true})
+		enroll(t, d, dpsdata.Enrollment{ID: "grp-2", Group: true})
+		own := enroll(t, d, dpsdata.Enrollment{ID: "Dev-Own"})
+		p := overDPS(t, d)
+		for id, key := range map[string]string{
+			"Dev-A": dpsdata.DeriveKey(g.PrimaryKey, "Dev-A"),
+			"Dev-B": dpsdata.DeriveKey(g.SecondaryKey, "dev-b"), // as the documents say
+			"dev-c": dpsdata.DeriveKey(g.PrimaryKey, "dev-c"),
+		} {
+			p.token = dpsToken(d, id, key)
+			a := p.register(id, "")
+			require.Equal(t, 200, a.status, a.body)
+			require.Equal(t, "assigned", a.Status)
+			require.Equal(t, "grp-1", a.State.SymmetricKey.EnrollmentGroupID)
+			require.Equal(t, id, a.State.DeviceID)
+			dev, err := hubs["hub-a.example.test"].Device(id)
+			require.NoError(t, err)
+			require.Contains(t, []string{dev.PrimaryKey, dev.SecondaryKey}, key)
+		}
+		p.token = dpsToken(d, "dev-own", dpsdata.DeriveKey(g.PrimaryKey, "dev-own"))
+		require.Equal(t, 401002, p.register("dev-own", "").ErrorCode, "the individual enrollment comes first")
+		p.token = dpsToken(d, "dev-own", own.PrimaryKey)
+		require.Equal(t, 200, p.register("dev-own", "").status)
+	})
+}
+
+func TestTokensForRegistrations(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, _ := newDPS(t, &testbroker.DPSOptions{Polls: -1}, "hub-a.example.test")
+		e := enroll(t, d, dpsdata.Enrollment{ID: "reg-1"})
+		p := overDPS(t, d)
+		hour := time.Now().Add(time.Hour).Unix()
+		resource := d.IDScope() + "/registrations/reg-1"
+		for name, c := range map[string]struct {
+			token string
+			code  int // zero = accepted
+		}{
+			"skn":                 {dpsToken(d, "reg-1", e.PrimaryKey), 0},
+			"empty skn":           {sign(url.QueryEscape(resource), e.PrimaryKey, hour) + "&skn=", 0},
+			"no skn":              {sign(url.QueryEscape(resource), e.PrimaryKey, hour), 0},
+			"another key name":    {sign(url.QueryEscape(resource), e.PrimaryKey, hour) + "&skn=mine", 0},
+			"lower case":          {sign(strings.ReplaceAll(resource, "/", "%2f"), e.PrimaryKey, hour), 0},
+			"not encoded":         {sign(resource, e.PrimaryKey, hour), 0},
+			"expired in grace":    {sign(resource, e.PrimaryKey, time.Now().Add(-4*time.Minute).Unix()), 0},
+			"expired":             {sign(resource, e.PrimaryKey, time.Now().Add(-6*time.Minute).Unix()), 401002},
+			"another key":         {sign(resource, dpsdata.DeriveKey(e.PrimaryKey, "x"), hour), 401002},
+			"another resource":    {sign(d.IDScope()+"/registrations/reg-2", e.PrimaryKey, hour), 401002},
+			"the scope's":         {sign(d.IDScope(), e.PrimaryKey, hour), 401002},
+			"no token":            {"", 401002},
+			"not a token":         {"Bearer abc", 401002},
+			"signature not coded": {strings.Replace(sign(resource, e.PrimaryKey, hour), "%3D", "=", 1), 401002},
+		} {
+			p.token = c.token
+			a := p.register("reg-1", "")
+			require.Equal(t, c.code, a.ErrorCode, "%s: %s", name, a.body)
+			if c.code != 0 {
+				require.Equal(t, c.code/1000, a.status)
+				require.NotEmpty(t, a.Message)
+				require.NotEmpty(t, a.TrackingID)
+			}
+		}
+	})
+}
+
+func TestRefusedRegistrations(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, _ := newDPS(t, nil, "hub-a.example.test")
+		e := enroll(t, d, dpsdata.Enrollment{ID: "reg-1"})
+		other := enroll(t, d, dpsdata.Enrollment{ID: "reg-2"})
+		p := overDPS(t, d)
+		p.token = dpsToken(d, "reg-1", e.PrimaryKey)
+		operation := p.register("reg-1", "").OperationID
+		long := `{"payload":"` + strings.Repeat("x", 64<<10) + `"}`
+		for name, c := range map[string]struct {
+			id, path, body string
+			code           int
+		}{
+			"unknown version":      {"reg-1", "/register?api-version=2001-01-01", "", 400004},
+			"no version":           {"reg-1", "/register", "", 400004},
+			"bad JSON":             {"reg-1", "/register" + dpsVersion, "{", 400004},
+			"not an object":        {"reg-1", "/register" + dpsVersion, "[]", 400004},
+			"id of another":        {"reg-1", "/register" + dpsVersion, `{"registrationId":"reg-2"}`, 400004},
+			"payload too long":     {"reg-1", "/register" + dpsVersion, long, 400004},
+			"body too long":        {"reg-1", "/register" + dpsVersion, long + strings.Repeat(" ", 96<<10), 400004},
+			"csr of a new version": {"reg-1", "/register" + dpsVersion, `{"csr":"AAAA"}`, 400004},
+			"csr that is none":     {"reg-1", "/register?api-version=2025-07-01-preview", `{"csr":"AAAA"}`, 400004},
+			"not enrolled":         {"reg-9", "/register" + dpsVersion, "", 404201},
+			"impossible id":        {"reg%209", "/register" + dpsVersion, "", 400004},
+			"id with a dot last":   {"reg.", "/register" + dpsVersion, "", 400004},
+			"operation of another": {"reg-2", "/operations/" + operation + dpsVersion, "", 404000},
+			"unknown operation":    {"reg-1", "/operations/5.x" + dpsVersion, "", 404000},
+		} {
+			method := "PUT"
+			if strings.HasPrefix(c.path, "/operations") {
+				method = "GET"
+			}
+			id, err := url.PathUnescape(c.id)
+			require.NoError(t, err)
+			key := e.PrimaryKey
+			if id == "reg-2" {
+				key = other.PrimaryKey
+			}
+			p.token = dpsToken(d, id, key)
+			a := p.provision(method, "/"+testScope+"/registrations/"+c.id+c.path, c.body)
+			require.Equal(t, c.code, a.ErrorCode, "%s: %s", name, a.body)
+			require.Equal(t, c.code/1000, a.status, name)
+		}
+		a := p.provision("PUT", "/0ne00ABCDE0/registrations/reg-1/register"+dpsVersion, "")
+		require.Equal(t, 404201, a.ErrorCode, "another scope")
+		log := d.Requests()
+		require.Equal(t, 404201, log[len(log)-1].ErrorCode)
+	})
+}
+
+func TestBodiesOfKnownClients(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, _ := newDPS(t, &testbroker.DPSOptions{Polls: -1}, "hub-a.example.test")
+		e := enroll(t, d, dpsdata.Enrollment{ID: "reg-1"})
+		p := overDPS(t, d)
+		p.token = dpsToken(d, "reg-1", e.PrimaryKey)
+		for body, payload := range map[string]string{
+			"": "", " ": "", "{}": "", `{"registrationId":"reg-1"}`: "", `{"payload":null,"registrationId":"reg-1"}`: "",
+			`{"payload":{"a":1}}`: `{"a":1}`, `{"registrationId":"reg-1","payload":"text"}`: `"text"`,
+		} {
+			a := p.register("reg-1", body)
+			require.Equal(t, 200, a.status, "%q: %s", body, a.body)
+			log := d.Requests()
+			require.Equal(t, payload, string(log[len(log)-1].Payload), body)
+			require.Equal(t, body, string(log[len(log)-1].Body))
+		}
+	})
+}
+
+func TestAllocation(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		names := []string{"hub-a.example.test", "hub-b.example.test", "hub-c.example.test"}
+		d, hubs := newDPS(t, &testbroker.DPSOptions{Polls: -1}, names...)
+		groups := make(map[dpsdata.Allocation]dpsdata.Enrollment)
+		for rule, id := range map[dpsdata.Allocation]string{
+			dpsdata.Hashed: "hashed", dpsdata.Fixed: "fixed", dpsdata.RoundRobin: "turns",
+		} {
+			groups[rule] = enroll(t, d, dpsdata.Enrollment{ID: id, Group: true, Allocation: rule, Hubs: names[:2]})
+		}
+		p := overDPS(t, d)
+		at := func(rule dpsdata.Allocation, n int) string {
+			id := fmt.Sprintf("%s-%d", groups[rule].ID, n)
+			p.token = dpsToken(d, id, dpsdata.DeriveKey(groups[rule].PrimaryKey, id))
+			return p.assigned(id, "").State.AssignedHub
+		}
+		count := make(map[string]int)
+		for n := range 40 {
+			require.Equal(t, names[0], at(dpsdata.Fixed, n))
+			hub := at(dpsdata.Hashed, n)
+			require.Equal(t, hub, at(dpsdata.Hashed, n), "the choice depends on the id only")
+			count[hub]++
+			hub = at(dpsdata.RoundRobin, n)
+			require.Equal(t, names[n%2], hub)
+			require.Equal(t, hub, at(dpsdata.RoundRobin, n), "a registered device keeps its hub")
+		}
+		require.Len(t, count, 2)
+		require.Greater(t, min(count[names[0]], count[names[1]]), 10)
+		require.Empty(t, hubs[names[2]].Devices())
+		require.NoError(t, d.Unlink(names[0]))
+		require.NoError(t, d.Unlink(names[1]))
+		a := p.assigned(fmt.Sprintf("%s-%d", "turns", 39), "")
+		require.Equal(t, "failed", a.Status)
+		require.Equal(t, 400208, a.State.ErrorCode)
+	})
+}
+
+func TestCustomAllocation(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, hubs := newDPS(t, nil, "hub-a.example.test", "hub-b.example.test")
+		var asked []dpsdata.AllocationRequest
+		refuse := false
+		e := enroll(t, d, dpsdata.Enrollment{
+			ID: "reg-1", Allocation: dpsdata.Custom, Tags: `{"by":"enrollment"}`, Desired: `{"d":1}`,
+			Allocate: func(r dpsdata.AllocationRequest) (dpsdata.AllocationResult, error) {
+				asked = append(asked, r)
+				if refuse {
+					return dpsdata.AllocationResult{}, errors.New("no room")
+				}
+				return dpsdata.AllocationResult{
+					Hub: "hub-b.example.test", Payload: json.RawMessage(`{"welcome":true}`), Tags: `{"by":"function"}`,
+				}, nil
+			},
+		})
+		p := overDPS(t, d)
+		p.token = dpsToken(d, "reg-1", e.PrimaryKey)
+		a := p.assigned("reg-1", `{"payload":{"model":7}}`)
+		require.Equal(t, "hub-b.example.test", a.State.AssignedHub)
+		require.JSONEq(t, `{"welcome":true}`, string(a.State.Payload))
+		require.Equal(t, []dpsdata.AllocationRequest{{
+			EnrollmentID: "reg-1", RegistrationID: "reg-1", Hubs: []string{"hub-a.example.test", "hub-b.example.test"},
+			Payload: json.RawMessage(`{"model":7}`),
+		}}, asked)
+		twin, err := hubs["hub-b.example.test"].Twin("reg-1")
+		require.NoError(t, err)
+		require.JSONEq(t, `{"by":"function"}`, string(twin.Tags))
+		require.JSONEq(t, `{"d":1}`, string(twin.Desired))
+		refuse = true
+		a = p.assigned("reg-1", "")
+		require.Equal(t, "failed", a.Status)
+		require.Equal(t, 400207, a.State.ErrorCode)
+		require.Contains(t, a.State.ErrorMessage, "no room")
+		require.Empty(t, a.State.AssignedHub)
+		r, err := d.Registration("reg-1")
+		require.NoError(t, err)
+		require.Equal(t, "failed", r.Status)
+		require.Equal(t, "hub-b.example.test", r.Hub, "a failure does not take the device away")
+	})
+}
+
+func TestReprovisioning(t *testing.T) {
+	for policy, want := range map[dpsdata.Reprovision]struct {
+		hub, substatus, desired, reported string
+		version                           int64
+	}{
+		dpsdata.Migrate: {"hub-b.example.test", "deviceDataMigrated", `{"n":2}`, `{"r":1}`, 3},
+		dpsdata.Reset:   {"hub-b.example.test", "deviceDataReset", `{"n":1}`, `{}`, 2},
+		dpsdata.Never:   {"hub-a.example.test", "initialAssignment", `{"n":2}`, `{"r":1}`, 3},
+	} {
+		t.Run(policy.String(), func(t *testing.T) {
+			d, hubs := newDPS(t, nil, "hub-a.example.test", "hub-b.example.test")
+			e := enroll(t, d, dpsdata.Enrollment{
+				ID: "reg-1", Hubs: []string{"hub-a.example.test"}, Reprovision: policy, Desired: `{"n":1}`,
+			})
+			p := overDPS(t, d)
+			p.token = dpsToken(d, "reg-1", e.PrimaryKey)
+			p.assigned("reg-1", "")
+			first := hubs["hub-a.example.test"]
+			_, err := first.PatchDesired("reg-1", `{"n":2}`)
+			require.NoError(t, err)
+			dev, err := first.Device("reg-1")
+			require.NoError(t, err)
+			c := login(t, first, dev)
+			c.publish(1, `$iothub/twin/PATCH/properties/reported/?$rid=1`, `{"r":1}`)
+			require.NoError(t, first.WaitReported(t.Context(), "reg-1", func(w hubdata.Twin) bool {
+				return string(w.Reported) == `{"r":1}`
+			}))
+
+			require.NoError(t, d.Move("reg-1", "hub-b.example.test"))
+			require.Equal(t, 1, first.Connections("reg-1"), "the device moves with its next registration")
+			a := p.assigned("reg-1", "")
+			require.Equal(t, want.hub, a.State.AssignedHub)
+			require.Equal(t, want.substatus, a.State.Substatus)
+			twin, err := hubs[want.hub].Twin("reg-1")
+			require.NoError(t, err)
+			require.JSONEq(t, want.desired, string(twin.Desired))
+			require.JSONEq(t, want.reported, string(twin.Reported))
+			require.Equal(t, want.version, twin.DesiredVersion)
+			_, err = first.Device("reg-1")
+			if policy == dpsdata.Never {
+				require.NoError(t, err)
+				return
+			}
+			require.ErrorIs(t, err, testbroker.ErrNotFound)
+			again := p.assigned("reg-1", "")
+			require.Equal(t, want.substatus, again.State.Substatus)
+			r, err := d.Registration("reg-1")
+			require.NoError(t, err)
+			require.Equal(t, 1, r.Moves)
+		})
+	}
+}
+
+func TestDisabledAndDeletedEnrollments(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, hubs := newDPS(t, nil, "hub-a.example.test")
+		e := enroll(t, d, dpsdata.Enrollment{ID: "reg-1"})
+		_, err := d.Enroll(dpsdata.Enrollment{ID: "REG-1"})
+		require.ErrorIs(t, err, testbroker.ErrEnrolled)
+		p := overDPS(t, d)
+		p.token = dpsToken(d, "reg-1", e.PrimaryKey)
+		require.NoError(t, d.SetEnabled("reg-1", false))
+		a := p.assigned("reg-1", "")
+		require.Equal(t, "disabled", a.Status)
+		require.Equal(t, "disabled", a.State.Status)
+		require.Empty(t, hubs["hub-a.example.test"].Devices())
+		require.NoError(t, d.SetEnabled("reg-1", true))
+		require.Equal(t, "assigned", p.assigned("reg-1", "").Status)
+		require.NoError(t, hubs["hub-a.example.test"].RemoveDevice("reg-1"))
+		require.Equal(t, "assigned", p.assigned("reg-1", "").Status)
+		require.Len(t, hubs["hub-a.example.test"].Devices(), 1, "a device that was removed at its hub is made again")
+		require.NoError(t, d.Delete("reg-1"))
+		require.Equal(t, 404201, p.register("reg-1", "").ErrorCode)
+		require.Empty(t, d.Registrations())
+		require.ErrorIs(t, d.Delete("reg-1"), testbroker.ErrNotEnrolled)
+		e = enroll(t, d, dpsdata.Enrollment{ID: "reg-1"})
+		p.token = dpsToken(d, "reg-1", e.PrimaryKey)
+		require.Equal(t, "assigned", p.assigned("reg-1", "").Status)
+		dev, err := hubs["hub-a.example.test"].Device("reg-1")
+		require.NoError(t, err)
+		require.Equal(t, e.PrimaryKey, dev.PrimaryKey, "the device has the keys of the new enrollment")
+	})
+}
+
+func TestRegistrationsInProgress(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, _ := newDPS(t, &testbroker.DPSOptions{
+			Polls: 3, Assigning: time.Minute, RetryAfter: 90 * time.Second, Keep: 3,
+		}, "hub-a.example.test")
+		e := enroll(t, d, dpsdata.Enrollment{ID: "reg-1"})
+		p := overDPS(t, d)
+		p.token = dpsToken(d, "reg-1", e.PrimaryKey)
+		a := p.register("reg-1", "")
+		require.Equal(t, "90", a.retryAfter)
+		operation := a.OperationID
+		for range 3 {
+			require.Equal(t, 202, p.poll("reg-1", operation).status)
+		}
+		time.Sleep(time.Minute)
+		require.Equal(t, 200, p.poll("reg-1", operation).status)
+		require.Equal(t, 200, p.poll("reg-1", operation).status, "the result stays")
+		a = p.register("reg-1", "")
+		require.NotEqual(t, operation, a.OperationID)
+		time.Sleep(time.Minute)
+		require.Equal(t, 202, p.poll("reg-1", a.OperationID).status)
+		require.Equal(t, 202, p.poll("reg-1", a.OperationID).status)
+		require.Equal(t, 200, p.poll("reg-1", a.OperationID).status)
+		require.Len(t, d.Requests(), 3)
+		a = p.provision("POST", "/"+testScope+"/registrations/reg-1"+dpsVersion, `{"registrationId":"reg-1"}`)
+		require.Equal(t, 200, a.status)
+		require.Contains(t, a.body, `"assignedHub":"hub-a.example.test"`)
+	})
+}
+
+func TestRegistrationsAMinute(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, _ := newDPS(t, &testbroker.DPSOptions{Polls: -1, RegistrationsPerMinute: 2}, "hub-a.example.test")
+		e := enroll(t, d, dpsdata.Enrollment{ID: "reg-1"})
+		p := overDPS(t, d)
+		p.token = dpsToken(d, "reg-1", e.PrimaryKey)
+		for range 2 {
+			require.Equal(t, 200, p.register("reg-1", "").status)
+		}
+		time.Sleep(20 * time.Second)
+		a := p.register("reg-1", "")
+		require.Equal(t, 429, a.status)
+		require.Equal(t, 429001, a.ErrorCode)
+		require.Equal(t, "40", a.retryAfter)
+		time.Sleep(40 * time.Second)
+		require.Equal(t, 200, p.register("reg-1", "").status)
+	})
+}
+
+func TestRegistrationWithCertificates(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, hubs := newDPS(t, &testbroker.DPSOptions{Polls: -1}, "hub-a.example.test")
+		h := hubs["hub-a.example.test"]
+		root := testbroker.NewCertAuthority("root")
+		sub := root.NewAuthority("sub")
+		own := testbroker.NewClientCert("reg-own", time.Time{}, time.Time{})
+		enroll(t, d, dpsdata.Enrollment{ID: "reg-own", Certificates: []*x509.Certificate{own.Leaf}})
+		enroll(t, d, dpsdata.Enrollment{ID: "grp-ca", Group: true, Certificates: []*x509.Certificate{root.Cert()}})
+		stranger := testbroker.NewCertAuthority("root")
+		for _, c := range []struct {
+			name, id string
+			cert     func() (leaf tls.Certificate)
+			code     int
+			group    string
+		}{
+			{"own", "reg-own", func() tls.Certificate { return own }, 0, ""},
+			{"chain of a group", "reg-ca", func() tls.Certificate { return sub.NewClientCert("reg-ca", time.Time{}, time.Time{}) }, 0,
+				"grp-ca"},
+			{"other letter case", "REG-CB", func() tls.Certificate { return sub.NewClientCert("reg-cb", time.Time{}, time.Time{}) }, 0,
+				"grp-ca"},
+			{"copy of the own", "reg-own", func() tls.Certificate {
+				return testbroker.NewClientCert("reg-own", time.Time{}, time.Time{})
+			}, 401002, ""},
+			{"name of another", "reg-cc", func() tls.Certificate { return sub.NewClientCert("reg-cd", time.Time{}, time.Time{}) },
+				401002, ""},
+			{"strange authority", "reg-cc", func() tls.Certificate {
+				return stranger.NewClientCert("reg-cc", time.Time{}, time.Time{})
+			}, 401002, ""},
+			{"expired", "reg-cc", func() tls.Certificate {
+				return sub.NewClientCert("reg-cc", time.Now().Add(-2*time.Hour), time.Now().Add(-time.Hour))
+			}, 401002, ""},
+			{"without the chain", "reg-cc", func() tls.Certificate {
+				cert := sub.NewClientCert("reg-cc", time.Time{}, time.Time{})
+				cert.Certificate = cert.Certificate[:1]
+				return cert
+			}, 401002, ""},
+		} {
+			config := d.ClientTLS()
+			cert := c.cert()
+			config.Certificates = []tls.Certificate{cert}
+			p := newPoster(t, d.Dial(testbroker.PortHTTPS), config, "")
+			p.base = "https://" + d.HostName()
+			a := p.register(c.id, "")
+			require.Equal(t, c.code, a.ErrorCode, "%s: %s", c.name, a.body)
+			if c.code != 0 {
+				continue
+			}
+			require.Equal(t, "assigned", a.Status)
+			require.Equal(t, testbroker.Thumbprint(cert.Leaf), a.State.X509.CertificateInfo.SHA256Thumbprint)
+			require.Equal(t, c.group, a.State.X509.EnrollmentGroupID)
+			require.Nil(t, a.State.SymmetricKey)
+			dev, err := h.Device(a.State.DeviceID)
+			require.NoError(t, err)
+			require.Empty(t, dev.PrimaryKey)
+		}
+	})
+}
+
+func TestDPSFaultsOfConnectionsAndRequests(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, _ := newDPS(t, nil, "hub-a.example.test")
+		e := enroll(t, d, dpsdata.Enrollment{ID: "reg-1"})
+		p := overDPS(t, d)
+		p.token = dpsToken(d, "reg-1", e.PrimaryKey)
+		busy := d.Inject(fault.Fault{
+			Kind: fault.AnswerStatus, Device: "reg-1", Route: fault.RouteOperation, RetryAfter: 7 * time.Second,
+		})
+		lost := d.Inject(fault.Fault{Kind: fault.ResetAfterRequest, Route: fault.RouteRegister})
+		_, err := p.try("PUT", "/"+testScope+"/registrations/reg-1/register"+dpsVersion, "")
+		require.Error(t, err)
+		require.NoError(t, lost.WaitFired(t.Context(), 1))
+		require.Len(t, d.Requests(), 1, "the registration is stored")
+		a := p.register("reg-1", "")
+		r := p.do("GET", "/"+testScope+"/registrations/reg-1/operations/"+a.OperationID+dpsVersion, "")
+		require.Equal(t, 503, r.StatusCode)
+		require.Equal(t, "7", r.Header.Get("Retry-After"))
+		require.Equal(t, 1, busy.Fired())
+		require.Equal(t, 200, p.poll("reg-1", a.OperationID).status)
+		d.Inject(fault.Fault{Kind: fault.Absent, For: time.Minute})
+		_, err = p.try("PUT", "/"+testScope+"/registrations/reg-1/register"+dpsVersion, "")
+		require.Error(t, err)
+		time.Sleep(time.Minute)
+		require.Equal(t, 202, p.register("reg-1", "").status)
+	})
+}

@@ -1,0 +1,68 @@
+package dps
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/hubline-iot/hubline/testbroker/internal/hub"
+)
+
+// Codes of the service.
+const (
+	CodeBadRequest       = 400004
+	codeAllocationFailed = 400207
+	codeNoHub            = 400208
+	CodeUnauthorized     = 401002
+	CodeNotEnrolled      = 404201
+	codeNoOperation      = 404000
+	codeThrottled        = 429001
+	codeServerError      = 500001
+)
+
+// An Error is a refusal of a request.
+type Error struct {
+	Code       int // the status and three digits
+	Text       string
+	RetryAfter time.Duration // zero = none
+}
+
+func Errorf(code int, format string, args ...any) *Error {
+	return &Error{Code: code, Text: fmt.Sprintf(format, args...)}
+}
+
+// Error returns the code and the text.
+func (e *Error) Error() string { return fmt.Sprintf("%d: %s", e.Code, e.Text) }
+
+// Status returns the HTTP status.
+func (e *Error) Status() int { return e.Code / 1000 }
+
+// errorBody returns the JSON of an error.
+func (s *Service) errorBody(e *Error) []byte {
+	s.mu.Lock()
+	s.tracked++
+	n := s.tracked
+	s.mu.Unlock()
+	return toJSON(struct {
+		ErrorCode    int            `json:"errorCode"`
+		TrackingID   string         `json:"trackingId"`
+		Message      string         `json:"message"`
+		Info         map[string]any `json:"info"`
+		TimestampUTC string         `json:"timestampUtc"`
+	}{e.Code, fmt.Sprintf("dps-%d", n), strings.ToValidUTF8(e.Text, "?"), map[string]any{}, s.time(s.Net.Now())})
+}
+
+func (s *Service) time(t time.Time) string { return t.UTC().Format(hub.TimeLayout) }
+
+// toJSON encodes a value of this package, which never fails.
+func toJSON(v any) []byte {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(v); err != nil {
+		panic(err)
+	}
+	return bytes.TrimSuffix(b.Bytes(), []byte("\n"))
+}

@@ -1,0 +1,239 @@
+package dps
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/hubline-iot/hubline/testbroker/dpsdata"
+	"github.com/hubline-iot/hubline/testbroker/internal/hub"
+)
+
+// maxOperations is how many operations of one registration the service knows, the newest.
+const maxOperations = 8
+
+// A record is the service's entry of a registration.
+type record struct {
+	// turn is held while the device is assigned, so that registrations of one device follow each
+	// other. It is a channel because its holder calls hubs.
+	turn chan struct{}
+
+	// Guarded by Service.mu.
+	data       dpsdata.Registration
+	operations []*operation
+}
+
+// An operation is one registration in progress, or finished. The service decides at once, and tells
+// the client later.
+type operation struct {
+	id    string
+	polls int       // polls that are still answered with "assigning"
+	until time.Time // until then polls are answered with "assigning"
+	state stateDocument
+}
+
+// An Answer is the service's answer to a request.
+type Answer struct {
+	Status     int
+	Body       []byte
+	RetryAfter string // empty = none
+	Err        *Error // nil unless the request was refused
+}
+
+// Refuse returns the answer to a refused request, and adds the request to the log.
+func (s *Service) Refuse(c *Client, r dpsdata.Request, bad *Error) Answer {
+	a := Answer{Status: bad.Status(), Body: s.errorBody(bad), Err: bad}
+	if bad.RetryAfter > 0 {
+		a.RetryAfter = strconv.Itoa(hub.Seconds(bad.RetryAfter))
+	}
+	r.ErrorCode = bad.Code
+	s.log(c, r, a)
+	return a
+}
+
+func (s *Service) log(c *Client, r dpsdata.Request, a Answer) {
+	r.RegistrationID, r.APIVersion, r.Protocol, r.Connection = c.ID, c.APIVersion, c.Protocol, c.Connection
+	r.Received, r.Status, r.RetryAfter = s.Net.Now(), a.Status, a.RetryAfter
+	s.note(r)
+}
+
+// Register starts a registration. The client may lack valid credentials.
+func (s *Service) Register(c *Client, body []byte) Answer {
+	r := dpsdata.Request{Operation: dpsdata.Register, Body: slices.Clone(body)}
+	m, bad := s.match(c)
+	if bad != nil {
+		return s.Refuse(c, r, bad)
+	}
+	csr, bad := readBody(c, &r)
+	if bad != nil {
+		return s.Refuse(c, r, bad)
+	}
+	if wait := s.overLimit(); wait > 0 {
+		bad := Errorf(codeThrottled, "more than %d registrations in a minute", s.o.RegistrationsPerMinute)
+		bad.RetryAfter = wait
+		return s.Refuse(c, r, bad)
+	}
+	rec := s.record(c, m)
+	rec.turn <- struct{}{}
+	state := s.assign(rec, c, m, r.Payload, csr)
+	o := s.newOperation(rec, c, state)
+	<-rec.turn
+	r.OperationID = o.id
+	a := s.present(o, o.polls == 0 && s.o.Assigning <= 0)
+	s.log(c, r, a)
+	return a
+}
+
+// record returns the record of a client's registration, and makes it if there is none.
+func (s *Service) record(c *Client, m *match) *record {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	rec := s.records[fold(c.ID)]
+	if rec == nil {
+		rec = &record{turn: make(chan struct{}, 1)}
+		rec.data = dpsdata.Registration{ID: c.ID, EnrollmentID: m.data.ID, Created: s.Net.Now()}
+		s.records[fold(c.ID)] = rec
+	}
+	return rec
+}
+
+func (s *Service) newOperation(rec *record, c *Client, state stateDocument) *operation {
+	var random [16]byte
+	rand.Read(random[:]) // never fails
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.operations++
+	text := hex.EncodeToString(random[:])
+	o := &operation{
+		id:    fmt.Sprintf("5.%016x.%s-%s-%s-%s-%s", s.operations, text[:8], text[8:12], text[12:16], text[16:20], text[20:]),
+		polls: s.o.Polls, until: time.Now().Add(s.o.Assigning), state: state,
+	}
+	if !apiVersions[c.APIVersion].profile {
+		o.state.ConnectionProfile = ""
+	}
+	rec.operations = append(rec.operations, o)
+	if len(rec.operations) > maxOperations {
+		rec.operations = rec.operations[1:]
+	}
+	return o
+}
+
+// Poll returns the state of an operation.
+func (s *Service) Poll(c *Client, id string) Answer {
+	r := dpsdata.Request{Operation: dpsdata.Poll, OperationID: id}
+	if _, bad := s.match(c); bad != nil {
+		return s.Refuse(c, r, bad)
+	}
+	o, through := s.poll(c, id)
+	if o == nil {
+		return s.Refuse(c, r, Errorf(codeNoOperation, "operation %q of %q is unknown", id, c.ID))
+	}
+	a := s.present(o, through)
+	s.log(c, r, a)
+	return a
+}
+
+// poll counts a poll of an operation, and reports whether the result may be told.
+func (s *Service) poll(c *Client, id string) (o *operation, through bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	rec := s.records[fold(c.ID)]
+	if rec == nil {
+		return nil, false
+	}
+	i := slices.IndexFunc(rec.operations, func(o *operation) bool { return o.id == id })
+	if i < 0 {
+		return nil, false
+	}
+	o = rec.operations[i]
+	o.polls = max(o.polls-1, 0)
+	return o, o.polls == 0 && !time.Now().Before(o.until)
+}
+
+// An answerDocument is the body of an answer that is not a refusal.
+type answerDocument struct {
+	OperationID string         `json:"operationId"`
+	Status      string         `json:"status"`
+	State       *stateDocument `json:"registrationState,omitempty"`
+}
+
+// present returns the answer about an operation: its result, or that it is in progress.
+func (s *Service) present(o *operation, through bool) Answer {
+	if !through {
+		return Answer{
+			Status: 202, Body: toJSON(answerDocument{OperationID: o.id, Status: "assigning"}),
+			RetryAfter: strconv.Itoa(hub.Seconds(s.o.RetryAfter)),
+		}
+	}
+	state := o.state
+	return Answer{Status: 200, Body: toJSON(answerDocument{o.id, state.Status, &state})}
+}
+
+// Lookup returns the state of the last registration.
+func (s *Service) Lookup(c *Client, body []byte) Answer {
+	r := dpsdata.Request{Operation: dpsdata.Lookup, Body: slices.Clone(body)}
+	if _, bad := s.match(c); bad != nil {
+		return s.Refuse(c, r, bad)
+	}
+	state, ok := s.lastState(c.ID)
+	if !ok {
+		return s.Refuse(c, r, Errorf(CodeNotEnrolled, "%q has not registered", c.ID))
+	}
+	a := Answer{Status: 200, Body: toJSON(state)}
+	s.log(c, r, a)
+	return a
+}
+
+func (s *Service) lastState(id string) (stateDocument, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	rec := s.records[fold(id)]
+	if rec == nil || len(rec.operations) == 0 {
+		return stateDocument{}, false
+	}
+	return rec.operations[len(rec.operations)-1].state, true
+}
+
+// Registration returns the record of a device that has registered.
+func (s *Service) Registration(id string) (dpsdata.Registration, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	rec := s.records[fold(id)]
+	if rec == nil || rec.data.Status == "" {
+		return dpsdata.Registration{}, fmt.Errorf("%w: %s", ErrNotEnrolled, id)
+	}
+	return rec.data, nil
+}
+
+// Registrations returns all records, sorted by id.
+func (s *Service) Registrations() []dpsdata.Registration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var all []dpsdata.Registration
+	for _, rec := range s.records {
+		if rec.data.Status != "" {
+			all = append(all, rec.data)
+		}
+	}
+	slices.SortFunc(all, func(a, b dpsdata.Registration) int {
+		if fold(a.ID) < fold(b.ID) {
+			return -1
+		}
+		return 1
+	})
+	return all
+}
+
+// DeleteRegistration removes the record of a registration. The device stays at its hub.
+func (s *Service) DeleteRegistration(id string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.records[fold(id)] == nil {
+		return fmt.Errorf("%w: %s", ErrNotEnrolled, id)
+	}
+	delete(s.records, fold(id))
+	return nil
+}

@@ -1,0 +1,51 @@
+package hub
+
+import "crypto/x509"
+
+// What a provisioning service asks of the hubs that are linked to it.
+
+// Provision adds a device, or replaces the keys or thumbprints of a registered one. A registered
+// device keeps its status and its twin. added reports whether the device was new.
+func (h *Hub) Provision(id Identity, r Registration) (added bool, err error) {
+	if err := CheckID("device", id.Device); err != nil {
+		return false, err
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.closed {
+		return false, ErrClosed
+	}
+	old := h.registry[id]
+	if old == nil {
+		h.addLocked(id, r)
+		return true, nil
+	}
+	old.Keys, old.X509, old.Thumbprints = r.Keys, r.X509, r.Thumbprints
+	old.Changes++
+	return false, nil
+}
+
+// AdoptTwin replaces the twin of a device by that of another hub, versions included.
+func (h *Hub) AdoptTwin(id Identity, v TwinView) error {
+	t, err := h.TwinState(id)
+	if err != nil {
+		return err
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.Desired, t.Reported, t.Tags, t.Model = v.Desired, v.Reported, v.Tags, v.Model
+	t.Version++
+	t.Etag++
+	return nil
+}
+
+// SignedBy reports whether one of the keys made the signature.
+func (t Token) SignedBy(keys KeyPair) bool { return t.signedBy(keys) }
+
+// PeerChain returns the certificates that the client presented; nil without TLS.
+func (c *Conn) PeerChain() []*x509.Certificate {
+	if c.TLS == nil {
+		return nil
+	}
+	return c.TLS.ConnectionState().PeerCertificates
+}
