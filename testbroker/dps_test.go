@@ -536,23 +536,23 @@ func TestRegistrationWithCertificates(t *testing.T) {
 		own := testbroker.NewClientCert("reg-own", time.Time{}, time.Time{})
 		enroll(t, d, dpsdata.Enrollment{ID: "reg-own", Certificates: []*x509.Certificate{own.Leaf}})
 		enroll(t, d, dpsdata.Enrollment{ID: "grp-ca", Group: true, Certificates: []*x509.Certificate{root.Cert()}})
+		signed := func(name string) func() tls.Certificate {
+			return func() tls.Certificate { return sub.NewClientCert(name, time.Time{}, time.Time{}) }
+		}
 		stranger := testbroker.NewCertAuthority("root")
 		for _, c := range []struct {
 			name, id string
-			cert     func() (leaf tls.Certificate)
+			cert     func() tls.Certificate
 			code     int
 			group    string
 		}{
 			{"own", "reg-own", func() tls.Certificate { return own }, 0, ""},
-			{"chain of a group", "reg-ca", func() tls.Certificate { return sub.NewClientCert("reg-ca", time.Time{}, time.Time{}) }, 0,
-				"grp-ca"},
-			{"other letter case", "REG-CB", func() tls.Certificate { return sub.NewClientCert("reg-cb", time.Time{}, time.Time{}) }, 0,
-				"grp-ca"},
+			{"chain of a group", "reg-ca", signed("reg-ca"), 0, "grp-ca"},
+			{"other letter case", "REG-CB", signed("reg-cb"), 0, "grp-ca"},
 			{"copy of the own", "reg-own", func() tls.Certificate {
 				return testbroker.NewClientCert("reg-own", time.Time{}, time.Time{})
 			}, 401002, ""},
-			{"name of another", "reg-cc", func() tls.Certificate { return sub.NewClientCert("reg-cd", time.Time{}, time.Time{}) },
-				401002, ""},
+			{"name of another", "reg-cc", signed("reg-cd"), 401002, ""},
 			{"strange authority", "reg-cc", func() tls.Certificate {
 				return stranger.NewClientCert("reg-cc", time.Time{}, time.Time{})
 			}, 401002, ""},
