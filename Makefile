@@ -1,5 +1,5 @@
 # Short names for the checks; .ci/run is all of them, in the order that fails early.
-.PHONY: all test lint cross interop bench race sim fuzz licences api
+.PHONY: all api bench build cross examples fuzz interop licences lint long otel race sim test
 
 all:
 	.ci/run
@@ -7,5 +7,5 @@ all:
 test:
 	go test ./...
 
-lint cross interop bench race sim fuzz licences api:
+api bench build cross examples fuzz interop licences lint long otel race sim:
 	.ci/run $@

@@ -256,11 +256,11 @@ func (c *Client) join(all ...<-chan struct{}) bool {
 	return true
 }
 
-// Close ends the client for good. It disconnects from the hub, waits for every goroutine of the
-// client, and gives each message without a result the result Closed; call Flush first to send them.
-// It waits at most CloseTimeout each for running handlers, for the transport and for a running
-// OnStatus. The Timeout that it returns names each of them that did not end. Further calls wait for
-// the first and return nil.
+// Close ends the client for good. It disconnects from the hub, ends the client's goroutines, and
+// gives each message without a result the result Closed; call Flush first to send them. It waits at
+// most CloseTimeout each for running handlers, for the transport and for a running OnStatus. A
+// goroutine that has not ended by then is left running, and the Timeout that Close returns names
+// it. After nil, none is left. Further calls wait for the first and return nil.
 func (c *Client) Close() error {
 	c.mu.Lock()
 	if c.shut {

@@ -1,5 +1,5 @@
-// Package device is the client for one device. It keeps the device connected to its hub and
-// delivers every message at least once.
+// Package device is the client for one device. It keeps the device connected to its hub, and sends
+// each message until it has a result: acknowledged, or a failure that the program sees.
 //
 //	creds, err := device.ParseConnectionString(s)
 //	client, err := device.New(creds, mqtt.New(nil), nil)
@@ -18,10 +18,10 @@
 // # Messages
 //
 // Every message goes through the outbox, a bounded queue in memory. A window of messages is in
-// flight at a time. When the connection is lost, they return to the front, in order, and are sent
-// again on the next connection. So a hub may see a message twice, under the same Message.ID, but no
-// message is lost while the program runs; package outbox keeps messages in files. Each accepted
-// message has exactly one result:
+// flight at a time. When the connection is lost, they are queued again at their positions, and sent
+// again on the next connection, in order. So a hub may see a message twice, under the same
+// Message.ID, but no message is lost while the program runs; package outbox keeps messages in
+// files. Each accepted message has exactly one result:
 //
 //   - nil: acknowledged;
 //   - an error of Kind Expired, Dropped or Closed;

@@ -35,7 +35,7 @@ type loop struct {
 	fired atomic.Bool // the timer has fired since it was armed; on boards it may fire a tick early
 
 	since   time.Time            // when the current outage began
-	retry   int                  // number of the latest retry; 0 again after a stable session
+	retry   int                  // number of the latest retry; 0 again after a stable or useful connection
 	last    retrypolicy.Decision // the decision that led to the latest attempt
 	renewed bool                 // refused credentials were already retried with a fresh token
 	damage  errfilter.Damage     // consecutive failures that may be damage in transit

@@ -26,9 +26,10 @@ type Options struct {
 	// it stops for a message, the message fails with RetryExpired. If only connections shall be given
 	// up, set MessagePolicy to a policy that does not stop.
 	RetryPolicy retrypolicy.Policy
-	// MessagePolicy decides about resending messages that the service refused for now. Default:
-	// RetryPolicy. A message that was in flight when the connection was lost is not a refused message:
-	// it is resent without asking.
+	// MessagePolicy decides about repeating operations on a live connection: messages that the service
+	// refused for now, and twin calls that it refused or did not answer. Default: RetryPolicy. A
+	// message that was in flight when the connection was lost is not a refused message: it is resent
+	// without asking.
 	MessagePolicy retrypolicy.Policy
 	// PacedPolicy alone decides about failures with a slow pace (errfilter.Slow: Throttled, Quota,
 	// ClockUnset). Default: the policies above decide whether to retry, and the delay is at least that
@@ -83,7 +84,8 @@ type Options struct {
 	// connection counts as dead. It runs from the latest of three times: the message was handed over,
 	// the message before it was answered, or a slow connection last accepted bytes that had waited
 	// (transport.Progressor). A message has one second more for each 4 KiB of its size. A twin request
-	// without an answer is repeated after the same time. Default 30 s, or the session's
+	// without an answer fails after the same time: MessagePolicy decides whether it is repeated, but
+	// PatchReportedIf fails with transport.ErrOutcomeUnknown. Default 30 s, or the session's
 	// transport.Info.AckTimeout if that is longer; over HTTPS that follows http.Options.Timeout.
 	AckTimeout time.Duration
 	// OperationTimeout limits the duration of a Send and of a twin call. Default 4 minutes; negative:
@@ -105,7 +107,9 @@ type Options struct {
 	// cut for a missing answer counts as up until AckTimeout began to run. Default 30 s.
 	StableTime time.Duration
 	// OutageLimit ends the retries (RetryExpired) when the next one would start later than this after
-	// the loss of the connection, or after Open or Start. Default 0: no limit.
+	// the loss of the connection, or after Open or Start. Each lost connection restarts this time,
+	// however short it was up, and the time of a retrypolicy.MaxElapsed for connections as well.
+	// Default 0: no limit.
 	OutageLimit time.Duration
 	// TryAgainAfter makes every failure retryable: where the client would become Disconnected
 	// (NotRetryable, RetryExpired), it waits this long, or longer if the service asked for it, and
@@ -119,9 +123,11 @@ type Options struct {
 	// Dials limits the attempts to connect of all clients that share it. Waiting for a turn is not
 	// bounded by DialTimeout or OutageLimit. Default: no limit.
 	Dials *DialLimiter
-	// RenewAt is the fraction of a token's life after which the client replaces the connection by one
-	// with a fresh token, as a planned reconnect; up to 5 % of the life is subtracted at random.
-	// Default 0.85; negative: never, the hub then cuts the connection.
+	// RenewAt is the fraction of a token's life after which the client renews it; up to 5 % of the
+	// life is subtracted at random. Over AMQP with tokens (amqp.CBS) the token is renewed in place.
+	// Otherwise, or if that fails, the client makes a new connection, with Reason TokenRenewal. It has
+	// no effect over HTTPS, where each request renews the token at 85 % of its life. From 0.1 to less
+	// than 1; 0: 0.85; negative: never, and the hub ends the connection when the token expires.
 	RenewAt float64
 
 	// Rand is the source of random numbers for the policies, called by one goroutine of each client.
@@ -134,7 +140,8 @@ type Options struct {
 type Overflow uint8
 
 const (
-	// Block: the call waits until there is room, its context ends or Close is called.
+	// Block: the call waits until there is room, its context ends or Close is called. A Send waits for
+	// at most OperationTimeout.
 	Block Overflow = iota
 	// Fail: the call returns an error of Kind Dropped.
 	Fail

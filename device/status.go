@@ -49,9 +49,10 @@ const (
 	Planned
 	// TokenRenewal: the client replaces a healthy connection because its token is about to expire.
 	TokenRenewal
-	// ClockJumped: the client gives up a connection because the clock jumped ahead: the device has
-	// slept, or the clock was set. Attempt number Retry follows after Delay. A jump within 30 s after
-	// another one counts only when the 30 s are over.
+	// ClockJumped: the client gives up a connection because the clock moved ahead by 5 s or more
+	// against elapsed time: the device has slept, or the clock was set. Attempt number Retry follows
+	// after Delay. The client compares the clocks whenever it is active, at least every 30 s. For 30 s
+	// after a jump it reacts to no other; a clock that is still off by 5 s then counts as a jump.
 	ClockJumped
 	// NotRetryable: the failure in Err is not retryable (package errfilter).
 	NotRetryable

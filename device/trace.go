@@ -44,7 +44,7 @@ type Trace struct {
 	// not retryable. It is read again after 10 s, then at growing intervals of up to 10 minutes, on
 	// the next change and on the next connection.
 	TwinUnread func(err error)
-	// ClockJump: the credentials' clock moved by this much relative to elapsed time, because the
-	// device slept or the clock was set.
+	// ClockJump: the credentials' clock moved by this much relative to elapsed time, ahead or back by
+	// 5 s or more, because the device slept or the clock was set. Called at most every 30 s.
 	ClockJump func(by time.Duration)
 }

@@ -19,8 +19,9 @@ import (
 // means all defaults.
 type Options struct {
 	// Network configures the connection to the hub. Its Dial and Proxy also serve the connections to
-	// storage, whose address comes from the hub. HTTPS does not use Tunnel and WriteTimeout:
-	// RequestTimeout and MinRate bound each request. Plaintext turns TLS off towards both.
+	// storage, whose address comes from the hub. Tunnel and WriteTimeout must be unset:
+	// HTTPS has no tunnels, and RequestTimeout and MinRate bound each request. One that is set is
+	// refused with Invalid. Plaintext turns TLS off towards both.
 	Network netopt.Options
 	// StorageTLS is the base of the TLS configuration for storage, which never gets a client
 	// certificate. Nil: Network.TLS without its ServerName and certificates.

@@ -15,9 +15,8 @@
 //
 // # Guarantees
 //
-// A message for which Put returned nil is kept, and sent in the order of the Puts, until one of
-// these happens. If the process ends, the next one that opens the folder continues. A message
-// leaves the files when
+// Messages for which Put returned nil are sent in the order of the Puts. If the process ends, the
+// next one that opens the folder continues. A message stays in the files until
 //
 //   - the hub has acknowledged it;
 //   - it has a final result that the client did not cause (refused for good, expired, stopped by
@@ -25,10 +24,12 @@
 //   - Options.Overflow is DropOldest and drops it (Stats.Dropped).
 //
 // A message that was acknowledged shortly before a crash may be sent again by the next process;
-// consumers detect that by Message.ID. After kill -9 these are at most 64 messages, plus those
-// whose results came at the same time. After a power cut they are at most the messages done since a
-// file was last deleted, because the mark of done messages is synced then (not with a negative
-// SyncEvery).
+// consumers detect that by Message.ID. How many depends on the mark: the number in the file "done",
+// below which all messages are done. The mark is written after every 64 messages and when the queue
+// is idle, so after kill -9 at most 64 messages are sent again, plus those whose results came at
+// the same time. To spare flash, the mark is synced to the disk only when a segment is deleted and
+// by Close (never with a negative SyncEvery). So after a power cut the messages done since then are
+// sent again.
 //
 // Damaged messages are detected: head and contents of each record have a checksum. A damaged
 // message is skipped and counted (Stats.Damaged), as are messages in unreadable sectors. The marker
@@ -58,9 +59,9 @@
 //
 // A folder belongs to one Queue at a time, by a lock on a file in it; Open refuses systems without
 // such locks (Plan 9, Solaris, AIX, WebAssembly). The folder has segments of a few megabytes, named
-// after the number of their first message, and a file "done" with the number below which all
-// messages are done. A segment is deleted when all its messages are done. Messages in a segment are
-// never overwritten. Open follows no symbolic links in the folder.
+// after the number of their first message, and the file "done" with the mark. A segment is deleted
+// when all its messages are done. Messages in a segment are never overwritten. Open follows no
+// symbolic links in the folder.
 //
 // A segment without a readable message that is larger than 1 MiB or has unreadable sectors is
 // renamed to end in ".damaged", for inspection. MaxBytes does not count it, and the package never

@@ -95,7 +95,8 @@ type Stats struct {
 	// last file counts as one, because its messages have no known number; usually it is a message that
 	// was being written when the power failed.
 	Damaged uint64
-	// MarkErrors counts failed writes of the mark. They cause more duplicates after a crash.
+	// MarkErrors counts failed writes of the mark, the number of done messages in the file "done".
+	// They cause more duplicates after a crash.
 	MarkErrors uint64
 	// SyncErrors counts failed fsyncs. With SyncEvery, a power cut may lose the messages concerned
 	// although their Puts returned nil; without it those Puts returned the error.

@@ -10,8 +10,9 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// Client is what Run needs of a *device.Client. The client's Overflow must be Block, the default,
-// because messages that it drops would never reach the hub: Run fails with Invalid then.
+// Client is what Run needs of a *device.Client. device.Options.Overflow must be Block, the default.
+// With another Overflow the client may drop a message, and Run then fails with Invalid; the message
+// stays in the files.
 type Client interface {
 	Enqueue(ctx context.Context, m *transport.Message, r *device.Receipt) error
 }

@@ -49,7 +49,9 @@ func (q *Queue) emptyTrash() {
 	q.mu.Unlock()
 }
 
-// removeFirstLocked schedules the oldest segment for deletion.
+// removeFirstLocked schedules the oldest segment for deletion; the writer calls emptyTrash. The
+// decision is its callers': passLocked (queue.go) when all messages of a segment are done;
+// makeRoomLocked (put.go) when MaxBytes is reached; endBatch (writer.go) when the disk is full.
 func (q *Queue) removeFirstLocked() {
 	s := q.segments[0]
 	q.segments = slices.Delete(q.segments, 0, 1)

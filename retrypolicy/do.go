@@ -16,7 +16,7 @@ import (
 // Validate refuses p, an error of Kind Invalid. op receives ctx and runs at least once, unless a
 // gate in p refuses it. An error marked by Permanent, or one that Classify fails, ends the series.
 // Do never sleeps past ctx's deadline. Without a deadline, a policy without a limit stops after
-// DefaultTimeout; see Retrier.Timeout.
+// 4 minutes (DefaultTimeout); see Retrier.Timeout.
 func Do(ctx context.Context, p Policy, op func(context.Context) error) error {
 	r := Retrier{Policy: p}
 	return r.Do(ctx, op)

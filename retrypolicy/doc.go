@@ -13,8 +13,10 @@
 //
 // # Which policy
 //
-// A [Policy] is a curve, or a curve with wrappers around it. Curves compute the delay, and all but
-// NoRetry retry for ever:
+// A [Policy] is a curve, or a curve with wrappers around it. Curves compute the delay. NoRetry
+// never retries, and Func stops when the function says so. The others retry for ever in a device
+// client; Do ends them after 4 minutes (DefaultTimeout) if the context has no deadline and no
+// wrapper or Retrier.Timeout limits them:
 //
 //	policy                        use it when
 //	ExponentialBackoffWithJitter  you have a device: the default, which the Azure SDKs document
@@ -142,13 +144,15 @@
 // A custom type sees the whole [Attempt]; its only required method is Decide. It may have more
 // methods, in the order in which they are called:
 //
+//   - Validate: reports invalid parameters, before the first attempt.
 //   - [Gate]: decides before each attempt, the first included, whether it may begin.
 //   - [Observer]: receives the outcome of every attempt. Quotas, breakers and rate limiters need
 //     it.
 //   - [Withdrawer]: is called for a retry that is not made after all, so that a quota returns its
 //     cost.
-//   - Validate: reports invalid parameters.
-//   - Endless() bool: reports whether it retries for ever; see [Retrier].Limit.
+//
+// Do asks Endless() bool once, after the first failure or before a gate's first wait: whether the
+// policy retries for ever; see [Retrier.Timeout].
 //
 // Rules for a policy:
 //

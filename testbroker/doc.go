@@ -8,7 +8,7 @@
 //	dev, err := hub.AddDevice("dev-1")
 //	// pass dev.ConnectionString() and hub.Dial(testbroker.PortMQTT) to the client, and let it send
 //	err = hub.WaitMessages(ctx, 1)
-//	fmt.Println(hub.Messages()[0].Body)
+//	fmt.Printf("%s\n", hub.Messages()[0].Body)
 //
 // Devices connect over MQTT 3.1.1, AMQP 1.0 and HTTPS, and over WebSocket: in memory ([Hub.Dial])
 // or on real addresses ([Hub.Listen]). [Port] lists the protocols. All ports share one registry,
@@ -27,9 +27,10 @@
 //
 // The hub keeps the subscriptions of a client with CleanSession=0.
 //
-// Over AMQP the device decides the outcome of a C2D message: accepted completes it, rejected ends
-// it, released and modified cause another delivery. The newest C2D link of a device, or the newest
-// subscription, replaces the previous one.
+// Over AMQP the device decides the outcome of a C2D message: accepted completes it, rejected
+// removes it from the queue as [hubdata.Rejected] (a service dead-letters it), released and
+// modified cause another delivery. The newest C2D link of a device, or the newest subscription,
+// replaces the previous one.
 //
 // # Twins
 //

@@ -45,7 +45,8 @@ func New(o *Options) (*Hub, error) {
 func (h *Hub) HostName() string { return h.hub.HostName() }
 
 // Close cuts all connections, stops all listeners and waits for every goroutine of the hub. The log
-// stays readable. A second Close waits for the first.
+// stays readable. The error joins those of closing the listeners. A second Close waits for the
+// first and returns nil.
 func (h *Hub) Close() error { return h.hub.Close() }
 
 // Connections returns how many connections are established: accepted by CONNACK, or opened over

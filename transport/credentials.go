@@ -29,15 +29,17 @@ type Credentials struct {
 	// ModuleID is empty for the device itself.
 	ModuleID string
 
-	// Sign computes the HMAC-SHA256 of text under the identity's symmetric key. Each dial signs a
-	// fresh token. SharedKey makes one from a key in base64.
+	// Sign computes the HMAC-SHA256 of text under the identity's symmetric key. A fresh token is
+	// signed for each connection over MQTT and AMQP, for each renewal in place over AMQP, and over
+	// HTTPS by the first request, when 85 % of the token's life has passed, and after a refusal.
+	// SharedKey makes a Sign from a key in base64.
 	Sign func(ctx context.Context, text []byte) (mac []byte, err error)
 	// KeyName is the hub policy whose key Sign uses. Empty: the identity's own key.
 	KeyName string
 	// TokenLife is how long a signed token is valid. 0: one hour.
 	TokenLife time.Duration
 
-	// Token returns tokens made elsewhere; it is called at each dial.
+	// Token returns tokens made elsewhere. It is called whenever Sign would be.
 	Token func(ctx context.Context) (Token, error)
 
 	// Now is the wall clock. Nil: time.Now. A board without a clock battery supplies its own.

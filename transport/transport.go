@@ -210,7 +210,7 @@ type Outcome uint8
 const (
 	Accept  Outcome = iota // handled; the hub deletes it
 	Release                // not handled; the hub delivers it again
-	Reject                 // cannot be handled; the hub dead-letters it
+	Reject                 // cannot be handled; AMQP, HTTPS: the hub dead-letters it; MQTT: as Accept
 )
 
 // String returns "accept", "release" or "reject".

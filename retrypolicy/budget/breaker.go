@@ -29,8 +29,9 @@ type BreakerOptions struct {
 	Kinds retrypolicy.KindSet
 	// Cooldown is how long the breaker stays open, and the time after which a probe without an outcome
 	// is considered lost. So it should be longer than an attempt and the report of its end. The device
-	// client reports a connection only when it has been stable: with it, set more than its StableTime
-	// and DialTimeout together, 60 s by default. Default: 30 s.
+	// client reports a connection only when it has been stable, so for connections set more than its
+	// StableTime and DialTimeout together, which are 60 s unless set. Default: 30 s, which suits short
+	// operations.
 	Cooldown time.Duration
 	// Growth multiplies the cooldown each time probing fails, until the breaker closes. Default: 1, no
 	// growth.

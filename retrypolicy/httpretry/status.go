@@ -80,8 +80,8 @@ func Classify(err error) classify.Info {
 	return info
 }
 
-// ClassifyStatuses makes a Classifier that retries exactly the given HTTP statuses; otherwise it is
-// like Classify.
+// ClassifyStatuses returns a classify.Func that retries exactly the given HTTP statuses; otherwise
+// it is like Classify.
 func ClassifyStatuses(statuses ...int) classify.Func {
 	own := append([]int(nil), statuses...)
 	return func(err error) classify.Info {

@@ -67,7 +67,7 @@ type Fault struct {
 	UndeliverableHere bool
 	// Delay is the delay of SlowConnack, DelayPuback, SlowSuback, SlowAttach, WithholdCredit,
 	// DetachWhileIdle, SlowToken, SlowAnswer, SlowTwin, SlowDesired, SlowMethod, SlowMethodAnswer and
-	// SlowBlob.
+	// SlowBlob. 0: none, except for WithholdCredit, which then gives no credit at all.
 	Delay time.Duration
 	// Rate is how many PUBACKs a second Throttle sends. Default: 1.
 	Rate float64

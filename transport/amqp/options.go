@@ -97,8 +97,9 @@ type Options struct {
 
 	// Devices is the most devices of a Mux, 1 to 8,000. 0: 1,000. A Transport ignores it.
 	Devices int
-	// Parallel is how many devices of a Mux authenticate at a time, so that a thousand devices do not
-	// return in one burst. A device whose token takes longer than a second stops counting. 0: 16. A
+	// Parallel is how many devices of a Mux authenticate at a time, 1 to 1,000, so that a thousand
+	// devices do not return in one burst. After a second a device gives its place to the next one,
+	// although its token is still in flight: a slow token does not block the others. 0: 16. A
 	// Transport ignores it.
 	Parallel int
 }

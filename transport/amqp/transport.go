@@ -29,11 +29,10 @@
 //	modified, undeliverable here  Forbidden
 //
 // Outcomes are reported in the order of sending, in which hubs settle the transfers of a link. An
-// outcome that arrives out of order is reported after those before it, when these are late for more
-// than a second, or when the link ends. While
-// the hub settles earlier transfers the later ones are not late: device.Options.AckTimeout applies
-// to the progress of the connection, not to the age of a message. When a batch is rejected for one
-// of its messages, each message is sent again alone.
+// outcome that arrives before those of earlier transfers waits for them, for a second or two; the
+// end of the link reports it at once. device.Options.AckTimeout begins again with each reported
+// outcome, so a long queue at the hub is no failure while outcomes arrive. When a batch is rejected
+// for one of its messages, each message is sent again alone.
 //
 // # Cloud-to-device messages, twin and methods
 //

@@ -14,8 +14,8 @@ import (
 // Options are the settings of a Transport. The zero value and nil mean all defaults: TLS to port
 // 443 of the credentials' host.
 type Options struct {
-	// Network configures the connection to the hub. HTTPS does not use Tunnel and WriteTimeout:
-	// Timeout bounds each request.
+	// Network configures the connection to the hub. Tunnel and WriteTimeout must be unset, or Dial
+	// fails with Invalid: HTTPS has no tunnels, and Timeout bounds each request.
 	Network netopt.Options
 	// HTTP2 allows HTTP/2 where the hub offers it. IoT Hub speaks HTTP/1.1.
 	HTTP2 bool

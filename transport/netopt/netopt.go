@@ -1,13 +1,14 @@
 // Package netopt has the network settings that all transports on standard Go share: mqtt, leannet,
-// amqp, http and fileupload. A program that lets its users choose the transport fills one Options
-// and passes it to each:
+// amqp, http and fileupload. Each of them refuses a setting that it has no use for. A program that
+// lets its users choose the transport fills one Options and passes it to each:
 //
 //	network := netopt.Options{Dial: dial, Certificate: netopt.CertificateFiles("cert.pem", "key.pem")}
 //	overMQTT := mqtt.New(&mqtt.Options{Network: network})
 //	overHTTPS := http.New(&http.Options{Network: network})
 //
-// A setting that a transport has no use for is refused with Kind Invalid by the first dial, so that
-// Open of the client returns it.
+// A refused setting makes the first dial fail with Kind Invalid, and Open of the client returns
+// that error. http and fileupload refuse Tunnel and WriteTimeout, leannet refuses ProductInfo. So
+// leave these unset in an Options that is for every transport.
 package netopt
 
 import (
@@ -54,10 +55,12 @@ type Options struct {
 	// Tunnel carries the protocol within another one, above TLS: packages mqttws and amqpws have
 	// WebSocket. HTTPS has no tunnels. Nil: none.
 	Tunnel Tunnel
-	// WriteTimeout is how long a write may make no progress before the connection counts as lost: the
-	// socket takes no bytes and the peer's TCP acknowledges none (Linux). While the peer sends, a
-	// write has six times as long. A connection from Dial without a method SetWriteBuffer, such as a
-	// *tls.Conn, has this time for each 16 KB. HTTPS bounds whole requests instead. 0: 10 s.
+	// WriteTimeout is how long a write may make no progress before the connection counts as lost. It
+	// makes progress when the socket takes bytes, and on Linux when the peer's TCP acknowledges bytes.
+	// While data arrives from the peer, the limit is six times WriteTimeout. On a connection from Dial
+	// that is neither a socket (it has no method SetWriteBuffer) nor around one, each write has this
+	// time in all; TLS splits its data into writes of 16 KB. HTTPS bounds whole requests by
+	// Options.Timeout and refuses WriteTimeout. 0: 10 s.
 	WriteTimeout time.Duration
 	// ProductInfo is added to the name of the client that the hub sees: DeviceClientType over MQTT,
 	// com.microsoft:client-version over AMQP, the User-Agent over HTTPS. For leannet it belongs into

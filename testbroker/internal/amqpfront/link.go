@@ -124,7 +124,7 @@ func (a *conn) linksLocked(selector string, kind fault.LinkKind) []*hubLink {
 }
 
 // Links returns how many AMQP links of a kind are attached for a device, named as in
-// [Hub.Connections]. [LinkAny] counts all except the links for tokens.
+// testbroker.Hub.Connections. [fault.LinkAny] counts all except the links for tokens.
 func (f *Front) Links(device string, kind fault.LinkKind) int { return len(f.linksOf(device, kind)) }
 
 func (f *Front) linksOf(device string, kind fault.LinkKind) []*hubLink {
@@ -138,7 +138,7 @@ func (f *Front) linksOf(device string, kind fault.LinkKind) []*hubLink {
 }
 
 // DetachLinks detaches the AMQP links of a kind that are attached for a device, named as in
-// [Hub.Connections], and returns their number. An empty error is not sent.
+// testbroker.Hub.Connections, and returns their number. An empty error is not sent.
 func (f *Front) DetachLinks(device string, kind fault.LinkKind, e hubdata.AMQPError) int {
 	all := f.linksOf(device, kind)
 	for _, l := range all {
@@ -148,7 +148,7 @@ func (f *Front) DetachLinks(device string, kind fault.LinkKind, e hubdata.AMQPEr
 }
 
 // EndSessions ends the AMQP sessions in which links are attached for a device, named as in
-// [Hub.Connections], and returns their number. An empty error is not sent.
+// testbroker.Hub.Connections, and returns their number. An empty error is not sent.
 func (f *Front) EndSessions(device string, e hubdata.AMQPError) int {
 	n := 0
 	done := make(map[*amqp.Session]bool)
@@ -162,8 +162,8 @@ func (f *Front) EndSessions(device string, e hubdata.AMQPError) int {
 	return n
 }
 
-// CloseAMQP closes the AMQP connections of a device, named as in [Hub.Connections], and returns
-// their number. An empty error is not sent.
+// CloseAMQP closes the AMQP connections of a device, named as in testbroker.Hub.Connections, and
+// returns their number. An empty error is not sent.
 func (f *Front) CloseAMQP(device string, e hubdata.AMQPError) int {
 	h := f.hub
 	n := 0

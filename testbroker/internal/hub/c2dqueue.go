@@ -356,7 +356,8 @@ func (q *Queue) Pull(c *Conn) (hubdata.C2DRecord, bool) {
 	return e.C2DRecord, true
 }
 
-// Settle applies a client's outcome to a C2D message that it pulled; false when the lock has ended.
+// Settle applies an outcome over HTTPS to the C2D message that was pulled under a lock token. It
+// returns false when the lock has ended.
 func (q *Queue) Settle(lock string, to hubdata.C2DState) bool {
 	defer q.report()
 	q.mu.Lock()
@@ -401,8 +402,8 @@ func (q *Queue) Pause(c *Conn) {
 	}
 }
 
-// Acknowledge completes the C2D message that was delivered on a connection with a packet id. If its
-// lock has ended, it does nothing.
+// Acknowledge completes the C2D message that was delivered over MQTT with a packet id. If its lock
+// has ended, it does nothing.
 func (q *Queue) Acknowledge(c *Conn, packetID uint16) {
 	defer q.report()
 	q.mu.Lock()
@@ -416,8 +417,8 @@ func (q *Queue) Acknowledge(c *Conn, packetID uint16) {
 	}
 }
 
-// SettleTag applies a receiver's outcome to the C2D message that was delivered with a tag;
-// [Enqueued] delivers it again. It returns false when the lock has ended.
+// SettleTag applies an outcome over AMQP to the C2D message that was delivered to a receiver with a
+// tag; [hubdata.Enqueued] delivers it again. It returns false when the lock has ended.
 func (q *Queue) SettleTag(r Receiver, tag string, to hubdata.C2DState) bool {
 	defer q.Hub.Changed.Wake()
 	defer q.report()
