@@ -16,6 +16,7 @@ import (
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
 	"github.com/hubline-iot/hubline/testbroker/internal/dps"
 	"github.com/hubline-iot/hubline/testbroker/internal/dpshttp"
+	"github.com/hubline-iot/hubline/testbroker/internal/dpsmqtt"
 	"github.com/hubline-iot/hubline/testbroker/internal/hub"
 	"github.com/hubline-iot/hubline/testbroker/internal/web"
 )
@@ -87,7 +88,9 @@ func NewDPS(o *DPSOptions) (*DPS, error) {
 	if err != nil {
 		return nil, err
 	}
-	network.SetFronts(map[hubdata.Protocol]hub.Front{hubdata.HTTP: web.New(network, dpshttp.Routes(s))})
+	network.SetFronts(map[hubdata.Protocol]hub.Front{
+		hubdata.MQTT: dpsmqtt.New(s), hubdata.HTTP: web.New(network, dpshttp.Routes(s)),
+	})
 	return &DPS{network, s}, nil
 }
 
@@ -104,7 +107,7 @@ func (d *DPS) Close() error { return d.net.Close() }
 // dpsPort returns the protocol stack of a port that a provisioning service has.
 func dpsPort(p Port) (hub.Stack, error) {
 	row, ok := ports[p]
-	if !ok || row.stack.Protocol != hubdata.HTTP {
+	if !ok || row.stack.Protocol == hubdata.AMQP {
 		return hub.Stack{}, fmt.Errorf("testbroker: the provisioning service has no such port: %s", p)
 	}
 	return row.stack, nil
