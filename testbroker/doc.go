@@ -155,7 +155,8 @@
 // for devices, servicefront for back ends, and blobfront for the blob store. The last three share
 // internal/web. A front imports the hub and no other front. The provisioning service is package
 // internal/dps, with the fronts internal/dpsmqtt and dpshttp; its connections are those of a hub
-// without devices. Files are named after their subject: amqpfront/c2d.go settles C2D messages over AMQP.
+// without devices. Files are named after their subject: amqpfront/c2d.go settles C2D messages over
+// AMQP.
 //
 // # Limitations
 //
