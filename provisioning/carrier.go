@@ -21,7 +21,7 @@ type Session interface {
 	// Exchange sends one request and returns its answer. It returns when the Timeout of the Login has
 	// passed or ctx ends. After an error the session is only closed.
 	Exchange(ctx context.Context, r *Request) (*Answer, error)
-	// Close closes the connection, within a second. Nothing of the session runs when it returns.
+	// Close closes the connection, within a second.
 	Close()
 }
 

@@ -1,0 +1,205 @@
+// Package http carries registrations with the provisioning service over HTTPS, on net/http.
+//
+//	client, err := provisioning.New(id, http.New(nil), nil)
+//
+// A session has one connection, which the first request opens. Redirections are not followed. The
+// delay in Retry-After may be a number of seconds or a date, on any answer.
+//
+// # Certificates
+//
+// netopt.Options.Certificate authenticates an Identity without keys. The whole chain of the
+// certificate is sent, as an enrollment group requires. A certificate without its key is refused
+// before anything is sent.
+package http
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptrace"
+	"net/url"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/hubline-iot/hubline/internal/dialer"
+	"github.com/hubline-iot/hubline/internal/httpguard"
+	"github.com/hubline-iot/hubline/internal/percent"
+	"github.com/hubline-iot/hubline/internal/retryafter"
+	"github.com/hubline-iot/hubline/provisioning"
+	"github.com/hubline-iot/hubline/transport"
+	"github.com/hubline-iot/hubline/transport/netopt"
+)
+
+// protocol parameterizes the dialer and its errors.
+var protocol = dialer.Protocol{Name: "http", Secure: "443", Plain: "80", HTTP: true,
+	Kind: func(error) (transport.Kind, string, bool) { return 0, "", false }}
+
+// Carrier is a provisioning.Carrier over HTTPS. Several clients may share it.
+type Carrier struct {
+	dialer dialer.Dialer
+	agent  string
+	err    error // what Open returns for wrong options
+}
+
+var _ provisioning.Carrier = (*Carrier)(nil)
+
+// New returns a Carrier with these network settings, which are copied; nil means all defaults.
+// HTTPS uses neither Tunnel nor WriteTimeout. Open reports wrong settings, with Kind Invalid.
+func New(o *netopt.Options) *Carrier {
+	c := &Carrier{dialer: dialer.Dialer{Protocol: &protocol, ALPN: []string{"http/1.1"}}}
+	if o != nil {
+		c.dialer.Network = *o
+	}
+	c.agent = dialer.Agent(c.dialer.Network.ProductInfo)
+	for i := 0; i < len(c.agent); i++ {
+		if c.agent[i] < ' ' || c.agent[i] > '~' {
+			c.err = protocol.Invalid("options: ProductInfo " + strconv.Quote(c.dialer.Network.ProductInfo) +
+				" cannot go into a header; give printable ASCII")
+			return c
+		}
+	}
+	c.err = c.dialer.Resolve()
+	return c
+}
+
+// maxHeader bounds the header of an answer.
+const maxHeader = 32 << 10
+
+// closeTime bounds the close handshake of TLS.
+const closeTime = 250 * time.Millisecond
+
+// errSlow is the cause of a request that took too long.
+var errSlow = errors.New("no answer in time")
+
+// Open prepares a session. It does not connect.
+func (c *Carrier) Open(_ context.Context, l *provisioning.Login) (provisioning.Session, error) {
+	if c.err != nil {
+		return nil, c.err
+	}
+	s := &session{c: c, l: *l}
+	s.stack = &http.Transport{
+		DialContext: s.dial, DialTLSContext: s.dial, DisableCompression: true, MaxConnsPerHost: 1,
+		MaxResponseHeaderBytes: maxHeader,
+	}
+	return s, nil
+}
+
+type session struct {
+	c     *Carrier
+	l     provisioning.Login
+	stack *http.Transport
+
+	mu      sync.Mutex
+	sockets []net.Conn // below TLS, of all connections
+	spoke   bool       // the peer answered a request
+}
+
+// dial connects to the service. net/http may call it on a goroutine of its own.
+func (s *session) dial(ctx context.Context, _, _ string) (net.Conn, error) {
+	creds := s.l.Credentials()
+	d := s.c.dialer
+	cert, err := d.ClientCertificate(ctx, creds)
+	if err != nil {
+		return nil, protocol.Error(err)
+	}
+	outer, socket, err := d.Dial(ctx, creds, cert)
+	if err != nil {
+		return nil, protocol.Error(err)
+	}
+	s.mu.Lock()
+	s.sockets = append(s.sockets, socket)
+	s.mu.Unlock()
+	return httpguard.New(outer, maxHeader), nil
+}
+
+// Exchange makes one request.
+func (s *session) Exchange(ctx context.Context, r *provisioning.Request) (*provisioning.Answer, error) {
+	limited, cancel := context.WithTimeoutCause(ctx, s.l.Timeout, errSlow)
+	defer cancel()
+	trace := &httptrace.ClientTrace{GotConn: func(info httptrace.GotConnInfo) { info.Conn.(*httpguard.Conn).Next() }}
+	request, err := s.request(r)
+	if err != nil {
+		return nil, protocol.Invalid("the request has no URL: " + err.Error())
+	}
+	// an http.Client would show the URL in its errors
+	response, err := s.stack.RoundTrip(request.WithContext(httptrace.WithClientTrace(limited, trace)))
+	if err != nil {
+		return nil, s.failure(ctx, limited, err)
+	}
+	defer response.Body.Close()
+	s.spoke = true
+	body, err := io.ReadAll(io.LimitReader(response.Body, provisioning.MaxAnswer+1))
+	if err != nil {
+		return nil, s.failure(ctx, limited, err)
+	}
+	after, _ := retryafter.Headers(response.Header.Get, s.l.Now())
+	return &provisioning.Answer{Status: response.StatusCode, RetryAfter: after, Body: body}, nil
+}
+
+// request returns the HTTP request for r.
+func (s *session) request(r *provisioning.Request) (*http.Request, error) {
+	method, path := http.MethodPut, "/register"
+	if r.Operation != "" {
+		method, path = http.MethodGet, "/operations/"+encode(r.Operation)
+	}
+	target, err := url.Parse(s.c.dialer.Scheme() + "://" + s.l.Endpoint + "/" + encode(s.l.IDScope) + "/registrations/" +
+		encode(s.l.RegistrationID) + path + "?api-version=" + s.l.APIVersion)
+	if err != nil {
+		return nil, err
+	}
+	header := http.Header{"Accept": {"application/json"}, "User-Agent": {s.c.agent}}
+	if token := s.l.Token.Text.Reveal(); token != "" {
+		header.Set("Authorization", token)
+	}
+	h := &http.Request{Method: method, URL: target, Host: target.Host, Header: header, Proto: "HTTP/1.1", ProtoMajor: 1,
+		ProtoMinor: 1, Body: http.NoBody}
+	if len(r.Body) > 0 {
+		header.Set("Content-Type", "application/json")
+		h.ContentLength = int64(len(r.Body))
+		h.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(r.Body)), nil }
+		h.Body, _ = h.GetBody()
+	}
+	return h, nil
+}
+
+func encode(s string) string { return string(percent.Append(nil, s)) }
+
+// failure returns the error of an exchange without an answer.
+func (s *session) failure(ctx, limited context.Context, err error) error {
+	switch {
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	case limited.Err() != nil:
+		return &transport.Error{Kind: transport.Timeout, Scope: transport.Connection, Op: transport.OpRegister,
+			Proto: protocol.Name, Err: errSlow}
+	case transport.Find(err) != nil: // of dial
+		return err
+	}
+	e := protocol.Error(err)
+	if e.Kind == transport.Protocol && s.spoke {
+		e.Kind = transport.Network // the peer spoke HTTP before, so the data was damaged
+	}
+	return e
+}
+
+// Close closes the connection.
+func (s *session) Close() {
+	cut := time.AfterFunc(closeTime, s.cut)
+	s.stack.CloseIdleConnections()
+	cut.Stop()
+	s.cut()
+}
+
+// cut closes the sockets, which unblocks a close handshake.
+func (s *session) cut() {
+	s.mu.Lock()
+	sockets := s.sockets
+	s.mu.Unlock()
+	for _, socket := range sockets {
+		_ = socket.Close()
+	}
+}
