@@ -282,6 +282,12 @@ func TestLayers(t *testing.T) {
 			"the user brings the carrier as a value, so an unused protocol is never linked",
 		},
 		{
+			"carriers of provisioning know neither the device client nor the emulator, and not each other",
+			existing("./provisioning/http", "./provisioning/mqtt", "./provisioning/amqp"),
+			[]string{"device", "testbroker", "provisioning"}, []string{"provisioning"},
+			"imports go one way",
+		},
+		{
 			"firmware without models has no JSON", existing("./cross/arm/..."),
 			[]string{"pnp"}, nil,
 			"it links encoding/json, 122 KB flash",

@@ -18,6 +18,7 @@ import (
 	"github.com/hubline-iot/hubline/internal/memconn"
 	"github.com/hubline-iot/hubline/provisioning"
 	"github.com/hubline-iot/hubline/provisioning/http"
+	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/netopt"
@@ -213,7 +214,8 @@ func TestRefusedAndOddPeers(t *testing.T) {
 					_, _ = io.Copy(io.Discard, c)
 					_ = c.Close()
 				}()
-				_, err := register(t, &netopt.Options{Plaintext: true, Dial: network.DialContext}, nil)
+				_, err := register(t, &netopt.Options{Plaintext: true, Dial: network.DialContext},
+					&provisioning.Options{Policy: retrypolicy.NoRetry{}})
 				require.ErrorIs(t, err, row.kind, "%v", err)
 				require.Equal(t, transport.OpRegister, transport.Find(err).Op)
 				_ = network.Close()
