@@ -19,7 +19,7 @@ func TestAnUploadWhoseContextEndsSaysSo(t *testing.T) {
 	shutdown := errors.New("shutting down")
 	body := content(300 * kib)
 	for name, fault := range map[string]fault.Fault{
-		"waits for an upload URI": {Kind: fault.NoAnswer, Route: fault.RouteUpload, Times: -1},
+		"waits for an upload URI": {Kind: fault.SwallowAnswer, Route: fault.RouteUpload, Times: -1},
 		"waits for a block":       {Kind: fault.SlowBlob, Delay: time.Hour, Times: -1},
 		"is between two attempts": {Kind: fault.AnswerStatus, Route: fault.RouteUpload, Statuses: []int{503},
 			Times: -1, RetryAfter: 10 * time.Minute},
@@ -62,7 +62,7 @@ func TestANotificationThatTakesTooLongIsATimeout(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, r *rig) {
 		r.hub.Inject(fault.Fault{Kind: fault.AnswerStatus, Route: fault.RouteBlob, Statuses: []int{403},
 			Times: -1})
-		r.hub.Inject(fault.Fault{Kind: fault.NoAnswer, Route: fault.RouteUploadDone, Times: -1})
+		r.hub.Inject(fault.Fault{Kind: fault.SwallowAnswer, Route: fault.RouteUploadDone, Times: -1})
 		_, err := r.Upload(t.Context(), "a", bytes.NewReader(body), -1)
 		failed(t, err, transport.Timeout, "the hub could not be notified either")
 		require.NotErrorIs(t, err, transport.Cancelled)

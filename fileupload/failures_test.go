@@ -195,7 +195,7 @@ func TestTheGrantOfTheLastStepIsGivenBack(t *testing.T) {
 		}
 		inBubble(t, slow, func(t *testing.T, r *rig) {
 			expired(t, r)
-			r.hub.Inject(fault.Fault{Kind: fault.NoAnswer, Route: fault.RouteUploadDone})
+			r.hub.Inject(fault.Fault{Kind: fault.SwallowAnswer, Route: fault.RouteUploadDone})
 			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 			defer cancel()
 			_, err := r.Upload(ctx, "a", bytes.NewReader(body), -1)
@@ -218,7 +218,7 @@ func TestTheGrantOfTheLastStepIsGivenBack(t *testing.T) {
 	t.Run("NotifyTimeout holds", func(t *testing.T) {
 		inBubble(t, noRetry, func(t *testing.T, r *rig) {
 			expired(t, r)
-			r.hub.Inject(fault.Fault{Kind: fault.NoAnswer, Route: fault.RouteUploadDone})
+			r.hub.Inject(fault.Fault{Kind: fault.SwallowAnswer, Route: fault.RouteUploadDone})
 			r.hub.Inject(fault.Fault{Kind: fault.SlowAnswer, Route: fault.RouteUpload, After: 1,
 				Delay: 20 * time.Second})
 			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
@@ -307,7 +307,7 @@ func TestTheHubIsNotifiedOfCancellation(t *testing.T) {
 	})
 	t.Run("cancelled, and the hub does not answer", func(t *testing.T) {
 		inBubble(t, nil, func(t *testing.T, r *rig) {
-			r.hub.Inject(fault.Fault{Kind: fault.NoAnswer, Route: fault.RouteUpload})
+			r.hub.Inject(fault.Fault{Kind: fault.SwallowAnswer, Route: fault.RouteUpload})
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 			defer cancel()
 			began := time.Now()
@@ -403,7 +403,7 @@ func TestTheHubIsNotifiedAfterTheLastStep(t *testing.T) {
 		inBubble(t, func(_ *testbroker.Options, o *fileupload.Options) {
 			o.RetryPolicy = retrypolicy.NoRetry{}
 		}, func(t *testing.T, r *rig) {
-			in := r.hub.Inject(fault.Fault{Kind: fault.NoAnswer, Route: fault.RouteUploadDone, Times: -1})
+			in := r.hub.Inject(fault.Fault{Kind: fault.SwallowAnswer, Route: fault.RouteUploadDone, Times: -1})
 			result, err := r.Upload(t.Context(), "a", bytes.NewReader(body), -1)
 			failed(t, err, transport.RetryExpired, "the file is stored, but the hub was not notified")
 			require.ErrorIs(t, err, retrypolicy.ByPolicy)
@@ -433,7 +433,7 @@ func TestTheHubIsNotifiedOfFailures(t *testing.T) {
 	})
 	t.Run("closed", func(t *testing.T) {
 		inBubble(t, nil, func(t *testing.T, r *rig) {
-			in := r.hub.Inject(fault.Fault{Kind: fault.NoAnswer, Route: fault.RouteBlob})
+			in := r.hub.Inject(fault.Fault{Kind: fault.SwallowAnswer, Route: fault.RouteBlob})
 			go func() {
 				if in.WaitFired(t.Context(), 1) == nil {
 					r.Close()

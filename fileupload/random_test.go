@@ -51,11 +51,11 @@ func playFaults(t *testing.T, seed uint64) (fired int) {
 			{Kind: fault.CutBlobBody}, {Kind: fault.SlowBlob, Delay: 20 * time.Second}, {Kind: fault.DamageBlob},
 			{Kind: fault.AnswerStatus, Statuses: []int{500, 502, 503, 504, 429, 408}}, {Kind: fault.AnswerStatusAfter,
 				Statuses: []int{500, 503, 408, 429, 499, 502, 504}},
-			{Kind: fault.ResetBeforeRequest}, {Kind: fault.ResetAfterRequest}, {Kind: fault.NoAnswer},
+			{Kind: fault.ResetBeforeRequest}, {Kind: fault.ResetAfterRequest}, {Kind: fault.SwallowAnswer},
 			{Kind: fault.DropDuringAnswer},
 			{Kind: fault.SlowAnswer, Delay: 10 * time.Second}, {Kind: fault.WrongDate, Skew: 10 * time.Minute},
 			{Kind: fault.NoContentLength},
-			{Kind: fault.DropConnect}, {Kind: fault.NoConnack}, {Kind: fault.SlowConnack, Delay: 5 * time.Second},
+			{Kind: fault.DropConnect}, {Kind: fault.SwallowConnack}, {Kind: fault.SlowConnack, Delay: 5 * time.Second},
 		} {
 			f.Probability, f.Times = 0.04, -1
 			faults = append(faults, r.hub.Inject(f))

@@ -174,7 +174,7 @@ func TestUploadsSurvive(t *testing.T) {
 		{"internal error", fault.Fault{Kind: fault.AnswerStatus, Route: fault.RouteBlob, Statuses: []int{500},
 			Blob: fault.PutBlockList, RetryAfter: 3 * time.Second}, []string{"commit"}, 3 * time.Second},
 		{"slow", fault.Fault{Kind: fault.SlowBlob, Delay: 25 * time.Second}, nil, 25 * time.Second},
-		{"no answer", fault.Fault{Kind: fault.NoAnswer, Route: fault.RouteBlob, Blob: fault.PutBlockList},
+		{"no answer", fault.Fault{Kind: fault.SwallowAnswer, Route: fault.RouteBlob, Blob: fault.PutBlockList},
 			[]string{"commit"}, 30 * time.Second},
 		{"damage", fault.Fault{Kind: fault.DamageBlob, Blob: fault.PutBlock}, []string{"block 1"}, 0},
 		{"beginning refused", fault.Fault{Kind: fault.AnswerStatus, Route: fault.RouteUpload,
@@ -224,7 +224,7 @@ func TestRepeatedRequestsOfAnUpload(t *testing.T) {
 		{"notification", 300 * kib, fault.Fault{Route: fault.RouteUploadDone},
 			[]hubdata.UploadState{hubdata.UploadSucceeded}, 1},
 	} {
-		for _, kind := range []fault.Kind{fault.ResetAfterRequest, fault.NoAnswer,
+		for _, kind := range []fault.Kind{fault.ResetAfterRequest, fault.SwallowAnswer,
 			fault.DropDuringAnswer, fault.AnswerStatusAfter} {
 			t.Run(step.name+" "+kind.String(), func(t *testing.T) {
 				inBubble(t, func(_ *testbroker.Options, o *fileupload.Options) { o.Parallel = 1 }, func(t *testing.T, r *rig) {

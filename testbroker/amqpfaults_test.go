@@ -49,9 +49,9 @@ func TestFaultsOfMessages(t *testing.T) {
 		"DropAfterPublish":  {fault.Fault{Kind: fault.DropAfterPublish}, "connection", "", "", 1},
 		"DropAfterPuback":   {fault.Fault{Kind: fault.DropAfterPuback}, "either", "", "", 1},
 		"SwallowPuback":     {fault.Fault{Kind: fault.SwallowPuback}, "", "", deadline, 1},
-		"DelayPuback": {fault.Fault{Kind: fault.DelayPuback, Delay: 2 * time.Second}, "", "",
+		"SlowPuback": {fault.Fault{Kind: fault.SlowPuback, Delay: 2 * time.Second}, "", "",
 			deadline, 1},
-		"DelayPuback, short": {fault.Fault{Kind: fault.DelayPuback, Delay: time.Second / 2}, "none", "", "",
+		"SlowPuback, short": {fault.Fault{Kind: fault.SlowPuback, Delay: time.Second / 2}, "none", "", "",
 			1},
 		"Forget":           {fault.Fault{Kind: fault.Forget}, "none", "", "", 0},
 		"GarbageOnPublish": {fault.Fault{Kind: fault.GarbageOnPublish}, "connection", "", "", 1},
@@ -137,7 +137,7 @@ func TestFaultsOfAnAttach(t *testing.T) {
 		"another link":   {fault.Fault{Kind: fault.RefuseAttach, Link: fault.LinkTelemetry}, "none"},
 		"another device": {fault.Fault{Kind: fault.RefuseAttach, Device: "dev-2"}, "none"},
 		"SlowAttach":     {fault.Fault{Kind: fault.SlowAttach, Delay: time.Second / 2}, "slow"},
-		"NoAttach":       {fault.Fault{Kind: fault.NoAttach}, "deadline"},
+		"SwallowAttach":  {fault.Fault{Kind: fault.SwallowAttach}, "deadline"},
 		"DropOnAttach":   {fault.Fault{Kind: fault.DropOnAttach}, "connection"},
 		"Throttle":       {fault.Fault{Kind: fault.Throttle}, "com.microsoft:device-container-throttled"},
 		"Absent":         {fault.Fault{Kind: fault.Absent, Device: "dev-1", After: 0}, "connection"},
@@ -250,7 +250,7 @@ func TestFaultsOfTokens(t *testing.T) {
 		require.Equal(t, 200, c.put(token(d)))
 		require.Equal(t, 100*time.Second, time.Since(start))
 		require.Equal(t, 1, slow.Fired())
-		none := h.Inject(fault.Fault{Kind: fault.NoToken})
+		none := h.Inject(fault.Fault{Kind: fault.SwallowToken})
 		require.NoError(t, c.sender.Send(t.Context(), tokenMessage("1", "x", token(d)), nil))
 		_, err := c.receiver.Receive(soon(t), nil)
 		require.ErrorIs(t, err, context.DeadlineExceeded)
@@ -274,7 +274,7 @@ func TestFaultsOfAnOpen(t *testing.T) {
 			"amqp:connection:redirect"},
 		"GarbageOnConnect":  {fault.Fault{Kind: fault.GarbageOnConnect}, nil, "lost"},
 		"DropConnect":       {fault.Fault{Kind: fault.DropConnect}, nil, "EOF"},
-		"NoConnack":         {fault.Fault{Kind: fault.NoConnack}, nil, "timeout"},
+		"SwallowConnack":    {fault.Fault{Kind: fault.SwallowConnack}, nil, "timeout"},
 		"HalfOpen":          {fault.Fault{Kind: fault.HalfOpen}, nil, "timeout"},
 		"Absent":            {fault.Fault{Kind: fault.Absent}, nil, "refused"},
 		"RefuseSASL":        {fault.Fault{Kind: fault.RefuseSASL, Code: 4}, amqp.SASLTypeAnonymous(), "code 0x4"},

@@ -832,7 +832,7 @@ func TestCreditBeforeTheAnswer(t *testing.T) {
 func TestGivingUpAnAttach(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, d := newHub(t, nil)
-		for _, kind := range []fault.Kind{fault.NoAttach, fault.SlowAttach} {
+		for _, kind := range []fault.Kind{fault.SwallowAttach, fault.SlowAttach} {
 			h.Inject(fault.Fault{Kind: kind, Link: fault.LinkTelemetry, Delay: time.Minute})
 			p := dialFrames(t, h)
 			p.login(d)
@@ -898,7 +898,7 @@ func TestCloseOfAHubWithAMQP(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, d := newHub(t, nil)
 		h.Inject(fault.Fault{Kind: fault.SlowAttach, Link: fault.LinkTwinSender, Delay: time.Hour})
-		h.Inject(fault.Fault{Kind: fault.DelayPuback, Delay: time.Hour})
+		h.Inject(fault.Fault{Kind: fault.SlowPuback, Delay: time.Hour})
 		dialFrames(t, h)
 		half := dialFrames(t, h)
 		half.send([]byte("AMQP"))

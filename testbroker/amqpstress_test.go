@@ -34,17 +34,17 @@ func stressAMQP(t *testing.T, seed uint64) {
 	rng := rand.New(rand.NewPCG(seed, 2))
 	h, _ := newHub(t, &testbroker.Options{Seed: seed + 1, C2D: testbroker.C2DOptions{MaxDeliveries: 1000}})
 	kinds := []fault.Kind{
-		fault.RefuseConnect, fault.SlowConnack, fault.NoConnack, fault.DropConnect,
+		fault.RefuseConnect, fault.SlowConnack, fault.SwallowConnack, fault.DropConnect,
 		fault.GarbageOnConnect,
-		fault.DropBeforePublish, fault.DropAfterPublish, fault.DropAfterPuback, fault.DelayPuback,
+		fault.DropBeforePublish, fault.DropAfterPublish, fault.DropAfterPuback, fault.SlowPuback,
 		fault.SwallowPuback,
 		fault.GarbageOnPublish, fault.HalfOpen, fault.Throttle, fault.Absent, fault.Quota,
-		fault.RefuseAttach, fault.SlowAttach, fault.NoAttach, fault.DropOnAttach,
+		fault.RefuseAttach, fault.SlowAttach, fault.SwallowAttach, fault.DropOnAttach,
 		fault.WithholdCredit, fault.DetachWhileIdle,
 		fault.RejectMessage, fault.ReleaseMessage, fault.ModifyMessage, fault.CloseOnMessage,
 		fault.EndOnMessage,
 		fault.DetachOnMessage, fault.DetachAfterMessage,
-		fault.RefuseToken, fault.SlowToken, fault.NoToken, fault.DropOnToken,
+		fault.RefuseToken, fault.SlowToken, fault.SwallowToken, fault.DropOnToken,
 	}
 	var plan []fault.Fault
 	var pauses []time.Duration

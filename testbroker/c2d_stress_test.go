@@ -36,7 +36,7 @@ func commandStress(t *testing.T, seed uint64) {
 		MaxDeliveries: 1000, Window: 1 + rng.IntN(20)}})
 	clean := rng.IntN(2) == 0
 	kinds := []fault.Kind{
-		fault.RefuseConnect, fault.NoConnack, fault.DropConnect, fault.HalfOpen, fault.Absent,
+		fault.RefuseConnect, fault.SwallowConnack, fault.DropConnect, fault.HalfOpen, fault.Absent,
 		fault.ForgetSession,
 		fault.RefuseSubscribe, fault.DropOnSubscribe, fault.SlowSuback, fault.SwallowSuback,
 		fault.DropAfterPublish,

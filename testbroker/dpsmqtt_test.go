@@ -218,7 +218,7 @@ func TestConnectFaultsOfTheDPSOverMQTT(t *testing.T) {
 		d.Inject(fault.Fault{Kind: fault.DropOnSubscribe})
 		w.send(frame(0x82, []byte{0, 7}, append(str(dpsAnswers+"#"), 1)))
 		require.Error(t, w.end())
-		d.Inject(fault.Fault{Kind: fault.NoConnack})
+		d.Inject(fault.Fault{Kind: fault.SwallowConnack})
 		w = dialDPS(t, d)
 		w.send(hello.bytes())
 		w.conn.SetReadDeadline(time.Now().Add(time.Hour))

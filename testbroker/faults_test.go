@@ -152,10 +152,10 @@ func TestSlowConnack(t *testing.T) {
 	})
 }
 
-func TestNoConnack(t *testing.T) {
+func TestSwallowConnack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, d := newHub(t, nil)
-		in := h.Inject(fault.Fault{Kind: fault.NoConnack})
+		in := h.Inject(fault.Fault{Kind: fault.SwallowConnack})
 		w := dial(t, h)
 		w.send(connectOf(d).bytes())
 		require.NoError(t, w.conn.SetReadDeadline(time.Now().Add(24*time.Hour)))
@@ -167,12 +167,12 @@ func TestNoConnack(t *testing.T) {
 }
 
 func TestCloseDoesNotWaitForFaults(t *testing.T) {
-	for _, k := range []fault.Kind{fault.SlowConnack, fault.NoConnack, fault.DelayPuback,
+	for _, k := range []fault.Kind{fault.SlowConnack, fault.SwallowConnack, fault.SlowPuback,
 		fault.HalfOpen, fault.Throttle} {
 		t.Run(k.String(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				h, d := newHub(t, nil)
-				if k == fault.DelayPuback || k == fault.Throttle {
+				if k == fault.SlowPuback || k == fault.Throttle {
 					w := login(t, h, d)
 					h.Inject(fault.Fault{Kind: k, Delay: time.Hour, Rate: 0.001, Times: -1})
 					w.publish(1, events, "x")
@@ -303,7 +303,7 @@ func TestFaultsOfMessagesWithoutPuback(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, d := newHub(t, nil)
 		var unfit []*testbroker.Injected
-		for _, k := range []fault.Kind{fault.Forget, fault.SwallowPuback, fault.DelayPuback,
+		for _, k := range []fault.Kind{fault.Forget, fault.SwallowPuback, fault.SlowPuback,
 			fault.DropAfterPuback} {
 			unfit = append(unfit, h.Inject(fault.Fault{Kind: k, Delay: time.Hour}))
 		}
@@ -324,7 +324,7 @@ func TestFaultsOfMessagesWithoutPuback(t *testing.T) {
 func TestDelayedPubackKeepsOrderAndLetsOthersFlow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, d := newHub(t, nil)
-		in := h.Inject(fault.Fault{Kind: fault.DelayPuback, Delay: 10 * time.Second, After: 1})
+		in := h.Inject(fault.Fault{Kind: fault.SlowPuback, Delay: 10 * time.Second, After: 1})
 		w := login(t, h, d)
 		start := time.Now()
 		for id := range uint16(4) {
@@ -348,7 +348,7 @@ func TestDelayedPubackKeepsOrderAndLetsOthersFlow(t *testing.T) {
 func TestDropAfterADelayedPuback(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, d := newHub(t, nil)
-		h.Inject(fault.Fault{Kind: fault.DelayPuback, Delay: time.Second})
+		h.Inject(fault.Fault{Kind: fault.SlowPuback, Delay: time.Second})
 		in := h.Inject(fault.Fault{Kind: fault.DropAfterPuback})
 		w := login(t, h, d)
 		w.publish(1, events, "x")

@@ -521,7 +521,7 @@ func TestBadHTTP2(t *testing.T) {
 func TestCloseOverHTTPSLeavesNothing(t *testing.T) {
 	before := runtime.NumGoroutine()
 	h, d := newHub(t, nil)
-	h.Inject(fault.Fault{Kind: fault.NoAnswer, Route: fault.RouteReceive, Times: -1})
+	h.Inject(fault.Fault{Kind: fault.SwallowAnswer, Route: fault.RouteReceive, Times: -1})
 	h.Inject(fault.Fault{Kind: fault.SlowAnswer, Route: fault.RouteTelemetry, Delay: time.Hour, After: 10,
 		Times: -1})
 	var clients []*poster

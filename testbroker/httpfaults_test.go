@@ -47,8 +47,8 @@ func httpFaultCases() map[string]faultCase {
 			fault: F{Kind: fault.SlowConnack, Delay: 3 * time.Second, Times: 3},
 			want:  [3]int{fine, fine, fine}, stored: 3, fired: 1, took: 3 * time.Second,
 		},
-		"NoConnack": {
-			fault: F{Kind: fault.NoConnack},
+		"SwallowConnack": {
+			fault: F{Kind: fault.SwallowConnack},
 			want:  [3]int{0, fine, fine}, stored: 2, fired: 1, took: 10 * time.Second,
 		},
 		"DropConnect": {
@@ -71,8 +71,8 @@ func httpFaultCases() map[string]faultCase {
 			fault: F{Kind: fault.DropAfterPuback},
 			want:  [3]int{fine, fine, fine}, stored: 3, fired: 1, conns: [2]uint64{2, 2},
 		},
-		"DelayPuback": {
-			fault: F{Kind: fault.DelayPuback, Delay: 4 * time.Second},
+		"SlowPuback": {
+			fault: F{Kind: fault.SlowPuback, Delay: 4 * time.Second},
 			want:  [3]int{fine, fine, fine}, stored: 3, fired: 1, took: 4 * time.Second,
 		},
 		"SwallowPuback": {
@@ -171,8 +171,8 @@ func moreHTTPFaultCases() map[string]faultCase {
 			fault: F{Kind: fault.ResetAfterRequest},
 			want:  [3]int{0, fine, fine}, stored: 3, fired: 1, conns: [2]uint64{2, 2},
 		},
-		"NoAnswer": {
-			fault: F{Kind: fault.NoAnswer, Times: 2},
+		"SwallowAnswer": {
+			fault: F{Kind: fault.SwallowAnswer, Times: 2},
 			want:  [3]int{0, 0, fine}, stored: 3, fired: 2, took: 10 * time.Second,
 		},
 		"DropDuringAnswer": {

@@ -31,9 +31,9 @@ func stress(t *testing.T, seed uint64) {
 	rng := rand.New(rand.NewPCG(seed, 1))
 	h, _ := newHub(t, &testbroker.Options{Seed: seed + 1})
 	kinds := []fault.Kind{
-		fault.RefuseConnect, fault.SlowConnack, fault.NoConnack, fault.DropConnect,
+		fault.RefuseConnect, fault.SlowConnack, fault.SwallowConnack, fault.DropConnect,
 		fault.DropDuringPublish, fault.DropBeforePublish, fault.DropAfterPublish, fault.DropAfterPuback,
-		fault.DelayPuback, fault.SwallowPuback, fault.HalfOpen, fault.Throttle, fault.Absent,
+		fault.SlowPuback, fault.SwallowPuback, fault.HalfOpen, fault.Throttle, fault.Absent,
 		fault.Quota,
 	}
 	var faults []*testbroker.Injected

@@ -47,13 +47,14 @@ var (
 var (
 	lasting  = []fault.Kind{fault.HalfOpen, fault.Throttle, fault.Absent, fault.Quota}
 	requests = []fault.Kind{
-		fault.AnswerStatus, fault.AnswerStatusAfter, fault.ResetBeforeRequest, fault.ResetAfterRequest, fault.NoAnswer,
+		fault.AnswerStatus, fault.AnswerStatusAfter, fault.ResetBeforeRequest, fault.ResetAfterRequest, fault.SwallowAnswer,
 		fault.DropDuringAnswer,
 		fault.SlowAnswer,
 		fault.GarbageAnswer, fault.WrongDate, fault.NoContentLength,
 	}
 	blobs    = []fault.Kind{fault.CutBlobBody, fault.SlowBlob, fault.DamageBlob, fault.ExpireUpload}
-	attaches = []fault.Kind{fault.RefuseAttach, fault.SlowAttach, fault.NoAttach, fault.DropOnAttach, fault.WithholdCredit,
+	attaches = []fault.Kind{fault.RefuseAttach, fault.SlowAttach, fault.SwallowAttach, fault.DropOnAttach,
+		fault.WithholdCredit,
 		fault.DetachWhileIdle}
 	detaches   = []fault.Kind{fault.DetachWhileIdle, fault.DetachOnMessage, fault.DetachAfterMessage}
 	conditions = append([]fault.Kind{fault.RefuseConnect, fault.RefuseAttach, fault.RejectMessage, fault.CloseOnMessage,
@@ -71,7 +72,7 @@ var (
 		fault.DropOnMethodAnswer, fault.SwallowMethodAnswer, fault.SlowMethodAnswer, fault.DropAfterMethodAnswer,
 	}
 	slow = []fault.Kind{
-		fault.SlowConnack, fault.DelayPuback, fault.SlowSuback, fault.SlowAttach, fault.WithholdCredit, fault.DetachWhileIdle,
+		fault.SlowConnack, fault.SlowPuback, fault.SlowSuback, fault.SlowAttach, fault.WithholdCredit, fault.DetachWhileIdle,
 		fault.SlowToken,
 		fault.SlowAnswer, fault.SlowTwin,
 		fault.SlowDesired, fault.SlowMethod, fault.SlowMethodAnswer, fault.SlowBlob,

@@ -394,7 +394,7 @@ func TestFirmwareThatSleepsFeedsTheWatchdog(t *testing.T) {
 func TestFirmwareDropsTheOldestReading(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
-		slow := b.hub.Inject(fault.Fault{Kind: fault.DelayPuback, Times: -1, Delay: 25 * time.Second})
+		slow := b.hub.Inject(fault.Fault{Kind: fault.SlowPuback, Times: -1, Delay: 25 * time.Second})
 		c := b.config(1)
 		c.Slots = 16
 		f, err := board.New(c)

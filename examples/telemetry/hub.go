@@ -62,9 +62,9 @@ var schedule = []step{
 		Delay: 600 * time.Millisecond}, true, 0},
 	{8600 * time.Millisecond, "cuts and drops the next connect unanswered", fault.Fault{Kind: fault.DropConnect},
 		true, 0},
-	{9600 * time.Millisecond, "cuts and never answers the next connect", fault.Fault{Kind: fault.NoConnack},
+	{9600 * time.Millisecond, "cuts and never answers the next connect", fault.Fault{Kind: fault.SwallowConnack},
 		true, 0},
-	{11400 * time.Millisecond, "delays 50 PUBACKs by 300 ms", fault.Fault{Kind: fault.DelayPuback, Times: 50,
+	{11400 * time.Millisecond, "delays 50 PUBACKs by 300 ms", fault.Fault{Kind: fault.SlowPuback, Times: 50,
 		Delay: 300 * time.Millisecond}, false, hubdata.MQTT | hubdata.AMQP},
 	{11400 * time.Millisecond, "takes 300 ms for each of 4 answers", fault.Fault{Kind: fault.SlowAnswer,
 		Times: 4, Delay: 300 * time.Millisecond, Route: fault.RouteTelemetry}, false, 0},
@@ -108,7 +108,7 @@ func newFaultyHub(out *printer, ports setup.Ports) (*faultyHub, error) {
 	s := &faultyHub{out: out, protocol: ports.Protocol}
 	s.ctx, s.stop = context.WithCancel(context.Background())
 	hub, err := testbroker.New(&testbroker.Options{OnEvent: func(e event.Event) {
-		if e.Kind == event.FaultFired && e.Fault != fault.DelayPuback && e.Fault != fault.Throttle {
+		if e.Kind == event.FaultFired && e.Fault != fault.SlowPuback && e.Fault != fault.Throttle {
 			out.line("       hub %v", e)
 		}
 	}})

@@ -140,7 +140,7 @@ func (h *Broker) HoldAnswers(on bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if on {
-		h.held = h.Inject(fault.Fault{Kind: fault.DelayPuback, Times: -1, Delay: 20 * time.Second})
+		h.held = h.Inject(fault.Fault{Kind: fault.SlowPuback, Times: -1, Delay: 20 * time.Second})
 	} else {
 		h.held.Remove()
 	}
@@ -161,7 +161,7 @@ func (h *Broker) Refuse(r transporttest.Refusal) {
 	case transporttest.Unreachable:
 		h.refusal = h.Inject(fault.Fault{Kind: fault.Absent})
 	case transporttest.Mute:
-		h.refusal = h.Inject(fault.Fault{Kind: fault.NoConnack, Times: -1})
+		h.refusal = h.Inject(fault.Fault{Kind: fault.SwallowConnack, Times: -1})
 	case transporttest.Unavailable:
 		h.refusal = h.Inject(fault.Fault{Kind: fault.RefuseConnect, Times: -1})
 	case transporttest.None:

@@ -105,7 +105,7 @@ func (l *httpRowList) connects() {
 	l.add(" failing over", atConnect, F{Kind: fault.RefuseConnect, Status: 404, ErrorCode: 404012},
 		kinds(unavailable))
 	l.add("", atConnect, F{Kind: fault.SlowConnack, Delay: 3 * time.Second}, nil)
-	l.add("", atConnect, F{Kind: fault.NoConnack}, kinds(timeout))
+	l.add("", atConnect, F{Kind: fault.SwallowConnack}, kinds(timeout))
 	l.add("", atConnect, F{Kind: fault.DropConnect}, kinds(network))
 }
 
@@ -169,7 +169,7 @@ func (l *httpRowList) messages() {
 	}
 	// an orderly end of an idle connection is not a loss
 	l.add("", atPublish, F{Kind: fault.DropAfterPuback}, kinds(network), perhaps)
-	l.add("", atPublish, F{Kind: fault.DelayPuback, Delay: 3 * time.Second}, nil)
+	l.add("", atPublish, F{Kind: fault.SlowPuback, Delay: 3 * time.Second}, nil)
 	l.add("", atPublish, F{Kind: fault.SwallowPuback}, kinds(timeout))
 	l.add("", atPublish, F{Kind: fault.GarbageOnPublish}, kinds(network))
 }
@@ -187,7 +187,7 @@ func (l *httpRowList) requests() {
 			kinds []transport.Kind
 		}{
 			{fault.ResetBeforeRequest, kinds(network)}, {fault.ResetAfterRequest, kinds(network)},
-			{fault.NoAnswer, kinds(timeout)},
+			{fault.SwallowAnswer, kinds(timeout)},
 			{fault.DropDuringAnswer, kinds(network)}, {fault.GarbageAnswer, kinds(network)},
 			{fault.SlowAnswer, nil}, {fault.WrongDate, nil},
 		} {

@@ -39,7 +39,7 @@ func mqttRows() []row {
 	rows := []row{
 		{name: "RefuseConnect 3", fault: F{Kind: fault.RefuseConnect, Code: 3, Times: 2}, kinds: kinds(unavailable)},
 		{name: "SlowConnack", fault: F{Kind: fault.SlowConnack, Delay: 3 * time.Second}},
-		{name: "NoConnack", fault: F{Kind: fault.NoConnack}, kinds: kinds(timeout)},
+		{name: "SwallowConnack", fault: F{Kind: fault.SwallowConnack}, kinds: kinds(timeout)},
 		{name: "DropConnect", fault: F{Kind: fault.DropConnect}, kinds: kinds(network)},
 		{name: "GarbageOnConnect", fault: F{Kind: fault.GarbageOnConnect}, kinds: kinds(network, protocol)},
 		{name: "RefuseSubscribe", fault: F{Kind: fault.RefuseSubscribe}, class: atSubscribe, kinds: kinds(unavailable)},
@@ -54,7 +54,7 @@ func mqttRows() []row {
 		{name: "DropDuringPublish", fault: F{Kind: fault.DropDuringPublish}, class: atPublish, kinds: kinds(network)},
 		{name: "DropAfterPublish", fault: F{Kind: fault.DropAfterPublish}, class: atPublish, kinds: kinds(network)},
 		{name: "DropAfterPuback", fault: F{Kind: fault.DropAfterPuback}, class: atPublish, kinds: kinds(network)},
-		{name: "DelayPuback", fault: F{Kind: fault.DelayPuback, Delay: 3 * time.Second}, class: atPublish},
+		{name: "SlowPuback", fault: F{Kind: fault.SlowPuback, Delay: 3 * time.Second}, class: atPublish},
 		{name: "SwallowPuback", fault: F{Kind: fault.SwallowPuback}, class: atPublish, kinds: kinds(timeout)},
 		{name: "StrayPuback", fault: F{Kind: fault.StrayPuback}, class: atPublish},
 		{name: "DuplicatePuback", fault: F{Kind: fault.DuplicatePuback}, class: atPublish},

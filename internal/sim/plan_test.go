@@ -171,9 +171,9 @@ func durations(r *rand.Rand) func(from, to time.Duration) time.Duration {
 
 func drawFault(r *rand.Rand, between func(from, to time.Duration) time.Duration) fault.Fault {
 	kinds := []fault.Kind{
-		fault.RefuseConnect, fault.SlowConnack, fault.NoConnack, fault.DropConnect,
+		fault.RefuseConnect, fault.SlowConnack, fault.SwallowConnack, fault.DropConnect,
 		fault.DropDuringPublish, fault.DropBeforePublish, fault.DropAfterPublish, fault.DropAfterPuback,
-		fault.DelayPuback, fault.SwallowPuback, fault.HalfOpen, fault.Throttle, fault.Absent,
+		fault.SlowPuback, fault.SwallowPuback, fault.HalfOpen, fault.Throttle, fault.Absent,
 	}
 	f := fault.Fault{Kind: kinds[r.IntN(len(kinds))], After: r.IntN(20), Times: 1 + r.IntN(5)}
 	if r.IntN(4) == 0 {
@@ -183,7 +183,7 @@ func drawFault(r *rand.Rand, between func(from, to time.Duration) time.Duration)
 	case fault.RefuseConnect:
 		f.Code = []byte{1, 2, 3, 3, 3, 4, 5, 6, 200}[r.IntN(9)]
 		f.After = 0
-	case fault.SlowConnack, fault.NoConnack, fault.DropConnect:
+	case fault.SlowConnack, fault.SwallowConnack, fault.DropConnect:
 		f.After = r.IntN(2)
 	case fault.HalfOpen, fault.Throttle, fault.Absent:
 		f = fault.Fault{Kind: f.Kind, For: between(time.Second, 90*time.Second)}
@@ -209,11 +209,11 @@ func drawAMQP(p *plan, r *rand.Rand) {
 	}
 	kinds := []fault.Kind{
 		fault.RefuseConnect, fault.GarbageOnConnect, fault.GarbageOnPublish,
-		fault.RefuseAttach, fault.SlowAttach, fault.NoAttach, fault.DropOnAttach,
+		fault.RefuseAttach, fault.SlowAttach, fault.SwallowAttach, fault.DropOnAttach,
 		fault.WithholdCredit, fault.DetachWhileIdle,
 		fault.RejectMessage, fault.ReleaseMessage, fault.ModifyMessage, fault.CloseOnMessage,
 		fault.EndOnMessage, fault.DetachOnMessage, fault.DetachAfterMessage,
-		fault.RefuseSASL, fault.RefuseToken, fault.SlowToken, fault.NoToken, fault.DropOnToken,
+		fault.RefuseSASL, fault.RefuseToken, fault.SlowToken, fault.SwallowToken, fault.DropOnToken,
 	}
 	for range r.IntN(12) {
 		s := step{at: between(0, p.length), what: inject}
@@ -248,7 +248,7 @@ func drawHTTP(p *plan, r *rand.Rand) {
 	kinds := []fault.Kind{
 		fault.RefuseConnect, fault.AnswerStatus, fault.AnswerStatus, fault.AnswerStatus,
 		fault.AnswerStatusAfter, fault.AnswerStatusAfter,
-		fault.ResetBeforeRequest, fault.ResetAfterRequest, fault.NoAnswer, fault.DropDuringAnswer,
+		fault.ResetBeforeRequest, fault.ResetAfterRequest, fault.SwallowAnswer, fault.DropDuringAnswer,
 		fault.SlowAnswer, fault.GarbageAnswer,
 		fault.WrongDate, fault.NoContentLength, fault.GarbageOnPublish,
 	}

@@ -79,7 +79,7 @@ func drawTwinLinks(p *plan, r *rand.Rand) {
 	links := []fault.LinkKind{fault.LinkTwinSender, fault.LinkTwinReceiver, fault.LinkMethodSender,
 		fault.LinkMethodReceiver}
 	kinds := []fault.Kind{
-		fault.RefuseAttach, fault.SlowAttach, fault.NoAttach, fault.DropOnAttach,
+		fault.RefuseAttach, fault.SlowAttach, fault.SwallowAttach, fault.DropOnAttach,
 		fault.WithholdCredit, fault.DetachWhileIdle,
 	}
 	conditions := []string{"", "amqp:internal-error", "amqp:link:detach-forced",

@@ -65,7 +65,7 @@ type Fault struct {
 	Unclosed bool
 	// UndeliverableHere sets the flag undeliverable-here of ModifyMessage.
 	UndeliverableHere bool
-	// Delay is the delay of SlowConnack, DelayPuback, SlowSuback, SlowAttach, WithholdCredit,
+	// Delay is the delay of SlowConnack, SlowPuback, SlowSuback, SlowAttach, WithholdCredit,
 	// DetachWhileIdle, SlowToken, SlowAnswer, SlowTwin, SlowDesired, SlowMethod, SlowMethodAnswer and
 	// SlowBlob. 0: none, except for WithholdCredit, which then gives no credit at all.
 	Delay time.Duration

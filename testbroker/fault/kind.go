@@ -1,6 +1,8 @@
 package fault
 
-// Kind is the kind of a fault.
+// Kind is the kind of a fault. In the names, Slow means that something happens after Delay, Swallow
+// that something is never sent or is thrown away, Refuse that the hub answers with a refusal, Drop
+// that the connection ends, and Garbage or Garble that wrong bytes are sent.
 type Kind uint16
 
 // Faults of a connect. Each happens to CONNECT packets, before the credentials are checked unless
@@ -11,8 +13,9 @@ const (
 	RefuseConnect Kind = iota + 1
 	// SlowConnack handles the CONNECT after Delay.
 	SlowConnack
-	// NoConnack sends no answer. The connection stays open until the client gives up.
-	NoConnack
+	// SwallowConnack leaves the CONNECT unanswered. The connection stays open until the client gives
+	// up.
+	SwallowConnack
 	// DropConnect closes the connection without an answer.
 	DropConnect
 	// ForgetSession drops the session of a client that is about to resume it. It happens to CONNECT
@@ -34,8 +37,8 @@ const (
 	// DropAfterPuback ends the connection in order right after sending the PUBACK, so that the client
 	// can read it.
 	DropAfterPuback
-	// DelayPuback sends the PUBACK after Delay. Later PUBACKs wait for it; other packets do not.
-	DelayPuback
+	// SlowPuback sends the PUBACK after Delay. Later PUBACKs wait for it; other packets do not.
+	SlowPuback
 	// SwallowPuback stores the message and never sends the PUBACK. The connection stays open.
 	SwallowPuback
 	// Forget sends the PUBACK without storing the message. Use it to prove that a test detects the
@@ -122,8 +125,8 @@ const (
 	RefuseAttach Kind = iota + 100
 	// SlowAttach answers the attach after Delay.
 	SlowAttach
-	// NoAttach never answers the attach.
-	NoAttach
+	// SwallowAttach never answers the attach.
+	SwallowAttach
 	// DropOnAttach cuts the connection with RST.
 	DropOnAttach
 	// WithholdCredit gives the client no credit until Delay has passed, or never if Delay is zero. It
@@ -163,8 +166,8 @@ const (
 	RefuseToken
 	// SlowToken handles the put-token after Delay.
 	SlowToken
-	// NoToken leaves the put-token unanswered and ignores the token.
-	NoToken
+	// SwallowToken leaves the put-token unanswered and ignores the token.
+	SwallowToken
 	// DropOnToken cuts the connection with RST.
 	DropOnToken
 )
@@ -182,8 +185,8 @@ const (
 	ResetBeforeRequest
 	// ResetAfterRequest executes the request and cuts the connection with RST without an answer.
 	ResetAfterRequest
-	// NoAnswer executes the request and never answers. The connection stays open.
-	NoAnswer
+	// SwallowAnswer executes the request and never answers. The connection stays open.
+	SwallowAnswer
 	// DropDuringAnswer sends half of the answer and ends the connection in order; over HTTP/2 it
 	// resets the stream.
 	DropDuringAnswer

@@ -54,7 +54,7 @@ func TestTokensAreLate(t *testing.T) {
 		h.dev1(t, h.options()).requireSends("x")
 		require.InDelta(t, 15, time.Since(began).Seconds(), 0.2)
 
-		h.inject(fault.Fault{Kind: fault.NoToken})
+		h.inject(fault.Fault{Kind: fault.SwallowToken})
 		began = time.Now()
 		_, err := tryStart(t, amqp.New(h.options()), h.CredsWith(t, ""))
 		require.Equal(t, transport.Timeout, transport.KindOf(err), "%v", err)

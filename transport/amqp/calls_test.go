@@ -335,7 +335,7 @@ func TestARefusedSenderOfAPairFailsAtOnce(t *testing.T) {
 		r := h.dev1(t, h.options())
 		refused := h.inject(fault.Fault{Kind: fault.RefuseAttach, Link: fault.LinkTwinSender, Times: -1,
 			Condition: "amqp:resource-limit-exceeded"})
-		silent := h.inject(fault.Fault{Kind: fault.NoAttach, Link: fault.LinkTwinReceiver, Times: -1})
+		silent := h.inject(fault.Fault{Kind: fault.SwallowAttach, Link: fault.LinkTwinReceiver, Times: -1})
 		began := time.Now()
 		require.ErrorIs(t, r.ask(&transport.Request{ID: 1, Op: transport.OpTwinGet}).Err, transport.Quota)
 		require.Less(t, time.Since(began), 100*time.Millisecond)

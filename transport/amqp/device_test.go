@@ -141,7 +141,7 @@ func TestCloseIsBounded(t *testing.T) {
 			h.inject(fault.Fault{Kind: fault.WithholdCredit, Times: -1})
 		},
 		"attach hangs": func(_ *testing.T, h *hub, _ *device.Client) {
-			h.inject(fault.Fault{Kind: fault.NoAttach, Times: -1})
+			h.inject(fault.Fault{Kind: fault.SwallowAttach, Times: -1})
 		},
 		"no outcomes": func(_ *testing.T, h *hub, _ *device.Client) {
 			h.inject(fault.Fault{Kind: fault.SwallowPuback, Times: -1})
@@ -151,7 +151,7 @@ func TestCloseIsBounded(t *testing.T) {
 		},
 		"hub gone": func(_ *testing.T, h *hub, _ *device.Client) { h.inject(fault.Fault{Kind: fault.Absent}) },
 		"token hangs": func(_ *testing.T, h *hub, _ *device.Client) {
-			h.inject(fault.Fault{Kind: fault.NoToken, Times: -1})
+			h.inject(fault.Fault{Kind: fault.SwallowToken, Times: -1})
 			h.Drop("")
 		},
 	} {

@@ -61,7 +61,7 @@ func TestAnIdleSessionHasFewGoroutines(t *testing.T) {
 func TestALateOutcomeIsReported(t *testing.T) {
 	bubble(t, func(t *testing.T, h *hub) {
 		r := h.dev1(t, h.options())
-		h.inject(fault.Fault{Kind: fault.DelayPuback, Delay: 100 * time.Second, Times: 2})
+		h.inject(fault.Fault{Kind: fault.SlowPuback, Delay: 100 * time.Second, Times: 2})
 		require.NoError(t, r.outcome("x", 200*time.Second))
 		r.sink.forget()
 		r.send(0, "y")
@@ -84,7 +84,7 @@ func TestManyOutcomesOutOfOrder(t *testing.T) {
 		o.Batch = 1
 		r := h.dev1(t, o)
 		h.inject(fault.Fault{Kind: fault.RejectMessage, Condition: "amqp:not-allowed", Times: -1, Probability: 0.3})
-		h.inject(fault.Fault{Kind: fault.DelayPuback, Delay: time.Second, Times: -1})
+		h.inject(fault.Fault{Kind: fault.SlowPuback, Delay: time.Second, Times: -1})
 		for tag := 0; tag < n; tag += 40 {
 			bodies := make([]string, 40)
 			for i := range bodies {

@@ -129,7 +129,7 @@ func TestALinkIsRefused(t *testing.T) {
 			transport.Unauthorized, 0},
 		"throttled": {fault.Fault{Kind: fault.RefuseAttach,
 			Condition: "com.microsoft:device-container-throttled"}, transport.Throttled, 0},
-		"no answer": {fault.Fault{Kind: fault.NoAttach}, transport.Timeout, 20 * time.Second},
+		"no answer": {fault.Fault{Kind: fault.SwallowAttach}, transport.Timeout, 20 * time.Second},
 		"cut":       {fault.Fault{Kind: fault.DropOnAttach}, transport.Network, 0},
 	} {
 		t.Run(name, func(t *testing.T) {

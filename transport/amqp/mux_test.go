@@ -100,9 +100,9 @@ func TestOneBadDevice(t *testing.T) {
 		"no credit":        {Kind: fault.WithholdCredit},
 		"no outcomes":      {Kind: fault.SwallowPuback},
 		"attach refused":   {Kind: fault.RefuseAttach, Condition: "amqp:not-found"},
-		"attach hangs":     {Kind: fault.NoAttach},
+		"attach hangs":     {Kind: fault.SwallowAttach},
 		"token refused":    {Kind: fault.RefuseToken},
-		"token unanswered": {Kind: fault.NoToken},
+		"token unanswered": {Kind: fault.SwallowToken},
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, h *hub) {
@@ -300,7 +300,7 @@ func TestManyBadDevices(t *testing.T) {
 		keep := fleet(t, h, mux, 3)
 		for i := range 40 {
 			id := fmt.Sprintf("bad-%d", i)
-			h.inject(fault.Fault{Kind: fault.NoToken, Device: id, Times: -1})
+			h.inject(fault.Fault{Kind: fault.SwallowToken, Device: id, Times: -1})
 			bad, err := device.New(h.device(t, id), mux, nil)
 			require.NoError(t, err)
 			defer bad.Close()

@@ -254,7 +254,7 @@ func TestABadDeviceNeitherSpinsNorDisturbsOthers(t *testing.T) {
 		"refused for good": {fault.Fault{Kind: fault.RefuseToken, Status: 401}, 1},
 		"refused for now":  {fault.Fault{Kind: fault.RefuseToken, Status: 503}, 90},
 		"throttled":        {fault.Fault{Kind: fault.RefuseToken, Status: 429}, 30},
-		"unanswered":       {fault.Fault{Kind: fault.NoToken}, 40},
+		"unanswered":       {fault.Fault{Kind: fault.SwallowToken}, 40},
 		"link refused":     {fault.Fault{Kind: fault.RefuseAttach, Link: fault.LinkC2D}, 90},
 		"link lost at once": {fault.Fault{Kind: fault.DetachWhileIdle, Link: fault.LinkC2D,
 			Delay: time.Millisecond}, 90},

@@ -109,8 +109,8 @@ func TestAGateway(t *testing.T) {
 func TestAPeerThatNeverAnswers(t *testing.T) {
 	bubble(t, func(t *testing.T, h *hub) {
 		for _, f := range []fault.Fault{
-			{Kind: fault.NoConnack}, {Kind: fault.SlowConnack, Delay: time.Hour}, {Kind: fault.MuteHandshake},
-			{Kind: fault.NoToken},
+			{Kind: fault.SwallowConnack}, {Kind: fault.SlowConnack, Delay: time.Hour}, {Kind: fault.MuteHandshake},
+			{Kind: fault.SwallowToken},
 		} {
 			in := h.inject(f)
 			o := h.options()

@@ -124,13 +124,13 @@ var vectors = []vector{
 	}},
 	{what: "the session for tokens is not opened in time", java: true, kind: transport.Timeout, retry: true,
 		play: func(t *testing.T, h *hub) error {
-			h.inject(fault.Fault{Kind: fault.NoAttach, Link: fault.LinkCBSReceiver})
+			h.inject(fault.Fault{Kind: fault.SwallowAttach, Link: fault.LinkCBSReceiver})
 			_, err := tryStart(t, amqp.New(h.options()), h.CredsWith(t, ""))
 			return err
 		}},
 	{what: "the device's session is not opened in time", java: true, kind: transport.Timeout, retry: true,
 		play: func(t *testing.T, h *hub) error {
-			h.inject(fault.Fault{Kind: fault.NoAttach, Link: fault.LinkTelemetry})
+			h.inject(fault.Fault{Kind: fault.SwallowAttach, Link: fault.LinkTelemetry})
 			r := h.dev1(t, h.options())
 			r.send(0, "x")
 			return r.requireEnd(transport.Timeout)

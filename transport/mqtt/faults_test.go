@@ -38,7 +38,7 @@ func breakSessions(t *testing.T, seed uint64) {
 	for kind, chance := range map[fault.Kind]float64{
 		fault.DropDuringPublish: 0.01, fault.DropBeforePublish: 0.01, fault.DropAfterPublish: 0.01,
 		fault.DropAfterPuback: 0.01, fault.SwallowPuback: 0.002, fault.RefuseConnect: 0.2,
-		fault.DropConnect: 0.2, fault.NoConnack: 0.1,
+		fault.DropConnect: 0.2, fault.SwallowConnack: 0.1,
 	} {
 		hub.Inject(fault.Fault{Kind: kind, Times: -1, Probability: chance})
 	}

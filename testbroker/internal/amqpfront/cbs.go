@@ -178,7 +178,7 @@ func (a *conn) putToken(l *hubLink, d amqp.Delivery) error {
 			a.c.CutFor(hub.FaultError(fault.DropOnToken))
 			return hub.FaultError(fault.DropOnToken)
 		}
-		if in := h.Faults.Take(fault.NoToken, id); in != nil {
+		if in := h.Faults.Take(fault.SwallowToken, id); in != nil {
 			h.HappenedTo(in, a.c, id)
 			return nil
 		}

@@ -37,7 +37,7 @@ func (a *conn) attachFaults(l *hubLink) error {
 		h.HappenedTo(in, c, l.id)
 		return wireFault(&in.Fault)
 	}
-	if in := takeLink(&h.Faults, fault.NoAttach, l); in != nil {
+	if in := takeLink(&h.Faults, fault.SwallowAttach, l); in != nil {
 		h.HappenedTo(in, c, l.id)
 		return amqp.ErrLater
 	}

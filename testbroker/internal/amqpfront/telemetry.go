@@ -104,7 +104,7 @@ func (a *conn) acknowledge(l *hubLink, d amqp.Delivery) {
 		return
 	}
 	var due time.Time
-	if in := h.Faults.Take(fault.DelayPuback, id); in != nil {
+	if in := h.Faults.Take(fault.SlowPuback, id); in != nil {
 		due = time.Now().Add(in.Fault.Delay)
 		h.HappenedTo(in, c, id)
 	}

@@ -98,7 +98,7 @@ func acknowledge(q *web.Request) web.Answer {
 	if in := h.Faults.Take(fault.SwallowPuback, q.ID); in != nil {
 		return q.Mute(in)
 	}
-	if in := h.Faults.Take(fault.DelayPuback, q.ID); in != nil {
+	if in := h.Faults.Take(fault.SlowPuback, q.ID); in != nil {
 		q.Happened(in)
 		if !q.Sleep(in.Fault.Delay) {
 			return web.Answer{Delivery: web.DeliverNothing}

@@ -31,12 +31,12 @@ func (f *Front) connectFaults(c *client, id hub.Identity) error {
 		c.CloseFor(hub.FaultError(fault.DropConnect))
 		return hub.FaultError(fault.DropConnect)
 	}
-	if in := h.Faults.Take(fault.NoConnack, id); in != nil {
-		c.SetCause(hub.FaultError(fault.NoConnack))
+	if in := h.Faults.Take(fault.SwallowConnack, id); in != nil {
+		c.SetCause(hub.FaultError(fault.SwallowConnack))
 		c.Silence()
 		h.Happened(in, c.Conn)
 		c.drain()
-		return hub.FaultError(fault.NoConnack)
+		return hub.FaultError(fault.SwallowConnack)
 	}
 	if in := h.Faults.Take(fault.RefuseConnect, id); in != nil {
 		h.Happened(in, c.Conn)
@@ -119,7 +119,7 @@ func (f *Front) answer(c *client, m hubdata.Message) {
 		return
 	}
 	var due time.Time
-	if in := h.Faults.Take(fault.DelayPuback, id); in != nil {
+	if in := h.Faults.Take(fault.SlowPuback, id); in != nil {
 		due = time.Now().Add(in.Fault.Delay)
 		h.Happened(in, c.Conn)
 	}

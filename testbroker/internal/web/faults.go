@@ -109,7 +109,7 @@ func (q *Request) firstFaults() (Answer, bool) {
 		q.C.CloseFor(hub.FaultError(fault.DropConnect))
 		return Answer{Delivery: DeliverNothing}, true
 	}
-	if in := h.Faults.Take(fault.NoConnack, q.ID); in != nil {
+	if in := h.Faults.Take(fault.SwallowConnack, q.ID); in != nil {
 		return q.Mute(in), true
 	}
 	if in := h.Faults.Take(fault.RefuseConnect, q.ID); in != nil {
@@ -138,7 +138,7 @@ func (q *Request) after(a Answer) Answer {
 	if in := q.TakeRoute(fault.ResetAfterRequest); in != nil {
 		return q.Cut(in)
 	}
-	if in := q.TakeRoute(fault.NoAnswer); in != nil {
+	if in := q.TakeRoute(fault.SwallowAnswer); in != nil {
 		return q.Mute(in)
 	}
 	if in := q.TakeRoute(fault.AnswerStatusAfter); in != nil {
