@@ -99,7 +99,7 @@
 // # Provisioning
 //
 // [NewDPS] makes a device provisioning service that assigns devices to linked hubs of this package.
-// Devices register over MQTT and HTTPS, with tokens or certificates, on the ports of the hub.
+// Devices register over MQTT, AMQP and HTTPS, with tokens or certificates, on the ports of the hub.
 //
 //	dps, err := testbroker.NewDPS(nil)
 //	err = dps.Link(hubA, hubB)
@@ -154,9 +154,9 @@
 // Each protocol has a front: internal/mqttfront, amqpfront (on the engine internal/amqp), httpfront
 // for devices, servicefront for back ends, and blobfront for the blob store. The last three share
 // internal/web. A front imports the hub and no other front. The provisioning service is package
-// internal/dps, with the fronts internal/dpsmqtt and dpshttp; its connections are those of a hub
-// without devices. Files are named after their subject: amqpfront/c2d.go settles C2D messages over
-// AMQP.
+// internal/dps, with the fronts internal/dpsmqtt, dpsamqp and dpshttp; its connections are those of
+// a hub without devices. Files are named after their subject: amqpfront/c2d.go settles C2D messages
+// over AMQP.
 //
 // # Limitations
 //

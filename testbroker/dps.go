@@ -15,6 +15,7 @@ import (
 	"github.com/hubline-iot/hubline/testbroker/fault"
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
 	"github.com/hubline-iot/hubline/testbroker/internal/dps"
+	"github.com/hubline-iot/hubline/testbroker/internal/dpsamqp"
 	"github.com/hubline-iot/hubline/testbroker/internal/dpshttp"
 	"github.com/hubline-iot/hubline/testbroker/internal/dpsmqtt"
 	"github.com/hubline-iot/hubline/testbroker/internal/hub"
@@ -52,6 +53,9 @@ type DPSOptions struct {
 	RegistrationsPerMinute int
 	// HTTP holds the settings of HTTP connections. APIVersions has no effect.
 	HTTP HTTPOptions
+	// AMQP holds the settings of AMQP connections. MaxMessageSize, Credit and MaxTokens have no
+	// effect.
+	AMQP AMQPOptions
 	// Keep, if positive, is how many requests the log keeps, the newest. Default: all.
 	Keep int
 	// Seed, unless zero, makes the certificate authority and the draws of faults repeatable. Clients
@@ -75,8 +79,8 @@ func NewDPS(o *DPSOptions) (*DPS, error) {
 		o = &DPSOptions{}
 	}
 	network, err := hub.New(&hub.Options{
-		HostName: cmp.Or(o.HostName, DefaultDPSHostName), Now: o.Now, HTTP: hub.HTTPOptions(o.HTTP), Seed: o.Seed,
-		OnEvent: o.OnEvent,
+		HostName: cmp.Or(o.HostName, DefaultDPSHostName), Now: o.Now, HTTP: hub.HTTPOptions(o.HTTP),
+		AMQP: hub.AMQPOptions(o.AMQP), Seed: o.Seed, OnEvent: o.OnEvent,
 	})
 	if err != nil {
 		return nil, err
@@ -89,7 +93,8 @@ func NewDPS(o *DPSOptions) (*DPS, error) {
 		return nil, err
 	}
 	network.SetFronts(map[hubdata.Protocol]hub.Front{
-		hubdata.MQTT: dpsmqtt.New(s), hubdata.HTTP: web.New(network, dpshttp.Routes(s)),
+		hubdata.MQTT: dpsmqtt.New(s), hubdata.AMQP: dpsamqp.New(s),
+		hubdata.HTTP: web.New(network, dpshttp.Routes(s)),
 	})
 	return &DPS{network, s}, nil
 }
@@ -104,33 +109,24 @@ func (d *DPS) IDScope() string { return d.dps.Scope }
 // linked hubs stay open. A second Close waits for the first.
 func (d *DPS) Close() error { return d.net.Close() }
 
-// dpsPort returns the protocol stack of a port that a provisioning service has.
-func dpsPort(p Port) (hub.Stack, error) {
-	row, ok := ports[p]
-	if !ok || row.stack.Protocol == hubdata.AMQP {
-		return hub.Stack{}, fmt.Errorf("testbroker: the provisioning service has no such port: %s", p)
-	}
-	return row.stack, nil
-}
-
 // Dial returns a function that connects to a port of the service in memory: see [Hub.Dial].
 func (d *DPS) Dial(p Port) func(ctx context.Context, network, addr string) (net.Conn, error) {
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
-		stack, err := dpsPort(p)
-		if err != nil {
-			return nil, err
+		row, ok := ports[p]
+		if !ok {
+			return nil, fmt.Errorf("testbroker: dial: no such port: %s", p)
 		}
-		return d.net.Dial(ctx, network, addr, stack)
+		return d.net.Dial(ctx, network, addr, row.stack)
 	}
 }
 
 // Listen opens a port on a real address: see [Hub.Listen].
 func (d *DPS) Listen(p Port, addr string) (net.Addr, error) {
-	stack, err := dpsPort(p)
-	if err != nil {
-		return nil, err
+	row, ok := ports[p]
+	if !ok {
+		return nil, fmt.Errorf("testbroker: listen: no such port: %s", p)
 	}
-	return d.net.Listen(addr, stack)
+	return d.net.Listen(addr, row.stack)
 }
 
 // RootCAs returns a pool that trusts only the certificate of the service.

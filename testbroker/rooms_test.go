@@ -35,6 +35,7 @@ var mayImport = map[string][]string{
 	"httpfront":    {rooms + "hub", rooms + "web", "net/http"},
 	"blobfront":    {rooms + "hub", rooms + "web", "net/http"},
 	"dps":          {rooms + "hub"},
+	"dpsamqp":      {rooms + "hub", rooms + "dps", rooms + "amqp", module + "internal/amqpwire"},
 	"dpsmqtt":      {rooms + "hub", rooms + "dps", "github.com/mochi-mqtt/server/v2"},
 	"dpshttp":      {rooms + "hub", rooms + "dps", rooms + "web", "net/http"},
 	"servicefront": {rooms + "hub", rooms + "web", "net/http"},

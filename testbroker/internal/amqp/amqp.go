@@ -13,12 +13,15 @@ import (
 	wire "github.com/hubline-iot/hubline/internal/amqpwire"
 )
 
-// Config are the settings of a connection. All but IdleTimeout must be set.
+// Config are the settings of a connection. All but HandshakeFrame and IdleTimeout must be set.
 type Config struct {
 	// ContainerID is the server's container id.
 	ContainerID string
 	// MaxFrameSize is the largest accepted frame, at least 512 bytes.
 	MaxFrameSize uint32
+	// HandshakeFrame is the largest accepted frame before the open is answered. Zero means the limit
+	// of the standard, 512 bytes, which some clients exceed with a long user name and token.
+	HandshakeFrame uint32
 	// ChannelMax is the highest channel number of a connection, HandleMax the highest link handle of a
 	// session.
 	ChannelMax uint16

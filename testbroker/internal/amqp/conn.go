@@ -52,7 +52,7 @@ type Conn struct {
 // NewConn makes a connection on a stream whose writes must never block.
 func NewConn(stream io.ReadWriter, cfg Config, h Handler) *Conn {
 	return &Conn{
-		net: stream, cfg: cfg, handler: h, limit: wire.MinMaxFrameSize, frame: wire.MinMaxFrameSize,
+		net: stream, cfg: cfg, handler: h, limit: max(cfg.HandshakeFrame, wire.MinMaxFrameSize), frame: wire.MinMaxFrameSize,
 		sessions: make(map[uint16]*Session),
 		parts:    make(map[*Link]struct{}),
 	}

@@ -38,9 +38,22 @@ func (c *Client) Identity() hub.Identity { return hub.Identity{Device: c.ID} }
 
 // CheckStated checks what a client states before its credentials.
 func (s *Service) CheckStated(scope string, c *Client) *Error {
+	if bad := s.CheckVersion(c); bad != nil {
+		return bad
+	}
+	return s.CheckIdentity(scope, c)
+}
+
+// CheckVersion is the part of CheckStated about the API version.
+func (s *Service) CheckVersion(c *Client) *Error {
 	if _, ok := apiVersions[c.APIVersion]; !ok {
 		return Errorf(CodeBadRequest, "api-version %q is unknown", c.APIVersion)
 	}
+	return nil
+}
+
+// CheckIdentity is the part of CheckStated about scope and registration id.
+func (s *Service) CheckIdentity(scope string, c *Client) *Error {
 	if err := CheckID(c.ID); err != nil {
 		return Errorf(CodeBadRequest, "%v", err)
 	}
