@@ -205,12 +205,12 @@ func (a *conn) Open(o *wire.Open) error {
 		c.CloseFor(hub.FaultError(fault.DropConnect))
 		return hub.FaultError(fault.DropConnect)
 	}
-	if in := h.Faults.Take(fault.NoConnack, id); in != nil {
-		c.SetCause(hub.FaultError(fault.NoConnack))
+	if in := h.Faults.Take(fault.SwallowConnack, id); in != nil {
+		c.SetCause(hub.FaultError(fault.SwallowConnack))
 		c.Silence()
 		h.Happened(in, c)
 		c.Drain()
-		return hub.FaultError(fault.NoConnack)
+		return hub.FaultError(fault.SwallowConnack)
 	}
 	if in := h.Faults.Take(fault.RefuseConnect, id); in != nil {
 		h.Happened(in, c)
