@@ -41,13 +41,13 @@ const (
 	// device are in order.
 	C2DChanged
 	// UploadChanged: an upload has begun or ended. An expiry is reported only if a fault or
-	// [testbroker.Hub.ExpireUploads] caused it.
+	// testbroker.Hub.ExpireUploads caused it.
 	UploadChanged
-	// FaultDeclared and FaultRemoved: [testbroker.Hub.Inject] and [testbroker.Injected.Remove] were
+	// FaultDeclared and FaultRemoved: testbroker.Hub.Inject and testbroker.Injected.Remove were
 	// called.
 	FaultDeclared
 	FaultRemoved
-	// HubReset: [testbroker.Hub.Reset] has finished.
+	// HubReset: testbroker.Hub.Reset has finished.
 	HubReset
 )
 

@@ -25,9 +25,9 @@ import (
 //
 // The other properties are "AzIoTHub_FaultOperationCloseReason", which becomes part of the cause,
 // "AzIoTHub_FaultOperationDelayInSecs" and "AzIoTHub_FaultOperationDurationInSecs". Such a message
-// is not telemetry: it is not in the log, and faults declared with [testbroker.Hub.Inject] ignore
+// is not telemetry: it is not in the log, and faults declared with testbroker.Hub.Inject ignore
 // it. See
-// [testbroker.Hub.FaultMessages].
+// testbroker.Hub.FaultMessages.
 type MessageMode uint8
 
 const (

@@ -47,7 +47,7 @@ const (
 	Expired
 	// DeadLettered: it was delivered as often as allowed and never acknowledged.
 	DeadLettered
-	// Purged: [testbroker.Hub.PurgeC2D] or [testbroker.Hub.RemoveDevice] dropped it.
+	// Purged: testbroker.Hub.PurgeC2D or testbroker.Hub.RemoveDevice dropped it.
 	Purged
 	// Rejected: the device rejected it, which is possible over AMQP and HTTP.
 	Rejected

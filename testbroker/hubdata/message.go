@@ -53,7 +53,7 @@ type Message struct {
 	// Received is when the hub stored it, by the hub's clock.
 	Received time.Time
 	// Sequence numbers the messages in the order in which the hub stored them, from 1, since New or
-	// the last [testbroker.Hub.Reset].
+	// the last testbroker.Hub.Reset.
 	Sequence int
 }
 

@@ -116,8 +116,8 @@ func (h *Hub) WaitMessages(ctx context.Context, n int) error {
 // Wait waits until ok returns true. It calls ok at once, and again after each change: a stored
 // message, a connection that began or ended, a fault that happened, a twin request, a method call
 // or answer. ok may call methods of the hub that do not block. It must not modify the log, which
-// holds the kept messages; [Message.Sequence] is the position of a message among all. Wait fails
-// when the context ends or the hub is closed.
+// holds the kept messages; [hubdata.Message.Sequence] is the position of a message among all. Wait
+// fails when the context ends or the hub is closed.
 func (h *Hub) Wait(ctx context.Context, ok func(log []hubdata.Message) bool) error {
 	return h.until(ctx, func() bool { return ok(h.log.view()) })
 }

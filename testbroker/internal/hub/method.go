@@ -42,9 +42,9 @@ type methodCall struct {
 
 // CallMethod calls a direct method of a device, or of a module named "deviceID/moduleID", and waits
 // for the answer. The client must have subscribed to methods over MQTT, or have both method links
-// over AMQP; the newest connection receives the call. The error is a [*ServiceError]: its Code is
-// 404103 if no client can take the call within ConnectTimeout, and 504101 if there is no answer
-// within ResponseTimeout. If the context ends first, the error is its cause.
+// over AMQP; the newest connection receives the call. The error is a [*hubdata.ServiceError]: its
+// Code is 404103 if no client can take the call within ConnectTimeout, and 504101 if there is no
+// answer within ResponseTimeout. If the context ends first, the error is its cause.
 func (h *Hub) CallMethod(ctx context.Context, id string, m hubdata.MethodCall) (hubdata.MethodResult, error) {
 	return h.InvokeMethod(ctx, SplitIdentity(id), m)
 }

@@ -105,7 +105,7 @@ func EtagOf(n uint64) string {
 
 // PatchDesired merges a patch, a JSON object, into the desired properties of a device, or of a
 // module named "deviceID/moduleID"; null removes a member. Subscribed clients receive the patch; it
-// is not kept for other clients. The error is a [*ServiceError].
+// is not kept for other clients. The error is a [*hubdata.ServiceError].
 func (h *Hub) PatchDesired(id, patch string) (version int64, err error) {
 	return h.changeDesired(id, patch, false)
 }

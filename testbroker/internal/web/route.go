@@ -13,8 +13,8 @@ import (
 // device but not sent by it, so the device's faults do not apply.
 func backEnds(k fault.RouteKind) bool { return k >= fault.RouteRegistry && k <= fault.RouteMethod }
 
-// textErrors reports whether errors always have the older form, regardless of [HTTPOptions]:
-// back-end SDKs find the name of a code in the text.
+// textErrors reports whether errors always have the older form, regardless of
+// testbroker.HTTPOptions: back-end SDKs find the name of a code in the text.
 func textErrors(k fault.RouteKind) bool { return k == fault.RouteRegistry || k == fault.RouteTwin }
 
 // A Route is a kind of request that the hub handles.
