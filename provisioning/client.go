@@ -87,7 +87,7 @@ func New(id *Identity, carrier Carrier, o *Options) (*Client, error) {
 		return nil, err
 	}
 	if carrier == nil {
-		return nil, invalid("carrier is nil; packages provisioning/http and provisioning/mqtt have one")
+		return nil, invalid("carrier is nil; packages dpshttp and dpsmqtt have one")
 	}
 	c := &Client{id: id.resolved(), carrier: carrier, version: apiVersion}
 	if o != nil {

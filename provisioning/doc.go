@@ -1,13 +1,13 @@
 // Package provisioning asks the Device Provisioning Service (DPS) which hub a device belongs to.
 //
 //	id := &provisioning.Identity{IDScope: "0ne00ABCDEF", RegistrationID: "device-1", Sign: sign}
-//	client, err := provisioning.New(id, http.New(nil), nil)
+//	client, err := provisioning.New(id, dpshttp.New(nil), nil)
 //	assignment, err := client.Register(ctx)
 //	d, err := device.New(client.Credentials(assignment), mqtt.New(nil), nil)
 //
-// The protocol is a value, as it is for package device: a Carrier from provisioning/http or
-// provisioning/mqtt. The package itself is for small boards, too: it links neither TLS nor JSON of
-// the standard library.
+// The protocol is a value, as it is for package device: a Carrier from package dpshttp or dpsmqtt, or
+// from dpslean on boards. The package itself is for boards, too: it links neither TLS nor JSON of the
+// standard library.
 //
 // # Identity
 //

@@ -20,7 +20,7 @@ var core = existing("./transport", "./errfilter", "./retrypolicy", "./retrypolic
 	"./retrypolicy/compat/aws", "./retrypolicy/compat/azure", "./retrypolicy/compat/grpc", "./retrypolicy/httpretry",
 	"./retrypolicy/classify", "./retrypolicy/poll",
 	"./device", "./transport/mqtt/lean", "./internal/mqttpacket", "./transport/mqtt/internal/wire",
-	"./internal/statuscode", "./internal/pacing", "./internal/retryafter", "./provisioning")
+	"./internal/statuscode", "./internal/pacing", "./internal/retryafter", "./provisioning", "./provisioning/dpslean")
 
 // allowed lists the packages that the core may import without a grant.
 //
@@ -283,8 +283,8 @@ func TestLayers(t *testing.T) {
 		},
 		{
 			"carriers of provisioning know neither the device client nor the emulator, and not each other",
-			existing("./provisioning/http", "./provisioning/mqtt", "./provisioning/amqp"),
-			[]string{"device", "testbroker", "provisioning"}, []string{"provisioning"},
+			existing("./provisioning/dpshttp", "./provisioning/dpsmqtt", "./provisioning/dpslean", "./provisioning/dpsamqp"),
+			[]string{"device", "testbroker", "provisioning"}, []string{"provisioning", "provisioning/dpslean"},
 			"imports go one way",
 		},
 		{

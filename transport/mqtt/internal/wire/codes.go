@@ -18,6 +18,9 @@ func (e *ConnackError) Error() string {
 	return "CONNACK " + strconv.Itoa(int(e.Code)) + " (" + ConnackMeaning(e.Code).Text + ")"
 }
 
+// Kind returns the Kind of the refusal.
+func (e *ConnackError) Kind() transport.Kind { return ConnackMeaning(e.Code).Kind }
+
 // SubackError is a subscription that the hub refused: the cause of the *transport.Error in the
 // Reply to OpSubscribe, reachable with errors.As.
 type SubackError struct {
@@ -31,6 +34,9 @@ type SubackError struct {
 func (e *SubackError) Error() string {
 	return "SUBACK " + strconv.Itoa(int(e.Code)) + " (" + SubackMeaning(e.Code).Text + ") for " + e.Filter
 }
+
+// Kind returns the Kind of the refusal.
+func (e *SubackError) Kind() transport.Kind { return SubackMeaning(e.Code).Kind }
 
 // Meaning is a row of a status code table: the Kind and text of a code of MQTT.
 type Meaning struct {

@@ -1,11 +1,11 @@
-package http_test
+package dpshttp_test
 
 import (
 	"context"
 	"crypto/tls"
 	"io"
 	"net"
-	nethttp "net/http"
+	"net/http"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -17,7 +17,7 @@ import (
 	"github.com/hubline-iot/hubline/internal/faketime"
 	"github.com/hubline-iot/hubline/internal/memconn"
 	"github.com/hubline-iot/hubline/provisioning"
-	"github.com/hubline-iot/hubline/provisioning/http"
+	"github.com/hubline-iot/hubline/provisioning/dpshttp"
 	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/transport"
@@ -39,11 +39,11 @@ func identity(t testing.TB) *provisioning.Identity {
 }
 
 // served runs f in fake time against a peer that answers with the handler.
-func served(t *testing.T, handler nethttp.HandlerFunc, f func(t *testing.T, o *netopt.Options)) {
+func served(t *testing.T, handler http.HandlerFunc, f func(t *testing.T, o *netopt.Options)) {
 	bounded.Test(t, func(t *testing.T) {
 		faketime.Start()
 		network := memconn.NewNetwork("dps.example.test:80")
-		server := &nethttp.Server{Handler: handler}
+		server := &http.Server{Handler: handler}
 		done := make(chan struct{})
 		go func() {
 			_ = server.Serve(network)
@@ -57,7 +57,7 @@ func served(t *testing.T, handler nethttp.HandlerFunc, f func(t *testing.T, o *n
 
 func register(t *testing.T, o *netopt.Options, opt *provisioning.Options) (*provisioning.Assignment, error) {
 	t.Helper()
-	c, err := provisioning.New(identity(t), http.New(o), opt)
+	c, err := provisioning.New(identity(t), dpshttp.New(o), opt)
 	require.NoError(t, err)
 	return c.Register(t.Context())
 }
@@ -65,7 +65,7 @@ func register(t *testing.T, o *netopt.Options, opt *provisioning.Options) (*prov
 func TestRequests(t *testing.T) {
 	var lines []string
 	var conns []string
-	served(t, func(w nethttp.ResponseWriter, r *nethttp.Request) {
+	served(t, func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
 		conns = append(conns, r.RemoteAddr)
 		lines = append(lines, r.Method+" "+r.RequestURI+" "+r.Host+" "+r.Header.Get("Content-Type")+" "+string(body))
@@ -99,7 +99,7 @@ func TestRequests(t *testing.T) {
 // Retry-After is read on every answer, as seconds and as a date by the service's clock.
 func TestDefectAnyStatusAbove300IsFinal(t *testing.T) {
 	n := 0
-	served(t, func(w nethttp.ResponseWriter, _ *nethttp.Request) {
+	served(t, func(w http.ResponseWriter, _ *http.Request) {
 		switch n++; n {
 		case 1:
 			w.Header().Set("Retry-After", "20")
@@ -124,7 +124,7 @@ func TestDefectAnyStatusAbove300IsFinal(t *testing.T) {
 // A connection that the service closed between two polls is replaced.
 func TestAClosedConnectionIsReplaced(t *testing.T) {
 	n := 0
-	served(t, func(w nethttp.ResponseWriter, _ *nethttp.Request) {
+	served(t, func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Connection", "close")
 		if n++; n == 1 {
 			w.WriteHeader(202)
@@ -145,14 +145,14 @@ func TestAClosedConnectionIsReplaced(t *testing.T) {
 }
 
 // wait waits until the client has closed the connection, which a server sees behind the body.
-func wait(r *nethttp.Request) {
+func wait(r *http.Request) {
 	_, _ = io.Copy(io.Discard, r.Body)
 	<-r.Context().Done()
 }
 
 func TestRequestTimeout(t *testing.T) {
 	n := 0
-	served(t, func(w nethttp.ResponseWriter, r *nethttp.Request) {
+	served(t, func(w http.ResponseWriter, r *http.Request) {
 		if n++; n == 1 {
 			wait(r)
 			return
@@ -174,10 +174,10 @@ func TestRequestTimeout(t *testing.T) {
 }
 
 func TestContextEndsARequest(t *testing.T) {
-	served(t, func(_ nethttp.ResponseWriter, r *nethttp.Request) {
+	served(t, func(_ http.ResponseWriter, r *http.Request) {
 		wait(r)
 	}, func(t *testing.T, o *netopt.Options) {
-		c, err := provisioning.New(identity(t), http.New(o), nil)
+		c, err := provisioning.New(identity(t), dpshttp.New(o), nil)
 		require.NoError(t, err)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
@@ -252,7 +252,7 @@ func TestAWrongCertificateIsRefusedBeforeAnythingIsSent(t *testing.T) {
 		"belongs to another certificate": func(context.Context) (*tls.Certificate, error) { return &wrong, nil },
 		"no private key":                 func(context.Context) (*tls.Certificate, error) { return &keyless, nil },
 	} {
-		c, err := provisioning.New(id, http.New(&netopt.Options{Certificate: get,
+		c, err := provisioning.New(id, dpshttp.New(&netopt.Options{Certificate: get,
 			Dial: func(context.Context, string, string) (net.Conn, error) { panic("dialed") }}), nil)
 		require.NoError(t, err)
 		_, err = c.Register(t.Context())

@@ -1,4 +1,4 @@
-package http_test
+package dpshttp_test
 
 import (
 	"context"
@@ -13,7 +13,7 @@ import (
 	"github.com/hubline-iot/hubline/internal/bounded"
 	"github.com/hubline-iot/hubline/internal/faketime"
 	"github.com/hubline-iot/hubline/provisioning"
-	"github.com/hubline-iot/hubline/provisioning/http"
+	"github.com/hubline-iot/hubline/provisioning/dpshttp"
 	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/testbroker/dpsdata"
 	"github.com/hubline-iot/hubline/transport"
@@ -54,7 +54,7 @@ func TestARegisteredDeviceSends(t *testing.T) {
 		id := enrolled(d, "reg-0001")
 		id.Sign, err = provisioning.GroupKey(groupKey, "reg-0001")
 		require.NoError(t, err)
-		c, err := provisioning.New(id, http.New(o), nil)
+		c, err := provisioning.New(id, dpshttp.New(o), nil)
 		require.NoError(t, err)
 		a, err := c.Register(t.Context())
 		require.NoError(t, err)
@@ -84,7 +84,7 @@ func TestRefusalsOfTheService(t *testing.T) {
 			id := enrolled(d, "reg-0001")
 			id.Sign = right
 			change(id)
-			c, err := provisioning.New(id, http.New(o), nil)
+			c, err := provisioning.New(id, dpshttp.New(o), nil)
 			require.NoError(t, err)
 			return c.Register(t.Context())
 		}
@@ -115,7 +115,7 @@ func TestACertificateOfAGroupIsSentWithItsChain(t *testing.T) {
 		require.NoError(t, err)
 		cert := sub.NewClientCert("reg-x509", time.Time{}, time.Time{})
 		o.Certificate = func(context.Context) (*tls.Certificate, error) { return &cert, nil }
-		c, err := provisioning.New(enrolled(d, "reg-x509"), http.New(o), nil)
+		c, err := provisioning.New(enrolled(d, "reg-x509"), dpshttp.New(o), nil)
 		require.NoError(t, err)
 		a, err := c.Register(t.Context())
 		require.NoError(t, err)
@@ -124,7 +124,7 @@ func TestACertificateOfAGroupIsSentWithItsChain(t *testing.T) {
 		alone := cert
 		alone.Certificate = alone.Certificate[:1]
 		o.Certificate = func(context.Context) (*tls.Certificate, error) { return &alone, nil }
-		c, err = provisioning.New(enrolled(d, "reg-x509"), http.New(o), nil)
+		c, err = provisioning.New(enrolled(d, "reg-x509"), dpshttp.New(o), nil)
 		require.NoError(t, err)
 		_, err = c.Register(t.Context())
 		require.ErrorIs(t, err, transport.Unauthorized, "%v", err)
@@ -145,7 +145,7 @@ func TestCustomAllocationBothWays(t *testing.T) {
 		id := enrolled(d, "reg-0001")
 		id.Sign, err = transport.SharedKey(groupKey)
 		require.NoError(t, err)
-		c, err := provisioning.New(id, http.New(o), &provisioning.Options{Payload: []byte(`{"model":"a"}`)})
+		c, err := provisioning.New(id, dpshttp.New(o), &provisioning.Options{Payload: []byte(`{"model":"a"}`)})
 		require.NoError(t, err)
 		a, err := c.Register(t.Context())
 		require.NoError(t, err)

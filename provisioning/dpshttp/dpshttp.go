@@ -1,6 +1,6 @@
-// Package http carries registrations with the provisioning service over HTTPS, on net/http.
+// Package dpshttp carries registrations with the provisioning service over HTTPS, on net/http.
 //
-//	client, err := provisioning.New(id, http.New(nil), nil)
+//	client, err := provisioning.New(id, dpshttp.New(nil), nil)
 //
 // A session has one connection, which the first request opens. Redirections are not followed. The
 // delay in Retry-After may be a number of seconds or a date, on any answer.
@@ -10,7 +10,7 @@
 // netopt.Options.Certificate authenticates an Identity without keys. The whole chain of the
 // certificate is sent, as an enrollment group requires. A certificate without its key is refused
 // before anything is sent.
-package http
+package dpshttp
 
 import (
 	"bytes"

@@ -1,0 +1,125 @@
+// Package dpslean carries registrations with the provisioning service over MQTT 3.1.1, for boards.
+// It needs a connection and the codec of package transport/mqtt/lean, and links no sockets, TLS or
+// reflection.
+//
+//	client, err := provisioning.New(id, dpslean.New(dial, nil), nil)
+//
+// A session is a CONNECT, a SUBSCRIBE, and then one PUBLISH with QoS 1 for each request. The answer
+// counts, not its PUBACK: the service may send them in either order. Packets that are not answers
+// to the request in flight are ignored.
+package dpslean
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"time"
+
+	"github.com/hubline-iot/hubline/internal/callback"
+	"github.com/hubline-iot/hubline/internal/mqttpacket"
+	"github.com/hubline-iot/hubline/internal/percent"
+	"github.com/hubline-iot/hubline/provisioning"
+	"github.com/hubline-iot/hubline/transport"
+	"github.com/hubline-iot/hubline/transport/mqtt/lean"
+)
+
+// Dial makes a connection with l.Endpoint, including TLS. It must end when ctx does. A board whose
+// modem knows where to connect ignores l. An error is treated as that of a lean.Dial.
+type Dial func(ctx context.Context, l *provisioning.Login) (lean.Conn, error)
+
+// Options are the settings of a Carrier. The zero value and nil mean all defaults.
+type Options struct {
+	// ProductInfo is appended to the client name that the service sees. Empty: nothing.
+	ProductInfo string
+}
+
+// Carrier is a provisioning.Carrier over MQTT. Several clients may share it if they may share dial.
+type Carrier struct {
+	dial  Dial
+	agent string
+}
+
+var _ provisioning.Carrier = (*Carrier)(nil)
+
+// New returns a Carrier whose connections come from dial.
+func New(dial Dial, o *Options) *Carrier {
+	c := &Carrier{dial: dial, agent: "Hubline (lean)"}
+	if o != nil && o.ProductInfo != "" {
+		c.agent += " " + o.ProductInfo
+	}
+	return c
+}
+
+const (
+	proto = "mqtt"
+	// keepAlive is in seconds. A session pings nobody: package provisioning keeps none without
+	// requests for as long.
+	keepAlive = 60
+	// maxInfo bounds the client name.
+	maxInfo = 4096
+)
+
+var (
+	errSlow   = errors.New("no answer in time")
+	errClosed = errors.New("the service closed the connection")
+)
+
+// Open connects, sends CONNECT and subscribes to answers.
+func (c *Carrier) Open(ctx context.Context, l *provisioning.Login) (provisioning.Session, error) {
+	if len(c.agent) > maxInfo {
+		return nil, failed(transport.Invalid, errors.New("options: ProductInfo has more than "+strconv.Itoa(maxInfo)+
+			" bytes"))
+	}
+	limited, cancel := context.WithTimeoutCause(ctx, l.Timeout, errSlow)
+	defer cancel()
+	var conn lean.Conn
+	var err error
+	if panicked := callback.Run("the dial function of dpslean.New",
+		func() { conn, err = c.dial(limited, l) }); panicked != nil {
+		err = panicked
+	}
+	if err != nil {
+		return nil, cause(limited, err)
+	}
+	s := &session{conn: conn, timeout: l.Timeout}
+	if err := s.guarded(limited, func() error { return s.begin(c.connect(l)) }); err != nil {
+		s.cut()
+		return nil, err
+	}
+	return s, nil
+}
+
+// connect returns the fields of CONNECT.
+func (c *Carrier) connect(l *provisioning.Login) *mqttpacket.Greeting {
+	user := append([]byte(l.Resource()), "/api-version="...)
+	user = append(append(user, l.APIVersion...), "&ClientVersion="...)
+	return &mqttpacket.Greeting{ClientID: l.RegistrationID, UserName: string(percent.Append(user, c.agent)),
+		Password: l.Token.Text.Reveal(), CleanSession: true, KeepAlive: keepAlive}
+}
+
+// failed returns the error of a connection.
+func failed(kind transport.Kind, cause error) *transport.Error {
+	return &transport.Error{Kind: kind, Scope: transport.Connection, Op: transport.OpRegister, Proto: proto, Err: cause}
+}
+
+// cause returns the error of a connection whose context is ctx.
+func cause(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		if ended := context.Cause(ctx); ended != errSlow {
+			return ended
+		}
+		return failed(transport.Timeout, errSlow)
+	}
+	if e := transport.Find(err); e != nil {
+		kept := *e
+		kept.Scope, kept.Op, kept.Proto = transport.Connection, transport.OpRegister, proto
+		return &kept
+	}
+	if t, ok := err.(interface{ Timeout() bool }); ok && t.Timeout() {
+		return failed(transport.Timeout, err)
+	}
+	return failed(transport.Network, err)
+}
+
+// reasonTime is how long Open waits for the service's reason when CONNECT could not be written.
+const reasonTime = 250 * time.Millisecond

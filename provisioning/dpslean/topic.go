@@ -1,0 +1,88 @@
+package dpslean
+
+import (
+	"strconv"
+	"time"
+
+	"github.com/hubline-iot/hubline/internal/percent"
+	"github.com/hubline-iot/hubline/provisioning"
+)
+
+// Topics of the service.
+const (
+	answers  = "$dps/registrations/res/"
+	register = "$dps/registrations/PUT/iotdps-register/?$rid="
+	poll     = "$dps/registrations/GET/iotdps-get-operationstatus/?$rid="
+)
+
+// topic returns the topic of a request.
+func topic(r *provisioning.Request, id uint16) []byte {
+	if r.Operation == "" {
+		return strconv.AppendUint([]byte(register), uint64(id), 10)
+	}
+	t := strconv.AppendUint([]byte(poll), uint64(id), 10)
+	return percent.Append(append(t, "&operationId="...), r.Operation)
+}
+
+// answer is what the topic of an answer says.
+type answer struct {
+	status int
+	rid    string
+	after  time.Duration
+}
+
+// parse parses the topic of an answer:
+// "$dps/registrations/res/STATUS/?$rid=ID&retry-after=SECONDS", with the properties in any order.
+// It returns false for all other topics. Unknown properties are ignored, and so is a delay that is
+// not a number of seconds.
+func parse(topic string) (a answer, ok bool) {
+	if len(topic) < len(answers)+5 || topic[:len(answers)] != answers {
+		return a, false
+	}
+	rest := topic[len(answers):]
+	for i := range 3 {
+		if rest[i] < '0' || rest[i] > '9' {
+			return a, false
+		}
+		a.status = a.status*10 + int(rest[i]-'0')
+	}
+	if rest[3:5] != "/?" || a.status < 100 || a.status > 599 {
+		return a, false
+	}
+	for rest = rest[5:]; rest != ""; {
+		var property string
+		property, rest = split(rest, '&')
+		switch key, value := split(property, '='); key {
+		case "$rid":
+			a.rid = value
+		case "retry-after":
+			a.after = seconds(value)
+		}
+	}
+	return a, true
+}
+
+// split cuts s at the first c. strings.Cut would link more.
+func split(s string, c byte) (before, after string) {
+	for i := 0; i < len(s); i++ {
+		if s[i] == c {
+			return s[:i], s[i+1:]
+		}
+	}
+	return s, ""
+}
+
+// maxSeconds replaces longer delays. Package provisioning takes an hour at most.
+const maxSeconds = 1 << 20
+
+// seconds parses a number of seconds; 0 if it is none.
+func seconds(s string) time.Duration {
+	n := 0
+	for i := 0; i < len(s); i++ {
+		if s[i] < '0' || s[i] > '9' {
+			return 0
+		}
+		n = min(n*10+int(s[i]-'0'), maxSeconds)
+	}
+	return time.Duration(n) * time.Second
+}
