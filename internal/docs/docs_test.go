@@ -29,7 +29,7 @@ const (
 var pages = []string{
 	"README.md", "docs/mqtt.md", "docs/amqp.md", "docs/https.md", "docs/twin-and-methods.md",
 	"docs/outbox.md", "docs/files.md", "docs/retries.md", "docs/failures.md", "docs/fleets.md",
-	"docs/testhub.md", "docs/small-boards.md", "docs/security.md", "docs/performance.md",
+	"docs/provisioning.md", "docs/testhub.md", "docs/small-boards.md", "docs/security.md", "docs/performance.md",
 }
 
 // block is fenced code.
