@@ -773,6 +773,20 @@ func TestTheClientsWindowIsObeyed(t *testing.T) {
 	})
 }
 
+// A client cannot expect a transfer behind the next one of the hub.
+func TestANextIncomingIDDoesNotLead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, d := newHub(t, nil)
+		p := dialFrames(t, h)
+		p.login(d) // with one transfer of the hub
+		p.say(0, &amqpwire.Flow{NextIncomingID: amqpwire.Some(uint32(1)), IncomingWindow: 100, Echo: true})
+		want[*amqpwire.Flow](p)
+		p.say(0, &amqpwire.Flow{NextIncomingID: amqpwire.Some(uint32(2)), IncomingWindow: 100, Echo: true})
+		end, _ := want[*amqpwire.End](p)
+		require.Equal(t, amqpwire.WindowViolation, end.Error.Condition)
+	})
+}
+
 // Ids and counts are serial numbers: zero follows the highest.
 func TestSerialNumbersWrap(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -20,6 +20,10 @@ func (s *Session) flow(f *wire.Flow) error {
 	if f.NextIncomingID.OK {
 		next = f.NextIncomingID.V
 	}
+	if lead := int32(next - s.nextOutgoing); lead > 0 { // RabbitMQ ends the session too
+		c.mu.Unlock()
+		return broken(wire.WindowViolation, "flow with a next-incoming-id that leads by %d transfers", lead)
+	}
 	full := s.fullLocked()
 	s.remote = remaining(f.IncomingWindow, s.nextOutgoing-next)
 	s.pumpLocked()
