@@ -15,21 +15,20 @@ type deliveries struct {
 // that long.
 const maxSpan = 1 << 20
 
-// begin records the number of a delivery.
-func (d *deliveries) begin(id uint32) { d.any, d.next = true, id+1 }
-
-// add makes a delivery unsettled. Numbers only grow.
-func (d *deliveries) add(id uint32) {
+// begin records the first transfer of a delivery: it is unsettled until settle names it. Deliveries
+// of several links end in any order, but begin in the order of their numbers.
+func (d *deliveries) begin(id uint32) {
+	d.any, d.next = true, id+1
 	if len(d.bits) == 0 {
 		d.base = id
 	}
-	if over := int(id-d.base) - maxSpan + 1; over > 0 {
-		if d.forget((over + 63) / 64); len(d.bits) == 0 {
+	if at := id - d.base; at >= maxSpan {
+		if d.forget(int((at-maxSpan)/64) + 1); len(d.bits) == 0 {
 			d.base = id // also when the gap is wider than the span
 		}
 	}
-	at := int(id - d.base)
-	for at >= 64*len(d.bits) {
+	at := id - d.base
+	for at/64 >= uint32(len(d.bits)) {
 		d.bits = append(d.bits, 0)
 	}
 	d.bits[at/64] |= 1 << (at % 64)

@@ -79,6 +79,8 @@ type linkState struct {
 
 	// When this side is the sender.
 	sent          uint32 // messages
+	sending       bool   // the transfers of delivery sendingID have begun, and not ended
+	sendingID     uint32
 	count, credit uint32 // delivery-count and link-credit that the peer sent last
 	// unsettled: deliveries from firstUnsettled to lastUnsettled were sent that the peer has to
 	// settle. One link of a session has such deliveries.

@@ -31,6 +31,7 @@ func (s *screen) transferLocked(h *sessionState, f *inFrame) (pass bool, bad *vi
 	if l.partial == nil {
 		switch {
 		case f.isTrue(transferAborted):
+			h.in.settle(f.uint32(transferID), f.uint32(transferID))
 			return true, nil
 		case !more:
 			bad := l.checkSize(len(f.payload))
@@ -52,6 +53,7 @@ func (s *screen) transferLocked(h *sessionState, f *inFrame) (pass bool, bad *vi
 	switch {
 	case f.isTrue(transferAborted):
 		s.dropPartialLocked(l)
+		h.in.settle(d.id, d.id)
 		f.before = d.abort()
 	case more:
 		s.keepLocked(l, f.payload)
@@ -139,8 +141,8 @@ func (l *linkState) checkSize(n int) *violation {
 // completed records a whole message on a link of the session.
 func (l *linkState) completed(h *sessionState, id uint32, settled bool) {
 	l.received++
-	if !settled {
-		h.in.add(id)
+	if settled {
+		h.in.settle(id, id)
 	}
 }
 

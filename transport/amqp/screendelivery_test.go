@@ -136,8 +136,8 @@ func TestAFlowWithoutNextIncomingIDIsCompleted(t *testing.T) {
 func TestUnsettledDeliveriesAreBounded(t *testing.T) {
 	for _, next := range []uint32{maxSpan - 1, maxSpan, 2 * maxSpan, 1000 * maxSpan} {
 		var d deliveries
-		d.add(5)
-		d.add(5 + next)
+		d.begin(5)
+		d.begin(5 + next)
 		require.LessOrEqual(t, len(d.bits), maxSpan/64+1, "next %d", next)
 		low, high, n := d.settle(0, 5+next)
 		require.Equal(t, 5+next, high)

@@ -94,10 +94,14 @@ func (s *screen) detachLocked(h *sessionState, f *inFrame) *violation {
 		}
 		if l.partial != nil {
 			f.before = l.partial.passAll() // they count for the session
+			h.in.settle(l.partial.id, l.partial.id)
 		}
 		s.dropPartialLocked(l)
 		if l.unsettled {
 			h.out.settle(l.firstUnsettled, l.lastUnsettled)
+		}
+		if l.sending {
+			h.out.settle(l.sendingID, l.sendingID)
 		}
 		h.links = append(h.links[:i], h.links[i+1:]...)
 		if !f.isTrue(closing) {
@@ -108,11 +112,26 @@ func (s *screen) detachLocked(h *sessionState, f *inFrame) *violation {
 	return f.broken(handle, notAttached, f.uint32(handle))
 }
 
-// flow records a flow, and fills in the optional fields that the library needs.
+// held returns how many transfers of the session the library has not got.
+func (h *sessionState) held() (n uint32) {
+	for _, l := range h.links {
+		if l.partial != nil {
+			n += uint32(l.partial.held)
+		}
+	}
+	return n
+}
+
+// flow records a flow, and fills in the optional fields that the library needs. The library takes
+// next-outgoing-id as its next-incoming-id, and counts held transfers when it gets them. So the
+// flow must not count them.
 func (h *sessionState) flow(f *inFrame) *violation {
-	const nextIncoming, handle, deliveryCount, linkCredit = 0, 4, 5, 6
+	const nextIncoming, nextOutgoing, handle, deliveryCount, linkCredit = 0, 2, 4, 5, 6
 	if f.null(nextIncoming) {
 		f.set(nextIncoming, h.transfers)
+	}
+	if n := h.held(); n > 0 {
+		f.set(nextOutgoing, f.uint32(nextOutgoing)-n)
 	}
 	if f.null(handle) {
 		return nil

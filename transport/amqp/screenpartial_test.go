@@ -3,6 +3,7 @@ package amqp
 import (
 	"bytes"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"testing"
 
@@ -30,7 +31,9 @@ type scriptedLink struct {
 
 // For any sizes of transfers, on links that take turns, the library gets each message whole, or a
 // stand-in, in as many transfers as the peer sent, none larger than max-frame-size. Only those that
-// an incomplete message needs are held back.
+// an incomplete message needs are held back. Between flows of both sides, the library's
+// next-incoming-id counts the transfers that it got, and the unsettled deliveries are those that
+// ended so.
 func TestTransfersStayInStep(t *testing.T) {
 	for seed := range uint64(40) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) { stayInStep(t, rand.New(rand.NewPCG(seed, 14))) })
@@ -50,8 +53,15 @@ func stayInStep(t *testing.T, random *rand.Rand) {
 		links[i] = &scriptedLink{handle: peers}
 	}
 	id := []uint32{0, 250, 1 << 20}[random.IntN(3)]
+	firstID := id
+	unsettled := make(map[uint32]bool)
+	transferID := []uint32{0, math.MaxUint32 - 20}[random.IntN(2)] // of the first transfer
 	sent, passed := 0, 0
 	for range 150 {
+		if random.IntN(3) == 0 {
+			next := exchangeFlows(t, s, random, transferID+uint32(sent))
+			require.Equal(t, transferID+uint32(passed), next, "the library's next-incoming-id")
+		}
 		l := links[random.IntN(len(links))]
 		p := &wire.Transfer{Handle: l.handle}
 		if l.message == nil {
@@ -81,6 +91,7 @@ func stayInStep(t *testing.T, random *rand.Rand) {
 		}
 		if !p.Aborted {
 			l.finished = append(l.finished, expected(l, limit))
+			unsettled[l.id] = !l.settled
 		}
 		l.message = nil
 		require.Equal(t, l.finished, l.received)
@@ -99,7 +110,41 @@ func stayInStep(t *testing.T, random *rand.Rand) {
 		passed += count(t, out) - 1
 	}
 	require.Equal(t, sent, passed)
+	require.Equal(t, transferID+uint32(sent), exchangeFlows(t, s, random, transferID+uint32(sent)))
 	require.Zero(t, s.partial)
+	for ; firstID < id; firstID++ {
+		_, _, n := s.local[1].in.settle(firstID, firstID)
+		require.Equal(t, unsettled[firstID], n == 1, "delivery %d", firstID)
+	}
+}
+
+// exchangeFlows sends a flow of each side at random, and then one of the peer. It returns what the
+// library takes from that as its next-incoming-id.
+func exchangeFlows(t *testing.T, s *testScreen, random *rand.Rand, nextOutgoing uint32) uint32 {
+	if random.IntN(2) == 0 {
+		s.sends(1, &wire.Flow{NextIncomingID: wire.Some(nextOutgoing), IncomingWindow: 5000, Handle: wire.Some(uint32(2)),
+			DeliveryCount: wire.Some(uint32(0)), LinkCredit: wire.Some(uint32(1000))})
+	}
+	f := &wire.Flow{NextIncomingID: wire.Some(uint32(0)), IncomingWindow: 5000, NextOutgoingID: nextOutgoing,
+		OutgoingWindow: 5000}
+	switch random.IntN(4) {
+	case 0: // credit for this side
+		f.Handle, f.DeliveryCount, f.LinkCredit = wire.Some(uint32(10)), wire.Some(uint32(0)), wire.Some(uint32(9))
+	case 1:
+		f.NextIncomingID.OK = false
+	}
+	out, err := s.receive(encode(t, 1, f, nil))
+	require.NoError(t, err)
+	frame, n, err := wire.Split(out, maxFrame)
+	require.NoError(t, err)
+	require.Equal(t, len(out), n)
+	p, _, err := frame.Performative()
+	require.NoError(t, err)
+	passed := *p.(*wire.Flow)
+	next := passed.NextOutgoingID
+	passed.NextOutgoingID, f.NextIncomingID = nextOutgoing, wire.Some(uint32(0))
+	require.Equal(t, f, &passed, "nothing else has changed")
+	return next
 }
 
 // largeMessage returns a message with a body of n bytes; bad: one that the library must not get.

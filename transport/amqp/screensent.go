@@ -111,23 +111,28 @@ func (h *sessionState) sentTransfer(f *outFrame) {
 		return
 	}
 	l.flows = 0
-	if f.given(deliveryID) {
-		h.out.begin(f.uint32(deliveryID))
-		h.out.add(f.uint32(deliveryID))
+	if f.given(deliveryID) { // only the first transfer of a delivery has it
+		l.sending, l.sendingID = true, f.uint32(deliveryID)
+		h.out.begin(l.sendingID)
 	}
 	if f.isTrue(more) {
 		return
 	}
 	l.sent++
-	switch id := h.out.next - 1; {
-	case !h.out.any:
+	id := l.sendingID
+	switch {
+	case !l.sending:
 	case f.isTrue(settled):
 		h.out.settle(id, id)
 	case l.unsettled:
+		if int32(h.out.base-l.firstUnsettled) > 0 {
+			l.firstUnsettled = h.out.base // keeps the range narrow: numbers wrap
+		}
 		l.lastUnsettled = id
 	default:
 		l.unsettled, l.firstUnsettled, l.lastUnsettled = true, id, id
 	}
+	l.sending = false
 }
 
 func (h *sessionState) sentDisposition(f *outFrame) {

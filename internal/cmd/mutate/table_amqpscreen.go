@@ -52,6 +52,22 @@ func init() {
 		{File: deliveries, Old: "d.base = id // also when the gap is wider than the span", New: "",
 			Test: "./transport/amqp -run TestUnsettledDeliveriesAreBounded"},
 
+		// Deliveries of several links in turns.
+		{File: delivery, Old: "\tif settled {\n\t\th.in.settle(id, id)\n", New: "\tif h.in.begin(id); settled {\n\t\th.in.settle(id, id)\n",
+			Test: "./transport/amqp -run TestADeliveryEndsAfterALaterOne|TestTransfersStayInStep"},
+		{File: delivery, Old: "\t\th.in.settle(d.id, d.id)\n", New: "",
+			Test: "./transport/amqp -run TestTransfersStayInStep"},
+		{File: links, Old: "h.in.settle(l.partial.id, l.partial.id)", New: "",
+			Test: "./transport/amqp -run TestTransfersStayInStep"},
+		{File: links, Old: "h.out.settle(l.sendingID, l.sendingID)", New: "",
+			Test: "./transport/amqp -run TestOutcomesOfInterleavedSendsPass"},
+		{File: sent, Old: "id := l.sendingID", New: "id := h.out.next - 1",
+			Test: "./transport/amqp -run TestOutcomesOfInterleavedSendsPass"},
+		{File: links, Old: "f.set(nextOutgoing, f.uint32(nextOutgoing)-n)", New: "",
+			Test: "./transport/amqp -run TestTransfersStayInStep"},
+		{File: "testbroker/internal/amqp/flow.go", Old: "lead > 0 {", New: "lead > 1<<30 {",
+			Test: "./testbroker -run TestANextIncomingIDDoesNotLead"},
+
 		// A broken message is confined to itself.
 		{File: delivery, Old: "\t\t\t\td.bad = bad\n", New: "",
 			Test: "./transport/amqp -run TestABrokenMessageIsReplaced"},
