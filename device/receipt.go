@@ -14,6 +14,7 @@ import (
 // program that reuses a few of them allocates nothing per message. A Receipt must not be copied.
 type Receipt struct {
 	state  atomic.Uint32
+	waited atomic.Bool   // a goroutine is in Wait
 	err    error         // the result; written before state says receiptDone
 	signal chan struct{} // capacity 1; made by the first wait, so a polled receipt has none
 }
@@ -28,17 +29,23 @@ const (
 // Wait returns the result: nil when the service acknowledged the message, else an *transport.Error.
 // When ctx ends first it returns Cancelled, and Wait may be called again. An available result takes
 // precedence, so with a done context Wait polls. Wait may be called as soon as Enqueue has
-// returned, by one goroutine at a time. On a Receipt without a message it returns Invalid, as it
-// does while another goroutine waits.
+// returned. It returns Invalid at once on a Receipt without a message, and while another goroutine
+// waits, which gets the result.
 func (r *Receipt) Wait(ctx context.Context) error {
-	switch r.state.Load() {
-	case receiptIdle, receiptAwaited:
+	if !r.waited.CompareAndSwap(false, true) {
 		return errReceiptIdle
-	case receiptDone:
-	default:
-		if !r.await(ctx, nil) {
-			return operr.Cancelled(ctx, transport.OpSend, transport.Operation, nil)
-		}
+	}
+	err := r.result(ctx)
+	r.waited.Store(false)
+	return err
+}
+
+func (r *Receipt) result(ctx context.Context) error {
+	if r.state.Load() == receiptIdle {
+		return errReceiptIdle
+	}
+	if !r.Ready() && !r.await(ctx, nil) {
+		return operr.Cancelled(ctx, transport.OpSend, transport.Operation, nil)
 	}
 	err := r.err
 	r.free()
@@ -58,13 +65,14 @@ func (r *Receipt) free() {
 	r.state.Store(receiptIdle)
 }
 
-// await waits for the result. It returns false if ctx or late ended first.
+// await waits for the result. It returns false if ctx or late ended first. One goroutine at a time
+// may call it.
 func (r *Receipt) await(ctx context.Context, late <-chan struct{}) bool {
 	if r.signal == nil {
 		r.signal = make(chan struct{}, 1)
 	}
 	if !r.state.CompareAndSwap(receiptBusy, receiptAwaited) {
-		return r.Ready()
+		return true // set was faster
 	}
 	select {
 	case <-r.signal:
