@@ -30,6 +30,8 @@ func init() {
 			Test: "./device -run TestAFlushThatGivesUp"},
 		{File: "device/outbox_flush.go", Old: "b.flushers = append(b.flushers[:i], b.flushers[i+1:]...)", New: "",
 			Test: "./device -run TestFlushesThatGaveUp"},
+		{File: "device/receipt.go", Old: "if !r.waited.CompareAndSwap(false, true) {", New: "if false {",
+			Test: "./device -run TestAWaitThatComesSecondIsRefusedAtOnce"},
 
 		// Messages that expire.
 		{File: "device/outbox_halt.go", Old: "b.wakeBlockedLocked()\n\tb.armSweepLocked()\n", New: "b.wakeBlockedLocked()\n",

@@ -30,5 +30,12 @@ func init() {
 				"wire.SubackMeaning(code).Kind,\n\t\t\t\t&SubackError{Filter: filters[i*0].Topic, Code: code})\n",
 			Test: "./transport/mqtt/lean -run TestARefusalNamesTheRefusedFilter",
 		},
+		{
+			File: "transport/mqtt/lean/send.go",
+			Old:  "\tfor ; len(body) > limit;",
+			New: "\tif o.QoS > 0 {\n\t\ts.mu.Lock()\n\t\tt.unacked.Add(it.Tag)\n\t\ts.mu.Unlock()\n\t}\n" +
+				"\tfor ; len(body) > limit;",
+			Test: "./transport/mqtt/lean -run TestAPubackForAPartOfAMessageIsIgnored",
+		},
 	}
 }

@@ -97,15 +97,17 @@ func (s *session) publish(it *transport.Item, o *mqttpacket.Outgoing) bool {
 	if body = body[n:]; len(body) > 0 && !s.flush() {
 		return false
 	}
-	if o.QoS > 0 { // the last bytes follow, and the PUBACK may come at once
+	for ; len(body) > limit; body = body[limit:] { // not copied
+		if !s.write(body[:limit]) {
+			return false
+		}
+	}
+	t.out = append(t.out, body...)
+	if o.QoS > 0 { // the body is not read from here on, and its last bytes are not yet written
 		s.mu.Lock()
 		t.unacked.Add(it.Tag)
 		s.mu.Unlock()
 	}
-	if len(body) > limit {
-		return s.write(body) // a body larger than the buffer is not copied
-	}
-	t.out = append(t.out, body...)
 	return true
 }
 

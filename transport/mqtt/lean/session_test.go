@@ -18,6 +18,7 @@ import (
 	"github.com/hubline-iot/hubline/errfilter"
 	"github.com/hubline-iot/hubline/internal/bounded"
 	"github.com/hubline-iot/hubline/internal/memconn"
+	"github.com/hubline-iot/hubline/internal/mqttpacket"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/mqtt/internal/wire"
 )
@@ -63,6 +64,55 @@ func TestAPubackForAMessageThatIsNotWrittenIsIgnored(t *testing.T) {
 		require.Equal(t, []uint16{0}, r.sink.tags())
 		require.Empty(t, r.ran)
 	})
+}
+
+// hasty is a connection whose hub acknowledges message 0 after each write of its PUBLISH.
+type hasty struct {
+	Conn
+	hub   *link
+	wrote func(p []byte)
+}
+
+func (c *hasty) Write(p []byte) (int, error) {
+	n, err := c.Conn.Write(p)
+	if c.hub != nil {
+		c.hub.puback(1)
+		synctest.Wait()
+		c.wrote(p)
+	}
+	return n, err
+}
+
+// Until the last bytes of a body are written, Send reads it: a PUBACK for a part must not resolve the
+// message, and the PUBACK for the whole must.
+func TestAPubackForAPartOfAMessageIsIgnored(t *testing.T) {
+	for _, buffer := range []int{0, 512} { // a growing buffer, and a board's
+		for _, size := range []int{400, 511, 512, 513, 1024, 16 << 10, 32 << 10, 32<<10 + 1, 100_000} {
+			bubble(t, func(t *testing.T) {
+				h, c := newHub(t), new(hasty)
+				h.wrap = func(plain Conn) Conn {
+					c.Conn = plain
+					return c
+				}
+				r, l := start(t, h, New(h.dial, &Options{WriteBuffer: buffer}))
+				go func() { _, _ = io.Copy(io.Discard, l.Conn) }()
+				body := make([]byte, size)
+				packet := mqttpacket.Outgoing{QoS: 1, Topic: len(r.session.topics.Telemetry), Body: size}
+				left := packet.HeadSize() + size
+				c.wrote = func(p []byte) {
+					left -= len(p)
+					if done := len(r.sink.tags()) == 1; done != (left == 0) {
+						t.Errorf("WriteBuffer %d, body of %d: %d bytes are not written, done %v", buffer, size, left, done)
+					}
+				}
+				c.hub = l
+				r.Send([]transport.Item{{Msg: &transport.Message{Body: body}}})
+				require.Zero(t, left)
+				c.hub = nil
+				require.Equal(t, []uint16{0}, r.sink.tags())
+			})
+		}
+	}
 }
 
 // [MQTT-4.4.0-1]: the same packet id and DUP, on another connection.
