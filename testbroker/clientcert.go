@@ -52,6 +52,20 @@ func (a *CertAuthority) NewClientCert(commonName string, notBefore, notAfter tim
 	return tls.Certificate{Certificate: append([][]byte{leaf.Raw}, a.chain...), PrivateKey: key, Leaf: leaf}
 }
 
+// Issuer returns a function for [dpsdata.Enrollment.Issue]: it signs the key of a request with the
+// name of the request, and returns the certificate with the authorities below the root. life is how
+// long certificates are valid; zero means 30 days.
+func (a *CertAuthority) Issuer(life time.Duration) func(*x509.CertificateRequest) ([][]byte, error) {
+	return func(csr *x509.CertificateRequest) ([][]byte, error) {
+		template := clientTemplate(csr.Subject.CommonName, time.Time{}, time.Now().Add(cmp.Or(life, 30*24*time.Hour)))
+		der, err := x509.CreateCertificate(rand.Reader, template, a.cert, csr.PublicKey, a.key)
+		if err != nil {
+			return nil, err
+		}
+		return append([][]byte{der}, a.chain...), nil
+	}
+}
+
 // NewClientCert makes a self-signed certificate for a device. Zero times mean: from an hour ago,
 // for twenty years.
 func NewClientCert(commonName string, notBefore, notAfter time.Time) tls.Certificate {

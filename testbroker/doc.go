@@ -107,6 +107,8 @@
 //	// the key of a device: dpsdata.DeriveKey(group.PrimaryKey, "dev-1")
 //	err = dps.Move("line-1", hubB.HostName()) // with the next registrations
 //
+// [DPS.Inject] puts faults in force: those of connections and of TLS, and those of
+// [fault.ProvisioningKinds]. [CertAuthority.Issuer] answers certificate signing requests.
 // [DPS.Requests] is the log of requests, [DPS.Registrations] says which device is where. The
 // device at its hub has the keys or the certificate of the registration.
 //

@@ -145,8 +145,9 @@ func (d *DPS) PresentName(host string) error { return d.net.PresentName(host) }
 func (d *DPS) Drop() int { return d.net.Drop("") }
 
 // Inject puts a fault in force. Device selects registrations by their id as the device sends it.
-// Faults of connections, of TLS and of requests over HTTP happen here as they do at a hub; the
-// first request of a device is any of its requests. Inject panics if the kind or one of Statuses is
+// Faults of connections, of TLS and of requests over HTTP happen here as they do at a hub; over
+// HTTP, each request of a device counts as its first. [fault.ProvisioningKinds] are the faults of
+// requests to the service, over any protocol. Inject panics if the kind or one of Statuses is
 // unknown.
 func (d *DPS) Inject(f fault.Fault) *Injected { return &Injected{d.net.Inject(f)} }
 

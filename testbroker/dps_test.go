@@ -77,6 +77,9 @@ type dpsAnswer struct {
 	TrackingID string
 }
 
+// decodeAnswer parses the body, unless a fault has garbled it.
+func decodeAnswer(a *dpsAnswer) { json.Unmarshal([]byte(a.body), a) }
+
 // overDPS returns a client over HTTPS in memory, and its requests.
 func overDPS(t testing.TB, d *testbroker.DPS) *poster {
 	p := newPoster(t, d.Dial(testbroker.PortHTTPS), d.ClientTLS(), "")

@@ -40,15 +40,16 @@ type Fault struct {
 	// Their number is the default of Times. Zero lets a request pass. Default: 503.
 	Statuses []int
 	// ErrorCode is the service's six-digit code that RefuseConnect over HTTP, AnswerStatus,
-	// AnswerStatusAfter, RefuseTwin and RefuseMethod put into answers of 400 and above. Default: the
-	// usual code of the status. Description is its text.
+	// AnswerStatusAfter, RefuseTwin, RefuseMethod, RefuseProvisioning and WrongStatus put into answers
+	// of 400 and above. Default: the usual code of the status. Description is its text.
 	ErrorCode int
 	// RetryAfter, unless zero, is sent in whole seconds in the header Retry-After of RefuseConnect,
-	// AnswerStatus and AnswerStatusAfter, and in the answer of RefuseTwin. RetryAfterDate sends it,
-	// and the delay of Throttle, as a date: see testbroker.HTTPOptions.
+	// AnswerStatus and AnswerStatusAfter, and in the answers of RefuseTwin and RefuseProvisioning.
+	// RetryAfterDate sends it, and the delay of Throttle, as a date: see testbroker.HTTPOptions.
 	RetryAfter     time.Duration
 	RetryAfterDate bool
-	// Route is the kind of HTTP requests to which request faults and Throttle happen.
+	// Route is the kind of HTTP requests to which request faults and Throttle happen. It is also the
+	// kind of requests to a provisioning service, over any protocol.
 	Route RouteKind
 	// Blob is the blob store operation to which they happen, for requests of the kind [RouteBlob].
 	Blob BlobOperation
@@ -66,8 +67,9 @@ type Fault struct {
 	// UndeliverableHere sets the flag undeliverable-here of ModifyMessage.
 	UndeliverableHere bool
 	// Delay is the delay of SlowConnack, SlowPuback, SlowSuback, SlowAttach, WithholdCredit,
-	// DetachWhileIdle, SlowToken, SlowAnswer, SlowTwin, SlowDesired, SlowMethod, SlowMethodAnswer and
-	// SlowBlob. 0: none, except for WithholdCredit, which then gives no credit at all.
+	// DetachWhileIdle, SlowToken, SlowAnswer, SlowTwin, SlowDesired, SlowMethod, SlowMethodAnswer,
+	// SlowBlob and SlowProvisioning. 0: none, except for WithholdCredit, which then gives no credit at
+	// all.
 	Delay time.Duration
 	// Rate is how many PUBACKs a second Throttle sends. Default: 1.
 	Rate float64
@@ -79,6 +81,9 @@ type Fault struct {
 	// Bytes is the output of GarbageOnConnect, GarbageOnSubscribe, GarbageOnPublish and GarbageAnswer.
 	// Default: the first bytes of a packet with an unknown type and a length without end; over AMQP a
 	// frame that is too short, over HTTP/1.1 a line that is not a status line, over HTTP/2 a PING
-	// without its eight bytes. It is also the body of GarbleTwin and GarbleMethod.
+	// without its eight bytes. It is also the body of GarbleTwin, GarbleMethod and GarbleProvisioning,
+	// and the certificate of WrongChain.
 	Bytes []byte
+	// Text is what WrongRetryAfter, WrongStatus, WrongDeviceID, WrongHub and WrongProfile send.
+	Text string
 }

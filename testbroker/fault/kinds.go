@@ -125,16 +125,27 @@ var kinds = map[Kind]row{
 	ExpireUpload: {"ExpireUpload", http},
 }
 
-// Kinds returns every kind of fault, in a fixed order.
+// Kinds returns every kind of fault that happens at a hub, in a fixed order.
 func Kinds() []Kind { return slices.Sorted(maps.Keys(kinds)) }
 
 // String returns the name of the constant.
 func (k Kind) String() string {
-	if row, ok := kinds[k]; ok {
+	if row, ok := k.row(); ok {
 		return row.name
 	}
 	return fmt.Sprintf("Kind(%d)", uint16(k))
 }
 
 // Protocols returns the protocols over which the fault can happen; none for an unknown kind.
-func (k Kind) Protocols() hubdata.Protocol { return kinds[k].on }
+func (k Kind) Protocols() hubdata.Protocol {
+	row, _ := k.row()
+	return row.on
+}
+
+func (k Kind) row() (row, bool) {
+	if r, ok := provisioningKinds[k]; ok {
+		return r, true
+	}
+	r, ok := kinds[k]
+	return r, ok
+}

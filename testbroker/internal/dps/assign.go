@@ -13,9 +13,10 @@ import (
 
 // Texts of a registration's state.
 const (
-	statusAssigned = "assigned"
-	statusFailed   = "failed"
-	statusDisabled = "disabled"
+	statusAssigning = "assigning"
+	statusAssigned  = "assigned"
+	statusFailed    = "failed"
+	statusDisabled  = "disabled"
 
 	initialAssignment  = "initialAssignment"
 	deviceDataMigrated = "deviceDataMigrated"

@@ -2,6 +2,7 @@ package dps
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -27,6 +28,7 @@ type Error struct {
 	Code       int // the status and three digits
 	Text       string
 	RetryAfter time.Duration // zero = none
+	status     int           // zero = that of the code
 }
 
 func Errorf(code int, format string, args ...any) *Error {
@@ -37,7 +39,7 @@ func Errorf(code int, format string, args ...any) *Error {
 func (e *Error) Error() string { return fmt.Sprintf("%d: %s", e.Code, e.Text) }
 
 // Status returns the HTTP status.
-func (e *Error) Status() int { return e.Code / 1000 }
+func (e *Error) Status() int { return cmp.Or(e.status, e.Code/1000) }
 
 // errorBody returns the JSON of an error.
 func (s *Service) errorBody(e *Error) []byte {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/hubline-iot/hubline/testbroker/dpsdata"
+	"github.com/hubline-iot/hubline/testbroker/fault"
 	"github.com/hubline-iot/hubline/testbroker/internal/hub"
 )
 
@@ -41,13 +42,23 @@ type Answer struct {
 	Body       []byte
 	RetryAfter string // empty = none
 	Err        *Error // nil unless the request was refused
+	Delivery
 }
 
-// Refuse returns the answer to a refused request, and adds the request to the log.
-func (s *Service) Refuse(c *Client, r dpsdata.Request, bad *Error) Answer {
+// Refuse returns the answer to a refused request, and adds the request to the log. It is for
+// requests that a front refuses.
+func (s *Service) Refuse(c *Client, conn *hub.Conn, r dpsdata.Request, bad *Error) Answer {
+	return (&call{s, c, conn, r.Operation}).refuse(r, bad)
+}
+
+func (k *call) refuse(r dpsdata.Request, bad *Error) Answer {
+	s, c := k.s, k.c
 	a := Answer{Status: bad.Status(), Body: s.errorBody(bad), Err: bad}
 	if bad.RetryAfter > 0 {
 		a.RetryAfter = strconv.Itoa(hub.Seconds(bad.RetryAfter))
+	}
+	if f := k.take(fault.WrongRetryAfter); f != nil {
+		a.RetryAfter = f.Text
 	}
 	r.ErrorCode = bad.Code
 	s.log(c, r, a)
@@ -60,21 +71,22 @@ func (s *Service) log(c *Client, r dpsdata.Request, a Answer) {
 	s.note(r)
 }
 
-// Register starts a registration. The client may lack valid credentials.
-func (s *Service) Register(c *Client, body []byte) Answer {
+// register starts a registration. The client may lack valid credentials.
+func (k *call) register(body []byte) Answer {
+	s, c := k.s, k.c
 	r := dpsdata.Request{Operation: dpsdata.Register, Body: slices.Clone(body)}
 	m, bad := s.match(c)
 	if bad != nil {
-		return s.Refuse(c, r, bad)
+		return k.refuse(r, bad)
 	}
 	csr, bad := readBody(c, &r)
 	if bad != nil {
-		return s.Refuse(c, r, bad)
+		return k.refuse(r, bad)
 	}
 	if wait := s.overLimit(); wait > 0 {
 		bad := Errorf(codeThrottled, "more than %d registrations in a minute", s.o.RegistrationsPerMinute)
 		bad.RetryAfter = wait
-		return s.Refuse(c, r, bad)
+		return k.refuse(r, bad)
 	}
 	rec := s.record(c, m)
 	rec.turn <- struct{}{}
@@ -82,7 +94,7 @@ func (s *Service) Register(c *Client, body []byte) Answer {
 	o := s.newOperation(rec, c, state)
 	<-rec.turn
 	r.OperationID = o.id
-	a := s.present(o, o.polls == 0 && s.o.Assigning <= 0)
+	a := k.present(o, o.polls == 0 && s.o.Assigning <= 0)
 	s.log(c, r, a)
 	return a
 }
@@ -121,23 +133,24 @@ func (s *Service) newOperation(rec *record, c *Client, state stateDocument) *ope
 	return o
 }
 
-// Poll returns the state of an operation.
-func (s *Service) Poll(c *Client, id string) Answer {
+// poll returns the state of an operation.
+func (k *call) poll(id string) Answer {
+	s, c := k.s, k.c
 	r := dpsdata.Request{Operation: dpsdata.Poll, OperationID: id}
 	if _, bad := s.match(c); bad != nil {
-		return s.Refuse(c, r, bad)
+		return k.refuse(r, bad)
 	}
-	o, through := s.poll(c, id)
+	o, through := s.count(c, id)
 	if o == nil {
-		return s.Refuse(c, r, Errorf(codeNoOperation, "operation %q of %q is unknown", id, c.ID))
+		return k.refuse(r, Errorf(codeNoOperation, "operation %q of %q is unknown", id, c.ID))
 	}
-	a := s.present(o, through)
+	a := k.present(o, through)
 	s.log(c, r, a)
 	return a
 }
 
-// poll counts a poll of an operation, and reports whether the result may be told.
-func (s *Service) poll(c *Client, id string) (o *operation, through bool) {
+// count counts a poll of an operation, and reports whether the result may be told.
+func (s *Service) count(c *Client, id string) (o *operation, through bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	rec := s.records[fold(c.ID)]
@@ -155,32 +168,33 @@ func (s *Service) poll(c *Client, id string) (o *operation, through bool) {
 
 // An answerDocument is the body of an answer that is not a refusal.
 type answerDocument struct {
-	OperationID string         `json:"operationId"`
+	OperationID string         `json:"operationId,omitempty"`
 	Status      string         `json:"status"`
 	State       *stateDocument `json:"registrationState,omitempty"`
 }
 
 // present returns the answer about an operation: its result, or that it is in progress.
-func (s *Service) present(o *operation, through bool) Answer {
-	if !through {
-		return Answer{
-			Status: 202, Body: toJSON(answerDocument{OperationID: o.id, Status: "assigning"}),
-			RetryAfter: strconv.Itoa(hub.Seconds(s.o.RetryAfter)),
-		}
+func (k *call) present(o *operation, through bool) Answer {
+	a := Answer{Status: 202, RetryAfter: strconv.Itoa(hub.Seconds(k.s.o.RetryAfter))}
+	d := answerDocument{OperationID: o.id, Status: statusAssigning}
+	if through {
+		state := o.state
+		a.Status, a.RetryAfter, d.Status, d.State = 200, "", state.Status, &state
 	}
-	state := o.state
-	return Answer{Status: 200, Body: toJSON(answerDocument{o.id, state.Status, &state})}
+	k.spoil(&a, &d)
+	return a
 }
 
-// Lookup returns the state of the last registration.
-func (s *Service) Lookup(c *Client, body []byte) Answer {
+// lookup returns the state of the last registration.
+func (k *call) lookup(body []byte) Answer {
+	s, c := k.s, k.c
 	r := dpsdata.Request{Operation: dpsdata.Lookup, Body: slices.Clone(body)}
 	if _, bad := s.match(c); bad != nil {
-		return s.Refuse(c, r, bad)
+		return k.refuse(r, bad)
 	}
 	state, ok := s.lastState(c.ID)
 	if !ok {
-		return s.Refuse(c, r, Errorf(CodeNotEnrolled, "%q has not registered", c.ID))
+		return k.refuse(r, Errorf(CodeNotEnrolled, "%q has not registered", c.ID))
 	}
 	a := Answer{Status: 200, Body: toJSON(state)}
 	s.log(c, r, a)

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/hubline-iot/hubline/testbroker/dpsdata"
 	"github.com/hubline-iot/hubline/testbroker/fault"
 	"github.com/hubline-iot/hubline/testbroker/internal/dps"
 	"github.com/hubline-iot/hubline/testbroker/internal/hub"
@@ -145,24 +146,37 @@ func (a *conn) Message(l *amqp.Link, d amqp.Delivery) error {
 	if text, ok := m.Value.(string); ok {
 		body = []byte(text)
 	}
-	var answer dps.Answer
-	switch what := m.ApplicationProperties.Text("iotdps-operation-type"); what {
-	case "iotdps-register":
-		answer = a.dps.Register(a.who, body)
-	case "iotdps-get-operationstatus":
-		answer = a.dps.Poll(a.who, m.ApplicationProperties.Text("iotdps-operation-id"))
-	case "iotdps-get-registration":
-		answer = a.dps.Lookup(a.who, body)
-	default:
-		a.settle(l, d, wire.Errorf(wire.NotImplemented, "iotdps-operation-type %q", what))
+	op, ok := operations[m.ApplicationProperties.Text("iotdps-operation-type")]
+	if !ok {
+		a.settle(l, d, wire.Errorf(wire.NotImplemented, "iotdps-operation-type is not that of a request"))
 		return nil
+	}
+	answer := a.dps.Serve(a.who, a.c, op, m.ApplicationProperties.Text("iotdps-operation-id"), body)
+	if answer.Cut != 0 {
+		a.c.CutFor(hub.FaultError(answer.Cut))
+		return hub.FaultError(answer.Cut)
 	}
 	var correlation any
 	if m.Properties != nil {
 		correlation = m.Properties.CorrelationID
 	}
-	a.answer(l, d, answer, correlation)
+	if answer.Misname {
+		correlation = fmt.Sprint(correlation, "-other")
+	}
+	switch {
+	case answer.Silent:
+	case answer.Delay > 0:
+		a.hub.Later(answer.Delay, a.c.Closed, func() { a.answer(l, d, answer, correlation) })
+	default:
+		a.answer(l, d, answer, correlation)
+	}
 	return nil
+}
+
+// operations maps the types of requests to operations.
+var operations = map[string]dpsdata.Operation{
+	"iotdps-register": dpsdata.Register, "iotdps-get-operationstatus": dpsdata.Poll,
+	"iotdps-get-registration": dpsdata.Lookup,
 }
 
 // settle accepts a request, or rejects it if there is an error. A request that was sent settled
@@ -208,6 +222,9 @@ func (a *conn) answer(l *amqp.Link, d amqp.Delivery, answer dps.Answer, correlat
 		a.waiting = a.waiting[1:]
 	}
 	a.waiting = append(a.waiting, payload)
+	if answer.Twice {
+		a.waiting = append(a.waiting, payload)
+	}
 	a.flushLocked()
 }
 

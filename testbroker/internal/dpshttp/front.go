@@ -16,18 +16,11 @@ import (
 func Routes(s *dps.Service) []web.Route {
 	all := []web.Route{
 		{Kind: fault.RouteRegister, Method: http.MethodPut, Path: "{scope}/registrations/{device}/register",
-			Do: asDevice(s, dpsdata.Register, func(q *web.Request, c *dps.Client, body []byte) dps.Answer {
-				return s.Register(c, body)
-			})},
+			Do: serve(s, dpsdata.Register)},
 		{Kind: fault.RouteOperation, Method: http.MethodGet,
-			Path: "{scope}/registrations/{device}/operations/{operation}",
-			Do: asDevice(s, dpsdata.Poll, func(q *web.Request, c *dps.Client, _ []byte) dps.Answer {
-				return s.Poll(c, q.Vars["operation"])
-			})},
+			Path: "{scope}/registrations/{device}/operations/{operation}", Do: serve(s, dpsdata.Poll)},
 		{Kind: fault.RouteOperation, Method: http.MethodPost, Path: "{scope}/registrations/{device}",
-			Do: asDevice(s, dpsdata.Lookup, func(q *web.Request, c *dps.Client, body []byte) dps.Answer {
-				return s.Lookup(c, body)
-			})},
+			Do: serve(s, dpsdata.Lookup)},
 	}
 	for i := range all {
 		all[i].Open = true // the service checks the credentials
@@ -35,9 +28,8 @@ func Routes(s *dps.Service) []web.Route {
 	return all
 }
 
-// asDevice wraps an operation of the service: it reads the request and writes the answer.
-func asDevice(s *dps.Service, op dpsdata.Operation,
-	do func(*web.Request, *dps.Client, []byte) dps.Answer) func(*web.Request) web.Answer {
+// serve returns the handler of an operation: it reads the request and writes the answer.
+func serve(s *dps.Service, op dpsdata.Operation) func(*web.Request) web.Answer {
 	return func(q *web.Request) web.Answer {
 		c, bad := clientOf(q)
 		if bad == nil {
@@ -58,9 +50,20 @@ func asDevice(s *dps.Service, op dpsdata.Operation,
 		}
 		if bad != nil {
 			q.Conn.Refused(q.Request, q.ID, bad.Status(), bad)
-			return answer(s.Refuse(c, dpsdata.Request{Operation: op, OperationID: q.Vars["operation"]}, bad))
+			return answer(s.Refuse(c, q.C, dpsdata.Request{Operation: op, OperationID: q.Vars["operation"]}, bad))
 		}
-		return answer(do(q, c, body))
+		a := s.Serve(c, q.C, op, q.Vars["operation"], body)
+		switch {
+		case a.Cut != 0:
+			q.C.CutFor(hub.FaultError(a.Cut))
+			return web.Answer{Delivery: web.DeliverNothing}
+		case a.Silent:
+			q.Hang()
+			return web.Answer{Delivery: web.DeliverNothing}
+		case a.Delay > 0 && !q.Sleep(a.Delay):
+			return web.Answer{Delivery: web.DeliverNothing}
+		}
+		return answer(a)
 	}
 }
 

@@ -3,11 +3,14 @@ package dpsmqtt
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
+	"github.com/hubline-iot/hubline/testbroker/dpsdata"
 	"github.com/hubline-iot/hubline/testbroker/fault"
 	"github.com/hubline-iot/hubline/testbroker/internal/dps"
+	"github.com/hubline-iot/hubline/testbroker/internal/hub"
 
 	"github.com/mochi-mqtt/server/v2/packets"
 )
@@ -38,19 +41,31 @@ func (c *client) publish(pk packets.Packet) error {
 			operation = value
 		}
 	}
-	var a dps.Answer
+	op := dpsdata.Register
 	switch {
 	case topic != registerTopic && topic != pollTopic:
 		return fmt.Errorf("%s may not publish to %q", c.who.ID, pk.TopicName)
 	case rid == "":
 		return fmt.Errorf("topic %q has no $rid", pk.TopicName)
-	case topic == registerTopic:
-		a = c.front.dps.Register(c.who, pk.Payload)
-	default:
-		a = c.front.dps.Poll(c.who, operation)
+	case topic == pollTopic:
+		op = dpsdata.Poll
+	}
+	a := c.front.dps.Serve(c.who, c.Conn, op, operation, pk.Payload)
+	if a.Cut != 0 {
+		c.CutFor(hub.FaultError(a.Cut))
+		return hub.FaultError(a.Cut)
+	}
+	if a.Early {
+		c.answer(a, rid)
 	}
 	c.acknowledge(pk)
-	c.answer(a, rid)
+	switch {
+	case a.Early, a.Silent:
+	case a.Delay > 0:
+		c.Hub.Later(a.Delay, c.Closed, func() { c.answer(a, rid) })
+	default:
+		c.answer(a, rid)
+	}
 	return nil
 }
 
@@ -69,10 +84,25 @@ func (c *client) acknowledge(pk packets.Packet) {
 // answer publishes an answer if the client has subscribed. The request id comes first and the delay
 // second, because some clients look for them there.
 func (c *client) answer(a dps.Answer, rid string) {
-	topic := answerTopic + strconv.Itoa(a.Status) + "/?$rid=" + rid
-	if a.RetryAfter != "" {
-		topic += "&retry-after=" + a.RetryAfter
+	if a.Misname {
+		rid += "-other"
 	}
+	properties := []string{"$rid=" + rid}
+	if a.RetryAfter != "" {
+		properties = append(properties, "retry-after="+a.RetryAfter)
+	}
+	if a.Reorder {
+		properties = append(properties, "x")
+		slices.Reverse(properties)
+	}
+	topic := answerTopic + strconv.Itoa(a.Status) + "/?" + strings.Join(properties, "&")
+	c.publishAnswer(topic, a.Body)
+	if a.Twice {
+		c.publishAnswer(topic, a.Body)
+	}
+}
+
+func (c *client) publishAnswer(topic string, payload []byte) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !c.hear {
@@ -85,5 +115,5 @@ func (c *client) answer(a dps.Answer, rid string) {
 		}
 		body = append(body, byte(c.last>>8), byte(c.last))
 	}
-	c.sendLocked(packets.Publish<<4|c.qos<<1, append(body, a.Body...))
+	c.sendLocked(packets.Publish<<4|c.qos<<1, append(body, payload...))
 }

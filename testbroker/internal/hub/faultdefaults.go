@@ -35,4 +35,5 @@ var faultDefaults = map[fault.Kind]faultDefault{
 	fault.RefuseToken:        {status: 401},
 	fault.RefuseTwin:         {status: 429},
 	fault.RefuseMethod:       {status: 429},
+	fault.RefuseProvisioning: {status: 429},
 }

@@ -1,6 +1,9 @@
 package hub
 
-import "crypto/x509"
+import (
+	"crypto/x509"
+	"time"
+)
 
 // What a provisioning service asks of the hubs that are linked to it.
 
@@ -41,6 +44,9 @@ func (h *Hub) AdoptTwin(id Identity, v TwinView) error {
 
 // SignedBy reports whether one of the keys made the signature.
 func (t Token) SignedBy(keys KeyPair) bool { return t.signedBy(keys) }
+
+// Later calls do after a delay in a goroutine of the hub, unless the hub or done is closed before.
+func (h *Hub) Later(d time.Duration, done <-chan struct{}, do func()) { h.later(d, done, do) }
 
 // PeerChain returns the certificates that the client presented; nil without TLS.
 func (c *Conn) PeerChain() []*x509.Certificate {

@@ -1,0 +1,335 @@
+package testbroker_test
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/base64"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hubline-iot/hubline/testbroker"
+	"github.com/hubline-iot/hubline/testbroker/dpsdata"
+	"github.com/hubline-iot/hubline/testbroker/fault"
+	"github.com/hubline-iot/hubline/testbroker/hubdata"
+)
+
+func TestEveryProvisioningFaultHasAName(t *testing.T) {
+	for _, k := range fault.ProvisioningKinds() {
+		require.NotContains(t, k.String(), "(")
+		require.NotZero(t, k.Protocols())
+		require.NotContains(t, fault.Kinds(), k)
+	}
+	d, _ := newDPS(t, nil)
+	require.Panics(t, func() { d.Inject(fault.Fault{Kind: 999}) })
+}
+
+// A dpsClient registers and polls over one protocol. Its functions return an error if there is no
+// answer.
+type dpsClient struct {
+	register func() (dpsAnswer, error)
+	poll     func(operation string) (dpsAnswer, error)
+}
+
+// dpsClients returns a client of each protocol for the registration reg-1. Each call of a client
+// makes a connection if the last one has ended.
+func dpsClients(t testing.TB, d *testbroker.DPS, key string) map[hubdata.Protocol]dpsClient {
+	web := overDPS(t, d)
+	web.token = dpsToken(d, "reg-1", key)
+	overHTTP := func(method, path string) (dpsAnswer, error) {
+		r, err := web.try(method, "/"+testScope+"/registrations/reg-1"+path+dpsVersion, "")
+		a := dpsAnswer{status: 0, body: r.body}
+		if err == nil {
+			a.status, a.retryAfter = r.StatusCode, r.Header.Get("Retry-After")
+			decodeAnswer(&a)
+		}
+		return a, err
+	}
+	overMQTT := func(topic string) (a dpsAnswer, err error) {
+		w := dpsLogin(t, d, "reg-1", key)
+		w.publish(1, topic, "")
+		w.conn.SetReadDeadline(time.Now().Add(time.Minute))
+		for {
+			kind, body, err := w.read()
+			if err != nil {
+				return a, err
+			}
+			if kind != 3 {
+				continue
+			}
+			n := int(body[0])<<8 | int(body[1])
+			got := string(body[2 : 2+n])
+			a.body = string(body[4+n:])
+			status, query, _ := strings.Cut(strings.TrimPrefix(got, dpsAnswers), "/?")
+			require.Len(t, status, 3)
+			for _, c := range status {
+				a.status = a.status*10 + int(c-'0')
+			}
+			_, a.retryAfter, _ = strings.Cut(query, "retry-after=")
+			decodeAnswer(&a)
+			return a, nil
+		}
+	}
+	return map[hubdata.Protocol]dpsClient{
+		hubdata.HTTP: {
+			func() (dpsAnswer, error) { return overHTTP("PUT", "/register") },
+			func(operation string) (dpsAnswer, error) { return overHTTP("GET", "/operations/"+operation) },
+		},
+		hubdata.MQTT: {
+			func() (dpsAnswer, error) { return overMQTT(dpsRegister + "1") },
+			func(operation string) (dpsAnswer, error) { return overMQTT(dpsPoll + "1&operationId=" + operation) },
+		},
+	}
+}
+
+func TestProvisioningFaults(t *testing.T) {
+	for _, protocol := range []hubdata.Protocol{hubdata.HTTP, hubdata.MQTT} {
+		t.Run(protocol.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				d, hubs := newDPS(t, nil, "hub-a.example.test")
+				e := enroll(t, d, dpsdata.Enrollment{ID: "reg-1"})
+				c := dpsClients(t, d, e.PrimaryKey)[protocol]
+				inject := func(f fault.Fault) func() {
+					in := d.Inject(f)
+					return func() { require.Equal(t, 1, in.Fired(), f.Kind) }
+				}
+				register := func() dpsAnswer {
+					a, err := c.register()
+					require.NoError(t, err)
+					return a
+				}
+				final := func() dpsAnswer {
+					a, err := c.poll(register().OperationID)
+					require.NoError(t, err)
+					require.Equal(t, 200, a.status, a.body)
+					return a
+				}
+
+				fired := inject(fault.Fault{Kind: fault.DropBeforeProvisioning})
+				_, err := c.register()
+				require.Error(t, err)
+				require.Empty(t, d.Requests())
+				fired()
+				fired = inject(fault.Fault{Kind: fault.DropAfterProvisioning, Route: fault.RouteRegister})
+				_, err = c.register()
+				require.Error(t, err)
+				require.Len(t, hubs["hub-a.example.test"].Devices(), 1, "the registration is stored")
+				fired()
+
+				fired = inject(fault.Fault{
+					Kind: fault.RefuseProvisioning, Route: fault.RouteOperation, After: 1, RetryAfter: 7 * time.Second,
+				})
+				operation := register().OperationID
+				a, err := c.poll(operation)
+				require.NoError(t, err)
+				require.Equal(t, 200, a.status)
+				a, err = c.poll(operation)
+				require.NoError(t, err)
+				require.Equal(t, 429, a.status, "the second poll")
+				require.Equal(t, 429001, a.ErrorCode)
+				require.Equal(t, "7", a.retryAfter)
+				fired()
+				fired = inject(fault.Fault{Kind: fault.RefuseProvisioning, Status: 503, ErrorCode: 503001, Description: "busy"})
+				a = register()
+				require.Equal(t, 503, a.status)
+				require.Equal(t, "busy", a.Message)
+				fired()
+
+				for _, text := range []string{"", "0", "-1", "soon"} {
+					fired = inject(fault.Fault{Kind: fault.WrongRetryAfter, Text: text})
+					require.Equal(t, text, register().retryAfter)
+					fired()
+				}
+				inject(fault.Fault{Kind: fault.RefuseProvisioning})
+				fired = inject(fault.Fault{Kind: fault.WrongRetryAfter, Text: "9"})
+				require.Equal(t, "9", register().retryAfter, "also in a refusal")
+				fired()
+
+				fired = inject(fault.Fault{Kind: fault.SlowProvisioning, Delay: 20 * time.Second})
+				start := time.Now()
+				register()
+				require.Equal(t, 20*time.Second, time.Since(start))
+				fired()
+				fired = inject(fault.Fault{Kind: fault.GarbleProvisioning})
+				require.Equal(t, `{"operationId`, register().body)
+				fired()
+				huge := strings.Repeat("x", 1<<20)
+				fired = inject(fault.Fault{Kind: fault.GarbleProvisioning, Bytes: []byte(huge)})
+				require.Len(t, register().body, len(huge))
+				fired()
+				fired = inject(fault.Fault{Kind: fault.OmitOperationID})
+				a = register()
+				require.NotContains(t, a.body, "operationId")
+				require.Equal(t, "assigning", a.Status)
+				fired()
+
+				for _, text := range []string{"unassigned", "disabled", "failed", "blacklisted"} {
+					fired = inject(fault.Fault{Kind: fault.WrongStatus, Route: fault.RouteOperation, Text: text})
+					a = final()
+					require.Equal(t, text, a.Status)
+					require.Equal(t, text, a.State.Status)
+					require.Empty(t, a.State.AssignedHub)
+					if text == "failed" {
+						require.Equal(t, 400207, a.State.ErrorCode)
+					}
+					fired()
+				}
+				stay := d.Inject(fault.Fault{Kind: fault.WrongStatus, Route: fault.RouteOperation, Text: "assigning", Times: 2})
+				operation = register().OperationID
+				for n := range 3 {
+					a, err = c.poll(operation)
+					require.NoError(t, err)
+					require.Equal(t, n == 2, a.status == 200)
+				}
+				require.Equal(t, 2, stay.Fired())
+
+				inject(fault.Fault{Kind: fault.WrongHub, Text: "gone.example.test"})
+				inject(fault.Fault{Kind: fault.WrongProfile, Text: "mqttV9"})
+				fired = inject(fault.Fault{Kind: fault.WrongDeviceID, Text: "other"})
+				a = final()
+				require.Equal(t, "gone.example.test", a.State.AssignedHub)
+				require.Equal(t, "mqttV9", a.State.ConnectionProfile)
+				require.Equal(t, "other", a.State.DeviceID)
+				fired()
+			})
+		})
+	}
+}
+
+func TestProvisioningWithoutAnAnswer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, _ := newDPS(t, nil, "hub-a.example.test")
+		e := enroll(t, d, dpsdata.Enrollment{ID: "reg-1"})
+		w := dpsLogin(t, d, "reg-1", e.PrimaryKey)
+		d.Inject(fault.Fault{Kind: fault.SwallowProvisioning, Device: "reg-1"})
+		w.publish(1, dpsRegister+"1", "")
+		require.EqualValues(t, 1, w.acked())
+		w.ping() // no answer
+		require.Len(t, d.Requests(), 1)
+	})
+}
+
+func TestOrderOfAnswersOverMQTT(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, _ := newDPS(t, nil, "hub-a.example.test")
+		e := enroll(t, d, dpsdata.Enrollment{ID: "reg-1"})
+		w := dpsLogin(t, d, "reg-1", e.PrimaryKey)
+		d.Inject(fault.Fault{Kind: fault.AnswerBeforePuback})
+		w.publish(1, dpsRegister+"1", "")
+		topic, _ := w.dpsAnswer()
+		require.Equal(t, dpsAnswers+"202/?$rid=1&retry-after=3", topic)
+		require.EqualValues(t, 1, w.acked())
+		d.Inject(fault.Fault{Kind: fault.ReorderProperties})
+		w.publish(2, dpsRegister+"2", "")
+		w.acked()
+		topic, _ = w.dpsAnswer()
+		require.Equal(t, dpsAnswers+"202/?x&retry-after=3&$rid=2", topic)
+		d.Inject(fault.Fault{Kind: fault.MisnameProvisioning})
+		d.Inject(fault.Fault{Kind: fault.DuplicateProvisioning})
+		w.publish(3, dpsRegister+"3", "")
+		w.acked()
+		for range 2 {
+			topic, _ = w.dpsAnswer()
+			require.Equal(t, dpsAnswers+"202/?$rid=3-other&retry-after=3", topic)
+		}
+	})
+}
+
+func TestProvisioningFaultsOverAMQP(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, _ := newDPS(t, nil, "hub-a.example.test")
+		e := enroll(t, d, dpsdata.Enrollment{ID: "reg-1"})
+		l := dpsAMQP(t, d, "reg-1", e.PrimaryKey)
+		d.Inject(fault.Fault{Kind: fault.WrongRetryAfter, Text: "soon"})
+		require.Equal(t, "soon", l.request(dpsRegisterMessage("")).retryAfter)
+		d.Inject(fault.Fault{Kind: fault.RefuseProvisioning, Status: 500, RetryAfter: 2 * time.Second})
+		a, rejected := l.rejected(dpsRegisterMessage(""))
+		require.Equal(t, 500001, a.ErrorCode)
+		require.EqualValues(t, "amqp:internal-error", rejected.Condition)
+		require.EqualValues(t, 2, rejected.Info["Retry-After"])
+		d.Inject(fault.Fault{Kind: fault.SlowProvisioning, Delay: time.Minute})
+		start := time.Now()
+		l.request(dpsRegisterMessage(""))
+		require.Equal(t, time.Minute, time.Since(start))
+		d.Inject(fault.Fault{Kind: fault.MisnameProvisioning})
+		m := dpsRegisterMessage("")
+		require.NoError(t, l.sender.Send(t.Context(), m, nil))
+		got, err := l.receiver.Receive(t.Context(), nil)
+		require.NoError(t, err)
+		require.NotNil(t, got.Properties.CorrelationID)
+		d.Inject(fault.Fault{Kind: fault.DropAfterProvisioning})
+		require.Error(t, l.sender.Send(t.Context(), dpsRegisterMessage(""), nil))
+		require.Len(t, d.Requests(), 5)
+	})
+}
+
+func TestIssuedCertificates(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, hubs := newDPS(t, &testbroker.DPSOptions{Polls: -1}, "hub-a.example.test")
+		h := hubs["hub-a.example.test"]
+		root := testbroker.NewCertAuthority("root")
+		sub := root.NewAuthority("sub")
+		e := enroll(t, d, dpsdata.Enrollment{ID: "reg-1", Issue: sub.Issuer(time.Hour), ConnectionProfile: "classic"})
+		plain := enroll(t, d, dpsdata.Enrollment{ID: "reg-2"})
+		key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+		require.NoError(t, err)
+		request := func(name string) string {
+			der, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{
+				Subject: pkix.Name{CommonName: name},
+			}, key)
+			require.NoError(t, err)
+			return `{"csr":"` + base64.StdEncoding.EncodeToString(der) + `"}`
+		}
+		p := overDPS(t, d)
+		p.token = dpsToken(d, "reg-1", e.PrimaryKey)
+		path := "/" + testScope + "/registrations/reg-1/register?api-version="
+		a := p.provision("PUT", path+"2026-11-02-preview", request("reg-1"))
+		require.Equal(t, "assigned", a.Status, a.body)
+		require.Equal(t, "classic", a.State.ConnectionProfile)
+		require.Len(t, a.State.IssuedCertificateChain, 2)
+		cert := tls.Certificate{PrivateKey: key}
+		for _, text := range a.State.IssuedCertificateChain {
+			der, err := base64.StdEncoding.DecodeString(text)
+			require.NoError(t, err)
+			cert.Certificate = append(cert.Certificate, der)
+		}
+		leaf, err := x509.ParseCertificate(cert.Certificate[0])
+		require.NoError(t, err)
+		require.Equal(t, "reg-1", leaf.Subject.CommonName)
+		require.Equal(t, &key.PublicKey, leaf.PublicKey)
+		log := d.Requests()
+		require.NotEmpty(t, log[len(log)-1].CSR)
+
+		raw, err := h.Dial(testbroker.PortMQTTS)(t.Context(), "tcp", "hub:8883")
+		require.NoError(t, err)
+		config := h.ClientTLS()
+		config.Certificates = []tls.Certificate{cert}
+		w := newWire(t, tls.Client(raw, config))
+		require.Equal(t, []byte{0, 0}, w.connect(connect{
+			name: "MQTT", level: 4, flags: 2, clientID: "reg-1", user: h.HostName() + "/reg-1/?api-version=2021-04-12",
+		}), "the issued certificate is that of the device at its hub")
+
+		d.Inject(fault.Fault{Kind: fault.WrongChain})
+		a = p.provision("PUT", path+"2025-07-01-preview", request("reg-1"))
+		require.Empty(t, a.State.ConnectionProfile, "the version does not know it")
+		der, err := base64.StdEncoding.DecodeString(a.State.IssuedCertificateChain[0])
+		require.NoError(t, err)
+		leaf, err = x509.ParseCertificate(der)
+		require.NoError(t, err)
+		require.Equal(t, "reg-1", leaf.Subject.CommonName)
+		require.NotEqual(t, &key.PublicKey, leaf.PublicKey)
+		a = p.provision("PUT", path+"2025-07-01-preview", request("reg-9"))
+		require.Equal(t, 400004, a.ErrorCode, "a request for another name")
+		p.token = dpsToken(d, "reg-2", plain.PrimaryKey)
+		a = p.provision("PUT", strings.Replace(path, "reg-1", "reg-2", 1)+"2025-07-01-preview", request("reg-2"))
+		require.Equal(t, "failed", a.Status)
+		require.Equal(t, 400004, a.State.ErrorCode, "the enrollment issues none")
+	})
+}

@@ -1,0 +1,77 @@
+package fault
+
+import (
+	"maps"
+	"slices"
+)
+
+// Faults of a request to a provisioning service. Each happens to requests of the kind Route, which
+// is [RouteRegister] or [RouteOperation], or to both if Route is [RouteAny]. At a hub they never
+// happen. Faults of the contents of answers, except WrongRetryAfter, do not happen to refusals.
+const (
+	// RefuseProvisioning does not execute the request: the answer has Status, by default 429, with
+	// ErrorCode, Description and RetryAfter.
+	RefuseProvisioning Kind = iota + 400
+	// DropBeforeProvisioning cuts the connection with RST. The request is not executed.
+	DropBeforeProvisioning
+	// DropAfterProvisioning executes the request and cuts the connection with RST instead of
+	// answering.
+	DropAfterProvisioning
+	// SwallowProvisioning executes the request and never answers.
+	SwallowProvisioning
+	// SlowProvisioning executes the request and answers after Delay.
+	SlowProvisioning
+	// DuplicateProvisioning answers twice.
+	DuplicateProvisioning
+	// MisnameProvisioning answers with the id of another request: $rid over MQTT, the correlation id
+	// over AMQP.
+	MisnameProvisioning
+	// AnswerBeforePuback sends the answer before the PUBACK of the request.
+	AnswerBeforePuback
+	// ReorderProperties sends retry-after before $rid, and a property without a meaning before both.
+	ReorderProperties
+	// GarbleProvisioning answers with Bytes as the body, by default the beginning of a JSON object.
+	GarbleProvisioning
+	// OmitOperationID answers without the operation id.
+	OmitOperationID
+	// WrongRetryAfter answers with Text as the delay, unchecked: a number, a date, anything. Empty
+	// means that the answer asks for no delay.
+	WrongRetryAfter
+	// WrongStatus answers with the registration status Text. With "assigning" the registration stays
+	// in progress; other answers are final and have a state without an assignment. "failed" comes with
+	// ErrorCode, by default 400207, and Description.
+	WrongStatus
+	// WrongDeviceID, WrongHub and WrongProfile answer with Text as the device id, the assigned hub and
+	// the connection profile. They happen to answers with an assignment.
+	WrongDeviceID
+	WrongHub
+	WrongProfile
+	// WrongChain answers with another certificate as the first of the issued chain: Bytes, or by
+	// default a certificate with the right name for a key that the device does not have. It happens to
+	// answers with a chain.
+	WrongChain
+)
+
+var provisioningKinds = map[Kind]row{
+	RefuseProvisioning:     {"RefuseProvisioning", mqtt | amqp | http},
+	DropBeforeProvisioning: {"DropBeforeProvisioning", mqtt | amqp | http},
+	DropAfterProvisioning:  {"DropAfterProvisioning", mqtt | amqp | http},
+	SwallowProvisioning:    {"SwallowProvisioning", mqtt | amqp | http},
+	SlowProvisioning:       {"SlowProvisioning", mqtt | amqp | http},
+	DuplicateProvisioning:  {"DuplicateProvisioning", mqtt | amqp},
+	MisnameProvisioning:    {"MisnameProvisioning", mqtt | amqp},
+	AnswerBeforePuback:     {"AnswerBeforePuback", mqtt},
+	ReorderProperties:      {"ReorderProperties", mqtt},
+	GarbleProvisioning:     {"GarbleProvisioning", mqtt | amqp | http},
+	OmitOperationID:        {"OmitOperationID", mqtt | amqp | http},
+	WrongRetryAfter:        {"WrongRetryAfter", mqtt | amqp | http},
+	WrongStatus:            {"WrongStatus", mqtt | amqp | http},
+	WrongDeviceID:          {"WrongDeviceID", mqtt | amqp | http},
+	WrongHub:               {"WrongHub", mqtt | amqp | http},
+	WrongProfile:           {"WrongProfile", mqtt | amqp | http},
+	WrongChain:             {"WrongChain", mqtt | amqp | http},
+}
+
+// ProvisioningKinds returns every kind of fault that happens only at a provisioning service, in a
+// fixed order.
+func ProvisioningKinds() []Kind { return slices.Sorted(maps.Keys(provisioningKinds)) }
