@@ -73,15 +73,18 @@ func FuzzStream(f *testing.F) {
 	})
 }
 
-// echo answers each PUBLISH with its PUBACK, without allocating. It is the network and the hub in
-// one.
+// echo answers each whole PUBLISH with its PUBACK, without allocating. It is the network and the
+// hub in one.
 type echo struct {
 	acks chan []byte // capacity 1 each; two buffers alternate
 	free chan []byte
 	rest []byte
 	kept []byte
-	skip int
 	end  chan struct{}
+
+	skip    int // bytes left of a packet
+	publish bool
+	id      [2]byte
 }
 
 func newEcho() *echo {
@@ -95,18 +98,20 @@ func newEcho() *echo {
 func (e *echo) Write(p []byte) (int, error) {
 	select {
 	case out := <-e.free:
-		skipped := min(e.skip, len(p)) // the rest of a payload; heads arrive whole
-		e.skip -= skipped
-		for b := p[skipped:]; len(b) > 0; {
-			length, n := binary.Uvarint(b[1:])
-			if b[0]>>4 == 3 {
-				topic := int(binary.BigEndian.Uint16(b[1+n:]))
-				id := b[1+n+2+topic:]
-				out = append(out, 0x40, 2, id[0], id[1])
+		for b := p; len(b) > 0; {
+			if e.skip == 0 { // heads arrive whole
+				length, n := binary.Uvarint(b[1:])
+				e.skip = 1 + n + int(length)
+				if e.publish = b[0]>>4 == 3; e.publish {
+					topic := int(binary.BigEndian.Uint16(b[1+n:]))
+					copy(e.id[:], b[1+n+2+topic:])
+				}
 			}
-			size := 1 + n + int(length)
-			e.skip = max(0, size-len(b))
-			b = b[size-e.skip:]
+			n := min(e.skip, len(b))
+			b = b[n:]
+			if e.skip -= n; e.skip == 0 && e.publish {
+				out = append(out, 0x40, 2, e.id[0], e.id[1])
+			}
 		}
 		if len(out) == 0 {
 			e.free <- out
