@@ -36,3 +36,13 @@ func (c *Client) Credentials(a *Assignment) *transport.Credentials {
 	}
 	return creds
 }
+
+// Registration returns "SCOPE/registrations/ID", which names the registration.
+func (c *Client) Registration() string { return c.id.resource() }
+
+// Login returns credentials that name the service and the registration id, for a client whose
+// transport finds out the hub: see package dpstransport.
+func (c *Client) Login() *transport.Credentials {
+	return &transport.Credentials{Host: c.id.Endpoint, DeviceID: c.id.RegistrationID, Sign: c.id.Sign, Now: c.id.Now,
+		Earliest: c.id.Earliest}
+}

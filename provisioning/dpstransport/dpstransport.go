@@ -1,0 +1,426 @@
+// Package dpstransport connects a device to the hub that the provisioning service assigns to it,
+// and asks the service again when that hub refuses the device or is gone.
+//
+//	t, err := dpstransport.New(registrar, func(creds *transport.Credentials) transport.Transport {
+//		return mqtt.New(nil)
+//	}, &dpstransport.Options{Store: dpstransport.File("/var/lib/thermometer/assignment")})
+//	client, err := device.New(t.Credentials(), t, nil)
+//
+// A Transport is a transport.Transport around another one. The client that uses it keeps its outbox
+// when the device moves to another hub, or gets another device id: messages belong to the client.
+//
+// # When the service is asked
+//
+//   - Without an assignment, in memory or in Options.Store. So a restart does not ask.
+//   - When the hub refuses the identity: Unauthorized, Forbidden, NotFound. If the device has two
+//     keys, the other one is tried first.
+//   - When the hub's name was not found 5 times in a row.
+//   - After Options.MaxFailures failed connections in a row.
+//
+// Throttled, Unavailable, Quota and ClockUnset do not count: they say nothing about the assignment.
+// When three assignments in a row are refused, the refusal is passed on to the client, which ends.
+//
+// A registration is part of an attempt to connect, and restarts its time-out as long as it goes on.
+// Its retries follow the policy of the registrar, those of the hub the policy of the client.
+package dpstransport
+
+import (
+	"context"
+	"errors"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/hubline-iot/hubline/internal/callback"
+	"github.com/hubline-iot/hubline/provisioning"
+	"github.com/hubline-iot/hubline/transport"
+)
+
+// Options are the settings of a Transport. The zero value and nil mean all defaults.
+type Options struct {
+	// Store keeps the assignment over restarts. Nil: each start asks the service.
+	Store Store
+	// MaxFailures is the number of failed connections in a row after which the service is asked. 0:
+	// 50.
+	MaxFailures int
+	// OnEvent receives each step, on a goroutine of the client. It must not block.
+	OnEvent func(Event)
+}
+
+const (
+	defaultMaxFailures = 50
+	maxNameFailures    = 5
+	// maxRefusals is the number of assignments in a row that hubs may refuse.
+	maxRefusals = 3
+	// stable is how long a connection lasts that ends such a row.
+	stable = time.Minute
+	// progressInterval is how often a registration reports progress to the client.
+	progressInterval = 5 * time.Second
+)
+
+// Step is a step of a Transport.
+type Step uint8
+
+const (
+	// Loaded: the assignment of the Store is used.
+	Loaded Step = iota
+	// Registering: the service is asked, because of Err.
+	Registering
+	// Assigned: the service assigned a hub.
+	Assigned
+	// OtherKey: the hub refused one key, and the other one is tried.
+	OtherKey
+	// StoreFailed: the Store returned Err. The assignment is used nevertheless.
+	StoreFailed
+
+	steps // number of steps
+)
+
+var stepText = [steps]string{"loaded", "registering", "assigned", "trying the other key", "store failed"}
+
+// String returns the step in a word or a few.
+func (s Step) String() string {
+	if s >= steps {
+		return "undefined step"
+	}
+	return stepText[s]
+}
+
+// Event describes a step.
+type Event struct {
+	Step Step
+	// Hub and DeviceID are those of the assignment; empty for Registering without one.
+	Hub, DeviceID string
+	// Moved: the hub or the device's id differs from that of the assignment before.
+	Moved bool
+	// DataReset: the service says that the twin began anew.
+	DataReset bool
+	// Err is the cause; nil if there is none.
+	Err error
+}
+
+// Transport connects one client. Make it with New.
+type Transport struct {
+	registrar *provisioning.Client
+	inner     func(*transport.Credentials) transport.Transport
+	opt       Options
+	busy      atomic.Bool // Dial or a session runs
+
+	// Owned by the goroutine of Dial and Run.
+	record       *Record             // nil: ask the service
+	before       *Record             // the latest one
+	loaded       bool                // the Store was asked
+	transport    transport.Transport // for the record; nil: not made yet
+	reason       error               // why the service is asked
+	failures     int                 // failed connections in a row
+	nameFailures int
+	refusals     int  // refused assignments in a row
+	flipped      bool // the other key was tried at this hub
+
+	mu    sync.Mutex // guards shown
+	shown provisioning.Assignment
+}
+
+var _ transport.Transport = (*Transport)(nil)
+
+// New returns a Transport. inner makes the transport for an assignment; it is called for each one,
+// with its credentials. The error is of Kind Invalid.
+func New(registrar *provisioning.Client, inner func(creds *transport.Credentials) transport.Transport,
+	o *Options) (*Transport, error) {
+	t := &Transport{registrar: registrar, inner: inner}
+	if o != nil {
+		t.opt = *o
+	}
+	switch {
+	case registrar == nil:
+		return nil, invalid("registrar is nil; provisioning.New makes one")
+	case inner == nil:
+		return nil, invalid("inner is nil; give a function that returns a transport, such as mqtt.New(nil)")
+	case t.opt.MaxFailures < 0:
+		return nil, invalid("options: MaxFailures is negative; give 1 at least, or 0 for 50")
+	case t.opt.MaxFailures == 0:
+		t.opt.MaxFailures = defaultMaxFailures
+	}
+	return t, nil
+}
+
+func invalid(text string) *transport.Error {
+	return &transport.Error{Kind: transport.Invalid, Op: transport.OpOpen, Err: errors.New(text)}
+}
+
+// Credentials returns credentials for device.New. They name the provisioning service instead of a
+// hub; each connection uses those of the assignment.
+func (t *Transport) Credentials() *transport.Credentials { return t.registrar.Login() }
+
+// Assignment returns the assignment in use; the zero value before the first.
+func (t *Transport) Assignment() provisioning.Assignment {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.shown
+}
+
+// Dial connects to the assigned hub. If there is no assignment, it registers first.
+func (t *Transport) Dial(ctx context.Context, cfg *transport.Config) (transport.Session, error) {
+	if !t.busy.CompareAndSwap(false, true) {
+		return nil, invalid("this Transport serves a client already; make one for each client with dpstransport.New")
+	}
+	s, err := t.dial(ctx, cfg)
+	if err != nil {
+		t.busy.Store(false)
+		return nil, err
+	}
+	return s, nil
+}
+
+func (t *Transport) dial(ctx context.Context, cfg *transport.Config) (transport.Session, error) {
+	if t.record == nil && !t.loaded {
+		t.load()
+	}
+	if t.record == nil {
+		if err := t.register(ctx, cfg.Progress); err != nil {
+			return nil, err
+		}
+	}
+	creds := t.registrar.Credentials(&t.record.Assignment)
+	if t.transport == nil {
+		if failed := callback.Run("the function of dpstransport.New",
+			func() { t.transport = t.inner(creds) }); failed != nil {
+			return nil, failed
+		}
+		if t.transport == nil {
+			return nil, invalid("the function of dpstransport.New returned no transport")
+		}
+	}
+	own := *cfg
+	own.Creds = creds
+	signed := creds.Time()
+	s, err := t.transport.Dial(ctx, &own)
+	if err != nil {
+		return nil, t.failed(ctx, creds, signed, err)
+	}
+	t.failures, t.nameFailures, t.flipped = 0, 0, false
+	wrapped := session{s, t}
+	if p, ok := s.(transport.Progressor); ok {
+		return progressor{wrapped, p}, nil
+	}
+	return wrapped, nil
+}
+
+// load takes the assignment of the Store, if that is for this registration.
+func (t *Transport) load() {
+	t.loaded = true
+	if t.opt.Store == nil {
+		return
+	}
+	var r *Record
+	var err error
+	if failed := callback.Run("Store.Load", func() { r, err = t.opt.Store.Load() }); failed != nil {
+		err = failed
+	}
+	switch {
+	case err != nil:
+		t.publish(Event{Step: StoreFailed, Err: err})
+	case r != nil && r.Registration == t.registrar.Registration() &&
+		t.registrar.Credentials(&r.Assignment).Validate() == nil:
+		t.use(r)
+		t.publish(Event{Step: Loaded, Hub: r.Assignment.Hub, DeviceID: r.Assignment.DeviceID})
+	}
+}
+
+// use makes r the assignment.
+func (t *Transport) use(r *Record) {
+	t.record, t.before, t.transport = r, r, nil
+	t.failures, t.nameFailures, t.flipped = 0, 0, false
+	t.mu.Lock()
+	t.shown = r.Assignment
+	t.mu.Unlock()
+}
+
+// save stores the assignment in use.
+func (t *Transport) save() {
+	if t.opt.Store == nil {
+		return
+	}
+	var err error
+	if failed := callback.Run("Store.Save", func() { err = t.opt.Store.Save(t.record) }); failed != nil {
+		err = failed
+	}
+	if err != nil {
+		t.publish(Event{Step: StoreFailed, Hub: t.record.Assignment.Hub, DeviceID: t.record.Assignment.DeviceID, Err: err})
+	}
+}
+
+// register asks the service.
+func (t *Transport) register(ctx context.Context, progress func()) error {
+	began := Event{Step: Registering, Err: t.reason}
+	if t.before != nil {
+		began.Hub, began.DeviceID = t.before.Assignment.Hub, t.before.Assignment.DeviceID
+	}
+	t.publish(began)
+	stop := keepReporting(progress)
+	a, err := t.registrar.Register(ctx)
+	stop()
+	if err != nil {
+		if e := transport.Find(err); e != nil && ctx.Err() == nil {
+			dial := *e
+			dial.Scope, dial.Op = transport.Connection, transport.OpDial
+			dial.Err = &registrationError{err}
+			return &dial
+		}
+		return err
+	}
+	before := t.before
+	t.use(&Record{Registration: t.registrar.Registration(), Assignment: *a})
+	t.save()
+	t.publish(Event{Step: Assigned, Hub: a.Hub, DeviceID: a.DeviceID, DataReset: a.DataReset(),
+		Moved: before != nil && (before.Assignment.Hub != a.Hub || before.Assignment.DeviceID != a.DeviceID)})
+	return nil
+}
+
+// registrationError says that a failed dial did not come as far as the hub.
+type registrationError struct{ error }
+
+func (e *registrationError) Error() string { return "no hub is assigned: " + e.error.Error() }
+func (e *registrationError) Unwrap() error { return e.error }
+
+// keepReporting calls progress until stop is called, so that the time-out of an attempt does not
+// end a registration that waits as the service asked.
+func keepReporting(progress func()) (stop func()) {
+	if progress == nil {
+		return func() {}
+	}
+	done, ended := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		ticker := time.NewTicker(progressInterval)
+		defer ticker.Stop()
+		for {
+			select {
+			case <-ticker.C:
+				progress()
+			case <-done:
+				return
+			}
+		}
+	}()
+	return func() {
+		close(done)
+		<-ended
+	}
+}
+
+// failed decides what a failed connection says about the assignment.
+func (t *Transport) failed(ctx context.Context, creds *transport.Credentials, signed time.Time, err error) error {
+	e := transport.Find(err)
+	if ctx.Err() != nil || e == nil {
+		return err
+	}
+	switch e.Kind {
+	case transport.Unauthorized, transport.Forbidden, transport.NotFound:
+		if creds.ClockRefused(signed, e) {
+			return err
+		}
+		return t.refused(e)
+	case transport.Throttled, transport.Unavailable, transport.Quota, transport.ClockUnset, transport.Invalid:
+		return err
+	}
+	t.failures++
+	if look, ok := errors.AsType[*net.DNSError](err); ok && look.IsNotFound {
+		t.nameFailures++
+	} else {
+		t.nameFailures = 0
+	}
+	if t.failures >= t.opt.MaxFailures || t.nameFailures >= maxNameFailures {
+		return t.ask(e)
+	}
+	return err
+}
+
+// refused handles the hub's refusal of the identity. The result is retryable, unless too many
+// assignments were refused.
+func (t *Transport) refused(e *transport.Error) error {
+	if other := t.otherKey(); other != nil && e.Kind == transport.Unauthorized && !t.flipped {
+		t.use(other)
+		t.flipped = true
+		t.save()
+		t.publish(Event{Step: OtherKey, Hub: other.Assignment.Hub, DeviceID: other.Assignment.DeviceID, Err: e})
+		return again(e)
+	}
+	if t.refusals++; t.refusals >= maxRefusals {
+		t.refusals = 0
+		t.record, t.reason = nil, e
+		return e
+	}
+	return t.ask(e)
+}
+
+// otherKey returns the assignment with the other key, nil if there is none.
+func (t *Transport) otherKey() *Record {
+	other := *t.record
+	other.Assignment.SecondKey = !other.Assignment.SecondKey
+	if len(other.Assignment.Chain) > 0 || t.registrar.Credentials(&other.Assignment).Sign == nil {
+		return nil
+	}
+	return &other
+}
+
+// ask makes the next Dial ask the service.
+func (t *Transport) ask(e *transport.Error) error {
+	t.record, t.reason = nil, e
+	return again(e)
+}
+
+// again returns e with a retryable Kind.
+func again(e *transport.Error) error {
+	if e.Kind == transport.Network || e.Kind == transport.Timeout {
+		return e
+	}
+	return &transport.Error{Kind: transport.Unavailable, Scope: transport.Connection, Op: e.Op, Proto: e.Proto,
+		RetryAfter: max(e.RetryAfter, 0), Err: &changedError{e}}
+}
+
+// changedError is a refusal after which the device tries something else.
+type changedError struct{ refusal *transport.Error }
+
+func (e *changedError) Error() string {
+	return "the hub refused the assignment: " + e.refusal.Error() + "; the next attempt uses the other key or asks the " +
+		"provisioning service"
+}
+
+// Unwrap returns the refusal.
+func (e *changedError) Unwrap() error { return e.refusal }
+
+func (t *Transport) publish(e Event) {
+	if f := t.opt.OnEvent; f != nil {
+		_ = callback.Run("Options.OnEvent", func() { f(e) }) // a panic must not end an attempt
+	}
+}
+
+// session is a session with the assigned hub.
+type session struct {
+	transport.Session
+	t *Transport
+}
+
+// Run serves the session. When the hub ends it because the device is gone or forbidden, the next
+// Dial asks the service. Unauthorized may be due to an expired token: the next Dial tells.
+func (s session) Run(ctx context.Context) error {
+	began := time.Now()
+	err := s.Session.Run(ctx)
+	if time.Since(began) >= stable {
+		s.t.refusals = 0
+	}
+	if e := transport.Find(err); e != nil && ctx.Err() == nil &&
+		(e.Kind == transport.Forbidden || e.Kind == transport.NotFound) {
+		err = s.t.refused(e)
+	}
+	s.t.busy.Store(false)
+	return err
+}
+
+// progressor is a session that reports progress.
+type progressor struct {
+	session
+	transport.Progressor
+}
