@@ -102,7 +102,7 @@ type RetryAfter struct {
 	// device sleep for days.
 	Max time.Duration
 	// StopOverMax stops with Pushback if the service asks for more than Max, instead of waiting for
-	// Max. azcore.
+	// Max. azcore. It needs a Max.
 	StopOverMax bool
 	// Exact applies the service's wait even if the delay of Policy is longer.
 	Exact bool
@@ -156,6 +156,8 @@ func (r RetryAfter) Validate() error {
 	switch {
 	case r.Max < 0:
 		return failure.Invalid("RetryAfter.Max is negative; give a duration, 0 for no limit")
+	case r.StopOverMax && r.Max == 0:
+		return failure.Invalid("RetryAfter.StopOverMax needs a Max above 0; set one, or clear StopOverMax")
 	case r.Over < 0:
 		return failure.Invalid("RetryAfter.Over is negative; give 0 or more")
 	case r.Over > 0 && r.Exact:

@@ -21,6 +21,8 @@ func init() {
 			Test: "./device -run TestARetryThatIsRefusedAfterItWasPaid"},
 		{File: "device/decide.go", Old: "\tp.connection = to\n\tif !p.apart {\n", New: "\tp.connection = to\n\t{\n",
 			Test: "./device -run TestThePoliciesForConnectionsAndMessages"},
+		{File: "retrypolicy/limits.go", Old: "case r.StopOverMax && r.Max == 0:", New: "case false:",
+			Test: "./retrypolicy -run TestWrappersValidate"},
 		{File: "retrypolicy/limits.go", Old: "return refuse(m.Policy, a, d, stop(OutOfTime))", New: "return stop(OutOfTime)",
 			Test: "./retrypolicy/budget -run TestAQuotaChargesForRetriesThatAreMade"},
 		{File: "retrypolicy/series.go", Old: "\tdefault:\n\t\ts.withdraw(now)\n", New: "",
