@@ -264,3 +264,38 @@ func TestFaultsOnRequest(t *testing.T) {
 		})
 	}
 }
+
+// Messages and answers to direct methods share a session. In several transfers each, they
+// interleave, and each message is acknowledged at once.
+func TestLargeMessagesAmongLargeAnswers(t *testing.T) {
+	bubble(t, func(t *testing.T, h *hub) {
+		c, err := device.New(h.CredsWith(t, ""), amqp.New(h.options()), &device.Options{AckTimeout: 5 * time.Second})
+		require.NoError(t, err)
+		answer := fmt.Appendf(nil, "%0120000d", 1)
+		answer[0] = '1'
+		c.HandleMethod("m", func(context.Context, *device.MethodCall) (int, []byte) { return 200, answer })
+		require.NoError(t, c.Open(t.Context()))
+		ctx, cancel := context.WithCancel(t.Context())
+		var calls sync.WaitGroup
+		for range 4 {
+			calls.Go(func() {
+				for range 200 { // time goes on when they have ended
+					if ctx.Err() != nil {
+						return
+					}
+					_, _ = h.CallMethod(ctx, "dev-1", hubdata.MethodCall{Name: "m", ResponseTimeout: 5 * time.Second})
+				}
+			})
+		}
+		for range 40 {
+			began := time.Now()
+			require.NoError(t, c.Send(ctx, &transport.Message{Body: make([]byte, 250_000)}))
+			require.Less(t, time.Since(began), time.Second)
+		}
+		require.Zero(t, c.Stats().Resent)
+		cancel()
+		calls.Wait()
+		require.NotEmpty(t, h.MethodAnswers(""))
+		require.NoError(t, c.Close())
+	})
+}
