@@ -172,7 +172,7 @@ func (c *hubClient) command(body string) {
 	e := c.next("message", c.id)
 	require.Equal(c.t, body, e.Payload)
 	c.do("settle", "settled", object{"delivery": e.Delivery, "outcome": "complete"})
-	all := c.ask("GET", "/c2d/wait?state=completed&within=30s", "")["commands"].([]any)
+	all := c.ask("GET", "/c2d/wait?state=completed&within=30s", "")["c2d"].([]any)
 	require.Len(c.t, all, 1)
 	require.Equal(c.t, "c-1", object(all[0].(map[string]any))["messageId"])
 	require.Equal(c.t, "Success", object(all[0].(map[string]any))["feedback"])
