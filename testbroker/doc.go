@@ -109,8 +109,9 @@
 //
 // [DPS.Inject] puts faults in force: those of connections and of TLS, and those of
 // [fault.ProvisioningKinds]. [CertAuthority.Issuer] answers certificate signing requests.
-// [DPS.Requests] is the log of requests, [DPS.Registrations] says which device is where. The
-// device at its hub has the keys or the certificate of the registration.
+// [DPS.AddPolicy] is for back ends that enroll over HTTPS. [DPS.Requests] is the log of requests,
+// and [DPS.Registrations] says which device is where. A device has the keys or the certificate of
+// its registration at its hub too.
 //
 // # Faults
 //

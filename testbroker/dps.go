@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"time"
 
 	"github.com/hubline-iot/hubline/testbroker/dpsdata"
@@ -94,7 +95,7 @@ func NewDPS(o *DPSOptions) (*DPS, error) {
 	}
 	network.SetFronts(map[hubdata.Protocol]hub.Front{
 		hubdata.MQTT: dpsmqtt.New(s), hubdata.AMQP: dpsamqp.New(s),
-		hubdata.HTTP: web.New(network, dpshttp.Routes(s)),
+		hubdata.HTTP: web.New(network, slices.Concat(dpshttp.Routes(s), dpshttp.ServiceRoutes(s))),
 	})
 	return &DPS{network, s}, nil
 }
@@ -150,6 +151,12 @@ func (d *DPS) Drop() int { return d.net.Drop("") }
 // requests to the service, over any protocol. Inject panics if the kind or one of Statuses is
 // unknown.
 func (d *DPS) Inject(f fault.Fault) *Injected { return &Injected{d.net.Inject(f)} }
+
+// AddPolicy makes an access policy for back ends that use the HTTPS API of the service:
+// enrollments, groups and registrations. [hubdata.Policy.ConnectionString] is for their clients.
+func (d *DPS) AddPolicy(name string) (hubdata.Policy, error) {
+	return d.net.AddPolicy(name, hubdata.AllRights)
+}
 
 // Link adds hubs to which devices can be assigned. Their names must differ.
 func (d *DPS) Link(hubs ...*Hub) error {

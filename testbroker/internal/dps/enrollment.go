@@ -123,6 +123,52 @@ func (s *Service) Enrollment(id string) (dpsdata.Enrollment, error) {
 	return cloneEnrollment(e.data), nil
 }
 
+// A Stored is an enrollment with what back ends see of its history.
+type Stored struct {
+	dpsdata.Enrollment
+	ETag             string
+	Created, Updated time.Time
+}
+
+// Stored returns an enrollment as back ends see it.
+func (s *Service) Stored(id string) (Stored, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	e := s.enrollments[fold(id)]
+	if e == nil {
+		return Stored{}, fmt.Errorf("%w: %s", ErrNotEnrolled, id)
+	}
+	return Stored{cloneEnrollment(e.data), e.etag(), e.created, e.updated}, nil
+}
+
+func (e *enrollment) etag() string {
+	return base64.StdEncoding.EncodeToString(fmt.Appendf(nil, "%08x", e.changes))
+}
+
+// Replace replaces an enrollment if it has the ETag, which may be "*". Keys that a back end leaves
+// out stay, and so do settings that it cannot see.
+func (s *Service) Replace(e dpsdata.Enrollment, etag string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	entry := s.enrollments[fold(e.ID)]
+	switch {
+	case entry == nil || entry.data.Group != e.Group:
+		return fmt.Errorf("%w: %s", ErrNotEnrolled, e.ID)
+	case etag != "*" && etag != entry.etag():
+		return Errorf(CodePrecondition, "the etag of %s is %s", e.ID, entry.etag())
+	}
+	if len(e.Certificates) == 0 && e.PrimaryKey == "" && e.SecondaryKey == "" {
+		e.PrimaryKey, e.SecondaryKey = entry.data.PrimaryKey, entry.data.SecondaryKey
+	}
+	e.ID, e.Issue, e.ConnectionProfile = entry.data.ID, entry.data.Issue, entry.data.ConnectionProfile
+	if err := checkEnrollment(e); err != nil {
+		return err
+	}
+	entry.data, entry.updated = cloneEnrollment(e), s.Net.Now()
+	entry.changes++
+	return nil
+}
+
 // Enrollments returns all enrollments, sorted by id.
 func (s *Service) Enrollments() []dpsdata.Enrollment {
 	s.mu.Lock()

@@ -19,6 +19,8 @@ const (
 	CodeUnauthorized     = 401002
 	CodeNotEnrolled      = 404201
 	codeNoOperation      = 404000
+	CodeConflict         = 409000
+	CodePrecondition     = 412000
 	codeThrottled        = 429001
 	codeServerError      = 500001
 )
@@ -41,8 +43,8 @@ func (e *Error) Error() string { return fmt.Sprintf("%d: %s", e.Code, e.Text) }
 // Status returns the HTTP status.
 func (e *Error) Status() int { return cmp.Or(e.status, e.Code/1000) }
 
-// errorBody returns the JSON of an error.
-func (s *Service) errorBody(e *Error) []byte {
+// ErrorBody returns the JSON of an error.
+func (s *Service) ErrorBody(e *Error) []byte {
 	s.mu.Lock()
 	s.tracked++
 	n := s.tracked

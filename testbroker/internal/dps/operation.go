@@ -53,7 +53,7 @@ func (s *Service) Refuse(c *Client, conn *hub.Conn, r dpsdata.Request, bad *Erro
 
 func (k *call) refuse(r dpsdata.Request, bad *Error) Answer {
 	s, c := k.s, k.c
-	a := Answer{Status: bad.Status(), Body: s.errorBody(bad), Err: bad}
+	a := Answer{Status: bad.Status(), Body: s.ErrorBody(bad), Err: bad}
 	if bad.RetryAfter > 0 {
 		a.RetryAfter = strconv.Itoa(hub.Seconds(bad.RetryAfter))
 	}
@@ -209,6 +209,15 @@ func (s *Service) lastState(id string) (stateDocument, bool) {
 		return stateDocument{}, false
 	}
 	return rec.operations[len(rec.operations)-1].state, true
+}
+
+// State returns the state of the last registration, in JSON.
+func (s *Service) State(id string) ([]byte, error) {
+	state, ok := s.lastState(id)
+	if !ok {
+		return nil, fmt.Errorf("%w: %s", ErrNotEnrolled, id)
+	}
+	return toJSON(state), nil
 }
 
 // Registration returns the record of a device that has registered.

@@ -1,0 +1,433 @@
+package dpshttp
+
+import (
+	"bytes"
+	"crypto/x509"
+	"encoding/base64"
+	"encoding/json"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+
+	"github.com/hubline-iot/hubline/testbroker/dpsdata"
+	"github.com/hubline-iot/hubline/testbroker/fault"
+	"github.com/hubline-iot/hubline/testbroker/hubdata"
+	"github.com/hubline-iot/hubline/testbroker/internal/dps"
+	"github.com/hubline-iot/hubline/testbroker/internal/hub"
+	"github.com/hubline-iot/hubline/testbroker/internal/web"
+)
+
+// serviceVersions are the API versions that back ends ask for.
+var serviceVersions = map[string]bool{
+	"2019-03-31": true, "2021-06-01": true, "2021-10-01": true, "2025-07-01-preview": true, "2026-11-02-preview": true,
+}
+
+// ServiceRoutes returns the routes of back ends: enrollments, groups and registrations.
+func ServiceRoutes(s *dps.Service) []web.Route {
+	b := backEnd{s}
+	one, group := "enrollments", "enrollmentGroups"
+	var all []web.Route
+	add := func(method, path string, do func(q *web.Request) (web.Answer, error)) {
+		all = append(all, web.Route{Kind: fault.RouteRegistry, Method: method, Path: path, Open: true, Do: b.wrap(do)})
+	}
+	for _, kind := range []string{one, group} {
+		grouped := kind == group
+		add(http.MethodPost, kind+"/query", func(q *web.Request) (web.Answer, error) { return b.query(q, grouped) })
+		add(http.MethodPost, kind+"/{id}/attestationmechanism", func(q *web.Request) (web.Answer, error) {
+			return b.attestation(q, grouped)
+		})
+		add(http.MethodPut, kind+"/{id}", func(q *web.Request) (web.Answer, error) { return b.put(q, grouped) })
+		add(http.MethodGet, kind+"/{id}", func(q *web.Request) (web.Answer, error) { return b.get(q, grouped) })
+		add(http.MethodDelete, kind+"/{id}", func(q *web.Request) (web.Answer, error) { return b.remove(q, grouped) })
+	}
+	add(http.MethodGet, "registrations/{id}", b.registration)
+	add(http.MethodDelete, "registrations/{id}", b.removeRegistration)
+	add(http.MethodPost, "registrations/{id}/query", b.queryRegistrations)
+	return all
+}
+
+type backEnd struct{ dps *dps.Service }
+
+// wrap checks the API version and the token of a request, and turns errors into answers.
+func (b backEnd) wrap(do func(q *web.Request) (web.Answer, error)) func(q *web.Request) web.Answer {
+	return func(q *web.Request) web.Answer {
+		if v := q.Query.Get("api-version"); !serviceVersions[v] {
+			return b.fail(dps.Errorf(dps.CodeBadRequest, "api-version %q is unknown", v))
+		}
+		if err := authorize(q); err != nil {
+			q.Conn.Refused(q.Request, hub.Identity{}, http.StatusUnauthorized, err)
+			return b.fail(dps.Errorf(dps.CodeUnauthorized, "%v", err))
+		}
+		q.Conn.Served()
+		a, err := do(q)
+		var bad *dps.Error
+		switch {
+		case err == nil:
+			return a
+		case errors.As(err, &bad):
+		case errors.Is(err, dps.ErrNotEnrolled):
+			bad = dps.Errorf(dps.CodeNotEnrolled, "%v", err)
+		case errors.Is(err, dps.ErrEnrolled):
+			bad = dps.Errorf(dps.CodeConflict, "%v", err)
+		default:
+			bad = dps.Errorf(dps.CodeBadRequest, "%v", err)
+		}
+		return b.fail(bad)
+	}
+}
+
+func (b backEnd) fail(bad *dps.Error) web.Answer {
+	return answer(dps.Answer{Status: bad.Status(), Body: b.dps.ErrorBody(bad)})
+}
+
+// authorize checks the token: its resource must be the service, and it must be of a policy.
+func authorize(q *web.Request) error {
+	tokens := q.Header.Values("Authorization")
+	if len(tokens) != 1 {
+		return errors.New("want one token")
+	}
+	t, err := hub.ParseToken(tokens[0])
+	if err != nil {
+		return err
+	}
+	resource, err := url.PathUnescape(t.Resource)
+	if err != nil || !strings.EqualFold(resource, q.Hub.Host) {
+		return errors.New("token is not for this service")
+	}
+	return q.Hub.AuthorizePolicy(t, hubdata.RegistryWrite)
+}
+
+// find returns an enrollment of the kind of the path.
+func (b backEnd) find(q *web.Request, group bool) (dps.Stored, error) {
+	e, err := b.dps.Stored(q.Vars["id"])
+	if err == nil && e.Group != group {
+		err = fmt.Errorf("%w: %s", dps.ErrNotEnrolled, q.Vars["id"])
+	}
+	return e, err
+}
+
+func (b backEnd) get(q *web.Request, group bool) (web.Answer, error) {
+	e, err := b.find(q, group)
+	if err != nil {
+		return web.Answer{}, err
+	}
+	return web.AnswerJSON(b.document(e, false), ""), nil
+}
+
+// attestation returns the keys, which other answers than that of a PUT lack.
+func (b backEnd) attestation(q *web.Request, group bool) (web.Answer, error) {
+	e, err := b.find(q, group)
+	if err != nil {
+		return web.Answer{}, err
+	}
+	return web.AnswerJSON(b.document(e, true).Attestation, ""), nil
+}
+
+// put adds an enrollment, or replaces one if the client names its ETag.
+func (b backEnd) put(q *web.Request, group bool) (web.Answer, error) {
+	body, long := q.Read(dps.MaxBody)
+	if long != nil {
+		return web.Answer{}, dps.Errorf(dps.CodeBadRequest, "%s", long.Text)
+	}
+	var d document
+	if err := json.Unmarshal(body, &d); err != nil {
+		return web.Answer{}, errors.New("body is not an enrollment in JSON")
+	}
+	e, err := d.enrollment(q.Vars["id"], group)
+	if err != nil {
+		return web.Answer{}, err
+	}
+	etag := strings.Trim(q.Header.Get("If-Match"), `"`)
+	if _, err := b.dps.Stored(e.ID); err == nil && etag != "" {
+		if err := b.dps.Replace(e, etag); err != nil {
+			return web.Answer{}, err
+		}
+	} else if _, err := b.dps.Enroll(e); err != nil {
+		return web.Answer{}, err
+	}
+	stored, err := b.find(q, group)
+	if err != nil {
+		return web.Answer{}, err
+	}
+	return web.AnswerJSON(b.document(stored, true), ""), nil
+}
+
+func (b backEnd) remove(q *web.Request, group bool) (web.Answer, error) {
+	e, err := b.find(q, group)
+	if err != nil {
+		return web.Answer{}, err
+	}
+	if etag := strings.Trim(q.Header.Get("If-Match"), `"`); etag != "" && etag != "*" && etag != e.ETag {
+		return web.Answer{}, dps.Errorf(dps.CodePrecondition, "the etag of %s is %s", e.ID, e.ETag)
+	}
+	if err := b.dps.Delete(e.ID); err != nil {
+		return web.Answer{}, err
+	}
+	return web.Answer{Status: http.StatusNoContent}, nil
+}
+
+// query returns a page of all enrollments of a kind. Conditions are not supported.
+func (b backEnd) query(q *web.Request, group bool) (web.Answer, error) {
+	var all []document
+	for _, e := range b.dps.Enrollments() {
+		if stored, err := b.dps.Stored(e.ID); err == nil && e.Group == group {
+			all = append(all, b.document(stored, false))
+		}
+	}
+	return page(q, all, "enrollment")
+}
+
+func page[T any](q *web.Request, all []T, item string) (web.Answer, error) {
+	const most = 1000
+	from, size := 0, most
+	for name, into := range map[string]*int{"x-ms-continuation": &from, "x-ms-max-item-count": &size} {
+		if text := q.Header.Get(name); text != "" {
+			n, err := strconv.Atoi(text)
+			if err != nil || n < 0 {
+				return web.Answer{}, fmt.Errorf("header %s: %q", name, text)
+			}
+			*into = n
+		}
+	}
+	from = min(from, len(all))
+	end := min(from+min(max(size, 1), most), len(all))
+	a := web.AnswerJSON(append([]T{}, all[from:end]...), "")
+	a.Header.Set("x-ms-item-type", item)
+	if end < len(all) {
+		a.Header.Set("x-ms-continuation", strconv.Itoa(end))
+	}
+	return a, nil
+}
+
+func (b backEnd) registration(q *web.Request) (web.Answer, error) {
+	state, err := b.dps.State(q.Vars["id"])
+	if err != nil {
+		return web.Answer{}, err
+	}
+	return answer(dps.Answer{Status: http.StatusOK, Body: state}), nil
+}
+
+func (b backEnd) removeRegistration(q *web.Request) (web.Answer, error) {
+	if err := b.dps.DeleteRegistration(q.Vars["id"]); err != nil {
+		return web.Answer{}, err
+	}
+	return web.Answer{Status: http.StatusNoContent}, nil
+}
+
+// queryRegistrations returns a page of the registrations of a group.
+func (b backEnd) queryRegistrations(q *web.Request) (web.Answer, error) {
+	var all []json.RawMessage
+	for _, r := range b.dps.Registrations() {
+		if !strings.EqualFold(r.EnrollmentID, q.Vars["id"]) {
+			continue
+		}
+		if state, err := b.dps.State(r.ID); err == nil {
+			all = append(all, state)
+		}
+	}
+	return page(q, all, "deviceRegistration")
+}
+
+// A document is an enrollment or a group in the form that back ends send and receive.
+type document struct {
+	RegistrationID     string       `json:"registrationId,omitempty"`
+	EnrollmentGroupID  string       `json:"enrollmentGroupId,omitempty"`
+	DeviceID           string       `json:"deviceId,omitempty"`
+	Attestation        *attestation `json:"attestation"`
+	IotHubHostName     string       `json:"iotHubHostName,omitempty"`
+	IotHubs            []string     `json:"iotHubs,omitempty"`
+	InitialTwin        *initialTwin `json:"initialTwin,omitempty"`
+	ProvisioningStatus string       `json:"provisioningStatus"`
+	ReprovisionPolicy  *reprovision `json:"reprovisionPolicy"`
+	AllocationPolicy   string       `json:"allocationPolicy"`
+	ETag               string       `json:"etag,omitempty"`
+	Created            string       `json:"createdDateTimeUtc,omitempty"`
+	Updated            string       `json:"lastUpdatedDateTimeUtc,omitempty"`
+}
+
+type attestation struct {
+	Type         string        `json:"type"`
+	SymmetricKey *symmetricKey `json:"symmetricKey,omitempty"`
+	X509         *certificates `json:"x509,omitempty"`
+}
+
+type symmetricKey struct {
+	PrimaryKey   string `json:"primaryKey"`
+	SecondaryKey string `json:"secondaryKey"`
+}
+
+type certificates struct {
+	Client  *certificatePair `json:"clientCertificates,omitempty"`
+	Signing *certificatePair `json:"signingCertificates,omitempty"`
+}
+
+type certificatePair struct {
+	Primary   *certificate `json:"primary,omitempty"`
+	Secondary *certificate `json:"secondary,omitempty"`
+}
+
+type certificate struct {
+	Certificate string `json:"certificate"`
+}
+
+type initialTwin struct {
+	Tags       json.RawMessage `json:"tags,omitempty"`
+	Properties struct {
+		Desired json.RawMessage `json:"desired,omitempty"`
+	} `json:"properties"`
+}
+
+type reprovision struct {
+	UpdateHubAssignment bool `json:"updateHubAssignment"`
+	MigrateDeviceData   bool `json:"migrateDeviceData"`
+}
+
+// enrollment returns what a back end has sent.
+func (d *document) enrollment(id string, group bool) (dpsdata.Enrollment, error) {
+	e := dpsdata.Enrollment{ID: d.RegistrationID, Group: group, DeviceID: d.DeviceID, Hubs: d.IotHubs}
+	if group {
+		e.ID = d.EnrollmentGroupID
+	}
+	if !strings.EqualFold(e.ID, id) {
+		return e, fmt.Errorf("body is of the enrollment %q", e.ID)
+	}
+	if len(e.Hubs) == 0 && d.IotHubHostName != "" {
+		e.Hubs = []string{d.IotHubHostName}
+	}
+	switch d.ProvisioningStatus {
+	case "", "enabled":
+	case "disabled":
+		e.Disabled = true
+	default:
+		return e, fmt.Errorf("provisioningStatus %q", d.ProvisioningStatus)
+	}
+	switch d.AllocationPolicy {
+	case "", "hashed":
+	case "static", "geoLatency": // all hubs are equally near
+		e.Allocation = dpsdata.Fixed
+	default:
+		return e, fmt.Errorf("allocationPolicy %q is not supported", d.AllocationPolicy)
+	}
+	if p := d.ReprovisionPolicy; p != nil {
+		switch {
+		case !p.UpdateHubAssignment:
+			e.Reprovision = dpsdata.Never
+		case !p.MigrateDeviceData:
+			e.Reprovision = dpsdata.Reset
+		}
+	}
+	if t := d.InitialTwin; t != nil {
+		e.Tags, e.Desired = textOf(t.Tags), textOf(t.Properties.Desired)
+	}
+	return e, d.Attestation.into(&e)
+}
+
+// textOf returns a JSON value as text; null is absent.
+func textOf(raw json.RawMessage) string {
+	if string(raw) == "null" {
+		return ""
+	}
+	return string(raw)
+}
+
+func (a *attestation) into(e *dpsdata.Enrollment) error {
+	switch {
+	case a == nil:
+		return errors.New("attestation is missing")
+	case strings.EqualFold(a.Type, "symmetricKey"):
+		if k := a.SymmetricKey; k != nil {
+			e.PrimaryKey, e.SecondaryKey = k.PrimaryKey, k.SecondaryKey
+		}
+		return nil
+	case !strings.EqualFold(a.Type, "x509") || a.X509 == nil:
+		return fmt.Errorf("attestation of the type %q is not supported", a.Type)
+	}
+	for _, pair := range []*certificatePair{a.X509.Client, a.X509.Signing} {
+		if pair == nil {
+			continue
+		}
+		for _, c := range []*certificate{pair.Primary, pair.Secondary} {
+			if c == nil || c.Certificate == "" {
+				continue
+			}
+			cert, err := parseCertificate(c.Certificate)
+			if err != nil {
+				return fmt.Errorf("certificate: %w", err)
+			}
+			e.Certificates = append(e.Certificates, cert)
+		}
+	}
+	if len(e.Certificates) == 0 {
+		return errors.New("attestation has no certificate")
+	}
+	return nil
+}
+
+// parseCertificate takes PEM, or base64 of DER as some clients send.
+func parseCertificate(text string) (*x509.Certificate, error) {
+	if block, _ := pem.Decode([]byte(text)); block != nil {
+		return x509.ParseCertificate(block.Bytes)
+	}
+	der, err := base64.StdEncoding.DecodeString(strings.TrimSpace(text))
+	if err != nil {
+		return nil, err
+	}
+	return x509.ParseCertificate(der)
+}
+
+// document returns an enrollment as back ends receive it.
+func (b backEnd) document(e dps.Stored, keys bool) document {
+	d := document{
+		DeviceID: e.DeviceID, Attestation: &attestation{Type: "symmetricKey"}, IotHubs: e.Hubs,
+		ProvisioningStatus: "enabled", AllocationPolicy: "hashed", ETag: e.ETag,
+		ReprovisionPolicy: &reprovision{e.Reprovision != dpsdata.Never, e.Reprovision == dpsdata.Migrate},
+		Created:           e.Created.UTC().Format(hub.TimeLayout), Updated: e.Updated.UTC().Format(hub.TimeLayout),
+	}
+	if d.RegistrationID = e.ID; e.Group {
+		d.RegistrationID, d.EnrollmentGroupID = "", e.ID
+	}
+	if len(e.Hubs) > 0 {
+		d.IotHubHostName = e.Hubs[0]
+	}
+	if e.Disabled {
+		d.ProvisioningStatus = "disabled"
+	}
+	switch e.Allocation {
+	case dpsdata.Fixed:
+		d.AllocationPolicy = "static"
+	case dpsdata.Custom:
+		d.AllocationPolicy = "custom"
+	case dpsdata.Hashed, dpsdata.RoundRobin: // the service has no such policy
+	}
+	if e.Tags != "" || e.Desired != "" {
+		d.InitialTwin = &initialTwin{Tags: json.RawMessage(e.Tags)}
+		d.InitialTwin.Properties.Desired = json.RawMessage(e.Desired)
+	}
+	switch {
+	case len(e.Certificates) > 0:
+		d.Attestation = attestationOf(e.Enrollment)
+	case keys:
+		d.Attestation.SymmetricKey = &symmetricKey{e.PrimaryKey, e.SecondaryKey}
+	}
+	return d
+}
+
+func attestationOf(e dpsdata.Enrollment) *attestation {
+	pair := &certificatePair{}
+	for i, place := range []**certificate{&pair.Primary, &pair.Secondary} {
+		if i < len(e.Certificates) {
+			var text bytes.Buffer
+			pem.Encode(&text, &pem.Block{Type: "CERTIFICATE", Bytes: e.Certificates[i].Raw}) // never fails
+			*place = &certificate{text.String()}
+		}
+	}
+	a := &attestation{Type: "x509", X509: &certificates{Client: pair}}
+	if e.Certificates[0].IsCA {
+		a.X509 = &certificates{Signing: pair}
+	}
+	return a
+}
