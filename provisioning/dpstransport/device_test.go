@@ -46,7 +46,8 @@ func TestNothingIsLostOverAMove(t *testing.T) {
 		path := filepath.Join(t.TempDir(), "assignment")
 		moved := 0
 		start := func() *device.Client {
-			tr, err := dpstransport.New(registrar, func(creds *transport.Credentials) transport.Transport {
+			tr, err := dpstransport.New(registrar, func(creds *transport.Credentials,
+				_ *provisioning.Assignment) transport.Transport {
 				h := hubs[creds.Host]
 				return lean.New(leannet.Dialer(creds, &netopt.Options{Dial: h.Dial(testbroker.PortMQTTS), TLS: h.ClientTLS()}), nil)
 			}, &dpstransport.Options{Store: dpstransport.File(path), OnEvent: func(e dpstransport.Event) {

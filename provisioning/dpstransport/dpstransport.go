@@ -1,9 +1,11 @@
 // Package dpstransport connects a device to the hub that the provisioning service assigns to it,
 // and asks the service again when that hub refuses the device or is gone.
 //
-//	t, err := dpstransport.New(registrar, func(creds *transport.Credentials) transport.Transport {
+//	inner := func(*transport.Credentials, *provisioning.Assignment) transport.Transport {
 //		return mqtt.New(nil)
-//	}, &dpstransport.Options{Store: dpstransport.File("/var/lib/thermometer/assignment")})
+//	}
+//	store := dpstransport.File("/var/lib/thermometer/assignment")
+//	t, err := dpstransport.New(registrar, inner, &dpstransport.Options{Store: store})
 //	client, err := device.New(t.Credentials(), t, nil)
 //
 // A Transport is a transport.Transport around another one. The client that uses it keeps its outbox
@@ -103,7 +105,7 @@ type Event struct {
 // Transport connects one client. Make it with New.
 type Transport struct {
 	registrar *provisioning.Client
-	inner     func(*transport.Credentials) transport.Transport
+	inner     Inner
 	opt       Options
 	busy      atomic.Bool // Dial or a session runs
 
@@ -124,10 +126,11 @@ type Transport struct {
 
 var _ transport.Transport = (*Transport)(nil)
 
-// New returns a Transport. inner makes the transport for an assignment; it is called for each one,
-// with its credentials. The error is of Kind Invalid.
-func New(registrar *provisioning.Client, inner func(creds *transport.Credentials) transport.Transport,
-	o *Options) (*Transport, error) {
+// Inner makes the transport for an assignment, with its credentials. It is called for each one.
+type Inner func(creds *transport.Credentials, a *provisioning.Assignment) transport.Transport
+
+// New returns a Transport around those that inner makes. The error is of Kind Invalid.
+func New(registrar *provisioning.Client, inner Inner, o *Options) (*Transport, error) {
 	t := &Transport{registrar: registrar, inner: inner}
 	if o != nil {
 		t.opt = *o
@@ -184,12 +187,12 @@ func (t *Transport) dial(ctx context.Context, cfg *transport.Config) (transport.
 	}
 	creds := t.registrar.Credentials(&t.record.Assignment)
 	if t.transport == nil {
-		if failed := callback.Run("the function of dpstransport.New",
-			func() { t.transport = t.inner(creds) }); failed != nil {
+		if failed := callback.Run("Inner",
+			func() { t.transport = t.inner(creds, &t.record.Assignment) }); failed != nil {
 			return nil, failed
 		}
 		if t.transport == nil {
-			return nil, invalid("the function of dpstransport.New returned no transport")
+			return nil, invalid("Inner returned no transport; return one, such as mqtt.New(nil)")
 		}
 	}
 	own := *cfg

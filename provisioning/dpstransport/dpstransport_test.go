@@ -69,7 +69,7 @@ type hubs struct {
 	signers [2][]byte
 }
 
-func (h *hubs) make(creds *transport.Credentials) transport.Transport {
+func (h *hubs) make(creds *transport.Credentials, _ *provisioning.Assignment) transport.Transport {
 	h.creds = append(h.creds, creds)
 	return h
 }
