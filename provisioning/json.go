@@ -1,7 +1,6 @@
 package provisioning
 
 import (
-	"strconv"
 	"unicode/utf8"
 
 	"github.com/hubline-iot/hubline/internal/jsonscan"
@@ -82,10 +81,14 @@ func unquote(raw []byte) string {
 	return string(text)
 }
 
-// escaped returns the number in four hexadecimal digits.
-func escaped(digits []byte) rune {
-	n, _ := strconv.ParseUint(string(digits[:4]), 16, 32)
-	return rune(n)
+// escaped returns the number in four hexadecimal digits. A board would link the errors of
+// strconv.ParseUint.
+func escaped(digits []byte) (r rune) {
+	for _, c := range digits[:4] {
+		d := rune(c&0xf) + rune(c>>6)*9 // a letter is 9 more than its low bits
+		r = r<<4 | d
+	}
+	return r
 }
 
 // eachText calls f with the text of each string in an array of strings. It returns false if raw is
