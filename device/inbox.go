@@ -27,9 +27,9 @@ type MessageHandler func(ctx context.Context, m *transport.Message) error
 // earlier subscription, so messages may come without one; they wait in the same way.
 //
 // The hub's lock on a message ends after a minute (over AMQP, and over MQTT as package testbroker
-// models it), also while the message waits. Each end counts as a delivery, and after the hub's limit
-// (10 by default) the hub dead-letters the message. The next handler may then still get it, and its
-// answer has no effect.
+// models it), also while the message waits. Each end counts as a delivery, and after the hub's
+// limit (10 by default) the hub dead-letters the message. The next handler may then still get it,
+// and its answer has no effect.
 //
 // Call HandleMessages before Open where order matters. Before the first call messages that come,
 // by a subscription that an MQTT hub remembers, are declined. The hub delivers them again on the

@@ -53,7 +53,8 @@ func init() {
 			Test: "./transport/amqp -run TestUnsettledDeliveriesAreBounded"},
 
 		// Deliveries of several links in turns.
-		{File: delivery, Old: "\tif settled {\n\t\th.in.settle(id, id)\n", New: "\tif h.in.begin(id); settled {\n\t\th.in.settle(id, id)\n",
+		{File: delivery, Old: "\tif settled {\n\t\th.in.settle(id, id)\n",
+			New:  "\tif h.in.begin(id); settled {\n\t\th.in.settle(id, id)\n",
 			Test: "./transport/amqp -run TestADeliveryEndsAfterALaterOne|TestTransfersStayInStep"},
 		{File: delivery, Old: "\t\th.in.settle(d.id, d.id)\n", New: "",
 			Test: "./transport/amqp -run TestTransfersStayInStep"},

@@ -83,8 +83,8 @@ func (c *hasty) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// Until the last bytes of a body are written, Send reads it: a PUBACK for a part must not resolve the
-// message, and the PUBACK for the whole must.
+// Until the last bytes of a body are written, Send reads it: a PUBACK for a part must not resolve
+// the message, and the PUBACK for the whole must.
 func TestAPubackForAPartOfAMessageIsIgnored(t *testing.T) {
 	for _, buffer := range []int{0, 512} { // a growing buffer, and a board's
 		for _, size := range []int{400, 511, 512, 513, 1024, 16 << 10, 32 << 10, 32<<10 + 1, 100_000} {
