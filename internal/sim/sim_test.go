@@ -22,6 +22,7 @@ import (
 	"github.com/hubline-iot/hubline/device"
 	"github.com/hubline-iot/hubline/internal/bounded"
 	"github.com/hubline-iot/hubline/internal/faketime"
+	"github.com/hubline-iot/hubline/internal/retryafter"
 	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/testbroker/event"
@@ -403,7 +404,8 @@ func (w *world) handle(ctx context.Context, m *transport.Message) error {
 	return nil
 }
 
-// complete waits until every cloud-to-device message was handled and the hub knows it.
+// complete waits until every cloud-to-device message was handled and the hub knows it. A hub with a
+// wrong clock can ask for a pause of retryafter.Max, so the wait is longer.
 func (w *world) complete() {
 	completed, rejected := w.fromCloud, 0
 	for n := range w.fromCloud {
@@ -416,7 +418,8 @@ func (w *world) complete() {
 		return w.hub.CountC2D("dev-1", hubdata.Completed) == completed &&
 			w.hub.CountC2D("dev-1", hubdata.Rejected) == rejected
 	}
-	for range 3600 {
+	patience := int((retryafter.Max + time.Hour) / time.Second)
+	for range patience {
 		if synctest.Wait(); done() {
 			break
 		}

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/hubline-iot/hubline/internal/callback"
+	"github.com/hubline-iot/hubline/internal/errchain"
 	"github.com/hubline-iot/hubline/internal/mqttpacket"
 	"github.com/hubline-iot/hubline/internal/percent"
 	"github.com/hubline-iot/hubline/provisioning"
@@ -105,7 +106,7 @@ func failed(kind transport.Kind, cause error) *transport.Error {
 // cause returns the error of a connection whose context is ctx.
 func cause(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
-		if ended := context.Cause(ctx); ended != errSlow {
+		if ended := context.Cause(ctx); !errchain.Same(ended, errSlow) {
 			return ended
 		}
 		return failed(transport.Timeout, errSlow)

@@ -327,6 +327,7 @@ func (t *Transport) failed(ctx context.Context, creds *transport.Credentials, si
 		return t.refused(e)
 	case transport.Throttled, transport.Unavailable, transport.Quota, transport.ClockUnset, transport.Invalid:
 		return err
+	default: // it counts
 	}
 	t.failures++
 	if look, ok := errors.AsType[*net.DNSError](err); ok && look.IsNotFound {
