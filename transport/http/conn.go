@@ -134,9 +134,9 @@ func (l *hubConn) exchange(ctx context.Context, r *request) (*answer, error) {
 		limit = maxRefusal
 	}
 	body, err := io.ReadAll(io.LimitReader(response.Body, limit))
-	if response.Close || int64(len(body)) == limit {
-		// net/http is about to close the connection; without this call a quick next request would still
-		// use it
+	if response.Close || int64(len(body)) == limit || l.conn.Available() == 0 {
+		// net/http is about to close the connection, also because its writing goroutine did not run for
+		// 50 ms; without this call a quick next request would still use it, and its answer be lost
 		l.markGone()
 	}
 	peer := response.TLS
