@@ -188,29 +188,8 @@ func parsePath(path string) (scope, id string, ok bool) {
 // Open checks a connection.
 func (a *conn) Open(o *wire.Open) error {
 	h, c, id := a.hub, a.c, a.c.ID
-	if in := h.Faults.InForce(fault.Absent, id); in != nil {
-		h.Happened(in, c)
-		c.CutFor(hub.FaultError(fault.Absent))
-		return hub.FaultError(fault.Absent)
-	}
-	if in := h.Faults.InForce(fault.HalfOpen, id); in != nil {
-		if c.Silence() {
-			h.Happened(in, c)
-		}
-		c.Drain()
-		return hub.FaultError(fault.HalfOpen)
-	}
-	if in := h.Faults.Take(fault.DropConnect, id); in != nil {
-		h.Happened(in, c)
-		c.CloseFor(hub.FaultError(fault.DropConnect))
-		return hub.FaultError(fault.DropConnect)
-	}
-	if in := h.Faults.Take(fault.SwallowConnack, id); in != nil {
-		c.SetCause(hub.FaultError(fault.SwallowConnack))
-		c.Silence()
-		h.Happened(in, c)
-		c.Drain()
-		return hub.FaultError(fault.SwallowConnack)
+	if err := c.ConnectFaults(id); err != nil {
+		return err
 	}
 	if in := h.Faults.Take(fault.RefuseConnect, id); in != nil {
 		h.Happened(in, c)

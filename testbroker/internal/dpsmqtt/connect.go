@@ -138,29 +138,8 @@ func (c *client) refuse(code byte, why error) error {
 // connectFaults applies the faults of a connect. An error ends the connection.
 func (c *client) connectFaults() error {
 	h, id := c.Hub, c.ID
-	if in := h.Faults.InForce(fault.Absent, id); in != nil {
-		h.Happened(in, c.Conn)
-		c.CutFor(hub.FaultError(fault.Absent))
-		return hub.FaultError(fault.Absent)
-	}
-	if in := h.Faults.InForce(fault.HalfOpen, id); in != nil {
-		if c.Silence() {
-			h.Happened(in, c.Conn)
-		}
-		c.Drain()
-		return hub.FaultError(fault.HalfOpen)
-	}
-	if in := h.Faults.Take(fault.DropConnect, id); in != nil {
-		h.Happened(in, c.Conn)
-		c.CloseFor(hub.FaultError(fault.DropConnect))
-		return hub.FaultError(fault.DropConnect)
-	}
-	if in := h.Faults.Take(fault.SwallowConnack, id); in != nil {
-		c.SetCause(hub.FaultError(fault.SwallowConnack))
-		c.Silence()
-		h.Happened(in, c.Conn)
-		c.Drain()
-		return hub.FaultError(fault.SwallowConnack)
+	if err := c.ConnectFaults(id); err != nil {
+		return err
 	}
 	if in := h.Faults.Take(fault.RefuseConnect, id); in != nil {
 		h.Happened(in, c.Conn)

@@ -1,0 +1,34 @@
+package hub
+
+import "github.com/hubline-iot/hubline/testbroker/fault"
+
+// ConnectFaults applies the faults of a connect that need no answer of the protocol. An error ends
+// the connection.
+func (c *Conn) ConnectFaults(id Identity) error {
+	h := c.Hub
+	if in := h.Faults.InForce(fault.Absent, id); in != nil {
+		h.Happened(in, c)
+		c.CutFor(FaultError(fault.Absent))
+		return FaultError(fault.Absent)
+	}
+	if in := h.Faults.InForce(fault.HalfOpen, id); in != nil {
+		if c.Silence() {
+			h.Happened(in, c)
+		}
+		c.Drain()
+		return FaultError(fault.HalfOpen)
+	}
+	if in := h.Faults.Take(fault.DropConnect, id); in != nil {
+		h.Happened(in, c)
+		c.CloseFor(FaultError(fault.DropConnect))
+		return FaultError(fault.DropConnect)
+	}
+	if in := h.Faults.Take(fault.SwallowConnack, id); in != nil {
+		c.SetCause(FaultError(fault.SwallowConnack))
+		c.Silence()
+		h.Happened(in, c)
+		c.Drain()
+		return FaultError(fault.SwallowConnack)
+	}
+	return nil
+}
