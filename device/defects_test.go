@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
-	"runtime"
 	"slices"
 	"strconv"
 	"testing"
@@ -16,6 +15,7 @@ import (
 
 	"github.com/hubline-iot/hubline/device"
 	"github.com/hubline-iot/hubline/errfilter"
+	"github.com/hubline-iot/hubline/internal/bounded"
 	"github.com/hubline-iot/hubline/internal/operr"
 	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/transport"
@@ -296,14 +296,14 @@ func TestAttemptsLeaveNoGoroutines(t *testing.T) {
 		c, _ := client(t, f, &device.Options{RetryPolicy: constant(time.Second)})
 		open(t, c)
 		synctest.Wait()
-		before := runtime.NumGoroutine()
+		before := bounded.Goroutines()
 		for range 1000 {
 			f.last().kill <- lost(transport.Network)
 			time.Sleep(10 * time.Second)
 		}
 		synctest.Wait()
 		require.Equal(t, device.Connected, c.Status().State)
-		require.Less(t, runtime.NumGoroutine(), before+10, "a leak would be one for each of 2,000 attempts")
+		require.Less(t, bounded.Goroutines(), before+10, "a leak would be one for each of 2,000 attempts")
 		require.Equal(t, uint64(2001), c.Stats().Attempts)
 		require.Equal(t, uint64(1001), c.Stats().Connections)
 	})

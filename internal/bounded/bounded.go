@@ -40,7 +40,8 @@ func Test(t *testing.T, f func(t *testing.T)) {
 }
 
 // Goroutines returns the number of goroutines in the caller's bubble. runtime.NumGoroutine also
-// counts goroutines of other tests that are about to end.
+// counts goroutines of other tests that are about to end and, while the garbage collector marks its
+// roots, all that have ended.
 func Goroutines() int {
 	own := make([]byte, 200)
 	own = own[:runtime.Stack(own, false)]

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -14,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hubline-iot/hubline/device"
+	"github.com/hubline-iot/hubline/internal/bounded"
 	"github.com/hubline-iot/hubline/internal/hubfixture"
 	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/testbroker/fault"
@@ -294,7 +294,7 @@ func TestABadDeviceNeitherSpinsNorDisturbsOthers(t *testing.T) {
 						}
 					})
 					time.Sleep(time.Minute)
-					if n := runtime.NumGoroutine(); minute == 1 {
+					if n := bounded.Goroutines(); minute == 1 {
 						goroutines = n
 					} else if minute > 1 {
 						require.Less(t, n, goroutines+20, "they do not grow")
