@@ -19,6 +19,8 @@ type reading struct {
 	after time.Duration
 	// assignment is the result; nil while the service works on it.
 	assignment *Assignment
+	// over: the operation has ended without an assignment, and polls would get the same answer.
+	over bool
 }
 
 // maxOperation bounds the id of an operation, which goes into topics and paths.
@@ -41,8 +43,11 @@ func read(a *Answer) (reading, error) {
 	case a.Status == 0 && valueMember(a.Body, "errorCode") != nil:
 		return r, refusal(0, after, a.Body, "message")
 	}
-	if r.operation = stringMember(a.Body, "operationId"); len(r.operation) > maxOperation {
+	switch r.operation = stringMember(a.Body, "operationId"); {
+	case len(r.operation) > maxOperation:
 		return r, violation("the operation's id has " + strconv.Itoa(len(r.operation)) + " bytes")
+	case r.operation == ".", r.operation == "..": // would name another resource in a path
+		return r, violation("the operation's id is " + ascii.Quote(r.operation))
 	}
 	state := valueMember(a.Body, "registrationState")
 	status := stringMember(a.Body, "status")
@@ -56,6 +61,9 @@ func read(a *Answer) (reading, error) {
 		var err error
 		r.assignment, err = readAssignment(state)
 		return r, err
+	}
+	r.over = true
+	switch {
 	case ascii.EqualFold(status, "disabled"), ascii.EqualFold(status, "blacklisted"):
 		return r, refused(transport.Forbidden, after, &transport.StatusError{Status: a.Status,
 			Meaning: "the enrollment is disabled", Hint: "enable the enrollment"})

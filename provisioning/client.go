@@ -19,7 +19,7 @@ type Options struct {
 	// Payload is JSON for the back end's allocation function. Nil: none.
 	Payload []byte
 	// CSR is a certificate signing request (PKCS #10, DER), whose common name is the registration id.
-	// The service issues a certificate for it if the enrollment allows that: Assignment.Chain. Nil:
+	// The service issues a certificate for it if the enrollment allows that: Assignment.Chain. Empty:
 	// none.
 	CSR []byte
 
@@ -135,7 +135,7 @@ func (c *Client) encode() error {
 		}
 		b = append(append(b, `,"payload":`...), p...)
 	}
-	if csr := c.opt.CSR; csr != nil {
+	if csr := c.opt.CSR; len(csr) > 0 {
 		text := base64.StdEncoding.EncodeToString(csr)
 		switch {
 		case csr[0] == '-':
@@ -161,14 +161,46 @@ func tooLarge(field string, size, limit int) *transport.Error {
 // service refuses the device for good, or when the policy stops. The package documentation lists
 // the errors.
 func (c *Client) Register(ctx context.Context) (*Assignment, error) {
-	r := &registration{c: c, ctx: ctx, rand: c.opt.Rand}
-	if r.rand == nil {
-		r.rand = rand.NewPCG(hash(c.id.resource()), uint64(time.Now().UnixNano())).Uint64
-	}
+	r := &registration{c: c, ctx: ctx, rand: c.source()}
 	defer r.closeSession()
 	a, err := r.run()
 	r.end(err)
 	return a, err
+}
+
+// source returns the source of random numbers of one registration.
+func (c *Client) source() func() uint64 {
+	if c.opt.Rand != nil {
+		return c.opt.Rand
+	}
+	return rand.NewPCG(hash(c.id.resource()), uint64(time.Now().UnixNano())).Uint64
+}
+
+// Attempts returns a registration whose caller waits between its attempts, as a device does that
+// sleeps meanwhile. Register is a loop around such attempts.
+func (c *Client) Attempts() *Attempts {
+	r := registration{c: c, rand: c.source()}
+	return &Attempts{r}
+}
+
+// Attempts is a registration. One goroutine uses it. Make it with Client.Attempts.
+type Attempts struct{ r registration }
+
+// Next makes one attempt: it registers, or goes on with the operation of the attempt before, and
+// returns with an assignment or a failure. After a failure that Register would repeat, retry is the
+// delay before the next call of Next. Otherwise retry is negative, and the Attempts are used up. No
+// connection is kept between two calls.
+func (s *Attempts) Next(ctx context.Context) (a *Assignment, retry time.Duration, err error) {
+	r := &s.r
+	r.ctx = ctx
+	defer r.closeSession()
+	a, wait, err := r.next()
+	if a == nil && err == nil {
+		r.publish(wait)
+		return nil, wait.Delay, wait.Err
+	}
+	r.end(err)
+	return a, -1, err
 }
 
 // hash is FNV-1a: two devices that start at the same time draw different random numbers.

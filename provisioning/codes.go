@@ -35,8 +35,8 @@ func meaning(status, code int) codeRow {
 			return codes[i]
 		}
 	}
-	if code != 0 {
-		status = code / 1000
+	if class := code / 1000; class >= 400 && class <= 599 { // another class is no refusal's: the status counts
+		status = class
 	}
 	return codeRow{code: code, kind: statuscode.Of(status, statuscode.Provisioning).Kind}
 }

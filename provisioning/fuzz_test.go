@@ -1,8 +1,10 @@
 package provisioning
 
 import (
+	"encoding/json"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/hubline-iot/hubline/transport"
 )
@@ -34,6 +36,32 @@ func FuzzRead(f *testing.F) {
 			if creds.Validate() != nil || len(a.Chain) > maxChain || len(a.Payload) > len(body) {
 				t.Fatalf("%+v", a)
 			}
+		}
+	})
+}
+
+// FuzzUnquote compares with encoding/json.
+func FuzzUnquote(f *testing.F) {
+	for _, s := range []string{`"a"`, `"\ud83d\ude00"`, `"\ud83d\u0041"`, `"\u00e9\/\b"`, `"\ude00\ud83d"`, `"\\u0041"`, "\"\xff\""} {
+		f.Add([]byte(s))
+	}
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		var want string
+		if len(raw) < 2 || raw[0] != '"' || raw[len(raw)-1] != '"' || !utf8.Valid(raw) || json.Unmarshal(raw, &want) != nil {
+			return
+		}
+		if got := unquote(raw); got != want {
+			t.Fatalf("%s: %q, want %q", raw, got, want)
+		}
+		list := append(append([]byte(`[ `), raw...), ',')
+		list = append(append(list, raw...), ']')
+		n := 0
+		if !eachText(list, func(text string) {
+			if n++; text != want {
+				t.Fatalf("%s: %q", list, text)
+			}
+		}) || n != 2 {
+			t.Fatalf("%s: %d texts", list, n)
 		}
 	})
 }

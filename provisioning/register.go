@@ -10,6 +10,7 @@ import (
 	"github.com/hubline-iot/hubline/internal/errchain"
 	"github.com/hubline-iot/hubline/internal/pacing"
 	"github.com/hubline-iot/hubline/internal/retryafter"
+	"github.com/hubline-iot/hubline/internal/timespan"
 	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/retrypolicy/classify"
 	"github.com/hubline-iot/hubline/transport"
@@ -28,11 +29,13 @@ type registration struct {
 	series    retrypolicy.Series
 	attempt   int // number of the attempt
 	damage    errfilter.Damage
-	operation string // empty: there is none to poll
-	second    bool   // the second key signs
-	refused   int    // keys refused since the last answer
-	conflict  bool   // a conflict was repeated
-	last      error  // the latest failure
+	operation string    // empty: there is none to poll
+	since     time.Time // when the operation began
+	unnamed   int       // answers without an operation to poll
+	second    bool      // the second key signs
+	refused   int       // keys refused since the last answer
+	conflict  bool      // a conflict was repeated
+	last      error     // the latest failure
 }
 
 const (
@@ -40,30 +43,48 @@ const (
 	maxIdle = 30 * time.Second
 	// renewBefore is how long before the end of its token a connection is replaced.
 	renewBefore = 2 * time.Minute
+	// maxUnnamed is the number of answers without an operation after which the policy paces the
+	// registers.
+	maxUnnamed = 3
+	// maxWork is the longest life of an operation. It is more than the longest delay that the service
+	// can ask for.
+	maxWork = 2 * retryafter.Max
 )
 
 // run makes attempts until one succeeds or a failure is final.
 func (r *registration) run() (*Assignment, error) {
-	if err := r.spread(); err != nil {
-		return nil, err
-	}
-	r.series = retrypolicy.Begin(r.c.opt.Policy, r.c.id.Endpoint, time.Now())
-	if deadline, ok := r.ctx.Deadline(); ok {
-		r.series.Bound(deadline)
-	}
 	for {
-		if err := r.admit(); err != nil {
-			return nil, err
+		a, retry, err := r.next()
+		if a != nil || err != nil {
+			return a, err
 		}
-		r.attempt++
-		a, failure := r.try()
-		if failure == nil {
-			return a, r.series.Success(time.Now())
-		}
-		if err := r.recover(failure); err != nil {
-			return nil, err
+		if err := r.wait(retry); err != nil {
+			return nil, r.abandon(err)
 		}
 	}
+}
+
+// next makes one attempt. Without an assignment and an error, retry describes the wait before the
+// next attempt.
+func (r *registration) next() (a *Assignment, retry Event, err error) {
+	if r.attempt == 0 {
+		if err := r.spread(); err != nil {
+			return nil, Event{}, err
+		}
+		r.series = retrypolicy.Begin(r.c.opt.Policy, r.c.id.Endpoint, time.Now())
+	}
+	deadline, _ := r.ctx.Deadline()
+	r.series.Bound(deadline)
+	if err := r.admit(); err != nil {
+		return nil, Event{}, err
+	}
+	r.attempt++
+	a, failure := r.try()
+	if failure == nil {
+		return a, Event{}, r.series.Success(time.Now())
+	}
+	retry, err = r.decide(failure)
+	return nil, retry, err
 }
 
 // spread waits a random time before the first request.
@@ -110,8 +131,21 @@ func (r *registration) try() (*Assignment, *transport.Error) {
 			answer.assignment.SecondKey = r.second
 			return answer.assignment, nil
 		}
-		if answer.operation != "" {
+		switch {
+		case answer.operation != "":
+			if r.operation == "" {
+				r.since = time.Now()
+			}
 			r.operation = answer.operation
+		case r.operation == "": // the next step registers again
+			if r.unnamed++; r.unnamed > maxUnnamed {
+				return nil, r.judge(violation("the answers name no operation to poll"))
+			}
+		}
+		if r.operation != "" && time.Since(r.since) > maxWork {
+			r.operation = ""
+			return nil, r.judge(&transport.Error{Kind: transport.Timeout, Op: transport.OpRegister,
+				Err: errors.New(service + ": no result after " + maxWork.String())})
 		}
 		delay := max(r.c.opt.PollInterval, answer.after)
 		if err := r.wait(Event{Step: Assigning, Attempt: r.attempt, Delay: delay}); err != nil {
@@ -136,6 +170,9 @@ func (r *registration) step() (reading, *transport.Error) {
 		if got, err = read(answer); err == nil {
 			r.refused, r.damage = 0, errfilter.Damage{}
 			return got, nil
+		}
+		if got.over {
+			r.operation = ""
 		}
 	}
 	return reading{}, r.judge(err)
@@ -303,12 +340,11 @@ func (r *registration) otherKey(failure *transport.Error) bool {
 	return true
 }
 
-// recover decides what follows a failure. It returns nil after the wait before the next attempt, or
-// the error of Register.
-func (r *registration) recover(failure *transport.Error) error {
+// decide decides what follows a failure: the wait before the next attempt, or the error of Register.
+func (r *registration) decide(failure *transport.Error) (retry Event, err error) {
 	now := time.Now()
 	if r.ctx.Err() != nil {
-		return r.abandon(failure)
+		return Event{}, r.abandon(failure)
 	}
 	info := classify.Info{Verdict: classify.Again, Kind: failure.Kind, Safe: classify.SafeYes,
 		After: min(failure.RetryAfter, retryafter.Max)}
@@ -329,23 +365,20 @@ func (r *registration) recover(failure *transport.Error) error {
 	d, err := r.series.Failure(now, draw, info, failure)
 	switch {
 	case err != nil:
-		return err
+		return Event{}, err
 	case info.Verdict == classify.Fail:
-		return failure
+		return Event{}, failure
 	case !d.Retry:
-		return r.retriesEnded(d.Reason)
+		return Event{}, r.retriesEnded(d.Reason)
 	}
-	delay := max(d.Delay, info.After, 0)
+	delay := timespan.Cap(max(d.Delay, info.After, 0))
 	if slow && r.c.paced {
 		delay = max(delay, pacing.MinDelay(retrypolicy.Attempt{Retry: r.attempt, Rand: draw}))
 	}
 	if slow { // so that devices that were refused together do not come back together
 		delay += time.Duration(r.rand() % uint64(delay/2+1))
 	}
-	if err := r.wait(Event{Step: Retrying, Attempt: r.attempt + 1, Delay: delay, Err: failure}); err != nil {
-		return r.abandon(err)
-	}
-	return nil
+	return Event{Step: Retrying, Attempt: r.attempt + 1, Delay: delay, Err: failure}, nil
 }
 
 // notEnrolled reports whether the service does not know the enrollment.

@@ -4,6 +4,9 @@ import (
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"math/big"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -68,4 +71,25 @@ func TestWrongChainsAndKeys(t *testing.T) {
 	require.ErrorContains(t, err, "key is nil")
 	_, err = dpscert.Request("reg-0001", nil)
 	require.ErrorIs(t, err, transport.Invalid)
+}
+
+// FuzzCertificate makes a certificate of any chain.
+func FuzzCertificate(f *testing.F) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	require.NoError(f, err)
+	self := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "reg-1"}}
+	der, err := x509.CreateCertificate(rand.Reader, self, self, key.Public(), key)
+	require.NoError(f, err)
+	f.Add(der, der)
+	f.Add(der, []byte{1})
+	f.Add([]byte{}, []byte{})
+	f.Fuzz(func(t *testing.T, leaf, issuer []byte) {
+		cert, err := dpscert.Certificate([][]byte{leaf, issuer}, key)(t.Context())
+		if err != nil {
+			require.ErrorIs(t, err, transport.Invalid)
+			require.Nil(t, cert)
+			return
+		}
+		require.True(t, key.PublicKey.Equal(cert.Leaf.PublicKey))
+	})
 }

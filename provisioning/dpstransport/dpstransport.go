@@ -22,8 +22,13 @@
 // Throttled, Unavailable, Quota and ClockUnset do not count: they say nothing about the assignment.
 // When three assignments in a row are refused, the refusal is passed on to the client, which ends.
 //
-// A registration is part of an attempt to connect, and restarts its time-out as long as it goes on.
-// Its retries follow the policy of the registrar, those of the hub the policy of the client.
+// Failed connections say less than a refusal: the network may be at fault. So the assignment stays
+// if the service then fails or refuses, and the hub is tried again.
+//
+// An attempt to register is part of an attempt to connect, and restarts its time-out as long as the
+// service works on it. After a failure the client waits as after any failed attempt, at least as
+// long as the policy of the registrar says. So OutageLimit, Reconnect and a DialLimiter of the client
+// apply.
 package dpstransport
 
 import (
@@ -34,6 +39,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/hubline-iot/hubline/errfilter"
 	"github.com/hubline-iot/hubline/internal/callback"
 	"github.com/hubline-iot/hubline/provisioning"
 	"github.com/hubline-iot/hubline/transport"
@@ -75,11 +81,13 @@ const (
 	OtherKey
 	// StoreFailed: the Store returned Err. The assignment is used nevertheless.
 	StoreFailed
+	// Kept: the registration failed with Err, and the assignment before it is used again.
+	Kept
 
 	steps // number of steps
 )
 
-var stepText = [steps]string{"loaded", "registering", "assigned", "trying the other key", "store failed"}
+var stepText = [steps]string{"loaded", "registering", "assigned", "trying the other key", "store failed", "kept"}
 
 // String returns the step in a word or a few.
 func (s Step) String() string {
@@ -110,12 +118,14 @@ type Transport struct {
 	busy      atomic.Bool // Dial or a session runs
 
 	// Owned by the goroutine of Dial and Run.
-	record       *Record             // nil: ask the service
-	before       *Record             // the latest one
-	loaded       bool                // the Store was asked
-	transport    transport.Transport // for the record; nil: not made yet
-	reason       error               // why the service is asked
-	failures     int                 // failed connections in a row
+	record       *Record                // nil: ask the service
+	before       *Record                // the latest one
+	loaded       bool                   // the Store was asked
+	transport    transport.Transport    // for the record; nil: not made yet
+	reason       error                  // why the service is asked
+	refused      bool                   // the reason is that the hub refused the assignment
+	attempts     *provisioning.Attempts // nil: no registration is in progress
+	failures     int                    // failed connections in a row
 	nameFailures int
 	refusals     int  // refused assignments in a row
 	flipped      bool // the other key was tried at this hub
@@ -164,16 +174,16 @@ func (t *Transport) Assignment() provisioning.Assignment {
 }
 
 // Dial connects to the assigned hub. If there is no assignment, it registers first.
-func (t *Transport) Dial(ctx context.Context, cfg *transport.Config) (transport.Session, error) {
+func (t *Transport) Dial(ctx context.Context, cfg *transport.Config) (s transport.Session, err error) {
 	if !t.busy.CompareAndSwap(false, true) {
 		return nil, invalid("this Transport serves a client already; make one for each client with dpstransport.New")
 	}
-	s, err := t.dial(ctx, cfg)
-	if err != nil {
-		t.busy.Store(false)
-		return nil, err
-	}
-	return s, nil
+	defer func() {
+		if s == nil { // also when a callback panics
+			t.busy.Store(false)
+		}
+	}()
+	return t.dial(ctx, cfg)
 }
 
 func (t *Transport) dial(ctx context.Context, cfg *transport.Config) (transport.Session, error) {
@@ -203,6 +213,7 @@ func (t *Transport) dial(ctx context.Context, cfg *transport.Config) (transport.
 		return nil, t.failed(ctx, creds, signed, err)
 	}
 	t.failures, t.nameFailures, t.flipped = 0, 0, false
+	t.attempts = nil
 	wrapped := session{s, t}
 	if p, ok := s.(transport.Progressor); ok {
 		return progressor{wrapped, p}, nil
@@ -227,6 +238,9 @@ func (t *Transport) load() {
 	case r != nil && r.Registration == t.registrar.Registration() &&
 		t.registrar.Credentials(&r.Assignment).Validate() == nil:
 		t.use(r)
+		if other := t.otherKey(); other != nil && t.registrar.Credentials(&r.Assignment).Sign == nil {
+			t.use(other) // the device has the stored key no more
+		}
 		t.publish(Event{Step: Loaded, Hub: r.Assignment.Hub, DeviceID: r.Assignment.DeviceID})
 	}
 }
@@ -254,31 +268,66 @@ func (t *Transport) save() {
 	}
 }
 
-// register asks the service.
+// register asks the service, once.
 func (t *Transport) register(ctx context.Context, progress func()) error {
-	began := Event{Step: Registering, Err: t.reason}
-	if t.before != nil {
-		began.Hub, began.DeviceID = t.before.Assignment.Hub, t.before.Assignment.DeviceID
+	t.publish(t.about(Registering, t.reason))
+	if t.attempts == nil {
+		t.attempts = t.registrar.Attempts()
 	}
-	t.publish(began)
-	stop := keepReporting(progress)
-	a, err := t.registrar.Register(ctx)
-	stop()
+	a, retry, err := t.attempt(ctx, progress)
 	if err != nil {
-		if e := transport.Find(err); e != nil && ctx.Err() == nil {
-			dial := *e
-			dial.Scope, dial.Op = transport.Connection, transport.OpDial
-			dial.Err = &registrationError{err}
-			return &dial
-		}
-		return err
+		return t.unassigned(ctx, retry, err)
 	}
+	t.attempts = nil
 	before := t.before
 	t.use(&Record{Registration: t.registrar.Registration(), Assignment: *a})
 	t.save()
 	t.publish(Event{Step: Assigned, Hub: a.Hub, DeviceID: a.DeviceID, DataReset: a.DataReset(),
 		Moved: before != nil && (before.Assignment.Hub != a.Hub || before.Assignment.DeviceID != a.DeviceID)})
 	return nil
+}
+
+// attempt makes one attempt to register.
+func (t *Transport) attempt(ctx context.Context, progress func()) (*provisioning.Assignment, time.Duration, error) {
+	defer keepReporting(progress)()
+	return t.attempts.Next(ctx)
+}
+
+// about returns an event about the latest assignment.
+func (t *Transport) about(step Step, err error) Event {
+	e := Event{Step: step, Err: err}
+	if t.before != nil {
+		e.Hub, e.DeviceID = t.before.Assignment.Hub, t.before.Assignment.DeviceID
+	}
+	return e
+}
+
+// unassigned handles a failed attempt to register, and returns the error of Dial. It is retryable
+// if retry is not negative, or if there is an assignment that no hub has refused.
+func (t *Transport) unassigned(ctx context.Context, retry time.Duration, err error) error {
+	final := retry < 0
+	if final {
+		t.attempts = nil
+	}
+	e := transport.Find(err)
+	if e == nil || ctx.Err() != nil {
+		return err
+	}
+	own := *e
+	own.Scope, own.Op, own.RetryAfter = transport.Connection, transport.OpDial, max(retry, e.RetryAfter, 0)
+	own.Err = &registrationError{err}
+	kept := t.before != nil && !t.refused
+	if kept {
+		t.use(t.before)
+		if !final { // one connection, and then the next attempt to register
+			t.failures, t.nameFailures = t.opt.MaxFailures-1, maxNameFailures-1
+		}
+		t.publish(t.about(Kept, err))
+	}
+	if (kept || !final) && !errfilter.Of(&own).Retry {
+		own.Kind = transport.Unavailable
+	}
+	return &own
 }
 
 // registrationError says that a failed dial did not come as far as the hub.
@@ -324,7 +373,7 @@ func (t *Transport) failed(ctx context.Context, creds *transport.Credentials, si
 		if creds.ClockRefused(signed, e) {
 			return err
 		}
-		return t.refused(e)
+		return t.refuse(e)
 	case transport.Throttled, transport.Unavailable, transport.Quota, transport.ClockUnset, transport.Invalid:
 		return err
 	default: // it counts
@@ -336,14 +385,15 @@ func (t *Transport) failed(ctx context.Context, creds *transport.Credentials, si
 		t.nameFailures = 0
 	}
 	if t.failures >= t.opt.MaxFailures || t.nameFailures >= maxNameFailures {
+		t.refused = false
 		return t.ask(e)
 	}
 	return err
 }
 
-// refused handles the hub's refusal of the identity. The result is retryable, unless too many
+// refuse handles the hub's refusal of the identity. The result is retryable, unless too many
 // assignments were refused.
-func (t *Transport) refused(e *transport.Error) error {
+func (t *Transport) refuse(e *transport.Error) error {
 	if other := t.otherKey(); other != nil && e.Kind == transport.Unauthorized && !t.flipped {
 		t.use(other)
 		t.flipped = true
@@ -351,6 +401,7 @@ func (t *Transport) refused(e *transport.Error) error {
 		t.publish(Event{Step: OtherKey, Hub: other.Assignment.Hub, DeviceID: other.Assignment.DeviceID, Err: e})
 		return again(e)
 	}
+	t.refused, t.attempts = true, nil
 	if t.refusals++; t.refusals >= maxRefusals {
 		t.refusals = 0
 		t.record, t.reason = nil, e
@@ -410,6 +461,7 @@ type session struct {
 // Run serves the session. When the hub ends it because the device is gone or forbidden, the next
 // Dial asks the service. Unauthorized may be due to an expired token: the next Dial tells.
 func (s session) Run(ctx context.Context) error {
+	defer s.t.busy.Store(false) // also when a callback panics
 	began := time.Now()
 	err := s.Session.Run(ctx)
 	if time.Since(began) >= stable {
@@ -417,9 +469,8 @@ func (s session) Run(ctx context.Context) error {
 	}
 	if e := transport.Find(err); e != nil && ctx.Err() == nil &&
 		(e.Kind == transport.Forbidden || e.Kind == transport.NotFound) {
-		err = s.t.refused(e)
+		err = s.t.refuse(e)
 	}
-	s.t.busy.Store(false)
 	return err
 }
 

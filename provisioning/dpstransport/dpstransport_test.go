@@ -22,17 +22,23 @@ const ownKey = "icIMXjwja1qYKoscSejYuXU0CWOBN4+SKhfWq13SBnA="
 
 // service is a Carrier that assigns hub1, hub2 and so on.
 type service struct {
-	asked int
-	delay time.Duration
-	fail  error
+	opened  int
+	asked   int
+	delay   time.Duration
+	fail    error                // of Open
+	refusal *provisioning.Answer // to all requests
 }
 
 func (s *service) Open(context.Context, *provisioning.Login) (provisioning.Session, error) {
+	s.opened++
 	return s, s.fail
 }
 func (s *service) Close() {}
 
 func (s *service) Exchange(_ context.Context, r *provisioning.Request) (*provisioning.Answer, error) {
+	if s.refusal != nil {
+		return s.refusal, nil
+	}
 	if r.Operation == "" && s.delay > 0 {
 		return &provisioning.Answer{Status: 202, RetryAfter: s.delay,
 			Body: []byte(`{"operationId":"o","status":"assigning"}`)}, nil
@@ -67,6 +73,9 @@ type hubs struct {
 	ends    error  // of Run
 	creds   []*transport.Credentials
 	signers [2][]byte
+	block   bool // Run lasts until its context ends
+
+	panicsInDial, panicsInRun bool
 }
 
 func (h *hubs) make(creds *transport.Credentials, _ *provisioning.Assignment) transport.Transport {
@@ -81,20 +90,36 @@ func (h *hubs) Dial(_ context.Context, cfg *transport.Config) (transport.Session
 		require.NoError(h.t, err)
 		h.keys = append(h.keys, mac[0] == h.signers[0][0])
 	}
+	if h.panicsInDial {
+		panic("dial")
+	}
 	if len(h.errs) == 0 {
-		return idle{h.ends}, nil
+		return idle{h.ends, h.block, h.panicsInRun}, nil
 	}
 	err := h.errs[0]
 	h.errs = h.errs[1:]
 	return nil, err
 }
 
-type idle struct{ ends error }
+type idle struct {
+	ends          error
+	block, panics bool
+}
 
-func (idle) Info() transport.Info            { return transport.Info{} }
-func (s idle) Run(ctx context.Context) error { return s.ends }
-func (idle) Send([]transport.Item)           {}
-func (idle) Do(*transport.Request)           {}
+func (idle) Info() transport.Info { return transport.Info{} }
+
+func (s idle) Run(ctx context.Context) error {
+	if s.panics {
+		panic("run")
+	}
+	if s.block {
+		<-ctx.Done()
+	}
+	return s.ends
+}
+
+func (idle) Send([]transport.Item) {}
+func (idle) Do(*transport.Request) {}
 
 func refuse(kind transport.Kind) error {
 	return &transport.Error{Kind: kind, Scope: transport.Connection, Op: transport.OpDial, Proto: "mqtt",
@@ -113,7 +138,23 @@ func setup(t *testing.T, s *service, h *hubs, keys int, o *dpstransport.Options)
 	if keys == 2 {
 		id.SecondSign = second
 	}
-	registrar, err := provisioning.New(id, s, nil)
+	return connect(t, id, s, h, nil, o)
+}
+
+// setupWith is setup with one key and options of the registrar.
+func setupWith(t *testing.T, s *service, h *hubs, registrar *provisioning.Options,
+	o *dpstransport.Options) *dpstransport.Transport {
+	sign, err := transport.SharedKey(ownKey)
+	require.NoError(t, err)
+	h.t = t
+	h.signers[0], _ = sign(t.Context(), []byte("text"))
+	id := &provisioning.Identity{IDScope: "0ne00ABCDEF", RegistrationID: "reg-0001", Sign: sign}
+	return connect(t, id, s, h, registrar, o)
+}
+
+func connect(t *testing.T, id *provisioning.Identity, s *service, h *hubs, ro *provisioning.Options,
+	o *dpstransport.Options) *dpstransport.Transport {
+	registrar, err := provisioning.New(id, s, ro)
 	require.NoError(t, err)
 	tr, err := dpstransport.New(registrar, h.make, o)
 	require.NoError(t, err)

@@ -1,0 +1,215 @@
+package dpstransport_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hubline-iot/hubline/device"
+	"github.com/hubline-iot/hubline/errfilter"
+	"github.com/hubline-iot/hubline/provisioning"
+	"github.com/hubline-iot/hubline/provisioning/dpstransport"
+	"github.com/hubline-iot/hubline/transport"
+)
+
+// An outage of the network says nothing about the assignment. A service that does not know the
+// device any more, or is out of reach, does not keep it from its hub when the outage is over.
+func TestAnOutageDoesNotCostTheAssignment(t *testing.T) {
+	for name, row := range map[string]struct {
+		fail  error
+		final bool
+	}{
+		"not enrolled": {refuse(transport.NotFound), true},
+		"refused":      {refuse(transport.Unauthorized), true},
+		"forbidden":    {refuse(transport.Forbidden), true},
+		"unreachable":  {refuse(transport.Network), false},
+		"throttled":    {refuse(transport.Throttled), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T) {
+				s, h, store := &service{}, &hubs{}, &memory{}
+				var steps []dpstransport.Step
+				tr := setup(t, s, h, 1, &dpstransport.Options{MaxFailures: 3, Store: store,
+					OnEvent: func(e dpstransport.Event) { steps = append(steps, e.Step) }})
+				require.NoError(t, dial(t, tr))
+				s.fail = row.fail
+				fail := func() {
+					h.errs = []error{refuse(transport.Network)}
+					require.ErrorIs(t, dial(t, tr), transport.Network)
+					require.Empty(t, h.errs)
+				}
+				for range 3 {
+					fail()
+				}
+				dialed := len(h.dialed)
+				steps = nil
+				err := dial(t, tr)
+				require.True(t, errfilter.Retryable(err), "%v", err)
+				require.ErrorContains(t, err, "no hub is assigned")
+				require.Len(t, h.dialed, dialed)
+				require.Equal(t, []dpstransport.Step{dpstransport.Registering, dpstransport.Kept}, steps)
+				require.Equal(t, "hub1.example.test", tr.Assignment().Hub)
+
+				fail() // the hub is tried again
+				opened := s.opened
+				if row.final {
+					fail()
+					fail()
+				}
+				require.Error(t, dial(t, tr)) // and the service
+				require.Greater(t, s.opened, opened)
+
+				require.NoError(t, dial(t, tr))
+				require.Equal(t, "hub1.example.test", h.dialed[len(h.dialed)-1])
+				require.Equal(t, 1, s.asked)
+				require.Equal(t, "hub1.example.test", store.record.Assignment.Hub)
+			})
+		})
+	}
+}
+
+// A refused assignment is not used again: without the service, the device has none.
+func TestARefusedAssignmentIsNotKept(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		s, h := &service{}, &hubs{}
+		tr := setup(t, s, h, 1, nil)
+		require.NoError(t, dial(t, tr))
+		h.errs = []error{refuse(transport.NotFound)}
+		require.True(t, errfilter.Retryable(dial(t, tr)))
+		s.fail = refuse(transport.Network)
+		require.ErrorIs(t, dial(t, tr), transport.Network)
+		require.Len(t, h.dialed, 2)
+		s.fail = refuse(transport.NotFound)
+		err := dial(t, tr)
+		require.ErrorIs(t, err, transport.NotFound)
+		require.False(t, errfilter.Retryable(err))
+		require.Len(t, h.dialed, 2)
+	})
+}
+
+// The client waits between attempts to register, at least as long as the service and the policy of
+// the registrar say.
+func TestTheClientWaitsBetweenRegistrations(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		s, h := &service{fail: &transport.Error{Kind: transport.Unavailable, Scope: transport.Connection,
+			RetryAfter: 20 * time.Minute}}, &hubs{}
+		tr := setup(t, s, h, 1, nil)
+		began := time.Now()
+		err := dial(t, tr)
+		require.ErrorIs(t, err, transport.Unavailable)
+		require.True(t, errfilter.Retryable(err))
+		require.Equal(t, 20*time.Minute, transport.Find(err).RetryAfter)
+		require.Equal(t, transport.OpDial, transport.Find(err).Op)
+		require.Zero(t, time.Since(began))
+		s.fail = nil
+		require.NoError(t, dial(t, tr))
+	})
+}
+
+// A device that is not enrolled yet goes on, with the long delays of the registrar.
+func TestAnAwaitedEnrollmentIsRetryable(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		s := &service{refusal: &provisioning.Answer{Status: 404, Body: []byte(`{"errorCode":404201}`)}}
+		tr := setup(t, s, &hubs{}, 1, nil)
+		require.False(t, errfilter.Retryable(dial(t, tr)))
+
+		tr = setupWith(t, s, &hubs{}, &provisioning.Options{AwaitEnrollment: true}, nil)
+		err := dial(t, tr)
+		require.True(t, errfilter.Retryable(err), "%v", err)
+		require.ErrorContains(t, err, "not enrolled")
+		require.GreaterOrEqual(t, transport.Find(err).RetryAfter, 10*time.Second)
+		s.refusal = nil
+		require.NoError(t, dial(t, tr))
+	})
+}
+
+// The limits of the client hold while the service is out of reach.
+func TestAClientThatCannotRegister(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		s := &service{fail: refuse(transport.Network)}
+		dials := device.NewDialLimiter(1, 0)
+		c, err := device.New(setup(t, s, &hubs{}, 1, nil).Credentials(), setup(t, s, &hubs{}, 1, nil),
+			&device.Options{OutageLimit: 10 * time.Minute, Dials: dials})
+		require.NoError(t, err)
+		defer c.Close()
+		require.NoError(t, c.Start())
+		synctest.Wait()
+
+		// Another client gets its turn.
+		other := setup(t, &service{}, &hubs{block: true}, 1, nil)
+		c2, err := device.New(other.Credentials(), other, &device.Options{Dials: dials})
+		require.NoError(t, err)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		require.NoError(t, c2.Open(ctx))
+		require.NoError(t, c2.Close())
+
+		status := c.Status()
+		require.Equal(t, device.DisconnectedRetrying, status.State)
+		require.ErrorContains(t, status.Err, "no hub is assigned")
+		opened := s.opened
+		time.Sleep(200 * time.Millisecond)
+		c.Reconnect()
+		synctest.Wait()
+		require.Equal(t, opened+1, s.opened, "Reconnect ends the wait")
+
+		time.Sleep(11 * time.Minute)
+		require.Equal(t, device.Disconnected, c.Status().State)
+		require.Equal(t, device.RetryExpired, c.Status().Reason)
+	})
+}
+
+// A stored assignment may name a key that the device has no more.
+func TestAStoredSecondKeyThatIsGone(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		s, h := &service{}, &hubs{}
+		tr := setup(t, s, h, 1, &dpstransport.Options{Store: &memory{record: &dpstransport.Record{
+			Registration: "0ne00ABCDEF/registrations/reg-0001",
+			Assignment:   provisioning.Assignment{Hub: "hub9.example.test", DeviceID: "dev-9", SecondKey: true}}}})
+		require.NoError(t, dial(t, tr))
+		require.Equal(t, []string{"hub9.example.test"}, h.dialed)
+		require.Equal(t, []bool{true}, h.keys)
+		require.Zero(t, s.asked)
+	})
+}
+
+// A transport that panics is like one that fails: the client may connect again.
+func TestATransportThatPanics(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		h := &hubs{}
+		tr := setup(t, &service{}, h, 1, nil)
+		for _, where := range []*bool{&h.panicsInDial, &h.panicsInRun} {
+			*where = true
+			require.Panics(t, func() { _ = dial(t, tr) })
+			*where = false
+			require.NoError(t, dial(t, tr))
+		}
+	})
+}
+
+// A service that fails between the two keys of a hub does not hide the reason.
+func TestEventsNameTheCause(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		s, h := &service{}, &hubs{}
+		var events []dpstransport.Event
+		tr := setup(t, s, h, 1, &dpstransport.Options{OnEvent: func(e dpstransport.Event) { events = append(events, e) }})
+		require.NoError(t, dial(t, tr))
+		h.errs = []error{refuse(transport.Forbidden)}
+		require.Error(t, dial(t, tr))
+		s.fail = errors.New("no route")
+		require.Error(t, dial(t, tr))
+		s.fail = nil
+		require.NoError(t, dial(t, tr))
+		require.Len(t, events, 5)
+		for _, e := range events[2:4] {
+			require.Equal(t, dpstransport.Registering, e.Step)
+			require.ErrorIs(t, e.Err, transport.Forbidden)
+			require.Equal(t, "hub1.example.test", e.Hub)
+		}
+		require.True(t, events[4].Moved)
+	})
+}

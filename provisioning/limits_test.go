@@ -1,0 +1,137 @@
+package provisioning_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hubline-iot/hubline/provisioning"
+	"github.com/hubline-iot/hubline/retrypolicy"
+	"github.com/hubline-iot/hubline/transport"
+)
+
+func state(more string) string {
+	return `{"operationId":"o","status":"assigned","registrationState":{"assignedHub":"h.example.test","deviceId":"d"` +
+		more + `}}`
+}
+
+func chainOf(n int) string {
+	return `,"issuedCertificateChain":[` + strings.TrimSuffix(strings.Repeat(`"AQID",`, n), ",") + `]`
+}
+
+// Answers at their limits are taken; those beyond are violations, which another answer may mend.
+func TestLimitsOfAnswers(t *testing.T) {
+	body := state(`,"payload":""`)
+	full := strings.Replace(body, `"payload":""`,
+		`"payload":"`+strings.Repeat("p", provisioning.MaxAnswer-len(body))+`"`, 1)
+	nested := strings.Repeat("[", 100) + strings.Repeat("]", 100)
+	for name, row := range map[string]struct {
+		taken, refused say
+	}{
+		"body":      {say{status: 200, body: full}, say{status: 200, body: full + " "}},
+		"operation": {say{status: 202, body: operation(1024)}, say{status: 202, body: operation(1025)}},
+		"chain":     {say{status: 200, body: state(chainOf(16))}, say{status: 200, body: state(chainOf(17))}},
+		"thousands of certificates": {say{status: 200, body: state(chainOf(1))},
+			say{status: 200, body: state(chainOf(10_000))}},
+		"nesting": {say{status: 200, body: state(`,"payload":[[[]]]`)}, say{status: 200, body: state(`,"payload":` + nested)}},
+		"profile": {say{status: 200, body: state(`,"connectionProfile":"classic"`)}, say{status: 200, body: "["}},
+		"host":    {say{status: 200, body: state("")}, say{status: 200, body: state(`,"assignedHub":"h.example.test:443"`)}},
+		"host that is a path": {say{status: 200, body: state("")},
+			say{status: 200, body: state(`,"assignedHub":"h.example.test/x"`)}},
+		"host with a line end": {say{status: 200, body: state("")},
+			say{status: 200, body: state(`,"assignedHub":"h.example.test\r\nX: y"`)}},
+		"device": {say{status: 200, body: state("")}, say{status: 200, body: state(`,"deviceId":"a/b"`)}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T) {
+				var failures []error
+				o := &provisioning.Options{OnEvent: func(e provisioning.Event) {
+					if e.Step == provisioning.Retrying {
+						failures = append(failures, e.Err)
+					}
+				}}
+				says := []say{row.taken}
+				if row.taken.status == 202 {
+					says = append(says, say{status: 200, body: assigned})
+				}
+				_, err := register(t, newScript(says...), o)
+				require.NoError(t, err)
+				require.Empty(t, failures)
+				_, err = register(t, newScript(row.refused, say{status: 200, body: assigned}), o)
+				require.NoError(t, err)
+				require.Len(t, failures, 1)
+				require.ErrorIs(t, failures[0], transport.Protocol)
+				require.ErrorIs(t, failures[0], transport.ErrViolation)
+				require.Less(t, len(failures[0].Error()), 400)
+			})
+		})
+	}
+}
+
+func operation(n int) string {
+	return `{"operationId":"` + strings.Repeat("o", n) + `","status":"assigning"}`
+}
+
+// Of two members with the same name the last one counts, as for encoding/json.
+func TestTheLastOfTwoMembersCounts(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		a, err := register(t, newScript(say{status: 200, body: state(`,"deviceId":"last"`)}), nil)
+		require.NoError(t, err)
+		require.Equal(t, "last", a.DeviceID)
+	})
+}
+
+// The keys take turns: after an answer, a refusal leads back to the first one.
+func TestTheKeysTakeTurns(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		id := identity(t)
+		second, err := provisioning.GroupKey(groupKey, "other")
+		require.NoError(t, err)
+		id.SecondSign = second
+		refused := say{status: 401, body: `{"errorCode":401002}`}
+		s := newScript(refused, say{status: 202, body: assigning}, refused, say{status: 200, body: assigned})
+		c, err := provisioning.New(id, s, nil)
+		require.NoError(t, err)
+		a, err := c.Register(t.Context())
+		require.NoError(t, err)
+		require.False(t, a.SecondKey)
+		requireRequests(t, s, "register", "register", "poll op-1", "poll op-1")
+	})
+}
+
+// A token that an unset clock has signed is not sent again.
+func TestARefusedTokenIsReplaced(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		id := identity(t)
+		id.Now = func() time.Time { return time.Now().AddDate(-20, 0, 0) }
+		s := newScript(say{status: 401, body: `{"errorCode":401002}`}, say{status: 200, body: assigned})
+		c, err := provisioning.New(id, s, nil)
+		require.NoError(t, err)
+		_, err = c.Register(t.Context())
+		require.NoError(t, err)
+		require.Len(t, s.tokens, 2)
+		require.NotEqual(t, s.tokens[0], s.tokens[1])
+	})
+}
+
+func TestAConflictOfAPollRegistersAgain(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		s := newScript(say{status: 202, body: assigning}, say{status: 409, body: `{"errorCode":409001}`},
+			say{status: 200, body: assigned})
+		_, err := register(t, s, nil)
+		require.NoError(t, err)
+		requireRequests(t, s, "register", "poll op-1", "register")
+	})
+}
+
+// A policy of the caller decides about throttling, too.
+func TestAPolicyOfTheCallerIsNotPaced(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		s := newScript(say{status: 429, body: throttled}, say{status: 200, body: assigned})
+		_, err := register(t, s, &provisioning.Options{Policy: retrypolicy.Fixed{Delay: time.Second}})
+		require.NoError(t, err)
+		require.LessOrEqual(t, s.at[1], 1500*time.Millisecond)
+	})
+}
