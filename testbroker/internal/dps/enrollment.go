@@ -161,6 +161,12 @@ func (s *Service) Replace(e dpsdata.Enrollment, etag string) error {
 		e.PrimaryKey, e.SecondaryKey = entry.data.PrimaryKey, entry.data.SecondaryKey
 	}
 	e.ID, e.Issue, e.ConnectionProfile = entry.data.ID, entry.data.Issue, entry.data.ConnectionProfile
+	switch {
+	case e.Allocation == dpsdata.Custom:
+		e.Allocate = entry.data.Allocate
+	case e.Allocation == dpsdata.Hashed && entry.data.Allocation == dpsdata.RoundRobin: // which back ends see as hashed
+		e.Allocation = dpsdata.RoundRobin
+	}
 	if err := checkEnrollment(e); err != nil {
 		return err
 	}

@@ -112,12 +112,15 @@ func (k *call) spoil(a *Answer, d *answerDocument) {
 		k.wrongStatus(f, a, d)
 	}
 	if d.State != nil && d.State.Status == statusAssigned {
-		for kind, text := range map[fault.Kind]*string{
-			fault.WrongDeviceID: &d.State.DeviceID, fault.WrongHub: &d.State.AssignedHub,
-			fault.WrongProfile: &d.State.ConnectionProfile,
+		for _, wrong := range [...]struct { // always in the same order, so that draws are repeatable
+			kind fault.Kind
+			text *string
+		}{
+			{fault.WrongDeviceID, &d.State.DeviceID}, {fault.WrongHub, &d.State.AssignedHub},
+			{fault.WrongProfile, &d.State.ConnectionProfile},
 		} {
-			if f := k.take(kind); f != nil {
-				*text = f.Text
+			if f := k.take(wrong.kind); f != nil {
+				*wrong.text = f.Text
 			}
 		}
 		if len(d.State.IssuedChain) > 0 {

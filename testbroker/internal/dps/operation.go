@@ -2,7 +2,9 @@ package dps
 
 import (
 	"crypto/rand"
+	"crypto/x509"
 	"encoding/hex"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strconv"
@@ -89,14 +91,19 @@ func (k *call) register(body []byte) Answer {
 		return k.refuse(r, bad)
 	}
 	rec := s.record(c, m)
-	rec.turn <- struct{}{}
-	state := s.assign(rec, c, m, r.Payload, csr)
-	o := s.newOperation(rec, c, state)
-	<-rec.turn
+	o := s.begin(rec, c, m, r.Payload, csr)
 	r.OperationID = o.id
 	a := k.present(o, o.polls == 0 && s.o.Assigning <= 0)
 	s.log(c, r, a)
 	return a
+}
+
+// begin waits for the turn of the registration, assigns the device and returns the operation.
+func (s *Service) begin(rec *record, c *Client, m *match, payload json.RawMessage,
+	csr *x509.CertificateRequest) *operation {
+	rec.turn <- struct{}{}
+	defer func() { <-rec.turn }() // also when a function of the enrollment panics or ends its goroutine
+	return s.newOperation(rec, c, s.assign(rec, c, m, payload, csr))
 }
 
 // record returns the record of a client's registration, and makes it if there is none.

@@ -309,6 +309,8 @@ func (d *document) enrollment(id string, group bool) (dpsdata.Enrollment, error)
 	case "", "hashed":
 	case "static", "geoLatency": // all hubs are equally near
 		e.Allocation = dpsdata.Fixed
+	case "custom": // for an enrollment that has a function
+		e.Allocation = dpsdata.Custom
 	default:
 		return e, fmt.Errorf("allocationPolicy %q is not supported", d.AllocationPolicy)
 	}

@@ -31,24 +31,9 @@ func (c *client) publish(pk packets.Packet) error {
 	case pk.FixedHeader.Qos > 0 && pk.PacketID == 0:
 		return errors.New("publish with packet id 0 [MQTT-2.3.1-1]")
 	}
-	topic, query, _ := strings.Cut(pk.TopicName, "?")
-	rid, operation := "", ""
-	for pair := range strings.SplitSeq(query, "&") {
-		switch name, value, _ := strings.Cut(pair, "="); name {
-		case "$rid":
-			rid = value
-		case "operationId":
-			operation = value
-		}
-	}
-	op := dpsdata.Register
-	switch {
-	case topic != registerTopic && topic != pollTopic:
-		return fmt.Errorf("%s may not publish to %q", c.who.ID, pk.TopicName)
-	case rid == "":
-		return fmt.Errorf("topic %q has no $rid", pk.TopicName)
-	case topic == pollTopic:
-		op = dpsdata.Poll
+	op, rid, operation, err := parseTopic(pk.TopicName)
+	if err != nil {
+		return fmt.Errorf("%s: %w", c.who.ID, err)
 	}
 	a := c.front.dps.Serve(c.who, c.Conn, op, operation, pk.Payload)
 	if a.Cut != 0 {
@@ -67,6 +52,39 @@ func (c *client) publish(pk packets.Packet) error {
 		c.answer(a, rid)
 	}
 	return nil
+}
+
+// maxRequestID bounds a request id, which becomes part of the topic of the answer.
+const maxRequestID = 1024
+
+// parseTopic parses the topic of a request.
+func parseTopic(name string) (op dpsdata.Operation, rid, operation string, err error) {
+	topic, query, _ := strings.Cut(name, "?")
+	for pair := range strings.SplitSeq(query, "&") {
+		switch name, value, _ := strings.Cut(pair, "="); name {
+		case "$rid":
+			rid = value
+		case "operationId":
+			operation = value
+		}
+	}
+	switch {
+	case topic == registerTopic:
+		op = dpsdata.Register
+	case topic == pollTopic:
+		op = dpsdata.Poll
+	default:
+		return 0, "", "", fmt.Errorf("may not publish to %q", name)
+	}
+	switch {
+	case strings.ContainsAny(name, "+#"):
+		return 0, "", "", fmt.Errorf("topic %q has a wildcard [MQTT-3.3.2-2]", name)
+	case rid == "":
+		return 0, "", "", fmt.Errorf("topic %q has no $rid", name)
+	case len(rid) > maxRequestID:
+		return 0, "", "", fmt.Errorf("$rid of %d bytes, at most %d are allowed", len(rid), maxRequestID)
+	}
+	return op, rid, operation, nil
 }
 
 // acknowledge sends the PUBACK. It comes before the answer, as some clients need it.

@@ -1,0 +1,134 @@
+package testbroker_test
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"runtime"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hubline-iot/hubline/testbroker"
+	"github.com/hubline-iot/hubline/testbroker/dpsdata"
+)
+
+// A function of an enrollment that ends its goroutine, as a failed assertion does, ends one request
+// only.
+func TestAnAllocationThatEndsItsGoroutine(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, hubs := newDPS(t, &testbroker.DPSOptions{Polls: -1}, "hub-a.example.test")
+		calls := 0
+		e := enroll(t, d, dpsdata.Enrollment{ID: "reg-1", Allocation: dpsdata.Custom,
+			Allocate: func(dpsdata.AllocationRequest) (dpsdata.AllocationResult, error) {
+				if calls++; calls == 1 {
+					runtime.Goexit()
+				}
+				return dpsdata.AllocationResult{Hub: "hub-a.example.test"}, nil
+			}})
+		conn, err := d.Dial(testbroker.PortHTTP)(t.Context(), "tcp", "dps:80")
+		require.NoError(t, err)
+		_, err = fmt.Fprintf(conn, "PUT /%s/registrations/reg-1/register%s HTTP/1.1\r\nHost: %s\r\nAuthorization: %s\r\n"+
+			"Content-Length: 0\r\n\r\n", d.IDScope(), dpsVersion, d.HostName(), dpsToken(d, "reg-1", e.PrimaryKey))
+		require.NoError(t, err)
+		synctest.Wait()
+		require.NoError(t, conn.Close())
+		require.Equal(t, 1, calls)
+
+		p := overDPS(t, d)
+		p.token = dpsToken(d, "reg-1", e.PrimaryKey)
+		began := time.Now()
+		require.Equal(t, "assigned", p.register("reg-1", "").Status)
+		require.Zero(t, time.Since(began))
+		require.Len(t, hubs["hub-a.example.test"].Devices(), 1)
+	})
+}
+
+// A request id becomes part of the topic of the answer, which must be a topic.
+func TestRequestIDsThatMakeNoTopic(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, _ := newDPS(t, nil, "hub-a.example.test")
+		e := enroll(t, d, dpsdata.Enrollment{ID: "reg-1"})
+		for name, rid := range map[string]string{
+			"empty": "", "wildcard": "1#", "one level": "+", "long": strings.Repeat("r", 1025),
+			"longer than a topic with its answer": strings.Repeat("r", 65400),
+		} {
+			w := dpsLogin(t, d, "reg-1", e.PrimaryKey)
+			w.publish(2, dpsRegister+rid, "")
+			require.Error(t, w.end(), name)
+		}
+		require.Empty(t, d.Requests())
+		w := dpsLogin(t, d, "reg-1", e.PrimaryKey)
+		rid := strings.Repeat("r", 1024)
+		w.publish(2, dpsRegister+rid, "")
+		w.acked()
+		topic, _ := w.dpsAnswer()
+		require.Equal(t, dpsAnswers+"202/?$rid="+rid+"&retry-after=3", topic)
+	})
+}
+
+// What a back end cannot see of an enrollment stays when it writes back what it has read.
+func TestABackEndKeepsTheAllocation(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, _ := newDPS(t, &testbroker.DPSOptions{Polls: -1}, "hub-a.example.test")
+		allocate := func(dpsdata.AllocationRequest) (dpsdata.AllocationResult, error) {
+			return dpsdata.AllocationResult{}, errors.New("no")
+		}
+		p := dpsBackEnd(t, d)
+		for id, e := range map[string]dpsdata.Enrollment{
+			"turns":  {ID: "turns", Allocation: dpsdata.RoundRobin},
+			"hashed": {ID: "hashed"},
+			"fixed":  {ID: "fixed", Allocation: dpsdata.Fixed},
+			"custom": {ID: "custom", Allocation: dpsdata.Custom, Allocate: allocate},
+		} {
+			enroll(t, d, e)
+			_, got := p.ask(200, "GET", "/enrollments/"+id, "")
+			got["provisioningStatus"] = "disabled"
+			body, err := json.Marshal(got)
+			require.NoError(t, err)
+			p.ask(200, "PUT", "/enrollments/"+id, string(body), "If-Match", "*")
+			after, err := d.Enrollment(id)
+			require.NoError(t, err)
+			require.True(t, after.Disabled)
+			require.Equal(t, e.Allocation, after.Allocation)
+			require.Equal(t, e.Allocate != nil, after.Allocate != nil)
+		}
+	})
+}
+
+// FuzzDPS sends arbitrary bytes to a provisioning service, over each protocol.
+func FuzzDPS(f *testing.F) {
+	d, _ := newDPS(f, &testbroker.DPSOptions{Polls: -1, Keep: 10}, "hub-a.example.test")
+	e := enroll(f, d, dpsdata.Enrollment{ID: "reg-1"})
+	token := dpsToken(d, "reg-1", e.PrimaryKey)
+	head := " HTTP/1.1\r\nHost: " + d.HostName() + "\r\nAuthorization: " + token + "\r\n"
+	for _, s := range []string{
+		"PUT /0ne00ABCDEF/registrations/reg-1/register" + dpsVersion + head + "Content-Length: 2\r\n\r\n{}",
+		"GET /0ne00ABCDEF/registrations/reg-1/operations/%2e%2e" + dpsVersion + head + "\r\n",
+		"POST /0ne00ABCDEF/registrations/reg%2F1" + dpsVersion + head + "\r\n",
+		"PUT /enrollments/reg-2" + dpsServiceVersion + head + "\r\n", "\x16\x03\x01",
+	} {
+		f.Add(uint8(0), []byte(s))
+	}
+	hello := dpsConnect(d, "reg-1", e.PrimaryKey).bytes()
+	f.Add(uint8(1), hello)
+	f.Add(uint8(1), append(append(append([]byte(nil), hello...), subscribeBytes(1, dpsAnswers+"#")...),
+		publishBytes(1, 2, dpsRegister+"1", `{"registrationId":"reg-1"}`)...))
+	f.Add(uint8(2), []byte("AMQP\x03\x01\x00\x00"))
+	ports := [...]testbroker.Port{testbroker.PortHTTP, testbroker.PortMQTT, testbroker.PortAMQP}
+	f.Fuzz(func(t *testing.T, port uint8, p []byte) {
+		conn, err := d.Dial(ports[int(port)%len(ports)])(t.Context(), "tcp", "dps")
+		require.NoError(t, err)
+		defer conn.Close()
+		conn.SetDeadline(time.Now().Add(20 * time.Second))
+		conn.Write(p)
+		conn.(interface{ CloseWrite() error }).CloseWrite()
+		_, err = io.Copy(io.Discard, conn)
+		require.NotErrorIs(t, err, os.ErrDeadlineExceeded)
+	})
+}
