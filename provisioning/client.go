@@ -89,6 +89,9 @@ func New(id *Identity, carrier Carrier, o *Options) (*Client, error) {
 	if carrier == nil {
 		return nil, invalid("carrier is nil; packages dpshttp and dpsmqtt have one")
 	}
+	if err := id.checkTPMCarrier(carrier); err != nil {
+		return nil, err
+	}
 	c := &Client{id: id.resolved(), carrier: carrier, version: apiVersion}
 	if o != nil {
 		c.opt = *o

@@ -33,6 +33,10 @@ type Identity struct {
 	// SecondSign is the same for the enrollment's other key, which is tried when the service refuses
 	// the first. Nil: there is none.
 	SecondSign func(ctx context.Context, text []byte) (mac []byte, err error)
+	// TPM attests the device instead of a key or a certificate, at the service and at the hub. Sign is
+	// nil then, and the carrier is a TPMCarrier: the service has no attestation of a TPM over MQTT.
+	// Boards built with TinyGo ignore it. Nil: there is none.
+	TPM TPM
 	// TokenLife is how long a token is valid. At least 5 minutes. 0: one hour.
 	TokenLife time.Duration
 
@@ -68,7 +72,7 @@ func (id *Identity) Validate() error {
 	case id.TokenLife != 0 && id.TokenLife < minTokenLife:
 		return invalid("TokenLife is " + id.TokenLife.String() + "; give 5m0s at least, or 0 for 1h0m0s")
 	}
-	return nil
+	return id.checkTPM()
 }
 
 const registrationIDRule = " is not a registration id; use 1 to 128 ASCII letters, digits and - . _ : and end with a " +
@@ -116,6 +120,7 @@ func (id *Identity) resolved() Identity {
 	if own.TokenLife == 0 {
 		own.TokenLife = defaultTokenLife
 	}
+	own.useTPM()
 	return own
 }
 

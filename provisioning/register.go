@@ -168,6 +168,9 @@ func (r *registration) step() (reading, *transport.Error) {
 	if err == nil {
 		var got reading
 		if got, err = read(answer); err == nil {
+			err = r.activateAssigned(answer, &got)
+		}
+		if err == nil {
 			r.refused, r.damage = 0, errfilter.Damage{}
 			return got, nil
 		}
@@ -204,6 +207,9 @@ func (r *registration) exchange(request *Request) (*Answer, error) {
 func (r *registration) open() error {
 	l := &Login{Endpoint: r.c.id.Endpoint, IDScope: r.c.id.IDScope, RegistrationID: r.c.id.RegistrationID,
 		APIVersion: r.c.version, Timeout: r.c.opt.RequestTimeout, Now: r.c.now}
+	if done, err := r.openTPM(l); done {
+		return err
+	}
 	if err := r.sign(l); err != nil {
 		return err
 	}
@@ -237,28 +243,46 @@ func (r *registration) sign(l *Login) error {
 	if sign == nil {
 		return nil
 	}
+	if err := r.readClock(); err != nil {
+		return err
+	}
+	token, err := r.c.token(r.ctx, sign, l.Resource(), r.signed.Add(id.TokenLife))
+	if err != nil {
+		return err
+	}
+	l.Token, r.renew = token, time.Now().Add(id.TokenLife-renewBefore)
+	return nil
+}
+
+// readClock notes when the login is signed.
+func (r *registration) readClock() error {
 	r.signed = r.c.now()
 	if r.signed.Unix() < clockSet {
 		return &transport.Error{Kind: transport.ClockUnset, Scope: transport.Connection, Op: transport.OpRegister,
 			Err: errors.New("set the clock before registering: a token has an expiry time")}
 	}
+	return nil
+}
+
+// token returns a token that sign has signed.
+func (c *Client) token(ctx context.Context, sign func(context.Context, []byte) ([]byte, error), resource string,
+	expires time.Time) (transport.Token, error) {
 	caught := func(ctx context.Context, text []byte) (mac []byte, err error) {
 		if failed := callback.Run("Identity.Sign", func() { mac, err = sign(ctx, text) }); failed != nil {
 			return nil, failed
 		}
 		return mac, err
 	}
-	token, err := transport.SignToken(r.ctx, caught, l.Resource(), "registration", r.signed.Add(id.TokenLife))
+	token, err := transport.SignToken(ctx, caught, resource, "registration", expires)
 	if err != nil {
 		kind := transport.KindOf(err)
 		if kind == transport.Unknown {
 			kind = transport.Unauthorized
 		}
-		return &transport.Error{Kind: kind, Scope: transport.Connection, Op: transport.OpRegister,
+		return transport.Token{}, &transport.Error{Kind: kind, Scope: transport.Connection, Op: transport.OpRegister,
 			Err: &signError{err}}
 	}
-	l.Token, r.renew = token, time.Now().Add(id.TokenLife-renewBefore)
-	return nil
+	return token, nil
 }
 
 // signError marks the error of a key that did not sign: no token was refused.
@@ -324,8 +348,11 @@ func (r *registration) keys() int {
 // clockAtFault reports whether a refused token may be due to a clock that is not set.
 func (r *registration) clockAtFault(failure *transport.Error) bool {
 	creds := transport.Credentials{Earliest: r.c.id.Earliest}
-	return creds.Implausible(r.signed) && !errchain.Any(failure, isSignError)
+	return creds.Implausible(r.signed) && !isLocal(failure)
 }
+
+// isLocal reports whether failure is that of a key that did not sign.
+func isLocal(failure *transport.Error) bool { return errchain.Any(failure, isSignError) }
 
 // otherKey reports whether failure is the refusal of a key, and the other key was not refused yet.
 // That key is used from then on.
@@ -353,6 +380,8 @@ func (r *registration) decide(failure *transport.Error) (retry Event, err error)
 		switch {
 		case failure.Kind == transport.NotFound && r.operation != "":
 			r.operation = "" // the service forgot the operation
+		case r.challengeAgain(failure):
+			r.operation = ""
 		case failure.Kind == transport.NotFound && r.c.opt.AwaitEnrollment && notEnrolled(failure):
 			slow = true
 		case failure.Kind == transport.Conflict && !r.conflict: // another register may read another state

@@ -1,0 +1,141 @@
+//go:build !tinygo
+
+package provisioning
+
+import (
+	"context"
+	"encoding/base64"
+	"time"
+
+	"github.com/hubline-iot/hubline/internal/callback"
+	"github.com/hubline-iot/hubline/transport"
+)
+
+// checkTPM returns an error for an Identity whose TPM is of no use.
+func (id *Identity) checkTPM() error {
+	if id.TPM != nil && id.Sign != nil {
+		return invalid("Sign and TPM are both set; leave Sign nil: the TPM signs")
+	}
+	return nil
+}
+
+// useTPM makes the TPM sign.
+func (id *Identity) useTPM() {
+	if id.TPM != nil {
+		id.Sign = id.TPM.Sign
+	}
+}
+
+// checkTPMCarrier returns an error for a carrier that cannot attest the TPM.
+func (id *Identity) checkTPMCarrier(carrier Carrier) error {
+	if _, ok := carrier.(TPMCarrier); id.TPM != nil && !ok {
+		return invalid("TPM is set, and the carrier has no attestation for it: the service has none over MQTT; use dpshttp")
+	}
+	return nil
+}
+
+// maxPublicKey bounds a public area; that of an RSA key of 4096 bits has 570 bytes.
+const maxPublicKey = 1024
+
+// openTPM opens a session for a device with a TPM. It returns false for other devices.
+func (r *registration) openTPM(l *Login) (bool, error) {
+	tpm := r.c.id.TPM
+	if tpm == nil {
+		return false, nil
+	}
+	if err := r.readClock(); err != nil {
+		return true, err
+	}
+	t := &TPMLogin{Prove: r.c.prover(l, r.signed.Add(r.c.id.TokenLife))}
+	var err error
+	if failed := callback.Run("TPM.PublicKeys",
+		func() { t.EndorsementKey, t.StorageRootKey, err = tpm.PublicKeys(r.ctx) }); failed != nil {
+		err = failed
+	}
+	if err != nil {
+		return true, tpmFailure("the TPM has not told its public keys", err)
+	}
+	for _, key := range [...]struct {
+		name string
+		area []byte
+	}{{"endorsement key", t.EndorsementKey}, {"storage root key", t.StorageRootKey}} {
+		if n := len(key.area); n < 3 || n > maxPublicKey || int(key.area[0])<<8|int(key.area[1]) != n-2 {
+			return true, invalid("TPM.PublicKeys returned a malformed " + key.name + "; return a TPM2B_PUBLIC, which begins " +
+				"with its size")
+		}
+	}
+	r.renew = time.Now().Add(r.c.id.TokenLife - renewBefore)
+	if failed := callback.Run("TPMCarrier.OpenTPM",
+		func() { r.session, err = r.c.carrier.(TPMCarrier).OpenTPM(r.ctx, l, t) }); failed != nil {
+		err = failed
+	}
+	if err != nil {
+		r.session = nil
+	}
+	return true, err
+}
+
+// prover returns a TPMLogin's Prove. The carrier may call it on any goroutine.
+func (c *Client) prover(l *Login, expires time.Time) func(context.Context, []byte) (transport.Token, error) {
+	resource := l.Resource()
+	return func(ctx context.Context, challenge []byte) (transport.Token, error) {
+		if len(challenge) > 0 {
+			if err := c.activate(ctx, challenge); err != nil {
+				return transport.Token{}, err
+			}
+		}
+		return c.token(ctx, c.id.Sign, resource, expires)
+	}
+}
+
+func (c *Client) activate(ctx context.Context, key []byte) (err error) {
+	if failed := callback.Run("TPM.Activate", func() { err = c.id.TPM.Activate(ctx, key) }); failed != nil {
+		err = failed
+	}
+	if err != nil {
+		return tpmFailure("the TPM has not activated the service's key", err)
+	}
+	return nil
+}
+
+// activateAssigned activates the key for the hub, if the answer has one.
+func (r *registration) activateAssigned(answer *Answer, got *reading) error {
+	if r.c.id.TPM == nil || got.assignment == nil {
+		return nil
+	}
+	state := valueMember(answer.Body, "registrationState")
+	text := stringMember(valueMember(state, "tpm"), "authenticationKey")
+	if text == "" {
+		return nil // the key of the challenge
+	}
+	key, err := base64.StdEncoding.DecodeString(text)
+	if err != nil {
+		return violation("the authentication key is not base64")
+	}
+	return r.c.activate(r.ctx, key)
+}
+
+// challengeAgain reports whether failure is a refused poll of a device with a TPM. Only a register
+// gets a challenge, so the device registers again.
+func (r *registration) challengeAgain(failure *transport.Error) bool {
+	return r.c.id.TPM != nil && r.operation != "" && failure.Kind == transport.Unauthorized && !isLocal(failure)
+}
+
+// tpmFailure returns the error of a step of the TPM.
+func tpmFailure(text string, err error) *transport.Error {
+	kind := transport.KindOf(err)
+	if kind == transport.Unknown {
+		kind = transport.Unauthorized
+	}
+	return &transport.Error{Kind: kind, Scope: transport.Connection, Op: transport.OpRegister,
+		Err: &tpmError{text, &signError{err}}}
+}
+
+// tpmError is an error of the TPM. Like that of a key that did not sign, it is no refusal.
+type tpmError struct {
+	text string
+	err  *signError
+}
+
+func (e *tpmError) Error() string { return e.text + ": " + e.err.err.Error() }
+func (e *tpmError) Unwrap() error { return e.err }
