@@ -7,6 +7,8 @@ import (
 
 	"github.com/Azure/go-amqp"
 
+	"github.com/hubline-iot/hubline/internal/amqpconn"
+	"github.com/hubline-iot/hubline/internal/amqpscreen"
 	"github.com/hubline-iot/hubline/transport"
 )
 
@@ -96,7 +98,7 @@ func (c *c2dLink) run() {
 	for first := true; ; first = false {
 		link, err := c.attach()
 		switch {
-		case s.ctx.Err() != nil || s.conn.gone():
+		case s.ctx.Err() != nil || s.conn.Gone():
 			return
 		case err != nil && first:
 			e := lossOf(err)
@@ -110,13 +112,13 @@ func (c *c2dLink) run() {
 		c.reply(nil)
 		err = c.receive(link)
 		c.forgetDeliveries()
-		if s.ctx.Err() != nil || isConn(err) {
+		if s.ctx.Err() != nil || amqpconn.IsConn(err) {
 			return
 		}
-		if isSession(err) {
+		if amqpconn.IsSession(err) {
 			s.forget(c.amqp)
 		}
-		err = s.conn.explain(err)
+		err = s.conn.Explain(err)
 		e := lossOf(err)
 		if time.Since(since) < shortLife || blameOf(e) != blameNone {
 			s.fail(e)
@@ -161,10 +163,10 @@ func (c *c2dLink) receive(link *amqp.Receiver) error {
 		case m == nil:
 			continue
 		}
-		bad := replacedMessage(m)
-		if bad != nil && bad.condition != amqp.ErrCondResourceLimitExceeded {
+		bad := amqpscreen.ReplacedMessage(m)
+		if bad != nil && bad.Condition != amqp.ErrCondResourceLimitExceeded {
 			// rejected, since the hub would deliver it again and again
-			_ = link.RejectMessage(s.ctx, m, &amqp.Error{Condition: bad.condition, Description: bad.Error()})
+			_ = link.RejectMessage(s.ctx, m, &amqp.Error{Condition: bad.Condition, Description: bad.Error()})
 			continue
 		}
 		number, known := c.keep(m)

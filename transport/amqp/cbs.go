@@ -8,6 +8,7 @@ import (
 
 	"github.com/Azure/go-amqp"
 
+	"github.com/hubline-iot/hubline/internal/amqpscreen"
 	"github.com/hubline-iot/hubline/internal/scrub"
 )
 
@@ -70,7 +71,7 @@ func (t *tokens) put(ctx context.Context, audience, token string, progress func(
 	bounded, done := t.c.await(ctx, progress)
 	defer done()
 	answer, err := t.putOnce(bounded, audience, token)
-	if _, ok := errors.AsType[*ConditionError](err); ok && bounded.Err() == nil && !t.c.gone() {
+	if _, ok := errors.AsType[*ConditionError](err); ok && bounded.Err() == nil && !t.c.Gone() {
 		answer, err = t.putOnce(bounded, audience, token) // the links had been lost, perhaps long ago
 	}
 	switch {
@@ -106,15 +107,15 @@ func (t *tokens) putOnce(ctx context.Context, audience, token string) (tokenAnsw
 	})
 	<-t.gate
 	if err != nil {
-		return tokenAnswer{}, t.c.explain(err)
+		return tokenAnswer{}, t.c.Explain(err)
 	}
 	select {
 	case a := <-answered:
 		return a, nil
 	case <-links.dead:
-		return tokenAnswer{}, t.c.explain(links.err)
-	case <-t.c.ended():
-		return tokenAnswer{}, t.c.loss()
+		return tokenAnswer{}, t.c.Explain(links.err)
+	case <-t.c.Done():
+		return tokenAnswer{}, t.c.Loss()
 	case <-ctx.Done():
 		return tokenAnswer{}, ctx.Err()
 	}
@@ -168,7 +169,7 @@ func (t *tokens) open(ctx context.Context) (*tokenLinks, error) {
 	l := &tokenLinks{session: session, dead: make(chan struct{})}
 	if l.sender, err = session.NewSender(ctx, cbsAddress, &amqp.SenderOptions{Name: "cbs-sender"}); err == nil {
 		l.receiver, err = session.NewReceiver(ctx, cbsAddress, &amqp.ReceiverOptions{
-			Name: "cbs-receiver", TargetAddress: cbsReplyTo, Credit: cbsCredit, MaxMessageSize: maxFrame,
+			Name: "cbs-receiver", TargetAddress: cbsReplyTo, Credit: cbsCredit, MaxMessageSize: amqpscreen.MaxFrame,
 		})
 	}
 	if err != nil {
@@ -194,7 +195,7 @@ func (t *tokens) read(r *amqp.Receiver) error {
 		if err != nil {
 			return err
 		}
-		if bad := replacedMessage(m); bad != nil {
+		if bad := amqpscreen.ReplacedMessage(m); bad != nil {
 			return bad
 		}
 		if m.Properties != nil {

@@ -2,23 +2,22 @@ package amqp
 
 import (
 	"context"
-	"crypto/rand"
 	"crypto/tls"
-	"errors"
 	"sync"
 	"time"
 
 	"github.com/Azure/go-amqp"
 
+	"github.com/hubline-iot/hubline/internal/amqpconn"
+	"github.com/hubline-iot/hubline/internal/amqpscreen"
 	"github.com/hubline-iot/hubline/internal/callback"
 	"github.com/hubline-iot/hubline/transport"
 )
 
 // connection is one AMQP connection, of one device or shared by the devices of a Mux.
 type connection struct {
+	*amqpconn.Conn
 	opt    *Options
-	stream *stream
-	amqp   *amqp.Conn
 	tokens *tokens
 	window *window
 	host   string
@@ -37,13 +36,9 @@ type connection struct {
 	accepted bool // the hub accepted a device on it
 }
 
-const (
-	// closeTimeout is how long an orderly close may take.
-	closeTimeout = 700 * time.Millisecond
-	// endTimeout is how long a device that leaves a shared connection waits for the end of its AMQP
-	// session.
-	endTimeout = 500 * time.Millisecond
-)
+// endTimeout is how long a device that leaves a shared connection waits for the end of its AMQP
+// session.
+const endTimeout = 500 * time.Millisecond
 
 // login holds the credentials that prove an identity.
 type login struct {
@@ -112,29 +107,14 @@ func (o *Options) connect(ctx context.Context, creds *transport.Credentials, l *
 	if err != nil {
 		return nil, err
 	}
-	c := &connection{opt: o, host: creds.DialHost(), stream: newStream(outer, socket)}
-	stop := context.AfterFunc(ctx, func() { c.stream.fail(errClosed) }) // the library would send close before it ends
-	c.amqp, err = amqp.NewConn(ctx, c.stream, &amqp.ConnOptions{
-		ContainerID: "hubline-" + rand.Text(), HostName: creds.Host, MaxFrameSize: maxFrame,
-		IdleTimeout: o.IdleTimeout, WriteTimeout: -1, SASLType: l.sasl(),
-	})
-	stop()
-	switch cause := c.stream.failure(); {
-	case err == nil && ctx.Err() == nil:
-		c.tokens, c.window = newTokens(c), newWindow(c.stream, o.IdleTimeout, before)
-		return c, nil
-	case err == nil:
-		err = context.Cause(ctx)
-		c.stream.fail(errClosed)
-		_ = c.amqp.Close()
-	case cause != nil && cause != errClosed:
-		err = cause // the library's error may describe a consequence
-	default:
-		err = handshakeError(err)
+	conn, err := amqpconn.Connect(ctx, outer, socket, &amqp.ConnOptions{HostName: creds.Host, IdleTimeout: o.IdleTimeout,
+		SASLType: l.sasl()})
+	if err != nil {
+		return nil, err
 	}
-	c.stream.fail(errClosed)
-	<-c.stream.flushed
-	return nil, err
+	c := &connection{Conn: conn, opt: o, host: creds.DialHost()}
+	c.tokens, c.window = newTokens(c), newWindow(c.Stream, o.IdleTimeout, before)
+	return c, nil
 }
 
 // begin begins an AMQP session. The end of ctx ends the wait but not the library's call: after a
@@ -142,9 +122,9 @@ func (o *Options) connect(ctx context.Context, creds *transport.Credentials, l *
 // closes the whole connection for that [AMQP 1.0, 2.5.5]. So a session that begins too late is
 // ended afterwards.
 func (c *connection) begin(ctx context.Context) (*amqp.Session, error) {
-	switch err := c.stream.sessions.acquire(ctx, c.sessions(), c.ended()); {
-	case err == errClosed:
-		return nil, c.loss()
+	switch err := c.Stream.AcquireSession(ctx, c.Done()); {
+	case err == amqpscreen.ErrClosed:
+		return nil, c.Loss()
 	case err != nil:
 		return nil, err
 	}
@@ -158,7 +138,7 @@ func (c *connection) begin(ctx context.Context) (*amqp.Session, error) {
 	if !closing {
 		c.background.Go(func() {
 			var r result
-			r.session, r.err = c.amqp.NewSession(context.Background(), nil) // the connection's end ends it
+			r.session, r.err = c.NewSession(context.Background(), nil) // the connection's end ends it
 			select {
 			case begun <- r:
 			case <-ctx.Done():
@@ -170,7 +150,7 @@ func (c *connection) begin(ctx context.Context) (*amqp.Session, error) {
 	}
 	c.mu.Unlock()
 	if closing {
-		return nil, errClosed
+		return nil, amqpscreen.ErrClosed
 	}
 	select {
 	case r := <-begun:
@@ -181,64 +161,18 @@ func (c *connection) begin(ctx context.Context) (*amqp.Session, error) {
 }
 
 // sessions returns how many AMQP sessions the peer allows.
-func (c *connection) sessions() int { return int(c.stream.screen.sessions.Load()) }
+func (c *connection) sessions() int { return c.Stream.Sessions() }
 
 // maxDevices returns how many devices may share the connection, with an AMQP session each. One
 // session is for tokens, and one allows for a session that is about to end.
 func (c *connection) maxDevices() int { return c.sessions() - 2 }
 
-// ended is closed when the connection has ended.
-func (c *connection) ended() <-chan struct{} { return c.amqp.Done() }
-
-// gone reports whether the connection has ended.
-func (c *connection) gone() bool {
-	select {
-	case <-c.ended():
-		return true
-	default:
-		return false
-	}
-}
-
-// loss returns why the connection ended: the hub's error, or the network's.
-func (c *connection) loss() error {
-	<-c.ended()
-	err := c.amqp.Err()
-	if e, ok := errors.AsType[*amqp.ConnError](err); ok && e.RemoteErr != nil {
-		return conditionOf("connection", e.RemoteErr)
-	}
-	if cause := c.stream.failure(); cause != nil && cause != errClosed {
-		return cause
-	}
-	if err == nil {
-		return conditionOf("connection", nil) // closed without an error, or by this side
-	}
-	return err
-}
-
-// explain returns the underlying cause of an error of the library.
-func (c *connection) explain(err error) error {
-	if isConn(err) {
-		return c.loss()
-	}
-	if e := endedByLibrary(err); e != nil {
-		return e
-	}
-	if e := ended(err); e != nil {
-		return e
-	}
-	return err
-}
-
-// close closes the connection, orderly within closeTimeout, and waits for all its goroutines.
+// close closes the connection, orderly if that is quick, and waits for all its goroutines.
 func (c *connection) close() {
 	c.mu.Lock()
 	c.closing = true
 	c.mu.Unlock()
-	limit := time.AfterFunc(closeTimeout, func() { c.stream.fail(errClosed) })
-	_ = c.amqp.Close()
-	<-c.stream.flushed
-	limit.Stop()
+	c.Conn.Close()
 	c.idle.stop()
 	c.window.stop()
 	c.tokens.join()

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"time"
 
+	"github.com/hubline-iot/hubline/internal/amqpenc"
 	"github.com/hubline-iot/hubline/internal/isotime"
 	"github.com/hubline-iot/hubline/transport"
 )
@@ -16,32 +17,6 @@ import (
 // whole encoded message.
 const batchFormat = 0x80013700
 
-// Codes of AMQP's types.
-const (
-	described = 0x00
-	null      = 0x40
-	boolTrue  = 0x41
-	smallCode = 0x53 // a descriptor in one byte
-	timestamp = 0x83
-	list8     = 0xc0
-	list32    = 0xd0
-	map32     = 0xd1
-
-	sectionAnnotations = 0x72
-	sectionProperties  = 0x73
-	sectionApplication = 0x74
-	sectionData        = 0x75
-)
-
-// variable holds the two codes of a type with a length, of one byte and of four.
-type variable struct{ short, long byte }
-
-var (
-	binaryType = variable{0xa0, 0xb0}
-	stringType = variable{0xa1, 0xb1}
-	symbolType = variable{0xa3, 0xb3}
-)
-
 // creationTime is the application property that carries Message.Created.
 const creationTime = "iothub-creation-time-utc"
 
@@ -51,23 +26,23 @@ const subject = "dt-subject"
 // appendMessage appends the AMQP encoding of m. It allocates only when dst must grow.
 func appendMessage(dst []byte, m *transport.Message) []byte {
 	if m.Component != "" {
-		dst = append(dst, described, smallCode, sectionAnnotations)
+		dst = append(dst, amqpenc.Described, amqpenc.SmallCode, amqpenc.Annotations)
 		var at int
-		dst, at = openCompound(dst, map32)
-		dst = appendText(dst, symbolType, subject)
-		dst = appendText(dst, stringType, m.Component)
-		closeCompound(dst, at, 2)
+		dst, at = amqpenc.Open(dst, amqpenc.Map32)
+		dst = amqpenc.AppendText(dst, amqpenc.Symbol, subject)
+		dst = amqpenc.AppendText(dst, amqpenc.String, m.Component)
+		amqpenc.Close(dst, at, 2)
 	}
 	dst = appendProperties(dst, m)
 	if len(m.Properties) > 0 || !m.Created.IsZero() {
-		dst = append(dst, described, smallCode, sectionApplication)
+		dst = append(dst, amqpenc.Described, amqpenc.SmallCode, amqpenc.ApplicationProperties)
 		count := 2 * len(m.Properties)
-		dst, at := openCompound(dst, map32)
+		dst, at := amqpenc.Open(dst, amqpenc.Map32)
 		if !m.Created.IsZero() {
 			count += 2
-			dst = appendText(dst, stringType, creationTime)
+			dst = amqpenc.AppendText(dst, amqpenc.String, creationTime)
 			var text [isotime.Size + 8]byte
-			dst = appendBytes(dst, stringType, isotime.Append(text[:0], m.Created))
+			dst = amqpenc.AppendBytes(dst, amqpenc.String, isotime.Append(text[:0], m.Created))
 		}
 		for i := range m.Properties {
 			p := &m.Properties[i]
@@ -75,10 +50,10 @@ func appendMessage(dst []byte, m *transport.Message) []byte {
 				count -= 2
 				continue
 			}
-			dst = appendText(dst, stringType, p.Name)
-			dst = appendText(dst, stringType, p.Value)
+			dst = amqpenc.AppendText(dst, amqpenc.String, p.Name)
+			dst = amqpenc.AppendText(dst, amqpenc.String, p.Value)
 		}
-		closeCompound(dst, at, count)
+		amqpenc.Close(dst, at, count)
 		return appendData(dst, m.Body)
 	}
 	return appendData(dst, m.Body)
@@ -112,25 +87,25 @@ func appendProperties(dst []byte, m *transport.Message) []byte {
 	default:
 		return dst
 	}
-	dst = append(dst, described, smallCode, sectionProperties)
-	dst, at := openCompound(dst, list32)
+	dst = append(dst, amqpenc.Described, amqpenc.SmallCode, amqpenc.Properties)
+	dst, at := amqpenc.Open(dst, amqpenc.List32)
 	for i := range fields {
 		switch i {
 		case 0:
-			dst = appendOptional(dst, stringType, m.ID)
+			dst = appendOptional(dst, amqpenc.String, m.ID)
 		case 5:
-			dst = appendOptional(dst, stringType, m.CorrelationID)
+			dst = appendOptional(dst, amqpenc.String, m.CorrelationID)
 		case 6:
-			dst = appendOptional(dst, symbolType, m.ContentType)
+			dst = appendOptional(dst, amqpenc.Symbol, m.ContentType)
 		case 7:
-			dst = appendOptional(dst, symbolType, m.ContentEncoding)
+			dst = appendOptional(dst, amqpenc.Symbol, m.ContentEncoding)
 		case 8:
-			dst = binary.BigEndian.AppendUint64(append(dst, timestamp), uint64(milliseconds(m.Expires)))
+			dst = binary.BigEndian.AppendUint64(append(dst, amqpenc.Timestamp), uint64(milliseconds(m.Expires)))
 		default:
-			dst = append(dst, null)
+			dst = append(dst, amqpenc.Null)
 		}
 	}
-	closeCompound(dst, at, fields)
+	amqpenc.Close(dst, at, fields)
 	return dst
 }
 
@@ -139,37 +114,12 @@ func milliseconds(t time.Time) int64 { return t.UnixMilli() }
 
 // appendData appends a data section.
 func appendData(dst, body []byte) []byte {
-	return appendBytes(append(dst, described, smallCode, sectionData), binaryType, body)
+	return amqpenc.AppendBytes(append(dst, amqpenc.Described, amqpenc.SmallCode, amqpenc.Data), amqpenc.Binary, body)
 }
 
-func appendOptional(dst []byte, t variable, s string) []byte {
+func appendOptional(dst []byte, t amqpenc.Variable, s string) []byte {
 	if s == "" {
-		return append(dst, null)
+		return append(dst, amqpenc.Null)
 	}
-	return appendText(dst, t, s)
-}
-
-func appendText(dst []byte, t variable, s string) []byte {
-	return append(appendLength(dst, t, len(s)), s...)
-}
-
-func appendBytes(dst []byte, t variable, p []byte) []byte {
-	return append(appendLength(dst, t, len(p)), p...)
-}
-
-func appendLength(dst []byte, t variable, n int) []byte {
-	if n < 256 {
-		return append(dst, t.short, byte(n))
-	}
-	return binary.BigEndian.AppendUint32(append(dst, t.long), uint32(n))
-}
-
-// openCompound begins a list or map whose size and count closeCompound fills in.
-func openCompound(dst []byte, code byte) ([]byte, int) {
-	return append(dst, code, 0, 0, 0, 0, 0, 0, 0, 0), len(dst) + 1
-}
-
-func closeCompound(dst []byte, at, count int) {
-	binary.BigEndian.PutUint32(dst[at:], uint32(len(dst)-at-4))
-	binary.BigEndian.PutUint32(dst[at+4:], uint32(count))
+	return amqpenc.AppendText(dst, t, s)
 }

@@ -10,6 +10,8 @@ import (
 	"github.com/Azure/go-amqp"
 	"github.com/stretchr/testify/require"
 
+	"github.com/hubline-iot/hubline/internal/amqpscreen"
+	"github.com/hubline-iot/hubline/internal/amqpscreen/screentest"
 	"github.com/hubline-iot/hubline/transport"
 )
 
@@ -146,12 +148,12 @@ func FuzzInbound(f *testing.F) {
 		Properties: []transport.Property{{Name: "a", Value: "b"}}, Body: []byte("x")})
 	f.Add(full)
 	f.Add([]byte{0, 0x53, 0x77, 0x44})
-	for _, encoded := range undecoded {
-		f.Add(unhex(f, encoded))
+	for _, b := range screentest.Undecoded() {
+		f.Add(b)
 	}
 	f.Add([]byte{0, 0x53, 0x70, 0xc0, 7, 5, 0x40, 0x40, 0x40, 0x40, 0x52, 3, 0, 0x53, 0x75, 0xa0, 0})
 	f.Fuzz(func(t *testing.T, encoded []byte) {
-		if checkMessage(encoded) != nil {
+		if !amqpscreen.MessagePasses(encoded) {
 			return
 		}
 		var m amqp.Message

@@ -6,14 +6,15 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"strings"
 	"testing"
 
 	"github.com/Azure/go-amqp"
 	"github.com/stretchr/testify/require"
 
 	"github.com/hubline-iot/hubline/errfilter"
-	"github.com/hubline-iot/hubline/internal/scrub"
+	"github.com/hubline-iot/hubline/internal/amqpconn"
+	"github.com/hubline-iot/hubline/internal/amqpscreen"
+	"github.com/hubline-iot/hubline/internal/amqpscreen/screentest"
 	"github.com/hubline-iot/hubline/transport"
 )
 
@@ -75,13 +76,13 @@ var conditions = []struct {
 func TestEachConditionHasItsKind(t *testing.T) {
 	listed := 0
 	for _, c := range conditions {
-		require.Equal(t, c.kind, conditionKind(c.condition), c.condition)
+		require.Equal(t, c.kind, amqpconn.Conditions[c.condition], c.condition)
 		require.Equal(t, c.retry, errfilter.OfKind(c.kind).Retry, c.condition)
 		if c.kind != transport.Unknown {
 			listed++
 		}
 	}
-	require.Len(t, conditionTable, listed, "each row is looked at")
+	require.Len(t, amqpconn.Conditions, listed, "each row is looked at")
 }
 
 // Each condition in a rejected message, and at the end of a link, a session or a connection.
@@ -102,8 +103,8 @@ func TestConditionsBecomeErrors(t *testing.T) {
 			"link": &amqp.LinkError{RemoteErr: said}, "session": &amqp.SessionError{RemoteErr: said},
 			"connection": &amqp.ConnError{RemoteErr: said},
 		} {
-			why := ended(err)
-			require.Equal(t, &ConditionError{what, c.condition, "text"}, why)
+			why := amqpconn.Ended(err)
+			require.Equal(t, &ConditionError{What: what, Condition: c.condition, Description: "text"}, why)
 			e := lossOf(why)
 			require.Equal(t, end, e.Kind)
 			require.Equal(t, transport.Connection, e.Scope)
@@ -119,9 +120,9 @@ func TestConditionsBecomeErrors(t *testing.T) {
 			}
 		}
 	}
-	require.Nil(t, ended(&amqp.ConnError{}), "then the network knows")
-	require.Equal(t, "link", ended(&amqp.LinkError{}).What)
-	require.Nil(t, ended(io.EOF))
+	require.Nil(t, amqpconn.Ended(&amqp.ConnError{}), "then the network knows")
+	require.Equal(t, "link", amqpconn.Ended(&amqp.LinkError{}).What)
+	require.Nil(t, amqpconn.Ended(io.EOF))
 }
 
 func TestKindsOfOutcomes(t *testing.T) {
@@ -156,15 +157,10 @@ func TestTheErrorOfALinkThatTheLibraryEnds(t *testing.T) {
 	require.NoError(t, err)
 	link, err := s.NewReceiver(t.Context(), "in", nil)
 	require.NoError(t, err)
-	first := delivery(0, false)
-	first.Handle = 0
-	p.mu.Lock()
-	p.out = append(p.out, encode(t, p.channel, first, unhex(t, undecoded["char"]))...)
-	p.more.Broadcast()
-	p.mu.Unlock()
+	p.deliver(screentest.Undecoded()["char"])
 	_, err = link.Receive(t.Context(), nil)
-	require.True(t, isLink(err), "%v", err)
-	err = new(connection).explain(err)
+	require.True(t, amqpconn.IsLink(err), "%v", err)
+	err = new(amqpconn.Conn).Explain(err)
 	require.ErrorContains(t, err, "this side ended the link: amqp:internal-error: ")
 	require.Equal(t, transport.Protocol, lossOf(err).Kind)
 	require.ErrorIs(t, lossOf(err), transport.ErrViolation)
@@ -175,39 +171,15 @@ func TestLosses(t *testing.T) {
 		cause error
 		kind  transport.Kind
 	}{
-		{errHubClosed, transport.Network},
+		{amqpscreen.ErrHubClosed, transport.Network},
 		{io.EOF, transport.Network},
 		{os.ErrDeadlineExceeded, transport.Timeout},
-		{&writeError{os.ErrDeadlineExceeded}, transport.Timeout},
+		{&amqpscreen.WriteError{Err: os.ErrDeadlineExceeded}, transport.Timeout},
 		{errNoAnswer, transport.Timeout},
 		{context.DeadlineExceeded, transport.Timeout},
-		{fmt.Errorf("read: %w", broken("flow.handle", "is missing")), transport.Protocol},
+		{fmt.Errorf("read: %w", amqpscreen.EndedByLibrary("link", "x")), transport.Protocol},
 		{&transport.Error{Kind: transport.Throttled}, transport.Throttled},
 	} {
 		require.Equal(t, c.kind, lossOf(c.cause).Kind, "%v", c.cause)
-	}
-}
-
-func TestTextsOfPeersAreBounded(t *testing.T) {
-	long := strings.Repeat("é", 5000)
-	c := conditionOf("link", &amqp.Error{Condition: amqp.ErrCond(long), Description: long})
-	require.Less(t, len(c.Error()), 3*scrub.MaxPeer)
-	require.NotContains(t, c.Description, "�")
-}
-
-func TestHandshakeErrors(t *testing.T) {
-	for _, c := range []struct {
-		text string
-		kind transport.Kind
-	}{
-		{"SASL PLAIN auth failed with code 0x1: user secret-token", transport.Unauthorized},
-		{"SASL PLAIN auth failed with code 0x7f: ", transport.Unknown},
-		{"no supported auth mechanism ([X])", transport.Unsupported},
-		{"unexpected protocol header 3", transport.Protocol},
-		{"anything else", transport.Network},
-	} {
-		e := protocol.Error(handshakeError(errors.New(c.text)))
-		require.Equal(t, c.kind, e.Kind, c.text)
-		require.NotContains(t, e.Error(), "secret")
 	}
 }

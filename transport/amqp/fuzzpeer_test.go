@@ -4,19 +4,20 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"math/rand/v2"
 	"net"
 	"os"
 	"runtime/metrics"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/Azure/go-amqp"
 
+	"github.com/hubline-iot/hubline/internal/amqpscreen"
 	wire "github.com/hubline-iot/hubline/internal/amqpwire"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/netopt"
@@ -35,10 +36,10 @@ type fuzzPeer struct {
 
 	mu            sync.Mutex // guards the fields below
 	more          sync.Cond
-	in            []byte   // bytes that the device wrote, not a whole frame yet
-	out           []byte   // bytes that the device reads first
-	screen        *screen  // of the device; nil: not known yet
-	replies       [][]byte // replies, once screen is set
+	in            []byte             // bytes that the device wrote, not a whole frame yet
+	out           []byte             // bytes that the device reads first
+	stream        *amqpscreen.Stream // of the device; nil: not known yet
+	replies       [][]byte           // replies, once stream is set
 	closed        bool
 	done          chan struct{} // closed when all frames were sent
 	channel       uint16        // of the latest session
@@ -66,7 +67,7 @@ func (p *fuzzPeer) Read(b []byte) (int, error) {
 				p.out = b
 			}
 			p.replies = p.replies[1:]
-		case p.screen != nil && p.left > 0:
+		case p.stream != nil && p.left > 0:
 			if p.left--; p.left == 0 {
 				close(p.done)
 			}
@@ -166,20 +167,33 @@ func (p *fuzzPeer) receive() bool {
 	return true
 }
 
-// reply sends a frame. Once the peer has a screen, it sends only frames that pass.
+// deliver sends a message in one transfer, the first one of a link with the handle 0.
+func (p *fuzzPeer) deliver(message []byte) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	b, err := wire.AppendFrame(nil, p.channel, &wire.Transfer{DeliveryID: wire.Some(uint32(0)), DeliveryTag: []byte{1},
+		MessageFormat: wire.Some(uint32(0))}, message)
+	if err != nil {
+		panic(err)
+	}
+	p.out = append(p.out, b...)
+	p.more.Broadcast()
+}
+
+// reply sends a frame. Once the peer has the stream, it sends only frames that pass.
 func (p *fuzzPeer) reply(channel uint16, m wire.Performative) {
 	b, err := wire.AppendFrame(nil, channel, m, nil)
 	if err != nil {
 		panic(err)
 	}
-	if p.mutateOpening && p.screen == nil && p.n(4) == 0 {
+	if p.mutateOpening && p.stream == nil && p.n(4) == 0 {
 		b = p.mutate(b)
 		p.passed++
 		p.script = append(p.script, b...)
 		p.out = append(p.out, b...)
 		return
 	}
-	if p.screen != nil {
+	if p.stream != nil {
 		p.replies = append(p.replies, b) // the screen belongs to the reading goroutine
 		return
 	}
@@ -187,51 +201,7 @@ func (p *fuzzPeer) reply(channel uint16, m wire.Performative) {
 }
 
 // passes reports whether b passes the screen, after the bytes that were read and those in out.
-func (p *fuzzPeer) passes(b []byte) bool {
-	s := p.screen.clone()
-	for _, part := range [][]byte{p.out, b} {
-		for len(part) > 0 {
-			n, whole, err := s.size(part)
-			if err != nil || !whole || n == 0 {
-				return false
-			}
-			if _, err := s.check(part[:n:n]); err != nil {
-				return false
-			}
-			part = part[n:]
-		}
-	}
-	return true
-}
-
-// clone copies a screen.
-func (s *screen) clone() *screen {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	c := &screen{phase: s.phase, partial: s.partial, local: maps.Clone(s.local), remote: maps.Clone(s.remote)}
-	c.sessions.Store(s.sessions.Load())
-	for channel, h := range c.local {
-		copied := *h
-		copied.out.bits, copied.in.bits = slices.Clone(h.out.bits), slices.Clone(h.in.bits)
-		copied.links = nil
-		for _, l := range h.links {
-			link := *l
-			if l.partial != nil {
-				kept := *l.partial
-				kept.payload = slices.Clone(kept.payload)
-				link.partial = &kept
-			}
-			copied.links = append(copied.links, &link)
-		}
-		c.local[channel] = &copied
-		for remote, other := range c.remote {
-			if other == h {
-				c.remote[remote] = &copied
-			}
-		}
-	}
-	return c
-}
+func (p *fuzzPeer) passes(b []byte) bool { return p.stream.Passes(p.out, b) }
 
 // next generates a frame.
 func (p *fuzzPeer) next() {
@@ -339,7 +309,7 @@ func play(t testing.TB, p *fuzzPeer, what func() string) {
 		}
 	}
 	p.mu.Lock()
-	p.screen, p.answer = &s.conn.stream.screen, false
+	p.stream, p.answer = s.conn.Stream, false
 	p.mu.Unlock()
 	batch := make([]transport.Item, 8)
 	for i := range batch {
@@ -364,12 +334,12 @@ func play(t testing.TB, p *fuzzPeer, what func() string) {
 			}
 		}
 	}
-	if bad, ok := errors.AsType[*violation](err); ok && bad.fault == faultLibrary {
+	if bad, ok := errors.AsType[*amqpscreen.Violation](err); ok && strings.HasPrefix(bad.Error(), "this side ended the ") {
 		t.Errorf("a frame passed the screen, and the library ended a link or session: %v; %s", bad, what())
 	}
-	if mine := s.conn.amqp.Err(); ctx.Err() == nil {
+	if mine := s.conn.Err(); ctx.Err() == nil {
 		if e, ok := errors.AsType[*amqp.ConnError](mine); ok && e.RemoteErr == nil {
-			if cause := s.conn.stream.failure(); cause == nil || cause == errClosed {
+			if cause := s.conn.Stream.Failure(); cause == nil || cause == amqpscreen.ErrClosed {
 				t.Errorf("a frame passed the screen, and the library ended the connection: %v; %s", mine, what())
 			}
 		}

@@ -9,19 +9,13 @@ import (
 
 // valid generates a frame that a broker could send at this point.
 func (p *fuzzPeer) valid() []byte {
-	s := p.screen
-	s.mu.Lock()
-	var h sessionState
-	if now := s.remote[p.channel]; now != nil {
-		h = *now
-	}
+	h := p.stream.Session(p.channel)
 	handle, partial := uint32(0), false
-	if len(h.links) > 0 {
-		l := h.links[p.n(len(h.links))]
-		handle, partial = l.peer, l.partial != nil
+	if len(h.Links) > 0 {
+		l := h.Links[p.n(len(h.Links))]
+		handle, partial = l.Handle, l.Partial
 	}
-	first, last := h.out.base, h.out.next-1
-	s.mu.Unlock()
+	first, last := h.Unsettled, h.Sent-1
 	some := wire.Some[uint32]
 	var m wire.Performative
 	var payload []byte
@@ -29,11 +23,11 @@ func (p *fuzzPeer) valid() []byte {
 	case k < 30:
 		t := &wire.Transfer{Handle: handle, More: p.n(4) == 0, Settled: wire.Some(p.n(2) == 0), Aborted: p.n(20) == 0}
 		if !partial {
-			t.DeliveryID, t.DeliveryTag, t.MessageFormat = some(h.in.next), []byte{byte(p.n(9))}, some(0)
+			t.DeliveryID, t.DeliveryTag, t.MessageFormat = some(h.Received), []byte{byte(p.n(9))}, some(0)
 		}
 		m, payload = t, p.message()
 	case k < 55:
-		f := &wire.Flow{NextIncomingID: some(h.transfers), IncomingWindow: 1000, OutgoingWindow: 1000, Echo: p.n(4) == 0,
+		f := &wire.Flow{NextIncomingID: some(h.Transfers), IncomingWindow: 1000, OutgoingWindow: 1000, Echo: p.n(4) == 0,
 			Drain: p.n(8) == 0}
 		if p.n(4) == 0 {
 			f.NextIncomingID = wire.Opt[uint32]{}

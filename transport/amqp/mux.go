@@ -107,7 +107,7 @@ func (m *Mux) untilConnected(e *transport.Error) *transport.Error {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if e.RetryAfter != 0 || m.conn != nil && m.conn.accepted && !m.conn.gone() {
+	if e.RetryAfter != 0 || m.conn != nil && m.conn.accepted && !m.conn.Gone() {
 		return e
 	}
 	if m.connected == nil {

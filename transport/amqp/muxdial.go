@@ -100,7 +100,7 @@ func (m *Mux) connection(ctx context.Context, creds *transport.Credentials, proo
 func (m *Mux) livingLocked(creds *transport.Credentials) (*connection, error) {
 	c := m.conn
 	switch {
-	case c == nil || c.gone():
+	case c == nil || c.Gone():
 		return nil, nil
 	case c.host != creds.DialHost() && !c.accepted:
 		// Before the next attempt that device is accepted, and the Mux belongs to its host, or it is
@@ -247,7 +247,7 @@ func (m *Mux) wait(ctx context.Context, d *dialing, creds *transport.Credentials
 		c, err = m.livingLocked(creds)
 	}
 	if c == nil && err == nil && d.conn != nil { // the hub accepted the connection and has ended it
-		m.failedLocked(d, d.conn.loss())
+		m.failedLocked(d, d.conn.Loss())
 		err = d.err
 	}
 	d.waiters--
@@ -281,8 +281,8 @@ func (m *Mux) accept(c *connection) {
 func (m *Mux) release(c *connection) {
 	m.mu.Lock()
 	c.users--
-	if !c.accepted && c.gone() {
-		m.failedLocked(c.dial, c.loss())
+	if !c.accepted && c.Gone() {
+		m.failedLocked(c.dial, c.Loss())
 	}
 	unused := m.unusedLocked(c)
 	m.mu.Unlock()

@@ -5,8 +5,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	"unicode/utf8"
 
+	"github.com/hubline-iot/hubline/internal/amqpconn"
 	"github.com/hubline-iot/hubline/internal/dialer"
 	"github.com/hubline-iot/hubline/internal/percent"
 	"github.com/hubline-iot/hubline/internal/timespan"
@@ -169,7 +169,6 @@ func (o *Options) resolve() (Options, error) {
 		return r, protocol.Invalid("options: ModelID " + strconv.Quote(r.ModelID) + " is not a model id; give one such as " +
 			"\"dtmi:com:example:Thermostat;1\"")
 	}
-	// The library closes the connection for a text that it cannot encode into an open or attach.
 	texts := []struct{ name, value string }{{"ProductInfo", r.Network.ProductInfo}, {"ModelID", r.ModelID}}
 	if a := r.Addresses; a != nil {
 		own := *a
@@ -179,12 +178,8 @@ func (o *Options) resolve() (Options, error) {
 		}{{"Addresses.Telemetry", a.Telemetry}, {"Addresses.CloudToDevice", a.CloudToDevice}}...)
 	}
 	for _, f := range texts {
-		if len(f.value) > maxInfo {
-			return r, protocol.Invalid("options: " + f.name + " has " + strconv.Itoa(len(f.value)) + " bytes; give " +
-				strconv.Itoa(maxInfo) + " at most")
-		}
-		if !utf8.ValidString(f.value) {
-			return r, protocol.Invalid("options: " + f.name + " is not valid UTF-8")
+		if problem := amqpconn.TextProblem(f.name, f.value); problem != "" {
+			return r, protocol.Invalid("options: " + problem)
 		}
 	}
 	d := r.dialer()
@@ -194,9 +189,6 @@ func (o *Options) resolve() (Options, error) {
 	r.Network = d.Network
 	return r, nil
 }
-
-// maxInfo bounds texts in frames that cannot be split.
-const maxInfo = 1024
 
 // dialer makes the connection below AMQP.
 func (o *Options) dialer() *dialer.Dialer {

@@ -10,6 +10,8 @@ import (
 
 	"github.com/Azure/go-amqp"
 
+	"github.com/hubline-iot/hubline/internal/amqpconn"
+	"github.com/hubline-iot/hubline/internal/amqpscreen"
 	"github.com/hubline-iot/hubline/transport"
 )
 
@@ -122,7 +124,8 @@ func (p *pair) flush() {
 			if p.onSent != nil {
 				p.onSent(m)
 			}
-		case inTime && !isConn(err) && !isSession(err) && !isLink(err): // it is larger than the hub takes on the link
+		case inTime && !amqpconn.IsConn(err) && !amqpconn.IsSession(err) && !amqpconn.IsLink(err):
+			// it is larger than the hub takes on the link
 			p.onUnsent(m, err)
 		default:
 			stop() // the pair is lost, and with it all unanswered requests
@@ -147,7 +150,7 @@ func (p *pair) waitFlushed() {
 	select {
 	case <-flushed:
 	case <-limit.C:
-	case <-p.s.conn.ended():
+	case <-p.s.conn.Done():
 	}
 }
 
@@ -177,7 +180,7 @@ func (p *pair) run() {
 	for first := true; ; first = false {
 		in, on, err := p.attach()
 		switch {
-		case s.ctx.Err() != nil || s.conn.gone():
+		case s.ctx.Err() != nil || s.conn.Gone():
 			return
 		case err != nil && first:
 			e := lossOf(err)
@@ -205,13 +208,13 @@ func (p *pair) run() {
 		if p.detached(err) {
 			return
 		}
-		if isSession(err) {
+		if amqpconn.IsSession(err) {
 			unblockSend(out)
 			s.forget(on)
 		} else {
 			p.close(in)
 		}
-		e := lossOf(s.conn.explain(err))
+		e := lossOf(s.conn.Explain(err))
 		if time.Since(since) < shortLife || blameOf(e) != blameNone {
 			s.fail(e)
 			return
@@ -223,7 +226,7 @@ func (p *pair) run() {
 // loss itself.
 func (p *pair) detached(err error) (over bool) {
 	s := p.s
-	over = s.ctx.Err() != nil || isConn(err) || s.conn.gone()
+	over = s.ctx.Err() != nil || amqpconn.IsConn(err) || s.conn.Gone()
 	report := func() {}
 	s.mu.Lock()
 	p.attached, p.queue = false, nil
@@ -307,7 +310,7 @@ func (p *pair) receiveUntil(ctx context.Context, in *amqp.Receiver) error {
 		if err != nil {
 			return err
 		}
-		if bad := replacedMessage(m); bad != nil {
+		if bad := amqpscreen.ReplacedMessage(m); bad != nil {
 			return bad
 		}
 		_ = in.AcceptMessage(p.s.ctx, m)
@@ -320,7 +323,8 @@ var unsendable = &amqp.Message{DeliveryTag: make([]byte, 33)}
 
 // probeLink returns why a link is lost, nil if it is not. Nothing is sent.
 func probeLink(out *amqp.Sender) error {
-	if err := out.Send(context.Background(), unsendable, nil); isConn(err) || isSession(err) || isLink(err) {
+	if err := out.Send(context.Background(), unsendable, nil); amqpconn.IsConn(err) || amqpconn.IsSession(err) ||
+		amqpconn.IsLink(err) {
 		return err
 	}
 	return nil

@@ -10,6 +10,7 @@ import (
 
 	"github.com/Azure/go-amqp"
 
+	"github.com/hubline-iot/hubline/internal/amqpconn"
 	"github.com/hubline-iot/hubline/transport"
 )
 
@@ -106,12 +107,12 @@ func (s *session) wait(ctx context.Context) error {
 	case <-ctx.Done():
 		return lost(transport.Network, ctx.Err())
 	case err := <-s.fatal:
-		if s.conn.gone() {
-			err = lossOf(s.conn.loss())
+		if s.conn.Gone() {
+			err = lossOf(s.conn.Loss())
 		}
 		return err
-	case <-s.conn.ended():
-		return lossOf(s.conn.loss())
+	case <-s.conn.Done():
+		return lossOf(s.conn.Loss())
 	}
 }
 
@@ -252,7 +253,7 @@ func (s *session) renew(id uint32) {
 
 // renewed replies to an OpRenew.
 func (s *session) renewed(id uint32, token transport.Token, err error) {
-	if s.ctx.Err() != nil || s.conn.gone() {
+	if s.ctx.Err() != nil || s.conn.Gone() {
 		return
 	}
 	var reply transport.Reply
@@ -274,11 +275,11 @@ func (s *session) renewed(id uint32, token transport.Token, err error) {
 // session and each sender, and two for each receiver, and has no option for their size.
 func (s *session) attach(open func(ctx context.Context, on *amqp.Session) error) (on *amqp.Session, err error) {
 	on, err = s.attachOnce(open)
-	if isSession(err) && s.ctx.Err() == nil {
+	if amqpconn.IsSession(err) && s.ctx.Err() == nil {
 		on, err = s.attachOnce(open)
 	}
 	if err != nil {
-		return nil, s.conn.explain(err)
+		return nil, s.conn.Explain(err)
 	}
 	return on, nil
 }
@@ -300,7 +301,7 @@ func (s *session) attachOnce(open func(ctx context.Context, on *amqp.Session) er
 	}
 	<-s.amqpLock
 	if err == nil {
-		if err = open(ctx, on); isSession(err) {
+		if err = open(ctx, on); amqpconn.IsSession(err) {
 			s.forget(on)
 		}
 	}
@@ -355,7 +356,15 @@ func (s *session) endAMQP() {
 	case <-ctx.Done():
 		return
 	}
-	if s.amqp != nil && !s.conn.gone() {
+	if s.amqp != nil && !s.conn.Gone() {
 		_ = s.amqp.Close(ctx)
+	}
+}
+
+// poke puts a token into ch, of capacity 1, unless it is full.
+func poke(ch chan struct{}) {
+	select {
+	case ch <- struct{}{}:
+	default:
 	}
 }

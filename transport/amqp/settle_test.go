@@ -10,28 +10,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	wire "github.com/hubline-iot/hubline/internal/amqpwire"
 	"github.com/hubline-iot/hubline/internal/bounded"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/netopt"
 )
-
-// The receiver settles first. Otherwise the library would wait for an answer to each disposition,
-// and keep the number of each aborted delivery for ever.
-func TestReceiversSettleFirst(t *testing.T) {
-	s := newTestScreen(t)
-	s.sends(1, &wire.Attach{Name: "in 2", Handle: 2, Role: wire.RoleReceiver})
-	s.sends(1, &wire.Attach{Name: "out 2", Handle: 3, Role: wire.RoleSender})
-	got := s.rewritten(encode(t, 1, &wire.Attach{
-		Name: "in 2", Handle: 12, Role: wire.RoleSender, SndSettleMode: 1, RcvSettleMode: 1,
-		Source: &wire.Source{Address: "a"}, InitialDeliveryCount: wire.Some(uint32(7)),
-	}, nil)).(*wire.Attach)
-	want := &wire.Attach{Name: "in 2", Handle: 12, Role: wire.RoleSender, SndSettleMode: 1, Source: got.Source,
-		InitialDeliveryCount: wire.Some(uint32(7))}
-	require.Equal(t, want, got)
-	// on a sending link the peer decides
-	s.passes(1, &wire.Attach{Name: "out 2", Handle: 13, Role: wire.RoleReceiver, RcvSettleMode: 1, Target: &wire.Target{}})
-}
 
 // accepts is a fuzzSink that accepts each message and does not settle it.
 type accepts struct {
@@ -62,12 +44,7 @@ func TestADispositionDoesNotBlock(t *testing.T) {
 		made.Do(&transport.Request{ID: 1, Op: transport.OpSubscribe, Want: transport.Messages})
 		require.NoError(t, (<-a.replies).Err)
 		synctest.Wait() // the peer has credit
-		first := delivery(0, false)
-		first.Handle = 0
-		p.mu.Lock()
-		p.out = append(p.out, encode(t, p.channel, first, []byte{0, 0x53, 0x75, 0xa0, 1, 'x'})...)
-		p.more.Broadcast()
-		p.mu.Unlock()
+		p.deliver([]byte{0, 0x53, 0x75, 0xa0, 1, 'x'})
 		synctest.Wait()
 		require.Len(t, a.refs, 1)
 		began := time.Now()

@@ -8,6 +8,7 @@ import (
 
 	"github.com/Azure/go-amqp"
 
+	"github.com/hubline-iot/hubline/internal/amqpconn"
 	"github.com/hubline-iot/hubline/internal/operr"
 	"github.com/hubline-iot/hubline/transport"
 )
@@ -112,10 +113,10 @@ func (t *telemetry) dropIdleLink() {
 	cause := t.idleLoss
 	t.idleLoss = nil
 	t.drop(cause)
-	if s.ctx.Err() != nil || s.conn.gone() {
+	if s.ctx.Err() != nil || s.conn.Gone() {
 		return
 	}
-	if why := lossOf(s.conn.explain(cause)); blameOf(why) == blameDevice {
+	if why := lossOf(s.conn.Explain(cause)); blameOf(why) == blameDevice {
 		s.fail(why)
 	}
 }
@@ -191,7 +192,7 @@ func (t *telemetry) sendSome(items []transport.Item) (n int, ok bool) {
 			f.free()
 			return 0, false
 		}
-		s.conn.stream.waitRoom(s.ctx)
+		s.conn.Stream.WaitRoom(s.ctx)
 		fresh := t.link.sends == 0
 		err := t.transfer(m, f)
 		switch {
@@ -199,14 +200,14 @@ func (t *telemetry) sendSome(items []transport.Item) (n int, ok bool) {
 			t.wasSingle = t.single > 0
 			t.single = max(0, t.single-n)
 			return n, true
-		case s.ctx.Err() != nil || s.conn.gone():
+		case s.ctx.Err() != nil || s.conn.Gone():
 			return 0, false
 		case localRefusal(err) && n > 1:
 			t.single = max(t.single, n) // sends each alone, to find the one that is to blame
 		case localRefusal(err):
 			t.report(items[:n], failed(transport.OpSend, localKind(err), err))
 			return n, true
-		case err != errNoCredit && !fresh && t.link.inFlight() == 0 && ended(err) != nil:
+		case err != errNoCredit && !fresh && t.link.inFlight() == 0 && amqpconn.Ended(err) != nil:
 			t.drop(err) // it was lost while idle: another one is attached
 		default:
 			t.linkLost(err, items, n)
@@ -223,7 +224,7 @@ func (t *telemetry) ready() bool {
 		if t.link == nil {
 			var err error
 			if t.link, err = s.openOutLink(); err != nil {
-				if s.ctx.Err() == nil && !s.conn.gone() {
+				if s.ctx.Err() == nil && !s.conn.Gone() {
 					s.fail(lossOf(err))
 				}
 				return false
@@ -339,7 +340,7 @@ func localRefusal(err error) bool {
 	if e, ok := err.(*amqp.Error); ok { // not within the error of a link
 		return e.Condition == amqp.ErrCondMessageSizeExceeded
 	}
-	return ended(err) == nil && !isConn(err) && err != errNoCredit
+	return amqpconn.Ended(err) == nil && !amqpconn.IsConn(err) && err != errNoCredit
 }
 
 func localKind(err error) transport.Kind {
@@ -362,7 +363,7 @@ func (t *telemetry) drop(cause error) []transport.Item {
 	t.link = nil
 	items := l.abandon(cause != errNoCredit)
 	switch {
-	case isSession(cause):
+	case amqpconn.IsSession(cause):
 		t.s.forget(l.session)
 	case cause == errNoCredit: // it lives, and half a message may have been sent on it
 		ctx, cancel := context.WithTimeout(t.s.ctx, t.s.opt.OperationTimeout)
@@ -381,12 +382,12 @@ func (t *telemetry) drop(cause error) []transport.Item {
 func (t *telemetry) linkLost(cause error, next []transport.Item, tried int) {
 	s := t.s
 	inFlight := t.drop(cause)
-	if s.ctx.Err() != nil || s.conn.gone() {
+	if s.ctx.Err() != nil || s.conn.Gone() {
 		return
 	}
 	why, about := lost(transport.Throttled, cause), blameNone
 	if cause != errNoCredit {
-		why = lossOf(s.conn.explain(cause))
+		why = lossOf(s.conn.Explain(cause))
 		about = blameOf(why)
 	}
 	if about == blameDevice {
@@ -446,12 +447,12 @@ func verdict(state amqp.DeliveryState) (*transport.Error, blame) {
 	case nil, *amqp.StateAccepted:
 		return nil, blameNone
 	case *amqp.StateRejected:
-		c := conditionOf("message", state.Error)
-		row, listed := conditionTable[c.Condition]
-		if !listed {
-			row.blame = blameMessage
+		c := amqpconn.ConditionOf("message", state.Error)
+		kind, about := amqpconn.Conditions[c.Condition], blames[c.Condition]
+		if kind == transport.Unknown {
+			about = blameMessage
 		}
-		return failed(transport.OpSend, row.kind, c), row.blame
+		return failed(transport.OpSend, kind, c), about
 	case *amqp.StateReleased:
 		return failed(transport.OpSend, transport.Unavailable, errReleased), blameNone
 	case *amqp.StateModified:

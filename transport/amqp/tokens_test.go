@@ -11,6 +11,7 @@ import (
 	"github.com/Azure/go-amqp"
 	"github.com/stretchr/testify/require"
 
+	"github.com/hubline-iot/hubline/internal/amqpscreen"
 	"github.com/hubline-iot/hubline/internal/hubfixture"
 	"github.com/hubline-iot/hubline/internal/memconn"
 	"github.com/hubline-iot/hubline/testbroker"
@@ -111,7 +112,8 @@ func TestADeviceThatLeavesKeepsTheTokenLinks(t *testing.T) {
 	})
 }
 
-// For a network that accepts no data, at most highWater and a transfer of each device are buffered.
+// For a network that accepts no data, at most amqpscreen.HighWater and a transfer of each device
+// are buffered.
 func TestBufferedBytesAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, c, socket := connected(t)
@@ -129,13 +131,11 @@ func TestBufferedBytesAreBounded(t *testing.T) {
 		socket.SetSendBuffer(1 << 10)
 		s.Send(items[1:])
 		synctest.Wait()
-		c.stream.mu.Lock()
-		waiting := len(c.stream.pending)
-		c.stream.mu.Unlock()
+		waiting := c.Stream.Pending()
 		socket.Reset() // else the library's Close holds a mutex while it waits for time
 		end()
-		require.Greater(t, waiting, highWater/2)
-		require.LessOrEqual(t, waiting, highWater+70<<10)
+		require.Greater(t, waiting, amqpscreen.HighWater/2)
+		require.LessOrEqual(t, waiting, amqpscreen.HighWater+70<<10)
 	})
 }
 

@@ -6,6 +6,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/hubline-iot/hubline/internal/amqpscreen"
 )
 
 // window bounds the telemetry that a connection has in flight, shares it among the devices, and
@@ -18,7 +20,7 @@ import (
 // The peer receives the exchanges in the order of the list. While it answers earlier ones, a later
 // one is not late, on any connection.
 type window struct {
-	stream *stream
+	stream *amqpscreen.Stream
 	learnt *learnt
 	limit  time.Duration // the longest silence while an answer is outstanding
 
@@ -74,7 +76,7 @@ var errSilent = &timeoutError{"the hub is silent, and owes answers"}
 // most. The zero value is for a peer without an earlier connection.
 type learnt struct{ size atomic.Int64 }
 
-func newWindow(s *stream, idleTimeout time.Duration, l *learnt) *window {
+func newWindow(s *amqpscreen.Stream, idleTimeout time.Duration, l *learnt) *window {
 	w := &window{stream: s, learnt: l, limit: max(idleTimeout/2, min(idleTimeout, 10*time.Second))}
 	w.size.Store(cmp.Or(l.size.Load(), firstWindow))
 	return w
@@ -280,7 +282,7 @@ func (w *window) progressLocked(x *exchange) time.Time {
 		// Each further step of a request, such as begin, attach and transfer, takes as long again.
 		return x.passed.Add(time.Duration(x.steps) * x.passed.Sub(x.since))
 	}
-	return later(later(x.since, w.moved), w.stream.progress())
+	return later(later(x.since, w.moved), w.stream.Progress())
 }
 
 // progressOf returns progress for the oldest transfer of a device. Without a transfer it returns
@@ -298,20 +300,20 @@ func (w *window) progressOf(owner *telemetry) time.Time {
 			return w.progressLocked(x)
 		}
 	}
-	return w.stream.progress()
+	return w.stream.Progress()
 }
 
 // checkSilence ends the connection when the peer is silent and owes an answer. The timer calls it.
 func (w *window) checkSilence() {
 	if w.silent() {
-		w.stream.fail(errSilent)
+		w.stream.Fail(errSilent)
 	}
 }
 
 // owesLocked reports whether the peer owes an answer, or has sent nothing since an exchange was
 // dropped. mu is held.
 func (w *window) owesLocked() bool {
-	received := w.stream.received.get()
+	received := w.stream.Received()
 	return w.first != nil || w.owed.After(received) || w.dropped.After(received)
 }
 
@@ -323,7 +325,7 @@ func (w *window) silent() bool {
 	if w.watching = w.owesLocked() && !w.stopped; !w.watching {
 		return false
 	}
-	left := w.limit - time.Since(later(w.owed, later(w.stream.received.get(), w.stream.progress())))
+	left := w.limit - time.Since(later(w.owed, later(w.stream.Received(), w.stream.Progress())))
 	if w.watching = left > 0; w.watching {
 		w.silence.Reset(left)
 	}
@@ -380,21 +382,7 @@ func (w *window) stop() {
 	}
 }
 
-// instant is a time that one goroutine sets and others read. It is zero before.
-type instant struct {
-	base time.Time
-	at   atomic.Int64 // since base; 0: it was not set
-}
-
-func (i *instant) now() { i.at.Store(int64(max(time.Since(i.base), 1))) }
-
-func (i *instant) get() time.Time {
-	if at := i.at.Load(); at != 0 {
-		return i.base.Add(time.Duration(at))
-	}
-	return time.Time{}
-}
-
+// later returns the later of two times.
 func later(a, b time.Time) time.Time {
 	if a.After(b) {
 		return a

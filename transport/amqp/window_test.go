@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/hubline-iot/hubline/internal/amqpscreen"
 	"github.com/hubline-iot/hubline/internal/dialer"
 	"github.com/hubline-iot/hubline/internal/memconn"
 	"github.com/hubline-iot/hubline/transport"
@@ -17,13 +18,13 @@ import (
 func windowed(t *testing.T) (*window, *memconn.Conn) {
 	near, far := memconn.Pair("near", "far")
 	line := dialer.NewProgressConn(near, time.Minute)
-	s := newStream(line, line)
-	s.screen.phase = running
+	s := amqpscreen.New(line, line)
+	s.SkipOpening()
 	w := newWindow(s, time.Minute, new(learnt))
 	t.Cleanup(func() {
 		w.stop()
-		s.fail(errClosed)
-		<-s.flushed
+		s.Fail(amqpscreen.ErrClosed)
+		<-s.Flushed()
 		_ = far.Close()
 	})
 	return w, far
@@ -243,16 +244,16 @@ func TestASilentPeerEndsTheConnection(t *testing.T) {
 					}()
 				}
 				select {
-				case <-w.stream.dead:
+				case <-w.stream.Dead():
 				case <-time.After(10 * time.Minute):
 				}
 				close(stop)
 				if row.lost == 0 {
-					require.NoError(t, w.stream.failure())
+					require.NoError(t, w.stream.Failure())
 					return
 				}
 				require.Equal(t, row.lost, time.Since(began))
-				require.Equal(t, errSilent, w.stream.failure())
+				require.Equal(t, errSilent, w.stream.Failure())
 			})
 		})
 	}

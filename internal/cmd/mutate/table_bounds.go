@@ -29,8 +29,8 @@ func init() {
 			Test: "./device -run TestARunThatDoesNotReturn/exit"},
 
 		// Texts of peers.
-		{File: "transport/amqp/errors.go", Old: "scrub.Peer(e.Description)", New: "e.Description",
-			Test: "./transport/amqp -run TestTextsOfPeersAreBounded"},
+		{File: "internal/amqpconn/errors.go", Old: "scrub.Peer(e.Description)", New: "e.Description",
+			Test: "./internal/amqpconn -run TestTextsOfPeersAreBounded"},
 		{File: "internal/scrub/peer.go", Old: "if s = escape(Text(s)); len(s)", New: "if s = Text(s); len(s)",
 			Test: "./internal/scrub -run TestATextOfAPeer"},
 		{File: "transport/internal/status/text_std.go", Old: "return scrub.Peer(s)", New: "return scrub.Text(s)",

@@ -1,8 +1,8 @@
-package amqp
+package amqpscreen
 
 import "time"
 
-func (s *screen) beginLocked(f *inFrame) *violation {
+func (s *screen) beginLocked(f *inFrame) *Violation {
 	const remoteChannel = 0
 	if f.null(remoteChannel) {
 		return f.unsupported(remoteChannel, "is missing: sessions are begun by this side only")
@@ -59,7 +59,7 @@ const notAttached = "is %d, to which no link is attached"
 // to each disposition, for ever, and keeps the numbers of aborted deliveries.
 //
 // A max-message-size of the sender is dropped: the library would end the link for a larger message.
-func (h *sessionState) attach(f *inFrame) *violation {
+func (h *sessionState) attach(f *inFrame) *Violation {
 	const first = 0
 	const name, handle, role, settleMode, source, target, initialCount, maxMessageSize = 0, 1, 2, 4, 5, 6, 9, 10
 	if h.byPeer(f.uint32(handle)) != nil {
@@ -86,7 +86,7 @@ func (h *sessionState) attach(f *inFrame) *violation {
 // detachLocked records a detach. It makes each detach a closing one: after any other the library
 // waits for ever. Deliveries on the link are settled: the library would end the session for a later
 // disposition of one. mu is held.
-func (s *screen) detachLocked(h *sessionState, f *inFrame) *violation {
+func (s *screen) detachLocked(h *sessionState, f *inFrame) *Violation {
 	const handle, closing = 0, 1
 	for i, l := range h.links {
 		if !l.attached || l.peer != f.uint32(handle) {
@@ -125,7 +125,7 @@ func (h *sessionState) held() (n uint32) {
 // flow records a flow, and fills in the optional fields that the library needs. The library takes
 // next-outgoing-id as its next-incoming-id, and counts held transfers when it gets them. So the
 // flow must not count them.
-func (h *sessionState) flow(f *inFrame) *violation {
+func (h *sessionState) flow(f *inFrame) *Violation {
 	const nextIncoming, nextOutgoing, handle, deliveryCount, linkCredit = 0, 2, 4, 5, 6
 	if f.null(nextIncoming) {
 		f.set(nextIncoming, h.transfers)

@@ -1,4 +1,4 @@
-package amqp
+package amqpscreen
 
 import (
 	"slices"
@@ -177,7 +177,7 @@ const unreadableText = "holds a decimal, a char, a composite, or an array of com
 
 // check checks the fields of a composite, at every depth. It stores them in all unless that is nil;
 // body is then the encoding that ends with the fields.
-func (c *composite) check(fields *wire.Walker, count int, body []byte, all []item) *violation {
+func (c *composite) check(fields *wire.Walker, count int, body []byte, all []item) *Violation {
 	if count > len(c.fields) {
 		return broken(c.name, "has %d fields, it can have %d", count, len(c.fields))
 	}
@@ -212,7 +212,7 @@ func (c *composite) check(fields *wire.Walker, count int, body []byte, all []ite
 }
 
 // check checks the value of a field.
-func (f *field) check(v *wire.Value) *violation {
+func (f *field) check(v *wire.Value) *Violation {
 	switch {
 	case v.Type == wire.IsNull:
 		if f.required {

@@ -1,4 +1,6 @@
-package amqp
+// Package amqpscreen is what stands between the AMQP library and the network: a net.Conn that
+// buffers what the library writes, and checks each frame of the peer before the library gets it.
+package amqpscreen
 
 import (
 	"encoding/binary"
@@ -117,7 +119,7 @@ func (s *screen) frame(b []byte) ([]byte, error) {
 	return out, nil
 }
 
-func (s *screen) checkFrame(b []byte) ([]byte, *violation) {
+func (s *screen) checkFrame(b []byte) ([]byte, *Violation) {
 	head := int(b[4]) * 4
 	if head < wire.HeaderSize || head > len(b) {
 		return nil, broken("frame", "has the data offset %d, of %d bytes", head, len(b))
@@ -188,7 +190,7 @@ func (p phase) allows(code uint64) bool {
 
 // apply checks a frame against the frames before it, and records it. pass: the library gets it,
 // behind f.before.
-func (s *screen) apply(f *inFrame) (pass bool, bad *violation) {
+func (s *screen) apply(f *inFrame) (pass bool, bad *Violation) {
 	switch f.code {
 	case codeMechanisms:
 		s.phase = atOutcome

@@ -1,4 +1,4 @@
-package amqp
+package amqpscreen
 
 import (
 	"context"
@@ -49,7 +49,7 @@ func (n *sessionCount) acquire(ctx context.Context, most int, ended <-chan struc
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-ended:
-			return errClosed // the connection has the cause
+			return ErrClosed // the connection has the cause
 		}
 	}
 }

@@ -1,10 +1,11 @@
-package amqp
+package amqpscreen
 
 import (
 	"cmp"
 
 	"github.com/Azure/go-amqp"
 
+	"github.com/hubline-iot/hubline/internal/amqpenc"
 	wire "github.com/hubline-iot/hubline/internal/amqpwire"
 	"github.com/hubline-iot/hubline/internal/scrub"
 )
@@ -47,7 +48,7 @@ const (
 )
 
 // checkMessage checks the sections of a message.
-func checkMessage(b []byte) *violation {
+func checkMessage(b []byte) *Violation {
 	w := wire.NewWalker(b, maxItems)
 	last := -1
 	for len(w.Rest()) > 0 {
@@ -86,7 +87,7 @@ func sectionOf(raw []byte) (code int, ok bool) {
 }
 
 // checkSection checks the content of a section whose encoding is valid.
-func checkSection(code int, raw []byte) *violation {
+func checkSection(code int, raw []byte) *Violation {
 	s := &sections[code]
 	path := "message." + s.name
 	w := wire.NewWalker(raw, maxItems)
@@ -122,19 +123,19 @@ const (
 )
 
 // appendStandIn appends a stand-in that says why the message was replaced.
-func appendStandIn(dst []byte, why *violation) []byte {
-	dst = append(dst, described, smallCode, sectionAnnotations)
-	dst, at := openCompound(dst, map32)
-	dst = appendText(dst, symbolType, standInKey)
-	dst = appendText(dst, stringType, why.Error())
-	dst = appendText(dst, symbolType, conditionKey)
-	dst = appendText(dst, symbolType, string(cmp.Or(why.condition, amqp.ErrCondDecodeError)))
-	closeCompound(dst, at, 4)
+func appendStandIn(dst []byte, why *Violation) []byte {
+	dst = append(dst, amqpenc.Described, amqpenc.SmallCode, amqpenc.Annotations)
+	dst, at := amqpenc.Open(dst, amqpenc.Map32)
+	dst = amqpenc.AppendText(dst, amqpenc.Symbol, standInKey)
+	dst = amqpenc.AppendText(dst, amqpenc.String, why.Error())
+	dst = amqpenc.AppendText(dst, amqpenc.Symbol, conditionKey)
+	dst = amqpenc.AppendText(dst, amqpenc.Symbol, string(cmp.Or(why.Condition, amqp.ErrCondDecodeError)))
+	amqpenc.Close(dst, at, 4)
 	return dst
 }
 
-// replacedMessage returns why the screen replaced a message, nil if it did not.
-func replacedMessage(m *amqp.Message) *violation {
+// ReplacedMessage returns why the screen replaced a message, nil if it did not.
+func ReplacedMessage(m *amqp.Message) *Violation {
 	text, ok := m.Annotations[standInKey].(string)
 	if !ok {
 		return nil
@@ -144,5 +145,5 @@ func replacedMessage(m *amqp.Message) *violation {
 	case amqp.ErrCondMessageSizeExceeded, amqp.ErrCondResourceLimitExceeded:
 		condition = amqp.ErrCond(c)
 	}
-	return &violation{fault: faultMessage, path: "message", problem: scrub.Peer(text), condition: condition}
+	return &Violation{fault: faultMessage, path: "message", problem: scrub.Peer(text), Condition: condition}
 }

@@ -1,4 +1,4 @@
-package amqp
+package amqpscreen
 
 import (
 	"encoding/binary"
@@ -10,8 +10,8 @@ import (
 )
 
 const (
-	// maxFrame is the size of the largest frame, as announced in the open.
-	maxFrame = 64 << 10
+	// MaxFrame is the size of the largest frame, as announced in the open.
+	MaxFrame = 64 << 10
 	// maxUnread is how many bytes may be buffered for the peer before reading stops. It bounds memory
 	// for a peer that causes many answers and reads none.
 	maxUnread = 1 << 20
@@ -32,7 +32,7 @@ type frameSplitter struct {
 }
 
 // Read returns frames that passed the screen. One goroutine calls it.
-func (s *stream) Read(p []byte) (int, error) {
+func (s *Stream) Read(p []byte) (int, error) {
 	in := &s.in
 	for reads := 0; ; reads++ {
 		if n := in.take(p); n > 0 {
@@ -76,7 +76,7 @@ func (s *stream) Read(p []byte) (int, error) {
 				return pass, nil
 			}
 		case errors.Is(err, io.EOF):
-			return 0, s.failed(errHubClosed)
+			return 0, s.failed(ErrHubClosed)
 		case err != nil:
 			return 0, s.failed(err)
 		}
@@ -84,7 +84,7 @@ func (s *stream) Read(p []byte) (int, error) {
 }
 
 // waitRead waits until less than maxUnread bytes are pending, or the stream has ended.
-func (s *stream) waitRead() {
+func (s *Stream) waitRead() {
 	for {
 		s.mu.Lock()
 		full := len(s.pending) >= maxUnread && s.err == nil
@@ -104,7 +104,7 @@ func (s *stream) waitRead() {
 }
 
 // SetReadDeadline sets the library's idle time-out. The library calls it before each read.
-func (s *stream) SetReadDeadline(t time.Time) error {
+func (s *Stream) SetReadDeadline(t time.Time) error {
 	s.in.idle = 0
 	if !t.IsZero() {
 		s.in.idle = time.Until(t)
@@ -132,10 +132,10 @@ func (in *frameSplitter) space() []byte {
 	in.buf, in.begin, in.end, in.raw = in.buf[:n], 0, 0, 0
 	more := smallBuffer / 4
 	if n >= 4 {
-		more = max(more, int(binary.BigEndian.Uint32(in.buf))-n) // at most maxFrame, which size has checked
+		more = max(more, int(binary.BigEndian.Uint32(in.buf))-n) // at most MaxFrame, which size has checked
 	}
 	if n+more > smallBuffer && n+more > cap(in.buf) {
-		larger := append(make([]byte, 0, maxFrame), in.buf...)
+		larger := append(make([]byte, 0, MaxFrame), in.buf...)
 		release(in.buf)
 		in.buf = larger
 	} else {
@@ -186,7 +186,7 @@ func (s *screen) size(b []byte) (n int, whole bool, err error) {
 	}
 	if s.phase == atHeader {
 		if begin := min(len(b), len(header)); string(b[:begin]) != header[:begin] {
-			return 0, false, errNotAMQP
+			return 0, false, ErrNotAMQP
 		}
 		return wire.HeaderSize, len(b) >= wire.HeaderSize, nil
 	}
@@ -194,9 +194,9 @@ func (s *screen) size(b []byte) (n int, whole bool, err error) {
 		return 0, false, nil
 	}
 	size := binary.BigEndian.Uint32(b)
-	if size < wire.HeaderSize || size > maxFrame {
+	if size < wire.HeaderSize || size > MaxFrame {
 		return 0, false, broken("frame", "has the size %d, not from %d to %d", size, wire.HeaderSize,
-			maxFrame).during(s.phase)
+			MaxFrame).during(s.phase)
 	}
 	return int(size), len(b) >= int(size), nil
 }

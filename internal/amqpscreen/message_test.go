@@ -1,4 +1,4 @@
-package amqp
+package amqpscreen
 
 import (
 	"bytes"
@@ -8,6 +8,7 @@ import (
 	"github.com/Azure/go-amqp"
 	"github.com/stretchr/testify/require"
 
+	"github.com/hubline-iot/hubline/internal/amqpscreen/screentest"
 	wire "github.com/hubline-iot/hubline/internal/amqpwire"
 	"github.com/hubline-iot/hubline/transport"
 )
@@ -24,32 +25,9 @@ func TestTheLibraryPanics(t *testing.T) {
 	require.Panics(t, func() { _ = new(amqp.Message).UnmarshalBinary(deepPoison) })
 }
 
-// undecoded are valid messages that the library cannot decode.
-var undecoded = map[string]string{
-	"char":                    "00 53 77 73 00 00 00 41",
-	"decimal32":               "00 53 77 74 00 00 00 41",
-	"decimal64":               "00 53 77 84 00 00 00 00 00 00 00 41",
-	"decimal128":              "00 53 77 94 00 00 00 00 00 00 00 00 00 00 00 00 00 00 00 41",
-	"char in a list":          "00 53 76 c0 06 01 73 00 00 00 41",
-	"char in an annotation":   "00 53 72 c1 09 02 a3 01 78 73 00 00 00 41",
-	"char in a property":      "00 53 74 c1 09 02 a1 01 78 73 00 00 00 41",
-	"char as a key":           "00 53 77 c1 07 02 73 00 00 00 41 40",
-	"char in a description":   "00 53 77 00 a3 01 78 73 00 00 00 41",
-	"array of lists":          "00 53 77 e0 02 01 45",
-	"array of described":      "00 53 77 e0 07 01 00 a3 01 78 a1 00",
-	"array of chars":          "00 53 77 e0 06 01 73 00 00 00 41",
-	"array of empty values":   "00 53 77 e0 02 05 43",
-	"a performative":          "00 53 77 00 53 10 45",
-	"a broken composite":      "00 53 77 00 53 1d 45",
-	"address":                 "00 53 73 c0 05 03 40 40 52 07",
-	"reply address, a list":   "00 53 73 c0 07 05 40 40 40 40 45",
-	"address, of a described": "00 53 73 c0 0a 03 40 40 00 a3 01 78 a1 01 79",
-}
-
 // They are valid, and the library fails to decode them.
 func TestTheLibraryCannotDecode(t *testing.T) {
-	for name, encoded := range undecoded {
-		b := unhex(t, encoded)
+	for name, b := range screentest.Undecoded() {
 		_, err := wire.DecodeMessage(b)
 		if name != "address" && name != "reply address, a list" && name != "address, of a described" {
 			require.NoError(t, err, name)
@@ -141,9 +119,10 @@ func TestABrokenMessageIsReplaced(t *testing.T) {
 		"nested without end": {append(unhex(t, "00 53 77"), bytes.Repeat([]byte{0, 0x44}, 40)...), "deep"},
 		"much in little": {append(unhex(t, "00 53 77 f0 00 00 00 05 7f ff ff ff 43"), 0),
 			"too many items"},
-		"an address that is a number": {unhex(t, undecoded["address"]),
+		"an address that is a number": {screentest.Undecoded()["address"],
 			"unsupported AMQP from the peer: message.properties.to has a type other than string"},
-		"a char": {unhex(t, undecoded["char"]), "unsupported AMQP from the peer: message.amqp-value holds a decimal, a char"},
+		"a char": {screentest.Undecoded()["char"],
+			"unsupported AMQP from the peer: message.amqp-value holds a decimal, a char"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for _, parts := range [][][]byte{{c.message}, {c.message[:1], c.message[1:]}} {
@@ -155,8 +134,8 @@ func TestABrokenMessageIsReplaced(t *testing.T) {
 				} else {
 					m := new(amqp.Message)
 					require.NoError(t, m.UnmarshalBinary(got))
-					require.ErrorContains(t, replacedMessage(m), c.reason)
-					require.ErrorIs(t, replacedMessage(m), transport.ErrViolation)
+					require.ErrorContains(t, ReplacedMessage(m), c.reason)
+					require.ErrorIs(t, ReplacedMessage(m), transport.ErrViolation)
 				}
 				require.Equal(t, good, s.message(8, good), "the next one")
 			}
@@ -167,10 +146,10 @@ func TestABrokenMessageIsReplaced(t *testing.T) {
 // A message of the peer that has the annotations of a stand-in is rejected with a valid condition.
 func TestAPeersStandInIsRejected(t *testing.T) {
 	for _, condition := range []any{nil, "", "x", 1} {
-		bad := replacedMessage(&amqp.Message{Annotations: amqp.Annotations{standInKey: "text", conditionKey: condition}})
-		require.Equal(t, amqp.ErrCondDecodeError, bad.condition)
+		bad := ReplacedMessage(&amqp.Message{Annotations: amqp.Annotations{standInKey: "text", conditionKey: condition}})
+		require.Equal(t, amqp.ErrCondDecodeError, bad.Condition)
 	}
-	require.Nil(t, replacedMessage(&amqp.Message{Annotations: amqp.Annotations{conditionKey: "x"}}))
+	require.Nil(t, ReplacedMessage(&amqp.Message{Annotations: amqp.Annotations{conditionKey: "x"}}))
 }
 
 // An aborted message is forgotten.
@@ -201,7 +180,7 @@ func (s *testScreen) message(id uint32, parts ...[]byte) (got []byte) {
 		all = append(all, out...)
 	}
 	for i := range parts {
-		f, n, err := wire.Split(all, maxFrame)
+		f, n, err := wire.Split(all, MaxFrame)
 		require.NoError(s.t, err)
 		p, payload, err := f.Performative()
 		require.NoError(s.t, err)
@@ -222,7 +201,7 @@ func (s *testScreen) message(id uint32, parts ...[]byte) (got []byte) {
 // replaced.
 func TestIncompleteMessagesAreBounded(t *testing.T) {
 	s := newTestScreen(t)
-	part := make([]byte, maxFrame-100)
+	part := make([]byte, MaxFrame-100)
 	frames := 0
 	for sent, more := 0, true; more; {
 		p := &wire.Transfer{Handle: 11}
@@ -242,9 +221,9 @@ func TestIncompleteMessagesAreBounded(t *testing.T) {
 			require.Equal(t, sent, s.partial)
 		}
 		if !more {
-			bad := replacedMessage(only(t, out))
+			bad := ReplacedMessage(only(t, out))
 			require.ErrorContains(t, bad, "unsupported AMQP from the peer: message has more than 16777216 bytes")
-			require.Equal(t, amqp.ErrCondMessageSizeExceeded, bad.condition)
+			require.Equal(t, amqp.ErrCondMessageSizeExceeded, bad.Condition)
 		}
 	}
 	require.Equal(t, goodMessage(t), s.message(8, goodMessage(t)), "the next one")
@@ -262,12 +241,12 @@ func TestIncompleteMessagesAreBounded(t *testing.T) {
 		_, err := s.receive(encode(t, 1, first, part))
 		require.NoError(t, err)
 	}
-	require.InDelta(t, maxPartial, s.partial, maxFrame)
+	require.InDelta(t, maxPartial, s.partial, MaxFrame)
 	for link := range uint32(1000) {
 		out, err := s.receive(encode(t, 1, &wire.Transfer{Handle: 100 + link}, nil))
 		require.NoError(t, err)
-		if m := only(t, out); replacedMessage(m).condition == amqp.ErrCondResourceLimitExceeded {
-			require.ErrorContains(t, replacedMessage(m), "message is one of several incomplete ones")
+		if m := only(t, out); ReplacedMessage(m).Condition == amqp.ErrCondResourceLimitExceeded {
+			require.ErrorContains(t, ReplacedMessage(m), "message is one of several incomplete ones")
 			replaced++
 		}
 	}
@@ -280,7 +259,7 @@ func only(t testing.TB, b []byte) *amqp.Message {
 	t.Helper()
 	var all []byte
 	for len(b) > 0 {
-		f, n, err := wire.Split(b, maxFrame)
+		f, n, err := wire.Split(b, MaxFrame)
 		require.NoError(t, err)
 		_, payload, err := f.Performative()
 		require.NoError(t, err)
@@ -295,7 +274,7 @@ func only(t testing.TB, b []byte) *amqp.Message {
 func count(t testing.TB, b []byte) (frames int) {
 	t.Helper()
 	for ; len(b) > 0; frames++ {
-		_, n, err := wire.Split(b, maxFrame)
+		_, n, err := wire.Split(b, MaxFrame)
 		require.NoError(t, err)
 		b = b[n:]
 	}
@@ -326,5 +305,5 @@ func TestTheMaxMessageSizeOfALinkHolds(t *testing.T) {
 	large.Handle = 12
 	out, err := s.receive(encode(t, 1, large, make([]byte, 101)))
 	require.NoError(t, err)
-	require.ErrorContains(t, replacedMessage(only(t, out)), "message has more than 100 bytes")
+	require.ErrorContains(t, ReplacedMessage(only(t, out)), "message has more than 100 bytes")
 }

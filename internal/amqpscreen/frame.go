@@ -1,4 +1,4 @@
-package amqp
+package amqpscreen
 
 import (
 	"encoding/binary"
@@ -77,11 +77,11 @@ func (f *inFrame) rewritten() []byte {
 }
 
 // broken returns the violation for a field that breaks the protocol.
-func (f *inFrame) broken(i int, format string, args ...any) *violation {
+func (f *inFrame) broken(i int, format string, args ...any) *Violation {
 	return broken(f.name+"."+f.composite.fields[i].name, format, args...)
 }
 
 // unsupported returns the violation for a field whose legal value is not supported.
-func (f *inFrame) unsupported(i int, format string, args ...any) *violation {
+func (f *inFrame) unsupported(i int, format string, args ...any) *Violation {
 	return unsupported(f.name+"."+f.composite.fields[i].name, format, args...)
 }

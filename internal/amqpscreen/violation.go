@@ -1,4 +1,4 @@
-package amqp
+package amqpscreen
 
 import (
 	"fmt"
@@ -6,12 +6,13 @@ import (
 	"github.com/Azure/go-amqp"
 
 	wire "github.com/hubline-iot/hubline/internal/amqpwire"
+	"github.com/hubline-iot/hubline/internal/scrub"
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// violation is refused input of the peer. It ends the connection, unless it is confined to a
-// message; see replacedMessage.
-type violation struct {
+// Violation is refused input of the peer. It ends the connection, unless it is confined to a
+// message; see ReplacedMessage.
+type Violation struct {
 	fault fault
 	// path names the place of the fault: "frame", "message", "link", "session" or a performative, with
 	// a field of it: "attach.source.filter".
@@ -19,10 +20,10 @@ type violation struct {
 	// problem continues a sentence whose subject is path: "has a wrong type". Bytes of the peer in it
 	// are scrubbed.
 	problem string
-	// beforeOpen: the peer had not opened the connection.
-	beforeOpen bool
-	// condition is that of the outcome of a message; empty: amqp:decode-error.
-	condition amqp.ErrCond
+	// BeforeOpen: the peer had not opened the connection.
+	BeforeOpen bool
+	// Condition is that of the outcome of a message; empty: amqp:decode-error.
+	Condition amqp.ErrCond
 }
 
 // fault is the class of a violation.
@@ -37,31 +38,37 @@ const (
 )
 
 // broken returns a violation of the protocol.
-func broken(path, format string, args ...any) *violation {
-	return &violation{path: path, problem: fmt.Sprintf(format, args...)}
+func broken(path, format string, args ...any) *Violation {
+	return &Violation{path: path, problem: fmt.Sprintf(format, args...)}
 }
 
 // unsupported returns the violation for legal input that is not supported.
-func unsupported(path, format string, args ...any) *violation {
-	return &violation{fault: faultUnsupported, path: path, problem: fmt.Sprintf(format, args...)}
+func unsupported(path, format string, args ...any) *Violation {
+	return &Violation{fault: faultUnsupported, path: path, problem: fmt.Sprintf(format, args...)}
 }
 
 // undecodable returns the violation for an error of a wire.Walker.
-func undecodable(path string, err error) *violation {
+func undecodable(path string, err error) *Violation {
 	problem := err.Error()
 	if e, ok := err.(*wire.Error); ok {
 		problem = e.Description
 	}
-	return &violation{fault: faultEncoding, path: path, problem: problem}
+	return &Violation{fault: faultEncoding, path: path, problem: problem}
+}
+
+// EndedByLibrary returns the violation for the end of a link or session by the library. why is
+// scrubbed.
+func EndedByLibrary(what, why string) *Violation {
+	return &Violation{fault: faultLibrary, path: what, problem: scrub.Peer(why)}
 }
 
 // within prepends outer to the path of v.
-func (v *violation) within(outer string) *violation {
+func (v *Violation) within(outer string) *Violation {
 	v.path = outer + "." + v.path
 	return v
 }
 
-func (v *violation) Error() string {
+func (v *Violation) Error() string {
 	switch v.fault {
 	case faultEncoding:
 		return "undecodable AMQP from the peer: " + v.path + ": " + v.problem
@@ -77,15 +84,15 @@ func (v *violation) Error() string {
 }
 
 // Unwrap returns the cause that makes a violation after the open of the connection retryable.
-func (v *violation) Unwrap() error {
-	if v.beforeOpen {
+func (v *Violation) Unwrap() error {
+	if v.BeforeOpen {
 		return nil
 	}
 	return transport.ErrViolation
 }
 
 // during records the phase of v.
-func (v *violation) during(p phase) *violation {
-	v.beforeOpen = p < running
+func (v *Violation) during(p phase) *Violation {
+	v.BeforeOpen = p < running
 	return v
 }

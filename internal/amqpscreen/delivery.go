@@ -1,4 +1,4 @@
-package amqp
+package amqpscreen
 
 import (
 	"math"
@@ -22,7 +22,7 @@ const (
 // library must not get is replaced by a stand-in, which the receiver of the link settles. The
 // library counts the stand-in as it would count the message, so delivery-count and credit stay
 // right. mu is held. pass: the library gets the frame itself, else f.before.
-func (s *screen) transferLocked(h *sessionState, f *inFrame) (pass bool, bad *violation) {
+func (s *screen) transferLocked(h *sessionState, f *inFrame) (pass bool, bad *Violation) {
 	l := h.byPeer(f.uint32(transferHandle))
 	if bad := h.beginDelivery(l, f); bad != nil {
 		return false, bad
@@ -76,7 +76,7 @@ func (s *screen) transferLocked(h *sessionState, f *inFrame) (pass bool, bad *vi
 
 // beginDelivery checks a transfer on l against the earlier frames, and records the delivery that it
 // begins.
-func (h *sessionState) beginDelivery(l *linkState, f *inFrame) *violation {
+func (h *sessionState) beginDelivery(l *linkState, f *inFrame) *Violation {
 	id := f.uint32(transferID)
 	switch {
 	case l == nil:
@@ -117,7 +117,7 @@ func (s *screen) keepLocked(l *linkState, part []byte) {
 	d.bad = l.checkSize(len(d.payload) + len(part))
 	if d.bad == nil && s.partial+len(part) > maxPartial {
 		d.bad = unsupported("message", "is one of several incomplete ones, of %d bytes together", s.partial+len(part))
-		d.bad.condition = amqp.ErrCondResourceLimitExceeded
+		d.bad.Condition = amqp.ErrCondResourceLimitExceeded
 	}
 	if d.bad != nil {
 		s.partial -= len(d.payload)
@@ -129,12 +129,12 @@ func (s *screen) keepLocked(l *linkState, part []byte) {
 }
 
 // checkSize checks the size of a message that may be incomplete.
-func (l *linkState) checkSize(n int) *violation {
+func (l *linkState) checkSize(n int) *Violation {
 	if uint64(n) <= l.maxSize {
 		return nil
 	}
 	bad := unsupported("message", "has more than %d bytes", l.maxSize)
-	bad.condition = amqp.ErrCondMessageSizeExceeded
+	bad.Condition = amqp.ErrCondMessageSizeExceeded
 	return bad
 }
 
@@ -149,7 +149,7 @@ func (l *linkState) completed(h *sessionState, id uint32, settled bool) {
 // disposition records a disposition. The library walks from the first to the last number of the
 // range, so the range shrinks to the unsettled deliveries in it. A disposition of other deliveries,
 // settled or never sent, is dropped: rhea sends such for deliveries of an earlier session.
-func (h *sessionState) disposition(f *inFrame) (pass bool, bad *violation) {
+func (h *sessionState) disposition(f *inFrame) (pass bool, bad *Violation) {
 	const role, first, last, settled = 0, 1, 2, 3
 	set := &h.in
 	if f.isTrue(role) {

@@ -1,4 +1,4 @@
-package amqp
+package amqpscreen
 
 import (
 	"bytes"
@@ -27,7 +27,7 @@ func newTestScreen(t testing.TB) *testScreen {
 	s := &testScreen{t: t}
 	s.sent([]byte("AMQP\x00\x01\x00\x00"))
 	s.header(wire.ProtocolAMQP)
-	s.passes(0, &wire.Open{ContainerID: "hub", MaxFrameSize: maxFrame, ChannelMax: 9})
+	s.passes(0, &wire.Open{ContainerID: "hub", MaxFrameSize: MaxFrame, ChannelMax: 9})
 	s.sends(1, &wire.Begin{IncomingWindow: 5000, OutgoingWindow: 5000})
 	s.passes(1, &wire.Begin{RemoteChannel: wire.Some(uint16(1)), IncomingWindow: 5000, OutgoingWindow: 5000})
 	s.sends(1, &wire.Attach{Name: "out", Handle: 0, Role: wire.RoleSender, Source: &wire.Source{},
@@ -67,7 +67,7 @@ func (s *testScreen) send(n int) {
 func (s *testScreen) receive(b []byte) ([]byte, error) {
 	out, err := s.check(bytes.Clone(b))
 	for rest := out; err == nil && len(rest) > 0; {
-		f, n, bad := wire.Split(rest, maxFrame)
+		f, n, bad := wire.Split(rest, MaxFrame)
 		require.NoError(s.t, bad)
 		require.NotZero(s.t, n)
 		_, _, bad = f.Performative()
@@ -90,7 +90,7 @@ func (s *testScreen) passes(channel uint16, p wire.Performative, payload ...byte
 func (s *testScreen) refuses(b []byte, reason string) {
 	s.t.Helper()
 	_, err := s.receive(b)
-	bad, ok := errors.AsType[*violation](err)
+	bad, ok := errors.AsType[*Violation](err)
 	require.True(s.t, ok, "%v", err)
 	require.ErrorContains(s.t, bad, reason)
 	require.ErrorIs(s.t, bad, transport.ErrViolation)
@@ -245,7 +245,7 @@ func TestFrameTypeAndDataOffsetAreChecked(t *testing.T) {
 	good := encode(t, 1, delivery(7, false), []byte{0, 0x53, 0x75, 0xa0, 1, 'x'})
 	out, err := newTestScreen(t).receive(extended(good))
 	require.NoError(t, err)
-	f, _, err := wire.Split(out, maxFrame)
+	f, _, err := wire.Split(out, MaxFrame)
 	require.NoError(t, err)
 	require.EqualValues(t, 2, out[4], "an extended header is legal: it is left out")
 	p, payload, err := f.Performative()
@@ -290,10 +290,10 @@ func TestAShortIdleTimeoutIsMadeLonger(t *testing.T) {
 	for given, want := range map[uint32]uint32{1: 1000, 999: 1000, 1000: 1000, 60_000: 60_000} {
 		s := &testScreen{t: t}
 		s.header(wire.ProtocolAMQP)
-		out, err := s.receive(encode(t, 0, &wire.Open{ContainerID: "hub", MaxFrameSize: maxFrame, ChannelMax: 9,
+		out, err := s.receive(encode(t, 0, &wire.Open{ContainerID: "hub", MaxFrameSize: MaxFrame, ChannelMax: 9,
 			IdleTimeout: wire.Some(given)}, nil))
 		require.NoError(t, err)
-		f, _, err := wire.Split(out, maxFrame)
+		f, _, err := wire.Split(out, MaxFrame)
 		require.NoError(t, err)
 		p, _, err := f.Performative()
 		require.NoError(t, err)
@@ -301,9 +301,26 @@ func TestAShortIdleTimeoutIsMadeLonger(t *testing.T) {
 	}
 }
 
+// The receiver settles first. Otherwise the library would wait for an answer to each disposition,
+// and keep the number of each aborted delivery for ever.
+func TestReceiversSettleFirst(t *testing.T) {
+	s := newTestScreen(t)
+	s.sends(1, &wire.Attach{Name: "in 2", Handle: 2, Role: wire.RoleReceiver})
+	s.sends(1, &wire.Attach{Name: "out 2", Handle: 3, Role: wire.RoleSender})
+	got := s.rewritten(encode(t, 1, &wire.Attach{
+		Name: "in 2", Handle: 12, Role: wire.RoleSender, SndSettleMode: 1, RcvSettleMode: 1,
+		Source: &wire.Source{Address: "a"}, InitialDeliveryCount: wire.Some(uint32(7)),
+	}, nil)).(*wire.Attach)
+	want := &wire.Attach{Name: "in 2", Handle: 12, Role: wire.RoleSender, SndSettleMode: 1, Source: got.Source,
+		InitialDeliveryCount: wire.Some(uint32(7))}
+	require.Equal(t, want, got)
+	// on a sending link the peer decides
+	s.passes(1, &wire.Attach{Name: "out 2", Handle: 13, Role: wire.RoleReceiver, RcvSettleMode: 1, Target: &wire.Target{}})
+}
+
 // Violations before the open are not retried: the next connection would fail in the same way.
 func TestTheHandshakeIsChecked(t *testing.T) {
-	open := &wire.Open{ContainerID: "hub", MaxFrameSize: maxFrame, ChannelMax: 9}
+	open := &wire.Open{ContainerID: "hub", MaxFrameSize: MaxFrame, ChannelMax: 9}
 	for name, c := range map[string]struct {
 		id     byte
 		frames []wire.Performative

@@ -1,4 +1,4 @@
-package amqp
+package amqpscreen
 
 import (
 	"bytes"
@@ -75,7 +75,7 @@ func stayInStep(t *testing.T, random *rand.Rand) {
 			p.Settled, l.settled = wire.Some(true), true
 		}
 		p.More, p.Aborted = true, random.IntN(30) == 0
-		room := maxFrame - len(encode(t, 1, p, nil))
+		room := MaxFrame - len(encode(t, 1, p, nil))
 		n := min(len(l.sending), []int{0, 1, 500, 30_000, room, room, room}[random.IntN(7)])
 		part := l.sending[:n]
 		l.sending = l.sending[n:]
@@ -100,7 +100,7 @@ func stayInStep(t *testing.T, random *rand.Rand) {
 	held := 0
 	for _, l := range links {
 		if l.message != nil {
-			held += (len(l.message)-len(l.sending))/(maxFrame-100) + 1
+			held += (len(l.message)-len(l.sending))/(MaxFrame-100) + 1
 		}
 	}
 	require.LessOrEqual(t, sent-passed, held)
@@ -135,7 +135,7 @@ func exchangeFlows(t *testing.T, s *testScreen, random *rand.Rand, nextOutgoing 
 	}
 	out, err := s.receive(encode(t, 1, f, nil))
 	require.NoError(t, err)
-	frame, n, err := wire.Split(out, maxFrame)
+	frame, n, err := wire.Split(out, MaxFrame)
 	require.NoError(t, err)
 	require.Equal(t, len(out), n)
 	p, _, err := frame.Performative()
@@ -149,7 +149,8 @@ func exchangeFlows(t *testing.T, s *testScreen, random *rand.Rand, nextOutgoing 
 
 // largeMessage returns a message with a body of n bytes; bad: one that the library must not get.
 func largeMessage(t *testing.T, n int, bad bool) []byte {
-	b := appendData(nil, bytes.Repeat([]byte{'x'}, n))
+	b, err := wire.AppendMessage(nil, &wire.Message{Data: [][]byte{bytes.Repeat([]byte{'x'}, n)}})
+	require.NoError(t, err)
 	if bad {
 		return append(b, poison...)
 	}
@@ -165,7 +166,7 @@ func expected(l *scriptedLink, limit int) string {
 
 // passTransfer passes the first frame of b to the library's side of its link, and returns the rest.
 func passTransfer(t *testing.T, links []*scriptedLink, b []byte) []byte {
-	f, n, err := wire.Split(b, maxFrame)
+	f, n, err := wire.Split(b, MaxFrame)
 	require.NoError(t, err)
 	perf, payload, err := f.Performative()
 	require.NoError(t, err)
@@ -189,7 +190,7 @@ func passTransfer(t *testing.T, links []*scriptedLink, b []byte) []byte {
 		m := new(amqp.Message)
 		require.NoError(t, m.UnmarshalBinary(l.got))
 		what := fmt.Sprint(len(l.got))
-		if replacedMessage(m) != nil {
+		if ReplacedMessage(m) != nil {
 			what = "replaced"
 		}
 		l.received = append(l.received, fmt.Sprint(what, " ", l.gotBy))

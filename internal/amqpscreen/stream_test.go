@@ -1,4 +1,4 @@
-package amqp
+package amqpscreen
 
 import (
 	"bytes"
@@ -17,16 +17,15 @@ import (
 	"github.com/hubline-iot/hubline/internal/bounded"
 	"github.com/hubline-iot/hubline/internal/dialer"
 	"github.com/hubline-iot/hubline/internal/memconn"
-	"github.com/hubline-iot/hubline/transport"
 )
 
 // pipe returns a stream and its peer.
-func pipe(t *testing.T) (*stream, *memconn.Conn) {
+func pipe(t *testing.T) (*Stream, *memconn.Conn) {
 	near, far := memconn.Pair("near", "far")
 	line := dialer.NewProgressConn(near, 10*time.Second)
-	s := newStream(line, line)
+	s := New(line, line)
 	t.Cleanup(func() {
-		s.fail(errClosed)
+		s.Fail(ErrClosed)
 		<-s.flushed
 		_ = far.Close()
 	})
@@ -40,9 +39,9 @@ func TestWritesDoNotBlock(t *testing.T) {
 		near.SetBuffer(1 << 10)
 		defer far.Close()
 		line := dialer.NewProgressConn(near, 10*time.Second)
-		s := newStream(line, line)
+		s := New(line, line)
 		defer func() {
-			s.fail(errClosed)
+			s.Fail(ErrClosed)
 			<-s.flushed
 		}()
 		_, err := s.Write(make([]byte, 10_000))
@@ -56,7 +55,7 @@ func TestWritesDoNotBlock(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		began := time.Now()
-		s.waitRoom(ctx)
+		s.WaitRoom(ctx)
 		require.Equal(t, time.Second, time.Since(began))
 	})
 }
@@ -68,16 +67,15 @@ func TestAPeerThatReadsNothingTimesOut(t *testing.T) {
 		near.SetBuffer(1 << 10)
 		defer far.Close()
 		line := dialer.NewProgressConn(near, 10*time.Second)
-		s := newStream(line, line)
+		s := New(line, line)
 		_, err := s.Write(make([]byte, 100_000))
 		require.NoError(t, err)
 		began := time.Now()
 		<-s.flushed
 		require.Equal(t, 10*time.Second, time.Since(began))
-		require.ErrorIs(t, s.failure(), os.ErrDeadlineExceeded)
+		require.ErrorIs(t, s.Failure(), os.ErrDeadlineExceeded)
 		_, err = s.Write([]byte("x"))
 		require.Error(t, err)
-		require.Equal(t, transport.Timeout, lossOf(s.failure()).Kind)
 	})
 }
 
@@ -102,8 +100,8 @@ func TestReadErrors(t *testing.T) {
 		end  func(far *memconn.Conn)
 		want error
 	}{
-		"closed": {func(far *memconn.Conn) { _ = far.Close() }, errHubClosed},
-		"junk":   {func(far *memconn.Conn) { _, _ = far.Write([]byte("HTTP/1.1 400 Bad Request\r\n")) }, errNotAMQP},
+		"closed": {func(far *memconn.Conn) { _ = far.Close() }, ErrHubClosed},
+		"junk":   {func(far *memconn.Conn) { _, _ = far.Write([]byte("HTTP/1.1 400 Bad Request\r\n")) }, ErrNotAMQP},
 	} {
 		t.Run(name, func(t *testing.T) {
 			bounded.Test(t, func(t *testing.T) {
@@ -111,7 +109,7 @@ func TestReadErrors(t *testing.T) {
 				c.end(far)
 				_, err := s.Read(make([]byte, 100))
 				require.ErrorIs(t, err, c.want)
-				require.ErrorIs(t, s.failure(), c.want)
+				require.ErrorIs(t, s.Failure(), c.want)
 			})
 		})
 	}
@@ -153,7 +151,7 @@ func TestReadingStopsWhileTooMuchIsBuffered(t *testing.T) {
 		near.SetBuffer(1 << 10)
 		defer far.Close()
 		line := dialer.NewProgressConn(near, 10*time.Second)
-		s := newStream(line, line)
+		s := New(line, line)
 		s.screen.phase = running
 		_, err := s.Write(make([]byte, 2000))
 		require.NoError(t, err)
@@ -211,10 +209,10 @@ func TestFramesPassInAnyPieces(t *testing.T) {
 						want = got
 					}
 					require.Equal(t, want, got)
-					if _, ok := errors.AsType[*violation](s.failure()); bad {
-						require.True(t, ok, "%v", s.failure())
+					if _, ok := errors.AsType[*Violation](s.Failure()); bad {
+						require.True(t, ok, "%v", s.Failure())
 					} else {
-						require.ErrorIs(t, s.failure(), errHubClosed)
+						require.ErrorIs(t, s.Failure(), ErrHubClosed)
 						require.True(t, bytes.HasSuffix(got, last))
 					}
 				})

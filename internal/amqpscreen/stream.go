@@ -1,4 +1,4 @@
-package amqp
+package amqpscreen
 
 import (
 	"context"
@@ -13,31 +13,31 @@ import (
 )
 
 const (
-	// highWater is how many bytes may be pending before telemetry must wait.
-	highWater = 256 << 10
+	// HighWater is how many bytes may be pending before telemetry must wait.
+	HighWater = 256 << 10
 	// writeChunk is the most bytes in one write: a tunnel makes one frame of it.
 	writeChunk = 16 << 10
-	// smallBuffer and largeBuffer are the sizes of buffers. A large one holds highWater and two
-	// batches.
+	// smallBuffer and largeBuffer are the sizes of buffers. A large one holds HighWater and two
+	// batches of telemetry.
 	smallBuffer = 16 << 10
-	largeBuffer = highWater + 2*batchBytes
+	largeBuffer = HighWater + 2*24<<10
 	// fullBuffer is the least duration of a write that had to wait for room in the send buffer.
 	fullBuffer = 50 * time.Millisecond
 	// drainTime bounds how long the flusher writes pending bytes after Close.
 	drainTime = 500 * time.Millisecond
 )
 
-// stream is the net.Conn that the AMQP library gets. Below it are the tunnel and TLS, if any, and
+// Stream is the net.Conn that the AMQP library gets. Below it are the tunnel and TLS, if any, and
 // the socket.
 //
 // Write appends to a buffer and never blocks. Another goroutine, the flusher, is the only writer to
 // the socket and sends all pending bytes together. So several frames share a packet, no goroutine
 // of the library waits for the socket, and a write deadline, which the library takes from a
-// caller's context, does not cut a frame in two. Telemetry calls waitRoom before it sends.
+// caller's context, does not cut a frame in two. Telemetry calls WaitRoom before it sends.
 //
 // Each frame that is read passes the screen. begin and end frames are kept in order. The first
 // failure is kept, because the library hides it.
-type stream struct {
+type Stream struct {
 	net.Conn                 // tunnel, TLS or the socket; only stream calls its Read and Write
 	socket   net.Conn        // the lowest layer
 	owed     <-chan struct{} // signals that the tunnel has replies to write, such as a pong; nil: never
@@ -61,15 +61,17 @@ type stream struct {
 	drainBy  time.Time     // set by Close
 }
 
+// Causes of the end of a stream.
 var (
-	errClosed    = errors.New("the connection was closed on this side")
-	errHubClosed = errors.New("the hub closed the connection")
+	ErrClosed    = errors.New("the connection was closed on this side")
+	ErrHubClosed = errors.New("the hub closed the connection")
+	ErrNotAMQP   = errors.New("the peer does not speak AMQP 1.0")
 )
 
-// newStream returns a stream that must be ended by Close or fail. socket is the connection below
+// New returns a stream that must be ended by Close or Fail. socket is the connection below
 // TLS and tunnel; without both it is outer.
-func newStream(outer, socket net.Conn) *stream {
-	s := &stream{
+func New(outer, socket net.Conn) *Stream {
+	s := &Stream{
 		Conn: outer, socket: socket,
 		wake: make(chan struct{}, 1), dead: make(chan struct{}), flushed: make(chan struct{}),
 	}
@@ -84,15 +86,15 @@ func newStream(outer, socket net.Conn) *stream {
 
 // failed ends the stream and returns the error for the library: net.ErrClosed for an end that this
 // side caused.
-func (s *stream) failed(err error) error {
-	if err = s.fail(err); err == errClosed {
+func (s *Stream) failed(err error) error {
+	if err = s.Fail(err); errors.Is(err, ErrClosed) {
 		return net.ErrClosed
 	}
 	return err
 }
 
 // Write appends a frame or a protocol header to the pending bytes. It does not block.
-func (s *stream) Write(p []byte) (int, error) {
+func (s *Stream) Write(p []byte) (int, error) {
 	s.screen.recordSent(p)
 	s.mu.Lock()
 	err := s.err
@@ -110,11 +112,11 @@ func (s *stream) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// waitRoom waits until less than highWater bytes are pending, or the stream or ctx has ended.
-func (s *stream) waitRoom(ctx context.Context) {
+// WaitRoom waits until less than HighWater bytes are pending, or the stream or ctx has ended.
+func (s *Stream) WaitRoom(ctx context.Context) {
 	for {
 		s.mu.Lock()
-		full := len(s.pending) >= highWater && s.err == nil && !s.closing
+		full := len(s.pending) >= HighWater && s.err == nil && !s.closing
 		if full && s.room == nil {
 			s.room = make(chan struct{})
 		}
@@ -134,7 +136,7 @@ func (s *stream) waitRoom(ctx context.Context) {
 
 // Close ends the stream and returns at once. The flusher still sends the pending bytes, for
 // drainTime at most.
-func (s *stream) Close() error {
+func (s *Stream) Close() error {
 	s.mu.Lock()
 	if !s.closing {
 		s.closing = true
@@ -146,11 +148,11 @@ func (s *stream) Close() error {
 	return nil
 }
 
-// fail records the first failure and closes the socket, which unblocks its readers and writers. It
+// Fail records the first failure and closes the socket, which unblocks its readers and writers. It
 // returns the first failure.
-func (s *stream) fail(err error) error {
+func (s *Stream) Fail(err error) error {
 	if errors.Is(err, net.ErrClosed) {
-		err = errClosed
+		err = ErrClosed
 	}
 	s.mu.Lock()
 	first := s.err == nil
@@ -166,15 +168,15 @@ func (s *stream) fail(err error) error {
 	return err
 }
 
-// failure returns the first failure, nil while there is none.
-func (s *stream) failure() error {
+// Failure returns the first failure, nil while there is none.
+func (s *Stream) Failure() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.err
 }
 
 // flush is the flusher.
-func (s *stream) flush() {
+func (s *Stream) flush() {
 	defer close(s.flushed)
 	for {
 		s.mu.Lock()
@@ -190,7 +192,7 @@ func (s *stream) flush() {
 			return
 		case len(out) > 0:
 			if err := s.send(out); err != nil {
-				s.fail(&writeError{err})
+				s.Fail(&WriteError{err})
 			}
 		case closing:
 			s.hangUp()
@@ -208,7 +210,7 @@ func (s *stream) flush() {
 		case <-s.dead:
 		case <-s.owed:
 			if err := s.send(nil); err != nil {
-				s.fail(&writeError{err})
+				s.Fail(&WriteError{err})
 			}
 		}
 	}
@@ -216,7 +218,7 @@ func (s *stream) flush() {
 
 // send writes p in chunks. The socket, a dialer.ProgressConn, fails a write without progress. An
 // empty p makes the tunnel write its replies.
-func (s *stream) send(p []byte) error {
+func (s *Stream) send(p []byte) error {
 	for first := true; first || len(p) > 0; first = false {
 		n := min(len(p), writeChunk)
 		began := time.Now()
@@ -231,12 +233,30 @@ func (s *stream) send(p []byte) error {
 	return nil
 }
 
-// progress returns when the peer last took bytes from a full buffer.
-func (s *stream) progress() time.Time { return later(s.unjammed.get(), dialer.Progress(s.socket)) }
+// Progress returns when the peer last took bytes from a full buffer.
+func (s *Stream) Progress() time.Time { return later(s.unjammed.get(), dialer.Progress(s.socket)) }
+
+// Received returns when the peer last sent something; zero: never.
+func (s *Stream) Received() time.Time { return s.received.get() }
+
+// Dead is closed by the first failure.
+func (s *Stream) Dead() <-chan struct{} { return s.dead }
+
+// Flushed is closed when the flusher, the only goroutine of the stream, has ended.
+func (s *Stream) Flushed() <-chan struct{} { return s.flushed }
+
+// Sessions returns how many AMQP sessions the peer allows; 0 before its open.
+func (s *Stream) Sessions() int { return int(s.screen.sessions.Load()) }
+
+// AcquireSession waits until the peer allows one more AMQP session, which it counts. ended is
+// closed when the connection has ended.
+func (s *Stream) AcquireSession(ctx context.Context, ended <-chan struct{}) error {
+	return s.sessions.acquire(ctx, s.Sessions(), ended)
+}
 
 // hangUp closes the connection orderly. It bounds the close_notify of TLS, for which crypto/tls
 // would wait 5 s.
-func (s *stream) hangUp() {
+func (s *Stream) hangUp() {
 	if s.Conn != s.socket {
 		s.mu.Lock()
 		rest := time.Until(s.drainBy)
@@ -245,26 +265,26 @@ func (s *stream) hangUp() {
 		_ = s.Conn.Close()
 		t.Stop()
 	}
-	s.fail(errClosed)
+	s.Fail(ErrClosed)
 }
 
 // SetDeadline and SetWriteDeadline do nothing: the dial's context bounds the handshake, and the
 // flusher bounds writes.
 
-func (s *stream) SetDeadline(time.Time) error      { return nil }
-func (s *stream) SetWriteDeadline(time.Time) error { return nil }
+func (s *Stream) SetDeadline(time.Time) error      { return nil }
+func (s *Stream) SetWriteDeadline(time.Time) error { return nil }
 
-// writeError is a failure of the flusher.
-type writeError struct{ err error }
+// WriteError is a failure of the flusher: the network took no data.
+type WriteError struct{ Err error }
 
-func (e *writeError) Error() string {
-	if errors.Is(e.err, os.ErrDeadlineExceeded) {
-		return "the hub accepts no data: " + e.err.Error()
+func (e *WriteError) Error() string {
+	if errors.Is(e.Err, os.ErrDeadlineExceeded) {
+		return "the hub accepts no data: " + e.Err.Error()
 	}
-	return e.err.Error()
+	return e.Err.Error()
 }
 
-func (e *writeError) Unwrap() error { return e.err }
+func (e *WriteError) Unwrap() error { return e.Err }
 
 // poke puts a token into ch, of capacity 1, unless it is full.
 func poke(ch chan struct{}) {

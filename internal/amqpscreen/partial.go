@@ -1,9 +1,10 @@
-package amqp
+package amqpscreen
 
 import (
 	"bytes"
 	"encoding/binary"
 
+	"github.com/hubline-iot/hubline/internal/amqpenc"
 	wire "github.com/hubline-iot/hubline/internal/amqpwire"
 )
 
@@ -11,7 +12,7 @@ import (
 //
 // The library gets as many transfers as the peer sends, because both count them for the session's
 // incoming window. It gets the payload after the check of the whole message. So the screen holds
-// back as many transfers as the payload needs in frames of maxFrame bytes, and passes the others
+// back as many transfers as the payload needs in frames of MaxFrame bytes, and passes the others
 // without payload. It encodes them itself, none longer than the peer's encoding, so that the held
 // transfers have room for all that they brought.
 type partialDelivery struct {
@@ -24,7 +25,7 @@ type partialDelivery struct {
 	begun   bool // the library has got the first transfer
 	held    int  // transfers that the library has not got
 	payload []byte
-	bad     *violation // why the message is replaced, and its payload is not kept; nil: it is not
+	bad     *Violation // why the message is replaced, and its payload is not kept; nil: it is not
 }
 
 func newPartial(f *inFrame) *partialDelivery {
@@ -38,7 +39,7 @@ func newPartial(f *inFrame) *partialDelivery {
 func (d *partialDelivery) passSpare() (out []byte) {
 	var head [maxTransferHead]byte
 	next := partialDelivery{handle: d.handle, begun: true}
-	room := maxFrame - len(next.appendHead(head[:0], true, true, false))
+	room := MaxFrame - len(next.appendHead(head[:0], true, true, false))
 	for d.held > 0 && (d.held-1)*room >= len(d.payload) {
 		out, _ = d.passHeld(out, nil)
 	}
@@ -87,7 +88,7 @@ func (d *partialDelivery) appendTransfer(dst, payload []byte, settled, more, abo
 	begin := len(dst)
 	dst = d.appendHead(dst, settled, more, aborted)
 	d.begun = true
-	n := min(len(payload), maxFrame-(len(dst)-begin))
+	n := min(len(payload), MaxFrame-(len(dst)-begin))
 	dst = append(dst, payload[:n]...)
 	binary.BigEndian.PutUint32(dst[begin:], uint32(len(dst)-begin))
 	return dst, payload[n:]
@@ -100,14 +101,14 @@ const maxTransferHead = 80
 // encoding.
 func (d *partialDelivery) appendHead(dst []byte, settled, more, aborted bool) []byte {
 	dst = append(dst, 0, 0, 0, 0, 2, wire.FrameAMQP, byte(d.channel>>8), byte(d.channel))
-	dst = append(dst, described, smallCode, codeTransfer, list8, 0, 0)
+	dst = append(dst, amqpenc.Described, amqpenc.SmallCode, codeTransfer, amqpenc.List8, 0, 0)
 	list := len(dst)
-	dst = appendUint32(dst, d.handle)
+	dst = amqpenc.AppendUint32(dst, d.handle)
 	count := transferID
 	if !d.begun {
-		dst = appendUint32(dst, d.id)
-		dst = appendBytes(dst, binaryType, d.tag)
-		dst = appendUint32(dst, d.format)
+		dst = amqpenc.AppendUint32(dst, d.id)
+		dst = amqpenc.AppendBytes(dst, amqpenc.Binary, d.tag)
+		dst = amqpenc.AppendUint32(dst, d.format)
 		count = transferSettled
 	}
 	flags := [...]bool{transferSettled: settled, transferMore: more, transferAborted: aborted}
@@ -116,22 +117,11 @@ func (d *partialDelivery) appendHead(dst []byte, settled, more, aborted bool) []
 			continue
 		}
 		for ; count < i; count++ {
-			dst = append(dst, null)
+			dst = append(dst, amqpenc.Null)
 		}
-		dst = append(dst, boolTrue)
+		dst = append(dst, amqpenc.True)
 		count++
 	}
 	dst[list-2], dst[list-1] = byte(len(dst)-list+1), byte(count)
 	return dst
-}
-
-// appendUint32 appends a uint in its shortest encoding.
-func appendUint32(dst []byte, n uint32) []byte {
-	switch {
-	case n == 0:
-		return append(dst, 0x43)
-	case n < 256:
-		return append(dst, 0x52, byte(n))
-	}
-	return binary.BigEndian.AppendUint32(append(dst, 0x70), n)
 }
