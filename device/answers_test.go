@@ -7,10 +7,11 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/stretchr/testify/require"
+
 	"github.com/hubline-iot/hubline/device"
 	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/transport"
-	"github.com/stretchr/testify/require"
 )
 
 // tags collects the tags of the messages that a fake hub leaves without an answer.
@@ -298,5 +299,49 @@ func TestANewPolicyEndsAHold(t *testing.T) {
 		require.NoError(t, c.SetMessagePolicy(constant(time.Second)))
 		require.NoError(t, r.Wait(t.Context()))
 		require.Equal(t, time.Second, time.Since(start))
+	})
+}
+
+// A session may answer a request after it has ended. The next session must ignore that answer.
+func TestAnAnswerAfterTheEndOfItsSessionIsIgnored(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f := &fake{}
+		die := func(s *fakeSession) {
+			s.kill <- lost(transport.Network)
+			time.Sleep(time.Millisecond) // the loop waits here; the session does not
+		}
+		f.subscribe = func(conn int) error {
+			if conn == 1 {
+				die(f.last())
+			}
+			return nil
+		}
+		f.request = func(s *fakeSession, r *transport.Request) (transport.Reply, bool) {
+			if r.Op == transport.OpRenew {
+				die(s)
+				return transport.Reply{Err: refused(transport.Unsupported)}, true
+			}
+			return answering(s, r)
+		}
+		start := time.Now()
+		f.expires = func() time.Time {
+			if len(f.sessions) == 1 {
+				return start.Add(time.Hour)
+			}
+			return time.Time{}
+		}
+		f.dial = func(int, context.Context) error { time.Sleep(time.Second); return nil }
+		c, w := client(t, f, nil)
+		open(t, c)
+		_, err := c.GetTwin(t.Context())
+		require.NoError(t, err)
+		require.Equal(t, device.Connected, c.Status().State)
+		time.Sleep(2 * time.Hour)
+		require.Equal(t, device.Connected, c.Status().State)
+		require.Len(t, f.dialTimes(), 3)
+		require.Equal(t, []device.Reason{
+			device.Connecting, device.ConnectionOK, device.ConnectionLost, device.Connecting, device.ConnectionOK,
+			device.ConnectionLost, device.Connecting, device.ConnectionOK,
+		}, w.reasons())
 	})
 }

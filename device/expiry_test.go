@@ -6,9 +6,10 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/stretchr/testify/require"
+
 	"github.com/hubline-iot/hubline/device"
 	"github.com/hubline-iot/hubline/transport"
-	"github.com/stretchr/testify/require"
 )
 
 // A message expires at its time in every waiting state: while the client is Disconnected, after the
@@ -65,4 +66,45 @@ func TestAMessageExpiresHoweverItWaits(t *testing.T) {
 			})
 		})
 	}
+}
+
+// Messages expire also while no loop runs.
+func TestMessagesExpireWhileTheClientIsNotOpen(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c, _ := client(t, &fake{}, nil)
+		m := msg(1)
+		m.Expires = time.Now().Add(time.Second)
+		var r device.Receipt
+		require.NoError(t, c.Enqueue(t.Context(), m, &r))
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		require.ErrorIs(t, r.Wait(ctx), transport.Expired)
+	})
+}
+
+// When the first queued message is removed, messages behind it that are in flight are not handed
+// over again.
+func TestAnExpiredFirstMessageDoesNotResendThoseInFlight(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f := &fake{}
+		n := 0
+		f.verdict = func(_ int, it transport.Item) error {
+			if it.Msg.ID == "1" {
+				if n++; n == 1 {
+					return refused(transport.Unavailable)
+				}
+			}
+			return errHold
+		}
+		c, _ := client(t, f, &device.Options{RetryPolicy: constant(10 * time.Second), Window: 2, AckTimeout: time.Hour})
+		open(t, c)
+		m := msg(1)
+		m.Expires = time.Now().Add(10 * time.Second) // expires at the very moment of the resend
+		require.NoError(t, c.Enqueue(t.Context(), m, nil))
+		require.NoError(t, c.Enqueue(t.Context(), msg(2), nil))
+		require.NoError(t, c.Enqueue(t.Context(), msg(3), nil))
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		require.Equal(t, []string{"1", "2", "3"}, f.ids())
+	})
 }

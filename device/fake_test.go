@@ -8,10 +8,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/require"
+
 	"github.com/hubline-iot/hubline/device"
 	"github.com/hubline-iot/hubline/internal/bounded"
 	"github.com/hubline-iot/hubline/transport"
-	"github.com/stretchr/testify/require"
 )
 
 // fake is a Transport with scripted dials and verdicts. It records what its sessions received.
@@ -346,4 +347,11 @@ func ids(from, to int) (all []string) {
 		all = append(all, strconv.Itoa(i))
 	}
 	return all
+}
+
+func down(int, context.Context) error { return lost(transport.Network) }
+
+// sized returns a message of n bytes.
+func sized(id string, n int) *transport.Message {
+	return &transport.Message{ID: id, Body: make([]byte, n-len(id))}
 }

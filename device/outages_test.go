@@ -2,13 +2,17 @@ package device_test
 
 import (
 	"context"
+	"math"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"github.com/stretchr/testify/require"
+
 	"github.com/hubline-iot/hubline/device"
+	"github.com/hubline-iot/hubline/internal/bounded"
 	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/transport"
-	"github.com/stretchr/testify/require"
 )
 
 // Each refusal of the credentials after a good connection gets one retry with a fresh token, after
@@ -186,5 +190,139 @@ func TestACallerGivesUpWhileThePolicyIsAsked(t *testing.T) {
 		defer end()
 		require.NoError(t, c.Send(short, msg(1)), "the client goes on")
 		require.NoError(t, c.Close())
+	})
+}
+
+// OutageLimit also applies to a delay of the longest duration.
+func TestOutageLimitBearsAHugeDelay(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f := &fake{dial: func(int, context.Context) error { time.Sleep(time.Second); return lost(transport.Network) }}
+		c, _ := client(t, f, &device.Options{RetryPolicy: constant(math.MaxInt64), OutageLimit: time.Minute})
+		require.NoError(t, c.Start())
+		time.Sleep(time.Hour)
+		require.Equal(t, device.RetryExpired, c.Status().Reason)
+	})
+}
+
+// LastError covers connections and attempts, not messages.
+func TestLastErrorIsOfConnectionsOnly(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		first := true
+		f := &fake{verdict: func(int, transport.Item) error {
+			if first {
+				first = false
+				return refused(transport.Throttled)
+			}
+			return nil
+		}}
+		c, _ := client(t, f, nil)
+		open(t, c)
+		require.NoError(t, c.Send(t.Context(), msg(1)))
+		require.NoError(t, c.Stats().LastError, "no connection or attempt failed")
+	})
+}
+
+// OutageLimit counts from the loss of the connection.
+func TestOutageLimitCountsFromTheLoss(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f := &fake{}
+		f.dial = func(n int, _ context.Context) error {
+			if n > 1 {
+				return lost(transport.Network)
+			}
+			return nil
+		}
+		c, _ := client(t, f, &device.Options{RetryPolicy: constant(10 * time.Second), OutageLimit: 35 * time.Second})
+		open(t, c)
+		time.Sleep(time.Hour)
+		f.last().kill <- lost(transport.Network)
+		start := time.Now()
+		time.Sleep(time.Minute)
+		require.Equal(t, device.RetryExpired, c.Status().Reason)
+		require.Equal(t, 30*time.Second, c.Status().Since.Sub(start))
+		require.Len(t, f.dialTimes(), 4)
+	})
+}
+
+// A policy that returns the longest duration makes the client wait that long, with or without
+// spread.
+func TestSpreadBearsAHugeDelay(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f := &fake{dial: func(n int, ctx context.Context) error {
+			if n > 100 {
+				<-ctx.Done()
+				return ctx.Err()
+			}
+			return lost(transport.Network)
+		}}
+		c, _ := client(t, f, &device.Options{RetryPolicy: constant(math.MaxInt64),
+			ReconnectSpread: time.Minute, Rand: func() uint64 { return 12345678 }})
+		require.NoError(t, c.Start())
+		time.Sleep(time.Second)
+		require.Len(t, f.dialTimes(), 1)
+	})
+}
+
+// A connection lost for a reason that would be terminal for a dial, and then made again, is not
+// closed because of the old error.
+func TestReopenedConnectionIsNotClosedForTheOldError(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f := &fake{}
+		c, _ := client(t, f, nil)
+		open(t, c)
+		f.last().kill <- lost(transport.Unauthorized) // the token expired
+		synctest.Wait()
+		time.Sleep(time.Hour)
+		require.Equal(t, device.Connected, c.Status().State)
+		require.NoError(t, c.Send(t.Context(), msg(1)))
+		require.Len(t, f.dialTimes(), 2)
+	})
+}
+
+// After an outage of any length the client reconnects within one capped delay, and no
+// queued message is lost.
+func TestReconnectsAfterALongOutage(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		back := time.Now().Add(72 * time.Hour)
+		f := &fake{}
+		f.dial = func(n int, _ context.Context) error {
+			if n > 1 && time.Now().Before(back) {
+				return lost(transport.Network)
+			}
+			return nil
+		}
+		c, _ := client(t, f, nil)
+		open(t, c)
+		f.last().kill <- lost(transport.Network)
+		var r device.Receipt
+		require.NoError(t, c.Enqueue(t.Context(), msg(1), &r))
+		require.NoError(t, r.Wait(t.Context()))
+		require.Less(t, time.Since(back), 10*time.Second)
+		require.Equal(t, 72*time.Hour, c.Stats().LongestOutage.Round(time.Minute))
+	})
+}
+
+// An attempt leaves no goroutine behind.
+func TestAttemptsLeaveNoGoroutines(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f := &fake{dial: func(n int, _ context.Context) error {
+			if n%2 == 0 {
+				return lost(transport.Network)
+			}
+			return nil
+		}}
+		c, _ := client(t, f, &device.Options{RetryPolicy: constant(time.Second)})
+		open(t, c)
+		synctest.Wait()
+		before := bounded.Goroutines()
+		for range 1000 {
+			f.last().kill <- lost(transport.Network)
+			time.Sleep(10 * time.Second)
+		}
+		synctest.Wait()
+		require.Equal(t, device.Connected, c.Status().State)
+		require.Less(t, bounded.Goroutines(), before+10, "a leak would be one for each of 2,000 attempts")
+		require.Equal(t, uint64(2001), c.Stats().Attempts)
+		require.Equal(t, uint64(1001), c.Stats().Connections)
 	})
 }

@@ -1,13 +1,15 @@
 package device_test
 
 import (
+	"context"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/stretchr/testify/require"
+
 	"github.com/hubline-iot/hubline/device"
 	"github.com/hubline-iot/hubline/transport"
-	"github.com/stretchr/testify/require"
 )
 
 // A session that supports it renews its token in place, repeatedly, without a disconnect.
@@ -66,4 +68,48 @@ func TestRenewalInPlaceThatFails(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A token that has expired by the device's clock, but not by the hub's, is not renewed again and
+// again.
+func TestAClockAheadMakesNoRenewalStorm(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f := &fake{expires: func() time.Time { return time.Now().Add(-10 * time.Minute) }}
+		f.dial = func(n int, ctx context.Context) error {
+			if n > 500 {
+				<-ctx.Done()
+				return ctx.Err()
+			}
+			time.Sleep(time.Second) // a dial takes a second
+			return nil
+		}
+		c, _ := client(t, f, nil)
+		require.NoError(t, c.Start())
+		time.Sleep(5 * time.Minute)
+		require.Less(t, len(f.dialTimes()), 20)
+	})
+}
+
+// A session that is being replaced ends as soon as no message is in flight.
+func TestARenewalEndsWithTheLastAnswer(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		expires := time.Now().Add(100 * time.Minute)
+		f := &fake{verdict: func(int, transport.Item) error { return errHold }, expires: func() time.Time { return expires }}
+		c, _ := client(t, f, &device.Options{RenewAt: 0.85, AckTimeout: time.Hour, Rand: func() uint64 { return 0 }})
+		open(t, c)
+		time.Sleep(85*time.Minute - 100*time.Millisecond)
+		require.NoError(t, c.Enqueue(t.Context(), msg(1), nil))
+		synctest.Wait()
+		require.Equal(t, 1, c.Stats().InFlight)
+		time.Sleep(200 * time.Millisecond) // the renewal is due, the message in flight
+		require.Len(t, f.dialTimes(), 1)
+		s := f.last()
+		s.cfg.Sink.Done(0, nil)
+		answered := time.Now()
+		synctest.Wait()
+		require.Zero(t, c.Stats().InFlight)
+		time.Sleep(time.Minute)
+		require.Len(t, f.dialTimes(), 2)
+		require.Zero(t, f.dialTimes()[1].Sub(answered), "replaced as soon as nothing is in flight")
+	})
 }

@@ -1,14 +1,18 @@
 package device_test
 
 import (
+	"context"
+	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/stretchr/testify/require"
+
 	"github.com/hubline-iot/hubline/device"
+	"github.com/hubline-iot/hubline/internal/operr"
 	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/transport"
-	"github.com/stretchr/testify/require"
 )
 
 // oneGate admits one message.
@@ -87,4 +91,83 @@ func TestAnOutcomeStaysUnknown(t *testing.T) {
 			require.NotErrorIs(t, err, transport.ErrOutcomeUnknown)
 		})
 	})
+}
+
+// The result of a message that the hub may have says so, whatever ends the message.
+func TestAnUnknownOutcomeIsReportedHoweverTheMessageEnds(t *testing.T) {
+	for _, how := range []string{"disconnected", "close", "expired"} {
+		t.Run(how, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				f := &fake{verdict: func(int, transport.Item) error { return errHold }}
+				f.dial = func(n int, _ context.Context) error {
+					if n > 1 {
+						return lost(transport.Network)
+					}
+					return nil
+				}
+				c, _ := client(t, f, nil)
+				open(t, c)
+				sent := make(chan error, 1)
+				m := msg(1)
+				if how == "expired" {
+					m.Expires = time.Now().Add(10 * time.Second)
+				}
+				go func() { sent <- c.Send(context.Background(), m) }()
+				synctest.Wait()
+				require.Len(t, f.received(), 1, "the hub has it")
+				switch how {
+				case "disconnected":
+					f.last().kill <- lost(transport.Forbidden)
+				case "close":
+					_ = c.Close()
+				case "expired":
+					f.last().kill <- lost(transport.Network)
+				}
+				require.ErrorIs(t, <-sent, transport.ErrOutcomeUnknown)
+			})
+		})
+	}
+}
+
+// A message that was in flight on a lost connection is not withdrawn, because the hub may have it.
+func TestASendThatWasInFlightBeforeIsUnknownNotWithdrawn(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f := &fake{verdict: func(int, transport.Item) error { return errHold }}
+		f.dial = func(n int, _ context.Context) error {
+			if n > 1 {
+				return lost(transport.Network)
+			}
+			return nil
+		}
+		c, _ := client(t, f, nil)
+		open(t, c)
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		time.AfterFunc(time.Second, func() { f.last().kill <- lost(transport.Network) })
+		require.ErrorIs(t, c.Send(ctx, msg(1)), transport.ErrOutcomeUnknown)
+		require.Equal(t, 1, c.Stats().Queued)
+	})
+}
+
+// A refusal with unknown outcome is remembered: a caller that gives up later learns that the hub
+// may have the message.
+func TestARefusalWithAnUnknownOutcome(t *testing.T) {
+	for _, unknown := range []bool{false, true} {
+		bubble(t, func(t *testing.T) {
+			f := &fake{verdict: func(int, transport.Item) error {
+				e := refused(transport.Throttled)
+				if unknown {
+					e = operr.OutcomeUnknown(e)
+				}
+				return e
+			}}
+			c, _ := client(t, f, nil)
+			open(t, c)
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second) // its retry is due after 10 s
+			defer cancel()
+			err := c.Send(ctx, msg(1))
+			require.ErrorIs(t, err, context.DeadlineExceeded)
+			require.Equal(t, unknown, errors.Is(err, transport.ErrOutcomeUnknown))
+		})
+	}
 }

@@ -7,12 +7,14 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
+	"weak"
 
 	"github.com/stretchr/testify/require"
 
@@ -433,5 +435,38 @@ func TestSyncEvery(t *testing.T) {
 		put(t, q, 0, 1)
 		require.NoError(t, q.Close())
 		require.Zero(t, q.Unsynced())
+	})
+}
+
+// Times outside the range of nanoseconds since 1970.
+func TestTimesFarFromNowAreKept(t *testing.T) {
+	for _, year := range []int{1, 1600, 1969, 2300, 9999} {
+		m := transport.Message{Expires: time.Date(year, 12, 31, 23, 59, 59, 999_999_999, time.UTC)}
+		var got transport.Message
+		require.NoError(t, outbox.ReadMessage(outbox.AppendMessage(nil, &m), &got))
+		require.True(t, got.Expires.Equal(m.Expires), "%v became %v", m.Expires, got.Expires)
+	}
+}
+
+// Messages that are done are released from memory.
+func TestMessagesThatAreDoneLeaveMemory(t *testing.T) {
+	bounded.Test(t, func(t *testing.T) {
+		hub := hubfixture.Open(t, nil, deviceID)
+		var body weak.Pointer[byte]
+		q := open(t, t.TempDir(), &outbox.Options{OnFailed: func(m *transport.Message, err error) {
+			body = weak.Make(&m.Body[0])
+		}})
+		require.NoError(t, q.Put(t.Context(), &transport.Message{Expires: time.Now().Add(time.Second),
+			Body: make([]byte, 100_000)}))
+		time.Sleep(time.Minute)
+		c := newClient(t, hub, nil)
+		stop := start(q, c)
+		require.NoError(t, q.Flush(t.Context()))
+		synctest.Wait() // Run handles the next one
+		runtime.GC()
+		require.Nil(t, body.Value())
+		require.Error(t, stop())
+		require.NoError(t, c.Close())
+		require.NoError(t, q.Close())
 	})
 }

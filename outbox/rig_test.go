@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -150,4 +151,22 @@ func ended(t testing.TB, q *outbox.Queue, c outbox.Client) error {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	return q.Run(ctx, c)
+}
+
+// onSync is a hook for fsyncs of segments.
+func onSync(f func() error) func(op) error {
+	return func(o op) error {
+		if o.name == "sync" && strings.HasSuffix(o.path, ".messages") {
+			return f()
+		}
+		return nil
+	}
+}
+
+// flushSoon is Flush with a time limit.
+func flushSoon(t testing.TB, q *outbox.Queue) error {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	return q.Flush(ctx)
 }

@@ -258,3 +258,15 @@ type panicking struct{}
 func (panicking) Enqueue(context.Context, *transport.Message, *device.Receipt) error {
 	panic("too bad")
 }
+
+func TestRunAfterClose(t *testing.T) {
+	bounded.Test(t, func(t *testing.T) {
+		q := open(t, t.TempDir(), nil)
+		require.NoError(t, q.Close())
+		ran := make(chan error, 1)
+		go func() { ran <- q.Run(t.Context(), nil) }()
+		synctest.Wait()
+		require.Len(t, ran, 1, "Run hangs")
+		require.ErrorIs(t, <-ran, transport.Closed)
+	})
+}

@@ -29,7 +29,7 @@ func init() {
 		{
 			File: "transport/http/session.go",
 			Old:  "time.AfterFunc(closeLimit, s.abort)",
-			New:  "time.AfterFunc(time.Hour, s.cut)",
+			New:  "time.AfterFunc(time.Hour, s.abort)",
 			Test: "./transport/http -run TestClose",
 		},
 		{

@@ -60,7 +60,7 @@ func (a *conn) knowsSomebody() bool {
 // permit checks whether the client may attach the link.
 func (a *conn) permit(l *hubLink) error {
 	h := a.hub
-	if err := a.gone(l.id); err != nil {
+	if err := a.c.Unreachable(l.id); err != nil {
 		return err
 	}
 	err := h.Known(l.id)

@@ -167,7 +167,7 @@ func (a *conn) putToken(l *hubLink, d amqp.Delivery) error {
 	id, tok, status, err := a.readToken(m)
 	h := a.hub
 	if status == 0 {
-		if err := a.gone(id); err != nil {
+		if err := a.c.Unreachable(id); err != nil {
 			return err
 		}
 		if err := a.barred(id); err != nil {

@@ -108,23 +108,14 @@ func (a *conn) close(e *wire.Error, cause error) {
 func (a *conn) Open(o *wire.Open) error {
 	h, c := a.hub, a.c
 	id := c.ID
-	if err := a.gone(id); err != nil {
+	if err := c.Unreachable(id); err != nil {
 		return err
 	}
 	if err := a.barred(id); err != nil {
 		return err
 	}
-	if in := h.Faults.Take(fault.DropConnect, id); in != nil {
-		h.Happened(in, c)
-		c.CloseFor(hub.FaultError(fault.DropConnect))
-		return hub.FaultError(fault.DropConnect)
-	}
-	if in := h.Faults.Take(fault.SwallowConnack, id); in != nil {
-		c.SetCause(hub.FaultError(fault.SwallowConnack))
-		c.Silence()
-		h.Happened(in, c)
-		c.Drain()
-		return hub.FaultError(fault.SwallowConnack)
+	if err := c.Unanswered(id); err != nil {
+		return err
 	}
 	if in := h.Faults.Take(fault.RefuseConnect, id); in != nil {
 		h.Happened(in, c)
@@ -139,24 +130,6 @@ func (a *conn) Open(o *wire.Open) error {
 	}
 	if !h.Knows(o.Hostname) {
 		return wire.Errorf("com.microsoft:iot-hub-not-found-error", "host name %q is not this hub", o.Hostname)
-	}
-	return nil
-}
-
-// gone applies the faults that make the hub unreachable. An error ends the connection.
-func (a *conn) gone(id hub.Identity) error {
-	h, c := a.hub, a.c
-	if in := h.Faults.InForce(fault.Absent, id); in != nil {
-		h.HappenedTo(in, c, id)
-		c.CutFor(hub.FaultError(fault.Absent))
-		return hub.FaultError(fault.Absent)
-	}
-	if in := h.Faults.InForce(fault.HalfOpen, id); in != nil {
-		if c.Silence() {
-			h.HappenedTo(in, c, id)
-		}
-		c.Drain()
-		return hub.FaultError(fault.HalfOpen)
 	}
 	return nil
 }

@@ -5,19 +5,35 @@ import "github.com/hubline-iot/hubline/testbroker/fault"
 // ConnectFaults applies the faults of a connect that need no answer of the protocol. An error ends
 // the connection.
 func (c *Conn) ConnectFaults(id Identity) error {
+	if err := c.Unreachable(id); err != nil {
+		return err
+	}
+	return c.Unanswered(id)
+}
+
+// Unreachable applies the faults that make the hub unreachable for an identity. An error ends the
+// connection.
+func (c *Conn) Unreachable(id Identity) error {
 	h := c.Hub
 	if in := h.Faults.InForce(fault.Absent, id); in != nil {
-		h.Happened(in, c)
+		h.HappenedTo(in, c, id)
 		c.CutFor(FaultError(fault.Absent))
 		return FaultError(fault.Absent)
 	}
 	if in := h.Faults.InForce(fault.HalfOpen, id); in != nil {
 		if c.Silence() {
-			h.Happened(in, c)
+			h.HappenedTo(in, c, id)
 		}
 		c.Drain()
 		return FaultError(fault.HalfOpen)
 	}
+	return nil
+}
+
+// Unanswered applies the faults that leave a connect without an answer. An error ends the
+// connection.
+func (c *Conn) Unanswered(id Identity) error {
+	h := c.Hub
 	if in := h.Faults.Take(fault.DropConnect, id); in != nil {
 		h.Happened(in, c)
 		c.CloseFor(FaultError(fault.DropConnect))

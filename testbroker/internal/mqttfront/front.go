@@ -136,17 +136,6 @@ func (c *client) begins(first byte) bool {
 	return c.tear != nil
 }
 
-// drain waits until the connection ends. Only the connection's goroutine calls it, and only when
-// the mode is not Open.
-func (c *client) drain() {
-	var p [512]byte
-	for {
-		if _, err := c.Read(p[:]); err != nil {
-			return
-		}
-	}
-}
-
 // Write sends packets. Together with a CONNACK or SUBACK it enables the session's filters: a client
 // that has the packet can rely on them, and gets nothing before it.
 func (c *client) Write(p []byte) (int, error) {

@@ -60,7 +60,7 @@ func (k *hook) OnPacketRead(cl *mochi.Client, pk packets.Packet) (packets.Packet
 		return pk, packets.ErrRejectPacket
 	}
 	if c.Mode.Load() != hub.Open {
-		c.drain() // the packet was read before the mode changed
+		c.Drain() // the packet was read before the mode changed
 		return pk, packets.ErrRejectPacket
 	}
 	var err error
@@ -234,7 +234,7 @@ func (f *Front) refuse(c *client, code byte, why error) error {
 	c.Write([]byte{packetConnack << 4, 2, 0, code})
 	c.CloseGracefully(why)
 	h.Event(event.Event{Kind: event.Refused, Code: code, Err: why}, c.Conn)
-	c.drain()
+	c.Drain()
 	return why
 }
 

@@ -14,29 +14,8 @@ var errThrottled = errors.New("too many messages wait for their PUBACK")
 // connectFaults applies the faults of a CONNECT. An error ends the connection.
 func (f *Front) connectFaults(c *client, id hub.Identity) error {
 	h := f.hub
-	if in := h.Faults.InForce(fault.Absent, id); in != nil {
-		h.Happened(in, c.Conn)
-		c.CutFor(hub.FaultError(fault.Absent))
-		return hub.FaultError(fault.Absent)
-	}
-	if in := h.Faults.InForce(fault.HalfOpen, id); in != nil {
-		if c.Silence() {
-			h.Happened(in, c.Conn)
-		}
-		c.drain()
-		return hub.FaultError(fault.HalfOpen)
-	}
-	if in := h.Faults.Take(fault.DropConnect, id); in != nil {
-		h.Happened(in, c.Conn)
-		c.CloseFor(hub.FaultError(fault.DropConnect))
-		return hub.FaultError(fault.DropConnect)
-	}
-	if in := h.Faults.Take(fault.SwallowConnack, id); in != nil {
-		c.SetCause(hub.FaultError(fault.SwallowConnack))
-		c.Silence()
-		h.Happened(in, c.Conn)
-		c.drain()
-		return hub.FaultError(fault.SwallowConnack)
+	if err := c.ConnectFaults(id); err != nil {
+		return err
 	}
 	if in := h.Faults.Take(fault.RefuseConnect, id); in != nil {
 		h.Happened(in, c.Conn)

@@ -1,0 +1,135 @@
+package device_test
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hubline-iot/hubline/device"
+	"github.com/hubline-iot/hubline/transport"
+)
+
+// All calls of Close return only when the client has ended.
+func TestASecondCloseWaitsForTheFirst(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		release := make(chan struct{})
+		f := &fake{dial: func(int, context.Context) error { <-release; return lost(transport.Network) }}
+		c, _ := client(t, f, &device.Options{CloseTimeout: 3 * time.Second, OnStatus: func(device.Status) { <-release }})
+		require.NoError(t, c.Start())
+		synctest.Wait()
+		first := make(chan error, 1)
+		go func() { first <- c.Close() }()
+		synctest.Wait()
+		require.NoError(t, c.Close())
+		synctest.Wait()
+		early := len(first) == 0
+		close(release)
+		require.False(t, early, "the second Close returned nil while the first was still at it")
+	})
+}
+
+// Close does not wait for a back-off or an attempt.
+func TestCloseEndsAWaitAtOnce(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f := &fake{dial: func(int, context.Context) error { return lost(transport.Network) }}
+		c, _ := client(t, f, &device.Options{RetryPolicy: constant(time.Hour)})
+		require.NoError(t, c.Start())
+		time.Sleep(time.Second)
+		start := time.Now()
+		require.NoError(t, c.Close())
+		require.Zero(t, time.Since(start))
+	})
+}
+
+// Close returns within its limit in every state, and no goroutine is left (the bubble
+// panics otherwise).
+func TestCloseIsPromptFromEveryState(t *testing.T) {
+	never := func(_ int, ctx context.Context) error { <-ctx.Done(); return ctx.Err() }
+	for _, tc := range []struct {
+		name  string
+		dial  func(int, context.Context) error
+		enter func(t *testing.T, c *device.Client, f *fake)
+	}{
+		{"new", nil, func(*testing.T, *device.Client, *fake) {}},
+		{"connecting", never, func(t *testing.T, c *device.Client, _ *fake) { require.NoError(t, c.Start()) }},
+		{"waiting", func(int, context.Context) error { return lost(transport.Network) },
+			func(t *testing.T, c *device.Client, _ *fake) { require.NoError(t, c.Start()) }},
+		{"connected", nil, func(t *testing.T, c *device.Client, f *fake) {
+			f.verdict = func(int, transport.Item) error { return errHold }
+			open(t, c)
+		}},
+		{"paused", nil, func(t *testing.T, c *device.Client, f *fake) {
+			f.verdict = func(int, transport.Item) error { return refused(transport.Throttled) }
+			open(t, c)
+		}},
+		{"disconnected", failing(lost(transport.NotFound)),
+			func(t *testing.T, c *device.Client, _ *fake) { require.Error(t, c.Open(t.Context())) }},
+		{"stuck in a write", nil, func(t *testing.T, c *device.Client, f *fake) {
+			open(t, c)
+			stuck := make(chan struct{})
+			f.last().stuck = stuck
+			require.NoError(t, c.Enqueue(t.Context(), msg(0), nil))
+			<-stuck
+		}},
+		{"open under way", never, func(t *testing.T, c *device.Client, _ *fake) {
+			opened := make(chan error, 1)
+			go func() { opened <- c.Open(context.Background()) }()
+			t.Cleanup(func() { require.ErrorIs(t, <-opened, transport.Closed) })
+		}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				f := &fake{dial: tc.dial}
+				c, w := client(t, f, nil)
+				tc.enter(t, c, f)
+				var r device.Receipt
+				require.NoError(t, c.Enqueue(t.Context(), msg(1), &r))
+				synctest.Wait()
+
+				start := time.Now()
+				require.NoError(t, c.Close())
+				require.Zero(t, time.Since(start))
+				require.ErrorIs(t, r.Wait(t.Context()), transport.Closed, "a message without a result is told so")
+				require.Equal(t, device.ClientClosed, c.Status().Reason)
+				require.Equal(t, device.ClientClosed, w.list()[len(w.list())-1].Reason,
+					"the last status is told before Close returns")
+
+				require.NoError(t, c.Close(), "again")
+				require.ErrorIs(t, c.Send(t.Context(), msg(2)), transport.Closed)
+				require.ErrorIs(t, c.Enqueue(t.Context(), msg(2), nil), transport.Closed)
+				require.ErrorIs(t, c.Open(t.Context()), transport.Closed)
+				require.ErrorIs(t, c.Start(), transport.Closed)
+				require.ErrorIs(t, c.Reconnect(), transport.Closed)
+				require.NoError(t, c.Flush(t.Context()))
+			})
+		})
+	}
+}
+
+// A transport or callback that does not end cannot delay Close beyond its limit.
+func TestCloseIsBoundedWhenTheTransportOrACallbackHangs(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		release := make(chan struct{})
+		f := &fake{dial: func(int, context.Context) error { <-release; return lost(transport.Network) }}
+		c, _ := client(t, f, &device.Options{CloseTimeout: 3 * time.Second})
+		require.NoError(t, c.Start())
+		synctest.Wait()
+		start := time.Now()
+		require.ErrorIs(t, c.Close(), transport.Timeout)
+		require.Equal(t, 3*time.Second, time.Since(start))
+		close(release)
+	})
+	bubble(t, func(t *testing.T) {
+		release := make(chan struct{})
+		c, _ := client(t, &fake{}, &device.Options{CloseTimeout: 3 * time.Second,
+			OnStatus: func(device.Status) { <-release }})
+		open(t, c)
+		start := time.Now()
+		require.ErrorIs(t, c.Close(), transport.Timeout)
+		require.Equal(t, 3*time.Second, time.Since(start))
+		close(release)
+	})
+}

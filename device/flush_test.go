@@ -1,0 +1,49 @@
+package device_test
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hubline-iot/hubline/transport"
+)
+
+// Flush waits only for earlier messages.
+func TestFlushIsNotHeldByLaterMessages(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f := &fake{verdict: func(_ int, it transport.Item) error {
+			if it.Msg.ID == "2" {
+				return errHold
+			}
+			time.Sleep(time.Second)
+			return nil
+		}}
+		c, _ := client(t, f, nil)
+		open(t, c)
+		require.NoError(t, c.Enqueue(t.Context(), msg(1), nil))
+		done := make(chan error, 1)
+		go func() { done <- c.Flush(t.Context()) }()
+		synctest.Wait()
+		require.NoError(t, c.Enqueue(t.Context(), msg(2), nil))
+		time.Sleep(2 * time.Second)
+		require.NotEmpty(t, done)
+	})
+}
+
+// A waiting Flush ends when the client becomes Disconnected.
+func TestFlushEndsWithDisconnected(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f := &fake{verdict: func(int, transport.Item) error { return errHold }}
+		c, _ := client(t, f, nil)
+		open(t, c)
+		require.NoError(t, c.Enqueue(t.Context(), msg(1), nil))
+		done := make(chan error, 1)
+		go func() { done <- c.Flush(t.Context()) }()
+		synctest.Wait()
+		f.last().kill <- lost(transport.Forbidden)
+		synctest.Wait()
+		require.ErrorIs(t, <-done, transport.Forbidden)
+	})
+}

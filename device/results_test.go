@@ -1,0 +1,243 @@
+package device_test
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"strconv"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hubline-iot/hubline/device"
+	"github.com/hubline-iot/hubline/transport"
+)
+
+// No Send blocks for ever. A silent hub is detected by the missing answer; the context or
+// OperationTimeout also ends it.
+func TestEverySendEnds(t *testing.T) {
+	t.Run("a silent peer is replaced after AckTimeout", func(t *testing.T) {
+		bubble(t, func(t *testing.T) {
+			f := &fake{verdict: func(conn int, _ transport.Item) error {
+				if conn == 1 {
+					return errHold
+				}
+				return nil
+			}}
+			c, w := client(t, f, &device.Options{AckTimeout: 20 * time.Second})
+			open(t, c)
+			time.Sleep(time.Minute)
+			start := time.Now()
+			require.NoError(t, c.Send(t.Context(), msg(1)))
+			require.Equal(t, 20*time.Second+100*ms, time.Since(start))
+			synctest.Wait()
+			require.ErrorIs(t, w.list()[2].Err, transport.Timeout)
+		})
+	})
+	t.Run("the session says how long answers take, unless the program does", func(t *testing.T) {
+		for _, row := range []struct{ option, session, want time.Duration }{
+			{0, 0, 30 * time.Second}, {0, 2 * time.Minute, 2 * time.Minute}, {0, time.Second, 30 * time.Second},
+			{20 * time.Second, 2 * time.Minute, 20 * time.Second}, {30 * time.Second, 2 * time.Minute, 30 * time.Second},
+			{time.Minute, time.Second, time.Minute},
+		} {
+			bubble(t, func(t *testing.T) {
+				f := &fake{ackTimeout: row.session, verdict: func(conn int, _ transport.Item) error {
+					if conn == 1 {
+						return errHold
+					}
+					return nil
+				}}
+				c, _ := client(t, f, &device.Options{AckTimeout: row.option})
+				open(t, c)
+				start := time.Now()
+				require.NoError(t, c.Send(t.Context(), msg(1)))
+				require.Equal(t, row.want+100*ms, time.Since(start), row)
+			})
+		}
+	})
+	t.Run("the oldest message counts, not the latest", func(t *testing.T) {
+		bubble(t, func(t *testing.T) {
+			f := &fake{verdict: func(conn int, it transport.Item) error {
+				if conn == 1 && it.Msg.ID == "1" {
+					return errHold
+				}
+				return nil
+			}}
+			c, _ := client(t, f, &device.Options{AckTimeout: 20 * time.Second})
+			open(t, c)
+			start := time.Now()
+			var r device.Receipt
+			require.NoError(t, c.Enqueue(t.Context(), msg(1), &r))
+			for range 15 {
+				time.Sleep(time.Second)
+				require.NoError(t, c.Send(t.Context(), msg(2)))
+			}
+			require.NoError(t, r.Wait(t.Context()))
+			require.Equal(t, 20*time.Second+100*ms, time.Since(start))
+		})
+	})
+}
+
+// A Send ends with its context, its time-out, or the client.
+func TestASendEndsWithItsContextItsTimeOutOrTheClient(t *testing.T) {
+	t.Run("context, message still queued: withdrawn", func(t *testing.T) {
+		bubble(t, func(t *testing.T) {
+			f := &fake{dial: func(int, context.Context) error { return lost(transport.Network) }}
+			c, _ := client(t, f, nil)
+			require.NoError(t, c.Start())
+			ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+			defer cancel()
+			err := c.Send(ctx, msg(1))
+			require.ErrorIs(t, err, transport.Cancelled)
+			require.ErrorIs(t, err, context.DeadlineExceeded)
+			require.NotErrorIs(t, err, transport.ErrOutcomeUnknown)
+			require.ErrorIs(t, err, transport.Network, "what stood in the way is told")
+			require.Zero(t, c.Stats().Queued)
+		})
+	})
+	t.Run("context, message in flight: unknown", func(t *testing.T) {
+		bubble(t, func(t *testing.T) {
+			f := &fake{verdict: func(int, transport.Item) error { return errHold }}
+			c, _ := client(t, f, nil)
+			open(t, c)
+			ctx, cancel := context.WithCancel(t.Context())
+			time.AfterFunc(time.Second, cancel)
+			err := c.Send(ctx, msg(1))
+			require.ErrorIs(t, err, transport.ErrOutcomeUnknown)
+			require.ErrorIs(t, err, context.Canceled)
+			require.Equal(t, 1, c.Stats().Queued)
+		})
+	})
+	t.Run("operation time-out", func(t *testing.T) {
+		bubble(t, func(t *testing.T) {
+			f := &fake{dial: func(int, context.Context) error { return lost(transport.Network) }}
+			c, _ := client(t, f, nil)
+			require.NoError(t, c.Start())
+			start := time.Now()
+			require.ErrorIs(t, c.Send(t.Context(), msg(1)), transport.Timeout)
+			require.Equal(t, 4*time.Minute, time.Since(start))
+		})
+	})
+	t.Run("a full outbox ends with the context", func(t *testing.T) {
+		bubble(t, func(t *testing.T) {
+			c, _ := client(t, &fake{}, &device.Options{MaxMessages: 1})
+			require.NoError(t, c.Enqueue(t.Context(), msg(1), nil))
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			defer cancel()
+			require.ErrorIs(t, c.Enqueue(ctx, msg(2), nil), transport.Cancelled)
+		})
+	})
+	t.Run("a client that was not opened says so", func(t *testing.T) {
+		bubble(t, func(t *testing.T) {
+			c, _ := client(t, &fake{}, nil)
+			require.ErrorIs(t, c.Send(t.Context(), msg(1)), transport.Closed)
+		})
+	})
+	t.Run("a Send under way when the client gives up", func(t *testing.T) {
+		bubble(t, func(t *testing.T) {
+			f := &fake{verdict: func(int, transport.Item) error { return errHold }}
+			c, _ := client(t, f, nil)
+			open(t, c)
+			sent := make(chan error, 1)
+			go func() { sent <- c.Send(t.Context(), msg(1)) }()
+			synctest.Wait()
+			f.last().kill <- lost(transport.Forbidden)
+			require.ErrorIs(t, <-sent, transport.Forbidden)
+		})
+	})
+}
+
+// Each accepted message gets exactly one result, whatever happens. A second result would
+// block the sender of the result for ever, a missing one the waiter; both show as a stalled bubble.
+func TestEachMessageGetsExactlyOneResult(t *testing.T) {
+	for seed := range uint64(60) {
+		t.Run(strconv.FormatUint(seed, 10), func(t *testing.T) {
+			bubble(t, func(t *testing.T) { oneResultEach(t, seed) })
+		})
+	}
+}
+
+func oneResultEach(t *testing.T, seed uint64) {
+	rnd := rand.New(rand.NewPCG(seed, 9))
+	draw := rand.New(rand.NewPCG(seed, 10)) // for the session's goroutine
+	f := &fake{dial: func(n int, _ context.Context) error {
+		if n%3 == 0 {
+			return lost(transport.Network)
+		}
+		return nil
+	}}
+	f.verdict = func(int, transport.Item) error {
+		switch draw.IntN(10) {
+		case 0:
+			return errHold
+		case 1:
+			return refused(transport.Unavailable)
+		case 2:
+			return refused(transport.Invalid)
+		}
+		return nil
+	}
+	o := &device.Options{
+		RetryPolicy: constant(time.Second), Window: 1 + rnd.IntN(20), MaxMessages: 20 + rnd.IntN(100),
+		AckTimeout: 5 * time.Second,
+		Overflow:   device.Overflow(rnd.IntN(4)),
+	}
+	c, _ := client(t, f, o)
+	open(t, c)
+
+	const n = 400
+	var rs [n]device.Receipt
+	accepted := 0
+	var taken [n]bool
+	for i := range rs {
+		m := msg(i)
+		if rnd.IntN(4) == 0 {
+			m.Expires = time.Now().Add(time.Duration(rnd.IntN(10_000)) * ms)
+		}
+		err := c.Enqueue(t.Context(), m, &rs[i])
+		if err == nil {
+			accepted++
+			taken[i] = true
+		} else {
+			require.True(t, errors.Is(err, transport.Dropped) || errors.Is(err, transport.Expired), "%v", err)
+		}
+		switch rnd.IntN(40) {
+		case 0:
+			time.Sleep(time.Duration(rnd.IntN(3000)) * ms)
+		case 1:
+			if c.Status().State == device.Connected {
+				select {
+				case f.last().kill <- lost(transport.Network):
+				default:
+				}
+			}
+		case 2:
+			require.NoError(t, c.Reconnect())
+		}
+	}
+	if rnd.IntN(2) == 0 {
+		require.NoError(t, c.Flush(t.Context()))
+		require.Zero(t, c.Stats().Queued)
+	} else {
+		require.NoError(t, c.Close())
+	}
+	acked, other := 0, 0
+	for i := range rs {
+		if !taken[i] {
+			continue
+		}
+		if err := rs[i].Wait(t.Context()); err == nil {
+			acked++
+		} else {
+			other++
+		}
+		require.ErrorIs(t, rs[i].Wait(t.Context()), transport.Invalid, "one result, no second")
+	}
+	require.Equal(t, accepted, acked+other)
+	s := c.Stats()
+	require.Equal(t, uint64(accepted), s.Accepted)
+	require.Equal(t, uint64(acked), s.Acknowledged)
+	require.Equal(t, uint64(other), s.Refused+s.Expired+s.Dropped+s.Cancelled, "%+v", s)
+}

@@ -1,0 +1,110 @@
+package outbox_test
+
+import (
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hubline-iot/hubline/internal/bounded"
+	"github.com/hubline-iot/hubline/outbox"
+	"github.com/hubline-iot/hubline/transport"
+)
+
+// The system reports a failed write to disk once: of two concurrent fsyncs of a file only one
+// returns the error. So sealing a full segment waits for the running fsync.
+func TestAFailingFsyncOfASegmentThatIsFull(t *testing.T) {
+	bounded.Test(t, func(t *testing.T) {
+		d := newDisk()
+		q := openOn(t, d, &outbox.Options{MaxBytes: 1 << 20})
+		release := make(chan struct{})
+		var calls atomic.Int32
+		d.on(onSync(func() error {
+			if calls.Add(1) == 1 {
+				<-release
+				return syscall.EIO
+			}
+			return nil
+		}))
+		first, second := make(chan error, 1), make(chan error, 1)
+		body := make([]byte, 100_000)
+		go func() { first <- q.Put(t.Context(), &transport.Message{Body: body}) }()
+		synctest.Wait()
+		go func() { second <- q.Put(t.Context(), &transport.Message{Body: body}) }()
+		synctest.Wait()
+		close(release)
+		require.ErrorIs(t, <-first, syscall.EIO)
+		require.NoError(t, <-second)
+		require.NoError(t, q.Close())
+	})
+}
+
+// The same for Close.
+func TestAFailingFsyncDuringClose(t *testing.T) {
+	bounded.Test(t, func(t *testing.T) {
+		d := newDisk()
+		q := openOn(t, d, nil)
+		var calls atomic.Int32
+		d.on(onSync(func() error {
+			n := calls.Add(1)
+			time.Sleep(time.Second)
+			if n == 2 {
+				return syscall.EIO
+			}
+			return nil
+		}))
+		first, second := make(chan error, 1), make(chan error, 1)
+		go func() { first <- q.Put(t.Context(), numbered(1)) }()
+		synctest.Wait()
+		go func() { second <- q.Put(t.Context(), numbered(2)) }()
+		synctest.Wait()
+		_ = q.Close()
+		require.NoError(t, <-first)
+		require.ErrorIs(t, <-second, syscall.EIO)
+	})
+}
+
+// Messages put during an fsync that takes longer than SyncEvery get an fsync too.
+func TestSyncEveryOnASlowDisk(t *testing.T) {
+	bounded.Test(t, func(t *testing.T) {
+		d := newDisk()
+		q := openOn(t, d, &outbox.Options{SyncEvery: time.Second, CloseTimeout: time.Minute})
+		d.on(onSync(func() error { time.Sleep(5 * time.Second); return nil }))
+		put(t, q, 0, 1)
+		time.Sleep(1500 * time.Millisecond)
+		put(t, q, 1, 2)
+		time.Sleep(time.Minute)
+		require.Zero(t, q.Unsynced())
+		require.NoError(t, q.Close())
+	})
+}
+
+// With SyncEvery a failed fsync cannot be reported by Put.
+func TestSyncEveryOnAFailingDisk(t *testing.T) {
+	bounded.Test(t, func(t *testing.T) {
+		d := newDisk()
+		q := openOn(t, d, &outbox.Options{SyncEvery: time.Second})
+		d.on(onSync(func() error { return syscall.EIO }))
+		put(t, q, 0, 1)
+		time.Sleep(time.Minute)
+		put(t, q, 1, 2)
+		require.ErrorIs(t, q.Close(), syscall.EIO)
+		require.EqualValues(t, 2, q.Stats().SyncErrors)
+	})
+}
+
+// Close returns the error of an fsync that failed in the background, which no Put could return.
+func TestCloseReportsAFailedFsync(t *testing.T) {
+	bounded.Test(t, func(t *testing.T) {
+		d := newDisk()
+		q := openOn(t, d, &outbox.Options{SyncEvery: time.Second})
+		d.on(onSync(func() error { return syscall.EIO }))
+		put(t, q, 0, 1)
+		time.Sleep(time.Minute)
+		require.EqualValues(t, 1, q.Stats().SyncErrors)
+		require.ErrorIs(t, q.Close(), syscall.EIO)
+	})
+}
