@@ -5,7 +5,6 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
-	"errors"
 	"fmt"
 	"net"
 	"slices"
@@ -59,8 +58,8 @@ type DPSOptions struct {
 	AMQP AMQPOptions
 	// Keep, if positive, is how many requests the log keeps, the newest. Default: all.
 	Keep int
-	// Seed, unless zero, makes the certificate authority and the draws of faults repeatable. Clients
-	// that trust a hub trust a service with the same seed.
+	// Seed, unless zero, makes the certificate authority, the keys of enrollments and the draws of
+	// faults repeatable. Clients that trust a hub trust a service with the same seed.
 	Seed uint64
 	// OnEvent is called with every event of connections and faults: see [Options.OnEvent].
 	OnEvent func(event.Event)
@@ -78,6 +77,9 @@ type DPS struct {
 func NewDPS(o *DPSOptions) (*DPS, error) {
 	if o == nil {
 		o = &DPSOptions{}
+	}
+	if err := hub.CheckHost(cmp.Or(o.HostName, DefaultDPSHostName)); err != nil {
+		return nil, fmt.Errorf("testbroker: DPSOptions.HostName: %w; give letters, digits, dots and dashes", err)
 	}
 	network, err := hub.New(&hub.Options{
 		HostName: cmp.Or(o.HostName, DefaultDPSHostName), Now: o.Now, HTTP: hub.HTTPOptions(o.HTTP),
@@ -158,14 +160,14 @@ func (d *DPS) AddPolicy(name string) (hubdata.Policy, error) {
 	return d.net.AddPolicy(name, hubdata.AllRights)
 }
 
-// Link adds hubs to which devices can be assigned. Their names must differ.
+// Link adds hubs to which devices can be assigned: all of them, or none if there is an error. Their
+// names must differ.
 func (d *DPS) Link(hubs ...*Hub) error {
-	var all []*hub.Hub
-	for _, h := range hubs {
-		if h == nil {
-			return errors.New("testbroker: link: nil hub")
+	all := make([]*hub.Hub, len(hubs))
+	for i, h := range hubs {
+		if h != nil {
+			all[i] = h.hub
 		}
-		all = append(all, h.hub)
 	}
 	return d.dps.Link(all...)
 }
@@ -210,7 +212,7 @@ func (d *DPS) Registrations() []dpsdata.Registration { return d.dps.Registration
 
 // DeleteRegistration removes the record of a registration, as if the device had never registered.
 // The device stays at its hub.
-func (d *DPS) DeleteRegistration(id string) error { return d.dps.DeleteRegistration(id) }
+func (d *DPS) DeleteRegistration(id string) error { return d.dps.DeleteRegistration(id, "*") }
 
 // Requests returns a copy of the log of requests, in the order of their answers.
 func (d *DPS) Requests() []dpsdata.Request { return d.dps.Requests() }

@@ -6,6 +6,7 @@ import (
 	"encoding/pem"
 	"fmt"
 	"net/url"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -126,29 +127,166 @@ func TestGroupsOfABackEnd(t *testing.T) {
 	})
 }
 
+func TestBulkEnrollments(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, _ := newDPS(t, nil, "hub-a.example.test")
+		p := dpsBackEnd(t, d)
+		type failure struct {
+			RegistrationID, EnrollmentGroupID string
+			ErrorCode                         int
+			ErrorStatus                       string
+		}
+		run := func(path, body string) (failed []failure) {
+			t.Helper()
+			r, _ := p.ask(200, "POST", path, body)
+			var result struct {
+				IsSuccessful bool
+				Errors       []failure
+			}
+			require.NoError(t, json.Unmarshal([]byte(r.body), &result), r.body)
+			require.Contains(t, r.body, `"errors":[`, "a list, even if it is empty")
+			require.Equal(t, len(result.Errors) == 0, result.IsSuccessful)
+			return result.Errors
+		}
+		one := func(id, more string) string {
+			return `{"registrationId":"` + id + `","attestation":{"type":"symmetricKey"}` + more + `}`
+		}
+		require.Empty(t, run("/enrollments/", `{"mode":"create","enrollments":[`+one("reg-1", "")+","+one("reg-2", "")+`]}`))
+		before, err := d.Enrollment("reg-1")
+		require.NoError(t, err)
+		failed := run("/enrollments", `{"mode":"create","enrollments":[`+one("reg-2", "")+","+one("reg-3", "")+`]}`)
+		require.Len(t, failed, 1)
+		require.Equal(t, "reg-2", failed[0].RegistrationID)
+		require.Equal(t, 409000, failed[0].ErrorCode)
+		require.Len(t, d.Enrollments(), 3, "the others are enrolled")
+
+		disabled := `,"provisioningStatus":"disabled"`
+		failed = run("/enrollments/", `{"mode":"update","enrollments":[`+one("reg-1", disabled)+","+one("reg-9", "")+`]}`)
+		require.Len(t, failed, 1)
+		require.Equal(t, 404201, failed[0].ErrorCode)
+		after, err := d.Enrollment("reg-1")
+		require.NoError(t, err)
+		require.True(t, after.Disabled)
+		require.Equal(t, before.PrimaryKey, after.PrimaryKey)
+		_, got := p.ask(200, "GET", "/enrollments/reg-1", "")
+		etag := fmt.Sprintf(`,"etag":%q`, got["etag"])
+		require.Empty(t, run("/enrollments/", `{"mode":"updateIfMatchETag","enrollments":[`+one("reg-1", etag)+`]}`))
+		failed = run("/enrollments/", `{"mode":"updateIfMatchETag","enrollments":[`+one("reg-1", etag)+","+one("reg-2", "")+
+			`]}`)
+		require.Len(t, failed, 2)
+		require.Equal(t, 412000, failed[0].ErrorCode)
+		require.Equal(t, 412000, failed[1].ErrorCode)
+
+		group := func(mode string) string {
+			return `{"mode":"` + mode +
+				`","enrollmentGroups":[{"enrollmentGroupId":"grp-1","attestation":{"type":"symmetricKey"}}]}`
+		}
+		require.Empty(t, run("/enrollmentGroups", group("create")))
+		failed = run("/enrollmentGroups", group("create"))
+		require.Equal(t, "grp-1", failed[0].EnrollmentGroupID)
+		failed = run("/enrollments/",
+			`{"mode":"delete","enrollments":[{"registrationId":"reg-1"},{"registrationId":"grp-1"}]}`)
+		require.Len(t, failed, 1)
+		require.Equal(t, "grp-1", failed[0].RegistrationID, "a group is no individual enrollment")
+		require.Empty(t, run("/enrollmentGroups", group("delete")))
+		require.Len(t, d.Enrollments(), 2)
+
+		failed = run("/enrollments/", `{"mode":"create","enrollments":[{"registrationId":"reg-4"}]}`)
+		require.Contains(t, failed[0].ErrorStatus, "attestation is missing")
+		many := strings.TrimSuffix(strings.Repeat(one("reg-1", "")+",", 11), ",")
+		for body, want := range map[string]string{
+			"{": "body", `{"mode":"create"}`: "enrollments", `{"mode":"create","enrollments":[` + many + `]}`: "11",
+			`{"mode":"upsert","enrollments":[` + one("reg-4", "") + `]}`: "updateIfMatchETag",
+		} {
+			_, got := p.ask(400, "POST", "/enrollments/", body)
+			require.Contains(t, got["message"], want)
+		}
+	})
+}
+
+func TestStatesOfRegistrationsForABackEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, _ := newDPS(t, &testbroker.DPSOptions{Polls: -1}, "hub-a.example.test")
+		e := enroll(t, d, dpsdata.Enrollment{ID: "reg-1"})
+		p := dpsBackEnd(t, d)
+		_, got := p.ask(200, "GET", "/enrollments/reg-1", "")
+		require.NotContains(t, got, "registrationState")
+		p.ask(404, "GET", "/registrations/reg-1", "")
+		device := overDPS(t, d)
+		device.token = dpsToken(d, "reg-1", e.PrimaryKey)
+		device.register("reg-1", "")
+		_, first := p.ask(200, "GET", "/registrations/reg-1", "")
+		_, got = p.ask(200, "GET", "/enrollments/reg-1", "")
+		require.Equal(t, first, got["registrationState"])
+		device.register("reg-1", "")
+		_, second := p.ask(200, "GET", "/registrations/reg-1", "")
+		require.NotEqual(t, first["etag"], second["etag"], "another registration")
+		p.ask(412, "DELETE", "/registrations/reg-1", "", "If-Match", first["etag"].(string))
+		p.ask(204, "DELETE", "/registrations/reg-1", "", "If-Match", second["etag"].(string))
+		p.ask(404, "DELETE", "/registrations/reg-1", "")
+	})
+}
+
+func TestABackEndKeepsTheAllocationThatItCannotSay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, _ := newDPS(t, nil, "hub-a.example.test")
+		p := dpsBackEnd(t, d)
+		enroll(t, d, dpsdata.Enrollment{ID: "turns", Allocation: dpsdata.RoundRobin})
+		enroll(t, d, dpsdata.Enrollment{
+			ID: "asked", Allocation: dpsdata.Custom,
+			Allocate: func(dpsdata.AllocationRequest) (dpsdata.AllocationResult, error) {
+				return dpsdata.AllocationResult{Hub: "hub-a.example.test"}, nil
+			},
+		})
+		for id, want := range map[string]dpsdata.Allocation{"turns": dpsdata.RoundRobin, "asked": dpsdata.Custom} {
+			r, _ := p.ask(200, "GET", "/enrollments/"+id, "")
+			p.ask(200, "PUT", "/enrollments/"+id, r.body, "If-Match", "*")
+			e, err := d.Enrollment(id)
+			require.NoError(t, err)
+			require.Equal(t, want, e.Allocation)
+			require.Equal(t, want == dpsdata.Custom, e.Allocate != nil)
+		}
+	})
+}
+
 func TestRefusedBackEndsOfTheDPS(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, _ := newDPS(t, nil, "hub-a.example.test")
 		p := dpsBackEnd(t, d)
-		for name, body := range map[string]string{
-			"not JSON":       "{",
-			"another id":     `{"registrationId":"reg-2","attestation":{"type":"symmetricKey"}}`,
-			"no attestation": `{"registrationId":"reg-1"}`,
-			"tpm":            `{"registrationId":"reg-1","attestation":{"type":"tpm"}}`,
-			"bad key": `{"registrationId":"reg-1","attestation":{"type":"symmetricKey",
-				"symmetricKey":{"primaryKey":"x"}}}`,
-			"bad status": `{"registrationId":"reg-1","attestation":{"type":"symmetricKey"},"provisioningStatus":"on"}`,
-			"webhook":    `{"registrationId":"reg-1","attestation":{"type":"symmetricKey"},"allocationPolicy":"custom"}`,
-			"bad certificate": `{"registrationId":"reg-1","attestation":{"type":"x509",
+		for name, c := range map[string]struct{ body, want string }{
+			"not JSON": {"{", "body"},
+			"another id": {`{"registrationId":"reg-2","attestation":{"type":"symmetricKey"}}`,
+				`registrationId is "reg-2"`},
+			"no id":            {`{"attestation":{"type":"symmetricKey"}}`, "registrationId is missing"},
+			"no attestation":   {`{"registrationId":"reg-1"}`, "attestation is missing"},
+			"unknown proof":    {`{"registrationId":"reg-1","attestation":{"type":"none"}}`, `attestation.type "none"`},
+			"x509 without any": {`{"registrationId":"reg-1","attestation":{"type":"x509"}}`, "attestation.x509 is missing"},
+			"bad key": {`{"registrationId":"reg-1","attestation":{"type":"symmetricKey",
+				"symmetricKey":{"primaryKey":"x","secondaryKey":"x"}}}`, "attestation.symmetricKey.primaryKey"},
+			"one key": {`{"registrationId":"reg-1","attestation":{"type":"symmetricKey",
+				"symmetricKey":{"primaryKey":"MDEyMzQ1Njc4OWFiY2RlZg=="}}}`, "attestation.symmetricKey.secondaryKey"},
+			"bad status": {`{"registrationId":"reg-1","attestation":{"type":"symmetricKey"},"provisioningStatus":"on"}`,
+				`provisioningStatus "on"`},
+			"bad allocation": {`{"registrationId":"reg-1","attestation":{"type":"symmetricKey"},"allocationPolicy":"x"}`,
+				`allocationPolicy "x"`},
+			"webhook": {`{"registrationId":"reg-1","attestation":{"type":"symmetricKey"},"allocationPolicy":"custom"}`,
+				"allocationPolicy"},
+			"bad device": {`{"registrationId":"reg-1","attestation":{"type":"symmetricKey"},"deviceId":"a b"}`, "deviceId"},
+			"bad twin": {`{"registrationId":"reg-1","attestation":{"type":"symmetricKey"},"initialTwin":{"tags":[]}}`,
+				"initialTwin.tags"},
+			"bad certificate": {`{"registrationId":"reg-1","attestation":{"type":"x509",
 				"x509":{"clientCertificates":{"primary":{"certificate":"x"}}}}}`,
-			"no certificate": `{"registrationId":"reg-1","attestation":{"type":"x509","x509":{}}}`,
+				"attestation.x509.clientCertificates.primary.certificate"},
+			"no certificate": {`{"registrationId":"reg-1","attestation":{"type":"x509","x509":{}}}`, "attestation.x509"},
 		} {
-			r, got := p.ask(400, "PUT", "/enrollments/reg-1", body)
-			require.NotEmpty(t, got["message"], "%s: %s", name, r.body)
+			_, got := p.ask(400, "PUT", "/enrollments/reg-1", c.body)
+			require.Contains(t, got["message"], c.want, name)
 		}
 		require.Empty(t, d.Enrollments())
 		p.ask(400, "POST", "/enrollments/query", "", "x-ms-continuation", "x")
-		require.Equal(t, 400, p.do("GET", "/enrollments/reg-1?api-version=1", "").StatusCode)
+		r := p.do("GET", "/enrollments/reg-1?api-version=1", "")
+		require.Equal(t, 400, r.StatusCode)
+		require.Contains(t, r.body, "2021-10-01", "the error has versions that work")
 		good := p.token
 		p.token = ""
 		p.ask(401, "GET", "/enrollments/reg-1", "")
@@ -162,4 +300,82 @@ func TestRefusedBackEndsOfTheDPS(t *testing.T) {
 
 func pemOf(cert *x509.Certificate) []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: cert.Raw})
+}
+
+func TestErrorsOfEnrollNameTheField(t *testing.T) {
+	d, _ := newDPS(t, nil, "hub-a.example.test")
+	key := dpsdata.DeriveKey("", "x")
+	root, leaf := testbroker.NewCertAuthority("root").Cert(), testbroker.NewClientCert("x", time.Time{}, time.Time{}).Leaf
+	certs := []*x509.Certificate{root}
+	allocate := func(dpsdata.AllocationRequest) (dpsdata.AllocationResult, error) {
+		return dpsdata.AllocationResult{}, nil
+	}
+	for field, e := range map[string]dpsdata.Enrollment{
+		"ID: ":              {ID: "a b"},
+		"ID: registration":  {},
+		"PrimaryKey: ":      {ID: "a", PrimaryKey: "c2hvcnQ=", SecondaryKey: key},
+		"PrimaryKey: it is": {ID: "a", SecondaryKey: key},
+		"SecondaryKey: it":  {ID: "a", PrimaryKey: key},
+		"SecondaryKey: a":   {ID: "a", PrimaryKey: key, SecondaryKey: "c2hvcnQ="},
+		"PrimaryKey: there": {ID: "a", PrimaryKey: key, Certificates: certs},
+		"Certificates[0]: ": {ID: "a", Group: true, Certificates: []*x509.Certificate{leaf}},
+		"Certificates[1]: ": {ID: "a", Certificates: append(certs, nil)},
+		"DeviceID: a group": {ID: "a", Group: true, DeviceID: "b"},
+		"DeviceID: device":  {ID: "a", DeviceID: "a b"},
+		"Hubs[1]: ":         {ID: "a", Hubs: []string{"hub-a.example.test", ""}},
+		"Allocation: ":      {ID: "a", Allocation: 9},
+		"Reprovision: ":     {ID: "a", Reprovision: 9},
+		"Allocate: it is":   {ID: "a", Allocation: dpsdata.Custom},
+		"Allocate: nothing": {ID: "a", Allocate: allocate},
+		"Tags: ":            {ID: "a", Tags: "[]"},
+		"Desired: ":         {ID: "a", Desired: "{"},
+	} {
+		_, err := d.Enroll(e)
+		require.ErrorContains(t, err, ": "+field)
+		require.Contains(t, err.Error(), "; ", "the error says what to do")
+		require.NotContains(t, err.Error(), key)
+	}
+	require.Empty(t, d.Enrollments())
+	enroll(t, d, dpsdata.Enrollment{ID: "a"})
+	require.ErrorContains(t, d.Change("a",
+		func(e *dpsdata.Enrollment) { e.PrimaryKey = "" }), "change enrollment a: PrimaryKey: ")
+	for n := range 100 {
+		enroll(t, d, dpsdata.Enrollment{ID: fmt.Sprint("grp-", n), Group: true})
+	}
+	_, err := d.Enroll(dpsdata.Enrollment{ID: "one-more", Group: true})
+	require.ErrorContains(t, err, "enrollment group one-more: there are 100 groups already")
+}
+
+func TestErrorsOfLinkNameTheHub(t *testing.T) {
+	d, hubs := newDPS(t, nil, "hub-a.example.test")
+	other, err := testbroker.New(&testbroker.Options{HostName: "hub-b.example.test"})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, other.Close()) })
+	require.ErrorContains(t, d.Link(other, nil), "hub 2 of 2 is nil")
+	require.ErrorContains(t, d.Link(other, hubs["hub-a.example.test"]), "hub-a.example.test is linked already")
+	require.ErrorContains(t, d.Link(other, other), "hub-b.example.test is linked already")
+	require.ErrorContains(t, d.Unlink("hub-b.example.test"), "there are: hub-a.example.test",
+		"a failed Link links nothing")
+	require.NoError(t, d.Unlink("HUB-A.example.test"))
+	require.ErrorContains(t, d.Unlink("hub-a.example.test"), "there are: none")
+	_, err = testbroker.NewDPS(&testbroker.DPSOptions{IDScope: "a b"})
+	require.ErrorContains(t, err, "DPSOptions.IDScope")
+	_, err = testbroker.NewDPS(&testbroker.DPSOptions{HostName: "a b"})
+	require.ErrorContains(t, err, "DPSOptions.HostName")
+}
+
+func TestARegistrationWithoutAHubNamesThem(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, _ := newDPS(t, &testbroker.DPSOptions{Polls: -1}, "hub-a.example.test")
+		e := enroll(t, d, dpsdata.Enrollment{ID: "reg-1", Hubs: []string{"hub-b.example.test"}})
+		p := overDPS(t, d)
+		p.token = dpsToken(d, "reg-1", e.PrimaryKey)
+		a := p.register("reg-1", "")
+		require.Equal(t, 400208, a.State.ErrorCode)
+		require.Contains(t, a.State.ErrorMessage,
+			"enrollment reg-1 is for hub-b.example.test; linked are: hub-a.example.test")
+		require.NoError(t, d.Unlink("hub-a.example.test"))
+		require.NoError(t, d.Move("reg-1"))
+		require.Contains(t, p.register("reg-1", "").State.ErrorMessage, "none is linked")
+	})
 }

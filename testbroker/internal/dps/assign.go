@@ -48,8 +48,12 @@ func (s *Service) assign(rec *record, c *Client, m *match, payload json.RawMessa
 	}
 	s.mu.Lock()
 	rec.data = reg
+	rec.changes++
+	etag := etagOf(rec.changes)
 	s.mu.Unlock()
-	return s.stateOf(reg, m, chain)
+	d := s.stateOf(reg, m, chain)
+	d.ETag = etag
+	return d
 }
 
 // place chooses the hub and brings the device there.
@@ -154,6 +158,17 @@ func (s *Service) candidates(e dpsdata.Enrollment) []*hub.Hub {
 	return all
 }
 
+// noHub says why an enrollment has no hub to choose from.
+func (s *Service) noHub(e dpsdata.Enrollment) *Error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(e.Hubs) == 0 {
+		return Errorf(codeNoHub, "no hub to choose from: none is linked")
+	}
+	return Errorf(codeNoHub, "no hub to choose from: %s is for %s; linked are: %s", e, strings.Join(e.Hubs, ", "),
+		names(s.hubs))
+}
+
 // choose applies the allocation of an enrollment.
 func (s *Service) choose(reg *dpsdata.Registration, m *match, payload json.RawMessage) (choice, *Error) {
 	chosen := choice{tags: m.data.Tags, desired: m.data.Desired}
@@ -164,7 +179,7 @@ func (s *Service) choose(reg *dpsdata.Registration, m *match, payload json.RawMe
 	}
 	all := s.candidates(m.data)
 	if len(all) == 0 {
-		return choice{}, Errorf(codeNoHub, "no linked hub to choose from")
+		return choice{}, s.noHub(m.data)
 	}
 	switch m.data.Allocation {
 	case dpsdata.Fixed:

@@ -3,7 +3,6 @@ package dps
 import (
 	"crypto/rand"
 	"encoding/base64"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -28,11 +27,11 @@ type enrollment struct {
 // Enroll adds an enrollment and returns it with its keys.
 func (s *Service) Enroll(e dpsdata.Enrollment) (dpsdata.Enrollment, error) {
 	if len(e.Certificates) == 0 && e.PrimaryKey == "" && e.SecondaryKey == "" {
-		e.PrimaryKey, e.SecondaryKey = newKey(), newKey()
+		e.PrimaryKey, e.SecondaryKey = s.newKeys(e.ID)
 	}
 	e = cloneEnrollment(e)
 	if err := checkEnrollment(e); err != nil {
-		return dpsdata.Enrollment{}, fmt.Errorf("testbroker: %s: %w", e, err)
+		return dpsdata.Enrollment{}, fmt.Errorf("testbroker: enroll %s: %w", e, err)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -43,7 +42,8 @@ func (s *Service) Enroll(e dpsdata.Enrollment) (dpsdata.Enrollment, error) {
 	entry := &enrollment{data: e, created: now, updated: now}
 	if e.Group {
 		if len(s.groups) >= maxGroups {
-			return dpsdata.Enrollment{}, fmt.Errorf("testbroker: more than %d groups", maxGroups)
+			return dpsdata.Enrollment{}, fmt.Errorf("testbroker: enroll %s: there are %d groups already; delete one", e,
+				maxGroups)
 		}
 		s.groups = append(s.groups, entry)
 	}
@@ -51,10 +51,15 @@ func (s *Service) Enroll(e dpsdata.Enrollment) (dpsdata.Enrollment, error) {
 	return cloneEnrollment(e), nil
 }
 
-func newKey() string {
-	var b [64]byte
+// newKeys returns keys as long as those of the real service, unless a seed makes shorter ones.
+func (s *Service) newKeys(id string) (primary, secondary string) {
+	if s.Net.Seed != 0 {
+		keys := s.Net.NewKeys("enrollment " + fold(id))
+		return keys.Primary, keys.Secondary
+	}
+	var b [128]byte
 	rand.Read(b[:]) // never fails
-	return base64.StdEncoding.EncodeToString(b[:])
+	return base64.StdEncoding.EncodeToString(b[:64]), base64.StdEncoding.EncodeToString(b[64:])
 }
 
 func cloneEnrollment(e dpsdata.Enrollment) dpsdata.Enrollment {
@@ -62,44 +67,83 @@ func cloneEnrollment(e dpsdata.Enrollment) dpsdata.Enrollment {
 	return e
 }
 
+// A FieldError says which field of an enrollment cannot work, and what to give instead.
+type FieldError struct{ Field, Problem, Fix string }
+
+// Error names the field as dpsdata does.
+func (e *FieldError) Error() string { return e.Field + ": " + e.Problem + "; " + e.Fix }
+
 func checkEnrollment(e dpsdata.Enrollment) error {
+	bad := func(field, problem, fix string) error { return &FieldError{field, problem, fix} }
 	if err := CheckID(e.ID); err != nil {
+		return bad("ID", err.Error(), "give letters, digits and -._: with a letter, a digit or a dash at the end")
+	}
+	if err := checkAttestation(e); err != nil {
 		return err
 	}
-	keys := e.PrimaryKey != "" || e.SecondaryKey != ""
-	for _, key := range []string{e.PrimaryKey, e.SecondaryKey} {
-		if !keys {
-			break
+	if e.DeviceID != "" {
+		if e.Group {
+			return bad("DeviceID", "a group has none, its devices are called as they register", "leave it empty")
 		}
-		if err := hub.CheckKeyText(key); err != nil {
-			return err
+		if err := hub.CheckID("device", e.DeviceID); err != nil {
+			return bad("DeviceID", err.Error(), "give another id, or none for the registration id")
+		}
+	}
+	for i, name := range e.Hubs {
+		if name == "" {
+			return bad(fmt.Sprintf("Hubs[%d]", i), "it is empty",
+				"give the name of a hub, or no list at all for all linked hubs")
 		}
 	}
 	switch {
-	case keys == (len(e.Certificates) > 0):
-		return errors.New("want either two keys or certificates")
-	case e.Group && e.DeviceID != "":
-		return errors.New("a group has no device id")
 	case e.Allocation > dpsdata.Custom:
-		return fmt.Errorf("unknown %s", e.Allocation)
+		return bad("Allocation", "unknown "+e.Allocation.String(), "give Hashed, Fixed, RoundRobin or Custom")
 	case e.Reprovision > dpsdata.Never:
-		return fmt.Errorf("unknown %s", e.Reprovision)
-	case (e.Allocation == dpsdata.Custom) != (e.Allocate != nil):
-		return errors.New("Allocate is needed for the custom allocation, and only for it")
+		return bad("Reprovision", "unknown "+e.Reprovision.String(), "give Migrate, Reset or Never")
+	case e.Allocation == dpsdata.Custom && e.Allocate == nil:
+		return bad("Allocate", "it is missing", "give the function that the custom allocation calls")
+	case e.Allocation != dpsdata.Custom && e.Allocate != nil:
+		return bad("Allocate", "nothing calls it with the allocation "+e.Allocation.String(), "set Allocation to Custom")
 	}
-	for _, cert := range e.Certificates {
-		if e.Group && !cert.IsCA {
-			return errors.New("certificate of a group is not that of an authority")
+	for _, section := range []struct{ field, text string }{{"Tags", e.Tags}, {"Desired", e.Desired}} {
+		if _, err := parseSection(section.text); err != nil {
+			return bad(section.field, err.Error(), "give an object of JSON as a twin can hold it, or nothing")
 		}
 	}
-	if e.DeviceID != "" {
-		if err := hub.CheckID("device", e.DeviceID); err != nil {
-			return err
+	return nil
+}
+
+// checkAttestation checks that an enrollment has exactly one kind of proof, and a complete one.
+func checkAttestation(e dpsdata.Enrollment) error {
+	const oneKind = "give either both keys or certificates"
+	keys := []struct{ field, text string }{{"PrimaryKey", e.PrimaryKey}, {"SecondaryKey", e.SecondaryKey}}
+	if len(e.Certificates) > 0 {
+		for _, key := range keys {
+			if key.text != "" {
+				return &FieldError{key.field, "there are certificates as well", oneKind}
+			}
 		}
 	}
-	for name, text := range map[string]string{"tags": e.Tags, "desired properties": e.Desired} {
-		if _, err := parseSection(text); err != nil {
-			return fmt.Errorf("%s: %w", name, err)
+	for i, cert := range e.Certificates {
+		field := fmt.Sprintf("Certificates[%d]", i)
+		switch {
+		case cert == nil:
+			return &FieldError{field, "it is nil", "give a parsed certificate"}
+		case e.Group && !cert.IsCA:
+			return &FieldError{field, "it is not that of an authority", "give a group the certificate that signs its devices'"}
+		}
+	}
+	if len(e.Certificates) > 0 {
+		return nil
+	}
+	for _, key := range keys {
+		if key.text == "" {
+			return &FieldError{key.field, "it is missing",
+				"give both keys, or leave out both when you enroll, and the service makes them"}
+		}
+		if err := hub.CheckKeyText(key.text); err != nil {
+			return &FieldError{key.field, err.Error(), "give such a key, or leave out both when you enroll, and the service " +
+				"makes them"}
 		}
 	}
 	return nil
@@ -141,8 +185,11 @@ func (s *Service) Stored(id string) (Stored, error) {
 	return Stored{cloneEnrollment(e.data), e.etag(), e.created, e.updated}, nil
 }
 
-func (e *enrollment) etag() string {
-	return base64.StdEncoding.EncodeToString(fmt.Appendf(nil, "%08x", e.changes))
+func (e *enrollment) etag() string { return etagOf(e.changes) }
+
+// etagOf returns the ETag of an enrollment or registration that has changed this often.
+func etagOf(changes int) string {
+	return base64.StdEncoding.EncodeToString(fmt.Appendf(nil, "%08x", changes))
 }
 
 // Replace replaces an enrollment if it has the ETag, which may be "*". Keys that a back end leaves
@@ -155,7 +202,7 @@ func (s *Service) Replace(e dpsdata.Enrollment, etag string) error {
 	case entry == nil || entry.data.Group != e.Group:
 		return fmt.Errorf("%w: %s", ErrNotEnrolled, e.ID)
 	case etag != "*" && etag != entry.etag():
-		return Errorf(CodePrecondition, "the etag of %s is %s", e.ID, entry.etag())
+		return Errorf(CodePrecondition, "etag %q: the etag of %s is %q; read it again", etag, e.ID, entry.etag())
 	}
 	if len(e.Certificates) == 0 && e.PrimaryKey == "" && e.SecondaryKey == "" {
 		e.PrimaryKey, e.SecondaryKey = entry.data.PrimaryKey, entry.data.SecondaryKey
@@ -199,7 +246,7 @@ func (s *Service) Change(id string, change func(*dpsdata.Enrollment)) error {
 	e.ID, e.Group = was.ID, was.Group
 	e = cloneEnrollment(e)
 	if err := checkEnrollment(e); err != nil {
-		return fmt.Errorf("testbroker: %s: %w", e, err)
+		return fmt.Errorf("testbroker: change %s: %w", e, err)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -26,6 +26,7 @@ type record struct {
 
 	// Guarded by Service.mu.
 	data       dpsdata.Registration
+	changes    int
 	operations []*operation
 }
 
@@ -257,12 +258,18 @@ func (s *Service) Registrations() []dpsdata.Registration {
 	return all
 }
 
-// DeleteRegistration removes the record of a registration. The device stays at its hub.
-func (s *Service) DeleteRegistration(id string) error {
+// DeleteRegistration removes the record of a registration if it has the ETag, which may be "*". The
+// device stays at its hub.
+func (s *Service) DeleteRegistration(id, etag string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.records[fold(id)] == nil {
+	rec := s.records[fold(id)]
+	switch {
+	case rec == nil:
 		return fmt.Errorf("%w: %s", ErrNotEnrolled, id)
+	case etag != "*" && etag != etagOf(rec.changes):
+		return Errorf(CodePrecondition, "etag %q: the etag of the registration %s is %q; read it again", etag, id,
+			etagOf(rec.changes))
 	}
 	delete(s.records, fold(id))
 	return nil

@@ -64,7 +64,7 @@ type Service struct {
 func New(network *hub.Hub, o Options) (*Service, error) {
 	o.IDScope = cmp.Or(o.IDScope, DefaultIDScope)
 	if err := checkScope(o.IDScope); err != nil {
-		return nil, fmt.Errorf("testbroker: DPSOptions.IDScope: %w", err)
+		return nil, fmt.Errorf("testbroker: DPSOptions.IDScope: %w; give letters, digits and dashes", err)
 	}
 	o.TokenGrace = max(cmp.Or(o.TokenGrace, 5*time.Minute), 0)
 	o.Polls = max(cmp.Or(o.Polls, 1), 0)
@@ -111,16 +111,22 @@ func CheckID(id string) error {
 // fold returns the form of an id in which ids are compared.
 func fold(id string) string { return strings.ToLower(id) }
 
-// Link adds hubs to which devices can be assigned.
+// Link adds hubs to which devices can be assigned: all of them, or none if there is an error.
 func (s *Service) Link(hubs ...*hub.Hub) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, h := range hubs {
-		if s.linkedLocked(h.Host) != nil {
-			return fmt.Errorf("testbroker: a hub named %s is linked already", h.Host)
+	all := slices.Clone(s.hubs)
+	for i, h := range hubs {
+		if h == nil {
+			return fmt.Errorf("testbroker: link: hub %d of %d is nil; give a hub that New returned", i+1, len(hubs))
 		}
-		s.hubs = append(s.hubs, h)
+		if find(all, h.Host) != nil {
+			return fmt.Errorf("testbroker: link: a hub named %s is linked already; make this one with another Options.HostName",
+				h.Host)
+		}
+		all = append(all, h)
 	}
+	s.hubs = all
 	return nil
 }
 
@@ -128,22 +134,32 @@ func (s *Service) Link(hubs ...*hub.Hub) error {
 func (s *Service) Unlink(name string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	n := len(s.hubs)
-	s.hubs = slices.DeleteFunc(slices.Clone(s.hubs), func(h *hub.Hub) bool { return strings.EqualFold(h.Host, name) })
-	if len(s.hubs) == n {
-		return fmt.Errorf("testbroker: no hub named %s is linked", name)
+	gone := s.linkedLocked(name)
+	if gone == nil {
+		return fmt.Errorf("testbroker: unlink: no hub named %q is linked; there are: %s", name, names(s.hubs))
 	}
+	s.hubs = slices.DeleteFunc(slices.Clone(s.hubs), func(h *hub.Hub) bool { return h == gone })
 	return nil
 }
 
-func (s *Service) linkedLocked(name string) *hub.Hub {
-	for _, h := range s.hubs {
-		if strings.EqualFold(h.Host, name) {
-			return h
-		}
+// names returns the names of hubs, for errors.
+func names(hubs []*hub.Hub) string {
+	var all []string
+	for _, h := range hubs {
+		all = append(all, h.Host)
 	}
-	return nil
+	return cmp.Or(strings.Join(all, ", "), "none")
 }
+
+func find(hubs []*hub.Hub, name string) *hub.Hub {
+	i := slices.IndexFunc(hubs, func(h *hub.Hub) bool { return strings.EqualFold(h.Host, name) })
+	if i < 0 {
+		return nil
+	}
+	return hubs[i]
+}
+
+func (s *Service) linkedLocked(name string) *hub.Hub { return find(s.hubs, name) }
 
 // Requests returns a copy of the log.
 func (s *Service) Requests() []dpsdata.Request {

@@ -53,7 +53,7 @@ type certificateDocument struct {
 func (s *Service) stateOf(reg dpsdata.Registration, m *match, chain [][]byte) stateDocument {
 	d := stateDocument{
 		RegistrationID: reg.ID, Created: s.time(reg.Created), Status: reg.Status, Updated: s.time(reg.Updated),
-		ErrorCode: reg.ErrorCode, ErrorMessage: reg.ErrorMessage, ETag: base64.StdEncoding.EncodeToString([]byte(`"0000"`)),
+		ErrorCode: reg.ErrorCode, ErrorMessage: reg.ErrorMessage,
 	}
 	if reg.Status != statusAssigned {
 		return d

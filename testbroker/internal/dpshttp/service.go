@@ -2,14 +2,17 @@ package dpshttp
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/x509"
 	"encoding/base64"
 	"encoding/json"
 	"encoding/pem"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -36,6 +39,9 @@ func ServiceRoutes(s *dps.Service) []web.Route {
 	}
 	for _, kind := range []string{one, group} {
 		grouped := kind == group
+		for _, path := range []string{kind, kind + "/"} { // some clients send the slash
+			add(http.MethodPost, path, func(q *web.Request) (web.Answer, error) { return b.bulk(q, grouped) })
+		}
 		add(http.MethodPost, kind+"/query", func(q *web.Request) (web.Answer, error) { return b.query(q, grouped) })
 		add(http.MethodPost, kind+"/{id}/attestationmechanism", func(q *web.Request) (web.Answer, error) {
 			return b.attestation(q, grouped)
@@ -56,27 +62,49 @@ type backEnd struct{ dps *dps.Service }
 func (b backEnd) wrap(do func(q *web.Request) (web.Answer, error)) func(q *web.Request) web.Answer {
 	return func(q *web.Request) web.Answer {
 		if v := q.Query.Get("api-version"); !serviceVersions[v] {
-			return b.fail(dps.Errorf(dps.CodeBadRequest, "api-version %q is unknown", v))
+			return b.fail(dps.Errorf(dps.CodeBadRequest, "api-version %q is unknown; give one of: %s", v,
+				strings.Join(slices.Sorted(maps.Keys(serviceVersions)), ", ")))
 		}
 		if err := authorize(q); err != nil {
 			q.Conn.Refused(q.Request, hub.Identity{}, http.StatusUnauthorized, err)
-			return b.fail(dps.Errorf(dps.CodeUnauthorized, "%v", err))
+			return b.fail(dps.Errorf(dps.CodeUnauthorized, "header Authorization: %v", err))
 		}
 		q.Conn.Served()
 		a, err := do(q)
-		var bad *dps.Error
-		switch {
-		case err == nil:
-			return a
-		case errors.As(err, &bad):
-		case errors.Is(err, dps.ErrNotEnrolled):
-			bad = dps.Errorf(dps.CodeNotEnrolled, "%v", err)
-		case errors.Is(err, dps.ErrEnrolled):
-			bad = dps.Errorf(dps.CodeConflict, "%v", err)
-		default:
-			bad = dps.Errorf(dps.CodeBadRequest, "%v", err)
+		if err != nil {
+			return b.fail(refusal(err))
 		}
-		return b.fail(bad)
+		return a
+	}
+}
+
+// members maps fields of an enrollment to the members of its document.
+var members = map[string]string{
+	"ID": "registrationId", "PrimaryKey": "attestation.symmetricKey.primaryKey",
+	"SecondaryKey": "attestation.symmetricKey.secondaryKey", "DeviceID": "deviceId", "Allocation": "allocationPolicy",
+	"Allocate": "allocationPolicy", "Reprovision": "reprovisionPolicy", "Tags": "initialTwin.tags",
+	"Desired": "initialTwin.properties.desired",
+}
+
+// refusal returns an error as back ends receive it, with the service's code.
+func refusal(err error) *dps.Error {
+	var bad *dps.Error
+	var field *dps.FieldError
+	switch {
+	case errors.As(err, &bad):
+		return bad
+	case errors.As(err, &field):
+		name := cmp.Or(members[field.Field], field.Field)
+		if strings.HasPrefix(name, "Certificates") {
+			name = "attestation.x509"
+		}
+		return dps.Errorf(dps.CodeBadRequest, "%s: %s; %s", name, field.Problem, field.Fix)
+	case errors.Is(err, dps.ErrNotEnrolled):
+		return dps.Errorf(dps.CodeNotEnrolled, "%v", err)
+	case errors.Is(err, dps.ErrEnrolled):
+		return dps.Errorf(dps.CodeConflict, "%v; to change it, send its etag in the header If-Match", err)
+	default:
+		return dps.Errorf(dps.CodeBadRequest, "%v", err)
 	}
 }
 
@@ -88,7 +116,7 @@ func (b backEnd) fail(bad *dps.Error) web.Answer {
 func authorize(q *web.Request) error {
 	tokens := q.Header.Values("Authorization")
 	if len(tokens) != 1 {
-		return errors.New("want one token")
+		return errors.New("want one shared access signature")
 	}
 	t, err := hub.ParseToken(tokens[0])
 	if err != nil {
@@ -96,7 +124,7 @@ func authorize(q *web.Request) error {
 	}
 	resource, err := url.PathUnescape(t.Resource)
 	if err != nil || !strings.EqualFold(resource, q.Hub.Host) {
-		return errors.New("token is not for this service")
+		return fmt.Errorf("sr is %q; sign for the host name of the service, %s", t.Resource, q.Hub.Host)
 	}
 	return q.Hub.AuthorizePolicy(t, hubdata.RegistryWrite)
 }
@@ -129,21 +157,21 @@ func (b backEnd) attestation(q *web.Request, group bool) (web.Answer, error) {
 
 // put adds an enrollment, or replaces one if the client names its ETag.
 func (b backEnd) put(q *web.Request, group bool) (web.Answer, error) {
-	body, long := q.Read(dps.MaxBody)
-	if long != nil {
-		return web.Answer{}, dps.Errorf(dps.CodeBadRequest, "%s", long.Text)
-	}
 	var d document
-	if err := json.Unmarshal(body, &d); err != nil {
-		return web.Answer{}, errors.New("body is not an enrollment in JSON")
+	if err := readJSON(q, &d, "an enrollment"); err != nil {
+		return web.Answer{}, err
 	}
-	e, err := d.enrollment(q.Vars["id"], group)
+	e, err := d.enrollment(group)
 	if err != nil {
 		return web.Answer{}, err
 	}
-	etag := strings.Trim(q.Header.Get("If-Match"), `"`)
+	if !strings.EqualFold(e.ID, q.Vars["id"]) {
+		return web.Answer{}, fmt.Errorf("%s is %q, the path says %q", idOf(group), e.ID, q.Vars["id"])
+	}
+	etag := etagOf(q)
 	if _, err := b.dps.Stored(e.ID); err == nil && etag != "" {
-		if err := b.dps.Replace(e, etag); err != nil {
+		err = b.dps.Replace(e, etag)
+		if err != nil {
 			return web.Answer{}, err
 		}
 	} else if _, err := b.dps.Enroll(e); err != nil {
@@ -156,13 +184,37 @@ func (b backEnd) put(q *web.Request, group bool) (web.Answer, error) {
 	return web.AnswerJSON(b.document(stored, true), ""), nil
 }
 
+// readJSON reads the body.
+func readJSON(q *web.Request, into any, what string) error {
+	body, long := q.Read(dps.MaxBody)
+	if long != nil {
+		return dps.Errorf(dps.CodeBadRequest, "body: %s", long.Text)
+	}
+	if err := json.Unmarshal(body, into); err != nil {
+		return fmt.Errorf("body: it is not %s in JSON: %w", what, err)
+	}
+	return nil
+}
+
+// etagOf returns the header If-Match; empty if there is none.
+func etagOf(q *web.Request) string { return strings.Trim(q.Header.Get("If-Match"), `"`) }
+
+// idOf returns the member with the id.
+func idOf(group bool) string {
+	if group {
+		return "enrollmentGroupId"
+	}
+	return "registrationId"
+}
+
 func (b backEnd) remove(q *web.Request, group bool) (web.Answer, error) {
 	e, err := b.find(q, group)
 	if err != nil {
 		return web.Answer{}, err
 	}
-	if etag := strings.Trim(q.Header.Get("If-Match"), `"`); etag != "" && etag != "*" && etag != e.ETag {
-		return web.Answer{}, dps.Errorf(dps.CodePrecondition, "the etag of %s is %s", e.ID, e.ETag)
+	if etag := etagOf(q); etag != "" && etag != "*" && etag != e.ETag {
+		return web.Answer{}, dps.Errorf(dps.CodePrecondition, "header If-Match: the etag of %s is %q; read it again", e.ID,
+			e.ETag)
 	}
 	if err := b.dps.Delete(e.ID); err != nil {
 		return web.Answer{}, err
@@ -188,7 +240,7 @@ func page[T any](q *web.Request, all []T, item string) (web.Answer, error) {
 		if text := q.Header.Get(name); text != "" {
 			n, err := strconv.Atoi(text)
 			if err != nil || n < 0 {
-				return web.Answer{}, fmt.Errorf("header %s: %q", name, text)
+				return web.Answer{}, fmt.Errorf("header %s: %q is not a number of the service", name, text)
 			}
 			*into = n
 		}
@@ -212,7 +264,7 @@ func (b backEnd) registration(q *web.Request) (web.Answer, error) {
 }
 
 func (b backEnd) removeRegistration(q *web.Request) (web.Answer, error) {
-	if err := b.dps.DeleteRegistration(q.Vars["id"]); err != nil {
+	if err := b.dps.DeleteRegistration(q.Vars["id"], cmp.Or(etagOf(q), "*")); err != nil {
 		return web.Answer{}, err
 	}
 	return web.Answer{Status: http.StatusNoContent}, nil
@@ -245,8 +297,12 @@ type document struct {
 	ReprovisionPolicy  *reprovision `json:"reprovisionPolicy"`
 	AllocationPolicy   string       `json:"allocationPolicy"`
 	ETag               string       `json:"etag,omitempty"`
-	Created            string       `json:"createdDateTimeUtc,omitempty"`
-	Updated            string       `json:"lastUpdatedDateTimeUtc,omitempty"`
+
+	// RegistrationState is there for the enrollment of a device that has registered.
+	RegistrationState json.RawMessage `json:"registrationState,omitempty"`
+
+	Created string `json:"createdDateTimeUtc,omitempty"`
+	Updated string `json:"lastUpdatedDateTimeUtc,omitempty"`
 }
 
 type attestation struct {
@@ -287,13 +343,13 @@ type reprovision struct {
 }
 
 // enrollment returns what a back end has sent.
-func (d *document) enrollment(id string, group bool) (dpsdata.Enrollment, error) {
+func (d *document) enrollment(group bool) (dpsdata.Enrollment, error) {
 	e := dpsdata.Enrollment{ID: d.RegistrationID, Group: group, DeviceID: d.DeviceID, Hubs: d.IotHubs}
 	if group {
 		e.ID = d.EnrollmentGroupID
 	}
-	if !strings.EqualFold(e.ID, id) {
-		return e, fmt.Errorf("body is of the enrollment %q", e.ID)
+	if e.ID == "" {
+		return e, fmt.Errorf("%s is missing", idOf(group))
 	}
 	if len(e.Hubs) == 0 && d.IotHubHostName != "" {
 		e.Hubs = []string{d.IotHubHostName}
@@ -303,7 +359,7 @@ func (d *document) enrollment(id string, group bool) (dpsdata.Enrollment, error)
 	case "disabled":
 		e.Disabled = true
 	default:
-		return e, fmt.Errorf("provisioningStatus %q", d.ProvisioningStatus)
+		return e, fmt.Errorf("provisioningStatus %q is unknown; give enabled or disabled", d.ProvisioningStatus)
 	}
 	switch d.AllocationPolicy {
 	case "", "hashed":
@@ -312,7 +368,7 @@ func (d *document) enrollment(id string, group bool) (dpsdata.Enrollment, error)
 	case "custom": // for an enrollment that has a function
 		e.Allocation = dpsdata.Custom
 	default:
-		return e, fmt.Errorf("allocationPolicy %q is not supported", d.AllocationPolicy)
+		return e, fmt.Errorf("allocationPolicy %q is unknown; give hashed, static or geoLatency", d.AllocationPolicy)
 	}
 	if p := d.ReprovisionPolicy; p != nil {
 		switch {
@@ -339,34 +395,50 @@ func textOf(raw json.RawMessage) string {
 func (a *attestation) into(e *dpsdata.Enrollment) error {
 	switch {
 	case a == nil:
-		return errors.New("attestation is missing")
+		return errors.New("attestation is missing; give one of the type symmetricKey or x509")
 	case strings.EqualFold(a.Type, "symmetricKey"):
 		if k := a.SymmetricKey; k != nil {
 			e.PrimaryKey, e.SecondaryKey = k.PrimaryKey, k.SecondaryKey
 		}
 		return nil
-	case !strings.EqualFold(a.Type, "x509") || a.X509 == nil:
-		return fmt.Errorf("attestation of the type %q is not supported", a.Type)
+	case !strings.EqualFold(a.Type, "x509"):
+		return fmt.Errorf("attestation.type %q is not supported; give symmetricKey or x509", a.Type)
+	case a.X509 == nil:
+		return errors.New("attestation.x509 is missing")
 	}
-	for _, pair := range []*certificatePair{a.X509.Client, a.X509.Signing} {
-		if pair == nil {
+	for _, c := range a.X509.all() {
+		if c.certificate == nil || c.Certificate == "" {
 			continue
 		}
-		for _, c := range []*certificate{pair.Primary, pair.Secondary} {
-			if c == nil || c.Certificate == "" {
-				continue
-			}
-			cert, err := parseCertificate(c.Certificate)
-			if err != nil {
-				return fmt.Errorf("certificate: %w", err)
-			}
-			e.Certificates = append(e.Certificates, cert)
+		cert, err := parseCertificate(c.Certificate)
+		if err != nil {
+			return fmt.Errorf("attestation.x509.%s.certificate: %w; give PEM, or DER in base64", c.member, err)
 		}
+		e.Certificates = append(e.Certificates, cert)
 	}
 	if len(e.Certificates) == 0 {
-		return errors.New("attestation has no certificate")
+		return errors.New("attestation.x509 has no certificate; give clientCertificates or signingCertificates")
 	}
 	return nil
+}
+
+// A memberCertificate is a certificate of a document, nil if it is absent, with its member.
+type memberCertificate struct {
+	member string
+	*certificate
+}
+
+func (c *certificates) all() (all []memberCertificate) {
+	for _, p := range []struct {
+		member string
+		pair   *certificatePair
+	}{{"clientCertificates", c.Client}, {"signingCertificates", c.Signing}} {
+		if p.pair != nil {
+			all = append(all, memberCertificate{p.member + ".primary", p.pair.Primary},
+				memberCertificate{p.member + ".secondary", p.pair.Secondary})
+		}
+	}
+	return all
 }
 
 // parseCertificate takes PEM, or base64 of DER as some clients send.
@@ -389,8 +461,11 @@ func (b backEnd) document(e dps.Stored, keys bool) document {
 		ReprovisionPolicy: &reprovision{e.Reprovision != dpsdata.Never, e.Reprovision == dpsdata.Migrate},
 		Created:           e.Created.UTC().Format(hub.TimeLayout), Updated: e.Updated.UTC().Format(hub.TimeLayout),
 	}
-	if d.RegistrationID = e.ID; e.Group {
-		d.RegistrationID, d.EnrollmentGroupID = "", e.ID
+	if e.Group {
+		d.EnrollmentGroupID = e.ID
+	} else {
+		d.RegistrationID = e.ID
+		d.RegistrationState, _ = b.dps.State(e.ID) // nil before the first registration
 	}
 	if len(e.Hubs) > 0 {
 		d.IotHubHostName = e.Hubs[0]

@@ -56,7 +56,7 @@ func (h *Hub) ClientTLS() *tls.Config {
 // PresentName implements testbroker.Hub.PresentName.
 func (h *Hub) PresentName(host string) error {
 	if host != "" {
-		if err := checkHost(host); err != nil {
+		if err := CheckHost(host); err != nil {
 			return fmt.Errorf("testbroker: %w", err)
 		}
 	}

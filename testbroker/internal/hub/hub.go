@@ -145,7 +145,7 @@ func New(o *Options) (*Hub, error) {
 		twinOf:           make(map[Identity]*TwinState),
 	}
 	h.calls.named, h.calls.open = make(map[callName]*methodCall), make(map[*methodCall]struct{})
-	if err := checkHost(h.Host); err != nil {
+	if err := CheckHost(h.Host); err != nil {
 		return nil, fmt.Errorf("testbroker: Options.HostName: %w", err)
 	}
 	if h.Now == nil {

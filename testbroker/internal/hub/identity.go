@@ -66,9 +66,10 @@ func CheckID(what, id string) error {
 	return nil
 }
 
-func checkHost(host string) error {
+// CheckHost checks the name of a hub or of a provisioning service.
+func CheckHost(host string) error {
 	if host == "" || len(host) > 253 {
-		return fmt.Errorf("host name of %d characters", len(host))
+		return fmt.Errorf("host name of %d characters, want 1 to 253", len(host))
 	}
 	for _, r := range host {
 		switch {

@@ -28,6 +28,13 @@ func (h *Hub) Provision(id Identity, r Registration) (added bool, err error) {
 	return false, nil
 }
 
+// NewKeys returns new keys of an owner, the same in each run if there is a seed.
+func (h *Hub) NewKeys(owner string) KeyPair {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.newKeysLocked(owner)
+}
+
 // AdoptTwin replaces the twin of a device by that of another hub, versions included.
 func (h *Hub) AdoptTwin(id Identity, v TwinView) error {
 	t, err := h.TwinState(id)
