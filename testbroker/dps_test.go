@@ -298,25 +298,6 @@ func TestRefusedRegistrations(t *testing.T) {
 	})
 }
 
-func TestBodiesOfKnownClients(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		d, _ := newDPS(t, &testbroker.DPSOptions{Polls: -1}, "hub-a.example.test")
-		e := enroll(t, d, dpsdata.Enrollment{ID: "reg-1"})
-		p := overDPS(t, d)
-		p.token = dpsToken(d, "reg-1", e.PrimaryKey)
-		for body, payload := range map[string]string{
-			"": "", " ": "", "{}": "", `{"registrationId":"reg-1"}`: "", `{"payload":null,"registrationId":"reg-1"}`: "",
-			`{"payload":{"a":1}}`: `{"a":1}`, `{"registrationId":"reg-1","payload":"text"}`: `"text"`,
-		} {
-			a := p.register("reg-1", body)
-			require.Equal(t, 200, a.status, "%q: %s", body, a.body)
-			log := d.Requests()
-			require.Equal(t, payload, string(log[len(log)-1].Payload), body)
-			require.Equal(t, body, string(log[len(log)-1].Body))
-		}
-	})
-}
-
 func TestAllocation(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		names := []string{"hub-a.example.test", "hub-b.example.test", "hub-c.example.test"}

@@ -227,28 +227,6 @@ func TestStatesOfRegistrationsForABackEnd(t *testing.T) {
 	})
 }
 
-func TestABackEndKeepsTheAllocationThatItCannotSay(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		d, _ := newDPS(t, nil, "hub-a.example.test")
-		p := dpsBackEnd(t, d)
-		enroll(t, d, dpsdata.Enrollment{ID: "turns", Allocation: dpsdata.RoundRobin})
-		enroll(t, d, dpsdata.Enrollment{
-			ID: "asked", Allocation: dpsdata.Custom,
-			Allocate: func(dpsdata.AllocationRequest) (dpsdata.AllocationResult, error) {
-				return dpsdata.AllocationResult{Hub: "hub-a.example.test"}, nil
-			},
-		})
-		for id, want := range map[string]dpsdata.Allocation{"turns": dpsdata.RoundRobin, "asked": dpsdata.Custom} {
-			r, _ := p.ask(200, "GET", "/enrollments/"+id, "")
-			p.ask(200, "PUT", "/enrollments/"+id, r.body, "If-Match", "*")
-			e, err := d.Enrollment(id)
-			require.NoError(t, err)
-			require.Equal(t, want, e.Allocation)
-			require.Equal(t, want == dpsdata.Custom, e.Allocate != nil)
-		}
-	})
-}
-
 func TestRefusedBackEndsOfTheDPS(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, _ := newDPS(t, nil, "hub-a.example.test")

@@ -143,8 +143,11 @@ func (a *conn) Message(l *amqp.Link, d amqp.Delivery) error {
 		return nil
 	}
 	body := m.Body()
-	if text, ok := m.Value.(string); ok {
-		body = []byte(text)
+	switch v := m.Value.(type) {
+	case string:
+		body = []byte(v)
+	case []byte:
+		body = v
 	}
 	op, ok := operations[m.ApplicationProperties.Text("iotdps-operation-type")]
 	if !ok {
@@ -192,9 +195,11 @@ func (a *conn) settle(l *amqp.Link, d amqp.Delivery, err *wire.Error) {
 	}
 }
 
-// conditions maps statuses of refusals to the conditions of rejections.
+// conditions maps statuses of refusals to the conditions of rejections. The SDK for Node.js waits
+// and tries again only after that of 429 and after internal errors.
 var conditions = map[int]wire.Symbol{
-	400: wire.InvalidField, 401: wire.UnauthorizedAccess, 404: wire.NotFound, 429: wire.ResourceLimitExceeded,
+	400: wire.InvalidField, 401: wire.UnauthorizedAccess, 404: wire.NotFound,
+	429: "com.microsoft:device-container-throttled",
 }
 
 // answer rejects the request with the error, or accepts it and sends the answer.

@@ -3,6 +3,7 @@ package dpsmqtt
 import (
 	"errors"
 	"fmt"
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -66,6 +67,9 @@ func parseTopic(name string) (op dpsdata.Operation, rid, operation string, err e
 			rid = value
 		case "operationId":
 			operation = value
+			if plain, err := url.PathUnescape(value); err == nil {
+				operation = plain
+			}
 		}
 	}
 	switch {

@@ -1,0 +1,286 @@
+package testbroker_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/Azure/go-amqp"
+	"github.com/stretchr/testify/require"
+
+	"github.com/hubline-iot/hubline/testbroker"
+	"github.com/hubline-iot/hubline/testbroker/dpsdata"
+	"github.com/hubline-iot/hubline/testbroker/fault"
+	"github.com/hubline-iot/hubline/testbroker/hubdata"
+)
+
+// What official clients send, and the order and form of answers that they rely on.
+
+// A dpsSession is a device's session with a service. Bodies are sent in the form of the protocol.
+type dpsSession struct {
+	register func(body string) dpsAnswer
+	poll     func(operation, body string) dpsAnswer
+}
+
+// dpsSessions returns a session of the registration over each protocol. Refusals are answers with a
+// status of 400 or more.
+func dpsSessions(t testing.TB, d *testbroker.DPS, id, key string) map[hubdata.Protocol]dpsSession {
+	web := overDPS(t, d)
+	web.token = dpsToken(d, id, key)
+	path := "/" + testScope + "/registrations/" + id
+	w, n := dpsLogin(t, d, id, key), uint16(0)
+	overMQTT := func(topic, body string) dpsAnswer {
+		n++
+		w.publish(n, topic, body)
+		require.Equal(t, n, w.acked(), "the PUBACK comes before the answer")
+		topic, a := w.dpsAnswer()
+		_, err := fmt.Sscanf(topic, dpsAnswers+"%d/?$rid=rid", &a.status)
+		require.NoError(t, err, topic)
+		return a
+	}
+	l := dpsAMQP(t, d, id, key)
+	overAMQP := func(m *amqp.Message) dpsAnswer {
+		m.Properties = &amqp.MessageProperties{CorrelationID: "c-1"}
+		if err := l.sender.Send(t.Context(), m, nil); err != nil {
+			var refused *amqp.Error
+			require.ErrorAs(t, err, &refused)
+			a := dpsAnswer{body: refused.Description}
+			decodeAnswer(&a)
+			a.status = a.ErrorCode / 1000
+			return a
+		}
+		got, err := l.receiver.Receive(t.Context(), nil)
+		require.NoError(t, err)
+		require.NoError(t, l.receiver.AcceptMessage(t.Context(), got))
+		a := dpsAnswer{status: 200, body: string(got.GetData())}
+		decodeAnswer(&a)
+		if a.Status == "assigning" {
+			a.status = 202
+		}
+		return a
+	}
+	return map[hubdata.Protocol]dpsSession{
+		hubdata.HTTP: {
+			func(body string) dpsAnswer { return web.provision("PUT", path+"/register"+dpsVersion, body) },
+			func(operation, body string) dpsAnswer {
+				return web.provision("GET", path+"/operations/"+operation+dpsVersion, body)
+			},
+		},
+		hubdata.MQTT: {
+			func(body string) dpsAnswer { return overMQTT(dpsRegister+"rid", body) },
+			func(operation, body string) dpsAnswer { return overMQTT(dpsPoll+"rid&operationId="+operation, body) },
+		},
+		hubdata.AMQP: {
+			func(body string) dpsAnswer { return overAMQP(dpsRegisterMessage(body)) },
+			func(operation, body string) dpsAnswer { return overAMQP(dpsPollMessage(operation, body)) },
+		},
+	}
+}
+
+// eachDPSProtocol runs check for the registration reg-1 over each protocol.
+func eachDPSProtocol(t *testing.T, o *testbroker.DPSOptions,
+	check func(t *testing.T, d *testbroker.DPS, s dpsSession)) {
+	for _, p := range []hubdata.Protocol{hubdata.HTTP, hubdata.MQTT, hubdata.AMQP} {
+		t.Run(p.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				d, _ := newDPS(t, o, "hub-a.example.test")
+				e := enroll(t, d, dpsdata.Enrollment{ID: "reg-1"})
+				check(t, d, dpsSessions(t, d, "reg-1", e.PrimaryKey)[p])
+			})
+		})
+	}
+}
+
+func TestBodiesOfKnownClients(t *testing.T) {
+	eachDPSProtocol(t, nil, func(t *testing.T, d *testbroker.DPS, s dpsSession) {
+		operation := ""
+		for _, c := range []struct{ client, body, payload string }{
+			{"C# over MQTT and AMQP", "", ""},
+			{"C# over MQTT and AMQP, with a payload", `{"payload":{"a":1}}`, `{"a":1}`},
+			{"C# over HTTP, Java, Node, C", `{"registrationId":"reg-1"}`, ""},
+			{"the same with a payload", `{"registrationId":"reg-1","payload":{"a":1}}`, `{"a":1}`},
+			{"another letter case", `{"registrationId":"REG-1"}`, ""},
+			{"Python", `{"payload":null,"registrationId":"reg-1"}`, ""},
+			{"C, with JSON that is no object", `{"registrationId":"reg-1","payload":"text"}`, `"text"`},
+			{"the newest SDK", "{}", ""},
+			{"white space", " ", ""},
+		} {
+			a := s.register(c.body)
+			require.Equal(t, 202, a.status, "%s: %s", c.client, a.body)
+			operation = a.OperationID
+			log := d.Requests()
+			require.Equal(t, c.payload, string(log[len(log)-1].Payload), c.client)
+			require.Equal(t, c.body, string(log[len(log)-1].Body))
+		}
+		for client, body := range map[string]string{
+			"C#, Java, C": "", "Node and Python over MQTT": " ", "C# over AMQP": "iotdps-get-operationstatus",
+			"Node over HTTP": "{}", "Java": "null",
+		} {
+			a := s.poll(operation, body)
+			require.Equal(t, "assigned", a.Status, "%s: %s", client, a.body)
+		}
+		for _, body := range []string{`{"registrationId":"reg-2"}`, `{"registrationId":""}`, "{", "[]", `"reg-1"`} {
+			a := s.register(body)
+			require.Equal(t, 400, a.status, body)
+			require.Equal(t, 400004, a.ErrorCode)
+		}
+	})
+}
+
+// AMQP has more forms of a body: C# and Java send no section, Node and C# a value.
+func TestFormsOfBodiesOverAMQP(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, _ := newDPS(t, nil, "hub-a.example.test")
+		e := enroll(t, d, dpsdata.Enrollment{ID: "reg-1"})
+		l := dpsAMQP(t, d, "reg-1", e.PrimaryKey)
+		register, poll := dpsRegisterMessage("").ApplicationProperties, dpsPollMessage("", nil).ApplicationProperties
+		body := `{"registrationId":"reg-1","payload":7}`
+		for name, m := range map[string]*amqp.Message{
+			"data": {Data: [][]byte{[]byte(body)}}, "two data sections": {Data: [][]byte{[]byte(body[:9]), []byte(body[9:])}},
+			"a string": {Value: body}, "bytes": {Value: []byte(body)},
+		} {
+			m.ApplicationProperties = register
+			poll["iotdps-operation-id"] = l.request(m).OperationID
+			log := d.Requests()
+			require.Equal(t, "7", string(log[len(log)-1].Payload), name)
+		}
+		for name, m := range map[string]*amqp.Message{
+			"no section": {}, "empty data": {Data: [][]byte{{}}}, "a string": {Value: "iotdps-get-operationstatus"},
+			"an empty string": {Value: ""},
+		} {
+			m.ApplicationProperties = poll
+			require.Equal(t, "assigned", l.request(m).Status, name)
+		}
+		require.Equal(t, "assigning", l.request(&amqp.Message{ApplicationProperties: register}).Status)
+	})
+}
+
+func TestForcedRegistrationsOverHTTP(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, _ := newDPS(t, nil, "hub-a.example.test")
+		e := enroll(t, d, dpsdata.Enrollment{ID: "reg-1"})
+		p := overDPS(t, d)
+		p.token = dpsToken(d, "reg-1", e.PrimaryKey)
+		path := "/" + testScope + "/registrations/reg-1/register" + dpsVersion + "&forceRegistration=true"
+		require.Equal(t, 202, p.provision("PUT", path, "").status)
+	})
+}
+
+// Java and the SDK for boards refuse a 2xx answer without an operation id.
+func TestEverySuccessHasAnOperationID(t *testing.T) {
+	eachDPSProtocol(t, &testbroker.DPSOptions{Polls: -1}, func(t *testing.T, d *testbroker.DPS, s dpsSession) {
+		expect := func(status string) {
+			t.Helper()
+			a := s.register("")
+			require.Equal(t, 200, a.status)
+			require.Equal(t, status, a.Status)
+			require.NotEmpty(t, a.OperationID)
+			again := s.poll(a.OperationID, "")
+			require.Equal(t, []string{status, a.OperationID}, []string{again.Status, again.OperationID})
+		}
+		expect("assigned")
+		require.NoError(t, d.Unlink("hub-a.example.test"))
+		expect("failed")
+		require.NoError(t, d.SetEnabled("reg-1", false))
+		expect("disabled")
+	})
+	eachDPSProtocol(t, nil, func(t *testing.T, _ *testbroker.DPS, s dpsSession) {
+		a := s.register("")
+		require.Equal(t, "assigning", a.Status)
+		require.Equal(t, a.OperationID, s.poll(a.OperationID, "").OperationID)
+	})
+}
+
+func TestPollsOfUnknownOperations(t *testing.T) {
+	eachDPSProtocol(t, nil, func(t *testing.T, d *testbroker.DPS, s dpsSession) {
+		other := enroll(t, d, dpsdata.Enrollment{ID: "reg-2"})
+		p := overDPS(t, d)
+		p.token = dpsToken(d, "reg-2", other.PrimaryKey)
+		s.register("")
+		for what, operation := range map[string]string{
+			"of another registration": p.register("reg-2", "").OperationID, "unknown": "5.x", "odd": "4.d0.a%2Fb",
+		} {
+			a := s.poll(operation, "")
+			require.Equal(t, 404, a.status, what)
+			require.Equal(t, 404000, a.ErrorCode)
+		}
+	})
+}
+
+// C# fails if an answer overtakes the PUBACK. Python looks for the request id first in the topic,
+// Java for the delay not first.
+func TestThePubackComesBeforeEveryAnswer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, _ := newDPS(t, nil, "hub-a.example.test")
+		e := enroll(t, d, dpsdata.Enrollment{ID: "reg-1"})
+		w := dpsLogin(t, d, "reg-1", e.PrimaryKey)
+		n := uint16(0)
+		// The id of a request comes back unchanged, whatever it is, and may be used again.
+		rids := []string{"1", "1", "1a2b3c4d-0000-4000-8000-00000000000f", strings.Repeat("r", 200), "a%20-b/c$d=e"}
+		ask := func(topic, body, want string) dpsAnswer {
+			t.Helper()
+			rid := rids[int(n)%len(rids)]
+			n++
+			w.publish(n, strings.Replace(topic, "$rid=", "$rid="+rid, 1), body)
+			require.Equal(t, n, w.acked())
+			got, a := w.dpsAnswer()
+			require.Equal(t, dpsAnswers+strings.Replace(want, "$rid=", "$rid="+rid, 1), got)
+			return a
+		}
+		for range rids {
+			operation := "&operationId=" + ask(dpsRegister, "", "202/?$rid=&retry-after=3").OperationID
+			ask(dpsPoll+operation, "", "200/?$rid=")
+			ask(dpsRegister, "{", "400/?$rid=")
+			ask(dpsPoll+"&operationId=5.x", "", "404/?$rid=")
+			d.Inject(fault.Fault{Kind: fault.RefuseProvisioning, RetryAfter: 5 * time.Second})
+			ask(dpsRegister, "", "429/?$rid=&retry-after=5")
+			d.Inject(fault.Fault{Kind: fault.RefuseProvisioning, Status: 500, RetryAfter: 9 * time.Second})
+			ask(dpsPoll+operation, "", "500/?$rid=&retry-after=9")
+			d.Inject(fault.Fault{Kind: fault.SlowProvisioning, Delay: time.Second})
+			ask(dpsPoll+operation, "", "200/?$rid=")
+			d.Inject(fault.Fault{Kind: fault.WrongStatus, Route: fault.RouteOperation, Text: "failed"})
+			ask(dpsPoll+operation, "", "200/?$rid=")
+		}
+		require.NoError(t, d.Delete("reg-1"))
+		ask(dpsRegister, "", "404/?$rid=")
+	})
+}
+
+func TestSessionsAtTheDPSAreNew(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, _ := newDPS(t, nil, "hub-a.example.test")
+		e := enroll(t, d, dpsdata.Enrollment{ID: "reg-1"})
+		kept := dpsConnect(d, "reg-1", e.PrimaryKey)
+		kept.flags = 0 // the client wants to keep its session
+		w := dialDPS(t, d)
+		require.Equal(t, []byte{0, 0}, w.connect(kept))
+		require.Equal(t, []byte{1}, w.subscribe(2, dpsAnswers+"#"), "QoS 2 is granted as 1")
+		w = dialDPS(t, d)
+		require.Equal(t, []byte{0, 0}, w.connect(kept), "no session is present")
+		w.publish(1, dpsRegister+"1", "")
+		require.EqualValues(t, 1, w.acked())
+		w.ping() // the subscription is gone with the session
+	})
+}
+
+// Java publishes with QoS 0. A client may leave answers without a PUBACK, or subscribe with QoS 0.
+func TestOtherLevelsOfQoSAtTheDPS(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, _ := newDPS(t, nil, "hub-a.example.test")
+		e := enroll(t, d, dpsdata.Enrollment{ID: "reg-1"})
+		w := dpsLogin(t, d, "reg-1", e.PrimaryKey)
+		w.send(publishBytes(0, 0, dpsRegister+"1", ""))
+		_, a := w.dpsAnswer()
+		require.Equal(t, "assigning", a.Status)
+		for range 3 {
+			w.send(publishBytes(0, 0, dpsPoll+"1&operationId="+a.OperationID, ""))
+			require.Contains(t, string(w.expect(3)), `"assigned"`)
+		}
+		require.Equal(t, []byte{0}, w.subscribe(0, dpsAnswers+"#"))
+		w.send(publishBytes(0, 0, dpsRegister+"1", ""))
+		body := string(w.expect(3))
+		require.True(t, strings.HasPrefix(body[2:], dpsAnswers+"202/?$rid=1&retry-after=3{"), "without a packet id: %s", body)
+	})
+}
