@@ -30,7 +30,7 @@ func FuzzEnrollment(f *testing.F) {
 		if json.Unmarshal(body, &d) != nil {
 			return
 		}
-		e, err := d.enrollment("reg-1", group)
+		e, err := d.enrollment(group)
 		if err != nil {
 			return
 		}
@@ -53,7 +53,7 @@ func FuzzEnrollment(f *testing.F) {
 		if err := json.Unmarshal(shown, &again); err != nil {
 			t.Fatalf("%s shown as %s: %v", body, shown, err)
 		}
-		if _, err := again.enrollment("reg-1", group); err != nil {
+		if _, err := again.enrollment(group); err != nil {
 			t.Fatalf("%s shown as %s: %v", body, shown, err)
 		}
 	})
