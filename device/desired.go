@@ -34,7 +34,8 @@ type DesiredHandler func(ctx context.Context, d Desired)
 // Changes may not reach the device because it was disconnected, or because more than 8 came while
 // handle was busy. The complete current properties then follow, with Full set. If reading the twin
 // for that fails, it is read again, after 10 s at first and at most 10 minutes (Trace.TwinUnread).
-// handle never gets an older version than before.
+// handle never gets an older version than before, except after a move to another hub (package
+// dpstransport): versions begin anew there, and handle begins with the complete properties.
 //
 // A hub does not mark a notification as a change or as a replacement of all properties. So a
 // property that a back end removes by replacing them all may survive on the device. Therefore each

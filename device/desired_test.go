@@ -265,6 +265,56 @@ func TestATwinThatBeginsAgain(t *testing.T) {
 	})
 }
 
+// The versions of another twin say nothing about the known ones: not even an equal one is known.
+func TestAnotherTwinIsDeliveredAsAWhole(t *testing.T) {
+	for _, version := range []int64{1, 3, 4, 5, 40} {
+		bubble(t, func(t *testing.T) {
+			h, w := newTwinHub(), &told{}
+			h.f.twin = func(conn int) uint32 { return uint32(conn / 3) } // from the third connection on
+			h.version = 4
+			c, _ := client(t, h.f, nil)
+			c.HandleDesired(w.handle)
+			open(t, c)
+			synctest.Wait()
+			h.f.last().kill <- lost(transport.Network)
+			time.Sleep(time.Minute)
+			require.Equal(t, []string{"full 4"}, w.list(), "the same twin")
+			h.mu.Lock()
+			h.version = version
+			h.mu.Unlock()
+			h.f.last().kill <- lost(transport.Network)
+			time.Sleep(time.Minute)
+			require.Equal(t, []string{"full 4", fmt.Sprint("full ", version)}, w.list())
+			h.change(true)
+			synctest.Wait()
+			require.Equal(t, fmt.Sprint("patch ", version+1), w.list()[2])
+			h.f.last().kill <- lost(transport.Network)
+			time.Sleep(time.Minute)
+			require.Len(t, w.list(), 4, "the complete properties follow a change, once")
+		})
+	}
+}
+
+// A change of another twin that comes before the client has read it is not taken for the next
+// change of the known one.
+func TestAChangeOfAnotherTwinIsNotTheNextOne(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		h, w := newTwinHub(), &told{}
+		h.f.twin = func(conn int) uint32 { return uint32(conn) }
+		c, _ := client(t, h.f, nil)
+		c.HandleDesired(w.handle)
+		open(t, c)
+		synctest.Wait()
+		h.f.subscribe = func(int) error {
+			h.change(true) // before the answer to the subscription
+			return nil
+		}
+		h.f.last().kill <- lost(transport.Network)
+		time.Sleep(time.Minute)
+		require.Equal(t, []string{"full 1", "full 2"}, w.list())
+	})
+}
+
 func TestDesiredHandlersThatPanic(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		h, w := newTwinHub(), &told{}

@@ -35,6 +35,8 @@ type fake struct {
 	keepAlive time.Duration
 	// progress returns when the connection last made progress. Nil: sessions are no Progressors.
 	progress func() time.Time
+	// twin returns the number of the twin of connection conn. Nil: sessions are not Twinned.
+	twin func(conn int) uint32
 	// ackTimeout is Info.AckTimeout of the sessions.
 	ackTimeout time.Duration
 
@@ -113,6 +115,9 @@ func (f *fake) Dial(ctx context.Context, cfg *transport.Config) (transport.Sessi
 	if f.progress != nil {
 		return progressing{s}, nil
 	}
+	if f.twin != nil {
+		return twinned{s}, nil
+	}
 	return s, nil
 }
 
@@ -120,6 +125,11 @@ func (f *fake) Dial(ctx context.Context, cfg *transport.Config) (transport.Sessi
 type progressing struct{ *fakeSession }
 
 func (s progressing) Progress() time.Time { return s.f.progress() }
+
+// twinned is a session that implements transport.Twinned.
+type twinned struct{ *fakeSession }
+
+func (s twinned) TwinNumber() uint32 { return s.f.twin(s.conn) }
 
 // last returns the newest session.
 func (f *fake) last() *fakeSession {

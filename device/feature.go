@@ -20,8 +20,8 @@ type feature struct {
 	// refused reports that the session does not grant what wants returned as now. The feature does not
 	// ask again at once.
 	refused func(l *loop, why *transport.Error)
-	// begin reports that a session is up.
-	begin func()
+	// begin reports that s is up.
+	begin func(s transport.Session)
 	// serve hands the live session what may be sent, and returns when to call it again without a poke;
 	// zero: never.
 	serve func(l *loop, now time.Time) time.Time
@@ -99,10 +99,10 @@ func (l features) end() (all []<-chan struct{}) {
 	return all
 }
 
-func (l features) begin() {
+func (l features) begin(s transport.Session) {
 	for _, x := range l {
 		if x.begin != nil {
-			x.begin()
+			x.begin(s)
 		}
 	}
 }

@@ -56,7 +56,7 @@ func (l *loop) begin() {
 	l.conn.progressor, _ = l.conn.session.(transport.Progressor)
 	l.conn.pinged = l.conn.upSince
 	if x := c.features(); x != nil {
-		x.begin()
+		x.begin(l.conn.session)
 	}
 	if l.pause.until.IsZero() {
 		l.publishConnected()

@@ -27,12 +27,13 @@ type twin struct {
 	slots   chan struct{} // one for each call of GetTwin, PatchReported or PatchReportedIf
 	changes *desired      // nil until HandleDesired
 
-	mu    sync.Mutex
-	calls []*twinCall // in order of arrival
-	id    uint32
-	down  *transport.Error // why calls are refused; nil while the client is open
-	ended bool             // Close was called
-	known bool             // sessions carry twins, as far as known
+	mu     sync.Mutex
+	calls  []*twinCall // in order of arrival
+	id     uint32
+	down   *transport.Error // why calls are refused; nil while the client is open
+	ended  bool             // Close was called
+	known  bool             // sessions carry twins, as far as known
+	number uint32           // transport.Twinned of the latest session
 
 	abandoned     []*twinCall // in flight or answered when their callers gave up; to be reported to the policy
 	retriesUnmade []*twinCall // ended while a retry that the policy charged for may have been pending
@@ -179,11 +180,19 @@ func (t *twin) wants() (always, now transport.Features) {
 	return always, now
 }
 
-func (t *twin) begin() {
+func (t *twin) begin(s transport.Session) {
 	t.mu.Lock()
+	number := uint32(0)
+	if n, ok := s.(transport.Twinned); ok {
+		number = n.TwinNumber()
+	}
 	if t.changes != nil {
 		t.changes.begin()
+		if number != t.number { // the known version is that of another twin
+			t.changes.latestValid = false
+		}
 	}
+	t.number = number
 	t.mu.Unlock()
 }
 

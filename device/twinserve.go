@@ -273,6 +273,9 @@ func (t *twin) over(l *loop) {
 	now := time.Now()
 	t.settleAnswered(l, now)
 	t.mu.Lock()
+	if t.changes != nil {
+		t.changes.stale = true // a change of the next session may be one of another twin
+	}
 	var lost []*twinCall
 	for _, k := range t.calls {
 		if k.state == callInFlight {

@@ -76,6 +76,14 @@ type Progressor interface {
 	Progress() time.Time
 }
 
+// A Twinned is a Session whose device may have another twin than in the session before, because the
+// device moved to another hub.
+type Twinned interface {
+	// TwinNumber identifies the twin among those of the sessions of one client. The versions of
+	// another twin begin anew. It is constant. Sessions without the method have the number 0.
+	TwinNumber() uint32
+}
+
 // Info describes a session.
 type Info struct {
 	// Window is the maximum number of messages in flight that the session supports. 0: Config.Window.

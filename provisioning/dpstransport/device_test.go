@@ -20,42 +20,57 @@ import (
 	"github.com/hubline-iot/hubline/transport/netopt"
 )
 
+// newService returns a provisioning service with two hubs, by their names. They are closed with the
+// test.
+func newService(t *testing.T) (*testbroker.DPS, map[string]*testbroker.Hub) {
+	d, err := testbroker.NewDPS(nil)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, d.Close()) })
+	hubs := map[string]*testbroker.Hub{}
+	for _, name := range []string{"hub1.example.test", "hub2.example.test"} {
+		h, err := testbroker.New(&testbroker.Options{HostName: name})
+		require.NoError(t, err)
+		t.Cleanup(func() { require.NoError(t, h.Close()) })
+		require.NoError(t, d.Link(h))
+		hubs[name] = h
+	}
+	return d, hubs
+}
+
+// newTransport returns a Transport of the device reg-0001, which registers over HTTPS.
+func newTransport(t *testing.T, d *testbroker.DPS, key string, o *dpstransport.Options,
+	inner dpstransport.Inner) *dpstransport.Transport {
+	sign, err := transport.SharedKey(key)
+	require.NoError(t, err)
+	registrar, err := provisioning.New(&provisioning.Identity{Endpoint: d.HostName(), IDScope: d.IDScope(),
+		RegistrationID: "reg-0001", Sign: sign}, dpshttp.New(&netopt.Options{Dial: d.Dial(testbroker.PortHTTPS),
+		TLS: d.ClientTLS()}), nil)
+	require.NoError(t, err)
+	tr, err := dpstransport.New(registrar, inner, o)
+	require.NoError(t, err)
+	return tr
+}
+
 // A device is moved to another hub and another device id while it sends. Every message arrives at
 // one of the hubs, and a restart connects without asking.
 func TestNothingIsLostOverAMove(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		d, err := testbroker.NewDPS(nil)
-		require.NoError(t, err)
-		defer func() { require.NoError(t, d.Close()) }()
-		hubs := map[string]*testbroker.Hub{}
-		for _, name := range []string{"hub1.example.test", "hub2.example.test"} {
-			h, err := testbroker.New(&testbroker.Options{HostName: name})
-			require.NoError(t, err)
-			defer func() { require.NoError(t, h.Close()) }()
-			require.NoError(t, d.Link(h))
-			hubs[name] = h
-		}
+		d, hubs := newService(t)
 		e, err := d.Enroll(dpsdata.Enrollment{ID: "reg-0001", DeviceID: "dev-1", Hubs: []string{"hub1.example.test"}})
-		require.NoError(t, err)
-		sign, err := transport.SharedKey(e.PrimaryKey)
-		require.NoError(t, err)
-		registrar, err := provisioning.New(&provisioning.Identity{Endpoint: d.HostName(), IDScope: d.IDScope(),
-			RegistrationID: "reg-0001", Sign: sign}, dpshttp.New(&netopt.Options{Dial: d.Dial(testbroker.PortHTTPS),
-			TLS: d.ClientTLS()}), nil)
 		require.NoError(t, err)
 		path := filepath.Join(t.TempDir(), "assignment")
 		moved := 0
 		start := func() *device.Client {
-			tr, err := dpstransport.New(registrar, func(creds *transport.Credentials,
-				_ *provisioning.Assignment) transport.Transport {
-				h := hubs[creds.Host]
-				return lean.New(leannet.Dialer(creds, &netopt.Options{Dial: h.Dial(testbroker.PortMQTTS), TLS: h.ClientTLS()}), nil)
-			}, &dpstransport.Options{Store: dpstransport.File(path), OnEvent: func(e dpstransport.Event) {
+			o := &dpstransport.Options{Store: dpstransport.File(path), OnEvent: func(e dpstransport.Event) {
 				if e.Moved {
 					moved++
 				}
-			}})
-			require.NoError(t, err)
+			}}
+			tr := newTransport(t, d, e.PrimaryKey, o, func(creds *transport.Credentials,
+				_ *provisioning.Assignment) transport.Transport {
+				h := hubs[creds.Host]
+				return lean.New(leannet.Dialer(creds, &netopt.Options{Dial: h.Dial(testbroker.PortMQTTS), TLS: h.ClientTLS()}), nil)
+			})
 			c, err := device.New(tr.Credentials(), tr, nil)
 			require.NoError(t, err)
 			require.NoError(t, c.Open(t.Context()))

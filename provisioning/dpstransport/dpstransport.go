@@ -127,14 +127,19 @@ type Transport struct {
 	attempts     *provisioning.Attempts // nil: no registration is in progress
 	failures     int                    // failed connections in a row
 	nameFailures int
-	refusals     int  // refused assignments in a row
-	flipped      bool // the other key was tried at this hub
+	refusals     int    // refused assignments in a row
+	twin         uint32 // number of the twin
+	flipped      bool   // the other key was tried at this hub
 
 	mu    sync.Mutex // guards shown
 	shown provisioning.Assignment
 }
 
-var _ transport.Transport = (*Transport)(nil)
+var (
+	_ transport.Transport = (*Transport)(nil)
+	_ transport.Twinned   = session{}
+	_ transport.Twinned   = progressor{}
+)
 
 // Inner makes the transport for an assignment, with its credentials. It is called for each one.
 type Inner func(creds *transport.Credentials, a *provisioning.Assignment) transport.Transport
@@ -214,7 +219,7 @@ func (t *Transport) dial(ctx context.Context, cfg *transport.Config) (transport.
 	}
 	t.failures, t.nameFailures, t.flipped = 0, 0, false
 	t.attempts = nil
-	wrapped := session{s, t}
+	wrapped := session{s, t, t.twin}
 	if p, ok := s.(transport.Progressor); ok {
 		return progressor{wrapped, p}, nil
 	}
@@ -280,6 +285,9 @@ func (t *Transport) register(ctx context.Context, progress func()) error {
 	}
 	t.attempts = nil
 	before := t.before
+	if before != nil {
+		t.twin++ // the service may have made the device anew, even at the same hub
+	}
 	t.use(&Record{Registration: t.registrar.Registration(), Assignment: *a})
 	t.save()
 	t.publish(Event{Step: Assigned, Hub: a.Hub, DeviceID: a.DeviceID, DataReset: a.DataReset(),
@@ -455,8 +463,12 @@ func (t *Transport) publish(e Event) {
 // session is a session with the assigned hub.
 type session struct {
 	transport.Session
-	t *Transport
+	t    *Transport
+	twin uint32
 }
+
+// TwinNumber implements transport.Twinned: each registration may lead to another twin.
+func (s session) TwinNumber() uint32 { return s.twin }
 
 // Run serves the session. When the hub ends it because the device is gone or forbidden, the next
 // Dial asks the service. Unauthorized may be due to an expired token: the next Dial tells.
