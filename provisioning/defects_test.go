@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hubline-iot/hubline/provisioning"
+	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/transport"
 )
 
@@ -138,5 +139,28 @@ func TestDefectNobodyKnowsWhatIsWaitedFor(t *testing.T) {
 		require.Equal(t, []string{"registering, attempt 1",
 			"retrying, attempt 2 in 3s: register: service unavailable: provisioning service answered 503",
 			"registering, attempt 2", "assigned, attempt 2"}, lines)
+	})
+}
+
+func TestDefectDisabledAndUnassignedAreNotUnderstood(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		s := newScript(say{status: 202, body: assigning},
+			say{status: 200, body: `{"operationId":"op-1","status":"unassigned"}`}, say{status: 200, body: assigned})
+		_, err := register(t, s, nil)
+		require.NoError(t, err)
+		requireRequests(t, s, "register", "poll op-1", "poll op-1")
+		_, err = register(t, newScript(say{status: 200, body: `{"operationId":"","status":"disabled","registrationState":` +
+			`{"status":"disabled"}}`}), nil)
+		require.ErrorIs(t, err, transport.Forbidden)
+		require.ErrorContains(t, err, "the enrollment is disabled")
+	})
+}
+
+func TestDefectAttemptsHaveNoLimit(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		busy := say{status: 503}
+		_, err := register(t, newScript(busy, busy, busy), &provisioning.Options{
+			Policy: retrypolicy.MaxAttempts{Policy: retrypolicy.Immediately{}, Total: 3}})
+		require.ErrorIs(t, err, transport.RetryExpired)
 	})
 }

@@ -43,6 +43,7 @@ type peer struct {
 	suback  byte
 
 	users, passwords, topics, bodies []string
+	qos                              []byte
 	pubacks                          int
 }
 
@@ -92,9 +93,10 @@ func (p *peer) session(c net.Conn) {
 			_, _ = c.Write([]byte{0x90, 3, body[0], body[1], p.suback})
 		case mqttpacket.Publish:
 			m, err := mqttpacket.ReadPublish(h.Flags, body)
-			if err != nil || m.QoS != 1 {
+			if err != nil {
 				return
 			}
+			p.qos = append(p.qos, m.QoS)
 			p.topics, p.bodies = append(p.topics, string(m.Topic)), append(p.bodies, string(m.Body))
 			_, id, _ := strings.Cut(string(m.Topic), "$rid=")
 			id, _, _ = strings.Cut(id, "&")
@@ -220,6 +222,24 @@ func TestDefectALostConnectionIsNotTold(t *testing.T) {
 		require.Len(t, failures, 1)
 		require.ErrorIs(t, failures[0], transport.Network)
 		require.Contains(t, p.topics[2], "iotdps-get-operationstatus", "the operation is kept")
+	})
+}
+
+// The status of an answer counts, whatever its body says.
+func TestDefectTheStatusOfAnAnswerIsIgnored(t *testing.T) {
+	p := &peer{replies: [][]reply{{{"PUBACK", ""}, {res + "401/?$rid=ID", assigned}}}}
+	with(t, p, func(t *testing.T, o *netopt.Options) {
+		_, err := register(t, o, nil)
+		require.ErrorIs(t, err, transport.Unauthorized)
+	})
+}
+
+func TestDefectRequestsAreSentWithoutAcknowledgement(t *testing.T) {
+	p := &peer{replies: [][]reply{{{res + "202/?$rid=ID", assigning}}, {{res + "200/?$rid=ID", assigned}}}}
+	with(t, p, func(t *testing.T, o *netopt.Options) {
+		_, err := register(t, o, nil)
+		require.NoError(t, err)
+		require.Equal(t, []byte{1, 1}, p.qos, "QoS of register and poll")
 	})
 }
 
