@@ -230,6 +230,8 @@ func TestTransientRefusalsAreRepeated(t *testing.T) {
 		{status: 409, body: `{"errorCode":409001}`}, {status: 412}, // a conflict, once
 		{err: lost()}, {open: lost()}, {err: &transport.Error{Kind: transport.Timeout, Scope: transport.Connection}},
 		{err: errors.New("an error without a kind")}, {err: context.Canceled}, // of the carrier's own context
+		{err: &transport.Error{Kind: transport.Timeout, Scope: transport.Connection, Err: context.Canceled}},
+		{open: &transport.Error{Kind: transport.Cancelled, Scope: transport.Connection}},
 		{status: 200, body: "not JSON"}, {status: 200, body: "[]"}, {status: 200, body: `{"status":"assigned"}`},
 		{status: 200, body: `{"status":"assigned","registrationState":{"assignedHub":"a b","deviceId":"d"}}`},
 		{status: 200, body: `{"operationId":null,"status":"unassigned"}`},

@@ -64,7 +64,7 @@ const (
 	// stable is how long a connection lasts that ends such a row.
 	stable = time.Minute
 	// progressInterval is how often a registration reports progress to the client.
-	progressInterval = 5 * time.Second
+	progressInterval = time.Second
 )
 
 // Step is a step of a Transport.
