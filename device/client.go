@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/hubline-iot/hubline/internal/lifetime"
 	"github.com/hubline-iot/hubline/internal/operr"
 	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/transport"
@@ -154,8 +155,8 @@ func (c *Client) startLocked(keep bool) (r *run, began bool, err error) {
 		return c.run, false, nil
 	}
 	before := c.run
-	ctx := newLifetime()
-	r = &run{cancel: ctx.end, done: make(chan struct{}), kept: keep}
+	ctx := lifetime.New()
+	r = &run{cancel: ctx.End, done: make(chan struct{}), kept: keep}
 	c.run = r
 	c.reconnect.Store(false)
 	c.outbox.resume()

@@ -6,6 +6,7 @@ import (
 
 	"github.com/hubline-iot/hubline/internal/callback"
 	"github.com/hubline-iot/hubline/internal/jsonscan"
+	"github.com/hubline-iot/hubline/internal/lifetime"
 	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/transport"
 )
@@ -52,9 +53,9 @@ func (c *Client) HandleDesired(handle DesiredHandler) {
 	t := c.twinFeature()
 	t.mu.Lock()
 	if t.changes == nil {
-		t.changes = &desired{ctx: newLifetime()}
+		t.changes = &desired{ctx: lifetime.New()}
 		if t.ended {
-			t.changes.ctx.end()
+			t.changes.ctx.End()
 		}
 		t.changes.begin()
 	}
@@ -74,8 +75,8 @@ const desiredQueue = 8
 // Then the twin is read until it is as new as every notification seen meanwhile, and passed on as a
 // whole.
 type desired struct {
-	handle  DesiredHandler // nil: none
-	ctx     *lifetime      // of the handler; ends with Close
+	handle  DesiredHandler    // nil: none
+	ctx     *lifetime.Context // of the handler; ends with Close
 	queue   []Desired
 	running bool
 	ended   chan struct{} // closed when the handler's goroutine has ended
@@ -258,7 +259,7 @@ func (t *twin) end() <-chan struct{} {
 	t.ended = true
 	var ended <-chan struct{}
 	if d := t.changes; d != nil {
-		d.ctx.end()
+		d.ctx.End()
 		if d.running {
 			ended = d.ended
 		}

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/hubline-iot/hubline/errfilter"
+	"github.com/hubline-iot/hubline/internal/lifetime"
 	"github.com/hubline-iot/hubline/transport"
 )
 
@@ -17,7 +18,7 @@ func (l *loop) connect() phase {
 		l.reportAttempt(errClosed, time.Now())
 		return ended
 	}
-	ctx, end := l.ctx.within()
+	ctx, end := lifetime.Within(l.ctx)
 	l.hangUp = end
 	c.reconnect.Store(false)
 	c.progress.Store(false)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/hubline-iot/hubline/internal/errchain"
+	"github.com/hubline-iot/hubline/internal/lifetime"
 	"github.com/hubline-iot/hubline/transport"
 )
 
@@ -70,7 +71,7 @@ func (c *Client) HandleMessages(handle MessageHandler) {
 // method blocks while it holds the lock. Unlocking in a defer would cost a board's program some 100
 // bytes each.
 type inbox struct {
-	ctx   *lifetime // of the handler; ends with Close
+	ctx   *lifetime.Context // of the handler; ends with Close
 	poke  func()
 	trace *Trace // may be nil
 	ref   []byte // buffer of serve
@@ -98,7 +99,7 @@ type delivery struct {
 }
 
 func newInbox(c *Client) *inbox {
-	return &inbox{ctx: newLifetime(), poke: c.poke, trace: c.set.Trace, deliveries: make([]*delivery, c.set.Inbox)}
+	return &inbox{ctx: lifetime.New(), poke: c.poke, trace: c.set.Trace, deliveries: make([]*delivery, c.set.Inbox)}
 }
 
 func (b *inbox) feature() *feature {
@@ -310,7 +311,7 @@ func (b *inbox) over(*loop) {
 }
 
 func (b *inbox) end() <-chan struct{} {
-	b.ctx.end()
+	b.ctx.End()
 	b.mu.Lock()
 	var ended <-chan struct{}
 	if b.running {

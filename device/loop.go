@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/hubline-iot/hubline/errfilter"
+	"github.com/hubline-iot/hubline/internal/lifetime"
 	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/transport"
 )
@@ -23,7 +24,7 @@ import (
 //	any --> ended: not retryable, policy or OutageLimit ends the retries, cancelled
 type loop struct {
 	c   *Client
-	ctx *lifetime // ends with Close, or with the Open that started the loop
+	ctx *lifetime.Context // ends with Close, or with the Open that started the loop
 	own *run
 
 	events chan event // of one session: dialed, subscribed, renewed, ended; hence capacity 4
@@ -88,7 +89,7 @@ const (
 	ended
 )
 
-func newLoop(c *Client, ctx *lifetime, r *run) *loop {
+func newLoop(c *Client, ctx *lifetime.Context, r *run) *loop {
 	l := &loop{c: c, ctx: ctx, own: r, events: c.events, since: time.Now()}
 	return l
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/hubline-iot/hubline/internal/callback"
 	"github.com/hubline-iot/hubline/internal/jsonscan"
+	"github.com/hubline-iot/hubline/internal/lifetime"
 	"github.com/hubline-iot/hubline/transport"
 )
 
@@ -93,7 +94,7 @@ func (c *Client) HandleMethod(name string, handle MethodHandler) error {
 	}
 	c.mu.Lock()
 	if c.methods == nil {
-		c.methods = &methods{c: c, ctx: newLifetime()}
+		c.methods = &methods{c: c, ctx: lifetime.New()}
 		c.addFeatureLocked(c.methods.feature())
 	}
 	m := c.methods
@@ -131,7 +132,7 @@ type handler struct {
 // its own goroutine; the loop hands answers to the session.
 type methods struct {
 	c   *Client
-	ctx *lifetime // of handlers; ends with Close
+	ctx *lifetime.Context // of handlers; ends with Close
 
 	mu       sync.Mutex
 	handlers []handler
@@ -310,7 +311,7 @@ func (m *methods) run(r *methodRun) {
 			close(m.ended)
 		}
 	}()
-	ctx, end := m.ctx.withinTime(time.Until(r.until))
+	ctx, end := lifetime.WithinTime(m.ctx, time.Until(r.until))
 	defer end()
 	panicked := protect(m.c.set.Trace, func() { status, body = r.handle(ctx, &r.call) })
 	switch {
@@ -449,7 +450,7 @@ func (m *methods) over(*loop) {
 }
 
 func (m *methods) end() <-chan struct{} {
-	m.ctx.end()
+	m.ctx.End()
 	m.mu.Lock()
 	var ended <-chan struct{}
 	if m.running > 0 {

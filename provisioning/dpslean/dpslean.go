@@ -16,10 +16,10 @@ import (
 	"time"
 
 	"github.com/hubline-iot/hubline/internal/callback"
-	"github.com/hubline-iot/hubline/internal/errchain"
+	"github.com/hubline-iot/hubline/internal/lifetime"
 	"github.com/hubline-iot/hubline/internal/mqttpacket"
-	"github.com/hubline-iot/hubline/internal/percent"
 	"github.com/hubline-iot/hubline/provisioning"
+	"github.com/hubline-iot/hubline/provisioning/internal/dpstopic"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/mqtt/lean"
 )
@@ -71,19 +71,27 @@ func (c *Carrier) Open(ctx context.Context, l *provisioning.Login) (provisioning
 		return nil, failed(transport.Invalid, errors.New("options: ProductInfo has more than "+strconv.Itoa(maxInfo)+
 			" bytes"))
 	}
-	limited, cancel := context.WithTimeoutCause(ctx, l.Timeout, errSlow)
-	defer cancel()
-	var conn lean.Conn
+	limited, end := lifetime.WithinTime(ctx, l.Timeout)
+	s, err := c.open(ctx, limited, l)
+	end()
+	if err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// open does the work of Open. limited is ctx with the time limit.
+func (c *Carrier) open(ctx, limited context.Context, l *provisioning.Login) (*session, error) {
+	s := &session{timeout: l.Timeout}
 	var err error
 	if panicked := callback.Run("the dial function of dpslean.New",
-		func() { conn, err = c.dial(limited, l) }); panicked != nil {
+		func() { s.conn, err = c.dial(limited, l) }); panicked != nil {
 		err = panicked
 	}
 	if err != nil {
-		return nil, cause(limited, err)
+		return nil, cause(ctx, limited, err)
 	}
-	s := &session{conn: conn, timeout: l.Timeout}
-	if err := s.guarded(limited, func() error { return s.begin(c.connect(l)) }); err != nil {
+	if err := s.guarded(ctx, limited, func() error { return s.begin(c.connect(l)) }); err != nil {
 		s.cut()
 		return nil, err
 	}
@@ -92,9 +100,7 @@ func (c *Carrier) Open(ctx context.Context, l *provisioning.Login) (provisioning
 
 // connect returns the fields of CONNECT.
 func (c *Carrier) connect(l *provisioning.Login) *mqttpacket.Greeting {
-	user := append([]byte(l.Resource()), "/api-version="...)
-	user = append(append(user, l.APIVersion...), "&ClientVersion="...)
-	return &mqttpacket.Greeting{ClientID: l.RegistrationID, UserName: string(percent.Append(user, c.agent)),
+	return &mqttpacket.Greeting{ClientID: l.RegistrationID, UserName: dpstopic.UserName(l, c.agent),
 		Password: l.Token.Text.Reveal(), CleanSession: true, KeepAlive: keepAlive}
 }
 
@@ -103,12 +109,12 @@ func failed(kind transport.Kind, cause error) *transport.Error {
 	return &transport.Error{Kind: kind, Scope: transport.Connection, Op: transport.OpRegister, Proto: proto, Err: cause}
 }
 
-// cause returns the error of a connection whose context is ctx.
-func cause(ctx context.Context, err error) error {
-	if ctx.Err() != nil {
-		if ended := context.Cause(ctx); !errchain.Same(ended, errSlow) {
-			return ended
-		}
+// cause returns the error of a connection that ends with limited, which is ctx with a time limit.
+func cause(ctx, limited context.Context, err error) error {
+	switch {
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	case limited.Err() != nil:
 		return failed(transport.Timeout, errSlow)
 	}
 	if e := transport.Find(err); e != nil {

@@ -9,8 +9,10 @@ import (
 	"time"
 
 	"github.com/hubline-iot/hubline/internal/errchain"
+	"github.com/hubline-iot/hubline/internal/lifetime"
 	"github.com/hubline-iot/hubline/internal/mqttpacket"
 	"github.com/hubline-iot/hubline/provisioning"
+	"github.com/hubline-iot/hubline/provisioning/internal/dpstopic"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/mqtt/lean"
 )
@@ -34,22 +36,19 @@ const (
 	closeTime = 250 * time.Millisecond
 )
 
-// guarded runs f, and cuts the connection when ctx ends first.
-func (s *session) guarded(ctx context.Context, f func() error) error {
-	done, over := make(chan struct{}), make(chan struct{})
-	go func() { // ends with f, or with ctx
-		select {
-		case <-ctx.Done():
-			s.cut()
-		case <-done:
-		}
+// guarded runs f, and cuts the connection when limited ends first.
+func (s *session) guarded(ctx, limited context.Context, f func() error) error {
+	over := make(chan struct{})
+	stop := lifetime.AfterFunc(limited, func() {
+		s.cut()
 		close(over)
-	}()
+	})
 	err := f()
-	close(done)
-	<-over
+	if !stop() {
+		<-over
+	}
 	if err != nil || s.closed.Load() {
-		return cause(ctx, err)
+		return cause(ctx, limited, err)
 	}
 	return nil
 }
@@ -111,7 +110,7 @@ func (s *session) begin(g *mqttpacket.Greeting) error {
 // subscribe subscribes to answers.
 func (s *session) subscribe() error {
 	s.lastID++
-	packet, err := mqttpacket.AppendSubscribe(s.out[:0], s.lastID, mqttpacket.Filter{Topic: answers + "#", QoS: 1})
+	packet, err := mqttpacket.AppendSubscribe(s.out[:0], s.lastID, mqttpacket.Filter{Topic: dpstopic.Filter, QoS: 1})
 	if err != nil {
 		return failed(transport.Invalid, err)
 	}
@@ -136,7 +135,7 @@ func (s *session) subscribe() error {
 		case id != s.lastID || len(codes) != 1:
 			return s.violation("the service sent a SUBACK that answers no SUBSCRIBE")
 		case codes[0] > 2:
-			refusal := &lean.SubackError{Filter: answers + "#", Code: codes[0]}
+			refusal := &lean.SubackError{Filter: dpstopic.Filter, Code: codes[0]}
 			return failed(refusal.Kind(), refusal)
 		}
 		return nil
@@ -145,13 +144,13 @@ func (s *session) subscribe() error {
 
 // Exchange publishes the request and waits for its answer.
 func (s *session) Exchange(ctx context.Context, r *provisioning.Request) (*provisioning.Answer, error) {
-	limited, cancel := context.WithTimeoutCause(ctx, s.timeout, errSlow)
-	defer cancel()
+	limited, end := lifetime.WithinTime(ctx, s.timeout)
 	var got *provisioning.Answer
-	err := s.guarded(limited, func() (err error) {
+	err := s.guarded(ctx, limited, func() (err error) {
 		got, err = s.exchange(r)
 		return err
 	})
+	end()
 	if err != nil {
 		return nil, err
 	}
@@ -162,7 +161,7 @@ func (s *session) exchange(r *provisioning.Request) (*provisioning.Answer, error
 	if s.lastID++; s.lastID == 0 {
 		s.lastID++
 	}
-	t := topic(r, s.lastID)
+	t := dpstopic.Of(r, s.lastID)
 	o := mqttpacket.Outgoing{QoS: 1, Topic: len(t), Body: len(r.Body)}
 	packet := append(mqttpacket.AppendPublish(s.out[:0], &o), t...)
 	packet = append(mqttpacket.AppendID(packet, s.lastID), r.Body...)
@@ -199,8 +198,8 @@ func (s *session) other(h mqttpacket.Header, body []byte, got **provisioning.Ans
 	case in.QoS > 1:
 		return s.violation("the service sent a PUBLISH with a QoS above 1, which was not requested")
 	}
-	if a, ok := parse(string(in.Topic)); ok && got != nil && a.rid == strconv.Itoa(int(s.lastID)) {
-		*got = &provisioning.Answer{Status: a.status, RetryAfter: a.after, Body: append([]byte(nil), in.Body...)}
+	if a, ok := dpstopic.Parse(string(in.Topic)); ok && got != nil && a.RID == strconv.Itoa(int(s.lastID)) {
+		*got = &provisioning.Answer{Status: a.Status, RetryAfter: a.After, Body: append([]byte(nil), in.Body...)}
 	}
 	if in.QoS == 1 {
 		return s.write(mqttpacket.AppendPuback(s.out[:0], in.ID))

@@ -9,6 +9,7 @@ import (
 
 	"github.com/hubline-iot/hubline/internal/callback"
 	"github.com/hubline-iot/hubline/internal/errchain"
+	"github.com/hubline-iot/hubline/internal/lifetime"
 	"github.com/hubline-iot/hubline/internal/mqttpacket"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/mqtt/internal/wire"
@@ -60,7 +61,7 @@ func (t *Transport) connect(ctx context.Context, cfg *transport.Config) (*sessio
 	}
 	s := newSession(t, cfg, token, topics, c)
 	aborted := make(chan struct{})
-	stop := contextAfterFunc(ctx, func() {
+	stop := lifetime.AfterFunc(ctx, func() {
 		s.fail(errAborted)
 		close(aborted)
 	})

@@ -246,8 +246,8 @@ func dialed(t testing.TB, tr *Transport, script func()) (transport.Session, *sin
 	return s, k, withAfterFunc{ctx}, cancel, err
 }
 
-// withAfterFunc is a context like those of package device. Dial gets a context without the method,
-// so the tests cover both paths of contextAfterFunc.
+// withAfterFunc is a context like those of package lifetime. Dial gets a context without the
+// method, so the tests cover both paths of lifetime.AfterFunc.
 type withAfterFunc struct{ context.Context }
 
 func (c withAfterFunc) AfterFunc(f func()) (stop func() bool) { return context.AfterFunc(c.Context, f) }

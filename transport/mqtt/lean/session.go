@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/hubline-iot/hubline/internal/errchain"
+	"github.com/hubline-iot/hubline/internal/lifetime"
 	"github.com/hubline-iot/hubline/internal/mqttpacket"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/mqtt/internal/wire"
@@ -84,7 +85,7 @@ func (s *session) Progress() time.Time {
 
 // Run reads until the connection ends or ctx does.
 func (s *session) Run(ctx context.Context) error {
-	stop := contextAfterFunc(ctx, s.disconnect) // ends by closing disconnected
+	stop := lifetime.AfterFunc(ctx, s.disconnect) // ends by closing disconnected
 	s.fail(s.read())
 	if stop() {
 		s.writing <- struct{}{} // never given back; the connection is closed, so its holder leaves soon

@@ -1,4 +1,4 @@
-package dpslean
+package dpstopic
 
 import (
 	"strings"
@@ -9,7 +9,7 @@ import (
 )
 
 func TestParse(t *testing.T) {
-	for topic, want := range map[string]answer{
+	for topic, want := range map[string]Answer{
 		"$dps/registrations/res/202/?$rid=1&retry-after=3":                             {202, "1", 3 * time.Second},
 		"$dps/registrations/res/202/?retry-after=120&$rid=1":                           {202, "1", 120 * time.Second},
 		"$dps/registrations/res/429/?$rid=2&retry-after=5":                             {429, "2", 5 * time.Second},
@@ -22,14 +22,14 @@ func TestParse(t *testing.T) {
 		"$dps/registrations/res/200/?$rid=1&retry-after=" + strings.Repeat("9", 40):    {200, "1", maxSeconds * time.Second},
 		"$dps/registrations/res/200/?$rid=" + strings.Repeat("r", 80):                  {200, strings.Repeat("r", 80), 0},
 	} {
-		if got, ok := parse(topic); !ok || got != want {
+		if got, ok := Parse(topic); !ok || got != want {
 			t.Errorf("%s: %+v, %v", topic, got, ok)
 		}
 	}
 	for _, topic := range []string{"", "$dps/registrations/res", "$dps/registrations/res/", "$dps/registrations/res/abc/?",
 		"$dps/registrations/res/20/?$rid=1", "$dps/registrations/res/2000/?$rid=1", "$dps/registrations/res/200",
 		"$dps/registrations/res/200/$rid=1", "$dps/registrations/res/999/?$rid=1", "$iothub/registrations/res/200/?$rid=1"} {
-		if got, ok := parse(topic); ok {
+		if got, ok := Parse(topic); ok {
 			t.Errorf("%s: %+v", topic, got)
 		}
 	}
@@ -39,16 +39,16 @@ func FuzzParse(f *testing.F) {
 	f.Add("$dps/registrations/res/202/?$rid=1&retry-after=3")
 	f.Add("$dps/registrations/res/202/?retry-after=120&$rid=1&%=")
 	f.Fuzz(func(t *testing.T, topic string) {
-		a, ok := parse(topic)
-		if ok && (a.status < 100 || a.status > 599 || a.after < 0 || a.after > maxSeconds*time.Second ||
-			!strings.Contains(topic, a.rid) || !strings.HasPrefix(topic, answers)) {
+		a, ok := Parse(topic)
+		if ok && (a.Status < 100 || a.Status > 599 || a.After < 0 || a.After > maxSeconds*time.Second ||
+			!strings.Contains(topic, a.RID) || !strings.HasPrefix(topic, answers)) {
 			t.Fatalf("%q: %+v", topic, a)
 		}
 	})
 }
 
 func TestOperationsAreEncoded(t *testing.T) {
-	got := string(topic(&provisioning.Request{Operation: "5.a+b/#&c"}, 65535))
+	got := string(Of(&provisioning.Request{Operation: "5.a+b/#&c"}, 65535))
 	if got != "$dps/registrations/GET/iotdps-get-operationstatus/?$rid=65535&operationId=5.a%2Bb%2F%23%26c" {
 		t.Error(got)
 	}

@@ -1,20 +1,22 @@
-package device
+package lifetime
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/hubline-iot/hubline/internal/bounded"
 	"github.com/stretchr/testify/require"
+
+	"github.com/hubline-iot/hubline/internal/bounded"
 )
 
-func TestLifetime(t *testing.T) {
+func TestContextsEndWithTheirParentsAndInTime(t *testing.T) {
 	bounded.Test(t, func(t *testing.T) {
-		l := newLifetime()
-		child, end := l.within()
-		other, endOther := l.within()
+		l := New()
+		child, end := Within(l)
+		other, endOther := Within(l)
 		require.NoError(t, child.Err())
 		ran := 0
 		stop := l.AfterFunc(func() { ran++ })
@@ -28,8 +30,8 @@ func TestLifetime(t *testing.T) {
 
 		timed, cancel := context.WithTimeout(child, time.Hour) // a child made by the standard library ends with it
 		defer cancel()
-		l.end()
-		l.end()
+		l.End()
+		l.End()
 		<-child.Done()
 		<-timed.Done()
 		synctest.Wait()
@@ -40,8 +42,8 @@ func TestLifetime(t *testing.T) {
 		require.Equal(t, 110, ran)
 		end()
 
-		l = newLifetime()
-		short, endShort := l.withinTime(time.Minute)
+		l = New()
+		short, endShort := WithinTime(l, time.Minute)
 		at, ok := short.Deadline()
 		require.True(t, ok)
 		require.Equal(t, time.Minute, time.Until(at))
@@ -53,12 +55,28 @@ func TestLifetime(t *testing.T) {
 		require.Empty(t, l.after)
 		_, ok = l.Deadline()
 		require.False(t, ok)
-		long, endLong := l.withinTime(time.Hour)
+		long, endLong := WithinTime(l, time.Hour)
 		endLong()
 		require.ErrorIs(t, long.Err(), context.Canceled)
-		l.end()
-		late, endLate := l.within()
+		l.End()
+		late, endLate := Within(l)
 		<-late.Done()
 		endLate()
+	})
+}
+
+func TestAChildHasTheValuesAndTheErrorOfItsParent(t *testing.T) {
+	bounded.Test(t, func(t *testing.T) {
+		type key struct{}
+		parent, cancel := context.WithTimeoutCause(context.WithValue(t.Context(), key{}, 7), time.Minute,
+			errors.New("because"))
+		defer cancel()
+		child, end := WithinTime(parent, time.Hour)
+		defer end()
+		require.Equal(t, 7, child.Value(key{}))
+		require.Nil(t, New().Value(key{}))
+		<-child.Done()
+		require.ErrorIs(t, child.Err(), context.DeadlineExceeded)
+		require.ErrorContains(t, context.Cause(child), "because")
 	})
 }

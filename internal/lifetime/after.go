@@ -1,13 +1,16 @@
-package lean
+package lifetime
 
 import "context"
 
-// contextAfterFunc runs f in a goroutine when ctx ends, unless stop is called first and returns
-// true. It works like context.AfterFunc and uses the method AfterFunc that the contexts of package
-// device have, so a board's program does not link the rest of context.AfterFunc.
-func contextAfterFunc(ctx context.Context, f func()) (stop func() bool) {
+// AfterFunc runs f in a goroutine when ctx ends, unless stop is called first and returns true. It
+// works like context.AfterFunc and uses the method AfterFunc that a Context has, so a board's
+// program does not link the rest of context.AfterFunc.
+func AfterFunc(ctx context.Context, f func()) (stop func() bool) {
 	if a, ok := ctx.(interface{ AfterFunc(f func()) func() bool }); ok {
 		return a.AfterFunc(f)
+	}
+	if ctx.Done() == nil {
+		return func() bool { return true } // ctx never ends, so no goroutine waits for it
 	}
 	stopped := make(chan chan bool)
 	over := make(chan struct{})

@@ -1,4 +1,6 @@
-package dpslean
+// Package dpstopic has the conventions of the provisioning service over MQTT, for every engine: its
+// topics and the user name. Boards link it.
+package dpstopic
 
 import (
 	"strconv"
@@ -8,15 +10,24 @@ import (
 	"github.com/hubline-iot/hubline/provisioning"
 )
 
-// Topics of the service.
+// Filter is the topic filter of answers.
+const Filter = answers + "#"
+
 const (
 	answers  = "$dps/registrations/res/"
 	register = "$dps/registrations/PUT/iotdps-register/?$rid="
 	poll     = "$dps/registrations/GET/iotdps-get-operationstatus/?$rid="
 )
 
-// topic returns the topic of a request.
-func topic(r *provisioning.Request, id uint16) []byte {
+// UserName returns the user name of CONNECT. agent is the client name that the service sees.
+func UserName(l *provisioning.Login, agent string) string {
+	user := append([]byte(l.Resource()), "/api-version="...)
+	user = append(append(user, l.APIVersion...), "&ClientVersion="...)
+	return string(percent.Append(user, agent))
+}
+
+// Of returns the topic of a request.
+func Of(r *provisioning.Request, id uint16) []byte {
 	if r.Operation == "" {
 		return strconv.AppendUint([]byte(register), uint64(id), 10)
 	}
@@ -24,18 +35,18 @@ func topic(r *provisioning.Request, id uint16) []byte {
 	return percent.Append(append(t, "&operationId="...), r.Operation)
 }
 
-// answer is what the topic of an answer says.
-type answer struct {
-	status int
-	rid    string
-	after  time.Duration
+// Answer is what the topic of an answer says.
+type Answer struct {
+	Status int
+	RID    string
+	After  time.Duration
 }
 
-// parse parses the topic of an answer:
+// Parse parses the topic of an answer:
 // "$dps/registrations/res/STATUS/?$rid=ID&retry-after=SECONDS", with the properties in any order.
 // It returns false for all other topics. Unknown properties are ignored, and so is a delay that is
 // not a number of seconds.
-func parse(topic string) (a answer, ok bool) {
+func Parse(topic string) (a Answer, ok bool) {
 	if len(topic) < len(answers)+5 || topic[:len(answers)] != answers {
 		return a, false
 	}
@@ -44,9 +55,9 @@ func parse(topic string) (a answer, ok bool) {
 		if rest[i] < '0' || rest[i] > '9' {
 			return a, false
 		}
-		a.status = a.status*10 + int(rest[i]-'0')
+		a.Status = a.Status*10 + int(rest[i]-'0')
 	}
-	if rest[3:5] != "/?" || a.status < 100 || a.status > 599 {
+	if rest[3:5] != "/?" || a.Status < 100 || a.Status > 599 {
 		return a, false
 	}
 	for rest = rest[5:]; rest != ""; {
@@ -54,9 +65,9 @@ func parse(topic string) (a answer, ok bool) {
 		property, rest = split(rest, '&')
 		switch key, value := split(property, '='); key {
 		case "$rid":
-			a.rid = value
+			a.RID = value
 		case "retry-after":
-			a.after = seconds(value)
+			a.After = seconds(value)
 		}
 	}
 	return a, true
