@@ -25,6 +25,24 @@ type Session interface {
 	Close()
 }
 
+// A Timekeeper is a Carrier over a protocol that tells the service's time. A Client whose clock is
+// wrong makes its tokens by that time, within the bounds that the Timekeeper sets. It is safe for
+// concurrent use.
+type Timekeeper interface {
+	Carrier
+	// TokenTime returns when the life of a new token begins: the time of creds, or the service's if
+	// that may replace it.
+	TokenTime(creds *transport.Credentials) time.Time
+	// Corrected reports whether TokenTime would be another one now for a token whose life began at
+	// made.
+	Corrected(creds *transport.Credentials, made time.Time) bool
+	// Outlived reports whether a refused token had expired by the service's clock when it was made.
+	Outlived(token transport.Token) bool
+	// AskTime asks the service for its time with a request without a token. It returns when l.Timeout
+	// has passed or ctx ends. Its errors are those of Open and Exchange.
+	AskTime(ctx context.Context, l *Login) error
+}
+
 // Login is what a Carrier needs to log in.
 type Login struct {
 	// Endpoint, IDScope and RegistrationID are those of the Identity.

@@ -70,6 +70,7 @@ const (
 type Client struct {
 	id      Identity
 	carrier Carrier
+	keeper  Timekeeper // the carrier; nil: its protocol tells no time
 	opt     Options
 	paced   bool // the policy is the default one
 	body    []byte
@@ -93,6 +94,7 @@ func New(id *Identity, carrier Carrier, o *Options) (*Client, error) {
 		return nil, err
 	}
 	c := &Client{id: id.resolved(), carrier: carrier, version: apiVersion}
+	c.keeper, _ = carrier.(Timekeeper)
 	if o != nil {
 		c.opt = *o
 	}

@@ -23,6 +23,9 @@ const (
 	Retrying
 	// OtherKey: the service refused a key; the other one is tried at once.
 	OtherKey
+	// ClockCorrected: the service refused a token, and its answer tells that the clock is wrong; a
+	// token by the service's time is tried at once.
+	ClockCorrected
 	// Assigned: the registration succeeded.
 	Assigned
 	// Failed: Register returns Err.
@@ -32,7 +35,7 @@ const (
 )
 
 var stepText = [steps]string{"spreading", "registering", "polling", "assigning", "retrying", "trying the other key",
-	"assigned", "failed"}
+	"clock corrected", "assigned", "failed"}
 
 // String returns the step in a word or a few.
 func (s Step) String() string {

@@ -25,6 +25,7 @@ type registration struct {
 	session Session   // nil: none is open
 	renew   time.Time // when the session's token is too old; zero: never
 	signed  time.Time // the wall clock when the latest token was signed
+	expires time.Time // of the latest token
 
 	series    retrypolicy.Series
 	attempt   int // number of the attempt
@@ -34,6 +35,7 @@ type registration struct {
 	unnamed   int       // answers without an operation to poll
 	second    bool      // the second key signs
 	refused   int       // keys refused since the last answer
+	corrected int       // the latest attempt whose token was replaced because the clock was corrected
 	conflict  bool      // a conflict was repeated
 	last      error     // the latest failure
 }
@@ -123,7 +125,7 @@ func (r *registration) try() (*Assignment, *transport.Error) {
 	for {
 		answer, failure := r.step()
 		switch {
-		case failure != nil && r.otherKey(failure):
+		case failure != nil && (r.otherToken(failure) || r.otherKey(failure)):
 			continue
 		case failure != nil:
 			return nil, failure
@@ -224,13 +226,18 @@ func (r *registration) open() error {
 	return err
 }
 
-// now returns the device's wall clock, without a monotonic reading: tokens expire by the wall
-// clock.
+// now returns the wall clock: the device's, or the service's if that replaces it. It has no
+// monotonic reading.
 func (c *Client) now() time.Time {
-	if c.id.Now != nil {
-		return c.id.Now().Round(0)
+	if c.keeper != nil {
+		return c.keeper.TokenTime(c.clock()).Round(0)
 	}
-	return time.Now().Round(0)
+	return c.clock().Time()
+}
+
+// clock returns credentials that have the device's clock.
+func (c *Client) clock() *transport.Credentials {
+	return &transport.Credentials{Now: c.id.Now, Earliest: c.id.Earliest}
 }
 
 // clockSet is the earliest time at which tokens are signed, 2000-01-01.
@@ -243,20 +250,27 @@ func (r *registration) sign(l *Login) error {
 	if sign == nil {
 		return nil
 	}
-	if err := r.readClock(); err != nil {
+	if err := r.readClock(l); err != nil {
 		return err
 	}
 	token, err := r.c.token(r.ctx, sign, l.Resource(), r.signed.Add(id.TokenLife))
 	if err != nil {
 		return err
 	}
-	l.Token, r.renew = token, time.Now().Add(id.TokenLife-renewBefore)
+	l.Token, r.expires, r.renew = token, token.Expires, time.Now().Add(id.TokenLife-renewBefore)
 	return nil
 }
 
-// readClock notes when the login is signed.
-func (r *registration) readClock() error {
+// readClock notes when the login is signed. If the clock is not set, it asks the service for the
+// time.
+func (r *registration) readClock(l *Login) error {
 	r.signed = r.c.now()
+	if r.signed.Unix() < clockSet && r.c.keeper != nil {
+		if err := r.askTime(l); err != nil {
+			return err
+		}
+		r.signed = r.c.now()
+	}
 	if r.signed.Unix() < clockSet {
 		return &transport.Error{Kind: transport.ClockUnset, Scope: transport.Connection, Op: transport.OpRegister,
 			Err: errors.New("set the clock before registering: a token has an expiry time")}
@@ -283,6 +297,15 @@ func (c *Client) token(ctx context.Context, sign func(context.Context, []byte) (
 			Err: &signError{err}}
 	}
 	return token, nil
+}
+
+// askTime asks the service for its time, by which a token can be signed.
+func (r *registration) askTime(l *Login) error {
+	var err error
+	if failed := callback.Run("Carrier.AskTime", func() { err = r.c.keeper.AskTime(r.ctx, l) }); failed != nil {
+		return failed
+	}
+	return err
 }
 
 // signError marks the error of a key that did not sign: no token was refused.
@@ -345,10 +368,26 @@ func (r *registration) keys() int {
 	return 0
 }
 
-// clockAtFault reports whether a refused token may be due to a clock that is not set.
+// clockAtFault reports whether a refused token may be due to a clock that is not set, or is known
+// to be behind by more than the life of a token.
 func (r *registration) clockAtFault(failure *transport.Error) bool {
-	creds := transport.Credentials{Earliest: r.c.id.Earliest}
-	return creds.Implausible(r.signed) && !isLocal(failure)
+	unset := r.c.clock().Implausible(r.signed) ||
+		r.c.keeper != nil && r.c.keeper.Outlived(transport.Token{Expires: r.expires})
+	return unset && !isLocal(failure)
+}
+
+// otherToken reports whether failure is the refusal of a token that would be made by another time
+// now, because an answer has told the service's. That is tried once in an attempt.
+func (r *registration) otherToken(failure *transport.Error) bool {
+	if r.c.keeper == nil || r.corrected == r.attempt || r.keys() == 0 ||
+		failure.Kind != transport.Unauthorized && failure.Kind != transport.ClockUnset ||
+		!r.c.keeper.Corrected(r.c.clock(), r.signed) {
+		return false
+	}
+	r.corrected = r.attempt
+	r.closeSession()
+	r.publish(Event{Step: ClockCorrected, Attempt: r.attempt, Err: failure})
+	return true
 }
 
 // isLocal reports whether failure is that of a key that did not sign.
@@ -422,12 +461,13 @@ func (r *registration) wait(e Event) error {
 	if e.Delay > maxIdle {
 		r.closeSession()
 	}
-	t := time.NewTimer(e.Delay)
-	defer t.Stop()
+	over := make(chan struct{}, 1)
+	t := time.AfterFunc(e.Delay, func() { over <- struct{}{} }) // time.NewTimer links 5 KB more on boards
 	select {
-	case <-t.C:
+	case <-over:
 		return nil
 	case <-r.ctx.Done():
+		t.Stop()
 		return r.cancelled()
 	}
 }

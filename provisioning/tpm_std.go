@@ -43,7 +43,7 @@ func (r *registration) openTPM(l *Login) (bool, error) {
 	if tpm == nil {
 		return false, nil
 	}
-	if err := r.readClock(); err != nil {
+	if err := r.readClock(l); err != nil {
 		return true, err
 	}
 	t := &TPMLogin{Prove: r.c.prover(l, r.signed.Add(r.c.id.TokenLife))}

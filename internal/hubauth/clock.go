@@ -134,6 +134,18 @@ func (c *Clock) tokenTimes(creds *transport.Credentials) (now, from time.Time) {
 	return hubs, hubs
 }
 
+// TokenTime returns the time at which the life of a new token of creds begins.
+func (c *Clock) TokenTime(creds *transport.Credentials) time.Time {
+	_, from := c.tokenTimes(creds)
+	return from
+}
+
+// Corrected reports whether the life of a token of creds that began at made would begin at another
+// time now, by more than tokens tolerate.
+func (c *Clock) Corrected(creds *transport.Credentials, made time.Time) bool {
+	return c.TokenTime(creds).Sub(made).Abs() > tolerance
+}
+
 // Outlived reports whether token, made by the credentials' clock, had expired by the hub's clock
 // before it was sent: then the credentials' clock is behind by more than a token's life.
 func (c *Clock) Outlived(token transport.Token) bool {

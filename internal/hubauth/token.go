@@ -82,8 +82,7 @@ func (t *Tokens) Refused(ctx context.Context, token transport.Token, fresh bool)
 	if t.now.Text.Reveal() != token.Text.Reveal() {
 		return true // another goroutine has replaced it
 	}
-	_, from := t.clock.tokenTimes(t.creds)
-	better := !fresh || from.Sub(t.made).Abs() > tolerance
+	better := !fresh || t.clock.Corrected(t.creds, t.made)
 	t.now = transport.Token{}
 	return better
 }

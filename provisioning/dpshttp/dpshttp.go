@@ -5,6 +5,15 @@
 // A session has one connection, which the first request opens. Redirections are not followed. The
 // delay in Retry-After may be a number of seconds or a date, on any answer.
 //
+// # Clock
+//
+// The service's answers carry its time (Date). It corrects a clock that is ahead, and replaces one
+// that is not set (transport.Credentials.Implausible) if TLS has verified the service and its
+// certificate is valid at that time: the rules of package transport/http. The credentials of
+// provisioning.Client.Credentials have the corrected clock. A certificate of the service that is
+// not valid yet by the device's clock fails with ClockUnset: for a clock that is never set, give
+// netopt.Options.TLS.Time a closer time, such as the build time.
+//
 // # Certificates
 //
 // netopt.Options.Certificate authenticates an Identity without keys. The whole chain of the
@@ -15,6 +24,7 @@ package dpshttp
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
 	"errors"
 	"io"
 	"net"
@@ -28,6 +38,7 @@ import (
 
 	"github.com/hubline-iot/hubline/internal/dialer"
 	"github.com/hubline-iot/hubline/internal/httpguard"
+	"github.com/hubline-iot/hubline/internal/hubauth"
 	"github.com/hubline-iot/hubline/internal/percent"
 	"github.com/hubline-iot/hubline/internal/retryafter"
 	"github.com/hubline-iot/hubline/provisioning"
@@ -48,14 +59,15 @@ func protocolKind(err error) (kind transport.Kind, hint string, ok bool) {
 	return 0, "", false
 }
 
-// Carrier is a provisioning.Carrier over HTTPS. Several clients may share it.
+// Carrier is a provisioning.Timekeeper over HTTPS. Several clients may share it.
 type Carrier struct {
 	dialer dialer.Dialer
 	agent  string
+	clock  hubauth.Clock
 	err    error // what Open returns for wrong options
 }
 
-var _ provisioning.Carrier = (*Carrier)(nil)
+var _ provisioning.Timekeeper = (*Carrier)(nil)
 
 // New returns a Carrier with these network settings, which are copied; nil means all defaults.
 // HTTPS uses neither Tunnel nor WriteTimeout. Open reports wrong settings, with Kind Invalid.
@@ -90,18 +102,46 @@ func (c *Carrier) Open(_ context.Context, l *provisioning.Login) (provisioning.S
 	if c.err != nil {
 		return nil, c.err
 	}
+	return c.session(l), nil
+}
+
+// TokenTime implements provisioning.Timekeeper, as do Corrected, Outlived and AskTime.
+func (c *Carrier) TokenTime(creds *transport.Credentials) time.Time { return c.clock.TokenTime(creds) }
+
+// Corrected implements provisioning.Timekeeper.
+func (c *Carrier) Corrected(creds *transport.Credentials, made time.Time) bool {
+	return c.clock.Corrected(creds, made)
+}
+
+// Outlived implements provisioning.Timekeeper.
+func (c *Carrier) Outlived(token transport.Token) bool { return c.clock.Outlived(token) }
+
+// AskTime implements provisioning.Timekeeper.
+func (c *Carrier) AskTime(ctx context.Context, l *provisioning.Login) error {
+	if c.err != nil {
+		return c.err
+	}
+	s := c.session(l)
+	s.anonymous = true
+	defer s.Close()
+	_, err := s.Exchange(ctx, &provisioning.Request{Operation: "time"}) // refused, with the time
+	return err
+}
+
+func (c *Carrier) session(l *provisioning.Login) *session {
 	s := &session{c: c, l: *l}
 	s.stack = &http.Transport{
 		DialContext: s.dial, DialTLSContext: s.dial, DisableCompression: true, MaxConnsPerHost: 1,
 		MaxResponseHeaderBytes: maxHeader,
 	}
-	return s, nil
+	return s
 }
 
 type session struct {
-	c     *Carrier
-	l     provisioning.Login
-	stack *http.Transport
+	c         *Carrier
+	l         provisioning.Login
+	anonymous bool // nothing proves the identity, on purpose
+	stack     *http.Transport
 
 	mu      sync.Mutex
 	sockets []net.Conn // below TLS, of all connections
@@ -112,9 +152,12 @@ type session struct {
 func (s *session) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 	creds := s.l.Credentials()
 	d := s.c.dialer
-	cert, err := d.ClientCertificate(ctx, creds)
-	if err != nil {
-		return nil, protocol.Error(err)
+	var cert *tls.Certificate
+	if !s.anonymous {
+		var err error
+		if cert, err = d.ClientCertificate(ctx, creds); err != nil {
+			return nil, protocol.Error(err)
+		}
 	}
 	outer, socket, err := d.Dial(ctx, creds, cert)
 	if err != nil {
@@ -130,18 +173,25 @@ func (s *session) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 func (s *session) Exchange(ctx context.Context, r *provisioning.Request) (*provisioning.Answer, error) {
 	limited, cancel := context.WithTimeoutCause(ctx, s.l.Timeout, errSlow)
 	defer cancel()
-	trace := &httptrace.ClientTrace{GotConn: func(info httptrace.GotConnInfo) { info.Conn.(*httpguard.Conn).Next() }}
+	var peer *tls.ConnectionState
+	trace := &httptrace.ClientTrace{GotConn: func(info httptrace.GotConnInfo) {
+		conn := info.Conn.(*httpguard.Conn)
+		conn.Next()
+		peer = conn.TLS()
+	}}
 	request, err := s.request(r)
 	if err != nil {
 		return nil, protocol.Invalid("the request has no URL: " + err.Error())
 	}
 	// an http.Client would show the URL in its errors
+	sent := time.Now()
 	response, err := s.stack.RoundTrip(request.WithContext(httptrace.WithClientTrace(limited, trace)))
 	if err != nil {
 		return nil, s.failure(ctx, limited, err)
 	}
 	defer response.Body.Close()
 	s.spoke = true
+	s.c.clock.Learn(response.Header, peer, sent, time.Now())
 	body, err := io.ReadAll(io.LimitReader(response.Body, provisioning.MaxAnswer+1))
 	if err != nil {
 		return nil, s.failure(ctx, limited, err)
