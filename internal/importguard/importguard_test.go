@@ -283,8 +283,10 @@ func TestLayers(t *testing.T) {
 		},
 		{
 			"carriers of provisioning know neither the device client nor the emulator, and not each other",
-			existing("./provisioning/dpshttp", "./provisioning/dpsmqtt", "./provisioning/dpslean", "./provisioning/dpsamqp"),
-			[]string{"device", "testbroker", "provisioning"}, []string{"provisioning", "provisioning/dpslean"},
+			existing("./provisioning/dpshttp", "./provisioning/dpsmqtt", "./provisioning/dpspaho", "./provisioning/dpslean",
+				"./provisioning/dpsamqp"),
+			[]string{"device", "testbroker", "provisioning"},
+			[]string{"provisioning", "provisioning/dpslean", "provisioning/internal/dpstopic"},
 			"imports go one way",
 		},
 		{
@@ -321,7 +323,7 @@ func TestNoPackageLeadsToTestTools(t *testing.T) {
 	for _, pkg := range list(t, "linux", "amd64", nil, "./...") {
 		path := strings.TrimPrefix(pkg.ImportPath, module+"/")
 		if path == "transport/transporttest" || path == "internal/hubfixture" || path == "internal/bounded" ||
-			path == "internal/timespan/spantest" ||
+			path == "internal/timespan/spantest" || path == "provisioning/internal/mqtttest" ||
 			path == "retrypolicy/internal/policytest" ||
 			strings.HasPrefix(path,
 				"examples/") {

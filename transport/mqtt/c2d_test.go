@@ -42,7 +42,7 @@ func receiving(t *testing.T, o *Options, creds *transport.Credentials) (*running
 	t.Helper()
 	k := new(inboxSink)
 	ctx, cancel := context.WithCancel(context.Background())
-	s, err := New(o).dial(ctx, &transport.Config{Creds: creds, Window: 16, Queue: 16, Sink: k})
+	s, err := New(o).dial(ctx, &transport.Config{Creds: creds, Window: 16, Queue: 16, Sink: k}, nil)
 	require.NoError(t, err)
 	r := run(t, s, &k.sink, ctx, cancel)
 	r.Do(&transport.Request{ID: 1, Op: transport.OpSubscribe, Want: transport.Messages})
@@ -131,7 +131,7 @@ func TestAgainIsTheFlagOfTheWire(t *testing.T) {
 		ctx, cancel := context.WithCancel(context.Background())
 		links := make(chan *link, 1)
 		go func() { links <- h.welcome() }()
-		s, err := New(h.options()).dial(ctx, &transport.Config{Creds: testCreds(t), Sink: k})
+		s, err := New(h.options()).dial(ctx, &transport.Config{Creds: testCreds(t), Sink: k}, nil)
 		require.NoError(t, err)
 		l := <-links
 		r := run(t, s, &k.sink, ctx, cancel)
@@ -252,7 +252,7 @@ func tenThousandEachWay(t *testing.T, secure bool) {
 		l = h.welcome()
 		close(accepted)
 	}()
-	s, err := New(o).dial(ctx, &transport.Config{Creds: testCreds(t), Window: n, Queue: n, Sink: k})
+	s, err := New(o).dial(ctx, &transport.Config{Creds: testCreds(t), Window: n, Queue: n, Sink: k}, nil)
 	require.NoError(t, err)
 	<-accepted
 	r := run(t, s, &k.sink, ctx, cancel)

@@ -241,7 +241,7 @@ func dial(t testing.TB, o *Options, script func()) (*session, *sink, context.Con
 		}
 	}()
 	k := new(sink)
-	s, err := New(o).dial(ctx, &transport.Config{Creds: testCreds(t), Window: 16, Queue: 16, Sink: k})
+	s, err := New(o).dial(ctx, &transport.Config{Creds: testCreds(t), Window: 16, Queue: 16, Sink: k}, nil)
 	<-played
 	require.NoError(t, err)
 	return s, k, ctx, cancel

@@ -10,6 +10,13 @@ import (
 // on topics without a subscription are ignored and not acknowledged.
 func (s *session) received(_ paho.Client, m paho.Message) {
 	topic := m.Topic()
+	if s.dialect != nil {
+		s.dialect.Deliver(topic, m.Payload())
+		if id := m.MessageID(); m.Qos() == 1 && s.conn.waitForSpace(s.disconnecting) > 0 {
+			_, _ = s.conn.Write([]byte{typePuback << 4, 2, byte(id >> 8), byte(id)})
+		}
+		return
+	}
 	if s.message == nil {
 		s.message = new(wire.Inbound)
 	}

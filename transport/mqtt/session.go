@@ -10,6 +10,7 @@ import (
 	paho "github.com/eclipse/paho.mqtt.golang"
 
 	"github.com/hubline-iot/hubline/internal/dialer"
+	"github.com/hubline-iot/hubline/internal/mqttdialect"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/mqtt/internal/wire"
 )
@@ -23,11 +24,12 @@ import (
 // puback, suback), on the library's reading goroutine: its own tokens never complete when the
 // connection is lost. Publications of the hub arrive on its routing goroutine.
 type session struct {
-	cfg    transport.Config
-	info   transport.Info
-	topics wire.Topics
-	conn   *conn
-	client paho.Client
+	cfg     transport.Config
+	info    transport.Info
+	dialect *mqttdialect.Dialect // nil: a hub's
+	topics  wire.Topics
+	conn    *conn
+	client  paho.Client
 
 	// lost is closed when the library has reported the loss of the connection. closed (capacity 1,
 	// made by disconnect) gets a value when it has disconnected. After either its goroutines have
@@ -193,6 +195,9 @@ func (s *session) publish(it *transport.Item) bool {
 		return false
 	}
 	topic := s.topics.Telemetry
+	if s.dialect != nil {
+		topic = s.dialect.Topic(it.Msg)
+	}
 	s.topicBuf = wire.AppendBag(append(s.topicBuf[:0], topic...), it.Msg)
 	if len(s.topicBuf) > wire.MaxTopic {
 		s.tooLarge(it.Tag, len(s.topicBuf), wire.MaxTopic)
@@ -257,8 +262,12 @@ func (s *session) subscribe(r *transport.Request) {
 		return
 	}
 	filters := make(map[string]byte, wire.MaxFilters)
-	for _, f := range s.topics.Filters(nil, r.Want) {
-		filters[f.Topic] = f.QoS
+	if s.dialect != nil {
+		filters[s.dialect.Filter] = 1
+	} else {
+		for _, f := range s.topics.Filters(nil, r.Want) {
+			filters[f.Topic] = f.QoS
+		}
 	}
 	s.subscribeReq, s.subscribeID = r.ID, 0
 	token := s.client.SubscribeMultiple(filters, nil)

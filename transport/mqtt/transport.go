@@ -68,6 +68,7 @@ import (
 
 	paho "github.com/eclipse/paho.mqtt.golang"
 
+	"github.com/hubline-iot/hubline/internal/mqttdialect"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/mqtt/internal/endpoint"
 	"github.com/hubline-iot/hubline/transport/mqtt/internal/wire"
@@ -92,21 +93,28 @@ var _ transport.Transport = (*Transport)(nil)
 // Dial makes a session as transport.Transport says: token, connection, TLS, CONNECT. The Sink is
 // not called before Run. The package documentation lists the errors.
 func (t *Transport) Dial(ctx context.Context, cfg *transport.Config) (transport.Session, error) {
-	s, err := t.dial(ctx, cfg)
+	return t.DialAs(ctx, cfg, nil)
+}
+
+// DialAs is Dial for packages of this module that speak with another service than a hub. A nil d
+// means a hub.
+func (t *Transport) DialAs(ctx context.Context, cfg *transport.Config, d *mqttdialect.Dialect) (transport.Session,
+	error) {
+	s, err := t.dial(ctx, cfg, d)
 	if err != nil {
 		return nil, err
 	}
 	return s, nil
 }
 
-func (t *Transport) dial(ctx context.Context, cfg *transport.Config) (*session, error) {
+func (t *Transport) dial(ctx context.Context, cfg *transport.Config, d *mqttdialect.Dialect) (*session, error) {
 	if t.err != nil {
 		return nil, t.err
 	}
 	if err := cfg.Creds.Validate(); err != nil {
 		return nil, endpoint.Error(err)
 	}
-	s, err := t.connect(ctx, cfg)
+	s, err := t.connect(ctx, cfg, d)
 	if err != nil {
 		if ctx.Err() != nil {
 			err = context.Cause(ctx) // ctx ended and caused the socket's error
@@ -117,7 +125,7 @@ func (t *Transport) dial(ctx context.Context, cfg *transport.Config) (*session, 
 }
 
 // connect does the work of dial.
-func (t *Transport) connect(ctx context.Context, cfg *transport.Config) (*session, error) {
+func (t *Transport) connect(ctx context.Context, cfg *transport.Config, as *mqttdialect.Dialect) (*session, error) {
 	d := t.opt.dialer()
 	cert, err := d.ClientCertificate(ctx, cfg.Creds)
 	if err != nil {
@@ -136,6 +144,7 @@ func (t *Transport) connect(ctx context.Context, cfg *transport.Config) (*sessio
 		return nil, err
 	}
 	s := newSession(cfg, token)
+	s.dialect = as
 	s.conn = newConn(outer, socket, s)
 	s.conn.beat = newHeartbeat(time.Now(), t.opt.KeepAlive, t.opt.PingTimeout)
 	password := token.Text.Reveal()
@@ -185,8 +194,14 @@ func (t *Transport) clientOptions(s *session, password *string) *paho.ClientOpti
 	o.Dialer, o.HTTPHeaders = nil, nil
 	o.SetStore((*packetStore)(s))
 	o.SetResumeSubs(true) // puts SUBSCRIBE packets into the store, which learns their ids
-	o.SetClientID(wire.ClientID(s.cfg.Creds))
-	o.SetCredentialsProvider(func() (string, string) { return t.opt.userName(s.cfg.Creds), *password })
+	if d := s.dialect; d != nil {
+		o.SetCleanSession(true)
+		o.SetClientID(d.ClientID)
+		o.SetCredentialsProvider(func() (string, string) { return d.UserName, *password })
+	} else {
+		o.SetClientID(wire.ClientID(s.cfg.Creds))
+		o.SetCredentialsProvider(func() (string, string) { return t.opt.userName(s.cfg.Creds), *password })
+	}
 	o.SetDefaultPublishHandler(s.received)
 	o.SetConnectionLostHandler(func(paho.Client, error) { close(s.lost) })
 	used := false
