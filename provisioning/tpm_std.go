@@ -46,7 +46,8 @@ func (r *registration) openTPM(l *Login) (bool, error) {
 	if err := r.readClock(l); err != nil {
 		return true, err
 	}
-	t := &TPMLogin{Prove: r.c.prover(l, r.signed.Add(r.c.id.TokenLife))}
+	r.expires = r.signed.Add(r.c.id.TokenLife)
+	t := &TPMLogin{Prove: r.c.prover(l, r.expires)}
 	var err error
 	if failed := callback.Run("TPM.PublicKeys",
 		func() { t.EndorsementKey, t.StorageRootKey, err = tpm.PublicKeys(r.ctx) }); failed != nil {

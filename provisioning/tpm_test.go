@@ -113,8 +113,9 @@ func tpmClient(t *testing.T, tpm provisioning.TPM, c provisioning.Carrier) *prov
 	return client
 }
 
-const assignedTPM = `{"operationId":"op-1","status":"assigned","registrationState":{"assignedHub":"hub1.example.test",` +
-	`"deviceId":"dev-1","status":"assigned","tpm":{"authenticationKey":"aHVia2V5"}}}` // hubkey
+// assignedTPM has the key "hubkey".
+const assignedTPM = `{"operationId":"op-1","status":"assigned","registrationState":{` +
+	`"assignedHub":"hub1.example.test","deviceId":"dev-1","status":"assigned","tpm":{"authenticationKey":"aHVia2V5"}}}`
 
 // The key of the challenge signs at the service, and that of the assignment at the hub.
 func TestATPMProvesTheIdentity(t *testing.T) {

@@ -19,6 +19,11 @@
 // netopt.Options.Certificate authenticates an Identity without keys. The whole chain of the
 // certificate is sent, as an enrollment group requires. A certificate without its key is refused
 // before anything is sent.
+//
+// # TPM
+//
+// A device with a TPM registers with its public keys and without a token. The service answers with
+// a challenge, and the same register is sent again with a token of the activated key.
 package dpshttp
 
 import (
@@ -102,7 +107,7 @@ func (c *Carrier) Open(_ context.Context, l *provisioning.Login) (provisioning.S
 	if c.err != nil {
 		return nil, c.err
 	}
-	return c.session(l), nil
+	return c.session(l, l.Credentials()), nil
 }
 
 // TokenTime implements provisioning.Timekeeper, as do Corrected, Outlived and AskTime.
@@ -121,15 +126,15 @@ func (c *Carrier) AskTime(ctx context.Context, l *provisioning.Login) error {
 	if c.err != nil {
 		return c.err
 	}
-	s := c.session(l)
+	s := c.session(l, l.Credentials())
 	s.anonymous = true
 	defer s.Close()
 	_, err := s.Exchange(ctx, &provisioning.Request{Operation: "time"}) // refused, with the time
 	return err
 }
 
-func (c *Carrier) session(l *provisioning.Login) *session {
-	s := &session{c: c, l: *l}
+func (c *Carrier) session(l *provisioning.Login, creds *transport.Credentials) *session {
+	s := &session{c: c, l: *l, creds: creds, token: l.Token}
 	s.stack = &http.Transport{
 		DialContext: s.dial, DialTLSContext: s.dial, DisableCompression: true, MaxConnsPerHost: 1,
 		MaxResponseHeaderBytes: maxHeader,
@@ -140,26 +145,29 @@ func (c *Carrier) session(l *provisioning.Login) *session {
 type session struct {
 	c         *Carrier
 	l         provisioning.Login
+	creds     *transport.Credentials
 	anonymous bool // nothing proves the identity, on purpose
 	stack     *http.Transport
 
+	// Used by the goroutine of Exchange.
+	token transport.Token
+	spoke bool // the peer answered a request
+
 	mu      sync.Mutex
 	sockets []net.Conn // below TLS, of all connections
-	spoke   bool       // the peer answered a request
 }
 
 // dial connects to the service. net/http may call it on a goroutine of its own.
 func (s *session) dial(ctx context.Context, _, _ string) (net.Conn, error) {
-	creds := s.l.Credentials()
 	d := s.c.dialer
 	var cert *tls.Certificate
 	if !s.anonymous {
 		var err error
-		if cert, err = d.ClientCertificate(ctx, creds); err != nil {
+		if cert, err = d.ClientCertificate(ctx, s.creds); err != nil {
 			return nil, protocol.Error(err)
 		}
 	}
-	outer, socket, err := d.Dial(ctx, creds, cert)
+	outer, socket, err := d.Dial(ctx, s.creds, cert)
 	if err != nil {
 		return nil, protocol.Error(err)
 	}
@@ -173,6 +181,11 @@ func (s *session) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 func (s *session) Exchange(ctx context.Context, r *provisioning.Request) (*provisioning.Answer, error) {
 	limited, cancel := context.WithTimeoutCause(ctx, s.l.Timeout, errSlow)
 	defer cancel()
+	return s.exchange(ctx, limited, r)
+}
+
+// exchange makes one request. limited is ctx with the time-out.
+func (s *session) exchange(ctx, limited context.Context, r *provisioning.Request) (*provisioning.Answer, error) {
 	var peer *tls.ConnectionState
 	trace := &httptrace.ClientTrace{GotConn: func(info httptrace.GotConnInfo) {
 		conn := info.Conn.(*httpguard.Conn)
@@ -212,7 +225,7 @@ func (s *session) request(r *provisioning.Request) (*http.Request, error) {
 		return nil, err
 	}
 	header := http.Header{"Accept": {"application/json"}, "User-Agent": {s.c.agent}}
-	if token := s.l.Token.Text.Reveal(); token != "" {
+	if token := s.token.Text.Reveal(); token != "" {
 		header.Set("Authorization", token)
 	}
 	h := &http.Request{Method: method, URL: target, Host: target.Host, Header: header, Proto: "HTTP/1.1", ProtoMajor: 1,

@@ -26,6 +26,10 @@ type Enrollment struct {
 	// authority, to which the chain of the device leads. A group takes only authorities. The common
 	// name of the device's certificate must be the registration id.
 	Certificates []*x509.Certificate
+	// EndorsementKey attests a device by its TPM: a TPM2B_PUBLIC of RSA with 2048 bits, of the
+	// standard template. The keys above are then what the service encrypts for the TPM. A group has
+	// none.
+	EndorsementKey []byte
 
 	// DeviceID is the id of the device at its hub. Default: the registration id. A group has none.
 	DeviceID string

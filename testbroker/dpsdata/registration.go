@@ -74,7 +74,8 @@ type Request struct {
 	Connection uint64
 	// Received is a time of the service's clock.
 	Received time.Time
-	// Status is the status of the answer; 202 while the registration is in progress.
+	// Status is the status of the answer; 202 while the registration is in progress. 401 without an
+	// ErrorCode is the challenge to a TPM, over HTTPS.
 	Status int
 	// ErrorCode is the service's six-digit code of a refused request; zero otherwise.
 	ErrorCode int

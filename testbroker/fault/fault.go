@@ -82,7 +82,8 @@ type Fault struct {
 	// Default: the first bytes of a packet with an unknown type and a length without end; over AMQP a
 	// frame that is too short, over HTTP/1.1 a line that is not a status line, over HTTP/2 a PING
 	// without its eight bytes. It is also the body of GarbleTwin, GarbleMethod and GarbleProvisioning,
-	// and the certificate of WrongChain.
+	// the certificate of WrongChain, and the key of
+	// WrongChallenge and WrongAuthenticationKey.
 	Bytes []byte
 	// Text is what WrongRetryAfter, WrongStatus, WrongDeviceID, WrongHub and WrongProfile send.
 	Text string

@@ -50,6 +50,16 @@ const (
 	// default a certificate with the right name for a key that the device does not have. It happens to
 	// answers with a chain.
 	WrongChain
+	// WrongChallenge challenges a TPM with Bytes, or by default with a key that is encrypted for
+	// another TPM. Over AMQP it happens to SASL, as a request of the kind [RouteRegister].
+	WrongChallenge
+	// RepeatChallenge answers a register of a device that has met the challenge to its TPM with
+	// another challenge.
+	RepeatChallenge
+	// WrongAuthenticationKey answers with Bytes, or by default with a key that is encrypted for
+	// another TPM, as the key for the hub. It happens to answers with an assignment of a device with a
+	// TPM.
+	WrongAuthenticationKey
 )
 
 var provisioningKinds = map[Kind]row{
@@ -70,6 +80,9 @@ var provisioningKinds = map[Kind]row{
 	WrongHub:               {"WrongHub", mqtt | amqp | http},
 	WrongProfile:           {"WrongProfile", mqtt | amqp | http},
 	WrongChain:             {"WrongChain", mqtt | amqp | http},
+	WrongChallenge:         {"WrongChallenge", amqp | http},
+	RepeatChallenge:        {"RepeatChallenge", http},
+	WrongAuthenticationKey: {"WrongAuthenticationKey", amqp | http},
 }
 
 // ProvisioningKinds returns every kind of fault that happens only at a provisioning service, in a

@@ -76,6 +76,13 @@ type Handler interface {
 	Idle()
 }
 
+// A Challenger is a Handler with SASL mechanisms of more than one step.
+type Challenger interface {
+	// Challenge is called instead of Handler.Authenticate, with each response. It returns the next
+	// challenge, or nil and the outcome code.
+	Challenge(mechanism wire.Symbol, response []byte) (challenge []byte, code uint8)
+}
+
 // Delivery is a received message.
 type Delivery struct {
 	ID      uint32

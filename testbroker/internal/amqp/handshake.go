@@ -72,16 +72,9 @@ func (c *Conn) sasl() error {
 	c.writeHeader(wire.ProtocolSASL)
 	offered := c.handler.Mechanisms()
 	c.say(0, &wire.Mechanisms{Mechanisms: offered}, nil)
-	f, err := c.next()
+	p, err := c.nextSASL()
 	if err != nil {
 		return err
-	}
-	if f.Type != wire.FrameSASL {
-		return errors.New("amqp: frame of AMQP in the dialogue of SASL")
-	}
-	p, _, err := f.Performative()
-	if err != nil {
-		return errors.New("amqp: SASL: " + err.Error())
 	}
 	init, ok := p.(*wire.Init)
 	if !ok {
@@ -89,13 +82,60 @@ func (c *Conn) sasl() error {
 	}
 	code := wire.SASLAuth
 	if slices.Contains(offered, init.Mechanism) {
-		code = c.handler.Authenticate(init.Mechanism, init.InitialResponse)
+		if code, err = c.authenticate(init); err != nil {
+			return err
+		}
 	}
 	c.say(0, &wire.Outcome{Code: code}, nil)
 	if code != wire.SASLOK {
 		return &OutcomeError{code}
 	}
 	return nil
+}
+
+// maxSteps is how many challenges a SASL dialogue has at most.
+const maxSteps = 8
+
+// authenticate runs the dialogue of the chosen mechanism and returns the outcome code.
+func (c *Conn) authenticate(init *wire.Init) (uint8, error) {
+	handler, ok := c.handler.(Challenger)
+	if !ok {
+		return c.handler.Authenticate(init.Mechanism, init.InitialResponse), nil
+	}
+	response := init.InitialResponse
+	for range maxSteps {
+		challenge, code := handler.Challenge(init.Mechanism, response)
+		if challenge == nil {
+			return code, nil
+		}
+		c.say(0, &wire.Challenge{Challenge: challenge}, nil)
+		p, err := c.nextSASL()
+		if err != nil {
+			return 0, err
+		}
+		next, ok := p.(*wire.Response)
+		if !ok {
+			return 0, errors.New("amqp: SASL: not a response")
+		}
+		response = next.Response
+	}
+	return wire.SASLAuth, nil
+}
+
+// nextSASL reads a performative of the SASL dialogue.
+func (c *Conn) nextSASL() (wire.Performative, error) {
+	f, err := c.next()
+	if err != nil {
+		return nil, err
+	}
+	if f.Type != wire.FrameSASL {
+		return nil, errors.New("amqp: frame of AMQP in the dialogue of SASL")
+	}
+	p, _, err := f.Performative()
+	if err != nil {
+		return nil, errors.New("amqp: SASL: " + err.Error())
+	}
+	return p, nil
 }
 
 // OutcomeError is the result of Serve when the client was not authenticated.

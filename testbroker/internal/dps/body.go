@@ -18,8 +18,8 @@ const (
 	maxCSR     = 8 << 10
 )
 
-// readBody parses the body of a register request into r. Clients send nothing, an empty object, or
-// any of the members; null means absent.
+// readBody parses the body of a register request into r, and the TPM's keys into c. Clients send
+// nothing, an empty object, or any of the members; null means absent.
 func readBody(c *Client, r *dpsdata.Request) (csr *x509.CertificateRequest, bad *Error) {
 	if len(r.Body) > MaxBody {
 		return nil, Errorf(CodeBadRequest, "body of %d bytes, at most %d are allowed", len(r.Body), MaxBody)
@@ -31,12 +31,16 @@ func readBody(c *Client, r *dpsdata.Request) (csr *x509.CertificateRequest, bad 
 		RegistrationID *string         `json:"registrationId"`
 		Payload        json.RawMessage `json:"payload"`
 		CSR            *string         `json:"csr"`
+		TPM            *TPM            `json:"tpm"`
 	}
 	if err := json.Unmarshal(r.Body, &in); err != nil {
 		return nil, Errorf(CodeBadRequest, "body is not a registration in JSON")
 	}
 	if id := in.RegistrationID; id != nil && !strings.EqualFold(*id, c.ID) {
 		return nil, Errorf(CodeBadRequest, "body is of the registration %q", *id)
+	}
+	if in.TPM != nil {
+		c.TPM = in.TPM
 	}
 	if len(in.Payload) > maxPayload {
 		return nil, Errorf(CodeBadRequest, "payload of %d bytes, at most %d are allowed", len(in.Payload), maxPayload)

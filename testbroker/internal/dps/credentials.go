@@ -31,6 +31,7 @@ type Client struct {
 	Connection uint64
 	Token      *hub.Token // nil = none
 	Chain      []*x509.Certificate
+	TPM        *TPM // nil = none, or not known yet
 }
 
 // Identity returns what faults select the client by.
@@ -69,6 +70,7 @@ type match struct {
 	data       dpsdata.Enrollment
 	keys       hub.KeyPair // empty with certificates
 	leaf       *x509.Certificate
+	activation []byte // the key for the hub, encrypted for the TPM; nil = none
 }
 
 // Authenticate checks the credentials of a client.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/hubline-iot/hubline/testbroker/dpsdata"
 	"github.com/hubline-iot/hubline/testbroker/internal/hub"
+	"github.com/hubline-iot/hubline/testbroker/internal/tpm2"
 )
 
 // maxGroups is how many groups a service has at most, as the real one.
@@ -64,6 +65,7 @@ func (s *Service) newKeys(id string) (primary, secondary string) {
 
 func cloneEnrollment(e dpsdata.Enrollment) dpsdata.Enrollment {
 	e.Certificates, e.Hubs = slices.Clone(e.Certificates), slices.Clone(e.Hubs)
+	e.EndorsementKey = slices.Clone(e.EndorsementKey)
 	return e
 }
 
@@ -115,6 +117,17 @@ func checkEnrollment(e dpsdata.Enrollment) error {
 
 // checkAttestation checks that an enrollment has exactly one kind of proof, and a complete one.
 func checkAttestation(e dpsdata.Enrollment) error {
+	if e.EndorsementKey != nil {
+		const field = "EndorsementKey"
+		switch _, err := tpm2.ParseEndorsementKey(e.EndorsementKey); {
+		case e.Group:
+			return &FieldError{field, "a group has none", "enroll each device"}
+		case len(e.Certificates) > 0:
+			return &FieldError{field, "there are certificates as well", "give one of them"}
+		case err != nil:
+			return &FieldError{field, err.Error(), "give the TPM2B_PUBLIC of the TPM's endorsement key"}
+		}
+	}
 	const oneKind = "give either both keys or certificates"
 	keys := []struct{ field, text string }{{"PrimaryKey", e.PrimaryKey}, {"SecondaryKey", e.SecondaryKey}}
 	if len(e.Certificates) > 0 {

@@ -123,6 +123,11 @@ func (k *call) spoil(a *Answer, d *answerDocument) {
 				*wrong.text = f.Text
 			}
 		}
+		if d.State.TPM != nil {
+			if f := k.take(fault.WrongAuthenticationKey); f != nil {
+				d.State.TPM = &tpmDocument{wrongKey(f)}
+			}
+		}
 		if len(d.State.IssuedChain) > 0 {
 			if f := k.take(fault.WrongChain); f != nil {
 				d.State.IssuedChain = append([]string{k.wrongLeaf(f)}, d.State.IssuedChain[1:]...)

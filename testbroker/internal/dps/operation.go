@@ -12,6 +12,7 @@ import (
 
 	"github.com/hubline-iot/hubline/testbroker/dpsdata"
 	"github.com/hubline-iot/hubline/testbroker/fault"
+	"github.com/hubline-iot/hubline/testbroker/hubdata"
 	"github.com/hubline-iot/hubline/testbroker/internal/hub"
 )
 
@@ -78,11 +79,20 @@ func (s *Service) log(c *Client, r dpsdata.Request, a Answer) {
 func (k *call) register(body []byte) Answer {
 	s, c := k.s, k.c
 	r := dpsdata.Request{Operation: dpsdata.Register, Body: slices.Clone(body)}
+	if s.Unproven(c, dpsdata.Register) {
+		return k.challenge(r)
+	}
 	m, bad := s.match(c)
 	if bad != nil {
 		return k.refuse(r, bad)
 	}
 	csr, bad := readBody(c, &r)
+	if bad == nil && m.data.EndorsementKey != nil && c.TPM != nil {
+		if c.Protocol == hubdata.HTTP && k.take(fault.RepeatChallenge) != nil {
+			return k.challenge(r)
+		}
+		m.activation, bad = c.TPM.wrap(m.data)
+	}
 	if bad != nil {
 		return k.refuse(r, bad)
 	}

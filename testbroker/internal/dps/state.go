@@ -21,11 +21,16 @@ type stateDocument struct {
 	ErrorMessage   string          `json:"errorMessage,omitempty"`
 	ETag           string          `json:"etag,omitempty"`
 	Payload        json.RawMessage `json:"payload,omitempty"`
+	TPM            *tpmDocument    `json:"tpm,omitempty"`
 	SymmetricKey   *groupDocument  `json:"symmetricKey,omitempty"`
 	X509           *x509Document   `json:"x509,omitempty"`
 	IssuedChain    []string        `json:"issuedCertificateChain,omitempty"`
 
 	ConnectionProfile string `json:"connectionProfile,omitempty"`
+}
+
+type tpmDocument struct {
+	AuthenticationKey []byte `json:"authenticationKey,omitempty"`
 }
 
 type groupDocument struct {
@@ -64,7 +69,9 @@ func (s *Service) stateOf(reg dpsdata.Registration, m *match, chain [][]byte) st
 	if m.data.Group {
 		group = &m.data.ID
 	}
-	if m.leaf == nil {
+	if m.data.EndorsementKey != nil {
+		d.TPM = &tpmDocument{m.activation}
+	} else if m.leaf == nil {
 		d.SymmetricKey = &groupDocument{group}
 	} else {
 		d.X509 = &x509Document{

@@ -67,7 +67,8 @@ type conn struct {
 	engine *amqp.Conn
 
 	// Used only by the connection's goroutine.
-	who      *dps.Client // nil before SASL PLAIN, or before the first link
+	who      *dps.Client // nil before SASL PLAIN or TPM, or before the first link
+	tpm      tpmDialogue
 	attaches int
 
 	mu       sync.Mutex // guards the fields below
@@ -78,8 +79,9 @@ type conn struct {
 }
 
 var (
-	_ amqp.Handler = (*conn)(nil)
-	_ hub.Peer     = (*conn)(nil)
+	_ amqp.Handler    = (*conn)(nil)
+	_ amqp.Challenger = (*conn)(nil)
+	_ hub.Peer        = (*conn)(nil)
 )
 
 func (a *conn) Matches(selector string) bool { return a.c.ID.Matches(selector) }
@@ -113,8 +115,10 @@ func (a *conn) refused(address string, why error) {
 	a.hub.Event(event.Event{Kind: event.Refused, Name: address, Err: why}, a.c)
 }
 
-// Mechanisms returns the mechanisms for tokens and for certificates.
-func (a *conn) Mechanisms() []wire.Symbol { return []wire.Symbol{"PLAIN", "EXTERNAL", "ANONYMOUS"} }
+// Mechanisms returns the mechanisms for tokens, certificates and TPMs.
+func (a *conn) Mechanisms() []wire.Symbol {
+	return []wire.Symbol{"PLAIN", "EXTERNAL", "ANONYMOUS", mechanismTPM}
+}
 
 // Authenticate checks the response for the chosen mechanism. Without PLAIN the client is known by
 // its certificate when it attaches a link.
@@ -131,6 +135,11 @@ func (a *conn) Authenticate(mechanism wire.Symbol, response []byte) uint8 {
 	case mechanism == "EXTERNAL" && len(a.c.PeerChain()) == 0:
 		err = errors.New("SASL EXTERNAL: no certificate")
 	}
+	return a.outcome(err)
+}
+
+// outcome returns the outcome code for the result of a SASL dialogue.
+func (a *conn) outcome(err error) uint8 {
 	if err != nil {
 		a.c.SetCause(err)
 		a.refused("", err)
@@ -150,20 +159,18 @@ func (a *conn) plain(response string) error {
 	if err != nil {
 		return fmt.Errorf("SASL PLAIN: %w", err)
 	}
-	if bad := a.identify(part[1], &token); bad != nil {
-		return bad
-	}
-	return nil
+	return a.identify(part[1], &token, nil)
 }
 
 // identify sets the client's registration and checks its credentials.
-func (a *conn) identify(path string, token *hub.Token) error {
+func (a *conn) identify(path string, token *hub.Token, tpm *dps.TPM) error {
 	scope, id, ok := parsePath(path)
 	if !ok {
 		return fmt.Errorf("%q is not a registration", path)
 	}
 	who := &dps.Client{
 		ID: id, Protocol: hubdata.AMQP, Connection: a.c.Number, Token: token, Chain: a.c.PeerChain(),
+		TPM: tpm,
 	}
 	a.c.Identify(who.Identity())
 	if bad := a.dps.CheckIdentity(scope, who); bad != nil {

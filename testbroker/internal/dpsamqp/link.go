@@ -77,7 +77,7 @@ func (a *conn) admit(l *amqp.Link) (address string, err error) {
 	}
 	if a.who == nil {
 		var bad *dps.Error
-		if err := a.identify(path, nil); errors.As(err, &bad) && bad.Code == dps.CodeNotEnrolled {
+		if err := a.identify(path, nil, nil); errors.As(err, &bad) && bad.Code == dps.CodeNotEnrolled {
 			return address, wire.Errorf(wire.NotFound, "%v", err)
 		} else if err != nil {
 			return address, wire.Errorf(wire.UnauthorizedAccess, "%v", err)

@@ -35,11 +35,11 @@ func serve(s *dps.Service, op dpsdata.Operation) func(*web.Request) web.Answer {
 		if bad == nil {
 			bad = s.CheckStated(q.Vars["scope"], c)
 		}
-		if bad == nil {
-			bad = s.Authenticate(c)
-		}
-		if bad == nil {
-			q.Conn.Admit(q.ID)
+		unproven := bad == nil && s.Unproven(c, op)
+		if bad == nil && !unproven {
+			if bad = s.Authenticate(c); bad == nil {
+				q.Conn.Admit(q.ID)
+			}
 		}
 		var body []byte
 		if bad == nil {
@@ -53,6 +53,11 @@ func serve(s *dps.Service, op dpsdata.Operation) func(*web.Request) web.Answer {
 			return answer(s.Refuse(c, q.C, dpsdata.Request{Operation: op, OperationID: q.Vars["operation"]}, bad))
 		}
 		a := s.Serve(c, q.C, op, q.Vars["operation"], body)
+		if unproven && a.Err != nil {
+			q.Conn.Refused(q.Request, q.ID, a.Status, a.Err)
+		} else if unproven {
+			q.Conn.Served()
+		}
 		switch {
 		case a.Cut != 0:
 			q.C.CutFor(hub.FaultError(a.Cut))

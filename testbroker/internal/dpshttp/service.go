@@ -83,7 +83,7 @@ var members = map[string]string{
 	"ID": "registrationId", "PrimaryKey": "attestation.symmetricKey.primaryKey",
 	"SecondaryKey": "attestation.symmetricKey.secondaryKey", "DeviceID": "deviceId", "Allocation": "allocationPolicy",
 	"Allocate": "allocationPolicy", "Reprovision": "reprovisionPolicy", "Tags": "initialTwin.tags",
-	"Desired": "initialTwin.properties.desired",
+	"Desired": "initialTwin.properties.desired", "EndorsementKey": "attestation.tpm.endorsementKey",
 }
 
 // refusal returns an error as back ends receive it, with the service's code.
@@ -309,6 +309,7 @@ type attestation struct {
 	Type         string        `json:"type"`
 	SymmetricKey *symmetricKey `json:"symmetricKey,omitempty"`
 	X509         *certificates `json:"x509,omitempty"`
+	TPM          *dps.TPM      `json:"tpm,omitempty"`
 }
 
 type symmetricKey struct {
@@ -395,14 +396,20 @@ func textOf(raw json.RawMessage) string {
 func (a *attestation) into(e *dpsdata.Enrollment) error {
 	switch {
 	case a == nil:
-		return errors.New("attestation is missing; give one of the type symmetricKey or x509")
+		return errors.New("attestation is missing; give one of the type symmetricKey, x509 or tpm")
 	case strings.EqualFold(a.Type, "symmetricKey"):
 		if k := a.SymmetricKey; k != nil {
 			e.PrimaryKey, e.SecondaryKey = k.PrimaryKey, k.SecondaryKey
 		}
 		return nil
+	case strings.EqualFold(a.Type, "tpm"):
+		if a.TPM == nil || a.TPM.Endorsement == nil {
+			return errors.New("attestation.tpm.endorsementKey is missing")
+		}
+		e.EndorsementKey = a.TPM.Endorsement
+		return nil
 	case !strings.EqualFold(a.Type, "x509"):
-		return fmt.Errorf("attestation.type %q is not supported; give symmetricKey or x509", a.Type)
+		return fmt.Errorf("attestation.type %q is not supported; give symmetricKey, x509 or tpm", a.Type)
 	case a.X509 == nil:
 		return errors.New("attestation.x509 is missing")
 	}
@@ -487,6 +494,8 @@ func (b backEnd) document(e dps.Stored, keys bool) document {
 	switch {
 	case len(e.Certificates) > 0:
 		d.Attestation = attestationOf(e.Enrollment)
+	case e.EndorsementKey != nil:
+		d.Attestation = &attestation{Type: "tpm", TPM: &dps.TPM{Endorsement: e.EndorsementKey}}
 	case keys:
 		d.Attestation.SymmetricKey = &symmetricKey{e.PrimaryKey, e.SecondaryKey}
 	}

@@ -1,0 +1,195 @@
+package dpshttp_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hubline-iot/hubline/device"
+	"github.com/hubline-iot/hubline/internal/softtpm"
+	"github.com/hubline-iot/hubline/provisioning"
+	"github.com/hubline-iot/hubline/provisioning/dpshttp"
+	"github.com/hubline-iot/hubline/provisioning/dpsmqtt"
+	"github.com/hubline-iot/hubline/testbroker"
+	"github.com/hubline-iot/hubline/testbroker/dpsdata"
+	"github.com/hubline-iot/hubline/testbroker/fault"
+	"github.com/hubline-iot/hubline/transport"
+	"github.com/hubline-iot/hubline/transport/mqtt/lean"
+	"github.com/hubline-iot/hubline/transport/mqtt/lean/leannet"
+	"github.com/hubline-iot/hubline/transport/netopt"
+)
+
+// withTPM runs f with an enrolled device that has a TPM.
+func withTPM(t *testing.T, f func(t *testing.T, d *testbroker.DPS, h *testbroker.Hub, id *provisioning.Identity,
+	tpm *softtpm.TPM, o *netopt.Options)) {
+	withService(t, func(t *testing.T, d *testbroker.DPS, h *testbroker.Hub, o *netopt.Options) {
+		tpm, err := softtpm.New()
+		require.NoError(t, err)
+		id := enrolled(d, provisioning.TPMRegistrationID(tpm.EndorsementKey()))
+		id.TPM = tpm
+		_, err = d.Enroll(dpsdata.Enrollment{ID: id.RegistrationID, EndorsementKey: tpm.EndorsementKey()})
+		require.NoError(t, err)
+		f(t, d, h, id, tpm, o)
+	})
+}
+
+// A device with a TPM registers, and sends with the key that the service gave it.
+func TestADeviceWithATPMSends(t *testing.T) {
+	withTPM(t, func(t *testing.T, d *testbroker.DPS, h *testbroker.Hub, id *provisioning.Identity, tpm *softtpm.TPM,
+		o *netopt.Options) {
+		c, err := provisioning.New(id, dpshttp.New(o), &provisioning.Options{Payload: []byte(`{"model":"a"}`)})
+		require.NoError(t, err)
+		a, err := c.Register(t.Context())
+		require.NoError(t, err)
+		require.Equal(t, 2, tpm.Activations(), "for the service and for the hub")
+		var statuses []int
+		for _, r := range d.Requests() {
+			statuses = append(statuses, r.Status)
+		}
+		require.Equal(t, []int{401, 202, 200}, statuses)
+		require.JSONEq(t, `{"model":"a"}`, string(d.Requests()[1].Payload))
+
+		creds := c.Credentials(a)
+		client, err := device.New(creds, lean.New(leannet.Dialer(creds, &netopt.Options{Dial: h.Dial(testbroker.PortMQTTS),
+			TLS: h.ClientTLS()}), nil), nil)
+		require.NoError(t, err)
+		require.NoError(t, client.Open(t.Context()))
+		require.NoError(t, client.Send(t.Context(), &transport.Message{Body: []byte("first")}))
+		require.NoError(t, client.Close())
+		require.Len(t, h.Messages(), 1)
+
+		_, err = c.Register(t.Context())
+		require.NoError(t, err, "again")
+	})
+}
+
+// The service has no attestation of a TPM over MQTT.
+func TestMQTTRefusesATPMBeforeAnythingIsSent(t *testing.T) {
+	withTPM(t, func(t *testing.T, d *testbroker.DPS, _ *testbroker.Hub, id *provisioning.Identity, _ *softtpm.TPM,
+		_ *netopt.Options) {
+		_, err := provisioning.New(id, dpsmqtt.New(&netopt.Options{Dial: d.Dial(testbroker.PortMQTTS)}), nil)
+		require.ErrorIs(t, err, transport.Invalid)
+		require.ErrorContains(t, err, "TPM is set")
+		require.ErrorContains(t, err, "MQTT")
+		require.ErrorContains(t, err, "use dpshttp")
+		require.Empty(t, d.Requests())
+	})
+}
+
+func TestFailuresOfTheChallenge(t *testing.T) {
+	withTPM(t, func(t *testing.T, d *testbroker.DPS, _ *testbroker.Hub, id *provisioning.Identity, tpm *softtpm.TPM,
+		o *netopt.Options) {
+		register := func() error {
+			c, err := provisioning.New(id, dpshttp.New(o), nil)
+			require.NoError(t, err)
+			_, err = c.Register(t.Context())
+			return err
+		}
+		for _, key := range [][]byte{nil, []byte("short")} {
+			d.Inject(fault.Fault{Kind: fault.WrongChallenge, Bytes: key})
+			err := register()
+			require.ErrorIs(t, err, transport.Unauthorized)
+			require.ErrorContains(t, err, "the TPM has not activated the service's key")
+		}
+		require.Zero(t, tpm.Activations())
+		d.Inject(fault.Fault{Kind: fault.RepeatChallenge})
+		err := register()
+		require.ErrorIs(t, err, transport.Unauthorized, "%v", err)
+		require.Equal(t, 1, tpm.Activations(), "one challenge is met, not one after the other")
+		d.Inject(fault.Fault{Kind: fault.WrongAuthenticationKey})
+		require.ErrorIs(t, register(), transport.Unauthorized)
+
+		d.Inject(fault.Fault{Kind: fault.RefuseProvisioning, RetryAfter: 7 * time.Second})
+		d.Inject(fault.Fault{Kind: fault.DropBeforeProvisioning, After: 3, Route: fault.RouteRegister})
+		began := time.Now()
+		require.NoError(t, register(), "throttled, and cut off after the challenge")
+		require.GreaterOrEqual(t, time.Since(began), 7*time.Second)
+
+		// a poll over a new connection has a token without another challenge
+		before := tpm.Activations()
+		d.Inject(fault.Fault{Kind: fault.DropBeforeProvisioning, Route: fault.RouteOperation})
+		require.NoError(t, register())
+		require.Equal(t, before+2, tpm.Activations())
+
+		other, err := softtpm.New()
+		require.NoError(t, err)
+		id.TPM = other
+		require.ErrorIs(t, register(), transport.Unauthorized)
+		require.Zero(t, other.Activations())
+	})
+}
+
+// The keys are in each register, and nowhere else. A 401 without a challenge is a refusal.
+func TestTheKeysOfATPMOnTheWire(t *testing.T) {
+	tpm, err := softtpm.New()
+	require.NoError(t, err)
+	n := 0
+	served(t, func(w http.ResponseWriter, r *http.Request) {
+		n++
+		body, _ := io.ReadAll(r.Body)
+		var got struct {
+			RegistrationID string
+			Payload        []int
+			TPM            struct{ EndorsementKey, StorageRootKey []byte }
+		}
+		require.NoError(t, json.Unmarshal(body, &got), string(body))
+		require.Equal(t, "reg:0001", got.RegistrationID)
+		require.Equal(t, []int{1}, got.Payload)
+		endorsement, storageRoot, _ := tpm.PublicKeys(t.Context())
+		require.Equal(t, endorsement, got.TPM.EndorsementKey)
+		require.Equal(t, storageRoot, got.TPM.StorageRootKey)
+		require.Empty(t, r.Header.Values("Authorization"))
+		if n == 1 {
+			w.WriteHeader(503)
+			return
+		}
+		w.WriteHeader(401)
+		_, _ = io.WriteString(w, `{"errorCode":401002,"message":"unknown endorsement key"}`)
+	}, func(t *testing.T, o *netopt.Options) {
+		id := identity(t)
+		id.Sign, id.TPM = nil, tpm
+		c, err := provisioning.New(id, dpshttp.New(o), &provisioning.Options{Payload: []byte("[1]")})
+		require.NoError(t, err)
+		_, err = c.Register(t.Context())
+		require.ErrorIs(t, err, transport.Unauthorized)
+		require.ErrorContains(t, err, "unknown endorsement key")
+		require.Equal(t, 2, n)
+	})
+}
+
+// slowTPM never ends an activation by itself.
+type slowTPM struct{ *softtpm.TPM }
+
+func (slowTPM) Activate(ctx context.Context, _ []byte) error {
+	<-ctx.Done()
+	return errors.New("the TPM was interrupted")
+}
+
+func TestASlowTPMTimesOut(t *testing.T) {
+	withTPM(t, func(t *testing.T, _ *testbroker.DPS, _ *testbroker.Hub, id *provisioning.Identity, tpm *softtpm.TPM,
+		o *netopt.Options) {
+		id.TPM = slowTPM{tpm}
+		var failures []error
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		c, err := provisioning.New(id, dpshttp.New(o), &provisioning.Options{OnEvent: func(e provisioning.Event) {
+			if e.Step == provisioning.Retrying {
+				failures = append(failures, e.Err)
+				cancel()
+			}
+		}})
+		require.NoError(t, err)
+		began := time.Now()
+		_, err = c.Register(ctx)
+		require.ErrorIs(t, err, transport.Cancelled)
+		require.Len(t, failures, 1)
+		require.ErrorIs(t, failures[0], transport.Timeout)
+		require.Equal(t, time.Minute, time.Since(began))
+	})
+}
