@@ -24,7 +24,8 @@ type Options struct {
 	CSR []byte
 
 	// Policy decides about retries. Nil: delays from 1 s, doubling to 60 s, with jitter, for as long
-	// as the context of Register lasts; after throttling 10 s at least.
+	// as the context of Register lasts. After throttling 10 s at least; a throttled register adds up
+	// to a minute at random, and after the second time in a row up to three.
 	Policy retrypolicy.Policy
 	// PollInterval is the minimum time between two polls; the service may ask for more. 0: 2 s.
 	PollInterval time.Duration

@@ -36,6 +36,7 @@ type registration struct {
 	second    bool      // the second key signs
 	refused   int       // keys refused since the last answer
 	corrected int       // the latest attempt whose token was replaced because the clock was corrected
+	throttled bool      // a register was throttled since the last answer
 	conflict  bool      // a conflict was repeated
 	last      error     // the latest failure
 }
@@ -173,7 +174,7 @@ func (r *registration) step() (reading, *transport.Error) {
 			err = r.activateAssigned(answer, &got)
 		}
 		if err == nil {
-			r.refused, r.damage = 0, errfilter.Damage{}
+			r.refused, r.throttled, r.damage = 0, false, errfilter.Damage{}
 			return got, nil
 		}
 		if got.over {
@@ -406,7 +407,8 @@ func (r *registration) otherKey(failure *transport.Error) bool {
 	return true
 }
 
-// decide decides what follows a failure: the wait before the next attempt, or the error of Register.
+// decide decides what follows a failure: the wait before the next attempt, or the error of
+// Register.
 func (r *registration) decide(failure *transport.Error) (retry Event, err error) {
 	now := time.Now()
 	if r.ctx.Err() != nil {
@@ -443,10 +445,26 @@ func (r *registration) decide(failure *transport.Error) (retry Event, err error)
 	if slow && r.c.paced {
 		delay = max(delay, pacing.MinDelay(retrypolicy.Attempt{Retry: r.attempt, Rand: draw}))
 	}
-	if slow { // so that devices that were refused together do not come back together
-		delay += time.Duration(r.rand() % uint64(delay/2+1))
+	if slow {
+		delay += r.stagger(delay, failure.Kind)
 	}
 	return Event{Step: Retrying, Attempt: r.attempt + 1, Delay: delay, Err: failure}, nil
+}
+
+// stagger returns a random addition to a long delay, so that devices that were refused together do
+// not come back together. The service counts registers by the minute: with the default policy, a
+// throttled register comes back within a minute more, and if that was too early for the size of the
+// fleet, within three.
+func (r *registration) stagger(delay time.Duration, kind transport.Kind) time.Duration {
+	most := delay / 2
+	if kind == transport.Throttled && r.operation == "" && r.c.paced {
+		within := time.Minute
+		if r.throttled {
+			within = 3 * time.Minute
+		}
+		most, r.throttled = max(most, within), true
+	}
+	return time.Duration(r.rand() % uint64(most+1))
 }
 
 // notEnrolled reports whether the service does not know the enrollment.

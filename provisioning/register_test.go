@@ -151,19 +151,41 @@ func TestRetryAfterIsAMinimum(t *testing.T) {
 	}
 }
 
+// A throttled register comes back after 10 s or more, spread over a minute, and after another
+// refusal spread over three. A throttled poll, and a policy of the program, are spread by half of
+// their delay.
 func TestThrottlingIsPacedAndSpread(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		seen := map[time.Duration]bool{}
-		for i := range 20 {
-			s := newScript(say{status: 429, body: throttled}, say{status: 200, body: assigned})
-			_, err := register(t, s, &provisioning.Options{Rand: rand.NewPCG(1, uint64(i)).Uint64})
-			require.NoError(t, err)
-			require.GreaterOrEqual(t, s.at[1], 10*time.Second)
-			require.LessOrEqual(t, s.at[1], 15*time.Second)
-			seen[s.at[1]] = true
-		}
-		require.Greater(t, len(seen), 15)
-	})
+	busy, done := say{status: 429, body: throttled}, say{status: 200, body: assigned}
+	for name, row := range map[string]struct {
+		says        []say
+		policy      retrypolicy.Policy
+		least, most time.Duration // from the request before the last one
+	}{
+		"a register":    {[]say{busy, done}, nil, 10 * time.Second, 70 * time.Second},
+		"a second time": {[]say{busy, busy, done}, nil, 10 * time.Second, 195 * time.Second},
+		"a poll":        {[]say{{status: 202, body: assigning}, busy, done}, nil, 10 * time.Second, 15 * time.Second},
+		"a first time again": {[]say{busy, {status: 202, body: assigning}, {status: 404}, busy, done}, nil, 10 * time.Second,
+			82 * time.Second},
+		"an own policy": {[]say{busy, done}, retrypolicy.Fixed{Delay: 10 * time.Second}, 10 * time.Second, 15 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T) {
+				seen, longest := map[time.Duration]bool{}, time.Duration(0)
+				for i := range 20 {
+					s := newScript(row.says...)
+					_, err := register(t, s, &provisioning.Options{Policy: row.policy, Rand: rand.NewPCG(1, uint64(i)).Uint64})
+					require.NoError(t, err)
+					n := len(s.at)
+					delay := s.at[n-1] - s.at[n-2]
+					require.GreaterOrEqual(t, delay, row.least)
+					require.LessOrEqual(t, delay, row.most)
+					seen[delay], longest = true, max(longest, delay)
+				}
+				require.Greater(t, len(seen), 15)
+				require.Greater(t, longest, row.least+(row.most-row.least)*2/3)
+			})
+		})
+	}
 }
 
 // What the codes mean, and that hopeless failures are not repeated.
