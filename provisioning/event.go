@@ -64,7 +64,7 @@ func (e Event) String() string {
 		text += ", attempt " + strconv.Itoa(e.Attempt)
 	}
 	if e.Delay > 0 {
-		text += " in " + e.Delay.String()
+		text += " in " + e.Delay.Round(time.Millisecond).String()
 	}
 	if e.Err != nil {
 		text += ": " + e.Err.Error()

@@ -328,7 +328,7 @@ func TestREADMERunsTheExamples(t *testing.T) {
 			e.interrupt()
 		},
 	}
-	require.Len(t, acts, len(dirs)-1, "all but hello, which brings its own hub")
+	require.Len(t, acts, len(dirs)-2, "all but hello and provisioning, which bring their own hubs")
 	for name, act := range acts {
 		t.Run(name, func(t *testing.T) {
 			p.good("POST", "/reset", "")
