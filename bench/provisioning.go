@@ -1,0 +1,229 @@
+package bench
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/hubline-iot/hubline/provisioning"
+	"github.com/hubline-iot/hubline/provisioning/dpshttp"
+	"github.com/hubline-iot/hubline/provisioning/dpsmqtt"
+	"github.com/hubline-iot/hubline/testbroker"
+	"github.com/hubline-iot/hubline/testbroker/dpsdata"
+	"github.com/hubline-iot/hubline/transport/mqtt/mqttws"
+	"github.com/hubline-iot/hubline/transport/netopt"
+)
+
+func init() { children["provisioning"] = provisioningChild }
+
+// Registrars are the compared protocols of a registration, all over TLS.
+var Registrars = []struct {
+	Name    string
+	Port    testbroker.Port
+	Carrier func(o *netopt.Options) provisioning.Carrier
+}{
+	{"HTTPS", testbroker.PortHTTPS, func(o *netopt.Options) provisioning.Carrier { return dpshttp.New(o) }},
+	{"MQTT", testbroker.PortMQTTS, func(o *netopt.Options) provisioning.Carrier { return dpsmqtt.New(o) }},
+	{"MQTT over WebSocket", testbroker.PortHTTPS, func(o *netopt.Options) provisioning.Carrier {
+		o.Tunnel = mqttws.New(nil)
+		return dpsmqtt.New(o)
+	}},
+}
+
+// serviceAccess has the data that a device needs to register.
+type serviceAccess struct {
+	Addrs          map[testbroker.Port]string
+	CA             []byte
+	Host, IDScope  string
+	EnrollmentKey  string
+	EnrollmentName string
+}
+
+// provisioningChild runs a provisioning service with a hub. The first poll gets the assignment, and
+// nothing asks for a delay.
+func provisioningChild(in *json.Decoder, say func(any)) (any, error) {
+	service, err := testbroker.NewDPS(&testbroker.DPSOptions{RetryAfter: -1, Keep: keepFew})
+	if err != nil {
+		return nil, err
+	}
+	defer service.Close()
+	hub, err := testbroker.New(nil)
+	if err != nil {
+		return nil, err
+	}
+	defer hub.Close()
+	if err := service.Link(hub); err != nil {
+		return nil, err
+	}
+	group, err := service.Enroll(dpsdata.Enrollment{ID: "group", Group: true})
+	if err != nil {
+		return nil, err
+	}
+	a := serviceAccess{Addrs: map[testbroker.Port]string{}, CA: service.CAPEM(), Host: service.HostName(),
+		IDScope: service.IDScope(), EnrollmentKey: group.PrimaryKey, EnrollmentName: group.ID}
+	for _, r := range Registrars {
+		if a.Addrs[r.Port] == "" {
+			addr, err := service.Listen(r.Port, anyPort)
+			if err != nil {
+				return nil, err
+			}
+			a.Addrs[r.Port] = addr.String()
+		}
+	}
+	say(&a)
+	var word string
+	if err := in.Decode(&word); err != nil {
+		return nil, err
+	}
+	if err := in.Decode(new(any)); err != io.EOF {
+		return nil, fmt.Errorf("a peer takes only its name: %w", err)
+	}
+	return nil, nil
+}
+
+// ProvisioningPeer is a provisioning service in another process.
+type ProvisioningPeer struct {
+	child  *child
+	access serviceAccess
+}
+
+// StartProvisioningPeer starts the service.
+func StartProvisioningPeer(ctx context.Context) (*ProvisioningPeer, error) {
+	c, err := startChild(ctx, "provisioning", "service")
+	if err != nil {
+		return nil, err
+	}
+	p := &ProvisioningPeer{child: c}
+	if err := c.hear(&p.access); err != nil {
+		return nil, c.end(err)
+	}
+	return p, nil
+}
+
+// Close ends the service.
+func (p *ProvisioningPeer) Close() error { return p.child.end(nil) }
+
+// RegistrationReport is what one registration took.
+type RegistrationReport struct {
+	Requests       int   // to the service
+	Sent, Received int64 // bytes on the socket, TLS included
+	Took           time.Duration
+}
+
+// Register registers a device over Registrars[i], from the connection to its end, with a poll and
+// without a delay before it. roundTrip is added to each round trip on the network.
+func (p *ProvisioningPeer) Register(ctx context.Context, i int, device string,
+	roundTrip time.Duration) (RegistrationReport, error) {
+	var r RegistrationReport
+	sign, err := provisioning.GroupKey(p.access.EnrollmentKey, device)
+	if err != nil {
+		return r, err
+	}
+	network := &distantNetwork{addr: p.access.Addrs[Registrars[i].Port], roundTrip: roundTrip}
+	tls := (&access{CA: p.access.CA, Host: p.access.Host}).tls()
+	carrier := Registrars[i].Carrier(&netopt.Options{TLS: tls, Dial: network.dial})
+	c, err := provisioning.New(&provisioning.Identity{Endpoint: p.access.Host, IDScope: p.access.IDScope,
+		RegistrationID: device, Sign: sign}, carrier,
+		&provisioning.Options{PollInterval: time.Nanosecond, OnEvent: func(e provisioning.Event) {
+			if e.Step == provisioning.Registering || e.Step == provisioning.Polling {
+				r.Requests++
+			}
+		}})
+	if err != nil {
+		return r, err
+	}
+	began := time.Now()
+	_, err = c.Register(ctx)
+	r.Took = time.Since(began)
+	r.Sent, r.Received = network.sent.Load(), network.received.Load()
+	return r, err
+}
+
+// distantNetwork connects to one address, counts bytes, and adds to each round trip.
+type distantNetwork struct {
+	addr           string
+	roundTrip      time.Duration
+	sent, received atomic.Int64
+}
+
+func (n *distantNetwork) dial(ctx context.Context, network, _ string) (net.Conn, error) {
+	conn, err := new(net.Dialer).DialContext(ctx, network, n.addr)
+	if err != nil {
+		return nil, err
+	}
+	time.Sleep(n.roundTrip) // the handshake of TCP
+	c := &distantConn{Conn: conn, n: n, arrived: make(chan arrival, 1024), closed: make(chan struct{})}
+	go c.receive() // ends with the connection
+	return c, nil
+}
+
+// distantConn delivers data a round trip after its arrival. It has no deadlines for reads.
+type distantConn struct {
+	net.Conn
+	n       *distantNetwork
+	arrived chan arrival
+	rest    []byte
+	end     error
+
+	close  sync.Once
+	closed chan struct{}
+}
+
+type arrival struct {
+	data []byte
+	err  error
+	at   time.Time
+}
+
+func (c *distantConn) receive() {
+	for {
+		b := make([]byte, 16<<10)
+		n, err := c.Conn.Read(b)
+		select {
+		case c.arrived <- arrival{b[:n], err, time.Now()}:
+		case <-c.closed:
+			return
+		}
+		if err != nil {
+			return
+		}
+	}
+}
+
+func (c *distantConn) Read(b []byte) (int, error) {
+	if len(c.rest) == 0 {
+		if c.end != nil {
+			return 0, c.end
+		}
+		select {
+		case a := <-c.arrived:
+			time.Sleep(time.Until(a.at.Add(c.n.roundTrip)))
+			c.rest, c.end = a.data, a.err
+		case <-c.closed:
+			return 0, net.ErrClosed
+		}
+	}
+	n := copy(b, c.rest)
+	c.rest = c.rest[n:]
+	c.n.received.Add(int64(n))
+	if n == 0 {
+		return 0, c.end
+	}
+	return n, nil
+}
+
+func (c *distantConn) Write(b []byte) (int, error) {
+	n, err := c.Conn.Write(b)
+	c.n.sent.Add(int64(n))
+	return n, err
+}
+
+func (c *distantConn) Close() error {
+	c.close.Do(func() { close(c.closed) })
+	return c.Conn.Close()
+}
