@@ -10,7 +10,8 @@ import (
 func FuzzParseTopic(f *testing.F) {
 	for _, s := range []string{
 		registerTopic + "?$rid=1", pollTopic + "?$rid=a-b&operationId=5.a.b", pollTopic + "?operationId=5&$rid=1&&=&x",
-		registerTopic + "?$rid=", registerTopic + "?$rid=1&$rid=#", pollTopic, registerTopic + "$rid=1", "", "?",
+		registerTopic + "?$rid=", registerTopic + "?$rid=1&$rid=#", pollTopic + "?$rid=1&operationId=%26%23",
+		pollTopic, registerTopic + "$rid=1", "", "?",
 	} {
 		f.Add(s)
 	}
@@ -22,7 +23,7 @@ func FuzzParseTopic(f *testing.F) {
 			}
 			return
 		}
-		if rid == "" || len(rid) > maxRequestID || strings.ContainsAny(rid+operation, "&#+") ||
+		if rid == "" || len(rid) > maxRequestID || strings.ContainsAny(rid, "&#+") ||
 			!strings.Contains(s, "$rid="+rid) || (op == dpsdata.Poll) != strings.HasPrefix(s, pollTopic) {
 			t.Fatalf("%q read as %v %q %q", s, op, rid, operation)
 		}
