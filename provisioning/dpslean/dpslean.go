@@ -53,9 +53,10 @@ func New(dial Dial, o *Options) *Carrier {
 
 const (
 	proto = "mqtt"
-	// keepAlive is in seconds. A session pings nobody: package provisioning keeps none without
-	// requests for as long.
-	keepAlive = 60
+	// minKeepAlive and maxKeepAlive, the service's maximum, are in seconds. A session pings nobody:
+	// package provisioning keeps none without requests for as long.
+	minKeepAlive = 60
+	maxKeepAlive = 1177
 	// maxInfo bounds the client name.
 	maxInfo = 4096
 )
@@ -91,6 +92,9 @@ func (c *Carrier) open(ctx, limited context.Context, l *provisioning.Login) (*se
 	if err != nil {
 		return nil, cause(ctx, limited, err)
 	}
+	if s.conn == nil {
+		return nil, failed(transport.Invalid, errors.New("the dial function of dpslean.New returned no connection"))
+	}
 	if err := s.guarded(ctx, limited, func() error { return s.begin(c.connect(l)) }); err != nil {
 		s.cut()
 		return nil, err
@@ -101,7 +105,13 @@ func (c *Carrier) open(ctx, limited context.Context, l *provisioning.Login) (*se
 // connect returns the fields of CONNECT.
 func (c *Carrier) connect(l *provisioning.Login) *mqttpacket.Greeting {
 	return &mqttpacket.Greeting{ClientID: l.RegistrationID, UserName: dpstopic.UserName(l, c.agent),
-		Password: l.Token.Text.Reveal(), CleanSession: true, KeepAlive: keepAlive}
+		Password: l.Token.Text.Reveal(), CleanSession: true, KeepAlive: keepAlive(l.Timeout)}
+}
+
+// keepAlive returns the keep-alive in seconds. The service may take the whole timeout for an answer,
+// and the session is silent meanwhile.
+func keepAlive(timeout time.Duration) uint16 {
+	return uint16(max(minKeepAlive, min(timeout/time.Second, maxKeepAlive)))
 }
 
 // failed returns the error of a connection.

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/hubline-iot/hubline/internal/callback"
 	"github.com/hubline-iot/hubline/internal/errchain"
 	"github.com/hubline-iot/hubline/internal/lifetime"
 	"github.com/hubline-iot/hubline/internal/mqttpacket"
@@ -43,7 +44,11 @@ func (s *session) guarded(ctx, limited context.Context, f func() error) error {
 		s.cut()
 		close(over)
 	})
-	err := f()
+	var err error
+	if panicked := callback.Run("the connection of the dial function of dpslean.New",
+		func() { err = f() }); panicked != nil {
+		err = panicked
+	}
 	if !stop() {
 		<-over
 	}

@@ -4,7 +4,10 @@ import (
 	"context"
 	"io"
 	"net"
+	"strings"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -13,6 +16,7 @@ import (
 	"github.com/hubline-iot/hubline/internal/faketime"
 	"github.com/hubline-iot/hubline/provisioning"
 	"github.com/hubline-iot/hubline/provisioning/dpslean"
+	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/mqtt/lean"
 )
@@ -21,8 +25,9 @@ import (
 type pieces struct {
 	stream []byte
 	size   int
+	first  []byte // what was written first
 	wrote  int
-	closed int
+	closed atomic.Int32
 }
 
 func (p *pieces) Read(b []byte) (int, error) {
@@ -35,6 +40,9 @@ func (p *pieces) Read(b []byte) (int, error) {
 }
 
 func (p *pieces) Write(b []byte) (int, error) {
+	if p.first == nil {
+		p.first = append(p.first, b...)
+	}
 	p.wrote += len(b)
 	return len(b), nil
 }
@@ -42,7 +50,7 @@ func (p *pieces) Write(b []byte) (int, error) {
 func (p *pieces) SetReadDeadline(time.Time) error { return nil }
 
 func (p *pieces) Close() error {
-	p.closed++
+	p.closed.Add(1)
 	return nil
 }
 
@@ -84,7 +92,24 @@ func TestTheAnswerIsFoundAmongOtherPackets(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, "mine", string(a.Body))
 		require.Equal(t, 200, a.Status)
-		require.Equal(t, 1, conn.closed)
+		require.EqualValues(t, 1, conn.closed.Load())
+	}
+}
+
+// The service cuts a connection that is silent for one and a half times the keep-alive, and a
+// session is silent as long as it waits for an answer.
+func TestTheKeepAliveCoversTheTimeout(t *testing.T) {
+	for timeout, want := range map[time.Duration]int{
+		time.Second: 60, time.Minute: 60, 5*time.Minute + 500*time.Millisecond: 300, time.Hour: 1177, 1<<63 - 1: 1177,
+	} {
+		conn := &pieces{stream: []byte(hello), size: 100}
+		l := login()
+		l.Timeout = timeout
+		s, err := carrier(conn).Open(t.Context(), l)
+		require.NoError(t, err)
+		s.Close()
+		at := strings.Index(string(conn.first), "MQTT\x04") + 6
+		require.Equal(t, want, int(conn.first[at])<<8|int(conn.first[at+1]), timeout)
 	}
 }
 
@@ -105,8 +130,8 @@ func FuzzSession(f *testing.F) {
 		b, errCut := play(t.Context(), cut)
 		require.Equal(t, a, b)
 		require.Equal(t, err, errCut)
-		require.Equal(t, 1, whole.closed)
-		require.Equal(t, 1, cut.closed)
+		require.EqualValues(t, 1, whole.closed.Load())
+		require.EqualValues(t, 1, cut.closed.Load())
 		require.Equal(t, whole.wrote, cut.wrote)
 		if err != nil {
 			require.Equal(t, transport.Connection, transport.Find(err).Scope)
@@ -121,7 +146,7 @@ type endless struct {
 }
 
 func (e *endless) Read(b []byte) (int, error) {
-	if e.closed > 0 {
+	if e.closed.Load() > 0 {
 		return 0, net.ErrClosed
 	}
 	if len(e.stream) == 0 {
@@ -142,10 +167,43 @@ func TestAServiceThatTalksWithoutAnswering(t *testing.T) {
 			bounded.Test(t, func(t *testing.T) {
 				faketime.Start()
 				began := time.Now()
-				_, err := play(t.Context(), &endless{pieces{stream: []byte(s.first), size: 100}, s.then})
+				_, err := play(t.Context(), &endless{pieces: pieces{stream: []byte(s.first), size: 100}, then: s.then})
 				require.ErrorIs(t, err, transport.Timeout)
 				require.Less(t, time.Since(began), 61*time.Second)
 			})
 		})
 	}
+}
+
+func TestADialThatReturnsNothing(t *testing.T) {
+	bounded.Test(t, func(t *testing.T) {
+		faketime.Start()
+		_, err := carrier(nil).Open(t.Context(), login())
+		require.ErrorIs(t, err, transport.Invalid)
+		require.ErrorContains(t, err, "dial function")
+		time.Sleep(time.Hour)
+	})
+}
+
+// crashing is a connection of a driver with a bug.
+type crashing struct{ pieces }
+
+func (*crashing) Write([]byte) (int, error) { panic("driver") }
+
+// A driver that panics leaves neither a connection nor a goroutine.
+func TestAConnectionThatPanics(t *testing.T) {
+	bounded.Test(t, func(t *testing.T) {
+		faketime.Start()
+		before := bounded.Goroutines()
+		conn := &crashing{}
+		c, err := provisioning.New(&provisioning.Identity{IDScope: "0ne", RegistrationID: "reg-1"}, carrier(conn),
+			&provisioning.Options{Policy: retrypolicy.NoRetry{}})
+		require.NoError(t, err)
+		_, err = c.Register(t.Context())
+		require.ErrorContains(t, err, "driver")
+		synctest.Wait()
+		require.Equal(t, before, bounded.Goroutines())
+		time.Sleep(time.Hour)
+		require.EqualValues(t, 1, conn.closed.Load())
+	})
 }
