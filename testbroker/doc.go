@@ -96,6 +96,12 @@
 // certificate in the TLS handshake. [NewClientCert] and [NewCertAuthority] make certificates for
 // it.
 //
+// A device can renew its certificate: it sends a signing request to the topic
+// $iothub/credentials/POST/issueCertificate over MQTT, and the hub answers 202, then 200 with a
+// certificate of its own authority. The hub accepts it from then on, and earlier ones until they
+// end. [CertificateOptions] holds the settings, [Hub.CertificateRequests] is the log, and
+// [fault.CertificateKinds] are the faults.
+//
 // # Provisioning
 //
 // [NewDPS] makes a device provisioning service that assigns devices to linked hubs of this package.

@@ -34,6 +34,8 @@ type Options struct {
 	HTTP HTTPOptions
 	// Uploads holds the settings of file uploads.
 	Uploads UploadOptions
+	// Certificates holds the settings of the certificates that the hub issues.
+	Certificates CertificateOptions
 	// WebSocketFrame, unless zero, is the maximum payload of a frame that the hub sends, in bytes,
 	// regardless of packet boundaries. Default: each write is one frame.
 	WebSocketFrame int
@@ -156,7 +158,8 @@ func (o *Options) forHub() *hub.Options {
 	return &hub.Options{
 		HostName: o.HostName, Now: o.Now, TokenGrace: o.TokenGrace, ConnectionGrace: o.ConnectionGrace,
 		C2D: hub.C2DOptions(o.C2D), FaultMessages: o.FaultMessages, AMQP: hub.AMQPOptions(o.AMQP),
-		HTTP: hub.HTTPOptions(o.HTTP), Uploads: hub.UploadOptions(o.Uploads), WebSocketFrame: o.WebSocketFrame,
+		HTTP: hub.HTTPOptions(o.HTTP), Uploads: hub.UploadOptions(o.Uploads),
+		Certificates: hub.CertificateOptions(o.Certificates), WebSocketFrame: o.WebSocketFrame,
 		Keep: o.Keep, Seed: o.Seed, OnEvent: o.OnEvent,
 	}
 }

@@ -33,18 +33,20 @@ type Fault struct {
 	// or rejects. The default is "amqp:connection:forced" for a connection, "amqp:link:detach-forced"
 	// for a detached link, and "amqp:internal-error" otherwise.
 	Condition, Description string
-	// Status is the status code of RefuseToken (default 401), of RefuseTwin and RefuseMethod (default
-	// 429), and over HTTP of RefuseConnect (default 503).
+	// Status is the status code of RefuseToken (default 401), of RefuseTwin, RefuseMethod and
+	// RefuseCertificate (default 429), and over HTTP of RefuseConnect (default 503).
 	Status int
 	// Statuses are the status codes of AnswerStatus and AnswerStatusAfter, 200 to 599, used in turn.
 	// Their number is the default of Times. Zero lets a request pass. Default: 503.
 	Statuses []int
 	// ErrorCode is the service's six-digit code that RefuseConnect over HTTP, AnswerStatus,
-	// AnswerStatusAfter, RefuseTwin, RefuseMethod, RefuseProvisioning and WrongStatus put into answers
-	// of 400 and above. Default: the usual code of the status. Description is its text.
+	// AnswerStatusAfter, RefuseTwin, RefuseMethod, RefuseProvisioning, RefuseCertificate and
+	// WrongStatus put into answers of 400 and above. Default: the usual code of the status.
+	// Description is its text.
 	ErrorCode int
 	// RetryAfter, unless zero, is sent in whole seconds in the header Retry-After of RefuseConnect,
-	// AnswerStatus and AnswerStatusAfter, and in the answers of RefuseTwin and RefuseProvisioning.
+	// AnswerStatus and AnswerStatusAfter, and in the answers of RefuseTwin, RefuseProvisioning and
+	// RefuseCertificate.
 	// RetryAfterDate sends it, and the delay of Throttle, as a date: see testbroker.HTTPOptions.
 	RetryAfter     time.Duration
 	RetryAfterDate bool
@@ -68,8 +70,8 @@ type Fault struct {
 	UndeliverableHere bool
 	// Delay is the delay of SlowConnack, SlowPuback, SlowSuback, SlowAttach, WithholdCredit,
 	// DetachWhileIdle, SlowToken, SlowAnswer, SlowTwin, SlowDesired, SlowMethod, SlowMethodAnswer,
-	// SlowBlob and SlowProvisioning. 0: none, except for WithholdCredit, which then gives no credit at
-	// all.
+	// SlowBlob, SlowProvisioning and SlowCertificate. 0: none, except for WithholdCredit, which then
+	// gives no credit at all.
 	Delay time.Duration
 	// Rate is how many PUBACKs a second Throttle sends. Default: 1.
 	Rate float64
@@ -81,8 +83,8 @@ type Fault struct {
 	// Bytes is the output of GarbageOnConnect, GarbageOnSubscribe, GarbageOnPublish and GarbageAnswer.
 	// Default: the first bytes of a packet with an unknown type and a length without end; over AMQP a
 	// frame that is too short, over HTTP/1.1 a line that is not a status line, over HTTP/2 a PING
-	// without its eight bytes. It is also the body of GarbleTwin, GarbleMethod and GarbleProvisioning,
-	// the certificate of WrongChain, and the key of
+	// without its eight bytes. It is also the body of GarbleTwin, GarbleMethod, GarbleProvisioning and
+	// GarbleCertificate, the certificate of WrongChain and WrongCertificate, and the key of
 	// WrongChallenge and WrongAuthenticationKey.
 	Bytes []byte
 	// Text is what WrongRetryAfter, WrongStatus, WrongDeviceID, WrongHub and WrongProfile send.

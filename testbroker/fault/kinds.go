@@ -125,7 +125,8 @@ var kinds = map[Kind]row{
 	ExpireUpload: {"ExpireUpload", http},
 }
 
-// Kinds returns every kind of fault that happens at a hub, in a fixed order.
+// Kinds returns every kind of fault that happens at a hub, in a fixed order, except for those of
+// CertificateKinds.
 func Kinds() []Kind { return slices.Sorted(maps.Keys(kinds)) }
 
 // String returns the name of the constant.
@@ -143,8 +144,10 @@ func (k Kind) Protocols() hubdata.Protocol {
 }
 
 func (k Kind) row() (row, bool) {
-	if r, ok := provisioningKinds[k]; ok {
-		return r, true
+	for _, other := range []map[Kind]row{provisioningKinds, certificateKinds} {
+		if r, ok := other[k]; ok {
+			return r, true
+		}
 	}
 	r, ok := kinds[k]
 	return r, ok

@@ -265,5 +265,9 @@ func (s *Service) authentication(m *match, csr *x509.CertificateRequest, chain *
 	if err != nil {
 		return hub.Registration{}, Errorf(codeServerError, "%v", err)
 	}
-	return hub.Registration{X509: true, Thumbprints: []string{digest}}, nil
+	r := hub.Registration{X509: true, Thumbprints: []string{digest}}
+	if *chain != nil {
+		r.Issued = r.Thumbprints
+	}
+	return r, nil
 }

@@ -1,9 +1,7 @@
 package dps
 
 import (
-	"crypto/x509"
 	"encoding/base64"
-	"math/big"
 	"strconv"
 	"time"
 
@@ -167,14 +165,5 @@ func (k *call) wrongStatus(f *fault.Fault, a *Answer, d *answerDocument) {
 
 // wrongLeaf returns a certificate that is not the device's, in base64.
 func (k *call) wrongLeaf(f *fault.Fault) string {
-	der := f.Bytes
-	if len(der) == 0 {
-		key := hub.NewKey()
-		template := &x509.Certificate{
-			SerialNumber: big.NewInt(1), NotBefore: time.Now().Add(-hub.CertBackdate), NotAfter: time.Now().Add(hub.CertLife),
-		}
-		template.Subject.CommonName = k.c.ID
-		der = hub.Sign(template, template, key, key).Raw
-	}
-	return base64.StdEncoding.EncodeToString(der)
+	return base64.StdEncoding.EncodeToString(hub.WrongLeaf(f, k.c.ID))
 }

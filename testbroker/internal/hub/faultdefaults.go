@@ -36,4 +36,5 @@ var faultDefaults = map[fault.Kind]faultDefault{
 	fault.RefuseTwin:         {status: 429},
 	fault.RefuseMethod:       {status: 429},
 	fault.RefuseProvisioning: {status: 429},
+	fault.RefuseCertificate:  {status: 429},
 }

@@ -61,6 +61,7 @@ type Options struct {
 	AMQP            AMQPOptions
 	HTTP            HTTPOptions
 	Uploads         UploadOptions
+	Certificates    CertificateOptions
 	WebSocketFrame  int
 	Keep            int
 	Seed            uint64
@@ -78,6 +79,7 @@ type Hub struct {
 	C2D              C2DOptions
 	AMQP             AMQPOptions
 	HTTP             HTTPOptions
+	Certificates     CertificateOptions
 	FaultMessageMode fault.MessageMode
 	WebSocketFrame   int
 	onEvent          func(event.Event)
@@ -94,6 +96,7 @@ type Hub struct {
 	certs       certificates
 	UploadTable UploadTable
 	calls       methodCalls
+	issuer      issuer
 
 	tracked atomic.Uint64 // errors with a tracking id
 
@@ -130,6 +133,7 @@ func New(o *Options) (*Hub, error) {
 		C2D:              o.C2D.withDefaults(),
 		AMQP:             o.AMQP.withDefaults(),
 		HTTP:             o.HTTP.withDefaults(),
+		Certificates:     o.Certificates,
 		FaultMessageMode: o.FaultMessages,
 		WebSocketFrame:   o.WebSocketFrame,
 		onEvent:          o.OnEvent,
@@ -154,6 +158,10 @@ func New(o *Options) (*Hub, error) {
 	h.log.init(h.keep)
 	h.calls.log.keep, h.calls.answers.keep = h.keep, h.keep
 	h.orders.keep, h.removed.keep = h.keep, h.keep
+	h.issuer.log.keep, h.issuer.of = h.keep, make(map[Identity]*issuing)
+	if h.Certificates.Life == 0 {
+		h.Certificates.Life = defaultCertificateLife
+	}
 	h.UploadTable.init(o.Uploads, h.keep)
 	h.Faults.init(o.Seed)
 

@@ -8,7 +8,8 @@ import (
 // What a provisioning service asks of the hubs that are linked to it.
 
 // Provision adds a device, or replaces the keys or thumbprints of a registered one. A registered
-// device keeps its status and its twin. added reports whether the device was new.
+// device keeps its status and its twin, and may go on using certificates that were issued to it
+// before, until they end, if it gets another one. added reports whether the device was new.
 func (h *Hub) Provision(id Identity, r Registration) (added bool, err error) {
 	if err := CheckID("device", id.Device); err != nil {
 		return false, err
@@ -24,6 +25,11 @@ func (h *Hub) Provision(id Identity, r Registration) (added bool, err error) {
 		return true, nil
 	}
 	old.Keys, old.X509, old.Thumbprints = r.Keys, r.X509, r.Thumbprints
+	if r.Issued != nil {
+		old.accept(r.Issued...)
+	} else {
+		old.Issued = nil
+	}
 	old.Changes++
 	return false, nil
 }

@@ -32,6 +32,7 @@ type Registration struct {
 	Keys        KeyPair
 	X509        bool     // authenticated by certificate, without keys
 	Thumbprints []string // digests of its certificates; nil = signed by an authority
+	Issued      []string // digests of certificates that were issued to it, the newest last
 	Disabled    bool
 
 	Generation    string // unique for each entry ever made
@@ -209,6 +210,7 @@ func (h *Hub) RemoveDevice(id string) error {
 	open := h.connsLocked(id)
 	h.mu.Unlock()
 	h.Expel(open, id, ErrRemoved, "amqp:resource-deleted")
+	h.forgetCertificates(id)
 	h.PurgeC2D(id)
 	h.noteRemoved(gone)
 	return nil

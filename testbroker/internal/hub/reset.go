@@ -53,6 +53,8 @@ func (h *Hub) Reset() {
 	h.log.clear()
 	h.calls.clear()
 	h.UploadTable.clear()
+	h.forgetCertificates("")
+	h.issuer.clear()
 	for _, q := range h.queuesOf("") {
 		q.stop()
 	}

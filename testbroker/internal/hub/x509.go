@@ -91,14 +91,21 @@ func (h *Hub) certifiedLocked(host string, id Identity, chain []*x509.Certificat
 	switch {
 	case err != nil:
 		return err
-	case !entry.X509:
+	case !entry.X509 && entry.Issued == nil:
 		return errors.New("no token")
 	case len(chain) == 0:
 		return errors.New("no certificate")
 	}
 	leaf, now := chain[0], h.Now()
+	issued := slices.Contains(entry.Issued, digestOf(leaf.Raw))
 	if now.Before(leaf.NotBefore) || now.After(leaf.NotAfter) {
 		return fmt.Errorf("certificate is valid from %s to %s, it is %s", leaf.NotBefore, leaf.NotAfter, now.UTC())
+	}
+	switch {
+	case issued:
+		return nil
+	case !entry.X509:
+		return errors.New("certificate was not issued to the device")
 	}
 	if entry.Thumbprints != nil {
 		long, short := sha256.Sum256(leaf.Raw), sha1.Sum(leaf.Raw)

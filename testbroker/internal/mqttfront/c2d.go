@@ -40,7 +40,8 @@ func (r receiver) Deliver(q *hub.Queue, e *hub.QueuedC2D, unacked int) (sent, se
 
 func (r receiver) Renews(by hub.Receiver) bool { return r.Client() == by.Client() }
 
-// attach enables the subscriptions of the connection's session and delivers waiting C2D messages.
+// attach enables the subscriptions of the connection's session and delivers waiting C2D messages
+// and certificates.
 func (f *Front) attach(c *client) {
 	h := f.hub
 	qos, ok := f.c2dQoS(c)
@@ -56,6 +57,7 @@ func (f *Front) attach(c *client) {
 	case c.Mode.Load() != hub.Over: // else it would never be detached
 		q.Receive(receiver{c, qos})
 	}
+	f.TellCertificates(c.ID)
 	h.Changed.Wake()
 }
 
@@ -69,6 +71,9 @@ func (f *Front) enable(c *client) {
 // complete handles a PUBACK.
 func (f *Front) complete(c *client, packetID uint16) {
 	h := f.hub
+	if h.AcknowledgeAnswer(c.ID, packetID) {
+		return
+	}
 	q := h.PresentQueue(c.ID)
 	if q == nil {
 		return

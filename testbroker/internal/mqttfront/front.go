@@ -94,6 +94,7 @@ type client struct {
 
 	// Used only by the connection's goroutine.
 	known    bool             // a CONNECT was read
+	issues   bool             // its version of the API has requests for certificates
 	answered bool             // a CONNECT was refused by CONNACK
 	parted   bool             // a DISCONNECT was read
 	session  *session         // set by the CONNECT

@@ -177,6 +177,7 @@ func (f *Front) connect(c *client, pk packets.Packet) (packets.Packet, error) {
 		return pk, err
 	}
 	h.AnnounceModel(user.id, user.param("model-id"))
+	c.issues = user.param("api-version") >= firstIssuing
 	f.resume(c, pk.Connect.Clean)
 	pk.Connect.Clean = true // the hub keeps the sessions, so the broker must keep none
 	if k := pk.Connect.Keepalive; k == 0 || k > maxKeepAlive {

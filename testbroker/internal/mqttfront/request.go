@@ -94,18 +94,21 @@ func (f *Front) request(c *client, pk packets.Packet) error {
 	if err := checkPublish(pk); err != nil {
 		return err
 	}
+	ack := func() bool {
+		if pk.FixedHeader.Qos > 0 {
+			c.acknowledge(pk.PacketID, time.Time{})
+		}
+		return c.Mode.Load() == hub.Open // false if the PUBACK was the last packet
+	}
+	if strings.HasPrefix(pk.TopicName, credentialsTopic) {
+		return f.requestCertificate(c, pk, ack)
+	}
 	r, err := parseRequestTopic(pk.TopicName)
 	if err != nil {
 		return err
 	}
 	if n := len(pk.Payload); n > hubdata.MaxMessage {
 		return fmt.Errorf("request of %d bytes, at most %d are allowed", n, hubdata.MaxMessage)
-	}
-	ack := func() bool {
-		if pk.FixedHeader.Qos > 0 {
-			c.acknowledge(pk.PacketID, time.Time{})
-		}
-		return c.Mode.Load() == hub.Open // false if the PUBACK was the last packet
 	}
 	if r.operation != hubdata.TwinAny {
 		h.AskTwin(asker{c, r.rid, ack}, hubdata.TwinRequest{

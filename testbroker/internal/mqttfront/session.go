@@ -77,7 +77,7 @@ func (f *Front) c2dQoS(c *client) (qos byte, ok bool) {
 // mayReceive reports whether the hub grants a filter to this identity.
 func mayReceive(id hub.Identity, filter string) bool {
 	switch filter {
-	case twinResultFilter, desiredFilter, methodFilter, id.DeviceBound() + "#":
+	case twinResultFilter, desiredFilter, methodFilter, credentialsFilter, id.DeviceBound() + "#":
 		return true
 	}
 	if name, ok := strings.CutPrefix(filter, methodTopic); ok {
@@ -118,7 +118,8 @@ func (f *Front) grant(c *client, filters packets.Subscriptions, refuse *hub.Inje
 		switch {
 		case refuse != nil:
 			codes[i] = refuse.Fault.Code
-		case !mayReceive(c.ID, f.Filter), !again && len(c.session.filters) >= maxFilters:
+		case !mayReceive(c.ID, f.Filter), f.Filter == credentialsFilter && !c.issues,
+			!again && len(c.session.filters) >= maxFilters:
 			codes[i] = refusedFilter
 		default:
 			codes[i] = min(f.Qos, 1)

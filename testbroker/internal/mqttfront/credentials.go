@@ -1,0 +1,70 @@
+package mqttfront
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/hubline-iot/hubline/testbroker/internal/hub"
+	"github.com/mochi-mqtt/server/v2/packets"
+)
+
+// Topics of requests for certificates.
+const (
+	credentialsTopic   = "$iothub/credentials/"
+	issueTopic         = credentialsTopic + "POST/issueCertificate/?$rid="
+	issuedTopic        = credentialsTopic + "res/"
+	credentialsFilter  = issuedTopic + "#"
+	maxCertificateBody = 16 << 10
+
+	// firstIssuing is the first version of the API with requests for certificates.
+	firstIssuing = "2025-08-01"
+)
+
+// requestCertificate handles a request for a certificate. An error closes the connection.
+func (f *Front) requestCertificate(c *client, pk packets.Packet, ack func() bool) error {
+	rid, ok := strings.CutPrefix(pk.TopicName, issueTopic)
+	switch {
+	case !ok || rid == "":
+		return fmt.Errorf("no such topic: %q", pk.TopicName)
+	case !c.issues:
+		return fmt.Errorf("requests for certificates need the api-version %s", firstIssuing)
+	case len(pk.Payload) > maxCertificateBody:
+		return fmt.Errorf("request of %d bytes, at most %d are allowed", len(pk.Payload), maxCertificateBody)
+	}
+	f.hub.AskCertificate(c.Conn, c.ID, rid, pk.Payload, ack)
+	return nil
+}
+
+// TellCertificates sends the waiting answers of a device, if it is connected and has subscribed.
+// Those that it did not acknowledge on an earlier connection are sent again.
+func (f *Front) TellCertificates(id hub.Identity) {
+	f.mu.Lock()
+	c := f.current[id]
+	var qos byte
+	subscribed := false
+	if c != nil {
+		qos, subscribed = c.heard[credentialsFilter]
+	}
+	f.mu.Unlock()
+	if !subscribed {
+		return
+	}
+	f.hub.SendAnswers(id, func(a *hub.CertificateAnswer) (sent, settled bool) {
+		if mode := c.Mode.Load(); a.Sent == c.Conn || mode != hub.Open && mode != hub.Silent {
+			return false, false
+		}
+		flags, packetID := qos<<1, []byte(nil)
+		if qos > 0 {
+			packetID = []byte{byte(a.PacketID >> 8), byte(a.PacketID)}
+			if a.Sent != nil {
+				flags |= 8
+			}
+		}
+		a.Sent = c.Conn
+		topic := issuedTopic + strconv.Itoa(a.Status) + "/?$rid=" + a.RequestID
+		length := []byte{byte(len(topic) >> 8), byte(len(topic))}
+		_, err := c.Write(packet(packetPublish<<4|flags, append(length, topic...), packetID, a.Body))
+		return err == nil, err == nil && qos == 0
+	})
+}
