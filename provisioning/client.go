@@ -209,6 +209,13 @@ func (s *Attempts) Next(ctx context.Context) (a *Assignment, retry time.Duration
 	return a, -1, err
 }
 
+// WithCSR returns a client that differs from c only in Options.CSR. The error is that of New.
+func (c *Client) WithCSR(csr []byte) (*Client, error) {
+	other := *c
+	other.opt.CSR, other.version = csr, apiVersion
+	return &other, other.encode()
+}
+
 // hash is FNV-1a: two devices that start at the same time draw different random numbers.
 func hash(s string) uint64 {
 	h := uint64(14695981039346656037)

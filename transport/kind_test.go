@@ -87,7 +87,7 @@ func TestOpTableIsComplete(t *testing.T) {
 		transport.OpTwinGet:   "twin get",
 		transport.OpTwinPatch: "twin patch",
 		transport.OpRenew:     "renew", transport.OpPing: "ping", transport.OpRespond: "respond",
-		transport.OpSettle: "settle",
+		transport.OpSettle: "settle", transport.OpIssue: "certificate",
 	}
 	defined := 0
 	for o := range 256 {

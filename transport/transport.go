@@ -32,6 +32,9 @@ type Config struct {
 	// Queue is the maximum number of unsettled deliveries (AMQP link credit, HTTP polls).
 	Queue int
 	Sink  Sink
+	// Certificates: the caller may send OpIssue. MQTT then announces a version of the hub's API that
+	// has it.
+	Certificates bool
 	// Progress, unless nil, reports that the attempt waits its turn on a connection that is slow but
 	// makes progress; the time-out of the attempt restarts. Any goroutine of the session may call it,
 	// with the rules of Sink.
@@ -160,6 +163,10 @@ const (
 	OpRespond
 	// OpSettle settles a delivery; one-way.
 	OpSettle
+	// OpIssue asks the hub for a certificate. Its answers are deliveries of the feature Certificates,
+	// to which the caller subscribes first, in an OpSubscribe for nothing else. There is a reply only
+	// if the session knows that the request was not sent.
+	OpIssue
 
 	ops // number of ops
 )
@@ -168,7 +175,7 @@ var opText = [ops]string{
 	OpDial: "dial", OpRun: "connection", OpSend: "send", OpOpen: "open", OpClose: "close",
 	OpRegister: "register", OpSubscribe: "subscribe",
 	OpTwinGet: "twin get", OpTwinPatch: "twin patch", OpRenew: "renew", OpPing: "ping", OpRespond: "respond",
-	OpSettle: "settle",
+	OpSettle: "settle", OpIssue: "certificate",
 }
 
 // String returns the operation in a word or two; empty for OpNone.
@@ -184,11 +191,11 @@ type Request struct {
 	ID      uint32
 	Op      Op
 	Want    Features // OpSubscribe
-	Ref     []byte   // OpRespond, OpSettle: from the Delivery
+	Ref     []byte   // OpRespond, OpSettle: from the Delivery; OpIssue: the id of the request
 	Outcome Outcome  // OpSettle
 	Status  int      // OpRespond
 	Version int64    // OpTwinPatch: expected version, 0 for any
-	Body    []byte   // OpTwinPatch, OpRespond
+	Body    []byte   // OpTwinPatch, OpRespond, OpIssue
 }
 
 // Reply answers a Request.
@@ -206,10 +213,11 @@ type Reply struct {
 type Features uint8
 
 const (
-	Messages Features = 1 << iota // cloud-to-device messages
-	Methods                       // direct methods
-	Desired                       // changes of the twin's desired properties
-	Twin                          // answers to twin requests
+	Messages     Features = 1 << iota // cloud-to-device messages
+	Methods                           // direct methods
+	Desired                           // changes of the twin's desired properties
+	Twin                              // answers to twin requests
+	Certificates                      // answers to requests for certificates
 )
 
 // Outcome settles a delivery.
@@ -238,7 +246,8 @@ func (o Outcome) String() string {
 type Delivery struct {
 	// Kind is one bit.
 	Kind Features
-	// Name is the method's name.
+	// Name is the method's name. For Certificates it is the status, and Msg.CorrelationID the id of
+	// the request.
 	Name []byte
 	// Ref is the transport's reference for this delivery, to be copied into the Request that settles
 	// or answers it.

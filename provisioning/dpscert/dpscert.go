@@ -15,6 +15,8 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
+	"slices"
+	"time"
 
 	"github.com/hubline-iot/hubline/transport"
 )
@@ -63,6 +65,73 @@ func certificate(chain [][]byte, key crypto.Signer) (*tls.Certificate, error) {
 		return nil, invalid("the issued certificate belongs to another key; register again with a signing request", nil)
 	}
 	return cert, nil
+}
+
+const (
+	// minLeft is the shortest remaining life of a new certificate.
+	minLeft = 5 * time.Minute
+	// maxLife is the longest life of a certificate. The services issue certificates for up to 90 days.
+	maxLife = 2 * 366 * 24 * time.Hour
+	// maxAhead is how far in the future a certificate may begin: clocks differ.
+	maxAhead = 24 * time.Hour
+	// maxChain and maxDER bound an issued chain, and each certificate of it.
+	maxChain = 16
+	maxDER   = 16 << 10
+)
+
+// Check checks a chain that a service has just issued, and returns the certificate for it. The
+// certificate must be one for the key, for clients and with name as its common name. Each
+// certificate must be signed by the next one. The life of the first must include the next 5
+// minutes, begin at most a day from now and not exceed two years. The error is of Kind Invalid for
+// a nil key. Otherwise it is of Kind Protocol and wraps transport.ErrViolation: the service may do
+// better next time.
+func Check(chain [][]byte, key crypto.Signer, name string, now time.Time) (*tls.Certificate, error) {
+	if key == nil {
+		return nil, invalid("the key is nil; give the device's private key", nil)
+	}
+	if len(chain) > maxChain || slices.ContainsFunc(chain, func(der []byte) bool { return len(der) > maxDER }) {
+		return nil, violation("the issued chain is too large")
+	}
+	cert, err := certificate(chain, key)
+	if err != nil {
+		return nil, violation(transport.Find(err).Err.Error())
+	}
+	leaf := cert.Leaf
+	switch {
+	case leaf.Subject.CommonName != name:
+		return nil, violation("the issued certificate has another common name")
+	case leaf.IsCA || !forClients(leaf):
+		return nil, violation("the issued certificate is not one for clients")
+	case leaf.NotAfter.Before(now.Add(minLeft)):
+		return nil, violation("the issued certificate ends at " + leaf.NotAfter.UTC().Format(time.RFC3339))
+	case leaf.NotBefore.After(now.Add(maxAhead)):
+		return nil, violation("the issued certificate begins at " + leaf.NotBefore.UTC().Format(time.RFC3339))
+	case leaf.NotAfter.Sub(leaf.NotBefore) > maxLife:
+		return nil, violation("the issued certificate is valid for more than two years")
+	}
+	for child := leaf; len(chain) > 1; chain = chain[1:] {
+		parent, err := x509.ParseCertificate(chain[1])
+		if err == nil {
+			err = child.CheckSignatureFrom(parent)
+		}
+		if err != nil {
+			return nil, violation("the issued chain does not hold together: " + err.Error())
+		}
+		child = parent
+	}
+	return cert, nil
+}
+
+// forClients reports whether a certificate may authenticate a client.
+func forClients(c *x509.Certificate) bool {
+	return len(c.ExtKeyUsage) == 0 && len(c.UnknownExtKeyUsage) == 0 ||
+		slices.Contains(c.ExtKeyUsage, x509.ExtKeyUsageClientAuth) || slices.Contains(c.ExtKeyUsage, x509.ExtKeyUsageAny)
+}
+
+// violation returns the error for a chain that is not what was asked for.
+func violation(text string) *transport.Error {
+	return &transport.Error{Kind: transport.Protocol, Op: transport.OpIssue,
+		Err: &explained{text, transport.ErrViolation}}
 }
 
 func invalid(text string, cause error) *transport.Error {

@@ -7,10 +7,13 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"math/big"
+	"slices"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/hubline-iot/hubline/errfilter"
 	"github.com/hubline-iot/hubline/provisioning"
 	"github.com/hubline-iot/hubline/provisioning/dpscert"
 	"github.com/hubline-iot/hubline/provisioning/dpshttp"
@@ -92,4 +95,64 @@ func FuzzCertificate(f *testing.F) {
 		}
 		require.True(t, key.PublicKey.Equal(cert.Leaf.PublicKey))
 	})
+}
+
+// Check refuses everything but a chain that was asked for. Another answer may do better.
+func TestCheck(t *testing.T) {
+	root := testbroker.NewCertAuthority("root")
+	key, now := newKey(t), time.Now()
+	between := root.NewAuthority("between")
+	issue := func(change func(c *x509.Certificate)) [][]byte {
+		der, err := dpscert.Request("reg-0001", key)
+		require.NoError(t, err)
+		csr, err := x509.ParseCertificateRequest(der)
+		require.NoError(t, err)
+		chain, err := between.Issuer(24 * time.Hour)(csr)
+		require.NoError(t, err)
+		if change != nil {
+			template, err := x509.ParseCertificate(chain[0])
+			require.NoError(t, err)
+			change(template)
+			self := newKey(t)
+			chain[0], err = x509.CreateCertificate(rand.Reader, template, &x509.Certificate{Subject: template.Issuer},
+				&key.PublicKey, self)
+			require.NoError(t, err)
+			chain = chain[:1]
+		}
+		return chain
+	}
+	good := issue(nil)
+	cert, err := dpscert.Check(good, key, "reg-0001", now)
+	require.NoError(t, err)
+	require.Equal(t, good, cert.Certificate)
+	_, err = dpscert.Check(good[:1], key, "reg-0001", now)
+	require.NoError(t, err, "without its authority")
+	_, err = dpscert.Check(issue(func(*x509.Certificate) {}), key, "reg-0001", now)
+	require.NoError(t, err)
+	_, err = dpscert.Check(good, nil, "reg-0001", now)
+	require.ErrorIs(t, err, transport.Invalid)
+
+	type C = x509.Certificate
+	for want, chain := range map[string][][]byte{
+		"is empty":         nil,
+		"is damaged":       {{1, 2, 3}},
+		"too large":        append(slices.Clone(good), make([]byte, 16<<10+1)),
+		"is too large":     slices.Repeat(good[:1], 17),
+		"another key":      root.NewClientCert("reg-0001", now, now.Add(time.Hour)).Certificate,
+		"common name":      issue(func(c *C) { c.RawSubject, c.Subject.CommonName = nil, "reg-0002" }),
+		"not one for":      issue(func(c *C) { c.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth} }),
+		"for clients":      issue(func(c *C) { c.IsCA, c.BasicConstraintsValid = true, true }),
+		"ends at":          issue(func(c *C) { c.NotAfter = now.Add(4 * time.Minute) }),
+		"begins at":        issue(func(c *C) { c.NotBefore, c.NotAfter = now.Add(25*time.Hour), now.Add(99*time.Hour) }),
+		"than two years":   issue(func(c *C) { c.NotAfter = now.Add(3 * 366 * 24 * time.Hour) }),
+		"hold together":    {good[0], root.Cert().Raw},
+		"chain does not ":  {good[0], good[1], between.Cert().Raw},
+		"is damaged: x509": {good[0], {1}},
+	} {
+		_, err := dpscert.Check(chain, key, "reg-0001", now)
+		require.ErrorIs(t, err, transport.Protocol, want)
+		require.ErrorIs(t, err, transport.ErrViolation)
+		require.ErrorContains(t, err, want)
+		require.True(t, errfilter.Retryable(err))
+	}
 }

@@ -42,6 +42,7 @@ import (
 	"github.com/hubline-iot/hubline/errfilter"
 	"github.com/hubline-iot/hubline/internal/callback"
 	"github.com/hubline-iot/hubline/provisioning"
+	"github.com/hubline-iot/hubline/provisioning/internal/progress"
 	"github.com/hubline-iot/hubline/transport"
 )
 
@@ -63,8 +64,6 @@ const (
 	maxRefusals = 3
 	// stable is how long a connection lasts that ends such a row.
 	stable = time.Minute
-	// progressInterval is how often a registration reports progress to the client.
-	progressInterval = time.Second
 )
 
 // Step is a step of a Transport.
@@ -274,12 +273,12 @@ func (t *Transport) save() {
 }
 
 // register asks the service, once.
-func (t *Transport) register(ctx context.Context, progress func()) error {
+func (t *Transport) register(ctx context.Context, report func()) error {
 	t.publish(t.about(Registering, t.reason))
 	if t.attempts == nil {
 		t.attempts = t.registrar.Attempts()
 	}
-	a, retry, err := t.attempt(ctx, progress)
+	a, retry, err := t.attempt(ctx, report)
 	if err != nil {
 		return t.unassigned(ctx, retry, err)
 	}
@@ -296,8 +295,8 @@ func (t *Transport) register(ctx context.Context, progress func()) error {
 }
 
 // attempt makes one attempt to register.
-func (t *Transport) attempt(ctx context.Context, progress func()) (*provisioning.Assignment, time.Duration, error) {
-	defer keepReporting(progress)()
+func (t *Transport) attempt(ctx context.Context, report func()) (*provisioning.Assignment, time.Duration, error) {
+	defer progress.Report(report)()
 	return t.attempts.Next(ctx)
 }
 
@@ -343,32 +342,6 @@ type registrationError struct{ error }
 
 func (e *registrationError) Error() string { return "no hub is assigned: " + e.error.Error() }
 func (e *registrationError) Unwrap() error { return e.error }
-
-// keepReporting calls progress until stop is called, so that the time-out of an attempt does not
-// end a registration that waits as the service asked.
-func keepReporting(progress func()) (stop func()) {
-	if progress == nil {
-		return func() {}
-	}
-	done, ended := make(chan struct{}), make(chan struct{})
-	go func() {
-		defer close(ended)
-		ticker := time.NewTicker(progressInterval)
-		defer ticker.Stop()
-		for {
-			select {
-			case <-ticker.C:
-				progress()
-			case <-done:
-				return
-			}
-		}
-	}()
-	return func() {
-		close(done)
-		<-ended
-	}
-}
 
 // failed decides what a failed connection says about the assignment.
 func (t *Transport) failed(ctx context.Context, creds *transport.Credentials, signed time.Time, err error) error {

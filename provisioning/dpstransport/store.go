@@ -3,11 +3,8 @@ package dpstransport
 import (
 	"encoding/json"
 	"errors"
-	"io"
-	"io/fs"
-	"os"
-	"path/filepath"
 
+	"github.com/hubline-iot/hubline/internal/atomicfile"
 	"github.com/hubline-iot/hubline/provisioning"
 )
 
@@ -39,16 +36,8 @@ const maxFile = 256 << 10
 var errDamaged = errors.New("the stored assignment is damaged; it will be replaced")
 
 func (f file) Load() (*Record, error) {
-	in, err := os.Open(string(f))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	defer in.Close()
-	text, err := io.ReadAll(io.LimitReader(in, maxFile))
-	if err != nil {
+	text, err := atomicfile.Read(string(f), maxFile)
+	if text == nil || err != nil {
 		return nil, err
 	}
 	var r Record
@@ -58,37 +47,10 @@ func (f file) Load() (*Record, error) {
 	return &r, nil
 }
 
-func (f file) Save(r *Record) (err error) {
+func (f file) Save(r *Record) error {
 	text, err := json.Marshal(r)
 	if err != nil {
 		return err
 	}
-	folder := filepath.Dir(string(f))
-	out, err := os.CreateTemp(folder, "."+filepath.Base(string(f))+".*") // mode 0600
-	if err != nil {
-		return err
-	}
-	defer func() {
-		if err != nil {
-			_ = out.Close()
-			_ = os.Remove(out.Name())
-		}
-	}()
-	if _, err = out.Write(text); err != nil {
-		return err
-	}
-	if err = out.Sync(); err != nil {
-		return err
-	}
-	if err = out.Close(); err != nil {
-		return err
-	}
-	if err = os.Rename(out.Name(), string(f)); err != nil {
-		return err
-	}
-	if d, openErr := os.Open(folder); openErr == nil { // not on every system
-		_ = d.Sync()
-		_ = d.Close()
-	}
-	return nil
+	return atomicfile.Write(string(f), text)
 }

@@ -200,7 +200,7 @@ func TestTheModelIsAnnounced(t *testing.T) {
 		o := &Options{Network: netopt.Options{Plaintext: true, Dial: h.Dial(testbroker.PortMQTT), ProductInfo: "Thermo/1.0"},
 			ModelID: "dtmi:com:example:Thermostat;1"}
 		require.Regexp(t, `&DeviceClientType=[^&]*Thermo%2F1\.0&model-id=dtmi%3Acom%3Aexample%3AThermostat%3B1$`,
-			o.userName(credsOf(t, dev, dev.PrimaryKey)))
+			o.userName(&transport.Config{Creds: credsOf(t, dev, dev.PrimaryKey)}))
 		r, _ := receiving(t, o, credsOf(t, dev, dev.PrimaryKey))
 		r.cancel()
 		require.Error(t, <-r.ran)

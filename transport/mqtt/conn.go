@@ -219,7 +219,7 @@ func (c *conn) Write(p []byte) (int, error) {
 			c.mu.Unlock()
 			return 0, c.fail(errUnannounced)
 		}
-		if pub.id != 0 {
+		if pub.id > issueID {
 			c.announced--
 			c.unacked++
 			c.written.Add(tagOf(pub.id))

@@ -75,10 +75,10 @@ func TestTheUserNameIsWhatTheHubWants(t *testing.T) {
 	creds := &transport.Credentials{Host: "hub.example.test", GatewayHost: "gateway.local", DeviceID: "dev-1"}
 	require.Regexp(t,
 		`^hub\.example\.test/dev-1/\?api-version=2021-04-12&DeviceClientType=Hubline%20%28go[^&= ]*%29%20Thermo%2F1\.0$`,
-		(&Options{Network: netopt.Options{ProductInfo: "Thermo/1.0"}}).userName(creds))
+		(&Options{Network: netopt.Options{ProductInfo: "Thermo/1.0"}}).userName(&transport.Config{Creds: creds}))
 	creds.ModuleID = "mod"
 	require.Regexp(t, `^hub\.example\.test/dev-1/mod/\?api-version=2021-04-12&DeviceClientType=Hubline%20%28go[^&= ]*%29$`,
-		new(Options).userName(creds))
+		new(Options).userName(&transport.Config{Creds: creds}))
 	require.Equal(t, "dev-1/mod", wire.ClientID(creds))
 }
 

@@ -84,6 +84,10 @@ func (o *Options) dialer() *dialer.Dialer {
 }
 
 // userName returns the user name of CONNECT.
-func (o *Options) userName(creds *transport.Credentials) string {
-	return wire.UserName(creds, dialer.Agent(o.Network.ProductInfo), o.ModelID)
+func (o *Options) userName(cfg *transport.Config) string {
+	version := wire.APIVersion
+	if cfg.Certificates {
+		version = wire.APIVersionCertificates
+	}
+	return wire.UserName(cfg.Creds, version, dialer.Agent(o.Network.ProductInfo), o.ModelID)
 }

@@ -20,16 +20,18 @@ func (s *session) received(_ paho.Client, m paho.Message) {
 	if s.message == nil {
 		s.message = new(wire.Inbound)
 	}
+	id := m.MessageID()
+	if m.Qos() == 0 {
+		id = 0
+	}
 	if wire.FromHub(topic) {
-		s.message.Take(s.cfg.Sink, topic, m.Payload())
+		if !s.message.TakeCertificate(s.cfg.Sink, topic, m.Payload(), id, m.Duplicate()) {
+			s.message.Take(s.cfg.Sink, topic, m.Payload())
+		}
 		return
 	}
 	if len(topic) < len(s.topics.Inbox) || topic[:len(s.topics.Inbox)] != s.topics.Inbox {
 		return
-	}
-	id := m.MessageID()
-	if m.Qos() == 0 {
-		id = 0
 	}
 	s.cfg.Sink.Deliver(s.message.Decode(topic[len(s.topics.Inbox):], m.Payload(), id, m.Duplicate()))
 }

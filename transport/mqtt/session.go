@@ -58,8 +58,12 @@ type subscription struct {
 }
 
 // A message's packet id is MaxUint16 minus its tag. The library counts the ids of its SUBSCRIBEs
-// from 1; lastSubID is the last one that no message can have.
-const lastSubID = math.MaxUint16 - transport.MaxTags
+// from 1 to lastSubID. issueID is that of requests for certificates, whose PUBACK is ignored: only
+// the answer counts.
+const (
+	issueID   = math.MaxUint16 - transport.MaxTags
+	lastSubID = issueID - 1
+)
 
 func packetID(tag uint16) uint16 { return math.MaxUint16 - tag }
 func tagOf(id uint16) uint16     { return math.MaxUint16 - id }
@@ -249,7 +253,10 @@ func (s *session) request(r *transport.Request) {
 	case transport.OpSubscribe:
 		s.subscribe(r)
 	case transport.OpTwinGet, transport.OpTwinPatch, transport.OpRespond:
-		s.publishRequest(r)
+		topic, _ := wire.AppendRequest(nil, r)
+		s.publishRequest(r, topic, publication{})
+	case transport.OpIssue:
+		s.publishRequest(r, wire.AppendCertificateRequest(nil, r), publication{id: issueID})
 	default:
 		s.cfg.Sink.Reply(r.ID, transport.Reply{Err: wire.Refused(r.Op, transport.Unsupported,
 			errors.New("not available over this transport"))})
@@ -265,7 +272,7 @@ func (s *session) subscribe(r *transport.Request) {
 	if s.dialect != nil {
 		filters[s.dialect.Filter] = 1
 	} else {
-		for _, f := range s.topics.Filters(nil, r.Want) {
+		for _, f := range s.topics.AllFilters(nil, r.Want) {
 			filters[f.Topic] = f.QoS
 		}
 	}
@@ -282,11 +289,10 @@ func (s *session) subscribe(r *transport.Request) {
 	}
 }
 
-// publishRequest publishes a request for the twin, or an answer to a method, with QoS 0. When the
-// library does not take it within libraryWait, the client repeats requests for the twin on the next
-// connection.
-func (s *session) publishRequest(r *transport.Request) {
-	topic, _ := wire.AppendRequest(nil, r)
+// publishRequest publishes a request for the twin or for a certificate, or an answer to a method.
+// When the library does not take it within libraryWait, the client repeats requests for the twin on
+// the next connection.
+func (s *session) publishRequest(r *transport.Request, topic []byte, p publication) {
 	if len(r.Body) > s.info.MaxSize || len(topic) > wire.MaxTopic {
 		e := wire.TooLarge(len(r.Body), s.info.MaxSize)
 		e.Op = r.Op
@@ -294,7 +300,7 @@ func (s *session) publishRequest(r *transport.Request) {
 		return
 	}
 	if s.conn.waitForSpace(s.disconnecting) > 0 {
-		err := s.publishPaho(string(topic), append([]byte(nil), r.Body...), publication{})
+		err := s.publishPaho(string(topic), append([]byte(nil), r.Body...), p)
 		if err == nil && s.conn.failure() == nil {
 			return
 		}
@@ -302,10 +308,10 @@ func (s *session) publishRequest(r *transport.Request) {
 	s.replyUnsent(r)
 }
 
-// replyUnsent replies that an answer to a method was not sent. Other requests are repeated by the
-// client on the next connection.
+// replyUnsent replies that an answer to a method, or a request for a certificate, was not sent.
+// Requests for the twin are repeated by the client on the next connection.
 func (s *session) replyUnsent(r *transport.Request) {
-	if r.Op == transport.OpRespond {
+	if r.Op == transport.OpRespond || r.Op == transport.OpIssue {
 		s.cfg.Sink.Reply(r.ID, transport.Reply{Err: wire.Refused(r.Op, transport.Network, errClosed)})
 	}
 }
@@ -321,7 +327,7 @@ func (s *session) connack(code byte) error {
 
 // puback is called by the framer.
 func (s *session) puback(id uint16) error {
-	if id > lastSubID {
+	if id > issueID {
 		if tag := tagOf(id); s.conn.acked(tag) {
 			s.cfg.Sink.Done(tag, nil)
 		}

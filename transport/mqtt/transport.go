@@ -200,7 +200,7 @@ func (t *Transport) clientOptions(s *session, password *string) *paho.ClientOpti
 		o.SetCredentialsProvider(func() (string, string) { return d.UserName, *password })
 	} else {
 		o.SetClientID(wire.ClientID(s.cfg.Creds))
-		o.SetCredentialsProvider(func() (string, string) { return t.opt.userName(s.cfg.Creds), *password })
+		o.SetCredentialsProvider(func() (string, string) { return t.opt.userName(&s.cfg), *password })
 	}
 	o.SetDefaultPublishHandler(s.received)
 	o.SetConnectionLostHandler(func(paho.Client, error) { close(s.lost) })

@@ -6,21 +6,22 @@ import (
 	"github.com/hubline-iot/hubline/transport/mqtt/internal/wire"
 )
 
-// Calls says whether sessions carry the twin and direct methods. It is a value and not a switch so
-// that a linker drops what a board's program does not use.
+// Calls says whether sessions carry the twin, direct methods and requests for certificates. It is a
+// value and not a switch so that a linker drops what a board's program does not use.
 type Calls struct {
 	filters  func(t *wire.Topics, dst []wire.Filter, want transport.Features) []wire.Filter
 	request  func(s *session, r *transport.Request)
 	take     func(s *session, in *mqttpacket.Incoming) bool
 	tooLarge func(s *session, h mqttpacket.Header, body []byte, size int)
 	unsent   func(s *session, r *transport.Request)
+	version  string // of the API with requests for certificates; empty: none are carried
 }
 
 var (
-	// TwinAndMethods carries both. It costs a board's program about 5 KB of flash.
-	TwinAndMethods = &Calls{(*wire.Topics).Filters, (*session).publishRequest, (*session).take, (*session).tooLarge,
-		(*session).replyUnsent}
-	// NoCalls carries neither: twin requests, and subscriptions to twin changes and methods, are
+	// TwinAndMethods carries these two. It costs a board's program about 5 KB of flash.
+	TwinAndMethods = &Calls{filters: (*wire.Topics).Filters, request: (*session).publishRequest, take: (*session).take,
+		tooLarge: (*session).tooLarge, unsent: (*session).replyUnsent}
+	// NoCalls carries nothing: twin requests, and subscriptions to twin changes and methods, are
 	// answered with Unsupported.
 	NoCalls = &Calls{
 		filters: messagesOnly,

@@ -2,4 +2,4 @@
 
 package lean
 
-var defaultCalls = TwinAndMethods
+var defaultCalls = AllCalls

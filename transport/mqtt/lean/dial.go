@@ -45,7 +45,7 @@ func (t *Transport) connect(ctx context.Context, cfg *transport.Config) (*sessio
 		return nil, err
 	}
 	topics := wire.NewTopics(cfg.Creds)
-	connectPacket, err := t.connectPacket(cfg.Creds, token.Text.Reveal(), &topics)
+	connectPacket, err := t.connectPacket(cfg, token.Text.Reveal(), &topics)
 	if err != nil {
 		return nil, err
 	}
@@ -92,13 +92,18 @@ func isMQTTError(err error) bool {
 }
 
 // connectPacket encodes the CONNECT into the write buffer.
-func (t *Transport) connectPacket(creds *transport.Credentials, password string, topics *wire.Topics) ([]byte, error) {
+func (t *Transport) connectPacket(cfg *transport.Config, password string, topics *wire.Topics) ([]byte, error) {
 	if len(password) > wire.MaxField {
 		return nil, wire.Invalid("the token has " + strconv.Itoa(len(password)) + " bytes; a password of MQTT has 65535 at " +
 			"most")
 	}
+	version := wire.APIVersion
+	if cfg.Certificates && t.opt.Calls.version != "" {
+		version = t.opt.Calls.version
+	}
 	g := mqttpacket.Greeting{
-		ClientID: wire.ClientID(creds), UserName: wire.UserName(creds, t.opt.agent(), t.opt.ModelID), Password: password,
+		ClientID: wire.ClientID(cfg.Creds), Password: password,
+		UserName:     wire.UserName(cfg.Creds, version, t.opt.agent(), t.opt.ModelID),
 		CleanSession: t.opt.CleanSession, KeepAlive: uint16(t.opt.KeepAlive / time.Second),
 	}
 	if w := t.opt.Will; w != nil {

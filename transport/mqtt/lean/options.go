@@ -40,8 +40,8 @@ type Options struct {
 	// up to 1 MB for a message from the hub, the write buffer up to about 16 KB, or 64 KB while a long
 	// topic is sent.
 	ReadBuffer, WriteBuffer int
-	// Calls says whether the twin and direct methods are carried: TwinAndMethods or NoCalls. Nil:
-	// TwinAndMethods, but NoCalls in programs built by TinyGo.
+	// Calls says whether the twin, direct methods and requests for certificates are carried: AllCalls,
+	// TwinAndMethods or NoCalls. Nil: AllCalls, but NoCalls in programs built by TinyGo.
 	Calls *Calls
 }
 
@@ -72,7 +72,7 @@ func (o *Options) resolve() (Options, error) {
 	r.PingTimeout = timespan.Cap(r.PingTimeout)
 	switch {
 	case r.Calls.filters == nil:
-		return r, wire.Invalid("options: Calls is neither TwinAndMethods nor NoCalls; give one of them, or nil")
+		return r, wire.Invalid("options: Calls is none of AllCalls, TwinAndMethods and NoCalls; give one of them, or nil")
 	case r.KeepAlive < 0 || r.KeepAlive%time.Second != 0 || r.KeepAlive > maxKeepAlive:
 		return r, wire.Invalid("options: KeepAlive is out of range; give whole seconds from 1s to 65535s, or 0 for 1m0s")
 	case r.PingTimeout < 0:

@@ -179,6 +179,13 @@ func (s *session) do(r *transport.Request) {
 	case transport.OpTwinGet, transport.OpTwinPatch, transport.OpRespond:
 		s.t.opt.Calls.request(s, r)
 		return
+	case transport.OpIssue:
+		if s.t.opt.Calls.version == "" {
+			s.refuse(r, transport.Unsupported, errUnsupported)
+			return
+		}
+		s.t.opt.Calls.request(s, r)
+		return
 	case transport.OpSubscribe:
 		if !s.subscribe(r) {
 			return
@@ -211,9 +218,7 @@ func (s *session) subscribe(r *transport.Request) bool {
 		s.refuse(r, transport.Unsupported, errUnsupported)
 		return false
 	}
-	if s.lastID++; s.lastID <= transport.MaxTags { // the id wrapped around
-		s.lastID = transport.MaxTags + 1
-	}
+	s.nextID()
 	out, err := mqttpacket.AppendSubscribe(s.t.out[:0], s.lastID, filters...)
 	if err != nil { // the device id makes an invalid filter
 		s.refuse(r, transport.Invalid, err)
@@ -225,6 +230,14 @@ func (s *session) subscribe(r *transport.Request) bool {
 	}
 	s.t.out = out
 	return true
+}
+
+// nextID returns the next packet id that no message has.
+func (s *session) nextID() uint16 {
+	if s.lastID++; s.lastID <= transport.MaxTags { // the id wrapped around
+		s.lastID = transport.MaxTags + 1
+	}
+	return s.lastID
 }
 
 // addSubscription records a subscription before its SUBSCRIBE is written. It returns false when

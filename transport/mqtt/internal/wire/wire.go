@@ -40,15 +40,16 @@ func NewTopics(creds *transport.Credentials) Topics {
 	return Topics{Telemetry: base + "/messages/events/", Messages: inbox + "#", Inbox: inbox}
 }
 
-// apiVersion is the version of the service's API that the topics and bags here follow.
-const apiVersion = "2021-04-12"
+// APIVersion is the version of the service's API that the topics and bags here follow.
+const APIVersion = "2021-04-12"
 
-// UserName returns the user name of CONNECT. agent is the client name that the device announces,
-// model the Plug and Play model, empty for none.
-func UserName(creds *transport.Credentials, agent, model string) string {
+// UserName returns the user name of CONNECT. version is that of the service's API, agent the client
+// name that the device announces, model the Plug and Play model, empty for none.
+func UserName(creds *transport.Credentials, version, agent, model string) string {
 	b := append([]byte(creds.Host), '/')
 	b = append(b, ClientID(creds)...)
-	b = append(b, "/?api-version="+apiVersion+"&DeviceClientType="...)
+	b = append(append(b, "/?api-version="...), version...)
+	b = append(b, "&DeviceClientType="...)
 	b = percent.Append(b, agent)
 	if model != "" {
 		b = percent.Append(append(b, "&model-id="...), model)

@@ -1,0 +1,56 @@
+// Package atomicfile replaces a file as a whole or not at all.
+package atomicfile
+
+import (
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+)
+
+// Read returns at most limit bytes of a file, nil if it does not exist.
+func Read(path string, limit int64) ([]byte, error) {
+	in, err := os.Open(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer in.Close()
+	return io.ReadAll(io.LimitReader(in, limit))
+}
+
+// Write writes a new file with mode 0600, flushes it to the disk and renames it, so that a power
+// failure leaves the old file or the new one. The folder must exist.
+func Write(path string, text []byte) (err error) {
+	folder := filepath.Dir(path)
+	out, err := os.CreateTemp(folder, "."+filepath.Base(path)+".*") // mode 0600
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			_ = out.Close()
+			_ = os.Remove(out.Name())
+		}
+	}()
+	if _, err = out.Write(text); err != nil {
+		return err
+	}
+	if err = out.Sync(); err != nil {
+		return err
+	}
+	if err = out.Close(); err != nil {
+		return err
+	}
+	if err = os.Rename(out.Name(), path); err != nil {
+		return err
+	}
+	if d, openErr := os.Open(folder); openErr == nil { // not on every system
+		_ = d.Sync()
+		_ = d.Close()
+	}
+	return nil
+}

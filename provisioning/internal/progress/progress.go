@@ -1,0 +1,33 @@
+// Package progress reports the progress of a registration that is part of an attempt to connect.
+package progress
+
+import "time"
+
+// interval is how often progress is reported.
+const interval = time.Second
+
+// Report calls progress until stop is called, so that the time-out of an attempt does not end a
+// registration that waits as the service asked. progress may be nil.
+func Report(progress func()) (stop func()) {
+	if progress == nil {
+		return func() {}
+	}
+	done, ended := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		ticker := time.NewTicker(interval)
+		defer ticker.Stop()
+		for {
+			select {
+			case <-ticker.C:
+				progress()
+			case <-done:
+				return
+			}
+		}
+	}()
+	return func() {
+		close(done)
+		<-ended
+	}
+}
