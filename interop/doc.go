@@ -27,6 +27,11 @@
 //     devices and modules in the registry, queries, twins, methods. The hub lacks that SDK's AMQP
 //     operations (sending cloud-to-device messages, feedback) and its bulk changes, configurations
 //     and jobs: these fail at once.
+//   - The provisioning service of package testbroker with the official SDKs: devices with keys,
+//     with keys derived from that of a group, and with certificates register over amqp, amqp-ws,
+//     mqtt, mqtt-ws and http with azure-iot-provisioning-device, and azure-iot-device sends with
+//     what they got, also after a move to another hub. Back ends enroll with
+//     azure-iot-provisioning-service; Hubline registers with these enrollments.
 //
 // The tests against AMQP and the SDKs print a line that begins with SEEN for each observation.
 //
@@ -57,6 +62,11 @@
 //     property "dt-subject" as the component, on each transport.
 //   - azure-iot-device does not answer a method without a handler. Over MQTT it answers a method
 //     without a payload with 400, without calling its handler.
+//   - azure-iot-provisioning-device retries 429 and 5xx over all protocols but HTTP. Over AMQP it
+//     reports refusals without their text, and 429 only counts with the condition
+//     com.microsoft:device-container-throttled. A disabled device gets a SyntaxError.
+//   - azure-iot-provisioning-service: a query that is read with promises begins anew with each
+//     page, and the promise of a bulk operation never ends. Both work with callbacks.
 //   - azure-iot-device cannot upload under a name that is not ASCII (its Content-Length counts
 //     characters), and takes the CA of the store's certificate from NODE_EXTRA_CA_CERTS only. It
 //     repeats blocks, but not the requests to the hub before and after them.

@@ -19,11 +19,15 @@ import (
 // store is the host name of the hub as file store.
 const store = "store." + testbroker.DefaultHostName
 
-// trusting returns an environment variable that makes Node.js trust the hub. The device SDK has no
-// other setting for its connections to the store, and the service SDK has none at all.
-func trusting(t testing.TB, hub *testbroker.Hub) string {
+// trusting returns an environment variable that makes Node.js trust hubs and provisioning services.
+// The device SDK has no other setting for its connections to the store, the other SDKs have none.
+func trusting(t testing.TB, services ...interface{ CAPEM() []byte }) string {
 	file := filepath.Join(t.TempDir(), "ca.pem")
-	require.NoError(t, os.WriteFile(file, hub.CAPEM(), 0o600))
+	var pem []byte
+	for _, s := range services {
+		pem = append(pem, s.CAPEM()...)
+	}
+	require.NoError(t, os.WriteFile(file, pem, 0o600))
 	return "NODE_EXTRA_CA_CERTS=" + file
 }
 

@@ -12,6 +12,14 @@ const { forward, say, text, why } = require('./common')
 const transports = { amqp: Amqp, 'amqp-ws': AmqpWs, mqtt: Mqtt, 'mqtt-ws': MqttWs, http: Http }
 const clients = new Map() // by name: SDK's client, its deliveries by number, its twin
 
+// provisioning returns the transport of the provisioning client, which takes a while to load.
+function provisioning(transport) {
+  const { Amqp, AmqpWs } = require('azure-iot-provisioning-device-amqp')
+  const { Http } = require('azure-iot-provisioning-device-http')
+  const { Mqtt, MqttWs } = require('azure-iot-provisioning-device-mqtt')
+  return { amqp: Amqp, 'amqp-ws': AmqpWs, mqtt: Mqtt, 'mqtt-ws': MqttWs, http: Http }[transport]
+}
+
 function made({ payload, id, correlation, contentType, contentEncoding, component, properties }) {
   const m = new Message(payload)
   if (id) m.messageId = id
@@ -35,10 +43,24 @@ function* slices(all, size) {
 }
 
 const commands = {
-  // ports sets the redirection of the service's ports: pairs of numbers.
+  // ports sets the redirection of the service's ports, see common.js.
   ports({ forward: pairs }) {
     forward(pairs)
     say({ on: 'done' })
+  },
+  // register asks a provisioning service for the device's hub, with a key or with a certificate.
+  register({ name, transport, host, scope, id, key, cert, certKey, payload }) {
+    const { ProvisioningDeviceClient } = require('azure-iot-provisioning-device')
+    const done = (err, state) => say({ on: 'registered', name, text: why(err), payload: JSON.stringify(state) })
+    try {
+      const security = key ? new (require('azure-iot-security-symmetric-key').SymmetricKeySecurityClient)(id, key)
+        : new (require('azure-iot-security-x509').X509Security)(id, { cert, key: certKey })
+      const client = ProvisioningDeviceClient.create(host, scope, new (provisioning(transport))(), security)
+      if (payload) client.setProvisioningPayload(payload)
+      client.register(done)
+    } catch (err) {
+      done(err)
+    }
   },
   // open makes a client and opens it. life and margin, in seconds, are for the SDK's tokens.
   async open({ name, transport, connectionString, trust, cert, key, life, margin }) {

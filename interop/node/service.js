@@ -6,7 +6,7 @@ const { Client, Registry } = require('azure-iothub')
 const { Message } = require('azure-iot-common') // that of azure-iot-device
 const { forward, say, why } = require('./common')
 
-const objects = new Map() // by name: registries, clients, queries
+const objects = new Map() // by name: registries, clients, provisioning services, queries
 
 // answer reports the result of a call: the body of the answer, or the error.
 async function answer(name, call) {
@@ -28,9 +28,29 @@ const commands = {
     objects.set('client', Client.fromConnectionString(connectionString))
     say({ on: 'done' })
   },
-  // call calls a method of an object.
+  // openProvisioning makes the object "provisioning" and connects it to the provisioning service.
+  openProvisioning({ connectionString, forward: pairs }) {
+    const { ProvisioningServiceClient } = require('azure-iot-provisioning-service')
+    forward(pairs)
+    objects.set('provisioning', ProvisioningServiceClient.fromConnectionString(connectionString))
+    say({ on: 'done' })
+  },
+  // call calls a method of an object. Bulk operations answer only to a callback.
   call({ name, method, args }) {
-    answer(name, () => objects.get(name)[method](...args))
+    const object = objects.get(name)
+    answer(name, () => (method === 'runBulkEnrollmentOperation'
+      ? new Promise((resolve, reject) => object[method](...args, (err, result) => (err ? reject(err) : resolve({ result }))))
+      : object[method](...args)))
+  },
+  // page reads the next page of a query, and tells whether there are more. Without a callback it would be the first page again.
+  page({ name }) {
+    const query = objects.get(name)
+    query.next((err, page) => say({ on: 'page', name, payload: JSON.stringify(page), text: why(err), count: query.hasMoreResults ? 1 : 0 }))
+  },
+  // make calls a method of the object "provisioning" that returns an object, such as a query.
+  make({ name, method, args }) {
+    objects.set(name, objects.get('provisioning')[method](...args))
+    say({ on: 'done' })
   },
   // query begins a query with paged results.
   query({ name, query, page }) {
