@@ -13,6 +13,7 @@ import (
 	"github.com/hubline-iot/hubline/provisioning"
 	"github.com/hubline-iot/hubline/provisioning/dpshttp"
 	"github.com/hubline-iot/hubline/provisioning/dpsmqtt"
+	"github.com/hubline-iot/hubline/provisioning/dpspaho"
 	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/testbroker/dpsdata"
 	"github.com/hubline-iot/hubline/transport/mqtt/mqttws"
@@ -32,6 +33,11 @@ var Registrars = []struct {
 	{"MQTT over WebSocket", testbroker.PortHTTPS, func(o *netopt.Options) provisioning.Carrier {
 		o.Tunnel = mqttws.New(nil)
 		return dpsmqtt.New(o)
+	}},
+	{"MQTT on paho", testbroker.PortMQTTS, func(o *netopt.Options) provisioning.Carrier { return dpspaho.New(o) }},
+	{"MQTT on paho, over WebSocket", testbroker.PortHTTPS, func(o *netopt.Options) provisioning.Carrier {
+		o.Tunnel = mqttws.New(nil)
+		return dpspaho.New(o)
 	}},
 }
 
@@ -200,13 +206,18 @@ func (c *distantConn) Read(b []byte) (int, error) {
 		if c.end != nil {
 			return 0, c.end
 		}
+		var a arrival
 		select {
-		case a := <-c.arrived:
-			time.Sleep(time.Until(a.at.Add(c.n.roundTrip)))
-			c.rest, c.end = a.data, a.err
+		case a = <-c.arrived:
 		case <-c.closed:
 			return 0, net.ErrClosed
 		}
+		select {
+		case <-time.After(time.Until(a.at.Add(c.n.roundTrip))):
+		case <-c.closed:
+			return 0, net.ErrClosed
+		}
+		c.rest, c.end = a.data, a.err
 	}
 	n := copy(b, c.rest)
 	c.rest = c.rest[n:]

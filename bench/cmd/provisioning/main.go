@@ -20,7 +20,7 @@ func main() {
 	bench.Child()
 	rounds := flag.Int("rounds", 101, "rounds, in each of which each protocol has a turn")
 	distance := flag.Duration("distance", 50*time.Millisecond, "round-trip time of the distant service")
-	distant := flag.Int("distant", 5, "rounds with the distant service")
+	distant := flag.Int("distant", 9, "rounds with the distant service")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
@@ -70,8 +70,8 @@ func run(ctx context.Context, rounds, distant int, distance time.Duration) error
 		"trip "+
 		"of %v |\n|--|--|--|--|--|--|--|--|\n", distance)
 	for i, f := range all {
-		near, far := quantile(f.near, 0.5), quantile(f.far, 0.5)
-		trips := math.Round(float64(far-near) / float64(distance))
+		near, far := quantile(f.near, 0.5), slices.Min(f.far) // other work only adds to a time
+		trips := math.Round(float64(far-slices.Min(f.near)) / float64(distance))
 		fmt.Printf("| %s | %d | %.0f | %d | %d | %s | %s to %s | %d ms |\n", bench.Registrars[i].Name, f.requests, trips,
 			f.sent, f.received, ms(near), ms(quantile(f.near, 0.25)), ms(quantile(f.near, 0.75)), far.Milliseconds())
 	}
