@@ -64,7 +64,8 @@ func TestAttemptsEndWithThePolicyOrAFinalFailure(t *testing.T) {
 // A registration that failed is over: polls would get the same answer for ever.
 func TestAFailedOperationIsNotPolledAgain(t *testing.T) {
 	failed := func(code string) say {
-		return say{status: 200, body: `{"operationId":"op-1","status":"failed","registrationState":{"errorCode":` + code + `}}`}
+		return say{status: 200, body: `{"operationId":"op-1","status":"failed","registrationState":{"errorCode":` + code +
+			`}}`}
 	}
 	inBubble(t, func(t *testing.T) {
 		for _, code := range []string{"400208", "404201", "404000"} {

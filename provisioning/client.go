@@ -89,7 +89,7 @@ func New(id *Identity, carrier Carrier, o *Options) (*Client, error) {
 		return nil, err
 	}
 	if carrier == nil {
-		return nil, invalid("carrier is nil; packages dpshttp and dpsmqtt have one")
+		return nil, invalid("carrier is nil; packages dpshttp, dpsmqtt and dpsamqp have one")
 	}
 	if err := id.checkTPMCarrier(carrier); err != nil {
 		return nil, err

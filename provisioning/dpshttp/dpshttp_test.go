@@ -2,9 +2,7 @@ package dpshttp_test
 
 import (
 	"context"
-	"crypto/tls"
 	"io"
-	"net"
 	"net/http"
 	"strings"
 	"testing"
@@ -19,7 +17,6 @@ import (
 	"github.com/hubline-iot/hubline/provisioning"
 	"github.com/hubline-iot/hubline/provisioning/dpshttp"
 	"github.com/hubline-iot/hubline/retrypolicy"
-	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/netopt"
 )
@@ -247,29 +244,5 @@ func TestWrongOptionsAreInvalid(t *testing.T) {
 		_, err := register(t, o, nil)
 		require.ErrorIs(t, err, transport.Invalid, field)
 		require.ErrorContains(t, err, field)
-	}
-}
-
-// Nothing is sent with a certificate that cannot work, or with nothing that proves the identity.
-func TestAWrongCertificateIsRefusedBeforeAnythingIsSent(t *testing.T) {
-	id := identity(t)
-	id.Sign = nil
-	cert, other := testbroker.NewClientCert("reg:0001", time.Time{}, time.Time{}),
-		testbroker.NewClientCert("other", time.Time{}, time.Time{})
-	wrong := cert
-	wrong.PrivateKey = other.PrivateKey
-	keyless := cert
-	keyless.PrivateKey = nil
-	for text, get := range map[string]func(context.Context) (*tls.Certificate, error){
-		"proves the identity":            nil,
-		"belongs to another certificate": func(context.Context) (*tls.Certificate, error) { return &wrong, nil },
-		"no private key":                 func(context.Context) (*tls.Certificate, error) { return &keyless, nil },
-	} {
-		c, err := provisioning.New(id, dpshttp.New(&netopt.Options{Certificate: get,
-			Dial: func(context.Context, string, string) (net.Conn, error) { panic("dialed") }}), nil)
-		require.NoError(t, err)
-		_, err = c.Register(t.Context())
-		require.ErrorIs(t, err, transport.Invalid)
-		require.ErrorContains(t, err, text)
 	}
 }
