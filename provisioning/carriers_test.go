@@ -38,8 +38,8 @@ var carriers = []struct {
 	{"http", testbroker.PortHTTPS, hubdata.HTTP, nil, overHTTP},
 	{"mqtt", testbroker.PortMQTTS, hubdata.MQTT, nil, overMQTT},
 	{"mqtt-ws", testbroker.PortHTTPS, hubdata.MQTT, mqttws.New(nil), overMQTT},
-	{"mqtt on paho", testbroker.PortMQTTS, hubdata.MQTT, nil, onPaho},
-	{"mqtt-ws on paho", testbroker.PortHTTPS, hubdata.MQTT, mqttws.New(nil), onPaho},
+	{"mqtt-paho", testbroker.PortMQTTS, hubdata.MQTT, nil, onPaho},
+	{"mqtt-paho-ws", testbroker.PortHTTPS, hubdata.MQTT, mqttws.New(nil), onPaho},
 	{"amqp", testbroker.PortAMQPS, hubdata.AMQP, nil, overAMQP},
 	{"amqp-ws", testbroker.PortHTTPS, hubdata.AMQP, amqpws.New(nil), overAMQP},
 }
