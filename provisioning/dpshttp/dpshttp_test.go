@@ -246,3 +246,36 @@ func TestWrongOptionsAreInvalid(t *testing.T) {
 		require.ErrorContains(t, err, field)
 	}
 }
+
+// Garbage from a service that spoke HTTP before is damage on the way, and repeated. From the first
+// byte on it is another protocol, which is final.
+func TestGarbageAfterAnAnswerIsRepeated(t *testing.T) {
+	for _, good := range []int{1, 0} {
+		n := 0
+		served(t, func(w http.ResponseWriter, _ *http.Request) {
+			n++
+			switch {
+			case n <= good:
+				w.WriteHeader(202)
+				_, _ = io.WriteString(w, assigning)
+			case n == good+1:
+				conn, _, err := w.(http.Hijacker).Hijack()
+				if err == nil {
+					_, _ = io.WriteString(conn, "\x00\x00\x00\x04 garbage\r\n\r\n")
+					_ = conn.Close()
+				}
+			default:
+				_, _ = io.WriteString(w, assigned)
+			}
+		}, func(t *testing.T, o *netopt.Options) {
+			_, err := register(t, o, nil)
+			if good == 0 {
+				require.ErrorIs(t, err, transport.Protocol)
+				require.ErrorContains(t, err, "does not speak HTTP")
+				return
+			}
+			require.NoError(t, err)
+			require.Equal(t, 3, n)
+		})
+	}
+}

@@ -2,6 +2,7 @@ package dpslean_test
 
 import (
 	"context"
+	"errors"
 	"io"
 	"net"
 	"strings"
@@ -206,4 +207,46 @@ func TestAConnectionThatPanics(t *testing.T) {
 		time.Sleep(time.Hour)
 		require.EqualValues(t, 1, conn.closed.Load())
 	})
+}
+
+// What a broken or refusing service sends ends the session, with the Kind that fits.
+func TestServicesThatRefuseOrAreBroken(t *testing.T) {
+	for name, row := range map[string]struct {
+		stream string
+		kind   transport.Kind
+		code   byte // of a *lean.ConnackError
+		text   string
+	}{
+		"refused token":          {"\x20\x02\x00\x05", transport.Unauthorized, 5, ""},
+		"busy":                   {"\x20\x02\x00\x03", transport.Unavailable, 3, ""},
+		"no CONNACK":             {"\x90\x03\x00\x01\x01", transport.Protocol, 0, "check host and port"},
+		"refused subscription":   {"\x20\x02\x00\x00\x90\x03\x00\x01\x80", transport.Unavailable, 0, ""},
+		"SUBACK of another":      {"\x20\x02\x00\x00\x90\x03\x00\x02\x01", transport.Protocol, 0, "answers no SUBSCRIBE"},
+		"SUBACK for two filters": {"\x20\x02\x00\x00\x90\x04\x00\x01\x01\x01", transport.Protocol, 0, "answers no SUBSCRIBE"},
+		"QoS 2":                  {hello + "\x34\x05\x00\x01x\x00\x07", transport.Protocol, 0, "QoS above 1"},
+		"a second CONNACK":       {hello + "\x20\x02\x00\x00", transport.Protocol, 0, "type 2"},
+		"longer than any answer": {hello + "\x30\x81\x80\x09", transport.Protocol, 0, "of 147457 bytes"},
+		"the end":                {hello, transport.Network, 0, "closed the connection"},
+	} {
+		conn := &pieces{stream: []byte(row.stream), size: 100}
+		_, err := play(t.Context(), conn)
+		require.ErrorIs(t, err, row.kind, name)
+		require.ErrorContains(t, err, row.text, name)
+		if refusal, ok := errors.AsType[*lean.ConnackError](err); ok || row.code != 0 {
+			require.Equal(t, row.code, refusal.Code, name)
+		}
+		require.EqualValues(t, 1, conn.closed.Load(), name)
+	}
+}
+
+// An answer with QoS 1 is acknowledged, one with QoS 0 is not.
+func TestAnswersAreAcknowledged(t *testing.T) {
+	acknowledged := &pieces{stream: []byte(hello + publish(topic, "{}")), size: 100}
+	_, err := play(t.Context(), acknowledged)
+	require.NoError(t, err)
+	plain := &pieces{stream: []byte(hello + "\x30" + string(rune(2+len(topic)+2)) + "\x00" + string(rune(len(topic))) +
+		topic + "{}"), size: 100}
+	_, err = play(t.Context(), plain)
+	require.NoError(t, err)
+	require.Equal(t, plain.wrote+4, acknowledged.wrote)
 }

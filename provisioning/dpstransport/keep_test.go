@@ -163,6 +163,27 @@ func TestAClientThatCannotRegister(t *testing.T) {
 	})
 }
 
+// A hub that refuses the token of a clock that is not set says nothing about the assignment.
+func TestAClockThatIsNotSetDoesNotCostTheAssignment(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		s, h := &service{}, &hubs{t: t}
+		sign, err := transport.SharedKey(ownKey)
+		require.NoError(t, err)
+		off := time.Duration(0)
+		tr := connect(t, &provisioning.Identity{IDScope: "0ne00ABCDEF", RegistrationID: "reg-0001", Sign: sign,
+			SecondSign: sign, Now: func() time.Time { return time.Now().Add(off) }}, s, h, nil, nil)
+		h.signers[0], _ = sign(t.Context(), []byte("text"))
+		require.NoError(t, dial(t, tr))
+		off = -20 * 365 * 24 * time.Hour
+		for range 5 {
+			h.errs = []error{refuse(transport.Unauthorized)}
+			require.Equal(t, transport.Unauthorized, transport.Find(dial(t, tr)).Kind)
+		}
+		require.Equal(t, 1, s.asked)
+		require.Len(t, h.creds, 1)
+	})
+}
+
 // A stored assignment may name a key that the device has no more.
 func TestAStoredSecondKeyThatIsGone(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
