@@ -101,6 +101,24 @@ func TestABackEndKeepsTheAllocation(t *testing.T) {
 	})
 }
 
+// The service knows the latest eight operations of a device.
+func TestEarlierOperationsAreKnown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, _ := newDPS(t, nil, "hub-a.example.test")
+		e := enroll(t, d, dpsdata.Enrollment{ID: "reg-1"})
+		p := overDPS(t, d)
+		p.token = dpsToken(d, "reg-1", e.PrimaryKey)
+		var ids []string
+		for range 9 {
+			ids = append(ids, p.register("reg-1", "").OperationID)
+		}
+		require.Equal(t, 404, p.poll("reg-1", ids[0]).status)
+		for _, id := range ids[1:] {
+			require.Equal(t, 200, p.poll("reg-1", id).status)
+		}
+	})
+}
+
 // FuzzDPS sends arbitrary bytes to a provisioning service, over each protocol.
 func FuzzDPS(f *testing.F) {
 	d, _ := newDPS(f, &testbroker.DPSOptions{Polls: -1, Keep: 10}, "hub-a.example.test")

@@ -76,6 +76,24 @@ func TestWrongChainsAndKeys(t *testing.T) {
 	require.ErrorIs(t, err, transport.Invalid)
 }
 
+// The first certificate of a chain is the device's.
+func TestTheLeafIsTheFirst(t *testing.T) {
+	var chain [][]byte
+	var keys []*ecdsa.PrivateKey
+	for _, name := range []string{"reg-1", "root"} {
+		key := newKey(t)
+		self := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name}}
+		der, err := x509.CreateCertificate(rand.Reader, self, self, key.Public(), key)
+		require.NoError(t, err)
+		chain, keys = append(chain, der), append(keys, key)
+	}
+	cert, err := dpscert.Certificate(chain, keys[0])(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, "reg-1", cert.Leaf.Subject.CommonName)
+	_, err = dpscert.Certificate(chain, keys[1])(t.Context())
+	require.ErrorContains(t, err, "another key")
+}
+
 // FuzzCertificate makes a certificate of any chain.
 func FuzzCertificate(f *testing.F) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

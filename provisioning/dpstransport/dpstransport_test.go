@@ -6,6 +6,7 @@ import (
 	"net"
 	"strconv"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -27,6 +28,7 @@ type service struct {
 	delay   time.Duration
 	fail    error                // of Open
 	refusal *provisioning.Answer // to all requests
+	oneHub  bool                 // the device gets another id instead of another hub
 }
 
 func (s *service) Open(context.Context, *provisioning.Login) (provisioning.Session, error) {
@@ -44,6 +46,10 @@ func (s *service) Exchange(_ context.Context, r *provisioning.Request) (*provisi
 			Body: []byte(`{"operationId":"o","status":"assigning"}`)}, nil
 	}
 	s.asked++
+	if s.oneHub {
+		return &provisioning.Answer{Status: 200, Body: []byte(`{"operationId":"o","status":"assigned","registrationState":{` +
+			`"assignedHub":"hub.example.test","deviceId":"dev-` + strconv.Itoa(s.asked) + `"}}`)}, nil
+	}
 	return &provisioning.Answer{Status: 200, Body: []byte(`{"operationId":"o","status":"assigned","registrationState":{` +
 		`"assignedHub":"hub` + strconv.Itoa(s.asked) + `.example.test","deviceId":"dev-1"}}`)}, nil
 }
@@ -362,12 +368,22 @@ func TestAFailedRegistrationIsAFailedDial(t *testing.T) {
 
 func TestOneClientATime(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		tr := setup(t, &service{}, &hubs{}, 1, nil)
+		tr := setup(t, &service{}, &hubs{block: true}, 1, nil)
 		s, err := tr.Dial(t.Context(), &transport.Config{})
 		require.NoError(t, err)
 		_, err = tr.Dial(t.Context(), &transport.Config{})
 		require.ErrorIs(t, err, transport.Invalid)
-		require.NoError(t, s.Run(t.Context()))
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan struct{})
+		go func() {
+			_ = s.Run(ctx)
+			close(ended)
+		}()
+		synctest.Wait()
+		_, err = tr.Dial(t.Context(), &transport.Config{})
+		require.ErrorIs(t, err, transport.Invalid, "while the session runs")
+		cancel()
+		<-ended
 		_, err = tr.Dial(t.Context(), &transport.Config{})
 		require.NoError(t, err)
 	})

@@ -3,6 +3,7 @@ package dpstransport_test
 import (
 	"context"
 	"errors"
+	"net"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -181,6 +182,81 @@ func TestAClockThatIsNotSetDoesNotCostTheAssignment(t *testing.T) {
 		}
 		require.Equal(t, 1, s.asked)
 		require.Len(t, h.creds, 1)
+	})
+}
+
+// Only failures in a row count: another one says that the name was found.
+func TestFailuresToFindTheNameAreCountedInARow(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		s, h := &service{}, &hubs{}
+		tr := setup(t, s, h, 1, nil)
+		require.NoError(t, dial(t, tr))
+		unknown := &transport.Error{Kind: transport.Network, Scope: transport.Connection, Err: &net.DNSError{IsNotFound: true}}
+		for range 3 {
+			for range 4 {
+				h.errs = append(h.errs, unknown)
+			}
+			h.errs = append(h.errs, refuse(transport.Network))
+		}
+		for range 15 {
+			require.ErrorIs(t, dial(t, tr), transport.Network)
+		}
+		require.Empty(t, h.errs)
+		require.NoError(t, dial(t, tr))
+		require.Equal(t, 1, s.asked)
+	})
+}
+
+// A hub that does not know the device does not know its other key either.
+func TestAMissingDeviceIsNotTriedWithTheOtherKey(t *testing.T) {
+	for _, kind := range []transport.Kind{transport.NotFound, transport.Forbidden} {
+		inBubble(t, func(t *testing.T) {
+			s, h := &service{}, &hubs{}
+			tr := setup(t, s, h, 2, nil)
+			require.NoError(t, dial(t, tr))
+			h.errs = []error{refuse(kind)}
+			require.Error(t, dial(t, tr))
+			require.NoError(t, dial(t, tr))
+			require.Equal(t, 2, s.asked)
+			require.Equal(t, []bool{true, true, true}, h.keys)
+		})
+	}
+}
+
+// A new device id is a move, also at the same hub.
+func TestANewDeviceIDIsAMove(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		s, h := &service{oneHub: true}, &hubs{}
+		var moved []bool
+		tr := setup(t, s, h, 1, &dpstransport.Options{OnEvent: func(e dpstransport.Event) {
+			if e.Step == dpstransport.Assigned {
+				moved = append(moved, e.Moved)
+			}
+		}})
+		require.NoError(t, dial(t, tr))
+		h.errs = []error{refuse(transport.NotFound)}
+		require.Error(t, dial(t, tr))
+		require.NoError(t, dial(t, tr))
+		require.Equal(t, []bool{false, true}, moved)
+		require.Equal(t, "dev-2", tr.Assignment().DeviceID)
+	})
+}
+
+// An assignment that replaced a refused one is kept over an outage like any other.
+func TestTheNextAssignmentIsKeptToo(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		s, h := &service{}, &hubs{}
+		tr := setup(t, s, h, 1, &dpstransport.Options{MaxFailures: 1})
+		require.NoError(t, dial(t, tr))
+		h.errs = []error{refuse(transport.NotFound)}
+		require.Error(t, dial(t, tr))
+		require.NoError(t, dial(t, tr))
+		h.errs = []error{refuse(transport.Network)}
+		require.Error(t, dial(t, tr))
+		s.fail = refuse(transport.NotFound)
+		require.True(t, errfilter.Retryable(dial(t, tr)))
+		require.NoError(t, dial(t, tr))
+		require.Equal(t, "hub2.example.test", h.dialed[len(h.dialed)-1])
 	})
 }
 

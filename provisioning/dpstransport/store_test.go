@@ -47,4 +47,10 @@ func TestFile(t *testing.T) {
 	require.Error(t, dpstransport.File(filepath.Join(folder, "none", "assignment")).Save(want))
 	_, err = dpstransport.File(folder).Load()
 	require.Error(t, err, "a folder")
+	full := filepath.Join(folder, "full")
+	require.NoError(t, os.MkdirAll(filepath.Join(full, "file"), 0o700))
+	require.Error(t, dpstransport.File(full).Save(want), "a folder in its place")
+	entries, err = os.ReadDir(folder)
+	require.NoError(t, err)
+	require.Len(t, entries, 2, "no temporary file stays")
 }
