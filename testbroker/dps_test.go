@@ -519,6 +519,8 @@ func TestRegistrationWithCertificates(t *testing.T) {
 		sub := root.NewAuthority("sub")
 		own := testbroker.NewClientCert("reg-own", time.Time{}, time.Time{})
 		enroll(t, d, dpsdata.Enrollment{ID: "reg-own", Certificates: []*x509.Certificate{own.Leaf}})
+		old := testbroker.NewClientCert("reg-old", time.Now().Add(-2*time.Hour), time.Now().Add(-time.Hour))
+		enroll(t, d, dpsdata.Enrollment{ID: "reg-old", Certificates: []*x509.Certificate{old.Leaf}})
 		enroll(t, d, dpsdata.Enrollment{ID: "grp-ca", Group: true, Certificates: []*x509.Certificate{root.Cert()}})
 		signed := func(name string) func() tls.Certificate {
 			return func() tls.Certificate { return sub.NewClientCert(name, time.Time{}, time.Time{}) }
@@ -531,6 +533,7 @@ func TestRegistrationWithCertificates(t *testing.T) {
 			group    string
 		}{
 			{"own", "reg-own", func() tls.Certificate { return own }, 0, ""},
+			{"own, expired", "reg-old", func() tls.Certificate { return old }, 401002, ""},
 			{"chain of a group", "reg-ca", signed("reg-ca"), 0, "grp-ca"},
 			{"other letter case", "REG-CB", signed("reg-cb"), 0, "grp-ca"},
 			{"copy of the own", "reg-own", func() tls.Certificate {
