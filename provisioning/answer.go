@@ -1,7 +1,6 @@
 package provisioning
 
 import (
-	"encoding/base64"
 	"strconv"
 	"time"
 
@@ -25,9 +24,6 @@ type reading struct {
 
 // maxOperation bounds the id of an operation, which goes into topics and paths.
 const maxOperation = 1024
-
-// maxChain bounds an issued certificate chain.
-const maxChain = 16
 
 // read interprets an answer. An error is a *transport.Error of Scope Operation.
 func read(a *Answer) (reading, error) {
@@ -66,29 +62,19 @@ func read(a *Answer) (reading, error) {
 	switch {
 	case ascii.EqualFold(status, "disabled"), ascii.EqualFold(status, "blacklisted"):
 		return r, refused(transport.Forbidden, after, &transport.StatusError{Status: a.Status,
-			Meaning: "the enrollment is disabled", Hint: "enable the enrollment"})
+			Meaning: "the enrollment is disabled", Hint: hint("enable the enrollment")})
 	case ascii.EqualFold(status, "failed"):
 		return r, refusal(a.Status, after, state, "errorMessage")
 	}
 	return r, refused(transport.Unknown, after, &transport.StatusError{Status: a.Status,
-		Message: peerText("registration status " + ascii.Quote(cut(status, maxName)))})
-}
-
-// maxName bounds a name of the service in a text.
-const maxName = 100
-
-func cut(s string, most int) string {
-	if len(s) > most {
-		return s[:most]
-	}
-	return s
+		Message: quoted("registration status ", status)})
 }
 
 // readAssignment reads the registration state of an assigned device.
 func readAssignment(state []byte) (*Assignment, error) {
-	if profile := valueMember(state, "connectionProfile"); profile != nil && unquote(profile) != "classic" {
+	if profile := valueMember(state, "connectionProfile"); profile != nil && jsonscan.Text(profile) != "classic" {
 		return nil, refused(transport.Unsupported, 0, &transport.StatusError{Status: 200,
-			Message: peerText("the hub has the connection profile " + ascii.Quote(cut(string(profile), maxName)))})
+			Message: quoted("the hub has the connection profile ", string(profile))})
 	}
 	a := &Assignment{Hub: stringMember(state, "assignedHub"), DeviceID: stringMember(state, "deviceId"),
 		Substatus: stringMember(state, "substatus"), Payload: append([]byte(nil), valueMember(state, "payload")...)}
@@ -96,16 +82,9 @@ func readAssignment(state []byte) (*Assignment, error) {
 	if err := creds.Validate(); err != nil {
 		return nil, violation("the assignment names no hub or device: " + transport.Find(err).Err.Error())
 	}
-	if chain := valueMember(state, "issuedCertificateChain"); chain != nil {
-		damaged := false
-		ok := eachText(chain, func(text string) {
-			der, err := base64.StdEncoding.DecodeString(text)
-			damaged = damaged || err != nil || len(der) == 0
-			a.Chain = append(a.Chain, der)
-		})
-		if !ok || damaged || len(a.Chain) > maxChain {
-			return nil, violation("the issued certificate chain is malformed")
-		}
+	var err error
+	if a.Chain, err = readChain(state); err != nil {
+		return nil, err
 	}
 	return a, nil
 }

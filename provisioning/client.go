@@ -2,7 +2,6 @@ package provisioning
 
 import (
 	"context"
-	"encoding/base64"
 	"errors"
 	"math/rand/v2"
 	"strconv"
@@ -51,8 +50,6 @@ const (
 	defaultRequestTimeout = 60 * time.Second
 	// maxBody is the service's limit for a request.
 	maxBody = 96 << 10
-	// maxCSR is the service's limit for a signing request in base64.
-	maxCSR = 8 << 10
 )
 
 // defaultPolicy is the default of Options.Policy.
@@ -83,13 +80,13 @@ type Client struct {
 // field, or of Kind TooLarge.
 func New(id *Identity, carrier Carrier, o *Options) (*Client, error) {
 	if id == nil {
-		return nil, invalid("identity is nil; give one")
+		return nil, invalid("identity is nil" + hint("; give one"))
 	}
 	if err := id.Validate(); err != nil {
 		return nil, err
 	}
 	if carrier == nil {
-		return nil, invalid("carrier is nil; packages dpshttp, dpsmqtt and dpsamqp have one")
+		return nil, invalid("carrier is nil" + hint("; packages dpshttp, dpsmqtt and dpsamqp have one"))
 	}
 	if err := id.checkTPMCarrier(carrier); err != nil {
 		return nil, err
@@ -119,7 +116,7 @@ func (c *Client) resolve() error {
 	} {
 		switch {
 		case *d.value < 0:
-			return invalid("options: " + d.name + " is negative; give a positive duration, or 0 for " + d.def.String())
+			return invalid("options: " + d.name + " is negative" + hint("; give a positive duration, or 0 for the default"))
 		case *d.value == 0:
 			*d.value = d.def
 		}
@@ -137,20 +134,13 @@ func (c *Client) encode() error {
 	b = append(b, '"')
 	if p := c.opt.Payload; p != nil {
 		if !jsonscan.Valid(p) {
-			return invalid("options: Payload is not JSON; give one JSON value")
+			return invalid("options: Payload is not JSON" + hint("; give one JSON value"))
 		}
 		b = append(append(b, `,"payload":`...), p...)
 	}
-	if csr := c.opt.CSR; len(csr) > 0 {
-		text := base64.StdEncoding.EncodeToString(csr)
-		switch {
-		case csr[0] == '-':
-			return invalid("options: CSR is PEM; give the DER inside")
-		case len(text) > maxCSR:
-			return tooLarge("CSR", len(text), maxCSR)
-		}
-		c.version = apiVersionCSR
-		b = append(append(append(b, `,"csr":"`...), text...), '"')
+	b, err := c.appendCSR(b)
+	if err != nil {
+		return err
 	}
 	if c.body = append(b, '}'); len(c.body) > maxBody {
 		return tooLarge("Payload", len(c.body), maxBody)

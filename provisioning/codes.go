@@ -19,12 +19,14 @@ const codeNotEnrolled = 404201
 // codes are the service's codes whose meaning differs from that of their status, or that have
 // advice. Package statuscode has the meaning of the others. Source: the official device SDKs.
 var codes = [...]codeRow{
-	{400207, transport.Invalid, "the custom allocation failed", "check the enrollment's allocation function"},
-	{400208, transport.NotFound, "no hub is linked", "link a hub to the provisioning service, and to the enrollment"},
-	{400209, transport.Forbidden, "the custom allocation is not authorized", "check the function's key"},
-	{401002, transport.Unauthorized, "token or certificate refused", "check the key or the certificate, the clock, and " +
-		"that the enrollment exists"},
-	{404201, transport.NotFound, "not enrolled", "enroll the device, or check ID scope and registration id"},
+	{400207, transport.Invalid, hint("the custom allocation failed"), hint("check the enrollment's allocation function")},
+	{400208, transport.NotFound, hint("no hub is linked"), hint("link a hub to the provisioning service, and to the " +
+		"enrollment")},
+	{400209, transport.Forbidden, hint("the custom allocation is not authorized"), hint("check the function's key")},
+	{401002, transport.Unauthorized, hint("token or certificate refused"),
+		hint("check the key or the certificate, the clock, and " +
+			"that the enrollment exists")},
+	{404201, transport.NotFound, hint("not enrolled"), hint("enroll the device, or check ID scope and registration id")},
 	{429001, transport.Throttled, "throttled", ""},
 }
 

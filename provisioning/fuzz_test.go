@@ -6,6 +6,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/hubline-iot/hubline/internal/jsonscan"
 	"github.com/hubline-iot/hubline/transport"
 )
 
@@ -51,7 +52,7 @@ func FuzzUnquote(f *testing.F) {
 		if len(raw) < 2 || raw[0] != '"' || raw[len(raw)-1] != '"' || !utf8.Valid(raw) || json.Unmarshal(raw, &want) != nil {
 			return
 		}
-		if got := unquote(raw); got != want {
+		if got := jsonscan.Text(raw); got != want {
 			t.Fatalf("%s: %q, want %q", raw, got, want)
 		}
 		list := append(append([]byte(`[ `), raw...), ',')
@@ -72,7 +73,7 @@ func TestUnquote(t *testing.T) {
 		`"a"`: "a", `""`: "", `"\"\\\/\b\f\n\r\t"`: "\"\\/\b\f\n\r\t", `"\u00e9\u20AC"`: "é€", `"\ud83d\ude00!"`: "😀!",
 		`"\ud83dx"`: "\ufffdx", `"\ud83d"`: "\ufffd", `"\ud83d\u0041"`: "\ufffdA", `"\ude00"`: "\ufffd", `5`: "", `null`: "",
 	} {
-		if got := unquote([]byte(raw)); got != want {
+		if got := jsonscan.Text([]byte(raw)); got != want {
 			t.Errorf("%s: %q, want %q", raw, got, want)
 		}
 	}

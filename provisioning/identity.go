@@ -57,26 +57,27 @@ const (
 func (id *Identity) Validate() error {
 	switch {
 	case id.Endpoint != "" && !consistsOf(id.Endpoint, "-_.", maxHost):
-		return invalid("Endpoint " + ascii.Quote(id.Endpoint) + " is not a host name; give it without scheme and port, or " +
-			"leave it empty for " + GlobalEndpoint)
+		return invalid("Endpoint " + ascii.Quote(id.Endpoint) + " is not a host name" +
+			hint("; give it without scheme and port, or leave it empty for "+GlobalEndpoint))
 	case id.IDScope == "":
-		return invalid("IDScope is empty; copy it from the overview of the provisioning service")
+		return invalid("IDScope is empty" + hint("; copy it from the overview of the provisioning service"))
 	case !consistsOf(id.IDScope, "-_.", maxID):
-		return invalid("IDScope " + ascii.Quote(id.IDScope) + " is not an ID scope; give one such as \"0ne00ABCDEF\"")
+		return invalid("IDScope " + ascii.Quote(id.IDScope) + " is not an ID scope" +
+			hint("; give one such as \"0ne00ABCDEF\""))
 	case id.RegistrationID == "":
-		return invalid("RegistrationID is empty; give the device's registration id")
+		return invalid("RegistrationID is empty" + hint("; give the device's registration id"))
 	case !validRegistrationID(id.RegistrationID):
 		return invalid("RegistrationID " + ascii.Quote(id.RegistrationID) + registrationIDRule)
 	case id.Sign == nil && id.SecondSign != nil:
-		return invalid("SecondSign is set without Sign; set Sign first")
+		return invalid("SecondSign is set without Sign" + hint("; set Sign first"))
 	case id.TokenLife != 0 && id.TokenLife < minTokenLife:
-		return invalid("TokenLife is " + id.TokenLife.String() + "; give 5m0s at least, or 0 for 1h0m0s")
+		return invalid("TokenLife is less than 5m0s" + hint("; give that at least, or 0 for 1h0m0s"))
 	}
 	return id.checkTPM()
 }
 
-const registrationIDRule = " is not a registration id; use 1 to 128 ASCII letters, digits and - . _ : and end with a " +
-	"letter, a digit or -"
+var registrationIDRule = " is not a registration id" +
+	hint("; use 1 to 128 ASCII letters, digits and - . _ : and end with a letter, a digit or -")
 
 func validRegistrationID(id string) bool {
 	if !consistsOf(id, "-._:", maxID) {

@@ -274,7 +274,7 @@ func (r *registration) readClock(l *Login) error {
 	}
 	if r.signed.Unix() < clockSet {
 		return &transport.Error{Kind: transport.ClockUnset, Scope: transport.Connection, Op: transport.OpRegister,
-			Err: errors.New("set the clock before registering: a token has an expiry time")}
+			Err: errors.New("set the clock before registering" + hint(": a token has an expiry time"))}
 	}
 	return nil
 }

@@ -279,40 +279,72 @@ func hex4(text []byte) (r rune, ok bool) {
 	return r, true
 }
 
-// sameName compares a raw key of a valid text with a name. An escaped character outside the basic
-// plane never matches.
+// Text returns the text of a raw string of a valid text; empty for other values. A lone surrogate
+// becomes U+FFFD.
+func Text(raw []byte) string {
+	if len(raw) < 2 || raw[0] != '"' {
+		return ""
+	}
+	raw = raw[1 : len(raw)-1]
+	text := make([]byte, 0, len(raw))
+	for len(raw) > 0 {
+		r, size := char(raw)
+		raw = raw[size:]
+		if r < utf8.RuneSelf || size == 1 {
+			text = append(text, byte(r))
+		} else {
+			text = utf8.AppendRune(text, r)
+		}
+	}
+	return string(text)
+}
+
+// sameName compares a raw key of a valid text, without quotes, with a name.
 func sameName(key []byte, name string) bool {
 	for len(key) > 0 {
-		c := key[0]
-		if c != '\\' {
-			if name == "" || name[0] != c {
+		r, size := char(key)
+		key = key[size:]
+		one := 1
+		if r < utf8.RuneSelf || size == 1 {
+			if name == "" || name[0] != byte(r) {
 				return false
 			}
-			key, name = key[1:], name[1:]
-			continue
-		}
-		r := rune(key[1])
-		key = key[2:]
-		switch r {
-		case 'b':
-			r = '\b'
-		case 'f':
-			r = '\f'
-		case 'n':
-			r = '\n'
-		case 'r':
-			r = '\r'
-		case 't':
-			r = '\t'
-		case 'u':
-			r, _ = hex4(key)
-			key = key[4:]
-		}
-		got, size := utf8.DecodeRuneInString(name)
-		if size == 0 || got != r {
+		} else if one = utf8.RuneLen(r); len(name) < one || name[:one] != string(r) {
 			return false
 		}
-		name = name[size:]
+		name = name[one:]
 	}
 	return name == ""
+}
+
+// char returns the first byte of a raw string, or the character that an escape sequence there
+// stands for, and its size.
+func char(raw []byte) (r rune, size int) {
+	if raw[0] != '\\' {
+		return rune(raw[0]), 1
+	}
+	switch raw[1] {
+	case 'b':
+		return '\b', 2
+	case 'f':
+		return '\f', 2
+	case 'n':
+		return '\n', 2
+	case 'r':
+		return '\r', 2
+	case 't':
+		return '\t', 2
+	case 'u':
+		r, _ = hex4(raw[2:])
+		if r>>10 == 0xd800>>10 && len(raw) >= 12 && raw[6] == '\\' && raw[7] == 'u' {
+			if low, _ := hex4(raw[8:]); low>>10 == 0xdc00>>10 {
+				return 0x10000 + (r&0x3ff)<<10 + low&0x3ff, 12
+			}
+		}
+		if r>>11 == 0xd800>>11 {
+			r = utf8.RuneError // a lone surrogate
+		}
+		return r, 6
+	}
+	return rune(raw[1]), 2 // a quotation mark, a backslash or a slash
 }
