@@ -124,6 +124,7 @@ func (c *Client) resolve() error {
 	}
 	if o.Policy == nil {
 		o.Policy, c.paced = defaultPolicy, true
+		return nil // a board does not link what validates
 	}
 	return retrypolicy.Validate(o.Policy)
 }

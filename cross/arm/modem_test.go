@@ -26,6 +26,8 @@ type modem struct {
 	conn  net.Conn   // the open connection, nil without
 	name  byte       // name of conn
 	dials int
+
+	host string // of the next connections; empty: the board named none
 }
 
 // serve executes the board's commands until the line is closed.
@@ -69,6 +71,19 @@ func (m *modem) obey(command byte, in io.ByteReader) error {
 	case 'T':
 		m.tell(fmt.Appendf(nil, "T%016x", m.now().UnixMilli()))
 		return nil
+	case 'N':
+		var host []byte
+		for {
+			b, err := in.ReadByte()
+			if err != nil {
+				return err
+			}
+			if b == 0 {
+				m.host = string(host)
+				return nil
+			}
+			host = append(host, b)
+		}
 	case 'D', 'H':
 		name, err := in.ReadByte()
 		if err != nil {
@@ -85,7 +100,7 @@ func (m *modem) obey(command byte, in io.ByteReader) error {
 
 // connect opens the connection name, and answers.
 func (m *modem) connect(name byte) {
-	conn, err := m.dial(context.Background(), "tcp", "hub")
+	conn, err := m.dial(context.Background(), "tcp", m.host)
 	m.mu.Lock()
 	m.dials++
 	if err == nil {

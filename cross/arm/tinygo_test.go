@@ -42,7 +42,7 @@ func tinyGo(t *testing.T, commands ...string) {
 // files that tests names, by package.
 func boardModule(t *testing.T, tests map[string][]string) string {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), "go", "list", "-e", "-tags=tinygo", "-deps",
+	cmd := exec.CommandContext(t.Context(), "go", "list", "-e", "-tags=tinygo,provisioning", "-deps",
 		"-json=ImportPath,Dir,GoFiles,IgnoredGoFiles", "./cross/arm/board/...", "./transport/mqtt/lean/...",
 		"./internal/percent", "./retrypolicy/compat/...")
 	cmd.Dir = root

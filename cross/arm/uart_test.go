@@ -2,6 +2,7 @@ package arm
 
 import (
 	"bufio"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -34,19 +35,39 @@ type machine struct {
 // emulate builds the firmware and starts it. milliseconds and mode are set by the linker.
 func emulate(t *testing.T, milliseconds int, mode string) *machine {
 	t.Helper()
-	hub, err := testbroker.New(&testbroker.Options{Seed: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
+	hub := newHub(t, testbroker.DefaultHostName)
 	dev, err := hub.AddDevice(boardID)
 	if err != nil {
 		t.Fatal(err)
 	}
+	return boot(t, hub, hub.Dial(testbroker.PortMQTT), "", fmt.Sprintf(
+		"-X main.host=%s -X main.deviceID=%s -X main.key=%s -X main.milliseconds=%d -X main.mode=%s", hub.HostName(),
+		boardID, dev.PrimaryKey, milliseconds, mode))
+}
+
+// newHub returns a hub that is closed when the test ends.
+func newHub(t *testing.T, host string) *testbroker.Hub {
+	t.Helper()
+	hub, err := testbroker.New(&testbroker.Options{HostName: host, Seed: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := hub.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return hub
+}
+
+// boot builds the firmware with these build tags and settings of the linker, and starts it. dial
+// makes the modem's connections.
+func boot(t *testing.T, hub *testbroker.Hub, dial func(context.Context, string, string) (net.Conn, error), tags,
+	flags string) *machine {
+	t.Helper()
 	elf := filepath.Join(t.TempDir(), "firmware.elf")
-	flags := fmt.Sprintf("-X main.host=%s -X main.deviceID=%s -X main.key=%s -X main.milliseconds=%d -X main.mode=%s",
-		hub.HostName(), boardID, dev.PrimaryKey, milliseconds, mode)
 	run(t, boardModule(t, nil), nil, "tinygo", "build", "-target", "cortex-m-qemu", "-panic=trap", "-stack-size=4kb",
-		"-ldflags", flags, "-o", elf, "./cross/arm/board/cortexm")
+		"-tags", tags, "-ldflags", flags, "-o", elf, "./cross/arm/board/cortexm")
 
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -66,7 +87,7 @@ func emulate(t *testing.T, milliseconds int, mode string) *machine {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m := &machine{hub: hub, modem: &modem{line: line, dial: hub.Dial(testbroker.PortMQTT), now: time.Now},
+	m := &machine{hub: hub, modem: &modem{line: line, dial: dial, now: time.Now},
 		grown: make(chan struct{})}
 	served := make(chan error, 1)
 	go func() { served <- m.modem.serve() }()
@@ -83,9 +104,6 @@ func emulate(t *testing.T, milliseconds int, mode string) *machine {
 		_ = qemu.Wait()
 		if err := <-served; err != nil && !errors.Is(err, net.ErrClosed) && !errors.Is(err, io.EOF) {
 			t.Errorf("the modem ended with %v", err)
-		}
-		if err := hub.Close(); err != nil {
-			t.Error(err)
 		}
 		if t.Failed() {
 			t.Logf("the console:\n%s", strings.Join(m.console(), "\n"))

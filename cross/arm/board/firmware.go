@@ -19,6 +19,9 @@ type Config struct {
 	Sign func(ctx context.Context, text []byte) ([]byte, error)
 	// Dial connects to the hub. It is responsible for the radio, name look-up and TLS.
 	Dial lean.Dial
+	// Wrap, unless nil, returns a transport around the firmware's own: one that finds out the hub, for
+	// example.
+	Wrap func(transport.Transport) transport.Transport
 	// Now is the wall clock. A board without one adds its own clock to a time from the network. Tokens
 	// cannot be signed before the year 2000.
 	Now func() time.Time
@@ -61,7 +64,7 @@ type Config struct {
 type Firmware struct {
 	cfg   Config
 	creds transport.Credentials
-	mqtt  *lean.Transport
+	mqtt  transport.Transport
 	ring  ring
 	pause *pause
 	opts  device.Options
@@ -141,6 +144,9 @@ func New(c Config) (*Firmware, error) {
 		seed = (seed ^ uint64(c.DeviceID[i])) * 1099511628211
 	}
 	f.opts.Rand = rand.NewPCG(c.Seed, seed).Uint64
+	if c.Wrap != nil {
+		f.mqtt = c.Wrap(f.mqtt)
+	}
 	if c.Tune != nil {
 		c.Tune(&f.opts)
 	}

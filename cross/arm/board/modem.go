@@ -37,6 +37,7 @@ type Port interface {
 //	Escape Escape           one data byte of that value
 //	Escape 'T'              board: what is the time?
 //	Escape 'T' 16 hex       modem: milliseconds since 1970; digits 0-9 and a-f
+//	Escape 'N' host 0       board: the next connections are with this host
 //	Escape 'D' N            board: connect; N is a letter that names the connection
 //	Escape 'C' N            modem: connected; data of N follows
 //	Escape 'H' N            board: hang up. Modem: there is no connection N (any more)
@@ -99,7 +100,13 @@ func (m *Modem) Now() time.Time {
 	return time.UnixMilli(now.UnixMilli() + m.offset.Load())
 }
 
-// Dial is a lean.Dial.
+// DialTo tells the modem the name of the host and dials.
+func (m *Modem) DialTo(ctx context.Context, host string) (lean.Conn, error) {
+	m.command(append(append([]byte{'N'}, host...), 0)...)
+	return m.Dial(ctx)
+}
+
+// Dial is a lean.Dial, to the latest host of DialTo. Without one, the modem knows where to connect.
 func (m *Modem) Dial(ctx context.Context) (lean.Conn, error) {
 	if m.name++; m.name > 'z' {
 		m.name = 'a'

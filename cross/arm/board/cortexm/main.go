@@ -8,6 +8,11 @@
 //
 //	tinygo build -target cortex-m-qemu -panic=trap \
 //	    -ldflags "-X main.host=HUB -X main.deviceID=ID -X main.key=BASE64" ./cross/arm/board/cortexm
+//
+// With the tag provisioning the board asks the provisioning service for its hub:
+//
+//	tinygo build -target cortex-m-qemu -panic=trap -tags provisioning \
+//	    -ldflags "-X main.scope=SCOPE -X main.deviceID=ID -X main.key=BASE64" ./cross/arm/board/cortexm
 package main
 
 import (
@@ -22,9 +27,11 @@ import (
 
 // Set by the linker. TinyGo sets only what has no value here.
 var (
-	host, deviceID, key string
-	milliseconds        string // between readings; empty: one minute
-	mode                string // "sleep": wake, connect, flush, sleep; empty: stay connected
+	host         string // of the hub, or of the provisioning service
+	deviceID     string // or the registration id
+	key          string
+	milliseconds string // between readings; empty: one minute
+	mode         string // "sleep": wake, connect, flush, sleep; empty: stay connected
 )
 
 func main() {
@@ -48,11 +55,13 @@ func main() {
 		dog.feed()
 	}
 
+	sign := board.Signer(secret)
+	home := newHome(modem, sign)
 	var firmware *board.Firmware
 	var err error
 	firmware, err = board.New(board.Config{
-		Host: host, DeviceID: deviceID, Sign: board.Signer(secret),
-		Dial: modem.Dial, Now: modem.Now,
+		Host: host, DeviceID: deviceID, Sign: sign,
+		Dial: home.dial, Wrap: home.wrap, Now: modem.Now,
 		Seed:     uint64(modem.Now().UnixNano()), // the chip has no better noise; see the guide
 		Read:     readTemperature,
 		Interval: interval,
