@@ -124,9 +124,9 @@ func (c *Client) resolve() error {
 	}
 	if o.Policy == nil {
 		o.Policy, c.paced = defaultPolicy, true
-		return nil // a board does not link what validates
+		return nil
 	}
-	return retrypolicy.Validate(o.Policy)
+	return validate(o.Policy)
 }
 
 // encode makes the body of a register.

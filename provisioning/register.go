@@ -148,7 +148,7 @@ func (r *registration) try() (*Assignment, *transport.Error) {
 		if r.operation != "" && time.Since(r.since) > maxWork {
 			r.operation = ""
 			return nil, r.judge(&transport.Error{Kind: transport.Timeout, Op: transport.OpRegister,
-				Err: errors.New(service + ": no result after " + maxWork.String())})
+				Err: errors.New(service + ": no result after two hours")})
 		}
 		delay := max(r.c.opt.PollInterval, answer.after)
 		if err := r.wait(Event{Step: Assigning, Attempt: r.attempt, Delay: delay}); err != nil {

@@ -3,6 +3,8 @@ package arm
 import (
 	"context"
 	"fmt"
+	"net"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -213,5 +215,27 @@ func TestALineThatAcceptsNothing(t *testing.T) {
 				t.Errorf("sent %q, want %q", l.sent, want)
 			}
 		})
+	})
+}
+
+func TestModemConnectsToTheNamedHost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		dial := b.modem.dial
+		var hosts []string
+		b.modem.dial = func(ctx context.Context, network, host string) (net.Conn, error) {
+			hosts = append(hosts, host)
+			return dial(ctx, network, host)
+		}
+		for _, host := range []string{"dps.example.test", "hub.example.test"} {
+			c, err := b.board.DialTo(t.Context(), host)
+			if err != nil {
+				t.Fatal(err)
+			}
+			c.Close()
+		}
+		if got := strings.Join(hosts, " "); got != "dps.example.test hub.example.test" {
+			t.Error(got)
+		}
 	})
 }

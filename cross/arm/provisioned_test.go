@@ -88,7 +88,7 @@ func TestProvisionedFirmwareOnACortexM3(t *testing.T) {
 			t.Errorf("the board was not assigned to %s", host)
 		}
 	}
-	checkHeap(t, all)
+	checkHeap(t, all, provisionedHeapLimit)
 	t.Logf("%+v; at the hubs %d and %d, %d given up during the move; %d requests to the service", last, len(before),
 		len(after), missing, len(service.Requests()))
 }

@@ -12,7 +12,8 @@
 // With the tag provisioning the board asks the provisioning service for its hub:
 //
 //	tinygo build -target cortex-m-qemu -panic=trap -tags provisioning \
-//	    -ldflags "-X main.scope=SCOPE -X main.deviceID=ID -X main.key=BASE64" ./cross/arm/board/cortexm
+//	    -ldflags "-X main.host=SERVICE -X main.scope=SCOPE -X main.deviceID=ID -X main.key=BASE64" \
+//	    ./cross/arm/board/cortexm
 package main
 
 import (

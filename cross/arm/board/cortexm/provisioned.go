@@ -54,8 +54,8 @@ func (d dialer) Dial(ctx context.Context, cfg *transport.Config) (transport.Sess
 	return d(ctx, cfg)
 }
 
-// connect connects to the assigned hub. It registers first if there is none, or if that hub refuses the
-// device.
+// connect connects to the assigned hub. It registers first if there is none, or if that hub refuses
+// the device.
 func (h *home) connect(ctx context.Context, cfg *transport.Config) (transport.Session, error) {
 	h.progress = cfg.Progress
 	own := *cfg
@@ -82,8 +82,8 @@ func (h *home) connect(ctx context.Context, cfg *transport.Config) (transport.Se
 	}
 }
 
-// report shows what a registration waits for. Each step is progress, so that the device's time limit
-// for a connection begins anew.
+// report shows what a registration waits for. Each step is progress, so that the device's time
+// limit for a connection begins anew.
 func (h *home) report(e provisioning.Event) {
 	if e.Err != nil {
 		println("registration:", e.Err.Error())
