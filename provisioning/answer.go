@@ -6,6 +6,7 @@ import (
 
 	"github.com/hubline-iot/hubline/internal/ascii"
 	"github.com/hubline-iot/hubline/internal/jsonscan"
+	"github.com/hubline-iot/hubline/internal/operr"
 	"github.com/hubline-iot/hubline/internal/retryafter"
 	"github.com/hubline-iot/hubline/transport"
 )
@@ -113,12 +114,5 @@ func refused(kind transport.Kind, after time.Duration, e *transport.StatusError)
 // violation returns the error for an answer that is not one. Another one may be.
 func violation(text string) *transport.Error {
 	return &transport.Error{Kind: transport.Protocol, Op: transport.OpRegister,
-		Err: &violationError{service + ": " + text}}
+		Err: operr.Violation(service + ": " + text)}
 }
-
-type violationError struct{ text string }
-
-func (e *violationError) Error() string { return e.text }
-
-// Unwrap returns transport.ErrViolation.
-func (e *violationError) Unwrap() error { return transport.ErrViolation }

@@ -12,6 +12,7 @@ import (
 	"github.com/hubline-iot/hubline/internal/errchain"
 	"github.com/hubline-iot/hubline/internal/lifetime"
 	"github.com/hubline-iot/hubline/internal/mqttpacket"
+	"github.com/hubline-iot/hubline/internal/operr"
 	"github.com/hubline-iot/hubline/provisioning"
 	"github.com/hubline-iot/hubline/provisioning/internal/dpstopic"
 	"github.com/hubline-iot/hubline/transport"
@@ -280,14 +281,7 @@ func (s *session) next() (h mqttpacket.Header, body []byte, err error) {
 // another protocol, and a retry does not help.
 func (s *session) violation(text string) error {
 	if s.up {
-		return failed(transport.Protocol, &violationError{text})
+		return failed(transport.Protocol, operr.Violation(text))
 	}
 	return failed(transport.Protocol, errors.New(text+"; check host and port"))
 }
-
-type violationError struct{ text string }
-
-func (e *violationError) Error() string { return e.text }
-
-// Unwrap returns transport.ErrViolation.
-func (e *violationError) Unwrap() error { return transport.ErrViolation }

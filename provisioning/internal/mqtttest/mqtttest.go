@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -205,6 +206,7 @@ func packets(t *testing.T, e Engine) {
 			"$dps/registrations/GET/iotdps-get-operationstatus/?$rid=" + strconv.Itoa(e.First+1) +
 				"&operationId=4.d0.a%2Fb%20c"}, p.topics)
 		require.Equal(t, []string{`{"registrationId":"reg-0001"}`, ""}, p.bodies)
+		synctest.Wait() // the peer has read all
 		require.Equal(t, 2, p.pubacks, "answers are acknowledged")
 	})
 	require.Contains(t, p.passwords[0], "SharedAccessSignature sr=0ne00ABCDEF%2Fregistrations%2Freg-0001&sig=")
