@@ -11,11 +11,13 @@ import (
 	"time"
 
 	"github.com/hubline-iot/hubline/provisioning"
+	"github.com/hubline-iot/hubline/provisioning/dpsamqp"
 	"github.com/hubline-iot/hubline/provisioning/dpshttp"
 	"github.com/hubline-iot/hubline/provisioning/dpsmqtt"
 	"github.com/hubline-iot/hubline/provisioning/dpspaho"
 	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/testbroker/dpsdata"
+	"github.com/hubline-iot/hubline/transport/amqp/amqpws"
 	"github.com/hubline-iot/hubline/transport/mqtt/mqttws"
 	"github.com/hubline-iot/hubline/transport/netopt"
 )
@@ -38,6 +40,11 @@ var Registrars = []struct {
 	{"MQTT on paho, over WebSocket", testbroker.PortHTTPS, func(o *netopt.Options) provisioning.Carrier {
 		o.Tunnel = mqttws.New(nil)
 		return dpspaho.New(o)
+	}},
+	{"AMQP", testbroker.PortAMQPS, func(o *netopt.Options) provisioning.Carrier { return dpsamqp.New(o) }},
+	{"AMQP over WebSocket", testbroker.PortHTTPS, func(o *netopt.Options) provisioning.Carrier {
+		o.Tunnel = amqpws.New(nil)
+		return dpsamqp.New(o)
 	}},
 }
 

@@ -29,7 +29,8 @@ func (id *Identity) useTPM() {
 // checkTPMCarrier returns an error for a carrier that cannot attest the TPM.
 func (id *Identity) checkTPMCarrier(carrier Carrier) error {
 	if _, ok := carrier.(TPMCarrier); id.TPM != nil && !ok {
-		return invalid("TPM is set, and the carrier has no attestation for it: the service has none over MQTT; use dpshttp")
+		return invalid("TPM is set, and the carrier has no attestation for it: the service has none over MQTT; use dpshttp " +
+			"or dpsamqp")
 	}
 	return nil
 }

@@ -62,6 +62,11 @@ func EndedByLibrary(what, why string) *Violation {
 	return &Violation{fault: faultLibrary, path: what, problem: scrub.Peer(why)}
 }
 
+// BrokenHandshake returns the violation for a peer that breaks a SASL dialogue.
+func BrokenHandshake(problem string) *Violation {
+	return &Violation{path: "SASL:", problem: problem, BeforeOpen: true}
+}
+
 // within prepends outer to the path of v.
 func (v *Violation) within(outer string) *Violation {
 	v.path = outer + "." + v.path

@@ -20,12 +20,15 @@
 // netopt.Options.Certificate authenticates the device, with SASL EXTERNAL; a service that offers no
 // EXTERNAL is dialed again without SASL. The whole chain of the certificate is sent, as an
 // enrollment group requires. A certificate without its key is refused before anything is sent.
+//
+// An Identity with a TPM logs in with the SASL mechanism TPM.
 package dpsamqp
 
 import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"net"
 
 	"github.com/Azure/go-amqp"
 
@@ -105,6 +108,12 @@ func (c *Carrier) connect(ctx context.Context, l *provisioning.Login, cert *tls.
 	if err != nil {
 		return nil, err
 	}
+	return c.attach(ctx, l, outer, socket, sasl)
+}
+
+// attach opens AMQP on a connection, and attaches the links.
+func (c *Carrier) attach(ctx context.Context, l *provisioning.Login, outer, socket net.Conn,
+	sasl amqp.SASLType) (*session, error) {
 	conn, err := amqpconn.Connect(ctx, outer, socket, &amqp.ConnOptions{HostName: l.Endpoint, SASLType: sasl})
 	if err != nil {
 		return nil, err
