@@ -36,8 +36,9 @@ func Request(registrationID string, key crypto.Signer) ([]byte, error) {
 }
 
 // Certificate returns a function for netopt.Options.Certificate, with an issued chain (leaf first,
-// in DER) and the key that signed the request. The function fails with Kind Invalid if the chain is
-// empty or damaged, or if its leaf belongs to another key.
+// in DER) and the key that signed the request. The function fails with Kind Unauthorized if the
+// chain is empty or damaged, or if its leaf belongs to another key, so that package dpstransport
+// registers again. A nil key is Invalid.
 func Certificate(chain [][]byte, key crypto.Signer) func(context.Context) (*tls.Certificate, error) {
 	cert, err := certificate(chain, key)
 	return func(context.Context) (*tls.Certificate, error) { return cert, err }
@@ -48,13 +49,13 @@ func certificate(chain [][]byte, key crypto.Signer) (*tls.Certificate, error) {
 	case key == nil:
 		return nil, invalid("the key is nil; give the device's private key", nil)
 	case len(chain) == 0:
-		return nil, invalid("the issued chain is empty; register with a signing request", nil)
+		return nil, useless("the issued chain is empty; register with a signing request", nil)
 	}
 	cert := &tls.Certificate{Certificate: chain, PrivateKey: key}
 	for i, der := range chain {
 		parsed, err := x509.ParseCertificate(der)
 		if err != nil {
-			return nil, invalid("the issued chain is damaged: "+err.Error(), err)
+			return nil, useless("the issued chain is damaged: "+err.Error(), err)
 		}
 		if i == 0 {
 			cert.Leaf = parsed
@@ -62,7 +63,7 @@ func certificate(chain [][]byte, key crypto.Signer) (*tls.Certificate, error) {
 	}
 	public, ok := cert.Leaf.PublicKey.(interface{ Equal(crypto.PublicKey) bool })
 	if !ok || !public.Equal(key.Public()) {
-		return nil, invalid("the issued certificate belongs to another key; register again with a signing request", nil)
+		return nil, useless("the issued certificate belongs to another key; register again with a signing request", nil)
 	}
 	return cert, nil
 }
@@ -136,6 +137,12 @@ func violation(text string) *transport.Error {
 
 func invalid(text string, cause error) *transport.Error {
 	return &transport.Error{Kind: transport.Invalid, Op: transport.OpRegister, Err: &explained{text, cause}}
+}
+
+// useless returns the error for a chain that does not prove the identity.
+func useless(text string, cause error) *transport.Error {
+	return &transport.Error{Kind: transport.Unauthorized, Scope: transport.Connection, Op: transport.OpRegister,
+		Err: &explained{text, cause}}
 }
 
 type explained struct {

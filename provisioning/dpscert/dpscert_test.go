@@ -60,14 +60,14 @@ func TestARegistrationWithASigningRequest(t *testing.T) {
 	require.Equal(t, a.Chain, cert.Certificate)
 
 	_, err = dpscert.Certificate(a.Chain, newKey(t))(t.Context())
-	require.ErrorIs(t, err, transport.Invalid)
+	require.ErrorIs(t, err, transport.Unauthorized)
 	require.ErrorContains(t, err, "another key")
 }
 
 func TestWrongChainsAndKeys(t *testing.T) {
 	for name, chain := range map[string][][]byte{"empty": nil, "damaged": {{1, 2, 3}}} {
 		_, err := dpscert.Certificate(chain, newKey(t))(t.Context())
-		require.ErrorIs(t, err, transport.Invalid)
+		require.ErrorIs(t, err, transport.Unauthorized)
 		require.ErrorContains(t, err, name)
 	}
 	_, err := dpscert.Certificate([][]byte{{1}}, nil)(t.Context())
@@ -107,7 +107,7 @@ func FuzzCertificate(f *testing.F) {
 	f.Fuzz(func(t *testing.T, leaf, issuer []byte) {
 		cert, err := dpscert.Certificate([][]byte{leaf, issuer}, key)(t.Context())
 		if err != nil {
-			require.ErrorIs(t, err, transport.Invalid)
+			require.ErrorIs(t, err, transport.Unauthorized)
 			require.Nil(t, cert)
 			return
 		}
