@@ -88,10 +88,10 @@ func TestATwinThatBeganAnewIsDeliveredAsAWhole(t *testing.T) {
 						func(e *dpsdata.Enrollment) { e.Desired = `{"n":"second"}` }))
 					row.change(t, d, hubs)
 					time.Sleep(2 * time.Minute)
+					require.NoError(t, c.Close())
 					mu.Lock()
 					defer mu.Unlock()
 					require.Equal(t, row.want, told)
-					require.NoError(t, c.Close())
 				})
 			})
 		}
