@@ -66,12 +66,24 @@ const (
 	report // count patches of the reported properties, sequentially
 	read   // count reads of the twin, concurrently
 
+	// With a provisioning service:
+
+	injectService     // a fault of the service
+	move              // to hub count; the old one keeps (size 0), removes or disables the device
+	remove            // the device from its hub
+	rename            // the device, for the next registration
+	renewKey          // replace the first key of the enrollment and of the device
+	disable           // the device at its hub, for timeout
+	disableEnrollment // for timeout
+	unenroll          // delete the enrollment, and enroll again after timeout
+
 	actions
 )
 
 func (a action) String() string {
 	return [actions]string{"enqueue", "send", "inject", "drop", "reconnect", "new policy", "message", "detach", "end",
-		"hang up", "desire", "call", "report", "read"}[a]
+		"hang up", "desire", "call", "report", "read",
+		"inject at the service", "move", "remove", "rename", "renew key", "disable", "disable enrollment", "unenroll"}[a]
 }
 
 func (s step) String() string {
@@ -85,7 +97,11 @@ func (s step) String() string {
 		text += fmt.Sprintf(" %d", s.count)
 	case call, report, read:
 		text += fmt.Sprintf(" %d, time-out %v, connecting %v", s.count, s.timeout, s.connect)
-	case inject:
+	case move:
+		text += fmt.Sprintf(" to %s, %d", hubName(s.count), s.size)
+	case disable, disableEnrollment, unenroll:
+		text += fmt.Sprintf(" for %v", s.timeout)
+	case inject, injectService:
 		text += fmt.Sprintf(" %+v", s.fault)
 	case detach, end, hangUp:
 		text += fmt.Sprintf(" %v %s", s.fault.Link, s.fault.Condition)
