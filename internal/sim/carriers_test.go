@@ -1,11 +1,16 @@
 package sim_test
 
 import (
+	"slices"
+
 	"github.com/hubline-iot/hubline/provisioning"
+	"github.com/hubline-iot/hubline/provisioning/dpsamqp"
 	"github.com/hubline-iot/hubline/provisioning/dpshttp"
 	"github.com/hubline-iot/hubline/provisioning/dpsmqtt"
+	"github.com/hubline-iot/hubline/provisioning/dpspaho"
 	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
+	"github.com/hubline-iot/hubline/transport/amqp/amqpws"
 	"github.com/hubline-iot/hubline/transport/mqtt/mqttws"
 	"github.com/hubline-iot/hubline/transport/netopt"
 )
@@ -18,18 +23,28 @@ type carrier struct {
 	make          func(o *netopt.Options) provisioning.Carrier
 }
 
-var carriers = []carrier{
-	{"https", hubdata.HTTP, testbroker.PortHTTP, testbroker.PortHTTPS, func(o *netopt.Options) provisioning.Carrier {
-		return dpshttp.New(o)
-	}},
-	{"mqtt", hubdata.MQTT, testbroker.PortMQTT, testbroker.PortMQTTS, func(o *netopt.Options) provisioning.Carrier {
-		return dpsmqtt.New(o)
-	}},
-	{"mqtt-ws", hubdata.MQTT, testbroker.PortHTTP, testbroker.PortHTTPS, func(o *netopt.Options) provisioning.Carrier {
-		own := *o
-		own.Tunnel = mqttws.New(nil)
-		return dpsmqtt.New(&own)
-	}},
+var carriers = slices.Concat(
+	[]carrier{{"https", hubdata.HTTP, testbroker.PortHTTP, testbroker.PortHTTPS,
+		func(o *netopt.Options) provisioning.Carrier { return dpshttp.New(o) }}},
+	withTunnel("mqtt", hubdata.MQTT, testbroker.PortMQTT, testbroker.PortMQTTS, mqttws.New(nil),
+		func(o *netopt.Options) provisioning.Carrier { return dpsmqtt.New(o) }),
+	withTunnel("paho", hubdata.MQTT, testbroker.PortMQTT, testbroker.PortMQTTS, mqttws.New(nil),
+		func(o *netopt.Options) provisioning.Carrier { return dpspaho.New(o) }),
+	withTunnel("amqp", hubdata.AMQP, testbroker.PortAMQP, testbroker.PortAMQPS, amqpws.New(nil),
+		func(o *netopt.Options) provisioning.Carrier { return dpsamqp.New(o) }),
+)
+
+// withTunnel returns a carrier on sockets, and the same over WebSocket.
+func withTunnel(name string, protocol hubdata.Protocol, plain, secure testbroker.Port, tunnel netopt.Tunnel,
+	on func(o *netopt.Options) provisioning.Carrier) []carrier {
+	return []carrier{
+		{name, protocol, plain, secure, on},
+		{name + "-ws", protocol, testbroker.PortHTTP, testbroker.PortHTTPS, func(o *netopt.Options) provisioning.Carrier {
+			own := *o
+			own.Tunnel = tunnel
+			return on(&own)
+		}},
+	}
 }
 
 // options returns the network settings for the service, without sockets.
