@@ -1,0 +1,54 @@
+// Package dpsrenew renews the certificate with which a device proves its identity to its hub.
+//
+//	renewer, err := dpsrenew.New(key, &dpsrenew.Options{
+//		Registrar: registrar,
+//		Store:     dpsrenew.File("/var/lib/thermometer/certificate"),
+//	})
+//	network.Certificate = renewer.Certificate
+//	t := renewer.Around(mqtt.New(&mqtt.Options{Network: network}))
+//	client, err := device.New(creds, t, nil)
+//
+// It is a package of its own, around any transport: boards and programs that do not renew link none
+// of it, and the same rules hold for both MQTT engines, AMQP and HTTPS. The transport carries the
+// requests to the hub; package provisioning those to the provisioning service.
+//
+// # When
+//
+// A certificate is renewed when two thirds of its life have passed, minus up to 5 % of the life at
+// random, so that a fleet does not renew as one. A device that was switched off at that time renews
+// it soon after its next connect, after a random wait of up to an hour. As long as the clock is not
+// set, nothing is renewed: it shows a time before the release of this module, before
+// Credentials.Earliest, or before the certificate begins.
+//
+// The device uses its certificate until it ends. Renewal runs while the device is connected. If the
+// certificate ended while it was not, the next Dial asks the provisioning service first.
+//
+// # How
+//
+// Over MQTT the hub is asked, unless Options.ServiceOnly is set: some hubs issue certificates. If
+// it cannot do that, or after three failed requests, the provisioning service is asked, by another
+// registration with a signing request, over any carrier. The service, too, is asked over other
+// protocols. The service may assign another hub in its answer: package dpstransport follows.
+//
+// A failed request goes the way of all failures: its Kind says whether it is repeated, and
+// Options.Policy when, not before the service's retry-after. A failure that is not worth a retry
+// ends the renewal for a day (Options.TryAgainAfter).
+//
+// A new chain is checked (dpscert.Check), stored, and then replaces the old one.
+//
+// # Connections
+//
+// The next connection uses the newest certificate. A running connection is replaced as package
+// device replaces one whose token expires (device.Options.RenewAt): when nothing is in flight, and
+// with Reason TokenRenewal. No message is lost or repeated. If that does not come to pass, the
+// connection ends a minute before its certificate does, and is retried like a lost one.
+//
+// If the hub refuses the newest certificate and the previous one has not ended, that is used again,
+// and another one is requested an hour later. If the hub refuses that too, the provisioning service
+// is asked, once. Then the refusal is passed on.
+//
+// # Keys
+//
+// Keys stay where they are: any crypto.Signer will do. Options.NewKey makes a new one for each
+// renewal. The Store contains only its name, from which Options.OpenKey opens it after a restart.
+package dpsrenew

@@ -1,0 +1,58 @@
+package dpsrenew
+
+import (
+	"context"
+	"errors"
+
+	"github.com/hubline-iot/hubline/errfilter"
+	"github.com/hubline-iot/hubline/provisioning"
+	"github.com/hubline-iot/hubline/provisioning/dpscert"
+	"github.com/hubline-iot/hubline/transport"
+)
+
+// registration is a request to the provisioning service.
+type registration struct {
+	request  *request
+	attempts *provisioning.Attempts
+}
+
+// fromService makes one attempt to get a certificate by a registration. The error of one that may
+// go on has a retryable Kind, and the delay that the policy of the registrar asks for.
+func (r *Renewer) fromService(ctx context.Context) (*provisioning.Assignment, error) {
+	if !r.clockSet(r.now()) {
+		return nil, errClock
+	}
+	if r.service == nil {
+		q, err := r.newRequest(ctx, r.opt.Registrar.Login().DeviceID)
+		if err != nil {
+			return nil, err
+		}
+		c, err := r.opt.Registrar.WithCSR(q.csr)
+		if err != nil {
+			return nil, err
+		}
+		r.service = &registration{q, c.Attempts()}
+	}
+	a, retry, err := r.service.attempts.Next(ctx)
+	if err != nil && retry >= 0 {
+		failure := *failureOf(ctx, err)
+		failure.RetryAfter = max(failure.RetryAfter, retry)
+		if !errfilter.Of(&failure).Retry {
+			failure.Kind = transport.Unavailable
+		}
+		return nil, &failure
+	}
+	q := r.service.request
+	r.service = nil
+	if err != nil {
+		return nil, err
+	}
+	cert, err := dpscert.Check(a.Chain, q.key, q.name, r.now())
+	if err != nil {
+		return nil, err
+	}
+	return a, r.adopt(ctx, hold(cert, q.keyName))
+}
+
+var errClock = &transport.Error{Kind: transport.ClockUnset, Op: transport.OpRegister,
+	Err: errors.New("set the clock before requesting a certificate: it has a beginning and an end")}

@@ -1,0 +1,246 @@
+package dpsrenew
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"time"
+
+	"github.com/hubline-iot/hubline/provisioning/internal/progress"
+	"github.com/hubline-iot/hubline/transport"
+)
+
+// Around returns a transport that connects through inner, whose network options have r.Certificate,
+// and renews the certificate while it is connected. It serves one client.
+func (r *Renewer) Around(inner transport.Transport) *Transport {
+	return &Transport{r: r, inner: inner}
+}
+
+// Transport renews the certificate of a device while it is connected. Make it with Renewer.Around.
+type Transport struct {
+	r     *Renewer
+	inner transport.Transport
+	busy  atomic.Bool // Dial or a session runs
+
+	// Owned by the goroutine of Dial.
+	wentBack bool // the previous certificate was tried, since the hub accepted one
+	askedFor bool // so was one of the service
+}
+
+var _ transport.Transport = (*Transport)(nil)
+
+// Dial connects with the certificate in use. If there is none, or it has ended, it asks the
+// provisioning service for one first.
+func (t *Transport) Dial(ctx context.Context, cfg *transport.Config) (transport.Session, error) {
+	if !t.busy.CompareAndSwap(false, true) {
+		return nil, invalid("this Transport serves a client already; make one for each client with Renewer.Around")
+	}
+	s, err := t.dial(ctx, cfg)
+	if err != nil {
+		t.busy.Store(false)
+		return nil, err
+	}
+	return s, nil
+}
+
+func (t *Transport) dial(ctx context.Context, cfg *transport.Config) (transport.Session, error) {
+	r := t.r
+	r.clock.Store(cfg.Creds)
+	if err := r.prepare(ctx); err != nil {
+		return nil, err
+	}
+	h := r.held()
+	if !h.validAt(r.now()) && r.opt.Registrar != nil {
+		if err := t.register(ctx, cfg.Progress); err != nil {
+			return nil, err
+		}
+		h = r.held()
+	}
+	if h == nil {
+		return nil, dialError(errNone)
+	}
+	s := &session{t: t, held: h, sink: cfg.Sink, deviceID: cfg.Creds.DeviceID, turn: make(chan struct{}, 1),
+		answers: make(chan answer, maxAnswers), replies: make(chan reply, 2)}
+	own := *cfg
+	own.Sink, own.Certificates = &sink{cfg.Sink, s}, !r.opt.ServiceOnly
+	var err error
+	if s.Session, err = t.inner.Dial(ctx, &own); err != nil {
+		return nil, t.refused(ctx, cfg.Progress, err)
+	}
+	t.wentBack, t.askedFor = false, false
+	if p, ok := s.Session.(transport.Progressor); ok {
+		return &progressor{s, p}, nil
+	}
+	return s, nil
+}
+
+// TwinNumber implements transport.Twinned, for a Transport around that of package dpstransport.
+func (s *session) TwinNumber() uint32 {
+	if t, ok := s.Session.(transport.Twinned); ok {
+		return t.TwinNumber()
+	}
+	return 0
+}
+
+// register gets a certificate from the provisioning service.
+func (t *Transport) register(ctx context.Context, report func()) error {
+	stop := progress.Report(report)
+	defer stop()
+	t.r.publish(Event{Step: Requesting})
+	a, err := t.r.fromService(ctx)
+	if err != nil {
+		failure := failureOf(ctx, err)
+		t.r.note(failure)
+		t.r.publish(Event{Step: Retrying, Delay: failure.RetryAfter, Err: failure})
+		return dialError(failure)
+	}
+	t.r.note(nil)
+	t.r.publish(Event{Step: Renewed, Assignment: a})
+	return nil
+}
+
+// dialError returns e as the error of a Dial.
+func dialError(e *transport.Error) error {
+	own := *e
+	own.Scope, own.Op = transport.Connection, transport.OpDial
+	own.Err = &noCertificateError{e}
+	return &own
+}
+
+type noCertificateError struct{ err error }
+
+func (e *noCertificateError) Error() string {
+	return "the device has no valid certificate: " + e.err.Error()
+}
+
+func (e *noCertificateError) Unwrap() error { return e.err }
+
+// refused handles a failed connection. If the hub refused the certificate, the next Dial uses
+// another one if there is one, and the result is retryable.
+func (t *Transport) refused(ctx context.Context, report func(), err error) error {
+	e, r := transport.Find(err), t.r
+	if ctx.Err() != nil || e == nil || e.Kind != transport.Unauthorized || !r.clockSet(r.now()) {
+		return err
+	}
+	switch {
+	case !t.wentBack && r.goBack(ctx):
+		t.wentBack = true
+		r.pauseUntil(time.Now().Add(afterRefusal))
+		r.publish(Event{Step: PreviousUsed, Err: e})
+	case !t.askedFor && r.opt.Registrar != nil:
+		t.askedFor = true
+		if failed := t.register(ctx, report); failed != nil {
+			return failed
+		}
+	default:
+		t.wentBack, t.askedFor = false, false
+		return err
+	}
+	return &transport.Error{Kind: transport.Unavailable, Scope: transport.Connection, Op: e.Op, Proto: e.Proto,
+		RetryAfter: max(e.RetryAfter, 0), Err: &otherCertificateError{e}}
+}
+
+// otherCertificateError is a refusal after which the device uses another certificate.
+type otherCertificateError struct{ refusal *transport.Error }
+
+func (e *otherCertificateError) Error() string {
+	return "the hub refused the certificate: " + e.refusal.Error() + "; the next attempt uses another one"
+}
+
+// Unwrap returns the refusal.
+func (e *otherCertificateError) Unwrap() error { return e.refusal }
+
+// session is a session that renews its certificate.
+//
+// The client's goroutine and that of the renewal take turns in calling Send and Do. Run joins the
+// renewal.
+type session struct {
+	transport.Session
+	t        *Transport
+	held     *held // what it was dialed with
+	sink     transport.Sink
+	deviceID string
+	turn     chan struct{} // capacity 1; holds a value while Send or Do runs
+	answers  chan answer
+	replies  chan reply
+	latest   time.Time // the latest progress; owned by the caller of Progress
+
+	subscribed bool // to answers; owned by the renewal
+}
+
+// Info returns the description of the session below, which expires when the certificate does.
+func (s *session) Info() transport.Info {
+	info := s.Session.Info()
+	if end := s.held.cert.Leaf.NotAfter; info.Expires.IsZero() || end.Before(info.Expires) {
+		info.Expires = end
+	}
+	return info
+}
+
+// Send hands messages over.
+func (s *session) Send(batch []transport.Item) {
+	s.turn <- struct{}{}
+	s.Session.Send(batch)
+	<-s.turn
+}
+
+// Do starts a request. It answers OpRenew by itself: with a newer certificate the session must be
+// replaced, and without one that would be of no use.
+func (s *session) Do(q *transport.Request) {
+	if q.Op == transport.OpRenew {
+		answer := transport.Reply{Expires: s.held.cert.Leaf.NotAfter}
+		if s.t.r.held() != s.held {
+			answer = transport.Reply{Err: &transport.Error{Kind: transport.Unsupported, Op: transport.OpRenew,
+				Err: errNewer}}
+		}
+		s.sink.Reply(q.ID, answer)
+		return
+	}
+	s.do(q)
+}
+
+var errNewer = errors.New("a newer certificate needs a new connection")
+
+func (s *session) do(q *transport.Request) {
+	s.turn <- struct{}{}
+	s.Session.Do(q)
+	<-s.turn
+}
+
+// Run serves the session and renews the certificate.
+func (s *session) Run(ctx context.Context) error {
+	inner, stop := context.WithCancelCause(ctx)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		s.renewals(inner, stop)
+	}()
+	err := s.Session.Run(inner)
+	cause := context.Cause(inner)
+	stop(nil)
+	<-ended
+	s.t.busy.Store(false)
+	if ctx.Err() == nil && errors.Is(cause, errReplaced) {
+		return &transport.Error{Kind: transport.Network, Scope: transport.Connection, Op: transport.OpRun, Err: cause}
+	}
+	return err
+}
+
+// progressor is a session that reports progress.
+type progressor struct {
+	*session
+	inner transport.Progressor
+}
+
+// Progress returns the progress of the session below; while the renewal writes, the latest known
+// one.
+func (p *progressor) Progress() time.Time {
+	select {
+	case p.turn <- struct{}{}:
+		p.latest = p.inner.Progress()
+		<-p.turn
+		return p.latest
+	default:
+		return p.latest
+	}
+}
