@@ -163,6 +163,37 @@ func TestTheKeysOfATPMOnTheWire(t *testing.T) {
 	})
 }
 
+// A register that is repeated on an open connection may be challenged again.
+func TestALaterChallengeIsMet(t *testing.T) {
+	withTPM(t, func(t *testing.T, d *testbroker.DPS, _ *testbroker.Hub, id *provisioning.Identity, tpm *softtpm.TPM,
+		o *netopt.Options) {
+		d.Inject(fault.Fault{Kind: fault.RefuseProvisioning, Status: 503, After: 1})
+		d.Inject(fault.Fault{Kind: fault.RepeatChallenge})
+		c, err := provisioning.New(id, dpshttp.New(o), nil)
+		require.NoError(t, err)
+		_, err = c.Register(t.Context())
+		require.NoError(t, err)
+		require.Equal(t, 3, tpm.Activations(), "two challenges, and the key for the hub")
+	})
+}
+
+// A register of another attempt has the same body.
+func TestARegisterOfATPMLeavesItsBodyAlone(t *testing.T) {
+	tpm, err := softtpm.New()
+	require.NoError(t, err)
+	served(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(503) }, func(t *testing.T, o *netopt.Options) {
+		l := &provisioning.Login{Endpoint: "dps.example.test", IDScope: "0ne00ABCDEF", RegistrationID: "reg-1",
+			Timeout: time.Minute, Now: time.Now}
+		s, err := dpshttp.New(o).OpenTPM(t.Context(), l, &provisioning.TPMLogin{EndorsementKey: tpm.EndorsementKey()})
+		require.NoError(t, err)
+		defer s.Close()
+		body := append(make([]byte, 0, 4096), `{"registrationId":"reg-1"}`...)
+		_, err = s.Exchange(t.Context(), &provisioning.Request{Body: body})
+		require.NoError(t, err)
+		require.Equal(t, `{"registrationId":"reg-1"}`, string(body))
+	})
+}
+
 // slowTPM never ends an activation by itself.
 type slowTPM struct{ *softtpm.TPM }
 

@@ -107,7 +107,7 @@ func parse(area []byte) (*PublicKey, error) {
 	scheme, bits, e := r.number(2), r.number(2), r.number(4)
 	modulus := r.sized()
 	if r.short || len(r.rest) > 0 || scheme != algNull || bits != rsaBits || len(modulus) != rsaBits/8 ||
-		modulus[0]&0x80 == 0 || e != 0 && e != exponent {
+		modulus[0]&0x80 == 0 || modulus[len(modulus)-1]&1 == 0 || e != 0 && e != exponent {
 		return nil, errors.New("not an RSA key of 2048 bits")
 	}
 	k.key = rsa.PublicKey{N: new(big.Int).SetBytes(modulus), E: exponent}
