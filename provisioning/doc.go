@@ -18,6 +18,8 @@
 //     the device has the result. GroupKey derives it on the device.
 //   - A certificate, in the options of the carrier, with all intermediate certificates: an
 //     enrollment group needs them. Sign is nil then.
+//   - The endorsement key of a TPM: Identity.TPM takes the three steps that the module
+//     provisioning/dpstpm, or another one, makes in the TPM. Over HTTPS and AMQP only.
 //
 // An enrollment has two keys. A device that has both (SecondSign) tries the second one when the
 // service refuses the first.
@@ -34,7 +36,8 @@
 //   - Invalid for an Identity or options that cannot work, before anything is sent, and for a
 //     request that the service calls wrong;
 //   - TooLarge for a payload that is too large, before anything is sent;
-//   - Unauthorized when the service refuses every key or the certificate;
+//   - Unauthorized when the service refuses every key, the certificate or the TPM, or when the TPM
+//     does not decrypt the service's key;
 //   - NotFound when the enrollment or the ID scope does not exist;
 //   - Forbidden for a disabled enrollment;
 //   - RetryExpired when the policy ends the retries;

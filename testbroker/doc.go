@@ -105,7 +105,8 @@
 // # Provisioning
 //
 // [NewDPS] makes a device provisioning service that assigns devices to linked hubs of this package.
-// Devices register over MQTT, AMQP and HTTPS, with tokens or certificates, on the ports of the hub.
+// Devices register over MQTT, AMQP and HTTPS, with tokens or certificates, on the ports of the hub,
+// and with a TPM over AMQP and HTTPS.
 //
 //	dps, err := testbroker.NewDPS(nil)
 //	err = dps.Link(hubA, hubB)
