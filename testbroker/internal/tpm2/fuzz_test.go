@@ -9,8 +9,8 @@ import (
 	"github.com/hubline-iot/hubline/testbroker/internal/tpm2"
 )
 
-// FuzzPublicKeys parses the public areas that a device sends. The service can encrypt for a key that
-// it accepts.
+// FuzzPublicKeys parses the public areas that a device sends. The service can encrypt for a key
+// that it accepts.
 func FuzzPublicKeys(f *testing.F) {
 	tpm, err := softtpm.New()
 	require.NoError(f, err)
