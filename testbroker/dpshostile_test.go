@@ -1,6 +1,12 @@
 package testbroker_test
 
 import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -115,6 +121,42 @@ func TestEarlierOperationsAreKnown(t *testing.T) {
 		require.Equal(t, 404, p.poll("reg-1", ids[0]).status)
 		for _, id := range ids[1:] {
 			require.Equal(t, 200, p.poll("reg-1", id).status)
+		}
+	})
+}
+
+// A device may have the name of a group, its own or another one.
+func TestADeviceWithTheNameOfAGroup(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, _ := newDPS(t, &testbroker.DPSOptions{Polls: -1}, "hub-a.example.test")
+		enroll(t, d, dpsdata.Enrollment{ID: "grp-a", Group: true})
+		b := enroll(t, d, dpsdata.Enrollment{ID: "grp-b", Group: true})
+		p := overDPS(t, d)
+		for _, id := range []string{"grp-a", "grp-b"} {
+			p.token = dpsToken(d, id, dpsdata.DeriveKey(b.PrimaryKey, id))
+			a := p.register(id, "")
+			require.Equal(t, 200, a.status, a.body)
+			require.Equal(t, "grp-b", a.State.SymmetricKey.EnrollmentGroupID)
+		}
+	})
+}
+
+func TestASigningRequestNeedsANewVersion(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, _ := newDPS(t, &testbroker.DPSOptions{Polls: -1}, "hub-a.example.test")
+		e := enroll(t, d, dpsdata.Enrollment{ID: "reg-1", Issue: testbroker.NewCertAuthority("root").Issuer(0)})
+		key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+		require.NoError(t, err)
+		der, err := x509.CreateCertificateRequest(rand.Reader,
+			&x509.CertificateRequest{Subject: pkix.Name{CommonName: "reg-1"}}, key)
+		require.NoError(t, err)
+		body := `{"csr":"` + base64.StdEncoding.EncodeToString(der) + `"}`
+		p := overDPS(t, d)
+		p.token = dpsToken(d, "reg-1", e.PrimaryKey)
+		for version, status := range map[string]int{"2019-03-31": 400, "2025-07-01-preview": 200, "2026-11-02-preview": 200} {
+			a := p.provision("PUT", "/"+testScope+"/registrations/reg-1/register?api-version="+version, body)
+			require.Equal(t, status, a.status, a.body)
+			require.Equal(t, status == 200, len(a.State.IssuedCertificateChain) > 0)
 		}
 	})
 }

@@ -218,10 +218,12 @@ func TestWhenTheServiceIsAsked(t *testing.T) {
 		"timeout":      {refuse(transport.Timeout), 50},
 		"untrusted":    {refuse(transport.Untrusted), 50},
 		"no such name": {lookUp, 5},
-		"throttled":    {refuse(transport.Throttled), 0},
-		"unavailable":  {refuse(transport.Unavailable), 0},
-		"quota":        {refuse(transport.Quota), 0},
-		"clock":        {refuse(transport.ClockUnset), 0},
+		"no name server": {&transport.Error{Kind: transport.Network, Scope: transport.Connection,
+			Err: &net.DNSError{IsTimeout: true}}, 50},
+		"throttled":   {refuse(transport.Throttled), 0},
+		"unavailable": {refuse(transport.Unavailable), 0},
+		"quota":       {refuse(transport.Quota), 0},
+		"clock":       {refuse(transport.ClockUnset), 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T) {

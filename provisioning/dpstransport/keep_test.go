@@ -260,6 +260,31 @@ func TestTheNextAssignmentIsKeptToo(t *testing.T) {
 	})
 }
 
+// A connection that lasts ends the row of refused assignments.
+func TestAStableConnectionEndsTheRowOfRefusals(t *testing.T) {
+	for lasts, final := range map[time.Duration]bool{59 * time.Second: true, time.Minute: false} {
+		inBubble(t, func(t *testing.T) {
+			s, h := &service{}, &hubs{block: true}
+			tr := setup(t, s, h, 1, nil)
+			connected := func() {
+				session, err := tr.Dial(t.Context(), &transport.Config{Creds: tr.Credentials()})
+				require.NoError(t, err)
+				ctx, cancel := context.WithTimeout(t.Context(), lasts)
+				defer cancel()
+				_ = session.Run(ctx)
+			}
+			connected()
+			for range 2 {
+				h.errs = []error{refuse(transport.NotFound)}
+				require.True(t, errfilter.Retryable(dial(t, tr)))
+			}
+			connected()
+			h.errs = []error{refuse(transport.NotFound)}
+			require.Equal(t, final, !errfilter.Retryable(dial(t, tr)))
+		})
+	}
+}
+
 // A stored assignment may name a key that the device has no more.
 func TestAStoredSecondKeyThatIsGone(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
