@@ -157,6 +157,7 @@ func TestTheLongestDelayStaysLong(t *testing.T) {
 		require.NoError(t, err)
 		_, err = c.Register(ctx)
 		require.ErrorIs(t, err, context.DeadlineExceeded)
+		requireRequests(t, s, "register")
 	})
 }
 

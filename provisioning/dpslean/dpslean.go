@@ -108,8 +108,8 @@ func (c *Carrier) connect(l *provisioning.Login) *mqttpacket.Greeting {
 		Password: l.Token.Text.Reveal(), CleanSession: true, KeepAlive: keepAlive(l.Timeout)}
 }
 
-// keepAlive returns the keep-alive in seconds. The service may take the whole timeout for an answer,
-// and the session is silent meanwhile.
+// keepAlive returns the keep-alive in seconds. The service may take the whole timeout for an
+// answer, and the session is silent meanwhile.
 func keepAlive(timeout time.Duration) uint16 {
 	return uint16(max(minKeepAlive, min(timeout/time.Second, maxKeepAlive)))
 }

@@ -27,8 +27,8 @@
 //
 // An attempt to register is part of an attempt to connect, and restarts its time-out as long as the
 // service works on it. After a failure the client waits as after any failed attempt, at least as
-// long as the policy of the registrar says. So OutageLimit, Reconnect and a DialLimiter of the client
-// apply.
+// long as the policy of the registrar says. So OutageLimit, Reconnect and a DialLimiter of the
+// client apply.
 package dpstransport
 
 import (

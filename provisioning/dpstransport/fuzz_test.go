@@ -12,8 +12,9 @@ import (
 
 // FuzzFile loads any file. What was loaded is the same when it is saved and loaded again.
 func FuzzFile(f *testing.F) {
-	for _, s := range []string{"", "null", "{}", `{"Registration":"0ne/registrations/r","Assignment":{"Hub":"h.example.test",` +
-		`"DeviceID":"d","Payload":"e30=","Chain":["AQ==",null,""],"SecondKey":true}}`, `{"Registration":"0ne/regis`,
+	for _, s := range []string{"", "null", "{}",
+		`{"Registration":"0ne/registrations/r","Assignment":{"Hub":"h.example.test",` +
+			`"DeviceID":"d","Payload":"e30=","Chain":["AQ==",null,""],"SecondKey":true}}`, `{"Registration":"0ne/regis`,
 		`{"assignment":{"hub":"h"},"Version":7}`, `{"Registration":"a"}{"Registration":"b"}`, "\x00\x00\x00\x00"} {
 		f.Add([]byte(s))
 	}

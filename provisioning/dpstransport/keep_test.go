@@ -191,7 +191,8 @@ func TestFailuresToFindTheNameAreCountedInARow(t *testing.T) {
 		s, h := &service{}, &hubs{}
 		tr := setup(t, s, h, 1, nil)
 		require.NoError(t, dial(t, tr))
-		unknown := &transport.Error{Kind: transport.Network, Scope: transport.Connection, Err: &net.DNSError{IsNotFound: true}}
+		unknown := &transport.Error{Kind: transport.Network, Scope: transport.Connection,
+			Err: &net.DNSError{IsNotFound: true}}
 		for range 3 {
 			for range 4 {
 				h.errs = append(h.errs, unknown)

@@ -6,7 +6,8 @@ import (
 )
 
 func FuzzParsePath(f *testing.F) {
-	for _, s := range []string{"0ne/registrations/reg-1", "/0ne/Registrations/reg-1", "0ne/registrations", "//", "0ne/x/y/z"} {
+	for _, s := range []string{"0ne/registrations/reg-1", "/0ne/Registrations/reg-1", "0ne/registrations", "//",
+		"0ne/x/y/z"} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
