@@ -12,7 +12,8 @@ import (
 func FuzzEnrollment(f *testing.F) {
 	for _, s := range []string{
 		`{"registrationId":"reg-1","attestation":{"type":"symmetricKey"},"initialTwin":{"tags":{"a":1},"properties":null}}`,
-		`{"registrationId":"reg-1","attestation":{"type":"x509","x509":{"clientCertificates":{"primary":{"certificate":"AA=="}}}}}`,
+		`{"registrationId":"reg-1","attestation":{"type":"x509","x509":{"clientCertificates":{"primary":` +
+			`{"certificate":"AA=="}}}}}`,
 		`{"registrationId":"reg-1","deviceId":"d","iotHubs":["a","b"],"allocationPolicy":"geoLatency","provisioningStatus":` +
 			`"disabled","reprovisionPolicy":{},"attestation":{"type":"symmetricKey","symmetricKey":{"primaryKey":"x"}}}`,
 		`{"enrollmentGroupId":"reg-1","attestation":null}`, `null`, `[]`,
