@@ -17,6 +17,7 @@ import (
 
 	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/testbroker/dpsdata"
+	"github.com/hubline-iot/hubline/testbroker/event"
 	"github.com/hubline-iot/hubline/testbroker/fault"
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
 )
@@ -598,5 +599,37 @@ func TestDPSFaultsOfConnectionsAndRequests(t *testing.T) {
 		require.Error(t, err)
 		time.Sleep(time.Minute)
 		require.Equal(t, 202, p.register("reg-1", "").status)
+	})
+}
+
+func TestEventsOfRegistrations(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var all []string
+		d, _ := newDPS(t, &testbroker.DPSOptions{OnEvent: func(e event.Event) {
+			if e.Kind == event.RegistrationAnswered {
+				all = append(all, e.String())
+			}
+		}}, "hub-a.example.test")
+		e := enroll(t, d, dpsdata.Enrollment{ID: "reg-1"})
+		p := overDPS(t, d)
+		p.token = dpsToken(d, "reg-1", e.PrimaryKey)
+		p.assigned("reg-1", "")
+		require.NoError(t, d.SetEnabled("reg-1", false))
+		p.assigned("reg-1", "")
+		require.NoError(t, d.SetEnabled("reg-1", true))
+		require.NoError(t, d.Unlink("hub-a.example.test"))
+		p.assigned("reg-1", "")
+		p.register("reg-1", "{")
+		p.provision("POST", "/"+testScope+"/registrations/reg-1"+dpsVersion, "")
+		require.Equal(t, []string{
+			"#1 reg-1 register: status 202",
+			"#1 reg-1 poll: status 200, assigned to hub-a.example.test",
+			"#1 reg-1 register: status 202",
+			"#1 reg-1 poll: status 200: disabled",
+			"#1 reg-1 register: status 202",
+			"#1 reg-1 poll: status 200: 400208: no hub to choose from: none is linked",
+			"#1 reg-1 register: status 400: 400004: body is not a registration in JSON",
+			"#1 reg-1 lookup: status 200: 400208: no hub to choose from: none is linked",
+		}, all)
 	})
 }

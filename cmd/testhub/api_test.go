@@ -67,7 +67,8 @@ func constants(t *testing.T, of string) []string {
 // enumerations in faults.
 func TestEveryKindHasItsName(t *testing.T) {
 	kinds := slices.Collect(maps.Keys(faultKinds()))
-	for _, k := range fault.ProvisioningKinds() { // a testhub is no provisioning service
+	// The control API declares neither faults of the provisioning service nor of issued certificates.
+	for _, k := range slices.Concat(fault.ProvisioningKinds(), fault.CertificateKinds()) {
 		kinds = append(kinds, k.String())
 	}
 	require.Equal(t, constants(t, "fault.Kind"), slices.Sorted(slices.Values(kinds)))

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -24,12 +25,14 @@ const (
 
 // control is the control API: HTTP with JSON, on loopback.
 type control struct {
-	ctx    context.Context // ends all waiting requests
-	cancel context.CancelFunc
-	hub    *testbroker.Hub
-	reg    *registry
-	ready  *readyObject
-	keep   int // limit of kept messages; 0 = all
+	ctx      context.Context // ends all waiting requests
+	cancel   context.CancelFunc
+	hub      *testbroker.Hub
+	reg      *registry
+	ready    *readyObject
+	keep     int        // limit of kept messages; 0 = all
+	provider *provider  // nil without a provisioning service
+	others   []*control // of the other hubs
 
 	server http.Server
 	wg     sync.WaitGroup
@@ -78,7 +81,7 @@ type route struct {
 // routes is the API. README.md has an example of each route.
 func routes() []route {
 	return []route{
-		{"GET", "/", "this list", (*control).index},
+		{"GET", "/", "this list; a further hub has the same requests behind /hubs/ and its name", (*control).index},
 		{"GET", "/hub", "host name, addresses and certificate of the hub", (*control).about},
 		{"POST", "/reset", "cut all connections, remove all faults, forget messages in both directions, twins and calls; " +
 			"declared " +
@@ -117,6 +120,15 @@ func routes() []route {
 		{"GET", "/uploads/wait", "wait until devices have reported the end of this many uploads", (*control).waitUploads},
 		{"GET", "/files/{file...}", "a file that a device has uploaded", (*control).file},
 
+		{"GET", "/dps", "host name, ID scope and addresses of the provisioning service, and its hubs", (*control).aboutDPS},
+		{"GET", "/dps/enrollments", "enrollments and groups, without keys", (*control).enrollments},
+		{"POST", "/dps/enrollments/{enrollment}/move", "choose other hubs, for the next registrations", (*control).move},
+		{"POST", "/dps/enrollments/{enrollment}/disable", "refuse registrations", (*control).disableEnrollment},
+		{"POST", "/dps/enrollments/{enrollment}/enable", "allow registrations", (*control).enableEnrollment},
+		{"GET", "/dps/registrations", "devices that have registered", (*control).registrations},
+		{"GET", "/dps/registrations/{registration}/wait", "wait until a device is assigned, to this hub if one is named",
+			(*control).waitRegistration},
+
 		{"GET", "/faults/kinds", "all kinds of faults, with their protocols and fields", (*control).kinds},
 		{"POST", "/faults", "declare a fault", (*control).inject},
 		{"GET", "/faults", "the faults that are declared, and how often each has happened", (*control).listFaults},
@@ -136,6 +148,35 @@ type call struct {
 // handler returns the API, protected from web pages: a page in a browser can reach loopback, under
 // any host name (DNS rebinding), but its requests reveal that.
 func (c *control) handler() http.Handler {
+	mux := c.mux()
+	mux.HandleFunc("/hubs/{hub}/", func(w http.ResponseWriter, r *http.Request) {
+		name := r.PathValue("hub")
+		for _, other := range c.others {
+			if strings.EqualFold(other.hub.HostName(), name) {
+				http.StripPrefix("/hubs/"+name, other.mux()).ServeHTTP(w, r)
+				return
+			}
+		}
+		refuse(w, &refusal{status: http.StatusNotFound, Field: "hub", Problem: "there is no other hub named " + name,
+			Fix: "GET /dps lists the hubs; the first one is at /"})
+	})
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		host, _, err := net.SplitHostPort(r.Host)
+		if err != nil {
+			host = strings.Trim(r.Host, "[]") // without a port
+		}
+		if !isLoopback(host) || r.Header.Get("Origin") != "" {
+			refuse(w, &refusal{status: http.StatusForbidden, Field: "Host and Origin", Problem: "the request comes from a " +
+				"page of a browser, or by another name than that of loopback", Fix: "send it from a program, to 127.0.0.1, [::1] " +
+				"or localhost"})
+			return
+		}
+		mux.ServeHTTP(w, r)
+	})
+}
+
+// mux returns the requests of one hub.
+func (c *control) mux() *http.ServeMux {
 	mux := http.NewServeMux()
 	for _, r := range routes() {
 		pattern := r.method + " " + r.path
@@ -166,19 +207,7 @@ func (c *control) handler() http.Handler {
 		refuse(w, &refusal{status: http.StatusNotFound, Field: "path", Problem: r.Method + " " + r.URL.Path + " is not there",
 			Fix: "GET / lists what is"})
 	})
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		host, _, err := net.SplitHostPort(r.Host)
-		if err != nil {
-			host = strings.Trim(r.Host, "[]") // without a port
-		}
-		if !isLoopback(host) || r.Header.Get("Origin") != "" {
-			refuse(w, &refusal{status: http.StatusForbidden, Field: "Host and Origin", Problem: "the request comes from a " +
-				"page of a browser, or by another name than that of loopback", Fix: "send it from a program, to 127.0.0.1, [::1] " +
-				"or localhost"})
-			return
-		}
-		mux.ServeHTTP(w, r)
-	})
+	return mux
 }
 
 func refuse(w http.ResponseWriter, p *refusal) {
@@ -290,6 +319,12 @@ func (c *control) reset(r *call) (any, *refusal) {
 	err := c.reg.restore(c.hub)
 	c.hub.Reset()
 	c.faults = nil
+	for _, other := range c.others {
+		if _, problem := other.reset(r); problem != nil {
+			return nil, problem
+		}
+	}
+	err = cmp.Or(err, c.provider.reset())
 	if err != nil {
 		return nil, &refusal{status: http.StatusInternalServerError, Problem: err.Error(), Fix: "start testhub again"}
 	}

@@ -8,6 +8,8 @@ import (
 	"io"
 	"net"
 	"strings"
+
+	"github.com/hubline-iot/hubline/testbroker"
 )
 
 // defaultKeep is enough for most tests, and small enough to run for days: with messages of 100
@@ -19,10 +21,8 @@ const off = "off"
 
 // settings are the parsed command line.
 type settings struct {
-	host    string
-	mqtt    string
-	amqp    string
-	https   string
+	host string
+	ports
 	control string
 	ca      string
 	env     string
@@ -31,6 +31,7 @@ type settings struct {
 	keep    int
 	json    bool
 	devices []entry // from the flags -device and -x509
+	dps     dpsSettings
 }
 
 // parse parses the command line. It has printed the error to stderr; for flag.ErrHelp it has
@@ -41,9 +42,7 @@ func parse(args []string, stderr io.Writer) (*settings, error) {
 	f := flag.NewFlagSet("testhub", flag.ContinueOnError)
 	f.SetOutput(stderr)
 	f.StringVar(&s.host, "host", "localhost", "the hub's `name` in connection strings, tokens and its certificate")
-	f.StringVar(&s.mqtt, "mqtt", "", "`address` for MQTT over TLS, or off (default 127.0.0.1:8883)")
-	f.StringVar(&s.amqp, "amqp", "", "`address` for AMQP over TLS, or off (default 127.0.0.1:5671)")
-	f.StringVar(&s.https, "https", "", "`address` for HTTPS and WebSocket, or off (default 127.0.0.1:443)")
+	s.flags(f, "", "", "127.0.0.1")
 	f.BoolVar(&free, "free", false, "use free ports where no address is given, instead of those of the service")
 	f.StringVar(&s.control, "control", "127.0.0.1:0", "`address` of the control API, on loopback, or off")
 	f.StringVar(&s.ca, "ca", "testhub-ca.pem", "`file` to write the certificate to that clients must trust; it is a new "+
@@ -56,6 +55,7 @@ func parse(args []string, stderr io.Writer) (*settings, error) {
 	f.IntVar(&s.keep, "keep", defaultKeep,
 		"keep this `number` of the newest messages, and of entries of each other log; 0 keeps all")
 	f.BoolVar(&s.json, "json", false, "print JSON, one object a line")
+	s.dps.flags(f)
 	f.Func("device", "register a device `id`, or a module device/module, with new keys; repeatable (default dev-1 if "+
 		"there is none at all)", func(id string) error {
 		s.devices = append(s.devices, entry{id: id, from: "flag -device"})
@@ -88,18 +88,11 @@ func parse(args []string, stderr io.Writer) (*settings, error) {
 // complete sets the default addresses and checks the settings as far as possible without opening
 // anything.
 func (s *settings) complete(free bool) error {
-	for _, p := range []struct {
-		flag string
-		addr *string
-		port string
-	}{{"mqtt", &s.mqtt, "8883"}, {"amqp", &s.amqp, "5671"}, {"https", &s.https, "443"}} {
-		if free {
-			p.port = "0"
-		}
-		*p.addr = cmp.Or(*p.addr, net.JoinHostPort("127.0.0.1", p.port))
-		if err := checkAddress(p.flag, *p.addr); err != nil {
-			return err
-		}
+	if err := s.addresses("", "127.0.0.1", free); err != nil {
+		return err
+	}
+	if err := s.dps.complete(s.host, free); err != nil {
+		return err
 	}
 	if s.keep < 0 {
 		return fmt.Errorf("flag -keep: %d is negative; give how many messages to keep, or 0 for all", s.keep)
@@ -113,6 +106,48 @@ func (s *settings) complete(free bool) error {
 	if host, _, _ := net.SplitHostPort(s.control); s.control != off && !isLoopback(host) {
 		return fmt.Errorf("flag -control: %s is not an address of loopback; whoever reaches the control API owns the hub, "+
 			"so give 127.0.0.1:port, [::1]:port or off", s.control)
+	}
+	return nil
+}
+
+// ports are the addresses of the ports of a hub or a provisioning service: host:port, or off.
+type ports struct{ mqtt, amqp, https string }
+
+// all returns the addresses with their flags, without prefix, and their ports at the service.
+func (p *ports) all() []portFlag {
+	return []portFlag{
+		{"mqtt", &p.mqtt, testbroker.PortMQTTS, "8883"}, {"amqp", &p.amqp, testbroker.PortAMQPS, "5671"},
+		{"https", &p.https, testbroker.PortHTTPS, "443"},
+	}
+}
+
+type portFlag struct {
+	name   string
+	addr   *string
+	port   testbroker.Port
+	number string
+}
+
+// flags registers the flags of the ports. of says whose they are; empty: the hub's.
+func (p *ports) flags(f *flag.FlagSet, prefix, of, host string) {
+	for i, protocol := range []string{"MQTT over TLS", "AMQP over TLS", "HTTPS and WebSocket"} {
+		at := p.all()[i]
+		f.StringVar(at.addr, prefix+at.name, "", fmt.Sprintf("`address` for %s%s, or off (default %s:%s)", protocol, of, host,
+			at.number))
+	}
+}
+
+// addresses sets the default addresses and checks all.
+func (p *ports) addresses(prefix, host string, free bool) error {
+	for _, at := range p.all() {
+		number := at.number
+		if free {
+			number = "0"
+		}
+		*at.addr = cmp.Or(*at.addr, net.JoinHostPort(host, number))
+		if err := checkAddress(prefix+at.name, *at.addr); err != nil {
+			return err
+		}
 	}
 	return nil
 }

@@ -21,6 +21,8 @@ type line struct {
 	Time       time.Time `json:"time"`
 	Connection uint64    `json:"connection,omitempty"`
 	Device     string    `json:"device,omitempty"`
+	// Service is "dps", or the name of a hub besides the first; empty for the first hub.
+	Service string `json:"service,omitempty"`
 	// Refused is the address of a link, or the method and path of a request; empty when the whole
 	// connection was refused.
 	Refused string `json:"refused,omitempty"`
@@ -37,6 +39,8 @@ type line struct {
 	Bytes     int    `json:"bytes,omitempty"`
 	Method    string `json:"method,omitempty"`
 	File      string `json:"file,omitempty"`
+	// Hub is the hub to which the service has assigned a device.
+	Hub string `json:"hub,omitempty"`
 	// Detail is the operation of twin-requested, the part of twin-changed, the fate of
 	// method-answered, or the state of a C2D message or upload. Version is that of the changed
 	// properties.
@@ -63,6 +67,8 @@ func hubLine(e event.Event) line {
 		l.Method = e.Name
 	case event.Refused:
 		l.Refused = e.Name
+	case event.RegistrationAnswered:
+		l.Hub = e.Name
 	case event.UploadChanged:
 		l.File = e.Name
 	default: // the other kinds need no more fields
@@ -168,7 +174,38 @@ func (p *printer) end() error {
 	return p.err
 }
 
-// ready prints the addresses. Only this output has the connection strings.
+// text returns the name and the addresses in one line.
+func (r *readyHub) text() string {
+	text := r.Host
+	for _, name := range []string{"mqtt", "amqp", "https"} {
+		if at, ok := r.Addresses[name]; ok {
+			text += ", " + name + " " + at
+		}
+	}
+	return text
+}
+
+// rows adds what devices, factories and back ends need, as variables to put before a command.
+func (r *readyDPS) rows(row func(what, v string)) {
+	row("dps", r.text())
+	for _, e := range r.Enrolled {
+		what := "enrolled"
+		if e.Group {
+			what = "group"
+		}
+		var all []string
+		for _, v := range r.settings(e) {
+			all = append(all, v[0]+"="+v[1])
+		}
+		if e.Group {
+			all = append([]string{e.ID + ":"}, all...)
+		}
+		row(what, strings.Join(all, " "))
+	}
+	row("backend", r.Service.ConnectionString)
+}
+
+// ready prints the addresses. Only this output has the connection strings and the keys.
 func (p *printer) ready(r *readyObject) error {
 	if p.json {
 		if err := p.object(r); err != nil {
@@ -192,6 +229,12 @@ func (p *printer) ready(r *readyObject) error {
 		row("device", d.ConnectionString)
 	}
 	row("service", r.Service.ConnectionString)
+	if r.DPS != nil {
+		r.DPS.rows(row)
+	}
+	for _, h := range r.Hubs {
+		row("linked", h.text())
+	}
 	b.WriteString("ready; Ctrl-C ends it\n")
 	if _, err := io.WriteString(p.w, b.String()); err != nil {
 		return outputError(err)

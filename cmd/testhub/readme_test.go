@@ -156,7 +156,8 @@ func TestREADME(t *testing.T) {
 				t.Skip("curl is not there")
 			}
 			env := filepath.Join(t.TempDir(), "testhub.env")
-			p := start(t, "-device", "dev-1", "-device", "dev-2", "-env", env)
+			p := start(t, append([]string{"-device", "dev-1", "-device", "dev-2", "-env", env}, desk...)...)
+			p.register("sensor-1")
 			defer fan(p, env).interrupt()
 			asked := make(map[string]bool)
 			examples := 0

@@ -146,7 +146,7 @@ func readFile(name string) (entries []entry, authorities []*x509.Certificate, er
 		}
 		certs, err := readCerts(file)
 		if err != nil {
-			return nil, nil, fmt.Errorf("flag -devices: %s: authorities: %w", name, err)
+			return nil, nil, fmt.Errorf("flag -devices: %s: authorities, relative to that file: %w", name, err)
 		}
 		authorities = append(authorities, certs...)
 	}
@@ -201,7 +201,7 @@ func readDevice(raw json.RawMessage, path, of string, all *[]entry) *refusal {
 func readCerts(name string) ([]*x509.Certificate, error) {
 	raw, err := os.ReadFile(name)
 	if err != nil {
-		return nil, fmt.Errorf("%w; give a file that can be read, relative to the file of devices", err)
+		return nil, fmt.Errorf("%w; give a file that can be read", err)
 	}
 	var all []*x509.Certificate
 	for rest := bytes.TrimSpace(raw); len(rest) > 0; {

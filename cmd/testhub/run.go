@@ -12,6 +12,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -55,6 +56,14 @@ func serve(ctx context.Context, s *settings, stdout io.Writer) (err error) {
 		return fmt.Errorf("flag -host: %w; give a name of letters, digits, dots and hyphens", err)
 	}
 	defer func() { err = errors.Join(err, hub.Close()) }()
+	var d *provider
+	if s.dps.on {
+		d, err = openProvider(hub, s, out)
+		defer func() { err = errors.Join(err, d.close()) }()
+		if err != nil {
+			return err
+		}
+	}
 
 	reg, err := register(hub, s)
 	if err != nil {
@@ -65,8 +74,15 @@ func serve(ctx context.Context, s *settings, stdout io.Writer) (err error) {
 		return err
 	}
 	ready := newReady(hub, reg, owner)
-	if err := ready.listen(hub, s); err != nil {
+	at, err := open(hub, &s.ports, func(port string) string { return port })
+	if err != nil {
 		return err
+	}
+	ready.Addresses, ready.Ports = at.Addresses, at.Ports
+	if d != nil {
+		if err := d.listen(ready, s); err != nil {
+			return err
+		}
 	}
 	var control net.Listener
 	if s.control != off {
@@ -77,7 +93,7 @@ func serve(ctx context.Context, s *settings, stdout io.Writer) (err error) {
 		ready.Control = "http://" + control.Addr().String()
 	}
 	// Only a hub with all its ports may replace the files of another one.
-	if ready.CA, err = writeFile("ca", s.ca, hub.CAPEM(), 0o644); err != nil {
+	if ready.CA, err = writeFile("ca", s.ca, slices.Concat(hub.CAPEM(), d.authorities()), 0o644); err != nil {
 		return err
 	}
 	if s.env != "" {
@@ -86,6 +102,10 @@ func serve(ctx context.Context, s *settings, stdout io.Writer) (err error) {
 		}
 	}
 	c := newControl(ctx, hub, reg, ready, s.keep)
+	c.provider = d
+	for _, h := range d.linked() {
+		c.others = append(c.others, newControl(c.ctx, h, &registry{}, ready, s.keep))
+	}
 	defer c.stop()
 	if control != nil {
 		c.start(control)
@@ -97,7 +117,7 @@ func serve(ctx context.Context, s *settings, stdout io.Writer) (err error) {
 
 	<-ctx.Done()
 	c.stop()
-	closed := hub.Close() // before the output ends, so that the ends of connections are printed
+	closed := errors.Join(d.close(), hub.Close()) // before the output ends, so that the ends of connections are printed
 	return errors.Join(closed, out.end())
 }
 
@@ -136,6 +156,8 @@ type readyObject struct {
 	Control   string            `json:"control,omitempty"`
 	Devices   []readyDevice     `json:"devices"`
 	Service   readyPolicy       `json:"service"`
+	DPS       *readyDPS         `json:"dps,omitempty"`
+	Hubs      []readyHub        `json:"hubs,omitempty"` // besides the first
 }
 
 type readyDevice struct {
@@ -150,7 +172,7 @@ type readyPolicy struct {
 
 func newReady(hub *testbroker.Hub, reg *registry, owner hubdata.Policy) *readyObject {
 	r := &readyObject{
-		Event: "ready", Host: hub.HostName(), Addresses: map[string]string{}, Ports: map[string]int{},
+		Event: "ready", Host: hub.HostName(),
 		Devices: []readyDevice{},
 		Service: readyPolicy{owner.Name, owner.ConnectionString()},
 	}
@@ -160,28 +182,12 @@ func newReady(hub *testbroker.Hub, reg *registry, owner hubdata.Policy) *readyOb
 	return r
 }
 
-// listen opens the ports.
-func (r *readyObject) listen(hub *testbroker.Hub, s *settings) error {
-	for _, p := range []struct {
-		flag, addr string
-		port       testbroker.Port
-	}{{"mqtt", s.mqtt, testbroker.PortMQTTS}, {"amqp", s.amqp, testbroker.PortAMQPS},
-		{"https", s.https, testbroker.PortHTTPS}} {
-		if p.addr == off {
-			continue
-		}
-		at, err := hub.Listen(p.port, p.addr)
-		if err != nil {
-			return listenError(p.flag, p.addr, err)
-		}
-		r.Addresses[p.flag], r.Ports[p.flag] = at.String(), at.(*net.TCPAddr).Port
-	}
-	return nil
-}
-
 // listenError explains how to fix a port that cannot be opened.
 func listenError(name, addr string, err error) error {
 	fix := "give another address, 127.0.0.1:0 for a free port, or off"
+	if name == "link" {
+		fix = "give name=ip with an address of this machine where the ports are free, or -free"
+	}
 	switch {
 	case errors.Is(err, syscall.EADDRINUSE):
 		return fmt.Errorf("flag -%s: %s is taken by another program; end that one, or %s", name, addr, fix)
@@ -206,6 +212,11 @@ func (r *readyObject) shell() []byte {
 	if len(r.Devices) > 0 {
 		set("HUBLINE_CONNECTION_STRING", r.Devices[0].ConnectionString)
 	}
+	if r.DPS != nil {
+		for _, v := range r.DPS.settings(r.DPS.firstDevice()) {
+			set(v[0], v[1])
+		}
+	}
 	return b.Bytes()
 }
 
@@ -222,5 +233,7 @@ func (r *readyObject) public() map[string]any {
 	delete(m, "event")
 	delete(m, "devices")
 	delete(m, "service")
+	delete(m, "dps")
+	delete(m, "hubs")
 	return m
 }

@@ -23,26 +23,29 @@ type Event struct {
 	// Code is the CONNACK code of Refused; zero if none was sent.
 	Code byte
 	// Status is the HTTP status code of Refused (zero if none was sent), or the status of the answer
-	// for TwinRequested and MethodAnswered.
+	// for TwinRequested, MethodAnswered and RegistrationAnswered.
 	Status int
 	// Fault is the kind of the fault of FaultFired, FaultDeclared and FaultRemoved.
 	Fault fault.Kind
 	// Name is the message id of MessageStored and C2DChanged, which may be empty, the method, or the
 	// file of UploadChanged. For Refused it is the address of the link (AMQP) or the method and path
-	// of the request (HTTP); empty when the whole connection was refused.
+	// of the request (HTTP); empty when the whole connection was refused. For RegistrationAnswered it
+	// is the hub of the device; empty unless the device is assigned.
 	Name string
 	// Detail is the operation of TwinRequested, "desired" or "tags" of TwinChanged, the fate of the
-	// answer of MethodAnswered, or the state of C2DChanged and UploadChanged.
+	// answer of MethodAnswered, the state of C2DChanged and UploadChanged, or the request of
+	// RegistrationAnswered: "register", "poll" or "lookup".
 	Detail string
 	// Version is the new version of the properties after TwinRequested or TwinChanged; zero if nothing
 	// changed.
 	Version int64
 	// Bytes is the size of the body of MessageStored.
 	Bytes int
-	// Protocol is the protocol of MessageStored, TwinRequested and MethodAnswered.
+	// Protocol is the protocol of MessageStored, TwinRequested, MethodAnswered and
+	// RegistrationAnswered.
 	Protocol hubdata.Protocol
-	// Err is the cause of Refused, Disconnected and MethodFailed, and the requested fault of
-	// FaultObeyed.
+	// Err is the cause of Refused, Disconnected and MethodFailed, the requested fault of FaultObeyed,
+	// and why a registration of RegistrationAnswered failed; nil unless it did.
 	Err error
 }
 
@@ -111,6 +114,10 @@ func (e Event) what() string {
 		s = named("C2D message") + " " + e.Detail
 	case UploadChanged:
 		s = named("upload") + " " + e.Detail
+	case RegistrationAnswered:
+		if s = fmt.Sprintf("%s: status %d", e.Detail, e.Status); e.Name != "" {
+			s += ", assigned to " + e.Name
+		}
 	case Connected, Disconnected, FaultObeyed, HubReset:
 	}
 	if e.Version != 0 {

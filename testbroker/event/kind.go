@@ -49,6 +49,8 @@ const (
 	FaultRemoved
 	// HubReset: testbroker.Hub.Reset has finished.
 	HubReset
+	// RegistrationAnswered: a provisioning service is about to answer a device's request.
+	RegistrationAnswered
 )
 
 var eventNames = [...]string{
@@ -58,7 +60,7 @@ var eventNames = [...]string{
 	MethodAnswered: "method-answered",
 	MethodFailed:   "method-failed", C2DChanged: "c2d", UploadChanged: "upload", FaultDeclared: "fault-declared",
 	FaultRemoved: "fault-removed",
-	HubReset:     "reset",
+	HubReset:     "reset", RegistrationAnswered: "registration",
 }
 
 // String returns the kind in lower case.

@@ -5,12 +5,14 @@ import (
 	"crypto/x509"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
 	"time"
 
 	"github.com/hubline-iot/hubline/testbroker/dpsdata"
+	"github.com/hubline-iot/hubline/testbroker/event"
 	"github.com/hubline-iot/hubline/testbroker/fault"
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
 	"github.com/hubline-iot/hubline/testbroker/internal/hub"
@@ -47,6 +49,8 @@ type Answer struct {
 	RetryAfter string // empty = none
 	Err        *Error // nil unless the request was refused
 	Delivery
+
+	state *stateDocument // nil unless the answer has one
 }
 
 // Refuse returns the answer to a refused request, and adds the request to the log. It is for
@@ -69,10 +73,27 @@ func (k *call) refuse(r dpsdata.Request, bad *Error) Answer {
 	return a
 }
 
+// log adds a request to the log and reports it.
 func (s *Service) log(c *Client, r dpsdata.Request, a Answer) {
 	r.RegistrationID, r.APIVersion, r.Protocol, r.Connection = c.ID, c.APIVersion, c.Protocol, c.Connection
 	r.Received, r.Status, r.RetryAfter = s.Net.Now(), a.Status, a.RetryAfter
 	s.note(r)
+	e := event.Event{
+		Kind: event.RegistrationAnswered, Connection: c.Connection, DeviceID: c.ID, Status: a.Status,
+		Detail: r.Operation.String(), Protocol: c.Protocol,
+	}
+	switch {
+	case a.Err != nil:
+		e.Err = a.Err
+	case a.state == nil:
+	case a.state.Status == statusAssigned:
+		e.Name = a.state.AssignedHub
+	case a.state.Status == statusFailed:
+		e.Err = Errorf(a.state.ErrorCode, "%s", a.state.ErrorMessage)
+	default:
+		e.Err = errors.New(a.state.Status)
+	}
+	s.Net.Event(e, nil)
 }
 
 // register starts a registration. The client may lack valid credentials.
@@ -200,6 +221,7 @@ func (k *call) present(o *operation, through bool) Answer {
 		a.Status, a.RetryAfter, d.Status, d.State = 200, "", state.Status, &state
 	}
 	k.spoil(&a, &d)
+	a.state = d.State
 	return a
 }
 
@@ -214,7 +236,7 @@ func (k *call) lookup(body []byte) Answer {
 	if !ok {
 		return k.refuse(r, Errorf(CodeNotEnrolled, "%q has not registered", c.ID))
 	}
-	a := Answer{Status: 200, Body: toJSON(state)}
+	a := Answer{Status: 200, Body: toJSON(state), state: &state}
 	s.log(c, r, a)
 	return a
 }
