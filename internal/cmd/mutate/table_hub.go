@@ -4,8 +4,8 @@ func init() {
 	tables["hub"] = []mutation{
 		{
 			File: "cmd/testhub/run.go",
-			Old:  "	if err := ready.listen(hub, s); err != nil {\n",
-			New:  "	_, _ = writeFile(\"ca\", s.ca, hub.CAPEM(), 0o644)\n	if err := ready.listen(hub, s); err != nil {\n",
+			Old:  "	at, err := open(hub, &s.ports, ",
+			New:  "	_, _ = writeFile(\"ca\", s.ca, hub.CAPEM(), 0o644)\n	at, err := open(hub, &s.ports, ",
 			Test: "./cmd/testhub -run TestAFailedStartKeepsTheCAFileOfTheFirstHub",
 		},
 		{
