@@ -17,12 +17,16 @@ import (
 
 	"github.com/hubline-iot/hubline/device"
 	"github.com/hubline-iot/hubline/provisioning"
+	"github.com/hubline-iot/hubline/provisioning/dpsamqp"
 	"github.com/hubline-iot/hubline/provisioning/dpshttp"
+	"github.com/hubline-iot/hubline/provisioning/dpsmqtt"
+	"github.com/hubline-iot/hubline/provisioning/dpspaho"
 	"github.com/hubline-iot/hubline/provisioning/dpstpm"
 	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/testbroker/dpsdata"
 	"github.com/hubline-iot/hubline/testbroker/fault"
 	"github.com/hubline-iot/hubline/transport"
+	"github.com/hubline-iot/hubline/transport/amqp/amqpws"
 	"github.com/hubline-iot/hubline/transport/mqtt"
 	"github.com/hubline-iot/hubline/transport/netopt"
 )
@@ -60,6 +64,45 @@ func send(t testing.TB, h *testbroker.Hub, creds *transport.Credentials) {
 	require.NoError(t, c.Open(t.Context()))
 	require.NoError(t, c.Send(t.Context(), &transport.Message{Body: []byte("21.5")}))
 	require.NoError(t, c.Close())
+}
+
+// A carrier over AMQP gets the challenge while it logs in.
+func TestRegistrationsOverEachProtocol(t *testing.T) {
+	d, h := services(t)
+	tpm, err := dpstpm.New(swtpm(t, t.TempDir()), nil)
+	require.NoError(t, err)
+	_, e := registrar(t, d, tpm)
+	id := &provisioning.Identity{Endpoint: d.HostName(), IDScope: d.IDScope(), RegistrationID: e.ID, TPM: tpm}
+	network := func(p testbroker.Port) *netopt.Options {
+		return &netopt.Options{Dial: d.Dial(p), TLS: d.ClientTLS()}
+	}
+	overWebSocket := network(testbroker.PortHTTPS)
+	overWebSocket.Tunnel = amqpws.New(nil)
+	for name, carrier := range map[string]provisioning.Carrier{
+		"HTTPS":              dpshttp.New(network(testbroker.PortHTTPS)),
+		"AMQP":               dpsamqp.New(network(testbroker.PortAMQPS)),
+		"AMQP and WebSocket": dpsamqp.New(overWebSocket),
+	} {
+		t.Run(name, func(t *testing.T) {
+			c, err := provisioning.New(id, carrier, nil)
+			require.NoError(t, err)
+			a, err := c.Register(t.Context())
+			require.NoError(t, err)
+			send(t, h, c.Credentials(a))
+			d.Inject(fault.Fault{Kind: fault.WrongChallenge})
+			_, err = c.Register(t.Context())
+			require.ErrorIs(t, err, transport.Unauthorized)
+			require.ErrorContains(t, err, "activate the credential")
+			send(t, h, c.Credentials(a)) // a refused key leaves the one before in place
+		})
+	}
+	for name, carrier := range map[string]provisioning.Carrier{
+		"dpsmqtt": dpsmqtt.New(network(testbroker.PortMQTTS)), "dpspaho": dpspaho.New(network(testbroker.PortMQTTS)),
+	} {
+		_, err := provisioning.New(id, carrier, nil)
+		require.ErrorIs(t, err, transport.Invalid, name)
+		require.ErrorContains(t, err, "TPM is set", name)
+	}
 }
 
 // macOf is what the TPM must sign with the key of the enrollment.

@@ -1,0 +1,71 @@
+package dpstransport_test
+
+import (
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hubline-iot/hubline/device"
+	"github.com/hubline-iot/hubline/internal/softtpm"
+	"github.com/hubline-iot/hubline/provisioning"
+	"github.com/hubline-iot/hubline/provisioning/dpshttp"
+	"github.com/hubline-iot/hubline/provisioning/dpstransport"
+	"github.com/hubline-iot/hubline/testbroker"
+	"github.com/hubline-iot/hubline/testbroker/dpsdata"
+	"github.com/hubline-iot/hubline/transport"
+	"github.com/hubline-iot/hubline/transport/mqtt/lean"
+	"github.com/hubline-iot/hubline/transport/mqtt/lean/leannet"
+	"github.com/hubline-iot/hubline/transport/netopt"
+)
+
+// A device with a TPM gets another key with another hub. After a restart it connects with the key
+// in its TPM, without asking.
+func TestADeviceWithATPMMoves(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		d, hubs := newService(t)
+		tpm, err := softtpm.New()
+		require.NoError(t, err)
+		_, err = d.Enroll(dpsdata.Enrollment{ID: "reg-0001", EndorsementKey: tpm.EndorsementKey(),
+			Hubs: []string{"hub1.example.test"}})
+		require.NoError(t, err)
+		path := filepath.Join(t.TempDir(), "assignment")
+		start := func() *device.Client {
+			registrar, err := provisioning.New(&provisioning.Identity{Endpoint: d.HostName(), IDScope: d.IDScope(),
+				RegistrationID: "reg-0001", TPM: tpm}, dpshttp.New(&netopt.Options{Dial: d.Dial(testbroker.PortHTTPS),
+				TLS: d.ClientTLS()}), nil)
+			require.NoError(t, err)
+			inner := func(creds *transport.Credentials, _ *provisioning.Assignment) transport.Transport {
+				h := hubs[creds.Host]
+				return lean.New(leannet.Dialer(creds, &netopt.Options{Dial: h.Dial(testbroker.PortMQTTS), TLS: h.ClientTLS()}), nil)
+			}
+			tr, err := dpstransport.New(registrar, inner, &dpstransport.Options{Store: dpstransport.File(path)})
+			require.NoError(t, err)
+			c, err := device.New(tr.Credentials(), tr, nil)
+			require.NoError(t, err)
+			require.NoError(t, c.Open(t.Context()))
+			return c
+		}
+		send := func(c *device.Client) {
+			require.NoError(t, c.Send(t.Context(), &transport.Message{Body: []byte("21.5")}))
+		}
+		c := start()
+		defer func() { _ = c.Close() }()
+		send(c)
+		require.NoError(t, d.Change("reg-0001", func(e *dpsdata.Enrollment) { e.PrimaryKey = e.SecondaryKey }))
+		require.NoError(t, d.Move("reg-0001", "hub2.example.test"))
+		require.NoError(t, hubs["hub1.example.test"].RemoveDevice("reg-0001"))
+		send(c)
+		require.NoError(t, c.Close())
+		require.Len(t, hubs["hub1.example.test"].Messages(), 1)
+		require.Len(t, hubs["hub2.example.test"].Messages(), 1)
+
+		asked := len(d.Requests())
+		time.Sleep(time.Hour)
+		c = start()
+		send(c)
+		require.Len(t, d.Requests(), asked)
+		require.Equal(t, 4, tpm.Activations(), "two registrations")
+	})
+}
