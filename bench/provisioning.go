@@ -3,7 +3,7 @@ package bench
 import (
 	"context"
 	"encoding/json"
-	"fmt"
+	"errors"
 	"io"
 	"net"
 	"sync"
@@ -60,7 +60,7 @@ type serviceAccess struct {
 // provisioningChild runs a provisioning service with a hub. The first poll gets the assignment, and
 // nothing asks for a delay.
 func provisioningChild(in *json.Decoder, say func(any)) (any, error) {
-	service, err := testbroker.NewDPS(&testbroker.DPSOptions{RetryAfter: -1, Keep: keepFew})
+	service, err := testbroker.NewDPS(&testbroker.DPSOptions{RetryAfter: -1})
 	if err != nil {
 		return nil, err
 	}
@@ -89,14 +89,14 @@ func provisioningChild(in *json.Decoder, say func(any)) (any, error) {
 		}
 	}
 	say(&a)
-	var word string
-	if err := in.Decode(&word); err != nil {
-		return nil, err
+	for { // answers each word of the parent with the number of requests
+		if err := in.Decode(new(string)); err == io.EOF {
+			return nil, nil
+		} else if err != nil {
+			return nil, err
+		}
+		say(len(service.Requests()))
 	}
-	if err := in.Decode(new(any)); err != io.EOF {
-		return nil, fmt.Errorf("a peer takes only its name: %w", err)
-	}
-	return nil, nil
 }
 
 // ProvisioningPeer is a provisioning service in another process.
@@ -115,7 +115,15 @@ func StartProvisioningPeer(ctx context.Context) (*ProvisioningPeer, error) {
 	if err := c.hear(&p.access); err != nil {
 		return nil, c.end(err)
 	}
+	if err := c.hear(new(int)); err != nil { // the answer to the settings
+		return nil, c.end(err)
+	}
 	return p, nil
+}
+
+// requests returns how many requests the service has had.
+func (p *ProvisioningPeer) requests() (n int, err error) {
+	return n, errors.Join(json.NewEncoder(p.child.in).Encode("requests"), p.child.hear(&n))
 }
 
 // Close ends the service.
@@ -132,29 +140,43 @@ type RegistrationReport struct {
 // without a delay before it. roundTrip is added to each round trip on the network.
 func (p *ProvisioningPeer) Register(ctx context.Context, i int, device string,
 	roundTrip time.Duration) (RegistrationReport, error) {
-	var r RegistrationReport
 	sign, err := provisioning.GroupKey(p.access.EnrollmentKey, device)
 	if err != nil {
-		return r, err
+		return RegistrationReport{}, err
 	}
-	network := &distantNetwork{addr: p.access.Addrs[Registrars[i].Port], roundTrip: roundTrip}
+	network := p.network(Registrars[i].Port, roundTrip)
 	tls := (&access{CA: p.access.CA, Host: p.access.Host}).tls()
 	carrier := Registrars[i].Carrier(&netopt.Options{TLS: tls, Dial: network.dial})
 	c, err := provisioning.New(&provisioning.Identity{Endpoint: p.access.Host, IDScope: p.access.IDScope,
-		RegistrationID: device, Sign: sign}, carrier,
-		&provisioning.Options{PollInterval: time.Nanosecond, OnEvent: func(e provisioning.Event) {
-			if e.Step == provisioning.Registering || e.Step == provisioning.Polling {
-				r.Requests++
-			}
-		}})
+		RegistrationID: device, Sign: sign}, carrier, &provisioning.Options{PollInterval: time.Nanosecond})
+	if err != nil {
+		return RegistrationReport{}, err
+	}
+	return p.report(network, func() error {
+		_, err := c.Register(ctx)
+		return err
+	})
+}
+
+// report measures a registration over network.
+func (p *ProvisioningPeer) report(network *distantNetwork, register func() error) (r RegistrationReport, err error) {
+	before, err := p.requests()
 	if err != nil {
 		return r, err
 	}
 	began := time.Now()
-	_, err = c.Register(ctx)
+	if err := register(); err != nil {
+		return r, err
+	}
 	r.Took = time.Since(began)
 	r.Sent, r.Received = network.sent.Load(), network.received.Load()
+	after, err := p.requests()
+	r.Requests = after - before
 	return r, err
+}
+
+func (p *ProvisioningPeer) network(port testbroker.Port, roundTrip time.Duration) *distantNetwork {
+	return &distantNetwork{addr: p.access.Addrs[port], roundTrip: roundTrip}
 }
 
 // distantNetwork connects to one address, counts bytes, and adds to each round trip.
