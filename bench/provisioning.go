@@ -28,25 +28,22 @@ func init() { children["provisioning"] = provisioningChild }
 var Registrars = []struct {
 	Name    string
 	Port    testbroker.Port
+	Tunnel  netopt.Tunnel
 	Carrier func(o *netopt.Options) provisioning.Carrier
 }{
-	{"HTTPS", testbroker.PortHTTPS, func(o *netopt.Options) provisioning.Carrier { return dpshttp.New(o) }},
-	{"MQTT", testbroker.PortMQTTS, func(o *netopt.Options) provisioning.Carrier { return dpsmqtt.New(o) }},
-	{"MQTT over WebSocket", testbroker.PortHTTPS, func(o *netopt.Options) provisioning.Carrier {
-		o.Tunnel = mqttws.New(nil)
-		return dpsmqtt.New(o)
-	}},
-	{"MQTT on paho", testbroker.PortMQTTS, func(o *netopt.Options) provisioning.Carrier { return dpspaho.New(o) }},
-	{"MQTT on paho, over WebSocket", testbroker.PortHTTPS, func(o *netopt.Options) provisioning.Carrier {
-		o.Tunnel = mqttws.New(nil)
-		return dpspaho.New(o)
-	}},
-	{"AMQP", testbroker.PortAMQPS, func(o *netopt.Options) provisioning.Carrier { return dpsamqp.New(o) }},
-	{"AMQP over WebSocket", testbroker.PortHTTPS, func(o *netopt.Options) provisioning.Carrier {
-		o.Tunnel = amqpws.New(nil)
-		return dpsamqp.New(o)
-	}},
+	{"HTTPS", testbroker.PortHTTPS, nil, httpCarrier},
+	{"MQTT", testbroker.PortMQTTS, nil, mqttCarrier},
+	{"MQTT over WebSocket", testbroker.PortHTTPS, mqttws.New(nil), mqttCarrier},
+	{"MQTT on paho", testbroker.PortMQTTS, nil, pahoCarrier},
+	{"MQTT on paho, over WebSocket", testbroker.PortHTTPS, mqttws.New(nil), pahoCarrier},
+	{"AMQP", testbroker.PortAMQPS, nil, amqpCarrier},
+	{"AMQP over WebSocket", testbroker.PortHTTPS, amqpws.New(nil), amqpCarrier},
 }
+
+func httpCarrier(o *netopt.Options) provisioning.Carrier { return dpshttp.New(o) }
+func mqttCarrier(o *netopt.Options) provisioning.Carrier { return dpsmqtt.New(o) }
+func pahoCarrier(o *netopt.Options) provisioning.Carrier { return dpspaho.New(o) }
+func amqpCarrier(o *netopt.Options) provisioning.Carrier { return dpsamqp.New(o) }
 
 // serviceAccess has the data that a device needs to register.
 type serviceAccess struct {
@@ -146,7 +143,7 @@ func (p *ProvisioningPeer) Register(ctx context.Context, i int, device string,
 	}
 	network := p.network(Registrars[i].Port, roundTrip)
 	tls := (&access{CA: p.access.CA, Host: p.access.Host}).tls()
-	carrier := Registrars[i].Carrier(&netopt.Options{TLS: tls, Dial: network.dial})
+	carrier := Registrars[i].Carrier(&netopt.Options{TLS: tls, Dial: network.dial, Tunnel: Registrars[i].Tunnel})
 	c, err := provisioning.New(&provisioning.Identity{Endpoint: p.access.Host, IDScope: p.access.IDScope,
 		RegistrationID: device, Sign: sign}, carrier, &provisioning.Options{PollInterval: time.Nanosecond})
 	if err != nil {

@@ -26,6 +26,8 @@ var NodeRegistrars = []struct {
 	{"Node.js, HTTPS", "http", testbroker.PortHTTPS, 443},
 	{"Node.js, MQTT", "mqtt", testbroker.PortMQTTS, 8883},
 	{"Node.js, MQTT over WebSocket", "mqtt-ws", testbroker.PortHTTPS, 443},
+	{"Node.js, AMQP", "amqp", testbroker.PortAMQPS, 5671},
+	{"Node.js, AMQP over WebSocket", "amqp-ws", testbroker.PortHTTPS, 443},
 }
 
 // NodeClient is the official client for Node.js in another process.
@@ -61,8 +63,7 @@ func (c *NodeClient) Close() error {
 	return errors.Join(c.in.Close(), c.cmd.Wait(), os.Remove(c.ca))
 }
 
-// Register registers a device over NodeRegistrars[i], like ProvisioningPeer.Register. The client
-// waits 2 s before its poll.
+// Register registers a device over NodeRegistrars[i], like ProvisioningPeer.Register.
 func (c *NodeClient) Register(_ context.Context, i int, device string,
 	roundTrip time.Duration) (r RegistrationReport, err error) {
 	n := NodeRegistrars[i]

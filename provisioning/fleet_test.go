@@ -15,6 +15,7 @@ import (
 
 	"github.com/hubline-iot/hubline/provisioning"
 	"github.com/hubline-iot/hubline/provisioning/dpsmqtt"
+	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/testbroker/dpsdata"
 	"github.com/hubline-iot/hubline/transport"
@@ -59,6 +60,8 @@ func TestAFleetRegistersAgainstAThrottledService(t *testing.T) {
 		{"no Spread", registerWith(provisioning.Options{}), herd{13 * time.Minute, 2.9, 1, 0.06}},
 		{"Spread of 10 minutes", registerWith(provisioning.Options{Spread: 10 * time.Minute}),
 			herd{12 * time.Minute, 0.25, 0.02, 0.02}},
+		{"own policy, no Spread", registerWith(provisioning.Options{Policy: retrypolicy.ExponentialBackoffWithJitter{
+			C: time.Second, Cmin: time.Second, Cmax: time.Minute}}), herd{13 * time.Minute, 4.8, 1, 0.15}},
 		{"rule of the official clients", registerByTheOfficialRule, herd{10 * time.Minute, 5, 1, 1}},
 	} {
 		t.Run(row.name, func(t *testing.T) {

@@ -60,8 +60,8 @@ func run(ctx context.Context, rounds, distant int, distance time.Duration, node 
 			return err
 		}
 		defer client.Close()
-		for i, r := range bench.NodeRegistrars { // a registration takes more than 2 s
-			all = append(all, &figures{name: r.Name, rounds: min(rounds, 7), distant: min(distant, 5),
+		for i, r := range bench.NodeRegistrars { // over AMQP it waits 2 s before a poll
+			all = append(all, &figures{name: r.Name, rounds: min(rounds, 9), distant: min(distant, 5),
 				register: func(ctx context.Context, device string, roundTrip time.Duration) (bench.RegistrationReport, error) {
 					return client.Register(ctx, i, device, roundTrip)
 				}})
