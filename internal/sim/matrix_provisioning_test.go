@@ -359,10 +359,12 @@ func (e *serviceEnv) moves() error {
 	began := time.Now()
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
-	for client.Flush(ctx) != nil { // the client gave up
-		if err := p.reconnected(); err != nil {
-			return err
+	for err := client.Flush(ctx); err != nil; err = client.Flush(ctx) { // the client gave up
+		if ctx.Err() != nil {
+			return fmt.Errorf("the device does not send: %w", err)
 		}
+		time.Sleep(time.Millisecond)
+		_ = client.Open(ctx)
 	}
 	took := time.Since(began)
 	if err := client.Close(); err != nil {

@@ -97,6 +97,10 @@ func drawMoves(seed uint64, e engine) *movePlan {
 		})
 		p.steps = append(p.steps, step{at: p.steps[len(p.steps)-1].at + time.Second, what: drop})
 	}
+	if r.IntN(4) == 0 { // the next assignment is a hub that does not exist
+		add(injectService, func(s *step) { s.fault = fault.Fault{Kind: fault.WrongHub, Text: "gone.example.test"} })
+		p.steps = append(p.steps, step{at: p.steps[len(p.steps)-1].at + time.Second, what: remove})
+	}
 	for range 1 + r.IntN(6) {
 		add(injectService, func(s *step) { s.fault = drawServiceFault(r, between) })
 	}
