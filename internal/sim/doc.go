@@ -5,6 +5,10 @@
 // prints the plan and a log of events. If a run panics or hangs, the first line of the traceback,
 // or the name of the test, has the seed.
 //
+// TestSimulationOfMoves does the same with several hubs and a provisioning service: the device is
+// moved, renamed, disabled, deleted and enrolled again while it sends. Its ledger also has the
+// reasons to ask the service, and the number and pace of the requests.
+//
 // 20 seeds for each engine, with all other tests; 2000 seeds for each engine and its variants,
 // which take about 20 minutes on two cores; one seed again:
 //
