@@ -13,10 +13,13 @@ import (
 
 	"github.com/hubline-iot/hubline/internal/hubfixture"
 	"github.com/hubline-iot/hubline/provisioning"
+	"github.com/hubline-iot/hubline/provisioning/dpsamqp"
 	"github.com/hubline-iot/hubline/provisioning/dpshttp"
 	"github.com/hubline-iot/hubline/provisioning/dpsmqtt"
+	"github.com/hubline-iot/hubline/provisioning/dpspaho"
 	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/transport"
+	"github.com/hubline-iot/hubline/transport/amqp/amqpws"
 	"github.com/hubline-iot/hubline/transport/mqtt/mqttws"
 	"github.com/hubline-iot/hubline/transport/netopt"
 )
@@ -144,14 +147,16 @@ func TestServiceSDKEnrollsHubline(t *testing.T) {
 	group := b.call("provisioning", "createOrUpdateEnrollmentGroup",
 		object{"enrollmentGroupId": "grp", "attestation": object{"type": "symmetricKey"}})
 	groupKey := group.at("attestation", "symmetricKey", "primaryKey").(string)
-	network := func(port testbroker.Port) *netopt.Options {
-		return &netopt.Options{Dial: dps.Dial(port), TLS: dps.ClientTLS()}
+	network := func(port testbroker.Port, tunnel netopt.Tunnel) *netopt.Options {
+		return &netopt.Options{Dial: dps.Dial(port), TLS: dps.ClientTLS(), Tunnel: tunnel}
 	}
-	web := network(testbroker.PortHTTPS)
-	web.Tunnel = mqttws.New(nil)
 	carriers := map[string]provisioning.Carrier{
-		"mqtt": dpsmqtt.New(network(testbroker.PortMQTTS)), "mqtt-ws": dpsmqtt.New(web),
-		"http": dpshttp.New(network(testbroker.PortHTTPS)),
+		"mqtt":    dpsmqtt.New(network(testbroker.PortMQTTS, nil)),
+		"mqtt-ws": dpsmqtt.New(network(testbroker.PortHTTPS, mqttws.New(nil))),
+		"paho":    dpspaho.New(network(testbroker.PortMQTTS, nil)),
+		"amqp":    dpsamqp.New(network(testbroker.PortAMQPS, nil)),
+		"amqp-ws": dpsamqp.New(network(testbroker.PortHTTPS, amqpws.New(nil))),
+		"http":    dpshttp.New(network(testbroker.PortHTTPS, nil)),
 	}
 	var all sync.WaitGroup
 	register := func(carrier provisioning.Carrier, id string, sign func(context.Context, []byte) ([]byte, error)) {
