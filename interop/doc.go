@@ -22,7 +22,8 @@
 //     repeated after resets.
 //   - The program cmd/testhub, built and started as a separate process, with the same SDK over
 //     mqtt, amqp and http. The tests send cloud-to-device messages, change desired properties, call
-//     methods, reset connections and read arrivals through its control API.
+//     methods, reset connections and read arrivals through its control API. With its provisioning
+//     service, a device registers, is moved to another hub and registers again.
 //   - The hub's service side against the official SDK for back ends, azure-iothub, over HTTPS:
 //     devices and modules in the registry, queries, twins, methods. The hub lacks that SDK's AMQP
 //     operations (sending cloud-to-device messages, feedback) and its bulk changes, configurations

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -20,9 +21,15 @@ import (
 
 // testhub is a running cmd/testhub. The exported fields are those of its first line.
 type testhub struct {
+	testhubPorts
 	Control, CA string
-	Ports       map[string]int
 	Devices     []struct{ Device, ConnectionString string }
+	Hubs        []testhubPorts // besides the first
+	DPS         struct {
+		testhubPorts
+		IDScope  string
+		Enrolled []struct{ ID, Key string }
+	}
 
 	cmd  *exec.Cmd
 	read chan struct{}  // closed at the end of the output; the fields below may be read after that
@@ -30,8 +37,18 @@ type testhub struct {
 	last string         // event
 }
 
-// startTesthub builds the program and starts it with the given devices, on free ports.
-func startTesthub(t testing.TB, devices ...string) *testhub {
+type testhubPorts struct {
+	Host  string
+	Ports map[string]int
+}
+
+// forward returns the redirection of the service's ports of the host.
+func (p testhubPorts) forward() [][]any {
+	return [][]any{{8883, p.Ports["mqtt"], p.Host}, {5671, p.Ports["amqp"], p.Host}, {443, p.Ports["https"], p.Host}}
+}
+
+// startTesthub builds the program and starts it with the given flags, on free ports.
+func startTesthub(t testing.TB, flags ...string) *testhub {
 	if _, err := exec.LookPath("go"); err != nil {
 		missing(t, "go")
 	}
@@ -42,10 +59,7 @@ func startTesthub(t testing.TB, devices ...string) *testhub {
 	out, err := build.CombinedOutput()
 	require.NoError(t, err, "%s", out)
 
-	args := []string{"-json", "-free", "-ca", filepath.Join(dir, "ca.pem")}
-	for _, id := range devices {
-		args = append(args, "-device", id)
-	}
+	args := append([]string{"-json", "-free", "-ca", filepath.Join(dir, "ca.pem")}, flags...)
 	h := &testhub{cmd: exec.Command(program, args...), read: make(chan struct{}), told: map[string]int{}}
 	h.cmd.Stderr = os.Stderr
 	lines, err := h.cmd.StdoutPipe()
@@ -210,7 +224,7 @@ func (c *hubClient) method() {
 // The hub is a separate process, observed through its control API only.
 func TestDeviceSDKWithTesthub(t *testing.T) {
 	nodeDir(t) // before the build
-	h := startTesthub(t, "mqtt", "amqp", "http")
+	h := startTesthub(t, "-device", "mqtt", "-device", "amqp", "-device", "http")
 	require.Len(t, h.Devices, 3)
 	trust, err := os.ReadFile(h.CA)
 	require.NoError(t, err)
@@ -255,4 +269,34 @@ func TestDeviceSDKWithTesthub(t *testing.T) {
 	require.Zero(t, h.told["garbage"])
 	seen(t, "testhub told of %d messages and %d connections, line by line, and ended in good order", h.told["message"],
 		h.told["connected"])
+}
+
+// The provisioning service and both hubs are in one separate process.
+func TestDeviceSDKIsMovedByTesthub(t *testing.T) {
+	t.Parallel()
+	nodeDir(t) // before the build
+	h := startTesthub(t, "-host", hubA, "-link", hubB, "-dps-host", "dps.example.test", "-enroll", "sensor-1")
+	trust, err := os.ReadFile(h.CA)
+	require.NoError(t, err)
+	c := &hubClient{startScript(t, "device.js", "NODE_EXTRA_CA_CERTS="+h.CA), h, "sensor-1"}
+	forward := slices.Concat(h.forward(), h.Hubs[0].forward(), h.DPS.forward())
+	c.tell(map[string]any{"do": "ports", "forward": forward})
+	c.next("done", "")
+	key := h.DPS.Enrolled[0].Key
+	for i, want := range []struct{ hub, path, transport string }{{hubA, "", "mqtt"}, {hubB, "/hubs/" + hubB, "amqp"}} {
+		h.ask(t, "POST", "/dps/enrollments/sensor-1/move", fmt.Sprintf(`{"hubs":[%q]}`, want.hub))
+		e := c.do("register", "registered", object{"transport": want.transport, "host": h.DPS.Host, "scope": h.DPS.IDScope,
+			"id": "sensor-1", "key": key})
+		var state struct{ AssignedHub, DeviceID string }
+		require.NoError(t, json.Unmarshal([]byte(e.Payload), &state))
+		require.Equal(t, want.hub, state.AssignedHub)
+		c.do("open", "opened", object{"transport": want.transport, "trust": string(trust),
+			"connectionString": "HostName=" + state.AssignedHub + ";DeviceId=" + state.DeviceID + ";SharedAccessKey=" + key})
+		c.do("send", "sent", object{"messages": []object{{"payload": want.hub}}})
+		c.do("close", "closed", nil)
+		log := h.ask(t, "GET", want.path+"/messages/wait?device=sensor-1&within=10s", "")["messages"].([]any)
+		require.Equal(t, want.hub, log[0].(map[string]any)["body"])
+		require.EqualValues(t, i, h.ask(t, "GET", "/dps/registrations/sensor-1/wait", "")["moves"])
+	}
+	seen(t, "a device registers, sends, is moved, registers again and sends to the other hub")
 }

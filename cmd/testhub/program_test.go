@@ -276,11 +276,12 @@ func TestOneLine(t *testing.T) {
 // With a seed, the keys and the certificate repeat from run to run; without one, never.
 func TestSeed(t *testing.T) {
 	keys := func(args ...string) (all [2]string) {
+		args = append(args, desk...)
 		t.Run(fmt.Sprint(args), func(t *testing.T) {
 			p := start(t, args...)
 			pem, err := os.ReadFile(p.ready.CA)
 			require.NoError(t, err)
-			all = [2]string{fmt.Sprint(p.ready.Devices), string(pem)}
+			all = [2]string{fmt.Sprint(p.ready.Devices, p.ready.DPS.Enrolled), string(pem)}
 		})
 		return all
 	}
