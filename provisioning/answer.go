@@ -3,6 +3,7 @@ package provisioning
 import (
 	"strconv"
 	"time"
+	"unicode/utf8"
 
 	"github.com/hubline-iot/hubline/internal/ascii"
 	"github.com/hubline-iot/hubline/internal/jsonscan"
@@ -43,6 +44,8 @@ func read(a *Answer) (reading, error) {
 	switch r.operation = stringMember(a.Body, "operationId"); {
 	case len(r.operation) > maxOperation:
 		return r, violation("the operation's id has " + strconv.Itoa(len(r.operation)) + " bytes")
+	case !utf8.ValidString(r.operation): // cannot stand in a poll over AMQP
+		return r, violation("the operation's id is not UTF-8")
 	case r.operation == ".", r.operation == "..": // would name another resource in a path
 		return r, violation("the operation's id is " + ascii.Quote(r.operation))
 	}

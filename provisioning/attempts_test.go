@@ -94,10 +94,11 @@ func TestTheStatusCountsIfTheCodeIsNone(t *testing.T) {
 	})
 }
 
-// The id of an operation goes into a path, where these would name another resource.
-func TestAnOperationThatIsAPathIsRefused(t *testing.T) {
+// The id of an operation goes into a path, where some would name another resource, and into texts,
+// which are UTF-8.
+func TestAnOperationThatCannotBeNamedIsRefused(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		for _, id := range []string{".", "..", `\u002e.`} {
+		for _, id := range []string{".", "..", `\u002e.`, "5.\xff"} {
 			s := newScript(say{status: 202, body: `{"operationId":"` + id + `","status":"assigning"}`},
 				say{status: 200, body: assigned})
 			_, err := register(t, s, nil)

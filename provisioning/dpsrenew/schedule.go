@@ -113,13 +113,17 @@ func (s *session) late(ctx context.Context, a answer) {
 	}
 }
 
-// succeeded ends a series of requests.
+// succeeded ends a series of requests. A new certificate whose time of renewal has passed already,
+// because it began long ago, is used for two thirds of what is left of its life.
 func (r *Renewer) succeeded(e Event) {
 	r.note(nil)
 	if r.running {
 		_ = r.series.Success(time.Now())
 	}
 	r.running, r.schedule.notBefore = false, time.Time{}
+	if h, now := r.held(), r.now(); h != nil && !now.Before(h.due) { // a loop otherwise
+		r.pauseUntil(time.Now().Add(h.cert.Leaf.NotAfter.Sub(now) / 3 * 2))
+	}
 	r.publish(e)
 }
 

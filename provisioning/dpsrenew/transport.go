@@ -31,16 +31,16 @@ var _ transport.Transport = (*Transport)(nil)
 
 // Dial connects with the certificate in use. If there is none, or it has ended, it asks the
 // provisioning service for one first.
-func (t *Transport) Dial(ctx context.Context, cfg *transport.Config) (transport.Session, error) {
+func (t *Transport) Dial(ctx context.Context, cfg *transport.Config) (s transport.Session, err error) {
 	if !t.busy.CompareAndSwap(false, true) {
 		return nil, invalid("this Transport serves a client already; make one for each client with Renewer.Around")
 	}
-	s, err := t.dial(ctx, cfg)
-	if err != nil {
-		t.busy.Store(false)
-		return nil, err
-	}
-	return s, nil
+	defer func() {
+		if s == nil { // also when a callback panics
+			t.busy.Store(false)
+		}
+	}()
+	return t.dial(ctx, cfg)
 }
 
 func (t *Transport) dial(ctx context.Context, cfg *transport.Config) (transport.Session, error) {
@@ -215,11 +215,16 @@ func (s *session) Run(ctx context.Context) error {
 		defer close(ended)
 		s.renewals(inner, stop)
 	}()
-	err := s.Session.Run(inner)
-	cause := context.Cause(inner)
-	stop(nil)
-	<-ended
-	s.t.busy.Store(false)
+	var cause error
+	defer s.t.busy.Store(false)
+	err := func() error {
+		defer func() { // also when a callback panics
+			cause = context.Cause(inner)
+			stop(nil)
+			<-ended
+		}()
+		return s.Session.Run(inner)
+	}()
 	if ctx.Err() == nil && errors.Is(cause, errReplaced) {
 		return &transport.Error{Kind: transport.Network, Scope: transport.Connection, Op: transport.OpRun, Err: cause}
 	}
