@@ -46,6 +46,7 @@ func Run(t *testing.T, e Engine) {
 		"no answer is a timeout":                            noAnswer,
 		"context ends an exchange and a dial":               contextEnds,
 		"refused logins":                                    refusedLogins,
+		"a service that stops reading":                      stuckService,
 		"odd peers":                                         oddPeers,
 		"wrong options are invalid":                         wrongOptions,
 	} {
@@ -292,6 +293,33 @@ func noAnswer(t *testing.T, e Engine) {
 		require.NoError(t, err)
 		require.Equal(t, []transport.Kind{transport.Timeout}, kinds)
 		require.Equal(t, 8*time.Second, time.Since(began))
+	})
+}
+
+// A service that stops reading holds an exchange no longer than the time limit, and leaves nothing
+// behind.
+func stuckService(t *testing.T, e Engine) {
+	bounded.Test(t, func(t *testing.T) {
+		faketime.Start()
+		before := bounded.Goroutines()
+		near, far := net.Pipe() // no buffer: a write waits for the reader
+		go func() {
+			buf := make([]byte, 1024)
+			_, _ = far.Read(buf)
+			_, _ = far.Write([]byte{0x20, 2, 0, 0})
+			_, _ = far.Read(buf)
+			_, _ = far.Write([]byte{0x90, 3, 0, 1, 1})
+		}()
+		began := time.Now()
+		_, err := register(t, e, &netopt.Options{Plaintext: true,
+			Dial: func(context.Context, string, string) (net.Conn, error) { return near, nil }},
+			&provisioning.Options{Policy: retrypolicy.NoRetry{}, RequestTimeout: 5 * time.Second,
+				Payload: []byte(`"` + strings.Repeat("x", 60<<10) + `"`)})
+		require.Equal(t, transport.Timeout, transport.KindOf(errors.Unwrap(errors.Unwrap(err))), "%v", err)
+		require.LessOrEqual(t, time.Since(began), 6*time.Second)
+		_ = far.Close()
+		synctest.Wait()
+		require.Equal(t, before, bounded.Goroutines())
 	})
 }
 
