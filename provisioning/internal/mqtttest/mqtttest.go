@@ -150,6 +150,7 @@ func (p *peer) session(c net.Conn) {
 			p.pubacks++
 		case mqttpacket.Disconnect:
 			return
+		default: // no other packet matters
 		}
 	}
 }
