@@ -244,3 +244,37 @@ func TestCustomAllocationBothWays(t *testing.T) {
 		require.JSONEq(t, `{"for":"Ünïcode"}`, string(a.Payload))
 	})
 }
+
+// A device that starts before its enrollment goes on, if it was told to.
+func TestADeviceAwaitsItsEnrollment(t *testing.T) {
+	for _, attestation := range []string{"key", "certificate"} {
+		t.Run(attestation, func(t *testing.T) {
+			onEachCarrier(t, nil, func(t *testing.T, s *service) {
+				key := regKey
+				enrollment := dpsdata.Enrollment{ID: "late", PrimaryKey: groupKey, SecondaryKey: regKey}
+				if attestation == "certificate" {
+					root := testbroker.NewCertAuthority("root")
+					cert := root.NewClientCert("late", time.Time{}, time.Time{})
+					s.network.Certificate = func(context.Context) (*tls.Certificate, error) { return &cert, nil }
+					key, enrollment = "", dpsdata.Enrollment{ID: "grp-late", Group: true,
+						Certificates: []*x509.Certificate{root.Cert()}}
+				}
+				id := s.identity(t, "late", key)
+				_, err := s.client(t, id, nil).Register(t.Context())
+				require.ErrorIs(t, err, transport.NotFound, "%v", err)
+				enrolled := make(chan error, 1)
+				time.AfterFunc(time.Minute, func() {
+					_, err := s.Enroll(enrollment)
+					enrolled <- err
+				})
+				began := time.Now()
+				ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+				defer cancel()
+				_, err = s.client(t, id, &provisioning.Options{AwaitEnrollment: true}).Register(ctx)
+				require.NoError(t, <-enrolled)
+				require.NoError(t, err)
+				require.GreaterOrEqual(t, time.Since(began), time.Minute)
+			})
+		})
+	}
+}
