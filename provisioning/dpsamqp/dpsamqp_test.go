@@ -3,6 +3,7 @@ package dpsamqp_test
 import (
 	"bytes"
 	"errors"
+	"math"
 	"strings"
 	"testing"
 	"time"
@@ -156,9 +157,10 @@ func TestRejections(t *testing.T) {
 		"two, the longest": {reject("x", throttled, append(info("retry-after", int8(3)), info("Retry-After", int64(24))...)),
 			transport.Throttled, 24 * time.Second,
 			""},
-		"too long":     {reject("x", throttled, info("retry-after", uint64(1)<<63)), transport.Throttled, time.Hour, ""},
-		"negative":     {reject("x", throttled, info("retry-after", int64(-5))), transport.Throttled, 0, ""},
-		"another type": {reject("x", throttled, info("retry-after", true)), transport.Throttled, 0, ""},
+		"too long":       {reject("x", throttled, info("retry-after", uint64(1)<<63)), transport.Throttled, time.Hour, ""},
+		"negative":       {reject("x", throttled, info("retry-after", int64(-5))), transport.Throttled, 0, ""},
+		"far below zero": {reject("x", throttled, info("retry-after", int64(math.MinInt64+1))), transport.Throttled, 0, ""},
+		"another type":   {reject("x", throttled, info("retry-after", true)), transport.Throttled, 0, ""},
 		"server error": {reject("amqp:internal-error", `{"errorCode":503001}`, info("retry-after", int32(7))),
 			transport.Unavailable, 7 * time.Second,
 			""},
@@ -398,4 +400,32 @@ func TestWrongProductInfo(t *testing.T) {
 		require.ErrorIs(t, err, transport.Invalid)
 		require.ErrorContains(t, err, text)
 	}
+}
+
+// Any message that a service sends is an answer within the limits, or an error.
+func FuzzAnswer(f *testing.F) {
+	f.Add(encoded(&wire.Message{Data: [][]byte{[]byte(assigned)}, ApplicationProperties: info("retry-after", int32(3))}))
+	f.Add(encoded(&wire.Message{Value: "x", HasValue: true}))
+	for _, b := range screentest.Undecoded() {
+		f.Add(b)
+	}
+	f.Fuzz(func(t *testing.T, message []byte) {
+		p := &peer{replies: []func(*line){func(l *line) {
+			l.accept()
+			l.message(true, append(encoded(l.result(&wire.Message{})), message...))
+		}}}
+		with(t, p, func(t *testing.T, o *netopt.Options) {
+			s, err := dpsamqp.New(o).Open(t.Context(), &provisioning.Login{Endpoint: "dps.example.test", IDScope: "s",
+				RegistrationID: "r", Timeout: time.Second, Now: time.Now})
+			require.NoError(t, err)
+			defer s.Close()
+			a, err := s.Exchange(t.Context(), &provisioning.Request{Body: []byte("{}")})
+			if err != nil {
+				require.NotZero(t, transport.KindOf(err))
+				return
+			}
+			require.LessOrEqual(t, len(a.Body), provisioning.MaxAnswer+4<<10)
+			require.GreaterOrEqual(t, a.RetryAfter, time.Duration(0))
+		})
+	})
 }

@@ -152,3 +152,15 @@ func TestTheErrorOfTheTPMIsKept(t *testing.T) {
 		func([]byte) (transport.Token, error) { return transport.Token{}, mine })
 	require.Equal(t, mine, err)
 }
+
+// Whatever a service says in the dialogue, it ends.
+func FuzzDialogueOfATPM(f *testing.F) {
+	f.Add([]byte(tpmOffered + challenge("\x00") + challenge("\x80a") + challenge("\xc1b") + frame(&wire.Outcome{})))
+	f.Add([]byte(tpmOffered + frame(&wire.Outcome{Code: 1})))
+	f.Fuzz(func(t *testing.T, says []byte) {
+		_, err := openTPM(t, string(says), true, func([]byte) (transport.Token, error) { return transport.Token{}, nil })
+		if err != nil {
+			require.NotNil(t, transport.Find(err))
+		}
+	})
+}
