@@ -56,8 +56,8 @@ type proofError struct{ error }
 
 func (e *proofError) Unwrap() error { return e.error }
 
-// tpmDialogue is the client's side of the mechanism TPM. The first byte of each message is a control
-// byte: zero, or in a segment of the service's key its number with two flags.
+// tpmDialogue is the client's side of the mechanism TPM. The first byte of each message is a
+// control byte: zero, or in a segment of the service's key its number with two flags.
 //
 //	client: 0 ID scope 0 registration id 0 endorsement key
 //	service: 0
