@@ -177,6 +177,7 @@ func with(t *testing.T, p *peer, f func(t *testing.T, o *netopt.Options)) {
 		f(t, &netopt.Options{Plaintext: true, Dial: p.network.DialContext})
 		_ = p.network.Close()
 		<-done
+		synctest.Wait() // for goroutines that are about to end
 		require.Equal(t, before, bounded.Goroutines())
 	})
 }
