@@ -129,6 +129,9 @@ func routes() []route {
 		{"GET", "/dps/registrations/{registration}/wait", "wait until a device is assigned, to this hub if one is named",
 			(*control).waitRegistration},
 
+		{"POST", "/dps/faults", "declare a fault of the provisioning service; the requests below are for it as well",
+			(*control).injectDPS},
+
 		{"GET", "/faults/kinds", "all kinds of faults, with their protocols and fields", (*control).kinds},
 		{"POST", "/faults", "declare a fault", (*control).inject},
 		{"GET", "/faults", "the faults that are declared, and how often each has happened", (*control).listFaults},

@@ -116,6 +116,11 @@ func TestADeviceIsMovedToAnotherHub(t *testing.T) {
 	require.Equal(t, "second", log[0].(map[string]any)["messageId"])
 	p.printed(func(l line) bool { return l.Event == "message" && l.MessageID == "second" && l.Service == other })
 
+	p.good("POST", "/dps/faults", `{"kind":"RefuseProvisioning","device":"sensor-1","retryAfter":"1s"}`)
+	p.register("sensor-1")
+	require.EqualValues(t, 1, p.good("GET", "/faults/1/wait", "")["fired"])
+	p.printed(func(l line) bool { return l.Service == "dps" && l.Event == "registration" && l.Status == 429 })
+
 	p.good("POST", "/dps/enrollments/sensor-1/disable", "")
 	_, err := p.registrar(p.ready.DPS.Enrolled[1], "https", nil).Register(soon(t))
 	require.ErrorIs(t, err, transport.Forbidden)
@@ -152,6 +157,7 @@ func TestAControlAPIWithoutAProvisioningService(t *testing.T) {
 		require.Contains(t, p.refused(404, "GET", path, "").Fix, "-dps")
 	}
 	require.Contains(t, p.refused(404, "POST", "/dps/enrollments/x/move", `{"hubs":["x"]}`).Fix, "-dps")
+	require.Contains(t, p.refused(404, "POST", "/dps/faults", `{"kind":"DropConnect"}`).Fix, "-dps")
 	p.refused(404, "GET", "/hubs/x/devices", "")
 }
 

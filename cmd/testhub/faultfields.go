@@ -17,7 +17,7 @@ import (
 // faultKinds returns all kinds of faults by name.
 var faultKinds = sync.OnceValue(func() map[string]fault.Kind {
 	m := make(map[string]fault.Kind)
-	for _, k := range fault.Kinds() {
+	for _, k := range slices.Concat(fault.Kinds(), fault.CertificateKinds(), fault.ProvisioningKinds()) {
 		m[k.String()] = k
 	}
 	return m
@@ -75,10 +75,15 @@ var (
 		fault.SlowConnack, fault.SlowPuback, fault.SlowSuback, fault.SlowAttach, fault.WithholdCredit, fault.DetachWhileIdle,
 		fault.SlowToken,
 		fault.SlowAnswer, fault.SlowTwin,
-		fault.SlowDesired, fault.SlowMethod, fault.SlowMethodAnswer, fault.SlowBlob,
+		fault.SlowDesired, fault.SlowMethod, fault.SlowMethodAnswer, fault.SlowBlob, fault.SlowCertificate,
+		fault.SlowProvisioning,
 	}
 	garbage = []fault.Kind{fault.GarbageOnConnect, fault.GarbageOnSubscribe, fault.GarbageOnPublish, fault.GarbageAnswer,
-		fault.GarbleTwin, fault.GarbleMethod}
+		fault.GarbleTwin, fault.GarbleMethod, fault.GarbleCertificate, fault.WrongCertificate, fault.GarbleProvisioning,
+		fault.WrongChain, fault.WrongChallenge, fault.WrongAuthenticationKey}
+	refusing = []fault.Kind{fault.RefuseTwin, fault.RefuseCertificate, fault.RefuseProvisioning}
+	worded   = []fault.Kind{fault.WrongRetryAfter, fault.WrongStatus, fault.WrongDeviceID, fault.WrongHub,
+		fault.WrongProfile}
 )
 
 // A faultField is an API field of [fault.Fault].
@@ -107,27 +112,27 @@ var faultFields = []faultField{
 		input: func(f *fault.Fault) field { return whole("code", 1, 255, &f.Code) }},
 	{kinds: []fault.Kind{fault.RefuseSASL}, input: func(f *fault.Fault) field { return whole("code", 1, 4, &f.Code) }},
 	{kinds: conditions, input: func(f *fault.Fault) field { return text("condition", &f.Condition) }},
-	{kinds: slices.Concat(conditions, scripted, []fault.Kind{fault.RefuseTwin, fault.RefuseMethod}),
+	{kinds: slices.Concat(conditions, scripted, refusing, []fault.Kind{fault.RefuseMethod, fault.WrongStatus}),
 		input: func(f *fault.Fault) field {
 			return text("description", &f.Description)
 		}},
-	{kinds: []fault.Kind{fault.RefuseConnect, fault.RefuseToken, fault.RefuseTwin, fault.RefuseMethod},
+	{kinds: slices.Concat(refusing, []fault.Kind{fault.RefuseConnect, fault.RefuseToken, fault.RefuseMethod}),
 		input: func(f *fault.Fault) field {
 			return whole("status", 400, 599, &f.Status)
 		}},
 	{kinds: scripted, input: func(f *fault.Fault) field { return statuses("statuses", &f.Statuses) }},
-	{kinds: slices.Concat(scripted, []fault.Kind{fault.RefuseConnect, fault.RefuseTwin, fault.RefuseMethod}),
+	{kinds: slices.Concat(scripted, refusing, []fault.Kind{fault.RefuseConnect, fault.RefuseMethod, fault.WrongStatus}),
 		input: func(f *fault.Fault) field {
 			return whole("errorCode", 400_000, 599_999, &f.ErrorCode)
 		}},
-	{kinds: slices.Concat(scripted, []fault.Kind{fault.RefuseConnect, fault.RefuseTwin}),
+	{kinds: slices.Concat(scripted, refusing, []fault.Kind{fault.RefuseConnect}),
 		input: func(f *fault.Fault) field {
 			return span("retryAfter", 0, maxDelay, &f.RetryAfter)
 		}},
 	{kinds: slices.Concat(scripted, []fault.Kind{fault.RefuseConnect, fault.Throttle}), input: func(f *fault.Fault) field {
 		return flagField("retryAfterDate", &f.RetryAfterDate)
 	}},
-	{kinds: slices.Concat(requests, []fault.Kind{fault.Throttle}),
+	{kinds: slices.Concat(requests, fault.ProvisioningKinds(), []fault.Kind{fault.Throttle}),
 		input: func(f *fault.Fault) field { return choice("route", routeKinds, &f.Route) }},
 	{kinds: slices.Concat(requests, blobs),
 		input: func(f *fault.Fault) field { return choice("blob", blobOperations, &f.Blob) }},
@@ -148,6 +153,7 @@ var faultFields = []faultField{
 		input: func(f *fault.Fault) field { return countOr("limit", "for none at all", &f.Limit) }},
 	{kinds: []fault.Kind{fault.Quota},
 		input: func(f *fault.Fault) field { return flagField("acceptConnects", &f.AcceptConnects) }},
+	{kinds: worded, input: func(f *fault.Fault) field { return text("text", &f.Text) }},
 	{kinds: garbage, input: func(f *fault.Fault) field { return binary("bytesBase64", &f.Bytes) }},
 }
 

@@ -61,6 +61,9 @@ func (c *control) inject(r *call) (any, *refusal) {
 		return nil, problem
 	}
 	f, problem := readFault(r.body)
+	if problem == nil && slices.Contains(fault.ProvisioningKinds(), f.Kind) {
+		problem = bad("kind", f.Kind.String()+" happens only at a provisioning service", "POST /dps/faults declares it there")
+	}
 	if problem == nil {
 		if problem = c.selector(f.Device); problem != nil {
 			problem.status = http.StatusBadRequest
@@ -69,6 +72,28 @@ func (c *control) inject(r *call) (any, *refusal) {
 	if problem != nil {
 		return nil, problem
 	}
+	return c.declare(r, f, c.hub.Inject)
+}
+
+// injectDPS declares a fault of the provisioning service. Its device is a registration id, which
+// need not be known.
+func (c *control) injectDPS(r *call) (any, *refusal) {
+	problem := c.needDPS()
+	if problem == nil {
+		problem = r.query()
+	}
+	if problem != nil {
+		return nil, problem
+	}
+	f, problem := readFault(r.body)
+	if problem != nil {
+		return nil, problem
+	}
+	return c.declare(r, f, c.provider.dps.Inject)
+}
+
+// declare puts a fault in force.
+func (c *control) declare(r *call, f fault.Fault, inject func(fault.Fault) *testbroker.Injected) (any, *refusal) {
 	var compact bytes.Buffer
 	if err := json.Compact(&compact, r.body); err != nil {
 		return nil, bad("body", "is no JSON", "give an object")
@@ -80,7 +105,7 @@ func (c *control) inject(r *call) (any, *refusal) {
 			Fix: "DELETE those that are done with"}
 	}
 	c.made++
-	d := &declared{ID: c.made, Fault: compact.Bytes(), injected: c.hub.Inject(f)}
+	d := &declared{ID: c.made, Fault: compact.Bytes(), injected: inject(f)}
 	c.faults = append(c.faults, d)
 	return d.snapshot(), nil
 }
