@@ -169,7 +169,8 @@ func documents(t *testing.T) []string {
 func packages(t *testing.T) (imports string, find importer.Lookup) {
 	t.Helper()
 	names := map[string]string{"http": module + "/transport/http", "nethttp": "net/http"}
-	for _, path := range []string{"context", "crypto/tls", "encoding/json", "errors", "fmt", "io", "log", "os", "time"} {
+	for _, path := range []string{"context", "crypto", "crypto/tls", "encoding/json", "errors", "fmt", "io", "log",
+		"os", "time"} {
 		names[path[strings.LastIndex(path, "/")+1:]] = path
 	}
 	out, err := exec.Command("go", "list", "-export", "-deps", "-f", "{{.ImportPath}} {{.Name}} {{.Export}}",

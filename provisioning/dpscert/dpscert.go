@@ -6,6 +6,8 @@
 //	client, err := provisioning.New(id, carrier, &provisioning.Options{CSR: csr})
 //	assignment, err := client.Register(ctx)
 //	network.Certificate = dpscert.Certificate(assignment.Chain, key)
+//
+// Package dpsrenew renews such certificates.
 package dpscert
 
 import (
