@@ -408,24 +408,30 @@ func TestACertificateThatHasEnded(t *testing.T) {
 	})
 }
 
-// A renewal that succeeds in the last minutes replaces the connection before its certificate ends.
+// A renewal that succeeds in the last minutes replaces the connection before its certificate ends,
+// whether the client plans that or not. Without a new certificate, no connection is replaced.
 func TestALateRenewalReplacesTheConnection(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
-		w := newWorld(t, nil)
-		defer w.close()
-		end := time.Now().Add(30 * day)
-		in := w.hub.Inject(fault.Fault{Kind: fault.RefuseCertificate, Status: 503, Times: -1})
-		r := w.renewer(dpsrenew.Options{Policy: retrypolicy.Fixed{Delay: 10 * time.Second}})
-		c := w.open("lean", r)
-		defer func() { require.NoError(t, c.Close()) }()
-		time.Sleep(time.Until(end.Add(-20 * time.Second)))
-		in.Remove()
-		require.Len(t, w.statuses(), 2, "no connection was replaced for nothing")
-		time.Sleep(30 * time.Second)
-		require.Greater(t, w.leaf(r).NotAfter, end)
-		require.NoError(t, c.Send(t.Context(), &transport.Message{Body: []byte("x")}))
-		require.Greater(t, len(w.statuses()), 3)
-	})
+	for name, renewAt := range map[string]float64{"planned by the client": 0, "not planned": -1} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T) {
+				w := newWorld(t, nil)
+				defer w.close()
+				w.renewAt = renewAt
+				end := time.Now().Add(30 * day)
+				in := w.hub.Inject(fault.Fault{Kind: fault.RefuseCertificate, Status: 503, Times: -1})
+				r := w.renewer(dpsrenew.Options{Policy: retrypolicy.Fixed{Delay: 10 * time.Minute}})
+				c := w.open("lean", r)
+				defer func() { require.NoError(t, c.Close()) }()
+				time.Sleep(time.Until(end.Add(-time.Hour)))
+				in.Remove()
+				require.Len(t, w.statuses(), 2, "no connection was replaced for nothing")
+				time.Sleep(time.Until(end.Add(-30 * time.Second)))
+				require.Greater(t, w.leaf(r).NotAfter, end)
+				require.NoError(t, c.Send(t.Context(), &transport.Message{Body: []byte("x")}))
+				require.Greater(t, len(w.statuses()), 3)
+			})
+		})
+	}
 }
 
 // Close ends a renewal in any step within a second, and leaves no goroutine.

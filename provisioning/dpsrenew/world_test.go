@@ -87,6 +87,7 @@ type world struct {
 	first     [][]byte
 	creds     *transport.Credentials
 	registrar *provisioning.Client
+	renewAt   float64 // of the client
 
 	mu     sync.Mutex
 	events []dpsrenew.Event
@@ -178,7 +179,7 @@ func (w *world) transport(name string, r *dpsrenew.Renewer) transport.Transport 
 
 // open connects a client over a transport.
 func (w *world) open(name string, r *dpsrenew.Renewer) *device.Client {
-	c, err := device.New(w.creds, r.Around(w.transport(name, r)), &device.Options{OnStatus: func(s device.Status) {
+	c, err := device.New(w.creds, r.Around(w.transport(name, r)), &device.Options{RenewAt: w.renewAt, OnStatus: func(s device.Status) {
 		w.mu.Lock()
 		w.states = append(w.states, s)
 		w.mu.Unlock()
