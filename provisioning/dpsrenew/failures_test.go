@@ -455,9 +455,9 @@ func TestCloseDuringARenewal(t *testing.T) {
 				before := bounded.Goroutines()
 				r := w.renewer(dpsrenew.Options{})
 				c := w.open("lean", r)
-				time.Sleep(time.Until(r.Status().Renew) - time.Minute)
+				time.Sleep(time.Until(r.Status().Renew) - 5*time.Second) // sooner than a ping can fail
 				w.hub.Inject(f)
-				time.Sleep(70 * time.Second)
+				time.Sleep(15 * time.Second)
 				require.Equal(t, dpsrenew.Requesting, w.told()[0].Step)
 				began := time.Now()
 				require.NoError(t, c.Close())

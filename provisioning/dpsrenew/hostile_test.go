@@ -180,3 +180,16 @@ func TestARefusedSubscription(t *testing.T) {
 		require.GreaterOrEqual(t, told[1].Delay, 30*time.Second)
 	})
 }
+
+func TestAnAnswerThatIsTooLargeIsNotRead(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		s := &scripted{answer: func(k transport.Sink, id string) {
+			deliver(k, "400", id, `{"errorCode":400040,"more":"`+strings.Repeat("x", 97<<10)+`"}`)
+		}}
+		w := overdue(t, s, time.Hour)
+		defer w.close()
+		told := w.told()
+		require.ErrorIs(t, told[1].Err, transport.Invalid)
+		require.NotContains(t, told[1].Err.Error(), "400040")
+	})
+}

@@ -179,11 +179,12 @@ func (w *world) transport(name string, r *dpsrenew.Renewer) transport.Transport 
 
 // open connects a client over a transport.
 func (w *world) open(name string, r *dpsrenew.Renewer) *device.Client {
-	c, err := device.New(w.creds, r.Around(w.transport(name, r)), &device.Options{RenewAt: w.renewAt, OnStatus: func(s device.Status) {
+	o := &device.Options{RenewAt: w.renewAt, OnStatus: func(s device.Status) {
 		w.mu.Lock()
 		w.states = append(w.states, s)
 		w.mu.Unlock()
-	}})
+	}}
+	c, err := device.New(w.creds, r.Around(w.transport(name, r)), o)
 	require.NoError(w.t, err)
 	require.NoError(w.t, c.Open(w.t.Context()))
 	return c
