@@ -89,8 +89,9 @@ var faultRows = []faultRow{
 // Each fault of the service, in the register and in the poll, on each carrier.
 func TestEveryFaultOfTheService(t *testing.T) {
 	covered := map[fault.Kind]bool{
-		fault.WrongChain:     true,                                                                  // TestAChainForAnotherKey
-		fault.WrongChallenge: true, fault.RepeatChallenge: true, fault.WrongAuthenticationKey: true, // of a TPM
+		fault.WrongChain: true, // TestAChainForAnotherKey
+		// of a TPM
+		fault.WrongChallenge: true, fault.RepeatChallenge: true, fault.WrongAuthenticationKey: true,
 	}
 	for _, row := range faultRows {
 		covered[row.fault.Kind] = true
