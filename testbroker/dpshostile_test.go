@@ -14,6 +14,7 @@ import (
 	"os"
 	"runtime"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -29,10 +30,10 @@ import (
 func TestAnAllocationThatEndsItsGoroutine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, hubs := newDPS(t, &testbroker.DPSOptions{Polls: -1}, "hub-a.example.test")
-		calls := 0
+		var calls atomic.Int64
 		e := enroll(t, d, dpsdata.Enrollment{ID: "reg-1", Allocation: dpsdata.Custom,
 			Allocate: func(dpsdata.AllocationRequest) (dpsdata.AllocationResult, error) {
-				if calls++; calls == 1 {
+				if calls.Add(1) == 1 {
 					runtime.Goexit()
 				}
 				return dpsdata.AllocationResult{Hub: "hub-a.example.test"}, nil
@@ -44,7 +45,7 @@ func TestAnAllocationThatEndsItsGoroutine(t *testing.T) {
 		require.NoError(t, err)
 		synctest.Wait()
 		require.NoError(t, conn.Close())
-		require.Equal(t, 1, calls)
+		require.EqualValues(t, 1, calls.Load())
 
 		p := overDPS(t, d)
 		p.token = dpsToken(d, "reg-1", e.PrimaryKey)

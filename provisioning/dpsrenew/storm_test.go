@@ -6,6 +6,7 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"math/big"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -20,14 +21,14 @@ import (
 // not ask in a loop.
 func TestCertificatesThatAreDueAtOnce(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		asked := 0
+		var asked atomic.Int64
 		root := newKey(t)
 		w := newWorld(t, nil)
 		w.enroll()
 		require.NoError(t, w.dps.Change("reg-1", func(e *dpsdata.Enrollment) {
 			e.Issue = func(csr *x509.CertificateRequest) ([][]byte, error) {
-				asked++
-				leaf := &x509.Certificate{SerialNumber: big.NewInt(int64(asked)), Subject: csr.Subject,
+				n := asked.Add(1)
+				leaf := &x509.Certificate{SerialNumber: big.NewInt(n), Subject: csr.Subject,
 					NotBefore: time.Now().Add(-9 * time.Hour), NotAfter: time.Now().Add(time.Hour)}
 				parent := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "root"}}
 				der, err := x509.CreateCertificate(rand.Reader, leaf, parent, csr.PublicKey, root)
@@ -38,11 +39,11 @@ func TestCertificatesThatAreDueAtOnce(t *testing.T) {
 		r := w.renewer(dpsrenew.Options{ServiceOnly: true})
 		c := w.open("lean", r)
 		time.Sleep(near)
-		require.Positive(t, asked)
-		before := asked
+		require.Positive(t, asked.Load())
+		before := asked.Load()
 		time.Sleep(10 * time.Hour)
-		require.Greater(t, asked, before+10, "each is replaced in time")
-		require.Less(t, asked, before+60, "requests in ten hours")
+		require.Greater(t, asked.Load(), before+10, "each is replaced in time")
+		require.Less(t, asked.Load(), before+60, "requests in ten hours")
 		require.True(t, time.Now().Before(w.leaf(r).NotAfter))
 		require.NoError(t, c.Close())
 	})

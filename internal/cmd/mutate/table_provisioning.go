@@ -12,6 +12,8 @@ func init() {
 			New: "min(a.RetryAfter, retryafter.Max)"},
 		{File: "provisioning/answer.go", Old: "case len(a.Body) > MaxAnswer:", New: "case false:"},
 		{File: "provisioning/answer.go", Old: "case len(r.operation) > maxOperation:", New: "case false:"},
+		{File: "provisioning/answer.go", Old: "case !utf8.ValidString(r.operation):",
+			New: "case !utf8.ValidString(service):"},
 		{File: "provisioning/answer.go", Old: "r.operation == \".\", r.operation == \"..\":",
 			New: "r.operation == \".\":"},
 		{File: "provisioning/answer.go", Old: ", ascii.EqualFold(status, \"unassigned\")", New: ""},
@@ -175,6 +177,13 @@ func init() {
 
 		{File: "provisioning/dpscert/dpscert.go", Old: "!ok || !public.Equal(key.Public())", New: "!ok || public == nil"},
 		{File: "provisioning/dpscert/dpscert.go", Old: "\t\tif i == 0 {\n", New: "\t\tif i >= 0 {\n"},
+
+		{File: "provisioning/dpsrenew/schedule.go", Old: "h != nil && !now.Before(h.due)", New: "h != nil && h.due.IsZero()",
+			Test: "./provisioning/dpsrenew -run TestCertificatesThatAreDueAtOnce"},
+		{File: "provisioning/dpsrenew/transport.go", Old: "if s == nil { // also when",
+			New: "if s == nil && err != nil { // also when", Test: "./provisioning/dpsrenew -run TestATransportThatPanics"},
+		{File: "provisioning/dpsrenew/transport.go", Old: "\tdefer s.t.busy.Store(false)\n", New: "",
+			Test: "./provisioning/dpsrenew -run TestATransportThatPanics"},
 
 		{File: "testbroker/internal/dps/assign.go", Old: "\tif m.data.Disabled {", New: "\tif false {", Test: dpsTests},
 		{File: "testbroker/internal/dps/assign.go", Old: "m.data.Reprovision == dpsdata.Never && present != nil",
