@@ -6,13 +6,17 @@ import (
 	"net"
 	"slices"
 	"strconv"
+	"testing"
 	"time"
 
+	"github.com/hubline-iot/hubline/internal/bounded"
 	"github.com/hubline-iot/hubline/internal/retryafter"
 	"github.com/hubline-iot/hubline/provisioning/dpstransport"
 	"github.com/hubline-iot/hubline/testbroker/dpsdata"
+	"github.com/hubline-iot/hubline/testbroker/fault"
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
 	"github.com/hubline-iot/hubline/transport"
+	"github.com/stretchr/testify/require"
 )
 
 // askLedger records what a device has met at hubs, and whether that is a reason to ask the
@@ -161,4 +165,64 @@ func (j *journey) checkRequests() error {
 		polled[r.OperationID] = r
 	}
 	return errors.Join(errs...)
+}
+
+// A ledger must detect losses, also at the second hub.
+func TestTheLedgerOfMovesNoticesASabotage(t *testing.T) {
+	for _, e := range engines {
+		if e.variant || e.batches {
+			continue
+		}
+		t.Run(e.name, func(t *testing.T) {
+			bounded.Test(t, func(t *testing.T) {
+				p := drawMoves(1, e)
+				p.steps = []step{
+					{at: time.Minute, what: move, count: 1, size: 1},
+					{at: 3 * time.Minute, what: inject, count: 1, fault: fault.Fault{Kind: fault.Forget, After: 3}},
+					{at: 4 * time.Minute, what: enqueue, count: 10, size: 100},
+				}
+				j := travel(t, p)
+				require.Equal(t, 1, j.asks.moved)
+				require.ErrorContains(t, j.checkMoves(), "message 4 was acknowledged and the hub does not have it")
+			})
+		})
+	}
+}
+
+// The ledger notices a device that asks without a reason, and one that does not ask.
+func TestTheLedgerOfReasonsNoticesASabotage(t *testing.T) {
+	failed := func(k transport.Kind) error { return &transport.Error{Kind: k} }
+	noName := &transport.Error{Kind: network, Err: &net.DNSError{IsNotFound: true}}
+	for name, row := range map[string]struct {
+		dials []error
+		asks  bool // in the end
+		want  string
+	}{
+		"refused, and asks":       {dials: []error{failed(forbidden)}, asks: true},
+		"refused, and stays":      {dials: []error{failed(forbidden), nil}, want: "tried again"},
+		"throttled, and asks":     {dials: []error{failed(throttled)}, asks: true, want: "without a reason"},
+		"throttled, and stays":    {dials: []error{failed(throttled), failed(unavailable), nil}},
+		"failed twice, and asks":  {dials: []error{failed(timeout), failed(network)}, asks: true, want: "without a reason"},
+		"failed thrice, and asks": {dials: []error{failed(timeout), failed(network), failed(network)}, asks: true},
+		"failed thrice, and stays": {dials: []error{failed(network), failed(network), failed(network), nil},
+			want: "did not ask"},
+		"connected between":  {dials: []error{failed(network), failed(network), nil, failed(network), nil}},
+		"no name, and stays": {dials: []error{noName, noName, noName, noName}, want: "did not ask"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l, p := &askLedger{asked: 1}, &movePlan{maxFailures: 3}
+			var errs []error
+			for _, err := range row.dials {
+				errs = append(errs, l.dialed(err, p))
+			}
+			if row.asks {
+				errs = append(errs, l.stepped(dpstransport.Event{Step: dpstransport.Registering}, p))
+			}
+			if row.want == "" {
+				require.NoError(t, errors.Join(errs...))
+				return
+			}
+			require.ErrorContains(t, errors.Join(errs...), row.want)
+		})
+	}
 }
