@@ -17,8 +17,8 @@
 // A certificate is renewed when two thirds of its life have passed, minus up to 5 % of the life at
 // random, so that a fleet does not renew as one. A device that was switched off at that time renews
 // it soon after its next connect, after a random wait of up to an hour. As long as the clock is not
-// set, nothing is renewed: it shows a time before the release of this module, before
-// Credentials.Earliest, or before the certificate begins.
+// set, nothing is renewed: it shows a time before the release of this module or before
+// Credentials.Earliest. A clock that is behind delays the renewal.
 //
 // The device uses its certificate until it ends. Renewal runs while the device is connected. If the
 // certificate ended while it was not, the next Dial asks the provisioning service first.
@@ -27,8 +27,9 @@
 //
 // Over MQTT the hub is asked, unless Options.ServiceOnly is set: some hubs issue certificates. If
 // it cannot do that, or after three failed requests, the provisioning service is asked, by another
-// registration with a signing request, over any carrier. The service, too, is asked over other
-// protocols. The service may assign another hub in its answer: package dpstransport follows.
+// registration with a signing request, over any carrier. Over AMQP and HTTPS the service is asked
+// at once. It may assign another hub in its answer: package dpstransport follows. An enrollment
+// that resets the twin at each registration does so at a renewal, too.
 //
 // A failed request goes the way of all failures: its Kind says whether it is repeated, and
 // Options.Policy when, not before the service's retry-after. A failure that is not worth a retry

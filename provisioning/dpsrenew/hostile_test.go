@@ -2,8 +2,10 @@ package dpsrenew_test
 
 import (
 	"context"
+	"crypto"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -191,5 +193,28 @@ func TestAnAnswerThatIsTooLargeIsNotRead(t *testing.T) {
 		told := w.told()
 		require.ErrorIs(t, told[1].Err, transport.Invalid)
 		require.NotContains(t, told[1].Err.Error(), "400040")
+	})
+}
+
+// Run returns after the renewal has ended, also when a callback is slow to return.
+func TestRunJoinsTheRenewal(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		w := newWorld(t, nil)
+		defer w.close()
+		time.Sleep(25 * day)
+		var returned atomic.Bool
+		k := &keys{t: t}
+		r := w.renewer(dpsrenew.Options{OpenKey: k.open, NewKey: func(ctx context.Context) (crypto.Signer, string, error) {
+			<-ctx.Done()
+			time.Sleep(300 * time.Millisecond)
+			returned.Store(true)
+			return nil, "", ctx.Err()
+		}})
+		s, err := r.Around(&scripted{}).Dial(t.Context(), &transport.Config{Creds: w.creds, Sink: never{t}})
+		require.NoError(t, err)
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Hour)
+		defer cancel()
+		require.ErrorIs(t, s.Run(ctx), context.DeadlineExceeded)
+		require.True(t, returned.Load())
 	})
 }
