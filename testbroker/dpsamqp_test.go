@@ -146,6 +146,7 @@ func TestThrottledRegistrationOverAMQP(t *testing.T) {
 		l.request(dpsRegisterMessage(""))
 		a, rejected := l.rejected(dpsRegisterMessage(""))
 		require.Equal(t, 429001, a.ErrorCode)
+		require.EqualValues(t, "com.microsoft:device-container-throttled", rejected.Condition, "as Node.js needs it")
 		require.EqualValues(t, 60, rejected.Info["Retry-After"])
 		require.EqualValues(t, 60, rejected.Info["retry-after"])
 	})

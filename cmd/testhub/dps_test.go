@@ -197,6 +197,9 @@ func TestLinesAboutProvisioning(t *testing.T) {
 	require.Contains(t, b.String(), "group    thermometers: PROVISIONING_HOST=localhost PROVISIONING_IDSCOPE=0ne00ABCDEF "+
 		"PROVISIONING_MASTER_SYMMETRIC_KEY=")
 	require.Contains(t, b.String(), "linked   hub-b.example.test, mqtt 127.0.0.1:")
+	trust, err := os.ReadFile(p.ready.CA)
+	require.NoError(t, err)
+	require.Equal(t, 3, strings.Count(string(trust), "BEGIN CERTIFICATE"), "of two hubs and the service")
 	shell, err := os.ReadFile(env)
 	require.NoError(t, err)
 	require.Contains(t, string(shell), "export PROVISIONING_REGISTRATION_ID='sensor-1'")
