@@ -42,8 +42,6 @@ func TestOpenReportsTheEndOfItsOwnRun(t *testing.T) {
 			err = c.Open(context.Background())
 			if !errors.Is(err, transport.Unauthorized) {
 				bad++
-				if bad == 1 {
-				}
 			}
 			<-again
 			_ = c.Close()
