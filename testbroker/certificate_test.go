@@ -237,6 +237,7 @@ func TestOneRequestIsActive(t *testing.T) {
 		require.Equal(t, "202/?$rid=r-002", topic)
 		topic, _ = ask("r-003", "*")
 		require.Equal(t, "202/?$rid=r-003", topic)
+		synctest.Wait() // the hub has the PUBACK, and does not repeat the answer
 		w.conn.Close()
 		w = c.listen()
 		time.Sleep(61 * time.Second)
