@@ -45,7 +45,8 @@ func openProvider(first *testbroker.Hub, s *settings, out *printer) (*provider, 
 	}
 	var err error
 	d.dps, err = testbroker.NewDPS(&testbroker.DPSOptions{
-		HostName: s.dps.host, IDScope: s.dps.scope, Seed: s.seed, Keep: s.keep, OnEvent: told("dps"),
+		HostName: s.dps.host, IDScope: s.dps.scope, RetryAfter: s.dps.after, Seed: s.seed, Keep: s.keep,
+		OnEvent: told("dps"),
 	})
 	if err != nil {
 		name := "dps-host"

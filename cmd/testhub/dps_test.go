@@ -17,6 +17,7 @@ import (
 	"github.com/hubline-iot/hubline/provisioning"
 	"github.com/hubline-iot/hubline/provisioning/dpshttp"
 	"github.com/hubline-iot/hubline/provisioning/dpsmqtt"
+	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/mqtt"
@@ -26,6 +27,7 @@ import (
 // desk are the flags of a provisioning service with two hubs, as README.md has them.
 var desk = []string{
 	"-group", "thermometers", "-enroll", "sensor-1", "-enroll", "thermometers/sensor-2", "-link", "hub-b.example.test",
+	"-dps-retry-after", "0s",
 }
 
 // registrar returns a client of the provisioning service for what the program has printed.
@@ -46,7 +48,9 @@ func (p *program) registrar(e readyEnrollment, over string, cert *tls.Certificat
 	if over == "https" {
 		carrier = dpshttp.New(o)
 	}
-	c, err := provisioning.New(id, carrier, nil)
+	c, err := provisioning.New(id, carrier, &provisioning.Options{
+		PollInterval: 10 * time.Millisecond, Policy: retrypolicy.Backoff{Base: 10 * time.Millisecond, Max: time.Second},
+	})
 	require.NoError(p.t, err)
 	return c
 }
@@ -138,7 +142,7 @@ func TestEnrollmentsWithCertificates(t *testing.T) {
 	file := func(name string, der []byte) string {
 		return write(t, name, string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})))
 	}
-	p := start(t, "-enroll", "sensor-1="+file("own.pem", own.Certificate[0]), "-group",
+	p := start(t, "-dps-retry-after", "0s", "-enroll", "sensor-1="+file("own.pem", own.Certificate[0]), "-group",
 		"signed="+file("root.pem", root.Cert().Raw))
 	for _, cert := range []*tls.Certificate{&own, &signed} {
 		id := cert.Leaf.Subject.CommonName

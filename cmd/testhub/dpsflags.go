@@ -8,6 +8,9 @@ import (
 	"net"
 	"slices"
 	"strings"
+	"time"
+
+	"github.com/hubline-iot/hubline/internal/retryafter"
 )
 
 // dpsSettings are the flags about a provisioning service (DPS).
@@ -15,6 +18,7 @@ type dpsSettings struct {
 	on    bool
 	host  string
 	scope string
+	after time.Duration // as DPSOptions.RetryAfter
 	ports
 	hubs  []hubSettings // besides the first
 	enrol []enrolled
@@ -60,6 +64,15 @@ func (s *dpsSettings) flags(f *flag.FlagSet) {
 		s.scope = v
 		return nil
 	})
+	noting("dps-retry-after", "the `delay` between the polls of a registration, in whole seconds (default 3s)",
+		func(v string) error {
+			d, err := time.ParseDuration(v)
+			if err != nil || d < 0 || d > retryafter.Max || d%time.Second != 0 {
+				return fmt.Errorf("want whole seconds, from 0s to %v", retryafter.Max)
+			}
+			s.after = cmp.Or(d, -1)
+			return nil
+		})
 	s.ports.flags(f, "dps-", " of the provisioning service", "127.0.0.2")
 	noting("link", "run another hub of this `name`, linked to the provisioning service, or as name=ip with its ports at "+
 		"that address (default 127.0.0.3 and so on); repeatable", func(v string) error {
