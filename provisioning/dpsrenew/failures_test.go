@@ -220,7 +220,7 @@ func TestThePolicyDecides(t *testing.T) {
 			Total: 3}})
 		c := w.open("lean", r)
 		defer func() { require.NoError(t, c.Close()) }()
-		time.Sleep(near)
+		time.Sleep(near + 2*time.Hour)
 		const q, y, x = dpsrenew.Requesting, dpsrenew.Retrying, dpsrenew.Failed
 		told := w.told()
 		var steps []step
