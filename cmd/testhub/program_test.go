@@ -74,7 +74,7 @@ func TestErrorsNameTheWrongInput(t *testing.T) {
 		"a hub's address":        {[]string{"-dps", "-link", "x=192.0.2.1"}, 1, []string{"-link", "192.0.2.1", "address"}},
 		"a service's address":    {[]string{"-dps", "-dps-amqp", "5671"}, 2, []string{"-dps-amqp", "host:port"}},
 		"a port taken, dps":      {[]string{"-dps", "-dps-https", at}, 1, []string{"-dps-https", at, "taken"}},
-		"a service's delay":     {[]string{"-dps", "-dps-retry-after", "1.5s"}, 2, []string{"-dps-retry-after", "seconds"}},
+		"a service's delay":      {[]string{"-dps", "-dps-retry-after", "1.5s"}, 2, []string{"-dps-retry-after", "seconds"}},
 		"a service's name":       {[]string{"-dps", "-dps-host", "a b"}, 1, []string{"-dps-host", "letters"}},
 		"a scope":                {[]string{"-dps", "-scope", "a_b"}, 1, []string{"-scope", "letters"}},
 		"an enrollment":          {[]string{"-enroll", "a b"}, 1, []string{"-enroll", `"a b"`, "ID"}},
