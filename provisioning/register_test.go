@@ -5,6 +5,7 @@ import (
 	"errors"
 	"math/rand/v2"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -451,6 +452,7 @@ func TestNoGoroutineIsLeft(t *testing.T) {
 		_, err := register(t, newScript(say{status: 503}, say{status: 202, body: assigning},
 			say{status: 200, body: assigned}), nil)
 		require.NoError(t, err)
+		synctest.Wait()
 		require.Equal(t, before, bounded.Goroutines())
 	})
 }

@@ -465,6 +465,7 @@ func TestCloseDuringARenewal(t *testing.T) {
 				w.hub.Drop("")
 				w.dps.Drop()
 				time.Sleep(2 * time.Second)
+				synctest.Wait()
 				require.LessOrEqual(t, bounded.Goroutines(), before+1, "the service's server may run")
 			})
 		})

@@ -79,6 +79,7 @@ func TestCloseDuringARegistration(t *testing.T) {
 					synctest.Wait()
 					d.Drop()
 					time.Sleep(2 * time.Second)
+					synctest.Wait()
 					if protocol == "http" {
 						before++ // the service's server, which the first connection starts
 					}
