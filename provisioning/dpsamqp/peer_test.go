@@ -61,6 +61,9 @@ type line struct {
 	waiting func() // handles the request that came before that
 	cut     bool
 
+	detached map[uint32]bool // by handle: the peer ended the link
+	over     bool            // the peer ended the session
+
 	// The present request.
 	id          uint32
 	correlation any
@@ -72,7 +75,7 @@ func (p *peer) serve() {
 		if err != nil {
 			return
 		}
-		l := &line{peer: p, conn: c}
+		l := &line{peer: p, conn: c, detached: map[uint32]bool{}}
 		l.serve()
 		_ = c.Close()
 	}
@@ -180,9 +183,13 @@ func (l *line) handle(channel uint16, got wire.Performative, payload []byte) {
 			l.accepted++
 		}
 	case *wire.Detach:
-		l.send(channel, &wire.Detach{Handle: m.Handle, Closed: true}, nil)
+		if !l.detached[m.Handle] {
+			l.send(channel, &wire.Detach{Handle: m.Handle, Closed: true}, nil)
+		}
 	case *wire.End:
-		l.send(channel, &wire.End{}, nil)
+		if !l.over {
+			l.send(channel, &wire.End{}, nil)
+		}
 	case *wire.Close:
 		l.send(0, &wire.Close{}, nil)
 		l.cut = true
@@ -222,6 +229,12 @@ func (l *line) send(channel uint16, p wire.Performative, payload []byte) {
 	b, err := wire.AppendFrame(nil, channel, p, payload)
 	if err != nil {
 		panic(err)
+	}
+	switch m := p.(type) { // what the peer has ended is not ended again
+	case *wire.Detach:
+		l.detached[m.Handle] = true
+	case *wire.End:
+		l.over = true
 	}
 	l.write(b)
 }
