@@ -149,6 +149,7 @@ func TestLinuxBoardNotifiesSystemd(t *testing.T) {
 	watch(t)
 	for _, tags := range []string{"", "paho"} {
 		t.Run("tags="+tags, func(t *testing.T) {
+			t.Parallel() // each waits most of the time
 			hub, err := testbroker.New(nil)
 			if err != nil {
 				t.Fatal(err)
