@@ -82,6 +82,8 @@ func TestFaultsAtTheHub(t *testing.T) {
 					c := w.open(engine, r)
 					defer func() { require.NoError(t, c.Close()) }()
 					before := w.leaf(r)
+					time.Sleep(18 * day)
+					require.Equal(t, before, w.leaf(r), "it is too early")
 					for w.leaf(r) == before && time.Now().Before(before.NotBefore.Add(near+3*time.Hour)) {
 						time.Sleep(30 * time.Second)
 					}
