@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"crypto/hmac"
 	"crypto/sha256"
@@ -13,6 +14,7 @@ import (
 	"net/http"
 	"net/url"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -403,7 +405,7 @@ func TestEndsOfWaits(t *testing.T) {
 		status int
 		answer map[string]any
 	}
-	ends := make(chan end)
+	ends := make(chan end, 2)
 	for _, r := range [][3]string{{"GET", "/messages/wait?within=10m"}, {"POST", "/devices/dev-1/methods",
 		`{"name":"a","connectTimeout":"5m"}`}} {
 		go func() {
@@ -414,10 +416,18 @@ func TestEndsOfWaits(t *testing.T) {
 	require.Eventually(t, func() bool {
 		return len(p.good("GET", "/devices/dev-1/methods", "")["calls"].([]any)) == 1
 	}, waitLimit, time.Millisecond)
+	require.Eventually(t, func() bool { // the request for messages waits too
+		stacks := make([]byte, 1<<20)
+		return bytes.Contains(stacks[:runtime.Stack(stacks, true)], []byte(".waitMessages("))
+	}, waitLimit, time.Millisecond)
 	require.Zero(t, p.stop())
 	for range 2 {
-		e := <-ends
-		require.Equal(t, 503, e.status, e.answer)
-		require.Contains(t, e.answer["error"].(map[string]any)["problem"], "ending")
+		select {
+		case e := <-ends:
+			require.Equal(t, 503, e.status, e.answer)
+			require.Contains(t, e.answer["error"].(map[string]any)["problem"], "ending")
+		case <-soon(t).Done():
+			require.Fail(t, "a request did not end")
+		}
 	}
 }
