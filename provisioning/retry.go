@@ -1,0 +1,89 @@
+package provisioning
+
+import (
+	"time"
+
+	"github.com/hubline-iot/hubline/errfilter"
+	"github.com/hubline-iot/hubline/internal/pacing"
+	"github.com/hubline-iot/hubline/internal/retryafter"
+	"github.com/hubline-iot/hubline/internal/timespan"
+	"github.com/hubline-iot/hubline/retrypolicy"
+	"github.com/hubline-iot/hubline/retrypolicy/classify"
+	"github.com/hubline-iot/hubline/transport"
+)
+
+// decide decides what follows a failure: the wait before the next attempt, or the error of
+// Register.
+func (r *registration) decide(failure *transport.Error) (retry Event, err error) {
+	now := time.Now()
+	if r.ctx.Err() != nil {
+		return Event{}, r.abandon(failure)
+	}
+	info := classify.Info{Verdict: classify.Again, Kind: failure.Kind, Safe: classify.SafeYes,
+		After: min(failure.RetryAfter, retryafter.Max)}
+	slow := pacing.IsSlow(failure.Kind)
+	if !errfilter.Of(failure).Retry {
+		switch {
+		case failure.Kind == transport.NotFound && r.operation != "":
+			r.operation = "" // the service forgot the operation
+		case r.challengeAgain(failure):
+			r.operation = ""
+		case failure.Kind == transport.NotFound && r.c.opt.AwaitEnrollment && notEnrolled(failure):
+			slow = true
+		case failure.Kind == transport.Conflict && !r.conflict: // another register may read another state
+			r.conflict, r.operation = true, ""
+		default:
+			info.Verdict = classify.Fail
+		}
+	}
+	draw := r.rand()
+	d, err := r.series.Failure(now, draw, info, failure)
+	switch {
+	case err != nil:
+		return Event{}, err
+	case info.Verdict == classify.Fail:
+		return Event{}, failure
+	case !d.Retry:
+		return Event{}, r.retriesEnded(d.Reason)
+	}
+	delay := timespan.Cap(max(d.Delay, info.After, 0))
+	if slow && r.c.paced {
+		delay = max(delay, pacing.MinDelay(retrypolicy.Attempt{Retry: r.attempt, Rand: draw}))
+	}
+	if slow {
+		delay += r.stagger(delay, failure.Kind)
+	}
+	return Event{Step: Retrying, Attempt: r.attempt + 1, Delay: delay, Err: failure}, nil
+}
+
+// stagger returns a random addition to a long delay, so that devices that were refused together do
+// not come back together. The service counts registers by the minute: with the default policy, a
+// throttled register comes back within a minute more, and if that was too early for the size of the
+// fleet, within three.
+func (r *registration) stagger(delay time.Duration, kind transport.Kind) time.Duration {
+	most := delay / 2
+	if kind == transport.Throttled && r.operation == "" && r.c.paced {
+		within := time.Minute
+		if r.throttled {
+			within = 3 * time.Minute
+		}
+		most, r.throttled = max(most, within), true
+	}
+	return time.Duration(r.rand() % uint64(most+1))
+}
+
+// notEnrolled reports whether the service does not know the enrollment.
+func notEnrolled(failure *transport.Error) bool {
+	e, ok := failure.Err.(*transport.StatusError)
+	return ok && e.Code == codeNotEnrolled
+}
+
+// retriesEnded returns the error for a policy that allows no further attempt.
+func (r *registration) retriesEnded(reason retrypolicy.Reason) *transport.Error {
+	e := &transport.Error{Kind: transport.RetryExpired, Op: transport.OpRegister,
+		Err: &retrypolicy.Error{Reason: reason, Retries: max(r.attempt-1, 0), Err: r.last}}
+	if last := transport.Find(r.last); last != nil {
+		e.Scope, e.Proto, e.RetryAfter = last.Scope, last.Proto, last.RetryAfter
+	}
+	return e
+}
