@@ -2,6 +2,7 @@
 package atomicfile
 
 import (
+	"encoding/json"
 	"errors"
 	"io"
 	"io/fs"
@@ -9,8 +10,8 @@ import (
 	"path/filepath"
 )
 
-// Read returns at most limit bytes of a file, nil if it does not exist.
-func Read(path string, limit int64) ([]byte, error) {
+// read returns at most limit bytes of a file, nil if it does not exist.
+func read(path string, limit int64) ([]byte, error) {
 	in, err := os.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
@@ -22,9 +23,9 @@ func Read(path string, limit int64) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(in, limit))
 }
 
-// Write writes a new file with mode 0600, flushes it to the disk and renames it, so that a power
+// write writes a new file with mode 0600, flushes it to the disk and renames it, so that a power
 // failure leaves the old file or the new one. The folder must exist.
-func Write(path string, text []byte) (err error) {
+func write(path string, text []byte) (err error) {
 	folder := filepath.Dir(path)
 	out, err := os.CreateTemp(folder, "."+filepath.Base(path)+".*") // mode 0600
 	if err != nil {
@@ -53,4 +54,33 @@ func Write(path string, text []byte) (err error) {
 		_ = d.Close()
 	}
 	return nil
+}
+
+// JSON is a file that contains a T.
+type JSON[T any] struct {
+	Path    string
+	Limit   int64 // of the bytes that Load reads
+	Damaged error // what Load returns for a file that contains none
+}
+
+// Load returns the value in the file, nil if the file does not exist.
+func (f JSON[T]) Load() (*T, error) {
+	text, err := read(f.Path, f.Limit)
+	if text == nil || err != nil {
+		return nil, err
+	}
+	var v T
+	if json.Unmarshal(text, &v) != nil {
+		return nil, f.Damaged
+	}
+	return &v, nil
+}
+
+// Save replaces the file.
+func (f JSON[T]) Save(v *T) error {
+	text, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	return write(f.Path, text)
 }

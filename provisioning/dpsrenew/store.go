@@ -1,7 +1,6 @@
 package dpsrenew
 
 import (
-	"encoding/json"
 	"errors"
 
 	"github.com/hubline-iot/hubline/internal/atomicfile"
@@ -33,31 +32,11 @@ type Store interface {
 // File returns a Store that is a file with mode 0600. Save writes a new file, flushes it to the
 // disk and renames it, so that a power failure leaves the old file or the new one. The folder must
 // exist.
-func File(path string) Store { return file(path) }
-
-type file string
+func File(path string) Store {
+	return atomicfile.JSON[Record]{Path: path, Limit: maxFile, Damaged: errDamaged}
+}
 
 // maxFile bounds the file that Load reads.
 const maxFile = 1 << 20
 
 var errDamaged = errors.New("the stored certificates are damaged; they will be replaced")
-
-func (f file) Load() (*Record, error) {
-	text, err := atomicfile.Read(string(f), maxFile)
-	if text == nil || err != nil {
-		return nil, err
-	}
-	var r Record
-	if json.Unmarshal(text, &r) != nil {
-		return nil, errDamaged
-	}
-	return &r, nil
-}
-
-func (f file) Save(r *Record) error {
-	text, err := json.Marshal(r)
-	if err != nil {
-		return err
-	}
-	return atomicfile.Write(string(f), text)
-}

@@ -167,8 +167,8 @@ func init() {
 			Old: "\tt.failures, t.nameFailures, t.flipped = 0, 0, false\n\tt.attempts = nil\n",
 			New: "\tt.attempts = nil\n"},
 
-		{File: "provisioning/dpstransport/store.go", Old: "if json.Unmarshal(text, &r) != nil {",
-			New: "if json.Unmarshal(text, &r) != nil && len(text) == 0 {"},
+		{File: "internal/atomicfile/atomicfile.go", Old: "if json.Unmarshal(text, &v) != nil {",
+			New: "if json.Unmarshal(text, &v) != nil && len(text) == 0 {", Test: "./provisioning/dpstransport -run TestFile"},
 
 		{File: "internal/atomicfile/atomicfile.go", Old: "\t\t\t_ = os.Remove(out.Name())\n",
 			New: "", Test: "./provisioning/dpstransport -run TestFile"},
