@@ -4,12 +4,14 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"net"
 	"time"
 
 	paho "github.com/eclipse/paho.mqtt.golang"
 
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/mqtt"
+	"github.com/hubline-iot/hubline/transport/mqtt/dialect"
 	"github.com/hubline-iot/hubline/transport/mqtt/lean"
 	"github.com/hubline-iot/hubline/transport/mqtt/lean/leannet"
 	"github.com/hubline-iot/hubline/transport/netopt"
@@ -36,6 +38,14 @@ func (a *access) lean() func(*transport.Credentials) transport.Transport {
 	return func(creds *transport.Credentials) transport.Transport { return lean.New(leannet.Dialer(creds, o), nil) }
 }
 
+// overTopics returns a transport on Hubline's own MQTT engine to a broker that is no hub.
+// protocol is nil for MQTT 3.1.1.
+func (a *access) overTopics(creds *transport.Credentials, protocol lean.Protocol) transport.Transport {
+	network := &netopt.Options{Addr: a.Addr, Plaintext: a.CA == nil, TLS: a.tls(), Anonymous: true}
+	return lean.New(leannet.Dialer(creds, network), &lean.Options{CleanSession: true,
+		Dialect: &dialect.Topics{Telemetry: brokerTopic}, Protocol: protocol})
+}
+
 // rawOptions returns options for the fastest use of the raw library.
 func (a *access) rawOptions(ctx context.Context, creds *transport.Credentials) (*paho.ClientOptions, error) {
 	token, err := creds.NewToken(ctx)
@@ -59,6 +69,14 @@ func userName(creds *transport.Credentials) string {
 
 func telemetryTopic(creds *transport.Credentials) string {
 	return "devices/" + creds.DeviceID + "/messages/events/"
+}
+
+// dial makes a connection, for senders on no transport of Hubline's.
+func (a *access) dial(ctx context.Context) (net.Conn, error) {
+	if settings := a.tls(); settings != nil {
+		return (&tls.Dialer{Config: settings}).DialContext(ctx, "tcp", a.Addr)
+	}
+	return new(net.Dialer).DialContext(ctx, "tcp", a.Addr)
 }
 
 // tls returns a configuration that trusts only the hub's CA. Nil: the hub has no TLS.

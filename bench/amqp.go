@@ -2,9 +2,7 @@ package bench
 
 import (
 	"context"
-	"crypto/tls"
 	"fmt"
-	"net"
 	"strings"
 
 	goamqp "github.com/Azure/go-amqp"
@@ -70,12 +68,7 @@ func openGoAMQP(ctx context.Context, a *access, creds *transport.Credentials) (*
 	if err != nil {
 		return nil, err
 	}
-	var socket net.Conn
-	if settings := a.tls(); settings != nil {
-		socket, err = (&tls.Dialer{Config: settings}).DialContext(ctx, "tcp", a.Addr)
-	} else {
-		socket, err = new(net.Dialer).DialContext(ctx, "tcp", a.Addr)
-	}
+	socket, err := a.dial(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -69,7 +69,7 @@ func openPeer(t testing.TB, protocol *Protocol, name string, secure bool) *Peer 
 func TestSendersSendTheSame(t *testing.T) {
 	const size, n = 100, 500
 	topics := map[*Protocol]string{MQTT: "devices/dev-0/messages/events/", AMQP: "/devices/dev-0/messages/events"}
-	for _, p := range Protocols {
+	for _, p := range []*Protocol{MQTT, AMQP} {
 		for _, s := range p.Senders {
 			for _, secure := range []bool{false, true} {
 				for _, window := range []int{1, 3, 128, 1024} {
@@ -115,7 +115,8 @@ func TestTheLimitNoticesWhatIsNoPUBACK(t *testing.T) {
 			t.Fatal(err)
 		}
 		_ = far.CloseWrite()
-		if err := newLimit(near, "topic", 2, 10).Send(t.Context(), 2); err == nil || !strings.Contains(err.Error(), text) {
+		err := newLimit(near, "topic", nil, 2, 10).Send(t.Context(), 2)
+		if err == nil || !strings.Contains(err.Error(), text) {
 			t.Errorf("%v, want %q", err, text)
 		}
 		_, _ = near.Close(), far.Close()

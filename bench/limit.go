@@ -2,14 +2,11 @@ package bench
 
 import (
 	"context"
-	"crypto/tls"
 	"encoding/binary"
 	"fmt"
 	"io"
 	"net"
 	"time"
-
-	"github.com/hubline-iot/hubline/transport"
 )
 
 // limitWrite is the largest write of the limit. Larger ones are not faster.
@@ -28,39 +25,56 @@ func Limit(p *Peer, window, size int) (Sender, error) {
 	if err != nil {
 		return nil, err
 	}
-	var c net.Conn
-	if settings := p.access.tls(); settings != nil {
-		c, err = (&tls.Dialer{Config: settings}).DialContext(ctx, "tcp", p.access.Addr)
-	} else {
-		c, err = new(net.Dialer).DialContext(ctx, "tcp", p.access.Addr)
+	b := []byte("\x00\x04MQTT\x04\xC2\x00\x3C") // 3.1.1; user name, password, clean session; keep-alive of 60 s
+	for _, field := range []string{creds.DeviceID, userName(creds), token.Text.Reveal()} {
+		b = appendText(b, field)
 	}
+	return openLimit(ctx, p, b, telemetryTopic(creds), nil, window, size)
+}
+
+// Limit5 is Limit over MQTT 5.
+func Limit5(p *Peer, window, size int) (Sender, error) {
+	ctx, cancel := opening()
+	defer cancel()
+	const connect = "\x00\x04MQTT\x05\x02\x00\x3C\x00" // clean start; keep-alive of 60 s; no properties
+	return openLimit(ctx, p, appendText([]byte(connect), "dev-0"), brokerTopic, []byte{0}, window, size)
+}
+
+func appendText(b []byte, text string) []byte {
+	return append(binary.BigEndian.AppendUint16(b, uint16(len(text))), text...)
+}
+
+// openLimit connects with this CONNECT. properties are those of each message, as MQTT 5 has them.
+func openLimit(ctx context.Context, p *Peer, connect []byte, topic string, properties []byte, window, size int) (Sender,
+	error) {
+	c, err := p.access.dial(ctx)
 	if err != nil {
 		return nil, err
 	}
 	_ = c.SetDeadline(time.Now().Add(openTime))
-	if err := greet(c, creds, token.Text.Reveal()); err != nil {
+	if err := greet(c, connect); err != nil {
 		_ = c.Close()
 		return nil, err
 	}
 	_ = c.SetDeadline(time.Time{})
-	return newLimit(c, telemetryTopic(creds), window, size), nil
+	return newLimit(c, topic, properties, window, size), nil
 }
 
 // greet sends CONNECT and reads the CONNACK.
-func greet(c net.Conn, creds *transport.Credentials, password string) error {
-	b := []byte("\x00\x04MQTT\x04\xC2\x00\x3C") // 3.1.1; user name, password, clean session; keep-alive of 60 s
-	for _, field := range []string{creds.DeviceID, userName(creds), password} {
-		b = append(binary.BigEndian.AppendUint16(b, uint16(len(field))), field...)
-	}
-	if _, err := c.Write(frame(0x10, b)); err != nil {
+func greet(c net.Conn, connect []byte) error {
+	if _, err := c.Write(frame(0x10, connect)); err != nil {
 		return err
 	}
-	var connack [4]byte
-	if _, err := io.ReadFull(c, connack[:]); err != nil {
+	var connack [2 + 127]byte
+	if _, err := io.ReadFull(c, connack[:2]); err != nil {
 		return err
 	}
-	if connack != [4]byte{0x20, 2, 0, 0} {
-		return fmt.Errorf("the peer answers CONNECT with % x", connack)
+	rest := connack[2 : 2+connack[1]&127]
+	if _, err := io.ReadFull(c, rest); err != nil {
+		return err
+	}
+	if connack[0] != 0x20 || len(rest) < 2 || rest[1] != 0 {
+		return fmt.Errorf("the peer answers CONNECT with % x", connack[:2+len(rest)])
 	}
 	return nil
 }
@@ -79,11 +93,11 @@ type limitSender struct {
 	next    int    // offset in packets of the next one to send
 }
 
-func newLimit(c net.Conn, topic string, window, size int) *limitSender {
+func newLimit(c net.Conn, topic string, properties []byte, window, size int) *limitSender {
 	l := &limitSender{conn: c, window: window, acks: make([]byte, 64<<10)}
 	for id := 1; id <= window; id++ {
-		b := append(binary.BigEndian.AppendUint16(nil, uint16(len(topic))), topic...)
-		b = binary.BigEndian.AppendUint16(b, uint16(id))
+		b := appendText(nil, topic)
+		b = append(binary.BigEndian.AppendUint16(b, uint16(id)), properties...)
 		packet := frame(0x32, append(b, make([]byte, size)...))
 		l.size = len(packet)
 		l.packets = append(l.packets, packet...)
@@ -112,15 +126,19 @@ func (l *limitSender) Send(ctx context.Context, n int) error {
 		if err != nil {
 			return err
 		}
-		got += part
-		whole := got / 4
-		for i := range whole {
-			if l.acks[4*i] != 0x40 {
-				return fmt.Errorf("the peer sent a packet % x where a PUBACK should be", l.acks[4*i:4*i+4])
+		read := l.acks[:part+got]
+		for len(read) >= 4 {
+			size := 2 + int(read[1]) // over MQTT 5 a reason may follow the id
+			if read[0] != 0x40 || size < 4 || size > 127 {
+				return fmt.Errorf("the peer sent a packet % x where a PUBACK should be", read[:4])
 			}
+			if len(read) < size {
+				break
+			}
+			read = read[size:]
+			acked++
 		}
-		acked += whole
-		part = copy(l.acks, l.acks[4*whole:got])
+		part = copy(l.acks, read)
 	}
 	if acked != sent || part != 0 {
 		return fmt.Errorf("%d PUBACKs and %d bytes for %d messages", acked, part, sent)

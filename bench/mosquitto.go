@@ -56,7 +56,8 @@ func startMosquitto(ctx context.Context, path, dir string, secure bool) (*Peer, 
 	addr := free.Addr().(*net.TCPAddr)
 	_ = free.Close()
 	config := fmt.Sprintf("user root\n"+ // started as root, it would switch to a user that cannot read the files here
-		"persistence false\nallow_anonymous true\nset_tcp_nodelay true\nlog_dest stderr\nlog_type error\nlog_type "+
+		"persistence false\nmax_inflight_messages 0\n"+
+		"allow_anonymous true\nset_tcp_nodelay true\nlog_dest stderr\nlog_type error\nlog_type "+
 		"warning\nlog_type information\nconnection_messages false\n"+
 		"listener %d 127.0.0.1\n", addr.Port)
 	file := func(name string, content []byte) string {

@@ -73,14 +73,17 @@ func peerChild(in *json.Decoder, say func(any)) (any, error) {
 		return nil, err
 	}
 	protocol := protocolNamed(o.Protocol)
-	if o.Name == "hub" {
+	switch o.Name {
+	case "mochi":
+		return nil, serveMochi(in, o.Secure, say)
+	case "hub":
 		hub, a, err := newHub(protocol, 1, o.Secure, keepFew)
 		if err != nil {
 			return nil, err
 		}
 		defer hub.Close()
 		say(a)
-	} else {
+	default:
 		l, a, err := listenBare(protocol, o.Secure)
 		if err != nil {
 			return nil, err
@@ -89,10 +92,12 @@ func peerChild(in *json.Decoder, say func(any)) (any, error) {
 		say(a)
 	}
 	if err := in.Decode(new(any)); err != io.EOF {
-		return nil, fmt.Errorf("a peer takes only its settings: %w", err)
+		return nil, errSettingsOnly(err)
 	}
 	return nil, nil
 }
+
+func errSettingsOnly(err error) error { return fmt.Errorf("a peer takes only its settings: %w", err) }
 
 // foreign returns access to a peer that ignores keys.
 func foreign(addr string, ca []byte) *access {
@@ -158,11 +163,11 @@ func listenBare(p *Protocol, secure bool) (net.Listener, *access, error) {
 	return l, foreign(addr, ca), nil
 }
 
-// answerMQTT gives every packet the shortest answer that MQTT 3.1.1 allows. It allocates nothing
-// per packet.
+// answerMQTT gives every packet the shortest answer that its version of MQTT allows. It allocates
+// nothing per packet.
 func answerMQTT(c net.Conn) error {
 	r, w := bufio.NewReaderSize(c, 64<<10), bufio.NewWriterSize(c, 64<<10)
-	reply := make([]byte, 4)
+	reply := make([]byte, 8)
 	for {
 		if r.Buffered() == 0 {
 			if err := w.Flush(); err != nil {
@@ -181,7 +186,13 @@ func answerMQTT(c net.Conn) error {
 		reply = reply[:0]
 		switch kind >> 4 {
 		case 1: // CONNECT
-			reply = append(reply, 0x20, 2, 0, 0)
+			head, err := r.Peek(7) // ends with the protocol level
+			if err != nil {
+				return err
+			}
+			if reply = append(reply, 0x20, 2, 0, 0); head[6] == 5 {
+				reply = append(reply[:1], 3, 0, 0, 0) // with no properties
+			}
 		case 3: // PUBLISH
 			head, err := r.Peek(2)
 			if err != nil {

@@ -37,6 +37,16 @@ var MQTT = &Protocol{
 	answer: answerMQTT,
 }
 
+// MQTT5 compares clients of MQTT 5 at QoS 1, and Hubline over MQTT 3.1.1 beside them. The peers are
+// brokers that are no hubs, and the responder that only acknowledges.
+var MQTT5 = &Protocol{
+	Name: "MQTT 5",
+	Senders: []Contender{{"raw paho.golang", PahoGolang}, {"limit", Limit5}, {"Hubline 3.1.1", OverTopics},
+		{"Hubline 5", OverMQTT5}},
+	Peers:  []string{"mochi", "mosquitto", "bare"},
+	answer: answerMQTT,
+}
+
 // AMQP compares clients on one link, with unsettled transfers. The peers are the in-process hub and
 // a responder that only accepts.
 var AMQP = &Protocol{
@@ -53,7 +63,7 @@ var AMQP = &Protocol{
 }
 
 // Protocols are all protocols.
-var Protocols = []*Protocol{MQTT, AMQP}
+var Protocols = []*Protocol{MQTT, MQTT5, AMQP}
 
 const anyPort = "127.0.0.1:0"
 

@@ -11,6 +11,7 @@ import (
 
 	"github.com/hubline-iot/hubline/device"
 	"github.com/hubline-iot/hubline/transport"
+	"github.com/hubline-iot/hubline/transport/mqtt/lean"
 )
 
 // Sender has a connection to a peer and sends messages of one size, with a window of them in
@@ -82,14 +83,33 @@ func OverLean(p *Peer, window, size int) (Sender, error) {
 	return newHubline(p, window, size, p.access.lean())
 }
 
+// OverTopics is the device client over Hubline's own MQTT engine and MQTT 3.1.1, with a topic map
+// in place of a hub's topics.
+func OverTopics(p *Peer, window, size int) (Sender, error) { return overTopics(p, nil, window, size) }
+
+// OverMQTT5 is OverTopics over MQTT 5.
+func OverMQTT5(p *Peer, window, size int) (Sender, error) {
+	return overTopics(p, lean.MQTT5(nil), window, size)
+}
+
+func overTopics(p *Peer, protocol lean.Protocol, window, size int) (Sender, error) {
+	creds := &transport.Credentials{Host: p.access.Host, DeviceID: "dev-0"} // anonymous
+	return open(creds, p.access.overTopics(creds, protocol), window, size)
+}
+
 func newHubline(p *Peer, window, size int, transportFor func(*transport.Credentials) transport.Transport) (Sender,
 	error) {
 	creds, err := p.access.creds(0)
 	if err != nil {
 		return nil, err
 	}
+	return open(creds, transportFor(creds), window, size)
+}
+
+// open opens the device client.
+func open(creds *transport.Credentials, t transport.Transport, window, size int) (Sender, error) {
 	// The raw libraries send no message ids, so the client leaves them out too.
-	c, err := device.New(creds, transportFor(creds), &device.Options{Window: window, NoMessageIDs: true})
+	c, err := device.New(creds, t, &device.Options{Window: window, NoMessageIDs: true})
 	if err != nil {
 		return nil, err
 	}

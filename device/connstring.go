@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/hubline-iot/hubline/internal/ascii"
+	"github.com/hubline-iot/hubline/internal/pasted"
 	"github.com/hubline-iot/hubline/internal/percent"
 	"github.com/hubline-iot/hubline/transport"
 )
@@ -106,9 +107,9 @@ func ParseConnectionString(s string) (*transport.Credentials, error) {
 
 // splitConnString splits s into pairs and stores their values by key.
 func splitConnString(s string) (v connValues, err error) {
-	s, err = unquote(strings.TrimSpace(s))
-	if err != nil {
-		return v, err
+	s, whole := pasted.Unquote(s)
+	if !whole {
+		return v, badConnString("it begins with a quotation mark and does not end with one; copy it whole")
 	}
 	if s == "" {
 		return v, badConnString("it is empty; " + whereDeviceStrings)
@@ -142,23 +143,6 @@ func splitConnString(s string) (v connValues, err error) {
 	return v, nil
 }
 
-// unquote strips the quotation marks that a shell, a configuration file or a word processor left
-// around s.
-func unquote(s string) (string, error) {
-	for _, marks := range [...][2]string{{`"`, `"`}, {"'", "'"}, {"`", "`"}, {"\u201c", "\u201d"}, {"\u2018", "\u2019"}} {
-		inside, found := strings.CutPrefix(s, marks[0])
-		if !found {
-			continue
-		}
-		inside, found = strings.CutSuffix(inside, marks[1])
-		if !found {
-			return "", badConnString("it begins with a quotation mark and does not end with one; copy it whole")
-		}
-		return strings.TrimSpace(inside), nil
-	}
-	return s, nil
-}
-
 // connKey returns the index of the key called name, -1 if there is none.
 func connKey(name string) int {
 	for i, known := range connKeyNames {
@@ -178,7 +162,7 @@ func unknownKey(name string) string {
 		}
 	}
 	for _, known := range connKeyNames {
-		if oneEditApart(name, known) {
+		if pasted.OneEditApart(name, known) {
 			return " has an unknown key; did you mean " + known + "?"
 		}
 	}
@@ -195,26 +179,6 @@ func unknownKey(name string) string {
 func notVisible(r rune) bool { return r <= ' ' || r >= 0x7f }
 
 func notLetter(r rune) bool { return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') }
-
-// oneEditApart reports whether a becomes b, apart from case, by changing, adding or removing one
-// byte, or by swapping two neighbours.
-func oneEditApart(a, b string) bool {
-	a, b = strings.ToLower(a), strings.ToLower(b)
-	if len(a) > len(b) {
-		a, b = b, a
-	}
-	i := 0
-	for i < len(a) && a[i] == b[i] {
-		i++
-	}
-	switch len(b) - len(a) {
-	case 0:
-		return i == len(a) || a[i+1:] == b[i+1:] || i+1 < len(a) && a[i] == b[i+1] && a[i+1] == b[i] && a[i+2:] == b[i+2:]
-	case 1:
-		return a[i:] == b[i+1:]
-	}
-	return false
-}
 
 // check validates the values and their combination. It does not parse the key or the token.
 func (v *connValues) check() error {

@@ -250,3 +250,40 @@ func ExampleTrace() {
 	}
 	// Output: connection failed, network failure: retry 1 after 100ms
 }
+
+// A module filters: what comes by the input "readings" leaves by the output "alarms".
+func ExampleClient_HandleInput() {
+	hub, _, overMemory := exampleHub()
+	defer hub.Close()
+	module, err := hub.AddModule("dev-1", "filter")
+	if err != nil {
+		log.Fatal(err)
+	}
+	creds, err := device.ParseConnectionString(module.ConnectionString()) // or edge.FromEnvironment
+	if err != nil {
+		log.Fatal(err)
+	}
+	client, err := device.New(creds, overMemory, nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer client.Close()
+	client.HandleInput("readings", func(ctx context.Context, m *transport.Message) error {
+		return client.Send(ctx, &transport.Message{Output: "alarms", Body: append([]byte("hot: "), m.Body...)})
+	})
+
+	ctx := context.Background()
+	if err := client.Open(ctx); err != nil {
+		log.Fatal(err)
+	}
+	if err := hub.SendInput("dev-1/filter", "readings", hubdata.C2D{Body: []byte("93")}); err != nil {
+		log.Fatal(err)
+	}
+	if err := hub.WaitMessages(ctx, 1); err != nil {
+		log.Fatal(err)
+	}
+	m := hub.Messages()[0]
+	fmt.Println(m.ModuleID, m.Output, string(m.Body))
+	// Output:
+	// filter alarms hot: 93
+}

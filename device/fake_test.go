@@ -269,6 +269,17 @@ func (s *fakeSession) deliver(ref string) bool {
 		Msg: &transport.Message{ID: ref, Body: []byte("body of " + ref)}})
 }
 
+// deliverOnce is deliver for a message with Once.
+// deliverUnasked delivers a message that no subscription asks for.
+func (s *fakeSession) deliverUnasked(ref string) bool {
+	return s.cfg.Sink.Deliver(&transport.Delivery{Ref: []byte(ref), Msg: new(transport.Message)})
+}
+
+func (s *fakeSession) deliverOnce(ref string, again bool) bool {
+	return s.cfg.Sink.Deliver(&transport.Delivery{Kind: transport.Messages, Ref: []byte(ref), Again: again, Once: true,
+		Msg: &transport.Message{ID: ref}})
+}
+
 // failure returns an error as a transport reports it.
 func failure(k transport.Kind, sc transport.Scope) *transport.Error {
 	return &transport.Error{Kind: k, Scope: sc, Op: transport.OpRun, Proto: "fake", Err: errors.New("scripted")}

@@ -38,22 +38,21 @@ func (l *loop) run(p phase) {
 // last one reports the end. end joins them.
 func (l *loop) session(ctx context.Context) {
 	c := l.c
-	err, sessionPassedOn, holdsSlot := errNoReturn, false, c.set.Dials != nil
+	err, sessionPassedOn, slot := errNoReturn, false, dialSlot{c.set.Dials, c.set.Dials != nil}
 	defer func() {
 		v := recover()
-		if holdsSlot {
-			<-c.set.Dials.slots
-		}
+		slot.release()
 		if !sessionPassedOn {
 			l.reportEnd(err, v)
 		}
 	}()
-	s, err2 := c.transport.Dial(ctx, &transport.Config{Creds: c.lent, Window: c.set.Window, Queue: c.set.Inbox,
-		Sink: &c.sink, Progress: c.progressed})
-	if holdsSlot {
-		holdsSlot = false
-		<-c.set.Dials.slots
+	cfg := &transport.Config{Creds: c.lent, Window: c.set.Window, Queue: c.set.Inbox, Sink: &c.sink,
+		Progress: c.progressed}
+	if slot.held {
+		cfg.Wait = slot.wait
 	}
+	s, err2 := c.transport.Dial(ctx, cfg)
+	slot.release()
 	if err2 != nil {
 		err = err2
 		return

@@ -8,6 +8,7 @@ import (
 
 	"github.com/hubline-iot/hubline/internal/errchain"
 	"github.com/hubline-iot/hubline/internal/lifetime"
+	"github.com/hubline-iot/hubline/internal/linked"
 	"github.com/hubline-iot/hubline/transport"
 )
 
@@ -15,14 +16,20 @@ import (
 // instead of delivering it again. MQTT cannot reject; there the message is acknowledged.
 var ErrReject = errors.New("message rejected by its handler")
 
-// MessageHandler handles a cloud-to-device message. Its return value settles the message: nil
-// accepts it; an error with ErrReject in its chain rejects it; any other error, and a panic,
-// releases it, so the hub delivers it again (over MQTT on the next connection). m is valid until
-// the handler returns. ctx ends when the client is closed.
+// MessageHandler handles a cloud-to-device message, or one that came by a module's input. Its
+// return value settles the message: nil accepts it; an error with ErrReject in its chain rejects
+// it; any other error, and a panic, releases it, so the hub delivers it again (over MQTT on the
+// next connection). ctx ends when the client is closed.
+//
+// m and the memory it points to are valid until the handler returns; boards reuse them for further
+// messages. A message that the handler sends on, by Send or Enqueue, needs memory of its own: a new
+// Message with clones of Body, Properties and System. The client may still send it later, also
+// after Send gave up with transport.ErrOutcomeUnknown.
 type MessageHandler func(ctx context.Context, m *transport.Message) error
 
-// HandleMessages registers handle for cloud-to-device messages. It gets them one at a time, in the
-// order of delivery. Another call replaces the handler for the messages that it has not yet got.
+// HandleMessages registers handle for cloud-to-device messages, and in a module for the messages of
+// all inputs that HandleInput has no handler for. It gets them one at a time, in the order of
+// delivery. Another call replaces the handler for the messages that it has not yet got.
 // nil removes it: messages then wait, up to Options.Inbox of them, for the next handler or the end
 // of the connection, and the next connection does not subscribe. Over MQTT a hub remembers an
 // earlier subscription, so messages may come without one; they wait in the same way.
@@ -39,13 +46,24 @@ type MessageHandler func(ctx context.Context, m *transport.Message) error
 // A hub that does not know that a message was settled delivers it again, with Message.Redelivered
 // set. A slow handler delays only further messages (Options.Inbox). A result that comes after the
 // handler's connection ended settles nothing: the hub delivers this message and those behind it
-// again, each up to the hub's limit (10 times by default). Over MQTT each renewal of a token is a
+// again, each up to the hub's limit (10 times by default). Only over MQTT 5 with QoS 2 it counts on
+// the next connection, and those behind it wait here. Over MQTT each renewal of a token is a
 // new connection, so a handler that runs longer than a token lasts can never settle its message:
 // copy the message, do long work elsewhere, and return.
 //
 // A handler may call the client's methods, but Close only in another goroutine, because Close waits
 // for the handler. A client with a handler subscribes before each connection counts as Connected.
 func (c *Client) HandleMessages(handle MessageHandler) {
+	b := c.theInbox()
+	b.mu.Lock()
+	b.handle = handle
+	b.startLocked()
+	b.mu.Unlock()
+	c.poke()
+}
+
+// theInbox returns the client's inbox, which the first call makes.
+func (c *Client) theInbox() *inbox {
 	c.mu.Lock()
 	if c.inbox == nil {
 		c.inbox = newInbox(c)
@@ -53,11 +71,7 @@ func (c *Client) HandleMessages(handle MessageHandler) {
 	}
 	b := c.inbox
 	c.mu.Unlock()
-	b.mu.Lock()
-	b.handle = handle
-	b.startLocked()
-	b.mu.Unlock()
-	c.poke()
+	return b
 }
 
 // inbox is the feature for cloud-to-device messages. It passes them to the handler, in order, and
@@ -67,9 +81,9 @@ func (c *Client) HandleMessages(handle MessageHandler) {
 //	taken by the loop <- [ answered | with the handler | waiting ] <- deliver
 //
 // Deliveries belong to the session that brought them. When it ends, waiting ones are discarded (the
-// hub delivers them again), and verdicts on them are void. inbox is a monitor like the outbox: no
-// method blocks while it holds the lock. Unlocking in a defer would cost a board's program some 100
-// bytes each.
+// hub delivers them again), and verdicts on them are void, except for those with Delivery.Once.
+// inbox is a monitor like the outbox: no method blocks while it holds the lock. Unlocking in a
+// defer would cost a board's program some 100 bytes each.
 type inbox struct {
 	ctx   *lifetime.Context // of the handler; ends with Close
 	poke  func()
@@ -78,24 +92,31 @@ type inbox struct {
 
 	mu         sync.Mutex
 	handle     MessageHandler // nil: none
-	deliveries []*delivery    // slots; allocated at first use, to keep a client without messages small
-	first      int            // the oldest slot in use; 0 when there is none
-	answered   int            // number of slots from first that have their verdict
-	n          int            // number of slots in use
+	inputs     []inputHandler
+	deliveries []*delivery // slots; allocated at first use, to keep a client without messages small
+	first      int         // the oldest slot in use; 0 when there is none
+	answered   int         // number of slots from first that have their verdict
+	n          int         // number of slots in use
 	session    uint32
 	handling   bool          // the handler runs with the first slot without a verdict
 	running    bool          // the handler's goroutine runs
+	once       bool          // there was a delivery with Once
 	ended      chan struct{} // closed when it has ended
 	totals     inboxTotals
 }
 
-type inboxTotals struct{ received, accepted, released, rejected, panics uint64 }
+type inboxTotals struct{ received, accepted, released, rejected, unhandled, panics uint64 }
 
+// delivery is a slot. With reuseDeliveries it keeps its memory for further messages.
 type delivery struct {
-	msg     transport.Message // Body and Properties keep their memory
-	ref     []byte
-	session uint32
-	outcome transport.Outcome
+	msg       transport.Message
+	system    *transport.SystemProperties // memory for msg.System; nil before the first
+	ref       []byte
+	session   uint32
+	once      bool // the session does not matter
+	unasked   bool // no subscription asks for it: accepted without the handler
+	unhandled bool // its input had no handler: rejected
+	outcome   transport.Outcome
 }
 
 func newInbox(c *Client) *inbox {
@@ -110,7 +131,7 @@ func (b *inbox) feature() *feature {
 // deliver takes a copy of d, if there is a free slot. Without a handler the copy waits for one, so
 // a full inbox stops the hub as a slow handler does: no transport can unsubscribe.
 func (b *inbox) deliver(d *transport.Delivery) bool {
-	if d.Kind != transport.Messages {
+	if d.Kind&^transport.Messages != 0 {
 		return false
 	}
 	b.mu.Lock()
@@ -120,28 +141,48 @@ func (b *inbox) deliver(d *transport.Delivery) bool {
 }
 
 func (b *inbox) deliverLocked(d *transport.Delivery) bool {
-	if d.Again && b.holdsLocked(d) {
+	if d.Again && len(d.Ref) > 0 && b.holdsLocked(d) {
 		return true // the handler is slower than the hub's lock: one verdict settles both
 	}
 	if b.n == len(b.deliveries) || b.ctx.Err() != nil {
 		return false
 	}
 	at := (b.first + b.n) % len(b.deliveries)
-	if b.deliveries[at] == nil {
+	if b.deliveries[at] == nil || !reuseDeliveries {
 		b.deliveries[at] = new(delivery)
 	}
 	p := b.deliveries[at]
 	body, props := p.msg.Body, p.msg.Properties
+	p.unasked = d.Kind == 0
 	p.msg = *d.Msg
 	p.msg.Redelivered = d.Again
 	p.msg.Body = append(body[:0], d.Msg.Body...)
 	p.msg.Properties = append(props[:0], d.Msg.Properties...)
+	if linked.Hub() {
+		p.keepSystem()
+	}
 	p.ref = append(p.ref[:0], d.Ref...)
-	p.session = b.session
+	if p.session, p.once = b.session, d.Once; p.once {
+		b.once = true
+	}
 	b.n++
-	b.totals.received++
+	if !p.unasked {
+		b.totals.received++
+	}
 	b.startLocked()
 	return true
+}
+
+// keepSystem makes msg.System a copy.
+func (p *delivery) keepSystem() {
+	if p.msg.System == nil {
+		return
+	}
+	if p.system == nil {
+		p.system = new(transport.SystemProperties)
+	}
+	*p.system = *p.msg.System
+	p.msg.System = p.system
 }
 
 // startLocked starts the handler's goroutine if it does not run and a message waits for a handler
@@ -154,16 +195,23 @@ func (b *inbox) startLocked() {
 	}
 }
 
-// waitsLocked reports whether there are a message without verdict and a handler for it.
+// waitsLocked reports whether there are a message without verdict and a handler, for it or for
+// other inputs.
 func (b *inbox) waitsLocked() bool {
-	return b.answered < b.n && b.handle != nil && b.ctx.Err() == nil
+	return b.answered < b.n && b.handlesLocked() && b.ctx.Err() == nil
 }
 
-// holdsLocked reports whether the live session has delivered d before and its verdict is pending.
+// handlesLocked reports whether there is any handler.
+func (b *inbox) handlesLocked() bool {
+	return b.handle != nil || linked.Inputs() && len(b.inputs) > 0
+}
+
+// holdsLocked reports whether the live session has delivered d before, or for one with Once any
+// session, and its verdict is pending.
 func (b *inbox) holdsLocked(d *transport.Delivery) bool {
 	for i := range b.n {
 		p := b.deliveries[(b.first+i)%len(b.deliveries)]
-		if p.session == b.session && string(p.ref) == string(d.Ref) {
+		if (p.session == b.session || p.once && d.Once) && string(p.ref) == string(d.Ref) {
 			return true
 		}
 	}
@@ -194,9 +242,19 @@ func (b *inbox) handleAll() {
 		p := b.deliveries[(b.first+b.answered)%len(b.deliveries)]
 		b.handling = true
 		handle := b.handle
+		if linked.Inputs() {
+			handle = b.handlerLocked(p)
+		}
 		b.mu.Unlock()
 
-		outcome, panicked := b.call(handle, &p.msg)
+		outcome, panicked := transport.Accept, false
+		switch {
+		case p.unasked:
+		case linked.Inputs() && p.unhandled:
+			outcome = b.refuse(p)
+		default:
+			outcome, panicked = b.call(handle, &p.msg)
+		}
 		b.mu.Lock()
 		b.answerLocked(outcome, panicked)
 		b.mu.Unlock()
@@ -206,15 +264,19 @@ func (b *inbox) handleAll() {
 
 // answerLocked records the verdict on the message with the handler.
 func (b *inbox) answerLocked(outcome transport.Outcome, panicked bool) {
-	b.deliveries[(b.first+b.answered)%len(b.deliveries)].outcome = outcome
+	p := b.deliveries[(b.first+b.answered)%len(b.deliveries)]
+	p.outcome = outcome
 	b.handling = false
 	b.answered++
-	switch outcome {
-	case transport.Accept:
+	switch {
+	case p.unasked:
+	case linked.Inputs() && p.unhandled:
+		b.totals.unhandled++
+	case outcome == transport.Accept:
 		b.totals.accepted++
-	case transport.Release:
+	case outcome == transport.Release:
 		b.totals.released++
-	case transport.Reject:
+	case outcome == transport.Reject:
 		b.totals.rejected++
 	}
 	if panicked {
@@ -288,7 +350,7 @@ func (b *inbox) verdictLocked() (outcome transport.Outcome, ok bool) {
 		if b.n--; b.n == 0 {
 			b.first = 0
 		}
-		if p.session == b.session {
+		if p.session == b.session || p.once {
 			b.ref = append(b.ref[:0], p.ref...)
 			return p.outcome, true
 		}
@@ -296,18 +358,42 @@ func (b *inbox) verdictLocked() (outcome transport.Outcome, ok bool) {
 	return 0, false
 }
 
-// over discards the session's deliveries, except the one with the handler.
+// over discards the session's deliveries, except the one with the handler and those with Once.
 func (b *inbox) over(*loop) {
 	b.mu.Lock()
 	b.session++
-	if b.handling {
+	switch {
+	case b.once && linked.MQTT5():
+		b.keepLocked()
+	case b.handling:
 		b.first = (b.first + b.answered) % len(b.deliveries)
-		b.n = 1
-	} else {
-		b.first, b.n = 0, 0
+		b.n, b.answered = 1, 0
+	default:
+		b.first, b.n, b.answered = 0, 0, 0
 	}
-	b.answered = 0
 	b.mu.Unlock()
+}
+
+// keepLocked discards the session's deliveries, except the one with the handler and those with
+// Once.
+func (b *inbox) keepLocked() {
+	kept, answered := 0, 0
+	for i := range b.n {
+		at := (b.first + i) % len(b.deliveries)
+		if !b.deliveries[at].once && !(b.handling && i == b.answered) {
+			continue
+		}
+		to := (b.first + kept) % len(b.deliveries)
+		b.deliveries[at], b.deliveries[to] = b.deliveries[to], b.deliveries[at]
+		if i < b.answered {
+			answered++
+		}
+		kept++
+	}
+	b.n, b.answered = kept, answered
+	if kept == 0 {
+		b.first = 0
+	}
 }
 
 func (b *inbox) end() <-chan struct{} {
@@ -323,7 +409,7 @@ func (b *inbox) end() <-chan struct{} {
 
 func (b *inbox) wants() (always, now transport.Features) {
 	b.mu.Lock()
-	if b.handle != nil {
+	if b.handlesLocked() {
 		always = transport.Messages
 	}
 	b.mu.Unlock()
@@ -342,5 +428,6 @@ func (b *inbox) fill(s *Stats) {
 	t := b.totals
 	b.mu.Unlock()
 	s.Received, s.MessagesAccepted, s.MessagesReleased, s.MessagesRejected = t.received, t.accepted, t.released, t.rejected
+	s.InputsUnhandled = t.unhandled
 	s.HandlerPanics += t.panics
 }

@@ -66,6 +66,52 @@ func TestMessagesAreHandledInOrderAndTheReturnValueSettles(t *testing.T) {
 	})
 }
 
+// A broker may send messages of an earlier program's subscription. Without a verdict they would
+// fill the place of those that the handler waits for.
+func TestMessagesThatNoSubscriptionAsksForAreAcceptedWithoutTheHandler(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		h := &handled{}
+		f := &fake{}
+		c, _ := client(t, f, nil)
+		c.HandleMessages(func(_ context.Context, m *transport.Message) error {
+			h.add(m.ID)
+			return errors.New("not now")
+		})
+		open(t, c)
+		require.True(t, f.last().deliver("1"))
+		require.True(t, f.last().deliverUnasked("2"))
+		require.True(t, f.last().deliver("3"))
+		synctest.Wait()
+		require.Equal(t, []string{"1", "3"}, h.list())
+		require.Equal(t, []settled{{1, "1", transport.Release}, {1, "2", transport.Accept}, {1, "3", transport.Release}},
+			f.verdicts())
+		s := c.Stats()
+		require.Equal(t, []uint64{2, 0, 2}, []uint64{s.Received, s.MessagesAccepted, s.MessagesReleased})
+	})
+}
+
+// Messages with QoS 0 have no reference, so DUP, which a broker must not set in them, says nothing.
+func TestMessagesWithoutAReferenceAreNotTakenForOneAnother(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f := &fake{}
+		c, _ := client(t, f, nil)
+		handled := 0
+		c.HandleMessages(func(context.Context, *transport.Message) error {
+			time.Sleep(time.Second)
+			handled++
+			return nil
+		})
+		open(t, c)
+		for range 3 {
+			require.True(t, f.last().cfg.Sink.Deliver(&transport.Delivery{Kind: transport.Messages, Again: true,
+				Msg: new(transport.Message)}))
+		}
+		time.Sleep(time.Minute)
+		synctest.Wait() // for the race detector
+		require.Equal(t, 3, handled)
+	})
+}
+
 // A handler that takes an hour delays neither sending nor the settlement of earlier messages.
 // Messages without a free slot stay with the hub.
 func TestASlowHandlerHoldsUpNothingElse(t *testing.T) {
@@ -120,6 +166,81 @@ func TestDeliveriesOfALostSessionAreVoid(t *testing.T) {
 		time.Sleep(2 * time.Minute)
 		require.Equal(t, []string{"slow", "slow 2"}, h.list())
 		require.Equal(t, []settled{{2, "slow 2", transport.Accept}}, f.verdicts())
+	})
+}
+
+// Deliveries with Once outlive their session: waiting ones are handled, a late verdict goes to the
+// next session, and a repetition does not come to the handler.
+func TestDeliveriesWithOnceOutliveTheirSession(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		h := &handled{}
+		f := &fake{dial: func(n int, ctx context.Context) error {
+			if n != 3 {
+				return nil
+			}
+			time.Sleep(2 * time.Minute)
+			return lost(transport.Network)
+		}}
+		c, _ := client(t, f, &device.Options{Inbox: 5, DialTimeout: time.Hour})
+		c.HandleMessages(func(_ context.Context, m *transport.Message) error {
+			h.add(m.ID)
+			if m.ID == "slow" || m.ID == "slow too" {
+				time.Sleep(time.Minute)
+			}
+			return nil
+		})
+		open(t, c)
+		s := f.last()
+		require.True(t, s.deliverOnce("slow", false))
+		require.True(t, s.deliver("discarded"))
+		require.True(t, s.deliverOnce("waiting", false))
+		require.True(t, s.deliver("discarded, too"))
+		synctest.Wait()
+		s.kill <- lost(transport.Network)
+		time.Sleep(time.Second)
+		require.Equal(t, device.Connected, c.Status().State)
+		s = f.last()
+		require.True(t, s.deliverOnce("slow", true))
+		require.True(t, s.deliverOnce("waiting", true))
+		for _, ref := range []string{"a", "b", "c"} {
+			require.True(t, s.deliver(ref))
+		}
+		require.False(t, s.deliver("d"), "the five places are taken")
+		time.Sleep(2 * time.Minute)
+		require.Equal(t, []string{"slow", "waiting", "a", "b", "c"}, h.list())
+		require.Equal(t, []settled{{2, "slow", transport.Accept}, {2, "waiting", transport.Accept}, {2, "a",
+			transport.Accept}, {2, "b", transport.Accept}, {2, "c", transport.Accept}}, f.verdicts())
+
+		// a verdict that comes while there is no connection waits for one
+		require.True(t, s.deliverOnce("slow too", false))
+		synctest.Wait()
+		s.kill <- lost(transport.Network)
+		time.Sleep(5 * time.Minute)
+		require.Len(t, f.verdicts(), 6)
+		require.Equal(t, settled{4, "slow too", transport.Accept}, f.verdicts()[5])
+	})
+}
+
+// A delivery without Once is with the handler when its session ends, and one with Once waits.
+func TestADeliveryWithOnceWaitsBehindOneOfALostSession(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		h := &handled{}
+		f := &fake{}
+		c, _ := client(t, f, nil)
+		c.HandleMessages(func(_ context.Context, m *transport.Message) error {
+			if h.add(m.ID); m.ID == "slow" {
+				time.Sleep(time.Minute)
+			}
+			return nil
+		})
+		open(t, c)
+		require.True(t, f.last().deliver("slow"))
+		require.True(t, f.last().deliverOnce("waiting", false))
+		synctest.Wait()
+		f.last().kill <- lost(transport.Network)
+		time.Sleep(2 * time.Minute)
+		require.Equal(t, []string{"slow", "waiting"}, h.list())
+		require.Equal(t, []settled{{2, "waiting", transport.Accept}}, f.verdicts())
 	})
 }
 

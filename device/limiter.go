@@ -1,6 +1,7 @@
 package device
 
 import (
+	"context"
 	"sync"
 	"time"
 )
@@ -13,6 +14,8 @@ type DialLimiter struct {
 	// turn reserves and returns the time at which the holder of a slot may begin. It is a function
 	// value, so a program without a limiter links none of it.
 	turn func(now time.Time) time.Time
+	// pause is dialSlot.wait, for the same reason.
+	pause func(s *dialSlot, ctx context.Context, d time.Duration) error
 }
 
 // NewDialLimiter returns a limiter for at most attempts concurrent attempts (1 or more), which
@@ -32,5 +35,45 @@ func NewDialLimiter(attempts int, gap time.Duration) *DialLimiter {
 			next = at.Add(max(0, gap))
 			return at
 		},
+		pause: func(s *dialSlot, ctx context.Context, d time.Duration) error {
+			s.release()
+			if err := sleep(ctx, d); err != nil {
+				return err
+			}
+			select {
+			case s.of.slots <- struct{}{}:
+				s.held = true
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+			return sleep(ctx, time.Until(s.of.turn(time.Now())))
+		},
+	}
+}
+
+func sleep(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// dialSlot is the slot of an attempt. The goroutine of the attempt owns it.
+type dialSlot struct {
+	of   *DialLimiter // nil: attempts are not limited
+	held bool
+}
+
+// wait waits without the slot. It is transport.Config.Wait.
+func (s *dialSlot) wait(ctx context.Context, d time.Duration) error { return s.of.pause(s, ctx, d) }
+
+func (s *dialSlot) release() {
+	if s.held {
+		s.held = false
+		<-s.of.slots
 	}
 }

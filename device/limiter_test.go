@@ -3,6 +3,7 @@ package device_test
 import (
 	"context"
 	"strconv"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -101,4 +102,90 @@ func TestADialThatTimesOutKeepsItsPlaceUntilItEnds(t *testing.T) {
 		require.Equal(t, device.Connected, other.Status().State)
 		require.GreaterOrEqual(t, g.dialTimes()[0].Sub(f.dialTimes()[0]), 35*time.Second, "DialTimeout, and 5 s to clean up")
 	})
+}
+
+// waiting is a transport that waits before it dials.
+type waiting struct {
+	*fake
+	wait time.Duration
+}
+
+func (w waiting) Dial(ctx context.Context, cfg *transport.Config) (transport.Session, error) {
+	if err := cfg.Wait(ctx, w.wait); err != nil {
+		return nil, err
+	}
+	return w.fake.Dial(ctx, cfg)
+}
+
+// A transport that waits before its requests gives its slot to other clients meanwhile, and takes
+// one before it goes on.
+func TestAWaitBeforeTheRequestsTakesNoPlace(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		limiter := device.NewDialLimiter(1, time.Second)
+		var mu sync.Mutex
+		var began []time.Time
+		atOnce, most := 0, 0
+		dial := func(int, context.Context) error {
+			mu.Lock()
+			began = append(began, time.Now())
+			atOnce++
+			most = max(most, atOnce)
+			mu.Unlock()
+			time.Sleep(100 * ms)
+			mu.Lock()
+			atOnce--
+			mu.Unlock()
+			return nil
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		start := time.Now()
+		var all []*device.Client
+		for i := range 5 {
+			cr := creds()
+			cr.DeviceID = strconv.Itoa(i)
+			c, err := device.New(cr, waiting{&fake{dial: dial}, time.Duration(20-i) * time.Second},
+				&device.Options{Dials: limiter}) // all waits end at once
+			require.NoError(t, err)
+			t.Cleanup(func() { _ = c.Close() })
+			require.NoError(t, c.Start())
+			all = append(all, c)
+		}
+		for _, c := range all {
+			require.NoError(t, c.Open(ctx))
+		}
+		require.Less(t, time.Since(start), 27*time.Second)
+		require.Equal(t, 1, most)
+		for i := range began[1:] {
+			require.GreaterOrEqual(t, began[i+1].Sub(began[i]), time.Second, "the gap")
+		}
+	})
+}
+
+// Close ends such a wait, with the slot or without one, and the slot is there for the next client.
+func TestCloseDuringAWaitBeforeTheRequests(t *testing.T) {
+	for name, after := range map[string]time.Duration{"in the wait": 5 * time.Second, "for a place": 15 * time.Second} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				limiter := device.NewDialLimiter(1, 0)
+				c, err := device.New(creds(), waiting{&fake{}, 10 * time.Second}, &device.Options{Dials: limiter})
+				require.NoError(t, err)
+				require.NoError(t, c.Start())
+				time.Sleep(time.Second)
+				release := make(chan struct{})
+				slow, _ := limited(t, 1, limiter, func(int, context.Context) error { <-release; return nil })
+				require.NoError(t, slow.Start())
+				time.Sleep(after)
+				require.NoError(t, c.Close())
+				other, f := limited(t, 2, limiter, nil)
+				require.NoError(t, other.Start())
+				time.Sleep(time.Second)
+				require.Empty(t, f.dialTimes(), "the slot is the other client's")
+				close(release)
+				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+				defer cancel()
+				require.NoError(t, other.Open(ctx))
+			})
+		})
+	}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"sync/atomic"
 
+	"github.com/hubline-iot/hubline/internal/linked"
 	"github.com/hubline-iot/hubline/internal/operr"
 	"github.com/hubline-iot/hubline/transport"
 )
@@ -17,6 +18,8 @@ type Receipt struct {
 	waited atomic.Bool   // a goroutine is in Wait
 	err    error         // the result; written before state says receiptDone
 	signal chan struct{} // capacity 1; made by the first wait, so a polled receipt has none
+
+	watched *Watched // nil, or told the result as well (Results)
 }
 
 const (
@@ -89,6 +92,9 @@ func (r *Receipt) await(ctx context.Context, late <-chan struct{}) bool {
 
 // set delivers the result; it does not block.
 func (r *Receipt) set(err error) {
+	if linked.Results() {
+		r.tell(err)
+	}
 	r.err = err
 	if r.state.Swap(receiptDone) == receiptAwaited {
 		r.signal <- struct{}{}

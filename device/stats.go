@@ -26,10 +26,11 @@ type Stats struct {
 	// InFlight is how many of them are handed over and unanswered.
 	InFlight int
 
-	// Received counts the cloud-to-device messages taken for their handler; MessagesAccepted,
-	// MessagesReleased and MessagesRejected count its verdicts. HandlerPanics counts the failures of
-	// all handlers; see Trace.HandlerPanic.
-	Received, MessagesAccepted, MessagesReleased, MessagesRejected, HandlerPanics uint64
+	// Received counts the cloud-to-device messages, and those of a module's inputs, taken for their
+	// handler; MessagesAccepted, MessagesReleased and MessagesRejected count its verdicts.
+	// InputsUnhandled counts those that were rejected because their input has no handler; see
+	// Client.HandleInput. HandlerPanics counts the failures of all handlers; see Trace.HandlerPanic.
+	Received, MessagesAccepted, MessagesReleased, MessagesRejected, InputsUnhandled, HandlerPanics uint64
 
 	// DesiredChanges counts the changes queued for their handler; DesiredSkipped counts notifications
 	// that were not newer than those.

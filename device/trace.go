@@ -14,7 +14,7 @@ import (
 // A callback that panics or ends its goroutine (runtime.Goexit) makes the client Disconnected with
 // an error of Kind Invalid that names the callback; with Options.TryAgainAfter the client starts
 // over. The same holds for policies, Options.Rand and Credentials.Now. Panics of HandlerPanic,
-// AnswerLost and TwinUnread are ignored.
+// InputUnhandled, AnswerLost and TwinUnread are ignored.
 type Trace struct {
 	// Connected: a session is up and subscribed. took is the time since its attempt began.
 	Connected func(info transport.Info, took time.Duration)
@@ -35,6 +35,9 @@ type Trace struct {
 	// ended its goroutine, or its answer to a method is too large or not JSON. The message was
 	// released; the method was answered with the status 500. Called on the handler's goroutine.
 	HandlerPanic func(v any)
+	// InputUnhandled: a message came by an input of the module that no handler is for, and was
+	// rejected; see Client.HandleInput. Called on the handlers' goroutine.
+	InputUnhandled func(input string)
 	// AnswerLost: the answer to a direct method could not be sent. The session that brought the call
 	// has ended, and the hub has given up the call; or the session cannot send it; or the hub calls
 	// methods faster than it takes answers (see Client.HandleMethod). Answers that were sent and then

@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"time"
 
+	"github.com/hubline-iot/hubline/internal/dialer"
 	"github.com/hubline-iot/hubline/internal/percent"
 	"github.com/hubline-iot/hubline/transport"
 )
@@ -22,54 +23,33 @@ func (u *Uploader) post(ctx context.Context, path string, in any) (*answer, erro
 		"User-Agent": {u.agent}}
 	device := string(percent.Append(nil, u.creds.DeviceID))
 	target := &url.URL{
-		Scheme: u.scheme, Host: u.creds.DialHost(), Path: "/devices/" + u.creds.DeviceID + path,
+		Scheme: u.scheme, Host: dialer.URLHost(u.creds.DialHost()), Path: "/devices/" + u.creds.DeviceID + path,
 		RawPath: "/devices/" + device + path, RawQuery: "api-version=" + apiVersion,
 	}
-	for again := false; ; again = true {
-		made := u.creds.Time()
-		token, fresh, err := u.tokens.Get(ctx)
-		_, known := u.clock.Skew()
-		// the hub sends its time without authentication
-		askTime := transport.KindOf(err) == transport.ClockUnset && !known && !again
-		switch {
-		case askTime:
-		case err != nil && ctx.Err() != nil:
-			return nil, ctx.Err()
-		case err != nil:
-			return nil, err
-		case token.Text.Reveal() != "":
-			header.Set("Authorization", token.Text.Reveal())
+	var a *answer
+	err = u.tokens.Do(ctx, func(authorization string) (*transport.Error, error) {
+		if authorization != "" {
+			header.Set("Authorization", authorization)
 		}
 		sent := time.Now()
-		a, err := u.try(ctx, u.hub, &request{http.MethodPost, target, header, body})
-		if err != nil {
+		var err error
+		if a, err = u.try(ctx, u.hub, &request{http.MethodPost, target, header, body}); err != nil {
 			return nil, err
 		}
 		u.clock.Learn(a.header, a.tls, sent, time.Now())
 		if a.status == http.StatusOK || a.status == http.StatusNoContent {
-			return a, nil
+			return nil, nil
 		}
 		now := u.creds.Time()
 		if u.creds.Sign != nil {
 			now = u.clock.Now() // the credentials' own clock makes no tokens then
 		}
-		refusal := hubRefusal(a, now)
-		if refusal.Kind != transport.Unauthorized {
-			return nil, refusal
-		}
-		if again || !askTime && !u.canReplaceToken(ctx, token, fresh) {
-			if u.creds.ClockRefused(made, refusal) || u.creds.Sign != nil && u.clock.Outlived(token) {
-				refusal.Kind = transport.ClockUnset
-			}
-			return nil, refusal
-		}
+		return hubRefusal(a, now), nil
+	})
+	if err != nil {
+		return nil, err
 	}
-}
-
-// canReplaceToken reports whether the hub may accept another token after it refused this one. A
-// token source may have cached a token for too long, so it is called again even for a fresh token.
-func (u *Uploader) canReplaceToken(ctx context.Context, refused transport.Token, fresh bool) bool {
-	return u.tokens.Refused(ctx, refused, fresh) || u.creds.Token != nil && !refused.Fixed
+	return a, nil
 }
 
 // A notice tells the hub the outcome of an upload. The hub forwards it to the back end and frees

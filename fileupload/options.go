@@ -24,7 +24,8 @@ type Options struct {
 	// refused with Invalid. Plaintext turns TLS off towards both.
 	Network netopt.Options
 	// StorageTLS is the base of the TLS configuration for storage, which never gets a client
-	// certificate. Nil: Network.TLS without its ServerName and certificates.
+	// certificate. Nil: Network.TLS without its ServerName and certificates; then Network.RootCAs also
+	// holds for storage.
 	StorageTLS *tls.Config
 
 	// BlockSize is the size in bytes of the first blocks of a file, 64 KiB to 4000 MiB. A file up to
@@ -169,15 +170,17 @@ func (o *Options) toHub() *dialer.Dialer {
 // toStorage returns the dialer for storage at addr. The upload URI authorizes the requests, so the
 // dialer does not present the device's certificate.
 func (o *Options) toStorage(addr string) *dialer.Dialer {
+	network := o.Network
 	config := o.StorageTLS.Clone()
-	if config == nil {
+	if config != nil {
+		network.RootCAs = nil
+	} else {
 		if config = o.Network.TLS.Clone(); config == nil {
 			config = new(tls.Config)
 		}
 		config.ServerName = ""
 	}
 	config.Certificates, config.GetClientCertificate = nil, nil
-	network := o.Network
 	network.TLS, network.Certificate, network.Addr = config, nil, addr
 	return &dialer.Dialer{Protocol: &protocol, Network: network, ALPN: alpn}
 }

@@ -15,7 +15,7 @@ import (
 
 	"github.com/hubline-iot/hubline/errfilter"
 	"github.com/hubline-iot/hubline/internal/callback"
-	"github.com/hubline-iot/hubline/internal/operr"
+	"github.com/hubline-iot/hubline/internal/hubretry"
 	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/transport"
 )
@@ -43,7 +43,7 @@ func newUpload(u *Uploader, name string, r io.Reader, size int64) *upload {
 	var id [8]byte
 	rand.Read(id[:]) // never fails
 	return &upload{
-		uploader: u, policy: withMinDelays(u.opt.RetryPolicy), name: name, id: binary.BigEndian.Uint64(id[:]),
+		uploader: u, policy: hubretry.Policy(u.opt.RetryPolicy), name: name, id: binary.BigEndian.Uint64(id[:]),
 		source: source{r: r, size: max(size, -1), sum: md5.New()}, callbackLock: newCtxLock(), grantLock: newCtxLock(),
 		notifyTime: u.opt.NotifyTimeout,
 	}
@@ -283,40 +283,17 @@ func (p *upload) addStored(ctx context.Context, n int) error {
 // finalError returns the error for a step that failed for good with err, which comes from
 // retrypolicy.
 func (p *upload) finalError(ctx context.Context, step string, err error) *transport.Error {
-	e := &transport.Error{Kind: transport.RetryExpired, Op: transport.OpSend, Proto: proto, Err: &stepError{step, err}}
-	why, _ := err.(*retrypolicy.Error)
-	if why == nil { // an invalid policy, which New refuses
-		e.Kind = transport.KindOf(err)
-		return e
-	}
-	switch why.Reason {
-	case retrypolicy.Cancelled:
-		return cancelled(ctx, step, why.Err)
-	case retrypolicy.PastDeadline:
-		e.Kind, e.Err = transport.Cancelled, &stepError{step, operr.With(context.DeadlineExceeded, err)}
-	case retrypolicy.NotRetryable:
-		if inner := transport.Find(why.Err); inner != nil {
-			e.Kind, e.Scope, e.Op, e.RetryAfter = inner.Kind, inner.Scope, inner.Op, inner.RetryAfter
-			e.Err = &stepError{step, why.Err}
-			if error(inner) == why.Err {
-				e.Err = &stepError{step, inner.Err}
-			}
-		}
-	default: // the policy ended the retries
-	}
-	return e
+	return atStep(step, hubretry.Ended(ctx, err, errClosed))
 }
 
 // cancelled returns the error for a step that ctx, or Close, ended. failure is the last failure of
 // the step; it may be nil.
 func cancelled(ctx context.Context, step string, failure error) *transport.Error {
-	if failure == ctx.Err() {
-		failure = nil
-	}
-	e := operr.Cancelled(ctx, transport.OpSend, transport.Operation, failure)
-	if context.Cause(ctx) == errClosed {
-		e.Kind = transport.Closed
-	}
+	return atStep(step, hubretry.Cancelled(ctx, failure, errClosed))
+}
+
+// atStep names the step in a new error.
+func atStep(step string, e *transport.Error) *transport.Error {
 	e.Proto, e.Err = proto, &stepError{step, e.Err}
 	return e
 }

@@ -15,15 +15,22 @@ import (
 	"github.com/hubline-iot/hubline/transport/amqp"
 )
 
+// login are the options of a device, and its user name and password. Without a user name it is
+// anonymous.
+type login struct {
+	amqp.Options
+	user, password string
+}
+
 // openAMQP creates and opens a device client over AMQP, and closes it at the end of the test.
-func openAMQP(t testing.TB, a amqp.Options, d device.Options) *device.Client {
+func openAMQP(t testing.TB, a login, d device.Options) *device.Client {
 	t.Helper()
 	c := createAMQP(t, a, d)
 	require.NoError(t, c.Open(soon(t)))
 	return c
 }
 
-func createAMQP(t testing.TB, a amqp.Options, d device.Options) *device.Client {
+func createAMQP(t testing.TB, a login, d device.Options) *device.Client {
 	t.Helper()
 	if d.RetryPolicy == nil {
 		d.RetryPolicy = fastPolicy{}
@@ -31,7 +38,11 @@ func createAMQP(t testing.TB, a amqp.Options, d device.Options) *device.Client {
 	if d.PacedPolicy == nil {
 		d.PacedPolicy = fastPolicy{}
 	}
-	c, err := device.New(&transport.Credentials{Host: hostName, DeviceID: deviceID}, amqp.New(&a), &d)
+	creds := &transport.Credentials{Host: hostName, DeviceID: deviceID, UserName: a.user}
+	if a.user != "" {
+		creds.Token = transport.FixedToken(a.password)
+	}
+	c, err := device.New(creds, amqp.New(&a.Options), &d)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, c.Close()) })
 	return c

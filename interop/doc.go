@@ -9,8 +9,15 @@
 //     messages with all outcomes, a broker that is killed. And against a server made with the
 //     library rhea, over TLS and WebSocket, which manipulates messages, links, sessions and
 //     connections as the test requests.
+//   - Brokers whose processes are killed with SIGKILL under load, and come back: three NATS servers
+//     with JetStream, three RabbitMQ nodes with quorum queues, and one mosquitto. A ledger compares
+//     what each client reported, what crossed the wire and what arrived. paho.mqtt.golang and
+//     autopaho are compared in the same runs. README.md has the figures.
+//   - Devices with a topic map, on both engines and over MQTT 5, against mosquitto, mochi, RabbitMQ
+//     and NATS: telemetry, commands, wills, retained messages, restarts, passwords, certificates.
 //   - The hub of package testbroker over MQTT against the client MQTT.js, over TLS and WebSocket,
-//     and against MQTT 5 clients, which it refuses.
+//     and against MQTT 5 clients, which it refuses. The hub as a plain broker against the MQTT 5
+//     client eclipse/paho.golang.
 //   - The hub over AMQP against the libraries Azure/go-amqp (with batches, and renewal of tokens)
 //     and rhea (over WebSocket too) as plain clients: CBS and SASL, telemetry, cloud-to-device
 //     messages with all outcomes in both settle modes, detached links, closed and reset
@@ -20,6 +27,14 @@
 //     messages, renewal of tokens, X.509, refusals and file uploads; twin, desired properties and
 //     direct methods, of devices and modules (not over HTTP, which has none of these). All of it is
 //     repeated after resets.
+//   - Modules behind an edge gateway of package testbroker: azure-iot-device as a module that takes
+//     its settings from its environment, and as a leaf device, beside modules of package edge over
+//     MQTT (both engines) and AMQP, over TLS and WebSocket. The tests cover outputs and inputs both
+//     ways with all system properties, twin and methods, calls of methods by modules both ways and
+//     to the leaf device, and that device's telemetry and cloud-to-device messages. The gateway
+//     restarts while messages are in flight, and loses the hub for a time: a ledger shows that
+//     nothing is lost. It also restarts with a certificate of another authority. Debug connection
+//     strings work in both SDKs, and so does the environment that cmd/testhub prints.
 //   - The program cmd/testhub, built and started as a separate process, with the same SDK over
 //     mqtt, amqp and http. The tests send cloud-to-device messages, change desired properties, call
 //     methods, reset connections and read arrivals through its control API. With its provisioning
@@ -38,8 +53,9 @@
 //
 // Requirements other than Go: the brokers (Debian's packages mosquitto and rabbitmq-server; each
 // test runs its own in a separate directory and on separate ports, and touches no system service),
-// and Node.js with npm, which installs node/package-lock.json into a separate directory. A test
-// without its peer is skipped; with HUBLINE_REQUIRE_PEERS=1 it fails.
+// and Node.js with npm, which installs node/package-lock.json into a separate directory. Go builds
+// nats-server, a tool of go.mod, into a temporary directory. A test without its peer is skipped;
+// with HUBLINE_REQUIRE_PEERS=1 it fails.
 //
 // # Unexpected behaviour of the peers
 //
@@ -50,6 +66,17 @@
 //     message is sent again.
 //   - RabbitMQ 3.10 accepts messages for a queue that does not exist
 //     (rabbitmq/rabbitmq-server#7823). Such messages are lost, and the device cannot detect it.
+//   - RabbitMQ 3.10 keeps some AMQP 1.0 receivers on a quorum queue connected that get nothing more
+//     after the death of the queue's leader.
+//   - RabbitMQ 3.10 closes the connection of a client with MQTT 5 without an answer.
+//   - RabbitMQ 3.10, as a single node that was killed, elects no leader for the quorum queue of an
+//     MQTT session within a minute.
+//   - NATS takes no dot in a client id. It delivers "a" and "a/b" out of order to a subscription to
+//     "a/#". After a kill it delivers acknowledged commands again.
+//   - paho.mqtt.golang reports messages in flight as done when it resumes a session, before they
+//     are acknowledged; it reports others as failed and sends them nevertheless.
+//   - autopaho discards the messages in flight when the broker has lost the session. They have left
+//     its queue by then.
 //   - rhea 3.0 combines two pending answers into one with the outcome of the first, even if the
 //     outcomes differ. After it has ended a session it still answers on it, which makes the peer
 //     end the connection.
@@ -63,6 +90,12 @@
 //     property "dt-subject" as the component, on each transport.
 //   - azure-iot-device does not answer a method without a handler. Over MQTT it answers a method
 //     without a payload with 400, without calling its handler.
+//   - azure-iot-device over AMQP sends no user id, and the address of its link in place of the
+//     message's property "to". An expiry that is a Date makes sendEvent hang; a number works. Of a
+//     received message it shows annotations, such as the sender of a message to an input, and the
+//     user id only in transportObj. Over MQTT it shows them as application properties: "$.cdid".
+//   - azure-iot-device fetches the trust bundle when its process starts, and never again. After a
+//     new certificate of the gateway it retries for 4 minutes, with roots that cannot verify it.
 //   - azure-iot-provisioning-device retries 429 and 5xx over all protocols but HTTP. Over AMQP it
 //     reports refusals without their text, and 429 only counts with the condition
 //     com.microsoft:device-container-throttled. A disabled device gets a SyntaxError.

@@ -19,6 +19,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
+	"syscall"
 	"testing"
 	"time"
 
@@ -100,6 +101,8 @@ func keyPEM(t testing.TB, c tls.Certificate) []byte {
 type settings struct {
 	passwords   map[string]string // by user name
 	clientCerts *authority        // required issuer of client certificates
+	persistent  bool              // sessions survive the process; see save
+	ipv6        bool              // a port with TLS at ::1, with a certificate for that address
 }
 
 // broker is a running mosquitto.
@@ -109,6 +112,7 @@ type broker struct {
 	cert       tls.Certificate
 	secure     string // address of the port with TLS
 	plain      string // address of the port without
+	ipv6       string // address of the port at ::1
 	plainPort  int
 	configFile string
 	cmd        *exec.Cmd
@@ -131,13 +135,17 @@ func startBroker(t testing.TB, s settings) *broker {
 		require.NoError(t, os.WriteFile(p, content, 0o600))
 		return p
 	}
-	ports := freePorts(t, 2)
+	ports := freePorts(t, 3)
 	b.plainPort = ports[1]
 	b.secure, b.plain = loopback(ports[0]), loopback(ports[1])
 	config := "user root\n" + // otherwise it would switch to its own user, which cannot read the files here
-		"persistence false\nlog_dest stderr\nlog_type error\nlog_type warning\nlog_type notice\nset_tcp_nodelay true\n" +
-		"max_queued_messages 0\n" + // a slow subscriber loses no message
+		"log_dest stderr\nlog_type error\nlog_type warning\nlog_type notice\nset_tcp_nodelay true\n" +
+		"max_queued_messages 0\nmax_inflight_messages 0\n" + // a slow subscriber loses no message
 		"per_listener_settings true\n"
+	if s.persistent {
+		// The default interval saves on a clean exit and every half an hour. Here save says when.
+		config += "persistence true\nautosave_interval 0\npersistence_location " + dir + "/\n"
+	}
 	access := "allow_anonymous true\n"
 	if s.passwords != nil {
 		access = "allow_anonymous false\npassword_file " + file("passwords", passwordFile(t, s.passwords)) + "\n"
@@ -146,6 +154,13 @@ func startBroker(t testing.TB, s settings) *broker {
 		file("cert.pem", certPEM(b.cert.Leaf)), file("key.pem", keyPEM(t, b.cert)), access)
 	if s.clientCerts != nil {
 		config += "require_certificate true\ncafile " + file("clients.pem", certPEM(s.clientCerts.cert)) + "\n"
+	}
+	if s.ipv6 {
+		cert := b.ca.sign(t, &x509.Certificate{Subject: pkix.Name{CommonName: "::1"}, IPAddresses: []net.IP{net.IPv6loopback},
+			KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}})
+		b.ipv6 = net.JoinHostPort("::1", strconv.Itoa(ports[2]))
+		config += fmt.Sprintf("listener %d ::1\ncertfile %s\nkeyfile %s\n%s", ports[2], file("cert6.pem", certPEM(cert.Leaf)),
+			file("key6.pem", keyPEM(t, cert)), access)
 	}
 	config += fmt.Sprintf("listener %d 127.0.0.1\nallow_anonymous true\n", ports[1])
 	b.configFile = file("mosquitto.conf", []byte(config))
@@ -198,6 +213,25 @@ func (b *broker) start() {
 }
 
 func (b *broker) stop() { stop(b.cmd) }
+
+// kill ends the broker with SIGKILL.
+func (b *broker) kill() {
+	_ = b.cmd.Process.Kill()
+	_ = b.cmd.Wait()
+}
+
+// save makes a persistent broker save its sessions, and waits until it has.
+func (b *broker) save() {
+	saved := filepath.Join(filepath.Dir(b.configFile), "mosquitto.db")
+	_ = os.Remove(saved)
+	require.NoError(b.t, b.cmd.Process.Signal(syscall.SIGUSR1))
+	eventually(b.t, "mosquitto saves its sessions", func() bool { return exists(saved) })
+}
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}
 
 // trust is the configuration of a client that trusts this broker.
 func (b *broker) trust() *tls.Config { return &tls.Config{RootCAs: b.ca.pool()} }

@@ -30,9 +30,15 @@ func soon(t testing.TB) context.Context {
 // eventually polls for a condition that has no event.
 func eventually(t testing.TB, what string, ok func() bool) {
 	t.Helper()
-	for end := time.Now().Add(waitLimit); !ok(); time.Sleep(2 * time.Millisecond) {
+	within(t, waitLimit, what, ok)
+}
+
+// within polls for a condition with a limit of its own.
+func within(t testing.TB, limit time.Duration, what string, ok func() bool) {
+	t.Helper()
+	for end := time.Now().Add(limit); !ok(); time.Sleep(2 * time.Millisecond) {
 		if time.Now().After(end) {
-			t.Fatalf("waited %v: %s", waitLimit, what)
+			t.Fatalf("waited %v: %s", limit, what)
 		}
 	}
 }
@@ -57,6 +63,9 @@ func TestMain(m *testing.M) {
 	code := m.Run()
 	if modules.dir != "" {
 		_ = os.RemoveAll(modules.dir)
+	}
+	if natsProgram.path != "" {
+		_ = os.RemoveAll(filepath.Dir(natsProgram.path))
 	}
 	os.Exit(code)
 }
@@ -116,6 +125,7 @@ type event struct {
 
 	// For AMQP and for the device SDK.
 	ID, Correlation, ContentType, ContentEncoding, To, Link, Action, Outcome, Condition string
+	Input, User, Expiry                                                                 string // of the device SDK only
 	Properties, Annotations                                                             map[string]string
 	Connection, Delivery, Count                                                         int
 	Durable                                                                             bool

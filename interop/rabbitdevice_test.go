@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"fmt"
+	"net/url"
 	"strings"
 	"testing"
 	"time"
@@ -19,14 +20,13 @@ import (
 
 // options returns the options of a device that connects over TLS with user name and password, to
 // the queues with these names.
-func (b *rabbit) options(telemetry, cloudToDevice string) amqp.Options {
-	o := amqp.Options{
+func (b *rabbit) options(telemetry, cloudToDevice string) login {
+	o := login{Options: amqp.Options{
 		Network:   netopt.Options{Addr: b.secure, TLS: &tls.Config{RootCAs: b.ca.pool()}},
-		Login:     func(context.Context) (string, string, error) { return rabbitUser, rabbitPassword, nil },
 		Addresses: &amqp.Addresses{Telemetry: "/amq/queue/" + telemetry},
-	}
+	}, user: rabbitUser, password: rabbitPassword}
 	if cloudToDevice != "" {
-		o.Addresses.CloudToDevice = "/amq/queue/" + cloudToDevice
+		o.Addresses.Commands = "/amq/queue/" + cloudToDevice
 	}
 	return o
 }
@@ -58,7 +58,7 @@ func (b *rabbit) credentials(t *testing.T) {
 	seen(t, "PLAIN over TLS: a message was acknowledged")
 
 	o := b.options(queueTelemetry, "")
-	o.Login = nil
+	o.user = ""
 	o.Auth = amqp.External
 	cert := b.devices.client(t, rabbitUser)
 	o.Network.Certificate = func(context.Context) (*tls.Certificate, error) { return &cert, nil }
@@ -66,15 +66,26 @@ func (b *rabbit) credentials(t *testing.T) {
 	require.NoError(t, c.Send(soon(t), numbered(1)))
 	seen(t, "EXTERNAL with a client certificate: a message was acknowledged")
 
+	creds, opts, err := amqp.ParseBroker("amqps://" + url.UserPassword(rabbitUser, rabbitPassword).String() +
+		"@" + b.secure + "/?device=" + deviceID + "&telemetry=/amq/queue/" + queueTelemetry)
+	require.NoError(t, err)
+	opts.Network.TLS = &tls.Config{RootCAs: b.ca.pool(), ServerName: hostName}
+	c, err = device.New(creds, amqp.New(opts), &once)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, c.Close()) })
+	require.NoError(t, c.Open(soon(t)))
+	require.NoError(t, c.Send(soon(t), numbered(2)))
+	seen(t, "URL: a message was acknowledged")
+
 	o = b.options(queueTelemetry, "")
-	o.Login = func(context.Context) (string, string, error) { return rabbitUser, "another password", nil }
-	err := createAMQP(t, o, once).Open(soon(t))
+	o.password = "another password"
+	err = createAMQP(t, o, once).Open(soon(t))
 	require.ErrorIs(t, err, transport.Unauthorized)
 	require.NotContains(t, err.Error(), "another password")
 	seen(t, "wrong password: %v", err)
 
 	o = b.options(queueTelemetry, "")
-	o.Login = nil // ANONYMOUS, which this broker lacks
+	o.user = "" // ANONYMOUS, which this broker lacks
 	err = createAMQP(t, o, once).Open(soon(t))
 	require.ErrorIs(t, err, transport.Protocol) // it answers with another header instead of an outcome
 	seen(t, "no credentials: %v", err)
@@ -88,7 +99,7 @@ func (b *rabbit) credentials(t *testing.T) {
 	js := b.rhea(t, "drain")
 	js.tell(map[string]any{"do": "receiver", "name": "drain", "link": "t", "address": "/amq/queue/" + queueTelemetry,
 		"credit": 100, "auto": true})
-	for i := range 2 {
+	for i := range 3 {
 		e := js.next("message", "drain")
 		require.Equal(t, fmt.Sprintf("%04d", i), e.Payload)
 		requireNumbered(t, e)

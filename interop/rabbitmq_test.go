@@ -91,28 +91,9 @@ func startRabbit(t testing.TB) *rabbit {
 		"log.console = true",
 		"log.file = false",
 	}
-	for name, value := range map[string]string{
-		"HOME": b.dir, "ERL_EPMD_PORT": fmt.Sprint(ports[2]), "ERL_EPMD_ADDRESS": "127.0.0.1",
-		"RABBITMQ_NODENAME": "hubline-interop@localhost", "RABBITMQ_DIST_PORT": fmt.Sprint(ports[3]),
-		"RABBITMQ_CONF_ENV_FILE":        file("env.conf", nil),
-		"RABBITMQ_CONFIG_FILE":          file("rabbitmq.conf", []byte(strings.Join(config, "\n")+"\n")),
-		"RABBITMQ_ADVANCED_CONFIG_FILE": file("advanced.config", []byte("[].\n")),
-		"RABBITMQ_ENABLED_PLUGINS_FILE": file("plugins", []byte("[rabbitmq_amqp1_0,rabbitmq_auth_mechanism_ssl].\n")),
-		"RABBITMQ_GENERATED_CONFIG_DIR": filepath.Join(b.dir, "generated"),
-		"RABBITMQ_FEATURE_FLAGS_FILE":   filepath.Join(b.dir, "feature_flags"),
-		"RABBITMQ_PLUGINS_EXPAND_DIR":   filepath.Join(b.dir, "expanded"),
-		"RABBITMQ_MNESIA_BASE":          filepath.Join(b.dir, "mnesia"),
-		"RABBITMQ_LOG_BASE":             filepath.Join(b.dir, "log"),
-		"RABBITMQ_LOGS":                 "-",
-		"RABBITMQ_ALLOW_INPUT":          "1", // makes the program exec Erlang instead of starting it as a child
-		"RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": "-noinput +sbwt none +sbwtdcpu none +sbwtdio none -kernel " +
-			"inet_dist_use_interface {127,0,0,1}",
-	} {
-		b.env = append(b.env, name+"="+value)
-	}
-	// If Erlang started it, it would remain as a daemon.
-	startChild(t, b.dir, b.env, epmd, "-port", fmt.Sprint(ports[2]))
-	eventually(t, "epmd listens", func() bool { return listens(loopback(ports[2])) })
+	b.env = rabbitEnv(t, b.dir, "hubline-interop@localhost", ports[2], ports[3], config,
+		"rabbitmq_amqp1_0,rabbitmq_auth_mechanism_ssl")
+	startEPMD(t, b.dir, b.env, epmd, ports[2])
 	t.Cleanup(func() {
 		if t.Failed() {
 			t.Logf("RabbitMQ said:\n%s", b.node.said())
@@ -120,6 +101,43 @@ func startRabbit(t testing.TB) *rabbit {
 	})
 	b.start()
 	return b
+}
+
+// rabbitEnv returns the environment of a node whose files are all in dir. The node is found through
+// the epmd at that port, and other nodes connect to distPort.
+func rabbitEnv(t testing.TB, dir, name string, epmdPort, distPort int, config []string, plugins string) []string {
+	file := func(name string, content []byte) string {
+		p := filepath.Join(dir, name)
+		require.NoError(t, os.WriteFile(p, content, 0o600))
+		return p
+	}
+	var env []string
+	for name, value := range map[string]string{
+		"HOME": dir, "ERL_EPMD_PORT": fmt.Sprint(epmdPort), "ERL_EPMD_ADDRESS": "127.0.0.1",
+		"RABBITMQ_NODENAME": name, "RABBITMQ_DIST_PORT": fmt.Sprint(distPort),
+		"RABBITMQ_CONF_ENV_FILE":        file("env.conf", nil),
+		"RABBITMQ_CONFIG_FILE":          file("rabbitmq.conf", []byte(strings.Join(config, "\n")+"\n")),
+		"RABBITMQ_ADVANCED_CONFIG_FILE": file("advanced.config", []byte("[].\n")),
+		"RABBITMQ_ENABLED_PLUGINS_FILE": file("plugins", []byte("["+plugins+"].\n")),
+		"RABBITMQ_GENERATED_CONFIG_DIR": filepath.Join(dir, "generated"),
+		"RABBITMQ_FEATURE_FLAGS_FILE":   filepath.Join(dir, "feature_flags"),
+		"RABBITMQ_PLUGINS_EXPAND_DIR":   filepath.Join(dir, "expanded"),
+		"RABBITMQ_MNESIA_BASE":          filepath.Join(dir, "mnesia"),
+		"RABBITMQ_LOG_BASE":             filepath.Join(dir, "log"),
+		"RABBITMQ_LOGS":                 "-",
+		"RABBITMQ_ALLOW_INPUT":          "1", // makes the program exec Erlang instead of starting it as a child
+		"RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": "-noinput +sbwt none +sbwtdcpu none +sbwtdio none -kernel " +
+			"inet_dist_use_interface {127,0,0,1}",
+	} {
+		env = append(env, name+"="+value)
+	}
+	return env
+}
+
+// startEPMD runs the name service of Erlang. If a node started it, it would remain as a daemon.
+func startEPMD(t testing.TB, dir string, env []string, program string, port int) {
+	startChild(t, dir, env, program, "-port", fmt.Sprint(port))
+	eventually(t, "epmd listens", func() bool { return listens(loopback(port)) })
 }
 
 // start runs the broker, also after kill, and waits until it listens.

@@ -1,7 +1,6 @@
 package interop
 
 import (
-	"context"
 	"crypto/tls"
 	"fmt"
 	"math/rand/v2"
@@ -55,11 +54,11 @@ func (s *rheaServer) do(command string, fields map[string]any) {
 	s.next("done", "")
 }
 
-func (s *rheaServer) options() amqp.Options {
-	o := amqp.Options{
+func (s *rheaServer) options() login {
+	o := login{Options: amqp.Options{
 		Network:   netopt.Options{Addr: s.addr, TLS: &tls.Config{RootCAs: s.ca.pool()}},
-		Addresses: &amqp.Addresses{Telemetry: "telemetry", CloudToDevice: "commands"},
-	}
+		Addresses: &amqp.Addresses{Telemetry: "telemetry", Commands: "commands"},
+	}}
 	if s.web != "" {
 		o.Network.Tunnel = amqpws.NewStandard(&amqpws.Options{Path: s.web})
 	}
@@ -82,7 +81,7 @@ func TestRheaAsServerCredentials(t *testing.T) {
 		s.do("users", map[string]any{"users": map[string]string{"dev-1": "right"}})
 		for password, want := range map[string]transport.Kind{"right": transport.Unknown, "wrong": transport.Unauthorized} {
 			o := s.options()
-			o.Login = func(context.Context) (string, string, error) { return "dev-1", password, nil }
+			o.user, o.password = "dev-1", password
 			c := createAMQP(t, o, once)
 			err := c.Open(soon(t))
 			if want != transport.Unknown {

@@ -103,6 +103,7 @@ func (s *sdk) telemetry(name, prefix string, n int, ordered bool) uint64 {
 		e := s.next("sent", name)
 		require.Empty(s.t, e.Text, e.ID)
 	}
+	s.arrives(prefix, n)
 	got := map[string]bool{}
 	var connection uint64
 	for _, m := range s.hub.Messages() {
@@ -127,6 +128,21 @@ func (s *sdk) telemetry(name, prefix string, n int, ordered bool) uint64 {
 	require.Len(s.t, got, n, "all have arrived")
 	require.Empty(s.t, s.hub.Conflicts())
 	return connection
+}
+
+// arrives waits until the hub has messages 0 to n-1 of a prefix: a gateway acknowledges them before
+// it passes them on.
+func (s *sdk) arrives(prefix string, n int) {
+	s.t.Helper()
+	require.NoError(s.t, s.hub.Wait(soon(s.t), func(log []hubdata.Message) bool {
+		got := map[string]bool{}
+		for i := range log {
+			if strings.HasPrefix(log[i].MessageID, prefix) {
+				got[log[i].MessageID] = true
+			}
+		}
+		return len(got) == n
+	}), "%d messages %q", n, prefix)
 }
 
 // sendC2D sends a cloud-to-device message to the device, has it settled, and checks its state at

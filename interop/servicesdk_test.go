@@ -154,7 +154,7 @@ func TestServiceSDKRegistry(t *testing.T) {
 		method string
 		args   []any
 	}{
-		{"addDevices", []any{[]object{{"deviceId": "dev-6"}}}}, {"getConfigurations", nil}, {"listJobs", nil},
+		{"getConfigurations", nil}, {"listJobs", nil},
 	} {
 		_, text := b.try("registry", missing.method, missing.args...)
 		require.NotEmpty(t, text)
@@ -166,6 +166,84 @@ func TestServiceSDKRegistry(t *testing.T) {
 	reader.refused("UnauthorizedError", "registry", "delete", "dev-2")
 	reader.refused("UnauthorizedError", "registry", "getTwin", "dev-2")
 	seen(t, "a policy that may only read: the rest is refused")
+}
+
+func TestServiceSDKBulk(t *testing.T) {
+	t.Parallel()
+	b := startBackEnd(t, hubfixture.Open(t, nil), hubdata.AllRights)
+	made := b.call("registry", "addDevices", []object{{"deviceId": "dev-1"}, {"deviceId": "dev-2", "status": "disabled"}})
+	require.Equal(t, true, made["isSuccessful"])
+	b.refused("ArgumentError", "registry", "addDevices", []object{{"deviceId": "dev-1"}, {"deviceId": "dev-3"}})
+	require.Equal(t, []string{"dev-1", "dev-2", "dev-3"}, b.call("registry", "list").ids())
+	got := b.call("registry", "get", "dev-2")
+	require.Equal(t, "disabled", got["status"])
+	got["status"] = "enabled"
+	b.call("registry", "updateDevices", []object{got}, false)
+	b.refused("ArgumentError", "registry", "updateDevices", []object{got}, false)
+	b.call("registry", "updateDevices", []object{got}, true)
+	require.Equal(t, "enabled", b.call("registry", "get", "dev-2").at("status"))
+	b.refused("ArgumentError", "registry", "removeDevices", []object{got}, false)
+	b.call("registry", "removeDevices", []object{got, {"deviceId": "dev-3"}}, true)
+	require.Equal(t, []string{"dev-1"}, b.call("registry", "list").ids())
+	edge := b.call("registry", "create", object{"deviceId": "edge", "capabilities": object{"iotEdge": true}})
+	require.Equal(t, true, edge.at("capabilities", "iotEdge"))
+	require.Equal(t, []string{"edge/$edgeAgent", "edge/$edgeHub"}, b.call("registry", "getModulesOnDevice", "edge").ids())
+	seen(t, "devices added, changed with and without etag, and removed in bulk; a device with an edge gateway")
+}
+
+func TestServiceSDKQueries(t *testing.T) {
+	t.Parallel()
+	b := startBackEnd(t, hubfixture.Open(t, nil), hubdata.AllRights)
+	for i := 1; i <= 3; i++ {
+		id := fmt.Sprint("dev-", i)
+		_, err := b.hub.AddDevice(id)
+		require.NoError(t, err)
+		require.NoError(t, b.hub.PatchTags(id, fmt.Sprintf(`{"site":"%c","floor":%d}`, "UUK"[i-1], i)))
+	}
+	_, err := b.hub.AddModule("dev-1", "mod")
+	require.NoError(t, err)
+	_, err = b.hub.PatchDesired("dev-3", `{"rate":60,"group":{"a-b":1}}`)
+	require.NoError(t, err)
+	for i, c := range []struct{ query, want string }{
+		{"SELECT * FROM devices WHERE tags.site = 'U'", `["dev-1","dev-2"]`},
+		{"SELECT * FROM devices WHERE tags.site = 'U' AND NOT tags.floor >= 2", `["dev-1"]`},
+		{"SELECT * FROM devices WHERE (tags.floor = 1 OR tags.floor > 2) AND status = 'enabled'", `["dev-1","dev-3"]`},
+		{"SELECT * FROM devices WHERE tags.site IN ['K', 'X']", `["dev-3"]`},
+		{"SELECT * FROM devices WHERE tags.site NIN ['K', 'X']", `["dev-1","dev-2"]`},
+		{"SELECT * FROM devices WHERE is_defined(properties.desired.rate)", `["dev-3"]`},
+		{"SELECT * FROM devices WHERE properties.desired.[[group]].[[a-b]] = 1", `["dev-3"]`},
+		{"SELECT * FROM devices WHERE STARTSWITH(devices.deviceId, 'dev-') AND tags.floor <> 3", `["dev-1","dev-2"]`},
+		{"SELECT TOP 2 * FROM devices", `["dev-1","dev-2"]`},
+		{"SELECT * FROM devices.modules WHERE devices.deviceId = 'dev-1'", `["dev-1"]`},
+		{"SELECT deviceId, tags.floor AS f FROM devices WHERE tags.site = 'K'", `[{"deviceId":"dev-3","f":3}]`},
+		{"SELECT tags.site AS s, COUNT() AS n FROM devices GROUP BY tags.site", `[{"s":"U","n":2},{"s":"K","n":1}]`},
+		{"SELECT AVG(tags.floor) AS a, MIN(tags.floor) AS b, MAX(tags.floor) AS c, SUM(tags.floor) AS d FROM devices",
+			`[{"a":2,"b":1,"c":3,"d":6}]`},
+		{"SELECT COUNT() AS n FROM devices WHERE connectionState = 'Disconnected'", `[{"n":3}]`},
+	} {
+		name, method := fmt.Sprint("query", i), "next"
+		if c.query[:8] == "SELECT *" || c.query[:10] == "SELECT TOP" {
+			method = "nextAsTwin"
+		}
+		b.tell(map[string]any{"do": "query", "name": name, "query": c.query, "page": 10})
+		b.next("done", "")
+		rows := b.call(name, method)["all"]
+		if method == "nextAsTwin" {
+			var ids []any
+			for _, twin := range rows.([]any) {
+				ids = append(ids, twin.(map[string]any)["deviceId"])
+			}
+			rows = ids
+		}
+		got, err := json.Marshal(rows)
+		require.NoError(t, err)
+		require.JSONEq(t, c.want, string(got), c.query)
+	}
+	b.tell(map[string]any{"do": "query", "name": "bad", "query": "SELECT * FROM devices WHERE tags.group = 1", "page": 10})
+	b.next("done", "")
+	_, text := b.try("bad", "next")
+	require.Contains(t, text, "ArgumentError")
+	seen(t, "14 queries: conditions, projections, aggregates; a bad one: %s", text)
 }
 
 // The device uses the official device SDK.

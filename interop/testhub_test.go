@@ -24,8 +24,12 @@ type testhub struct {
 	testhubPorts
 	Control, CA string
 	Devices     []struct{ Device, ConnectionString string }
-	Hubs        []testhubPorts // besides the first
-	DPS         struct {
+	Modules     []struct {
+		Module      string
+		Environment []string
+	}
+	Hubs []testhubPorts // besides the first
+	DPS  struct {
 		testhubPorts
 		IDScope  string
 		Enrolled []struct{ ID, Key string }

@@ -21,20 +21,32 @@ import (
 // All numbers are big endian. The marker lets a reader find the next record after a damaged one.
 // Salt and offset keep it from taking bytes of a message for a record.
 //
-// A message is its version (1), then ID, CorrelationID, ContentType, ContentEncoding, Component,
-// Created, Expires, the number of properties, the name and value of each, and the body. Strings and
-// the body are preceded by their length as a uvarint. A time is the byte 0 if there is none,
-// otherwise the byte 1, the seconds since 1970 as a varint and the nanoseconds of the second as a
-// uvarint.
+// A message is its version (2), a byte with flags, then ID, CorrelationID, ContentType,
+// ContentEncoding, Component, Topic, ResponseTopic, with flagSystem the Output and the fields of
+// System in their order, then Created, Expires, the number of properties, the name and value of
+// each, and the body. Strings and the body are preceded by their length as a uvarint. A time is the
+// byte 0 if there is none, otherwise the byte 1, the seconds since 1970 as a varint and the
+// nanoseconds of the second as a uvarint. Input and Redelivered are not of messages to send.
+//
+// A further field needs a flag or a version of its own. Open refuses a folder with an intact
+// message of an unknown version or with an unknown flag, unless the message is done. Otherwise an
+// older program would take it for damaged, and skip it.
 const (
 	marker     = "\xf7HL\xfe" // these bytes never occur in UTF-8 text
 	recordHead = 24
-	version    = 1
+	version    = 2
 	// leastMessage is the size of an empty message.
-	leastMessage = 10
+	leastMessage = 13
 	// maxMessage is the maximum size of a stored message in bytes: a hub takes 256 KB, without lengths
 	// and times.
 	maxMessage = 1 << 20
+)
+
+const (
+	flagRetain = 1 << iota
+	flagAtMostOnce
+	flagSystem
+	allFlags = 1<<iota - 1
 )
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
@@ -86,9 +98,29 @@ func readHead(b []byte, salt uint32, offset int64) (h head, ok bool) {
 
 // appendMessage appends the encoded m.
 func appendMessage(b []byte, m *transport.Message) []byte {
-	b = append(b, version)
-	for _, s := range [...]string{m.ID, m.CorrelationID, m.ContentType, m.ContentEncoding, m.Component} {
+	var flags byte
+	if m.Retain {
+		flags |= flagRetain
+	}
+	if m.AtMostOnce {
+		flags |= flagAtMostOnce
+	}
+	var system transport.SystemProperties
+	if m.System != nil {
+		system = *m.System
+	}
+	if m.Output != "" || system != (transport.SystemProperties{}) {
+		flags |= flagSystem
+	}
+	b = append(b, version, flags)
+	for _, s := range [...]string{m.ID, m.CorrelationID, m.ContentType, m.ContentEncoding, m.Component, m.Topic,
+		m.ResponseTopic} {
 		b = appendText(b, s)
+	}
+	if flags&flagSystem != 0 {
+		for _, s := range systemTexts(m, &system) {
+			b = appendText(b, *s)
+		}
 	}
 	b = appendTime(b, m.Created)
 	b = appendTime(b, m.Expires)
@@ -99,6 +131,12 @@ func appendMessage(b []byte, m *transport.Message) []byte {
 	}
 	b = binary.AppendUvarint(b, uint64(len(m.Body)))
 	return append(b, m.Body...)
+}
+
+// systemTexts are the texts of the section for Output and System, in their order in a file.
+func systemTexts(m *transport.Message, p *transport.SystemProperties) [9]*string {
+	return [...]*string{&m.Output, &p.To, &p.UserID, &p.Schema, &p.InterfaceID, &p.ConnectionDeviceID,
+		&p.ConnectionModuleID, &p.DiagnosticID, &p.DiagnosticContext}
 }
 
 func appendText(b []byte, s string) []byte {
@@ -112,7 +150,14 @@ func appendTime(b []byte, t time.Time) []byte {
 	return binary.AppendUvarint(binary.AppendVarint(append(b, 1), t.Unix()), uint64(t.Nanosecond()))
 }
 
-var errMessage = errors.New("outbox: these bytes are no message")
+var (
+	errMessage = errors.New("outbox: these bytes are no message")
+	errFormat  = errors.New("has messages in a format that this version of the package does not know; send them " +
+		"with the version that wrote them, or use another folder")
+)
+
+// hasKnownFormat reports whether an intact message has the version and flags of this package.
+func hasKnownFormat(b []byte) bool { return b[0] == version && b[1] <= allFlags }
 
 // readMessage decodes a message into m, which shares no memory with b.
 func readMessage(b []byte, m *transport.Message) error {
@@ -120,9 +165,15 @@ func readMessage(b []byte, m *transport.Message) error {
 	if r.byte() != version {
 		return errMessage
 	}
-	*m = transport.Message{Properties: m.Properties[:0]}
-	for _, s := range [...]*string{&m.ID, &m.CorrelationID, &m.ContentType, &m.ContentEncoding, &m.Component} {
+	flags := r.byte()
+	*m = transport.Message{Properties: m.Properties[:0], Retain: flags&flagRetain != 0,
+		AtMostOnce: flags&flagAtMostOnce != 0}
+	for _, s := range [...]*string{&m.ID, &m.CorrelationID, &m.ContentType, &m.ContentEncoding, &m.Component, &m.Topic,
+		&m.ResponseTopic} {
 		*s = string(r.bytes())
+	}
+	if flags&flagSystem != 0 {
+		r.system(m)
 	}
 	m.Created = r.time()
 	m.Expires = r.time()
@@ -130,7 +181,7 @@ func readMessage(b []byte, m *transport.Message) error {
 		m.Properties = append(m.Properties, transport.Property{Name: string(r.bytes()), Value: string(r.bytes())})
 	}
 	m.Body = append([]byte(nil), r.bytes()...)
-	if r.bad || len(r.b) > 0 {
+	if r.bad || len(r.b) > 0 || flags > allFlags {
 		return errMessage
 	}
 	return nil
@@ -171,6 +222,17 @@ func (r *reader) bytes() []byte {
 	part := r.b[:n]
 	r.b = r.b[n:]
 	return part
+}
+
+// system reads the section for Output and System.
+func (r *reader) system(m *transport.Message) {
+	system := new(transport.SystemProperties)
+	for _, s := range systemTexts(m, system) {
+		*s = string(r.bytes())
+	}
+	if *system != (transport.SystemProperties{}) {
+		m.System = system
+	}
 }
 
 func (r *reader) time() time.Time {

@@ -210,12 +210,22 @@ func bodies(t testing.TB, q *outbox.Queue) (got []string) {
 
 // The largest and strangest messages are read back unchanged; other bytes give an error.
 func FuzzMessage(f *testing.F) {
-	f.Add("id", "c", "t", "e", "part", int64(1), int64(-1), "name", "value", []byte("body"))
-	f.Add("", "", "", "", "", int64(0), int64(0), "", "", []byte(nil))
-	f.Fuzz(func(t *testing.T, id, correlation, contentType, encoding, component string, created, expires int64, name,
-		value string, body []byte) {
+	f.Add("id", "c", "t", "e", "part", "a/b", byte(3), int64(1), int64(-1), "name", "value", []byte("body"))
+	f.Add("id", "c", "t", "e", "part", "a/b", byte(7), int64(1), int64(-1), "name", "value", []byte("body"))
+	f.Add("id", "", "t", "", "", "", byte(12), int64(0), int64(0), "", "", []byte("\x02\x04"))
+	f.Add("", "", "", "", "", "", byte(0), int64(0), int64(0), "", "", []byte(nil))
+	f.Fuzz(func(t *testing.T, id, correlation, contentType, encoding, component, topic string, flags byte, created,
+		expires int64, name, value string, body []byte) {
 		m := &transport.Message{ID: id, CorrelationID: correlation, ContentType: contentType, ContentEncoding: encoding,
-			Component: component, Body: body}
+			Component: component, Topic: topic, ResponseTopic: component + topic, Retain: flags&1 != 0, AtMostOnce: flags&2 != 0,
+			Body: body}
+		if flags&4 != 0 && id+topic != "" {
+			m.Output = id
+			m.System = &transport.SystemProperties{UserID: topic, Schema: id, DiagnosticContext: contentType}
+		}
+		if flags&8 != 0 {
+			m.Output = component + "o"
+		}
 		if created != 0 {
 			m.Created = time.Unix(0, created)
 		}

@@ -35,6 +35,9 @@
 // message is skipped and counted (Stats.Damaged), as are messages in unreadable sectors. The marker
 // at the start of each record is used to find the messages behind it.
 //
+// A waiting message in a format that this version of the package does not know, as a later version
+// may write it, is not skipped: Open fails with Unsupported, and the files stay as they are.
+//
 // # When a message is safe
 //
 // By default Put returns after an fsync, which concurrent Puts share. That is safe against power

@@ -55,6 +55,10 @@ func (q *Queue) load() (err error) {
 			return fmt.Errorf("%s: %w", path, errNotRegular)
 		}
 		f, err := q.readSegment(&segment{path: path, salt: salt, first: first, next: first, synced: first, named: true})
+		if err == errFormat {
+			return &transport.Error{Kind: transport.Unsupported, Op: transport.OpSend,
+				Err: fmt.Errorf("%s: %w", path, err)}
+		}
 		if err != nil {
 			return fmt.Errorf("%s: %w", path, err)
 		}
@@ -116,6 +120,9 @@ func (q *Queue) readSegment(s *segment) (found, error) {
 		}
 		if err != nil {
 			return f, err
+		}
+		if message != nil && number >= q.done && !hasKnownFormat(message) {
+			return f, errFormat // nothing is skipped: a program that knows the format can send it
 		}
 		lost := span{s.next, number}
 		s.next, s.size = number+1, sc.at

@@ -105,7 +105,8 @@ type Stats struct {
 
 // Open opens the queue in folder, and makes the folder if needed. It reads all waiting messages
 // once. The error is of Kind Invalid for wrong options and for a folder in use by another Queue, of
-// Kind Unsupported on a system without file locks, and otherwise the file system's.
+// Kind Unsupported on a system without file locks and for waiting messages in a format that this
+// version of the package does not know, and otherwise the file system's.
 func Open(folder string, o *Options) (*Queue, error) { return openOn(osFS{}, folder, o) }
 
 func openOn(fs fileSystem, folder string, o *Options) (*Queue, error) {

@@ -183,6 +183,10 @@ func (c *Client) Attempts() *Attempts {
 // Attempts is a registration. One goroutine uses it. Make it with Client.Attempts.
 type Attempts struct{ r registration }
 
+// Spread returns the random wait before the first attempt (Options.Spread), for a caller that waits
+// itself; 0 if there is none. Otherwise the first Next waits.
+func (s *Attempts) Spread() time.Duration { return s.r.spread() }
+
 // Next makes one attempt: it registers, or goes on with the operation of the attempt before, and
 // returns with an assignment or a failure. After a failure that Register would repeat, retry is the
 // delay before the next call of Next. Otherwise retry is negative, and the Attempts are used up. No

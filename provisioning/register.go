@@ -24,7 +24,8 @@ type registration struct {
 	expires time.Time // of the latest token
 
 	series    retrypolicy.Series
-	attempt   int // number of the attempt
+	spreaded  bool // the random wait was drawn
+	attempt   int  // number of the attempt
 	damage    errfilter.Damage
 	operation string    // empty: there is none to poll
 	since     time.Time // when the operation began
@@ -67,7 +68,7 @@ func (r *registration) run() (*Assignment, error) {
 // next attempt.
 func (r *registration) next() (a *Assignment, retry Event, err error) {
 	if r.attempt == 0 {
-		if err := r.spread(); err != nil {
+		if err := r.hold(r.spread()); err != nil {
 			return nil, Event{}, err
 		}
 		r.series = retrypolicy.Begin(r.c.opt.Policy, r.c.id.Endpoint, time.Now())
@@ -86,13 +87,15 @@ func (r *registration) next() (a *Assignment, retry Event, err error) {
 	return nil, retry, err
 }
 
-// spread waits a random time before the first request.
-func (r *registration) spread() error {
-	if r.c.opt.Spread <= 0 {
-		return nil
+// spread returns the random wait before the first request, once.
+func (r *registration) spread() time.Duration {
+	if r.c.opt.Spread <= 0 || r.spreaded {
+		return 0
 	}
+	r.spreaded = true
 	d := time.Duration(r.rand() % uint64(r.c.opt.Spread))
-	return r.wait(Event{Step: Spreading, Attempt: 1, Delay: d})
+	r.publish(Event{Step: Spreading, Attempt: 1, Delay: d})
+	return d
 }
 
 // admit waits until the policy's gates let an attempt begin.
@@ -270,8 +273,16 @@ func (r *registration) wait(e Event) error {
 	if e.Delay > maxIdle {
 		r.closeSession()
 	}
+	return r.hold(e.Delay)
+}
+
+// hold waits. The error is that of an ended context.
+func (r *registration) hold(d time.Duration) error {
+	if d <= 0 {
+		return nil
+	}
 	over := make(chan struct{}, 1)
-	t := time.AfterFunc(e.Delay, func() { over <- struct{}{} }) // time.NewTimer links 5 KB more on boards
+	t := time.AfterFunc(d, func() { over <- struct{}{} }) // time.NewTimer links 5 KB more on boards
 	select {
 	case <-over:
 		return nil

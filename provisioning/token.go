@@ -78,7 +78,7 @@ func (c *Client) token(ctx context.Context, sign func(context.Context, []byte) (
 			kind = transport.Unauthorized
 		}
 		return transport.Token{}, &transport.Error{Kind: kind, Scope: transport.Connection, Op: transport.OpRegister,
-			Err: &signError{err}}
+			Err: errchain.Unasked{Err: &signError{err}}}
 	}
 	return token, nil
 }
@@ -92,13 +92,8 @@ func (r *registration) askTime(l *Login) error {
 	return err
 }
 
-// signError marks the error of a key that did not sign: no token was refused.
+// signError is the error of a key that did not sign.
 type signError struct{ err error }
-
-func isSignError(err error) bool {
-	_, ok := err.(*signError)
-	return ok
-}
 
 // keys returns the number of keys.
 func (r *registration) keys() int {
@@ -116,7 +111,7 @@ func (r *registration) keys() int {
 func (r *registration) clockAtFault(failure *transport.Error) bool {
 	unset := r.c.clock().Implausible(r.signed) ||
 		r.c.keeper != nil && r.c.keeper.Outlived(transport.Token{Expires: r.expires})
-	return unset && !isLocal(failure)
+	return unset && !errchain.IsUnasked(failure)
 }
 
 // otherToken reports whether failure is the refusal of a token that would be made by another time
@@ -132,9 +127,6 @@ func (r *registration) otherToken(failure *transport.Error) bool {
 	r.publish(Event{Step: ClockCorrected, Attempt: r.attempt, Err: failure})
 	return true
 }
-
-// isLocal reports whether failure is that of a key that did not sign.
-func isLocal(failure *transport.Error) bool { return errchain.Any(failure, isSignError) }
 
 // otherKey reports whether failure is the refusal of a key, and the other key was not refused yet.
 // That key is used from then on.

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/hubline-iot/hubline/internal/callback"
+	"github.com/hubline-iot/hubline/internal/errchain"
 	"github.com/hubline-iot/hubline/transport"
 )
 
@@ -120,7 +121,8 @@ func (r *registration) activateAssigned(answer *Answer, got *reading) error {
 // challengeAgain reports whether failure is a refused poll of a device with a TPM. Only a register
 // gets a challenge, so the device registers again.
 func (r *registration) challengeAgain(failure *transport.Error) bool {
-	return r.c.id.TPM != nil && r.operation != "" && failure.Kind == transport.Unauthorized && !isLocal(failure)
+	return r.c.id.TPM != nil && r.operation != "" && failure.Kind == transport.Unauthorized &&
+		!errchain.IsUnasked(failure)
 }
 
 // tpmFailure returns the error of a step of the TPM.
@@ -130,14 +132,14 @@ func tpmFailure(text string, err error) *transport.Error {
 		kind = transport.Unauthorized
 	}
 	return &transport.Error{Kind: kind, Scope: transport.Connection, Op: transport.OpRegister,
-		Err: &tpmError{text, &signError{err}}}
+		Err: errchain.Unasked{Err: &tpmError{text, err}}}
 }
 
-// tpmError is an error of the TPM. Like that of a key that did not sign, it is no refusal.
+// tpmError is an error of the TPM.
 type tpmError struct {
 	text string
-	err  *signError
+	err  error
 }
 
-func (e *tpmError) Error() string { return e.text + ": " + e.err.err.Error() }
+func (e *tpmError) Error() string { return e.text + ": " + e.err.Error() }
 func (e *tpmError) Unwrap() error { return e.err }

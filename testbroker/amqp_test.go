@@ -173,7 +173,7 @@ func TestTelemetryOverAMQP(t *testing.T) {
 		require.Len(t, first.System, 8)
 		require.Equal(t, hubdata.Message{
 			DeviceID: "dev-1", MessageID: "m-1", CorrelationID: "7", ContentType: "application/json", ContentEncoding: "utf-8",
-			Component: "comp", CreationTime: "2030-01-01T00:00:00Z", Expiry: "2030-01-02T03:04:05.0060000Z",
+			Component: "comp", UserID: "u", CreationTime: "2030-01-01T00:00:00Z", Expiry: "2030-01-02T03:04:05.0060000Z",
 			System:     first.System,
 			Properties: []hubdata.Property{{Name: "level", Value: "high"}}, Body: []byte("one"), Protocol: hubdata.AMQP,
 			Topic: "/devices/dev-1/messages/events", QoS: 1, Connection: 1, Received: time.Now(), Sequence: 1,

@@ -281,6 +281,25 @@ func TestAnswersAboutCertificatesAreKept(t *testing.T) {
 	})
 }
 
+// A device that asks and never listens does not fill the hub's memory: the newest answers wait.
+func TestAnswersAboutCertificatesAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCertified(t, nil)
+		w, code := c.connect(c.own)
+		require.Zero(t, code)
+		for range 100 {
+			w.publish(1, issueTopic+"r-001", c.body("dev-x", ""))
+			w.acked()
+		}
+		require.Equal(t, []byte{1}, w.subscribe(1, issuedAnswers))
+		for range 16 {
+			topic, _ := c.next(w)
+			require.Equal(t, "200/?$rid=r-001", topic)
+		}
+		w.quiet()
+	})
+}
+
 // Only a client of a new version of the API may ask.
 func TestAnOldVersionHasNoCertificates(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -32,6 +32,23 @@
 // modified cause another delivery. The newest C2D link of a device, or the newest subscription,
 // replaces the previous one.
 //
+// # Modules and an edge gateway
+//
+// [Hub.AddModule] registers a module. [Hub.SendInput] queues a message for one of its inputs, which
+// a client receives over MQTT and AMQP.
+//
+// With [Options.Gateway] an edge gateway stands in front of the hub. It routes outputs of modules
+// to inputs and to the hub, and acknowledges messages before the hub has them. [Hub.SetOffline],
+// [Hub.StopGateway] and the faults of [fault.GatewayKinds] show what a client does when the gateway
+// has lost the hub, or restarts:
+//
+//	hub, err := testbroker.New(&testbroker.Options{Gateway: &testbroker.GatewayOptions{
+//		Name:   "edge-1.example.test",
+//		Routes: []string{`FROM /messages/modules/a/outputs/x INTO BrokeredEndpoint("/modules/b/inputs/y")`},
+//	}})
+//	err = hub.SetOffline(true)  // the gateway stores
+//	err = hub.SetOffline(false) // and forwards
+//
 // # Twins
 //
 // [Hub.PatchDesired] and [Hub.SetDesired] change the desired properties of a twin. The hub notifies
@@ -70,6 +87,13 @@
 //	err = hub.WaitUploads(ctx, 1)
 //	file, ok := hub.Blob("dev-1/logs/today.txt")
 //	err = file.Matches(bytes.NewReader(sent))
+//
+// # A plain broker
+//
+// [Options.Broker] makes the hub a plain MQTT broker, for clients of brokers that are no hubs: MQTT
+// 3.1.1 and MQTT 5, on topics of a template, with user names and passwords. Registry, log, C2D
+// queues, waits and faults are the same. See [BrokerOptions], [Hub.Session], [Hub.BrokerURL] and
+// [fault.BrokerKinds].
 //
 // # AMQP
 //
@@ -162,7 +186,8 @@
 //
 // This package is thin. The hub itself, which is independent of protocols, is package internal/hub.
 // Each protocol has a front: internal/mqttfront, amqpfront (on the engine internal/amqp), httpfront
-// for devices, servicefront for back ends, and blobfront for the blob store. The last three share
+// for devices, servicefront for back ends, and blobfront for the blob store. A plain broker has
+// brokerfront (on the codec internal/mqtt) in place of mqttfront. The last three share
 // internal/web. A front imports the hub and no other front. The provisioning service is package
 // internal/dps, with the fronts internal/dpsmqtt, dpsamqp and dpshttp; its connections are those of
 // a hub without devices. Files are named after their subject: amqpfront/c2d.go settles C2D messages
@@ -170,8 +195,8 @@
 //
 // # Limitations
 //
-// The hub is not a general broker: it does not route a device's messages to other clients, and
-// retains none. Over AMQP there are no back-end links, no routes to module inputs, no transactions,
-// and links do not resume. Over HTTPS there are no C2D messages to modules, no jobs, configurations
-// and imports.
+// The hub is not a general broker, nor is a plain one: it does not route a device's messages to
+// other clients, and retains none. Over AMQP there are no back-end links, no
+// transactions, and links do not resume. Over HTTPS there are no C2D messages to
+// modules, no jobs, configurations and imports.
 package testbroker

@@ -182,3 +182,54 @@ func ExampleHub_Inject() {
 	// #1 dev-1 disconnected: fault DropAfterPublish
 	// 2 messages stored
 }
+
+// A plain broker, with a client that knows nothing of hubs.
+func ExampleBrokerOptions() {
+	hub, err := testbroker.New(&testbroker.Options{Broker: &testbroker.BrokerOptions{
+		Telemetry: "site/{device}/up/#", Commands: "site/{device}/down/#",
+	}})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer hub.Close()
+	dev, err := hub.AddDevice("pump-1")
+	if err != nil {
+		log.Fatal(err)
+	}
+
+	client := paho.NewClient(paho.NewClientOptions().AddBroker("tcp://broker").SetClientID("pump-1").
+		SetUsername("pump-1").SetPassword(dev.PrimaryKey).SetAutoReconnect(false).
+		SetCustomOpenConnectionFn(func(*url.URL, paho.ClientOptions) (net.Conn, error) {
+			return hub.Dial(testbroker.PortMQTT)(context.Background(), "tcp", "broker")
+		}))
+	if t := client.Connect(); t.Wait() && t.Error() != nil {
+		log.Fatal(t.Error())
+	}
+	defer client.Disconnect(0)
+	client.Publish("site/pump-1/up/pressure", 1, true, "4.2")
+	if err := hub.WaitMessages(context.Background(), 1); err != nil {
+		log.Fatal(err)
+	}
+	m := hub.Messages()[0]
+	fmt.Println(m.DeviceID, m.Topic, m.Retain, string(m.Body))
+
+	session, _ := hub.Session("pump-1")
+	fmt.Println("version", session.Version, "clean", session.CleanStart)
+	// Output:
+	// pump-1 site/pump-1/up/pressure true 4.2
+	// version 4 clean true
+}
+
+func ExampleHub_BrokerURL() {
+	hub, err := testbroker.New(&testbroker.Options{Broker: &testbroker.BrokerOptions{Password: "secret"}})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer hub.Close()
+	if _, err := hub.AddDevice("pump-1"); err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(hub.BrokerURL("pump-1", "mqtt", "localhost:1883"))
+	// Output:
+	// mqtt://pump-1:secret@localhost:1883/?device=pump-1&telemetry=devices/{device}/up&commands=devices/{device}/down/%23
+}

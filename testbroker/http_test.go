@@ -171,7 +171,7 @@ func TestTelemetryOverHTTP(t *testing.T) {
 			m := log[0]
 			require.Equal(t, hubdata.Message{
 				DeviceID: "dev-1", MessageID: "m-1", CorrelationID: "c-1", ContentType: "application/json",
-				Component: "thermostat1",
+				Component: "thermostat1", To: "/devices/dev-1/messages/events",
 				System: []hubdata.Property{
 					{Name: "$.sub", Value: "thermostat1"}, {Name: "$.ct", Value: "application/json"},
 					{Name: "$.cid", Value: "c-1"}, {Name: "$.mid", Value: "m-1"},

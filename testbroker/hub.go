@@ -8,6 +8,7 @@ import (
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
 	"github.com/hubline-iot/hubline/testbroker/internal/amqpfront"
 	"github.com/hubline-iot/hubline/testbroker/internal/blobfront"
+	"github.com/hubline-iot/hubline/testbroker/internal/brokerfront"
 	"github.com/hubline-iot/hubline/testbroker/internal/httpfront"
 	"github.com/hubline-iot/hubline/testbroker/internal/hub"
 	"github.com/hubline-iot/hubline/testbroker/internal/mqttfront"
@@ -26,19 +27,31 @@ type Hub struct {
 
 // New makes a hub without devices and without listeners. Nil options mean all defaults.
 func New(o *Options) (*Hub, error) {
-	h, err := hub.New(o.forHub())
+	settings, broker, err := o.forHub()
 	if err != nil {
 		return nil, err
 	}
-	mqtt, err := mqttfront.New(h)
+	h, err := hub.New(settings)
+	if err != nil {
+		return nil, err
+	}
+	mqtt, err := newMQTT(h, broker)
 	if err != nil {
 		return nil, fmt.Errorf("testbroker: %w", err)
 	}
 	amqp := amqpfront.New(h)
-	routes := slices.Concat(httpfront.TelemetryRoutes, httpfront.C2DRoutes, servicefront.Routes,
+	routes := slices.Concat(httpfront.TelemetryRoutes, httpfront.C2DRoutes, httpfront.InvokeRoutes, servicefront.Routes,
 		httpfront.UploadRoutes, blobfront.Routes)
 	h.SetFronts(map[hubdata.Protocol]hub.Front{hubdata.MQTT: mqtt, hubdata.AMQP: amqp, hubdata.HTTP: web.New(h, routes)})
 	return &Hub{h, amqp}, nil
+}
+
+// newMQTT returns the front of the service's topics, or that of a plain broker.
+func newMQTT(h *hub.Hub, broker *brokerfront.Options) (hub.Front, error) {
+	if broker != nil {
+		return brokerfront.New(h, broker), nil
+	}
+	return mqttfront.New(h)
 }
 
 // HostName returns the hub's name.

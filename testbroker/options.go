@@ -1,10 +1,12 @@
 package testbroker
 
 import (
+	"errors"
 	"time"
 
 	"github.com/hubline-iot/hubline/testbroker/event"
 	"github.com/hubline-iot/hubline/testbroker/fault"
+	"github.com/hubline-iot/hubline/testbroker/internal/brokerfront"
 	"github.com/hubline-iot/hubline/testbroker/internal/hub"
 )
 
@@ -25,6 +27,10 @@ type Options struct {
 	ConnectionGrace time.Duration
 	// C2D holds the settings of the C2D queues.
 	C2D C2DOptions
+	// Inputs holds the settings of the queues of modules' inputs. All inputs of a module share one
+	// queue. Defaults other than those of C2D: a queue of 100,000 messages, a TTL of 2 hours, no limit
+	// of deliveries.
+	Inputs C2DOptions
 	// FaultMessages says how the hub treats messages with which a device requests a fault. Default:
 	// the fault happens.
 	FaultMessages fault.MessageMode
@@ -32,6 +38,12 @@ type Options struct {
 	AMQP AMQPOptions
 	// HTTP holds the settings of HTTP connections.
 	HTTP HTTPOptions
+	// Broker, unless nil, makes the hub a plain MQTT broker: see [BrokerOptions]. Its other protocols
+	// stay those of the service.
+	Broker *BrokerOptions
+	// Gateway, unless nil, puts an edge gateway in front of the hub: see [GatewayOptions]. It excludes
+	// Broker.
+	Gateway *GatewayOptions
 	// Uploads holds the settings of file uploads.
 	Uploads UploadOptions
 	// Certificates holds the settings of the certificates that the hub issues.
@@ -98,6 +110,9 @@ type AMQPOptions struct {
 	IdleTimeout time.Duration
 	// MaxTokens is how many tokens one connection may hold. Default: 2000.
 	MaxTokens int
+	// Mechanisms are the SASL mechanisms that the hub offers, of "MSSBCBS", "PLAIN", "ANONYMOUS" and
+	// "EXTERNAL". It refuses the others. Older edge gateways do not have MSSBCBS. Default: all.
+	Mechanisms []string
 	// OmitNextIncomingID omits next-incoming-id from each flow. The standard requires it once a
 	// session has begun, but some hubs omit it.
 	OmitNextIncomingID bool
@@ -149,17 +164,32 @@ type UploadOptions struct {
 	MaxBlocks int
 }
 
-// forHub returns the settings as the hub takes them. The conversions fail to compile when the types
-// differ.
-func (o *Options) forHub() *hub.Options {
+// forHub returns the settings as the hub and the front of a plain broker take them. The conversions
+// fail to compile when the types differ. broker is nil unless the hub is a plain broker.
+func (o *Options) forHub() (all *hub.Options, broker *brokerfront.Options, err error) {
 	if o == nil {
-		return nil
+		return nil, nil, nil
 	}
-	return &hub.Options{
+	all = &hub.Options{
 		HostName: o.HostName, Now: o.Now, TokenGrace: o.TokenGrace, ConnectionGrace: o.ConnectionGrace,
-		C2D: hub.C2DOptions(o.C2D), FaultMessages: o.FaultMessages, AMQP: hub.AMQPOptions(o.AMQP),
+		C2D: hub.C2DOptions(o.C2D), Inputs: hub.C2DOptions(o.Inputs), FaultMessages: o.FaultMessages,
+		AMQP: hub.AMQPOptions(o.AMQP),
 		HTTP: hub.HTTPOptions(o.HTTP), Uploads: hub.UploadOptions(o.Uploads),
 		Certificates: hub.CertificateOptions(o.Certificates), WebSocketFrame: o.WebSocketFrame,
 		Keep: o.Keep, Seed: o.Seed, OnEvent: o.OnEvent,
 	}
+	if o.Gateway != nil {
+		gateway := hub.GatewayOptions(*o.Gateway)
+		all.Gateway = &gateway
+	}
+	if o.Gateway != nil && o.Broker != nil {
+		return nil, nil, errors.New("testbroker: Options.Gateway and Options.Broker exclude each other; set one")
+	}
+	if o.Broker != nil {
+		if broker, err = brokerfront.Options(*o.Broker).WithDefaults(); err != nil {
+			return nil, nil, err
+		}
+		all.C2D, all.PlainTopic = brokerfront.Queues(all.C2D), broker.Topic
+	}
+	return all, broker, nil
 }

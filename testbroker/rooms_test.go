@@ -27,9 +27,12 @@ var protocols = []string{
 // mayImport lists the other internal packages and protocol packages that each internal package may
 // import.
 var mayImport = map[string][]string{
-	"hub":          {},
+	"edge":         {},
+	"hub":          {rooms + "edge"},
 	"amqp":         {module + "internal/amqpwire"},
 	"amqpfront":    {rooms + "hub", rooms + "amqp", module + "internal/amqpwire"},
+	"mqtt":         {},
+	"brokerfront":  {rooms + "hub", rooms + "mqtt"},
 	"mqttfront":    {rooms + "hub", "github.com/mochi-mqtt/server/v2"},
 	"web":          {rooms + "hub", "net/http", "github.com/gorilla/websocket"},
 	"httpfront":    {rooms + "hub", rooms + "web", "net/http"},

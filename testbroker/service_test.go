@@ -298,45 +298,6 @@ func TestFaultsAndBackEnds(t *testing.T) {
 	require.Equal(t, 1, in.Fired())
 }
 
-func TestQueries(t *testing.T) {
-	h, _ := newHub(t, nil)
-	for i := 2; i <= 5; i++ {
-		_, err := h.AddDevice(fmt.Sprint("dev-", i))
-		require.NoError(t, err)
-	}
-	_, err := h.AddModule("dev-3", "m")
-	require.NoError(t, err)
-	require.NoError(t, h.SetEnabled("dev-4", false))
-	p := backEnd(t, h, hubdata.ServiceConnect)
-	query := func(text string, header ...string) (ids []string, next string) {
-		body, err := json.Marshal(map[string]string{"query": text})
-		require.NoError(t, err)
-		r := p.post("/devices/query"+version, string(body), header...)
-		require.Equal(t, 200, r.StatusCode, r.body)
-		require.Equal(t, "Twin", r.Header.Get("x-ms-item-type"))
-		var page []struct{ DeviceID, ModuleID string }
-		require.NoError(t, json.Unmarshal([]byte(r.body), &page))
-		for _, d := range page {
-			ids = append(ids, strings.TrimSuffix(d.DeviceID+"/"+d.ModuleID, "/"))
-		}
-		return ids, r.Header.Get("x-ms-continuation")
-	}
-	ids, next := query("SELECT * FROM devices", "x-ms-max-item-count", "3")
-	require.Equal(t, []string{"dev-1", "dev-2", "dev-3"}, ids)
-	ids, next = query("SELECT * FROM devices", "x-ms-max-item-count", "3", "x-ms-continuation", next)
-	require.Equal(t, []string{"dev-4", "dev-5"}, ids)
-	require.Empty(t, next)
-	ids, _ = query("select * from devices.modules where deviceId = 'dev-3'")
-	require.Equal(t, []string{"dev-3/m"}, ids)
-	ids, _ = query("SELECT * FROM devices WHERE status = 'disabled'")
-	require.Equal(t, []string{"dev-4"}, ids)
-	p.post("/devices/query"+version, `{"query":"SELECT x FROM devices"}`).refusedOldForm(t, 400004)
-	p.post("/devices/query"+version, `{"query":"SELECT * FROM devices"}`, "x-ms-max-item-count", "0").refusedOldForm(t,
-		400004)
-	p.post("/devices/query"+version, `{"query":"SELECT * FROM devices"}`, "x-ms-continuation", "-1").refusedOldForm(t,
-		400004)
-}
-
 // A body that is not a single JSON object changes nothing, and the error uses terms of the
 // protocol.
 func TestBodiesThatAreNoObject(t *testing.T) {

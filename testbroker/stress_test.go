@@ -3,6 +3,7 @@ package testbroker_test
 import (
 	"fmt"
 	"math/rand/v2"
+	"net"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -88,8 +89,16 @@ func stress(t *testing.T, seed uint64) {
 // sendAll sends one message a second until each is acknowledged. It closes a connection that does
 // not answer.
 func sendAll(t *testing.T, h *testbroker.Hub, d hubdata.Device, messages int) {
-	for n := 0; n < messages; time.Sleep(123 * time.Millisecond) {
-		raw, err := h.Dial(testbroker.PortMQTT)(t.Context(), "tcp", "hub")
+	dial := func() (net.Conn, error) { return h.Dial(testbroker.PortMQTT)(t.Context(), "tcp", "hub") }
+	sendAllBy(t, dial, d, "", messages, time.Second)
+}
+
+// sendAllBy is sendAll with more properties, another connection and another pause.
+func sendAllBy(t *testing.T, dial func() (net.Conn, error), d hubdata.Device, properties string, messages int,
+	pause time.Duration,
+) {
+	for n := 0; n < messages; time.Sleep(pause / 8) {
+		raw, err := dial()
 		if err != nil {
 			continue
 		}
@@ -102,7 +111,7 @@ func sendAll(t *testing.T, h *testbroker.Hub, d hubdata.Device, messages int) {
 		kind, body, err := answer(connectOf(d).bytes())
 		if err == nil && kind == connack && body[1] == 0 {
 			for n < messages {
-				topic := fmt.Sprintf("devices/%s/messages/events/%%24.mid=%d", d.ID, n)
+				topic := fmt.Sprintf("%s/messages/events/%%24.mid=%d%s", resource(d)[1:], n, properties)
 				kind, body, err = answer(publishBytes(2, uint16(n+1), topic, fmt.Sprint("body ", n)))
 				if err != nil {
 					break
@@ -111,7 +120,7 @@ func sendAll(t *testing.T, h *testbroker.Hub, d hubdata.Device, messages int) {
 					t.Errorf("packet of type %d with %x for message %d", kind, body, n)
 				}
 				n++
-				time.Sleep(time.Second)
+				time.Sleep(pause)
 			}
 		}
 		raw.Close()

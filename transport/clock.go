@@ -25,20 +25,16 @@ func (c *Credentials) Implausible(t time.Time) bool {
 	return t.Unix() < published || t.Before(c.Earliest)
 }
 
-// notSigned marks an error of Sign. No token was sent, so no hub has refused one.
-type notSigned struct{ error }
-
-func (e notSigned) Unwrap() error { return e.error }
-
 var errSign = errors.New("the key did not sign")
 
-// signError marks err as notSigned. err is ctx's or a new *Error.
+// signError marks err, an error of Sign: no token was sent, so no hub has refused one. err is ctx's
+// or a new *Error.
 func signError(err error) error {
 	if e, ok := err.(*Error); ok {
 		if e.Err == nil {
 			e.Err = errSign
 		}
-		e.Err = notSigned{e.Err}
+		e.Err = errchain.Unasked{Err: e.Err}
 	}
 	return err
 }
@@ -47,6 +43,5 @@ func signError(err error) error {
 // t when the token was signed: the hub refused a token from Sign, and the clock was not set. The
 // failure then counts as ClockUnset.
 func (c *Credentials) ClockRefused(t time.Time, failure *Error) bool {
-	return failure.Kind == Unauthorized && c.Sign != nil && c.Implausible(t) &&
-		!errchain.Any(failure, func(e error) bool { _, ok := e.(notSigned); return ok })
+	return failure.Kind == Unauthorized && c.Sign != nil && c.Implausible(t) && !errchain.IsUnasked(failure)
 }

@@ -12,7 +12,7 @@ import (
 
 // Credentials name a device (or one of its modules) and its hub, and make the tokens that
 // authenticate it. They hold no key as plain data: signing is a function, so the key may live in a
-// secure element, and printing the struct shows no secret.
+// secure element, and printing the struct shows no secret, unless UserName is one.
 //
 // At most one of Sign and Token is set. With neither, no token is sent: the certificate in the
 // transport's options authenticates the device. Credentials must not be changed once a client has
@@ -20,7 +20,7 @@ import (
 // context of Sign and Token ends with the attempt or request that needs the token; an error of
 // theirs keeps its Kind.
 type Credentials struct {
-	// Host is the hub's own host name, without port.
+	// Host is the hub's own host name, or an IP address: without port and, for IPv6, without brackets.
 	Host string
 	// GatewayHost is dialed instead of Host when a gateway is used; tokens and user names still name
 	// Host.
@@ -28,6 +28,11 @@ type Credentials struct {
 	DeviceID    string
 	// ModuleID is empty for the device itself.
 	ModuleID string
+
+	// UserName is the user name for a broker that is no hub: in CONNECT over MQTT, in SASL PLAIN over
+	// AMQP. A hub's user name is made of the other fields, so this one stays empty. It is printed in
+	// plain, so take care with a broker that gets a secret token here.
+	UserName string
 
 	// Sign computes the HMAC-SHA256 of text under the identity's symmetric key. A fresh token is
 	// signed for each connection over MQTT and AMQP, for each renewal in place over AMQP, and over
@@ -39,7 +44,8 @@ type Credentials struct {
 	// TokenLife is how long a signed token is valid. 0: one hour.
 	TokenLife time.Duration
 
-	// Token returns tokens made elsewhere. It is called whenever Sign would be.
+	// Token returns tokens made elsewhere. It is called whenever Sign would be. For a broker that is
+	// no hub the token is the password: FixedToken makes a Token of it.
 	Token func(ctx context.Context) (Token, error)
 
 	// Now is the wall clock. Nil: time.Now. A board without a clock battery supplies its own.
@@ -76,6 +82,13 @@ func (t Token) GoString() string { return t.String() }
 
 // MarshalText is String, so that encoders and structured loggers do not show the text either.
 func (t Token) MarshalText() ([]byte, error) { return []byte(t.String()), nil }
+
+// FixedToken returns a Credentials.Token that always returns text, such as the password for a
+// broker. It does not expire.
+func FixedToken(text string) func(ctx context.Context) (Token, error) {
+	t := Token{Text: Hide(text), Fixed: true}
+	return func(context.Context) (Token, error) { return t, nil }
+}
 
 // DialHost is the name to connect to and to verify: the gateway's if there is one.
 func (c *Credentials) DialHost() string {
@@ -195,7 +208,7 @@ func (c *Credentials) Validate() error {
 		return invalidCreds("Host is empty; give the hub's host name")
 	case !validHost(c.Host):
 		return invalidCreds("Host " + quote(c.Host) + " is not a host name; give letters, digits, '-', '_' and '.' only, " +
-			"without scheme and port")
+			"without scheme, port and brackets")
 	case c.GatewayHost != "" && !validHost(c.GatewayHost):
 		return invalidCreds("GatewayHost " + quote(c.GatewayHost) + " is not a host name; give letters, digits, '-', '_' " +
 			"and '.' only")
@@ -223,12 +236,45 @@ func validHost(s string) bool {
 	if len(s) > 255 {
 		return false
 	}
+	if validIPv6(s) {
+		return true
+	}
 	for i := 0; i < len(s); i++ {
 		if !alphanumeric(s[i]) && s[i] != '-' && s[i] != '_' && s[i] != '.' {
 			return false
 		}
 	}
 	return true
+}
+
+// validIPv6 reports whether s is an IPv6 address in groups of hexadecimal digits, without zone.
+func validIPv6(s string) bool {
+	groups, digits, gap := 0, 0, false // of digits in this group; whether "::" was seen
+	for i := range len(s) {
+		switch c := s[i]; {
+		case c == ':' && i > 0 && s[i-1] == ':':
+			if gap {
+				return false
+			}
+			gap = true
+		case c == ':':
+			digits = 0
+		case '0' <= c && c <= '9' || 'a' <= c|0x20 && c|0x20 <= 'f':
+			if digits == 0 {
+				groups++
+			}
+			if digits++; digits > 4 {
+				return false
+			}
+		default:
+			return false
+		}
+	}
+	n := len(s)
+	if n < 2 || s[0] == ':' && s[1] != ':' || s[n-1] == ':' && s[n-2] != ':' {
+		return false
+	}
+	return gap && groups < 8 || !gap && groups == 8
 }
 
 // validID checks the length and characters that a hub allows for ids.

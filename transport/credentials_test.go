@@ -33,6 +33,10 @@ func TestCredentialsValidateNamesTheFirstFault(t *testing.T) {
 		{"scheme", func(c *transport.Credentials) { c.Host = "https://hub1" }, `Host "https://hub1" is not a host name`},
 		{"port", func(c *transport.Credentials) { c.Host = "hub1:8883" }, `Host "hub1:8883" is not a host name`},
 		{"space", func(c *transport.Credentials) { c.Host = "hub 1" }, "is not a host name"},
+		{"IPv4", func(c *transport.Credentials) { c.Host, c.GatewayHost = "10.0.0.1", "10.0.0.2" }, ""},
+		{"IPv6", func(c *transport.Credentials) { c.Host, c.GatewayHost = "::1", "2001:db8::7" }, ""},
+		{"IPv6 in brackets", func(c *transport.Credentials) { c.Host = "[::1]" }, "without scheme, port and brackets"},
+		{"IPv6 with zone", func(c *transport.Credentials) { c.Host = "fe80::1%eth0" }, "is not a host name"},
 		{"long host", func(c *transport.Credentials) { c.Host = strings.Repeat("h", 256) }, "is not a host name"},
 		{"gateway with port", func(c *transport.Credentials) {
 			c.GatewayHost = "gw:8883"
@@ -259,6 +263,14 @@ func checkDialError(t *testing.T, name string, err error, kind transport.Kind, t
 	if !ok || e.Kind != kind || e.Scope != transport.Connection || e.Op == transport.OpNone ||
 		!strings.Contains(e.Error(), text) {
 		t.Errorf("%s: %#v, want %v of the connection with %q", name, err, kind, text)
+	}
+}
+
+func TestFixedToken(t *testing.T) {
+	creds := &transport.Credentials{Host: "broker", DeviceID: "d", UserName: "u", Token: transport.FixedToken("secret")}
+	token, err := creds.NewToken(context.Background())
+	if err != nil || token.Text.Reveal() != "secret" || !token.Fixed || !token.Expires.IsZero() {
+		t.Errorf("%v, %v", token, err)
 	}
 }
 

@@ -45,6 +45,30 @@ type Message struct {
 	// Properties are application properties, sent in this order.
 	Properties []Property
 	Body       []byte
+	// Topic is the MQTT topic to publish the message to, instead of the one that package dialect has
+	// for telemetry. In a message from a broker it is the topic on which the message came. A hub has
+	// topics of its own, as AMQP and HTTPS have: they refuse a message with a Topic as Unsupported.
+	// Empty: the topic for telemetry.
+	Topic string
+	// ResponseTopic is where the sender expects an answer: the response topic of MQTT 5, and reply-to
+	// over AMQP to brokers that are no hubs. Other transports refuse the message as Unsupported.
+	// Empty: not sent.
+	ResponseTopic string
+	// Output is the output of a module that the message leaves by. An edge gateway's routes say where
+	// it goes from there. Over MQTT it is sent as "$.on" in the topic, over AMQP as the application
+	// property "iothub-outputname". HTTPS and brokers that are no hubs refuse the message as
+	// Unsupported. Empty: the message is telemetry, which routes can take to the hub.
+	Output string
+	// Input is the input of a module by which the message came. It is not sent.
+	Input string
+	// System has the system properties that few messages have. Nil: none.
+	System *SystemProperties
+	// Retain asks an MQTT broker to keep the message for later subscribers of its topic. In a message
+	// from a broker: it was kept for this device. AMQP and HTTPS refuse the message as Unsupported.
+	Retain bool
+	// AtMostOnce sends the message with MQTT's QoS 0: it has its result when it was written to the
+	// network, and may be lost with the connection. AMQP and HTTPS send it as any other.
+	AtMostOnce bool
 	// Redelivered is set in cloud-to-device messages that the hub has delivered before, so a handler
 	// may have seen the message. It comes from the DUP flag of MQTT, iothub-deliverycount or the
 	// header's delivery-count of AMQP, and iothub-deliverycount of HTTPS. It is not sent.
@@ -55,7 +79,8 @@ type Message struct {
 // properties, and the names and values of the application properties. A time counts 24 bytes, the
 // length of its usual text form.
 func (m *Message) Size() int {
-	n := len(m.Body) + len(m.ID) + len(m.CorrelationID) + len(m.ContentType) + len(m.ContentEncoding) + len(m.Component)
+	n := len(m.Body) + len(m.ID) + len(m.CorrelationID) + len(m.ContentType) + len(m.ContentEncoding) + len(m.Component) +
+		len(m.ResponseTopic)
 	if !m.Created.IsZero() {
 		n += timeSize
 	}
@@ -65,7 +90,7 @@ func (m *Message) Size() int {
 	for i := range m.Properties {
 		n += len(m.Properties[i].Name) + len(m.Properties[i].Value)
 	}
-	return n
+	return n + len(m.Output) + m.System.size()
 }
 
 const timeSize = len("2030-01-01T00:00:00.000Z")
@@ -79,7 +104,7 @@ func (m *Message) Validate() error {
 	for _, f := range [...]struct{ name, value string }{
 		{"ID", m.ID}, {"CorrelationID", m.CorrelationID}, {"ContentType", m.ContentType},
 		{"ContentEncoding", m.ContentEncoding},
-		{"Component", m.Component},
+		{"Component", m.Component}, {"Topic", m.Topic}, {"ResponseTopic", m.ResponseTopic}, {"Output", m.Output},
 	} {
 		if !utf8.ValidString(f.value) {
 			return invalidMessage("message " + f.name + " is not valid UTF-8")
@@ -87,6 +112,15 @@ func (m *Message) Validate() error {
 		if len(f.value) > MaxIDLength && (f.name == "ID" || f.name == "CorrelationID") {
 			return invalidMessage("message " + f.name + " is longer than 128 bytes; shorten it")
 		}
+	}
+	if name := m.System.invalid(); name != "" {
+		return invalidMessage("message System." + name + " is not valid UTF-8")
+	}
+	if !validTopic(m.Topic) {
+		return invalidMessage("message Topic" + topicRule)
+	}
+	if !validTopic(m.ResponseTopic) {
+		return invalidMessage("message ResponseTopic" + topicRule)
 	}
 	for i := range m.Properties {
 		p := &m.Properties[i]
@@ -101,6 +135,18 @@ func (m *Message) Validate() error {
 		}
 	}
 	return nil
+}
+
+const topicRule = " is not a topic to publish to; use 65535 bytes at most, without '+', '#' and U+0000"
+
+// validTopic reports whether t, which is UTF-8, names a topic: [MQTT-3.3.2-2], [MQTT-4.7.3-2].
+func validTopic(t string) bool {
+	for i := range len(t) {
+		if c := t[i]; c == '+' || c == '#' || c == 0 {
+			return false
+		}
+	}
+	return len(t) <= 65535
 }
 
 func invalidMessage(text string) *Error {

@@ -33,6 +33,7 @@ func TestSizeCountsWhatTheHubCounts(t *testing.T) {
 			Component: "thermostat1", Created: someTime, Expires: someTime,
 			Properties: []transport.Property{{"level", "high"}}, Body: []byte("{}"),
 		}, 3 + 4 + 16 + 5 + 11 + 24 + 24 + 9 + 2},
+		{"response topic", transport.Message{ResponseTopic: "a/b", Topic: "not counted", Retain: true, AtMostOnce: true}, 3},
 	} {
 		if got := c.m.Size(); got != c.want {
 			t.Errorf("%s: %d, want %d", c.name, got, c.want)
@@ -118,6 +119,15 @@ func TestMessageValidateNamesTheField(t *testing.T) {
 			Created: someTime, Expires: someTime,
 			Properties: []transport.Property{{long + "+", "välue"}, {"same", "1"}, {"same", "2"}},
 		}, ""},
+		{"topics", transport.Message{Topic: "/a//b/$c ä", ResponseTopic: strings.Repeat("x", 65535), Retain: true,
+			AtMostOnce: true}, ""},
+		{"topic with +", transport.Message{Topic: "a/+/b"}, "message Topic is not a topic to publish to"},
+		{"topic with #", transport.Message{Topic: "a/#"}, "message Topic is not a topic to publish to"},
+		{"topic with U+0000", transport.Message{Topic: "a\x00"}, "message Topic is not a topic to publish to"},
+		{"long topic", transport.Message{Topic: strings.Repeat("x", 65536)}, "message Topic is not a topic to publish to"},
+		{"topic", transport.Message{Topic: bad}, "message Topic is not valid UTF-8"},
+		{"response topic", transport.Message{ResponseTopic: bad}, "message ResponseTopic is not valid UTF-8"},
+		{"response topic with #", transport.Message{ResponseTopic: "#"}, "message ResponseTopic is not a topic to publish"},
 		{"long id", transport.Message{ID: long + "x"}, "message ID is longer than 128 bytes"},
 		{"long correlation id", transport.Message{CorrelationID: long + "x"},
 			"message CorrelationID is longer than 128 bytes"},

@@ -10,7 +10,7 @@ import "strconv"
 // Texts of the peer are cut to 1 KB, and contain no secrets and no control characters.
 type StatusError struct {
 	// Service is the source of the answer: "hub", "storage", "provisioning service", "WebSocket
-	// server" or "proxy".
+	// server", "proxy", or "daemon" for that of an edge device.
 	Service string
 	// Status is the HTTP status, such as 404.
 	Status int

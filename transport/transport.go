@@ -39,6 +39,9 @@ type Config struct {
 	// makes progress; the time-out of the attempt restarts. Any goroutine of the session may call it,
 	// with the rules of Sink.
 	Progress func()
+	// Wait, unless nil, waits for d, and lets attempts of other clients run meanwhile: the caller
+	// limits how many run at a time. Dial calls it before its requests. The error is that of ctx.
+	Wait func(ctx context.Context, d time.Duration) error
 }
 
 // A Session is one connection. At most two goroutines call its methods: one calls Run, the other
@@ -244,7 +247,8 @@ func (o Outcome) String() string {
 
 // Delivery is a delivery of the hub.
 type Delivery struct {
-	// Kind is one bit.
+	// Kind is one bit, or 0 for a message that no subscription asks for, such as one of an earlier
+	// program's session: it is settled with Accept and goes to no handler.
 	Kind Features
 	// Name is the method's name. For Certificates it is the status, and Msg.CorrelationID the id of
 	// the request.
@@ -257,6 +261,10 @@ type Delivery struct {
 	Version int64
 	// Again: the hub marks this delivery as repeated. Package device sets Message.Redelivered.
 	Again bool
+	// Once: the transport delivers it once over all its connections, as with MQTT's QoS 2. So it is
+	// kept when its session ends, and its verdict goes to the session that is live then. When the hub
+	// repeats it, it has Again and the same Ref.
+	Once bool
 	// Msg has the body, and for Messages the properties. Nil: the body of a method call did not fit
 	// into the session's buffer.
 	Msg *Message

@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"log"
 	"log/slog"
+	"net/netip"
 	"reflect"
 	"strings"
 	"testing"
@@ -111,4 +112,24 @@ func TestPrintingShowsNoSecret(t *testing.T) {
 	if !strings.Contains(text.String(), "dev-1") || !strings.Contains(text.String(), "expires 1893456000") {
 		t.Errorf("what is not secret is missing:\n%s", text.String())
 	}
+}
+
+// Hosts that are IPv6 addresses are those that the library reads and writes, but those with a zone
+// or with IPv4 at the end.
+func FuzzIPv6Hosts(f *testing.F) {
+	for _, s := range []string{"::", "::1", "1::", "1:2:3:4:5:6:7:8", "1:2:3:4:5:6:7::", "::2:3:4:5:6:7:8", ":", ":1",
+		"1:", ":::", "1::2::3", "1:2:3:4:5:6:7:8:9", "1:2:3:4:5:6:7:8::", "12345::", "g::", "2001:DB8::A", "fe80::1%eth0",
+		"::ffff:10.0.0.1", "1:2", "a:8883", ""} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		if !strings.Contains(s, ":") || strings.ContainsAny(s, ".%") {
+			return
+		}
+		ip, err := netip.ParseAddr(s)
+		valid := (&transport.Credentials{Host: s, DeviceID: "d"}).Validate() == nil
+		if valid != (err == nil && ip.Is6()) {
+			t.Errorf("%q: %v, the library: %v, %v", s, valid, ip, err)
+		}
+	})
 }

@@ -81,9 +81,12 @@ func TestEveryKindHasItsName(t *testing.T) {
 var samples = map[string][2]string{
 	"device": {`"dev-1"`, `"dev-9"`}, "after": {`2`, `-1`}, "times": {`3`, `-2`}, "probability": {`0.5`, `1.5`},
 	"for":  {`"10ms"`, `"10"`},
-	"code": {`2`, `0`}, "condition": {`"amqp:not-found"`, `7`}, "description": {`"text"`, `{}`}, "status": {`429`, `200`},
-	"statuses":  {`[0,500]`, `[100]`},
-	"errorCode": {`500001`, `5`}, "retryAfter": {`"2s"`, `2`}, "retryAfterDate": {`true`, `1`}, "route": {`"upload-done"`,
+	"code": {`2`, `0`}, "serverReference": {`"host:1883"`, `7`}, "condition": {`"amqp:not-found"`, `7`},
+	"description": {`"text"`, `{}`},
+	"status":      {`429`, `200`},
+	"statuses":    {`[0,500]`, `[100]`},
+	"errorCode":   {`500001`, `5`}, "retryAfter": {`"2s"`, `2`}, "retryAfterDate": {`true`, `1`},
+	"route": {`"upload-done"`,
 		`"uploaddone"`},
 	"blob": {`"put-block-list"`, `""`},
 	"skew": {`"-1h"`, `"h"`}, "operation": {`"patch"`, `"PATCH"`}, "method": {`"reboot"`, `null`},
@@ -265,7 +268,7 @@ func TestTheControlAPIIsNotForBrowsers(t *testing.T) {
 }
 
 // Binary bodies in requests and answers, and modules.
-func TestC2DMessagesToAModule(t *testing.T) {
+func TestMessagesToAModule(t *testing.T) {
 	p := start(t, "-device", "dev-1", "-device", "dev-1/cam")
 	got := make(chan *transport.Message, 1)
 	c := p.client("dev-1/cam", "mqtt", nil)
@@ -274,12 +277,13 @@ func TestC2DMessagesToAModule(t *testing.T) {
 		return nil
 	})
 	require.NoError(t, c.Open(soon(t)))
-	p.good("POST", "/devices/dev-1%2Fcam/c2d",
+	p.good("POST", "/devices/dev-1%2Fcam/inputs/lens",
 		`{"bodyBase64":"/wA=","properties":{"b":"2","a":"1"},"expiry":"2099-01-02T03:04:05Z"}`)
-	p.good("GET", "/devices/dev-1%2Fcam/c2d/wait", "")
+	p.good("GET", "/devices/dev-1%2Fcam/inputs/wait", "")
 	m := <-got
 	require.Equal(t, []byte{0xff, 0}, m.Body)
-	all := p.good("GET", "/devices/dev-1/c2d", "")["c2d"].([]any)
+	require.Equal(t, "lens", m.Input)
+	all := p.good("GET", "/devices/dev-1%2Fcam/inputs", "")["inputs"].([]any)
 	require.Equal(t, "/wA=", all[0].(map[string]any)["bodyBase64"])
 	require.Equal(t, "2099-01-02T03:04:05Z", all[0].(map[string]any)["expires"])
 
@@ -289,7 +293,7 @@ func TestC2DMessagesToAModule(t *testing.T) {
 		require.Len(t, messages, n)
 		require.Equal(t, "/w==", messages[0].(map[string]any)["bodyBase64"])
 	}
-	p.good("POST", "/devices/dev-1%2Fcam/c2d", `{"body":"1","ack":"full"}`)
+	p.good("POST", "/devices/dev-1%2Fcam/inputs/lens", `{"body":"1"}`)
 	<-got
 }
 

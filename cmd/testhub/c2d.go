@@ -81,29 +81,19 @@ func (c *control) sendC2D(r *call) (any, *refusal) {
 		return nil, problem
 	}
 	var m hubdata.C2D
-	var words *string
 	acks := map[string]string{"none": "none", "positive": "positive", "negative": "negative", "full": "full"}
 	fields := []field{
 		text("messageId", &m.MessageID), text("correlationId", &m.CorrelationID), text("userId", &m.UserID),
 		text("contentType", &m.ContentType),
 		text("contentEncoding", &m.ContentEncoding), choice("ack", acks, &m.Ack), moment("expiry", &m.Expiry),
-		properties("properties", &m.Properties),
-		value("body", `a text; JSON goes into it as a text too: "{\"on\":true}"`, &words, nil), binary("bodyBase64", &m.Body),
+		properties("properties", &m.Properties), text("topic", &m.Topic), text("responseTopic", &m.ResponseTopic),
+		flagField("retain", &m.Retain),
 	}
-	if problem := r.read(fields...); problem != nil {
+	if problem := readMessage(r, &m, fields...); problem != nil {
 		return nil, problem
-	}
-	switch {
-	case words != nil && m.Body != nil:
-		return nil, bad("bodyBase64", "is there together with body", "leave one of them out")
-	case words != nil:
-		m.Body = []byte(*words)
 	}
 	if len(m.Body) > hubdata.MaxC2D {
 		return nil, bad("body", "has more than 64 KiB", "send less")
-	}
-	if len(m.MessageID) > hubdata.MaxMessageID {
-		return nil, bad("messageId", "has more than 128 characters", "give a shorter one")
 	}
 	err := c.hub.SendC2D(id, m)
 	switch {
@@ -117,10 +107,34 @@ func (c *control) sendC2D(r *call) (any, *refusal) {
 		return nil, noDevice(id)
 	case errors.Is(err, testbroker.ErrClosed):
 		return nil, &refusal{status: http.StatusServiceUnavailable, Problem: "testhub is ending", Fix: "start it again"}
+	case err != nil && (m.Topic != "" || m.ResponseTopic != "" || m.Retain):
+		return nil, bad("topic", strings.TrimPrefix(err.Error(), "testbroker: "),
+			"give a topic name, and start testhub with "+
+				"-broker")
 	case err != nil:
 		return nil, bad("properties", strings.TrimPrefix(err.Error(), "testbroker: "), "send less")
 	}
 	return map[string]any{"device": id}, nil
+}
+
+// readMessage reads a message with these fields and its body.
+func readMessage(r *call, m *hubdata.C2D, fields ...field) *refusal {
+	var words *string
+	fields = append(fields, value("body", `a text; JSON goes into it as a text too: "{\"on\":true}"`, &words, nil),
+		binary("bodyBase64", &m.Body))
+	if problem := r.read(fields...); problem != nil {
+		return problem
+	}
+	switch {
+	case words != nil && m.Body != nil:
+		return bad("bodyBase64", "is there together with body", "leave one of them out")
+	case words != nil:
+		m.Body = []byte(*words)
+	}
+	if len(m.MessageID) > hubdata.MaxMessageID {
+		return bad("messageId", "has more than 128 characters", "give a shorter one")
+	}
+	return nil
 }
 
 func (c *control) listC2D(r *call) (any, *refusal) {

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/hubline-iot/hubline/testbroker"
+	"github.com/hubline-iot/hubline/testbroker/workload"
 )
 
 const (
@@ -30,9 +31,11 @@ type control struct {
 	hub      *testbroker.Hub
 	reg      *registry
 	ready    *readyObject
-	keep     int        // limit of kept messages; 0 = all
-	provider *provider  // nil without a provisioning service
-	others   []*control // of the other hubs
+	keep     int                             // limit of kept messages; 0 = all
+	provider *provider                       // nil without a provisioning service
+	daemon   *workload.Server                // nil without a workload API
+	writeCA  func() (path string, err error) // writes the file of -ca again
+	others   []*control                      // of the other hubs
 
 	server http.Server
 	wg     sync.WaitGroup
@@ -115,6 +118,31 @@ func routes() []route {
 
 		{"POST", "/devices/{device}/methods", "call a direct method and wait for the answer", (*control).callMethod},
 		{"GET", "/devices/{device}/methods", "all calls, and what became of them", (*control).listMethods},
+
+		{"POST", "/devices/{device}/inputs/{input}", "send a message to an input of a module", (*control).sendInput},
+		{"GET", "/devices/{device}/inputs", "what became of the messages to inputs", (*control).listInputs},
+		{"GET", "/devices/{device}/inputs/wait", "wait until this many of them are in a state", (*control).waitInputs},
+
+		{"POST", "/certificate/rotate", "replace the certificate and its authority, and write the file of -ca again",
+			(*control).rotate},
+
+		{"GET", "/gateway", "whether the gateway is stopped or off-line, and how many messages it has stored",
+			(*control).aboutGateway},
+		{"GET", "/gateway/wait", "wait until it has no more stored messages than this, none if nothing is said",
+			(*control).waitGateway},
+		{"POST", "/gateway/offline", "cut the gateway off from the hub: it stores what devices send",
+			(*control).goOffline},
+		{"POST", "/gateway/online", "connect it to the hub again", (*control).goOnline},
+		{"POST", "/gateway/stop", "stop the gateway: cut all connections, refuse new ones", (*control).stopGateway},
+		{"POST", "/gateway/start", "start it again", (*control).startGateway},
+
+		{"GET", "/workload", "address of the workload API, its calls, and the environment of each module",
+			(*control).aboutWorkload},
+		{"GET", "/workload/wait", "wait until there were this many calls", (*control).waitWorkload},
+		{"POST", "/workload/stop", "make it unreachable, its socket gone", (*control).stopWorkload},
+		{"POST", "/workload/start", "start it again", (*control).startWorkload},
+		{"POST", "/workload/faults", "declare a fault of the workload API; the requests behind /faults are for it as well",
+			(*control).injectWorkload},
 
 		{"GET", "/uploads", "uploads of files, and how far they are", (*control).listUploads},
 		{"GET", "/uploads/wait", "wait until devices have reported the end of this many uploads", (*control).waitUploads},
@@ -321,7 +349,13 @@ func (c *control) reset(r *call) (any, *refusal) {
 	defer c.mu.Unlock()
 	err := c.reg.restore(c.hub)
 	c.hub.Reset()
+	for _, d := range c.faults {
+		d.injected.Remove() // those of the workload API; the hub has removed its own
+	}
 	c.faults = nil
+	if c.daemon != nil {
+		err = cmp.Or(err, c.daemon.Start())
+	}
 	for _, other := range c.others {
 		if _, problem := other.reset(r); problem != nil {
 			return nil, problem

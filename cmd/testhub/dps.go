@@ -28,7 +28,7 @@ type provider struct {
 // A handOver is what a device needs to register, or a factory to make devices of a group. It is
 // printed once.
 type handOver struct {
-	id, key string // the key is empty with a certificate
+	id, key string // the key is empty with a certificate or a TPM
 	group   bool
 }
 
@@ -113,6 +113,9 @@ func (d *provider) enroll(declared []enrolled) error {
 			if e.group {
 				keys[e.id] = made.PrimaryKey
 			}
+			if e.tpm != nil {
+				made.PrimaryKey = "" // the device gets it encrypted
+			}
 			d.hand = append(d.hand, handOver{id: e.id, key: made.PrimaryKey, group: e.group})
 		}
 	}
@@ -129,7 +132,7 @@ func (d *provider) add(e enrolled) (dpsdata.Enrollment, error) {
 	}
 	// Every device goes to the first hub, until a test moves its enrollment.
 	made, err := d.dps.Enroll(dpsdata.Enrollment{
-		ID: e.id, Group: e.group, Certificates: certs, Allocation: dpsdata.Fixed,
+		ID: e.id, Group: e.group, Certificates: certs, EndorsementKey: e.tpm, Allocation: dpsdata.Fixed,
 	})
 	if err == nil {
 		d.enrolled = append(d.enrolled, made)
@@ -233,7 +236,7 @@ func (r *readyDPS) settings(e readyEnrollment) [][2]string {
 		all = append(all, [2]string{"PROVISIONING_REGISTRATION_ID", e.ID})
 	}
 	switch {
-	case e.Key == "": // a certificate proves who the device is
+	case e.Key == "": // a certificate or a TPM proves who the device is
 	case e.Group:
 		all = append(all, [2]string{"PROVISIONING_MASTER_SYMMETRIC_KEY", e.Key})
 	default:

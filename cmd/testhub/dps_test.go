@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"crypto/tls"
+	"encoding/base64"
 	"encoding/pem"
 	"os"
 	"os/exec"
@@ -14,7 +15,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hubline-iot/hubline/device"
+	"github.com/hubline-iot/hubline/internal/softtpm"
 	"github.com/hubline-iot/hubline/provisioning"
+	"github.com/hubline-iot/hubline/provisioning/dpsamqp"
 	"github.com/hubline-iot/hubline/provisioning/dpshttp"
 	"github.com/hubline-iot/hubline/provisioning/dpsmqtt"
 	"github.com/hubline-iot/hubline/retrypolicy"
@@ -33,21 +36,26 @@ var desk = []string{
 // registrar returns a client of the provisioning service for what the program has printed.
 func (p *program) registrar(e readyEnrollment, over string, cert *tls.Certificate) *provisioning.Client {
 	p.t.Helper()
-	id := &provisioning.Identity{
-		Endpoint: p.ready.DPS.Host, IDScope: p.ready.DPS.IDScope, RegistrationID: e.ID,
-	}
-	o := &netopt.Options{Addr: p.ready.DPS.Addresses[over], TLS: p.tls()}
-	if cert != nil {
-		o.Certificate = func(context.Context) (*tls.Certificate, error) { return cert, nil }
-	} else {
+	id := &provisioning.Identity{RegistrationID: e.ID}
+	if cert == nil {
 		var err error
 		id.Sign, err = transport.SharedKey(e.Key)
 		require.NoError(p.t, err)
 	}
-	carrier := provisioning.Carrier(dpsmqtt.New(o))
-	if over == "https" {
-		carrier = dpshttp.New(o)
+	return p.registrarOf(id, over, cert)
+}
+
+// registrarOf is registrar for an identity.
+func (p *program) registrarOf(id *provisioning.Identity, over string, cert *tls.Certificate) *provisioning.Client {
+	p.t.Helper()
+	id.Endpoint, id.IDScope = p.ready.DPS.Host, p.ready.DPS.IDScope
+	o := &netopt.Options{Addr: p.ready.DPS.Addresses[over], TLS: p.tls()}
+	if cert != nil {
+		o.Certificate = func(context.Context) (*tls.Certificate, error) { return cert, nil }
 	}
+	carrier := map[string]provisioning.Carrier{
+		"mqtt": dpsmqtt.New(o), "amqp": dpsamqp.New(o), "https": dpshttp.New(o),
+	}[over]
 	c, err := provisioning.New(id, carrier, &provisioning.Options{
 		PollInterval: 10 * time.Millisecond, Policy: retrypolicy.Backoff{Base: 10 * time.Millisecond, Max: time.Second},
 	})
@@ -207,4 +215,17 @@ func TestLinesAboutProvisioning(t *testing.T) {
 	shell, err := os.ReadFile(env)
 	require.NoError(t, err)
 	require.Contains(t, string(shell), "export PROVISIONING_REGISTRATION_ID='sensor-1'")
+}
+
+// A device with a TPM registers over AMQP and HTTPS. Its key is not printed.
+func TestAnEnrollmentWithATPM(t *testing.T) {
+	tpm, err := softtpm.New()
+	require.NoError(t, err)
+	p := start(t, "-dps-retry-after", "0s", "-tpm", "sensor-1="+base64.StdEncoding.EncodeToString(tpm.EndorsementKey()))
+	require.Equal(t, []readyEnrollment{{ID: "sensor-1"}}, p.ready.DPS.Enrolled)
+	for _, over := range []string{"amqp", "https"} {
+		a, err := p.registrarOf(&provisioning.Identity{RegistrationID: "sensor-1", TPM: tpm}, over, nil).Register(soon(t))
+		require.NoError(t, err, over)
+		require.Equal(t, "sensor-1", a.DeviceID)
+	}
 }

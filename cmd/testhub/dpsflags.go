@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"encoding/base64"
 	"errors"
 	"flag"
 	"fmt"
@@ -37,18 +38,23 @@ type enrolled struct {
 	group bool
 	of    string // the group whose key gives that of the device; empty = its own
 	file  string // with the certificate; empty = keys
+	tpm   []byte // the endorsement key of its TPM; nil = none
 }
 
 func (e enrolled) flag() string {
-	if e.group {
+	switch {
+	case e.group:
 		return "group"
+	case e.tpm != nil:
+		return "tpm"
 	}
 	return "enroll"
 }
 
 // flags registers the flags.
 func (s *dpsSettings) flags(f *flag.FlagSet) {
-	f.BoolVar(&s.on, "dps", false, "run a provisioning service (DPS) beside the hub; -enroll and -group do that as well")
+	f.BoolVar(&s.on, "dps", false,
+		"run a provisioning service (DPS) beside the hub; -enroll, -tpm and -group do that as well")
 	noting := func(name, usage string, set func(string) error) {
 		f.Func(name, usage, func(v string) error {
 			s.given = append(s.given, name)
@@ -85,6 +91,16 @@ func (s *dpsSettings) flags(f *flag.FlagSet) {
 	})
 	f.Func("enroll", "enroll a device `id` with new keys, id=file with the certificate in that PEM file, or group/id to "+
 		"print the keys of a device of a -group; repeatable", func(v string) error { return s.enroll(v, false) })
+	f.Func("tpm", "enroll a device as id=`key`, with the endorsement key of its TPM, a TPM2B_PUBLIC in base64; repeatable",
+		func(v string) error {
+			id, text, _ := strings.Cut(v, "=")
+			key, err := base64.StdEncoding.DecodeString(text)
+			if id == "" || len(key) == 0 || err != nil {
+				return errors.New("want id=key, with the endorsement key in base64")
+			}
+			s.enrol = append(s.enrol, enrolled{id: id, tpm: key})
+			return nil
+		})
 	f.Func("group",
 		"enroll a group of devices `name` with new keys, or name=file with the certificate of their authority "+
 			"in that PEM file; repeatable", func(v string) error { return s.enroll(v, true) })
@@ -117,7 +133,7 @@ func (s *dpsSettings) complete(firstHub string, free bool) error {
 	}
 	if !s.on {
 		if len(s.given) > 0 {
-			return fmt.Errorf("flag -%s: there is no provisioning service; add -dps, -enroll or -group", s.given[0])
+			return fmt.Errorf("flag -%s: there is no provisioning service; add -dps, -enroll, -tpm or -group", s.given[0])
 		}
 		return nil
 	}

@@ -17,7 +17,8 @@ import (
 // faultKinds returns all kinds of faults by name.
 var faultKinds = sync.OnceValue(func() map[string]fault.Kind {
 	m := make(map[string]fault.Kind)
-	for _, k := range slices.Concat(fault.Kinds(), fault.CertificateKinds(), fault.ProvisioningKinds()) {
+	for _, k := range slices.Concat(fault.Kinds(), fault.CertificateKinds(), fault.ProvisioningKinds(),
+		fault.BrokerKinds(), fault.GatewayKinds()) {
 		m[k.String()] = k
 	}
 	return m
@@ -76,8 +77,9 @@ var (
 		fault.SlowToken,
 		fault.SlowAnswer, fault.SlowTwin,
 		fault.SlowDesired, fault.SlowMethod, fault.SlowMethodAnswer, fault.SlowBlob, fault.SlowCertificate,
-		fault.SlowProvisioning,
+		fault.SlowProvisioning, fault.SlowAuth, fault.DisconnectWhileIdle, fault.SlowRoute,
 	}
+	reasons = []fault.Kind{fault.DisconnectWhileIdle, fault.DisconnectOnPublish, fault.RefusePublish, fault.RefuseAuth}
 	garbage = []fault.Kind{fault.GarbageOnConnect, fault.GarbageOnSubscribe, fault.GarbageOnPublish, fault.GarbageAnswer,
 		fault.GarbleTwin, fault.GarbleMethod, fault.GarbleCertificate, fault.WrongCertificate, fault.GarbleProvisioning,
 		fault.WrongChain, fault.WrongChallenge, fault.WrongAuthenticationKey}
@@ -108,11 +110,15 @@ var faultFields = []faultField{
 			&f.Probability, func(p float64) bool { return p > 0 && p <= 1 })
 	}},
 	{input: func(f *fault.Fault) field { return span("for", 0, maxDelay, &f.For) }},
-	{kinds: []fault.Kind{fault.RefuseConnect, fault.RefuseSubscribe},
+	{kinds: append([]fault.Kind{fault.RefuseConnect, fault.RefuseSubscribe}, reasons...),
 		input: func(f *fault.Fault) field { return whole("code", 1, 255, &f.Code) }},
 	{kinds: []fault.Kind{fault.RefuseSASL}, input: func(f *fault.Fault) field { return whole("code", 1, 4, &f.Code) }},
 	{kinds: conditions, input: func(f *fault.Fault) field { return text("condition", &f.Condition) }},
-	{kinds: slices.Concat(conditions, scripted, refusing, []fault.Kind{fault.RefuseMethod, fault.WrongStatus}),
+	{kinds: append([]fault.Kind{fault.RefuseConnect}, reasons...),
+		not:   []fault.Kind{fault.RefusePublish},
+		input: func(f *fault.Fault) field { return text("serverReference", &f.ServerReference) }},
+	{kinds: slices.Concat(conditions, scripted, refusing, reasons, []fault.Kind{fault.RefuseMethod, fault.WrongStatus,
+		fault.RefuseSubscribe}),
 		input: func(f *fault.Fault) field {
 			return text("description", &f.Description)
 		}},

@@ -11,7 +11,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/testbroker/fault"
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
 )
@@ -25,7 +24,14 @@ type declared struct {
 	Fault json.RawMessage `json:"fault"` // as in the request
 	Fired int             `json:"fired"`
 
-	injected *testbroker.Injected
+	injected injected
+}
+
+// injected is a fault in force, of a hub, a provisioning service or a workload API.
+type injected interface {
+	Fired() int
+	WaitFired(ctx context.Context, n int) error
+	Remove()
 }
 
 // snapshot returns a copy with the present count.
@@ -72,7 +78,7 @@ func (c *control) inject(r *call) (any, *refusal) {
 	if problem != nil {
 		return nil, problem
 	}
-	return c.declare(r, f, c.hub.Inject)
+	return c.declare(r, func() injected { return c.hub.Inject(f) })
 }
 
 // injectDPS declares a fault of the provisioning service. Its device is a registration id, which
@@ -89,11 +95,11 @@ func (c *control) injectDPS(r *call) (any, *refusal) {
 	if problem != nil {
 		return nil, problem
 	}
-	return c.declare(r, f, c.provider.dps.Inject)
+	return c.declare(r, func() injected { return c.provider.dps.Inject(f) })
 }
 
 // declare puts a fault in force.
-func (c *control) declare(r *call, f fault.Fault, inject func(fault.Fault) *testbroker.Injected) (any, *refusal) {
+func (c *control) declare(r *call, inject func() injected) (any, *refusal) {
 	var compact bytes.Buffer
 	if err := json.Compact(&compact, r.body); err != nil {
 		return nil, bad("body", "is no JSON", "give an object")
@@ -105,7 +111,7 @@ func (c *control) declare(r *call, f fault.Fault, inject func(fault.Fault) *test
 			Fix: "DELETE those that are done with"}
 	}
 	c.made++
-	d := &declared{ID: c.made, Fault: compact.Bytes(), injected: inject(f)}
+	d := &declared{ID: c.made, Fault: compact.Bytes(), injected: inject()}
 	c.faults = append(c.faults, d)
 	return d.snapshot(), nil
 }

@@ -30,8 +30,10 @@ type settings struct {
 	seed    uint64
 	keep    int
 	json    bool
+	broker  bool
 	devices []entry // from the flags -device and -x509
 	dps     dpsSettings
+	edge    edgeSettings
 }
 
 // parse parses the command line. It has printed the error to stderr; for flag.ErrHelp it has
@@ -54,8 +56,11 @@ func parse(args []string, stderr io.Writer) (*settings, error) {
 		"keys are no secret (default 0: random)")
 	f.IntVar(&s.keep, "keep", defaultKeep,
 		"keep this `number` of the newest messages, and of entries of each other log; 0 keeps all")
+	f.BoolVar(&s.broker, "broker", false, "serve MQTT as a plain broker, with MQTT 3.1.1 and 5 on topics of its own, "+
+		"instead of the service's; print URLs for its devices")
 	f.BoolVar(&s.json, "json", false, "print JSON, one object a line")
 	s.dps.flags(f)
+	s.edge.flags(f)
 	f.Func("device", "register a device `id`, or a module device/module, with new keys; repeatable (default dev-1 if "+
 		"there is none at all)", func(id string) error {
 		s.devices = append(s.devices, entry{id: id, from: "flag -device"})
@@ -92,6 +97,9 @@ func (s *settings) complete(free bool) error {
 		return err
 	}
 	if err := s.dps.complete(s.host, free); err != nil {
+		return err
+	}
+	if err := s.edge.complete(s.broker); err != nil {
 		return err
 	}
 	if s.keep < 0 {

@@ -30,11 +30,15 @@ type message struct {
 	System          map[string]string `json:"system,omitempty"`
 	Properties      map[string]string `json:"properties,omitempty"`
 	body
-	Protocol   string    `json:"protocol"`
-	QoS        byte      `json:"qos"`
-	Dup        bool      `json:"dup,omitempty"`
-	Connection uint64    `json:"connection"`
-	Received   time.Time `json:"received"`
+	ResponseTopic string    `json:"responseTopic,omitempty"`
+	Topic         string    `json:"topic"`
+	Retain        bool      `json:"retain,omitempty"`
+	Will          bool      `json:"will,omitempty"`
+	Protocol      string    `json:"protocol"`
+	QoS           byte      `json:"qos"`
+	Dup           bool      `json:"dup,omitempty"`
+	Connection    uint64    `json:"connection"`
+	Received      time.Time `json:"received"`
 }
 
 // body is a payload: text if it is UTF-8, otherwise base64.
@@ -68,7 +72,8 @@ func showMessage(m *hubdata.Message) message {
 		ContentType:     m.ContentType,
 		ContentEncoding: m.ContentEncoding, Component: m.Component, CreationTime: m.CreationTime, Expiry: m.Expiry,
 		System: showProperties(m.System), Properties: showProperties(m.Properties),
-		body: showBody(m.Body), Protocol: m.Protocol.String(), QoS: m.QoS, Dup: m.Dup, Connection: m.Connection,
+		body: showBody(m.Body), Protocol: m.Protocol.String(), QoS: m.QoS, Dup: m.Dup, Topic: m.Topic,
+		ResponseTopic: m.ResponseTopic, Retain: m.Retain, Will: m.Will, Connection: m.Connection,
 		Received: m.Received,
 	}
 }

@@ -61,7 +61,7 @@ func hubLine(e event.Event) line {
 	switch e.Kind {
 	case event.FaultFired, event.FaultDeclared, event.FaultRemoved:
 		l.Fault = e.Fault.String()
-	case event.MessageStored, event.C2DChanged:
+	case event.MessageStored, event.C2DChanged, event.InputChanged:
 		l.MessageID = e.Name
 	case event.MethodCalled, event.MethodAnswered, event.MethodFailed:
 		l.Method = e.Name
@@ -227,6 +227,18 @@ func (p *printer) ready(r *readyObject) error {
 	}
 	for _, d := range r.Devices {
 		row("device", d.ConnectionString)
+		if d.BrokerURL != "" {
+			row("broker", d.BrokerURL)
+		}
+	}
+	if r.Gateway != "" {
+		row("gateway", r.Gateway)
+	}
+	if r.Workload != "" {
+		row("workload", r.Workload)
+	}
+	for _, m := range r.Modules {
+		row("module", m.Module+": "+m.assignments())
 	}
 	row("service", r.Service.ConnectionString)
 	if r.DPS != nil {

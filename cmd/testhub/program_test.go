@@ -24,6 +24,8 @@ import (
 	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/mqtt"
+	"github.com/hubline-iot/hubline/transport/mqtt/lean"
+	"github.com/hubline-iot/hubline/transport/mqtt/lean/leannet"
 	"github.com/hubline-iot/hubline/transport/netopt"
 )
 
@@ -78,10 +80,23 @@ func TestErrorsNameTheWrongInput(t *testing.T) {
 		"a service's name":       {[]string{"-dps", "-dps-host", "a b"}, 1, []string{"-dps-host", "letters"}},
 		"a scope":                {[]string{"-dps", "-scope", "a_b"}, 1, []string{"-scope", "letters"}},
 		"an enrollment":          {[]string{"-enroll", "a b"}, 1, []string{"-enroll", `"a b"`, "ID"}},
+		"a TPM":                  {[]string{"-tpm", "a=?"}, 2, []string{"-tpm", "base64"}},
+		"a TPM without an id":    {[]string{"-tpm", "=AAAA"}, 2, []string{"-tpm", "id=key"}},
+		"a TPM's key":            {[]string{"-tpm", "a=AAAA"}, 1, []string{"-tpm", `"a"`, "EndorsementKey", "TPM2B_PUBLIC"}},
 		"an enrollment twice":    {[]string{"-enroll", "a", "-group", "A"}, 1, []string{"-enroll", `"a"`, "once"}},
 		"no group":               {[]string{"-enroll", "a/b"}, 1, []string{"-enroll", `"a/b"`, "-group a"}},
 		"an enrollment's file":   {[]string{"-enroll", "a=/nowhere.pem"}, 1, []string{"-enroll", "/nowhere.pem"}},
 		"no enrollment's file":   {[]string{"-group", "a="}, 2, []string{"-group", "name=file.pem"}},
+		"a gateway's name":       {[]string{"-gateway", "a b"}, 1, []string{"-gateway", "letters"}},
+		"a gateway of a broker":  {[]string{"-gateway", "x", "-broker"}, 2, []string{"-gateway", "-broker"}},
+		"a route alone":          {[]string{"-route", "x"}, 2, []string{"-route", "-gateway"}},
+		"a route":                {[]string{"-gateway", "x", "-route", "to y"}, 1, []string{"-route", "to y"}},
+		"a device as a module":   {[]string{"-module", "x"}, 2, []string{"-module", "device/module"}},
+		"a module's name":        {[]string{"-module", "x/a b"}, 1, []string{"-module", `"x/a b"`}},
+		"a workload API":         {[]string{"-workload", "5671"}, 2, []string{"-workload", "unix:///path", "host:port"}},
+		"a socket's path":        {[]string{"-workload", "unix://w.sock"}, 2, []string{"-workload", "absolute"}},
+		"a socket's directory":   {[]string{"-workload", "unix:///nowhere/w.sock"}, 1, []string{"-workload", "directory"}},
+		"a port taken, workload": {[]string{"-workload", at}, 1, []string{"-workload", at}},
 		"no file":                {[]string{"-devices", "/nowhere.json"}, 1, []string{"-devices", "/nowhere.json"}},
 		"no JSON":                {file(`{`), 1, []string{"-devices", "hub.json", "object"}},
 		"a member":               {file(`{"device":[]}`), 1, []string{"device: is not known", "devices"}},
@@ -240,7 +255,7 @@ func TestText(t *testing.T) {
 		case "ca":
 			p.ready.CA = v
 		case "device":
-			p.ready.Devices = append(p.ready.Devices, readyDevice{"dev-1", v})
+			p.ready.Devices = append(p.ready.Devices, readyDevice{Device: "dev-1", ConnectionString: v})
 		}
 		if strings.HasPrefix(l, "ready") {
 			break
@@ -361,3 +376,30 @@ func TestOutputThatIsGone(t *testing.T) {
 type writerFunc func([]byte) (int, error)
 
 func (f writerFunc) Write(p []byte) (int, error) { return f(p) }
+
+// TestBrokerFlag starts a plain broker, and connects with the printed URL in both versions.
+func TestBrokerFlag(t *testing.T) {
+	p := start(t, "-broker", "-amqp", "off", "-https", "off", "-device", "dev-1")
+	u := p.ready.Devices[0].BrokerURL
+	require.Regexp(t, `^mqtts://dev-1:.+@localhost:\d+/\?device=dev-1&telemetry=devices/\{device\}/up&commands=`, u)
+	for i, version := range []string{"3.1.1", "5"} {
+		creds, net, o, err := leannet.ParseBroker(u + "&version=" + version)
+		require.NoError(t, err)
+		net.TLS = p.tls()
+		c, err := device.New(creds, lean.New(leannet.Dialer(creds, net), o), nil)
+		require.NoError(t, err)
+		got := make(chan string, 1)
+		c.HandleMessages(func(_ context.Context, m *transport.Message) error {
+			got <- m.Topic + " " + string(m.Body)
+			return nil
+		})
+		require.NoError(t, c.Open(soon(t)))
+		require.NoError(t, c.Send(soon(t), &transport.Message{Body: []byte("21"), Retain: true}))
+		m := p.good("GET", "/messages", "")["messages"].([]any)[i].(map[string]any)
+		require.Equal(t, []any{"devices/dev-1/up", "21", true}, []any{m["topic"], m["body"], m["retain"]})
+		p.good("POST", "/devices/dev-1/c2d", `{"topic":"devices/dev-1/down/reboot","body":"now"}`)
+		require.Equal(t, "devices/dev-1/down/reboot now", <-got)
+		require.NoError(t, c.Close())
+	}
+	require.Equal(t, "topic", p.refused(400, "POST", "/devices/dev-1/c2d", `{"topic":"a/#"}`).Field)
+}

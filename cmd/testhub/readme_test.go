@@ -68,8 +68,10 @@ func words(t *testing.T, l, hub string) (all []string) {
 		all = append(all, word.String())
 	}
 	for i, w := range all {
-		if strings.HasPrefix(w, "$HUB") {
-			all[i] = hub + strings.TrimPrefix(w, "$HUB")
+		for _, name := range []string{"$HUB", "$EDGE"} {
+			if rest, ok := strings.CutPrefix(w, name); ok {
+				all[i] = hub + rest
+			}
 		}
 	}
 	return all
@@ -114,7 +116,7 @@ func curl(t *testing.T, l, hub string) []byte {
 // realCurl runs the line in a shell.
 func realCurl(t *testing.T, l, hub string) []byte {
 	c := exec.CommandContext(soon(t), "sh", "-c", l)
-	c.Env = append(os.Environ(), "HUB="+hub, "no_proxy=*")
+	c.Env = append(os.Environ(), "HUB="+hub, "EDGE="+hub, "no_proxy=*")
 	out, err := c.Output()
 	require.NoError(t, err, l)
 	return out
@@ -150,42 +152,21 @@ func fits(t *testing.T, want, got any, path string) {
 // stand-in for curl, and with curl itself if it is installed. Every route of the API has an
 // example.
 func TestREADME(t *testing.T) {
-	for name, run := range map[string]func(*testing.T, string, string) []byte{"stand-in": curl, "curl": realCurl} {
+	for name, run := range map[string]runner{"stand-in": curl, "curl": realCurl} {
 		t.Run(name, func(t *testing.T) {
 			if _, err := exec.LookPath("curl"); err != nil && name == "curl" {
 				t.Skip("curl is not there")
 			}
+			asked := make(map[string]bool)
+			t.Run("gateway", func(t *testing.T) {
+				p := start(t, words(t, testhubLine(t, "-gateway"), "")[3:]...)
+				require.Greater(t, runExamples(t, p, "$EDGE", run, asked), 15)
+			})
 			env := filepath.Join(t.TempDir(), "testhub.env")
 			p := start(t, append([]string{"-device", "dev-1", "-device", "dev-2", "-env", env}, desk...)...)
 			p.register("sensor-1")
 			defer fan(p, env).interrupt()
-			asked := make(map[string]bool)
-			examples := 0
-			var last []byte
-			for _, b := range blocks(t) {
-				switch {
-				case b.language == "sh":
-					for l := range strings.Lines(b.text) {
-						l = strings.TrimSpace(l)
-						last = run(t, l, p.ready.Control)
-						require.True(t, json.Valid(last), "line %d: %s: %s", b.line, l, last)
-						asked[pattern(t, l)] = true
-						examples++
-					}
-				case b.language == "json" && last != nil:
-					var want, got any
-					require.NoError(t, json.Unmarshal([]byte(b.text), &want), "line %d", b.line)
-					require.NoError(t, json.Unmarshal(last, &got))
-					fits(t, want, got, "")
-					last = nil
-				case b.language == "json":
-					require.True(t, json.Valid([]byte(b.text)), "line %d", b.line)
-				}
-				if b.language == "sh" && !bytes.Contains(last, []byte("404103")) && !bytes.Contains(last, []byte("within 50ms")) {
-					require.NotContains(t, string(last), `"error"`, "line %d", b.line)
-				}
-			}
-			require.Greater(t, examples, 30)
+			require.Greater(t, runExamples(t, p, "$HUB", run, asked), 30)
 			for _, r := range routes() {
 				if r.path != "/" {
 					require.True(t, asked[r.method+" "+r.path], "no example of %s %s", r.method, r.path)
@@ -193,6 +174,41 @@ func TestREADME(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A runner runs a line with curl at a control API.
+type runner func(t *testing.T, line, hub string) []byte
+
+// runExamples runs the lines of README.md that have a variable, whose value is the control API of
+// p. It returns their number, and notes the routes.
+func runExamples(t *testing.T, p *program, variable string, run runner, asked map[string]bool) (examples int) {
+	var last []byte
+	for _, b := range blocks(t) {
+		switch {
+		case b.language == "sh" && strings.Contains(b.text, variable):
+			for l := range strings.Lines(b.text) {
+				l = strings.TrimSpace(l)
+				last = run(t, l, p.ready.Control)
+				require.True(t, json.Valid(last), "line %d: %s: %s", b.line, l, last)
+				asked[pattern(t, l)] = true
+				examples++
+			}
+			if !bytes.Contains(last, []byte("404103")) && !bytes.Contains(last, []byte("within 50ms")) {
+				require.NotContains(t, string(last), `"error"`, "line %d", b.line)
+			}
+		case b.language == "sh":
+			last = nil
+		case b.language == "json" && last != nil:
+			var want, got any
+			require.NoError(t, json.Unmarshal([]byte(b.text), &want), "line %d", b.line)
+			require.NoError(t, json.Unmarshal(last, &got))
+			fits(t, want, got, "")
+			last = nil
+		case b.language == "json":
+			require.True(t, json.Valid([]byte(b.text)), "line %d", b.line)
+		}
+	}
+	return examples
 }
 
 // pattern returns the route of a line.
@@ -284,6 +300,19 @@ func fan(p *program, env string) *example {
 	return e
 }
 
+// testhubLine returns the line of README.md that runs testhub with a flag.
+func testhubLine(t *testing.T, flag string) string {
+	for _, b := range blocks(t) {
+		for l := range strings.Lines(b.text) {
+			if strings.HasPrefix(l, "go run ./cmd/testhub ") && strings.Contains(l, " "+flag+" ") {
+				return strings.TrimSpace(l)
+			}
+		}
+	}
+	require.Fail(t, "README.md does not run testhub with "+flag)
+	return ""
+}
+
 // exampleLine returns the line of README.md that runs an example, without its comment.
 func exampleLine(t *testing.T, name string) string {
 	for _, b := range blocks(t) {
@@ -329,7 +358,7 @@ func TestREADMERunsTheExamples(t *testing.T) {
 			e.interrupt()
 		},
 	}
-	require.Len(t, acts, len(dirs)-2, "all but hello and provisioning, which bring their own hubs")
+	require.Len(t, acts, len(dirs)-4, "all but hello, provisioning, broker and module, which bring their own hubs")
 	for name, act := range acts {
 		t.Run(name, func(t *testing.T) {
 			p.good("POST", "/reset", "")

@@ -45,6 +45,7 @@ func register(hub *testbroker.Hub, s *settings) (*registry, error) {
 			}
 		}
 	}
+	r.entries = append(r.entries, s.edge.entries(r.entries)...)
 	if len(r.entries) == 0 {
 		r.entries = []entry{{id: "dev-1", from: "flag -device"}}
 	}

@@ -13,7 +13,9 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -50,10 +52,14 @@ func serve(ctx context.Context, s *settings, stdout io.Writer) (err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	out := newPrinter(stdout, s.json, cancel)
-	hub, err := testbroker.New(&testbroker.Options{HostName: s.host,
-		Seed: s.seed, Keep: s.keep, OnEvent: func(e event.Event) { out.offer(hubLine(e)) }})
+	o := &testbroker.Options{HostName: s.host, Gateway: s.edge.forHub(),
+		Seed: s.seed, Keep: s.keep, OnEvent: func(e event.Event) { out.offer(hubLine(e)) }}
+	if s.broker {
+		o.Broker = &testbroker.BrokerOptions{TopicAliases: 16}
+	}
+	hub, err := testbroker.New(o)
 	if err != nil {
-		return fmt.Errorf("flag -host: %w; give a name of letters, digits, dots and hyphens", err)
+		return hubError(err)
 	}
 	defer func() { err = errors.Join(err, hub.Close()) }()
 	var d *provider
@@ -79,10 +85,24 @@ func serve(ctx context.Context, s *settings, stdout io.Writer) (err error) {
 		return err
 	}
 	ready.Addresses, ready.Ports = at.Addresses, at.Ports
+	if port, ok := at.Ports["mqtt"]; ok && s.broker {
+		for i := range ready.Devices {
+			d := &ready.Devices[i]
+			d.BrokerURL = hub.BrokerURL(d.Device, "mqtts", net.JoinHostPort(hub.HostName(), strconv.Itoa(port)))
+		}
+	}
 	if d != nil {
 		if err := d.listen(ready, s); err != nil {
 			return err
 		}
+	}
+	daemon, err := s.edge.open(hub)
+	if err != nil {
+		return err
+	}
+	if daemon != nil {
+		defer daemon.Close() // removes the socket
+		ready.Workload, ready.Modules = daemon.URI(), readyModules(hub, daemon)
 	}
 	var control net.Listener
 	if s.control != off {
@@ -93,7 +113,13 @@ func serve(ctx context.Context, s *settings, stdout io.Writer) (err error) {
 		ready.Control = "http://" + control.Addr().String()
 	}
 	// Only a hub with all its ports may replace the files of another one.
-	if ready.CA, err = writeFile("ca", s.ca, slices.Concat(hub.CAPEM(), d.authorities()), 0o644); err != nil {
+	var writing sync.Mutex // the file has the newest certificate
+	writeCA := func() (path string, err error) {
+		writing.Lock()
+		defer writing.Unlock()
+		return writeFile("ca", s.ca, slices.Concat(hub.CAPEM(), d.authorities()), 0o644)
+	}
+	if ready.CA, err = writeCA(); err != nil {
 		return err
 	}
 	if s.env != "" {
@@ -102,9 +128,11 @@ func serve(ctx context.Context, s *settings, stdout io.Writer) (err error) {
 		}
 	}
 	c := newControl(ctx, hub, reg, ready, s.keep)
-	c.provider = d
+	c.provider, c.daemon, c.writeCA = d, daemon, writeCA
 	for _, h := range d.linked() {
-		c.others = append(c.others, newControl(c.ctx, h, &registry{}, ready, s.keep))
+		other := newControl(c.ctx, h, &registry{}, ready, s.keep)
+		other.writeCA = writeCA
+		c.others = append(c.others, other)
 	}
 	defer c.stop()
 	if control != nil {
@@ -158,11 +186,15 @@ type readyObject struct {
 	Service   readyPolicy       `json:"service"`
 	DPS       *readyDPS         `json:"dps,omitempty"`
 	Hubs      []readyHub        `json:"hubs,omitempty"` // besides the first
+	Gateway   string            `json:"gateway,omitempty"`
+	Workload  string            `json:"workload,omitempty"`
+	Modules   []readyModule     `json:"modules,omitempty"` // with the environment of the workload API
 }
 
 type readyDevice struct {
 	Device           string `json:"device"`
 	ConnectionString string `json:"connectionString"`
+	BrokerURL        string `json:"brokerURL,omitempty"`
 }
 
 type readyPolicy struct {
@@ -172,12 +204,12 @@ type readyPolicy struct {
 
 func newReady(hub *testbroker.Hub, reg *registry, owner hubdata.Policy) *readyObject {
 	r := &readyObject{
-		Event: "ready", Host: hub.HostName(),
+		Event: "ready", Host: hub.HostName(), Gateway: hub.GatewayName(),
 		Devices: []readyDevice{},
 		Service: readyPolicy{owner.Name, owner.ConnectionString()},
 	}
 	for _, e := range reg.entries {
-		r.Devices = append(r.Devices, readyDevice{e.id, hub.ConnectionString(e.id)})
+		r.Devices = append(r.Devices, readyDevice{Device: e.id, ConnectionString: hub.ConnectionString(e.id)})
 	}
 	return r
 }
@@ -205,16 +237,23 @@ func (r *readyObject) shell() []byte {
 	var b bytes.Buffer
 	set := func(name, v string) {
 		if v != "" {
-			fmt.Fprintf(&b, "export %s='%s'\n", name, strings.ReplaceAll(v, "'", `'\''`))
+			fmt.Fprintf(&b, "export %s=%s\n", name, quote(v))
 		}
 	}
 	set("HUB", r.Control)
 	if len(r.Devices) > 0 {
 		set("HUBLINE_CONNECTION_STRING", r.Devices[0].ConnectionString)
+		set("HUBLINE_BROKER_URL", r.Devices[0].BrokerURL)
 	}
 	if r.DPS != nil {
 		for _, v := range r.DPS.settings(r.DPS.firstDevice()) {
 			set(v[0], v[1])
+		}
+	}
+	if len(r.Modules) > 0 {
+		for _, v := range r.Modules[0].Environment {
+			name, value, _ := strings.Cut(v, "=")
+			set(name, value)
 		}
 	}
 	return b.Bytes()
@@ -235,5 +274,6 @@ func (r *readyObject) public() map[string]any {
 	delete(m, "service")
 	delete(m, "dps")
 	delete(m, "hubs")
+	delete(m, "modules")
 	return m
 }

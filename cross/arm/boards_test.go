@@ -59,6 +59,7 @@ var programs = []program{
 	{"client without twin", "probe/telemetry", []string{"-panic=trap"}, []boardBudget{{"cortex-m-qemu", 80 * kb, 8 * kb}}},
 	{"the same, twin and methods", "probe/twin", []string{"-panic=trap"},
 		[]boardBudget{{"cortex-m-qemu", 112 * kb, 8 * kb}}},
+	{"a client over MQTT 5", "probe/mqtt5", []string{"-panic=trap"}, []boardBudget{{"cortex-m-qemu", 112 * kb, 8 * kb}}},
 	{"whole client, TinyGo's net", "cross/arm/board/tinynet", firmware, []boardBudget{
 		{"pico", 180 * kb, 16 * kb}, {"pico-w", 180 * kb, 16 * kb}, {"nano-rp2040", 180 * kb, 16 * kb},
 		{"wioterminal", 180 * kb, 16 * kb}, {"metro-m4-airlift", 180 * kb, 16 * kb},
@@ -211,14 +212,16 @@ func read(in []byte) {
 
 // built are programs that are built only for their sizes: clients that connect to nothing.
 var built = map[string]string{
-	"probe/telemetry": clientProbe("", "&lean.Options{ReadBuffer: 512, WriteBuffer: 1024}"),
+	"probe/telemetry": clientProbe("", "&lean.Options{ReadBuffer: 512, WriteBuffer: 1024, Dialect: dialect.HubMessages}"),
+	"probe/mqtt5": clientProbe("", "&lean.Options{ReadBuffer: 512, WriteBuffer: 1024, Protocol: lean.MQTT5(nil), "+
+		"Dialect: &dialect.Topics{Telemetry: \"site/{device}/up\"}}"),
 	"probe/twin": clientProbe(`
 	client.HandleDesired(func(ctx context.Context, d device.Desired) {
 		_, err := client.PatchReported(ctx, d.JSON)
 		println(err == nil)
 	})
 	_ = client.HandleMethod("reboot", func(context.Context, *device.MethodCall) (int, []byte) { return 200, nil })`,
-		"&lean.Options{ReadBuffer: 4096, WriteBuffer: 1024, Calls: lean.TwinAndMethods}"),
+		"&lean.Options{ReadBuffer: 4096, WriteBuffer: 1024, Dialect: dialect.HubTwinAndMethods}"),
 }
 
 func clientProbe(setUp, options string) string {
@@ -230,6 +233,7 @@ import (
 
 	"github.com/hubline-iot/hubline/device"
 	"github.com/hubline-iot/hubline/transport"
+	"github.com/hubline-iot/hubline/transport/mqtt/dialect"
 	"github.com/hubline-iot/hubline/transport/mqtt/lean"
 )
 

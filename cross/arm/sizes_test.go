@@ -17,9 +17,9 @@ var sizes = []struct {
 	most int64
 }{
 	{"plain TCP, lean", "", plainMain, 3_000_000},
-	{"lean with TLS", "", "", 5_500_000},
-	{"paho with TLS", "paho", "", 6_500_000},
-	{"everything", "", everythingMain, 8_850_000},
+	{"lean with TLS", "", "", 5_570_000},
+	{"paho with TLS", "paho", "", 6_600_000},
+	{"everything", "", everythingMain, 9_100_000},
 }
 
 func TestLinuxSize(t *testing.T) {
@@ -118,6 +118,7 @@ import (
 	"github.com/hubline-iot/hubline/transport/amqp/amqpws"
 	"github.com/hubline-iot/hubline/transport/http"
 	"github.com/hubline-iot/hubline/transport/mqtt"
+	"github.com/hubline-iot/hubline/transport/mqtt/dialect"
 	"github.com/hubline-iot/hubline/transport/mqtt/lean"
 	"github.com/hubline-iot/hubline/transport/mqtt/lean/leannet"
 	"github.com/hubline-iot/hubline/transport/mqtt/mqttws"
@@ -134,7 +135,7 @@ func main() {
 	all := map[string]transport.Transport{
 		"mqtt": mqtt.New(&mqtt.Options{Network: netopt.Options{Dial: dial}}),
 		"mqtt-ws": mqtt.New(&mqtt.Options{Network: netopt.Options{Tunnel: mqttws.New(nil)}}),
-		"mqtt-lean": lean.New(leannet.Dialer(creds, nil), &lean.Options{Calls: lean.TwinAndMethods}),
+		"mqtt-lean": lean.New(leannet.Dialer(creds, nil), &lean.Options{Dialect: dialect.HubTwinAndMethods}),
 		"amqp": amqp.New(nil),
 		"amqp-ws": amqp.New(&amqp.Options{Network: netopt.Options{Tunnel: amqpws.New(nil)}}),
 		"amqp-shared": amqp.NewMux(nil), "http": http.New(nil),

@@ -37,6 +37,8 @@ func Connect(ctx context.Context, outer, socket net.Conn, o *amqp.ConnOptions) (
 	switch cause := c.Stream.Failure(); {
 	case err == nil && ctx.Err() == nil:
 		return c, nil
+	case err != nil && o.SASLType == nil && c.Stream.SASL():
+		err = ErrWantsSASL
 	case err == nil:
 		err = context.Cause(ctx)
 		c.Stream.Fail(amqpscreen.ErrClosed)

@@ -70,6 +70,10 @@ const (
 // ErrNoMechanism is the cause of a handshake in which no SASL mechanism suits both sides.
 var ErrNoMechanism = errors.New("the peer offers no SASL mechanism that this side allows")
 
+// ErrWantsSASL is the cause of a handshake without SASL that the peer answered with the protocol
+// header of SASL, which it insists on [AMQP 1.0, 2.2].
+var ErrWantsSASL = errors.New("the peer insists on SASL")
+
 // handshakeError gives the library's error of a handshake a type.
 func handshakeError(err error) error {
 	text := err.Error()

@@ -19,14 +19,15 @@ const (
 	maxChallenges = 100
 )
 
-// Authenticate runs a SASL dialogue that the library does not have, before Connect. respond returns
-// the response to a challenge. On error the socket is closed; the error is that of respond, or a
-// cause for dialer.Protocol.
-func Authenticate(ctx context.Context, outer, socket net.Conn, init *wire.Init,
+// Authenticate runs a SASL dialogue that the library does not have, before Connect. It begins with
+// the first of inits whose mechanism the peer offers. respond returns the response to a challenge;
+// nil: none is expected. On error the socket is closed; the error is that of respond, or a cause
+// for dialer.Protocol.
+func Authenticate(ctx context.Context, outer, socket net.Conn, inits []wire.Init,
 	respond func(challenge []byte) ([]byte, error)) error {
 	stop := context.AfterFunc(ctx, func() { _ = socket.Close() })
 	defer stop()
-	err := authenticate(outer, init, respond)
+	err := authenticate(outer, inits, respond)
 	if err == nil {
 		return nil
 	}
@@ -37,7 +38,7 @@ func Authenticate(ctx context.Context, outer, socket net.Conn, init *wire.Init,
 	return err
 }
 
-func authenticate(c net.Conn, init *wire.Init, respond func(challenge []byte) ([]byte, error)) error {
+func authenticate(c net.Conn, inits []wire.Init, respond func(challenge []byte) ([]byte, error)) error {
 	head := wire.ProtocolHeader(wire.ProtocolSASL)
 	if _, err := c.Write(head[:]); err != nil {
 		return err
@@ -56,12 +57,15 @@ func authenticate(c net.Conn, init *wire.Init, respond func(challenge []byte) ([
 	if err != nil {
 		return err
 	}
-	if offer, ok := p.(*wire.Mechanisms); !ok {
+	offer, ok := p.(*wire.Mechanisms)
+	if !ok {
 		return amqpscreen.BrokenHandshake("the first frame is not sasl-mechanisms")
-	} else if !slices.Contains(offer.Mechanisms, init.Mechanism) {
+	}
+	at := slices.IndexFunc(inits, func(i wire.Init) bool { return slices.Contains(offer.Mechanisms, i.Mechanism) })
+	if at < 0 {
 		return ErrNoMechanism
 	}
-	if err := writeSASL(c, init); err != nil {
+	if err := writeSASL(c, &inits[at]); err != nil {
 		return err
 	}
 	for range maxChallenges {
@@ -76,6 +80,9 @@ func authenticate(c net.Conn, init *wire.Init, respond func(challenge []byte) ([
 			}
 			return nil
 		case *wire.Challenge:
+			if respond == nil {
+				return amqpscreen.BrokenHandshake("a challenge, which the mechanism does not have")
+			}
 			response, err := respond(p.Challenge)
 			if err != nil {
 				return err

@@ -120,17 +120,6 @@ func TestFlowsAreBounded(t *testing.T) {
 	})
 }
 
-// Some hubs omit next-incoming-id, against the standard.
-func TestAFlowWithoutNextIncomingIDIsCompleted(t *testing.T) {
-	s := newTestScreen(t)
-	b := unhex(t, "00 00 00 13 02 00 00 01 00 53 13 c0 06 04 40 52 08 43 43")
-	f := s.rewritten(b).(*wire.Flow)
-	require.Equal(t, &wire.Flow{NextIncomingID: wire.Some(uint32(0)), IncomingWindow: 8}, f)
-	s.send(3)
-	f = s.rewritten(b).(*wire.Flow)
-	require.Equal(t, &wire.Flow{NextIncomingID: wire.Some(uint32(3)), IncomingWindow: 8}, f)
-}
-
 // With a delivery that is never settled, the memory for later numbers is bounded, however many of
 // them are settled at once.
 func TestUnsettledDeliveriesAreBounded(t *testing.T) {

@@ -122,14 +122,32 @@ func (h *sessionState) held() (n uint32) {
 	return n
 }
 
+// completeWindow corrects next-incoming-id, from which the library computes the rest of the peer's
+// window.
+//
+// The field is mandatory [2.7.4], and the library ends the session for a flow without it. Some
+// hubs omit it (go-amqp issue 326). The number of transfers that were sent takes its place, which
+// is right for a peer that opens its window as it receives. Proton does the same.
+//
+// The library computes without a sign: a window that ends before the transfers that were sent, as
+// one that the peer has closed, would be one of 2^32 transfers. Such a window has no rest.
+func (h *sessionState) completeWindow(f *inFrame) {
+	const nextIncoming, window = 0, 1
+	inFlight := int64(int32(h.transfers - f.uint32(nextIncoming)))
+	switch most := int64(f.uint32(window)); {
+	case f.null(nextIncoming):
+		f.set(nextIncoming, h.transfers)
+	case inFlight > most:
+		f.set(nextIncoming, h.transfers-f.uint32(window))
+	}
+}
+
 // flow records a flow, and fills in the optional fields that the library needs. The library takes
 // next-outgoing-id as its next-incoming-id, and counts held transfers when it gets them. So the
 // flow must not count them.
 func (h *sessionState) flow(f *inFrame) *Violation {
-	const nextIncoming, nextOutgoing, handle, deliveryCount, linkCredit = 0, 2, 4, 5, 6
-	if f.null(nextIncoming) {
-		f.set(nextIncoming, h.transfers)
-	}
+	const nextOutgoing, handle, deliveryCount, linkCredit = 2, 4, 5, 6
+	h.completeWindow(f)
 	if n := h.held(); n > 0 {
 		f.set(nextOutgoing, f.uint32(nextOutgoing)-n)
 	}

@@ -21,7 +21,9 @@ import (
 type screen struct {
 	// sessions is how many sessions the peer allows; 0 before its open. Any goroutine may read it.
 	sessions atomic.Int32
-	ended    int // sessions that the peer has ended since the last read of this field; owned by the reading goroutine
+	// sasl is set by the peer's protocol header of SASL. Any goroutine may read it.
+	sasl  atomic.Bool
+	ended int // sessions that the peer has ended since the last read of this field; owned by the reading goroutine
 
 	phase phase // owned by the reading goroutine
 
@@ -103,6 +105,7 @@ type linkState struct {
 func (s *screen) header(id byte) {
 	s.phase = atOpen
 	if id == wire.ProtocolSASL {
+		s.sasl.Store(true)
 		s.phase = atMechanisms
 	}
 }

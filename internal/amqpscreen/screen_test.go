@@ -361,7 +361,8 @@ func TestTheHandshakeIsChecked(t *testing.T) {
 // Transfers of telemetry and their dispositions do not allocate.
 func TestTheScreenAllocatesNothing(t *testing.T) {
 	s := newTestScreen(t)
-	credit := encode(t, 1, &wire.Flow{NextIncomingID: wire.Some(uint32(1)), Handle: wire.Some(uint32(10)),
+	credit := encode(t, 1, &wire.Flow{NextIncomingID: wire.Some(uint32(1)), IncomingWindow: 1 << 30,
+		Handle:        wire.Some(uint32(10)),
 		DeliveryCount: wire.Some(uint32(0)), LinkCredit: wire.Some(uint32(1 << 30))}, nil)
 	transfer := encode(t, 1, &wire.Transfer{DeliveryID: wire.Some(uint32(1 << 20)), DeliveryTag: []byte{1},
 		MessageFormat: wire.Some(uint32(0))}, make([]byte, 100))

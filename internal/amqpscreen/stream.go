@@ -248,6 +248,9 @@ func (s *Stream) Flushed() <-chan struct{} { return s.flushed }
 // Sessions returns how many AMQP sessions the peer allows; 0 before its open.
 func (s *Stream) Sessions() int { return int(s.screen.sessions.Load()) }
 
+// SASL reports whether the peer has sent a protocol header of SASL.
+func (s *Stream) SASL() bool { return s.screen.sasl.Load() }
+
 // AcquireSession waits until the peer allows one more AMQP session, which it counts. ended is
 // closed when the connection has ended.
 func (s *Stream) AcquireSession(ctx context.Context, ended <-chan struct{}) error {

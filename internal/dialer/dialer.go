@@ -64,8 +64,13 @@ func (d *Dialer) Resolve() error {
 	switch {
 	case o.Plaintext && o.Certificate != nil:
 		return p.Invalid("options: both Plaintext and Certificate are set; a certificate needs TLS")
+	case o.Plaintext && o.RootCAs != nil:
+		return p.Invalid("options: both Plaintext and RootCAs are set; roots need TLS")
 	case p.HTTP && o.Tunnel != nil:
 		return p.Invalid("options: Tunnel is set, but HTTPS has no tunnels; leave it nil")
+	case p.HTTP && o.Anonymous:
+		return p.Invalid("options: Anonymous is set, but HTTPS is for hubs, which take no client without proof; leave it " +
+			"false")
 	case p.HTTP && o.WriteTimeout != 0:
 		return p.Invalid("options: WriteTimeout is set, but HTTPS bounds whole requests; leave it 0")
 	case o.WriteTimeout < 0:
@@ -100,6 +105,14 @@ func (d *Dialer) Target(creds *transport.Credentials) string {
 	return net.JoinHostPort(creds.DialHost(), port)
 }
 
+// URLHost returns host as it stands in a URL: an IPv6 address in brackets.
+func URLHost(host string) string {
+	if strings.Contains(host, ":") {
+		return "[" + host + "]"
+	}
+	return host
+}
+
 // Scheme returns "https", or "http" with Plaintext.
 func (d *Dialer) Scheme() string {
 	if d.Network.Plaintext {
@@ -113,9 +126,10 @@ func (d *Dialer) ClientCertificate(ctx context.Context, creds *transport.Credent
 	if d.Network.Certificate != nil {
 		return clientcert.Get(ctx, d.Network.Certificate, creds.Time)
 	}
-	if !d.Network.Plaintext && creds.Sign == nil && creds.Token == nil && !d.hasCertificate() {
+	proof := creds.Sign != nil || creds.Token != nil || creds.UserName != "" || d.hasCertificate()
+	if !proof && !d.Network.Plaintext && !d.Network.Anonymous {
 		return nil, d.Protocol.Invalid("nothing proves the identity: credentials without Sign and Token need a " +
-			"Certificate in the options")
+			"Certificate in the options; set Anonymous there if the broker takes any client")
 	}
 	return nil, nil
 }
@@ -139,8 +153,9 @@ func (d *Dialer) alpn(callers []string) []string {
 		func(name string) bool { return name == "h2" || strings.HasPrefix(name, "http/") })
 }
 
-// Config returns the TLS settings of one connection. cert is the result of ClientCertificate.
-func (d *Dialer) Config(creds *transport.Credentials, cert *tls.Certificate) *tls.Config {
+// Config returns the TLS settings of one connection. cert is the result of ClientCertificate. roots
+// replace those of Network.TLS unless they are nil.
+func (d *Dialer) Config(creds *transport.Credentials, cert *tls.Certificate, roots *x509.CertPool) *tls.Config {
 	c := d.Network.TLS.Clone() // nil stays nil
 	if c == nil {
 		c = new(tls.Config)
@@ -153,6 +168,9 @@ func (d *Dialer) Config(creds *transport.Credentials, cert *tls.Certificate) *tl
 	}
 	if c.Time == nil {
 		c.Time = creds.Time
+	}
+	if roots != nil {
+		c.RootCAs = roots
 	}
 	c.NextProtos = d.alpn(c.NextProtos)
 	if cert != nil {
@@ -168,6 +186,15 @@ func (d *Dialer) Config(creds *transport.Credentials, cert *tls.Certificate) *tl
 // ClientCertificate. The error is a cause for Protocol.Error.
 func (d *Dialer) Dial(ctx context.Context, creds *transport.Credentials, cert *tls.Certificate) (outer,
 	socket net.Conn, err error) {
+	if d.Network.RootCAs != nil {
+		return d.dialWithRoots(ctx, creds, cert)
+	}
+	return d.dialOnce(ctx, creds, cert, nil)
+}
+
+// dialOnce is Dial with these roots, nil for those of Network.TLS.
+func (d *Dialer) dialOnce(ctx context.Context, creds *transport.Credentials, cert *tls.Certificate,
+	roots *x509.CertPool) (outer, socket net.Conn, err error) {
 	dial, err := d.dialFunc(creds)
 	if err != nil {
 		return nil, nil, err
@@ -185,7 +212,8 @@ func (d *Dialer) Dial(ctx context.Context, creds *transport.Credentials, cert *t
 	if d.Network.WriteTimeout > 0 {
 		socket = NewProgressConn(socket, d.Network.WriteTimeout)
 	}
-	failed := callback.Run("Options.TLS or Options.Tunnel", func() { outer, err = d.secure(ctx, creds, cert, socket) })
+	failed := callback.Run("Options.TLS or Options.Tunnel",
+		func() { outer, err = d.secure(ctx, creds, socket, cert, roots) })
 	if failed != nil {
 		err = failed
 	}
@@ -201,9 +229,9 @@ func (d *Dialer) dialFunc(creds *transport.Credentials) (netopt.DialFunc, error)
 	if d.Network.Proxy == nil {
 		return d.Network.Dial, nil
 	}
-	hub := &url.URL{Scheme: d.Scheme(), Host: creds.DialHost(), Path: "/"}
+	hub := &url.URL{Scheme: d.Scheme(), Host: URLHost(creds.DialHost()), Path: "/"}
 	if _, port, err := net.SplitHostPort(d.Target(creds)); err == nil && port != defaultPorts[hub.Scheme] {
-		hub.Host = net.JoinHostPort(hub.Host, port)
+		hub.Host += ":" + port
 	}
 	var dial netopt.DialFunc
 	var err error
@@ -223,8 +251,8 @@ func (d *Dialer) dialFunc(creds *transport.Credentials) (netopt.DialFunc, error)
 var defaultPorts = map[string]string{"https": "443", "http": "80"}
 
 // secure does the TLS handshake and opens the tunnel. It closes the socket on error.
-func (d *Dialer) secure(ctx context.Context, creds *transport.Credentials, cert *tls.Certificate,
-	socket net.Conn) (outer net.Conn, err error) {
+func (d *Dialer) secure(ctx context.Context, creds *transport.Credentials, socket net.Conn, cert *tls.Certificate,
+	roots *x509.CertPool) (outer net.Conn, err error) {
 	opened := false
 	defer func() {
 		if !opened { // also if a callback panicked or ended the goroutine
@@ -233,10 +261,10 @@ func (d *Dialer) secure(ctx context.Context, creds *transport.Credentials, cert 
 	}()
 	outer = socket
 	if !d.Network.Plaintext {
-		config := d.Config(creds, cert)
+		config := d.Config(creds, cert, roots)
 		secure := tls.Client(socket, config)
 		if err := secure.HandshakeContext(ctx); err != nil {
-			return nil, clockError(err, config.Time())
+			return nil, &handshakeError{clockError(err, config.Time())}
 		}
 		outer = secure
 	}

@@ -30,13 +30,13 @@ func TestTheTargetAndTheConfigFollowTheCredentials(t *testing.T) {
 
 	base := &tls.Config{}
 	d := Dialer{Protocol: proto, Network: netopt.Options{TLS: base}}
-	c := d.Config(creds, nil)
+	c := d.Config(creds, nil, nil)
 	require.Equal(t, "gateway.local", c.ServerName)
 	require.Equal(t, uint16(tls.VersionTLS12), c.MinVersion)
 	require.Empty(t, base.ServerName, "the user's config is not touched")
 	base.ServerName, base.MinVersion = "other", tls.VersionTLS13
-	require.Equal(t, "other", d.Config(creds, nil).ServerName)
-	require.Equal(t, uint16(tls.VersionTLS13), d.Config(creds, nil).MinVersion)
+	require.Equal(t, "other", d.Config(creds, nil, nil).ServerName)
+	require.Equal(t, uint16(tls.VersionTLS13), d.Config(creds, nil, nil).MinVersion)
 }
 
 // The dialer removes HTTP's names from ALPN: net/http adds them to each config that it is given,
@@ -61,7 +61,7 @@ func TestOnlySpokenProtocolsAreOffered(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			d, said := c.d, slices.Clone(c.says)
 			d.Network.TLS = &tls.Config{NextProtos: c.says}
-			has := d.Config(&transport.Credentials{Host: "hub.example.test"}, nil).NextProtos
+			has := d.Config(&transport.Credentials{Host: "hub.example.test"}, nil, nil).NextProtos
 			require.True(t, slices.Equal(c.has, has), "%q", has)
 			require.Equal(t, said, d.Network.TLS.NextProtos, "the caller's config is not touched")
 		})

@@ -29,7 +29,8 @@ const (
 var pages = []string{
 	"README.md", "docs/mqtt.md", "docs/amqp.md", "docs/https.md", "docs/twin-and-methods.md",
 	"docs/outbox.md", "docs/files.md", "docs/retries.md", "docs/failures.md", "docs/fleets.md",
-	"docs/provisioning.md", "docs/testhub.md", "docs/small-boards.md", "docs/security.md", "docs/performance.md",
+	"docs/brokers.md", "docs/provisioning.md", "docs/testhub.md", "docs/small-boards.md", "docs/security.md",
+	"docs/performance.md", "docs/edge.md",
 }
 
 // block is fenced code.
@@ -114,15 +115,17 @@ func TestTheFirstProgramIsAnExample(t *testing.T) {
 // Fragments use these names without declaring them.
 const given = `
 var (
-	ctx     context.Context
-	all     []*transport.Credentials
-	creds   *transport.Credentials
-	client  *device.Client
-	message *transport.Message
-	hub     *testbroker.Hub
-	file    io.Reader
-	blink   func([]byte) error
-	fetch   func(context.Context) (string, error)
+	ctx      context.Context
+	all      []*transport.Credentials
+	creds    *transport.Credentials
+	client   *device.Client
+	handle   device.MessageHandler
+	message  *transport.Message
+	provider trace.TracerProvider
+	hub      *testbroker.Hub
+	file     io.Reader
+	blink    func([]byte) error
+	fetch    func(context.Context) (string, error)
 )
 `
 
@@ -169,8 +172,8 @@ func documents(t *testing.T) []string {
 func packages(t *testing.T) (imports string, find importer.Lookup) {
 	t.Helper()
 	names := map[string]string{"http": module + "/transport/http", "nethttp": "net/http"}
-	for _, path := range []string{"context", "crypto", "crypto/tls", "encoding/json", "errors", "fmt", "io", "log",
-		"os", "time"} {
+	for _, path := range []string{"bytes", "context", "crypto", "crypto/tls", "encoding/json", "errors", "fmt", "io",
+		"log", "os", "time", "go.opentelemetry.io/otel/trace"} {
 		names[path[strings.LastIndex(path, "/")+1:]] = path
 	}
 	out, err := exec.Command("go", "list", "-export", "-deps", "-f", "{{.ImportPath}} {{.Name}} {{.Export}}",

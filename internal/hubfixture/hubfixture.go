@@ -25,18 +25,19 @@ const WrongKey = "c2VjcmV0LWtleS1vZi10aGUtdGVzdHM="
 // Methods.
 type Broker struct {
 	*testbroker.Hub
-	dev hubdata.Device
-	id  string
+	dev          hubdata.Device
+	id           string
+	plain, boxed bool // a plain broker, whose messages are in an Envelope
 
 	mu            sync.Mutex
 	refusal, held *testbroker.Injected
 }
 
 var (
-	_ transporttest.Hub     = (*Broker)(nil)
-	_ transporttest.Inbox   = (*Broker)(nil)
-	_ transporttest.Twins   = (*Broker)(nil)
-	_ transporttest.Methods = (*Broker)(nil)
+	_ transporttest.Hub         = (*Broker)(nil)
+	_ transporttest.SystemInbox = (*Broker)(nil)
+	_ transporttest.Twins       = (*Broker)(nil)
+	_ transporttest.Methods     = (*Broker)(nil)
 )
 
 // New makes a hub with the device "dev-1", closed by t.Cleanup.
@@ -48,7 +49,8 @@ func NewWith(t testing.TB, o *testbroker.Options) *Broker {
 	return &Broker{Hub: hub, dev: dev, id: dev.ID}
 }
 
-// BecomeModule makes the identity the module "mod-1" of the device "dev-1".
+// BecomeModule makes the identity the module "mod-1" of the device "dev-1". At a hub its messages
+// come by Input.
 func (h *Broker) BecomeModule(t testing.TB) {
 	var err error
 	if h.dev, err = h.AddModule("dev-1", "mod-1"); err != nil {
@@ -56,6 +58,9 @@ func (h *Broker) BecomeModule(t testing.TB) {
 	}
 	h.id = "dev-1/mod-1"
 }
+
+// Input is the input of messages to a module.
+const Input = "in"
 
 // Open makes a hub with devices of these ids, closed by t.Cleanup.
 func Open(t testing.TB, o *testbroker.Options, ids ...string) *testbroker.Hub {
@@ -97,7 +102,11 @@ func (h *Broker) CredsWith(t testing.TB, key string) *transport.Credentials {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &transport.Credentials{Host: h.dev.HostName, DeviceID: h.dev.ID, ModuleID: h.dev.ModuleID, Sign: sign}
+	c := &transport.Credentials{Host: h.dev.HostName, DeviceID: h.dev.ID, ModuleID: h.dev.ModuleID, Sign: sign}
+	if h.plain {
+		c.UserName = h.id
+	}
+	return c
 }
 
 // Calls are the features of the hub besides messages.
@@ -106,20 +115,39 @@ const Calls = transport.Methods | transport.Desired | transport.Twin
 // Pair returns the suite's input for the given transport and this hub. Transports that support
 // Calls add them to its Features.
 func (h *Broker) Pair(t testing.TB, tr transport.Transport) *transporttest.Pair {
-	return &transporttest.Pair{
+	p := &transporttest.Pair{
 		Transport: tr, Creds: h.CredsWith(t, ""), WrongCreds: h.CredsWith(t, WrongKey), Hub: h,
-		HubMarks: marks, Features: transport.Messages, MarksAgain: true, TellsAgain: true,
+		HubMarks: marks, Features: transport.Messages, MarksAgain: true, TellsAgain: true, System: true,
 	}
+	if h.plain {
+		p.Topic = "devices/" + h.id + "/up/other"
+		p.System = !h.boxed // boxed takes everything, in its body
+		p.Lacks = transporttest.LacksAll()
+		p.WholeSeconds = !h.boxed // in MQTT 5
+		p.MarksAgain = h.boxed    // MQTT 5 sets DUP only within a session
+	}
+	return p
 }
 
 func (h *Broker) Received() []transporttest.Received {
 	var out []transporttest.Received
 	for _, m := range h.Messages() {
+		if h.boxed {
+			Envelope{}.OpenLog(&m)
+		}
 		r := transporttest.Received{Again: m.Dup, Message: transport.Message{
 			ID: m.MessageID, CorrelationID: m.CorrelationID, ContentType: m.ContentType, ContentEncoding: m.ContentEncoding,
 			Component: m.Component,
-			Created:   moment(m.CreationTime), Expires: moment(m.Expiry), Body: m.Body,
+			Created:   moment(m.CreationTime), Expires: moment(m.Expiry), Body: m.Body, Output: m.Output,
+			System: &transport.SystemProperties{
+				To: m.To, UserID: m.UserID, Schema: m.Schema, InterfaceID: m.InterfaceID,
+				ConnectionDeviceID: m.ConnectionDeviceID, ConnectionModuleID: m.ConnectionModuleID,
+				DiagnosticID: m.DiagnosticID, DiagnosticContext: m.DiagnosticContext,
+			},
 		}}
+		if h.plain {
+			r.Topic, r.ResponseTopic, r.Retain, r.AtMostOnce = m.Topic, m.ResponseTopic, m.Retain, m.QoS == 0
+		}
 		for _, p := range m.Properties {
 			r.Properties = append(r.Properties, transport.Property(p))
 		}
@@ -128,8 +156,11 @@ func (h *Broker) Received() []transporttest.Received {
 	return out
 }
 
+// timeLayout is how moment expects times.
+const timeLayout = time.RFC3339Nano
+
 func moment(s string) time.Time {
-	t, err := time.Parse(time.RFC3339Nano, s)
+	t, err := time.Parse(timeLayout, s)
 	if err != nil {
 		return time.Time{}
 	}
@@ -168,10 +199,40 @@ func (h *Broker) Refuse(r transporttest.Refusal) {
 	}
 }
 
-func (h *Broker) Deliver(body string) {
-	if err := h.SendC2D(h.id, hubdata.C2D{Body: []byte(body)}); err != nil {
+func (h *Broker) Deliver(body string) { h.DeliverMessage(&transport.Message{Body: []byte(body)}) }
+
+func (h *Broker) DeliverMessage(m *transport.Message) {
+	c := hubdata.C2D{
+		MessageID: m.ID, CorrelationID: m.CorrelationID, ContentType: m.ContentType, ContentEncoding: m.ContentEncoding,
+		Component: m.Component, CreationTime: m.Created, Expiry: m.Expires, Body: m.Body,
+	}
+	if p := m.System; p != nil {
+		c.To, c.UserID, c.Schema, c.InterfaceID = p.To, p.UserID, p.Schema, p.InterfaceID
+		c.ConnectionDeviceID, c.ConnectionModuleID = p.ConnectionDeviceID, p.ConnectionModuleID
+		c.DiagnosticID, c.DiagnosticContext = p.DiagnosticID, p.DiagnosticContext
+	}
+	for _, p := range m.Properties {
+		c.Properties = append(c.Properties, hubdata.Property(p))
+	}
+	var err error
+	if h.hasInputs() {
+		err = h.SendInput(h.id, Input, c)
+	} else {
+		err = h.SendC2D(h.id, c)
+	}
+	if err != nil {
 		panic(err)
 	}
+}
+
+// hasInputs reports whether the identity is a module at a hub.
+func (h *Broker) hasInputs() bool { return h.dev.ModuleID != "" && !h.plain }
+
+func (h *Broker) Input() string {
+	if h.hasInputs() {
+		return Input
+	}
+	return ""
 }
 
 func (h *Broker) PatchDesired(patch string) {
@@ -194,5 +255,8 @@ func (h *Broker) Call(name, body string) (status int, answer string, err error) 
 }
 
 func (h *Broker) Undelivered() int {
+	if h.hasInputs() {
+		return h.CountInputs(h.id, hubdata.Enqueued) + h.CountInputs(h.id, hubdata.Invisible)
+	}
 	return h.CountC2D(h.id, hubdata.Enqueued) + h.CountC2D(h.id, hubdata.Invisible)
 }

@@ -19,6 +19,9 @@ func Of(e *transport.StatusError) Verdict {
 	return OfStatus(e.Status)
 }
 
+// CodeOf returns the hub's error code of that name, 0 if there is none.
+func CodeOf(name string) int { return codeNamed[name] }
+
 // Read parses the hub's description of an error. Header "iothub-errorcode" has the name; the body
 // has one of two forms:
 //
@@ -52,7 +55,7 @@ func Read(status int, header http.Header, body []byte) *transport.StatusError {
 	}
 	e.Name, e.Message, e.TrackingID = scrub.Peer(e.Name), scrub.Peer(e.Message), scrub.Peer(e.TrackingID)
 	if e.Code == 0 {
-		e.Code = codeNamed[e.Name]
+		e.Code = CodeOf(e.Name)
 	}
 	if e.Code/1000 != status && e.Code != 0 && codeTable[e.Code].code == 0 {
 		e.Code = 0 // not a hub's code

@@ -19,7 +19,8 @@ const module = "github.com/hubline-iot/hubline"
 var core = existing("./transport", "./errfilter", "./retrypolicy", "./retrypolicy/budget", "./retrypolicy/compat",
 	"./retrypolicy/compat/aws", "./retrypolicy/compat/azure", "./retrypolicy/compat/grpc", "./retrypolicy/httpretry",
 	"./retrypolicy/classify", "./retrypolicy/poll",
-	"./device", "./transport/mqtt/lean", "./internal/mqttpacket", "./transport/mqtt/internal/wire",
+	"./device", "./transport/mqtt/lean", "./internal/mqttpacket", "./internal/mqtt5",
+	"./transport/mqtt/internal/wire", "./transport/mqtt/dialect", "./transport/mqtt/internal/bag",
 	"./internal/statuscode", "./internal/pacing", "./internal/retryafter", "./provisioning", "./provisioning/dpslean")
 
 // allowed lists the packages that the core may import without a grant.
@@ -234,13 +235,14 @@ func TestLayers(t *testing.T) {
 		},
 		{
 			"the engine of boards shares with the other one what hubs say, and nothing else", existing("./transport/mqtt/lean"),
-			[]string{"transport/mqtt"}, []string{"transport/mqtt/internal/wire"},
+			[]string{"transport/mqtt"}, []string{"transport/mqtt/dialect", "transport/mqtt/internal/bag",
+				"transport/mqtt/internal/wire"},
 			"boards would link TLS and paho",
 		},
 		{
-			"the codec knows nobody", existing("./internal/mqttpacket"),
-			[]string{"transport", "device", "internal"}, nil,
-			"it is pure functions over slices",
+			"the codecs know nobody, but for MQTT 5 the older one", existing("./internal/mqttpacket", "./internal/mqtt5"),
+			[]string{"transport", "device", "internal"}, []string{"internal/mqttpacket"},
+			"they are pure functions over slices",
 		},
 		{
 			"WebSocket and the lean dialers do not bring the other engine", existing("./transport/mqtt/lean/leannet",
@@ -258,6 +260,10 @@ func TestLayers(t *testing.T) {
 			[]string{"device", "testbroker", "transport"},
 			[]string{"transport", "transport/neterr", "transport/netopt"},
 			"a program that uploads files chooses what carries its telemetry",
+		},
+		{
+			"modules are made beside any transport, and bring none", existing("./edge"), []string{"testbroker", "transport"},
+			[]string{"transport", "transport/neterr", "transport/netopt"}, "a program chooses its transport",
 		},
 		{
 			"transports report failures and leave retries to the client", existing("./transport/mqtt/...",
@@ -324,6 +330,7 @@ func TestNoPackageLeadsToTestTools(t *testing.T) {
 		path := strings.TrimPrefix(pkg.ImportPath, module+"/")
 		if path == "transport/transporttest" || path == "internal/hubfixture" || path == "internal/bounded" ||
 			path == "internal/timespan/spantest" || path == "provisioning/internal/mqtttest" ||
+			path == "transport/mqtt/internal/brokertest" || path == "internal/moduletest" ||
 			path == "retrypolicy/internal/policytest" ||
 			strings.HasPrefix(path,
 				"examples/") {

@@ -40,6 +40,13 @@ func Member(object []byte, name string) (value []byte, ok bool) {
 	return value, ok
 }
 
+// Members passes each member of object to show, in order; value is raw, without surrounding white
+// space. The result is false if object is not a JSON object; show may then have seen a part of it.
+func Members(object []byte, show func(name string, value []byte)) bool {
+	s := scanner{text: object}
+	return s.object(0, func(key, value []byte) { show(unescape(key), value) }) && s.atEnd()
+}
+
 // Int returns the value of a JSON number without fraction and exponent that fits into an int64.
 func Int[T string | []byte](number T) (n int64, ok bool) {
 	digits := number
@@ -285,7 +292,11 @@ func Text(raw []byte) string {
 	if len(raw) < 2 || raw[0] != '"' {
 		return ""
 	}
-	raw = raw[1 : len(raw)-1]
+	return unescape(raw[1 : len(raw)-1])
+}
+
+// unescape returns the text of a raw string without its quotes.
+func unescape(raw []byte) string {
 	text := make([]byte, 0, len(raw))
 	for len(raw) > 0 {
 		r, size := char(raw)

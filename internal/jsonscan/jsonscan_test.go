@@ -56,6 +56,16 @@ func TestMember(t *testing.T) {
 	require.Zero(t, testing.AllocsPerRun(100, func() { jsonscan.Member(doc, "reported") }))
 }
 
+func TestMembers(t *testing.T) {
+	var got []string
+	show := func(name string, value []byte) { got = append(got, name+"="+string(value)) }
+	require.True(t, jsonscan.Members([]byte(` {"a\u0062": [1, 2] ,"é":"x","ab":{"c":null}} `), show))
+	require.Equal(t, []string{"ab=[1, 2]", `é="x"`, `ab={"c":null}`}, got)
+	for _, bad := range []string{``, `[]`, `{"a":1`, `{"a":1} x`} {
+		require.False(t, jsonscan.Members([]byte(bad), show), bad)
+	}
+}
+
 func TestInt(t *testing.T) {
 	for text, want := range map[string]int64{"0": 0, "-0": 0, "17": 17, "-17": -17, "9223372036854775807": 1<<63 - 1,
 		"-9223372036854775808": -1 << 63} {

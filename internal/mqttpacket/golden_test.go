@@ -5,33 +5,12 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/hubline-iot/hubline/internal/hextext"
 	"github.com/hubline-iot/hubline/internal/mqttpacket"
 )
 
-// unhex decodes pairs of hex digits; text between quotes is literal.
-func unhex(s string) (b []byte) {
-	for s != "" {
-		switch {
-		case s[0] == ' ':
-			s = s[1:]
-		case s[0] == '\'':
-			end := strings.IndexByte(s[1:], '\'') + 1
-			b = append(b, s[1:end]...)
-			s = s[end+1:]
-		default:
-			b = append(b, digit(s[0])<<4|digit(s[1]))
-			s = s[2:]
-		}
-	}
-	return b
-}
-
-func digit(c byte) byte {
-	if c <= '9' {
-		return c - '0'
-	}
-	return c - 'A' + 10
-}
+// unhex is short for the tables.
+func unhex(s string) []byte { return hextext.Decode(s) }
 
 // goodPacket is a packet and its expected encoding.
 type goodPacket struct {

@@ -48,6 +48,41 @@ func TestTheErrorOfAContextIsNotRetryableAndShowsItsCauses(t *testing.T) {
 	}
 }
 
+func TestNoPlace(t *testing.T) {
+	for field, m := range map[string]*transport.Message{"Topic": {Topic: "a", ResponseTopic: "b"},
+		"ResponseTopic": {ResponseTopic: "b", Retain: true}, "Retain": {Retain: true}} {
+		err := operr.NoPlace(m, "HTTPS", false)
+		require.EqualError(t, err, "send: unsupported: message "+field+" has no place over HTTPS to this peer; leave it "+
+			"unset, "+
+			"or use MQTT with Options.Dialect for a broker")
+		require.False(t, errfilter.Retryable(err))
+		require.Equal(t, transport.Operation, err.Scope)
+	}
+	require.Nil(t, operr.NoPlace(&transport.Message{AtMostOnce: true}, "HTTPS", false))
+	require.Nil(t, operr.NoPlace(&transport.Message{ResponseTopic: "a"}, "AMQP", true))
+}
+
+func TestNoPlaceOutsideHubs(t *testing.T) {
+	all := transport.SystemProperties{To: "x", UserID: "x", Schema: "x", InterfaceID: "x", ConnectionDeviceID: "x",
+		ConnectionModuleID: "x", DiagnosticID: "x", DiagnosticContext: "x"}
+	m := &transport.Message{Output: "x", System: &all}
+	var places []string
+	for _, field := range []string{"Output", "System.To", "System.UserID", "System.Schema", "System.InterfaceID",
+		"System.ConnectionDeviceID", "System.ConnectionModuleID", "System.DiagnosticID", "System.DiagnosticContext"} {
+		err := operr.NoPlaceOutsideHubs(m, "HTTPS", places...)
+		require.EqualError(t, err, "send: unsupported: message "+field+" has no place over HTTPS to this peer; leave it "+
+			"unset, or use a transport to a hub that has it")
+		require.Equal(t, transport.Operation, err.Scope)
+		places = append(places, field)
+	}
+	require.Nil(t, operr.NoPlaceOutsideHubs(m, "HTTPS", places...))
+	empty := &transport.Message{Input: "x", System: new(transport.SystemProperties)}
+	require.Nil(t, operr.NoPlaceOutsideHubs(empty, "HTTPS"))
+	require.Nil(t, operr.NoPlaceOutsideHubs(&transport.Message{ID: "x"}, "HTTPS"))
+	sent := &transport.Message{System: &transport.SystemProperties{To: "x"}}
+	require.Zero(t, testing.AllocsPerRun(100, func() { _ = operr.NoPlaceOutsideHubs(sent, "AMQP", "System.To") }))
+}
+
 func TestTooLargeNamesSizeAndLimit(t *testing.T) {
 	err := operr.TooLarge(70_000, 65_536)
 	require.ErrorIs(t, err, transport.TooLarge)

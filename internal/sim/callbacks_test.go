@@ -16,6 +16,7 @@ import (
 	"github.com/hubline-iot/hubline/device"
 	"github.com/hubline-iot/hubline/internal/bounded"
 	"github.com/hubline-iot/hubline/internal/hubfixture"
+	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
 	"github.com/hubline-iot/hubline/transport"
 )
@@ -62,14 +63,13 @@ func TestACallbackOfADialThatDoesNotReturn(t *testing.T) {
 			for how, fail := range map[string]func(){"panic": func() { panic("oh dear") }, "exit": runtime.Goexit} {
 				t.Run(with.name+"/"+tc.name+"/"+how, func(t *testing.T) {
 					bounded.Test(t, func(t *testing.T) {
-						hub := hubfixture.Open(t, nil, "dev-1", "dev-2")
+						hub := hubfixture.Open(t, with.options(testbroker.Options{}), "dev-1", "dev-2")
 						limiter := device.NewDialLimiter(1, 0)
 						var failed atomic.Bool
 						var mu sync.Mutex
 						var told error
 						start := func(id string, set func(w *way, creds *transport.Credentials)) *device.Client {
-							creds, err := device.ParseConnectionString(hub.ConnectionString(id))
-							require.NoError(t, err)
+							creds := with.creds(t, hub.ConnectionString(id))
 							w := &way{TLS: hub.ClientTLS(), Dial: hub.Dial(ports[with.protocol].secure)}
 							set(w, creds)
 							c, err := device.New(creds, with.make(creds, w), &device.Options{Dials: limiter, TryAgainAfter: time.Minute,

@@ -30,7 +30,7 @@ func aDeviceWaitsForItsClock(t *testing.T, with engine) {
 			t.Run(name+"/"+way, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					faketime.Start()
-					hub, creds := openHub(t)
+					hub, creds := with.openHub(t)
 					start := time.Now()
 					var set atomic.Bool
 					creds.Earliest = time.Date(2029, 3, 2, 12, 0, 0, 0, time.UTC)
@@ -70,7 +70,7 @@ func TestTheLongestDurationsAreNoLimit(t *testing.T) {
 func theLongestDurationsAreNoLimit(t *testing.T, with engine) {
 	synctest.Test(t, func(t *testing.T) {
 		faketime.Start()
-		hub, creds := openHub(t)
+		hub, creds := with.openHub(t)
 		w := with.inMemory(hub, false)
 		w.PingTimeout, w.Poll = math.MaxInt64, math.MaxInt64
 		statuses := 0

@@ -54,7 +54,7 @@ func TestADamagedClientHelloDoesNotEndTheClient(t *testing.T) {
 }
 
 func flipTheClientHello(t *testing.T, with engine, step int) {
-	hub, creds := openHub(t)
+	hub, creds := with.openHub(t)
 	base := with.inMemory(hub, true)
 	base.TLS.CurvePreferences = []tls.CurveID{tls.X25519} // a short ClientHello
 
@@ -121,9 +121,7 @@ func TestAServerThatRefusesTLSEndsTheClient(t *testing.T) {
 		t.Run(refusal.name, func(t *testing.T) {
 			withEachEngine(t, func(t *testing.T, with engine) {
 				bounded.Test(t, func(t *testing.T) {
-					creds, err := device.ParseConnectionString(
-						"HostName=hub.example.test;DeviceId=dev-1;SharedAccessKey=c2VjcmV0c2VjcmV0c2VjcmV0")
-					require.NoError(t, err)
+					creds := with.creds(t, "HostName=hub.example.test;DeviceId=dev-1;SharedAccessKey=c2VjcmV0c2VjcmV0c2VjcmV0")
 					dials := 0
 					c, err := device.New(creds, with.make(creds, &way{Dial: refusing(&dials, refusal.answer)}), nil)
 					require.NoError(t, err)

@@ -9,7 +9,16 @@
 // moved, renamed, disabled, deleted and enrolled again while it sends. Its ledger also has the
 // reasons to ask the service, and the number and pace of the requests.
 //
-// 20 seeds for each engine, with all other tests; 2000 seeds for each engine and its variants,
+// TestSimulationOfRestarts adds processes that end and begin, with the outbox on the disk. In every
+// other run the device has certificates, and the run takes hours of fake time.
+//
+// TestSimulationOfGateways has an edge device: a gateway with routes, the daemon that signs for
+// modules, two modules and a leaf device. The gateway restarts, also with another certificate,
+// loses the hub, or starts after the modules. The ledger follows messages from outputs to inputs
+// and to the hub, verdicts, both parts of the twins, and calls of methods. TestMatrixOfGateways
+// runs every operation under everything that can befall the gateway and the daemon.
+//
+// 12 seeds for each engine, with all other tests; 2000 seeds for each engine and its variants,
 // which take about 20 minutes on two cores; one seed again:
 //
 //	go test ./internal/sim

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"net"
 	"testing"
 	"time"
@@ -29,6 +30,10 @@ type way struct {
 	Plaintext bool
 	Addr      string
 	Dial      func(ctx context.Context, network, addr string) (net.Conn, error)
+	// RootCAs are the roots of a gateway. Nil: those of TLS.
+	RootCAs func(ctx context.Context, refused error) (*x509.CertPool, error)
+	// Certificate authenticates the device. Nil: its token does.
+	Certificate func(ctx context.Context) (*tls.Certificate, error)
 	// KeepAlive and PingTimeout are for MQTT.
 	KeepAlive, PingTimeout time.Duration
 	// WriteTimeout is for all but HTTP.
@@ -48,14 +53,19 @@ type engine struct {
 	shared  bool // many devices may share a connection
 	sasl    bool // the token is sent by SASL, not put
 	twins   bool // supports twin and methods
-	variant bool // a variant of another engine: tested only with -all
+	plain   bool // speaks with a plain broker, by a topic map
+	five    bool // MQTT 5
+	auth    bool // enhanced authentication of MQTT 5
+	boxed   bool // messages are in an envelope, because the protocol has no place for their fields
+	// commandQoS is the QoS of messages from the broker; zero: 1.
+	commandQoS byte
+	variant    bool // a variant of another engine: tested only with -all
 }
 
 var engines = []engine{
 	{name: "paho", protocol: hubdata.MQTT, twins: true, make: func(_ *transport.Credentials,
 		w *way) transport.Transport {
-		return mqtt.New(&mqtt.Options{Network: netopt.Options{TLS: w.TLS, Plaintext: w.Plaintext, Addr: w.Addr, Dial: w.Dial,
-			WriteTimeout: w.WriteTimeout}, KeepAlive: w.KeepAlive, PingTimeout: w.PingTimeout})
+		return mqtt.New(w.paho())
 	}},
 	{name: "lean", protocol: hubdata.MQTT, twins: true, make: func(creds *transport.Credentials,
 		w *way) transport.Transport {
@@ -66,6 +76,22 @@ var engines = []engine{
 			return lean.New(w.leanDial(creds), &lean.Options{KeepAlive: w.KeepAlive, PingTimeout: w.PingTimeout,
 				ReadBuffer: 4096 + 512, WriteBuffer: 1024})
 		}},
+	{name: "paho, topic map", protocol: hubdata.MQTT, plain: true, boxed: true, make: func(_ *transport.Credentials,
+		w *way) transport.Transport {
+		o := w.paho()
+		o.Dialect = hubfixture.Topics(true)
+		return mqtt.New(o)
+	}},
+	{name: "lean, topic map", protocol: hubdata.MQTT, plain: true, boxed: true,
+		make: func(creds *transport.Credentials, w *way) transport.Transport {
+			return lean.New(w.leanDial(creds), &lean.Options{Dialect: hubfixture.Topics(true), KeepAlive: w.KeepAlive,
+				PingTimeout: w.PingTimeout})
+		}},
+	{name: "lean, MQTT 5", protocol: hubdata.MQTT, plain: true, five: true, make: leanFive(lean.MQTT5Options{})},
+	{name: "lean, MQTT 5, QoS 2", variant: true, protocol: hubdata.MQTT, plain: true, five: true, commandQoS: 2,
+		make: leanFive(lean.MQTT5Options{ExactlyOnce: true})},
+	{name: "lean, MQTT 5, enhanced authentication", protocol: hubdata.MQTT, plain: true, five: true, auth: true,
+		make: leanFive(lean.MQTT5Options{Auth: &lean.Auth{Method: testbroker.AuthMethod}})},
 	{name: "amqp", protocol: hubdata.AMQP, twins: true, batches: true, make: func(_ *transport.Credentials,
 		w *way) transport.Transport {
 		return amqp.New(w.amqp())
@@ -105,18 +131,36 @@ var engines = []engine{
 	}},
 }
 
+func (w *way) paho() *mqtt.Options {
+	return &mqtt.Options{Network: w.network(), KeepAlive: w.KeepAlive, PingTimeout: w.PingTimeout}
+}
+
+// leanFive returns the constructor of engines with MQTT 5.
+func leanFive(o lean.MQTT5Options) func(creds *transport.Credentials, w *way) transport.Transport {
+	return func(creds *transport.Credentials, w *way) transport.Transport {
+		return lean.New(w.leanDial(creds), &lean.Options{Dialect: hubfixture.Topics(false), Protocol: lean.MQTT5(&o),
+			KeepAlive: w.KeepAlive, PingTimeout: w.PingTimeout})
+	}
+}
+
 func (w *way) leanDial(creds *transport.Credentials) lean.Dial {
-	return leannet.Dialer(creds, &netopt.Options{TLS: w.TLS, Plaintext: w.Plaintext, Addr: w.Addr, Dial: w.Dial,
-		WriteTimeout: w.WriteTimeout})
+	network := w.network()
+	return leannet.Dialer(creds, &network)
+}
+
+// network returns the settings of transports other than HTTP.
+func (w *way) network() netopt.Options {
+	return netopt.Options{TLS: w.TLS, RootCAs: w.RootCAs, Plaintext: w.Plaintext, Addr: w.Addr, Dial: w.Dial,
+		Certificate: w.Certificate, WriteTimeout: w.WriteTimeout}
 }
 
 func (w *way) amqp() *amqp.Options {
-	return &amqp.Options{Network: netopt.Options{TLS: w.TLS, Plaintext: w.Plaintext, Addr: w.Addr, Dial: w.Dial,
-		WriteTimeout: w.WriteTimeout}}
+	return &amqp.Options{Network: w.network()}
 }
 
 func (w *way) http() *http.Options {
-	return &http.Options{Network: netopt.Options{TLS: w.TLS, Plaintext: w.Plaintext, Addr: w.Addr, Dial: w.Dial},
+	return &http.Options{Network: netopt.Options{TLS: w.TLS, Plaintext: w.Plaintext, Addr: w.Addr, Dial: w.Dial,
+		Certificate: w.Certificate},
 		PollInterval: cmp.Or(w.Poll,
 			5*time.Second)}
 }
@@ -136,13 +180,49 @@ func (e engine) inMemory(h *testbroker.Hub, secure bool) *way {
 	return &way{Plaintext: true, Dial: h.Dial(ports[e.protocol].plain)}
 }
 
-// openHub returns a hub with the device dev-1, closed by t.Cleanup, and the device's credentials.
-func openHub(t *testing.T) (*testbroker.Hub, *transport.Credentials) {
+// options returns the settings of the engine's hub: o, and for a topic map a plain broker.
+func (e engine) options(o testbroker.Options) *testbroker.Options {
+	if e.plain {
+		o.Broker = &testbroker.BrokerOptions{CommandQoS: e.commandQoS}
+	}
+	return &o
+}
+
+// creds returns the credentials of a device for the engine.
+func (e engine) creds(t *testing.T, connectionString string) *transport.Credentials {
 	t.Helper()
-	hub := hubfixture.Open(t, nil, "dev-1")
-	creds, err := device.ParseConnectionString(hub.ConnectionString("dev-1"))
+	creds, err := device.ParseConnectionString(connectionString)
 	require.NoError(t, err)
-	return hub, creds
+	if e.plain {
+		creds.UserName = creds.DeviceID
+	}
+	return creds
+}
+
+// openHub returns a hub with the device dev-1, closed by t.Cleanup, and the device's credentials.
+func (e engine) openHub(t *testing.T) (*testbroker.Hub, *transport.Credentials) {
+	t.Helper()
+	hub := hubfixture.Open(t, e.options(testbroker.Options{}), "dev-1")
+	return hub, e.creds(t, hub.ConnectionString("dev-1"))
+}
+
+// messages returns the hub's log, with messages out of their envelopes.
+func (e engine) messages(hub *testbroker.Hub) []hubdata.Message {
+	all := hub.Messages()
+	for i := range all {
+		if e.boxed {
+			hubfixture.Envelope{}.OpenLog(&all[i])
+		}
+	}
+	return all
+}
+
+// sendC2D sends a cloud-to-device message in the engine's envelope.
+func (e engine) sendC2D(hub *testbroker.Hub, id string, m hubdata.C2D) error {
+	if e.boxed {
+		hubfixture.Envelope{}.SealC2D(&m)
+	}
+	return hub.SendC2D(id, m)
 }
 
 // withEachEngine runs f once for each engine.

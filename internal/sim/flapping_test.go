@@ -24,7 +24,7 @@ func aLinkThatFlapsAndMakesProgressIsNotPunished(t *testing.T, with engine) {
 	const messages, resets, rate = 10_000, 20, 500
 	synctest.Test(t, func(t *testing.T) {
 		faketime.Start()
-		hub, creds := openHub(t)
+		hub, creds := with.openHub(t)
 		c, err := device.New(creds, with.make(creds, with.inMemory(hub, false)), nil)
 		require.NoError(t, err)
 		defer c.Close()

@@ -53,7 +53,7 @@ type party struct {
 func newEnv(t *testing.T, with engine) *env {
 	e := &env{t: t, with: with, start: time.Now()}
 	var err error
-	e.hub, err = testbroker.New(nil)
+	e.hub, err = testbroker.New(with.options(testbroker.Options{}))
 	require.NoError(t, err)
 	e.dev = e.join("dev-1")
 	return e
@@ -64,8 +64,7 @@ func (e *env) join(id string) *party {
 	p := &party{env: e, id: id, got: map[string]int{}, settled: map[hubdata.C2DState]int{}}
 	_, err := e.hub.AddDevice(id)
 	require.NoError(e.t, err)
-	creds, err := device.ParseConnectionString(e.hub.ConnectionString(id))
-	require.NoError(e.t, err)
+	creds := e.with.creds(e.t, e.hub.ConnectionString(id))
 	creds.TokenLife = 10 * time.Minute
 	if e.tr == nil || !e.with.shared {
 		w := e.with.inMemory(e.hub, true)
@@ -200,7 +199,7 @@ func (p *party) flushed() error {
 // with repeated ones marked.
 func (p *party) compare(closed bool) error {
 	seen := map[string]bool{}
-	for _, l := range p.hub.Messages() {
+	for _, l := range p.with.messages(p.hub) {
 		if l.DeviceID != p.id {
 			continue
 		}
@@ -232,7 +231,7 @@ func (p *party) compare(closed bool) error {
 func (p *party) message(n int) error {
 	for range n {
 		p.fromCloud++
-		if err := p.hub.SendC2D(p.id, hubdata.C2D{MessageID: strconv.Itoa(p.fromCloud)}); err != nil {
+		if err := p.with.sendC2D(p.hub, p.id, hubdata.C2D{MessageID: strconv.Itoa(p.fromCloud)}); err != nil {
 			return err
 		}
 	}

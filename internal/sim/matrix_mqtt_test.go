@@ -14,24 +14,42 @@ import (
 
 var mqttMatrix = matrix{
 	protocol: hubdata.MQTT,
+	engines:  []string{"paho", "lean", "lean with the buffers of a board"},
 	rows:     mqttRows(),
-	ops: append([]op{
+	ops:      append(mqttOps(), callOps()...),
+	rowless:  mqttRowless("a fault of plain brokers"),
+}
+
+// mqttRowless returns the kinds of faults without a row. broker is the reason for those of plain
+// brokers.
+func mqttRowless(broker string) map[fault.Kind]string {
+	all := map[fault.Kind]string{
+		fault.Forget:        "a lie: see the simulation",
+		fault.ForgetSession: "what every connect bears: see the tests of sessions",
+	}
+	for _, k := range fault.BrokerKinds() {
+		all[k] = broker
+	}
+	return all
+}
+
+// mqttOps returns the operations of MQTT, except those of twin and methods.
+func mqttOps() []op {
+	sends := func(_ engine, r row) bool { return r.class != atPing && r.class != atSettle && !r.calls() }
+	return []op{
 		{"connect", func(_ engine, r row) bool { return r.reconnects() || r.class == always }, openOp, false},
-		{"publish", func(_ engine, r row) bool { return r.class != atPing && !r.calls() }, sendOp(20), false},
+		{"publish", sends, sendOp(20), false},
 		{"receive", func(_ engine, r row) bool {
-			return r.reconnects() || r.class == always && r.fault.Kind != fault.Quota // the quota stops the sender, too
+			// the quota stops the sender, too
+			return r.reconnects() || r.class == atSettle || r.class == always && r.fault.Kind != fault.Quota
 		}, receiveOp(transport.Accept), false},
 		{"subscribe", func(_ engine, r row) bool { return r.class == atSubscribe || r.class == always }, subscribeOp, false},
-		{"renew", func(_ engine, r row) bool { return r.class != atPing && !r.calls() }, renewOp, true},
-		{"close", func(_ engine, r row) bool { return r.class != atPing && !r.calls() }, closeOp, true},
+		{"renew", sends, renewOp, true},
+		{"close", sends, closeOp, true},
 		{"keep-alive", func(_ engine, r row) bool {
 			return r.class == atPing || r.fault.Kind == fault.HalfOpen || r.fault.Kind == fault.Absent
 		}, idleOp, false},
-	}, callOps()...),
-	rowless: map[fault.Kind]string{
-		fault.Forget:        "a lie: see the simulation",
-		fault.ForgetSession: "what every connect bears: see the tests of sessions",
-	},
+	}
 }
 
 func mqttRows() []row {

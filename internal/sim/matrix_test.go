@@ -108,7 +108,7 @@ type matrix struct {
 	rowless map[fault.Kind]string
 }
 
-var matrices = []matrix{mqttMatrix, amqpMatrix, httpMatrix}
+var matrices = []matrix{mqttMatrix, brokerMatrix, fiveMatrix, amqpMatrix, httpMatrix}
 
 // noOperation is the first of the faults for which no matrix has operations yet. Move it when you
 // add operations.
@@ -194,10 +194,26 @@ func (m *matrix) play(t *testing.T, with engine) {
 // meets reports whether the fault can happen with the engine at all.
 func (e engine) meets(r row) bool {
 	switch {
+	case !e.has(r.fault.Kind):
+		return false
 	case r.fault.Kind == fault.RefuseSASL:
 		return e.sasl
 	case r.class == atToken || r.fault.Link == fault.LinkCBSSender || r.fault.Link == fault.LinkCBSReceiver:
 		return !e.sasl
+	}
+	return true
+}
+
+// has reports whether a kind of fault can happen with the engine's version of the protocol and its
+// features.
+func (e engine) has(k fault.Kind) bool {
+	switch k {
+	case fault.RefusePublish:
+		return e.five
+	case fault.RefuseAuth, fault.SwallowAuth, fault.SlowAuth:
+		return e.auth
+	case fault.RefuseTwin:
+		return e.twins
 	}
 	return true
 }

@@ -15,11 +15,13 @@ import (
 // movePlan holds all random choices of one run with a provisioning service.
 type movePlan struct {
 	plan
-	carrier     carrier
-	hubs        int
-	group       bool // the enrollment is that of a group
-	secondKey   bool // the device has both keys
-	stored      bool // the assignment is stored
+	carrier   carrier
+	hubs      int
+	group     bool // the enrollment is that of a group
+	secondKey bool // the device has both keys
+	stored    bool // the assignment is stored
+	// life is that of certificates, with which the device connects; 0: it connects with its key.
+	life        time.Duration
 	reprovision dpsdata.Reprovision
 	maxFailures int
 	// The service.
@@ -30,9 +32,9 @@ type movePlan struct {
 }
 
 func (p *movePlan) String() string {
-	return fmt.Sprintf("carrier %s, %d hubs, group %v, second key %v, stored %v, %v, %d failures; "+
+	return fmt.Sprintf("carrier %s, %d hubs, group %v, second key %v, stored %v, certificates %v, %v, %d failures; "+
 		"polls %d, assigning %v, retry after %v, %d a minute; %v", p.carrier.name, p.hubs, p.group, p.secondKey,
-		p.stored, p.reprovision, p.maxFailures, p.polls, p.assigning, p.retryAfter, p.perMinute, &p.plan)
+		p.stored, p.life, p.reprovision, p.maxFailures, p.polls, p.assigning, p.retryAfter, p.perMinute, &p.plan)
 }
 
 // hubName returns the name of a hub.

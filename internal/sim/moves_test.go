@@ -15,6 +15,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/cryptotest"
 	"testing/synctest"
@@ -43,7 +44,7 @@ func TestSimulationOfMoves(t *testing.T) {
 	}
 	t.Setenv("GODEBUG", "tracebacklabels=1,"+os.Getenv("GODEBUG")) // see TestSimulation
 	for _, e := range engines {
-		if e.variant || e.shared {
+		if e.variant || e.shared || e.plain {
 			continue
 		}
 		t.Run(e.name, func(t *testing.T) {
@@ -116,6 +117,7 @@ type journey struct {
 	transport *dpstransport.Transport
 	requests  []dpsdata.Request
 	perHub    []int // messages
+	identity  identity
 
 	state map[string]any // desired properties as the device knows them; guarded by world.mu
 	told  int
@@ -241,28 +243,33 @@ func (j *journey) makeServices(t *testing.T) {
 	require.NoError(t, err)
 	for i := range p.hubs {
 		h, err := testbroker.New(&testbroker.Options{Seed: p.seed + 1, HostName: hubName(i),
-			OnEvent: func(e event.Event) { j.event("hub%d   %v", i, e) }})
+			Certificates: testbroker.CertificateOptions{Life: p.life},
+			OnEvent:      func(e event.Event) { j.event("hub%d   %v", i, e) }})
 		require.NoError(t, err)
 		require.NoError(t, j.dps.Link(h))
 		j.hubs = append(j.hubs, h)
 	}
 	_, err = j.dps.Enroll(dpsdata.Enrollment{ID: j.enrollment(), Group: p.group, PrimaryKey: j.key(),
-		SecondaryKey: j.key(), Hubs: []string{hubName(0)}, Reprovision: p.reprovision, Desired: `{"first":0}`})
+		SecondaryKey: j.key(), Hubs: []string{hubName(0)}, Reprovision: p.reprovision, Desired: `{"first":0}`,
+		Issue: j.issuer()})
 	require.NoError(t, err)
 }
 
 // makeClient makes the device's client.
 func (j *journey) makeClient(t *testing.T) {
 	p := j.plan
-	e, err := j.dps.Enrollment(j.enrollment())
-	require.NoError(t, err)
+	if j.identity.primary == "" {
+		e, err := j.dps.Enrollment(j.enrollment())
+		require.NoError(t, err)
+		j.identity.primary, j.identity.secondary = e.PrimaryKey, e.SecondaryKey
+	}
 	id := &provisioning.Identity{Endpoint: j.dps.HostName(), IDScope: j.dps.IDScope(), RegistrationID: movingID,
-		Sign: j.signer(t, e.PrimaryKey)}
+		Sign: j.signer(t, j.identity.primary)}
 	if p.secondKey {
-		id.SecondSign = j.signer(t, e.SecondaryKey)
+		id.SecondSign = j.signer(t, j.identity.secondary)
 	}
 	registrar, err := provisioning.New(id, p.carrier.make(p.carrier.options(j.dps, p.tls)), &provisioning.Options{
-		Rand:    rand.NewPCG(p.seed, 5).Uint64,
+		CSR: j.request(t), Rand: rand.NewPCG(p.seed, 5).Uint64,
 		OnEvent: func(e provisioning.Event) { j.event("dps    %v", e) }})
 	require.NoError(t, err)
 	o := &dpstransport.Options{MaxFailures: p.maxFailures, OnEvent: func(e dpstransport.Event) {
@@ -273,8 +280,9 @@ func (j *journey) makeClient(t *testing.T) {
 		j.fail(err)
 	}}
 	if p.stored {
-		o.Store = &memoryStore{}
+		o.Store = &j.identity.assignment
 	}
+	j.makeRenewer(t, registrar)
 	j.transport, err = dpstransport.New(registrar, j.inner, o)
 	require.NoError(t, err)
 	j.client, err = device.New(j.transport.Credentials(), j.transport, &device.Options{
@@ -292,13 +300,13 @@ func (j *journey) makeClient(t *testing.T) {
 
 // inner returns the transport to an assigned hub. A hub that does not exist has no name.
 func (j *journey) inner(creds *transport.Credentials, a *provisioning.Assignment) transport.Transport {
-	w := &way{Plaintext: true, Dial: func(context.Context, string, string) (net.Conn, error) {
+	w := &way{Plaintext: !j.plan.tls, Dial: func(context.Context, string, string) (net.Conn, error) {
 		return nil, &net.DNSError{Err: "no such host", Name: a.Hub, IsNotFound: true}
 	}}
 	if i := j.hub(a.Hub); i >= 0 {
 		w = j.plan.engine.inMemory(j.hubs[i], j.plan.tls)
 	}
-	return witness{j.plan.engine.make(creds, w), j}
+	return witness{j.certified(j.plan.engine, creds, a, w), j}
 }
 
 // hub returns the index of a hub, -1 if there is none.
@@ -316,7 +324,8 @@ type witness struct {
 func (w witness) Dial(ctx context.Context, cfg *transport.Config) (transport.Session, error) {
 	own, creds := *cfg, *cfg.Creds
 	creds.TokenLife = w.j.plan.tokenLife
-	own.Creds = &creds
+	replies := &replyWitness{Sink: cfg.Sink, j: w.j}
+	own.Creds, own.Sink = &creds, replies
 	s, err := w.Transport.Dial(ctx, &own)
 	if ctx.Err() == nil {
 		w.j.mu.Lock()
@@ -327,7 +336,7 @@ func (w witness) Dial(ctx context.Context, cfg *transport.Config) (transport.Ses
 	if err != nil {
 		return nil, err
 	}
-	watched := witnessed{s, w.j}
+	watched := witnessed{s, w.j, replies}
 	if p, ok := s.(transport.Progressor); ok {
 		return struct {
 			witnessed
@@ -339,14 +348,48 @@ func (w witness) Dial(ctx context.Context, cfg *transport.Config) (transport.Ses
 
 type witnessed struct {
 	transport.Session
-	j *journey
+	j       *journey
+	replies *replyWitness
+}
+
+// TwinNumber is that of the session below: package dpsrenew counts registrations.
+func (s witnessed) TwinNumber() uint32 {
+	if t, ok := s.Session.(transport.Twinned); ok {
+		return t.TwinNumber()
+	}
+	return 0
+}
+
+func (s witnessed) Do(q *transport.Request) {
+	if q.Op == transport.OpSubscribe {
+		s.replies.id.Store(q.ID)
+	}
+	s.Session.Do(q)
+}
+
+// replyWitness records the results of subscriptions: over AMQP with a certificate, the hub refuses
+// a device with its first link.
+type replyWitness struct {
+	transport.Sink
+	j  *journey
+	id atomic.Uint32
+}
+
+func (s *replyWitness) Reply(id uint32, r transport.Reply) {
+	kind := transport.KindOf(r.Err)
+	if id == s.id.Load() && (kind == transport.Unauthorized || kind == transport.NotFound) {
+		s.j.mu.Lock()
+		s.j.asks.refused, s.j.asks.reason = true, true
+		s.j.mu.Unlock()
+	}
+	s.Sink.Reply(id, r)
 }
 
 func (s witnessed) Run(ctx context.Context) error {
 	err := s.Session.Run(ctx)
 	if ctx.Err() == nil {
 		s.j.mu.Lock()
-		s.j.asks.ended(err)
+		s.j.asks.ended(err, s.j.plan.life > 0)
 		s.j.mu.Unlock()
 	}
 	return err

@@ -76,6 +76,7 @@ const (
 	disable           // the device at its hub, for timeout
 	disableEnrollment // for timeout
 	unenroll          // delete the enrollment, and enroll again after timeout
+	restart           // end the device's process, and begin another one after timeout
 
 	actions
 )
@@ -83,7 +84,8 @@ const (
 func (a action) String() string {
 	return [actions]string{"enqueue", "send", "inject", "drop", "reconnect", "new policy", "message", "detach", "end",
 		"hang up", "desire", "call", "report", "read",
-		"inject at the service", "move", "remove", "rename", "renew key", "disable", "disable enrollment", "unenroll"}[a]
+		"inject at the service", "move", "remove", "rename", "renew key", "disable", "disable enrollment", "unenroll",
+		"restart"}[a]
 }
 
 func (s step) String() string {
@@ -125,6 +127,9 @@ func drawPlan(seed uint64, e engine) *plan {
 	p.tokenLife = durations(rand.New(rand.NewPCG(seed, 4)))(2*time.Minute, 4*time.Minute)
 	if draw := drawers[e.protocol]; draw != nil {
 		draw(p, rand.New(rand.NewPCG(seed, 100+uint64(e.protocol))))
+	}
+	if e.five {
+		drawFive(p, rand.New(rand.NewPCG(seed, 5)))
 	}
 	if e.twins {
 		drawTwin(p, rand.New(rand.NewPCG(seed, 3)))
@@ -256,6 +261,31 @@ func drawAMQP(p *plan, r *rand.Rand) {
 	}
 }
 
+// drawFive adds faults of MQTT 5.
+func drawFive(p *plan, r *rand.Rand) {
+	between := durations(r)
+	kinds := []fault.Kind{
+		fault.RefuseConnect, fault.RefusePublish, fault.RefusePublish, fault.DisconnectOnPublish,
+		fault.DisconnectOnPublish, fault.DisconnectWhileIdle, fault.DropOnReceipt, fault.DropOnReceipt, fault.RefuseSubscribe,
+		fault.ForgetSession, fault.SlowAuth, fault.SwallowAuth, fault.RefuseAuth,
+	}
+	codes := []byte{0, 0, 0x80, 0x82, 0x83, 0x87, 0x89, 0x8b, 0x8e, 0x93, 0x97, 0x98, 0x99, 0x9c, 0x9d, 0xa0, 0xff}
+	for range r.IntN(12) {
+		s := step{at: between(0, p.length), what: inject}
+		s.fault = fault.Fault{
+			Kind: kinds[r.IntN(len(kinds))], Code: codes[r.IntN(len(codes))], After: r.IntN(4), Times: 1 + r.IntN(3),
+			Delay: between(time.Millisecond, 20*time.Second), Description: "because", ServerReference: "other.example.test:8883",
+		}
+		if s.fault.Kind == fault.RefusePublish {
+			s.fault.Code = []byte{0, 0x80, 0x83, 0x87, 0x97, 0x99}[r.IntN(6)] // those that a PUBACK may have
+		}
+		if r.IntN(4) == 0 {
+			s.fault.Probability = 0.1 + 0.8*r.Float64()
+		}
+		p.steps = append(p.steps, s)
+	}
+}
+
 // drawHTTP adds faults of requests.
 func drawHTTP(p *plan, r *rand.Rand) {
 	between := durations(r)
@@ -301,12 +331,25 @@ func refuses(f fault.Fault) bool {
 	case 0, fault.DetachWhileIdle, fault.RejectMessage, fault.DetachOnMessage,
 		fault.DetachAfterMessage, fault.EndOnMessage:
 		return f.Condition == "amqp:not-allowed" || f.Condition == "amqp:decode-error" || f.Condition == "com.example:odd"
+	case fault.RefusePublish: // codes for which a resend is no help
+		return f.Code == 0x87 || f.Code == 0x99
 	case fault.ModifyMessage:
 		return f.UndeliverableHere
 	case fault.AnswerStatus:
 		return slices.Contains(f.Statuses, 400)
 	}
 	return false
+}
+
+// has reports whether the plan injects a kind of fault.
+func (p *plan) has(k fault.Kind) bool {
+	return slices.ContainsFunc(p.steps, func(s step) bool { return s.what == inject && s.fault.Kind == k })
+}
+
+// marks reports whether repeated messages have a mark. AMQP has none. MQTT 5 has it until the
+// message is answered or the session ends.
+func (p *plan) marks() bool {
+	return p.engine.protocol == hubdata.MQTT && !p.has(fault.ForgetSession) && !p.has(fault.RefusePublish)
 }
 
 // lies reports whether the hub accepts requests and then refuses them over HTTP, with an

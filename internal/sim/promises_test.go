@@ -30,7 +30,7 @@ func noSocketIsLeftOpen(t *testing.T, with engine) {
 		require.NoError(t, err)
 		return len(entries)
 	}
-	hub, creds := openHub(t)
+	hub, creds := with.openHub(t)
 	addr, err := hub.Listen(ports[with.protocol].secure, "127.0.0.1:0")
 	require.NoError(t, err)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -68,7 +68,7 @@ func aSilentPeerIsFoundInTime(t *testing.T, with engine) {
 				t.Skip("a device that has nothing to say says nothing over HTTP, and finds out with its next request")
 			}
 			bounded.Test(t, func(t *testing.T) {
-				hub, creds := openHub(t)
+				hub, creds := with.openHub(t)
 				lost := make(chan time.Time, 10)
 				w := with.inMemory(hub, false)
 				w.KeepAlive, w.PingTimeout = 40*time.Second, 10*time.Second

@@ -96,7 +96,7 @@ type slowRun struct {
 
 // overRelay sends messages of a size for the duration d, as fast as the link accepts them.
 func overRelay(t *testing.T, e engine, secure bool, rate, size int, writeTimeout, d time.Duration) slowRun {
-	h, creds := openHub(t)
+	h, creds := e.openHub(t)
 	port := ports[e.protocol].plain
 	if secure {
 		port = ports[e.protocol].secure

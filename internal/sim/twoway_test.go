@@ -20,7 +20,7 @@ func TestTwoWayTrafficAtFullSpeed(t *testing.T) { withEachEngine(t, twoWay) }
 
 func twoWay(t *testing.T, with engine) {
 	const n = 10_000
-	hub, creds := openHub(t)
+	hub, creds := with.openHub(t)
 	addr, err := hub.Listen(ports[with.protocol].plain, "127.0.0.1:0")
 	require.NoError(t, err)
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)

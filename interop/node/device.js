@@ -20,15 +20,39 @@ function provisioning(transport) {
   return { amqp: Amqp, 'amqp-ws': AmqpWs, mqtt: Mqtt, 'mqtt-ws': MqttWs, http: Http }[transport]
 }
 
-function made({ payload, id, correlation, contentType, contentEncoding, component, properties }) {
+function made({ payload, id, correlation, contentType, contentEncoding, user, to, expiry, security, component, properties }) {
   const m = new Message(payload)
   if (id) m.messageId = id
   if (correlation) m.correlationId = correlation
   if (contentType) m.contentType = contentType
   if (contentEncoding) m.contentEncoding = contentEncoding
+  if (user) m.userId = user
+  if (to) m.to = to
+  if (expiry) m.expiryTimeUtc = typeof expiry === 'number' ? expiry : new Date(expiry)
+  if (security) m.setAsSecurityMessage()
   if (component) m.properties.add('dt-subject', component) // of which each transport makes what the service calls it
   for (const [k, v] of Object.entries(properties || {})) m.properties.add(k, v)
   return m
+}
+
+// shown returns the fields of a received message. Over AMQP the SDK leaves some of them to applications that know AMQP.
+function shown(m) {
+  const { message_annotations: annotations, user_id: user } = m.transportObj || {}
+  const expiry = m.expiryTimeUtc === undefined ? '' : new Date(m.expiryTimeUtc).toISOString()
+  const texts = (all) => Object.fromEntries(all.map(([key, value]) => [key, value instanceof Date ? value.toISOString() : text(value)]))
+  return {
+    payload: text(m.getData()), id: text(m.messageId), correlation: text(m.correlationId), to: text(m.to), user: text(m.userId || user), expiry,
+    contentType: text(m.contentType), contentEncoding: text(m.contentEncoding), annotations: texts(Object.entries(annotations || {})),
+    properties: texts(m.properties.propertyList.map(({ key, value }) => [key, value])),
+  }
+}
+
+// keep remembers a client and reports its events.
+function keep(name, client) {
+  clients.set(name, { client, deliveries: new Map() })
+  client.on('error', (err) => say({ on: 'error', name, text: why(err) }))
+  client.on('disconnect', (err) => say({ on: 'disconnected', name, text: why(err && err.transportObj) }))
+  client.on('connect', () => say({ on: 'connected', name }))
 }
 
 // content returns the content of files.
@@ -68,14 +92,44 @@ const commands = {
     const Kind = connectionString.includes(';ModuleId=') ? ModuleClient : Client
     const provider = life && SharedAccessKeyAuthenticationProvider.fromConnectionString(connectionString, life, margin)
     const client = provider ? Kind.fromAuthenticationProvider(provider, how) : Kind.fromConnectionString(connectionString, how)
-    clients.set(name, { client, deliveries: new Map() })
-    client.on('error', (err) => say({ on: 'error', name, text: why(err) }))
-    client.on('disconnect', (err) => say({ on: 'disconnected', name, text: why(err && err.transportObj) }))
-    client.on('connect', () => say({ on: 'connected', name }))
+    keep(name, client)
     if (provider) provider.on('newTokenAvailable', () => say({ on: 'renewed', name }))
     const polling = transport === 'http' ? { http: { receivePolicy: { interval: 1 } } } : {} // without it the call-back never comes
     await client.setOptions({ ca: trust, ...polling, ...(cert ? { cert, key } : {}) })
     client.open((err) => say({ on: 'opened', name, text: why(err) }))
+  },
+  // module makes the client of the module whose environment this process has, and opens it.
+  async module({ name, transport }) {
+    try {
+      const client = await ModuleClient.fromEnvironment(transports[transport])
+      keep(name, client)
+      await client.open()
+      say({ on: 'opened', name, text: '' })
+    } catch (err) {
+      say({ on: 'opened', name, text: why(err) })
+    }
+  },
+  // inputs receives the messages of a module's inputs, and completes them.
+  inputs({ name }) {
+    const { client } = clients.get(name)
+    client.on('inputMessage', (input, m) => {
+      say({ on: 'input', name, input, ...shown(m) })
+      client.complete(m, (err) => say({ on: 'completed', name, id: text(m.messageId), text: why(err) }))
+    })
+  },
+  // output sends messages to an output of a module.
+  output({ name, output, messages }) {
+    for (const m of messages) clients.get(name).client.sendOutputEvent(output, made(m), (err) => say({ on: 'sent', name, id: text(m.id), text: why(err) }))
+  },
+  // invoke calls a method of a module or device through the gateway.
+  async invoke({ name, device, module, params }) {
+    try {
+      const { client } = clients.get(name)
+      const { status, payload } = await (module ? client.invokeMethod(device, module, params) : client.invokeMethod(device, params))
+      say({ on: 'invoked', name, code: status, payload: JSON.stringify(payload), text: '' })
+    } catch (err) {
+      say({ on: 'invoked', name, text: why(err) })
+    }
   },
   send({ name, messages }) {
     for (const m of messages) clients.get(name).client.sendEvent(made(m), (err) => say({ on: 'sent', name, id: text(m.id), text: why(err) }))
@@ -93,8 +147,7 @@ const commands = {
     let n = 0
     client.on('message', (m) => {
       deliveries.set(++n, m)
-      const properties = Object.fromEntries(m.properties.propertyList.map(({ key, value }) => [key, text(value)]))
-      say({ on: 'message', name, delivery: n, payload: text(m.getData()), id: text(m.messageId), correlation: text(m.correlationId), to: text(m.to), contentType: text(m.contentType), properties })
+      say({ on: 'message', name, delivery: n, ...shown(m) })
     })
   },
   settle({ name, delivery, outcome }) { // complete, abandon, reject

@@ -243,6 +243,7 @@ type statsOf struct {
 	MessagesAccepted uint64 `json:"messages_accepted"`
 	MessagesReleased uint64 `json:"messages_released"`
 	MessagesRejected uint64 `json:"messages_rejected"`
+	InputsUnhandled  uint64 `json:"inputs_unhandled"`
 	HandlerPanics    uint64 `json:"handler_panics"`
 
 	DesiredChanges uint64 `json:"desired_changes"`
@@ -281,7 +282,7 @@ func describeStats(s device.Stats) statsOf {
 		Cancelled: s.Cancelled, Resent: s.Resent,
 		Queued: s.Queued, QueuedBytes: s.QueuedBytes, InFlight: s.InFlight,
 		Received: s.Received, MessagesAccepted: s.MessagesAccepted, MessagesReleased: s.MessagesReleased,
-		MessagesRejected: s.MessagesRejected, HandlerPanics: s.HandlerPanics,
+		MessagesRejected: s.MessagesRejected, InputsUnhandled: s.InputsUnhandled, HandlerPanics: s.HandlerPanics,
 		DesiredChanges: s.DesiredChanges, DesiredSkipped: s.DesiredSkipped, MethodCalls: s.MethodCalls,
 		MethodsRefused: s.MethodsRefused, AnswersLost: s.AnswersLost, MethodsDoubled: s.MethodsDoubled,
 		Attempts: s.Attempts, Connections: s.Connections, Outage: s.Outage.Seconds(),

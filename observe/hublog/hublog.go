@@ -7,7 +7,8 @@
 // # Levels
 //
 //	Error   the client gave up, or starts over only after TryAgainAfter; a handler panicked
-//	Warn    the connection was lost, an attempt failed, sending pauses, Open was cancelled; statuses are missing
+//	Warn    the connection was lost, an attempt failed, sending pauses, Open was cancelled; statuses are missing;
+//	        a message came by an input of a module that has no handler
 //	Info    connected; a planned reconnect, for a new token; the clock jumped; closed
 //	Debug   each attempt, each session's begin and end, each decision of a policy, messages and verdicts handed over
 //
@@ -24,7 +25,8 @@
 //
 // Debug events have took, window and expires (session up), up and the error (session ended), again,
 // retry, delay, elapsed, kind, scope and retry_after (decision), messages (handed over), outcome
-// (verdict); a clock jump has by, a panic panic, a gap in the statuses missed.
+// (verdict); a clock jump has by, a panic panic, a gap in the statuses missed, a message without
+// handler input.
 //
 // The device's id is not included: add it to the logger. Secrets are not logged. Hubline's errors
 // hold none, and in errors of the program's callbacks anything that looks like a secret is hidden,
@@ -142,6 +144,14 @@ func Trace(l *slog.Logger, next *device.Trace) *device.Trace {
 		}
 		if user.HandlerPanic != nil {
 			user.HandlerPanic(v)
+		}
+	}
+	t.InputUnhandled = func(input string) {
+		if on(l, slog.LevelWarn) {
+			log(l, slog.LevelWarn, "a message came by an input without a handler", slog.String("input", input))
+		}
+		if user.InputUnhandled != nil {
+			user.InputUnhandled(input)
 		}
 	}
 	t.ClockJump = func(by time.Duration) {

@@ -299,13 +299,14 @@ func TestTheUsersHooksRunToo(t *testing.T) {
 			heard[what]++
 		}
 		trace := device.Trace{
-			Connected:    func(transport.Info, time.Duration) { hear("connected") },
-			SessionEnd:   func(error, time.Duration) { hear("end") },
-			Decision:     func(retrypolicy.Attempt, retrypolicy.Decision) { hear("decision") },
-			Sent:         func(int) { hear("sent") },
-			Settled:      func(transport.Outcome) { hear("settled") },
-			HandlerPanic: func(any) { hear("panic") },
-			ClockJump:    func(time.Duration) { hear("jump") },
+			Connected:      func(transport.Info, time.Duration) { hear("connected") },
+			SessionEnd:     func(error, time.Duration) { hear("end") },
+			Decision:       func(retrypolicy.Attempt, retrypolicy.Decision) { hear("decision") },
+			Sent:           func(int) { hear("sent") },
+			Settled:        func(transport.Outcome) { hear("settled") },
+			HandlerPanic:   func(any) { hear("panic") },
+			InputUnhandled: func(string) { hear("unhandled") },
+			ClockJump:      func(time.Duration) { hear("jump") },
 		}
 		o := &device.Options{OnStatus: func(device.Status) { hear("status") }, Trace: &trace}
 		hublog.Attach(o, l)
@@ -318,16 +319,17 @@ func TestTheUsersHooksRunToo(t *testing.T) {
 		o.Trace.Sent(1)
 		o.Trace.Settled(transport.Outcome(200))
 		o.Trace.HandlerPanic(struct{ key string }{"geheim"})
+		o.Trace.InputUnhandled("in-1")
 		o.Trace.ClockJump(time.Hour)
 		require.Equal(t, map[string]int{"status": 1, "connected": 1, "end": 1, "decision": 1, "sent": 1, "settled": 1,
-			"panic": 1,
-			"jump":  1}, heard)
-		require.Len(t, j.lines(), 16)
+			"panic": 1, "unhandled": 1, "jump": 1}, heard)
+		require.Len(t, j.lines(), 18)
 		all := strings.Join(j.lines(), "\n")
 		require.Contains(t, all, `msg="session up" took=1s window=7 expires=2000-01-01T`)
 		require.Contains(t, all, `msg="a handler panicked" panic="a struct { key string }"`)
 		require.Contains(t, all, `scope=operation retry_after=1s`)
 		require.Contains(t, all, `outcome="undefined outcome"`)
+		require.Contains(t, all, `level=WARN msg="a message came by an input without a handler" input=in-1`)
 	})
 }
 

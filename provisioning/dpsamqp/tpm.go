@@ -42,8 +42,8 @@ func (c *Carrier) openTPM(ctx context.Context, l *provisioning.Login, t *provisi
 	}
 	first := []byte("\x00" + l.IDScope + "\x00" + l.RegistrationID + "\x00")
 	d := &tpmDialogue{login: t}
-	err = amqpconn.Authenticate(ctx, outer, socket, &wire.Init{Mechanism: "TPM",
-		InitialResponse: append(first, t.EndorsementKey...), Hostname: l.Endpoint},
+	err = amqpconn.Authenticate(ctx, outer, socket, []wire.Init{{Mechanism: "TPM",
+		InitialResponse: append(first, t.EndorsementKey...), Hostname: l.Endpoint}},
 		func(challenge []byte) ([]byte, error) { return d.respond(ctx, challenge) })
 	if err != nil {
 		return nil, err

@@ -18,11 +18,11 @@ import (
 
 	"github.com/hubline-iot/hubline/internal/dialer"
 	"github.com/hubline-iot/hubline/internal/lifetime"
-	"github.com/hubline-iot/hubline/internal/mqttdialect"
 	"github.com/hubline-iot/hubline/provisioning"
 	"github.com/hubline-iot/hubline/provisioning/internal/dpstopic"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/mqtt"
+	"github.com/hubline-iot/hubline/transport/mqtt/dialect"
 	"github.com/hubline-iot/hubline/transport/netopt"
 )
 
@@ -30,6 +30,7 @@ import (
 type Carrier struct {
 	mqtt  *mqtt.Transport
 	agent string
+	proof *dialer.Dialer // requires a token or a certificate
 }
 
 var _ provisioning.Carrier = (*Carrier)(nil)
@@ -42,8 +43,13 @@ func New(o *netopt.Options) *Carrier {
 	if o != nil {
 		options.Network = *o
 	}
-	return &Carrier{mqtt.New(&options), dialer.Agent(options.Network.ProductInfo)}
+	options.Dialect, options.CleanSession = &service, true
+	return &Carrier{mqtt.New(&options), dialer.Agent(options.Network.ProductInfo),
+		&dialer.Dialer{Protocol: &dialer.Protocol{Name: "mqtt"}, Network: options.Network}}
 }
+
+// service is the dialect of the provisioning service. Each request has a topic of its own.
+var service = dialect.Topics{Telemetry: "$dps/registrations", Commands: []string{dpstopic.Filter}}
 
 // errSlow is the cause of a request that took too long.
 var errSlow = errors.New("no answer in time")
@@ -53,9 +59,15 @@ func (c *Carrier) Open(ctx context.Context, l *provisioning.Login) (provisioning
 	limited, end := lifetime.WithinTime(ctx, l.Timeout)
 	defer end()
 	s := newSession(l.Timeout)
-	link, err := c.mqtt.DialAs(limited, &transport.Config{Creds: l.Credentials(), Window: 1, Queue: 1, Sink: s},
-		&mqttdialect.Dialect{ClientID: l.RegistrationID, UserName: dpstopic.UserName(l, c.agent), Filter: dpstopic.Filter,
-			Topic: func(*transport.Message) string { return s.topic }, Deliver: s.deliver})
+	creds := l.Credentials()
+	if c.proof.Network.Certificate == nil {
+		// before the user name is set, which for a broker may be proof enough
+		if _, err := c.proof.ClientCertificate(limited, creds); err != nil {
+			return nil, cause(ctx, limited, err)
+		}
+	}
+	creds.UserName = dpstopic.UserName(l, c.agent)
+	link, err := c.mqtt.Dial(limited, &transport.Config{Creds: creds, Window: 1, Queue: 1, Sink: s})
 	if err != nil {
 		return nil, cause(ctx, limited, err)
 	}

@@ -11,6 +11,6 @@ import (
 )
 
 func TestCarrier(t *testing.T) {
-	mqtttest.Run(t, mqtttest.Engine{Agent: dialer.Agent(""), First: 1,
+	mqtttest.Run(t, mqtttest.Engine{Agent: dialer.Agent(""), First: 1, Subscribe: 4094,
 		New: func(o *netopt.Options) provisioning.Carrier { return dpspaho.New(o) }})
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// A session is one connection. One goroutine uses it. The engine reports on others: as the Sink of
-// its session, and by deliver.
+// A session is one connection. One goroutine uses it. The engine reports on others, to the Sink
+// that the session is.
 type session struct {
 	link    transport.Session
 	timeout time.Duration
@@ -21,18 +21,23 @@ type session struct {
 	ended   chan struct{}      // closed when the link has ended
 	err     error              // why; valid when ended is closed
 
-	granted chan error                // capacity 1: the answer to SUBSCRIBE
-	answers chan *provisioning.Answer // capacity 1: the answer to the request in flight
-	topic   string                    // of the request that is being sent
+	granted chan error  // capacity 1: the answer to SUBSCRIBE
+	answers chan answer // capacity 1: the answer to the request in flight
 
 	mu     sync.Mutex // guards the fields below
 	lastID uint16     // of a request
 	asked  bool       // the request has no answer yet
 }
 
+// answer is an answer, with the reference by which its message is acknowledged.
+type answer struct {
+	provisioning.Answer
+	ref []byte
+}
+
 func newSession(timeout time.Duration) *session {
 	return &session{timeout: timeout, ended: make(chan struct{}), granted: make(chan error, 1),
-		answers: make(chan *provisioning.Answer, 1)}
+		answers: make(chan answer, 1)}
 }
 
 // serve runs the link until Close.
@@ -76,13 +81,14 @@ func (s *session) subscribe(ctx, limited context.Context) error {
 func (s *session) Exchange(ctx context.Context, r *provisioning.Request) (*provisioning.Answer, error) {
 	limited, end := lifetime.WithinTime(ctx, s.timeout)
 	defer end()
-	var got *provisioning.Answer
+	var got answer
 	err := s.guarded(ctx, limited, func() error {
 		id := s.ask()
-		s.topic = string(dpstopic.Of(r, id))
-		s.link.Send([]transport.Item{{Tag: id % transport.MaxTags, Msg: &transport.Message{Body: r.Body}}})
+		s.link.Send([]transport.Item{{Tag: id % transport.MaxTags,
+			Msg: &transport.Message{Topic: string(dpstopic.Of(r, id)), Body: r.Body}}})
 		select {
 		case got = <-s.answers:
+			s.link.Do(&transport.Request{Op: transport.OpSettle, Ref: got.ref})
 			return nil
 		case <-s.ended:
 			return s.err
@@ -91,7 +97,7 @@ func (s *session) Exchange(ctx context.Context, r *provisioning.Request) (*provi
 	if err != nil {
 		return nil, err
 	}
-	return got, nil
+	return &got.Answer, nil
 }
 
 // ask returns the id of the next request.
@@ -105,11 +111,11 @@ func (s *session) ask() uint16 {
 	return s.lastID
 }
 
-// deliver passes on the answer to the request in flight. Other messages are ignored.
-func (s *session) deliver(topic string, body []byte) {
-	a, ok := dpstopic.Parse(topic)
+// Deliver passes on the answer to the request in flight. Other messages are ignored.
+func (s *session) Deliver(d *transport.Delivery) bool {
+	a, ok := dpstopic.Parse(d.Msg.Topic)
 	if !ok {
-		return
+		return false
 	}
 	s.mu.Lock()
 	ours := s.asked && a.RID == strconv.Itoa(int(s.lastID))
@@ -118,8 +124,10 @@ func (s *session) deliver(topic string, body []byte) {
 	}
 	s.mu.Unlock()
 	if ours {
-		s.answers <- &provisioning.Answer{Status: a.Status, RetryAfter: a.After, Body: append([]byte(nil), body...)}
+		s.answers <- answer{ref: append([]byte(nil), d.Ref...), Answer: provisioning.Answer{Status: a.Status,
+			RetryAfter: a.After, Body: append([]byte(nil), d.Msg.Body...)}}
 	}
+	return ours
 }
 
 // Close sends DISCONNECT and closes the connection.
@@ -133,6 +141,3 @@ func (s *session) Done(uint16, error) {}
 
 // Reply is called for the SUBACK.
 func (s *session) Reply(_ uint32, r transport.Reply) { s.granted <- r.Err }
-
-// Deliver is called for messages of a hub, of which there are none.
-func (s *session) Deliver(*transport.Delivery) bool { return false }

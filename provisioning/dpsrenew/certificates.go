@@ -8,12 +8,19 @@ import (
 	"encoding/binary"
 	"time"
 
+	"github.com/hubline-iot/hubline/errfilter"
 	"github.com/hubline-iot/hubline/internal/callback"
 	"github.com/hubline-iot/hubline/provisioning/dpscert"
 )
 
-// lock takes the right to change the certificates. The error is that of ctx.
+// lock takes the right to change the certificates. The error is that of ctx, if it has to wait: a
+// certificate that was issued just when a connection ended is not lost.
 func (r *Renewer) lock(ctx context.Context) error {
+	select {
+	case r.work <- struct{}{}:
+		return nil
+	default:
+	}
 	select {
 	case r.work <- struct{}{}:
 		return nil
@@ -24,18 +31,21 @@ func (r *Renewer) lock(ctx context.Context) error {
 
 func (r *Renewer) unlock() { <-r.work }
 
-// prepare loads the stored certificates, once, and takes an offered chain.
+// prepare loads the stored certificates, once, and takes an offered chain. It fails if a key cannot
+// be opened for the moment, or if ctx ends; the next call does what is left.
 func (r *Renewer) prepare(ctx context.Context) error {
 	if err := r.lock(ctx); err != nil {
 		return err
 	}
 	defer r.unlock()
 	if !r.loaded {
-		r.load(ctx)
+		if err := r.load(ctx); err != nil {
+			return err
+		}
+		r.loaded = true
 	}
 	r.mu.Lock()
 	chain := r.offered
-	r.offered = nil
 	r.mu.Unlock()
 	if chain == nil {
 		return nil
@@ -45,21 +55,28 @@ func (r *Renewer) prepare(ctx context.Context) error {
 		names = []string{present.key, ""}
 	}
 	for _, name := range names {
-		h := r.open(ctx, Issued{Chain: chain, Key: name})
+		h, err := r.open(ctx, Issued{Chain: chain, Key: name})
+		if err != nil {
+			return err
+		}
 		if h.validAt(r.now()) && (present == nil || h.cert.Leaf.NotBefore.After(present.cert.Leaf.NotBefore)) {
 			r.replace(h)
 			break
 		}
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.offered) > 0 && &r.offered[0] == &chain[0] { // no other one was offered meanwhile
+		r.offered = nil
 	}
 	return nil
 }
 
 // load takes the certificates of the Store that belong to their keys. Its caller holds work, as do
 // those of open, replace and save.
-func (r *Renewer) load(ctx context.Context) {
-	r.loaded = true
+func (r *Renewer) load(ctx context.Context) error {
 	if r.opt.Store == nil {
-		return
+		return nil
 	}
 	var stored *Record
 	var err error
@@ -70,11 +87,15 @@ func (r *Renewer) load(ctx context.Context) {
 		r.publish(Event{Step: StoreFailed, Err: err})
 	}
 	if err != nil || stored == nil {
-		return
+		return nil
 	}
 	var found []*held
 	for _, i := range stored.Certificates {
-		if h := r.open(ctx, i); h != nil && len(found) < 2 {
+		h, err := r.open(ctx, i)
+		if err != nil {
+			return err
+		}
+		if h != nil && len(found) < 2 {
 			found = append(found, h)
 		}
 	}
@@ -86,26 +107,39 @@ func (r *Renewer) load(ctx context.Context) {
 	if len(found) > 1 {
 		r.previous = found[1]
 	}
+	return nil
 }
 
-// open returns the certificate with its key, nil if they do not belong together.
-func (r *Renewer) open(ctx context.Context, i Issued) *held {
+// open returns the certificate with its key, nil if they do not belong together or there is no such
+// key. It fails if the key cannot be opened for the moment, or if ctx ends.
+func (r *Renewer) open(ctx context.Context, i Issued) (*held, error) {
 	key := r.key
 	if i.Key != "" {
 		if r.opt.OpenKey == nil {
-			return nil
+			return nil, nil
 		}
 		var err error
-		failed := callback.Run("Options.OpenKey", func() { key, err = r.opt.OpenKey(ctx, i.Key) })
-		if failed != nil || err != nil || key == nil {
-			return nil
+		if failed := callback.Run("Options.OpenKey",
+			func() { key, err = r.opt.OpenKey(ctx, i.Key) }); failed != nil {
+			err = failed
+		}
+		switch {
+		case ctx.Err() != nil:
+			return nil, context.Cause(ctx)
+		case err != nil && errfilter.Of(err).Retry:
+			return nil, dialError(failureOf(ctx, err))
+		case err != nil:
+			r.publish(Event{Step: KeyFailed, Err: err})
+			return nil, nil
+		case key == nil:
+			return nil, nil
 		}
 	}
 	cert, err := dpscert.Certificate(i.Chain, key)(ctx)
 	if err != nil {
-		return nil
+		return nil, nil // it belongs to another key
 	}
-	return hold(cert, i.Key)
+	return hold(cert, i.Key), nil
 }
 
 // hold decides when to renew a certificate: at two thirds of its life, minus up to 5 % of it. The

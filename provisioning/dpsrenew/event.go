@@ -25,12 +25,14 @@ const (
 	PreviousUsed
 	// StoreFailed: the Store returned Err. The certificate is used nevertheless, and stored later.
 	StoreFailed
+	// KeyFailed: Options.OpenKey returned Err. The certificate of that key is not used.
+	KeyFailed
 
 	steps // number of steps
 )
 
 var stepText = [steps]string{"requesting", "retrying", "renewed", "failed", "using the previous certificate",
-	"store failed"}
+	"store failed", "key failed"}
 
 // String returns the step in a word or a few.
 func (s Step) String() string {
@@ -54,7 +56,7 @@ type Event struct {
 	// Assignment is what the provisioning service returned with a new certificate. Its hub is not
 	// used: package dpstransport follows a device that was moved.
 	Assignment *provisioning.Assignment
-	// Err is the cause, a *transport.Error except for StoreFailed; nil if there is none.
+	// Err is the cause, a *transport.Error except for StoreFailed and KeyFailed; nil if there is none.
 	Err error
 }
 

@@ -30,7 +30,9 @@ type Options struct {
 	// each renewal. The program may delete keys whose names are not in the Store. Nil: all
 	// certificates are for the key given to New.
 	NewKey func(ctx context.Context) (key crypto.Signer, name string, err error)
-	// OpenKey returns the key that NewKey made under this name. Set it together with NewKey.
+	// OpenKey returns the key that NewKey made under this name. Set it together with NewKey. After an
+	// error with a retryable Kind the connection is tried again later. After another one the
+	// certificate of that key is not used.
 	OpenKey func(ctx context.Context, name string) (crypto.Signer, error)
 
 	// Policy decides about retries. Nil: delays from 1 minute, doubling to 1 hour, with jitter.
@@ -52,6 +54,8 @@ const (
 	defaultTryAgainAfter = 24 * time.Hour
 	// maxSpread bounds the random wait before a renewal that is overdue at the connect.
 	maxSpread = time.Hour
+	// stable is how long a connection lasts whose certificate the hub has accepted.
+	stable = time.Minute
 	// afterRefusal is the time from a certificate that the hub refuses to the next request.
 	afterRefusal = time.Hour
 )
@@ -74,9 +78,10 @@ type Renewer struct {
 
 	mu       sync.Mutex // guards the fields below
 	offered  [][]byte
-	current  *held // nil: none
-	previous *held // nil: none
-	failure  error // of the latest request
+	current  *held  // nil: none
+	previous *held  // nil: none
+	failure  error  // of the latest request
+	twin     uint32 // number of registrations
 
 	schedule // owned by the goroutine of Dial, then by that of the renewal
 }
@@ -180,6 +185,13 @@ func (r *Renewer) Offer(chain [][]byte) {
 		r.offered = chain
 		r.mu.Unlock()
 	}
+}
+
+// registered returns the number of registrations so far.
+func (r *Renewer) registered() uint32 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.twin
 }
 
 func (r *Renewer) held() *held {

@@ -178,7 +178,7 @@ func (s *session) request(ctx context.Context) (atHub bool, a *provisioning.Assi
 		r.hubOut = true
 	}
 	r.publish(Event{Step: Requesting, Attempt: r.attempts})
-	a, err = r.fromService(ctx)
+	a, err = r.fromService(ctx, &transport.Config{})
 	return false, a, err
 }
 

@@ -7,6 +7,7 @@ import (
 	"github.com/hubline-iot/hubline/errfilter"
 	"github.com/hubline-iot/hubline/provisioning"
 	"github.com/hubline-iot/hubline/provisioning/dpscert"
+	"github.com/hubline-iot/hubline/provisioning/internal/progress"
 	"github.com/hubline-iot/hubline/transport"
 )
 
@@ -17,8 +18,9 @@ type registration struct {
 }
 
 // fromService makes one attempt to get a certificate by a registration. The error of one that may
-// go on has a retryable Kind, and the delay that the policy of the registrar asks for.
-func (r *Renewer) fromService(ctx context.Context) (*provisioning.Assignment, error) {
+// go on has a retryable Kind, and the delay that the policy of the registrar asks for. It waits as
+// cfg says.
+func (r *Renewer) fromService(ctx context.Context, cfg *transport.Config) (*provisioning.Assignment, error) {
 	if !r.clockSet(r.now()) {
 		return nil, errClock
 	}
@@ -32,6 +34,9 @@ func (r *Renewer) fromService(ctx context.Context) (*provisioning.Assignment, er
 			return nil, err
 		}
 		r.service = &registration{q, c.Attempts()}
+	}
+	if err := progress.Wait(ctx, cfg, r.service.attempts.Spread()); err != nil {
+		return nil, err
 	}
 	a, retry, err := r.service.attempts.Next(ctx)
 	if err != nil && retry >= 0 {
@@ -47,6 +52,9 @@ func (r *Renewer) fromService(ctx context.Context) (*provisioning.Assignment, er
 	if err != nil {
 		return nil, err
 	}
+	r.mu.Lock()
+	r.twin++
+	r.mu.Unlock()
 	cert, err := dpscert.Check(a.Chain, q.key, q.name, r.now())
 	if err != nil {
 		return nil, err

@@ -1,8 +1,10 @@
 package dpsrenew_test
 
 import (
+	"context"
 	"fmt"
 	"path/filepath"
+	"sync"
 	"testing"
 	"time"
 
@@ -101,4 +103,60 @@ func TestARenewerInsideATransportThatFollowsTheDevice(t *testing.T) {
 		require.Len(t, seen, sent)
 		require.NoError(t, renewer.Status().Err)
 	})
+}
+
+// A device that was made anew by a registration of the renewer has another twin, at the same hub.
+// The handler of desired properties gets all of it.
+func TestARenewerThatRegistersNoticesAnotherTwin(t *testing.T) {
+	for _, around := range []bool{false, true} {
+		t.Run(fmt.Sprint("inside a transport that follows the device ", around), func(t *testing.T) {
+			inBubble(t, func(t *testing.T) {
+				w := newWorld(t, nil)
+				defer w.close()
+				w.enroll()
+				require.NoError(t, w.dps.Change("reg-1", func(e *dpsdata.Enrollment) { e.Desired = `{"of":"the second"}` }))
+				r := w.renewer(dpsrenew.Options{})
+				outer := transport.Transport(r.Around(w.transport("paho", r)))
+				if around {
+					store := &assignments{&dpstransport.Record{Registration: w.registrar.Registration(),
+						Assignment: provisioning.Assignment{Hub: w.hub.HostName(), DeviceID: "dev-1"}}}
+					var err error
+					outer, err = dpstransport.New(w.registrar, func(*transport.Credentials,
+						*provisioning.Assignment) transport.Transport {
+						return r.Around(w.transport("paho", r))
+					}, &dpstransport.Options{Store: store})
+					require.NoError(t, err)
+				}
+				c, err := device.New(w.creds, outer, nil)
+				require.NoError(t, err)
+				defer func() { require.NoError(t, c.Close()) }()
+				var mu sync.Mutex
+				var got []string
+				c.HandleDesired(func(_ context.Context, d device.Desired) {
+					mu.Lock()
+					defer mu.Unlock()
+					got = append(got, string(d.JSON))
+				})
+				_, err = w.hub.PatchDesired("dev-1", `{"of":"the first"}`)
+				require.NoError(t, err)
+				require.NoError(t, c.Open(t.Context()))
+				time.Sleep(time.Second)
+				require.NoError(t, w.hub.RemoveDevice("dev-1"))
+				time.Sleep(time.Hour)
+				require.Equal(t, device.Connected, c.Status().State)
+				mu.Lock()
+				defer mu.Unlock()
+				require.Equal(t, `{"$version":2,"of":"the second"}`, got[len(got)-1], "%v", got)
+			})
+		})
+	}
+}
+
+// assignments is a store of package dpstransport.
+type assignments struct{ record *dpstransport.Record }
+
+func (a *assignments) Load() (*dpstransport.Record, error) { return a.record, nil }
+func (a *assignments) Save(r *dpstransport.Record) error {
+	a.record = r
+	return nil
 }

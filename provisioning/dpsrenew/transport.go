@@ -6,6 +6,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/hubline-iot/hubline/internal/errchain"
+	"github.com/hubline-iot/hubline/provisioning/internal/admission"
 	"github.com/hubline-iot/hubline/provisioning/internal/progress"
 	"github.com/hubline-iot/hubline/transport"
 )
@@ -22,9 +24,10 @@ type Transport struct {
 	inner transport.Transport
 	busy  atomic.Bool // Dial or a session runs
 
-	// Owned by the goroutine of Dial.
-	wentBack bool // the previous certificate was tried, since the hub accepted one
-	askedFor bool // so was one of the service
+	// Owned by the goroutine of Dial and Run.
+	wentBack bool             // the previous certificate was tried, since the hub accepted one
+	askedFor bool             // so was one of the service
+	refusal  *transport.Error // why the hub ended the latest session; nil: it did not refuse the certificate
 }
 
 var _ transport.Transport = (*Transport)(nil)
@@ -49,9 +52,15 @@ func (t *Transport) dial(ctx context.Context, cfg *transport.Config) (transport.
 	if err := r.prepare(ctx); err != nil {
 		return nil, err
 	}
+	if e := t.refusal; e != nil {
+		t.refusal = nil
+		if changed, err := t.change(ctx, cfg, e); !changed {
+			return nil, err
+		}
+	}
 	h := r.held()
 	if !h.validAt(r.now()) && r.opt.Registrar != nil {
-		if err := t.register(ctx, cfg.Progress); err != nil {
+		if err := t.register(ctx, cfg); err != nil {
 			return nil, err
 		}
 		h = r.held()
@@ -59,35 +68,31 @@ func (t *Transport) dial(ctx context.Context, cfg *transport.Config) (transport.
 	if h == nil {
 		return nil, dialError(errNone)
 	}
-	s := &session{t: t, held: h, sink: cfg.Sink, deviceID: cfg.Creds.DeviceID, turn: make(chan struct{}, 1),
+	s := &session{t: t, held: h, twin: r.registered(), deviceID: cfg.Creds.DeviceID, turn: make(chan struct{}, 1),
 		answers: make(chan answer, maxAnswers), replies: make(chan reply, 2)}
+	creds := *cfg.Creds
+	creds.Sign, creds.Token = nil, nil // those of a registrar with a key: the certificate is the proof
+	s.sink = admission.Watch(cfg.Sink, s.refusedLater)
 	own := *cfg
-	own.Sink, own.Certificates = &sink{cfg.Sink, s}, !r.opt.ServiceOnly
+	own.Creds, own.Sink, own.Certificates = &creds, &sink{s.sink, s}, !r.opt.ServiceOnly
 	var err error
 	if s.Session, err = t.inner.Dial(ctx, &own); err != nil {
-		return nil, t.refused(ctx, cfg.Progress, err)
+		return nil, t.refused(ctx, cfg, err)
 	}
-	t.wentBack, t.askedFor = false, false
 	if p, ok := s.Session.(transport.Progressor); ok {
 		return &progressor{s, p}, nil
 	}
 	return s, nil
 }
 
-// TwinNumber implements transport.Twinned, for a Transport around that of package dpstransport.
-func (s *session) TwinNumber() uint32 {
-	if t, ok := s.Session.(transport.Twinned); ok {
-		return t.TwinNumber()
-	}
-	return 0
-}
+// TwinNumber implements transport.Twinned: each registration may lead to another twin.
+func (s *session) TwinNumber() uint32 { return s.twin + admission.TwinNumber(s.Session) }
 
 // register gets a certificate from the provisioning service.
-func (t *Transport) register(ctx context.Context, report func()) error {
-	stop := progress.Report(report)
-	defer stop()
+func (t *Transport) register(ctx context.Context, cfg *transport.Config) error {
+	defer progress.Report(cfg.Progress)()
 	t.r.publish(Event{Step: Requesting})
-	a, err := t.r.fromService(ctx)
+	a, err := t.r.fromService(ctx, cfg)
 	if err != nil {
 		failure := failureOf(ctx, err)
 		t.r.note(failure)
@@ -103,7 +108,7 @@ func (t *Transport) register(ctx context.Context, report func()) error {
 func dialError(e *transport.Error) error {
 	own := *e
 	own.Scope, own.Op = transport.Connection, transport.OpDial
-	own.Err = &noCertificateError{e}
+	own.Err = errchain.Unasked{Err: &noCertificateError{e}}
 	return &own
 }
 
@@ -117,11 +122,27 @@ func (e *noCertificateError) Unwrap() error { return e.err }
 
 // refused handles a failed connection. If the hub refused the certificate, the next Dial uses
 // another one if there is one, and the result is retryable.
-func (t *Transport) refused(ctx context.Context, report func(), err error) error {
-	e, r := transport.Find(err), t.r
-	if ctx.Err() != nil || e == nil || e.Kind != transport.Unauthorized || !r.clockSet(r.now()) {
+func (t *Transport) refused(ctx context.Context, cfg *transport.Config, err error) error {
+	e := transport.Find(err)
+	if ctx.Err() != nil || e == nil || !t.r.refuses(e) {
 		return err
 	}
+	changed, err := t.change(ctx, cfg, e)
+	if !changed {
+		return err
+	}
+	return otherCertificate(e)
+}
+
+// refuses reports whether e is the hub's refusal of the certificate.
+func (r *Renewer) refuses(e *transport.Error) bool {
+	return e.Kind == transport.Unauthorized && !errchain.IsUnasked(e) && r.clockSet(r.now())
+}
+
+// change makes another certificate the one in use after the refusal e, the previous one or one of
+// the provisioning service. It reports whether it did; otherwise the error says why not.
+func (t *Transport) change(ctx context.Context, cfg *transport.Config, e *transport.Error) (bool, error) {
+	r := t.r
 	switch {
 	case !t.wentBack && r.goBack(ctx):
 		t.wentBack = true
@@ -129,13 +150,18 @@ func (t *Transport) refused(ctx context.Context, report func(), err error) error
 		r.publish(Event{Step: PreviousUsed, Err: e})
 	case !t.askedFor && r.opt.Registrar != nil:
 		t.askedFor = true
-		if failed := t.register(ctx, report); failed != nil {
-			return failed
+		if failed := t.register(ctx, cfg); failed != nil {
+			return false, failed
 		}
 	default:
 		t.wentBack, t.askedFor = false, false
-		return err
+		return false, e
 	}
+	return true, nil
+}
+
+// otherCertificate returns e with a retryable Kind.
+func otherCertificate(e *transport.Error) error {
 	return &transport.Error{Kind: transport.Unavailable, Scope: transport.Connection, Op: e.Op, Proto: e.Proto,
 		RetryAfter: max(e.RetryAfter, 0), Err: &otherCertificateError{e}}
 }
@@ -158,7 +184,8 @@ type session struct {
 	transport.Session
 	t        *Transport
 	held     *held // what it was dialed with
-	sink     transport.Sink
+	twin     uint32
+	sink     *admission.Sink
 	deviceID string
 	turn     chan struct{} // capacity 1; holds a value while Send or Do runs
 	answers  chan answer
@@ -166,6 +193,18 @@ type session struct {
 	latest   time.Time // the latest progress; owned by the caller of Progress
 
 	subscribed bool // to answers; owned by the renewal
+
+	refusal atomic.Pointer[transport.Error] // the hub refused the certificate after the Dial
+}
+
+// refusedLater is told that the hub refuses a subscription because of the device. If that is due to
+// the certificate, the next Dial uses another one.
+func (s *session) refusedLater(e *transport.Error) error {
+	if !s.t.r.refuses(e) {
+		return e
+	}
+	s.refusal.Store(e)
+	return otherCertificate(e)
 }
 
 // Info returns the description of the session below, which expires when the certificate does.
@@ -196,6 +235,7 @@ func (s *session) Do(q *transport.Request) {
 		s.sink.Reply(q.ID, answer)
 		return
 	}
+	s.sink.Note(q)
 	s.do(q)
 }
 
@@ -217,6 +257,7 @@ func (s *session) Run(ctx context.Context) error {
 	}()
 	var cause error
 	defer s.t.busy.Store(false)
+	began := time.Now()
 	err := func() error {
 		defer func() { // also when a callback panics
 			cause = context.Cause(inner)
@@ -226,7 +267,14 @@ func (s *session) Run(ctx context.Context) error {
 		return s.Session.Run(inner)
 	}()
 	if ctx.Err() == nil && errors.Is(cause, errReplaced) {
-		return &transport.Error{Kind: transport.Network, Scope: transport.Connection, Op: transport.OpRun, Err: cause}
+		err = &transport.Error{Kind: transport.Network, Scope: transport.Connection, Op: transport.OpRun, Err: cause}
+	}
+	if e := transport.Find(err); e != nil && ctx.Err() == nil && s.t.r.refuses(e) {
+		err = s.refusedLater(e)
+	}
+	s.t.refusal = s.refusal.Load()
+	if s.t.refusal == nil && time.Since(began) >= stable {
+		s.t.wentBack, s.t.askedFor = false, false
 	}
 	return err
 }

@@ -20,7 +20,9 @@
 //   - After Options.MaxFailures failed connections in a row.
 //
 // Throttled, Unavailable, Quota and ClockUnset do not count: they say nothing about the assignment.
-// When three assignments in a row are refused, the refusal is passed on to the client, which ends.
+// Neither does a failure of the device's own key, which no hub has refused: the service is asked
+// once, since it gives a TPM another key, and then the failure is passed on to the client. When
+// three assignments in a row are refused, the refusal is passed on to the client, which ends.
 //
 // Failed connections say less than a refusal: the network may be at fault. So the assignment stays
 // if the service then fails or refuses, and the hub is tried again.
@@ -28,7 +30,7 @@
 // An attempt to register is part of an attempt to connect, and restarts its time-out as long as the
 // service works on it. After a failure the client waits as after any failed attempt, at least as
 // long as the policy of the registrar says. So OutageLimit, Reconnect and a DialLimiter of the
-// client apply.
+// client apply. The random wait of provisioning.Options.Spread takes no slot of the DialLimiter.
 package dpstransport
 
 import (
@@ -41,7 +43,9 @@ import (
 
 	"github.com/hubline-iot/hubline/errfilter"
 	"github.com/hubline-iot/hubline/internal/callback"
+	"github.com/hubline-iot/hubline/internal/errchain"
 	"github.com/hubline-iot/hubline/provisioning"
+	"github.com/hubline-iot/hubline/provisioning/internal/admission"
 	"github.com/hubline-iot/hubline/provisioning/internal/progress"
 	"github.com/hubline-iot/hubline/transport"
 )
@@ -62,7 +66,8 @@ const (
 	maxNameFailures    = 5
 	// maxRefusals is the number of assignments in a row that hubs may refuse.
 	maxRefusals = 3
-	// stable is how long a connection lasts that ends such a row.
+	// stable is how long a connection lasts that ends such a row: a hub may let a device connect, and
+	// refuse it then.
 	stable = time.Minute
 )
 
@@ -127,7 +132,9 @@ type Transport struct {
 	failures     int                    // failed connections in a row
 	nameFailures int
 	refusals     int    // refused assignments in a row
+	unasked      bool   // the service was asked because the device's own key failed
 	twin         uint32 // number of the twin
+	innerTwin    uint32 // that of the latest session of transport
 	flipped      bool   // the other key was tried at this hub
 
 	mu    sync.Mutex // guards shown
@@ -195,7 +202,7 @@ func (t *Transport) dial(ctx context.Context, cfg *transport.Config) (transport.
 		t.load()
 	}
 	if t.record == nil {
-		if err := t.register(ctx, cfg.Progress); err != nil {
+		if err := t.register(ctx, cfg); err != nil {
 			return nil, err
 		}
 	}
@@ -209,16 +216,22 @@ func (t *Transport) dial(ctx context.Context, cfg *transport.Config) (transport.
 			return nil, invalid("Inner returned no transport; return one, such as mqtt.New(nil)")
 		}
 	}
-	own := *cfg
-	own.Creds = creds
 	signed := creds.Time()
+	wrapped := session{t: t, creds: creds, signed: signed, refused: new(atomic.Pointer[transport.Error])}
+	wrapped.sink = admission.Watch(cfg.Sink, wrapped.refusedLater)
+	own := *cfg
+	own.Creds, own.Sink = creds, wrapped.sink
 	s, err := t.transport.Dial(ctx, &own)
 	if err != nil {
 		return nil, t.failed(ctx, creds, signed, err)
 	}
-	t.failures, t.nameFailures, t.flipped = 0, 0, false
+	t.failures, t.nameFailures, t.unasked = 0, 0, false
 	t.attempts = nil
-	wrapped := session{s, t, t.twin}
+	if n := admission.TwinNumber(s); n != t.innerTwin { // package dpsrenew registers, too
+		t.innerTwin = n
+		t.twin++
+	}
+	wrapped.Session, wrapped.twin = s, t.twin
 	if p, ok := s.(transport.Progressor); ok {
 		return progressor{wrapped, p}, nil
 	}
@@ -273,12 +286,12 @@ func (t *Transport) save() {
 }
 
 // register asks the service, once.
-func (t *Transport) register(ctx context.Context, report func()) error {
+func (t *Transport) register(ctx context.Context, cfg *transport.Config) error {
 	t.publish(t.about(Registering, t.reason))
 	if t.attempts == nil {
 		t.attempts = t.registrar.Attempts()
 	}
-	a, retry, err := t.attempt(ctx, report)
+	a, retry, err := t.attempt(ctx, cfg)
 	if err != nil {
 		return t.unassigned(ctx, retry, err)
 	}
@@ -295,8 +308,12 @@ func (t *Transport) register(ctx context.Context, report func()) error {
 }
 
 // attempt makes one attempt to register.
-func (t *Transport) attempt(ctx context.Context, report func()) (*provisioning.Assignment, time.Duration, error) {
-	defer progress.Report(report)()
+func (t *Transport) attempt(ctx context.Context, cfg *transport.Config) (*provisioning.Assignment, time.Duration,
+	error) {
+	defer progress.Report(cfg.Progress)()
+	if err := progress.Wait(ctx, cfg, t.attempts.Spread()); err != nil {
+		return nil, -1, err
+	}
 	return t.attempts.Next(ctx)
 }
 
@@ -310,7 +327,8 @@ func (t *Transport) about(step Step, err error) Event {
 }
 
 // unassigned handles a failed attempt to register, and returns the error of Dial. It is retryable
-// if retry is not negative, or if there is an assignment that no hub has refused.
+// if retry is not negative, or if there is an assignment that no hub has refused, unless the
+// device's own key failed.
 func (t *Transport) unassigned(ctx context.Context, retry time.Duration, err error) error {
 	final := retry < 0
 	if final {
@@ -322,7 +340,7 @@ func (t *Transport) unassigned(ctx context.Context, retry time.Duration, err err
 	}
 	own := *e
 	own.Scope, own.Op, own.RetryAfter = transport.Connection, transport.OpDial, max(retry, e.RetryAfter, 0)
-	own.Err = &registrationError{err}
+	own.Err = errchain.Unasked{Err: &registrationError{err}}
 	kept := t.before != nil && !t.refused
 	if kept {
 		t.use(t.before)
@@ -331,7 +349,7 @@ func (t *Transport) unassigned(ctx context.Context, retry time.Duration, err err
 		}
 		t.publish(t.about(Kept, err))
 	}
-	if (kept || !final) && !errfilter.Of(&own).Retry {
+	if (kept && !errchain.IsUnasked(err) || !final) && !errfilter.Of(&own).Retry {
 		own.Kind = transport.Unavailable
 	}
 	return &own
@@ -351,8 +369,11 @@ func (t *Transport) failed(ctx context.Context, creds *transport.Credentials, si
 	}
 	switch e.Kind {
 	case transport.Unauthorized, transport.Forbidden, transport.NotFound:
-		if creds.ClockRefused(signed, e) {
+		switch {
+		case creds.ClockRefused(signed, e):
 			return err
+		case errchain.IsUnasked(e):
+			return t.failedHere(e)
 		}
 		return t.refuse(e)
 	case transport.Throttled, transport.Unavailable, transport.Quota, transport.ClockUnset, transport.Invalid:
@@ -372,10 +393,19 @@ func (t *Transport) failed(ctx context.Context, creds *transport.Credentials, si
 	return err
 }
 
+// failedHere handles a failure of the device's own key, which says nothing about the assignment.
+func (t *Transport) failedHere(e *transport.Error) error {
+	if t.unasked = !t.unasked; !t.unasked {
+		return e
+	}
+	t.refused = false
+	return t.ask(e)
+}
+
 // refuse handles the hub's refusal of the identity. The result is retryable, unless too many
 // assignments were refused.
 func (t *Transport) refuse(e *transport.Error) error {
-	if other := t.otherKey(); other != nil && e.Kind == transport.Unauthorized && !t.flipped {
+	if other := t.otherKey(); t.flips(other, e) {
 		t.use(other)
 		t.flipped = true
 		t.save()
@@ -389,6 +419,11 @@ func (t *Transport) refuse(e *transport.Error) error {
 		return e
 	}
 	return t.ask(e)
+}
+
+// flips reports whether the refusal e makes the device try its other key.
+func (t *Transport) flips(other *Record, e *transport.Error) bool {
+	return other != nil && e.Kind == transport.Unauthorized && !t.flipped
 }
 
 // otherKey returns the assignment with the other key, nil if there is none.
@@ -416,51 +451,22 @@ func again(e *transport.Error) error {
 		RetryAfter: max(e.RetryAfter, 0), Err: &changedError{e}}
 }
 
-// changedError is a refusal after which the device tries something else.
-type changedError struct{ refusal *transport.Error }
+// changedError is a failure after which the device tries something else.
+type changedError struct{ failure *transport.Error }
 
 func (e *changedError) Error() string {
-	return "the hub refused the assignment: " + e.refusal.Error() + "; the next attempt uses the other key or asks the " +
-		"provisioning service"
+	text := "the hub refused the assignment: "
+	if errchain.IsUnasked(e.failure) {
+		text = "the hub was not reached: "
+	}
+	return text + e.failure.Error() + "; the next attempt uses the other key or asks the provisioning service"
 }
 
-// Unwrap returns the refusal.
-func (e *changedError) Unwrap() error { return e.refusal }
+// Unwrap returns the failure.
+func (e *changedError) Unwrap() error { return e.failure }
 
 func (t *Transport) publish(e Event) {
 	if f := t.opt.OnEvent; f != nil {
 		_ = callback.Run("Options.OnEvent", func() { f(e) }) // a panic must not end an attempt
 	}
-}
-
-// session is a session with the assigned hub.
-type session struct {
-	transport.Session
-	t    *Transport
-	twin uint32
-}
-
-// TwinNumber implements transport.Twinned: each registration may lead to another twin.
-func (s session) TwinNumber() uint32 { return s.twin }
-
-// Run serves the session. When the hub ends it because the device is gone or forbidden, the next
-// Dial asks the service. Unauthorized may be due to an expired token: the next Dial tells.
-func (s session) Run(ctx context.Context) error {
-	defer s.t.busy.Store(false) // also when a callback panics
-	began := time.Now()
-	err := s.Session.Run(ctx)
-	if time.Since(began) >= stable {
-		s.t.refusals = 0
-	}
-	if e := transport.Find(err); e != nil && ctx.Err() == nil &&
-		(e.Kind == transport.Forbidden || e.Kind == transport.NotFound) {
-		err = s.t.refuse(e)
-	}
-	return err
-}
-
-// progressor is a session that reports progress.
-type progressor struct {
-	session
-	transport.Progressor
 }

@@ -336,3 +336,60 @@ func TestEventsNameTheCause(t *testing.T) {
 		require.True(t, events[4].Moved)
 	})
 }
+
+// A key that does not sign is no refusal of the hub: the assignment stays, and the failure ends the
+// client as it does without a provisioning service.
+func TestAKeyThatDoesNotSignIsNoRefusal(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		s, h, store := &service{}, &hubs{}, &memory{}
+		sign, err := transport.SharedKey(ownKey)
+		require.NoError(t, err)
+		broken := false
+		id := &provisioning.Identity{IDScope: "0ne00ABCDEF", RegistrationID: "reg-0001",
+			Sign: func(ctx context.Context, text []byte) ([]byte, error) {
+				if broken {
+					return nil, errors.New("the slot is empty")
+				}
+				return sign(ctx, text)
+			}}
+		var steps []dpstransport.Step
+		registrar, err := provisioning.New(id, s, nil)
+		require.NoError(t, err)
+		tr, err := dpstransport.New(registrar, func(*transport.Credentials, *provisioning.Assignment) transport.Transport {
+			return signing{h}
+		}, &dpstransport.Options{Store: store, OnEvent: func(e dpstransport.Event) { steps = append(steps, e.Step) }})
+		require.NoError(t, err)
+		h.t = t
+		h.signers[0], _ = sign(t.Context(), []byte("text"))
+		require.NoError(t, dial(t, tr))
+		opened := s.opened
+		broken = true
+		for range 4 { // the client is opened again
+			err = dial(t, tr)
+			require.ErrorIs(t, err, transport.Unauthorized)
+			require.True(t, errfilter.Retryable(err), "%v", err)
+			require.ErrorContains(t, err, "was not reached")
+			err = dial(t, tr)
+			require.ErrorIs(t, err, transport.Unauthorized)
+			require.False(t, errfilter.Retryable(err), "%v", err)
+			require.Equal(t, "hub1.example.test", tr.Assignment().Hub)
+			require.False(t, errfilter.Retryable(dial(t, tr)), "asked once")
+		}
+		require.Equal(t, opened, s.opened, "there was nothing to send")
+		require.NotContains(t, steps, dpstransport.OtherKey)
+		broken = false
+		require.NoError(t, dial(t, tr))
+		require.Equal(t, []string{"hub1.example.test", "hub1.example.test"}, h.dialed)
+		require.Equal(t, 1, s.asked)
+	})
+}
+
+// signing signs a token before it dials, as transports do.
+type signing struct{ *hubs }
+
+func (s signing) Dial(ctx context.Context, cfg *transport.Config) (transport.Session, error) {
+	if _, err := cfg.Creds.NewToken(ctx); err != nil {
+		return nil, err
+	}
+	return s.hubs.Dial(ctx, cfg)
+}

@@ -1,6 +1,8 @@
 package dpstransport_test
 
 import (
+	"context"
+	"errors"
 	"path/filepath"
 	"testing"
 	"time"
@@ -67,5 +69,55 @@ func TestADeviceWithATPMMoves(t *testing.T) {
 		send(c)
 		require.Len(t, d.Requests(), asked)
 		require.Equal(t, 4, tpm.Activations(), "two registrations")
+	})
+}
+
+// forgetful is a TPM that lost its identity key, as after a power failure while it was replaced.
+type forgetful struct {
+	*softtpm.TPM
+	activated int
+}
+
+func (f *forgetful) Activate(ctx context.Context, key []byte) error {
+	f.activated++
+	return f.TPM.Activate(ctx, key)
+}
+
+func (f *forgetful) Sign(ctx context.Context, text []byte) ([]byte, error) {
+	if f.activated == 0 {
+		return nil, errors.New("no identity key")
+	}
+	return f.TPM.Sign(ctx, text)
+}
+
+// The stored assignment is of no use to a TPM without its key. The service gives it another one.
+func TestATPMThatLostItsKeyGetsAnotherOne(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		d, hubs := newService(t)
+		tpm, err := softtpm.New()
+		require.NoError(t, err)
+		_, err = d.Enroll(dpsdata.Enrollment{ID: "reg-0001", EndorsementKey: tpm.EndorsementKey(),
+			Hubs: []string{"hub1.example.test"}})
+		require.NoError(t, err)
+		store := &memory{record: &dpstransport.Record{Registration: d.IDScope() + "/registrations/reg-0001",
+			Assignment: provisioning.Assignment{Hub: "hub1.example.test", DeviceID: "reg-0001"}}}
+		registrar, err := provisioning.New(&provisioning.Identity{Endpoint: d.HostName(), IDScope: d.IDScope(),
+			RegistrationID: "reg-0001", TPM: &forgetful{TPM: tpm}}, dpshttp.New(&netopt.Options{
+			Dial: d.Dial(testbroker.PortHTTPS), TLS: d.ClientTLS()}), nil)
+		require.NoError(t, err)
+		var steps []dpstransport.Step
+		tr, err := dpstransport.New(registrar, func(creds *transport.Credentials,
+			_ *provisioning.Assignment) transport.Transport {
+			h := hubs[creds.Host]
+			return lean.New(leannet.Dialer(creds, &netopt.Options{Dial: h.Dial(testbroker.PortMQTTS), TLS: h.ClientTLS()}), nil)
+		}, &dpstransport.Options{Store: store,
+			OnEvent: func(e dpstransport.Event) { steps = append(steps, e.Step) }})
+		require.NoError(t, err)
+		c, err := device.New(tr.Credentials(), tr, nil)
+		require.NoError(t, err)
+		defer func() { require.NoError(t, c.Close()) }()
+		require.NoError(t, c.Open(t.Context()))
+		require.NoError(t, c.Send(t.Context(), &transport.Message{Body: []byte("21.5")}))
+		require.Equal(t, []dpstransport.Step{dpstransport.Loaded, dpstransport.Registering, dpstransport.Assigned}, steps)
 	})
 }

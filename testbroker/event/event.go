@@ -27,14 +27,15 @@ type Event struct {
 	Status int
 	// Fault is the kind of the fault of FaultFired, FaultDeclared and FaultRemoved.
 	Fault fault.Kind
-	// Name is the message id of MessageStored and C2DChanged, which may be empty, the method, or the
-	// file of UploadChanged. For Refused it is the address of the link (AMQP) or the method and path
-	// of the request (HTTP); empty when the whole connection was refused. For RegistrationAnswered it
-	// is the hub of the device; empty unless the device is assigned.
+	// Name is the message id of MessageStored, C2DChanged and InputChanged, which may be empty, the
+	// method, or the file of UploadChanged. For Refused it is the address of the link (AMQP) or the
+	// method and path of the request (HTTP); empty when the whole connection was refused. For
+	// RegistrationAnswered it is the hub of the device; empty unless the device is assigned.
 	Name string
 	// Detail is the operation of TwinRequested, "desired" or "tags" of TwinChanged, the fate of the
-	// answer of MethodAnswered, the state of C2DChanged and UploadChanged, or the request of
-	// RegistrationAnswered: "register", "poll" or "lookup".
+	// answer of MethodAnswered, the state of C2DChanged, InputChanged and UploadChanged, or the
+	// request of RegistrationAnswered: "register", "poll" or "lookup". For GatewayChanged it is
+	// "on-line", "off-line" or "stopped".
 	Detail string
 	// Version is the new version of the properties after TwinRequested or TwinChanged; zero if nothing
 	// changed.
@@ -112,6 +113,10 @@ func (e Event) what() string {
 		s = named("method") + " failed"
 	case C2DChanged:
 		s = named("C2D message") + " " + e.Detail
+	case InputChanged:
+		s = named("input message") + " " + e.Detail
+	case GatewayChanged:
+		s += " " + e.Detail
 	case UploadChanged:
 		s = named("upload") + " " + e.Detail
 	case RegistrationAnswered:

@@ -51,6 +51,10 @@ const (
 	HubReset
 	// RegistrationAnswered: a provisioning service is about to answer a device's request.
 	RegistrationAnswered
+	// InputChanged: a message to an input of a module has entered a state, like C2DChanged.
+	InputChanged
+	// GatewayChanged: the gateway is on-line, off-line or stopped.
+	GatewayChanged
 )
 
 var eventNames = [...]string{
@@ -60,7 +64,7 @@ var eventNames = [...]string{
 	MethodAnswered: "method-answered",
 	MethodFailed:   "method-failed", C2DChanged: "c2d", UploadChanged: "upload", FaultDeclared: "fault-declared",
 	FaultRemoved: "fault-removed",
-	HubReset:     "reset", RegistrationAnswered: "registration",
+	HubReset:     "reset", RegistrationAnswered: "registration", InputChanged: "input", GatewayChanged: "gateway",
 }
 
 // String returns the kind in lower case.

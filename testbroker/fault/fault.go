@@ -27,8 +27,14 @@ type Fault struct {
 	For time.Duration
 
 	// Code is the CONNACK code of RefuseConnect (1 to 255, default 3, server unavailable), the SUBACK
-	// code of RefuseSubscribe (default 0x80, failure) and the outcome of RefuseSASL (default 1).
+	// code of RefuseSubscribe (default 0x80, failure), the outcome of RefuseSASL (default 1) and the
+	// reason code of the faults of a plain broker. Over MQTT 5 the CONNACK codes 1 to 5 become the
+	// reason codes of the same meaning.
 	Code byte
+	// ServerReference is the server reference of MQTT 5 in the CONNACK of RefuseConnect and RefuseAuth
+	// and in the DISCONNECT of faults. Description is the reason string of these and of
+	// RefuseSubscribe and RefusePublish.
+	ServerReference string
 	// Condition and Description are the AMQP error with which the hub refuses, closes, ends, detaches
 	// or rejects. The default is "amqp:connection:forced" for a connection, "amqp:link:detach-forced"
 	// for a detached link, and "amqp:internal-error" otherwise.
@@ -69,9 +75,9 @@ type Fault struct {
 	// UndeliverableHere sets the flag undeliverable-here of ModifyMessage.
 	UndeliverableHere bool
 	// Delay is the delay of SlowConnack, SlowPuback, SlowSuback, SlowAttach, WithholdCredit,
-	// DetachWhileIdle, SlowToken, SlowAnswer, SlowTwin, SlowDesired, SlowMethod, SlowMethodAnswer,
-	// SlowBlob, SlowProvisioning and SlowCertificate. 0: none, except for WithholdCredit, which then
-	// gives no credit at all.
+	// DetachWhileIdle, DisconnectWhileIdle, SlowAuth, SlowToken, SlowAnswer, SlowTwin, SlowDesired,
+	// SlowMethod, SlowMethodAnswer, SlowBlob, SlowProvisioning and SlowCertificate. 0: none, except
+	// for WithholdCredit, which then gives no credit at all.
 	Delay time.Duration
 	// Rate is how many PUBACKs a second Throttle sends. Default: 1.
 	Rate float64

@@ -126,7 +126,7 @@ var kinds = map[Kind]row{
 }
 
 // Kinds returns every kind of fault that happens at a hub, in a fixed order, except for those of
-// CertificateKinds.
+// CertificateKinds, BrokerKinds and GatewayKinds.
 func Kinds() []Kind { return slices.Sorted(maps.Keys(kinds)) }
 
 // String returns the name of the constant.
@@ -144,7 +144,7 @@ func (k Kind) Protocols() hubdata.Protocol {
 }
 
 func (k Kind) row() (row, bool) {
-	for _, other := range []map[Kind]row{provisioningKinds, certificateKinds} {
+	for _, other := range []map[Kind]row{provisioningKinds, certificateKinds, brokerKinds, gatewayKinds} {
 		if r, ok := other[k]; ok {
 			return r, true
 		}

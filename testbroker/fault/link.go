@@ -26,11 +26,14 @@ const (
 	LinkCBSSender
 	// LinkCBSReceiver carries answers to tokens.
 	LinkCBSReceiver
+	// LinkInput carries messages to the inputs of a module.
+	LinkInput
 )
 
 var linkNames = [...]string{
 	LinkAny: "any", LinkTelemetry: "telemetry", LinkC2D: "C2D", LinkTwinSender: "twin sender",
 	LinkTwinReceiver: "twin receiver",
+	LinkInput:        "input",
 	LinkMethodSender: "method sender", LinkMethodReceiver: "method receiver", LinkCBSSender: "CBS sender",
 	LinkCBSReceiver: "CBS receiver",
 }

@@ -31,12 +31,14 @@ const (
 	// polls of their state.
 	RouteRegister
 	RouteOperation
+	// RouteInvoke is a method call of a module at a gateway. Fault.Device selects the calling module.
+	RouteInvoke
 )
 
 var routeNames = [...]string{
 	RouteAny: "any", RouteTelemetry: "telemetry", RouteReceive: "receive", RouteSettle: "settle", RouteUpload: "upload",
 	RouteUploadDone: "upload done", RouteBlob: "blob", RouteRegistry: "registry", RouteTwin: "twin", RouteMethod: "method",
-	RouteRegister: "register", RouteOperation: "operation",
+	RouteRegister: "register", RouteOperation: "operation", RouteInvoke: "invoke",
 }
 
 // String returns the name of the kind.

@@ -12,13 +12,27 @@ const (
 	MaxMessageID = 128
 )
 
-// C2D is a cloud-to-device message. Empty fields are absent.
+// C2D is a cloud-to-device message, or a message to an input of a module. Empty fields are absent.
 type C2D struct {
 	MessageID       string
 	CorrelationID   string
 	UserID          string
 	ContentType     string
 	ContentEncoding string
+	// To is the address. Default: for a C2D message that of the receiver, for an input none.
+	To string
+	// Schema and InterfaceID name the schema of the body and the interface that the message belongs
+	// to.
+	Schema, InterfaceID string
+	// Component is the Plug and Play component.
+	Component string
+	// ConnectionDeviceID and ConnectionModuleID name the sender of a message to an input.
+	ConnectionDeviceID, ConnectionModuleID string
+	// DiagnosticID and DiagnosticContext belong to the service's former diagnostics. HTTP has no
+	// headers for them.
+	DiagnosticID, DiagnosticContext string
+	// CreationTime is when the sender made the message.
+	CreationTime time.Time
 	// Ack selects the outcomes for which the sender wants feedback: "none", "positive", "negative",
 	// "full" or empty.
 	Ack string
@@ -26,10 +40,17 @@ type C2D struct {
 	Expiry time.Time
 	// Properties are the application properties, in order. An empty value is sent as "name=".
 	Properties []Property
+	// Topic is the topic of the message on a plain broker. Default: that of
+	// testbroker.BrokerOptions.Commands.
+	Topic string
+	// ResponseTopic is where the sender expects an answer, over MQTT 5.
+	ResponseTopic string
+	// Retain sets the RETAIN flag on a plain broker.
+	Retain bool
 	// Extra is text that is appended to the properties in the topic unchanged, for example "&name" for
 	// a property without a value, or "/".
 	Extra string
-	// Body is the payload, at most [MaxC2D] bytes.
+	// Body is the payload, at most [MaxC2D] bytes, for an input [MaxMessage].
 	Body []byte
 }
 
@@ -71,7 +92,9 @@ func (s C2DState) String() string {
 type C2DRecord struct {
 	// DeviceID and ModuleID name the receiver. ModuleID is empty for the device itself.
 	DeviceID, ModuleID string
-	// Sequence numbers the C2D messages of one receiver, from 1.
+	// Input is the input of the module; empty for a C2D message.
+	Input string
+	// Sequence numbers the C2D messages of one receiver, or the messages to its inputs, from 1.
 	Sequence int
 	// C2D is the message as sent, with its effective expiry.
 	C2D C2D

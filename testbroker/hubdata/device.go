@@ -5,10 +5,16 @@ package hubdata
 type Device struct {
 	// HostName is the name of the hub.
 	HostName string
+	// GatewayHostName is the name of the gateway to which the client connects; empty for the hub
+	// itself.
+	GatewayHostName string
 	// ID is the device id.
 	ID string
 	// ModuleID is empty for the device itself.
 	ModuleID string
+	// GenerationID distinguishes the entry from others of the same name, before and after it. An edge
+	// runtime passes it to the module. It is no secret.
+	GenerationID string
 	// PrimaryKey and SecondaryKey are 32 bytes each, in base64. Either signs valid tokens. They are
 	// empty for a device that uses a certificate.
 	PrimaryKey, SecondaryKey string
@@ -19,6 +25,9 @@ func (d Device) ConnectionString() string {
 	s := "HostName=" + d.HostName + ";DeviceId=" + d.ID
 	if d.ModuleID != "" {
 		s += ";ModuleId=" + d.ModuleID
+	}
+	if d.GatewayHostName != "" {
+		s += ";GatewayHostName=" + d.GatewayHostName
 	}
 	if d.PrimaryKey == "" {
 		return s + ";x509=true"

@@ -24,15 +24,30 @@ type Message struct {
 	Component       string // Plug and Play component: "$.sub" over MQTT, "dt-subject" over AMQP and HTTP
 	CreationTime    string
 	Expiry          string
+	To              string
+	UserID          string
+	Schema          string
+	InterfaceID     string
+	Output          string // the output of a module
+
+	// ConnectionDeviceID and ConnectionModuleID are the sender as the client states it. The hub does
+	// not believe them: DeviceID and ModuleID are authenticated.
+	ConnectionDeviceID, ConnectionModuleID string
+	// DiagnosticID and DiagnosticContext are "$.diagid" and "$.diagctx" over MQTT, and the annotations
+	// "Diagnostic-Id" and "Correlation-Context" over AMQP.
+	DiagnosticID, DiagnosticContext string
 
 	// System holds all system properties in the order of the topic, decoded, with their wire names
-	// such as "$.mid". HTTP has no order, so there these and the application properties are sorted by
-	// header name.
+	// such as "$.mid". Over MQTT 5 it holds the properties of the packet with their names in the
+	// standard, such as "content-type", and the user properties that are in the fields above. HTTP has
+	// no order, so there these and the application properties are sorted by header name.
 	System []Property
 	// Properties holds the application properties in the order of the topic, decoded. The hub adds
 	// "mqtt-retain" to a message sent with RETAIN, and "iothub-MessageType" to a will. Names from HTTP
 	// headers are in lower case; names in a batch are unchanged.
 	Properties []Property
+	// ResponseTopic is where the sender of an MQTT 5 message expects an answer.
+	ResponseTopic string
 	// Body is the payload.
 	Body []byte
 
@@ -47,6 +62,9 @@ type Message struct {
 	PacketID uint16
 	// Dup is the DUP flag of MQTT: the sender marks the message as a repetition.
 	Dup bool
+	// Retain is the RETAIN flag of MQTT, and Will reports that the message is a will. Both are false
+	// unless the hub is a plain broker.
+	Retain, Will bool
 	// Connection is the number of the connection of the message, counted from 1 over the life of the
 	// hub.
 	Connection uint64

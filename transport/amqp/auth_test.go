@@ -194,13 +194,10 @@ func TestCertificates(t *testing.T) {
 // A broker with the addresses of the options: no token is put.
 func TestABrokerWithItsOwnAddresses(t *testing.T) {
 	bubble(t, func(t *testing.T, h *hub) {
-		token, err := h.CredsWith(t, "").NewToken(t.Context())
-		require.NoError(t, err)
 		o := h.options()
-		o.Login = func(context.Context) (string, string, error) { return "dev-1@sas.hub", token.Text.Reveal(), nil }
 		o.Addresses = &amqp.Addresses{Telemetry: "/devices/{device}/messages/events",
-			CloudToDevice: "/devices/{device}/messages/devicebound"}
-		creds := &transport.Credentials{Host: h.HostName(), DeviceID: "dev-1"}
+			Commands: "/devices/{device}/messages/devicebound"}
+		creds := h.brokered(t, &transport.Credentials{Host: h.HostName(), DeviceID: "dev-1"})
 		for name, tr := range map[string]transport.Transport{"alone": amqp.New(o), "shared": amqp.NewMux(o)} {
 			r := start(t, tr, creds)
 			require.Zero(t, r.Info().MaxSize)
@@ -215,10 +212,96 @@ func TestABrokerWithItsOwnAddresses(t *testing.T) {
 			r.cancel()
 			<-r.over
 		}
-		o.Addresses.CloudToDevice = ""
+		o.Addresses.Commands = ""
 		r := start(t, amqp.New(o), creds)
 		require.Equal(t, transport.Unsupported, transport.KindOf(r.ask(&transport.Request{ID: 1, Op: transport.OpSubscribe,
 			Want: transport.Messages}).Err))
+	})
+}
+
+// A Mux with Addresses has one connection, so its devices have one user name.
+func TestADeviceWithAnotherUserNameNeedsAnotherMux(t *testing.T) {
+	bubble(t, func(t *testing.T, h *hub) {
+		o := h.options()
+		o.Addresses = &amqp.Addresses{Telemetry: "/devices/{device}/messages/events"}
+		mux := amqp.NewMux(o)
+		creds := h.brokered(t, h.CredsWith(t, ""))
+		first := start(t, mux, creds)
+		other := *creds
+		other.UserName = "dev-2@sas.hub"
+		_, err := tryStart(t, mux, &other)
+		require.Equal(t, transport.Invalid, transport.KindOf(err), "%v", err)
+		require.ErrorContains(t, err, "give the device another Mux")
+		first.requireSends("x")
+		require.EqualValues(t, 1, h.dials.Load())
+	})
+}
+
+func TestAHubMakesUserNamesItself(t *testing.T) {
+	for _, tr := range []transport.Transport{amqp.New(nil), amqp.NewMux(nil)} {
+		_, err := tr.Dial(t.Context(), &transport.Config{Creds: &transport.Credentials{Host: "h", DeviceID: "d",
+			UserName: "u", Token: transport.FixedToken("secret")}})
+		require.Equal(t, transport.Invalid, transport.KindOf(err))
+		require.ErrorContains(t, err, "UserName is set, and a hub makes its own")
+	}
+}
+
+// requireEach sends the messages together. It requires that those without a text in wants arrive,
+// and that the others are refused alone, with that text.
+func (r *running) requireEach(h *hub, messages []*transport.Message, wants []string) {
+	r.t.Helper()
+	items := make([]transport.Item, len(messages))
+	taken := len(h.Messages())
+	for i, m := range messages {
+		items[i] = transport.Item{Tag: uint16(i), Msg: m}
+	}
+	r.sink.forget()
+	r.Send(items)
+	time.Sleep(time.Second)
+	results := r.sink.results()
+	require.Len(r.t, results, len(wants))
+	for _, result := range results {
+		if want := wants[result.tag]; want == "" {
+			require.NoError(r.t, result.err)
+			taken++
+		} else {
+			require.ErrorIs(r.t, result.err, transport.Unsupported)
+			require.ErrorContains(r.t, result.err, want)
+		}
+	}
+	require.Len(r.t, h.Messages(), taken)
+}
+
+// A message with a field that has no place is refused alone, also within a batch.
+func TestFieldsOfMQTTAreRefused(t *testing.T) {
+	bubble(t, func(t *testing.T, h *hub) {
+		r := start(t, amqp.New(h.options()), h.CredsWith(t, ""))
+		r.requireEach(h, []*transport.Message{{Body: []byte("0")}, {Topic: "t"}, {Body: []byte("2"), AtMostOnce: true},
+			{Retain: true}, {ResponseTopic: "r"}, {Output: "o"}, {System: &transport.SystemProperties{Schema: "s"}}},
+			[]string{"", "message Topic has no place over AMQP", "", "message Retain", "message ResponseTopic", "", ""})
+	})
+}
+
+// A broker that is no hub has To and UserID alone.
+func TestFieldsOfAHubAreRefusedForOtherBrokers(t *testing.T) {
+	bubble(t, func(t *testing.T, h *hub) {
+		o := h.options()
+		o.Addresses = &amqp.Addresses{Telemetry: "/devices/{device}/messages/events"}
+		r := start(t, amqp.New(o), h.brokered(t, &transport.Credentials{Host: h.HostName(), DeviceID: "dev-1"}))
+		messages := []*transport.Message{{System: &transport.SystemProperties{To: "t", UserID: "u"}}, {Output: "o"}}
+		wants := []string{"", "message Output has no place over AMQP to this peer"}
+		for name, p := range map[string]*transport.SystemProperties{
+			"Schema": {Schema: "x"}, "InterfaceID": {InterfaceID: "x"}, "ConnectionDeviceID": {ConnectionDeviceID: "x"},
+			"ConnectionModuleID": {ConnectionModuleID: "x"}, "DiagnosticID": {DiagnosticID: "x"},
+			"DiagnosticContext": {DiagnosticContext: "x"},
+		} {
+			messages = append(messages, &transport.Message{System: p})
+			wants = append(wants, "message System."+name+" has no place over AMQP")
+		}
+		r.requireEach(h, messages, wants)
+		sent := h.Messages()[0]
+		require.Contains(t, sent.System, hubdata.Property{Name: "$.to", Value: "t"})
+		require.Contains(t, sent.System, hubdata.Property{Name: "$.uid", Value: "u"})
 	})
 }
 
@@ -234,7 +317,9 @@ func TestWrongOptions(t *testing.T) {
 		"Auth":                {Auth: 99},
 		"Addresses":           {Addresses: &amqp.Addresses{}},
 		"Auth is CBS":         {Auth: amqp.CBS, Addresses: &amqp.Addresses{Telemetry: "q"}},
-		"Login":               {Login: func(context.Context) (string, string, error) { return "", "", nil }},
+		"UserName":            {Auth: amqp.Plain, Addresses: &amqp.Addresses{Telemetry: "q"}},
+		"placeholder":         {Addresses: &amqp.Addresses{Telemetry: "q/{Device}"}},
+		"Addresses.Commands":  {Addresses: &amqp.Addresses{Telemetry: "q", Commands: "{module}"}},
 		"ModelID":             {ModelID: "x"},
 		"ProductInfo":         {Network: netopt.Options{ProductInfo: "\xff"}},
 		"Addresses.Telemetry": {Addresses: &amqp.Addresses{Telemetry: strings.Repeat("x", 2000)}},

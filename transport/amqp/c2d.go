@@ -133,7 +133,7 @@ func (c *c2dLink) attach() (*amqp.Receiver, error) {
 	var link *amqp.Receiver
 	var err error
 	c.amqp, err = s.attach(func(ctx context.Context, on *amqp.Session) (err error) {
-		link, err = on.NewReceiver(ctx, s.addr.CloudToDevice, &amqp.ReceiverOptions{
+		link, err = on.NewReceiver(ctx, s.addr.Commands, &amqp.ReceiverOptions{
 			Credit: int32(max(1, s.cfg.Queue)), MaxMessageSize: s.opt.maxMessageSize(), Properties: s.opt.linkProperties(),
 		})
 		return err
@@ -178,7 +178,7 @@ func (c *c2dLink) receive(link *amqp.Receiver) error {
 			continue
 		}
 		binary.BigEndian.PutUint32(ref[:], number)
-		message, again := inbound(m)
+		message, again := inbound(m, s.opt.Addresses == nil)
 		if !s.cfg.Sink.Deliver(&transport.Delivery{Kind: transport.Messages, Ref: ref[:], Again: again, Msg: &message}) {
 			c.decline(number)
 		}

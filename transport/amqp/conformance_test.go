@@ -45,8 +45,16 @@ func TestConformance(t *testing.T) {
 		{"mux", false, true, nil, func(h *hubfixture.Broker) *amqp.Options {
 			return &amqp.Options{Network: netopt.Options{Plaintext: true, Dial: h.Dial(testbroker.PortAMQP)}}
 		}},
+		{"module on a mux", true, true, nil, func(h *hubfixture.Broker) *amqp.Options {
+			return &amqp.Options{Network: netopt.Options{Plaintext: true, Dial: h.Dial(testbroker.PortAMQP)}}
+		}},
 		{"flows without next-incoming-id", false, false,
 			&testbroker.Options{AMQP: testbroker.AMQPOptions{OmitNextIncomingID: true}},
+			func(h *hubfixture.Broker) *amqp.Options {
+				return &amqp.Options{Network: netopt.Options{Plaintext: true, Dial: h.Dial(testbroker.PortAMQP)}}
+			}},
+		{"module on a mux, flows without next-incoming-id", true, true,
+			&testbroker.Options{AMQP: testbroker.AMQPOptions{OmitNextIncomingID: true, SessionWindow: 10}},
 			func(h *hubfixture.Broker) *amqp.Options {
 				return &amqp.Options{Network: netopt.Options{Plaintext: true, Dial: h.Dial(testbroker.PortAMQP)}}
 			}},

@@ -3,6 +3,7 @@ package amqp
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"sync"
 	"time"
 
@@ -10,7 +11,7 @@ import (
 
 	"github.com/hubline-iot/hubline/internal/amqpconn"
 	"github.com/hubline-iot/hubline/internal/amqpscreen"
-	"github.com/hubline-iot/hubline/internal/callback"
+	wire "github.com/hubline-iot/hubline/internal/amqpwire"
 	"github.com/hubline-iot/hubline/transport"
 )
 
@@ -21,6 +22,7 @@ type connection struct {
 	tokens *tokens
 	window *window
 	host   string
+	user   string // of SASL PLAIN
 	idle   idleLinks
 
 	// background are the goroutines of begin, and goroutines of devices that left while a call of the
@@ -42,10 +44,10 @@ const endTimeout = 500 * time.Millisecond
 
 // login holds the credentials that prove an identity.
 type login struct {
-	auth           Auth
-	cert           *tls.Certificate
-	token          transport.Token // the zero Token when none is needed
-	user, password string          // of Plain
+	auth  Auth
+	cert  *tls.Certificate
+	token transport.Token // the zero Token when none is needed
+	user  string          // of Plain
 }
 
 // prove gets the login from the credentials and options. Its error is a cause for dialer.Protocol.
@@ -57,28 +59,18 @@ func (o *Options) prove(ctx context.Context, creds *transport.Credentials) (l lo
 			return l, err
 		}
 	}
-	if l.auth == CBS || l.auth == Plain && o.Login == nil {
+	if l.auth == Plain {
+		if l.user = o.userName(creds); l.user == "" {
+			return l, protocol.Invalid("options: Auth is PLAIN, but the credentials have no UserName; set it")
+		}
+	}
+	if l.auth == CBS || l.auth == Plain {
 		switch l.token, err = creds.NewToken(ctx); {
 		case err != nil:
 			return l, err
 		case l.token.Text.Reveal() == "":
 			return l, protocol.Invalid("options: Auth is " + l.auth.String() + ", but the credentials have neither Sign nor " +
 				"Token")
-		}
-	}
-	switch {
-	case l.auth != Plain:
-	case o.Login == nil:
-		l.user, l.password = userName(creds), l.token.Text.Reveal()
-	default:
-		if failed := callback.Run("Options.Login", func() { l.user, l.password, err = o.Login(ctx) }); failed != nil {
-			err = failed
-		}
-		if err != nil {
-			if transport.KindOf(err) == transport.Unknown && ctx.Err() == nil {
-				err = &transport.Error{Kind: transport.Unauthorized, Err: err}
-			}
-			return l, err
 		}
 	}
 	return l, nil
@@ -89,7 +81,7 @@ func (o *Options) prove(ctx context.Context, creds *transport.Credentials) (l lo
 func (l *login) sasl() amqp.SASLType {
 	switch l.auth {
 	case Plain:
-		return amqp.SASLTypePlain(l.user, l.password)
+		return amqp.SASLTypePlain(l.user, l.token.Text.Reveal())
 	case External:
 		return amqp.SASLTypeExternal("")
 	case Anonymous:
@@ -99,23 +91,59 @@ func (l *login) sasl() amqp.SASLType {
 	return nil
 }
 
+// without returns the SASL mechanisms, the preferred one first, for a login that is without SASL if
+// the peer does not insist on it. Their meaning is the same: the identity is proven by CBS or TLS.
+// Edge gateways have MSSBCBS or ANONYMOUS, older ones not the former.
+func (l *login) without(host string) []wire.Init {
+	if l.auth == CBS {
+		return []wire.Init{{Mechanism: "MSSBCBS", Hostname: host}, {Mechanism: "ANONYMOUS", Hostname: host}}
+	}
+	return []wire.Init{{Mechanism: "EXTERNAL", InitialResponse: []byte{}, Hostname: host}}
+}
+
 // connect dials and does the handshakes. before is the learnt state of earlier connections. The
 // error is a cause for dialer.Protocol.
 func (o *Options) connect(ctx context.Context, creds *transport.Credentials, l *login, before *learnt) (*connection,
+	error) {
+	conn, err := o.open(ctx, creds, l, nil)
+	if errors.Is(err, amqpconn.ErrWantsSASL) {
+		conn, err = o.open(ctx, creds, l, l.without(creds.Host))
+		if errors.Is(err, amqpconn.ErrWantsSASL) { // again, after the dialogue
+			err = amqpscreen.ErrNotAMQP
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	c := &connection{Conn: conn, opt: o, host: creds.DialHost(), user: l.user}
+	c.tokens, c.window = newTokens(c), newWindow(c.Stream, o.IdleTimeout, before)
+	return c, nil
+}
+
+// open makes a connection. inits are for a SASL dialogue before the library's handshake, nil for
+// none.
+func (o *Options) open(ctx context.Context, creds *transport.Credentials, l *login, inits []wire.Init) (*amqpconn.Conn,
 	error) {
 	outer, socket, err := o.dialer().Dial(ctx, creds, l.cert)
 	if err != nil {
 		return nil, err
 	}
-	conn, err := amqpconn.Connect(ctx, outer, socket, &amqp.ConnOptions{HostName: creds.Host, IdleTimeout: o.IdleTimeout,
-		SASLType: l.sasl()})
-	if err != nil {
-		return nil, err
+	sasl := l.sasl()
+	if inits != nil {
+		sasl = nil
+		switch err := amqpconn.Authenticate(ctx, outer, socket, inits, nil); {
+		case errors.Is(err, amqpconn.ErrNoMechanism):
+			return nil, &transport.Error{Kind: transport.Unsupported, Err: errNoMechanism}
+		case err != nil:
+			return nil, err
+		}
 	}
-	c := &connection{Conn: conn, opt: o, host: creds.DialHost()}
-	c.tokens, c.window = newTokens(c), newWindow(c.Stream, o.IdleTimeout, before)
-	return c, nil
+	return amqpconn.Connect(ctx, outer, socket, &amqp.ConnOptions{HostName: creds.Host, IdleTimeout: o.IdleTimeout,
+		SASLType: sasl})
 }
+
+var errNoMechanism = errors.New("the peer insists on SASL, and offers neither MSSBCBS nor ANONYMOUS for tokens, nor " +
+	"EXTERNAL for a certificate; set Options.Auth to amqp.Plain if it offers PLAIN")
 
 // begin begins an AMQP session. The end of ctx ends the wait but not the library's call: after a
 // cancelled call the library writes end with its next call, even if it never wrote begin. A hub

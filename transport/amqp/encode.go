@@ -17,46 +17,58 @@ import (
 // whole encoded message.
 const batchFormat = 0x80013700
 
-// creationTime is the application property that carries Message.Created.
-const creationTime = "iothub-creation-time-utc"
-
-// subject is the message annotation that carries Message.Component.
-const subject = "dt-subject"
-
 // appendMessage appends the AMQP encoding of m. It allocates only when dst must grow.
 func appendMessage(dst []byte, m *transport.Message) []byte {
-	if m.Component != "" {
+	if n := count(m, annotations); n > 0 {
 		dst = append(dst, amqpenc.Described, amqpenc.SmallCode, amqpenc.Annotations)
 		var at int
 		dst, at = amqpenc.Open(dst, amqpenc.Map32)
-		dst = amqpenc.AppendText(dst, amqpenc.Symbol, subject)
-		dst = amqpenc.AppendText(dst, amqpenc.String, m.Component)
-		amqpenc.Close(dst, at, 2)
+		dst = appendNamed(dst, m, annotations, amqpenc.Symbol)
+		amqpenc.Close(dst, at, 2*n)
 	}
 	dst = appendProperties(dst, m)
-	if len(m.Properties) > 0 || !m.Created.IsZero() {
-		dst = append(dst, amqpenc.Described, amqpenc.SmallCode, amqpenc.ApplicationProperties)
-		count := 2 * len(m.Properties)
-		dst, at := amqpenc.Open(dst, amqpenc.Map32)
-		if !m.Created.IsZero() {
-			count += 2
-			dst = amqpenc.AppendText(dst, amqpenc.String, creationTime)
-			var text [isotime.Size + 8]byte
-			dst = amqpenc.AppendBytes(dst, amqpenc.String, isotime.Append(text[:0], m.Created))
-		}
-		for i := range m.Properties {
-			p := &m.Properties[i]
-			if again(m.Properties, i) {
-				count -= 2
-				continue
-			}
-			dst = amqpenc.AppendText(dst, amqpenc.String, p.Name)
-			dst = amqpenc.AppendText(dst, amqpenc.String, p.Value)
-		}
-		amqpenc.Close(dst, at, count)
+	entries := len(m.Properties) + count(m, application)
+	if !m.Created.IsZero() {
+		entries++
+	}
+	if entries == 0 {
 		return appendData(dst, m.Body)
 	}
+	dst = append(dst, amqpenc.Described, amqpenc.SmallCode, amqpenc.ApplicationProperties)
+	dst, at := amqpenc.Open(dst, amqpenc.Map32)
+	if !m.Created.IsZero() {
+		dst = amqpenc.AppendText(dst, amqpenc.String, creationTime)
+		var text [isotime.Size + 8]byte
+		dst = amqpenc.AppendBytes(dst, amqpenc.String, isotime.Append(text[:0], m.Created))
+	}
+	dst = appendNamed(dst, m, application, amqpenc.String)
+	for i := range m.Properties {
+		p := &m.Properties[i]
+		if again(m.Properties, i) {
+			entries--
+			continue
+		}
+		dst = amqpenc.AppendText(dst, amqpenc.String, p.Name)
+		dst = amqpenc.AppendText(dst, amqpenc.String, p.Value)
+	}
+	amqpenc.Close(dst, at, 2*entries)
 	return appendData(dst, m.Body)
+}
+
+// appendNamed appends the entries of a section for the properties that m has; key is the type of
+// their names.
+func appendNamed(dst []byte, m *transport.Message, in section, key amqpenc.Variable) []byte {
+	for i := range properties {
+		q := &properties[i]
+		if q.sent != in {
+			continue
+		}
+		if text := q.value(m); text != "" {
+			dst = amqpenc.AppendText(dst, key, q.name)
+			dst = amqpenc.AppendText(dst, amqpenc.String, text)
+		}
+	}
+	return dst
 }
 
 // again reports whether a later property has the name of property i. A key may occur once in an
@@ -70,8 +82,12 @@ func again(all []transport.Property, i int) bool {
 	return false
 }
 
-// appendProperties appends the section of system properties, if m has any.
+// appendProperties appends the section of AMQP's own properties, if m has any.
 func appendProperties(dst []byte, m *transport.Message) []byte {
+	system := m.System
+	if system == nil {
+		system = &none
+	}
 	fields := 0
 	switch {
 	case !m.Expires.IsZero():
@@ -82,6 +98,10 @@ func appendProperties(dst []byte, m *transport.Message) []byte {
 		fields = 7
 	case m.CorrelationID != "":
 		fields = 6
+	case system.To != "":
+		fields = 3
+	case system.UserID != "":
+		fields = 2
 	case m.ID != "":
 		fields = 1
 	default:
@@ -93,6 +113,10 @@ func appendProperties(dst []byte, m *transport.Message) []byte {
 		switch i {
 		case 0:
 			dst = appendOptional(dst, amqpenc.String, m.ID)
+		case 1:
+			dst = appendOptional(dst, amqpenc.Binary, system.UserID)
+		case 2:
+			dst = appendOptional(dst, amqpenc.String, system.To)
 		case 5:
 			dst = appendOptional(dst, amqpenc.String, m.CorrelationID)
 		case 6:

@@ -46,11 +46,23 @@ func TestTheComponentOfAMessage(t *testing.T) {
 		"annotation": {Annotations: amqp.Annotations{"dt-subject": "c1"}},
 		"property":   {ApplicationProperties: map[string]any{"dt-subject": "c1"}},
 	} {
-		got, _ := inbound(in)
-		require.Equal(t, transport.Message{Component: "c1"}, got, name)
+		for _, hub := range []bool{true, false} {
+			got, _ := inbound(in, hub)
+			require.Equal(t, transport.Message{Component: "c1"}, got, name)
+		}
 	}
-	got, _ := inbound(&amqp.Message{Annotations: amqp.Annotations{"dt-subject": int32(1)}})
+	got, _ := inbound(&amqp.Message{Annotations: amqp.Annotations{"dt-subject": int32(1)}}, true)
 	require.Equal(t, transport.Message{}, got, "none that a program can use")
+}
+
+// The response topic is reply-to, for brokers.
+func TestTheResponseTopicOfAMessage(t *testing.T) {
+	sent := new(plain).fill(&transport.Message{ResponseTopic: "answers/1"}, false)
+	require.Equal(t, "answers/1", *sent.Properties.ReplyTo)
+	got, _ := inbound(sent, false)
+	require.Equal(t, "answers/1", got.ResponseTopic)
+	got, _ = inbound(sent, true)
+	require.Empty(t, got.ResponseTopic, "a hub takes no answers there")
 }
 
 // A broker keeps acknowledged messages over a restart only if they are durable; a hub always keeps
@@ -67,7 +79,8 @@ func TestBrokersGetDurableMessages(t *testing.T) {
 }
 
 func TestEncodingAllocatesNothing(t *testing.T) {
-	m := &transport.Message{ID: "1", Component: "c1", Created: time.Now(), Expires: time.Now(),
+	m := &transport.Message{ID: "1", Component: "c1", Created: time.Now(), Expires: time.Now(), Output: "o",
+		System:     &transport.SystemProperties{To: "t", UserID: "u", Schema: "s", DiagnosticID: "d"},
 		Properties: []transport.Property{{Name: "a", Value: "b"}}, Body: make([]byte, 100)}
 	buf := make([]byte, 0, 1024)
 	require.Zero(t, testing.AllocsPerRun(100, func() { buf = appendMessage(buf[:0], m) }))
@@ -75,18 +88,27 @@ func TestEncodingAllocatesNothing(t *testing.T) {
 
 // requireSame checks that the library decodes our encoding and its own encoding to the same
 // message.
-func requireSame(t testing.TB, m *transport.Message, encoded []byte) {
+func requireSame(t testing.TB, m *transport.Message, encoded []byte, hub bool) {
 	t.Helper()
 	var got amqp.Message
 	require.NoError(t, got.UnmarshalBinary(encoded))
 	require.Len(t, got.Data, 1)
-	back, again := inbound(&got)
+	back, again := inbound(&got, hub)
 	require.False(t, again)
 	require.Equal(t, m.ID, back.ID)
 	require.Equal(t, m.CorrelationID, back.CorrelationID)
 	require.Equal(t, m.ContentType, back.ContentType)
 	require.Equal(t, m.ContentEncoding, back.ContentEncoding)
 	require.Equal(t, m.Component, back.Component)
+	output, system := m.Output, m.System
+	if !hub {
+		output = ""
+		if system != nil {
+			system = &transport.SystemProperties{To: system.To, UserID: system.UserID}
+		}
+	}
+	require.Equal(t, output, back.Output)
+	require.Equal(t, system, back.System)
 	require.True(t, m.Expires.Truncate(time.Millisecond).Equal(back.Expires), "%v, %v", m.Expires, back.Expires)
 	require.True(t, m.Created.Truncate(time.Millisecond).Equal(back.Created), "%v, %v", m.Created, back.Created)
 	require.True(t, bytes.Equal(m.Body, back.Body))
@@ -101,23 +123,29 @@ func requireSame(t testing.TB, m *transport.Message, encoded []byte) {
 }
 
 func FuzzMessage(f *testing.F) {
-	f.Add("id", "corr", "application/json", "utf-8", "thermostat1", "name", "value", "other", "", []byte("body"), int64(1),
-		int64(0))
-	f.Add("", "", "", "", "", "", "", "", "", []byte(nil), int64(0), int64(1893456000000))
-	f.Add(strings.Repeat("x", 300), "ä€", strings.Repeat("t", 256), "", strings.Repeat("ö", 200), "same", "1", "same", "2",
-		bytes.Repeat([]byte{0xff}, 70_000), int64(946684800000), int64(-1))
-	f.Fuzz(func(t *testing.T, id, corr, ct, ce, component, n1, v1, n2, v2 string, body []byte, created, expires int64) {
-		for _, s := range []string{id, corr, ct, ce, component, n1, v1, n2, v2} {
-			if !utf8.ValidString(s) {
-				t.Skip() // Validate refuses it
-			}
-		}
+	f.Add("id", "corr", "application/json", "utf-8", "thermostat1", "", "", "name", "value", "other", "", []byte("body"),
+		int64(1), int64(0))
+	f.Add("", "", "", "", "", "o", "u", "", "", "", "", []byte(nil), int64(0), int64(1893456000000))
+	f.Add(strings.Repeat("x", 300), "ä€", strings.Repeat("t", 256), "", strings.Repeat("ö", 200), strings.Repeat("o", 256),
+		strings.Repeat("u", 300), "same", "1", "same", "2", bytes.Repeat([]byte{0xff}, 70_000), int64(946684800000),
+		int64(-1))
+	f.Fuzz(func(t *testing.T, id, corr, ct, ce, component, output, user, n1, v1, n2, v2 string, body []byte, created,
+		expires int64) {
 		m := &transport.Message{ID: id, CorrelationID: corr, ContentType: ct, ContentEncoding: ce, Component: component,
-			Body: body}
+			Output: output, Body: body}
+		if user != "" {
+			m.System = &transport.SystemProperties{To: user + "/to", UserID: user, Schema: ct, InterfaceID: ce,
+				ConnectionDeviceID: id, ConnectionModuleID: corr, DiagnosticID: n1, DiagnosticContext: v1}
+		}
 		for _, p := range []transport.Property{{Name: n1, Value: v1}, {Name: n2, Value: v2}} {
-			if p.Name != "" && p.Name != creationTime && p.Name != subject {
+			if p.Name != "" {
 				m.Properties = append(m.Properties, p)
 			}
+		}
+		short := *m // the encoding of longer ids is fine
+		short.ID, short.CorrelationID = "", ""
+		if short.Validate() != nil || !utf8.ValidString(id) || !utf8.ValidString(corr) {
+			t.Skip()
 		}
 		const year = 365 * 24 * int64(time.Hour/time.Millisecond)
 		if created > 0 && created < 7000*year {
@@ -126,17 +154,18 @@ func FuzzMessage(f *testing.F) {
 		if expires > -1000*year && expires < 1000*year {
 			m.Expires = time.UnixMilli(expires)
 		}
-		requireSame(t, m, appendMessage([]byte("before"), m)[len("before"):])
+		requireSame(t, m, appendMessage([]byte("before"), m)[len("before"):], true)
 		var again plain // nothing of the previous message is left
 		for _, hub := range []bool{true, false} {
 			again.fill(&transport.Message{
 				ID: "i", CorrelationID: "c", ContentType: "t", ContentEncoding: "e", Component: "m", Created: time.UnixMilli(1),
-				Expires:    time.UnixMilli(2),
+				Expires: time.UnixMilli(2), Output: "o", ResponseTopic: "r",
+				System:     &transport.SystemProperties{To: "t", UserID: "u", Schema: "s", InterfaceID: "i"},
 				Properties: []transport.Property{{Name: "before", Value: "x"}}, Body: []byte("b"),
 			}, hub)
 			encoded, err := again.fill(m, hub).MarshalBinary()
 			require.NoError(t, err)
-			requireSame(t, m, encoded)
+			requireSame(t, m, encoded, hub)
 		}
 	})
 }
@@ -158,7 +187,9 @@ func FuzzInbound(f *testing.F) {
 		}
 		var m amqp.Message
 		require.NoError(t, m.UnmarshalBinary(encoded))
-		inbound(&m)
+		for _, hub := range []bool{true, false} {
+			inbound(&m, hub)
+		}
 	})
 }
 
@@ -168,8 +199,8 @@ func TestInboundMessages(t *testing.T) {
 	m := &amqp.Message{
 		Header: &amqp.MessageHeader{DeliveryCount: 1},
 		Properties: &amqp.MessageProperties{
-			MessageID: amqp.UUID{1, 15: 2}, CorrelationID: uint64(7), UserID: []byte("u"), ContentType: &ct,
-			ContentEncoding: &ce, AbsoluteExpiryTime: &at,
+			MessageID: amqp.UUID{1, 15: 2}, CorrelationID: uint64(7), ContentType: &ct, ContentEncoding: &ce,
+			AbsoluteExpiryTime: &at,
 		},
 		ApplicationProperties: map[string]any{"z": int32(1), "a": "b", "flag": true, "iothub-ack": "full",
 			creationTime: "2030-01-01T00:00:00Z"},
@@ -177,18 +208,18 @@ func TestInboundMessages(t *testing.T) {
 			"iothub-deliverycount": uint8(1)},
 		Data: [][]byte{[]byte("o"), []byte("ne")},
 	}
-	got, again := inbound(m)
+	got, again := inbound(m, true)
 	require.True(t, again)
 	require.Equal(t, transport.Message{
 		ID: "01000000-0000-0000-0000-000000000002", CorrelationID: "7", ContentType: ct, ContentEncoding: ce, Expires: at,
 		Created: time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC),
 		Properties: []transport.Property{{Name: "a", Value: "b"}, {Name: "flag", Value: "true"},
-			{Name: "iothub-ack", Value: "full"}, {Name: "user-id", Value: "u"}, {Name: "z", Value: "1"},
+			{Name: "iothub-ack", Value: "full"}, {Name: "z", Value: "1"},
 			{Name: "iothub-enqueuedtime", Value: "2031-02-03T04:05:06.000Z"}},
 		Body: []byte("one"),
 	}, got)
 	for _, v := range []any{"text", []byte("text")} {
-		got, _ := inbound(&amqp.Message{Value: v})
+		got, _ := inbound(&amqp.Message{Value: v}, true)
 		require.Equal(t, "text", string(got.Body))
 	}
 }
@@ -208,7 +239,7 @@ func TestARedeliveredMessageIsMarked(t *testing.T) {
 		{"header, and annotation of 0", amqp.Message{Header: &amqp.MessageHeader{DeliveryCount: 2},
 			Annotations: amqp.Annotations{"iothub-deliverycount": uint8(0)}}, true},
 	} {
-		_, again := inbound(&row.m)
+		_, again := inbound(&row.m, true)
 		require.Equal(t, row.want, again, row.name)
 	}
 }

@@ -89,13 +89,15 @@ func ExampleNewMux() {
 
 // Another AMQP 1.0 broker: other addresses, a user and a password.
 func ExampleAddresses() {
-	t := amqp.New(&amqp.Options{
-		Network:   netopt.Options{Addr: "broker.local:5671"},
-		Addresses: &amqp.Addresses{Telemetry: "telemetry", CloudToDevice: "commands.{device}"},
-		Login:     func(context.Context) (user, password string, err error) { return "device", "secret", nil },
-	})
-	fmt.Printf("%T\n", t)
-	// Output: *amqp.Transport
+	creds := &transport.Credentials{Host: "broker.local", DeviceID: "pump-1", UserName: "pump",
+		Token: transport.FixedToken("secret")}
+	t := amqp.New(&amqp.Options{Addresses: &amqp.Addresses{Telemetry: "telemetry", Commands: "commands.{device}"}})
+	client, err := device.New(creds, t, nil)
+	if err != nil {
+		panic(err)
+	}
+	fmt.Println(client.Status().State)
+	// Output: disconnected
 }
 
 // Through the proxy of a company network.

@@ -262,7 +262,7 @@ func play(t testing.TB, p *fuzzPeer, what func() string) {
 	tr := New(&Options{
 		Network: netopt.Options{Plaintext: true, Dial: func(context.Context, string, string) (net.Conn, error) {
 			return p, nil
-		}}, Auth: Anonymous, OperationTimeout: limit, Addresses: &Addresses{Telemetry: "out", CloudToDevice: "in"},
+		}}, Auth: Anonymous, OperationTimeout: limit, Addresses: &Addresses{Telemetry: "out", Commands: "in"},
 	})
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()

@@ -18,7 +18,6 @@ import (
 	wire "github.com/hubline-iot/hubline/internal/amqpwire"
 	"github.com/hubline-iot/hubline/internal/bounded"
 	"github.com/hubline-iot/hubline/internal/memconn"
-	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/amqp"
 	"github.com/hubline-iot/hubline/transport/netopt"
@@ -185,21 +184,5 @@ func TestAClientOutlivesAViolation(t *testing.T) {
 		synctest.Wait()
 		require.NoError(t, c.Send(t.Context(), &transport.Message{Body: []byte("y")}))
 		require.EqualValues(t, 2, h.dials.Load())
-	})
-}
-
-// Flows without next-incoming-id still open the window.
-func TestAHubWithoutNextIncomingID(t *testing.T) {
-	bounded.Test(t, func(t *testing.T) {
-		broker, err := testbroker.New(&testbroker.Options{AMQP: testbroker.AMQPOptions{OmitNextIncomingID: true,
-			SessionWindow: 10, Credit: 7}})
-		require.NoError(t, err)
-		defer broker.Close()
-		h := smallHub(t, 0)
-		h.Hub = broker
-		r := start(t, amqp.New(h.options()), h.device(t, "d"))
-		for range 100 {
-			r.requireSends("x")
-		}
 	})
 }

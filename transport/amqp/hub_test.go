@@ -69,6 +69,21 @@ func (h *hub) device(t testing.TB, id string) *transport.Credentials {
 	return &transport.Credentials{Host: d.HostName, DeviceID: id, Sign: sign}
 }
 
+// brokered returns creds for connections with Addresses: SASL PLAIN as the hub's user dev-1.
+func (h *hub) brokered(t testing.TB, creds *transport.Credentials) *transport.Credentials {
+	return asUser(t, creds, h.CredsWith(t, ""))
+}
+
+// asUser returns creds with the hub's user name of user, and a token of user.
+func asUser(t testing.TB, creds, user *transport.Credentials) *transport.Credentials {
+	t.Helper()
+	token, err := user.NewToken(t.Context())
+	require.NoError(t, err)
+	own := *creds
+	own.Sign, own.UserName, own.Token = nil, user.DeviceID+"@sas.hub", transport.FixedToken(token.Text.Reveal())
+	return &own
+}
+
 // sink records what a session reports.
 type sink struct {
 	mu      sync.Mutex

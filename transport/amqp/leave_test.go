@@ -79,10 +79,8 @@ func TestADeviceThatGivesUpAtAnyMoment(t *testing.T) {
 			o := h.options()
 			addresses := c.addresses
 			if addresses != nil {
-				token, err := creds.NewToken(t.Context())
-				require.NoError(t, err)
 				o.Addresses = addresses
-				o.Login = func(context.Context) (string, string, error) { return "dev-1@sas.hub", token.Text.Reveal(), nil }
+				creds = asUser(t, creds, creds)
 			}
 			mux := amqp.NewMux(o)
 			good := start(t, mux, creds)

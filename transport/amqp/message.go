@@ -23,17 +23,71 @@ type plain struct {
 }
 
 // fill sets the message to m. For a hub the creation time is an application property. For a broker
-// the message is durable, so it survives a restart as in a hub. The component becomes an annotation
-// for a hub only: a peer detaches the link for an unknown annotation that does not begin with
-// "x-opt-" (AMQP 1.0 part 3, 3.2.10).
+// the message is durable, so it survives a restart as in a hub.
 func (f *plain) fill(m *transport.Message, hub bool) *amqp.Message {
 	f.data[0] = m.Body
+	out := &f.message
+	out.Data, out.Properties, out.Header = f.data[:], f.standard(m, hub), nil
+	if hub {
+		out.Annotations, out.ApplicationProperties = hubProperties(m)
+		return out
+	}
+	out.Header, out.Annotations, out.ApplicationProperties = &durable, nil, nil
+	if len(m.Properties) > 0 || m.Component != "" {
+		out.ApplicationProperties = make(map[string]any, len(m.Properties)+1)
+		if m.Component != "" {
+			out.ApplicationProperties[subject] = m.Component
+		}
+		own(out.ApplicationProperties, m)
+	}
+	return out
+}
+
+// own adds the application properties of the program.
+func own(to map[string]any, m *transport.Message) {
+	for _, q := range m.Properties {
+		to[q.Name] = q.Value
+	}
+}
+
+// hubProperties returns the annotations and the application properties for a hub, nil for none.
+func hubProperties(m *transport.Message) (annotated amqp.Annotations, all map[string]any) {
+	if n := count(m, annotations); n > 0 {
+		annotated = make(amqp.Annotations, n)
+	}
+	if n := len(m.Properties) + count(m, application); n > 0 || !m.Created.IsZero() {
+		all = make(map[string]any, n+1)
+	}
+	for i := range properties {
+		q := &properties[i]
+		switch text := q.value(m); {
+		case text == "" || q.sent == nowhere:
+		case q.sent == annotations:
+			annotated[q.name] = text
+		default:
+			all[q.name] = text
+		}
+	}
+	if !m.Created.IsZero() {
+		all[creationTime] = m.Created.UTC().Format(timeLayout)
+	}
+	own(all, m)
+	return annotated, all
+}
+
+// standard returns the section of AMQP's own properties, nil for none.
+func (f *plain) standard(m *transport.Message, hub bool) *amqp.MessageProperties {
 	f.properties = amqp.MessageProperties{}
-	out, p, set := &f.message, &f.properties, false
-	out.Data, out.Properties, out.ApplicationProperties = f.data[:], nil, nil
-	out.Header, out.Annotations = nil, nil
-	if !hub {
-		out.Header = &durable
+	p, set := &f.properties, false
+	for _, field := range [...]struct {
+		from *string
+		to   **string
+	}{
+		{&m.ContentType, &p.ContentType}, {&m.ContentEncoding, &p.ContentEncoding}, {&m.ResponseTopic, &p.ReplyTo},
+	} {
+		if *field.from != "" {
+			*field.to, set = field.from, true
+		}
 	}
 	if m.ID != "" {
 		p.MessageID, set = m.ID, true
@@ -41,11 +95,11 @@ func (f *plain) fill(m *transport.Message, hub bool) *amqp.Message {
 	if m.CorrelationID != "" {
 		p.CorrelationID, set = m.CorrelationID, true
 	}
-	if m.ContentType != "" {
-		p.ContentType, set = &m.ContentType, true
+	if m.System != nil && m.System.To != "" {
+		p.To, set = &m.System.To, true
 	}
-	if m.ContentEncoding != "" {
-		p.ContentEncoding, set = &m.ContentEncoding, true
+	if m.System != nil && m.System.UserID != "" {
+		p.UserID, set = []byte(m.System.UserID), true
 	}
 	if !m.Expires.IsZero() {
 		at := m.Expires.Truncate(time.Millisecond)
@@ -55,26 +109,10 @@ func (f *plain) fill(m *transport.Message, hub bool) *amqp.Message {
 		at := m.Created.Truncate(time.Millisecond)
 		p.CreationTime, set = &at, true
 	}
-	if set {
-		out.Properties = p
+	if !set {
+		return nil
 	}
-	if m.Component != "" && hub {
-		out.Annotations = amqp.Annotations{subject: m.Component}
-	}
-	timed, marked := !m.Created.IsZero() && hub, m.Component != "" && !hub
-	if n := len(m.Properties); n > 0 || timed || marked {
-		out.ApplicationProperties = make(map[string]any, n+1)
-		if timed {
-			out.ApplicationProperties[creationTime] = m.Created.UTC().Format(timeLayout)
-		}
-		if marked {
-			out.ApplicationProperties[subject] = m.Component
-		}
-		for _, q := range m.Properties {
-			out.ApplicationProperties[q.Name] = q.Value
-		}
-	}
-	return out
+	return p
 }
 
 // durable is the header of a message that survives a restart of the broker. The library does not
@@ -83,9 +121,8 @@ var durable = amqp.MessageHeader{Durable: true, Priority: 4}
 
 const timeLayout = "2006-01-02T15:04:05.000Z"
 
-// annotationNames are the annotations of a cloud-to-device message that become properties, under
-// the same names. Lock token and sequence number do not.
-var annotationNames = []string{"iothub-enqueuedtime", "iothub-deliverycount", "x-opt-input-name"}
+// enqueuedTime is the annotation of a hub's message that becomes a property of that name.
+const enqueuedTime = "iothub-enqueuedtime"
 
 // bodyOf returns the body: data, or a value that is a string or binary.
 func bodyOf(m *amqp.Message) []byte {
@@ -104,34 +141,19 @@ func bodyOf(m *amqp.Message) []byte {
 	return nil
 }
 
-// inbound converts a cloud-to-device message. again: the hub delivered it before.
-func inbound(m *amqp.Message) (out transport.Message, again bool) {
+// inbound converts a message from a hub, or from another broker. again: it was delivered before.
+func inbound(m *amqp.Message, hub bool) (out transport.Message, again bool) {
+	var system transport.SystemProperties
 	out.Body = bodyOf(m)
 	if h := m.Header; h != nil {
 		again = h.DeliveryCount > 0
 	}
 	if p := m.Properties; p != nil {
-		out.ID, out.CorrelationID = idText(p.MessageID), idText(p.CorrelationID)
-		if p.ContentType != nil {
-			out.ContentType = *p.ContentType
-		}
-		if p.ContentEncoding != nil {
-			out.ContentEncoding = *p.ContentEncoding
-		}
-		if p.AbsoluteExpiryTime != nil {
-			out.Expires = p.AbsoluteExpiryTime.UTC()
-		}
-		if p.CreationTime != nil {
-			out.Created = p.CreationTime.UTC()
-		}
-		if len(p.UserID) > 0 {
-			out.Properties = append(out.Properties, transport.Property{Name: "user-id", Value: string(p.UserID)})
-		}
+		readStandard(p, &out, &system)
 	}
-	out.Component, _ = m.Annotations[subject].(string)
+	readAnnotations(m.Annotations, hub, &out, &system)
 	for name, v := range m.ApplicationProperties {
-		if text, ok := v.(string); ok && name == subject {
-			out.Component = text
+		if readApplication(name, v, hub, &out, &system) {
 			continue
 		}
 		if text, ok := v.(string); ok && name == creationTime {
@@ -144,19 +166,43 @@ func inbound(m *amqp.Message) (out transport.Message, again bool) {
 	}
 	// The library returns a map, whose order is random.
 	slices.SortFunc(out.Properties, func(a, b transport.Property) int { return strings.Compare(a.Name, b.Name) })
-	for _, name := range annotationNames {
-		v, ok := m.Annotations[name]
-		if !ok {
-			continue
-		}
-		if name == "iothub-deliverycount" {
-			n, _ := strconv.Atoi(valueText(v))
-			again = again || n > 0
-			continue
-		}
-		out.Properties = append(out.Properties, transport.Property{Name: name, Value: valueText(v)})
+	if v, ok := m.Annotations[enqueuedTime]; ok {
+		out.Properties = append(out.Properties, transport.Property{Name: enqueuedTime, Value: valueText(v)})
+	}
+	if v, ok := m.Annotations["iothub-deliverycount"]; ok {
+		n, _ := strconv.Atoi(valueText(v))
+		again = again || n > 0
+	}
+	if system != none {
+		out.System = &system
+	}
+	if hub {
+		out.ResponseTopic = "" // a hub takes no answers there
 	}
 	return out, again
+}
+
+// readStandard reads the section of AMQP's own properties.
+func readStandard(p *amqp.MessageProperties, out *transport.Message, system *transport.SystemProperties) {
+	out.ID, out.CorrelationID = idText(p.MessageID), idText(p.CorrelationID)
+	system.UserID = string(p.UserID)
+	for _, field := range [...]struct {
+		from *string
+		to   *string
+	}{
+		{p.ContentType, &out.ContentType}, {p.ContentEncoding, &out.ContentEncoding}, {p.ReplyTo, &out.ResponseTopic},
+		{p.To, &system.To},
+	} {
+		if field.from != nil {
+			*field.to = *field.from
+		}
+	}
+	if p.AbsoluteExpiryTime != nil {
+		out.Expires = p.AbsoluteExpiryTime.UTC()
+	}
+	if p.CreationTime != nil {
+		out.Created = p.CreationTime.UTC()
+	}
 }
 
 // idText returns a message id, of any of its four types, as text.

@@ -120,6 +120,10 @@ func (m *Mux) untilConnected(e *transport.Error) *transport.Error {
 
 // join authenticates a device and makes its session.
 func (m *Mux) join(ctx context.Context, cfg *transport.Config) (*session, error) {
+	addr, err := m.opt.addresses(cfg.Creds)
+	if err != nil {
+		return nil, err
+	}
 	var l login
 	var refusal error
 	asked := false
@@ -149,7 +153,7 @@ func (m *Mux) join(ctx context.Context, cfg *transport.Config) (*session, error)
 				return err
 			}
 		}
-		s = newSession(cfg, &m.opt, conn, &l)
+		s = newSession(cfg, &m.opt, conn, &l, addr)
 		s.shared = true
 		s.release = func() { m.release(conn) }
 		return s.check(ctx)

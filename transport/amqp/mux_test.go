@@ -400,9 +400,7 @@ func TestSessionsThatDoNotEnd(t *testing.T) {
 				first := h.device(t, "good")
 				free := 4
 				if o.Addresses = addresses; addresses != nil {
-					token, err := first.NewToken(t.Context())
-					require.NoError(t, err)
-					o.Login = func(context.Context) (string, string, error) { return "good@sas.hub", token.Text.Reveal(), nil }
+					first = asUser(t, first, first)
 					free++ // no session is needed for tokens
 				}
 				mux := amqp.NewMux(o)

@@ -97,11 +97,7 @@ func TestOneDeviceDialsWhileConnectionsEndAtOnce(t *testing.T) {
 				dial := o.Network.Dial
 				var useless atomic.Bool
 				useless.Store(true)
-				if o.Addresses = addresses; addresses != nil {
-					token, err := h.CredsWith(t, "").NewToken(t.Context())
-					require.NoError(t, err)
-					o.Login = func(context.Context) (string, string, error) { return "dev-1@sas.hub", token.Text.Reveal(), nil }
-				}
+				o.Addresses = addresses
 				o.Network.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
 					c, err := dial(ctx, network, addr)
 					if err != nil || !useless.Load() {
@@ -119,7 +115,11 @@ func TestOneDeviceDialsWhileConnectionsEndAtOnce(t *testing.T) {
 				mux := amqp.NewMux(o)
 				var all []*device.Client
 				for i := range 200 {
-					c, err := device.New(h.device(t, fmt.Sprintf("fleet-%d", i)), mux, nil)
+					creds := h.device(t, fmt.Sprintf("fleet-%d", i))
+					if addresses != nil {
+						creds = h.brokered(t, creds)
+					}
+					c, err := device.New(creds, mux, nil)
 					require.NoError(t, err)
 					defer c.Close()
 					require.NoError(t, c.Start())
@@ -164,14 +164,12 @@ func TestAFunctionThatEndsItsGoroutine(t *testing.T) {
 			o.Network.TLS.VerifyConnection = func(tls.ConnectionState) error { exit(); return nil }
 		}},
 		"Tunnel": {options: func(_ *hub, o *amqp.Options, exit func()) { o.Network.Tunnel = exitTunnel(exit) }},
-		"Login, of the connection": {options: func(h *hub, o *amqp.Options, exit func()) {
-			token, err := h.CredsWith(t, "").NewToken(context.Background())
-			require.NoError(t, err)
+		"token, of the connection": {options: func(_ *hub, o *amqp.Options, _ func()) {
 			o.Addresses = &amqp.Addresses{Telemetry: "/devices/{device}/messages/events"}
-			o.Login = func(context.Context) (string, string, error) {
-				exit()
-				return "dev-1@sas.hub", token.Text.Reveal(), nil
-			}
+		}, creds: func(c *transport.Credentials, exit func()) {
+			*c = *asUser(t, c, c)
+			token := c.Token
+			c.Token = func(ctx context.Context) (transport.Token, error) { exit(); return token(ctx) }
 		}},
 		"token": {caller: true, creds: func(c *transport.Credentials, exit func()) {
 			sign := c.Sign

@@ -1,7 +1,6 @@
 package amqp
 
 import (
-	"context"
 	"strconv"
 	"strings"
 	"time"
@@ -9,6 +8,7 @@ import (
 	"github.com/hubline-iot/hubline/internal/amqpconn"
 	"github.com/hubline-iot/hubline/internal/dialer"
 	"github.com/hubline-iot/hubline/internal/percent"
+	"github.com/hubline-iot/hubline/internal/placeholder"
 	"github.com/hubline-iot/hubline/internal/timespan"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/netopt"
@@ -19,14 +19,15 @@ type Auth uint8
 
 const (
 	// AuthDefault is CBS for credentials with Sign or Token, and otherwise the TLS client certificate
-	// alone. With Addresses it is Plain when Login is set, and otherwise Anonymous.
+	// alone. With Addresses it is Plain for credentials with UserName, and otherwise Anonymous.
 	AuthDefault Auth = iota
 	// CBS puts the token to the hub over the open connection, and renews it there without a
-	// disconnect.
+	// disconnect. The connection begins without SASL. A peer that insists on SASL is dialed once more,
+	// with MSSBCBS or ANONYMOUS, whichever it offers.
 	CBS
-	// Plain is SASL PLAIN with the result of Login. Without Login it is the hub's user name for the
-	// device, and the token. A hub closes the connection when that token expires, so it is renewed by
-	// a new connection.
+	// Plain is SASL PLAIN: the token is the password. With Addresses the user is
+	// Credentials.UserName; a hub has a user name of its own for each device. The connection ends when
+	// the token expires, so it is renewed by a new connection.
 	Plain
 	// External is SASL EXTERNAL: the TLS client certificate proves the identity.
 	External
@@ -47,15 +48,15 @@ func (a Auth) String() string {
 	return authText[a]
 }
 
-// Addresses are the addresses of links to a broker other than IoT Hub. "{device}" and "{module}" in
-// them are replaced by the ids. Messages are sent as durable, so a durable queue keeps acknowledged
-// messages over a restart of the broker.
+// Addresses are the addresses of links to a broker other than IoT Hub. In them "{device}" and
+// "{module}" stand for the ids of the credentials. Messages are sent as durable, so a durable queue
+// keeps acknowledged messages over a restart of the broker.
 type Addresses struct {
-	// Telemetry is the target to send to, such as "/queue/telemetry". Required.
+	// Telemetry is the target to send to, such as "/queues/telemetry". Required.
 	Telemetry string
-	// CloudToDevice is the source to receive messages from. Empty: none, and OpSubscribe is
-	// unsupported.
-	CloudToDevice string
+	// Commands is the source of messages for the device, which go to the handler of
+	// device.Client.HandleMessages. Empty: none, and such a handler gets Unsupported.
+	Commands string
 
 	twin, methods string // of a hub
 }
@@ -68,8 +69,6 @@ type Options struct {
 
 	// Auth is the device's method of authentication. 0: AuthDefault.
 	Auth Auth
-	// Login returns user name and password for SASL PLAIN. It is called at each dial. Nil: see Plain.
-	Login func(ctx context.Context) (user, password string, err error)
 	// Addresses are for a broker other than IoT Hub, which gets no tokens, batches or link properties.
 	// Nil: IoT Hub.
 	Addresses *Addresses
@@ -163,8 +162,6 @@ func (o *Options) resolve() (Options, error) {
 	case r.Addresses != nil && r.Auth == CBS:
 		return r, protocol.Invalid("options: Auth is CBS, which brokers with Addresses of their own do not have; use " +
 			"Plain, External or Anonymous")
-	case r.Login != nil && r.Auth != Plain && (r.Auth != AuthDefault || r.Addresses == nil):
-		return r, protocol.Invalid("options: Login is set, but Auth is " + r.Auth.String() + "; set Auth to Plain")
 	case r.ModelID != "" && !strings.HasPrefix(r.ModelID, "dtmi:"):
 		return r, protocol.Invalid("options: ModelID " + strconv.Quote(r.ModelID) + " is not a model id; give one such as " +
 			"\"dtmi:com:example:Thermostat;1\"")
@@ -175,7 +172,7 @@ func (o *Options) resolve() (Options, error) {
 		r.Addresses = &own
 		texts = append(texts, []struct {
 			name, value string
-		}{{"Addresses.Telemetry", a.Telemetry}, {"Addresses.CloudToDevice", a.CloudToDevice}}...)
+		}{{"Addresses.Telemetry", a.Telemetry}, {"Addresses.Commands", a.Commands}}...)
 	}
 	for _, f := range texts {
 		if problem := amqpconn.TextProblem(f.name, f.value); problem != "" {
@@ -200,7 +197,7 @@ func (o *Options) auth(creds *transport.Credentials) Auth {
 	switch {
 	case o.Auth != AuthDefault:
 		return o.Auth
-	case o.Addresses != nil && o.Login != nil:
+	case o.Addresses != nil && creds.UserName != "":
 		return Plain
 	case o.Addresses != nil:
 		return Anonymous
@@ -210,18 +207,33 @@ func (o *Options) auth(creds *transport.Credentials) Auth {
 	return AuthDefault
 }
 
-// addresses returns the addresses of an identity.
-func (o *Options) addresses(creds *transport.Credentials) Addresses {
+// addresses returns the addresses of an identity. Its error is of Kind Invalid.
+func (o *Options) addresses(creds *transport.Credentials) (Addresses, error) {
 	if a := o.Addresses; a != nil {
-		fill := strings.NewReplacer("{device}", creds.DeviceID, "{module}", creds.ModuleID)
-		return Addresses{Telemetry: fill.Replace(a.Telemetry), CloudToDevice: fill.Replace(a.CloudToDevice)}
+		var filled Addresses
+		for _, f := range [...]struct {
+			name, value string
+			to          *string
+		}{{"Telemetry", a.Telemetry, &filled.Telemetry}, {"Commands", a.Commands, &filled.Commands}} {
+			var problem string
+			if *f.to, problem = placeholder.Fill(f.value, creds.DeviceID, creds.ModuleID); problem != "" {
+				return Addresses{}, protocol.Invalid("options: Addresses." + f.name + " " + strconv.Quote(f.value) + " " + problem)
+			}
+		}
+		return filled, nil
+	}
+	if creds.UserName != "" {
+		return Addresses{},
+			protocol.Invalid("credentials: UserName is set, and a hub makes its own; leave it empty, or set " +
+				"Options.Addresses for a broker that is no hub")
 	}
 	path := string(percent.Append([]byte("/devices/"), creds.DeviceID))
+	telemetry, commands := "/messages/events", "/messages/devicebound"
 	if creds.ModuleID != "" {
 		path = string(percent.Append([]byte(path+"/modules/"), creds.ModuleID))
+		commands = telemetry // the module's inputs: it has no cloud-to-device messages
 	}
-	return Addresses{path + "/messages/events", path + "/messages/devicebound", path + "/twin",
-		path + "/methods/devicebound"}
+	return Addresses{path + telemetry, path + commands, path + "/twin", path + "/methods/devicebound"}, nil
 }
 
 // hubMaxMessage is the max-message-size of receiving links to IoT Hub, where 128 KB is the largest
@@ -238,8 +250,11 @@ func (o *Options) maxMessageSize() uint64 {
 	return hubMaxMessage
 }
 
-// userName returns the hub's user name for an identity, for SASL PLAIN.
-func userName(creds *transport.Credentials) string {
+// userName returns the user name of an identity for SASL PLAIN.
+func (o *Options) userName(creds *transport.Credentials) string {
+	if o.Addresses != nil {
+		return creds.UserName
+	}
 	hub, _, _ := strings.Cut(creds.Host, ".")
 	id := creds.DeviceID
 	if creds.ModuleID != "" {

@@ -27,13 +27,13 @@ func TestPeersThatDoNotSpeakAMQP(t *testing.T) {
 		says string
 		kind transport.Kind
 	}{
-		"HTTP":                {"HTTP/1.1 400 Bad Request\r\n\r\n", transport.Protocol},
-		"AMQP 0.9.1":          {"AMQP\x00\x00\x09\x01", transport.Protocol},
-		"SASL, not asked for": {"AMQP\x03\x01\x00\x00", transport.Protocol},
-		"a frame without end": {header + "\x7f\xff\xff\xff\x02\x00\x00\x00", transport.Protocol},
-		"nothing":             {"", transport.Network},
-		"half a header":       {"AMQ", transport.Network},
-		"half a frame":        {header + "\x00\x00\x01\x00\x02\x00", transport.Network},
+		"HTTP":                    {"HTTP/1.1 400 Bad Request\r\n\r\n", transport.Protocol},
+		"AMQP 0.9.1":              {"AMQP\x00\x00\x09\x01", transport.Protocol},
+		"SASL, and no mechanisms": {"AMQP\x03\x01\x00\x00", transport.Network},
+		"a frame without end":     {header + "\x7f\xff\xff\xff\x02\x00\x00\x00", transport.Protocol},
+		"nothing":                 {"", transport.Network},
+		"half a header":           {"AMQ", transport.Network},
+		"half a frame":            {header + "\x00\x00\x01\x00\x02\x00", transport.Network},
 	} {
 		t.Run(name, func(t *testing.T) {
 			bounded.Test(t, func(t *testing.T) {

@@ -49,9 +49,9 @@ type session struct {
 	over bool       // Run has ended: no goroutine may start
 }
 
-func newSession(cfg *transport.Config, opt *Options, conn *connection, l *login) *session {
+func newSession(cfg *transport.Config, opt *Options, conn *connection, l *login, addr Addresses) *session {
 	s := &session{
-		cfg: *cfg, opt: opt, conn: conn, auth: l.auth, addr: opt.addresses(cfg.Creds),
+		cfg: *cfg, opt: opt, conn: conn, auth: l.auth, addr: addr,
 		started: make(chan struct{}), fatal: make(chan error, 1), amqpLock: make(chan struct{}, 1),
 	}
 	if opt.Addresses == nil {
@@ -209,7 +209,7 @@ func (s *session) Do(r *transport.Request) {
 // subscribe attaches the links for the wanted features, and replies when all are attached.
 func (s *session) subscribe(r *transport.Request) {
 	const calls = transport.Twin | transport.Desired | transport.Methods
-	if r.Want&transport.Messages != 0 && s.addr.CloudToDevice == "" || r.Want&calls != 0 && s.addr.twin == "" ||
+	if r.Want&transport.Messages != 0 && s.addr.Commands == "" || r.Want&calls != 0 && s.addr.twin == "" ||
 		r.Want&^(transport.Messages|calls) != 0 {
 		s.unsupported(r)
 		return

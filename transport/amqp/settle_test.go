@@ -34,7 +34,7 @@ func TestADispositionDoesNotBlock(t *testing.T) {
 		made, err := New(&Options{
 			Network: netopt.Options{Plaintext: true, Dial: func(context.Context, string, string) (net.Conn, error) {
 				return p, nil
-			}}, Auth: Anonymous, Addresses: &Addresses{Telemetry: "out", CloudToDevice: "in"},
+			}}, Auth: Anonymous, Addresses: &Addresses{Telemetry: "out", Commands: "in"},
 		}).Dial(t.Context(), &transport.Config{Creds: &transport.Credentials{Host: "h", DeviceID: "d"}, Window: 4, Queue: 8,
 			Sink: a})
 		require.NoError(t, err)

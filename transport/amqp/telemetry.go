@@ -3,6 +3,7 @@ package amqp
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -150,6 +151,7 @@ func (t *telemetry) sendQueued() {
 		clear(t.queue)
 		t.rejected, t.queue = nil, t.queue[:0]
 		s.mu.Unlock()
+		t.refuseFields()
 		if len(t.items) == 0 {
 			return
 		}
@@ -162,6 +164,23 @@ func (t *telemetry) sendQueued() {
 		}
 		clear(t.items)
 	}
+}
+
+// refuseFields removes the messages with a field that has no place here, and reports them.
+func (t *telemetry) refuseFields() {
+	t.items = slices.DeleteFunc(t.items, func(item transport.Item) bool {
+		broker := t.s.opt.Addresses != nil
+		e := operr.NoPlace(item.Msg, "AMQP", broker)
+		if e == nil && broker {
+			e = operr.NoPlaceOutsideHubs(item.Msg, "AMQP", "System.To", "System.UserID")
+		}
+		if e == nil {
+			return false
+		}
+		e.Proto = proto
+		t.s.cfg.Sink.Done(item.Tag, e)
+		return true
+	})
 }
 
 // sendSome sends the first messages, as many as fit into one transfer, and returns their number. ok

@@ -183,7 +183,9 @@ func serving(t *testing.T, h *hubfixture.Broker, c *connection, id string) (s *s
 // runs is serving on a connection that is shared or not.
 func runs(t *testing.T, h *hubfixture.Broker, c *connection, id string, shared bool) (s *session, end func()) {
 	creds := &transport.Credentials{Host: h.HostName(), DeviceID: id}
-	s = newSession(&transport.Config{Creds: creds, Window: 100, Sink: quiet{}}, c.opt, c, &login{auth: CBS})
+	addr, err := c.opt.addresses(creds)
+	require.NoError(t, err)
+	s = newSession(&transport.Config{Creds: creds, Window: 100, Sink: quiet{}}, c.opt, c, &login{auth: CBS}, addr)
 	s.shared, s.release = shared, func() {}
 	ctx, cancel := context.WithCancel(t.Context())
 	over := make(chan struct{})

@@ -38,8 +38,11 @@
 //
 // Accept, Release and Reject are AMQP's outcomes. A released message is delivered again at once. A
 // message that the Sink declines is released after 5 s. The system properties fill the fields of
-// Message. The application properties, sorted by name, and "user-id", "iothub-enqueuedtime" and
-// "x-opt-input-name" are its Properties.
+// Message and Message.System, of which brokers with Addresses have To and UserID. The application
+// properties, sorted by name, and the annotation "iothub-enqueuedtime" are its Properties.
+//
+// A module receives the messages of its inputs instead, on a link at the address of its telemetry.
+// It has no cloud-to-device messages.
 //
 // The twin and direct methods have a pair of links each. Requests that are pending when a pair is
 // lost fail with Unavailable, outcome unknown. A Delivery of desired properties without a version
@@ -147,6 +150,10 @@ func dialError(ctx context.Context, err error) *transport.Error {
 }
 
 func (t *Transport) dial(ctx context.Context, cfg *transport.Config) (*session, error) {
+	addr, err := t.opt.addresses(cfg.Creds)
+	if err != nil {
+		return nil, err
+	}
 	l, err := t.opt.prove(ctx, cfg.Creds)
 	if err != nil {
 		return nil, err
@@ -165,7 +172,7 @@ func (t *Transport) dial(ctx context.Context, cfg *transport.Config) (*session, 
 			return nil, err
 		}
 	}
-	s := newSession(cfg, &t.opt, conn, &l)
+	s := newSession(cfg, &t.opt, conn, &l, addr)
 	s.release = conn.close
 	return s, s.check(ctx)
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/hubline-iot/hubline/internal/hubconn"
 	"github.com/hubline-iot/hubline/internal/isotime"
 	"github.com/hubline-iot/hubline/internal/retryafter"
 	"github.com/hubline-iot/hubline/internal/statuscode"
@@ -63,9 +64,9 @@ type lockedMessage struct {
 	since    time.Time
 }
 
-func lockedMessageOf(a *answer, since time.Time) lockedMessage {
-	lock := strings.Trim(strings.TrimPrefix(a.header.Get("ETag"), "W/"), `"`)
-	return lockedMessage{lock, a.header.Get("iothub-sequencenumber"), since}
+func lockedMessageOf(a *hubconn.Answer, since time.Time) lockedMessage {
+	lock := strings.Trim(strings.TrimPrefix(a.Header.Get("ETag"), "W/"), `"`)
+	return lockedMessage{lock, a.Header.Get("iothub-sequencenumber"), since}
 }
 
 // settlement is a settlement to send to the hub.
@@ -204,10 +205,10 @@ func (c *c2d) step() (next time.Time, alive bool) {
 func (c *c2d) poll() bool {
 	s := c.s
 	asked := time.Now()
-	a, refused, err := s.do(s.settleCtx, &c.requester, &request{http.MethodGet, s.urls.inbox, s.header(), nil})
+	a, refused, err := s.do(s.settleCtx, &c.requester, newRequest(http.MethodGet, s.urls.inbox, s.header(), nil))
 	switch {
 	case s.ctx.Err() != nil:
-		if err == nil && refused == nil && a.status == http.StatusOK {
+		if err == nil && refused == nil && a.Status == http.StatusOK {
 			c.keep(lockedMessageOf(a, asked)) // so that settleRemaining abandons it
 		}
 		return false
@@ -229,13 +230,13 @@ func (c *c2d) poll() bool {
 		c.replySubscriptions(nil)
 		return true
 	}
-	if a.status == http.StatusOK && lockedMessageOf(a, asked).lock == "" {
+	if a.Status == http.StatusOK && lockedMessageOf(a, asked).lock == "" {
 		s.fail(lost(errNoLock))
 		return false
 	}
 	c.replySubscriptions(nil)
 	switch {
-	case a.status != http.StatusOK:
+	case a.Status != http.StatusOK:
 		c.pollDelay, c.nextPoll = 0, time.Now().Add(s.opt.PollInterval)
 	case c.deliver(a, asked):
 		c.pollDelay, c.nextPoll = 0, time.Time{} // there may be more messages
@@ -271,7 +272,7 @@ func (c *c2d) replySubscriptions(err *transport.Error) bool {
 }
 
 // deliver reports a message to the Sink. It returns false if the message was reported before.
-func (c *c2d) deliver(a *answer, since time.Time) bool {
+func (c *c2d) deliver(a *hubconn.Answer, since time.Time) bool {
 	s := c.s
 	h := lockedMessageOf(a, since)
 	if i := slices.IndexFunc(c.lateOutcomes,
@@ -382,18 +383,18 @@ func (c *c2d) remember(e settlement) {
 }
 
 // request returns the request that settles a message.
-func (c *c2d) request(lock string, o transport.Outcome) *request {
+func (c *c2d) request(lock string, o transport.Outcome) *hubconn.Request {
 	s := c.s
 	h := s.header()
 	h["If-Match"] = []string{`"` + lock + `"`}
 	switch o {
 	case transport.Accept:
-		return &request{http.MethodDelete, s.urls.lock(lock, "", ""), h, nil}
+		return newRequest(http.MethodDelete, s.urls.lock(lock, "", ""), h, nil)
 	case transport.Reject:
-		return &request{http.MethodDelete, s.urls.lock(lock, "", "&reject"), h, nil}
+		return newRequest(http.MethodDelete, s.urls.lock(lock, "", "&reject"), h, nil)
 	case transport.Release:
 	}
-	return &request{http.MethodPost, s.urls.lock(lock, "/abandon", ""), h, nil}
+	return newRequest(http.MethodPost, s.urls.lock(lock, "/abandon", ""), h, nil)
 }
 
 // settleRemaining sends the remaining settlements and abandons unsettled messages, while settleCtx
@@ -419,31 +420,10 @@ func (c *c2d) settleRemaining() {
 
 // inbound returns the cloud-to-device message in an answer. again reports that the hub delivered it
 // before.
-func inbound(a *answer) (m *transport.Message, again bool) {
-	m = &transport.Message{
-		ID: a.header.Get(headerID), CorrelationID: a.header.Get(headerCorrelation), ContentType: a.header.Get(headerType),
-		ContentEncoding: a.header.Get(headerEncoding), Component: a.header.Get(headerSubject),
-		Created: parseTime(a.header.Get(headerCreated)), Expires: parseTime(a.header.Get(headerExpires)), Body: a.body,
-	}
-	for name, values := range a.header {
-		name = strings.ToLower(name)
-		if app, is := strings.CutPrefix(name, headerApp); is && app != "" {
-			for _, v := range values {
-				m.Properties = append(m.Properties, transport.Property{Name: app, Value: v})
-			}
-		}
-	}
-	for _, p := range [...]struct {
-		header, name string
-	}{{"iothub-userid", "user-id"}, {"iothub-enqueuedtime", "iothub-enqueuedtime"}} {
-		if v := a.header.Get(p.header); v != "" {
-			m.Properties = append(m.Properties, transport.Property{Name: p.name, Value: v})
-		}
-	}
-	// net/http returns headers as a map, so their order is lost; sorting makes the order
-	// deterministic.
-	slices.SortStableFunc(m.Properties, func(a, b transport.Property) int { return strings.Compare(a.Name, b.Name) })
-	count, err := strconv.Atoi(a.header.Get("iothub-deliverycount"))
+func inbound(a *hubconn.Answer) (m *transport.Message, again bool) {
+	m = &transport.Message{Body: a.Body}
+	readProperties(m, a.Header)
+	count, err := strconv.Atoi(a.Header.Get("iothub-deliverycount"))
 	return m, err == nil && count > 0
 }
 

@@ -101,7 +101,8 @@ func TestPropertiesOfADelivery(t *testing.T) {
 			"IoTHub-MessageId": "id", "iothub-correlationid": "corr", "iothub-contenttype": "text/plain",
 			"iothub-contentencoding": "utf-8", "DT-Subject": "thermostat1",
 			"iothub-expiry": "2031-02-03T04:05:06.7890000Z", "iothub-creationtimeutc": "Mon, 03 Feb 2031 04:05:06 GMT",
-			"iothub-userid":       "me",
+			"iothub-userid": "me", "iothub-messageschema": "s", "iothub-interface-id": "i", "iothub-ack": "full",
+			"iothub-connection-device-id": "d", "iothub-connection-module-id": "m", "iothub-app-": "no name",
 			"iothub-enqueuedtime": "2031-01-01T00:00:00Z", "iothub-app-Level": "high", "iothub-app-a": "",
 			"iothub-to": "/devices/dev-1/messages/deviceBound",
 		})
@@ -111,10 +112,18 @@ func TestPropertiesOfADelivery(t *testing.T) {
 			ID: "id", CorrelationID: "corr", ContentType: "text/plain", ContentEncoding: "utf-8", Component: "thermostat1",
 			Body:    []byte("body"),
 			Expires: time.Date(2031, 2, 3, 4, 5, 6, 789e6, time.UTC), Created: time.Date(2031, 2, 3, 4, 5, 6, 0, time.UTC),
-			Properties: []transport.Property{{Name: "a", Value: ""}, {Name: "iothub-enqueuedtime",
-				Value: "2031-01-01T00:00:00Z"}, {Name: "level", Value: "high"}, {Name: "user-id", Value: "me"}},
+			System: &transport.SystemProperties{To: "/devices/dev-1/messages/deviceBound", UserID: "me", Schema: "s",
+				InterfaceID: "i", ConnectionDeviceID: "d", ConnectionModuleID: "m"},
+			Properties: []transport.Property{{Name: "a", Value: ""}, {Name: "iothub-ack", Value: "full"},
+				{Name: "iothub-enqueuedtime", Value: "2031-01-01T00:00:00Z"}, {Name: "level", Value: "high"}},
 		}, r.delivered()[0].msg)
 		require.False(t, r.delivered()[0].again)
+	})
+	bubble(t, func(t *testing.T, h *scripted) {
+		h.message("body", nil)
+		r := h.start(t, h.options())
+		require.NoError(t, r.subscribe())
+		require.Equal(t, transport.Message{Body: []byte("body")}, r.delivered()[0].msg)
 	})
 }
 

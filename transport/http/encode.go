@@ -9,22 +9,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/hubline-iot/hubline/internal/ascii"
-	"github.com/hubline-iot/hubline/internal/isotime"
 	"github.com/hubline-iot/hubline/internal/operr"
 	"github.com/hubline-iot/hubline/transport"
-)
-
-// The hub's names for the system properties of a message. They are headers of a single message, and
-// members of "properties" in a batch.
-const (
-	headerID          = "iothub-messageid"
-	headerCorrelation = "iothub-correlationid"
-	headerType        = "iothub-contenttype"
-	headerEncoding    = "iothub-contentencoding"
-	headerSubject     = "dt-subject" // Message.Component
-	headerCreated     = "iothub-creationtimeutc"
-	headerExpires     = "iothub-expiry"
-	headerApp         = "iothub-app-"
 )
 
 const (
@@ -46,14 +32,12 @@ func check(m *transport.Message) *transport.Error {
 		e.Proto = proto
 		return e
 	}
-	for _, f := range [...]struct{ name, value string }{
-		{"ID", m.ID}, {"CorrelationID", m.CorrelationID}, {"ContentType", m.ContentType},
-		{"ContentEncoding", m.ContentEncoding},
-		{"Component", m.Component},
-	} {
-		if !utf8.ValidString(f.value) {
-			return invalid("message " + f.name + " is not valid UTF-8")
-		}
+	if e := operr.NoPlace(m, "HTTPS", false); e != nil {
+		e.Proto = proto
+		return e
+	}
+	if e := checkTexts(m); e != nil {
+		return e
 	}
 	for i := range m.Properties {
 		p := &m.Properties[i]
@@ -125,12 +109,9 @@ func plain(s string) bool {
 // fitsHeaders reports whether the properties of a message can be sent as headers. Header names lose
 // their case on the way, so names with capitals fit only if capitals is set.
 func fitsHeaders(m *transport.Message, capitals bool) bool {
-	size := 0
-	for _, s := range [...]string{m.ID, m.CorrelationID, m.ContentType, m.ContentEncoding, m.Component} {
-		if !plain(s) {
-			return false
-		}
-		size += len(s)
+	size, fit := fitTexts(m)
+	if !fit {
+		return false
 	}
 	for i := range m.Properties {
 		p := &m.Properties[i]
@@ -148,31 +129,6 @@ func addHeaders(h http.Header, m *transport.Message) {
 	for i := range m.Properties {
 		p := &m.Properties[i]
 		h[headerApp+p.Name] = []string{p.Value}
-	}
-}
-
-// eachSystemProperty calls f for each system property that is set.
-func eachSystemProperty(m *transport.Message, f func(name, value string)) {
-	if m.ID != "" {
-		f(headerID, m.ID)
-	}
-	if m.CorrelationID != "" {
-		f(headerCorrelation, m.CorrelationID)
-	}
-	if m.ContentType != "" {
-		f(headerType, m.ContentType)
-	}
-	if m.ContentEncoding != "" {
-		f(headerEncoding, m.ContentEncoding)
-	}
-	if m.Component != "" {
-		f(headerSubject, m.Component)
-	}
-	if !m.Created.IsZero() {
-		f(headerCreated, string(isotime.Append(make([]byte, 0, isotime.Size), m.Created)))
-	}
-	if !m.Expires.IsZero() {
-		f(headerExpires, string(isotime.Append(make([]byte, 0, isotime.Size), m.Expires)))
 	}
 }
 

@@ -54,16 +54,18 @@ type scripted struct {
 	unread    func(w http.ResponseWriter, r *http.Request) // answers telemetry, if set, and reads the body itself
 	// delay of answers to telemetry; set before the first request
 	late time.Duration
+	// module, if set, makes the identity that module of the device; set before the first request
+	module string
 }
 
 type memConn = memconn.Conn
 
 // seen is a received request.
 type seen struct {
-	method, path, query string
-	header              http.Header
-	body                []byte
-	messages            int
+	method, host, path, query string
+	header                    http.Header
+	body                      []byte
+	messages                  int
 }
 
 type message struct {
@@ -119,7 +121,7 @@ func (h *scripted) creds(key string) *transport.Credentials {
 
 // note records a request.
 func (h *scripted) note(r *http.Request, body []byte) *seen {
-	s := seen{r.Method, r.URL.EscapedPath(), r.URL.RawQuery, r.Header.Clone(), body, 0}
+	s := seen{r.Method, r.Host, r.URL.EscapedPath(), r.URL.RawQuery, r.Header.Clone(), body, 0}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.requests = append(h.requests, s)
@@ -185,7 +187,7 @@ func (h *scripted) change(f func()) {
 }
 
 func (h *scripted) route(w http.ResponseWriter, r *http.Request, body []byte) {
-	path, isDevice := strings.CutPrefix(r.URL.Path, "/devices/dev-1/messages/")
+	path, isDevice := strings.CutPrefix(r.URL.Path, "/"+h.resource()+"/messages/")
 	lock, isInbox := strings.CutPrefix(path, "deviceBound")
 	switch {
 	case !isDevice || r.URL.Query().Get("api-version") == "":
@@ -205,6 +207,14 @@ func (h *scripted) route(w http.ResponseWriter, r *http.Request, body []byte) {
 	}
 }
 
+// resource returns the path of the identity.
+func (h *scripted) resource() string {
+	if h.module != "" {
+		return "devices/dev-1/modules/" + h.module
+	}
+	return "devices/dev-1"
+}
+
 // authorized checks the token's text; it verifies the signature by signing again.
 func (h *scripted) authorized(r *http.Request) bool {
 	text, isSAS := strings.CutPrefix(r.Header.Get("Authorization"), "SharedAccessSignature ")
@@ -220,7 +230,7 @@ func (h *scripted) authorized(r *http.Request) bool {
 	if err != nil {
 		return false
 	}
-	want, err := transport.SignToken(r.Context(), sign, hostName+"/devices/dev-1", "", time.Unix(se, 0))
+	want, err := transport.SignToken(r.Context(), sign, hostName+"/"+h.resource(), "", time.Unix(se, 0))
 	return err == nil && want.Text.Reveal() == r.Header.Get("Authorization")
 }
 
@@ -318,6 +328,7 @@ func (m *members) UnmarshalJSON(text []byte) error {
 
 func received(body []byte, properties members) transporttest.Received {
 	m := transport.Message{Body: bytes.Clone(body)}
+	var system transport.SystemProperties
 	for _, p := range properties {
 		name, value := p[0], p[1]
 		at, _ := time.Parse(time.RFC3339Nano, value)
@@ -338,7 +349,22 @@ func received(body []byte, properties members) transporttest.Received {
 			m.Created = at.UTC()
 		case name == "iothub-expiry":
 			m.Expires = at.UTC()
+		case name == "iothub-to":
+			system.To = value
+		case name == "iothub-userid":
+			system.UserID = value
+		case name == "iothub-messageschema":
+			system.Schema = value
+		case name == "iothub-interface-id":
+			system.InterfaceID = value
+		case name == "iothub-connection-device-id":
+			system.ConnectionDeviceID = value
+		case name == "iothub-connection-module-id":
+			system.ConnectionModuleID = value
 		}
+	}
+	if system != (transport.SystemProperties{}) {
+		m.System = &system
 	}
 	return transporttest.Received{Message: m}
 }

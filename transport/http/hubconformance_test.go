@@ -11,6 +11,9 @@ import (
 	"github.com/hubline-iot/hubline/transport/transporttest"
 )
 
+// lacks are the fields of a message that HTTPS has no place for.
+var lacks = []string{"Output", "System.DiagnosticID", "System.DiagnosticContext"}
+
 // The conformance suite with the hub emulator, in every configuration.
 func TestConformance(t *testing.T) {
 	for _, way := range []struct {
@@ -45,6 +48,7 @@ func TestConformance(t *testing.T) {
 				opt.PollInterval = time.Second
 				p := h.Pair(t, http.New(&opt))
 				p.MarksAgain, p.NoOrder = false, true
+				p.Lacks = lacks
 				p.HubMarks = append(p.HubMarks, hubMarks...)
 				if way.module {
 					p.Features = 0

@@ -1,13 +1,16 @@
 package http
 
 import (
+	"context"
 	"crypto/tls"
 	"net"
 	"strconv"
 	"time"
 
 	"github.com/hubline-iot/hubline/internal/dialer"
+	"github.com/hubline-iot/hubline/internal/hubconn"
 	"github.com/hubline-iot/hubline/internal/timespan"
+	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/netopt"
 )
 
@@ -84,7 +87,7 @@ func (o *Options) resolve() (Options, error) {
 		return r, protocol.Invalid("options: ProductInfo " + strconv.Quote(r.Network.ProductInfo) +
 			" cannot go into a header; give printable ASCII")
 	}
-	d := &dialer.Dialer{Protocol: &protocol, Network: r.Network}
+	d := &dialer.Dialer{Protocol: protocol, Network: r.Network}
 	err := d.Resolve()
 	r.Network = d.Network
 	return r, err
@@ -104,16 +107,23 @@ func (o *Options) requestTimeout(size int) time.Duration {
 
 // dialer returns the dialer of one connection.
 func (o *Options) dialer() *dialer.Dialer {
-	d := &dialer.Dialer{Protocol: &protocol, Network: o.Network, ALPN: []string{"http/1.1"}}
+	d := &dialer.Dialer{Protocol: protocol, Network: o.Network, ALPN: []string{"http/1.1"}}
 	if o.HTTP2 {
 		d.ALPN = []string{"h2", "http/1.1"}
 	}
 	d.Network.TLS = o.tls()
 	d.Wrap = func(c net.Conn) net.Conn {
 		boundSilence(c, o.silence())
-		return newSocket(c)
+		return c
 	}
 	return d
+}
+
+// connect opens a connection within Options.silence. The error is a cause for protocol.Error.
+func (o *Options) connect(ctx context.Context, creds *transport.Credentials) (*hubconn.Conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, o.silence())
+	defer cancel()
+	return hubconn.Dial(ctx, o.dialer(), creds)
 }
 
 // tls returns the base of the TLS configuration. Records are full-sized from the start: small

@@ -3,8 +3,12 @@ package http
 import (
 	"context"
 	"io"
+	"net/http"
+	"net/url"
 	"sync"
 	"time"
+
+	"github.com/hubline-iot/hubline/internal/hubconn"
 )
 
 // requester makes one request at a time, over a connection that it opens when a request needs it.
@@ -12,7 +16,7 @@ import (
 type requester struct {
 	s     *session
 	mu    sync.Mutex // guards conn against abort
-	conn  *hubConn
+	conn  *hubconn.Conn
 	watch watch
 
 	// idle fires after the connection was unused for IdleTimeout; nil before the first exchange.
@@ -22,10 +26,10 @@ type requester struct {
 func newRequester(s *session) requester { return requester{s: s, watch: watch{s: s}} }
 
 // open returns the connection, and opens one if necessary.
-func (l *requester) open(ctx context.Context) (*hubConn, error) {
+func (l *requester) open(ctx context.Context) (*hubconn.Conn, error) {
 	if l.conn != nil {
 		select {
-		case <-l.conn.gone:
+		case <-l.conn.Gone():
 			if err := l.discard(); err != nil {
 				return nil, err
 			}
@@ -41,7 +45,7 @@ func (l *requester) open(ctx context.Context) (*hubConn, error) {
 	return fresh, nil
 }
 
-func (l *requester) set(fresh *hubConn) {
+func (l *requester) set(fresh *hubconn.Conn) {
 	l.mu.Lock()
 	l.conn = fresh
 	l.mu.Unlock()
@@ -52,7 +56,7 @@ func (l *requester) gone() <-chan struct{} {
 	if l.conn == nil {
 		return nil
 	}
-	return l.conn.gone
+	return l.conn.Gone()
 }
 
 // unused returns a channel that fires when the connection was idle for IdleTimeout.
@@ -63,9 +67,13 @@ func (l *requester) unused() <-chan time.Time {
 	return l.idle.C
 }
 
+func newRequest(method string, at *url.URL, header http.Header, body []byte) *hubconn.Request {
+	return &hubconn.Request{Method: method, URL: at, Header: header, Body: body}
+}
+
 // exchange makes one request within its time limit.
-func (l *requester) exchange(ctx context.Context, r *request) (*answer, error) {
-	limit := l.s.opt.requestTimeout(len(r.body))
+func (l *requester) exchange(ctx context.Context, r *hubconn.Request) (*hubconn.Answer, error) {
+	limit := l.s.opt.requestTimeout(len(r.Body))
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	if l.idle != nil {
@@ -80,7 +88,7 @@ func (l *requester) exchange(ctx context.Context, r *request) (*answer, error) {
 	}
 	sent := time.Now()
 	l.watch.begin(ctx, cancel, limit-l.s.opt.Timeout)
-	a, err := conn.exchange(ctx, r)
+	a, err := conn.Exchange(ctx, r)
 	if silent := l.watch.end(); silent && err != nil {
 		err = errSilent
 	}
@@ -88,7 +96,7 @@ func (l *requester) exchange(ctx context.Context, r *request) (*answer, error) {
 		l.close()
 		return nil, err
 	}
-	l.s.clock.Learn(a.header, a.tls, sent, time.Now())
+	l.s.clock.Learn(a.Header, a.TLS, sent, time.Now())
 	if l.idle == nil {
 		l.idle = time.NewTimer(l.s.opt.IdleTimeout)
 	} else {
@@ -99,7 +107,7 @@ func (l *requester) exchange(ctx context.Context, r *request) (*answer, error) {
 
 // discard discards a closed connection. It returns the reason, or nil if the hub closed it cleanly.
 func (l *requester) discard() error {
-	err := l.conn.socket.loss()
+	err := l.conn.Loss()
 	l.close()
 	if err == io.EOF {
 		return nil
@@ -112,7 +120,7 @@ func (l *requester) close() {
 	if l.conn == nil {
 		return
 	}
-	l.conn.close()
+	l.conn.Close()
 	l.set(nil)
 }
 
@@ -121,6 +129,6 @@ func (l *requester) abort() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.conn != nil {
-		_ = l.conn.socket.Close()
+		l.conn.Abort()
 	}
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/hubline-iot/hubline/internal/dialer"
 	"github.com/hubline-iot/hubline/internal/hubauth"
+	"github.com/hubline-iot/hubline/internal/hubconn"
 	"github.com/hubline-iot/hubline/internal/hubstatus"
 	"github.com/hubline-iot/hubline/internal/percent"
 	"github.com/hubline-iot/hubline/internal/statuscode"
@@ -174,7 +175,7 @@ func (s *session) header() http.Header {
 // do makes a request and adds the token. It returns a refusal for an unsuccessful answer, and an
 // error that is a cause for lost. If the hub may have refused the token, do retries once with
 // another one.
-func (s *session) do(ctx context.Context, l *requester, q *request) (*answer, *refusal, error) {
+func (s *session) do(ctx context.Context, l *requester, q *hubconn.Request) (*hubconn.Answer, *refusal, error) {
 	for again := false; ; again = true {
 		token, fresh, err := s.tokens.Get(ctx)
 		if _, known := s.clock.Skew(); transport.KindOf(err) == transport.ClockUnset && !known && !again {
@@ -188,13 +189,13 @@ func (s *session) do(ctx context.Context, l *requester, q *request) (*answer, *r
 			return nil, nil, err
 		}
 		if token.Text.Reveal() != "" {
-			q.header["Authorization"] = []string{token.Text.Reveal()}
+			q.Header["Authorization"] = []string{token.Text.Reveal()}
 		}
 		a, err := l.exchange(ctx, q)
 		if err != nil {
 			return nil, nil, err
 		}
-		r := refusalOf(a.status, a.header, a.body, s.clock.Now())
+		r := refusalOf(a.Status, a.Header, a.Body, s.clock.Now())
 		if r == nil || r.Kind != transport.Unauthorized {
 			return a, r, nil
 		}
@@ -213,13 +214,13 @@ const noLock = "00000000-0000-0000-0000-000000000000"
 // probe returns a request without effect, which a hub refuses only after it has authenticated the
 // sender. It abandons a message under a lock that does not exist. For a module, which has no
 // cloud-to-device messages, it sends an empty batch.
-func (s *session) probe() *request {
+func (s *session) probe() *hubconn.Request {
 	h := s.header()
 	if s.cfg.Creds.ModuleID == "" {
-		return &request{http.MethodPost, s.urls.lock(noLock, "/abandon", ""), h, nil}
+		return newRequest(http.MethodPost, s.urls.lock(noLock, "/abandon", ""), h, nil)
 	}
 	h["Content-Type"] = []string{batchType}
-	return &request{http.MethodPost, s.urls.events, h, []byte("[]")}
+	return newRequest(http.MethodPost, s.urls.events, h, []byte("[]"))
 }
 
 // prove opens a connection and makes an exchange whose outcome, success or an expected refusal,
@@ -284,7 +285,7 @@ func addresses(o *Options, creds *transport.Credentials) urls {
 	}
 	of := func(what string) *url.URL {
 		return &url.URL{
-			Scheme: o.dialer().Scheme(), Host: creds.DialHost(), Path: raw + what, RawPath: string(path) + what,
+			Scheme: o.dialer().Scheme(), Host: dialer.URLHost(creds.DialHost()), Path: raw + what, RawPath: string(path) + what,
 			RawQuery: "api-version=" + apiVersion,
 		}
 	}

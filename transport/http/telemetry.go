@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/hubline-iot/hubline/internal/hubconn"
 	"github.com/hubline-iot/hubline/internal/operr"
 	"github.com/hubline-iot/hubline/internal/statuscode"
 	"github.com/hubline-iot/hubline/transport"
@@ -168,7 +169,7 @@ func (t *telemetry) sendFirst(items []transport.Item) (n int, ok bool) {
 	began := time.Now()
 	_, refused, err := s.do(s.ctx, &t.requester, q)
 	if refused == nil {
-		s.sizer.observe(len(q.body), time.Since(began), err == nil)
+		s.sizer.observe(len(q.Body), time.Since(began), err == nil)
 	}
 	switch {
 	case s.ctx.Err() != nil:
@@ -193,7 +194,7 @@ func (t *telemetry) sendFirst(items []transport.Item) (n int, ok bool) {
 	// The refusal is about one of the messages, or about their number.
 	before := t.limit
 	if refused.Kind == transport.TooLarge {
-		t.limit, t.singleTooLarge = max(minBatch, len(q.body)/2), false
+		t.limit, t.singleTooLarge = max(minBatch, len(q.Body)/2), false
 	}
 	ok = t.sendAll(items[:n/2]) && t.sendAll(items[n/2:n])
 	if refused.Kind == transport.TooLarge && t.singleTooLarge {
@@ -216,7 +217,7 @@ func (t *telemetry) sendAll(items []transport.Item) bool {
 
 // request returns the request for the first messages and their number. A single message goes in its
 // plain form if that loses nothing. It returns nil if the first message cannot be sent at all.
-func (t *telemetry) request(items []transport.Item) (*request, int) {
+func (t *telemetry) request(items []transport.Item) (*hubconn.Request, int) {
 	first := items[0].Msg
 	if t.s.opt.Batch == 1 || len(items) == 1 {
 		if fitsHeaders(first, false) {
@@ -267,17 +268,17 @@ var errOnlyBatch = errors.New("it has properties that are not printable ASCII or
 
 // plain returns the request for a single message. It omits header iothub-to, which official SDKs
 // send: that only repeats the address and counts against the hub's size limit.
-func (t *telemetry) plain(m *transport.Message) *request {
+func (t *telemetry) plain(m *transport.Message) *hubconn.Request {
 	h := t.s.header()
 	h["Content-Type"] = []string{plainType}
 	addHeaders(h, m)
-	return &request{http.MethodPost, t.s.urls.events, h, m.Body}
+	return newRequest(http.MethodPost, t.s.urls.events, h, m.Body)
 }
 
-func (t *telemetry) batch(body []byte) *request {
+func (t *telemetry) batch(body []byte) *hubconn.Request {
 	h := t.s.header()
 	h["Content-Type"] = []string{batchType}
-	return &request{http.MethodPost, t.s.urls.events, h, body}
+	return newRequest(http.MethodPost, t.s.urls.events, h, body)
 }
 
 func (t *telemetry) succeed(items []transport.Item) {

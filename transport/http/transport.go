@@ -18,6 +18,11 @@
 // Property names must consist of ASCII letters, digits and ! # $ % & ' * + - . ^ _ ` | ~, and must
 // be unique without regard to case; the package refuses other messages with Kind Invalid.
 //
+// The system properties of Message travel under the hub's names for HTTPS, the same in headers and
+// in a batch. Those of Message.System stand in the table of transport.SystemProperties. HTTPS has
+// no place for Output, System.DiagnosticID and System.DiagnosticContext: a message with one of them
+// is refused with Kind Unsupported, and so is one with Topic, ResponseTopic or Retain.
+//
 // The first batch has at most 32 KB. The size doubles while requests are fast. It shrinks on a slow
 // link, where a large batch would take longer than the client waits before it gives up the
 // connection (Options.Timeout, device.Options.AckTimeout). The Transport keeps the measured size,
@@ -63,8 +68,14 @@
 // it sends pending settlements and abandons unsettled messages, within half a second, unless the
 // connection for cloud-to-device messages itself was lost or the hub refuses the device.
 //
-// Property names arrive in lower case, because header names are case-insensitive. Modules have no
-// cloud-to-device messages over HTTPS.
+// Property names arrive in lower case, because header names are case-insensitive. System properties
+// fill the fields of Message. Those without a field, "iothub-ack", "iothub-enqueuedtime" and
+// "iothub-operation", become Properties of these names.
+//
+// # Modules
+//
+// A module sends telemetry, to the hub or to an edge gateway (Credentials.GatewayHost). It has no
+// inputs over HTTPS: its OpSubscribe fails with Unsupported at once.
 //
 // # Tokens, certificates, clock
 //

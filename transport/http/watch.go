@@ -59,7 +59,7 @@ func (w *watch) checkNetwork() {
 	fresh, err := w.s.opt.connect(trial, w.s.cfg.Creds)
 	switch {
 	case err == nil:
-		fresh.close()
+		fresh.Close()
 	case w.ctx.Err() == nil && protocol.Error(err).Kind == transport.Timeout:
 		w.silent = true
 		w.cancel()

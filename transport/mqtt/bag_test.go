@@ -55,6 +55,7 @@ func TestCloudToDeviceMessagesAreDecodedAndSettled(t *testing.T) {
 		require.Equal(t, transport.Message{ID: "one", Body: []byte("first"),
 			Properties: []transport.Property{{Name: "a", Value: "1"}}}, r.sink.messages[0])
 		require.Equal(t, [][]byte{{1, 44}, nil, {1, 45}, {1, 46}}, r.sink.refs)
+		require.Equal(t, [][]byte{{1, 47}}, r.sink.unasked)
 
 		for i, outcome := range []transport.Outcome{transport.Accept, transport.Accept, transport.Release, transport.Reject} {
 			r.Do(&transport.Request{Op: transport.OpSettle, Ref: r.sink.refs[i], Outcome: outcome})

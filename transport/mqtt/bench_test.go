@@ -122,7 +122,7 @@ func throughLibrary(t testing.TB, addr string, creds *transport.Credentials) fun
 	require.NoError(t, err)
 	o := paho.NewClientOptions().AddBroker("tcp://" + addr).SetClientID("dev-1").SetProtocolVersion(4).SetKeepAlive(
 		60 * time.Second)
-	o.SetUsername(new(Options).userName(&transport.Config{Creds: creds})).SetPassword(token.Text.Reveal())
+	o.SetUsername(helloOf(t, nil, creds).UserName).SetPassword(token.Text.Reveal())
 	c := paho.NewClient(o)
 	connected := c.Connect()
 	connected.Wait()

@@ -59,6 +59,24 @@ func TestConformance(t *testing.T) {
 	}
 }
 
+// TestConformanceWithABroker runs the suite with a topic map.
+func TestConformanceWithABroker(t *testing.T) {
+	for name, module := range map[string]bool{"device": false, "module": true} {
+		t.Run(name, func(t *testing.T) {
+			transporttest.Run(t, func(t testing.TB) *transporttest.Pair {
+				h := hubfixture.NewPlain(t, testbroker.BrokerOptions{}, true)
+				topics := hubfixture.Topics(true)
+				if module {
+					h.BecomeModule(t)
+					topics = hubfixture.ModuleTopics(true)
+				}
+				net := netopt.Options{Plaintext: true, Dial: h.Dial(testbroker.PortMQTT)}
+				return h.Pair(t, mqtt.New(&mqtt.Options{Dialect: topics, Network: net}))
+			})
+		})
+	}
+}
+
 // With certificate, WebSocket and TLS together, the request does not carry iothub-no-client-cert.
 func TestACertificateOverWebSocket(t *testing.T) {
 	bounded.Test(t, func(t *testing.T) {

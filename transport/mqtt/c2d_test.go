@@ -29,6 +29,10 @@ func (k *inboxSink) Deliver(d *transport.Delivery) bool {
 	kept.Ref = append([]byte(nil), d.Ref...)
 	m := *d.Msg
 	m.Properties = append([]transport.Property(nil), m.Properties...)
+	if m.System != nil {
+		own := *m.System
+		m.System = &own
+	}
 	m.Body = append([]byte(nil), m.Body...)
 	kept.Msg = &m
 	k.mu.Lock()
@@ -42,7 +46,7 @@ func receiving(t *testing.T, o *Options, creds *transport.Credentials) (*running
 	t.Helper()
 	k := new(inboxSink)
 	ctx, cancel := context.WithCancel(context.Background())
-	s, err := New(o).dial(ctx, &transport.Config{Creds: creds, Window: 16, Queue: 16, Sink: k}, nil)
+	s, err := New(o).dial(ctx, &transport.Config{Creds: creds, Window: 16, Queue: 16, Sink: k})
 	require.NoError(t, err)
 	r := run(t, s, &k.sink, ctx, cancel)
 	r.Do(&transport.Request{ID: 1, Op: transport.OpSubscribe, Want: transport.Messages})
@@ -82,11 +86,12 @@ func TestMessagesCarryAllTheirProperties(t *testing.T) {
 		require.Len(t, d.Ref, 2)
 		m := *d.Msg
 		require.ElementsMatch(t, []transport.Property{
-			{Name: "user-id", Value: "me & you"}, {Name: "iothub-ack", Value: "full"}, {Name: "colour é", Value: "blue=#1+2"},
+			{Name: "iothub-ack", Value: "full"}, {Name: "colour é", Value: "blue=#1+2"},
 			{Name: "empty", Value: ""}, {Name: "null", Value: ""},
 		}, m.Properties)
 		require.True(t, m.Expires.Equal(expiry), "%v", m.Expires)
-		m.Properties, m.Expires = nil, time.Time{}
+		require.Equal(t, &transport.SystemProperties{To: "/devices/dev-1/messages/deviceBound", UserID: "me & you"}, m.System)
+		m.Properties, m.Expires, m.System = nil, time.Time{}, nil
 		require.Equal(t, transport.Message{ID: "c-1", CorrelationID: "op/3", ContentType: "text/plain",
 			ContentEncoding: "utf-8", Body: []byte("go")}, m)
 		require.Empty(t, k.deliveries[1].Msg.Properties, "the address is no property")
@@ -131,7 +136,7 @@ func TestAgainIsTheFlagOfTheWire(t *testing.T) {
 		ctx, cancel := context.WithCancel(context.Background())
 		links := make(chan *link, 1)
 		go func() { links <- h.welcome() }()
-		s, err := New(h.options()).dial(ctx, &transport.Config{Creds: testCreds(t), Sink: k}, nil)
+		s, err := New(h.options()).dial(ctx, &transport.Config{Creds: testCreds(t), Sink: k})
 		require.NoError(t, err)
 		l := <-links
 		r := run(t, s, &k.sink, ctx, cancel)
@@ -172,7 +177,11 @@ func TestModulesThroughAGateway(t *testing.T) {
 				r, k := receiving(t, o, creds)
 				require.Equal(t, []string{"gateway.local:8883"}, dialed)
 				r.send("up")
-				require.NoError(t, h.SendC2D(name, hubdata.C2D{Body: []byte("down")}))
+				if module != "" {
+					require.NoError(t, h.SendInput(name, "in", hubdata.C2D{Body: []byte("down")}))
+				} else {
+					require.NoError(t, h.SendC2D(name, hubdata.C2D{Body: []byte("down")}))
+				}
 				synctest.Wait()
 				require.Len(t, k.deliveries, 1)
 				require.Equal(t, "down", string(k.deliveries[0].Msg.Body))
@@ -200,7 +209,7 @@ func TestTheModelIsAnnounced(t *testing.T) {
 		o := &Options{Network: netopt.Options{Plaintext: true, Dial: h.Dial(testbroker.PortMQTT), ProductInfo: "Thermo/1.0"},
 			ModelID: "dtmi:com:example:Thermostat;1"}
 		require.Regexp(t, `&DeviceClientType=[^&]*Thermo%2F1\.0&model-id=dtmi%3Acom%3Aexample%3AThermostat%3B1$`,
-			o.userName(&transport.Config{Creds: credsOf(t, dev, dev.PrimaryKey)}))
+			helloOf(t, o, credsOf(t, dev, dev.PrimaryKey)).UserName)
 		r, _ := receiving(t, o, credsOf(t, dev, dev.PrimaryKey))
 		r.cancel()
 		require.Error(t, <-r.ran)
@@ -252,7 +261,7 @@ func tenThousandEachWay(t *testing.T, secure bool) {
 		l = h.welcome()
 		close(accepted)
 	}()
-	s, err := New(o).dial(ctx, &transport.Config{Creds: testCreds(t), Window: n, Queue: n, Sink: k}, nil)
+	s, err := New(o).dial(ctx, &transport.Config{Creds: testCreds(t), Window: n, Queue: n, Sink: k})
 	require.NoError(t, err)
 	<-accepted
 	r := run(t, s, &k.sink, ctx, cancel)

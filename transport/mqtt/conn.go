@@ -1,6 +1,7 @@
 package mqtt
 
 import (
+	"encoding/binary"
 	"errors"
 	"io"
 	"net"
@@ -61,6 +62,7 @@ type conn struct {
 	dead chan struct{}
 	// flushed is closed by the last flusher, after a failure or Close.
 	flushed chan struct{}
+	sent    func(tag uint16) // called by the flusher for each message with QoS 0 that it has written
 
 	// Owned by the reading goroutine.
 	frames       framer
@@ -94,12 +96,15 @@ var (
 	writeBufs = sync.Pool{New: func() any { return new(writeBuf) }}
 )
 
-type writeBuf struct{ b []byte }
+type writeBuf struct {
+	b          []byte
+	atMostOnce []uint16 // tags of the messages in b with QoS 0
+}
 
 // free returns the buffer to the pool, unless it is large.
 func (w *writeBuf) free() {
 	if cap(w.b) <= keepBuffer {
-		w.b = w.b[:0]
+		w.b, w.atMostOnce = w.b[:0], w.atMostOnce[:0]
 		writeBufs.Put(w)
 	}
 }
@@ -144,6 +149,15 @@ func (c *conn) Read(p []byte) (int, error) {
 	n := copy(p, c.ready)
 	c.ready = c.ready[n:]
 	return n, nil
+}
+
+// start lets the session's packets pass. The caller calls it once at a time.
+func (c *conn) start() {
+	select {
+	case <-c.open:
+	default:
+		close(c.open)
+	}
 }
 
 // fill reads once and checks the bytes. Packets before a fault still pass, except PUBACKs, which
@@ -219,11 +233,13 @@ func (c *conn) Write(p []byte) (int, error) {
 			c.mu.Unlock()
 			return 0, c.fail(errUnannounced)
 		}
-		if pub.id > issueID {
+		if pub.isMessage() {
 			c.announced--
+			through = c.singleInFlight && !c.flushing && c.pending == nil && len(p) <= maxWriteThrough
+		}
+		if pub.id > issueID {
 			c.unacked++
 			c.written.Add(tagOf(pub.id))
-			through = c.singleInFlight && !c.flushing && c.pending == nil && len(p) <= maxWriteThrough
 		}
 	case typeDisconnect:
 		c.disconnectSent, c.announced = true, 0
@@ -253,7 +269,16 @@ func (c *conn) appendLocked(packet []byte, pub publication) {
 	if c.pending == nil {
 		c.pending = writeBufs.Get().(*writeBuf)
 	}
+	begin := len(c.pending.b)
 	c.pending.b = pub.appendTo(c.pending.b, packet)
+	if packet[0]>>4 == typeSubscribe {
+		_, n := binary.Uvarint(packet[1:]) // the remaining length has the same form
+		id := c.pending.b[begin+1+n:]
+		id[0], id[1] = id[0]^subIDMask[0], id[1]^subIDMask[1]
+	}
+	if pub.atMostOnce {
+		c.pending.atMostOnce = append(c.pending.atMostOnce, pub.tag)
+	}
 }
 
 // keepAlive sends a ping when one is due, fails the connection if a ping was not answered, and

@@ -31,6 +31,8 @@ func lossError(err error) *transport.Error {
 	return wire.Loss(kind, scrub.Cause(err))
 }
 
+var errUnsupported = errors.New("not available with this dialect; messages need Commands in a topic map")
+
 var errNoPong = wire.ErrNoPong
 
 type errHubClosed = wire.HubClosed

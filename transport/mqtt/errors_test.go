@@ -13,7 +13,7 @@ import (
 
 	"github.com/hubline-iot/hubline/errfilter"
 	"github.com/hubline-iot/hubline/transport"
-	"github.com/hubline-iot/hubline/transport/mqtt/internal/wire"
+	"github.com/hubline-iot/hubline/transport/mqtt/dialect"
 	"github.com/hubline-iot/hubline/transport/netopt"
 )
 
@@ -75,16 +75,26 @@ func TestTheUserNameIsWhatTheHubWants(t *testing.T) {
 	creds := &transport.Credentials{Host: "hub.example.test", GatewayHost: "gateway.local", DeviceID: "dev-1"}
 	require.Regexp(t,
 		`^hub\.example\.test/dev-1/\?api-version=2021-04-12&DeviceClientType=Hubline%20%28go[^&= ]*%29%20Thermo%2F1\.0$`,
-		(&Options{Network: netopt.Options{ProductInfo: "Thermo/1.0"}}).userName(&transport.Config{Creds: creds}))
+		helloOf(t, &Options{Network: netopt.Options{ProductInfo: "Thermo/1.0"}}, creds).UserName)
 	creds.ModuleID = "mod"
 	require.Regexp(t, `^hub\.example\.test/dev-1/mod/\?api-version=2021-04-12&DeviceClientType=Hubline%20%28go[^&= ]*%29$`,
-		new(Options).userName(&transport.Config{Creds: creds}))
-	require.Equal(t, "dev-1/mod", wire.ClientID(creds))
+		helloOf(t, nil, creds).UserName)
+	require.Equal(t, "dev-1/mod", helloOf(t, nil, creds).ClientID)
 }
 
 func TestInfoHasTheExpiryOfTheToken(t *testing.T) {
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	cfg := &transport.Config{Creds: &transport.Credentials{Now: func() time.Time { return now }}}
-	require.Equal(t, now.Add(time.Hour), newSession(cfg, transport.Token{Expires: now.Add(time.Hour)}).Info().Expires)
-	require.True(t, newSession(cfg, transport.Token{}).Info().Expires.IsZero())
+	require.Equal(t, now.Add(time.Hour), newSession(cfg, transport.Token{Expires: now.Add(time.Hour)}, nil,
+		0).Info().Expires)
+	require.True(t, newSession(cfg, transport.Token{}, nil, 0).Info().Expires.IsZero())
+}
+
+// helloOf returns what a CONNECT with these options says.
+func helloOf(t testing.TB, o *Options, creds *transport.Credentials) dialect.Hello {
+	r, err := o.resolve()
+	require.NoError(t, err)
+	_, hello, err := r.session(&transport.Config{Creds: creds})
+	require.NoError(t, err)
+	return hello
 }

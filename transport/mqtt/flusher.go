@@ -31,6 +31,8 @@ func (c *conn) flush() {
 			if err := c.send(out.b); err != nil {
 				c.awaitReason()
 				c.fail(&writeError{err})
+			} else {
+				c.report(out)
 			}
 			out.free()
 		case closing:
@@ -80,6 +82,13 @@ func (c *conn) send(p []byte) error {
 		p = p[n:]
 	}
 	return nil
+}
+
+// report reports the messages with QoS 0 in out, which was written.
+func (c *conn) report(out *writeBuf) {
+	for _, tag := range out.atMostOnce {
+		c.sent(tag)
+	}
 }
 
 // closeGracefully closes after DISCONNECT. It bounds the close_notify of TLS, for which crypto/tls
@@ -133,6 +142,8 @@ func (c *conn) writeThrough(out *writeBuf) error {
 	err := c.send(out.b)
 	if err != nil {
 		err = c.fail(&writeError{err})
+	} else {
+		c.report(out)
 	}
 	out.free()
 	c.mu.Lock()

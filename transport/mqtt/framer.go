@@ -3,6 +3,8 @@ package mqtt
 import (
 	"encoding/binary"
 	"strconv"
+
+	"github.com/hubline-iot/hubline/transport/mqtt/dialect"
 )
 
 // Packet types of MQTT 3.1.1, section 2.2.1.
@@ -11,6 +13,7 @@ const (
 	typeConnack    = 2
 	typePublish    = 3
 	typePuback     = 4
+	typeSubscribe  = 8
 	typeSuback     = 9
 	typePingreq    = 12
 	typePingresp   = 13
@@ -21,8 +24,8 @@ const (
 	// maxIncoming caps a packet's remaining length. The largest packets from a hub carry the JSON of a
 	// method or twin.
 	maxIncoming = 1 << 20
-	// maxSubackCodes is the most return codes in a SUBACK that pass; wire.MaxFilters is less.
-	maxSubackCodes = 5
+	// maxSubackCodes is the most return codes in a SUBACK that pass.
+	maxSubackCodes = dialect.MaxFilters
 )
 
 // bodySize is the least and the most bytes that a hub may send in a packet's body, by packet type.
@@ -52,11 +55,12 @@ type frameSink interface {
 
 // framer checks the hub's bytes as they pass, so that the library sees only packets that it can
 // survive: it allocates a packet's announced length at once, takes unknown return codes for
-// success, and indexes by the number of SUBACK codes. PUBACKs are dropped here.
+// success, and indexes by the number of SUBACK codes. PUBACKs are dropped here, and SUBACKs get the
+// library's packet id (subIDMask).
 //
 // Each packet goes through the states
 //
-//	header -> length (1 to 4 bytes) -> small                          (all but PUBLISH: body of at most 7 bytes)
+//	header -> length (1 to 4 bytes) -> small                          (all but PUBLISH: body of at most 34 bytes)
 //	                                -> topicSize -> topic -> id -> payload   (PUBLISH; id with QoS 1 only)
 //
 // and back to header.
@@ -127,6 +131,9 @@ func (f *framer) step(p []byte) (int, error) {
 		}
 		return n, nil
 	case inSmall, inTopicSize, inID:
+	}
+	if f.kind == typeSuback && len(f.kept) < 2 {
+		p[0] ^= subIDMask[len(f.kept)]
 	}
 	f.kept = append(f.kept, p[0])
 	f.left--

@@ -68,10 +68,19 @@ func TestTheFramerPassesWhatAHubMaySend(t *testing.T) {
 			if f.kind == typePuback {
 				in = stream() // the framer drops a PUBACK
 			}
-			require.Equal(t, in, pass)
+			require.Equal(t, masked(in), pass)
 			require.Equal(t, inHeader, f.state, "between packets")
 		})
 	}
+}
+
+// masked returns what the library gets of in: in a SUBACK behind the CONNACK its own packet id.
+func masked(in []byte) []byte {
+	out := bytes.Clone(in)
+	if len(out) > 7 && out[4]>>4 == typeSuback {
+		out[6], out[7] = out[6]^subIDMask[0], out[7]^subIDMask[1]
+	}
+	return out
 }
 
 func TestTheFramerStopsWhatAHubMustNotSend(t *testing.T) {
@@ -117,7 +126,7 @@ func TestTheFramerStopsWhatAHubMustNotSend(t *testing.T) {
 			f := framer{sink: new(events)}
 			pass, err := f.scan(bytes.Clone(c.in))
 			require.Error(t, err)
-			require.Equal(t, c.in[:c.pass], pass)
+			require.Equal(t, masked(c.in)[:c.pass], pass)
 		})
 	}
 }

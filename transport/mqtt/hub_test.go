@@ -171,9 +171,10 @@ type sink struct {
 	replies  []transport.Reply
 	messages []transport.Message
 	refs     [][]byte
-	ended    bool // Run has returned
-	late     int  // calls after that
-	refuse   bool // Deliver returns false
+	unasked  [][]byte // references of messages that no subscription asks for
+	ended    bool     // Run has returned
+	late     int      // calls after that
+	refuse   bool     // Deliver returns false
 }
 
 type result struct {
@@ -201,8 +202,16 @@ func (s *sink) Reply(_ uint32, r transport.Reply) {
 
 func (s *sink) Deliver(d *transport.Delivery) bool {
 	defer s.enter()()
+	if d.Kind == 0 {
+		s.unasked = append(s.unasked, append([]byte(nil), d.Ref...))
+		return true
+	}
 	m := *d.Msg
 	m.Properties = append([]transport.Property(nil), m.Properties...)
+	if m.System != nil {
+		own := *m.System
+		m.System = &own
+	}
 	s.messages = append(s.messages, m)
 	s.refs = append(s.refs, append([]byte(nil), d.Ref...))
 	return !s.refuse
@@ -241,7 +250,7 @@ func dial(t testing.TB, o *Options, script func()) (*session, *sink, context.Con
 		}
 	}()
 	k := new(sink)
-	s, err := New(o).dial(ctx, &transport.Config{Creds: testCreds(t), Window: 16, Queue: 16, Sink: k}, nil)
+	s, err := New(o).dial(ctx, &transport.Config{Creds: testCreds(t), Window: 16, Queue: 16, Sink: k})
 	<-played
 	require.NoError(t, err)
 	return s, k, ctx, cancel

@@ -12,7 +12,6 @@ import (
 	"github.com/eclipse/paho.mqtt.golang/packets"
 	"github.com/stretchr/testify/require"
 
-	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/netopt"
 )
 
@@ -37,7 +36,7 @@ func TestConnectHasTheKeepAlive(t *testing.T) {
 				resolved, err := o.resolve()
 				require.NoError(t, err)
 				require.Equal(t, resolved.KeepAlive, time.Duration(connect.Keepalive)*time.Second)
-				require.Equal(t, resolved.userName(&transport.Config{Creds: testCreds(t)}), connect.Username)
+				require.Equal(t, helloOf(t, &o, testCreds(t)).UserName, connect.Username)
 				require.NotEmpty(t, connect.Password)
 				require.Equal(t, "dev-1", connect.ClientIdentifier)
 				newLink(t, c).send(typeConnack<<4, 2, 0, 0)

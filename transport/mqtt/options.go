@@ -8,6 +8,7 @@ import (
 	"github.com/hubline-iot/hubline/internal/dialer"
 	"github.com/hubline-iot/hubline/internal/timespan"
 	"github.com/hubline-iot/hubline/transport"
+	"github.com/hubline-iot/hubline/transport/mqtt/dialect"
 	"github.com/hubline-iot/hubline/transport/mqtt/internal/endpoint"
 	"github.com/hubline-iot/hubline/transport/mqtt/internal/wire"
 	"github.com/hubline-iot/hubline/transport/netopt"
@@ -23,9 +24,21 @@ type Options struct {
 	KeepAlive time.Duration
 	// PingTimeout is how long the answer to a ping may take. 0: 20 s.
 	PingTimeout time.Duration
+	// Dialect says how to speak with the service: a *dialect.Topics for a broker that is no hub. Nil:
+	// dialect.Hub.
+	Dialect dialect.Dialect
 	// ModelID is the Plug and Play model that the device announces, such as
 	// "dtmi:com:example:Thermostat;1". Empty: none.
 	ModelID string
+	// Will is a message that the service sends if the connection ends without DISCONNECT. With a
+	// *dialect.Topics its Topic is required. It must not be changed after New. Nil: none.
+	Will *transport.Message
+	// CleanSession requests a session that is not persistent: messages for the device are lost while
+	// it is away.
+	CleanSession bool
+	// AtMostOnce sends telemetry with QoS 0: a message is done when it was written to the network, and
+	// may be lost with the connection.
+	AtMostOnce bool
 }
 
 const (
@@ -41,6 +54,9 @@ func (o *Options) resolve() (Options, error) {
 	var r Options
 	if o != nil {
 		r = *o
+	}
+	if r.Dialect == nil {
+		r.Dialect = dialect.Hub
 	}
 	for _, d := range [...]struct {
 		name  string
@@ -60,6 +76,9 @@ func (o *Options) resolve() (Options, error) {
 	}
 	if r.KeepAlive%time.Second != 0 || r.KeepAlive > maxKeepAlive {
 		return r, wire.Invalid("options: KeepAlive is " + r.KeepAlive.String() + "; give whole seconds from 1s to 65535s")
+	}
+	if err := wire.CheckWill(r.Will); err != nil {
+		return r, err
 	}
 	d := r.dialer()
 	if err := d.Resolve(); err != nil {
@@ -83,11 +102,15 @@ func (o *Options) dialer() *dialer.Dialer {
 	return &dialer.Dialer{Protocol: &endpoint.Protocol, Network: o.Network}
 }
 
-// userName returns the user name of CONNECT.
-func (o *Options) userName(cfg *transport.Config) string {
-	version := wire.APIVersion
-	if cfg.Certificates {
-		version = wire.APIVersionCertificates
+// session returns the dialect of a session, and what its CONNECT says.
+func (o *Options) session(cfg *transport.Config) (dialect.Session, dialect.Hello, error) {
+	s, hello, err := o.Dialect.Session(&dialect.Config{Creds: cfg.Creds, ModelID: o.ModelID,
+		Agent: dialer.Agent(o.Network.ProductInfo), Will: o.Will, Certificates: cfg.Certificates})
+	if err != nil {
+		return nil, hello, wire.DialectError(err)
 	}
-	return wire.UserName(cfg.Creds, version, dialer.Agent(o.Network.ProductInfo), o.ModelID)
+	if n := len(hello.Will.Topic) + hello.Will.Suffix; n > wire.MaxTopic {
+		return nil, hello, wire.Invalid("options: Will has a topic of " + strconv.Itoa(n) + " bytes; give 65535 at most")
+	}
+	return s, hello, nil
 }

@@ -8,7 +8,13 @@ import "encoding/binary"
 type publication struct {
 	id    uint16 // packet id; 0: QoS 0, and the packet is not changed
 	again bool   // sets DUP
+	// atMostOnce: it is the message with this tag, done when it is written.
+	atMostOnce bool
+	tag        uint16
 }
+
+// isMessage reports whether it was announced.
+func (p *publication) isMessage() bool { return p.atMostOnce || p.id > issueID }
 
 // dupFlag and qos1Flag are flags of a PUBLISH, section 3.3.1.
 const dupFlag, qos1Flag = 8, 2

@@ -34,7 +34,7 @@ func FuzzPublication(f *testing.F) {
 		}
 		require.NoError(t, p.Write(&want))
 		before := bytes.Clone(plain.Bytes())
-		out := publication{id, again}.appendTo([]byte("waits"), plain.Bytes())
+		out := publication{id: id, again: again}.appendTo([]byte("waits"), plain.Bytes())
 		require.True(t, bytes.Equal(append([]byte("waits"), want.Bytes()...), out))
 		require.True(t, bytes.Equal(before, plain.Bytes()), "the library's bytes are left alone")
 	})

@@ -9,7 +9,7 @@ import (
 
 	"github.com/hubline-iot/hubline/internal/memconn"
 	"github.com/hubline-iot/hubline/transport"
-	"github.com/hubline-iot/hubline/transport/mqtt/internal/wire"
+	"github.com/hubline-iot/hubline/transport/mqtt/internal/bag"
 	"github.com/hubline-iot/hubline/transport/transporttest"
 )
 
@@ -161,16 +161,16 @@ func (h *scriptedHub) packet(l *scriptedLink, p packet) {
 }
 
 func (h *scriptedHub) publish(l *scriptedLink, p packet) {
-	if wire.FromHub(p.topic()) {
+	if strings.HasPrefix(p.topic(), "$iothub/") {
 		return // this hub has no twins
 	}
 	m := transporttest.Received{Again: p.flags&8 != 0, Message: transport.Message{Body: []byte(p.payload())}}
-	bag, ok := strings.CutPrefix(p.topic(), "devices/dev-1/messages/events/")
+	properties, ok := strings.CutPrefix(p.topic(), "devices/dev-1/messages/events/")
 	if !ok {
 		_ = l.Close()
 		return
 	}
-	wire.DecodeBag(bag, &m.Message)
+	bag.Decode(properties, &m.Message)
 	answer := func() { _, _ = l.Write([]byte{typePuback << 4, 2, byte(p.id() >> 8), byte(p.id())}) }
 	h.mu.Lock()
 	h.received = append(h.received, m)

@@ -10,8 +10,8 @@ import (
 	paho "github.com/eclipse/paho.mqtt.golang"
 
 	"github.com/hubline-iot/hubline/internal/dialer"
-	"github.com/hubline-iot/hubline/internal/mqttdialect"
 	"github.com/hubline-iot/hubline/transport"
+	"github.com/hubline-iot/hubline/transport/mqtt/dialect"
 	"github.com/hubline-iot/hubline/transport/mqtt/internal/wire"
 )
 
@@ -26,10 +26,11 @@ import (
 type session struct {
 	cfg     transport.Config
 	info    transport.Info
-	dialect *mqttdialect.Dialect // nil: a hub's
-	topics  wire.Topics
-	conn    *conn
-	client  paho.Client
+	dialect dialect.Session
+	// atMostOnce sends all telemetry with QoS 0.
+	atMostOnce bool
+	conn       *conn
+	client     paho.Client
 
 	// lost is closed when the library has reported the loss of the connection. closed (capacity 1,
 	// made by disconnect) gets a value when it has disconnected. After either its goroutines have
@@ -43,18 +44,20 @@ type session struct {
 	subs map[uint16]subscription // SUBSCRIBEs in flight, by packet id; nil before the first
 
 	// Owned by the holder of the send side's token.
-	subscribeReq uint32 // the request of the current call of Subscribe
-	subscribeID  uint16 // the packet id of its SUBSCRIBE, 0 for none
-	topicBuf     []byte
+	subscribing func(error) // for the answer to the current call of Subscribe
+	subscribeID uint16      // the packet id of its SUBSCRIBE, 0 for none
+	topicBuf    []byte
 
-	// Owned by the routing goroutine.
+	early early
+	// Owned by the routing goroutine, and until early is empty by Run's.
 	message *wire.Inbound // nil before the first
+	topicIn []byte        // of the message
 }
 
 // subscription is a SUBSCRIBE that waits for its SUBACK.
 type subscription struct {
-	req     uint32
-	filters []string
+	answered func(error)
+	filters  []string
 }
 
 // A message's packet id is MaxUint16 minus its tag. The library counts the ids of its SUBSCRIBEs
@@ -65,18 +68,23 @@ const (
 	lastSubID = issueID - 1
 )
 
+// subIDMask makes of the library's id of a SUBSCRIBE the one on the network, and back: the library
+// counts from 1, as brokers do for their messages, and some brokers refuse a SUBSCRIBE with the id
+// of a message of theirs that is not acknowledged.
+var subIDMask = [2]byte{issueID >> 8, issueID & 0xff}
+
 func packetID(tag uint16) uint16 { return math.MaxUint16 - tag }
 func tagOf(id uint16) uint16     { return math.MaxUint16 - id }
 
-func newSession(cfg *transport.Config, token transport.Token) *session {
+func newSession(cfg *transport.Config, token transport.Token, d dialect.Session, maxSize int) *session {
 	s := &session{
 		cfg:           *cfg,
-		topics:        wire.NewTopics(cfg.Creds),
+		dialect:       d,
 		lost:          make(chan struct{}),
 		sending:       make(chan struct{}, 1),
 		disconnecting: make(chan struct{}),
 	}
-	s.info.MaxSize = transport.MaxMessageSize
+	s.info.MaxSize = maxSize
 	if !token.Fixed {
 		s.info.Expires = token.Expires
 	}
@@ -113,10 +121,11 @@ func (s *session) Send(batch []transport.Item) {
 				return
 			}
 		}
-		space -= batch[i].Msg.Size() + len(s.topics.Telemetry)
-		if !s.publish(&batch[i]) {
+		n := s.publish(&batch[i])
+		if n == 0 {
 			s.conn.withdraw()
 		}
+		space -= n
 	}
 }
 
@@ -149,7 +158,8 @@ func (s *session) Do(r *transport.Request) {
 // Run starts the keep-alive and waits for the end. It returns when the connection is closed and all
 // goroutines have ended.
 func (s *session) Run(ctx context.Context) error {
-	close(s.conn.open)
+	s.conn.start()
+	s.deliverEarly()
 	beat := time.NewTimer(s.conn.keepAlive())
 	defer beat.Stop()
 	for {
@@ -192,28 +202,24 @@ func (s *session) disconnect() {
 	}
 }
 
-// publish hands one message to the library. It returns false when no packet will be written for it.
-func (s *session) publish(it *transport.Item) bool {
-	if size := it.Msg.Size(); size > s.info.MaxSize {
-		s.tooLarge(it.Tag, size, s.info.MaxSize)
-		return false
+// publish hands one message to the library. It returns the number of bytes of topic and payload, 0
+// when no packet will be written for it.
+func (s *session) publish(it *transport.Item) int {
+	p, err := s.prepare(it.Msg)
+	if err != nil {
+		s.cfg.Sink.Done(it.Tag, err)
+		return 0
 	}
-	topic := s.topics.Telemetry
-	if s.dialect != nil {
-		topic = s.dialect.Topic(it.Msg)
+	topic := s.topic(&p)
+	how := publication{id: packetID(it.Tag), again: it.Again}
+	if p.AtMostOnce || s.atMostOnce {
+		how = publication{atMostOnce: true, tag: it.Tag}
 	}
-	s.topicBuf = wire.AppendBag(append(s.topicBuf[:0], topic...), it.Msg)
-	if len(s.topicBuf) > wire.MaxTopic {
-		s.tooLarge(it.Tag, len(s.topicBuf), wire.MaxTopic)
-		return false
-	}
-	if len(s.topicBuf) > len(topic) {
-		topic = string(s.topicBuf)
-	}
+	body := p.Msg.Body // once it is acknowledged, the message is the caller's
 	for !s.isDisconnecting() {
-		err := s.publishPaho(topic, it.Msg.Body, publication{id: packetID(it.Tag), again: it.Again})
+		err := s.publishPaho(topic, body, p.Retain, how)
 		if err == nil {
-			return true
+			return len(topic) + len(body)
 		}
 		// Either the connection was lost, or the library did not take the packet within libraryWait
 		// although the connection is alive, because the machine or the network is slow.
@@ -221,13 +227,42 @@ func (s *session) publish(it *transport.Item) bool {
 			break
 		}
 	}
-	return false
+	return 0
+}
+
+// prepare returns how the message is sent, or an error about it alone.
+func (s *session) prepare(m *transport.Message) (dialect.Publication, error) {
+	p, refused := s.dialect.Publication(m)
+	if refused != nil {
+		return p, refused
+	}
+	return p, s.fits(&p)
+}
+
+// fits returns an error that says which part of p is too large.
+func (s *session) fits(p *dialect.Publication) error {
+	if size := p.Msg.Size(); size > s.info.MaxSize {
+		return wire.TooLarge(size, s.info.MaxSize)
+	}
+	if n := len(p.Topic) + p.Suffix; n > wire.MaxTopic {
+		return wire.TooLarge(n, wire.MaxTopic)
+	}
+	return nil
+}
+
+// topic returns the whole topic of p.
+func (s *session) topic(p *dialect.Publication) string {
+	if p.Suffix == 0 {
+		return p.Topic
+	}
+	s.topicBuf = s.dialect.AppendSuffix(append(s.topicBuf[:0], p.Topic...), p.Msg)
+	return string(s.topicBuf)
 }
 
 // publishPaho hands a PUBLISH to the library. With an error the library did not take it.
-func (s *session) publishPaho(topic string, body []byte, p publication) error {
+func (s *session) publishPaho(topic string, body []byte, retain bool, p publication) error {
 	s.conn.expect(p)
-	err := s.client.Publish(topic, 0, false, body).Error()
+	err := s.client.Publish(topic, 0, retain, body).Error()
 	if err != nil {
 		s.conn.unexpect()
 	}
@@ -243,24 +278,29 @@ func (s *session) isDisconnecting() bool {
 	}
 }
 
-func (s *session) tooLarge(tag uint16, size, limit int) {
-	s.cfg.Sink.Done(tag, wire.TooLarge(size, limit))
-}
-
 // request hands one SUBSCRIBE or PUBLISH to the library, or replies at once.
 func (s *session) request(r *transport.Request) {
 	switch r.Op {
 	case transport.OpSubscribe:
 		s.subscribe(r)
-	case transport.OpTwinGet, transport.OpTwinPatch, transport.OpRespond:
-		topic, _ := wire.AppendRequest(nil, r)
-		s.publishRequest(r, topic, publication{})
-	case transport.OpIssue:
-		s.publishRequest(r, wire.AppendCertificateRequest(nil, r), publication{id: issueID})
+	case transport.OpTwinGet, transport.OpTwinPatch, transport.OpRespond, transport.OpIssue:
+		topic, qos, ok := s.dialect.AppendRequest(nil, r)
+		if !ok {
+			s.unsupported(r)
+			return
+		}
+		var p publication
+		if qos > 0 {
+			p.id = issueID
+		}
+		s.publishRequest(r, topic, p)
 	default:
-		s.cfg.Sink.Reply(r.ID, transport.Reply{Err: wire.Refused(r.Op, transport.Unsupported,
-			errors.New("not available over this transport"))})
+		s.unsupported(r)
 	}
+}
+
+func (s *session) unsupported(r *transport.Request) {
+	s.cfg.Sink.Reply(r.ID, transport.Reply{Err: wire.Refused(r.Op, transport.Unsupported, errUnsupported)})
 }
 
 func (s *session) subscribe(r *transport.Request) {
@@ -268,25 +308,36 @@ func (s *session) subscribe(r *transport.Request) {
 		s.cfg.Sink.Reply(r.ID, transport.Reply{})
 		return
 	}
-	filters := make(map[string]byte, wire.MaxFilters)
-	if s.dialect != nil {
-		filters[s.dialect.Filter] = 1
-	} else {
-		for _, f := range s.topics.AllFilters(nil, r.Want) {
-			filters[f.Topic] = f.QoS
-		}
+	wanted := s.dialect.Filters(r.Want)
+	if len(wanted) == 0 {
+		s.unsupported(r)
+		return
 	}
-	s.subscribeReq, s.subscribeID = r.ID, 0
+	id := r.ID
+	if err := s.subscribePaho(wanted, func(err error) { s.cfg.Sink.Reply(id, transport.Reply{Err: err}) }); err != nil {
+		s.cfg.Sink.Reply(id, transport.Reply{Err: err})
+	}
+}
+
+// subscribePaho hands a SUBSCRIBE to the library. answered is called on the reading goroutine, with
+// what the hub answers. With an error it is not called.
+func (s *session) subscribePaho(wanted []dialect.Filter, answered func(error)) error {
+	filters := make(map[string]byte, len(wanted))
+	for _, f := range wanted {
+		filters[f.Topic] = f.QoS
+	}
+	s.subscribing, s.subscribeID = answered, 0
 	token := s.client.SubscribeMultiple(filters, nil)
 	switch err := token.Error(); {
 	case err == nil || s.conn.failure() != nil:
 	case s.subscribeID != 0:
 		s.takeSubscription(s.subscribeID)
-		s.cfg.Sink.Reply(r.ID, transport.Reply{Err: wire.Refused(r.Op, transport.Timeout, err)})
+		return wire.Refused(transport.OpSubscribe, transport.Timeout, err)
 	case errors.Is(err, paho.ErrNotConnected): // the library noticed the loss before conn did
 	default: // the device id makes an invalid filter
-		s.cfg.Sink.Reply(r.ID, transport.Reply{Err: wire.Refused(r.Op, transport.Invalid, err)})
+		return wire.Refused(transport.OpSubscribe, transport.Invalid, err)
 	}
+	return nil
 }
 
 // publishRequest publishes a request for the twin or for a certificate, or an answer to a method.
@@ -300,7 +351,7 @@ func (s *session) publishRequest(r *transport.Request, topic []byte, p publicati
 		return
 	}
 	if s.conn.waitForSpace(s.disconnecting) > 0 {
-		err := s.publishPaho(string(topic), append([]byte(nil), r.Body...), p)
+		err := s.publishPaho(string(topic), append([]byte(nil), r.Body...), false, p)
 		if err == nil && s.conn.failure() == nil {
 			return
 		}
@@ -331,7 +382,9 @@ func (s *session) puback(id uint16) error {
 		if tag := tagOf(id); s.conn.acked(tag) {
 			s.cfg.Sink.Done(tag, nil)
 		}
-	} else if s.takeSubscription(id).filters != nil {
+	} else if id == issueID {
+		notify(s.early.acked)
+	} else if s.takeSubscription(id^issueID).filters != nil {
 		return violation("the hub answered a SUBSCRIBE with PUBACK")
 	}
 	return nil
@@ -347,15 +400,15 @@ func (s *session) suback(id uint16, codes []byte) error {
 	if len(sub.filters) != len(codes) || len(codes) == 0 {
 		return violation("the hub sent a SUBACK that answers no SUBSCRIBE")
 	}
-	var reply transport.Reply
+	var refused error
 	for i, code := range codes {
 		if !wire.Granted(code) {
-			reply.Err = wire.Refused(transport.OpSubscribe, wire.SubackMeaning(code).Kind, &SubackError{Filter: sub.filters[i],
+			refused = wire.Refused(transport.OpSubscribe, wire.SubackMeaning(code).Kind, &SubackError{Filter: sub.filters[i],
 				Code: code})
 			break
 		}
 	}
-	s.cfg.Sink.Reply(sub.req, reply)
+	sub.answered(refused)
 	return nil
 }
 

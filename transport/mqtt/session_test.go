@@ -131,5 +131,5 @@ func TestATokenThatNoConnectCanCarryIsInvalid(t *testing.T) {
 		ModuleID: strings.Repeat("#", 128)}
 	o := &Options{Network: netopt.Options{ProductInfo: strings.Repeat("#", wire.MaxInfo)},
 		ModelID: "dtmi:" + strings.Repeat("#", wire.MaxInfo-5)}
-	require.LessOrEqual(t, len(o.userName(&transport.Config{Creds: longest})), wire.MaxField)
+	require.LessOrEqual(t, len(helloOf(t, o, longest).UserName), wire.MaxField)
 }

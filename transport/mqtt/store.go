@@ -28,7 +28,7 @@ func (p *packetStore) Put(key string, packet packets.ControlPacket) {
 	if s.subs == nil {
 		s.subs = make(map[uint16]subscription)
 	}
-	s.subs[s.subscribeID] = subscription{s.subscribeReq, subscribe.Topics}
+	s.subs[s.subscribeID] = subscription{s.subscribing, subscribe.Topics}
 	s.mu.Unlock()
 }
 

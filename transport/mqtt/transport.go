@@ -1,6 +1,8 @@
-// Package mqtt carries a device over MQTT 3.1.1, on the library eclipse/paho.mqtt.golang.
+// Package mqtt carries a device over MQTT 3.1.1, on the library eclipse/paho.mqtt.golang: to an IoT
+// hub, or with a topic map to any other broker.
 //
 //	client, err := device.New(creds, mqtt.New(nil), nil)
+//	client, err := device.New(creds, mqtt.New(&mqtt.Options{Dialect: &mqtt.Topics{Telemetry: "site/{device}/up"}}), nil)
 //
 // A Transport keeps nothing between dials and is safe for use by many clients at a time. Package
 // lean, beside this one, does the same with its own MQTT engine, which is faster, smaller and
@@ -15,10 +17,25 @@
 //
 // Cloud-to-device messages arrive with QoS 1. Accept and Reject acknowledge them. Release does not,
 // so the hub delivers them again on a later connection, with Delivery.Again. Their system
-// properties fill the fields of Message. System properties without a field become Properties, under
-// names that applications cannot use: "iothub-ack" and "iothub-operation" as they are, "user-id",
-// "iothub-message-schema" and the like under the service's names for them, unknown ones as they
-// arrive ("$.xyz"). The address ("to") is left out: it is always the device's own.
+// properties fill the fields of Message and of Message.System. Those without a field become
+// Properties, under names that applications cannot use: "iothub-ack" and "iothub-operation" as they
+// are, unknown ones as they arrive ("$.xyz").
+//
+// A module has no cloud-to-device messages. Its messages come by inputs, from the routes of an edge
+// gateway, with Message.Input; a message with an Output leaves by that output. Both, and
+// Message.System, need the dialect dialect.Hub, which is the default.
+//
+// # Other brokers
+//
+// Options.Dialect says what is sent to another service than a hub: package dialect. With a *Topics
+// messages go to and come from topics of your own, with QoS 0 or 1 and RETAIN, and there is neither
+// a twin nor a method. A message that the dialect refuses fails alone, with Unsupported or Invalid.
+// What the dialect does before the connection counts as connected, such as Topics.Birth, is part of
+// Dial: its errors are those of the dial, with the Kind of a refused subscription or of the
+// message. Messages that come meanwhile are delivered by Run, up to 2 MB; more are not
+// acknowledged, so they come again on a later connection.
+//
+// # Tokens
 //
 // A new token needs a new connection: OpRenew is unsupported, and Info.Expires is when the present
 // token expires.
@@ -68,8 +85,8 @@ import (
 
 	paho "github.com/eclipse/paho.mqtt.golang"
 
-	"github.com/hubline-iot/hubline/internal/mqttdialect"
 	"github.com/hubline-iot/hubline/transport"
+	"github.com/hubline-iot/hubline/transport/mqtt/dialect"
 	"github.com/hubline-iot/hubline/transport/mqtt/internal/endpoint"
 	"github.com/hubline-iot/hubline/transport/mqtt/internal/wire"
 )
@@ -93,28 +110,21 @@ var _ transport.Transport = (*Transport)(nil)
 // Dial makes a session as transport.Transport says: token, connection, TLS, CONNECT. The Sink is
 // not called before Run. The package documentation lists the errors.
 func (t *Transport) Dial(ctx context.Context, cfg *transport.Config) (transport.Session, error) {
-	return t.DialAs(ctx, cfg, nil)
-}
-
-// DialAs is Dial for packages of this module that speak with another service than a hub. A nil d
-// means a hub.
-func (t *Transport) DialAs(ctx context.Context, cfg *transport.Config, d *mqttdialect.Dialect) (transport.Session,
-	error) {
-	s, err := t.dial(ctx, cfg, d)
+	s, err := t.dial(ctx, cfg)
 	if err != nil {
 		return nil, err
 	}
 	return s, nil
 }
 
-func (t *Transport) dial(ctx context.Context, cfg *transport.Config, d *mqttdialect.Dialect) (*session, error) {
+func (t *Transport) dial(ctx context.Context, cfg *transport.Config) (*session, error) {
 	if t.err != nil {
 		return nil, t.err
 	}
 	if err := cfg.Creds.Validate(); err != nil {
 		return nil, endpoint.Error(err)
 	}
-	s, err := t.connect(ctx, cfg, d)
+	s, err := t.connect(ctx, cfg)
 	if err != nil {
 		if ctx.Err() != nil {
 			err = context.Cause(ctx) // ctx ended and caused the socket's error
@@ -125,7 +135,11 @@ func (t *Transport) dial(ctx context.Context, cfg *transport.Config, d *mqttdial
 }
 
 // connect does the work of dial.
-func (t *Transport) connect(ctx context.Context, cfg *transport.Config, as *mqttdialect.Dialect) (*session, error) {
+func (t *Transport) connect(ctx context.Context, cfg *transport.Config) (*session, error) {
+	as, hello, err := t.opt.session(cfg)
+	if err != nil {
+		return nil, err
+	}
 	d := t.opt.dialer()
 	cert, err := d.ClientCertificate(ctx, cfg.Creds)
 	if err != nil {
@@ -143,12 +157,14 @@ func (t *Transport) connect(ctx context.Context, cfg *transport.Config, as *mqtt
 	if err != nil {
 		return nil, err
 	}
-	s := newSession(cfg, token)
-	s.dialect = as
+	s := newSession(cfg, token, as, hello.MaxSize)
+	s.atMostOnce = t.opt.AtMostOnce
 	s.conn = newConn(outer, socket, s)
+	s.conn.sent = func(tag uint16) { cfg.Sink.Done(tag, nil) }
 	s.conn.beat = newHeartbeat(time.Now(), t.opt.KeepAlive, t.opt.PingTimeout)
-	password := token.Text.Reveal()
-	s.client = paho.NewClient(t.clientOptions(s, &password))
+	who := &login{hello.UserName, token.Text.Reveal()}
+	shake := s.handshakeOf()
+	s.client = paho.NewClient(t.clientOptions(s, &hello, who))
 
 	connected := s.client.Connect()
 	select {
@@ -158,11 +174,19 @@ func (t *Transport) connect(ctx context.Context, cfg *transport.Config, as *mqtt
 		<-connected.Done()
 	}
 	err = connected.Error()
-	password = "" // else the library would keep it for the whole session
-	if err == nil && ctx.Err() == nil {
+	*who = login{} // else the library would keep it for the whole session
+	var failed error
+	if err == nil && shake != nil {
+		failed = s.handshake(ctx, shake)
+	}
+	switch {
+	case failed != nil:
+	case err != nil || ctx.Err() != nil:
+		failed = errAborted
+	default:
 		return s, nil
 	}
-	cause := s.conn.fail(errAborted) // the first failure; the library's error wraps others too
+	cause := s.conn.fail(failed) // the first failure; the library's error wraps others too
 	if err == nil {
 		<-s.lost // the library had connected and notices the end
 	}
@@ -178,15 +202,18 @@ const libraryWait = 250 * time.Millisecond
 // unusedServer is the server list that the library requires and nothing reads.
 var unusedServer = []*url.URL{{Scheme: "tcp", Host: "hub"}}
 
+// login is what CONNECT says about the device.
+type login struct{ user, password string }
+
 // clientOptions returns options for one connection: the library does not redial, store or retry.
 // Its own acknowledgements are off because sending one may wait for the goroutine that requests it.
-func (t *Transport) clientOptions(s *session, password *string) *paho.ClientOptions {
+func (t *Transport) clientOptions(s *session, hello *dialect.Hello, who *login) *paho.ClientOptions {
 	o := paho.NewClientOptions()
 	o.Servers = unusedServer
 	o.SetAutoReconnect(false)
 	o.SetConnectRetry(false)
 	o.SetProtocolVersion(4) // else a refused CONNECT is repeated with MQTT 3.1
-	o.SetCleanSession(false)
+	o.SetCleanSession(t.opt.CleanSession)
 	o.SetOrderMatters(true)
 	o.SetAutoAckDisabled(true)
 	o.SetWriteTimeout(libraryWait)
@@ -194,14 +221,15 @@ func (t *Transport) clientOptions(s *session, password *string) *paho.ClientOpti
 	o.Dialer, o.HTTPHeaders = nil, nil
 	o.SetStore((*packetStore)(s))
 	o.SetResumeSubs(true) // puts SUBSCRIBE packets into the store, which learns their ids
-	if d := s.dialect; d != nil {
-		o.SetCleanSession(true)
-		o.SetClientID(d.ClientID)
-		o.SetCredentialsProvider(func() (string, string) { return d.UserName, *password })
-	} else {
-		o.SetClientID(wire.ClientID(s.cfg.Creds))
-		o.SetCredentialsProvider(func() (string, string) { return t.opt.userName(&s.cfg), *password })
+	o.SetClientID(hello.ClientID)
+	if w := &hello.Will; w.Msg != nil {
+		qos := byte(1)
+		if w.AtMostOnce {
+			qos = 0
+		}
+		o.SetBinaryWill(string(s.dialect.AppendSuffix([]byte(w.Topic), w.Msg)), w.Msg.Body, qos, w.Retain)
 	}
+	o.SetCredentialsProvider(func() (string, string) { return who.user, who.password })
 	o.SetDefaultPublishHandler(s.received)
 	o.SetConnectionLostHandler(func(paho.Client, error) { close(s.lost) })
 	used := false

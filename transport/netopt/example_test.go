@@ -2,6 +2,7 @@ package netopt_test
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 
@@ -34,4 +35,13 @@ func ExampleCertificateFiles() {
 	_, err := t.Dial(context.Background(), &transport.Config{Creds: creds})
 	fmt.Println("files are missing:", errors.Is(err, transport.Invalid))
 	// Output: files are missing: true
+}
+
+// The three nodes of a cluster have certificates for the name broker.example.com. The client
+// connects to one of them, and to another one when it is lost.
+func ExampleFailover() {
+	nodes := netopt.Failover(nil, "node1.example.com:8883", "node2.example.com:8883", "node3.example.com:8883")
+	network := netopt.Options{Dial: nodes, TLS: &tls.Config{ServerName: "broker.example.com"}}
+	fmt.Printf("%T\n", mqtt.New(&mqtt.Options{Network: network}))
+	// Output: *mqtt.Transport
 }

@@ -14,6 +14,7 @@ package netopt
 import (
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"net"
 	"net/url"
 	"time"
@@ -30,6 +31,20 @@ type Options struct {
 	// of HTTP in NextProtos are removed, since package net/http adds them to each Config that it is
 	// given; HTTPS and tunnels offer HTTP by themselves. Nil: the system's roots and these defaults.
 	TLS *tls.Config
+	// RootCAs returns the roots that verify the server, in place of TLS.RootCAs: for roots that change
+	// while the program runs, such as an edge gateway's. It is called before each connection is made,
+	// with refused nil. When the server's certificate does not verify, it is called again with that
+	// error; if it then returns other roots, the transport connects once more within the same dial.
+	// Other roots do not help against a certificate for another host, so it is not called for that.
+	//
+	// With RootCAs, a certificate that does not verify is of Kind Unavailable, which is retryable: the
+	// server or the source of the roots may be about to change. Without, it is Untrusted. RootCAs has
+	// no effect on other certificates, such as a proxy's: one that does not verify is Untrusted.
+	//
+	// RootCAs must return when ctx ends. It may be called concurrently. A *transport.Error or
+	// transport.Kind that it returns keeps its Kind; any other error is Network, and a nil pool is
+	// Invalid. Nil: the roots of TLS.
+	RootCAs func(ctx context.Context, refused error) (*x509.CertPool, error)
 	// Plaintext turns TLS off: for brokers on the same machine and for in-memory tests. Tokens cross
 	// the network readable.
 	Plaintext bool
@@ -40,6 +55,10 @@ type Options struct {
 	// expired) fails the dial before anything is sent. A *transport.Error or transport.Kind that it
 	// returns keeps its Kind; any other error is Unauthorized. Nil: the certificates of TLS.
 	Certificate func(ctx context.Context) (*tls.Certificate, error)
+	// Anonymous allows a connection over TLS without any proof of the identity, for brokers that take
+	// all clients. Without it, credentials without token and user name need a certificate, so that a
+	// forgotten one is noticed before anything is sent.
+	Anonymous bool
 	// Addr is the "host:port" to connect to. The hub's certificate is still verified for
 	// Credentials.DialHost. Empty: DialHost and the port of the protocol or of the Tunnel.
 	Addr string

@@ -252,6 +252,7 @@ type sink struct {
 	done     map[uint16][]error
 	replies  map[uint32][]transport.Reply
 	bodies   []string
+	messages []*transport.Message
 	refs     [][]byte
 	again    []bool
 	rest     []other
@@ -348,6 +349,8 @@ func (k *sink) Deliver(d *transport.Delivery) bool {
 	defer k.mu.Unlock()
 	k.enterLocked("Deliver")
 	switch {
+	case d.Kind == 0 && d.Msg != nil && len(d.Ref) > 0:
+		return true // no subscription asks for it
 	case d.Msg == nil || d.Kind&k.p.Features == 0:
 		k.faultLocked("Sink.Deliver got kind %b, which cannot be subscribed to, or no message", d.Kind)
 		return false
@@ -356,9 +359,23 @@ func (k *sink) Deliver(d *transport.Delivery) bool {
 		return !k.refuse
 	}
 	k.bodies = append(k.bodies, string(d.Msg.Body))
+	m := *d.Msg
+	m.Body, m.Properties = bytes.Clone(m.Body), slices.Clone(m.Properties)
+	if m.System != nil {
+		own := *m.System
+		m.System = &own
+	}
+	k.messages = append(k.messages, &m)
 	k.refs = append(k.refs, bytes.Clone(d.Ref))
 	k.again = append(k.again, d.Again)
 	return !k.refuse
+}
+
+// deliveredMessages returns the messages that were delivered so far.
+func (k *sink) deliveredMessages() []*transport.Message {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return slices.Clone(k.messages)
 }
 
 // delivered returns the bodies and refs so far.

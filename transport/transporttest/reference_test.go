@@ -43,6 +43,7 @@ type refHub struct {
 
 type refDelivery struct {
 	body string
+	msg  *transport.Message
 	by   *refSession // the session that has it
 	sent bool        // delivered before
 }
@@ -76,16 +77,23 @@ func refCreds(token string) *transport.Credentials {
 	}}
 }
 
+// refLacks is what the reference transport has no place for.
+var refLacks = []string{"System.DiagnosticID"}
+
 func newReference(f fault) func(t testing.TB) *Pair {
 	return func(testing.TB) *Pair {
 		features := transport.Messages | transport.Methods | transport.Desired | transport.Twin
 		if strings.HasPrefix(string(f), "lacking") {
 			features = transport.Messages
 		}
+		topic := "other/topic"
+		if features == transport.Messages {
+			topic = ""
+		}
 		h := &refHub{sessions: map[*refSession]bool{}, twin: refTwin{map[string]any{}, map[string]any{}, 1, 1}}
 		return &Pair{
 			Transport: &refTransport{h, f, features}, Creds: refCreds(goodToken), WrongCreds: refCreds(badToken), Hub: h,
-			Features: features, MarksAgain: true, TellsAgain: true,
+			Features: features, MarksAgain: true, TellsAgain: true, Topic: topic, System: true, Lacks: refLacks,
 		}
 	}
 }
@@ -316,6 +324,15 @@ func (s *refSession) work() {
 		case size > transport.MaxMessageSize && s.t.fault == "too large has the wrong scope":
 			s.cfg.Sink.Done(it.Tag, refError(transport.Connection, transport.OpSend, transport.TooLarge, ""))
 			continue
+		case it.Msg.Topic != "" && s.t.features == transport.Messages && s.t.fault != "lacking topics are ignored":
+			s.cfg.Sink.Done(it.Tag, refError(transport.Operation, transport.OpSend, transport.Unsupported, "no topics"))
+			continue
+		case it.Msg.System != nil && it.Msg.System.DiagnosticID != "" && s.t.fault == "a refusal does not name the field":
+			s.cfg.Sink.Done(it.Tag, refError(transport.Operation, transport.OpSend, transport.Unsupported, "a field"))
+			continue
+		case it.Msg.System != nil && it.Msg.System.DiagnosticID != "" && s.t.fault != "fields without a place are ignored":
+			s.cfg.Sink.Done(it.Tag, refError(transport.Operation, transport.OpSend, transport.Unsupported, refLacks[0]))
+			continue
 		case size > transport.MaxMessageSize:
 			s.cfg.Sink.Done(it.Tag, operr.TooLarge(size, transport.MaxMessageSize))
 			continue
@@ -328,6 +345,10 @@ func (s *refSession) work() {
 		case "properties are lost":
 			m := *it.Msg
 			m.Properties = nil
+			it.Msg = &m
+		case "system properties are lost":
+			m := *it.Msg
+			m.System = nil
 			it.Msg = &m
 		case "every tenth message is lost":
 			if it.Tag%10 == 9 {
@@ -382,6 +403,14 @@ func (h *refHub) take(s *refSession, it transport.Item) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	m := *it.Msg
+	switch s.t.fault {
+	case "topics are lost":
+		m.Topic = ""
+	case "RETAIN is lost":
+		m.Retain = false
+	case "QoS 0 becomes QoS 1":
+		m.AtMostOnce = false
+	}
 	h.received = append(h.received, Received{m, it.Again})
 	answer := func() {
 		s.mu.Lock()
@@ -389,7 +418,7 @@ func (h *refHub) take(s *refSession, it transport.Item) {
 		s.mu.Unlock()
 		s.notify()
 	}
-	if h.holding {
+	if h.holding && (!m.AtMostOnce || s.t.fault == "QoS 0 waits for an answer") {
 		h.held = append(h.held, answer)
 	} else {
 		answer()
@@ -423,9 +452,13 @@ func (h *refHub) serve(s *refSession) {
 		slices.Reverse(now)
 	}
 	for _, d := range now {
+		msg := d.msg
+		if s.t.fault == "system properties of deliveries are lost" {
+			msg = &transport.Message{ID: msg.ID, Body: msg.Body}
+		}
 		took := s.cfg.Sink.Deliver(&transport.Delivery{
 			Kind: transport.Messages, Ref: []byte(d.body), Again: d.sent && s.t.fault != "redelivery is not marked" ||
-				s.t.fault == "every delivery is marked", Msg: &transport.Message{Body: []byte(d.body)},
+				s.t.fault == "every delivery is marked", Msg: msg,
 		})
 		if s.t.fault == "deliveries are accepted at once" || !took && s.t.fault == "what nobody took is accepted" {
 			h.settle(s, d.body, transport.Accept)
@@ -493,9 +526,13 @@ func (h *refHub) Refuse(r Refusal) {
 	h.refusal = r
 }
 
-func (h *refHub) Deliver(body string) {
+func (h *refHub) Deliver(body string) { h.DeliverMessage(&transport.Message{Body: []byte(body)}) }
+
+func (h *refHub) Input() string { return "" }
+
+func (h *refHub) DeliverMessage(m *transport.Message) {
 	h.mu.Lock()
-	h.inbox = append(h.inbox, &refDelivery{body: body})
+	h.inbox = append(h.inbox, &refDelivery{body: string(m.Body), msg: m})
 	var all []*refSession
 	for s := range h.sessions {
 		all = append(all, s)

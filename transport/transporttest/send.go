@@ -107,6 +107,9 @@ func messagesArriveAsSent(p *probe) {
 			sortProperties(m)
 			sortProperties(&got[i].Message)
 		}
+		if p.WholeSeconds && !m.Expires.IsZero() {
+			m.Expires = m.Expires.Add(time.Second - 1).Truncate(time.Second)
+		}
 		if diff := difference(&got[i].Message, m); diff != "" {
 			p.Errorf("message %d arrived with another %s: %.200q, want %.200q", i, diff, []any{got[i].Message}, []any{*m})
 		}
@@ -216,6 +219,57 @@ func againIsMarked(p *probe) {
 	if p.MarksAgain && len(got) == 2 && (!got[0].Again || got[1].Again) {
 		p.Errorf("marked as handed over again: %v and %v, want the first only", got[0].Again, got[1].Again)
 	}
+}
+
+func topicsAreObeyed(p *probe) {
+	s := p.start()
+	m := numbered(0, 4)
+	m[1].Topic, m[2].Retain = p.Topic, true
+	if p.Topic == "" {
+		m[1].Topic, m[2].Retain = "other/topic", false
+	}
+	s.send(0, m...)
+	s.awaitDone()
+	for tag := range m {
+		results := s.sink.doneErrors(uint16(tag))
+		refused := p.Topic == "" && tag == 1
+		if len(results) != 1 || refused != (transport.KindOf(results[0]) == transport.Unsupported) ||
+			refused == (results[0] == nil) {
+			p.Errorf("tag %d got %v, with unsupported expected: %v", tag, results, refused)
+		}
+	}
+	if p.Topic == "" {
+		p.requireBodies([]*transport.Message{m[0], m[2], m[3]})
+		return
+	}
+	p.requireBodies(m)
+	for i, r := range p.Hub.Received() {
+		if (r.Topic == p.Topic) != (i == 1) || r.Retain != (i == 2) {
+			p.Errorf("message %d came on topic %q with RETAIN %v", i, r.Topic, r.Retain)
+		}
+	}
+}
+
+func atMostOnceDoesNotWait(p *probe) {
+	if p.Topic == "" {
+		p.skip("the protocol has one way to send only")
+	}
+	s := p.start()
+	p.Hub.HoldAnswers(true)
+	m := numbered(0, 3)
+	for _, m := range m {
+		m.AtMostOnce = true
+	}
+	s.send(0, m...)
+	time.Sleep(time.Second)
+	s.requireDone(len(m), 1)
+	p.requireBodies(m)
+	for i, r := range p.Hub.Received() {
+		if !r.AtMostOnce {
+			p.Errorf("message %d came with another QoS than 0", i)
+		}
+	}
+	p.Hub.HoldAnswers(false)
 }
 
 func tooLargeFailsAlone(p *probe) {

@@ -37,6 +37,18 @@ type Pair struct {
 	MarksAgain bool
 	// TellsAgain: the hub marks repeated deliveries, for Delivery.Again.
 	TellsAgain bool
+	// WholeSeconds: the protocol carries the expiry of a message in whole seconds, rounded up.
+	WholeSeconds bool
+	// Topic is a topic to which the device may publish besides that of its telemetry. The transport
+	// takes messages with a Topic, RETAIN and QoS 0. Empty: it refuses messages with a Topic as
+	// Unsupported.
+	Topic string
+	// System: Message.Output and the fields of Message.System are checked, except those in Lacks.
+	System bool
+	// Lacks are the fields that the protocol has no place for: "Output", "System.To" and so on, or
+	// LacksAll. The transport refuses a message with one of them as Unsupported, with an error that
+	// names it.
+	Lacks []string
 	// NoOrder: the protocol does not keep the order of a message's properties.
 	NoOrder bool
 }
@@ -64,6 +76,16 @@ type Inbox interface {
 	Deliver(body string)
 	// Undelivered returns the number of messages that the device has not accepted yet.
 	Undelivered() int
+}
+
+// SystemInbox is also implemented by an Inbox whose messages have system properties; otherwise they
+// are not checked. For a module it sends them by an input.
+type SystemInbox interface {
+	Inbox
+	// DeliverMessage sends the device m, at once or when it subscribes. m.Output is empty.
+	DeliverMessage(m *transport.Message)
+	// Input is the input by which messages come; empty for cloud-to-device messages.
+	Input() string
 }
 
 // Twins is also implemented by a Hub with twins; otherwise they are not checked. The twin starts
@@ -143,6 +165,10 @@ var checks = []struct {
 	{"a message is not done before the hub answered", notDoneBeforeTheAnswer},
 	{"a message handed over again arrives, marked if the protocol can", againIsMarked},
 	{"a message that is too large fails alone", tooLargeFailsAlone},
+	{"a message with a topic goes there, or fails alone where there are none", topicsAreObeyed},
+	{"system properties arrive as they were sent", systemPropertiesArrive},
+	{"a message with a system property that has no place fails alone", systemPropertiesWithoutAPlaceAreRefused},
+	{"a message to be sent at most once does not wait for an answer", atMostOnceDoesNotWait},
 
 	{"the loss of the connection ends Run with one retryable error", lossEndsRun},
 	{"messages in flight at a loss get no Done", lossAnswersNothing},
@@ -157,6 +183,7 @@ var checks = []struct {
 	{"operations that the protocol lacks are replied to with Unsupported", lackingOpsAreUnsupported},
 	{"OpSubscribe is replied to for each feature", subscribeIsReplied},
 	{"deliveries come in order and accepting removes them", deliveriesAreAccepted},
+	{"deliveries have their system properties", deliveriesHaveTheirSystemProperties},
 	{"a delivery that was released comes again", releasedComesAgain},
 	{"a delivery that nobody took comes again", refusedComesAgain},
 

@@ -45,6 +45,15 @@ var faults = map[fault]string{
 	"what is sent again is not marked":           "a message handed over again arrives, marked if the protocol can",
 	"too large goes unanswered":                  "a message that is too large fails alone",
 	"too large has the wrong scope":              "a message that is too large fails alone",
+	"topics are lost":                            "a message with a topic goes there, or fails alone where there are none",
+	"RETAIN is lost":                             "a message with a topic goes there, or fails alone where there are none",
+	"lacking topics are ignored":                 "a message with a topic goes there, or fails alone where there are none",
+	"system properties are lost":                 "system properties arrive as they were sent",
+	"a refusal does not name the field":          "a message with a system property that has no place fails alone",
+	"fields without a place are ignored":         "a message with a system property that has no place fails alone",
+	"system properties of deliveries are lost":   "deliveries have their system properties",
+	"QoS 0 becomes QoS 1":                        "a message to be sent at most once does not wait for an answer",
+	"QoS 0 waits for an answer":                  "a message to be sent at most once does not wait for an answer",
 	"a loss has the scope of an operation":       "the loss of the connection ends Run with one retryable error",
 	"a loss is another error type":               "the loss of the connection ends Run with one retryable error",
 	"a loss is terminal":                         "the loss of the connection ends Run with one retryable error",
@@ -160,7 +169,7 @@ func (r *recorder) Fatalf(format string, args ...any) {
 func (r *recorder) Skip(...any) { runtime.Goexit() }
 
 var (
-	_ Hub   = (*refHub)(nil)
-	_ Inbox = (*refHub)(nil)
+	_ Hub         = (*refHub)(nil)
+	_ SystemInbox = (*refHub)(nil)
 )
 var _ transport.Transport = (*refTransport)(nil)

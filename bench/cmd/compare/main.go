@@ -1,7 +1,8 @@
 // Command compare runs a raw library and Hubline in turns against the same peers and prints the
 // results: rates and their ratio to the raw library's, allocations, CPU time. Without -amqp it
-// compares MQTT: raw paho, the limit of the wire and Hubline on both engines. With -amqp it
-// compares raw go-amqp and Hubline.
+// compares MQTT: raw paho, the limit of the wire and Hubline on both engines. With -mqtt5 it
+// compares raw paho.golang, the limit and Hubline over MQTT 3.1.1 and 5, with -amqp raw go-amqp and
+// Hubline.
 //
 //	go run ./cmd/compare -quick
 //	go run ./cmd/compare -peers bare -windows 128 -sizes 100 -tls off
@@ -39,7 +40,12 @@ func main() {
 func run(args []string) error {
 	flags := flag.NewFlagSet("compare", flag.ExitOnError)
 	p := plan{log: os.Stderr, suite: suites[0]}
-	overAMQP := flags.Bool("amqp", false, "compare over AMQP, not MQTT")
+	for _, s := range suites[1:] {
+		flags.BoolFunc(s.flag, "compare over "+s.protocol.Name, func(string) error {
+			p.suite = s
+			return nil
+		})
+	}
 	peers := flags.String("peers", "", "peers to send to; empty: all")
 	windows := flags.String("windows", "1,16,128,1024", "messages in flight")
 	sizes := flags.String("sizes", "100,1024", "bytes in a body")
@@ -67,9 +73,6 @@ func run(args []string) error {
 	}
 	if p.sizes, err = numbers("sizes", *sizes, 128<<10); err != nil {
 		return err
-	}
-	if *overAMQP {
-		p.suite = suites[1]
 	}
 	if p.peers = p.suite.protocol.Peers; *peers != "" {
 		p.peers = strings.Split(*peers, ",")

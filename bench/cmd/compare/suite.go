@@ -40,6 +40,20 @@ var suites = []*suite{
 			"acknowledgements only counted.",
 	},
 	{
+		flag:     "mqtt5",
+		protocol: bench.MQTT5,
+		goals: []goal{
+			{"Hubline over MQTT 5, mochi, window 128 and more: times raw paho.golang", []string{"mochi"}, 128,
+				throughput(five), 2, false},
+			{"Hubline over MQTT 5, everywhere: allocations for a message",
+				nil, 1, func(c *comparison) float64 { return c.of(five, allocated).median() }, 0, true},
+		},
+		picture: "../docs/mqtt5-throughput.svg",
+		lines:   []line{{limit, grey}, {four, orange}, {five, blue}},
+		legend: "Hubline 3.1.1, Hubline 5: the device client over lean. limit: packets encoded beforehand, " +
+			"acknowledgements only counted.",
+	},
+	{
 		flag:     "amqp",
 		protocol: bench.AMQP,
 		goals: []goal{
@@ -59,6 +73,7 @@ var suites = []*suite{
 // The senders, by their index in the suite's protocol. The raw library is the first.
 const (
 	limit, paho, lean = 1, 2, 3 // of MQTT
+	four, five        = 2, 3    // of MQTT 5, after limit
 	batches, alone    = 1, 2    // of AMQP
 )
 

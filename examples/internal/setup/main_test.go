@@ -27,6 +27,8 @@ func TestExitStatus(t *testing.T) {
 	}{
 		{2, `"more"`, []string{"telemetry", "more"}},
 		{2, `"more"`, []string{"twin", "more"}},
+		{2, `"more"`, []string{"module", "more"}},
+		{2, "mqtt-lean", []string{"module", "-transport", "pigeon"}},
 		{2, `"more"`, []string{"methods", "more"}},
 		{2, `"more"`, []string{"fan", "more"}},
 		{2, `"more"`, []string{"fileupload", "one", "more"}},
@@ -35,9 +37,11 @@ func TestExitStatus(t *testing.T) {
 		{2, "mqtt-lean", []string{"twin", "-transport", "pigeon"}},
 		{2, "HUBLINE_CONNECTION_STRING", []string{"fan", "-hub", "http://127.0.0.1:1"}},
 		{2, "-transport", []string{"fan", "-nothing"}},
+		{2, "environment", []string{"module", "-hub", "http://127.0.0.1:1"}},
 		{1, "control", []string{"fan", "-hub", "http://127.0.0.1:1", "-connect",
 			"HostName=localhost;DeviceId=a;SharedAccessKey=YQ=="}},
 		{1, "no such file", []string{"fileupload", "/nowhere/at/all"}},
+		{1, "write ws://", []string{"broker", "-url", "http://127.0.0.1:1883"}},
 	} {
 		var stderr bytes.Buffer
 		cmd := exec.CommandContext(ctx, bin+c.args[0], c.args[1:]...)

@@ -3,9 +3,17 @@ package main
 func init() {
 	tables["device"] = []mutation{
 		// The limiter of dials.
-		{File: "device/goroutines_std.go", Old: "\tholdsSlot = false\n\t\t<-c.set.Dials.slots",
-			New:  "\tholdsSlot = false\n\t\tif err2 == nil {\n\t\t\t<-c.set.Dials.slots\n\t\t}",
+		{File: "device/limiter.go", Old: "\tif s.held {\n\t\ts.held = false\n\t\t<-s.of.slots",
+			New:  "\tif s.held {\n\t\ts.held = false\n\t\tif s.of == nil {\n\t\t\t<-s.of.slots\n\t\t}",
 			Test: "./device -run TestAFailedDialGivesItsPlaceBack"},
+		{File: "device/limiter.go", Old: "\t\t\ts.release()\n", New: "",
+			Test: "./device -run TestAWaitBeforeTheRequests"},
+		{File: "device/limiter.go", Old: "\t\t\t\ts.held = true\n", New: "",
+			Test: "./device -run TestAWaitBeforeTheRequests"},
+		{File: "device/limiter.go", Old: "return sleep(ctx, time.Until(s.of.turn(time.Now())))", New: "return nil",
+			Test: "./device -run TestAWaitBeforeTheRequests"},
+		{File: "device/limiter.go", Old: "\ts.held = false\n", New: "",
+			Test: "./device -run TestCloseDuringAWaitBeforeTheRequests"},
 		{File: "device/dial.go", Old: "l.releaseDialSlot()\n\t\t\treturn false", New: "return false",
 			Test: "./device -run TestCloseWhileWaitingForATurn"},
 		{File: "device/dial.go", Old: "\tif l.holdsDialSlot {\n\t\tl.holdsDialSlot = false\n\t\t<-l.c.set.Dials.slots\n\t}",
@@ -84,10 +92,10 @@ func init() {
 			Test: "./device -run TestAClockJumpDoesNotShortenADelayOfTheService"},
 
 		// Answers of the hub over MQTT.
-		{File: "transport/mqtt/internal/wire/hubtopics.go", Old: "e.RetryAfter = time.Duration(after) * time.Second",
-			New: "e.RetryAfter = time.Duration(after)", Test: "./transport/mqtt/internal/wire -run TestAnswersOfTheTwin"},
-		{File: "transport/mqtt/internal/wire/hubtopics.go", Old: "ok && after > 0 && after < 1<<31",
-			New: "ok && after < 1<<31", Test: "./transport/mqtt/internal/wire -run TestAnswersOfTheTwin"},
+		{File: "transport/mqtt/dialect/hubtwin.go", Old: "e.RetryAfter = time.Duration(after) * time.Second",
+			New: "e.RetryAfter = time.Duration(after)", Test: "./transport/mqtt/dialect -run TestAnswersOfTheTwin"},
+		{File: "transport/mqtt/dialect/hubtwin.go", Old: "ok && after > 0 && after < 1<<31",
+			New: "ok && after < 1<<31", Test: "./transport/mqtt/dialect -run TestAnswersOfTheTwin"},
 
 		// A message that the library returns as unsent may be the one that ended the link.
 		{File: "transport/amqp/telemetry.go", Old: "suspects := len(inFlight) + tried",

@@ -3,7 +3,7 @@ package main
 func init() {
 	tables["ends"] = []mutation{
 		// An upload whose context ended can be retried.
-		{File: "fileupload/upload.go", Old: "\t\te.Kind, e.Err = transport.Cancelled,",
+		{File: "internal/hubretry/ended.go", Old: "\t\te.Kind, e.Err = transport.Cancelled,",
 			New:  "\t\te.Kind, e.Err = transport.Timeout,",
 			Test: "./fileupload -run TestAnUploadWhoseContextEndsSaysSo"},
 		// Messages wait for ever, though there is a handler again.

@@ -39,7 +39,7 @@ func init() {
 			Test: "./transport/http -run TestLockTokensAreEscaped",
 		},
 		{
-			File: "transport/http/conn.go",
+			File: "internal/hubconn/conn.go",
 			Old:  "\t\tdefer p.revoke()\n",
 			New:  "",
 			Test: "./transport/http -race -count=50 -run TestABodyIsNotReadAfterItsAnswer",

@@ -69,13 +69,13 @@ func init() {
 			Test: "./internal/httpguard -run TestChunksAreReadStrictly",
 		},
 		{
-			File: "transport/http/conn.go",
+			File: "internal/hubconn/conn.go",
 			Old:  "peer = l.guard.TLS()",
 			New:  "_ = l.guard",
 			Test: "./transport/http -run TestTLSAlertsAreKnownAtDial",
 		},
 		{
-			File: "transport/http/errors.go",
+			File: "internal/hubconn/protocol.go",
 			Old:  "errors.Is(err, httpguard.ErrUnsolicited) || ",
 			New:  "errors.Is(err, httpguard.ErrLongHead) || ",
 			Test: "./transport/http -run TestAPeerThatSpeaksFirst",

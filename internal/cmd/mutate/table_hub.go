@@ -10,8 +10,8 @@ func init() {
 		},
 		{
 			File: "testbroker/internal/hub/certs.go",
-			Old:  "if ip := net.ParseIP(h.Host); ip != nil {",
-			New:  "if ip := net.ParseIP(h.Host); ip != nil && false {",
+			Old:  "if ip := net.ParseIP(name); ip != nil {",
+			New:  "if ip := net.ParseIP(name); ip != nil && false {",
 			Test: "./testbroker -run TestHubNamedByItsIPAddress",
 		},
 		{

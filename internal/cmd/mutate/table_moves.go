@@ -2,11 +2,12 @@ package main
 
 func init() {
 	const transport = "provisioning/dpstransport/dpstransport.go"
+	const session = "provisioning/dpstransport/session.go"
 	const moves = "./internal/sim -run TestSimulationOfMoves"
 	tables["moves"] = []mutation{
 		// When a device asks the provisioning service.
-		{File: transport, Old: "case transport.Unauthorized, transport.Forbidden, transport.NotFound:\n\t\tif creds",
-			New: "case transport.Unauthorized, transport.NotFound:\n\t\tif creds", Test: moves},
+		{File: transport, Old: "case transport.Unauthorized, transport.Forbidden, transport.NotFound:\n\t\tswitch",
+			New: "case transport.Unauthorized, transport.NotFound:\n\t\tswitch", Test: moves},
 		{File: transport, Old: "case transport.Throttled, transport.Unavailable, transport.Quota,",
 			New: "case transport.Quota,", Test: moves},
 		{File: transport, Old: "case transport.Throttled, transport.Unavailable, transport.Quota,",
@@ -19,10 +20,10 @@ func init() {
 
 		// What a move takes along, and what not.
 		{File: transport, Old: "t.record, t.before, t.transport = r, r, nil", New: "t.record, t.before = r, r", Test: moves},
-		{File: transport, Old: "// TwinNumber implements",
+		{File: session, Old: "// TwinNumber implements",
 			New: "// Send drops messages after a move.\nfunc (s session) Send(batch []transport.Item) {\n\tif s.twin == 0 {\n" +
 				"\t\ts.Session.Send(batch)\n\t}\n}\n\n// TwinNumber implements", Test: moves},
-		{File: transport, Old: "{ return s.twin }", New: "{ return 0 }", Test: moves},
+		{File: session, Old: "{ return s.twin }", New: "{ return 0 }", Test: moves},
 		{File: "device/twincalls.go", Old: "\t\t\tt.changes.latestValid = false\n", New: "\t\t\t_ = number\n",
 			Test: "./device -run TestAnotherTwinIsDeliveredAsAWhole"},
 		{File: "device/twinserve.go", Old: "\t\tt.changes.stale = true // a change", New: "\t\t_ = t // a change",

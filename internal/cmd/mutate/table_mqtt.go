@@ -4,9 +4,9 @@ func init() {
 	tables["mqtt"] = []mutation{
 		{
 			File: "transport/mqtt/session.go",
-			Old: "\t\t\treply.Err = wire.Refused(transport.OpSubscribe, wire.SubackMeaning(code).Kind, &SubackError{Filter: " +
+			Old: "\t\t\trefused = wire.Refused(transport.OpSubscribe, wire.SubackMeaning(code).Kind, &SubackError{Filter: " +
 				"sub.filters[i],\n",
-			New: "\t\t\treply.Err = wire.Refused(transport.OpSubscribe, wire.SubackMeaning(code).Kind, &SubackError{Filter: " +
+			New: "\t\t\trefused = wire.Refused(transport.OpSubscribe, wire.SubackMeaning(code).Kind, &SubackError{Filter: " +
 				"sub.filters[i*0],\n",
 			Test: "./transport/mqtt -run TestARefusalNamesTheRefusedFilter",
 		},
@@ -33,7 +33,7 @@ func init() {
 		{
 			File: "transport/mqtt/lean/send.go",
 			Old:  "\tfor ; len(body) > limit;",
-			New: "\tif o.QoS > 0 {\n\t\ts.mu.Lock()\n\t\tt.unacked.Add(it.Tag)\n\t\ts.mu.Unlock()\n\t}\n" +
+			New: "\tif o.QoS > 0 {\n\t\ts.mu.Lock()\n\t\tt.unacked.Add(tag)\n\t\ts.mu.Unlock()\n\t}\n" +
 				"\tfor ; len(body) > limit;",
 			Test: "./transport/mqtt/lean -run TestAPubackForAPartOfAMessageIsIgnored",
 		},

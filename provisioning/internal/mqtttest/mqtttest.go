@@ -33,6 +33,13 @@ type Engine struct {
 	Agent string
 	// First is the id of a session's first request.
 	First int
+	// Subscribe is the packet id of the SUBSCRIBE.
+	Subscribe uint16
+}
+
+// suback returns the answer to the SUBSCRIBE.
+func (e *Engine) suback() []byte {
+	return []byte{0x90, 3, byte(e.Subscribe >> 8), byte(e.Subscribe), 1}
 }
 
 // Run tests the engine.
@@ -310,7 +317,7 @@ func stuckService(t *testing.T, e Engine) {
 			_, _ = far.Read(buf)
 			_, _ = far.Write([]byte{0x20, 2, 0, 0})
 			_, _ = far.Read(buf)
-			_, _ = far.Write([]byte{0x90, 3, 0, 1, 1})
+			_, _ = far.Write(e.suback())
 		}()
 		began := time.Now()
 		_, err := register(t, e, &netopt.Options{Plaintext: true,
@@ -370,7 +377,7 @@ func refusedLogins(t *testing.T, e Engine) {
 
 // A peer that speaks another protocol, and one that breaks MQTT later.
 func oddPeers(t *testing.T, e Engine) {
-	up := string([]byte{0x20, 2, 0, 0, 0x90, 3, 0, 1, 1})
+	up := string(append([]byte{0x20, 2, 0, 0}, e.suback()...))
 	for name, row := range map[string]struct {
 		says string
 		kind transport.Kind

@@ -1,7 +1,31 @@
 // Package progress reports the progress of a registration that is part of an attempt to connect.
 package progress
 
-import "time"
+import (
+	"context"
+	"time"
+
+	"github.com/hubline-iot/hubline/transport"
+)
+
+// Wait waits before a registration that is part of an attempt to connect with cfg. The error is
+// that of ctx.
+func Wait(ctx context.Context, cfg *transport.Config, d time.Duration) error {
+	switch {
+	case d <= 0:
+		return nil
+	case cfg.Wait != nil:
+		return cfg.Wait(ctx, d)
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
 
 // interval is how often progress is reported.
 const interval = time.Second

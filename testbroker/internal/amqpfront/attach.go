@@ -89,6 +89,9 @@ func throttled() *wire.Error {
 	return wire.Errorf("com.microsoft:device-container-throttled", "429001 ThrottlingException")
 }
 
+// boxes maps the links that receive the messages of a queue to the queue.
+var boxes = map[fault.LinkKind]hub.Box{fault.LinkC2D: hub.Commands, fault.LinkInput: hub.Inputs}
+
 // prepare sets the answer to an attach.
 func (a *conn) prepare(l *hubLink) error {
 	if l.Receives() {
@@ -108,8 +111,8 @@ func (a *conn) prepare(l *hubLink) error {
 			return wire.Errorf(wire.ResourceLimitExceeded, "%d links to $cbs are attached", n)
 		}
 	}
-	if l.kind == fault.LinkC2D {
-		q, err := a.hub.Queue(l.id)
+	if box, ok := boxes[l.kind]; ok {
+		q, err := a.hub.Queue(l.id, box)
 		if err != nil {
 			return wire.Errorf(wire.NotFound, "%v", err)
 		}

@@ -11,7 +11,7 @@ import (
 // lockLost is the error for a device that settles a C2D message whose lock has ended.
 const lockLost wire.Symbol = "com.microsoft:message-lock-lost"
 
-// A receiver is a link that receives C2D messages.
+// A receiver is a link that receives the messages of a queue.
 type receiver struct {
 	link *hubLink
 	q    *hub.Queue
@@ -39,15 +39,15 @@ func displaced(old, by *hub.Conn, l *hubLink) *wire.Error {
 		l.id)
 }
 
-// Deliver sends a C2D message if the client has given credit.
-func (r *receiver) Deliver(q *hub.Queue, e *hub.QueuedC2D, _ int) (sent, settled bool) {
-	if !r.link.Ready() {
+// Deliver sends a message if the client has given credit. A gateway also has a window.
+func (r *receiver) Deliver(q *hub.Queue, e *hub.QueuedC2D, unacked int) (sent, settled bool) {
+	if !r.link.Ready() || q.Hub.Gateway != nil && unacked >= q.Limits.Window {
 		return false, false
 	}
 	tag := q.Hub.LockToken(e)
 	token := hub.GuidText(tag)
-	payload, err := wire.AppendMessage(nil, message(e, token))
-	if limit := r.link.Asked.MaxMessageSize; err != nil || limit > 0 && uint64(len(payload)) > limit {
+	payload, ok := r.encode(e, token)
+	if !ok {
 		return false, false // it waits for a link that can carry it
 	}
 	settled = r.link.Asked.SndSettleMode == wire.SendSettled
@@ -59,14 +59,25 @@ func (r *receiver) Deliver(q *hub.Queue, e *hub.QueuedC2D, _ int) (sent, settled
 	return true, settled
 }
 
+// Skips reports whether the link cannot carry the message.
+func (r *receiver) Skips(e *hub.QueuedC2D) bool {
+	_, ok := r.encode(e, hub.GuidText([16]byte{}))
+	return !ok
+}
+
+// encode returns the message; false if the link cannot carry it.
+func (r *receiver) encode(e *hub.QueuedC2D, token string) ([]byte, bool) {
+	payload, err := wire.AppendMessage(nil, message(e, token))
+	limit := r.link.Asked.MaxMessageSize
+	return payload, err == nil && (limit == 0 || uint64(len(payload)) <= limit)
+}
+
 // message returns the C2D message in AMQP form.
 func message(e *hub.QueuedC2D, lockToken string) *wire.Message {
 	m := e.C2D
-	p := &wire.Properties{
-		To: wire.Some(
-			"/" + hub.Identity{Device: e.DeviceID, Module: e.ModuleID}.Resource() + "/messages/devicebound",
-		),
-		ContentType: wire.Symbol(m.ContentType), ContentEncoding: wire.Symbol(m.ContentEncoding),
+	p := &wire.Properties{ContentType: wire.Symbol(m.ContentType), ContentEncoding: wire.Symbol(m.ContentEncoding)}
+	if to := hub.AddressOf(&e.C2DRecord, "/messages/devicebound"); to != "" {
+		p.To = wire.Some(to)
 	}
 	if m.MessageID != "" {
 		p.MessageID = m.MessageID
@@ -77,7 +88,7 @@ func message(e *hub.QueuedC2D, lockToken string) *wire.Message {
 	if m.UserID != "" {
 		p.UserID = []byte(m.UserID)
 	}
-	if !m.Expiry.IsZero() {
+	if e.Expires || e.Input == "" {
 		p.AbsoluteExpiryTime = wire.Some(wire.Timestamp(m.Expiry.UnixMilli()))
 	}
 	properties := wire.Map{}
@@ -91,18 +102,42 @@ func message(e *hub.QueuedC2D, lockToken string) *wire.Message {
 	for _, q := range m.Properties {
 		add(q.Name, q.Value)
 	}
-	if m.Ack != "" {
-		add("iothub-ack", m.Ack)
+	for _, q := range [...]hubdata.Property{
+		{Name: "iothub-ack", Value: m.Ack}, {Name: "iothub-message-schema", Value: m.Schema},
+		{Name: "iothub-creation-time-utc", Value: hub.TimeText(m.CreationTime)},
+	} {
+		if q.Value != "" {
+			add(q.Name, q.Value)
+		}
 	}
 	return &wire.Message{
-		MessageAnnotations: wire.Map{
-			{Key: wire.Symbol("iothub-enqueuedtime"), Value: wire.Timestamp(e.Enqueued.UnixMilli())},
-			{Key: wire.Symbol("iothub-deliverycount"), Value: uint8(min(e.Deliveries, 255))},
-			{Key: wire.Symbol("x-opt-sequence-number"), Value: uint64(e.Sequence)},
-			{Key: wire.Symbol("x-opt-lock-token"), Value: lockToken},
-		},
-		Properties: p, ApplicationProperties: properties, Data: [][]byte{m.Body},
+		MessageAnnotations: annotations(e, lockToken), Properties: p, ApplicationProperties: properties,
+		Data: [][]byte{m.Body},
 	}
+}
+
+// annotations returns the annotations of the message.
+func annotations(e *hub.QueuedC2D, lockToken string) wire.Map {
+	all := wire.Map{
+		{Key: wire.Symbol("iothub-enqueuedtime"), Value: wire.Timestamp(e.Enqueued.UnixMilli())},
+		{Key: wire.Symbol("iothub-deliverycount"), Value: uint8(min(e.Deliveries, 255))},
+		{Key: wire.Symbol("x-opt-sequence-number"), Value: uint64(e.Sequence)},
+		{Key: wire.Symbol("x-opt-lock-token"), Value: lockToken},
+	}
+	for _, a := range [...]struct {
+		name  wire.Symbol
+		value string
+	}{
+		{"x-opt-input-name", e.Input}, {"iothub-connection-device-id", e.C2D.ConnectionDeviceID},
+		{"iothub-connection-module-id", e.C2D.ConnectionModuleID}, {"iothub-interface-id", e.C2D.InterfaceID},
+		{"dt-subject", e.C2D.Component}, {"Diagnostic-Id", e.C2D.DiagnosticID},
+		{"Correlation-Context", e.C2D.DiagnosticContext},
+	} {
+		if a.value != "" {
+			all = append(all, wire.Pair{Key: a.name, Value: a.value})
+		}
+	}
+	return all
 }
 
 // settle applies a client's outcome to a C2D message. If the lock has ended, the client gets an

@@ -41,7 +41,7 @@ type hubLink struct {
 	pair *pair        // of twin and method links
 	acks hub.AckQueue // delayed dispositions
 
-	to   *receiver // of C2D links, otherwise nil
+	to   *receiver // of links that receive the messages of a queue, otherwise nil
 	post answers
 }
 
@@ -127,6 +127,10 @@ func (a *conn) Open(o *wire.Open) error {
 		if !c.Sleep(in.Fault.Delay) {
 			return hub.FaultError(fault.SlowConnack)
 		}
+	}
+	if h.Full(id) {
+		c.SetCause(hub.ErrClients)
+		return wire.Errorf(wire.ResourceLimitExceeded, "%v", hub.ErrClients)
 	}
 	if !h.Knows(o.Hostname) {
 		return wire.Errorf("com.microsoft:iot-hub-not-found-error", "host name %q is not this hub", o.Hostname)

@@ -22,7 +22,7 @@ var linkPaths = []struct {
 	path             string
 	sender, receiver fault.LinkKind // LinkAny = refused
 }{
-	{"messages/events", fault.LinkTelemetry, fault.LinkAny},
+	{"messages/events", fault.LinkTelemetry, fault.LinkInput}, // inputs are those of modules
 	{"messages/devicebound", fault.LinkAny, fault.LinkC2D},
 	{"twin", fault.LinkTwinSender, fault.LinkTwinReceiver},
 	{"methods/devicebound", fault.LinkMethodSender, fault.LinkMethodReceiver},
@@ -58,10 +58,7 @@ func (a *conn) classify(link *amqp.Link) (*hubLink, error) {
 		if link.Receives() {
 			l.kind = p.sender
 		}
-		if l.kind == fault.LinkAny && id.Module != "" && p.receiver == fault.LinkAny {
-			return nil, wire.Errorf(wire.NotImplemented, "routes to inputs of modules")
-		}
-		if l.kind == fault.LinkAny {
+		if l.kind == fault.LinkAny || l.kind == fault.LinkInput && id.Module == "" {
 			return nil, wire.Errorf(wire.NotAllowed, "link in the wrong direction for %q", address)
 		}
 		return l, nil

@@ -13,9 +13,13 @@ import (
 	wire "github.com/hubline-iot/hubline/internal/amqpwire"
 )
 
-// Mechanisms returns all mechanisms of the service.
+// Mechanisms returns the mechanisms of the hub.
 func (a *conn) Mechanisms() []wire.Symbol {
-	return []wire.Symbol{"MSSBCBS", "PLAIN", "ANONYMOUS", "EXTERNAL"}
+	var all []wire.Symbol
+	for _, m := range a.hub.AMQP.Mechanisms {
+		all = append(all, wire.Symbol(m))
+	}
+	return all
 }
 
 // Authenticate checks the response for the chosen mechanism.

@@ -174,30 +174,32 @@ func (a *conn) readTelemetry(l *hubLink, d amqp.Delivery) ([]hubdata.Message, *w
 	return all, nil
 }
 
+// annotationNames and propertyNames map the annotations and the application properties that are
+// system properties to their names in the log.
+var (
+	annotationNames = map[wire.Symbol]string{
+		"dt-subject":          "$.sub",
+		"iothub-interface-id": "$.ifid",
+		"Diagnostic-Id":       "$.diagid",
+		"Correlation-Context": "$.diagctx",
+	}
+	propertyNames = map[string]string{
+		"iothub-creation-time-utc":    "$.ctime",
+		"iothub-message-schema":       "$.schema",
+		"iothub-outputname":           "$.on",
+		"iothub-connection-device-id": "$.cdid",
+		"iothub-connection-module-id": "$.cmid",
+	}
+)
+
 // telemetryOf converts a message to a log entry. System properties get their MQTT names.
 func telemetryOf(m *wire.Message) (hubdata.Message, error) {
 	if m.HasValue || len(m.Sequence) > 0 {
 		return hubdata.Message{}, wire.Errorf(wire.NotAllowed, "body that is not data")
 	}
 	t := hubdata.Message{Body: m.Body()}
-	system := func(name, value string) {
-		if value != "" {
-			t.System = append(t.System, hubdata.Property{Name: name, Value: value})
-		}
-	}
 	if p := m.Properties; p != nil {
-		t.MessageID, t.CorrelationID = idText(p.MessageID), idText(p.CorrelationID)
-		t.ContentType, t.ContentEncoding = string(p.ContentType), string(p.ContentEncoding)
-		if p.AbsoluteExpiryTime.OK {
-			t.Expiry = time.UnixMilli(int64(p.AbsoluteExpiryTime.V)).UTC().Format(hub.TimeLayout)
-		}
-		system("$.mid", t.MessageID)
-		system("$.cid", t.CorrelationID)
-		system("$.uid", string(p.UserID))
-		system("$.to", p.To.V)
-		system("$.ct", t.ContentType)
-		system("$.ce", t.ContentEncoding)
-		system("$.exp", t.Expiry)
+		standardProperties(&t, p)
 	}
 	if len(t.MessageID) > hubdata.MaxMessageID {
 		return t, wire.Errorf(wire.InvalidField, "message id of %d characters, at most %d are allowed", len(t.MessageID),
@@ -206,14 +208,15 @@ func telemetryOf(m *wire.Message) (hubdata.Message, error) {
 	for _, p := range m.MessageAnnotations {
 		name, _ := p.Key.(wire.Symbol)
 		text, ok := p.Value.(string)
+		known := annotationNames[name]
 		switch {
-		case name == "dt-subject" && !ok:
-			return t, wire.Errorf(wire.InvalidField, "annotation dt-subject is a %T, only strings are allowed", p.Value)
-		case name == "dt-subject":
-			t.Component = text
-			system("$.sub", text)
-		case ok:
-			system(string(name), text)
+		case known != "" && !ok:
+			return t, wire.Errorf(wire.InvalidField, "annotation %s is a %T, only strings are allowed", name, p.Value)
+		case text == "":
+		case known != "":
+			hub.AddSystem(&t, known, text)
+		default:
+			hub.AddSystem(&t, string(name), text)
 		}
 	}
 	for _, p := range m.ApplicationProperties {
@@ -224,14 +227,31 @@ func telemetryOf(m *wire.Message) (hubdata.Message, error) {
 			return t, wire.Errorf(wire.InvalidField, "property without a name")
 		case !ok:
 			return t, wire.Errorf(wire.InvalidField, "property %q is a %T, only strings are allowed", name, p.Value)
-		case name == "iothub-creation-time-utc":
-			t.CreationTime = value
-			system("$.ctime", value)
+		case propertyNames[name] != "":
+			hub.AddSystem(&t, propertyNames[name], value)
 		default:
 			t.Properties = append(t.Properties, hubdata.Property{Name: name, Value: value})
 		}
 	}
 	return t, nil
+}
+
+// standardProperties adds the properties section to a log entry.
+func standardProperties(t *hubdata.Message, p *wire.Properties) {
+	expiry := ""
+	if p.AbsoluteExpiryTime.OK {
+		expiry = time.UnixMilli(int64(p.AbsoluteExpiryTime.V)).UTC().Format(hub.TimeLayout)
+	}
+	for _, f := range [...]hubdata.Property{
+		{Name: "$.mid", Value: idText(p.MessageID)}, {Name: "$.cid", Value: idText(p.CorrelationID)},
+		{Name: "$.uid", Value: string(p.UserID)}, {Name: "$.to", Value: p.To.V},
+		{Name: "$.ct", Value: string(p.ContentType)}, {Name: "$.ce", Value: string(p.ContentEncoding)},
+		{Name: "$.exp", Value: expiry},
+	} {
+		if f.Value != "" {
+			hub.AddSystem(t, f.Name, f.Value)
+		}
+	}
 }
 
 // idText returns a message id as text.

@@ -22,7 +22,7 @@ var C2DRoutes = []web.Route{
 
 // getC2D locks the next C2D message and returns it, with the lock token as its ETag.
 func getC2D(q *web.Request) web.Answer {
-	queue, err := q.Hub.Queue(q.ID)
+	queue, err := q.Hub.Queue(q.ID, hub.Commands)
 	if err != nil {
 		return q.Fail(web.AsHTTP(err, q.ID))
 	}
@@ -53,7 +53,7 @@ func settle(q *web.Request, to hubdata.C2DState) web.Answer {
 		lock) {
 		return q.Fail(web.Errorf(412001, "If-Match %s is not the lock token %s of the path", tag[0], lock))
 	}
-	queue, err := q.Hub.Queue(q.ID)
+	queue, err := q.Hub.Queue(q.ID, hub.Commands)
 	if err != nil {
 		return q.Fail(web.AsHTTP(err, q.ID))
 	}
@@ -74,16 +74,13 @@ func httpHeader(r *hubdata.C2DRecord) http.Header {
 			header[appHeader+p.Name] = []string{p.Value}
 		}
 	}
-	expiry := ""
-	if !m.Expiry.IsZero() {
-		expiry = m.Expiry.UTC().Format(hub.TimeLayout)
-	}
 	for name, value := range map[string]string{
 		"iothub-messageid": m.MessageID, "iothub-correlationid": m.CorrelationID, "iothub-userid": m.UserID,
 		"iothub-contenttype": m.ContentType, "iothub-contentencoding": m.ContentEncoding, "iothub-ack": m.Ack,
-		"iothub-expiry": expiry,
-		"iothub-to": "/" + hub.Identity{Device: r.DeviceID, Module: r.ModuleID}.Resource() +
-			"/messages/devicebound",
+		"iothub-expiry": hub.TimeText(m.Expiry), "iothub-creationtimeutc": hub.TimeText(m.CreationTime),
+		"iothub-to": hub.AddressOf(r, "/messages/devicebound"), "iothub-messageschema": m.Schema,
+		"iothub-interface-id": m.InterfaceID, "dt-subject": m.Component,
+		"iothub-connection-device-id": m.ConnectionDeviceID, "iothub-connection-module-id": m.ConnectionModuleID,
 		"iothub-sequencenumber": strconv.Itoa(r.Sequence), "iothub-enqueuedtime": r.Enqueued.UTC().Format(hub.TimeLayout),
 		"iothub-deliverycount": strconv.Itoa(r.Deliveries - 1),
 	} {

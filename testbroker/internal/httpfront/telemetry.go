@@ -29,19 +29,21 @@ const appHeader = "iothub-app-"
 // systemHeaders maps the HTTP names of system properties, in lower case, to their names in the log.
 // Other names that begin with "iothub-" have no meaning.
 var systemHeaders = map[string]string{
-	"iothub-messageid":       "$.mid",
-	"iothub-correlationid":   "$.cid",
-	"iothub-userid":          "$.uid",
-	"iothub-to":              "$.to",
-	"iothub-contenttype":     "$.ct",
-	"iothub-contentencoding": "$.ce",
-	"iothub-expiry":          "$.exp",
-	"iothub-creationtimeutc": "$.ctime",
-	"iothub-messageschema":   "$.schema",
-	"iothub-interface-id":    "$.ifid",
-	"dt-subject":             "$.sub",
-	"iothub-ack":             "iothub-ack",
-	"iothub-operation":       "iothub-operation",
+	"iothub-messageid":            "$.mid",
+	"iothub-correlationid":        "$.cid",
+	"iothub-userid":               "$.uid",
+	"iothub-to":                   "$.to",
+	"iothub-contenttype":          "$.ct",
+	"iothub-contentencoding":      "$.ce",
+	"iothub-expiry":               "$.exp",
+	"iothub-creationtimeutc":      "$.ctime",
+	"iothub-messageschema":        "$.schema",
+	"iothub-interface-id":         "$.ifid",
+	"iothub-connection-device-id": "$.cdid",
+	"iothub-connection-module-id": "$.cmid",
+	"dt-subject":                  "$.sub",
+	"iothub-ack":                  "iothub-ack",
+	"iothub-operation":            "iothub-operation",
 }
 
 // postTelemetry stores the messages of a request and answers it, unless a fault intervenes.
@@ -197,23 +199,8 @@ func message(q *web.Request, body []byte, properties map[string]string) (hubdata
 		if wire == "" {
 			continue
 		}
-		m.System = append(m.System, hubdata.Property{Name: wire, Value: value})
-		switch wire {
-		case "$.mid":
-			m.MessageID = value
-		case "$.cid":
-			m.CorrelationID = value
-		case "$.ct":
-			m.ContentType = value
-		case "$.ce":
-			m.ContentEncoding = value
-		case "$.sub":
-			m.Component = value
-		case "$.ctime":
-			m.CreationTime = value
-		case "$.exp":
-			m.Expiry = value
-		case "$.to":
+		hub.AddSystem(&m, wire, value)
+		if wire == "$.to" {
 			if want := "/" + telemetryPath(q.ID); !samePath(value, want) {
 				return m, web.Errorf(400004, "iothub-to %q, want %q", value, want)
 			}

@@ -52,10 +52,10 @@ func feedbackOf(m hubdata.C2D, end hubdata.C2DState) string {
 	return ""
 }
 
-func checkC2D(m hubdata.C2D) error {
+func checkC2D(m hubdata.C2D, limit int) error {
 	switch {
-	case len(m.Body) > hubdata.MaxC2D:
-		return fmt.Errorf("C2D message of %d bytes, at most %d are allowed", len(m.Body), hubdata.MaxC2D)
+	case len(m.Body) > limit:
+		return fmt.Errorf("message of %d bytes, at most %d are allowed", len(m.Body), limit)
 	case len(m.MessageID) > hubdata.MaxMessageID:
 		return fmt.Errorf("message id of %d characters, at most %d are allowed", len(m.MessageID), hubdata.MaxMessageID)
 	case !slices.Contains([]string{"", "none", "positive", "negative", "full"}, m.Ack):
@@ -72,14 +72,14 @@ func checkC2D(m hubdata.C2D) error {
 // SendC2D implements testbroker.Hub.SendC2D.
 func (h *Hub) SendC2D(id string, m hubdata.C2D) error {
 	who := SplitIdentity(id)
-	if err := checkC2D(m); err != nil {
-		return fmt.Errorf("testbroker: %w", err)
+	if err := checkC2D(m, hubdata.MaxC2D); err != nil {
+		return fmt.Errorf("testbroker: C2D message: %w", err)
 	}
-	topic := c2dTopic(m, who)
-	if len(topic) > maxTopic {
-		return fmt.Errorf("testbroker: C2D message with a topic of %d bytes, at most %d are allowed", len(topic), maxTopic)
+	topic, err := h.topicOf(m, who)
+	if err != nil {
+		return err
 	}
-	q, err := h.Queue(who)
+	q, err := h.Queue(who, Commands)
 	if err != nil {
 		return err
 	}
@@ -88,7 +88,7 @@ func (h *Hub) SendC2D(id string, m hubdata.C2D) error {
 		return ErrQuota
 	}
 	m.Body, m.Properties = slices.Clone(m.Body), slices.Clone(m.Properties)
-	if err := q.add(m, topic); err != nil {
+	if err := q.add(m, "", topic); err != nil {
 		return err
 	}
 	h.Faults.Spend(who, h.Now(), sizeOfC2D(m))
@@ -96,78 +96,60 @@ func (h *Hub) SendC2D(id string, m hubdata.C2D) error {
 	return nil
 }
 
+// topicOf returns the topic of a C2D message.
+func (h *Hub) topicOf(m hubdata.C2D, id Identity) (topic string, err error) {
+	switch {
+	case h.PlainTopic != nil:
+		if topic, err = h.PlainTopic(m, id); err != nil {
+			return "", err
+		}
+	case m.Topic != "" || m.ResponseTopic != "" || m.Retain:
+		return "", errors.New("testbroker: C2D message with a topic, a response topic or RETAIN needs Options.Broker")
+	default:
+		topic = c2dTopic(m, id)
+	}
+	return topic, checkTopic(topic)
+}
+
+func checkTopic(topic string) error {
+	if len(topic) > maxTopic {
+		return fmt.Errorf("testbroker: message with a topic of %d bytes, at most %d are allowed", len(topic), maxTopic)
+	}
+	return nil
+}
+
 // sizeOfC2D counts as the service does for limits and quotas.
 func sizeOfC2D(m hubdata.C2D) int {
-	n := len(m.Body) + len(m.MessageID) + len(m.CorrelationID) + len(m.UserID) + len(m.ContentType) +
-		len(m.ContentEncoding)
+	n := len(m.Body)
+	for _, s := range [...]string{m.MessageID, m.CorrelationID, m.UserID, m.ContentType, m.ContentEncoding, m.To,
+		m.Schema, m.InterfaceID, m.Component, m.ConnectionDeviceID, m.ConnectionModuleID, m.DiagnosticID,
+		m.DiagnosticContext, TimeText(m.CreationTime)} {
+		n += len(s)
+	}
 	for _, p := range m.Properties {
 		n += len(p.Name) + len(p.Value)
 	}
 	return n
 }
 
-// Queue returns the queue of a registered identity.
-func (h *Hub) Queue(id Identity) (*Queue, error) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	switch {
-	case h.closed:
-		return nil, ErrClosed
-	case h.registry[id] == nil:
-		return nil, fmt.Errorf("%w: %s", ErrNotFound, id)
+// AddressOf returns the property "to" of a message: as the sender has set it, or the address of the
+// receiver of a C2D message with the given path.
+func AddressOf(r *hubdata.C2DRecord, path string) string {
+	if r.C2D.To != "" || r.Input != "" {
+		return r.C2D.To
 	}
-	return h.queueLocked(id), nil
-}
-
-func (h *Hub) queueLocked(id Identity) *Queue {
-	q := h.queues[id]
-	if q == nil {
-		q = &Queue{Hub: h, id: id, log: history[*QueuedC2D]{keep: h.keep}}
-		h.queues[id] = q
-	}
-	return q
-}
-
-// queuesOf returns the queues that match a selector, sorted by name.
-func (h *Hub) queuesOf(selector string) []*Queue {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	var all []*Queue
-	for id, q := range h.queues {
-		if id.Matches(selector) {
-			all = append(all, q)
-		}
-	}
-	slices.SortFunc(all, func(a, b *Queue) int { return cmp.Compare(a.id.String(), b.id.String()) })
-	return all
+	return "/" + Identity{Device: r.DeviceID, Module: r.ModuleID}.Resource() + path
 }
 
 // PurgeC2D implements testbroker.Hub.PurgeC2D.
-func (h *Hub) PurgeC2D(device string) int {
-	n := 0
-	for _, q := range h.queuesOf(device) {
-		n += q.Purge()
-	}
-	h.Changed.Wake()
-	return n
-}
+func (h *Hub) PurgeC2D(device string) int { return h.purge(device, Commands) }
 
 // C2DLog implements testbroker.Hub.C2DLog.
-func (h *Hub) C2DLog(device string) []hubdata.C2DRecord {
-	var all []hubdata.C2DRecord
-	for _, q := range h.queuesOf(device) {
-		all = q.appendLog(all)
-	}
-	return all
-}
+func (h *Hub) C2DLog(device string) []hubdata.C2DRecord { return h.queueLog(device, Commands) }
 
 // CountC2D implements testbroker.Hub.CountC2D.
 func (h *Hub) CountC2D(device string, state hubdata.C2DState) int {
-	n := 0
-	for _, q := range h.queuesOf(device) {
-		n += q.count(state)
-	}
-	return n
+	return h.countQueued(device, Commands, state)
 }
 
 // WaitC2D waits until at least n C2D messages to a device, named as in [Hub.Connections], are in a

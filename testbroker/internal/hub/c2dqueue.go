@@ -11,14 +11,17 @@ import (
 	"time"
 
 	"github.com/hubline-iot/hubline/testbroker/event"
+	"github.com/hubline-iot/hubline/testbroker/fault"
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
 )
 
-// A Queue holds the C2D messages of one identity. It exists until the hub is closed, across
-// connections.
+// A Queue holds the C2D messages of one identity, or the messages to its inputs. It exists until
+// the hub is closed, across connections.
 type Queue struct {
-	Hub *Hub
-	id  Identity
+	Hub    *Hub
+	Limits *C2DOptions
+	id     Identity
+	box    Box
 
 	mu       sync.Mutex // guards the fields below; held over writes, which never block, so that C2D messages stay in order
 	log      history[*QueuedC2D]
@@ -35,9 +38,10 @@ type Queue struct {
 // QueuedC2D is a C2D message in a queue.
 type QueuedC2D struct {
 	hubdata.C2DRecord
-	locked time.Time // when its lock ends, while Invisible
-	Tag    string    // tag of the AMQP delivery that locks it
-	pulled bool      // locked by an HTTP client's request; only while Invisible
+	locked  time.Time // when its lock ends, while Invisible
+	Expires bool      // the sender has set the expiry
+	Tag     string    // tag of the AMQP delivery that locks it
+	pulled  bool      // locked by an HTTP client's request; only while Invisible
 }
 
 // A Receiver takes the C2D messages of an identity. Its methods are called with the queue's lock
@@ -46,6 +50,9 @@ type Receiver interface {
 	// Deliver sends a C2D message while unacked other messages are locked. sent is false when the
 	// receiver cannot take it; settled means that it needs no acknowledgement.
 	Deliver(q *Queue, e *QueuedC2D, unacked int) (sent, settled bool)
+	// Skips reports whether the receiver cannot take the message at all. Later messages then pass it;
+	// otherwise they wait behind it.
+	Skips(e *QueuedC2D) bool
 	// Client returns the receiver's connection.
 	Client() *Conn
 	// Renews reports whether by is the same receiver again, so that its locks continue.
@@ -54,35 +61,47 @@ type Receiver interface {
 	Replaced(by *Conn)
 }
 
-func (q *Queue) add(m hubdata.C2D, topic string) error {
-	now := q.Hub.Now()
-	if m.Expiry.IsZero() {
-		m.Expiry = now.Add(q.Hub.C2D.TTL)
+func (q *Queue) add(m hubdata.C2D, input, topic string) error {
+	now, expires := q.Hub.Now(), !m.Expiry.IsZero()
+	if !expires {
+		m.Expiry = now.Add(q.Limits.TTL)
 	}
 	defer q.report()
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if len(q.waiting) >= q.Hub.C2D.Queue {
+	if len(q.waiting) >= q.Limits.Queue {
 		return ErrQueueFull
 	}
 	e := &QueuedC2D{C2DRecord: hubdata.C2DRecord{
-		DeviceID: q.id.Device, ModuleID: q.id.Module, Sequence: q.log.total() + 1, C2D: m, Topic: topic,
+		DeviceID: q.id.Device, ModuleID: q.id.Module, Input: input, Sequence: q.log.total() + 1, C2D: m, Topic: topic,
 		State:    hubdata.Enqueued,
 		Enqueued: now,
-	}}
+	}, Expires: expires}
 	q.log.add(e)
 	q.waiting = append(q.waiting, e)
 	q.counts[hubdata.Enqueued]++
 	q.noteLocked(e)
-	q.dispatchLocked()
+	if !q.followsLocked(e) {
+		q.dispatchLocked()
+	}
 	return nil
+}
+
+// followsLocked reports whether the new last message changes nothing: there is no receiver, and the
+// timer fires before the message expires. That keeps long queues cheap.
+func (q *Queue) followsLocked(e *QueuedC2D) bool {
+	if q.to != nil && !q.paused || len(q.waiting) < 2 {
+		return false
+	}
+	before := q.waiting[len(q.waiting)-2]
+	return before.State == hubdata.Enqueued && !before.C2D.Expiry.After(e.C2D.Expiry)
 }
 
 // noteLocked queues an event with the state of a C2D message. report delivers it.
 func (q *Queue) noteLocked(e *QueuedC2D) {
 	if q.Hub.onEvent != nil {
 		q.events.add(event.Event{
-			Kind: event.C2DChanged, Connection: e.Connection, DeviceID: q.id.Device, ModuleID: q.id.Module,
+			Kind: queueEvents[q.box], Connection: e.Connection, DeviceID: q.id.Device, ModuleID: q.id.Module,
 			Name:   e.C2D.MessageID,
 			Detail: e.State.String(),
 		})
@@ -107,7 +126,7 @@ func (q *Queue) becomeLocked(e *QueuedC2D, s hubdata.C2DState) {
 
 // releaseLocked ends the lock of an unacknowledged C2D message.
 func (q *Queue) releaseLocked(e *QueuedC2D) {
-	if e.Deliveries >= q.Hub.C2D.MaxDeliveries {
+	if e.Deliveries >= q.Limits.MaxDeliveries {
 		q.becomeLocked(e, hubdata.DeadLettered)
 		return
 	}
@@ -175,11 +194,15 @@ func (q *Queue) dispatchLocked() {
 		}
 	}
 	var next time.Duration // until the next lock or expiry ends; zero = none
+	takes := q.to != nil && !q.paused && !q.cutOff()
 	for _, e := range q.waiting {
-		if e.State == hubdata.Enqueued && q.to != nil && !q.paused && q.deliverLocked(e, unacked) {
-			if e.State == hubdata.Invisible {
-				unacked++
-			}
+		switch {
+		case e.State != hubdata.Enqueued || !takes:
+		case !q.deliverLocked(e, unacked):
+			// A receiver that is ready again meanwhile must not get later messages first.
+			takes = q.to.Skips(e)
+		case e.State == hubdata.Invisible:
+			unacked++
 		}
 		var wait time.Duration
 		switch e.State {
@@ -207,6 +230,10 @@ func (q *Queue) dispatchLocked() {
 		q.timer.Reset(next)
 	}
 }
+
+// cutOff reports whether an off-line gateway keeps the messages from the clients. Those to inputs
+// come from the gateway itself.
+func (q *Queue) cutOff() bool { return q.box == Commands && q.Hub.Offline() }
 
 // dispatch is dispatchLocked for callers without the lock.
 func (q *Queue) dispatch() {
@@ -240,15 +267,15 @@ func (q *Queue) deliverLocked(e *QueuedC2D, unacked int) bool {
 		return true
 	}
 	q.becomeLocked(e, hubdata.Invisible)
-	e.locked = time.Now().Add(q.Hub.C2D.Lock)
+	e.locked = time.Now().Add(q.Limits.Lock)
 	return true
 }
 
-// NextIDLocked returns a packet id that no waiting C2D message has.
+// NextIDLocked returns a packet id that no waiting message has.
 func (q *Queue) NextIDLocked() uint16 {
 	for {
-		q.packetID++
-		if q.packetID != 0 && !slices.ContainsFunc(q.waiting, func(e *QueuedC2D) bool { return e.PacketID == q.packetID }) {
+		q.packetID = max(q.packetID+1, firstPacketID[q.box])
+		if !slices.ContainsFunc(q.waiting, func(e *QueuedC2D) bool { return e.PacketID == q.packetID }) {
 			return q.packetID
 		}
 	}
@@ -257,14 +284,12 @@ func (q *Queue) NextIDLocked() uint16 {
 // detach stops deliveries to a connection. Unacknowledged messages are delivered again to the next
 // receiver.
 func (h *Hub) detach(c *Conn) {
-	h.mu.Lock()
-	q := h.queues[c.ID]
-	h.mu.Unlock()
-	if q == nil {
-		return
+	for _, b := range Boxes {
+		if q := h.PresentQueue(c.ID, b); q != nil {
+			q.leave(func(r Receiver) bool { return r.Client() == c })
+			h.Changed.Wake()
+		}
 	}
-	q.leave(func(r Receiver) bool { return r.Client() == c })
-	h.Changed.Wake()
 }
 
 func (q *Queue) Purge() int {
@@ -341,6 +366,9 @@ func (q *Queue) Pull(c *Conn) (hubdata.C2DRecord, bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.dispatchLocked() // ends expired messages and locks
+	if q.cutOff() {
+		return hubdata.C2DRecord{}, false
+	}
 	i := slices.IndexFunc(q.waiting, func(e *QueuedC2D) bool { return e.State == hubdata.Enqueued })
 	if i < 0 {
 		return hubdata.C2DRecord{}, false
@@ -351,7 +379,7 @@ func (q *Queue) Pull(c *Conn) (hubdata.C2DRecord, bool) {
 	e.Deliveries++
 	e.Connection = c.Number
 	q.becomeLocked(e, hubdata.Invisible)
-	e.locked = time.Now().Add(q.Hub.C2D.Lock)
+	e.locked = time.Now().Add(q.Limits.Lock)
 	q.dispatchLocked()
 	return e.C2DRecord, true
 }
@@ -402,24 +430,43 @@ func (q *Queue) Pause(c *Conn) {
 	}
 }
 
-// Acknowledge completes the C2D message that was delivered over MQTT with a packet id. If its lock
-// has ended, it does nothing.
-func (q *Queue) Acknowledge(c *Conn, packetID uint16) {
+// Acknowledge applies an outcome over MQTT to the C2D message that was delivered with a packet id.
+// It returns false when there is none, or its lock has ended.
+func (q *Queue) Acknowledge(c *Conn, packetID uint16, to hubdata.C2DState) bool {
+	if q.loses(c) {
+		return true
+	}
 	defer q.report()
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for _, e := range q.waiting {
 		if e.PacketID == packetID && e.State == hubdata.Invisible && !e.pulled && q.to != nil && q.to.Client() == c {
-			q.becomeLocked(e, hubdata.Completed)
+			q.becomeLocked(e, to)
 			q.dispatchLocked()
-			return
+			return true
 		}
 	}
+	return false
+}
+
+// loses reports whether a gateway loses an acknowledgement or outcome.
+func (q *Queue) loses(c *Conn) bool {
+	if q.Hub.Gateway == nil {
+		return false
+	}
+	in := q.Hub.Faults.Take(fault.LoseSettlement, q.id)
+	if in != nil {
+		q.Hub.HappenedTo(in, c, q.id)
+	}
+	return in != nil
 }
 
 // SettleTag applies an outcome over AMQP to the C2D message that was delivered to a receiver with a
 // tag; [hubdata.Enqueued] delivers it again. It returns false when the lock has ended.
 func (q *Queue) SettleTag(r Receiver, tag string, to hubdata.C2DState) bool {
+	if q.loses(r.Client()) {
+		return true
+	}
 	defer q.Hub.Changed.Wake()
 	defer q.report()
 	q.mu.Lock()

@@ -1,42 +1,106 @@
 package hub
 
 import (
+	"strings"
+	"time"
+
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
 )
-
-import "strings"
 
 // TimeLayout is the layout of times in topics. Some clients require exactly seven decimals.
 const TimeLayout = "2006-01-02T15:04:05.0000000Z"
 
-// DeviceBound returns the topic on which the identity receives C2D messages, without a property
-// bag.
-func (id Identity) DeviceBound() string { return id.Resource() + "/messages/devicebound/" }
+// TimeText returns a time in that layout; empty for the zero time.
+func TimeText(t time.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	return t.UTC().Format(TimeLayout)
+}
+
+// Prefix returns the beginning of the topics of a queue's messages.
+func (id Identity) Prefix(b Box) string {
+	if b == Inputs {
+		return id.Resource() + "/inputs/"
+	}
+	return id.Resource() + "/messages/devicebound/"
+}
+
+// A bag is the property bag of a topic while it is built.
+type bag struct{ strings.Builder }
+
+// add adds a property whose name is encoded already, unless its value is empty.
+func (b *bag) add(name, value string) {
+	if value != "" {
+		b.pair(name, value)
+	}
+}
+
+func (b *bag) pair(name, value string) {
+	if b.Len() > 0 {
+		b.WriteByte('&')
+	}
+	b.WriteString(name + "=" + escape(value))
+}
+
+func (b *bag) properties(all []hubdata.Property) {
+	for _, p := range all {
+		b.pair(escape(p.Name), p.Value)
+	}
+}
 
 // c2dTopic returns the topic of a C2D message. The destination is always present and first, because
 // some clients find the bag by it or fail without a bag. The dollar sign of system properties is
 // encoded, as some clients require.
 func c2dTopic(m hubdata.C2D, id Identity) string {
-	var b strings.Builder
-	b.WriteString(id.DeviceBound())
-	b.WriteString("%24.to=" + escape("/"+id.Resource()+"/messages/deviceBound"))
-	expiry := ""
-	if !m.Expiry.IsZero() {
-		expiry = m.Expiry.UTC().Format(TimeLayout)
+	var b bag
+	to := m.To
+	if to == "" {
+		to = "/" + id.Resource() + "/messages/deviceBound"
 	}
-	for _, p := range [...]struct{ name, value string }{
-		{"%24.mid", m.MessageID}, {"%24.cid", m.CorrelationID}, {"%24.uid", m.UserID}, {"%24.ct", m.ContentType},
-		{"%24.ce", m.ContentEncoding}, {"%24.exp", expiry}, {"iothub-ack", m.Ack},
-	} {
-		if p.value != "" {
-			b.WriteString("&" + p.name + "=" + escape(p.value))
-		}
-	}
-	for _, p := range m.Properties {
-		b.WriteString("&" + escape(p.Name) + "=" + escape(p.Value))
-	}
-	b.WriteString(m.Extra)
-	return b.String()
+	b.add("%24.to", to)
+	b.add("%24.mid", m.MessageID)
+	b.add("%24.cid", m.CorrelationID)
+	b.add("%24.uid", m.UserID)
+	b.add("%24.ct", m.ContentType)
+	b.add("%24.ce", m.ContentEncoding)
+	b.add("%24.exp", TimeText(m.Expiry))
+	b.add("%24.schema", m.Schema)
+	b.add("%24.cdid", m.ConnectionDeviceID)
+	b.add("%24.cmid", m.ConnectionModuleID)
+	b.add("%24.sub", m.Component)
+	b.rare(m)
+	b.add("iothub-ack", m.Ack)
+	b.properties(m.Properties)
+	return id.Prefix(Commands) + b.String() + m.Extra
+}
+
+// inputTopic returns the topic of a message to an input. The order is that of edge gateways, whose
+// system properties are the last.
+func inputTopic(m hubdata.C2D, id Identity, input string) string {
+	var b bag
+	b.properties(m.Properties)
+	b.add("iothub-ack", m.Ack)
+	b.add("%24.ce", m.ContentEncoding)
+	b.add("%24.ct", m.ContentType)
+	b.add("%24.schema", m.Schema)
+	b.add("%24.to", m.To)
+	b.add("%24.uid", m.UserID)
+	b.add("%24.cid", m.CorrelationID)
+	b.add("%24.mid", m.MessageID)
+	b.add("%24.cdid", m.ConnectionDeviceID)
+	b.add("%24.cmid", m.ConnectionModuleID)
+	b.add("%24.sub", m.Component)
+	b.add("%24.exp", TimeText(m.Expiry))
+	b.rare(m)
+	return id.Prefix(Inputs) + input + "/" + b.String() + m.Extra
+}
+
+func (b *bag) rare(m hubdata.C2D) {
+	b.add("%24.ctime", TimeText(m.CreationTime))
+	b.add("%24.ifid", m.InterfaceID)
+	b.add("%24.diagid", m.DiagnosticID)
+	b.add("%24.diagctx", m.DiagnosticContext)
 }
 
 // escape percent-encodes every byte except the unreserved ones of RFC 3986.

@@ -20,14 +20,18 @@ const (
 	CertLife     = 20 * 365 * 24 * time.Hour
 )
 
-// certificates is a certification authority and the hub's certificate. Both are made on first use.
+// certificates is a certification authority and the hub's certificate. Both are made on first use,
+// and replaced by a rotation.
 type certificates struct {
-	mu     sync.Mutex
-	ca     *x509.Certificate
-	caKey  *ecdsa.PrivateKey
-	pem    []byte
-	server *tls.Certificate
-	serial int64
+	mu      sync.Mutex
+	ca      *x509.Certificate
+	caKey   *ecdsa.PrivateKey
+	pem     []byte
+	server  *tls.Certificate
+	host    string // the name of PresentName; empty = the hub's own names
+	serial  int64
+	rotated int                 // rotations so far
+	former  []*x509.Certificate // authorities before the present one, newest first
 }
 
 // RootCAs implements testbroker.Hub.RootCAs.
@@ -50,7 +54,7 @@ func (h *Hub) CAPEM() []byte {
 
 // ClientTLS implements testbroker.Hub.ClientTLS.
 func (h *Hub) ClientTLS() *tls.Config {
-	return &tls.Config{RootCAs: h.RootCAs(), ServerName: h.Host, MinVersion: tls.VersionTLS12}
+	return &tls.Config{RootCAs: h.RootCAs(), ServerName: h.FrontName(), MinVersion: tls.VersionTLS12}
 }
 
 // PresentName implements testbroker.Hub.PresentName.
@@ -63,7 +67,8 @@ func (h *Hub) PresentName(host string) error {
 	h.certs.mu.Lock()
 	defer h.certs.mu.Unlock()
 	h.authorityLocked()
-	h.certifyLocked(host)
+	h.certs.host = host
+	h.certifyLocked()
 	return nil
 }
 
@@ -87,7 +92,7 @@ func (h *Hub) expiredCertificate() *tls.Certificate {
 	defer h.certs.mu.Unlock()
 	h.authorityLocked()
 	present := h.certs.server
-	template := h.templateLocked(h.Host)
+	template := h.templateLocked(h.FrontName())
 	template.KeyUsage, template.ExtKeyUsage = present.Leaf.KeyUsage, present.Leaf.ExtKeyUsage
 	template.DNSNames, template.IPAddresses = present.Leaf.DNSNames, present.Leaf.IPAddresses
 	template.NotAfter = template.NotBefore
@@ -99,33 +104,45 @@ func (h *Hub) expiredCertificate() *tls.Certificate {
 
 // authorityLocked makes the authority and the hub's certificate if there are none.
 func (h *Hub) authorityLocked() {
-	if h.certs.ca != nil {
-		return
+	if h.certs.ca == nil {
+		h.newAuthorityLocked()
 	}
-	template := h.templateLocked("testbroker CA")
+}
+
+// newAuthorityLocked makes an authority and the hub's certificate. Each authority has its own name,
+// because some clients try only one of several authorities of the same name.
+func (h *Hub) newAuthorityLocked() {
+	name := "testbroker CA"
+	if h.certs.rotated > 0 {
+		name = fmt.Sprintf("testbroker CA %d", h.certs.rotated+1)
+	}
+	template := h.templateLocked(name)
 	template.IsCA, template.BasicConstraintsValid = true, true
 	template.KeyUsage = x509.KeyUsageCertSign
 	if h.Seed == 0 {
 		h.certs.caKey = NewKey()
 	} else {
-		h.certs.caKey = seededKey(h.Seed)
+		h.certs.caKey = seededKey(h.Seed, h.certs.rotated)
 		template.NotBefore, template.NotAfter = seededFrom, seededUntil
 	}
 	h.certs.ca = Sign(template, template, h.certs.caKey, h.certs.caKey)
 	h.certs.pem = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: h.certs.ca.Raw})
-	h.certifyLocked("")
+	h.certifyLocked()
 }
 
-func (h *Hub) certifyLocked(host string) {
-	template := h.templateLocked(h.Host)
+// certifyLocked makes the hub's certificate.
+func (h *Hub) certifyLocked() {
+	host := h.certs.host
+	name := h.FrontName()
+	template := h.templateLocked(name)
 	template.KeyUsage = x509.KeyUsageDigitalSignature
 	template.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}
 	template.DNSNames = []string{"store." + h.Host, "localhost"}
 	template.IPAddresses = []net.IP{net.IPv4(127, 0, 0, 1), net.IPv6loopback}
-	if ip := net.ParseIP(h.Host); ip != nil { // clients compare an address only with the addresses in the certificate
+	if ip := net.ParseIP(name); ip != nil { // clients compare an address only with the addresses in the certificate
 		template.IPAddresses = append(template.IPAddresses, ip)
 	} else {
-		template.DNSNames = append(template.DNSNames, h.Host)
+		template.DNSNames = append(template.DNSNames, name)
 	}
 	if host != "" {
 		template.Subject.CommonName = host
@@ -162,10 +179,14 @@ func NewKey() *ecdsa.PrivateKey {
 // time, also in a synctest bubble.
 var seededFrom, seededUntil = time.Date(1990, 1, 1, 0, 0, 0, 0, time.UTC), time.Date(2090, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// seededKey derives the key of the authority from the seed.
-func seededKey(seed uint64) *ecdsa.PrivateKey {
+// seededKey derives the key of an authority from the seed and the number of rotations before it.
+func seededKey(seed uint64, rotated int) *ecdsa.PrivateKey {
+	purpose := "authority"
+	if rotated > 0 {
+		purpose = fmt.Sprintf("authority after %d", rotated)
+	}
 	for n := 0; ; n++ {
-		if key, err := ecdsa.ParseRawPrivateKey(elliptic.P256(), derived(seed, "authority\n%d", n)); err == nil {
+		if key, err := ecdsa.ParseRawPrivateKey(elliptic.P256(), derived(seed, "%s\n%d", purpose, n)); err == nil {
 			return key
 		} // the number is 0 or not below the order of the group: practically impossible
 	}

@@ -25,9 +25,18 @@ func (h *Hub) Event(e event.Event, c *Conn) {
 	h.onEvent(e)
 }
 
-// Store adds a message to the log.
+// Store adds a message to the log, or puts it in the store of the gateway.
 func (h *Hub) Store(m hubdata.Message) {
+	if h.Gateway != nil {
+		h.take(m)
+		return
+	}
 	h.log.add(m)
+	h.stored(&m)
+}
+
+// stored reports a message in the log.
+func (h *Hub) stored(m *hubdata.Message) {
 	h.Event(event.Event{
 		Kind: event.MessageStored, Connection: m.Connection, DeviceID: m.DeviceID, ModuleID: m.ModuleID, Name: m.MessageID,
 		Bytes: len(m.Body), Protocol: m.Protocol,

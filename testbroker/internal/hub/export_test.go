@@ -35,6 +35,11 @@ func C2DTopic(device, module string, m hubdata.C2D) string {
 	return c2dTopic(m, Identity{device, module})
 }
 
+// InputTopic returns the topic of a message to an input.
+func InputTopic(device, module, input string, m hubdata.C2D) string {
+	return inputTopic(m, Identity{device, module}, input)
+}
+
 // ReadFaultMessage reads a message that requests a fault.
 func ReadFaultMessage(m hubdata.Message) (fault.Message, bool) {
 	_, f, ok := readFaultMessage(m)

@@ -2,7 +2,7 @@ package hub
 
 import "github.com/hubline-iot/hubline/testbroker/fault"
 
-// AMQP conditions and CONNACK codes of faults and fault messages.
+// AMQP conditions, CONNACK codes and reason codes of MQTT 5 of faults and fault messages.
 const (
 	connectionForced = "amqp:connection:forced"
 	detachForced     = "amqp:link:detach-forced"
@@ -12,6 +12,10 @@ const (
 
 	serverUnavailable = 3
 	notAuthorized     = 5
+
+	reasonNotAuthorized = 0x87
+	reasonShuttingDown  = 0x8b
+	reasonQuota         = 0x97
 )
 
 // A faultDefault holds the defaults of a kind of fault.
@@ -37,4 +41,9 @@ var faultDefaults = map[fault.Kind]faultDefault{
 	fault.RefuseMethod:       {status: 429},
 	fault.RefuseProvisioning: {status: 429},
 	fault.RefuseCertificate:  {status: 429},
+
+	fault.DisconnectWhileIdle: {code: reasonShuttingDown},
+	fault.DisconnectOnPublish: {code: reasonShuttingDown},
+	fault.RefusePublish:       {code: reasonQuota},
+	fault.RefuseAuth:          {code: reasonNotAuthorized},
 }

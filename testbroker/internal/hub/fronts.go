@@ -107,13 +107,6 @@ func (h *Hub) Obey(id Identity, f *fault.Message, happened bool, stands *Standin
 	f.Happened = happened
 }
 
-// PresentQueue returns the queue of an identity; nil if it has none yet.
-func (h *Hub) PresentQueue(id Identity) *Queue {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.queues[id]
-}
-
 // Identities returns the registered identities, sorted by name.
 func (h *Hub) Identities() []Identity {
 	h.mu.Lock()
@@ -205,6 +198,7 @@ func (h *Hub) replace(id Identity, r Registration, accept func(*Registration) bo
 		open = h.connsLocked(id.String())
 	}
 	*old = r
+	h.addEdgeModulesLocked(id, old)
 	return open, true
 }
 

@@ -57,6 +57,7 @@ type Options struct {
 	TokenGrace      time.Duration
 	ConnectionGrace time.Duration
 	C2D             C2DOptions
+	Inputs          C2DOptions
 	FaultMessages   fault.MessageMode
 	AMQP            AMQPOptions
 	HTTP            HTTPOptions
@@ -66,6 +67,8 @@ type Options struct {
 	Keep            int
 	Seed            uint64
 	OnEvent         func(event.Event)
+	PlainTopic      func(m hubdata.C2D, id Identity) (string, error) // nil: topics of the service
+	Gateway         *GatewayOptions                                  // nil: none
 }
 
 // Hub is an in-memory IoT hub. Make it with [New].
@@ -77,6 +80,9 @@ type Hub struct {
 	Seed             uint64
 	keep             int
 	C2D              C2DOptions
+	Inputs           C2DOptions
+	PlainTopic       func(m hubdata.C2D, id Identity) (string, error) // of C2D messages at a plain broker; else nil
+	Gateway          *Gateway                                         // nil = none
 	AMQP             AMQPOptions
 	HTTP             HTTPOptions
 	Certificates     CertificateOptions
@@ -111,7 +117,7 @@ type Hub struct {
 	listeners   []net.Listener
 	conns       map[*Conn]struct{} // accepted connections that have not ended
 	accepted    uint64             // connections so far
-	queues      map[Identity]*Queue
+	queues      map[queueName]*Queue
 	cas         *x509.CertPool // trusted authorities of devices
 	standing    map[Identity]StandingFault
 	orders      history[*fault.Message]
@@ -124,6 +130,7 @@ func New(o *Options) (*Hub, error) {
 		o = &Options{}
 	}
 	h := &Hub{
+		PlainTopic:       o.PlainTopic,
 		Host:             cmp.Or(o.HostName, DefaultHostName),
 		Now:              o.Now,
 		grace:            max(cmp.Or(o.TokenGrace, defaultTokenGrace), 0),
@@ -131,6 +138,7 @@ func New(o *Options) (*Hub, error) {
 		Seed:             o.Seed,
 		keep:             max(o.Keep, 0),
 		C2D:              o.C2D.withDefaults(),
+		Inputs:           o.Inputs.withInputDefaults(),
 		AMQP:             o.AMQP.withDefaults(),
 		HTTP:             o.HTTP.withDefaults(),
 		Certificates:     o.Certificates,
@@ -143,7 +151,7 @@ func New(o *Options) (*Hub, error) {
 		policies:         make(map[string]policy),
 		generations:      make(map[string]int),
 		conns:            make(map[*Conn]struct{}),
-		queues:           make(map[Identity]*Queue),
+		queues:           make(map[queueName]*Queue),
 		cas:              x509.NewCertPool(),
 		standing:         make(map[Identity]StandingFault),
 		twinOf:           make(map[Identity]*TwinState),
@@ -154,6 +162,13 @@ func New(o *Options) (*Hub, error) {
 	}
 	if h.Now == nil {
 		h.Now = time.Now
+	}
+	if err := o.AMQP.check(); err != nil {
+		return nil, err
+	}
+	var err error
+	if h.Gateway, err = newGateway(o.Gateway); err != nil {
+		return nil, err
 	}
 	h.log.init(h.keep)
 	h.calls.log.keep, h.calls.answers.keep = h.keep, h.keep
@@ -195,7 +210,7 @@ func (h *Hub) Close() error {
 		c.CutFor(ErrClosed) // the broker's own Close waits for the connection's reads
 	}
 	h.Wg.Wait()
-	for _, q := range h.queuesOf("") {
+	for _, q := range h.queuesOf("", Boxes[:]...) {
 		q.stop()
 	}
 	for _, f := range h.Fronts {
@@ -234,7 +249,8 @@ func (h *Hub) nextPort() string {
 	return fmt.Sprint(h.accepted + 1)
 }
 
-// serve runs a connection in its own goroutine; false when the hub is closed or being reset.
+// serve runs a connection in its own goroutine; false when the hub is closed or being reset, or its
+// gateway is stopped.
 func (h *Hub) serve(raw net.Conn, at Stack) bool {
 	sock, real := raw.(*net.TCPConn)
 	var queue *Socket
@@ -245,7 +261,7 @@ func (h *Hub) serve(raw net.Conn, at Stack) bool {
 	c := &Conn{Stream: raw, Raw: raw, Under: raw, stack: at, Hub: h, Closed: make(chan struct{}),
 		Done: make(chan struct{})}
 	h.mu.Lock()
-	if h.closed || h.resetting != nil {
+	if h.closed || h.resetting != nil || h.downLocked() {
 		h.mu.Unlock()
 		abort(raw)
 		return false

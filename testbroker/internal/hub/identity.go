@@ -81,14 +81,14 @@ func CheckHost(host string) error {
 	return nil
 }
 
-// Knows reports whether a host name, with or without a port, is a name of this hub: one of those in
-// its certificate.
+// Knows reports whether a host name, with or without a port, is a name of this hub, of its gateway,
+// or of this machine.
 func (h *Hub) Knows(host string) bool {
 	if name, _, err := net.SplitHostPort(host); err == nil {
 		host = name
 	}
-	return host == "" || strings.EqualFold(host, h.Host) || slices.Contains([]string{"localhost", "127.0.0.1", "::1"},
-		host)
+	return host == "" || strings.EqualFold(host, h.Host) || strings.EqualFold(host, h.FrontName()) ||
+		slices.Contains([]string{"localhost", "127.0.0.1", "::1"}, host)
 }
 
 // IdentityOf parses "devices/{device}[/modules/{module}]/rest". Some clients percent-encode ids,

@@ -28,6 +28,9 @@ const (
 	maxCSR = 8192
 	// maxIssued is how many issued certificates of a device the hub accepts, the newest.
 	maxIssued = 4
+	// maxAnswers is how many answers wait for a device, the newest: one that asks and does not listen
+	// must not fill the memory.
+	maxAnswers = 16
 	// firstAnswerID is the first packet id of answers. Those of C2D messages count from 1.
 	firstAnswerID = 0xFF00
 )
@@ -430,6 +433,7 @@ func (k *certificateCase) answerLocked(w *issuing, status int, body []byte) {
 			w.packetID = firstAnswerID
 		}
 		w.answers = append(w.answers, &CertificateAnswer{Status: status, RequestID: rid, Body: body, PacketID: w.packetID})
+		w.answers = w.answers[max(0, len(w.answers)-maxAnswers):]
 	}
 }
 

@@ -37,6 +37,8 @@ type methodCall struct {
 	to    *Conn         // the connection that carried the request
 	ended chan struct{} // closed when it has ended
 
+	local bool // by a module of the gateway
+
 	returned, forgotten bool // the caller has the result; the log has dropped the call
 }
 
@@ -49,7 +51,19 @@ func (h *Hub) CallMethod(ctx context.Context, id string, m hubdata.MethodCall) (
 	return h.InvokeMethod(ctx, SplitIdentity(id), m)
 }
 
+// InvokeMethod calls a method for a back end. An off-line gateway does not get the call.
 func (h *Hub) InvokeMethod(ctx context.Context, who Identity, m hubdata.MethodCall) (hubdata.MethodResult, error) {
+	return h.invoke(ctx, who, m, false)
+}
+
+// InvokeLocal calls a method for a module of the gateway.
+func (h *Hub) InvokeLocal(ctx context.Context, who Identity, m hubdata.MethodCall) (hubdata.MethodResult, error) {
+	return h.invoke(ctx, who, m, true)
+}
+
+func (h *Hub) invoke(
+	ctx context.Context, who Identity, m hubdata.MethodCall, local bool,
+) (hubdata.MethodResult, error) {
 	if err := h.checkCall(who, m); err != nil {
 		return hubdata.MethodResult{}, err
 	}
@@ -59,7 +73,7 @@ func (h *Hub) InvokeMethod(ctx context.Context, who Identity, m hubdata.MethodCa
 	m.Payload = slices.Clone(m.Payload)
 	call := &methodCall{
 		MethodRecord: hubdata.MethodRecord{DeviceID: who.Device, ModuleID: who.Module, MethodCall: m, Called: h.Now()},
-		id:           who, ended: make(chan struct{}),
+		id:           who, ended: make(chan struct{}), local: local,
 	}
 	h.calls.mu.Lock()
 	if old, forgot := h.calls.log.add(call); forgot {
@@ -188,7 +202,7 @@ func (h *Hub) methodTarget(id Identity, name string) MethodTarget {
 // deliverCall sends a call to a client that accepts it; false when there is none.
 func (h *Hub) deliverCall(call *methodCall) bool {
 	to := h.methodTarget(call.id, call.Name)
-	if to == nil {
+	if to == nil || !call.local && h.Offline() {
 		return false
 	}
 	c := to.Client()
@@ -286,7 +300,7 @@ func (h *Hub) Answered(c *Conn, a hubdata.MethodAnswer) {
 	h.calls.mu.Unlock()
 	drop := (*Injected)(nil)
 	if call != nil {
-		if h.takeMethod(fault.SwallowMethodAnswer, call, c) != nil {
+		if !call.local && h.Offline() || h.takeMethod(fault.SwallowMethodAnswer, call, c) != nil {
 			a.Fate = hubdata.AnswerLost
 		} else if in := h.takeMethod(fault.SlowMethodAnswer, call, c); in != nil {
 			h.later(in.Fault.Delay, nil, func() { h.judge(c, call, a) })

@@ -34,6 +34,7 @@ type Registration struct {
 	Thumbprints []string // digests of its certificates; nil = signed by an authority
 	Issued      []string // digests of certificates that were issued to it, the newest last
 	Disabled    bool
+	IoTEdge     bool // of a device: it runs an edge gateway, and has the modules of one
 
 	Generation    string // unique for each entry ever made
 	Changes       int
@@ -79,12 +80,27 @@ func (h *Hub) addLocked(id Identity, r Registration) {
 	h.entries++
 	r.Generation = strconv.FormatInt(637000000000000000+int64(h.entries), 10)
 	h.registry[id] = &r
+	h.addEdgeModulesLocked(id, &r)
+}
+
+// addEdgeModulesLocked adds the modules that each device with an edge gateway has.
+func (h *Hub) addEdgeModulesLocked(id Identity, r *Registration) {
+	if !r.IoTEdge || id.Module != "" {
+		return
+	}
+	for _, name := range []string{"$edgeAgent", "$edgeHub"} {
+		if m := (Identity{id.Device, name}); h.registry[m] == nil {
+			h.addLocked(m, Registration{})
+		}
+	}
 }
 
 func (h *Hub) deviceLocked(id Identity) hubdata.Device {
-	keys := h.registry[id].Keys
+	entry := h.registry[id]
 	return hubdata.Device{
-		HostName: h.Host, ID: id.Device, ModuleID: id.Module, PrimaryKey: keys.Primary, SecondaryKey: keys.Secondary,
+		HostName: h.Host, GatewayHostName: h.GatewayName(), ID: id.Device, ModuleID: id.Module,
+		GenerationID: entry.Generation,
+		PrimaryKey:   entry.Keys.Primary, SecondaryKey: entry.Keys.Secondary,
 	}
 }
 
@@ -211,7 +227,7 @@ func (h *Hub) RemoveDevice(id string) error {
 	h.mu.Unlock()
 	h.Expel(open, id, ErrRemoved, "amqp:resource-deleted")
 	h.forgetCertificates(id)
-	h.PurgeC2D(id)
+	h.purge(id, Boxes[:]...)
 	h.noteRemoved(gone)
 	return nil
 }
@@ -224,7 +240,9 @@ func (h *Hub) noteRemoved(gone []Identity) {
 	for _, id := range gone {
 		old, forgot := h.removed.add(id)
 		if forgot && h.registry[old] == nil && !slices.Contains(h.removed.entries, old) {
-			delete(h.queues, old)
+			for _, b := range Boxes {
+				delete(h.queues, queueName{old, b})
+			}
 			delete(h.standing, old)
 		}
 	}

@@ -50,12 +50,13 @@ func (h *Hub) Reset() {
 	}
 
 	h.Faults.clear()
+	h.resetGateway()
 	h.log.clear()
 	h.calls.clear()
 	h.UploadTable.clear()
 	h.forgetCertificates("")
 	h.issuer.clear()
-	for _, q := range h.queuesOf("") {
+	for _, q := range h.queuesOf("", Boxes[:]...) {
 		q.stop()
 	}
 	h.mu.Lock()

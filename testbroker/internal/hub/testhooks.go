@@ -30,11 +30,11 @@ func (h *Hub) Held() map[string]int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	all["fault messages"] = len(h.orders.entries)
-	for id, q := range h.queues {
+	for name, q := range h.queues {
 		q.mu.Lock()
-		all["C2D messages"] = max(all["C2D messages"], len(q.log.entries))
+		all["C2D messages"] = max(all["C2D messages"], len(q.log.entries)) // of both boxes
 		q.mu.Unlock()
-		if h.registry[id] == nil {
+		if h.registry[name.id] == nil {
 			all["queues of removed devices"]++
 		}
 	}
@@ -55,7 +55,7 @@ func (h *Hub) SetPolicyKey(name, key string) {
 
 // SetPacketID sets the packet id of the last C2D message.
 func (h *Hub) SetPacketID(id string, last uint16) {
-	q := h.queuesOf(id)[0]
+	q := h.queuesOf(id, Commands)[0]
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.packetID = last

@@ -22,6 +22,7 @@ type TwinState struct {
 	Version           int64
 	Etag              uint64
 	Model             string
+	apart             *twinCopy // of an off-line gateway; otherwise nil
 	requests          history[*hubdata.TwinRequest]
 	changes           relay[Change] // of desired properties, in order
 }
@@ -50,6 +51,9 @@ func (h *Hub) TwinState(id Identity) (*TwinState, error) {
 			id: id, Desired: newSection(now, maxTwinSection), Reported: newSection(now, maxTwinSection),
 			Tags:    newSection(now, maxTwinTags),
 			Version: 2, Etag: 1, requests: history[*hubdata.TwinRequest]{keep: h.keep},
+		}
+		if h.Offline() {
+			t.leaveHub()
 		}
 		h.twinOf[id] = t
 	}
@@ -196,7 +200,7 @@ func (h *Hub) updateTwin(t *TwinState, u TwinUpdate) error {
 	t.Desired, t.Tags = desired, tags
 	t.Version++
 	t.Etag++
-	if u.Desired != nil {
+	if u.Desired != nil && t.apart == nil {
 		t.changes.add(Change{desired.version, notification(u.Desired, desired, u.Replace)})
 	}
 	return nil
@@ -223,15 +227,15 @@ func (h *Hub) report(t *TwinState, body []byte, base int64) (version int64, err 
 	now := h.Now()
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if base != 0 && base != t.Reported.version {
-		return 0, h.ServiceError(CodePreconditionFailed, "the reported properties have the version %d", t.Reported.version)
+	_, reported := t.viewLocked()
+	if base != 0 && base != reported.version {
+		return 0, h.ServiceError(CodePreconditionFailed, "the reported properties have the version %d", reported.version)
 	}
-	reported, err := t.Reported.updated(patch, false, now)
+	reported, err = reported.updated(patch, false, now)
 	if err != nil {
 		return 0, h.ServiceError(CodeArgumentInvalid, "reported properties: %v", err)
 	}
-	t.Reported = reported
-	t.Version++
+	t.reportLocked(reported)
 	return reported.version, nil
 }
 
@@ -239,7 +243,8 @@ func (h *Hub) report(t *TwinState, body []byte, base int64) (version int64, err 
 func (t *TwinState) document() []byte {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return writeTree(Tree{"desired": t.Desired.Document(), "reported": t.Reported.Document()})
+	desired, reported := t.viewLocked()
+	return writeTree(Tree{"desired": desired.Document(), "reported": reported.Document()})
 }
 
 // announce sends the pending changes in order, unless another goroutine sends them already.

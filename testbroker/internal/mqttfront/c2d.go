@@ -3,10 +3,11 @@ package mqttfront
 import (
 	"maps"
 
+	"github.com/hubline-iot/hubline/testbroker/hubdata"
 	"github.com/hubline-iot/hubline/testbroker/internal/hub"
 )
 
-// A receiver is a client that has subscribed to C2D messages.
+// A receiver is a client that has subscribed to the messages of a queue.
 type receiver struct {
 	c   *client
 	qos byte // granted QoS
@@ -19,7 +20,7 @@ func (r receiver) Replaced(*hub.Conn) { r.c.CloseFor(hub.ErrReplaced) }
 // Deliver publishes a C2D message; false when the window is full or the connection has ended. On a
 // half-open connection it succeeds, because the hub cannot know that the client gets nothing.
 func (r receiver) Deliver(q *hub.Queue, e *hub.QueuedC2D, unacked int) (sent, settled bool) {
-	if mode := r.c.Mode.Load(); unacked >= q.Hub.C2D.Window || mode != hub.Open && mode != hub.Silent {
+	if mode := r.c.Mode.Load(); unacked >= q.Limits.Window || mode != hub.Open && mode != hub.Silent {
 		return false, false
 	}
 	flags := r.qos << 1
@@ -38,17 +39,30 @@ func (r receiver) Deliver(q *hub.Queue, e *hub.QueuedC2D, unacked int) (sent, se
 	return err == nil, r.qos == 0
 }
 
+// Skips is false: every message fits.
+func (r receiver) Skips(*hub.QueuedC2D) bool { return false }
+
 func (r receiver) Renews(by hub.Receiver) bool { return r.Client() == by.Client() }
 
 // attach enables the subscriptions of the connection's session and delivers waiting C2D messages
 // and certificates.
 func (f *Front) attach(c *client) {
 	h := f.hub
-	qos, ok := f.c2dQoS(c)
 	f.enable(c)
-	q := h.PresentQueue(c.ID)
+	for _, box := range hub.Boxes {
+		f.receive(c, box)
+	}
+	f.TellCertificates(c.ID)
+	h.Changed.Wake()
+}
+
+// receive begins or pauses the delivery of a queue, as the filters of the connection's session say.
+func (f *Front) receive(c *client, box hub.Box) {
+	h := f.hub
+	qos, ok := f.boxQoS(c, box)
+	q := h.PresentQueue(c.ID, box)
 	if q == nil && ok {
-		q, _ = h.Queue(c.ID) // none if the device was removed meanwhile
+		q, _ = h.Queue(c.ID, box) // none if the device was removed meanwhile
 	}
 	switch {
 	case q == nil:
@@ -57,8 +71,6 @@ func (f *Front) attach(c *client) {
 	case c.Mode.Load() != hub.Over: // else it would never be detached
 		q.Receive(receiver{c, qos})
 	}
-	f.TellCertificates(c.ID)
-	h.Changed.Wake()
 }
 
 // enable makes the filters of the connection's session effective.
@@ -74,10 +86,10 @@ func (f *Front) complete(c *client, packetID uint16) {
 	if h.AcknowledgeAnswer(c.ID, packetID) {
 		return
 	}
-	q := h.PresentQueue(c.ID)
-	if q == nil {
-		return
+	for _, box := range hub.Boxes {
+		if q := h.PresentQueue(c.ID, box); q != nil && q.Acknowledge(c.Conn, packetID, hubdata.Completed) {
+			break
+		}
 	}
-	q.Acknowledge(c.Conn, packetID)
 	h.Changed.Wake()
 }

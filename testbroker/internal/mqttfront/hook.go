@@ -170,6 +170,9 @@ func (f *Front) connect(c *client, pk packets.Packet) (packets.Packet, error) {
 	if err != nil {
 		return pk, f.refuse(c, code, err)
 	}
+	if h.Full(user.id) {
+		return pk, f.refuse(c, refusedUnavailable, hub.ErrClients)
+	}
 	if c.will, err = readWill(c, user.id, &pk); err != nil {
 		return pk, err
 	}
@@ -180,10 +183,19 @@ func (f *Front) connect(c *client, pk packets.Packet) (packets.Packet, error) {
 	c.issues = user.param("api-version") >= firstIssuing
 	f.resume(c, pk.Connect.Clean)
 	pk.Connect.Clean = true // the hub keeps the sessions, so the broker must keep none
-	if k := pk.Connect.Keepalive; k == 0 || k > maxKeepAlive {
-		pk.Connect.Keepalive = maxKeepAlive
+	longest := f.longestKeepAlive()
+	if k := pk.Connect.Keepalive; k == 0 || k > longest {
+		pk.Connect.Keepalive = longest
 	}
 	return pk, nil
+}
+
+// longestKeepAlive returns the longest keep-alive in seconds.
+func (f *Front) longestKeepAlive() uint16 {
+	if g := f.hub.Gateway; g != nil {
+		return uint16(min(g.KeepAlive/time.Second, 1<<16-1))
+	}
+	return maxKeepAlive
 }
 
 // authenticate checks the credentials of a client: its token, or without one its certificate. code

@@ -57,12 +57,15 @@ func (f *Front) begin(c *client, clean, forget bool) (kept bool) {
 	return !clean
 }
 
-// c2dQoS returns the QoS with which a client receives C2D messages; false when it has not
-// subscribed.
-func (f *Front) c2dQoS(c *client) (qos byte, ok bool) {
+// boxQoS returns the QoS with which a client receives the messages of a queue; false when it has
+// not subscribed.
+func (f *Front) boxQoS(c *client, box hub.Box) (qos byte, ok bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	filters := []string{c.ID.DeviceBound() + "#"}
+	filters := []string{c.ID.Prefix(box) + "#"}
+	if f.hub.Gateway != nil && box == hub.Commands {
+		filters = append(filters, bareFilter(c.ID))
+	}
 	if c.ID.Module != "" {
 		filters = append(filters, c.ID.Resource()+"/#")
 	}
@@ -74,17 +77,20 @@ func (f *Front) c2dQoS(c *client) (qos byte, ok bool) {
 	return qos, ok
 }
 
+// bareFilter returns the filter of C2D messages without a property bag, which gateways also grant.
+func bareFilter(id hub.Identity) string { return strings.TrimSuffix(id.Prefix(hub.Commands), "/") }
+
 // mayReceive reports whether the hub grants a filter to this identity.
 func mayReceive(id hub.Identity, filter string) bool {
 	switch filter {
-	case twinResultFilter, desiredFilter, methodFilter, credentialsFilter, id.DeviceBound() + "#":
+	case twinResultFilter, desiredFilter, methodFilter, credentialsFilter, id.Prefix(hub.Commands) + "#":
 		return true
 	}
 	if name, ok := strings.CutPrefix(filter, methodTopic); ok {
 		name, ok = strings.CutSuffix(name, "/#")
 		return ok && name != "" && !strings.ContainsAny(name, "/+#")
 	}
-	return id.Module != "" && (filter == id.Resource()+"/#" || filter == id.Resource()+"/inputs/#")
+	return id.Module != "" && (filter == id.Resource()+"/#" || filter == id.Prefix(hub.Inputs)+"#")
 }
 
 // subscribe handles a SUBSCRIBE, answers it, and then delivers waiting C2D messages. An error
@@ -112,13 +118,15 @@ func (f *Front) subscribe(c *client, pk packets.Packet) error {
 func (f *Front) grant(c *client, filters packets.Subscriptions, refuse *hub.Injected) []byte {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	gateway := f.hub.Gateway != nil
 	codes := make([]byte, len(filters))
 	for i, f := range filters {
 		_, again := c.session.filters[f.Filter]
 		switch {
 		case refuse != nil:
 			codes[i] = refuse.Fault.Code
-		case !mayReceive(c.ID, f.Filter), f.Filter == credentialsFilter && !c.issues,
+		case !mayReceive(c.ID, f.Filter) && (!gateway || f.Filter != bareFilter(c.ID)),
+			f.Filter == credentialsFilter && !c.issues,
 			!again && len(c.session.filters) >= maxFilters:
 			codes[i] = refusedFilter
 		default:

@@ -27,23 +27,7 @@ func parseTelemetry(id hub.Identity, topic string) (hubdata.Message, error) {
 			m.Properties = append(m.Properties, p)
 			continue
 		}
-		m.System = append(m.System, p)
-		switch p.Name {
-		case "$.mid":
-			m.MessageID = p.Value
-		case "$.cid":
-			m.CorrelationID = p.Value
-		case "$.ct":
-			m.ContentType = p.Value
-		case "$.ce":
-			m.ContentEncoding = p.Value
-		case "$.sub":
-			m.Component = p.Value
-		case "$.ctime":
-			m.CreationTime = p.Value
-		case "$.exp":
-			m.Expiry = p.Value
-		}
+		hub.AddSystem(&m, p.Name, p.Value)
 	}
 	return m, nil
 }

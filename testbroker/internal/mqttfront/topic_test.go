@@ -42,7 +42,7 @@ func TestParseTelemetry(t *testing.T) {
 				"&%24.sub=thermostat1&%24.on=out&level=high%20temp",
 			hubdata.Message{
 				MessageID: "m-1", CorrelationID: "c/1", ContentType: "application/json;charset=utf-8", ContentEncoding: "utf-8",
-				Component: "thermostat1", CreationTime: "2030-01-01T00:00:00Z", Expiry: "2030-01-02T00:00:00Z",
+				Output: "out", Component: "thermostat1", CreationTime: "2030-01-01T00:00:00Z", Expiry: "2030-01-02T00:00:00Z",
 				System: props{
 					p("$.mid", "m-1"), p("$.cid", "c/1"), p("$.ct", "application/json;charset=utf-8"), p("$.ce", "utf-8"),
 					p("$.ctime", "2030-01-01T00:00:00Z"), p("$.exp", "2030-01-02T00:00:00Z"),

@@ -1,12 +1,10 @@
 package servicefront
 
 import (
-	"cmp"
 	"encoding/base64"
 	"encoding/hex"
 	"errors"
 	"net/http"
-	"regexp"
 	"strconv"
 	"strings"
 
@@ -59,6 +57,10 @@ var registryRoutes = []web.Route{
 		Do: asService(hubdata.RegistryWrite, putIdentity)},
 	{Kind: fault.RouteRegistry, Method: http.MethodDelete, Path: "devices/{device}/modules/{module}", Open: true,
 		Do: asService(hubdata.RegistryWrite, deleteIdentity)},
+	{Kind: fault.RouteRegistry, Method: http.MethodPost, Path: "devices", Open: true,
+		Do: asService(hubdata.RegistryWrite, changeInBulk)},
+	{Kind: fault.RouteRegistry, Method: http.MethodPost, Path: "devices/", Open: true,
+		Do: asService(hubdata.RegistryWrite, changeInBulk)},
 	{Kind: fault.RouteRegistry, Method: http.MethodPost, Path: "devices/query", Open: true,
 		Do: asService(hubdata.RegistryRead|hubdata.RegistryWrite|hubdata.ServiceConnect, queryTwins)},
 	{Kind: fault.RouteRegistry, Method: http.MethodDelete, Path: "devices/{device}/commands", Open: true,
@@ -102,14 +104,29 @@ type identityDocument struct {
 		X509Thumbprint thumbprints `json:"x509Thumbprint"`
 		Type           string      `json:"type"`
 	} `json:"authentication"`
-	Capabilities struct {
-		IoTEdge bool `json:"iotEdge"`
-	} `json:"capabilities"`
+	Capabilities capabilities `json:"capabilities"`
+	DeviceScope  string       `json:"deviceScope,omitempty"` // of a device with an edge gateway
+}
+
+type capabilities struct {
+	IoTEdge bool `json:"iotEdge"`
 }
 
 type thumbprints struct {
 	PrimaryThumbprint   *string `json:"primaryThumbprint"`
 	SecondaryThumbprint *string `json:"secondaryThumbprint"`
+}
+
+// tree returns the thumbprints as a JSON object.
+func (t thumbprints) tree() hub.Tree {
+	all := hub.Tree{"primaryThumbprint": nil, "secondaryThumbprint": nil}
+	if t.PrimaryThumbprint != nil {
+		all["primaryThumbprint"] = *t.PrimaryThumbprint
+	}
+	if t.SecondaryThumbprint != nil {
+		all["secondaryThumbprint"] = *t.SecondaryThumbprint
+	}
+	return all
 }
 
 // never is the time of an event that has not happened or is unknown.
@@ -142,6 +159,9 @@ func documentOf(h *hub.Hub, id hub.Identity) (identityDocument, error) {
 	if r.StatusReason != "" {
 		d.StatusReason = &r.StatusReason
 	}
+	if d.Capabilities.IoTEdge = r.IoTEdge; r.IoTEdge {
+		d.DeviceScope = "ms-azure-iot-edge://" + id.Device + "-" + r.Generation
+	}
 	keys := r.Keys
 	switch {
 	case !r.X509:
@@ -171,7 +191,18 @@ func (d *identityDocument) read(h *hub.Hub) (hub.Registration, error) {
 	bad := func(format string, args ...any) (hub.Registration, error) {
 		return hub.Registration{}, h.ServiceError(hub.CodeArgumentInvalid, format, args...)
 	}
-	r := hub.Registration{}
+	if err := hub.CheckID("device", d.DeviceID); err != nil {
+		return bad("%v", err)
+	}
+	if d.ModuleID != "" {
+		if err := hub.CheckID("module", d.ModuleID); err != nil {
+			return bad("%v", err)
+		}
+	}
+	r := hub.Registration{IoTEdge: d.Capabilities.IoTEdge}
+	if r.IoTEdge && d.ModuleID != "" {
+		return bad("a module cannot have the capability iotEdge")
+	}
 	switch d.Status {
 	case "", "enabled":
 	case "disabled":
@@ -251,13 +282,6 @@ func putIdentity(q *web.Request) (web.Answer, error) {
 		return web.Answer{}, h.ServiceError(hub.CodeArgumentInvalid, "the body is about %s, the path about %s",
 			hub.Identity{Device: d.DeviceID, Module: d.ModuleID}, q.ID)
 	}
-	err := hub.CheckID("device", q.ID.Device)
-	if err == nil && q.ID.Module != "" {
-		err = hub.CheckID("module", q.ID.Module)
-	}
-	if err != nil {
-		return web.Answer{}, h.ServiceError(hub.CodeArgumentInvalid, "%v", err)
-	}
 	r, err := d.read(h)
 	if err != nil {
 		return web.Answer{}, err
@@ -295,17 +319,25 @@ func updateIdentity(h *hub.Hub, id hub.Identity, r hub.Registration, etag string
 }
 
 func deleteIdentity(q *web.Request) (web.Answer, error) {
-	d, err := documentOf(q.Hub, q.ID)
+	etag, ok := ifMatch(q)
+	if !ok {
+		etag = "*"
+	}
+	return web.Answer{Status: http.StatusNoContent}, removeIdentity(q.Hub, q.ID, etag)
+}
+
+func removeIdentity(h *hub.Hub, id hub.Identity, etag string) error {
+	d, err := documentOf(h, id)
 	if err != nil {
-		return web.Answer{}, err
+		return err
 	}
-	if etag, ok := ifMatch(q); ok && etag != "*" && etag != d.ETag {
-		return web.Answer{}, q.Hub.ServiceError(hub.CodePreconditionFailed, "the etag of %s is %s", q.ID, d.ETag)
+	if etag != "*" && etag != d.ETag {
+		return h.ServiceError(hub.CodePreconditionFailed, "the etag of %s is %s", id, d.ETag)
 	}
-	if err := q.Hub.RemoveDevice(q.ID.String()); err != nil {
-		return web.Answer{}, q.Hub.ServiceError(hub.CodeDeviceNotFound, "%s is not registered", q.ID)
+	if err := h.RemoveDevice(id.String()); err != nil {
+		return h.ServiceError(hub.CodeDeviceNotFound, "%s is not registered", id)
 	}
-	return web.Answer{Status: http.StatusNoContent}, nil
+	return nil
 }
 
 // documents returns the entries that want accepts, sorted by name, at most most.
@@ -349,7 +381,7 @@ func purgeC2D(q *web.Request) (web.Answer, error) {
 		return web.Answer{}, err
 	}
 	n := 0
-	if queue, err := q.Hub.Queue(q.ID); err == nil {
+	if queue, err := q.Hub.Queue(q.ID, hub.Commands); err == nil {
 		n = queue.Purge()
 		q.Hub.Changed.Wake()
 	}
@@ -381,51 +413,3 @@ func countConnected(q *web.Request) (web.Answer, error) {
 	}
 	return web.AnswerJSON(hub.Tree{"connectedDeviceCount": n}, ""), nil
 }
-
-// queryForm matches the part of the service's query language that the hub supports.
-var queryForm = regexp.MustCompile(
-	`(?i)^\s*select\s+\*\s+from\s+(devices|devices\.modules)(?:\s+where\s+(deviceId|moduleId|status|connectionState)` +
-		`\s*=\s*'([^']*)')?\s*;?\s*$`,
-)
-
-// queryTwins answers a query with twins, by page.
-func queryTwins(q *web.Request) (web.Answer, error) {
-	h := q.Hub
-	var body struct {
-		Query string `json:"query"`
-	}
-	if err := q.ReadJSON(&body); err != nil {
-		return web.Answer{}, err
-	}
-	form := queryForm.FindStringSubmatch(body.Query)
-	if form == nil {
-		return web.Answer{}, h.ServiceError(hub.CodeArgumentInvalid, "this hub does not understand the query %q", body.Query)
-	}
-	size, err := strconv.Atoi(cmp.Or(q.Header.Get("x-ms-max-item-count"), strconv.Itoa(maxPage)))
-	if err != nil || size < 1 || size > maxPage {
-		return web.Answer{}, h.ServiceError(hub.CodeArgumentInvalid, "x-ms-max-item-count, want 1 to %d", maxPage)
-	}
-	from, err := strconv.Atoi(cmp.Or(q.Header.Get("x-ms-continuation"), "0"))
-	if err != nil || from < 0 {
-		return web.Answer{}, h.ServiceError(hub.CodeArgumentInvalid, "x-ms-continuation is not one of this hub")
-	}
-	page := []hub.Tree{}
-	for _, t := range twinsOf(h, strings.EqualFold(form[1], "devices.modules")) {
-		if name := queryFields[strings.ToLower(form[2])]; name == "" || t[name] == form[3] {
-			page = append(page, t)
-		}
-	}
-	page = page[min(from, len(page)):]
-	more := len(page) > size
-	page = page[:min(size, len(page))]
-	a := web.AnswerJSON(page, "")
-	a.Header.Set("x-ms-item-type", "Twin")
-	if more {
-		a.Header.Set("x-ms-continuation", strconv.Itoa(from+size))
-	}
-	return a, nil
-}
-
-// queryFields are the twin members that a query may compare, keyed by their names in lower case.
-var queryFields = map[string]string{"deviceid": "deviceId", "moduleid": "moduleId", "status": "status",
-	"connectionstate": "connectionState"}

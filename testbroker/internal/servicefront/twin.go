@@ -91,7 +91,8 @@ func twinAnswer(q *web.Request) (web.Answer, error) {
 	return web.AnswerJSON(doc, etag), nil
 }
 
-// service returns the twin as back ends see it, including registry data.
+// service returns the twin as back ends see it, including registry data. It consists of JSON values
+// as package query takes them.
 func service(t *hub.TwinState, d identityDocument) (doc hub.Tree, etag string) {
 	v := t.View()
 	part := func(s hub.Section, versions bool) hub.Tree {
@@ -105,28 +106,16 @@ func service(t *hub.TwinState, d identityDocument) (doc hub.Tree, etag string) {
 		"status": d.Status, "statusUpdateTime": d.StatusUpdatedTime, "connectionState": d.ConnectionState,
 		"lastActivityTime":          d.LastActivityTime,
 		"cloudToDeviceMessageCount": d.CloudToDeviceMessageCount, "authenticationType": d.Authentication.Type,
-		"x509Thumbprint": d.Authentication.X509Thumbprint, "capabilities": d.Capabilities,
-		"properties": hub.Tree{"desired": part(v.Desired, true), "reported": part(v.Reported, false)}, "tags": v.Tags.Tree,
+		"x509Thumbprint": d.Authentication.X509Thumbprint.tree(),
+		"capabilities":   hub.Tree{"iotEdge": d.Capabilities.IoTEdge},
+		"properties":     hub.Tree{"desired": part(v.Desired, true), "reported": part(v.Reported, false)},
+		"tags":           v.Tags.Tree,
+	}
+	if d.DeviceScope != "" {
+		doc["deviceScope"] = d.DeviceScope
 	}
 	if d.ModuleID != "" {
 		doc["moduleId"] = d.ModuleID
 	}
 	return doc, etag
-}
-
-// twinsOf returns the twins of all devices, or of all modules, sorted by name.
-func twinsOf(h *hub.Hub, modules bool) []hub.Tree {
-	var all []hub.Tree
-	for _, id := range h.Identities() {
-		if (id.Module != "") != modules {
-			continue
-		}
-		t, err := h.TwinState(id)
-		d, gone := documentOf(h, id)
-		if err == nil && gone == nil { // it may have been removed meanwhile
-			doc, _ := service(t, d)
-			all = append(all, doc)
-		}
-	}
-	return all
 }

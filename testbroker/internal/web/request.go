@@ -12,6 +12,7 @@ import (
 	"os"
 	"slices"
 	"time"
+	"unicode/utf8"
 
 	"github.com/hubline-iot/hubline/testbroker/internal/hub"
 )
@@ -26,7 +27,7 @@ type Request struct {
 	route *Route
 	Vars  map[string]string // path variables, decoded
 	Query url.Values
-	ID    hub.Identity // the identity in the path; empty for routes without {device}
+	ID    hub.Identity // the stated identity; empty for routes without one
 }
 
 // Path returns the request's path, undecoded.
@@ -84,7 +85,8 @@ func (q *Request) Read(limit int64) ([]byte, *Error) {
 // request handles any request.
 func (a *Conn) request(w http.ResponseWriter, r *http.Request) {
 	h := a.Hub
-	if path, err := url.PathUnescape(r.URL.EscapedPath()); err == nil && path == webPath {
+	if path, err := url.PathUnescape(r.URL.EscapedPath()); err == nil &&
+		(path == webPath || h.PlainTopic != nil && path == brokerPath) {
 		if err := a.upgrade(w, r); err != nil {
 			a.Refused(r, hub.Identity{}, http.StatusBadRequest, fmt.Errorf("request for a WebSocket: %w", err))
 		}
@@ -109,6 +111,9 @@ func (q *Request) answer() Answer {
 		return q.Fail(bad)
 	}
 	q.ID = hub.Identity{Device: q.Vars["device"], Module: q.Vars["module"]}
+	if q.route.ID != nil {
+		q.ID = q.route.ID(q.Request)
+	}
 	query, err := url.ParseQuery(q.URL.RawQuery)
 	if err != nil {
 		return q.Fail(Errorf(400004, "query: %v", err))
@@ -127,7 +132,6 @@ func (q *Request) answer() Answer {
 
 // authenticate checks the API version and the client's credentials.
 func (q *Request) authenticate() *Error {
-	h := q.Hub
 	if bad := q.CheckVersion(); bad != nil {
 		return bad
 	}
@@ -138,13 +142,22 @@ func (q *Request) authenticate() *Error {
 	if err != nil {
 		return Errorf(400004, "%v", err)
 	}
-	if err := authenticateHTTP(h, q.C, q.ID, q.Header.Values("Authorization")); err != nil {
+	if err := q.AuthenticateAs(q.ID); err != nil {
 		bad := AsHTTP(err, q.ID)
 		q.Conn.Refused(q.Request, q.ID, bad.Status(), err)
 		return bad
 	}
-	q.Conn.Admit(q.ID)
 	return nil
+}
+
+// AuthenticateAs checks that the request's token, or its connection's certificate, is that of an
+// identity, and admits it.
+func (q *Request) AuthenticateAs(id hub.Identity) error {
+	err := authenticateHTTP(q.Hub, q.C, id, q.Header.Values("Authorization"))
+	if err == nil {
+		q.Conn.Admit(id)
+	}
+	return err
 }
 
 func (q *Request) CheckVersion() *Error {
@@ -191,11 +204,34 @@ func AsHTTP(err error, id hub.Identity) *Error {
 
 // ReadJSON decodes the body, one JSON object, into v.
 func (q *Request) ReadJSON(v any) error {
+	return q.readJSON(v, func(body []byte) error {
+		_, err := hub.ParseTree(body)
+		return err
+	})
+}
+
+// ReadArray decodes the body, one JSON array, into v.
+func (q *Request) ReadArray(v any) error {
+	return q.readJSON(v, func(body []byte) error {
+		switch {
+		case !utf8.Valid(body):
+			return errors.New("not UTF-8")
+		case !json.Valid(body):
+			return errors.New("not JSON")
+		case bytes.TrimLeft(body, " \t\r\n")[0] != '[':
+			return errors.New("not an array")
+		}
+		return nil
+	})
+}
+
+// readJSON decodes the body into v if check returns nil for it.
+func (q *Request) readJSON(v any, check func(body []byte) error) error {
 	body, bad := q.Read(maxServiceBody)
 	if bad != nil {
 		return bad
 	}
-	if _, err := hub.ParseTree(body); err != nil {
+	if err := check(body); err != nil {
 		return Errorf(hub.CodeArgumentInvalid, "body: %v", err)
 	}
 	d := json.NewDecoder(bytes.NewReader(body))

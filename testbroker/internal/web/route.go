@@ -27,6 +27,12 @@ type Route struct {
 	Path string
 	// Host reports whether the route serves a host name; nil: the hub's own names.
 	Host func(h *hub.Hub, host string) bool
+	// For reports whether the route serves a request with its path and method; nil: every one. Later
+	// routes may serve the others.
+	For func(h *hub.Hub, r *http.Request) bool
+	// ID returns the identity that a request states, for faults; nil: that of the path. It may be
+	// empty.
+	ID func(r *http.Request) hub.Identity
 	// Open routes need no api-version and no authentication: Do checks both. They may lack {device}.
 	Open bool
 	// Do answers an authenticated request. It runs in the request's goroutine, concurrently with
@@ -63,8 +69,23 @@ func (r *Route) match(segments []string) (vars map[string]string, ok bool) {
 }
 
 // route returns the route of a request. The error is for an unknown path, host or method.
+// Some back ends encode the slashes between the segments, so that is tried last.
 func (f *Front) route(r *http.Request) (*Route, map[string]string, *Error) {
-	path := strings.Split(strings.TrimPrefix(r.URL.EscapedPath(), "/"), "/")
+	escaped := r.URL.EscapedPath()
+	route, vars, bad := f.find(r, escaped)
+	if plain := encodedSlashes.Replace(escaped); bad != nil && bad.Code == 404000 && plain != escaped {
+		if route, vars, again := f.find(r, plain); again == nil {
+			return route, vars, nil
+		}
+	}
+	return route, vars, bad
+}
+
+var encodedSlashes = strings.NewReplacer("%2F", "/", "%2f", "/")
+
+// find returns the route of a request with a path.
+func (f *Front) find(r *http.Request, escaped string) (*Route, map[string]string, *Error) {
+	path := strings.Split(strings.TrimPrefix(escaped, "/"), "/")
 	for i, s := range path {
 		text, err := url.PathUnescape(s)
 		if err != nil {
@@ -82,6 +103,7 @@ func (f *Front) route(r *http.Request) (*Route, map[string]string, *Error) {
 		vars, ok := route.match(path)
 		switch {
 		case !ok:
+		case route.Method == r.Method && route.For != nil && !route.For(h, r):
 		case route.Method == r.Method:
 			return route, vars, nil
 		default:

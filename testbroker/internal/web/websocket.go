@@ -20,7 +20,8 @@ import (
 
 const (
 	webPath     = "/$iothub/websocket"
-	webProtocol = "mqtt" // in any letter case
+	brokerPath  = "/mqtt" // of a plain broker, besides webPath
+	webProtocol = "mqtt"  // in any letter case
 	webAMQP     = "AMQPWSB10"
 )
 

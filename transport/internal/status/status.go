@@ -30,7 +30,7 @@ func Refusal(op transport.Op, proto string, status int, body []byte) *transport.
 	for _, name := range [...]string{"message", "Message"} {
 		if text, ok := jsonscan.Member(body, name); ok {
 			text = unquoted(text)
-			e.Message = peerText(string(text[:min(len(text), maxMessage)]))
+			e.Message = PeerText(string(text[:min(len(text), maxMessage)]))
 		}
 	}
 	return &transport.Error{Kind: kind, Op: op, Proto: proto, Err: e}

@@ -4,4 +4,5 @@ package status
 
 import "github.com/hubline-iot/hubline/internal/scrub"
 
-func peerText(s string) string { return scrub.Peer(s) }
+// PeerText makes a peer's text safe for an error, and bounds it. On boards it drops the text.
+func PeerText(s string) string { return scrub.Peer(s) }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/gorilla/websocket"
 
+	"github.com/hubline-iot/hubline/internal/dialer"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/netopt"
 )
@@ -35,6 +36,9 @@ type Protocol struct {
 	// Example is an example path of a broker other than a hub, for an error's text.
 	Example string
 }
+
+// MQTT is MQTT 3.1.1, section 6, and MQTT 5.
+var MQTT = Protocol{Name: "MQTT", Sub: "mqtt", Example: "/mqtt"}
 
 // Tunnel is a protocol over WebSocket. It is safe for concurrent use.
 type Tunnel struct {
@@ -95,7 +99,7 @@ func (t *Tunnel) Open(ctx context.Context, c net.Conn, peer netopt.Peer) (net.Co
 		return nil, t.err
 	}
 	below := &lower{Conn: c, room: maxAnswer}
-	dialer := websocket.Dialer{
+	upgrade := websocket.Dialer{
 		// The connection exists already, with TLS or without.
 		NetDialContext:  func(context.Context, string, string) (net.Conn, error) { return below, nil },
 		Subprotocols:    []string{t.protocol.Sub},
@@ -104,7 +108,8 @@ func (t *Tunnel) Open(ctx context.Context, c net.Conn, peer netopt.Peer) (net.Co
 		WriteBufferPool: &buffers,
 	}
 	// The library uses only a context's deadline; the caller closes the connection when ctx ends.
-	ws, answer, err := dialer.DialContext(context.WithoutCancel(ctx), "ws://"+peer.Host+t.path(peer), t.opt.Header)
+	ws, answer, err := upgrade.DialContext(context.WithoutCancel(ctx), "ws://"+dialer.URLHost(peer.Host)+t.path(peer),
+		t.opt.Header)
 	readErr, writeErr := below.failures()
 	switch {
 	case err == nil:

@@ -1,12 +1,16 @@
 package websock
 
 import (
+	"bufio"
+	"context"
+	"net"
 	"net/http"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/hubline-iot/hubline/transport"
+	"github.com/hubline-iot/hubline/transport/netopt"
 )
 
 func TestOptionsAreCopied(t *testing.T) {
@@ -32,4 +36,22 @@ func TestEachStatusHasAKind(t *testing.T) {
 	for status := range 1000 {
 		require.Less(t, kindOf(status), transport.RetryExpired)
 	}
+}
+
+func TestTheRequestNamesAnIPv6HostInBrackets(t *testing.T) {
+	device, server := net.Pipe()
+	defer device.Close()
+	host := make(chan string, 1)
+	go func() {
+		defer server.Close()
+		if r, err := http.ReadRequest(bufio.NewReader(server)); err != nil {
+			host <- err.Error()
+		} else {
+			host <- r.Host + r.URL.Path
+		}
+	}()
+	tunnel := New(Protocol{Name: "MQTT", Sub: "mqtt"}, &Options{Path: "/mqtt"})
+	_, err := tunnel.Open(context.Background(), device, netopt.Peer{Host: "::1"})
+	require.Error(t, err)
+	require.Equal(t, "[::1]/mqtt", <-host)
 }

@@ -2,6 +2,7 @@ package lean_test
 
 import (
 	"testing"
+	"time"
 
 	"github.com/hubline-iot/hubline/internal/hubfixture"
 	"github.com/hubline-iot/hubline/testbroker"
@@ -48,6 +49,64 @@ func TestConformance(t *testing.T) {
 				p := h.Pair(t, lean.New(leannet.Dialer(h.CredsWith(t, ""), way.net(h)), way.opt))
 				p.Features |= hubfixture.Calls
 				return p
+			})
+		})
+	}
+}
+
+// TestConformanceWithABroker runs the suite with a topic map.
+func TestConformanceWithABroker(t *testing.T) {
+	for _, way := range []struct {
+		name   string
+		module bool
+		opt    lean.Options
+	}{
+		{name: "device"},
+		{name: "module", module: true},
+		{name: "fixed buffers", opt: lean.Options{ReadBuffer: 1024, WriteBuffer: 1024}},
+	} {
+		t.Run(way.name, func(t *testing.T) {
+			transporttest.Run(t, func(t testing.TB) *transporttest.Pair {
+				h := hubfixture.NewPlain(t, testbroker.BrokerOptions{}, true)
+				topics := hubfixture.Topics(true)
+				if way.module {
+					h.BecomeModule(t)
+					topics = hubfixture.ModuleTopics(true)
+				}
+				o := way.opt
+				o.Dialect = topics
+				net := &netopt.Options{Plaintext: true, Dial: h.Dial(testbroker.PortMQTT)}
+				return h.Pair(t, lean.New(leannet.Dialer(h.CredsWith(t, ""), net), &o))
+			})
+		})
+	}
+}
+
+// TestConformanceWithMQTT5 runs the suite with a topic map and MQTT 5, also with a broker that has
+// limits, with QoS 2 and with enhanced authentication.
+func TestConformanceWithMQTT5(t *testing.T) {
+	for _, way := range []struct {
+		name   string
+		broker testbroker.BrokerOptions
+		five   lean.MQTT5Options
+		opt    lean.Options
+	}{
+		{name: "defaults"},
+		{name: "fixed buffers", opt: lean.Options{ReadBuffer: 1024, WriteBuffer: 1024}},
+		{name: "limits", five: lean.MQTT5Options{ReceiveMaximum: 8, TopicAliases: true},
+			broker: testbroker.BrokerOptions{ReceiveMaximum: 5, TopicAliases: 1, KeepAlive: 20 * time.Second,
+				SessionExpiry: time.Hour, MaximumPacketSize: 300 << 10}},
+		{name: "QoS 2", broker: testbroker.BrokerOptions{CommandQoS: 2}, five: lean.MQTT5Options{ExactlyOnce: true}},
+		{name: "enhanced authentication", five: lean.MQTT5Options{Auth: &lean.Auth{Method: testbroker.AuthMethod}}},
+		{name: "assigned client id", five: lean.MQTT5Options{AssignClientID: true}},
+	} {
+		t.Run(way.name, func(t *testing.T) {
+			transporttest.Run(t, func(t testing.TB) *transporttest.Pair {
+				h := hubfixture.NewPlain(t, way.broker, false)
+				o := way.opt
+				o.Dialect, o.Protocol = hubfixture.Topics(false), lean.MQTT5(&way.five)
+				net := &netopt.Options{Plaintext: true, Dial: h.Dial(testbroker.PortMQTT)}
+				return h.Pair(t, lean.New(leannet.Dialer(h.CredsWith(t, ""), net), &o))
 			})
 		})
 	}

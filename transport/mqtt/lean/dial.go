@@ -12,6 +12,7 @@ import (
 	"github.com/hubline-iot/hubline/internal/lifetime"
 	"github.com/hubline-iot/hubline/internal/mqttpacket"
 	"github.com/hubline-iot/hubline/transport"
+	"github.com/hubline-iot/hubline/transport/mqtt/dialect"
 	"github.com/hubline-iot/hubline/transport/mqtt/internal/wire"
 )
 
@@ -40,12 +41,21 @@ func (t *Transport) Dial(ctx context.Context, cfg *transport.Config) (transport.
 
 // connect does the work of Dial.
 func (t *Transport) connect(ctx context.Context, cfg *transport.Config) (*session, error) {
+	d, hello, err := t.opt.Dialect.Session(&dialect.Config{Creds: cfg.Creds, Agent: t.opt.agent(), ModelID: t.opt.ModelID,
+		Will: t.opt.Will, Certificates: cfg.Certificates, Properties: t.newer() != nil})
+	if err != nil {
+		return nil, wire.DialectError(err)
+	}
 	token, err := cfg.Creds.NewToken(ctx)
 	if err != nil {
 		return nil, err
 	}
-	topics := wire.NewTopics(cfg.Creds)
-	connectPacket, err := t.connectPacket(cfg, token.Text.Reveal(), &topics)
+	if t.newer() != nil {
+		if err := t.newer().begin(ctx, t, cfg, &token); err != nil {
+			return nil, err
+		}
+	}
+	connectPacket, err := t.connectPacket(&hello, d, token.Text.Reveal())
 	if err != nil {
 		return nil, err
 	}
@@ -59,13 +69,17 @@ func (t *Transport) connect(ctx context.Context, cfg *transport.Config) (*sessio
 	if err != nil {
 		return nil, err
 	}
-	s := newSession(t, cfg, token, topics, c)
+	s := newSession(t, cfg, token, d, c)
+	s.info.MaxSize = hello.MaxSize
 	aborted := make(chan struct{})
 	stop := lifetime.AfterFunc(ctx, func() {
 		s.fail(errAborted)
 		close(aborted)
 	})
-	err = s.handshake(connectPacket)
+	err = s.greet(connectPacket)
+	if err == nil {
+		err = s.handshake()
+	}
 	if !stop() {
 		<-aborted
 	}
@@ -82,50 +96,60 @@ func (t *Transport) connect(ctx context.Context, cfg *transport.Config) (*sessio
 	return nil, err
 }
 
-// isMQTTError reports whether an error of handshake is about the hub's MQTT packets.
+// isMQTTError reports whether an error of greet or handshake is about the hub's MQTT packets.
 func isMQTTError(err error) bool {
 	switch err.(type) {
-	case *ConnackError, wire.Violation:
+	case wire.Refusal, wire.Violation, *transport.Error:
 		return true
 	}
 	return false
 }
 
 // connectPacket encodes the CONNECT into the write buffer.
-func (t *Transport) connectPacket(cfg *transport.Config, password string, topics *wire.Topics) ([]byte, error) {
+func (t *Transport) connectPacket(hello *dialect.Hello, d dialect.Session, password string) ([]byte, error) {
 	if len(password) > wire.MaxField {
 		return nil, wire.Invalid("the token has " + strconv.Itoa(len(password)) + " bytes; a password of MQTT has 65535 at " +
 			"most")
 	}
-	version := wire.APIVersion
-	if cfg.Certificates && t.opt.Calls.version != "" {
-		version = t.opt.Calls.version
-	}
 	g := mqttpacket.Greeting{
-		ClientID: wire.ClientID(cfg.Creds), Password: password,
-		UserName:     wire.UserName(cfg.Creds, version, t.opt.agent(), t.opt.ModelID),
+		ClientID: hello.ClientID, UserName: hello.UserName, Password: password,
 		CleanSession: t.opt.CleanSession, KeepAlive: uint16(t.opt.KeepAlive / time.Second),
 	}
-	if w := t.opt.Will; w != nil {
-		g.Will = &mqttpacket.Will{Topic: wire.AppendBag([]byte(topics.Telemetry), w), Body: w.Body, QoS: 1}
+	if w := &hello.Will; w.Msg != nil {
+		g.Will = &mqttpacket.Will{Topic: d.AppendSuffix([]byte(w.Topic), w.Msg), Body: w.Msg.Body, QoS: 1, Retain: w.Retain}
+		if w.AtMostOnce {
+			g.Will.QoS = 0
+		}
+	}
+	if v := t.newer(); v != nil {
+		return v.connect(t.out[:0], &g, hello.Will.Msg)
 	}
 	if n := mqttpacket.ConnectSize(&g); t.opt.WriteBuffer > 0 && n > t.opt.WriteBuffer {
-		return nil, wire.Invalid("options: WriteBuffer is " + strconv.Itoa(t.opt.WriteBuffer) + "; CONNECT has " +
-			strconv.Itoa(n) + " bytes here")
+		return nil, t.opt.tooLongConnect(n)
 	}
 	connect, err := mqttpacket.AppendConnect(t.out[:0], &g)
 	if err != nil {
-		return nil, wire.Invalid("CONNECT cannot be sent: " + err.Error())
+		return nil, invalidConnect(err)
 	}
 	return connect, nil
+}
+
+// tooLongConnect is the error about a CONNECT of n bytes, which does not fit into the write buffer.
+func (o *Options) tooLongConnect(n int) error {
+	return wire.Invalid("options: WriteBuffer is " + strconv.Itoa(o.WriteBuffer) + "; CONNECT has " + strconv.Itoa(n) +
+		" bytes here")
+}
+
+func invalidConnect(err error) error {
+	return wire.Invalid("CONNECT cannot be sent: " + err.Error())
 }
 
 // reasonTime is how long the dial waits for the hub's reason when CONNECT could not be written.
 const reasonTime = 250 * time.Millisecond
 
-// handshake sends CONNECT and reads the CONNACK. Bytes behind it stay in the read buffer. The error
+// greet sends CONNECT and reads the CONNACK. Bytes behind it stay in the read buffer. The error
 // is not wrapped.
-func (s *session) handshake(connect []byte) error {
+func (s *session) greet(connect []byte) error {
 	_, err := s.conn.Write(connect)
 	clear(connect) // the token
 	if err != nil {
@@ -140,34 +164,59 @@ func (s *session) handshake(connect []byte) error {
 	}
 	for {
 		in := s.t.in[:s.unread]
-		switch h, ok, err := mqttpacket.Next(in); {
-		case err != nil:
-			return wire.Violation{Err: err}
-		case len(in) > 0 && h.Type != mqttpacket.Connack, ok && h.Body != 2:
-			return wire.NewViolation("the hub's first packet is not a CONNACK") // [MQTT-3.2.0-1]
-		case ok && len(in) >= h.Size+h.Body:
-			_, code, err := mqttpacket.ReadConnack(in[h.Size : h.Size+h.Body])
-			if err != nil {
-				return wire.Violation{Err: err}
-			}
-			if code != 0 {
-				return &ConnackError{Code: code}
-			}
-			s.unread = copy(in, in[h.Size+h.Body:])
+		used, done, err := s.greeted(in)
+		if err != nil {
+			return err
+		}
+		if s.unread = copy(in, in[used:]); done {
 			return nil
 		}
-		n, err := s.conn.Read(s.readSpace(1))
-		s.unread += n
-		switch {
-		case n > 0:
-		case errchain.Same(err, io.EOF):
-			return wire.HubClosed{}
-		case err != nil:
+		if used > 0 {
+			continue
+		}
+		if err := s.readMore(1); err != nil {
 			return err
-		default:
-			return io.ErrNoProgress
 		}
 	}
+}
+
+// readMore reads once, into space for want bytes at least.
+func (s *session) readMore(want int) error {
+	n, err := s.conn.Read(s.readSpace(want))
+	s.unread += n
+	switch {
+	case n > 0:
+		return nil
+	case errchain.Same(err, io.EOF):
+		return wire.HubClosed{}
+	case err != nil:
+		return err
+	}
+	return io.ErrNoProgress
+}
+
+// greeted handles the packet at the beginning of in, which is to be the CONNACK, and returns its
+// size; 0 if it is incomplete.
+func (s *session) greeted(in []byte) (used int, done bool, err error) {
+	if v := s.t.newer(); v != nil {
+		return v.greeted(s, in)
+	}
+	switch h, ok, err := mqttpacket.Next(in); {
+	case err != nil:
+		return 0, false, wire.Violation{Err: err}
+	case len(in) > 0 && h.Type != mqttpacket.Connack, ok && h.Body != 2:
+		return 0, false, wire.NewViolation("the hub's first packet is not a CONNACK") // [MQTT-3.2.0-1]
+	case ok && len(in) >= h.Size+h.Body:
+		_, code, err := mqttpacket.ReadConnack(in[h.Size : h.Size+h.Body])
+		if err != nil {
+			return 0, false, wire.Violation{Err: err}
+		}
+		if code != 0 {
+			return 0, false, &ConnackError{Code: code}
+		}
+		return h.Size + h.Body, true, nil
+	}
+	return 0, false, nil
 }
 
 var (

@@ -98,7 +98,7 @@ func TestTheFieldsOfCONNECT(t *testing.T) {
 }
 
 func TestCredentialsWithAFixedTokenDoNotExpire(t *testing.T) {
-	s := newSession(New(nil, nil), &transport.Config{}, transport.Token{Expires: time.Now(), Fixed: true}, wire.Topics{},
+	s := newSession(New(nil, nil), &transport.Config{}, transport.Token{Expires: time.Now(), Fixed: true}, nil,
 		nil)
 	require.True(t, s.Info().Expires.IsZero())
 }

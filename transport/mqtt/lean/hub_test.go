@@ -19,12 +19,20 @@ import (
 	"github.com/hubline-iot/hubline/internal/bounded"
 	"github.com/hubline-iot/hubline/internal/memconn"
 	"github.com/hubline-iot/hubline/transport"
+	"github.com/hubline-iot/hubline/transport/mqtt/dialect"
 )
 
 func testCreds(t testing.TB) *transport.Credentials {
 	sign, err := transport.SharedKey("c2VjcmV0LWtleS1vZi10aGUtdGVzdHM=") // "secret-key-of-the-tests"
 	require.NoError(t, err)
 	return &transport.Credentials{Host: "hub.example.test", DeviceID: "dev-1", Sign: sign}
+}
+
+// hubSession returns the dialect of a hub for the device of testCreds.
+func hubSession(t testing.TB) dialect.Session {
+	d, _, err := dialect.Hub.Session(&dialect.Config{Creds: testCreds(t)})
+	require.NoError(t, err)
+	return d
 }
 
 // bubble runs f with fake time. All goroutines of f must have ended when it returns.
@@ -160,6 +168,7 @@ func (h *hub) welcome() *link {
 // sink records what a session reports.
 type sink struct {
 	unfit    []string // method calls whose body did not fit
+	unasked  [][]byte // references of messages that no subscription asks for
 	mu       sync.Mutex
 	done     []result
 	replies  []transport.Reply
@@ -199,8 +208,16 @@ func (s *sink) Deliver(d *transport.Delivery) bool {
 		s.unfit = append(s.unfit, string(d.Name)+" "+string(d.Ref))
 		return true
 	}
+	if d.Kind == 0 {
+		s.unasked = append(s.unasked, slices.Clone(d.Ref))
+		return true
+	}
 	m := *d.Msg
 	m.Properties = slices.Clone(m.Properties)
+	if m.System != nil {
+		own := *m.System
+		m.System = &own
+	}
 	m.Body = slices.Clone(m.Body)
 	s.messages = append(s.messages, m)
 	s.refs = append(s.refs, slices.Clone(d.Ref))

@@ -19,6 +19,12 @@
 // Cloud-to-device messages arrive with QoS 1. Accept and Reject acknowledge them. Release does not,
 // so the hub delivers them again on a later connection, with Delivery.Again.
 //
+// Options.Dialect makes all of this hold for any other broker: see package dialect. What a dialect
+// does before the connection counts as connected, such as Topics.Birth, is part of Dial: its errors
+// are those of the dial, with the Kind of a refused subscription or of the message. Messages that
+// come meanwhile are delivered by Run, as far as they fit into the read buffer, or 2 MB; others are
+// not acknowledged, so they come again on a later connection.
+//
 // QoS 2 is not supported, as in the service itself: a PUBLISH with QoS 2 ends the session with a
 // loss.
 //
@@ -60,6 +66,13 @@
 //
 // The end of a live session is always worth a retry: Network, or Timeout when nothing arrives
 // within the read deadline or the hub accepts no data.
+//
+// # MQTT 5
+//
+// Options.Protocol selects MQTT 5 for brokers that are no hub: MQTT5. Properties have their place,
+// a broker can refuse a single message, QoS 2 is received, MQTT5Options.Auth renews credentials in
+// place, and a DISCONNECT ends Run with the Kind of its reason code, in a *ReasonError.
+// docs/mqtt5.md has the table of codes.
 package lean
 
 import (
@@ -110,17 +123,24 @@ type ConnackError = wire.ConnackError
 // and Code, its return code in the SUBACK. Package mqtt has the same type.
 type SubackError = wire.SubackError
 
+// ReasonError is a refusal by a broker that speaks MQTT 5: of a CONNECT, a message or a
+// subscription, or the end of a connection. It is the cause of the *transport.Error, reachable with
+// errors.As, and has the reason code, and what the broker added to it.
+type ReasonError = wire.ReasonError
+
 // Transport makes sessions, one at a time.
 type Transport struct {
 	opt  Options
 	dial Dial
 	err  error // what Dial returns for wrong options
 
+	other version // of MQTT than 3.1.1; see newer
+
 	busy atomic.Bool // a session exists
 	in   []byte      // read buffer; owned by Dial, then by Run
 	out  []byte      // write buffer; owned by Dial, then by the holder of session.writing
 
-	message *wire.Inbound // owned by Run; 272 bytes; nil before the first message
+	message *wire.Inbound // owned by Run; nil before the first message
 	topic   []byte        // of a request; owned by the holder of session.writing
 	// unacked are the tags of the messages written with QoS 1 and not acknowledged; guarded by
 	// session.mu.
@@ -136,6 +156,9 @@ func New(dial Dial, o *Options) *Transport {
 	t := &Transport{dial: dial}
 	if t.opt, t.err = o.resolve(); t.err != nil {
 		return t
+	}
+	if p := t.opt.Protocol; p != nil {
+		t.other, t.err = p.version(&t.opt)
 	}
 	if dial == nil {
 		t.err = wire.Invalid("lean.New needs a Dial; package leannet has one")

@@ -8,6 +8,7 @@ import (
 	"github.com/hubline-iot/hubline/internal/ascii"
 	"github.com/hubline-iot/hubline/internal/timespan"
 	"github.com/hubline-iot/hubline/transport"
+	"github.com/hubline-iot/hubline/transport/mqtt/dialect"
 	"github.com/hubline-iot/hubline/transport/mqtt/internal/wire"
 )
 
@@ -40,9 +41,12 @@ type Options struct {
 	// up to 1 MB for a message from the hub, the write buffer up to about 16 KB, or 64 KB while a long
 	// topic is sent.
 	ReadBuffer, WriteBuffer int
-	// Calls says whether the twin, direct methods and requests for certificates are carried: AllCalls,
-	// TwinAndMethods or NoCalls. Nil: AllCalls, but NoCalls in programs built by TinyGo.
-	Calls *Calls
+	// Dialect says how to speak with the service: a *dialect.Topics for a broker that is no hub. Nil:
+	// dialect.Hub, but dialect.HubMessages in programs built by TinyGo, which have the twin and
+	// methods with dialect.HubTwinAndMethods.
+	Dialect dialect.Dialect
+	// Protocol is the version of MQTT. Nil: MQTT 3.1.1. MQTT5 returns the other one.
+	Protocol Protocol
 }
 
 const (
@@ -63,16 +67,14 @@ func (o *Options) resolve() (Options, error) {
 	if r.KeepAlive == 0 {
 		r.KeepAlive = defaultKeepAlive
 	}
-	if r.Calls == nil {
-		r.Calls = defaultCalls
+	if r.Dialect == nil {
+		r.Dialect = defaultDialect
 	}
 	if r.PingTimeout == 0 {
 		r.PingTimeout = defaultPingTimeout
 	}
 	r.PingTimeout = timespan.Cap(r.PingTimeout)
 	switch {
-	case r.Calls.filters == nil:
-		return r, wire.Invalid("options: Calls is none of AllCalls, TwinAndMethods and NoCalls; give one of them, or nil")
 	case r.KeepAlive < 0 || r.KeepAlive%time.Second != 0 || r.KeepAlive > maxKeepAlive:
 		return r, wire.Invalid("options: KeepAlive is out of range; give whole seconds from 1s to 65535s, or 0 for 1m0s")
 	case r.PingTimeout < 0:
@@ -89,15 +91,7 @@ func (o *Options) resolve() (Options, error) {
 	case r.WriteBuffer != 0 && r.WriteBuffer < minBuffer:
 		return r, tooSmall("WriteBuffer", r.WriteBuffer)
 	}
-	if w := r.Will; w != nil {
-		if err := w.Validate(); err != nil {
-			return r, wire.Invalid("options: Will: " + err.Error())
-		}
-		if len(w.Body) > wire.MaxField {
-			return r, wire.Invalid("options: Will has a body of " + strconv.Itoa(len(w.Body)) + " bytes; give 65535 at most")
-		}
-	}
-	return r, nil
+	return r, wire.CheckWill(r.Will)
 }
 
 func tooLong(field string, n int) error {
@@ -109,9 +103,6 @@ func tooSmall(field string, n int) error {
 	return wire.Invalid("options: " + field + " is " + strconv.Itoa(n) + "; give 64 bytes at least, or 0 for a buffer " +
 		"that grows")
 }
-
-// readTimeout is how long the hub may send nothing.
-func (o *Options) readTimeout() time.Duration { return o.KeepAlive + o.PingTimeout }
 
 // deadlineInterval is the least time between two moves of the read deadline. PingTimeout is
 // shortened by up to that much.

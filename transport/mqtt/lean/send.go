@@ -6,6 +6,7 @@ import (
 
 	"github.com/hubline-iot/hubline/internal/mqttpacket"
 	"github.com/hubline-iot/hubline/transport"
+	"github.com/hubline-iot/hubline/transport/mqtt/dialect"
 	"github.com/hubline-iot/hubline/transport/mqtt/internal/wire"
 )
 
@@ -17,9 +18,12 @@ const (
 	slowWrite = time.Second
 )
 
-// enter takes the write side's token. It returns false when the session has ended or is ending, or
-// the token is taken.
+// enter takes the write side's token. It returns false when the session has ended or is ending.
+// MQTT 3.1.1 has no other writer, so a token that is taken will not be given back.
 func (s *session) enter() bool {
+	if v := s.t.newer(); v != nil {
+		return v.enter(s)
+	}
 	select {
 	case s.writing <- struct{}{}:
 		return true
@@ -43,12 +47,12 @@ func (s *session) send(batch []transport.Item) {
 	s.t.qos0Tags = s.t.qos0Tags[:0]
 	for i := range batch {
 		it := &batch[i]
-		o, err := s.prepare(it)
+		p, o, err := s.prepare(it)
 		if err != nil {
 			s.sink.Done(it.Tag, err)
 			continue
 		}
-		if !s.publish(it, &o) {
+		if !s.publish(it.Tag, &p, &o) {
 			return
 		}
 		if o.QoS == 0 {
@@ -58,40 +62,49 @@ func (s *session) send(batch []transport.Item) {
 	s.flush()
 }
 
-// prepare returns how the message is sent, or an error that says which part is too large.
-func (s *session) prepare(it *transport.Item) (o mqttpacket.Outgoing, err error) {
-	m := it.Msg
-	if size := m.Size(); size > s.info.MaxSize {
-		return o, wire.TooLarge(size, s.info.MaxSize)
+// outgoing is the shape of a PUBLISH. head is the size of the packet without its payload.
+type outgoing struct {
+	mqttpacket.Outgoing
+	head int
+}
+
+// prepare returns how the message is sent, or an error about it alone.
+func (s *session) prepare(it *transport.Item) (p dialect.Publication, o outgoing, err error) {
+	p, refused := s.dialect.Publication(it.Msg)
+	if refused != nil {
+		return p, o, refused
 	}
-	o = mqttpacket.Outgoing{QoS: 1, Dup: it.Again, Topic: len(s.topics.Telemetry), Body: len(m.Body)}
-	if s.t.opt.AtMostOnce {
+	if size := p.Msg.Size(); size > s.info.MaxSize {
+		return p, o, wire.TooLarge(size, s.info.MaxSize)
+	}
+	o.Outgoing = mqttpacket.Outgoing{QoS: 1, Dup: it.Again, Retain: p.Retain, Topic: len(p.Topic) + p.Suffix,
+		Body: len(p.Msg.Body)}
+	if p.AtMostOnce || s.t.opt.AtMostOnce {
 		o.QoS, o.Dup = 0, false // [MQTT-3.3.1-2]
 	}
-	if o.Topic += wire.BagSize(m); o.Topic > wire.MaxTopic {
-		return o, wire.TooLarge(o.Topic, wire.MaxTopic)
+	if o.Topic > wire.MaxTopic {
+		return p, o, wire.TooLarge(o.Topic, wire.MaxTopic)
 	}
-	if fixed := s.t.opt.WriteBuffer; fixed > 0 && o.HeadSize() > fixed {
-		return o, wire.TooLarge(o.HeadSize(), fixed)
+	o.head = o.HeadSize()
+	if v := s.t.newer(); v != nil {
+		if o, err = v.prepare(s, it.Tag, p, o); err != nil {
+			return p, o, err
+		}
 	}
-	return o, nil
+	if fixed := s.t.opt.WriteBuffer; fixed > 0 && o.head > fixed {
+		return p, o, wire.TooLarge(o.head, fixed)
+	}
+	return p, o, nil
 }
 
 // publish appends one message to the write buffer. It returns false when the connection has failed.
-func (s *session) publish(it *transport.Item, o *mqttpacket.Outgoing) bool {
+func (s *session) publish(tag uint16, p *dialect.Publication, o *outgoing) bool {
 	t, limit := s.t, s.writeLimit()
-	if len(t.out) > 0 && len(t.out)+o.HeadSize() > limit && !s.flush() {
+	if len(t.out) > 0 && len(t.out)+o.head > limit && !s.flush() {
 		return false
 	}
-	out := mqttpacket.AppendPublish(t.out, o)
-	out = append(out, s.topics.Telemetry...)
-	if o.Topic > len(s.topics.Telemetry) {
-		out = wire.AppendBag(out, it.Msg)
-	}
-	if o.QoS > 0 {
-		out = mqttpacket.AppendID(out, it.Tag+1)
-	}
-	body := it.Msg.Body
+	out := s.appendHead(t.out, tag+1, p, o)
+	body := p.Msg.Body
 	n := max(0, min(len(body), limit-len(out)))
 	t.out = append(out, body[:n]...)
 	if body = body[n:]; len(body) > 0 && !s.flush() {
@@ -105,10 +118,25 @@ func (s *session) publish(it *transport.Item, o *mqttpacket.Outgoing) bool {
 	t.out = append(t.out, body...)
 	if o.QoS > 0 { // the body is not read from here on, and its last bytes are not yet written
 		s.mu.Lock()
-		t.unacked.Add(it.Tag)
+		t.unacked.Add(tag)
 		s.mu.Unlock()
 	}
 	return true
+}
+
+// appendHead appends a PUBLISH up to its payload.
+func (s *session) appendHead(dst []byte, id uint16, p *dialect.Publication, o *outgoing) []byte {
+	if v := s.t.newer(); v != nil {
+		return v.appendHead(s, dst, id, *p, *o)
+	}
+	dst = append(mqttpacket.AppendPublish(dst, &o.Outgoing), p.Topic...)
+	if p.Suffix > 0 {
+		dst = s.dialect.AppendSuffix(dst, p.Msg)
+	}
+	if o.QoS > 0 {
+		dst = mqttpacket.AppendID(dst, id)
+	}
+	return dst
 }
 
 // writeLimit is how many bytes are collected before a write, and the most in one write, so that
@@ -148,7 +176,7 @@ func (s *session) write(p []byte) bool {
 		}
 		if now := time.Now(); now.Sub(s.writeBegan) > slowWrite {
 			s.writeBegan, s.writeProgress = now, now
-			_ = s.conn.SetReadDeadline(now.Add(s.t.opt.readTimeout()))
+			_ = s.conn.SetReadDeadline(now.Add(s.readTimeout()))
 		}
 		p = p[n:]
 	}
@@ -162,7 +190,7 @@ func (s *session) Do(r *transport.Request) {
 		s.leave()
 		return
 	}
-	s.t.opt.Calls.unsent(s, r)
+	s.replyUnsent(r)
 }
 
 func (s *session) do(r *transport.Request) {
@@ -171,34 +199,41 @@ func (s *session) do(r *transport.Request) {
 	case transport.OpPing:
 		s.t.out = mqttpacket.AppendPingreq(s.t.out[:0])
 	case transport.OpSettle:
-		// PUBACK is MQTT's only outcome; without one the hub delivers again.
-		if r.Outcome == transport.Release || len(r.Ref) != 2 {
+		if len(r.Ref) < 2 {
 			return
 		}
-		s.t.out = mqttpacket.AppendPuback(s.t.out[:0], uint16(r.Ref[0])<<8|uint16(r.Ref[1]))
-	case transport.OpTwinGet, transport.OpTwinPatch, transport.OpRespond:
-		s.t.opt.Calls.request(s, r)
-		return
-	case transport.OpIssue:
-		if s.t.opt.Calls.version == "" {
-			s.refuse(r, transport.Unsupported, errUnsupported)
-			return
-		}
-		s.t.opt.Calls.request(s, r)
+		s.t.out = s.appendSettled(s.t.out[:0], r.Ref, r.Outcome)
+	case transport.OpTwinGet, transport.OpTwinPatch, transport.OpRespond, transport.OpIssue:
+		s.publishRequest(r)
 		return
 	case transport.OpSubscribe:
 		if !s.subscribe(r) {
 			return
 		}
 	default:
+		if v := s.t.newer(); v != nil && r.Op == transport.OpRenew {
+			v.renew(s, r)
+			return
+		}
 		s.refuse(r, transport.Unsupported, errUnsupported)
 		return
 	}
 	s.flush()
 }
 
+// appendSettled appends a PUBACK, MQTT's only outcome; without one the hub delivers again.
+func (s *session) appendSettled(dst, ref []byte, outcome transport.Outcome) []byte {
+	if v := s.t.newer(); v != nil {
+		return v.appendSettled(s, dst, ref, outcome)
+	}
+	if outcome == transport.Release {
+		return dst
+	}
+	return mqttpacket.AppendPuback(dst, uint16(ref[0])<<8|uint16(ref[1]))
+}
+
 var (
-	errUnsupported = errors.New("not available over this transport")
+	errUnsupported = errors.New("not available with this dialect; messages need Commands in a topic map")
 	errTooManySubs = errors.New("too many subscriptions in flight; wait for their answers")
 )
 
@@ -208,8 +243,7 @@ func (s *session) refuse(r *transport.Request, kind transport.Kind, cause error)
 
 // subscribe encodes a SUBSCRIBE, or replies at once and returns false.
 func (s *session) subscribe(r *transport.Request) bool {
-	var wanted [wire.MaxFilters]wire.Filter
-	filters := s.t.opt.Calls.filters(&s.topics, wanted[:0], r.Want)
+	filters := s.dialect.Filters(r.Want)
 	switch {
 	case r.Want == 0:
 		s.sink.Reply(r.ID, transport.Reply{})
@@ -219,9 +253,9 @@ func (s *session) subscribe(r *transport.Request) bool {
 		return false
 	}
 	s.nextID()
-	out, err := mqttpacket.AppendSubscribe(s.t.out[:0], s.lastID, filters...)
-	if err != nil { // the device id makes an invalid filter
-		s.refuse(r, transport.Invalid, err)
+	out, kind, err := s.appendSubscribe(s.t.out[:0], s.lastID, filters)
+	if err != nil {
+		s.refuse(r, kind, err)
 		return false
 	}
 	if !s.addSubscription(s.lastID, r.ID, r.Want) {
@@ -230,6 +264,15 @@ func (s *session) subscribe(r *transport.Request) bool {
 	}
 	s.t.out = out
 	return true
+}
+
+// appendSubscribe appends a SUBSCRIBE. The Kind belongs to the error.
+func (s *session) appendSubscribe(dst []byte, id uint16, filters []dialect.Filter) ([]byte, transport.Kind, error) {
+	if v := s.t.newer(); v != nil {
+		return v.appendSubscribe(dst, id, filters)
+	}
+	dst, err := mqttpacket.AppendSubscribe(dst, id, filters...) // a device id may make an invalid filter
+	return dst, transport.Invalid, err
 }
 
 // nextID returns the next packet id that no message has.

@@ -11,6 +11,7 @@ import (
 	"github.com/hubline-iot/hubline/internal/lifetime"
 	"github.com/hubline-iot/hubline/internal/mqttpacket"
 	"github.com/hubline-iot/hubline/transport"
+	"github.com/hubline-iot/hubline/transport/mqtt/dialect"
 	"github.com/hubline-iot/hubline/transport/mqtt/internal/wire"
 )
 
@@ -22,17 +23,18 @@ import (
 // touched, afterwards. The Sink may be called with the token held: no Sink waits for anything that
 // needs it.
 type session struct {
-	t      *Transport
-	conn   Conn
-	sink   transport.Sink
-	info   transport.Info
-	topics wire.Topics
+	t       *Transport
+	conn    Conn
+	sink    transport.Sink
+	info    transport.Info
+	dialect dialect.Session
 
 	writing      chan struct{} // capacity 1; holding the write side's token means having put a value into it
 	disconnected chan struct{} // closed when disconnect has ended
 
 	// Owned by the reading goroutine: Dial's, then Run's.
 	unread      int       // bytes in the read buffer that are not handled yet
+	kept        int       // bytes of whole packets among them that waited for Run
 	skip        int       // bytes still to read of a packet that does not fit
 	filled      bool      // the latest read filled the read buffer
 	deadlineSet time.Time // when the read deadline was last moved
@@ -57,9 +59,9 @@ type subscription struct {
 // maxSubs is the most subscriptions in flight.
 const maxSubs = 4
 
-func newSession(t *Transport, cfg *transport.Config, token transport.Token, topics wire.Topics, c Conn) *session {
+func newSession(t *Transport, cfg *transport.Config, token transport.Token, d dialect.Session, c Conn) *session {
 	s := &session{
-		t: t, conn: c, sink: cfg.Sink, topics: topics,
+		t: t, conn: c, sink: cfg.Sink, dialect: d,
 		writing: make(chan struct{}, 1), disconnected: make(chan struct{}), lastID: transport.MaxTags,
 	}
 	clear(t.unacked)
@@ -69,6 +71,9 @@ func newSession(t *Transport, cfg *transport.Config, token transport.Token, topi
 	}
 	return s
 }
+
+// readTimeout is how long the hub may send nothing.
+func (s *session) readTimeout() time.Duration { return s.info.KeepAlive + s.t.opt.PingTimeout }
 
 // Info returns the size limit, the ping interval and the token's expiry.
 func (s *session) Info() transport.Info { return s.info }
@@ -93,10 +98,16 @@ func (s *session) Run(ctx context.Context) error {
 		<-s.disconnected
 	}
 	err, ended := s.failure(), ctx.Err()
+	var why error
+	if v := s.t.newer(); v != nil {
+		why = v.end(err)
+	}
 	s.t.busy.Store(false)
 	switch {
 	case ended != nil:
 		return wire.Loss(transport.Network, ended)
+	case why != nil:
+		return why
 	case wire.TimedOut(err) || errchain.Same(err, wire.ErrNoPong):
 		return wire.Loss(transport.Timeout, err)
 	}
@@ -209,26 +220,22 @@ func (s *session) stillProgressing() bool {
 func (s *session) handlePackets() (want int, err error) {
 	in := s.t.in[:s.unread]
 	for want = 1; len(in) > 0; {
-		h, ok, err := mqttpacket.Next(in)
+		h, ok, err := s.next(in)
 		if err != nil {
-			return 0, wire.Violation{Err: err}
+			return 0, err
 		}
 		if !ok {
 			break
-		}
-		if most := bodyLimit(h.Type); h.Body > most {
-			return 0, wire.NewViolation("the hub sent a packet of type " + strconv.Itoa(int(h.Type)) + " with " +
-				strconv.Itoa(h.Body) + " bytes")
 		}
 		size := h.Size + h.Body
 		if size > len(in) {
 			want = size - len(in)
 			if fixed := s.t.opt.ReadBuffer; fixed > 0 && size > fixed {
 				if len(in) < fixed && h.Type == mqttpacket.Publish {
-					break // tooLarge needs its topic
+					break // missed needs its topic
 				}
 				if h.Type == mqttpacket.Publish {
-					s.t.opt.Calls.tooLarge(s, h, in[h.Size:], size)
+					s.missed(h, in[h.Size:], size)
 				}
 				s.skip, s.unread = want, 0
 				return 1, nil
@@ -244,6 +251,27 @@ func (s *session) handlePackets() (want int, err error) {
 	return want, nil
 }
 
+// next reads the header of the packet at the beginning of in, and checks its size. It returns false
+// when in ends within the header.
+func (s *session) next(in []byte) (h mqttpacket.Header, ok bool, err error) {
+	if v := s.t.newer(); v != nil {
+		return v.next(in)
+	}
+	h, ok, err = mqttpacket.Next(in)
+	switch {
+	case err != nil:
+		err = wire.Violation{Err: err}
+	case ok && h.Body > bodyLimit(h.Type):
+		err = tooLongPacket(h)
+	}
+	return h, ok, err
+}
+
+func tooLongPacket(h mqttpacket.Header) error {
+	return wire.NewViolation("the hub sent a packet of type " + strconv.Itoa(int(h.Type)) + " with " +
+		strconv.Itoa(h.Body) + " bytes")
+}
+
 // bodyLimit returns the most bytes that a hub may send in a packet's body.
 func bodyLimit(t mqttpacket.Type) int {
 	if t == mqttpacket.Publish {
@@ -252,13 +280,16 @@ func bodyLimit(t mqttpacket.Type) int {
 	return 2 + maxSubackCodes
 }
 
-// maxSubackCodes is the most return codes in a SUBACK that the session reads; wire.MaxFilters is
-// less.
-const maxSubackCodes = 5
+// maxSubackCodes is the most return codes in a SUBACK that the session reads: one more than it ever
+// expects.
+const maxSubackCodes = dialect.MaxFilters + 1
 
 // handle processes one packet. Some hubs send DISCONNECT before they close, though 3.1.1 allows it
 // to clients only.
 func (s *session) handle(h mqttpacket.Header, body []byte) error {
+	if v := s.t.newer(); v != nil {
+		return v.handle(s, h, body)
+	}
 	switch h.Type {
 	case mqttpacket.Puback:
 		id, err := mqttpacket.ReadID(body)
@@ -302,6 +333,11 @@ func (s *session) puback(id uint16) error {
 		}
 		return nil
 	}
+	return s.acknowledged(id)
+}
+
+// acknowledged handles a PUBACK for no message of Send.
+func (s *session) acknowledged(id uint16) error {
 	if _, ok := s.takeSubscription(id); ok {
 		return wire.NewViolation("the hub answered a SUBSCRIBE with PUBACK")
 	}
@@ -310,11 +346,9 @@ func (s *session) puback(id uint16) error {
 
 // suback replies to the OpSubscribe.
 func (s *session) suback(id uint16, codes []byte) error {
-	sub, ok := s.takeSubscription(id)
-	var buf [wire.MaxFilters]wire.Filter
-	filters := s.t.opt.Calls.filters(&s.topics, buf[:0], sub.want)
-	if !ok || len(codes) != len(filters) {
-		return wire.NewViolation("the hub sent a SUBACK that answers no SUBSCRIBE")
+	sub, filters, err := s.answered(id, len(codes))
+	if err != nil {
+		return err
 	}
 	var reply transport.Reply
 	for i, code := range codes {
@@ -328,28 +362,42 @@ func (s *session) suback(id uint16, codes []byte) error {
 	return nil
 }
 
-// received delivers a PUBLISH. Messages on topics without a subscription are ignored and not
-// acknowledged.
+// answered removes and returns the subscription of a SUBACK, and its filters.
+func (s *session) answered(id uint16, codes int) (subscription, []dialect.Filter, error) {
+	sub, ok := s.takeSubscription(id)
+	filters := s.dialect.Filters(sub.want)
+	if !ok || codes != len(filters) {
+		return sub, nil, wire.NewViolation("the hub sent a SUBACK that answers no SUBSCRIBE")
+	}
+	return sub, filters, nil
+}
+
+// received delivers a PUBLISH.
 func (s *session) received(in *mqttpacket.Incoming) error {
 	if in.QoS > 1 {
 		return wire.NewViolation("the hub sent a PUBLISH with a QoS above 1, which was not requested")
 	}
-	inbox := s.topics.Inbox
-	if s.t.opt.Calls.take(s, in) {
-		return nil
-	}
-	if len(in.Topic) >= len(inbox) && string(in.Topic[:len(inbox)]) == inbox {
-		s.sink.Deliver(s.inbound().Decode(string(in.Topic[len(inbox):]), in.Body, in.ID, in.Dup))
-	}
+	d := s.delivery(in)
+	s.dialect.Take(s.sink, in.Topic, d)
+	wire.Unasked(s.sink, d)
 	return nil
 }
 
-// inbound returns the Transport's memory for a message, allocated once.
-func (s *session) inbound() *wire.Inbound {
+// missed reports a PUBLISH of size bytes that does not fit into the read buffer. body is the
+// beginning of the packet's body.
+func (s *session) missed(h mqttpacket.Header, body []byte, size int) {
+	if in, err := mqttpacket.ReadPublish(h.Flags, body); err == nil {
+		in.Body = nil
+		s.dialect.Missed(s.sink, in.Topic, s.delivery(&in), size, s.t.opt.ReadBuffer)
+	}
+}
+
+// delivery returns the delivery of a PUBLISH, in the Transport's memory, which is allocated once.
+func (s *session) delivery(in *mqttpacket.Incoming) *transport.Delivery {
 	if s.t.message == nil {
 		s.t.message = new(wire.Inbound)
 	}
-	return s.t.message
+	return s.t.message.Delivery(in.Body, in.ID, in.Retain, in.Dup)
 }
 
 // takeSubscription removes and returns the subscription with this id; ok is false without one.
@@ -375,7 +423,7 @@ func (s *session) nextReadDeadline() time.Time {
 		return time.Time{}
 	}
 	s.deadlineSet = now
-	return now.Add(s.t.opt.readTimeout())
+	return now.Add(s.readTimeout())
 }
 
 // readSpace returns the free part of the read buffer, with space for want bytes at least.

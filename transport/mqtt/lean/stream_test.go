@@ -13,7 +13,6 @@ import (
 
 	"github.com/hubline-iot/hubline/device"
 	"github.com/hubline-iot/hubline/transport"
-	"github.com/hubline-iot/hubline/transport/mqtt/internal/wire"
 )
 
 // pieces is a Conn that reads a stream in pieces of size bytes.
@@ -40,7 +39,7 @@ func play(t testing.TB, stream []byte, size int, o *Options) (*sink, string) {
 	k := new(sink)
 	s := newSession(New(func(context.Context) (Conn, error) {
 		return nil, errPulled
-	}, o), &transport.Config{Sink: k}, transport.Token{}, wire.NewTopics(testCreds(t)), &pieces{stream, size})
+	}, o), &transport.Config{Sink: k}, transport.Token{}, hubSession(t), &pieces{stream, size})
 	s.Do(&transport.Request{ID: 1, Op: transport.OpSubscribe, Want: transport.Messages})
 	err := s.Run(context.Background())
 	return k, err.Error()

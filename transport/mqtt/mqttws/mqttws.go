@@ -6,7 +6,7 @@
 //	t := lean.New(leannet.Dialer(creds, &network), nil)
 //
 // Each connects to wss://HOST:443/$iothub/websocket. It is a separate package because it links
-// net/http.
+// net/http. leannet.ParseBroker takes URLs with ws and wss in programs that import it.
 //
 // # Errors
 //
@@ -33,6 +33,7 @@ import (
 	"net"
 
 	"github.com/hubline-iot/hubline/transport/internal/websock"
+	"github.com/hubline-iot/hubline/transport/mqtt/internal/broker"
 	"github.com/hubline-iot/hubline/transport/netopt"
 )
 
@@ -50,7 +51,11 @@ var _ netopt.Tunnel = (*Tunnel)(nil)
 // New returns a Tunnel with the given options, which are copied; nil means all defaults. Wrong
 // options are reported by Dial, with Kind Invalid.
 func New(o *Options) *Tunnel {
-	return &Tunnel{websock.New(websock.Protocol{Name: "MQTT", Sub: "mqtt", Example: "/mqtt"}, o)}
+	return &Tunnel{websock.New(websock.MQTT, o)}
+}
+
+func init() {
+	broker.WebSocket = func(path string) netopt.Tunnel { return New(&Options{Path: path}) }
 }
 
 // Port returns 443, without TLS 80.

@@ -49,7 +49,7 @@ var reserved = Meaning{transport.Protocol, "reserved code"}
 // connackTable has a row for each CONNACK return code of MQTT 3.1.1 table 3.1. Code 0 is no error.
 var connackTable = [...]Meaning{
 	0: {transport.Unknown, "accepted"},
-	1: {transport.Unsupported, "MQTT 3.1.1 not accepted"},
+	1: {transport.Unsupported, "unacceptable protocol version"},
 	2: {transport.Unauthorized, "identifier rejected"},
 	3: {transport.Unavailable, "server unavailable"},
 	4: {transport.Unauthorized, "bad user name or password"},

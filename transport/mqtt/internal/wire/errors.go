@@ -3,6 +3,7 @@ package wire
 import (
 	"errors"
 	"io"
+	"strconv"
 
 	"github.com/hubline-iot/hubline/internal/operr"
 	"github.com/hubline-iot/hubline/transport"
@@ -26,6 +27,20 @@ var ErrNoPong = errors.New("the hub did not answer a ping in time")
 func Invalid(text string) *transport.Error {
 	return &transport.Error{Kind: transport.Invalid, Scope: transport.Connection, Op: transport.OpDial, Proto: Proto,
 		Err: errors.New(text)}
+}
+
+// CheckWill returns the error for a will that no CONNECT can carry. Nil is no will.
+func CheckWill(w *transport.Message) error {
+	if w == nil {
+		return nil
+	}
+	if err := w.Validate(); err != nil {
+		return Invalid("options: Will: " + err.Error())
+	}
+	if len(w.Body) > MaxField {
+		return Invalid("options: Will has a body of " + strconv.Itoa(len(w.Body)) + " bytes; give 65535 at most")
+	}
+	return nil
 }
 
 // Refused returns the error of one operation.
@@ -53,6 +68,10 @@ func Kept(e *transport.Error) *transport.Error {
 	return &kept
 }
 
+// A Refusal is an error with a Kind of its own: *ConnackError or *ReasonError. The interface keeps
+// the table of MQTT 5 from programs that do not speak it.
+type Refusal interface{ Kind() transport.Kind }
+
 // DialError returns the error for a dial that failed, without the types of package net and TLS: an
 // *transport.Error keeps its Kind, refusals and violations have theirs, all others are Network, or
 // Timeout when TimedOut says so.
@@ -62,8 +81,8 @@ func DialError(err error) *transport.Error {
 	}
 	kind, hint := transport.Network, ""
 	for cause := err; cause != nil; cause = errors.Unwrap(cause) {
-		if e, ok := cause.(*ConnackError); ok {
-			kind = ConnackMeaning(e.Code).Kind
+		if e, ok := cause.(Refusal); ok {
+			kind = e.Kind()
 			break
 		}
 		if _, ok := cause.(Violation); ok {
@@ -115,3 +134,23 @@ func (HubClosed) Error() string { return "the hub closed the connection" }
 
 // Unwrap returns io.EOF.
 func (HubClosed) Unwrap() error { return io.EOF }
+
+// DialectError returns the error of a dial whose dialect refused credentials or options: an
+// *transport.Error keeps its Kind, any other error is Invalid.
+func DialectError(err error) error {
+	if transport.Find(err) != nil {
+		return err
+	}
+	return &transport.Error{Kind: transport.Invalid, Scope: transport.Connection, Op: transport.OpDial, Proto: Proto,
+		Err: err}
+}
+
+// HandshakeError returns the error of a dial whose dialect ended the handshake: an *transport.Error
+// keeps its Kind, any other error is Unavailable.
+func HandshakeError(err error) *transport.Error {
+	if e := transport.Find(err); e != nil {
+		return Kept(e)
+	}
+	return &transport.Error{Kind: transport.Unavailable, Scope: transport.Connection, Op: transport.OpDial, Proto: Proto,
+		Err: err}
+}

@@ -1,0 +1,98 @@
+package main
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"github.com/hubline-iot/hubline/testbroker/hubdata"
+)
+
+// rotate replaces the hub's certificate and its authority.
+func (c *control) rotate(r *call) (any, *refusal) {
+	cut := false
+	if problem := r.read(flagField("cut", &cut)); problem != nil {
+		return nil, problem
+	}
+	c.hub.RotateCertificate()
+	path, err := c.writeCA()
+	if err != nil {
+		return nil, &refusal{status: http.StatusInternalServerError, Problem: err.Error(), Fix: "make room for the file"}
+	}
+	ended := 0
+	if cut {
+		ended = c.hub.Drop("")
+	}
+	return map[string]any{"ca": path, "connections": ended}, nil
+}
+
+// A gatewayState is the state of the gateway.
+type gatewayState struct {
+	Gateway string `json:"gateway"`
+	Stopped bool   `json:"stopped"`
+	Offline bool   `json:"offline"`
+	Stored  int    `json:"stored"`
+}
+
+func (c *control) gatewayState() gatewayState {
+	s := c.hub.GatewayState()
+	return gatewayState{s.Name, s.Stopped, s.Offline, s.Stored}
+}
+
+func (c *control) aboutGateway(r *call) (any, *refusal) {
+	if problem := c.needGateway(); problem != nil {
+		return nil, problem
+	}
+	return c.gatewayState(), r.query()
+}
+
+// needGateway checks that there is a gateway.
+func (c *control) needGateway() *refusal {
+	if c.hub.GatewayName() == "" {
+		return &refusal{status: http.StatusNotFound, Field: "gateway", Problem: "there is no gateway",
+			Fix: "start testhub with -gateway"}
+	}
+	return nil
+}
+
+func (c *control) goOffline(r *call) (any, *refusal) {
+	return c.turn(r, func() error { return c.hub.SetOffline(true) })
+}
+
+func (c *control) goOnline(r *call) (any, *refusal) {
+	return c.turn(r, func() error { return c.hub.SetOffline(false) })
+}
+
+func (c *control) stopGateway(r *call) (any, *refusal)  { return c.turn(r, c.hub.StopGateway) }
+func (c *control) startGateway(r *call) (any, *refusal) { return c.turn(r, c.hub.StartGateway) }
+
+// turn changes the state of the gateway.
+func (c *control) turn(r *call, how func() error) (any, *refusal) {
+	problem := c.needGateway()
+	if problem == nil {
+		problem = r.read()
+	}
+	if problem != nil {
+		return nil, problem
+	}
+	if err := how(); err != nil {
+		return nil, &refusal{status: http.StatusServiceUnavailable, Problem: err.Error(), Fix: "start testhub again"}
+	}
+	return c.gatewayState(), nil
+}
+
+// waitGateway waits until at most so many messages are stored.
+func (c *control) waitGateway(r *call) (any, *refusal) {
+	stored, limit := 0, time.Duration(0)
+	problem := c.needGateway()
+	if problem == nil {
+		problem = r.query(whole("stored", 0, 1<<30, &stored), within(&limit))
+	}
+	if problem != nil {
+		return nil, problem
+	}
+	problem = c.waits(r, limit, func() any { return c.gatewayState() }, func(ctx context.Context) error {
+		return c.hub.Wait(ctx, func([]hubdata.Message) bool { return c.hub.Stored() <= stored })
+	})
+	return c.gatewayState(), problem
+}

@@ -1,0 +1,104 @@
+package main
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"github.com/hubline-iot/hubline/testbroker/workload"
+)
+
+// workloadState is the state of the workload API.
+type workloadState struct {
+	URI     string         `json:"uri"`
+	Stopped bool           `json:"stopped"`
+	Calls   map[string]int `json:"calls"`
+	Modules []readyModule  `json:"modules"`
+}
+
+func (c *control) workloadState() workloadState {
+	s := workloadState{URI: c.daemon.URI(), Stopped: c.daemon.Stopped(), Calls: make(map[string]int),
+		Modules: readyModules(c.hub, c.daemon)}
+	for _, call := range workload.Calls() {
+		s.Calls[call.String()] = c.daemon.Count(call)
+	}
+	return s
+}
+
+// needWorkload checks that there is a workload API.
+func (c *control) needWorkload() *refusal {
+	if c.daemon == nil {
+		return &refusal{status: http.StatusNotFound, Field: "workload", Problem: "there is no workload API",
+			Fix: "start testhub with -workload or -module"}
+	}
+	return nil
+}
+
+func (c *control) aboutWorkload(r *call) (any, *refusal) {
+	if problem := c.needWorkload(); problem != nil {
+		return nil, problem
+	}
+	return c.workloadState(), r.query()
+}
+
+// waitWorkload waits until there were so many requests for a call.
+func (c *control) waitWorkload(r *call) (any, *refusal) {
+	which, count, limit := workload.AnyCall, 1, time.Duration(0)
+	problem := c.needWorkload()
+	if problem == nil {
+		problem = r.query(choice("call", workloadCalls(), &which), whole("count", 1, 1<<30, &count), within(&limit))
+	}
+	if problem != nil {
+		return nil, problem
+	}
+	problem = c.waits(r, limit, func() any { return c.workloadState().Calls }, func(ctx context.Context) error {
+		return c.daemon.WaitCount(ctx, which, count)
+	})
+	return c.workloadState(), problem
+}
+
+func (c *control) stopWorkload(r *call) (any, *refusal) {
+	return c.turnWorkload(r, func() error {
+		c.daemon.Stop()
+		return nil
+	})
+}
+
+func (c *control) startWorkload(r *call) (any, *refusal) {
+	return c.turnWorkload(r, func() error { return c.daemon.Start() })
+}
+
+func (c *control) turnWorkload(r *call, how func() error) (any, *refusal) {
+	problem := c.needWorkload()
+	if problem == nil {
+		problem = r.read()
+	}
+	if problem != nil {
+		return nil, problem
+	}
+	if err := how(); err != nil {
+		return nil, &refusal{status: http.StatusConflict, Problem: err.Error(), Fix: "remove the file at the socket's path"}
+	}
+	return c.workloadState(), nil
+}
+
+// injectWorkload declares a fault of the workload API.
+func (c *control) injectWorkload(r *call) (any, *refusal) {
+	problem := c.needWorkload()
+	if problem == nil {
+		problem = r.query()
+	}
+	if problem != nil {
+		return nil, problem
+	}
+	f, problem := readWorkloadFault(r.body)
+	if problem == nil {
+		if problem = c.selector(f.Module); problem != nil {
+			problem.status, problem.Field = http.StatusBadRequest, "module"
+		}
+	}
+	if problem != nil {
+		return nil, problem
+	}
+	return c.declare(r, func() injected { return c.daemon.Inject(f) })
+}

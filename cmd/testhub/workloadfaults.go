@@ -1,0 +1,85 @@
+package main
+
+import (
+	"cmp"
+	"encoding/json"
+	"slices"
+
+	"github.com/hubline-iot/hubline/testbroker/workload"
+)
+
+func workloadCalls() map[string]workload.Call {
+	all := make(map[string]workload.Call)
+	for _, call := range workload.Calls() {
+		all[call.String()] = call
+	}
+	return all
+}
+
+func workloadKinds() map[string]workload.FaultKind {
+	all := make(map[string]workload.FaultKind)
+	for _, k := range workload.FaultKinds() {
+		all[k.String()] = k
+	}
+	return all
+}
+
+// A workloadField is a field of faults of the workload API.
+type workloadField struct {
+	kinds []workload.FaultKind // nil: all except Absent
+	input func(f *workload.Fault) field
+}
+
+// workloadFields are all fields except the kind.
+var workloadFields = []workloadField{
+	{workload.FaultKinds(), func(f *workload.Fault) field { return span("for", 0, maxDelay, &f.For) }},
+	{nil, func(f *workload.Fault) field { return choice("call", workloadCalls(), &f.Call) }},
+	{nil, func(f *workload.Fault) field { return text("module", &f.Module) }},
+	{nil, func(f *workload.Fault) field { return whole("after", 0, 1<<30, &f.After) }},
+	{nil, func(f *workload.Fault) field { return countOr("times", "for until it is removed", &f.Times) }},
+	{nil, func(f *workload.Fault) field {
+		return number("probability", "a number above 0, up to 1", &f.Probability,
+			func(p float64) bool { return p > 0 && p <= 1 })
+	}},
+	{[]workload.FaultKind{workload.AnswerStatus}, func(f *workload.Fault) field {
+		return whole("status", 200, 599, &f.Status)
+	}},
+	{[]workload.FaultKind{workload.Slow}, func(f *workload.Fault) field { return span("delay", 0, maxDelay, &f.Delay) }},
+	{[]workload.FaultKind{workload.NotHTTP, workload.Garbage}, func(f *workload.Fault) field {
+		return binary("bytesBase64", &f.Bytes)
+	}},
+	{[]workload.FaultKind{workload.Oversized}, func(f *workload.Fault) field {
+		return whole("size", 1, 1<<30, &f.Size)
+	}},
+}
+
+// readWorkloadFault parses a fault of the workload API. It refuses fields that the kind does not
+// use.
+func readWorkloadFault(data []byte) (workload.Fault, *refusal) {
+	var f workload.Fault
+	members, problem := membersOf(data, "")
+	if problem != nil {
+		problem.Field = cmp.Or(problem.Field, "body")
+		problem.Fix = cmp.Or(problem.Fix, `give one such as {"kind":"AnswerStatus"}`)
+		return f, problem
+	}
+	kind := choice("kind", workloadKinds(), &f.Kind)
+	if members["kind"] == nil {
+		members["kind"] = json.RawMessage(`""`)
+	}
+	if problem := kind.take(members["kind"], "kind"); problem != nil {
+		return f, problem
+	}
+	fields := []field{kind}
+	for _, wf := range workloadFields {
+		if wf.kinds == nil && f.Kind != workload.Absent || slices.Contains(wf.kinds, f.Kind) {
+			fields = append(fields, wf.input(&f))
+		}
+	}
+	problem = readMembers(members, "", fields)
+	only := f.Kind.Call()
+	if problem == nil && only != workload.AnyCall && f.Call != workload.AnyCall && f.Call != only {
+		problem = bad("call", "is not "+only.String()+", to which alone "+f.Kind.String()+" happens", "leave it out")
+	}
+	return f, problem
+}

@@ -1,0 +1,180 @@
+package main
+
+func init() {
+	tables["plainbroker"] = []mutation{
+		{
+			File: "testbroker/internal/brokerfront/command.go",
+			Old:  "qos > 0 && unacked+len(s.released) >= c.window",
+			New:  "qos > 0 && unacked >= c.window",
+			Test: "./testbroker -run TestBrokerObeysTheReceiveMaximumOfTheClient",
+		},
+		{
+			File: "testbroker/internal/brokerfront/command.go",
+			Old:  "e.PacketID == 0 || s.sent[e.PacketID] != e.Sequence",
+			New:  "e.PacketID == 0",
+			Test: "./testbroker -run TestBrokerDeliversAndRedelivers",
+		},
+		{
+			File: "testbroker/internal/brokerfront/command.go",
+			Old:  "	if release && slices.Contains(s.released, id) {",
+			New:  "	if false && release && slices.Contains(s.released, id) {",
+			Test: "./testbroker -run TestBrokerDeliversExactlyOnceWithQoS2",
+		},
+		{
+			File: "testbroker/internal/brokerfront/command.go",
+			Old:  "	if found && release {",
+			New:  "	if false && found && release {",
+			Test: "./testbroker -run TestBrokerDeliversExactlyOnceWithQoS2",
+		},
+		{
+			File: "testbroker/internal/brokerfront/command.go",
+			Old:  "			q.Kick() // the window has room again\n",
+			New:  "",
+			Test: "./testbroker -run TestBrokerObeysTheReceiveMaximumOfTheClient",
+		},
+		{
+			File: "testbroker/internal/brokerfront/command.go",
+			Old:  "max(1, hub.Seconds(m.Expiry.Sub(now)))",
+			New:  "int(m.Expiry.Sub(now)/time.Second)",
+			Test: "./testbroker -run TestBrokerPropertiesOfDeliveries",
+		},
+		{
+			File: "testbroker/internal/brokerfront/command.go",
+			Old:  "		to = hubdata.Rejected\n",
+			New:  "",
+			Test: "./testbroker -run TestBrokerObeysTheReceiveMaximumOfTheClient",
+		},
+		{
+			File: "testbroker/internal/brokerfront/session.go",
+			Old:  "kept.client == client && !k.Clean",
+			New:  "!k.Clean",
+			Test: "./testbroker -run TestBrokerSessionsBelongToClientIDs",
+		},
+		{
+			File: "testbroker/internal/brokerfront/session.go",
+			Old:  "!s.until.IsZero() && !s.until.After(time.Now())",
+			New:  "false",
+			Test: "./testbroker -run TestBrokerDeliversAndRedelivers",
+		},
+		{
+			File: "testbroker/internal/brokerfront/session.go",
+			Old:  "		f.publishWill(kept) // the will of a session that ends does not wait\n",
+			New:  "",
+			Test: "./testbroker -run TestBrokerWills",
+		},
+		{
+			File: "testbroker/internal/brokerfront/session.go",
+			Old:  "kept.until, kept.delayed = time.Time{}, nil",
+			New:  "kept.until = time.Time{}",
+			Test: "./testbroker -run TestBrokerWills",
+		},
+		{
+			File: "testbroker/internal/brokerfront/session.go",
+			Old:  "		delay = min(delay, time.Duration(s.expiry)*time.Second)\n",
+			New:  "",
+			Test: "./testbroker -run TestBrokerWills",
+		},
+		{
+			File: "testbroker/internal/brokerfront/session.go",
+			Old:  "return min(asked, uint32(hub.Seconds(longest)))",
+			New:  "return asked",
+			Test: "./testbroker -run TestBrokerSessionsOfTheTwoVersions",
+		},
+		{
+			File: "testbroker/internal/brokerfront/connect.go",
+			Old:  "	if own := c.front.options.KeepAlive; own > 0 && c.version == mqtt.V5 {",
+			New:  "	if own := c.front.options.KeepAlive; own > 0 {",
+			Test: "./testbroker -run TestBrokerSessionsOfTheTwoVersions",
+		},
+		{
+			File: "testbroker/internal/brokerfront/connect.go",
+			Old:  "code = connackCodes[mqtt.ServerUnavailable]",
+			New:  "",
+			Test: "./testbroker -run TestBrokerQuotaRefusesConnects",
+		},
+		{
+			File: "testbroker/internal/brokerfront/connect.go",
+			Old:  "	if err := h.Known(id); err != nil {\n		return mqtt.NotAuthorized, err\n	}\n	if k.HasPass {",
+			New:  "	if k.HasPass {",
+			Test: "./testbroker -run TestBrokerCredentials",
+		},
+		{
+			File: "testbroker/internal/brokerfront/publish.go",
+			Old:  "c.unacked.Add(1) > int32(cmp.Or(o.ReceiveMaximum, 1<<16-1))",
+			New:  "c.unacked.Add(1) > 1<<16-1",
+			Test: "./testbroker -run TestBrokerLimitsOfMQTT5",
+		},
+		{
+			File: "testbroker/internal/brokerfront/publish.go",
+			Old:  "	c.unacked.Add(-1)\n",
+			New:  "",
+			Test: "./testbroker -run TestBrokerFreesItsReceiveMaximum",
+		},
+		{
+			File: "testbroker/internal/brokerfront/publish.go",
+			Old:  "alias.Number > uint32(c.front.options.TopicAliases)",
+			New:  "alias.Number > 1<<16-1",
+			Test: "./testbroker -run TestBrokerLimitsOfMQTT5",
+		},
+		{
+			File: "testbroker/internal/brokerfront/publish.go",
+			Old:  "	case !o.mayPublish(c.ID, k.Topic):",
+			New:  "	case false:",
+			Test: "./testbroker -run TestBrokerTopicsOfDevices",
+		},
+		{
+			File: "testbroker/internal/brokerfront/subscribe.go",
+			Old:  "	case !o.maySubscribe(c.ID, plain):",
+			New:  "	case false:",
+			Test: "./testbroker -run TestBrokerTopicsOfDevices",
+		},
+		{
+			File: "testbroker/internal/brokerfront/auth.go",
+			Old:  "a.Code == mqtt.ContinueAuth && !c.challenged:",
+			New:  "false:",
+			Test: "./testbroker -run TestBrokerRefusesWrongAuthentications",
+		},
+		{
+			File: "testbroker/internal/brokerfront/auth.go",
+			Old:  "	c.renew()\n",
+			New:  "",
+			Test: "./testbroker -run TestBrokerAuthenticatesWithAToken",
+		},
+		{
+			File: "testbroker/internal/brokerfront/front.go",
+			Old:  "	c.parted = d.Code != mqtt.WithWill\n",
+			New:  "	c.parted = true\n",
+			Test: "./testbroker -run TestBrokerWills",
+		},
+		{
+			File: "testbroker/internal/brokerfront/front.go",
+			Old:  "text != \"\" && !c.silent",
+			New:  "text != \"\"",
+			Test: "./testbroker -run TestBrokerReasonCodesAsFaults",
+		},
+		{
+			File: "testbroker/internal/mqtt/property.go",
+			Old:  "		case again && !rule.repeats:",
+			New:  "		case again && rule.repeats && false:",
+			Test: "./testbroker/internal/mqtt -run TestViolationsHaveTheirReasonCodes",
+		},
+		{
+			File: "testbroker/internal/mqtt/property.go",
+			Old:  "		case rule.in&(1<<in) == 0:",
+			New:  "		case false:",
+			Test: "./testbroker/internal/mqtt -run TestViolationsHaveTheirReasonCodes",
+		},
+		{
+			File: "testbroker/internal/mqtt/topic.go",
+			Old:  "		case i >= len(n), n[i] == \"#\", l != \"+\" && l != n[i]:",
+			New:  "		case i >= len(n), l != \"+\" && l != n[i]:",
+			Test: "./testbroker/internal/mqtt -run TestTopicFilters",
+		},
+		{
+			File: "testbroker/internal/mqtt/frame.go",
+			Old:  "if size += n; size > limit {",
+			New:  "if size += n; false {",
+			Test: "./testbroker -run TestBrokerLimitsOfMQTT5",
+		},
+	}
+}

@@ -1,0 +1,32 @@
+package hubconn
+
+import (
+	"errors"
+	"strings"
+
+	"github.com/hubline-iot/hubline/internal/dialer"
+	"github.com/hubline-iot/hubline/internal/httpguard"
+	"github.com/hubline-iot/hubline/internal/hubstatus"
+	"github.com/hubline-iot/hubline/transport"
+)
+
+// Protocol parameterizes the dialer and its errors.
+var Protocol = dialer.Protocol{Name: "http", Secure: "443", Plain: "80", HTTP: true, Kind: protocolKind}
+
+// Texts of net/http errors that have no type. A test fails when they change.
+const (
+	malformed   = "malformed HTTP"
+	longHeaders = "response headers exceeded"
+)
+
+// protocolKind classifies the error of a failed exchange while dialing, for dialer.Protocol.
+func protocolKind(err error) (kind transport.Kind, hint string, known bool) {
+	if e, is := errors.AsType[*transport.StatusError](err); is {
+		return hubstatus.Of(e).Kind, "", true
+	}
+	if text := err.Error(); errors.Is(err, httpguard.ErrUnsolicited) || strings.Contains(text, malformed) ||
+		strings.Contains(text, longHeaders) {
+		return transport.Protocol, "; check host and port", true
+	}
+	return 0, "", false
+}

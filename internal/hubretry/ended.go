@@ -1,0 +1,54 @@
+package hubretry
+
+import (
+	"context"
+
+	"github.com/hubline-iot/hubline/internal/errchain"
+	"github.com/hubline-iot/hubline/internal/operr"
+	"github.com/hubline-iot/hubline/retrypolicy"
+	"github.com/hubline-iot/hubline/transport"
+)
+
+// Ended returns the error of a request that failed for good with err, an error of a
+// retrypolicy.Retrier under ctx:
+//
+//   - the failure itself, if it is not to be retried;
+//   - Cancelled, if ctx ended or would have ended before another attempt; closed as its cause makes
+//     that Closed;
+//   - RetryExpired, if the policy ended the retries; err is in its chain.
+func Ended(ctx context.Context, err, closed error) *transport.Error {
+	e := &transport.Error{Kind: transport.RetryExpired, Op: transport.OpSend, Err: err}
+	why, _ := err.(*retrypolicy.Error)
+	if why == nil { // an invalid policy
+		e.Kind = transport.KindOf(err)
+		return e
+	}
+	switch why.Reason {
+	case retrypolicy.Cancelled:
+		return Cancelled(ctx, why.Err, closed)
+	case retrypolicy.PastDeadline:
+		e.Kind, e.Err = transport.Cancelled, operr.With(context.DeadlineExceeded, err)
+	case retrypolicy.NotRetryable, retrypolicy.Unsafe:
+		if inner := transport.Find(why.Err); inner != nil {
+			e.Kind, e.Scope, e.Op, e.RetryAfter, e.Err = inner.Kind, inner.Scope, inner.Op, inner.RetryAfter, why.Err
+			if error(inner) == why.Err {
+				e.Err = inner.Err
+			}
+		}
+	default: // the policy ended the retries
+	}
+	return e
+}
+
+// Cancelled returns the error of a request that ctx ended. failure is its last failure, which may
+// be nil. The Kind is Closed if closed is the cause of the end.
+func Cancelled(ctx context.Context, failure, closed error) *transport.Error {
+	if failure == ctx.Err() {
+		failure = nil
+	}
+	e := operr.Cancelled(ctx, transport.OpSend, transport.Operation, failure)
+	if errchain.Same(context.Cause(ctx), closed) {
+		e.Kind = transport.Closed
+	}
+	return e
+}

@@ -1,0 +1,44 @@
+// Package hubretry has what clients of a hub over HTTPS share about retries: the minimum delays
+// between two requests, and the error of a request that is not sent again.
+package hubretry
+
+import (
+	"github.com/hubline-iot/hubline/internal/pacing"
+	"github.com/hubline-iot/hubline/internal/retryafter"
+	"github.com/hubline-iot/hubline/retrypolicy"
+)
+
+// Policy returns p with delays of at least the one that the service asked for and those of
+// package pacing. If p stops the retries, they stop.
+func Policy(p retrypolicy.Policy) retrypolicy.Policy {
+	return retrypolicy.RetryAfter{Max: retryafter.Max, Policy: paced{p}}
+}
+
+// paced is a policy with the minimum delays of package pacing.
+type paced struct{ policy retrypolicy.Policy }
+
+var (
+	_ retrypolicy.Gate       = paced{}
+	_ retrypolicy.Observer   = paced{}
+	_ retrypolicy.Withdrawer = paced{}
+)
+
+// Decide returns the policy's decision with the minimum delay.
+func (p paced) Decide(a retrypolicy.Attempt) retrypolicy.Decision {
+	d := p.policy.Decide(a)
+	if d.Retry && pacing.IsSlow(a.Kind) {
+		d.Delay = max(d.Delay, pacing.MinDelay(a))
+	}
+	return d
+}
+
+// Observe forwards to the policy.
+func (p paced) Observe(a retrypolicy.Attempt) { retrypolicy.Observe(p.policy, a) }
+
+// Withdraw forwards to the policy.
+func (p paced) Withdraw(a retrypolicy.Attempt) { retrypolicy.Withdraw(p.policy, a) }
+
+// Admit forwards to the policy.
+func (p paced) Admit(a retrypolicy.Attempt) retrypolicy.Decision {
+	return retrypolicy.Admit(p.policy, a)
+}

@@ -1,0 +1,32 @@
+package hubretry_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hubline-iot/hubline/internal/hubretry"
+	"github.com/hubline-iot/hubline/retrypolicy"
+	"github.com/hubline-iot/hubline/retrypolicy/budget"
+	"github.com/hubline-iot/hubline/retrypolicy/classify"
+	"github.com/hubline-iot/hubline/transport"
+)
+
+// A request that is cancelled during a delay refunds the retry to a shared quota.
+func TestARetryThatIsNotMadeCostsNothing(t *testing.T) {
+	bucket, err := budget.NewTokenBucket(500, 0, 0)
+	require.NoError(t, err)
+	quota, err := budget.NewQuota(&budget.QuotaOptions{Bucket: bucket})
+	require.NoError(t, err)
+	now := time.Now()
+	s := retrypolicy.Begin(hubretry.Policy(quota.Wrap(retrypolicy.Fixed{Delay: time.Second})), "", now)
+	_, err = s.Admit(now, 0)
+	require.NoError(t, err)
+	d, err := s.Failure(now, 0, classify.Info{Verdict: classify.Again, Kind: transport.Network}, transport.Network)
+	require.NoError(t, err)
+	require.True(t, d.Retry)
+	require.Equal(t, 495, bucket.Tokens(now))
+	require.NoError(t, s.Abandon(now, nil))
+	require.Equal(t, 500, bucket.Tokens(now))
+}

@@ -1,0 +1,212 @@
+package sim_test
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hubline-iot/hubline/device"
+	"github.com/hubline-iot/hubline/internal/faketime"
+	"github.com/hubline-iot/hubline/testbroker/fault"
+	"github.com/hubline-iot/hubline/testbroker/hubdata"
+	"github.com/hubline-iot/hubline/transport"
+	"github.com/hubline-iot/hubline/transport/mqtt/lean"
+)
+
+// engineNamed returns an engine.
+func engineNamed(t *testing.T, name string) engine {
+	t.Helper()
+	for _, e := range engines {
+		if e.name == name {
+			return e
+		}
+	}
+	t.Fatalf("no engine %q", name)
+	return engine{}
+}
+
+// Enhanced authentication is renewed on the live connection, before the token expires. A
+// re-authentication that the broker refuses or leaves unanswered costs a connection, and nothing is
+// lost.
+func TestEnhancedAuthenticationIsRenewedInPlace(t *testing.T) {
+	for name, row := range map[string]struct {
+		fault fault.Fault
+		lost  bool
+	}{
+		"accepted":   {fault.Fault{Kind: fault.SlowAuth, Delay: time.Second, After: 1}, false},
+		"refused":    {fault.Fault{Kind: fault.RefuseAuth, After: 1}, true},
+		"unanswered": {fault.Fault{Kind: fault.SwallowAuth, After: 1}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				faketime.Start()
+				e := engineNamed(t, "lean, MQTT 5, enhanced authentication")
+				hub, creds := e.openHub(t)
+				creds.TokenLife = 10 * time.Minute
+				in := hub.Inject(row.fault)
+				c, err := device.New(creds, e.make(creds, e.inMemory(hub, false)), nil)
+				require.NoError(t, err)
+				defer c.Close()
+				require.NoError(t, c.Start())
+				const n = 120
+				for i := range n {
+					require.NoError(t, c.Send(t.Context(), &transport.Message{ID: strconv.Itoa(i)}))
+					time.Sleep(time.Minute)
+					if c.Status().State == device.Disconnected {
+						require.NoError(t, c.Start())
+					}
+				}
+				require.Equal(t, n, hub.Len())
+				require.Equal(t, 1, in.Fired())
+				s, _ := hub.Session("dev-1")
+				if row.lost {
+					require.EqualValues(t, 2, c.Stats().Connections)
+					return
+				}
+				require.EqualValues(t, 1, c.Stats().Connections)
+				require.Greater(t, s.Authentications, 12)
+			})
+		})
+	}
+}
+
+// In a session that the broker kept, messages in flight go again with the same packet ids and DUP.
+// In a new session they go again without DUP.
+func TestInFlightMessagesOfASession(t *testing.T) {
+	for name, forget := range map[string]bool{"kept": false, "new": true} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				e := engineNamed(t, "lean, MQTT 5")
+				hub, creds := e.openHub(t)
+				if forget {
+					hub.Inject(fault.Fault{Kind: fault.ForgetSession})
+				}
+				hub.Inject(fault.Fault{Kind: fault.SwallowPuback, Times: 5})
+				c, err := device.New(creds, e.make(creds, e.inMemory(hub, false)), nil)
+				require.NoError(t, err)
+				defer c.Close()
+				require.NoError(t, c.Open(t.Context()))
+				for i := range 5 {
+					require.NoError(t, c.Enqueue(t.Context(), &transport.Message{ID: strconv.Itoa(i)}, nil))
+				}
+				require.NoError(t, hub.WaitMessages(t.Context(), 5))
+				hub.Drop("")
+				require.NoError(t, c.Flush(t.Context()))
+				log := hub.Messages()
+				require.Len(t, log, 10)
+				for i, again := range log[5:] {
+					first := log[i]
+					require.Equal(t, first.MessageID, again.MessageID)
+					require.Equal(t, !forget, again.Dup)
+					if !forget {
+						require.Equal(t, first.PacketID, again.PacketID)
+					}
+				}
+				s, _ := hub.Session("dev-1")
+				require.Equal(t, !forget, s.Present)
+			})
+		})
+	}
+}
+
+// A message with QoS 2 is handled once, at whichever step of its exchange the connection is cut.
+func TestExactlyOnceAcrossCuts(t *testing.T) {
+	const n = 10
+	for step := range 2 * n {
+		t.Run(fmt.Sprintf("cut at receipt %d", step), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				e := engineNamed(t, "lean, MQTT 5, QoS 2")
+				hub, creds := e.openHub(t)
+				in := hub.Inject(fault.Fault{Kind: fault.DropOnReceipt, After: step})
+				c, err := device.New(creds, e.make(creds, e.inMemory(hub, false)), nil)
+				require.NoError(t, err)
+				var mu sync.Mutex
+				handled := map[string]int{}
+				c.HandleMessages(func(_ context.Context, m *transport.Message) error {
+					mu.Lock()
+					defer mu.Unlock()
+					handled[m.ID]++
+					return nil
+				})
+				defer c.Close()
+				require.NoError(t, c.Open(t.Context()))
+				for i := range n {
+					require.NoError(t, hub.SendC2D("dev-1", hubdata.C2D{MessageID: strconv.Itoa(i)}))
+				}
+				require.NoError(t, hub.WaitC2D(t.Context(), "dev-1", hubdata.Completed, n))
+				time.Sleep(time.Minute)
+				mu.Lock()
+				defer mu.Unlock()
+				require.Equal(t, 1, in.Fired())
+				require.Len(t, handled, n)
+				for id, times := range handled {
+					require.Equal(t, 1, times, "message %s", id)
+				}
+			})
+		})
+	}
+}
+
+// A handover to another server and a takeover end the session with the broker's code in the status.
+func TestTheStatusHasTheReasonOfTheBroker(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := engineNamed(t, "lean, MQTT 5")
+		hub, creds := e.openHub(t)
+		hub.Inject(fault.Fault{Kind: fault.DisconnectWhileIdle, Code: 0x9c, Delay: time.Second, Description: "drained",
+			ServerReference: "b.example.test:8883"})
+		var mu sync.Mutex
+		var seen []error
+		c, err := device.New(creds, e.make(creds, e.inMemory(hub, false)), &device.Options{OnStatus: func(s device.Status) {
+			mu.Lock()
+			defer mu.Unlock()
+			if s.Err != nil {
+				seen = append(seen, s.Err)
+			}
+		}})
+		require.NoError(t, err)
+		defer c.Close()
+		require.NoError(t, c.Open(t.Context()))
+		time.Sleep(time.Minute)
+		mu.Lock()
+		defer mu.Unlock()
+		require.Len(t, seen, 1)
+		var reason *lean.ReasonError
+		require.ErrorAs(t, seen[0], &reason)
+		require.Equal(t, lean.ReasonError{Packet: "DISCONNECT", Code: 0x9c, Reason: "drained",
+			Server: "b.example.test:8883"}, *reason)
+		require.EqualValues(t, 2, c.Stats().Connections)
+	})
+}
+
+// By default a session outlives its connection, so that messages sent while the device was away
+// arrive, and the broker keeps what was in flight.
+func TestSessionsAreKeptByDefault(t *testing.T) {
+	for _, e := range engines {
+		if !e.plain {
+			continue
+		}
+		t.Run(e.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				hub, creds := e.openHub(t)
+				c, err := device.New(creds, e.make(creds, e.inMemory(hub, false)), nil)
+				require.NoError(t, err)
+				defer c.Close()
+				for present := range 2 {
+					require.NoError(t, c.Open(t.Context()))
+					s, ok := hub.Session("dev-1")
+					require.True(t, ok && s.Connected && !s.CleanStart)
+					require.Equal(t, present == 1, s.Present)
+					require.True(t, s.Expiry < 0 || s.Expiry >= 24*time.Hour)
+					require.NoError(t, c.Reconnect())
+					time.Sleep(time.Second)
+				}
+			})
+		})
+	}
+}

@@ -1,0 +1,81 @@
+package testbroker
+
+import (
+	"time"
+
+	"github.com/hubline-iot/hubline/testbroker/hubdata"
+	"github.com/hubline-iot/hubline/testbroker/internal/hub"
+)
+
+// GatewayOptions put an edge gateway in front of a hub, as the runtime of an edge device is. All
+// clients then connect to the gateway: devices of the field, and the modules of the edge device.
+// The zero value of each field but Name means its default.
+//
+// The gateway's certificate is for its own name; user names and tokens name the hub. It
+// acknowledges telemetry once it has stored it, and passes it on along its routes: to the hub,
+// whose log [Hub.Messages] returns, and to inputs of modules, stamped with the sender's names. A
+// client has at most 16 unacknowledged messages, which [C2DOptions.Window] of [Options.Inputs] and
+// [Options.C2D] can change, over AMQP too. [Hub.SetOffline] and [Hub.StopGateway] cut the gateway
+// off and stop it. Its store, in memory, outlives both; only [GatewayOptions.TTL] bounds it.
+//
+// Methods of the Hub other than these are those of the hub in the cloud. Back ends that speak HTTPS
+// use the same ports as the clients, so a stopped gateway refuses them too.
+type GatewayOptions struct {
+	// Name is the gateway's host name, in its certificate and in connection strings. It is required.
+	Name string
+	// DeviceID is the edge device, whose modules routes name. Default: the device of the sender, if it
+	// has such a module, otherwise the first one that has.
+	DeviceID string
+	// Routes say where messages go, in the form of the edge runtime, without conditions:
+	//
+	//	FROM /messages/* INTO $upstream
+	//	FROM /messages/modules/MODULE/outputs/OUTPUT INTO BrokeredEndpoint("/modules/MODULE/inputs/INPUT")
+	//
+	// Other sources are /*, /messages/modules/*, /messages/modules/MODULE/* and
+	// /messages/modules/MODULE/outputs/*. A message takes every route that matches, and reaches each
+	// endpoint once. A message without a route is dropped. Default: "FROM /messages/* INTO $upstream".
+	Routes []string
+	// TTL is how long the store keeps a message to the hub. Default: 2 hours.
+	TTL time.Duration
+	// Clients is how many connections may be established at a time. More are refused, with CONNACK 3
+	// or the condition "amqp:resource-limit-exceeded". Default: 100.
+	Clients int
+	// KeepAlive is the longest keep-alive of MQTT. Default: 10 minutes.
+	KeepAlive time.Duration
+}
+
+// ErrNoGateway is returned by calls that need [Options.Gateway].
+var ErrNoGateway = hub.ErrNoGateway
+
+// GatewayName returns the name of the gateway; empty without [Options.Gateway].
+func (h *Hub) GatewayName() string { return h.hub.GatewayName() }
+
+// GatewayState returns the state of the gateway; the zero value without [Options.Gateway].
+func (h *Hub) GatewayState() hubdata.Gateway { return h.hub.GatewayState() }
+
+// Stored returns how many messages to the hub wait in the gateway's store.
+func (h *Hub) Stored() int { return h.hub.GatewayState().Stored }
+
+// SetOffline cuts the gateway off from the hub, or connects it again. Clients stay connected. While
+// the gateway is off-line:
+//
+//   - It acknowledges telemetry and stores it. Routes to inputs work.
+//   - It answers twin requests from its copies. When the gateway is on-line again, the hub gets the
+//     patches of reported properties, merged into one, and listeners get the changes of desired
+//     properties, as one change with the newest version.
+//   - C2D messages wait in the hub. What clients settle counts at once.
+//   - [Hub.CallMethod] fails with code 404103, and answers to earlier calls are lost. Calls by
+//     modules work.
+//
+// On-line again, the gateway forwards what it has stored in order. The error is [ErrNoGateway] or
+// nil. A repeated call does nothing.
+func (h *Hub) SetOffline(offline bool) error { return h.hub.SetOffline(offline) }
+
+// StopGateway stops the gateway: it cuts all connections with RST and refuses new ones on all
+// ports. It forwards nothing. The store, the copies of twins, kept MQTT sessions and queues
+// survive. Ports stay open, as for the fault Absent. The error is [ErrNoGateway] or nil. A repeated
+// call does nothing.
+func (h *Hub) StopGateway() error { return h.hub.StopGateway() }
+
+// StartGateway starts the gateway again. The error is [ErrNoGateway] or nil.
+func (h *Hub) StartGateway() error { return h.hub.StartGateway() }

@@ -1,0 +1,194 @@
+package brokerfront
+
+import (
+	"slices"
+	"time"
+
+	"github.com/hubline-iot/hubline/testbroker/fault"
+	"github.com/hubline-iot/hubline/testbroker/hubdata"
+	"github.com/hubline-iot/hubline/testbroker/internal/hub"
+	"github.com/hubline-iot/hubline/testbroker/internal/mqtt"
+)
+
+// forever is the session expiry interval of a session that does not expire.
+const forever = 1<<32 - 1
+
+// A session is the state of a client that can outlive its connections. Guarded by Front.mu.
+type session struct {
+	client   string // client id
+	filters  map[string]subscription
+	sent     map[uint16]int // sequence numbers of unacknowledged messages by packet id
+	released []uint16       // packet ids of QoS 2 messages that wait for their PUBCOMP, in order
+	expiry   uint32         // seconds from the end of the connection to the end of the session
+	until    time.Time      // when it ends; zero while connected, and for ever
+	delayed  *hubdata.Message
+	seen     hubdata.Session // what tests see, without subscriptions
+}
+
+type subscription struct {
+	mqtt.Filter
+	identifier uint32
+}
+
+func newSession(client string) *session {
+	return &session{client: client, filters: make(map[string]subscription), sent: make(map[uint16]int)}
+}
+
+// lapsed reports whether the session has ended while its client was away.
+func (s *session) lapsed() bool { return !s.until.IsZero() && !s.until.After(time.Now()) }
+
+// resume gives a connection its session: the kept one, or a new one. The previous connection has
+// ended. It reports whether the session was kept.
+func (f *Front) resume(c *client, client string, k *mqtt.ConnectPacket) (present bool) {
+	f.mu.Lock()
+	kept := f.sessions[c.ID]
+	f.mu.Unlock()
+	there := kept != nil && !kept.lapsed() && kept.client == client && !k.Clean
+	if there {
+		if in := f.hub.Faults.Take(fault.ForgetSession, c.ID); in != nil {
+			f.hub.Happened(in, c.Conn)
+			there = false
+		}
+	}
+	if kept != nil && !there {
+		f.publishWill(kept) // the will of a session that ends does not wait
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if !there {
+		kept = newSession(client)
+		f.sessions[c.ID] = kept
+	}
+	kept.until, kept.delayed = time.Time{}, nil
+	c.session = kept
+	return there
+}
+
+// expiryOf returns the session expiry interval in force, in seconds.
+func (f *Front) expiryOf(k *mqtt.ConnectPacket) uint32 {
+	if k.Level == mqtt.V311 {
+		if k.Clean {
+			return 0
+		}
+		return forever
+	}
+	asked := k.Properties.Number(mqtt.SessionExpiry, 0)
+	if longest := f.options.SessionExpiry; longest > 0 {
+		return min(asked, uint32(hub.Seconds(longest)))
+	}
+	return asked
+}
+
+// prolong changes the session expiry interval; false when the session ends with the connection and
+// would not.
+func (c *client) prolong(seconds uint32) bool {
+	c.front.mu.Lock()
+	defer c.front.mu.Unlock()
+	if c.session.expiry == 0 && seconds != 0 {
+		return false
+	}
+	c.session.expiry = seconds
+	return true
+}
+
+// Leave ends the connection's part in its session, which ends or begins to expire.
+func (c *client) Leave() {
+	f := c.front
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.current[c.ID] == c {
+		delete(f.current, c.ID)
+	}
+	s := c.session
+	if s == nil || f.sessions[c.ID] != s {
+		return
+	}
+	if c.will != nil && !c.parted && c.delay > 0 && s.expiry > 0 {
+		s.delayed, c.late = c.will, true
+	}
+	switch s.expiry {
+	case 0:
+		delete(f.sessions, c.ID)
+	case forever:
+	default:
+		s.until = time.Now().Add(time.Duration(s.expiry) * time.Second)
+	}
+}
+
+// delayWill publishes the will of a session later, but not after the end of the session, unless
+// the client comes back before.
+func (f *Front) delayWill(s *session, delay time.Duration) {
+	f.mu.Lock()
+	m := s.delayed
+	if s.expiry != forever {
+		delay = min(delay, time.Duration(s.expiry)*time.Second)
+	}
+	f.mu.Unlock()
+	f.hub.Later(delay, nil, func() {
+		f.mu.Lock()
+		mine := s.delayed == m
+		f.mu.Unlock()
+		if mine {
+			f.publishWill(s)
+		}
+	})
+}
+
+// publishWill publishes the will of a session at once, if it waits for its delay.
+func (f *Front) publishWill(s *session) {
+	f.mu.Lock()
+	m := s.delayed
+	s.delayed = nil
+	f.mu.Unlock()
+	if m != nil {
+		f.storeWill(*m)
+	}
+}
+
+func (f *Front) storeWill(m hubdata.Message) {
+	m.Received = f.hub.Now()
+	f.hub.Store(m)
+	f.hub.Changed.Wake()
+}
+
+// Forget drops the sessions that match a selector.
+func (f *Front) Forget(selector string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for id, s := range f.sessions {
+		if id.Matches(selector) {
+			s.delayed = nil
+			delete(f.sessions, id)
+		}
+	}
+}
+
+// Session returns the session of an identity; false when it has none.
+func (f *Front) Session(id hub.Identity) (hubdata.Session, bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	s := f.sessions[id]
+	if s == nil || s.lapsed() {
+		return hubdata.Session{}, false
+	}
+	seen := s.seen
+	seen.Properties = slices.Clone(seen.Properties)
+	seen.Connected = f.current[id] != nil
+	seen.Expiry = time.Duration(s.expiry) * time.Second
+	if s.expiry == forever {
+		seen.Expiry = -1
+	}
+	for _, sub := range s.filters {
+		seen.Filters = append(seen.Filters, hubdata.Filter{
+			Filter: sub.Name, QoS: sub.QoS, NoLocal: sub.NoLocal, RetainAsPublished: sub.RetainAsPublished,
+			RetainHandling: sub.RetainHandling, Identifier: sub.identifier,
+		})
+	}
+	slices.SortFunc(seen.Filters, func(a, b hubdata.Filter) int {
+		if a.Filter < b.Filter {
+			return -1
+		}
+		return 1
+	})
+	return seen, true
+}

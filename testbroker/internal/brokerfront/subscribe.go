@@ -1,0 +1,139 @@
+package brokerfront
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/hubline-iot/hubline/testbroker/fault"
+	"github.com/hubline-iot/hubline/testbroker/internal/hub"
+	"github.com/hubline-iot/hubline/testbroker/internal/mqtt"
+)
+
+// refusedFilter is the SUBACK code of a refused filter in MQTT 3.1.1 [MQTT-3.9.3].
+const refusedFilter = 0x80
+
+// handleSubscribe handles a SUBSCRIBE, answers it, and then delivers waiting messages. An error
+// ends the connection.
+func (c *client) handleSubscribe(first byte, body []byte) error {
+	h := c.Hub
+	s, err := mqtt.DecodeSubscribe(c.version, first, body)
+	if err != nil {
+		return err
+	}
+	if in := h.Faults.Take(fault.DropOnSubscribe, c.ID); in != nil {
+		h.Happened(in, c.Conn)
+		c.CutFor(hub.FaultError(fault.DropOnSubscribe))
+		return nil
+	}
+	refuse := h.Faults.Take(fault.RefuseSubscribe, c.ID)
+	codes, why := c.grant(s, refuse)
+	text := why
+	if refuse != nil {
+		h.Happened(refuse, c.Conn)
+		text = refuse.Fault.Description
+	}
+	c.suback(mqtt.SubackBody(c.version, s.ID, c.reason(text, ""), codes))
+	return nil
+}
+
+// grant adds filters to the session. It returns the codes of the SUBACK, and why it refused the
+// last refused filter.
+func (c *client) grant(s mqtt.SubscribePacket, refuse *hub.Injected) (codes []byte, why string) {
+	c.front.mu.Lock()
+	defer c.front.mu.Unlock()
+	for _, f := range s.Filters {
+		code, text := c.mayReceive(f, s.Properties)
+		switch {
+		case refuse != nil:
+			code = refuse.Fault.Code
+		case code >= refusedFilter && c.version != mqtt.V5:
+			code = refusedFilter
+		case code < refusedFilter:
+			f.QoS = code
+			c.session.filters[f.Name] = subscription{f, s.Properties.Number(mqtt.SubscriptionID, 0)}
+		}
+		if text != "" {
+			why = text
+		}
+		codes = append(codes, code)
+	}
+	return codes, why
+}
+
+// mayReceive returns the code of a filter: the granted QoS, or why it is refused.
+func (c *client) mayReceive(f mqtt.Filter, all mqtt.Properties) (code byte, why string) {
+	o := c.front.options
+	plain, shared, ok := mqtt.Unshare(f.Name)
+	_, numbered := all.Get(mqtt.SubscriptionID)
+	switch {
+	case !ok || !mqtt.ValidFilter(plain):
+		return mqtt.FilterInvalid, fmt.Sprintf("%q is no topic filter", f.Name)
+	case shared && (o.NoShared || f.NoLocal):
+		return mqtt.SharedNotSupported, "no shared subscriptions"
+	case numbered && o.NoSubscriptionIDs:
+		return mqtt.SubIDsNotSupported, "no subscription identifiers"
+	case !mqtt.ValidName(plain) && o.NoWildcards:
+		return mqtt.WildcardsNotSupported, "no wildcards"
+	case !o.maySubscribe(c.ID, plain):
+		return mqtt.NotAuthorized, fmt.Sprintf("%s may not subscribe to %q", c.ID, f.Name)
+	case o.AtMostOnce:
+		return 0, ""
+	}
+	return f.QoS, ""
+}
+
+// suback sends a SUBACK, unless a fault intervenes, and messages that wait for the subscription.
+func (c *client) suback(body []byte) {
+	h := c.Hub
+	if in := h.Faults.Take(fault.LongSuback, c.ID); in != nil {
+		h.Happened(in, c.Conn)
+		body = append(body, 1)
+	}
+	if in := h.Faults.Take(fault.ShortSuback, c.ID); in != nil {
+		h.Happened(in, c.Conn)
+		body = body[:len(body)-1]
+	}
+	if in := h.Faults.Take(fault.SwallowSuback, c.ID); in != nil {
+		h.Happened(in, c.Conn)
+		c.receive()
+		return
+	}
+	if in := h.Faults.Take(fault.SlowSuback, c.ID); in != nil {
+		h.Happened(in, c.Conn)
+		due := time.Now().Add(in.Fault.Delay)
+		h.Wg.Go(func() {
+			if c.Sleep(time.Until(due)) {
+				c.Write(mqtt.EncodeSuback(mqtt.Suback, body))
+				c.receive()
+			}
+		})
+		return
+	}
+	h.Garbage(fault.GarbageOnSubscribe, c.Conn, badPacket)
+	c.Write(mqtt.EncodeSuback(mqtt.Suback, body))
+	c.receive()
+}
+
+// handleUnsubscribe handles an UNSUBSCRIBE and answers it. An error ends the connection.
+func (c *client) handleUnsubscribe(first byte, body []byte) error {
+	s, err := mqtt.DecodeSubscribe(c.version, first, body)
+	if err != nil {
+		return err
+	}
+	c.front.mu.Lock()
+	var codes []byte
+	for _, f := range s.Filters {
+		code := byte(mqtt.Success)
+		if _, ok := c.session.filters[f.Name]; !ok {
+			code = mqtt.NoSubscription
+		}
+		delete(c.session.filters, f.Name)
+		if c.version == mqtt.V5 {
+			codes = append(codes, code)
+		}
+	}
+	c.front.mu.Unlock()
+	c.receive()
+	c.Write(mqtt.EncodeSuback(mqtt.Unsuback, mqtt.SubackBody(c.version, s.ID, nil, codes)))
+	return nil
+}

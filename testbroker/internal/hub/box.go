@@ -1,0 +1,105 @@
+package hub
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"github.com/hubline-iot/hubline/testbroker/hubdata"
+)
+
+// A Box is one of the queues of an identity. They differ in their limits and topics only.
+type Box uint8
+
+const (
+	// Commands is the queue of C2D messages.
+	Commands Box = iota
+	// Inputs is the queue of messages to the inputs of a module.
+	Inputs
+)
+
+// Boxes are all boxes.
+var Boxes = [...]Box{Commands, Inputs}
+
+// firstPacketID is the first packet id of each box. Those of an identity must differ.
+var firstPacketID = [...]uint16{Commands: 1, Inputs: 0x8000}
+
+// A queueName names a queue of the hub.
+type queueName struct {
+	id  Identity
+	box Box
+}
+
+// limits returns the limits of a box.
+func (h *Hub) limits(b Box) *C2DOptions {
+	if b == Inputs {
+		return &h.Inputs
+	}
+	return &h.C2D
+}
+
+// Queue returns a queue of a registered identity.
+func (h *Hub) Queue(id Identity, b Box) (*Queue, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	switch {
+	case h.closed:
+		return nil, ErrClosed
+	case h.registry[id] == nil:
+		return nil, fmt.Errorf("%w: %s", ErrNotFound, id)
+	}
+	name := queueName{id, b}
+	q := h.queues[name]
+	if q == nil {
+		q = &Queue{Hub: h, Limits: h.limits(b), id: id, box: b, packetID: firstPacketID[b] - 1,
+			log: history[*QueuedC2D]{keep: h.keep}}
+		h.queues[name] = q
+	}
+	return q, nil
+}
+
+// PresentQueue returns a queue of an identity; nil if it does not exist yet.
+func (h *Hub) PresentQueue(id Identity, b Box) *Queue {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.queues[queueName{id, b}]
+}
+
+// queuesOf returns the queues that match a selector and are one of the boxes, sorted by name.
+func (h *Hub) queuesOf(selector string, boxes ...Box) []*Queue {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	var all []*Queue
+	for name, q := range h.queues {
+		if name.id.Matches(selector) && slices.Contains(boxes, name.box) {
+			all = append(all, q)
+		}
+	}
+	slices.SortFunc(all, func(a, b *Queue) int { return cmp.Compare(a.id.String(), b.id.String()) })
+	return all
+}
+
+func (h *Hub) purge(device string, boxes ...Box) int {
+	n := 0
+	for _, q := range h.queuesOf(device, boxes...) {
+		n += q.Purge()
+	}
+	h.Changed.Wake()
+	return n
+}
+
+func (h *Hub) queueLog(device string, b Box) []hubdata.C2DRecord {
+	var all []hubdata.C2DRecord
+	for _, q := range h.queuesOf(device, b) {
+		all = q.appendLog(all)
+	}
+	return all
+}
+
+func (h *Hub) countQueued(device string, b Box, state hubdata.C2DState) int {
+	n := 0
+	for _, q := range h.queuesOf(device, b) {
+		n += q.count(state)
+	}
+	return n
+}

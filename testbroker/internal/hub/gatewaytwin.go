@@ -1,0 +1,99 @@
+package hub
+
+import (
+	"reflect"
+	"time"
+)
+
+// A twinCopy is a gateway's copy of a twin while it is off-line. Guarded by TwinState.mu.
+type twinCopy struct {
+	desired, reported Section
+	patched           bool // the reported properties were patched
+}
+
+// cutTwinsLocked makes the gateway's copies of all twins, or brings them together with the hub's
+// twins. It returns the twins with changes for their listeners.
+func (h *Hub) cutTwinsLocked(cut bool) (changed []*TwinState) {
+	for _, t := range h.twinOf {
+		if cut {
+			t.leaveHub()
+		} else if t.joinHub(h.Now()) {
+			changed = append(changed, t)
+		}
+	}
+	return changed
+}
+
+// leaveHub makes the copy.
+func (t *TwinState) leaveHub() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.apart = &twinCopy{desired: t.Desired, reported: t.Reported}
+}
+
+// joinHub applies the patches of reported properties, merged into one, to the hub's twin. If the
+// hub's desired properties have changed, it adds a change with the difference and returns true.
+func (t *TwinState) joinHub(now time.Time) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	c := t.apart
+	t.apart = nil
+	if c == nil {
+		return false
+	}
+	if c.patched {
+		// It fits: the copy fits, and only clients change reported properties.
+		patch := difference(t.Reported.Tree, c.reported.Tree)
+		if reported, err := t.Reported.updated(patch, false, now); err == nil {
+			t.Reported = reported
+			t.Version++
+		}
+	}
+	if t.Desired.version == c.desired.version {
+		return false
+	}
+	patch := difference(c.desired.Tree, t.Desired.Tree)
+	t.changes.add(Change{t.Desired.version, notification(patch, t.Desired, false)})
+	return true
+}
+
+// viewLocked returns the twin as clients see it.
+func (t *TwinState) viewLocked() (desired, reported Section) {
+	if t.apart != nil {
+		return t.apart.desired, t.apart.reported
+	}
+	return t.Desired, t.Reported
+}
+
+// reportLocked sets the reported properties after a client's patch.
+func (t *TwinState) reportLocked(now Section) {
+	if t.apart != nil {
+		t.apart.reported, t.apart.patched = now, true
+		return
+	}
+	t.Reported = now
+	t.Version++
+}
+
+// difference returns the patch that makes the first tree the second.
+func difference(from, to Tree) Tree {
+	patch := make(Tree)
+	for key := range from {
+		if _, ok := to[key]; !ok {
+			patch[key] = nil
+		}
+	}
+	for key, v := range to {
+		before, ok := from[key]
+		if ok && reflect.DeepEqual(before, v) {
+			continue
+		}
+		was, wasTree := before.(Tree)
+		is, isTree := v.(Tree)
+		if wasTree && isTree {
+			v = difference(was, is)
+		}
+		patch[key] = v
+	}
+	return patch
+}

@@ -1,0 +1,158 @@
+package testbroker_test
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hubline-iot/hubline/testbroker"
+	"github.com/hubline-iot/hubline/testbroker/hubdata"
+)
+
+// queryFor sends a query.
+func (p *poster) queryFor(text string, header ...string) reply {
+	body, err := json.Marshal(map[string]string{"query": text})
+	require.NoError(p.t, err)
+	return p.post("/devices/query"+version, string(body), header...)
+}
+
+// twins sends a query for whole twins, and returns the names on a page and the continuation token.
+func (p *poster) twins(text string, header ...string) (ids []string, next string) {
+	r := p.queryFor(text, header...)
+	require.Equal(p.t, 200, r.StatusCode, r.body)
+	require.Equal(p.t, "Twin", r.Header.Get("x-ms-item-type"))
+	var page []struct{ DeviceID, ModuleID string }
+	require.NoError(p.t, json.Unmarshal([]byte(r.body), &page))
+	for _, d := range page {
+		ids = append(ids, strings.TrimSuffix(d.DeviceID+"/"+d.ModuleID, "/"))
+	}
+	return ids, r.Header.Get("x-ms-continuation")
+}
+
+// fleet returns a hub with the devices dev-1 to dev-5, and a module of dev-3.
+func fleet(t testing.TB) (*testbroker.Hub, *poster) {
+	h, _ := newHub(t, nil)
+	for i := 2; i <= 5; i++ {
+		_, err := h.AddDevice(fmt.Sprint("dev-", i))
+		require.NoError(t, err)
+	}
+	_, err := h.AddModule("dev-3", "m")
+	require.NoError(t, err)
+	require.NoError(t, h.SetEnabled("dev-4", false))
+	require.NoError(t, h.PatchTags("dev-1", `{"site":"Ulm","floor":1}`))
+	require.NoError(t, h.PatchTags("dev-2", `{"site":"Ulm","floor":2}`))
+	_, err = h.PatchDesired("dev-2", `{"rate":{"a-b":7}}`)
+	require.NoError(t, err)
+	return h, backEnd(t, h, hubdata.AllRights)
+}
+
+func TestQueriesFindTwins(t *testing.T) {
+	_, p := fleet(t)
+	for _, c := range []struct{ text, want string }{
+		{"SELECT * FROM devices", "dev-1 dev-2 dev-3 dev-4 dev-5"},
+		{"select top 2 * from devices;", "dev-1 dev-2"},
+		{"select * from devices.modules where deviceId = 'dev-3'", "dev-3/m"},
+		{"select * from devices.modules where devices.modules.moduleId = 'm'", "dev-3/m"},
+		{"SELECT * FROM devices WHERE status = 'disabled'", "dev-4"},
+		{"SELECT * FROM devices WHERE STARTSWITH(devices.deviceId, 'dev-') AND NOT is_defined(tags.site)",
+			"dev-3 dev-4 dev-5"},
+		{"SELECT * FROM devices WHERE properties.desired.rate.[[a-b]] = 7", "dev-2"},
+		{"SELECT * FROM devices WHERE properties.desired.$version > 1", "dev-2"},
+		{"SELECT * FROM devices WHERE capabilities.iotEdge = false AND version > 3", "dev-2"},
+		{"SELECT * FROM devices WHERE x509Thumbprint.primaryThumbprint = null AND tags.floor = 1", "dev-1"},
+		{"SELECT * FROM devices WHERE cloudToDeviceMessageCount = 0 AND tags.floor IN [2, 3]", "dev-2"},
+		{"SELECT * FROM devices WHERE authenticationType = 'sas' AND modelId = '' AND tags.floor < 2", "dev-1"},
+		{"SELECT * FROM devices WHERE deviceId = 'dev-9'", ""},
+	} {
+		ids, next := p.twins(c.text)
+		require.Equal(t, c.want, strings.Join(ids, " "), c.text)
+		require.Empty(t, next)
+	}
+}
+
+func TestQueriesMakeRows(t *testing.T) {
+	_, p := fleet(t)
+	for _, c := range []struct{ text, want string }{
+		{"SELECT deviceId, tags.floor AS f FROM devices WHERE tags.site = 'Ulm'",
+			`[{"deviceId":"dev-1","f":1},{"deviceId":"dev-2","f":2}]`},
+		{"SELECT status, COUNT() AS n FROM devices GROUP BY status",
+			`[{"status":"enabled","n":4},{"status":"disabled","n":1}]`},
+		{"SELECT count() AS n, avg(tags.floor) AS f FROM devices", `[{"n":5,"f":1.5}]`},
+		{"SELECT moduleId FROM devices.modules", `[{"moduleId":"m"}]`},
+		{"SELECT deviceId FROM devices WHERE false", `[]`},
+	} {
+		r := p.queryFor(c.text)
+		require.Equal(t, 200, r.StatusCode, r.body)
+		require.Equal(t, "Raw", r.Header.Get("x-ms-item-type"))
+		require.JSONEq(t, c.want, r.body, c.text)
+	}
+}
+
+func TestQueriesComeInPages(t *testing.T) {
+	h, p := fleet(t)
+	page := func(text, size, token string) (string, string) {
+		ids, next := p.twins(text, "x-ms-max-item-count", size, "x-ms-continuation", token)
+		return strings.Join(ids, " "), next
+	}
+	ids, next := page("SELECT * FROM devices", "3", "")
+	require.Equal(t, "dev-1 dev-2 dev-3", ids)
+	// Neither a device that is added nor one that is removed moves the page.
+	_, err := h.AddDevice("dev-0")
+	require.NoError(t, err)
+	require.NoError(t, h.RemoveDevice("dev-1"))
+	require.NoError(t, h.RemoveDevice("dev-3"))
+	ids, next = page("SELECT * FROM devices", "2", next)
+	require.Equal(t, "dev-4 dev-5", ids)
+	require.Empty(t, next, "a page that ends with the last row is the last page")
+
+	ids, next = page("SELECT TOP 3 * FROM devices", "2", "")
+	require.Equal(t, "dev-0 dev-2", ids)
+	ids, next = page("SELECT TOP 3 * FROM devices", "2", next)
+	require.Equal(t, "dev-4", ids)
+	require.Empty(t, next)
+
+	groups := "SELECT deviceId, COUNT() AS n FROM devices GROUP BY deviceId"
+	r := p.queryFor(groups, "x-ms-max-item-count", "3")
+	require.JSONEq(t, `[{"deviceId":"dev-0","n":1},{"deviceId":"dev-2","n":1},{"deviceId":"dev-4","n":1}]`, r.body)
+	r = p.queryFor(groups, "x-ms-max-item-count", "3", "x-ms-continuation", r.Header.Get("x-ms-continuation"))
+	require.JSONEq(t, `[{"deviceId":"dev-5","n":1}]`, r.body)
+	require.Empty(t, r.Header.Get("x-ms-continuation"))
+}
+
+func TestBadQueriesAreRefused(t *testing.T) {
+	_, p := fleet(t)
+	r := p.queryFor("SELECT * FROM devices WHERE tags.group = 'a'")
+	r.refusedOldForm(t, 400004)
+	require.Contains(t, r.body, "at position 34")
+	require.Contains(t, r.body, "[[group]]")
+	all := "SELECT * FROM devices"
+	for _, size := range []string{"0", "-1", "1001", "x"} {
+		p.queryFor(all, "x-ms-max-item-count", size).refusedOldForm(t, 400004)
+	}
+	_, next := p.twins(all, "x-ms-max-item-count", "2")
+	require.NotEmpty(t, next)
+	p.queryFor(all+" ", "x-ms-continuation", next).refusedOldForm(t, 400004) // the token of another query
+	raw, err := base64.RawURLEncoding.DecodeString(next)
+	require.NoError(t, err)
+	for i := range raw {
+		raw[i] ^= 1
+		p.queryFor(all, "x-ms-continuation", base64.RawURLEncoding.EncodeToString(raw)).refusedOldForm(t, 400004)
+		raw[i] ^= 1
+	}
+	for _, token := range []string{"-1", "3", "%", next[:8], next + "AA"} {
+		p.queryFor(all, "x-ms-continuation", token).refusedOldForm(t, 400004)
+	}
+}
+
+// Some tools of back ends encode the slashes of a path.
+func TestSlashesOfBackEndsMayBeEncoded(t *testing.T) {
+	_, p := fleet(t)
+	require.Equal(t, "dev-3", p.do("GET", "/twins%2Fdev-3"+version, "").object(t)["deviceId"])
+	require.Equal(t, "m", p.do("GET", "/devices%2fdev-3%2fmodules%2fm"+version, "").object(t)["moduleId"])
+	require.Equal(t, 200, p.post("/devices%2Fquery"+version, `{"query":"SELECT * FROM devices"}`).StatusCode)
+	require.Equal(t, 404, p.do("GET", "/nothing%2Fhere"+version, "").StatusCode)
+}

@@ -1,0 +1,239 @@
+package workload
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"time"
+)
+
+// FaultKind is what goes wrong.
+type FaultKind uint8
+
+const (
+	// AnswerStatus answers with Fault.Status, default 500, and does not handle the request.
+	AnswerStatus FaultKind = iota + 1
+	// Slow delays the request by Fault.Delay, then handles it.
+	Slow
+	// Mute leaves the request unanswered. The connection stays open.
+	Mute
+	// CutBefore cuts the connection and does not handle the request. CutAfter handles it and cuts the
+	// connection in place of the answer. CutDuring cuts it in the middle of the answer.
+	CutBefore
+	CutAfter
+	CutDuring
+	// NotHTTP answers with Fault.Bytes, default a line that is not a status line.
+	NotHTTP
+	// Garbage answers 200 with the body Fault.Bytes, default the beginning of a JSON object.
+	Garbage
+	// Malformed answers 200 with JSON of the right form whose digest or ciphertext is not base64, or
+	// whose certificate is not PEM.
+	Malformed
+	// Oversized answers 200 with JSON of the right form and Fault.Size bytes, default 16 MiB.
+	Oversized
+	// WrongDigest signs with another key. It happens to Sign.
+	WrongDigest
+	// UnknownModule answers 404, as for a generation id of an earlier module. It happens to calls for
+	// a module.
+	UnknownModule
+	// StaleBundle leaves out the present authority of the hub, as if the bundle were from before the
+	// last rotation. It happens to TrustBundle, and has no effect before the first rotation.
+	StaleBundle
+	// ForeignBundle answers with the certificate of an authority that signed nothing. It happens to
+	// TrustBundle.
+	ForeignBundle
+	// Absent makes the server unreachable, like [Server.Stop], from Inject on until Fault.For is over
+	// or the fault is removed. It uses only that field.
+	Absent
+)
+
+// faultKinds has the name of each kind, and the call to which it happens; AnyCall: to all.
+var faultKinds = map[FaultKind]struct {
+	name string
+	call Call
+}{
+	AnswerStatus:  {name: "AnswerStatus"},
+	Slow:          {name: "Slow"},
+	Mute:          {name: "Mute"},
+	CutBefore:     {name: "CutBefore"},
+	CutAfter:      {name: "CutAfter"},
+	CutDuring:     {name: "CutDuring"},
+	NotHTTP:       {name: "NotHTTP"},
+	Garbage:       {name: "Garbage"},
+	Malformed:     {name: "Malformed"},
+	Oversized:     {name: "Oversized"},
+	WrongDigest:   {name: "WrongDigest", call: Sign},
+	UnknownModule: {name: "UnknownModule"},
+	StaleBundle:   {name: "StaleBundle", call: TrustBundle},
+	ForeignBundle: {name: "ForeignBundle", call: TrustBundle},
+	Absent:        {name: "Absent"},
+}
+
+// FaultKinds returns every kind of fault, in a fixed order.
+func FaultKinds() []FaultKind {
+	all := make([]FaultKind, 0, len(faultKinds))
+	for k := range len(faultKinds) {
+		all = append(all, FaultKind(k+1))
+	}
+	return all
+}
+
+// String returns the name of the constant.
+func (k FaultKind) String() string {
+	if row, ok := faultKinds[k]; ok {
+		return row.name
+	}
+	return fmt.Sprintf("FaultKind(%d)", uint8(k))
+}
+
+// Call returns the call to which the kind happens; AnyCall: to all.
+func (k FaultKind) Call() Call { return faultKinds[k].call }
+
+// Fault declares a fault: its kind, its target and its time.
+type Fault struct {
+	// Kind is required.
+	Kind FaultKind
+	// Call selects the calls. Default: all to which the kind happens.
+	Call Call
+	// Module selects the calls for one module, "deviceID/moduleID". Default: all calls.
+	Module string
+
+	// After is how many matching requests pass before the first hit.
+	After int
+	// Times is how often the fault happens: 0 means once, negative means until it is removed.
+	Times int
+	// Probability, from 0 to 1, is the chance of each matching request to be a hit; 0 means always.
+	Probability float64
+	// For is the time from Inject to the fault's end; 0 means no end.
+	For time.Duration
+
+	// Status is the status of AnswerStatus, 200 to 599. Default: 500.
+	Status int
+	// Delay is the delay of Slow. Default: none.
+	Delay time.Duration
+	// Bytes is what NotHTTP sends, and the body of Garbage.
+	Bytes []byte
+	// Size is the size of the body of Oversized, in bytes. Default: 16 MiB.
+	Size int
+}
+
+const defaultOversize = 16 << 20
+
+// Injected is a fault in force: see [Server.Inject]. It stays valid after the fault has ended.
+type Injected struct {
+	server *Server
+	fault  Fault
+	draws  *rand.Rand
+	timer  *time.Timer // of Absent; nil = none
+
+	// Guarded by Server.mu.
+	seen  int // matching requests so far
+	left  int // remaining hits; negative = no limit
+	fired int
+	until time.Time // zero = no end
+}
+
+// Inject puts a fault in force. It panics for an unknown kind, a status outside 200 to 599, and a
+// call to which the kind does not happen.
+func (s *Server) Inject(f Fault) *Injected {
+	row, ok := faultKinds[f.Kind]
+	f.Status = cmp.Or(f.Status, 500)
+	switch {
+	case !ok:
+		panic("workload: Inject: unknown " + f.Kind.String())
+	case f.Status < 200 || f.Status > 599:
+		panic(fmt.Sprintf("workload: Inject: status %d, want 200 to 599", f.Status))
+	case row.call != AnyCall && f.Call != AnyCall && f.Call != row.call:
+		panic(fmt.Sprintf("workload: Inject: %s does not happen to %s", f.Kind, f.Call))
+	}
+	f.Call = cmp.Or(f.Call, row.call)
+	f.Times = cmp.Or(f.Times, 1)
+	f.Size = cmp.Or(max(f.Size, 0), defaultOversize)
+	f.Bytes = slices.Clone(f.Bytes)
+	in := &Injected{server: s, fault: f, left: f.Times}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.injected++
+	in.draws = rand.New(rand.NewPCG(s.seed, s.injected))
+	if f.For > 0 {
+		in.until = time.Now().Add(f.For)
+	}
+	s.faults = append(s.faults, in)
+	if f.Kind == Absent {
+		in.fired = 1
+		if f.For > 0 && !s.closed {
+			in.timer = time.AfterFunc(f.For, in.Remove)
+		}
+		s.reconcileLocked()
+	}
+	return in
+}
+
+// Fired returns how often the fault has happened; for Absent, 1.
+func (i *Injected) Fired() int {
+	i.server.mu.Lock()
+	defer i.server.mu.Unlock()
+	return i.fired
+}
+
+// WaitFired waits until the fault has happened at least n times. It fails when the context ends or
+// the server is closed.
+func (i *Injected) WaitFired(ctx context.Context, n int) error {
+	return i.server.waitUntil(ctx, func() bool { return i.fired >= n })
+}
+
+// Remove ends the fault. A second Remove does nothing.
+func (i *Injected) Remove() {
+	s := i.server
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	i.stop()
+	s.faults = slices.DeleteFunc(s.faults, func(other *Injected) bool { return other == i })
+	if i.fault.Kind == Absent {
+		s.reconcileLocked()
+	}
+}
+
+// stop stops the timer.
+func (i *Injected) stop() {
+	if i.timer != nil {
+		i.timer.Stop()
+	}
+}
+
+// inForceLocked reports whether there is a fault of a kind that has no hits, only a time.
+func (s *Server) inForceLocked(k FaultKind) bool {
+	now := time.Now()
+	return slices.ContainsFunc(s.faults, func(f *Injected) bool {
+		return f.fault.Kind == k && (f.until.IsZero() || now.Before(f.until))
+	})
+}
+
+// take counts a request for the faults of a kind, and returns the first that hits it; nil for none.
+func (s *Server) take(k FaultKind, c Call, module string) *Fault {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := time.Now()
+	s.faults = slices.DeleteFunc(s.faults, func(f *Injected) bool {
+		return f.fault.Kind != Absent && (f.left == 0 || !f.until.IsZero() && !now.Before(f.until))
+	})
+	for _, in := range s.faults {
+		f := &in.fault
+		if f.Kind != k || f.Call != AnyCall && f.Call != c || f.Module != "" && f.Module != module {
+			continue
+		}
+		in.seen++
+		if in.seen <= f.After || f.Probability > 0 && in.draws.Float64() >= f.Probability {
+			continue
+		}
+		in.fired++
+		s.wakeLocked()
+		if in.left > 0 {
+			in.left--
+		}
+		return f
+	}
+	return nil
+}

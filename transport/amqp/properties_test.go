@@ -1,0 +1,140 @@
+package amqp
+
+import (
+	"encoding/hex"
+	"testing"
+	"time"
+
+	"github.com/Azure/go-amqp"
+	"github.com/stretchr/testify/require"
+
+	"github.com/hubline-iot/hubline/transport"
+)
+
+// everything is a message with all fields that a hub has.
+func everything() *transport.Message {
+	return &transport.Message{
+		ID: "m", CorrelationID: "c", ContentType: "t", ContentEncoding: "e", Component: "p", Output: "o",
+		Created: time.UnixMilli(0).UTC(), Expires: time.UnixMilli(1).UTC(),
+		System: &transport.SystemProperties{
+			To: "to", UserID: "u", Schema: "s", InterfaceID: "i", ConnectionDeviceID: "d", ConnectionModuleID: "n",
+			DiagnosticID: "g", DiagnosticContext: "x",
+		},
+		Properties: []transport.Property{{Name: "k", Value: "v"}}, Body: []byte("b"),
+	}
+}
+
+// text returns a text with its code and length, in hexadecimal.
+func text(code byte, s string) string {
+	return hex.EncodeToString(append([]byte{code, byte(len(s))}, s...))
+}
+
+// Encoded by hand from the specification: annotations have symbols as keys, user-id is binary.
+func TestAllSystemPropertiesInTheirEncoding(t *testing.T) {
+	const symbol, str, bin = 0xa3, 0xa1, 0xa0
+	annotated := text(symbol, "dt-subject") + text(str, "p") + text(symbol, "iothub-interface-id") + text(str, "i") +
+		text(symbol, "Diagnostic-Id") + text(str, "g") + text(symbol, "Correlation-Context") + text(str, "x")
+	standard := text(str, "m") + text(bin, "u") + text(str, "to") + "4040" + text(str, "c") + text(symbol, "t") +
+		text(symbol, "e") + "83" + "0000000000000001"
+	properties := text(str, "iothub-creation-time-utc") + text(str, "1970-01-01T00:00:00.000Z") +
+		text(str, "iothub-outputname") + text(str, "o") + text(str, "iothub-message-schema") + text(str, "s") +
+		text(str, "iothub-connection-device-id") + text(str, "d") + text(str, "iothub-connection-module-id") +
+		text(str, "n") + text(str, "k") + text(str, "v")
+	compound := func(section, code string, count byte, items string) string {
+		size := len(items)/2 + 4
+		return "0053" + section + code + hex.EncodeToString([]byte{0, 0, byte(size >> 8), byte(size), 0, 0, 0, count}) + items
+	}
+	require.Equal(t, compound("72", "d1", 8, annotated)+compound("73", "d0", 9, standard)+
+		compound("74", "d1", 12, properties)+"005375"+text(bin, "b"),
+		hex.EncodeToString(appendMessage(nil, everything())))
+}
+
+// A message that the library encodes is the same one.
+func TestTheLibraryEncodesAllSystemProperties(t *testing.T) {
+	var own, lib amqp.Message
+	require.NoError(t, own.UnmarshalBinary(appendMessage(nil, everything())))
+	encoded, err := new(plain).fill(everything(), true).MarshalBinary()
+	require.NoError(t, err)
+	require.NoError(t, lib.UnmarshalBinary(encoded))
+	require.Equal(t, own, lib)
+	back, again := inbound(&own, true)
+	require.Equal(t, *everything(), back)
+	require.False(t, again)
+}
+
+// Each field travels without the others.
+func TestEachPropertyAlone(t *testing.T) {
+	for _, m := range []transport.Message{
+		{ID: "x"}, {CorrelationID: "x"}, {ContentType: "x"}, {ContentEncoding: "x"}, {Component: "x"}, {Output: "x"},
+		{Expires: time.UnixMilli(1).UTC()}, {Created: time.UnixMilli(1).UTC()},
+		{System: &transport.SystemProperties{To: "x"}}, {System: &transport.SystemProperties{UserID: "x"}},
+		{System: &transport.SystemProperties{Schema: "x"}}, {System: &transport.SystemProperties{InterfaceID: "x"}},
+		{System: &transport.SystemProperties{ConnectionDeviceID: "x"}},
+		{System: &transport.SystemProperties{ConnectionModuleID: "x"}},
+		{System: &transport.SystemProperties{DiagnosticID: "x"}},
+		{System: &transport.SystemProperties{DiagnosticContext: "x"}},
+	} {
+		m.Body = []byte("b")
+		var own amqp.Message
+		require.NoError(t, own.UnmarshalBinary(appendMessage(nil, &m)))
+		for _, sent := range []*amqp.Message{&own, new(plain).fill(&m, true)} {
+			back, _ := inbound(sent, true)
+			require.Equal(t, m, back)
+		}
+	}
+}
+
+// A broker that is no hub gets what AMQP itself has. Other messages with these fields are refused
+// before.
+func TestABrokerGetsThePropertiesOfAMQP(t *testing.T) {
+	m := everything()
+	m.Output, m.System = "", &transport.SystemProperties{To: "to", UserID: "u"}
+	sent := new(plain).fill(m, false)
+	require.Empty(t, sent.Annotations)
+	require.Equal(t, map[string]any{"dt-subject": "p", "k": "v"}, sent.ApplicationProperties)
+	require.Equal(t, "to", *sent.Properties.To)
+	require.Equal(t, []byte("u"), sent.Properties.UserID)
+	back, _ := inbound(sent, false)
+	require.Equal(t, *m, back)
+}
+
+// A message at an input, as a gateway sends it: the vector of a gateway's own test for MQTT.
+func TestAMessageAtAnInput(t *testing.T) {
+	to, ct, ce := "foo", "application/json", "utf-8"
+	m := &amqp.Message{
+		Properties: &amqp.MessageProperties{MessageID: "m1", CorrelationID: "1234", UserID: []byte("user1"), To: &to,
+			ContentType: &ct, ContentEncoding: &ce},
+		Annotations: amqp.Annotations{
+			"x-opt-input-name": "input1", "iothub-connection-device-id": "fromDevice1",
+			"iothub-connection-module-id": amqp.Symbol("fromModule1"), "dt-subject": "testComponent",
+			"x-opt-lock-token": "secret",
+		},
+		ApplicationProperties: map[string]any{
+			"iothub-message-schema": "schema1", "iothub-outputname": "output1", "Foo": "Bar", "Diagnostic-Id": "the program's",
+			"iothub-connection-device-id": "not this one",
+		},
+		Data: [][]byte{[]byte("b")},
+	}
+	got, _ := inbound(m, true)
+	require.Equal(t, transport.Message{
+		ID: "m1", CorrelationID: "1234", ContentType: ct, ContentEncoding: ce, Component: "testComponent",
+		Input: "input1", Output: "output1", System: &transport.SystemProperties{To: "foo", UserID: "user1", Schema: "schema1",
+			ConnectionDeviceID: "fromDevice1", ConnectionModuleID: "fromModule1"},
+		Properties: []transport.Property{{Name: "Diagnostic-Id", Value: "the program's"}, {Name: "Foo", Value: "Bar"}},
+		Body:       []byte("b"),
+	}, got)
+}
+
+// Names of the hub mean nothing to other brokers, and values of a wrong type stay properties.
+func TestNamesOfTheHubOutsideOfIt(t *testing.T) {
+	got, _ := inbound(&amqp.Message{
+		Annotations:           amqp.Annotations{"x-opt-input-name": "i", "iothub-interface-id": "x"},
+		ApplicationProperties: map[string]any{"iothub-outputname": "o"},
+	}, false)
+	require.Equal(t, transport.Message{Properties: []transport.Property{{Name: "iothub-outputname", Value: "o"}}}, got)
+	got, _ = inbound(&amqp.Message{
+		Annotations:           amqp.Annotations{"x-opt-input-name": int32(1)},
+		ApplicationProperties: map[string]any{"iothub-outputname": int32(1)},
+	}, true)
+	require.Equal(t, transport.Message{Properties: []transport.Property{{Name: "iothub-outputname", Value: "1"}}}, got)
+}

@@ -1,0 +1,176 @@
+// Package bag encodes and decodes the property bags of IoT hubs: the last level of a message's
+// topic, with properties in the form of a URL's query, percent-encoded, and system properties under
+// names that begin with "$.". Boards link it.
+package bag
+
+import (
+	"strings"
+	"time"
+
+	"github.com/hubline-iot/hubline/internal/isotime"
+	"github.com/hubline-iot/hubline/internal/percent"
+	"github.com/hubline-iot/hubline/transport"
+)
+
+// text is a system property that is a string, as the bag has it; moment is one that is a time.
+// Empty and zero ones are not sent.
+type (
+	text struct {
+		key   string // includes the "="
+		value string
+	}
+	moment struct {
+		key string
+		at  *time.Time
+	}
+)
+
+// texts and moments are the system properties of m, in the order in which they are sent.
+func texts(m *transport.Message) [5]text {
+	return [5]text{
+		{"%24.mid=", m.ID}, {"%24.cid=", m.CorrelationID}, {"%24.ct=", m.ContentType}, {"%24.ce=", m.ContentEncoding},
+		{"%24.sub=", m.Component},
+	}
+}
+
+func moments(m *transport.Message) [2]moment {
+	return [2]moment{{"%24.ctime=", &m.Created}, {"%24.exp=", &m.Expires}}
+}
+
+// Append appends m's bag to dst, without what System and Output hold; AppendAll is for those. It
+// allocates only when dst must grow.
+func Append(dst []byte, m *transport.Message) []byte { return appendFrom(dst, len(dst), m) }
+
+// appendFrom is Append to a bag that begins at start.
+func appendFrom(dst []byte, start int, m *transport.Message) []byte {
+	for _, f := range texts(m) {
+		if f.value != "" {
+			dst = percent.Append(append(pair(dst, start), f.key...), f.value)
+		}
+	}
+	for _, f := range moments(m) {
+		if !f.at.IsZero() {
+			dst = appendTime(append(pair(dst, start), f.key...), *f.at)
+		}
+	}
+	for i := range m.Properties {
+		p := &m.Properties[i]
+		dst = percent.Append(pair(dst, start), p.Name)
+		dst = append(dst, '=')
+		dst = percent.Append(dst, p.Value)
+	}
+	return dst
+}
+
+// Size returns the number of bytes that Append appends; 0 for a message without properties.
+func Size(m *transport.Message) int {
+	n, pairs := 0, len(m.Properties)
+	for _, f := range texts(m) {
+		if f.value != "" {
+			n += len(f.key) + percent.Size(f.value)
+			pairs++
+		}
+	}
+	for _, f := range moments(m) {
+		if !f.at.IsZero() {
+			n += len(f.key) + timeSize
+			pairs++
+		}
+	}
+	for i := range m.Properties {
+		n += percent.Size(m.Properties[i].Name) + 1 + percent.Size(m.Properties[i].Value)
+	}
+	return n + max(0, pairs-1)
+}
+
+// pair appends the separator before a pair that is not the first.
+func pair(dst []byte, start int) []byte {
+	if len(dst) > start {
+		dst = append(dst, '&')
+	}
+	return dst
+}
+
+// appendTime appends t in ISO 8601, UTC, with milliseconds, percent-encoded:
+// 2030-01-01T00%3A00%3A00.000Z.
+func appendTime(dst []byte, t time.Time) []byte {
+	var buf [isotime.Size]byte
+	for _, b := range isotime.Append(buf[:0], t) {
+		if b == ':' {
+			dst = append(dst, "%3A"...)
+		} else {
+			dst = append(dst, b)
+		}
+	}
+	return dst
+}
+
+// timeSize is the number of bytes that appendTime appends.
+const timeSize = isotime.Size + 2*len("3A")
+
+// Decode reads a bag into m. It accepts variants that hubs are known to send: a raw "$" for
+// "%24", a pair without "=", an empty value, one "/" behind the bag. Invalid percent-encoding is
+// kept as it is. Application properties and system properties without a field in Message become
+// Properties under their names in the bag, except the address, "$.to". DecodeAll reads all.
+func Decode(bag string, m *transport.Message) { decode(bag, m, nil) }
+
+// decode is Decode. Unless nil, rare takes system properties by their names without "$.", and
+// reports whether it did.
+func decode(bag string, m *transport.Message, rare func(name, value string) bool) {
+	bag = strings.TrimSuffix(bag, "/")
+	for bag != "" {
+		var item string
+		item, bag, _ = strings.Cut(bag, "&")
+		rawName, rawValue, _ := strings.Cut(item, "=")
+		if rawName == "" {
+			continue
+		}
+		name, value := Unescape(rawName), Unescape(rawValue)
+		if strings.HasPrefix(name, "$.") {
+			switch name[2:] {
+			case "mid":
+				m.ID = value
+				continue
+			case "cid":
+				m.CorrelationID = value
+				continue
+			case "ct":
+				m.ContentType = value
+				continue
+			case "ce":
+				m.ContentEncoding = value
+				continue
+			case "sub":
+				m.Component = value
+				continue
+			case "ctime":
+				m.Created = parseTime(value)
+				continue
+			case "exp":
+				m.Expires = parseTime(value)
+				continue
+			}
+			if rare == nil && name == "$.to" || rare != nil && rare(name[2:], value) {
+				continue
+			}
+		}
+		m.Properties = append(m.Properties, transport.Property{Name: name, Value: value})
+	}
+}
+
+// Unescape decodes percent-encoding. Invalid encoding is kept as it is.
+func Unescape(s string) string {
+	if strings.IndexByte(s, '%') < 0 {
+		return s
+	}
+	if out, ok := percent.Decode(make([]byte, 0, len(s)), s); ok {
+		return string(out)
+	}
+	return s
+}
+
+// parseTime accepts any number of decimals. It returns the zero time for an invalid text.
+func parseTime(s string) time.Time {
+	t, _ := isotime.Parse(s)
+	return t
+}

@@ -1,5 +1,0 @@
-//go:build !tinygo
-
-package lean
-
-var defaultCalls = AllCalls
