@@ -76,7 +76,7 @@ func (s *reader) explain(err error) error {
 	switch {
 	case s.err == nil:
 		return &violation{err}
-	case s.err == io.EOF:
+	case errors.Is(s.err, io.EOF):
 		return io.ErrUnexpectedEOF
 	}
 	return s.err

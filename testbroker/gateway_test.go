@@ -454,7 +454,7 @@ func TestSASLMechanismsAreThoseOfTheOptions(t *testing.T) {
 		p := dialFrames(t, e.Hub)
 		header := amqpwire.ProtocolHeader(amqpwire.ProtocolSASL)
 		p.send(header[:])
-		require.Equal(t, byte(amqpwire.ProtocolSASL), p.header())
+		require.Equal(t, amqpwire.ProtocolSASL, p.header())
 		offer, _ := want[*amqpwire.Mechanisms](p)
 		require.Equal(t, []amqpwire.Symbol{"ANONYMOUS", "PLAIN"}, offer.Mechanisms)
 		p.say(0, &amqpwire.Init{Mechanism: "MSSBCBS"})

@@ -37,12 +37,13 @@ var mayImport = map[string][]string{
 	"web":          {rooms + "hub", "net/http", "github.com/gorilla/websocket"},
 	"httpfront":    {rooms + "hub", rooms + "web", "net/http"},
 	"blobfront":    {rooms + "hub", rooms + "web", "net/http"},
+	"query":        {},
 	"tpm2":         {},
 	"dps":          {rooms + "hub", rooms + "tpm2"},
 	"dpsamqp":      {rooms + "hub", rooms + "dps", rooms + "amqp", module + "internal/amqpwire"},
 	"dpsmqtt":      {rooms + "hub", rooms + "dps", "github.com/mochi-mqtt/server/v2"},
 	"dpshttp":      {rooms + "hub", rooms + "dps", rooms + "web", "net/http"},
-	"servicefront": {rooms + "hub", rooms + "web", "net/http"},
+	"servicefront": {rooms + "hub", rooms + "query", rooms + "web", "net/http"},
 }
 
 func TestFrontsDependOnTheHubAlone(t *testing.T) {

@@ -203,7 +203,7 @@ func (l *Conn) explain(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	if cause := l.socket.loss(); cause != nil && cause != io.EOF {
+	if cause := l.socket.loss(); cause != nil && !errors.Is(cause, io.EOF) {
 		return cause
 	}
 	return err

@@ -31,7 +31,7 @@ func Ended(ctx context.Context, err, closed error) *transport.Error {
 	case retrypolicy.NotRetryable, retrypolicy.Unsafe:
 		if inner := transport.Find(why.Err); inner != nil {
 			e.Kind, e.Scope, e.Op, e.RetryAfter, e.Err = inner.Kind, inner.Scope, inner.Op, inner.RetryAfter, why.Err
-			if error(inner) == why.Err {
+			if errchain.Same(inner, why.Err) {
 				e.Err = inner.Err
 			}
 		}
@@ -43,7 +43,7 @@ func Ended(ctx context.Context, err, closed error) *transport.Error {
 // Cancelled returns the error of a request that ctx ended. failure is its last failure, which may
 // be nil. The Kind is Closed if closed is the cause of the end.
 func Cancelled(ctx context.Context, failure, closed error) *transport.Error {
-	if failure == ctx.Err() {
+	if errchain.Same(failure, ctx.Err()) {
 		failure = nil
 	}
 	e := operr.Cancelled(ctx, transport.OpSend, transport.Operation, failure)

@@ -16,14 +16,14 @@ import (
 // sitePlan is a run of an edge device: its gateway and its daemon, the modules a and b, and a leaf
 // device.
 type sitePlan struct {
-	seed                         uint64
-	engine                       engine
-	overlap                      bool // the trust bundle keeps the authorities of former certificates
-	tokenLife, ackTimeout        time.Duration
-	length, tail, boot           time.Duration // boot: the gateway and the daemon start that late
-	reopenAfter, stable, release time.Duration
-	window                       int
-	steps                        []siteStep
+	seed                  uint64
+	engine                engine
+	overlap               bool // the trust bundle keeps the authorities of former certificates
+	tokenLife, ackTimeout time.Duration
+	length, tail, boot    time.Duration // boot: the gateway and the daemon start that late
+	reopenAfter, stable   time.Duration
+	window                int
+	steps                 []siteStep
 }
 
 // siteStep is one event at its own time.

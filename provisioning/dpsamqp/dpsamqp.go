@@ -96,10 +96,15 @@ func (c *Carrier) open(ctx context.Context, l *provisioning.Login) (*session, er
 	}
 	s, err := c.connect(ctx, l, cert, amqp.SASLTypeExternal(""))
 	if errors.Is(err, amqpconn.ErrNoMechanism) || errors.Is(err, amqpscreen.ErrNotAMQP) {
-		return c.connect(ctx, l, cert, nil) // the official C# client sends no SASL
+		s, err = c.connect(ctx, l, cert, nil) // the official C# client sends no SASL
+	}
+	if errors.Is(err, amqpconn.ErrWantsSASL) {
+		return nil, &transport.Error{Kind: transport.Unsupported, Err: errNoExternal}
 	}
 	return s, err
 }
+
+var errNoExternal = errors.New("the service insists on SASL, and offers no EXTERNAL for a certificate")
 
 // connect connects and attaches the links. The error is a cause for dialer.Protocol.
 func (c *Carrier) connect(ctx context.Context, l *provisioning.Login, cert *tls.Certificate,

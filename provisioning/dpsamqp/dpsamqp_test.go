@@ -299,6 +299,21 @@ func TestALoginWithoutAToken(t *testing.T) {
 	}
 }
 
+// A service that offers no EXTERNAL and insists on SASL is not asked a third time.
+func TestAServiceThatInsistsOnSASL(t *testing.T) {
+	p := &peer{mechanisms: []wire.Symbol{"PLAIN"}, insists: true}
+	with(t, p, func(t *testing.T, o *netopt.Options) {
+		id := identity(t)
+		id.Sign = nil
+		c, err := provisioning.New(id, dpsamqp.New(o), nil)
+		require.NoError(t, err)
+		_, err = c.Register(t.Context())
+		require.ErrorIs(t, err, transport.Unsupported)
+		require.ErrorContains(t, err, "offers no EXTERNAL")
+	})
+	require.Equal(t, []byte{wire.ProtocolSASL, wire.ProtocolAMQP}, p.headers)
+}
+
 // A service that is silent in any step costs the RequestTimeout, and no more.
 func TestASilentServiceTimesOut(t *testing.T) {
 	for _, step := range []string{"header", "init", "open", "begin", "attach", "credit", "request"} {

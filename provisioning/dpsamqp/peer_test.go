@@ -33,6 +33,7 @@ type peer struct {
 
 	mechanisms []wire.Symbol // nil: PLAIN, EXTERNAL
 	noSASL     bool          // it answers a header of SASL with that of AMQP
+	insists    bool          // it answers each header with that of SASL
 	code       uint8         // of the SASL outcome
 	mute       string        // the step that gets no answer: "header", "init", "open", "begin", "attach"
 	says       []byte        // sent behind its open
@@ -121,6 +122,9 @@ func (l *line) header(id byte) {
 	}
 	if l.noSASL {
 		id = wire.ProtocolAMQP
+	}
+	if l.insists {
+		id = wire.ProtocolSASL
 	}
 	head := wire.ProtocolHeader(id)
 	l.write(head[:])

@@ -58,7 +58,7 @@ func init() {
 		{File: api, Old: "case ctx.Err() != nil:\n\t\treturn ctx.Err()\n", New: "", Test: "./edge -run TestACallEnds"},
 		{File: api, Old: "err = &slowError{w.timeout}", New: "_ = err", Test: "./edge -run TestASlowDaemon"},
 		{File: reading, Old: "left: maxAnswer}", New: "left: 9 * maxAnswer}", Test: "./edge -run TestRefusals"},
-		{File: reading, Old: "case s.err == io.EOF:\n\t\treturn io.ErrUnexpectedEOF\n", New: "",
+		{File: reading, Old: "case errors.Is(s.err, io.EOF):\n\t\treturn io.ErrUnexpectedEOF\n", New: "",
 			Test: "./edge -run TestRefusals"},
 		{File: reading, Old: "[]error{e.error, transport.ErrViolation}", New: "[]error{e.error, transport.Invalid}",
 			Test: "./edge -run TestRefusals"},

@@ -107,7 +107,7 @@ func named(all tracetest.SpanStubs, name string) tracetest.SpanStubs {
 func attrs(s tracetest.SpanStub) map[string]string {
 	all := map[string]string{}
 	for _, a := range s.Attributes {
-		all[string(a.Key)] = a.Value.Emit()
+		all[string(a.Key)] = a.Value.String()
 	}
 	return all
 }

@@ -216,7 +216,7 @@ func failed(span trace.Span, err error) {
 	}
 	why := semconv.ErrorTypeOther
 	switch kind := transport.KindOf(err); {
-	case err == errNotReturned:
+	case errors.Is(err, errNotReturned):
 		why = semconv.ErrorTypeKey.String("panic")
 	case kind != transport.Unknown:
 		why = semconv.ErrorTypeKey.String(kind.String())
