@@ -49,7 +49,7 @@ func TestAddressesOfLinks(t *testing.T) {
 		{"/devices/dev-1/messages/events/", "amqp:not-found", "amqp:not-found"},
 		{"/devices//messages/events", "amqp:not-found", "amqp:not-found"},
 		{"/devices/%zz/messages/events", "amqp:not-found", "amqp:not-allowed"},
-		{"/messages/devicebound", "amqp:not-found", "amqp:not-found"},
+		{"/messages/devicebound", "amqp:unauthorized-access", "amqp:not-allowed"},
 		{"", "amqp:invalid-field", "amqp:invalid-field"},
 	} {
 		t.Run(c.address, func(t *testing.T) {

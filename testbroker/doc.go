@@ -75,7 +75,13 @@
 //
 // A program that uses the service's HTTPS API ([PortHTTPS]) can use the registry, twins, methods,
 // the simplest queries and counts. It needs a policy: see [Hub.AddPolicy] and
-// [hubdata.Policy.ConnectionString].
+// [hubdata.Policy.ConnectionString]. Over AMQP it sends C2D messages on a link to
+// "/messages/devicebound". The outcome says whether the message was queued: amqp:not-found means an
+// unknown receiver, amqp:resource-limit-exceeded a full queue.
+//
+// A back end authenticates on the $cbs links with a policy's token, or with SASL PLAIN: "policy" or
+// "policy@sas.root.hub" as the user, and a token or the key itself as the password. The resource of
+// the token may have any scheme, a port, and a path that the address of the link begins with.
 //
 // # Uploads
 //
@@ -196,7 +202,7 @@
 // # Limitations
 //
 // The hub is not a general broker, nor is a plain one: it does not route a device's messages to
-// other clients, and retains none. Over AMQP there are no back-end links, no
+// other clients, and retains none. Over AMQP there are no
 // transactions, and links do not resume. Over HTTPS there are no C2D messages to
 // modules, no jobs, configurations and imports.
 package testbroker

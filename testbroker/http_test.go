@@ -412,9 +412,9 @@ func TestCloseEndsRequests(t *testing.T) {
 	})
 }
 
-// policyToken returns a token for all devices of a hub.
-func policyToken(p hubdata.Policy, host string) string {
-	return sign(host, p.PrimaryKey, time.Now().Add(time.Hour).Unix()) + "&skn=" + p.Name
+// policyToken returns a policy's token for a resource, which is valid for an hour.
+func policyToken(p hubdata.Policy, sr string) string {
+	return sign(sr, p.PrimaryKey, time.Now().Add(time.Hour).Unix()) + "&skn=" + p.Name
 }
 
 // Over HTTP/2 a missing body times out too, and does not delay other requests on the connection.

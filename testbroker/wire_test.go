@@ -46,7 +46,12 @@ func sign(sr, key string, expiry int64) string {
 	if err != nil {
 		panic(err)
 	}
-	mac := hmac.New(sha256.New, raw)
+	return signBytes(sr, raw, expiry)
+}
+
+// signBytes is sign with a key that is not in base64.
+func signBytes(sr string, key []byte, expiry int64) string {
+	mac := hmac.New(sha256.New, key)
 	fmt.Fprintf(mac, "%s\n%d", sr, expiry)
 	sig := url.QueryEscape(base64.StdEncoding.EncodeToString(mac.Sum(nil)))
 	return fmt.Sprintf("SharedAccessSignature sr=%s&sig=%s&se=%d", sr, sig, expiry)

@@ -28,12 +28,15 @@ const (
 	LinkCBSReceiver
 	// LinkInput carries messages to the inputs of a module.
 	LinkInput
+	// LinkServiceC2D carries C2D messages from a back end to the hub. Its faults name no device.
+	LinkServiceC2D
 )
 
 var linkNames = [...]string{
 	LinkAny: "any", LinkTelemetry: "telemetry", LinkC2D: "C2D", LinkTwinSender: "twin sender",
 	LinkTwinReceiver: "twin receiver",
 	LinkInput:        "input",
+	LinkServiceC2D:   "service C2D",
 	LinkMethodSender: "method sender", LinkMethodReceiver: "method receiver", LinkCBSSender: "CBS sender",
 	LinkCBSReceiver: "CBS receiver",
 }

@@ -38,10 +38,14 @@ func (a *conn) Attach(link *amqp.Link) error {
 		return err
 	}
 	link.Value = l
-	if !cbs(l.kind) {
-		if err := a.permit(l); err != nil {
-			return err
-		}
+	switch {
+	case l.back != nil:
+		err = l.back.permit()
+	case !cbs(l.kind):
+		err = a.permit(l)
+	}
+	if err != nil {
+		return err
 	}
 	if err := a.prepare(l); err != nil {
 		a.refusedLink(link, l.id, err)
@@ -132,12 +136,16 @@ func (a *conn) start(l *hubLink) {
 		a.front.mu.Unlock()
 		return
 	}
+	a.started++
+	l.number = a.started
 	a.links[l] = struct{}{}
 	a.front.mu.Unlock()
-	if !cbs(l.kind) {
+	if !cbs(l.kind) && l.back == nil {
 		h.AnnounceModel(l.id, l.Asked.Properties.Text("com.microsoft:model-id"))
 	}
 	switch {
+	case l.back != nil:
+		l.back.attached()
 	case l.to != nil:
 		l.to.q.Receive(l.to)
 	case paired(l.kind):
@@ -166,6 +174,9 @@ func (a *conn) leave(l *hubLink) {
 	a.front.mu.Lock()
 	delete(a.links, l)
 	a.front.mu.Unlock()
+	if l.back != nil {
+		l.back.detached()
+	}
 	if l.to != nil {
 		l.to.q.Unreceive(l.to)
 	}

@@ -25,8 +25,9 @@ type conn struct {
 
 	// Guarded by Front.mu.
 	who      map[hub.Identity]struct{} // identities authenticated in any way
-	grants   map[hub.Identity]*grant   // rights by tokens; the empty identity means all devices
+	grants   map[scope]*grant          // rights by tokens and keys
 	links    map[*hubLink]struct{}
+	started  uint64 // links so far
 	pairs    map[pairKey]*pair
 	reported bool // an event reported the connection
 	ended    bool
@@ -37,9 +38,12 @@ type hubLink struct {
 	*amqp.Link
 	conn *conn
 	kind fault.LinkKind
-	id   hub.Identity // empty for $cbs links
+	id   hub.Identity // empty for $cbs links and those of back ends
 	pair *pair        // of twin and method links
 	acks hub.AckQueue // delayed dispositions
+	back backLink     // of links of back ends, otherwise nil
+
+	number uint64 // counts the links of the connection; guarded by Front.mu
 
 	to   *receiver // of links that receive the messages of a queue, otherwise nil
 	post answers
@@ -71,7 +75,7 @@ func (a *conn) Finish(cause error, _, _ bool) {
 	a.front.mu.Lock()
 	a.ended = true
 	for _, g := range a.grants {
-		g.timer.Stop()
+		g.stop()
 	}
 	clear(a.grants)
 	who := a.whoLocked("")
@@ -202,9 +206,9 @@ func (a *conn) Expel(selector string, cause error, condition string) {
 	who := a.whoLocked(selector)
 	for _, id := range who {
 		delete(a.who, id)
-		if g := a.grants[id]; g != nil {
-			g.timer.Stop()
-			delete(a.grants, id)
+		if g := a.grants[scope{id: id}]; g != nil {
+			g.stop()
+			delete(a.grants, scope{id: id})
 		}
 	}
 	links := a.linksLocked(selector, fault.LinkAny)

@@ -46,6 +46,9 @@ func (a *conn) classify(link *amqp.Link) (*hubLink, error) {
 	if err != nil {
 		return nil, err
 	}
+	if is, err := l.classifyBack(path); is {
+		return l, err
+	}
 	id, rest, ok := a.hub.IdentityOf(path)
 	if !ok {
 		return nil, wire.Errorf(wire.NotFound, "address %q", address)

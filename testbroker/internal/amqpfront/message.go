@@ -11,17 +11,24 @@ import (
 // Credit sends messages that wait for credit.
 func (a *conn) Credit(link *amqp.Link) {
 	l := link.Value.(*hubLink)
-	if l.to != nil {
+	switch {
+	case l.back != nil:
+		l.back.credit()
+	case l.to != nil:
 		l.to.q.Kick()
-		return
+	default:
+		l.post.flush(l)
 	}
-	l.post.flush(l)
 }
 
-// Settled handles a client's state of a C2D message. The state of other messages is ignored.
+// Settled handles a client's state of a C2D message or of a message to a back end. The state of
+// other messages is ignored.
 func (a *conn) Settled(link *amqp.Link, tag []byte, state wire.DeliveryState) wire.DeliveryState {
 	l := link.Value.(*hubLink)
-	if l.to == nil {
+	switch {
+	case l.back != nil:
+		return l.back.settled(tag, state)
+	case l.to == nil:
 		return state
 	}
 	return l.to.settle(string(tag), state)
@@ -31,6 +38,8 @@ func (a *conn) Settled(link *amqp.Link, tag []byte, state wire.DeliveryState) wi
 func (a *conn) Message(link *amqp.Link, d amqp.Delivery) error {
 	l := link.Value.(*hubLink)
 	switch {
+	case l.back != nil:
+		return l.back.message(d)
 	case l.kind == fault.LinkCBSSender:
 		return a.putToken(l, d)
 	case l.kind == fault.LinkTelemetry:

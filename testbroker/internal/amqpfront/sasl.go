@@ -5,9 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/hubline-iot/hubline/testbroker/fault"
-	"github.com/hubline-iot/hubline/testbroker/hubdata"
 	"github.com/hubline-iot/hubline/testbroker/internal/hub"
 
 	wire "github.com/hubline-iot/hubline/internal/amqpwire"
@@ -46,40 +46,57 @@ func (a *conn) Authenticate(mechanism wire.Symbol, response []byte) uint8 {
 	return wire.SASLOK
 }
 
-// plain checks [authzid] NUL authcid NUL password, where authcid is "device@sas.hub" or
-// "policy@sas.root.hub".
+// plain checks [authzid] NUL authcid NUL password. A device or module has the name "device@sas.hub"
+// and a token, a policy the name "policy@sas.root.hub" or "policy" and a token or its key.
 func (a *conn) plain(response string) error {
 	part := strings.Split(response, "\x00")
 	if len(part) != 3 || part[0] != "" && part[0] != part[1] {
 		return errors.New("SASL PLAIN: not a user and a password")
 	}
-	h := a.hub
-	name, _, _ := strings.Cut(h.Host, ".")
+	name, _, _ := strings.Cut(a.hub.Host, ".")
+	user, at := part[1], ""
+	if i := strings.LastIndex(user, "@sas."); i >= 0 {
+		user, at = user[:i], user[i:]
+	}
+	switch {
+	case at == "", strings.EqualFold(at, "@sas.root."+name):
+		return a.plainPolicy(user, part[2])
+	case !strings.EqualFold(at, "@sas."+name):
+		return fmt.Errorf("SASL PLAIN: user name %q is not of this hub", part[1])
+	}
 	tok, err := hub.ParseToken(part[2])
 	if err != nil {
 		return fmt.Errorf("SASL PLAIN: %w", err)
 	}
-	at := strings.LastIndex(part[1], "@sas.")
-	switch {
-	case at < 0:
-		return errors.New("SASL PLAIN: user name without @sas")
-	case strings.EqualFold(part[1][at:], "@sas.root."+name):
-		if tok.Policy != part[1][:at] {
-			return fmt.Errorf("SASL PLAIN: token is not of the policy %q", part[1][:at])
-		}
-		if err := h.AuthorizePolicy(tok, hubdata.DeviceConnect); err != nil {
-			return err
-		}
-		return a.grant(hub.Identity{}, tok, true)
-	case !strings.EqualFold(part[1][at:], "@sas."+name):
-		return fmt.Errorf("SASL PLAIN: user name %q is not of this hub", part[1])
-	}
-	id := hub.SplitIdentity(part[1][:at])
-	if err := h.Authorize(h.Host, id, tok); err != nil {
+	s := scope{id: hub.SplitIdentity(user)}
+	if err := a.accept(s, tok, true); err != nil {
 		return err
 	}
-	a.c.Identify(id)
-	return a.grant(id, tok, true)
+	a.c.Identify(s.id)
+	return nil
+}
+
+// plainPolicy checks the password of a policy: a token with its name, or one of its keys.
+func (a *conn) plainPolicy(policy, password string) error {
+	if !hub.IsToken(password) {
+		rights, err := a.hub.KeyRights(policy, password)
+		if err != nil {
+			return fmt.Errorf("SASL PLAIN: %w", err)
+		}
+		return a.grant(scope{policy: policy}, rights, time.Time{}, true)
+	}
+	tok, err := hub.ParseToken(password)
+	if err != nil {
+		return fmt.Errorf("SASL PLAIN: %w", err)
+	}
+	if tok.Policy != policy {
+		return fmt.Errorf("SASL PLAIN: token is not of the policy %q", policy)
+	}
+	s, err := a.front.scopeOf(tok)
+	if err != nil {
+		return fmt.Errorf("SASL PLAIN: %w", err)
+	}
+	return a.accept(s, tok, true)
 }
 
 // external checks whether the client's certificate is that of any device, or of the device that the

@@ -1,6 +1,7 @@
 package hub
 
 import (
+	"crypto/subtle"
 	"errors"
 	"fmt"
 	"time"
@@ -54,15 +55,59 @@ func (h *Hub) policyKeysLocked(t Token, need hubdata.Right) (KeyPair, error) {
 // authorizePolicyLocked checks a token that requires one of the rights.
 func (h *Hub) authorizePolicyLocked(t Token, need hubdata.Right) error {
 	keys, err := h.policyKeysLocked(t, need)
-	now := h.Now()
+	if err == nil {
+		err = h.unexpired(t)
+	}
 	switch {
 	case err != nil:
 		return err
-	case now.After(t.Deadline(h.grace)):
-		return fmt.Errorf("token expired at %s, it is %s", time.Unix(t.expires, 0).UTC().Format(time.RFC3339),
-			now.UTC().Format(time.RFC3339))
 	case !t.signedBy(keys):
-		return errors.New("token is signed with another key")
+		return errAnotherKey
 	}
 	return nil
+}
+
+var errAnotherKey = errors.New("token is signed with another key")
+
+// unexpired returns why a token is too old.
+func (h *Hub) unexpired(t Token) error {
+	if now := h.Now(); now.After(t.Deadline(h.grace)) {
+		return fmt.Errorf("token expired at %s, it is %s", time.Unix(t.expires, 0).UTC().Format(time.RFC3339),
+			now.UTC().Format(time.RFC3339))
+	}
+	return nil
+}
+
+// PolicyRights returns the rights that a policy's token gives on a connection of a back end. A
+// token that is signed with the text of the key is one of the Event Hubs endpoint, and connects no
+// devices.
+func (h *Hub) PolicyRights(t Token) (hubdata.Right, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	keys, err := h.policyKeysLocked(t, hubdata.AllRights)
+	if err == nil {
+		err = h.unexpired(t)
+	}
+	switch {
+	case err != nil:
+		return 0, err
+	case t.signedBy(keys):
+		return h.policies[t.Policy].rights, nil
+	case t.signedByText(keys):
+		return h.policies[t.Policy].rights &^ hubdata.DeviceConnect, nil
+	}
+	return 0, errAnotherKey
+}
+
+// KeyRights returns the rights of a policy to a client that has one of its keys.
+func (h *Hub) KeyRights(name, key string) (hubdata.Right, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	p, ok := h.policies[name]
+	for _, k := range [...]string{p.keys.Primary, p.keys.Secondary} {
+		if ok && subtle.ConstantTimeCompare([]byte(k), []byte(key)) == 1 {
+			return p.rights, nil
+		}
+	}
+	return 0, fmt.Errorf("the policy %q does not exist or has another key", name)
 }

@@ -23,16 +23,22 @@ type Token struct {
 	Policy   string // empty = signed with a key of the identity
 }
 
+// IsToken reports whether a text begins as a token does.
+func IsToken(s string) bool {
+	scheme, _, ok := strings.Cut(s, " ")
+	return ok && strings.EqualFold(scheme, tokenScheme)
+}
+
 // ParseToken parses
 //
 //	"SharedAccessSignature" SP field *( "&" field )
 //
 // with the fields sr, sig, se and skn in any order. Unknown fields are ignored.
 func ParseToken(s string) (Token, error) {
-	scheme, fields, ok := strings.Cut(s, " ")
-	if !ok || !strings.EqualFold(scheme, tokenScheme) {
+	if !IsToken(s) {
 		return Token{}, errors.New("token does not begin with " + tokenScheme)
 	}
+	_, fields, _ := strings.Cut(s, " ")
 	var t Token
 	seen := make(map[string]bool, 4)
 	for field := range strings.SplitSeq(fields, "&") {
@@ -87,16 +93,26 @@ func ParseToken(s string) (Token, error) {
 func (t Token) signedBy(keys KeyPair) bool {
 	for _, key := range [...]string{keys.Primary, keys.Secondary} {
 		raw, err := base64.StdEncoding.DecodeString(key)
-		if err != nil || len(raw) == 0 {
-			continue
-		}
-		mac := hmac.New(sha256.New, raw)
-		mac.Write([]byte(t.Resource + "\n" + t.expiry))
-		if hmac.Equal(mac.Sum(nil), t.sig) {
+		if err == nil && t.signedWith(raw) {
 			return true
 		}
 	}
 	return false
+}
+
+// signedByText reports whether the text of one of the keys, not decoded, made the signature:
+// clients of the Event Hubs endpoint sign in that way.
+func (t Token) signedByText(keys KeyPair) bool {
+	return t.signedWith([]byte(keys.Primary)) || t.signedWith([]byte(keys.Secondary))
+}
+
+func (t Token) signedWith(key []byte) bool {
+	if len(key) == 0 {
+		return false
+	}
+	mac := hmac.New(sha256.New, key)
+	mac.Write([]byte(t.Resource + "\n" + t.expiry))
+	return hmac.Equal(mac.Sum(nil), t.sig)
 }
 
 // covers reports whether the token's resource is the target or a parent of it, by whole path

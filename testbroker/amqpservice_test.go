@@ -1,0 +1,384 @@
+package testbroker_test
+
+import (
+	"encoding/base64"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/Azure/go-amqp"
+	"github.com/stretchr/testify/require"
+
+	"github.com/hubline-iot/hubline/internal/amqpwire"
+	"github.com/hubline-iot/hubline/testbroker"
+	"github.com/hubline-iot/hubline/testbroker/event"
+	"github.com/hubline-iot/hubline/testbroker/fault"
+	"github.com/hubline-iot/hubline/testbroker/hubdata"
+)
+
+const serviceAddress = "/messages/devicebound"
+
+// newService makes a hub with the device dev-1 and a policy of back ends.
+func newService(t testing.TB, o *testbroker.Options) (*testbroker.Hub, hubdata.Device, hubdata.Policy) {
+	h, d := newHub(t, o)
+	p, err := h.AddPolicy("service", hubdata.ServiceConnect)
+	require.NoError(t, err)
+	return h, d, p
+}
+
+// loginService opens a connection and sends a policy's token.
+func loginService(t testing.TB, h *testbroker.Hub, policy hubdata.Policy) *peer {
+	t.Helper()
+	p := dialPeer(t, h)
+	require.Equal(t, 200, p.cbs().put(policyToken(policy, h.HostName())))
+	return p
+}
+
+// A policyCase is a token and whether the hub takes it, and which links it opens.
+type policyCase struct {
+	token  func(p hubdata.Policy) string
+	status int
+	opens  bool // the link of back ends
+	device bool // links of devices
+}
+
+func policyCases() map[string]policyCase {
+	of := func(sr string) func(p hubdata.Policy) string {
+		return func(p hubdata.Policy) string { return policyToken(p, sr) }
+	}
+	text := func(key func(p hubdata.Policy) string) func(p hubdata.Policy) string {
+		return func(p hubdata.Policy) string {
+			until := time.Now().Add(time.Hour).Unix()
+			return signBytes("sb%3a%2f%2fhub.example.test%2f", []byte(key(p)), until) + "&skn=" + p.Name
+		}
+	}
+	return map[string]policyCase{
+		"host":                       {of("hub.example.test"), 200, true, true},
+		"host in capitals":           {of("HUB.Example.Test"), 200, true, true},
+		"host and port":              {of("localhost:5950"), 200, true, true},
+		"sb":                         {of("sb%3A%2F%2Fhub.example.test%2F"), 200, true, true},
+		"amqp in lower-case hex":     {of("amqp%3a%2f%2fhub.example.test%3a5672%2f"), 200, true, true},
+		"amqps, not encoded":         {of("amqps://hub.example.test:5671/"), 200, true, true},
+		"https":                      {of("https%3A%2F%2Fhub.example.test"), 200, true, true},
+		"the path of the link":       {of("hub.example.test%2FMessages%2FdeviceBound"), 200, true, false},
+		"a parent of the link":       {of("AMQPS%3A%2F%2Fhub.example.test%2Fmessages"), 200, true, false},
+		"the text of the key":        {text(func(p hubdata.Policy) string { return p.PrimaryKey }), 200, true, false},
+		"the text of the second key": {text(func(p hubdata.Policy) string { return p.SecondaryKey }), 200, true, false},
+
+		"another path":        {of("sb%3A%2F%2Fhub.example.test%2Fhub%2FConsumerGroups"), 200, false, false},
+		"a prefix in letters": {of("hub.example.test%2Fmess"), 200, false, false},
+		"all devices":         {of("hub.example.test%2Fdevices"), 200, false, true},
+		"another host":        {of("sb%3A%2F%2Fhub2.example.test%2F"), 401, false, false},
+		"no host":             {of("%2Fmessages"), 401, false, false},
+		"another text": {text(func(p hubdata.Policy) string { return "x" + p.PrimaryKey }),
+			401, false, false},
+		"expired": {func(p hubdata.Policy) string {
+			return sign("hub.example.test", p.PrimaryKey, time.Now().Add(-time.Hour).Unix()) + "&skn=" + p.Name
+		}, 401, false, false},
+		"another policy": {func(p hubdata.Policy) string {
+			return sign("hub.example.test", p.PrimaryKey, time.Now().Add(time.Hour).Unix()) + "&skn=nobody"
+		}, 401, false, false},
+	}
+}
+
+// Back ends write the resource of a token in many ways, and some sign with the text of the key.
+func TestTokensOfPolicies(t *testing.T) {
+	for name, c := range policyCases() {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var refused []event.Event
+				h, _ := newHub(t, &testbroker.Options{OnEvent: func(e event.Event) {
+					if e.Kind == event.Refused {
+						refused = append(refused, e)
+					}
+				}})
+				policy, err := h.AddPolicy("owner", hubdata.AllRights)
+				require.NoError(t, err)
+				p := dialPeer(t, h)
+				m := tokenMessage(nil, "anything", c.token(policy))
+				m.ApplicationProperties["expiration"] = fmt.Sprint(time.Now().Add(time.Hour).Unix())
+				answer := p.cbs().ask(m)
+				require.Equal(t, int32(c.status), answer.ApplicationProperties["status-code"], answer.ApplicationProperties)
+				require.NotContains(t, fmt.Sprint(answer.ApplicationProperties), policy.PrimaryKey)
+				_, err = p.session().NewSender(t.Context(), serviceAddress, nil)
+				requireOpen(t, c.opens, err)
+				_, err = p.session().NewSender(t.Context(), "/devices/dev-1/messages/events", nil)
+				requireOpen(t, c.device, err)
+				require.NoError(t, p.conn.Close())
+				synctest.Wait()
+				for _, e := range refused {
+					require.NotContains(t, e.String(), policy.PrimaryKey)
+				}
+				if c.opens && c.device {
+					require.Empty(t, refused, "a connection that was served is not refused")
+				}
+			})
+		})
+	}
+}
+
+// requireOpen requires that a link was attached, or refused for lack of a right.
+func requireOpen(t *testing.T, open bool, err error) {
+	t.Helper()
+	if open {
+		require.NoError(t, err)
+	} else {
+		require.Equal(t, "amqp:unauthorized-access", condition(t, err))
+	}
+}
+
+// A link needs the right of its kind.
+func TestRightsOfPoliciesOverAMQP(t *testing.T) {
+	for right, c := range map[hubdata.Right]policyCase{
+		hubdata.ServiceConnect: {nil, 200, true, false},
+		hubdata.DeviceConnect:  {nil, 200, false, true},
+		hubdata.AllRights:      {nil, 200, true, true},
+		hubdata.RegistryRead:   {nil, 401, false, false},
+	} {
+		t.Run(fmt.Sprint(right), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				h, _ := newHub(t, nil)
+				policy, err := h.AddPolicy("some", right)
+				require.NoError(t, err)
+				p := dialPeer(t, h)
+				require.Equal(t, c.status, p.cbs().put(policyToken(policy, h.HostName())))
+				_, err = p.session().NewSender(t.Context(), serviceAddress, nil)
+				requireOpen(t, c.opens, err)
+				_, err = p.session().NewSender(t.Context(), "/devices/dev-1/messages/events", nil)
+				requireOpen(t, c.device, err)
+			})
+		})
+	}
+}
+
+// A policy can authenticate with SASL PLAIN, by a token or by its key. Other mechanisms leave it to
+// $cbs.
+func TestPoliciesOverSASL(t *testing.T) {
+	token := func(p hubdata.Policy) string { return policyToken(p, "hub.example.test") }
+	key := func(p hubdata.Policy) string { return p.SecondaryKey }
+	path := func(p hubdata.Policy) string { return policyToken(p, "hub.example.test%2Fmessages") }
+	elsewhere := func(p hubdata.Policy) string { return policyToken(p, "hub2.example.test") }
+	for name, c := range map[string]struct {
+		user     string
+		password func(p hubdata.Policy) string
+		opens    bool
+	}{
+		"token":                      {"service@sas.root.hub", token, true},
+		"token, the path only":       {"service@sas.root.hub", path, true},
+		"token, the name alone":      {"service", token, true},
+		"key, the name alone":        {"service", key, true},
+		"key":                        {"service@sas.root.HUB", key, true},
+		"decoded key":                {"service", func(p hubdata.Policy) string { return rawKey(p.PrimaryKey) }, false},
+		"no password":                {"service", func(hubdata.Policy) string { return "" }, false},
+		"another policy's token":     {"owner@sas.root.hub", token, false},
+		"nobody's key":               {"nobody", key, false},
+		"another hub":                {"service@sas.root.hub2", key, false},
+		"as a device":                {"service@sas.hub", token, false},
+		"token for another hub":      {"service", elsewhere, false},
+		"token that is not complete": {"service", func(hubdata.Policy) string { return "SharedAccessSignature sr=x" }, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var refused []error
+				h, _, policy := newService(t, &testbroker.Options{OnEvent: func(e event.Event) {
+					if e.Kind == event.Refused {
+						refused = append(refused, e.Err)
+					}
+				}})
+				stream, err := h.Dial(testbroker.PortAMQP)(t.Context(), "tcp", "hub")
+				require.NoError(t, err)
+				conn, err := amqp.NewConn(t.Context(), stream, &amqp.ConnOptions{ContainerID: "c", HostName: h.HostName(),
+					SASLType: amqp.SASLTypePlain(c.user, c.password(policy))})
+				if !c.opens {
+					require.ErrorContains(t, err, "failed with code 0x1")
+					synctest.Wait()
+					require.Len(t, refused, 1)
+					require.NotContains(t, refused[0].Error(), policy.PrimaryKey)
+					return
+				}
+				require.NoError(t, err)
+				_, err = (&peer{t, h, conn}).session().NewReceiver(t.Context(), "$cbs", nil)
+				require.NoError(t, err)
+				require.NoError(t, conn.Close())
+				synctest.Wait()
+				require.Empty(t, refused, "a connection that was served is not refused")
+			})
+		})
+	}
+}
+
+func rawKey(key string) string {
+	b, _ := base64.StdEncoding.DecodeString(key)
+	return string(b)
+}
+
+// The answer to a token goes to the receiver that the request names, or to one of its session.
+func TestRepliesToTokensAreRouted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, _, policy := newService(t, nil)
+		p := dialFrames(t, h)
+		p.open(nil)
+		receiver := func(channel uint16, handle uint32, target string) {
+			a := receiverFrom("$cbs", handle)
+			a.Name, a.Target, a.SndSettleMode = target, &amqpwire.Target{Address: target}, amqpwire.SendSettled
+			p.say(channel, a)
+			answer, _ := want[*amqpwire.Attach](p)
+			require.Equal(t, amqpwire.SendSettled, answer.SndSettleMode, "some clients require the mode that they asked for")
+			p.say(channel, credit(handle, 10))
+		}
+		for channel := range uint16(2) {
+			p.begin(channel)
+			p.say(channel, senderTo("$cbs", 0))
+			want[*amqpwire.Attach](p)
+			want[*amqpwire.Flow](p)
+			receiver(channel, 1, fmt.Sprint("first of ", channel))
+			receiver(channel, 2, fmt.Sprint("second of ", channel))
+		}
+		for n, c := range []struct {
+			channel uint16 // of the request
+			replyTo string
+			on      uint16 // the session of the answer, and its handle
+			handle  uint32
+		}{
+			{0, "first of 0", 0, 1},
+			{0, "first of 1", 1, 1},
+			{1, "second of 0", 0, 2},
+			{0, "cbs", 0, 2},
+			{1, "", 1, 2},
+		} {
+			m := &amqpwire.Message{
+				ApplicationProperties: amqpwire.Map{{Key: "operation", Value: "put-token"}, {Key: "name", Value: "x"},
+					{Key: "type", Value: "servicebus.windows.net:sastoken"}},
+				Value: policyToken(policy, h.HostName()), HasValue: true,
+			}
+			if c.replyTo != "" {
+				m.Properties = &amqpwire.Properties{ReplyTo: amqpwire.Some(c.replyTo)}
+			}
+			request := transferOf(0, uint32(n))
+			request.Settled = amqpwire.Some(true)
+			p.say(c.channel, request, encoded(t, m)...)
+			answer, f := want[*amqpwire.Transfer](p)
+			require.Equal(t, c.on, f.channel, c)
+			require.Equal(t, c.handle, answer.Handle, c)
+			require.True(t, answer.Settled.V)
+		}
+	})
+}
+
+// When a policy's token ends, only the links that nothing else allows are detached.
+func TestTokensOfPoliciesEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, _, policy := newService(t, nil)
+		p := dialPeer(t, h)
+		c := p.cbs()
+		short := sign("hub.example.test", policy.PrimaryKey, time.Now().Add(10*time.Minute).Unix()) + "&skn=service"
+		require.Equal(t, 200, c.put(short))
+		s, err := p.session().NewSender(t.Context(), serviceAddress, nil)
+		require.NoError(t, err)
+		time.Sleep(14 * time.Minute)
+		require.Equal(t, 200, c.put(policyToken(policy, "hub.example.test%2Fmessages")))
+		time.Sleep(10 * time.Minute)
+		require.NoError(t, s.Send(t.Context(), c2dMessage("dev-1", "x"), nil), "the other token allows it")
+		time.Sleep(time.Hour)
+		require.Equal(t, "amqp:unauthorized-access", condition(t, s.Send(t.Context(), c2dMessage("dev-1", "x"), nil)))
+		_, err = p.session().NewSender(t.Context(), serviceAddress, nil)
+		require.Equal(t, "amqp:unauthorized-access", condition(t, err))
+		require.Zero(t, h.Links("", fault.LinkServiceC2D))
+		require.Equal(t, 200, c.put(policyToken(policy, h.HostName())))
+		_, err = p.session().NewSender(t.Context(), serviceAddress, nil)
+		require.NoError(t, err)
+		require.Equal(t, 1, h.Links("", fault.LinkServiceC2D))
+	})
+}
+
+// c2dMessage is a message of a back end to a device.
+func c2dMessage(device, text string) *amqp.Message {
+	m := body(text)
+	to := "/devices/" + device + "/messages/devicebound"
+	m.Properties = &amqp.MessageProperties{To: &to}
+	return m
+}
+
+func TestBackEndsSendC2DOverAMQP(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, _, policy := newService(t, nil)
+		_, err := h.AddModule("dev-1", "mod-1")
+		require.NoError(t, err)
+		_, err = h.AddDevice("a%b:1")
+		require.NoError(t, err)
+		p := loginService(t, h, policy)
+		s, err := p.session().NewSender(t.Context(), "amqps://hub.example.test:5671/messages/deviceBound", nil)
+		require.NoError(t, err)
+		expiry := time.Now().Add(time.Hour).UTC().Truncate(time.Millisecond)
+		m := c2dMessage("dev-1", "hello")
+		m.Properties.MessageID, m.Properties.CorrelationID, m.Properties.UserID = "m-1", "c-1", []byte("ann")
+		m.Properties.ContentType, m.Properties.ContentEncoding = new("text/plain"), new("utf-8")
+		m.Properties.AbsoluteExpiryTime = &expiry
+		m.ApplicationProperties = map[string]any{"iothub-ack": "Full", "unit": "C",
+			"iothub-creation-time-utc": "2001-02-03T04:05:06Z", "iothub-message-schema": "s"}
+		require.NoError(t, s.Send(t.Context(), m, nil))
+		got := h.C2DLog("dev-1")[0].C2D
+		require.Equal(t, hubdata.C2D{
+			MessageID: "m-1", CorrelationID: "c-1", UserID: "ann", ContentType: "text/plain", ContentEncoding: "utf-8",
+			Expiry: expiry, Ack: "full", Properties: []hubdata.Property{{Name: "unit", Value: "C"}}, Body: []byte("hello"),
+			CreationTime: time.Date(2001, 2, 3, 4, 5, 6, 0, time.UTC), Schema: "s",
+		}, got)
+		for _, to := range []string{
+			"/devices/dev-1/modules/mod-1/messages/deviceBound", "devices/a%25b%3A1/messages/devicebound",
+			"/devices/a%b:1/messages/devicebound", "amqps://hub.example.test/devices/dev-1/messages/devicebound",
+		} {
+			m := body(to)
+			m.Properties = &amqp.MessageProperties{To: &to}
+			require.NoError(t, s.Send(t.Context(), m, nil), to)
+		}
+		require.Len(t, h.C2DLog("dev-1/mod-1"), 1)
+		require.Len(t, h.C2DLog("a%b:1"), 2)
+	})
+}
+
+func TestRefusedC2DOverAMQP(t *testing.T) {
+	to := func(address string) func(m *amqp.Message) {
+		return func(m *amqp.Message) { m.Properties.To = &address }
+	}
+	synctest.Test(t, func(t *testing.T) {
+		h, _, policy := newService(t, &testbroker.Options{C2D: testbroker.C2DOptions{Queue: 1}})
+		_, err := h.AddDevice("full")
+		require.NoError(t, err)
+		require.NoError(t, h.SendC2D("full", hubdata.C2D{}))
+		p := loginService(t, h, policy)
+		s, err := p.session().NewSender(t.Context(), serviceAddress, nil)
+		require.NoError(t, err)
+		for name, c := range map[string]struct {
+			condition string
+			change    func(m *amqp.Message)
+		}{
+			"unknown device":   {"amqp:not-found", func(m *amqp.Message) { *m = *c2dMessage("nobody", "") }},
+			"unknown module":   {"amqp:not-found", func(m *amqp.Message) { *m = *c2dMessage("dev-1/modules/x", "") }},
+			"full queue":       {"amqp:resource-limit-exceeded", func(m *amqp.Message) { *m = *c2dMessage("full", "") }},
+			"no properties":    {"amqp:invalid-field", func(m *amqp.Message) { m.Properties = nil }},
+			"no receiver":      {"amqp:invalid-field", func(m *amqp.Message) { m.Properties.To = nil }},
+			"to an input":      {"amqp:invalid-field", to("/devices/dev-1/inputs/x")},
+			"to another place": {"amqp:invalid-field", to("dev-1")},
+			"to another hub":   {"amqp:not-found", to("amqps://hub2.example.test/devices/dev-1/messages/devicebound")},
+			"unknown ack": {"amqp:invalid-field", func(m *amqp.Message) {
+				m.ApplicationProperties = map[string]any{"iothub-ack": "maybe"}
+			}},
+			"strange creation": {"amqp:invalid-field", func(m *amqp.Message) {
+				m.ApplicationProperties = map[string]any{"iothub-creation-time-utc": "today"}
+			}},
+			"too large": {"amqp:invalid-field", func(m *amqp.Message) {
+				m.Data = [][]byte{make([]byte, hubdata.MaxC2D+1)}
+			}},
+			"no data":        {"amqp:not-allowed", func(m *amqp.Message) { m.Data, m.Value = nil, "x" }},
+			"another format": {"amqp:not-implemented", func(m *amqp.Message) { m.Format = 7 }},
+		} {
+			m := c2dMessage("dev-1", "x")
+			c.change(m)
+			require.Equal(t, c.condition, condition(t, s.Send(t.Context(), m, nil)), name)
+		}
+		require.Empty(t, h.C2DLog("dev-1"))
+		h.Inject(fault.Fault{Kind: fault.Quota, Limit: -1})
+		require.Equal(t, "amqp:resource-limit-exceeded", condition(t, s.Send(t.Context(), c2dMessage("dev-1", "x"), nil)))
+	})
+}
