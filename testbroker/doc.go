@@ -77,7 +77,11 @@
 // the simplest queries and counts. It needs a policy: see [Hub.AddPolicy] and
 // [hubdata.Policy.ConnectionString]. Over AMQP it sends C2D messages on a link to
 // "/messages/devicebound". The outcome says whether the message was queued: amqp:not-found means an
-// unknown receiver, amqp:resource-limit-exceeded a full queue.
+// unknown receiver, amqp:resource-limit-exceeded a full queue. Links from
+// "/messages/serviceBound/feedback" and "/messages/serviceBound/filenotifications" carry the
+// outcomes of C2D messages that asked for them, and successful uploads. A lock lasts a minute.
+// After ten deliveries or an hour the message is dropped, and the oldest of more than 10,000. Over
+// HTTPS the same is under "/devices/{device}/messages/devicebound" and "/messages/serviceBound/".
 //
 // A back end authenticates on the $cbs links with a policy's token, or with SASL PLAIN: "policy" or
 // "policy@sas.root.hub" as the user, and a token or the key itself as the password. The resource of

@@ -30,13 +30,17 @@ const (
 	LinkInput
 	// LinkServiceC2D carries C2D messages from a back end to the hub. Its faults name no device.
 	LinkServiceC2D
+	// LinkFeedback and LinkFileNotification carry the outcomes of C2D messages, and the uploads that
+	// have succeeded, to a back end. Their faults name no device.
+	LinkFeedback
+	LinkFileNotification
 )
 
 var linkNames = [...]string{
 	LinkAny: "any", LinkTelemetry: "telemetry", LinkC2D: "C2D", LinkTwinSender: "twin sender",
 	LinkTwinReceiver: "twin receiver",
 	LinkInput:        "input",
-	LinkServiceC2D:   "service C2D",
+	LinkServiceC2D:   "service C2D", LinkFeedback: "feedback", LinkFileNotification: "file notification",
 	LinkMethodSender: "method sender", LinkMethodReceiver: "method receiver", LinkCBSSender: "CBS sender",
 	LinkCBSReceiver: "CBS receiver",
 }

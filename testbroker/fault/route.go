@@ -33,12 +33,16 @@ const (
 	RouteOperation
 	// RouteInvoke is a method call of a module at a gateway. Fault.Device selects the calling module.
 	RouteInvoke
+	// RouteServiceMessage are requests of back ends about messages: C2D messages that they send, and
+	// feedback and file notifications that they receive.
+	RouteServiceMessage
 )
 
 var routeNames = [...]string{
 	RouteAny: "any", RouteTelemetry: "telemetry", RouteReceive: "receive", RouteSettle: "settle", RouteUpload: "upload",
 	RouteUploadDone: "upload done", RouteBlob: "blob", RouteRegistry: "registry", RouteTwin: "twin", RouteMethod: "method",
 	RouteRegister: "register", RouteOperation: "operation", RouteInvoke: "invoke",
+	RouteServiceMessage: "service message",
 }
 
 // String returns the name of the kind.

@@ -7,8 +7,28 @@ func init() {
 		sasl   = "testbroker/internal/amqpfront/sasl.go"
 		send   = "testbroker/internal/amqpfront/servicec2d.go"
 		policy = "testbroker/internal/hub/policy.go"
+		notice = "testbroker/internal/hub/notice.go"
+		link   = "testbroker/internal/amqpfront/servicenotice.go"
+		queue  = "testbroker/internal/hub/c2dqueue.go"
+		web    = "testbroker/internal/servicefront/messages.go"
 	)
 	tables["service"] = []mutation{
+		{File: notice, Old: "if len(q.waiting) >= maxNotices {", New: "if false {",
+			Test: "./testbroker/internal/hub -run TestNoticesAreBounded"},
+		{File: notice, Old: "n.Deliveries >= noticeDeliveries || ", New: "", Test: "./testbroker -run TestLocksOfNotices"},
+		{File: notice, Old: "!n.Enqueued.Add(noticeLife).After(clock)", New: "false",
+			Test: "./testbroker -run TestLocksOfNotices"},
+		{File: notice, Old: "if n.holder == r {", New: "if false {", Test: "./testbroker -run TestReceiversShareNotices"},
+		{File: notice, Old: "q.next = at + 1", New: "q.next = at", Test: "./testbroker -run TestReceiversShareNotices"},
+		{File: notice, Old: "!n.locked.IsZero() && is(n)", New: "is(n)", Test: "./testbroker -run TestFeedbackOverHTTP"},
+		{File: notice, Old: "if wait > 0 {", New: "if false {", Test: "./testbroker -run TestLocksOfNotices"},
+		{File: link, Old: "case *wire.Accepted, *wire.Rejected:", New: "case *wire.Accepted:",
+			Test: "./testbroker -run TestFeedbackOverAMQP|TestOutcomesOfNoticesAreAnswered"},
+		{File: link, Old: "UserID: []byte(r.link.conn.hub.Host), ", New: "", Test: "./testbroker -run TestFeedbackOverAMQP"},
+		{File: queue, Old: "e.Feedback != \"\" && q.box == Commands", New: "q.box == Commands",
+			Test: "./testbroker -run TestFeedbackOverAMQP"},
+		{File: web, Old: "m.Ack = strings.ToLower(m.Ack)", New: "_ = m.Ack",
+			Test: "./testbroker -run TestBackEndsSendC2DOverHTTP"},
 		{File: grants, Old: "strings.HasPrefix(path, s.path+\"/\")", New: "strings.HasPrefix(path, s.path)",
 			Test: "./testbroker -run TestTokensOfPolicies$"},
 		{File: grants, Old: "case g.rights&need == 0:", New: "case false:",

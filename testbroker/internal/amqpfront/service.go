@@ -5,6 +5,7 @@ import (
 
 	"github.com/hubline-iot/hubline/testbroker/fault"
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
+	"github.com/hubline-iot/hubline/testbroker/internal/hub"
 
 	wire "github.com/hubline-iot/hubline/internal/amqpwire"
 	"github.com/hubline-iot/hubline/testbroker/internal/amqp"
@@ -17,9 +18,15 @@ type serviceNode struct {
 	open     func(s serviceEnd) backLink
 }
 
+// fileNode opens the link of either name of the file notifications.
+var fileNode = noticeNode(hub.FileNotifications)
+
 // serviceNodes maps paths in lower case to their nodes.
 var serviceNodes = map[string]serviceNode{
-	"messages/devicebound": {fault.LinkServiceC2D, true, func(s serviceEnd) backLink { return &c2dSender{s} }},
+	"messages/devicebound":                          {fault.LinkServiceC2D, true, c2dNode},
+	"messages/servicebound/feedback":                {fault.LinkFeedback, false, noticeNode(hub.Feedback)},
+	"messages/servicebound/filenotifications":       {fault.LinkFileNotification, false, fileNode},
+	"messages/servicebound/fileuploadnotifications": {fault.LinkFileNotification, false, fileNode},
 }
 
 // serviceLink opens the links to serviceNodes.

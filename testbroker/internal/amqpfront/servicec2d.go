@@ -15,6 +15,8 @@ import (
 // A c2dSender is a link on which a back end sends C2D messages.
 type c2dSender struct{ serviceEnd }
 
+func c2dNode(s serviceEnd) backLink { return &c2dSender{s} }
+
 // message queues a C2D message. The outcome says whether it was queued.
 func (s *c2dSender) message(d amqp.Delivery) error {
 	s.link.settle(d, s.send(d))

@@ -103,6 +103,7 @@ func endUpload(q *web.Request) web.Answer {
 		return q.Fail(web.Errorf(code, "upload %q", in.CorrelationID))
 	}
 	h.Event(hub.UploadEvent(up), q.C)
+	h.NotifyUpload(up, storeHost(q))
 	h.Changed.Wake()
 	return web.Answer{Status: http.StatusNoContent}
 }

@@ -42,6 +42,8 @@ type QueuedC2D struct {
 	Expires bool      // the sender has set the expiry
 	Tag     string    // tag of the AMQP delivery that locks it
 	pulled  bool      // locked by an HTTP client's request; only while Invisible
+
+	generation string // of the registry's entry when the message was queued
 }
 
 // A Receiver takes the C2D messages of an identity. Its methods are called with the queue's lock
@@ -62,6 +64,7 @@ type Receiver interface {
 }
 
 func (q *Queue) add(m hubdata.C2D, input, topic string) error {
+	generation := q.Hub.generation(q.id)
 	now, expires := q.Hub.Now(), !m.Expiry.IsZero()
 	if !expires {
 		m.Expiry = now.Add(q.Limits.TTL)
@@ -76,7 +79,7 @@ func (q *Queue) add(m hubdata.C2D, input, topic string) error {
 		DeviceID: q.id.Device, ModuleID: q.id.Module, Input: input, Sequence: q.log.total() + 1, C2D: m, Topic: topic,
 		State:    hubdata.Enqueued,
 		Enqueued: now,
-	}, Expires: expires}
+	}, Expires: expires, generation: generation}
 	q.log.add(e)
 	q.waiting = append(q.waiting, e)
 	q.counts[hubdata.Enqueued]++
@@ -120,7 +123,9 @@ func (q *Queue) becomeLocked(e *QueuedC2D, s hubdata.C2DState) {
 	q.noteLocked(e)
 	if s != hubdata.Enqueued && s != hubdata.Invisible {
 		e.Ended = q.Hub.Now()
-		e.Feedback = feedbackOf(e.C2D, s)
+		if e.Feedback = feedbackOf(e.C2D, s); e.Feedback != "" && q.box == Commands {
+			q.Hub.feedback(e)
+		}
 	}
 }
 
@@ -334,14 +339,19 @@ func (q *Queue) count(s hubdata.C2DState) int {
 
 // LockToken returns the tag of a delivery: 16 bytes, as some clients require. With a seed, the tag
 // is derived from it.
-func (h *Hub) LockToken(e *QueuedC2D) (tag [16]byte) {
+func (h *Hub) LockToken(e *QueuedC2D) [16]byte {
+	return h.tag(fmt.Sprintf("%s/%s %d %d", e.DeviceID, e.ModuleID, e.Sequence, e.Deliveries))
+}
+
+// tag returns the tag of the delivery with a name: random, or derived from the seed.
+func (h *Hub) tag(name string) (tag [16]byte) {
 	if h.Seed == 0 {
 		rand.Read(tag[:]) // never fails
 		return tag
 	}
 	var seed [8]byte
 	binary.BigEndian.PutUint64(seed[:], h.Seed)
-	sum := sha256.Sum256(fmt.Appendf(seed[:], "%s/%s %d %d", e.DeviceID, e.ModuleID, e.Sequence, e.Deliveries))
+	sum := sha256.Sum256(append(seed[:], name...))
 	copy(tag[:], sum[:])
 	return tag
 }

@@ -103,6 +103,7 @@ type Hub struct {
 	UploadTable UploadTable
 	calls       methodCalls
 	issuer      issuer
+	notices     [noticeKinds]Notices
 
 	tracked atomic.Uint64 // errors with a tracking id
 
@@ -179,7 +180,9 @@ func New(o *Options) (*Hub, error) {
 	}
 	h.UploadTable.init(o.Uploads, h.keep)
 	h.Faults.init(o.Seed)
-
+	for kind := range noticeKinds {
+		h.notices[kind].hub, h.notices[kind].kind = h, kind
+	}
 	return h, nil
 }
 
@@ -212,6 +215,9 @@ func (h *Hub) Close() error {
 	h.Wg.Wait()
 	for _, q := range h.queuesOf("", Boxes[:]...) {
 		q.stop()
+	}
+	for i := range h.notices {
+		h.notices[i].stop()
 	}
 	for _, f := range h.Fronts {
 		errs = append(errs, f.Shutdown())

@@ -204,6 +204,16 @@ func (h *Hub) SetEnabled(deviceID string, on bool) error {
 	return nil
 }
 
+// generation returns the generation of a registered identity.
+func (h *Hub) generation(id Identity) string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if r := h.registry[id]; r != nil {
+		return r.Generation
+	}
+	return ""
+}
+
 // RemoveDevice implements testbroker.Hub.RemoveDevice.
 func (h *Hub) RemoveDevice(id string) error {
 	h.mu.Lock()

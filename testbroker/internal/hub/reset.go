@@ -59,6 +59,9 @@ func (h *Hub) Reset() {
 	for _, q := range h.queuesOf("", Boxes[:]...) {
 		q.stop()
 	}
+	for i := range h.notices {
+		h.notices[i].clear()
+	}
 	h.mu.Lock()
 	clear(h.queues)
 	for _, f := range h.Fronts {

@@ -12,7 +12,7 @@ import (
 )
 
 // Routes are the routes of back ends.
-var Routes = slices.Concat(registryRoutes, twinRoutes, methodRoutes)
+var Routes = slices.Concat(registryRoutes, twinRoutes, methodRoutes, messageRoutes)
 
 // asService wraps the handler of a back end's request: the request must name an API version, and
 // have a token of a policy with one of the rights.

@@ -11,7 +11,9 @@ import (
 
 // backEnds reports whether requests of the kind come from back ends. Such a request is about a
 // device but not sent by it, so the device's faults do not apply.
-func backEnds(k fault.RouteKind) bool { return k >= fault.RouteRegistry && k <= fault.RouteMethod }
+func backEnds(k fault.RouteKind) bool {
+	return k >= fault.RouteRegistry && k <= fault.RouteMethod || k == fault.RouteServiceMessage
+}
 
 // textErrors reports whether errors always have the older form, regardless of
 // testbroker.HTTPOptions: back-end SDKs find the name of a code in the text.

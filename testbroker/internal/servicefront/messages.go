@@ -1,0 +1,128 @@
+package servicefront
+
+import (
+	"errors"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/hubline-iot/hubline/testbroker/fault"
+	"github.com/hubline-iot/hubline/testbroker/hubdata"
+	"github.com/hubline-iot/hubline/testbroker/internal/hub"
+	"github.com/hubline-iot/hubline/testbroker/internal/web"
+)
+
+// messageRoutes are the routes for C2D messages, and for feedback and file notifications.
+var messageRoutes = slices.Concat(
+	c2dRoutes, noticeRoutes("feedback", hub.Feedback), noticeRoutes("filenotifications", hub.FileNotifications),
+)
+
+var c2dRoutes = []web.Route{
+	messageRoute(http.MethodPost, "devices/{device}/messages/devicebound", postC2D),
+	messageRoute(http.MethodPost, "devices/{device}/modules/{module}/messages/devicebound", postC2D),
+}
+
+// noticeRoutes returns the routes for the notices of a kind.
+func noticeRoutes(name string, kind hub.NoticeKind) []web.Route {
+	path := "messages/servicebound/" + name
+	settle := func(again bool) func(q *web.Request) (web.Answer, error) {
+		return func(q *web.Request) (web.Answer, error) { return settleNotice(q, kind, again) }
+	}
+	return []web.Route{
+		messageRoute(http.MethodGet, path,
+			func(q *web.Request) (web.Answer, error) { return getNotice(q, kind) }),
+		messageRoute(http.MethodDelete, path+"/{lock}", settle(false)),
+		messageRoute(http.MethodPost, path+"/{lock}/abandon", settle(true)),
+	}
+}
+
+func messageRoute(method, path string, do func(q *web.Request) (web.Answer, error)) web.Route {
+	return web.Route{Kind: fault.RouteServiceMessage, Method: method, Path: path, Open: true,
+		Do: asService(hubdata.ServiceConnect, do)}
+}
+
+// getNotice locks the next notice and returns it, with the lock token as its ETag.
+func getNotice(q *web.Request, kind hub.NoticeKind) (web.Answer, error) {
+	n, ok := q.Hub.Notices(kind).Pull()
+	if !ok {
+		return web.Answer{Status: http.StatusNoContent}, nil
+	}
+	return web.Answer{Status: http.StatusOK, Body: n.Body, Header: http.Header{
+		"Content-Type": {"application/json; charset=utf-8"}, "ETag": {`"` + n.LockToken + `"`},
+		"iothub-enqueuedtime": {hub.TimeText(n.Enqueued)},
+	}}, nil
+}
+
+func settleNotice(q *web.Request, kind hub.NoticeKind, again bool) (web.Answer, error) {
+	if !q.Hub.Notices(kind).Settle(q.Vars["lock"], again) {
+		return web.Answer{}, web.Errorf(412002, "lock %s has ended, or never was; receive the message again", q.Vars["lock"])
+	}
+	return web.Answer{Status: http.StatusNoContent}, nil
+}
+
+// appHeader is the prefix of the names of application properties, in any letter case.
+const appHeader = "iothub-app-"
+
+// c2dHeaders maps headers in lower case to the fields of a C2D message.
+var c2dHeaders = map[string]func(m *hubdata.C2D) *string{
+	"iothub-messageid":       func(m *hubdata.C2D) *string { return &m.MessageID },
+	"iothub-correlationid":   func(m *hubdata.C2D) *string { return &m.CorrelationID },
+	"iothub-userid":          func(m *hubdata.C2D) *string { return &m.UserID },
+	"iothub-contenttype":     func(m *hubdata.C2D) *string { return &m.ContentType },
+	"iothub-contentencoding": func(m *hubdata.C2D) *string { return &m.ContentEncoding },
+	"iothub-messageschema":   func(m *hubdata.C2D) *string { return &m.Schema },
+	"iothub-ack":             func(m *hubdata.C2D) *string { return &m.Ack },
+}
+
+// postC2D queues a C2D message, with the properties in the headers.
+func postC2D(q *web.Request) (web.Answer, error) {
+	m := hubdata.C2D{}
+	for name, values := range q.Header {
+		lower, value := strings.ToLower(name), values[0]
+		if field := c2dHeaders[lower]; field != nil {
+			*field(&m) = value
+		} else if strings.HasPrefix(lower, appHeader) {
+			m.Properties = append(m.Properties, hubdata.Property{Name: lower[len(appHeader):], Value: value})
+		}
+	}
+	slices.SortFunc(m.Properties, func(a, b hubdata.Property) int { return strings.Compare(a.Name, b.Name) })
+	m.Ack = strings.ToLower(m.Ack)
+	if text := q.Header.Get("iothub-expiry"); text != "" {
+		at, err := time.Parse(time.RFC3339Nano, text)
+		if err != nil {
+			return web.Answer{}, web.Errorf(hub.CodeArgumentInvalid, "iothub-expiry %q; write it as %s", text, hub.TimeLayout)
+		}
+		m.Expiry = at
+	}
+	body, bad := q.Read(hubdata.MaxC2D)
+	if bad != nil {
+		return web.Answer{}, bad
+	}
+	m.Body = body
+	if err := q.Hub.SendC2D(q.ID.String(), m); err != nil {
+		return web.Answer{}, c2dError(err, q.ID)
+	}
+	return web.Answer{Status: http.StatusNoContent}, nil
+}
+
+// c2dErrors maps the hub's errors to codes, in the order of the checks.
+var c2dErrors = []struct {
+	err  error
+	code int
+}{
+	{hub.ErrQueueFull, 403004}, {hub.ErrQuota, 403002}, {hub.ErrClosed, 503001}, {nil, hub.CodeArgumentInvalid},
+}
+
+func c2dError(err error, id hub.Identity) *web.Error {
+	text := strings.TrimPrefix(err.Error(), "testbroker: ")
+	if errors.Is(err, hub.ErrNotFound) {
+		return web.AsHTTP(err, id)
+	}
+	for _, e := range c2dErrors {
+		if e.err == nil || errors.Is(err, e.err) {
+			return web.Errorf(e.code, "%s", text)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,91 @@
+package testbroker_test
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hubline-iot/hubline/testbroker"
+	"github.com/hubline-iot/hubline/testbroker/hubdata"
+)
+
+const feedbackPath = "/messages/serviceBound/feedback"
+
+func TestBackEndsSendC2DOverHTTP(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, _ := newHub(t, &testbroker.Options{C2D: testbroker.C2DOptions{Queue: 1}})
+		_, err := h.AddModule("dev-1", "mod-1")
+		require.NoError(t, err)
+		p := backEnd(t, h, hubdata.ServiceConnect)
+		expiry := time.Now().Add(time.Minute).UTC()
+		r := p.post("/devices/dev-1/messages/deviceBound"+version, "hello", "iothub-messageid", "m-1", "iothub-ack", "Full",
+			"iothub-expiry", expiry.Format(time.RFC3339), "iothub-app-unit", "C", "iothub-contenttype", "text/plain",
+			"iothub-correlationid", "c-1", "iothub-userid", "ann", "iothub-contentencoding", "utf-8")
+		require.Equal(t, 204, r.StatusCode, r.body)
+		require.Equal(t, hubdata.C2D{
+			MessageID: "m-1", CorrelationID: "c-1", UserID: "ann", ContentType: "text/plain", ContentEncoding: "utf-8",
+			Ack: "full", Expiry: expiry, Properties: []hubdata.Property{{Name: "unit", Value: "C"}}, Body: []byte("hello"),
+		}, h.C2DLog("dev-1")[0].C2D)
+		require.Equal(t, 204, p.post("/devices/dev-1/modules/mod-1/messages/devicebound"+version, "").StatusCode)
+		require.Len(t, h.C2DLog("dev-1/mod-1"), 1)
+
+		p.post("/devices/dev-1/messages/devicebound"+version, "x").refused(t, 403004)
+		p.post("/devices/nobody/messages/devicebound"+version, "x").refused(t, 404001)
+		p.post("/devices/dev-1/modules/no/messages/devicebound"+version, "x").refused(t, 404010)
+		p.post("/devices/dev-1/messages/devicebound"+version, "x", "iothub-ack", "maybe").refused(t, 400004)
+		p.post("/devices/dev-1/messages/devicebound"+version, "x", "iothub-expiry", "soon").refused(t, 400004)
+		p.post("/devices/dev-1/messages/devicebound"+version, strings.Repeat("x", hubdata.MaxC2D+1)).refused(t, 413001)
+		backEnd(t, h, hubdata.RegistryRead).post("/devices/dev-1/messages/devicebound"+version, "x").refused(t, 401003)
+	})
+}
+
+// Feedback over HTTPS is locked until it is completed, abandoned, or its lock ends.
+func TestFeedbackOverHTTP(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, _ := newHub(t, nil)
+		p := backEnd(t, h, hubdata.ServiceConnect)
+		require.Equal(t, 204, p.do("GET", feedbackPath+version, "").StatusCode)
+		require.NoError(t, h.SendC2D("dev-1", hubdata.C2D{MessageID: "m-1", Ack: "full"}))
+		h.PurgeC2D("dev-1")
+		get := func() (lock string) {
+			t.Helper()
+			r := p.do("GET", feedbackPath+version, "")
+			require.Equal(t, 200, r.StatusCode, r.body)
+			var all []record
+			require.NoError(t, json.Unmarshal([]byte(r.body), &all))
+			require.Equal(t, "m-1", all[0].OriginalMessageID)
+			require.Equal(t, 204, p.do("GET", feedbackPath+version, "").StatusCode, "it is locked")
+			return strings.Trim(r.Header.Get("ETag"), `"`)
+		}
+		lock := get()
+		require.Equal(t, 204, p.post(feedbackPath+"/"+lock+"/abandon"+version, "").StatusCode)
+		p.do("DELETE", feedbackPath+"/"+lock+version, "").refused(t, 412002)
+		lock = get()
+		time.Sleep(time.Minute)
+		p.do("DELETE", feedbackPath+"/"+lock+version, "").refused(t, 412002)
+		require.Equal(t, 204, p.do("DELETE", feedbackPath+"/"+strings.ToUpper(get())+version, "").StatusCode)
+		time.Sleep(2 * time.Minute)
+		require.Equal(t, 204, p.do("GET", feedbackPath+version, "").StatusCode)
+		backEnd(t, h, hubdata.DeviceConnect).do("GET", feedbackPath+version, "").refused(t, 401003)
+	})
+}
+
+func TestFileNotificationsOverHTTP(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, d := newHub(t, nil)
+		device := overHTTP(t, h, d)
+		l := device.beginUpload("a.txt")
+		device.putBlob(l, "content")
+		require.Equal(t, 204, device.endUpload(ended(l.CorrelationID)).StatusCode)
+		p := backEnd(t, h, hubdata.ServiceConnect)
+		r := p.do("GET", "/messages/servicebound/fileNotifications"+version, "")
+		require.Equal(t, 200, r.StatusCode)
+		require.Contains(t, r.body, `"blobName":"dev-1/a.txt"`)
+		lock := strings.Trim(r.Header.Get("ETag"), `"`)
+		require.Equal(t, 204, p.do("DELETE", "/messages/servicebound/filenotifications/"+lock+version, "").StatusCode)
+	})
+}
