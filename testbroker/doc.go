@@ -74,7 +74,7 @@
 // # Back ends
 //
 // A program that uses the service's HTTPS API ([PortHTTPS]) can use the registry, twins, methods,
-// the simplest queries and counts. It needs a policy: see [Hub.AddPolicy] and
+// queries, counts and configurations. It needs a policy: see [Hub.AddPolicy] and
 // [hubdata.Policy.ConnectionString]. Over AMQP it sends C2D messages on a link to
 // "/messages/devicebound". The outcome says whether the message was queued: amqp:not-found means an
 // unknown receiver, amqp:resource-limit-exceeded a full queue. Links from
@@ -86,6 +86,10 @@
 // A back end authenticates on the $cbs links with a policy's token, or with SASL PLAIN: "policy" or
 // "policy@sas.root.hub" as the user, and a token or the key itself as the password. The resource of
 // the token may have any scheme, a port, and a path that the address of the link begins with.
+//
+// A configuration writes desired properties of the devices or modules that fulfil its condition.
+// The hub applies configurations a second after a change of a twin, of the registry or of a
+// configuration: those with a higher priority override the others.
 //
 // # Uploads
 //

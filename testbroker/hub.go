@@ -39,6 +39,7 @@ func New(o *Options) (*Hub, error) {
 	if err != nil {
 		return nil, fmt.Errorf("testbroker: %w", err)
 	}
+	h.SetDocuments(servicefront.TwinOf)
 	amqp := amqpfront.New(h)
 	routes := slices.Concat(httpfront.TelemetryRoutes, httpfront.C2DRoutes, httpfront.InvokeRoutes, servicefront.Routes,
 		httpfront.UploadRoutes, blobfront.Routes)

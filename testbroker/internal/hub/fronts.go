@@ -199,6 +199,7 @@ func (h *Hub) replace(id Identity, r Registration, accept func(*Registration) bo
 	}
 	*old = r
 	h.addEdgeModulesLocked(id, old)
+	h.reconfigure()
 	return open, true
 }
 

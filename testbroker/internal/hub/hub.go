@@ -105,6 +105,9 @@ type Hub struct {
 	issuer      issuer
 	notices     [noticeKinds]Notices
 
+	configurations configurations
+	documents      func(*Hub, Identity) Tree // twins as back ends see them
+
 	tracked atomic.Uint64 // errors with a tracking id
 
 	mu          sync.Mutex // guards the fields below, never held while blocking
@@ -179,6 +182,7 @@ func New(o *Options) (*Hub, error) {
 		h.Certificates.Life = defaultCertificateLife
 	}
 	h.UploadTable.init(o.Uploads, h.keep)
+	h.configurations.init()
 	h.Faults.init(o.Seed)
 	for kind := range noticeKinds {
 		h.notices[kind].hub, h.notices[kind].kind = h, kind

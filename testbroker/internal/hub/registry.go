@@ -81,6 +81,7 @@ func (h *Hub) addLocked(id Identity, r Registration) {
 	r.Generation = strconv.FormatInt(637000000000000000+int64(h.entries), 10)
 	h.registry[id] = &r
 	h.addEdgeModulesLocked(id, &r)
+	h.reconfigure()
 }
 
 // addEdgeModulesLocked adds the modules that each device with an edge gateway has.

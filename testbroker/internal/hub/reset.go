@@ -56,6 +56,7 @@ func (h *Hub) Reset() {
 	h.UploadTable.clear()
 	h.forgetCertificates("")
 	h.issuer.clear()
+	h.configurations.clear()
 	for _, q := range h.queuesOf("", Boxes[:]...) {
 		q.stop()
 	}

@@ -175,6 +175,7 @@ func (h *Hub) Update(id Identity, u TwinUpdate) (hubdata.Twin, error) {
 		h.Event(changed, nil)
 	}
 	h.announce(t)
+	h.reconfigure()
 	h.Changed.Wake()
 	return copied, nil
 }
@@ -236,6 +237,7 @@ func (h *Hub) report(t *TwinState, body []byte, base int64) (version int64, err 
 		return 0, h.ServiceError(CodeArgumentInvalid, "reported properties: %v", err)
 	}
 	t.reportLocked(reported)
+	h.reconfigure()
 	return reported.version, nil
 }
 

@@ -8,7 +8,8 @@
 //	columns    = "*" | column { "," column } .
 //	column     = ( path | aggregate ) [ "AS" segment ] .
 //	aggregate  = "count" "(" ")" | ( "avg" | "min" | "max" | "sum" ) "(" path ")" .
-//	collection = "devices" | "devices" "." "modules" .
+//	collection = "devices" [ "." ( "modules" | "jobs" ) ] .
+//	target     = "*" | [ "WHERE" ] condition | "FROM" collection [ "*" | "WHERE" condition ] .
 //
 //	condition  = and { "OR" and } .
 //	and        = not { "AND" not } .
@@ -29,8 +30,8 @@
 //	string     = characters between two ' or two ", with the escapes \' \" \\ and \uXXXX .
 //
 // Keywords, functions and aggregates are free in letter case. A keyword is a segment only in
-// brackets: tags.[[group]]. A path may begin with the name of its collection: devices.deviceId,
-// devices.modules.moduleId.
+// brackets: tags.[[group]]. A target is the condition of a job or a configuration. A path may begin
+// with the name of its collection: devices.deviceId, devices.modules.moduleId.
 //
 // # Functions
 //

@@ -1,6 +1,7 @@
 package query
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -27,7 +28,11 @@ type Collection string
 const (
 	Devices Collection = "devices"
 	Modules Collection = "devices.modules"
+	Jobs    Collection = "devices.jobs"
 )
+
+// below are the collections other than Devices, by the name behind the dot.
+var below = map[string]Collection{"modules": Modules, "jobs": Jobs}
 
 // A Query is a parsed query. It is immutable: several goroutines may use it at once.
 type Query struct {
@@ -56,7 +61,14 @@ func (q *Query) Top() int { return q.top }
 func (q *Query) Whole() bool { return q.columns == nil }
 
 // Parse parses a query. The error is an [*Error].
-func Parse(text string) (*Query, error) {
+func Parse(text string) (*Query, error) { return whole(text, (*parser).query) }
+
+// ParseCondition parses the condition of a job or a configuration, as a query for the whole
+// documents that fulfil it. The error is an [*Error].
+func ParseCondition(text string) (*Query, error) { return whole(text, (*parser).target) }
+
+// whole parses a text from its beginning to its end.
+func whole(text string, parse func(*parser) (*Query, error)) (*Query, error) {
 	p := &parser{lexer: lexer{text: text}}
 	if len(text) > maxLength {
 		return nil, p.errorf(maxLength, "the query has %d bytes, at most %d are allowed", len(text), maxLength)
@@ -67,7 +79,7 @@ func Parse(text string) (*Query, error) {
 	if err := p.advance(); err != nil {
 		return nil, err
 	}
-	q, err := p.query()
+	q, err := parse(p)
 	if err != nil {
 		return nil, err
 	}
@@ -149,14 +161,48 @@ func (p *parser) query() (*Query, error) {
 	if err := p.tail(q); err != nil {
 		return nil, err
 	}
-	if _, err := p.accept(";"); err != nil {
+	if err := p.end("WHERE, GROUP BY or the end"); err != nil {
 		return nil, err
-	}
-	if p.token.kind != kindEnd {
-		return nil, p.unexpected("WHERE, GROUP BY or the end")
 	}
 	p.strip(q)
 	return q, p.check(q)
+}
+
+// end parses the end of the text. want is the error's list of possible words.
+func (p *parser) end(want string) error {
+	if _, err := p.accept(";"); err != nil {
+		return err
+	}
+	if p.token.kind != kindEnd {
+		return p.unexpected(want)
+	}
+	return nil
+}
+
+// target parses a condition that may name its collection.
+func (p *parser) target() (*Query, error) {
+	p.from = Devices
+	named, err := p.accept("FROM")
+	if err != nil {
+		return nil, err
+	}
+	if named {
+		if err := p.collection(); err != nil {
+			return nil, err
+		}
+	}
+	q := &Query{from: p.from}
+	all, err := p.accept("*")
+	if err != nil || all {
+		return q, cmp.Or(err, p.end("the end"))
+	}
+	if where, err := p.accept("WHERE"); err != nil || named && !where {
+		return q, cmp.Or(err, p.end("WHERE or the end"))
+	}
+	if q.where, err = p.condition(); err != nil {
+		return nil, err
+	}
+	return q, p.end("the end")
 }
 
 // head parses what stands between SELECT and FROM.
@@ -218,11 +264,11 @@ func (p *parser) collection() error {
 	if err != nil || !dot {
 		return err
 	}
-	if p.token.is("modules") {
-		p.from = Modules
+	if c, ok := below[strings.ToLower(p.token.text)]; ok && p.token.kind == kindWord {
+		p.from = c
 		return p.advance()
 	}
-	return p.errorf(at, "collection devices.%s, want devices or devices.modules", p.token.describe())
+	return p.errorf(at, "collection devices.%s, want devices, devices.modules or devices.jobs", p.token.describe())
 }
 
 // column parses a column.

@@ -77,13 +77,13 @@ func (p *parser) bracket() (string, error) {
 	return name, p.expect("]")
 }
 
-// relative removes the name of the collection. Modules are in a collection of devices, so that name
-// is removed from their paths, too.
+// relative removes the name of the collection. Other collections are below that of devices, whose
+// name is removed, too.
 func (p *parser) relative(full path) path {
 	if p.from == "" || len(full) < 2 || !strings.EqualFold(full[0], string(Devices)) {
 		return full
 	}
-	if p.from == Modules && len(full) > 2 && strings.EqualFold(full[1], "modules") {
+	if len(full) > 2 && below[strings.ToLower(full[1])] == p.from {
 		return full[2:]
 	}
 	return full[1:]

@@ -162,7 +162,7 @@ func TestErrorsNameThePosition(t *testing.T) {
 		{"SELECT FROM devices", 8, "[[FROM]]"},
 		{"SELECT * FROM", 14, "the end, want devices"},
 		{"SELECT * FROM hubs", 15, "hubs, want devices"},
-		{"SELECT * FROM devices.jobs", 15, "collection devices.jobs"},
+		{"SELECT * FROM devices.things", 15, "collection devices.things"},
 		{"SELECT * FROM devices WHERE", 28, "the end, want a property"},
 		{"SELECT * FROM devices x", 23, "x, want WHERE"},
 		{"SELECT *, deviceId FROM devices", 9, ", want FROM"},

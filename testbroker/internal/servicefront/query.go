@@ -57,7 +57,7 @@ func pageOf(h *hub.Hub, asked *query.Query, from cursor, size int) ([]hub.Tree, 
 	if asked.Grouped() {
 		var all []hub.Tree
 		for _, id := range collected(h, asked.From()) {
-			if doc := twinOf(h, id); doc != nil {
+			if doc := TwinOf(h, id); doc != nil {
 				all = append(all, doc)
 			}
 		}
@@ -77,7 +77,7 @@ func pageOf(h *hub.Hub, asked *query.Query, from cursor, size int) ([]hub.Tree, 
 		if from.after != "" && id.String() <= from.after {
 			continue
 		}
-		doc := twinOf(h, id)
+		doc := TwinOf(h, id)
 		switch {
 		case doc == nil || !asked.Accepts(doc):
 			continue
@@ -99,8 +99,8 @@ func collected(h *hub.Hub, c query.Collection) []hub.Identity {
 	})
 }
 
-// twinOf returns the twin of an identity; nil if it has been removed.
-func twinOf(h *hub.Hub, id hub.Identity) hub.Tree {
+// TwinOf returns the twin of an identity as back ends see it; nil if it has been removed.
+func TwinOf(h *hub.Hub, id hub.Identity) hub.Tree {
 	t, err := h.TwinState(id)
 	if err != nil {
 		return nil
@@ -109,7 +109,7 @@ func twinOf(h *hub.Hub, id hub.Identity) hub.Tree {
 	if err != nil {
 		return nil
 	}
-	doc, _ := service(t, d)
+	doc, _ := service(h, t, d)
 	return doc
 }
 

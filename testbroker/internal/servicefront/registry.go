@@ -77,11 +77,8 @@ var registryRoutes = []web.Route{
 	},
 }
 
-// maxPage is the maximum number of entries in a list, maxModules that of modules of a device.
-const (
-	maxPage    = 1000
-	maxModules = 50
-)
+// maxPage is the maximum number of entries in a list.
+const maxPage = 1000
 
 // An identityDocument is a registry entry in the form that back ends send and receive.
 type identityDocument struct {
@@ -298,7 +295,7 @@ func putIdentity(q *web.Request) (web.Answer, error) {
 }
 
 func createIdentity(h *hub.Hub, id hub.Identity, r hub.Registration) error {
-	err := h.Register(id, r, maxModules)
+	err := h.Register(id, r, hub.MaxModules)
 	switch {
 	case !errors.Is(err, hub.ErrIdentityExists):
 		return err
@@ -357,15 +354,24 @@ func documents(h *hub.Hub, most int, want func(hub.Identity) bool) []identityDoc
 }
 
 func listDevices(q *web.Request) (web.Answer, error) {
-	most := maxPage
-	if top := q.Query.Get("top"); top != "" {
-		n, err := strconv.Atoi(top)
-		if err != nil || n < 1 || n > maxPage {
-			return web.Answer{}, q.Hub.ServiceError(hub.CodeArgumentInvalid, "top %q, want 1 to %d", top, maxPage)
-		}
-		most = n
+	most, err := topOf(q)
+	if err != nil {
+		return web.Answer{}, err
 	}
 	return web.AnswerJSON(documents(q.Hub, most, func(id hub.Identity) bool { return id.Module == "" }), ""), nil
+}
+
+// topOf returns how many entries a request for a list wants.
+func topOf(q *web.Request) (int, error) {
+	top := q.Query.Get("top")
+	if top == "" {
+		return maxPage, nil
+	}
+	n, err := strconv.Atoi(top)
+	if err != nil || n < 1 || n > maxPage {
+		return 0, q.Hub.ServiceError(hub.CodeArgumentInvalid, "top %q, want 1 to %d", top, maxPage)
+	}
+	return n, nil
 }
 
 func listModules(q *web.Request) (web.Answer, error) {

@@ -87,13 +87,13 @@ func twinAnswer(q *web.Request) (web.Answer, error) {
 	if err != nil {
 		return web.Answer{}, err
 	}
-	doc, etag := service(t, identity)
+	doc, etag := service(q.Hub, t, identity)
 	return web.AnswerJSON(doc, etag), nil
 }
 
 // service returns the twin as back ends see it, including registry data. It consists of JSON values
 // as package query takes them.
-func service(t *hub.TwinState, d identityDocument) (doc hub.Tree, etag string) {
+func service(h *hub.Hub, t *hub.TwinState, d identityDocument) (doc hub.Tree, etag string) {
 	v := t.View()
 	part := func(s hub.Section, versions bool) hub.Tree {
 		p := s.Document()
@@ -116,6 +116,13 @@ func service(t *hub.TwinState, d identityDocument) (doc hub.Tree, etag string) {
 	}
 	if d.ModuleID != "" {
 		doc["moduleId"] = d.ModuleID
+	}
+	states := hub.Tree{}
+	for id, state := range h.ConfigurationStates(hub.Identity{Device: d.DeviceID, Module: d.ModuleID}) {
+		states[id] = hub.Tree{"status": state}
+	}
+	if len(states) > 0 {
+		doc["configurations"] = states
 	}
 	return doc, etag
 }

@@ -1,0 +1,243 @@
+package testbroker_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hubline-iot/hubline/testbroker"
+	"github.com/hubline-iot/hubline/testbroker/hubdata"
+)
+
+// applied waits until configurations have been applied.
+func applied() {
+	time.Sleep(3 * time.Second)
+	synctest.Wait()
+}
+
+// configure puts a configuration, which must be accepted.
+func (p *poster) configure(id, body string, header ...string) map[string]any {
+	p.t.Helper()
+	r := p.do("PUT", "/configurations/"+id+version, body, header...)
+	require.Contains(p.t, []int{200, 201}, r.StatusCode, r.body)
+	var v map[string]any
+	require.NoError(p.t, json.Unmarshal([]byte(r.body), &v))
+	return v
+}
+
+// results returns the results of a configuration's own metrics and of the hub's.
+func (p *poster) results(id string) (own, system map[string]any) {
+	p.t.Helper()
+	doc := p.do("GET", "/configurations/"+id+version, "").object(p.t)
+	results := func(name string) map[string]any { return doc[name].(map[string]any)["results"].(map[string]any) }
+	return results("metrics"), results("systemMetrics")
+}
+
+func desiredOf(t *testing.T, h *testbroker.Hub, id string) string {
+	twin, err := h.Twin(id)
+	require.NoError(t, err)
+	return string(twin.Desired)
+}
+
+func TestConfigurationsWriteTheTwinsOfTheirTarget(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, p := fleet(t)
+		_, err := h.PatchDesired("dev-1", `{"old":{"a":1,"b":2},"kept":true}`)
+		require.NoError(t, err)
+		made := p.configure("ulm", `{"id":"ulm","labels":{"by":"me"},"priority":10,"targetCondition":"tags.site = 'Ulm'",
+			"content":{"deviceContent":{"properties.desired.old":{"a":1,"c":null},"properties.desired.x.y":7}},
+			"metrics":{"queries":{"fast":"SELECT deviceId FROM devices WHERE properties.desired.x.y = 7"}}}`)
+		require.Equal(t, "1.0", made["schemaVersion"])
+		require.NotEmpty(t, made["createdTimeUtc"])
+		applied()
+		require.JSONEq(t, `{"old":{"a":1},"kept":true,"x":{"y":7}}`, desiredOf(t, h, "dev-1"))
+		require.JSONEq(t, `{"old":{"a":1},"rate":{"a-b":7},"x":{"y":7}}`, desiredOf(t, h, "dev-2"))
+		require.JSONEq(t, `{}`, desiredOf(t, h, "dev-3"))
+		before, err := h.Twin("dev-1")
+		require.NoError(t, err)
+
+		// A device that comes under the condition later is configured then; the others stay unchanged.
+		require.NoError(t, h.PatchTags("dev-3", `{"site":"Ulm"}`))
+		_, err = h.AddDevice("dev-6")
+		require.NoError(t, err)
+		applied()
+		require.JSONEq(t, `{"old":{"a":1},"x":{"y":7}}`, desiredOf(t, h, "dev-3"))
+		require.JSONEq(t, `{}`, desiredOf(t, h, "dev-6"))
+		after, err := h.Twin("dev-1")
+		require.NoError(t, err)
+		require.Equal(t, before, after)
+
+		own, system := p.results("ulm")
+		require.Equal(t, map[string]any{"fast": 3.0}, own)
+		require.Equal(t, map[string]any{"targetedCount": 3.0, "appliedCount": 3.0}, system)
+		ids, _ := p.twins("SELECT * FROM devices WHERE configurations.[[ulm]].status = 'Applied'")
+		require.Equal(t, []string{"dev-1", "dev-2", "dev-3"}, ids)
+		states := p.do("GET", "/twins/dev-3"+version, "").object(t)["configurations"]
+		require.Equal(t, map[string]any{"ulm": map[string]any{"status": "Applied"}}, states)
+
+		// What a removed configuration has written stays.
+		require.Equal(t, 204, p.do("DELETE", "/configurations/ulm"+version, "").StatusCode)
+		applied()
+		require.JSONEq(t, `{"old":{"a":1},"x":{"y":7}}`, desiredOf(t, h, "dev-3"))
+		require.NotContains(t, p.do("GET", "/twins/dev-3"+version, "").object(t), "configurations")
+	})
+}
+
+func TestTheConfigurationWithTheHighestPriorityWins(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, p := fleet(t)
+		put := func(id string, priority int, content string) {
+			p.configure(id, fmt.Sprintf(`{"priority":%d,"targetCondition":"deviceId = 'dev-1'",
+				"content":{"deviceContent":%s}}`, priority, content))
+			time.Sleep(time.Millisecond)
+		}
+		put("high", 9, `{"properties.desired.a":1,"properties.desired.b":{"x":1}}`)
+		put("low", 1, `{"properties.desired.a":2,"properties.desired.c":2}`)
+		put("loser", 2, `{"properties.desired.b.x":2}`)
+		put("layer", 10, `{"properties.desired.b.y":3}`)
+		applied()
+		require.JSONEq(t, `{"a":1,"b":{"x":1,"y":3},"c":2}`, desiredOf(t, h, "dev-1"))
+		for id, want := range map[string]float64{"high": 1, "low": 1, "loser": 0, "layer": 1} {
+			_, system := p.results(id)
+			require.Equal(t, map[string]any{"targetedCount": 1.0, "appliedCount": want}, system, id)
+		}
+		// Of two with the same priority the newer one wins; without the highest, the next one does.
+		put("newer", 9, `{"properties.desired":{"all":1}}`)
+		require.Equal(t, 204, p.do("DELETE", "/configurations/layer"+version, "").StatusCode)
+		applied()
+		require.JSONEq(t, `{"all":1}`, desiredOf(t, h, "dev-1"))
+		require.Equal(t, 204, p.do("DELETE", "/configurations/newer"+version, "").StatusCode)
+		applied()
+		require.JSONEq(t, `{"all":1,"a":1,"b":{"x":1},"c":2}`, desiredOf(t, h, "dev-1"))
+	})
+}
+
+func TestConfigurationsOfModulesAndGateways(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, p := fleet(t)
+		p.do("PUT", "/devices/gw"+version, `{"deviceId":"gw","capabilities":{"iotEdge":true}}`).object(t)
+		p.configure("modules", `{"id":"modules","targetCondition":"FROM devices.modules WHERE moduleId = 'm'",
+			"content":{"moduleContent":{"properties.desired.rate":1}}}`)
+		p.configure("edge", `{"id":"edge","targetCondition":"*","content":{"modulesContent":{
+			"$edgeAgent":{"properties.desired":{"modules":{"a":{}}}},"filter":{"properties.desired.level":5}}}}`)
+		applied()
+		require.JSONEq(t, `{"rate":1}`, desiredOf(t, h, "dev-3/m"))
+		require.JSONEq(t, `{"modules":{"a":{}}}`, desiredOf(t, h, "gw/$edgeAgent"))
+		require.JSONEq(t, `{"level":5}`, desiredOf(t, h, "gw/filter"))
+		_, system := p.results("modules")
+		require.Equal(t, map[string]any{"targetedCount": 1.0, "appliedCount": 1.0}, system)
+		_, system = p.results("edge")
+		require.Equal(t, map[string]any{"targetedCount": 1.0, "appliedCount": 1.0, "reportedSuccessfulCount": 0.0,
+			"reportedFailedCount": 0.0}, system)
+
+		p.post("/devices/gw/applyConfigurationContent"+version, `{"modulesContent":{"other":{"properties.desired.z":1}}}`)
+		require.JSONEq(t, `{"z":1}`, desiredOf(t, h, "gw/other"))
+		r := p.post("/devices/dev-1/applyConfigurationContent"+version, `{"deviceContent":{"properties.desired.z":2}}`)
+		require.Equal(t, 204, r.StatusCode, r.body)
+		require.JSONEq(t, `{"z":2}`, desiredOf(t, h, "dev-1"))
+		for body, code := range map[string]int{
+			`{"modulesContent":{}}`: 400402, `{}`: 400402, `{"deviceContent":1}`: 400402, `[]`: 400004,
+			`{"moduleContent":{}}`: 400402, `{"deviceContent":{"tags.x":1}}`: 400402,
+		} {
+			p.post("/devices/dev-1/applyConfigurationContent"+version, body).refusedOldForm(t, code)
+		}
+		p.post("/devices/no/applyConfigurationContent"+version, `{"deviceContent":{}}`).refusedOldForm(t, 404001)
+	})
+}
+
+func TestConfigurationsHaveETags(t *testing.T) {
+	h, p := fleet(t)
+	body := `{"id":"c","priority":1,"targetCondition":"*","content":{"deviceContent":{"properties.desired.a":1}}}`
+	made := p.configure("c", body)
+	p.do("PUT", "/configurations/c"+version, body).refusedOldForm(t, 409401)
+	p.do("PUT", "/configurations/c"+version, body, "If-Match", `"x"`).refusedOldForm(t, 412001)
+	p.do("PUT", "/configurations/d"+version, `{"id":"d"}`, "If-Match", `"x"`).refusedOldForm(t, 404301)
+	changed := p.configure("c", strings.Replace(body, `"priority":1`, `"priority":2`, 1), "If-Match",
+		fmt.Sprintf("%q", made["etag"]))
+	require.EqualValues(t, 2, changed["priority"])
+	require.NotEqual(t, made["etag"], changed["etag"])
+	require.Equal(t, made["createdTimeUtc"], changed["createdTimeUtc"])
+	again, err := json.Marshal(changed)
+	require.NoError(t, err)
+	p.configure("c", string(again), "If-Match", "*")
+	p.do("PUT", "/configurations/c"+version, strings.Replace(body, `.a":1`, `.a":2`, 1), "If-Match", "*").
+		refusedOldForm(t, 400403)
+	p.do("DELETE", "/configurations/c"+version, "", "If-Match", `"x"`).refusedOldForm(t, 412001)
+	reader := backEnd(t, h, hubdata.RegistryRead)
+	require.Equal(t, 200, reader.do("GET", "/configurations/c"+version, "").StatusCode)
+	reader.do("DELETE", "/configurations/c"+version, "").refusedOldForm(t, 401003)
+	require.Equal(t, 204, p.do("DELETE", "/configurations/c"+version, "").StatusCode)
+	p.do("DELETE", "/configurations/c"+version, "").refusedOldForm(t, 404301)
+	p.do("GET", "/configurations/c"+version, "").refusedOldForm(t, 404301)
+}
+
+func TestBadConfigurationsAreRefused(t *testing.T) {
+	_, p := fleet(t)
+	for _, c := range []struct {
+		body string
+		code int
+	}{
+		{`{"id":"x"}`, 400004},
+		{`{"id":"c","priority":-1}`, 400004},
+		{`{"id":"c","priority":1.5}`, 400004},
+		{`{"id":"c","content":{"deviceContent":[]}}`, 400402},
+		{`{"id":"c","content":{"deviceContent":{"properties.reported.x":1}}}`, 400402},
+		{`{"id":"c","content":{"deviceContent":{"properties.desired":1}}}`, 400402},
+		{`{"id":"c","content":{"deviceContent":{"properties.desired..x":1}}}`, 400402},
+		{`{"id":"c","content":{"deviceContent":{"properties.desired.a b":1}}}`, 400402},
+		{`{"id":"c","content":{"deviceContent":{},"modulesContent":{}}}`, 400402},
+		{`{"id":"c","content":{"modulesContent":{"a/b":{}}}}`, 400402},
+		{`{"id":"c","content":{"modulesContent":{"a":1}}}`, 400402},
+		{`{"id":"c","content":{"moduleContent":{}},"targetCondition":"*"}`, 400401},
+		{`{"id":"c","content":{"deviceContent":{}},"targetCondition":"FROM devices.modules"}`, 400401},
+		{`{"id":"c","targetCondition":"tags.group = 1"}`, 400401},
+		{`{"id":"c","targetCondition":"FROM devices.jobs"}`, 400401},
+		{`{"id":"c","metrics":{"queries":{"m":"SELECT"}}}`, 400404},
+		{`{"id":"c","metrics":{"queries":{"1":"","2":"","3":"","4":"","5":"","6":""}}}`, 400404},
+	} {
+		p.do("PUT", "/configurations/c"+version, c.body).refusedOldForm(t, c.code)
+	}
+	p.do("PUT", "/configurations/a%20b"+version, `{"id":"a b"}`).refusedOldForm(t, 400004)
+
+	for i := range 100 {
+		p.configure(fmt.Sprint("c", i), "{}")
+	}
+	p.do("PUT", "/configurations/one-more"+version, "{}").refusedOldForm(t, 413101)
+	var all []map[string]any
+	require.NoError(t, json.Unmarshal([]byte(p.do("GET", "/configurations"+version, "").body), &all))
+	require.Len(t, all, 100)
+	require.NoError(t, json.Unmarshal([]byte(p.do("GET", "/configurations"+version+"&top=7", "").body), &all))
+	require.Len(t, all, 7)
+
+	errors := p.post("/configurations/testQueries"+version, `{"targetCondition":"tags.group = 1",
+		"customMetricQueries":{"good":"SELECT * FROM devices","bad":"SELECT"}}`).object(t)
+	require.Contains(t, errors["targetConditionError"], "position 6")
+	require.Contains(t, errors["customMetricQueryErrors"], "bad")
+	require.NotContains(t, errors["customMetricQueryErrors"], "good")
+}
+
+// A twin that has no room for a configuration is targeted, and stays as it is.
+func TestAConfigurationThatDoesNotFitIsNotApplied(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, p := fleet(t)
+		for i := range 7 {
+			_, err := h.PatchDesired("dev-1", fmt.Sprintf(`{"full%d":%q}`, i, strings.Repeat("x", 4000)))
+			require.NoError(t, err)
+		}
+		before := desiredOf(t, h, "dev-1")
+		p.configure("c", fmt.Sprintf(`{"targetCondition":"*","content":{"deviceContent":{"properties.desired.a":%q,
+			"properties.desired.b":%q}}}`, strings.Repeat("y", 4000), strings.Repeat("z", 4000)))
+		applied()
+		require.Equal(t, before, desiredOf(t, h, "dev-1"))
+		_, system := p.results("c")
+		require.Equal(t, map[string]any{"targetedCount": 5.0, "appliedCount": 4.0}, system)
+		h.Reset()
+		p.do("GET", "/configurations/c"+version, "").refusedOldForm(t, 404301)
+		require.JSONEq(t, `{}`, desiredOf(t, h, "dev-2"))
+	})
+}

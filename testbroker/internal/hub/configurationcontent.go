@@ -1,0 +1,173 @@
+package hub
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// A ConfigurationContent is what a configuration writes. At most one of the fields is set.
+type ConfigurationContent struct {
+	Device  []Setting            // of the targeted devices
+	Module  []Setting            // of the targeted modules
+	Modules map[string][]Setting // of the modules of the targeted devices with an edge gateway
+}
+
+// A Setting replaces the value at a path below the desired properties; the empty path is all of
+// them.
+type Setting struct {
+	path  []string
+	value any
+}
+
+// settingRoot is the beginning of the name of a setting.
+const settingRoot = "properties.desired"
+
+// The members of a content.
+const (
+	deviceContent  = "deviceContent"
+	moduleContent  = "moduleContent"
+	modulesContent = "modulesContent"
+)
+
+// ParseContent parses a content as back ends send it.
+func ParseContent(raw Tree) (c ConfigurationContent, err error) {
+	var used []string
+	for _, name := range []string{deviceContent, moduleContent, modulesContent} {
+		if raw[name] == nil {
+			continue
+		}
+		part, ok := raw[name].(Tree)
+		if !ok {
+			return c, fmt.Errorf("%s must be an object", name)
+		}
+		used = append(used, name)
+		switch name {
+		case deviceContent:
+			c.Device, err = parseSettings(name, part)
+		case moduleContent:
+			c.Module, err = parseSettings(name, part)
+		default:
+			c.Modules, err = parseModules(part)
+		}
+		if err != nil {
+			return c, err
+		}
+	}
+	if len(used) > 1 {
+		return c, fmt.Errorf("%s exclude each other; set one", strings.Join(used, " and "))
+	}
+	return c, nil
+}
+
+func parseModules(raw Tree) (map[string][]Setting, error) {
+	all := make(map[string][]Setting)
+	for _, name := range slices.Sorted(maps.Keys(raw)) {
+		if err := CheckID("module", name); err != nil {
+			return nil, fmt.Errorf("%s: %w", modulesContent, err)
+		}
+		at := modulesContent + "." + name
+		part, ok := raw[name].(Tree)
+		if !ok {
+			return nil, fmt.Errorf("%s must be an object", at)
+		}
+		var err error
+		if all[name], err = parseSettings(at, part); err != nil {
+			return nil, err
+		}
+	}
+	return all, nil
+}
+
+// parseSettings parses settings. They come in the order of their names, so shorter paths first.
+func parseSettings(at string, raw Tree) ([]Setting, error) {
+	all := []Setting{}
+	for _, name := range slices.Sorted(maps.Keys(raw)) {
+		rest, ok := strings.CutPrefix(name, settingRoot)
+		if !ok || rest != "" && rest[0] != '.' {
+			return nil, fmt.Errorf("%s: %.100q is no setting; begin its name with %s", at, name, settingRoot)
+		}
+		s := Setting{value: withoutNulls(raw[name])}
+		if rest != "" {
+			s.path = strings.Split(rest[1:], ".")
+		} else if _, ok := s.value.(Tree); !ok {
+			return nil, fmt.Errorf("%s: %s must be an object", at, settingRoot)
+		}
+		if slices.Contains(s.path, "") {
+			return nil, fmt.Errorf("%s: %.100q has an empty segment", at, name)
+		}
+		if err := checkTree(s.tree()); err != nil {
+			return nil, fmt.Errorf("%s: %w", at, err)
+		}
+		all = append(all, s)
+	}
+	return all, nil
+}
+
+// withoutNulls returns a value without members that are null, because a twin has none.
+func withoutNulls(v any) any {
+	t, ok := v.(Tree)
+	if !ok {
+		return v
+	}
+	out := make(Tree, len(t))
+	for key, member := range t {
+		if member != nil {
+			out[key] = withoutNulls(member)
+		}
+	}
+	return out
+}
+
+// tree returns the setting alone as a tree.
+func (s Setting) tree() Tree {
+	t := Tree{}
+	s.write(t)
+	if len(s.path) == 0 {
+		t, _ = s.value.(Tree)
+	}
+	return t
+}
+
+// write writes the setting into a tree. The path is not empty.
+func (s Setting) write(t Tree) {
+	for i, name := range s.path {
+		if i == len(s.path)-1 {
+			if s.value == nil {
+				delete(t, name)
+			} else {
+				t[name] = s.value
+			}
+			return
+		}
+		next, ok := t[name].(Tree)
+		if !ok {
+			next = Tree{}
+			t[name] = next
+		}
+		t = next
+	}
+}
+
+// written returns a tree with settings written into it, one after the other.
+func written(t Tree, all []Setting) Tree {
+	t = cloneTree(t)
+	for _, s := range all {
+		if len(s.path) == 0 {
+			t, _ = s.value.(Tree)
+			t = cloneTree(t)
+			continue
+		}
+		if v, ok := s.value.(Tree); ok { // later settings may write below it
+			s.value = cloneTree(v)
+		}
+		s.write(t)
+	}
+	return t
+}
+
+// overrides reports whether a later setting replaces all of an earlier one.
+func (s Setting) overrides(earlier Setting) bool {
+	return len(s.path) <= len(earlier.path) && slices.Equal(s.path, earlier.path[:len(s.path)])
+}

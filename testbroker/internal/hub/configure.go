@@ -1,0 +1,193 @@
+package hub
+
+import (
+	"cmp"
+	"errors"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/hubline-iot/hubline/testbroker/hubdata"
+)
+
+// SetDocuments sets the function that returns a twin as back ends see it; nil for an unknown
+// identity. It is called before the first connection.
+func (h *Hub) SetDocuments(of func(*Hub, Identity) Tree) { h.documents = of }
+
+// reconfigure makes a timer that applies the configurations, unless there is one, or nothing to do.
+// It is called after each change of a twin or of the registry, possibly with the hub locked.
+func (h *Hub) reconfigure() {
+	s := &h.configurations
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.pending || len(s.all) == 0 && len(s.states) == 0 {
+		return
+	}
+	s.pending = true
+	time.AfterFunc(configurationDelay, h.configureAll)
+}
+
+// A layer is what a configuration writes into one twin.
+type layer struct {
+	of       *Configuration
+	settings []Setting
+}
+
+// configureAll applies the configurations to all twins. It runs in the goroutine of a timer.
+func (h *Hub) configureAll() {
+	if !h.Enter() {
+		return
+	}
+	defer h.Wg.Done()
+	s := &h.configurations
+	s.round.Lock()
+	defer s.round.Unlock()
+	s.mu.Lock()
+	s.pending = false // a change from here on makes another round
+	all := slices.Collect(maps.Values(s.all))
+	s.mu.Unlock()
+	slices.SortFunc(all, func(a, b *Configuration) int {
+		return cmp.Or(cmp.Compare(a.Priority, b.Priority), a.Created.Compare(b.Created), cmp.Compare(a.ID, b.ID))
+	})
+	states := make(map[Identity]map[string]string)
+	for id, layers := range h.layers(all, states) {
+		h.configure(id, layers, states)
+	}
+	s.mu.Lock()
+	s.states = states
+	s.mu.Unlock()
+	h.Changed.Wake()
+}
+
+// layers returns the layers of each twin, the lowest priority first. A targeted twin without
+// layers, such as a gateway whose modules are configured, enters states.
+func (h *Hub) layers(all []*Configuration, states map[Identity]map[string]string) map[Identity][]layer {
+	out := make(map[Identity][]layer)
+	if len(all) == 0 {
+		return out
+	}
+	for _, id := range h.Identities() {
+		doc := h.documents(h, id)
+		if doc == nil { // removed meanwhile
+			continue
+		}
+		r, _, _ := h.Registration(id)
+		for _, c := range all {
+			if c.Modules != (id.Module != "") || c.Content.Modules != nil && !r.IoTEdge || !c.Accepts(doc) {
+				continue
+			}
+			note(states, id, c.ID, ConfigurationTargeted)
+			out[id] = append(out[id], layer{c, slices.Concat(c.Content.Device, c.Content.Module)})
+			for name, settings := range c.Content.Modules {
+				m := Identity{id.Device, name}
+				if !h.Registered(m) {
+					_ = h.Register(m, Registration{}, MaxModules) // on failure the module is left out
+				}
+				out[m] = append(out[m], layer{c, settings})
+			}
+		}
+	}
+	for _, layers := range out {
+		slices.SortStableFunc(layers, func(a, b layer) int {
+			return cmp.Compare(slices.Index(all, a.of), slices.Index(all, b.of))
+		})
+	}
+	return out
+}
+
+// note records the state of a configuration on a twin. An applied one stays applied.
+func note(states map[Identity]map[string]string, id Identity, configuration, state string) {
+	if states[id] == nil {
+		states[id] = make(map[string]string)
+	}
+	if states[id][configuration] != ConfigurationApplied {
+		states[id][configuration] = state
+	}
+}
+
+// configure writes layers into a twin, and records their states.
+func (h *Hub) configure(id Identity, layers []layer, states map[Identity]map[string]string) {
+	var settings []Setting
+	for _, l := range layers {
+		settings = append(settings, l.settings...)
+	}
+	if err := h.writeSettings(id, settings); err != nil {
+		return // the twin would be too large, or has been removed: the configurations stay as targeted
+	}
+	for i, l := range layers {
+		var later []Setting
+		for _, over := range layers[i+1:] {
+			later = append(later, over.settings...)
+		}
+		state := ConfigurationApplied
+		if len(l.settings) > 0 && overridden(l.settings, later) || l.of.Content.Modules != nil && id.Module == "" {
+			state = ConfigurationTargeted
+		}
+		note(states, id, l.of.ID, state)
+		if l.of.Content.Modules != nil {
+			note(states, Identity{Device: id.Device}, l.of.ID, state)
+		}
+	}
+}
+
+// overridden reports whether later settings replace all of the earlier ones.
+func overridden(earlier, later []Setting) bool {
+	return !slices.ContainsFunc(earlier, func(s Setting) bool {
+		return !slices.ContainsFunc(later, func(over Setting) bool { return over.overrides(s) })
+	})
+}
+
+// settingTries is how often settings are written into a twin that changes meanwhile.
+const settingTries = 10
+
+// writeSettings writes settings into the desired properties of a twin. An unchanged twin gets no
+// new version.
+func (h *Hub) writeSettings(id Identity, all []Setting) error {
+	var err error
+	for range settingTries {
+		var t *TwinState
+		if t, err = h.TwinState(id); err != nil || len(all) == 0 {
+			return err
+		}
+		v := t.View()
+		patch := difference(v.Desired.Tree, written(v.Desired.Tree, all))
+		if len(patch) == 0 {
+			return nil
+		}
+		_, err = h.Update(id, TwinUpdate{Desired: patch, Etag: v.Etag})
+		if e := (*hubdata.ServiceError)(nil); !errors.As(err, &e) || e.Code != CodePreconditionFailed {
+			return err
+		}
+	}
+	return err
+}
+
+// MaxModules is the maximum number of modules of a device.
+const MaxModules = 50
+
+// ApplyContent writes a content into a device, or into the modules of a device with an edge
+// gateway, at once. Modules that the device lacks are registered.
+func (h *Hub) ApplyContent(device string, c ConfigurationContent) error {
+	id := Identity{Device: device}
+	if _, err := h.TwinState(id); err != nil {
+		return err
+	}
+	r, _, _ := h.Registration(id)
+	switch {
+	case c.Module != nil:
+		return h.ServiceError(CodeConfigurationContent, "%s is for modules, %s is a device", moduleContent, device)
+	case c.Modules != nil && !r.IoTEdge:
+		return h.ServiceError(CodeConfigurationContent, "%s is for devices with the capability iotEdge, which %s has not",
+			modulesContent, device)
+	}
+	for _, name := range slices.Sorted(maps.Keys(c.Modules)) {
+		m := Identity{device, name}
+		if err := h.Register(m, Registration{}, MaxModules); err != nil && !errors.Is(err, ErrIdentityExists) {
+			return err
+		}
+		if err := h.writeSettings(m, c.Modules[name]); err != nil {
+			return err
+		}
+	}
+	return h.writeSettings(id, c.Device)
+}
