@@ -150,17 +150,6 @@ func TestServiceSDKRegistry(t *testing.T) {
 	b.refused("DeviceNotFoundError", "registry", "delete", "dev-1")
 	_, err = b.hub.Device("dev-1")
 	require.ErrorIs(t, err, testbroker.ErrNotFound)
-	for _, missing := range []struct {
-		method string
-		args   []any
-	}{
-		{"getConfigurations", nil}, {"listJobs", nil},
-	} {
-		_, text := b.try("registry", missing.method, missing.args...)
-		require.NotEmpty(t, text)
-		seen(t, "%s, which the hub does not have: %s", missing.method, text)
-	}
-
 	reader := startBackEnd(t, b.hub, hubdata.RegistryRead)
 	reader.call("registry", "get", "dev-2")
 	reader.refused("UnauthorizedError", "registry", "delete", "dev-2")

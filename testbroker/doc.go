@@ -74,8 +74,8 @@
 // # Back ends
 //
 // A program that uses the service's HTTPS API ([PortHTTPS]) can use the registry, twins, methods,
-// queries, counts and configurations. It needs a policy: see [Hub.AddPolicy] and
-// [hubdata.Policy.ConnectionString]. Over AMQP it sends C2D messages on a link to
+// queries, counts, configurations, jobs and digital twins. It needs a policy: see [Hub.AddPolicy]
+// and [hubdata.Policy.ConnectionString]. Over AMQP it sends C2D messages on a link to
 // "/messages/devicebound". The outcome says whether the message was queued: amqp:not-found means an
 // unknown receiver, amqp:resource-limit-exceeded a full queue. Links from
 // "/messages/serviceBound/feedback" and "/messages/serviceBound/filenotifications" carry the
@@ -90,6 +90,10 @@
 // A configuration writes desired properties of the devices or modules that fulfil its condition.
 // The hub applies configurations a second after a change of a twin, of the registry or of a
 // configuration: those with a higher priority override the others.
+//
+// A job changes the twins, or calls a method, of the devices that fulfil its condition when it
+// starts. It serves 8 devices at a time, each once. [Options.Keep] also bounds the states of ended
+// jobs. [Hub.Close] and [Hub.Reset] end all jobs.
 //
 // # Uploads
 //

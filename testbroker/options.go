@@ -53,11 +53,12 @@ type Options struct {
 	WebSocketFrame int
 	// Keep, if positive, is how many entries of each log the hub keeps, the newest, so that it can run
 	// for any time. The logs are: messages, conflicts, method calls, their answers, requested faults,
-	// uploads with their files, and for each device or module its C2D messages and its twin requests.
-	// The hub forgets the oldest entries. It also forgets the C2D messages of a removed device after
-	// that many further removals. Waits, counts and sequence numbers include forgotten entries.
-	// Operations in progress continue, except that a forgotten upload is over. The memory of up to
-	// Keep forgotten entries is freed later. Default: all are kept until [Hub.Reset].
+	// uploads with their files, ended jobs with their states for each device, and for each device or
+	// module its C2D messages and its twin requests. The hub forgets the oldest entries. It also
+	// forgets the C2D messages of a removed device after that many further removals. Waits, counts and
+	// sequence numbers include forgotten entries. Operations in progress continue, except that a
+	// forgotten upload is over. The memory of up to Keep forgotten entries is freed later. Default:
+	// all are kept until [Hub.Reset].
 	Keep int
 	// Seed, unless zero, makes keys, the certificate authority and the draws of faults repeatable:
 	// clients that trust a hub trust the next one with the same seed. Anyone who knows the seed can

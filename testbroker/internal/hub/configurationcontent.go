@@ -17,8 +17,8 @@ type ConfigurationContent struct {
 // A Setting replaces the value at a path below the desired properties; the empty path is all of
 // them.
 type Setting struct {
-	path  []string
-	value any
+	Path  []string
+	Value any // nil removes it
 }
 
 // settingRoot is the beginning of the name of a setting.
@@ -88,13 +88,13 @@ func parseSettings(at string, raw Tree) ([]Setting, error) {
 		if !ok || rest != "" && rest[0] != '.' {
 			return nil, fmt.Errorf("%s: %.100q is no setting; begin its name with %s", at, name, settingRoot)
 		}
-		s := Setting{value: withoutNulls(raw[name])}
+		s := Setting{Value: withoutNulls(raw[name])}
 		if rest != "" {
-			s.path = strings.Split(rest[1:], ".")
-		} else if _, ok := s.value.(Tree); !ok {
+			s.Path = strings.Split(rest[1:], ".")
+		} else if _, ok := s.Value.(Tree); !ok {
 			return nil, fmt.Errorf("%s: %s must be an object", at, settingRoot)
 		}
-		if slices.Contains(s.path, "") {
+		if slices.Contains(s.Path, "") {
 			return nil, fmt.Errorf("%s: %.100q has an empty segment", at, name)
 		}
 		if err := checkTree(s.tree()); err != nil {
@@ -124,20 +124,20 @@ func withoutNulls(v any) any {
 func (s Setting) tree() Tree {
 	t := Tree{}
 	s.write(t)
-	if len(s.path) == 0 {
-		t, _ = s.value.(Tree)
+	if len(s.Path) == 0 {
+		t, _ = s.Value.(Tree)
 	}
 	return t
 }
 
 // write writes the setting into a tree. The path is not empty.
 func (s Setting) write(t Tree) {
-	for i, name := range s.path {
-		if i == len(s.path)-1 {
-			if s.value == nil {
+	for i, name := range s.Path {
+		if i == len(s.Path)-1 {
+			if s.Value == nil {
 				delete(t, name)
 			} else {
-				t[name] = s.value
+				t[name] = s.Value
 			}
 			return
 		}
@@ -154,13 +154,13 @@ func (s Setting) write(t Tree) {
 func written(t Tree, all []Setting) Tree {
 	t = cloneTree(t)
 	for _, s := range all {
-		if len(s.path) == 0 {
-			t, _ = s.value.(Tree)
+		if len(s.Path) == 0 {
+			t, _ = s.Value.(Tree)
 			t = cloneTree(t)
 			continue
 		}
-		if v, ok := s.value.(Tree); ok { // later settings may write below it
-			s.value = cloneTree(v)
+		if v, ok := withoutNulls(s.Value).(Tree); ok { // a copy: later settings may write below it
+			s.Value = v
 		}
 		s.write(t)
 	}
@@ -169,5 +169,5 @@ func written(t Tree, all []Setting) Tree {
 
 // overrides reports whether a later setting replaces all of an earlier one.
 func (s Setting) overrides(earlier Setting) bool {
-	return len(s.path) <= len(earlier.path) && slices.Equal(s.path, earlier.path[:len(s.path)])
+	return len(s.Path) <= len(earlier.Path) && slices.Equal(s.Path, earlier.Path[:len(s.Path)])
 }

@@ -111,7 +111,7 @@ func (h *Hub) configure(id Identity, layers []layer, states map[Identity]map[str
 	for _, l := range layers {
 		settings = append(settings, l.settings...)
 	}
-	if err := h.writeSettings(id, settings); err != nil {
+	if err := h.WriteSettings(id, settings, ""); err != nil {
 		return // the twin would be too large, or has been removed: the configurations stay as targeted
 	}
 	for i, l := range layers {
@@ -140,9 +140,9 @@ func overridden(earlier, later []Setting) bool {
 // settingTries is how often settings are written into a twin that changes meanwhile.
 const settingTries = 10
 
-// writeSettings writes settings into the desired properties of a twin. An unchanged twin gets no
-// new version.
-func (h *Hub) writeSettings(id Identity, all []Setting) error {
+// WriteSettings writes settings into the desired properties of a twin with an ETag; "*" and the
+// empty one are any. An unchanged twin gets no new version.
+func (h *Hub) WriteSettings(id Identity, all []Setting, etag string) error {
 	var err error
 	for range settingTries {
 		var t *TwinState
@@ -150,6 +150,9 @@ func (h *Hub) writeSettings(id Identity, all []Setting) error {
 			return err
 		}
 		v := t.View()
+		if etag != "" && etag != "*" && etag != v.Etag {
+			return h.ServiceError(CodePreconditionFailed, "the etag of the twin of %s is another", id)
+		}
 		patch := difference(v.Desired.Tree, written(v.Desired.Tree, all))
 		if len(patch) == 0 {
 			return nil
@@ -185,9 +188,9 @@ func (h *Hub) ApplyContent(device string, c ConfigurationContent) error {
 		if err := h.Register(m, Registration{}, MaxModules); err != nil && !errors.Is(err, ErrIdentityExists) {
 			return err
 		}
-		if err := h.writeSettings(m, c.Modules[name]); err != nil {
+		if err := h.WriteSettings(m, c.Modules[name], ""); err != nil {
 			return err
 		}
 	}
-	return h.writeSettings(id, c.Device)
+	return h.WriteSettings(id, c.Device, "")
 }

@@ -105,6 +105,7 @@ type Hub struct {
 	issuer      issuer
 	notices     [noticeKinds]Notices
 
+	jobs           jobs
 	configurations configurations
 	documents      func(*Hub, Identity) Tree // twins as back ends see them
 
@@ -183,6 +184,7 @@ func New(o *Options) (*Hub, error) {
 	}
 	h.UploadTable.init(o.Uploads, h.keep)
 	h.configurations.init()
+	h.jobs.keep = h.keep
 	h.Faults.init(o.Seed)
 	for kind := range noticeKinds {
 		h.notices[kind].hub, h.notices[kind].kind = h, kind
@@ -208,6 +210,7 @@ func (h *Hub) Close() error {
 	close(h.Done)
 	listeners, open := h.listeners, h.connsLocked("")
 	h.mu.Unlock()
+	h.jobs.stop(ErrClosed)
 
 	var errs []error
 	for _, l := range listeners {

@@ -57,6 +57,7 @@ func (h *Hub) Reset() {
 	h.forgetCertificates("")
 	h.issuer.clear()
 	h.configurations.clear()
+	h.jobs.clear()
 	for _, q := range h.queuesOf("", Boxes[:]...) {
 		q.stop()
 	}

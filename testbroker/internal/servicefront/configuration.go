@@ -165,7 +165,7 @@ func countRows(h *hub.Hub, asked *query.Query) int {
 	n := 0
 	from := cursor{}
 	for range maxPages {
-		page, next := pageOf(h, asked, from, maxPage)
+		page, next := rowsFrom(h, asked, from, maxPage)
 		n += len(page)
 		if next == nil {
 			break

@@ -31,43 +31,61 @@ const (
 	maxConnectSeconds  = 300
 )
 
+// A methodDocument is a method call as back ends send it.
+type methodDocument struct {
+	MethodName               string          `json:"methodName"`
+	Payload                  json.RawMessage `json:"payload"`
+	ResponseTimeoutInSeconds *int            `json:"responseTimeoutInSeconds"`
+	ConnectTimeoutInSeconds  *int            `json:"connectTimeoutInSeconds"`
+}
+
+// call converts a document to a call.
+func (d *methodDocument) call() (hubdata.MethodCall, error) {
+	m := hubdata.MethodCall{Name: d.MethodName, Payload: d.Payload}
+	for _, timeout := range []struct {
+		name     string
+		given    *int
+		from, to int
+		is       *time.Duration
+	}{
+		{"responseTimeoutInSeconds", d.ResponseTimeoutInSeconds, minResponseSeconds, maxResponseSeconds, &m.ResponseTimeout},
+		{"connectTimeoutInSeconds", d.ConnectTimeoutInSeconds, 0, maxConnectSeconds, &m.ConnectTimeout},
+	} {
+		if timeout.given == nil {
+			continue
+		}
+		if s := *timeout.given; s < timeout.from || s > timeout.to {
+			return m, web.Errorf(hub.CodeArgumentInvalid, "%s %d, want %d to %d", timeout.name, s, timeout.from, timeout.to)
+		}
+		*timeout.is = time.Duration(*timeout.given) * time.Second
+	}
+	return m, nil
+}
+
 // postMethod calls a method.
 func postMethod(q *web.Request) (web.Answer, error) {
-	var call struct {
-		MethodName               string          `json:"methodName"`
-		Payload                  json.RawMessage `json:"payload"`
-		ResponseTimeoutInSeconds *int            `json:"responseTimeoutInSeconds"`
-		ConnectTimeoutInSeconds  int             `json:"connectTimeoutInSeconds"`
-	}
-	if err := q.ReadJSON(&call); err != nil {
+	var d methodDocument
+	if err := q.ReadJSON(&d); err != nil {
 		return web.Answer{}, err
 	}
-	m := hubdata.MethodCall{Name: call.MethodName, Payload: call.Payload,
-		ConnectTimeout: time.Duration(call.ConnectTimeoutInSeconds) * time.Second}
-	if s := call.ResponseTimeoutInSeconds; s != nil {
-		if *s < minResponseSeconds || *s > maxResponseSeconds {
-			return web.Answer{}, web.Errorf(hub.CodeArgumentInvalid, "responseTimeoutInSeconds %d, want %d to %d", *s,
-				minResponseSeconds, maxResponseSeconds)
-		}
-		m.ResponseTimeout = time.Duration(*s) * time.Second
-	}
-	if s := call.ConnectTimeoutInSeconds; s < 0 || s > maxConnectSeconds {
-		return web.Answer{}, web.Errorf(
-			hub.CodeArgumentInvalid,
-			"connectTimeoutInSeconds %d, want 0 to %d",
-			s,
-			maxConnectSeconds,
-		)
+	m, err := d.call()
+	if err != nil {
+		return web.Answer{}, err
 	}
 	result, err := q.Hub.InvokeMethod(q.Context(), q.ID, m)
 	if err != nil {
 		return web.Answer{}, err
 	}
-	if result.Payload == nil {
-		result.Payload = []byte("null")
-	}
 	return web.AnswerJSON(struct {
 		Status  int             `json:"status"`
 		Payload json.RawMessage `json:"payload"`
-	}{result.Status, result.Payload}, ""), nil
+	}{result.Status, payloadOf(result)}, ""), nil
+}
+
+// payloadOf returns the payload of an answer as JSON.
+func payloadOf(r hubdata.MethodResult) json.RawMessage {
+	if r.Payload == nil {
+		return json.RawMessage("null")
+	}
+	return r.Payload
 }

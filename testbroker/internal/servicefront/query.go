@@ -1,14 +1,8 @@
 package servicefront
 
 import (
-	"cmp"
-	"crypto/sha256"
-	"encoding/base64"
-	"errors"
 	"math"
 	"slices"
-	"strconv"
-	"strings"
 
 	"github.com/hubline-iot/hubline/testbroker/internal/hub"
 	"github.com/hubline-iot/hubline/testbroker/internal/query"
@@ -31,33 +25,38 @@ func queryTwins(q *web.Request) (web.Answer, error) {
 	if err != nil {
 		return bad("%v", err)
 	}
-	size, err := strconv.Atoi(cmp.Or(q.Header.Get("x-ms-max-item-count"), strconv.Itoa(maxPage)))
-	if err != nil || size < 1 || size > maxPage {
-		return bad("x-ms-max-item-count, want 1 to %d", maxPage)
-	}
-	from, err := parseCursor(q.Header.Get("x-ms-continuation"), body.Query)
+	page, next, err := rowsOf(q, asked, body.Query)
 	if err != nil {
-		return bad("x-ms-continuation: %v", err)
+		return web.Answer{}, err
 	}
-	page, next := pageOf(h, asked, from, size)
-	a := web.AnswerJSON(page, "")
-	a.Header.Set("x-ms-item-type", "Raw")
+	kind := "Raw"
 	if asked.Whole() {
-		a.Header.Set("x-ms-item-type", "Twin")
+		kind = itemTypes[asked.From()]
 	}
-	if next != nil {
-		a.Header.Set("x-ms-continuation", next.token(body.Query))
-	}
-	return a, nil
+	return pageAnswer(page, next, kind), nil
 }
 
-// pageOf returns the rows behind a cursor, at most size, and the cursor behind them; nil = there
+// itemTypes are the kinds of whole documents, as in the header x-ms-item-type.
+var itemTypes = map[query.Collection]string{query.Devices: "Twin", query.Modules: "Twin", query.Jobs: "DeviceJob"}
+
+// rowsOf returns a page of the rows of a query, and the token of the next page.
+func rowsOf(q *web.Request, asked *query.Query, text string) (page []hub.Tree, next string, err error) {
+	from, size, err := pageAsked(q, text)
+	if err != nil {
+		return nil, "", err
+	}
+	page, to := rowsFrom(q.Hub, asked, from, size)
+	return page, to.token(text), nil
+}
+
+// rowsFrom returns the rows behind a cursor, at most size, and the cursor behind them; nil = there
 // are no more.
-func pageOf(h *hub.Hub, asked *query.Query, from cursor, size int) ([]hub.Tree, *cursor) {
+func rowsFrom(h *hub.Hub, asked *query.Query, from cursor, size int) ([]hub.Tree, *cursor) {
+	list := listingOf(h, asked.From())
 	if asked.Grouped() {
 		var all []hub.Tree
-		for _, id := range collected(h, asked.From()) {
-			if doc := TwinOf(h, id); doc != nil {
+		for i := range list.keys {
+			if doc := list.document(i); doc != nil {
 				all = append(all, doc)
 			}
 		}
@@ -72,27 +71,35 @@ func pageOf(h *hub.Hub, asked *query.Query, from cursor, size int) ([]hub.Tree, 
 	if asked.Top() > 0 {
 		most = asked.Top() - from.rows
 	}
-	page, next := []hub.Tree{}, from
-	for _, id := range collected(h, asked.From()) {
-		if from.after != "" && id.String() <= from.after {
-			continue
+	return pageOf(list.keys, from, size, most, func(i int) (hub.Tree, bool) {
+		doc := list.document(i)
+		if doc == nil || !asked.Accepts(doc) {
+			return nil, false
 		}
-		doc := TwinOf(h, id)
-		switch {
-		case doc == nil || !asked.Accepts(doc):
-			continue
-		case len(page) >= most:
-			return page, nil
-		case len(page) == size:
-			return page, &next
-		}
-		page = append(page, asked.Row(doc))
-		next = cursor{rows: next.rows + 1, after: id.String()}
-	}
-	return page, nil
+		return asked.Row(doc), true
+	})
 }
 
-// collected returns the members of a collection, sorted by name.
+// A listing is the members of a collection, in the order of their keys.
+type listing struct {
+	keys     []string
+	document func(i int) hub.Tree // nil if it has been removed
+}
+
+// listingOf returns the members of a collection.
+func listingOf(h *hub.Hub, c query.Collection) listing {
+	if c == query.Jobs {
+		return deviceJobs(h)
+	}
+	all := collected(h, c)
+	list := listing{keys: make([]string, len(all)), document: func(i int) hub.Tree { return TwinOf(h, all[i]) }}
+	for i, id := range all {
+		list.keys[i] = id.String()
+	}
+	return list
+}
+
+// collected returns the devices or modules, sorted by name.
 func collected(h *hub.Hub, c query.Collection) []hub.Identity {
 	return slices.DeleteFunc(h.Identities(), func(id hub.Identity) bool {
 		return (id.Module != "") != (c == query.Modules)
@@ -111,47 +118,4 @@ func TwinOf(h *hub.Hub, id hub.Identity) hub.Tree {
 	}
 	doc, _ := service(h, t, d)
 	return doc
-}
-
-// A cursor is a place between two rows of a query. Its token survives changes of the registry: no
-// row comes twice, and none is left out.
-type cursor struct {
-	rows  int    // before it
-	after string // the identity of the last row; empty for groups
-}
-
-// cursorSum is the number of bytes of the check sum in a token.
-const cursorSum = 12
-
-// token returns the cursor as a continuation token for its query.
-func (c cursor) token(text string) string {
-	content := strconv.Itoa(c.rows) + "/" + c.after
-	return base64.RawURLEncoding.EncodeToString(append(cursorCheck(content, text), content...))
-}
-
-// cursorCheck returns the check sum of a cursor for its query.
-func cursorCheck(content, text string) []byte {
-	sum := sha256.Sum256([]byte(content + "\n" + text))
-	return sum[:cursorSum]
-}
-
-// parseCursor parses a token. The empty token is the beginning.
-func parseCursor(token, text string) (cursor, error) {
-	if token == "" {
-		return cursor{}, nil
-	}
-	raw, err := base64.RawURLEncoding.DecodeString(token)
-	if err != nil || len(raw) < cursorSum {
-		return cursor{}, errors.New("not a token of this hub")
-	}
-	content := string(raw[cursorSum:])
-	if string(raw[:cursorSum]) != string(cursorCheck(content, text)) {
-		return cursor{}, errors.New("damaged, or the token of another query")
-	}
-	rows, after, _ := strings.Cut(content, "/")
-	n, err := strconv.Atoi(rows)
-	if err != nil || n < 1 {
-		return cursor{}, errors.New("not a token of this hub")
-	}
-	return cursor{n, after}, nil
 }

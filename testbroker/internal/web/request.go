@@ -234,16 +234,28 @@ func (q *Request) readJSON(v any, check func(body []byte) error) error {
 	if err := check(body); err != nil {
 		return Errorf(hub.CodeArgumentInvalid, "body: %v", err)
 	}
-	d := json.NewDecoder(bytes.NewReader(body))
-	d.UseNumber()
-	err := d.Decode(v)
-	if wrong := (*json.UnmarshalTypeError)(nil); errors.As(err, &wrong) { // its text names Go types
-		return Errorf(hub.CodeArgumentInvalid, "body: %s must not be of the kind %s", wrong.Field, wrong.Value)
-	}
-	if err != nil {
+	if err := decode(body, v); err != nil {
 		return Errorf(hub.CodeArgumentInvalid, "body: %v", err)
 	}
 	return nil
+}
+
+// Decode decodes a JSON object that is part of a body into v.
+func Decode(raw []byte, v any) error {
+	if _, err := hub.ParseTree(raw); err != nil {
+		return err
+	}
+	return decode(raw, v)
+}
+
+func decode(raw []byte, v any) error {
+	d := json.NewDecoder(bytes.NewReader(raw))
+	d.UseNumber()
+	err := d.Decode(v)
+	if wrong := (*json.UnmarshalTypeError)(nil); errors.As(err, &wrong) { // its text names Go types
+		return fmt.Errorf("%s must not be of the kind %s", wrong.Field, wrong.Value)
+	}
+	return err
 }
 
 // maxServiceBody is the size limit of a back end's request body in bytes. A method call with the
