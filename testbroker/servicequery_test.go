@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	"github.com/stretchr/testify/require"
 
@@ -155,4 +156,29 @@ func TestSlashesOfBackEndsMayBeEncoded(t *testing.T) {
 	require.Equal(t, "m", p.do("GET", "/devices%2fdev-3%2fmodules%2fm"+version, "").object(t)["moduleId"])
 	require.Equal(t, 200, p.post("/devices%2Fquery"+version, `{"query":"SELECT * FROM devices"}`).StatusCode)
 	require.Equal(t, 404, p.do("GET", "/nothing%2Fhere"+version, "").StatusCode)
+}
+
+func TestQueriesSeeConnectionsOfAllProtocols(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, p := fleet(t)
+		connected := func() string {
+			synctest.Wait()
+			ids, _ := p.twins("SELECT * FROM devices WHERE connectionState = 'Connected'")
+			return strings.Join(ids, " ")
+		}
+		device := func(id string) hubdata.Device {
+			d, err := h.Device(id)
+			require.NoError(t, err)
+			return d
+		}
+		require.Empty(t, connected())
+		login(t, h, device("dev-1"))
+		shared := loginAMQP(t, h, device("dev-2"))
+		require.Equal(t, 200, shared.cbs().put(token(device("dev-3"))))
+		require.Equal(t, "dev-1 dev-2 dev-3", connected())
+		require.Equal(t, 1, h.Drop("dev-3"))
+		require.Equal(t, "dev-1", connected())
+		login(t, h, device("dev-3"))
+		require.Equal(t, "dev-1 dev-3", connected())
+	})
 }

@@ -76,6 +76,8 @@ func init() {
 			New: "true {\n\t\t\th.addLocked(m", Test: "./testbroker -run TestDevicesWithAnEdgeGateway"},
 		{File: "testbroker/internal/hub/fronts.go", Old: "\th.addEdgeModulesLocked(id, old)\n", New: "",
 			Test: "./testbroker -run TestDevicesWithAnEdgeGateway"},
+		{File: "testbroker/internal/amqpfront/conn.go", Old: "\ta.c.Candidate(id)\n", New: "",
+			Test: "./testbroker -run TestQueriesSeeConnections"},
 		{File: "testbroker/internal/web/route.go", Old: "encodedSlashes.Replace(escaped);", New: "escaped;",
 			Test: "./testbroker -run TestSlashesOfBackEnds"},
 	}

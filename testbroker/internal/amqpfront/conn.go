@@ -159,6 +159,7 @@ func (a *conn) Idle() { a.c.CloseGracefully(amqp.ErrIdle) }
 // admit reports that a client may act for an identity, once.
 func (a *conn) admit(id hub.Identity) {
 	h := a.hub
+	a.c.Candidate(id)
 	a.front.mu.Lock()
 	_, again := a.who[id]
 	if id == (hub.Identity{}) || again || a.ended {

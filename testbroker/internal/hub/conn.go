@@ -45,6 +45,8 @@ type Conn struct {
 	live bool     // established and not ended
 	peer Peer     // nil until a protocol has begun
 
+	candidates []Identity // guarded by Hub.mu: the keys of Hub.candidates that lead to this connection
+
 	// Used only by the connection's goroutine.
 	TLS     *tls.Conn // nil without TLS
 	pending *Injected // a handshake fault that has not happened yet

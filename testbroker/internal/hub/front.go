@@ -32,8 +32,8 @@ type Front interface {
 type Peer interface {
 	// Matches reports whether a selector that is not empty matches the connection.
 	Matches(selector string) bool
-	// Present reports whether the registry shows an identity as connected because of this
-	// connection.
+	// Present reports whether the registry shows an identity as connected because of this connection,
+	// which is a candidate for it: see [Conn.Candidate].
 	Present(id Identity, live bool) bool
 	// Expel ends the connection's service for the identities that match a selector. The condition is
 	// the AMQP name of the cause.

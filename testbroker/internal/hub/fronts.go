@@ -19,6 +19,42 @@ func (c *Conn) Identify(id Identity) {
 	c.Hub.mu.Lock()
 	defer c.Hub.mu.Unlock()
 	c.ID = id
+	c.candidateLocked(id)
+}
+
+// Candidate notes that the connection may become present for an identity. A front calls it, or
+// [Conn.Identify], before Present returns true.
+func (c *Conn) Candidate(id Identity) {
+	c.Hub.mu.Lock()
+	defer c.Hub.mu.Unlock()
+	c.candidateLocked(id)
+}
+
+func (c *Conn) candidateLocked(id Identity) {
+	h := c.Hub
+	if _, again := h.candidates[id][c]; again {
+		return
+	}
+	if _, open := h.conns[c]; !open {
+		return
+	}
+	if h.candidates[id] == nil {
+		h.candidates[id] = make(map[*Conn]struct{})
+	}
+	h.candidates[id][c] = struct{}{}
+	c.candidates = append(c.candidates, id)
+}
+
+// leaveLocked removes an ended connection from the tables of connections.
+func (c *Conn) leaveLocked() {
+	h := c.Hub
+	delete(h.conns, c)
+	for _, id := range c.candidates {
+		if delete(h.candidates[id], c); len(h.candidates[id]) == 0 {
+			delete(h.candidates, id)
+		}
+	}
+	c.candidates = nil
 }
 
 // Identity returns the identity that the client has stated.
@@ -132,7 +168,7 @@ func (h *Hub) Registration(id Identity) (r Registration, connected, ok bool) {
 }
 
 func (h *Hub) connectedLocked(id Identity) bool {
-	for c := range h.conns {
+	for c := range h.candidates[id] {
 		if c.peer != nil && c.peer.Present(id, c.live) {
 			return true
 		}

@@ -120,8 +120,9 @@ type Hub struct {
 	policies    map[string]policy
 	generations map[string]int // how many key pairs each owner received
 	listeners   []net.Listener
-	conns       map[*Conn]struct{} // accepted connections that have not ended
-	accepted    uint64             // connections so far
+	conns       map[*Conn]struct{}              // accepted connections that have not ended
+	candidates  map[Identity]map[*Conn]struct{} // those of conns that may be present for an identity
+	accepted    uint64                          // connections so far
 	queues      map[queueName]*Queue
 	cas         *x509.CertPool // trusted authorities of devices
 	standing    map[Identity]StandingFault
@@ -156,6 +157,7 @@ func New(o *Options) (*Hub, error) {
 		policies:         make(map[string]policy),
 		generations:      make(map[string]int),
 		conns:            make(map[*Conn]struct{}),
+		candidates:       make(map[Identity]map[*Conn]struct{}),
 		queues:           make(map[queueName]*Queue),
 		cas:              x509.NewCertPool(),
 		standing:         make(map[Identity]StandingFault),
@@ -361,7 +363,7 @@ func (h *Hub) finish(c *Conn, err error) {
 		h.Faults.Release(c.pending)
 	}
 	h.mu.Lock()
-	delete(h.conns, c)
+	c.leaveLocked()
 	if c.peer != nil {
 		c.peer.Leave()
 	}
