@@ -76,12 +76,12 @@ var engines = []engine{
 			return lean.New(w.leanDial(creds), &lean.Options{KeepAlive: w.KeepAlive, PingTimeout: w.PingTimeout,
 				ReadBuffer: 4096 + 512, WriteBuffer: 1024})
 		}},
-	{name: "paho, topic map", protocol: hubdata.MQTT, plain: true, boxed: true, make: func(_ *transport.Credentials,
-		w *way) transport.Transport {
-		o := w.paho()
-		o.Dialect = hubfixture.Topics(true)
-		return mqtt.New(o)
-	}},
+	{name: "paho, topic map", variant: true, protocol: hubdata.MQTT, plain: true, boxed: true,
+		make: func(_ *transport.Credentials, w *way) transport.Transport {
+			o := w.paho()
+			o.Dialect = hubfixture.Topics(true)
+			return mqtt.New(o)
+		}},
 	{name: "lean, topic map", protocol: hubdata.MQTT, plain: true, boxed: true,
 		make: func(creds *transport.Credentials, w *way) transport.Transport {
 			return lean.New(w.leanDial(creds), &lean.Options{Dialect: hubfixture.Topics(true), KeepAlive: w.KeepAlive,
@@ -109,7 +109,7 @@ var engines = []engine{
 			o.Auth = amqp.Plain
 			return amqp.New(o)
 		}},
-	{name: "amqp, shared", protocol: hubdata.AMQP, twins: true, batches: true, shared: true,
+	{name: "amqp, shared", variant: true, protocol: hubdata.AMQP, twins: true, batches: true, shared: true,
 		make: func(_ *transport.Credentials, w *way) transport.Transport {
 			return amqp.NewMux(w.amqp())
 		}},
