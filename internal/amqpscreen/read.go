@@ -59,7 +59,9 @@ func (s *Stream) Read(p []byte) (int, error) {
 		if reads > 0 && in.idle > 0 {
 			_ = s.socket.SetReadDeadline(time.Now().Add(in.idle)) // the peer is alive
 		}
-		s.waitRead()
+		if err := s.waitRead(); err != nil {
+			return 0, s.failed(err)
+		}
 		n, err := s.Conn.Read(into)
 		if n > 0 {
 			s.received.now()
@@ -83,18 +85,20 @@ func (s *Stream) Read(p []byte) (int, error) {
 	}
 }
 
-// waitRead waits until less than maxUnread bytes are pending, or the stream has ended.
-func (s *Stream) waitRead() {
+// waitRead waits until less than maxUnread bytes are pending. It returns the stream's failure: what
+// the peer sent before would be read or not, because Fail closes the socket meanwhile.
+func (s *Stream) waitRead() error {
 	for {
 		s.mu.Lock()
-		full := len(s.pending) >= maxUnread && s.err == nil
+		err := s.err
+		full := len(s.pending) >= maxUnread && err == nil
 		if full && s.room == nil {
 			s.room = make(chan struct{})
 		}
 		room := s.room
 		s.mu.Unlock()
 		if !full {
-			return
+			return err
 		}
 		select {
 		case <-room:
