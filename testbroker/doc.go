@@ -95,6 +95,14 @@
 // starts. It serves 8 devices at a time, each once. [Options.Keep] also bounds the states of ended
 // jobs. [Hub.Close] and [Hub.Reset] end all jobs.
 //
+// # Events for back ends
+//
+// Each AMQP port is also an endpoint compatible with Event Hubs: clients of Event Hubs read
+// telemetry there, with [Hub.EventsConnectionString], from any kept event on, by consumer group and
+// partition, with or without an epoch. [Options.Events] sets partitions and groups, and which twin
+// changes, entries of the registry and connections become events too. The hub's own address,
+// messages/events, redirects there.
+//
 // # Uploads
 //
 // Devices upload files over HTTP. The hub issues the upload URI and is also the store.

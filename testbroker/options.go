@@ -6,6 +6,7 @@ import (
 
 	"github.com/hubline-iot/hubline/testbroker/event"
 	"github.com/hubline-iot/hubline/testbroker/fault"
+	"github.com/hubline-iot/hubline/testbroker/hubdata"
 	"github.com/hubline-iot/hubline/testbroker/internal/brokerfront"
 	"github.com/hubline-iot/hubline/testbroker/internal/hub"
 )
@@ -46,6 +47,8 @@ type Options struct {
 	Gateway *GatewayOptions
 	// Uploads holds the settings of file uploads.
 	Uploads UploadOptions
+	// Events holds the settings of the endpoint compatible with Event Hubs, on all AMQP ports.
+	Events EventOptions
 	// Certificates holds the settings of the certificates that the hub issues.
 	Certificates CertificateOptions
 	// WebSocketFrame, unless zero, is the maximum payload of a frame that the hub sends, in bytes,
@@ -57,8 +60,9 @@ type Options struct {
 	// module its C2D messages and its twin requests. The hub forgets the oldest entries. It also
 	// forgets the C2D messages of a removed device after that many further removals. Waits, counts and
 	// sequence numbers include forgotten entries. Operations in progress continue, except that a
-	// forgotten upload is over. The memory of up to Keep forgotten entries is freed later. Default:
-	// all are kept until [Hub.Reset].
+	// forgotten upload is over. The memory of up to Keep forgotten entries is freed later. Each
+	// partition of Events keeps at most Keep events, and none older than the oldest kept message.
+	// Default: all are kept until [Hub.Reset].
 	Keep int
 	// Seed, unless zero, makes keys, the certificate authority and the draws of faults repeatable:
 	// clients that trust a hub trust the next one with the same seed. Anyone who knows the seed can
@@ -147,6 +151,21 @@ type HTTPOptions struct {
 	RetryAfterDate bool
 }
 
+// EventOptions are the settings of the endpoint compatible with Event Hubs. Back ends read there
+// with a policy that has [hubdata.ServiceConnect]: see [Hub.EventsConnectionString]. The zero value
+// of each field means its default.
+type EventOptions struct {
+	// EntityPath is the name of the event hub. Default: the first label of the host name.
+	EntityPath string
+	// Partitions is their number, up to 32. All events of a device are in one partition. Default: 4.
+	Partitions int
+	// ConsumerGroups are the groups besides $Default, up to 20. Names have no letter case.
+	ConsumerGroups []string
+	// Sources are the sources of events besides telemetry. Default: none, as in the service without
+	// message routes.
+	Sources []hubdata.EventSource
+}
+
 // UploadOptions are the settings of file uploads. The zero value of each field means its default.
 type UploadOptions struct {
 	// Host is the store's host name for devices, with an optional port. The hub is also the store, on
@@ -175,7 +194,7 @@ func (o *Options) forHub() (all *hub.Options, broker *brokerfront.Options, err e
 		HostName: o.HostName, Now: o.Now, TokenGrace: o.TokenGrace, ConnectionGrace: o.ConnectionGrace,
 		C2D: hub.C2DOptions(o.C2D), Inputs: hub.C2DOptions(o.Inputs), FaultMessages: o.FaultMessages,
 		AMQP: hub.AMQPOptions(o.AMQP),
-		HTTP: hub.HTTPOptions(o.HTTP), Uploads: hub.UploadOptions(o.Uploads),
+		HTTP: hub.HTTPOptions(o.HTTP), Uploads: hub.UploadOptions(o.Uploads), Events: hub.EventOptions(o.Events),
 		Certificates: hub.CertificateOptions(o.Certificates), WebSocketFrame: o.WebSocketFrame,
 		Keep: o.Keep, Seed: o.Seed, OnEvent: o.OnEvent,
 	}

@@ -28,9 +28,10 @@ var protocols = []string{
 // import.
 var mayImport = map[string][]string{
 	"edge":         {},
-	"hub":          {rooms + "edge"},
+	"eventhub":     {},
+	"hub":          {rooms + "edge", rooms + "eventhub"},
 	"amqp":         {module + "internal/amqpwire"},
-	"amqpfront":    {rooms + "hub", rooms + "amqp", module + "internal/amqpwire"},
+	"amqpfront":    {rooms + "hub", rooms + "eventhub", rooms + "amqp", module + "internal/amqpwire"},
 	"mqtt":         {},
 	"brokerfront":  {rooms + "hub", rooms + "mqtt"},
 	"mqttfront":    {rooms + "hub", "github.com/mochi-mqtt/server/v2"},

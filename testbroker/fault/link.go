@@ -34,6 +34,11 @@ const (
 	// have succeeded, to a back end. Their faults name no device.
 	LinkFeedback
 	LinkFileNotification
+	// LinkEvents carries events of a partition to a back end. Its faults name no device.
+	LinkEvents
+	// LinkEventsManagement carries questions about the event hub, and the answers. Its faults name no
+	// device.
+	LinkEventsManagement
 )
 
 var linkNames = [...]string{
@@ -41,6 +46,7 @@ var linkNames = [...]string{
 	LinkTwinReceiver: "twin receiver",
 	LinkInput:        "input",
 	LinkServiceC2D:   "service C2D", LinkFeedback: "feedback", LinkFileNotification: "file notification",
+	LinkEvents: "events", LinkEventsManagement: "events management",
 	LinkMethodSender: "method sender", LinkMethodReceiver: "method receiver", LinkCBSSender: "CBS sender",
 	LinkCBSReceiver: "CBS receiver",
 }

@@ -24,10 +24,10 @@ func (s *Session) flow(f *wire.Flow) error {
 		c.mu.Unlock()
 		return broken(wire.WindowViolation, "flow with a next-incoming-id that leads by %d transfers", lead)
 	}
-	full := s.fullLocked()
+	blocked := s.fullLocked() || s.remote == 0
 	s.remote = remaining(f.IncomingWindow, s.nextOutgoing-next)
 	s.pumpLocked()
-	if full && !s.fullLocked() {
+	if blocked && !s.fullLocked() && s.remote > 0 {
 		all := s.creditedLocked()
 		c.mu.Unlock()
 		for _, l := range all {

@@ -92,7 +92,8 @@ func (s *Session) attach(a *wire.Attach) error {
 			c.handler.Attached(l)
 		}
 	case errors.As(err, &refusal):
-		l.Refuse(refusal)
+		var bare *bareRefusal
+		l.refuse(refusal, errors.As(err, &bare))
 	case err != ErrLater:
 		return err
 	}
@@ -148,23 +149,35 @@ func (l *Link) Accept() bool {
 }
 
 // Refuse answers the attach without the client's terminus, then sends a detach [2.6.3]. See Accept.
-func (l *Link) Refuse(e *wire.Error) {
+func (l *Link) Refuse(e *wire.Error) { l.refuse(e, false) }
+
+// Bare makes the result of Handler.Attach refuse a link without either terminus: some clients
+// recognize a refusal only by that.
+func Bare(e *wire.Error) error { return &bareRefusal{e} }
+
+type bareRefusal struct{ cause *wire.Error }
+
+func (r *bareRefusal) Error() string { return r.cause.Error() }
+func (r *bareRefusal) Unwrap() error { return r.cause }
+
+func (l *Link) refuse(e *wire.Error, bare bool) {
 	c := l.session.conn
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if l.state != asked || c.dead {
 		return
 	}
-	l.refuseLocked(e)
+	l.refuseLocked(e, bare)
 	l.state = detaching
 	c.doneLocked()
 }
 
-func (l *Link) refuseLocked(e *wire.Error) {
+func (l *Link) refuseLocked(e *wire.Error, bare bool) {
 	answer := answerTo(l.Asked)
-	if l.Receives() {
+	if bare || l.Receives() {
 		answer.Target = nil
-	} else {
+	}
+	if bare || !l.Receives() {
 		answer.Source = nil
 	}
 	l.session.conn.writeLocked(l.session.channel, answer, nil)
@@ -185,7 +198,7 @@ func (s *Session) detach(d *wire.Detach) error {
 	before := l.state
 	switch before {
 	case asked:
-		l.refuseLocked(nil)
+		l.refuseLocked(nil, false)
 	case attached:
 		s.forgetLocked(l)
 		s.tellLocked()

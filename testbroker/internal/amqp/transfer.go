@@ -209,15 +209,41 @@ func (s *Session) creditedLocked() []*Link {
 	return all
 }
 
+// Room returns how many messages the client has given credit for, zero while its window is used up.
+// Handler.Credit is called when that changes.
+func (l *Link) Room() int {
+	s := l.session
+	s.conn.mu.Lock()
+	defer s.conn.mu.Unlock()
+	if !l.readyLocked() || s.remote == 0 || len(s.queue) > 0 {
+		return 0
+	}
+	return int(min(l.credit, 1<<30))
+}
+
 // Send sends a message; false when the link is not ready. Each unsettled message ends with a call
 // of Handler.Settled, or of Handler.Detached for its link.
-func (l *Link) Send(m Outgoing) bool {
-	s, c := l.session, l.session.conn
+func (l *Link) Send(m Outgoing) bool { return l.SendAll([]Outgoing{m}) == 1 }
+
+// SendAll is Send for several messages, which are written together. It returns how many were sent.
+func (l *Link) SendAll(all []Outgoing) int {
+	c := l.session.conn
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if !l.readyLocked() {
-		return false
+	for n, m := range all {
+		if !l.readyLocked() {
+			c.doneLocked()
+			return n
+		}
+		l.sendLocked(m)
 	}
+	c.doneLocked()
+	return len(all)
+}
+
+// sendLocked sends a message on a link that is ready.
+func (l *Link) sendLocked(m Outgoing) {
+	s, c := l.session, l.session.conn
 	l.credit--
 	l.count++
 	id := s.nextDelivery
@@ -244,6 +270,4 @@ func (l *Link) Send(m Outgoing) bool {
 			s.queue = append(s.queue, queued{l, frame})
 		}
 	}
-	c.doneLocked()
-	return true
 }

@@ -1,8 +1,11 @@
 package amqpfront
 
 import (
+	"cmp"
 	"encoding/binary"
 	"sync"
+
+	"github.com/hubline-iot/hubline/testbroker/fault"
 
 	wire "github.com/hubline-iot/hubline/internal/amqpwire"
 	"github.com/hubline-iot/hubline/testbroker/internal/amqp"
@@ -53,4 +56,35 @@ func (o *answers) flushLocked(l *hubLink) {
 		}
 		o.waiting = o.waiting[1:]
 	}
+}
+
+// reply answers a request on a receiver of a kind: that whose target address is the request's
+// reply-to, or else one of the same session, or else any of the connection. Of several it is the
+// newest.
+func (a *conn) reply(request *hubLink, kind fault.LinkKind, replyTo string, m *wire.Message) {
+	rank := func(l *hubLink) int {
+		target, _ := l.Asked.Target.(*wire.Target)
+		switch {
+		case target != nil && replyTo != "" && target.Address == replyTo:
+			return 2
+		case l.Session() == request.Session():
+			return 1
+		}
+		return 0
+	}
+	a.front.mu.Lock()
+	var to *hubLink
+	for l := range a.links {
+		if l.kind == kind && !l.Receives() &&
+			(to == nil || cmp.Or(cmp.Compare(rank(l), rank(to)), cmp.Compare(l.number, to.number)) > 0) {
+			to = l
+		}
+	}
+	a.front.mu.Unlock()
+	if to == nil {
+		address, _ := addressOf(request.Link)
+		request.detach(wire.Errorf(wire.PreconditionFailed, "no receiver is attached to %s", address), true)
+		return
+	}
+	to.post.send(to, m)
 }

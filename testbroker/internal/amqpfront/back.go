@@ -28,7 +28,7 @@ type backLink interface {
 
 // backEnds open the links of back ends: each returns nil for an address that is not its own, and
 // otherwise sets the link's kind. An error refuses the link.
-var backEnds = []func(l *hubLink, path string) (backLink, error){serviceLink}
+var backEnds = []func(l *hubLink, path string) (backLink, error){serviceLink, eventsLink}
 
 // classifyBack is classify for the links of back ends; false if the address is of none.
 func (l *hubLink) classifyBack(path string) (bool, error) {

@@ -1,7 +1,6 @@
 package amqpfront
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 
@@ -111,7 +110,7 @@ func (a *conn) judge(l *hubLink, m *wire.Message, s scope, tok hub.Token, status
 	if p := m.Properties; p != nil {
 		correlation, replyTo = p.MessageID, p.ReplyTo.V // the id keeps its type
 	}
-	a.answerToken(l, replyTo, &wire.Message{
+	a.reply(l, fault.LinkCBSReceiver, replyTo, &wire.Message{
 		Properties: &wire.Properties{CorrelationID: correlation},
 		ApplicationProperties: wire.Map{{Key: "status-code", Value: int32(status)}, {Key: "status-description",
 			Value: description}},
@@ -142,33 +141,4 @@ func (a *conn) accept(s scope, tok hub.Token, sasl bool) error {
 // usable reports whether rights on a scope let a client do anything over AMQP.
 func usable(s scope, rights hubdata.Right) bool {
 	return rights&hubdata.ServiceConnect != 0 || rights&hubdata.DeviceConnect != 0 && s.allDevices()
-}
-
-// answerToken sends the answer on the receiver whose target address is the request's reply-to, or
-// else on one of the same session, or else on any of the connection. Of several it is the newest.
-func (a *conn) answerToken(request *hubLink, replyTo string, m *wire.Message) {
-	rank := func(l *hubLink) int {
-		target, _ := l.Asked.Target.(*wire.Target)
-		switch {
-		case target != nil && replyTo != "" && target.Address == replyTo:
-			return 2
-		case l.Session() == request.Session():
-			return 1
-		}
-		return 0
-	}
-	a.front.mu.Lock()
-	var to *hubLink
-	for l := range a.links {
-		if l.kind == fault.LinkCBSReceiver &&
-			(to == nil || cmp.Or(cmp.Compare(rank(l), rank(to)), cmp.Compare(l.number, to.number)) > 0) {
-			to = l
-		}
-	}
-	a.front.mu.Unlock()
-	if to == nil {
-		request.detach(wire.Errorf(wire.PreconditionFailed, "no receiver is attached to $cbs"), true)
-		return
-	}
-	to.post.send(to, m)
 }

@@ -3,6 +3,7 @@ package amqpfront
 import (
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/hubline-iot/hubline/testbroker/event"
@@ -21,7 +22,8 @@ type conn struct {
 	c      *hub.Conn
 	engine *amqp.Conn
 
-	attaches int // attaches since the last check of maxAttaches; used only by the connection's goroutine
+	events   sync.Mutex // held while events are sent; guards fields of eventsReader
+	attaches int        // attaches since the last check of maxAttaches; used only by the connection's goroutine
 
 	// Guarded by Front.mu.
 	who      map[hub.Identity]struct{} // identities authenticated in any way

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/hubline-iot/hubline/internal/memconn"
+	"github.com/hubline-iot/hubline/testbroker/hubdata"
 )
 
 // CloseLimit is how long a client may take to read the last packet and close, after the hub has
@@ -41,9 +42,10 @@ type Conn struct {
 	cause error      // why the hub ended the connection
 
 	// Written under Hub.mu by the connection's goroutine, which also reads id without it.
-	ID   Identity // the identity that the client states, verified or not
-	live bool     // established and not ended
-	peer Peer     // nil until a protocol has begun
+	ID     Identity         // the identity that the client states, verified or not
+	live   bool             // established and not ended
+	peer   Peer             // nil until a protocol has begun
+	speaks hubdata.Protocol // the present one: HTTP until a WebSocket begins
 
 	candidates []Identity // guarded by Hub.mu: the keys of Hub.candidates that lead to this connection
 
@@ -80,6 +82,15 @@ func (c *Conn) Write(p []byte) (int, error) {
 		return 0, net.ErrClosed
 	}
 	return len(p), nil
+}
+
+// Crowded returns nil if the client reads fast enough for more bulk data, or else a channel that is
+// closed when it does or the connection has ended. Connections in memory have no limit.
+func (c *Conn) Crowded() <-chan struct{} {
+	if s, ok := c.Raw.(*Socket); ok {
+		return s.crowded()
+	}
+	return nil
 }
 
 // Close ends the connection in order: the client can read everything that was sent, then sees the

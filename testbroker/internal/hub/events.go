@@ -7,9 +7,10 @@ import (
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
 )
 
-// Event completes e and calls Options.OnEvent. The caller holds no lock.
+// Event completes e and calls Options.OnEvent. It makes the notices of connections for back ends.
+// The caller holds no lock.
 func (h *Hub) Event(e event.Event, c *Conn) {
-	if h.onEvent == nil {
+	if h.onEvent == nil && (c == nil || !h.notifies(hubdata.DeviceConnectionStateEvents)) {
 		return
 	}
 	e.Time = h.Now()
@@ -22,7 +23,12 @@ func (h *Hub) Event(e event.Event, c *Conn) {
 			e.DeviceID, e.ModuleID = id.Device, id.Module
 		}
 	}
-	h.onEvent(e)
+	if c != nil {
+		h.notifyConnection(e.Kind, Identity{e.DeviceID, e.ModuleID}, c)
+	}
+	if h.onEvent != nil {
+		h.onEvent(e)
+	}
 }
 
 // Store adds a message to the log, or puts it in the store of the gateway.
@@ -31,7 +37,7 @@ func (h *Hub) Store(m hubdata.Message) {
 		h.take(m)
 		return
 	}
-	h.log.add(m)
+	h.log.add(m, h.originOf(SenderOf(&m)))
 	h.stored(&m)
 }
 

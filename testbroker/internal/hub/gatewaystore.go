@@ -177,7 +177,7 @@ func (h *Hub) forward(s *stored) {
 	h.mu.Lock()
 	moves := h.headLocked(&h.Gateway.upstream) == s
 	if moves {
-		h.log.add(m)
+		h.log.add(m, h.originLocked(sender))
 		h.Gateway.counts.Forwarded++
 		if twice == nil {
 			h.Gateway.upstream.dropLocked(s)

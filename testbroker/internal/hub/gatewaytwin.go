@@ -1,9 +1,6 @@
 package hub
 
-import (
-	"reflect"
-	"time"
-)
+import "reflect"
 
 // A twinCopy is a gateway's copy of a twin while it is off-line. Guarded by TwinState.mu.
 type twinCopy struct {
@@ -17,7 +14,7 @@ func (h *Hub) cutTwinsLocked(cut bool) (changed []*TwinState) {
 	for _, t := range h.twinOf {
 		if cut {
 			t.leaveHub()
-		} else if t.joinHub(h.Now()) {
+		} else if h.joinTwin(t) {
 			changed = append(changed, t)
 		}
 	}
@@ -31,9 +28,9 @@ func (t *TwinState) leaveHub() {
 	t.apart = &twinCopy{desired: t.Desired, reported: t.Reported}
 }
 
-// joinHub applies the patches of reported properties, merged into one, to the hub's twin. If the
+// joinTwin applies the patches of reported properties, merged into one, to the hub's twin. If the
 // hub's desired properties have changed, it adds a change with the difference and returns true.
-func (t *TwinState) joinHub(now time.Time) bool {
+func (h *Hub) joinTwin(t *TwinState) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	c := t.apart
@@ -44,9 +41,10 @@ func (t *TwinState) joinHub(now time.Time) bool {
 	if c.patched {
 		// It fits: the copy fits, and only clients change reported properties.
 		patch := difference(t.Reported.Tree, c.reported.Tree)
-		if reported, err := t.Reported.updated(patch, false, now); err == nil {
+		if reported, err := t.Reported.updated(patch, false, h.Now()); err == nil {
 			t.Reported = reported
 			t.Version++
+			h.notifyReportedLocked(t, patch)
 		}
 	}
 	if t.Desired.version == c.desired.version {

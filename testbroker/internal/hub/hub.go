@@ -62,6 +62,7 @@ type Options struct {
 	AMQP            AMQPOptions
 	HTTP            HTTPOptions
 	Uploads         UploadOptions
+	Events          EventOptions
 	Certificates    CertificateOptions
 	WebSocketFrame  int
 	Keep            int
@@ -98,6 +99,7 @@ type Hub struct {
 	Wg          sync.WaitGroup
 	Changed     notifier
 	log         telemetryLog
+	Events      *EventLog
 	Faults      Faults
 	certs       certificates
 	UploadTable UploadTable
@@ -109,7 +111,8 @@ type Hub struct {
 	configurations configurations
 	documents      func(*Hub, Identity) Tree // twins as back ends see them
 
-	tracked atomic.Uint64 // errors with a tracking id
+	tracked  atomic.Uint64 // errors with a tracking id
+	connects atomic.Uint64 // notices of connections
 
 	mu          sync.Mutex // guards the fields below, never held while blocking
 	closed      bool
@@ -178,6 +181,9 @@ func New(o *Options) (*Hub, error) {
 		return nil, err
 	}
 	h.log.init(h.keep)
+	if err = h.initEvents(o.Events); err != nil {
+		return nil, err
+	}
 	h.calls.log.keep, h.calls.answers.keep = h.keep, h.keep
 	h.orders.keep, h.removed.keep = h.keep, h.keep
 	h.issuer.log.keep, h.issuer.of = h.keep, make(map[Identity]*issuing)
@@ -273,7 +279,7 @@ func (h *Hub) serve(raw net.Conn, at Stack) bool {
 		queue = newSocket(sock)
 		raw = queue
 	}
-	c := &Conn{Stream: raw, Raw: raw, Under: raw, stack: at, Hub: h, Closed: make(chan struct{}),
+	c := &Conn{Stream: raw, Raw: raw, Under: raw, stack: at, speaks: at.Protocol, Hub: h, Closed: make(chan struct{}),
 		Done: make(chan struct{})}
 	h.mu.Lock()
 	if h.closed || h.resetting != nil || h.downLocked() {
@@ -318,6 +324,9 @@ func (h *Hub) speak(c *Conn) error {
 	}
 	next, err := h.Fronts[c.stack.Protocol].Serve(c)
 	if err == nil && next != 0 {
+		h.mu.Lock()
+		c.speaks = next
+		h.mu.Unlock()
 		_, err = h.Fronts[next].Serve(c)
 	}
 	return err

@@ -10,6 +10,8 @@ import (
 
 // telemetryLog holds the messages in order of arrival.
 type telemetryLog struct {
+	events *EventLog // never nil; set once
+
 	mu        sync.Mutex
 	messages  history[hubdata.Message]
 	copies    map[messageKey]copies // of messages with an id
@@ -32,14 +34,21 @@ type copies struct{ first, last int }
 
 func keyOf(m *hubdata.Message) messageKey { return messageKey{SenderOf(m), m.MessageID} }
 
-func (l *telemetryLog) add(m hubdata.Message) {
+// add adds a message and its event.
+func (l *telemetryLog) add(m hubdata.Message, from origin) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	m.Sequence = l.messages.total() + 1
 	if m.MessageID != "" {
 		l.compareLocked(&m)
 	}
-	if old, forgot := l.messages.add(m); forgot && old.MessageID != "" {
+	old, forgot := l.messages.add(m)
+	l.events.addLocked(&m, from)
+	if !forgot {
+		return
+	}
+	l.events.forgetLocked(&old)
+	if old.MessageID != "" {
 		l.forgetLocked(&old)
 	}
 }

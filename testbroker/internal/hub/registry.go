@@ -80,6 +80,7 @@ func (h *Hub) addLocked(id Identity, r Registration) {
 	h.entries++
 	r.Generation = strconv.FormatInt(637000000000000000+int64(h.entries), 10)
 	h.registry[id] = &r
+	h.notifyCreatedLocked(id)
 	h.addEdgeModulesLocked(id, &r)
 	h.reconfigure()
 }
@@ -226,6 +227,7 @@ func (h *Hub) RemoveDevice(id string) error {
 	var gone []Identity
 	for other := range h.registry {
 		if other.Matches(id) {
+			h.notifyRemovedLocked(other)
 			delete(h.registry, other)
 			gone = append(gone, other)
 		}

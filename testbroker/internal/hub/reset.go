@@ -87,6 +87,7 @@ func (l *telemetryLog) clear() {
 	l.messages.clear()
 	l.conflicts.clear()
 	clear(l.copies)
+	l.events.log.Clear()
 }
 
 // clear removes all faults.

@@ -11,6 +11,10 @@ import (
 // PUBACKs, or a window of C2D messages of the largest size.
 const maxUnsent = 8 << 20
 
+// fewUnsent is how many bytes may be queued before writers of bulk data wait, so that a client may
+// read slowly.
+const fewUnsent = 1 << 20
+
 // ErrSlowReader is the cause of a connection's end when its client did not read the hub's data.
 var ErrSlowReader = errors.New("client does not read")
 
@@ -28,6 +32,8 @@ type Socket struct {
 	ending  bool  // the stream ends after the queue
 	closing bool  // Close was called: the connection ends after the queue
 	dead    bool  // the connection has ended
+
+	room chan struct{} // closed when few bytes are unsent, or the connection has ended; nil = no waiters
 }
 
 var _ net.Conn = (*Socket)(nil)
@@ -53,7 +59,9 @@ func (s *Socket) send() {
 			s.mu.Unlock()
 			_, err := s.tcp.Write(buf)
 			s.mu.Lock()
-			s.unsent -= len(buf)
+			if s.unsent -= len(buf); s.unsent <= fewUnsent {
+				s.wakeLocked()
+			}
 			if cap(buf) > 1<<20 {
 				buf = nil // free the memory of a burst
 			}
@@ -78,6 +86,28 @@ func (s *Socket) failLocked(err error) {
 	}
 	s.dead, s.queue = true, nil
 	s.tcp.Close()
+	s.wakeLocked()
+}
+
+// crowded returns nil if few bytes are unsent, or else a channel that is closed when that is so or
+// the connection has ended.
+func (s *Socket) crowded() <-chan struct{} {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.unsent <= fewUnsent || s.dead {
+		return nil
+	}
+	if s.room == nil {
+		s.room = make(chan struct{})
+	}
+	return s.room
+}
+
+func (s *Socket) wakeLocked() {
+	if s.room != nil {
+		close(s.room)
+		s.room = nil
+	}
 }
 
 // Write queues a copy of p.

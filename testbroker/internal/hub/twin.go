@@ -46,18 +46,23 @@ func (h *Hub) TwinState(id Identity) (*TwinState, error) {
 	}
 	t := h.twinOf[id]
 	if t == nil {
-		now := h.Now()
-		t = &TwinState{
-			id: id, Desired: newSection(now, maxTwinSection), Reported: newSection(now, maxTwinSection),
-			Tags:    newSection(now, maxTwinTags),
-			Version: 2, Etag: 1, requests: history[*hubdata.TwinRequest]{keep: h.keep},
-		}
+		t = h.newTwin(id)
 		if h.Offline() {
 			t.leaveHub()
 		}
 		h.twinOf[id] = t
 	}
 	return t, nil
+}
+
+// newTwin makes the twin of a new identity.
+func (h *Hub) newTwin(id Identity) *TwinState {
+	now := h.Now()
+	return &TwinState{
+		id: id, Desired: newSection(now, maxTwinSection), Reported: newSection(now, maxTwinSection),
+		Tags:    newSection(now, maxTwinTags),
+		Version: 2, Etag: 1, requests: history[*hubdata.TwinRequest]{keep: h.keep},
+	}
 }
 
 // forgetTwinsLocked drops the twins that match a selector.
@@ -204,6 +209,7 @@ func (h *Hub) updateTwin(t *TwinState, u TwinUpdate) error {
 	if u.Desired != nil && t.apart == nil {
 		t.changes.add(Change{desired.version, notification(u.Desired, desired, u.Replace)})
 	}
+	h.notifyUpdateLocked(t, u)
 	return nil
 }
 
@@ -238,6 +244,9 @@ func (h *Hub) report(t *TwinState, body []byte, base int64) (version int64, err 
 	}
 	t.reportLocked(reported)
 	h.reconfigure()
+	if t.apart == nil {
+		h.notifyReportedLocked(t, patch)
+	}
 	return reported.version, nil
 }
 

@@ -1,0 +1,124 @@
+package amqpfront
+
+import (
+	"strconv"
+	"strings"
+
+	"github.com/hubline-iot/hubline/testbroker/hubdata"
+	"github.com/hubline-iot/hubline/testbroker/internal/eventhub"
+	"github.com/hubline-iot/hubline/testbroker/internal/hub"
+
+	wire "github.com/hubline-iot/hubline/internal/amqpwire"
+)
+
+// authMethods are the values of the annotation that says how a device was authenticated, by whether
+// it has a certificate, then by whether it is a module.
+var authMethods = map[bool]map[bool]string{
+	false: {
+		false: `{"scope":"device","type":"sas","issuer":"iothub","acceptingIpFilterRule":null}`,
+		true:  `{"scope":"module","type":"sas","issuer":"iothub","acceptingIpFilterRule":null}`,
+	},
+	true: {
+		false: `{"scope":"device","type":"x509Certificate","issuer":"external","acceptingIpFilterRule":null}`,
+		true:  `{"scope":"module","type":"x509Certificate","issuer":"external","acceptingIpFilterRule":null}`,
+	},
+}
+
+// appendEvent appends the message of an event, with delivery annotations unless they are nil.
+func appendEvent(dst []byte, e *hub.EventMessage, delivery wire.Map) []byte {
+	m := e.Message
+	payload, err := wire.AppendMessage(dst, &wire.Message{
+		DeliveryAnnotations: delivery, MessageAnnotations: eventAnnotations(e), Properties: eventProperties(m),
+		ApplicationProperties: eventApplicationProperties(m), Data: [][]byte{m.Body},
+	})
+	if err != nil {
+		panic("amqpfront: event: " + err.Error()) // texts are made valid, keys unique
+	}
+	return payload
+}
+
+func eventAnnotations(e *hub.EventMessage) wire.Map {
+	m := e.Message
+	all := make(wire.Map, 0, 14)
+	all = append(all,
+		wire.Pair{Key: wire.Symbol("x-opt-sequence-number"), Value: e.Sequence},
+		wire.Pair{Key: wire.Symbol("x-opt-offset"), Value: strconv.FormatInt(eventhub.OffsetOf(e.Sequence), 10)},
+		wire.Pair{Key: wire.Symbol("x-opt-enqueued-time"), Value: wire.Timestamp(e.Enqueued.UnixMilli())},
+		wire.Pair{Key: wire.Symbol("iothub-enqueuedtime"), Value: wire.Timestamp(m.Received.UnixMilli())},
+		wire.Pair{Key: wire.Symbol("iothub-message-source"), Value: string(e.Source)},
+	)
+	method := ""
+	if e.Source == hubdata.Telemetry {
+		method = authMethods[e.X509][m.ModuleID != ""]
+	}
+	for _, a := range [...]struct {
+		name  wire.Symbol
+		value string
+	}{
+		{"iothub-connection-device-id", m.DeviceID}, {"iothub-connection-module-id", m.ModuleID},
+		{"iothub-connection-auth-method", method}, {"iothub-connection-auth-generation-id", e.Generation},
+		{"dt-dataschema", e.Model}, {"dt-subject", m.Component}, {"iothub-interface-id", m.InterfaceID},
+		{"Diagnostic-Id", m.DiagnosticID}, {"Correlation-Context", m.DiagnosticContext},
+	} {
+		if a.value != "" {
+			all = append(all, wire.Pair{Key: a.name, Value: utf8Text(a.value)})
+		}
+	}
+	return all
+}
+
+func eventProperties(m *hubdata.Message) *wire.Properties {
+	p := &wire.Properties{ContentType: symbolText(m.ContentType), ContentEncoding: symbolText(m.ContentEncoding)}
+	if m.MessageID != "" {
+		p.MessageID = utf8Text(m.MessageID)
+	}
+	if m.CorrelationID != "" {
+		p.CorrelationID = utf8Text(m.CorrelationID)
+	}
+	if m.UserID != "" {
+		p.UserID = []byte(m.UserID)
+	}
+	if m.To != "" {
+		p.To = wire.Some(utf8Text(m.To))
+	}
+	return p
+}
+
+// eventApplicationProperties returns the application properties. The first of several with the same
+// name counts, because keys must be unique.
+func eventApplicationProperties(m *hubdata.Message) wire.Map {
+	all := make(wire.Map, 0, len(m.Properties)+4)
+	add := func(name, value string) {
+		name = utf8Text(name)
+		for _, p := range all {
+			if p.Key == any(name) {
+				return
+			}
+		}
+		all = append(all, wire.Pair{Key: name, Value: utf8Text(value)})
+	}
+	for _, p := range m.Properties {
+		add(p.Name, p.Value)
+	}
+	for _, p := range [...]hubdata.Property{
+		{Name: "iothub-creation-time-utc", Value: m.CreationTime}, {Name: "iothub-message-schema", Value: m.Schema},
+		{Name: "iothub-outputname", Value: m.Output},
+	} {
+		if p.Value != "" {
+			add(p.Name, p.Value)
+		}
+	}
+	return all
+}
+
+// utf8Text and symbolText make texts of devices valid for the types of AMQP.
+func utf8Text(s string) string { return strings.ToValidUTF8(s, "?") }
+
+func symbolText(s string) wire.Symbol {
+	return wire.Symbol(strings.Map(func(r rune) rune {
+		if r >= 0x80 {
+			return '?'
+		}
+		return r
+	}, s))
+}

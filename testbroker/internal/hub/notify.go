@@ -1,0 +1,168 @@
+package hub
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/hubline-iot/hubline/testbroker/event"
+	"github.com/hubline-iot/hubline/testbroker/hubdata"
+)
+
+// notifies reports whether the hub makes events of a source.
+func (h *Hub) notifies(source hubdata.EventSource) bool {
+	return slices.Contains(h.Events.sources, source)
+}
+
+// notify adds an event that is not telemetry. Any lock but that of the log may be held.
+func (h *Hub) notify(source hubdata.EventSource, id Identity, schema, operation string, body Tree) {
+	now := h.Now()
+	m := hubdata.Message{
+		DeviceID: id.Device, ModuleID: id.Module, ContentType: "application/json", ContentEncoding: "utf-8",
+		UserID: h.Name(), Schema: schema, Received: now, Body: writeTree(body),
+		Properties: []hubdata.Property{{Name: "hubName", Value: h.Name()}, {Name: "deviceId", Value: id.Device}},
+	}
+	if id.Module != "" {
+		m.Properties = append(m.Properties, hubdata.Property{Name: "moduleId", Value: id.Module})
+	}
+	m.Properties = append(m.Properties, hubdata.Property{Name: "opType", Value: operation},
+		hubdata.Property{Name: "operationTimestamp", Value: now.UTC().Format(TimeLayout)})
+	h.log.mu.Lock()
+	defer h.log.mu.Unlock()
+	h.Events.log.Add(h.Events.PartitionOf(id.Device), now,
+		eventRef{number: h.log.messages.total(), notice: &notice{source, m}})
+}
+
+// connectionNotices maps the kinds of events to the operations of their notices, by whether a
+// module is concerned.
+var connectionNotices = map[event.Kind]map[bool]string{
+	event.Connected:    {false: "deviceConnected", true: "moduleConnected"},
+	event.Disconnected: {false: "deviceDisconnected", true: "moduleDisconnected"},
+}
+
+// notifyConnection makes the notice of a connection that has begun or ended. Requests over HTTP
+// connect nobody.
+func (h *Hub) notifyConnection(kind event.Kind, id Identity, c *Conn) {
+	operation := connectionNotices[kind][id.Module != ""]
+	if operation == "" || id.Device == "" || !h.notifies(hubdata.DeviceConnectionStateEvents) {
+		return
+	}
+	h.mu.Lock()
+	stays := c.speaks != hubdata.HTTP
+	h.mu.Unlock()
+	if !stays {
+		return
+	}
+	// The number grows over restarts of the hub too.
+	number := fmt.Sprintf("%048X%016X", h.Now().UnixNano(), h.connects.Add(1))
+	h.notify(hubdata.DeviceConnectionStateEvents, id, "deviceConnectionStateNotification", operation,
+		Tree{"sequenceNumber": number})
+}
+
+// A lifecycle is the schema and the operations of the notices of a registry's entries.
+type lifecycle struct{ schema, created, removed string }
+
+// lifecycles are those of devices and of modules.
+var lifecycles = map[bool]lifecycle{
+	false: {"deviceLifecycleNotification", "createDeviceIdentity", "deleteDeviceIdentity"},
+	true:  {"moduleLifecycleNotification", "createModuleIdentity", "deleteModuleIdentity"},
+}
+
+// notifyCreatedLocked and notifyRemovedLocked make the notices of an identity that was registered,
+// or is about to be removed. The hub is locked.
+func (h *Hub) notifyCreatedLocked(id Identity) {
+	kind := lifecycles[id.Module != ""]
+	h.notifyIdentityLocked(id, kind.schema, kind.created)
+}
+
+func (h *Hub) notifyRemovedLocked(id Identity) {
+	kind := lifecycles[id.Module != ""]
+	h.notifyIdentityLocked(id, kind.schema, kind.removed)
+}
+
+func (h *Hub) notifyIdentityLocked(id Identity, schema, operation string) {
+	if !h.notifies(hubdata.DeviceLifecycleEvents) {
+		return
+	}
+	t := h.twinOf[id]
+	if t == nil {
+		t = h.newTwin(id)
+	}
+	t.mu.Lock()
+	doc := t.noticeLocked(false)
+	t.mu.Unlock()
+	h.notify(hubdata.DeviceLifecycleEvents, id, schema, operation, doc)
+}
+
+// noticeLocked returns the whole twin as notices have it.
+func (t *TwinState) noticeLocked(tags bool) Tree {
+	whole := func(s Section, versions bool) Tree {
+		doc := s.Document()
+		doc["$metadata"] = s.Stamp.Metadata(versions)
+		return doc
+	}
+	doc := Tree{
+		"deviceId": t.id.Device, "etag": EtagOf(t.Etag), "version": t.Version,
+		"properties": Tree{"desired": whole(t.Desired, true), "reported": whole(t.Reported, false)},
+	}
+	if t.id.Module != "" {
+		doc["moduleId"] = t.id.Module
+	}
+	if tags {
+		doc["tags"] = t.Tags.Tree
+	}
+	return doc
+}
+
+const twinSchema = "twinChangeNotification"
+
+// notifyUpdateLocked makes the notice of a back end's change. The twin is locked, so that notices
+// are in the order of versions.
+func (h *Hub) notifyUpdateLocked(t *TwinState, u TwinUpdate) {
+	switch {
+	case !h.notifies(hubdata.TwinChangeEvents):
+	case u.Replace:
+		h.notify(hubdata.TwinChangeEvents, t.id, twinSchema, "replaceTwin", t.noticeLocked(true))
+	default:
+		doc := Tree{"version": t.Version}
+		if u.Desired != nil {
+			doc["properties"] = Tree{"desired": t.Desired.change(u.Desired, true)}
+		}
+		if u.changesTags() {
+			doc["tags"] = u.Tags
+		}
+		h.notify(hubdata.TwinChangeEvents, t.id, twinSchema, "updateTwin", doc)
+	}
+}
+
+// notifyReportedLocked makes the notice of a client's patch. The twin is locked.
+func (h *Hub) notifyReportedLocked(t *TwinState, patch Tree) {
+	if h.notifies(hubdata.TwinChangeEvents) {
+		h.notify(hubdata.TwinChangeEvents, t.id, twinSchema, "updateTwin", Tree{
+			"version": t.Version, "properties": Tree{"reported": t.Reported.change(patch, false)},
+		})
+	}
+}
+
+// change returns a patch that was merged into the section, with the metadata of its members.
+func (s Section) change(patch Tree, versions bool) Tree {
+	doc := Section{Tree: patch, version: s.version}.Document()
+	doc["$metadata"] = s.Stamp.metadataOf(patch, versions)
+	return doc
+}
+
+// metadataOf is Metadata for the members of a patch. Removed members have none.
+func (s *stamp) metadataOf(patch Tree, versions bool) Tree {
+	t := (&stamp{at: s.at, version: s.version}).Metadata(versions)
+	for key, v := range patch {
+		m, ok := s.members[key]
+		if !ok {
+			continue
+		}
+		if sub, nested := v.(Tree); nested {
+			t[key] = m.metadataOf(sub, versions)
+		} else {
+			t[key] = m.Metadata(versions)
+		}
+	}
+	return t
+}
