@@ -1,0 +1,85 @@
+package interop
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/messaging/azeventhubs/v2"
+	"github.com/stretchr/testify/require"
+)
+
+type eventsClient2 struct{ *azeventhubs.ConsumerClient }
+
+func newEventsClient2(t testing.TB, h *eventsHub, s, group string) eventsClient {
+	t.Helper()
+	c, err := azeventhubs.NewConsumerClientFromConnectionString(s, "", group, &azeventhubs.ConsumerClientOptions{
+		TLSConfig:    h.hub.ClientTLS(),
+		RetryOptions: azeventhubs.RetryOptions{MaxRetries: 1, RetryDelay: 10 * time.Millisecond},
+	})
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = c.Close(context.Background()) })
+	return eventsClient2{c}
+}
+
+func (c eventsClient2) partitions(ctx context.Context) ([]string, error) {
+	p, err := c.GetEventHubProperties(ctx, nil)
+	return p.PartitionIDs, err
+}
+
+func (c eventsClient2) state(ctx context.Context, partition string) (begin, last int64, offset string, err error) {
+	p, err := c.GetPartitionProperties(ctx, partition, nil)
+	return p.BeginningSequenceNumber, p.LastEnqueuedSequenceNumber, p.LastEnqueuedOffset, err
+}
+
+func (c eventsClient2) open(partition string, at eventsStart, epoch *int64) (eventsReader, error) {
+	start := azeventhubs.StartPosition{Inclusive: at.inclusive}
+	switch {
+	case at.earliest:
+		start.Earliest = &at.earliest
+	case at.latest:
+		start.Latest = &at.latest
+	case at.offset != "":
+		start.Offset = &at.offset
+	case !at.at.IsZero():
+		start.EnqueuedTime = &at.at
+	default:
+		start.SequenceNumber = &at.sequence
+	}
+	p, err := c.NewPartitionClient(partition,
+		&azeventhubs.PartitionClientOptions{StartPosition: start, OwnerLevel: epoch})
+	return eventsReader2{p}, err
+}
+
+// partitionReader2 is what the client of a partition and that of a processor have in common.
+type partitionReader2 interface {
+	ReceiveEvents(ctx context.Context, n int,
+		o *azeventhubs.ReceiveEventsOptions) ([]*azeventhubs.ReceivedEventData, error)
+	Close(ctx context.Context) error
+}
+
+type eventsReader2 struct{ partitionReader2 }
+
+func (r eventsReader2) read(ctx context.Context, n int) ([]readEvent, error) {
+	some, err := r.ReceiveEvents(ctx, n, nil)
+	var all []readEvent
+	for _, e := range some {
+		all = append(all, readEvent{string(e.Body), e.Offset, text(e.MessageID), text(e.ContentType), e.SequenceNumber,
+			*e.EnqueuedTime, e.Properties, e.SystemProperties})
+	}
+	var coded *azeventhubs.Error
+	if errors.As(err, &coded) && coded.Code == azeventhubs.ErrorCodeOwnershipLost {
+		return all, errors.New("ownershiplost")
+	}
+	return all, err
+}
+
+func (r eventsReader2) close() { _ = r.Close(context.Background()) }
+
+func text(s *string) string {
+	if s == nil {
+		return ""
+	}
+	return *s
+}
