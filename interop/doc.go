@@ -45,8 +45,8 @@
 //     and jobs: these fail at once.
 //   - The hub's endpoint compatible with Event Hubs, over AMQP and over TLS, against the official
 //     clients: azeventhubs v1 and v2 for Go, @azure/event-hubs. They read from each start position,
-//     lose partitions to a higher epoch, are refused, and their processors continue at a checkpoint.
-//     The stores of checkpoints are in memory: the hub's blob store has no containers.
+//     lose partitions to a higher epoch and are refused. Their processors continue at a checkpoint,
+//     in a store in memory: the hub's blob store has no containers.
 //   - The provisioning service of package testbroker with the official SDKs: devices with keys,
 //     with keys derived from that of a group, and with certificates register over amqp, amqp-ws,
 //     mqtt, mqtt-ws and http with azure-iot-provisioning-device, and azure-iot-device sends with

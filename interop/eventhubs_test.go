@@ -6,6 +6,7 @@ import (
 	"net"
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -109,11 +110,11 @@ func eachEventsClient(t *testing.T, test func(t *testing.T, h *eventsHub, dial f
 		for _, secured := range []bool{false, true} {
 			t.Run(fmt.Sprint(version, " TLS ", secured), func(t *testing.T) {
 				h := newEventsHub(t, &testbroker.Options{Events: testbroker.EventOptions{ConsumerGroups: []string{"second"}}})
-				s := h.plain
+				s := &h.plain
 				if secured {
-					s = h.tls
+					s = &h.tls
 				}
-				test(t, h, func(group string) eventsClient { return open(t, h, s, group) })
+				test(t, h, func(group string) eventsClient { return open(t, h, *s, group) })
 			})
 		}
 	}
@@ -265,5 +266,11 @@ func TestGoEventHubsClientIsRefused(t *testing.T) {
 		}
 		_, _, _, err := dial("$Default").state(soon(t), "9")
 		require.ErrorContains(t, err, "between 0 and 3")
+		key := h.policy.PrimaryKey
+		h.plain = strings.Replace(h.plain, ";SharedAccessKey=", ";SharedAccessKey=x", 1)
+		h.tls = strings.Replace(h.tls, ";SharedAccessKey=", ";SharedAccessKey=x", 1)
+		_, err = dial("$Default").partitions(soon(t))
+		require.ErrorContains(t, err, "401 and description: token is signed with another key")
+		require.NotContains(t, err.Error(), key)
 	})
 }

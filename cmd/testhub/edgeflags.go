@@ -121,6 +121,9 @@ func (s *edgeSettings) open(hub *testbroker.Hub) (*workload.Server, error) {
 
 // hubError names the flag in an error of testbroker.New.
 func hubError(err error) error {
+	if flag := eventsFlag(err); flag != "" {
+		return fmt.Errorf("flag -%s: %w", flag, err)
+	}
 	switch {
 	case strings.Contains(err.Error(), "GatewayOptions.Routes"):
 		return fmt.Errorf("flag -route: %w", err)

@@ -34,6 +34,7 @@ type settings struct {
 	devices []entry // from the flags -device and -x509
 	dps     dpsSettings
 	edge    edgeSettings
+	events  eventsSettings
 }
 
 // parse parses the command line. It has printed the error to stderr; for flag.ErrHelp it has
@@ -61,6 +62,7 @@ func parse(args []string, stderr io.Writer) (*settings, error) {
 	f.BoolVar(&s.json, "json", false, "print JSON, one object a line")
 	s.dps.flags(f)
 	s.edge.flags(f)
+	s.events.flags(f)
 	f.Func("device", "register a device `id`, or a module device/module, with new keys; repeatable (default dev-1 if "+
 		"there is none at all)", func(id string) error {
 		s.devices = append(s.devices, entry{id: id, from: "flag -device"})
@@ -100,6 +102,9 @@ func (s *settings) complete(free bool) error {
 		return err
 	}
 	if err := s.edge.complete(s.broker); err != nil {
+		return err
+	}
+	if err := checkAddress("events", s.events.addr); err != nil {
 		return err
 	}
 	if s.keep < 0 {

@@ -241,6 +241,7 @@ func (p *printer) ready(r *readyObject) error {
 		row("module", m.Module+": "+m.assignments())
 	}
 	row("service", r.Service.ConnectionString)
+	r.Events.rows(row)
 	if r.DPS != nil {
 		r.DPS.rows(row)
 	}

@@ -53,7 +53,7 @@ func serve(ctx context.Context, s *settings, stdout io.Writer) (err error) {
 	defer cancel()
 	out := newPrinter(stdout, s.json, cancel)
 	o := &testbroker.Options{HostName: s.host, Gateway: s.edge.forHub(),
-		Seed: s.seed, Keep: s.keep, OnEvent: func(e event.Event) { out.offer(hubLine(e)) }}
+		Seed: s.seed, Keep: s.keep, Events: s.events.options, OnEvent: func(e event.Event) { out.offer(hubLine(e)) }}
 	if s.broker {
 		o.Broker = &testbroker.BrokerOptions{TopicAliases: 16}
 	}
@@ -85,6 +85,9 @@ func serve(ctx context.Context, s *settings, stdout io.Writer) (err error) {
 		return err
 	}
 	ready.Addresses, ready.Ports = at.Addresses, at.Ports
+	if ready.Events, err = s.events.open(hub, owner, at.Ports); err != nil {
+		return err
+	}
 	if port, ok := at.Ports["mqtt"]; ok && s.broker {
 		for i := range ready.Devices {
 			d := &ready.Devices[i]
@@ -184,6 +187,7 @@ type readyObject struct {
 	Control   string            `json:"control,omitempty"`
 	Devices   []readyDevice     `json:"devices"`
 	Service   readyPolicy       `json:"service"`
+	Events    readyEvents       `json:"events"`
 	DPS       *readyDPS         `json:"dps,omitempty"`
 	Hubs      []readyHub        `json:"hubs,omitempty"` // besides the first
 	Gateway   string            `json:"gateway,omitempty"`
@@ -272,6 +276,7 @@ func (r *readyObject) public() map[string]any {
 	delete(m, "event")
 	delete(m, "devices")
 	delete(m, "service")
+	delete(m, "events")
 	delete(m, "dps")
 	delete(m, "hubs")
 	delete(m, "modules")
