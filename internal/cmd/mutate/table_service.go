@@ -2,15 +2,16 @@ package main
 
 func init() {
 	const (
-		grants = "testbroker/internal/amqpfront/grants.go"
-		cbs    = "testbroker/internal/amqpfront/cbs.go"
-		sasl   = "testbroker/internal/amqpfront/sasl.go"
-		send   = "testbroker/internal/amqpfront/servicec2d.go"
-		policy = "testbroker/internal/hub/policy.go"
-		notice = "testbroker/internal/hub/notice.go"
-		link   = "testbroker/internal/amqpfront/servicenotice.go"
-		queue  = "testbroker/internal/hub/c2dqueue.go"
-		web    = "testbroker/internal/servicefront/messages.go"
+		grants  = "testbroker/internal/amqpfront/grants.go"
+		cbs     = "testbroker/internal/amqpfront/cbs.go"
+		replies = "testbroker/internal/amqpfront/answers.go"
+		sasl    = "testbroker/internal/amqpfront/sasl.go"
+		send    = "testbroker/internal/amqpfront/servicec2d.go"
+		policy  = "testbroker/internal/hub/policy.go"
+		notice  = "testbroker/internal/hub/notice.go"
+		link    = "testbroker/internal/amqpfront/servicenotice.go"
+		queue   = "testbroker/internal/hub/c2dqueue.go"
+		web     = "testbroker/internal/servicefront/messages.go"
 	)
 	tables["service"] = []mutation{
 		{File: notice, Old: "if len(q.waiting) >= maxNotices {", New: "if false {",
@@ -41,8 +42,9 @@ func init() {
 			Test: "./testbroker -run TestPoliciesOverSASL"},
 		{File: grants, Old: "host == \"\" || !f.hub.Knows(host)", New: "!f.hub.Knows(host)",
 			Test: "./testbroker -run TestTokensOfPolicies$"},
-		{File: cbs, Old: "target.Address == replyTo", New: "false", Test: "./testbroker -run TestRepliesToTokensAreRouted"},
-		{File: cbs, Old: "cmp.Compare(l.number, to.number)", New: "cmp.Compare(to.number, l.number)",
+		{File: replies, Old: "target.Address == replyTo", New: "false",
+			Test: "./testbroker -run TestRepliesToTokensAreRouted"},
+		{File: replies, Old: "cmp.Compare(l.number, to.number)", New: "cmp.Compare(to.number, l.number)",
 			Test: "./testbroker -run TestRepliesToTokensAreRouted"},
 		{File: sasl, Old: "tok.Policy != policy", New: "false", Test: "./testbroker -run TestPoliciesOverSASL"},
 		{File: policy, Old: "return h.policies[t.Policy].rights &^ hubdata.DeviceConnect, nil",
