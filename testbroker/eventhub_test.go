@@ -11,6 +11,7 @@ import (
 	"github.com/Azure/go-amqp"
 	"github.com/stretchr/testify/require"
 
+	"github.com/hubline-iot/hubline/internal/amqpwire"
 	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/testbroker/event"
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
@@ -321,6 +322,48 @@ func TestRedirectFromTheHubsOwnAddress(t *testing.T) {
 				"address": "amqps://hub.example.test:5671" + want,
 			}, refusal.Info)
 		}
+	})
+}
+
+func TestRedirectNeedsTheRight(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, _ := newHub(t, nil)
+		policy, err := h.AddPolicy("devices", hubdata.DeviceConnect)
+		require.NoError(t, err)
+		_, err = loginService(t, h, policy).session().NewReceiver(t.Context(), "messages/events/", nil)
+		require.Equal(t, "amqp:unauthorized-access", condition(t, err))
+	})
+}
+
+// Clients that never settle would stop at their credit otherwise.
+func TestAnswerSaysThatEventsComeSettled(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, _, policy := newService(t, nil)
+		p := dialFrames(t, h)
+		p.open(nil)
+		p.begin(0)
+		p.say(0, senderTo("$cbs", 100))
+		want[*amqpwire.Attach](p)
+		want[*amqpwire.Flow](p)
+		p.say(0, receiverFrom("$cbs", 101))
+		want[*amqpwire.Attach](p)
+		p.say(0, credit(101, 10))
+		require.Equal(t, 200, p.put(0, "put-token", policyToken(policy, h.HostName())))
+		for asked, answered := range map[uint8]uint8{
+			amqpwire.SendMixed: amqpwire.SendSettled, amqpwire.SendSettled: amqpwire.SendSettled,
+			amqpwire.SendUnsettled: amqpwire.SendUnsettled,
+		} {
+			a := receiverFrom(address("$Default", "0"), uint32(asked))
+			a.Name, a.SndSettleMode = fmt.Sprint(asked), asked
+			require.Equal(t, answered, p.attach(a).SndSettleMode)
+		}
+		// A refusal has neither end: some clients know it only by that.
+		p.say(0, receiverFrom(address("third", "0"), 9))
+		refused, _ := want[*amqpwire.Attach](p)
+		require.Nil(t, refused.Source)
+		require.Nil(t, refused.Target)
+		detach, _ := want[*amqpwire.Detach](p)
+		require.Equal(t, amqpwire.NotFound, detach.Error.Condition)
 	})
 }
 

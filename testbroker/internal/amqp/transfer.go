@@ -260,7 +260,7 @@ func (l *Link) sendLocked(m Outgoing) {
 		part := rest[:min(len(rest), int(min(c.frame, maxFrame))-transferRoom)]
 		rest = rest[len(part):]
 		t.More = len(rest) > 0
-		frame, err := wire.AppendFrame(nil, s.channel, t, part)
+		frame, err := wire.AppendFrame(make([]byte, 0, len(part)+transferRoom), s.channel, t, part)
 		if err != nil {
 			panic("amqp: " + err.Error()) // a transfer always encodes
 		}

@@ -1,6 +1,7 @@
 package amqpfront
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 
@@ -24,10 +25,13 @@ var authMethods = map[bool]map[bool]string{
 	},
 }
 
+// eventHead is about how many bytes an event has besides its body.
+const eventHead = 768
+
 // appendEvent appends the message of an event, with delivery annotations unless they are nil.
 func appendEvent(dst []byte, e *hub.EventMessage, delivery wire.Map) []byte {
 	m := e.Message
-	payload, err := wire.AppendMessage(dst, &wire.Message{
+	payload, err := wire.AppendMessage(slices.Grow(dst, len(m.Body)+eventHead), &wire.Message{
 		DeliveryAnnotations: delivery, MessageAnnotations: eventAnnotations(e), Properties: eventProperties(m),
 		ApplicationProperties: eventApplicationProperties(m), Data: [][]byte{m.Body},
 	})

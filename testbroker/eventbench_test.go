@@ -1,0 +1,58 @@
+package testbroker_test
+
+import (
+	"net"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hubline-iot/hubline/internal/amqpwire"
+	"github.com/hubline-iot/hubline/testbroker"
+)
+
+// BenchmarkEventReader reads 20,000 events of 100 bytes over TCP. The client only counts frames, so
+// the figure is that of the hub.
+func BenchmarkEventReader(b *testing.B) {
+	h, d, policy := newService(b, &testbroker.Options{Events: testbroker.EventOptions{Partitions: 1}})
+	at, err := h.Listen(testbroker.PortAMQP, "127.0.0.1:0")
+	require.NoError(b, err)
+	const n = 20_000
+	fillEvents(b, h, d, n, 100)
+	b.ReportAllocs()
+	for b.Loop() {
+		stream, err := net.Dial("tcp", at.String())
+		require.NoError(b, err)
+		p := &rawPeer{t: b, conn: stream}
+		p.open(nil)
+		p.say(0, &amqpwire.Begin{IncomingWindow: 1 << 30, OutgoingWindow: 100, HandleMax: 1 << 30})
+		want[*amqpwire.Begin](p)
+		p.say(0, senderTo("$cbs", 100))
+		want[*amqpwire.Attach](p)
+		want[*amqpwire.Flow](p)
+		p.say(0, receiverFrom("$cbs", 101))
+		want[*amqpwire.Attach](p)
+		p.say(0, credit(101, 10))
+		require.Equal(b, 200, p.put(0, "put-token", policyToken(policy, h.HostName())))
+		p.attach(receiverFrom(address("$Default", "0"), 1))
+		p.say(0, &amqpwire.Flow{IncomingWindow: 1 << 30, OutgoingWindow: 100, Handle: amqpwire.Some(uint32(1)),
+			LinkCredit: amqpwire.Some(uint32(n))})
+		buf := make([]byte, 1<<18)
+		in := p.in
+		for left := n; left > 0; {
+			m, err := stream.Read(buf)
+			require.NoError(b, err)
+			in = append(in, buf[:m]...)
+			for {
+				_, size, err := amqpwire.Split(in, 1<<20)
+				require.NoError(b, err)
+				if size == 0 {
+					break
+				}
+				in = in[size:]
+				left--
+			}
+		}
+		require.NoError(b, stream.Close())
+	}
+	b.ReportMetric(float64(n)*float64(b.N)/b.Elapsed().Seconds(), "events/s")
+}
