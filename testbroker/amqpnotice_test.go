@@ -68,14 +68,16 @@ func TestFeedbackOverAMQP(t *testing.T) {
 				"Success":  func(m *amqp.Message) error { return link.AcceptMessage(t.Context(), m) },
 				"Rejected": func(m *amqp.Message) error { return link.RejectMessage(t.Context(), m, nil) },
 			} {
+				time.Sleep(time.Second)
 				require.NoError(t, h.SendC2D("dev-1", hubdata.C2D{MessageID: "m-" + ack + name, Ack: ack}))
 				m, err := link.Receive(t.Context(), nil)
 				require.NoError(t, err)
+				time.Sleep(time.Second)
+				at := time.Now().UTC() // of the outcome
 				require.NoError(t, end(m))
 				if ack == "full" || ack == "positive" && name == "Success" || ack == "negative" && name == "Rejected" {
 					notice, f := feedback(t, r)
-					require.Equal(t, record{"m-" + ack + name, name, name, "dev-1", "", d.GenerationID, f.EnqueuedTimeUTC}, f)
-					require.Equal(t, h.C2DLog("dev-1")[0].C2D.Ack, "")
+					require.Equal(t, record{"m-" + ack + name, name, name, "dev-1", "", d.GenerationID, at}, f)
 					requireNotice(t, notice, "application/vnd.microsoft.iothub.feedback.json")
 					require.NoError(t, r.AcceptMessage(t.Context(), notice))
 				}
@@ -109,7 +111,7 @@ func TestFeedbackWithoutADevice(t *testing.T) {
 		require.NoError(t, h.SendC2D("dev-1/mod-1", hubdata.C2D{MessageID: "2", Ack: "negative"}))
 		require.Equal(t, 1, h.PurgeC2D("dev-1/mod-1"))
 		_, f = feedback(t, r)
-		require.Equal(t, record{"2", "Purged", "Purged", "dev-1", "mod-1", mod.GenerationID, f.EnqueuedTimeUTC}, f)
+		require.Equal(t, record{"2", "Purged", "Purged", "dev-1", "mod-1", mod.GenerationID, time.Now().UTC()}, f)
 		link := loginAMQP(t, h, d).c2dMessages(d, nil)
 		require.NoError(t, h.SendC2D("dev-1", hubdata.C2D{MessageID: "3", Ack: "full"}))
 		m, err := link.Receive(t.Context(), nil)
@@ -120,7 +122,7 @@ func TestFeedbackWithoutADevice(t *testing.T) {
 		require.NoError(t, h.SendC2D("dev-1/mod-1", hubdata.C2D{MessageID: "4", Ack: "full"}))
 		require.NoError(t, h.RemoveDevice("dev-1"))
 		_, f = feedback(t, r)
-		require.Equal(t, record{"4", "Purged", "Purged", "dev-1", "mod-1", mod.GenerationID, f.EnqueuedTimeUTC}, f)
+		require.Equal(t, record{"4", "Purged", "Purged", "dev-1", "mod-1", mod.GenerationID, time.Now().UTC()}, f)
 	})
 }
 
@@ -258,6 +260,36 @@ func TestFileNotificationsOverAMQP(t *testing.T) {
 			silent(t, r)
 			require.NoError(t, r.Close(t.Context()))
 		}
+	})
+}
+
+// A notice above the receiver's limit of sizes waits for another receiver, and holds up none.
+func TestNoticesAboveTheLimitWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, _, policy := newService(t, nil)
+		p := loginService(t, h, policy)
+		r := p.notices(feedbackAddress, nil)
+		add := func(id string) {
+			require.NoError(t, h.SendC2D("dev-1", hubdata.C2D{MessageID: id, Ack: "full"}))
+			require.Equal(t, 1, h.PurgeC2D("dev-1"))
+		}
+		add("1")
+		m, _ := feedback(t, r)
+		require.NoError(t, r.AcceptMessage(t.Context(), m))
+		require.NoError(t, r.Close(t.Context()))
+		encoded, err := m.MarshalBinary()
+		require.NoError(t, err)
+		limit := uint64(len(encoded) + hubdata.MaxMessageID/2)
+		r = p.notices(feedbackAddress, &amqp.ReceiverOptions{MaxMessageSize: limit})
+		large := strings.Repeat("x", hubdata.MaxMessageID)
+		add(large)
+		add("2")
+		m, f := feedback(t, r)
+		require.Equal(t, "2", f.OriginalMessageID)
+		require.NoError(t, r.AcceptMessage(t.Context(), m))
+		silent(t, r)
+		_, f = feedback(t, p.notices(feedbackAddress, nil))
+		require.Equal(t, large, f.OriginalMessageID)
 	})
 }
 

@@ -155,41 +155,44 @@ func TestRightsOfPoliciesOverAMQP(t *testing.T) {
 // A policy can authenticate with SASL PLAIN, by a token or by its key. Other mechanisms leave it to
 // $cbs.
 func TestPoliciesOverSASL(t *testing.T) {
-	token := func(p hubdata.Policy) string { return policyToken(p, "hub.example.test") }
-	key := func(p hubdata.Policy) string { return p.SecondaryKey }
-	path := func(p hubdata.Policy) string { return policyToken(p, "hub.example.test%2Fmessages") }
-	elsewhere := func(p hubdata.Policy) string { return policyToken(p, "hub2.example.test") }
+	ofPolicy := func(p hubdata.Policy, _ hubdata.Device) string { return policyToken(p, "hub.example.test") }
+	key := func(p hubdata.Policy, _ hubdata.Device) string { return p.SecondaryKey }
+	path := func(p hubdata.Policy, _ hubdata.Device) string { return policyToken(p, "hub.example.test%2Fmessages") }
+	elsewhere := func(p hubdata.Policy, _ hubdata.Device) string { return policyToken(p, "hub2.example.test") }
+	decoded := func(p hubdata.Policy, _ hubdata.Device) string { return rawKey(p.PrimaryKey) }
+	torn := func(hubdata.Policy, hubdata.Device) string { return "SharedAccessSignature sr=x" }
+	ofDevice := func(_ hubdata.Policy, d hubdata.Device) string { return token(d) }
 	for name, c := range map[string]struct {
 		user     string
-		password func(p hubdata.Policy) string
+		password func(p hubdata.Policy, d hubdata.Device) string
 		opens    bool
 	}{
-		"token":                      {"service@sas.root.hub", token, true},
+		"token":                      {"service@sas.root.hub", ofPolicy, true},
 		"token, the path only":       {"service@sas.root.hub", path, true},
-		"token, the name alone":      {"service", token, true},
+		"token, the name alone":      {"service", ofPolicy, true},
 		"key, the name alone":        {"service", key, true},
 		"key":                        {"service@sas.root.HUB", key, true},
-		"decoded key":                {"service", func(p hubdata.Policy) string { return rawKey(p.PrimaryKey) }, false},
-		"no password":                {"service", func(hubdata.Policy) string { return "" }, false},
-		"another policy's token":     {"owner@sas.root.hub", token, false},
+		"decoded key":                {"service", decoded, false},
+		"no password":                {"service", func(hubdata.Policy, hubdata.Device) string { return "" }, false},
+		"another policy's token":     {"owner@sas.root.hub", ofPolicy, false},
 		"nobody's key":               {"nobody", key, false},
+		"a device's token":           {"service", ofDevice, false},
+		"a device's token, no name":  {"", ofDevice, false},
+		"a device's token, root":     {"@sas.root.hub", ofDevice, false},
 		"another hub":                {"service@sas.root.hub2", key, false},
-		"as a device":                {"service@sas.hub", token, false},
+		"as a device":                {"service@sas.hub", ofPolicy, false},
 		"token for another hub":      {"service", elsewhere, false},
-		"token that is not complete": {"service", func(hubdata.Policy) string { return "SharedAccessSignature sr=x" }, false},
+		"token that is not complete": {"service", torn, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var refused []error
-				h, _, policy := newService(t, &testbroker.Options{OnEvent: func(e event.Event) {
+				h, d, policy := newService(t, &testbroker.Options{OnEvent: func(e event.Event) {
 					if e.Kind == event.Refused {
 						refused = append(refused, e.Err)
 					}
 				}})
-				stream, err := h.Dial(testbroker.PortAMQP)(t.Context(), "tcp", "hub")
-				require.NoError(t, err)
-				conn, err := amqp.NewConn(t.Context(), stream, &amqp.ConnOptions{ContainerID: "c", HostName: h.HostName(),
-					SASLType: amqp.SASLTypePlain(c.user, c.password(policy))})
+				conn, err := dialSASLPlain(t, h, c.user, c.password(policy, d))
 				if !c.opens {
 					require.ErrorContains(t, err, "failed with code 0x1")
 					synctest.Wait()
@@ -198,14 +201,31 @@ func TestPoliciesOverSASL(t *testing.T) {
 					return
 				}
 				require.NoError(t, err)
-				_, err = (&peer{t, h, conn}).session().NewReceiver(t.Context(), "$cbs", nil)
+				_, err = (&peer{t, h, conn}).session().NewSender(t.Context(), serviceAddress, nil)
+				require.NoError(t, err)
+				require.NoError(t, conn.Close())
+				conn, err = dialSASLPlain(t, h, c.user, c.password(policy, d))
 				require.NoError(t, err)
 				require.NoError(t, conn.Close())
 				synctest.Wait()
 				require.Empty(t, refused, "a connection that was served is not refused")
+				conn, err = dialSASLPlain(t, h, c.user, c.password(policy, d))
+				require.NoError(t, err)
+				_, err = (&peer{t, h, conn}).session().NewSender(t.Context(), "/devices/dev-1/messages/events", nil)
+				requireOpen(t, false, err)
+				require.NoError(t, conn.Close())
 			})
 		})
 	}
+}
+
+// dialSASLPlain opens a connection with SASL PLAIN.
+func dialSASLPlain(t testing.TB, h *testbroker.Hub, user, password string) (*amqp.Conn, error) {
+	t.Helper()
+	stream, err := h.Dial(testbroker.PortAMQP)(t.Context(), "tcp", "hub")
+	require.NoError(t, err)
+	return amqp.NewConn(t.Context(), stream, &amqp.ConnOptions{ContainerID: "c", HostName: h.HostName(),
+		SASLType: amqp.SASLTypePlain(user, password)})
 }
 
 func rawKey(key string) string {
@@ -234,6 +254,7 @@ func TestRepliesToTokensAreRouted(t *testing.T) {
 			want[*amqpwire.Flow](p)
 			receiver(channel, 1, fmt.Sprint("first of ", channel))
 			receiver(channel, 2, fmt.Sprint("second of ", channel))
+			receiver(channel, 3, "shared")
 		}
 		for n, c := range []struct {
 			channel uint16 // of the request
@@ -244,8 +265,10 @@ func TestRepliesToTokensAreRouted(t *testing.T) {
 			{0, "first of 0", 0, 1},
 			{0, "first of 1", 1, 1},
 			{1, "second of 0", 0, 2},
-			{0, "cbs", 0, 2},
-			{1, "", 1, 2},
+			{0, "cbs", 0, 3},
+			{1, "", 1, 3},
+			{0, "shared", 0, 3},
+			{1, "shared", 1, 3},
 		} {
 			m := &amqpwire.Message{
 				ApplicationProperties: amqpwire.Map{{Key: "operation", Value: "put-token"}, {Key: "name", Value: "x"},
@@ -289,6 +312,92 @@ func TestTokensOfPoliciesEnd(t *testing.T) {
 		_, err = p.session().NewSender(t.Context(), serviceAddress, nil)
 		require.NoError(t, err)
 		require.Equal(t, 1, h.Links("", fault.LinkServiceC2D))
+	})
+}
+
+// A token of fewer rights, or with an end, does not replace what another token or a key allows.
+func TestGrantsAreKeptApart(t *testing.T) {
+	t.Run("fewer rights", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			h, _ := newHub(t, nil)
+			policy, err := h.AddPolicy("owner", hubdata.AllRights)
+			require.NoError(t, err)
+			p := dialPeer(t, h)
+			c := p.cbs()
+			soon := time.Now().Add(10 * time.Minute).Unix()
+			require.Equal(t, 200, c.put(sign("hub.example.test", policy.PrimaryKey, soon)+"&skn=owner"))
+			_, err = p.session().NewSender(t.Context(), "/devices/dev-1/messages/events", nil)
+			require.NoError(t, err)
+			later := time.Now().Add(time.Hour).Unix()
+			require.Equal(t, 200, c.put(signBytes("hub.example.test", []byte(policy.PrimaryKey), later)+"&skn=owner"))
+			_, err = p.session().NewSender(t.Context(), serviceAddress, nil)
+			require.NoError(t, err)
+			require.Equal(t, 1, h.Links("dev-1", fault.LinkTelemetry))
+			time.Sleep(30 * time.Minute)
+			require.Zero(t, h.Links("dev-1", fault.LinkTelemetry))
+			require.Equal(t, 1, h.Links("", fault.LinkServiceC2D))
+		})
+	})
+	t.Run("an end", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			h, _, policy := newService(t, nil)
+			conn, err := dialSASLPlain(t, h, "service", policy.PrimaryKey)
+			require.NoError(t, err)
+			p := &peer{t, h, conn}
+			soon := time.Now().Add(time.Minute).Unix()
+			require.Equal(t, 200, p.cbs().put(sign("hub.example.test", policy.PrimaryKey, soon)+"&skn=service"))
+			s, err := p.session().NewSender(t.Context(), serviceAddress, nil)
+			require.NoError(t, err)
+			time.Sleep(time.Hour)
+			require.NoError(t, s.Send(t.Context(), c2dMessage("dev-1", "x"), nil))
+		})
+	})
+}
+
+// A link whose token ends while its attach is delayed is detached at once.
+func TestSlowAttachOutlivesTheToken(t *testing.T) {
+	for kind, address := range map[fault.LinkKind]string{
+		fault.LinkFeedback: feedbackAddress, fault.LinkC2D: "/devices/dev-1/messages/devicebound",
+	} {
+		t.Run(kind.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				h, _ := newHub(t, nil)
+				policy, err := h.AddPolicy("owner", hubdata.AllRights)
+				require.NoError(t, err)
+				p := dialPeer(t, h)
+				end := time.Now().Add(10 * time.Minute).Unix()
+				require.Equal(t, 200, p.cbs().put(sign("hub.example.test", policy.PrimaryKey, end)+"&skn=owner"))
+				in := h.Inject(fault.Fault{Kind: fault.SlowAttach, Link: kind, Delay: 30 * time.Minute})
+				r, err := p.session().NewReceiver(t.Context(), address, nil)
+				require.NoError(t, err)
+				require.Equal(t, 1, in.Fired())
+				_, err = r.Receive(soon(t), nil)
+				require.Equal(t, "amqp:unauthorized-access", condition(t, err))
+				require.Zero(t, h.Links("", kind))
+			})
+		})
+	}
+}
+
+// The connection of a back end has no device, and is closed with all others.
+func TestCloseConnectionsOfBackEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, _, policy := newService(t, nil)
+		p := loginService(t, h, policy)
+		require.Zero(t, h.CloseConnections("dev-1"))
+		_, err := p.session().NewSender(t.Context(), serviceAddress, nil)
+		require.NoError(t, err)
+		require.Equal(t, 1, h.CloseConnections(""))
+		select {
+		case <-p.conn.Done():
+		case <-soon(t).Done():
+			require.Fail(t, "the connection is open")
+		}
+		var e *amqp.ConnError
+		require.ErrorAs(t, p.conn.Err(), &e)
+		require.Equal(t, amqp.ErrCond("amqp:connection:forced"), e.RemoteErr.Condition)
+		synctest.Wait()
+		require.Zero(t, h.CloseConnections(""))
 	})
 }
 
@@ -367,7 +476,13 @@ func TestRefusedC2DOverAMQP(t *testing.T) {
 			"strange creation": {"amqp:invalid-field", func(m *amqp.Message) {
 				m.ApplicationProperties = map[string]any{"iothub-creation-time-utc": "today"}
 			}},
-			"too large": {"amqp:invalid-field", func(m *amqp.Message) {
+			"creation in the year 0": {"amqp:invalid-field", func(m *amqp.Message) {
+				m.ApplicationProperties = map[string]any{"iothub-creation-time-utc": "0000-01-01T00:00:00Z"}
+			}},
+			"expiry in the year 12000": {"amqp:invalid-field", func(m *amqp.Message) {
+				m.Properties.AbsoluteExpiryTime = new(time.Date(12000, 1, 1, 0, 0, 0, 0, time.UTC))
+			}},
+			"too large": {"amqp:link:message-size-exceeded", func(m *amqp.Message) {
 				m.Data = [][]byte{make([]byte, hubdata.MaxC2D+1)}
 			}},
 			"no data":        {"amqp:not-allowed", func(m *amqp.Message) { m.Data, m.Value = nil, "x" }},

@@ -223,6 +223,6 @@
 //
 // The hub is not a general broker, nor is a plain one: it does not route a device's messages to
 // other clients, and retains none. Over AMQP there are no
-// transactions, and links do not resume. Over HTTPS there are no C2D messages to
-// modules, no jobs, configurations and imports.
+// transactions, and links do not resume. Over HTTPS modules receive no C2D messages,
+// and there are no jobs, configurations and imports.
 package testbroker

@@ -2,6 +2,7 @@ package testbroker_test
 
 import (
 	"encoding/json"
+	"net/http"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -24,12 +25,18 @@ func TestBackEndsSendC2DOverHTTP(t *testing.T) {
 		expiry := time.Now().Add(time.Minute).UTC()
 		r := p.post("/devices/dev-1/messages/deviceBound"+version, "hello", "iothub-messageid", "m-1", "iothub-ack", "Full",
 			"iothub-expiry", expiry.Format(time.RFC3339), "iothub-app-unit", "C", "iothub-contenttype", "text/plain",
-			"iothub-correlationid", "c-1", "iothub-userid", "ann", "iothub-contentencoding", "utf-8")
+			"iothub-correlationid", "c-1", "iothub-userid", "ann", "iothub-contentencoding", "utf-8",
+			"iothub-creationtimeutc", "2001-02-03T06:05:06+02:00", "iothub-interface-id", "urn:i", "dt-subject", "c")
 		require.Equal(t, 204, r.StatusCode, r.body)
 		require.Equal(t, hubdata.C2D{
 			MessageID: "m-1", CorrelationID: "c-1", UserID: "ann", ContentType: "text/plain", ContentEncoding: "utf-8",
 			Ack: "full", Expiry: expiry, Properties: []hubdata.Property{{Name: "unit", Value: "C"}}, Body: []byte("hello"),
+			CreationTime: time.Date(2001, 2, 3, 4, 5, 6, 0, time.UTC), InterfaceID: "urn:i", Component: "c",
 		}, h.C2DLog("dev-1")[0].C2D)
+		require.Equal(t, 1, h.PurgeC2D("dev-1"))
+		require.Equal(t, 204, p.post("/devices/dev-1/messages/devicebound"+version, "x", "iothub-expiry",
+			expiry.Format(http.TimeFormat)).StatusCode)
+		require.Equal(t, expiry.Truncate(time.Second), h.C2DLog("dev-1")[1].C2D.Expiry)
 		require.Equal(t, 204, p.post("/devices/dev-1/modules/mod-1/messages/devicebound"+version, "").StatusCode)
 		require.Len(t, h.C2DLog("dev-1/mod-1"), 1)
 
@@ -38,6 +45,11 @@ func TestBackEndsSendC2DOverHTTP(t *testing.T) {
 		p.post("/devices/dev-1/modules/no/messages/devicebound"+version, "x").refused(t, 404010)
 		p.post("/devices/dev-1/messages/devicebound"+version, "x", "iothub-ack", "maybe").refused(t, 400004)
 		p.post("/devices/dev-1/messages/devicebound"+version, "x", "iothub-expiry", "soon").refused(t, 400004)
+		for _, at := range []string{"0000-01-01T00:00:00Z", "0001-01-01T00:00:00+01:00", "9999-12-31T23:59:59-01:00"} {
+			for _, header := range []string{"iothub-expiry", "iothub-creationtimeutc"} {
+				p.post("/devices/dev-1/messages/devicebound"+version, "x", header, at).refused(t, 400004)
+			}
+		}
 		p.post("/devices/dev-1/messages/devicebound"+version, strings.Repeat("x", hubdata.MaxC2D+1)).refused(t, 413001)
 		backEnd(t, h, hubdata.RegistryRead).post("/devices/dev-1/messages/devicebound"+version, "x").refused(t, 401003)
 	})

@@ -3,26 +3,53 @@ package main
 func init() {
 	const (
 		grants  = "testbroker/internal/amqpfront/grants.go"
-		cbs     = "testbroker/internal/amqpfront/cbs.go"
 		replies = "testbroker/internal/amqpfront/answers.go"
 		sasl    = "testbroker/internal/amqpfront/sasl.go"
 		send    = "testbroker/internal/amqpfront/servicec2d.go"
 		policy  = "testbroker/internal/hub/policy.go"
 		notice  = "testbroker/internal/hub/notice.go"
+		lock    = "testbroker/internal/hub/noticelock.go"
+		c2d     = "testbroker/internal/hub/c2d.go"
+		attach  = "testbroker/internal/amqpfront/attach.go"
+		conn    = "testbroker/internal/amqpfront/conn.go"
 		link    = "testbroker/internal/amqpfront/servicenotice.go"
 		queue   = "testbroker/internal/hub/c2dqueue.go"
 		web     = "testbroker/internal/servicefront/messages.go"
 	)
 	tables["service"] = []mutation{
-		{File: notice, Old: "if len(q.waiting) >= maxNotices {", New: "if false {",
+		{File: notice, Old: "if len(q.waiting)+q.locked.Len() >= maxNotices {", New: "if false {",
 			Test: "./testbroker/internal/hub -run TestNoticesAreBounded"},
-		{File: notice, Old: "n.Deliveries >= noticeDeliveries || ", New: "", Test: "./testbroker -run TestLocksOfNotices"},
-		{File: notice, Old: "!n.Enqueued.Add(noticeLife).After(clock)", New: "false",
+		{File: lock, Old: "n.Deliveries < noticeDeliveries", New: "n.Deliveries > 0",
 			Test: "./testbroker -run TestLocksOfNotices"},
-		{File: notice, Old: "if n.holder == r {", New: "if false {", Test: "./testbroker -run TestReceiversShareNotices"},
+		{File: lock, Old: "!q.waiting[0].Enqueued.Add(noticeLife).After(clock)", New: "clock.IsZero()",
+			Test: "./testbroker -run TestLocksOfNotices"},
+		{File: notice, Old: "; n.lock.key.holder == r {", New: "; false {",
+			Test: "./testbroker -run TestReceiversShareNotices"},
 		{File: notice, Old: "q.next = at + 1", New: "q.next = at", Test: "./testbroker -run TestReceiversShareNotices"},
-		{File: notice, Old: "!n.locked.IsZero() && is(n)", New: "is(n)", Test: "./testbroker -run TestFeedbackOverHTTP"},
-		{File: notice, Old: "if wait > 0 {", New: "if false {", Test: "./testbroker -run TestLocksOfNotices"},
+		{File: lock, Old: "delete(q.locks, n.lock.key)", New: "_ = n",
+			Test: "./testbroker/internal/hub -run TestNoticesAgreeWithAModel"},
+		{File: lock, Old: "*l = slices.Insert(*l, i, n)", New: "_ = i\n*l = append(*l, n)",
+			Test: "./testbroker/internal/hub -run TestNoticesAgreeWithAModel"},
+		{File: notice, Old: "q.setTimerLocked(q.nextEndLocked(now, clock))", New: "q.setTimerLocked(0, false)",
+			Test: "./testbroker -run TestLocksOfNotices"},
+		{File: notice, Old: "q.setTimerLocked(q.nextEndLocked(now, clock))",
+			New:  "left, some := q.nextEndLocked(now, q.hub.Now())\nq.setTimerLocked(left, some && left > 0)",
+			Test: "./testbroker/internal/hub -run TestNoticesEndBetweenReadings"},
+		{File: notice, Old: "passed++", New: "passed = len(q.waiting)",
+			Test: "./testbroker/internal/hub -run TestNoticesPassOneThatIsTooLarge"},
+		{File: notice, Old: "q.stopped = true", New: "",
+			Test: "./testbroker/internal/hub -run TestClosedHubsQueueNoNotices"},
+		{File: queue, Old: "q.stopped = true", New: "", Test: "./testbroker/internal/hub -run TestResetStopsQueues"},
+		{File: queue, Old: " && !q.stopped {", New: " {", Test: "./testbroker/internal/hub -run TestResetStopsQueues"},
+		{File: link, Old: "uint64(len(payload)) > limit {\n\t\treturn hub.NoticeNever",
+			New:  "uint64(len(payload)) > limit {\n\t\treturn hub.NoticeLater",
+			Test: "./testbroker -run TestNoticesAboveTheLimitWait"},
+		{File: c2d, Old: "case !writable(m.Expiry):", New: "case false:",
+			Test: "./testbroker -run TestRefusedC2DOverAMQP|TestBackEndsSendC2DOverHTTP"},
+		{File: attach, Old: "; why != nil {", New: "; why != nil && false {",
+			Test: "./testbroker -run TestSlowAttachOutlivesTheToken"},
+		{File: conn, Old: "own := selector == \"\" || ", New: "own := ",
+			Test: "./testbroker -run TestCloseConnectionsOfBackEnds"},
 		{File: link, Old: "case *wire.Accepted, *wire.Rejected:", New: "case *wire.Accepted:",
 			Test: "./testbroker -run TestFeedbackOverAMQP|TestOutcomesOfNoticesAreAnswered"},
 		{File: link, Old: "UserID: []byte(r.link.conn.hub.Host), ", New: "", Test: "./testbroker -run TestFeedbackOverAMQP"},
@@ -32,10 +59,12 @@ func init() {
 			Test: "./testbroker -run TestBackEndsSendC2DOverHTTP"},
 		{File: grants, Old: "strings.HasPrefix(path, s.path+\"/\")", New: "strings.HasPrefix(path, s.path)",
 			Test: "./testbroker -run TestTokensOfPolicies$"},
-		{File: grants, Old: "case g.rights&need == 0:", New: "case false:",
+		{File: grants, Old: "case k.rights&need == 0:", New: "case false:",
 			Test: "./testbroker -run TestRightsOfPoliciesOverAMQP"},
-		{File: grants, Old: "return rights&hubdata.DeviceConnect != 0 && s.allDevices()", New: "return s.allDevices()",
+		{File: grants, Old: "return k.rights&hubdata.DeviceConnect != 0 && k.allDevices()", New: "return k.allDevices()",
 			Test: "./testbroker -run TestRightsOfPoliciesOverAMQP"},
+		{File: grants, Old: "grantKey{s, rights, until.IsZero()}", New: "grantKey{s, rights, false}",
+			Test: "./testbroker -run TestGrantsAreKeptApart"},
 		{File: grants, Old: "&& a.allowedLocked(path, hubdata.ServiceConnect) != nil", New: "",
 			Test: "./testbroker -run TestTokensOfPoliciesEnd"},
 		{File: grants, Old: "	if s.policy != \"\" {\n		a.served()\n	}\n", New: "",
@@ -44,8 +73,13 @@ func init() {
 			Test: "./testbroker -run TestTokensOfPolicies$"},
 		{File: replies, Old: "target.Address == replyTo", New: "false",
 			Test: "./testbroker -run TestRepliesToTokensAreRouted"},
+		{File: replies, Old: "l.Session() == request.Session()", New: "false",
+			Test: "./testbroker -run TestRepliesToTokensAreRouted"},
 		{File: replies, Old: "cmp.Compare(l.number, to.number)", New: "cmp.Compare(to.number, l.number)",
 			Test: "./testbroker -run TestRepliesToTokensAreRouted"},
+		{File: sasl, Old: "if policy == \"\" {", New: "if false {", Test: "./testbroker -run TestPoliciesOverSASL"},
+		{File: sasl, Old: "scope{policy: policy}, rights, ", New: "scope{policy: policy}, rights&0, ",
+			Test: "./testbroker -run TestPoliciesOverSASL"},
 		{File: sasl, Old: "tok.Policy != policy", New: "false", Test: "./testbroker -run TestPoliciesOverSASL"},
 		{File: policy, Old: "return h.policies[t.Policy].rights &^ hubdata.DeviceConnect, nil",
 			New: "return h.policies[t.Policy].rights, nil", Test: "./testbroker -run TestTokensOfPolicies$"},

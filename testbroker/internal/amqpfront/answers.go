@@ -59,18 +59,18 @@ func (o *answers) flushLocked(l *hubLink) {
 }
 
 // reply answers a request on a receiver of a kind: that whose target address is the request's
-// reply-to, or else one of the same session, or else any of the connection. Of several it is the
-// newest.
+// reply-to, or else any of the connection. Of several it prefers those of the same session, then
+// the newest.
 func (a *conn) reply(request *hubLink, kind fault.LinkKind, replyTo string, m *wire.Message) {
 	rank := func(l *hubLink) int {
-		target, _ := l.Asked.Target.(*wire.Target)
-		switch {
-		case target != nil && replyTo != "" && target.Address == replyTo:
-			return 2
-		case l.Session() == request.Session():
-			return 1
+		n := 0
+		if target, _ := l.Asked.Target.(*wire.Target); target != nil && replyTo != "" && target.Address == replyTo {
+			n += 2
 		}
-		return 0
+		if l.Session() == request.Session() {
+			n++
+		}
+		return n
 	}
 	a.front.mu.Lock()
 	var to *hubLink

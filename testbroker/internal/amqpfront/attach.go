@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/hubline-iot/hubline/testbroker/fault"
+	"github.com/hubline-iot/hubline/testbroker/hubdata"
 	"github.com/hubline-iot/hubline/testbroker/internal/hub"
 
 	wire "github.com/hubline-iot/hubline/internal/amqpwire"
@@ -67,19 +68,9 @@ func (a *conn) permit(l *hubLink) error {
 	if err := a.c.Unreachable(l.id); err != nil {
 		return err
 	}
-	err := h.Known(l.id)
-	if err == nil && !a.granted(l.id) {
-		if err = h.Certified(h.Host, l.id, a.chain()); err != nil {
-			err = fmt.Errorf("no token for %s was put on this connection: %w", l.id.Resource(), err)
-		}
-	}
-	switch {
-	case errors.Is(err, hub.ErrNotFound):
+	if err := a.authorized(l.id); err != nil {
 		a.refusedLink(l.Link, l.id, err)
-		return wire.Errorf(wire.NotFound, "404001 DeviceNotFound: %s", l.id)
-	case err != nil:
-		a.refusedLink(l.Link, l.id, err)
-		return wire.Errorf(wire.UnauthorizedAccess, "401003 IotHubUnauthorized: %v", err)
+		return linkRefusal(l.id, err)
 	}
 	if in := h.Faults.InForce(fault.Throttle, l.id); in != nil {
 		h.HappenedTo(in, a.c, l.id)
@@ -87,6 +78,42 @@ func (a *conn) permit(l *hubLink) error {
 	}
 	a.admit(l.id)
 	return nil
+}
+
+// authorized returns why the client may not act for an identity at present.
+func (a *conn) authorized(id hub.Identity) error {
+	h := a.hub
+	err := h.Known(id)
+	if err == nil && !a.granted(id) {
+		if err = h.Certified(h.Host, id, a.chain()); err != nil {
+			err = fmt.Errorf("no token for %s was put on this connection: %w", id.Resource(), err)
+		}
+	}
+	return err
+}
+
+// revoked returns why a link that was permitted may not start. The link is in conn.links, so that a
+// right that ends later detaches it.
+func (a *conn) revoked(l *hubLink) *wire.Error {
+	var err error
+	switch {
+	case l.back != nil:
+		err = a.allowed(l.back.resource(), hubdata.ServiceConnect)
+	case !cbs(l.kind):
+		err = a.authorized(l.id)
+	}
+	if err == nil {
+		return nil
+	}
+	return linkRefusal(l.id, err)
+}
+
+// linkRefusal returns the error of a link for lack of a right.
+func linkRefusal(id hub.Identity, err error) *wire.Error {
+	if errors.Is(err, hub.ErrNotFound) {
+		return wire.Errorf(wire.NotFound, "404001 DeviceNotFound: %s", id)
+	}
+	return wire.Errorf(wire.UnauthorizedAccess, "401003 IotHubUnauthorized: %v", err)
 }
 
 func throttled() *wire.Error {
@@ -140,6 +167,10 @@ func (a *conn) start(l *hubLink) {
 	l.number = a.started
 	a.links[l] = struct{}{}
 	a.front.mu.Unlock()
+	if why := a.revoked(l); why != nil {
+		l.detach(why, true)
+		return
+	}
 	if !cbs(l.kind) && l.back == nil {
 		h.AnnounceModel(l.id, l.Asked.Properties.Text("com.microsoft:model-id"))
 	}

@@ -21,8 +21,8 @@ type backLink interface {
 	message(d amqp.Delivery) error
 	// settled handles the client's state of a message, as amqp.Handler.Settled.
 	settled(tag []byte, state wire.DeliveryState) wire.DeliveryState
-	// detached is called after attached when the link has ended, perhaps more than once and by any
-	// goroutine.
+	// detached is called when the link has ended, by any goroutine: perhaps more than once, and
+	// perhaps without a call of attached.
 	detached()
 }
 

@@ -8,7 +8,7 @@ import (
 	"github.com/hubline-iot/hubline/testbroker/internal/amqp"
 )
 
-// lockLost is the error for a device that settles a C2D message whose lock has ended.
+// lockLost is the error for a client that settles a message whose lock has ended.
 const lockLost wire.Symbol = "com.microsoft:message-lock-lost"
 
 // A receiver is a link that receives the messages of a queue.

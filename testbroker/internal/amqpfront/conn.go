@@ -27,11 +27,11 @@ type conn struct {
 
 	// Guarded by Front.mu.
 	who      map[hub.Identity]struct{} // identities authenticated in any way
-	grants   map[scope]*grant          // rights by tokens and keys
+	grants   map[grantKey]*grant       // rights by tokens and keys
 	links    map[*hubLink]struct{}
 	started  uint64 // links so far
 	pairs    map[pairKey]*pair
-	reported bool // an event reported the connection
+	reported bool // the client was served, or an event reported its refusal
 	ended    bool
 }
 
@@ -200,18 +200,18 @@ func (a *conn) served() {
 }
 
 // Expel ends the connection's service for the identities that match a selector. If the identity
-// from SASL matches, the connection is closed.
+// from SASL matches, or the selector is empty, the connection is closed.
 func (a *conn) Expel(selector string, cause error, condition string) {
 	h := a.hub
 	stated := a.c.Identity()
-	own := stated != (hub.Identity{}) && stated.Matches(selector)
+	own := selector == "" || stated != (hub.Identity{}) && stated.Matches(selector)
 	a.front.mu.Lock()
 	who := a.whoLocked(selector)
 	for _, id := range who {
 		delete(a.who, id)
-		if g := a.grants[scope{id: id}]; g != nil {
+		if g := a.grants[deviceGrant(id)]; g != nil {
 			g.stop()
-			delete(a.grants, scope{id: id})
+			delete(a.grants, deviceGrant(id))
 		}
 	}
 	links := a.linksLocked(selector, fault.LinkAny)

@@ -63,7 +63,7 @@ func (f *Front) Shutdown() error { return nil }
 func (f *Front) Serve(c *hub.Conn) (hubdata.Protocol, error) {
 	h := f.hub
 	a := &conn{
-		hub: h, front: f, c: c, who: make(map[hub.Identity]struct{}), grants: make(map[scope]*grant),
+		hub: h, front: f, c: c, who: make(map[hub.Identity]struct{}), grants: make(map[grantKey]*grant),
 		links: make(map[*hubLink]struct{}), pairs: make(map[pairKey]*pair),
 	}
 	idle := h.AMQP.IdleTimeout

@@ -23,12 +23,24 @@ type scope struct {
 	path   string       // of a policy's token, in lower case, without slashes at the ends
 }
 
+// A grantKey tells grants apart. A token replaces a grant of the same rights only: neither one of
+// more rights, nor that of a policy's key.
+type grantKey struct {
+	scope
+	rights  hubdata.Right
+	endless bool // by a key
+}
+
+// deviceGrant returns the key of the grant for one identity.
+func deviceGrant(id hub.Identity) grantKey {
+	return grantKey{scope: scope{id: id}, rights: hubdata.DeviceConnect}
+}
+
 // A grant is the right that a token, or the key of a policy, gives until it expires. Guarded by
 // Front.mu.
 type grant struct {
-	rights hubdata.Right
-	until  time.Time   // zero: no end
-	timer  *time.Timer // nil: no end
+	until time.Time   // zero: no end
+	timer *time.Timer // nil: no end
 }
 
 func (g *grant) inForce(now time.Time) bool { return g.until.IsZero() || now.Before(g.until) }
@@ -39,12 +51,12 @@ func (g *grant) stop() {
 	}
 }
 
-// serves reports whether a grant of the scope lets a client act for an identity.
-func (s scope) serves(id hub.Identity, rights hubdata.Right) bool {
-	if s.policy == "" {
-		return s.id == id
+// serves reports whether a grant lets a client act for an identity.
+func (k grantKey) serves(id hub.Identity) bool {
+	if k.policy == "" {
+		return k.id == id
 	}
-	return rights&hubdata.DeviceConnect != 0 && s.allDevices()
+	return k.rights&hubdata.DeviceConnect != 0 && k.allDevices()
 }
 
 // allDevices reports whether the scope of a policy includes every device.
@@ -67,11 +79,11 @@ func (a *conn) granted(id hub.Identity) bool {
 // grantedLocked reports whether a token covers an identity.
 func (a *conn) grantedLocked(id hub.Identity) bool {
 	now := a.hub.Now()
-	if g := a.grants[scope{id: id}]; g != nil && g.inForce(now) {
+	if g := a.grants[deviceGrant(id)]; g != nil && g.inForce(now) {
 		return true
 	}
-	for s, g := range a.grants {
-		if s.policy != "" && s.serves(id, g.rights) && g.inForce(now) {
+	for k, g := range a.grants {
+		if k.policy != "" && k.serves(id) && g.inForce(now) {
 			return true
 		}
 	}
@@ -88,13 +100,13 @@ func (a *conn) allowed(path string, need hubdata.Right) error {
 func (a *conn) allowedLocked(path string, need hubdata.Right) error {
 	now := a.hub.Now()
 	why := errors.New("no token of a policy was put on this connection")
-	for s, g := range a.grants {
+	for k, g := range a.grants {
 		switch {
-		case s.policy == "" || !g.inForce(now):
-		case g.rights&need == 0:
-			why = fmt.Errorf("the policy %q does not have the right", s.policy)
-		case !s.covers(path):
-			why = fmt.Errorf("the token of the policy %q is for %q", s.policy, s.path)
+		case k.policy == "" || !g.inForce(now):
+		case k.rights&need == 0:
+			why = fmt.Errorf("the policy %q does not have the right", k.policy)
+		case !k.covers(path):
+			why = fmt.Errorf("the token of the policy %q is for %q", k.policy, k.path)
 		default:
 			return nil
 		}
@@ -114,7 +126,8 @@ func (a *conn) grant(s scope, rights hubdata.Right, until time.Time, sasl bool) 
 		a.front.mu.Unlock()
 		return net.ErrClosed
 	}
-	before := a.grants[s]
+	k := grantKey{s, rights, until.IsZero()}
+	before := a.grants[k]
 	if before == nil && len(a.grants) >= h.AMQP.MaxTokens {
 		a.front.mu.Unlock()
 		return errTooManyTokens
@@ -122,10 +135,10 @@ func (a *conn) grant(s scope, rights hubdata.Right, until time.Time, sasl bool) 
 	if before != nil {
 		before.stop()
 	}
-	g := &grant{rights: rights, until: until}
-	a.grants[s] = g
+	g := &grant{until: until}
+	a.grants[k] = g
 	if !until.IsZero() {
-		g.timer = time.AfterFunc(max(until.Sub(h.Now()), 0), func() { a.expire(s, g, sasl) })
+		g.timer = time.AfterFunc(max(until.Sub(h.Now()), 0), func() { a.expire(k, g, sasl) })
 	}
 	a.front.mu.Unlock()
 	if s.policy != "" {
@@ -136,19 +149,19 @@ func (a *conn) grant(s scope, rights hubdata.Right, until time.Time, sasl bool) 
 }
 
 // expire runs when a token expires: it detaches the links that the token allowed.
-func (a *conn) expire(s scope, g *grant, sasl bool) {
+func (a *conn) expire(k grantKey, g *grant, sasl bool) {
 	h := a.hub
 	if !h.Enter() {
 		return
 	}
 	defer h.Wg.Done()
 	a.front.mu.Lock()
-	if a.grants[s] != g || a.ended {
+	if a.grants[k] != g || a.ended {
 		a.front.mu.Unlock()
 		return
 	}
-	delete(a.grants, s)
-	links, lost := a.orphansLocked(s, g.rights)
+	delete(a.grants, k)
+	links, lost := a.orphansLocked(k)
 	a.front.mu.Unlock()
 	if a.c.Mode.Load() != hub.Open {
 		return
@@ -170,19 +183,19 @@ func (a *conn) expire(s scope, g *grant, sasl bool) {
 
 // orphansLocked returns the links that only an ended grant allowed, and removes and returns the
 // identities that only it authenticated.
-func (a *conn) orphansLocked(s scope, rights hubdata.Right) (links []*hubLink, lost []hub.Identity) {
+func (a *conn) orphansLocked(k grantKey) (links []*hubLink, lost []hub.Identity) {
 	for _, l := range a.linksLocked("", fault.LinkAny) {
 		if l.back != nil {
 			path := l.back.resource()
-			if s.covers(path) && a.allowedLocked(path, hubdata.ServiceConnect) != nil {
+			if k.covers(path) && a.allowedLocked(path, hubdata.ServiceConnect) != nil {
 				links = append(links, l)
 			}
-		} else if s.serves(l.id, rights) && !a.grantedLocked(l.id) {
+		} else if k.serves(l.id) && !a.grantedLocked(l.id) {
 			links = append(links, l)
 		}
 	}
 	for _, who := range a.whoLocked("") {
-		if s.serves(who, rights) && !a.grantedLocked(who) {
+		if k.serves(who) && !a.grantedLocked(who) {
 			lost = append(lost, who)
 			delete(a.who, who)
 		}

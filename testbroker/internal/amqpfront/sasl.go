@@ -76,8 +76,12 @@ func (a *conn) plain(response string) error {
 	return nil
 }
 
-// plainPolicy checks the password of a policy: a token with its name, or one of its keys.
+// plainPolicy checks the password of a policy: a token with its name, or one of its keys. The token
+// of a device names no policy, and is refused here.
 func (a *conn) plainPolicy(policy, password string) error {
+	if policy == "" {
+		return errors.New("SASL PLAIN: no user name; use policy@sas.root.hub or device@sas.hub")
+	}
 	if !hub.IsToken(password) {
 		rights, err := a.hub.KeyRights(policy, password)
 		if err != nil {

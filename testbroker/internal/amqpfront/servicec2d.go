@@ -100,6 +100,7 @@ var c2dRefusals = []struct {
 	{hub.ErrNotFound, wire.NotFound, "404001 DeviceNotFound"},
 	{hub.ErrQueueFull, wire.ResourceLimitExceeded, "403004 DeviceMaximumQueueDepthExceeded"},
 	{hub.ErrQuota, wire.ResourceLimitExceeded, "403002 IotHubQuotaExceeded"},
+	{hub.ErrTooLarge, wire.MessageSizeExceeded, "413001 MessageTooLarge"},
 	{hub.ErrClosed, wire.InternalError, "503001 ServiceUnavailable"},
 	{nil, wire.InvalidField, "400004 ArgumentInvalid"},
 }

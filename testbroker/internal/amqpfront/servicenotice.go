@@ -32,7 +32,14 @@ func (r *noticeReceiver) credit()   { r.queue().Kick() }
 
 // DeliverNotice sends a notice if the client has given credit. The user id, the time as an
 // annotation, the content type and a tag of 16 bytes are what some clients require.
-func (r *noticeReceiver) DeliverNotice(n *hub.Notice, tag [16]byte) (sent, settled bool) {
+func (r *noticeReceiver) DeliverNotice(n *hub.Notice, tag [16]byte) hub.NoticeOutcome {
+	limit := r.link.Asked.MaxMessageSize
+	switch {
+	case !r.link.Ready():
+		return hub.NoticeLater
+	case limit != 0 && uint64(len(n.Body)) > limit:
+		return hub.NoticeNever
+	}
 	payload, err := wire.AppendMessage(nil, &wire.Message{
 		MessageAnnotations: wire.Map{
 			{Key: wire.Symbol("iothub-enqueuedtime"), Value: wire.Timestamp(n.Enqueued.UnixMilli())},
@@ -43,12 +50,17 @@ func (r *noticeReceiver) DeliverNotice(n *hub.Notice, tag [16]byte) (sent, settl
 		},
 		Data: [][]byte{n.Body},
 	})
-	limit := r.link.Asked.MaxMessageSize
 	if err != nil || limit != 0 && uint64(len(payload)) > limit {
-		return false, false
+		return hub.NoticeNever
 	}
-	settled = r.link.Asked.SndSettleMode == wire.SendSettled
-	return r.link.Send(amqp.Outgoing{Tag: tag[:], Settled: settled, Payload: payload}), settled
+	settled := r.link.Asked.SndSettleMode == wire.SendSettled
+	switch {
+	case !r.link.Send(amqp.Outgoing{Tag: tag[:], Settled: settled, Payload: payload}):
+		return hub.NoticeLater
+	case settled:
+		return hub.NoticeSettled
+	}
+	return hub.NoticeSent
 }
 
 // settled ends a notice that was accepted or rejected. Any other outcome makes it wait for its next
@@ -62,7 +74,7 @@ func (r *noticeReceiver) settled(tag []byte, state wire.DeliveryState) wire.Deli
 		again = false
 	}
 	if !r.queue().SettleTag(r, string(tag), again) {
-		return &wire.Rejected{Error: wire.Errorf(lockLost, "412002 MessageLockLost: the lock of the notice has ended")}
+		return &wire.Rejected{Error: wire.Errorf(lockLost, "412002 DeviceMessageLockLost: the lock of the notice has ended")}
 	}
 	return state
 }

@@ -19,6 +19,9 @@ const (
 // ErrQueueFull is returned by [Hub.SendC2D] while the device's queue of C2D messages is full.
 var ErrQueueFull = errors.New("testbroker: the device's queue of C2D messages is full")
 
+// ErrTooLarge is the reason of a refused message whose body is too large.
+var ErrTooLarge = errors.New("message too large")
+
 // C2DOptions are the settings of testbroker.C2DOptions, which documents them.
 type C2DOptions struct {
 	Queue         int
@@ -55,11 +58,15 @@ func feedbackOf(m hubdata.C2D, end hubdata.C2DState) string {
 func checkC2D(m hubdata.C2D, limit int) error {
 	switch {
 	case len(m.Body) > limit:
-		return fmt.Errorf("message of %d bytes, at most %d are allowed", len(m.Body), limit)
+		return fmt.Errorf("%w: %d bytes, at most %d are allowed", ErrTooLarge, len(m.Body), limit)
 	case len(m.MessageID) > hubdata.MaxMessageID:
 		return fmt.Errorf("message id of %d characters, at most %d are allowed", len(m.MessageID), hubdata.MaxMessageID)
 	case !slices.Contains([]string{"", "none", "positive", "negative", "full"}, m.Ack):
 		return fmt.Errorf("ack %q", m.Ack)
+	case !writable(m.Expiry):
+		return fmt.Errorf("expiry in the year %d, 1 to 9999 are allowed", m.Expiry.UTC().Year())
+	case !writable(m.CreationTime):
+		return fmt.Errorf("creation time in the year %d, 1 to 9999 are allowed", m.CreationTime.UTC().Year())
 	}
 	for _, p := range m.Properties {
 		if p.Name == "" {
@@ -67,6 +74,16 @@ func checkC2D(m hubdata.C2D, limit int) error {
 		}
 	}
 	return nil
+}
+
+// writable reports whether the year of a time has four digits, as texts and JSON need.
+func writable(t time.Time) bool {
+	for _, year := range [...]int{t.Year(), t.UTC().Year()} {
+		if year < 1 || year > 9999 {
+			return false
+		}
+	}
+	return true
 }
 
 // SendC2D implements testbroker.Hub.SendC2D.

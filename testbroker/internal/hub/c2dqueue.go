@@ -31,6 +31,7 @@ type Queue struct {
 	paused   bool     // the receiver has unsubscribed; it can still acknowledge delivered messages
 	packetID uint16
 	timer    *time.Timer // fires at the next end of a lock or expiry
+	stopped  bool        // the hub is closed or was reset: the messages are forgotten
 
 	events relay[event.Event] // state changes, in order
 }
@@ -123,7 +124,7 @@ func (q *Queue) becomeLocked(e *QueuedC2D, s hubdata.C2DState) {
 	q.noteLocked(e)
 	if s != hubdata.Enqueued && s != hubdata.Invisible {
 		e.Ended = q.Hub.Now()
-		if e.Feedback = feedbackOf(e.C2D, s); e.Feedback != "" && q.box == Commands {
+		if e.Feedback = feedbackOf(e.C2D, s); e.Feedback != "" && q.box == Commands && !q.stopped {
 			q.Hub.feedback(e)
 		}
 	}
@@ -185,6 +186,9 @@ func (q *Queue) unlockLocked() {
 // dispatchLocked ends expired locks and messages, delivers in order as much as the receiver takes,
 // and sets the timer.
 func (q *Queue) dispatchLocked() {
+	if q.stopped {
+		return
+	}
 	now, clock := time.Now(), q.Hub.Now()
 	unacked := 0
 	for _, e := range q.waiting {
@@ -309,9 +313,11 @@ func (q *Queue) Purge() int {
 	return n
 }
 
+// stop ends deliveries and the timer, for good.
 func (q *Queue) stop() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	q.stopped = true
 	if q.timer != nil {
 		q.timer.Stop()
 	}

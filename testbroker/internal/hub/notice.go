@@ -1,6 +1,7 @@
 package hub
 
 import (
+	"container/list"
 	"fmt"
 	"slices"
 	"strings"
@@ -11,7 +12,7 @@ import (
 // Limits of the notices of a kind, as the service has them unless it is told otherwise.
 const (
 	noticeLife       = time.Hour
-	noticeLock       = time.Minute
+	noticeLockTime   = time.Minute
 	noticeDeliveries = 10
 
 	maxNotices = 10_000 // for back ends that never receive; the oldest are dropped
@@ -39,10 +40,8 @@ type Notice struct {
 	Deliveries int       // so far
 	LockToken  string    // of the last delivery
 
-	tag    string         // of the delivery over AMQP that locks it
-	locked time.Time      // when its lock ends; zero: it waits
-	holder NoticeReceiver // of the lock; nil for an HTTP client
-	ended  bool
+	tag  [16]byte // of the next delivery, or of the one that locks it
+	lock noticeLock
 }
 
 // Notices is a queue of notices of one kind. Its receivers share them. It exists as long as the
@@ -53,18 +52,33 @@ type Notices struct {
 
 	mu        sync.Mutex // guards the fields below; held over deliveries, which never block
 	number    int
-	waiting   []*Notice // in order, locked or not
+	waiting   noticeList
+	locked    list.List // of *Notice, by the ends of their locks: all locks last equally long
+	locks     map[lockKey]*Notice
 	receivers []NoticeReceiver
 	next      int // index of the receiver that is asked first
 	timer     *time.Timer
+	stopped   bool // the hub is closed: the queue takes no notices
 }
 
-// A NoticeReceiver takes notices. Its methods are called with the queue's lock held and must not
-// block.
+// A NoticeOutcome is what became of the delivery of a notice.
+type NoticeOutcome uint8
+
+const (
+	// NoticeLater means that the receiver can take nothing at present.
+	NoticeLater NoticeOutcome = iota
+	// NoticeNever means that the receiver cannot take this notice at all. Later ones may pass it.
+	NoticeNever
+	// NoticeSent means that the notice is locked until the receiver settles it.
+	NoticeSent
+	// NoticeSettled means that the notice was sent and needs no outcome.
+	NoticeSettled
+)
+
+// A NoticeReceiver takes notices. It is comparable. Its methods are called with the queue's lock
+// held and must not block.
 type NoticeReceiver interface {
-	// DeliverNotice sends a notice. sent is false when the receiver cannot take it at present; settled
-	// means that it needs no outcome.
-	DeliverNotice(n *Notice, tag [16]byte) (sent, settled bool)
+	DeliverNotice(n *Notice, tag [16]byte) NoticeOutcome
 }
 
 // Notices returns the queue of a kind.
@@ -73,14 +87,17 @@ func (h *Hub) Notices(kind NoticeKind) *Notices { return &h.notices[kind] }
 func (q *Notices) add(body []byte) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if len(q.waiting) >= maxNotices {
-		q.waiting = slices.Delete(q.waiting, 0, 1)
+	if q.stopped {
+		return
+	}
+	if len(q.waiting)+q.locked.Len() >= maxNotices {
+		q.dropLocked()
 	}
 	q.number++
-	q.waiting = append(q.waiting, &Notice{Number: q.number, Body: body, Enqueued: q.hub.Now()})
-	if len(q.receivers) > 0 || len(q.waiting) == 1 { // otherwise the timer is set already
-		q.dispatchLocked()
-	}
+	n := &Notice{Number: q.number, Body: body, Enqueued: q.hub.Now()}
+	n.tag = q.tagOf(n)
+	q.waiting = append(q.waiting, n)
+	q.dispatchLocked()
 }
 
 // Receive adds a receiver.
@@ -96,9 +113,10 @@ func (q *Notices) Unreceive(r NoticeReceiver) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.receivers = slices.DeleteFunc(q.receivers, func(other NoticeReceiver) bool { return other == r })
-	for _, n := range q.waiting {
-		if n.holder == r {
-			n.unlock()
+	for at := q.locked.Front(); at != nil; {
+		n := at.Value.(*Notice)
+		if at = at.Next(); n.lock.key.holder == r {
+			q.releaseLocked(n)
 		}
 	}
 	q.dispatchLocked()
@@ -114,24 +132,27 @@ func (q *Notices) Kick() {
 // SettleTag ends a notice that was delivered to a receiver with a tag, or makes it wait again. It
 // returns false when the lock has ended.
 func (q *Notices) SettleTag(r NoticeReceiver, tag string, again bool) bool {
-	return q.settle(again, func(n *Notice) bool { return n.holder == r && n.tag == tag })
+	return q.settle(lockKey{r, tag}, again)
 }
 
 // Settle is SettleTag for a client that has pulled the notice.
 func (q *Notices) Settle(lock string, again bool) bool {
-	return q.settle(again, func(n *Notice) bool { return n.holder == nil && strings.EqualFold(n.LockToken, lock) })
+	return q.settle(lockKey{nil, strings.ToLower(lock)}, again)
 }
 
-func (q *Notices) settle(again bool, is func(n *Notice) bool) bool {
+func (q *Notices) settle(key lockKey, again bool) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.endLocked()
-	i := slices.IndexFunc(q.waiting, func(n *Notice) bool { return !n.locked.IsZero() && is(n) })
-	if i < 0 {
+	q.endLocked(time.Now(), q.hub.Now())
+	n := q.locks[key]
+	if n == nil {
 		return false
 	}
-	q.waiting[i].unlock()
-	q.waiting[i].ended = !again
+	if again {
+		q.releaseLocked(n)
+	} else {
+		q.unlockLocked(n)
+	}
 	q.dispatchLocked()
 	return true
 }
@@ -140,88 +161,75 @@ func (q *Notices) settle(again bool, is func(n *Notice) bool) bool {
 func (q *Notices) Pull() (Notice, bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.endLocked()
-	i := slices.IndexFunc(q.waiting, func(n *Notice) bool { return n.locked.IsZero() })
-	if i < 0 {
+	now := time.Now()
+	q.endLocked(now, q.hub.Now())
+	if len(q.waiting) == 0 {
 		return Notice{}, false
 	}
-	n := q.waiting[i]
-	q.lockLocked(n, q.tagLocked(n), nil)
+	n := q.waiting.remove(0)
+	q.lockLocked(n, lockKey{nil, GuidText(n.tag)}, now)
 	q.dispatchLocked()
 	return *n, true
 }
 
-// unlock makes a notice wait.
-func (n *Notice) unlock() { n.locked, n.holder, n.tag = time.Time{}, nil, "" }
-
-func (q *Notices) lockLocked(n *Notice, tag [16]byte, by NoticeReceiver) {
-	n.tag, n.LockToken, n.holder = string(tag[:]), GuidText(tag), by
-	n.Deliveries++
-	n.locked = time.Now().Add(noticeLock)
-}
-
-func (q *Notices) tagLocked(n *Notice) [16]byte {
+// tagOf returns the tag of the next delivery of a notice.
+func (q *Notices) tagOf(n *Notice) [16]byte {
 	return q.hub.tag(fmt.Sprintf("%s %d %d", noticeNames[q.kind], n.Number, n.Deliveries))
 }
 
-// endLocked ends locks and lives whose time has passed, and drops what has ended.
-func (q *Notices) endLocked() {
-	now, clock := time.Now(), q.hub.Now()
-	q.waiting = slices.DeleteFunc(q.waiting, func(n *Notice) bool {
-		if !n.locked.IsZero() && !n.locked.After(now) {
-			n.unlock()
-		}
-		if n.locked.IsZero() && (n.Deliveries >= noticeDeliveries || !n.Enqueued.Add(noticeLife).After(clock)) {
-			n.ended = true
-		}
-		return n.ended
-	})
-}
-
-// dispatchLocked delivers in order as much as the receivers take, and sets the timer.
+// dispatchLocked delivers in order as much as the receivers take, and sets the timer. It reads each
+// clock once: all that has not ended by then ends later.
 func (q *Notices) dispatchLocked() {
-	q.endLocked()
-	for _, n := range q.waiting {
-		if n.locked.IsZero() && !q.deliverLocked(n) {
+	if q.stopped {
+		return
+	}
+	now, clock := time.Now(), q.hub.Now()
+	q.endLocked(now, clock)
+	passed := 0 // notices at the front that no receiver can carry
+	for passed < len(q.waiting) {
+		outcome := q.offerLocked(q.waiting[passed], now)
+		if outcome == NoticeLater {
 			break
 		}
-	}
-	q.endLocked()
-	var wait time.Duration // until the next end
-	now, clock := time.Now(), q.hub.Now()
-	for _, n := range q.waiting {
-		left := n.Enqueued.Add(noticeLife).Sub(clock)
-		if !n.locked.IsZero() {
-			left = n.locked.Sub(now)
-		}
-		if wait == 0 || left < wait {
-			wait = left
+		if outcome == NoticeNever {
+			passed++
+		} else {
+			q.waiting.remove(passed)
 		}
 	}
-	if q.timer != nil {
-		q.timer.Stop()
-	}
-	if wait > 0 {
-		q.timer = time.AfterFunc(wait, q.tick)
-	}
+	q.setTimerLocked(q.nextEndLocked(now, clock))
 }
 
-// deliverLocked delivers a notice to the first receiver that takes it, in turn.
-func (q *Notices) deliverLocked(n *Notice) bool {
-	tag := q.tagLocked(n)
+// offerLocked delivers a waiting notice to the first receiver that takes it, in turn. If none does,
+// and one that is ready cannot carry it, the outcome is [NoticeNever]: that one gets later notices.
+func (q *Notices) offerLocked(n *Notice, now time.Time) NoticeOutcome {
+	best := NoticeLater
 	for i := range q.receivers {
 		at := (q.next + i) % len(q.receivers)
 		r := q.receivers[at]
-		sent, settled := r.DeliverNotice(n, tag)
-		if !sent {
-			continue
+		outcome := r.DeliverNotice(n, n.tag)
+		if outcome == NoticeSent {
+			q.lockLocked(n, lockKey{r, string(n.tag[:])}, now)
 		}
-		q.next = at + 1
-		q.lockLocked(n, tag, r)
-		n.ended = settled
-		return true
+		if outcome == NoticeSent || outcome == NoticeSettled {
+			q.next = at + 1
+			return outcome
+		}
+		best = max(best, outcome)
 	}
-	return false
+	return best
+}
+
+// setTimerLocked sets the timer, or stops it if nothing is to end.
+func (q *Notices) setTimerLocked(left time.Duration, some bool) {
+	switch {
+	case some && q.timer == nil:
+		q.timer = time.AfterFunc(left, q.tick)
+	case some:
+		q.timer.Reset(left)
+	case q.timer != nil:
+		q.timer.Stop()
+	}
 }
 
 // tick runs when the timer fires.
@@ -238,13 +246,16 @@ func (q *Notices) clear() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.waiting = nil
+	q.locked.Init()
+	clear(q.locks)
 	q.dispatchLocked()
 }
 
-// stop stops the timer of a hub that is closed.
+// stop stops the timer of a hub that is closed, for good.
 func (q *Notices) stop() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	q.stopped = true
 	if q.timer != nil {
 		q.timer.Stop()
 	}

@@ -72,7 +72,27 @@ var c2dHeaders = map[string]func(m *hubdata.C2D) *string{
 	"iothub-contenttype":     func(m *hubdata.C2D) *string { return &m.ContentType },
 	"iothub-contentencoding": func(m *hubdata.C2D) *string { return &m.ContentEncoding },
 	"iothub-messageschema":   func(m *hubdata.C2D) *string { return &m.Schema },
+	"iothub-interface-id":    func(m *hubdata.C2D) *string { return &m.InterfaceID },
+	"dt-subject":             func(m *hubdata.C2D) *string { return &m.Component },
 	"iothub-ack":             func(m *hubdata.C2D) *string { return &m.Ack },
+}
+
+// c2dTimes maps headers to the times of a C2D message.
+var c2dTimes = []struct {
+	header string
+	field  func(m *hubdata.C2D) *time.Time
+}{
+	{"iothub-expiry", func(m *hubdata.C2D) *time.Time { return &m.Expiry }},
+	{"iothub-creationtimeutc", func(m *hubdata.C2D) *time.Time { return &m.CreationTime }},
+}
+
+// timeOf parses a time of RFC 3339, or one as HTTP writes it.
+func timeOf(text string) (time.Time, error) {
+	at, err := time.Parse(time.RFC3339Nano, text)
+	if err != nil {
+		at, err = http.ParseTime(text)
+	}
+	return at.UTC(), err
 }
 
 // postC2D queues a C2D message, with the properties in the headers.
@@ -88,12 +108,16 @@ func postC2D(q *web.Request) (web.Answer, error) {
 	}
 	slices.SortFunc(m.Properties, func(a, b hubdata.Property) int { return strings.Compare(a.Name, b.Name) })
 	m.Ack = strings.ToLower(m.Ack)
-	if text := q.Header.Get("iothub-expiry"); text != "" {
-		at, err := time.Parse(time.RFC3339Nano, text)
-		if err != nil {
-			return web.Answer{}, web.Errorf(hub.CodeArgumentInvalid, "iothub-expiry %q; write it as %s", text, hub.TimeLayout)
+	for _, c := range c2dTimes {
+		text := q.Header.Get(c.header)
+		if text == "" {
+			continue
 		}
-		m.Expiry = at
+		at, err := timeOf(text)
+		if err != nil {
+			return web.Answer{}, web.Errorf(hub.CodeArgumentInvalid, "%s %q; write it as %s", c.header, text, hub.TimeLayout)
+		}
+		*c.field(&m) = at
 	}
 	body, bad := q.Read(hubdata.MaxC2D)
 	if bad != nil {
