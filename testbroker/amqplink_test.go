@@ -138,9 +138,9 @@ func TestWhatTelemetryIsRejected(t *testing.T) {
 		m    *amqp.Message
 		want string
 	}{
-		"value":    {&amqp.Message{Value: "x"}, "amqp:not-allowed"},
+		"value":    {&amqp.Message{Value: int32(1)}, "amqp:not-allowed"},
 		"sequence": {&amqp.Message{Sequence: [][]any{{"x"}}}, "amqp:not-allowed"},
-		"number": {&amqp.Message{Data: [][]byte{{1}}, ApplicationProperties: map[string]any{"a": int32(1)}},
+		"bytes as a property": {&amqp.Message{Data: [][]byte{{1}}, ApplicationProperties: map[string]any{"a": []byte("x")}},
 			"amqp:invalid-field"},
 		"component, a number": {&amqp.Message{Data: [][]byte{{1}}, Annotations: amqp.Annotations{"dt-subject": int32(1)}},
 			"amqp:invalid-field"},

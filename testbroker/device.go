@@ -51,6 +51,9 @@ func (h *Hub) AddPolicy(name string, rights ...hubdata.Right) (hubdata.Policy, e
 	return h.hub.AddPolicy(name, rights...)
 }
 
+// Policy returns an access policy. It fails with [ErrNotFound] for an unknown name.
+func (h *Hub) Policy(name string) (hubdata.Policy, error) { return h.hub.Policy(name) }
+
 // AddDeviceX509 registers a device, or a module "deviceID/moduleID" of a registered device, that
 // authenticates with a certificate. Its thumbprints, a primary and an optional secondary one, are
 // the SHA-1 or SHA-256 of the certificate in hexadecimal, with or without colons. See [Thumbprint].

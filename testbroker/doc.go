@@ -205,8 +205,8 @@
 // # A hub for many tests
 //
 // [Hub.Reset] makes a hub as new except for its registry, keys and ports. Until then the hub keeps
-// all log entries, unless [Options.Keep] limits them. Command testhub is this hub as a program, for
-// tests in other languages.
+// all log entries, unless [Options.Keep] limits them. [Options.Store] keeps the state between runs.
+// Command testhub is this hub as a program, for tests in other languages.
 //
 // # Source layout
 //

@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"errors"
 	"fmt"
 	"net"
 	"slices"
@@ -63,6 +64,13 @@ type DPSOptions struct {
 	Seed uint64
 	// OnEvent is called with every event of connections and faults: see [Options.OnEvent].
 	OnEvent func(event.Event)
+	// Names and Authority are about the certificate of the service: see [Options.Names] and
+	// [Options.Authority].
+	Names     []string
+	Authority *tls.Certificate
+	// Store, unless nil, keeps the state of the service between runs: see [Store]. Functions of
+	// enrollments are not kept. Default: none.
+	Store Store
 }
 
 // DPS is a device provisioning service that assigns devices to hubs of this package. Make it with
@@ -84,6 +92,7 @@ func NewDPS(o *DPSOptions) (*DPS, error) {
 	network, err := hub.New(&hub.Options{
 		HostName: cmp.Or(o.HostName, DefaultDPSHostName), Now: o.Now, HTTP: hub.HTTPOptions(o.HTTP),
 		AMQP: hub.AMQPOptions(o.AMQP), Seed: o.Seed, OnEvent: o.OnEvent,
+		Store: o.Store, Names: o.Names, Authority: o.Authority,
 	})
 	if err != nil {
 		return nil, err
@@ -99,6 +108,9 @@ func NewDPS(o *DPSOptions) (*DPS, error) {
 		hubdata.MQTT: dpsmqtt.New(s), hubdata.AMQP: dpsamqp.New(s),
 		hubdata.HTTP: web.New(network, slices.Concat(dpshttp.Routes(s), dpshttp.ServiceRoutes(s))),
 	})
+	if err := network.Restore(); err != nil {
+		return nil, errors.Join(err, network.Close())
+	}
 	return &DPS{network, s}, nil
 }
 
@@ -159,6 +171,9 @@ func (d *DPS) Inject(f fault.Fault) *Injected { return &Injected{d.net.Inject(f)
 func (d *DPS) AddPolicy(name string) (hubdata.Policy, error) {
 	return d.net.AddPolicy(name, hubdata.AllRights)
 }
+
+// Policy returns an access policy: see [Hub.Policy].
+func (d *DPS) Policy(name string) (hubdata.Policy, error) { return d.net.Policy(name) }
 
 // Link adds hubs to which devices can be assigned: all of them, or none if there is an error. Their
 // names must differ.

@@ -2,6 +2,7 @@ package testbroker
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -44,6 +45,9 @@ func New(o *Options) (*Hub, error) {
 	routes := slices.Concat(httpfront.TelemetryRoutes, httpfront.C2DRoutes, httpfront.InvokeRoutes, servicefront.Routes,
 		httpfront.UploadRoutes, blobfront.Routes)
 	h.SetFronts(map[hubdata.Protocol]hub.Front{hubdata.MQTT: mqtt, hubdata.AMQP: amqp, hubdata.HTTP: web.New(h, routes)})
+	if err := h.Restore(); err != nil {
+		return nil, errors.Join(err, h.Close())
+	}
 	return &Hub{h, amqp}, nil
 }
 

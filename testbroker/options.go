@@ -1,6 +1,7 @@
 package testbroker
 
 import (
+	"crypto/tls"
 	"errors"
 	"time"
 
@@ -72,6 +73,15 @@ type Options struct {
 	// the hub call it concurrently. It must not block; it may call methods that do not block. Default:
 	// none.
 	OnEvent func(event.Event)
+	// Names are further names and IP addresses for which the hub's certificate is valid, besides
+	// HostName, localhost and the addresses of loopback. Default: none.
+	Names []string
+	// Authority, unless nil, signs the hub's certificate: a certificate of an authority with its key,
+	// of RSA, ECDSA or Ed25519. [Hub.RotateCertificate] replaces it by one that the hub makes.
+	// Default: the hub makes one, from Seed if there is one, or takes that of Store.
+	Authority *tls.Certificate
+	// Store, unless nil, keeps the state of the hub between runs: see [Store]. Default: none.
+	Store Store
 }
 
 // C2DOptions are the settings of the C2D queues. The zero value of each field means its default.
@@ -121,6 +131,12 @@ type AMQPOptions struct {
 	// OmitNextIncomingID omits next-incoming-id from each flow. The standard requires it once a
 	// session has begun, but some hubs omit it.
 	OmitNextIncomingID bool
+	// StrictTypes refuses telemetry with application properties that are no strings, and with a body
+	// that is no data section. Otherwise the log has simple values as text, such as "21.5" and "true",
+	// leaves out nulls, and has the bytes of a body that is one text or one binary value. The service
+	// documents properties as strings; the Azure SDK for Node.js sends what its caller gives, and no
+	// source says that the service refuses that.
+	StrictTypes bool
 }
 
 // HTTPOptions are the settings of HTTP connections. The zero value of each field means its default.
@@ -196,7 +212,7 @@ func (o *Options) forHub() (all *hub.Options, broker *brokerfront.Options, err e
 		AMQP: hub.AMQPOptions(o.AMQP),
 		HTTP: hub.HTTPOptions(o.HTTP), Uploads: hub.UploadOptions(o.Uploads), Events: hub.EventOptions(o.Events),
 		Certificates: hub.CertificateOptions(o.Certificates), WebSocketFrame: o.WebSocketFrame,
-		Keep: o.Keep, Seed: o.Seed, OnEvent: o.OnEvent,
+		Keep: o.Keep, Seed: o.Seed, OnEvent: o.OnEvent, Store: o.Store, Names: o.Names, Authority: o.Authority,
 	}
 	if o.Gateway != nil {
 		gateway := hub.GatewayOptions(*o.Gateway)

@@ -7,10 +7,12 @@ import (
 	"net"
 	"slices"
 	"strings"
+	"syscall"
 
 	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/testbroker/dpsdata"
 	"github.com/hubline-iot/hubline/testbroker/event"
+	"github.com/hubline-iot/hubline/testbroker/hubdata"
 )
 
 // dpsOwner is the policy of back ends of the provisioning service, with the name that the service
@@ -34,7 +36,7 @@ type handOver struct {
 
 // openProvider makes the service and its hubs, linked, and the enrollments. The caller closes the
 // provider even if there is an error.
-func openProvider(first *testbroker.Hub, s *settings, out *printer) (*provider, error) {
+func openProvider(first *testbroker.Hub, s *settings, out *printer, kept *state) (*provider, error) {
 	d := &provider{}
 	told := func(of string) func(event.Event) {
 		return func(e event.Event) {
@@ -46,10 +48,14 @@ func openProvider(first *testbroker.Hub, s *settings, out *printer) (*provider, 
 	var err error
 	d.dps, err = testbroker.NewDPS(&testbroker.DPSOptions{
 		HostName: s.dps.host, IDScope: s.dps.scope, RetryAfter: s.dps.after, Seed: s.seed, Keep: s.keep,
-		OnEvent: told("dps"),
+		OnEvent: told("dps"), Store: kept.part(dpsPart),
+		Names: s.certs.names, Authority: s.certs.read,
 	})
 	if err != nil {
 		name := "dps-host"
+		if strings.Contains(err.Error(), "Options.Store") {
+			name = "state"
+		}
 		if strings.Contains(err.Error(), "IDScope") {
 			name = "scope"
 		}
@@ -61,8 +67,12 @@ func openProvider(first *testbroker.Hub, s *settings, out *printer) (*provider, 
 	for _, h := range s.dps.hubs {
 		hub, err := testbroker.New(&testbroker.Options{
 			HostName: h.name, Seed: s.seed, Keep: s.keep, OnEvent: told(h.name),
+			Store: kept.part(linkedPart + strings.ToLower(h.name)), Names: s.certs.names, Authority: s.certs.read,
 		})
 		if err != nil {
+			if strings.Contains(err.Error(), "Options.Store") {
+				return d, hubError(err)
+			}
 			return d, fmt.Errorf("flag -link: %w; give a name of letters, digits, dots and hyphens", err)
 		}
 		d.hubs = append(d.hubs, hub)
@@ -103,7 +113,10 @@ func (d *provider) enroll(declared []enrolled) error {
 				d.hand = append(d.hand, handOver{id: e.id, key: dpsdata.DeriveKey(keys[e.of], e.id)})
 				continue
 			}
-			made, err := d.add(e)
+			made, err := d.resume(e)
+			if err != nil {
+				made, err = d.add(e)
+			}
 			if errors.Is(err, testbroker.ErrEnrolled) {
 				err = fmt.Errorf("%w; give each id and each group once", err)
 			}
@@ -120,6 +133,21 @@ func (d *provider) enroll(declared []enrolled) error {
 		}
 	}
 	return nil
+}
+
+// resume takes over an enrollment that the service has from an earlier run. It stays as it is.
+func (d *provider) resume(e enrolled) (dpsdata.Enrollment, error) {
+	if slices.ContainsFunc(d.enrolled, func(made dpsdata.Enrollment) bool { return strings.EqualFold(made.ID, e.id) }) {
+		return dpsdata.Enrollment{}, testbroker.ErrEnrolled // declared twice
+	}
+	known, err := d.dps.Enrollment(e.id)
+	if err == nil && known.Group != e.group {
+		err = testbroker.ErrEnrolled
+	}
+	if err == nil {
+		d.enrolled = append(d.enrolled, known)
+	}
+	return known, err
 }
 
 func (d *provider) add(e enrolled) (dpsdata.Enrollment, error) {
@@ -165,6 +193,7 @@ type readyHub struct {
 	Host      string            `json:"host"`
 	Addresses map[string]string `json:"addresses"`
 	Ports     map[string]int    `json:"ports"`
+	Notes     []string          `json:"notes,omitempty"` // what a person should know about them
 }
 
 // readyDPS is the provisioning service in the first line with -json.
@@ -196,6 +225,11 @@ func open(l listener, p *ports, flagOf func(port string) string) (readyHub, erro
 			continue
 		}
 		addr, err := l.Listen(at.port, *at.addr)
+		if errors.Is(err, syscall.EACCES) && slices.Contains(p.chosen, at.name) {
+			if addr, err = listenHigh(l, at); err == nil {
+				r.Notes = append(r.Notes, highPortNote(at, addr))
+			}
+		}
 		if err != nil {
 			return r, listenError(flagOf(at.name), *at.addr, err)
 		}
@@ -206,7 +240,7 @@ func open(l listener, p *ports, flagOf func(port string) string) (readyHub, erro
 
 // listen opens the ports of the service and its hubs, and adds them to the ready object.
 func (d *provider) listen(r *readyObject, s *settings) error {
-	owner, err := d.dps.AddPolicy(dpsOwner)
+	owner, err := policy(d.dps, dpsOwner, func() (hubdata.Policy, error) { return d.dps.AddPolicy(dpsOwner) })
 	if err != nil {
 		return err
 	}

@@ -77,7 +77,7 @@ func (p *program) register(id string) *provisioning.Assignment {
 func (p *program) hubAt(name string) readyHub {
 	p.t.Helper()
 	if name == p.ready.Host {
-		return readyHub{name, p.ready.Addresses, p.ready.Ports}
+		return readyHub{Host: name, Addresses: p.ready.Addresses, Ports: p.ready.Ports}
 	}
 	i := slices.IndexFunc(p.ready.Hubs, func(h readyHub) bool { return h.Host == name })
 	require.GreaterOrEqual(p.t, i, 0, name)

@@ -125,6 +125,12 @@ func hubError(err error) error {
 		return fmt.Errorf("flag -%s: %w", flag, err)
 	}
 	switch {
+	case strings.Contains(err.Error(), "Options.Names"):
+		return fmt.Errorf("flag -name: %w; give a name of letters, digits, dots and hyphens, or an IP address", err)
+	case strings.Contains(err.Error(), "Options.Authority"):
+		return fmt.Errorf("flag -authority: %w", err)
+	case strings.Contains(err.Error(), "Options.Store"):
+		return fmt.Errorf("flag -state: %w", err)
 	case strings.Contains(err.Error(), "GatewayOptions.Routes"):
 		return fmt.Errorf("flag -route: %w", err)
 	case strings.Contains(err.Error(), "GatewayOptions.Name"):

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"errors"
 	"flag"
 	"fmt"
@@ -31,7 +30,12 @@ type settings struct {
 	keep    int
 	json    bool
 	broker  bool
+	health  string
+	strict  bool
+	config  configSettings
 	devices []entry // from the flags -device and -x509
+	state   stateSettings
+	certs   certSettings
 	dps     dpsSettings
 	edge    edgeSettings
 	events  eventsSettings
@@ -59,7 +63,14 @@ func parse(args []string, stderr io.Writer) (*settings, error) {
 		"keep this `number` of the newest messages, and of entries of each other log; 0 keeps all")
 	f.BoolVar(&s.broker, "broker", false, "serve MQTT as a plain broker, with MQTT 3.1.1 and 5 on topics of its own, "+
 		"instead of the service's; print URLs for its devices")
+	f.BoolVar(&s.strict, "strict-types", false, "refuse telemetry over AMQP with properties that are no strings, or "+
+		"with a body that is no data section")
+	f.StringVar(&s.health, "health", "", "do not start: ask the testhub with the control API at this `URL` whether it is "+
+		"healthy, and exit with 0 or 1")
 	f.BoolVar(&s.json, "json", false, "print JSON, one object a line")
+	s.config.flags(f)
+	s.certs.flags(f)
+	s.state.flags(f)
 	s.dps.flags(f)
 	s.edge.flags(f)
 	s.events.flags(f)
@@ -77,6 +88,7 @@ func parse(args []string, stderr io.Writer) (*settings, error) {
 			s.devices = append(s.devices, entry{id: id, thumbprints: strings.Split(prints, ","), from: "flag -x509"})
 			return nil
 		})
+	all := record(f)
 	if err := f.Parse(args); err != nil {
 		return nil, err
 	}
@@ -84,7 +96,14 @@ func parse(args []string, stderr io.Writer) (*settings, error) {
 		if f.NArg() > 0 {
 			return fmt.Errorf("argument %q: testhub has flags only; -h lists them", f.Arg(0))
 		}
-		return s.complete(free)
+		if err := s.config.read(f); err != nil {
+			return err
+		}
+		if err := s.complete(free); err != nil {
+			return err
+		}
+		s.config.inForce = all.inForce()
+		return nil
 	}()
 	if err != nil {
 		fmt.Fprintln(stderr, "testhub:", err)
@@ -99,6 +118,9 @@ func (s *settings) complete(free bool) error {
 		return err
 	}
 	if err := s.dps.complete(s.host, free); err != nil {
+		return err
+	}
+	if err := s.state.complete(); err != nil {
 		return err
 	}
 	if err := s.edge.complete(s.broker); err != nil {
@@ -124,7 +146,10 @@ func (s *settings) complete(free bool) error {
 }
 
 // ports are the addresses of the ports of a hub or a provisioning service: host:port, or off.
-type ports struct{ mqtt, amqp, https string }
+type ports struct {
+	mqtt, amqp, https string
+	chosen            []string // names of those that the command line does not give
+}
 
 // all returns the addresses with their flags, without prefix, and their ports at the service.
 func (p *ports) all() []portFlag {
@@ -157,7 +182,10 @@ func (p *ports) addresses(prefix, host string, free bool) error {
 		if free {
 			number = "0"
 		}
-		*at.addr = cmp.Or(*at.addr, net.JoinHostPort(host, number))
+		if *at.addr == "" {
+			*at.addr = net.JoinHostPort(host, number)
+			p.chosen = append(p.chosen, at.name)
+		}
 		if err := checkAddress(prefix+at.name, *at.addr); err != nil {
 			return err
 		}

@@ -188,6 +188,9 @@ func (r *readyHub) text() string {
 // rows adds what devices, factories and back ends need, as variables to put before a command.
 func (r *readyDPS) rows(row func(what, v string)) {
 	row("dps", r.text())
+	for _, n := range r.Notes {
+		row("note", n)
+	}
 	for _, e := range r.Enrolled {
 		what := "enrolled"
 		if e.Group {
@@ -221,6 +224,9 @@ func (p *printer) ready(r *readyObject) error {
 			row(name, at)
 		}
 	}
+	for _, n := range r.Notes {
+		row("note", n)
+	}
 	row("ca", r.CA)
 	if r.Control != "" {
 		row("control", r.Control)
@@ -247,6 +253,9 @@ func (p *printer) ready(r *readyObject) error {
 	}
 	for _, h := range r.Hubs {
 		row("linked", h.text())
+		for _, n := range h.Notes {
+			row("note", n)
+		}
 	}
 	b.WriteString("ready; Ctrl-C ends it\n")
 	if _, err := io.WriteString(p.w, b.String()); err != nil {

@@ -46,16 +46,50 @@ func register(hub *testbroker.Hub, s *settings) (*registry, error) {
 		}
 	}
 	r.entries = append(r.entries, s.edge.entries(r.entries)...)
-	if len(r.entries) == 0 {
+	known := hub.Devices() // of an earlier run
+	if len(r.entries)+len(known) == 0 {
 		r.entries = []entry{{id: "dev-1", from: "flag -device"}}
 	}
 	for i := range r.entries {
 		e := &r.entries[i]
-		if err := e.register(hub); err != nil {
+		add := e.register
+		if slices.ContainsFunc(known, func(d hubdata.Device) bool { return join(d.ID, d.ModuleID) == e.id }) {
+			add = e.resume
+		}
+		if err := add(hub); err != nil {
 			return nil, fmt.Errorf("%s: device %q: %w", e.from, e.id, err)
 		}
 	}
 	return r, nil
+}
+
+// names returns the names of all devices and modules, the declared ones first.
+func (r *registry) names(hub *testbroker.Hub) (all []string) {
+	for _, e := range r.entries {
+		all = append(all, e.id)
+	}
+	declared := len(all)
+	for _, d := range hub.Devices() {
+		if id := join(d.ID, d.ModuleID); !slices.Contains(all[:declared], id) {
+			all = append(all, id)
+		}
+	}
+	return all
+}
+
+// resume takes over an entry that the hub has from an earlier run. It stays as it is, except for
+// keys that are declared.
+func (e *entry) resume(hub *testbroker.Hub) error {
+	d, err := hub.Device(e.id)
+	if err != nil {
+		return err
+	}
+	given := e.primary + e.secondary
+	e.primary, e.secondary = cmp.Or(e.primary, d.PrimaryKey), cmp.Or(e.secondary, d.SecondaryKey)
+	if given == "" || d.PrimaryKey == e.primary && d.SecondaryKey == e.secondary {
+		return nil
+	}
+	return hub.SetKeys(e.id, e.primary, e.secondary)
 }
 
 // register registers the entry at the hub and records its keys.

@@ -40,7 +40,14 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	case err != nil:
 		return 2
 	}
-	if err := serve(ctx, s, stdout); err != nil {
+	do := func() error { return serve(ctx, s, stdout) }
+	if s.config.print {
+		do = func() error { return printConfig(s.config.inForce, stdout) }
+	}
+	if s.health != "" {
+		do = func() error { return askHealth(ctx, s.health) }
+	}
+	if err := do(); err != nil {
 		fmt.Fprintln(stderr, "testhub:", err)
 		return 1
 	}
@@ -49,13 +56,24 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 
 // serve opens the hub, prints its addresses, and serves until ctx ends.
 func serve(ctx context.Context, s *settings, stdout io.Writer) (err error) {
-	ctx, cancel := context.WithCancel(ctx)
+	ctx, fail := context.WithCancelCause(ctx)
+	cancel := func() { fail(nil) }
 	defer cancel()
+	kept, err := s.state.open(fail)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, kept.close()) }()
 	out := newPrinter(stdout, s.json, cancel)
 	o := &testbroker.Options{HostName: s.host, Gateway: s.edge.forHub(),
-		Seed: s.seed, Keep: s.keep, Events: s.events.options, OnEvent: func(e event.Event) { out.offer(hubLine(e)) }}
+		Seed: s.seed, Keep: s.keep, Events: s.events.options, Store: kept.part(hubPart),
+		OnEvent: func(e event.Event) { out.offer(hubLine(e)) }}
+	o.AMQP.StrictTypes = s.strict
 	if s.broker {
 		o.Broker = &testbroker.BrokerOptions{TopicAliases: 16}
+	}
+	if err := s.certs.apply(o); err != nil {
+		return err
 	}
 	hub, err := testbroker.New(o)
 	if err != nil {
@@ -64,7 +82,7 @@ func serve(ctx context.Context, s *settings, stdout io.Writer) (err error) {
 	defer func() { err = errors.Join(err, hub.Close()) }()
 	var d *provider
 	if s.dps.on {
-		d, err = openProvider(hub, s, out)
+		d, err = openProvider(hub, s, out, kept)
 		defer func() { err = errors.Join(err, d.close()) }()
 		if err != nil {
 			return err
@@ -75,7 +93,8 @@ func serve(ctx context.Context, s *settings, stdout io.Writer) (err error) {
 	if err != nil {
 		return err
 	}
-	owner, err := hub.AddPolicy(ownerPolicy, hubdata.AllRights)
+	owner, err := policy(hub, ownerPolicy,
+		func() (hubdata.Policy, error) { return hub.AddPolicy(ownerPolicy, hubdata.AllRights) })
 	if err != nil {
 		return err
 	}
@@ -84,15 +103,12 @@ func serve(ctx context.Context, s *settings, stdout io.Writer) (err error) {
 	if err != nil {
 		return err
 	}
-	ready.Addresses, ready.Ports = at.Addresses, at.Ports
+	ready.Addresses, ready.Ports, ready.Notes = at.Addresses, at.Ports, at.Notes
 	if ready.Events, err = s.events.open(hub, owner, at.Ports); err != nil {
 		return err
 	}
-	if port, ok := at.Ports["mqtt"]; ok && s.broker {
-		for i := range ready.Devices {
-			d := &ready.Devices[i]
-			d.BrokerURL = hub.BrokerURL(d.Device, "mqtts", net.JoinHostPort(hub.HostName(), strconv.Itoa(port)))
-		}
+	for i := range ready.Devices {
+		ready.Devices[i].BrokerURL = ready.brokerURL(hub, ready.Devices[i].Device)
 	}
 	if d != nil {
 		if err := d.listen(ready, s); err != nil {
@@ -192,7 +208,17 @@ type readyObject struct {
 	Hubs      []readyHub        `json:"hubs,omitempty"` // besides the first
 	Gateway   string            `json:"gateway,omitempty"`
 	Workload  string            `json:"workload,omitempty"`
+	Notes     []string          `json:"notes,omitempty"`   // what a person should know about the ports
 	Modules   []readyModule     `json:"modules,omitempty"` // with the environment of the workload API
+}
+
+// brokerURL returns the URL of a device at a plain broker; empty at a hub, or if the port is off.
+func (r *readyObject) brokerURL(hub *testbroker.Hub, id string) string {
+	port, ok := r.Ports["mqtt"]
+	if !ok {
+		return ""
+	}
+	return hub.BrokerURL(id, "mqtts", net.JoinHostPort(hub.HostName(), strconv.Itoa(port)))
 }
 
 type readyDevice struct {
@@ -212,8 +238,8 @@ func newReady(hub *testbroker.Hub, reg *registry, owner hubdata.Policy) *readyOb
 		Devices: []readyDevice{},
 		Service: readyPolicy{owner.Name, owner.ConnectionString()},
 	}
-	for _, e := range reg.entries {
-		r.Devices = append(r.Devices, readyDevice{Device: e.id, ConnectionString: hub.ConnectionString(e.id)})
+	for _, id := range reg.names(hub) {
+		r.Devices = append(r.Devices, readyDevice{Device: id, ConnectionString: hub.ConnectionString(id)})
 	}
 	return r
 }

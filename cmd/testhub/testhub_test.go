@@ -72,17 +72,7 @@ func start(t testing.TB, args ...string) *program {
 	read := make(chan struct{})
 	go func() {
 		defer close(read)
-		for lines.Scan() {
-			var l line
-			if err := json.Unmarshal(lines.Bytes(), &l); err != nil {
-				t.Errorf("%s: %v", lines.Text(), err)
-			}
-			p.mu.Lock()
-			p.lines = append(p.lines, l)
-			close(p.change)
-			p.change = make(chan struct{})
-			p.mu.Unlock()
-		}
+		p.follow(lines)
 	}()
 	t.Cleanup(func() {
 		require.Zero(t, p.stop(), stderr.String())
@@ -96,6 +86,21 @@ func start(t testing.TB, args ...string) *program {
 			"%d goroutines before", before)
 	})
 	return p
+}
+
+// follow collects the lines until the end of the output.
+func (p *program) follow(lines *bufio.Scanner) {
+	for lines.Scan() {
+		var l line
+		if err := json.Unmarshal(lines.Bytes(), &l); err != nil {
+			p.t.Errorf("%s: %v", lines.Text(), err)
+		}
+		p.mu.Lock()
+		p.lines = append(p.lines, l)
+		close(p.change)
+		p.change = make(chan struct{})
+		p.mu.Unlock()
+	}
 }
 
 // printed waits for a line.

@@ -48,10 +48,12 @@ func (a *conn) telemetry(l *hubLink, d amqp.Delivery) error {
 	if in := h.Faults.Take(fault.Forget, id); in != nil {
 		h.HappenedTo(in, c, id)
 	} else {
-		for _, m := range all {
-			m.Received = h.Now()
-			h.Store(m)
-			h.Faults.Spend(id, m.Received, hub.SizeOf(&m))
+		for i := range all {
+			all[i].Received = h.Now()
+		}
+		h.Store(all...)
+		for i := range all {
+			h.Faults.Spend(id, all[i].Received, hub.SizeOf(&all[i]))
 		}
 		h.Changed.Wake()
 	}
@@ -157,6 +159,11 @@ func (a *conn) readTelemetry(l *hubLink, d amqp.Delivery) ([]hubdata.Message, *w
 		if err != nil {
 			return nil, asWire(err)
 		}
+		if a.hub.AMQP.StrictTypes {
+			if err := strictTypes(m); err != nil {
+				return nil, asWire(err)
+			}
+		}
 		t, err := telemetryOf(m)
 		if err != nil {
 			return nil, asWire(err)
@@ -194,10 +201,11 @@ var (
 
 // telemetryOf converts a message to a log entry. System properties get their MQTT names.
 func telemetryOf(m *wire.Message) (hubdata.Message, error) {
-	if m.HasValue || len(m.Sequence) > 0 {
-		return hubdata.Message{}, wire.Errorf(wire.NotAllowed, "body that is not data")
+	body, err := bodyOf(m)
+	if err != nil {
+		return hubdata.Message{}, err
 	}
-	t := hubdata.Message{Body: m.Body()}
+	t := hubdata.Message{Body: body}
 	if p := m.Properties; p != nil {
 		standardProperties(&t, p)
 	}
@@ -221,12 +229,13 @@ func telemetryOf(m *wire.Message) (hubdata.Message, error) {
 	}
 	for _, p := range m.ApplicationProperties {
 		name, _ := p.Key.(string)
-		value, ok := p.Value.(string)
+		value, ok := propertyText(p.Value)
 		switch {
 		case name == "":
 			return t, wire.Errorf(wire.InvalidField, "property without a name")
+		case p.Value == nil: // as if it were not there
 		case !ok:
-			return t, wire.Errorf(wire.InvalidField, "property %q is a %T, only strings are allowed", name, p.Value)
+			return t, wire.Errorf(wire.InvalidField, "property %q is a %T, only simple values are allowed", name, p.Value)
 		case propertyNames[name] != "":
 			hub.AddSystem(&t, propertyNames[name], value)
 		default:

@@ -49,6 +49,7 @@ func (s *Service) assign(rec *record, c *Client, m *match, payload json.RawMessa
 	s.mu.Lock()
 	rec.data = reg
 	rec.changes++
+	s.touchRegistration(reg.ID)
 	etag := etagOf(rec.changes)
 	s.mu.Unlock()
 	d := s.stateOf(reg, m, chain)
@@ -194,6 +195,7 @@ func (s *Service) choose(reg *dpsdata.Registration, m *match, payload json.RawMe
 		s.mu.Lock()
 		chosen.hub = all[m.enrollment.next%uint64(len(all))]
 		m.enrollment.next++
+		s.touchEnrollment(m.data.ID)
 		s.mu.Unlock()
 	case dpsdata.Custom:
 		return s.ask(chosen, all, reg, m, payload)
@@ -225,6 +227,9 @@ func (s *Service) ask(chosen choice, all []*hub.Hub, reg *dpsdata.Registration, 
 	}
 	for _, h := range all {
 		request.Hubs = append(request.Hubs, h.Host)
+	}
+	if m.data.Allocate == nil { // it was kept in a store, which holds no functions
+		return choice{}, Errorf(codeAllocationFailed, "Custom allocation failed: its function is missing")
 	}
 	result, err := m.data.Allocate(request)
 	if err != nil {

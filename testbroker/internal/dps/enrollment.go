@@ -34,6 +34,7 @@ func (s *Service) Enroll(e dpsdata.Enrollment) (dpsdata.Enrollment, error) {
 	if err := checkEnrollment(e); err != nil {
 		return dpsdata.Enrollment{}, fmt.Errorf("testbroker: enroll %s: %w", e, err)
 	}
+	defer s.Net.Saved()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.enrollments[fold(e.ID)] != nil {
@@ -49,6 +50,7 @@ func (s *Service) Enroll(e dpsdata.Enrollment) (dpsdata.Enrollment, error) {
 		s.groups = append(s.groups, entry)
 	}
 	s.enrollments[fold(e.ID)] = entry
+	s.touchEnrollment(e.ID)
 	return cloneEnrollment(e), nil
 }
 
@@ -208,6 +210,7 @@ func etagOf(changes int) string {
 // Replace replaces an enrollment if it has the ETag, which may be "*". Keys that a back end leaves
 // out stay, and so do settings that it cannot see.
 func (s *Service) Replace(e dpsdata.Enrollment, etag string) error {
+	defer s.Net.Saved()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	entry := s.enrollments[fold(e.ID)]
@@ -232,6 +235,7 @@ func (s *Service) Replace(e dpsdata.Enrollment, etag string) error {
 	}
 	entry.data, entry.updated = cloneEnrollment(e), s.Net.Now()
 	entry.changes++
+	s.touchEnrollment(e.ID)
 	return nil
 }
 
@@ -261,6 +265,7 @@ func (s *Service) Change(id string, change func(*dpsdata.Enrollment)) error {
 	if err := checkEnrollment(e); err != nil {
 		return fmt.Errorf("testbroker: change %s: %w", e, err)
 	}
+	defer s.Net.Saved()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	entry := s.enrollments[fold(id)]
@@ -269,12 +274,14 @@ func (s *Service) Change(id string, change func(*dpsdata.Enrollment)) error {
 	}
 	entry.data, entry.updated = e, s.Net.Now()
 	entry.changes++
+	s.touchEnrollment(e.ID)
 	return nil
 }
 
 // Delete removes an enrollment and the records of its registrations. The devices stay at their
 // hubs.
 func (s *Service) Delete(id string) error {
+	defer s.Net.Saved()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	e := s.enrollments[fold(id)]
@@ -282,10 +289,12 @@ func (s *Service) Delete(id string) error {
 		return fmt.Errorf("%w: %s", ErrNotEnrolled, id)
 	}
 	delete(s.enrollments, fold(id))
+	s.touchEnrollment(id)
 	s.groups = slices.DeleteFunc(slices.Clone(s.groups), func(g *enrollment) bool { return g == e })
 	for key, r := range s.records {
 		if fold(r.data.EnrollmentID) == fold(id) {
 			delete(s.records, key)
+			s.touchRegistration(key)
 		}
 	}
 	return nil

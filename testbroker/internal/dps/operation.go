@@ -76,6 +76,7 @@ func (k *call) refuse(r dpsdata.Request, bad *Error) Answer {
 // log adds a request to the log and reports it.
 func (s *Service) log(c *Client, r dpsdata.Request, a Answer) {
 	r.RegistrationID, r.APIVersion, r.Protocol, r.Connection = c.ID, c.APIVersion, c.Protocol, c.Connection
+	s.Net.Saved() // before the client learns of it
 	r.Received, r.Status, r.RetryAfter = s.Net.Now(), a.Status, a.RetryAfter
 	s.note(r)
 	e := event.Event{
@@ -169,6 +170,7 @@ func (s *Service) newOperation(rec *record, c *Client, state stateDocument) *ope
 	if len(rec.operations) > maxOperations {
 		rec.operations = rec.operations[1:]
 	}
+	s.touchRegistration(c.ID)
 	return o
 }
 
@@ -293,6 +295,7 @@ func (s *Service) Registrations() []dpsdata.Registration {
 // DeleteRegistration removes the record of a registration if it has the ETag, which may be "*". The
 // device stays at its hub.
 func (s *Service) DeleteRegistration(id, etag string) error {
+	defer s.Net.Saved()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	rec := s.records[fold(id)]
@@ -304,5 +307,6 @@ func (s *Service) DeleteRegistration(id, etag string) error {
 			etagOf(rec.changes))
 	}
 	delete(s.records, fold(id))
+	s.touchRegistration(id)
 	return nil
 }

@@ -69,9 +69,11 @@ func New(network *hub.Hub, o Options) (*Service, error) {
 	o.TokenGrace = max(cmp.Or(o.TokenGrace, 5*time.Minute), 0)
 	o.Polls = max(cmp.Or(o.Polls, 1), 0)
 	o.RetryAfter = max(cmp.Or(o.RetryAfter, 3*time.Second), 0)
-	return &Service{
+	s := &Service{
 		Net: network, Scope: o.IDScope, o: o, enrollments: make(map[string]*enrollment), records: make(map[string]*record),
-	}, nil
+	}
+	s.addTables()
+	return s, nil
 }
 
 func checkScope(scope string) error {

@@ -65,6 +65,22 @@ func NewLog[T any](partitions, keep int) *Log[T] {
 // Partitions returns the number of partitions.
 func (l *Log[T]) Partitions() int { return len(l.partitions) }
 
+// Next returns the sequence number of the next event of a partition.
+func (l *Log[T]) Next(number int) int64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.partitions[number].next()
+}
+
+// Renumber makes next the sequence number of the next event of a partition, unless that is lower
+// than at present. The events before it have the numbers below. It is called before the first read.
+func (l *Log[T]) Renumber(number int, next int64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	p := &l.partitions[number]
+	p.begin = max(p.begin, next-int64(len(p.entries)))
+}
+
 // Add appends an event to a partition and wakes its readers.
 func (l *Log[T]) Add(number int, at time.Time, value T) {
 	l.mu.Lock()

@@ -77,10 +77,12 @@ func postTelemetry(q *web.Request) web.Answer {
 	if in := h.Faults.Take(fault.Forget, q.ID); in != nil {
 		q.Happened(in)
 	} else {
-		for _, m := range all {
-			m.Received = h.Now()
-			h.Store(m)
-			h.Faults.Spend(q.ID, m.Received, hub.SizeOf(&m))
+		for i := range all {
+			all[i].Received = h.Now()
+		}
+		h.Store(all...)
+		for i := range all {
+			h.Faults.Spend(q.ID, all[i].Received, hub.SizeOf(&all[i]))
 		}
 		h.Changed.Wake()
 	}

@@ -19,6 +19,7 @@ type AMQPOptions struct {
 	MaxTokens          int
 	Mechanisms         []string
 	OmitNextIncomingID bool
+	StrictTypes        bool
 }
 
 // mechanisms are all SASL mechanisms, in the order of the service.
@@ -50,5 +51,6 @@ func (o AMQPOptions) withDefaults() AMQPOptions {
 
 		Mechanisms:         o.Mechanisms,
 		OmitNextIncomingID: o.OmitNextIncomingID,
+		StrictTypes:        o.StrictTypes,
 	}
 }

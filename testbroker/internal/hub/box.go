@@ -48,14 +48,18 @@ func (h *Hub) Queue(id Identity, b Box) (*Queue, error) {
 	case h.registry[id] == nil:
 		return nil, fmt.Errorf("%w: %s", ErrNotFound, id)
 	}
-	name := queueName{id, b}
+	return h.queueLocked(queueName{id, b}), nil
+}
+
+// queueLocked returns a queue, and makes it if there is none.
+func (h *Hub) queueLocked(name queueName) *Queue {
 	q := h.queues[name]
 	if q == nil {
-		q = &Queue{Hub: h, Limits: h.limits(b), id: id, box: b, packetID: firstPacketID[b] - 1,
-			log: history[*QueuedC2D]{keep: h.keep}}
+		q = &Queue{Hub: h, Limits: h.limits(name.box), id: name.id, box: name.box,
+			packetID: firstPacketID[name.box] - 1, log: history[*QueuedC2D]{keep: h.keep}}
 		h.queues[name] = q
 	}
-	return q, nil
+	return q
 }
 
 // PresentQueue returns a queue of an identity; nil if it does not exist yet.

@@ -82,6 +82,7 @@ func (q *Queue) add(m hubdata.C2D, input, topic string) error {
 		Enqueued: now,
 	}, Expires: expires, generation: generation}
 	q.log.add(e)
+	q.Hub.Touch(tableQueues, queueName{q.id, q.box}.key())
 	q.waiting = append(q.waiting, e)
 	q.counts[hubdata.Enqueued]++
 	q.noteLocked(e)
@@ -101,8 +102,9 @@ func (q *Queue) followsLocked(e *QueuedC2D) bool {
 	return before.State == hubdata.Enqueued && !before.C2D.Expiry.After(e.C2D.Expiry)
 }
 
-// noteLocked queues an event with the state of a C2D message. report delivers it.
+// noteLocked marks a C2D message as changed and queues an event with its state. report delivers it.
 func (q *Queue) noteLocked(e *QueuedC2D) {
+	q.touchLocked(e)
 	if q.Hub.onEvent != nil {
 		q.events.add(event.Event{
 			Kind: queueEvents[q.box], Connection: e.Connection, DeviceID: q.id.Device, ModuleID: q.id.Module,

@@ -1,6 +1,7 @@
 package hub
 
 import (
+	"crypto"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -8,9 +9,11 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
+	"errors"
 	"fmt"
 	"math/big"
 	"net"
+	"slices"
 	"sync"
 	"time"
 )
@@ -25,13 +28,58 @@ const (
 type certificates struct {
 	mu      sync.Mutex
 	ca      *x509.Certificate
-	caKey   *ecdsa.PrivateKey
+	caKey   crypto.Signer
+	given   bool     // Options.Authority is the present authority
+	names   []string // Options.Names
 	pem     []byte
 	server  *tls.Certificate
 	host    string // the name of PresentName; empty = the hub's own names
 	serial  int64
 	rotated int                 // rotations so far
 	former  []*x509.Certificate // authorities before the present one, newest first
+}
+
+// init takes the names and the authority of the options.
+func (c *certificates) init(o *Options) error {
+	for _, name := range o.Names {
+		if net.ParseIP(name) != nil {
+			continue
+		}
+		if err := CheckHost(name); err != nil {
+			return fmt.Errorf("testbroker: Options.Names: %w", err)
+		}
+	}
+	c.names = slices.Clone(o.Names)
+	if o.Authority == nil {
+		return nil
+	}
+	ca, key, err := authorityOf(o.Authority)
+	if err != nil {
+		return fmt.Errorf("testbroker: Options.Authority: %w; give the certificate of an authority and its key", err)
+	}
+	c.given, c.ca, c.caKey = true, ca, key
+	c.pem = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: ca.Raw})
+	return nil
+}
+
+// authorityOf returns the certificate and the key of an authority that is given.
+func authorityOf(given *tls.Certificate) (*x509.Certificate, crypto.Signer, error) {
+	if len(given.Certificate) == 0 {
+		return nil, nil, errors.New("it has no certificate")
+	}
+	ca, err := x509.ParseCertificate(given.Certificate[0])
+	if err != nil {
+		return nil, nil, err
+	}
+	key, ok := given.PrivateKey.(crypto.Signer)
+	public, comparable := ca.PublicKey.(interface{ Equal(crypto.PublicKey) bool })
+	switch {
+	case !ca.IsCA || !ca.BasicConstraintsValid || ca.KeyUsage != 0 && ca.KeyUsage&x509.KeyUsageCertSign == 0:
+		return nil, nil, errors.New("its certificate is not that of an authority")
+	case !ok || !comparable || !public.Equal(key.Public()):
+		return nil, nil, errors.New("its key does not belong to its certificate")
+	}
+	return ca, key, nil
 }
 
 // RootCAs implements testbroker.Hub.RootCAs.
@@ -46,6 +94,7 @@ func (h *Hub) RootCAs() *x509.CertPool {
 
 // CAPEM implements testbroker.Hub.CAPEM.
 func (h *Hub) CAPEM() []byte {
+	defer h.Saved()
 	h.certs.mu.Lock()
 	defer h.certs.mu.Unlock()
 	h.authorityLocked()
@@ -104,8 +153,11 @@ func (h *Hub) expiredCertificate() *tls.Certificate {
 
 // authorityLocked makes the authority and the hub's certificate if there are none.
 func (h *Hub) authorityLocked() {
-	if h.certs.ca == nil {
+	switch {
+	case h.certs.ca == nil:
 		h.newAuthorityLocked()
+	case h.certs.server == nil:
+		h.certifyLocked()
 	}
 }
 
@@ -119,13 +171,13 @@ func (h *Hub) newAuthorityLocked() {
 	template := h.templateLocked(name)
 	template.IsCA, template.BasicConstraintsValid = true, true
 	template.KeyUsage = x509.KeyUsageCertSign
-	if h.Seed == 0 {
-		h.certs.caKey = NewKey()
-	} else {
-		h.certs.caKey = seededKey(h.Seed, h.certs.rotated)
+	key := NewKey()
+	if h.Seed != 0 {
+		key = seededKey(h.Seed, h.certs.rotated)
 		template.NotBefore, template.NotAfter = seededFrom, seededUntil
 	}
-	h.certs.ca = Sign(template, template, h.certs.caKey, h.certs.caKey)
+	h.certs.caKey, h.certs.given = key, false
+	h.certs.ca = Sign(template, template, key, key)
 	h.certs.pem = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: h.certs.ca.Raw})
 	h.certifyLocked()
 }
@@ -137,12 +189,17 @@ func (h *Hub) certifyLocked() {
 	template := h.templateLocked(name)
 	template.KeyUsage = x509.KeyUsageDigitalSignature
 	template.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}
-	template.DNSNames = []string{"store." + h.Host, "localhost"}
+	template.DNSNames = []string{"localhost"}
 	template.IPAddresses = []net.IP{net.IPv4(127, 0, 0, 1), net.IPv6loopback}
-	if ip := net.ParseIP(name); ip != nil { // clients compare an address only with the addresses in the certificate
-		template.IPAddresses = append(template.IPAddresses, ip)
-	} else {
-		template.DNSNames = append(template.DNSNames, name)
+	if net.ParseIP(h.Host) == nil {
+		template.DNSNames = append(template.DNSNames, "store."+h.Host)
+	}
+	for _, name := range slices.Concat([]string{name}, h.certs.names) {
+		if ip := net.ParseIP(name); ip != nil { // clients compare an address only with addresses in the certificate
+			template.IPAddresses = append(template.IPAddresses, ip)
+		} else {
+			template.DNSNames = append(template.DNSNames, name)
+		}
 	}
 	if host != "" {
 		template.Subject.CommonName = host
@@ -155,6 +212,7 @@ func (h *Hub) certifyLocked() {
 
 func (h *Hub) templateLocked(name string) *x509.Certificate {
 	h.certs.serial++
+	h.Touch(tableCertificates, "")
 	now := h.Now()
 	if real := time.Now(); real.Before(now) {
 		now = real // a hub whose clock is deliberately ahead must be refused only for its tokens
@@ -195,7 +253,7 @@ func seededKey(seed uint64, rotated int) *ecdsa.PrivateKey {
 // Sign makes a certificate. The same input gives the same certificate, because signatures are
 // deterministic (RFC 6979). It cannot fail: the package makes the templates and has checked the
 // host names.
-func Sign(template, parent *x509.Certificate, key, signer *ecdsa.PrivateKey) *x509.Certificate {
+func Sign(template, parent *x509.Certificate, key *ecdsa.PrivateKey, signer crypto.Signer) *x509.Certificate {
 	der, err := x509.CreateCertificate(nil, template, parent, &key.PublicKey, signer)
 	if err != nil {
 		panic("testbroker: " + err.Error())

@@ -81,6 +81,7 @@ type EventLog struct {
 
 	sources []hubdata.EventSource
 	log     *eventhub.Log[eventRef]
+	touch   func(partition int) // marks a partition as changed; set once
 }
 
 // An origin is what an event tells of its sender, as it was when the event was made.
@@ -130,9 +131,16 @@ func (e *EventLog) Position(partition int, s eventhub.Start) (int64, *eventhub.E
 	return e.log.Position(partition, s)
 }
 
+// add adds an event of a device. The telemetry log is locked.
+func (e *EventLog) add(device string, at time.Time, r eventRef) {
+	partition := e.PartitionOf(device)
+	e.log.Add(partition, at, r)
+	e.touch(partition)
+}
+
 // addLocked adds the event of a stored message. The telemetry log is locked.
 func (e *EventLog) addLocked(m *hubdata.Message, from origin) {
-	e.log.Add(e.PartitionOf(m.DeviceID), m.Received, eventRef{number: m.Sequence, origin: from})
+	e.add(m.DeviceID, m.Received, eventRef{number: m.Sequence, origin: from})
 }
 
 // forgetLocked removes the event of a forgotten message, and the notices before it. The telemetry

@@ -31,14 +31,18 @@ func (h *Hub) Event(e event.Event, c *Conn) {
 	}
 }
 
-// Store adds a message to the log, or puts it in the store of the gateway.
-func (h *Hub) Store(m hubdata.Message) {
-	if h.Gateway != nil {
-		h.take(m)
-		return
+// Store adds messages to the log, or puts them in the store of the gateway. It returns when they
+// are in the hub's store, if there is one. The caller holds no lock.
+func (h *Hub) Store(all ...hubdata.Message) {
+	for i := range all {
+		if h.Gateway != nil {
+			h.take(all[i])
+			continue
+		}
+		h.log.add(all[i], h.originOf(SenderOf(&all[i])))
+		h.stored(&all[i])
 	}
-	h.log.add(m, h.originOf(SenderOf(&m)))
-	h.stored(&m)
+	h.Saved()
 }
 
 // stored reports a message in the log.

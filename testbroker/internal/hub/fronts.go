@@ -182,6 +182,7 @@ var ErrIdentityExists = errors.New("identity is registered already")
 // Register adds an entry, for a module only if its device is registered and has fewer than
 // maxModules modules.
 func (h *Hub) Register(id Identity, r Registration, maxModules int) error {
+	defer h.Saved()
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if id.Module != "" {
@@ -210,6 +211,7 @@ func (h *Hub) Register(id Identity, r Registration, maxModules int) error {
 func (h *Hub) Reregister(id Identity, r Registration, accept func(*Registration) bool) bool {
 	open, ok := h.replace(id, r, accept)
 	h.Expel(open, id.String(), ErrDisabled, Unauthorized)
+	h.Saved()
 	return ok
 }
 
@@ -234,6 +236,7 @@ func (h *Hub) replace(id Identity, r Registration, accept func(*Registration) bo
 		open = h.connsLocked(id.String())
 	}
 	*old = r
+	h.touchDevice(id)
 	h.addEdgeModulesLocked(id, old)
 	h.reconfigure()
 	return open, true

@@ -17,6 +17,7 @@ func (h *Hub) cutTwinsLocked(cut bool) (changed []*TwinState) {
 		} else if h.joinTwin(t) {
 			changed = append(changed, t)
 		}
+		h.touchTwin(t)
 	}
 	return changed
 }

@@ -3,6 +3,7 @@ package hub
 import (
 	"cmp"
 	"context"
+	"crypto/tls"
 	"crypto/x509"
 	"errors"
 	"fmt"
@@ -70,6 +71,9 @@ type Options struct {
 	OnEvent         func(event.Event)
 	PlainTopic      func(m hubdata.C2D, id Identity) (string, error) // nil: topics of the service
 	Gateway         *GatewayOptions                                  // nil: none
+	Store           Store                                            // nil: nothing survives
+	Names           []string                                         // of the certificate, besides HostName
+	Authority       *tls.Certificate                                 // nil: the hub makes one
 }
 
 // Hub is an in-memory IoT hub. Make it with [New].
@@ -106,6 +110,7 @@ type Hub struct {
 	calls       methodCalls
 	issuer      issuer
 	notices     [noticeKinds]Notices
+	saver       saver
 
 	jobs           jobs
 	configurations configurations
@@ -116,6 +121,7 @@ type Hub struct {
 
 	mu          sync.Mutex // guards the fields below, never held while blocking
 	closed      bool
+	unsaved     bool          // the store has failed: no connections any more
 	resetting   chan struct{} // closed when the running Reset has finished; nil = none runs
 	registry    map[Identity]*Registration
 	entries     int // registrations so far
@@ -173,6 +179,9 @@ func New(o *Options) (*Hub, error) {
 	if h.Now == nil {
 		h.Now = time.Now
 	}
+	if err := h.certs.init(o); err != nil {
+		return nil, err
+	}
 	if err := o.AMQP.check(); err != nil {
 		return nil, err
 	}
@@ -197,6 +206,13 @@ func New(o *Options) (*Hub, error) {
 	for kind := range noticeKinds {
 		h.notices[kind].hub, h.notices[kind].kind = h, kind
 	}
+	h.saver.init(o.Store, h.storeFailed)
+	h.addRegistryTables()
+	h.addTwinTable()
+	h.addQueueTables()
+	h.addLogTable()
+	h.addCertificateTable()
+
 	return h, nil
 }
 
@@ -227,6 +243,7 @@ func (h *Hub) Close() error {
 	for _, c := range open {
 		c.CutFor(ErrClosed) // the broker's own Close waits for the connection's reads
 	}
+	h.saver.release()
 	h.Wg.Wait()
 	for _, q := range h.queuesOf("", Boxes[:]...) {
 		q.stop()
@@ -237,6 +254,7 @@ func (h *Hub) Close() error {
 	for _, f := range h.Fronts {
 		errs = append(errs, f.Shutdown())
 	}
+	h.saver.end()
 	close(h.stopped)
 	return errors.Join(errs...)
 }
@@ -270,8 +288,8 @@ func (h *Hub) nextPort() string {
 	return fmt.Sprint(h.accepted + 1)
 }
 
-// serve runs a connection in its own goroutine; false when the hub is closed or being reset, or its
-// gateway is stopped.
+// serve runs a connection in its own goroutine; false when the hub is closed or being reset, its
+// store has failed, or its gateway is stopped.
 func (h *Hub) serve(raw net.Conn, at Stack) bool {
 	sock, real := raw.(*net.TCPConn)
 	var queue *Socket
@@ -282,7 +300,7 @@ func (h *Hub) serve(raw net.Conn, at Stack) bool {
 	c := &Conn{Stream: raw, Raw: raw, Under: raw, stack: at, speaks: at.Protocol, Hub: h, Closed: make(chan struct{}),
 		Done: make(chan struct{})}
 	h.mu.Lock()
-	if h.closed || h.resetting != nil || h.downLocked() {
+	if h.closed || h.resetting != nil || h.unsaved || h.downLocked() {
 		h.mu.Unlock()
 		abort(raw)
 		return false

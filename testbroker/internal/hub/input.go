@@ -51,6 +51,7 @@ func (h *Hub) SendInput(module, input string, m hubdata.C2D) error {
 		return err
 	}
 	h.Changed.Wake()
+	h.Saved()
 	return nil
 }
 

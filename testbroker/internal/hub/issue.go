@@ -352,6 +352,7 @@ func (h *Hub) acceptCertificate(id Identity, leaf []byte) {
 	defer h.mu.Unlock()
 	if r := h.registry[id]; r != nil {
 		r.accept(digestOf(leaf))
+		h.touchDevice(id)
 	}
 }
 
@@ -439,6 +440,7 @@ func (k *certificateCase) answerLocked(w *issuing, status int, body []byte) {
 
 // tell sends the waiting answers to the device, if it listens.
 func (k *certificateCase) tell() {
+	k.h.Saved() // a certificate that the device gets opens connections also after a restart
 	if f, ok := k.h.Fronts[hubdata.MQTT].(certificateFront); ok {
 		f.TellCertificates(k.id)
 	}

@@ -4,8 +4,10 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"syscall"
 	"time"
 
+	"github.com/hubline-iot/hubline/testbroker/event"
 	"github.com/hubline-iot/hubline/testbroker/fault"
 )
 
@@ -33,12 +35,17 @@ func (h *Hub) Listen(addr string, at Stack) (net.Addr, error) {
 // accept is the goroutine of a listener. It ends when the hub closes the listener. Close waits for
 // it.
 func (h *Hub) accept(l net.Listener, at Stack) {
+	starved := false // the last Accept failed, and an event said so
 	for {
 		raw, err := l.Accept()
 		switch {
 		case errors.Is(err, net.ErrClosed):
 			return
 		case err != nil:
+			if !starved {
+				starved = true
+				h.Event(event.Event{Kind: event.Refused, Err: acceptError(err)}, nil)
+			}
 			timer := time.NewTimer(acceptPause)
 			select {
 			case <-timer.C:
@@ -48,6 +55,7 @@ func (h *Hub) accept(l net.Listener, at Stack) {
 			}
 			continue
 		}
+		starved = false
 		// The port stays open, because another program could take a closed port before the absence ends.
 		if in := h.Faults.InForce(fault.Absent, Identity{}); in != nil {
 			h.Happened(in, nil)
@@ -56,4 +64,13 @@ func (h *Hub) accept(l net.Listener, at Stack) {
 		}
 		h.serve(raw, at)
 	}
+}
+
+// acceptError says what to do when connections cannot be accepted.
+func acceptError(err error) error {
+	if errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE) {
+		return fmt.Errorf("connections wait: %w; let the process open more files, such as by ulimit -n, or connect fewer "+
+			"clients", err)
+	}
+	return fmt.Errorf("connections wait: %w", err)
 }

@@ -16,6 +16,7 @@ type telemetryLog struct {
 	messages  history[hubdata.Message]
 	copies    map[messageKey]copies // of messages with an id
 	conflicts history[hubdata.Conflict]
+	touch     func(sequence int) // marks a message as added or forgotten
 }
 
 func (l *telemetryLog) init(keep int) {
@@ -39,6 +40,12 @@ func (l *telemetryLog) add(m hubdata.Message, from origin) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	m.Sequence = l.messages.total() + 1
+	l.addLocked(m, from)
+	l.touch(m.Sequence)
+}
+
+// addLocked adds a message with the next sequence number, and its event.
+func (l *telemetryLog) addLocked(m hubdata.Message, from origin) {
 	if m.MessageID != "" {
 		l.compareLocked(&m)
 	}
@@ -51,6 +58,7 @@ func (l *telemetryLog) add(m hubdata.Message, from origin) {
 	if old.MessageID != "" {
 		l.forgetLocked(&old)
 	}
+	l.touch(old.Sequence)
 }
 
 // compareLocked compares a message with the first one of the same id.

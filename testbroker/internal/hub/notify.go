@@ -28,8 +28,7 @@ func (h *Hub) notify(source hubdata.EventSource, id Identity, schema, operation 
 		hubdata.Property{Name: "operationTimestamp", Value: now.UTC().Format(TimeLayout)})
 	h.log.mu.Lock()
 	defer h.log.mu.Unlock()
-	h.Events.log.Add(h.Events.PartitionOf(id.Device), now,
-		eventRef{number: h.log.messages.total(), notice: &notice{source, m}})
+	h.Events.add(id.Device, now, eventRef{number: h.log.messages.total(), notice: &notice{source, m}})
 }
 
 // connectionNotices maps the kinds of events to the operations of their notices, by whether a

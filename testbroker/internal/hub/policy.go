@@ -28,6 +28,7 @@ func (h *Hub) AddPolicy(name string, rights ...hubdata.Right) (hubdata.Policy, e
 	if len(rights) == 0 {
 		all = hubdata.DeviceConnect
 	}
+	defer h.Saved()
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if _, ok := h.policies[name]; ok {
@@ -35,7 +36,19 @@ func (h *Hub) AddPolicy(name string, rights ...hubdata.Right) (hubdata.Policy, e
 	}
 	keys := h.newKeysLocked("policy/" + name)
 	h.policies[name] = policy{keys, all}
+	h.Touch(tablePolicies, name)
 	return hubdata.Policy{HostName: h.Host, Name: name, PrimaryKey: keys.Primary, SecondaryKey: keys.Secondary}, nil
+}
+
+// Policy returns an access policy.
+func (h *Hub) Policy(name string) (hubdata.Policy, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	p, ok := h.policies[name]
+	if !ok {
+		return hubdata.Policy{}, fmt.Errorf("%w: policy %s", ErrNotFound, name)
+	}
+	return hubdata.Policy{HostName: h.Host, Name: name, PrimaryKey: p.keys.Primary, SecondaryKey: p.keys.Secondary}, nil
 }
 
 // policyKeysLocked returns the keys of a token's policy, if the policy has one of the rights.

@@ -14,6 +14,7 @@ func (h *Hub) Provision(id Identity, r Registration) (added bool, err error) {
 	if err := CheckID("device", id.Device); err != nil {
 		return false, err
 	}
+	defer h.Saved()
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.closed {
@@ -31,6 +32,7 @@ func (h *Hub) Provision(id Identity, r Registration) (added bool, err error) {
 		old.Issued = nil
 	}
 	old.Changes++
+	h.touchDevice(id)
 	return false, nil
 }
 
@@ -47,11 +49,13 @@ func (h *Hub) AdoptTwin(id Identity, v TwinView) error {
 	if err != nil {
 		return err
 	}
+	defer h.Saved()
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.Desired, t.Reported, t.Tags, t.Model = v.Desired, v.Reported, v.Tags, v.Model
 	t.Version++
 	t.Etag++
+	h.touchTwin(t)
 	return nil
 }
 

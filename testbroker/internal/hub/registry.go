@@ -60,6 +60,7 @@ func (h *Hub) AddModule(deviceID, moduleID string) (hubdata.Device, error) {
 }
 
 func (h *Hub) add(id Identity, r Registration) (hubdata.Device, error) {
+	defer h.Saved()
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if id.Module != "" && h.registry[Identity{Device: id.Device}] == nil {
@@ -78,8 +79,10 @@ func (h *Hub) addLocked(id Identity, r Registration) {
 		r.Keys = h.newKeysLocked("identity/" + id.String())
 	}
 	h.entries++
+	h.Touch(tableCounts, "")
 	r.Generation = strconv.FormatInt(637000000000000000+int64(h.entries), 10)
 	h.registry[id] = &r
+	h.touchDevice(id)
 	h.notifyCreatedLocked(id)
 	h.addEdgeModulesLocked(id, &r)
 	h.reconfigure()
@@ -114,6 +117,7 @@ func (h *Hub) newKeysLocked(owner string) KeyPair {
 		return KeyPair{randomKey(), randomKey()}
 	}
 	h.generations[owner]++
+	h.Touch(tableCounts, "")
 	derive := func(which string) string {
 		return base64.StdEncoding.EncodeToString(derived(h.Seed, "%s\n%s\n%d", which, owner, h.generations[owner]))
 	}
@@ -162,6 +166,7 @@ func (h *Hub) SetKeys(id, primary, secondary string) error {
 			return fmt.Errorf("testbroker: %w", err)
 		}
 	}
+	defer h.Saved()
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	r := h.registry[SplitIdentity(id)]
@@ -173,6 +178,7 @@ func (h *Hub) SetKeys(id, primary, secondary string) error {
 	}
 	r.Keys = KeyPair{primary, secondary}
 	r.Changes++
+	h.touchDevice(SplitIdentity(id))
 	return nil
 }
 
@@ -197,12 +203,14 @@ func (h *Hub) SetEnabled(deviceID string, on bool) error {
 		r.Changes++
 	}
 	r.Disabled = !on
+	h.touchDevice(Identity{Device: deviceID})
 	var open []*Conn
 	if !on {
 		open = h.connsLocked(deviceID)
 	}
 	h.mu.Unlock()
 	h.Expel(open, deviceID, ErrDisabled, "amqp:unauthorized-access")
+	h.Saved()
 	return nil
 }
 
@@ -229,6 +237,7 @@ func (h *Hub) RemoveDevice(id string) error {
 		if other.Matches(id) {
 			h.notifyRemovedLocked(other)
 			delete(h.registry, other)
+			h.touchDevice(other)
 			gone = append(gone, other)
 		}
 	}
@@ -242,6 +251,7 @@ func (h *Hub) RemoveDevice(id string) error {
 	h.forgetCertificates(id)
 	h.purge(id, Boxes[:]...)
 	h.noteRemoved(gone)
+	h.Saved()
 	return nil
 }
 
@@ -255,6 +265,7 @@ func (h *Hub) noteRemoved(gone []Identity) {
 		if forgot && h.registry[old] == nil && !slices.Contains(h.removed.entries, old) {
 			for _, b := range Boxes {
 				delete(h.queues, queueName{old, b})
+				h.Touch(tableQueues, queueName{old, b}.key())
 			}
 			delete(h.standing, old)
 		}

@@ -66,6 +66,9 @@ func (h *Hub) Reset() {
 	}
 	h.mu.Lock()
 	clear(h.queues)
+	for _, table := range []string{tableMessages, tablePartitions, tableQueues, tableWaiting, tableTwins} {
+		h.ClearTable(table)
+	}
 	for _, f := range h.Fronts {
 		f.Forget("")
 	}
@@ -76,6 +79,7 @@ func (h *Hub) Reset() {
 	h.resetting = nil
 	h.mu.Unlock()
 	close(through)
+	h.Saved()
 	h.Event(event.Event{Kind: event.HubReset}, nil)
 	h.Changed.Wake()
 }

@@ -13,6 +13,7 @@ const maxFormer = 16
 
 // RotateCertificate implements testbroker.Hub.RotateCertificate.
 func (h *Hub) RotateCertificate() {
+	defer h.Saved()
 	h.certs.mu.Lock()
 	defer h.certs.mu.Unlock()
 	h.authorityLocked()

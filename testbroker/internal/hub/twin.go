@@ -51,6 +51,7 @@ func (h *Hub) TwinState(id Identity) (*TwinState, error) {
 			t.leaveHub()
 		}
 		h.twinOf[id] = t
+		h.touchTwin(t)
 	}
 	return t, nil
 }
@@ -70,6 +71,7 @@ func (h *Hub) forgetTwinsLocked(selector string) {
 	for id := range h.twinOf {
 		if id.Matches(selector) {
 			delete(h.twinOf, id)
+			h.Touch(tableTwins, id.String())
 		}
 	}
 }
@@ -105,6 +107,7 @@ func (h *Hub) AnnounceModel(id Identity, model string) {
 		t.mu.Lock()
 		defer t.mu.Unlock()
 		t.Model = model
+		h.touchTwin(t)
 	}
 }
 
@@ -182,6 +185,7 @@ func (h *Hub) Update(id Identity, u TwinUpdate) (hubdata.Twin, error) {
 	h.announce(t)
 	h.reconfigure()
 	h.Changed.Wake()
+	h.Saved()
 	return copied, nil
 }
 
@@ -206,6 +210,7 @@ func (h *Hub) updateTwin(t *TwinState, u TwinUpdate) error {
 	t.Desired, t.Tags = desired, tags
 	t.Version++
 	t.Etag++
+	h.touchTwin(t)
 	if u.Desired != nil && t.apart == nil {
 		t.changes.add(Change{desired.version, notification(u.Desired, desired, u.Replace)})
 	}
@@ -243,6 +248,7 @@ func (h *Hub) report(t *TwinState, body []byte, base int64) (version int64, err 
 		return 0, h.ServiceError(CodeArgumentInvalid, "reported properties: %v", err)
 	}
 	t.reportLocked(reported)
+	h.touchTwin(t)
 	h.reconfigure()
 	if t.apart == nil {
 		h.notifyReportedLocked(t, patch)

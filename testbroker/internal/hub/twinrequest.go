@@ -72,6 +72,7 @@ func (h *Hub) AskTwin(by twinAsker, r hubdata.TwinRequest, wrong error) {
 		return
 	}
 	a := q.decide(wrong)
+	h.Saved()
 	t.mu.Lock()
 	r.Status, r.Version = a.Status, a.Version
 	t.mu.Unlock()

@@ -1,0 +1,90 @@
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+
+	"github.com/hubline-iot/hubline/cmd/testhub/store"
+	"github.com/hubline-iot/hubline/testbroker"
+	"github.com/hubline-iot/hubline/testbroker/hubdata"
+)
+
+// The parts of the state. That of the first hub has the same name whatever -host says.
+const (
+	hubPart    = "hub"
+	dpsPart    = "dps"
+	linkedPart = "hub/" // and the name of a -link
+)
+
+// stateSettings are the flags about the state.
+type stateSettings struct {
+	dir  string
+	sync bool
+}
+
+// flags registers the flags.
+func (s *stateSettings) flags(f *flag.FlagSet) {
+	f.StringVar(&s.dir, "state", "", "`directory` of what survives a restart: the authority of -ca, devices, twins, "+
+		"messages, enrollments; made if it is not there (default: nothing survives)")
+	f.BoolVar(&s.sync, "state-sync", false,
+		"acknowledge only what is on the disk, so that it survives a power failure too; much slower")
+}
+
+func (s *stateSettings) complete() error {
+	if s.sync && s.dir == "" {
+		return fmt.Errorf("flag -state-sync: there is no state; give -state too")
+	}
+	return nil
+}
+
+// A state is the open state of testhub; nil without one.
+type state struct {
+	file *store.File
+}
+
+// open opens the state. fail ends the program when the state cannot be saved.
+func (s *stateSettings) open(fail context.CancelCauseFunc) (*state, error) {
+	if s.dir == "" {
+		return nil, nil
+	}
+	file, err := store.Open(s.dir, store.Options{Sync: s.sync, Failed: func(err error) {
+		fail(fmt.Errorf("flag -state: %w", err))
+	}})
+	if err != nil {
+		return nil, fmt.Errorf("flag -state: %w", err)
+	}
+	return &state{file}, nil
+}
+
+// part returns the store of a hub or of the service; nil without a state.
+func (s *state) part(name string) testbroker.Store {
+	if s == nil {
+		return nil
+	}
+	return s.file.Part(name)
+}
+
+// close closes the file. The hubs are closed already.
+func (s *state) close() error {
+	if s == nil {
+		return nil
+	}
+	if err := s.file.Close(); err != nil {
+		return fmt.Errorf("flag -state: %w", err)
+	}
+	return nil
+}
+
+// policies is a hub or a provisioning service.
+type policies interface {
+	Policy(name string) (hubdata.Policy, error)
+}
+
+// policy returns the policy of an earlier run, or a new one.
+func policy(of policies, name string, add func() (hubdata.Policy, error)) (hubdata.Policy, error) {
+	if p, err := of.Policy(name); err == nil {
+		return p, nil
+	}
+	return add()
+}

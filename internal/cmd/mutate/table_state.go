@@ -1,0 +1,40 @@
+package main
+
+func init() {
+	const (
+		hub   = "./testbroker -run Survive|AKill|StoreThatFails|RecordThatMakes"
+		kill  = "./cmd/testhub -run State|AResetSurvives|DeclaredDevices"
+		files = "./cmd/testhub/store"
+	)
+	tables["state"] = []mutation{
+		// Messages are acknowledged before they are in the store.
+		{File: "testbroker/internal/hub/events.go", Old: "\t}\n\th.Saved()\n}", New: "\t}\n}", Test: hub},
+		// A failing store lets connections go on.
+		{File: "testbroker/internal/hub/saver.go", Old: "\t\tc.CutFor(err)\n", New: "", Test: hub},
+		// Touched records of the write in progress do not make a caller wait.
+		{File: "testbroker/internal/hub/saver.go", Old: "if len(s.touched)+len(s.cleared) > 0 {", New: "if false {",
+			Test: hub},
+		// A reset stays in memory.
+		{File: "testbroker/internal/hub/reset.go", Old: "\t\th.ClearTable(table)\n", New: "\t\t_ = table\n", Test: kill},
+		// Forgotten messages stay in the store.
+		{File: "testbroker/internal/hub/log.go", Old: "\t\tl.touch(old.Sequence)\n", New: "", Test: kill},
+		// Sequence numbers begin anew.
+		{File: "testbroker/internal/hub/keeplog.go", Old: "l.forgotten = sequence - 1", New: "l.forgotten = 0", Test: kill},
+		// A change of a key in the file goes unnoticed.
+		{File: "cmd/testhub/store/store.go", Old: "n = crc32.Update(n, castagnoli, append([]byte{0}, key...))",
+			New: "_ = key", Test: files},
+		// An empty file becomes a new state.
+		{File: "cmd/testhub/store/store.go", Old: "err == nil && info.Size() == 0", New: "false", Test: kill},
+		// A strict hub takes properties of any type.
+		{File: "testbroker/internal/amqpfront/telemetry.go", Old: "if a.hub.AMQP.StrictTypes {", New: "if false {",
+			Test: "./testbroker -run TypesOfTelemetry"},
+		// A flag of the command line does not replace that of the file.
+		{File: "cmd/testhub/config.go", Old: "if slices.Contains(given, name) {", New: "if false {",
+			Test: "./cmd/testhub -run FlagsOfAFile"},
+		// An address of the command line is replaced by one above 1024.
+		{File: "cmd/testhub/dps.go", Old: " && slices.Contains(p.chosen, at.name)", New: "",
+			Test: "./cmd/testhub -run AStartWithoutTheRight"},
+		// A newer file is read.
+		{File: "cmd/testhub/store/store.go", Old: "case n > format:", New: "case false:", Test: files},
+	}
+}

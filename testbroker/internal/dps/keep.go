@@ -1,0 +1,119 @@
+package dps
+
+import (
+	"cmp"
+	"crypto/x509"
+	"encoding/json"
+	"slices"
+	"time"
+
+	"github.com/hubline-iot/hubline/testbroker/dpsdata"
+	"github.com/hubline-iot/hubline/testbroker/internal/hub"
+)
+
+// The tables of the service, by folded ids.
+const (
+	tableEnrollments   = "enrollments"
+	tableRegistrations = "registrations"
+)
+
+// An enrollmentRecord is an enrollment. Functions are not kept: after a restart a custom allocation
+// fails, and no certificates are issued, until the program changes the enrollment.
+type enrollmentRecord struct {
+	dpsdata.Enrollment
+	Certificates     [][]byte  `json:",omitempty"` // DER, in place of the parsed ones
+	Allocate, Issue  *struct{} `json:",omitempty"` // always nil, in place of the functions
+	Next             uint64
+	Changes          int
+	Created, Updated time.Time
+}
+
+// A registrationRecord is a registration with its operations.
+type registrationRecord struct {
+	Data       dpsdata.Registration
+	Changes    int
+	Operations []operationRecord
+}
+
+// An operationRecord is an operation. After a restart it is told at the next poll.
+type operationRecord struct {
+	ID    string
+	State stateDocument
+}
+
+func (s *Service) addTables() {
+	s.Net.AddTable(hub.Table{Name: tableEnrollments, Record: s.enrollmentRecord, Restore: s.restoreEnrollment})
+	s.Net.AddTable(hub.Table{Name: tableRegistrations, Record: s.registrationRecord, Restore: s.restoreRegistration})
+}
+
+// touchEnrollment and touchRegistration mark a record as changed. The caller may hold mu.
+func (s *Service) touchEnrollment(id string)   { s.Net.Touch(tableEnrollments, fold(id)) }
+func (s *Service) touchRegistration(id string) { s.Net.Touch(tableRegistrations, fold(id)) }
+
+func (s *Service) enrollmentRecord(key string) []byte {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	e := s.enrollments[key]
+	if e == nil {
+		return nil
+	}
+	r := enrollmentRecord{Enrollment: e.data, Next: e.next, Changes: e.changes, Created: e.created, Updated: e.updated}
+	for _, cert := range e.data.Certificates {
+		r.Certificates = append(r.Certificates, cert.Raw)
+	}
+	return toJSON(r)
+}
+
+func (s *Service) restoreEnrollment(key string, record []byte) error {
+	var r enrollmentRecord
+	if err := json.Unmarshal(record, &r); err != nil {
+		return err
+	}
+	e := &enrollment{data: r.Enrollment, next: r.Next, changes: r.Changes, created: r.Created, updated: r.Updated}
+	for _, raw := range r.Certificates {
+		cert, err := x509.ParseCertificate(raw)
+		if err != nil {
+			return err
+		}
+		e.data.Certificates = append(e.data.Certificates, cert)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.enrollments[key] = e
+	if e.data.Group {
+		s.groups = append(s.groups, e)
+		slices.SortStableFunc(s.groups, func(a, b *enrollment) int {
+			return cmp.Or(a.created.Compare(b.created), cmp.Compare(a.data.ID, b.data.ID))
+		})
+	}
+	return nil
+}
+
+func (s *Service) registrationRecord(key string) []byte {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	rec := s.records[key]
+	if rec == nil || rec.data.Status == "" {
+		return nil
+	}
+	r := registrationRecord{Data: rec.data, Changes: rec.changes}
+	for _, o := range rec.operations {
+		r.Operations = append(r.Operations, operationRecord{o.id, o.state})
+	}
+	return toJSON(r)
+}
+
+func (s *Service) restoreRegistration(key string, content []byte) error {
+	var r registrationRecord
+	if err := json.Unmarshal(content, &r); err != nil {
+		return err
+	}
+	rec := &record{turn: make(chan struct{}, 1), data: r.Data, changes: r.Changes}
+	for _, o := range r.Operations {
+		rec.operations = append(rec.operations, &operation{id: o.ID, state: o.State})
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.records[key] = rec
+	return nil
+}

@@ -1,0 +1,148 @@
+package hub
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/hubline-iot/hubline/testbroker/hubdata"
+)
+
+// The tables of queues: the waiting messages by queue and sequence number, and the numbers of the
+// queues.
+const (
+	tableWaiting = "waiting"
+	tableQueues  = "queues"
+)
+
+// A waitingRecord is a message that waits in a queue.
+type waitingRecord struct {
+	hubdata.C2DRecord
+	Expires bool
+}
+
+func (h *Hub) addQueueTables() {
+	h.AddTable(Table{tableQueues, h.queueRecord, h.restoreQueue})
+	h.AddTable(Table{tableWaiting, h.waitingRecord, h.restoreWaiting})
+}
+
+// key returns the name of a queue: its box, and its identity, which has no second slash.
+func (n queueName) key() string { return fmt.Sprintf("%d/%s", n.box, n.id) }
+
+func parseQueue(key string) (queueName, error) {
+	box, id, ok := strings.Cut(key, "/")
+	n, err := strconv.Atoi(box)
+	if !ok || err != nil || n < 0 || n >= len(Boxes) {
+		return queueName{}, errRecord
+	}
+	return queueName{SplitIdentity(id), Box(n)}, nil
+}
+
+// sequenceKey returns a sequence number as a key that sorts like the number.
+func sequenceKey(n int) string {
+	text := strconv.FormatInt(int64(n), 16)
+	return "0000000000000000"[min(len(text), 16):] + text
+}
+
+func parseSequence(key string) (int, error) {
+	n, err := strconv.ParseInt(key, 16, 64)
+	if err != nil || n < 1 || len(key) != 16 {
+		return 0, errRecord
+	}
+	return int(n), nil
+}
+
+// touchLocked marks a message of the queue as changed.
+func (q *Queue) touchLocked(e *QueuedC2D) {
+	if q.Hub.saver.store == nil {
+		return
+	}
+	q.Hub.Touch(tableWaiting, queueName{q.id, q.box}.key()+"/"+sequenceKey(e.Sequence))
+}
+
+// queueRecord returns the last sequence number of a queue.
+func (h *Hub) queueRecord(key string) []byte {
+	name, err := parseQueue(key)
+	if err != nil {
+		return nil
+	}
+	q := h.PresentQueue(name.id, name.box)
+	if q == nil {
+		return nil
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return mustJSON(q.log.total())
+}
+
+// restoreQueue makes a queue. Its log begins after the last message of the earlier run.
+func (h *Hub) restoreQueue(key string, record []byte) error {
+	name, err := parseQueue(key)
+	if err != nil {
+		return err
+	}
+	var total int
+	if err := json.Unmarshal(record, &total); err != nil {
+		return err
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	q := h.queueLocked(name)
+	q.log.forgotten = max(total, 0)
+	return nil
+}
+
+func (h *Hub) waitingRecord(key string) []byte {
+	q, sequence, err := h.waitingAt(key)
+	if err != nil || q == nil {
+		return nil
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	i, ok := slices.BinarySearchFunc(q.waiting, sequence,
+		func(e *QueuedC2D, n int) int { return cmp.Compare(e.Sequence, n) })
+	if !ok || q.waiting[i].State != hubdata.Enqueued && q.waiting[i].State != hubdata.Invisible {
+		return nil
+	}
+	return mustJSON(waitingRecord{q.waiting[i].C2DRecord, q.waiting[i].Expires})
+}
+
+// waitingAt returns the queue and the number in the key of a waiting message.
+func (h *Hub) waitingAt(key string) (*Queue, int, error) {
+	i := strings.LastIndexByte(key, '/')
+	name, err := parseQueue(key[:max(i, 0)])
+	if err != nil {
+		return nil, 0, err
+	}
+	sequence, err := parseSequence(key[i+1:])
+	return h.PresentQueue(name.id, name.box), sequence, err
+}
+
+// restoreWaiting puts a message into its queue. A lock of the earlier run has ended with it.
+func (h *Hub) restoreWaiting(key string, record []byte) error {
+	q, sequence, err := h.waitingAt(key)
+	if err != nil {
+		return err
+	}
+	var r waitingRecord
+	if err := json.Unmarshal(record, &r); err != nil {
+		return err
+	}
+	if q == nil || sequence > q.log.total() {
+		return errRecord
+	}
+	e := &QueuedC2D{C2DRecord: r.C2DRecord, Expires: r.Expires}
+	e.State, e.Sequence, e.PacketID, e.LockToken, e.Connection = hubdata.Enqueued, sequence, 0, "", 0
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.waiting = append(q.waiting, e)
+	q.counts[hubdata.Enqueued]++
+	if q.log.keep == 0 || len(q.log.entries) < q.log.keep {
+		q.log.entries = append(q.log.entries, e)
+		q.log.forgotten--
+	}
+	return nil
+}

@@ -1,0 +1,129 @@
+package hub
+
+import (
+	"encoding/json"
+
+	"github.com/hubline-iot/hubline/testbroker/hubdata"
+)
+
+// The tables of the registry: devices and modules by name, policies by name, and one record of
+// counts.
+const (
+	tableDevices  = "devices"
+	tablePolicies = "policies"
+	tableCounts   = "counts"
+)
+
+// A deviceRecord is a Registration with its digests as bytes, because they are not text.
+type deviceRecord struct {
+	Registration
+	Thumbprints, Issued [][]byte
+}
+
+// A policyRecord is a policy.
+type policyRecord struct {
+	Keys   KeyPair
+	Rights hubdata.Right
+}
+
+// A countsRecord keeps numbers unique across runs.
+type countsRecord struct {
+	Entries     int
+	Generations map[string]int
+}
+
+func (h *Hub) addRegistryTables() {
+	h.AddTable(Table{tableDevices, h.deviceRecord, h.restoreDevice})
+	h.AddTable(Table{tablePolicies, h.policyRecord, h.restorePolicy})
+	h.AddTable(Table{tableCounts, h.countsRecord, h.restoreCounts})
+}
+
+// touchDevice marks an entry of the registry as changed. The caller may hold any lock.
+func (h *Hub) touchDevice(id Identity) { h.Touch(tableDevices, id.String()) }
+
+func (h *Hub) deviceRecord(key string) []byte {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	r := h.registry[SplitIdentity(key)]
+	if r == nil {
+		return nil
+	}
+	return mustJSON(deviceRecord{*r, digestBytes(r.Thumbprints), digestBytes(r.Issued)})
+}
+
+func (h *Hub) restoreDevice(key string, record []byte) error {
+	var r deviceRecord
+	if err := json.Unmarshal(record, &r); err != nil {
+		return err
+	}
+	r.Registration.Thumbprints, r.Registration.Issued = digestTexts(r.Thumbprints), digestTexts(r.Issued)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.registry[SplitIdentity(key)] = &r.Registration
+	return nil
+}
+
+func (h *Hub) policyRecord(key string) []byte {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	p, ok := h.policies[key]
+	if !ok {
+		return nil
+	}
+	return mustJSON(policyRecord{p.keys, p.rights})
+}
+
+func (h *Hub) restorePolicy(key string, record []byte) error {
+	var r policyRecord
+	if err := json.Unmarshal(record, &r); err != nil {
+		return err
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.policies[key] = policy{r.Keys, r.Rights}
+	return nil
+}
+
+func (h *Hub) countsRecord(string) []byte {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return mustJSON(countsRecord{h.entries, h.generations})
+}
+
+func (h *Hub) restoreCounts(_ string, record []byte) error {
+	var r countsRecord
+	if err := json.Unmarshal(record, &r); err != nil {
+		return err
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.entries = r.Entries
+	if r.Generations != nil {
+		h.generations = r.Generations
+	}
+	return nil
+}
+
+// digestBytes keeps nil apart from an empty list: nil thumbprints mean that an authority signs the
+// certificate.
+func digestBytes(all []string) [][]byte {
+	if all == nil {
+		return nil
+	}
+	out := make([][]byte, len(all))
+	for i, d := range all {
+		out[i] = []byte(d)
+	}
+	return out
+}
+
+func digestTexts(all [][]byte) []string {
+	if all == nil {
+		return nil
+	}
+	out := make([]string, len(all))
+	for i, d := range all {
+		out[i] = string(d)
+	}
+	return out
+}

@@ -1,0 +1,271 @@
+package testbroker_test
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"crypto/x509"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hubline-iot/hubline/testbroker"
+	"github.com/hubline-iot/hubline/testbroker/dpsdata"
+	"github.com/hubline-iot/hubline/testbroker/hubdata"
+)
+
+// A memory is a Store that a test can copy at any moment, as a kill would leave it, and make fail.
+type memory struct {
+	mu      sync.Mutex
+	records map[[2]string][]byte
+	fails   error
+	saves   int
+}
+
+func (m *memory) Load(each func(hubdata.Record) error) error {
+	m.mu.Lock()
+	var all []hubdata.Record
+	for name, value := range m.records {
+		all = append(all, hubdata.Record{Table: name[0], Key: name[1], Value: value})
+	}
+	m.mu.Unlock()
+	slices.SortFunc(all, func(a, b hubdata.Record) int {
+		return cmp.Or(cmp.Compare(a.Table, b.Table), cmp.Compare(a.Key, b.Key))
+	})
+	for _, r := range all {
+		if err := each(r); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (m *memory) Save(changes []hubdata.Record) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.fails != nil {
+		return m.fails
+	}
+	m.saves++
+	if m.records == nil {
+		m.records = make(map[[2]string][]byte)
+	}
+	for _, r := range changes {
+		name := [2]string{r.Table, r.Key}
+		switch {
+		case r.Value != nil:
+			m.records[name] = bytes.Clone(r.Value)
+		case r.Key != "":
+			delete(m.records, name)
+		default:
+			for other := range m.records {
+				if other[0] == r.Table {
+					delete(m.records, other)
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// killed returns the state that a kill would leave at this moment.
+func (m *memory) killed() *memory {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	c := &memory{records: make(map[[2]string][]byte)}
+	for name, value := range m.records {
+		c.records[name] = value
+	}
+	return c
+}
+
+func hubOn(t *testing.T, s testbroker.Store, o testbroker.Options) *testbroker.Hub {
+	o.Store = s
+	h, err := testbroker.New(&o)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, h.Close()) })
+	return h
+}
+
+// shown returns records as JSON, in which times of different runs are comparable.
+func shown(t *testing.T, all []hubdata.C2DRecord) string {
+	text, err := json.Marshal(all)
+	require.NoError(t, err)
+	return string(text)
+}
+
+// Each call that changes the registry, a twin or a queue returns when the change would survive.
+func TestChangesSurviveFromTheirReturnOn(t *testing.T) {
+	s := &memory{}
+	h := hubOn(t, s, testbroker.Options{})
+	after := func(do func() error) *testbroker.Hub {
+		t.Helper()
+		require.NoError(t, do())
+		return hubOn(t, s.killed(), testbroker.Options{})
+	}
+	var made hubdata.Device
+	got := after(func() (err error) { made, err = h.AddDevice("dev-1"); return err })
+	require.Equal(t, []hubdata.Device{made}, got.Devices())
+	got = after(func() error { _, err := h.AddModule("dev-1", "cam"); return err })
+	require.Equal(t, h.Devices(), got.Devices())
+	got = after(func() error {
+		_, err := h.AddDeviceX509("dev-2", "5F3C1D0A9B8E7F6A5D4C3B2A19080706F5E4D3C2")
+		return err
+	})
+	require.Equal(t, h.Devices(), got.Devices())
+	got = after(func() error { return h.SetKeys("dev-1", made.SecondaryKey, made.PrimaryKey) })
+	require.Equal(t, h.Devices(), got.Devices())
+	got = after(func() error { return h.RemoveDevice("dev-1/cam") })
+	require.Equal(t, h.Devices(), got.Devices())
+	var policy hubdata.Policy
+	got = after(func() (err error) { policy, err = h.AddPolicy("back", hubdata.AllRights); return err })
+	kept, err := got.Policy("back")
+	require.NoError(t, err)
+	require.Equal(t, policy, kept)
+	_, err = got.Policy("none")
+	require.ErrorIs(t, err, testbroker.ErrNotFound)
+
+	for _, change := range []func(*testbroker.Hub) error{
+		func(h *testbroker.Hub) error {
+			_, err := h.PatchDesired("dev-1", `{"a":{"b":1.50,"c":[1]},"d":{}}`)
+			return err
+		},
+		func(h *testbroker.Hub) error { _, err := h.SetDesired("dev-1", `{"a":{"b":2}}`); return err },
+		func(h *testbroker.Hub) error { return h.PatchTags("dev-1", `{"site":{"roof":true}}`) },
+	} {
+		got = after(func() error { return change(h) })
+		want, err := h.Twin("dev-1")
+		require.NoError(t, err)
+		twin, err := got.Twin("dev-1")
+		require.NoError(t, err)
+		require.Equal(t, want, twin, "with metadata, versions and ETag")
+		require.NoError(t, change(got), "a merge finds the stamps")
+	}
+	for i := range 3 {
+		got = after(func() error { return h.SendC2D("dev-1", hubdata.C2D{MessageID: fmt.Sprint(i), Body: []byte("x")}) })
+		require.Equal(t, shown(t, h.C2DLog("dev-1")), shown(t, got.C2DLog("dev-1")))
+	}
+	h.PurgeC2D("dev-1")
+	require.NoError(t, h.SendC2D("dev-1", hubdata.C2D{MessageID: "last"}))
+	got = after(func() error { return nil })
+	require.Len(t, got.C2DLog("dev-1"), 1, "the others have ended")
+	require.Equal(t, 4, got.C2DLog("dev-1")[0].Sequence)
+	ca := string(h.CAPEM()) // makes it
+	got = after(func() error { return nil })
+	require.Equal(t, ca, string(got.CAPEM()))
+	h.RotateCertificate()
+	got = after(func() error { return nil })
+	require.NotEqual(t, ca, string(got.CAPEM()))
+	require.Equal(t, string(h.CAPEM()), string(got.CAPEM()))
+	require.Equal(t, h.Authorities(), got.Authorities())
+	h.Reset()
+	got = after(func() error { return nil })
+	require.Empty(t, got.C2DLog(""))
+	require.Equal(t, h.Devices(), got.Devices())
+}
+
+// A waiting message goes on after a kill. One that expires meanwhile ends.
+func TestAWaitingMessageGoesOnAfterAKill(t *testing.T) {
+	s := &memory{}
+	h := hubOn(t, s, testbroker.Options{})
+	_, err := h.AddDevice("dev-1")
+	require.NoError(t, err)
+	require.NoError(t, h.SendC2D("dev-1", hubdata.C2D{MessageID: "short", Expiry: time.Now().Add(time.Hour)}))
+	require.NoError(t, h.SendC2D("dev-1", hubdata.C2D{MessageID: "long", Expiry: time.Now().Add(3 * time.Hour)}))
+	late := hubOn(t, s.killed(), testbroker.Options{Now: func() time.Time { return time.Now().Add(2 * time.Hour) }})
+	require.NoError(t, late.WaitC2D(t.Context(), "dev-1", hubdata.Expired, 1))
+	require.Equal(t, 1, late.CountC2D("dev-1", hubdata.Enqueued))
+}
+
+// Enrollments and registrations survive, with the order of groups and the ETags.
+func TestTheServiceSurvives(t *testing.T) {
+	s := &memory{}
+	open := func(s testbroker.Store) *testbroker.DPS {
+		d, err := testbroker.NewDPS(&testbroker.DPSOptions{Store: s})
+		require.NoError(t, err)
+		t.Cleanup(func() { require.NoError(t, d.Close()) })
+		return d
+	}
+	d := open(s)
+	ca := testbroker.NewCertAuthority("maker").Cert()
+	for _, e := range []dpsdata.Enrollment{
+		{ID: "Sensor-1", Hubs: []string{"a", "b"}, Tags: `{"x":1}`, Reprovision: dpsdata.Never},
+		{ID: "z", Group: true}, {ID: "a", Group: true}, {ID: "x509", Group: true, Certificates: []*x509.Certificate{ca}},
+	} {
+		_, err := d.Enroll(e)
+		require.NoError(t, err)
+	}
+	require.NoError(t, d.Move("sensor-1", "c"))
+	require.NoError(t, d.Delete("a"))
+	pem := string(d.CAPEM()) // makes it
+	again := open(s.killed())
+	require.Equal(t, d.Enrollments(), again.Enrollments())
+	require.Equal(t, pem, string(again.CAPEM()))
+}
+
+// When the store fails, the hub acknowledges nothing any more, and calls return.
+func TestAStoreThatFails(t *testing.T) {
+	s := &memory{}
+	h := hubOn(t, s, testbroker.Options{})
+	d, err := h.AddDevice("dev-1")
+	require.NoError(t, err)
+	w := login(t, h, d)
+	w.publish(1, events, "saved")
+	require.EqualValues(t, 1, w.acked())
+	s.mu.Lock()
+	s.fails = errors.New("disk full")
+	s.mu.Unlock()
+	w.publish(2, events, "lost")
+	w.end() // instead of the PUBACK
+	require.NoError(t, h.Wait(t.Context(), func([]hubdata.Message) bool { return h.Connections("dev-1") == 0 }))
+	_, err = h.AddDevice("dev-2")
+	require.NoError(t, err, "it returns, although nothing is saved")
+	_, err = h.Dial(testbroker.PortMQTT)(context.Background(), "tcp", "hub")
+	require.Error(t, err, "no new connections")
+}
+
+// A record that its table did not write is an error that names it.
+func TestARecordThatMakesNoSense(t *testing.T) {
+	for name, r := range map[string]hubdata.Record{
+		`table "new" is unknown`:                {Table: "new", Key: "x"},
+		`record "dev-1" of the table "devices"`: {Table: "devices", Key: "dev-1", Value: []byte("{")},
+		`record "dev-1" of the table "devicetwins"`: {Table: "devicetwins", Key: "dev-1",
+			Value: []byte(`{"Desired":{"Tree":{"a":1}}}`)},
+		`record "9/x" of the table "queues"`: {Table: "queues", Key: "9/x", Value: []byte("1")},
+		`of the table "waiting"`:             {Table: "waiting", Key: "0/x/0000000000000001", Value: []byte("{}")},
+		`of the table "messages"`:            {Table: "messages", Key: "1", Value: []byte("{}")},
+		`of the table "certificates"`:        {Table: "certificates", Value: []byte("{}")},
+	} {
+		s := &memory{records: map[[2]string][]byte{{r.Table, r.Key}: r.Value}}
+		_, err := testbroker.New(&testbroker.Options{Store: s})
+		require.ErrorContains(t, err, name)
+		require.ErrorContains(t, err, "Options.Store")
+	}
+}
+
+// Any content of a store makes a hub or an error.
+func FuzzRestore(f *testing.F) {
+	f.Add("devices", "dev-1/m", []byte(`{"Keys":{"Primary":"x"},"Thumbprints":["AA=="]}`))
+	f.Add("devicetwins", "dev-1", []byte(`{"Desired":{"Tree":{},"Stamp":{"Object":true},"Version":1}}`))
+	f.Add("queues", "0/dev-1", []byte("-5"))
+	f.Add("partitions", "0000000000000001", []byte("4503599627370496"))
+	f.Add("messages", "0000000000000005", []byte(`{"Sequence":5,"Body":"eA=="}`))
+	f.Add("certificates", "", []byte(`{"Certificate":"MA=="}`))
+	f.Fuzz(func(t *testing.T, table, key string, value []byte) {
+		h, err := testbroker.New(&testbroker.Options{Keep: 3,
+			Store: &memory{records: map[[2]string][]byte{{table, key}: value}}})
+		if err != nil {
+			return
+		}
+		h.AddDevice("dev-1") // it may be there
+		h.PatchDesired("dev-1", `{"a":{"b":1}}`)
+		h.SendC2D("dev-1", hubdata.C2D{})
+		require.NoError(t, h.Close())
+	})
+}
