@@ -485,7 +485,7 @@ func TestRefusedC2DOverAMQP(t *testing.T) {
 			"too large": {"amqp:link:message-size-exceeded", func(m *amqp.Message) {
 				m.Data = [][]byte{make([]byte, hubdata.MaxC2D+1)}
 			}},
-			"no data":        {"amqp:not-allowed", func(m *amqp.Message) { m.Data, m.Value = nil, "x" }},
+			"no data":        {"amqp:not-allowed", func(m *amqp.Message) { m.Data, m.Value = nil, int32(1) }},
 			"another format": {"amqp:not-implemented", func(m *amqp.Message) { m.Format = 7 }},
 		} {
 			m := c2dMessage("dev-1", "x")

@@ -74,3 +74,28 @@ func TestServedConnectionsAreNotCalledRefused(t *testing.T) {
 		require.Empty(t, rec.text())
 	})
 }
+
+// A device that subscribes to topics that are not its own, or sends a message that the hub rejects,
+// stays connected: the line says what was refused.
+func TestRefusedFiltersAndMessagesAreLines(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var rec recorder
+		h, d := newHub(t, &testbroker.Options{OnEvent: rec.event})
+		w := login(t, h, d)
+		require.Equal(t, []byte{0x80, 1}, w.subscribe(1, "devices/dev-2/messages/devicebound/#",
+			"devices/dev-1/messages/devicebound/#"))
+		_, err := h.AddDevice("dev-2")
+		require.NoError(t, err)
+		other, err := h.Device("dev-2")
+		require.NoError(t, err)
+		l := loginAMQP(t, h, other).telemetry(other)
+		require.Equal(t, "amqp:not-allowed", condition(t, l.Send(t.Context(), &amqp.Message{Value: int32(1)}, nil)))
+		synctest.Wait()
+		events := rec.text()
+		require.Len(t, events, 4)
+		require.Equal(t, `#1 dev-1 refused "devices/dev-2/messages/devicebound/#" with code 128: the hub has no such topics `+
+			`for this identity`, events[1])
+		require.Contains(t, events[3], `#2 dev-2 refused "/devices/dev-2/messages/events": amqp:not-allowed: body that is a `+
+			`value of the type int32`)
+	})
+}

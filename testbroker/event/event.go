@@ -20,7 +20,8 @@ type Event struct {
 	// DeviceID and ModuleID are the identity that the event concerns, as the client stated it; empty
 	// before its CONNECT. For FaultDeclared and FaultRemoved, empty means all.
 	DeviceID, ModuleID string
-	// Code is the CONNACK code of Refused; zero if none was sent.
+	// Code is the CONNACK code of Refused, or the SUBACK code of a topic filter; zero if none was
+	// sent.
 	Code byte
 	// Status is the HTTP status code of Refused (zero if none was sent), or the status of the answer
 	// for TwinRequested, MethodAnswered and RegistrationAnswered.
@@ -28,8 +29,9 @@ type Event struct {
 	// Fault is the kind of the fault of FaultFired, FaultDeclared and FaultRemoved.
 	Fault fault.Kind
 	// Name is the message id of MessageStored, C2DChanged and InputChanged, which may be empty, the
-	// method, or the file of UploadChanged. For Refused it is the address of the link (AMQP) or the
-	// method and path of the request (HTTP); empty when the whole connection was refused. For
+	// method, or the file of UploadChanged. For Refused it is the address of the link (AMQP), the
+	// topic filter (MQTT) or the method and path of the request (HTTP); empty when the whole
+	// connection was refused. For
 	// RegistrationAnswered it is the hub of the device; empty unless the device is assigned.
 	Name string
 	// Detail is the operation of TwinRequested, "desired" or "tags" of TwinChanged, the fate of the

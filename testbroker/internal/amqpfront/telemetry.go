@@ -19,6 +19,7 @@ import (
 func (a *conn) telemetry(l *hubLink, d amqp.Delivery) error {
 	all, bad := a.readTelemetry(l, d)
 	if bad != nil {
+		a.refusedLink(l.Link, l.id, bad)
 		l.settle(d, bad)
 		return nil
 	}

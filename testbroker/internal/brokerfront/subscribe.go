@@ -1,9 +1,11 @@
 package brokerfront
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
+	"github.com/hubline-iot/hubline/testbroker/event"
 	"github.com/hubline-iot/hubline/testbroker/fault"
 	"github.com/hubline-iot/hubline/testbroker/internal/hub"
 	"github.com/hubline-iot/hubline/testbroker/internal/mqtt"
@@ -31,6 +33,11 @@ func (c *client) handleSubscribe(first byte, body []byte) error {
 	if refuse != nil {
 		h.Happened(refuse, c.Conn)
 		text = refuse.Fault.Description
+	}
+	for i, code := range codes {
+		if code >= refusedFilter && refuse == nil {
+			h.Event(event.Event{Kind: event.Refused, Name: s.Filters[i].Name, Code: code, Err: errors.New(why)}, c.Conn)
+		}
 	}
 	c.suback(mqtt.SubackBody(c.version, s.ID, c.reason(text, ""), codes))
 	return nil

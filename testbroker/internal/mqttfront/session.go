@@ -1,9 +1,11 @@
 package mqttfront
 
 import (
+	"errors"
 	"strings"
 	"time"
 
+	"github.com/hubline-iot/hubline/testbroker/event"
 	"github.com/hubline-iot/hubline/testbroker/fault"
 	"github.com/hubline-iot/hubline/testbroker/internal/hub"
 	"github.com/mochi-mqtt/server/v2/packets"
@@ -11,6 +13,9 @@ import (
 
 // maxFilters is how many topic filters one client may have.
 const maxFilters = 5
+
+// errFilter is the cause of refusing a filter.
+var errFilter = errors.New("the hub has no such topics for this identity")
 
 // refusedFilter is the SUBACK code of a filter that is not granted [MQTT-3.9.3].
 const refusedFilter = 0x80
@@ -109,6 +114,11 @@ func (f *Front) subscribe(c *client, pk packets.Packet) error {
 	codes := f.grant(c, pk.Filters, refuse)
 	if refuse != nil {
 		h.Happened(refuse, c.Conn)
+	}
+	for i, code := range codes {
+		if code == refusedFilter && refuse == nil {
+			h.Event(event.Event{Kind: event.Refused, Name: pk.Filters[i].Filter, Code: code, Err: errFilter}, c.Conn)
+		}
 	}
 	f.suback(c, append([]byte{byte(pk.PacketID >> 8), byte(pk.PacketID)}, codes...))
 	return nil
