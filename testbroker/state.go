@@ -16,9 +16,9 @@ import "github.com/hubline-iot/hubline/testbroker/hubdata"
 // Events for back ends keep their numbers as long as [EventOptions.Sources] is empty: events other
 // than telemetry are not kept.
 //
-// These end with the hub: feedback and file notifications, connections, faults, method calls,
-// uploads with their files, requests for certificates, the store of an edge gateway, and the logs
-// of twin requests and of messages to devices that have reached their end.
+// These end with the hub: configurations, jobs, feedback and file notifications, connections,
+// faults, method calls, uploads with their files, requests for certificates, the store of an edge
+// gateway, and the logs of twin requests and of messages to devices that have reached their end.
 type Store interface {
 	// Load calls each for every record, in the order of their tables and keys. It returns the
 	// first error of each, or its own.
