@@ -17,7 +17,7 @@ func init() {
 		// A reset stays in memory.
 		{File: "testbroker/internal/hub/reset.go", Old: "\t\th.ClearTable(table)\n", New: "\t\t_ = table\n", Test: kill},
 		// Forgotten messages stay in the store.
-		{File: "testbroker/internal/hub/log.go", Old: "\t\tl.touch(old.Sequence)\n", New: "", Test: kill},
+		{File: "testbroker/internal/hub/log.go", Old: "\tl.touch(old.Sequence)\n", New: "", Test: kill},
 		// Sequence numbers begin anew.
 		{File: "testbroker/internal/hub/keeplog.go", Old: "l.forgotten = sequence - 1", New: "l.forgotten = 0", Test: kill},
 		// A change of a key in the file goes unnoticed.
