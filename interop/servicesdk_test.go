@@ -299,16 +299,3 @@ func TestServiceSDKTwinAndMethods(t *testing.T) {
 	b.call("registry", "getTwin", deviceID)
 	seen(t, "a reset: %s; the next request is answered", text)
 }
-
-// The SDK sends cloud-to-device messages over AMQP links of back ends, which the hub lacks.
-func TestServiceSDKCloudToDeviceMessages(t *testing.T) {
-	t.Parallel()
-	b := startBackEnd(t, hubfixture.Open(t, nil), hubdata.AllRights)
-	_, err := b.hub.AddDevice(deviceID)
-	require.NoError(t, err)
-	b.tell(map[string]any{"do": "send", "device": deviceID, "payload": "x"})
-	text := b.next("answer", "client").Text
-	require.NotEmpty(t, text)
-	require.Empty(t, b.hub.C2DLog(deviceID))
-	seen(t, "a cloud-to-device message: %s", text)
-}

@@ -442,8 +442,48 @@ func TestBackEndsSendC2DOverAMQP(t *testing.T) {
 			require.NoError(t, s.Send(t.Context(), m, nil), to)
 		}
 		require.Len(t, h.C2DLog("dev-1/mod-1"), 1)
+		m = c2dMessage("dev-1", "without an expiry")
+		m.Properties.AbsoluteExpiryTime = new(time.Date(1754, 8, 30, 0, 0, 0, 0, time.UTC))
+		require.NoError(t, s.Send(t.Context(), m, nil))
+		require.Equal(t, 4, h.CountC2D("dev-1", hubdata.Enqueued))
 		require.Len(t, h.C2DLog("a%b:1"), 2)
 	})
+}
+
+// Faults of messages happen to those of back ends only if they name their links, and to telemetry
+// only if they do not.
+func TestFaultsOfMessagesOfBackEnds(t *testing.T) {
+	for kind, c := range map[fault.Kind]struct {
+		detached, stored bool
+	}{
+		fault.RejectMessage:      {false, false},
+		fault.ReleaseMessage:     {false, false},
+		fault.ModifyMessage:      {false, false},
+		fault.DetachOnMessage:    {true, false},
+		fault.DetachAfterMessage: {true, true},
+		fault.EndOnMessage:       {true, false},
+		fault.CloseOnMessage:     {true, false},
+	} {
+		t.Run(kind.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				h, d, policy := newService(t, nil)
+				s, err := loginService(t, h, policy).session().NewSender(t.Context(), serviceAddress, nil)
+				require.NoError(t, err)
+				other := h.Inject(fault.Fault{Kind: kind})
+				require.NoError(t, s.Send(t.Context(), c2dMessage("dev-1", "x"), nil))
+				require.Zero(t, other.Fired())
+				other.Remove()
+				in := h.Inject(fault.Fault{Kind: kind, Link: fault.LinkServiceC2D, Condition: "amqp:internal-error"})
+				require.NoError(t, loginAMQP(t, h, d).telemetry(d).Send(t.Context(), body("x"), nil))
+				require.Zero(t, in.Fired())
+				_ = s.Send(t.Context(), c2dMessage("dev-1", "x"), nil)
+				require.Equal(t, 1, in.Fired())
+				require.Equal(t, c.stored, len(h.C2DLog("dev-1")) == 2)
+				again := s.Send(t.Context(), c2dMessage("dev-1", "x"), nil)
+				require.Equal(t, c.detached, again != nil)
+			})
+		})
+	}
 }
 
 func TestRefusedC2DOverAMQP(t *testing.T) {

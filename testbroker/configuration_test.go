@@ -125,7 +125,9 @@ func TestConfigurationsOfModulesAndGateways(t *testing.T) {
 			"content":{"moduleContent":{"properties.desired.rate":1}}}`)
 		p.configure("edge", `{"id":"edge","targetCondition":"*","content":{"modulesContent":{
 			"$edgeAgent":{"properties.desired":{"modules":{"a":{}}}},"filter":{"properties.desired.level":5}}}}`)
+		p.configure("devices", `{"targetCondition":"*","content":{"deviceContent":{"properties.desired.of":"devices"}}}`)
 		applied()
+		require.JSONEq(t, `{"of":"devices"}`, desiredOf(t, h, "dev-3"))
 		require.JSONEq(t, `{"rate":1}`, desiredOf(t, h, "dev-3/m"))
 		require.JSONEq(t, `{"modules":{"a":{}}}`, desiredOf(t, h, "gw/$edgeAgent"))
 		require.JSONEq(t, `{"level":5}`, desiredOf(t, h, "gw/filter"))
@@ -139,7 +141,7 @@ func TestConfigurationsOfModulesAndGateways(t *testing.T) {
 		require.JSONEq(t, `{"z":1}`, desiredOf(t, h, "gw/other"))
 		r := p.post("/devices/dev-1/applyConfigurationContent"+version, `{"deviceContent":{"properties.desired.z":2}}`)
 		require.Equal(t, 204, r.StatusCode, r.body)
-		require.JSONEq(t, `{"z":2}`, desiredOf(t, h, "dev-1"))
+		require.JSONEq(t, `{"z":2,"of":"devices"}`, desiredOf(t, h, "dev-1"))
 		for body, code := range map[string]int{
 			`{"modulesContent":{}}`: 400402, `{}`: 400402, `{"deviceContent":1}`: 400402, `[]`: 400004,
 			`{"moduleContent":{}}`: 400402, `{"deviceContent":{"tags.x":1}}`: 400402,

@@ -67,7 +67,7 @@ type Fault struct {
 	Operation hubdata.TwinOperation
 	// Method is the name of the method to which method faults happen.
 	Method string
-	// Link is the kind of links to which attach faults happen.
+	// Link is the kind of links to which attach faults happen, and those of messages over AMQP.
 	Link LinkKind
 	// Unclosed makes the fault detach a link without closing it. Clients treat such a detach in
 	// different ways.

@@ -136,8 +136,9 @@ const (
 	DetachWhileIdle
 )
 
-// Faults of a telemetry message over AMQP. Each happens to messages; a batch is one message. Only
-// DetachAfterMessage stores the message.
+// Faults of a telemetry message over AMQP, or of a C2D message of a back end if Link is
+// [LinkServiceC2D]. Each happens to messages; a batch is one message. Only DetachAfterMessage
+// stores the message.
 const (
 	// RejectMessage answers with the outcome rejected and Condition.
 	RejectMessage Kind = iota + 110

@@ -88,8 +88,27 @@ func (a *conn) idleFault(l *hubLink) {
 	})
 }
 
-// messageFaults applies the faults that prevent a telemetry message from being stored; false if
-// there are none.
+// takeMessage is hub.Faults.Take for faults of the messages on a link. Those for links of any kind
+// are faults of telemetry.
+func takeMessage(f *hub.Faults, kind fault.Kind, l *hubLink) *hub.Injected {
+	return f.TakeIf(kind, l.id, func(f *fault.Fault) bool {
+		return f.Link == l.kind || f.Link == fault.LinkAny && l.kind == fault.LinkTelemetry
+	})
+}
+
+// detachAfterMessage applies the fault that detaches the link in place of an outcome; false if
+// there is none.
+func (a *conn) detachAfterMessage(l *hubLink) bool {
+	in := takeMessage(&a.hub.Faults, fault.DetachAfterMessage, l)
+	if in != nil {
+		a.hub.HappenedTo(in, a.c, l.id)
+		l.detach(wireFault(&in.Fault), !in.Fault.Unclosed)
+	}
+	return in != nil
+}
+
+// messageFaults applies the faults that prevent a message from being stored; false if there are
+// none.
 func (a *conn) messageFaults(l *hubLink, d amqp.Delivery) bool {
 	h, c := a.hub, a.c
 	for _, f := range []struct {
@@ -105,7 +124,7 @@ func (a *conn) messageFaults(l *hubLink, d amqp.Delivery) bool {
 			a.outcome(l, d, &wire.Modified{DeliveryFailed: true, UndeliverableHere: f.UndeliverableHere})
 		}},
 	} {
-		if in := h.Faults.Take(f.kind, l.id); in != nil {
+		if in := takeMessage(&h.Faults, f.kind, l); in != nil {
 			h.HappenedTo(in, c, l.id)
 			f.do(&in.Fault)
 			return true

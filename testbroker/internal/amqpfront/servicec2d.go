@@ -17,9 +17,14 @@ type c2dSender struct{ serviceEnd }
 
 func c2dNode(s serviceEnd) backLink { return &c2dSender{s} }
 
-// message queues a C2D message. The outcome says whether it was queued.
+// message queues a C2D message, unless a fault intervenes. The outcome says whether it was queued.
 func (s *c2dSender) message(d amqp.Delivery) error {
-	s.link.settle(d, s.send(d))
+	if s.link.conn.messageFaults(s.link, d) {
+		return nil
+	}
+	if err := s.send(d); err != nil || !s.link.conn.detachAfterMessage(s.link) {
+		s.link.settle(d, err)
+	}
 	return nil
 }
 
@@ -78,7 +83,8 @@ func c2dOf(m *wire.Message) (hubdata.C2D, error) {
 				hub.TimeLayout)
 		}
 	}
-	if p := m.Properties; p != nil && p.AbsoluteExpiryTime.OK {
+	// Some clients send the zero time of their language, which lies before 1970, for no expiry.
+	if p := m.Properties; p != nil && int64(p.AbsoluteExpiryTime.V) > 0 {
 		c.Expiry = time.UnixMilli(int64(p.AbsoluteExpiryTime.V)).UTC()
 	}
 	for _, p := range t.Properties {

@@ -63,9 +63,7 @@ func (a *conn) telemetry(l *hubLink, d amqp.Delivery) error {
 		c.CutFor(hub.FaultError(fault.DropAfterPublish))
 		return hub.FaultError(fault.DropAfterPublish)
 	}
-	if in := h.Faults.Take(fault.DetachAfterMessage, id); in != nil {
-		h.HappenedTo(in, c, id)
-		l.detach(wireFault(&in.Fault), !in.Fault.Unclosed)
+	if a.detachAfterMessage(l) {
 		return nil
 	}
 	if in := h.Faults.Take(fault.GarbageOnPublish, id); in != nil {

@@ -1,0 +1,207 @@
+package interop
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/json"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hubline-iot/hubline/internal/hubfixture"
+	"github.com/hubline-iot/hubline/testbroker"
+	"github.com/hubline-iot/hubline/testbroker/fault"
+	"github.com/hubline-iot/hubline/testbroker/hubdata"
+)
+
+// amenzhinskyHost is an address of the loopback network for these tests alone. The client takes one
+// host for HTTPS and for AMQP, so both need the service's ports.
+const amenzhinskyHost = "127.77.18.1"
+
+// An amenzhinsky is a hub, and the programs around the client of github.com/amenzhinsky/iothub.
+type amenzhinsky struct {
+	t        *testing.T
+	hub      *testbroker.Hub
+	dev      hubdata.Device
+	client   string // a program that uses the client
+	commands string // the command iothub-service
+	env      []string
+}
+
+func startAmenzhinsky(t *testing.T) *amenzhinsky {
+	a := &amenzhinsky{t: t, hub: hubfixture.Open(t, &testbroker.Options{HostName: amenzhinskyHost})}
+	for port, at := range map[string]testbroker.Port{"443": testbroker.PortHTTPS, "5671": testbroker.PortAMQPS} {
+		if _, err := a.hub.Listen(at, net.JoinHostPort(amenzhinskyHost, port)); err != nil {
+			t.Log(err)
+			missing(t, "the right to listen on port "+port)
+		}
+	}
+	policy, err := a.hub.AddPolicy("service", hubdata.AllRights)
+	require.NoError(t, err)
+	a.dev, err = a.hub.AddDevice("dev-1")
+	require.NoError(t, err)
+	dir := t.TempDir()
+	ca := filepath.Join(dir, "ca.pem")
+	require.NoError(t, os.WriteFile(ca, a.hub.CAPEM(), 0o600))
+	a.env = append(os.Environ(), "IOTHUB_SERVICE_CONNECTION_STRING="+policy.ConnectionString(), "HUB_CA="+ca)
+	a.client, a.commands = filepath.Join(dir, "client"), filepath.Join(dir, "iothub-service")
+	a.build("-o", a.client, ".")
+	a.buildTrusting()
+	return a
+}
+
+// build runs go build in the programs' own module.
+func (a *amenzhinsky) build(args ...string) {
+	out, err := a.goTool(append([]string{"build"}, args...)...)
+	if err != nil && strings.Contains(string(out), "dial tcp") {
+		missing(a.t, "the Go module proxy")
+	}
+	require.NoError(a.t, err, string(out))
+}
+
+func (a *amenzhinsky) goTool(args ...string) ([]byte, error) {
+	cmd := exec.CommandContext(a.t.Context(), "go", args...)
+	cmd.Dir, cmd.Env = filepath.Join("testdata", "amenzhinsky"), append(os.Environ(), "GOWORK=off")
+	return cmd.CombinedOutput()
+}
+
+// buildTrusting builds the command from a copy of its module in which the hub's certificate
+// replaces the list of roots, for which the command has no setting. Everything else stays as it is.
+func (a *amenzhinsky) buildTrusting() {
+	_, err := a.goTool("mod", "download", "github.com/amenzhinsky/iothub")
+	require.NoError(a.t, err)
+	out, err := a.goTool("list", "-m", "-f", "{{.Dir}}", "github.com/amenzhinsky/iothub")
+	require.NoError(a.t, err, string(out))
+	dir := filepath.Join(a.t.TempDir(), "iothub")
+	require.NoError(a.t, os.CopyFS(dir, os.DirFS(strings.TrimSpace(string(out)))))
+	file := filepath.Join(dir, "common", "tls.go")
+	code, err := os.ReadFile(file)
+	require.NoError(a.t, err)
+	roots := regexp.MustCompile("(?s)`[^`]*-----END CERTIFICATE-----\n`")
+	require.Len(a.t, roots.FindAll(code, -1), 1)
+	code = roots.ReplaceAllLiteral(code, []byte("`"+string(a.hub.CAPEM())+"`"))
+	require.NoError(a.t, os.Remove(file)) // it may be read-only
+	require.NoError(a.t, os.WriteFile(file, code, 0o600))
+	a.build("-C", dir, "-o", a.commands, "./cmd/iothub-service")
+}
+
+// run runs a program to its end, and returns its output.
+func (a *amenzhinsky) run(program string, args ...string) (string, error) {
+	cmd := exec.CommandContext(soon(a.t), program, args...)
+	cmd.Env = a.env
+	out, err := cmd.CombinedOutput()
+	return string(out), err
+}
+
+// watch runs a program that prints JSON objects until it prints the wanted one. Others come again
+// from programs that ended before they had settled what they printed.
+func (a *amenzhinsky) watch(kind fault.LinkKind, into any, wanted func() bool, program string, args ...string) {
+	a.t.Helper()
+	cmd := exec.CommandContext(soon(a.t), program, args...)
+	cmd.Env = a.env
+	out, err := cmd.StdoutPipe()
+	require.NoError(a.t, err)
+	require.NoError(a.t, cmd.Start())
+	objects := json.NewDecoder(out)
+	for err = objects.Decode(into); err == nil && !wanted(); {
+		err = objects.Decode(into)
+	}
+	_ = cmd.Process.Kill()
+	_ = cmd.Wait()
+	require.NoError(a.t, err, "%s %v", program, args)
+	eventually(a.t, "the link ends with the program", func() bool { return a.hub.Links("", kind) == 0 })
+}
+
+func TestAmenzhinskyMessages(t *testing.T) {
+	a := startAmenzhinsky(t)
+	for _, way := range []struct {
+		program               string
+		send, feedback, files []string
+	}{
+		{a.client, []string{"send", "dev-1", "hello"}, []string{"feedback"}, []string{"files"}},
+		{a.commands, []string{"send", "-ack", "full", "-mid", "m-1", "-cid", "c-1", "-uid", "ann", "-prop", "unit=C", "dev-1",
+			"hello"}, []string{"watch-feedback"}, []string{"watch-file-notifications"}},
+	} {
+		name := filepath.Base(way.program)
+		out, err := a.run(way.program, way.send...)
+		require.NoError(t, err, out)
+		require.Equal(t, 1, a.hub.CountC2D("dev-1", hubdata.Enqueued))
+		log := a.hub.C2DLog("dev-1")
+		got := log[len(log)-1].C2D
+		require.Greater(t, time.Until(got.Expiry), 30*time.Minute)
+		got.Expiry = time.Time{}
+		require.Equal(t, hubdata.C2D{MessageID: "m-1", CorrelationID: "c-1", UserID: "ann", Ack: "full",
+			Properties: []hubdata.Property{{Name: "unit", Value: "C"}}, Body: []byte("hello")}, got)
+		seen(t, "%s: a C2D message with every property", name)
+
+		out, err = a.run(way.program, append(way.send[:len(way.send)-2:len(way.send)-2], "nobody", "x")...)
+		require.Error(t, err)
+		require.Contains(t, out, "amqp:not-found")
+		seen(t, "%s: an unknown device: %s", name, strings.TrimSpace(out))
+
+		require.Equal(t, 1, a.hub.PurgeC2D("dev-1"))
+		var f feedbackRecord
+		a.watch(fault.LinkFeedback, &f, func() bool { return true }, way.program, way.feedback...)
+		require.Equal(t, feedbackRecord{"m-1", "Purged", "Purged", "dev-1", a.dev.GenerationID, f.EnqueuedTimeUTC}, f)
+		seen(t, "%s: feedback", name)
+
+		uploadFile(t, a.hub, a.dev, name+".txt", "content")
+		var n struct {
+			BlobName        string
+			BlobSizeInBytes int
+		}
+		uploaded := func() bool { return n.BlobName == "dev-1/"+name+".txt" }
+		a.watch(fault.LinkFileNotification, &n, uploaded, way.program, way.files...)
+		require.Equal(t, 7, n.BlobSizeInBytes)
+		seen(t, "%s: a file notification", name)
+	}
+}
+
+// The command's calls over HTTPS, in order: some use what others have made.
+func TestAmenzhinskyCommands(t *testing.T) {
+	a := startAmenzhinsky(t)
+	key := base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{7}, 32))
+	for _, c := range []struct{ args, want string }{
+		{"create-device dev-2", `"deviceId": "dev-2"`},
+		{"create-device -edge edge-1", `"iotEdge": true`},
+		{"device dev-2", `"status": "enabled"`},
+		{"devices", `"deviceId": "edge-1"`},
+
+		{"update-device -capability iotEdge=false -status disabled -force dev-2", `"status": "disabled"`},
+		{"create-module dev-2 mod-1", `"moduleId": "mod-1"`},
+		{"module dev-2 mod-1", `"moduleId": "mod-1"`},
+		{"modules dev-2", `"moduleId": "mod-1"`},
+		{"update-module -force -sas-primary " + key + " -sas-secondary-key " + key + " dev-2 mod-1",
+			`"primaryKey": "` + key + `"`},
+		{"twin dev-1", `"deviceId": "dev-1"`},
+		{"update-twin -prop rate=60 -tag site=\"Ulm\" dev-1", `"rate": 60`},
+		{"module-twin dev-2 mod-1", `"moduleId": "mod-1"`},
+		{"update-module-twin -force -prop rate=30 dev-2 mod-1", `"rate": 30`},
+		{"device-statistics", `"totalDeviceCount": 3`},
+		{"service-statistics", `"connectedDeviceCount": 0`},
+		{"device-connection-string dev-1", a.dev.ConnectionString()},
+		{"delete-module -force dev-2 mod-1", ""},
+		{"delete-device -force dev-2", ""},
+	} {
+		out, err := a.run(a.commands, strings.Fields(c.args)...)
+		if err != nil || !strings.Contains(out, c.want) {
+			t.Errorf("%s: %v: %s", c.args, err, out)
+			continue
+		}
+		seen(t, "%s", c.args)
+	}
+	out, err := a.run(a.commands, "query", "SELECT * FROM devices WHERE tags.site = 'Ulm'")
+	require.NoError(t, err, out)
+	require.Contains(t, out, `"deviceId": "dev-1"`)
+	out, err = a.run(a.commands, "device", "dev-2")
+	require.Error(t, err)
+	require.Contains(t, out, "404")
+	seen(t, "query; an unknown device: %s", strings.TrimSpace(out))
+}
