@@ -39,10 +39,22 @@
 //     mqtt, amqp and http. The tests send cloud-to-device messages, change desired properties, call
 //     methods, reset connections and read arrivals through its control API. With its provisioning
 //     service, a device registers, is moved to another hub and registers again.
+//   - The page of cmd/testhub in headless Chromium, by the driver chromedp: each panel is used by
+//     keyboard, while a device is connected. The rules of axe-core find no serious violation,
+//     hostile texts of a device stay texts, and pages of other sites are refused. The pictures of
+//     the documents are made here too.
 //   - The hub's service side against the official SDK for back ends, azure-iothub, over HTTPS:
-//     devices and modules in the registry, queries, twins, methods. The hub lacks that SDK's AMQP
-//     operations (sending cloud-to-device messages, feedback) and its bulk changes, configurations
-//     and jobs: these fail at once.
+//     devices and modules in the registry, also in bulk, queries, twins, methods, jobs,
+//     configurations and digital twins. The same SDK over AMQP and over WebSocket: cloud-to-device
+//     messages, feedback and file notifications, with tokens and with connection strings.
+//   - The service client of amenzhinsky/iothub (v0.9.0, the newest version that the Go module proxy
+//     has) and its command iothub-service: cloud-to-device messages, feedback and file
+//     notifications over AMQP, and over HTTPS what the command does to devices, modules and twins.
+//     It is built in a module of its own, testdata/amenzhinsky, because it needs an older
+//     Azure/go-amqp. The client takes one host name for HTTPS and AMQP, so the hub listens on the
+//     service's ports, at an address of the loopback network. Its roots are a list in its code. A
+//     program gives others (WithTLSConfig and WithHTTPClient); the command has no setting, so the
+//     test builds it from a copy with the hub's certificate in that list.
 //   - The hub's endpoint compatible with Event Hubs, over AMQP and over TLS, against the official
 //     clients: azeventhubs v1 and v2 for Go, @azure/event-hubs. They read from each start position,
 //     lose partitions to a higher epoch and are refused. Their processors continue at a checkpoint,
@@ -100,6 +112,12 @@
 //     user id only in transportObj. Over MQTT it shows them as application properties: "$.cdid".
 //   - azure-iot-device fetches the trust bundle when its process starts, and never again. After a
 //     new certificate of the gateway it retries for 4 minutes, with roots that cannot verify it.
+//   - azure-iothub over AMQP: an expiry that is a Date ends the connection, a number works. Errors
+//     with a condition that it does not know have no text, and an error of the connection hides its
+//     class in amqpError. A promise of a receiver gives an object with the receiver as "result", a
+//     callback the receiver itself.
+//   - amenzhinsky/iothub: its command sends the zero time of Go as the expiry of a message without
+//     one, and panics in update-device without -capability.
 //   - azure-iot-provisioning-device retries 429 and 5xx over all protocols but HTTP. Over AMQP it
 //     reports refusals without their text, and 429 only counts with the condition
 //     com.microsoft:device-container-throttled. A disabled device gets a SyntaxError.

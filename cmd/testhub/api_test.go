@@ -180,6 +180,16 @@ func TestBadInput(t *testing.T) {
 		{"GET", "/messages?from=1&from=2", "", 400, "from"},
 		{"GET", "/messages?from=", "", 400, "from"},
 		{"GET", "/messages?limit=0", "", 400, "limit"},
+		{"GET", "/messages?last=0", "", 400, "last"},
+		{"GET", "/messages?body=-1", "", 400, "body"},
+		{"POST", "/devices", "{}", 400, "id"},
+		{"POST", "/devices", `{"id":"a b"}`, 400, "id"},
+		{"POST", "/devices", `{"id":"dev-1"}`, 409, "id"},
+		{"POST", "/devices", `{"id":"dev-9/cam"}`, 404, "id"},
+		{"POST", "/devices", `{"id":"dev-9","primaryKey":"AA=="}`, 400, "primaryKey"},
+		{"POST", "/devices", `{"id":"dev-9","modules":[{"id":"a"},{"id":"b c"}]}`, 400, "id"},
+		{"GET", "/devices/dev-9/twin", "", 404, "device"},
+		{"DELETE", "/devices/dev-9", "", 404, "device"},
 		{"GET", "/messages?device=dev-9", "", 404, "device"},
 		{"GET", "/messages/wait?within=5", "", 400, "within"},
 		{"GET", "/messages/wait?within=11m", "", 400, "within"},
@@ -245,8 +255,8 @@ func TestBadInput(t *testing.T) {
 	require.Empty(t, p.good("GET", dev+"/c2d", "")["c2d"])
 }
 
-// Web pages in a browser can reach loopback and must not control the hub.
-func TestTheControlAPIIsNotForBrowsers(t *testing.T) {
+// Web pages of other sites can reach loopback and must not control the hub.
+func TestTheControlAPIIsNotForOtherSites(t *testing.T) {
 	p := start(t)
 	for _, c := range []struct {
 		host, origin string

@@ -11,8 +11,10 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
+	"github.com/hubline-iot/hubline/cmd/testhub/internal/webpage"
 	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/testbroker/workload"
 )
@@ -24,7 +26,7 @@ const (
 	maxWait     = 10 * time.Minute
 )
 
-// control is the control API: HTTP with JSON, on loopback.
+// control is the control API: HTTP with JSON, and the page that uses it.
 type control struct {
 	ctx      context.Context // ends all waiting requests
 	cancel   context.CancelFunc
@@ -36,6 +38,10 @@ type control struct {
 	daemon   *workload.Server                // nil without a workload API
 	writeCA  func() (path string, err error) // writes the file of -ca again
 	others   []*control                      // of the other hubs
+	feed     *feed
+	guard    guard
+
+	followers atomic.Int64
 
 	server http.Server
 	wg     sync.WaitGroup
@@ -78,13 +84,14 @@ func (c *control) stop() {
 type route struct {
 	method, path string
 	does         string
-	handle       func(*control, *call) (any, *refusal)
+	handle       func(*control, *call) (any, *refusal) // nil for the events, which are no JSON
 }
 
 // routes is the API. README.md has an example of each route.
 func routes() []route {
 	return []route{
 		{"GET", "/", "this list; a further hub has the same requests behind /hubs/ and its name", (*control).index},
+		{"GET", "/events", "the lines that testhub prints, as server-sent events, without an end", nil},
 		{"GET", "/health", "whether testhub serves; for supervisors", (*control).health},
 		{"GET", "/hub", "host name, addresses and certificate of the hub", (*control).about},
 		{"POST", "/reset", "cut all connections, remove all faults, forget messages in both directions, twins and calls; " +
@@ -92,6 +99,9 @@ func routes() []route {
 			"devices as they were", (*control).reset},
 
 		{"GET", "/devices", "devices and modules, and how many connections each has", (*control).devices},
+		{"POST", "/devices", "register a device, which is as one in the file of -devices", (*control).addDevice},
+		{"DELETE", "/devices/{device}", "remove a device with its modules, or a module, from the registry",
+			(*control).removeDevice},
 		{"POST", "/devices/{device}/reset", "cut the device's connections by RST", (*control).cutDevice},
 		{"POST", "/devices/{device}/close", "end the device's connections in good order", (*control).closeDevice},
 		{"POST", "/devices/{device}/disable", "forbid the device to connect, and end its connections", (*control).disable},
@@ -114,6 +124,7 @@ func routes() []route {
 			(*control).patchDesired},
 		{"PUT", "/devices/{device}/twin/desired", "replace the desired properties", (*control).setDesired},
 		{"PATCH", "/devices/{device}/twin/tags", "merge into the tags", (*control).patchTags},
+		{"PUT", "/devices/{device}/twin/tags", "replace the tags", (*control).setTags},
 		{"POST", "/devices/{device}/twin/wait",
 			"wait until the reported properties, the desired ones or the tags have these members", (*control).waitTwin},
 
@@ -177,8 +188,7 @@ type call struct {
 	body []byte
 }
 
-// handler returns the API, protected from web pages: a page in a browser can reach loopback, under
-// any host name (DNS rebinding), but its requests reveal that.
+// handler returns the API and the page, which the guard protects from pages of other sites.
 func (c *control) handler() http.Handler {
 	mux := c.mux()
 	mux.HandleFunc("/hubs/{hub}/", func(w http.ResponseWriter, r *http.Request) {
@@ -192,18 +202,17 @@ func (c *control) handler() http.Handler {
 		refuse(w, &refusal{status: http.StatusNotFound, Field: "hub", Problem: "there is no other hub named " + name,
 			Fix: "GET /dps lists the hubs; the first one is at /"})
 	})
+	own := webpage.Handler()
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		host, _, err := net.SplitHostPort(r.Host)
-		if err != nil {
-			host = strings.Trim(r.Host, "[]") // without a port
+		webpage.Protect(w.Header())
+		switch problem := c.guard.check(r); {
+		case problem != nil:
+			refuse(w, problem)
+		case webpage.Wants(r):
+			own.ServeHTTP(w, r)
+		default:
+			mux.ServeHTTP(w, r)
 		}
-		if !isLoopback(host) || r.Header.Get("Origin") != "" {
-			refuse(w, &refusal{status: http.StatusForbidden, Field: "Host and Origin", Problem: "the request comes from a " +
-				"page of a browser, or by another name than that of loopback", Fix: "send it from a program, to 127.0.0.1, [::1] " +
-				"or localhost"})
-			return
-		}
-		mux.ServeHTTP(w, r)
 	})
 }
 
@@ -214,6 +223,10 @@ func (c *control) mux() *http.ServeMux {
 		pattern := r.method + " " + r.path
 		if r.path == "/" {
 			pattern += "{$}"
+		}
+		if r.handle == nil {
+			mux.HandleFunc(pattern, c.follow)
+			continue
 		}
 		mux.HandleFunc(pattern, func(w http.ResponseWriter, req *http.Request) {
 			line := http.NewResponseController(w)

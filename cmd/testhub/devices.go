@@ -2,23 +2,97 @@ package main
 
 import (
 	"context"
+	"errors"
+	"net/http"
+	"net/url"
+	"strings"
 	"time"
 
+	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
 )
 
+// A deviceState is how many connections a device or module has.
 type deviceState struct {
 	Device      string `json:"device"`
 	Connections int    `json:"connections"`
 }
 
+// A deviceEntry is a device or module in the list.
+type deviceEntry struct {
+	deviceState
+	Enabled bool `json:"enabled"`
+	// Authentication is "key" or "certificate".
+	Authentication string `json:"authentication"`
+}
+
 func (c *control) devices(r *call) (any, *refusal) {
-	all := []deviceState{}
+	all := []deviceEntry{}
 	for _, d := range c.hub.Devices() {
 		id := join(d.ID, d.ModuleID)
-		all = append(all, deviceState{id, c.hub.Connections(id)})
+		e := deviceEntry{deviceState{id, c.hub.Connections(id)}, !d.Disabled, "key"}
+		if d.PrimaryKey == "" {
+			e.Authentication = "certificate"
+		}
+		all = append(all, e)
 	}
 	return map[string]any{"devices": all}, r.query()
+}
+
+// addDevice registers the device of the body, which is as one in the file of -devices, with its
+// modules: all or none. A reset removes it.
+func (c *control) addDevice(r *call) (any, *refusal) {
+	problem := r.query()
+	var all []entry
+	if problem == nil {
+		problem = readDevice(r.body, "", "", &all)
+	}
+	if problem != nil {
+		problem.Field = strings.TrimPrefix(problem.Field, ".")
+		return nil, problem
+	}
+	made := []readyDevice{}
+	for i := range all {
+		e := &all[i]
+		if err := e.register(c.hub); err != nil {
+			for _, d := range made {
+				c.hub.RemoveDevice(d.Device) // a module has perhaps gone with its device
+			}
+			return nil, registryProblem(e.id, err)
+		}
+		made = append(made, readyDevice{Device: e.id, ConnectionString: c.hub.ConnectionString(e.id)})
+	}
+	return struct {
+		readyDevice
+		Modules []readyDevice `json:"modules,omitempty"`
+	}{made[0], made[1:]}, nil
+}
+
+// registryProblem converts an error of the registry to a refusal.
+func registryProblem(id string, err error) *refusal {
+	switch {
+	case errors.Is(err, testbroker.ErrExists):
+		return &refusal{status: http.StatusConflict, Field: "id", Problem: id + " is registered already",
+			Fix: "give another id, or DELETE /devices/" + url.PathEscape(id)}
+	case errors.Is(err, testbroker.ErrNotFound):
+		return &refusal{status: http.StatusNotFound, Field: "id", Problem: "the device of " + id + " is not registered",
+			Fix: "add the device first"}
+	}
+	return bad("id", strings.TrimPrefix(err.Error(), "testbroker: "), "change it to what the service takes")
+}
+
+func (c *control) removeDevice(r *call) (any, *refusal) {
+	id, problem := c.device(r)
+	if problem == nil {
+		problem = r.read()
+	}
+	if problem != nil {
+		return nil, problem
+	}
+	if c.hub.RemoveDevice(id) != nil {
+		return nil, noDevice(id) // removed meanwhile
+	}
+	return map[string]any{"device": id}, nil
 }
 
 func (c *control) cutDevice(r *call) (any, *refusal)   { return c.end(r, c.hub.Drop) }

@@ -36,13 +36,13 @@ type handOver struct {
 
 // openProvider makes the service and its hubs, linked, and the enrollments. The caller closes the
 // provider even if there is an error.
-func openProvider(first *testbroker.Hub, s *settings, out *printer, kept *state) (*provider, error) {
+func openProvider(first *testbroker.Hub, s *settings, tell func(line), kept *state) (*provider, error) {
 	d := &provider{}
 	told := func(of string) func(event.Event) {
 		return func(e event.Event) {
 			l := hubLine(e)
 			l.Service, l.text = of, of+" "+l.text
-			out.offer(l)
+			tell(l)
 		}
 	}
 	var err error

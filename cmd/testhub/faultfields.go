@@ -57,6 +57,8 @@ var (
 	attaches = []fault.Kind{fault.RefuseAttach, fault.SlowAttach, fault.SwallowAttach, fault.DropOnAttach,
 		fault.WithholdCredit,
 		fault.DetachWhileIdle}
+	linked = append([]fault.Kind{fault.RejectMessage, fault.ReleaseMessage, fault.ModifyMessage, fault.CloseOnMessage,
+		fault.EndOnMessage, fault.DetachOnMessage, fault.DetachAfterMessage}, attaches...)
 	detaches   = []fault.Kind{fault.DetachWhileIdle, fault.DetachOnMessage, fault.DetachAfterMessage}
 	conditions = append([]fault.Kind{fault.RefuseConnect, fault.RefuseAttach, fault.RejectMessage, fault.CloseOnMessage,
 		fault.EndOnMessage}, detaches...)
@@ -146,7 +148,7 @@ var faultFields = []faultField{
 		input: func(f *fault.Fault) field { return span("skew", -100*365*maxDelay, 100*365*maxDelay, &f.Skew) }},
 	{kinds: twins, input: func(f *fault.Fault) field { return choice("operation", twinOperations, &f.Operation) }},
 	{kinds: methods, input: func(f *fault.Fault) field { return text("method", &f.Method) }},
-	{kinds: attaches, input: func(f *fault.Fault) field { return choice("link", linkKinds, &f.Link) }},
+	{kinds: linked, input: func(f *fault.Fault) field { return choice("link", linkKinds, &f.Link) }},
 	{kinds: detaches, input: func(f *fault.Fault) field { return flagField("unclosed", &f.Unclosed) }},
 	{kinds: []fault.Kind{fault.ModifyMessage},
 		input: func(f *fault.Fault) field { return flagField("undeliverableHere", &f.UndeliverableHere) }},
@@ -167,18 +169,20 @@ var faultFields = []faultField{
 // would take as its default, contrary to the user's intention.
 func countOr(name, otherwise string, into *int) field {
 	return value(name, "a whole number from 1 on, or -1 "+otherwise,
-		into, func(n int) bool { return n == -1 || n >= 1 && n <= 1<<30 })
+		into, func(n int) bool { return n == -1 || n >= 1 && n <= 1<<30 }).as("whole")
 }
 
 // statuses is a field for a list of status codes; 0 lets a request pass.
 func statuses(name string, into *[]int) field {
-	return list(name, func(path string, raw json.RawMessage) *refusal {
+	f := list(name, func(path string, raw json.RawMessage) *refusal {
 		var n int
 		problem := value(path, "a status from 200 to 599, or 0 for a request that passes",
 			&n, func(n int) bool { return n == 0 || n >= 200 && n <= 599 }).take(raw, path)
 		*into = append(*into, n)
 		return problem
 	})
+	f.form.Want = "a list such as [503,0,429]; 0 for a request that passes"
+	return f
 }
 
 // fieldsOf returns the fields of a kind of fault, except the kind.

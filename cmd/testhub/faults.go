@@ -4,15 +4,12 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"maps"
 	"net/http"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/hubline-iot/hubline/testbroker/fault"
-	"github.com/hubline-iot/hubline/testbroker/hubdata"
 )
 
 // maxFaults is how many declared faults may exist at a time.
@@ -37,29 +34,6 @@ type injected interface {
 // snapshot returns a copy with the present count.
 func (d *declared) snapshot() declared {
 	return declared{ID: d.ID, Fault: d.Fault, Fired: d.injected.Fired()}
-}
-
-func (c *control) kinds(r *call) (any, *refusal) {
-	type kind struct {
-		Kind      string   `json:"kind"`
-		Protocols []string `json:"protocols"`
-		Fields    []string `json:"fields"`
-	}
-	all := []kind{}
-	table := faultKinds()
-	for _, name := range slices.Sorted(maps.Keys(table)) {
-		k := kind{Kind: name}
-		for _, p := range []hubdata.Protocol{hubdata.MQTT, hubdata.AMQP, hubdata.HTTP} {
-			if table[name].Protocols()&p != 0 {
-				k.Protocols = append(k.Protocols, strings.ToLower(p.String()))
-			}
-		}
-		for _, f := range fieldsOf(table[name], &fault.Fault{}) {
-			k.Fields = append(k.Fields, f.name)
-		}
-		all = append(all, k)
-	}
-	return map[string]any{"kinds": all}, r.query()
 }
 
 func (c *control) inject(r *call) (any, *refusal) {

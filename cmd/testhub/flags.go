@@ -23,6 +23,7 @@ type settings struct {
 	host string
 	ports
 	control string
+	token   string // of the control API; empty: it needs none
 	ca      string
 	env     string
 	file    string
@@ -51,7 +52,10 @@ func parse(args []string, stderr io.Writer) (*settings, error) {
 	f.StringVar(&s.host, "host", "localhost", "the hub's `name` in connection strings, tokens and its certificate")
 	s.flags(f, "", "", "127.0.0.1")
 	f.BoolVar(&free, "free", false, "use free ports where no address is given, instead of those of the service")
-	f.StringVar(&s.control, "control", "127.0.0.1:0", "`address` of the control API, on loopback, or off")
+	f.StringVar(&s.control, "control", "127.0.0.1:0", "`address` of the control API and its page, or off; one that is "+
+		"not on loopback needs a -control-token")
+	f.StringVar(&s.token, "control-token", "", "the `token` that requests to the control API must have (default: "+
+		"one is made if -control is not on loopback)")
 	f.StringVar(&s.ca, "ca", "testhub-ca.pem", "`file` to write the certificate to that clients must trust; it is a new "+
 		"one at each start, unless there is a -seed")
 	f.StringVar(&s.env, "env", "", "`file` to write HUB and HUBLINE_CONNECTION_STRING to, of the control API and the "+
@@ -135,14 +139,7 @@ func (s *settings) complete(free bool) error {
 	if s.ca == "" {
 		return errors.New("flag -ca: the name is empty; give a file, clients cannot do without the certificate")
 	}
-	if err := checkAddress("control", s.control); err != nil {
-		return err
-	}
-	if host, _, _ := net.SplitHostPort(s.control); s.control != off && !isLoopback(host) {
-		return fmt.Errorf("flag -control: %s is not an address of loopback; whoever reaches the control API owns the hub, "+
-			"so give 127.0.0.1:port, [::1]:port or off", s.control)
-	}
-	return nil
+	return s.completeControl()
 }
 
 // ports are the addresses of the ports of a hub or a provisioning service: host:port, or off.

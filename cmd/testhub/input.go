@@ -44,12 +44,21 @@ type field struct {
 	name string
 	text bool // values are strings: in a query they are not quoted
 	take func(raw json.RawMessage, path string) *refusal
+	form form
+}
+
+// A form says how a person can enter a value.
+type form struct {
+	Type string `json:"type"` // text, whole, number, flag, duration, time, choice, list, bytes or json
+	// Want describes the values that fit.
+	Want    string   `json:"want,omitempty"`
+	Choices []string `json:"choices,omitempty"`
 }
 
 // value is a field that accepts values decoded by json.Unmarshal into T and accepted by ok. want
 // describes them in errors.
 func value[T any](name, want string, into *T, ok func(T) bool) field {
-	return field{name: name, take: func(raw json.RawMessage, path string) *refusal {
+	return field{name: name, form: form{"json", want, nil}, take: func(raw json.RawMessage, path string) *refusal {
 		var v T
 		if bytes.Equal(raw, []byte("null")) || json.Unmarshal(raw, &v) != nil || ok != nil && !ok(v) {
 			return bad(path, "has a value that does not fit", "give "+want)
@@ -60,20 +69,28 @@ func value[T any](name, want string, into *T, ok func(T) bool) field {
 }
 
 func text(name string, into *string) field {
-	f := value(name, "a text", into, nil)
+	f := value(name, "a text", into, nil).as("text")
 	f.text = true
 	return f
 }
 
-func flagField(name string, into *bool) field { return value(name, "true or false", into, nil) }
+// as returns the field with another type in its form.
+func (f field) as(kind string) field {
+	f.form.Type = kind
+	return f
+}
+
+func flagField(name string, into *bool) field {
+	return value(name, "true or false", into, nil).as("flag")
+}
 
 func whole[T int | uint8](name string, least, most int, into *T) field {
 	return value(name, fmt.Sprintf("a whole number from %d to %d", least, most),
-		into, func(n T) bool { return int(n) >= least && int(n) <= most })
+		into, func(n T) bool { return int(n) >= least && int(n) <= most }).as("whole")
 }
 
 func number(name, want string, into *float64, ok func(float64) bool) field {
-	return value(name, want, into, ok)
+	return value(name, want, into, ok).as("number")
 }
 
 // raw is a field that accepts any JSON value, including null.
@@ -99,6 +116,7 @@ func parsed[T any](name, want string, into *T, parse func(string) (T, bool)) fie
 	var s string
 	f := text(name, &s)
 	plain := f.take
+	f.form.Want = want
 	f.take = func(raw json.RawMessage, path string) *refusal {
 		problem := plain(raw, path)
 		v, ok := parse(s)
@@ -117,21 +135,21 @@ func span(name string, least, most time.Duration, into *time.Duration) field {
 	return parsed(name, want, into, func(s string) (time.Duration, bool) {
 		d, err := time.ParseDuration(s)
 		return d, err == nil && d >= least && d <= most
-	})
+	}).as("duration")
 }
 
 func moment(name string, into *time.Time) field {
 	return parsed(name, `a time such as "2030-01-02T15:04:05Z"`, into, func(s string) (time.Time, bool) {
 		t, err := time.Parse(time.RFC3339Nano, s)
 		return t, err == nil
-	})
+	}).as("time")
 }
 
 func binary(name string, into *[]byte) field {
 	return parsed(name, "bytes in base64, with padding", into, func(s string) ([]byte, bool) {
 		b, err := base64.StdEncoding.DecodeString(s)
 		return b, err == nil
-	})
+	}).as("bytes")
 }
 
 // key is a field for a symmetric key. Errors omit the value.
@@ -144,16 +162,18 @@ func key(name string, into *string) field {
 
 // choice is a field for one of the names in a table.
 func choice[T any](name string, table map[string]T, into *T) field {
-	names := strings.Join(slices.Sorted(maps.Keys(table)), ", ")
-	return parsed(name, "one of: "+names, into, func(s string) (T, bool) {
+	names := slices.Sorted(maps.Keys(table))
+	f := parsed(name, "one of: "+strings.Join(names, ", "), into, func(s string) (T, bool) {
 		v, ok := table[s]
 		return v, ok
 	})
+	f.form = form{"choice", "one of the list", names}
+	return f
 }
 
 // list is a field for an array. take parses each member.
 func list(name string, take func(path string, raw json.RawMessage) *refusal) field {
-	return field{name: name, take: func(raw json.RawMessage, path string) *refusal {
+	return field{name: name, form: form{Type: "list"}, take: func(raw json.RawMessage, path string) *refusal {
 		var all []json.RawMessage
 		if json.Unmarshal(raw, &all) != nil || all == nil {
 			return bad(path, "is no list", "give an array of JSON")

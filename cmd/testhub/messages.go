@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/base64"
 	"math"
+	"strings"
 	"time"
 	"unicode/utf8"
 
@@ -30,6 +31,8 @@ type message struct {
 	System          map[string]string `json:"system,omitempty"`
 	Properties      map[string]string `json:"properties,omitempty"`
 	body
+	// Bytes is the size of the whole body; 0 unless the shown one is cut.
+	Bytes         int       `json:"bytes,omitempty"`
 	ResponseTopic string    `json:"responseTopic,omitempty"`
 	Topic         string    `json:"topic"`
 	Retain        bool      `json:"retain,omitempty"`
@@ -53,6 +56,27 @@ func showBody(b []byte) body {
 	}
 	s := base64.StdEncoding.EncodeToString(b)
 	return body{BodyBase64: &s}
+}
+
+// cut shortens a body to at most so many bytes, and to whole characters; -1 leaves it as it is.
+func (m *message) cut(most int) {
+	if m.BodyBase64 != nil {
+		size := base64.StdEncoding.DecodedLen(len(*m.BodyBase64)) - strings.Count(*m.BodyBase64, "=")
+		if most >= 0 && size > most {
+			short := (*m.BodyBase64)[:most/3*4]
+			m.BodyBase64, m.Bytes = &short, size
+		}
+		return
+	}
+	if most < 0 || len(*m.Body) <= most {
+		return
+	}
+	end := most
+	for !utf8.RuneStart((*m.Body)[end]) {
+		end--
+	}
+	short := (*m.Body)[:end]
+	m.Body, m.Bytes = &short, len(*m.Body)
 }
 
 // showProperties converts properties to an object. Of properties with the same name the first wins.
@@ -133,15 +157,39 @@ func (c *control) log() (log []hubdata.Message) {
 }
 
 func (c *control) messages(r *call) (any, *refusal) {
-	device, from, limit := "", 0, defaultPage
+	device, from, limit, last, most := "", 0, defaultPage, 0, -1
 	if problem := r.query(text("device", &device), whole("from", 0, math.MaxInt, &from), whole("limit", 1, maxPage,
-		&limit)); problem != nil {
+		&limit), whole("last", 1, maxPage, &last), whole("body", 0, maxInput, &most)); problem != nil {
 		return nil, problem
 	}
 	if problem := c.selector(device); problem != nil {
 		return nil, problem
 	}
-	return pageOf(c.log(), device, from, limit), nil
+	log := c.log()
+	if last > 0 {
+		from, limit = max(from, newest(log, device, last)), last
+	}
+	p := pageOf(log, device, from, limit)
+	for i := range p.Messages {
+		p.Messages[i].cut(most)
+	}
+	return p, nil
+}
+
+// newest returns the n of the first of the newest messages of a device, or of all devices; that of
+// the first kept message if there are fewer.
+func newest(log []hubdata.Message, device string, count int) int {
+	if len(log) == 0 {
+		return 0
+	}
+	for i := len(log) - 1; i >= 0; i-- {
+		if sentBy(&log[i], device) {
+			if count--; count == 0 {
+				return log[i].Sequence - 1
+			}
+		}
+	}
+	return log[0].Sequence - 1
 }
 
 func (c *control) waitMessages(r *call) (any, *refusal) {

@@ -52,6 +52,14 @@ type line struct {
 	text string // for humans, without the time
 }
 
+// A shownLine is a line with its text.
+type shownLine struct {
+	line
+	Text string `json:"text"`
+}
+
+func (l line) shown() shownLine { return shownLine{l, l.text} }
+
 func hubLine(e event.Event) line {
 	l := line{
 		Event: e.Kind.String(), Time: e.Time, Connection: e.Connection, Device: join(e.DeviceID, e.ModuleID), Code: e.Code,
@@ -230,6 +238,10 @@ func (p *printer) ready(r *readyObject) error {
 	row("ca", r.CA)
 	if r.Control != "" {
 		row("control", r.Control)
+	}
+	if r.ControlToken != "" {
+		row("token", r.ControlToken)
+		row("page", r.page())
 	}
 	for _, d := range r.Devices {
 		row("device", d.ConnectionString)

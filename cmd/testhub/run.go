@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
@@ -65,9 +66,14 @@ func serve(ctx context.Context, s *settings, stdout io.Writer) (err error) {
 	}
 	defer func() { err = errors.Join(err, kept.close()) }()
 	out := newPrinter(stdout, s.json, cancel)
+	lines := newFeed()
+	tell := func(l line) {
+		out.offer(l)
+		lines.offer(l)
+	}
 	o := &testbroker.Options{HostName: s.host, Gateway: s.edge.forHub(),
 		Seed: s.seed, Keep: s.keep, Events: s.events.options, Store: kept.part(hubPart),
-		OnEvent: func(e event.Event) { out.offer(hubLine(e)) }}
+		OnEvent: func(e event.Event) { tell(hubLine(e)) }}
 	o.AMQP.StrictTypes = s.strict
 	if s.broker {
 		o.Broker = &testbroker.BrokerOptions{TopicAliases: 16}
@@ -82,7 +88,7 @@ func serve(ctx context.Context, s *settings, stdout io.Writer) (err error) {
 	defer func() { err = errors.Join(err, hub.Close()) }()
 	var d *provider
 	if s.dps.on {
-		d, err = openProvider(hub, s, out, kept)
+		d, err = openProvider(hub, s, tell, kept)
 		defer func() { err = errors.Join(err, d.close()) }()
 		if err != nil {
 			return err
@@ -129,7 +135,7 @@ func serve(ctx context.Context, s *settings, stdout io.Writer) (err error) {
 			return listenError("control", s.control, err)
 		}
 		defer control.Close() // closed twice if the control API got it
-		ready.Control = "http://" + control.Addr().String()
+		ready.Control, ready.ControlToken = controlURL(control.Addr()), s.token
 	}
 	// Only a hub with all its ports may replace the files of another one.
 	var writing sync.Mutex // the file has the newest certificate
@@ -147,10 +153,10 @@ func serve(ctx context.Context, s *settings, stdout io.Writer) (err error) {
 		}
 	}
 	c := newControl(ctx, hub, reg, ready, s.keep)
-	c.provider, c.daemon, c.writeCA = d, daemon, writeCA
+	c.provider, c.daemon, c.writeCA, c.feed, c.guard = d, daemon, writeCA, lines, guard{s.token}
 	for _, h := range d.linked() {
 		other := newControl(c.ctx, h, &registry{}, ready, s.keep)
-		other.writeCA = writeCA
+		other.writeCA, other.feed = writeCA, lines
 		c.others = append(c.others, other)
 	}
 	defer c.stop()
@@ -201,15 +207,17 @@ type readyObject struct {
 	Ports     map[string]int    `json:"ports"`
 	CA        string            `json:"ca"`
 	Control   string            `json:"control,omitempty"`
-	Devices   []readyDevice     `json:"devices"`
-	Service   readyPolicy       `json:"service"`
-	Events    readyEvents       `json:"events"`
-	DPS       *readyDPS         `json:"dps,omitempty"`
-	Hubs      []readyHub        `json:"hubs,omitempty"` // besides the first
-	Gateway   string            `json:"gateway,omitempty"`
-	Workload  string            `json:"workload,omitempty"`
-	Notes     []string          `json:"notes,omitempty"`   // what a person should know about the ports
-	Modules   []readyModule     `json:"modules,omitempty"` // with the environment of the workload API
+	// ControlToken is the token of the control API, if it is not on loopback.
+	ControlToken string        `json:"controlToken,omitempty"`
+	Devices      []readyDevice `json:"devices"`
+	Service      readyPolicy   `json:"service"`
+	Events       readyEvents   `json:"events"`
+	DPS          *readyDPS     `json:"dps,omitempty"`
+	Hubs         []readyHub    `json:"hubs,omitempty"` // besides the first
+	Gateway      string        `json:"gateway,omitempty"`
+	Workload     string        `json:"workload,omitempty"`
+	Notes        []string      `json:"notes,omitempty"`   // what a person should know about the ports
+	Modules      []readyModule `json:"modules,omitempty"` // with the environment of the workload API
 }
 
 // brokerURL returns the URL of a device at a plain broker; empty at a hub, or if the port is off.
@@ -271,6 +279,7 @@ func (r *readyObject) shell() []byte {
 		}
 	}
 	set("HUB", r.Control)
+	set("HUB_TOKEN", r.ControlToken)
 	if len(r.Devices) > 0 {
 		set("HUBLINE_CONNECTION_STRING", r.Devices[0].ConnectionString)
 		set("HUBLINE_BROKER_URL", r.Devices[0].BrokerURL)
@@ -289,6 +298,10 @@ func (r *readyObject) shell() []byte {
 	return b.Bytes()
 }
 
+// page is the address of the page with the token, which is in the fragment: browsers do not send
+// that to the hub, nor to other sites.
+func (r *readyObject) page() string { return r.Control + "/#token=" + url.QueryEscape(r.ControlToken) }
+
 // public returns the object without secrets.
 func (r *readyObject) public() map[string]any {
 	raw, err := json.Marshal(r)
@@ -300,6 +313,7 @@ func (r *readyObject) public() map[string]any {
 		panic("testhub: " + err.Error())
 	}
 	delete(m, "event")
+	delete(m, "controlToken")
 	delete(m, "devices")
 	delete(m, "service")
 	delete(m, "events")

@@ -140,6 +140,12 @@ func (p *program) ask(method, path, body string) (int, map[string]any) {
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, method, p.ready.Control+path, strings.NewReader(body))
 	require.NoError(p.t, err)
+	return p.send(req)
+}
+
+// send sends a request and returns the status and the answer.
+func (p *program) send(req *http.Request) (int, map[string]any) {
+	p.t.Helper()
 	r, err := http.DefaultClient.Do(req)
 	require.NoError(p.t, err)
 	defer r.Body.Close()

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"net/http"
 	"reflect"
+	"strings"
 	"time"
 
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
@@ -39,29 +40,42 @@ func (c *control) twin(r *call) (any, *refusal) {
 }
 
 func (c *control) patchDesired(r *call) (any, *refusal) {
-	return c.changeTwin(r, func(id, doc string) error { _, err := c.hub.PatchDesired(id, doc); return err })
+	return c.changeTwin(r, hubdata.TwinChange{Desired: string(r.body)})
 }
 
 func (c *control) setDesired(r *call) (any, *refusal) {
-	return c.changeTwin(r, func(id, doc string) error { _, err := c.hub.SetDesired(id, doc); return err })
+	return c.changeTwin(r, hubdata.TwinChange{Desired: string(r.body), Replace: true})
 }
 
-func (c *control) patchTags(r *call) (any, *refusal) { return c.changeTwin(r, c.hub.PatchTags) }
+func (c *control) patchTags(r *call) (any, *refusal) {
+	return c.changeTwin(r, hubdata.TwinChange{Tags: string(r.body)})
+}
 
-func (c *control) changeTwin(r *call, change func(id, document string) error) (any, *refusal) {
+func (c *control) setTags(r *call) (any, *refusal) {
+	return c.changeTwin(r, hubdata.TwinChange{Tags: string(r.body), Replace: true})
+}
+
+// changeTwin changes a twin. With the header If-Match, the twin must have that etag.
+func (c *control) changeTwin(r *call, change hubdata.TwinChange) (any, *refusal) {
 	id, problem := c.device(r)
 	if problem == nil {
 		problem = r.query()
 	}
+	const fix = "give an object of JSON within the limits of the service"
+	if problem == nil && len(r.body) == 0 {
+		problem = bad("body", "is empty", fix)
+	}
 	if problem != nil {
 		return nil, problem
 	}
-	if err := change(id, string(r.body)); err != nil {
-		return nil, serviceProblem(err, "body", "give an object of JSON within the limits of the service")
-	}
-	t, err := c.hub.Twin(id)
+	change.ETag = strings.Trim(r.Header.Get("If-Match"), `"`)
+	t, err := c.hub.ChangeTwin(id, change)
 	if err != nil {
-		return nil, noDevice(id)
+		problem := serviceProblem(err, "body", fix)
+		if problem.status == http.StatusPreconditionFailed {
+			problem.Field, problem.Fix = "If-Match", "read the twin again, and change that one"
+		}
+		return nil, problem
 	}
 	return showTwin(t), nil
 }

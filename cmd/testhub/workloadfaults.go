@@ -53,6 +53,16 @@ var workloadFields = []workloadField{
 	}},
 }
 
+// workloadFieldsOf returns the fields of a kind of fault, except the kind.
+func workloadFieldsOf(k workload.FaultKind, f *workload.Fault) (fields []field) {
+	for _, wf := range workloadFields {
+		if wf.kinds == nil && k != workload.Absent || slices.Contains(wf.kinds, k) {
+			fields = append(fields, wf.input(f))
+		}
+	}
+	return fields
+}
+
 // readWorkloadFault parses a fault of the workload API. It refuses fields that the kind does not
 // use.
 func readWorkloadFault(data []byte) (workload.Fault, *refusal) {
@@ -70,13 +80,7 @@ func readWorkloadFault(data []byte) (workload.Fault, *refusal) {
 	if problem := kind.take(members["kind"], "kind"); problem != nil {
 		return f, problem
 	}
-	fields := []field{kind}
-	for _, wf := range workloadFields {
-		if wf.kinds == nil && f.Kind != workload.Absent || slices.Contains(wf.kinds, f.Kind) {
-			fields = append(fields, wf.input(&f))
-		}
-	}
-	problem = readMembers(members, "", fields)
+	problem = readMembers(members, "", append(workloadFieldsOf(f.Kind, &f), kind))
 	only := f.Kind.Call()
 	if problem == nil && only != workload.AnyCall && f.Call != workload.AnyCall && f.Call != only {
 		problem = bad("call", "is not "+only.String()+", to which alone "+f.Kind.String()+" happens", "leave it out")

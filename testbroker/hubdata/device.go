@@ -18,6 +18,8 @@ type Device struct {
 	// PrimaryKey and SecondaryKey are 32 bytes each, in base64. Either signs valid tokens. They are
 	// empty for a device that uses a certificate.
 	PrimaryKey, SecondaryKey string
+	// Disabled is whether the device, or the device of the module, is forbidden to connect.
+	Disabled bool
 }
 
 // ConnectionString returns the connection string of a client, with the primary key.

@@ -28,6 +28,17 @@ type Twin struct {
 	ModelID string
 }
 
+// TwinChange is a back end's change of a twin.
+type TwinChange struct {
+	// Desired and Tags are JSON objects. They are merged into their part of the twin, where null
+	// removes a member. An empty text leaves the part unchanged.
+	Desired, Tags string
+	// Replace replaces the parts instead of merging into them.
+	Replace bool
+	// ETag is the ETag that the twin must have; empty or "*" means any.
+	ETag string
+}
+
 // TwinOperation is the operation of a twin request.
 type TwinOperation uint8
 

@@ -106,6 +106,7 @@ func (h *Hub) deviceLocked(id Identity) hubdata.Device {
 		HostName: h.Host, GatewayHostName: h.GatewayName(), ID: id.Device, ModuleID: id.Module,
 		GenerationID: entry.Generation,
 		PrimaryKey:   entry.Keys.Primary, SecondaryKey: entry.Keys.Secondary,
+		Disabled: h.registry[Identity{Device: id.Device}].Disabled,
 	}
 }
 

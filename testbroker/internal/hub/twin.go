@@ -146,6 +146,25 @@ func (h *Hub) PatchTags(id, patch string) error {
 	return err
 }
 
+// ChangeTwin implements testbroker.Hub.ChangeTwin.
+func (h *Hub) ChangeTwin(id string, c hubdata.TwinChange) (hubdata.Twin, error) {
+	u := TwinUpdate{Replace: c.Replace, Etag: c.ETag}
+	for _, part := range []struct {
+		name, text string
+		into       *Tree
+	}{{"desired properties", c.Desired, &u.Desired}, {"tags", c.Tags, &u.Tags}} {
+		if part.text == "" {
+			continue
+		}
+		tree, err := ParseTree([]byte(part.text))
+		if err != nil {
+			return hubdata.Twin{}, h.ServiceError(CodeArgumentInvalid, "%s: %v", part.name, err)
+		}
+		*part.into = tree
+	}
+	return h.Update(SplitIdentity(id), u)
+}
+
 // A TwinUpdate is a back end's change of a twin. Nil parts stay unchanged.
 type TwinUpdate struct {
 	Desired, Tags Tree

@@ -1,0 +1,135 @@
+// The list of devices, and what can be done to the chosen one.
+
+import * as api from "./api.js";
+import {byID, confirmed, el, fill, keyed, setText} from "./dom.js";
+import * as state from "./state.js";
+
+const most = 200; // in the list at a time
+let all = [];
+
+export const topic = new state.Topic(read, undefined, () => (all.length > 500 ? 5000 : 500));
+export const ids = () => all.map((d) => d.device);
+const listeners = [];
+export const onList = (f) => listeners.push(f);
+
+async function read() {
+  all = (await api.ask("GET", "/devices")).devices;
+  if (!all.some((d) => d.device === state.device())) {
+    state.choose(all[0]?.device ?? "");
+  }
+  show();
+  listeners.forEach((f) => f());
+}
+
+function words(d) {
+  if (!d.enabled) {
+    return "disabled";
+  }
+  return d.connections === 0 ? "not connected" : d.connections === 1 ? "connected" : `${d.connections} connections`;
+}
+
+function show() {
+  const wanted = byID("device-filter").value.toLowerCase();
+  const fits = all.filter((d) => d.device.toLowerCase().includes(wanted));
+  keyed(byID("device-list"), fits.slice(0, most), (d) => d.device, make, update);
+  const more = byID("device-more");
+  more.hidden = fits.length > 0 && fits.length <= most;
+  setText(more, fits.length === 0 ? "No device." : `${fits.length - most} more devices: filter the list.`);
+  showChosen();
+}
+
+function make(d) {
+  return el("li", {}, el("button", {type: "button", class: "device", onclick: () => state.choose(d.device)},
+    el("span", {class: "dot"}), el("bdi", {class: "id"}, d.device), el("span", {class: "what"})));
+}
+
+function update(e, d) {
+  const button = e.firstElementChild;
+  button.dataset.state = d.enabled ? (d.connections > 0 ? "on" : "off") : "disabled";
+  if (d.device === state.device()) {
+    button.setAttribute("aria-current", "true");
+  } else {
+    button.removeAttribute("aria-current");
+  }
+  setText(button.lastElementChild, words(d));
+}
+
+const actions = [
+  {name: "Cut", title: "Cut its connections by RST", run: (id) => api.ask("POST", `${api.device(id)}/reset`)},
+  {name: "Close", title: "End its connections in good order", run: (id) => api.ask("POST", `${api.device(id)}/close`)},
+  {name: "Disable", title: "Forbid it to connect", fits: (d) => d.enabled, whole: true,
+    run: (id) => api.ask("POST", `${api.device(id)}/disable`)},
+  {name: "Enable", title: "Allow it to connect", fits: (d) => !d.enabled, whole: true,
+    run: (id) => api.ask("POST", `${api.device(id)}/enable`)},
+  {name: "Remove", title: "Remove it from the registry", danger: true, run: (id) => api.ask("DELETE", api.device(id)),
+    sure: (id) => confirmed("Remove the device?", `${id} and its modules, twin and messages are removed.`, "Remove")},
+];
+
+const heading = el("h2", {id: "chosen-title"});
+const kind = el("span", {class: "note"});
+const buttons = actions.map((a) => el("button", {type: "button", class: a.danger ? "danger" : "", title: a.title,
+  onclick: () => act(a)}, a.name));
+const result = el("p", {class: "result", role: "status"});
+byID("chosen").append(el("div", {class: "row"}, heading, kind, el("div", {class: "row end", role: "group",
+  "aria-labelledby": "chosen-title"}, ...buttons)), result);
+
+function showChosen() {
+  const d = all.find((one) => one.device === state.device());
+  fill(heading, d ? el("bdi", {}, d.device) : "No device");
+  setText(kind, d ? `${words(d)}, by ${d.authentication}` : "Add one at the left.");
+  actions.forEach((a, i) => {
+    buttons[i].hidden = !d || (a.fits && !a.fits(d)) || (a.whole && d.device.includes("/"));
+  });
+}
+
+async function act(a) {
+  const id = state.device();
+  if (a.sure && !(await a.sure(id))) {
+    return;
+  }
+  try {
+    const answer = await a.run(id);
+    setText(result, answer.connections === undefined ? `${a.name}: done` :
+      `${a.name}: ${answer.connections} connections ended`);
+  } catch (e) {
+    setText(result, e.message);
+  }
+  topic.touch();
+}
+
+byID("device-filter").addEventListener("input", show);
+state.onChoose(() => {
+  setText(result, "");
+  show();
+});
+
+byID("device-add").addEventListener("submit", async (event) => {
+  event.preventDefault();
+  const input = byID("device-id");
+  const status = byID("device-result");
+  byID("device-secret").hidden = true;
+  try {
+    const made = await api.ask("POST", "/devices", JSON.stringify({id: input.value.trim()}));
+    setText(status, `${made.device} is registered.`);
+    secret(made.connectionString);
+    input.value = "";
+    await read();
+    state.choose(made.device);
+  } catch (e) {
+    setText(status, e.message);
+  }
+});
+
+// secret shows a connection string until the next device is added.
+function secret(text) {
+  const value = el("input", {readonly: true, value: text, id: "connection-string"});
+  const copy = el("button", {type: "button", onclick: async () => {
+    value.select();
+    await navigator.clipboard?.writeText(text).catch(() => {}); // the text is selected in any case
+    setText(copy, "Copied");
+  }}, "Copy");
+  const box = byID("device-secret");
+  fill(box, el("label", {for: "connection-string"}, "Its connection string, a secret"), el("div", {class: "row"},
+    value, copy));
+  box.hidden = false;
+}

@@ -1,0 +1,70 @@
+package interop
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/chromedp/chromedp"
+	"github.com/stretchr/testify/require"
+
+	"github.com/hubline-iot/hubline/transport"
+)
+
+var screenshots = flag.String("screenshots", "", "folder to write screenshots of the page of testhub to")
+
+// The pictures of the documents are made by
+// go test -run TestScreenshotsOfPage . -screenshots ../docs
+func TestScreenshotsOfPage(t *testing.T) {
+	if *screenshots == "" {
+		t.Skip("no -screenshots")
+	}
+	h := startTesthub(t, "-device", "thermometer-1", "-device", "thermometer-2", "-device", "thermometer-2/camera",
+		"-enroll", "sensor-1")
+	d := startPageDevice(t, h, 0)
+	light, dark := openPage(t, h, "light"), openPage(t, h, "dark")
+	for second := range 20 {
+		for i := range 3 + second*7%5 {
+			body := fmt.Sprintf(`{"temperature":%d.%d,"humidity":%d}`, 21+second%3, i, 40+second)
+			d.send(fmt.Sprintf("reading-%d-%d", second, i), body, transport.Property{Name: "unit", Value: "C"})
+		}
+		light.until("document.querySelector('.messages polyline').getAttribute('points').split(' ').length > args[0]",
+			second+1)
+	}
+	d.report(`{"fan":{"on":true,"speed":3},"firmware":"2.4.1"}`)
+	h.ask(t, "PATCH", "/devices/thermometer-1/twin/desired", `{"interval":60,"fan":{"speed":3}}`)
+	h.ask(t, "PATCH", "/devices/thermometer-1/twin/tags", `{"site":"roof"}`)
+	h.ask(t, "POST", "/faults", `{"kind":"DropAfterPublish","device":"thermometer-1","after":2,"times":2}`)
+	h.ask(t, "POST", "/faults", `{"kind":"AnswerStatus","statuses":[503,429],"retryAfter":"2s"}`)
+
+	light.tab("Messages")
+	light.shows("reading-19-")
+	light.shot("testhub-page-messages.png")
+
+	light.tab("Twin")
+	light.until("document.querySelector('#twin label').innerText === 'Desired, version 2'")
+	light.fill("Desired", `{"interval": 30}`)
+	h.ask(t, "PATCH", "/devices/thermometer-1/twin/desired", `{"interval":90}`)
+	light.press("Save desired")
+	light.until("document.querySelector('#twin .conflict:not([hidden])')")
+	light.shot("testhub-page-twin.png")
+
+	dark.tab("Faults")
+	dark.fill("Find", "PUBACK")
+	dark.choose("Kind", "SlowPuback")
+	dark.fill("delay", "1.5s")
+	dark.until("document.querySelectorAll('#faults tbody tr').length === 2")
+	dark.shot("testhub-page-faults.png")
+}
+
+// shot writes a picture of the window.
+func (b *browser) shot(name string) {
+	b.t.Helper()
+	b.do(chromedp.EmulateViewport(1180, 760))
+	valueOf[bool](b, "new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => done(true))))")
+	png, err := chromedp.Run(b.ctx, chromedp.CaptureScreenshot())
+	require.NoError(b.t, err)
+	require.NoError(b.t, os.WriteFile(filepath.Join(*screenshots, name), png, 0o644))
+}
