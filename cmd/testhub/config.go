@@ -27,11 +27,15 @@ type configSettings struct {
 // notInFile are the flags that a file of flags cannot have.
 var notInFile = []string{"config", "print-config", "health"}
 
+// secretFlags are the flags that -print-config leaves out.
+var secretFlags = []string{"control-token"}
+
 // flags registers the flags.
 func (s *configSettings) flags(f *flag.FlagSet) {
 	f.StringVar(&s.file, "config", "", "JSON `file` with flags: their names without the dash as members, lists for those "+
 		"that are repeatable; the command line goes before it")
-	f.BoolVar(&s.print, "print-config", false, "do not start: print the flags in force, as a file for -config")
+	f.BoolVar(&s.print, "print-config", false, "do not start: print the flags in force, as a file for -config, "+
+		"without -control-token")
 }
 
 // read sets the flags of the file, except those that the command line has set.
@@ -206,14 +210,14 @@ func record(f *flag.FlagSet) *recorder {
 	return r
 }
 
-// inForce returns the values of all flags that a file can have, without empty ones.
+// inForce returns the values of all flags that a file can have, without empty ones and secrets.
 func (r *recorder) inForce() map[string]any {
 	values := make(map[string]any)
 	r.flags.VisitAll(func(fl *flag.Flag) {
 		v := r.all[fl.Name]
 		getter, isPlain := v.Value.(flag.Getter)
 		switch {
-		case slices.Contains(notInFile, fl.Name):
+		case slices.Contains(notInFile, fl.Name), slices.Contains(secretFlags, fl.Name):
 		case repeatable(fl):
 			if len(v.set) > 0 {
 				values[fl.Name] = v.set

@@ -40,6 +40,13 @@ func TestFlagsOfAFile(t *testing.T) {
 	require.Equal(t, text, printed(t, "-config", write(t, "again.json", text)))
 }
 
+// A token that was given, or made because the address is not on loopback, is not printed.
+func TestPrintedFlagsHaveNoSecrets(t *testing.T) {
+	const token = "0123456789abcdef"
+	require.NotContains(t, printed(t, "-control-token", token), token)
+	require.NotContains(t, printed(t, "-control", "0.0.0.0:0"), "token")
+}
+
 func TestAStartWithAFile(t *testing.T) {
 	p := start(t, "-config", write(t, "hub.json", `{"device": ["a", "b"], "keep": 3}`))
 	require.Len(t, p.ready.Devices, 2)
