@@ -81,6 +81,7 @@ func TestTextsOfTheHubHaveNeitherSecretsNorControlCharacters(t *testing.T) {
 						see(err)
 					}
 					cancel()
+					time.Sleep(time.Second) // the hub may end the connection only once it is idle
 					require.NoError(t, c.Close())
 
 					require.NotEmpty(t, seen)
