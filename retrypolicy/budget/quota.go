@@ -83,7 +83,7 @@ func (b *TokenBucket) fill(now time.Time) {
 		return
 	}
 	// After this time the bucket is full in any case, and the product below cannot overflow.
-	enough := time.Duration(b.size/b.refill+1) * time.Second
+	enough := (time.Duration(b.size/b.refill) + 1) * time.Second
 	passed := now.Sub(b.mark)
 	switch {
 	case b.mark.IsZero():

@@ -140,6 +140,7 @@ func TestMessagesThroughMochi(t *testing.T) {
 		for range 5 {
 			require.NoError(t, from.Send(t.Context(), &m))
 		}
+		synctest.Wait() // mochi acknowledges a message before it passes it on
 		require.NoError(t, b.Publish("site/dev-2/down/exact", []byte("twice no"), false, 2))
 		synctest.Wait()
 		time.Sleep(time.Second)

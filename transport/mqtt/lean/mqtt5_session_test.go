@@ -165,6 +165,32 @@ func TestAVerdictOnQoS2CountsOnTheNextConnection(t *testing.T) {
 	})
 }
 
+// The handler may return when its connection has ended and the client does not know it yet.
+func TestAVerdictOnQoS2CountsAlthoughItsConnectionHasEnded(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		h := newHub(t)
+		r, l := start5(t, h, New(h.dial, fiveOptions(nil)), "")
+		settle := commands(r, l)
+		l.send(publish5(0x34, down, 7, "", "accepted")...)
+		l.send(publish5(0x34, down, 8, "", "released")...)
+		synctest.Wait()
+		r.cancel()
+		<-r.ran
+		settle(0, transport.Accept)
+		settle(1, transport.Release)
+		r, l = begin(t, r.t, func() *link {
+			l, _ := h.welcome5(1, "")
+			return l
+		})
+		l.send(publish5(0x3c, down, 7, "", "accepted")...)
+		require.Equal(t, []byte{0, 7}, l.expect(0x50).body)
+		l.send(publish5(0x3c, down, 8, "", "released")...)
+		synctest.Wait()
+		require.Len(t, r.sink.messages, 1)
+		require.Equal(t, "released", string(r.sink.messages[0].Body))
+	})
+}
+
 func TestTheReceiveMaximumHolds(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		h := newHub(t)

@@ -38,10 +38,16 @@ func (s *session) publishRequest(r *transport.Request) {
 	}
 }
 
-// replyUnsent replies that a request for a certificate, or an answer to a method, was not sent.
-// Other requests are repeated by the client on the next connection.
+// replyUnsent replies that a request for a certificate, or an answer to a method, was not sent, and
+// records a verdict that counts on the next connection. Other requests are repeated by the client
+// there.
 func (s *session) replyUnsent(r *transport.Request) {
-	if r.Op == transport.OpRespond || r.Op == transport.OpIssue {
+	switch r.Op {
+	case transport.OpRespond, transport.OpIssue:
 		s.refuse(r, transport.Network, errClosed)
+	case transport.OpSettle:
+		if v := s.t.newer(); v != nil && len(r.Ref) == onceRef {
+			v.appendSettled(s, nil, r.Ref, r.Outcome)
+		}
 	}
 }
