@@ -57,8 +57,11 @@
 //     test builds it from a copy with the hub's certificate in that list.
 //   - The hub's endpoint compatible with Event Hubs, over AMQP and over TLS, against the official
 //     clients: azeventhubs v1 and v2 for Go, @azure/event-hubs. They read from each start position,
-//     lose partitions to a higher epoch and are refused. Their processors continue at a checkpoint,
-//     in a store in memory: the hub's blob store has no containers.
+//     lose partitions to a higher epoch and are refused. Their processors continue at a checkpoint.
+//   - The hub's storage against the official clients azblob and @azure/storage-blob, and against
+//     the stores of checkpoints on them, azeventhubs/v2/checkpoints and
+//     @azure/eventhubs-checkpointstore-blob, with the account's key and with a SAS: processors go
+//     on at their checkpoints, and two of them share the partitions.
 //   - The provisioning service of package testbroker with the official SDKs: devices with keys,
 //     with keys derived from that of a group, and with certificates register over amqp, amqp-ws,
 //     mqtt, mqtt-ws and http with azure-iot-provisioning-device, and azure-iot-device sends with

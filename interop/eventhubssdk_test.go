@@ -3,6 +3,7 @@ package interop
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -27,8 +28,16 @@ func startEventsScript(t testing.TB, h *eventsHub) *eventsScript {
 // open makes a client for a connection string and a group.
 func (s *eventsScript) open(name, connection, group string, checkpoints bool) {
 	s.t.Helper()
-	s.tell(map[string]any{"do": "open", "name": name, "connectionString": connection, "group": group,
-		"checkpoints": checkpoints})
+	s.openWith(name, map[string]any{"connectionString": connection, "group": group, "checkpoints": checkpoints})
+}
+
+// openWith makes a client with fields of the command open. The group is $Default unless they say
+// so.
+func (s *eventsScript) openWith(name string, fields map[string]any) {
+	s.t.Helper()
+	command := map[string]any{"do": "open", "name": name, "group": "$Default"}
+	maps.Copy(command, fields)
+	s.tell(command)
 	s.next("opened", name)
 }
 

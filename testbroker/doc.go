@@ -114,6 +114,9 @@
 //	file, ok := hub.Blob("dev-1/logs/today.txt")
 //	err = file.Matches(bytes.NewReader(sent))
 //
+// The store has containers of blobs too, with metadata and conditions, in which event processors
+// keep their checkpoints: see [Hub.ContainerURL] and [Hub.StorageConnectionString].
+//
 // # A plain broker
 //
 // [Options.Broker] makes the hub a plain MQTT broker, for clients of brokers that are no hubs: MQTT

@@ -260,6 +260,7 @@ func (p *printer) ready(r *readyObject) error {
 	}
 	row("service", r.Service.ConnectionString)
 	r.Events.rows(row)
+	r.Storage.rows(row)
 	if r.DPS != nil {
 		r.DPS.rows(row)
 	}

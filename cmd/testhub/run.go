@@ -113,6 +113,9 @@ func serve(ctx context.Context, s *settings, stdout io.Writer) (err error) {
 	if ready.Events, err = s.events.open(hub, owner, at.Ports); err != nil {
 		return err
 	}
+	if ready.Storage, err = newReadyStorage(hub, at); err != nil {
+		return err
+	}
 	for i := range ready.Devices {
 		ready.Devices[i].BrokerURL = ready.brokerURL(hub, ready.Devices[i].Device)
 	}
@@ -212,6 +215,7 @@ type readyObject struct {
 	Devices      []readyDevice `json:"devices"`
 	Service      readyPolicy   `json:"service"`
 	Events       readyEvents   `json:"events"`
+	Storage      readyStorage  `json:"storage"`
 	DPS          *readyDPS     `json:"dps,omitempty"`
 	Hubs         []readyHub    `json:"hubs,omitempty"` // besides the first
 	Gateway      string        `json:"gateway,omitempty"`
@@ -317,6 +321,7 @@ func (r *readyObject) public() map[string]any {
 	delete(m, "devices")
 	delete(m, "service")
 	delete(m, "events")
+	delete(m, "storage")
 	delete(m, "dps")
 	delete(m, "hubs")
 	delete(m, "modules")

@@ -2,6 +2,8 @@
 // JSON.
 'use strict'
 const readline = require('readline')
+const { BlobCheckpointStore } = require('@azure/eventhubs-checkpointstore-blob')
+const { BlobServiceClient, ContainerClient } = require('@azure/storage-blob')
 const { EventHubConsumerClient, earliestEventPosition, latestEventPosition } = require('@azure/event-hubs')
 const { say, text, why } = require('./common')
 
@@ -35,13 +37,65 @@ const shown = (name, partition, e) => ({
   annotations: Object.fromEntries(Object.entries(e.systemProperties || {}).map(([k, v]) => [k, text(v)])),
 })
 
+// containerOf returns the client of a container: by the connection string of its account, or by a URL with a signature.
+const containerOf = ({ account, container }) => (account ? BlobServiceClient.fromConnectionString(account).getContainerClient(container)
+  : new ContainerClient(container))
+
 const commands = {
-  // open makes a client, with the store of checkpoints if the command says so.
-  open({ name, connectionString, group, checkpoints: kept }) {
-    const options = { retryOptions: { maxRetries: 0 } }
-    clients.set(name, kept ? new EventHubConsumerClient(group, connectionString, store, options)
+  // open makes a client, with a store of checkpoints if the command says so: that in memory, or one in a container.
+  open({ name, connectionString, group, checkpoints: kept, account, container }) {
+    const options = { retryOptions: { maxRetries: 0 }, loadBalancingOptions: { updateIntervalInMs: 500 } }
+    const own = container ? new BlobCheckpointStore(containerOf({ account, container })) : store
+    clients.set(name, kept || container ? new EventHubConsumerClient(group, connectionString, own, options)
       : new EventHubConsumerClient(group, connectionString, options))
     say({ on: 'opened', name })
+  },
+  // blobs does with a container of an account what a back end does, and tells each result.
+  async blobs({ name, account, container }) {
+    const told = async (what, call) => {
+      try {
+        say({ on: 'blob', name, topic: what, payload: JSON.stringify(await call()) })
+      } catch (err) {
+        say({ on: 'blob', name, topic: what, text: `${err.statusCode} ${err.code}` })
+      }
+    }
+    const c = containerOf({ account, container })
+    const blob = c.getBlockBlobClient('dir/größe 1&2.txt')
+    const names = async (all) => { const out = []; for await (const b of all) out.push(b.name); return out }
+    const read = async (b, ...range) => (await b.downloadToBuffer(...range)).toString()
+    await told('exists', () => c.exists())
+    await told('create', async () => (await c.createIfNotExists()).succeeded)
+    await told('create again', () => c.create())
+    await told('upload', async () => (await blob.upload('0123456789', 10, { metadata: { One: '1' } })).requestId !== '')
+    await told('upload new', () => blob.upload('', 0, { conditions: { ifNoneMatch: '*' } }))
+    await told('upload changed', () => blob.upload('', 0, { conditions: { ifMatch: '"0x1"' } }))
+    await told('read', () => read(blob))
+    await told('read a part', () => read(blob, 2, 3))
+    await told('properties', async () => { const p = await blob.getProperties(); return [p.contentLength, p.metadata] })
+    await told('blocks', async () => {
+      const big = c.getBlockBlobClient('blocks')
+      await big.uploadData(Buffer.alloc(100_000, 'x'), { maxSingleShotSize: 1000, blockSize: 30_000 })
+      return (await read(big)).length
+    })
+    await told('list', () => names(c.listBlobsFlat()))
+    await told('pages', async () => {
+      const pages = []
+      for await (const p of c.listBlobsFlat({ prefix: '' }).byPage({ maxPageSize: 1 })) pages.push(p.segment.blobItems.length)
+      return pages
+    })
+    await told('folders', () => names(c.listBlobsByHierarchy('/')))
+    await told('sign', async () => {
+      const { ContainerSASPermissions } = require('@azure/storage-blob')
+      const url = await c.generateSasUrl({ permissions: ContainerSASPermissions.parse('r'), expiresOn: new Date(Date.now() + 60_000) })
+      const reader = new ContainerClient(url)
+      await told('signed list', () => names(reader.listBlobsFlat()))
+      return read(reader.getBlobClient('dir/größe 1&2.txt'))
+    })
+    await told('delete', async () => (await blob.deleteIfExists()).succeeded)
+    await told('read deleted', () => read(blob))
+    await told('containers', () => names(BlobServiceClient.fromConnectionString(account).listContainers()))
+    await told('delete container', async () => (await c.delete()).requestId !== '')
+    await told('list deleted', () => names(c.listBlobsFlat()))
   },
   // describe answers with the properties of the event hub, or of a partition.
   async describe({ name, partition }) {

@@ -74,6 +74,10 @@ type Blob struct {
 	// was stored.
 	Stored  time.Time
 	Version int
+	// ETag changes with each change of the file or of its metadata.
+	ETag string
+	// Metadata is what the writer stated about the file, by names in lower case.
+	Metadata map[string]string
 }
 
 // BlobBlock is a part of a file.

@@ -6,11 +6,9 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/xml"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
-	"strconv"
 	"strings"
 	"time"
 
@@ -20,53 +18,8 @@ import (
 	"github.com/hubline-iot/hubline/testbroker/internal/web"
 )
 
-// putBlob handles Put Blob, Put Block and Put Block List.
-func putBlob(q *web.Request) web.Answer {
-	name := blobName(q)
-	if bad := authorizeBlob(q, "w"); bad != nil {
-		return failBlob(q, bad)
-	}
-	if a, over := blobFaults(q); over {
-		return a
-	}
-	var a web.Answer
-	var bad *hub.BlobError
-	switch blobOperation(q) {
-	case fault.PutBlob:
-		a, bad = putWhole(q, name)
-	case fault.PutBlock:
-		a, bad = putBlock(q, name)
-	case fault.PutBlockList:
-		a, bad = putList(q, name)
-	default:
-		bad = blobBadQuery
-	}
-	switch bad {
-	case nil:
-		q.Hub.Changed.Wake()
-		return a
-	case blobNoAnswer:
-		return web.Answer{Delivery: web.DeliverNothing}
-	}
-	return failBlob(q, bad)
-}
-
-// blobName returns the name of the request's file.
-func blobName(q *web.Request) string { return q.Vars["device"] + "/" + q.Vars["name"] }
-
-var blobOperations = map[string]fault.BlobOperation{"": fault.PutBlob, "block": fault.PutBlock,
-	"blocklist": fault.PutBlockList}
-
-// blobOperation returns the request's operation; BlobAny if the store does not support it.
-func blobOperation(q *web.Request) fault.BlobOperation {
-	if q.Method == http.MethodPut {
-		return blobOperations[q.Query.Get("comp")]
-	}
-	return fault.GetBlob
-}
-
 // putWhole stores a file sent in a single request.
-func putWhole(q *web.Request, name string) (web.Answer, *hub.BlobError) {
+func putWhole(q *web.Request, t *target) (web.Answer, *hub.BlobError) {
 	switch kind := q.Header.Get("x-ms-blob-type"); kind {
 	case "BlockBlob":
 	case "":
@@ -76,23 +29,25 @@ func putWhole(q *web.Request, name string) (web.Answer, *hub.BlobError) {
 	default:
 		return web.Answer{}, blobBadHeader
 	}
-	file, bad := newFile(q, name)
+	file, when, bad := newFile(q, t)
 	if bad != nil {
 		return web.Answer{}, bad
 	}
-	part, sum, bad := receive(q, "", maxPutBlob(storageVersion(q)))
+	part, sum, release, bad := receive(q, t, "", maxPutBlob(storageVersion(q)))
 	if bad != nil {
 		return web.Answer{}, bad
 	}
+	defer release()
 	if file.MD5 == nil {
 		file.MD5 = sum
 	}
 	file.Blocks = []hubdata.BlobBlock{part}
-	return created(q, sum), q.Hub.UploadTable.Store.Put(file)
+	file, bad = t.store.Put(file, when)
+	return created(q, &file, sum), bad
 }
 
 // putBlock stages a block.
-func putBlock(q *web.Request, name string) (web.Answer, *hub.BlobError) {
+func putBlock(q *web.Request, t *target) (web.Answer, *hub.BlobError) {
 	id := q.Query.Get("blockid")
 	raw, err := base64.StdEncoding.DecodeString(id)
 	switch {
@@ -103,16 +58,17 @@ func putBlock(q *web.Request, name string) (web.Answer, *hub.BlobError) {
 	case q.ContentLength == 0:
 		return web.Answer{}, blobBadHeader
 	}
-	part, sum, bad := receive(q, id, maxPutBlock(storageVersion(q)))
-	if bad == nil {
-		bad = q.Hub.UploadTable.Store.Stage(name, part)
+	part, sum, release, bad := receive(q, t, id, maxPutBlock(storageVersion(q)))
+	if bad != nil {
+		return web.Answer{}, bad
 	}
-	return created(q, sum), bad
+	defer release()
+	return created(q, nil, sum), t.store.Stage(t.name, part)
 }
 
 // putList makes a file of blocks.
-func putList(q *web.Request, name string) (web.Answer, *hub.BlobError) {
-	file, bad := newFile(q, name)
+func putList(q *web.Request, t *target) (web.Answer, *hub.BlobError) {
+	file, when, bad := newFile(q, t)
 	if bad != nil {
 		return web.Answer{}, bad
 	}
@@ -135,7 +91,8 @@ func putList(q *web.Request, name string) (web.Answer, *hub.BlobError) {
 	case len(list) > q.Hub.UploadTable.Opt.MaxBlocks:
 		return web.Answer{}, blobListTooLong
 	}
-	return created(q, nil), q.Hub.UploadTable.Store.Commit(file, list)
+	file, bad = t.store.Commit(file, list, when)
+	return created(q, &file, nil), bad
 }
 
 // parseBlockList parses
@@ -170,32 +127,50 @@ func parseBlockList(body []byte) ([]hub.ListedBlock, error) {
 	return list, nil
 }
 
-// newFile returns a file with the properties in the request's headers.
-func newFile(q *web.Request, name string) (hubdata.Blob, *hub.BlobError) {
-	file := hubdata.Blob{Name: name, ContentType: q.Header.Get("x-ms-blob-content-type"), Stored: q.Hub.Now()}
+// newFile returns a file with the properties in the request's headers, and the condition of its
+// storage.
+func newFile(q *web.Request, t *target) (file hubdata.Blob, when hub.BlobCheck, bad *hub.BlobError) {
+	file = hubdata.Blob{Name: t.name, ContentType: q.Header.Get("x-ms-blob-content-type"), Stored: q.Hub.Now()}
 	if file.ContentType == "" {
 		file.ContentType = "application/octet-stream"
 	}
 	if text := q.Header.Get("x-ms-blob-content-md5"); text != "" {
 		sum, err := base64.StdEncoding.DecodeString(text)
 		if err != nil || len(sum) != md5.Size {
-			return file, blobBadMD5
+			return file, nil, blobBadMD5
 		}
 		file.MD5 = sum
 	}
-	return file, nil
+	if file.Metadata, bad = metadataOf(q); bad != nil {
+		return file, nil, bad
+	}
+	when, bad = writeCondition(q, t)
+	return file, when, bad
 }
 
-// receive reads the body of a file or block.
-func receive(q *web.Request, id string, limit int64) (part hubdata.BlobBlock, sum []byte, bad *hub.BlobError) {
+// receive reads the body of a file or block, with room for it in the store until release.
+func receive(q *web.Request, t *target, id string, limit int64) (part hubdata.BlobBlock, sum []byte, release func(),
+	bad *hub.BlobError) {
 	switch {
 	case q.ContentLength < 0:
-		return part, nil, blobNoLength
+		return part, nil, nil, blobNoLength
 	case q.ContentLength > limit:
-		return part, nil, blobTooLarge
+		return part, nil, nil, blobTooLarge
 	case q.Header.Get("x-ms-content-crc64") != "":
-		return part, nil, blobNoHeader
+		return part, nil, nil, blobNoHeader
 	}
+	if release, bad = t.store.Reserve(q.ContentLength + maxMetadata); bad != nil {
+		return part, nil, nil, bad
+	}
+	if part, sum, bad = readPart(q, t, id); bad != nil {
+		release()
+		return part, nil, nil, bad
+	}
+	return part, sum, release, nil
+}
+
+// readPart reads a body of the stated length.
+func readPart(q *web.Request, t *target, id string) (part hubdata.BlobBlock, sum []byte, bad *hub.BlobError) {
 	body := io.Reader(q.Body)
 	if in := q.TakeRoute(fault.CutBlobBody); in != nil {
 		io.CopyN(io.Discard, body, q.ContentLength/2)
@@ -209,7 +184,7 @@ func receive(q *web.Request, id string, limit int64) (part hubdata.BlobBlock, su
 	long, short := sha256.New(), md5.New()
 	to := []io.Writer{long, short}
 	var kept *bytes.Buffer
-	if !q.Hub.UploadTable.Opt.Digest {
+	if t.container != hub.Container || !q.Hub.UploadTable.Opt.Digest {
 		kept = bytes.NewBuffer(make([]byte, 0, min(q.ContentLength, 1<<20)))
 		to = append(to, kept)
 	}
@@ -223,7 +198,7 @@ func receive(q *web.Request, id string, limit int64) (part hubdata.BlobBlock, su
 	}
 	var content []byte
 	if kept != nil {
-		content = kept.Bytes()
+		content = bytes.Clone(kept.Bytes()) // without the room that the buffer has left
 	}
 	return hubdata.BlobBlock{ID: id, Size: n, SHA256: [sha256.Size]byte(long.Sum(nil)), Content: content}, sum, nil
 }
@@ -260,68 +235,34 @@ func checkMD5(q *web.Request, sum []byte) *hub.BlobError {
 	return nil
 }
 
-// created returns the answer to a request that stored something.
-func created(q *web.Request, sum []byte) web.Answer {
-	a := web.Answer{Status: http.StatusCreated, Header: make(http.Header)}
+// answer returns an answer without a body, with the headers that each answer has.
+func answer(q *web.Request, status int) web.Answer {
+	a := web.Answer{Status: status, Header: make(http.Header)}
 	a.Header.Set("x-ms-request-id", track(q))
 	a.Header.Set("x-ms-version", storageVersion(q))
+	if id := q.Header.Get("x-ms-client-request-id"); id != "" && len(id) <= 1024 {
+		a.Header.Set("x-ms-client-request-id", id)
+	}
+	return a
+}
+
+// setVersion adds the ETag and the time of a change to an answer.
+func setVersion(a *web.Answer, etag string, changed time.Time) {
+	a.Header.Set("ETag", `"`+etag+`"`)
+	a.Header.Set("Last-Modified", changed.UTC().Format(http.TimeFormat))
+}
+
+// created returns the answer to a request that stored a file, or for nil a block.
+func created(q *web.Request, file *hubdata.Blob, sum []byte) web.Answer {
+	a := answer(q, http.StatusCreated)
 	a.Header.Set("x-ms-request-server-encrypted", "true")
 	if sum != nil {
 		a.Header.Set("Content-MD5", base64.StdEncoding.EncodeToString(sum))
 	}
-	if q.Query.Get("comp") != "block" {
-		now := q.Hub.Now().UTC()
-		a.Header.Set("ETag", `"0x`+strings.ToUpper(strconv.FormatInt(now.UnixNano(), 16))+`"`)
-		a.Header.Set("Last-Modified", now.Format(http.TimeFormat))
+	if file != nil {
+		setVersion(&a, file.ETag, file.Stored)
 	}
 	return a
-}
-
-// getBlob handles Get Blob and Get Blob Properties.
-func getBlob(q *web.Request) web.Answer {
-	name := blobName(q)
-	if bad := authorizeBlob(q, "r"); bad != nil {
-		return failBlob(q, bad)
-	}
-	b, ok := q.Hub.UploadTable.Store.Get(name)
-	if !ok {
-		return failBlob(q, blobNotFound)
-	}
-	a := web.Answer{Status: http.StatusOK, Header: make(http.Header)}
-	a.Header.Set("Content-Type", b.ContentType)
-	a.Header.Set("x-ms-blob-type", "BlockBlob")
-	a.Header.Set("x-ms-request-id", track(q))
-	a.Header.Set("x-ms-version", storageVersion(q))
-	a.Header.Set("Last-Modified", b.Stored.UTC().Format(http.TimeFormat))
-	if b.MD5 != nil {
-		a.Header.Set("Content-MD5", base64.StdEncoding.EncodeToString(b.MD5))
-	}
-	if q.Method == http.MethodHead {
-		return a
-	}
-	body, err := b.Bytes()
-	if err != nil {
-		return failBlob(q, blobNoContent)
-	}
-	a.Body = body
-	return a
-}
-
-// authorizeBlob checks the upload URI and the headers required of every request to the store.
-func authorizeBlob(q *web.Request, right string) *hub.BlobError {
-	if v := q.Header.Get("x-ms-version"); v != "" {
-		if _, err := time.Parse(time.DateOnly, v); err != nil {
-			return blobBadHeader
-		}
-	}
-	if !hub.ValidBlobName(blobName(q)) {
-		return blobBadName
-	}
-	bad := q.Hub.UploadTable.Store.Keys.Check(blobName(q), q.Query, right, q.Hub.Now())
-	if bad != nil {
-		q.Conn.Refused(q.Request, hub.Identity{}, bad.Status, errors.New(bad.Code))
-	}
-	return bad
 }
 
 // storageVersion returns the storage API version of the request header, or else of the upload URI.
@@ -360,34 +301,3 @@ func maxPutBlob(version string) int64 {
 func track(q *web.Request) string {
 	return fmt.Sprintf("%d-%d", q.C.Number, q.Conn.Front.Refusals.Add(1))
 }
-
-// blobFaults applies the faults of a valid request to the store. If over is true, a is the answer.
-func blobFaults(q *web.Request) (a web.Answer, over bool) {
-	if in := q.TakeRoute(fault.ExpireUpload); in != nil {
-		q.Happened(in)
-		q.Hub.ExpireUpload(q.Query.Get("si"))
-		q.Hub.Changed.Wake()
-		return failBlob(q, hub.BlobExpired), true
-	}
-	if in := q.TakeRoute(fault.SlowBlob); in != nil {
-		q.Happened(in)
-		if !q.Sleep(in.Fault.Delay) {
-			return web.Answer{Delivery: web.DeliverNothing}, true
-		}
-	}
-	return web.Answer{}, false
-}
-
-// Routes are the routes of the store.
-var Routes = []web.Route{
-	{Kind: fault.RouteBlob, Method: http.MethodPut, Path: hub.Container + "/{device}/{name...}", Host: anyHost, Open: true,
-		Do: putBlob, Fails: failRequest, Blob: blobOperation},
-	{Kind: fault.RouteBlob, Method: http.MethodGet, Path: hub.Container + "/{device}/{name...}", Host: anyHost, Open: true,
-		Do: getBlob, Fails: failRequest, Blob: blobOperation},
-	{Kind: fault.RouteBlob, Method: http.MethodHead, Path: hub.Container + "/{device}/{name...}", Host: anyHost,
-		Open: true,
-		Do:   getBlob, Fails: failRequest, Blob: blobOperation},
-}
-
-// anyHost accepts every host name, because a test can give the store any name.
-func anyHost(*hub.Hub, string) bool { return true }

@@ -12,7 +12,6 @@ import (
 )
 
 var (
-	blobNotFound = &hub.BlobError{Status: 404, Code: "BlobNotFound", Message: "The specified blob does not exist."}
 	blobNoLength = &hub.BlobError{Status: 411, Code: "MissingContentLengthHeader",
 		Message: "The Content-Length header was not specified."}
 	blobTooLarge = &hub.BlobError{Status: 413, Code: "RequestBodyTooLarge",
@@ -44,9 +43,32 @@ var (
 	blobNoContent = &hub.BlobError{Status: 409, Code: "BlobOperationNotSupported",
 		Message: "The store keeps hashes only."}
 
+	blobConditionNotMet = &hub.BlobError{Status: 412, Code: "ConditionNotMet",
+		Message: "The condition specified using HTTP conditional header(s) is not met."}
+	blobNotModified = &hub.BlobError{Status: 304, Code: "ConditionNotMet",
+		Message: "The condition specified using HTTP conditional header(s) is not met."}
+	blobExists     = &hub.BlobError{Status: 409, Code: "BlobAlreadyExists", Message: "The specified blob already exists."}
+	blobOverwrites = &hub.BlobError{Status: 403, Code: "UnauthorizedBlobOverwrite",
+		Message: "This request is not authorized to perform blob overwrites."}
+	blobNoLease = &hub.BlobError{Status: 412, Code: "LeaseNotPresentWithBlobOperation",
+		Message: "There is currently no lease on the blob."}
+	blobBadMetadata = &hub.BlobError{Status: 400, Code: "InvalidMetadata",
+		Message: "The specified metadata is invalid. It includes characters that are not permitted."}
+	blobEmptyMetadata = &hub.BlobError{Status: 400, Code: "EmptyMetadataKey",
+		Message: "The key for one of the metadata key-value pairs is empty."}
+	blobMuchMetadata = &hub.BlobError{Status: 400, Code: "MetadataTooLarge",
+		Message: "The size of the specified metadata exceeds the maximum size permitted."}
+	blobBadRange = &hub.BlobError{Status: 416, Code: "InvalidRange",
+		Message: "The range specified is invalid for the current size of the resource."}
+	blobLongAnswer = &hub.BlobError{Status: 409, Code: "BlobOperationNotSupported",
+		Message: "The hub answers with at most 256 MiB; ask for a range."}
+	blobOutOfRange = &hub.BlobError{Status: 400, Code: "OutOfRangeQueryParameterValue",
+		Message: "One of the query parameters specified in the request URI is outside the permissible range."}
+	blobBadCredentials = &hub.BlobError{Status: 400, Code: "InvalidAuthenticationInfo",
+		Message: "Authentication information is not given in the correct format. Check the value of Authorization " +
+			"header."}
+
 	blobNoAnswer = &hub.BlobError{} // the client has disconnected
-	blobGone     = &hub.BlobError{Status: 404, Code: "ContainerNotFound",
-		Message: "The specified container does not exist."}
 	blobBusy     = &hub.BlobError{Status: 503, Code: "ServerBusy", Message: "The server is busy."}
 	blobInternal = &hub.BlobError{Status: 500, Code: "InternalError",
 		Message: "The server encountered an internal error. Please retry the request."}
@@ -55,8 +77,8 @@ var (
 // blobErrorOf returns the store's error for a refusal made elsewhere, such as a fault: the usual
 // error for its status.
 func blobErrorOf(e *web.Error) *hub.BlobError {
-	for _, known := range []*hub.BlobError{blobBadQuery, hub.BlobNoAuthentication, hub.BlobBadSignature, blobGone,
-		blobTooLarge, blobInternal, blobBusy} {
+	for _, known := range []*hub.BlobError{blobBadQuery, hub.BlobNoAuthentication, hub.BlobBadSignature,
+		hub.BlobNoContainer, blobTooLarge, blobInternal, blobBusy} {
 		if known.Status == e.Status() {
 			return known
 		}
@@ -67,22 +89,20 @@ func blobErrorOf(e *web.Error) *hub.BlobError {
 
 // failBlob returns the answer to a request refused by the store, in the store's error format.
 func failBlob(q *web.Request, e *hub.BlobError) web.Answer {
-	tracking := track(q)
+	a := answer(q, e.Status)
 	var body struct {
 		XMLName xml.Name `xml:"Error"`
 		Code    string
 		Message string
 	}
 	body.Code = e.Code
-	body.Message = fmt.Sprintf("%s\nRequestId:%s\nTime:%s", e.Message, tracking,
+	body.Message = fmt.Sprintf("%s\nRequestId:%s\nTime:%s", e.Message, a.Header.Get("x-ms-request-id"),
 		q.Hub.Now().UTC().Format(time.RFC3339Nano))
 	text, _ := xml.Marshal(body) // cannot fail: only strings
-	a := web.Answer{Status: e.Status, Header: make(http.Header), Body: append([]byte(xml.Header), text...)}
+	a.Body = append([]byte(xml.Header), text...)
 	a.Header.Set("Content-Type", "application/xml")
 	a.Header.Set("x-ms-error-code", e.Code)
-	a.Header.Set("x-ms-request-id", tracking)
-	a.Header.Set("x-ms-version", storageVersion(q))
-	if q.Method == http.MethodHead {
+	if q.Method == http.MethodHead || e.Status == http.StatusNotModified {
 		a.Body = nil
 	}
 	return a

@@ -11,20 +11,27 @@ import (
 	"time"
 )
 
-// blobKeys signs and checks upload URIs. The signature is that of a service SAS for one blob,
-// version 2018-03-28.
+// blobKeys signs and checks requests to the storage account: upload URIs, which are service SAS for
+// one blob of version 2018-03-28, SAS of containers, and requests with the account's key.
 type blobKeys struct {
-	key [32]byte
+	key [64]byte
 
 	mu   sync.Mutex
 	good map[string]bool // correlation ids of uploads whose URIs are not revoked
 }
 
 const (
-	SasVersion  = "2018-03-28"
-	account     = "store"
-	sasTimeForm = "2006-01-02T15:04:05Z"
+	SasVersion       = "2018-03-28"
+	containerVersion = "2020-12-06" // of the SAS that the hub makes for containers
+	account          = "store"
+	sasTimeForm      = "2006-01-02T15:04:05Z"
 )
+
+// AccountPath is the first part of the path of each container but that of the uploads.
+const AccountPath = account
+
+// sasTimes are the forms of times in a SAS.
+var sasTimes = []string{sasTimeForm, "2006-01-02T15:04Z", time.DateOnly}
 
 func (k *blobKeys) init() {
 	rand.Read(k.key[:]) // never fails
@@ -36,40 +43,78 @@ func (k *blobKeys) init() {
 func (k *blobKeys) Sign(blob, correlation string, expires time.Time) string {
 	q := url.Values{"sv": {SasVersion}, "sr": {"b"}, "sp": {"rw"}, "se": {expires.UTC().Format(sasTimeForm)},
 		"si": {correlation}}
-	q.Set("sig", k.signature(blob, q))
+	q.Set("sig", k.signature(Container, blob, q))
 	return "?" + q.Encode()
 }
 
-// signature signs the fields for a blob.
-func (k *blobKeys) signature(blob string, q url.Values) string {
+// signContainer returns the query of the URL of a container, with all rights to its blobs.
+func (k *blobKeys) signContainer(container string, expires time.Time) string {
+	q := url.Values{"sv": {containerVersion}, "sr": {"c"}, "sp": {"racwdl"}, "se": {expires.UTC().Format(sasTimeForm)}}
+	q.Set("sig", k.signature(container, "", q))
+	return q.Encode()
+}
+
+// SignText signs text with the account's key.
+func (k *blobKeys) SignText(text string) string {
 	mac := hmac.New(sha256.New, k.key[:])
-	mac.Write([]byte(strings.Join([]string{
-		q.Get("sp"), q.Get("st"), q.Get("se"), "/blob/" + account + "/" + Container + "/" + blob, q.Get("si"), q.Get("sip"),
-		q.Get("spr"), q.Get("sv"),
-		q.Get("rscc"), q.Get("rscd"), q.Get("rsce"), q.Get("rscl"), q.Get("rsct"),
-	}, "\n")))
+	mac.Write([]byte(text))
 	return base64.StdEncoding.EncodeToString(mac.Sum(nil))
 }
 
-// Check returns nil if a query grants a right to a blob, otherwise the refusal.
-func (k *blobKeys) Check(blob string, q url.Values, right string, now time.Time) *BlobError {
+// signature signs the fields of a SAS, which depend on its version, for a container or a blob.
+func (k *blobKeys) signature(container, blob string, q url.Values) string {
+	resource := "/blob/" + account + "/" + container
+	if q.Get("sr") == "b" {
+		resource += "/" + blob
+	}
+	fields := []string{q.Get("sp"), q.Get("st"), q.Get("se"), resource, q.Get("si"), q.Get("sip"), q.Get("spr"),
+		q.Get("sv")}
+	for _, more := range []struct{ since, field string }{
+		{"2018-11-09", "sr"}, {"2018-11-09", "snapshot"}, {"2020-12-06", "ses"}, {"", "rscc"}, {"", "rscd"}, {"", "rsce"},
+		{"", "rscl"}, {"", "rsct"},
+	} {
+		if q.Get("sv") >= more.since {
+			fields = append(fields, q.Get(more.field))
+		}
+	}
+	return k.SignText(strings.Join(fields, "\n"))
+}
+
+// Check returns the rights that a SAS grants to a blob, or the refusal.
+func (k *blobKeys) Check(container, blob string, q url.Values, secure bool, now time.Time) (string, *BlobError) {
 	sig := q.Get("sig")
 	if sig == "" {
-		return BlobNoAuthentication
+		return "", BlobNoAuthentication
 	}
-	expires, err := time.Parse(sasTimeForm, q.Get("se"))
+	starts, expires, ok := sasPeriod(q)
 	k.mu.Lock()
-	good := k.good[q.Get("si")]
+	good := q.Get("si") == "" || k.good[q.Get("si")]
 	k.mu.Unlock()
 	switch {
-	case err != nil || q.Get("sr") != "b" || !hmac.Equal([]byte(sig), []byte(k.signature(blob, q))):
-		return BlobBadSignature
-	case !good || !now.Before(expires):
-		return BlobExpired
-	case !strings.Contains(q.Get("sp"), right):
-		return blobNoRight
+	case !ok || q.Get("sr") != "b" && q.Get("sr") != "c" || q.Get("sr") == "b" && blob == "":
+		return "", BlobBadSignature
+	case q.Get("sip") != "" || q.Get("sv") == "" || !hmac.Equal([]byte(sig), []byte(k.signature(container, blob, q))):
+		return "", BlobBadSignature // the hub checks no ranges of addresses, so it refuses them
+	case !good || now.Before(starts) || !now.Before(expires):
+		return "", BlobExpired
+	case q.Get("spr") == "https" && !secure:
+		return "", blobWrongProtocol
 	}
-	return nil
+	return q.Get("sp"), nil
+}
+
+// sasPeriod returns when a SAS is valid.
+func sasPeriod(q url.Values) (starts, expires time.Time, ok bool) {
+	read := func(name string) (t time.Time) {
+		for _, form := range sasTimes {
+			if t, err := time.Parse(form, q.Get(name)); err == nil {
+				return t
+			}
+		}
+		return t
+	}
+	starts, expires = read("st"), read("se")
+	return starts, expires, !expires.IsZero() && (q.Get("st") == "" || !starts.IsZero())
 }
 
 // allow makes the URI of an upload valid until it expires.

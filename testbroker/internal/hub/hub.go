@@ -107,6 +107,7 @@ type Hub struct {
 	Faults      Faults
 	certs       certificates
 	UploadTable UploadTable
+	Containers  Containers
 	calls       methodCalls
 	issuer      issuer
 	notices     [noticeKinds]Notices
@@ -199,7 +200,8 @@ func New(o *Options) (*Hub, error) {
 	if h.Certificates.Life == 0 {
 		h.Certificates.Life = defaultCertificateLife
 	}
-	h.UploadTable.init(o.Uploads, h.keep)
+	h.Containers.init(h.Now)
+	h.UploadTable.init(o.Uploads, h.keep, &h.Containers.tags)
 	h.configurations.init()
 	h.jobs.keep = h.keep
 	h.Faults.init(o.Seed)

@@ -54,6 +54,7 @@ func (h *Hub) Reset() {
 	h.log.clear()
 	h.calls.clear()
 	h.UploadTable.clear()
+	h.Containers.clear()
 	h.forgetCertificates("")
 	h.issuer.clear()
 	h.configurations.clear()

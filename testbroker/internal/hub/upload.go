@@ -7,17 +7,12 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"sync"
 	"time"
-	"unicode/utf8"
 
 	"github.com/hubline-iot/hubline/testbroker/event"
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
 )
-
-// Container is the name of the store's container for uploads.
-const Container = "uploads"
 
 // UploadOptions are the settings of testbroker.UploadOptions, which documents them.
 type UploadOptions struct {
@@ -37,7 +32,7 @@ func (o UploadOptions) withDefaults() UploadOptions {
 // UploadTable holds the hub's uploads.
 type UploadTable struct {
 	Opt   UploadOptions
-	Store blobStore
+	Store uploadStore
 
 	mu       sync.Mutex
 	all      history[*hubdata.Upload]
@@ -45,9 +40,10 @@ type UploadTable struct {
 	reported int // ends that devices have reported
 }
 
-func (u *UploadTable) init(o UploadOptions, keep int) {
+func (u *UploadTable) init(o UploadOptions, keep int, tags *blobTags) {
 	u.Opt = o.withDefaults()
 	u.all.keep = keep
+	u.Store.tags = tags
 	u.Store.blobs = make(map[string]*storedBlob)
 	u.Store.Keys.init()
 }
@@ -191,17 +187,4 @@ func (h *Hub) Blobs() []string {
 	defer s.mu.Unlock()
 	return slices.DeleteFunc(slices.Sorted(maps.Keys(s.blobs)),
 		func(name string) bool { return s.blobs[name].file == nil })
-}
-
-// ValidBlobName reports whether name is a valid blob name.
-func ValidBlobName(name string) bool {
-	segments := strings.Split(name, "/")
-	for _, s := range segments {
-		if s == "" || s == "." || s == ".." {
-			return false
-		}
-	}
-	return utf8.ValidString(name) && utf8.RuneCountInString(name) <= 1024 && len(segments) <= 254 &&
-		!strings.HasSuffix(name,
-			".")
 }

@@ -68,7 +68,7 @@ func (a *Answer) hasLength() bool {
 
 func (q *Request) sendPlain(a Answer) {
 	maps.Copy(q.w.Header(), a.Header)
-	if a.hasLength() {
+	if a.hasLength() && a.Header.Get("Content-Length") == "" { // an answer to HEAD states that of GET
 		q.w.Header().Set("Content-Length", strconv.Itoa(len(a.Body)))
 	}
 	q.w.WriteHeader(a.Status)

@@ -1,0 +1,27 @@
+package hub
+
+import (
+	"encoding/base64"
+	"fmt"
+	"time"
+)
+
+// StorageConnectionString implements testbroker.Hub.StorageConnectionString.
+func (h *Hub) StorageConnectionString(addr string) string {
+	return "DefaultEndpointsProtocol=https;AccountName=" + account +
+		";AccountKey=" + base64.StdEncoding.EncodeToString(h.UploadTable.Store.Keys.key[:]) +
+		";BlobEndpoint=https://" + addr + "/" + account + ";"
+}
+
+// ContainerURL implements testbroker.Hub.ContainerURL.
+func (h *Hub) ContainerURL(addr, name string, life time.Duration) (string, error) {
+	if !ValidContainerName(name) {
+		return "", fmt.Errorf("testbroker: container %q: bad name; take 3 to 63 lower-case letters, digits and single "+
+			"hyphens", name)
+	}
+	if bad := h.Containers.keep(name); bad != nil {
+		return "", fmt.Errorf("testbroker: container %s: %s", name, bad.Message)
+	}
+	return "https://" + addr + "/" + account + "/" + name + "?" +
+		h.UploadTable.Store.Keys.signContainer(name, h.Now().Add(life)), nil
+}

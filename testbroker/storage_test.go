@@ -1,0 +1,351 @@
+package testbroker_test
+
+import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/base64"
+	"fmt"
+	"maps"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hubline-iot/hubline/testbroker"
+)
+
+// A storageClient signs requests with the key of a hub's storage account.
+type storageClient struct {
+	*poster
+	key []byte
+}
+
+func newStorage(t testing.TB, h *testbroker.Hub) *storageClient {
+	_, key, _ := strings.Cut(h.StorageConnectionString("hub"), "AccountKey=")
+	key, _, _ = strings.Cut(key, ";")
+	raw, err := base64.StdEncoding.DecodeString(key)
+	require.NoError(t, err)
+	return &storageClient{newPoster(t, h.Dial(testbroker.PortHTTP), nil, ""), raw}
+}
+
+// request sends a signed request. It writes the text to sign as the service's documents have it.
+func (s *storageClient) request(method, path, body string, header ...string) reply {
+	s.t.Helper()
+	u, err := url.Parse(path)
+	require.NoError(s.t, err)
+	all := map[string]string{"x-ms-date": time.Now().UTC().Format(http.TimeFormat), "x-ms-version": "2021-12-02"}
+	for i := 0; i < len(header); i += 2 {
+		all[strings.ToLower(header[i])] = header[i+1]
+	}
+	length := strconv.Itoa(len(body))
+	if body == "" {
+		length = ""
+	}
+	text := strings.Join([]string{method, all["content-encoding"], all["content-language"], length, all["content-md5"],
+		all["content-type"], "", all["if-modified-since"], all["if-match"], all["if-none-match"], all["if-unmodified-since"],
+		all["range"]}, "\n")
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		if strings.HasPrefix(name, "x-ms-") {
+			text += "\n" + name + ":" + all[name]
+		}
+	}
+	text += "\n/store" + u.EscapedPath()
+	for _, name := range slices.Sorted(maps.Keys(u.Query())) {
+		text += "\n" + name + ":" + u.Query().Get(name)
+	}
+	mac := hmac.New(sha256.New, s.key)
+	mac.Write([]byte(text))
+	sent := []string{"Authorization", "SharedKey store:" + base64.StdEncoding.EncodeToString(mac.Sum(nil))}
+	for name, v := range all {
+		sent = append(sent, http.CanonicalHeaderKey(name), v)
+	}
+	return s.do(method, path, body, sent...)
+}
+
+// put stores a blob, which must be taken.
+func (s *storageClient) put(name, body string, header ...string) reply {
+	s.t.Helper()
+	r := s.request("PUT", "/store/c-1/"+name, body, append(header, "x-ms-blob-type", "BlockBlob")...)
+	require.Equal(s.t, 201, r.StatusCode, r.body)
+	return r
+}
+
+// inStorage runs a test with a container c-1.
+func inStorage(t *testing.T, test func(t *testing.T, h *testbroker.Hub, s *storageClient)) {
+	synctest.Test(t, func(t *testing.T) {
+		h, _ := newHub(t, nil)
+		s := newStorage(t, h)
+		require.Equal(t, 201, s.request("PUT", "/store/c-1?restype=container", "").StatusCode)
+		test(t, h, s)
+	})
+}
+
+func TestAContainerKeepsBlobsWithMetadata(t *testing.T) {
+	inStorage(t, func(t *testing.T, h *testbroker.Hub, s *storageClient) {
+		r := s.put("a/b.txt", "0123456789", "x-ms-meta-Owner", "me", "x-ms-blob-content-type", "text/plain")
+		first := r.Header.Get("ETag")
+		time.Sleep(time.Hour)
+		r = s.request("PUT", "/store/c-1/a/b.txt?comp=metadata", "", "x-ms-meta-other", "1")
+		require.Equal(t, 200, r.StatusCode, r.body)
+		second := r.Header.Get("ETag")
+		require.NotEqual(t, first, second)
+		require.Equal(t, time.Now().UTC().Format(http.TimeFormat), r.Header.Get("Last-Modified"))
+		r = s.request("GET", "/store/c-1/a/b.txt", "")
+		require.Equal(t, []string{"0123456789", second, "text/plain", "1", ""}, []string{r.body, r.Header.Get("ETag"),
+			r.Header.Get("Content-Type"), r.Header.Get("x-ms-meta-other"), r.Header.Get("x-ms-meta-owner")})
+		r = s.request("HEAD", "/store/c-1/a/b.txt", "")
+		require.EqualValues(t, 10, r.ContentLength)
+		r = s.request("GET", "/store/c-1/a/b.txt?comp=metadata", "")
+		require.Equal(t, "1", r.Header.Get("x-ms-meta-other"))
+		for text, want := range map[string]string{"bytes=2-4": "234", "bytes=8-": "89", "bytes=0-99": "0123456789"} {
+			r = s.request("GET", "/store/c-1/a/b.txt", "", "x-ms-range", text)
+			require.Equal(t, []any{206, want}, []any{r.StatusCode, r.body})
+		}
+		r = s.request("GET", "/store/c-1/a/b.txt", "", "Range", "bytes=2-4")
+		require.Equal(t, "bytes 2-4/10", r.Header.Get("Content-Range"))
+		s.request("GET", "/store/c-1/a/b.txt", "", "x-ms-range", "bytes=10-11").storeRefused(t, 416, "InvalidRange")
+		s.request("GET", "/store/c-1/a/b.txt", "", "x-ms-range", "bytes=4-2").storeRefused(t, 400, "InvalidHeaderValue")
+		require.Equal(t, 202, s.request("DELETE", "/store/c-1/a/b.txt", "").StatusCode)
+		s.request("GET", "/store/c-1/a/b.txt", "").storeRefused(t, 404, "BlobNotFound")
+		s.request("DELETE", "/store/c-1/a/b.txt", "").storeRefused(t, 404, "BlobNotFound")
+		h.Reset()
+		s.request("GET", "/store/c-1/a/b.txt", "").storeRefused(t, 404, "ContainerNotFound")
+	})
+}
+
+func TestConditionsDecideBetweenWriters(t *testing.T) {
+	inStorage(t, func(t *testing.T, _ *testbroker.Hub, s *storageClient) {
+		const blob, kind = "/store/c-1/a", "x-ms-blob-type"
+		s.request("PUT", blob, "", kind, "BlockBlob", "If-Match", `"0x1"`).storeRefused(t, 412, "ConditionNotMet")
+		s.request("PUT", blob+"?comp=metadata", "", "If-Match", `"0x1"`).storeRefused(t, 404, "BlobNotFound")
+		tag := s.put("a", "1", "If-None-Match", "*").Header.Get("ETag")
+		s.request("PUT", blob, "2", kind, "BlockBlob", "If-None-Match", "*").storeRefused(t, 409, "BlobAlreadyExists")
+		s.request("PUT", blob, "2", kind, "BlockBlob", "If-None-Match", tag).storeRefused(t, 412, "ConditionNotMet")
+		s.request("GET", blob, "", "If-Match", `"0x1"`).storeRefused(t, 412, "ConditionNotMet")
+		require.Equal(t, 304, s.request("GET", blob, "", "If-None-Match", tag).StatusCode)
+		// A list has ETags without quotes.
+		r := s.request("PUT", blob+"?comp=metadata", "", "If-Match", strings.Trim(tag, `"`), "x-ms-meta-a", "1")
+		require.Equal(t, 200, r.StatusCode, r.body)
+		s.request("PUT", blob+"?comp=metadata", "", "If-Match", tag).storeRefused(t, 412, "ConditionNotMet")
+		s.request("DELETE", blob, "", "If-Match", tag).storeRefused(t, 412, "ConditionNotMet")
+		now := time.Now().UTC()
+		earlier, later := now.Add(-time.Minute).Format(http.TimeFormat), now.Add(time.Minute).Format(http.TimeFormat)
+		s.request("DELETE", blob, "", "If-Unmodified-Since", earlier).storeRefused(t, 412, "ConditionNotMet")
+		require.Equal(t, 304, s.request("GET", blob, "", "If-Modified-Since", later).StatusCode)
+		require.Equal(t, 200, s.request("GET", blob, "", "If-Modified-Since", earlier).StatusCode)
+		s.request("GET", blob, "", "If-Modified-Since", "today").storeRefused(t, 400, "InvalidHeaderValue")
+		require.Equal(t, 202, s.request("DELETE", blob, "", "If-Match", r.Header.Get("ETag")).StatusCode)
+	})
+}
+
+func TestAListHasPages(t *testing.T) {
+	inStorage(t, func(t *testing.T, h *testbroker.Hub, s *storageClient) {
+		for _, name := range []string{"x/2", "x/1", "x/y/3", "z"} {
+			s.put(name, name, "x-ms-meta-n", "<"+name+">")
+		}
+		// A staged block makes no blob.
+		require.Equal(t, 201, s.request("PUT", "/store/c-1/a?comp=block&blockid=AAAA", "x").StatusCode)
+		list := func(query string) (found []string, body string) {
+			body = s.request("GET", "/store/c-1?restype=container&comp=list"+query, "").body
+			for _, part := range strings.Split(body, "<Name>")[1:] {
+				name, _, _ := strings.Cut(part, "<")
+				found = append(found, name)
+			}
+			return found, body
+		}
+		names, body := list("&include=metadata")
+		require.Equal(t, []string{"x/1", "x/2", "x/y/3", "z"}, names)
+		require.Contains(t, body, "<Metadata><n>&lt;x/1&gt;</n></Metadata>")
+		require.Contains(t, body, "<Content-Length>3</Content-Length>")
+		names, body = list("&prefix=x%2F")
+		require.Equal(t, []string{"x/1", "x/2", "x/y/3"}, names)
+		require.NotContains(t, body, "<Metadata>")
+		names, _ = list("&delimiter=%2F")
+		require.Equal(t, []string{"x/", "z"}, names)
+		names, body = list("&maxresults=1&prefix=q")
+		require.Empty(t, names)
+		require.Contains(t, body, "<Blobs></Blobs>", "clients want the element")
+
+		var all []string
+		for next, pages := "", 0; pages < 9; pages++ {
+			names, body := list("&maxresults=1&delimiter=%2F&marker=" + next)
+			all = append(all, names...)
+			_, next, _ = strings.Cut(body, "<NextMarker>")
+			if next, _, _ = strings.Cut(next, "<"); next == "" {
+				break
+			}
+		}
+		require.Equal(t, []string{"x/", "z"}, all)
+		for query, code := range map[string]string{"&maxresults=0": "OutOfRangeQueryParameterValue",
+			"&maxresults=x": "InvalidQueryParameterValue", "&marker=!": "InvalidQueryParameterValue",
+			"&include=all": "InvalidQueryParameterValue", "&prefix=%01": "InvalidQueryParameterValue"} {
+			s.request("GET", "/store/c-1?restype=container&comp=list"+query, "").storeRefused(t, 400, code)
+		}
+
+		url, err := h.ContainerURL("hub", "own", time.Hour)
+		require.NoError(t, err)
+		require.Contains(t, url, "https://hub/store/own?")
+		body = s.request("GET", "/store?comp=list", "").body
+		require.Contains(t, body, "<Name>c-1</Name>")
+		require.Contains(t, body, "<Name>own</Name>")
+		h.Reset()
+		body = s.request("GET", "/store?comp=list", "").body
+		require.NotContains(t, body, "<Name>c-1</Name>")
+		require.Contains(t, body, "<Name>own</Name>", "the hub's owner has made it")
+	})
+}
+
+// Shared access signatures are for one container, for some rights and for a time.
+func TestSignaturesOfContainers(t *testing.T) {
+	inStorage(t, func(t *testing.T, h *testbroker.Hub, s *storageClient) {
+		s.put("a", "1")
+		anonymous := newPoster(t, h.Dial(testbroker.PortHTTP), nil, "")
+		sign := func(fields string) string {
+			q, err := url.ParseQuery(fields)
+			require.NoError(t, err)
+			names := strings.Fields("sp st se resource si sip spr sv sr snapshot ses rscc rscd rsce rscl rsct")
+			if q.Get("sv") < "2020-12-06" {
+				names = slices.DeleteFunc(names, func(n string) bool { return n == "ses" })
+			}
+			values := make([]string, len(names))
+			for i, n := range names {
+				if values[i] = q.Get(n); n == "resource" {
+					values[i] = "/blob/store/c-1"
+				}
+			}
+			mac := hmac.New(sha256.New, s.key)
+			mac.Write([]byte(strings.Join(values, "\n")))
+			q.Set("sig", base64.StdEncoding.EncodeToString(mac.Sum(nil)))
+			return "?" + q.Encode()
+		}
+		soon := time.Now().UTC().Add(time.Hour).Format(time.RFC3339)
+		all := func(rights string) string { return "sr=c&sv=2020-12-06&sp=" + rights + "&se=" + soon }
+		try := func(method, path, sas, more string, header ...string) reply {
+			return anonymous.do(method, path+sas+more, "", append(header, "x-ms-version", "2021-12-02")...)
+		}
+		require.Equal(t, "1", try("GET", "/store/c-1/a", sign(all("r")), "").body)
+		require.Equal(t, "1", try("GET", "/store/c-1/a", sign("sr=c&sv=2018-11-09&sp=r&se="+soon), "").body)
+		for sas, code := range map[string]string{
+			sign(all("w")):                                      "AuthorizationPermissionMismatch",
+			sign(all("r") + "&sip=127.0.0.1"):                   "AuthenticationFailed",
+			sign(all("r") + "&si=policy"):                       "AuthenticationFailed",
+			sign(all("r") + "&st=" + soon):                      "AuthenticationFailed",
+			sign(all("r") + "&st=soon"):                         "AuthenticationFailed",
+			sign("sr=c&sv=2020-12-06&sp=r&se=2000-01-01"):       "AuthenticationFailed",
+			sign("sr=c&sv=2020-12-06&sp=r"):                     "AuthenticationFailed",
+			sign("sr=c&sp=r&se=" + soon):                        "AuthenticationFailed",
+			strings.Replace(sign(all("r")), "sp=r", "sp=rw", 1): "AuthenticationFailed",
+			sign(all("r") + "&spr=https"):                       "AuthorizationProtocolMismatch",
+		} {
+			try("GET", "/store/c-1/a", sas, "").storeRefused(t, 403, code)
+		}
+		require.Equal(t, 201, s.request("PUT", "/store/c-2?restype=container", "").StatusCode)
+		try("GET", "/store/c-2/a", sign(all("r")), "").storeRefused(t, 403, "AuthenticationFailed")
+		try("GET", "/store/c-1/a", "", "").storeRefused(t, 401, "NoAuthenticationInformation")
+		// Only the account's key makes, deletes and shows containers.
+		try("DELETE", "/store/c-1", sign(all("racwdl")), "&restype=container").storeRefused(t, 403,
+			"AuthorizationPermissionMismatch")
+		try("GET", "/store/c-1", sign(all("racwdl")), "&restype=container").storeRefused(t, 403,
+			"AuthorizationPermissionMismatch")
+		// The right to create is not that to overwrite.
+		require.Equal(t, 201, try("PUT", "/store/c-1/b", sign(all("c")), "", "x-ms-blob-type", "BlockBlob").StatusCode)
+		try("PUT", "/store/c-1/b", sign(all("c")), "", "x-ms-blob-type", "BlockBlob").storeRefused(t, 403,
+			"UnauthorizedBlobOverwrite")
+		made, err := h.ContainerURL("any.example.test", "c-1", time.Hour)
+		require.NoError(t, err)
+		require.Equal(t, "1", try("GET", "/store/c-1/a", made[strings.Index(made, "?"):], "").body)
+		time.Sleep(time.Hour)
+		try("GET", "/store/c-1/a", sign(all("r")), "").storeRefused(t, 403, "AuthenticationFailed")
+	})
+}
+
+func TestTheStoreRefusesBadRequests(t *testing.T) {
+	inStorage(t, func(t *testing.T, h *testbroker.Hub, s *storageClient) {
+		const blob = "x-ms-blob-type"
+		for _, c := range []struct {
+			method, path string
+			header       []string
+			status       int
+			code         string
+		}{
+			{"PUT", "/store/c-1?restype=container", nil, 409, "ContainerAlreadyExists"},
+			{"PUT", "/store/uploads?restype=container", nil, 409, "ContainerAlreadyExists"},
+			{"PUT", "/store/UPPER?restype=container", nil, 400, "InvalidResourceName"},
+			{"PUT", "/store/a--b?restype=container", nil, 400, "InvalidResourceName"},
+			{"PUT", "/store/ab?restype=container", nil, 400, "InvalidResourceName"},
+			{"PUT", "/store/abc?restype=container", []string{"x-ms-blob-public-access", "blob"}, 400, "UnsupportedHeader"},
+			{"GET", "/store/none?restype=container", nil, 404, "ContainerNotFound"},
+			{"GET", "/store/none?restype=container&comp=list", nil, 404, "ContainerNotFound"},
+			{"GET", "/store/none/a", nil, 404, "ContainerNotFound"},
+			{"DELETE", "/store/none?restype=container", nil, 404, "ContainerNotFound"},
+			{"GET", "/store/c-1", nil, 400, "InvalidQueryParameterValue"},
+			{"GET", "/store/c-1/a?comp=tags", nil, 400, "InvalidQueryParameterValue"},
+			{"GET", "/store?comp=properties", nil, 400, "InvalidQueryParameterValue"},
+			{"PUT", "/store/c-1/a%01b", []string{blob, "BlockBlob"}, 400, "InvalidResourceName"},
+			{"PUT", "/store/c-1/a/../b", []string{blob, "BlockBlob"}, 400, "InvalidResourceName"},
+			{"PUT", "/store/c-1/a", []string{blob, "PageBlob"}, 400, "UnsupportedHeader"},
+			{"PUT", "/store/c-1/a", []string{blob, "BlockBlob", "x-ms-tags", "a=b"}, 400, "UnsupportedHeader"},
+			{"PUT", "/store/c-1/a", []string{blob, "BlockBlob", "x-ms-lease-id", "1"}, 412,
+				"LeaseNotPresentWithBlobOperation"},
+			{"PUT", "/store/c-1/a", []string{blob, "BlockBlob", "x-ms-meta-a-b", "1"}, 400, "InvalidMetadata"},
+			{"PUT", "/store/c-1/a", []string{blob, "BlockBlob", "x-ms-meta-", "1"}, 400, "EmptyMetadataKey"},
+			{"PUT", "/store/c-1/a", []string{blob, "BlockBlob", "x-ms-meta-a", strings.Repeat("x", 8<<10)}, 400,
+				"MetadataTooLarge"},
+			{"GET", "/store/c-1/a", []string{"x-ms-date", "yesterday"}, 403, "AuthenticationFailed"},
+			{"GET", "/store/c-1/a", []string{"x-ms-date", time.Now().UTC().Add(-16 * time.Minute).Format(http.TimeFormat)}, 403,
+				"AuthenticationFailed"},
+		} {
+			s.request(c.method, c.path, "", c.header...).storeRefused(t, c.status, c.code)
+		}
+		s.do("GET", "/store/c-1/a", "", "Authorization", "SharedKey store").storeRefused(t, 400, "InvalidAuthenticationInfo")
+		s.key = []byte("another")
+		s.request("GET", "/store/c-1/a", "").storeRefused(t, 403, "AuthenticationFailed")
+		_, err := h.ContainerURL("hub", "Bad", time.Hour)
+		require.ErrorContains(t, err, "lower-case letters")
+	})
+}
+
+// No client makes the hub grow without limit.
+func TestContainersAreBounded(t *testing.T) {
+	inStorage(t, func(t *testing.T, _ *testbroker.Hub, s *storageClient) {
+		for i := range 99 {
+			require.Equal(t, 201, s.request("PUT", fmt.Sprintf("/store/more-%d?restype=container", i), "").StatusCode)
+		}
+		s.request("PUT", "/store/more-99?restype=container", "").storeRefused(t, 413, "RequestBodyTooLarge")
+		block := strings.Repeat("x", 64<<20)
+		for range 3 {
+			require.Equal(t, 201, s.request("PUT", "/store/c-1/a?comp=block&blockid=AAAA", block).StatusCode, "it is replaced")
+		}
+		// A file of the same block many times counts with its whole size.
+		r := s.request("PUT", "/store/c-1/a?comp=blocklist",
+			"<BlockList>"+strings.Repeat("<Latest>AAAA</Latest>", 5)+"</BlockList>")
+		r.storeRefused(t, 413, "RequestBodyTooLarge")
+		for i := range 2 {
+			s.put(strconv.Itoa(i), block)
+		}
+		s.request("PUT", "/store/c-1/more", block, "x-ms-blob-type", "BlockBlob").storeRefused(t, 413, "RequestBodyTooLarge")
+		require.Equal(t, 202, s.request("DELETE", "/store/c-1/0", "").StatusCode)
+		s.put("more", block)
+		require.Equal(t, 202, s.request("DELETE", "/store/c-1?restype=container", "").StatusCode)
+		require.Equal(t, 201, s.request("PUT", "/store/c-1?restype=container", "").StatusCode)
+		for i := range 3 {
+			s.put(strconv.Itoa(i), block)
+		}
+	})
+}
+
+func TestAContainerHasSoManyBlobs(t *testing.T) {
+	inStorage(t, func(t *testing.T, _ *testbroker.Hub, s *storageClient) {
+		for i := range 10_000 {
+			s.put(strconv.Itoa(i), "")
+		}
+		s.request("PUT", "/store/c-1/more", "", "x-ms-blob-type", "BlockBlob").storeRefused(t, 413, "RequestBodyTooLarge")
+		s.put("0", "it exists")
+	})
+}
