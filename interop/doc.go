@@ -45,8 +45,9 @@
 //     the documents are made here too.
 //   - The hub's service side against the official SDK for back ends, azure-iothub, over HTTPS:
 //     devices and modules in the registry, also in bulk, queries, twins, methods, jobs,
-//     configurations and digital twins. The same SDK over AMQP and over WebSocket: cloud-to-device
-//     messages, feedback and file notifications, with tokens and with connection strings.
+//     imports and exports, configurations and digital twins. The same SDK over AMQP and over
+//     WebSocket: cloud-to-device messages, feedback and file notifications, with tokens and with
+//     connection strings.
 //   - The service client of amenzhinsky/iothub (v0.9.0, the newest version that the Go module proxy
 //     has) and its command iothub-service: cloud-to-device messages, feedback and file
 //     notifications over AMQP, and over HTTPS what the command does to devices, modules and twins.

@@ -203,16 +203,62 @@ var sdkJobs = []sdkMethod{
 			"SELECT * FROM devices.jobs WHERE devices.jobs.jobId = 'j2' AND devices.jobs.status = 'failed'", 10))},
 	{"JobClient.fromConnectionString", ok("jobs", "getJob", "j1")}, // the client of all checks was made by it
 	{"JobClient.fromSharedAccessSignature", signed("JobClient", "getJob", "j1")},
-	{"Registry.listJobs", ok("registry", "listJobs")},
-	{"Registry.exportDevicesToBlob", ok("registry", "exportDevicesToBlob", "https://store.example.test/uploads", false)},
-	{"Registry.exportDevicesToBlobByIdentity", ok("registry", "exportDevicesToBlobByIdentity",
-		"https://store.example.test/uploads", false)},
-	{"Registry.importDevicesFromBlob", ok("registry", "importDevicesFromBlob", "https://store.example.test/uploads",
-		"https://store.example.test/uploads")},
-	{"Registry.importDevicesFromBlobByIdentity", ok("registry", "importDevicesFromBlobByIdentity",
-		"https://store.example.test/uploads", "https://store.example.test/uploads")},
-	{"Registry.getJob", ok("registry", "getJob", "import-1")},
-	{"Registry.cancelJob", ok("registry", "cancelJob", "import-1")},
+	{"Registry.exportDevicesToBlob", transfers("export", func(container, _ string) []any {
+		return []any{"exportDevicesToBlob", container, false}
+	})},
+	{"Registry.exportDevicesToBlobByIdentity", transfers("export", func(_, own string) []any {
+		return []any{"exportDevicesToBlobByIdentity", own, true}
+	})},
+	{"Registry.importDevicesFromBlob", transfers("import", func(container, _ string) []any {
+		return []any{"importDevicesFromBlob", container, container}
+	})},
+	{"Registry.importDevicesFromBlobByIdentity", transfers("import", func(_, own string) []any {
+		return []any{"importDevicesFromBlobByIdentity", own, own}
+	})},
+	{"Registry.listJobs", func(b *backEnd) string { return transferred(b, func(string) string { return "" }) }},
+	{"Registry.getJob", func(b *backEnd) string {
+		return transferred(b, func(id string) string { return has(id, []string{"jobId"}, "registry", "getJob", id)(b) })
+	}},
+	{"Registry.cancelJob", func(b *backEnd) string {
+		return transferred(b, func(id string) string { return ok("registry", "cancelJob", id)(b) })
+	}},
+}
+
+// transfers returns a check that an import or export completes. The call gets the URL of a
+// container with a signature, and the one that the hub accesses by its identity.
+func transfers(kind string, call func(container, own string) []any) func(*backEnd) string {
+	return func(b *backEnd) string {
+		container, err := b.hub.ContainerURL("localhost", "transfers", time.Hour)
+		if err != nil {
+			return err.Error()
+		}
+		args := call(container, "https://localhost/store/transfers")
+		made, text := b.try("registry", args[0].(string), args[1:]...)
+		if text != "" || made["type"] != kind {
+			return fmt.Sprintf("%v %s", made, text)
+		}
+		for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
+			now, text := b.try("registry", "getJob", made["jobId"])
+			switch {
+			case text != "" || now["status"] == "failed":
+				return fmt.Sprintf("%v %s", now, text)
+			case now["status"] == "completed":
+				return ""
+			}
+		}
+		return "the job did not end"
+	}
+}
+
+// transferred checks the newest import or export.
+func transferred(b *backEnd, check func(id string) string) string {
+	o, text := b.try("registry", "listJobs")
+	all, _ := o["all"].([]any)
+	if text != "" || len(all) != 4 {
+		return fmt.Sprintf("%d jobs, want 4 %s", len(all), text)
+	}
+	id, _ := all[3].(map[string]any)["jobId"].(string)
+	return check(id)
 }
 
 var sdkTwins = []sdkMethod{
@@ -231,15 +277,8 @@ var sdkTwins = []sdkMethod{
 
 // sdkFails are the methods that fail, each with the reason.
 var sdkFails = map[string]string{
-	"Registry.listJobs":                        "the hub has no import and export jobs",
-	"Registry.getJob":                          "the hub has no import and export jobs",
-	"Registry.cancelJob":                       "the hub has no import and export jobs",
-	"Registry.exportDevicesToBlob":             "the hub has no import and export jobs",
-	"Registry.exportDevicesToBlobByIdentity":   "the hub has no import and export jobs",
-	"Registry.importDevicesFromBlob":           "the hub has no import and export jobs",
-	"Registry.importDevicesFromBlobByIdentity": "the hub has no import and export jobs",
-	"Registry.fromTokenCredential":             "the hub takes no tokens of Entra ID",
-	"JobClient.fromTokenCredential":            "the hub takes no tokens of Entra ID",
+	"Registry.fromTokenCredential":  "the hub takes no tokens of Entra ID",
+	"JobClient.fromTokenCredential": "the hub takes no tokens of Entra ID",
 }
 
 // The table names every public method of the classes that use HTTPS.

@@ -68,6 +68,26 @@ func (s *storageClient) request(method, path, body string, header ...string) rep
 	return s.do(method, path, body, sent...)
 }
 
+// sign returns the query of a service SAS for the container c-1 with some fields.
+func (s *storageClient) sign(fields string) string {
+	q, err := url.ParseQuery(fields)
+	require.NoError(s.t, err)
+	names := strings.Fields("sp st se resource si sip spr sv sr snapshot ses rscc rscd rsce rscl rsct")
+	if q.Get("sv") < "2020-12-06" {
+		names = slices.DeleteFunc(names, func(n string) bool { return n == "ses" })
+	}
+	values := make([]string, len(names))
+	for i, n := range names {
+		if values[i] = q.Get(n); n == "resource" {
+			values[i] = "/blob/store/c-1"
+		}
+	}
+	mac := hmac.New(sha256.New, s.key)
+	mac.Write([]byte(strings.Join(values, "\n")))
+	q.Set("sig", base64.StdEncoding.EncodeToString(mac.Sum(nil)))
+	return "?" + q.Encode()
+}
+
 // put stores a blob, which must be taken.
 func (s *storageClient) put(name, body string, header ...string) reply {
 	s.t.Helper()
@@ -206,24 +226,7 @@ func TestSignaturesOfContainers(t *testing.T) {
 	inStorage(t, func(t *testing.T, h *testbroker.Hub, s *storageClient) {
 		s.put("a", "1")
 		anonymous := newPoster(t, h.Dial(testbroker.PortHTTP), nil, "")
-		sign := func(fields string) string {
-			q, err := url.ParseQuery(fields)
-			require.NoError(t, err)
-			names := strings.Fields("sp st se resource si sip spr sv sr snapshot ses rscc rscd rsce rscl rsct")
-			if q.Get("sv") < "2020-12-06" {
-				names = slices.DeleteFunc(names, func(n string) bool { return n == "ses" })
-			}
-			values := make([]string, len(names))
-			for i, n := range names {
-				if values[i] = q.Get(n); n == "resource" {
-					values[i] = "/blob/store/c-1"
-				}
-			}
-			mac := hmac.New(sha256.New, s.key)
-			mac.Write([]byte(strings.Join(values, "\n")))
-			q.Set("sig", base64.StdEncoding.EncodeToString(mac.Sum(nil)))
-			return "?" + q.Encode()
-		}
+		sign := s.sign
 		soon := time.Now().UTC().Add(time.Hour).Format(time.RFC3339)
 		all := func(rights string) string { return "sr=c&sv=2020-12-06&sp=" + rights + "&se=" + soon }
 		try := func(method, path, sas, more string, header ...string) reply {

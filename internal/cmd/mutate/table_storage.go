@@ -39,7 +39,7 @@ func init() {
 		{File: front, Old: "case !strings.ContainsAny(granted, rights):", New: "case false:", Test: signatures},
 		{File: front, Old: "t.onlyNew = !strings.Contains(granted, \"w\")", New: "t.onlyNew = false", Test: signatures},
 		{File: front, Old: "case q.Header.Get(\"x-ms-lease-id\") != \"\":", New: "case false:", Test: refusals},
-		{File: front, Old: "!isXML(t.name):", New: "false:", Test: refusals},
+		{File: front, Old: "!hub.IsXML(t.name):", New: "false:", Test: refusals},
 		{File: sharedKey, Old: "q.Hub.Now().Sub(sent).Abs() > maxSkew ||", New: "sent.IsZero() ||",
 			Test: refusals},
 		{File: sharedKey, Old: "!hmac.Equal([]byte(signature), []byte(want))", New: "hmac.Equal([]byte(signature), nil)",

@@ -148,7 +148,7 @@ func parsePage(query url.Values) (p page, bad *hub.BlobError) {
 		p.most = min(n, maxList)
 	}
 	after, err := base64.RawURLEncoding.DecodeString(p.marker)
-	if err != nil || !isXML(p.prefix) {
+	if err != nil || !hub.IsXML(p.prefix) {
 		return p, blobBadQuery
 	}
 	p.after = string(after)
@@ -180,7 +180,7 @@ func listBlobs(q *web.Request, t *target) (web.Answer, *hub.BlobError) {
 		return web.Answer{}, hub.BlobNoContainer
 	}
 	delimiter := q.Query.Get("delimiter")
-	if !isXML(delimiter) {
+	if !hub.IsXML(delimiter) {
 		return web.Answer{}, blobBadQuery
 	}
 	entries, next, bad := store.List(p.prefix, delimiter, p.after, p.most)

@@ -119,17 +119,12 @@ func check(q *web.Request, t *target) *hub.BlobError {
 	switch {
 	case t.container != "" && !hub.ValidContainerName(t.container), t.name != "" && !hub.ValidBlobName(t.name):
 		return blobBadName
-	case t.container != hub.Container && !isXML(t.name):
+	case t.container != hub.Container && !hub.IsXML(t.name):
 		return blobBadName // a list could not hold it
 	case q.Header.Get("x-ms-lease-id") != "":
 		return blobNoLease
 	}
 	return nil
-}
-
-// isXML reports whether XML can hold a text as it is.
-func isXML(s string) bool {
-	return !strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r == 0xFFFE || r == 0xFFFF })
 }
 
 // authorize checks the request's credentials: a SAS with one of the rights, or the account's key.

@@ -121,3 +121,8 @@ func ValidBlobName(name string) bool {
 	return utf8.ValidString(name) && utf8.RuneCountInString(name) <= 1024 && len(segments) <= 254 &&
 		!strings.HasSuffix(name, ".")
 }
+
+// IsXML reports whether XML, and so a list of blobs, can hold a text as it is.
+func IsXML(s string) bool {
+	return !strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r == 0xFFFE || r == 0xFFFF })
+}

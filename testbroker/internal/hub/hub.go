@@ -114,6 +114,7 @@ type Hub struct {
 	saver       saver
 
 	jobs           jobs
+	transfers      transfers
 	configurations configurations
 	documents      func(*Hub, Identity) Tree // twins as back ends see them
 
@@ -237,6 +238,7 @@ func (h *Hub) Close() error {
 	listeners, open := h.listeners, h.connsLocked("")
 	h.mu.Unlock()
 	h.jobs.stop(ErrClosed)
+	h.transfers.stop(ErrClosed, "")
 
 	var errs []error
 	for _, l := range listeners {

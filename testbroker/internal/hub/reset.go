@@ -53,6 +53,7 @@ func (h *Hub) Reset() {
 	h.resetGateway()
 	h.log.clear()
 	h.calls.clear()
+	h.transfers.clear()
 	h.UploadTable.clear()
 	h.Containers.clear()
 	h.forgetCertificates("")

@@ -13,7 +13,7 @@ import (
 
 // Routes are the routes of back ends.
 var Routes = slices.Concat(registryRoutes, twinRoutes, methodRoutes, messageRoutes, configurationRoutes, jobRoutes,
-	digitalTwinRoutes)
+	transferRoutes, digitalTwinRoutes)
 
 // asService wraps the handler of a back end's request: the request must name an API version, and
 // have a token of a policy with one of the rights.

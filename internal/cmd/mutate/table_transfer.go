@@ -1,0 +1,33 @@
+package main
+
+func init() {
+	const (
+		state    = "testbroker/internal/hub/transfer.go"
+		document = "testbroker/internal/servicefront/transfer.go"
+		out      = "testbroker/internal/servicefront/export.go"
+		in       = "testbroker/internal/servicefront/import.go"
+
+		one      = "./testbroker/internal/hub -run TestOneTransferRuns"
+		ends     = "./testbroker/internal/hub -run TestTheHubEndsItsTransfers"
+		exports  = "./testbroker -run TestAnExportHasAllDevices"
+		imports  = "./testbroker -run TestAnImportHasModes"
+		fails    = "./testbroker -run TestTransfersThatFail"
+		others   = "./testbroker -run TestContainersOfOthers"
+		identity = "./testbroker -run TestAHubHasAnIdentity"
+	)
+	tables["transfer"] = []mutation{
+		{File: state, Old: "n > 0 && s.all[n-1].Ended.IsZero() {", New: "n < 0 {", Test: one},
+		{File: state, Old: "if cause := context.Cause(ctx); cause != nil {", New: "if cause := err; cause != nil {",
+			Test: one},
+		{File: state, Old: "if len(s.all) > maxTransfers {", New: "if false {", Test: ends},
+		{File: document, Old: "byIdentity && !q.Hub.Knows(u.Host):", New: "false:", Test: identity},
+		{File: document, Old: "!strings.Contains(granted, right):", New: "granted == \"\":", Test: others},
+		{File: document, Old: "if q.Hub.BlobStore(name) == nil {", New: "if false {", Test: others},
+		{File: document, Old: "+ u.Host + u.EscapedPath(),", New: "+ u.Host + u.EscapedPath() + u.RawQuery,", Test: fails},
+		{File: out, Old: "if excludeKeys && d.Authentication.Type == \"sas\" {", New: "if false {", Test: exports},
+		{File: out, Old: "writable(v.Desired.Document())", New: "v.Reported.Document()", Test: exports},
+		{File: in, Old: "if err = errors.Join(err, warning);", New: "if _, err = warning, err;", Test: imports},
+		{File: in, Old: "m.errors.Len() == 0 && !old {", New: "m.errors.Len() == 0 && (old || !old) {", Test: imports},
+		{File: in, Old: "lines.Buffer(nil, maxImportLine)", New: "lines.Buffer(nil, 2*maxImportLine)", Test: fails},
+	}
+}

@@ -1,0 +1,240 @@
+package testbroker_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hubline-iot/hubline/testbroker"
+	"github.com/hubline-iot/hubline/testbroker/hubdata"
+)
+
+// A transferer is a back end that imports from the container c-1 of a hub, and exports to it.
+type transferer struct {
+	*poster
+	store     *storageClient
+	container string // its URL
+}
+
+func inTransfer(t *testing.T, test func(t *testing.T, h *testbroker.Hub, p *transferer)) {
+	inStorage(t, func(t *testing.T, h *testbroker.Hub, s *storageClient) {
+		container, err := h.ContainerURL("any.example.test", "c-1", time.Hour)
+		require.NoError(t, err)
+		test(t, h, &transferer{backEnd(t, h, hubdata.AllRights), s, container})
+	})
+}
+
+// transfer begins a job and returns its document at the end.
+func (p *transferer) transfer(fields map[string]any) map[string]any {
+	p.t.Helper()
+	raw, err := json.Marshal(fields)
+	require.NoError(p.t, err)
+	made := p.post("/jobs/create"+version, string(raw)).object(p.t)
+	require.Equal(p.t, "enqueued", made["status"])
+	synctest.Wait()
+	return p.do("GET", "/jobs/"+made["jobId"].(string)+version, "").object(p.t)
+}
+
+// load imports lines, and returns the refused ones as "line device code".
+func (p *transferer) load(lines ...string) (refused []string) {
+	p.t.Helper()
+	p.store.put("devices.txt", strings.Join(lines, "\n"))
+	done := p.transfer(map[string]any{"type": "import", "inputBlobContainerUri": p.container,
+		"outputBlobContainerUri": p.container})
+	require.Equal(p.t, []any{"completed", 100.0}, []any{done["status"], done["progress"]}, done)
+	log := p.store.request("GET", "/store/c-1/importErrors.log", "")
+	if log.StatusCode == 404 {
+		return nil
+	}
+	for line := range strings.Lines(log.body) {
+		var e struct {
+			Line               int
+			DeviceID, ModuleID string
+			ErrorCode          int
+			ErrorStatus        string
+		}
+		require.NoError(p.t, json.Unmarshal([]byte(line), &e), line)
+		require.NotEmpty(p.t, e.ErrorStatus)
+		refused = append(refused, fmt.Sprintf("%d %s%s %d", e.Line, e.DeviceID, e.ModuleID, e.ErrorCode))
+	}
+	return refused
+}
+
+// dump exports the registry, and returns its lines.
+func (p *transferer) dump(excludeKeys bool) (lines []string) {
+	p.t.Helper()
+	done := p.transfer(map[string]any{"type": "export", "outputBlobContainerUri": p.container, "outputBlobName": "out/all",
+		"excludeKeysInExport": excludeKeys})
+	require.Equal(p.t, []any{"completed", excludeKeys, "out/all"},
+		[]any{done["status"], done["excludeKeysInExport"], done["outputBlobName"]}, done)
+	return strings.Split(strings.TrimSpace(p.store.request("GET", "/store/c-1/out/all", "").body), "\n")
+}
+
+func TestAnExportHasAllDevices(t *testing.T) {
+	inTransfer(t, func(t *testing.T, h *testbroker.Hub, p *transferer) {
+		_, err := h.AddModule("dev-1", "cam")
+		require.NoError(t, err)
+		require.NoError(t, h.PatchTags("dev-1", `{"site":"Ulm"}`))
+		_, err = h.PatchDesired("dev-1", `{"rate":60}`)
+		require.NoError(t, err)
+		dev, err := h.Device("dev-1")
+		require.NoError(t, err)
+		lines := p.dump(false)
+		require.Len(t, lines, 2)
+		var d map[string]any
+		require.NoError(t, json.Unmarshal([]byte(lines[0]), &d))
+		require.Equal(t, []any{"dev-1", "enabled"}, []any{d["id"], d["status"]})
+		require.Equal(t, map[string]any{"primaryKey": dev.PrimaryKey, "secondaryKey": dev.SecondaryKey},
+			d["authentication"].(map[string]any)["symmetricKey"])
+		require.Equal(t, map[string]any{"desired": map[string]any{"rate": 60.0}, "reported": map[string]any{}},
+			d["properties"])
+		require.Equal(t, map[string]any{"site": "Ulm"}, d["tags"])
+		require.Contains(t, lines[1], `"moduleId":"cam"`)
+
+		lines = p.dump(true)
+		require.NotContains(t, lines[0], dev.PrimaryKey)
+		require.Contains(t, lines[0], `"authentication":null`)
+
+		// What was exported can be imported by a hub without it.
+		whole := p.dump(false)
+		require.NoError(t, h.RemoveDevice("dev-1"))
+		require.Empty(t, p.load(whole...))
+		again, err := h.Device("dev-1")
+		require.NoError(t, err)
+		require.Equal(t, dev.PrimaryKey, again.PrimaryKey)
+		twin, err := h.Twin("dev-1")
+		require.NoError(t, err)
+		require.JSONEq(t, `{"rate":60}`, string(twin.Desired))
+		require.JSONEq(t, `{"site":"Ulm"}`, string(twin.Tags))
+		_, err = h.Device("dev-1/cam")
+		require.NoError(t, err)
+	})
+}
+
+func TestAnImportHasModes(t *testing.T) {
+	inTransfer(t, func(t *testing.T, h *testbroker.Hub, p *transferer) {
+		etag := func(id string) string {
+			return p.do("GET", "/devices/"+id+version, "").object(t)["etag"].(string)
+		}
+		twin := func(id string) string { return p.do("GET", "/twins/"+id+version, "").object(t)["etag"].(string) }
+		require.Empty(t, p.load(`{"id":"a","importMode":"create","tags":{"x":1},"properties":{"desired":{"y":2}}}`, "",
+			`{"id":"b","importMode":"create","authentication":null}`))
+		require.JSONEq(t, `{"y":2}`, desiredOf(t, h, "a"))
+		require.Equal(t, []string{"1 a 409001", "2 z 404001", "3 b 412001", "5  400004", "6 b 400004", "7 b 412001"}, p.load(
+			`{"id":"a","importMode":"create"}`,
+			`{"id":"z","importMode":"update"}`,
+			`{"id":"b","importMode":"updateIfMatchETag","eTag":"x"}`,
+			`{"id":"b","importMode":"updateIfMatchETag","eTag":"`+etag("b")+`","status":"disabled"}`,
+			`{"id":`,
+			`{"id":"b","importMode":"steal"}`,
+			`{"id":"b","importMode":"updateTwinIfMatchETag","twinETag":"x","tags":{"x":1}}`,
+		))
+		d, err := h.Device("b")
+		require.NoError(t, err)
+		require.True(t, d.Disabled)
+		// Without an error the file of the earlier import is emptied.
+		require.Empty(t, p.load(
+			`{"id":"b","importMode":"updateTwinIfMatchETag","twinETag":"`+twin("b")+`","tags":{"x":1}}`,
+			`{"id":"c"}`, `{"id":"c","importMode":"createOrUpdate","status":"disabled"}`,
+			`{"id":"a","importMode":"updateTwin","properties":{"desired":{"y":null,"z":3}}}`,
+			`{"id":"c","importMode":"delete"}`,
+		))
+		require.JSONEq(t, `{"z":3}`, desiredOf(t, h, "a"))
+		_, err = h.Device("c")
+		require.ErrorIs(t, err, testbroker.ErrNotFound)
+		require.Equal(t, []string{"1 w 400004"}, p.load(`{"id":"w","importMode":"create","tags":{"$w":1}}`),
+			"its twin is refused, but it is registered")
+		_, err = h.Device("w")
+		require.NoError(t, err)
+		require.Equal(t, []string{"1 b 412001"}, p.load(`{"id":"b","importMode":"deleteIfMatchETag","eTag":"x"}`))
+		require.Empty(t, p.load(`{"id":"b","importMode":"deleteIfMatchETag","eTag":"`+etag("b")+`"}`))
+		_, err = h.Device("b")
+		require.ErrorIs(t, err, testbroker.ErrNotFound)
+	})
+}
+
+func TestTransfersThatFail(t *testing.T) {
+	inTransfer(t, func(t *testing.T, h *testbroker.Hub, p *transferer) {
+		done := p.transfer(map[string]any{"type": "import", "inputBlobContainerUri": p.container,
+			"outputBlobContainerUri": p.container, "inputBlobName": "missing"})
+		require.Equal(t, "failed", done["status"])
+		require.Equal(t, "missing: The specified blob does not exist.", done["failureReason"])
+		p.store.put("devices.txt", `{"id":"`+strings.Repeat("x", 1<<20)+`"}`)
+		done = p.transfer(map[string]any{"type": "import", "inputBlobContainerUri": p.container,
+			"outputBlobContainerUri": p.container})
+		require.Contains(t, done["failureReason"], "line 1: bufio.Scanner: token too long")
+
+		var all []map[string]any
+		require.NoError(t, json.Unmarshal([]byte(p.do("GET", "/jobs"+version, "").body), &all))
+		require.Len(t, all, 2)
+		require.NotContains(t, fmt.Sprint(all), "sig", "signatures are secret")
+		require.Equal(t, "https://any.example.test/store/c-1", all[0]["inputBlobContainerUri"])
+		require.Equal(t, 204, p.do("DELETE", "/jobs/"+all[0]["jobId"].(string)+version, "").StatusCode)
+		p.do("GET", "/jobs/other"+version, "").refusedOldForm(t, 404002)
+		p.do("DELETE", "/jobs/other"+version, "").refusedOldForm(t, 404002)
+		h.Reset()
+		require.Equal(t, "[]", p.do("GET", "/jobs"+version, "").body)
+	})
+}
+
+// The hub accesses its own storage only, and only as the signature of the URI allows.
+func TestContainersOfOthersAreRefused(t *testing.T) {
+	inTransfer(t, func(t *testing.T, h *testbroker.Hub, p *transferer) {
+		try := func(fields map[string]any) reply {
+			all := map[string]any{"type": "import", "inputBlobContainerUri": p.container,
+				"outputBlobContainerUri": p.container}
+			for k, v := range fields {
+				all[k] = v
+			}
+			raw, err := json.Marshal(all)
+			require.NoError(t, err)
+			return p.post("/jobs/create"+version, string(raw))
+		}
+		_, query, _ := strings.Cut(p.container, "?")
+		altered := strings.Replace(p.container, "sp=racwdl", "sp=r", 1)
+		only := func(right string) string {
+			return "https://any/store/c-1" + p.store.sign("sr=c&sv=2020-12-06&se=2099-01-01&sp="+right)
+		}
+		for field, uris := range map[string][]string{
+			"inputBlobContainerUri": {"", "x", "ftp://any/store/c-1?" + query, "https://a.blob.core.example/c-1?" + query,
+				"https://any/store/c-1/a?" + query, "https://any/store/c-2?" + query, "https://any/store/c-1", altered, only("w")},
+			"outputBlobContainerUri": {"", "https://169.254.169.254/latest", altered, only("r")},
+			"inputBlobName":          {"a/../b", "\x01"},
+		} {
+			for _, uri := range uris {
+				r := try(map[string]any{field: uri})
+				r.refusedOldForm(t, 400008)
+				require.NotContains(t, r.body, "sig=", uri)
+			}
+		}
+		for field, v := range map[string]any{"type": "steal", "storageAuthenticationType": "magic",
+			"includeConfigurations": true} {
+			try(map[string]any{field: v}).refusedOldForm(t, 400004)
+		}
+		require.Equal(t, 202, p.store.request("DELETE", "/store/c-1?restype=container", "").StatusCode)
+		r := try(nil)
+		r.refusedOldForm(t, 400008)
+		require.Contains(t, r.body, "outputBlobContainerUri: The specified container does not exist.")
+	})
+}
+
+// With its identity the hub may access its own containers without signatures.
+func TestAHubHasAnIdentity(t *testing.T) {
+	inTransfer(t, func(t *testing.T, h *testbroker.Hub, p *transferer) {
+		fields := map[string]any{"type": "export", "storageAuthenticationType": "IdentityBased",
+			"outputBlobContainerUri": "https://" + h.HostName() + "/store/c-1"}
+		require.Equal(t, []any{"completed", "identityBased"},
+			[]any{p.transfer(fields)["status"], p.transfer(fields)["storageAuthenticationType"]})
+		r := p.post("/jobs/create"+version, `{"type":"export","storageAuthenticationType":"identityBased",
+			"outputBlobContainerUri":"https://other.example.test/store/c-1"}`)
+		r.refusedOldForm(t, 400008)
+		reader := backEnd(t, h, hubdata.RegistryRead)
+		require.Equal(t, 200, reader.do("GET", "/jobs"+version, "").StatusCode)
+		reader.post("/jobs/create"+version, `{}`).refusedOldForm(t, 401003)
+	})
+}
