@@ -56,9 +56,10 @@
 //     service's ports, at an address of the loopback network. Its roots are a list in its code. A
 //     program gives others (WithTLSConfig and WithHTTPClient); the command has no setting, so the
 //     test builds it from a copy with the hub's certificate in that list.
-//   - The hub's endpoint compatible with Event Hubs, over AMQP and over TLS, against the official
-//     clients: azeventhubs v1 and v2 for Go, @azure/event-hubs. They read from each start position,
-//     lose partitions to a higher epoch and are refused. Their processors continue at a checkpoint.
+//   - The hub's endpoint compatible with Event Hubs, over AMQP, TLS and WebSocket, against the
+//     official clients: azeventhubs v1 and v2 for Go, @azure/event-hubs. They read from each start
+//     position, lose partitions to a higher epoch and are refused. Their processors continue at a
+//     checkpoint.
 //   - The hub's storage against the official clients azblob and @azure/storage-blob, and against
 //     the stores of checkpoints on them, azeventhubs/v2/checkpoints and
 //     @azure/eventhubs-checkpointstore-blob, with the account's key and with a SAS: processors go

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"net/http"
 	"slices"
 	"strconv"
 	"strings"
@@ -11,6 +12,7 @@ import (
 	"time"
 
 	"github.com/Azure/go-amqp"
+	"github.com/coder/websocket"
 	"github.com/stretchr/testify/require"
 
 	"github.com/hubline-iot/hubline/internal/hubfixture"
@@ -21,12 +23,12 @@ import (
 
 // eventsHub is a hub whose events a client of Event Hubs reads.
 type eventsHub struct {
-	t          testing.TB
-	hub        *testbroker.Hub
-	policy     hubdata.Policy
-	plain, tls string // connection strings
-	device     *amqp.Sender
-	sent       int
+	t               testing.TB
+	hub             *testbroker.Hub
+	policy          hubdata.Policy
+	plain, tls, web string // connection strings
+	device          *amqp.Sender
+	sent            int
 }
 
 // readers returns how many links of readers are attached.
@@ -43,9 +45,13 @@ func newEventsHub(t testing.TB, o *testbroker.Options) *eventsHub {
 	secured, err := hub.Listen(testbroker.PortAMQPS, "127.0.0.1:0")
 	require.NoError(t, err)
 	h.plain = hub.EventsConnectionString(policy, plain.String(), true)
-	_, port, err := net.SplitHostPort(secured.String())
+	web, err := hub.Listen(testbroker.PortHTTPS, "127.0.0.1:0")
 	require.NoError(t, err)
-	h.tls = hub.EventsConnectionString(policy, net.JoinHostPort("localhost", port), false)
+	for at, s := range map[string]*string{secured.String(): &h.tls, web.String(): &h.web} {
+		_, port, err := net.SplitHostPort(at)
+		require.NoError(t, err)
+		*s = hub.EventsConnectionString(policy, net.JoinHostPort("localhost", port), false)
+	}
 	p, err := dialPlain(t, hub, secured.String(), nil)
 	require.NoError(t, err)
 	resource := hub.HostName() + "/devices/" + dev.ID
@@ -104,16 +110,32 @@ var goEventsClients = map[string]func(t testing.TB, h *eventsHub, s, group strin
 	"v1": newEventsClient1, "v2": newEventsClient2,
 }
 
-// eachEventsClient runs a test for each version, over plain AMQP and over TLS.
+// eventsWays are the ways to the endpoint, by name.
+var eventsWays = map[string]func(h *eventsHub) *string{
+	"plain":     func(h *eventsHub) *string { return &h.plain },
+	"TLS":       func(h *eventsHub) *string { return &h.tls },
+	"WebSocket": func(h *eventsHub) *string { return &h.web },
+}
+
+// dialWeb dials a WebSocket, as the clients' documents have it.
+func (h *eventsHub) dialWeb(ctx context.Context, url string) (net.Conn, error) {
+	way := &http.Transport{TLSClientConfig: h.hub.ClientTLS()}
+	h.t.Cleanup(way.CloseIdleConnections)
+	ws, _, err := websocket.Dial(ctx, url, &websocket.DialOptions{Subprotocols: []string{"amqp"},
+		HTTPClient: &http.Client{Transport: way}})
+	if err != nil {
+		return nil, err
+	}
+	return websocket.NetConn(context.Background(), ws, websocket.MessageBinary), nil
+}
+
+// eachEventsClient runs a test for each version and way.
 func eachEventsClient(t *testing.T, test func(t *testing.T, h *eventsHub, dial func(group string) eventsClient)) {
 	for version, open := range goEventsClients {
-		for _, secured := range []bool{false, true} {
-			t.Run(fmt.Sprint(version, " TLS ", secured), func(t *testing.T) {
+		for way, stringOf := range eventsWays {
+			t.Run(fmt.Sprint(version, " ", way), func(t *testing.T) {
 				h := newEventsHub(t, &testbroker.Options{Events: testbroker.EventOptions{ConsumerGroups: []string{"second"}}})
-				s := &h.plain
-				if secured {
-					s = &h.tls
-				}
+				s := stringOf(h)
 				test(t, h, func(group string) eventsClient { return open(t, h, *s, group) })
 			})
 		}
@@ -269,6 +291,7 @@ func TestGoEventHubsClientIsRefused(t *testing.T) {
 		key := h.policy.PrimaryKey
 		h.plain = strings.Replace(h.plain, ";SharedAccessKey=", ";SharedAccessKey=x", 1)
 		h.tls = strings.Replace(h.tls, ";SharedAccessKey=", ";SharedAccessKey=x", 1)
+		h.web = strings.Replace(h.web, ";SharedAccessKey=", ";SharedAccessKey=x", 1)
 		_, err = dial("$Default").partitions(soon(t))
 		require.ErrorContains(t, err, "401 and description: token is signed with another key")
 		require.NotContains(t, err.Error(), key)

@@ -35,7 +35,8 @@ func (s *eventsScript) open(name, connection, group string, checkpoints bool) {
 // so.
 func (s *eventsScript) openWith(name string, fields map[string]any) {
 	s.t.Helper()
-	command := map[string]any{"do": "open", "name": name, "group": "$Default"}
+	command := map[string]any{"do": "open", "name": name, "group": "$Default",
+		"webSocket": fields["connectionString"] == s.hub.web}
 	maps.Copy(command, fields)
 	s.tell(command)
 	s.next("opened", name)
@@ -107,7 +108,7 @@ func TestEventHubsSDKReadsFromEveryPosition(t *testing.T) {
 	h := newEventsHub(t, nil)
 	h.send(30)
 	s := startEventsScript(t, h)
-	for way, connection := range map[string]string{"plain": h.plain, "TLS": h.tls} {
+	for way, connection := range map[string]string{"plain": h.plain, "TLS": h.tls, "WebSocket": h.web} {
 		s.open(way, connection, "$Default", false)
 		found, e := s.describe(way, nil)
 		require.Empty(t, e.Text)
@@ -132,7 +133,7 @@ func TestEventHubsSDKReadsFromEveryPosition(t *testing.T) {
 			s.stop(name)
 		}
 	}
-	seen(t, "@azure/event-hubs: five start positions over plain AMQP and TLS")
+	seen(t, "@azure/event-hubs: five start positions over plain AMQP, TLS and WebSocket")
 }
 
 func TestEventHubsSDKShowsWholeEvents(t *testing.T) {
@@ -224,7 +225,7 @@ func TestEventHubsSDKProcessorContinuesAtItsCheckpoint(t *testing.T) {
 	require.Equal(t, bodiesFrom(0, 20), s.bodies("all", 20))
 	s.stop("all")
 	h.send(5)
-	s.open("second", h.tls, "$Default", true)
+	s.open("second", h.web, "$Default", true)
 	s.read("rest", "second", "", "earliest", nil)
 	require.Equal(t, bodiesFrom(20, 25), s.bodies("rest", 5))
 	s.stop("rest")

@@ -3,6 +3,7 @@ package interop
 import (
 	"context"
 	"errors"
+	"net"
 	"testing"
 	"time"
 
@@ -14,10 +15,16 @@ type eventsClient2 struct{ *azeventhubs.ConsumerClient }
 
 func newEventsClient2(t testing.TB, h *eventsHub, s, group string) eventsClient {
 	t.Helper()
-	c, err := azeventhubs.NewConsumerClientFromConnectionString(s, "", group, &azeventhubs.ConsumerClientOptions{
+	o := &azeventhubs.ConsumerClientOptions{
 		TLSConfig:    h.hub.ClientTLS(),
 		RetryOptions: azeventhubs.RetryOptions{MaxRetries: 1, RetryDelay: 10 * time.Millisecond},
-	})
+	}
+	if s == h.web {
+		o.NewWebSocketConn = func(ctx context.Context, p azeventhubs.WebSocketConnParams) (net.Conn, error) {
+			return h.dialWeb(ctx, p.Host)
+		}
+	}
+	c, err := azeventhubs.NewConsumerClientFromConnectionString(s, "", group, o)
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = c.Close(context.Background()) })
 	return eventsClient2{c}

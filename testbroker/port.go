@@ -24,7 +24,8 @@ const (
 	// PortAMQPS is AMQP 1.0 over TLS, 5671 at the service.
 	PortAMQPS
 	// PortHTTP is HTTP/1.1 without TLS. Requests for the path "/$iothub/websocket" become a WebSocket:
-	// with the subprotocol "mqtt" for MQTT, with "AMQPWSB10" for AMQP, both in any letter case. The
+	// with the subprotocol "mqtt" for MQTT, with "AMQPWSB10" for AMQP, both in any letter case. So do
+	// those of clients of Event Hubs for "/$servicebus/websocket", with "AMQPWSB10" or "amqp". The
 	// service has no such port.
 	PortHTTP
 	// PortHTTPS is PortHTTP over TLS, 443 at the service. The client chooses between HTTP/1.1 and

@@ -131,6 +131,24 @@ func twoWays(t testing.TB) map[string]func(t *testing.T) (*testbroker.Hub, hubda
 	}
 }
 
+// Clients of Event Hubs have a path of their own, where only AMQP is.
+func TestWebSocketsForEvents(t *testing.T) {
+	for url, name := range map[string]string{"/$servicebus/websocket": "AMQPWSB10", "/$servicebus/websocket/": "amqpwsb10",
+		"/%24servicebus/websocket": "amqp"} {
+		synctest.Test(t, func(t *testing.T) {
+			h, _ := newHub(t, nil)
+			ws, _, err := webDialer(h, "mqtt", name).Dial("ws://hub"+url, nil)
+			require.NoError(t, err, url)
+			require.Equal(t, name, ws.Subprotocol())
+			greeting := []byte("AMQP\x03\x01\x00\x00") // with SASL
+			require.NoError(t, ws.WriteMessage(websocket.BinaryMessage, greeting))
+			_, answer, err := ws.ReadMessage()
+			require.NoError(t, err)
+			require.Equal(t, greeting, answer[:len(greeting)])
+		})
+	}
+}
+
 func TestWebSocketRequests(t *testing.T) {
 	for name, c := range map[string]struct {
 		url       string
@@ -144,6 +162,8 @@ func TestWebSocketRequests(t *testing.T) {
 		"capitals":            {"/$iothub/websocket", []string{"MQTT"}, "MQTT", 101},
 		"one of several":      {"/$iothub/websocket", []string{"AMQPWSB10", "Mqtt", "mqtt"}, "Mqtt", 101},
 		"another path":        {"/mqtt", []string{"mqtt"}, "", 404},
+		"MQTT for events":     {"/$servicebus/websocket", []string{"mqtt"}, "", 400},
+		"the standard's name": {"/$iothub/websocket", []string{"amqp"}, "", 400},
 		"another subprotocol": {"/$iothub/websocket", []string{"mqttv3.1"}, "", 400},
 		"no subprotocol":      {"/$iothub/websocket", nil, "", 400},
 	} {

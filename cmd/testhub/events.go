@@ -43,18 +43,22 @@ func eventsFlag(err error) string {
 }
 
 // readyEvents has what clients of Event Hubs need. Plain is for an address without TLS; TLS is for
-// the hub's own AMQP port and clients that trust its certificate.
+// the hub's own AMQP port, and WebSocket for its HTTPS port, and clients that trust its
+// certificate.
 type readyEvents struct {
-	Address string `json:"address,omitempty"`
-	Plain   string `json:"connectionString,omitempty"`
-	TLS     string `json:"connectionStringTLS,omitempty"`
+	Address   string `json:"address,omitempty"`
+	Plain     string `json:"connectionString,omitempty"`
+	TLS       string `json:"connectionStringTLS,omitempty"`
+	WebSocket string `json:"connectionStringWebSocket,omitempty"`
 }
 
 // open opens the port without TLS.
 func (s *eventsSettings) open(hub *testbroker.Hub, p hubdata.Policy, ports map[string]int) (readyEvents, error) {
 	var r readyEvents
-	if port, ok := ports["amqp"]; ok {
-		r.TLS = hub.EventsConnectionString(p, net.JoinHostPort(hub.HostName(), strconv.Itoa(port)), false)
+	for name, s := range map[string]*string{"amqp": &r.TLS, "https": &r.WebSocket} {
+		if port, ok := ports[name]; ok {
+			*s = hub.EventsConnectionString(p, net.JoinHostPort(hub.HostName(), strconv.Itoa(port)), false)
+		}
 	}
 	if s.addr == off {
 		return r, nil
@@ -69,7 +73,7 @@ func (s *eventsSettings) open(hub *testbroker.Hub, p hubdata.Policy, ports map[s
 }
 
 func (r *readyEvents) rows(row func(what, v string)) {
-	for _, s := range []string{r.Plain, r.TLS} {
+	for _, s := range []string{r.Plain, r.TLS, r.WebSocket} {
 		if s != "" {
 			row("events", s)
 		}

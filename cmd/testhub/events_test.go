@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"fmt"
 	"net"
 	"strings"
 	"testing"
@@ -35,5 +36,9 @@ func TestEventsPortIsOpenAtOnce(t *testing.T) {
 	require.True(t, strings.HasSuffix(e.Plain, ";EntityPath=localhost;UseDevelopmentEmulator=true"))
 	require.Contains(t, e.TLS, "Endpoint=sb://localhost:")
 	require.NotContains(t, e.TLS, "UseDevelopmentEmulator")
+	require.Contains(t, e.WebSocket, fmt.Sprintf("Endpoint=sb://localhost:%d/", p.ready.Ports["https"]))
+	require.Contains(t, p.ready.Storage.ConnectionString, "BlobEndpoint=https://"+p.ready.Addresses["https"]+"/store;")
+	require.Contains(t, p.ready.Storage.Container, "/store/checkpoints?")
+	require.NotContains(t, p.ready.public(), "storage")
 	require.NotContains(t, p.ready.public(), "events", "strings with keys are printed only")
 }

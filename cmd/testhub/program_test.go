@@ -278,7 +278,7 @@ func TestText(t *testing.T) {
 	_, key, _ := strings.Cut(p.ready.Devices[0].ConnectionString, "SharedAccessKey=")
 	require.NotEmpty(t, key)
 	require.Equal(t, 1, strings.Count(stdout.String(), key))
-	require.Equal(t, 4, strings.Count(stdout.String(), "SharedAccessKey="), "the device, the service, events twice")
+	require.Equal(t, 5, strings.Count(stdout.String(), "SharedAccessKey="), "the device, the service, events three times")
 	require.Contains(t, stdout.String(), "connected")
 	require.Contains(t, stdout.String(), "disconnected")
 	require.Empty(t, stderr.String())

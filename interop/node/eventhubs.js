@@ -5,6 +5,7 @@ const readline = require('readline')
 const { BlobCheckpointStore } = require('@azure/eventhubs-checkpointstore-blob')
 const { BlobServiceClient, ContainerClient } = require('@azure/storage-blob')
 const { EventHubConsumerClient, earliestEventPosition, latestEventPosition } = require('@azure/event-hubs')
+const WebSocket = require('ws')
 const { say, text, why } = require('./common')
 
 const clients = new Map() // by name
@@ -42,9 +43,10 @@ const containerOf = ({ account, container }) => (account ? BlobServiceClient.fro
   : new ContainerClient(container))
 
 const commands = {
-  // open makes a client, with a store of checkpoints if the command says so: that in memory, or one in a container.
-  open({ name, connectionString, group, checkpoints: kept, account, container }) {
+  // open makes a client, over WebSocket and with a store of checkpoints if the command says so: that in memory, or one in a container.
+  open({ name, connectionString, group, checkpoints: kept, account, container, webSocket }) {
     const options = { retryOptions: { maxRetries: 0 }, loadBalancingOptions: { updateIntervalInMs: 500 } }
+    if (webSocket) options.webSocketOptions = { webSocket: WebSocket }
     const own = container ? new BlobCheckpointStore(containerOf({ account, container })) : store
     clients.set(name, kept || container ? new EventHubConsumerClient(group, connectionString, own, options)
       : new EventHubConsumerClient(group, connectionString, options))

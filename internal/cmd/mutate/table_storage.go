@@ -11,6 +11,8 @@ func init() {
 		read       = "testbroker/internal/blobfront/read.go"
 		list       = "testbroker/internal/blobfront/container.go"
 
+		web        = "testbroker/internal/web/websocket.go"
+		sockets    = "./testbroker -run WebSocket"
 		keeps      = "./testbroker -run TestAContainerKeepsBlobs"
 		conditions = "./testbroker -run TestConditionsDecide"
 		pages      = "./testbroker -run TestAListHasPages"
@@ -19,6 +21,12 @@ func init() {
 		bounds     = "./testbroker -run TestContainersAreBounded"
 		blobs      = "./testbroker -run TestAContainerHasSoManyBlobs"
 	)
+	tables["websocket"] = []mutation{
+		{File: web, Old: "\"/$servicebus/websocket/\": {eventsAMQP},", New: "", Test: sockets},
+		{File: web, Old: "[]string{\"AMQPWSB10\", \"amqp\"}}", New: "[]string{\"AMQPWSB10\"}}", Test: sockets},
+		{File: web, Old: "\"/$servicebus/websocket\":  {eventsAMQP},", New: "\"/$servicebus/websocket\": {webMQTT, webAMQP},",
+			Test: sockets},
+	}
 	tables["storage"] = []mutation{
 		{File: containers, Old: "case len(c.all) >= maxContainers:", New: "case false:", Test: bounds},
 		{File: containers, Old: "of.used+of.reserved+n > maxContainerBytes {", New: "false {", Test: bounds},

@@ -85,9 +85,8 @@ func (q *Request) Read(limit int64) ([]byte, *Error) {
 // request handles any request.
 func (a *Conn) request(w http.ResponseWriter, r *http.Request) {
 	h := a.Hub
-	if path, err := url.PathUnescape(r.URL.EscapedPath()); err == nil &&
-		(path == webPath || h.PlainTopic != nil && path == brokerPath) {
-		if err := a.upgrade(w, r); err != nil {
+	if choices := a.webChoices(r); choices != nil {
+		if err := a.upgrade(w, r, choices); err != nil {
 			a.Refused(r, hub.Identity{}, http.StatusBadRequest, fmt.Errorf("request for a WebSocket: %w", err))
 		}
 		return

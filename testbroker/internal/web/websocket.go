@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 	"sync"
@@ -18,31 +19,61 @@ import (
 	"github.com/hubline-iot/hubline/testbroker/internal/hub"
 )
 
-const (
-	webPath     = "/$iothub/websocket"
-	brokerPath  = "/mqtt" // of a plain broker, besides webPath
-	webProtocol = "mqtt"  // in any letter case
-	webAMQP     = "AMQPWSB10"
+// A webChoice is a protocol over WebSocket, and its names in any letter case.
+type webChoice struct {
+	protocol hubdata.Protocol
+	names    []string
+}
+
+var (
+	webMQTT = webChoice{hubdata.MQTT, []string{"mqtt"}}
+	webAMQP = webChoice{hubdata.AMQP, []string{"AMQPWSB10"}}
 )
 
+// webPaths are the paths of WebSockets, and their protocols in the order of preference.
+var webPaths = map[string][]webChoice{
+	"/$iothub/websocket": {webMQTT, webAMQP},
+	// Clients of Event Hubs; some add the slash.
+	"/$servicebus/websocket":  {eventsAMQP},
+	"/$servicebus/websocket/": {eventsAMQP},
+}
+
+// eventsAMQP is AMQP for clients of Event Hubs, some of which use the name of the standard.
+var eventsAMQP = webChoice{hubdata.AMQP, []string{"AMQPWSB10", "amqp"}}
+
+// brokerPath is the path of a plain broker, besides those of webPaths.
+const brokerPath = "/mqtt"
+
+// webChoices returns the protocols of a request's path; nil if it is none of a WebSocket.
+func (a *Conn) webChoices(r *http.Request) []webChoice {
+	path, err := url.PathUnescape(r.URL.EscapedPath())
+	switch {
+	case err != nil:
+		return nil
+	case path == brokerPath && a.Hub.PlainTopic != nil:
+		return []webChoice{webMQTT}
+	}
+	return webPaths[path]
+}
+
+// pick returns the first choice that a client offers and the hub has, and the client's name for it.
+func (a *Conn) pick(choices []webChoice, offered []string) (name string, p hubdata.Protocol) {
+	for _, choice := range choices {
+		for _, name := range offered {
+			known := func(one string) bool { return strings.EqualFold(one, name) }
+			if a.Hub.Fronts[choice.protocol] != nil && slices.ContainsFunc(choice.names, known) {
+				return name, choice.protocol
+			}
+		}
+	}
+	return "", 0
+}
+
 // upgrade makes a connection over HTTP a WebSocket, or returns why it cannot.
-func (a *Conn) upgrade(w http.ResponseWriter, r *http.Request) error {
+func (a *Conn) upgrade(w http.ResponseWriter, r *http.Request, choices []webChoice) error {
 	c := a.C
 	offered := websocket.Subprotocols(r)
-	pick := func(name string, p hubdata.Protocol) string {
-		if a.Hub.Fronts[p] == nil {
-			return ""
-		}
-		i := slices.IndexFunc(offered, func(p string) bool { return strings.EqualFold(p, name) })
-		if i < 0 {
-			return ""
-		}
-		return offered[i]
-	}
-	protocol, next := pick(webProtocol, hubdata.MQTT), hubdata.MQTT
-	if protocol == "" {
-		protocol, next = pick(webAMQP, hubdata.AMQP), hubdata.AMQP
-	}
+	protocol, next := a.pick(choices, offered)
 	if protocol == "" {
 		http.Error(w, "subprotocol", http.StatusBadRequest)
 		return fmt.Errorf("subprotocols %q", offered)
