@@ -99,6 +99,7 @@ func overMQTT(t testing.TB, creds *transport.Credentials, m mqtt.Options) transp
 }
 
 func TestNothingIsLost(t *testing.T) {
+	t.Parallel()
 	const (
 		messages = 2000
 		window   = 64

@@ -19,6 +19,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -180,14 +181,20 @@ func executable(path string) bool {
 	return err == nil && info.Mode()&0o111 != 0
 }
 
-// freePorts returns ports that are free at the moment; they are not reserved.
+// given are the ports that freePorts has returned. A broker that was killed needs its port again.
+var given sync.Map
+
+// freePorts returns ports that nothing listens on and no other test has.
 func freePorts(t testing.TB, n int) []int {
 	var ports []int
-	for range n {
+	for len(ports) < n {
 		l, err := net.Listen("tcp", "127.0.0.1:0")
 		require.NoError(t, err)
 		defer l.Close() // only after all have been found
-		ports = append(ports, l.Addr().(*net.TCPAddr).Port)
+		port := l.Addr().(*net.TCPAddr).Port
+		if _, taken := given.LoadOrStore(port, true); !taken {
+			ports = append(ports, port)
+		}
 	}
 	return ports
 }

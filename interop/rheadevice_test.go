@@ -170,6 +170,7 @@ func (s *rheaServer) follow(t testing.TB, c *device.Client, messages, window int
 // The broker applies an action to three messages of each series. All others are acknowledged, and
 // so are these unless they were refused permanently.
 func TestRheaAsServerDispositions(t *testing.T) {
+	t.Parallel()
 	const (
 		messages = 60
 		window   = 8

@@ -260,6 +260,7 @@ func (s *sdk) batch(t *testing.T) {
 }
 
 func TestDeviceSDK(t *testing.T) {
+	t.Parallel()
 	eachSDKTransport(t, nil, func(t *testing.T, s *sdk) {
 		dev, err := s.hub.AddDevice(deviceID)
 		require.NoError(t, err)
@@ -309,6 +310,7 @@ func TestDeviceSDKRenewsItsToken(t *testing.T) {
 }
 
 func TestDeviceSDKWithACertificate(t *testing.T) {
+	t.Parallel()
 	eachSDKTransport(t, nil, func(t *testing.T, s *sdk) {
 		cert := testbroker.NewClientCert("dev-x", time.Time{}, time.Time{})
 		dev, err := s.hub.AddDeviceX509("dev-x", testbroker.Thumbprint(cert.Leaf))

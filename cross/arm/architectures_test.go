@@ -18,6 +18,7 @@ type architecture struct {
 	machine    elf.Machine
 	always     bool // its tests find unique faults: they run without -all too
 	skip       string
+	slow       bool // without -all, not the tests of device: they take minutes, and MIPS has them
 }
 
 // socketError are the tests that fail only because QEMU 7.2 for MIPS reports a failed connect with
@@ -25,14 +26,14 @@ type architecture struct {
 const socketError = "TestRealTLS/nobody_at_the_port_is_Network|TestADeadBackendTripsThrottleAndCharges"
 
 var architectures = []architecture{
-	{"386", "386", "", "", "", elf.EM_386, true, ""},
-	{"armv5", "arm", "GOARM=5", "qemu-arm-static", "arm926", elf.EM_ARM, false, ""},
-	{"armv6", "arm", "GOARM=6", "qemu-arm-static", "arm1176", elf.EM_ARM, true, ""},
-	{"armv7", "arm", "GOARM=7", "qemu-arm-static", "cortex-a7", elf.EM_ARM, false, ""},
-	{"arm64", "arm64", "", "qemu-aarch64-static", "cortex-a53", elf.EM_AARCH64, false, ""},
-	{"mipsle", "mipsle", "GOMIPS=softfloat", "qemu-mipsel-static", "", elf.EM_MIPS, false, socketError},
-	{"mips", "mips", "GOMIPS=softfloat", "qemu-mips-static", "", elf.EM_MIPS, true, socketError}, // big endian
-	{"riscv64", "riscv64", "", "qemu-riscv64-static", "", elf.EM_RISCV, false, ""},
+	{"386", "386", "", "", "", elf.EM_386, true, "", false},
+	{"armv5", "arm", "GOARM=5", "qemu-arm-static", "arm926", elf.EM_ARM, false, "", false},
+	{"armv6", "arm", "GOARM=6", "qemu-arm-static", "arm1176", elf.EM_ARM, true, "", true},
+	{"armv7", "arm", "GOARM=7", "qemu-arm-static", "cortex-a7", elf.EM_ARM, false, "", false},
+	{"arm64", "arm64", "", "qemu-aarch64-static", "cortex-a53", elf.EM_AARCH64, false, "", false},
+	{"mipsle", "mipsle", "GOMIPS=softfloat", "qemu-mipsel-static", "", elf.EM_MIPS, false, socketError, false},
+	{"mips", "mips", "GOMIPS=softfloat", "qemu-mips-static", "", elf.EM_MIPS, true, socketError, false}, // big endian
+	{"riscv64", "riscv64", "", "qemu-riscv64-static", "", elf.EM_RISCV, false, "", false},
 }
 
 func (a *architecture) env() []string {
@@ -48,7 +49,7 @@ func (a *architecture) env() []string {
 
 // suites are the packages whose tests must pass on every processor: the core and both MQTT engines.
 var suites = []string{
-	"./transport", "./errfilter", "./retrypolicy/...", "./device", "./internal/ascii", "./internal/fraction",
+	"./device", "./transport", "./errfilter", "./retrypolicy/...", "./internal/ascii", "./internal/fraction",
 	"./internal/isotime", "./internal/percent",
 	"./transport/mqtt", "./transport/mqtt/internal/...", "./transport/mqtt/lean/...",
 }
@@ -75,7 +76,12 @@ func TestSuites(t *testing.T) {
 			if a.skip != "" {
 				args = append(args, "-skip", a.skip)
 			}
-			t.Log("\n" + run(t, root, a.env(), "go", append(args, suites...)...))
+			packages := suites
+			if a.slow && !*all {
+				t.Log("SKIPPED: ./device; -all has it")
+				packages = suites[1:]
+			}
+			t.Log("\n" + run(t, root, a.env(), "go", append(args, packages...)...))
 		})
 	}
 }

@@ -18,8 +18,8 @@
 // and to the hub, verdicts, both parts of the twins, and calls of methods. TestMatrixOfGateways
 // runs every operation under everything that can befall the gateway and the daemon.
 //
-// 12 seeds for each engine, with all other tests; 2000 seeds for each engine and its variants,
-// which take about 20 minutes on two cores; one seed again:
+// 6 seeds for each engine and a third of the matrices' cells, with all other tests; 2000 seeds for
+// each engine and its variants, which take about 20 minutes on two cores; one seed again:
 //
 //	go test ./internal/sim
 //	go test ./internal/sim -run TestSimulation -all -seeds 2000 -timeout 2h

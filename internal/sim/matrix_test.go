@@ -115,8 +115,8 @@ var matrices = []matrix{mqttMatrix, brokerMatrix, fiveMatrix, amqpMatrix, httpMa
 const noOperation = fault.DropAfterMethodAnswer + 1
 
 // TestMatrix applies every fault of the hub during every operation that it can affect. A cell fails
-// if the fault did not happen or the promise was not kept. go test -run TestMatrix -v
-// ./internal/sim -all prints the tables.
+// if the fault did not happen or the promise was not kept. Without -all, some cells are skipped. go
+// test -run TestMatrix -v ./internal/sim -all prints the tables.
 func TestMatrix(t *testing.T) {
 	for _, m := range matrices {
 		for _, e := range engines {
@@ -153,16 +153,24 @@ func TestMatrixIsComplete(t *testing.T) {
 	}
 }
 
+// tried reports whether the cell of a matrix is tried: all of them with -all, else one in three,
+// other ones in each row.
+func tried(row, column int) bool { return *all || (row+column)%3 == 0 }
+
 func (m *matrix) play(t *testing.T, with engine) {
 	cells := make(map[[2]string]string)
-	for _, r := range m.rows {
-		for _, o := range m.ops {
+	for i, r := range m.rows {
+		for j, o := range m.ops {
 			key := [2]string{r.name, o.name}
 			if cells[key] != "" {
 				t.Fatalf("two rows are called %s", r.name)
 			}
 			if !with.meets(r) || !o.meets(with, r) {
 				cells[key] = "-"
+				continue
+			}
+			if !tried(i, j) {
+				cells[key] = "skipped"
 				continue
 			}
 			t.Run(o.name+"/"+r.name, func(t *testing.T) {

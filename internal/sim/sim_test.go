@@ -33,8 +33,8 @@ import (
 )
 
 var (
-	seeds   = flag.Int("seeds", 12, "how many seeds the simulation tries for each engine")
-	all     = flag.Bool("all", false, "try the variants of the engines as well")
+	seeds   = flag.Int("seeds", 6, "how many seeds the simulation tries for each engine")
+	all     = flag.Bool("all", false, "try every cell of the matrices, and the variants of the engines")
 	oneSeed = flag.Uint64("seed", 0, "the one seed to try")
 )
 

@@ -19,7 +19,7 @@ import (
 func TestTwoWayTrafficAtFullSpeed(t *testing.T) { withEachEngine(t, twoWay) }
 
 func twoWay(t *testing.T, with engine) {
-	const n = 10_000
+	const n = 4_000
 	hub, creds := with.openHub(t)
 	addr, err := hub.Listen(ports[with.protocol].plain, "127.0.0.1:0")
 	require.NoError(t, err)

@@ -3,7 +3,7 @@ package main
 func init() {
 	const (
 		runs  = "./internal/sim -run TestSimulationOfGateways -seeds 8"
-		cells = "./internal/sim -run TestMatrixOfGateways"
+		cells = "./internal/sim -run TestMatrixOfGateways -all"
 	)
 	tables["gateways"] = []mutation{
 		// The trust bundle of the first connection is used for ever.

@@ -3,7 +3,7 @@ package main
 func init() {
 	const transport = "provisioning/dpstransport/dpstransport.go"
 	const session = "provisioning/dpstransport/session.go"
-	const moves = "./internal/sim -run TestSimulationOfMoves"
+	const moves = "./internal/sim -run TestSimulationOfMoves -seeds 12"
 	tables["moves"] = []mutation{
 		// When a device asks the provisioning service.
 		{File: transport, Old: "case transport.Unauthorized, transport.Forbidden, transport.NotFound:\n\t\tswitch",
@@ -29,6 +29,6 @@ func init() {
 		{File: "device/twinserve.go", Old: "\t\tt.changes.stale = true // a change", New: "\t\t_ = t // a change",
 			Test: "./device -run TestAChangeOfAnotherTwinIsNotTheNextOne"},
 		{File: "provisioning/dpscert/dpscert.go", Old: "transport.Error{Kind: transport.Unauthorized,",
-			New: "transport.Error{Kind: transport.Invalid,", Test: "./internal/sim -run TestProvisioningMatrix/https/move"},
+			New: "transport.Error{Kind: transport.Invalid,", Test: "./internal/sim -run TestProvisioningMatrix/https/move -all"},
 	}
 }
