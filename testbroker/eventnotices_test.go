@@ -170,3 +170,56 @@ func TestNoticesOfConnections(t *testing.T) {
 			"a request over HTTP is no connection")
 	})
 }
+
+// The events of digital twins are the patches that make the new one of the old one.
+func TestNoticesOfDigitalTwins(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, d, policy := newService(t, &testbroker.Options{Events: testbroker.EventOptions{Partitions: 1,
+			Sources: []hubdata.EventSource{hubdata.DigitalTwinChangeEvents}}})
+		r, err := loginService(t, h, policy).session().NewReceiver(t.Context(), address("$Default", "0"), nil)
+		require.NoError(t, err)
+		next := func() (steps []string) {
+			t.Helper()
+			m, err := r.Receive(soon(t), nil)
+			require.NoError(t, err)
+			require.Equal(t, "application/json-patch+json", *m.Properties.ContentType)
+			require.Equal(t, "digitalTwinChangeEvents", m.Annotations["iothub-message-source"])
+			require.Equal(t, "digitalTwinChangeNotification", m.ApplicationProperties["iothub-message-schema"])
+			require.NotContains(t, m.ApplicationProperties, "opType")
+			var all []struct {
+				Op, Path string
+				Value    json.RawMessage
+			}
+			require.NoError(t, json.Unmarshal(m.GetData(), &all), string(m.GetData()))
+			for _, s := range all {
+				steps = append(steps, s.Op+" "+s.Path+" "+string(s.Value))
+			}
+			return steps
+		}
+		at := time.Now().UTC().Format("2006-01-02T15:04:05.0000000Z")
+		_, err = h.PatchDesired(d.ID, `{"target":20}`)
+		require.NoError(t, err)
+		require.Equal(t, []string{
+			`add /$metadata/target {"desiredValue":20,"desiredVersion":2,"lastUpdateTime":"` + at + `"}`,
+		}, next())
+		require.NoError(t, h.PatchTags(d.ID, `{"site":"Ulm"}`)) // no part of a digital twin
+		w := login(t, h, d)
+		w.subscribe(1, "$iothub/twin/res/#")
+		report := func(id, patch string) {
+			w.request("$iothub/twin/PATCH/properties/reported/?$rid="+id, patch)
+		}
+		report("1", `{"inner":{"__t":"c","a/b":1},"target":{"value":20,"ac":200,"av":2}}`)
+		require.Equal(t, []string{
+			`replace /$metadata/target {"ackCode":200,"ackVersion":2,"desiredValue":20,"desiredVersion":2,"lastUpdateTime":"` +
+				at + `"}`,
+			`add /inner {"$metadata":{"a/b":{"lastUpdateTime":"` + at + `"}},"a/b":1}`,
+			`add /target 20`,
+		}, next())
+		report("2", `{"inner":{"a/b":2},"target":null}`)
+		require.Equal(t, []string{
+			`replace /$metadata/target {"desiredValue":20,"desiredVersion":2,"lastUpdateTime":"` + at + `"}`,
+			`replace /inner/a~1b 2`,
+			`remove /target `,
+		}, next())
+	})
+}

@@ -24,8 +24,8 @@ func (s *eventsSettings) flags(f *flag.FlagSet) {
 		return nil
 	}
 	f.Func("consumer-group", "consumer group `name` of the event hub besides $Default; repeatable", group)
-	f.Func("event-source", "make events of this `source` too: twinChangeEvents, deviceLifecycleEvents or "+
-		"deviceConnectionStateEvents; repeatable", func(name string) error {
+	f.Func("event-source", "make events of this `source` too: twinChangeEvents, deviceLifecycleEvents, "+
+		"deviceConnectionStateEvents or digitalTwinChangeEvents; repeatable", func(name string) error {
 		s.options.Sources = append(s.options.Sources, hubdata.EventSource(name))
 		return nil
 	})

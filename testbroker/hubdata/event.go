@@ -14,4 +14,7 @@ const (
 	// DeviceConnectionStateEvents: a device or module was connected or disconnected, over MQTT or
 	// AMQP.
 	DeviceConnectionStateEvents EventSource = "deviceConnectionStateEvents"
+	// DigitalTwinChangeEvents: the digital twin of a device was changed, by a back end or by its
+	// device.
+	DigitalTwinChangeEvents EventSource = "digitalTwinChangeEvents"
 )

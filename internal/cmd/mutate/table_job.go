@@ -5,9 +5,12 @@ func init() {
 		store    = "testbroker/internal/hub/job.go"
 		running  = "testbroker/internal/hub/jobrun.go"
 		document = "testbroker/internal/servicefront/job.go"
-		twin     = "testbroker/internal/servicefront/digitaltwin.go"
+		twin     = "testbroker/internal/hub/digitaltwin.go"
+		command  = "testbroker/internal/servicefront/digitaltwin.go"
 		patch    = "testbroker/internal/servicefront/jsonpatch.go"
 
+		notice    = "testbroker/internal/hub/digitaltwinnotice.go"
+		changes   = "./testbroker -run TestNoticesOfDigitalTwins"
 		updates   = "./testbroker -run TestAJobChangesTwins"
 		calls     = "./testbroker -run TestAJobCallsMethods"
 		scheduled = "./testbroker -run TestScheduledJobsStartInTime"
@@ -35,8 +38,12 @@ func init() {
 		{File: "testbroker/internal/servicefront/devicejob.go", Old: "e.Name, \"description\"",
 			New: "e.Message, \"description\"", Test: calls},
 		{File: twin, Old: "ack[\"ac\"] != nil && ack[\"av\"] != nil {", New: "ok {", Test: shows},
-		{File: twin, Old: "case isComponent(v):", New: "case false:", Test: shows},
-		{File: twin, Old: "c + \"*\" + d.MethodName", New: "c + d.MethodName", Test: commands},
+		{File: notice, Old: "isShownComponent(old) && isShownComponent(now):", New: "false:", Test: changes},
+		{File: notice, Old: "case reflect.DeepEqual(old, now):", New: "case reflect.DeepEqual(old, 0):", Test: changes},
+		{File: notice, Old: "if len(steps) > 0 {", New: "if true {", Test: changes},
+		{File: notice, Old: "pointerText.Replace(name)", New: "name", Test: changes},
+		{File: twin, Old: "case IsComponent(v):", New: "case v == nil:", Test: shows},
+		{File: command, Old: "c + \"*\" + d.MethodName", New: "c + d.MethodName", Test: commands},
 		{File: patch, Old: "if !ok || len(path) > most {", New: "if !ok {", Test: patches},
 		{File: patch, Old: "segment[0] == '$' ||", New: "", Test: patches},
 		{File: patch, Old: "if !has(desired, path) {", New: "if false {", Test: patches},

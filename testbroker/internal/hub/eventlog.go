@@ -35,6 +35,7 @@ const nameRule = "want 1 to 50 of A-Z a-z 0-9 . _ - with a letter or digit first
 // noticeSources are the sources of events that are not telemetry.
 var noticeSources = []hubdata.EventSource{
 	hubdata.TwinChangeEvents, hubdata.DeviceLifecycleEvents, hubdata.DeviceConnectionStateEvents,
+	hubdata.DigitalTwinChangeEvents,
 }
 
 // layout checks the options and returns the form of the endpoint.

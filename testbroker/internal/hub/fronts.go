@@ -276,5 +276,10 @@ type TwinView struct {
 func (t *TwinState) View() TwinView {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	return t.stateLocked()
+}
+
+// stateLocked returns the state. Sections are replaced and never changed, so it stays as it is.
+func (t *TwinState) stateLocked() TwinView {
 	return TwinView{t.Desired, t.Reported, t.Tags, t.Version, EtagOf(t.Etag), t.Model}
 }

@@ -43,9 +43,11 @@ func (h *Hub) joinTwin(t *TwinState) bool {
 		// It fits: the copy fits, and only clients change reported properties.
 		patch := difference(t.Reported.Tree, c.reported.Tree)
 		if reported, err := t.Reported.updated(patch, false, h.Now()); err == nil {
+			before := t.stateLocked()
 			t.Reported = reported
 			t.Version++
 			h.notifyReportedLocked(t, patch)
+			h.notifyDigitalTwinLocked(t, before)
 		}
 	}
 	if t.Desired.version == c.desired.version {

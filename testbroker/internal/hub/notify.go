@@ -15,16 +15,24 @@ func (h *Hub) notifies(source hubdata.EventSource) bool {
 
 // notify adds an event that is not telemetry. Any lock but that of the log may be held.
 func (h *Hub) notify(source hubdata.EventSource, id Identity, schema, operation string, body Tree) {
+	h.notifyAs(source, id, schema, operation, "application/json", writeTree(body))
+}
+
+// notifyAs is notify for a body of any content type. Without an operation the event names none.
+func (h *Hub) notifyAs(source hubdata.EventSource, id Identity, schema, operation, contentType string, body []byte) {
 	now := h.Now()
 	m := hubdata.Message{
-		DeviceID: id.Device, ModuleID: id.Module, ContentType: "application/json", ContentEncoding: "utf-8",
-		UserID: h.Name(), Schema: schema, Received: now, Body: writeTree(body),
+		DeviceID: id.Device, ModuleID: id.Module, ContentType: contentType, ContentEncoding: "utf-8",
+		UserID: h.Name(), Schema: schema, Received: now, Body: body,
 		Properties: []hubdata.Property{{Name: "hubName", Value: h.Name()}, {Name: "deviceId", Value: id.Device}},
 	}
 	if id.Module != "" {
 		m.Properties = append(m.Properties, hubdata.Property{Name: "moduleId", Value: id.Module})
 	}
-	m.Properties = append(m.Properties, hubdata.Property{Name: "opType", Value: operation},
+	if operation != "" {
+		m.Properties = append(m.Properties, hubdata.Property{Name: "opType", Value: operation})
+	}
+	m.Properties = append(m.Properties,
 		hubdata.Property{Name: "operationTimestamp", Value: now.UTC().Format(TimeLayout)})
 	h.log.mu.Lock()
 	defer h.log.mu.Unlock()

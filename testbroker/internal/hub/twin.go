@@ -226,6 +226,7 @@ func (h *Hub) updateTwin(t *TwinState, u TwinUpdate) error {
 	if u.Desired == nil && !u.changesTags() {
 		return nil
 	}
+	before := t.stateLocked()
 	t.Desired, t.Tags = desired, tags
 	t.Version++
 	t.Etag++
@@ -234,6 +235,7 @@ func (h *Hub) updateTwin(t *TwinState, u TwinUpdate) error {
 		t.changes.add(Change{desired.version, notification(u.Desired, desired, u.Replace)})
 	}
 	h.notifyUpdateLocked(t, u)
+	h.notifyDigitalTwinLocked(t, before)
 	return nil
 }
 
@@ -266,11 +268,13 @@ func (h *Hub) report(t *TwinState, body []byte, base int64) (version int64, err 
 	if err != nil {
 		return 0, h.ServiceError(CodeArgumentInvalid, "reported properties: %v", err)
 	}
+	before := t.stateLocked()
 	t.reportLocked(reported)
 	h.touchTwin(t)
 	h.reconfigure()
 	if t.apart == nil {
 		h.notifyReportedLocked(t, patch)
+		h.notifyDigitalTwinLocked(t, before)
 	}
 	return reported.version, nil
 }

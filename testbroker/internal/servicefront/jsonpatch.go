@@ -74,7 +74,7 @@ func (s *patchStep) pointer(i int) ([]string, *web.Error) {
 		return nil, web.Errorf(codePatchPath, "operation %d: path %.100q, want /property or /component/property", i, s.Path)
 	}
 	for n, segment := range path {
-		if segment == "" || segment[0] == '$' || segment == componentMarker {
+		if segment == "" || segment[0] == '$' || segment == hub.ComponentMarker {
 			return nil, web.Errorf(codePatchPath, "operation %d: path %.100q names no property", i, s.Path)
 		}
 		path[n] = unescape.Replace(segment)
@@ -85,13 +85,13 @@ func (s *patchStep) pointer(i int) ([]string, *web.Error) {
 // added returns the settings that write a value. An object with the member $metadata is a
 // component.
 func added(path []string, value any, desired hub.Tree) []hub.Setting {
-	marker := hub.Setting{Path: []string{path[0], componentMarker}, Value: "c"}
+	marker := hub.Setting{Path: []string{path[0], hub.ComponentMarker}, Value: "c"}
 	if len(path) > 1 {
 		return []hub.Setting{marker, {Path: path, Value: value}}
 	}
 	object, ok := value.(hub.Tree)
 	_, meta := object["$metadata"]
-	if !ok || !meta && !isComponent(desired[path[0]]) {
+	if !ok || !meta && !hub.IsComponent(desired[path[0]]) {
 		return []hub.Setting{{Path: path, Value: value}}
 	}
 	delete(object, "$metadata")
