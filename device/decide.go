@@ -3,8 +3,7 @@ package device
 import (
 	"time"
 
-	"github.com/hubline-iot/hubline/internal/pacing"
-	"github.com/hubline-iot/hubline/internal/retryafter"
+	"github.com/hubline-iot/hubline/internal/reconnect"
 	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/transport"
 )
@@ -53,33 +52,14 @@ func isWithdrawer(p retrypolicy.Policy) (retrypolicy.Withdrawer, bool) {
 	return w, ok
 }
 
-// decide asks the policy responsible for a. The delay is at least what the service asked for, and
-// after failures of slow pace at least that of package pacing.
+// decide asks the policy responsible for a, within the limits of package reconnect.
 func (p *policies) decide(a retrypolicy.Attempt) retrypolicy.Decision {
-	slow := pacing.IsSlow(a.Kind)
-	d := p.of(&a).Decide(a)
-	if !d.Retry {
-		return d
-	}
-	switch {
-	case slow && p.paced == nil:
-		d.Delay = max(d.Delay, pacing.MinDelay(a))
-	case slow: // the other policy's state of the series is kept
-		d.Step, d.Rule, d.Counts = a.Last.Step, a.Last.Rule, a.Last.Counts
-	}
-	d.Delay = max(d.Delay, min(a.After, retryafter.Max), 0)
-	return d
+	return reconnect.Decide(p.of(&a), p.paced != nil, a)
 }
 
 // of returns the policy responsible for a.
 func (p *policies) of(a *retrypolicy.Attempt) retrypolicy.Policy {
-	switch {
-	case p.paced != nil && pacing.IsSlow(a.Kind):
-		return p.paced
-	case a.Scope == transport.Connection:
-		return p.connection
-	}
-	return p.message
+	return reconnect.Of(p.connection, p.message, p.paced, a)
 }
 
 // question is a failure put to a policy. It is kept so that it can be asked again, and its answer

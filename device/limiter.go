@@ -4,6 +4,8 @@ import (
 	"context"
 	"sync"
 	"time"
+
+	"github.com/hubline-iot/hubline/internal/reconnect"
 )
 
 // DialLimiter limits the attempts to connect of all clients in a process, for example after a
@@ -22,18 +24,13 @@ type DialLimiter struct {
 // begin at least gap apart (0: no gap).
 func NewDialLimiter(attempts int, gap time.Duration) *DialLimiter {
 	var mu sync.Mutex
-	var next time.Time // no attempt begins earlier
+	turns := reconnect.Turns{Gap: gap}
 	return &DialLimiter{
 		slots: make(chan struct{}, max(1, attempts)),
 		turn: func(now time.Time) time.Time {
 			mu.Lock()
 			defer mu.Unlock()
-			at := now
-			if next.After(now) {
-				at = next
-			}
-			next = at.Add(max(0, gap))
-			return at
+			return turns.Take(now)
 		},
 		pause: func(s *dialSlot, ctx context.Context, d time.Duration) error {
 			s.release()

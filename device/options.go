@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/hubline-iot/hubline/internal/messageid"
+	"github.com/hubline-iot/hubline/internal/reconnect"
 	"github.com/hubline-iot/hubline/internal/timespan"
 	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/transport"
@@ -172,7 +173,7 @@ func newSettings(o *Options) (settings, error) {
 		def, most int
 	}{
 		{"Window", &s.Window, 128, transport.MaxTags},
-		{"MaxMessages", &s.MaxMessages, 4096, transport.MaxTags},
+		{"MaxMessages", &s.MaxMessages, reconnect.MaxMessages, transport.MaxTags},
 		{"MaxBytes", &s.MaxBytes, 16 << 20, 1<<31 - 1},
 		{"Inbox", &s.Inbox, 64, 4096},
 		{"MethodLimit", &s.MethodLimit, 4, 1024},
@@ -190,12 +191,12 @@ func newSettings(o *Options) (settings, error) {
 		def   time.Duration
 		off   bool // a negative value is legal
 	}{
-		{"DialTimeout", &s.DialTimeout, 30 * time.Second, false},
-		{"AckTimeout", &s.AckTimeout, 30 * time.Second, false},
+		{"DialTimeout", &s.DialTimeout, reconnect.DialTimeout, false},
+		{"AckTimeout", &s.AckTimeout, reconnect.AckTimeout, false},
 		{"OperationTimeout", &s.OperationTimeout, 4 * time.Minute, true},
 		{"MethodTimeout", &s.MethodTimeout, 30 * time.Second, false},
 		{"CloseTimeout", &s.CloseTimeout, 5 * time.Second, false},
-		{"StableTime", &s.StableTime, 30 * time.Second, false},
+		{"StableTime", &s.StableTime, reconnect.StableTime, false},
 		{"OutageLimit", &s.OutageLimit, 0, false},
 		{"TryAgainAfter", &s.TryAgainAfter, 0, false},
 		{"ReconnectSpread", &s.ReconnectSpread, 0, false},
@@ -213,7 +214,7 @@ func newSettings(o *Options) (settings, error) {
 			"most 64 ASCII letters, digits and -._~")
 	}
 	if s.RenewAt == 0 {
-		s.RenewAt = 0.85
+		s.RenewAt = reconnect.RenewAt
 	}
 	if s.RenewAt > 0 && s.RenewAt < 0.1 || !(s.RenewAt < 1) {
 		return s, invalidOption("RenewAt is not a sensible part of a life; give 0.1 to less than 1, 0 for 0.85, or a " +

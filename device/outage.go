@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/hubline-iot/hubline/errfilter"
+	"github.com/hubline-iot/hubline/internal/reconnect"
 	"github.com/hubline-iot/hubline/internal/retryafter"
 	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/transport"
@@ -77,7 +78,7 @@ func (l *loop) drawSpread() time.Duration {
 	if most <= 0 {
 		return 0
 	}
-	return time.Duration(l.rand() % uint64(most))
+	return reconnect.Spread(most, l.rand())
 }
 
 // ask puts q to the current policies and withdraws the answer of those asked before. extra is added

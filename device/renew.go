@@ -4,7 +4,7 @@ import (
 	"time"
 
 	"github.com/hubline-iot/hubline/errfilter"
-	"github.com/hubline-iot/hubline/internal/fraction"
+	"github.com/hubline-iot/hubline/internal/reconnect"
 	"github.com/hubline-iot/hubline/transport"
 )
 
@@ -17,9 +17,6 @@ const (
 	handlerTime = time.Second
 )
 
-// shortLife is the remaining life below which a token is not renewed.
-const shortLife = 5 * time.Second
-
 // planRenewal sets when to renew the session's credentials, which expire at the given time. A
 // source that returned the same token again is asked once more after RenewAt of the remaining life,
 // and so on.
@@ -30,11 +27,11 @@ func (l *loop) planRenewal(expires time.Time) {
 	}
 	wall := l.wall()
 	life := expires.Sub(wall)
-	if life < shortLife {
+	in, ok := reconnect.RenewIn(life, l.c.set.RenewAt, l.rand())
+	if !ok {
 		return // expired by our clock, which may be wrong; the hub uses its own
 	}
-	early := fraction.Drawn(life/20, l.rand()) // at most 5 % of the life
-	l.conn.plan, l.conn.planAt = renew, wall.Add(fraction.Of(life, l.c.set.RenewAt)-early)
+	l.conn.plan, l.conn.planAt = renew, wall.Add(in)
 }
 
 // replaceNow executes the plan for the connection. It reports whether the connection must be

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/hubline-iot/hubline/errfilter"
+	"github.com/hubline-iot/hubline/internal/reconnect"
 	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/transport"
 )
@@ -51,21 +52,11 @@ func (l *loop) evidence() evidence {
 	return e
 }
 
-const (
-	// usefulTime is the minimum uptime of a useful connection. It limits how often the client dials a
-	// peer that acknowledges a message and hangs up.
-	usefulTime = 500 * time.Millisecond
-	// usefulShare is the minimum ratio of a useful connection's uptime to the delay before it.
-	usefulShare = 5
-)
-
-// useful reports whether connection k made progress although it was not stable: a message was
-// acknowledged or received on it, and it was up for much longer than the delay before it. A
-// connection that ended with a slow pace (errfilter.Slow) is not useful, so the delay stays.
+// useful reports whether connection k made progress although it was not stable; see
+// reconnect.Useful.
 func (l *loop) useful(k *connection, pace errfilter.Pace) bool {
-	up := k.workedFor()
-	return up >= usefulTime && up/usefulShare >= l.last.Delay && l.evidence().acknowledged > l.flaps.before &&
-		pace == errfilter.Normal
+	progress := l.evidence().acknowledged > l.flaps.before
+	return reconnect.Useful(k.workedFor(), l.last.Delay, progress, pace)
 }
 
 // down records the end of connection k, because of err or as planned. An outage begins, and the

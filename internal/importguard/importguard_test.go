@@ -21,7 +21,8 @@ var core = existing("./transport", "./errfilter", "./retrypolicy", "./retrypolic
 	"./retrypolicy/classify", "./retrypolicy/poll",
 	"./device", "./transport/mqtt/lean", "./internal/mqttpacket", "./internal/mqtt5",
 	"./transport/mqtt/internal/wire", "./transport/mqtt/dialect", "./transport/mqtt/internal/bag",
-	"./internal/statuscode", "./internal/pacing", "./internal/retryafter", "./provisioning", "./provisioning/dpslean")
+	"./internal/statuscode", "./internal/pacing", "./internal/reconnect", "./internal/retryafter",
+	"./provisioning", "./provisioning/dpslean")
 
 // allowed lists the packages that the core may import without a grant.
 //

@@ -1,0 +1,105 @@
+// Package reconnect has the rules by which a device decides when to connect again. They are pure
+// functions of what the caller knows: the client's loop calls them with real time, the simulator of
+// fleets with its own. Boards link it.
+package reconnect
+
+import (
+	"time"
+
+	"github.com/hubline-iot/hubline/errfilter"
+	"github.com/hubline-iot/hubline/internal/fraction"
+	"github.com/hubline-iot/hubline/internal/pacing"
+	"github.com/hubline-iot/hubline/internal/retryafter"
+	"github.com/hubline-iot/hubline/retrypolicy"
+	"github.com/hubline-iot/hubline/transport"
+)
+
+// Defaults of the options of a client.
+const (
+	DialTimeout = 30 * time.Second
+	AckTimeout  = 30 * time.Second
+	StableTime  = 30 * time.Second
+	RenewAt     = 0.85
+	MaxMessages = 4096
+)
+
+// Of returns the policy responsible for a. paced may be nil.
+func Of(connection, message, paced retrypolicy.Policy, a *retrypolicy.Attempt) retrypolicy.Policy {
+	switch {
+	case paced != nil && pacing.IsSlow(a.Kind):
+		return paced
+	case a.Scope == transport.Connection:
+		return connection
+	}
+	return message
+}
+
+// Decide asks p, the policy responsible for a. The delay is at least what the service asked for,
+// and after failures of slow pace at least that of package pacing, unless there is a policy for
+// them (paced).
+func Decide(p retrypolicy.Policy, paced bool, a retrypolicy.Attempt) retrypolicy.Decision {
+	slow := pacing.IsSlow(a.Kind)
+	d := p.Decide(a)
+	if !d.Retry {
+		return d
+	}
+	switch {
+	case slow && !paced:
+		d.Delay = max(d.Delay, pacing.MinDelay(a))
+	case slow: // the other policy's state of the series is kept
+		d.Step, d.Rule, d.Counts = a.Last.Step, a.Last.Rule, a.Last.Counts
+	}
+	d.Delay = max(d.Delay, min(a.After, retryafter.Max), 0)
+	return d
+}
+
+// Spread returns the random part of a delay, below most. most must be above 0.
+func Spread(most time.Duration, draw uint64) time.Duration {
+	return time.Duration(draw % uint64(most))
+}
+
+const (
+	// usefulTime is the minimum uptime of a useful connection. It limits how often the client dials a
+	// peer that acknowledges a message and hangs up.
+	usefulTime = 500 * time.Millisecond
+	// usefulShare is the minimum ratio of a useful connection's uptime to the delay before it.
+	usefulShare = 5
+)
+
+// Useful reports whether a connection that was not stable made enough progress to begin the count
+// of retries anew: a message was acknowledged or received on it, and it was up for much longer than
+// the delay before it. A connection that ended with a slow pace (errfilter.Slow) is not useful, so
+// the delay stays.
+func Useful(up, before time.Duration, progress bool, pace errfilter.Pace) bool {
+	return up >= usefulTime && up/usefulShare >= before && progress && pace == errfilter.Normal
+}
+
+// shortLife is the remaining life below which a token is not renewed.
+const shortLife = 5 * time.Second
+
+// RenewIn returns the time until a token with the given remaining life is renewed: the fraction
+// renewAt of it, less up to 5 % of it at random. ok is false if it is not renewed, because renewAt
+// is negative or the token is about to expire.
+func RenewIn(life time.Duration, renewAt float64, draw uint64) (in time.Duration, ok bool) {
+	if renewAt < 0 || life < shortLife {
+		return 0, false
+	}
+	return fraction.Of(life, renewAt) - fraction.Drawn(life/20, draw), true
+}
+
+// Turns gives attempts to connect their turns, at least Gap apart. The zero value has no gap. It is
+// not safe for concurrent use.
+type Turns struct {
+	Gap  time.Duration
+	next time.Time // no attempt begins earlier
+}
+
+// Take returns and reserves the earliest time from now on at which an attempt may begin.
+func (t *Turns) Take(now time.Time) time.Time {
+	at := now
+	if t.next.After(now) {
+		at = t.next
+	}
+	t.next = at.Add(max(0, t.Gap))
+	return at
+}
