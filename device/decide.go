@@ -54,7 +54,7 @@ func isWithdrawer(p retrypolicy.Policy) (retrypolicy.Withdrawer, bool) {
 
 // decide asks the policy responsible for a, within the limits of package reconnect.
 func (p *policies) decide(a retrypolicy.Attempt) retrypolicy.Decision {
-	return reconnect.Decide(p.of(&a), p.paced != nil, a)
+	return reconnect.Decide(p.of(&a), p.paced != nil, &a)
 }
 
 // of returns the policy responsible for a.

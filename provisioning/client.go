@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/hubline-iot/hubline/internal/jsonscan"
+	"github.com/hubline-iot/hubline/internal/pacing"
 	"github.com/hubline-iot/hubline/internal/timespan"
 	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/transport"
@@ -51,11 +52,6 @@ const (
 	// maxBody is the service's limit for a request.
 	maxBody = 96 << 10
 )
-
-// defaultPolicy is the default of Options.Policy.
-var defaultPolicy = retrypolicy.ExponentialBackoffWithJitter{
-	C: time.Second, Cmin: time.Second, Cmax: time.Minute, Jd: 0.5, Ju: 0.25,
-}
 
 // Versions of the service's API: the common one, and the first with signing requests.
 const (
@@ -123,7 +119,7 @@ func (c *Client) resolve() error {
 		*d.value = timespan.Cap(*d.value)
 	}
 	if o.Policy == nil {
-		o.Policy, c.paced = defaultPolicy, true
+		o.Policy, c.paced = pacing.Register, true
 		return nil
 	}
 	return validate(o.Policy)

@@ -56,20 +56,12 @@ func (r *registration) decide(failure *transport.Error) (retry Event, err error)
 	return Event{Step: Retrying, Attempt: r.attempt + 1, Delay: delay, Err: failure}, nil
 }
 
-// stagger returns a random addition to a long delay, so that devices that were refused together do
-// not come back together. The service counts registers by the minute: with the default policy, a
-// throttled register comes back within a minute more, and if that was too early for the size of the
-// fleet, within three.
+// stagger returns a random addition to a long delay; see pacing.Stagger.
 func (r *registration) stagger(delay time.Duration, kind transport.Kind) time.Duration {
-	most := delay / 2
-	if kind == transport.Throttled && r.operation == "" && r.c.paced {
-		within := time.Minute
-		if r.throttled {
-			within = 3 * time.Minute
-		}
-		most, r.throttled = max(most, within), true
-	}
-	return time.Duration(r.rand() % uint64(most+1))
+	throttled := kind == transport.Throttled && r.operation == "" && r.c.paced
+	again := r.throttled
+	r.throttled = again || throttled
+	return pacing.Stagger(delay, throttled, again, r.rand())
 }
 
 // notEnrolled reports whether the service does not know the enrollment.

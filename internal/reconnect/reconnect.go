@@ -37,15 +37,15 @@ func Of(connection, message, paced retrypolicy.Policy, a *retrypolicy.Attempt) r
 // Decide asks p, the policy responsible for a. The delay is at least what the service asked for,
 // and after failures of slow pace at least that of package pacing, unless there is a policy for
 // them (paced).
-func Decide(p retrypolicy.Policy, paced bool, a retrypolicy.Attempt) retrypolicy.Decision {
+func Decide(p retrypolicy.Policy, paced bool, a *retrypolicy.Attempt) retrypolicy.Decision {
 	slow := pacing.IsSlow(a.Kind)
-	d := p.Decide(a)
+	d := p.Decide(*a)
 	if !d.Retry {
 		return d
 	}
 	switch {
 	case slow && !paced:
-		d.Delay = max(d.Delay, pacing.MinDelay(a))
+		d.Delay = max(d.Delay, pacing.MinDelay(*a))
 	case slow: // the other policy's state of the series is kept
 		d.Step, d.Rule, d.Counts = a.Last.Step, a.Last.Rule, a.Last.Counts
 	}

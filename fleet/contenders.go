@@ -1,0 +1,93 @@
+package fleet
+
+import (
+	"time"
+
+	"github.com/hubline-iot/hubline/retrypolicy"
+	"github.com/hubline-iot/hubline/retrypolicy/budget"
+	"github.com/hubline-iot/hubline/retrypolicy/compat/aws"
+	"github.com/hubline-iot/hubline/retrypolicy/compat/azure"
+)
+
+// always returns a maker of one policy without state.
+func always(p retrypolicy.Policy) func() (retrypolicy.Policy, error) {
+	return func() (retrypolicy.Policy, error) { return p, nil }
+}
+
+// peer returns the rules of another SDK: its policy decides alone, and each connection begins its
+// count anew.
+func peer(name string, p retrypolicy.Policy) Rules {
+	return Rules{Name: name, Policy: always(p), Paced: p, Register: p, StableTime: 1}
+}
+
+// ours returns the rules of the device client with another policy.
+func ours(name string, p retrypolicy.Policy) Rules { return Rules{Name: name, Policy: always(p)} }
+
+// curve is a Backoff with the constants of the default.
+func curve(j retrypolicy.Jitter) retrypolicy.Backoff {
+	return retrypolicy.Backoff{Base: 100 * time.Millisecond, Max: 10 * time.Second, Jitter: j}
+}
+
+// Contenders returns the rules to compare: the device client with its default and with other
+// policies, then other SDKs.
+func Contenders() []Rules {
+	standard := retrypolicy.ExponentialBackoffWithJitter{}
+	spread := ours("spread 1 min", standard)
+	spread.ReconnectSpread = time.Minute
+	adaptive := ours("adaptive", nil)
+	adaptive.Policy = func() (retrypolicy.Policy, error) {
+		a, err := budget.NewAdaptive(nil)
+		if err != nil {
+			return nil, err
+		}
+		return a.Wrap(standard), nil
+	}
+	breaker := ours("breaker", nil)
+	breaker.Policy = func() (retrypolicy.Policy, error) {
+		b, err := budget.NewBreaker(&budget.BreakerOptions{Wait: true, Cooldown: 90 * time.Second})
+		if err != nil {
+			return nil, err
+		}
+		return b.Wrap(standard), nil
+	}
+	botocore := peer("botocore", nil)
+	botocore.Policy = func() (retrypolicy.Policy, error) { return aws.New(aws.Botocore()) }
+	botocore.Paced, botocore.Register, botocore.TryAgainAfter = nil, aws.Botocore().Backoff, time.Minute
+	return []Rules{
+		ours("default", standard),
+		spread,
+		ours("full jitter", curve(retrypolicy.FullJitter)),
+		ours("equal jitter", curve(retrypolicy.EqualJitter)),
+		ours("decorrelated", curve(retrypolicy.Decorrelated)),
+		ours("fixed 10 s", retrypolicy.Fixed{Delay: 10 * time.Second}),
+		adaptive,
+		breaker,
+		peer("Azure Java", azure.Java{}),
+		peer("Azure C", azure.C{}),
+		peer("Azure Node", azure.Node{}),
+		peer("Azure C# 1", azure.CSharpV1{}),
+		peer("Azure C# 2", azure.CSharpExponential{}),
+		botocore,
+	}
+}
+
+// Recommended returns the rules that docs/fleets.md recommends for a fleet of that size: delays of
+// up to Cmax and a random part that grows with the fleet.
+func Recommended(devices int) Rules {
+	r := ours("recommended", nil)
+	for _, row := range [...]struct {
+		upTo         int
+		cmax, spread time.Duration
+	}{
+		{10_000, 30 * time.Second, 10 * time.Second},
+		{300_000, time.Minute, time.Minute},
+		{maxDevices, 2 * time.Minute, 3 * time.Minute},
+	} {
+		if devices <= row.upTo {
+			r.Policy = always(retrypolicy.ExponentialBackoffWithJitter{Cmax: row.cmax})
+			r.ReconnectSpread = row.spread
+			break
+		}
+	}
+	return r
+}

@@ -1,0 +1,73 @@
+package fleet
+
+// counter is what a run counts over time.
+type counter uint8
+
+const (
+	cAttempt counter = iota
+	cAccepted
+	cRejected
+	cRefused
+	cTimedOut
+	cUp
+	cDown
+	cGenerated
+	cAcknowledged
+	cOverflow
+
+	counters // number of counters
+)
+
+// counterOf is the counter of each end of an attempt.
+var counterOf = [outcomes]counter{
+	accepted: cAccepted, registered: cAccepted, refused: cRefused, silent: cTimedOut, unavailable: cRejected,
+	dropped: cTimedOut, late: cTimedOut, connectRefused: cRejected, registerRefused: cRejected,
+}
+
+// tally is the counts of one worker. Sums do not depend on the order, so neither does the result.
+type tally struct {
+	bin    int64 // nanoseconds
+	series [counters][]int64
+
+	events     int64
+	bytes      int64
+	radioOn    int64 // microseconds
+	promotions int64
+}
+
+func newTally(bin, duration int64) *tally {
+	t := &tally{bin: bin}
+	for i := range t.series {
+		t.series[i] = make([]int64, (duration+bin-1)/bin)
+	}
+	return t
+}
+
+// count counts n at time at. What happens after the end is not counted.
+func (t *tally) count(c counter, at int64, n int64) {
+	if i := at / t.bin; i < int64(len(t.series[c])) {
+		t.series[c][i] += n
+	}
+}
+
+// add adds the counts of another worker.
+func (t *tally) add(o *tally) {
+	for c := range t.series {
+		for i, n := range o.series[c] {
+			t.series[c][i] += n
+		}
+	}
+	t.events += o.events
+	t.bytes += o.bytes
+	t.radioOn += o.radioOn
+	t.promotions += o.promotions
+}
+
+// sum returns the total of a counter.
+func (t *tally) sum(c counter) int64 {
+	var n int64
+	for _, v := range t.series[c] {
+		n += v
+	}
+	return n
+}

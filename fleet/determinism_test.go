@@ -1,0 +1,91 @@
+package fleet_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hubline-iot/hubline/fleet"
+)
+
+// The same seed gives the same result on any number of workers, whatever the rules share.
+func TestTheNumberOfWorkersDoesNotMatter(t *testing.T) {
+	for _, s := range []fleet.Scenario{
+		fleet.HubRestart(40_000), fleet.Gateways(40_000), fleet.FlappingCells(40_000), fleet.FirstStart(40_000),
+	} {
+		s.Duration = min(s.Duration, 8*time.Minute)
+		for _, rules := range []fleet.Rules{fleet.Recommended(40_000), contender(t, "adaptive"), limited()} {
+			t.Run(s.Name+" "+rules.Name, func(t *testing.T) {
+				one := run(t, s, rules, &fleet.Options{Seed: 7, Workers: 1})
+				require.Equal(t, one, run(t, s, rules, &fleet.Options{Seed: 7, Workers: 2}))
+				require.Equal(t, one, run(t, s, rules, &fleet.Options{Seed: 7, Workers: 7}))
+				require.NotEqual(t, one, run(t, s, rules, &fleet.Options{Seed: 8, Workers: 2}))
+			})
+		}
+	}
+}
+
+// limited are the rules of gateways that dial one after the other.
+func limited() fleet.Rules {
+	r := fleet.Recommended(1)
+	r.Name, r.Dials, r.DialGap = "limited", 4, 20*time.Millisecond
+	return r
+}
+
+func contender(t *testing.T, name string) fleet.Rules {
+	t.Helper()
+	for _, r := range fleet.Contenders() {
+		if r.Name == name {
+			return r
+		}
+	}
+	t.Fatalf("no contender %q", name)
+	return fleet.Rules{}
+}
+
+// A limiter of dials bounds the concurrent attempts of a gateway, and how close they follow.
+func TestAGatewayDialsInTurn(t *testing.T) {
+	s := fleet.Scenario{
+		Devices: 1000, Gateway: 1000, Duration: 5 * time.Minute, PowerOn: -1, Hub: wideOpen(),
+	}
+	r := run(t, s, fleet.Rules{Dials: 1000, DialGap: 100 * time.Millisecond}, nil)
+	require.InDelta(t, 100, r.Back100.Seconds(), 2, "1,000 attempts, 100 ms apart")
+	r = run(t, s, fleet.Rules{Dials: 4}, nil)
+	require.InDelta(t, 50, r.Back100.Seconds(), 2, "250 rounds of four attempts of 200 ms")
+}
+
+// Every declared scenario and every contender runs, and nothing is lost on the way.
+func TestEveryScenarioWithEveryContender(t *testing.T) {
+	for _, scenario := range fleet.Scenarios() {
+		s := scenario(300)
+		for _, rules := range append(fleet.Contenders(), fleet.Recommended(300)) {
+			t.Run(s.Name+" "+rules.Name, func(t *testing.T) {
+				r := run(t, s, rules, nil)
+				require.Zero(t, r.Devices.GaveUp)
+			})
+		}
+	}
+}
+
+func TestAContextEndsARun(t *testing.T) {
+	ctx, cancel := context.WithCancel(context.Background())
+	calls := 0
+	_, err := fleet.Run(ctx, fleet.HubRestart(1000), fleet.Rules{}, &fleet.Options{
+		Progress: func(at, of time.Duration) {
+			if calls++; calls == 3 {
+				cancel()
+			}
+		},
+	})
+	require.ErrorIs(t, err, context.Canceled)
+	require.Equal(t, 3, calls)
+}
+
+// Rules without delays do not run for ever.
+func TestTheNumberOfEventsIsBounded(t *testing.T) {
+	s := fleet.RefusedOutage(10)
+	_, err := fleet.Run(context.Background(), s, fleet.Rules{}, &fleet.Options{MaxEvents: 50})
+	require.ErrorContains(t, err, "MaxEvents")
+}

@@ -1,0 +1,92 @@
+package fleet
+
+import (
+	"math"
+
+	"github.com/hubline-iot/hubline/retrypolicy"
+)
+
+// never is later than every event.
+const never = math.MaxInt64
+
+// state is what a device does. A device has at most one pending event, at device.at.
+//
+//	waiting --> queued, atTurn --> arriving --> answering --> up <--> sending
+//	   ^            |                               |          |        |
+//	   +------------+-------------------------------+----------+--------+ failed
+//
+//	any --> ended: the rules give up
+type state uint8
+
+const (
+	waiting   state = iota // for the next attempt
+	queued                 // for a slot of the limiter of dials; no event
+	atTurn                 // has a slot and waits for its turn
+	arriving               // a request reaches the hub in this step; no event
+	answering              // for the answer to an attempt
+	up
+	sending // up, and waiting for the answer to messages
+	ended   // no event
+
+	states // number of states
+)
+
+// device is one device. Times are nanoseconds from the beginning of the simulation. The block that
+// holds it owns it; between steps the merge of arrivals does.
+type device struct {
+	at    int64  // the next event
+	draws uint64 // the state of its random numbers
+	since int64  // the outage began
+	began int64  // the running attempt or batch of messages
+	upAt  int64  // the connection came up
+	loss  int64  // the next fault begins, or the device notices it
+	renew int64  // the token is renewed or expires
+	due   int64  // the next message is generated
+	hold  int64  // no message is sent before
+	radio int64  // the radio switches off
+	retry int32
+	batch int32 // messages in flight
+	queue int32 // messages in the outbox, those in flight included
+	next  int32 // in a bucket of the calendar
+	pause int32 // refusals of messages in a row
+
+	state    state
+	result   outcome
+	fault    uint8 // which fault loss is about
+	noticing bool  // the connection is dead and the device does not know it yet
+	renewed  bool  // a refused token was replaced
+	progress bool  // a message was acknowledged on this connection
+	reported bool  // the policy knows the outcome of the latest attempt
+	ready    bool  // registered with the provisioning service
+	again    bool  // a registration was throttled before
+}
+
+// draw returns a random number: SplitMix64, one stream for each device.
+func (d *device) draw() uint64 {
+	d.draws += 0x9e3779b97f4a7c15
+	return mix(d.draws)
+}
+
+func mix(z uint64) uint64 {
+	z = (z ^ z>>30) * 0xbf58476d1ce4e5b9
+	z = (z ^ z>>27) * 0x94d049bb133111eb
+	return z ^ z>>31
+}
+
+// process is what the devices of a gateway share.
+type process struct {
+	policy   retrypolicy.Policy
+	gate     retrypolicy.Gate     // policy, or nil
+	observer retrypolicy.Observer // policy, or nil
+	dials    *dials               // nil: not limited
+}
+
+func newProcess(p retrypolicy.Policy) process {
+	s := process{policy: p}
+	s.gate, _ = p.(retrypolicy.Gate)
+	s.observer, _ = p.(retrypolicy.Observer)
+	return s
+}
+
+// plain reports whether the devices of the process do not influence each other.
+func (p *process) plain() bool { return p.gate == nil && p.observer == nil && p.dials == nil }

@@ -1,0 +1,115 @@
+package fleet
+
+import (
+	"time"
+
+	"github.com/hubline-iot/hubline/errfilter"
+	"github.com/hubline-iot/hubline/internal/pacing"
+	"github.com/hubline-iot/hubline/internal/reconnect"
+	"github.com/hubline-iot/hubline/internal/retryafter"
+	"github.com/hubline-iot/hubline/retrypolicy"
+	"github.com/hubline-iot/hubline/transport"
+)
+
+// failed decides what follows a failed attempt or a lost connection, as the client's loop does.
+func (b *block) failed(i int32, t int64, result outcome) {
+	d, p, f := &b.devices[i], b.process(i), &b.sim.failures[result]
+	b.observe(i, t, f)
+	if !f.rule.Retry {
+		if f.err.Kind == transport.Unauthorized && !d.renewed {
+			d.renewed = true
+			d.retry++
+			b.last[i].Cost = 0
+			d.state, d.at = waiting, t
+			return
+		}
+		b.giveUp(i, t, f.err.RetryAfter)
+		return
+	}
+	d.retry++
+	a := b.attempt(i, t)
+	a.Err, a.Kind, a.After = f.err, f.err.Kind, f.err.RetryAfter
+	spread := b.spread(d)
+	var answer retrypolicy.Decision
+	if result == registerRefused {
+		answer = b.decideRegister(d, a)
+	} else {
+		paced := b.sim.rules.Paced
+		answer = reconnect.Decide(reconnect.Of(p.policy, p.policy, paced, a), paced != nil, a)
+	}
+	limit := b.sim.rules.OutageLimit
+	if answer.Retry && limit > 0 && answer.Delay+spread > limit-a.Elapsed {
+		a.Last = answer
+		retrypolicy.Withdraw(p.policy, *a)
+		answer.Retry = false
+	}
+	if !answer.Retry {
+		b.giveUp(i, t, f.err.RetryAfter)
+		return
+	}
+	b.last[i] = answer
+	d.state, d.at = waiting, later(t, min(answer.Delay, maxDuration)+spread)
+}
+
+// decideRegister decides about a throttled registration, as package provisioning does.
+func (b *block) decideRegister(d *device, a *retrypolicy.Attempt) retrypolicy.Decision {
+	policy := b.sim.rules.Register
+	if policy == nil {
+		policy = pacing.Register
+	}
+	answer := policy.Decide(*a)
+	answer.Delay = max(answer.Delay, min(a.After, retryafter.Max), 0)
+	if b.sim.rules.Register == nil {
+		answer.Delay = max(answer.Delay, pacing.MinDelay(*a))
+		answer.Delay += pacing.Stagger(answer.Delay, true, d.again, d.draw())
+		d.again = true
+	}
+	return answer
+}
+
+// giveUp ends the device, or starts over after TryAgainAfter.
+func (b *block) giveUp(i int32, t int64, after time.Duration) {
+	d := &b.devices[i]
+	again := b.sim.rules.TryAgainAfter
+	if again <= 0 {
+		d.state = ended
+		return
+	}
+	d.at = later(t, max(again, min(after, retryafter.Max))+b.spread(d))
+	d.retry, b.last[i], d.renewed, d.since, d.state = 0, retrypolicy.Decision{}, false, d.at, waiting
+}
+
+// observe reports the end of an attempt to the policy, once. f is nil for success.
+func (b *block) observe(i int32, t int64, f *failure) {
+	d, p := &b.devices[i], b.process(i)
+	if p.observer == nil || d.reported {
+		return
+	}
+	d.reported = true
+	a := b.attempt(i, t)
+	if f != nil {
+		a.Err, a.Kind, a.After, a.Terminal = f.err, f.err.Kind, f.err.RetryAfter, !f.rule.Retry
+	}
+	p.observer.Observe(*a)
+}
+
+// down records the end of a connection that worked until the given time.
+func (b *block) down(i int32, t, worked int64, pace errfilter.Pace) {
+	d := &b.devices[i]
+	b.count(cDown, t, 1)
+	lasted := time.Duration(worked - d.upAt)
+	switch {
+	case lasted >= b.sim.rules.StableTime:
+		b.observe(i, t, nil)
+		d.retry, b.last[i], d.renewed = 0, retrypolicy.Decision{}, false
+	case reconnect.Useful(lasted, b.last[i].Delay, d.progress, pace):
+		d.retry, b.last[i] = 0, retrypolicy.Decision{}
+	}
+	d.since, d.batch, d.noticing = t, 0, false
+}
+
+// lose ends a connection that failed at t and worked until the given time.
+func (b *block) lose(i int32, t, worked int64, result outcome) {
+	b.down(i, t, worked, b.sim.failures[result].rule.Pace)
+	b.failed(i, t, result)
+}

@@ -1,0 +1,55 @@
+package fleet_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hubline-iot/hubline/fleet"
+	"github.com/hubline-iot/hubline/retrypolicy"
+)
+
+// A silent fault that ends before a device would notice it does not cost the connection.
+func TestAShortSilentFaultIsNotNoticed(t *testing.T) {
+	s := fleet.Scenario{
+		Devices: 10_000, Duration: 10 * time.Minute, Hub: wideOpen(),
+		Faults: []fleet.Fault{{At: time.Minute, For: 10 * time.Second, Effect: fleet.Silent, Notice: 100 * time.Second}},
+	}
+	r := run(t, s, fleet.Rules{}, nil)
+	require.InDelta(t, 1000, r.Attempts.Accepted, 150, "a tenth of the devices notices it")
+	s.Faults[0].Effect = fleet.Refused
+	require.EqualValues(t, 10_000, run(t, s, fleet.Rules{}, nil).Attempts.Accepted)
+}
+
+// Connections that do not last do not reset the delays of the device client. The rules of a client
+// that begins anew with each connection make more attempts.
+func TestAFlappingFleetBacksOff(t *testing.T) {
+	s := fleet.Scenario{
+		Devices: 100, Duration: 20 * time.Minute, Hub: wideOpen(),
+		Faults: []fleet.Fault{{
+			At: time.Minute, For: 400 * time.Millisecond, Every: 2 * time.Second, Effect: fleet.Refused,
+		}},
+	}
+	ours := run(t, s, fleet.Rules{}, nil)
+	anew := run(t, s, fleet.Rules{StableTime: 1}, nil)
+	require.Greater(t, anew.Attempts.Begun, 3*ours.Attempts.Begun)
+}
+
+// The time between a silent loss and its notice does not count as uptime.
+func TestASilentLossIsNoUptime(t *testing.T) {
+	s := fleet.Scenario{
+		Devices: 1000, Duration: 3 * time.Hour, Hub: wideOpen(),
+		// The connection works for some 20 s, and is believed to work for up to 58 s more.
+		Faults: []fleet.Fault{{
+			At: time.Minute, For: time.Minute, Every: 80 * time.Second, Effect: fleet.Silent, Notice: 58 * time.Second,
+		}},
+	}
+	r := run(t, s, fleet.Rules{Policy: growing, DialTimeout: time.Second}, nil)
+	require.Less(t, r.Attempts.Begun, int64(15*1000), "the delays go on growing")
+}
+
+// growing doubles its delays without a limit.
+func growing() (retrypolicy.Policy, error) {
+	return retrypolicy.Backoff{Base: time.Second, Max: 12 * time.Hour}, nil
+}

@@ -1,0 +1,35 @@
+package fleet
+
+import (
+	"time"
+
+	"github.com/hubline-iot/hubline/retrypolicy"
+)
+
+// Rules are the settings of every device of a fleet: those of device.Options that matter here, with
+// the same names, meanings and defaults.
+type Rules struct {
+	Name string
+	// Policy makes the retry policy of a process: of one device, or of a gateway. Nil:
+	// ExponentialBackoffWithJitter{}. A policy that is neither a retrypolicy.Gate nor a
+	// retrypolicy.Observer must have no state: all processes of a block share it.
+	Policy func() (retrypolicy.Policy, error)
+	// Paced alone decides about failures with a slow pace. Nil: Policy does, with the minimum delays
+	// of the device client.
+	Paced retrypolicy.Policy
+	// Register decides about registrations with the provisioning service. Nil: Policy does.
+	Register retrypolicy.Policy
+
+	ReconnectSpread time.Duration
+	DialTimeout     time.Duration
+	AckTimeout      time.Duration
+	// StableTime: give 1 ns for a client that counts anew with each connection.
+	StableTime    time.Duration
+	OutageLimit   time.Duration
+	TryAgainAfter time.Duration
+	RenewAt       float64
+	MaxMessages   int
+	// Dials is the number of concurrent attempts of a process, which begin DialGap apart. 0: no limit.
+	Dials   int
+	DialGap time.Duration
+}

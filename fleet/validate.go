@@ -1,0 +1,158 @@
+package fleet
+
+import (
+	"errors"
+	"math"
+	"strconv"
+	"time"
+
+	"github.com/hubline-iot/hubline/errfilter"
+	"github.com/hubline-iot/hubline/transport"
+)
+
+const (
+	maxDevices  = 4_000_000 // at most 1<<deviceBits
+	maxDuration = 7 * 24 * time.Hour
+	maxRate     = 1e9
+	maxFaults   = 64
+	maxCells    = 100_000
+)
+
+func invalid(text string) error {
+	return &transport.Error{Kind: transport.Invalid, Op: transport.OpOpen, Err: errors.New("fleet: " + text)}
+}
+
+// field is a number with its range.
+type field[T int | float64 | time.Duration] struct {
+	name        string
+	value       T
+	least, most T
+}
+
+func check[T int | float64 | time.Duration](fields []field[T], text func(T) string) error {
+	for _, f := range fields {
+		if !(f.value >= f.least && f.value <= f.most) {
+			return invalid(f.name + " is " + text(f.value) + "; give " + text(f.least) + " to " + text(f.most))
+		}
+	}
+	return nil
+}
+
+func float(f float64) string { return strconv.FormatFloat(f, 'g', -1, 64) }
+
+// Validate reports the first field that is out of its range, as a *transport.Error of Kind Invalid.
+func (s Scenario) Validate() error {
+	s = s.withDefaults()
+	h, p := &s.Hub, &s.Provisioning
+	if h.Tier >= tiers {
+		return invalid("Hub.Tier is undefined; give S1, S2 or S3")
+	}
+	if err := check([]field[int]{
+		{"Scenario.Devices", s.Devices, 1, maxDevices},
+		{"Scenario.Gateway", s.Gateway, 1, blockSize},
+		{"Hub.Units", h.Units, 1, 1000},
+		{"Hub.Trips", h.Trips, 1, 20},
+		{"Hub.Wire.Handshake", h.Wire.Handshake, 0, 1 << 20},
+		{"Hub.Wire.Refused", h.Wire.Refused, 0, 1 << 20},
+		{"Hub.Wire.Silent", h.Wire.Silent, 0, 1 << 20},
+		{"Telemetry.Size", s.Telemetry.Size, 1, 1 << 20},
+		{"len(Scenario.Faults)", len(s.Faults), 0, maxFaults},
+	}, strconv.Itoa); err != nil {
+		return err
+	}
+	if err := check([]field[time.Duration]{
+		{"Scenario.Duration", s.Duration, time.Second, maxDuration},
+		{"Scenario.PowerOn", s.PowerOn, -1 << 62, s.Duration},
+		{"Hub.Burst", h.Burst, 0, time.Hour},
+		{"Hub.Queue", h.Queue, -1 << 62, time.Hour},
+		{"Hub.RetryAfter", h.RetryAfter, -1, 24 * time.Hour},
+		{"Hub.RTT", h.RTT, 10 * time.Millisecond, time.Second},
+		{"Hub.Accept", h.Accept, 0, time.Hour},
+		{"Provisioning.Burst", p.Burst, 0, time.Hour},
+		{"Provisioning.RetryAfter", p.RetryAfter, -1, 24 * time.Hour},
+		{"Provisioning.Assign", p.Assign, 0, time.Hour},
+		{"Radio.Tail", s.Radio.Tail, 0, time.Hour},
+	}, time.Duration.String); err != nil {
+		return err
+	}
+	if err := check([]field[float64]{
+		{"Hub.Connects", h.Connects, 0.001, maxRate},
+		{"Hub.Messages", h.Messages, 0.001, maxRate},
+		{"Hub.Handshakes", h.Handshakes, 0.001, maxRate},
+		{"Provisioning.Rate", p.Rate, 0, maxRate},
+		{"Radio.Promotion", s.Radio.Promotion, 0, 1e6},
+		{"Radio.On", s.Radio.On, 0, 1e6},
+		{"Radio.Byte", s.Radio.Byte, 0, 1},
+	}, float); err != nil {
+		return err
+	}
+	switch {
+	case !errfilter.OfKind(h.ConnectKind).Retry:
+		return invalid("Hub.ConnectKind is " + h.ConnectKind.String() + "; give a Kind that is retried, such as Unavailable")
+	case !errfilter.OfKind(h.MessageKind).Retry:
+		return invalid("Hub.MessageKind is " + h.MessageKind.String() + "; give a Kind that is retried, such as Throttled")
+	case s.Tokens.Life != 0 && (s.Tokens.Life < time.Minute || s.Tokens.Life > 10*maxDuration):
+		return invalid("Tokens.Life is " + s.Tokens.Life.String() + "; give 1 min to 70 days, or 0 for none")
+	case s.Telemetry.Every != 0 && (s.Telemetry.Every < time.Second || s.Telemetry.Every > 10*maxDuration):
+		return invalid("Telemetry.Every is " + s.Telemetry.Every.String() + "; give 1 s to 70 days, or 0 for none")
+	}
+	for _, w := range s.Telemetry.Day {
+		if !(w >= 0 && w <= 1000) {
+			return invalid("Telemetry.Day has " + float(w) + "; give weights of 0 to 1,000")
+		}
+	}
+	for i := range s.Faults {
+		if err := s.Faults[i].validate(s.Devices); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (f *Fault) validate(devices int) error {
+	switch {
+	case f.At < 0 || f.At > maxDuration:
+		return invalid("Fault.At is " + f.At.String() + "; give 0 to 7 days")
+	case f.For <= 0 || f.For > maxDuration:
+		return invalid("Fault.For is " + f.For.String() + "; give more than 0, at most 7 days")
+	case f.Effect >= effects:
+		return invalid("Fault.Effect is undefined; give Refused, Silent or Unavailable")
+	case f.Notice < 0 || f.Notice > maxDuration:
+		return invalid("Fault.Notice is " + f.Notice.String() + "; give 0 to 7 days")
+	case f.First < 0 || f.Count < 0 || f.First > maxDevices || f.Count > maxDevices:
+		return invalid("Fault.First or Count is out of range; give numbers of devices")
+	case f.Every != 0 && (f.Every <= f.For || f.Every < time.Second || f.Every > maxDuration):
+		return invalid("Fault.Every is " + f.Every.String() + "; give more than For, 1 s to 7 days, or 0 for once")
+	case f.Cell < 0 || f.Cell > 0 && f.Every == 0:
+		return invalid("Fault.Cell needs Every; give both, or neither")
+	case f.Cell > 0 && devices/f.Cell > maxCells:
+		return invalid("Fault.Cell is " + strconv.Itoa(f.Cell) + "; give larger cells, at most 100,000 of them")
+	}
+	return nil
+}
+
+// Validate reports the first field that is out of its range, as a *transport.Error of Kind Invalid.
+func (r Rules) Validate() error {
+	r = r.withDefaults()
+	if err := check([]field[time.Duration]{
+		{"Rules.ReconnectSpread", r.ReconnectSpread, 0, maxDuration},
+		{"Rules.DialTimeout", r.DialTimeout, time.Second, time.Hour},
+		{"Rules.AckTimeout", r.AckTimeout, time.Second, time.Hour},
+		{"Rules.StableTime", r.StableTime, 1, time.Hour},
+		{"Rules.OutageLimit", r.OutageLimit, 0, maxDuration},
+		{"Rules.TryAgainAfter", r.TryAgainAfter, 0, maxDuration},
+		{"Rules.DialGap", r.DialGap, 0, time.Hour},
+	}, time.Duration.String); err != nil {
+		return err
+	}
+	if err := check([]field[int]{
+		{"Rules.MaxMessages", r.MaxMessages, 1, transport.MaxTags},
+		{"Rules.Dials", r.Dials, 0, math.MaxInt32},
+	}, strconv.Itoa); err != nil {
+		return err
+	}
+	if r.RenewAt > 0 && r.RenewAt < 0.1 || !(r.RenewAt < 1) {
+		return invalid("Rules.RenewAt is " + float(r.RenewAt) + "; give 0.1 to less than 1, 0 for 0.85, or a negative number")
+	}
+	return nil
+}

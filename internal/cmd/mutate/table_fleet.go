@@ -1,0 +1,48 @@
+package main
+
+func init() {
+	tables["fleet"] = []mutation{
+		// The hub's limits.
+		{File: "fleet/hub.go", Old: "if full-at > l.burst+l.queue && l.full > at+l.burst {",
+			New: "if full-at > l.burst+l.queue && l.full > at+2*l.burst {", Test: "./fleet -run TestALimitOfConnectsIsKept"},
+		{File: "fleet/hub.go", Old: "l.each*float64(n)", New: "l.each", Test: "./fleet -run TestLimiter"},
+		{File: "fleet/hub.go", Old: "return int64(max(0, full-at-l.burst)), true", New: "return 0, true",
+			Test: "./fleet -run TestLimiter"},
+
+		// What a fault does to a device.
+		{File: "fleet/fault.go", Old: "since %= int64(f.Every)", New: "since = 0", Test: "./fleet -run TestShape"},
+		{File: "fleet/fault.go", Old: "periods := (t - at + int64(f.Every) - 1) / int64(f.Every)",
+			New: "periods := (t - at) / int64(f.Every)", Test: "./fleet -run TestShape"},
+		{File: "fleet/live.go", Old: "if notice < f.For {", New: "if true {",
+			Test: "./fleet -run TestAShortSilentFaultIsNotNoticed"},
+		{File: "fleet/block.go", Old: "if !b.shared {\n\t\tb.ahead = until", New: "if !b.shared {\n\t\tb.ahead = never",
+			Test: "./fleet -run TestAFixedDelayKeepsTheHerd"},
+
+		// The order of events.
+		{File: "fleet/simulation.go", Old: "\tslices.Sort(s.arrivals)\n", New: "\t_ = slices.Sort[[]uint64]\n",
+			Test: "./fleet -run TestTheFirstToArriveIsServedFirst"},
+		{File: "fleet/calendar.go", Old: "if at/wheel != n/wheel {", New: "if false {",
+			Test: "./fleet -run TestTheCalendarKeepsEveryDevice"},
+		{File: "fleet/dials.go", Old: "\tif l.free == 0 {", New: "\tif false {",
+			Test: "./fleet -run TestAGatewayDialsInTurn"},
+
+		// Nothing is counted twice or not at all.
+		{File: "fleet/block.go", Old: "b.count(counterOf[result], t, 1)", New: "b.count(cAccepted, t, 1)",
+			Test: "./fleet -run TestAFixedDelayKeepsTheHerd"},
+		{File: "fleet/outage.go", Old: "b.count(cDown, t, 1)", New: "_ = cDown",
+			Test: "./fleet -run TestAFixedDelayKeepsTheHerd"},
+		{File: "fleet/live.go", Old: "b.count(cOverflow, d.due, 1)", New: "_ = cOverflow",
+			Test: "./fleet -run TestOutboxesOverflow"},
+
+		// The rules of the client.
+		{File: "fleet/outage.go", Old: "case lasted >= b.sim.rules.StableTime:", New: "case true:",
+			Test: "./fleet -run TestAFlappingFleetBacksOff"},
+		{File: "fleet/live.go", Old: "\t\tworked = d.hold // when the fault began\n", New: "",
+			Test: "./fleet -run TestASilentLossIsNoUptime"},
+		{File: "internal/reconnect/reconnect.go", Old: "fraction.Of(life, renewAt) - fraction.Drawn(life/20, draw)",
+			New:  "fraction.Of(life, renewAt) - 0*fraction.Drawn(life/20, draw)",
+			Test: "./fleet -run TestTokensThatWereIssuedTogether"},
+		{File: "internal/reconnect/reconnect.go", Old: "t.next = at.Add(max(0, t.Gap))", New: "t.next = at",
+			Test: "./fleet -run TestAGatewayDialsInTurn"},
+	}
+}
