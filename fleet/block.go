@@ -27,6 +27,7 @@ type block struct {
 	start    int64 // of the current step
 	ahead    int64 // events before this time do not depend on others
 	question retrypolicy.Attempt
+	loaded   int64 // keeps the compiler from removing load
 	batch    []int32
 	arrived  []uint64 // arrivals of the step, see arrival
 	answers  []answer // of the hub to the arrivals of the step before
@@ -63,7 +64,7 @@ func (b *block) run(step int64, t *tally) {
 	b.tally, b.start = t, step*b.calendar.step
 	b.arrived = b.arrived[:0]
 	b.receive()
-	b.batch = b.calendar.take(b.devices, b.batch[:0])
+	b.batch = b.calendar.take(b.batch[:0])
 	if b.shared {
 		slices.SortFunc(b.batch, func(i, j int32) int {
 			if d := b.devices[i].at - b.devices[j].at; d != 0 {
@@ -72,8 +73,11 @@ func (b *block) run(step int64, t *tally) {
 			return int(i - j)
 		})
 	}
-	for _, i := range b.batch {
-		b.advance(i)
+	for part := range slices.Chunk(b.batch, chunk) {
+		b.load(part)
+		for _, i := range part {
+			b.advance(i)
+		}
 	}
 }
 
@@ -86,10 +90,24 @@ func (b *block) receive() {
 			d.state, d.at = sending, min(d.at, d.loss)
 		}
 		if d.at < b.sim.end {
-			b.calendar.add(b.devices, a.device, b.calendar.now)
+			b.calendar.add(a.device, d.at, b.calendar.now)
 		}
 	}
 	b.answers = b.answers[:0]
+}
+
+// chunk is the number of devices that load reads at a time.
+const chunk = 64
+
+// load reads the devices of list, which brings them into the cache together. Each would cost a
+// cache miss otherwise, one after the other: half of the time of a run with a million devices.
+func (b *block) load(list []int32) {
+	var sum int64
+	for _, i := range list {
+		d := &b.devices[i]
+		sum += d.at + int64(d.retry) + int64(b.last[i].Step) + int64(b.last[i].Cost)
+	}
+	b.loaded = sum
 }
 
 // handlers are the events by the state of the device.
@@ -115,7 +133,7 @@ func (b *block) advance(i int32) {
 		handlers[d.state](b, i, d.at)
 	}
 	if handlers[d.state] != nil && d.at < b.sim.end {
-		b.calendar.add(b.devices, i, b.calendar.now+1)
+		b.calendar.add(i, d.at, b.calendar.now+1)
 	}
 }
 

@@ -47,7 +47,6 @@ type device struct {
 	retry int32
 	batch int32 // messages in flight
 	queue int32 // messages in the outbox, those in flight included
-	next  int32 // in a bucket of the calendar
 	pause int32 // refusals of messages in a row
 
 	state    state

@@ -67,7 +67,7 @@ func TestShape(t *testing.T) {
 func TestTheCalendarKeepsEveryDevice(t *testing.T) {
 	const step, count = 10, 500
 	random := rand.New(rand.NewPCG(1, 2))
-	c := newCalendar(step)
+	c := newCalendar(step, count)
 	devices := make([]device, count)
 	last := int64(3 * wheel * wheel * step)
 	for i := range devices {
@@ -75,7 +75,7 @@ func TestTheCalendarKeepsEveryDevice(t *testing.T) {
 		if i%2 == 0 {
 			devices[i].at = random.Int64N(5 * wheel * step)
 		}
-		c.add(devices, int32(i), 0)
+		c.add(int32(i), devices[i].at, 0)
 	}
 	seen := 0
 	var list []int32
@@ -85,7 +85,7 @@ func TestTheCalendarKeepsEveryDevice(t *testing.T) {
 			continue
 		}
 		c.advance(devices, n)
-		list = c.take(devices, list[:0])
+		list = c.take(list[:0])
 		for _, i := range list {
 			require.Equal(t, n, devices[i].at/step)
 			seen++

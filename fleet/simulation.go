@@ -146,7 +146,7 @@ func (s *simulation) populate() error {
 		n := min(s.size, s.scenario.Devices-first)
 		b := &block{
 			sim: s, first: first, devices: make([]device, n), last: make([]retrypolicy.Decision, n),
-			calendar: newCalendar(int64(s.scenario.Hub.RTT)), tally: s.tallies[0],
+			calendar: newCalendar(int64(s.scenario.Hub.RTT), n), tally: s.tallies[0],
 			budget: int64(n) * int64(s.options.MaxEvents),
 		}
 		if err := b.employ(); err != nil {
@@ -211,7 +211,7 @@ func (b *block) begin(i int32) {
 		b.rest(i, 0)
 	}
 	if d.at < b.sim.end {
-		b.calendar.add(b.devices, i, 0)
+		b.calendar.add(i, d.at, 0)
 	}
 }
 
