@@ -1,0 +1,124 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"encoding/xml"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func command(t *testing.T, args ...string) string {
+	t.Helper()
+	var out, log bytes.Buffer
+	require.NoError(t, run(context.Background(), args, &out, &log))
+	require.Empty(t, log.String(), "no progress without a terminal")
+	return out.String()
+}
+
+func TestTheTableHasARowForEachOfTheRules(t *testing.T) {
+	out := command(t, "-devices", "200", "-scenario", "restart,cells", "-rules", "default,Azure C")
+	require.Equal(t, 2, strings.Count(out, "default "), out)
+	require.Equal(t, 2, strings.Count(out, "Azure C "), out)
+	require.Contains(t, out, "restart: 200 devices, hub with 100 connects/s")
+	for _, c := range columns {
+		require.Contains(t, out, c.title)
+	}
+	require.Equal(t, out, command(t, "-devices", "200", "-scenario", "restart,cells", "-rules", "default,Azure C",
+		"-workers", "3"))
+}
+
+func TestJSONHasTheResults(t *testing.T) {
+	var families []family
+	out := command(t, "-devices", "100", "-rules", "default", "-json", "-")
+	require.NoError(t, json.Unmarshal([]byte(out), &families))
+	require.Equal(t, 100, families[0].Results[0].Devices.Connected)
+	require.Equal(t, 100, families[0].Scenario.Devices)
+	require.NotEmpty(t, families[0].Results[0].Series.Attempts)
+}
+
+// The report is one file: well-formed plots, and nothing is loaded from elsewhere.
+func TestTheReportIsOneFile(t *testing.T) {
+	folder := t.TempDir()
+	file := filepath.Join(folder, "report.html")
+	command(t, "-devices", "100", "-rules", "default,recommended", "-o", file, "-svg", folder)
+	report, err := os.ReadFile(file)
+	require.NoError(t, err)
+	require.Equal(t, len(pictures), bytes.Count(report, []byte("<svg")))
+	for _, reference := range []string{"<script", "<link", "<img", "src=", "@import", "url("} {
+		require.NotContains(t, string(report), reference)
+	}
+	for _, p := range pictures {
+		svg, err := os.ReadFile(filepath.Join(folder, "restart-"+p.name+".svg"))
+		require.NoError(t, err)
+		d := xml.NewDecoder(bytes.NewReader(svg))
+		for {
+			_, err := d.Token()
+			if errors.Is(err, io.EOF) {
+				break
+			}
+			require.NoError(t, err, p.name)
+		}
+		require.Contains(t, string(svg), p.title)
+	}
+}
+
+// A name in a scenario's file cannot put markup into the report.
+func TestANameIsNotMarkup(t *testing.T) {
+	folder := t.TempDir()
+	file, report := filepath.Join(folder, "own.json"), filepath.Join(folder, "report.html")
+	require.NoError(t, os.WriteFile(file, []byte(`{"Name":"<script>a/b","Devices":10,"Duration":60000000000}`), 0o600))
+	command(t, "-file", file, "-rules", "default", "-o", report)
+	text, err := os.ReadFile(report)
+	require.NoError(t, err)
+	require.NotContains(t, string(text), "<script>")
+	require.Contains(t, string(text), "&lt;script&gt;")
+}
+
+func TestBadInputIsNamed(t *testing.T) {
+	folder := t.TempDir()
+	bad := filepath.Join(folder, "bad.json")
+	require.NoError(t, os.WriteFile(bad, []byte(`{"Devices":10,"Gatway":3}`), 0o600))
+	for _, c := range []struct {
+		want string
+		args []string
+	}{
+		{`there is no "nowhere"`, []string{"-scenario", "nowhere"}},
+		{`there is no "hope"`, []string{"-rules", "hope"}},
+		{"Scenario.Devices is 0", []string{"-devices", "0"}},
+		{`unknown field "Gatway"`, []string{"-file", bad}},
+		{"unexpected argument", []string{"restart"}},
+		{"no such file", []string{"-file", filepath.Join(folder, "none")}},
+	} {
+		err := run(context.Background(), c.args, io.Discard, io.Discard)
+		require.ErrorContains(t, err, c.want)
+	}
+}
+
+func TestTheListNamesEverything(t *testing.T) {
+	out := command(t, "-list")
+	for _, name := range []string{"restart", "outage", "throttled", "cells", "tokens", "provisioning", "gateways", "day",
+		"default", "adaptive", "breaker", "Azure Java", "recommended"} {
+		require.Contains(t, out, "  "+name+"\n")
+	}
+}
+
+// The plots of the documentation are what the command draws.
+func TestThePlotsAreCurrent(t *testing.T) {
+	folder := t.TempDir()
+	command(t, "-docs", folder)
+	for _, d := range docsPlots {
+		drawn, err := os.ReadFile(filepath.Join(folder, d.file))
+		require.NoError(t, err)
+		kept, err := os.ReadFile(filepath.Join("..", "..", "docs", d.file))
+		require.NoError(t, err)
+		require.True(t, bytes.Equal(drawn, kept), "%s is not current: run go run ./cmd/fleet -docs docs", d.file)
+	}
+}

@@ -1,0 +1,87 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"strconv"
+	"text/tabwriter"
+	"time"
+
+	"github.com/hubline-iot/hubline/fleet"
+)
+
+// column is a figure of a result.
+type column struct {
+	title string
+	value func(r *fleet.Result) string
+}
+
+// columns are those of every table.
+var columns = []column{
+	{"rules", func(r *fleet.Result) string { return r.Rules }},
+	{"50 % back", func(r *fleet.Result) string { return span(r.Back50) }},
+	{"99 % back", func(r *fleet.Result) string { return span(r.Back99) }},
+	{"all back", func(r *fleet.Result) string { return span(r.Back100) }},
+	{"peak/s", func(r *fleet.Result) string { return count(r.Peak) }},
+	{"peak/s after", func(r *fleet.Result) string { return count(r.PeakAfter) }},
+	{"steady/s", func(r *fleet.Result) string { return strconv.FormatFloat(r.Steady, 'f', 1, 64) }},
+	{"wasted each", func(r *fleet.Result) string { return each(float64(r.Wasted), r) }},
+	{"kB each", func(r *fleet.Result) string { return each(float64(r.Bytes)/1000, r) }},
+	{"radio J each", func(r *fleet.Result) string { return count(r.Energy) }},
+	{"most queued", func(r *fleet.Result) string { return count(float64(r.Messages.MostQueued)) }},
+	{"lost", func(r *fleet.Result) string { return count(float64(r.Messages.Lost)) }},
+	{"gave up", func(r *fleet.Result) string { return count(float64(r.Devices.GaveUp)) }},
+}
+
+// span prints a time to the second.
+func span(d time.Duration) string {
+	if d == fleet.Never {
+		return "never"
+	}
+	return d.Round(time.Second).String()
+}
+
+// count prints a number with separators.
+func count(n float64) string {
+	digits := strconv.FormatFloat(n, 'f', 0, 64)
+	for i := len(digits) - 3; i > 0; i -= 3 {
+		digits = digits[:i] + "," + digits[i:]
+	}
+	return digits
+}
+
+func each(n float64, r *fleet.Result) string {
+	return strconv.FormatFloat(n/float64(r.Devices.All), 'f', 1, 64)
+}
+
+// title says what a family is about.
+func (f *family) title() string {
+	limit := ""
+	if len(f.Results) > 0 {
+		limit = fmt.Sprintf(", hub with %s connects/s", count(f.Results[0].Limit))
+	}
+	return fmt.Sprintf("%s: %s devices%s", f.Scenario.Name, count(float64(f.Scenario.Devices)), limit)
+}
+
+func writeTables(out io.Writer, families []family) error {
+	for i := range families {
+		f := &families[i]
+		fmt.Fprintln(out, f.title())
+		w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
+		for _, c := range columns {
+			fmt.Fprint(w, c.title, "\t")
+		}
+		fmt.Fprintln(w)
+		for _, r := range f.Results {
+			for _, c := range columns {
+				fmt.Fprint(w, c.value(r), "\t")
+			}
+			fmt.Fprintln(w)
+		}
+		if err := w.Flush(); err != nil {
+			return err
+		}
+		fmt.Fprintln(out)
+	}
+	return nil
+}
