@@ -15,7 +15,8 @@ func init() {
 			New: "periods := (t - at) / int64(f.Every)", Test: "./fleet -run TestShape"},
 		{File: "fleet/live.go", Old: "if notice < f.For {", New: "if true {",
 			Test: "./fleet -run TestAShortSilentFaultIsNotNoticed"},
-		{File: "fleet/block.go", Old: "if !b.shared {\n\t\tb.ahead = until", New: "if !b.shared {\n\t\tb.ahead = never",
+		{File: "fleet/block.go", Old: "if !b.shared {\n\t\tb.ahead = until",
+			New:  "if !b.shared {\n\t\tb.ahead = max(until, never)",
 			Test: "./fleet -run TestAFixedDelayKeepsTheHerd"},
 
 		// The order of events.
