@@ -1,6 +1,8 @@
 package testbroker_test
 
 import (
+	"crypto/tls"
+	"strings"
 	"testing"
 	"testing/synctest"
 
@@ -97,5 +99,82 @@ func TestRefusedFiltersAndMessagesAreLines(t *testing.T) {
 			`for this identity`, events[1])
 		require.Contains(t, events[3], `#2 dev-2 refused "/devices/dev-2/messages/events": amqp:not-allowed: body that is a `+
 			`value of the type int32`)
+	})
+}
+
+// A probe connects, perhaps shakes hands, and says nothing. Nobody was refused.
+func TestAClientThatSaysNothingIsNotRefused(t *testing.T) {
+	for _, port := range []testbroker.Port{testbroker.PortMQTT, testbroker.PortMQTTS, testbroker.PortAMQP,
+		testbroker.PortAMQPS, testbroker.PortHTTP, testbroker.PortHTTPS} {
+		for name, o := range map[string]testbroker.Options{"hub": {}, "broker": {Broker: &testbroker.BrokerOptions{}}} {
+			t.Run(port.String()+" "+name, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					var rec recorder
+					o.OnEvent = rec.event
+					h, _ := newHub(t, &o)
+					for _, shake := range []bool{false, strings.HasSuffix(port.String(), "TLS") || port == testbroker.PortHTTPS} {
+						for _, reset := range []bool{false, true} {
+							probe(t, h, port, shake, reset)
+						}
+					}
+					require.Empty(t, rec.text())
+				})
+			})
+		}
+	}
+}
+
+func probe(t *testing.T, h *testbroker.Hub, port testbroker.Port, shake, reset bool) {
+	raw, err := h.Dial(port)(t.Context(), "tcp", "hub")
+	require.NoError(t, err)
+	if shake {
+		require.NoError(t, tls.Client(raw, h.ClientTLS()).HandshakeContext(t.Context()))
+	}
+	synctest.Wait()
+	if reset {
+		raw.(interface{ Reset() }).Reset()
+	}
+	require.NoError(t, raw.Close())
+	synctest.Wait()
+}
+
+// A client that begins to speak and disconnects was not served: that is a line.
+func TestAClientThatStopsInTheMiddleIsALine(t *testing.T) {
+	for port, half := range map[testbroker.Port]string{
+		testbroker.PortMQTT: "\x10\x20\x00\x04MQ", testbroker.PortAMQP: "AMQ", testbroker.PortHTTP: "GET /de",
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			var rec recorder
+			h, _ := newHub(t, &testbroker.Options{OnEvent: rec.event})
+			raw, err := h.Dial(port)(t.Context(), "tcp", "hub")
+			require.NoError(t, err)
+			_, err = raw.Write([]byte(half))
+			require.NoError(t, err)
+			synctest.Wait()
+			require.NoError(t, raw.Close())
+			synctest.Wait()
+			require.Len(t, rec.text(), 1, port)
+			require.Contains(t, rec.text()[0], "#1 refused: ")
+		})
+	}
+}
+
+// A client that does not trust the certificate ends the handshake: the line says what it needs.
+func TestAClientThatDoesNotTrustTheHubIsTold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var rec recorder
+		h, _ := newHub(t, &testbroker.Options{OnEvent: rec.event})
+		for _, port := range []testbroker.Port{testbroker.PortMQTTS, testbroker.PortAMQPS, testbroker.PortHTTPS} {
+			raw, err := h.Dial(port)(t.Context(), "tcp", "hub")
+			require.NoError(t, err)
+			require.Error(t, tls.Client(raw, &tls.Config{ServerName: "localhost"}).HandshakeContext(t.Context()))
+			require.NoError(t, raw.Close())
+		}
+		synctest.Wait()
+		require.Len(t, rec.text(), 3)
+		for _, line := range rec.text() {
+			require.Contains(t, line, "remote error: tls: bad certificate: the client ended the TLS handshake; if it does not "+
+				"trust the certificate, give it the hub's authority")
+		}
 	})
 }

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"strings"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/hubline-iot/hubline/testbroker/event"
 	"github.com/hubline-iot/hubline/transport"
 )
 
@@ -51,6 +53,18 @@ func TestAFeedKeepsTheNewestLines(t *testing.T) {
 	f.offer(line{Event: "refused"})
 	f.offer(line{Event: "c2d"})
 	require.Equal(t, totals{Messages: feedLines + 5, Connects: 1, Refusals: 1}, f.count())
+}
+
+// The lines that are kept take little memory, whatever topics and paths clients choose.
+func TestTextsOfALineAreBounded(t *testing.T) {
+	long := strings.Repeat("\u00e4", 1<<15)
+	for kind := range event.GatewayChanged + 1 {
+		l := hubLine(event.Event{Kind: kind, Name: long, Err: errors.New(long)})
+		raw, err := json.Marshal(l.shown())
+		require.NoError(t, err)
+		require.Less(t, len(raw), 4*maxText, kind)
+	}
+	require.Equal(t, "short", hubLine(event.Event{Kind: event.Refused, Name: "short"}).Refused)
 }
 
 // A sentEvent is a server-sent event.

@@ -60,32 +60,45 @@ type shownLine struct {
 
 func (l line) shown() shownLine { return shownLine{l, l.text} }
 
+// maxText bounds each text of a line, in bytes. Clients choose topics, paths and addresses, and
+// lines wait for slow readers.
+const maxText = 1 << 10
+
+// bounded cuts a text that is too long.
+func bounded(s string) string {
+	if len(s) <= maxText {
+		return s
+	}
+	return strings.ToValidUTF8(s[:maxText], "") + "..."
+}
+
 func hubLine(e event.Event) line {
 	l := line{
 		Event: e.Kind.String(), Time: e.Time, Connection: e.Connection, Device: join(e.DeviceID, e.ModuleID), Code: e.Code,
 		Status: e.Status,
-		Bytes:  e.Bytes, Detail: e.Detail, Version: e.Version, text: e.String(),
+		Bytes:  e.Bytes, Detail: e.Detail, Version: e.Version, text: bounded(e.String()),
 	}
+	name := bounded(e.Name)
 	switch e.Kind {
 	case event.FaultFired, event.FaultDeclared, event.FaultRemoved:
 		l.Fault = e.Fault.String()
 	case event.MessageStored, event.C2DChanged, event.InputChanged:
-		l.MessageID = e.Name
+		l.MessageID = name
 	case event.MethodCalled, event.MethodAnswered, event.MethodFailed:
-		l.Method = e.Name
+		l.Method = name
 	case event.Refused:
-		l.Refused = e.Name
+		l.Refused = name
 	case event.RegistrationAnswered:
-		l.Hub = e.Name
+		l.Hub = name
 	case event.UploadChanged:
-		l.File = e.Name
+		l.File = name
 	default: // the other kinds need no more fields
 	}
 	if e.Protocol != 0 {
 		l.Protocol = e.Protocol.String()
 	}
 	if e.Err != nil {
-		l.Error = e.Err.Error()
+		l.Error = bounded(e.Err.Error())
 	}
 	return l
 }

@@ -365,7 +365,9 @@ func TestOutputThatIsGone(t *testing.T) {
 	hub := p.good("GET", "/hub", "")
 	conn, err := net.Dial("tcp", hub["addresses"].(map[string]any)["mqtt"].(string))
 	require.NoError(t, err)
-	conn.Close() // causes an event
+	_, err = conn.Write([]byte("not TLS")) // is refused, which is an event
+	require.NoError(t, err)
+	conn.Close()
 	require.Equal(t, 1, <-status)
 	require.Contains(t, stderr.String(), "output")
 

@@ -15,7 +15,7 @@ const (
 	// Refused: a client got a CONNACK with a code other than 0, or was cut off without one. Over AMQP:
 	// its SASL outcome, put-token or attach was refused, or it was cut off before one was accepted.
 	// Over HTTP: a request was not authenticated or named an unknown resource, or the connection ended
-	// before a request was served.
+	// before a request was served. A client that says nothing and disconnects causes no event.
 	Refused
 	// Disconnected: a connection that was Connected has ended, or lost the right to serve a device.
 	Disconnected

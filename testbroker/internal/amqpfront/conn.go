@@ -88,7 +88,7 @@ func (a *conn) Finish(cause error, _, _ bool) {
 		h.Event(event.Event{Kind: event.Disconnected, DeviceID: id.Device, ModuleID: id.Module, Err: cause}, a.c)
 	}
 	if len(who) == 0 && !reported {
-		h.Event(event.Event{Kind: event.Refused, Err: cause}, a.c)
+		h.Unserved(a.c, cause)
 	}
 }
 

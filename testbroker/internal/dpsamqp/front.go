@@ -103,7 +103,7 @@ func (a *conn) Finish(cause error, live, _ bool) {
 	case live:
 		a.hub.Event(event.Event{Kind: event.Disconnected, Err: cause}, a.c)
 	case !reported:
-		a.hub.Event(event.Event{Kind: event.Refused, Err: cause}, a.c)
+		a.hub.Unserved(a.c, cause)
 	}
 }
 

@@ -101,7 +101,7 @@ func (c *client) Finish(cause error, live, _ bool) {
 	case live:
 		c.Hub.Event(event.Event{Kind: event.Disconnected, Err: cause}, c.Conn)
 	case !c.answered:
-		c.Hub.Event(event.Event{Kind: event.Refused, Err: cause}, c.Conn)
+		c.Hub.Unserved(c.Conn, cause)
 	}
 }
 

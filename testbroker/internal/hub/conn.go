@@ -38,6 +38,9 @@ type Conn struct {
 
 	Mode atomic.Int32 // changes under mu
 
+	greeted atomic.Bool // the client has begun a TLS handshake
+	heard   atomic.Bool // the client has sent something of its protocol
+
 	mu    sync.Mutex // guards the fields below, and the order of mode changes and deadlines
 	cause error      // why the hub ended the connection
 
@@ -60,6 +63,9 @@ var _ net.Conn = (*Conn)(nil)
 func (c *Conn) Read(p []byte) (int, error) {
 	for {
 		n, err := c.Stream.Read(p)
+		if n > 0 && !c.heard.Load() {
+			c.Heard()
+		}
 		if c.Mode.Load() == Open {
 			return n, err
 		}

@@ -55,6 +55,14 @@ func (h *Hub) secure(c *Conn, offer []string) error {
 			return h.expiredCertificate(), nil
 		}
 	}
+	answer := config.GetConfigForClient
+	config.GetConfigForClient = func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
+		c.greeted.Store(true)
+		if answer == nil {
+			return nil, nil
+		}
+		return answer(hello)
+	}
 	c.TLS = tls.Server(below, config)
 	c.Stream = c.TLS
 	return nil

@@ -409,7 +409,7 @@ func (h *Hub) finish(c *Conn, err error) {
 	if peer != nil {
 		peer.Finish(cause, live, closed)
 	} else {
-		h.Event(event.Event{Kind: event.Refused, Err: cause}, c)
+		h.Unserved(c, cause)
 	}
 	h.Changed.Wake()
 }

@@ -197,6 +197,6 @@ func (c *client) Finish(cause error, live, closed bool) {
 	case live:
 		h.Event(event.Event{Kind: event.Disconnected, Err: cause}, c.Conn)
 	case !c.answered:
-		h.Event(event.Event{Kind: event.Refused, Err: cause}, c.Conn)
+		h.Unserved(c.Conn, cause)
 	}
 }

@@ -95,7 +95,10 @@ func (f *Front) give(c net.Conn) bool {
 				return context.WithValue(ctx, connKey{}, connOf(c))
 			},
 			ConnState: func(c net.Conn, s http.ConnState) {
-				if s == http.StateClosed {
+				switch s {
+				case http.StateActive:
+					connOf(c).C.Heard()
+				case http.StateClosed:
 					connOf(c).end()
 				}
 			},
@@ -320,7 +323,7 @@ func (a *Conn) Finish(cause error, _, _ bool) {
 		h.Event(event.Event{Kind: event.Disconnected, DeviceID: id.Device, ModuleID: id.Module, Err: cause}, a.C)
 	}
 	if len(who) == 0 && !reported {
-		h.Event(event.Event{Kind: event.Refused, Err: cause}, a.C)
+		h.Unserved(a.C, cause)
 	}
 }
 

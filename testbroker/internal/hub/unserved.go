@@ -1,0 +1,44 @@
+package hub
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net"
+
+	"github.com/hubline-iot/hubline/testbroker/event"
+)
+
+// Heard records that the client has sent something of its protocol.
+func (c *Conn) Heard() { c.heard.Store(true) }
+
+// Unserved reports the end of a connection on which nobody was served. A client that has said
+// nothing and disconnects was not refused: it looked whether the port is open, as health checks do.
+func (h *Hub) Unserved(c *Conn, cause error) {
+	shaken := c.TLS == nil || c.TLS.ConnectionState().HandshakeComplete
+	if hung := hungUp(cause); hung && !c.heard.Load() && (shaken || !c.greeted.Load()) {
+		return
+	}
+	if c.greeted.Load() && !shaken && endedByClient(cause) {
+		cause = fmt.Errorf("%w: the client ended the TLS handshake; if it does not trust the certificate, give it the hub's "+
+			"authority", cause)
+	}
+	h.Event(event.Event{Kind: event.Refused, Err: cause}, c)
+}
+
+// hungUp reports whether a read has found the end of the connection, in order or by RST.
+func hungUp(err error) bool {
+	op := (*net.OpError)(nil)
+	return errors.Is(err, io.EOF) || errors.Is(err, ErrDisconnect) ||
+		errors.As(err, &op) && op.Op == "read" && !op.Timeout()
+}
+
+// tlsOps are the operations of errors that come from an alert of the client. An alert without
+// encryption, which some clients send too late, is a local error.
+var tlsOps = map[string]bool{"remote error": true, "local error": true}
+
+// endedByClient reports whether the client has disconnected, or has sent a TLS alert.
+func endedByClient(err error) bool {
+	op := (*net.OpError)(nil)
+	return hungUp(err) || errors.As(err, &op) && tlsOps[op.Op]
+}
