@@ -226,6 +226,8 @@ func TestBadJobsAreRefused(t *testing.T) {
 		`{` + update + `,"queryCondition":"FROM devices.jobs"}`,
 		`{` + update + `,"queryCondition":"*","jobId":"other"}`,
 		`{` + update + `,"queryCondition":"*","startTime":"soon"}`,
+		`{` + update + `,"queryCondition":"*","startTime":"9999-12-31T23:59:59-01:00"}`,
+		`{` + update + `,"queryCondition":"*","startTime":"0001-01-01T00:00:00+01:00"}`,
 		`{` + update + `,"queryCondition":"*","maxExecutionTimeInSeconds":-1}`,
 		`{` + update + `,"queryCondition":"*","maxExecutionTimeInSeconds":9999999999}`,
 		`{"queryCondition":"*","type":"scheduleUpdateTwin"}`,

@@ -13,8 +13,8 @@ import "github.com/hubline-iot/hubline/testbroker/hubdata"
 // after they arrive, so a message that was completed just before an abrupt end may be delivered
 // again.
 //
-// Events for back ends keep their numbers as long as [EventOptions.Sources] is empty: events other
-// than telemetry are not kept.
+// Back ends get an event when it is in the store. Events keep their numbers as long as
+// [EventOptions.Sources] is empty: events other than telemetry are not kept.
 //
 // These end with the hub: configurations, jobs, feedback and file notifications, connections,
 // faults, method calls, uploads with their files, requests for certificates, the store of an edge

@@ -183,6 +183,32 @@ func TestAWaitingMessageGoesOnAfterAKill(t *testing.T) {
 	require.Equal(t, 1, late.CountC2D("dev-1", hubdata.Enqueued))
 }
 
+// A kill during the removal of a device leaves its twin and its messages. The next device of that
+// name does not get them, and the store drops them.
+func TestNobodyInheritsFromARemovedDevice(t *testing.T) {
+	s := &memory{}
+	h := hubOn(t, s, testbroker.Options{})
+	_, err := h.AddDevice("dev-1")
+	require.NoError(t, err)
+	_, err = h.PatchDesired("dev-1", `{"a":1}`)
+	require.NoError(t, err)
+	require.NoError(t, h.SendC2D("dev-1", hubdata.C2D{MessageID: "old"}))
+	left := s.killed()
+	delete(left.records, [2]string{"devices", "dev-1"})
+
+	h = hubOn(t, left, testbroker.Options{})
+	require.Empty(t, h.C2DLog(""))
+	_, err = h.AddDevice("dev-1")
+	require.NoError(t, err)
+	twin, err := h.Twin("dev-1")
+	require.NoError(t, err)
+	require.JSONEq(t, "{}", string(twin.Desired))
+	require.NoError(t, h.SendC2D("dev-1", hubdata.C2D{MessageID: "new"}))
+	again := hubOn(t, left.killed(), testbroker.Options{}).C2DLog("")
+	require.Len(t, again, 1)
+	require.Equal(t, "new", again[0].C2D.MessageID)
+}
+
 // Enrollments and registrations survive, with the order of groups and the ETags.
 func TestTheServiceSurvives(t *testing.T) {
 	s := &memory{}
@@ -238,7 +264,7 @@ func TestARecordThatMakesNoSense(t *testing.T) {
 		`record "dev-1" of the table "devicetwins"`: {Table: "devicetwins", Key: "dev-1",
 			Value: []byte(`{"Desired":{"Tree":{"a":1}}}`)},
 		`record "9/x" of the table "queues"`: {Table: "queues", Key: "9/x", Value: []byte("1")},
-		`of the table "waiting"`:             {Table: "waiting", Key: "0/x/0000000000000001", Value: []byte("{}")},
+		`of the table "waiting"`:             {Table: "waiting", Key: "0/x/1", Value: []byte("{}")},
 		`of the table "messages"`:            {Table: "messages", Key: "1", Value: []byte("{}")},
 		`of the table "certificates"`:        {Table: "certificates", Value: []byte("{}")},
 	} {

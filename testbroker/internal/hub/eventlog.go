@@ -184,11 +184,22 @@ type EventMessage struct {
 
 // ReadEvents appends to all at most n events of a partition, from a sequence number on, and returns
 // the number from which to continue. At the end of the partition it returns a channel that the next
-// event closes.
+// event closes. The events are in the hub's store, if there is one: otherwise other events could
+// get their numbers after a kill, and a reader that has stored its position would miss those.
 func (h *Hub) ReadEvents(all []EventMessage, partition int, from int64, n int) (_ []EventMessage, next int64,
 	changed <-chan struct{}) {
 	entries, changed := h.Events.log.Read(partition, from, n, make([]eventhub.Entry[eventRef], 0, n))
-	h.log.mu.Lock()
+	all, from = h.eventMessages(all, entries, from)
+	if changed == nil {
+		h.Saved()
+	}
+	return all, from, changed
+}
+
+// eventMessages appends the messages of events to all, and returns the number after the last one.
+func (h *Hub) eventMessages(all []EventMessage, entries []eventhub.Entry[eventRef], from int64) ([]EventMessage,
+	int64) {
+	h.log.mu.Lock() // so that those who have added the events have marked them as changed too
 	defer h.log.mu.Unlock()
 	for _, e := range entries {
 		from = e.Sequence + 1
@@ -201,7 +212,7 @@ func (h *Hub) ReadEvents(all []EventMessage, partition int, from int64, n int) (
 		}
 		all = append(all, m)
 	}
-	return all, from, changed
+	return all, from
 }
 
 // atLocked returns a kept message by its number; nil if it is forgotten.

@@ -131,6 +131,9 @@ func (h *Hub) checkJob(r *JobRequest) error {
 	if err := CheckID("job", r.ID); err != nil {
 		return h.ServiceError(CodeArgumentInvalid, "%v", err)
 	}
+	if !writable(r.Start) {
+		return h.ServiceError(CodeArgumentInvalid, "startTime in the year %d, 1 to 9999 are allowed", r.Start.UTC().Year())
+	}
 	if r.Update == nil {
 		return h.checkMethod(*r.Method)
 	}
@@ -288,12 +291,13 @@ func (s *jobs) stop(cause error) []*job {
 	return slices.Clone(s.all)
 }
 
-// clear ends all jobs, waits for them, and forgets them.
+// clear ends all jobs, waits for them, and forgets them. A job that is added meanwhile stays.
 func (s *jobs) clear() {
-	for _, j := range s.stop(errJobCancelled) {
+	ended := s.stop(errJobCancelled)
+	for _, j := range ended {
 		<-j.done
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.all = nil
+	s.all = slices.DeleteFunc(s.all, func(j *job) bool { return slices.Contains(ended, j) })
 }

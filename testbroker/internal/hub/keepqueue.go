@@ -21,7 +21,8 @@ const (
 // A waitingRecord is a message that waits in a queue.
 type waitingRecord struct {
 	hubdata.C2DRecord
-	Expires bool
+	Expires    bool
+	Generation string `json:",omitempty"` // of the identity when the message was queued
 }
 
 func (h *Hub) addQueueTables() {
@@ -88,6 +89,9 @@ func (h *Hub) restoreQueue(key string, record []byte) error {
 	if err := json.Unmarshal(record, &total); err != nil {
 		return err
 	}
+	if h.orphaned(tableQueues, key, name.id) {
+		return nil
+	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	q := h.queueLocked(name)
@@ -96,8 +100,12 @@ func (h *Hub) restoreQueue(key string, record []byte) error {
 }
 
 func (h *Hub) waitingRecord(key string) []byte {
-	q, sequence, err := h.waitingAt(key)
-	if err != nil || q == nil {
+	name, sequence, err := parseWaiting(key)
+	if err != nil {
+		return nil
+	}
+	q := h.PresentQueue(name.id, name.box)
+	if q == nil {
 		return nil
 	}
 	q.mu.Lock()
@@ -107,23 +115,24 @@ func (h *Hub) waitingRecord(key string) []byte {
 	if !ok || q.waiting[i].State != hubdata.Enqueued && q.waiting[i].State != hubdata.Invisible {
 		return nil
 	}
-	return mustJSON(waitingRecord{q.waiting[i].C2DRecord, q.waiting[i].Expires})
+	e := q.waiting[i]
+	return mustJSON(waitingRecord{e.C2DRecord, e.Expires, e.generation})
 }
 
-// waitingAt returns the queue and the number in the key of a waiting message.
-func (h *Hub) waitingAt(key string) (*Queue, int, error) {
+// parseWaiting returns the queue and the number in the key of a waiting message.
+func parseWaiting(key string) (queueName, int, error) {
 	i := strings.LastIndexByte(key, '/')
 	name, err := parseQueue(key[:max(i, 0)])
 	if err != nil {
-		return nil, 0, err
+		return queueName{}, 0, err
 	}
 	sequence, err := parseSequence(key[i+1:])
-	return h.PresentQueue(name.id, name.box), sequence, err
+	return name, sequence, err
 }
 
 // restoreWaiting puts a message into its queue. A lock of the earlier run has ended with it.
 func (h *Hub) restoreWaiting(key string, record []byte) error {
-	q, sequence, err := h.waitingAt(key)
+	name, sequence, err := parseWaiting(key)
 	if err != nil {
 		return err
 	}
@@ -131,10 +140,14 @@ func (h *Hub) restoreWaiting(key string, record []byte) error {
 	if err := json.Unmarshal(record, &r); err != nil {
 		return err
 	}
+	if h.orphaned(tableWaiting, key, name.id) {
+		return nil
+	}
+	q := h.PresentQueue(name.id, name.box)
 	if q == nil || sequence > q.log.total() {
 		return errRecord
 	}
-	e := &QueuedC2D{C2DRecord: r.C2DRecord, Expires: r.Expires}
+	e := &QueuedC2D{C2DRecord: r.C2DRecord, Expires: r.Expires, generation: r.Generation}
 	e.State, e.Sequence, e.PacketID, e.LockToken, e.Connection = hubdata.Enqueued, sequence, 0, "", 0
 	q.mu.Lock()
 	defer q.mu.Unlock()

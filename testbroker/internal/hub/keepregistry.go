@@ -104,6 +104,17 @@ func (h *Hub) restoreCounts(_ string, record []byte) error {
 	return nil
 }
 
+// orphaned reports whether a record belongs to an identity that is not registered, and marks it as
+// changed, so that the store drops it. A kill during the removal of the identity leaves such
+// records; another identity of that name must not get them.
+func (h *Hub) orphaned(table, key string, id Identity) bool {
+	if h.Registered(id) {
+		return false
+	}
+	h.Touch(table, key)
+	return true
+}
+
 // digestBytes keeps nil apart from an empty list: nil thumbprints mean that an authority signs the
 // certificate.
 func digestBytes(all []string) [][]byte {

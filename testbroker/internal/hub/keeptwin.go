@@ -76,6 +76,9 @@ func (h *Hub) restoreTwin(key string, record []byte) error {
 		}
 		*part.to = Section{tree, stamp, part.from.Version, part.limit}
 	}
+	if h.orphaned(tableTwins, key, t.id) {
+		return nil
+	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.twinOf[t.id] = t

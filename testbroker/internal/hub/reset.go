@@ -68,9 +68,7 @@ func (h *Hub) Reset() {
 	}
 	h.mu.Lock()
 	clear(h.queues)
-	for _, table := range []string{tableMessages, tablePartitions, tableQueues, tableWaiting, tableTwins} {
-		h.ClearTable(table)
-	}
+	h.ClearTables(tableMessages, tablePartitions, tableQueues, tableWaiting, tableTwins)
 	for _, f := range h.Fronts {
 		f.Forget("")
 	}

@@ -100,9 +100,9 @@ func (h *Hub) Save(table, key string) {
 // lock of the hub.
 func (h *Hub) Saved() { h.saver.wait() }
 
-// ClearTable marks all records of a table as gone. It does not block, and the caller may hold any
-// lock.
-func (h *Hub) ClearTable(table string) { h.saver.clear(table) }
+// ClearTables marks all records of tables as gone, in one write: some make no sense without the
+// others. It does not block, and the caller may hold any lock.
+func (h *Hub) ClearTables(tables ...string) { h.saver.clear(tables) }
 
 func (s *saver) touch(table, key string) {
 	if s.store == nil {
@@ -114,14 +114,14 @@ func (s *saver) touch(table, key string) {
 	s.stir()
 }
 
-func (s *saver) clear(table string) {
+func (s *saver) clear(tables []string) {
 	if s.store == nil {
 		return
 	}
 	s.mu.Lock()
-	s.cleared = append(s.cleared, table)
+	s.cleared = append(s.cleared, tables...)
 	for name := range s.touched {
-		if name.table == table {
+		if slices.Contains(tables, name.table) {
 			delete(s.touched, name)
 		}
 	}

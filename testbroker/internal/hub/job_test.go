@@ -1,0 +1,38 @@
+package hub
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// A reset waits for the jobs that it ends. A job that a back end adds meanwhile belongs after it.
+func TestAJobAddedDuringAResetStays(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, err := New(&Options{})
+		require.NoError(t, err)
+		update := &TwinUpdate{Tags: Tree{"a": true}}
+		release := make(chan struct{})
+		_, err = h.ScheduleJob(JobRequest{ID: "old", Update: update, Limit: time.Hour, Targets: func() []Identity {
+			<-release
+			return nil
+		}})
+		require.NoError(t, err)
+		synctest.Wait()
+		go h.jobs.clear()
+		synctest.Wait()
+		_, err = h.ScheduleJob(JobRequest{ID: "new", Update: update, Limit: time.Hour, Start: time.Now().Add(time.Hour),
+			Targets: func() []Identity { return nil }})
+		require.NoError(t, err)
+		close(release)
+		synctest.Wait()
+		_, err = h.Job("old")
+		require.Error(t, err)
+		job, err := h.Job("new")
+		require.NoError(t, err)
+		require.Equal(t, JobScheduled, job.Status)
+		require.NoError(t, h.Close())
+	})
+}
