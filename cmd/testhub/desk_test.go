@@ -155,6 +155,8 @@ func TestHealth(t *testing.T) {
 	}
 	status, text := ask(p.ready.Control)
 	require.Zero(t, status, text)
+	status, text = ask(p.ready.Control + "/")
+	require.Zero(t, status, "as browsers show the address: %s", text)
 	status, text = ask(p.ready.Control + "/nothing")
 	require.Equal(t, 1, status)
 	require.Contains(t, text, "flag -health")

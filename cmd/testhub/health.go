@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strings"
 	"time"
 )
 
@@ -27,7 +28,7 @@ func askHealth(ctx context.Context, url string) error {
 		return fmt.Errorf("flag -health: %w; give the address of the control API of a running testhub, such as "+
 			"http://127.0.0.1:8080", err)
 	}
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, url+"/health", nil)
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimRight(url, "/")+"/health", nil)
 	if err != nil {
 		return fail(err)
 	}

@@ -33,7 +33,9 @@ func process(t testing.TB, args ...string) *exec.Cmd {
 // the end of the test, or by Process.Kill before.
 func spawn(t testing.TB, c *exec.Cmd) *program {
 	c.Env = append(os.Environ(), asProgram+"=1")
-	c.Stderr = os.Stderr
+	if c.Stderr == nil {
+		c.Stderr = os.Stderr
+	}
 	out, err := c.StdoutPipe()
 	require.NoError(t, err)
 	require.NoError(t, c.Start())

@@ -174,7 +174,7 @@ func serve(ctx context.Context, s *settings, stdout io.Writer) (err error) {
 	<-ctx.Done()
 	c.stop()
 	closed := errors.Join(d.close(), hub.Close()) // before the output ends, so that the ends of connections are printed
-	return errors.Join(closed, out.end())
+	return errors.Join(failureOf(ctx), closed, out.end())
 }
 
 // writeFile writes a flag's file atomically, so that no reader sees a part of it, and returns its

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 
@@ -43,13 +44,26 @@ type state struct {
 	file *store.File
 }
 
+// A stateFailure ends the program: something could not be saved.
+type stateFailure struct{ error }
+
+func (f stateFailure) Unwrap() error { return f.error }
+
+// failureOf returns why the program ends, if that is a state that could not be saved.
+func failureOf(ctx context.Context) error {
+	if f, ok := errors.AsType[stateFailure](context.Cause(ctx)); ok {
+		return f
+	}
+	return nil
+}
+
 // open opens the state. fail ends the program when the state cannot be saved.
 func (s *stateSettings) open(fail context.CancelCauseFunc) (*state, error) {
 	if s.dir == "" {
 		return nil, nil
 	}
 	file, err := store.Open(s.dir, store.Options{Sync: s.sync, Failed: func(err error) {
-		fail(fmt.Errorf("flag -state: %w", err))
+		fail(stateFailure{fmt.Errorf("flag -state: %w", err)})
 	}})
 	if err != nil {
 		return nil, fmt.Errorf("flag -state: %w", err)

@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"math"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -200,6 +202,37 @@ func TestAStateThatCannotBeUsed(t *testing.T) {
 	}
 	again := start(t, "-state", dir)
 	require.Equal(t, p.ready.Devices, again.ready.Devices)
+}
+
+// A hub whose disk is full ends and says so. What it has acknowledged is there when there is room.
+func TestADiskThatIsFull(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("it has no limit of file sizes")
+	}
+	dir := t.TempDir()
+	c := process(t, "-state", dir)
+	limited := exec.CommandContext(t.Context(), "sh", append([]string{"-c", `ulimit -f 600 && exec "$0" "$@"`}, c.Args...)...)
+	var stderr bytes.Buffer
+	limited.Stderr = &stderr
+	p := spawn(t, limited)
+	sender := p.client("dev-1", "mqtt", &device.Options{})
+	require.NoError(t, sender.Open(soon(t)))
+	ctx, cancel := context.WithCancel(soon(t))
+	go func() {
+		defer cancel()
+		limited.Wait()
+	}()
+	acknowledged := 0
+	for sender.Send(ctx, &transport.Message{Body: make([]byte, 4000)}) == nil {
+		acknowledged++
+		require.Less(t, acknowledged, 1000, "the file has no limit")
+	}
+	<-ctx.Done()
+	require.Equal(t, 1, limited.ProcessState.ExitCode())
+	require.Contains(t, stderr.String(), "flag -state: ")
+	require.Contains(t, stderr.String(), "make room on the disk")
+	require.NotZero(t, acknowledged)
+	require.GreaterOrEqual(t, len(start(t, "-state", dir).logged()), acknowledged)
 }
 
 // Without a directory, or with a file in its place, the error says so.

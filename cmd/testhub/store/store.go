@@ -96,8 +96,18 @@ func (f *File) explain(dir string, err error) error {
 	return f.damaged(err)
 }
 
-// checkFormat reads the format of a file, and writes that of a fresh one.
+// checkFormat reads the format of a file, and writes that of a fresh one: a file that was not there,
+// or one whose first start was killed before it wrote anything.
 func (f *File) checkFormat(fresh bool) error {
+	if !fresh {
+		if err := f.db.View(func(tx *bbolt.Tx) error {
+			name, _ := tx.Cursor().First()
+			fresh = name == nil
+			return nil
+		}); err != nil {
+			return err
+		}
+	}
 	if fresh {
 		return f.db.Update(func(tx *bbolt.Tx) error {
 			meta, err := tx.CreateBucketIfNotExists(metaBucket)
@@ -168,17 +178,19 @@ func (p *Part) Load(each func(hubdata.Record) error) error {
 
 // Save implements testbroker.Store.
 func (p *Part) Save(changes []hubdata.Record) error {
-	err := p.file.db.Update(func(tx *bbolt.Tx) error {
-		part, err := tx.Bucket(partsBucket).CreateBucketIfNotExists(p.name)
-		if err != nil {
-			return err
-		}
-		for _, r := range changes {
-			if err := save(part, r); err != nil {
-				return fmt.Errorf("%s: %w", r.Table, err)
+	err := p.file.guard(func() error {
+		return p.file.db.Update(func(tx *bbolt.Tx) error {
+			part, err := tx.Bucket(partsBucket).CreateBucketIfNotExists(p.name)
+			if err != nil {
+				return err
 			}
-		}
-		return nil
+			for _, r := range changes {
+				if err := save(part, r); err != nil {
+					return fmt.Errorf("%s: %w", r.Table, err)
+				}
+			}
+			return nil
+		})
 	})
 	if err != nil && p.file.o.Failed != nil {
 		p.file.o.Failed(fmt.Errorf("%s: %w; make room on the disk, and start again", p.file.path, err))

@@ -5,6 +5,9 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -68,9 +71,44 @@ func TestAnotherFileOfBoltIsRefused(t *testing.T) {
 	dir := t.TempDir()
 	db, err := bbolt.Open(filepath.Join(dir, fileName), 0o600, nil)
 	require.NoError(t, err)
+	require.NoError(t, db.Update(func(tx *bbolt.Tx) error {
+		_, err := tx.CreateBucket([]byte("of others"))
+		return err
+	}))
 	require.NoError(t, db.Close())
 	_, err = Open(dir, Options{})
 	require.ErrorContains(t, err, "it has no state of testhub")
+}
+
+// A kill at the first start leaves a file with nothing in it. The next start goes on.
+func TestAStartAfterOneThatWasKilled(t *testing.T) {
+	dir := t.TempDir()
+	db, err := bbolt.Open(filepath.Join(dir, fileName), 0o600, nil)
+	require.NoError(t, err)
+	require.NoError(t, db.Close())
+	for range 2 {
+		f, err := Open(dir, Options{})
+		require.NoError(t, err)
+		require.NoError(t, f.Close())
+	}
+}
+
+// A file that another program cuts while it is open is an error, not the end of the process.
+func TestAFileThatIsCutWhileOpen(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("it does not cut files that are open")
+	}
+	var failed error
+	f, err := Open(t.TempDir(), Options{Failed: func(err error) { failed = err }})
+	require.NoError(t, err)
+	var many []hubdata.Record
+	for i := range 1000 {
+		many = append(many, record("t", strconv.Itoa(i), strings.Repeat("v", 100)))
+	}
+	require.NoError(t, f.Part("hub").Save(many))
+	require.NoError(t, os.Truncate(f.path, int64(os.Getpagesize())))
+	require.Error(t, f.Part("hub").Save([]hubdata.Record{record("t", "500", "w")}))
+	require.Error(t, failed)
 }
 
 // A record with a changed byte, or one that moved to another key, is found.

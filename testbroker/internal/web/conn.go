@@ -100,6 +100,7 @@ func (f *Front) give(c net.Conn) bool {
 					connOf(c).C.Heard()
 				case http.StateClosed:
 					connOf(c).end()
+				case http.StateNew, http.StateIdle, http.StateHijacked: // the client has not done anything new
 				}
 			},
 		}
