@@ -211,7 +211,8 @@ func TestADiskThatIsFull(t *testing.T) {
 	}
 	dir := t.TempDir()
 	c := process(t, "-state", dir)
-	limited := exec.CommandContext(t.Context(), "sh", append([]string{"-c", `ulimit -f 600 && exec "$0" "$@"`}, c.Args...)...)
+	args := append([]string{"-c", `ulimit -f 600 && exec "$0" "$@"`}, c.Args...)
+	limited := exec.CommandContext(t.Context(), "sh", args...)
 	var stderr bytes.Buffer
 	limited.Stderr = &stderr
 	p := spawn(t, limited)

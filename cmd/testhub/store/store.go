@@ -96,8 +96,8 @@ func (f *File) explain(dir string, err error) error {
 	return f.damaged(err)
 }
 
-// checkFormat reads the format of a file, and writes that of a fresh one: a file that was not there,
-// or one whose first start was killed before it wrote anything.
+// checkFormat reads the format of a file, and writes that of a fresh one: a file that was not
+// there, or one whose first start was killed before it wrote anything.
 func (f *File) checkFormat(fresh bool) error {
 	if !fresh {
 		if err := f.db.View(func(tx *bbolt.Tx) error {
