@@ -125,6 +125,18 @@ func TestPageShowsHostileTextsAsTexts(t *testing.T) {
 	seen(t, "%d hostile texts as ids, bodies, properties, reports, files, methods: texts in all panels", len(hostile))
 }
 
+// Browsers take the name ".." for a step up in a path: a button for such a device would reset the
+// hub.
+func TestPageSendsNothingForADeviceOfDots(t *testing.T) {
+	h := startTesthub(t, "-device", "..", "-device", "dev-1")
+	h.ask(t, "PATCH", "/devices/dev-1/twin/tags", `{"site":"roof"}`)
+	b := openPage(t, h, "light")
+	b.press("..\nnot connected")
+	b.press("Cut")
+	b.shows("a browser cannot name .. in a path")
+	require.Equal(t, map[string]any{"site": "roof"}, h.ask(t, "GET", "/devices/dev-1/twin", "")["tags"], "no reset")
+}
+
 // A page of another site can neither read the hub nor change it.
 func TestPageOfAnotherSiteIsRefused(t *testing.T) {
 	h := startTesthub(t, "-device", "dev-1")

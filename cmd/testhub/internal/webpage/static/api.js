@@ -26,7 +26,13 @@ export class Problem extends Error {
 }
 
 // part is one part of a path. Modules have a slash in their name, files keep theirs.
-export const part = encodeURIComponent;
+// Browsers take a part of dots for a step up, also an escaped one, and would send another request.
+export function part(name) {
+  if (name === "." || name === "..") {
+    throw new Problem(0, {problem: `a browser cannot name ${name} in a path`, fix: "use another id"});
+  }
+  return encodeURIComponent(name);
+}
 export const device = (id) => `/devices/${part(id)}`;
 
 // ask sends a request and returns the answer. It fails with a Problem.
@@ -61,13 +67,24 @@ function askToken() {
 
 const delays = [500, 1000, 2000, 5000];
 
+const changed = (signal) => new Promise((resolve) => {
+  document.addEventListener("visibilitychange", resolve, {once: true, signal});
+});
+
 // follow calls on[name] for each event, for ever. After a loss of the connection it continues
-// behind the last event, up and down tell when it is there.
+// behind the last event, up and down tell when it is there. A hidden page gives up its connection,
+// because a browser has only six for all tabs.
 export async function follow(on, up, down) {
   let last = "";
   for (let failures = 0; ; failures++) {
+    while (document.hidden) {
+      await changed();
+    }
+    const ending = new AbortController();
+    changed(ending.signal).then(() => ending.abort());
     try {
-      const answer = await fetch("/events?last=200", {headers: headers(last ? {"Last-Event-ID": last} : {})});
+      const answer = await fetch("/events?last=200",
+        {headers: headers(last ? {"Last-Event-ID": last} : {}), signal: ending.signal});
       if (answer.status === 401) {
         askToken();
       }
@@ -82,6 +99,10 @@ export async function follow(on, up, down) {
     } catch {
       // the connection has ended
     }
+    if (ending.signal.aborted) {
+      continue;
+    }
+    ending.abort(); // the listener
     down();
     await new Promise((resolve) => setTimeout(resolve, delays[Math.min(failures, delays.length - 1)]));
   }

@@ -32,7 +32,7 @@ export function add(line) {
 // miss records lines that this page was too slow for.
 export function miss(n) {
   lost += n;
-  add({time: new Date().toISOString(), event: "lost", text: `${n} lines are missing here: the page was too slow`});
+  add({time: new Date().toISOString(), event: "lost", text: `${n} lines are missing here: the page was too slow, or hidden`});
 }
 
 function draw() {
