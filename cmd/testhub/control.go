@@ -36,7 +36,8 @@ type control struct {
 	keep     int                             // limit of kept messages; 0 = all
 	provider *provider                       // nil without a provisioning service
 	daemon   *workload.Server                // nil without a workload API
-	writeCA  func() (path string, err error) // writes the file of -ca again
+	trust    func() []byte                   // the content of the file of -ca
+	writeCA  func() (path string, err error) // writes that file again
 	others   []*control                      // of the other hubs
 	feed     *feed
 	guard    guard
@@ -135,6 +136,7 @@ func routes() []route {
 		{"GET", "/devices/{device}/inputs", "what became of the messages to inputs", (*control).listInputs},
 		{"GET", "/devices/{device}/inputs/wait", "wait until this many of them are in a state", (*control).waitInputs},
 
+		{"GET", "/certificate", "the certificates that clients must trust, as in the file of -ca", (*control).certificate},
 		{"POST", "/certificate/rotate", "replace the certificate and its authority, and write the file of -ca again",
 			(*control).rotate},
 

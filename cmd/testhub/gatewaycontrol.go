@@ -8,6 +8,11 @@ import (
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
 )
 
+// certificate returns the certificates that clients must trust, for those that cannot read the file.
+func (c *control) certificate(r *call) (any, *refusal) {
+	return map[string]string{"pem": string(c.trust())}, r.query()
+}
+
 // rotate replaces the hub's certificate and its authority.
 func (c *control) rotate(r *call) (any, *refusal) {
 	cut := false

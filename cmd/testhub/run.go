@@ -142,10 +142,11 @@ func serve(ctx context.Context, s *settings, stdout io.Writer) (err error) {
 	}
 	// Only a hub with all its ports may replace the files of another one.
 	var writing sync.Mutex // the file has the newest certificate
+	trust := func() []byte { return slices.Concat(hub.CAPEM(), d.authorities()) }
 	writeCA := func() (path string, err error) {
 		writing.Lock()
 		defer writing.Unlock()
-		return writeFile("ca", s.ca, slices.Concat(hub.CAPEM(), d.authorities()), 0o644)
+		return writeFile("ca", s.ca, trust(), 0o644)
 	}
 	if ready.CA, err = writeCA(); err != nil {
 		return err
@@ -156,10 +157,11 @@ func serve(ctx context.Context, s *settings, stdout io.Writer) (err error) {
 		}
 	}
 	c := newControl(ctx, hub, reg, ready, s.keep)
-	c.provider, c.daemon, c.writeCA, c.feed, c.guard = d, daemon, writeCA, lines, guard{s.token}
+	c.provider, c.daemon, c.feed, c.guard = d, daemon, lines, guard{s.token}
+	c.trust, c.writeCA = trust, writeCA
 	for _, h := range d.linked() {
 		other := newControl(c.ctx, h, &registry{}, ready, s.keep)
-		other.writeCA, other.feed = writeCA, lines
+		other.trust, other.writeCA, other.feed = trust, writeCA, lines
 		c.others = append(c.others, other)
 	}
 	defer c.stop()

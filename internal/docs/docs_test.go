@@ -45,6 +45,9 @@ func (b block) isProgram() bool {
 	return b.language == "go" && strings.HasPrefix(b.text, "package main")
 }
 
+// isFile reports whether the block is a file of a module that this one does not build.
+func (b block) isFile() bool { return b.language == "go" && strings.HasPrefix(b.text, "package containers") }
+
 var fence = regexp.MustCompile("(?m)^```(\\w*)\n((?s:.*?))^```$")
 
 // opening returns the program at the beginning of a page, and its output.
@@ -112,6 +115,15 @@ func TestTheFirstProgramIsAnExample(t *testing.T) {
 	require.Equal(t, "package main"+want, program)
 }
 
+// The page about containers has a file that CI compiles.
+func TestTheTestInAContainerIsAFile(t *testing.T) {
+	want, err := os.ReadFile(filepath.Join(root, "interop/containers/testhub_test.go"))
+	require.NoError(t, err)
+	all := blocks(t, "docs/testcontainers.md")
+	require.True(t, all[0].isFile())
+	require.Equal(t, string(want), all[0].text)
+}
+
 // Fragments use these names without declaring them.
 const given = `
 var (
@@ -136,7 +148,7 @@ func TestFragmentsCompile(t *testing.T) {
 	load := importer.ForCompiler(fset, "gc", find)
 	for _, page := range documents(t) {
 		for _, b := range blocks(t, page) {
-			if b.language != "go" || b.isProgram() {
+			if b.language != "go" || b.isProgram() || b.isFile() {
 				continue
 			}
 			text := "package p\n" + imports + given + "func _() error {\n" + b.text + "\nreturn nil\n}\n"
