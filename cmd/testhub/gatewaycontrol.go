@@ -8,7 +8,8 @@ import (
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
 )
 
-// certificate returns the certificates that clients must trust, for those that cannot read the file.
+// certificate returns the certificates that clients must trust, for those that cannot read the
+// file.
 func (c *control) certificate(r *call) (any, *refusal) {
 	return map[string]string{"pem": string(c.trust())}, r.query()
 }

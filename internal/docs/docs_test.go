@@ -46,7 +46,9 @@ func (b block) isProgram() bool {
 }
 
 // isFile reports whether the block is a file of a module that this one does not build.
-func (b block) isFile() bool { return b.language == "go" && strings.HasPrefix(b.text, "package containers") }
+func (b block) isFile() bool {
+	return b.language == "go" && strings.HasPrefix(b.text, "package containers")
+}
 
 var fence = regexp.MustCompile("(?m)^```(\\w*)\n((?s:.*?))^```$")
 

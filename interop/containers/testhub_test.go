@@ -92,7 +92,9 @@ func TestADeviceReportsToAHubInAContainer(t *testing.T) {
 	require.NoError(t, client.Send(ctx, &transport.Message{Body: []byte(`{"celsius":21.5}`)}))
 	require.NoError(t, client.Close())
 
-	var log struct{ Messages []struct{ Device, Body string } }
+	var log struct {
+		Messages []struct{ Device, Body string }
+	}
 	h.ask(ctx, "GET", "/messages?last=1", "", &log)
 	require.Len(t, log.Messages, 1)
 	require.Equal(t, "thermometer", log.Messages[0].Device)
