@@ -554,3 +554,28 @@ func TestReaderIsNoRefusedConnection(t *testing.T) {
 		require.Contains(t, refused[0], "hub/ConsumerGroups/$Default/Partitions/"+c.number)
 	})
 }
+
+// The first of several properties with the same name counts, however many a device sends.
+func TestPropertiesOfAnEventAreUnique(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newEvents(t, nil)
+		d, err := c.hub.Device("dev-1")
+		require.NoError(t, err)
+		w := login(t, c.hub, d)
+		for i, n := range []int{3, 6000} {
+			topic := events
+			want := make(map[string]any)
+			for j := range n {
+				topic += fmt.Sprintf("p%d=%d&", j, j)
+				want[fmt.Sprint("p", j)] = strconv.Itoa(j)
+			}
+			w.publish(uint16(i+1), topic+"p0=again&p1=again", "many")
+			require.Equal(t, uint16(i+1), w.acked())
+			r, err := c.reader(fmt.Sprintf("x-opt-sequence-number > '%d'", i), nil)
+			require.NoError(t, err)
+			m, err := r.Receive(soon(t), nil)
+			require.NoError(t, err)
+			require.Equal(t, want, m.ApplicationProperties)
+		}
+	})
+}

@@ -10,6 +10,9 @@ func init() {
 		test   = "./testbroker -run "
 	)
 	tables["events"] = []mutation{
+		// A repeated property of many makes a message with two equal keys.
+		{File: "testbroker/internal/amqpfront/eventsmessage.go", Old: "seen[name] = true", New: "_ = seen",
+			Test: "./testbroker -run TestPropertiesOfAnEvent"},
 		// Start positions and what is kept.
 		{File: core + "log.go", Old: "max(at, p.begin), nil", New: "at, nil", Test: pure + "TestStartPositions"},
 		{File: core + "log.go", Old: "if at > p.next() {", New: "if false {", Test: pure + "TestStartPositions"},

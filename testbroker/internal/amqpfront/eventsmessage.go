@@ -88,18 +88,28 @@ func eventProperties(m *hubdata.Message) *wire.Properties {
 	return p
 }
 
+// fewProperties are compared with each other, which needs no memory. A device may send thousands.
+const fewProperties = 24
+
 // eventApplicationProperties returns the application properties. The first of several with the same
 // name counts, because keys must be unique.
 func eventApplicationProperties(m *hubdata.Message) wire.Map {
 	all := make(wire.Map, 0, len(m.Properties)+4)
+	var seen map[string]bool // of messages with many properties
+	if cap(all) > fewProperties {
+		seen = make(map[string]bool, cap(all))
+	}
 	add := func(name, value string) {
 		name = utf8Text(name)
-		for _, p := range all {
-			if p.Key == any(name) {
-				return
-			}
+		known := seen[name]
+		if seen == nil {
+			known = slices.ContainsFunc(all, func(p wire.Pair) bool { return p.Key == any(name) })
+		} else {
+			seen[name] = true
 		}
-		all = append(all, wire.Pair{Key: name, Value: utf8Text(value)})
+		if !known {
+			all = append(all, wire.Pair{Key: name, Value: utf8Text(value)})
+		}
 	}
 	for _, p := range m.Properties {
 		add(p.Name, p.Value)
