@@ -4,6 +4,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net"
 	"slices"
 	"strings"
@@ -52,14 +53,14 @@ func openProvider(first *testbroker.Hub, s *settings, tell func(line), kept *sta
 		Names: s.certs.names, Authority: s.certs.read,
 	})
 	if err != nil {
-		name := "dps-host"
 		if strings.Contains(err.Error(), "Options.Store") {
-			name = "state"
+			return d, hubError(err)
 		}
+		name := "dps-host"
 		if strings.Contains(err.Error(), "IDScope") {
 			name = "scope"
 		}
-		return d, fmt.Errorf("flag -%s: %w", name, err)
+		return d, misused("flag -%s: %w", name, err)
 	}
 	if err := d.dps.Link(first); err != nil {
 		return d, err
@@ -73,11 +74,11 @@ func openProvider(first *testbroker.Hub, s *settings, tell func(line), kept *sta
 			if strings.Contains(err.Error(), "Options.Store") {
 				return d, hubError(err)
 			}
-			return d, fmt.Errorf("flag -link: %w; give a name of letters, digits, dots and hyphens", err)
+			return d, misused("flag -link: %w; give a name of letters, digits, dots and hyphens", err)
 		}
 		d.hubs = append(d.hubs, hub)
 		if err := d.dps.Link(hub); err != nil {
-			return d, fmt.Errorf("flag -link: %w", err)
+			return d, misused("flag -link: %w", err)
 		}
 	}
 	return d, d.enroll(s.dps.enrol)
@@ -108,7 +109,7 @@ func (d *provider) enroll(declared []enrolled) error {
 			}
 			if e.of != "" {
 				if keys[e.of] == "" {
-					return fmt.Errorf("flag -enroll: %q: there is no group %s with keys; add -group %s", e.of+"/"+e.id, e.of, e.of)
+					return misused("flag -enroll: %q: there is no group %s with keys; add -group %s", e.of+"/"+e.id, e.of, e.of)
 				}
 				d.hand = append(d.hand, handOver{id: e.id, key: dpsdata.DeriveKey(keys[e.of], e.id)})
 				continue
@@ -121,6 +122,9 @@ func (d *provider) enroll(declared []enrolled) error {
 				err = fmt.Errorf("%w; give each id and each group once", err)
 			}
 			if err != nil {
+				if _, file := errors.AsType[*fs.PathError](err); !file {
+					err = misuse{err}
+				}
 				return fmt.Errorf("flag -%s: %q: %w", e.flag(), e.id, err)
 			}
 			if e.group {

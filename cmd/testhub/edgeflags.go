@@ -122,21 +122,21 @@ func (s *edgeSettings) open(hub *testbroker.Hub) (*workload.Server, error) {
 // hubError names the flag in an error of testbroker.New.
 func hubError(err error) error {
 	if flag := eventsFlag(err); flag != "" {
-		return fmt.Errorf("flag -%s: %w", flag, err)
+		return misused("flag -%s: %w", flag, err)
 	}
 	switch {
 	case strings.Contains(err.Error(), "Options.Names"):
-		return fmt.Errorf("flag -name: %w; give a name of letters, digits, dots and hyphens, or an IP address", err)
+		return misused("flag -name: %w; give a name of letters, digits, dots and hyphens, or an IP address", err)
 	case strings.Contains(err.Error(), "Options.Authority"):
 		return fmt.Errorf("flag -authority: %w", err)
 	case strings.Contains(err.Error(), "Options.Store"):
 		return fmt.Errorf("flag -state: %w", err)
 	case strings.Contains(err.Error(), "GatewayOptions.Routes"):
-		return fmt.Errorf("flag -route: %w", err)
+		return misused("flag -route: %w", err)
 	case strings.Contains(err.Error(), "GatewayOptions.Name"):
-		return fmt.Errorf("flag -gateway: %w; give a name of letters, digits, dots and hyphens", err)
+		return misused("flag -gateway: %w; give a name of letters, digits, dots and hyphens", err)
 	}
-	return fmt.Errorf("flag -host: %w; give a name of letters, digits, dots and hyphens", err)
+	return misused("flag -host: %w; give a name of letters, digits, dots and hyphens", err)
 }
 
 // A readyModule is a module with its environment.

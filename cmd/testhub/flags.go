@@ -133,6 +133,9 @@ func (s *settings) complete(free bool) error {
 	if err := checkAddress("events", s.events.addr); err != nil {
 		return err
 	}
+	if s.events.options.Partitions == 0 { // which means the default elsewhere
+		return errors.New("flag -partitions: there are none; give a number from 1 to 32")
+	}
 	if s.keep < 0 {
 		return fmt.Errorf("flag -keep: %d is negative; give how many messages to keep, or 0 for all", s.keep)
 	}

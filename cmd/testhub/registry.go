@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
@@ -57,6 +58,9 @@ func register(hub *testbroker.Hub, s *settings) (*registry, error) {
 			add = e.resume
 		}
 		if err := add(hub); err != nil {
+			if s.file == "" || !strings.Contains(e.from, s.file) { // not the content of the file
+				err = misuse{err}
+			}
 			return nil, fmt.Errorf("%s: device %q: %w", e.from, e.id, err)
 		}
 	}

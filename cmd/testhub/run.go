@@ -50,6 +50,9 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	}
 	if err := do(); err != nil {
 		fmt.Fprintln(stderr, "testhub:", err)
+		if _, wrong := errors.AsType[misuse](err); wrong {
+			return 2
+		}
 		return 1
 	}
 	return 0
