@@ -125,7 +125,7 @@ func (e Event) what() string {
 		if s = fmt.Sprintf("%s: status %d", e.Detail, e.Status); e.Name != "" {
 			s += ", assigned to " + e.Name
 		}
-	case Connected, Disconnected, FaultObeyed, HubReset:
+	case Connected, Disconnected, FaultObeyed, HubReset, Silent:
 	}
 	if e.Version != 0 {
 		s += fmt.Sprintf(", version %d", e.Version)

@@ -15,7 +15,8 @@ const (
 	// Refused: a client got a CONNACK with a code other than 0, or was cut off without one. Over AMQP:
 	// its SASL outcome, put-token or attach was refused, or it was cut off before one was accepted.
 	// Over HTTP: a request was not authenticated or named an unknown resource, or the connection ended
-	// before a request was served. A client that says nothing and disconnects causes no event.
+	// before a request was served. A client that connects, says nothing and disconnects causes no
+	// event, or after a TLS handshake Silent.
 	Refused
 	// Disconnected: a connection that was Connected has ended, or lost the right to serve a device.
 	Disconnected
@@ -55,6 +56,9 @@ const (
 	InputChanged
 	// GatewayChanged: the gateway is on-line, off-line or stopped.
 	GatewayChanged
+	// Silent: a client has finished the TLS handshake and disconnected without a word. It is a probe,
+	// or it does not trust the hub's certificate.
+	Silent
 )
 
 var eventNames = [...]string{
@@ -65,6 +69,7 @@ var eventNames = [...]string{
 	MethodFailed:   "method-failed", C2DChanged: "c2d", UploadChanged: "upload", FaultDeclared: "fault-declared",
 	FaultRemoved: "fault-removed",
 	HubReset:     "reset", RegistrationAnswered: "registration", InputChanged: "input", GatewayChanged: "gateway",
+	Silent: "silent",
 }
 
 // String returns the kind in lower case.

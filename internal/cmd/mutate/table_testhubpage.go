@@ -47,20 +47,20 @@ func init() {
 		},
 		{
 			File: "testbroker/internal/hub/unserved.go",
-			Old:  "if hung := hungUp(cause); hung && !c.heard.Load() &&",
-			New:  "if hung := hungUp(cause); hung && false &&",
+			Old:  "case silent && !greeted:",
+			New:  "case false:",
 			Test: "./testbroker -run SaysNothing",
 		},
 		{
 			File: "testbroker/internal/hub/unserved.go",
-			Old:  "hung && !c.heard.Load() &&",
-			New:  "hung &&",
+			Old:  "hungUp(cause) && !c.heard.Load()",
+			New:  "hungUp(cause)",
 			Test: "./testbroker -run StopsInTheMiddle",
 		},
 		{
 			File: "testbroker/internal/hub/unserved.go",
-			Old:  "if c.greeted.Load() && !shaken && endedByClient(cause) {",
-			New:  "if false {",
+			Old:  "case greeted && !shaken && endedByClient(cause):",
+			New:  "case false:",
 			Test: "./testbroker -run DoesNotTrust",
 		},
 		{

@@ -12,18 +12,24 @@ import (
 // Heard records that the client has sent something of its protocol.
 func (c *Conn) Heard() { c.heard.Store(true) }
 
+// errUntrusted is what a client that does not trust the hub may need.
+var errUntrusted = errors.New("if the client does not trust the certificate, give it the hub's authority")
+
 // Unserved reports the end of a connection on which nobody was served. A client that has said
 // nothing and disconnects was not refused: it looked whether the port is open, as health checks do.
+// After a handshake it may be one that does not trust the certificate, and says so to nobody.
 func (h *Hub) Unserved(c *Conn, cause error) {
-	shaken := c.TLS == nil || c.TLS.ConnectionState().HandshakeComplete
-	if hung := hungUp(cause); hung && !c.heard.Load() && (shaken || !c.greeted.Load()) {
-		return
+	greeted, shaken := c.greeted.Load(), c.TLS == nil || c.TLS.ConnectionState().HandshakeComplete
+	silent := hungUp(cause) && !c.heard.Load()
+	switch {
+	case silent && !greeted:
+	case silent && shaken:
+		h.Event(event.Event{Kind: event.Silent, Err: errUntrusted}, c)
+	case greeted && !shaken && endedByClient(cause):
+		h.Event(event.Event{Kind: event.Refused, Err: fmt.Errorf("%w: TLS handshake: %w", cause, errUntrusted)}, c)
+	default:
+		h.Event(event.Event{Kind: event.Refused, Err: cause}, c)
 	}
-	if c.greeted.Load() && !shaken && endedByClient(cause) {
-		cause = fmt.Errorf("%w: the client ended the TLS handshake; if it does not trust the certificate, give it the hub's "+
-			"authority", cause)
-	}
-	h.Event(event.Event{Kind: event.Refused, Err: cause}, c)
 }
 
 // hungUp reports whether a read has found the end of the connection, in order or by RST.
