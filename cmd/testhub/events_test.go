@@ -18,7 +18,7 @@ func TestEventsFlagsAreChecked(t *testing.T) {
 	} {
 		var stderr bytes.Buffer
 		all := append([]string{"-free", "-ca", t.TempDir() + "/ca.pem", "-control", "off"}, strings.Fields(args)...)
-		require.Equal(t, 1, run(t.Context(), all, &bytes.Buffer{}, &stderr), args)
+		require.Equal(t, 2, run(t.Context(), all, &bytes.Buffer{}, &stderr), args)
 		require.Contains(t, stderr.String(), want)
 	}
 	var stderr bytes.Buffer
