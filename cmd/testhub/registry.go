@@ -29,6 +29,7 @@ type entry struct {
 // registry holds the declared entries, with the keys that the hub has made.
 type registry struct {
 	entries []entry
+	earlier []string // devices and modules of an earlier run
 }
 
 // register registers all declared entries at the hub.
@@ -48,13 +49,16 @@ func register(hub *testbroker.Hub, s *settings) (*registry, error) {
 	}
 	r.entries = append(r.entries, s.edge.entries(r.entries)...)
 	known := hub.Devices() // of an earlier run
+	for _, d := range known {
+		r.earlier = append(r.earlier, join(d.ID, d.ModuleID))
+	}
 	if len(r.entries)+len(known) == 0 {
 		r.entries = []entry{{id: "dev-1", from: "flag -device"}}
 	}
 	for i := range r.entries {
 		e := &r.entries[i]
 		add := e.register
-		if slices.ContainsFunc(known, func(d hubdata.Device) bool { return join(d.ID, d.ModuleID) == e.id }) {
+		if slices.Contains(r.earlier, e.id) {
 			add = e.resume
 		}
 		if err := add(hub); err != nil {
@@ -133,11 +137,12 @@ func (e *entry) settle(hub *testbroker.Hub, d hubdata.Device) error {
 	return nil
 }
 
-// restore resets the hub's registry to the declared entries, after changes by back ends.
+// restore resets the hub's registry to the declared entries, after changes by back ends. Devices of
+// an earlier run stay.
 func (r *registry) restore(hub *testbroker.Hub) error {
 	for _, d := range hub.Devices() {
 		id := join(d.ID, d.ModuleID)
-		if !slices.ContainsFunc(r.entries, func(e entry) bool { return e.id == id }) {
+		if !slices.Contains(r.earlier, id) && !slices.ContainsFunc(r.entries, func(e entry) bool { return e.id == id }) {
 			hub.RemoveDevice(id) // a module may have been removed with its device
 		}
 	}

@@ -128,6 +128,23 @@ func TestAResetSurvivesToo(t *testing.T) {
 	require.Equal(t, map[string]any{"b": 2.0}, again.good("GET", "/devices/dev-1/twin", "")["tags"])
 }
 
+// A reset does not remove the devices of an earlier run, which this one does not declare.
+func TestAResetKeepsTheDevicesOfTheState(t *testing.T) {
+	dir := t.TempDir()
+	p := start(t, "-state", dir)
+	p.good("POST", "/devices", `{"id":"added","modules":[{"id":"cam"}]}`)
+	require.Zero(t, p.stop())
+	again := start(t, "-state", dir)
+	again.good("POST", "/devices", `{"id":"late"}`)
+	again.good("POST", "/reset", "")
+	var left []any
+	for _, d := range again.good("GET", "/devices", "")["devices"].([]any) {
+		left = append(left, d.(map[string]any)["device"])
+	}
+	require.Equal(t, []any{"added", "added/cam", "dev-1"}, left)
+	require.NoError(t, again.client("dev-1", "mqtt", nil).Open(soon(t)))
+}
+
 // The newest messages stay, with their numbers, also when fewer are kept than before.
 func TestStateKeepsTheNewestMessages(t *testing.T) {
 	dir := t.TempDir()
