@@ -58,7 +58,7 @@ const commands = {
       try {
         say({ on: 'blob', name, topic: what, payload: JSON.stringify(await call()) })
       } catch (err) {
-        say({ on: 'blob', name, topic: what, text: `${err.statusCode} ${err.code}` })
+        say({ on: 'blob', name, topic: what, text: `${err.statusCode} ${err.code || (err.details || {}).errorCode}` }) // HEAD has no body
       }
     }
     const c = containerOf({ account, container })
