@@ -92,7 +92,8 @@ type route struct {
 func routes() []route {
 	return []route{
 		{"GET", "/", "this list; a further hub has the same requests behind /hubs/ and its name", (*control).index},
-		{"GET", "/events", "the lines that testhub prints, as server-sent events, without an end", nil},
+		{"GET", "/events", "the lines that testhub prints, as server-sent events, without an end; back ends read telemetry " +
+			"at -events", nil},
 		{"GET", "/health", "whether testhub serves; for supervisors", (*control).health},
 		{"GET", "/hub", "host name, addresses and certificate of the hub", (*control).about},
 		{"POST", "/reset", "cut all connections, remove all faults, forget messages in both directions, twins and calls; " +

@@ -26,6 +26,17 @@ func init() {
 			Test: "./testbroker -run Inherits"},
 		// Feedback of a restored message names no generation.
 		{File: "testbroker/internal/hub/keepqueue.go", Old: ", generation: r.Generation}", New: "}", Test: kept},
+		// A program that ends because its disk is full says nothing.
+		{File: "cmd/testhub/run.go", Old: "errors.Join(failureOf(ctx), closed", New: "errors.Join(closed",
+			Test: "./cmd/testhub -run DiskThatIsFull"},
+		// A reset removes the devices of an earlier run.
+		{File: "cmd/testhub/registry.go", Old: "if !slices.Contains(r.earlier, id) && ", New: "if ",
+			Test: "./cmd/testhub -run AResetKeeps"},
+		// A first start that was killed is damage.
+		{File: "cmd/testhub/store/store.go", Old: "fresh = name == nil", New: "_ = name", Test: files},
+		// A wrong value that only the hub knows is a failure.
+		{File: "cmd/testhub/run.go", Old: "errors.AsType[misuse](err); wrong {",
+			New: "errors.AsType[misuse](err); wrong && false {", Test: "./cmd/testhub -run ErrorsName"},
 		// Forgotten messages stay in the store.
 		{File: "testbroker/internal/hub/log.go", Old: "\tl.touch(old.Sequence)\n", New: "", Test: kill},
 		// Sequence numbers begin anew.
