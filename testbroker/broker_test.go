@@ -678,6 +678,7 @@ func TestBrokerFaultsOfMessages(t *testing.T) {
 			c.send(message(5, upTopic, "x"))
 			pk, err := c.read()
 			require.Equal(t, row.acked, err == nil && pk.FixedHeader.Type == packets.Puback, "%v: %v", row.kind, err)
+			synctest.Wait() // some count after they have answered
 			require.Equal(t, 1, in.Fired(), row.kind)
 			require.Equal(t, row.stored, h.Len()-before, row.kind)
 			c.conn.Close()
