@@ -28,7 +28,8 @@ func (d devices) job(perJob int, index string) (devices, error) {
 	}
 	n, err := strconv.Atoi(index)
 	if err != nil || n < 0 {
-		return d, setup.Usage("variable JOB_COMPLETION_INDEX: %q is not a number from 0; set it, or leave out -per-job", index)
+		return d, setup.Usage("variable JOB_COMPLETION_INDEX: %q is not a number from 0; set it, or leave out -per-job",
+			index)
 	}
 	jobs := (d.count-1)/perJob + 1
 	if n >= jobs {

@@ -85,8 +85,8 @@ func (l *ledger) keepLocked(err error) {
 	}
 }
 
-// close prints the counts and closes the file. It returns an error if a message was not acknowledged
-// or a device stopped early.
+// close prints the counts and closes the file. It returns an error if a message was not
+// acknowledged or a device stopped early.
 func (l *ledger) close(out io.Writer) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -3,9 +3,9 @@
 // nothing: each takes a range of the numbers, so that any engine that runs numbered copies of a
 // program runs a fleet. docs/fleets.md shows it with Kubernetes and systemd.
 //
-// The group key is in the variable HUBLINE_GROUP_KEY. The key of a device is derived from it, as the
-// provisioning service does, so no process needs a list of devices. The hub must know the devices:
-// those that the service has enrolled, or, for a testhub, those that -list prints.
+// The variable HUBLINE_GROUP_KEY has the group key. The key of a device is derived from it, as the
+// provisioning service does, so no process needs a list of devices. The hub must know them: devices
+// of that group that have registered, or, for a testhub, those that -list prints.
 //
 // SIGTERM, Ctrl-C or the end of -duration stops the messages. What was accepted is flushed, and one
 // line of JSON has the counts. The exit status is 0 only if the hub acknowledged every message.
@@ -57,8 +57,8 @@ func main() {
 	flag.BoolVar(&s.list, "list", false, "print the devices with their keys, as a testhub's file of devices, and stop")
 	flag.StringVar(&s.testhub, "hub", "", "`address` of a testhub's control API; empty: the hub is at -host, and the "+
 		"system trusts its certificate")
-	flag.StringVar(&s.transport, "transport", "mqtt-lean", "what carries the messages: mqtt-lean (the small engine), mqtt "+
-		"(on the library paho), amqp (devices share connections), amqp-ws or http")
+	flag.StringVar(&s.transport, "transport", "mqtt-lean", "what carries the messages: mqtt-lean (the small engine), "+
+		"mqtt (on the library paho), amqp (devices share connections), amqp-ws or http")
 	flag.IntVar(&s.shared, "shared", 100, "how many devices share a connection over amqp, 1 to 1000")
 	flag.StringVar(&s.policy, "policy", "default", "`rules` for retries: none, or a name that go run ./cmd/fleet -list "+
 		"prints")
