@@ -210,7 +210,7 @@ func TestDurationAndUnknownDevices(t *testing.T) {
 	ask(t, hub+"/messages?limit=1", "", &p)
 	require.Len(t, p.Messages[0].Body, 1000)
 
-	w := start(t, 0, "-hub", hub, "-first", "2", "-count", "1", "-policy", "none")
+	w := start(t, 0, "-hub", hub, "-first", "2", "-count", "1", "-policy", "none", "-duration", "0")
 	var exit *exec.ExitError
 	require.True(t, errors.As(w.Wait(), &exit))
 	require.Equal(t, 1, exit.ExitCode())

@@ -15,13 +15,13 @@ func init() {
 			Test: "./examples/fleet -run TestLedger"},
 		{File: "examples/fleet/ledger.go", Old: "max(1, s.Connections) - 1", New: "s.Connections",
 			Test: "./examples/fleet -run TestLedger"},
-		{File: "examples/fleet/load.go", Old: "d.client.Flush(flushCtx)", New: "ctx.Err()",
+		{File: "examples/fleet/load.go", Old: "d.client.Flush(flushCtx)", New: "flushCtx.Err()",
 			Test: "./examples/fleet -run TestFourProcessesLoseNothing"},
 		{File: "examples/fleet/load.go", Old: "context.WithoutCancel(ctx)", New: "ctx",
 			Test: "./examples/fleet -run TestFourProcessesLoseNothing"},
 		{File: "examples/fleet/load.go", Old: "\td.settle(book, true)\n", New: "",
 			Test: "./examples/fleet -run TestFourProcessesLoseNothing"},
 		{File: "examples/fleet/load.go", Old: "now.State == device.Disconnected && now.Err != nil", New: "false",
-			Test: "./examples/fleet -run TestDurationAndUnknownDevices -timeout 10s"},
+			Test: "./examples/fleet -run TestDurationAndUnknownDevices -timeout 60s"},
 	}
 }
