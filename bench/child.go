@@ -17,10 +17,12 @@ const childEnv = "HUBLINE_BENCH_CHILD"
 // returns its report. say sends the parent an earlier message, such as "ready" when the parent's
 // part begins.
 var children = map[string]func(in *json.Decoder, say func(any)) (any, error){
+	"desk":   deskChild,
 	"fleet":  fleetChild,
 	"idle":   idleChild,
 	"outage": outageChild,
 	"peer":   peerChild,
+	"soak":   soakChild,
 }
 
 // Child runs the measurement of a child process, and exits. In other processes it does nothing. A

@@ -1,0 +1,55 @@
+// Command desk measures a hub with many devices: how long they take to connect, what a connection
+// costs the hub, and how many messages a second it takes from them while a reader reads all of them
+// at the endpoint for Event Hubs clients. Hub and devices are two processes, connected by sockets.
+//
+//	go run ./cmd/desk -devices 10000 -senders 10000 -tls
+//	go run ./cmd/desk -devices 10000 -senders 8
+//
+// It exits with status 1 if a message was lost.
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"runtime"
+	"time"
+
+	"github.com/hubline-iot/hubline/bench"
+)
+
+func main() {
+	bench.Child()
+	if err := run(os.Args[1:]); err != nil {
+		fmt.Fprintln(os.Stderr, "desk:", err)
+		os.Exit(1)
+	}
+}
+
+func run(args []string) error {
+	flags := flag.NewFlagSet("desk", flag.ExitOnError)
+	var s bench.DeskSettings
+	flags.IntVar(&s.Devices, "devices", 10_000, "connected devices")
+	flags.IntVar(&s.Senders, "senders", 100, "how many of them send")
+	flags.IntVar(&s.Keep, "keep", 100_000, "messages that the hub keeps")
+	flags.IntVar(&s.Body, "body", 100, "bytes of a message")
+	flags.BoolVar(&s.Secure, "tls", false, "over TLS")
+	flags.DurationVar(&s.For, "for", 20*time.Second, "how long they send")
+	_ = flags.Parse(args) // exits on an error
+	if s.Senders > s.Devices {
+		return fmt.Errorf("-senders %d is more than -devices %d", s.Senders, s.Devices)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), s.For+10*time.Minute)
+	defer cancel()
+	r, err := bench.Desk(ctx, s)
+	if err != nil {
+		return err
+	}
+	fmt.Printf("%s: %d devices, TLS %v: connected in %.1f s; the hub has %.2f goroutines and %.1f KB for each\n",
+		runtime.Version(), r.Devices, r.Secure, r.Connect.Seconds(), r.Goroutines, r.Anon)
+	fmt.Printf("%d senders, %d B: %d messages in %.1f s, %.0f a second; %d stored, %d read, the last %v after its "+
+		"acknowledgement; then the hub has %.0f MB\n", r.Senders, r.Body, r.Acknowledged, r.Sent.Seconds(),
+		float64(r.Acknowledged)/r.Sent.Seconds(), r.Stored, r.Read, r.Lag.Round(time.Millisecond), r.Hub/1024)
+	return r.Over()
+}

@@ -1,0 +1,95 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/Azure/go-amqp"
+
+	"github.com/hubline-iot/hubline/testbroker"
+	"github.com/hubline-iot/hubline/testbroker/hubdata"
+)
+
+// deskReader reads the telemetry of all devices at the endpoint for Event Hubs clients, with
+// Azure's AMQP library and a link for each partition.
+type deskReader struct {
+	conn *amqp.Conn
+	read atomic.Int64
+	stop context.CancelFunc
+	done chan error // of each link
+}
+
+// deskPartitions is the default of the hub.
+const deskPartitions = 4
+
+// deskCredit is the number of events that the hub may send ahead on a link.
+const deskCredit = 5000
+
+func openDeskReader(ctx context.Context, hub *testbroker.Hub) (*deskReader, error) {
+	policy, err := hub.AddPolicy("reader", hubdata.ServiceConnect)
+	if err != nil {
+		return nil, err
+	}
+	addr, err := hub.Listen(testbroker.PortAMQP, "127.0.0.1:0")
+	if err != nil {
+		return nil, err
+	}
+	ctx, stop := context.WithCancel(ctx)
+	r := &deskReader{stop: stop, done: make(chan error, deskPartitions)}
+	r.conn, err = amqp.Dial(ctx, "amqp://"+addr.String(), &amqp.ConnOptions{
+		SASLType: amqp.SASLTypePlain(policy.Name, policy.PrimaryKey), HostName: hub.HostName(),
+	})
+	if err != nil {
+		stop()
+		return nil, err
+	}
+	session, err := r.conn.NewSession(ctx, nil)
+	if err != nil {
+		return nil, r.close(err)
+	}
+	name, _, _ := strings.Cut(hub.HostName(), ".")
+	for n := range deskPartitions {
+		link, err := session.NewReceiver(ctx, fmt.Sprintf("%s/ConsumerGroups/$Default/Partitions/%d", name, n),
+			&amqp.ReceiverOptions{Credit: deskCredit, RequestedSenderSettleMode: amqp.SenderSettleModeSettled.Ptr()})
+		if err != nil {
+			return nil, r.close(err)
+		}
+		go func() {
+			for {
+				if _, err := link.Receive(ctx, nil); err != nil {
+					r.done <- err
+					return
+				}
+				r.read.Add(1)
+			}
+		}()
+	}
+	return r, nil
+}
+
+// until waits until the reader has n events, and for a second more, in which none may come. It
+// returns how many there were, and when the last of the n came.
+func (r *deskReader) until(ctx context.Context, n int) (read int, last time.Time, err error) {
+	defer func() { err = r.close(err) }()
+	for end := time.Now().Add(time.Minute); r.read.Load() < int64(n) && time.Now().Before(end); {
+		select {
+		case err := <-r.done:
+			return 0, last, err
+		case <-ctx.Done():
+			return 0, last, ctx.Err()
+		case <-time.After(time.Millisecond):
+		}
+	}
+	last = time.Now()
+	time.Sleep(time.Second)
+	return int(r.read.Load()), last, nil
+}
+
+func (r *deskReader) close(err error) error {
+	r.stop()
+	_ = r.conn.Close()
+	return err
+}
