@@ -42,12 +42,10 @@ func (s *session) publishRequest(r *transport.Request) {
 // records a verdict that counts on the next connection. Other requests are repeated by the client
 // there.
 func (s *session) replyUnsent(r *transport.Request) {
-	switch r.Op {
-	case transport.OpRespond, transport.OpIssue:
+	if r.Op == transport.OpRespond || r.Op == transport.OpIssue {
 		s.refuse(r, transport.Network, errClosed)
-	case transport.OpSettle:
-		if v := s.t.newer(); v != nil && len(r.Ref) == onceRef {
-			v.appendSettled(s, nil, r.Ref, r.Outcome)
-		}
+	}
+	if v := s.t.newer(); v != nil && r.Op == transport.OpSettle && len(r.Ref) == onceRef {
+		v.appendSettled(s, nil, r.Ref, r.Outcome)
 	}
 }
