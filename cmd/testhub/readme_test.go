@@ -358,7 +358,7 @@ func TestREADMERunsTheExamples(t *testing.T) {
 			e.interrupt()
 		},
 	}
-	require.Len(t, acts, len(dirs)-4, "all but hello, provisioning, broker and module, which bring their own hubs")
+	require.Len(t, acts, len(dirs)-5, "all but hello, provisioning, broker and module, with hubs of their own, and fleet")
 	for name, act := range acts {
 		t.Run(name, func(t *testing.T) {
 			p.good("POST", "/reset", "")
