@@ -8,15 +8,18 @@ import (
 	"time"
 
 	"github.com/hubline-iot/hubline/device"
+	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/transport"
+	"github.com/hubline-iot/hubline/transport/amqp"
 )
 
 // DeskSettings configure the measurement of a hub with many devices that all send.
 type DeskSettings struct {
 	Devices int
-	Senders int // how many of them send
-	Keep    int // messages that the hub keeps
-	Body    int // bytes of a message
+	Senders int  // how many of them send
+	AMQP    bool // these are connected over AMQP, where messages share transfers
+	Keep    int  // messages that the hub keeps
+	Body    int  // bytes of a message
 	Secure  bool
 	For     time.Duration // all send as fast as the hub acknowledges
 }
@@ -45,7 +48,7 @@ func (r *DeskReport) Over() error {
 
 // deskOrder is the input of the child with the devices.
 type deskOrder struct {
-	Access access
+	Access, AMQP access
 	DeskSettings
 }
 
@@ -63,13 +66,23 @@ func Desk(ctx context.Context, s DeskSettings) (*DeskReport, error) {
 		return nil, err
 	}
 	defer hub.Close()
+	port := testbroker.PortAMQP
+	if s.Secure {
+		port = testbroker.PortAMQPS
+	}
+	addr, err := hub.Listen(port, anyPort)
+	if err != nil {
+		return nil, err
+	}
+	b := *a
+	b.Addr = addr.String()
 	before, err := measure()
 	if err != nil {
 		return nil, err
 	}
 	r := &DeskReport{DeskSettings: s}
 	began := time.Now()
-	c, err := startChild(ctx, "desk", deskOrder{*a, s})
+	c, err := startChild(ctx, "desk", deskOrder{*a, b, s})
 	if err != nil {
 		return nil, err
 	}
@@ -84,7 +97,7 @@ func Desk(ctx context.Context, s DeskSettings) (*DeskReport, error) {
 	}
 	n := float64(s.Devices)
 	r.Goroutines, r.Anon = float64(after.goroutines-before.goroutines)/n, (after.anon-before.anon)/n
-	reader, err := openDeskReader(ctx, hub)
+	reader, err := openDeskReader(ctx, hub, &b)
 	if err != nil {
 		return nil, c.end(err)
 	}
@@ -114,14 +127,18 @@ func deskChild(in *json.Decoder, say func(any)) (any, error) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), o.For+5*time.Minute)
 	defer cancel()
-	transportFor := o.Access.lean()
+	overMQTT, overAMQP := o.Access.lean(), o.AMQP.amqpOptions()
 	devices := make([]*device.Client, o.Devices)
 	err := each(0, o.Devices, func(i int) error {
 		creds, err := o.Access.creds(i)
 		if err != nil {
 			return err
 		}
-		if devices[i], err = device.New(creds, transportFor(creds), nil); err != nil {
+		var t transport.Transport
+		if t = overMQTT(creds); i < o.Senders && o.DeskSettings.AMQP {
+			t = amqp.New(overAMQP)
+		}
+		if devices[i], err = device.New(creds, t, nil); err != nil {
 			return err
 		}
 		return devices[i].Open(ctx)

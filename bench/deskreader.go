@@ -28,19 +28,19 @@ const deskPartitions = 4
 // deskCredit is the number of events that the hub may send ahead on a link.
 const deskCredit = 5000
 
-func openDeskReader(ctx context.Context, hub *testbroker.Hub) (*deskReader, error) {
+func openDeskReader(ctx context.Context, hub *testbroker.Hub, a *access) (*deskReader, error) {
 	policy, err := hub.AddPolicy("reader", hubdata.ServiceConnect)
-	if err != nil {
-		return nil, err
-	}
-	addr, err := hub.Listen(testbroker.PortAMQP, "127.0.0.1:0")
 	if err != nil {
 		return nil, err
 	}
 	ctx, stop := context.WithCancel(ctx)
 	r := &deskReader{stop: stop, done: make(chan error, deskPartitions)}
-	r.conn, err = amqp.Dial(ctx, "amqp://"+addr.String(), &amqp.ConnOptions{
-		SASLType: amqp.SASLTypePlain(policy.Name, policy.PrimaryKey), HostName: hub.HostName(),
+	scheme := "amqp://"
+	if a.CA != nil {
+		scheme = "amqps://"
+	}
+	r.conn, err = amqp.Dial(ctx, scheme+a.Addr, &amqp.ConnOptions{
+		SASLType: amqp.SASLTypePlain(policy.Name, policy.PrimaryKey), HostName: a.Host, TLSConfig: a.tls(),
 	})
 	if err != nil {
 		stop()

@@ -3,7 +3,7 @@
 // at the endpoint for Event Hubs clients. Hub and devices are two processes, connected by sockets.
 //
 //	go run ./cmd/desk -devices 10000 -senders 10000 -tls
-//	go run ./cmd/desk -devices 10000 -senders 8
+//	go run ./cmd/desk -devices 10000 -senders 8 -amqp
 //
 // It exits with status 1 if a message was lost.
 package main
@@ -32,6 +32,7 @@ func run(args []string) error {
 	var s bench.DeskSettings
 	flags.IntVar(&s.Devices, "devices", 10_000, "connected devices")
 	flags.IntVar(&s.Senders, "senders", 100, "how many of them send")
+	flags.BoolVar(&s.AMQP, "amqp", false, "the senders are connected over AMQP, the others over MQTT")
 	flags.IntVar(&s.Keep, "keep", 100_000, "messages that the hub keeps")
 	flags.IntVar(&s.Body, "body", 100, "bytes of a message")
 	flags.BoolVar(&s.Secure, "tls", false, "over TLS")
