@@ -10,8 +10,8 @@ import (
 // What a hub has acknowledged is stored and read, whatever the speed.
 func TestDesk(t *testing.T) {
 	for _, secure := range []bool{false, true} {
-		r, err := Desk(t.Context(), DeskSettings{Devices: 50, Senders: 10, Keep: 1_000_000, Body: 100, Secure: secure, AMQP: secure,
-			For: 200 * time.Millisecond})
+		r, err := Desk(t.Context(), DeskSettings{Devices: 50, Senders: 10, Keep: 1_000_000, Body: 100, Secure: secure,
+			AMQP: secure, For: 200 * time.Millisecond})
 		require.NoError(t, err)
 		require.NoError(t, r.Over())
 		require.Positive(t, r.Acknowledged)

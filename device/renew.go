@@ -27,11 +27,10 @@ func (l *loop) planRenewal(expires time.Time) {
 	}
 	wall := l.wall()
 	life := expires.Sub(wall)
-	in, ok := reconnect.RenewIn(life, l.c.set.RenewAt, l.rand())
-	if !ok {
+	if life < reconnect.ShortLife {
 		return // expired by our clock, which may be wrong; the hub uses its own
 	}
-	l.conn.plan, l.conn.planAt = renew, wall.Add(in)
+	l.conn.plan, l.conn.planAt = renew, wall.Add(reconnect.RenewIn(life, l.c.set.RenewAt, l.rand()))
 }
 
 // replaceNow executes the plan for the connection. It reports whether the connection must be

@@ -48,7 +48,7 @@ func (c *calendar) advance(devices []device, n int64) {
 	*page = none
 	for i != none {
 		next := c.next[i]
-		at := devices[i].at / c.step
+		at := max(devices[i].at/c.step, n) // see add
 		bucket := &c.near[at%wheel]
 		if at/wheel != n/wheel { // a later turn of the far wheel
 			bucket = page

@@ -28,9 +28,9 @@ func (b *block) planRenewal(d *device, t int64, life time.Duration) {
 	if life <= 0 {
 		return
 	}
-	in, ok := reconnect.RenewIn(life, b.sim.rules.RenewAt, d.draw())
-	if !ok {
-		in = life
+	in := life
+	if b.sim.rules.RenewAt >= 0 && life >= reconnect.ShortLife {
+		in = reconnect.RenewIn(life, b.sim.rules.RenewAt, d.draw())
 	}
 	d.renew = later(t, in)
 }
@@ -153,6 +153,9 @@ func (b *block) paused(i int32, t int64, f *failure) {
 // generate puts the messages that are due into the outbox. A full one drops the oldest.
 func (b *block) generate(d *device, t int64) {
 	for d.due <= t {
+		if b.budget--; b.budget < 0 { // ends the run
+			return
+		}
 		b.count(cGenerated, d.due, 1)
 		b.events++
 		if int(d.queue) < b.sim.rules.MaxMessages {

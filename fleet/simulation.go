@@ -232,20 +232,31 @@ func (s *simulation) steps(ctx context.Context) error {
 			}
 		}
 		crew.run(n)
-		for _, b := range s.blocks {
-			if b.budget < 0 {
-				return invalid("the run takes more than Options.MaxEvents events for each device; give a longer delay, a " +
-					"shorter Duration or more events")
-			}
+		if err := s.spent(); err != nil {
+			return err
 		}
 		s.merge(n * step)
+	}
+	for _, b := range s.blocks {
+		for i := range b.devices {
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			b.generate(&b.devices[i], s.end-1)
+		}
 	}
 	if s.options.Progress != nil {
 		s.options.Progress(s.scenario.Duration, s.scenario.Duration)
 	}
+	return s.spent()
+}
+
+// spent returns an error if a block has used up its events.
+func (s *simulation) spent() error {
 	for _, b := range s.blocks {
-		for i := range b.devices {
-			b.generate(&b.devices[i], s.end-1)
+		if b.budget < 0 {
+			return invalid("the run takes more than Options.MaxEvents events for each device; give a longer delay, a " +
+				"shorter Duration, a longer Telemetry.Every or more events")
 		}
 	}
 	return nil

@@ -74,17 +74,13 @@ func Useful(up, before time.Duration, progress bool, pace errfilter.Pace) bool {
 	return up >= usefulTime && up/usefulShare >= before && progress && pace == errfilter.Normal
 }
 
-// shortLife is the remaining life below which a token is not renewed.
-const shortLife = 5 * time.Second
+// ShortLife is the remaining life below which a token is not renewed.
+const ShortLife = 5 * time.Second
 
-// RenewIn returns the time until a token with the given remaining life is renewed: the fraction
-// renewAt of it, less up to 5 % of it at random. ok is false if it is not renewed, because renewAt
-// is negative or the token is about to expire.
-func RenewIn(life time.Duration, renewAt float64, draw uint64) (in time.Duration, ok bool) {
-	if renewAt < 0 || life < shortLife {
-		return 0, false
-	}
-	return fraction.Of(life, renewAt) - fraction.Drawn(life/20, draw), true
+// RenewIn returns the time until a token with the given remaining life, ShortLife at least, is
+// renewed: the fraction renewAt of it, less up to 5 % of it at random.
+func RenewIn(life time.Duration, renewAt float64, draw uint64) time.Duration {
+	return fraction.Of(life, renewAt) - fraction.Drawn(life/20, draw)
 }
 
 // Turns gives attempts to connect their turns, at least Gap apart. The zero value has no gap. It is
