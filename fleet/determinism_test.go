@@ -12,18 +12,27 @@ import (
 
 // The same seed gives the same result on any number of workers, whatever the rules share.
 func TestTheNumberOfWorkersDoesNotMatter(t *testing.T) {
-	for _, s := range []fleet.Scenario{
-		fleet.HubRestart(40_000), fleet.Gateways(40_000), fleet.FlappingCells(40_000), fleet.FirstStart(40_000),
+	const devices = 40_000 // three blocks
+	for _, c := range []struct {
+		scenario fleet.Scenario
+		rules    fleet.Rules
+	}{
+		{fleet.HubRestart(devices), fleet.Recommended(devices)},
+		{fleet.Gateways(devices), contender(t, "adaptive")},
+		{fleet.Gateways(devices), limited()},
+		{fleet.FlappingCells(devices), fleet.Recommended(devices)},
+		{fleet.FirstStart(devices), contender(t, "adaptive")},
 	} {
-		s.Duration = min(s.Duration, 8*time.Minute)
-		for _, rules := range []fleet.Rules{fleet.Recommended(40_000), contender(t, "adaptive"), limited()} {
-			t.Run(s.Name+" "+rules.Name, func(t *testing.T) {
-				one := run(t, s, rules, &fleet.Options{Seed: 7, Workers: 1})
-				require.Equal(t, one, run(t, s, rules, &fleet.Options{Seed: 7, Workers: 2}))
-				require.Equal(t, one, run(t, s, rules, &fleet.Options{Seed: 7, Workers: 7}))
-				require.NotEqual(t, one, run(t, s, rules, &fleet.Options{Seed: 8, Workers: 2}))
-			})
+		c.scenario.Duration = 3 * time.Minute
+		for i := range c.scenario.Faults {
+			c.scenario.Faults[i].At = 10 * time.Second
 		}
+		t.Run(c.scenario.Name+" "+c.rules.Name, func(t *testing.T) {
+			one := run(t, c.scenario, c.rules, &fleet.Options{Seed: 7, Workers: 1})
+			require.Equal(t, one, run(t, c.scenario, c.rules, &fleet.Options{Seed: 7, Workers: 2}))
+			require.Equal(t, one, run(t, c.scenario, c.rules, &fleet.Options{Seed: 7, Workers: 7}))
+			require.NotEqual(t, one, run(t, c.scenario, c.rules, &fleet.Options{Seed: 8, Workers: 2}))
+		})
 	}
 }
 
@@ -59,8 +68,8 @@ func TestAGatewayDialsInTurn(t *testing.T) {
 // Every declared scenario and every contender runs, and nothing is lost on the way.
 func TestEveryScenarioWithEveryContender(t *testing.T) {
 	for _, scenario := range fleet.Scenarios() {
-		s := scenario(300)
-		for _, rules := range append(fleet.Contenders(), fleet.Recommended(300)) {
+		s := scenario(100)
+		for _, rules := range append(fleet.Contenders(), fleet.Recommended(100)) {
 			t.Run(s.Name+" "+rules.Name, func(t *testing.T) {
 				r := run(t, s, rules, nil)
 				require.Zero(t, r.Devices.GaveUp)
