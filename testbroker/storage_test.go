@@ -244,6 +244,7 @@ func TestSignaturesOfContainers(t *testing.T) {
 			sign("sr=c&sv=2020-12-06&sp=r"):                     "AuthenticationFailed",
 			sign("sr=c&sp=r&se=" + soon):                        "AuthenticationFailed",
 			strings.Replace(sign(all("r")), "sp=r", "sp=rw", 1): "AuthenticationFailed",
+			sign(all("r") + "&rscc=a%0Ab"):                      "AuthenticationFailed", // the text of two SAS
 			sign(all("r") + "&spr=https"):                       "AuthorizationProtocolMismatch",
 		} {
 			try("GET", "/store/c-1/a", sas, "").storeRefused(t, 403, code)
@@ -291,6 +292,8 @@ func TestTheStoreRefusesBadRequests(t *testing.T) {
 			{"GET", "/store/c-1/a?comp=tags", nil, 400, "InvalidQueryParameterValue"},
 			{"GET", "/store?comp=properties", nil, 400, "InvalidQueryParameterValue"},
 			{"PUT", "/store/c-1/a%01b", []string{blob, "BlockBlob"}, 400, "InvalidResourceName"},
+			{"PUT", "/store/c-1/a%0Ab", []string{blob, "BlockBlob"}, 400, "InvalidResourceName"},
+			{"PUT", "/store/c-1/a%EF%BF%BEb", []string{blob, "BlockBlob"}, 400, "InvalidResourceName"},
 			{"PUT", "/store/c-1/a/../b", []string{blob, "BlockBlob"}, 400, "InvalidResourceName"},
 			{"PUT", "/store/c-1/a", []string{blob, "PageBlob"}, 400, "UnsupportedHeader"},
 			{"PUT", "/store/c-1/a", []string{blob, "BlockBlob", "x-ms-tags", "a=b"}, 400, "UnsupportedHeader"},

@@ -2,7 +2,9 @@ package testbroker_test
 
 import (
 	"context"
+	"crypto/hmac"
 	"crypto/md5"
+	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
 	"encoding/xml"
@@ -190,6 +192,11 @@ func TestWhatAHubRefusesOfUploads(t *testing.T) {
 			254)} {
 			begin(`{"blobName":"`+name+`"}`).refused(t, 400004)
 		}
+		for _, name := range []string{`a\nb`, `a\rb`, `a\u0000`, `a\u007f`, `a\u0085`} {
+			r := begin(`{"blobName":"` + name + `"}`)
+			r.refused(t, 400004)
+			require.Contains(t, r.body, "control character")
+		}
 		p.endUpload(`{"isSuccess":true}`).refused(t, 400005)
 		p.endUpload(`{"correlationId":"nobody's","isSuccess":true}`).refused(t, 400015)
 
@@ -358,6 +365,31 @@ func TestAnUploadURIIsForOneFileAndOneHour(t *testing.T) {
 		require.Zero(t, h.ExpireUploads(""))
 		p.put(again, "", "a", "x-ms-blob-type", "BlockBlob").storeRefused(t, 403, "AuthenticationFailed")
 		p.endUpload(ended(again.CorrelationID)).refused(t, 400016)
+	})
+}
+
+// A signature for an upload is none for a container, whatever the name of the upload is.
+func TestAnUploadURIIsForNoContainer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, d := newHub(t, nil)
+		s := newStorage(t, h)
+		require.Equal(t, 201, s.request("PUT", "/store/c-1?restype=container", "").StatusCode)
+		s.put("devices.txt", "all the keys")
+		device := overHTTP(t, h, d)
+		body, err := json.Marshal(map[string]string{"blobName": "A\n\n2099-01-01\n/blob/store/c-1\n\n\n\n2018-03-28\nX"})
+		require.NoError(t, err)
+		device.post("/devices/dev-1/files"+version, string(body)).refused(t, 400004)
+
+		// The text of this SAS of the container is also that of an upload with the name above.
+		expires := time.Now().UTC().Add(time.Hour).Format("2006-01-02T15:04:05Z")
+		text := "rw\n\n" + expires + "\n/blob/store/uploads/dev-1/A\n\n2099-01-01\n/blob/store/c-1\n\n\n\n2018-03-28\nX\n" +
+			"id\n\n\n2018-03-28\n\n\n\n\n"
+		mac := hmac.New(sha256.New, s.key)
+		mac.Write([]byte(text))
+		forged := url.Values{"sr": {"c"}, "sv": {"2018-03-28"}, "se": {"2099-01-01"},
+			"sp":   {"rw\n\n" + expires + "\n/blob/store/uploads/dev-1/A"},
+			"rscc": {"X\nid\n\n\n2018-03-28\n"}, "sig": {base64.StdEncoding.EncodeToString(mac.Sum(nil))}}
+		device.do("GET", "/store/c-1/devices.txt?"+forged.Encode(), "").storeRefused(t, 403, "AuthenticationFailed")
 	})
 }
 

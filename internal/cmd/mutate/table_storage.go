@@ -44,6 +44,7 @@ func init() {
 		{File: signing, Old: "good := q.Get(\"si\") == \"\" || k.good", New: "good := true || k.good", Test: signatures},
 		{File: signing, Old: "q.Get(\"spr\") == \"https\" && !secure:", New: "false:", Test: signatures},
 		{File: signing, Old: "{\"2020-12-06\", \"ses\"}", New: "{\"2018-11-09\", \"ses\"}", Test: signatures},
+		{File: signing, Old: "if strings.Count(text, \"\\n\") != len(fields)-1 {", New: "if false {", Test: signatures},
 		{File: front, Old: "case !strings.ContainsAny(granted, rights):", New: "case false:", Test: signatures},
 		{File: front, Old: "t.onlyNew = !strings.Contains(granted, \"w\")", New: "t.onlyNew = false", Test: signatures},
 		{File: front, Old: "case q.Header.Get(\"x-ms-lease-id\") != \"\":", New: "case false:", Test: refusals},

@@ -2,6 +2,8 @@ package httpfront
 
 import (
 	"net/http"
+	"strings"
+	"unicode"
 
 	"github.com/hubline-iot/hubline/testbroker/fault"
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
@@ -33,6 +35,8 @@ func beginUpload(q *web.Request) web.Answer {
 	switch {
 	case in.BlobName == nil || *in.BlobName == "":
 		return q.Fail(web.Errorf(400005, "blobName is missing"))
+	case strings.ContainsFunc(*in.BlobName, unicode.IsControl):
+		return q.Fail(web.Errorf(400004, "blobName %q contains a control character; choose a name without", *in.BlobName))
 	case !hub.ValidBlobName(q.ID.Device + "/" + *in.BlobName):
 		return q.Fail(web.Errorf(400004, "blobName %q is not a valid name", *in.BlobName))
 	case h.UploadTable.Opt.NoStore:

@@ -3,6 +3,7 @@ package hub
 import (
 	"strings"
 	"sync"
+	"unicode"
 	"unicode/utf8"
 
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
@@ -110,7 +111,8 @@ func (s *uploadStore) List(string, string, string, int) ([]BlobEntry, string, *B
 	return nil, "", BlobNoRight
 }
 
-// ValidBlobName reports whether name is a valid blob name.
+// ValidBlobName reports whether name is a valid blob name. Control characters are not valid: a line
+// break would separate fields of the text that a SAS signs.
 func ValidBlobName(name string) bool {
 	segments := strings.Split(name, "/")
 	for _, s := range segments {
@@ -119,7 +121,7 @@ func ValidBlobName(name string) bool {
 		}
 	}
 	return utf8.ValidString(name) && utf8.RuneCountInString(name) <= 1024 && len(segments) <= 254 &&
-		!strings.HasSuffix(name, ".")
+		!strings.HasSuffix(name, ".") && !strings.ContainsFunc(name, unicode.IsControl)
 }
 
 // IsXML reports whether XML, and so a list of blobs, can hold a text as it is.

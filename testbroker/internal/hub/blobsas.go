@@ -61,7 +61,8 @@ func (k *blobKeys) SignText(text string) string {
 	return base64.StdEncoding.EncodeToString(mac.Sum(nil))
 }
 
-// signature signs the fields of a SAS, which depend on its version, for a container or a blob.
+// signature signs the fields of a SAS, which depend on its version, for a container or a blob. It
+// returns none if a field contains a line break: the text would be that of another SAS as well.
 func (k *blobKeys) signature(container, blob string, q url.Values) string {
 	resource := "/blob/" + account + "/" + container
 	if q.Get("sr") == "b" {
@@ -77,7 +78,11 @@ func (k *blobKeys) signature(container, blob string, q url.Values) string {
 			fields = append(fields, q.Get(more.field))
 		}
 	}
-	return k.SignText(strings.Join(fields, "\n"))
+	text := strings.Join(fields, "\n")
+	if strings.Count(text, "\n") != len(fields)-1 {
+		return ""
+	}
+	return k.SignText(text)
 }
 
 // Check returns the rights that a SAS grants to a blob, or the refusal.
