@@ -113,6 +113,7 @@ func (h *Hub) runTransfer(ctx context.Context, t *transfer) {
 // end records the end of a transfer.
 func (s *transfers) end(t *transfer, err error, now time.Time) {
 	s.note(func() {
+		t.Run = nil // it holds what it has read and written
 		switch t.Ended = now; {
 		case err == nil:
 			t.Status, t.Progress = JobCompleted, 100

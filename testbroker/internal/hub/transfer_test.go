@@ -52,6 +52,9 @@ func TestOneTransferRunsAtATime(t *testing.T) {
 		state, err = h.Transfer(failed.ID)
 		require.NoError(t, err)
 		require.Equal(t, JobFailed, state.Status, "an ended one stays as it is")
+		for _, ended := range h.transfers.all {
+			require.Nil(t, ended.Run, "an ended one keeps no file in memory")
+		}
 	})
 }
 

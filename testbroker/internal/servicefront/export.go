@@ -99,6 +99,7 @@ func store(h *hub.Hub, to place, content []byte) error {
 	}
 	defer release()
 	sum := md5.Sum(content)
+	content = bytes.Clone(content) // without the room that the caller's buffer has left
 	part := hubdata.BlobBlock{Size: int64(len(content)), SHA256: sha256.Sum256(content), Content: content}
 	_, bad = s.Put(hubdata.Blob{Name: to.blob, ContentType: "text/plain", MD5: sum[:], Stored: h.Now(),
 		Blocks: []hubdata.BlobBlock{part}}, hub.Anyway)
