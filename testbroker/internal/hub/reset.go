@@ -48,18 +48,19 @@ func (h *Hub) Reset() {
 	for _, c := range open {
 		<-c.Done
 	}
+	// These still change identities and twins, so they end before all else is cleared.
+	h.transfers.clear()
+	h.jobs.clear()
 
 	h.Faults.clear()
 	h.resetGateway()
 	h.log.clear()
 	h.calls.clear()
-	h.transfers.clear()
 	h.UploadTable.clear()
 	h.Containers.clear()
 	h.forgetCertificates("")
 	h.issuer.clear()
 	h.configurations.clear()
-	h.jobs.clear()
 	for _, q := range h.queuesOf("", Boxes[:]...) {
 		q.stop()
 	}
