@@ -269,6 +269,14 @@ func TestSignaturesOfContainers(t *testing.T) {
 	})
 }
 
+// manyMetadata returns the headers of n metadata.
+func manyMetadata(n int) (header []string) {
+	for i := range n {
+		header = append(header, fmt.Sprintf("x-ms-meta-a%d", i), "")
+	}
+	return header
+}
+
 func TestTheStoreRefusesBadRequests(t *testing.T) {
 	inStorage(t, func(t *testing.T, h *testbroker.Hub, s *storageClient) {
 		const blob = "x-ms-blob-type"
@@ -303,12 +311,20 @@ func TestTheStoreRefusesBadRequests(t *testing.T) {
 			{"PUT", "/store/c-1/a", []string{blob, "BlockBlob", "x-ms-meta-", "1"}, 400, "EmptyMetadataKey"},
 			{"PUT", "/store/c-1/a", []string{blob, "BlockBlob", "x-ms-meta-a", strings.Repeat("x", 8<<10)}, 400,
 				"MetadataTooLarge"},
+			{"PUT", "/store/c-1/a", append(manyMetadata(65), blob, "BlockBlob"), 400, "MetadataTooLarge"},
+			{"PUT", "/store/c-1/a", []string{blob, "BlockBlob", "x-ms-blob-content-type", strings.Repeat("k", 1025)}, 400,
+				"InvalidHeaderValue"},
 			{"GET", "/store/c-1/a", []string{"x-ms-date", "yesterday"}, 403, "AuthenticationFailed"},
 			{"GET", "/store/c-1/a", []string{"x-ms-date", time.Now().UTC().Add(-16 * time.Minute).Format(http.TimeFormat)}, 403,
 				"AuthenticationFailed"},
 		} {
 			s.request(c.method, c.path, "", c.header...).storeRefused(t, c.status, c.code)
 		}
+		s.request("PUT", "/store/c-1/a?comp=block&blockid=AAAA"+strings.Repeat("%0D", 85), "x").storeRefused(t, 400,
+			"InvalidBlockId")
+		require.Equal(t, 201, s.request("PUT", "/store/c-1/a?comp=block&blockid="+strings.Repeat("A", 84)+"AA%3D%3D",
+			"x").StatusCode)
+		s.put("a", "", append(manyMetadata(64), "x-ms-blob-content-type", strings.Repeat("k", 1024))...)
 		s.do("GET", "/store/c-1/a", "", "Authorization", "SharedKey store").storeRefused(t, 400, "InvalidAuthenticationInfo")
 		s.key = []byte("another")
 		s.request("GET", "/store/c-1/a", "").storeRefused(t, 403, "AuthenticationFailed")

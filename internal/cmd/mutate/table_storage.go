@@ -58,7 +58,7 @@ func init() {
 		{File: condition, Old: "strings.Trim(q.Header.Get(\"If-Match\"), `\"`)", New: "q.Header.Get(\"If-Match\")",
 			Test: conditions},
 		{File: condition, Old: "changed.After(c.unmodifiedS)", New: "false", Test: conditions},
-		{File: metadata, Old: "case size > maxMetadata:", New: "case false:", Test: refusals},
+		{File: metadata, Old: "case size > maxMetadata,", New: "case", Test: refusals},
 		{File: metadata, Old: "case !metadataName.MatchString(name),", New: "case", Test: refusals},
 		{File: read, Old: "if from < 0 || from >= size {", New: "if from < 0 {", Test: keeps},
 		{File: list, Old: "if p.metadata {\n			b.Metadata", New: "if true {\n			b.Metadata", Test: pages},

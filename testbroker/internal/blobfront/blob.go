@@ -46,6 +46,13 @@ func putWhole(q *web.Request, t *target) (web.Answer, *hub.BlobError) {
 	return created(q, &file, sum), bad
 }
 
+// The limits of a block's ID before its encoding, and of a content type, both in bytes. A decoder
+// of base64 ignores line breaks, so the length of the text has a limit too.
+const (
+	maxBlockID     = 64
+	maxContentType = 1 << 10
+)
+
 // putBlock stages a block.
 func putBlock(q *web.Request, t *target) (web.Answer, *hub.BlobError) {
 	id := q.Query.Get("blockid")
@@ -53,11 +60,12 @@ func putBlock(q *web.Request, t *target) (web.Answer, *hub.BlobError) {
 	switch {
 	case id == "":
 		return web.Answer{}, blobMissingQuery
-	case err != nil || len(raw) > 64 || len(raw) == 0:
+	case err != nil || len(raw) > maxBlockID || len(raw) == 0 || len(id) > base64.StdEncoding.EncodedLen(maxBlockID):
 		return web.Answer{}, blobBadID
 	case q.ContentLength == 0:
 		return web.Answer{}, blobBadHeader
 	}
+	id = strings.Clone(id) // without the rest of the request's URI
 	part, sum, release, bad := receive(q, t, id, maxPutBlock(storageVersion(q)))
 	if bad != nil {
 		return web.Answer{}, bad
@@ -131,8 +139,11 @@ func parseBlockList(body []byte) ([]hub.ListedBlock, error) {
 // storage.
 func newFile(q *web.Request, t *target) (file hubdata.Blob, when hub.BlobCheck, bad *hub.BlobError) {
 	file = hubdata.Blob{Name: t.name, ContentType: q.Header.Get("x-ms-blob-content-type"), Stored: q.Hub.Now()}
-	if file.ContentType == "" {
+	switch {
+	case file.ContentType == "":
 		file.ContentType = "application/octet-stream"
+	case len(file.ContentType) > maxContentType:
+		return file, nil, blobBadHeader
 	}
 	if text := q.Header.Get("x-ms-blob-content-md5"); text != "" {
 		sum, err := base64.StdEncoding.DecodeString(text)

@@ -12,8 +12,11 @@ import (
 	"github.com/hubline-iot/hubline/testbroker/internal/web"
 )
 
-// maxMetadata is the maximum size of all metadata of a blob or container, in bytes.
-const maxMetadata = 8 << 10
+// The limits of all metadata of a blob or container: their size in bytes, and how many there are.
+const (
+	maxMetadata      = 8 << 10
+	maxMetadataNames = 64
+)
 
 const metadataPrefix = "x-ms-meta-"
 
@@ -34,7 +37,7 @@ func metadataOf(q *web.Request) (map[string]string, *hub.BlobError) {
 		switch {
 		case name == "":
 			return nil, blobEmptyMetadata
-		case size > maxMetadata:
+		case size > maxMetadata, len(all) >= maxMetadataNames:
 			return nil, blobMuchMetadata
 		case !metadataName.MatchString(name), strings.ContainsFunc(value, func(r rune) bool { return r < ' ' || r > '~' }):
 			return nil, blobBadMetadata

@@ -101,7 +101,8 @@ func targetOf(q *web.Request) *target {
 	if device := q.Vars["device"]; device != "" {
 		return &target{container: hub.Container, name: device + "/" + q.Vars["name"]}
 	}
-	return &target{container: q.Vars["container"], name: q.Vars["name"]}
+	// Stored names must not keep the rest of the request's URI in memory.
+	return &target{container: strings.Clone(q.Vars["container"]), name: strings.Clone(q.Vars["name"])}
 }
 
 // check checks the version, the names and the headers of a request.

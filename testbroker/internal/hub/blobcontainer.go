@@ -160,7 +160,7 @@ func (c *Containers) List(prefix, after string, most int) []BlobContainer {
 func (b *storedBlob) cost(name string) int64 {
 	n := int64(blobOverhead+len(name)) + b.waits + int64(len(b.staged))*blockOverhead
 	if b.file != nil {
-		n += b.file.Size + int64(len(b.file.Blocks))*blockOverhead
+		n += b.file.Size + int64(len(b.file.Blocks))*blockOverhead + b.ids + int64(len(b.file.ContentType))
 		for k, v := range b.file.Metadata {
 			n += int64(len(k) + len(v))
 		}
@@ -261,7 +261,7 @@ func (c *BlobContainer) Commit(file hubdata.Blob, list []ListedBlock, when BlobC
 		}
 		size := int64(0)
 		for _, part := range file.Blocks {
-			size += part.Size + blockOverhead
+			size += part.Size + blockOverhead + int64(len(part.ID))
 		}
 		if c.of.used+size > maxContainerBytes {
 			return blobStoreFull

@@ -14,7 +14,8 @@ type storedBlob struct {
 	upload string // of the store of uploads: correlation id of the newest upload of that name
 	file   *hubdata.Blob
 	staged map[string]hubdata.BlobBlock // by ID
-	waits  int64                        // bytes of the staged blocks
+	waits  int64                        // bytes of the staged blocks, with their IDs
+	ids    int64                        // bytes of the IDs of the file's blocks
 }
 
 // maxStaged is how many staged blocks one file may have.
@@ -44,8 +45,10 @@ func (b *storedBlob) replace(file hubdata.Blob, etag string) {
 	}
 	file.Version++
 	file.ETag, file.Size = etag, 0
+	b.ids = 0
 	for _, part := range file.Blocks {
 		file.Size += part.Size
+		b.ids += int64(len(part.ID))
 	}
 	b.file, b.waits = &file, 0
 	clear(b.staged)
@@ -64,7 +67,7 @@ func (b *storedBlob) stage(part hubdata.BlobBlock) *BlobError {
 		return blobTooManyStaged
 	}
 	b.staged[part.ID] = part
-	b.waits += part.Size - old.Size
+	b.waits += part.Size + int64(len(part.ID)) - old.Size - int64(len(old.ID))
 	return nil
 }
 

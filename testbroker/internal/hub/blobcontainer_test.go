@@ -1,0 +1,53 @@
+package hub
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hubline-iot/hubline/testbroker/hubdata"
+)
+
+// What a client may choose counts, so no client keeps more in memory than the limit.
+func TestABlobCountsWithItsNames(t *testing.T) {
+	h, err := New(nil)
+	require.NoError(t, err)
+	defer h.Close()
+	_, bad := h.Containers.Create("c-1", nil)
+	require.Nil(t, bad)
+	c := h.Containers.Get("c-1")
+	used := func(change func() *BlobError) int64 {
+		before := h.Containers.used
+		require.Nil(t, change())
+		return h.Containers.used - before
+	}
+	stage := func(blob, id string) func() *BlobError {
+		return func() *BlobError { return c.Stage(blob, hubdata.BlobBlock{ID: id, Size: 1}) }
+	}
+	long := strings.Repeat("L", 88)
+	require.EqualValues(t, 84, used(stage("l", long))-used(stage("s", "SSSS")))
+	require.Zero(t, used(stage("l", long)), "it is replaced")
+	commit := func(blob, id, kind string) func() *BlobError {
+		return func() *BlobError {
+			_, bad := c.Commit(hubdata.Blob{Name: blob, ContentType: kind}, []ListedBlock{{ID: id, Both: true}}, Anyway)
+			return bad
+		}
+	}
+	require.Zero(t, used(commit("s", "SSSS", "")))
+	require.EqualValues(t, 1000, used(commit("l", long, strings.Repeat("t", 1000))))
+	require.EqualValues(t, -84-1000, used(commitOf(c, "l", "SSSS")))
+	require.Nil(t, h.Containers.Delete("c-1", func(*BlobContainer) *BlobError { return nil }))
+	require.Zero(t, h.Containers.used)
+}
+
+// commitOf returns a change that makes a file of one new block.
+func commitOf(c *BlobContainer, blob, id string) func() *BlobError {
+	return func() *BlobError {
+		if bad := c.Stage(blob, hubdata.BlobBlock{ID: id, Size: 1}); bad != nil {
+			return bad
+		}
+		_, bad := c.Commit(hubdata.Blob{Name: blob}, []ListedBlock{{ID: id, Staged: true}}, Anyway)
+		return bad
+	}
+}
