@@ -139,6 +139,22 @@ func TestAContainerKeepsBlobsWithMetadata(t *testing.T) {
 	})
 }
 
+// A request about a snapshot or a version does not change the blob itself.
+func TestTheStoreHasNoSnapshots(t *testing.T) {
+	inStorage(t, func(t *testing.T, _ *testbroker.Hub, s *storageClient) {
+		s.put("f", "x")
+		const at = "2020-01-01T00:00:00.0000000Z"
+		for _, method := range []string{"GET", "DELETE"} {
+			for _, query := range []string{"?snapshot=" + at, "?versionid=" + at, "?deletetype=permanent"} {
+				s.request(method, "/store/c-1/f"+query, "").storeRefused(t, 400, "UnsupportedQueryParameter")
+			}
+		}
+		s.request("DELETE", "/store/c-1/f", "", "x-ms-delete-snapshots", "only").storeRefused(t, 400, "UnsupportedHeader")
+		require.Equal(t, "x", s.request("GET", "/store/c-1/f", "").body)
+		require.Equal(t, 202, s.request("DELETE", "/store/c-1/f", "", "x-ms-delete-snapshots", "include").StatusCode)
+	})
+}
+
 func TestConditionsDecideBetweenWriters(t *testing.T) {
 	inStorage(t, func(t *testing.T, _ *testbroker.Hub, s *storageClient) {
 		const blob, kind = "/store/c-1/a", "x-ms-blob-type"
@@ -311,6 +327,12 @@ func TestTheStoreRefusesBadRequests(t *testing.T) {
 			{"PUT", "/store/c-1/a", []string{blob, "BlockBlob", "x-ms-meta-", "1"}, 400, "EmptyMetadataKey"},
 			{"PUT", "/store/c-1/a", []string{blob, "BlockBlob", "x-ms-meta-a", strings.Repeat("x", 8<<10)}, 400,
 				"MetadataTooLarge"},
+			{"PUT", "/store/c-1/a", []string{blob, "BlockBlob", "x-ms-blob-content-encoding", "gzip"}, 400, "UnsupportedHeader"},
+			{"PUT", "/store/c-1/a", []string{blob, "BlockBlob", "x-ms-blob-content-language", "de"}, 400, "UnsupportedHeader"},
+			{"PUT", "/store/c-1/a", []string{blob, "BlockBlob", "x-ms-blob-content-disposition", "inline"}, 400,
+				"UnsupportedHeader"},
+			{"PUT", "/store/c-1/a", []string{blob, "BlockBlob", "x-ms-blob-cache-control", "no-store"}, 400,
+				"UnsupportedHeader"},
 			{"PUT", "/store/c-1/a", append(manyMetadata(65), blob, "BlockBlob"), 400, "MetadataTooLarge"},
 			{"PUT", "/store/c-1/a", []string{blob, "BlockBlob", "x-ms-blob-content-type", strings.Repeat("k", 1025)}, 400,
 				"InvalidHeaderValue"},

@@ -27,6 +27,8 @@ var (
 		Message: "A query parameter that's mandatory for this request is not specified."}
 	blobBadQuery = &hub.BlobError{Status: 400, Code: "InvalidQueryParameterValue",
 		Message: "Value for one of the query parameters specified in the request URI is invalid."}
+	blobNoQuery = &hub.BlobError{Status: 400, Code: "UnsupportedQueryParameter",
+		Message: "One of the query parameters specified in the request URI is not supported."}
 	blobBadName = &hub.BlobError{Status: 400, Code: "InvalidResourceName",
 		Message: "The specified resource name contains invalid characters."}
 	blobBadMD5 = &hub.BlobError{Status: 400, Code: "InvalidMd5",

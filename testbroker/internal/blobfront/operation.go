@@ -51,9 +51,14 @@ var (
 func refuse(*web.Request, *target) (web.Answer, *hub.BlobError) { return web.Answer{}, blobBadQuery }
 
 // unsupported are headers that would change what a request does. They are refused, because the
-// store has no tags, no keys of customers and no copies.
-var unsupported = []string{"x-ms-content-crc64", "x-ms-copy-source", "x-ms-encryption-key", "x-ms-encryption-scope",
-	"x-ms-if-tags", "x-ms-structured-body", "x-ms-tags"}
+// store has no tags, no keys of customers and no copies, and keeps no properties but the type.
+var unsupported = []string{"x-ms-blob-cache-control", "x-ms-blob-content-disposition", "x-ms-blob-content-encoding",
+	"x-ms-blob-content-language", "x-ms-content-crc64", "x-ms-copy-source", "x-ms-encryption-key",
+	"x-ms-encryption-scope", "x-ms-if-tags", "x-ms-structured-body", "x-ms-tags"}
+
+// unsupportedQuery are query parameters that select a snapshot or a version, of which the store has
+// none, or how a blob is deleted.
+var unsupportedQuery = []string{"deletetype", "snapshot", "versionid"}
 
 // operate returns the handler of requests about the account, a container or a blob.
 func operate(all map[string]operation) func(q *web.Request) web.Answer {
@@ -115,6 +120,15 @@ func check(q *web.Request, t *target) *hub.BlobError {
 	for _, name := range unsupported {
 		if q.Header.Get(name) != "" {
 			return blobNoHeader
+		}
+	}
+	// The other value deletes the blob with its snapshots.
+	if strings.EqualFold(q.Header.Get("x-ms-delete-snapshots"), "only") {
+		return blobNoHeader
+	}
+	for _, name := range unsupportedQuery {
+		if q.Query.Has(name) {
+			return blobNoQuery
 		}
 	}
 	switch {
