@@ -3,6 +3,7 @@ package testbroker_test
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -179,6 +180,40 @@ func TestTransfersThatFail(t *testing.T) {
 		p.do("DELETE", "/jobs/other"+version, "").refusedOldForm(t, 404002)
 		h.Reset()
 		require.Equal(t, "[]", p.do("GET", "/jobs"+version, "").body)
+	})
+}
+
+// However an import ends, the file of errors is its own, and says what it leaves out.
+func TestTheFileOfErrorsIsThatOfTheNewestImport(t *testing.T) {
+	inTransfer(t, func(t *testing.T, _ *testbroker.Hub, p *transferer) {
+		fields := map[string]any{"type": "import", "inputBlobContainerUri": p.container,
+			"outputBlobContainerUri": p.container}
+		run := func(text string) (status any, log []string) {
+			p.store.put("devices.txt", text)
+			status = p.transfer(fields)["status"]
+			body := p.store.request("GET", "/store/c-1/importErrors.log", "").body
+			return status, slices.Collect(strings.Lines(body))
+		}
+		long := strings.Repeat("y", 1<<20+1)
+		status, log := run("x\n" + long)
+		require.Equal(t, "failed", status)
+		require.Len(t, log, 1)
+		require.Contains(t, log[0], `"line":1`)
+		status, log = run("{\"id\":\"was\"}\n" + long)
+		require.Equal(t, "failed", status)
+		require.Empty(t, log)
+
+		status, log = run(strings.Repeat("x\n", 200_000))
+		require.Equal(t, "completed", status)
+		require.Less(t, len(log), 200_000)
+		last := log[len(log)-1]
+		require.Contains(t, last, `"line":200000`)
+		require.Contains(t, last, fmt.Sprintf("%d more lines", 200_000-(len(log)-1)))
+
+		fields["inputBlobName"] = "missing"
+		status, log = run("")
+		require.Equal(t, "failed", status)
+		require.Empty(t, log)
 	})
 }
 

@@ -26,6 +26,8 @@ type importer struct {
 	hub     *hub.Hub
 	in, out place
 	errors  bytes.Buffer
+	omitted int // refusals for which the file of errors has no room
+	last    int // the line of the newest of them
 }
 
 // An importError is a line of the file of errors.
@@ -35,7 +37,17 @@ type importError struct {
 	bulkError
 }
 
+// run imports the file. However it ends, the file of errors is that of this import.
 func (m *importer) run(ctx context.Context, progress func(done, all int)) error {
+	err := m.read(ctx, progress)
+	if bad := m.finish(); err == nil {
+		err = bad
+	}
+	return err
+}
+
+// read imports the lines of the file.
+func (m *importer) read(ctx context.Context, progress func(done, all int)) error {
 	file, err := m.open()
 	if err != nil {
 		return err
@@ -59,7 +71,7 @@ func (m *importer) run(ctx context.Context, progress func(done, all int)) error 
 	if err := lines.Err(); err != nil {
 		return fmt.Errorf("%s, line %d: %w; a line has at most %d bytes", m.in.blob, number+1, err, maxImportLine)
 	}
-	return m.finish()
+	return nil
 }
 
 // open returns the file with the devices.
@@ -103,17 +115,26 @@ func (m *importer) line(number int, raw []byte) {
 // refuse notes why a line was refused.
 func (m *importer) refuse(number int, b *bulkItem, err error) {
 	if m.errors.Len() > maxImportErrors {
+		m.omitted, m.last = m.omitted+1, number
 		return
 	}
 	bad := web.AsServiceError(err)
-	raw, err := json.Marshal(importError{number, b.ImportMode, bulkError{b.DeviceID, b.ModuleID, bad.Code, bad.Text}})
-	if err == nil { // it cannot fail
+	m.write(importError{number, b.ImportMode, bulkError{b.DeviceID, b.ModuleID, bad.Code, bad.Text}})
+}
+
+// write adds a line to the file of errors.
+func (m *importer) write(e importError) {
+	if raw, err := json.Marshal(e); err == nil { // it cannot fail
 		m.errors.Write(append(raw, '\n'))
 	}
 }
 
 // finish writes the file of errors. Without errors it only empties that of an earlier import.
 func (m *importer) finish() error {
+	if m.omitted > 0 {
+		m.write(importError{Line: m.last, bulkError: bulkError{ErrorCode: hub.CodeArgumentInvalid, ErrorStatus: fmt.Sprintf(
+			"%d more lines up to this one were refused; this file has at most %d bytes of errors", m.omitted, maxImportErrors)}})
+	}
 	s := m.hub.BlobStore(m.out.container)
 	if s == nil {
 		return errors.New(hub.BlobNoContainer.Message)
