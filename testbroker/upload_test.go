@@ -389,7 +389,8 @@ func TestAnUploadURIIsForNoContainer(t *testing.T) {
 		forged := url.Values{"sr": {"c"}, "sv": {"2018-03-28"}, "se": {"2099-01-01"},
 			"sp":   {"rw\n\n" + expires + "\n/blob/store/uploads/dev-1/A"},
 			"rscc": {"X\nid\n\n\n2018-03-28\n"}, "sig": {base64.StdEncoding.EncodeToString(mac.Sum(nil))}}
-		device.do("GET", "/store/c-1/devices.txt?"+forged.Encode(), "").storeRefused(t, 403, "AuthenticationFailed")
+		device.do("GET", "/store/c-1/devices.txt?"+forged.Encode(), "").storeRefused(t, 400,
+			"InvalidQueryParameterValue")
 	})
 }
 

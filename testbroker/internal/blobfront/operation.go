@@ -3,6 +3,7 @@ package blobfront
 import (
 	"errors"
 	"net/http"
+	"net/url"
 	"strings"
 	"time"
 
@@ -126,6 +127,9 @@ func check(q *web.Request, t *target) *hub.BlobError {
 	if strings.EqualFold(q.Header.Get("x-ms-delete-snapshots"), "only") {
 		return blobNoHeader
 	}
+	if !plainQuery(q.Query) {
+		return blobBadQuery
+	}
 	for _, name := range unsupportedQuery {
 		if q.Query.Has(name) {
 			return blobNoQuery
@@ -140,6 +144,17 @@ func check(q *web.Request, t *target) *hub.BlobError {
 		return blobNoLease
 	}
 	return nil
+}
+
+// plainQuery reports whether the text that a signature covers has one reading: it holds the names
+// of parameters in lower case, and each parameter on a line.
+func plainQuery(query url.Values) bool {
+	for name, values := range query {
+		if name != strings.ToLower(name) || strings.ContainsAny(name+strings.Join(values, ""), "\r\n") {
+			return false
+		}
+	}
+	return true
 }
 
 // authorize checks the request's credentials: a SAS with one of the rights, or the account's key.
