@@ -98,6 +98,7 @@ func TestAJobCallsMethods(t *testing.T) {
 		require.Equal(t, "scheduleDeviceMethod", made["type"])
 		rid, payload := w.asked("reboot")
 		require.JSONEq(t, `{"in":5}`, payload)
+		synctest.Wait() // the other device is found off-line at the same time
 		status, counts := p.job("j1")
 		require.Equal(t, "running", status)
 		require.Equal(t, []any{2.0, 0.0, 1.0, 1.0, 0.0}, counts)
