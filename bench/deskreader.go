@@ -28,6 +28,15 @@ const deskPartitions = 4
 // deskCredit is the number of events that the hub may send ahead on a link.
 const deskCredit = 5000
 
+// partition attaches a link that receives the events of a partition after an offset; "-1" is the
+// beginning.
+func (a *access) partition(ctx context.Context, session *amqp.Session, n int, offset string) (*amqp.Receiver, error) {
+	name, _, _ := strings.Cut(a.Host, ".")
+	return session.NewReceiver(ctx, fmt.Sprintf("%s/ConsumerGroups/$Default/Partitions/%d", name, n),
+		&amqp.ReceiverOptions{Credit: deskCredit, RequestedSenderSettleMode: amqp.SenderSettleModeSettled.Ptr(),
+			Filters: []amqp.LinkFilter{amqp.NewSelectorFilter("amqp.annotation.x-opt-offset > '" + offset + "'")}})
+}
+
 func openDeskReader(ctx context.Context, hub *testbroker.Hub, a *access) (*deskReader, error) {
 	policy, err := hub.AddPolicy("reader", hubdata.ServiceConnect)
 	if err != nil {
@@ -50,10 +59,8 @@ func openDeskReader(ctx context.Context, hub *testbroker.Hub, a *access) (*deskR
 	if err != nil {
 		return nil, r.close(err)
 	}
-	name, _, _ := strings.Cut(hub.HostName(), ".")
 	for n := range deskPartitions {
-		link, err := session.NewReceiver(ctx, fmt.Sprintf("%s/ConsumerGroups/$Default/Partitions/%d", name, n),
-			&amqp.ReceiverOptions{Credit: deskCredit, RequestedSenderSettleMode: amqp.SenderSettleModeSettled.Ptr()})
+		link, err := a.partition(ctx, session, n, "-1")
 		if err != nil {
 			return nil, r.close(err)
 		}

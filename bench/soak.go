@@ -96,8 +96,7 @@ func (s *soak) run(ctx context.Context, c *child, at *soakAccess, tell func(Soak
 		case <-time.After(time.Until(began.Add(time.Duration(n) * s.Measure))):
 			l, err := s.level(c, time.Since(began))
 			if err != nil {
-				stop()
-				break
+				return nil, err
 			}
 			r.Levels = append(r.Levels, l)
 			tell(l)

@@ -3,7 +3,6 @@ package bench
 import (
 	"context"
 	"fmt"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -58,10 +57,7 @@ func (r *soakReader) follow(ctx context.Context, partition int, offset *string) 
 	if err != nil {
 		return err
 	}
-	name, _, _ := strings.Cut(a.Host, ".")
-	link, err := session.NewReceiver(dial, fmt.Sprintf("%s/ConsumerGroups/$Default/Partitions/%d", name, partition),
-		&amqp.ReceiverOptions{Credit: deskCredit, RequestedSenderSettleMode: amqp.SenderSettleModeSettled.Ptr(),
-			Filters: []amqp.LinkFilter{amqp.NewSelectorFilter("amqp.annotation.x-opt-offset > '" + *offset + "'")}})
+	link, err := a.partition(dial, session, partition, *offset)
 	if err != nil {
 		return err
 	}

@@ -179,12 +179,13 @@ func (s *transfers) stop(cause error, id string) (stopped []*transfer) {
 	return stopped
 }
 
-// clear ends all transfers, waits for them, and forgets them.
+// clear ends all transfers, waits for them, and forgets them. One that begins meanwhile stays.
 func (s *transfers) clear() {
-	for _, t := range s.stop(errJobCancelled, "") {
+	ended := s.stop(errJobCancelled, "")
+	for _, t := range ended {
 		<-t.done
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.all = nil
+	s.all = slices.DeleteFunc(s.all, func(t *transfer) bool { return slices.Contains(ended, t) })
 }

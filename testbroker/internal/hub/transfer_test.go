@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -82,5 +83,23 @@ func TestTheHubEndsItsTransfers(t *testing.T) {
 		require.Equal(t, JobCancelled, all[len(all)-1].Status)
 		_, err = h.StartTransfer(endless)
 		require.ErrorIs(t, err, ErrClosed)
+	})
+}
+
+// A reset waits for the transfer that it ends. One that begins meanwhile belongs after it, and
+// Close must find it.
+func TestATransferThatBeginsDuringAResetStays(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var s transfers
+		cancelled := func(error) {}
+		old, begun := &transfer{cancel: cancelled, done: make(chan struct{})}, &transfer{cancel: cancelled}
+		require.True(t, s.add(old))
+		go s.clear()
+		synctest.Wait()
+		s.end(old, errJobCancelled, time.Now())
+		require.True(t, s.add(begun))
+		close(old.done)
+		synctest.Wait()
+		require.Equal(t, []*transfer{begun}, s.all)
 	})
 }
