@@ -18,6 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hubline-iot/hubline/testbroker"
+	"github.com/hubline-iot/hubline/testbroker/fault"
 )
 
 // A storageClient signs requests with the key of a hub's storage account.
@@ -169,6 +170,57 @@ func TestASignedRequestHasOneReading(t *testing.T) {
 			s.do("GET", "/store/c-1/f"+query, "", header...).storeRefused(t, 400, "InvalidQueryParameterValue")
 		}
 	})
+}
+
+// Faults of devices leave checkpoints, containers and the account alone, and faults of the storage
+// leave uploads alone.
+func TestFaultsOfUploadsAndOfStorage(t *testing.T) {
+	for name, c := range map[string]struct {
+		fault   fault.Fault
+		method  string // of the back end's request that the fault is meant for; empty: none
+		path    string
+		uploads int // how often it happens to an upload of a file
+	}{
+		"any route":   {fault: fault.Fault{Kind: fault.AnswerStatus}, uploads: 1},
+		"an upload":   {fault: fault.Fault{Kind: fault.AnswerStatus, Route: fault.RouteBlob}, uploads: 1},
+		"a file":      {fault: fault.Fault{Kind: fault.AnswerStatus, Blob: fault.PutBlob}, uploads: 1},
+		"slow":        {fault: fault.Fault{Kind: fault.SlowBlob, Delay: time.Second}, uploads: 1},
+		"absent":      {fault: fault.Fault{Kind: fault.Absent, Device: "dev-1"}, uploads: 1},
+		"expired":     {fault: fault.Fault{Kind: fault.ExpireUpload}, uploads: 1},
+		"not expired": {fault: fault.Fault{Kind: fault.ExpireUpload, Route: fault.RouteStorage}},
+		"a checkpoint": {fault: fault.Fault{Kind: fault.AnswerStatus, Route: fault.RouteStorage, Blob: fault.PutBlob},
+			method: "PUT", path: "/store/c-1/f"},
+		"damage": {fault: fault.Fault{Kind: fault.DamageBlob, Route: fault.RouteStorage}, method: "PUT",
+			path: "/store/c-1/f"},
+		"a reader": {fault: fault.Fault{Kind: fault.AnswerStatus, Route: fault.RouteStorage, Blob: fault.GetBlob},
+			method: "GET", path: "/store/c-1/f"},
+		"the account": {fault: fault.Fault{Kind: fault.AnswerStatus, Route: fault.RouteStorage}, method: "GET",
+			path: "/store?comp=list"},
+		"an upload's reader": {fault: fault.Fault{Kind: fault.AnswerStatus, Route: fault.RouteStorage, Device: "dev-1"},
+			method: "GET", path: "/uploads/dev-1/a"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inStorage(t, func(t *testing.T, h *testbroker.Hub, s *storageClient) {
+				d, err := h.Device("dev-1")
+				require.NoError(t, err)
+				device := newPoster(t, h.Dial(testbroker.PortHTTP), nil, token(d))
+				l := device.beginUpload("a")
+				in := h.Inject(c.fault)
+				for _, path := range []string{"/store?comp=list", "/store/c-1?restype=container", "/store/c-1/f",
+					"/uploads/dev-1/a"} {
+					for _, method := range []string{"GET", "PUT"} {
+						before := in.Fired()
+						s.request(method, path, "x", "x-ms-blob-type", "BlockBlob", "Content-MD5", md5Of("x"))
+						require.Equal(t, method == c.method && path == c.path, in.Fired() > before, "%s %s", method, path)
+					}
+				}
+				before := in.Fired()
+				_, err = device.try("PUT", l.uri(""), "x", "Host", l.HostName, "x-ms-blob-type", "BlockBlob")
+				require.Equal(t, c.uploads, in.Fired()-before)
+				require.True(t, err == nil || name == "absent", err)
+			})
+		})
+	}
 }
 
 func TestConditionsDecideBetweenWriters(t *testing.T) {

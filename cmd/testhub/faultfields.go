@@ -140,7 +140,8 @@ var faultFields = []faultField{
 	{kinds: slices.Concat(scripted, []fault.Kind{fault.RefuseConnect, fault.Throttle}), input: func(f *fault.Fault) field {
 		return flagField("retryAfterDate", &f.RetryAfterDate)
 	}},
-	{kinds: slices.Concat(requests, fault.ProvisioningKinds(), []fault.Kind{fault.Throttle}),
+	{kinds: slices.Concat(requests, blobs, fault.ProvisioningKinds(), []fault.Kind{fault.Throttle}),
+		not:   []fault.Kind{fault.ExpireUpload},
 		input: func(f *fault.Fault) field { return choice("route", routeKinds, &f.Route) }},
 	{kinds: slices.Concat(requests, blobs),
 		input: func(f *fault.Fault) field { return choice("blob", blobOperations, &f.Blob) }},

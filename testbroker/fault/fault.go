@@ -56,10 +56,11 @@ type Fault struct {
 	// RetryAfterDate sends it, and the delay of Throttle, as a date: see testbroker.HTTPOptions.
 	RetryAfter     time.Duration
 	RetryAfterDate bool
-	// Route is the kind of HTTP requests to which request faults and Throttle happen. It is also the
-	// kind of requests to a provisioning service, over any protocol.
+	// Route is the kind of HTTP requests to which request faults, those of the store and Throttle
+	// happen. It is also the kind of requests to a provisioning service, over any protocol.
 	Route RouteKind
-	// Blob is the blob store operation to which they happen, for requests of the kind [RouteBlob].
+	// Blob is the blob store operation to which they happen, for requests of the kinds [RouteBlob] and
+	// [RouteStorage].
 	Blob BlobOperation
 	// Skew is the clock skew of WrongDate. Positive means that the hub is ahead.
 	Skew time.Duration

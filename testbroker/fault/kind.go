@@ -202,8 +202,8 @@ const (
 	NoContentLength
 )
 
-// Faults of HTTP requests to the store whose upload URI is valid. The faults of HTTP requests
-// happen there too; [Fault.Blob] selects the operation for both.
+// Faults of uploads to the store whose URI is valid, and with [RouteStorage] of back ends' requests
+// to it. The faults of HTTP requests happen there too; [Fault.Blob] selects the operation for both.
 const (
 	// CutBlobBody cuts the connection with RST after reading half of the body. Nothing is stored. It
 	// happens to files and blocks.
@@ -212,7 +212,8 @@ const (
 	SlowBlob
 	// DamageBlob changes a byte of the body in transit. It happens to files and blocks.
 	DamageBlob
-	// ExpireUpload makes the upload expire at this request, which is refused.
+	// ExpireUpload makes the upload expire at this request, which is refused. It never happens to
+	// [RouteStorage].
 	ExpireUpload
 )
 

@@ -20,7 +20,7 @@ const (
 	RouteUpload
 	// RouteUploadDone reports the result of an upload.
 	RouteUploadDone
-	// RouteBlob accesses a file in the store.
+	// RouteBlob accesses a file in the store by an upload URI.
 	RouteBlob
 	// RouteRegistry, RouteTwin and RouteMethod are requests of back ends: to the registry, including
 	// queries, to a twin, and method calls.
@@ -36,13 +36,16 @@ const (
 	// RouteServiceMessage are requests of back ends about messages: C2D messages that they send, and
 	// feedback and file notifications that they receive.
 	RouteServiceMessage
+	// RouteStorage are requests of back ends to the store: to the account, to containers and their
+	// blobs, such as checkpoints, and to uploads by the account's key.
+	RouteStorage
 )
 
 var routeNames = [...]string{
 	RouteAny: "any", RouteTelemetry: "telemetry", RouteReceive: "receive", RouteSettle: "settle", RouteUpload: "upload",
 	RouteUploadDone: "upload done", RouteBlob: "blob", RouteRegistry: "registry", RouteTwin: "twin", RouteMethod: "method",
 	RouteRegister: "register", RouteOperation: "operation", RouteInvoke: "invoke",
-	RouteServiceMessage: "service message",
+	RouteServiceMessage: "service message", RouteStorage: "storage",
 }
 
 // String returns the name of the kind.

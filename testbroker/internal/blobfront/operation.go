@@ -48,6 +48,11 @@ var (
 	accountOperations = map[string]operation{"GET  list": {"", listContainers}}
 )
 
+// operationName is the key of a request's operation.
+func operationName(q *web.Request) string {
+	return q.Method + " " + strings.ToLower(q.Query.Get("restype")+" "+q.Query.Get("comp"))
+}
+
 // refuse refuses a request for no operation of the store.
 func refuse(*web.Request, *target) (web.Answer, *hub.BlobError) { return web.Answer{}, blobBadQuery }
 
@@ -65,7 +70,7 @@ var unsupportedQuery = []string{"deletetype", "snapshot", "versionid"}
 func operate(all map[string]operation) func(q *web.Request) web.Answer {
 	return func(q *web.Request) web.Answer {
 		t := targetOf(q)
-		op, ok := all[q.Method+" "+strings.ToLower(q.Query.Get("restype")+" "+q.Query.Get("comp"))]
+		op, ok := all[operationName(q)]
 		if !ok {
 			op = operation{"racwdl", refuse}
 		}
@@ -176,11 +181,13 @@ func authorize(q *web.Request, t *target, rights string) *hub.BlobError {
 // putFaults applies the faults of a request that stores something. If over is true, a is the
 // answer.
 func putFaults(q *web.Request) (a web.Answer, over bool) {
-	if in := q.TakeRoute(fault.ExpireUpload); in != nil {
-		q.Happened(in)
-		q.Hub.ExpireUpload(q.Query.Get("si"))
-		q.Hub.Changed.Wake()
-		return failBlob(q, hub.BlobExpired), true
+	if byUploadURI(q.Hub, q.Request) {
+		if in := q.TakeRoute(fault.ExpireUpload); in != nil {
+			q.Happened(in)
+			q.Hub.ExpireUpload(q.Query.Get("si"))
+			q.Hub.Changed.Wake()
+			return failBlob(q, hub.BlobExpired), true
+		}
 	}
 	if in := q.TakeRoute(fault.SlowBlob); in != nil {
 		q.Happened(in)
@@ -191,14 +198,20 @@ func putFaults(q *web.Request) (a web.Answer, over bool) {
 	return web.Answer{}, false
 }
 
-// faultOperations are the operations that faults select.
-var faultOperations = map[string]fault.BlobOperation{"PUT": fault.PutBlob, "PUT block": fault.PutBlock,
-	"PUT blocklist": fault.PutBlockList, "GET": fault.GetBlob, "HEAD": fault.GetBlob}
+// faultOperations are the operations of blobs that faults select.
+var faultOperations = map[string]fault.BlobOperation{"PUT  ": fault.PutBlob, "PUT  block": fault.PutBlock,
+	"PUT  blocklist": fault.PutBlockList, "GET  ": fault.GetBlob, "HEAD  ": fault.GetBlob}
 
 // faultOperation returns the request's operation; BlobAny if faults do not select it.
 func faultOperation(q *web.Request) fault.BlobOperation {
-	return faultOperations[strings.TrimSpace(q.Method+" "+q.Query.Get("comp"))]
+	if q.Vars["name"] == "" {
+		return fault.BlobAny
+	}
+	return faultOperations[operationName(q)]
 }
+
+// byUploadURI reports whether a request has the SAS of an upload: no other one has an identifier.
+func byUploadURI(_ *hub.Hub, r *http.Request) bool { return r.URL.Query().Get("si") != "" }
 
 // Routes are the routes of the store: the uploads of devices, the account, its containers and their
 // blobs.
@@ -206,17 +219,20 @@ var Routes = routes()
 
 func routes() (all []web.Route) {
 	for _, r := range []struct {
+		kind       fault.RouteKind
 		path       string
 		operations map[string]operation
+		only       func(*hub.Hub, *http.Request) bool
 	}{
-		{hub.Container + "/{device}/{name...}", blobOperations},
-		{hub.AccountPath + "/{container}/{name...}", blobOperations},
-		{hub.AccountPath + "/{container}", containerOperations},
-		{hub.AccountPath, accountOperations},
-		{hub.AccountPath + "/", accountOperations},
+		{fault.RouteBlob, hub.Container + "/{device}/{name...}", blobOperations, byUploadURI},
+		{fault.RouteStorage, hub.Container + "/{device}/{name...}", blobOperations, nil},
+		{fault.RouteStorage, hub.AccountPath + "/{container}/{name...}", blobOperations, nil},
+		{fault.RouteStorage, hub.AccountPath + "/{container}", containerOperations, nil},
+		{fault.RouteStorage, hub.AccountPath, accountOperations, nil},
+		{fault.RouteStorage, hub.AccountPath + "/", accountOperations, nil},
 	} {
 		for _, method := range []string{http.MethodPut, http.MethodGet, http.MethodHead, http.MethodDelete} {
-			all = append(all, web.Route{Kind: fault.RouteBlob, Method: method, Path: r.path, Host: anyHost, Open: true,
+			all = append(all, web.Route{Kind: r.kind, Method: method, Path: r.path, Host: anyHost, For: r.only, Open: true,
 				Do: operate(r.operations), Fails: failRequest, Blob: faultOperation})
 		}
 	}

@@ -12,7 +12,7 @@ import (
 // backEnds reports whether requests of the kind come from back ends. Such a request is about a
 // device but not sent by it, so the device's faults do not apply.
 func backEnds(k fault.RouteKind) bool {
-	return k >= fault.RouteRegistry && k <= fault.RouteMethod || k == fault.RouteServiceMessage
+	return k >= fault.RouteRegistry && k <= fault.RouteMethod || k >= fault.RouteServiceMessage
 }
 
 // textErrors reports whether errors always have the older form, regardless of
@@ -42,7 +42,7 @@ type Route struct {
 	Do func(q *Request) Answer
 	// Fails, unless nil, returns errors in a form other than the service's.
 	Fails func(q *Request, e *Error) Answer
-	// Blob, unless nil, returns the request's blob store operation.
+	// Blob, unless nil, returns the request's blob store operation; BlobAny if it is none of a file.
 	Blob func(q *Request) fault.BlobOperation
 }
 
