@@ -22,7 +22,7 @@ var core = existing("./transport", "./errfilter", "./retrypolicy", "./retrypolic
 	"./device", "./transport/mqtt/lean", "./internal/mqttpacket", "./internal/mqtt5",
 	"./transport/mqtt/internal/wire", "./transport/mqtt/dialect", "./transport/mqtt/internal/bag",
 	"./internal/statuscode", "./internal/pacing", "./internal/reconnect", "./internal/retryafter",
-	"./provisioning", "./provisioning/dpslean")
+	"./provisioning", "./provisioning/dpslean", "./sntp")
 
 // allowed lists the packages that the core may import without a grant.
 //
@@ -203,105 +203,117 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-// The layers: which packages may lead to which, inside the module.
+// layers are which packages may lead to which, inside the module.
+var layers = []struct {
+	name     string
+	packages []string
+	barred   []string // packages and all below them
+	but      []string // packages alone
+	why      string
+}{
+	{
+		"the contract knows none of its users", []string{"./transport"},
+		[]string{"device", "errfilter", "pnp", "retrypolicy", "testbroker", "transport/mqtt", "transport/amqp",
+			"transport/http", "transport/transporttest"}, nil,
+		"imports go one way",
+	},
+	{
+		"filter and policies know the contract alone", []string{"./errfilter", "./retrypolicy", "./retrypolicy/budget",
+			"./retrypolicy/compat/...", "./retrypolicy/httpretry", "./retrypolicy/classify", "./retrypolicy/poll"},
+		[]string{"device", "pnp", "testbroker", "transport"}, []string{"transport"},
+		"imports go one way",
+	},
+	{
+		"the core of the policies knows none of its additions", []string{"./retrypolicy"},
+		[]string{"retrypolicy/budget", "retrypolicy/compat", "retrypolicy/httpretry", "retrypolicy/poll"}, nil,
+		"boards would link them",
+	},
+	{
+		"the client knows no protocol", []string{"./device"},
+		[]string{"transport", "testbroker", "outbox", "fileupload", "pnp", "provisioning"}, []string{"transport"},
+		"the user brings the transport as a value, so an unused protocol is never linked",
+	},
+	{
+		"the engine of boards shares with the other one what hubs say, and nothing else", existing("./transport/mqtt/lean"),
+		[]string{"transport/mqtt"}, []string{"transport/mqtt/dialect", "transport/mqtt/internal/bag",
+			"transport/mqtt/internal/wire"},
+		"boards would link TLS and paho",
+	},
+	{
+		"the codecs know nobody, but for MQTT 5 the older one", existing("./internal/mqttpacket", "./internal/mqtt5"),
+		[]string{"transport", "device", "internal"}, []string{"internal/mqttpacket"},
+		"they are pure functions over slices",
+	},
+	{
+		"WebSocket and the lean dialers do not bring the other engine", existing("./transport/mqtt/lean/leannet",
+			"./transport/mqtt/mqttws"),
+		[]string{"github.com/eclipse/paho.mqtt.golang"}, nil,
+		"an engine that is not used is not linked",
+	},
+	{
+		"the emulator shares nothing with the client", existing("./testbroker/..."),
+		[]string{"device", "transport", "errfilter", "pnp", "retrypolicy"}, nil,
+		"both sides would share a mistake",
+	},
+	{
+		"uploads go beside any transport, and bring none", existing("./fileupload"),
+		[]string{"device", "testbroker", "transport"},
+		[]string{"transport", "transport/neterr", "transport/netopt"},
+		"a program that uploads files chooses what carries its telemetry",
+	},
+	{
+		"the clock is set beside any client, and is linked only where it is used", existing("./sntp"),
+		[]string{"device", "testbroker", "transport", "provisioning"}, []string{"transport"},
+		"boards pay for what they use",
+	},
+	{
+		"the core leads to no option of boards", []string{"./device", "./transport/mqtt/lean", "./provisioning"},
+		[]string{"sntp", "update"}, nil,
+		"boards pay for what they use",
+	},
+	{
+		"modules are made beside any transport, and bring none", existing("./edge"), []string{"testbroker", "transport"},
+		[]string{"transport", "transport/neterr", "transport/netopt"}, "a program chooses its transport",
+	},
+	{
+		"transports report failures and leave retries to the client", existing("./transport/mqtt/...",
+			"./transport/amqp/...", "./transport/http/...", "./transport/netproxy/...", "./transport/netopt/..."),
+		[]string{"retrypolicy", "errfilter"}, nil,
+		"what happens after a failure is decided in one place",
+	},
+	{
+		"transports know neither client nor emulator", existing("./transport/mqtt/...", "./transport/amqp/...",
+			"./transport/http/..."),
+		[]string{"device", "pnp", "testbroker", "transport/transporttest"}, nil,
+		"imports go one way",
+	},
+	{
+		"the conventions of Plug and Play know the client and no protocol", existing("./pnp"),
+		[]string{"transport", "testbroker"}, []string{"transport"},
+		"they are the same over each",
+	},
+	{
+		"the provisioning client knows no protocol, and not the device client", []string{"./provisioning"},
+		[]string{"device", "transport", "testbroker", "provisioning"}, []string{"transport"},
+		"the user brings the carrier as a value, so an unused protocol is never linked",
+	},
+	{
+		"carriers of provisioning know neither the device client nor the emulator, and not each other",
+		existing("./provisioning/dpshttp", "./provisioning/dpsmqtt", "./provisioning/dpspaho", "./provisioning/dpslean",
+			"./provisioning/dpsamqp"),
+		[]string{"device", "testbroker", "provisioning"},
+		[]string{"provisioning", "provisioning/dpslean", "provisioning/internal/dpstopic"},
+		"imports go one way",
+	},
+	{
+		"firmware without models has no JSON", existing("./cross/arm/..."),
+		[]string{"pnp"}, nil,
+		"it links encoding/json, 122 KB flash",
+	},
+}
+
 func TestLayers(t *testing.T) {
-	for _, layer := range []struct {
-		name     string
-		packages []string
-		barred   []string // packages and all below them
-		but      []string // packages alone
-		why      string
-	}{
-		{
-			"the contract knows none of its users", []string{"./transport"},
-			[]string{"device", "errfilter", "pnp", "retrypolicy", "testbroker", "transport/mqtt", "transport/amqp",
-				"transport/http", "transport/transporttest"}, nil,
-			"imports go one way",
-		},
-		{
-			"filter and policies know the contract alone", []string{"./errfilter", "./retrypolicy", "./retrypolicy/budget",
-				"./retrypolicy/compat/...", "./retrypolicy/httpretry", "./retrypolicy/classify", "./retrypolicy/poll"},
-			[]string{"device", "pnp", "testbroker", "transport"}, []string{"transport"},
-			"imports go one way",
-		},
-		{
-			"the core of the policies knows none of its additions", []string{"./retrypolicy"},
-			[]string{"retrypolicy/budget", "retrypolicy/compat", "retrypolicy/httpretry", "retrypolicy/poll"}, nil,
-			"boards would link them",
-		},
-		{
-			"the client knows no protocol", []string{"./device"},
-			[]string{"transport", "testbroker", "outbox", "fileupload", "pnp", "provisioning"}, []string{"transport"},
-			"the user brings the transport as a value, so an unused protocol is never linked",
-		},
-		{
-			"the engine of boards shares with the other one what hubs say, and nothing else", existing("./transport/mqtt/lean"),
-			[]string{"transport/mqtt"}, []string{"transport/mqtt/dialect", "transport/mqtt/internal/bag",
-				"transport/mqtt/internal/wire"},
-			"boards would link TLS and paho",
-		},
-		{
-			"the codecs know nobody, but for MQTT 5 the older one", existing("./internal/mqttpacket", "./internal/mqtt5"),
-			[]string{"transport", "device", "internal"}, []string{"internal/mqttpacket"},
-			"they are pure functions over slices",
-		},
-		{
-			"WebSocket and the lean dialers do not bring the other engine", existing("./transport/mqtt/lean/leannet",
-				"./transport/mqtt/mqttws"),
-			[]string{"github.com/eclipse/paho.mqtt.golang"}, nil,
-			"an engine that is not used is not linked",
-		},
-		{
-			"the emulator shares nothing with the client", existing("./testbroker/..."),
-			[]string{"device", "transport", "errfilter", "pnp", "retrypolicy"}, nil,
-			"both sides would share a mistake",
-		},
-		{
-			"uploads go beside any transport, and bring none", existing("./fileupload"),
-			[]string{"device", "testbroker", "transport"},
-			[]string{"transport", "transport/neterr", "transport/netopt"},
-			"a program that uploads files chooses what carries its telemetry",
-		},
-		{
-			"modules are made beside any transport, and bring none", existing("./edge"), []string{"testbroker", "transport"},
-			[]string{"transport", "transport/neterr", "transport/netopt"}, "a program chooses its transport",
-		},
-		{
-			"transports report failures and leave retries to the client", existing("./transport/mqtt/...",
-				"./transport/amqp/...", "./transport/http/...", "./transport/netproxy/...", "./transport/netopt/..."),
-			[]string{"retrypolicy", "errfilter"}, nil,
-			"what happens after a failure is decided in one place",
-		},
-		{
-			"transports know neither client nor emulator", existing("./transport/mqtt/...", "./transport/amqp/...",
-				"./transport/http/..."),
-			[]string{"device", "pnp", "testbroker", "transport/transporttest"}, nil,
-			"imports go one way",
-		},
-		{
-			"the conventions of Plug and Play know the client and no protocol", existing("./pnp"),
-			[]string{"transport", "testbroker"}, []string{"transport"},
-			"they are the same over each",
-		},
-		{
-			"the provisioning client knows no protocol, and not the device client", []string{"./provisioning"},
-			[]string{"device", "transport", "testbroker", "provisioning"}, []string{"transport"},
-			"the user brings the carrier as a value, so an unused protocol is never linked",
-		},
-		{
-			"carriers of provisioning know neither the device client nor the emulator, and not each other",
-			existing("./provisioning/dpshttp", "./provisioning/dpsmqtt", "./provisioning/dpspaho", "./provisioning/dpslean",
-				"./provisioning/dpsamqp"),
-			[]string{"device", "testbroker", "provisioning"},
-			[]string{"provisioning", "provisioning/dpslean", "provisioning/internal/dpstopic"},
-			"imports go one way",
-		},
-		{
-			"firmware without models has no JSON", existing("./cross/arm/..."),
-			[]string{"pnp"}, nil,
-			"it links encoding/json, 122 KB flash",
-		},
-	} {
+	for _, layer := range layers {
 		t.Run(layer.name, func(t *testing.T) {
 			t.Parallel()
 			if len(layer.packages) == 0 {
