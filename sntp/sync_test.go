@@ -40,7 +40,7 @@ func TestTheClockIsSetToTheMiddleOfTheRoundTrip(t *testing.T) {
 		require.True(t, seen[0].Set)
 		require.Equal(t, 600*time.Millisecond, seen[0].RoundTrip)
 		require.WithinDuration(t, c.Now().Add(-time.Hour), seen[0].Time, time.Microsecond)
-		require.InDelta(t, truth().Sub(time.Now()).Seconds(), seen[0].Step.Seconds(), 1)
+		require.InDelta(t, time.Until(truth()).Seconds(), seen[0].Step.Seconds(), 1)
 	})
 }
 
@@ -182,6 +182,17 @@ func TestAServerThatLiesIsOutvoted(t *testing.T) {
 			Policy: retrypolicy.MaxAttempts{Total: 9, Policy: retrypolicy.Immediately{}}})
 		require.ErrorIs(t, c.Sync(t.Context()), transport.Unavailable)
 		require.False(t, c.IsSet(), "a server that is asked twice has one vote")
+	})
+}
+
+// A clock that is right already has an offset near 0, like a server that has not answered.
+func TestAServerThatHasNotAnsweredHasNoVote(t *testing.T) {
+	bounded.Test(t, func(t *testing.T) {
+		n := servers{"a": {now: truth}, "b": {now: truth, silent: true}}
+		c := newClock(t, n, Options{Servers: []string{"a", "b"}, Quorum: 2, Now: truth,
+			Policy: retrypolicy.MaxAttempts{Total: 4, Policy: retrypolicy.Immediately{}}})
+		require.ErrorIs(t, c.Sync(t.Context()), transport.Timeout)
+		require.False(t, c.IsSet())
 	})
 }
 

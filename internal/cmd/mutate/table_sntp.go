@@ -22,6 +22,6 @@ func init() {
 		{File: "sntp/sync.go", Old: "		s.denied = true\n", New: "", Test: "./sntp -run TestAServerThatDeniesIsNotAskedAgain"},
 		{File: "sntp/sync.go", Old: "min(2*s.spacing, maxSpacing)", New: "2 * s.spacing",
 			Test: "./sntp -run TestAServerGetsFewerRequestsWhenItAsks"},
-		{File: "sntp/sync.go", Old: "o.voted && ", New: "", Test: "./sntp -run TestAServerThatLiesIsOutvoted"},
+		{File: "sntp/sync.go", Old: "o.voted && ", New: "", Test: "./sntp -run TestAServerThatHasNotAnsweredHasNoVote"},
 	}
 }
