@@ -1,0 +1,147 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/hubline-iot/hubline/cmd/hubline/internal/policies"
+	"github.com/hubline-iot/hubline/cmd/hubline/internal/target"
+	"github.com/hubline-iot/hubline/device"
+	"github.com/hubline-iot/hubline/provisioning"
+)
+
+// connection has the flags of commands that connect.
+type connection struct {
+	tool   *tool
+	target target.Flags
+	policy string
+	wait   time.Duration
+	quiet  bool
+}
+
+func (t *tool) connection(c *cobra.Command) *connection {
+	x := &connection{tool: t}
+	flags := c.Flags()
+	flags.SortFlags = false
+	x.target.Register(flags)
+	flags.StringVar(&x.policy, "policy", "azure", "retry policy, `NAME` or NAME:PARAMETER=VALUE,...; see "+
+		"hubline help policies")
+	flags.DurationVar(&x.wait, "connect-timeout", 30*time.Second, "end without a connection after this time; 0: never")
+	flags.BoolVar(&x.quiet, "quiet", false, "print no line about the connection")
+	return x
+}
+
+// resolve returns the target, registered if it has to.
+func (x *connection) resolve(ctx context.Context) (*target.Target, error) {
+	to, err := x.target.Resolve(x.tool.world)
+	if err != nil {
+		return nil, err
+	}
+	if x.tool.adapt != nil {
+		x.tool.adapt(to)
+	}
+	if to.Identity == nil {
+		return to, nil
+	}
+	ctx, cancel := limited(ctx, x.wait)
+	defer cancel()
+	assignment, err := to.Register(ctx, &provisioning.Options{})
+	if err != nil {
+		return nil, err
+	}
+	x.say("registered: %s at %s", assignment.DeviceID, assignment.Hub)
+	return to, nil
+}
+
+// limited returns a context with a time limit; 0 is none.
+func limited(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
+	if d <= 0 {
+		return context.WithCancel(ctx)
+	}
+	return context.WithTimeout(ctx, d)
+}
+
+func (x *connection) say(format string, args ...any) {
+	if !x.quiet {
+		fmt.Fprintf(x.tool.log, format+"\n", args...)
+	}
+}
+
+// session is a client with two contexts: ctx ends with the command's or when the client gives up,
+// alive when the client gives up.
+type session struct {
+	*device.Client
+	ctx, alive context.Context
+	giveUp     context.CancelCauseFunc
+}
+
+// prepare makes a client that reports its connection.
+func (x *connection) prepare(ctx context.Context, o *device.Options) (*session, error) {
+	policy, err := policies.Parse(x.policy)
+	if err != nil {
+		return nil, usage("-policy: %v", err)
+	}
+	to, err := x.resolve(ctx)
+	if err != nil {
+		return nil, err
+	}
+	t, creds, err := to.Transport()
+	if err != nil {
+		return nil, err
+	}
+	s := &session{}
+	s.alive, s.giveUp = context.WithCancelCause(context.Background())
+	var cancel context.CancelCauseFunc
+	s.ctx, cancel = context.WithCancelCause(ctx)
+	context.AfterFunc(s.alive, func() { cancel(context.Cause(s.alive)) })
+	o.RetryPolicy = policy
+	o.OnStatus = func(status device.Status) {
+		x.report(status)
+		if status.State == device.Disconnected && status.Err != nil {
+			s.giveUp(status.Err)
+		}
+	}
+	if s.Client, err = device.New(creds, t, o); err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// report prints what a person has to know of a status.
+func (x *connection) report(s device.Status) {
+	switch s.Reason {
+	case device.ConnectionLost, device.AttemptFailed, device.Paused, device.Held:
+		x.say("%v, next attempt in %v: %v", s.Reason, s.Delay.Round(time.Millisecond), s.Err)
+		x.hint(s)
+	case device.ConnectionOK:
+		x.say("connected")
+	case device.ClockJumped, device.Planned, device.TokenRenewal:
+		x.say("%v", s.Reason)
+	default: // the beginning of attempts, and ends, which the command reports
+	}
+}
+
+func (x *connection) hint(s device.Status) {
+	if text := s.Suspect.String(); text != "" {
+		x.say("  %s", text)
+	} else if text := s.Hint(); text != "" && s.Retry <= 1 {
+		x.say("  %s", text)
+	}
+}
+
+// open connects, within the time of -connect-timeout.
+func (x *connection) open(ctx context.Context, s *session) error {
+	ctx, cancel := limited(ctx, x.wait)
+	defer cancel()
+	err := s.Open(ctx)
+	if last := s.Stats().LastError; err != nil && ctx.Err() != nil && last != nil {
+		return fmt.Errorf("no connection within %v: %w", x.wait, last)
+	}
+	return err
+}
+
+// cause returns the error with which the client gave up; nil if it did not.
+func (s *session) cause() error { return context.Cause(s.alive) }

@@ -1,0 +1,119 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/hubline-iot/hubline/cmd/hubline/internal/target"
+	"github.com/hubline-iot/hubline/errfilter"
+	"github.com/hubline-iot/hubline/transport"
+)
+
+// Exit statuses.
+const (
+	exitOK      = 0
+	exitFailed  = 1
+	exitUsage   = 2
+	exitNetwork = 3
+	exitTrust   = 4
+	exitRefused = 5
+	exitLater   = 6
+)
+
+// statuses are the exit statuses, with the kinds of failure that have them.
+var statuses = []struct {
+	status int
+	means  string
+	kinds  []transport.Kind
+}{
+	{exitOK, "done; after Ctrl-C: everything that was accepted is also acknowledged", nil},
+	{exitFailed, "failed in another way", nil},
+	{exitUsage, "the command line, a file or a variable is wrong; nothing was tried", nil},
+	{exitNetwork, "the service was not reached, or did not answer",
+		[]transport.Kind{transport.Network, transport.Timeout}},
+	{exitTrust, "the service's certificate or the clock cannot be trusted",
+		[]transport.Kind{transport.Untrusted, transport.ClockUnset}},
+	{exitRefused, "the service refused the identity",
+		[]transport.Kind{transport.Unauthorized, transport.Forbidden, transport.NotFound}},
+	{exitLater, "the service is overloaded, or a quota is used up",
+		[]transport.Kind{transport.Unavailable, transport.Throttled, transport.Quota}},
+}
+
+// errSilent ends a command that has said already what failed.
+var errSilent = errors.New("reported")
+
+// exitError is an error with its exit status.
+type exitError struct {
+	status int
+	err    error
+}
+
+func (e *exitError) Error() string { return e.err.Error() }
+func (e *exitError) Unwrap() error { return e.err }
+
+func usage(format string, args ...any) error {
+	return &target.UsageError{Text: fmt.Sprintf(format, args...)}
+}
+
+// kindOf returns the Kind of the failure that caused err, behind the end of retries or of a wait.
+func kindOf(err error) transport.Kind {
+	e := transport.Find(err)
+	for e != nil && (e.Kind == transport.RetryExpired || e.Kind == transport.Cancelled || e.Kind == transport.Closed) {
+		inner := transport.Find(e.Err)
+		if inner == nil {
+			break
+		}
+		e = inner
+	}
+	if e == nil {
+		return transport.KindOf(err)
+	}
+	return e.Kind
+}
+
+func statusOf(err error) int {
+	var coded *exitError
+	switch {
+	case err == nil:
+		return exitOK
+	case errors.As(err, &coded):
+		return coded.status
+	case target.IsUsage(err):
+		return exitUsage
+	}
+	return statusOfKind(kindOf(err))
+}
+
+func statusOfKind(kind transport.Kind) int {
+	for _, row := range statuses {
+		for _, k := range row.kinds {
+			if k == kind {
+				return row.status
+			}
+		}
+	}
+	return exitFailed
+}
+
+// describe returns an error with the sentence that the filter has about it.
+func describe(err error) string {
+	text := err.Error()
+	if transport.Find(err) == nil || errors.Is(err, context.Canceled) {
+		return text
+	}
+	return text + "\n  " + errfilter.OfKind(kindOf(err)).Reason
+}
+
+func statusText() string {
+	var b strings.Builder
+	for _, row := range statuses {
+		fmt.Fprintf(&b, "  %d  %s", row.status, row.means)
+		for i, k := range row.kinds {
+			b.WriteString([...]string{": ", ", "}[min(i, 1)] + k.String())
+		}
+		b.WriteByte('\n')
+	}
+	return b.String()
+}

@@ -1,0 +1,205 @@
+package target
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/hubline-iot/hubline/device"
+	"github.com/hubline-iot/hubline/provisioning"
+	"github.com/hubline-iot/hubline/provisioning/dpshttp"
+	"github.com/hubline-iot/hubline/transport"
+	"github.com/hubline-iot/hubline/transport/netopt"
+	"github.com/hubline-iot/hubline/transport/netproxy/envproxy"
+)
+
+// Target is a device and its service.
+type Target struct {
+	// Creds are nil for a registration until Register.
+	Creds *transport.Credentials
+	// URL is that of a broker. Nil: the service is a hub.
+	URL transport.Secret
+	// Identity is that of a registration. Nil: there is none.
+	Identity *provisioning.Identity
+	// Key is what proves the identity, as given: the connection string, the URL or the key.
+	Key Secret
+	// Network has what all transports share.
+	Network netopt.Options
+
+	name      string            // of the transport
+	addresses map[string]string // by transport; "" is for all
+	scheme    string            // of URL
+}
+
+// Resolve returns the target that flags, environment and prompt name.
+func (f *Flags) Resolve(w *World) (*Target, error) {
+	t := &Target{name: f.Transport}
+	var err error
+	if t.addresses, err = parseAddresses(f.Addresses); err != nil {
+		return nil, err
+	}
+	if err := f.network(&t.Network); err != nil {
+		return nil, err
+	}
+	if f.IDScope != "" || f.RegistrationID != "" {
+		err = f.registration(t, w)
+	} else {
+		err = f.device(t, w)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if t.name != "" {
+		if _, err := t.find(t.name); err != nil {
+			return nil, err
+		}
+	}
+	return t, nil
+}
+
+// device fills in a hub's device or a broker's.
+func (f *Flags) device(t *Target, w *World) error {
+	s, ok, err := f.connection(w)
+	if err == nil && !ok && w.Ask != nil {
+		s, err = w.ask("connection string or broker URL: ")
+		ok = true
+	}
+	if err != nil {
+		return err
+	}
+	if !ok {
+		return usage("which device: give -connect-file FILE, or set " + EnvConnect + " or " + EnvBroker +
+			", or -id-scope and -registration-id for a device that registers; see hubline help credentials")
+	}
+	t.Key = s
+	if scheme, _, isURL := strings.Cut(strings.Trim(s.Text.Reveal(), "\"' \t\r\n"), "://"); isURL &&
+		!strings.ContainsAny(scheme, "=;") {
+		t.URL, t.scheme = s.Text, strings.ToLower(scheme)
+		t.Creds, err = t.parseURL()
+	} else {
+		t.Creds, err = device.ParseConnectionString(s.Text.Reveal())
+	}
+	return asUsage(s.From, err)
+}
+
+// registration fills in the identity of a registration.
+func (f *Flags) registration(t *Target, w *World) error {
+	id := &provisioning.Identity{Endpoint: f.DPS, IDScope: f.IDScope, RegistrationID: f.RegistrationID}
+	if t.Network.Certificate == nil {
+		s, group, ok, err := f.key(w)
+		if err == nil && !ok && w.Ask != nil {
+			s, err = w.ask("key of the registration: ")
+			ok = true
+		}
+		if err != nil {
+			return err
+		}
+		if !ok {
+			return usage("-registration-id: no proof of identity; give -key-file, -group-key-file or -cert, or set " +
+				EnvKey + " or " + EnvGroupKey)
+		}
+		t.Key = s
+		if group {
+			id.Sign, err = provisioning.GroupKey(s.Text.Reveal(), id.RegistrationID)
+		} else {
+			id.Sign, err = transport.SharedKey(s.Text.Reveal())
+		}
+		if err != nil {
+			return asUsage(s.From, err)
+		}
+	}
+	t.Identity = id
+	return asUsage("registration", id.Validate())
+}
+
+// Register asks the provisioning service for the hub, and fills in the credentials.
+func (t *Target) Register(ctx context.Context, o *provisioning.Options) (*provisioning.Assignment, error) {
+	network := t.Network
+	network.Addr = t.addresses["dps"]
+	client, err := provisioning.New(t.Identity, dpshttp.New(&network), o)
+	if err != nil {
+		return nil, err
+	}
+	assignment, err := client.Register(ctx)
+	if err != nil {
+		return nil, err
+	}
+	t.Creds = client.Credentials(assignment)
+	return assignment, nil
+}
+
+// network fills in roots, certificate and proxy.
+func (f *Flags) network(n *netopt.Options) error {
+	if !f.NoProxy {
+		n.Proxy = envproxy.Find
+	}
+	if f.CA != "" {
+		pem, err := readFile("-ca", f.CA)
+		if err != nil {
+			return err
+		}
+		roots := x509.NewCertPool()
+		if !roots.AppendCertsFromPEM([]byte(pem.Text.Reveal())) {
+			return usage("-ca: " + f.CA + " has no certificate in PEM; give a file that begins with -----BEGIN CERTIFICATE-----")
+		}
+		n.TLS = &tls.Config{RootCAs: roots}
+	}
+	if (f.Cert == "") != (f.CertKey == "") {
+		return usage("-cert and -cert-key: give both; one file may have certificate and key")
+	}
+	if f.Cert != "" {
+		n.Certificate = netopt.CertificateFiles(f.Cert, f.CertKey)
+	}
+	return nil
+}
+
+// asUsage makes an error about the input from one of the SDK, whose texts have no secret.
+func asUsage(from string, err error) error {
+	if err == nil {
+		return nil
+	}
+	text := err.Error()
+	if e := transport.Find(err); e != nil && e.Err != nil {
+		text = e.Err.Error()
+	}
+	return usage(from + ": " + text)
+}
+
+func parseAddresses(given []string) (map[string]string, error) {
+	all := map[string]string{}
+	for _, text := range given {
+		name, address, named := strings.Cut(text, "=")
+		if !named {
+			name, address = "", text
+		}
+		if i := strings.LastIndexByte(address, ':'); i <= 0 || i == len(address)-1 {
+			return nil, usage("-address: " + text + " is not an address; give HOST:PORT or NAME=HOST:PORT")
+		}
+		if name != "" && name != "dps" && !known(name) {
+			return nil, usage("-address: there is no transport " + name + "; give one of " + strings.Join(Names(), ", ") +
+				", dps")
+		}
+		all[name] = address
+	}
+	return all, nil
+}
+
+// Terminal returns a World with the process's environment. prompt is nil unless somebody can
+// answer.
+func Terminal(out io.Writer, readPassword func() ([]byte, error)) *World {
+	w := &World{Getenv: os.Getenv}
+	if readPassword != nil {
+		w.Ask = func(prompt string) (string, error) {
+			if _, err := io.WriteString(out, prompt); err != nil {
+				return "", err
+			}
+			text, err := readPassword()
+			_, _ = io.WriteString(out, "\n")
+			return string(text), err
+		}
+	}
+	return w
+}

@@ -1,0 +1,224 @@
+package target
+
+import (
+	"crypto/tls"
+	"strings"
+
+	"github.com/hubline-iot/hubline/transport"
+	"github.com/hubline-iot/hubline/transport/amqp"
+	"github.com/hubline-iot/hubline/transport/amqp/amqpws"
+	"github.com/hubline-iot/hubline/transport/http"
+	"github.com/hubline-iot/hubline/transport/mqtt"
+	"github.com/hubline-iot/hubline/transport/mqtt/lean"
+	"github.com/hubline-iot/hubline/transport/mqtt/lean/leannet"
+	"github.com/hubline-iot/hubline/transport/mqtt/mqttws"
+	"github.com/hubline-iot/hubline/transport/netopt"
+)
+
+// Protocol is a transport under its name.
+type Protocol struct {
+	Name, Help string
+	// Port is the TCP port at a hub. Empty: no hub has the protocol.
+	Port string
+	// Schemes are those of brokers' URLs. Empty: no broker has the protocol.
+	Schemes string
+
+	// hub and broker make the transport. Both get the target's network settings.
+	hub    func(c *transport.Credentials, n netopt.Options) transport.Transport
+	broker func(url string, n netopt.Options) (transport.Transport, *transport.Credentials, error)
+}
+
+const mqttSchemes = "mqtt mqtts tcp tcps ssl tls mqtt+ssl ws wss"
+
+// Transports are all transports, the usual one first.
+var Transports = []Protocol{
+	{
+		Name: "mqtt", Help: "MQTT 3.1.1 on the library paho", Port: "8883", Schemes: mqttSchemes, broker: brokerMQTT,
+		hub: func(_ *transport.Credentials, n netopt.Options) transport.Transport {
+			return mqtt.New(&mqtt.Options{Network: n})
+		},
+	},
+	{
+		Name: "mqtt-ws", Help: "the same over WebSocket", Port: "443",
+		hub: func(_ *transport.Credentials, n netopt.Options) transport.Transport {
+			n.Tunnel = mqttws.New(nil)
+			return mqtt.New(&mqtt.Options{Network: n})
+		},
+	},
+	{
+		Name: "lean", Help: "MQTT 3.1.1 on the small engine", Port: "8883", Schemes: mqttSchemes,
+		broker: brokerLean(nil),
+		hub: func(c *transport.Credentials, n netopt.Options) transport.Transport {
+			return lean.New(leannet.Dialer(c, &n), nil)
+		},
+	},
+	{
+		Name: "lean-ws", Help: "the same over WebSocket", Port: "443",
+		hub: func(c *transport.Credentials, n netopt.Options) transport.Transport {
+			n.Tunnel = mqttws.New(nil)
+			return lean.New(leannet.Dialer(c, &n), nil)
+		},
+	},
+	{Name: "mqtt5", Help: "MQTT 5 on the small engine", Schemes: mqttSchemes, broker: brokerLean(lean.MQTT5(nil))},
+	{
+		Name: "amqp", Help: "AMQP 1.0", Port: "5671", Schemes: "amqp amqps", broker: brokerAMQP,
+		hub: func(_ *transport.Credentials, n netopt.Options) transport.Transport {
+			return amqp.New(&amqp.Options{Network: n})
+		},
+	},
+	{
+		Name: "amqp-ws", Help: "AMQP 1.0 over WebSocket", Port: "443",
+		hub: func(_ *transport.Credentials, n netopt.Options) transport.Transport {
+			n.Tunnel = amqpws.New(nil)
+			return amqp.New(&amqp.Options{Network: n})
+		},
+	},
+	{
+		Name: "http", Help: "HTTPS: messages alone", Port: "443",
+		hub: func(_ *transport.Credentials, n netopt.Options) transport.Transport {
+			return http.New(&http.Options{Network: n})
+		},
+	},
+}
+
+func brokerMQTT(url string, n netopt.Options) (transport.Transport, *transport.Credentials, error) {
+	creds, o, err := mqtt.ParseBroker(url)
+	if err != nil {
+		return nil, nil, err
+	}
+	merge(&o.Network, n)
+	return mqtt.New(o), creds, nil
+}
+
+// brokerLean returns the function for the small engine. A nil protocol is the one of the URL.
+func brokerLean(protocol lean.Protocol) func(string, netopt.Options) (transport.Transport, *transport.Credentials,
+	error) {
+	return func(url string, n netopt.Options) (transport.Transport, *transport.Credentials, error) {
+		creds, network, o, err := leannet.ParseBroker(url)
+		if err != nil {
+			return nil, nil, err
+		}
+		merge(network, n)
+		if protocol != nil && o.Protocol == nil {
+			o.Protocol = protocol
+		}
+		return lean.New(leannet.Dialer(creds, network), o), creds, nil
+	}
+}
+
+func brokerAMQP(url string, n netopt.Options) (transport.Transport, *transport.Credentials, error) {
+	creds, o, err := amqp.ParseBroker(url)
+	if err != nil {
+		return nil, nil, err
+	}
+	merge(&o.Network, n)
+	return amqp.New(o), creds, nil
+}
+
+// merge adds the tool's settings to those of a URL.
+func merge(of *netopt.Options, n netopt.Options) {
+	of.Proxy, of.Dial, of.Certificate = n.Proxy, n.Dial, n.Certificate
+	if n.TLS != nil {
+		of.TLS = n.TLS
+	}
+	if n.Addr != "" {
+		of.Addr = n.Addr
+	}
+	if n.Certificate == nil {
+		of.Anonymous = true // the URL says everything that the device has
+	}
+}
+
+func known(name string) bool {
+	for _, p := range Transports {
+		if p.Name == name {
+			return true
+		}
+	}
+	return false
+}
+
+// Names returns the names of all transports.
+func Names() (all []string) {
+	for _, p := range Transports {
+		all = append(all, p.Name)
+	}
+	return all
+}
+
+// serves reports whether the target's service has the protocol.
+func (t *Target) serves(p *Protocol) bool {
+	if t.URL == nil {
+		return p.hub != nil
+	}
+	for scheme := range strings.FieldsSeq(p.Schemes) {
+		if scheme == t.scheme {
+			return true
+		}
+	}
+	return false
+}
+
+// Protocols returns the transports that the target's service has: all, or the one of -transport.
+func (t *Target) Protocols() (all []*Protocol) {
+	for i := range Transports {
+		if p := &Transports[i]; t.serves(p) && (t.name == "" || t.name == p.Name) {
+			all = append(all, p)
+		}
+	}
+	return all
+}
+
+// find returns the transport of that name.
+func (t *Target) find(name string) (*Protocol, error) {
+	var have []string
+	for i := range Transports {
+		p := &Transports[i]
+		if !t.serves(p) {
+			continue
+		}
+		if p.Name == name {
+			return p, nil
+		}
+		have = append(have, p.Name)
+	}
+	return nil, usage("-transport: " + name + " does not fit the target, which has " + strings.Join(have, ", "))
+}
+
+// Address returns the address for a transport. Empty: that of the service.
+func (t *Target) Address(p *Protocol) string {
+	if a, ok := t.addresses[p.Name]; ok {
+		return a
+	}
+	return t.addresses[""]
+}
+
+// Transport returns the transport of -transport, or the first of the target, with its credentials.
+func (t *Target) Transport() (transport.Transport, *transport.Credentials, error) {
+	return t.Open(t.Protocols()[0])
+}
+
+// Open returns a transport with its credentials.
+func (t *Target) Open(p *Protocol) (transport.Transport, *transport.Credentials, error) {
+	n := t.Network
+	n.Addr = t.Address(p)
+	if n.TLS != nil {
+		n.TLS = n.TLS.Clone()
+	}
+	if t.URL != nil {
+		return p.broker(t.URL.Reveal(), n)
+	}
+	return p.hub(t.Creds, n), t.Creds, nil
+}
+
+// parseURL returns the credentials of the broker's URL.
+func (t *Target) parseURL() (*transport.Credentials, error) {
+	for i := range Transports {
+		if p := &Transports[i]; t.serves(p) {
+			_, creds, err := p.broker(t.URL.Reveal(), netopt.Options{TLS: &tls.Config{MinVersion: tls.VersionTLS12}})
+			return creds, err
+		}
+	}
+	return nil, usage("the scheme " + t.scheme + " is not a broker's; give mqtts, wss or amqps, or without TLS mqtt, ws " +
+		"or amqp")
+}

@@ -1,0 +1,72 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hubline-iot/hubline/testbroker/hubdata"
+	"github.com/hubline-iot/hubline/transport"
+)
+
+func TestListenPrintsAndSettles(t *testing.T) {
+	for _, name := range []string{"mqtt", "amqp"} {
+		s := newShell(t, nil)
+		for _, body := range []string{"one", "two", "three"} {
+			require.NoError(t, s.hub.SendC2D("pump-1", hubdata.C2D{Body: []byte(body)}))
+		}
+		require.Equal(t, exitOK, s.run("listen", "-count", "2", "-transport", name), s.log.String())
+		require.Equal(t, "one\ntwo\n", s.out.String())
+		require.NoError(t, s.hub.WaitC2D(soon(t), "pump-1", hubdata.Completed, 2))
+		require.Equal(t, 2, s.hub.CountC2D("pump-1", hubdata.Completed), "the third is for the next listener")
+	}
+}
+
+func TestListenRejects(t *testing.T) {
+	s := newShell(t, nil)
+	require.NoError(t, s.hub.SendC2D("pump-1", hubdata.C2D{Body: []byte("one")}))
+	require.Equal(t, exitOK, s.run("listen", "-count", "1", "-transport", "amqp", "-settle", "reject"))
+	require.NoError(t, s.hub.WaitC2D(soon(t), "pump-1", hubdata.Rejected, 1))
+}
+
+func TestListenJSON(t *testing.T) {
+	s := newShell(t, nil)
+	require.NoError(t, s.hub.SendC2D("pump-1", hubdata.C2D{MessageID: "7", Body: []byte("\x1b[2J"),
+		Properties: []hubdata.Property{{Name: "a", Value: "b"}}}))
+	require.NoError(t, s.hub.SendC2D("pump-1", hubdata.C2D{Body: []byte{0xff}}))
+	require.Equal(t, exitOK, s.run("listen", "-count", "2", "-json"), s.log.String())
+	require.NotContains(t, s.out.String(), "\x1b")
+	decoder := json.NewDecoder(&s.out.b)
+	var first, second printed
+	require.NoError(t, decoder.Decode(&first))
+	require.NoError(t, decoder.Decode(&second))
+	require.Equal(t, "7", first.ID)
+	require.Equal(t, "\x1b[2J", *first.Body)
+	require.Equal(t, "b", first.Properties["a"])
+	require.Nil(t, second.Body)
+	require.Equal(t, "/w==", second.Base64)
+}
+
+// A body that controls a terminal does not reach one.
+func TestATerminalGetsNoControlCharacters(t *testing.T) {
+	s := newShell(t, nil)
+	s.tool = &tool{outTerminal: true}
+	require.NoError(t, s.hub.SendC2D("pump-1", hubdata.C2D{Body: []byte("a\x1b[2Jb")}))
+	require.Equal(t, exitOK, s.run("listen", "-count", "1"))
+	require.Equal(t, "a\ufffd[2Jb\n", s.out.String())
+}
+
+// An output that takes nothing ends the command, and the message is not accepted.
+func TestABrokenOutputLosesNoMessage(t *testing.T) {
+	l := &listening{connection: &connection{tool: &tool{out: full{}}}, ended: func() {}}
+	require.Error(t, l.take(&transport.Message{Body: []byte("one")}, nil))
+	require.ErrorIs(t, l.wrote, errFull)
+}
+
+type full struct{}
+
+var errFull = errors.New("no space")
+
+func (full) Write([]byte) (int, error) { return 0, errFull }

@@ -1,0 +1,81 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/hubline-iot/hubline/cmd/hubline/internal/policies"
+	"github.com/hubline-iot/hubline/cmd/hubline/internal/target"
+)
+
+// root returns the command with all others.
+func (t *tool) root() *cobra.Command {
+	root := &cobra.Command{
+		Use: "hubline", Short: "a device in a shell", Long: helpText("hubline"),
+		SilenceUsage: true, SilenceErrors: true,
+		Args: arguments(0, 0),
+		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
+	}
+	root.SetIn(t.in)
+	root.SetOut(t.out)
+	root.SetErr(t.log)
+	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
+		return usage("%v; hubline help %s lists the flags", err, strings.TrimPrefix(c.CommandPath(), "hubline "))
+	})
+	root.AddCommand(t.sendCommand(), t.listenCommand())
+	for _, topic := range topics() {
+		root.AddCommand(topic)
+	}
+	return root
+}
+
+// arguments returns a check for the number of arguments that names the surplus or the lack.
+func arguments(least, most int) cobra.PositionalArgs {
+	return func(c *cobra.Command, args []string) error {
+		switch {
+		case len(args) < least:
+			return usage("%s: an argument is missing; write %s", c.Name(), c.UseLine())
+		case most >= 0 && len(args) > most && c.HasSubCommands():
+			return usage("%s: there is no command %q; hubline help lists them", c.Name(), args[most])
+		case most >= 0 && len(args) > most:
+			return usage("%s: argument %q is one too many; write %s", c.Name(), args[most], c.UseLine())
+		}
+		return nil
+	}
+}
+
+// topics are texts for hubline help TOPIC.
+func topics() []*cobra.Command {
+	var transports, names strings.Builder
+	for _, p := range target.Transports {
+		at := "hubs and brokers"
+		switch {
+		case p.Port == "":
+			at = "brokers"
+		case p.Schemes == "":
+			at = "hubs, port " + p.Port
+		default:
+			at += ", port " + p.Port
+		}
+		fmt.Fprintf(&transports, "  %-8s %s (%s)\n", p.Name, p.Help, at)
+	}
+	for _, p := range policies.All {
+		fmt.Fprintf(&names, "  %-12s %s\n", p.Name, p.Help)
+		if len(p.Parameters) > 0 {
+			fmt.Fprintf(&names, "  %-12s %s\n", "", strings.Join(p.Parameters, ", "))
+		}
+	}
+	return []*cobra.Command{
+		{Use: "credentials", Short: "where the identity comes from", Long: helpText("credentials")},
+		{Use: "transports", Short: "names for -transport", Long: "Transports, for -transport NAME:\n\n" +
+			transports.String() + "\nA broker's URL chooses WebSocket and TLS by its scheme: mqtts://, wss://, amqps://; " +
+			"docs/brokers.md lists its parameters."},
+		{Use: "policies", Short: "names for -policy", Long: "Retry policies, for -policy NAME or " +
+			"NAME:PARAMETER=VALUE,...:\n\n" + names.String() +
+			"\nAll have attempts=0 and elapsed=0: limits of the attempts, the first included, and of the " +
+			"time; 0 is none.\nhubline policy NAME prints the delays."},
+		{Use: "exit-status", Short: "what the exit status says", Long: "Exit statuses:\n\n" + statusText()},
+	}
+}

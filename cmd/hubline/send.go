@@ -1,0 +1,218 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/hubline-iot/hubline/device"
+	"github.com/hubline-iot/hubline/transport"
+)
+
+// sending has the flags of hubline send.
+type sending struct {
+	*connection
+	body, file                string
+	lines                     bool
+	count                     int
+	rate                      float64
+	id, contentType, encoding string
+	topic, output             string
+	properties                []string
+	expires, flush            time.Duration
+	retain, atMostOnce        bool
+	outbox                    string
+	message                   transport.Message // the fields that all messages share
+	tooLarge                  error             // of the last line that the properties made too large
+}
+
+func (t *tool) sendCommand() *cobra.Command {
+	s := &sending{}
+	c := &cobra.Command{
+		Use: "send [flags]", Short: "send messages, also from pipes", Long: helpText("send"), Args: arguments(0, 0),
+		RunE: func(c *cobra.Command, _ []string) error { return s.run(c.Context()) },
+	}
+	flags := c.Flags()
+	flags.SortFlags = false
+	flags.StringVar(&s.body, "body", "", "`TEXT` of the message")
+	flags.StringVar(&s.file, "file", "", "`FILE` with the body of the message")
+	flags.BoolVar(&s.lines, "lines", false, "each line of the input is a message")
+	flags.IntVar(&s.count, "count", 0, "how often the message of -body or -file is sent, or how many lines at most")
+	flags.Float64Var(&s.rate, "rate", 0, "messages per second at most; 0: as fast as it goes")
+	flags.StringArrayVar(&s.properties, "property", nil, "application property, `NAME=VALUE`; may be repeated")
+	flags.StringVar(&s.contentType, "content-type", "", "`TYPE` of the body, such as application/json")
+	flags.StringVar(&s.encoding, "content-encoding", "", "`ENCODING` of the body, such as utf-8")
+	flags.StringVar(&s.id, "id", "", "message `ID`, for one message; empty: each gets one")
+	flags.StringVar(&s.topic, "topic", "", "`TOPIC` at a broker, instead of the one of its URL")
+	flags.StringVar(&s.output, "output", "", "`OUTPUT` of a module")
+	flags.BoolVar(&s.retain, "retain", false, "a broker keeps the message for later subscribers")
+	flags.BoolVar(&s.atMostOnce, "at-most-once", false, "QoS 0: a message may be lost with the connection")
+	flags.DurationVar(&s.expires, "expires", 0, "a message that waits longer is dropped; 0: never")
+	flags.DurationVar(&s.flush, "flush-timeout", time.Minute, "how long to wait for acknowledgements at the end; "+
+		"0: for ever")
+	flags.StringVar(&s.outbox, "outbox", "", "`DIR` that keeps messages until they are acknowledged, over restarts too")
+	s.connection = t.connection(c)
+	return c
+}
+
+// check completes the shared fields.
+func (s *sending) check() error {
+	given := 0
+	for _, is := range []bool{s.body != "", s.file != "", s.lines} {
+		if is {
+			given++
+		}
+	}
+	switch {
+	case given > 1:
+		return usage("-body, -file and -lines: give one of them")
+	case given == 0 && s.tool.inTerminal:
+		return usage("nothing to send; give -body TEXT or -file FILE, or pipe something into it")
+	case s.count < 0:
+		return usage("-count: %d is negative; give 1 or more", s.count)
+	case !(s.rate >= 0 && s.rate <= 1e6):
+		return usage("-rate: %v is out of range; give up to 1000000 a second, or 0 for no limit", s.rate)
+	case s.id != "" && (s.lines || s.count > 1):
+		return usage("-id: messages with the same id count as one; leave it out")
+	}
+	s.message = transport.Message{
+		ID: s.id, ContentType: s.contentType, ContentEncoding: s.encoding, Topic: s.topic, Output: s.output,
+		Retain: s.retain, AtMostOnce: s.atMostOnce,
+	}
+	for _, p := range s.properties {
+		name, value, ok := strings.Cut(p, "=")
+		if !ok || name == "" {
+			return usage("-property: %q has no name and value; write NAME=VALUE", p)
+		}
+		s.message.Properties = append(s.message.Properties, transport.Property{Name: name, Value: value})
+	}
+	return nil
+}
+
+// source returns where the bodies come from.
+func (s *sending) source() (source, error) {
+	switch {
+	case s.lines:
+		return newLines(s.tool.in, s.count), nil
+	case s.body != "":
+		return &repeated{body: []byte(s.body), left: max(1, s.count)}, nil
+	case s.file == "":
+		body, err := readBody(s.tool.in)
+		return &repeated{body: body, left: max(1, s.count)}, err
+	}
+	file, err := os.Open(s.file)
+	if err != nil {
+		return nil, usage("-file: %v", err)
+	}
+	body, err := readBody(file)
+	return &repeated{body: body, left: max(1, s.count)}, errors.Join(err, file.Close())
+}
+
+func (s *sending) run(ctx context.Context) error {
+	if err := s.check(); err != nil {
+		return err
+	}
+	from, err := s.source()
+	if err != nil {
+		return err
+	}
+	begin := time.Now()
+	session, err := s.prepare(ctx, &device.Options{})
+	if err != nil {
+		return err
+	}
+	defer session.Close()
+	to, err := s.open(ctx, session)
+	if err != nil {
+		return err
+	}
+	bar := newProgress(s.tool, from.total(), func() int { return to.acknowledged() })
+	produceErr := s.produce(session.ctx, from, to)
+	flushErr := s.finish(to, session)
+	bar.end()
+	if errors.Is(produceErr, context.Canceled) { // Ctrl-C, or the client gave up, which is its cause
+		produceErr = session.cause()
+	}
+	s.say("%s in %v", to.summary(), time.Since(begin).Round(time.Millisecond))
+	return firstError(produceErr, flushErr, from.fault(), s.tooLarge)
+}
+
+// open returns the queue of the messages. Without an outbox on the disk, the connection comes
+// first, so that a wrong key shows before anything is read.
+func (s *sending) open(ctx context.Context, session *session) (queue, error) {
+	if s.outbox != "" {
+		return openDisk(s, session)
+	}
+	return &memoryQueue{client: session.Client}, s.connection.open(ctx, session)
+}
+
+// produce puts all bodies into the queue, at the rate.
+func (s *sending) produce(ctx context.Context, from source, to queue) error {
+	begin := time.Now()
+	for n := 0; ; n++ {
+		if s.rate > 0 {
+			due := begin.Add(time.Duration(float64(n) / s.rate * float64(time.Second)))
+			if err := pause(ctx, time.Until(due)); err != nil {
+				return err
+			}
+		}
+		body, ok, err := from.next(ctx)
+		if !ok || err != nil {
+			return err
+		}
+		m := s.message
+		m.Body = body
+		if s.expires > 0 {
+			m.Expires = time.Now().Add(s.expires)
+		}
+		err = to.put(ctx, &m)
+		if errors.Is(err, transport.TooLarge) && s.lines {
+			s.tooLarge = err // one line does not end a log's stream
+		} else if err != nil {
+			return err
+		}
+	}
+}
+
+// finish waits for the results of everything in the queue, as long as the client lives.
+func (s *sending) finish(to queue, session *session) error {
+	ctx, cancel := limited(session.alive, s.flush)
+	defer cancel()
+	err := to.flush(ctx)
+	switch {
+	case session.cause() != nil:
+		return session.cause()
+	case errors.Is(err, context.DeadlineExceeded):
+		return &exitError{exitLater, fmt.Errorf("not all messages were acknowledged within %v: %s", s.flush, to.summary())}
+	}
+	return err
+}
+
+func pause(ctx context.Context, d time.Duration) error {
+	if d <= 0 {
+		return ctx.Err()
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// firstError returns the first error, which is the cause of the others.
+func firstError(all ...error) error {
+	for _, err := range all {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,178 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hubline-iot/hubline/cmd/hubline/internal/target"
+	"github.com/hubline-iot/hubline/testbroker"
+	"github.com/hubline-iot/hubline/testbroker/fault"
+	"github.com/hubline-iot/hubline/testbroker/hubdata"
+	"github.com/hubline-iot/hubline/transport"
+)
+
+func TestSendOverEachTransportOfAHub(t *testing.T) {
+	for _, p := range target.Transports {
+		if p.Port == "" {
+			continue
+		}
+		t.Run(p.Name, func(t *testing.T) {
+			s := newShell(t, nil)
+			require.Equal(t, exitOK, s.run("send", "-body", `{"celsius":21.5}`, "-transport", p.Name, "-count", "3",
+				"-property", "site=roof", "-content-type", "application/json"), s.log.String())
+			messages := s.hub.Messages()
+			require.Len(t, messages, 3)
+			require.Equal(t, `{"celsius":21.5}`, string(messages[0].Body))
+			require.Equal(t, "application/json", messages[0].ContentType)
+			require.Contains(t, messages[0].Properties, hubdata.Property{Name: "site", Value: "roof"})
+			require.Contains(t, s.log.String(), "3 acknowledged")
+			require.Empty(t, s.out.String())
+		})
+	}
+}
+
+func TestSendAndListenAtABroker(t *testing.T) {
+	for _, p := range target.Transports {
+		if !strings.Contains(p.Schemes, "mqtts") {
+			continue
+		}
+		t.Run(p.Name, func(t *testing.T) {
+			s := newShell(t, &testbroker.Options{Broker: &testbroker.BrokerOptions{}})
+			delete(s.env, target.EnvConnect)
+			s.env[target.EnvBroker] = s.hub.BrokerURL("pump-1", "mqtts", "localhost:8883")
+			require.Equal(t, exitOK, s.run("send", "-body", "up", "-transport", p.Name), s.log.String())
+			require.Equal(t, []string{"up"}, s.bodies())
+			require.NoError(t, s.hub.SendC2D("pump-1", hubdata.C2D{Body: []byte("down")}))
+			require.Equal(t, exitOK, s.run("listen", "-count", "1", "-transport", p.Name), s.log.String())
+			require.Equal(t, "down\n", s.out.String())
+		})
+	}
+}
+
+// Empty lines are left out, and a line that is too long is skipped and reported.
+func TestLinesAreMessages(t *testing.T) {
+	s := newShell(t, nil)
+	long := strings.Repeat("x", transport.MaxMessageSize+1)
+	s.in = strings.NewReader("one\ntwo\r\n\n" + long + "\nthree")
+	require.Equal(t, exitFailed, s.run("send", "-lines"))
+	require.Equal(t, []string{"one", "two", "three"}, s.bodies())
+	require.Contains(t, s.log.String(), "lines were skipped")
+
+	s.in = strings.NewReader("a\nb\nc\n")
+	require.Equal(t, exitOK, s.run("send", "-lines", "-count", "2"))
+	require.Equal(t, []string{"one", "two", "three", "a", "b"}, s.bodies())
+}
+
+// Without -lines the whole input is one message.
+func TestTheInputIsAMessage(t *testing.T) {
+	s := newShell(t, nil)
+	s.in = strings.NewReader("one\ntwo\n")
+	require.Equal(t, exitOK, s.run("send"))
+	require.Equal(t, []string{"one\ntwo\n"}, s.bodies())
+	s.in = strings.NewReader(strings.Repeat("x", transport.MaxMessageSize+1))
+	require.Equal(t, exitUsage, s.run("send"))
+	require.Contains(t, s.log.String(), "hubline upload")
+}
+
+// After Ctrl-C what was accepted is acknowledged, although the input has not ended, and the status
+// is 0.
+func TestCtrlCFlushes(t *testing.T) {
+	s := newShell(t, nil)
+	s.hub.Inject(fault.Fault{Kind: fault.SlowPuback, Times: 100, Delay: 200 * time.Millisecond})
+	ctx, interrupt := context.WithCancel(t.Context())
+	defer interrupt()
+	in, feed := io.Pipe()
+	s.in = in
+	fed := make(chan error, 1)
+	go func() { // ends when the pipe has taken both texts
+		_, err := fmt.Fprint(feed, "one\ntwo\nthree\n")
+		if err == nil {
+			err = s.hub.WaitMessages(ctx, 3)
+		}
+		interrupt()
+		fed <- err
+	}()
+	require.Equal(t, exitOK, s.runIn(ctx, "send", "-lines"), s.log.String())
+	require.NoError(t, <-fed)
+	require.NoError(t, feed.Close())
+	require.Equal(t, []string{"one", "two", "three"}, s.bodies())
+	require.Contains(t, s.log.String(), "3 acknowledged")
+}
+
+// Without a connection messages stay in the outbox, and the next run sends them first.
+func TestTheOutboxSurvivesTheProgram(t *testing.T) {
+	s := newShell(t, nil)
+	folder := t.TempDir()
+	absent := s.hub.Inject(fault.Fault{Kind: fault.Absent})
+	s.in = strings.NewReader("one\ntwo\n")
+	require.Equal(t, exitLater, s.run("send", "-lines", "-outbox", folder, "-flush-timeout", "300ms"), s.log.String())
+	require.Contains(t, s.log.String(), "2 waiting in "+folder)
+	require.Empty(t, s.bodies())
+	absent.Remove()
+	s.in = strings.NewReader("three\n")
+	require.Equal(t, exitOK, s.run("send", "-lines", "-outbox", folder), s.log.String())
+	require.Equal(t, []string{"one", "two", "three"}, s.bodies())
+}
+
+// otherKey is not the key of pump-1.
+const otherKey = "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8="
+
+func TestRefusalsHaveAnExitStatus(t *testing.T) {
+	for name, c := range map[string]struct {
+		status int
+		args   []string
+		spoil  func(s *shell)
+	}{
+		"wrong key": {exitRefused, nil, func(s *shell) {
+			require.NoError(s.t, s.hub.SetKeys("pump-1", otherKey, otherKey))
+		}},
+		"wrong key, with an outbox": {exitRefused, []string{"-outbox", t.TempDir(), "-flush-timeout", "10s"}, func(s *shell) {
+			require.NoError(s.t, s.hub.SetKeys("pump-1", otherKey, otherKey))
+		}},
+		"unknown device": {exitRefused, nil, func(s *shell) { require.NoError(s.t, s.hub.RemoveDevice("pump-1")) }},
+		"no hub": {exitNetwork, []string{"-connect-timeout", "300ms"}, func(s *shell) {
+			s.hub.Inject(fault.Fault{Kind: fault.Absent})
+		}},
+		"another certificate": {exitTrust, nil, func(s *shell) {
+			require.NoError(s.t, s.hub.PresentName("portal.example"))
+		}},
+		"no service": {exitLater, []string{"-policy", "none"}, func(s *shell) {
+			s.hub.Inject(fault.Fault{Kind: fault.RefuseConnect, Times: -1})
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newShell(t, nil)
+			s.t = t
+			c.spoil(s)
+			require.Equal(t, c.status, s.run(append([]string{"send", "-body", "x"}, c.args...)...), s.log.String())
+			require.Empty(t, s.bodies())
+		})
+	}
+}
+
+// A bar is for people: a pipe gets lines alone.
+func TestBarsAreForTerminals(t *testing.T) {
+	s := newShell(t, nil)
+	require.Equal(t, exitOK, s.run("send", "-body", "x", "-count", "10"))
+	require.NotContains(t, s.log.String(), "\r")
+	s.tool = &tool{logTerminal: true}
+	require.Equal(t, exitOK, s.run("send", "-body", "x", "-count", "10"))
+	require.Contains(t, s.log.String(), "\r")
+	require.Equal(t, "[===============               ] 5 of 10, 5/s", barLine(5, 10, time.Second))
+	require.Equal(t, "[==============================] 11 of 10, 11/s", barLine(11, 10, time.Second))
+	require.Equal(t, "7 done, 3/s", barLine(7, 0, 2500*time.Millisecond))
+}
+
+func TestRateLimits(t *testing.T) {
+	s := newShell(t, nil)
+	begin := time.Now()
+	require.Equal(t, exitOK, s.run("send", "-body", "x", "-count", "5", "-rate", "20"))
+	require.GreaterOrEqual(t, time.Since(begin), 200*time.Millisecond, "the fifth is due after four intervals")
+	require.Len(t, s.bodies(), 5)
+}

@@ -1,0 +1,197 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hubline-iot/hubline/cmd/hubline/internal/rig"
+	"github.com/hubline-iot/hubline/cmd/hubline/internal/target"
+	"github.com/hubline-iot/hubline/testbroker"
+)
+
+// shell runs command lines against a hub in memory.
+type shell struct {
+	t        *testing.T
+	hub      *testbroker.Hub
+	env      map[string]string
+	in       io.Reader
+	dial     rig.Dialer
+	out, log buffer
+	tool     *tool
+}
+
+// buffer is a buffer that goroutines share.
+type buffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (b *buffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.Write(p)
+}
+
+func (b *buffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.String()
+}
+
+// newShell has the connection string of pump-1 in its environment.
+func newShell(t *testing.T, o *testbroker.Options) *shell {
+	s := &shell{t: t, hub: rig.Hub(t, o), env: map[string]string{}, in: strings.NewReader("")}
+	s.dial = rig.Dial(s.hub)
+	s.env[target.EnvConnect] = s.hub.ConnectionString("pump-1")
+	return s
+}
+
+// run runs a command line until it ends, and returns its exit status.
+func (s *shell) run(args ...string) int {
+	s.t.Helper()
+	ctx, cancel := context.WithTimeout(s.t.Context(), 30*time.Second)
+	defer cancel()
+	return s.runIn(ctx, args...)
+}
+
+func (s *shell) runIn(ctx context.Context, args ...string) int {
+	t := s.tool
+	if t == nil {
+		t = &tool{}
+	}
+	t.in, t.out, t.log = s.in, &s.out, &s.log
+	if t.world == nil {
+		t.world = &target.World{Getenv: func(name string) string { return s.env[name] }}
+	}
+	t.adapt = func(to *target.Target) {
+		to.Network.Dial, to.Network.TLS, to.Network.Proxy = s.dial, s.hub.ClientTLS(), nil
+	}
+	status := t.main(ctx, args)
+	for _, name := range []string{target.EnvConnect, target.EnvBroker, target.EnvKey, target.EnvGroupKey} {
+		if secret := s.env[name]; secret != "" {
+			_, key, _ := strings.Cut(secret, "SharedAccessKey=")
+			require.NotContains(s.t, s.out.String()+s.log.String(), secret)
+			require.True(s.t, key == "" || !strings.Contains(s.out.String()+s.log.String(), key), "a key was printed")
+		}
+	}
+	return status
+}
+
+// bodies returns the bodies of the hub's messages.
+func (s *shell) bodies() (all []string) {
+	for _, m := range s.hub.Messages() {
+		all = append(all, string(m.Body))
+	}
+	return all
+}
+
+func (s *shell) file(name, text string) string {
+	path := filepath.Join(s.t.TempDir(), name)
+	require.NoError(s.t, os.WriteFile(path, []byte(text), 0o600))
+	return path
+}
+
+func TestSecretsStayOffTheCommandLine(t *testing.T) {
+	for _, args := range [][]string{
+		{"send", "-body", "x", "-connect", "KEY"},
+		{"send", "-body", "x", "-connect=KEY"},
+		{"send", "KEY"},
+		{"listen", "-connect", "mqtts://user:pa55word@broker.example"},
+		{"KEY"},
+	} {
+		s := newShell(t, nil)
+		secret := s.env[target.EnvConnect]
+		for i := range args {
+			args[i] = strings.ReplaceAll(args[i], "KEY", secret)
+		}
+		require.Equal(t, exitUsage, s.run(args...))
+		require.Contains(t, s.log.String(), "-connect-file FILE")
+		require.Contains(t, s.log.String(), "every user of this machine")
+		require.NotContains(t, s.log.String(), "pa55word")
+		require.Empty(t, s.bodies())
+	}
+	s := newShell(t, nil)
+	secret := s.env[target.EnvConnect]
+	delete(s.env, target.EnvConnect)
+	require.Equal(t, exitOK, s.run("send", "-body", "x", "-insecure-command-line", "-connect", secret), s.log.String())
+}
+
+func TestEachSourceOfCredentials(t *testing.T) {
+	for name, setUp := range map[string]func(s *shell, secret string) []string{
+		"environment": func(s *shell, secret string) []string { s.env[target.EnvConnect] = secret; return nil },
+		"file": func(s *shell, secret string) []string {
+			return []string{"-connect-file", s.file("secret", secret+"\n")}
+		},
+		"prompt": func(s *shell, secret string) []string {
+			s.tool = &tool{world: &target.World{Getenv: func(string) string { return "" },
+				Ask: func(string) (string, error) { return " " + secret + "\n", nil }}}
+			return nil
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newShell(t, nil)
+			secret := s.env[target.EnvConnect]
+			delete(s.env, target.EnvConnect)
+			args := setUp(s, secret)
+			require.Equal(t, exitOK, s.run(append([]string{"send", "-body", "from " + name}, args...)...), s.log.String())
+			require.Contains(t, s.bodies(), "from "+name)
+		})
+	}
+}
+
+// A command without credentials says how to give them, and one with wrong ones what is wrong; no
+// connection is made.
+func TestUsageIsExplained(t *testing.T) {
+	for _, c := range []struct {
+		want string
+		args []string
+	}{
+		{"-connect-file FILE", []string{"send", "-body", "x"}},
+		{"no such file", []string{"send", "-body", "x", "-connect-file", "/nowhere/at/all"}},
+		{"give one of them", []string{"send", "-body", "x", "-lines"}},
+		{"-rate", []string{"send", "-body", "x", "-rate", "-1"}},
+		{"-rate", []string{"send", "-body", "x", "-rate", "NaN"}},
+		{"-count", []string{"send", "-body", "x", "-count", "-1"}},
+		{"-id", []string{"send", "-body", "x", "-count", "2", "-id", "1"}},
+		{"NAME=VALUE", []string{"send", "-body", "x", "-property", "novalue"}},
+		{"no policy", []string{"send", "-body", "x", "-policy", "hope"}},
+		{"attempts", []string{"send", "-body", "x", "-policy", "azure:hope=1"}},
+		{"HOST:PORT", []string{"send", "-body", "x", "-address", "somewhere"}},
+		{"no transport pigeon", []string{"send", "-body", "x", "-address", "pigeon=a:1"}},
+		{"-cert-key", []string{"send", "-body", "x", "-cert", "a.pem"}},
+		{"-key-file", []string{"send", "-body", "x", "-id-scope", "0ne", "-registration-id", "pump-1"}},
+		{"one too many", []string{"send", "more"}},
+		{"unknown flag", []string{"send", "-nothing"}},
+		{"no command", []string{"fly"}},
+		{"verdict", []string{"listen", "-settle", "burn"}},
+		{"give one of them", []string{"listen", "-json", "-raw"}},
+	} {
+		s := newShell(t, nil)
+		delete(s.env, target.EnvConnect)
+		require.Equal(t, exitUsage, s.run(c.args...), "%v", c.args)
+		require.Contains(t, s.log.String(), c.want, "%v", c.args)
+	}
+	s := newShell(t, nil)
+	s.env[target.EnvConnect] = "HostName=hub;DeviceId=pump-1;SharedAccessKey=short"
+	require.Equal(t, exitUsage, s.run("send", "-body", "x"))
+	require.Contains(t, s.log.String(), target.EnvConnect+": connection string: SharedAccessKey is not base64")
+	s = newShell(t, nil)
+	require.Equal(t, exitUsage, s.run("send", "-body", "x", "-transport", "pigeon"))
+	require.Contains(t, s.log.String(), "mqtt, mqtt-ws")
+}
+
+// soon returns a context that ends before a hanging test does harm.
+func soon(t *testing.T) context.Context {
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	t.Cleanup(cancel)
+	return ctx
+}
