@@ -2,7 +2,9 @@ package testbroker_test
 
 import (
 	"fmt"
+	"runtime"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -21,5 +23,40 @@ func BenchmarkQueryOfConnectedDevices(b *testing.B) {
 	for b.Loop() {
 		ids, _ := p.twins("SELECT * FROM devices WHERE connectionState = 'Connected'")
 		require.Len(b, ids, 1000)
+	}
+}
+
+// BenchmarkRegistryOfManyDevices exports 8,000 devices that have a message waiting each, and
+// removes them with bulk operations.
+func BenchmarkRegistryOfManyDevices(b *testing.B) {
+	const devices = 8_000
+	h, _ := newHub(b, nil)
+	p := backEnd(b, h, hubdata.AllRights)
+	container, err := h.ContainerURL("any.example.test", "c-1", time.Hour)
+	require.NoError(b, err)
+	for b.Loop() {
+		b.StopTimer()
+		for i := range devices {
+			d, err := h.AddDevice(fmt.Sprint("many-", i))
+			require.NoError(b, err)
+			require.NoError(b, h.SendC2D(d.ID, hubdata.C2D{}))
+		}
+		b.StartTimer()
+		began := time.Now()
+		made := p.post("/jobs/create"+version, `{"type":"export","outputBlobContainerUri":"`+container+`"}`).object(b)
+		for p.do("GET", "/jobs/"+made["jobId"].(string)+version, "").object(b)["status"] != "completed" {
+			runtime.Gosched()
+		}
+		exported := time.Now()
+		for i := 0; i < devices; i += 100 {
+			items := make([]string, 100)
+			for n := range items {
+				items[n] = fmt.Sprintf(`{"id":"many-%d","importMode":"delete"}`, i+n)
+			}
+			failed, _ := p.bulk(items...)
+			require.Empty(b, failed)
+		}
+		b.ReportMetric(exported.Sub(began).Seconds(), "s/export")
+		b.ReportMetric(time.Since(exported).Seconds(), "s/removal")
 	}
 }

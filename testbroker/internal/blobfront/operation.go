@@ -204,9 +204,6 @@ var faultOperations = map[string]fault.BlobOperation{"PUT  ": fault.PutBlob, "PU
 
 // faultOperation returns the request's operation; BlobAny if faults do not select it.
 func faultOperation(q *web.Request) fault.BlobOperation {
-	if q.Vars["name"] == "" {
-		return fault.BlobAny
-	}
 	return faultOperations[operationName(q)]
 }
 

@@ -151,16 +151,21 @@ func (f *Front) storeWill(m hubdata.Message) {
 	f.hub.Changed.Wake()
 }
 
-// Forget drops the sessions that match a selector.
-func (f *Front) Forget(selector string) {
+// Forget drops the session of the identity with a name, or all if it is empty.
+func (f *Front) Forget(name string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	for id, s := range f.sessions {
-		if id.Matches(selector) {
+	if id := hub.SplitIdentity(name); name != "" {
+		if s := f.sessions[id]; s != nil {
 			s.delayed = nil
 			delete(f.sessions, id)
 		}
+		return
 	}
+	for _, s := range f.sessions {
+		s.delayed = nil
+	}
+	clear(f.sessions)
 }
 
 // Session returns the session of an identity; false when it has none.

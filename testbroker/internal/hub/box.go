@@ -53,11 +53,14 @@ func (h *Hub) Queue(id Identity, b Box) (*Queue, error) {
 
 // queueLocked returns a queue, and makes it if there is none.
 func (h *Hub) queueLocked(name queueName) *Queue {
-	q := h.queues[name]
+	q := h.queues[name.id.Device][name]
 	if q == nil {
 		q = &Queue{Hub: h, Limits: h.limits(name.box), id: name.id, box: name.box,
 			packetID: firstPacketID[name.box] - 1, log: history[*QueuedC2D]{keep: h.keep}}
-		h.queues[name] = q
+		if h.queues[name.id.Device] == nil {
+			h.queues[name.id.Device] = make(map[queueName]*Queue)
+		}
+		h.queues[name.id.Device][name] = q
 	}
 	return q
 }
@@ -66,19 +69,40 @@ func (h *Hub) queueLocked(name queueName) *Queue {
 func (h *Hub) PresentQueue(id Identity, b Box) *Queue {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.queues[queueName{id, b}]
+	return h.queues[id.Device][queueName{id, b}]
+}
+
+// forgetQueuesLocked drops the queues of an identity.
+func (h *Hub) forgetQueuesLocked(id Identity) {
+	of := h.queues[id.Device]
+	for _, b := range Boxes {
+		delete(of, queueName{id, b})
+		h.Touch(tableQueues, queueName{id, b}.key())
+	}
+	if len(of) == 0 {
+		delete(h.queues, id.Device)
+	}
 }
 
 // queuesOf returns the queues that match a selector and are one of the boxes, sorted by name.
 func (h *Hub) queuesOf(selector string, boxes ...Box) []*Queue {
-	h.mu.Lock()
-	defer h.mu.Unlock()
 	var all []*Queue
-	for name, q := range h.queues {
-		if name.id.Matches(selector) && slices.Contains(boxes, name.box) {
-			all = append(all, q)
+	add := func(of map[queueName]*Queue) {
+		for name, q := range of {
+			if name.id.Matches(selector) && slices.Contains(boxes, name.box) {
+				all = append(all, q)
+			}
 		}
 	}
+	h.mu.Lock()
+	if selector != "" {
+		add(h.queues[SplitIdentity(selector).Device])
+	} else {
+		for _, of := range h.queues {
+			add(of)
+		}
+	}
+	h.mu.Unlock()
 	slices.SortFunc(all, func(a, b *Queue) int { return cmp.Compare(a.id.String(), b.id.String()) })
 	return all
 }
@@ -106,4 +130,15 @@ func (h *Hub) countQueued(device string, b Box, state hubdata.C2DState) int {
 		n += q.count(state)
 	}
 	return n
+}
+
+// WaitingC2D returns how many C2D messages of an identity have no final state.
+func (h *Hub) WaitingC2D(id Identity) int {
+	q := h.PresentQueue(id, Commands)
+	if q == nil {
+		return 0
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.counts[hubdata.Enqueued] + q.counts[hubdata.Invisible]
 }

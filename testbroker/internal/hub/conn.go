@@ -50,7 +50,7 @@ type Conn struct {
 	peer   Peer             // nil until a protocol has begun
 	speaks hubdata.Protocol // the present one: HTTP until a WebSocket begins
 
-	candidates []Identity // guarded by Hub.mu: the keys of Hub.candidates that lead to this connection
+	candidates []string // guarded by Hub.mu: the keys of Hub.candidates that lead to this connection
 
 	// Used only by the connection's goroutine.
 	TLS     *tls.Conn // nil without TLS

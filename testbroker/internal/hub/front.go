@@ -20,8 +20,8 @@ type Front interface {
 	// DesiredListeners returns the clients that receive changes of desired properties.
 	DesiredListeners(id Identity) []DesiredListener
 	// Forget drops, while the hub is locked, the state that the front keeps between connections for
-	// the identities that match a selector.
-	Forget(selector string)
+	// the identity with a name, or for all if the name is empty.
+	Forget(name string)
 	// Shutdown frees the front's resources when all connections have ended.
 	Shutdown() error
 }

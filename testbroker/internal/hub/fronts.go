@@ -3,6 +3,7 @@ package hub
 import (
 	"crypto/x509"
 	"errors"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -22,8 +23,8 @@ func (c *Conn) Identify(id Identity) {
 	c.candidateLocked(id)
 }
 
-// Candidate notes that the connection may become present for an identity. A front calls it, or
-// [Conn.Identify], before Present returns true.
+// Candidate notes that the connection may act for an identity. A front calls it, or
+// [Conn.Identify], before Present or Matches returns true.
 func (c *Conn) Candidate(id Identity) {
 	c.Hub.mu.Lock()
 	defer c.Hub.mu.Unlock()
@@ -32,26 +33,27 @@ func (c *Conn) Candidate(id Identity) {
 
 func (c *Conn) candidateLocked(id Identity) {
 	h := c.Hub
-	if _, again := h.candidates[id][c]; again {
+	device := id.Device
+	if _, again := h.candidates[device][c]; again || device == "" {
 		return
 	}
 	if _, open := h.conns[c]; !open {
 		return
 	}
-	if h.candidates[id] == nil {
-		h.candidates[id] = make(map[*Conn]struct{})
+	if h.candidates[device] == nil {
+		h.candidates[device] = make(map[*Conn]struct{})
 	}
-	h.candidates[id][c] = struct{}{}
-	c.candidates = append(c.candidates, id)
+	h.candidates[device][c] = struct{}{}
+	c.candidates = append(c.candidates, device)
 }
 
 // leaveLocked removes an ended connection from the tables of connections.
 func (c *Conn) leaveLocked() {
 	h := c.Hub
 	delete(h.conns, c)
-	for _, id := range c.candidates {
-		if delete(h.candidates[id], c); len(h.candidates[id]) == 0 {
-			delete(h.candidates, id)
+	for _, device := range c.candidates {
+		if delete(h.candidates[device], c); len(h.candidates[device]) == 0 {
+			delete(h.candidates, device)
 		}
 	}
 	c.candidates = nil
@@ -146,11 +148,8 @@ func (h *Hub) Obey(id Identity, f *fault.Message, happened bool, stands *Standin
 // Identities returns the registered identities, sorted by name.
 func (h *Hub) Identities() []Identity {
 	h.mu.Lock()
-	defer h.mu.Unlock()
-	var all []Identity
-	for id := range h.registry {
-		all = append(all, id)
-	}
+	all := slices.Collect(maps.Keys(h.registry))
+	h.mu.Unlock()
 	slices.SortFunc(all, func(a, b Identity) int { return strings.Compare(a.String(), b.String()) })
 	return all
 }
@@ -168,7 +167,7 @@ func (h *Hub) Registration(id Identity) (r Registration, connected, ok bool) {
 }
 
 func (h *Hub) connectedLocked(id Identity) bool {
-	for c := range h.candidates[id] {
+	for c := range h.candidates[id.Device] {
 		if c.peer != nil && c.peer.Present(id, c.live) {
 			return true
 		}
@@ -189,13 +188,7 @@ func (h *Hub) Register(id Identity, r Registration, maxModules int) error {
 		if h.registry[Identity{Device: id.Device}] == nil {
 			return h.ServiceError(CodeDeviceNotFound, "%s is not registered", id.Device)
 		}
-		n := 0
-		for other := range h.registry {
-			if other.Device == id.Device && other.Module != "" {
-				n++
-			}
-		}
-		if n >= maxModules {
+		if n := len(h.modules[id.Device]); n >= maxModules {
 			return h.ServiceError(413003, "%s has %d modules", id.Device, n)
 		}
 	}

@@ -126,16 +126,17 @@ type Hub struct {
 	unsaved     bool          // the store has failed: no connections any more
 	resetting   chan struct{} // closed when the running Reset has finished; nil = none runs
 	registry    map[Identity]*Registration
-	entries     int // registrations so far
-	removed     history[Identity]
+	modules     map[string]map[string]struct{} // names of the registered modules of each device that has some
+	entries     int                            // registrations so far
+	removed     removals
 	policies    map[string]policy
 	generations map[string]int // how many key pairs each owner received
 	listeners   []net.Listener
 	conns       map[*Conn]struct{}              // accepted connections that have not ended
-	candidates  map[Identity]map[*Conn]struct{} // those of conns that may be present for an identity
+	candidates  map[string]map[*Conn]struct{}   // by device id: those of conns that may act for it, or for its modules
 	accepted    uint64                          // connections so far
-	queues      map[queueName]*Queue
-	cas         *x509.CertPool // trusted authorities of devices
+	queues      map[string]map[queueName]*Queue // by device id
+	cas         *x509.CertPool                  // trusted authorities of devices
 	standing    map[Identity]StandingFault
 	orders      history[*fault.Message]
 	twinOf      map[Identity]*TwinState // twins in use so far
@@ -168,8 +169,10 @@ func New(o *Options) (*Hub, error) {
 		policies:         make(map[string]policy),
 		generations:      make(map[string]int),
 		conns:            make(map[*Conn]struct{}),
-		candidates:       make(map[Identity]map[*Conn]struct{}),
-		queues:           make(map[queueName]*Queue),
+		modules:          make(map[string]map[string]struct{}),
+		candidates:       make(map[string]map[*Conn]struct{}),
+		queues:           make(map[string]map[queueName]*Queue),
+		removed:          removals{times: make(map[Identity]int)},
 		cas:              x509.NewCertPool(),
 		standing:         make(map[Identity]StandingFault),
 		twinOf:           make(map[Identity]*TwinState),
@@ -196,7 +199,7 @@ func New(o *Options) (*Hub, error) {
 		return nil, err
 	}
 	h.calls.log.keep, h.calls.answers.keep = h.keep, h.keep
-	h.orders.keep, h.removed.keep = h.keep, h.keep
+	h.orders.keep, h.removed.log.keep = h.keep, h.keep
 	h.issuer.log.keep, h.issuer.of = h.keep, make(map[Identity]*issuing)
 	if h.Certificates.Life == 0 {
 		h.Certificates.Life = defaultCertificateLife
@@ -414,10 +417,18 @@ func (h *Hub) finish(c *Conn, err error) {
 	h.Changed.Wake()
 }
 
+// amongLocked returns the connections that a selector can match.
+func (h *Hub) amongLocked(selector string) map[*Conn]struct{} {
+	if selector == "" {
+		return h.conns
+	}
+	return h.candidates[SplitIdentity(selector).Device]
+}
+
 // connsLocked returns the connections that match a selector, oldest first.
 func (h *Hub) connsLocked(selector string) []*Conn {
 	var all []*Conn
-	for c := range h.conns {
+	for c := range h.amongLocked(selector) {
 		if c.matchesLocked(selector) {
 			all = append(all, c)
 		}
@@ -437,7 +448,7 @@ func (h *Hub) Connections(device string) int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	n := 0
-	for c := range h.conns {
+	for c := range h.amongLocked(device) {
 		if c.live && c.matchesLocked(device) {
 			n++
 		}

@@ -88,16 +88,15 @@ func (i *issuer) clear() {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	i.log.clear()
+	clear(i.of)
 }
 
-// forgetCertificates drops the requests that match a selector.
-func (h *Hub) forgetCertificates(selector string) {
+// forgetCertificates drops the requests of identities.
+func (h *Hub) forgetCertificates(gone []Identity) {
 	h.issuer.mu.Lock()
 	defer h.issuer.mu.Unlock()
-	for id := range h.issuer.of {
-		if id.Matches(selector) {
-			delete(h.issuer.of, id)
-		}
+	for _, id := range gone {
+		delete(h.issuer.of, id)
 	}
 }
 

@@ -59,7 +59,7 @@ func (h *Hub) restoreDevice(key string, record []byte) error {
 	r.Registration.Thumbprints, r.Registration.Issued = digestTexts(r.Thumbprints), digestTexts(r.Issued)
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.registry[SplitIdentity(key)] = &r.Registration
+	h.enterLocked(SplitIdentity(key), &r.Registration)
 	return nil
 }
 

@@ -8,6 +8,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -81,7 +82,7 @@ func (h *Hub) addLocked(id Identity, r Registration) {
 	h.entries++
 	h.Touch(tableCounts, "")
 	r.Generation = strconv.FormatInt(637000000000000000+int64(h.entries), 10)
-	h.registry[id] = &r
+	h.enterLocked(id, &r)
 	h.touchDevice(id)
 	h.notifyCreatedLocked(id)
 	h.addEdgeModulesLocked(id, &r)
@@ -233,27 +234,81 @@ func (h *Hub) RemoveDevice(id string) error {
 		h.mu.Unlock()
 		return fmt.Errorf("%w: %s", ErrNotFound, id)
 	}
-	var gone []Identity
-	for other := range h.registry {
-		if other.Matches(id) {
-			h.notifyRemovedLocked(other)
-			delete(h.registry, other)
-			h.touchDevice(other)
-			gone = append(gone, other)
+	gone := h.familyLocked(who)
+	for _, other := range gone {
+		h.notifyRemovedLocked(other)
+		h.dropLocked(other)
+		h.touchDevice(other)
+		h.forgetTwinLocked(other)
+		for _, f := range h.Fronts {
+			f.Forget(other.String())
 		}
 	}
-	for _, f := range h.Fronts {
-		f.Forget(id)
-	}
-	h.forgetTwinsLocked(id)
 	open := h.connsLocked(id)
 	h.mu.Unlock()
 	h.Expel(open, id, ErrRemoved, "amqp:resource-deleted")
-	h.forgetCertificates(id)
+	h.forgetCertificates(gone)
 	h.purge(id, Boxes[:]...)
 	h.noteRemoved(gone)
 	h.Saved()
 	return nil
+}
+
+// enterLocked and dropLocked are the only changes of what is registered.
+func (h *Hub) enterLocked(id Identity, r *Registration) {
+	h.registry[id] = r
+	if id.Module == "" {
+		return
+	}
+	if h.modules[id.Device] == nil {
+		h.modules[id.Device] = make(map[string]struct{})
+	}
+	h.modules[id.Device][id.Module] = struct{}{}
+}
+
+func (h *Hub) dropLocked(id Identity) {
+	delete(h.registry, id)
+	if id.Module != "" {
+		if delete(h.modules[id.Device], id.Module); len(h.modules[id.Device]) == 0 {
+			delete(h.modules, id.Device)
+		}
+	}
+}
+
+// familyLocked returns a registered identity, behind its modules if it is a device.
+func (h *Hub) familyLocked(id Identity) (all []Identity) {
+	if id.Module == "" {
+		for _, name := range slices.Sorted(maps.Keys(h.modules[id.Device])) {
+			all = append(all, Identity{id.Device, name})
+		}
+	}
+	return append(all, id)
+}
+
+// removals are the latest removals of identities, and how many of these each identity has.
+type removals struct {
+	log   history[Identity]
+	times map[Identity]int
+}
+
+// add notes a removal. last reports that the removal which is forgotten for it was the last one of
+// old.
+func (r *removals) add(id Identity) (old Identity, last bool) {
+	r.times[id]++
+	old, forgot := r.log.add(id)
+	if !forgot {
+		return old, false
+	}
+	if r.times[old]--; r.times[old] == 0 {
+		delete(r.times, old)
+		return old, true
+	}
+	return old, false
+}
+
+func (r *removals) clear() {
+	r.log.clear()
+	clear(r.times)
 }
 
 // noteRemoved keeps the data of removed identities, and drops that of identities whose removal it
@@ -262,12 +317,8 @@ func (h *Hub) noteRemoved(gone []Identity) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, id := range gone {
-		old, forgot := h.removed.add(id)
-		if forgot && h.registry[old] == nil && !slices.Contains(h.removed.entries, old) {
-			for _, b := range Boxes {
-				delete(h.queues, queueName{old, b})
-				h.Touch(tableQueues, queueName{old, b}.key())
-			}
+		if old, last := h.removed.add(id); last && h.registry[old] == nil {
+			h.forgetQueuesLocked(old)
 			delete(h.standing, old)
 		}
 	}

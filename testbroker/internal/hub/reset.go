@@ -58,7 +58,6 @@ func (h *Hub) Reset() {
 	h.calls.clear()
 	h.UploadTable.clear()
 	h.Containers.clear()
-	h.forgetCertificates("")
 	h.issuer.clear()
 	h.configurations.clear()
 	for _, q := range h.queuesOf("", Boxes[:]...) {

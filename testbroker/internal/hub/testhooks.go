@@ -30,12 +30,14 @@ func (h *Hub) Held() map[string]int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	all["fault messages"] = len(h.orders.entries)
-	for name, q := range h.queues {
-		q.mu.Lock()
-		all["C2D messages"] = max(all["C2D messages"], len(q.log.entries)) // of both boxes
-		q.mu.Unlock()
-		if h.registry[name.id] == nil {
-			all["queues of removed devices"]++
+	for _, of := range h.queues {
+		for name, q := range of {
+			q.mu.Lock()
+			all["C2D messages"] = max(all["C2D messages"], len(q.log.entries)) // of both boxes
+			q.mu.Unlock()
+			if h.registry[name.id] == nil {
+				all["queues of removed devices"]++
+			}
 		}
 	}
 	for _, t := range h.twinOf {

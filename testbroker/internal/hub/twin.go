@@ -66,13 +66,11 @@ func (h *Hub) newTwin(id Identity) *TwinState {
 	}
 }
 
-// forgetTwinsLocked drops the twins that match a selector.
-func (h *Hub) forgetTwinsLocked(selector string) {
-	for id := range h.twinOf {
-		if id.Matches(selector) {
-			delete(h.twinOf, id)
-			h.Touch(tableTwins, id.String())
-		}
+// forgetTwinLocked drops the twin of an identity.
+func (h *Hub) forgetTwinLocked(id Identity) {
+	if _, ok := h.twinOf[id]; ok {
+		delete(h.twinOf, id)
+		h.Touch(tableTwins, id.String())
 	}
 }
 

@@ -194,13 +194,12 @@ func (f *Front) unsubscribe(c *client, pk packets.Packet) error {
 	return nil
 }
 
-// Forget drops the kept sessions that match a selector.
-func (f *Front) Forget(selector string) {
+// Forget drops the kept session of the identity with a name, or all if it is empty.
+func (f *Front) Forget(name string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	for id := range f.sessions {
-		if id.Matches(selector) {
-			delete(f.sessions, id)
-		}
+	if name == "" {
+		clear(f.sessions)
 	}
+	delete(f.sessions, hub.SplitIdentity(name))
 }

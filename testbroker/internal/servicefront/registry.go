@@ -131,7 +131,7 @@ const never = "0001-01-01T00:00:00Z"
 
 // documentOf returns the document of an entry.
 func documentOf(h *hub.Hub, id hub.Identity) (identityDocument, error) {
-	waiting := h.CountC2D(id.String(), hubdata.Enqueued) + h.CountC2D(id.String(), hubdata.Invisible)
+	waiting := h.WaitingC2D(id)
 	r, connected, ok := h.Registration(id)
 	if !ok {
 		_, err := h.TwinState(id) // its error names the missing device or module

@@ -245,6 +245,7 @@ func (a *Conn) end() { a.over.Do(func() { close(a.ended) }) }
 // Admit reports that a client has acted for an identity, once.
 func (a *Conn) Admit(id hub.Identity) {
 	h := a.Hub
+	a.C.Candidate(id)
 	a.mu.Lock()
 	_, again := a.who[id]
 	if id == (hub.Identity{}) || again || a.closed {

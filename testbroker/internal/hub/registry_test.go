@@ -1,0 +1,74 @@
+package hub
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hubline-iot/hubline/testbroker/hubdata"
+)
+
+// The tables by device have what a search of the registry finds, and nothing of what is gone.
+func TestTablesByDeviceAgreeWithTheRegistry(t *testing.T) {
+	const keep = 5
+	h, err := New(&Options{Keep: keep})
+	require.NoError(t, err)
+	defer h.Close()
+	seed := uint64(time.Now().UnixNano())
+	t.Logf("seed %d", seed)
+	rng := rand.New(rand.NewPCG(seed, 1))
+	for range 2000 {
+		id := Identity{Device: fmt.Sprint("d-", rng.IntN(10))}
+		if rng.IntN(2) == 0 {
+			id.Module = fmt.Sprint("m-", rng.IntN(3))
+		}
+		switch rng.IntN(3) {
+		case 0:
+			_ = h.RemoveDevice(id.String()) // it may not exist
+		case 1:
+			_, _ = h.add(id, Registration{}) // it may exist
+		default:
+			_ = h.SendC2D(id.String(), hubdata.C2D{})
+		}
+		h.checkTables(t)
+	}
+	for _, id := range h.Identities() {
+		_ = h.RemoveDevice(id.String()) // with its device before
+	}
+	require.Empty(t, h.modules)
+	noted := 0
+	for _, n := range h.removed.times {
+		noted += n
+	}
+	require.Equal(t, keep, noted)
+}
+
+func (h *Hub) checkTables(t *testing.T) {
+	t.Helper()
+	modules, queues := 0, 0
+	for id := range h.registry {
+		if id.Module != "" {
+			modules++
+			require.Contains(t, h.modules[id.Device], id.Module)
+			require.Contains(t, h.familyLocked(Identity{Device: id.Device}), id)
+		}
+	}
+	for device, names := range h.modules {
+		require.NotEmpty(t, names)
+		require.Len(t, h.familyLocked(Identity{Device: device}), len(names)+1)
+		modules -= len(names)
+	}
+	require.Zero(t, modules)
+	for device, of := range h.queues {
+		queues += len(of)
+		require.NotEmpty(t, of)
+		require.Len(t, h.queuesOf(device, Boxes[:]...), len(of))
+		for name := range of {
+			require.True(t, h.registry[name.id] != nil || h.removed.times[name.id] > 0, "%v is forgotten", name)
+		}
+	}
+	require.Len(t, h.queuesOf("", Boxes[:]...), queues)
+}
