@@ -68,8 +68,9 @@ type Blob struct {
 	// MD5 is the hash of the whole file that the device stated; nil if it stated none. The store does
 	// not check it.
 	MD5 []byte
-	// ContentType is the content type that the device stated.
-	ContentType string
+	// ContentType, ContentEncoding, ContentLanguage, ContentDisposition and CacheControl are what the
+	// writer stated for these headers of HTTP. The store gives them back.
+	ContentType, ContentEncoding, ContentLanguage, ContentDisposition, CacheControl string
 	// Stored is when this version of the file was stored. Version counts how often a file of this name
 	// was stored.
 	Stored  time.Time

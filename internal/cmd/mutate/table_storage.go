@@ -10,12 +10,15 @@ func init() {
 		metadata   = "testbroker/internal/blobfront/metadata.go"
 		read       = "testbroker/internal/blobfront/read.go"
 		list       = "testbroker/internal/blobfront/container.go"
+		index      = "testbroker/internal/hub/bloblist.go"
+		property   = "testbroker/internal/blobfront/property.go"
 
 		web        = "testbroker/internal/web/websocket.go"
 		sockets    = "./testbroker -run WebSocket"
 		keeps      = "./testbroker -run TestAContainerKeepsBlobs"
 		conditions = "./testbroker -run TestConditionsDecide"
-		pages      = "./testbroker -run TestAListHasPages"
+		pages      = "./testbroker -run TestAList"
+		content    = "./testbroker -run TestPropertiesOfContent"
 		signatures = "./testbroker -run TestSignaturesOfContainers"
 		refusals   = "./testbroker -run TestTheStoreRefuses"
 		bounds     = "./testbroker -run TestContainersAreBounded"
@@ -37,7 +40,15 @@ func init() {
 		{File: containers, Old: "if c.of.blobs >= maxContainerBlobs {", New: "if false {", Test: blobs},
 		{File: containers, Old: "if !one.owners {", New: "if true {", Test: pages},
 		{File: containers, Old: "c.all[name] != nil || name == Container:", New: "c.all[name] != nil:", Test: refusals},
-		{File: containers, Old: "case e.Name <= after, n > 0 &&", New: "case e.Name < after, n > 0 &&", Test: pages},
+		{File: index, Old: "case e.Name <= after:", New: "case e.Name < after:", Test: pages},
+		{File: index, Old: "max(prefix, after)", New: "after", Test: pages},
+		{File: index, Old: "!strings.HasPrefix(c.files[i+n], e.Name)", New: "n > 0", Test: pages},
+		{File: containers, Old: "if i, listed := slices.BinarySearch(c.files, name); listed {", New: "if i := 0; false {",
+			Test: pages},
+		{File: containers, Old: "; b.file != nil && !listed {", New: "; !listed {", Test: pages},
+		{File: property, Old: "if len(v) > maxProperty {", New: "if false {", Test: refusals},
+		{File: property, Old: "v == \"\" && whole &&", New: "v == \"\" &&", Test: content},
+		{File: property, Old: "if q.Query.Get(\"sig\") != \"\" {", New: "if true {", Test: content},
 		{File: signing, Old: "case !good || now.Before(starts) ||", New: "case !good || starts.After(expires) ||",
 			Test: signatures},
 		{File: signing, Old: "case q.Get(\"sip\") != \"\" ||", New: "case", Test: signatures},

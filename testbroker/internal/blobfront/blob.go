@@ -29,7 +29,7 @@ func putWhole(q *web.Request, t *target) (web.Answer, *hub.BlobError) {
 	default:
 		return web.Answer{}, blobBadHeader
 	}
-	file, when, bad := newFile(q, t)
+	file, when, bad := newFile(q, t, true)
 	if bad != nil {
 		return web.Answer{}, bad
 	}
@@ -46,12 +46,9 @@ func putWhole(q *web.Request, t *target) (web.Answer, *hub.BlobError) {
 	return created(q, &file, sum), bad
 }
 
-// The limits of a block's ID before its encoding, and of a content type, both in bytes. A decoder
-// of base64 ignores line breaks, so the length of the text has a limit too.
-const (
-	maxBlockID     = 64
-	maxContentType = 1 << 10
-)
+// maxBlockID is the maximum length of a block's ID before its encoding, in bytes. A decoder of
+// base64 ignores line breaks, so the length of the text has a limit too.
+const maxBlockID = 64
 
 // putBlock stages a block.
 func putBlock(q *web.Request, t *target) (web.Answer, *hub.BlobError) {
@@ -76,7 +73,7 @@ func putBlock(q *web.Request, t *target) (web.Answer, *hub.BlobError) {
 
 // putList makes a file of blocks.
 func putList(q *web.Request, t *target) (web.Answer, *hub.BlobError) {
-	file, when, bad := newFile(q, t)
+	file, when, bad := newFile(q, t, false)
 	if bad != nil {
 		return web.Answer{}, bad
 	}
@@ -136,14 +133,11 @@ func parseBlockList(body []byte) ([]hub.ListedBlock, error) {
 }
 
 // newFile returns a file with the properties in the request's headers, and the condition of its
-// storage.
-func newFile(q *web.Request, t *target) (file hubdata.Blob, when hub.BlobCheck, bad *hub.BlobError) {
-	file = hubdata.Blob{Name: t.name, ContentType: q.Header.Get("x-ms-blob-content-type"), Stored: q.Hub.Now()}
-	switch {
-	case file.ContentType == "":
-		file.ContentType = "application/octet-stream"
-	case len(file.ContentType) > maxContentType:
-		return file, nil, blobBadHeader
+// storage. whole: the body is the file.
+func newFile(q *web.Request, t *target, whole bool) (file hubdata.Blob, when hub.BlobCheck, bad *hub.BlobError) {
+	file = hubdata.Blob{Name: t.name, Stored: q.Hub.Now()}
+	if bad = readProperties(q, &file, whole); bad != nil {
+		return file, nil, bad
 	}
 	if text := q.Header.Get("x-ms-blob-content-md5"); text != "" {
 		sum, err := base64.StdEncoding.DecodeString(text)

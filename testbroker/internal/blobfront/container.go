@@ -91,7 +91,11 @@ type (
 		Etag          string
 		ContentLength int64  `xml:"Content-Length"`
 		ContentType   string `xml:"Content-Type"`
+		Encoding      string `xml:"Content-Encoding"`
+		Language      string `xml:"Content-Language"`
 		ContentMD5    string `xml:"Content-MD5"`
+		CacheControl  string `xml:"Cache-Control"`
+		Disposition   string `xml:"Content-Disposition"`
 		BlobType      string
 		LeaseStatus   string
 		LeaseState    string
@@ -197,7 +201,9 @@ func listBlobs(q *web.Request, t *target) (web.Answer, *hub.BlobError) {
 		}
 		b := listedBlob{Name: e.Name, Properties: blobProperties{CreationTime: httpTime(e.File.Stored),
 			LastModified: httpTime(e.File.Stored), Etag: e.File.ETag, ContentLength: e.File.Size,
-			ContentType: e.File.ContentType, ContentMD5: base64.StdEncoding.EncodeToString(e.File.MD5),
+			ContentType: e.File.ContentType, Encoding: e.File.ContentEncoding, Language: e.File.ContentLanguage,
+			ContentMD5:   base64.StdEncoding.EncodeToString(e.File.MD5),
+			CacheControl: e.File.CacheControl, Disposition: e.File.ContentDisposition,
 			BlobType: "BlockBlob", LeaseStatus: "unlocked", LeaseState: "available", Encrypted: true}}
 		if p.metadata {
 			b.Metadata = e.File.Metadata

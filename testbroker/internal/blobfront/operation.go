@@ -57,10 +57,9 @@ func operationName(q *web.Request) string {
 func refuse(*web.Request, *target) (web.Answer, *hub.BlobError) { return web.Answer{}, blobBadQuery }
 
 // unsupported are headers that would change what a request does. They are refused, because the
-// store has no tags, no keys of customers and no copies, and keeps no properties but the type.
-var unsupported = []string{"x-ms-blob-cache-control", "x-ms-blob-content-disposition", "x-ms-blob-content-encoding",
-	"x-ms-blob-content-language", "x-ms-content-crc64", "x-ms-copy-source", "x-ms-encryption-key",
-	"x-ms-encryption-scope", "x-ms-if-tags", "x-ms-structured-body", "x-ms-tags"}
+// store has no tags, no keys of customers and no copies.
+var unsupported = []string{"x-ms-content-crc64", "x-ms-copy-source", "x-ms-encryption-key", "x-ms-encryption-scope",
+	"x-ms-if-tags", "x-ms-structured-body", "x-ms-tags"}
 
 // unsupportedQuery are query parameters that select a snapshot or a version, of which the store has
 // none, or how a blob is deleted.

@@ -26,7 +26,7 @@ func getBlob(q *web.Request, t *target) (web.Answer, *hub.BlobError) {
 		return web.Answer{}, bad
 	}
 	a := answer(q, http.StatusOK)
-	a.Header.Set("Content-Type", b.ContentType)
+	setProperties(q, &a, &b)
 	a.Header.Set("Accept-Ranges", "bytes")
 	a.Header.Set("x-ms-blob-type", "BlockBlob")
 	a.Header.Set("x-ms-server-encrypted", "true")

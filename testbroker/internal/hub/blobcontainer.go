@@ -64,6 +64,7 @@ type BlobContainer struct {
 	owners bool // the owner of the hub has made it: it survives Hub.Reset
 	gone   bool // it was deleted
 	blobs  map[string]*storedBlob
+	files  []string // names of the blobs that have a file, sorted
 }
 
 func (c *Containers) init(now func() time.Time) {
@@ -160,7 +161,9 @@ func (c *Containers) List(prefix, after string, most int) []BlobContainer {
 func (b *storedBlob) cost(name string) int64 {
 	n := int64(blobOverhead+len(name)) + b.waits + int64(len(b.staged))*blockOverhead
 	if b.file != nil {
-		n += b.file.Size + int64(len(b.file.Blocks))*blockOverhead + b.ids + int64(len(b.file.ContentType))
+		f := b.file
+		n += f.Size + int64(len(f.Blocks))*blockOverhead + b.ids + int64(len(f.ContentType)+len(f.ContentEncoding)+
+			len(f.ContentLanguage)+len(f.ContentDisposition)+len(f.CacheControl))
 		for k, v := range b.file.Metadata {
 			n += int64(len(k) + len(v))
 		}
@@ -179,6 +182,7 @@ func (c *BlobContainer) emptyLocked() {
 	for name := range c.blobs {
 		c.dropLocked(name)
 	}
+	c.files = nil
 }
 
 // Reserve keeps room for a change of at most n bytes until release.
@@ -234,6 +238,9 @@ func (c *BlobContainer) change(name string, when BlobCheck, do func(*storedBlob)
 		c.blobs[name] = b
 	}
 	c.of.used += b.cost(name) - before
+	if i, listed := slices.BinarySearch(c.files, name); b.file != nil && !listed {
+		c.files = slices.Insert(c.files, i, name)
+	}
 	file, _ = b.get()
 	return file, nil
 }
@@ -298,42 +305,10 @@ func (c *BlobContainer) Delete(name string, when BlobCheck) *BlobError {
 		return bad
 	}
 	c.dropLocked(name)
-	return nil
-}
-
-// A BlobEntry is an entry of a list: a file, or with a delimiter the common prefix of some.
-type BlobEntry struct {
-	Name   string
-	Prefix bool
-	File   hubdata.Blob // unless Prefix
-}
-
-// List returns at most most entries by name, those with a prefix and behind a name. next is the
-// name behind which the next page begins; empty if there is none.
-func (c *BlobContainer) List(prefix, delimiter, after string, most int) (page []BlobEntry, next string,
-	bad *BlobError) {
-	c.of.mu.Lock()
-	defer c.of.mu.Unlock()
-	for _, name := range slices.Sorted(maps.Keys(c.blobs)) {
-		if c.blobs[name].file == nil || !strings.HasPrefix(name, prefix) {
-			continue
-		}
-		e := BlobEntry{Name: name}
-		if i := strings.Index(name[len(prefix):], delimiter); delimiter != "" && i >= 0 {
-			e = BlobEntry{Name: name[:len(prefix)+i+len(delimiter)], Prefix: true}
-		}
-		switch n := len(page); {
-		case e.Name <= after, n > 0 && page[n-1].Name == e.Name:
-		case n == most:
-			return page, page[n-1].Name, nil
-		default:
-			if !e.Prefix {
-				e.File, _ = c.blobs[name].get()
-			}
-			page = append(page, e)
-		}
+	if i, listed := slices.BinarySearch(c.files, name); listed {
+		c.files = slices.Delete(c.files, i, i+1)
 	}
-	return page, "", nil
+	return nil
 }
 
 // BlobStore returns the store of a container's blobs; nil if there is none.

@@ -1,6 +1,7 @@
 package hub
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -49,5 +50,25 @@ func commitOf(c *BlobContainer, blob, id string) func() *BlobError {
 		}
 		_, bad := c.Commit(hubdata.Blob{Name: blob}, []ListedBlock{{ID: id, Staged: true}}, Anyway)
 		return bad
+	}
+}
+
+// The cost of a page does not grow with the container.
+func TestAPageCostsNoMoreThanItsEntries(t *testing.T) {
+	h, err := New(nil)
+	require.NoError(t, err)
+	defer h.Close()
+	_, bad := h.Containers.Create("c-1", nil)
+	require.Nil(t, bad)
+	c := h.Containers.Get("c-1")
+	for i := range 5000 {
+		_, bad := c.Put(hubdata.Blob{Name: fmt.Sprintf("%d/%d", i%2, i), Blocks: make([]hubdata.BlobBlock, 100)}, Anyway)
+		require.Nil(t, bad)
+	}
+	for _, delimiter := range []string{"", "/"} {
+		require.LessOrEqual(t, testing.AllocsPerRun(10, func() {
+			page, _, _ := c.List("", delimiter, "0", 2)
+			require.Len(t, page, 2)
+		}), 10.)
 	}
 }
