@@ -22,7 +22,7 @@ var core = existing("./transport", "./errfilter", "./retrypolicy", "./retrypolic
 	"./device", "./transport/mqtt/lean", "./internal/mqttpacket", "./internal/mqtt5",
 	"./transport/mqtt/internal/wire", "./transport/mqtt/dialect", "./transport/mqtt/internal/bag",
 	"./internal/statuscode", "./internal/pacing", "./internal/reconnect", "./internal/retryafter",
-	"./provisioning", "./provisioning/dpslean", "./sntp")
+	"./provisioning", "./provisioning/dpslean", "./sntp", "./update")
 
 // allowed lists the packages that the core may import without a grant.
 //
@@ -264,6 +264,11 @@ var layers = []struct {
 	{
 		"the clock is set beside any client, and is linked only where it is used", existing("./sntp"),
 		[]string{"device", "testbroker", "transport", "provisioning"}, []string{"transport"},
+		"boards pay for what they use",
+	},
+	{
+		"updates come beside any client, and verify with any key", existing("./update"),
+		[]string{"device", "testbroker", "transport", "provisioning", "update"}, []string{"transport", "update"},
 		"boards pay for what they use",
 	},
 	{

@@ -1,0 +1,148 @@
+package update
+
+import (
+	"bytes"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hubline-iot/hubline/internal/flashsim"
+)
+
+// life runs a board until the update has ended: start, download, start of the new image, and so on.
+// A power cut is a reset. It returns how often the new image was started.
+func (r *rig) life(confirms bool, afterCut func()) (started int) {
+	r.t.Helper()
+	cut := func(err error) bool {
+		if r.flash.Off() {
+			r.flash.Restore()
+			afterCut()
+			return true
+		}
+		require.NoError(r.t, err)
+		return false
+	}
+	for range 40 {
+		slot, err := Boot(&r.layout, make([]byte, 100))
+		if cut(err) {
+			continue
+		}
+		running, want := make([]byte, len(r.old)), r.old
+		if slot == 1 {
+			running, want = make([]byte, len(r.new)), r.new
+			started++
+		}
+		_, err = r.flash.ReadAt(running, r.layout.offset(uint8(slot)))
+		require.NoError(r.t, err)
+		require.True(r.t, bytes.Equal(want, running), "slot %d is started with a damaged image", slot)
+		u, err := Open(r.options())
+		require.NoError(r.t, err)
+		status := u.Status()
+		switch {
+		case slot == 0 && status.Outcome == RolledBack, slot == 1 && status.Outcome == Updated:
+			return started
+		case slot == 0:
+			cut(r.download(u))
+		case confirms:
+			cut(u.Confirm())
+		}
+	}
+	require.Fail(r.t, "the update does not end")
+	return 0
+}
+
+// Every write and every erase of an update is cut in every way, and a board still starts the old or
+// the new image, and ends with the right one.
+func TestAPowerCutAtAnyWriteLeavesAnImage(t *testing.T) {
+	for _, confirms := range []bool{true, false} {
+		t.Run(fmt.Sprintf("confirms %v", confirms), func(t *testing.T) {
+			first := newRig(t)
+			made := first.flash.Clone()
+			before := first.flash.Operations()
+			first.life(confirms, func() {})
+			operations := first.flash.Operations() - before
+			t.Logf("%d writes and erases, each cut in %d ways", operations, len(flashsim.Tears)+2)
+			require.Greater(t, operations, 150)
+			for n := 1; n <= operations; n++ {
+				for _, tear := range append([]flashsim.Tear{flashsim.Prefix, flashsim.Bits}, flashsim.Tears...) {
+					r := *first
+					r.on(made.Clone())
+					r.source = &source{image: r.new}
+					cuts := 0
+					seed := uint64(n) + uint64(tear)<<32 + uint64(len(r.source.reads))
+					r.flash.CutAt(n, tear, seed)
+					started := r.life(confirms, func() { cuts++ })
+					r.ended(confirms, started)
+					require.Equal(t, 1, cuts, "operation %d, %v", n, tear)
+				}
+			}
+		})
+	}
+}
+
+// ended checks the end of a life.
+func (r *rig) ended(confirms bool, started int) {
+	r.t.Helper()
+	want, phase := r.old, "rolledBack"
+	if confirms {
+		want, phase = r.new, "updated"
+	} else {
+		require.LessOrEqual(r.t, started, 2, "Options.Tries")
+	}
+	require.True(r.t, bytes.Equal(want, r.boot()))
+	require.Equal(r.t, phase, r.open().Status().Outcome.String())
+}
+
+// A cut may cost a start that was counted, so the new image may go back although it works.
+func TestManyPowerCutsLeaveAnImage(t *testing.T) {
+	updated := 0
+	for seed := range uint64(300) {
+		random := rand.New(rand.NewPCG(seed, 7))
+		r := newRig(t)
+		again := func(most int) {
+			r.flash.CutAt(1+random.IntN(most), flashsim.Tears[random.IntN(len(flashsim.Tears))], random.Uint64())
+		}
+		again(100)
+		cuts := 0
+		confirms := seed%2 == 0
+		started := r.life(confirms, func() {
+			if cuts++; cuts < 15 {
+				again(150)
+			}
+		})
+		r.flash.Restore() // without a cut that is still planned
+		confirmed := r.open().Status().Outcome == Updated
+		require.True(t, confirms || !confirmed, "seed %d", seed)
+		r.ended(confirmed, started)
+		if confirmed {
+			updated++
+		}
+	}
+	require.Greater(t, updated, 100, "of 150")
+}
+
+// A block of a download that was cut is erased again, and only it.
+func TestACutDownloadContinues(t *testing.T) {
+	r := newRig(t)
+	u := r.open()
+	r.source.fail = func(read int) error {
+		if read == 7 {
+			r.flash.CutAt(1, flashsim.Bits, 1)
+		}
+		return nil
+	}
+	require.ErrorContains(t, r.download(u), "the power is off")
+	r.flash.Restore()
+	r.source.fail = nil
+	require.Equal(t, r.old, r.boot())
+	u = r.open()
+	want := Status{Phase: Downloading, Running: 1, Next: 2, Done: eraseBlock, Size: int64(len(r.new))}
+	require.Equal(t, want, u.Status())
+	r.source.reads = nil
+	require.NoError(t, r.download(u))
+	require.Equal(t, int64(eraseBlock), r.source.reads[0])
+	require.Len(t, r.source.reads, 8)
+	require.Equal(t, r.new, r.boot())
+}

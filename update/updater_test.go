@@ -1,0 +1,272 @@
+package update
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hubline-iot/hubline/internal/bounded"
+	"github.com/hubline-iot/hubline/internal/flashsim"
+	"github.com/hubline-iot/hubline/retrypolicy"
+	"github.com/hubline-iot/hubline/transport"
+)
+
+func TestAnUpdate(t *testing.T) {
+	r := newRig(t)
+	var seen []string
+	o := r.options()
+	o.OnStatus = func(s Status) { seen = append(seen, string(s.AppendJSON(nil))) }
+	u, err := Open(o)
+	require.NoError(t, err)
+	require.Equal(t, Status{Running: 1}, u.Status())
+	require.NoError(t, u.Confirm(), "nothing to confirm")
+	require.Equal(t, r.old, r.boot())
+
+	require.NoError(t, r.download(u))
+	require.Equal(t, Status{Phase: Ready, Running: 1, Next: 2, Done: 765, Size: 765, Tries: 2}, u.Status())
+	require.NoError(t, r.download(u), "it is there")
+	require.Len(t, r.source.reads, 12)
+	require.Equal(t, []string{
+		`{"phase":"downloading","outcome":"none","running":1,"next":2,"percent":33,"error":null}`,
+		`{"phase":"downloading","outcome":"none","running":1,"next":2,"percent":66,"error":null}`,
+		`{"phase":"downloading","outcome":"none","running":1,"next":2,"percent":100,"error":null}`,
+		`{"phase":"ready","outcome":"none","running":1,"next":2,"percent":100,"error":null}`,
+		`{"phase":"ready","outcome":"none","running":1,"next":2,"percent":100,"error":null}`,
+	}, seen)
+
+	require.Equal(t, r.new, r.boot())
+	u = r.open()
+	require.Equal(t, Status{Phase: Trying, Running: 2, Next: 2, Done: 765, Size: 765, Tries: 1}, u.Status())
+	require.ErrorIs(t, r.download(u), errTrying)
+	require.NoError(t, u.Confirm())
+	require.Equal(t, Status{Outcome: Updated, Running: 2, Next: 1, Size: 600}, u.Status())
+	for range 5 {
+		require.Equal(t, r.new, r.boot())
+	}
+	require.ErrorIs(t, r.download(r.open()), errOld)
+}
+
+func TestAnImageThatDoesNotConfirmGoesBack(t *testing.T) {
+	r := newRig(t)
+	require.NoError(t, r.download(r.open()))
+	require.Equal(t, r.new, r.boot())
+	require.Equal(t, r.new, r.boot())
+	for range 3 {
+		require.Equal(t, r.old, r.boot(), "two starts were given")
+	}
+	u := r.open()
+	require.Equal(t, RolledBack, u.Status().Outcome)
+	require.Equal(t, uint32(1), u.Status().Running)
+	require.ErrorIs(t, r.download(u), errFailed, "it would fail again")
+	require.NoError(t, u.Download(t.Context(), manifest(t, "board", imageOf(3, r.new)), r.source))
+	require.Equal(t, r.new, r.boot())
+}
+
+func TestAnImageThatRejectsItselfGoesBack(t *testing.T) {
+	r := newRig(t)
+	require.ErrorIs(t, r.open().Reject(), errNothingNew)
+	require.NoError(t, r.download(r.open()))
+	require.Equal(t, r.new, r.boot())
+	require.NoError(t, r.open().Reject())
+	require.Equal(t, r.old, r.boot())
+	require.Equal(t, Rejected, r.open().Status().Outcome)
+	require.ErrorIs(t, r.download(r.open()), errFailed)
+}
+
+func TestWhatIsNotTrustedIsRefusedBeforeAnythingIsWritten(t *testing.T) {
+	for name, c := range map[string]struct {
+		manifest func(r *rig) []byte
+		kind     transport.Kind
+	}{
+		"the signature": {func(r *rig) []byte {
+			text, _ := AppendManifest(nil, &Manifest{Model: "board", Image: imageOf(2, r.new)})
+			return AppendSignature(text, []byte("forged"))
+		}, transport.Untrusted},
+		"the model":        {func(r *rig) []byte { return manifest(r.t, "other", imageOf(2, r.new)) }, transport.Invalid},
+		"the same version": {func(r *rig) []byte { return manifest(r.t, "board", imageOf(1, r.new)) }, transport.Conflict},
+		"too large": {func(r *rig) []byte {
+			return manifest(r.t, "board", imageOf(2, make([]byte, slotBlocks*eraseBlock+1)))
+		}, transport.TooLarge},
+		"no manifest": {func(*rig) []byte { return nil }, transport.Invalid},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t)
+			before := r.flash.Operations()
+			u := r.open()
+			err := u.Download(t.Context(), c.manifest(r), r.source)
+			require.Equal(t, c.kind, transport.KindOf(err), "%v", err)
+			require.Equal(t, before, r.flash.Operations())
+			require.Empty(t, r.source.reads)
+		})
+	}
+}
+
+func TestAnImageWithAnotherHashIsNeverStarted(t *testing.T) {
+	r := newRig(t)
+	r.source.image = content(3, len(r.new))
+	require.ErrorIs(t, r.download(r.open()), errCorrupt)
+	require.Equal(t, r.old, r.boot())
+	require.Equal(t, Status{Outcome: Corrupt, Running: 1}, r.open().Status())
+	r.source.image = r.new
+	require.NoError(t, r.download(r.open()), "the source was repaired")
+	require.Equal(t, r.new, r.boot())
+}
+
+func TestDecayIsNoticedAtTheStart(t *testing.T) {
+	r := newRig(t)
+	require.NoError(t, r.download(r.open()))
+	r.flash.Damage(r.layout.offset(1)+100, 4)
+	require.Equal(t, r.old, r.boot())
+	require.Equal(t, RolledBack, r.open().Status().Outcome)
+
+	r = newRig(t)
+	require.NoError(t, r.download(r.open()))
+	require.Equal(t, r.new, r.boot())
+	require.NoError(t, r.open().Confirm())
+	r.flash.Damage(r.layout.offset(1)+100, 4)
+	require.Equal(t, r.old, r.boot(), "the image before it worked too")
+	r.flash.Damage(r.layout.offset(0)+100, 4)
+	slot, err := Boot(&r.layout, make([]byte, 1))
+	require.ErrorIs(t, err, errDamaged)
+	require.Equal(t, 1, slot)
+}
+
+func TestAnOutageIsWaitedFor(t *testing.T) {
+	bounded.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		o := r.options()
+		o.Policy = nil
+		outage := time.Now().Add(9 * time.Hour)
+		r.source.fail = func(read int) error {
+			if read > 5 && time.Now().Before(outage) {
+				return errOutage
+			}
+			return nil
+		}
+		var failed Status
+		o.OnStatus = func(s Status) {
+			if s.Err != nil {
+				failed = s
+			}
+		}
+		u, err := Open(o)
+		require.NoError(t, err)
+		require.NoError(t, r.download(u))
+		require.WithinDuration(t, outage, time.Now(), time.Minute)
+		require.ErrorIs(t, failed.Err, errOutage)
+		require.Equal(t, int64(eraseBlock), failed.Done)
+		require.Equal(t, r.new, r.boot())
+	})
+}
+
+func TestTheContextEndsADownload(t *testing.T) {
+	bounded.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		o := r.options()
+		o.Policy = nil
+		r.source.fail = func(int) error { return errOutage }
+		u, err := Open(o)
+		require.NoError(t, err)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		ended := make(chan error, 1)
+		go func() { ended <- u.Download(ctx, manifest(t, "board", imageOf(2, r.new)), r.source) }()
+		time.Sleep(time.Minute)
+		require.ErrorIs(t, u.Reject(), errBusy)
+		require.Equal(t, Downloading, u.Status().Phase)
+		require.ErrorIs(t, <-ended, context.DeadlineExceeded)
+	})
+}
+
+func TestAChangedImageEndsTheDownload(t *testing.T) {
+	r := newRig(t)
+	o := r.options()
+	o.Policy = retrypolicy.Immediately{}
+	r.source.fail = func(read int) error {
+		if read > 3 {
+			return ErrChanged
+		}
+		return nil
+	}
+	u, err := Open(o)
+	require.NoError(t, err)
+	require.ErrorIs(t, r.download(u), ErrChanged)
+	require.Len(t, r.source.reads, 4, "not retried")
+}
+
+func TestCallbacksThatPanicEndTheCall(t *testing.T) {
+	r := newRig(t)
+	r.source.fail = func(int) error { panic("source") }
+	require.ErrorContains(t, r.download(r.open()), "source")
+	o := r.options()
+	o.Verify = func([]byte, []byte) bool { panic("key") }
+	u, err := Open(o)
+	require.NoError(t, err)
+	require.ErrorContains(t, r.download(u), "key")
+}
+
+func TestWrongOptionsAreNamed(t *testing.T) {
+	r := newRig(t)
+	for text, change := range map[string]func(o *Options){
+		"Layout.Flash":                             func(o *Options) { o.Layout.Flash = nil },
+		"two records":                              func(o *Options) { o.Layout.Flash = flashsim.New(1024, 8, 128) },
+		"Layout.State is empty or outside":         func(o *Options) { o.Layout.State = 9 },
+		"Layout.Slots[0] is empty":                 func(o *Options) { o.Layout.Slots[0].Blocks = 0 },
+		"Layout.Slots[1] is empty":                 func(o *Options) { o.Layout.Slots[1].Blocks = 1 << 62 },
+		"Layout.Slots[1] overlaps Layout.Slots[0]": func(o *Options) { o.Layout.Slots[1].First-- },
+		"Layout.Slots[0] overlaps Layout.State":    func(o *Options) { o.Layout.Slots[0].First = 1 },
+		"Options.Model":                            func(o *Options) { o.Model = "a b" },
+		"Options.Verify":                           func(o *Options) { o.Verify = nil },
+		"Options.Buffer":                           func(o *Options) { o.Buffer = 100 },
+		"MaxAttempts":                              func(o *Options) { o.Policy = retrypolicy.MaxAttempts{} },
+	} {
+		o := r.options()
+		change(o)
+		_, err := Open(o)
+		require.ErrorIs(t, err, transport.Invalid, text)
+		require.ErrorContains(t, err, text)
+	}
+	_, err := Open(nil)
+	require.ErrorIs(t, err, transport.Invalid)
+	require.ErrorIs(t, r.open().Download(t.Context(), nil, nil), transport.Invalid)
+	_, err = Boot(&r.layout, nil)
+	require.ErrorIs(t, err, transport.Invalid)
+}
+
+func TestAFlashWithoutAStateIsReported(t *testing.T) {
+	r := newRig(t)
+	r.on(flashsim.New((2+2*slotBlocks)*eraseBlock, writeBlock, eraseBlock))
+	_, err := Open(r.options())
+	require.ErrorIs(t, err, errNoState)
+	slot, err := Boot(&r.layout, make([]byte, 10))
+	require.ErrorIs(t, err, errNoState)
+	require.Zero(t, slot)
+	require.ErrorIs(t, Format(&r.layout, Image{Size: slotBlocks*eraseBlock + 1}), transport.TooLarge)
+	require.ErrorIs(t, Format(&Layout{}, Image{}), transport.Invalid)
+}
+
+// A flash that fails without a loss of power leaves the newest record alone.
+func TestAFailedWriteKeepsTheState(t *testing.T) {
+	r := newRig(t)
+	j := newJournal(&r.layout)
+	require.NoError(t, j.mount())
+	s := j.now
+	for i := range 200 {
+		s.tries = uint8(i)
+		r.flash.CutAt(1+i%17, flashsim.Tears[i%4], uint64(i))
+		err := j.write(s)
+		require.True(t, err == nil || errors.Is(err, transport.Unknown))
+		r.flash.Restore()
+		m := newJournal(&r.layout)
+		require.NoError(t, m.mount(), "%d", i)
+		if err == nil {
+			require.Equal(t, uint8(i), m.now.tries)
+		} else {
+			require.Contains(t, []uint8{j.now.tries, uint8(i)}, m.now.tries)
+		}
+		require.LessOrEqual(t, m.now.number, j.now.number)
+	}
+}
