@@ -15,12 +15,13 @@ type journal struct {
 
 var errNoState = fault(transport.NotFound, "the flash has no state; call Format once, in the factory")
 
+// newJournal returns a journal whose next record goes to another block than the newest one: behind
+// that may be the remains of a torn record, which look erased and are not.
 func newJournal(l *Layout) *journal {
 	return &journal{l: l, record: make([]byte, recordBytes(l.Flash.WriteBlockSize())), at: -1}
 }
 
-// mount reads the newest record. The next one goes to the other block: behind the newest record may
-// be the remains of a torn one, which look erased and are not.
+// mount reads the newest record. It is the first call for a new journal.
 func (j *journal) mount() error {
 	found := false
 	erase, size := j.l.Flash.EraseBlockSize(), int64(len(j.record))
@@ -35,7 +36,6 @@ func (j *journal) mount() error {
 			}
 		}
 	}
-	j.at = -1
 	if !found {
 		return errNoState
 	}

@@ -134,6 +134,16 @@ func TestDecayIsNoticedAtTheStart(t *testing.T) {
 	require.Equal(t, 1, slot)
 }
 
+func TestAnImageThatWasNeverConfirmedIsNoFallback(t *testing.T) {
+	r := newRig(t)
+	require.NoError(t, r.download(r.open()))
+	require.NoError(t, r.open().Reject())
+	r.flash.Damage(r.layout.offset(0)+100, 4)
+	slot, err := Boot(&r.layout, make([]byte, 100))
+	require.ErrorIs(t, err, errDamaged)
+	require.Zero(t, slot)
+}
+
 func TestAnOutageIsWaitedFor(t *testing.T) {
 	bounded.Test(t, func(t *testing.T) {
 		r := newRig(t)
