@@ -41,6 +41,7 @@ func New(o *Options) (*Hub, error) {
 		return nil, fmt.Errorf("testbroker: %w", err)
 	}
 	h.SetDocuments(servicefront.TwinOf)
+	servicefront.AddTables(h)
 	amqp := amqpfront.New(h)
 	routes := slices.Concat(httpfront.TelemetryRoutes, httpfront.C2DRoutes, httpfront.InvokeRoutes, servicefront.Routes,
 		httpfront.UploadRoutes, blobfront.Routes)

@@ -9,8 +9,10 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -209,6 +211,115 @@ func TestNobodyInheritsFromARemovedDevice(t *testing.T) {
 	require.Equal(t, "new", again[0].C2D.MessageID)
 }
 
+// Containers, their files with all that readers get, and the account's key survive from the answer
+// on. Staged blocks do not.
+func TestTheStorageSurvives(t *testing.T) {
+	s := &memory{}
+	h := hubOn(t, s, testbroker.Options{})
+	_, err := h.ContainerURL("hub", "owned", time.Hour)
+	require.NoError(t, err)
+	store := newStorage(t, h)
+	const blocks = "<BlockList><Latest>AAAA</Latest><Latest>BBBB</Latest><Latest>AAAA</Latest></BlockList>"
+	for _, c := range []struct {
+		method, path, body string
+		header             []string
+		status             int
+	}{
+		{"PUT", "/store/c-1?restype=container", "", []string{"x-ms-meta-a", "1"}, 201},
+		{"PUT", "/store/c-1/a/b", "content", []string{"x-ms-blob-type", "BlockBlob", "x-ms-meta-b", "2", "Content-Type",
+			"text/csv"}, 201},
+		{"PUT", "/store/c-1/empty", "", []string{"x-ms-blob-type", "BlockBlob"}, 201},
+		{"PUT", "/store/c-1/empty?comp=metadata", "", []string{"x-ms-meta-offset", "7"}, 200},
+		{"PUT", "/store/c-1/l?comp=block&blockid=AAAA", "first", nil, 201},
+		{"PUT", "/store/c-1/l?comp=block&blockid=BBBB", "second", nil, 201},
+		{"PUT", "/store/c-1/l?comp=blocklist", blocks, nil, 201},
+		{"PUT", "/store/c-1/l?comp=block&blockid=CCCC", "third", nil, 201},
+		{"DELETE", "/store/c-1/a/b", "", nil, 202},
+		{"PUT", "/store/c-2?restype=container", "", nil, 201},
+		{"PUT", "/store/c-2/x", "x", []string{"x-ms-blob-type", "BlockBlob"}, 201},
+		{"DELETE", "/store/c-2?restype=container", "", nil, 202},
+	} {
+		r := store.request(c.method, c.path, c.body, c.header...)
+		require.Equal(t, c.status, r.StatusCode, "%s %s: %s", c.method, c.path, r.body)
+		got := hubOn(t, s.killed(), testbroker.Options{})
+		require.Equal(t, h.StorageConnectionString("hub"), got.StorageConnectionString("hub"), "with the key")
+		require.Equal(t, store.all(), newStorage(t, got).all())
+	}
+	got := newStorage(t, hubOn(t, s.killed(), testbroker.Options{}))
+	require.Equal(t, "firstsecondfirst", got.request("GET", "/store/c-1/l", "").body)
+	got.request("PUT", "/store/c-1/l?comp=blocklist", "<BlockList><Latest>CCCC</Latest></BlockList>").storeRefused(t, 400,
+		"InvalidBlockList")
+	r := got.request("PUT", "/store/c-1/l?comp=blocklist", "<BlockList><Committed>BBBB</Committed></BlockList>")
+	require.Equal(t, 201, r.StatusCode, r.body)
+	require.Equal(t, "second", got.request("GET", "/store/c-1/l", "").body, "blocks of a file stay blocks")
+	h.Reset()
+	after := hubOn(t, s.killed(), testbroker.Options{})
+	require.Equal(t, store.all(), newStorage(t, after).all())
+	after.Reset()
+	require.Contains(t, newStorage(t, after).all(), "<Name>owned</Name>")
+}
+
+// all returns the lists of all containers and files, and the files.
+func (s *storageClient) all() (all string) {
+	for _, path := range []string{"?comp=list&include=metadata", "/c-1?restype=container&comp=list&include=metadata",
+		"/c-2?restype=container&comp=list", "/owned?restype=container&comp=list", "/c-1/a/b", "/c-1/empty", "/c-1/l"} {
+		r := s.request("GET", "/store"+path, "")
+		body, _, _ := strings.Cut(r.body, "RequestId") // of a refusal
+		all += fmt.Sprintln(path, r.Header.Get("Content-Type"), body)
+	}
+	return all
+}
+
+// Configurations survive, with their ETags, and go on writing the twins of their target.
+func TestConfigurationsSurvive(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &memory{}
+		h := hubOn(t, s, testbroker.Options{})
+		p := backEnd(t, h, hubdata.AllRights)
+		for _, id := range []string{"ulm", "gone"} {
+			p.configure(id, `{"id":"`+id+`","labels":{"by":"me"},"priority":10,"targetCondition":"tags.site = 'Ulm'",
+				"content":{"deviceContent":{"properties.desired.x":1.50}},
+				"metrics":{"queries":{"fast":"SELECT deviceId FROM devices WHERE properties.desired.x = 7"}}}`)
+		}
+		require.Equal(t, 204, p.do("DELETE", "/configurations/gone"+version, "").StatusCode)
+		made := p.do("GET", "/configurations"+version, "").body
+		s = s.killed()
+		h = hubOn(t, s, testbroker.Options{})
+		p = newPoster(t, h.Dial(testbroker.PortHTTP), nil, p.token)
+		require.Equal(t, made, p.do("GET", "/configurations"+version, "").body)
+		_, err := h.AddDevice("dev-1")
+		require.NoError(t, err)
+		require.NoError(t, h.PatchTags("dev-1", `{"site":"Ulm"}`))
+		applied()
+		require.JSONEq(t, `{"x":1.50}`, desiredOf(t, h, "dev-1"))
+		twin, err := h.Twin("dev-1")
+		require.NoError(t, err)
+		again := p.configure("next", `{"id":"next"}`)
+		require.NotContains(t, made, again["etag"].(string))
+
+		// A configuration that has been applied writes nothing again after a start.
+		h = hubOn(t, s.killed(), testbroker.Options{})
+		applied()
+		got, err := h.Twin("dev-1")
+		require.NoError(t, err)
+		require.Equal(t, twin, got)
+	})
+}
+
+// A tag of an earlier run is not given again, even if the clock was set back.
+func TestTagsDifferFromThoseOfAnEarlierRun(t *testing.T) {
+	s := &memory{}
+	store := newStorage(t, hubOn(t, s, testbroker.Options{}))
+	require.Equal(t, 201, store.request("PUT", "/store/c-1?restype=container", "").StatusCode)
+	tag := store.put("a", "x").Header.Get("ETag")
+	back := func() time.Time { return time.Now().Add(-time.Minute) }
+	store = newStorage(t, hubOn(t, s.killed(), testbroker.Options{Now: back}))
+	again := store.put("a", "y").Header.Get("ETag")
+	require.Greater(t, again, tag)
+	r := store.request("PUT", "/store/c-1/a", "z", "x-ms-blob-type", "BlockBlob", "If-Match", tag)
+	r.storeRefused(t, 412, "ConditionNotMet")
+}
+
 // Enrollments and registrations survive, with the order of groups and the ETags.
 func TestTheServiceSurvives(t *testing.T) {
 	s := &memory{}
@@ -258,15 +369,22 @@ func TestAStoreThatFails(t *testing.T) {
 
 // A record that its table did not write is an error that names it.
 func TestARecordThatMakesNoSense(t *testing.T) {
+	other, file := []byte(`{"Document":{"id":"b"}}`), []byte("\x00\x00\x00\x0c{\"Name\":\"b\"}")
 	for name, r := range map[string]hubdata.Record{
 		`table "new" is unknown`:                {Table: "new", Key: "x"},
 		`record "dev-1" of the table "devices"`: {Table: "devices", Key: "dev-1", Value: []byte("{")},
 		`record "dev-1" of the table "devicetwins"`: {Table: "devicetwins", Key: "dev-1",
 			Value: []byte(`{"Desired":{"Tree":{"a":1}}}`)},
-		`record "9/x" of the table "queues"`: {Table: "queues", Key: "9/x", Value: []byte("1")},
-		`of the table "waiting"`:             {Table: "waiting", Key: "0/x/1", Value: []byte("{}")},
-		`of the table "messages"`:            {Table: "messages", Key: "1", Value: []byte("{}")},
-		`of the table "certificates"`:        {Table: "certificates", Value: []byte("{}")},
+		`record "9/x" of the table "queues"`:       {Table: "queues", Key: "9/x", Value: []byte("1")},
+		`of the table "waiting"`:                   {Table: "waiting", Key: "0/x/1", Value: []byte("{}")},
+		`of the table "messages"`:                  {Table: "messages", Key: "1", Value: []byte("{}")},
+		`of the table "certificates"`:              {Table: "certificates", Value: []byte("{}")},
+		`record "a" of the table "configurations"`: {Table: "configurations", Key: "a", Value: other},
+		`of the table "account"`:                   {Table: "account", Value: []byte(`"AAAA"`)},
+		`record "A" of the table "containers"`:     {Table: "containers", Key: "A", Value: []byte("{}")},
+		`record "c-1/a" of the table "files"`:      {Table: "files", Key: "c-1/a", Value: file},
+		`record "c-1/b" of the table "files"`:      {Table: "files", Key: "c-1/b", Value: append(file, 0)},
+		`record "c-1/c" of the table "files"`:      {Table: "files", Key: "c-1/c", Value: []byte("\x00\x00\x01\x0c{}")},
 	} {
 		s := &memory{records: map[[2]string][]byte{{r.Table, r.Key}: r.Value}}
 		_, err := testbroker.New(&testbroker.Options{Store: s})
@@ -283,6 +401,10 @@ func FuzzRestore(f *testing.F) {
 	f.Add("partitions", "0000000000000001", []byte("4503599627370496"))
 	f.Add("messages", "0000000000000005", []byte(`{"Sequence":5,"Body":"eA=="}`))
 	f.Add("certificates", "", []byte(`{"Certificate":"MA=="}`))
+	f.Add("containers", "c-1", []byte(`{"ETag":"0x7fffffffffffffff"}`))
+	f.Add("files", "c-1/a", []byte("\x00\x00\x00\x2e"+`{"Name":"a","Parts":[{"Size":1},{"Size":-1}]}xx`))
+	f.Add("configurations", "a", []byte(`{"Document":{"id":"a","targetCondition":"*","content":{"deviceContent":{}}}}`))
+	f.Add("account", "", []byte(`"AAAA"`))
 	f.Fuzz(func(t *testing.T, table, key string, value []byte) {
 		h, err := testbroker.New(&testbroker.Options{Keep: 3,
 			Store: &memory{records: map[[2]string][]byte{{table, key}: value}}})

@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -23,6 +24,12 @@ import (
 func (p *program) logged() []any {
 	p.t.Helper()
 	return p.good("GET", "/messages?limit=10000", "")["messages"].([]any)
+}
+
+// accountKey returns the key in a connection string of the storage.
+func accountKey(text string) string {
+	_, key, _ := strings.Cut(text, "AccountKey=")
+	return key[:len("==")+86]
 }
 
 // Everything that the hub has acknowledged before it is killed is there when it starts again: over
@@ -81,6 +88,7 @@ func TestStateSurvivesAKill(t *testing.T) {
 	require.Equal(t, p.ready.Devices, again.ready.Devices[:4], "with the same keys")
 	require.Equal(t, "sensor-1", again.ready.Devices[4].Device, "the service had registered it")
 	require.Equal(t, p.ready.Service, again.ready.Service)
+	require.Equal(t, accountKey(p.ready.Storage.ConnectionString), accountKey(again.ready.Storage.ConnectionString))
 	require.Equal(t, p.ready.DPS.Enrolled, again.ready.DPS.Enrolled)
 	stored := make(map[string]int)
 	for i, m := range again.logged() {

@@ -24,6 +24,20 @@ func init() {
 		// A device gets the twin and the messages of a removed one.
 		{File: "testbroker/internal/hub/keepregistry.go", Old: "if h.Registered(id) {", New: "if true {",
 			Test: "./testbroker -run Inherits"},
+		// Files, their metadata, containers, the account's key and configurations do not survive, or
+		// deleted ones do.
+		{File: "testbroker/internal/hub/blobcontainer.go", Old: "if b.tag() != tag {", New: "if tag == \"\" {", Test: hub},
+		{File: "testbroker/internal/hub/blobcontainer.go", Old: "\tdelete(c.blobs, name)\n\tc.touchFile(name)\n",
+			New: "\tdelete(c.blobs, name)\n", Test: hub},
+		{File: "testbroker/internal/hub/keepstorage.go", Old: "\tcopy(h.UploadTable.Store.Keys.key[:], key)\n", New: "",
+			Test: hub},
+		{File: "testbroker/internal/hub/keepstorage.go", Old: "\tc.tags.pass(file.ETag)\n", New: "",
+			Test: "./testbroker -run TestTagsDiffer"},
+		{File: "testbroker/internal/hub/keepstorage.go", Old: "if len(content) > 0 {", New: "if false {", Test: hub},
+		{File: "testbroker/internal/hub/configuration.go", Old: "max(s.changes, c.Changes)", New: "s.changes", Test: hub},
+		{File: "testbroker/internal/hub/configuration.go",
+			Old: "\tdelete(s.all, id)\n\th.Touch(TableConfigurations, id)\n", New: "\tdelete(s.all, id)\n", Test: hub},
+		{File: "testbroker/internal/servicefront/keepconfiguration.go", Old: "if c.ID != id {", New: "if false {", Test: hub},
 		// Feedback of a restored message names no generation.
 		{File: "testbroker/internal/hub/keepqueue.go", Old: ", generation: r.Generation}", New: "}", Test: kept},
 		// A program that ends because its disk is full says nothing.

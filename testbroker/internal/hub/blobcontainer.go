@@ -43,8 +43,9 @@ type BlobStore interface {
 
 // Containers are the containers of the hub's storage account, besides that of the uploads.
 type Containers struct {
-	now  func() time.Time
-	tags blobTags
+	now   func() time.Time
+	tags  blobTags
+	touch func(table, key string) // marks a record as changed; a leaf
 
 	mu       sync.Mutex // guards the fields below, and all containers
 	all      map[string]*BlobContainer
@@ -68,7 +69,7 @@ type BlobContainer struct {
 }
 
 func (c *Containers) init(now func() time.Time) {
-	c.now, c.all = now, make(map[string]*BlobContainer)
+	c.now, c.all, c.touch = now, make(map[string]*BlobContainer), func(string, string) {}
 	c.tags.last.Store(now().UnixMicro())
 }
 
@@ -81,6 +82,7 @@ func (c *Containers) clear() {
 		if !one.owners {
 			one.gone = true
 			delete(c.all, one.Name)
+			c.touch(tableContainers, one.Name)
 		}
 	}
 }
@@ -106,6 +108,7 @@ func (c *Containers) Create(name string, metadata map[string]string) (BlobContai
 	one := &BlobContainer{Name: name, ETag: c.tags.next(), Modified: c.now(), Metadata: metadata, of: c,
 		blobs: make(map[string]*storedBlob)}
 	c.all[name] = one
+	c.touch(tableContainers, name)
 	return *one, nil
 }
 
@@ -116,6 +119,7 @@ func (c *Containers) keep(name string) *BlobError {
 	defer c.mu.Unlock()
 	if one := c.all[name]; one != nil {
 		one.owners, bad = true, nil
+		c.touch(tableContainers, name)
 	}
 	return bad
 }
@@ -141,6 +145,7 @@ func (c *Containers) Delete(name string, when func(*BlobContainer) *BlobError) *
 	one.emptyLocked()
 	one.gone = true
 	delete(c.all, name)
+	c.touch(tableContainers, name)
 	return nil
 }
 
@@ -176,6 +181,7 @@ func (c *BlobContainer) dropLocked(name string) {
 	c.of.used -= c.blobs[name].cost(name)
 	c.of.blobs--
 	delete(c.blobs, name)
+	c.touchFile(name)
 }
 
 func (c *BlobContainer) emptyLocked() {
@@ -226,7 +232,7 @@ func (c *BlobContainer) change(name string, when BlobCheck, do func(*storedBlob)
 	if bad := when(b.file); bad != nil {
 		return file, bad
 	}
-	before := int64(0)
+	before, tag := int64(0), b.tag()
 	if had {
 		before = b.cost(name)
 	}
@@ -238,6 +244,9 @@ func (c *BlobContainer) change(name string, when BlobCheck, do func(*storedBlob)
 		c.blobs[name] = b
 	}
 	c.of.used += b.cost(name) - before
+	if b.tag() != tag { // not for a staged block
+		c.touchFile(name)
+	}
 	if i, listed := slices.BinarySearch(c.files, name); b.file != nil && !listed {
 		c.files = slices.Insert(c.files, i, name)
 	}

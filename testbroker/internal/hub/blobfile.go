@@ -38,6 +38,14 @@ func (b *storedBlob) get() (hubdata.Blob, bool) {
 	return out, true
 }
 
+// tag returns the ETag of the file; empty if there is none.
+func (b *storedBlob) tag() string {
+	if b.file == nil {
+		return ""
+	}
+	return b.file.ETag
+}
+
 // replace stores a file. Staged blocks are dropped.
 func (b *storedBlob) replace(file hubdata.Blob, etag string) {
 	if b.file != nil {

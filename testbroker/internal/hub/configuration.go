@@ -69,6 +69,17 @@ func (s *configurations) init() {
 	s.all, s.states = make(map[string]*Configuration), nil
 }
 
+// TableConfigurations has the configurations by id.
+const TableConfigurations = "configurations"
+
+// RestoreConfiguration adds a configuration of an earlier run.
+func (h *Hub) RestoreConfiguration(c Configuration) {
+	s := &h.configurations
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.all[c.ID], s.changes = &c, max(s.changes, c.Changes)
+}
+
 // PutConfiguration adds a configuration, or if an ETag is given changes the one with that ETag; "*"
 // is any. created reports whether it was added.
 func (h *Hub) PutConfiguration(c Configuration, etag string) (put *Configuration, created bool, err error) {
@@ -99,6 +110,7 @@ func (h *Hub) PutConfiguration(c Configuration, etag string) (put *Configuration
 	s.changes++
 	c.Changes = s.changes
 	s.all[c.ID] = &c
+	h.Touch(TableConfigurations, c.ID)
 	return &c, old == nil, nil
 }
 
@@ -138,6 +150,7 @@ func (h *Hub) RemoveConfiguration(id, etag string) error {
 		return h.ServiceError(CodePreconditionFailed, "the etag of configuration %s is another", id)
 	}
 	delete(s.all, id)
+	h.Touch(TableConfigurations, id)
 	return nil
 }
 

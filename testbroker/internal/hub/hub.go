@@ -216,6 +216,7 @@ func New(o *Options) (*Hub, error) {
 	h.addRegistryTables()
 	h.addTwinTable()
 	h.addQueueTables()
+	h.addStorageTables()
 	h.addLogTable()
 	h.addCertificateTable()
 

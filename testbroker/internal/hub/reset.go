@@ -68,7 +68,7 @@ func (h *Hub) Reset() {
 	}
 	h.mu.Lock()
 	clear(h.queues)
-	h.ClearTables(tableMessages, tablePartitions, tableQueues, tableWaiting, tableTwins)
+	h.ClearTables(tableMessages, tablePartitions, tableQueues, tableWaiting, tableTwins, TableConfigurations)
 	for _, f := range h.Fronts {
 		f.Forget("")
 	}

@@ -19,6 +19,7 @@ func (h *Hub) ContainerURL(addr, name string, life time.Duration) (string, error
 		return "", fmt.Errorf("testbroker: container %q: bad name; take 3 to 63 lower-case letters, digits and single "+
 			"hyphens", name)
 	}
+	defer h.Saved()
 	if bad := h.Containers.keep(name); bad != nil {
 		return "", fmt.Errorf("testbroker: container %s: %s", name, bad.Message)
 	}

@@ -1,0 +1,178 @@
+package hub
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/json"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/hubline-iot/hubline/testbroker/hubdata"
+)
+
+// The tables of the storage account: its key, its containers by name, and their files by container
+// and name. A store returns files after their containers.
+const (
+	tableAccount    = "account"
+	tableContainers = "containers"
+	tableFiles      = "files"
+)
+
+// A containerRecord is a container without its files.
+type containerRecord struct {
+	ETag     string
+	Modified time.Time
+	Metadata map[string]string `json:",omitempty"`
+	Owners   bool              `json:",omitempty"`
+}
+
+// A fileRecord is a file without its content, which stands behind it. A record begins with the
+// length of this in JSON, in four bytes.
+type fileRecord struct {
+	hubdata.Blob
+	Parts []filePart // in place of Blob.Blocks
+}
+
+// A filePart is a block of a file.
+type filePart struct {
+	ID   string `json:",omitempty"`
+	Size int64
+}
+
+func (h *Hub) addStorageTables() {
+	h.AddTable(Table{tableAccount, h.accountRecord, h.restoreAccount})
+	h.AddTable(Table{tableContainers, h.Containers.containerRecord, h.Containers.restoreContainer})
+	h.AddTable(Table{tableFiles, h.Containers.fileRecord, h.Containers.restoreFile})
+	if h.saver.store != nil {
+		h.Containers.touch = h.Touch
+	}
+}
+
+func (h *Hub) accountRecord(string) []byte { return mustJSON(h.UploadTable.Store.Keys.key[:]) }
+
+func (h *Hub) restoreAccount(_ string, record []byte) error {
+	var key []byte
+	if err := json.Unmarshal(record, &key); err != nil || len(key) != len(h.UploadTable.Store.Keys.key) {
+		return errRecord // the parser's text may have bytes of the key
+	}
+	copy(h.UploadTable.Store.Keys.key[:], key)
+	return nil
+}
+
+func (c *Containers) containerRecord(name string) []byte {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	one := c.all[name]
+	if one == nil {
+		return nil
+	}
+	return mustJSON(containerRecord{one.ETag, one.Modified, one.Metadata, one.owners})
+}
+
+func (c *Containers) restoreContainer(name string, record []byte) error {
+	var r containerRecord
+	if err := json.Unmarshal(record, &r); err != nil {
+		return err
+	}
+	if !ValidContainerName(name) || name == Container {
+		return errRecord
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.all[name] = &BlobContainer{Name: name, ETag: r.ETag, Modified: r.Modified, Metadata: r.Metadata, of: c,
+		owners: r.Owners, blobs: make(map[string]*storedBlob)}
+	c.tags.pass(r.ETag)
+	return nil
+}
+
+// fileRecord returns the record of a file. Its content is copied without the lock.
+func (c *Containers) fileRecord(key string) []byte {
+	container, name, _ := strings.Cut(key, "/")
+	one := c.Get(container)
+	if one == nil {
+		return nil
+	}
+	file, ok := one.Get(name)
+	if !ok {
+		return nil
+	}
+	r := fileRecord{Blob: file}
+	r.Blocks = nil
+	for _, part := range file.Blocks {
+		r.Parts = append(r.Parts, filePart{part.ID, part.Size})
+	}
+	head := mustJSON(r)
+	out := make([]byte, 0, 4+len(head)+int(file.Size))
+	out = append(binary.BigEndian.AppendUint32(out, uint32(len(head))), head...)
+	for _, part := range file.Blocks {
+		out = append(out, part.Content...)
+	}
+	return out
+}
+
+func (c *Containers) restoreFile(key string, record []byte) error {
+	container, name, _ := strings.Cut(key, "/")
+	r, content, err := parseFile(record)
+	if err != nil || r.Name != name || !ValidBlobName(name) || !IsXML(name) {
+		return errRecord
+	}
+	file := r.Blob
+	for _, p := range r.Parts {
+		if p.Size < 0 || p.Size > int64(len(content)) {
+			return errRecord
+		}
+		file.Blocks = append(file.Blocks, hubdata.BlobBlock{ID: p.ID, Size: p.Size,
+			SHA256: sha256.Sum256(content[:p.Size]), Content: bytes.Clone(content[:p.Size])})
+		content = content[p.Size:]
+	}
+	if len(content) > 0 {
+		return errRecord
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	one := c.all[container]
+	if one == nil {
+		c.touch(tableFiles, key) // a kill during the removal of its container has left it
+		return nil
+	}
+	b := &storedBlob{staged: make(map[string]hubdata.BlobBlock)}
+	b.replace(file, file.ETag)
+	b.file.Version = file.Version
+	one.blobs[name] = b
+	c.blobs++
+	c.used += b.cost(name)
+	if i, listed := slices.BinarySearch(one.files, name); !listed {
+		one.files = slices.Insert(one.files, i, name)
+	}
+	c.tags.pass(file.ETag)
+	return nil
+}
+
+// parseFile parses the record of a file.
+func parseFile(record []byte) (r fileRecord, content []byte, err error) {
+	if len(record) < 4 {
+		return r, nil, errRecord
+	}
+	n, rest := int64(binary.BigEndian.Uint32(record)), record[4:]
+	if n > int64(len(rest)) {
+		return r, nil, errRecord
+	}
+	err = json.Unmarshal(rest[:n], &r)
+	return r, rest[n:], err
+}
+
+// pass makes later tags differ from one of an earlier run.
+func (t *blobTags) pass(tag string) {
+	if n, err := strconv.ParseInt(tag, 0, 64); err == nil && n > t.last.Load() && n < maxTag {
+		t.last.Store(n)
+	}
+}
+
+// maxTag bounds the tags of an earlier run: no hub comes near it.
+const maxTag = 1 << 62
+
+// touchFile marks a file as changed.
+func (c *BlobContainer) touchFile(name string) { c.of.touch(tableFiles, c.Name+"/"+name) }
