@@ -334,7 +334,7 @@ func creds() *transport.Credentials {
 }
 
 // client makes a client over f and closes it at the end of the test. The policies' random draws are
-// 0 unless o sets Rand.
+// 0 unless o sets Rand, and its delays have no spread unless o sets one.
 func client(t *testing.T, f *fake, o *device.Options) (*device.Client, *watch) {
 	t.Helper()
 	w := &watch{}
@@ -347,6 +347,9 @@ func client(t *testing.T, f *fake, o *device.Options) (*device.Client, *watch) {
 	}
 	if own.Rand == nil {
 		own.Rand = func() uint64 { return 0 }
+	}
+	if own.ReconnectSpread == 0 {
+		own.ReconnectSpread = -1
 	}
 	c, err := device.New(creds(), f, &own)
 	require.NoError(t, err)

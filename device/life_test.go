@@ -320,6 +320,36 @@ func TestReconnectSpread(t *testing.T) {
 	})
 }
 
+// By default the first retry is not spread, and the second is by 2 s.
+func TestTheSecondRetryIsSpreadByDefault(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		fakes, clients := make([]*fake, 1000), make([]*device.Client, 1000)
+		for i := range clients {
+			id := creds()
+			id.DeviceID = strconv.Itoa(i)
+			fakes[i] = &fake{dial: down}
+			c, err := device.New(id, fakes[i], nil)
+			require.NoError(t, err)
+			defer c.Close()
+			require.NoError(t, c.Start())
+			clients[i] = c
+		}
+		time.Sleep(120 * ms)
+		var tenths [10]int
+		for i, c := range clients {
+			require.Equal(t, []time.Duration{100 * ms}, gaps(fakes[i]))
+			at := c.Status()
+			require.Equal(t, 2, at.Retry)
+			require.GreaterOrEqual(t, at.Delay, 150*ms)
+			require.Less(t, at.Delay, 2175*ms)
+			tenths[min(9, (at.Delay-150*ms)/(200*ms))]++
+		}
+		for _, n := range tenths {
+			require.InDelta(t, 100, n, 60)
+		}
+	})
+}
+
 // A shared limiter allows at most two attempts at a time, which begin at least 10 ms apart. Clients
 // that wait for their turn can be closed.
 func TestDialLimiter(t *testing.T) {

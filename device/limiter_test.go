@@ -20,7 +20,7 @@ func limited(t *testing.T, id int, limiter *device.DialLimiter, dial func(int, c
 	cr := creds()
 	cr.DeviceID = strconv.Itoa(id)
 	f := &fake{dial: dial}
-	c, err := device.New(cr, f, &device.Options{Dials: limiter, RetryPolicy: constant(time.Second)})
+	c, err := device.New(cr, f, &device.Options{Dials: limiter, RetryPolicy: constant(time.Second), ReconnectSpread: -1})
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = c.Close() })
 	return c, f

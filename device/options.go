@@ -119,7 +119,8 @@ type Options struct {
 	// Disconnected.
 	TryAgainAfter time.Duration
 	// ReconnectSpread adds a random part of up to this duration to the delay before each retry of a
-	// connection, so that a fleet that lost its hub together does not reconnect together. Default 0.
+	// connection, so that a fleet that lost its hub together does not reconnect together. Default 0:
+	// 2 s, but not before the first retry, for devices that are alone or some hundred. Negative: none.
 	ReconnectSpread time.Duration
 	// Dials limits the attempts to connect of all clients that share it. Waiting for a turn is not
 	// bounded by DialTimeout or OutageLimit. Default: no limit.
@@ -199,7 +200,7 @@ func newSettings(o *Options) (settings, error) {
 		{"StableTime", &s.StableTime, reconnect.StableTime, false},
 		{"OutageLimit", &s.OutageLimit, 0, false},
 		{"TryAgainAfter", &s.TryAgainAfter, 0, false},
-		{"ReconnectSpread", &s.ReconnectSpread, 0, false},
+		{"ReconnectSpread", &s.ReconnectSpread, 0, true},
 	} {
 		if *f.value == 0 {
 			*f.value = f.def

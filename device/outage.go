@@ -74,7 +74,7 @@ func ofTransport(err error) *transport.Error {
 }
 
 func (l *loop) drawSpread() time.Duration {
-	most := l.c.set.ReconnectSpread
+	most := reconnect.MostSpread(l.c.set.ReconnectSpread, l.retry)
 	if most <= 0 {
 		return 0
 	}

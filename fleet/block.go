@@ -197,7 +197,7 @@ func later(t int64, d time.Duration) int64 {
 }
 
 func (b *block) spread(d *device) time.Duration {
-	if most := b.sim.rules.ReconnectSpread; most > 0 {
+	if most := reconnect.MostSpread(b.sim.rules.ReconnectSpread, int(d.retry)); most > 0 {
 		return reconnect.Spread(most, d.draw())
 	}
 	return 0

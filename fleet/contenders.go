@@ -17,7 +17,7 @@ func always(p retrypolicy.Policy) func() (retrypolicy.Policy, error) {
 // peer returns the rules of another SDK: its policy decides alone, and each connection begins its
 // count anew.
 func peer(name string, p retrypolicy.Policy) Rules {
-	return Rules{Name: name, Policy: always(p), Paced: p, Register: p, StableTime: 1}
+	return Rules{Name: name, Policy: always(p), Paced: p, Register: p, StableTime: 1, ReconnectSpread: -1}
 }
 
 // ours returns the rules of the device client with another policy.
@@ -28,12 +28,12 @@ func curve(j retrypolicy.Jitter) retrypolicy.Backoff {
 	return retrypolicy.Backoff{Base: 100 * time.Millisecond, Max: 10 * time.Second, Jitter: j}
 }
 
-// Contenders returns the rules to compare: the device client with its default and with other
-// policies, then other SDKs.
+// Contenders returns the rules to compare: the device client with its default, with another spread
+// and with other policies, then other SDKs.
 func Contenders() []Rules {
 	standard := retrypolicy.ExponentialBackoffWithJitter{}
-	spread := ours("spread 1 min", standard)
-	spread.ReconnectSpread = time.Minute
+	alone, spread := ours("no spread", standard), ours("spread 1 min", standard)
+	alone.ReconnectSpread, spread.ReconnectSpread = -1, time.Minute
 	adaptive := ours("adaptive", nil)
 	adaptive.Policy = func() (retrypolicy.Policy, error) {
 		a, err := budget.NewAdaptive(nil)
@@ -55,6 +55,7 @@ func Contenders() []Rules {
 	botocore.Paced, botocore.Register, botocore.TryAgainAfter = nil, aws.Botocore().Backoff, time.Minute
 	return []Rules{
 		ours("default", standard),
+		alone,
 		spread,
 		ours("full jitter", curve(retrypolicy.FullJitter)),
 		ours("equal jitter", curve(retrypolicy.EqualJitter)),

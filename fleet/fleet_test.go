@@ -41,6 +41,9 @@ func fixed(d time.Duration) func() (retrypolicy.Policy, error) {
 	return func() (retrypolicy.Policy, error) { return retrypolicy.Fixed{Delay: d}, nil }
 }
 
+// inStep are rules without any random part.
+func inStep(d time.Duration) fleet.Rules { return fleet.Rules{Policy: fixed(d), ReconnectSpread: -1} }
+
 // wideOpen is a hub without limits that matter.
 func wideOpen() fleet.Hub { return fleet.Hub{Connects: 1e8, Messages: 1e8, Handshakes: 1e8} }
 
@@ -52,7 +55,7 @@ func TestAFixedDelayKeepsTheHerd(t *testing.T) {
 		Devices: devices, Duration: 3 * time.Minute, Hub: wideOpen(),
 		Faults: []fleet.Fault{{At: time.Minute, For: 65 * time.Second, Effect: fleet.Refused}},
 	}
-	r := run(t, s, fleet.Rules{Policy: fixed(10 * time.Second)}, nil)
+	r := run(t, s, inStep(10*time.Second), nil)
 	want := make([]int64, 180)
 	// Attempt k begins at 60 s + 10 s * k, and later by the 50 ms of each refusal before it.
 	for k := 1; k <= 7; k++ {
@@ -93,7 +96,7 @@ func TestASilentOutageIsSlow(t *testing.T) {
 		Devices: 1000, Duration: 30 * time.Minute, Hub: wideOpen(),
 		Faults: []fleet.Fault{{At: 0, For: 20 * time.Minute, Effect: fleet.Silent, Notice: time.Nanosecond}},
 	}
-	r := run(t, s, fleet.Rules{Policy: fixed(10 * time.Second)}, nil)
+	r := run(t, s, inStep(10*time.Second), nil)
 	require.EqualValues(t, 30*1000, r.Attempts.TimedOut, "one attempt every 40 s for 20 minutes")
 	require.EqualValues(t, 1000, r.Devices.Connected)
 }
@@ -104,7 +107,7 @@ func TestALimitOfConnectsIsKept(t *testing.T) {
 		Devices: 10_000, Duration: 10 * time.Minute, PowerOn: -1,
 		Hub: fleet.Hub{Connects: 100, Burst: time.Second, Queue: -1, Handshakes: 1e8},
 	}
-	r := run(t, s, fleet.Rules{Policy: fixed(time.Second)}, nil)
+	r := run(t, s, inStep(time.Second), nil)
 	require.EqualValues(t, 10_000, r.Devices.Connected)
 	require.Positive(t, r.Attempts.Rejected)
 	var sum int64
@@ -123,14 +126,14 @@ func TestThrottlingIsPaced(t *testing.T) {
 		Devices: 1000, Duration: 5 * time.Minute, PowerOn: -1,
 		Hub: fleet.Hub{Connects: 1, Burst: time.Second, Queue: -1, Handshakes: 1e8, ConnectKind: transport.Throttled},
 	}
-	paced := run(t, s, fleet.Rules{Policy: fixed(time.Second)}, nil)
+	paced := run(t, s, inStep(time.Second), nil)
 	for second := 1; second < 10; second++ {
 		require.Zero(t, paced.Series.Attempts[second], "second %d", second)
 	}
 	alone := run(t, s, fleet.Rules{Policy: fixed(time.Second), Paced: retrypolicy.Fixed{Delay: time.Second}}, nil)
 	require.Greater(t, alone.Attempts.Begun, 10*paced.Attempts.Begun)
 	s.Hub.RetryAfter = 2 * time.Minute
-	asked := run(t, s, fleet.Rules{Policy: fixed(time.Second)}, nil)
+	asked := run(t, s, inStep(time.Second), nil)
 	require.EqualValues(t, 1000, asked.Series.Attempts[0])
 	for second := 1; second < 120; second++ {
 		require.Zero(t, asked.Series.Attempts[second], "second %d", second)
@@ -184,7 +187,7 @@ func TestTokensThatWereIssuedTogether(t *testing.T) {
 			require.Zero(t, n, "second %d", second)
 		}
 	}
-	never := run(t, s, fleet.Rules{RenewAt: -1}, nil)
+	never := run(t, s, fleet.Rules{RenewAt: -1, ReconnectSpread: -1}, nil)
 	require.EqualValues(t, 18_000, never.Peak)
 }
 

@@ -135,7 +135,7 @@ func (f *Fault) validate(devices int) error {
 func (r Rules) Validate() error {
 	r = r.withDefaults()
 	if err := check([]field[time.Duration]{
-		{"Rules.ReconnectSpread", r.ReconnectSpread, 0, maxDuration},
+		{"Rules.ReconnectSpread", r.ReconnectSpread, -1 << 62, maxDuration},
 		{"Rules.DialTimeout", r.DialTimeout, time.Second, time.Hour},
 		{"Rules.AckTimeout", r.AckTimeout, time.Second, time.Hour},
 		{"Rules.StableTime", r.StableTime, 1, time.Hour},

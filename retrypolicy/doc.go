@@ -67,8 +67,9 @@
 // reconnect together with the rest of the fleet. Leave the client's RetryPolicy alone: that is
 // [ExponentialBackoffWithJitter], with at most 10 s between attempts, or up to 60 s while the
 // service throttles or a quota is used up, or as long as the service asks for. The formula alone
-// does not spread a fleet. Set the client's ReconnectSpread for that, to some seconds for a
-// thousand devices. If the connection is expensive (a modem, a battery), set a larger Cmax.
+// does not spread a fleet. The client's ReconnectSpread does: 2 s by default, from the second retry
+// on; set 10 s for a thousand devices, and more for more. If the connection is expensive (a modem,
+// a battery), set a larger Cmax.
 //
 // A gateway has many connections to one service, so a failure of one is useful information for the
 // others. Give all clients one budget.Breaker with Wait as the connection policy around the

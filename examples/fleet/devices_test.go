@@ -67,7 +67,7 @@ func TestRulesByName(t *testing.T) {
 	require.ErrorContains(t, err, "default, ")
 	r, err := rulesOf("recommended", 1000)
 	require.NoError(t, err)
-	for spread, want := range map[time.Duration]time.Duration{-1: r.ReconnectSpread, 0: 0, time.Second: time.Second} {
+	for spread, want := range map[time.Duration]time.Duration{-1: r.ReconnectSpread, 0: -1, time.Second: time.Second} {
 		o, err := optionsOf(&r, spread, nil)
 		require.NoError(t, err)
 		require.Equal(t, want, o.ReconnectSpread)

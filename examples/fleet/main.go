@@ -62,7 +62,7 @@ func main() {
 	flag.IntVar(&s.shared, "shared", 100, "how many devices share a connection over amqp, 1 to 1000")
 	flag.StringVar(&s.policy, "policy", "default", "`rules` for retries: none, or a name that go run ./cmd/fleet -list "+
 		"prints")
-	flag.DurationVar(&s.spread, "spread", -1, "ReconnectSpread; negative: that of the rules")
+	flag.DurationVar(&s.spread, "spread", -1, "ReconnectSpread; 0: none, negative: that of the rules")
 	flag.IntVar(&s.dials, "dials", 20, "how many devices connect at a time")
 	flag.DurationVar(&s.dialGap, "dial-gap", 0, "the least time between the beginnings of two attempts to connect")
 	flag.Float64Var(&s.rate, "rate", 1, "messages of each device a second")

@@ -34,8 +34,11 @@ func optionsOf(r *fleet.Rules, spread time.Duration, dials *device.DialLimiter) 
 	if err != nil {
 		return nil, err
 	}
-	if spread < 0 {
+	switch {
+	case spread < 0:
 		spread = r.ReconnectSpread
+	case spread == 0:
+		spread = -1 // none; 0 is the default of the options
 	}
 	return &device.Options{RetryPolicy: policy, PacedPolicy: r.Paced, ReconnectSpread: spread, StableTime: r.StableTime,
 		TryAgainAfter: r.TryAgainAfter, Dials: dials}, nil

@@ -53,6 +53,20 @@ func Decide(p retrypolicy.Policy, paced bool, a *retrypolicy.Attempt) retrypolic
 	return d
 }
 
+// defaultSpread lets a device that is alone connect again within seconds, while a fleet makes half
+// of the attempts.
+const defaultSpread = 2 * time.Second
+
+// MostSpread returns the bound of the random part of the delay before a retry, for the option
+// ReconnectSpread. 0 or less: no random part. By default the first retry has none, because an
+// interruption that is over costs a device that is alone no time.
+func MostSpread(option time.Duration, retry int) time.Duration {
+	if option == 0 && retry > 1 {
+		return defaultSpread
+	}
+	return option
+}
+
 // Spread returns the random part of a delay, below most. most must be above 0.
 func Spread(most time.Duration, draw uint64) time.Duration {
 	return time.Duration(draw % uint64(most))

@@ -344,7 +344,7 @@ func (e *serviceEnv) moves() error {
 	t, r := e.t, &e.row
 	tr, err := dpstransport.New(e.registrar, e.inner, nil)
 	require.NoError(t, err)
-	client, err := device.New(tr.Credentials(), tr, nil)
+	client, err := device.New(tr.Credentials(), tr, &device.Options{ReconnectSpread: -1})
 	require.NoError(t, err)
 	p := &party{env: &env{t: t}, client: client}
 	if err := p.reconnected(); err != nil {
