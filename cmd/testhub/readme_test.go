@@ -347,6 +347,12 @@ func TestREADMERunsTheExamples(t *testing.T) {
 			p.good("POST", "/devices/dev-1/twin/wait", `{"reported":{"interval":{"value":60}}}`)
 			e.interrupt()
 		},
+		"config": func(e *example) {
+			e.until("change")
+			p.good("PATCH", "/devices/dev-1/twin/desired", `{"interval":5,"level":"loud"}`)
+			p.good("POST", "/devices/dev-1/twin/wait", `{"reported":{"interval":{"value":5},"level":{"ac":400,"value":"info"}}}`)
+			e.interrupt()
+		},
 		"methods": func(e *example) {
 			e.until("call")
 			require.Equal(t, map[string]any{"blinked": 3.0}, p.good("POST", "/devices/dev-1/methods",

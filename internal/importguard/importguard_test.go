@@ -293,7 +293,8 @@ var layers = []struct {
 		"imports go one way",
 	},
 	{
-		"the conventions of Plug and Play know the client and no protocol", existing("./pnp"),
+		"the conventions of Plug and Play, and what is typed, know the client and no protocol",
+		existing("./pnp", "./twin", "./methods"),
 		[]string{"transport", "testbroker"}, []string{"transport"},
 		"they are the same over each",
 	},
@@ -312,7 +313,7 @@ var layers = []struct {
 	},
 	{
 		"firmware without models has no JSON", existing("./cross/arm/..."),
-		[]string{"pnp"}, nil,
+		[]string{"pnp", "twin", "methods"}, nil,
 		"it links encoding/json, 122 KB flash",
 	},
 }

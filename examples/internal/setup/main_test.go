@@ -27,6 +27,7 @@ func TestExitStatus(t *testing.T) {
 	}{
 		{2, `"more"`, []string{"telemetry", "more"}},
 		{2, `"more"`, []string{"twin", "more"}},
+		{2, `"more"`, []string{"config", "more"}},
 		{2, `"more"`, []string{"module", "more"}},
 		{2, "mqtt-lean", []string{"module", "-transport", "pigeon"}},
 		{2, `"more"`, []string{"methods", "more"}},

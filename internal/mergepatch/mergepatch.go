@@ -1,0 +1,121 @@
+// Package mergepatch applies and makes JSON merge patches (RFC 7396), on values as encoding/json
+// decodes them with UseNumber. No function changes its arguments; results may share parts of them.
+package mergepatch
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"maps"
+	"math/big"
+)
+
+// Decode decodes one JSON value.
+func Decode(text []byte) (any, error) {
+	d := json.NewDecoder(bytes.NewReader(text))
+	d.UseNumber()
+	var v any
+	if err := d.Decode(&v); err != nil {
+		return nil, err
+	}
+	if _, err := d.Token(); !errors.Is(err, io.EOF) {
+		return nil, errors.New("more than one JSON value")
+	}
+	return v, nil
+}
+
+// Object decodes one JSON object.
+func Object(text []byte) (map[string]any, error) {
+	v, err := Decode(text)
+	if err != nil {
+		return nil, err
+	}
+	o, ok := v.(map[string]any)
+	if !ok {
+		return nil, errors.New("not a JSON object")
+	}
+	return o, nil
+}
+
+// Merge returns target with patch applied.
+func Merge(target, patch any) any {
+	changes, ok := patch.(map[string]any)
+	if !ok {
+		return patch
+	}
+	old, _ := target.(map[string]any)
+	merged := make(map[string]any, len(old)+len(changes))
+	maps.Copy(merged, old)
+	for name, change := range changes {
+		if change == nil {
+			delete(merged, name)
+			continue
+		}
+		merged[name] = Merge(merged[name], change)
+	}
+	return merged
+}
+
+// Diff returns the patch that makes to of from, and whether there is a difference. A null member of
+// to counts as absent, because no patch makes one.
+func Diff(from, to map[string]any) (patch map[string]any, differ bool) {
+	patch = map[string]any{}
+	for name := range from {
+		if to[name] == nil {
+			patch[name] = nil
+		}
+	}
+	for name, value := range to {
+		old, known := from[name]
+		inner, isObject := value.(map[string]any)
+		oldInner, wasObject := old.(map[string]any)
+		switch {
+		case value == nil:
+		case isObject && wasObject:
+			if change, differ := Diff(oldInner, inner); differ {
+				patch[name] = change
+			}
+		case !known || !Equal(old, value):
+			patch[name] = Merge(nil, value) // without null members
+		}
+	}
+	return patch, len(patch) > 0
+}
+
+// Equal reports whether two values are the same. Numbers are compared by their value, because a hub
+// may write them in another way.
+func Equal(a, b any) bool {
+	switch a := a.(type) {
+	case map[string]any:
+		b, ok := b.(map[string]any)
+		return ok && maps.EqualFunc(a, b, Equal)
+	case []any:
+		b, ok := b.([]any)
+		if !ok || len(a) != len(b) {
+			return false
+		}
+		for i := range a {
+			if !Equal(a[i], b[i]) {
+				return false
+			}
+		}
+		return true
+	case json.Number:
+		b, ok := b.(json.Number)
+		return ok && (a == b || sameNumber(string(a), string(b)))
+	}
+	return a == b
+}
+
+// maxDigits is the length of the longest number that is compared by value; 128 bits hold it.
+const maxDigits = 36
+
+func sameNumber(a, b string) bool {
+	if len(a) > maxDigits || len(b) > maxDigits {
+		return false
+	}
+	x, _, errX := big.ParseFloat(a, 10, 128, big.ToNearestEven)
+	y, _, errY := big.ParseFloat(b, 10, 128, big.ToNearestEven)
+	return errX == nil && errY == nil && x.Cmp(y) == 0
+}

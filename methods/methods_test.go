@@ -1,0 +1,235 @@
+package methods_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hubline-iot/hubline/device"
+	"github.com/hubline-iot/hubline/internal/bounded"
+	"github.com/hubline-iot/hubline/internal/faketime"
+	"github.com/hubline-iot/hubline/internal/hubfixture"
+	"github.com/hubline-iot/hubline/methods"
+	"github.com/hubline-iot/hubline/testbroker"
+	"github.com/hubline-iot/hubline/testbroker/hubdata"
+	"github.com/hubline-iot/hubline/transport"
+	"github.com/hubline-iot/hubline/transport/mqtt/lean"
+	"github.com/hubline-iot/hubline/transport/mqtt/lean/leannet"
+	"github.com/hubline-iot/hubline/transport/netopt"
+)
+
+// registry keeps the handlers, as a client does.
+type registry map[string]device.MethodHandler
+
+func (r registry) HandleMethod(name string, handle device.MethodHandler) error {
+	if name == "bad name" {
+		return &transport.Error{Kind: transport.Invalid}
+	}
+	r[name] = handle
+	return nil
+}
+
+// call calls a method, and returns status and body.
+func (r registry) call(ctx context.Context, name, body string) string {
+	status, answer := r[name](ctx, &device.MethodCall{Name: name, Body: []byte(body)})
+	return fmt.Sprintf("%d %s", status, answer)
+}
+
+type window struct {
+	From int `json:"from"`
+	To   int `json:"to"`
+}
+
+func (w *window) Validate() error {
+	if w.To < w.From {
+		return errors.New("the window ends before it begins")
+	}
+	return nil
+}
+
+// accepted is a result with a status of its own.
+type accepted struct {
+	Job string `json:"job"`
+}
+
+func (accepted) Status() int { return 202 }
+
+func TestPayloadsAndResultsAreTyped(t *testing.T) {
+	r := registry{}
+	require.NoError(t, methods.Handle(r, "window", func(_ context.Context, in window) (accepted, error) {
+		return accepted{fmt.Sprint(in.From, "-", in.To)}, nil
+	}, nil))
+	double := func(_ context.Context, in int) (int, error) { return 2 * in, nil }
+	require.NoError(t, methods.Handle(r, "double", double, nil))
+	require.NoError(t, methods.Handle(r, "ping", func(context.Context, struct{}) (struct{}, error) {
+		return struct{}{}, nil
+	}, nil))
+	require.NoError(t, methods.Handle(r, "loose", func(_ context.Context, in window) (any, error) { return in, nil },
+		&methods.Options{AllowUnknown: true}))
+	require.NoError(t, methods.Handle(r, "raw", func(_ context.Context, in json.RawMessage) (json.RawMessage, error) {
+		return in, nil
+	}, nil))
+	for _, c := range [][3]string{
+		{"window", `{"from":1,"to":2}`, `202 {"job":"1-2"}`},
+		{"window", ``, `202 {"job":"0-0"}`},
+		{"window", `null`, `202 {"job":"0-0"}`},
+		{"window", `{"from":2,"to":1}`, `400 {"message":"the window ends before it begins"}`},
+		{"window", `{"from":"x","until":1}`, `400 {"message":"field from: want a whole number in its range, got a string; ` +
+			`field until: there is no such field","field":"from"}`},
+		{"window", `[1,2]`, `400 {"message":"want an object, got an array"}`},
+		{"window", `{`, `400 {"message":"unexpected end of JSON input"}`},
+		{"double", `21`, `200 42`},
+		{"double", `"21"`, `400 {"message":"want a whole number in its range, got a string"}`},
+		{"ping", ``, `200 {}`},
+		{"ping", `{"x":1}`, `400 {"message":"field x: there is no such field","field":"x"}`},
+		{"loose", `{"from":1,"to":2,"until":1}`, `200 {"from":1,"to":2}`},
+		{"loose", `{"from":"x"}`, `400 {"message":"field from: want a whole number in its range, got a string",` +
+			`"field":"from"}`},
+		{"raw", `{"a":[1]}`, `200 {"a":[1]}`},
+	} {
+		require.Equal(t, c[2], r.call(t.Context(), c[0], c[1]), "%s %s", c[0], c[1])
+	}
+}
+
+func TestErrorsBecomeStatuses(t *testing.T) {
+	r := registry{}
+	var fail error
+	var seen []error
+	require.NoError(t, methods.Handle(r, "m", func(context.Context, struct{}) (string, error) { return "", fail },
+		&methods.Options{OnError: func(err error) { seen = append(seen, err) }}))
+	secret := errors.New("dial db with password hunter2")
+	for _, c := range []struct {
+		err  error
+		want string
+		seen int
+	}{
+		{secret, `500 {"message":"the method failed"}`, 1},
+		{methods.Errorf(409, "busy with %s", "work"), `409 {"message":"busy with work"}`, 0},
+		{fmt.Errorf("wrapped: %w", methods.Errorf(418, "tea")), `418 {"message":"tea"}`, 0},
+		{methods.Errorf(42, "odd"), `500 {"message":"odd"}`, 0},
+		{&methods.Error{Status: 600, Message: "odd"}, `500 {"message":"odd"}`, 0},
+		{&methods.FieldError{Field: "a", Err: errors.New("no")}, `400 {"message":"field a: no","field":"a"}`, 0},
+		{context.DeadlineExceeded, `500 {"message":"the method failed"}`, 1}, // of another call: its own time is not over
+	} {
+		fail, seen = c.err, nil
+		require.Equal(t, c.want, r.call(t.Context(), "m", ""))
+		require.Len(t, seen, c.seen)
+	}
+	require.NoError(t, methods.Handle(r, "nan", func(context.Context, struct{}) (float64, error) {
+		return math.NaN(), nil
+	}, nil))
+	require.Equal(t, `500 {"message":"the method failed"}`, r.call(t.Context(), "nan", ""))
+	require.NoError(t, methods.Handle(r, "loud", func(context.Context, struct{}) (int, error) { return 0, secret },
+		&methods.Options{OnError: func(error) { panic("in the logger") }}))
+	require.Equal(t, `500 {"message":"the method failed"}`, r.call(t.Context(), "loud", ""))
+}
+
+func TestTheTimeOfACall(t *testing.T) {
+	bounded.Test(t, func(t *testing.T) {
+		r := registry{}
+		wait := func(ctx context.Context, _ struct{}) (int, error) {
+			<-ctx.Done()
+			return 0, ctx.Err()
+		}
+		require.NoError(t, methods.Handle(r, "wait", wait, &methods.Options{Timeout: 5 * time.Second}))
+		begun := time.Now()
+		require.Equal(t, `504 {"message":"the method did not finish in its time"}`, r.call(t.Context(), "wait", ""))
+		require.Equal(t, 5*time.Second, time.Since(begun))
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		require.Equal(t, `503 {"message":"the device's client is being closed"}`, r.call(ctx, "wait", ""))
+	})
+}
+
+func TestCallsBeyondTheLimitAreRefused(t *testing.T) {
+	bounded.Test(t, func(t *testing.T) {
+		r := registry{}
+		release := make(chan struct{})
+		wait := func(context.Context, struct{}) (int, error) { <-release; return 1, nil }
+		require.NoError(t, methods.Handle(r, "wait", wait, &methods.Options{Limit: 2}))
+		answers := make(chan string, 2)
+		for range 2 {
+			go func() { answers <- r.call(context.Background(), "wait", "") }()
+		}
+		synctest.Wait()
+		require.Equal(t, `503 {"message":"2 calls of the method run already"}`, r.call(t.Context(), "wait", ""))
+		close(release)
+		require.Equal(t, "200 1", <-answers)
+		require.Equal(t, "200 1", <-answers)
+		synctest.Wait()
+		require.Equal(t, "200 1", r.call(t.Context(), "wait", ""), "places are free again")
+	})
+}
+
+func TestMistakesAreErrorsOfHandle(t *testing.T) {
+	f := func(context.Context, window) (int, error) { return 0, nil }
+	for want, o := range map[string]*methods.Options{
+		"method m: option Limit is -1":     {Limit: -1},
+		"method m: option Timeout is -1ns": {Timeout: -1},
+	} {
+		err := methods.Handle(registry{}, "m", f, o)
+		require.ErrorIs(t, err, transport.Invalid)
+		require.ErrorContains(t, err, want)
+	}
+	require.ErrorContains(t, methods.Handle[int, int](registry{}, "m", nil, nil), "no function")
+	embeds := func(context.Context, struct{ window }) (int, error) { return 0, nil }
+	require.ErrorContains(t, methods.Handle(registry{}, "m", embeds, nil), "embeds")
+	require.ErrorIs(t, methods.Handle(registry{}, "bad name", f, nil), transport.Invalid)
+}
+
+// Over the wire: a panic and an unknown method are answered by the client.
+func TestCallsOfABackEnd(t *testing.T) {
+	bounded.Test(t, func(t *testing.T) {
+		faketime.Start()
+		hub, dev := hubfixture.OpenDevice(t, nil, "dev-1")
+		creds, err := device.ParseConnectionString(dev.ConnectionString())
+		require.NoError(t, err)
+		network := netopt.Options{Plaintext: true, Dial: hub.Dial(testbroker.PortMQTT)}
+		client, err := device.New(creds, lean.New(leannet.Dialer(creds, &network), nil), nil)
+		require.NoError(t, err)
+		defer client.Close()
+		require.NoError(t, methods.Handle(client, "window", func(_ context.Context, in window) (accepted, error) {
+			if in.To == 99 {
+				panic("99")
+			}
+			return accepted{"j"}, nil
+		}, &methods.Options{Limit: 1}))
+		require.NoError(t, client.Open(t.Context()))
+		for _, c := range [][3]string{
+			{"window", `{"from":1,"to":2}`, `202 {"job":"j"}`},
+			{"window", `{"to":99}`, `500 {"message":"the method failed"}`},
+			{"window", `{"to":1}`, `202 {"job":"j"}`}, // the place is free after a panic
+			{"none", `{}`, `404 {"message":"the device has no such method"}`},
+		} {
+			result, err := hub.CallMethod(t.Context(), "dev-1", hubdata.MethodCall{Name: c[0], Payload: []byte(c[1])})
+			require.NoError(t, err)
+			require.Equal(t, c[2], fmt.Sprintf("%d %s", result.Status, result.Payload))
+		}
+	})
+}
+
+// Whatever the payload is: the answer is JSON that a hub takes, and the status says whether it ran.
+func FuzzHandle(f *testing.F) {
+	for _, seed := range []string{``, `null`, `{"from":1,"to":2}`, `{"from":1e9999}`, `{"to":-1}`, "{\"\xff\":1}", `[]`,
+		`{"from":"\ud800"}`} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, body []byte) {
+		r, ran := registry{}, false
+		require.NoError(t, methods.Handle(r, "m", func(_ context.Context, in window) (window, error) {
+			ran = true
+			return in, (&in).Validate()
+		}, nil))
+		status, answer := r["m"](t.Context(), &device.MethodCall{Name: "m", Body: body})
+		require.Equal(t, map[bool]int{true: 200, false: 400}[ran], status)
+		require.True(t, json.Valid(answer), "%q", answer)
+		require.Less(t, len(answer), 128<<10)
+	})
+}
