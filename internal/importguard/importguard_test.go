@@ -22,7 +22,8 @@ var core = existing("./transport", "./errfilter", "./retrypolicy", "./retrypolic
 	"./device", "./transport/mqtt/lean", "./internal/mqttpacket", "./internal/mqtt5",
 	"./transport/mqtt/internal/wire", "./transport/mqtt/dialect", "./transport/mqtt/internal/bag",
 	"./internal/statuscode", "./internal/pacing", "./internal/reconnect", "./internal/retryafter",
-	"./provisioning", "./provisioning/dpslean", "./sntp", "./update")
+	"./provisioning", "./provisioning/dpslean", "./sntp", "./update",
+	"./update/httprange")
 
 // allowed lists the packages that the core may import without a grant.
 //

@@ -28,5 +28,15 @@ func init() {
 			Test: "./update -run TestAnImageWithAnotherHash"},
 		{File: "update/updater.go", Old: "Timeout: -1,", New: "", Test: "./update -run TestAnOutageIsWaitedFor"},
 		{File: "update/manifest.go", Old: "s[0] == '0' || ", New: "", Test: "./update -run TestAMalformedManifest"},
+		{File: "update/httprange/head.go", Old: "s.etag != \"\" && h.etag != s.etag || ", New: "",
+			Test: "./update/httprange -run TestAReplacedImage"},
+		{File: "update/httprange/head.go", Old: "s.total != 0 && h.total != s.total", New: "false",
+			Test: "./update/httprange -run TestAReplacedImage"},
+		{File: "update/httprange/head.go", Old: "h.from != off || ", New: "", Test: "./update/httprange -run TestWhatAServer"},
+		{File: "update/httprange/head.go", Old: "h.chunked || ", New: "", Test: "./update/httprange -run TestWhatAServer"},
+		{File: "update/httprange/head.go", Old: "*bytes > maxHead", New: "*bytes > 1<<30",
+			Test: "./update/httprange -run TestWhatAServer"},
+		{File: "update/httprange/httprange.go", Old: "s.conn != nil && s.left > 0 && s.off != off", New: "false",
+			Test: "./update/httprange -run TestAnotherOffset"},
 	}
 }

@@ -1,0 +1,329 @@
+package httprange
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hubline-iot/hubline/errfilter"
+	"github.com/hubline-iot/hubline/internal/bounded"
+	"github.com/hubline-iot/hubline/internal/memconn"
+	"github.com/hubline-iot/hubline/testbroker"
+	"github.com/hubline-iot/hubline/testbroker/fault"
+	"github.com/hubline-iot/hubline/transport"
+	"github.com/hubline-iot/hubline/update"
+)
+
+// script is a server that answers the requests, over all connections, with these texts. An answer
+// that ends with "CLOSE" ends the connection.
+type script struct {
+	answers  []string
+	requests []string
+	conns    int
+}
+
+func (s *script) dial(context.Context) (Conn, error) {
+	near, far := memconn.Pair("board", "server")
+	s.conns++
+	go s.serve(far)
+	return near, nil
+}
+
+// serve ends with the connection.
+func (s *script) serve(c net.Conn) {
+	defer c.Close()
+	for {
+		var request []byte
+		for b := make([]byte, 1); !bytes.HasSuffix(request, []byte("\r\n\r\n")); request = append(request, b[0]) {
+			if _, err := c.Read(b); err != nil {
+				return
+			}
+		}
+		s.requests = append(s.requests, string(request))
+		if len(s.answers) == 0 {
+			_, _ = io.Copy(io.Discard, c) // silence, until the other end hangs up
+			return
+		}
+		text, end := strings.CutSuffix(s.answers[0], "CLOSE")
+		s.answers = s.answers[1:]
+		if _, err := io.WriteString(c, text); err != nil || end {
+			return
+		}
+	}
+}
+
+// part is an answer with content[from:to] of an image.
+func part(content string, from, to int, etag string) string {
+	return fmt.Sprintf("HTTP/1.1 206 Partial Content\r\nContent-Length: %d\r\nContent-Range: bytes %d-%d/%d\r\n"+
+		"ETag: %s\r\n\r\n%s", to-from, from, to-1, len(content), etag, content[from:to])
+}
+
+func newSource(t *testing.T, dial Dial) *Source {
+	t.Helper()
+	s, err := New(dial, &Options{Host: "files.example.com", Path: "/7.bin?sig=secret"})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, s.Close()) })
+	return s
+}
+
+const image = "0123456789abcdefghijklmnopqrstuvwxyz"
+
+func TestOneRequestForTheWholeImage(t *testing.T) {
+	bounded.Test(t, func(t *testing.T) {
+		server := &script{answers: []string{part(image, 0, 36, `"v1"`)}}
+		s := newSource(t, server.dial)
+		p := make([]byte, 9)
+		for off := 0; off < 36; off += 9 {
+			require.NoError(t, s.ReadAt(t.Context(), p, int64(off)))
+			require.Equal(t, image[off:off+9], string(p))
+		}
+		require.Equal(t, []string{"GET /7.bin?sig=secret HTTP/1.1\r\nHost: files.example.com\r\nRange: bytes=0-\r\n" +
+			"Accept-Encoding: identity\r\n\r\n"}, server.requests)
+		require.NoError(t, s.Close())
+	})
+}
+
+func TestALostConnectionContinues(t *testing.T) {
+	bounded.Test(t, func(t *testing.T) {
+		cut := part(image, 0, 36, `"v1"`)
+		server := &script{answers: []string{cut[:len(cut)-20] + "CLOSE", part(image, 10, 20, `"v1"`),
+			part(image, 20, 36, `"v1"`)}}
+		s := newSource(t, server.dial)
+		p := make([]byte, 10)
+		require.NoError(t, s.ReadAt(t.Context(), p, 0))
+		require.ErrorIs(t, s.ReadAt(t.Context(), p, 10), transport.Network)
+		require.NoError(t, s.ReadAt(t.Context(), p, 10))
+		require.Equal(t, "abcdefghij", string(p))
+		require.NoError(t, s.ReadAt(t.Context(), p[:6], 20), "an answer that ended before the image")
+		require.NoError(t, s.ReadAt(t.Context(), p[:10], 26))
+		require.Equal(t, "qrstuvwxyz", string(p))
+		require.Equal(t, 2, server.conns)
+		require.Contains(t, server.requests[1], "Range: bytes=10-\r\n")
+		require.Contains(t, server.requests[1], "If-Match: \"v1\"\r\nIf-Range: \"v1\"\r\n")
+		require.NoError(t, s.Close())
+	})
+}
+
+func TestAnotherOffsetIsAnotherRequest(t *testing.T) {
+	bounded.Test(t, func(t *testing.T) {
+		server := &script{answers: []string{part(image, 0, 36, `"v1"`), part(image, 4, 36, `"v1"`)}}
+		s := newSource(t, server.dial)
+		p := make([]byte, 8)
+		require.NoError(t, s.ReadAt(t.Context(), p, 0))
+		require.NoError(t, s.ReadAt(t.Context(), p, 4))
+		require.Equal(t, "456789ab", string(p))
+		require.Equal(t, 2, server.conns)
+		require.NoError(t, s.Close())
+	})
+}
+
+func TestWhatAServerAnswers(t *testing.T) {
+	good := part(image, 0, 36, `"v1"`)
+	with := func(old, new string) string { return strings.Replace(good, old, new, 1) }
+	for name, c := range map[string]struct {
+		answer string
+		kind   transport.Kind // Unknown: success
+		retry  bool
+	}{
+		"good":                    {good, transport.Unknown, true},
+		"interim answers":         {"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Hints\r\nLink: x\r\n\r\n" + good, 0, true},
+		"a long header":           {with("ETag", "X: "+strings.Repeat("x", 5000)+"\r\nETag"), 0, true},
+		"a long ETag":             {with(`"v1"`, `"`+strings.Repeat("x", 5000)+`"`), 0, true},
+		"a weak ETag":             {with(`"v1"`, `W/"v1"`), 0, true},
+		"no reason":               {with(" Partial Content", ""), 0, true},
+		"bare line feeds":         {strings.ReplaceAll(good, "\r\n", "\n"), 0, true},
+		"the whole image":         {"HTTP/1.1 200 OK\r\nContent-Length: 36\r\n\r\n" + image, transport.Unsupported, false},
+		"not found":               {"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n", transport.NotFound, false},
+		"busy":                    {"HTTP/1.1 503 Busy\r\nRetry-After: 7\r\n\r\n", transport.Unavailable, true},
+		"a redirect":              {"HTTP/1.1 302 Found\r\nLocation: http://x/\r\n\r\n", transport.Protocol, false},
+		"shorter":                 {"HTTP/1.1 416 Range\r\nContent-Range: bytes */5\r\n\r\n", transport.Conflict, false},
+		"replaced":                {"HTTP/1.1 412 Precondition Failed\r\n\r\n", transport.Conflict, false},
+		"chunks":                  {with("ETag", "Transfer-Encoding: chunked\r\nETag"), transport.Protocol, true},
+		"another part":            {part(image, 1, 36, `"v1"`), transport.Protocol, true},
+		"no range":                {with("Content-Range", "X"), transport.Protocol, true},
+		"no length":               {with("Content-Length", "X"), transport.Protocol, true},
+		"a wrong length":          {with("Content-Length: 36", "Content-Length: 35"), transport.Protocol, true},
+		"two lengths":             {with("ETag", "Content-Length: 35\r\nETag"), transport.Protocol, true},
+		"a negative length":       {with("Length: 36", "Length: -36"), transport.Protocol, true},
+		"a huge length":           {with("Length: 36", "Length: 99999999999999999999"), transport.Protocol, true},
+		"a backward range":        {with("0-35/36", "35-0/36"), transport.Protocol, true},
+		"a range beyond the end":  {with("0-35/36", "0-35/30"), transport.Protocol, true},
+		"no header":               {with("ETag: ", "ETag "), transport.Protocol, true},
+		"a folded header":         {with("ETag: ", " ETag: "), transport.Protocol, true},
+		"no HTTP":                 {"SSH-2.0-OpenSSH\r\n", transport.Protocol, true},
+		"HTTP/1.0":                {with("HTTP/1.1", "HTTP/1.0"), transport.Protocol, true},
+		"a status of 4 digits":    {with("206", "2060"), transport.Protocol, true},
+		"endless interim answers": {strings.Repeat("HTTP/1.1 100 Continue\r\n\r\n", 10), transport.Protocol, true},
+		"endless headers":         {"HTTP/1.1 206 OK\r\n" + strings.Repeat("X: y\r\n", 5000), transport.Protocol, true},
+		"an endless line":         {"HTTP/1.1 206 OK\r\nX: " + strings.Repeat("y", 30000), transport.Protocol, true},
+		"silence":                 {"HTTP/1.1 206 OK\r\n", transport.Timeout, true},
+		"hung up":                 {"HTTP/1.1 206 OK\r\nCLOSE", transport.Network, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bounded.Test(t, func(t *testing.T) {
+				server := &script{answers: []string{c.answer}}
+				s := newSource(t, server.dial)
+				p := make([]byte, 36)
+				err := s.ReadAt(t.Context(), p, 0)
+				require.Equal(t, c.kind, transport.KindOf(err), "%v", err)
+				if err == nil {
+					require.Equal(t, image, string(p))
+				} else {
+					require.Equal(t, c.retry, errfilter.Of(err).Retry, "%v", err)
+					require.NotContains(t, err.Error(), "secret")
+				}
+				if name == "busy" {
+					require.Equal(t, 7*time.Second, transport.Find(err).RetryAfter)
+				}
+				require.NoError(t, s.Close())
+			})
+		})
+	}
+}
+
+func TestAReplacedImageIsNoticed(t *testing.T) {
+	for name, second := range map[string]string{
+		"another ETag":        part(image, 8, 36, `"v2"`),
+		"no ETag":             part(image, 8, 36, ``),
+		"another size":        part(image+"more", 8, 40, `"v1"`),
+		"the whole new image": "HTTP/1.1 200 OK\r\nContent-Length: 36\r\nETag: \"v2\"\r\n\r\n" + image,
+		"precondition failed": "HTTP/1.1 412 Precondition Failed\r\nContent-Length: 0\r\n\r\n",
+	} {
+		t.Run(name, func(t *testing.T) {
+			bounded.Test(t, func(t *testing.T) {
+				server := &script{answers: []string{part(image, 0, 8, `"v1"`), second}}
+				s := newSource(t, server.dial)
+				p := make([]byte, 8)
+				require.NoError(t, s.ReadAt(t.Context(), p, 0))
+				require.ErrorIs(t, s.ReadAt(t.Context(), p, 8), update.ErrChanged)
+				require.NoError(t, s.Close())
+			})
+		})
+	}
+}
+
+func TestTheContextEndsARead(t *testing.T) {
+	bounded.Test(t, func(t *testing.T) {
+		s := newSource(t, (&script{}).dial)
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		defer cancel()
+		begin := time.Now()
+		require.ErrorIs(t, s.ReadAt(ctx, make([]byte, 1), 0), context.DeadlineExceeded)
+		require.Equal(t, 5*time.Second, time.Since(begin))
+		begin = time.Now()
+		require.ErrorIs(t, s.ReadAt(t.Context(), make([]byte, 1), 0), transport.Timeout)
+		require.Equal(t, 30*time.Second, time.Since(begin))
+		require.ErrorIs(t, s.ReadAt(ctx, make([]byte, 1), 0), context.DeadlineExceeded)
+	})
+}
+
+func TestWrongOptionsAreNamed(t *testing.T) {
+	dial := (&script{}).dial
+	for text, o := range map[string]*Options{
+		"Options.Host":    nil,
+		"no host name":    {Host: "a/b", Path: "/"},
+		"or no host":      {Host: "a\r\nX: y", Path: "/"},
+		"Options.Path":    {Host: "a", Path: "x"},
+		"escape":          {Host: "a", Path: "/a b"},
+		"2048":            {Host: "a", Path: "/" + strings.Repeat("x", 2048)},
+		"Options.Timeout": {Host: "a", Path: "/", Timeout: -1},
+	} {
+		_, err := New(dial, o)
+		require.ErrorIs(t, err, transport.Invalid)
+		require.ErrorContains(t, err, text)
+	}
+	_, err := New(nil, &Options{Host: "a", Path: "/"})
+	require.ErrorContains(t, err, "dial is nil")
+	s := newSource(t, func(context.Context) (Conn, error) { return nil, errors.New("no route") })
+	require.ErrorIs(t, s.ReadAt(t.Context(), make([]byte, 1), 0), transport.Network)
+	s = newSource(t, func(context.Context) (Conn, error) { panic("modem") })
+	require.ErrorContains(t, s.ReadAt(t.Context(), make([]byte, 1), 0), "modem")
+}
+
+// The storage of the hub, with faults.
+func TestAnImageInStorage(t *testing.T) {
+	bounded.Test(t, func(t *testing.T) {
+		hub, err := testbroker.New(nil)
+		require.NoError(t, err)
+		defer hub.Close()
+		container, err := hub.ContainerURL("storage.example.com", "images", time.Hour)
+		require.NoError(t, err)
+		content := make([]byte, 100_000)
+		for i := range content {
+			content[i] = byte(rand.Uint32())
+		}
+		base, query, _ := strings.Cut(container, "?")
+		_, path, _ := strings.Cut(strings.TrimPrefix(base, "https://"), "/")
+		path = "/" + path + "/7.bin?" + query
+		put(t, hub, path, content)
+
+		dial := func(ctx context.Context) (Conn, error) { return hub.Dial(testbroker.PortHTTP)(ctx, "tcp", "") }
+		s, err := New(dial, &Options{Host: "storage.example.com", Path: path})
+		require.NoError(t, err)
+		p := make([]byte, 1000)
+		require.NoError(t, s.ReadAt(t.Context(), p, 50_000))
+		require.Equal(t, content[50_000:51_000], p)
+		s.hangUp()
+		hub.Inject(fault.Fault{Kind: fault.AnswerStatus, Route: fault.RouteStorage, Statuses: []int{503}})
+		require.ErrorIs(t, s.ReadAt(t.Context(), p, 51_000), transport.Unavailable)
+		require.NoError(t, s.ReadAt(t.Context(), p, 51_000))
+		require.Equal(t, content[51_000:52_000], p)
+		put(t, hub, path, content[1:])
+		s.hangUp()
+		require.ErrorIs(t, s.ReadAt(t.Context(), p, 52_000), update.ErrChanged)
+	})
+}
+
+// put stores a file.
+func put(t *testing.T, hub *testbroker.Hub, path string, content []byte) {
+	t.Helper()
+	conn, err := hub.Dial(testbroker.PortHTTP)(t.Context(), "tcp", "")
+	require.NoError(t, err)
+	defer conn.Close()
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true,
+		DialContext: func(context.Context, string, string) (net.Conn, error) { return conn, nil }}}
+	q, err := http.NewRequestWithContext(t.Context(), http.MethodPut, "http://storage.example.com"+path,
+		bytes.NewReader(content))
+	require.NoError(t, err)
+	q.Header.Set("x-ms-blob-type", "BlockBlob")
+	a, err := client.Do(q)
+	require.NoError(t, err)
+	defer a.Body.Close()
+	body, err := io.ReadAll(a.Body)
+	require.NoError(t, err)
+	require.Equal(t, http.StatusCreated, a.StatusCode, "%s", body)
+}
+
+func FuzzAnswer(f *testing.F) {
+	f.Add([]byte(part(image, 0, 36, `"v1"`)))
+	f.Add([]byte("HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 416 Range\r\nContent-Range: bytes */5\r\nRetry-After: 7\r\n\r\n"))
+	f.Fuzz(func(t *testing.T, answer []byte) {
+		s, err := New(func(context.Context) (Conn, error) { return &canned{bytes.NewReader(answer)}, nil },
+			&Options{Host: "a", Path: "/x?sig=secret"})
+		require.NoError(t, err)
+		p := make([]byte, 36)
+		if err := s.ReadAt(t.Context(), p, 0); err != nil {
+			require.NotNil(t, transport.Find(err), "%v", err)
+			require.NotContains(t, err.Error(), "secret")
+			return
+		}
+		require.Contains(t, string(answer), string(p))
+	})
+}
+
+// canned is a connection that receives given bytes.
+type canned struct{ *bytes.Reader }
+
+func (*canned) Write(p []byte) (int, error)     { return len(p), nil }
+func (*canned) Close() error                    { return nil }
+func (*canned) SetReadDeadline(time.Time) error { return nil }
