@@ -32,10 +32,10 @@ func init() {
 			Test: "./update/httprange -run TestAReplacedImage"},
 		{File: "update/httprange/head.go", Old: "s.total != 0 && h.total != s.total", New: "false",
 			Test: "./update/httprange -run TestAReplacedImage"},
-		{File: "update/httprange/head.go", Old: "h.from != off || ", New: "", Test: "./update/httprange -run TestWhatAServer"},
-		{File: "update/httprange/head.go", Old: "h.chunked || ", New: "", Test: "./update/httprange -run TestWhatAServer"},
+		{File: "update/httprange/head.go", Old: "h.from != off || ", New: "", Test: "./update/httprange -run TestWhatA"},
+		{File: "update/httprange/head.go", Old: "h.chunked || ", New: "", Test: "./update/httprange -run TestWhatA"},
 		{File: "update/httprange/head.go", Old: "*bytes > maxHead", New: "*bytes > 1<<30",
-			Test: "./update/httprange -run TestWhatAServer"},
+			Test: "./update/httprange -run TestWhatA"},
 		{File: "update/httprange/httprange.go", Old: "s.conn != nil && s.left > 0 && s.off != off", New: "false",
 			Test: "./update/httprange -run TestAnotherOffset"},
 	}
