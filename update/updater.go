@@ -6,8 +6,10 @@ import (
 	"sync"
 	"time"
 
+	"github.com/hubline-iot/hubline/errfilter"
 	"github.com/hubline-iot/hubline/internal/callback"
 	"github.com/hubline-iot/hubline/retrypolicy"
+	"github.com/hubline-iot/hubline/retrypolicy/classify"
 	"github.com/hubline-iot/hubline/transport"
 )
 
@@ -267,7 +269,7 @@ func (u *Updater) fill(ctx context.Context, from Source) error {
 
 // read reads one part of the image, with retries.
 func (u *Updater) read(ctx context.Context, from Source, p []byte, off int64) error {
-	r := retrypolicy.Retrier{Policy: u.opt.Policy, Timeout: -1,
+	r := retrypolicy.Retrier{Policy: u.opt.Policy, Timeout: -1, Classify: judge,
 		OnRetry: func(_ int, _ time.Duration, err error) { u.report(err) }}
 	err := r.Do(ctx, func(ctx context.Context) error {
 		var err error
@@ -285,6 +287,15 @@ func (u *Updater) read(ctx context.Context, from Source, p []byte, off int64) er
 		return ErrChanged
 	}
 	return err
+}
+
+// judge lets a broken answer of a server that has worked be tried again, as package errfilter says.
+// Package retrypolicy goes by the Kind alone.
+func judge(err error) classify.Info {
+	if transport.KindOf(err) == transport.Protocol && errfilter.Of(err).Retry {
+		return classify.Info{Verdict: classify.Again, Kind: transport.Protocol, Safe: classify.SafeYes}
+	}
+	return classify.Info{}
 }
 
 // verify compares what is in the slot with the manifest: what was written counts, not what was

@@ -172,6 +172,36 @@ func TestAnOutageIsWaitedFor(t *testing.T) {
 	})
 }
 
+func TestABrokenAnswerIsAskedForAgain(t *testing.T) {
+	for _, c := range []struct {
+		err   error
+		again bool
+	}{
+		{errOutage, true},
+		{&transport.Error{Kind: transport.Unavailable}, true},
+		{&transport.Error{Kind: transport.Protocol, Err: transport.ErrViolation}, true},
+		{&transport.Error{Kind: transport.Protocol}, false},
+		{&transport.Error{Kind: transport.NotFound}, false},
+	} {
+		r := newRig(t)
+		o := r.options()
+		o.Policy = retrypolicy.Immediately{}
+		r.source.fail = func(read int) error {
+			if read == 3 {
+				return c.err
+			}
+			return nil
+		}
+		u, err := Open(o)
+		require.NoError(t, err)
+		if err := r.download(u); c.again {
+			require.NoError(t, err)
+		} else {
+			require.ErrorIs(t, err, c.err)
+		}
+	}
+}
+
 func TestTheContextEndsADownload(t *testing.T) {
 	bounded.Test(t, func(t *testing.T) {
 		r := newRig(t)

@@ -27,6 +27,7 @@ func init() {
 		{File: "update/updater.go", Old: "!intact(&u.opt.Layout, s.other(), s.next(), u.buffer)", New: "false",
 			Test: "./update -run TestAnImageWithAnotherHash"},
 		{File: "update/updater.go", Old: "Timeout: -1,", New: "", Test: "./update -run TestAnOutageIsWaitedFor"},
+		{File: "update/updater.go", Old: ", Classify: judge", New: "", Test: "./update -run TestABrokenAnswer"},
 		{File: "update/manifest.go", Old: "s[0] == '0' || ", New: "", Test: "./update -run TestAMalformedManifest"},
 		{File: "update/httprange/head.go", Old: "s.etag != \"\" && h.etag != s.etag || ", New: "",
 			Test: "./update/httprange -run TestAReplacedImage"},
