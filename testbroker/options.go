@@ -79,7 +79,8 @@ type Options struct {
 	// HostName, localhost and the addresses of loopback. Default: none.
 	Names []string
 	// Authority, unless nil, signs the hub's certificate: a certificate of an authority with its key,
-	// of RSA, ECDSA or Ed25519. [Hub.RotateCertificate] replaces it by one that the hub makes.
+	// of RSA, ECDSA or Ed25519, that is valid at present. [Hub.RotateCertificate] replaces it by one
+	// that the hub makes.
 	// Default: the hub makes one, from Seed if there is one, or takes that of Store.
 	Authority *tls.Certificate
 	// Store, unless nil, keeps the state of the hub between runs: see [Store]. Default: none.

@@ -26,10 +26,14 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// newAuthority returns an authority and its key in PEM.
+// newAuthority returns an authority and its key in PEM. It is valid for two hours.
 func newAuthority(t *testing.T, key any, public any, ca bool) (cert, private []byte) {
+	return newAuthorityFrom(t, time.Now().Add(-time.Hour), key, public, ca)
+}
+
+func newAuthorityFrom(t *testing.T, from time.Time, key, public any, ca bool) (cert, private []byte) {
 	template := &x509.Certificate{SerialNumber: big.NewInt(7), Subject: pkix.Name{CommonName: "desk"}, IsCA: ca,
-		BasicConstraintsValid: true, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour)}
+		BasicConstraintsValid: true, NotBefore: from, NotAfter: from.Add(2 * time.Hour)}
 	raw, err := x509.CreateCertificate(rand.Reader, template, template, public, key)
 	require.NoError(t, err)
 	der, err := x509.MarshalPKCS8PrivateKey(key)
@@ -85,8 +89,12 @@ func TestAnAuthorityThatCannotBe(t *testing.T) {
 	other, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	require.NoError(t, err)
 	_, otherKey := newAuthority(t, other, &other.PublicKey, true)
+	old, _ := newAuthorityFrom(t, time.Now().Add(-3*time.Hour), key, &key.PublicKey, true)
+	early, _ := newAuthorityFrom(t, time.Now().Add(time.Hour), key, &key.PublicKey, true)
 	for content, want := range map[string]string{
-		string(cert): "both in PEM", string(private): "both in PEM", "x": "both in PEM",
+		string(old) + string(private):   "make a new one",
+		string(early) + string(private): "is valid from",
+		string(cert):                    "both in PEM", string(private): "both in PEM", "x": "both in PEM",
 		string(cert) + string(otherKey): "private key does not match",
 		string(leaf) + string(private):  "not that of an authority",
 	} {

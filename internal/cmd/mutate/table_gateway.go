@@ -49,7 +49,7 @@ func init() {
 			Test: test + "TestAnOfflineGatewayGetsNoCallsAndNoC2DMessages"},
 		{File: hub + "c2dqueue.go", Old: " && !before.C2D.Expiry.After(e.C2D.Expiry)", New: "",
 			Test: test + "TestInputsExpireInALongQueue"},
-		{File: hub + "c2dqueue.go", Old: "\tif q.loses(r.Client()) {\n\t\treturn true\n\t}\n", New: "",
+		{File: hub + "c2dsettle.go", Old: "\tif q.loses(r.Client()) {\n\t\treturn true\n\t}\n", New: "",
 			Test: test + "TestAGatewayLosesASettlement"},
 		{File: "testbroker/internal/amqpfront/c2d.go", Old: " || q.Hub.Gateway != nil && unacked >= q.Limits.Window", New: "",
 			Test: test + "TestAGatewayStopsAfterSixteenUnacknowledgedMessages"},

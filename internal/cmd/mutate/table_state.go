@@ -38,6 +38,9 @@ func init() {
 		{File: "testbroker/internal/hub/configuration.go",
 			Old: "\tdelete(s.all, id)\n\th.Touch(TableConfigurations, id)\n", New: "\tdelete(s.all, id)\n", Test: hub},
 		{File: "testbroker/internal/servicefront/keepconfiguration.go", Old: "if c.ID != id {", New: "if false {", Test: hub},
+		// An authority that no client trusts any more makes certificates.
+		{File: "testbroker/internal/hub/certs.go", Old: "|| now.After(ca.NotAfter) {", New: "{",
+			Test: "./cmd/testhub -run AnAuthorityThatCannotBe"},
 		// Feedback of a restored message names no generation.
 		{File: "testbroker/internal/hub/keepqueue.go", Old: ", generation: r.Generation}", New: "}", Test: kept},
 		// A program that ends because its disk is full says nothing.

@@ -71,6 +71,10 @@ func authorityOf(given *tls.Certificate) (*x509.Certificate, crypto.Signer, erro
 	if err != nil {
 		return nil, nil, err
 	}
+	if now := time.Now(); now.Before(ca.NotBefore) || now.After(ca.NotAfter) { // the clock of clients
+		return nil, nil, fmt.Errorf("its certificate is valid from %s to %s, it is %s; make a new one, which clients trust",
+			ca.NotBefore.UTC().Format(time.RFC3339), ca.NotAfter.UTC().Format(time.RFC3339), now.UTC().Format(time.RFC3339))
+	}
 	key, ok := given.PrivateKey.(crypto.Signer)
 	public, comparable := ca.PublicKey.(interface{ Equal(crypto.PublicKey) bool })
 	switch {
