@@ -43,6 +43,8 @@ type tool struct {
 	inTerminal, outTerminal, logTerminal bool
 	// adapt changes the target before its use. Tests put networks in memory there. Nil: nothing.
 	adapt func(*target.Target)
+	// lookup replaces the resolver where adapt is set.
+	lookup func(ctx context.Context, host string) ([]string, error)
 }
 
 // main runs a command line and returns the exit status.

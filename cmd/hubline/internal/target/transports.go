@@ -2,8 +2,11 @@ package target
 
 import (
 	"crypto/tls"
+	"net"
 	"strings"
+	"time"
 
+	"github.com/hubline-iot/hubline/provisioning"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/amqp"
 	"github.com/hubline-iot/hubline/transport/amqp/amqpws"
@@ -221,4 +224,72 @@ func (t *Target) parseURL() (*transport.Credentials, error) {
 	}
 	return nil, usage("the scheme " + t.scheme + " is not a broker's; give mqtts, wss or amqps, or without TLS mqtt, ws " +
 		"or amqp")
+}
+
+// Endpoint returns where a transport connects: the host that the certificate is for, and
+// "host:port". Both are empty for a registration that has not been made.
+func (t *Target) Endpoint(p *Protocol) (host, address string, plaintext bool) {
+	if t.Creds == nil {
+		return "", "", false
+	}
+	host = t.Creds.DialHost()
+	address = net.JoinHostPort(host, p.Port)
+	if t.URL != nil {
+		network := t.brokerNetwork()
+		address, plaintext = network.Addr, network.Plaintext
+	}
+	if a := t.Address(p); a != "" {
+		address = a
+	}
+	return host, address, plaintext
+}
+
+// brokerNetwork returns the network settings of a URL that was parsed before.
+func (t *Target) brokerNetwork() netopt.Options {
+	if o, err := t.parseMQTT(); err == nil {
+		return o.Network
+	}
+	_, o, err := amqp.ParseBroker(t.URL.Reveal())
+	if err != nil {
+		return netopt.Options{}
+	}
+	return o.Network
+}
+
+func (t *Target) parseMQTT() (*mqtt.Options, error) {
+	_, o, err := mqtt.ParseBroker(t.URL.Reveal())
+	return o, err
+}
+
+// Provisioning returns the host and the "host:port" of the provisioning service.
+func (t *Target) Provisioning() (host, address string) {
+	host = t.Identity.Endpoint
+	if host == "" {
+		host = provisioning.GlobalEndpoint
+	}
+	address = t.addresses["dps"]
+	if address == "" {
+		address = net.JoinHostPort(host, "443")
+	}
+	return host, address
+}
+
+// Quiet returns the transport "mqtt" with this keep-alive.
+func (t *Target) Quiet(keepAlive time.Duration) (transport.Transport, *transport.Credentials, error) {
+	n := t.Network
+	p, err := t.find("mqtt")
+	if err != nil {
+		return nil, nil, err
+	}
+	n.Addr = t.Address(p)
+	if t.URL == nil {
+		return mqtt.New(&mqtt.Options{Network: n, KeepAlive: keepAlive}), t.Creds, nil
+	}
+	o, err := t.parseMQTT()
+	if err != nil {
+		return nil, nil, err
+	}
+	merge(&o.Network, n)
+	o.KeepAlive = keepAlive
+	return mqtt.New(o), t.Creds, nil
 }

@@ -1,0 +1,73 @@
+package doctor
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"github.com/hubline-iot/hubline/errfilter"
+	"github.com/hubline-iot/hubline/transport"
+)
+
+const stamp = "2006-01-02 15:04:05 MST"
+
+// runClock checks that the clock is not obviously unset.
+func runClock(_ context.Context, p *Probe, _ subject) []Row {
+	now := p.now()
+	if p.implausible() {
+		return wrong(transport.ClockUnset, now.UTC().Format(stamp),
+			"the clock is not set: start NTP or set it; "+errfilter.OfKind(transport.ClockUnset).Reason)
+	}
+	return fine(now.UTC().Format(stamp))
+}
+
+func (p *Probe) implausible() bool {
+	c := p.Target.Creds
+	if c == nil {
+		c = &transport.Credentials{}
+	}
+	return c.Implausible(p.now())
+}
+
+// Limits of the difference between the clocks. A token lives for an hour by default.
+const (
+	skewWarn = time.Minute
+	skewBad  = 5 * time.Minute
+)
+
+// runSkew compares the clock with the hub's, which its answers over HTTPS tell. Dates are to the
+// second. The certificate is not verified here, because that needs the clock: row tls does it.
+func runSkew(ctx context.Context, p *Probe, s subject) []Row {
+	ctx, cancel := p.limit(ctx)
+	defer cancel()
+	conn, _, err := p.handshake(ctx, s.site)
+	if err != nil {
+		return bad(err)
+	}
+	before := p.now()
+	response, err := ask(ctx, conn, http.MethodHead, s.site.host)
+	if err != nil {
+		return bad(err)
+	}
+	middle := before.Add(p.now().Sub(before) / 2)
+	date, err := http.ParseTime(response.Header.Get("Date"))
+	if err != nil {
+		return []Row{{Mark: Skipped, Figure: "not known", Hint: "the hub's answer has no date"}}
+	}
+	skew := middle.Sub(date)
+	if skew.Abs() <= 2*time.Second { // dates have whole seconds
+		return fine("within 2s")
+	}
+	figure := took(skew.Abs()) + " ahead"
+	if skew < 0 {
+		figure = took(-skew) + " behind"
+	}
+	const help = "set the clock (NTP): tokens are dated by it, and the hub refuses those that have expired by its own"
+	switch {
+	case skew.Abs() >= skewBad:
+		return wrong(transport.ClockUnset, figure, help)
+	case skew.Abs() >= skewWarn:
+		return warn(figure, help)
+	}
+	return fine(figure)
+}

@@ -1,0 +1,202 @@
+package doctor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/hubline-iot/hubline/device"
+	"github.com/hubline-iot/hubline/retrypolicy"
+	"github.com/hubline-iot/hubline/transport"
+)
+
+// client is a device client that does not retry, and its latest failure.
+type client struct {
+	*device.Client
+	lost chan struct{} // closed when the connection ended
+
+	mu  sync.Mutex
+	err error // guarded by mu
+}
+
+// open connects over t.
+func (p *Probe) open(ctx context.Context, creds *transport.Credentials, t transport.Transport) (*client, error) {
+	c := &client{lost: make(chan struct{})}
+	var once sync.Once
+	var err error
+	c.Client, err = device.New(creds, t, &device.Options{
+		RetryPolicy: retrypolicy.NoRetry{}, DialTimeout: p.Options.Timeout, AckTimeout: p.Options.Timeout,
+		OnStatus: func(s device.Status) {
+			if s.Err == nil {
+				return
+			}
+			c.mu.Lock()
+			c.err = s.Err
+			c.mu.Unlock()
+			if s.State != device.Connected {
+				once.Do(func() { close(c.lost) })
+			}
+		},
+	})
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := p.limit(ctx)
+	defer cancel()
+	if err := c.Open(ctx); err != nil {
+		return nil, errors.Join(c.last(err), c.Close())
+	}
+	return c, nil
+}
+
+// last returns the failure that the client reported, or err.
+func (c *client) last(err error) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.err != nil {
+		return c.err
+	}
+	return err
+}
+
+// runConnect connects over a transport and sends messages.
+func runConnect(ctx context.Context, p *Probe, s subject) []Row {
+	t, creds, err := p.Target.Open(s.protocol)
+	if err != nil {
+		return bad(err)
+	}
+	begin := time.Now()
+	c, err := p.open(ctx, creds, t)
+	if err != nil {
+		return bad(err)
+	}
+	defer c.Close()
+	rows := fine("in " + took(time.Since(begin)))
+	if p.Options.NoMessages {
+		return rows
+	}
+	message, trip := p.message(ctx, c)
+	message.Check = label("message", s.name)
+	rows = append(rows, message)
+	if message.Mark == OK && p.Options.Burst > 0 {
+		burst := p.burst(ctx, c, trip)
+		burst.Check = label("throttling", s.name)
+		rows = append(rows, burst)
+	}
+	return rows
+}
+
+// probeMessage is a message that a back end recognizes. It has no properties, because a broker with
+// MQTT 3.1.1 has no place for them.
+func probeMessage() *transport.Message {
+	return &transport.Message{Body: []byte(`{"hubline-doctor":1}`)}
+}
+
+// message sends one message and returns its row and its round trip.
+func (p *Probe) message(ctx context.Context, c *client) (Row, time.Duration) {
+	ctx, cancel := p.limit(ctx)
+	defer cancel()
+	begin := time.Now()
+	if err := c.Send(ctx, probeMessage()); err != nil {
+		return bad(c.last(err))[0], 0
+	}
+	trip := time.Since(begin)
+	return Row{Mark: OK, Figure: "acknowledged in " + took(trip), Hint: "the service takes messages"}, trip
+}
+
+// Acknowledgements that take this long, and so many times the round trip of a single message, are
+// delayed by the service.
+const (
+	slowAnswer = time.Second
+	slowTimes  = 5
+)
+
+// burst sends messages at once. A service that throttles refuses some, or delays their
+// acknowledgements.
+func (p *Probe) burst(ctx context.Context, c *client, trip time.Duration) Row {
+	ctx, cancel := p.limit(ctx)
+	defer cancel()
+	begin := time.Now()
+	receipts := make([]device.Receipt, p.Options.Burst)
+	for i := range receipts {
+		if err := c.Enqueue(ctx, probeMessage(), &receipts[i]); err != nil {
+			return bad(c.last(err))[0]
+		}
+	}
+	for i := range receipts {
+		err := receipts[i].Wait(ctx)
+		if err != nil && c.last(nil) == nil && errors.Is(err, context.DeadlineExceeded) {
+			return wrong(transport.Throttled, fmt.Sprintf("%d of %d in %s", i, len(receipts), took(time.Since(begin))),
+				slowHint)[0]
+		}
+		if err != nil {
+			return bad(c.last(err))[0]
+		}
+	}
+	elapsed := time.Since(begin)
+	figure := fmt.Sprintf("%d messages in %s", len(receipts), took(elapsed))
+	if elapsed > slowAnswer && elapsed > slowTimes*trip {
+		return wrong(transport.Throttled, figure, slowHint)[0]
+	}
+	return Row{Mark: OK, Figure: figure, Hint: "the service does not slow the device down"}
+}
+
+const slowHint = "the service delays acknowledgements: it throttles, or the network is too slow; send less often, in " +
+	"larger messages, or add units to the hub"
+
+// runSecondDevice watches a connection: a second program with the same id ends it when it
+// reconnects.
+func runSecondDevice(ctx context.Context, p *Probe, s subject) []Row {
+	t, creds, err := p.Target.Open(s.protocol)
+	if err != nil {
+		return bad(err)
+	}
+	c, err := p.open(ctx, creds, t)
+	if err != nil {
+		return bad(err)
+	}
+	defer c.Close()
+	begin := time.Now()
+	timer := time.NewTimer(p.Options.Hold)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return fine("connection kept for " + took(p.Options.Hold))
+	case <-ctx.Done():
+		return []Row{{Mark: Skipped, Figure: "interrupted"}}
+	case <-c.lost:
+		return wrong(transport.Conflict, "connection lost after "+took(time.Since(begin)), device.SecondDevice.String()+
+			": end it, or give it its own id; "+c.last(nil).Error())
+	}
+}
+
+// runIdle leaves a connection without traffic, and uses it then. Boxes on the way forget quiet
+// connections after some minutes, without a word to either end.
+func runIdle(ctx context.Context, p *Probe, _ subject) []Row {
+	idle := p.Options.Idle
+	t, creds, err := p.Target.Quiet(idle + 2*time.Minute)
+	if err != nil {
+		return bad(err)
+	}
+	c, err := p.open(ctx, creds, t)
+	if err != nil {
+		return bad(err)
+	}
+	defer c.Close()
+	timer := time.NewTimer(idle)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-c.lost:
+	case <-ctx.Done():
+		return []Row{{Mark: Skipped, Figure: "interrupted"}}
+	}
+	row, _ := p.message(ctx, c)
+	if row.Mark != OK {
+		return wrong(transport.Network, "dead after "+took(idle), "a box on the way forgets connections that are quiet for "+
+			"less than that; the device's keep-alive (60s by default) must be shorter than its time-out; "+row.Hint)
+	}
+	return fine("alive after " + took(idle))
+}

@@ -1,0 +1,350 @@
+// Package doctor finds out why a device does not get through to its service. It walks the way of a
+// connection: clock, credentials, proxy, name, ports, TLS, login, messages. Each step is a row with
+// a mark, a figure and a hint. A step is not tried if one before it failed on which it depends, so
+// no row is green for a thing that was not seen to work.
+package doctor
+
+import (
+	"context"
+	"net"
+	"net/http"
+	"net/url"
+	"time"
+
+	"github.com/hubline-iot/hubline/cmd/hubline/internal/target"
+	"github.com/hubline-iot/hubline/transport"
+	"github.com/hubline-iot/hubline/transport/netopt"
+	"github.com/hubline-iot/hubline/transport/netproxy"
+)
+
+// Mark is the result of a step.
+type Mark uint8
+
+const (
+	// Skipped: not tried, for the reason in the figure.
+	Skipped Mark = iota
+	// OK: seen to work.
+	OK
+	// Warn: it works, and something about it will fail or is suspect.
+	Warn
+	// Bad: it does not work.
+	Bad
+)
+
+var markText = [...]string{Skipped: "-", OK: "ok", Warn: "warn", Bad: "BAD"}
+
+// String returns the mark as the table shows it.
+func (m Mark) String() string { return markText[m] }
+
+// MarshalText returns the mark for JSON.
+func (m Mark) MarshalText() ([]byte, error) { return []byte(m.String()), nil }
+
+// Row is the result of a step, for one port or transport if there are several.
+type Row struct {
+	Check  string `json:"check"`
+	Mark   Mark   `json:"mark"`
+	Figure string `json:"figure"`
+	// Hint says what helps or, with mark OK, what the row shows.
+	Hint string `json:"hint"`
+	// Kind is the class of the failure, if the mark is Bad.
+	Kind transport.Kind `json:"-"`
+}
+
+// Options are limits and extent of the examination.
+type Options struct {
+	// Timeout limits each step.
+	Timeout time.Duration
+	// Hold is how long a connection is watched for a second device with the same id. 0: not watched.
+	Hold time.Duration
+	// Idle is how long a connection is left without traffic. 0: this is not tried.
+	Idle time.Duration
+	// Burst is the number of messages that are sent at once. 0: this is not tried.
+	Burst int
+	// NoMessages sends no message at all.
+	NoMessages bool
+}
+
+// Probe examines one target.
+type Probe struct {
+	Target  *target.Target
+	Options Options
+	// Lookup resolves a name. Nil: the system's resolver.
+	Lookup func(ctx context.Context, host string) ([]string, error)
+	// FindProxy returns the proxy for a URL, or nil. Nil: there is none.
+	FindProxy func(*url.URL) (*url.URL, error)
+	// OnRow is called with each row when it is known. Nil: not called.
+	OnRow func(Row)
+
+	rows  []Row
+	roots map[string]string // the site whose certificate ends in this authority
+}
+
+// subject is what a step is about.
+type subject struct {
+	name string // in the row; empty for steps that happen once
+	site *site
+	// protocol is the transport, for steps about one.
+	protocol *target.Protocol
+}
+
+// check is a step.
+type check struct {
+	name string
+	// about is the hint of a row without one.
+	about string
+	// each returns the subjects. Nil: the step happens once.
+	each func(p *Probe) []subject
+	// needs are the steps on which this one depends: those about the same site or transport, or that
+	// happen once.
+	needs []string
+	run   func(ctx context.Context, p *Probe, s subject) []Row
+}
+
+// checks are all steps, in their order.
+var checks = []check{
+	{name: "clock", about: "the clock is set", run: runClock},
+	{name: "credentials", about: "complete, and not expired", run: runCredentials},
+	{name: "proxy", about: "what the environment asks for", run: runProxy},
+	{name: "name", about: "the name is known", each: provisioningSites, run: runName},
+	{name: "port", about: "open", each: provisioningSites, needs: []string{"name"}, run: runPort},
+	{name: "tls", about: "signed by a trusted authority, for this name", each: provisioningSites,
+		needs: []string{"port"}, run: runTLS},
+	{name: "registration", about: "the provisioning service knows the device", each: registering,
+		needs: []string{"tls", "credentials"}, run: runRegistration},
+	{name: "name", about: "the name is known", each: host, needs: []string{"registration"}, run: runName},
+	{name: "portal", about: "nobody answers for the service on port 80", each: host, needs: []string{"name"},
+		run: runPortal},
+	{name: "port", about: "open", each: sites, needs: []string{"name"}, run: runPort},
+	{name: "tls", about: "signed by a trusted authority, for this name", each: sites, needs: []string{"port"},
+		run: runTLS},
+	{name: "skew", about: "the clock agrees with the hub's", each: webSite, needs: []string{"port"}, run: runSkew},
+	{name: "connect", about: "the service accepts the device", each: protocols,
+		needs: []string{"name", "port", "tls", "credentials"}, run: runConnect},
+	{name: "second device", about: "nobody else uses the device's id", each: sessions, needs: []string{"connect"},
+		run: runSecondDevice},
+	{name: "idle", about: "no box on the way forgets a quiet connection", each: quiet, needs: []string{"connect"},
+		run: runIdle},
+}
+
+// Run takes all steps and returns their rows. It ends early, without the remaining rows, when ctx
+// does.
+func (p *Probe) Run(ctx context.Context) []Row {
+	p.roots = map[string]string{}
+	p.Target.Network.Proxy = nil
+	if p.FindProxy != nil {
+		p.Target.Network.Proxy = netproxy.Choose(p.FindProxy)
+	}
+	for _, c := range checks {
+		subjects := []subject{{}}
+		if c.each != nil {
+			subjects = c.each(p)
+		}
+		for _, s := range subjects {
+			if ctx.Err() != nil {
+				return p.rows
+			}
+			p.take(ctx, c, s)
+		}
+	}
+	return p.rows
+}
+
+// take takes one step, unless one before it failed.
+func (p *Probe) take(ctx context.Context, c check, s subject) {
+	rows := []Row{}
+	if failed := p.failed(c.needs, s); failed != "" {
+		rows = append(rows, Row{Mark: Skipped, Figure: "not tried", Hint: "first: " + failed})
+	} else {
+		rows = c.run(ctx, p, s)
+	}
+	for _, r := range rows {
+		if r.Check == "" {
+			r.Check = label(c.name, s.name)
+		}
+		if r.Hint == "" {
+			r.Hint = c.about
+		}
+		p.rows = append(p.rows, r)
+		if p.OnRow != nil {
+			p.OnRow(r)
+		}
+	}
+}
+
+func label(check, subject string) string {
+	if subject == "" {
+		return check
+	}
+	return check + " " + subject
+}
+
+// failed returns the row that one of the needs is about and that is not green. The row of a site
+// counts for the transports that use it.
+func (p *Probe) failed(needs []string, s subject) string {
+	for _, need := range needs {
+		for _, r := range p.rows {
+			relevant := r.Check == need || r.Check == label(need, s.name) || s.site != nil && r.Check == label(need,
+				s.site.name)
+			if relevant && (r.Mark == Bad || r.Mark == Skipped) {
+				return r.Check
+			}
+		}
+	}
+	return ""
+}
+
+// Worst returns the first row that is Bad, which is closest to the cause; nil if there is none.
+func Worst(rows []Row) *Row {
+	for i := range rows {
+		if rows[i].Mark == Bad {
+			return &rows[i]
+		}
+	}
+	return nil
+}
+
+// site is a server's port.
+type site struct {
+	name, host, address string
+	plaintext           bool
+}
+
+// provisioningSites has the provisioning service of a device that registers.
+func provisioningSites(p *Probe) []subject {
+	if p.Target.Identity == nil {
+		return nil
+	}
+	host, address := p.Target.Provisioning()
+	return []subject{{name: "provisioning", site: &site{name: "provisioning", host: host, address: address}}}
+}
+
+// registering is the provisioning service, for a step that happens once.
+func registering(p *Probe) []subject {
+	all := provisioningSites(p)
+	for i := range all {
+		all[i].name = ""
+	}
+	return all
+}
+
+// sites are the ports of the service, each once.
+func sites(p *Probe) (all []subject) {
+	known := map[string]bool{}
+	for _, protocol := range p.Target.Protocols() {
+		s := p.siteOf(protocol)
+		if !known[s.address] {
+			known[s.address] = true
+			all = append(all, subject{name: s.name, site: s})
+		}
+	}
+	return all
+}
+
+// siteOf returns the port of a transport.
+func (p *Probe) siteOf(protocol *target.Protocol) *site {
+	host, address, plaintext := p.Target.Endpoint(protocol)
+	_, port, err := net.SplitHostPort(address)
+	if err != nil {
+		port = address
+	}
+	return &site{name: port, host: host, address: address, plaintext: plaintext}
+}
+
+// host is the service's name.
+func host(p *Probe) []subject {
+	all := sites(p)
+	return []subject{{site: all[0].site}}
+}
+
+// webSite is the port for HTTPS, if the service is a hub.
+func webSite(p *Probe) []subject {
+	for _, protocol := range p.Target.Protocols() {
+		if protocol.Name == "http" {
+			return []subject{{site: p.siteOf(protocol)}}
+		}
+	}
+	return nil
+}
+
+func protocols(p *Probe) (all []subject) {
+	for _, protocol := range p.Target.Protocols() {
+		all = append(all, subject{name: protocol.Name, site: p.siteOf(protocol), protocol: protocol})
+	}
+	return all
+}
+
+// sessions is the first transport that worked and that has a connection of its own.
+func sessions(p *Probe) []subject {
+	if p.Options.Hold <= 0 {
+		return nil
+	}
+	var first *subject
+	for _, s := range protocols(p) {
+		if s.protocol.Name == "http" {
+			continue
+		}
+		if first == nil {
+			first = &s
+		}
+		for _, r := range p.rows {
+			if r.Check == label("connect", s.name) && r.Mark == OK {
+				return []subject{s}
+			}
+		}
+	}
+	if first == nil {
+		return nil
+	}
+	return []subject{*first}
+}
+
+// quiet is MQTT, if it is to be left without traffic.
+func quiet(p *Probe) []subject {
+	for _, s := range protocols(p) {
+		if s.protocol.Name == "mqtt" && p.Options.Idle > 0 {
+			return []subject{s}
+		}
+	}
+	return nil
+}
+
+// direct returns the dialer below proxies.
+func (p *Probe) direct() netopt.DialFunc {
+	if p.Target.Network.Dial != nil {
+		return p.Target.Network.Dial
+	}
+	return new(net.Dialer).DialContext
+}
+
+// dial connects to a site as the transports do, through the proxy if there is one.
+func (p *Probe) dial(ctx context.Context, s *site) (net.Conn, error) {
+	dial := p.direct()
+	if p.Target.Network.Proxy != nil {
+		var err error
+		if dial, err = p.Target.Network.Proxy(&url.URL{Scheme: "https", Host: s.address}, dial); err != nil {
+			return nil, err
+		}
+	}
+	return dial(ctx, "tcp", s.address)
+}
+
+// limit bounds one step.
+func (p *Probe) limit(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(ctx, p.Options.Timeout)
+}
+
+// now returns the time by the device's clock.
+func (p *Probe) now() time.Time {
+	if c := p.Target.Creds; c != nil {
+		return c.Time()
+	}
+	if id := p.Target.Identity; id != nil && id.Now != nil {
+		return id.Now()
+	}
+	return time.Now()
+}
+
+// Environment is the FindProxy of the process's environment.
+func Environment(u *url.URL) (*url.URL, error) {
+	return http.ProxyFromEnvironment(&http.Request{URL: u})
+}

@@ -1,0 +1,52 @@
+package doctor
+
+import (
+	"context"
+	"errors"
+	"os"
+	"time"
+
+	"github.com/hubline-iot/hubline/errfilter"
+	"github.com/hubline-iot/hubline/transport"
+	"github.com/hubline-iot/hubline/transport/neterr"
+)
+
+// bad returns the row of a failure: its kind as the figure, and as the hint the error with the
+// sentence that the client has for that kind.
+func bad(err error) []Row {
+	kind := kindOf(err)
+	return []Row{{Mark: Bad, Figure: kind.String(), Hint: err.Error() + "; " + errfilter.OfKind(kind).Reason, Kind: kind}}
+}
+
+// wrong returns the row of a fault that is no error.
+func wrong(kind transport.Kind, figure, hint string) []Row {
+	return []Row{{Mark: Bad, Figure: figure, Hint: hint, Kind: kind}}
+}
+
+func warn(figure, hint string) []Row { return []Row{{Mark: Warn, Figure: figure, Hint: hint}} }
+
+func fine(figure string) []Row { return []Row{{Mark: OK, Figure: figure}} }
+
+// kindOf returns the Kind behind the end of retries or of a wait.
+func kindOf(err error) transport.Kind {
+	for e := transport.Find(err); e != nil; e = transport.Find(e.Err) {
+		if e.Kind != transport.RetryExpired && e.Kind != transport.Cancelled && e.Kind != transport.Closed {
+			return e.Kind
+		}
+	}
+	if kind, ok := neterr.Kind(err); ok {
+		return kind
+	}
+	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, os.ErrDeadlineExceeded) {
+		return transport.Timeout
+	}
+	return transport.Network
+}
+
+// took returns a duration as the table shows it.
+func took(d time.Duration) string {
+	if d < time.Second {
+		return d.Round(time.Millisecond).String()
+	}
+	return d.Round(100 * time.Millisecond).String()
+}

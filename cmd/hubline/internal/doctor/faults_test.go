@@ -1,0 +1,262 @@
+package doctor
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/base64"
+	"fmt"
+	"net"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hubline-iot/hubline/cmd/hubline/internal/target"
+	"github.com/hubline-iot/hubline/device"
+	"github.com/hubline-iot/hubline/testbroker"
+	"github.com/hubline-iot/hubline/testbroker/fault"
+	"github.com/hubline-iot/hubline/transport"
+	"github.com/hubline-iot/hubline/transport/mqtt"
+)
+
+// otherKey is not the key of pump-1.
+const otherKey = "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8="
+
+// faults have, for each row, what turns it red or makes it warn.
+var faults = []struct {
+	name string
+	// row has the mark, and begin with it is what the table asks the reader to do.
+	row   string
+	mark  Mark
+	kind  transport.Kind
+	hint  string
+	hub   *testbroker.Options
+	spoil func(p *patient)
+}{
+	{name: "clock of 1970", row: "clock", mark: Bad, kind: transport.ClockUnset, hint: "NTP",
+		spoil: func(p *patient) {
+			p.probe.Target.Creds.Now = func() time.Time { return time.Unix(3600, 0) }
+		}},
+	{name: "clock an hour ahead", row: "skew", mark: Bad, kind: transport.ClockUnset, hint: "NTP",
+		spoil: func(p *patient) {
+			p.probe.Target.Creds.Now = func() time.Time { return time.Now().Add(time.Hour) }
+		}},
+	{name: "clock ten minutes behind", row: "skew", mark: Bad, kind: transport.ClockUnset, hint: "NTP",
+		spoil: func(p *patient) {
+			p.probe.Target.Creds.Now = func() time.Time { return time.Now().Add(-10 * time.Minute) }
+		}},
+	{name: "clock two minutes behind", row: "skew", mark: Warn, hint: "NTP",
+		spoil: func(p *patient) {
+			p.probe.Target.Creds.Now = func() time.Time { return time.Now().Add(-2 * time.Minute) }
+		}},
+	{name: "wrong key", row: "connect mqtt", mark: Bad, kind: transport.Unauthorized, hint: "credentials",
+		spoil: func(p *patient) { require.NoError(p.t, p.hub.SetKeys("pump-1", otherKey, otherKey)) }},
+	{name: "wrong key over AMQP", row: "connect amqp", mark: Bad, kind: transport.Unauthorized,
+		spoil: func(p *patient) { require.NoError(p.t, p.hub.SetKeys("pump-1", otherKey, otherKey)) }},
+	{name: "wrong key over HTTPS", row: "connect http", mark: Bad, kind: transport.Unauthorized,
+		spoil: func(p *patient) { require.NoError(p.t, p.hub.SetKeys("pump-1", otherKey, otherKey)) }},
+	{name: "short key", row: "credentials", mark: Warn, hint: "32 bytes",
+		spoil: func(p *patient) {
+			short := base64.StdEncoding.EncodeToString(make([]byte, 16))
+			require.NoError(p.t, p.hub.SetKeys("pump-1", short, short))
+			p.use(target.Flags{}, map[string]string{target.EnvConnect: p.hub.ConnectionString("pump-1")})
+		}},
+	{name: "no certificate", row: "credentials", mark: Bad, kind: transport.Invalid, hint: "-cert",
+		spoil: func(p *patient) {
+			p.use(target.Flags{}, map[string]string{target.EnvConnect: "HostName=" + p.hub.HostName() +
+				";DeviceId=pump-1;x509=true"})
+		}},
+	{name: "disabled device", row: "connect mqtt", mark: Bad, kind: transport.Unauthorized,
+		spoil: func(p *patient) { require.NoError(p.t, p.hub.SetEnabled("pump-1", false)) }},
+	{name: "intercepting proxy", row: "tls 443", mark: Bad, kind: transport.Untrusted, hint: "-ca",
+		spoil: func(p *patient) {
+			p.probe.Target.Network.TLS = &tls.Config{RootCAs: x509.NewCertPool()}
+		}},
+	{name: "certificate of a portal", row: "tls 8883", mark: Bad, kind: transport.Untrusted, hint: "captive portal",
+		spoil: func(p *patient) { require.NoError(p.t, p.hub.PresentName("portal.example")) }},
+	{name: "expired certificate", row: "tls 8883", mark: Bad, kind: transport.Untrusted, hint: "has expired",
+		spoil: func(p *patient) { p.hub.Inject(fault.Fault{Kind: fault.ExpiredCertificate, Times: -1}) }},
+	{name: "old TLS", row: "tls 8883", mark: Bad, kind: transport.Unsupported, hint: "TLS 1.2",
+		spoil: func(p *patient) { p.hub.Inject(fault.Fault{Kind: fault.OldTLS, Times: -1}) }},
+	{name: "HTTP instead of TLS", row: "tls 8883", mark: Bad, kind: transport.Protocol, hint: "captive portal",
+		spoil: func(p *patient) { p.hub.Inject(fault.Fault{Kind: fault.NotTLS, Times: -1}) }},
+	{name: "no handshake", row: "tls 8883", mark: Bad, kind: transport.Timeout,
+		spoil: func(p *patient) { p.hub.Inject(fault.Fault{Kind: fault.MuteHandshake, Times: -1}) }},
+	{name: "handshake cut", row: "tls 8883", mark: Bad, kind: transport.Network,
+		spoil: func(p *patient) { p.hub.Inject(fault.Fault{Kind: fault.CutHandshake, Times: -1}) }},
+	{name: "an authority that does not sign for Azure", row: "tls 8883", mark: Warn, hint: "proxy on the way",
+		hub: &testbroker.Options{HostName: "plant.azure-devices.net"}, spoil: func(*patient) {}},
+	{name: "certificate near its end", row: "tls 8883", mark: Warn, hint: "renew",
+		spoil: func(p *patient) {
+			later := time.Until(time.Date(2049, 12, 20, 0, 0, 0, 0, time.UTC))
+			p.probe.Target.Creds.Now = func() time.Time { return time.Now().Add(later) }
+		}},
+	{name: "service unavailable", row: "connect mqtt", mark: Bad, kind: transport.Unavailable,
+		spoil: func(p *patient) { p.hub.Inject(fault.Fault{Kind: fault.RefuseConnect, Times: -1}) }},
+	{name: "no answer to the login", row: "connect mqtt", mark: Bad, kind: transport.Timeout,
+		spoil: func(p *patient) { p.hub.Inject(fault.Fault{Kind: fault.SwallowConnack, Times: -1}) }},
+	{name: "message not acknowledged", row: "message mqtt", mark: Bad, kind: transport.Timeout,
+		spoil: func(p *patient) { p.hub.Inject(fault.Fault{Kind: fault.SwallowPuback, Times: -1}) }},
+	{name: "connection cut at a message", row: "message mqtt", mark: Bad, kind: transport.Network,
+		spoil: func(p *patient) { p.hub.Inject(fault.Fault{Kind: fault.DropBeforePublish, Times: -1}) }},
+	{name: "quota used up", row: "message http", mark: Bad, kind: transport.Quota,
+		spoil: func(p *patient) { p.hub.Inject(fault.Fault{Kind: fault.Quota, Limit: -1, AcceptConnects: true}) }},
+	{name: "throttling over MQTT", row: "throttling mqtt", mark: Bad, kind: transport.Throttled, hint: "less often",
+		spoil: func(p *patient) { p.hub.Inject(fault.Fault{Kind: fault.Throttle, Rate: 5, Limit: 1000, After: 1}) }},
+	{name: "throttling over HTTPS", row: "throttling http", mark: Bad, kind: transport.Throttled,
+		spoil: func(p *patient) {
+			p.use(target.Flags{Transport: "http"}, map[string]string{target.EnvConnect: p.hub.ConnectionString("pump-1")})
+			p.hub.Inject(fault.Fault{Kind: fault.AnswerStatus, Statuses: []int{429}, After: 1, Times: -1,
+				Route: fault.RouteTelemetry})
+		}},
+}
+
+// Each row turns red, or warns, for the fault that it is about.
+func TestEachRowFindsItsFault(t *testing.T) {
+	for _, c := range faults {
+		t.Run(c.name, func(t *testing.T) {
+			examine(t, c.hub, func(p *patient) {
+				c.spoil(p)
+				rows := p.run()
+				row := rows[c.row]
+				require.Equal(p.t, c.mark, row.Mark, "%+v", rows)
+				require.Contains(p.t, row.Hint, c.hint)
+				if c.mark == Bad {
+					require.Equal(p.t, c.kind, row.Kind, "%+v", row)
+				}
+				_, key, _ := strings.Cut(p.hub.ConnectionString("pump-1"), "SharedAccessKey=")
+				require.NotContains(p.t, fmt.Sprint(rows), key, "no row shows the key")
+			})
+		})
+	}
+}
+
+// A row that depends on a red one is not tried, and the red one comes first.
+func TestTheFirstRedRowIsTheCause(t *testing.T) {
+	examine(t, nil, func(p *patient) {
+		require.NoError(p.t, p.hub.PresentName("portal.example"))
+		rows := p.probe.Run(p.t.Context())
+		require.Equal(p.t, "tls 8883", Worst(rows).Check)
+		for _, r := range rows {
+			if strings.HasPrefix(r.Check, "connect") || strings.HasPrefix(r.Check, "second") {
+				require.Equal(p.t, Skipped, r.Mark, r.Check)
+				require.Regexp(p.t, "^first: (tls|connect) ", r.Hint)
+			}
+		}
+	})
+}
+
+func TestASecondDeviceIsFound(t *testing.T) {
+	examine(t, nil, func(p *patient) {
+		creds, err := device.ParseConnectionString(p.hub.ConnectionString("pump-1"))
+		require.NoError(p.t, err)
+		other, err := device.New(creds, mqtt.New(&mqtt.Options{Network: p.probe.Target.Network}), nil)
+		require.NoError(p.t, err)
+		require.NoError(p.t, other.Start())
+		p.use(target.Flags{Transport: "mqtt"}, map[string]string{target.EnvConnect: p.hub.ConnectionString("pump-1")})
+		row := p.run()["second device mqtt"]
+		require.Equal(p.t, Bad, row.Mark, "%+v", row)
+		require.Equal(p.t, transport.Conflict, row.Kind)
+		require.Contains(p.t, row.Hint, "same device id")
+		require.NoError(p.t, other.Close())
+	})
+}
+
+// A proxy that the environment names is used for everything, and a wrong one is named without its
+// password.
+func TestProxies(t *testing.T) {
+	for _, c := range []struct {
+		text string
+		mark Mark
+		hint string
+	}{
+		{"http://user:pa55word@proxy.example:3128", Bad, "-no-proxy"},
+		{"", OK, "environment"},
+	} {
+		examine(t, nil, func(p *patient) {
+			p.probe.FindProxy = func(*url.URL) (*url.URL, error) {
+				if c.text == "" {
+					return nil, nil
+				}
+				return url.Parse(c.text)
+			}
+			rows := p.run()
+			require.Equal(p.t, c.mark, rows["proxy"].Mark)
+			require.Contains(p.t, rows["proxy"].Hint, c.hint)
+			require.Equal(p.t, c.mark, rows["port 8883"].Mark)
+			require.NotContains(p.t, fmt.Sprint(rows), "pa55word")
+		})
+	}
+}
+
+// portals answer at port 80.
+func TestPortals(t *testing.T) {
+	for answer, mark := range map[string]Mark{
+		"HTTP/1.1 302 Found\r\nLocation: http://login.hotel.example/?next=hub\r\n\r\n":                    Bad,
+		"HTTP/1.1 511 Network Authentication Required\r\n\r\n":                                            Bad,
+		"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nlogin":                                               Bad,
+		"HTTP/1.1 301 Moved Permanently\r\nLocation: https://" + testbroker.DefaultHostName + "/\r\n\r\n": OK,
+		"HTTP/1.1 404 Not Found\r\n\r\n":                                                                  OK,
+		"SSH-2.0-hello\r\n":                                                                               OK,
+		"":                                                                                                OK,
+		"HTTP/1.1 200 OK\r\n" + strings.Repeat("X-Fill: "+strings.Repeat("x", 1000)+"\r\n", 100): OK,
+	} {
+		examine(t, nil, func(p *patient) {
+			open := p.dial
+			p.dial = func(ctx context.Context, network, address string) (net.Conn, error) {
+				if !strings.HasSuffix(address, ":80") {
+					return open(ctx, network, address)
+				}
+				near, far := net.Pipe()
+				go func() { // ends with the connection
+					buffer := make([]byte, 1024)
+					_, _ = far.Read(buffer)
+					_, _ = far.Write([]byte(answer))
+					_ = far.Close()
+				}()
+				return near, nil
+			}
+			row := p.run()["portal"]
+			require.Equal(p.t, mark, row.Mark, "%q: %+v", answer, row)
+			if mark == Bad {
+				require.Contains(p.t, row.Hint, "log in")
+			}
+		})
+	}
+}
+
+// A box on the way that forgets quiet connections is found by waiting longer than it does, and not
+// by waiting less.
+func TestABoxThatForgetsQuietConnections(t *testing.T) {
+	for idle, mark := range map[time.Duration]Mark{2 * time.Minute: OK, 10 * time.Minute: Bad} {
+		examine(t, nil, func(p *patient) {
+			p.use(target.Flags{Transport: "mqtt"}, map[string]string{target.EnvConnect: p.hub.ConnectionString("pump-1")})
+			open := p.dial
+			p.dial = func(ctx context.Context, network, address string) (net.Conn, error) {
+				conn, err := open(ctx, network, address)
+				return &forgotten{Conn: conn, last: time.Now()}, err
+			}
+			p.probe.Options.Idle = idle
+			row := p.run()["idle mqtt"]
+			require.Equal(p.t, mark, row.Mark, "%+v", row)
+		})
+	}
+}
+
+// forgotten drops what is written after four minutes without traffic.
+type forgotten struct {
+	net.Conn
+	last time.Time
+	dead bool
+}
+
+func (f *forgotten) Write(b []byte) (int, error) {
+	if f.dead = f.dead || time.Since(f.last) > 4*time.Minute; f.dead {
+		return len(b), nil
+	}
+	f.last = time.Now()
+	return f.Conn.Write(b)
+}

@@ -1,0 +1,197 @@
+package doctor
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/hubline-iot/hubline/provisioning"
+	"github.com/hubline-iot/hubline/retrypolicy"
+	"github.com/hubline-iot/hubline/transport"
+)
+
+// runProxy looks for a proxy and connects to it.
+func runProxy(ctx context.Context, p *Probe, _ subject) []Row {
+	if p.FindProxy == nil {
+		return fine("not used: -no-proxy")
+	}
+	name := "hub.example"
+	if c := p.Target.Creds; c != nil {
+		name = c.DialHost()
+	} else if p.Target.Identity != nil {
+		name, _ = p.Target.Provisioning()
+	}
+	proxy, err := p.FindProxy(&url.URL{Scheme: "https", Host: name})
+	if err != nil {
+		return wrong(transport.Invalid, "not a URL", "HTTPS_PROXY has no valid URL; write http://HOST:PORT")
+	}
+	if proxy == nil {
+		return fine("none")
+	}
+	ctx, cancel := p.limit(ctx)
+	defer cancel()
+	conn, err := p.direct()(ctx, "tcp", proxyAddress(proxy))
+	if err != nil {
+		rows := bad(err)
+		rows[0].Hint = "the proxy " + proxy.Host + " of HTTPS_PROXY does not answer; correct it, or give -no-proxy; " +
+			err.Error()
+		return rows
+	}
+	if err := conn.Close(); err != nil {
+		return bad(err)
+	}
+	return fine(proxy.Scheme + "://" + proxy.Host)
+}
+
+var proxyPorts = map[string]string{"http": "80", "https": "443", "socks5": "1080", "socks5h": "1080"}
+
+func proxyAddress(u *url.URL) string {
+	if u.Port() != "" {
+		return u.Host
+	}
+	return net.JoinHostPort(u.Hostname(), proxyPorts[u.Scheme])
+}
+
+// runName resolves the service's name.
+func runName(ctx context.Context, p *Probe, s subject) []Row {
+	host, _, err := net.SplitHostPort(s.site.address)
+	if err != nil {
+		host = s.site.address
+	}
+	if _, err := netip.ParseAddr(host); err == nil {
+		return fine(host + ", no look-up needed")
+	}
+	lookup := p.Lookup
+	if lookup == nil {
+		lookup = net.DefaultResolver.LookupHost
+	}
+	ctx, cancel := p.limit(ctx)
+	defer cancel()
+	begin := time.Now()
+	addresses, err := lookup(ctx, host)
+	if err == nil && len(addresses) == 0 {
+		err = errors.New("the answer has no address")
+	}
+	if err != nil && p.proxied(s.site) {
+		return warn("unknown here", "the proxy resolves the name; "+err.Error())
+	}
+	if err != nil {
+		rows := bad(err)
+		rows[0].Figure = "unknown"
+		rows[0].Hint = "is the network up, and is " + host + " spelled right? " + err.Error()
+		return rows
+	}
+	figure := fmt.Sprintf("%s in %s", strings.Join(addresses[:min(len(addresses), 3)], ", "), took(time.Since(begin)))
+	for _, text := range addresses {
+		a, err := netip.ParseAddr(text)
+		if err == nil && (a.IsUnspecified() || a.IsLoopback()) && host != "localhost" {
+			return warn(figure, "the name leads to this machine: a filter in the resolver, or an entry in the file hosts")
+		}
+	}
+	return fine(figure)
+}
+
+// proxied reports whether connections to the site go through a proxy.
+func (p *Probe) proxied(s *site) bool {
+	if p.FindProxy == nil {
+		return false
+	}
+	proxy, err := p.FindProxy(&url.URL{Scheme: "https", Host: s.address})
+	return err == nil && proxy != nil
+}
+
+// runPort connects to a port.
+func runPort(ctx context.Context, p *Probe, s subject) []Row {
+	ctx, cancel := p.limit(ctx)
+	defer cancel()
+	begin := time.Now()
+	conn, err := p.dial(ctx, s.site)
+	if err != nil {
+		rows := bad(err)
+		rows[0].Hint = "a firewall, or no server; transports over port 443 may get through (hubline help transports); " +
+			err.Error()
+		return rows
+	}
+	elapsed := time.Since(begin)
+	if err := conn.Close(); err != nil {
+		return bad(err)
+	}
+	if p.proxied(s.site) {
+		return fine("in " + took(elapsed) + ", through the proxy")
+	}
+	return fine("in " + took(elapsed))
+}
+
+// answerLimit bounds an answer over HTTP.
+const answerLimit = 64 << 10
+
+// ask sends one request and returns the answer, without its body. It closes the connection.
+func ask(ctx context.Context, conn net.Conn, method, host string) (*http.Response, error) {
+	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
+	defer stop()
+	_, err := fmt.Fprintf(conn, "%s / HTTP/1.1\r\nHost: %s\r\nUser-Agent: hubline-doctor\r\nConnection: close\r\n\r\n",
+		method, host)
+	var response *http.Response
+	if err == nil {
+		response, err = http.ReadResponse(bufio.NewReader(io.LimitReader(conn, answerLimit)), &http.Request{Method: method})
+	}
+	_ = conn.Close() // the answer is here, or the error says more
+	if err != nil && ctx.Err() != nil {
+		err = ctx.Err()
+	}
+	return response, err
+}
+
+// runPortal asks for a page at port 80 of the service, where hubs and brokers have none: a captive
+// portal answers in their place.
+func runPortal(ctx context.Context, p *Probe, s subject) []Row {
+	ctx, cancel := p.limit(ctx)
+	defer cancel()
+	host, _, err := net.SplitHostPort(s.site.address)
+	if err != nil {
+		host = s.site.address
+	}
+	conn, err := p.direct()(ctx, "tcp", net.JoinHostPort(host, "80"))
+	if err != nil {
+		return fine("none seen: port 80 is closed")
+	}
+	response, err := ask(ctx, conn, http.MethodGet, s.site.host)
+	if err != nil {
+		return fine("none seen: port 80 does not speak HTTP")
+	}
+	const help = "a captive portal answers: open a web page on this network and log in, or get the device exempted"
+	location, _ := response.Location()
+	away := location != nil && location.Hostname() != "" && !strings.EqualFold(location.Hostname(), s.site.host) &&
+		!strings.EqualFold(location.Hostname(), host)
+	switch {
+	case response.StatusCode == http.StatusNetworkAuthenticationRequired:
+		return wrong(transport.Network, "status 511", help)
+	case away:
+		return wrong(transport.Network, fmt.Sprintf("redirected to %.100q", location.Hostname()), help)
+	case response.StatusCode < 300 && p.Target.URL == nil:
+		return wrong(transport.Network, fmt.Sprintf("a page, status %d", response.StatusCode), help)
+	case response.StatusCode < 300:
+		return warn(fmt.Sprintf("a page, status %d", response.StatusCode), "a web server beside the broker, or "+help)
+	}
+	return fine(fmt.Sprintf("none seen: status %d", response.StatusCode))
+}
+
+// runRegistration asks the provisioning service for the hub.
+func runRegistration(ctx context.Context, p *Probe, _ subject) []Row {
+	ctx, cancel := context.WithTimeout(ctx, 6*p.Options.Timeout) // an assignment takes some polls
+	defer cancel()
+	begin := time.Now()
+	assignment, err := p.Target.Register(ctx, &provisioning.Options{Policy: retrypolicy.NoRetry{}})
+	if err != nil {
+		return bad(err)
+	}
+	return fine(fmt.Sprintf("%s at %s, in %s", assignment.DeviceID, assignment.Hub, took(time.Since(begin))))
+}

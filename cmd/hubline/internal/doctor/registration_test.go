@@ -1,0 +1,86 @@
+package doctor
+
+import (
+	"context"
+	"net"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hubline-iot/hubline/cmd/hubline/internal/rig"
+	"github.com/hubline-iot/hubline/cmd/hubline/internal/target"
+	"github.com/hubline-iot/hubline/testbroker"
+	"github.com/hubline-iot/hubline/testbroker/dpsdata"
+	"github.com/hubline-iot/hubline/testbroker/fault"
+	"github.com/hubline-iot/hubline/transport"
+)
+
+// examineRegistration is examine for the device pump-2, which has an enrollment.
+func examineRegistration(t *testing.T, f func(p *patient, dps *testbroker.DPS)) {
+	t.Helper()
+	examine(t, &testbroker.Options{Seed: 1}, func(p *patient) {
+		dps, err := testbroker.NewDPS(&testbroker.DPSOptions{Seed: 1})
+		require.NoError(p.t, err)
+		defer func() { require.NoError(p.t, dps.Close()) }()
+		require.NoError(p.t, dps.Link(p.hub))
+		enrollment, err := dps.Enroll(dpsdata.Enrollment{ID: "pump-2"})
+		require.NoError(p.t, err)
+		toHub, toDPS := p.dial, rig.Dial(dps)
+		p.dial = func(ctx context.Context, network, address string) (net.Conn, error) {
+			if strings.HasPrefix(address, dps.HostName()) {
+				return toDPS(ctx, network, address)
+			}
+			return toHub(ctx, network, address)
+		}
+		p.use(target.Flags{IDScope: dps.IDScope(), RegistrationID: "pump-2", DPS: dps.HostName()},
+			map[string]string{target.EnvKey: enrollment.PrimaryKey})
+		f(p, dps)
+	})
+}
+
+func TestARegistrationIsExaminedWithItsHub(t *testing.T) {
+	examineRegistration(t, func(p *patient, _ *testbroker.DPS) {
+		rows := p.run()
+		require.Empty(p.t, marks(rows, Bad), "%+v", rows)
+		require.Empty(p.t, marks(rows, Skipped))
+		require.Contains(p.t, rows["registration"].Figure, "pump-2 at "+p.hub.HostName())
+		require.Equal(p.t, OK, rows["tls provisioning"].Mark)
+		require.Equal(p.t, OK, rows["message mqtt"].Mark)
+	})
+}
+
+// Without a hub nothing behind the registration is green.
+func TestARefusedRegistration(t *testing.T) {
+	for name, c := range map[string]struct {
+		row   string
+		kind  transport.Kind
+		spoil func(p *patient, dps *testbroker.DPS)
+	}{
+		"not enrolled": {"registration", transport.NotFound, func(p *patient, dps *testbroker.DPS) {
+			require.NoError(p.t, dps.Delete("pump-2"))
+		}},
+		"another key": {"registration", transport.Unauthorized, func(p *patient, dps *testbroker.DPS) {
+			require.NoError(p.t, dps.Change("pump-2", func(e *dpsdata.Enrollment) {
+				e.PrimaryKey, e.SecondaryKey = otherKey, otherKey
+			}))
+		}},
+		"portal": {"tls provisioning", transport.Untrusted, func(p *patient, dps *testbroker.DPS) {
+			require.NoError(p.t, dps.PresentName("portal.example"))
+		}},
+		"no handshake": {"tls provisioning", transport.Timeout, func(_ *patient, dps *testbroker.DPS) {
+			dps.Inject(fault.Fault{Kind: fault.MuteHandshake, Times: -1})
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			examineRegistration(t, func(p *patient, dps *testbroker.DPS) {
+				c.spoil(p, dps)
+				rows := p.run()
+				require.Equal(p.t, []string{c.row}, marks(rows, Bad), "%+v", rows)
+				require.Equal(p.t, c.kind, rows[c.row].Kind, "%+v", rows[c.row])
+				require.Equal(p.t, Skipped, rows["name"].Mark)
+				require.Equal(p.t, Skipped, rows["connect mqtt"].Mark)
+			})
+		})
+	}
+}

@@ -1,0 +1,152 @@
+package doctor
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+
+	"github.com/hubline-iot/hubline/transport"
+)
+
+// handshake connects and does TLS, without a check of the certificate and with old versions too, so
+// that the rows can say what the server has.
+func (p *Probe) handshake(ctx context.Context, s *site) (net.Conn, tls.ConnectionState, error) {
+	conn, err := p.dial(ctx, s)
+	if err != nil {
+		return nil, tls.ConnectionState{}, err
+	}
+	config := &tls.Config{ServerName: s.host, MinVersion: tls.VersionTLS10, InsecureSkipVerify: true}
+	if get := p.Target.Network.Certificate; get != nil {
+		config.GetClientCertificate = func(r *tls.CertificateRequestInfo) (*tls.Certificate, error) {
+			return get(r.Context())
+		}
+	}
+	secure := tls.Client(conn, config)
+	if err := secure.HandshakeContext(ctx); err != nil {
+		_ = conn.Close()
+		return nil, tls.ConnectionState{}, err
+	}
+	return secure, secure.ConnectionState(), nil
+}
+
+// runTLS checks the handshake, the version and the certificate.
+func runTLS(ctx context.Context, p *Probe, s subject) []Row {
+	if s.site.plaintext {
+		return warn("off", "passwords and messages cross the network readable; give a URL with mqtts, wss or amqps")
+	}
+	ctx, cancel := p.limit(ctx)
+	defer cancel()
+	conn, state, err := p.handshake(ctx, s.site)
+	var header tls.RecordHeaderError
+	switch {
+	case errors.As(err, &header) && strings.HasPrefix(string(header.RecordHeader[:]), "HTTP"):
+		return wrong(transport.Protocol, "HTTP instead of TLS", "a captive portal or a proxy answers in place of the "+
+			"service: open a web page on this network and log in; or the port is one without TLS")
+	case errors.As(err, &header):
+		return wrong(transport.Protocol, "not TLS", "another protocol is at this port, or it is one without TLS; check the "+
+			"address")
+	case err != nil:
+		return bad(err)
+	}
+	if err := conn.Close(); err != nil && ctx.Err() != nil {
+		return bad(err)
+	}
+	version := tls.VersionName(state.Version)
+	if state.Version < tls.VersionTLS12 {
+		return wrong(transport.Unsupported, version, "the device needs TLS 1.2: an old proxy on the way, or an old server")
+	}
+	return p.judge(s, state.PeerCertificates, version)
+}
+
+// judge checks the server's certificate.
+func (p *Probe) judge(s subject, chain []*x509.Certificate, version string) []Row {
+	leaf := chain[0]
+	figure := fmt.Sprintf("%s, by %.60q, until %s", version, issuer(leaf), leaf.NotAfter.UTC().Format("2006-01-02"))
+	options := x509.VerifyOptions{DNSName: s.site.host, CurrentTime: p.now(), Intermediates: x509.NewCertPool()}
+	if base := p.Target.Network.TLS; base != nil {
+		options.Roots = base.RootCAs
+	}
+	if p.implausible() {
+		options.CurrentTime = leaf.NotBefore // row clock says that dates cannot be checked
+	}
+	for _, c := range chain[1:] {
+		options.Intermediates.AddCert(c)
+	}
+	verified, err := leaf.Verify(options)
+	if err != nil {
+		return untrusted(err, leaf, figure, options)
+	}
+	root := verified[0][len(verified[0])-1]
+	if azure(s.site.host) && !microsofts(root) {
+		return warn(figure, fmt.Sprintf("%.60q does not sign for Azure: a proxy on the way opens the connection, and this "+
+			"machine trusts its authority", issuer(root)))
+	}
+	if p.implausible() {
+		return warn(figure, "its dates were not checked, because the clock is not set")
+	}
+	if left := leaf.NotAfter.Sub(p.now()); left < certsSoon {
+		return warn(figure, "it expires in "+took(left)+"; who runs the service has to renew it")
+	}
+	if other, known := p.roots[s.site.host]; known && other != string(root.Raw) {
+		return warn(figure, "another authority than at the port above: one of the two connections is opened on the way")
+	}
+	p.roots[s.site.host] = string(root.Raw)
+	return fine(figure)
+}
+
+// untrusted returns the row of a certificate that does not verify, by the cause.
+func untrusted(err error, leaf *x509.Certificate, figure string, o x509.VerifyOptions) []Row {
+	var name x509.HostnameError
+	var unknown x509.UnknownAuthorityError
+	hint := err.Error()
+	switch {
+	case errors.As(err, &name):
+		names := strings.Join(leaf.DNSNames[:min(3, len(leaf.DNSNames))], ", ")
+		hint = fmt.Sprintf("the certificate is for %.200q and not for %s: a captive portal, or the wrong address", names,
+			o.DNSName)
+	case o.CurrentTime.After(leaf.NotAfter):
+		hint = "the certificate has expired: who runs the service has to renew it; or the clock is ahead"
+	case o.CurrentTime.Before(leaf.NotBefore):
+		return wrong(transport.ClockUnset, figure, "the certificate is not valid yet: the clock is behind")
+	case errors.As(err, &unknown):
+		hint = fmt.Sprintf("%.60q is no authority that this machine trusts: a proxy on the way opens the connection, or the "+
+			"service has its own authority; if it is yours, give its certificate with -ca", issuer(leaf))
+	}
+	return wrong(transport.Untrusted, figure, hint)
+}
+
+func issuer(c *x509.Certificate) string {
+	if len(c.Issuer.Organization) > 0 {
+		return c.Issuer.Organization[0]
+	}
+	return c.Issuer.CommonName
+}
+
+// azureNames are the domains of the service.
+var azureNames = []string{
+	".azure-devices.net", ".azure-devices-provisioning.net", ".azure-devices.us", ".azure-devices-provisioning.us",
+	".azure-devices.cn", ".azure-devices-provisioning.cn",
+}
+
+func azure(host string) bool {
+	for _, name := range azureNames {
+		if strings.HasSuffix(strings.ToLower(host), name) {
+			return true
+		}
+	}
+	return false
+}
+
+// microsofts reports whether the service's certificates end in this authority.
+func microsofts(root *x509.Certificate) bool {
+	for _, name := range []string{"DigiCert", "Microsoft", "Baltimore"} {
+		if strings.HasPrefix(issuer(root), name) {
+			return true
+		}
+	}
+	return false
+}
