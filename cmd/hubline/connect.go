@@ -76,6 +76,8 @@ type session struct {
 	*device.Client
 	ctx, alive context.Context
 	giveUp     context.CancelCauseFunc
+	// hub: the service is a hub. twin: it is one, over a transport with twin and methods.
+	hub, twin bool
 }
 
 // prepare makes a client that reports its connection.
@@ -92,7 +94,7 @@ func (x *connection) prepare(ctx context.Context, o *device.Options) (*session, 
 	if err != nil {
 		return nil, err
 	}
-	s := &session{}
+	s := &session{hub: to.URL == nil, twin: to.HasTwin()}
 	s.alive, s.giveUp = context.WithCancelCause(context.Background())
 	var cancel context.CancelCauseFunc
 	s.ctx, cancel = context.WithCancelCause(ctx)

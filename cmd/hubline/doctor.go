@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/url"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -70,7 +71,7 @@ func (x *examining) run(ctx context.Context) error {
 	p := &doctor.Probe{Target: to, Options: x.options, FindProxy: x.proxy()}
 	if x.tool.adapt != nil {
 		x.tool.adapt(to)
-		p.FindProxy, p.Lookup = nil, x.tool.lookup
+		p.FindProxy, p.Lookup = noProxy, x.tool.lookup
 	}
 	if !x.json {
 		p.OnRow = func(r doctor.Row) { printRow(x.tool.out, r) }
@@ -99,9 +100,11 @@ func (x *examining) proxy() func(*url.URL) (*url.URL, error) {
 	return doctor.Environment
 }
 
+func noProxy(*url.URL) (*url.URL, error) { return nil, nil }
+
 // Widths of the table's columns.
 const (
-	markWidth, checkWidth, figureWidth = 4, 20, 30
+	markWidth, checkWidth, figureWidth = 4, 22, 44
 )
 
 // printRow prints a row: the hint follows the figure if all is well, else it has a line of its own.
@@ -111,7 +114,7 @@ func printRow(w io.Writer, r doctor.Row) {
 	case doctor.OK, doctor.Skipped:
 		fmt.Fprintf(w, "%s  %s\n", line, r.Hint)
 	default:
-		fmt.Fprintf(w, "%s\n      %s\n", line, r.Hint)
+		fmt.Fprintf(w, "%s\n      %s\n", strings.TrimRight(line, " "), r.Hint)
 	}
 }
 

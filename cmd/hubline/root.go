@@ -24,7 +24,8 @@ func (t *tool) root() *cobra.Command {
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
 		return usage("%v; hubline help %s lists the flags", err, strings.TrimPrefix(c.CommandPath(), "hubline "))
 	})
-	root.AddCommand(t.doctorCommand(), t.sendCommand(), t.listenCommand())
+	root.AddCommand(t.doctorCommand(), t.sendCommand(), t.listenCommand(), t.twinCommand(), t.methodCommand(),
+		t.uploadCommand(), t.provisionCommand(), t.simulateCommand(), t.policyCommand())
 	for _, topic := range topics() {
 		root.AddCommand(topic)
 	}

@@ -27,6 +27,10 @@ type shell struct {
 	dial     rig.Dialer
 	out, log buffer
 	tool     *tool
+	// change changes the target, besides its network. Nil: nothing.
+	change func(*target.Target)
+	// both: the log goes to out, as on a terminal.
+	both bool
 }
 
 // buffer is a buffer that goroutines share.
@@ -69,11 +73,18 @@ func (s *shell) runIn(ctx context.Context, args ...string) int {
 		t = &tool{}
 	}
 	t.in, t.out, t.log = s.in, &s.out, &s.log
+	if s.both {
+		t.log = &s.out
+	}
 	if t.world == nil {
 		t.world = &target.World{Getenv: func(name string) string { return s.env[name] }}
 	}
 	t.adapt = func(to *target.Target) {
 		to.Network.Dial, to.Network.TLS, to.Network.Proxy = s.dial, s.hub.ClientTLS(), nil
+		to.Network.TLS.ServerName = ""
+		if s.change != nil {
+			s.change(to)
+		}
 	}
 	status := t.main(ctx, args)
 	for _, name := range []string{target.EnvConnect, target.EnvBroker, target.EnvKey, target.EnvGroupKey} {

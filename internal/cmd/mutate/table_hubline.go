@@ -36,5 +36,17 @@ func init() {
 			Test: "./cmd/hubline/internal/doctor -run TestASecondDevice"},
 		{File: "cmd/hubline/internal/doctor/connect.go", Old: "p.Target.Quiet(idle + 2*time.Minute)",
 			New: "p.Target.Quiet(time.Minute)", Test: "./cmd/hubline/internal/doctor -run TestABox"},
+
+		// Files, programs and back ends.
+		{File: "cmd/hubline/provision.go", Old: "os.O_EXCL, 0o600)", New: "os.O_TRUNC, 0o600)",
+			Test: "./cmd/hubline -run TestProvision"},
+		{File: "cmd/hubline/method.go", Old: "\t\tb.full()\n", New: "\t\t_ = b.full\n",
+			Test: "./cmd/hubline -run TestMethodServeByAProgram"},
+		{File: "cmd/hubline/method.go", Old: "if !json.Valid(answer) {", New: "if false {",
+			Test: "./cmd/hubline -run TestMethodServeByAProgram"},
+		{File: "cmd/hubline/simulate.go", Old: `delete(all, "$version")`, New: `_ = "$version"`,
+			Test: "./cmd/hubline -run TestTheSimulatedDevice"},
+		{File: "cmd/hubline/policy.go", Old: "Last: last[i], Elapsed: elapsed[i]", New: "Elapsed: elapsed[i]",
+			Test: "./cmd/hubline -run TestPolicyDraws"},
 	}
 }

@@ -3,6 +3,7 @@ package doctor
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"time"
 
@@ -45,8 +46,13 @@ func kindOf(err error) transport.Kind {
 
 // took returns a duration as the table shows it.
 func took(d time.Duration) string {
-	if d < time.Second {
+	switch {
+	case d < time.Millisecond:
+		return "<1ms"
+	case d < time.Second:
 		return d.Round(time.Millisecond).String()
+	case d >= 48*time.Hour:
+		return fmt.Sprintf("%d days", d/(24*time.Hour))
 	}
 	return d.Round(100 * time.Millisecond).String()
 }

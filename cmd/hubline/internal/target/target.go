@@ -30,6 +30,7 @@ type Target struct {
 	Network netopt.Options
 
 	name      string            // of the transport
+	group     bool              // Key is that of the registration's group
 	addresses map[string]string // by transport; "" is for all
 	scheme    string            // of URL
 }
@@ -101,7 +102,7 @@ func (f *Flags) registration(t *Target, w *World) error {
 			return usage("-registration-id: no proof of identity; give -key-file, -group-key-file or -cert, or set " +
 				EnvKey + " or " + EnvGroupKey)
 		}
-		t.Key = s
+		t.Key, t.group = s, group
 		if group {
 			id.Sign, err = provisioning.GroupKey(s.Text.Reveal(), id.RegistrationID)
 		} else {
@@ -129,6 +130,22 @@ func (t *Target) Register(ctx context.Context, o *provisioning.Options) (*provis
 	}
 	t.Creds = client.Credentials(assignment)
 	return assignment, nil
+}
+
+// ConnectionString returns that of a device that has registered.
+func (t *Target) ConnectionString() (transport.Secret, error) {
+	proof := "x509=true"
+	if t.Identity.Sign != nil {
+		key := t.Key.Text.Reveal()
+		if t.group {
+			var err error
+			if key, err = provisioning.DeriveKey(key, t.Identity.RegistrationID); err != nil {
+				return nil, err
+			}
+		}
+		proof = "SharedAccessKey=" + key
+	}
+	return transport.Hide("HostName=" + t.Creds.Host + ";DeviceId=" + t.Creds.DeviceID + ";" + proof), nil
 }
 
 // network fills in roots, certificate and proxy.

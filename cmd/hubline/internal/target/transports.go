@@ -274,6 +274,23 @@ func (t *Target) Provisioning() (host, address string) {
 	return host, address
 }
 
+// HasTwin reports whether the transport carries the twin and direct methods.
+func (t *Target) HasTwin() bool { return t.URL == nil && t.Protocols()[0].Name != "http" }
+
+// HTTPS returns what requests to the hub need.
+func (t *Target) HTTPS() (*transport.Credentials, netopt.Options, error) {
+	if t.URL != nil {
+		return nil, netopt.Options{}, usage("this needs a hub, and a broker's URL is given")
+	}
+	p, err := t.find("http")
+	if err != nil {
+		return nil, netopt.Options{}, err
+	}
+	n := t.Network
+	n.Addr = t.Address(p)
+	return t.Creds, n, nil
+}
+
 // Quiet returns the transport "mqtt" with this keep-alive.
 func (t *Target) Quiet(keepAlive time.Duration) (transport.Transport, *transport.Credentials, error) {
 	n := t.Network

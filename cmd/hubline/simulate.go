@@ -1,0 +1,139 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/hubline-iot/hubline/device"
+	"github.com/hubline-iot/hubline/transport"
+)
+
+// simulating has the flags of hubline simulate.
+type simulating struct {
+	*connection
+	count    int
+	interval time.Duration
+	seed     uint64
+	bare     bool
+}
+
+func (t *tool) simulateCommand() *cobra.Command {
+	s := &simulating{}
+	c := &cobra.Command{
+		Use: "simulate [flags]", Short: "be a device with a thermometer", Long: helpText("simulate"),
+		Args: arguments(0, 0),
+		RunE: func(c *cobra.Command, _ []string) error { return s.run(c.Context()) },
+	}
+	flags := c.Flags()
+	flags.SortFlags = false
+	flags.IntVar(&s.count, "count", 0, "end after so many messages; 0: never")
+	flags.DurationVar(&s.interval, "interval", 3*time.Second, "time between messages")
+	flags.Uint64Var(&s.seed, "seed", 1, "seed of the readings; the same seed gives the same readings")
+	flags.BoolVar(&s.bare, "telemetry-only", false, "neither receive messages and methods nor report properties")
+	s.connection = t.connection(c)
+	return c
+}
+
+func (s *simulating) run(ctx context.Context) error {
+	if s.count < 0 || s.interval < time.Millisecond || s.interval > 24*time.Hour {
+		return usage("-count and -interval: give a count of 0 or more, and an interval from 1ms to 24h")
+	}
+	session, err := s.prepare(ctx, &device.Options{})
+	if err != nil {
+		return err
+	}
+	defer session.Close()
+	if !s.bare {
+		if err := s.handle(session); err != nil {
+			return err
+		}
+	}
+	if err := s.open(ctx, session); err != nil {
+		return err
+	}
+	sendErr := s.send(session)
+	flush, cancel := limited(session.alive, time.Minute)
+	defer cancel()
+	err = session.Flush(flush)
+	s.say("%d acknowledged", session.Stats().Acknowledged)
+	if errors.Is(sendErr, context.Canceled) {
+		sendErr = nil // Ctrl-C, or the client gave up
+	}
+	return firstError(session.cause(), sendErr, err)
+}
+
+// handle makes the device answer, over transports that carry more than messages.
+func (s *simulating) handle(session *session) error {
+	session.HandleMessages(func(_ context.Context, m *transport.Message) error {
+		s.say("message: %s", visible(string(m.Body)))
+		return nil
+	})
+	if !session.twin {
+		return nil
+	}
+	session.HandleDesired(func(ctx context.Context, d device.Desired) {
+		s.say("desired: %s", visible(string(d.JSON)))
+		if patch := echo(d.JSON); len(patch) > 2 {
+			if _, err := session.PatchReported(ctx, patch); err != nil {
+				s.say("reported: %v", err)
+			}
+		}
+	})
+	return session.HandleMethod("", func(_ context.Context, m *device.MethodCall) (int, []byte) {
+		s.say("method %s: %s", visible(m.Name), visible(string(m.Body)))
+		return 200, []byte(`{"simulated":true}`)
+	})
+}
+
+// echo returns the desired properties without the hub's own.
+func echo(desired []byte) []byte {
+	var all map[string]json.RawMessage
+	if json.Unmarshal(desired, &all) != nil {
+		return nil
+	}
+	delete(all, "$version")
+	delete(all, "$metadata")
+	patch, err := json.Marshal(all)
+	if err != nil {
+		return nil
+	}
+	return patch
+}
+
+// send sends readings until there are enough of them.
+func (s *simulating) send(session *session) error {
+	draw := rand.New(rand.NewPCG(s.seed, 0))
+	celsius, humidity := 21.0, 55.0
+	for n := 1; s.count == 0 || n <= s.count; n++ {
+		celsius += draw.Float64() - 0.5
+		humidity = min(100, max(0, humidity+2*(draw.Float64()-0.5)))
+		m := &transport.Message{
+			Body:        fmt.Appendf(nil, `{"n":%d,"celsius":%.1f,"humidity":%.1f}`, n, celsius, humidity),
+			ContentType: s.contentType(session),
+		}
+		if err := session.Enqueue(session.ctx, m, nil); err != nil {
+			return err
+		}
+		if n == s.count {
+			break
+		}
+		if err := pause(session.ctx, s.interval); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// contentType is for hubs, which route by bodies that are marked as JSON.
+func (*simulating) contentType(session *session) string {
+	if session.hub {
+		return "application/json"
+	}
+	return ""
+}

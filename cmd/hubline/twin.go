@@ -1,0 +1,180 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/hubline-iot/hubline/device"
+)
+
+func (t *tool) twinCommand() *cobra.Command {
+	c := &cobra.Command{
+		Use: "twin", Short: "read, report and watch the device's twin", Args: arguments(0, 0),
+		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
+	}
+	c.AddCommand(t.twinGetCommand(), t.twinPatchCommand(), t.twinWatchCommand())
+	return c
+}
+
+// within connects, runs f and closes.
+func (x *connection) within(ctx context.Context, f func(s *session) error) error {
+	s, err := x.prepare(ctx, &device.Options{})
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	if err := x.open(ctx, s); err != nil {
+		return err
+	}
+	return f(s)
+}
+
+func (t *tool) twinGetCommand() *cobra.Command {
+	var x *connection
+	c := &cobra.Command{
+		Use: "get [flags]", Short: "print the twin", Args: arguments(0, 0),
+		RunE: func(c *cobra.Command, _ []string) error {
+			return x.within(c.Context(), func(s *session) error {
+				twin, err := s.GetTwin(s.ctx)
+				if err != nil {
+					return err
+				}
+				return t.json(map[string]json.RawMessage{"desired": twin.Desired, "reported": twin.Reported})
+			})
+		},
+	}
+	x = t.connection(c)
+	return c
+}
+
+// json prints a value, indented.
+func (t *tool) json(v any) error {
+	encoder := json.NewEncoder(t.out)
+	encoder.SetIndent("", "  ")
+	encoder.SetEscapeHTML(false)
+	return encoder.Encode(v)
+}
+
+func (t *tool) twinPatchCommand() *cobra.Command {
+	var x *connection
+	var version int64
+	c := &cobra.Command{
+		Use: "patch [flags] [JSON]", Short: "report properties", Args: arguments(0, 1),
+		Long: "Reports properties: the JSON object is merged into those that the hub has, and null removes one. Without " +
+			"an argument it is read from the input.",
+		RunE: func(c *cobra.Command, args []string) error {
+			patch, err := t.object(args)
+			if err != nil {
+				return err
+			}
+			return x.within(c.Context(), func(s *session) error {
+				var now int64
+				var err error
+				if c.Flags().Changed("if-version") {
+					now, err = s.PatchReportedIf(s.ctx, patch, version)
+				} else {
+					now, err = s.PatchReported(s.ctx, patch)
+				}
+				if err == nil {
+					_, err = fmt.Fprintf(t.out, "version %d\n", now)
+				}
+				return err
+			})
+		},
+	}
+	c.Flags().SortFlags = false
+	c.Flags().Int64Var(&version, "if-version", 0, "report only if the reported properties have this version")
+	x = t.connection(c)
+	return c
+}
+
+// object returns the JSON object of an argument, or of the input.
+func (t *tool) object(args []string) ([]byte, error) {
+	var text []byte
+	if len(args) > 0 {
+		text = []byte(args[0])
+	} else {
+		if t.inTerminal {
+			return nil, usage("no JSON; give it as the argument, or pipe it into the command")
+		}
+		var err error
+		if text, err = readBody(t.in); err != nil {
+			return nil, err
+		}
+	}
+	var object map[string]json.RawMessage
+	if err := json.Unmarshal(text, &object); err != nil || object == nil {
+		return nil, usage("not a JSON object; write {\"name\":value}, in quotation marks for the shell")
+	}
+	return bytes.TrimSpace(text), nil
+}
+
+func (t *tool) twinWatchCommand() *cobra.Command {
+	var x *connection
+	var most int
+	c := &cobra.Command{
+		Use: "watch [flags]", Short: "print desired properties when they change", Args: arguments(0, 0),
+		Long: "Prints the desired properties, and then each change, as one JSON object in a line: full is true for " +
+			"complete properties, and false for a change that is to be merged into those before.",
+		RunE: func(c *cobra.Command, _ []string) error { return x.watch(c.Context(), most) },
+	}
+	c.Flags().SortFlags = false
+	c.Flags().IntVar(&most, "count", 0, "end after so many lines; 0: never")
+	x = t.connection(c)
+	return c
+}
+
+// watch prints changes of the desired properties.
+func (x *connection) watch(ctx context.Context, most int) error {
+	s, err := x.prepare(ctx, &device.Options{})
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	watching, end := context.WithCancelCause(s.ctx)
+	defer end(nil)
+	n := 0
+	s.HandleDesired(func(_ context.Context, d device.Desired) {
+		if most > 0 && n >= most {
+			return
+		}
+		line, err := json.Marshal(struct {
+			Version int64           `json:"version"`
+			Full    bool            `json:"full"`
+			Desired json.RawMessage `json:"desired"`
+		}{d.Version, d.Full, d.JSON})
+		if err == nil {
+			_, err = fmt.Fprintf(x.tool.out, "%s\n", line)
+		}
+		if err != nil {
+			end(fmt.Errorf("output: %w", err))
+		}
+		if n++; n == most {
+			end(errEnough)
+		}
+	})
+	if err := x.open(ctx, s); err != nil {
+		return err
+	}
+	<-watching.Done()
+	return s.ended(watching)
+}
+
+// errEnough ends a command that has done what it was to do.
+var errEnough = errors.New("enough")
+
+// ended returns the failure that ended a context; nil after Ctrl-C or errEnough.
+func (s *session) ended(ctx context.Context) error {
+	if err := s.cause(); err != nil {
+		return err
+	}
+	if err := context.Cause(ctx); !errors.Is(err, errEnough) && !errors.Is(err, context.Canceled) {
+		return err
+	}
+	return nil
+}

@@ -1,0 +1,99 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"sync/atomic"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/hubline-iot/hubline/cmd/hubline/internal/policies"
+	"github.com/hubline-iot/hubline/fileupload"
+)
+
+// uploading has the flags of hubline upload.
+type uploading struct {
+	*connection
+	name string
+}
+
+func (t *tool) uploadCommand() *cobra.Command {
+	u := &uploading{}
+	c := &cobra.Command{
+		Use: "upload [flags] FILE", Short: "upload a file to the hub's storage", Args: arguments(1, 1),
+		Long: "Uploads a file over HTTPS, in blocks, and repeats blocks that the network lost. FILE is - for the input.",
+		RunE: func(c *cobra.Command, args []string) error { return u.run(c.Context(), args[0]) },
+	}
+	c.Flags().SortFlags = false
+	c.Flags().StringVar(&u.name, "name", "", "`NAME` in the storage; empty: that of the file")
+	u.connection = t.connection(c)
+	return c
+}
+
+func (u *uploading) run(ctx context.Context, path string) error {
+	policy, err := policies.Parse(u.policy)
+	if err != nil {
+		return usage("-policy: %v", err)
+	}
+	in, size, err := u.source(path)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	to, err := u.resolve(ctx)
+	if err != nil {
+		return err
+	}
+	creds, network, err := to.HTTPS()
+	if err != nil {
+		return err
+	}
+	var sent atomic.Int64
+	uploader, err := fileupload.New(creds, &fileupload.Options{
+		Network: network, RetryPolicy: policy,
+		OnProgress: func(p fileupload.Progress) { sent.Store(p.Sent) },
+		OnRetry:    func(r fileupload.Retry) { u.say("again in %v: %v", r.Delay.Round(time.Millisecond), r.Err) },
+	})
+	if err != nil {
+		return err
+	}
+	bar := newProgress(u.tool, int(max(0, size)), func() int { return int(sent.Load()) })
+	result, err := uploader.Upload(ctx, u.name, in, size)
+	bar.end()
+	if err := errors.Join(err, uploader.Close()); err != nil {
+		return err
+	}
+	u.say("%d bytes in %v, MD5 %x", result.Size, result.Duration.Round(time.Millisecond), result.MD5)
+	_, err = fmt.Fprintln(u.tool.out, result.Blob)
+	return err
+}
+
+// source opens the file and completes the name.
+func (u *uploading) source(path string) (in io.ReadCloser, size int64, err error) {
+	if path == "-" {
+		if u.name == "" {
+			return nil, 0, usage("-name: the input has no name; give one")
+		}
+		return io.NopCloser(u.tool.in), -1, nil
+	}
+	if u.name == "" {
+		u.name = filepath.Base(path)
+	}
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, 0, usage("%v", err)
+	}
+	info, err := file.Stat()
+	if err == nil && !info.Mode().IsRegular() {
+		return file, -1, nil // a pipe or a device: the size is not known
+	}
+	if err != nil {
+		return nil, 0, errors.Join(err, file.Close())
+	}
+	return file, info.Size(), nil
+}
