@@ -47,7 +47,7 @@ func TestUpload(t *testing.T) {
 // A registration by each proof of identity is printed, and its connection string works.
 func TestProvision(t *testing.T) {
 	s := newShell(t, &testbroker.Options{Seed: 1})
-	dps, err := testbroker.NewDPS(&testbroker.DPSOptions{Seed: 1})
+	dps, err := testbroker.NewDPS(&testbroker.DPSOptions{Seed: 1, Polls: -1})
 	require.NoError(t, err)
 	defer dps.Close()
 	require.NoError(t, dps.Link(s.hub))
@@ -150,4 +150,6 @@ func TestPolicyDraws(t *testing.T) {
 	delays := series(retrypolicy.Backoff{Base: time.Second, Jitter: retrypolicy.FullJitter}, 2)
 	require.Equal(t, time.Duration(0), delays[1].low)
 	require.Equal(t, time.Second, delays[1].middle)
+	delays = series(retrypolicy.Backoff{Base: time.Second, Max: time.Hour, Jitter: retrypolicy.Decorrelated}, 2)
+	require.Greater(t, delays[1].high, 2*delays[0].high, "each delay follows from the one before")
 }
