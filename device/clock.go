@@ -32,7 +32,7 @@ const (
 func (k *clock) jump(wall, mono time.Time) time.Duration {
 	var by time.Duration
 	if !k.fromMono.IsZero() {
-		by = wall.Round(0).Sub(k.fromWall) - mono.Sub(k.fromMono) // Round strips the monotonic reading
+		by = wall.UTC().Sub(k.fromWall) - mono.Sub(k.fromMono) // UTC strips the monotonic reading
 	}
 	k.wall = wall
 	jumped := by >= clockJump || by <= -clockJump

@@ -45,7 +45,7 @@ const (
 // and has answered none gets until the next check for an overdue answer.
 func (l *loop) lastsAt() time.Time {
 	at := l.conn.upSince.Add(l.c.set.StableTime)
-	if l.conn.ackCheck.After(at) && l.c.outbox.unanswered(l.conn.upSince) {
+	if at.Before(l.conn.ackCheck) && l.c.outbox.unanswered(l.conn.upSince) {
 		return l.conn.ackCheck
 	}
 	return at
@@ -97,7 +97,7 @@ func (l *loop) overdue(now time.Time) bool {
 // lastProgress returns the later of from and the connection's last progress.
 func (k *connection) lastProgress(from time.Time) time.Time {
 	if k.progressor != nil {
-		if at := k.progressor.Progress(); at.After(from) {
+		if at := k.progressor.Progress(); from.Before(at) {
 			return at
 		}
 	}

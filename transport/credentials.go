@@ -98,13 +98,13 @@ func (c *Credentials) DialHost() string {
 	return c.Host
 }
 
-// Time returns the time of the credentials' clock. It has no monotonic reading: monotonic time
-// stops while a machine is suspended, but tokens and messages expire by the wall clock.
+// Time returns the time of the credentials' clock, in UTC. It has no monotonic reading: monotonic
+// time stops while a machine is suspended, but tokens and messages expire by the wall clock.
 func (c *Credentials) Time() time.Time {
 	if c.Now != nil {
-		return c.Now().Round(0)
+		return c.Now().UTC()
 	}
-	return time.Now().Round(0)
+	return time.Now().UTC()
 }
 
 // NewToken returns a token for a new connection: from Token, or signed for TokenLife. The zero

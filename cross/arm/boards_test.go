@@ -33,7 +33,16 @@ const kb = 1 << 10
 const identity = "-X main.host=hub.example.test -X main.deviceID=board-1 -X " +
 	"main.key=MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE="
 
-var firmware = []string{"-panic=trap", "-ldflags", identity}
+// stackSize is the stack of each goroutine of a firmware that reaches its network over a serial
+// line: board.StackSize. netStackSize is that of a firmware whose drivers run on the same stacks.
+const stackSize, netStackSize = "4kb", "8kb"
+
+var (
+	firmware     = []string{"-panic=trap", "-stack-size=" + stackSize, "-ldflags", identity}
+	netFirmware  = []string{"-panic=trap", "-stack-size=" + netStackSize, "-ldflags", identity}
+	wasiFirmware = []string{"-panic=trap", "-ldflags", identity} // its default is 64 KB
+	client       = []string{"-panic=trap", "-stack-size=" + stackSize}
+)
 
 const wholeClient, provisionedClient = "whole client, serial modem", "the same, provisioned"
 
@@ -42,8 +51,8 @@ const wholeClient, provisionedClient = "whole client, serial modem", "the same, 
 const provisioningFlash = 20 * kb
 
 // provisioned builds a firmware that asks the provisioning service for its hub.
-var provisioned = []string{"-panic=trap", "-tags", "provisioning", "-ldflags", "-X main.scope=0ne00ABCDEF " +
-	identity}
+var provisioned = []string{"-panic=trap", "-stack-size=" + stackSize, "-tags", "provisioning", "-ldflags",
+	"-X main.scope=0ne00ABCDEF " + identity}
 
 var programs = []program{
 	{"policy and filter alone", "probe/policy", []string{"-panic=trap"}, []boardBudget{
@@ -56,15 +65,15 @@ var programs = []program{
 	// the goal is 96; removed dependencies must not return
 	{wholeClient, "cross/arm/board/cortexm", firmware, []boardBudget{{"cortex-m-qemu", 90 * kb, 8 * kb}}},
 	{provisionedClient, "cross/arm/board/cortexm", provisioned, []boardBudget{{"cortex-m-qemu", 110 * kb, 8 * kb}}},
-	{"client without twin", "probe/telemetry", []string{"-panic=trap"}, []boardBudget{{"cortex-m-qemu", 80 * kb, 8 * kb}}},
-	{"the same, twin and methods", "probe/twin", []string{"-panic=trap"},
+	{"client without twin", "probe/telemetry", client, []boardBudget{{"cortex-m-qemu", 80 * kb, 8 * kb}}},
+	{"the same, twin and methods", "probe/twin", client,
 		[]boardBudget{{"cortex-m-qemu", 112 * kb, 8 * kb}}},
-	{"a client over MQTT 5", "probe/mqtt5", []string{"-panic=trap"}, []boardBudget{{"cortex-m-qemu", 112 * kb, 8 * kb}}},
-	{"whole client, TinyGo's net", "cross/arm/board/tinynet", firmware, []boardBudget{
+	{"a client over MQTT 5", "probe/mqtt5", client, []boardBudget{{"cortex-m-qemu", 112 * kb, 8 * kb}}},
+	{"whole client, TinyGo's net", "cross/arm/board/tinynet", netFirmware, []boardBudget{
 		{"pico", 180 * kb, 16 * kb}, {"pico-w", 180 * kb, 16 * kb}, {"nano-rp2040", 180 * kb, 16 * kb},
 		{"wioterminal", 180 * kb, 16 * kb}, {"metro-m4-airlift", 180 * kb, 16 * kb},
 	}},
-	{"whole client, WASI", "cross/arm/board/wasi", firmware, []boardBudget{{"wasip1", 0, 0}}},
+	{"whole client, WASI", "cross/arm/board/wasi", wasiFirmware, []boardBudget{{"wasip1", 0, 0}}},
 }
 
 // probes are programs for the tests only. Their output does not depend on the processor, which
@@ -356,7 +365,7 @@ func TestProbesOnACortexM3(t *testing.T) {
 			want := run(t, folder, nil, "go", "run", "./"+name)
 			elf := filepath.Join(t.TempDir(), "probe.elf")
 			// stack size as in the firmware: a policy inside a ByKind needs nearly 2 KB, the default
-			run(t, folder, nil, "tinygo", "build", "-target", "cortex-m-qemu", "-stack-size=4kb", "-o", elf, "./"+name)
+			run(t, folder, nil, "tinygo", "build", "-target", "cortex-m-qemu", "-stack-size="+stackSize, "-o", elf, "./"+name)
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
 			out, err := exec.CommandContext(ctx, "qemu-system-arm", "-machine", "lm3s6965evb", "-semihosting", "-display",

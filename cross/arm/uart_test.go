@@ -26,21 +26,23 @@ import (
 type machine struct {
 	hub   *testbroker.Hub
 	modem *modem
+	ram   *inspector
 
 	mu    sync.Mutex
 	lines []string // of the console
 	grown chan struct{}
 }
 
-// emulate builds the firmware and starts it. milliseconds and mode are set by the linker.
-func emulate(t *testing.T, milliseconds int, mode string) *machine {
+// emulate builds the firmware and starts it. milliseconds and mode are set by the linker,
+// stack is the size of stacks.
+func emulate(t *testing.T, milliseconds int, mode, stack string) *machine {
 	t.Helper()
 	hub := newHub(t, testbroker.DefaultHostName)
 	dev, err := hub.AddDevice(boardID)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return boot(t, hub, hub.Dial(testbroker.PortMQTT), "", fmt.Sprintf(
+	return boot(t, hub, hub.Dial(testbroker.PortMQTT), stack, "", fmt.Sprintf(
 		"-X main.host=%s -X main.deviceID=%s -X main.key=%s -X main.milliseconds=%d -X main.mode=%s", hub.HostName(),
 		boardID, dev.PrimaryKey, milliseconds, mode))
 }
@@ -60,22 +62,18 @@ func newHub(t *testing.T, host string) *testbroker.Hub {
 	return hub
 }
 
-// boot builds the firmware with these build tags and settings of the linker, and starts it. dial
-// makes the modem's connections.
-func boot(t *testing.T, hub *testbroker.Hub, dial func(context.Context, string, string) (net.Conn, error), tags,
+// boot builds the firmware with stacks of this size, these build tags and settings of the linker,
+// and starts it. dial makes the modem's connections.
+func boot(t *testing.T, hub *testbroker.Hub, dial func(context.Context, string, string) (net.Conn, error), stack, tags,
 	flags string) *machine {
 	t.Helper()
 	elf := filepath.Join(t.TempDir(), "firmware.elf")
-	run(t, boardModule(t, nil), nil, "tinygo", "build", "-target", "cortex-m-qemu", "-panic=trap", "-stack-size=4kb",
+	run(t, boardModule(t, nil), nil, "tinygo", "build", "-target", "cortex-m-qemu", "-panic=trap", "-stack-size="+stack,
 		"-tags", tags, "-ldflags", flags, "-o", elf, "./cross/arm/board/cortexm")
 
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	qemu := exec.Command("qemu-system-arm", "-machine", "lm3s6965evb", "-semihosting", "-display", "none", "-monitor",
-		"none",
-		"-serial", "stdio", "-serial", "tcp:"+listener.Addr().String(), "-kernel", elf)
+	listener, control := listen(t), listen(t)
+	qemu := exec.Command("qemu-system-arm", "-machine", "lm3s6965evb", "-semihosting", "-display", "none", "-qmp",
+		"tcp:"+control.Addr().String(), "-serial", "stdio", "-serial", "tcp:"+listener.Addr().String(), "-kernel", elf)
 	console, err := qemu.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -88,7 +86,7 @@ func boot(t *testing.T, hub *testbroker.Hub, dial func(context.Context, string, 
 		t.Fatal(err)
 	}
 	m := &machine{hub: hub, modem: &modem{line: line, dial: dial, now: time.Now},
-		grown: make(chan struct{})}
+		ram: inspect(t, control, layoutOf(t, elf)), grown: make(chan struct{})}
 	served := make(chan error, 1)
 	go func() { served <- m.modem.serve() }()
 	read := make(chan struct{})
@@ -99,6 +97,8 @@ func boot(t *testing.T, hub *testbroker.Hub, dial func(context.Context, string, 
 	t.Cleanup(func() {
 		line.Close()
 		listener.Close()
+		m.ram.control.Close()
+		control.Close()
 		_ = qemu.Process.Kill()
 		<-read
 		_ = qemu.Wait()
@@ -110,6 +110,16 @@ func boot(t *testing.T, hub *testbroker.Hub, dial func(context.Context, string, 
 		}
 	})
 	return m
+}
+
+// listen returns a listener for a connection of QEMU.
+func listen(t *testing.T) net.Listener {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return listener
 }
 
 // read records the lines of the console.
@@ -157,24 +167,40 @@ func (m *machine) reports() (all []counts) {
 // await waits until ok accepts the last report, or fails.
 func (m *machine) await(t *testing.T, limit time.Duration, what string, ok func(last counts) bool) {
 	t.Helper()
+	if !m.awaitLine(t, limit, func() bool {
+		all := m.reports()
+		return len(all) > 0 && ok(all[len(all)-1])
+	}) {
+		t.Fatalf("after %v the board has not %s", limit, what)
+	}
+}
+
+// awaitLine waits until ok accepts the console's lines, and reports whether it did. It measures the
+// stacks meanwhile.
+func (m *machine) awaitLine(t *testing.T, limit time.Duration, ok func() bool) bool {
+	t.Helper()
 	end := time.NewTimer(limit)
 	defer end.Stop()
 	for {
 		m.mu.Lock()
 		grown := m.grown
 		m.mu.Unlock()
-		if all := m.reports(); len(all) > 0 && ok(all[len(all)-1]) {
-			return
+		_, err := m.ram.measure()
+		if ok() {
+			return true
 		}
 		for _, line := range m.console() {
-			if strings.Contains(line, "panic") || strings.Contains(line, "fatal") || strings.Contains(line, "FATAL") {
+			if strings.Contains(line, "panic") || strings.Contains(line, "fatal") {
 				t.Fatalf("the board said %q", line)
 			}
 		}
 		select {
 		case <-grown:
 		case <-end.C:
-			t.Fatalf("after %v the board has not %s", limit, what)
+			if err != nil {
+				t.Logf("the emulator: %v", err) // it ends with the firmware
+			}
+			return false
 		}
 	}
 }
@@ -182,12 +208,14 @@ func (m *machine) await(t *testing.T, limit time.Duration, what string, ok func(
 // heapLimit is the upper limit of the firmware's heap in use, stacks included, by the median of its
 // reports, and provisionedHeapLimit that of the firmware that registers. The boards' garbage
 // collector is conservative: it sometimes keeps dead memory, mostly one or two stacks of 4 KB.
-// heapPeak allows for that. The topics of a transport.Message, for brokers that are no hubs, take
-// 320 bytes of this heap.
+// heapPeak allows for that; provisionedHeapPeak for one stack more, because a move to another hub
+// ends one connection to the hub and one to the service. The topics of a transport.Message, for
+// brokers that are no hubs, take 320 bytes of this heap.
 const (
 	heapLimit            = 24<<10 + 512
 	provisionedHeapLimit = 28 << 10
 	heapPeak             = 32 << 10
+	provisionedHeapPeak  = 36 << 10
 )
 
 const (
@@ -201,7 +229,7 @@ func TestFirmwareOnACortexM3(t *testing.T) {
 	tinyGo(t, "qemu-system-arm")
 	watch(t)
 	const readings, perKill, kills, milliseconds = 4000, 250, 14, 5
-	m := emulate(t, milliseconds, "run")
+	m := emulate(t, milliseconds, "run", stackSize)
 	for i := range kills {
 		m.await(t, time.Minute, "brought its readings", func(c counts) bool { return c.acknowledged >= (i+1)*perKill })
 		if i%2 == 0 {
@@ -246,31 +274,57 @@ func TestFirmwareOnACortexM3(t *testing.T) {
 		t.Errorf("%d allocations for %d readings and %d connections, want %d at most", last.allocations, last.taken,
 			m.modem.dials, limit)
 	}
-	checkHeap(t, all, heapLimit)
+	checkHeap(t, all, heapLimit, heapPeak)
+	checkGrowth(t, all)
+	checkStacks(t, m)
 	t.Logf("%+v; at the hub %d, %d duplicates, %d given up while the link backed off; %d connections", last, len(seen),
 		duplicates, missing, m.modem.dials)
 }
 
-// checkHeap expects the heap below its limits, and its minimum not to rise from the first to the
-// last third of the reports.
-func checkHeap(t *testing.T, all []counts, limit int) {
+// checkHeap expects the heap below its limits.
+func checkHeap(t *testing.T, all []counts, limit, peakLimit int) {
 	t.Helper()
 	heaps := make([]int, len(all))
 	for i, c := range all {
 		heaps[i] = c.heap
 	}
-	third := len(heaps) / 3
-	early, late := slices.Min(heaps[third/2:third]), slices.Min(heaps[2*third:])
 	slices.Sort(heaps)
 	median, peak := heaps[len(heaps)/2], heaps[len(heaps)-1]
-	if median > limit || peak > heapPeak {
-		t.Errorf("%d bytes of heap in use, at times %d, want %d and %d at most", median, peak, limit, heapPeak)
+	if median > limit || peak > peakLimit {
+		t.Errorf("%d bytes of heap in use, at times %d, want %d and %d at most", median, peak, limit, peakLimit)
 	}
+	t.Logf("heap in use: %d bytes by the median, at times %d; %d in all", median, peak, all[0].memory)
+}
+
+// checkGrowth expects the heap's minimum not to rise from the first to the last third of reports
+// that all have the same phases.
+func checkGrowth(t *testing.T, all []counts) {
+	t.Helper()
+	least := func(part []counts) int {
+		return slices.MinFunc(part, func(a, b counts) int { return a.heap - b.heap }).heap
+	}
+	third := len(all) / 3
+	early, late := least(all[third/2:third]), least(all[2*third:])
 	if late > early+1024 {
 		t.Errorf("the heap grew from %d to %d bytes", early, late)
 	}
-	t.Logf("heap in use: %d bytes by the median, at times %d; at least %d early and %d late; %d in all", median, peak,
-		early, late, all[0].memory)
+	t.Logf("heap in use: at least %d bytes early and %d late", early, late)
+}
+
+// TinyGo's default stacks for most boards have 2 KB. The firmware must not start with them.
+func TestFirmwareRefusesSmallStacks(t *testing.T) {
+	tinyGo(t, "qemu-system-arm")
+	watch(t)
+	for _, size := range []string{"2kb", "3kb"} {
+		t.Run(size, func(t *testing.T) {
+			m := emulate(t, 5, "run", size)
+			refused := "FATAL board: goroutines have small stacks; build with -stack-size=" + stackSize
+			m.awaitLine(t, time.Minute, func() bool { return m.said(refused) > 0 || len(m.reports()) > 0 })
+			if m.said(refused) != 1 || len(m.reports()) != 0 {
+				t.Error("the firmware started")
+			}
+		})
+	}
 }
 
 // A board that sleeps restarts at each wake-up: RAM is lost.
@@ -278,7 +332,7 @@ func TestFirmwareThatSleepsOnACortexM3(t *testing.T) {
 	tinyGo(t, "qemu-system-arm")
 	watch(t)
 	const wakings = 40
-	m := emulate(t, 20, "sleep")
+	m := emulate(t, 20, "sleep", stackSize)
 	m.await(t, 2*time.Minute, "slept so often", func(counts) bool { return m.said("cycle true") >= wakings })
 	if failed := m.said("cycle false"); failed != 0 {
 		t.Errorf("%d wakings did not bring their reading", failed)

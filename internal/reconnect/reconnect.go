@@ -107,7 +107,7 @@ type Turns struct {
 // Take returns and reserves the earliest time from now on at which an attempt may begin.
 func (t *Turns) Take(now time.Time) time.Time {
 	at := now
-	if t.next.After(now) {
+	if now.Before(t.next) {
 		at = t.next
 	}
 	t.next = at.Add(max(0, t.Gap))

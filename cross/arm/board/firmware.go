@@ -120,6 +120,8 @@ func New(c Config) (*Firmware, error) {
 		return nil, errors.New("board: Slots or SlotSize out of range; give 2 slots or more of 32 to 512 bytes")
 	case c.Interval < 0 || c.FeedEvery < 0 || c.RebootAfter < 0:
 		return nil, errors.New("board: Interval, FeedEvery or RebootAfter is negative")
+	case stacksAreSmall(c.Now):
+		return nil, errors.New("board: goroutines have small stacks; build with -stack-size=4kb")
 	}
 	f := &Firmware{
 		cfg: c, pause: newPause(), ring: newRing(c.Slots, c.SlotSize),

@@ -9,7 +9,7 @@ func init() {
 			Test: "./internal/sim -run TestAVerySlowLink"},
 		{File: "device/connection.go", Old: "if !k.silent.IsZero() {", New: "if false {",
 			Test: "./device -run TestAConnectionThatAnswersNothing"},
-		{File: "device/connection.go", Old: "if l.conn.ackCheck.After(at) && l.c.outbox.unanswered(l.conn.upSince) {",
+		{File: "device/connection.go", Old: "if at.Before(l.conn.ackCheck) && l.c.outbox.unanswered(l.conn.upSince) {",
 			New:  "if false {",
 			Test: "./device -run TestAConnectionThatAnswersNothing"},
 

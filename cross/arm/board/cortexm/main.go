@@ -6,12 +6,12 @@
 //
 // Identity and mode are set at build time:
 //
-//	tinygo build -target cortex-m-qemu -panic=trap \
+//	tinygo build -target cortex-m-qemu -panic=trap -stack-size=4kb \
 //	    -ldflags "-X main.host=HUB -X main.deviceID=ID -X main.key=BASE64" ./cross/arm/board/cortexm
 //
 // With the tag provisioning the board asks the provisioning service for its hub:
 //
-//	tinygo build -target cortex-m-qemu -panic=trap -tags provisioning \
+//	tinygo build -target cortex-m-qemu -panic=trap -stack-size=4kb -tags provisioning \
 //	    -ldflags "-X main.host=SERVICE -X main.scope=SCOPE -X main.deviceID=ID -X main.key=BASE64" \
 //	    ./cross/arm/board/cortexm
 package main

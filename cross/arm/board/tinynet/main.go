@@ -3,7 +3,7 @@
 // Command tinynet is the firmware for boards whose network TinyGo's package net supports: pico-w,
 // wioterminal, nano-rp2040, metro-m4-airlift and others with a netdev driver.
 //
-//	tinygo flash -target wioterminal -panic=trap \
+//	tinygo flash -target wioterminal -panic=trap -stack-size=8kb \
 //	    -ldflags "-X main.host=HUB -X main.deviceID=ID -X main.key=BASE64 -X main.addr=HUB:8883 -X main.tls=1" \
 //	    ./cross/arm/board/tinynet
 //
