@@ -51,6 +51,7 @@ func (a *architecture) env() []string {
 var suites = []string{
 	"./device", "./transport", "./errfilter", "./retrypolicy/...", "./internal/ascii", "./internal/fraction",
 	"./internal/isotime", "./internal/percent", "./sntp", "./update",
+	"./cross/arm/board/flashlog",
 	"./transport/mqtt", "./transport/mqtt/internal/...", "./transport/mqtt/lean/...",
 }
 

@@ -7,8 +7,9 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// Store keeps readings across a power loss: flash, FRAM, battery-backed RAM. Its calls may block
-// for the time of an erase. Readings are numbered from 1, and the numbers continue after a reset.
+// Store keeps readings across a power loss: flash (package flashlog), FRAM, battery-backed RAM. Its
+// calls may block for the time of an erase. Readings are numbered from 1, and the numbers continue
+// after a reset.
 type Store interface {
 	// Keep stores a reading. It must not keep body after it returns.
 	Keep(number uint32, body []byte) error

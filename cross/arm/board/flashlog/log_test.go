@@ -1,0 +1,429 @@
+package flashlog_test
+
+import (
+	"bytes"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/hubline-iot/hubline/cross/arm/board/flashlog"
+)
+
+// body is the reading with a number: 20 to 59 bytes that differ by number.
+func body(number uint32) []byte {
+	return bytes.Repeat([]byte{byte('a' + number%26)}, 20+int(number*7%40))
+}
+
+func open(t *testing.T, c *chip, o *flashlog.Options) *flashlog.Log {
+	t.Helper()
+	l, err := flashlog.New(c, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+// load returns the numbers that the log has, and checks their readings.
+func load(t *testing.T, l *flashlog.Log) (numbers []uint32, last uint32) {
+	t.Helper()
+	return loadWith(t, l, body)
+}
+
+// loadWith is load with other readings.
+func loadWith(t *testing.T, l *flashlog.Log, body func(uint32) []byte) (numbers []uint32, last uint32) {
+	t.Helper()
+	last, err := l.Load(func(number uint32, b []byte) {
+		if !bytes.Equal(b, body(number)) {
+			t.Errorf("reading %d has the body %q", number, b)
+		}
+		numbers = append(numbers, number)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !slices.IsSorted(numbers) {
+		t.Errorf("out of order: %v", numbers)
+	}
+	return numbers, last
+}
+
+func TestReadingsSurviveAReset(t *testing.T) {
+	c := newChip(4, 512, 4, 1)
+	l := open(t, c, nil)
+	if numbers, last := load(t, l); len(numbers) != 0 || last != 0 {
+		t.Errorf("a blank device has %v, last %d", numbers, last)
+	}
+	for n := uint32(1); n <= 9; n++ {
+		if err := l.Keep(n, body(n)); err != nil {
+			t.Fatal(err)
+		}
+		if n == 3 || n == 7 { // in any order
+			_ = l.Forget(2)
+			_ = l.Forget(1)
+		}
+	}
+	_ = l.Forget(3)
+	again := open(t, c, nil)
+	if numbers, last := load(t, again); fmt.Sprint(numbers) != "[3 4 5 6 7 8 9]" || last != 9 {
+		t.Errorf("%v, last %d; no write has said that 3 is forgotten", numbers, last)
+	}
+	if err := l.Sync(); err != nil {
+		t.Fatal(err)
+	}
+	writes := c.writes
+	if err := l.Sync(); err != nil || c.writes != writes {
+		t.Errorf("%v; a second Sync has nothing to write", err)
+	}
+	if numbers, last := load(t, open(t, c, nil)); fmt.Sprint(numbers) != "[4 5 6 7 8 9]" || last != 9 {
+		t.Errorf("%v, last %d, after Sync", numbers, last)
+	}
+	for n := uint32(4); n <= 9; n++ {
+		_ = l.Forget(n)
+	}
+	if err := l.Sync(); err != nil {
+		t.Fatal(err)
+	}
+	if numbers, last := load(t, open(t, c, nil)); len(numbers) != 0 || last != 9 {
+		t.Errorf("%v, last %d, after all are forgotten", numbers, last)
+	}
+}
+
+// A reading costs one write. All blocks are erased equally often.
+func TestWear(t *testing.T) {
+	const readings, blocks, block = 20_000, 8, 1024
+	for _, write := range []int{1, 4, 8, 256} {
+		t.Run(fmt.Sprint(write), func(t *testing.T) {
+			c := newChip(blocks, block, write, 1)
+			l := open(t, c, nil)
+			bytes := 0
+			for n := uint32(1); n <= readings; n++ {
+				if err := l.Keep(n, body(n)); err != nil {
+					t.Fatal(err)
+				}
+				if err := l.Forget(n); err != nil {
+					t.Fatal(err)
+				}
+				bytes += (16 + len(body(n)) + write - 1) / write * write
+				if n%1000 == 0 { // resets do not wear
+					l = open(t, c, nil)
+					_, _ = load(t, l)
+					_ = l.Forget(n)
+				}
+			}
+			if c.writes != readings || c.overwritten != 0 {
+				t.Errorf("%d writes for %d readings, %d words written twice", c.writes, readings, c.overwritten)
+			}
+			least, most := slices.Min(c.erases), slices.Max(c.erases)
+			if most-least > 1 || least*blocks*block > bytes*5/4 {
+				t.Errorf("blocks were erased %d to %d times for %d bytes", least, most, bytes)
+			}
+			t.Logf("%d readings, %d bytes: %d writes, %d to %d erases of each of %d blocks", readings, bytes, c.writes, least,
+				most, blocks)
+		})
+	}
+}
+
+// ledger is what a test knows about a log.
+type ledger struct {
+	kept      []uint32 // Keep returned nil
+	tried     uint32   // the latest number given to Keep
+	bodies    map[uint32][]byte
+	lives     int
+	forgotten map[uint32]bool
+	low       uint32 // all below were forgotten at the latest successful Keep
+}
+
+// life keeps and forgets readings until the power fails or the numbers reach until.
+func (g *ledger) life(l *flashlog.Log, until uint32) {
+	for g.lives++; g.tried < until; {
+		g.tried++
+		b := fmt.Appendf(nil, "%d%s", g.lives, body(g.tried)) // numbers are used again after a failed Keep
+		g.bodies[g.tried] = b
+		if l.Keep(g.tried, b) != nil {
+			return
+		}
+		g.kept = append(g.kept, g.tried)
+		waiting := g.waiting()
+		g.low = waiting[0]
+		for len(waiting) > 12 {
+			g.forget(l, waiting[0])
+			waiting = waiting[1:]
+		}
+		if g.tried%3 == 0 { // out of order
+			g.forget(l, waiting[len(waiting)/2])
+		}
+	}
+}
+
+// waiting returns the readings that are not forgotten.
+func (g *ledger) waiting() (numbers []uint32) {
+	for _, n := range g.kept {
+		if !g.forgotten[n] {
+			numbers = append(numbers, n)
+		}
+	}
+	return numbers
+}
+
+func (g *ledger) forget(l *flashlog.Log, n uint32) {
+	g.forgotten[n] = true
+	_ = l.Forget(n)
+}
+
+// check opens the log after a reset, and compares.
+func (g *ledger) check(t *testing.T, c *chip) *flashlog.Log {
+	t.Helper()
+	l := open(t, c, &narrow)
+	numbers, last := loadWith(t, l, func(n uint32) []byte { return g.bodies[n] })
+	have := map[uint32]bool{}
+	for _, n := range numbers {
+		have[n] = true
+		if n > g.tried || n < g.low {
+			t.Errorf("the log has reading %d; %d to %d are possible", n, g.low, g.tried)
+		}
+	}
+	for _, n := range g.kept {
+		if !g.forgotten[n] && !have[n] {
+			t.Errorf("reading %d of %d is lost; the log has %v", n, g.tried, numbers)
+		}
+	}
+	for _, n := range numbers { // sent again, and the one whose Keep failed, but not its write
+		delete(g.forgotten, n)
+		if !slices.Contains(g.kept, n) {
+			g.kept = append(g.kept, n)
+		}
+	}
+	if n := len(g.kept); n > 0 && last < g.kept[n-1] || last > g.tried {
+		t.Errorf("the log says that the last number is %d; %d were kept", last, n)
+	}
+	g.tried = last
+	return l
+}
+
+var narrow = flashlog.Options{MaxBody: 64}
+
+func newLedger() *ledger { return &ledger{bodies: map[uint32][]byte{}, forgotten: map[uint32]bool{}} }
+
+// The power fails at every single word and erase in turn, in several ways, and once more at random
+// after that. No reading is lost that Keep has accepted.
+func TestPowerFailsAtEveryWrite(t *testing.T) {
+	const readings, seeds = 48, 2
+	for _, geometry := range []struct{ blocks, block, write int }{
+		{6, 512, 4}, {4, 1024, 8}, {10, 512, 2}, {12, 1024, 256},
+	} {
+		t.Run(fmt.Sprint(geometry), func(t *testing.T) {
+			whole := newChip(geometry.blocks, geometry.block, geometry.write, 1)
+			dry := newLedger()
+			dry.life(open(t, whole, &narrow), readings)
+			faults := 0
+			for failAt := 1; failAt <= whole.words; failAt++ {
+				for seed := range uint64(seeds) {
+					if t.Failed() {
+						return
+					}
+					c := newChip(geometry.blocks, geometry.block, geometry.write, seed)
+					random := rand.New(rand.NewPCG(seed, uint64(failAt)))
+					g := newLedger()
+					c.failAt = failAt
+					for l := open(t, c, &narrow); g.tried < readings; faults++ {
+						g.life(l, readings)
+						c.on()
+						l = g.check(t, c)
+						c.failAt = c.words + 1 + random.IntN(1600/geometry.write)
+					}
+				}
+			}
+			t.Logf("the power failed %d times, at each of %d words and erases", faults, whole.words)
+		})
+	}
+}
+
+// A changed bit costs at most the reading that it hits.
+func TestAChangedBitCostsOneReading(t *testing.T) {
+	c := newChip(3, 512, 4, 1)
+	l := open(t, c, nil)
+	for n := uint32(1); n <= 12; n++ {
+		if err := l.Keep(n, body(n)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i := range c.memory {
+		c.memory[i] ^= 0x10
+		numbers, _ := load(t, open(t, c, nil))
+		c.memory[i] ^= 0x10
+		if len(numbers) < 11 {
+			t.Fatalf("with a changed bit at %d the log has %v", i, numbers)
+		}
+	}
+}
+
+// Blocks that keep nothing are passed over, and a device of such blocks is an error.
+func TestWornBlocks(t *testing.T) {
+	c := newChip(5, 512, 4, 1)
+	c.worn[0], c.worn[2], c.worn[3] = true, true, true
+	l := open(t, c, &flashlog.Options{MaxPending: 5})
+	for n := uint32(1); n <= 100; n++ {
+		if err := l.Keep(n, body(n)); err != nil {
+			t.Fatal(n, err)
+		}
+		again := open(t, c, nil)
+		if numbers, last := load(t, again); last != n || !slices.Contains(numbers, n) {
+			t.Fatalf("after reading %d: %v, last %d", n, numbers, last)
+		}
+	}
+	c.worn[1], c.worn[4] = true, true
+	for n := uint32(101); ; n++ {
+		err := l.Keep(n, body(n))
+		if err != nil && strings.Contains(err.Error(), "worn") {
+			break
+		}
+		if n > 130 {
+			t.Fatal("a device that keeps nothing took 30 readings")
+		}
+	}
+}
+
+// More readings than MaxPending, or than the flash has space for: the oldest give way and are
+// counted.
+func TestTheOldestGiveWay(t *testing.T) {
+	c := newChip(4, 512, 4, 1)
+	l := open(t, c, &flashlog.Options{MaxPending: 10})
+	for n := uint32(1); n <= 60; n++ {
+		if err := l.Keep(n, body(n)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if l.Dropped() != 50 {
+		t.Errorf("%d readings gave way, want 50", l.Dropped())
+	}
+	if numbers, _ := load(t, open(t, c, nil)); len(numbers) != 10 || numbers[0] != 51 {
+		t.Errorf("the log has %v", numbers)
+	}
+	few := open(t, c, &flashlog.Options{MaxPending: 3})
+	if numbers, last := load(t, few); fmt.Sprint(numbers) != "[58 59 60]" || last != 60 || few.Dropped() != 7 {
+		t.Errorf("a log of 3 readings has %v, last %d, %d gave way", numbers, last, few.Dropped())
+	}
+	l = open(t, c, &flashlog.Options{MaxPending: 1000})
+	for n := uint32(61); n <= 200; n++ {
+		if err := l.Keep(n, body(n)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	numbers, last := load(t, open(t, c, nil))
+	if last != 200 || len(numbers) < 3*512/(16+59+3) || numbers[0] != 201-uint32(len(numbers)) {
+		t.Errorf("the log has %v, last %d", numbers, last)
+	}
+}
+
+func TestKeepRefuses(t *testing.T) {
+	l := open(t, newChip(4, 512, 4, 1), nil)
+	if err := l.Keep(5, body(5)); err != nil {
+		t.Fatal(err)
+	}
+	for _, probe := range []struct {
+		number uint32
+		size   int
+		word   string
+	}{{5, 1, "number"}, {4, 1, "number"}, {6, 129, "MaxBody"}} {
+		if err := l.Keep(probe.number, make([]byte, probe.size)); err == nil || !strings.Contains(err.Error(), probe.word) {
+			t.Errorf("%+v: %v", probe, err)
+		}
+	}
+}
+
+// Records that do not fit the options or the block are not read.
+func TestRecordsOutOfBounds(t *testing.T) {
+	c := newChip(2, 512, 4, 1)
+	l := open(t, c, nil)
+	for n := uint32(1); n <= 4; n++ {
+		if err := l.Keep(n, make([]byte, 30*n)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	copy(c.memory[len(c.memory)-16:], c.memory[:16]) // a header at the end of the device
+	var sizes []int
+	if _, err := open(t, c, &narrow).Load(func(_ uint32, b []byte) { sizes = append(sizes, len(b)) }); err != nil ||
+		fmt.Sprint(sizes) != "[30 60]" {
+		t.Errorf("a log of readings of 64 bytes loads some of %v bytes: %v", sizes, err)
+	}
+}
+
+// After New, nothing is allocated.
+func TestKeepAllocatesNothing(t *testing.T) {
+	l := open(t, newChip(8, 4096, 4, 1), nil)
+	b, n := body(1), uint32(0)
+	if allocations := testing.AllocsPerRun(2000, func() {
+		n++
+		_ = l.Keep(n, b)
+		_ = l.Forget(n)
+	}); allocations != 0 {
+		t.Errorf("%v allocations for a reading", allocations)
+	}
+}
+
+func TestNewNamesInvalidOptions(t *testing.T) {
+	for _, probe := range []struct {
+		o    flashlog.Options
+		word string
+	}{
+		{flashlog.Options{First: -1}, "First"}, {flashlog.Options{First: 4}, "First"}, {flashlog.Options{First: 3}, "Blocks"},
+		{flashlog.Options{Blocks: 1}, "Blocks"}, {flashlog.Options{First: 1, Blocks: 4}, "Blocks"},
+		{flashlog.Options{Blocks: -2}, "Blocks"}, {flashlog.Options{MaxBody: -1}, "MaxBody"},
+		{flashlog.Options{MaxBody: 513}, "MaxBody"}, {flashlog.Options{MaxBody: 500}, "MaxBody"},
+		{flashlog.Options{MaxPending: -1}, "MaxPending"}, {flashlog.Options{MaxPending: 5000}, "MaxPending"},
+	} {
+		if _, err := flashlog.New(newChip(4, 512, 4, 1), &probe.o); err == nil || !strings.Contains(err.Error(), probe.word) {
+			t.Errorf("%+v: %v", probe.o, err)
+		}
+	}
+	for _, c := range []*chip{{write: 0, block: 512}, {write: 3, block: 512}, {write: 4}, {write: 2048, block: 4096}} {
+		if _, err := flashlog.New(c, nil); err == nil || !strings.Contains(err.Error(), "blocks") {
+			t.Errorf("write blocks of %d, erase blocks of %d: %v", c.write, c.block, err)
+		}
+	}
+}
+
+// Whatever a device has, the log opens, keeps within its bounds, and takes readings.
+func FuzzOpen(f *testing.F) {
+	c := newChip(3, 256, 4, 1)
+	l, err := flashlog.New(c, &flashlog.Options{MaxBody: 64})
+	if err != nil {
+		f.Fatal(err)
+	}
+	for n := uint32(1); n <= 20; n++ {
+		_ = l.Keep(n, body(n))
+	}
+	f.Add(c.memory)
+	f.Add([]byte{})
+	f.Fuzz(func(t *testing.T, memory []byte) {
+		c := newChip(3, 256, 4, 1)
+		copy(c.memory, memory)
+		o := &flashlog.Options{MaxBody: 64, MaxPending: 8}
+		l := open(t, c, o)
+		before := uint32(0)
+		count := 0
+		last, err := l.Load(func(number uint32, b []byte) {
+			if number <= before || len(b) > 64 {
+				t.Errorf("reading %d of %d bytes after %d", number, len(b), before)
+			}
+			before = number
+			count++
+		})
+		if err != nil || count > 8 || before > last {
+			t.Fatalf("%v; %d readings, the last %d of %d", err, count, before, last)
+		}
+		if last > 1<<31 {
+			return // no number follows, for long
+		}
+		if err := l.Keep(last+1, body(1)); err != nil {
+			t.Fatal(err)
+		}
+		var got []byte
+		if again, err := open(t, c, o).Load(func(_ uint32, b []byte) { got = bytes.Clone(b) }); err != nil ||
+			again != last+1 || !bytes.Equal(got, body(1)) {
+			t.Fatalf("%v: %q, last %d, want %d", err, got, again, last+1)
+		}
+	})
+}
