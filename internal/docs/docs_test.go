@@ -45,9 +45,11 @@ func (b block) isProgram() bool {
 	return b.language == "go" && strings.HasPrefix(b.text, "package main")
 }
 
-// isFile reports whether the block is a file of a module that this one does not build.
+// isFile reports whether the block is a file of a module that this one does not build: that of the
+// page about containers, or of the guide for boards, which cross/arm builds.
 func (b block) isFile() bool {
-	return b.language == "go" && strings.HasPrefix(b.text, "package containers")
+	return b.language == "go" && (strings.HasPrefix(b.text, "package containers") ||
+		strings.HasPrefix(b.text, "//go:build ") || strings.HasPrefix(b.text, "// Command "))
 }
 
 var fence = regexp.MustCompile("(?m)^```(\\w*)\n((?s:.*?))^```$")
