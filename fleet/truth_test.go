@@ -5,9 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"math/rand/v2"
 	"net"
 	"os"
 	"strconv"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -72,37 +74,67 @@ func (w *world) dial(ctx context.Context) (lean.Conn, error) {
 	return w.hub.Dial(testbroker.PortMQTT)(ctx, "tcp", "hub:1883")
 }
 
-// live runs real clients through a scenario and returns the attempts by second, and the devices
-// that are connected at the end.
-func live(t *testing.T, s fleet.Scenario, rules fleet.Rules) (attempts []int64, connected int) {
+// seen is what real clients did: attempts in each second, and states at its end.
+type seen struct{ attempts, connected, queued []int64 }
+
+// live runs real clients through a scenario, against a hub with its limits.
+func live(t *testing.T, s fleet.Scenario, rules fleet.Rules) (all seen) {
 	bounded.Test(t, func(t *testing.T) {
-		hub, err := testbroker.New(&testbroker.Options{Keep: 1})
+		h := &s.Hub
+		hub, err := testbroker.New(&testbroker.Options{Keep: 1, Limits: testbroker.LimitOptions{
+			Connects: h.Connects, Messages: h.Messages, Burst: h.Burst, Queue: h.Queue,
+		}})
 		require.NoError(t, err)
-		w := &world{scenario: s, hub: hub, began: time.Now().Add(time.Minute),
+		w := &world{scenario: s, hub: hub, began: time.Now().Add(10 * time.Minute),
 			attempts: make([]atomic.Int64, s.Duration/time.Second)}
 		clients := make([]*device.Client, s.Devices)
 		for i := range clients {
 			clients[i] = w.client(t, i, rules)
 		}
-		for _, f := range s.Faults {
-			time.Sleep(f.At - time.Since(w.began))
-			hub.Drop("")
-		}
-		time.Sleep(s.Duration - time.Since(w.began))
-		for _, c := range clients {
-			if c.Status().State == device.Connected {
-				connected++
+		var sending sync.WaitGroup
+		for i, c := range clients {
+			if s.Telemetry.Every > 0 {
+				sending.Go(func() { w.send(t, c, rand.New(rand.NewPCG(1, uint64(i)))) })
 			}
 		}
+		for second := range s.Duration / time.Second {
+			w.sleepTo(second * time.Second)
+			if _, down := w.fault(); down {
+				hub.Drop("")
+			}
+			w.sleepTo((second+1)*time.Second - time.Microsecond)
+			var connected, queued int64
+			for _, c := range clients {
+				if c.Status().State == device.Connected {
+					connected++
+				}
+				queued += int64(c.Stats().Queued)
+			}
+			all.connected, all.queued = append(all.connected, connected), append(all.queued, queued)
+		}
 		for i := range w.attempts {
-			attempts = append(attempts, w.attempts[i].Load())
+			all.attempts = append(all.attempts, w.attempts[i].Load())
 		}
 		for _, c := range clients {
 			require.NoError(t, c.Close())
 		}
+		sending.Wait()
 		require.NoError(t, hub.Close())
 	})
-	return attempts, connected
+	return all
+}
+
+func (w *world) sleepTo(at time.Duration) { time.Sleep(at - time.Since(w.began)) }
+
+// send enqueues the telemetry of a device until the scenario ends.
+func (w *world) send(t *testing.T, c *device.Client, draws *rand.Rand) {
+	every := w.scenario.Telemetry.Every
+	for at := time.Duration(draws.Int64N(int64(every))); at < w.scenario.Duration; at += every {
+		w.sleepTo(at)
+		if err := c.Enqueue(t.Context(), &transport.Message{Body: []byte("21.5")}, nil); err != nil {
+			t.Error(err)
+		}
+	}
 }
 
 func (w *world) client(t *testing.T, i int, rules fleet.Rules) *device.Client {
@@ -147,10 +179,10 @@ func TestRealClientsDoWhatTheSimulatorPredicts(t *testing.T) {
 	} {
 		t.Run(rules.Name, func(t *testing.T) {
 			predicted := run(t, s, rules, nil)
-			attempts, connected := live(t, s, rules)
-			require.Equal(t, predicted.Devices.Connected, connected)
+			real := live(t, s, rules)
+			require.EqualValues(t, predicted.Devices.Connected, real.connected[len(real.connected)-1])
 			var sum, want int64
-			for i, n := range attempts {
+			for i, n := range real.attempts {
 				p := predicted.Series.Attempts[i]
 				sum, want = sum+n, want+p
 				bound := 5*math.Sqrt(float64(n+p)) + float64(devices/1000)

@@ -33,6 +33,8 @@ type Options struct {
 	// queue. Defaults other than those of C2D: a queue of 100,000 messages, a TTL of 2 hours, no limit
 	// of deliveries.
 	Inputs C2DOptions
+	// Limits holds the limits of connects and telemetry a second, over MQTT. Default: none.
+	Limits LimitOptions
 	// FaultMessages says how the hub treats messages with which a device requests a fault. Default:
 	// the fault happens.
 	FaultMessages fault.MessageMode
@@ -103,6 +105,20 @@ type C2DOptions struct {
 	// Window is how many unacknowledged C2D messages a client over MQTT may have. Over AMQP the
 	// client's credit sets the limit. Default: 16.
 	Window int
+}
+
+// LimitOptions are the limits of the service, which it publishes for each tier and unit: S1 takes
+// 100 connects and 100 messages a second, or 12 for each unit if that is more; S2 takes 120 and S3
+// 6,000 for each unit. They hold for all devices together, over MQTT 3.1.1 and the service's topics.
+// Requests beyond a limit are taken at once for a burst, then wait in a queue, and are refused when
+// the queue is full: a connect by CONNACK 3, a message by the end of its connection. A message that
+// waits is stored, and its PUBACK is late. For other protocols see [fault.Throttle].
+type LimitOptions struct {
+	// Connects and Messages are the limits a second. 0: none.
+	Connects, Messages float64
+	// Burst is how far ahead of its limits the hub takes requests at once, and Queue is how long a
+	// request waits at most. Default: 10 s each; negative: none.
+	Burst, Queue time.Duration
 }
 
 // AMQPOptions are the settings of AMQP connections. The zero value of each field means its default.
@@ -211,7 +227,8 @@ func (o *Options) forHub() (all *hub.Options, broker *brokerfront.Options, err e
 	}
 	all = &hub.Options{
 		HostName: o.HostName, Now: o.Now, TokenGrace: o.TokenGrace, ConnectionGrace: o.ConnectionGrace,
-		C2D: hub.C2DOptions(o.C2D), Inputs: hub.C2DOptions(o.Inputs), FaultMessages: o.FaultMessages,
+		C2D: hub.C2DOptions(o.C2D), Inputs: hub.C2DOptions(o.Inputs), Limits: hub.LimitOptions(o.Limits),
+		FaultMessages: o.FaultMessages,
 		AMQP: hub.AMQPOptions(o.AMQP),
 		HTTP: hub.HTTPOptions(o.HTTP), Uploads: hub.UploadOptions(o.Uploads), Events: hub.EventOptions(o.Events),
 		Certificates: hub.CertificateOptions(o.Certificates), WebSocketFrame: o.WebSocketFrame,

@@ -59,6 +59,7 @@ type Options struct {
 	ConnectionGrace time.Duration
 	C2D             C2DOptions
 	Inputs          C2DOptions
+	Limits          LimitOptions
 	FaultMessages   fault.MessageMode
 	AMQP            AMQPOptions
 	HTTP            HTTPOptions
@@ -105,6 +106,7 @@ type Hub struct {
 	log         telemetryLog
 	Events      *EventLog
 	Faults      Faults
+	Limits      Limits
 	certs       certificates
 	UploadTable UploadTable
 	Containers  Containers
@@ -183,6 +185,9 @@ func New(o *Options) (*Hub, error) {
 	}
 	if h.Now == nil {
 		h.Now = time.Now
+	}
+	if err := h.Limits.init(&o.Limits); err != nil {
+		return nil, err
 	}
 	if err := h.certs.init(o); err != nil {
 		return nil, err

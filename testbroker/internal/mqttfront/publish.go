@@ -17,6 +17,11 @@ func (f *Front) connectFaults(c *client, id hub.Identity) error {
 	if err := c.ConnectFaults(id); err != nil {
 		return err
 	}
+	if wait, ok := h.Limits.Connect(); !ok {
+		return f.refuse(c, refusedUnavailable, hub.ErrThrottled)
+	} else if !c.Sleep(wait) {
+		return hub.ErrThrottled
+	}
 	if in := h.Faults.Take(fault.RefuseConnect, id); in != nil {
 		h.Happened(in, c.Conn)
 		return f.refuse(c, in.Fault.Code, hub.FaultError(fault.RefuseConnect))
@@ -61,6 +66,11 @@ func (f *Front) publish(c *client, m hubdata.Message) {
 		c.CloseFor(hub.ErrQuota)
 		return
 	}
+	wait, ok := h.Limits.Message()
+	if !ok {
+		c.CloseFor(hub.ErrThrottled)
+		return
+	}
 	if in := h.Faults.Take(fault.DropBeforePublish, id); in != nil {
 		h.Happened(in, c.Conn)
 		c.CutFor(hub.FaultError(fault.DropBeforePublish))
@@ -85,12 +95,12 @@ func (f *Front) publish(c *client, m hubdata.Message) {
 	}
 	h.Garbage(fault.GarbageOnPublish, c.Conn, badPacket)
 	if m.QoS > 0 {
-		f.answer(c, m)
+		f.answer(c, m, wait)
 	}
 }
 
-// answer sends the PUBACK of a message, subject to faults.
-func (f *Front) answer(c *client, m hubdata.Message) {
+// answer sends the PUBACK of a message after a wait, subject to faults.
+func (f *Front) answer(c *client, m hubdata.Message, wait time.Duration) {
 	h := f.hub
 	id := hub.SenderOf(&m)
 	if in := h.Faults.Take(fault.SwallowPuback, id); in != nil {
@@ -98,8 +108,11 @@ func (f *Front) answer(c *client, m hubdata.Message) {
 		return
 	}
 	var due time.Time
+	if wait > 0 {
+		due = time.Now().Add(wait)
+	}
 	if in := h.Faults.Take(fault.SlowPuback, id); in != nil {
-		due = time.Now().Add(in.Fault.Delay)
+		due = time.Now().Add(wait + in.Fault.Delay)
 		h.Happened(in, c.Conn)
 	}
 	if in := h.Faults.InForce(fault.Throttle, id); in != nil {

@@ -1,0 +1,67 @@
+package fleet_test
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hubline-iot/hubline/fleet"
+)
+
+// requireNear checks that what was seen in each second is what was predicted for that second, or
+// for one beside it, within a bound.
+func requireNear(t *testing.T, what string, predicted, seen []int64, bound int64) {
+	t.Helper()
+	require.Len(t, seen, len(predicted))
+	for i, n := range seen {
+		near := predicted[max(0, i-1):min(len(predicted), i+2)]
+		least, most := slices.Min(near)-bound, slices.Max(near)+bound
+		require.True(t, n >= least && n <= most, "%s until second %d: predicted %v, seen %d, bound %d", what, i, near, n,
+			bound)
+	}
+}
+
+// sums returns the running sum.
+func sums(list []int64) (all []int64) {
+	var sum int64
+	for _, n := range list {
+		sum += n
+		all = append(all, sum)
+	}
+	return all
+}
+
+// Real clients come back to a hub with limits as the simulator predicts, whether the limit of
+// connects or that of messages holds them up. Both sides draw at random: when devices attempt, and
+// when they generate messages. So the bounds are shares of the largest value: 3 % of all attempts,
+// 5 % of the devices, 10 % of the most messages in outboxes.
+func TestAHubWithLimitsDoesWhatTheSimulatorPredicts(t *testing.T) {
+	base := fleet.Scenario{
+		Duration: 100 * time.Second,
+		Hub: fleet.Hub{Connects: 1e6, Messages: 1e6, Handshakes: 1e8, Burst: 5 * time.Second, Queue: 5 * time.Second,
+			RTT: 50 * time.Millisecond, Trips: 4},
+		Faults: []fleet.Fault{{At: 5 * time.Second, For: 30 * time.Second, Effect: fleet.Refused}},
+	}
+	connects, messages := base, base
+	connects.Name, connects.Devices, connects.Hub.Connects = "connects", 1000, 20
+	messages.Name, messages.Devices, messages.Hub.Messages = "messages", 500, 100
+	messages.Telemetry = fleet.Telemetry{Every: 10 * time.Second}
+	for _, s := range []fleet.Scenario{connects, messages} {
+		for _, rules := range []fleet.Rules{{Name: "default"}, fleet.Recommended(s.Devices)} {
+			t.Run(s.Name+" "+rules.Name, func(t *testing.T) {
+				predicted, seen := run(t, s, rules, nil), live(t, s, rules)
+				open := s
+				open.Hub.Connects, open.Hub.Messages = 1e6, 1e6
+				require.Greater(t, predicted.Back100, run(t, open, rules, nil).Back100, "the limit matters")
+				attempts := sums(predicted.Series.Attempts)
+				all := attempts[len(attempts)-1]
+				requireNear(t, "attempts", attempts, sums(seen.attempts), all*3/100)
+				requireNear(t, "connected", predicted.Series.Connected, seen.connected, int64(s.Devices)*5/100)
+				requireNear(t, "queued", predicted.Series.Queued, seen.queued, predicted.Messages.MostQueued/10)
+				t.Logf("%d attempts predicted, %d seen", all, sums(seen.attempts)[len(attempts)-1])
+			})
+		}
+	}
+}

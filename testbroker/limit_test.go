@@ -1,0 +1,93 @@
+package testbroker_test
+
+import (
+	"fmt"
+	"io"
+	"math"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hubline-iot/hubline/testbroker"
+)
+
+// A burst of connects is taken at once, the next wait, the rest is refused. Then the hub takes its
+// rate.
+func TestALimitOfConnects(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, _ := newHub(t, &testbroker.Options{
+			Limits: testbroker.LimitOptions{Connects: 10, Burst: time.Second, Queue: 500 * time.Millisecond},
+		})
+		start := time.Now()
+		connect := func(i int) []byte {
+			d, err := h.AddDevice(fmt.Sprintf("limited-%d", i))
+			require.NoError(t, err)
+			return dial(t, h).connect(connectOf(d))
+		}
+		for i := range 10 {
+			require.Equal(t, []byte{0, 0}, connect(i))
+		}
+		require.Zero(t, time.Since(start), "the burst")
+		require.Equal(t, []byte{0, 0}, connect(10))
+		require.Equal(t, 100*time.Millisecond, time.Since(start))
+		for i := range 20 {
+			require.Equal(t, []byte{0, 0}, connect(11+i))
+		}
+		require.Equal(t, 2100*time.Millisecond, time.Since(start), "ten a second")
+	})
+}
+
+// Connects beyond the queue are refused by CONNACK 3, and cost nothing.
+func TestConnectsBeyondTheQueue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, d := newHub(t, &testbroker.Options{Limits: testbroker.LimitOptions{Connects: 1, Burst: time.Second, Queue: -1}})
+		require.Equal(t, []byte{0, 0}, dial(t, h).connect(connectOf(d)))
+		for range 10 {
+			require.Equal(t, []byte{0, 3}, dial(t, h).connect(connectOf(d)))
+		}
+		time.Sleep(time.Second)
+		require.Equal(t, []byte{0, 0}, dial(t, h).connect(connectOf(d)))
+	})
+}
+
+// Acknowledgements keep the rate of messages. A message beyond the queue ends its connection.
+func TestALimitOfMessages(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, d := newHub(t, &testbroker.Options{
+			Limits: testbroker.LimitOptions{Messages: 10, Burst: 200 * time.Millisecond, Queue: 300 * time.Millisecond},
+		})
+		w, start := login(t, h, d), time.Now()
+		for i := range 5 {
+			w.publish(uint16(i+1), events, fmt.Sprint(i))
+		}
+		for i, at := range []time.Duration{0, 0, 100, 200, 300} {
+			require.EqualValues(t, i+1, w.acked())
+			require.Equal(t, at*time.Millisecond, time.Since(start))
+		}
+		for i := range 5 { // 300 ms later there is room for three
+			w.publish(uint16(i+1), events, fmt.Sprint(i))
+		}
+		for range 3 {
+			kind, _, err := w.read()
+			if err != nil {
+				require.Equal(t, io.EOF, err)
+				break
+			}
+			require.Equal(t, puback, kind)
+		}
+		synctest.Wait()
+		require.Equal(t, 8, h.Len())
+		require.Zero(t, h.Connections(d.ID))
+	})
+}
+
+func TestLimitsOutOfRange(t *testing.T) {
+	for _, rate := range []float64{-1, math.NaN(), math.Inf(1)} {
+		_, err := testbroker.New(&testbroker.Options{Limits: testbroker.LimitOptions{Connects: rate}})
+		require.ErrorContains(t, err, "Limits.Connects is out of range; give ")
+		_, err = testbroker.New(&testbroker.Options{Limits: testbroker.LimitOptions{Messages: rate}})
+		require.ErrorContains(t, err, "Limits.Messages is out of range; give ")
+	}
+}
