@@ -89,7 +89,7 @@ func live(t *testing.T, s fleet.Scenario, rules fleet.Rules) (all seen) {
 			attempts: make([]atomic.Int64, s.Duration/time.Second)}
 		clients := make([]*device.Client, s.Devices)
 		for i := range clients {
-			clients[i] = w.client(t, i, rules)
+			clients[i] = w.client(t, i, rules, w.dial)
 		}
 		var sending sync.WaitGroup
 		for i, c := range clients {
@@ -137,7 +137,9 @@ func (w *world) send(t *testing.T, c *device.Client, draws *rand.Rand) {
 	}
 }
 
-func (w *world) client(t *testing.T, i int, rules fleet.Rules) *device.Client {
+func (w *world) client(t *testing.T, i int, rules fleet.Rules,
+	dial func(context.Context) (lean.Conn, error)) *device.Client {
+	t.Helper()
 	dev, err := w.hub.AddDevice(fmt.Sprintf("dev-%d", i))
 	require.NoError(t, err)
 	sign, err := transport.SharedKey(dev.PrimaryKey)
@@ -148,7 +150,7 @@ func (w *world) client(t *testing.T, i int, rules fleet.Rules) *device.Client {
 		require.NoError(t, err)
 	}
 	creds := &transport.Credentials{Host: w.hub.HostName(), DeviceID: dev.ID, Sign: sign, TokenLife: 24 * time.Hour}
-	c, err := device.New(creds, lean.New(w.dial, nil), o)
+	c, err := device.New(creds, lean.New(dial, nil), o)
 	require.NoError(t, err)
 	require.NoError(t, c.Start())
 	return c

@@ -109,10 +109,11 @@ type C2DOptions struct {
 
 // LimitOptions are the limits of the service, which it publishes for each tier and unit: S1 takes
 // 100 connects and 100 messages a second, or 12 for each unit if that is more; S2 takes 120 and S3
-// 6,000 for each unit. They hold for all devices together, over MQTT 3.1.1 and the service's topics.
-// Requests beyond a limit are taken at once for a burst, then wait in a queue, and are refused when
-// the queue is full: a connect by CONNACK 3, a message by the end of its connection. A message that
-// waits is stored, and its PUBACK is late. For other protocols see [fault.Throttle].
+// 6,000 for each unit. They hold for all devices together, over MQTT 3.1.1 and the service's
+// topics. Requests beyond a limit are taken at once for a burst, then wait in a queue, and are
+// refused when the queue is full: a connect by CONNACK 3, a message by the end of its connection.
+// A message that waits is stored, and its PUBACK is late. For other protocols see
+// [fault.Throttle].
 type LimitOptions struct {
 	// Connects and Messages are the limits a second. 0: none.
 	Connects, Messages float64
@@ -229,8 +230,8 @@ func (o *Options) forHub() (all *hub.Options, broker *brokerfront.Options, err e
 		HostName: o.HostName, Now: o.Now, TokenGrace: o.TokenGrace, ConnectionGrace: o.ConnectionGrace,
 		C2D: hub.C2DOptions(o.C2D), Inputs: hub.C2DOptions(o.Inputs), Limits: hub.LimitOptions(o.Limits),
 		FaultMessages: o.FaultMessages,
-		AMQP: hub.AMQPOptions(o.AMQP),
-		HTTP: hub.HTTPOptions(o.HTTP), Uploads: hub.UploadOptions(o.Uploads), Events: hub.EventOptions(o.Events),
+		AMQP:          hub.AMQPOptions(o.AMQP),
+		HTTP:          hub.HTTPOptions(o.HTTP), Uploads: hub.UploadOptions(o.Uploads), Events: hub.EventOptions(o.Events),
 		Certificates: hub.CertificateOptions(o.Certificates), WebSocketFrame: o.WebSocketFrame,
 		Keep: o.Keep, Seed: o.Seed, OnEvent: o.OnEvent, Store: o.Store, Names: o.Names, Authority: o.Authority,
 	}
