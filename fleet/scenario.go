@@ -65,9 +65,9 @@ type Provisioning struct {
 }
 
 // Radio gives the energy of a device's radio, a cellular one by default. The radio is on from the
-// beginning of an attempt or message until Tail after its end. The defaults are the published
-// measurements of LTE: Huang et al., "A Close Examination of Performance and Power Characteristics
-// of 4G LTE Networks", MobiSys 2012, tables 3 and 4.
+// beginning of an attempt or message until Tail after its end. The defaults are assumptions about
+// an LTE radio with a long tail. That the tail dominates is a result of Huang et al., "A Close
+// Examination of Performance and Power Characteristics of 4G LTE Networks", MobiSys 2012.
 type Radio struct {
 	// Promotion is the energy in joules to switch the radio on. Default 0.315: 260 ms at 1.21 W.
 	Promotion float64
