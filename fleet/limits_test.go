@@ -36,7 +36,7 @@ func sums(list []int64) (all []int64) {
 // Real clients come back to a hub with limits as the simulator predicts, whether the limit of
 // connects or that of messages holds them up. Both sides draw at random: when devices attempt, and
 // when they generate messages. The hub takes the first messages of a batch of which the simulator
-// refuses all, and gets them again. So the bounds are shares of the largest value: 3 % of all
+// refuses all, and gets them again. So the bounds are shares of the largest value: 5 % of all
 // attempts, 15 % of the devices and of the most messages in outboxes.
 func TestAHubWithLimitsDoesWhatTheSimulatorPredicts(t *testing.T) {
 	base := fleet.Scenario{
@@ -55,10 +55,10 @@ func TestAHubWithLimitsDoesWhatTheSimulatorPredicts(t *testing.T) {
 				predicted, seen := run(t, s, rules, nil), live(t, s, rules)
 				open := s
 				open.Hub.Connects, open.Hub.Messages = 1e6, 1e6
-				require.Greater(t, predicted.Attempts.Begun, run(t, open, rules, nil).Attempts.Begun, "the limit matters")
+				require.NotEqual(t, run(t, open, rules, nil).Series, predicted.Series, "the limit matters")
 				attempts := sums(predicted.Series.Attempts)
 				all := attempts[len(attempts)-1]
-				requireNear(t, "attempts", attempts, sums(seen.attempts), all*3/100)
+				requireNear(t, "attempts", attempts, sums(seen.attempts), all*5/100)
 				requireNear(t, "connected", predicted.Series.Connected, seen.connected, int64(s.Devices)*15/100)
 				requireNear(t, "queued", predicted.Series.Queued, seen.queued, predicted.Messages.MostQueued*15/100)
 				t.Logf("%d attempts predicted, %d seen", all, sums(seen.attempts)[len(attempts)-1])

@@ -10,6 +10,7 @@ import (
 
 	"github.com/hubline-iot/hubline/device"
 	"github.com/hubline-iot/hubline/examples/internal/setup"
+	"github.com/hubline-iot/hubline/provisioning"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/amqp"
 )
@@ -52,6 +53,12 @@ func newSenders(ctx context.Context, s *settings) ([]*sender, error) {
 	if err != nil {
 		return nil, err
 	}
+	var registers *service
+	if s.provision != "" {
+		if registers, err = newService(ctx, s.provision, &hub); err != nil {
+			return nil, err
+		}
+	}
 	dials := device.NewDialLimiter(s.dials, s.dialGap)
 	senders := make([]*sender, s.devices.count)
 	var shared transport.Transport
@@ -64,18 +71,26 @@ func newSenders(ctx context.Context, s *settings) ([]*sender, error) {
 		if err != nil {
 			return nil, err
 		}
-		if s.transport == "amqp" {
-			if i%s.shared == 0 {
-				shared = amqp.NewMux(&amqp.Options{Network: network})
+		id := creds.DeviceID
+		switch {
+		case registers != nil:
+			creds, shared, err = registers.device(creds,
+				func(assigned *transport.Credentials, _ *provisioning.Assignment) transport.Transport {
+					return setup.Transport(s.transport, assigned, network)
+				})
+			if err != nil {
+				return nil, err
 			}
-		} else {
+		case s.transport != "amqp":
 			shared = setup.Transport(s.transport, creds, network)
+		case i%s.shared == 0:
+			shared = amqp.NewMux(&amqp.Options{Network: network})
 		}
 		client, err := device.New(creds, shared, options)
 		if err != nil {
 			return nil, err
 		}
-		senders[i] = newSender(client, creds.DeviceID, s.size)
+		senders[i] = newSender(client, id, s.size)
 	}
 	return senders, nil
 }

@@ -5,7 +5,8 @@
 //
 // The variable HUBLINE_GROUP_KEY has the group key. The key of a device is derived from it, as the
 // provisioning service does, so no process needs a list of devices. The hub must know them: devices
-// of that group that have registered, or, for a testhub, those that -list prints.
+// of that group that have registered, or, for a testhub, those that -list prints. With -provision
+// the devices register first.
 //
 // SIGTERM, Ctrl-C or the end of -duration stops the messages. What was accepted is flushed, and one
 // line of JSON has the counts. The exit status is 0 only if the hub acknowledged every message.
@@ -33,6 +34,7 @@ type settings struct {
 	perJob    int
 	list      bool
 	testhub   string
+	provision string
 	transport string
 	shared    int
 	policy    string
@@ -60,6 +62,8 @@ func main() {
 	flag.StringVar(&s.transport, "transport", "mqtt-lean", "what carries the messages: mqtt-lean (the small engine), "+
 		"mqtt (on the library paho), amqp (devices share connections), amqp-ws or http")
 	flag.IntVar(&s.shared, "shared", 100, "how many devices share a connection over amqp, 1 to 1000")
+	flag.StringVar(&s.provision, "provision", "", "register the devices first, with the provisioning service of that ID "+
+		"`scope`; of the testhub, if there is one")
 	flag.StringVar(&s.policy, "policy", "default", "`rules` for retries: none, or a name that go run ./cmd/fleet -list "+
 		"prints")
 	flag.DurationVar(&s.spread, "spread", -1, "ReconnectSpread; 0: none, negative: that of the rules")
@@ -104,6 +108,8 @@ func (s *settings) check() error {
 		{s.shared >= 1 && s.shared <= 1000, "shared", "give a number from 1 to 1000"},
 		{s.dials >= 1, "dials", "give a number from 1"},
 		{s.dialGap >= 0, "dial-gap", "give a duration from 0"},
+		{s.provision == "" || s.transport != "amqp", "provision", "give another transport than amqp, whose connections " +
+			"are shared"},
 		{s.rate >= 0.0001 && s.rate <= 1000, "rate", "give 0.0001 to 1000 a second"},
 		{s.size >= 1 && s.size <= 200_000, "size", "give 1 to 200000 bytes"},
 		{s.duration >= 0, "duration", "give a duration, or 0 for no end"},

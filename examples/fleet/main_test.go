@@ -44,16 +44,31 @@ func command(t *testing.T, env string, args ...string) *exec.Cmd {
 // testhub starts a testhub that knows so many devices of the group. It returns the address of its
 // control API.
 func testhub(t *testing.T, count int) string {
-	dir := t.TempDir()
 	list, err := command(t, "", "-list", "-count", fmt.Sprint(count)).Output()
 	require.NoError(t, err)
-	file := filepath.Join(dir, "devices.json")
+	file := filepath.Join(t.TempDir(), "devices.json")
 	require.NoError(t, os.WriteFile(file, list, 0o600))
+	return startTesthub(t, "-devices", file).Control
+}
+
+// ready is the first line of a testhub.
+type ready struct {
+	Control string
+	DPS     struct {
+		IDScope  string
+		Enrolled []struct{ Key string }
+	}
+}
+
+// startTesthub starts a testhub and returns its first line.
+func startTesthub(t *testing.T, args ...string) (r ready) {
+	dir := t.TempDir()
 	bin := filepath.Join(dir, "testhub")
 	text, err := exec.CommandContext(t.Context(), "go", "build", "-o", bin,
 		"github.com/hubline-iot/hubline/cmd/testhub").CombinedOutput()
 	require.NoError(t, err, string(text))
-	c := exec.CommandContext(t.Context(), bin, "-free", "-json", "-ca", filepath.Join(dir, "ca.pem"), "-devices", file)
+	c := exec.CommandContext(t.Context(), bin, append([]string{"-free", "-json", "-ca", filepath.Join(dir, "ca.pem")},
+		args...)...)
 	c.Stderr = os.Stderr
 	out, err := c.StdoutPipe()
 	require.NoError(t, err)
@@ -71,9 +86,8 @@ func testhub(t *testing.T, count int) string {
 		<-read
 		c.Wait()
 	})
-	var ready struct{ Control string }
-	require.NoError(t, json.Unmarshal(first, &ready), string(first))
-	return ready.Control
+	require.NoError(t, json.Unmarshal(first, &r), string(first))
+	return r
 }
 
 // ask sends a request to the control API; with a body it is a POST.
@@ -219,4 +233,26 @@ func TestDurationAndUnknownDevices(t *testing.T) {
 	require.NoError(t, json.Unmarshal(w.out.Bytes(), &c), w.out.String())
 	require.Equal(t, 1, c.Stopped)
 	require.Zero(t, c.Acknowledged)
+}
+
+// Devices of a group that no hub knows register by the key of the group, and send.
+func TestDevicesRegisterFirst(t *testing.T) {
+	hub := startTesthub(t, "-group", "fleet", "-dps-retry-after", "0s")
+	c := command(t, "HUBLINE_GROUP_KEY="+hub.DPS.Enrolled[0].Key, "-hub", hub.Control, "-provision", hub.DPS.IDScope,
+		"-count", "20", "-rate", "20", "-duration", "3s")
+	var errs bytes.Buffer
+	c.Stderr = &errs
+	out, err := c.Output()
+	require.NoError(t, err, errs.String())
+	var ended counts
+	require.NoError(t, json.Unmarshal(out, &ended))
+	require.Equal(t, ended.Sent, ended.Acknowledged)
+	senders := map[string]bool{}
+	for _, device := range messageIDs(t, hub.Control) {
+		senders[device] = true
+	}
+	require.Len(t, senders, 20)
+	var registered struct{ Registrations []any }
+	ask(t, hub.Control+"/dps/registrations", "", &registered)
+	require.Len(t, registered.Registrations, 20)
 }

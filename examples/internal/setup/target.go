@@ -54,44 +54,56 @@ func (t *Target) Find(ctx context.Context, port string) (netopt.Options, error) 
 	if t.Testhub == "" {
 		return netopt.Options{}, nil
 	}
-	at, err := t.ask(ctx, port)
-	if err != nil {
-		return netopt.Options{}, fmt.Errorf("flag -hub: %w; give the address that testhub prints as control", err)
+	_, at, err := t.ask(ctx, "/hub", port)
+	return at, err
+}
+
+// Service returns the name of testhub's provisioning service and its network settings over MQTT.
+// Both are empty without a testhub: those of the public service.
+func (t *Target) Service(ctx context.Context) (host string, at netopt.Options, err error) {
+	if t.Testhub == "" {
+		return "", netopt.Options{}, nil
 	}
-	return at, nil
+	return t.ask(ctx, "/dps", "mqtt")
 }
 
 // ask requests the address from testhub.
-func (t *Target) ask(ctx context.Context, port string) (netopt.Options, error) {
+func (t *Target) ask(ctx context.Context, path, port string) (host string, at netopt.Options, err error) {
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("flag -hub: %w; give the address that testhub prints as control", err)
+		}
+	}()
 	ctx, cancel := context.WithTimeout(ctx, askTime)
 	defer cancel()
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, t.Testhub+"/hub", nil)
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, t.Testhub+path, nil)
 	if err != nil {
-		return netopt.Options{}, err
+		return "", netopt.Options{}, err
 	}
 	answer, err := http.DefaultClient.Do(request)
 	if err != nil {
-		return netopt.Options{}, err
+		return "", netopt.Options{}, err
 	}
 	defer answer.Body.Close()
 	var hub struct {
+		Host      string            `json:"host"`
 		Addresses map[string]string `json:"addresses"`
 		CA        string            `json:"ca"`
 	}
 	if err := json.NewDecoder(answer.Body).Decode(&hub); err != nil {
-		return netopt.Options{}, fmt.Errorf("%s does not answer as testhub does: %w", t.Testhub, err)
+		return "", netopt.Options{}, fmt.Errorf("%s does not answer as testhub does: %w", t.Testhub, err)
 	}
 	addr, ok := hub.Addresses[port]
 	if !ok {
-		return netopt.Options{}, fmt.Errorf("the hub at %s has no port for %s", t.Testhub, port)
+		return "", netopt.Options{}, fmt.Errorf("the hub at %s has no port for %s", t.Testhub, port)
 	}
 	pem, err := os.ReadFile(hub.CA)
 	if err != nil {
-		return netopt.Options{}, err
+		return "", netopt.Options{}, err
 	}
 	roots := x509.NewCertPool()
 	if !roots.AppendCertsFromPEM(pem) {
-		return netopt.Options{}, errors.New(hub.CA + " has no certificate")
+		return "", netopt.Options{}, errors.New(hub.CA + " has no certificate")
 	}
-	return netopt.Options{Addr: addr, TLS: &tls.Config{RootCAs: roots}}, nil
+	return hub.Host, netopt.Options{Addr: addr, TLS: &tls.Config{RootCAs: roots}}, nil
 }
