@@ -243,13 +243,21 @@ func isNil(c composite) bool {
 
 // describe converts a composite to a value. Trailing absent fields are omitted.
 func describe(c composite) *Described {
-	f := fieldset{}
+	return &Described{c.code(), listOf(c)}
+}
+
+// mostFields is how many fields the composite with the most of them has.
+const mostFields = 14
+
+// listOf returns the fields of a composite without the absent ones at the end.
+func listOf(c composite) List {
+	f := fieldset{list: make(List, 0, mostFields)}
 	c.fields(&f)
 	n := len(f.list)
 	for n > 0 && f.list[n-1] == nil {
 		n--
 	}
-	return &Described{c.code(), f.list[:n]}
+	return f.list[:n]
 }
 
 // undescribe converts a value to a composite of one of the kinds.

@@ -74,17 +74,21 @@ func appendValue(dst []byte, v any, depth int) ([]byte, error) {
 		return appendCompound(dst, codeArray8,
 			codeArray32, len(v), depth, func(dst []byte) ([]byte, error) { return appendItems(dst, v, depth+1) })
 	case *Described:
-		dst, err := appendValue(append(dst, codeDescribed), v.Descriptor, depth+1)
-		if err != nil {
-			return dst, err
-		}
-		return appendValue(dst, v.Value, depth+1)
+		return appendDescribed(dst, v.Descriptor, v.Value, depth)
 	}
 	code, err := widest(v)
 	if err != nil {
 		return dst, err
 	}
 	return appendBody(append(dst, code), v, depth)
+}
+
+func appendDescribed(dst []byte, descriptor, v any, depth int) ([]byte, error) {
+	dst, err := appendValue(append(dst, codeDescribed), descriptor, depth+1)
+	if err != nil {
+		return dst, err
+	}
+	return appendValue(dst, v, depth+1)
 }
 
 // appendCompound writes a list, map or array, with lengths of one byte where they suffice.

@@ -199,10 +199,14 @@ func checkAnnotations(code uint64, m Map) error {
 
 // AppendMessage appends a message. It fails as [Append] does.
 func AppendMessage(dst []byte, m *Message) ([]byte, error) {
-	var sections []*Described
-	add := func(code uint64, v any) { sections = append(sections, &Described{code, v}) }
+	var err error
+	add := func(code uint64, v any) {
+		if err == nil {
+			dst, err = appendDescribed(dst, code, v, 0)
+		}
+	}
 	if m.Header != nil {
-		sections = append(sections, describe(m.Header))
+		add(codeHeader, listOf(m.Header))
 	}
 	if m.DeliveryAnnotations != nil {
 		add(codeDeliveryAnnotations, m.DeliveryAnnotations)
@@ -211,7 +215,7 @@ func AppendMessage(dst []byte, m *Message) ([]byte, error) {
 		add(codeMessageAnnotations, m.MessageAnnotations)
 	}
 	if m.Properties != nil {
-		sections = append(sections, describe(m.Properties))
+		add(codeProperties, listOf(m.Properties))
 	}
 	if m.ApplicationProperties != nil {
 		add(codeApplicationProperties, m.ApplicationProperties)
@@ -228,13 +232,7 @@ func AppendMessage(dst []byte, m *Message) ([]byte, error) {
 	if m.Footer != nil {
 		add(codeFooter, m.Footer)
 	}
-	var err error
-	for _, s := range sections {
-		if dst, err = Append(dst, s); err != nil {
-			return dst, err
-		}
-	}
-	return dst, nil
+	return dst, err
 }
 
 var sections = map[uint64]func() composite{

@@ -55,20 +55,22 @@ func eventAnnotations(e *hub.EventMessage) wire.Map {
 	if e.Source == hubdata.Telemetry {
 		method = authMethods[e.X509][m.ModuleID != ""]
 	}
-	for _, a := range [...]struct {
-		name  wire.Symbol
-		value string
-	}{
-		{"iothub-connection-device-id", m.DeviceID}, {"iothub-connection-module-id", m.ModuleID},
-		{"iothub-connection-auth-method", method}, {"iothub-connection-auth-generation-id", e.Generation},
-		{"dt-dataschema", e.Model}, {"dt-subject", m.Component}, {"iothub-interface-id", m.InterfaceID},
-		{"Diagnostic-Id", m.DiagnosticID}, {"Correlation-Context", m.DiagnosticContext},
-	} {
-		if a.value != "" {
-			all = append(all, wire.Pair{Key: a.name, Value: utf8Text(a.value)})
+	for i, v := range [...]string{m.DeviceID, m.ModuleID, method, e.Generation, e.Model, m.Component, m.InterfaceID,
+		m.DiagnosticID, m.DiagnosticContext} {
+		if v != "" {
+			all = append(all, wire.Pair{Key: optionalAnnotations[i], Value: utf8Text(v)})
 		}
 	}
 	return all
+}
+
+// optionalAnnotations are the names of annotations that only some events have. As values of an
+// interface they need no memory for each event.
+var optionalAnnotations = [...]any{
+	wire.Symbol("iothub-connection-device-id"), wire.Symbol("iothub-connection-module-id"),
+	wire.Symbol("iothub-connection-auth-method"), wire.Symbol("iothub-connection-auth-generation-id"),
+	wire.Symbol("dt-dataschema"), wire.Symbol("dt-subject"), wire.Symbol("iothub-interface-id"),
+	wire.Symbol("Diagnostic-Id"), wire.Symbol("Correlation-Context"),
 }
 
 func eventProperties(m *hubdata.Message) *wire.Properties {
