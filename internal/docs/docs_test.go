@@ -77,25 +77,12 @@ func blocks(t *testing.T, page string) (found []block) {
 
 // Each page begins with a program, whose output is the one on the page.
 func TestProgramsPrintWhatThePagesSay(t *testing.T) {
-	folder, err := filepath.Abs(".")
-	require.NoError(t, err)
-	sources, bin := t.TempDir(), t.TempDir()
-	replace, args := map[string]string{}, []string{}
+	bin := t.TempDir()
+	programs := map[string]string{}
 	for i, page := range pages {
-		program, _ := opening(t, page)
-		name := fmt.Sprintf("page%d", i)
-		source := filepath.Join(sources, name+".go")
-		require.NoError(t, os.WriteFile(source, []byte(program), 0o600))
-		replace[filepath.Join(folder, name, "main.go")] = source
-		args = append(args, "./"+name)
+		programs[fmt.Sprintf("page%d", i)], _ = opening(t, page)
 	}
-	overlay := filepath.Join(sources, "overlay.json")
-	list, err := json.Marshal(map[string]any{"Replace": replace})
-	require.NoError(t, err)
-	require.NoError(t, os.WriteFile(overlay, list, 0o600))
-	args = append([]string{"build", "-overlay", overlay, "-ldflags=-s -w", "-o", bin + "/"}, args...)
-	out, err := exec.Command("go", args...).CombinedOutput()
-	require.NoError(t, err, string(out))
+	buildPrograms(t, bin, programs)
 	for i, page := range pages {
 		t.Run(page, func(t *testing.T) {
 			t.Parallel()
@@ -108,6 +95,28 @@ func TestProgramsPrintWhatThePagesSay(t *testing.T) {
 			require.Equal(t, want, string(out), "what the program of %s prints", page)
 		})
 	}
+}
+
+// buildPrograms builds programs of this module into the folder bin, by their names.
+func buildPrograms(t *testing.T, bin string, programs map[string]string) {
+	t.Helper()
+	folder, err := filepath.Abs(".")
+	require.NoError(t, err)
+	sources := t.TempDir()
+	replace, args := map[string]string{}, []string{}
+	for name, program := range programs {
+		source := filepath.Join(sources, name+".go")
+		require.NoError(t, os.WriteFile(source, []byte(program), 0o600))
+		replace[filepath.Join(folder, name, "main.go")] = source
+		args = append(args, "./"+name)
+	}
+	overlay := filepath.Join(sources, "overlay.json")
+	list, err := json.Marshal(map[string]any{"Replace": replace})
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(overlay, list, 0o600))
+	args = append([]string{"build", "-overlay", overlay, "-ldflags=-s -w", "-o", bin + "/"}, args...)
+	out, err := exec.Command("go", args...).CombinedOutput()
+	require.NoError(t, err, string(out))
 }
 
 // The README's program is also a runnable example.
@@ -176,9 +185,14 @@ func documents(t *testing.T) []string {
 	t.Helper()
 	names, err := filepath.Glob(filepath.Join(root, "docs", "*.md"))
 	require.NoError(t, err)
+	guides, err := filepath.Glob(filepath.Join(root, "docs", "migrate", "*.md"))
+	require.NoError(t, err)
 	found := []string{"README.md", "CONTRIBUTING.md", "ARCHITECTURE.md", "cross/arm/README.md", "cmd/testhub/README.md"}
 	for _, name := range names {
 		found = append(found, "docs/"+filepath.Base(name))
+	}
+	for _, name := range guides {
+		found = append(found, "docs/migrate/"+filepath.Base(name))
 	}
 	return found
 }
