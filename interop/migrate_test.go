@@ -2,6 +2,7 @@ package interop
 
 import (
 	"encoding/json"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -9,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -88,4 +90,45 @@ func TestProgramsBeforeTheMigrationFromPaho(t *testing.T) {
 func TestTheProgramBeforeTheMigrationFromAmenzhinskyCompiles(t *testing.T) {
 	require.FileExists(t, buildBefore(t, "amenzhinsky", filepath.Join("testdata", "amenzhinsky")))
 	seen(t, "compiles")
+}
+
+// The program of the guide for the SDK for Node.js, unchanged, against a hub.
+func TestTheProgramBeforeTheMigrationFromTheDeviceSDK(t *testing.T) {
+	const host = "127.77.22.1"
+	before, prints := guide(t, "node", "js")
+	modules := filepath.Join(nodeDir(t), "node_modules")
+	hub, dev := hubfixture.OpenDevice(t, &testbroker.Options{HostName: host}, "dev-1")
+	if _, err := hub.Listen(testbroker.PortMQTTS, net.JoinHostPort(host, "8883")); err != nil {
+		missing(t, "the address "+host)
+	}
+	dir := t.TempDir()
+	program, ca := filepath.Join(dir, "before.js"), filepath.Join(dir, "ca.pem")
+	require.NoError(t, os.WriteFile(program, []byte(before), 0o600))
+	require.NoError(t, os.WriteFile(ca, hub.CAPEM(), 0o600))
+	_, err := hub.PatchDesired("dev-1", `{"interval":30}`)
+	require.NoError(t, err)
+	cmd := exec.CommandContext(soon(t), "node", program)
+	cmd.Env = append(os.Environ(), "IOTHUB_DEVICE_CONNECTION_STRING="+dev.ConnectionString(), "NODE_EXTRA_CA_CERTS="+ca,
+		"NODE_PATH="+modules)
+	done := make(chan error, 1)
+	go func() { // ends with the waits
+		err := hub.WaitReported(soon(t), "dev-1", func(doc hubdata.Twin) bool {
+			return strings.Contains(string(doc.Reported), `"value":30`)
+		})
+		if err == nil {
+			err = hub.WaitMessages(soon(t), 1)
+		}
+		if err == nil {
+			_, err = hub.CallMethod(soon(t), "dev-1", hubdata.MethodCall{Name: "reboot", Payload: []byte("{}"),
+				ConnectTimeout: 30 * time.Second})
+		}
+		done <- err
+	}()
+	var stderr strings.Builder
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	require.NoError(t, err, "%s%s", out, stderr.String())
+	require.NoError(t, <-done)
+	require.Equal(t, slices.Sorted(strings.Lines(prints)), slices.Sorted(strings.Lines(string(out))))
+	seen(t, "the program of docs/migrate/node.md")
 }
