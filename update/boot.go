@@ -10,8 +10,9 @@ import (
 var errDamaged = fault(transport.NotFound, "no slot has an intact image that was confirmed")
 
 // Boot returns the slot to start. A boot loader calls it once after each reset. It counts the
-// starts of a new image and, when none is left, goes back to the confirmed one for good. buf is
-// memory for reading, of any size above 0.
+// starts of a new image and, when none is left, goes back to the confirmed one for good. If the
+// confirmed image is damaged it goes back to the one before, and confirms that.
+// buf is memory for reading, of any size above 0.
 //
 // With an error the slot is the best guess: the state could not be read or written, or no image is
 // intact.
@@ -45,7 +46,9 @@ func Boot(l *Layout, buf []byte) (slot int, err error) {
 		return int(s.active), nil
 	}
 	if s.next().Confirmed && intact(l, s.other(), s.next(), buf) {
-		return int(s.other()), nil // the image before the confirmed one
+		*s.proven() = Image{} // of the decayed image; the next download repairs its slot
+		s.active, s.outcome, s.done = s.other(), RolledBack, 0
+		return int(s.active), j.write(s)
 	}
 	return int(s.active), errDamaged
 }

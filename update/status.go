@@ -29,7 +29,7 @@ type Outcome uint8
 const (
 	None       Outcome = iota // there was none, or one has begun
 	Updated                   // the new image was confirmed
-	RolledBack                // the new image did not confirm itself in its starts
+	RolledBack                // the new image did not confirm itself in its starts, or decayed after that
 	Rejected                  // the program gave the image up
 	Corrupt                   // the image does not have the hash of its manifest
 )
