@@ -120,6 +120,18 @@ func TestALimitOfConnectsIsKept(t *testing.T) {
 	require.InDelta(t, 120, r.Back100.Seconds(), 3)
 }
 
+// A hub over MQTT ends connections that send too many messages. They come back, without any fault.
+func TestTooManyMessagesEndTheConnection(t *testing.T) {
+	s := fleet.Scenario{
+		Devices: 100, Duration: 5 * time.Minute, Telemetry: fleet.Telemetry{Every: time.Second},
+		Hub: fleet.Hub{Connects: 1e6, Messages: 10, Burst: time.Second, Queue: -1, Handshakes: 1e8},
+	}
+	r := run(t, s, fleet.Rules{}, nil)
+	require.Greater(t, r.Attempts.Accepted, int64(100))
+	s.Hub.Messages = 1e6
+	require.Zero(t, run(t, s, fleet.Rules{}, nil).Attempts.Begun)
+}
+
 // Throttled has the minimum delays of the device client; a policy of its own replaces them.
 func TestThrottlingIsPaced(t *testing.T) {
 	s := fleet.Scenario{

@@ -16,7 +16,7 @@ func init() {
 		{File: "testbroker/internal/mqttfront/publish.go", Old: "f.answer(c, m, wait)", New: "f.answer(c, m, 0*wait)",
 			Test: "./testbroker -run TestALimitOfMessages"},
 		{File: "fleet/hub.go", Old: "return answer{outcome: messageRefused, at: t + s.rtt}",
-			New: "return answer{outcome: acknowledged, at: t + s.rtt}", Test: "./fleet -run TestAHubWithLimits"},
+			New: "return answer{outcome: acknowledged, at: t + s.rtt}", Test: "./fleet -run TestTooManyMessages"},
 
 		// What a fault does to a device.
 		{File: "fleet/fault.go", Old: "since %= int64(f.Every)", New: "since = 0", Test: "./fleet -run TestShape"},
