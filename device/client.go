@@ -259,9 +259,9 @@ func (c *Client) join(all ...<-chan struct{}) bool {
 
 // Close ends the client for good. It disconnects from the hub, ends the client's goroutines, and
 // gives each message without a result the result Closed; call Flush first to send them. It waits at
-// most CloseTimeout each for running handlers, for the transport and for a running OnStatus. A
-// goroutine that has not ended by then is left running, and the Timeout that Close returns names
-// it. After nil, none is left. Further calls wait for the first and return nil.
+// most CloseTimeout each for handlers and their answers, for the transport, and for a running
+// OnStatus. A goroutine that has not ended by then is left running, and the Timeout that Close
+// returns names it. After nil, none is left. Further calls wait for the first and return nil.
 func (c *Client) Close() error {
 	c.mu.Lock()
 	if c.shut {
@@ -277,7 +277,7 @@ func (c *Client) Close() error {
 	var late lateSteps
 	x := c.features()                    // shut is set, so no feature is added any more
 	if x != nil && !c.join(x.end()...) { // before the loop ends, because it sends the handlers' results
-		late.add("a handler did not return within CloseTimeout")
+		late.add("a handler did not return, or its answer was not sent, within CloseTimeout")
 	}
 	if r != nil {
 		r.cancel()

@@ -31,6 +31,8 @@ type fake struct {
 	// request decides about a twin request, a renewal or an answer to a method; false leaves it
 	// unanswered. Nil: Unsupported.
 	request func(s *fakeSession, r *transport.Request) (transport.Reply, bool)
+	// gate holds Send back until it is closed. Nil: it does not.
+	gate chan struct{}
 	// keepAlive is the interval of pings that sessions ask for.
 	keepAlive time.Duration
 	// progress returns when the connection last made progress. Nil: sessions are no Progressors.
@@ -216,6 +218,9 @@ func (s *fakeSession) Send(batch []transport.Item) {
 		close(s.stuck)
 		<-s.dead
 		return
+	}
+	if s.f.gate != nil {
+		<-s.f.gate
 	}
 	s.mu.Lock()
 	s.queue = append(s.queue, batch...)

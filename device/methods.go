@@ -144,7 +144,7 @@ type methods struct {
 	unsent   int           // answers of handlers in answers; the others are refusals
 	bytes    int           // of the bodies in waiting, in running calls and in answers
 	known    []*methodRef  // of the session: all pending ones, and the latest that ended
-	ended    chan struct{} // closed when no handler runs; nil until Close
+	ended    chan struct{} // Close waits for it: closed when no handler runs and no answer waits; else nil
 	totals   struct{ calls, refused, lost, doubled, panics uint64 }
 }
 
@@ -307,9 +307,8 @@ func (m *methods) run(r *methodRun) {
 			go m.run(next)
 			return
 		}
-		if m.running--; m.running == 0 && m.ended != nil {
-			close(m.ended)
-		}
+		m.running--
+		m.endLocked()
 	}()
 	ctx, end := lifetime.WithinTime(m.ctx, time.Until(r.until))
 	defer end()
@@ -374,7 +373,8 @@ func (m *methods) wants() (always, now transport.Features) {
 func (m *methods) serve(l *loop, _ time.Time) time.Time {
 	for {
 		m.mu.Lock()
-		if len(m.answers) == 0 {
+		if len(m.answers) == 0 { // the session has them
+			m.endLocked()
 			m.mu.Unlock()
 			return time.Time{}
 		}
@@ -434,6 +434,7 @@ func (m *methods) over(*loop) {
 	m.session++
 	answers, waiting := m.answers, m.waiting
 	m.answers, m.waiting, m.known, m.unsent = nil, nil, nil, 0
+	m.endLocked()
 	for _, a := range answers {
 		m.bytes -= len(a.body)
 	}
@@ -452,15 +453,19 @@ func (m *methods) over(*loop) {
 func (m *methods) end() <-chan struct{} {
 	m.ctx.End()
 	m.mu.Lock()
-	var ended <-chan struct{}
-	if m.running > 0 {
-		if m.ended == nil {
-			m.ended = make(chan struct{})
-		}
-		ended = m.ended
-	}
+	ended := make(chan struct{})
+	m.ended = ended
+	m.endLocked()
 	m.mu.Unlock()
 	return ended
+}
+
+// endLocked lets Close go on when it need not wait for handlers and answers.
+func (m *methods) endLocked() {
+	if m.ended != nil && m.running == 0 && len(m.answers) == 0 {
+		close(m.ended)
+		m.ended = nil
+	}
 }
 
 func (m *methods) fill(s *Stats) {

@@ -258,6 +258,31 @@ func TestAMethodsTime(t *testing.T) {
 	})
 }
 
+// An answer that waits for the loop is sent before Close ends the session. The loop drew lots
+// between the answer and the end, so the test runs often.
+func TestCloseSendsTheAnswersThatWait(t *testing.T) {
+	for range 20 {
+		bubble(t, func(t *testing.T) {
+			f := &fake{gate: make(chan struct{})}
+			c, _ := client(t, f, nil)
+			require.NoError(t, c.HandleMethod("stop",
+				func(context.Context, *device.MethodCall) (int, []byte) { return 200, nil }))
+			open(t, c)
+			go func() { _ = c.Send(t.Context(), msg(1)) }()
+			synctest.Wait() // the loop is in Send
+			f.last().call("1", "stop", "")
+			synctest.Wait()
+			closed := make(chan error)
+			go func() { closed <- c.Close() }()
+			synctest.Wait()
+			close(f.gate)
+			require.NoError(t, <-closed)
+			require.Equal(t, []string{"1 200 "}, f.answers())
+			require.Zero(t, c.Stats().AnswersLost)
+		})
+	}
+}
+
 // The time of a call runs while it waits. A call whose time has ended does not run; a call that
 // runs gets the rest of its time.
 func TestAMethodsTimeRunsWhileItWaits(t *testing.T) {

@@ -2,6 +2,9 @@ package main
 
 func init() {
 	tables["device"] = []mutation{
+		{File: "device/methods.go", Old: "m.running == 0 && len(m.answers) == 0", New: "m.running == 0",
+			Test: "./device -run TestCloseSendsTheAnswersThatWait"},
+
 		// The limiter of dials.
 		{File: "device/limiter.go", Old: "\tif s.held {\n\t\ts.held = false\n\t\t<-s.of.slots",
 			New:  "\tif s.held {\n\t\ts.held = false\n\t\tif s.of == nil {\n\t\t\t<-s.of.slots\n\t\t}",
