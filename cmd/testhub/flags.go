@@ -40,6 +40,7 @@ type settings struct {
 	dps     dpsSettings
 	edge    edgeSettings
 	events  eventsSettings
+	limits  limitSettings
 }
 
 // parse parses the command line. It has printed the error to stderr; for flag.ErrHelp it has
@@ -78,6 +79,7 @@ func parse(args []string, stderr io.Writer) (*settings, error) {
 	s.dps.flags(f)
 	s.edge.flags(f)
 	s.events.flags(f)
+	s.limits.flags(f)
 	f.Func("device", "register a device `id`, or a module device/module, with new keys; repeatable (default dev-1 if "+
 		"there is none at all)", func(id string) error {
 		s.devices = append(s.devices, entry{id: id, from: "flag -device"})
@@ -128,6 +130,9 @@ func (s *settings) complete(free bool) error {
 		return err
 	}
 	if err := s.edge.complete(s.broker); err != nil {
+		return err
+	}
+	if err := s.limits.complete(s.broker); err != nil {
 		return err
 	}
 	if err := checkAddress("events", s.events.addr); err != nil {

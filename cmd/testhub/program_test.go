@@ -63,6 +63,8 @@ func TestErrorsNameTheWrongInput(t *testing.T) {
 		"another machine":        {[]string{"-mqtt", "192.0.2.1:0"}, 1, []string{"-mqtt", "192.0.2.1:0"}},
 		"no partitions":          {[]string{"-partitions", "0"}, 2, []string{"-partitions", "1 to 32"}},
 		"too many partitions":    {[]string{"-partitions", "33"}, 2, []string{"-partitions", "1 to 32"}},
+		"no number of connects":  {[]string{"-connects-per-second", "-1"}, 2, []string{"-connects-per-second", "up to 1e9"}},
+		"no such limit":          {[]string{"-messages-per-second", "5", "-broker"}, 2, []string{"leave out -broker"}},
 		"a host name":            {[]string{"-host", "a b"}, 2, []string{"-host", "letters"}},
 		"a device":               {[]string{"-device", "a b"}, 2, []string{"-device", `"a b"`}},
 		"a device twice":         {[]string{"-device", "a", "-device", "a"}, 2, []string{"-device", "exists"}},

@@ -75,7 +75,7 @@ func serve(ctx context.Context, s *settings, stdout io.Writer) (err error) {
 		lines.offer(l)
 	}
 	o := &testbroker.Options{HostName: s.host, Gateway: s.edge.forHub(),
-		Seed: s.seed, Keep: s.keep, Events: s.events.options, Store: kept.part(hubPart),
+		Seed: s.seed, Keep: s.keep, Events: s.events.options, Store: kept.part(hubPart), Limits: s.limits.options(),
 		OnEvent: func(e event.Event) { tell(hubLine(e)) }}
 	o.AMQP.StrictTypes = s.strict
 	if s.broker {

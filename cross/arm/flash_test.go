@@ -77,9 +77,9 @@ func (m *nor) Size() int64         { return int64(len(m.memory)) }
 
 var errPower = errors.New("no power")
 
-// A firmware lives many lives. Each ends by a reboot between two readings, by a loss of power
-// during a write or an erase of its flash, or by the watchdog; the hub is away in many of them. The
-// ledger: whatever the flash has accepted arrives.
+// A firmware lives many lives. Each ends by a reboot between two readings, or by a loss of power
+// during a write or an erase of its flash. The hub is away in many of them. The ledger: whatever
+// the flash has accepted arrives.
 func TestNoReadingThatTheFlashAcceptedIsLost(t *testing.T) {
 	for seed := range uint64(6) {
 		synctest.Test(t, func(t *testing.T) {
