@@ -138,6 +138,7 @@ func (s *faultyHub) connect() (string, netopt.Options) {
 // shortenTimes sets short time-outs for the device, so that the schedule fits into twenty seconds.
 func (s *faultyHub) shortenTimes(o *device.Options) {
 	o.AckTimeout, o.DialTimeout, o.StableTime = 1200*time.Millisecond, 1200*time.Millisecond, 300*time.Millisecond
+	o.ReconnectSpread = -1 // this device is alone
 }
 
 // start prints the schedule and runs it in the background until finish.
