@@ -32,9 +32,10 @@ type mqttBroker struct {
 	device         string      // address for devices
 	trust          *tls.Config // nil: without TLS
 	user, password string
-	others         account // for a client of another make
-	five           bool    // it speaks MQTT 5
-	restart        func()  // nil: sessions do not survive the process
+	others         account         // for a client of another make
+	five           bool            // it speaks MQTT 5
+	restart        func()          // nil: sessions do not survive the process
+	keeps          func(id string) // waits until a session has a message that was acknowledged; nil: it has it before
 }
 
 // each runs check with each client against a broker from start.
@@ -57,15 +58,20 @@ func TestMosquittoAsABroker(t *testing.T) {
 		return &mqttBroker{b.secure, b.trust(), brokerUser, brokerPassword, account{addrs: []string{b.plain}}, true, func() {
 			b.stop() // saves the sessions
 			b.start()
-		}}
+		}, nil}
 	}, asABroker)
 }
 
 func TestMochiAsABroker(t *testing.T) {
 	each(t, func(t testing.TB) *mqttBroker {
-		addr := startMochi(t)
+		addr, s := startMochi(t)
 		return &mqttBroker{addr, nil, brokerUser, brokerPassword, account{[]string{addr}, brokerUser, brokerPassword}, true,
-			nil}
+			nil, func(id string) { // mochi acknowledges a message before it passes it on
+				require.Eventually(t, func() bool {
+					c, ok := s.Clients.Get(id)
+					return ok && c.State.Inflight.Len() > 0
+				}, waitLimit, time.Millisecond)
+			}}
 	}, asABroker)
 }
 
@@ -78,7 +84,7 @@ func TestRabbitMQAsABroker(t *testing.T) {
 				c.kill(0)
 				c.start(0)
 				c.settled()
-			}}
+			}, nil}
 	}, asABroker)
 }
 
@@ -91,13 +97,13 @@ func TestNATSAsABroker(t *testing.T) {
 				c.kill(0)
 				c.start(0)
 				c.healthy(0)
-			}}
+			}, nil}
 	}, asABroker)
 }
 
 // startMochi runs the broker mochi in this process until the test ends.
-func startMochi(t testing.TB) (addr string) {
-	s := mochi.New(&mochi.Options{Logger: slog.New(slog.NewTextHandler(io.Discard, nil))})
+func startMochi(t testing.TB) (addr string, s *mochi.Server) {
+	s = mochi.New(&mochi.Options{Logger: slog.New(slog.NewTextHandler(io.Discard, nil))})
 	require.NoError(t, s.AddHook(new(auth.Hook), &auth.Options{Ledger: &auth.Ledger{
 		Auth: auth.AuthRules{{Username: brokerUser, Password: brokerPassword, Allow: true}},
 	}}))
@@ -105,7 +111,7 @@ func startMochi(t testing.TB) (addr string) {
 	require.NoError(t, s.AddListener(l))
 	require.NoError(t, s.Serve())
 	t.Cleanup(func() { _ = s.Close() })
-	return l.Address()
+	return l.Address(), s
 }
 
 // oneDevice returns credentials and a transport. The ids of devices differ, so that a broker's
@@ -256,6 +262,9 @@ func asABroker(t *testing.T, b *mqttBroker, m mqttClient) {
 		}
 		require.NoError(t, c.Close())
 		commander.publish("down/"+creds.DeviceID, "while away")
+		if b.keeps != nil {
+			b.keeps(creds.DeviceID)
+		}
 		if b.restart != nil {
 			b.restart()
 			commander = b.others.other(t, "")
