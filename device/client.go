@@ -260,8 +260,9 @@ func (c *Client) join(all ...<-chan struct{}) bool {
 // Close ends the client for good. It disconnects from the hub, ends the client's goroutines, and
 // gives each message without a result the result Closed; call Flush first to send them. It waits at
 // most CloseTimeout each for handlers and their answers, for the transport, and for a running
-// OnStatus. A goroutine that has not ended by then is left running, and the Timeout that Close
-// returns names it. After nil, none is left. Further calls wait for the first and return nil.
+// OnStatus. What has not ended by then is named in the Timeout that Close returns: a goroutine that
+// is left running, or an answer that was not sent. After nil, none is left. Further calls wait for
+// the first and return nil.
 func (c *Client) Close() error {
 	c.mu.Lock()
 	if c.shut {

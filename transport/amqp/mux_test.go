@@ -21,12 +21,13 @@ import (
 	"github.com/hubline-iot/hubline/transport/amqp"
 )
 
-// fleet opens n clients on one mux.
+// fleet opens n clients on one mux. They have no spread, so that times are those of their delays.
 func fleet(t testing.TB, h *hub, mux *amqp.Mux, n int) []*device.Client {
 	t.Helper()
 	var all []*device.Client
 	for i := range n {
-		c, err := device.New(h.device(t, fmt.Sprintf("fleet-%d", i)), mux, &device.Options{StableTime: time.Second})
+		c, err := device.New(h.device(t, fmt.Sprintf("fleet-%d", i)), mux,
+			&device.Options{StableTime: time.Second, ReconnectSpread: -1})
 		require.NoError(t, err)
 		all = append(all, c)
 	}

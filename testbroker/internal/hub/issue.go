@@ -167,7 +167,10 @@ func (h *Hub) AskCertificate(c *Conn, id Identity, rid string, body []byte, ack 
 		c.CutFor(FaultError(fault.DropBeforeCertificate))
 		return
 	}
-	if !ack() {
+	// The cut comes first, so that the client gets neither the PUBACK nor the answers.
+	if k.take(fault.DropAfterCertificate) != nil {
+		c.CutFor(FaultError(fault.DropAfterCertificate))
+	} else if !ack() {
 		return
 	}
 	refusal := k.take(fault.RefuseCertificate)
@@ -182,10 +185,6 @@ func (h *Hub) AskCertificate(c *Conn, id Identity, rid string, body []byte, ack 
 	k.delay = h.Certificates.Delay
 	if f := k.take(fault.SlowCertificate); f != nil {
 		k.delay = f.Delay
-	}
-	cut := k.take(fault.DropAfterCertificate) != nil
-	if cut {
-		c.CutFor(FaultError(fault.DropAfterCertificate)) // before the answers, so that it does not get them
 	}
 	var err *hubdata.ServiceError
 	var retryAfter time.Duration
