@@ -30,12 +30,16 @@ var guides = map[string]struct {
 }
 
 // Each guide has a program before, one after, and a table of three columns. Every guide is in the
-// list.
+// list, and on the index.
 func TestMigrationGuidesHaveBothPrograms(t *testing.T) {
 	names, err := filepath.Glob(filepath.Join(root, "docs", "migrate", "*.md"))
 	require.NoError(t, err)
+	index, err := os.ReadFile(filepath.Join(root, "docs", "migrate", "README.md"))
+	require.NoError(t, err)
+	names = slices.DeleteFunc(names, func(name string) bool { return filepath.Base(name) == "README.md" })
 	require.Len(t, names, len(guides))
 	for _, name := range names {
+		require.Contains(t, string(index), "("+filepath.Base(name)+")")
 		guide, ok := guides[strings.TrimSuffix(filepath.Base(name), ".md")]
 		require.True(t, ok, name)
 		page := "docs/migrate/" + filepath.Base(name)
