@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -36,6 +37,9 @@ func (t *tool) connection(c *cobra.Command) *connection {
 
 // resolve returns the target, registered if it has to.
 func (x *connection) resolve(ctx context.Context) (*target.Target, error) {
+	if x.wait < 0 {
+		return nil, usage("-connect-timeout: %v is negative; give a time such as 30s, or 0 for none", x.wait)
+	}
 	to, err := x.target.Resolve(x.tool.world)
 	if err != nil {
 		return nil, err
@@ -129,20 +133,27 @@ func (x *connection) report(s device.Status) {
 func (x *connection) hint(s device.Status) {
 	if text := s.Suspect.String(); text != "" {
 		x.say("  %s", text)
-	} else if text := s.Hint(); text != "" && s.Retry <= 1 {
+	} else if text := s.Hint(); text != "" && s.Retry <= 1 && !passing(s.Err) {
 		x.say("  %s", text)
 	}
 }
 
 // open connects, within the time of -connect-timeout.
 func (x *connection) open(ctx context.Context, s *session) error {
-	ctx, cancel := limited(ctx, x.wait)
+	limit, cancel := limited(ctx, x.wait)
 	defer cancel()
-	err := s.Open(ctx)
-	if last := s.Stats().LastError; err != nil && ctx.Err() != nil && last != nil {
-		return fmt.Errorf("no connection within %v: %w", x.wait, last)
+	err := s.Open(limit)
+	if err == nil || limit.Err() == nil {
+		return err
 	}
-	return err
+	what, status := fmt.Sprintf("no connection within %v", x.wait), exitNetwork
+	if ctx.Err() != nil {
+		what, status = "interrupted before there was a connection", exitFailed
+	}
+	if last := s.Stats().LastError; last != nil {
+		return fmt.Errorf("%s: %w", what, last)
+	}
+	return &exitError{status, errors.New(what + ", and no answer from the service yet")}
 }
 
 // cause returns the error with which the client gave up; nil if it did not.

@@ -103,7 +103,17 @@ func describe(err error) string {
 	if transport.Find(err) == nil || errors.Is(err, context.Canceled) {
 		return text
 	}
+	if passing(err) {
+		return text + "\n  hubline doctor finds out how far a connection gets"
+	}
 	return text + "\n  " + errfilter.OfKind(kindOf(err)).Reason
+}
+
+// passing reports whether err may be over with the next attempt. Its reason in the filter is why
+// the client tries again, which helps nobody who reads it as the end.
+func passing(err error) bool {
+	rule := errfilter.OfKind(kindOf(err))
+	return rule.Retry && rule.Pace == errfilter.Normal
 }
 
 func statusText() string {

@@ -28,7 +28,7 @@ func main() {
 	}
 	var read func() ([]byte, error)
 	if t.inTerminal && t.logTerminal {
-		read = func() ([]byte, error) { return term.ReadPassword(int(os.Stdin.Fd())) }
+		read = func() ([]byte, error) { return readSecret(ctx, int(os.Stdin.Fd())) }
 	}
 	t.world = target.Terminal(os.Stderr, read)
 	os.Exit(t.main(ctx, os.Args[1:]))
@@ -41,6 +41,8 @@ type tool struct {
 	world    *target.World
 	// Which of them are terminals: a person types the input, and reads the output and the log.
 	inTerminal, outTerminal, logTerminal bool
+	// screen is what log writes to, with the bar of a progress.
+	screen *screen
 	// adapt changes the target before its use. Tests put networks in memory there. Nil: nothing.
 	adapt func(*target.Target)
 	// lookup replaces the resolver where adapt is set.
@@ -49,6 +51,8 @@ type tool struct {
 
 // main runs a command line and returns the exit status.
 func (t *tool) main(ctx context.Context, args []string) int {
+	t.screen = &screen{w: t.log}
+	t.log = t.screen
 	root := t.root()
 	root.SetArgs(doubleDashes(root, args))
 	var err error

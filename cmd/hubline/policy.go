@@ -35,7 +35,10 @@ func (t *tool) policyCommand() *cobra.Command {
 			}
 			delays := series(p, retries)
 			if svg != "" {
-				return os.WriteFile(svg, drawSVG(args[0], delays), 0o644)
+				if err := os.WriteFile(svg, drawSVG(args[0], delays), 0o644); err != nil {
+					return usage("-svg: %v", err)
+				}
+				return nil
 			}
 			return printDelays(t.out, delays, plot)
 		},

@@ -2,14 +2,51 @@ package main
 
 import (
 	"fmt"
+	"io"
 	"strings"
 	"sync"
 	"time"
 )
 
+// screen is the log, whose last line may be a bar. A line of the log replaces the bar, which comes
+// back with its next drawing.
+type screen struct {
+	mu  sync.Mutex
+	w   io.Writer
+	bar bool // the last line has a bar; guarded by mu
+}
+
+func (s *screen) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.clearLocked()
+	return s.w.Write(p)
+}
+
+// draw shows a bar. Whether the terminal takes it makes no difference to the command.
+func (s *screen) draw(text string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	_, _ = fmt.Fprintf(s.w, "\r%-*.*s", lineWidth, lineWidth, text)
+	s.bar = true
+}
+
+func (s *screen) clear() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.clearLocked()
+}
+
+func (s *screen) clearLocked() {
+	if s.bar {
+		_, _ = fmt.Fprintf(s.w, "\r%s\r", strings.Repeat(" ", lineWidth))
+		s.bar = false
+	}
+}
+
 // progress is a line with a bar, on a terminal only.
 type progress struct {
-	out   *tool
+	on    *screen
 	total int
 	done  func() int
 	begin time.Time
@@ -26,7 +63,7 @@ const (
 
 // newProgress starts drawing. total is 0 if it is not known; done is called from a goroutine.
 func newProgress(t *tool, total int, done func() int) *progress {
-	p := &progress{out: t, total: total, done: done, begin: time.Now(), stop: make(chan struct{})}
+	p := &progress{on: t.screen, total: total, done: done, begin: time.Now(), stop: make(chan struct{})}
 	if t.logTerminal {
 		p.drawn.Go(p.run)
 	}
@@ -39,9 +76,9 @@ func (p *progress) run() {
 	for {
 		select {
 		case <-ticker.C:
-			fmt.Fprintf(p.out.log, "\r%-*.*s", lineWidth, lineWidth, barLine(p.done(), p.total, time.Since(p.begin)))
+			p.on.draw(barLine(p.done(), p.total, time.Since(p.begin)))
 		case <-p.stop:
-			fmt.Fprintf(p.out.log, "\r%s\r", strings.Repeat(" ", lineWidth))
+			p.on.clear()
 			return
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -45,12 +46,12 @@ func (r *registering) run(ctx context.Context) error {
 	if payload != nil && !json.Valid(payload) {
 		return usage("-payload: not JSON; write {\"site\":\"roof\"}")
 	}
+	if r.target.IDScope == "" && r.target.RegistrationID == "" {
+		return usage("provision: nothing says who registers; give -id-scope and -registration-id")
+	}
 	to, err := r.target.Resolve(r.tool.world)
 	if err != nil {
 		return err
-	}
-	if to.Identity == nil {
-		return usage("provision: nothing says who registers; give -id-scope and -registration-id")
 	}
 	if r.tool.adapt != nil {
 		r.tool.adapt(to)
@@ -63,7 +64,9 @@ func (r *registering) run(ctx context.Context) error {
 		OnEvent: func(e provisioning.Event) {
 			if e.Err != nil {
 				last = e.Err
-				r.say("%v", e.Err)
+			}
+			if e.Err != nil && e.Delay > 0 {
+				r.say("again in %v: %v", e.Delay.Round(time.Millisecond), e.Err)
 			}
 		},
 	})

@@ -14,7 +14,7 @@ import (
 func (t *tool) root() *cobra.Command {
 	root := &cobra.Command{
 		Use: "hubline", Short: "a device in a shell", Long: helpText("hubline"),
-		SilenceUsage: true, SilenceErrors: true,
+		SilenceUsage: true, SilenceErrors: true, Version: version(),
 		Args: arguments(0, 0),
 		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
@@ -24,6 +24,8 @@ func (t *tool) root() *cobra.Command {
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
 		return usage("%v; hubline help %s lists the flags", err, strings.TrimPrefix(c.CommandPath(), "hubline "))
 	})
+	root.SetVersionTemplate("hubline {{.Version}}\n")
+	root.SetHelpCommand(helpCommand(root))
 	root.AddCommand(t.doctorCommand(), t.sendCommand(), t.listenCommand(), t.twinCommand(), t.methodCommand(),
 		t.uploadCommand(), t.provisionCommand(), t.simulateCommand(), t.policyCommand())
 	for _, topic := range topics() {
@@ -39,7 +41,8 @@ func arguments(least, most int) cobra.PositionalArgs {
 		case len(args) < least:
 			return usage("%s: an argument is missing; write %s", c.Name(), c.UseLine())
 		case most >= 0 && len(args) > most && c.HasSubCommands():
-			return usage("%s: there is no command %q; hubline help lists them", c.Name(), args[most])
+			return usage("there is no command %q; hubline help lists them", strings.TrimPrefix(c.CommandPath()+" "+args[most],
+				"hubline "))
 		case most >= 0 && len(args) > most:
 			return usage("%s: argument %q is one too many; write %s", c.Name(), args[most], c.UseLine())
 		}

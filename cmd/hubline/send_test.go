@@ -162,7 +162,7 @@ func TestBarsAreForTerminals(t *testing.T) {
 	require.Equal(t, exitOK, s.run("send", "-body", "x", "-count", "10"))
 	require.NotContains(t, s.log.String(), "\r")
 	s.tool = &tool{logTerminal: true}
-	require.Equal(t, exitOK, s.run("send", "-body", "x", "-count", "10"))
+	require.Equal(t, exitOK, s.run("send", "-body", "x", "-count", "10", "-rate", "20")) // while it is drawn twice
 	require.Contains(t, s.log.String(), "\r")
 	require.Equal(t, "[===============               ] 5 of 10, 5/s", barLine(5, 10, time.Second))
 	require.Equal(t, "[==============================] 11 of 10, 11/s", barLine(11, 10, time.Second))

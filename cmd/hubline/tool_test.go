@@ -117,6 +117,8 @@ func TestSecretsStayOffTheCommandLine(t *testing.T) {
 		{"send", "-body", "x", "-connect=KEY"},
 		{"send", "KEY"},
 		{"listen", "-connect", "mqtts://user:pa55word@broker.example"},
+		{"listen", "wss://user:pa55word@broker.example/mqtt"},
+		{"listen", "-connect-file=amqps://user:pa55word@broker.example"},
 		{"KEY"},
 	} {
 		s := newShell(t, nil)
@@ -129,6 +131,12 @@ func TestSecretsStayOffTheCommandLine(t *testing.T) {
 		require.Contains(t, s.log.String(), "every user of this machine")
 		require.NotContains(t, s.log.String(), "pa55word")
 		require.Empty(t, s.bodies())
+	}
+	for _, flag := range []string{"-key-file", "-group-key-file"} { // the key in place of its file
+		s := newShell(t, nil)
+		require.Equal(t, exitUsage, s.run("provision", "-id-scope", "0ne", "-registration-id", "pump-1", flag, otherKey))
+		require.Contains(t, s.log.String(), "write it into a file")
+		require.NotContains(t, s.log.String(), otherKey)
 	}
 	s := newShell(t, nil)
 	secret := s.env[target.EnvConnect]
@@ -179,6 +187,18 @@ func TestUsageIsExplained(t *testing.T) {
 		{"HOST:PORT", []string{"send", "-body", "x", "-address", "somewhere"}},
 		{"no transport pigeon", []string{"send", "-body", "x", "-address", "pigeon=a:1"}},
 		{"-cert-key", []string{"send", "-body", "x", "-cert", "a.pem"}},
+		{"no such file", []string{"send", "-body", "x", "-cert", "/nowhere/a.pem", "-cert-key", "/nowhere/a.key"}},
+		{"-id-scope: missing", []string{"provision", "-registration-id", "pump-1"}},
+		{"-registration-id: missing", []string{"provision", "-id-scope", "0ne"}},
+		{"who registers", []string{"provision"}},
+		{"-flush-timeout", []string{"send", "-body", "x", "-flush-timeout", "-1s"}},
+		{"-expires", []string{"send", "-body", "x", "-expires", "-1s"}},
+		{"-connect-timeout", []string{"listen", "-connect-timeout", "-1s"}},
+		{"is a directory", []string{"send", "-file", "."}},
+		{"is a folder", []string{"upload", "."}},
+		{"-svg", []string{"policy", "azure", "-svg", "/nowhere/at/all"}},
+		{`no topic "fly"`, []string{"help", "fly"}},
+		{`no command "twin fly"`, []string{"twin", "fly"}},
 		{"-key-file", []string{"send", "-body", "x", "-id-scope", "0ne", "-registration-id", "pump-1"}},
 		{"one too many", []string{"send", "more"}},
 		{"unknown flag", []string{"send", "-nothing"}},
@@ -195,6 +215,12 @@ func TestUsageIsExplained(t *testing.T) {
 	s.env[target.EnvConnect] = "HostName=hub;DeviceId=pump-1;SharedAccessKey=short"
 	require.Equal(t, exitUsage, s.run("send", "-body", "x"))
 	require.Contains(t, s.log.String(), target.EnvConnect+": connection string: SharedAccessKey is not base64")
+	s = newShell(t, nil)
+	s.env[target.EnvConnect] = "HostName=hub.example;DeviceId=pump-1;x509=true"
+	for _, command := range [][]string{{"send", "-body", "x"}, {"upload", "tool_test.go"}} {
+		require.Equal(t, exitUsage, s.run(command...))
+		require.Contains(t, s.log.String(), "give -cert and -cert-key")
+	}
 	s = newShell(t, nil)
 	require.Equal(t, exitUsage, s.run("send", "-body", "x", "-transport", "pigeon"))
 	require.Contains(t, s.log.String(), "mqtt, mqtt-ws")

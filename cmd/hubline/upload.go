@@ -89,6 +89,10 @@ func (u *uploading) source(path string) (in io.ReadCloser, size int64, err error
 		return nil, 0, usage("%v", err)
 	}
 	info, err := file.Stat()
+	if err == nil && info.IsDir() {
+		err = errors.Join(usage("%s is a folder; give a file, such as an archive of it", path), file.Close())
+		return nil, 0, err
+	}
 	if err == nil && !info.Mode().IsRegular() {
 		return file, -1, nil // a pipe or a device: the size is not known
 	}

@@ -1,6 +1,7 @@
 package target
 
 import (
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"io"
@@ -65,10 +66,14 @@ func isOpen(text string) bool {
 	return ok && !strings.ContainsAny(scheme, "=;") && !strings.Contains(rest, "@")
 }
 
-// Refuse returns an error for arguments that hold a secret.
+// Refuse returns an error for arguments that hold a secret: a connection string, or a broker's URL
+// with a password.
 func Refuse(args []string) error {
 	for _, arg := range args {
 		lower := strings.ToLower(arg)
+		if hasPassword(lower) {
+			return usage("argument with a password: " + onCommandLine)
+		}
 		for _, mark := range []string{"sharedaccesskey=", "sharedaccesssignature", "sharedaccesskey%3d"} {
 			if strings.Contains(lower, mark) {
 				return usage("argument with a key: " + onCommandLine)
@@ -76,6 +81,15 @@ func Refuse(args []string) error {
 		}
 	}
 	return nil
+}
+
+// hasPassword reports whether an argument, or the value of its flag, is a broker's URL with a user.
+func hasPassword(arg string) bool {
+	if strings.HasPrefix(arg, "-") {
+		_, arg, _ = strings.Cut(arg, "=")
+	}
+	scheme, rest, ok := strings.Cut(arg, "://")
+	return ok && strings.Contains(rest, "@") && isScheme(scheme)
 }
 
 // key returns the key of a registration: from the file, the environment or the prompt. It is not ok
@@ -118,7 +132,7 @@ func (w *World) ask(prompt string) (Secret, error) {
 func readFile(option, name string) (Secret, error) {
 	file, err := os.Open(name)
 	if err != nil {
-		return Secret{}, usage(option + ": " + err.Error())
+		return Secret{}, usage(option + ": " + unopened(name, err))
 	}
 	text, err := io.ReadAll(io.LimitReader(file, maxSecret+1))
 	err = errors.Join(err, file.Close())
@@ -132,4 +146,18 @@ func readFile(option, name string) (Secret, error) {
 		return Secret{}, usage(option + ": " + name + " is empty; write the text into it")
 	}
 	return Secret{transport.Hide(strings.TrimSpace(string(text))), name}, nil
+}
+
+// secretLength is the length from which a name may be a key in base64 instead.
+const secretLength = 20
+
+// unopened says why a file cannot be opened. It does not show a name that may be a secret, which
+// was written in place of the file that has it.
+func unopened(name string, err error) string {
+	_, notKey := base64.StdEncoding.DecodeString(name)
+	if notKey == nil && len(name) >= secretLength || strings.ContainsAny(name, "=@;") {
+		return "there is no file of that name; a key or a URL itself is not taken, because every user of this machine can " +
+			"read it there (ps): write it into a file"
+	}
+	return err.Error()
 }

@@ -88,6 +88,12 @@ func (f *Flags) device(t *Target, w *World) error {
 
 // registration fills in the identity of a registration.
 func (f *Flags) registration(t *Target, w *World) error {
+	switch {
+	case f.IDScope == "":
+		return usage("-id-scope: missing; it belongs to -registration-id, and the page of the service shows it")
+	case f.RegistrationID == "":
+		return usage("-registration-id: missing; it belongs to -id-scope, and is the device's id in most cases")
+	}
 	id := &provisioning.Identity{Endpoint: f.DPS, IDScope: f.IDScope, RegistrationID: f.RegistrationID}
 	if t.Network.Certificate == nil {
 		s, group, ok, err := f.key(w)
@@ -169,6 +175,9 @@ func (f *Flags) network(n *netopt.Options) error {
 	}
 	if f.Cert != "" {
 		n.Certificate = netopt.CertificateFiles(f.Cert, f.CertKey)
+		if _, err := n.Certificate(context.Background()); err != nil {
+			return asUsage("-cert and -cert-key", err)
+		}
 	}
 	return nil
 }

@@ -3,6 +3,7 @@ package target
 import (
 	"crypto/tls"
 	"net"
+	"slices"
 	"strings"
 	"time"
 
@@ -132,6 +133,16 @@ func merge(of *netopt.Options, n netopt.Options) {
 	}
 }
 
+// isScheme reports whether brokers' URLs have the scheme.
+func isScheme(scheme string) bool {
+	for _, p := range Transports {
+		if slices.Contains(strings.Fields(p.Schemes), scheme) {
+			return true
+		}
+	}
+	return false
+}
+
 func known(name string) bool {
 	for _, p := range Transports {
 		if p.Name == name {
@@ -198,7 +209,18 @@ func (t *Target) Address(p *Protocol) string {
 
 // Transport returns the transport of -transport, or the first of the target, with its credentials.
 func (t *Target) Transport() (transport.Transport, *transport.Credentials, error) {
+	if err := t.proven(); err != nil {
+		return nil, nil, err
+	}
 	return t.Open(t.Protocols()[0])
+}
+
+// proven returns an error for a hub's device that nothing proves to be it.
+func (t *Target) proven() error {
+	if t.URL == nil && t.Creds.Sign == nil && t.Creds.Token == nil && t.Network.Certificate == nil {
+		return usage("the connection string says x509=true: give -cert and -cert-key")
+	}
+	return nil
 }
 
 // Open returns a transport with its credentials.
@@ -281,6 +303,9 @@ func (t *Target) HasTwin() bool { return t.URL == nil && t.Protocols()[0].Name !
 func (t *Target) HTTPS() (*transport.Credentials, netopt.Options, error) {
 	if t.URL != nil {
 		return nil, netopt.Options{}, usage("this needs a hub, and a broker's URL is given")
+	}
+	if err := t.proven(); err != nil {
+		return nil, netopt.Options{}, err
 	}
 	p, err := t.find("http")
 	if err != nil {
