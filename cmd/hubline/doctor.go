@@ -37,7 +37,7 @@ func (t *tool) doctorCommand() *cobra.Command {
 	flags.SortFlags = false
 	flags.BoolVar(&x.json, "json", false, "print the rows as JSON")
 	flags.DurationVar(&x.options.Timeout, "timeout", 10*time.Second, "time limit of each step")
-	flags.DurationVar(&x.options.Hold, "hold", 5*time.Second, "watch a connection so long for a second device; 0: do not")
+	flags.DurationVar(&x.options.Hold, "hold", 12*time.Second, "watch a connection so long for a second device; 0: do not")
 	flags.DurationVar(&x.options.Idle, "idle", 0, "leave a connection quiet so long, then use it, up to 25m; 0: do not")
 	flags.IntVar(&x.options.Burst, "burst", 20, "messages to send at once, up to 1000; 0: do not")
 	flags.BoolVar(&x.options.NoMessages, "no-messages", false, "send no messages")
@@ -68,7 +68,7 @@ func (x *examining) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	p := &doctor.Probe{Target: to, Options: x.options, FindProxy: x.proxy()}
+	p := &doctor.Probe{Target: to, Options: x.options, FindProxy: x.proxy(), Getenv: x.tool.world.Getenv}
 	if x.tool.adapt != nil {
 		x.tool.adapt(to)
 		p.FindProxy, p.Lookup = noProxy, x.tool.lookup

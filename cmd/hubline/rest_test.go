@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"crypto/md5"
+	"crypto/x509"
 	"encoding/xml"
 	"fmt"
 	"io"
@@ -63,7 +64,12 @@ func TestProvision(t *testing.T) {
 	group, err := dps.Enroll(dpsdata.Enrollment{ID: "line-1", Group: true})
 	require.NoError(t, err)
 	delete(s.env, target.EnvConnect)
+	pair := testbroker.NewClientCert("pump-4", time.Now().Add(-time.Hour), time.Now().Add(time.Hour))
+	_, err = dps.Enroll(dpsdata.Enrollment{ID: "pump-4", Certificates: []*x509.Certificate{pair.Leaf}})
+	require.NoError(t, err)
+	cert, certKey := s.pair(pair)
 	for name, args := range map[string][]string{
+		"pump-4": {"-registration-id", "pump-4", "-cert", cert, "-cert-key", certKey},
 		"pump-2": {"-registration-id", "pump-2", "-key-file", s.file("key", single.PrimaryKey+"\n")},
 		"pump-3": {"-registration-id", "pump-3", "-group-key-file", s.file("group", group.PrimaryKey)},
 	} {
@@ -74,7 +80,11 @@ func TestProvision(t *testing.T) {
 		info, err := os.Stat(saved)
 		require.NoError(t, err)
 		require.Equal(t, os.FileMode(0o600), info.Mode().Perm())
-		require.Equal(t, exitOK, s.run("send", "-body", "from "+name, "-connect-file", saved), s.log.String())
+		send := []string{"send", "-body", "from " + name, "-connect-file", saved}
+		if name == "pump-4" {
+			send = append(send, "-cert", cert, "-cert-key", certKey)
+		}
+		require.Equal(t, exitOK, s.run(send...), s.log.String())
 		require.Contains(t, s.bodies(), "from "+name)
 		require.Equal(t, exitOK, s.run(append([]string{"send", "-body", "registered " + name}, args...)...), s.log.String())
 		require.Contains(t, s.bodies(), "registered "+name)

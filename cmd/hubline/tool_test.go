@@ -3,6 +3,9 @@ package main
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
 	"io"
 	"os"
 	"path/filepath"
@@ -111,6 +114,15 @@ func (s *shell) file(name, text string) string {
 	return path
 }
 
+// pair writes a certificate and its key to files.
+func (s *shell) pair(c tls.Certificate) (cert, key string) {
+	s.t.Helper()
+	der, err := x509.MarshalPKCS8PrivateKey(c.PrivateKey)
+	require.NoError(s.t, err)
+	return s.file("cert.pem", string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: c.Certificate[0]}))),
+		s.file("key.pem", string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})))
+}
+
 func TestSecretsStayOffTheCommandLine(t *testing.T) {
 	for _, args := range [][]string{
 		{"send", "-body", "x", "-connect", "KEY"},
@@ -133,10 +145,12 @@ func TestSecretsStayOffTheCommandLine(t *testing.T) {
 		require.Empty(t, s.bodies())
 	}
 	for _, flag := range []string{"-key-file", "-group-key-file"} { // the key in place of its file
-		s := newShell(t, nil)
-		require.Equal(t, exitUsage, s.run("provision", "-id-scope", "0ne", "-registration-id", "pump-1", flag, otherKey))
-		require.Contains(t, s.log.String(), "write it into a file")
-		require.NotContains(t, s.log.String(), otherKey)
+		for _, key := range []string{otherKey, "AAECAwQFBgcICQoLDA0ODxAREhMUFRYX"} {
+			s := newShell(t, nil)
+			require.Equal(t, exitUsage, s.run("provision", "-id-scope", "0ne", "-registration-id", "pump-1", flag, key))
+			require.Contains(t, s.log.String(), "write it into a file")
+			require.NotContains(t, s.log.String(), key)
+		}
 	}
 	s := newShell(t, nil)
 	secret := s.env[target.EnvConnect]

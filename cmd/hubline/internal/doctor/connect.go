@@ -146,6 +146,8 @@ func (p *Probe) burst(ctx context.Context, c *client, trip time.Duration) Row {
 const slowHint = "the service delays acknowledgements: it throttles, or the network is too slow; send less often, in " +
 	"larger messages, or add units to the hub"
 
+var interrupted = []Row{{Mark: Skipped, Figure: "interrupted", Hint: "it needs more time"}}
+
 // runSecondDevice watches a connection: a second program with the same id ends it when it
 // reconnects.
 func runSecondDevice(ctx context.Context, p *Probe, s subject) []Row {
@@ -165,7 +167,7 @@ func runSecondDevice(ctx context.Context, p *Probe, s subject) []Row {
 	case <-timer.C:
 		return fine("connection kept for " + took(p.Options.Hold))
 	case <-ctx.Done():
-		return []Row{{Mark: Skipped, Figure: "interrupted"}}
+		return interrupted
 	case <-c.lost:
 		return wrong(transport.Conflict, "connection lost after "+took(time.Since(begin)), device.SecondDevice.String()+
 			": end it, or give it its own id; "+c.last(nil).Error())
@@ -174,7 +176,11 @@ func runSecondDevice(ctx context.Context, p *Probe, s subject) []Row {
 
 // runIdle leaves a connection without traffic, and uses it then. Boxes on the way forget quiet
 // connections after some minutes, without a word to either end.
-func runIdle(ctx context.Context, p *Probe, _ subject) []Row {
+func runIdle(ctx context.Context, p *Probe, s subject) []Row {
+	if s.protocol == nil {
+		return []Row{{Mark: Skipped, Figure: "not tried", Hint: "the transport mqtt alone is left quiet, and " +
+			"it is not among the ones here"}}
+	}
 	idle := p.Options.Idle
 	t, creds, err := p.Target.Quiet(idle + 2*time.Minute)
 	if err != nil {
@@ -191,7 +197,7 @@ func runIdle(ctx context.Context, p *Probe, _ subject) []Row {
 	case <-timer.C:
 	case <-c.lost:
 	case <-ctx.Done():
-		return []Row{{Mark: Skipped, Figure: "interrupted"}}
+		return interrupted
 	}
 	row, _ := p.message(ctx, c)
 	if row.Mark != OK {

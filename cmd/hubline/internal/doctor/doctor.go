@@ -72,6 +72,8 @@ type Probe struct {
 	Lookup func(ctx context.Context, host string) ([]string, error)
 	// FindProxy returns the proxy for a URL, or nil. Nil: there is none.
 	FindProxy func(*url.URL) (*url.URL, error)
+	// Getenv returns a variable of the environment. Nil: there are none.
+	Getenv func(name string) string
 	// OnRow is called with each row when it is known. Nil: not called.
 	OnRow func(Row)
 
@@ -120,8 +122,8 @@ var checks = []check{
 	{name: "skew", about: "the clock agrees with the hub's", each: webSite, needs: []string{"port"}, run: runSkew},
 	{name: "connect", about: "the service accepts the device", each: protocols,
 		needs: []string{"name", "port", "tls", "credentials"}, run: runConnect},
-	{name: "second device", about: "nobody else uses the device's id", each: sessions, needs: []string{"connect"},
-		run: runSecondDevice},
+	{name: "second device", about: "nobody took the device's id over meanwhile", each: sessions,
+		needs: []string{"connect"}, run: runSecondDevice},
 	{name: "idle", about: "no box on the way forgets a quiet connection", each: quiet, needs: []string{"connect"},
 		run: runIdle},
 }
@@ -298,14 +300,18 @@ func sessions(p *Probe) []subject {
 	return []subject{*first}
 }
 
-// quiet is MQTT, if it is to be left without traffic.
+// quiet is MQTT, if a connection is to be left without traffic. Without it the subject has no
+// protocol.
 func quiet(p *Probe) []subject {
+	if p.Options.Idle <= 0 {
+		return nil
+	}
 	for _, s := range protocols(p) {
-		if s.protocol.Name == "mqtt" && p.Options.Idle > 0 {
+		if s.protocol.Name == "mqtt" {
 			return []subject{s}
 		}
 	}
-	return nil
+	return []subject{{}}
 }
 
 // direct returns the dialer below proxies.

@@ -13,10 +13,15 @@ import (
 )
 
 // bad returns the row of a failure: its kind as the figure, and as the hint the error with the
-// sentence that the client has for that kind.
+// sentence that the client has for that kind. A failure that the client retries soon has none that
+// helps.
 func bad(err error) []Row {
 	kind := kindOf(err)
-	return []Row{{Mark: Bad, Figure: kind.String(), Hint: err.Error() + "; " + errfilter.OfKind(kind).Reason, Kind: kind}}
+	hint := err.Error()
+	if rule := errfilter.OfKind(kind); !rule.Retry || rule.Pace == errfilter.Slow {
+		hint += "; " + rule.Reason
+	}
+	return []Row{{Mark: Bad, Figure: kind.String(), Hint: hint, Kind: kind}}
 }
 
 // wrong returns the row of a fault that is no error.

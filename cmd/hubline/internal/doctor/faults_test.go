@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/base64"
+	"errors"
 	"fmt"
 	"net"
 	"net/url"
@@ -13,6 +14,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"golang.org/x/net/http/httpproxy"
 
 	"github.com/hubline-iot/hubline/cmd/hubline/internal/target"
 	"github.com/hubline-iot/hubline/device"
@@ -166,30 +168,67 @@ func TestASecondDeviceIsFound(t *testing.T) {
 }
 
 // A proxy that the environment names is used for everything, and a wrong one is named without its
-// password.
+// password. A text that is no URL is ignored by the connections too, and the row says so.
 func TestProxies(t *testing.T) {
 	for _, c := range []struct {
-		text string
-		mark Mark
-		hint string
+		text        string
+		proxy, port Mark
+		hint        string
 	}{
-		{"http://user:pa55word@proxy.example:3128", Bad, "-no-proxy"},
-		{"", OK, "environment"},
+		{"http://user:pa55word@proxy.example:3128", Bad, Bad, "-no-proxy"},
+		{"", OK, OK, "environment"},
+		{"proxy.example:pa55word", Bad, Bad, "needs a host"},
+		{"%%%", Warn, OK, "write http://HOST:PORT, or remove it"},
+		{"http://user:pa55word%zz@proxy.example", Warn, OK, "write http://HOST:PORT, or remove it"},
+		{"ftp://user:pa55word@proxy.example", Bad, Bad, "socks5h"},
+		{"http://user:pa55word@:80", Bad, Bad, "needs a host"},
 	} {
-		examine(t, nil, func(p *patient) {
-			p.probe.FindProxy = func(*url.URL) (*url.URL, error) {
-				if c.text == "" {
-					return nil, nil
-				}
-				return url.Parse(c.text)
-			}
-			rows := p.run()
-			require.Equal(p.t, c.mark, rows["proxy"].Mark)
-			require.Contains(p.t, rows["proxy"].Hint, c.hint)
-			require.Equal(p.t, c.mark, rows["port 8883"].Mark)
-			require.NotContains(p.t, fmt.Sprint(rows), "pa55word")
+		t.Run(c.text, func(t *testing.T) {
+			examine(t, nil, func(p *patient) {
+				p.probe.Getenv = func(name string) string { return map[string]string{"HTTPS_PROXY": c.text}[name] }
+				environment := &httpproxy.Config{HTTPSProxy: c.text}
+				p.probe.FindProxy = environment.ProxyFunc()
+				rows := p.run()
+				require.Equal(p.t, c.proxy, rows["proxy"].Mark, "%+v", rows["proxy"])
+				require.Contains(p.t, rows["proxy"].Hint, c.hint)
+				require.Equal(p.t, c.port, rows["port 8883"].Mark, "%+v", rows["port 8883"])
+				require.NotContains(p.t, fmt.Sprint(rows), "pa55word")
+			})
 		})
 	}
+}
+
+// What FindProxy refuses is not a URL.
+func TestAProxyThatIsRefused(t *testing.T) {
+	examine(t, nil, func(p *patient) {
+		p.probe.FindProxy = func(*url.URL) (*url.URL, error) { return nil, errors.New("pa55word") }
+		row := p.run()["proxy"]
+		require.Equal(p.t, Bad, row.Mark)
+		require.Equal(p.t, transport.Invalid, row.Kind)
+		require.NotContains(p.t, row.Hint, "pa55word")
+	})
+}
+
+// Without MQTT, -idle says that it was not tried.
+func TestIdleWithoutMQTT(t *testing.T) {
+	examine(t, nil, func(p *patient) {
+		p.use(target.Flags{Transport: "amqp"}, map[string]string{target.EnvConnect: p.hub.ConnectionString("pump-1")})
+		p.probe.Options.Idle = time.Minute
+		require.Equal(p.t, Skipped, p.run()["idle"].Mark)
+	})
+}
+
+// A row that Ctrl-C ended claims nothing.
+func TestAnInterruptedRowClaimsNothing(t *testing.T) {
+	examine(t, nil, func(p *patient) {
+		ctx, interrupt := context.WithCancel(p.t.Context())
+		defer interrupt()
+		time.AfterFunc(p.probe.Options.Hold/2, interrupt)
+		rows := p.probe.Run(ctx)
+		last := rows[len(rows)-1]
+		require.Equal(p.t, "second device mqtt", last.Check)
+		require.Equal(p.t, Row{Check: last.Check, Mark: Skipped, Figure: "interrupted", Hint: "it needs more time"}, last)
+	})
 }
 
 // portals answer at port 80.

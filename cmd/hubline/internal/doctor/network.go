@@ -30,11 +30,17 @@ func runProxy(ctx context.Context, p *Probe, _ subject) []Row {
 		name, _ = p.Target.Provisioning()
 	}
 	proxy, err := p.FindProxy(&url.URL{Scheme: "https", Host: name})
-	if err != nil {
+	switch {
+	case err != nil:
 		return wrong(transport.Invalid, "not a URL", "HTTPS_PROXY has no valid URL; write http://HOST:PORT")
-	}
-	if proxy == nil {
+	case proxy == nil && p.ignored():
+		return warn("ignored", "HTTPS_PROXY is not a URL, so programs connect directly; write http://HOST:PORT, or "+
+			"remove it")
+	case proxy == nil:
 		return fine("none")
+	case proxy.Hostname() == "" || proxyPorts[proxy.Scheme] == "":
+		return wrong(transport.Invalid, "not usable", "HTTPS_PROXY needs a host, and the scheme http, https, socks5 or "+
+			"socks5h; write http://HOST:PORT")
 	}
 	ctx, cancel := p.limit(ctx)
 	defer cancel()
@@ -49,6 +55,20 @@ func runProxy(ctx context.Context, p *Probe, _ subject) []Row {
 		return bad(err)
 	}
 	return fine(proxy.Scheme + "://" + proxy.Host)
+}
+
+// ignored reports whether the environment has a proxy that is not a URL. The search for proxies
+// takes such a text for none.
+func (p *Probe) ignored() bool {
+	for _, name := range []string{"HTTPS_PROXY", "https_proxy"} {
+		if p.Getenv == nil || p.Getenv(name) == "" {
+			continue
+		}
+		_, err := url.Parse(p.Getenv(name))
+		_, withScheme := url.Parse("http://" + p.Getenv(name))
+		return err != nil && withScheme != nil
+	}
+	return false
 }
 
 var proxyPorts = map[string]string{"http": "80", "https": "443", "socks5": "1080", "socks5h": "1080"}
@@ -116,8 +136,10 @@ func runPort(ctx context.Context, p *Probe, s subject) []Row {
 	conn, err := p.dial(ctx, s.site)
 	if err != nil {
 		rows := bad(err)
-		rows[0].Hint = "a firewall, or no server; transports over port 443 may get through (hubline help transports); " +
-			err.Error()
+		if rows[0].Kind == transport.Network || rows[0].Kind == transport.Timeout {
+			rows[0].Hint = "a firewall, or no server; transports over port 443 may get through (hubline help transports); " +
+				err.Error()
+		}
 		return rows
 	}
 	elapsed := time.Since(begin)

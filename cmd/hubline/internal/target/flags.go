@@ -17,6 +17,8 @@ type Flags struct {
 
 	// Transport is the name of one of Transports. Empty: the first that the target has.
 	Transport string
+	// Dialect is the name of one of Dialects. Empty: the broker is none of them.
+	Dialect string
 	// Addresses are "host:port", or "name=host:port" for one of the transports.
 	Addresses []string
 	// CA, Cert and CertKey are files in PEM.
@@ -36,6 +38,8 @@ func (f *Flags) Register(s *pflag.FlagSet) {
 	s.StringVar(&f.KeyFile, "key-file", "", "`FILE` with the key of the registration")
 	s.StringVar(&f.GroupKeyFile, "group-key-file", "", "`FILE` with the key of the group that the registration belongs to")
 	s.StringVar(&f.Transport, "transport", "", "`NAME` of the transport; see hubline help transports")
+	s.StringVar(&f.Dialect, "dialect", "", "the broker is the `SERVICE` aws-iot or event-grid, and what exceeds its "+
+		"limits is not sent")
 	s.StringArrayVar(&f.Addresses, "address", nil, "connect to `HOST:PORT` instead; NAME=HOST:PORT for one transport")
 	s.StringVar(&f.CA, "ca", "", "`FILE` with the certificates to trust instead of the system's")
 	s.StringVar(&f.Cert, "cert", "", "`FILE` with the device's certificate, and with those that signed it")

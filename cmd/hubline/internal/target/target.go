@@ -33,6 +33,8 @@ type Target struct {
 	group     bool              // Key is that of the registration's group
 	addresses map[string]string // by transport; "" is for all
 	scheme    string            // of URL
+	mqtt5     bool              // URL asks for MQTT 5
+	preset    *Preset           // of -dialect; nil: none
 }
 
 // Resolve returns the target that flags, environment and prompt name.
@@ -40,6 +42,9 @@ func (f *Flags) Resolve(w *World) (*Target, error) {
 	t := &Target{name: f.Transport}
 	var err error
 	if t.addresses, err = parseAddresses(f.Addresses); err != nil {
+		return nil, err
+	}
+	if t.preset, err = findPreset(f.Dialect); err != nil {
 		return nil, err
 	}
 	if err := f.network(&t.Network); err != nil {
@@ -52,6 +57,9 @@ func (f *Flags) Resolve(w *World) (*Target, error) {
 	}
 	if err != nil {
 		return nil, err
+	}
+	if t.preset != nil && !isMQTT(t.scheme) {
+		return nil, usage("-dialect: it is for brokers with MQTT; give the broker's URL, such as mqtts://...")
 	}
 	if t.name != "" {
 		if _, err := t.find(t.name); err != nil {

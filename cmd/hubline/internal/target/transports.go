@@ -29,7 +29,7 @@ type Protocol struct {
 
 	// hub and broker make the transport. Both get the target's network settings.
 	hub    func(c *transport.Credentials, n netopt.Options) transport.Transport
-	broker func(url string, n netopt.Options) (transport.Transport, *transport.Credentials, error)
+	broker func(t *Target, n netopt.Options) (transport.Transport, *transport.Credentials, error)
 }
 
 const mqttSchemes = "mqtt mqtts tcp tcps ssl tls mqtt+ssl ws wss"
@@ -85,24 +85,26 @@ var Transports = []Protocol{
 	},
 }
 
-func brokerMQTT(url string, n netopt.Options) (transport.Transport, *transport.Credentials, error) {
-	creds, o, err := mqtt.ParseBroker(url)
+func brokerMQTT(t *Target, n netopt.Options) (transport.Transport, *transport.Credentials, error) {
+	creds, o, err := mqtt.ParseBroker(t.URL.Reveal())
 	if err != nil {
 		return nil, nil, err
 	}
 	merge(&o.Network, n)
+	t.preset.apply(&o.Dialect, &o.Network)
 	return mqtt.New(o), creds, nil
 }
 
 // brokerLean returns the function for the small engine. A nil protocol is the one of the URL.
-func brokerLean(protocol lean.Protocol) func(string, netopt.Options) (transport.Transport, *transport.Credentials,
+func brokerLean(protocol lean.Protocol) func(*Target, netopt.Options) (transport.Transport, *transport.Credentials,
 	error) {
-	return func(url string, n netopt.Options) (transport.Transport, *transport.Credentials, error) {
-		creds, network, o, err := leannet.ParseBroker(url)
+	return func(t *Target, n netopt.Options) (transport.Transport, *transport.Credentials, error) {
+		creds, network, o, err := leannet.ParseBroker(t.URL.Reveal())
 		if err != nil {
 			return nil, nil, err
 		}
 		merge(network, n)
+		t.preset.apply(&o.Dialect, network)
 		if protocol != nil && o.Protocol == nil {
 			o.Protocol = protocol
 		}
@@ -110,8 +112,8 @@ func brokerLean(protocol lean.Protocol) func(string, netopt.Options) (transport.
 	}
 }
 
-func brokerAMQP(url string, n netopt.Options) (transport.Transport, *transport.Credentials, error) {
-	creds, o, err := amqp.ParseBroker(url)
+func brokerAMQP(t *Target, n netopt.Options) (transport.Transport, *transport.Credentials, error) {
+	creds, o, err := amqp.ParseBroker(t.URL.Reveal())
 	if err != nil {
 		return nil, nil, err
 	}
@@ -132,6 +134,9 @@ func merge(of *netopt.Options, n netopt.Options) {
 		of.Anonymous = true // the URL says everything that the device has
 	}
 }
+
+// isMQTT reports whether the scheme is of a broker with MQTT.
+func isMQTT(scheme string) bool { return slices.Contains(strings.Fields(mqttSchemes), scheme) }
 
 // isScheme reports whether brokers' URLs have the scheme.
 func isScheme(scheme string) bool {
@@ -164,6 +169,9 @@ func Names() (all []string) {
 func (t *Target) serves(p *Protocol) bool {
 	if t.URL == nil {
 		return p.hub != nil
+	}
+	if t.mqtt5 && p.Name == "mqtt" {
+		return false
 	}
 	for scheme := range strings.FieldsSeq(p.Schemes) {
 		if scheme == t.scheme {
@@ -231,16 +239,19 @@ func (t *Target) Open(p *Protocol) (transport.Transport, *transport.Credentials,
 		n.TLS = n.TLS.Clone()
 	}
 	if t.URL != nil {
-		return p.broker(t.URL.Reveal(), n)
+		return p.broker(t, n)
 	}
 	return p.hub(t.Creds, n), t.Creds, nil
 }
 
 // parseURL returns the credentials of the broker's URL.
 func (t *Target) parseURL() (*transport.Credentials, error) {
+	if _, _, o, err := leannet.ParseBroker(t.URL.Reveal()); err == nil {
+		t.mqtt5 = o.Protocol != nil
+	}
 	for i := range Transports {
 		if p := &Transports[i]; t.serves(p) {
-			_, creds, err := p.broker(t.URL.Reveal(), netopt.Options{TLS: &tls.Config{MinVersion: tls.VersionTLS12}})
+			_, creds, err := p.broker(t, netopt.Options{TLS: &tls.Config{MinVersion: tls.VersionTLS12}})
 			return creds, err
 		}
 	}
@@ -268,19 +279,14 @@ func (t *Target) Endpoint(p *Protocol) (host, address string, plaintext bool) {
 
 // brokerNetwork returns the network settings of a URL that was parsed before.
 func (t *Target) brokerNetwork() netopt.Options {
-	if o, err := t.parseMQTT(); err == nil {
-		return o.Network
+	if _, network, _, err := leannet.ParseBroker(t.URL.Reveal()); err == nil {
+		return *network
 	}
 	_, o, err := amqp.ParseBroker(t.URL.Reveal())
 	if err != nil {
 		return netopt.Options{}
 	}
 	return o.Network
-}
-
-func (t *Target) parseMQTT() (*mqtt.Options, error) {
-	_, o, err := mqtt.ParseBroker(t.URL.Reveal())
-	return o, err
 }
 
 // Provisioning returns the host and the "host:port" of the provisioning service.
@@ -327,11 +333,12 @@ func (t *Target) Quiet(keepAlive time.Duration) (transport.Transport, *transport
 	if t.URL == nil {
 		return mqtt.New(&mqtt.Options{Network: n, KeepAlive: keepAlive}), t.Creds, nil
 	}
-	o, err := t.parseMQTT()
+	_, o, err := mqtt.ParseBroker(t.URL.Reveal())
 	if err != nil {
 		return nil, nil, err
 	}
 	merge(&o.Network, n)
+	t.preset.apply(&o.Dialect, &o.Network)
 	o.KeepAlive = keepAlive
 	return mqtt.New(o), t.Creds, nil
 }
