@@ -44,7 +44,7 @@ func answer(err error) (status int, body []byte) {
 			status = 500
 		}
 	} else if named := fields.Named(err); len(named) > 0 {
-		f.Field = named[0].Field
+		f.Field = scrub.Peer(named[0].Field) // it may be a name that the caller chose
 		if len(named) > 1 {
 			f.Message = scrub.Peer(inOneLine(named))
 		}

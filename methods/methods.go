@@ -34,7 +34,7 @@ type Options struct {
 	Limit int
 	// Timeout ends the handler's ctx. 0: only device.Options.MethodTimeout holds.
 	Timeout time.Duration
-	// AllowUnknown ignores members of the payload that no field has.
+	// AllowUnknown ignores members of the payload, and of objects in it, that no field has.
 	AllowUnknown bool
 	// OnError is called with the error of a handler whose text does not go to the caller. Calls may be
 	// concurrent. Nil: it is lost.
@@ -42,11 +42,12 @@ type Options struct {
 }
 
 // Handle registers f for the direct method called name, like Client.HandleMethod, whose errors it
-// returns. The payload is decoded into In, by encoding/json, field by field: names match exactly. A
-// call without payload, or with null, passes the zero value. The result is encoded by
-// encoding/json. Use struct{} for nothing. The error is Invalid for negative options and for
-// structs that cannot be decoded by field: those that embed others, and fields with the option
-// "string".
+// returns. The payload is decoded into In, by encoding/json, field by field: names match exactly,
+// and in objects within it as encoding/json matches them. A member without a field is an error at
+// any depth, unless AllowUnknown is set. A call without payload, or with null, passes the zero
+// value. The result is encoded by encoding/json. Use struct{} for nothing. The error is Invalid for
+// negative options and for structs that cannot be decoded by field: those that embed others, and
+// fields with the option "string".
 func Handle[In, Out any](c Client, name string, f func(ctx context.Context, in In) (Out, error), o *Options) error {
 	m := &method[In, Out]{call: f}
 	if o != nil {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -96,6 +97,35 @@ func TestPayloadsAndResultsAreTyped(t *testing.T) {
 	} {
 		require.Equal(t, c[2], r.call(t.Context(), c[0], c[1]), "%s %s", c[0], c[1])
 	}
+}
+
+// A member that is misspelled in an object of the payload is no default value, and a name of the
+// caller's choice does not fill the answer.
+func TestMembersWithoutAField(t *testing.T) {
+	type plan struct {
+		Window struct {
+			From int `json:"from"`
+		} `json:"window"`
+	}
+	r := registry{}
+	call := func(_ context.Context, in plan) (int, error) { return in.Window.From, nil }
+	require.NoError(t, methods.Handle(r, "strict", call, nil))
+	require.NoError(t, methods.Handle(r, "loose", call, &methods.Options{AllowUnknown: true}))
+	require.Equal(t, `400 {"message":"field window: there is no such field: form","field":"window"}`,
+		r.call(t.Context(), "strict", `{"window":{"form":3}}`))
+	require.Equal(t, "200 3", r.call(t.Context(), "strict", `{"window":{"from":3}}`))
+	require.Equal(t, "200 0", r.call(t.Context(), "loose", `{"window":{"form":3}}`))
+
+	long := strings.Repeat("\x01", 20_000)
+	name, err := json.Marshal(long)
+	require.NoError(t, err)
+	for _, payload := range []string{`{%s:1}`, `{"window":{%s:1}}`} {
+		answer := r.call(t.Context(), "strict", fmt.Sprintf(payload, name))
+		require.Contains(t, answer, "there is no such field")
+		require.Less(t, len(answer), 10_000)
+	}
+	deep := strings.Repeat("[", 60_000) + strings.Repeat("]", 60_000)
+	require.Contains(t, r.call(t.Context(), "strict", `{"window":`+deep+`}`), `400 {"message":"`)
 }
 
 func TestErrorsBecomeStatuses(t *testing.T) {

@@ -4,6 +4,7 @@
 package fields
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -107,8 +108,9 @@ func (s *Set) Decode(v reflect.Value, name string, text []byte) error {
 	return into(s.Field(v, name).Addr().Interface(), name, text)
 }
 
-// DecodeAll decodes a JSON object into v, a pointer to a struct of the set's type. The error joins
-// one for each wrong member, at most ten.
+// DecodeAll decodes a JSON object into v, a pointer to a struct of the set's type. Members that no
+// field has are wrong at any depth, except in types that decode themselves. The error joins one for
+// each wrong member, at most ten.
 func (s *Set) DecodeAll(v reflect.Value, text []byte) error {
 	var members map[string]json.RawMessage
 	if err := json.Unmarshal(text, &members); err != nil {
@@ -117,7 +119,7 @@ func (s *Set) DecodeAll(v reflect.Value, text []byte) error {
 	var errs []error
 	for _, name := range s.Names {
 		if value, ok := members[name]; ok {
-			errs = add(errs, s.Decode(v.Elem(), name, value))
+			errs = add(errs, strictly(s.Field(v.Elem(), name).Addr().Interface(), name, value))
 			delete(members, name)
 		}
 	}
@@ -145,6 +147,20 @@ func into(v any, name string, text []byte) error {
 		return explain(name, err)
 	}
 	return nil
+}
+
+// strictly is into without unknown members of nested structs.
+func strictly(v any, name string, text []byte) error {
+	decoder := json.NewDecoder(bytes.NewReader(text))
+	decoder.DisallowUnknownFields()
+	err := decoder.Decode(v)
+	if err == nil {
+		return nil
+	}
+	if unknown, ok := strings.CutPrefix(err.Error(), "json: unknown field "); ok { // it has no type of its own
+		return &Error{name, fmt.Errorf("%w: %s", ErrUnknown, scrub.Peer(strings.Trim(unknown, `"`)))}
+	}
+	return explain(name, err)
 }
 
 // explain makes an Error of one of encoding/json, whose texts are about Go types.

@@ -89,7 +89,8 @@ func TestEachErrorNamesItsField(t *testing.T) {
 		`{"a\nb":1}`:               `field a\nb: there is no such field`,
 		`{"name":2,"on":2,"bogus":{}}`: "field name: want a string, got a number\n" +
 			"field on: want true or false, got a number\nfield bogus: there is no such field",
-		`[]`: "want an object, got an array",
+		`[]`:                             "want an object, got an array",
+		`{"window":{"from":1,"form":2}}`: "field window: there is no such field: form",
 	} {
 		var v all
 		err := set.DecodeAll(reflect.ValueOf(&v), []byte(text))

@@ -42,6 +42,8 @@ func init() {
 
 		// Fields.
 		{File: fields, Old: "\t\terrs = add(errs, &Error{name, ErrUnknown})\n", New: "\t\t_ = name\n"},
+		{File: fields, Old: "\tdecoder.DisallowUnknownFields()\n", New: ""},
+		{File: errors, Old: "f.Field = scrub.Peer(named[0].Field)", New: "f.Field = named[0].Field"},
 		{File: fields, Old: "len(errs) == maxErrors", New: "false"},
 		{File: fields, Old: "errors.New(scrub.Error(err))", New: "err"},
 		{File: fields, Old: "strings.TrimPrefix(name+\".\"+wrong.Field, \".\")", New: "wrong.Field"},
