@@ -27,7 +27,7 @@ func (t *tool) root() *cobra.Command {
 	root.SetVersionTemplate("hubline {{.Version}}\n")
 	root.SetHelpCommand(helpCommand(root))
 	root.AddCommand(t.doctorCommand(), t.sendCommand(), t.listenCommand(), t.twinCommand(), t.methodCommand(),
-		t.uploadCommand(), t.provisionCommand(), t.simulateCommand(), t.policyCommand())
+		t.uploadCommand(), t.provisionCommand(), t.simulateCommand(), t.policyCommand(), manCommand(root))
 	for _, topic := range topics() {
 		root.AddCommand(topic)
 	}

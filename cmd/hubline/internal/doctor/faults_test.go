@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-	"golang.org/x/net/http/httpproxy"
 
 	"github.com/hubline-iot/hubline/cmd/hubline/internal/target"
 	"github.com/hubline-iot/hubline/device"
@@ -186,8 +185,7 @@ func TestProxies(t *testing.T) {
 		t.Run(c.text, func(t *testing.T) {
 			examine(t, nil, func(p *patient) {
 				p.probe.Getenv = func(name string) string { return map[string]string{"HTTPS_PROXY": c.text}[name] }
-				environment := &httpproxy.Config{HTTPSProxy: c.text}
-				p.probe.FindProxy = environment.ProxyFunc()
+				p.probe.FindProxy = func(*url.URL) (*url.URL, error) { return searched(c.text), nil }
 				rows := p.run()
 				require.Equal(p.t, c.proxy, rows["proxy"].Mark, "%+v", rows["proxy"])
 				require.Contains(p.t, rows["proxy"].Hint, c.hint)
@@ -196,6 +194,20 @@ func TestProxies(t *testing.T) {
 			})
 		})
 	}
+}
+
+// searched returns the proxy that net/http finds in HTTPS_PROXY, which it searches only once.
+func searched(text string) *url.URL {
+	proxy, err := url.Parse(text)
+	if err != nil || proxy.Scheme == "" || proxy.Host == "" {
+		if withScheme, err := url.Parse("http://" + text); err == nil && text != "" {
+			return withScheme
+		}
+	}
+	if err != nil || text == "" {
+		return nil
+	}
+	return proxy
 }
 
 // What FindProxy refuses is not a URL.
