@@ -101,7 +101,7 @@ func TestCompletion(t *testing.T) {
 func TestVersion(t *testing.T) {
 	s := newShell(t, nil)
 	require.Equal(t, exitOK, s.run("-version"))
-	require.Regexp(t, `^hubline \S+ go1\.\d+`, s.out.String())
+	require.Regexp(t, `^hubline version \S+ go1\.\d+`, s.out.String())
 }
 
 // Each command and topic explains itself.

@@ -12,6 +12,7 @@ import (
 
 // root returns the command with all others.
 func (t *tool) root() *cobra.Command {
+	// A version template of its own would link text/template, which makes the program 2 MB larger.
 	root := &cobra.Command{
 		Use: "hubline", Short: "a device in a shell", Long: helpText("hubline"),
 		SilenceUsage: true, SilenceErrors: true, Version: version(),
@@ -24,7 +25,6 @@ func (t *tool) root() *cobra.Command {
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
 		return usage("%v; hubline help %s lists the flags", err, strings.TrimPrefix(c.CommandPath(), "hubline "))
 	})
-	root.SetVersionTemplate("hubline {{.Version}}\n")
 	root.SetHelpCommand(helpCommand(root))
 	root.AddCommand(t.doctorCommand(), t.sendCommand(), t.listenCommand(), t.twinCommand(), t.methodCommand(),
 		t.uploadCommand(), t.provisionCommand(), t.simulateCommand(), t.policyCommand(), manCommand(root))

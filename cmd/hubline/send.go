@@ -136,6 +136,8 @@ func (s *sending) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	stop := context.AfterFunc(ctx, func() { s.say("sending what was accepted; Ctrl-C again ends at once") })
+	defer stop()
 	bar := newProgress(s.tool, from.total(), func() int { return to.acknowledged() })
 	produceErr := s.produce(session.ctx, from, to)
 	flushErr := s.finish(to, session)

@@ -103,6 +103,7 @@ func TestCtrlCFlushes(t *testing.T) {
 	require.NoError(t, feed.Close())
 	require.Equal(t, []string{"one", "two", "three"}, s.bodies())
 	require.Contains(t, s.log.String(), "3 acknowledged")
+	require.Contains(t, s.log.String(), "Ctrl-C again ends at once")
 }
 
 // Without a connection messages stay in the outbox, and the next run sends them first.
