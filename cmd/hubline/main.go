@@ -54,6 +54,9 @@ func (t *tool) main(ctx context.Context, args []string) int {
 	t.screen = &screen{w: t.log}
 	t.log = t.screen
 	root := t.root()
+	if completesOneDash(args) {
+		root.SetOut(oneDash{t.out})
+	}
 	root.SetArgs(doubleDashes(root, args))
 	var err error
 	if !hasFlag(args, "insecure-command-line") {

@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"strings"
 	"testing"
 	"time"
 
@@ -91,6 +92,15 @@ func TestCompletion(t *testing.T) {
 	s := newShell(t, nil)
 	require.Equal(t, exitOK, s.run("__complete", "policy", "azure-"), s.log.String())
 	require.Contains(t, s.out.String(), "azure-java\n")
+	for _, c := range []struct{ want, word, before string }{
+		{"mqtt-ws\n", "mq", "-transport"}, {"azure-java\n", "azure-", "--policy"}, {"aws-iot\n", "", "-dialect"},
+		{"--transport\t", "--tran", "--quiet"}, {"-transport\t", "-tran", "-quiet"},
+	} {
+		s.out = buffer{}
+		require.Equal(t, exitOK, s.run("__complete", "send", c.before, c.word), s.log.String())
+		require.True(t, strings.HasPrefix(s.out.String(), c.want) || strings.Contains(s.out.String(), "\n"+c.want),
+			"%v: %s", c, s.out.String())
+	}
 	for _, shell := range []string{"bash", "zsh", "fish", "powershell"} {
 		s.out = buffer{}
 		require.Equal(t, exitOK, s.run("completion", shell))

@@ -31,6 +31,9 @@ func (t *tool) root() *cobra.Command {
 	for _, topic := range topics() {
 		root.AddCommand(topic)
 	}
+	for _, c := range allCommands(root) {
+		completeFlags(c)
+	}
 	return root
 }
 

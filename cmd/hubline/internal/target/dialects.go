@@ -30,19 +30,25 @@ var Dialects = []Preset{
 	{"event-grid", "the MQTT broker of an Azure Event Grid namespace", eventgrid.Dialect, nil},
 }
 
+// DialectNames returns the names of all Dialects.
+func DialectNames() (all []string) {
+	for _, p := range Dialects {
+		all = append(all, p.Name)
+	}
+	return all
+}
+
 // findPreset returns the preset of that name; nil for no name.
 func findPreset(name string) (*Preset, error) {
-	var names []string
 	for i := range Dialects {
 		if Dialects[i].Name == name {
 			return &Dialects[i], nil
 		}
-		names = append(names, Dialects[i].Name)
 	}
 	if name == "" {
 		return nil, nil
 	}
-	return nil, usage("-dialect: there is no " + name + "; give one of " + strings.Join(names, ", "))
+	return nil, usage("-dialect: there is no " + name + "; give one of " + strings.Join(DialectNames(), ", "))
 }
 
 // apply changes the settings of a broker's URL, which has a topic map.
