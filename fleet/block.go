@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -16,35 +17,23 @@ const blockSize = 1 << 14
 // block is a part of the fleet: whole processes. In a step one worker owns it.
 type block struct {
 	sim       *simulation
+	number    int // of the block
 	first     int // number of the first device
 	devices   []device
-	last      []retrypolicy.Decision // of each device
-	processes []process              // one for each Gateway devices; a single one if all are plain
-	shared    bool                   // devices of a process influence each other: order matters
-	calendar  *calendar
+	processes []process // one for each Gateway devices; a single one if all are plain
+	shared    bool      // devices of a process influence each other: order matters
+	calendar  *calendar // of the devices to advance
 
 	*tally         // of the worker that runs the block
 	start    int64 // of the current step
-	ahead    int64 // events before this time do not depend on others
+	ahead    int64 // events of a device before this time do not depend on others
 	question retrypolicy.Attempt
 	loaded   int64 // keeps the compiler from removing load
+	due      []entry
 	batch    []int32
-	arrived  []uint64 // arrivals of the step, see arrival
+	requests []entry
 	answers  []answer // of the hub to the arrivals of the step before
 	budget   int64    // events left
-}
-
-// An arrival is a request that reaches the hub, packed so that arrivals sort by time and are read
-// without a look at their devices: the time since the beginning of the step, the number of the
-// device, and the number of messages; 0 for a connection, register for a registration.
-const (
-	batchBits  = 8
-	deviceBits = 24
-	register   = 1<<batchBits - 1
-)
-
-func arrival(since int64, device int, batch int32) uint64 {
-	return uint64(since)<<(deviceBits+batchBits) | uint64(device)<<batchBits | uint64(batch)
 }
 
 func (b *block) process(i int32) *process {
@@ -55,57 +44,72 @@ func (b *block) process(i int32) *process {
 }
 
 // busy reports whether there is something to do in the current step.
-func (b *block) busy() bool {
-	return len(b.answers) > 0 || b.calendar.near[b.calendar.now%wheel] != none
-}
+func (b *block) busy() bool { return len(b.answers) > 0 || b.calendar.due() }
 
 // run executes the events of a step.
+//
+// Devices that influence each other take turns in the order of time. Nothing but the hub's answers
+// influences the others, so each runs ahead to its next request: that saves most of the visits to
+// devices, which cost cache misses.
 func (b *block) run(step int64, t *tally) {
 	b.tally, b.start = t, step*b.calendar.step
-	b.arrived = b.arrived[:0]
-	b.receive()
-	b.batch = b.calendar.take(b.batch[:0])
+	b.ahead = b.sim.end
 	if b.shared {
-		slices.SortFunc(b.batch, func(i, j int32) int {
-			if d := b.devices[i].at - b.devices[j].at; d != 0 {
-				return int(max(-1, min(1, d)))
-			}
-			return int(i - j)
+		b.ahead = min(b.start+b.calendar.step, b.sim.end)
+	}
+	for part := range slices.Chunk(b.answers, loaded) {
+		b.receive(part)
+	}
+	b.answers = b.answers[:0]
+	b.due = b.calendar.take(b.due[:0])
+	if b.shared {
+		slices.SortFunc(b.due, func(x, y entry) int {
+			return cmp.Or(cmp.Compare(x.at, y.at), cmp.Compare(x.device, y.device))
 		})
 	}
-	for part := range slices.Chunk(b.batch, chunk) {
-		b.load(part)
-		for _, i := range part {
+	for part := range slices.Chunk(b.due, loaded) {
+		b.batch = b.batch[:0]
+		for _, e := range part {
+			b.batch = append(b.batch, e.device.device())
+		}
+		b.load()
+		for _, i := range b.batch {
 			b.advance(i)
 		}
 	}
 }
 
 // receive sets the next events of the devices that the hub answered.
-func (b *block) receive() {
-	for _, a := range b.answers {
+func (b *block) receive(answers []answer) {
+	b.batch = b.batch[:0]
+	for _, a := range answers {
+		b.batch = append(b.batch, a.device)
+	}
+	b.load()
+	for _, a := range answers {
 		d := &b.devices[a.device]
 		d.state, d.result, d.at = answering, a.outcome, a.at
 		if d.batch > 0 {
 			d.state, d.at = sending, min(d.at, d.loss)
 		}
-		if d.at < b.sim.end {
-			b.calendar.add(a.device, d.at, b.calendar.now)
+		if b.shared {
+			b.wake(a.device, b.calendar.now)
+		} else {
+			b.advance(a.device)
 		}
 	}
-	b.answers = b.answers[:0]
 }
 
-// chunk is the number of devices that load reads at a time.
-const chunk = 64
+// loaded is the number of devices that load reads at a time.
+const loaded = 64
 
-// load reads the devices of list, which brings them into the cache together. Each would cost a
+// load reads the devices of the batch, which brings them into the cache together. Each would cost a
 // cache miss otherwise, one after the other: half of the time of a run with a million devices.
-func (b *block) load(list []int32) {
+func (b *block) load() {
 	var sum int64
-	for _, i := range list {
+	for _, i := range b.batch {
 		d := &b.devices[i]
-		sum += d.at + int64(d.retry) + int64(b.last[i].Step) + int64(b.last[i].Cost)
+		sum += d.at + int64(d.retry) + int64(d.last.Step)
 	}
 	b.loaded = sum
 }
@@ -120,24 +124,30 @@ func init() { // the handlers use the table
 	}
 }
 
-// advance executes the events of device i that are due in this step, and those after it that
-// nothing else can influence.
+// advance executes the events of device i up to its next request, or to the end of the step if
+// other devices influence it.
 func (b *block) advance(i int32) {
 	d := &b.devices[i]
-	b.ahead = b.start + b.calendar.step
-	for handlers[d.state] != nil && d.at < min(b.ahead, b.sim.end) {
+	for handlers[d.state] != nil && d.at < b.ahead {
 		if b.budget--; b.budget < 0 {
 			return
 		}
 		b.events++
 		handlers[d.state](b, i, d.at)
 	}
-	if handlers[d.state] != nil && d.at < b.sim.end {
-		b.calendar.add(i, d.at, b.calendar.now+1)
+	if handlers[d.state] != nil {
+		b.wake(i, b.calendar.now+1)
 	}
 }
 
-// arrive hands the device's request to the merge.
+// wake has the calendar advance device i at its next event, in step least at the earliest.
+func (b *block) wake(i int32, least int64) {
+	if at := b.devices[i].at; at < b.sim.end {
+		b.calendar.add(entry{at, b.numberOf(i), wake}, least)
+	}
+}
+
+// arrive sends the device's request to the hub, in this step or in a later one.
 func (b *block) arrive(i int32, t int64) {
 	d := &b.devices[i]
 	d.state = arriving
@@ -145,8 +155,10 @@ func (b *block) arrive(i int32, t int64) {
 	if !d.ready {
 		request = register
 	}
-	b.arrived = append(b.arrived, arrival(max(0, t-b.start), b.first+int(i), request))
+	b.requests = append(b.requests, entry{t, b.numberOf(i), request})
 }
+
+func (b *block) numberOf(i int32) number { return number(b.number)<<deviceBits | number(i) }
 
 // attempt returns a question to a policy about device i. It is valid until the next call: the block
 // keeps it, because copies of it would take half of the time of a run.
@@ -154,7 +166,7 @@ func (b *block) attempt(i int32, t int64) *retrypolicy.Attempt {
 	d, a := &b.devices[i], &b.question
 	a.Scope, a.Key, a.Now = transport.Connection, "hub", instant(t)
 	a.Retry, a.Elapsed, a.Rand = int(d.retry), time.Duration(t-d.since), d.draw()
-	a.Last = b.last[i]
+	a.Last = d.last
 	a.Err, a.Kind, a.After, a.Terminal = nil, 0, 0, false
 	return a
 }
@@ -172,7 +184,7 @@ func (b *block) try(i int32, t int64) {
 			d.at = later(t, max(answer.Delay, shortestHold)+b.spread(d))
 			return
 		case answer.Cost != 0:
-			b.last[i].Cost = answer.Cost
+			d.last.Cost = answer.Cost
 		}
 	}
 	d.reported = false
@@ -208,7 +220,7 @@ func (b *block) dial(i int32, t int64) {
 	d := &b.devices[i]
 	b.count(cAttempt, t, 1)
 	d.began = t
-	effect, until, down := b.sim.fault(b.first+int(i), t)
+	effect, down := b.sim.fault(b.first+int(i), t)
 	if !down {
 		b.arrive(i, t)
 		return
@@ -223,16 +235,15 @@ func (b *block) dial(i int32, t int64) {
 	default:
 		d.result, d.at = silent, t+int64(b.sim.rules.DialTimeout)
 	}
-	if !b.shared {
-		b.ahead = until
-	}
 }
 
 // answered ends an attempt.
 func (b *block) answered(i int32, t int64) {
 	d, p := &b.devices[i], b.process(i)
-	if _, _, down := b.sim.fault(b.first+int(i), t); down && d.result <= registered {
-		d.result = refused
+	if d.result <= registered {
+		if _, down := b.sim.fault(b.first+int(i), t); down {
+			d.result = refused
+		}
 	}
 	result := d.result
 	b.count(counterOf[result], t, 1)
@@ -242,7 +253,7 @@ func (b *block) answered(i int32, t int64) {
 		b.connected(i, t)
 	case registered:
 		d.ready, d.again = true, false
-		d.retry, b.last[i], d.since = 0, retrypolicy.Decision{}, t
+		d.retry, d.last, d.since = 0, retrypolicy.Decision{}, t
 		d.state, d.at = waiting, t
 	default:
 		b.failed(i, t, result)

@@ -63,17 +63,17 @@ func (f *shape) phase(i int) (int64, bool) {
 	return f.phases[(i-f.First)/f.Cell], true
 }
 
-// during returns when the fault that holds device i at time t ends; ok is false if none does.
-func (f *shape) during(i int, t int64) (until int64, ok bool) {
+// during reports whether the fault holds device i at time t.
+func (f *shape) during(i int, t int64) bool {
 	phase, concerned := f.phase(i)
 	since := t - int64(f.At) - phase
 	if !concerned || since < 0 {
-		return 0, false
+		return false
 	}
 	if f.Every > 0 {
 		since %= int64(f.Every)
 	}
-	return t - since + int64(f.For), since < int64(f.For)
+	return since < int64(f.For)
 }
 
 // next returns the first beginning of the fault for device i at or after t.

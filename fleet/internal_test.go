@@ -2,6 +2,7 @@ package fleet
 
 import (
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
@@ -40,58 +41,91 @@ func TestShape(t *testing.T) {
 		device     int
 		t          int64
 		next       int64
-		until      int64
 		down       bool
 		explaining string
 	}{
-		{3, 105, never, 0, false, "before the selected devices"},
-		{8, 105, never, 0, false, "after them"},
-		{4, 99, 100, 0, false, "before the first time"},
-		{4, 100, 100, 110, true, "at its beginning"},
-		{4, 109, 150, 110, true, "until its end"},
-		{4, 110, 150, 0, false, "after it"},
-		{5, 155, 200, 160, true, "the second time"},
-		{6, 105, 120, 0, false, "another cell"},
-		{6, 125, 170, 130, true, "another cell, later"},
+		{3, 105, never, false, "before the selected devices"},
+		{8, 105, never, false, "after them"},
+		{4, 99, 100, false, "before the first time"},
+		{4, 100, 100, true, "at its beginning"},
+		{4, 109, 150, true, "until its end"},
+		{4, 110, 150, false, "after it"},
+		{5, 155, 200, true, "the second time"},
+		{6, 105, 120, false, "another cell"},
+		{6, 125, 170, true, "another cell, later"},
 	} {
 		require.Equal(t, c.next, f.next(c.device, c.t), c.explaining)
-		until, down := f.during(c.device, c.t)
-		require.Equal(t, c.down, down, c.explaining)
-		if down {
-			require.Equal(t, c.until, until, c.explaining)
-		}
+		require.Equal(t, c.down, f.during(c.device, c.t), c.explaining)
 	}
 }
 
-// Each device comes out in the step of its event, however far away that is.
+// Each entry comes out in the step of its event, however far away that is.
 func TestTheCalendarKeepsEveryDevice(t *testing.T) {
 	const step, count = 10, 500
 	random := rand.New(rand.NewPCG(1, 2))
-	c := newCalendar(step, count)
-	devices := make([]device, count)
-	last := int64(3 * wheel * wheel * step)
-	for i := range devices {
-		devices[i].at = random.Int64N(last)
+	last := int64(70 * wheel * step)
+	c := newCalendar(step, last)
+	at := make([]int64, count)
+	for i := range at {
+		at[i] = random.Int64N(last)
 		if i%2 == 0 {
-			devices[i].at = random.Int64N(5 * wheel * step)
+			at[i] = random.Int64N(5 * wheel * step)
 		}
-		c.add(int32(i), devices[i].at, 0)
+		c.add(entry{at[i], number(i), int32(i % 200)}, 0)
 	}
 	seen := 0
-	var list []int32
+	var list []entry
 	for n := range last / step {
-		if n%wheel != 0 && c.near[n%wheel] == none {
-			c.now = n
-			continue
-		}
-		c.advance(devices, n)
+		c.advance(n)
 		list = c.take(list[:0])
-		for _, i := range list {
-			require.Equal(t, n, devices[i].at/step)
+		for _, e := range list {
+			require.Equal(t, n, e.at/step)
+			require.Equal(t, entry{at[e.device], e.device, int32(e.device % 200)}, e)
 			seen++
 		}
 	}
 	require.Equal(t, count, seen)
+}
+
+// A calendar is as large as what it holds at a time.
+func TestTheCalendarUsesItsChunksAgain(t *testing.T) {
+	const step, count = 10, 1000
+	c := newCalendar(step, 100*wheel*step)
+	for n := range int64(50 * wheel) {
+		c.advance(n)
+		for _, e := range c.take(nil) {
+			require.Equal(t, n, e.at/step)
+		}
+		if n%100 == 0 {
+			for i := range count {
+				c.add(entry{(n + 50) * step, number(i), wake}, n)
+			}
+		}
+	}
+	require.LessOrEqual(t, len(c.chunks), count/len(chunk{}.entries)+1)
+}
+
+// Arrivals are sorted by time, and by device if they come at the same moment: few and many, spread
+// and all at once.
+func TestArrivalsAreSorted(t *testing.T) {
+	random := rand.New(rand.NewPCG(3, 4))
+	for _, step := range []int64{int64(10 * time.Millisecond), int64(50 * time.Millisecond), int64(time.Second)} {
+		for _, count := range []int{0, 1, fewArrivals, 5000, 100_000} {
+			for _, within := range []int64{1, 100, step} {
+				o := order{step: step}
+				var list []arrival
+				for i := range count {
+					list = append(list, arrivalOf(entry{7 + random.Int64N(within), number(count - i), 3}, 7))
+				}
+				want := slices.Sorted(slices.Values(list))
+				require.True(t, slices.Equal(want, o.sort(list)), "%d within %d of %d ns", count, within, step)
+			}
+		}
+	}
+	a := arrivalOf(entry{int64(time.Second) + 99, 1<<(blockBits+deviceBits) - 1, register}, 100)
+	require.Equal(t, int64(time.Second)-1, a.since())
+	require.EqualValues(t, 1<<(blockBits+deviceBits)-1, a.device())
+	require.Equal(t, register, a.request())
 }
 
 // Requests of a step are answered by time, whatever block they come from.
@@ -104,8 +138,14 @@ func TestTheFirstToArriveIsServedFirst(t *testing.T) {
 	s.prepare()
 	require.NoError(t, s.populate())
 	require.Len(t, s.blocks, 2)
-	s.blocks[0].arrived = []uint64{arrival(2000, 1, 0), arrival(3000, 0, 0)}
-	s.blocks[1].arrived = []uint64{arrival(1000, blockSize+5, 0)}
+	for _, r := range []struct {
+		block  int
+		since  int64
+		device int32
+	}{{0, 2000, 1}, {0, 3000, 0}, {1, 1000, 5}} {
+		b := s.blocks[r.block]
+		b.requests = append(b.requests, entry{r.since, b.numberOf(r.device), connect})
+	}
 	s.merge(0)
 	require.Equal(t, accepted, s.blocks[1].answers[0].outcome)
 	require.EqualValues(t, 5, s.blocks[1].answers[0].device)

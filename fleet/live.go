@@ -137,9 +137,8 @@ func (b *block) acknowledge(i int32, t int64) {
 func (b *block) paused(i int32, t int64, f *failure) {
 	d, p, paced := &b.devices[i], b.process(i), b.sim.rules.Paced
 	d.pause++
-	a := b.attempt(i, t)
+	a := b.ask(i, t, f)
 	a.Scope, a.Retry, a.Last = transport.Operation, int(d.pause), retrypolicy.Decision{}
-	a.Err, a.Kind, a.After = f.err, f.err.Kind, f.err.RetryAfter
 	answer := reconnect.Decide(reconnect.Of(p.policy, p.policy, paced, a), paced != nil, a)
 	if !answer.Retry { // the oldest message fails
 		d.queue--

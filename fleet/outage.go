@@ -19,7 +19,7 @@ func (b *block) failed(i int32, t int64, result outcome) {
 		if f.err.Kind == transport.Unauthorized && !d.renewed {
 			d.renewed = true
 			d.retry++
-			b.last[i].Cost = 0
+			d.last.Cost = 0
 			d.state, d.at = waiting, t
 			return
 		}
@@ -27,33 +27,48 @@ func (b *block) failed(i int32, t int64, result outcome) {
 		return
 	}
 	d.retry++
-	a := b.attempt(i, t)
-	a.Err, a.Kind, a.After = f.err, f.err.Kind, f.err.RetryAfter
-	spread := b.spread(d)
-	var answer retrypolicy.Decision
+	answer := &d.last
 	if result == registerRefused {
-		answer = b.decideRegister(d, a)
+		b.decideRegister(i, t, f)
 	} else {
-		paced := b.sim.rules.Paced
-		answer = reconnect.Decide(reconnect.Of(p.policy, p.policy, paced, a), paced != nil, a)
+		b.decide(i, t, f)
 	}
+	spread := b.spread(d)
 	limit := b.sim.rules.OutageLimit
-	if answer.Retry && limit > 0 && answer.Delay+spread > limit-a.Elapsed {
-		a.Last = answer
-		retrypolicy.Withdraw(p.policy, *a)
+	if answer.Retry && limit > 0 && answer.Delay+spread > limit-time.Duration(t-d.since) {
+		b.question.Last = *answer
+		retrypolicy.Withdraw(p.policy, b.question)
 		answer.Retry = false
 	}
 	if !answer.Retry {
 		b.giveUp(i, t, f.err.RetryAfter)
 		return
 	}
-	b.last[i] = answer
 	d.state, d.at = waiting, later(t, min(answer.Delay, maxDuration)+spread)
 }
 
+// decide asks the policy about a failed attempt of device i.
+func (b *block) decide(i int32, t int64, f *failure) {
+	d, p, paced := &b.devices[i], b.process(i), b.sim.rules.Paced
+	if p.curve != nil && paced == nil && !f.bounded {
+		d.last = p.curve.Decide(retrypolicy.Attempt{Retry: int(d.retry), Rand: d.draw()})
+		return
+	}
+	a := b.ask(i, t, f)
+	d.last = reconnect.Decide(reconnect.Of(p.policy, p.policy, paced, a), paced != nil, a)
+}
+
+// ask returns a question to a policy about the failure f of device i, see attempt.
+func (b *block) ask(i int32, t int64, f *failure) *retrypolicy.Attempt {
+	a := b.attempt(i, t)
+	a.Err, a.Kind, a.After = f.err, f.err.Kind, f.err.RetryAfter
+	return a
+}
+
 // decideRegister decides about a throttled registration, as package provisioning does.
-func (b *block) decideRegister(d *device, a *retrypolicy.Attempt) retrypolicy.Decision {
-	policy := b.sim.rules.Register
+func (b *block) decideRegister(i int32, t int64, f *failure) {
+	d, policy := &b.devices[i], b.sim.rules.Register
+	a := b.ask(i, t, f)
 	if policy == nil {
 		policy = pacing.Register
 	}
@@ -64,7 +79,7 @@ func (b *block) decideRegister(d *device, a *retrypolicy.Attempt) retrypolicy.De
 		answer.Delay += pacing.Stagger(answer.Delay, true, d.again, d.draw())
 		d.again = true
 	}
-	return answer
+	d.last = answer
 }
 
 // giveUp ends the device, or starts over after TryAgainAfter.
@@ -76,7 +91,7 @@ func (b *block) giveUp(i int32, t int64, after time.Duration) {
 		return
 	}
 	d.at = later(t, max(again, min(after, retryafter.Max))+b.spread(d))
-	d.retry, b.last[i], d.renewed, d.since, d.state = 0, retrypolicy.Decision{}, false, d.at, waiting
+	d.retry, d.last, d.renewed, d.since, d.state = 0, retrypolicy.Decision{}, false, d.at, waiting
 }
 
 // observe reports the end of an attempt to the policy, once. f is nil for success.
@@ -101,9 +116,9 @@ func (b *block) down(i int32, t, worked int64, pace errfilter.Pace) {
 	switch {
 	case lasted >= b.sim.rules.StableTime:
 		b.observe(i, t, nil)
-		d.retry, b.last[i], d.renewed = 0, retrypolicy.Decision{}, false
-	case reconnect.Useful(lasted, b.last[i].Delay, d.progress, pace):
-		d.retry, b.last[i] = 0, retrypolicy.Decision{}
+		d.retry, d.last, d.renewed = 0, retrypolicy.Decision{}, false
+	case reconnect.Useful(lasted, d.last.Delay, d.progress, pace):
+		d.retry, d.last = 0, retrypolicy.Decision{}
 	}
 	d.since, d.batch, d.noticing = t, 0, false
 }

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/hubline-iot/hubline/errfilter"
+	"github.com/hubline-iot/hubline/internal/pacing"
 	"github.com/hubline-iot/hubline/transport"
 )
 
@@ -32,8 +33,9 @@ const (
 
 // failure is a failed outcome as the device sees it, with the filter's rule for it.
 type failure struct {
-	err  *transport.Error
-	rule errfilter.Rule
+	err     *transport.Error
+	rule    errfilter.Rule
+	bounded bool // reconnect.Decide may lengthen the policy's delay
 }
 
 // failures returns the errors of the outcomes for a hub.
@@ -63,7 +65,7 @@ func failures(h *Hub, p *Provisioning) [outcomes]failure {
 			f.scope, f.op = transport.Operation, transport.OpSend
 		}
 		err := &transport.Error{Kind: f.kind, Scope: f.scope, Op: f.op, RetryAfter: f.after, Err: errors.New(f.text)}
-		all[f.outcome] = failure{err: err, rule: errfilter.Of(err)}
+		all[f.outcome] = failure{err: err, rule: errfilter.Of(err), bounded: f.after > 0 || pacing.IsSlow(f.kind)}
 	}
 	return all
 }

@@ -3,7 +3,6 @@ package fleet
 import (
 	"context"
 	"runtime"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -57,7 +56,10 @@ type simulation struct {
 	blocks   []*block
 	size     int // devices in a block, but for the last one
 	tallies  []*tally
-	arrivals []uint64
+	calendar *calendar // of the requests
+	due      []entry
+	arrivals []arrival
+	order    order
 }
 
 // Run simulates a fleet under rules. Errors are of Kind Invalid, or the context's.
@@ -88,6 +90,8 @@ func Run(ctx context.Context, scenario Scenario, rules Rules, o *Options) (*Resu
 func (s *simulation) prepare() {
 	h, p := &s.scenario.Hub, &s.scenario.Provisioning
 	s.failures = failures(h, p)
+	s.order.step = int64(h.RTT)
+	s.calendar = newCalendar(int64(h.RTT), s.end)
 	queue := max(0, h.Queue)
 	s.service = service{
 		handshakes: newLimiter(h.Handshakes, 0, h.Accept),
@@ -115,13 +119,13 @@ func (s *simulation) prepare() {
 }
 
 // fault returns the fault that holds device i at time t.
-func (s *simulation) fault(i int, t int64) (effect Effect, until int64, down bool) {
+func (s *simulation) fault(i int, t int64) (effect Effect, down bool) {
 	for n := range s.faults {
-		if until, ok := s.faults[n].during(i, t); ok {
-			return s.faults[n].Effect, until, true
+		if s.faults[n].during(i, t) {
+			return s.faults[n].Effect, true
 		}
 	}
-	return 0, 0, false
+	return 0, false
 }
 
 // nextFault returns when the next fault for device i begins, from t on, and which it is.
@@ -145,8 +149,8 @@ func (s *simulation) populate() error {
 	for first := 0; first < s.scenario.Devices; first += s.size {
 		n := min(s.size, s.scenario.Devices-first)
 		b := &block{
-			sim: s, first: first, devices: make([]device, n), last: make([]retrypolicy.Decision, n),
-			calendar: newCalendar(int64(s.scenario.Hub.RTT), n), tally: s.tallies[0],
+			sim: s, number: len(s.blocks), first: first, devices: make([]device, n),
+			calendar: newCalendar(int64(s.scenario.Hub.RTT), s.end), tally: s.tallies[0],
 			budget: int64(n) * int64(s.options.MaxEvents),
 		}
 		if err := b.employ(); err != nil {
@@ -210,9 +214,11 @@ func (b *block) begin(i int32) {
 		}
 		b.rest(i, 0)
 	}
-	if d.at < b.sim.end {
-		b.calendar.add(i, d.at, 0)
+	if !b.shared {
+		b.calendar.add(entry{0, b.numberOf(i), wake}, 0) // it runs ahead, see run
+		return
 	}
+	b.wake(i, 0)
 }
 
 // steps advances all blocks, one step of a round trip after the other. No answer of the hub arrives
@@ -235,7 +241,7 @@ func (s *simulation) steps(ctx context.Context) error {
 		if err := s.spent(); err != nil {
 			return err
 		}
-		s.merge(n * step)
+		s.merge(n)
 	}
 	for _, b := range s.blocks {
 		for i := range b.devices {
@@ -262,19 +268,26 @@ func (s *simulation) spent() error {
 	return nil
 }
 
-// merge answers the arrivals of the step that began at start, in the order of time.
-func (s *simulation) merge(start int64) {
-	s.arrivals = s.arrivals[:0]
+// merge answers the arrivals of step n, in the order of time. It takes the requests of all blocks
+// into one calendar: those of the next seconds are then close together in memory.
+func (s *simulation) merge(n int64) {
+	s.calendar.advance(n)
 	for _, b := range s.blocks {
-		s.arrivals = append(s.arrivals, b.arrived...)
-		b.arrived = b.arrived[:0]
+		for _, e := range b.requests {
+			s.calendar.add(e, n)
+		}
+		b.requests = b.requests[:0]
 	}
-	slices.Sort(s.arrivals)
-	for _, key := range s.arrivals {
-		n := int(key >> batchBits & (1<<deviceBits - 1))
-		b := s.blocks[n/s.size]
-		a := s.answer(start+int64(key>>(batchBits+deviceBits)), int(key%(1<<batchBits)))
-		a.device = int32(n % s.size)
+	s.due, s.arrivals = s.calendar.take(s.due[:0]), s.arrivals[:0]
+	start := n * s.calendar.step
+	for _, e := range s.due {
+		s.arrivals = append(s.arrivals, arrivalOf(e, start))
+	}
+	for _, key := range s.order.sort(s.arrivals) {
+		d := key.device()
+		b := s.blocks[d.block()]
+		a := s.answer(start+key.since(), key.request())
+		a.device = d.device()
 		b.answers = append(b.answers, a)
 	}
 }
@@ -285,7 +298,7 @@ func (s *simulation) answer(t int64, request int) answer {
 	var a answer
 	limit := int64(s.rules.DialTimeout)
 	switch request {
-	case 0:
+	case connect:
 		a = s.service.connect(t)
 	case register:
 		return s.service.register(t)
@@ -330,7 +343,7 @@ func newCrew(s *simulation) *crew {
 func (c *crew) run(step int64) {
 	busy := 0
 	for _, b := range c.s.blocks {
-		b.calendar.advance(b.devices, step)
+		b.calendar.advance(step)
 		if b.busy() {
 			busy++
 		}

@@ -1,0 +1,84 @@
+package fleet_test
+
+import (
+	"math"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hubline-iot/hubline/fleet"
+	"github.com/hubline-iot/hubline/retrypolicy"
+	"github.com/hubline-iot/hubline/transport"
+)
+
+// busy are scenarios in which devices meet faults and all limits of their hub.
+func busy() []fleet.Scenario {
+	all := []fleet.Scenario{
+		fleet.HubRestart(2000), fleet.RegionalOutage(500), fleet.FlappingCells(500), fleet.SameTokens(500),
+		fleet.FirstStart(500),
+	}
+	throttled := fleet.HubRestart(2000)
+	throttled.Name = "over AMQP"
+	throttled.Hub.ConnectKind, throttled.Hub.MessageKind = transport.Throttled, transport.Throttled
+	throttled.Hub.RetryAfter = 20 * time.Second
+	throttled.Hub.Connects, throttled.Hub.Messages = 20, 20
+	return append(all, throttled)
+}
+
+// A device that runs ahead to its next request does what it does step by step. A limiter that
+// admits every dial has the devices of a process take turns, and that has an event for each dial.
+func TestRunningAheadChangesNothing(t *testing.T) {
+	for _, s := range busy() {
+		t.Run(s.Name, func(t *testing.T) {
+			ahead := run(t, s, fleet.Rules{}, nil)
+			inTurn := run(t, s, fleet.Rules{Dials: math.MaxInt32}, nil)
+			require.Equal(t, ahead.Attempts.Begun, inTurn.Events-ahead.Events)
+			inTurn.Events = ahead.Events
+			require.Equal(t, ahead, inTurn)
+		})
+	}
+}
+
+// ordered is a policy with state. It notes how far the times of its questions go back.
+type ordered struct {
+	last time.Time
+	back time.Duration
+}
+
+func (o *ordered) note(now time.Time) {
+	o.back = max(o.back, o.last.Sub(now))
+	o.last = now
+}
+
+func (o *ordered) Observe(a retrypolicy.Attempt) { o.note(a.Now) }
+
+func (o *ordered) Decide(a retrypolicy.Attempt) retrypolicy.Decision {
+	o.note(a.Now)
+	return retrypolicy.ExponentialBackoffWithJitter{}.Decide(a)
+}
+
+// Devices that share a policy ask it in the order of time, to a step.
+func TestAGatewayAsksInOrder(t *testing.T) {
+	s := fleet.HubRestart(1000)
+	s.Gateway = 1000
+	var policy ordered
+	run(t, s, fleet.Rules{Policy: func() (retrypolicy.Policy, error) { return &policy, nil }}, nil)
+	require.False(t, policy.last.IsZero())
+	require.LessOrEqual(t, policy.back, 50*time.Millisecond, "the round trip")
+}
+
+// wrapped is the default policy as any other: asked through the interface.
+type wrapped struct {
+	retrypolicy.ExponentialBackoffWithJitter
+}
+
+func TestTheDefaultPolicyIsAskedLikeAnyOther(t *testing.T) {
+	for _, s := range busy() {
+		t.Run(s.Name, func(t *testing.T) {
+			require.Equal(t, run(t, s, fleet.Rules{}, nil), run(t, s, fleet.Rules{
+				Policy: func() (retrypolicy.Policy, error) { return wrapped{}, nil },
+			}, nil))
+		})
+	}
+}
