@@ -21,7 +21,8 @@
 // Each exported field is one property of the root; its name is that of encoding/json, and matches
 // exactly. A value is decoded by encoding/json. Desired values that are objects are merged into the
 // default's object. A property that no back end desires has its default; so has one that was
-// removed with null. Embedded structs and the tag's option "string" are errors of Bind.
+// removed with null. A property that no field has is reported to OnError; within an object such a
+// member is ignored. Embedded structs and the tag's option "string" are errors of Bind.
 // Components of Plug and Play are for package pnp, which this package uses for the rest of its
 // conventions.
 //

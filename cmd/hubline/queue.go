@@ -104,7 +104,7 @@ func openDisk(s *sending, session *session) (queue, error) {
 	var err error
 	q.Queue, err = outbox.Open(s.outbox, &outbox.Options{OnFailed: func(_ *transport.Message, err error) { q.fail(err) }})
 	if err != nil {
-		return nil, fmt.Errorf("-outbox: %w", err)
+		return nil, usage("-outbox: %v", err)
 	}
 	if n := q.Stats().Waiting; n > 0 {
 		s.say("%d messages wait in %s", n, s.outbox)

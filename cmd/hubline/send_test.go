@@ -119,6 +119,8 @@ func TestTheOutboxSurvivesTheProgram(t *testing.T) {
 	s.in = strings.NewReader("three\n")
 	require.Equal(t, exitOK, s.run("send", "-lines", "-outbox", folder), s.log.String())
 	require.Equal(t, []string{"one", "two", "three"}, s.bodies())
+	require.Equal(t, exitUsage, s.run("send", "-body", "x", "-outbox", s.file("no-folder", "")))
+	require.Contains(t, s.log.String(), "hubline: -outbox: ")
 }
 
 // otherKey is not the key of pump-1.
