@@ -18,6 +18,7 @@ const childEnv = "HUBLINE_BENCH_CHILD"
 // part begins.
 var children = map[string]func(in *json.Decoder, say func(any)) (any, error){
 	"desk":   deskChild,
+	"reader": deskReaderChild,
 	"fleet":  fleetChild,
 	"idle":   idleChild,
 	"outage": outageChild,
@@ -77,6 +78,9 @@ func startChild(ctx context.Context, name string, settings any) (*child, error) 
 	}
 	return c, nil
 }
+
+// say sends the child a further message.
+func (c *child) say(v any) error { return json.NewEncoder(c.in).Encode(v) }
 
 // hear waits for the child's next message.
 func (c *child) hear(v any) error { return c.said.Decode(v) }

@@ -18,13 +18,15 @@ type DeskSettings struct {
 	Devices int
 	Senders int  // how many of them send
 	AMQP    bool // these are connected over AMQP, where messages share transfers
+	Encoded bool // these have no client: they write packets encoded beforehand
 	Keep    int  // messages that the hub keeps
 	Body    int  // bytes of a message
 	Secure  bool
 	For     time.Duration // all send as fast as the hub acknowledges
+	Profile string        // a directory for CPU profiles of the three processes; empty = none
 }
 
-// DeskReport is what the hub and the devices did, in processes of their own.
+// DeskReport is what the hub, the devices and the reader did, in processes of their own.
 type DeskReport struct {
 	DeskSettings
 	Connect      time.Duration // from the first dial until all devices are connected
@@ -36,6 +38,9 @@ type DeskReport struct {
 	Stored       int
 	Read         int           // by a reader of the Event-Hubs-compatible endpoint
 	Lag          time.Duration // from the last acknowledgement until the reader has all
+
+	// CPU time of all messages, user and system.
+	DevicesCPU, HubCPU, ReaderCPU time.Duration
 }
 
 // Over returns an error if messages were lost on the way to the log or to the reader.
@@ -55,7 +60,7 @@ type deskOrder struct {
 // deskSent is the child's report.
 type deskSent struct {
 	Acknowledged int
-	Took         time.Duration
+	Took, CPU    time.Duration
 }
 
 // Desk opens devices in a child process, to a hub in this one, and lets them send. Another child
@@ -82,42 +87,58 @@ func Desk(ctx context.Context, s DeskSettings) (*DeskReport, error) {
 	}
 	r := &DeskReport{DeskSettings: s}
 	began := time.Now()
-	c, err := startChild(ctx, "desk", deskOrder{*a, b, s})
+	devices, err := startChild(ctx, "desk", deskOrder{*a, b, s})
 	if err != nil {
 		return nil, err
 	}
-	var word string
-	if err := c.hear(&word); err != nil {
-		return nil, c.end(err)
+	if err := devices.hear(new(string)); err != nil {
+		return nil, devices.end(err)
 	}
 	r.Connect = time.Since(began)
 	after, err := measure()
 	if err != nil {
-		return nil, c.end(err)
+		return nil, devices.end(err)
 	}
 	n := float64(s.Devices)
 	r.Goroutines, r.Anon = float64(after.goroutines-before.goroutines)/n, (after.anon-before.anon)/n
-	reader, err := openDeskReader(ctx, hub, &b)
+	reader, err := startDeskReader(ctx, hub, &b, s.Profile)
 	if err != nil {
-		return nil, c.end(err)
+		return nil, devices.end(err)
 	}
-	if err := json.NewEncoder(c.in).Encode("send"); err != nil {
-		return nil, c.end(err)
+	if err := devices.end(r.load(hub, devices, reader)); err != nil {
+		return nil, reader.end(err)
 	}
-	var sent deskSent
-	if err := c.hear(&sent); err != nil {
-		return nil, c.end(err)
-	}
-	last := time.Now()
-	r.Acknowledged, r.Sent, r.Stored = sent.Acknowledged, sent.Took, hub.Len()
-	read, at, err := reader.until(ctx, r.Acknowledged)
-	if err != nil {
-		return nil, c.end(err)
-	}
-	r.Read, r.Lag = read, at.Sub(last)
 	level, err := measure()
 	r.Hub = level.anon
-	return r, c.end(err)
+	return r, reader.end(err)
+}
+
+// load lets the devices send, and waits until the reader has all.
+func (r *DeskReport) load(hub *testbroker.Hub, devices, reader *child) error {
+	stop, err := profile(r.Profile, "hub")
+	if err != nil {
+		return err
+	}
+	defer stop()
+	cpu := cpuTime()
+	if err := devices.say("send"); err != nil {
+		return err
+	}
+	var sent deskSent
+	if err := devices.hear(&sent); err != nil {
+		return err
+	}
+	last := time.Now()
+	r.Acknowledged, r.Sent, r.Stored, r.DevicesCPU = sent.Acknowledged, sent.Took, hub.Len(), sent.CPU
+	if err := reader.say(sent.Acknowledged); err != nil {
+		return err
+	}
+	var read deskRead
+	if err := reader.hear(&read); err != nil {
+		return err
+	}
+	r.Read, r.Lag, r.ReaderCPU, r.HubCPU = read.Events, read.Last.Sub(last), read.CPU, cpuTime()-cpu
+	return nil
 }
 
 func deskChild(in *json.Decoder, say func(any)) (any, error) {
@@ -128,8 +149,12 @@ func deskChild(in *json.Decoder, say func(any)) (any, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), o.For+5*time.Minute)
 	defer cancel()
 	overMQTT, overAMQP := o.Access.lean(), o.AMQP.amqpOptions()
-	devices := make([]*device.Client, o.Devices)
-	err := each(0, o.Devices, func(i int) error {
+	devices, limits := make([]*device.Client, o.Devices), make([]Sender, o.Devices)
+	err := each(0, o.Devices, func(i int) (err error) {
+		if i < o.Senders && o.Encoded {
+			limits[i], err = o.Access.limit(i, deskWindow, o.Body, true)
+			return err
+		}
 		creds, err := o.Access.creds(i)
 		if err != nil {
 			return err
@@ -147,41 +172,64 @@ func deskChild(in *json.Decoder, say func(any)) (any, error) {
 		return nil, err
 	}
 	say("connected")
-	var word string
-	if err := in.Decode(&word); err != nil {
+	if err := in.Decode(new(string)); err != nil {
 		return nil, err
 	}
-	began := time.Now()
-	acknowledged, err := sendAll(ctx, devices[:o.Senders], &o.DeskSettings)
-	return deskSent{acknowledged, time.Since(began)}, err
+	stop, err := profile(o.Profile, "devices")
+	if err != nil {
+		return nil, err
+	}
+	defer stop()
+	began, cpu := time.Now(), cpuTime()
+	acknowledged, err := sendAll(ctx, o.Senders, func(ctx context.Context, i int) (int, error) {
+		end := began.Add(o.For)
+		if o.Encoded {
+			return sendEncoded(ctx, limits[i], end)
+		}
+		return sendUntil(ctx, devices[i], &transport.Message{Body: make([]byte, o.Body)}, end)
+	})
+	return deskSent{acknowledged, time.Since(began), cpuTime() - cpu}, err
 }
 
-// sendAll lets each device send until the time is over, and returns how many messages were
-// acknowledged. A device waits for room in its outbox.
-func sendAll(ctx context.Context, devices []*device.Client, s *DeskSettings) (int, error) {
-	end := time.Now().Add(s.For)
-	m := &transport.Message{Body: make([]byte, s.Body)}
+// deskWindow is how many messages a sender without a client has in flight.
+const deskWindow = 256
+
+// sendAll lets n devices send, and returns how many messages were acknowledged.
+func sendAll(ctx context.Context, n int, send func(ctx context.Context, i int) (int, error)) (int, error) {
 	var acknowledged atomic.Int64
-	errs := make(chan error, len(devices))
-	for _, c := range devices {
+	errs := make(chan error, n)
+	for i := range n {
 		go func() {
-			before := c.Stats().Acknowledged
-			err := func() error {
-				for time.Now().Before(end) {
-					if err := c.Enqueue(ctx, m, nil); err != nil {
-						return err
-					}
-				}
-				return c.Flush(ctx)
-			}()
-			acknowledged.Add(int64(c.Stats().Acknowledged - before))
+			count, err := send(ctx, i)
+			acknowledged.Add(int64(count))
 			errs <- err
 		}()
 	}
-	for range devices {
+	for range n {
 		if err := <-errs; err != nil {
 			return 0, err
 		}
 	}
 	return int(acknowledged.Load()), nil
+}
+
+// sendUntil sends until the time is over. The device waits for room in its outbox.
+func sendUntil(ctx context.Context, c *device.Client, m *transport.Message, end time.Time) (int, error) {
+	before := c.Stats().Acknowledged
+	for time.Now().Before(end) {
+		if err := c.Enqueue(ctx, m, nil); err != nil {
+			return 0, err
+		}
+	}
+	err := c.Flush(ctx)
+	return int(c.Stats().Acknowledged - before), err
+}
+
+// sendEncoded is sendUntil without a client.
+func sendEncoded(ctx context.Context, s Sender, end time.Time) (n int, err error) {
+	const some = 4 * deskWindow
+	for ; time.Now().Before(end) && err == nil; n += some {
+		err = s.Send(ctx, some)
+	}
+	return n, err
 }

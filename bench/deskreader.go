@@ -2,6 +2,7 @@ package bench
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"strings"
 	"sync/atomic"
@@ -37,19 +38,76 @@ func (a *access) partition(ctx context.Context, session *amqp.Session, n int, of
 			Filters: []amqp.LinkFilter{amqp.NewSelectorFilter("amqp.annotation.x-opt-offset > '" + offset + "'")}})
 }
 
-func openDeskReader(ctx context.Context, hub *testbroker.Hub, a *access) (*deskReader, error) {
+// deskReading is the input of the child that reads.
+type deskReading struct {
+	Access  access
+	Policy  string
+	Key     string
+	Profile string
+}
+
+// deskRead is its report.
+type deskRead struct {
+	Events int
+	Last   time.Time // when the last of those came that it waited for
+	CPU    time.Duration
+}
+
+// startDeskReader starts the child and waits until it has attached its links. It then waits for a
+// number of events.
+func startDeskReader(ctx context.Context, hub *testbroker.Hub, a *access, profile string) (*child, error) {
 	policy, err := hub.AddPolicy("reader", hubdata.ServiceConnect)
 	if err != nil {
 		return nil, err
 	}
+	c, err := startChild(ctx, "reader", deskReading{*a, policy.Name, policy.PrimaryKey, profile})
+	if err != nil {
+		return nil, err
+	}
+	if err := c.hear(new(string)); err != nil {
+		return nil, c.end(err)
+	}
+	return c, nil
+}
+
+func deskReaderChild(in *json.Decoder, say func(any)) (any, error) {
+	var o deskReading
+	if err := in.Decode(&o); err != nil {
+		return nil, err
+	}
+	ctx := context.Background()
+	r, err := openDeskReader(ctx, &o)
+	if err != nil {
+		return nil, err
+	}
+	stop, err := profile(o.Profile, "reader")
+	if err != nil {
+		return nil, r.close(err)
+	}
+	defer stop()
+	cpu := cpuTime()
+	say("attached")
+	var n int
+	if err := in.Decode(&n); err != nil {
+		return nil, r.close(err)
+	}
+	var read deskRead
+	read.Events, read.Last, err = r.until(ctx, n)
+	read.CPU = cpuTime() - cpu
+	return read, err
+}
+
+func openDeskReader(ctx context.Context, o *deskReading) (*deskReader, error) {
 	ctx, stop := context.WithCancel(ctx)
 	r := &deskReader{stop: stop, done: make(chan error, deskPartitions)}
+	a := &o.Access
 	scheme := "amqp://"
 	if a.CA != nil {
 		scheme = "amqps://"
 	}
+	var err error
 	r.conn, err = amqp.Dial(ctx, scheme+a.Addr, &amqp.ConnOptions{
-		SASLType: amqp.SASLTypePlain(policy.Name, policy.PrimaryKey), HostName: a.Host, TLSConfig: a.tls(),
+		SASLType: amqp.SASLTypePlain(o.Policy, o.Key), HostName: a.Host, TLSConfig: a.tls(),
 	})
 	if err != nil {
 		stop()

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"strings"
 	"time"
 )
 
@@ -15,7 +16,12 @@ const limitWrite = 64 << 10
 // Limit is a minimal sender: it writes packets encoded beforehand, in chunks of up to half the
 // window, and counts PUBACKs. No client can be much faster.
 func Limit(p *Peer, window, size int) (Sender, error) {
-	creds, err := p.access.creds(0)
+	return p.access.limit(0, window, size, false)
+}
+
+// limit is Limit for a device. With ids, each message has a different message id.
+func (a *access) limit(device, window, size int, ids bool) (Sender, error) {
+	creds, err := a.creds(device)
 	if err != nil {
 		return nil, err
 	}
@@ -29,15 +35,29 @@ func Limit(p *Peer, window, size int) (Sender, error) {
 	for _, field := range []string{creds.DeviceID, userName(creds), token.Text.Reveal()} {
 		b = appendText(b, field)
 	}
-	return openLimit(ctx, p, b, telemetryTopic(creds), nil, window, size)
+	topic := telemetryTopic(creds)
+	if ids {
+		topic += messageID + strings.Repeat("0", idDigits)
+	}
+	l, err := openLimit(ctx, a, b, topic, nil, window, size)
+	if err == nil && ids {
+		l.ids = true
+	}
+	return l, err
 }
+
+// The property of a topic with the id of a message, which is a number.
+const (
+	messageID = "%24.mid="
+	idDigits  = 10
+)
 
 // Limit5 is Limit over MQTT 5.
 func Limit5(p *Peer, window, size int) (Sender, error) {
 	ctx, cancel := opening()
 	defer cancel()
 	const connect = "\x00\x04MQTT\x05\x02\x00\x3C\x00" // clean start; keep-alive of 60 s; no properties
-	return openLimit(ctx, p, appendText([]byte(connect), "dev-0"), brokerTopic, []byte{0}, window, size)
+	return openLimit(ctx, &p.access, appendText([]byte(connect), "dev-0"), brokerTopic, []byte{0}, window, size)
 }
 
 func appendText(b []byte, text string) []byte {
@@ -45,9 +65,9 @@ func appendText(b []byte, text string) []byte {
 }
 
 // openLimit connects with this CONNECT. properties are those of each message, as MQTT 5 has them.
-func openLimit(ctx context.Context, p *Peer, connect []byte, topic string, properties []byte, window, size int) (Sender,
-	error) {
-	c, err := p.access.dial(ctx)
+func openLimit(ctx context.Context, a *access, connect []byte, topic string, properties []byte, window, size int) (
+	*limitSender, error) {
+	c, err := a.dial(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -91,6 +111,10 @@ type limitSender struct {
 	size    int    // of a packet
 	acks    []byte // read buffer
 	next    int    // offset in packets of the next one to send
+
+	ids   bool // each message gets the next number as its id
+	id    int  // offset in a packet of the end of its topic
+	count uint64
 }
 
 func newLimit(c net.Conn, topic string, properties []byte, window, size int) *limitSender {
@@ -99,7 +123,7 @@ func newLimit(c net.Conn, topic string, properties []byte, window, size int) *li
 		b := appendText(nil, topic)
 		b = append(binary.BigEndian.AppendUint16(b, uint16(id)), properties...)
 		packet := frame(0x32, append(b, make([]byte, size)...))
-		l.size = len(packet)
+		l.size, l.id = len(packet), len(packet)-size-len(properties)-2
 		l.packets = append(l.packets, packet...)
 	}
 	return l
@@ -116,6 +140,7 @@ func (l *limitSender) Send(ctx context.Context, n int) error {
 				break
 			}
 			k = min(k, l.window-l.next)
+			l.number(k)
 			if _, err := l.conn.Write(l.packets[l.next*l.size : (l.next+k)*l.size]); err != nil {
 				return err
 			}
@@ -144,6 +169,21 @@ func (l *limitSender) Send(ctx context.Context, n int) error {
 		return fmt.Errorf("%d PUBACKs and %d bytes for %d messages", acked, part, sent)
 	}
 	return nil
+}
+
+// number gives the next k packets their ids.
+func (l *limitSender) number(k int) {
+	if !l.ids {
+		return
+	}
+	for i := l.next; i < l.next+k; i++ {
+		l.count++
+		end := i*l.size + l.id
+		for left, at := l.count, end-1; at >= end-idDigits; at-- {
+			l.packets[at] = byte('0' + left%10)
+			left /= 10
+		}
+	}
 }
 
 func (l *limitSender) Close() {
