@@ -221,5 +221,5 @@ func (l *telemetryLog) atLocked(number int) *hubdata.Message {
 	if i < 0 || i >= len(l.messages.entries) {
 		return nil
 	}
-	return &l.messages.entries[i]
+	return l.messages.entries[i]
 }

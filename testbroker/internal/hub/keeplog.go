@@ -33,15 +33,13 @@ func (h *Hub) messageRecord(key string) []byte {
 	if err != nil {
 		return nil
 	}
-	kept := h.log.view()
-	if len(kept) == 0 {
+	h.log.mu.Lock()
+	m := h.log.atLocked(sequence)
+	h.log.mu.Unlock()
+	if m == nil {
 		return nil
 	}
-	i := sequence - kept[0].Sequence
-	if i < 0 || i >= len(kept) {
-		return nil
-	}
-	return mustJSON(&kept[i])
+	return mustJSON(m)
 }
 
 // restoreMessage adds a message to the log. The first one has the number of the oldest kept one.

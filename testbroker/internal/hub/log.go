@@ -13,7 +13,8 @@ type telemetryLog struct {
 	events *EventLog // never nil; set once
 
 	mu        sync.Mutex
-	messages  history[hubdata.Message]
+	messages  history[*hubdata.Message] // never modified
+	viewed    history[hubdata.Message]  // copies of messages for view, made when it is called
 	copies    map[messageKey]copies // of messages with an id
 	conflicts history[hubdata.Conflict]
 	touch     func(sequence int) // marks a message as added or forgotten
@@ -49,14 +50,14 @@ func (l *telemetryLog) addLocked(m hubdata.Message, from origin) {
 	if m.MessageID != "" {
 		l.compareLocked(&m)
 	}
-	old, forgot := l.messages.add(m)
+	old, forgot := l.messages.add(&m)
 	l.events.addLocked(&m, from)
 	if !forgot {
 		return
 	}
-	l.events.forgetLocked(&old)
+	l.events.forgetLocked(old)
 	if old.MessageID != "" {
-		l.forgetLocked(&old)
+		l.forgetLocked(old)
 	}
 	l.touch(old.Sequence)
 }
@@ -66,7 +67,7 @@ func (l *telemetryLog) compareLocked(m *hubdata.Message) {
 	c, again := l.copies[keyOf(m)]
 	if !again {
 		c.first = m.Sequence
-	} else if first := &l.messages.entries[c.first-1-l.messages.forgotten]; !bytes.Equal(first.Body, m.Body) {
+	} else if first := l.messages.entries[c.first-1-l.messages.forgotten]; !bytes.Equal(first.Body, m.Body) {
 		l.conflicts.add(hubdata.Conflict{First: *first, Second: *m})
 		return
 	}
@@ -85,10 +86,15 @@ func (l *telemetryLog) forgetLocked(old *hubdata.Message) {
 	}
 }
 
+// view returns the kept messages in one slice.
 func (l *telemetryLog) view() []hubdata.Message {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.messages.view()
+	l.viewed.skip(l.messages.forgotten)
+	for _, m := range l.messages.entries[l.viewed.total()-l.messages.forgotten:] {
+		l.viewed.add(*m)
+	}
+	return l.viewed.view()
 }
 
 // Messages implements testbroker.Hub.Messages.
