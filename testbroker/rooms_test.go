@@ -34,7 +34,7 @@ var mayImport = map[string][]string{
 	"amqpfront":    {rooms + "hub", rooms + "eventhub", rooms + "amqp", module + "internal/amqpwire"},
 	"mqtt":         {},
 	"brokerfront":  {rooms + "hub", rooms + "mqtt"},
-	"mqttfront":    {rooms + "hub", "github.com/mochi-mqtt/server/v2"},
+	"mqttfront":    {rooms + "hub", rooms + "mqtt", "github.com/mochi-mqtt/server/v2"},
 	"web":          {rooms + "hub", "net/http", "github.com/gorilla/websocket"},
 	"httpfront":    {rooms + "hub", rooms + "web", "net/http"},
 	"blobfront":    {rooms + "hub", rooms + "web", "net/http"},

@@ -37,6 +37,13 @@ func (q *AckQueue) Add(c *Conn, due time.Time, send func()) bool {
 	return true
 }
 
+// Idle reports whether nothing is held back. Only the connection's goroutine calls it.
+func (q *AckQueue) Idle() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return !q.running
+}
+
 // Waiting returns how many acknowledgements are held back.
 func (q *AckQueue) Waiting() int {
 	q.mu.Lock()

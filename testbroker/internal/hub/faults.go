@@ -159,6 +159,9 @@ func (f *Faults) removeLocked(in *Injected) {
 	f.count.Store(int32(len(f.list)))
 }
 
+// Any reports whether there are faults.
+func (f *Faults) Any() bool { return f.count.Load() > 0 }
+
 // Take returns a fault of this kind that hits the present event, and uses up one of its times; nil
 // if there is none. The caller applies the fault, then calls Happened.
 func (f *Faults) Take(kind fault.Kind, id Identity) *Injected { return f.TakeIf(kind, id, nil) }

@@ -15,7 +15,7 @@ type telemetryLog struct {
 	mu        sync.Mutex
 	messages  history[*hubdata.Message] // never modified
 	viewed    history[hubdata.Message]  // copies of messages for view, made when it is called
-	copies    map[messageKey]copies // of messages with an id
+	copies    map[messageKey]copies     // of messages with an id
 	conflicts history[hubdata.Conflict]
 	touch     func(sequence int) // marks a message as added or forgotten
 }

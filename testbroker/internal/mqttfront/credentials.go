@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"github.com/hubline-iot/hubline/testbroker/internal/hub"
-	"github.com/mochi-mqtt/server/v2/packets"
+	"github.com/hubline-iot/hubline/testbroker/internal/mqtt"
 )
 
 // Topics of requests for certificates.
@@ -22,11 +22,11 @@ const (
 )
 
 // requestCertificate handles a request for a certificate. An error closes the connection.
-func (f *Front) requestCertificate(c *client, pk packets.Packet, ack func() bool) error {
-	rid, ok := strings.CutPrefix(pk.TopicName, issueTopic)
+func (f *Front) requestCertificate(c *client, pk *mqtt.PublishPacket, ack func() bool) error {
+	rid, ok := strings.CutPrefix(pk.Topic, issueTopic)
 	switch {
 	case !ok || rid == "":
-		return fmt.Errorf("no such topic: %q", pk.TopicName)
+		return fmt.Errorf("no such topic: %q", pk.Topic)
 	case !c.issues:
 		return fmt.Errorf("requests for certificates need the api-version %s", firstIssuing)
 	case len(pk.Payload) > maxCertificateBody:

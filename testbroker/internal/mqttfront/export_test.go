@@ -1,6 +1,8 @@
 package mqttfront
 
 import (
+	"slices"
+
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
 	"github.com/hubline-iot/hubline/testbroker/internal/hub"
 )
@@ -18,21 +20,27 @@ func ParseUserName(s string) (host, device, module string, params []hubdata.Prop
 	return u.host, u.id.Device, u.id.Module, u.params, err
 }
 
-// Packets returns the first bytes of the packets in a stream that arrives in the given pieces.
-// passed is how many bytes pass when the packet with the number tear, from 1, is torn; 0 means
-// none.
-func Packets(pieces [][]byte, tear int) (first []byte, passed int) {
-	var f framer
+// Packets returns the complete packets of a stream that arrives in pieces, and the largest buffer.
+func Packets(pieces ...[]byte) (all [][]byte, buffer int, err error) {
+	var b inbox
 	for _, p := range pieces {
-		passed += f.scan(p, func(b byte) bool {
-			first = append(first, b)
-			return len(first) == tear
-		})
-		if f.torn {
-			break
+		for len(p) > 0 {
+			n := copy(b.room(), p)
+			b.add(n)
+			p, buffer = p[n:], max(buffer, len(b.buf))
+			for {
+				_, head, size, err := b.head()
+				if err != nil {
+					return all, buffer, err
+				}
+				if size == 0 || len(b.in) < size || head > size {
+					break
+				}
+				all = append(all, slices.Clone(b.take(size)))
+			}
 		}
 	}
-	return first, passed
+	return all, buffer, nil
 }
 
 // ParseRequestTopic parses the topic of a client's request or answer.

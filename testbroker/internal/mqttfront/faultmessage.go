@@ -13,6 +13,7 @@ import (
 func (f *Front) order(c *client, m hubdata.Message) bool {
 	h := f.hub
 	return h.Take(m, func(kind hub.FaultRequest) {
+		c.flush()
 		if m.QoS > 0 && (h.FaultMessageMode == fault.ObeyMessages || kind.On&hubdata.MQTT == 0) {
 			c.acknowledge(m.PacketID, time.Time{})
 		}

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/hubline-iot/hubline/testbroker/event"
-	"github.com/hubline-iot/hubline/testbroker/fault"
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
 	"github.com/hubline-iot/hubline/testbroker/internal/hub"
 
@@ -40,12 +39,14 @@ func New(h *hub.Hub) (*Front, error) {
 	f := &Front{hub: h, current: make(map[hub.Identity]*client), sessions: make(map[hub.Identity]*session)}
 	limits := mochi.NewDefaultServerCapabilities()
 	limits.MaximumClientWritesPending = writesPending
-	limits.MaximumPacketSize = hubdata.MaxMessage + 1<<16 + 16 // body, topic, lengths
+	limits.MaximumPacketSize = maxPacket
 	limits.RetainAvailable = 0
 	f.server = mochi.New(&mochi.Options{
 		Capabilities:           limits,
 		Logger:                 slog.New(slog.DiscardHandler),
 		SysTopicResendInterval: 3600,
+
+		ClientNetReadBufferSize: leastRead, // the front has its own
 	})
 	return f, f.server.AddHook(&hook{front: f}, nil)
 }
@@ -103,39 +104,21 @@ type client struct {
 	will     *hubdata.Message // logged when the connection ends without a DISCONNECT
 	until    time.Time        // when its token expires; zero = no token
 	expiry   *time.Timer      // ends the connection at until
-	framer   framer           // finds the beginnings of packets
-	tear     *hub.Injected    // a fault that cuts the connection inside the packet being read
+
+	// Of reads; used only by the connection's goroutine.
+	inbox   inbox
+	pass    int           // bytes of the packet in front that are for the broker
+	begun   bool          // a PUBLISH has begun to arrive
+	tear    *hub.Injected // a fault that cuts the connection inside it
+	active  bool          // a PUBLISH was handled since the deadline was set
+	silence time.Duration // how long the client may be silent
+	acked   []byte        // PUBACKs to send before the next read
 }
 
 var (
 	_ net.Conn = (*client)(nil)
 	_ hub.Peer = (*client)(nil)
 )
-
-// Read passes the client's bytes to mochi, up to the point where a fault tears a packet.
-func (c *client) Read(p []byte) (int, error) {
-	for {
-		if c.framer.torn {
-			c.Hub.Happened(c.tear, c.Conn)
-			c.CutFor(hub.FaultError(fault.DropDuringPublish))
-			c.tear, c.framer.torn = nil, false
-		}
-		n, err := c.Conn.Read(p)
-		if n = c.framer.scan(p[:n], c.begins); n > 0 || err != nil {
-			return n, err
-		}
-	}
-}
-
-// begins is called with the first byte of each packet. It reports whether a fault cuts the
-// connection inside the packet.
-func (c *client) begins(first byte) bool {
-	if first>>4 != packetPublish {
-		return false
-	}
-	c.tear = c.Hub.Faults.Take(fault.DropDuringPublish, c.ID)
-	return c.tear != nil
-}
 
 // Write sends packets. Together with a CONNACK or SUBACK it enables the session's filters: a client
 // that has the packet can rely on them, and gets nothing before it.

@@ -3,6 +3,7 @@ package mqttfront_test
 import (
 	"bytes"
 	"net/url"
+	"slices"
 	"strings"
 	"testing"
 
@@ -93,27 +94,28 @@ func FuzzParseUserName(f *testing.F) {
 	})
 }
 
-// FuzzFramer splits a stream at two places: the same packets must be found, and a torn one must
-// never pass completely.
-func FuzzFramer(f *testing.F) {
-	f.Add([]byte{0xc0, 0, 0x32, 5, 0, 1, 'a', 0, 1, 0xc0, 0}, 3, 4, 2)
-	f.Add(bytes.Repeat([]byte{0x30, 0x80, 1}, 100), 1, 2, 1)
-	f.Add([]byte{0x30, 0xff, 0xff, 0xff, 0xff, 0xff}, 0, 3, 1)
-	f.Add([]byte{0x30, 0, 0x30, 0}, 1, 1, 2)
-	f.Fuzz(func(t *testing.T, stream []byte, i, j, tear int) {
-		if len(stream) == 0 {
-			return
-		}
+// FuzzPackets splits a stream at two places: the same packets must be found, and no buffer may be
+// much larger than what has arrived.
+func FuzzPackets(f *testing.F) {
+	f.Add([]byte{0xc0, 0, 0x32, 5, 0, 1, 'a', 0, 1, 0xc0, 0}, 3, 4)
+	f.Add(bytes.Repeat([]byte{0x30, 0x80, 1}, 100), 1, 2)
+	f.Add([]byte{0x30, 0xff, 0xff, 0xff, 0xff, 0xff}, 0, 3)
+	f.Add([]byte{0x30, 0xff, 0xff, 0xff, 0x7f, 1}, 2, 4)
+	f.Add([]byte{0x30, 0, 0x30, 0}, 1, 1)
+	f.Add(append([]byte{0x30, 0xf0, 0x1f}, make([]byte, 20_000)...), 600, 5000)
+	f.Fuzz(func(t *testing.T, stream []byte, i, j int) {
 		i, j = min(max(i, 0), len(stream)), min(max(j, 0), len(stream))
 		i, j = min(i, j), max(i, j)
-		whole, all := mqttfront.Packets([][]byte{stream}, 0)
-		split, passed := mqttfront.Packets([][]byte{stream[:i], stream[i:j], stream[j:]}, 0)
-		if !bytes.Equal(whole, split) || all != len(stream) || passed != len(stream) {
-			t.Fatalf("%x split at %d and %d: packets %x and %x, %d bytes passed", stream, i, j, whole, split, passed)
+		whole, _, wholeErr := mqttfront.Packets(stream)
+		split, buffer, err := mqttfront.Packets(stream[:i], stream[i:j], stream[j:])
+		if !slices.EqualFunc(whole, split, bytes.Equal) || (wholeErr == nil) != (err == nil) {
+			t.Fatalf("%x split at %d and %d: %x, %v instead of %x, %v", stream, i, j, split, err, whole, wholeErr)
 		}
-		first, passed := mqttfront.Packets([][]byte{stream[:i], stream[i:j], stream[j:]}, tear)
-		if tear >= 1 && tear < len(whole) && (len(first) != tear || passed >= len(stream)) {
-			t.Fatalf("%x: packet %d was not torn: %x, %d bytes passed", stream, tear, first, passed)
+		if joined := bytes.Join(whole, nil); !bytes.HasPrefix(stream, joined) {
+			t.Fatalf("%x: packets %x", stream, whole)
+		}
+		if buffer > max(16<<10, 2*len(stream)) {
+			t.Fatalf("a buffer of %d bytes for %d", buffer, len(stream))
 		}
 	})
 }

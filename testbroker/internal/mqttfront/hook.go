@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/hubline-iot/hubline/testbroker/event"
@@ -31,7 +30,7 @@ const (
 const maxKeepAlive = 1178
 
 // nothing replaces a packet that the hub has handled: a PUBACK without a packet, which the broker
-// ignores. It is the cheapest way to keep the broker from answering and routing a PUBLISH.
+// ignores.
 var nothing = packets.Packet{FixedHeader: packets.FixedHeader{Type: packets.Puback}}
 
 // hook connects the hub to the broker. Every packet passes OnPacketRead before the broker handles
@@ -67,17 +66,6 @@ func (k *hook) OnPacketRead(cl *mochi.Client, pk packets.Packet) (packets.Packet
 	switch pk.FixedHeader.Type {
 	case packets.Connect:
 		pk, err = k.front.connect(c, pk)
-	case packets.Publish:
-		if strings.HasPrefix(pk.TopicName, requestTopics) {
-			err = k.front.request(c, pk)
-			pk = nothing
-			break
-		}
-		var m hubdata.Message
-		if m, err = k.front.inspect(c, pk); err == nil {
-			k.front.publish(c, m)
-			pk = nothing
-		}
 	case packets.Puback:
 		k.front.complete(c, pk.PacketID)
 		pk = nothing
@@ -187,6 +175,8 @@ func (f *Front) connect(c *client, pk packets.Packet) (packets.Packet, error) {
 	if k := pk.Connect.Keepalive; k == 0 || k > longest {
 		pk.Connect.Keepalive = longest
 	}
+	k := time.Duration(pk.Connect.Keepalive)
+	c.silence = (k + k/2) * time.Second // as the broker has it
 	return pk, nil
 }
 
@@ -269,25 +259,4 @@ func readWill(c *client, id hub.Identity, pk *packets.Packet) (*hubdata.Message,
 	m.Protocol, m.Body, m.QoS, m.Connection = hubdata.MQTT, w.WillPayload, w.WillQos, c.Number
 	w.WillFlag, w.WillQos, w.WillRetain, w.WillTopic, w.WillPayload = false, 0, false, "", nil
 	return &m, nil
-}
-
-// inspect parses a PUBLISH. An error closes the connection: MQTT 3.1.1 has no other answer.
-func (f *Front) inspect(c *client, pk packets.Packet) (hubdata.Message, error) {
-	if err := checkPublish(pk); err != nil {
-		return hubdata.Message{}, err
-	}
-	m, err := parseTelemetry(c.ID, pk.TopicName)
-	if err != nil {
-		return hubdata.Message{}, err
-	}
-	m.Protocol = hubdata.MQTT
-	m.Body, m.QoS, m.PacketID, m.Dup, m.Connection = pk.Payload, pk.FixedHeader.Qos, pk.PacketID, pk.FixedHeader.Dup,
-		c.Number
-	if n := hub.SizeOf(&m); n > hubdata.MaxMessage {
-		return hubdata.Message{}, fmt.Errorf("message of %d bytes, at most %d are allowed", n, hubdata.MaxMessage)
-	}
-	if pk.FixedHeader.Retain {
-		m.Properties = append(m.Properties, hubdata.Property{Name: "mqtt-retain", Value: "true"})
-	}
-	return m, nil
 }

@@ -9,9 +9,23 @@ import (
 
 // acknowledge sends a PUBACK at due. See hub.AckQueue.Add.
 func (c *client) acknowledge(id uint16, due time.Time) {
+	c.flush()
 	if !c.acks.Add(c.Conn, due, func() { c.puback(id) }) {
 		c.puback(id)
 	}
+}
+
+// flush sends the PUBACKs of messages that arrived together. Only the connection's goroutine calls
+// it.
+func (c *client) flush() {
+	if len(c.acked) > 0 {
+		c.Write(c.acked)
+		c.acked = c.acked[:0]
+	}
+}
+
+func appendPuback(dst []byte, id uint16) []byte {
+	return append(dst, packetPuback<<4, 2, byte(id>>8), byte(id))
 }
 
 // puback writes the packet directly, because the broker would track it.
@@ -20,7 +34,7 @@ func (c *client) puback(id uint16) {
 		return
 	}
 	send := func(id uint16) error {
-		_, err := c.Write([]byte{packetPuback << 4, 2, byte(id >> 8), byte(id)})
+		_, err := c.Write(appendPuback(nil, id))
 		return err
 	}
 	if in := c.Hub.Faults.Take(fault.StrayPuback, c.ID); in != nil {

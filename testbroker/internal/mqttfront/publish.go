@@ -2,11 +2,13 @@ package mqttfront
 
 import (
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/hubline-iot/hubline/testbroker/fault"
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
 	"github.com/hubline-iot/hubline/testbroker/internal/hub"
+	"github.com/hubline-iot/hubline/testbroker/internal/mqtt"
 )
 
 var errThrottled = errors.New("too many messages wait for their PUBACK")
@@ -48,6 +50,23 @@ func (f *Front) connectFaults(c *client, id hub.Identity) error {
 	return nil
 }
 
+// inspect makes a message of a PUBLISH.
+func (f *Front) inspect(c *client, pk *mqtt.PublishPacket) (hubdata.Message, error) {
+	m, err := parseTelemetry(c.ID, pk.Topic)
+	if err != nil {
+		return hubdata.Message{}, err
+	}
+	m.Protocol = hubdata.MQTT
+	m.Body, m.QoS, m.PacketID, m.Dup, m.Connection = pk.Payload, pk.QoS, pk.ID, pk.Dup, c.Number
+	if n := hub.SizeOf(&m); n > hubdata.MaxMessage {
+		return hubdata.Message{}, fmt.Errorf("message of %d bytes, at most %d are allowed", n, hubdata.MaxMessage)
+	}
+	if pk.Retain {
+		m.Properties = append(m.Properties, hubdata.Property{Name: "mqtt-retain", Value: "true"})
+	}
+	return m, nil
+}
+
 // publish stores a message and answers it, unless a fault intervenes.
 func (f *Front) publish(c *client, m hubdata.Message) {
 	h := f.hub
@@ -68,6 +87,7 @@ func (f *Front) publish(c *client, m hubdata.Message) {
 	}
 	wait, ok := h.Limits.Message()
 	if !ok {
+		c.flush()
 		c.CloseFor(hub.ErrThrottled)
 		return
 	}
@@ -125,6 +145,10 @@ func (f *Front) answer(c *client, m hubdata.Message, wait time.Duration) {
 			due = at
 			h.Happened(in, c.Conn)
 		}
+	}
+	if due.IsZero() && !h.Faults.Any() && c.acks.Idle() {
+		c.acked = appendPuback(c.acked, m.PacketID)
+		return
 	}
 	c.acknowledge(m.PacketID, due)
 }

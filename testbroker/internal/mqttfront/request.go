@@ -1,7 +1,6 @@
 package mqttfront
 
 import (
-	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -9,7 +8,7 @@ import (
 
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
 	"github.com/hubline-iot/hubline/testbroker/internal/hub"
-	"github.com/mochi-mqtt/server/v2/packets"
+	"github.com/hubline-iot/hubline/testbroker/internal/mqtt"
 )
 
 // Topics of twins and methods. They name no device: the connection identifies it.
@@ -89,21 +88,18 @@ func readStatus(s string) (int, error) {
 }
 
 // request handles a PUBLISH to a topic of twins or methods. An error closes the connection.
-func (f *Front) request(c *client, pk packets.Packet) error {
+func (f *Front) request(c *client, pk *mqtt.PublishPacket) error {
 	h := f.hub
-	if err := checkPublish(pk); err != nil {
-		return err
-	}
 	ack := func() bool {
-		if pk.FixedHeader.Qos > 0 {
-			c.acknowledge(pk.PacketID, time.Time{})
+		if pk.QoS > 0 {
+			c.acknowledge(pk.ID, time.Time{})
 		}
 		return c.Mode.Load() == hub.Open // false if the PUBACK was the last packet
 	}
-	if strings.HasPrefix(pk.TopicName, credentialsTopic) {
+	if strings.HasPrefix(pk.Topic, credentialsTopic) {
 		return f.requestCertificate(c, pk, ack)
 	}
-	r, err := parseRequestTopic(pk.TopicName)
+	r, err := parseRequestTopic(pk.Topic)
 	if err != nil {
 		return err
 	}
@@ -124,19 +120,6 @@ func (f *Front) request(c *client, pk packets.Packet) error {
 	}
 	if !h.CutOnAnswer(c.Conn, a) && ack() {
 		h.Answered(c.Conn, a)
-	}
-	return nil
-}
-
-// checkPublish checks the rules of the standard and of the hub for any PUBLISH.
-func checkPublish(pk packets.Packet) error {
-	switch {
-	case pk.FixedHeader.Qos > 1:
-		return errors.New("publish with QoS 2")
-	case pk.FixedHeader.Qos > 0 && pk.PacketID == 0:
-		return errors.New("publish with packet id 0 [MQTT-2.3.1-1]")
-	case strings.ContainsAny(pk.TopicName, "+#"):
-		return fmt.Errorf("publish to %q, which has wildcards [MQTT-3.3.2-2]", pk.TopicName)
 	}
 	return nil
 }
