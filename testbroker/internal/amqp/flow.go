@@ -149,6 +149,11 @@ func (s *Session) putLocked(frame []byte) {
 	if !s.conn.dead {
 		s.conn.out = append(s.conn.out, frame...)
 	}
+	s.sentLocked()
+}
+
+// sentLocked counts a frame against the client's window.
+func (s *Session) sentLocked() {
 	s.nextOutgoing++
 	s.remote--
 }

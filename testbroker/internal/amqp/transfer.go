@@ -251,6 +251,13 @@ func (l *Link) sendLocked(m Outgoing) {
 	if !m.Settled {
 		s.unsettled[id] = &sent{l, m.Tag}
 	}
+	if len(m.Payload)+transferRoom <= int(min(c.frame, maxFrame)) && s.remote > 0 && len(s.queue) == 0 {
+		if !c.dead {
+			c.out = wire.AppendDelivery(c.out, s.channel, l.handle, id, m.Tag, m.Settled, m.Payload)
+		}
+		s.sentLocked()
+		return
+	}
 	for first, rest := true, m.Payload; first || len(rest) > 0; first = false {
 		t := &wire.Transfer{Handle: l.handle}
 		if first {

@@ -30,27 +30,41 @@ const eventHead = 768
 
 // appendEvent appends the message of an event, with delivery annotations unless they are nil.
 func appendEvent(dst []byte, e *hub.EventMessage, delivery wire.Map) []byte {
-	m := e.Message
-	payload, err := wire.AppendMessage(slices.Grow(dst, len(m.Body)+eventHead), &wire.Message{
-		DeliveryAnnotations: delivery, MessageAnnotations: eventAnnotations(e), Properties: eventProperties(m),
-		ApplicationProperties: eventApplicationProperties(m), Data: [][]byte{m.Body},
-	})
+	dst = slices.Grow(dst, len(e.Message.Body)+eventHead)
+	if delivery != nil {
+		dst = appendSections(dst, &wire.Message{DeliveryAnnotations: delivery})
+	}
+	dst = appendProperties(appendAnnotations(dst, e), e.Message)
+	if all := eventApplicationProperties(e.Message); len(all) > 0 {
+		dst = appendSections(dst, &wire.Message{ApplicationProperties: all})
+	} else {
+		none := wire.BeginApplicationProperties(dst)
+		dst = none.End()
+	}
+	return wire.AppendData(dst, e.Message.Body)
+}
+
+func appendSections(dst []byte, m *wire.Message) []byte {
+	dst, err := wire.AppendMessage(dst, m)
 	if err != nil {
 		panic("amqpfront: event: " + err.Error()) // texts are made valid, keys unique
 	}
-	return payload
+	return dst
 }
 
-func eventAnnotations(e *hub.EventMessage) wire.Map {
+func appendAnnotations(dst []byte, e *hub.EventMessage) []byte {
 	m := e.Message
-	all := make(wire.Map, 0, 14)
-	all = append(all,
-		wire.Pair{Key: wire.Symbol("x-opt-sequence-number"), Value: e.Sequence},
-		wire.Pair{Key: wire.Symbol("x-opt-offset"), Value: strconv.FormatInt(eventhub.OffsetOf(e.Sequence), 10)},
-		wire.Pair{Key: wire.Symbol("x-opt-enqueued-time"), Value: wire.Timestamp(e.Enqueued.UnixMilli())},
-		wire.Pair{Key: wire.Symbol("iothub-enqueuedtime"), Value: wire.Timestamp(m.Received.UnixMilli())},
-		wire.Pair{Key: wire.Symbol("iothub-message-source"), Value: string(e.Source)},
-	)
+	f := wire.BeginMessageAnnotations(dst)
+	f.Symbol("x-opt-sequence-number")
+	f.Long(e.Sequence)
+	f.Symbol("x-opt-offset")
+	f.String(strconv.FormatInt(eventhub.OffsetOf(e.Sequence), 10))
+	f.Symbol("x-opt-enqueued-time")
+	f.Timestamp(wire.Timestamp(e.Enqueued.UnixMilli()))
+	f.Symbol("iothub-enqueuedtime")
+	f.Timestamp(wire.Timestamp(m.Received.UnixMilli()))
+	f.Symbol("iothub-message-source")
+	f.String(string(e.Source))
 	method := ""
 	if e.Source == hubdata.Telemetry {
 		method = authMethods[e.X509][m.ModuleID != ""]
@@ -58,36 +72,50 @@ func eventAnnotations(e *hub.EventMessage) wire.Map {
 	for i, v := range [...]string{m.DeviceID, m.ModuleID, method, e.Generation, e.Model, m.Component, m.InterfaceID,
 		m.DiagnosticID, m.DiagnosticContext} {
 		if v != "" {
-			all = append(all, wire.Pair{Key: optionalAnnotations[i], Value: utf8Text(v)})
+			f.Symbol(optionalAnnotations[i])
+			f.String(utf8Text(v))
 		}
 	}
-	return all
+	return f.End()
 }
 
-// optionalAnnotations are the names of annotations that only some events have. As values of an
-// interface they need no memory for each event.
-var optionalAnnotations = [...]any{
-	wire.Symbol("iothub-connection-device-id"), wire.Symbol("iothub-connection-module-id"),
-	wire.Symbol("iothub-connection-auth-method"), wire.Symbol("iothub-connection-auth-generation-id"),
-	wire.Symbol("dt-dataschema"), wire.Symbol("dt-subject"), wire.Symbol("iothub-interface-id"),
-	wire.Symbol("Diagnostic-Id"), wire.Symbol("Correlation-Context"),
+// optionalAnnotations are the names of annotations that only some events have.
+var optionalAnnotations = [...]wire.Symbol{
+	"iothub-connection-device-id", "iothub-connection-module-id", "iothub-connection-auth-method",
+	"iothub-connection-auth-generation-id", "dt-dataschema", "dt-subject", "iothub-interface-id", "Diagnostic-Id",
+	"Correlation-Context",
 }
 
-func eventProperties(m *hubdata.Message) *wire.Properties {
-	p := &wire.Properties{ContentType: symbolText(m.ContentType), ContentEncoding: symbolText(m.ContentEncoding)}
-	if m.MessageID != "" {
-		p.MessageID = utf8Text(m.MessageID)
+// appendProperties appends the fields of wire.Properties that events have.
+func appendProperties(dst []byte, m *hubdata.Message) []byte {
+	f := wire.BeginProperties(dst)
+	text := func(s string) {
+		if s == "" {
+			f.Absent()
+		} else {
+			f.String(utf8Text(s))
+		}
 	}
-	if m.CorrelationID != "" {
-		p.CorrelationID = utf8Text(m.CorrelationID)
+	symbol := func(s string) {
+		if s == "" {
+			f.Absent()
+		} else {
+			f.Symbol(symbolText(s))
+		}
 	}
-	if m.UserID != "" {
-		p.UserID = []byte(m.UserID)
+	text(m.MessageID)
+	if m.UserID == "" {
+		f.Absent()
+	} else {
+		f.Binary([]byte(m.UserID))
 	}
-	if m.To != "" {
-		p.To = wire.Some(utf8Text(m.To))
-	}
-	return p
+	text(m.To)
+	f.Absent() // subject
+	f.Absent() // reply-to
+	text(m.CorrelationID)
+	symbol(m.ContentType)
+	symbol(m.ContentEncoding)
+	return f.End()
 }
 
 // fewProperties are compared with each other, which needs no memory. A device may send thousands.
@@ -96,6 +124,9 @@ const fewProperties = 24
 // eventApplicationProperties returns the application properties. The first of several with the same
 // name counts, because keys must be unique.
 func eventApplicationProperties(m *hubdata.Message) wire.Map {
+	if len(m.Properties) == 0 && m.CreationTime == "" && m.Schema == "" && m.Output == "" {
+		return nil
+	}
 	all := make(wire.Map, 0, len(m.Properties)+4)
 	var seen map[string]bool // of messages with many properties
 	if cap(all) > fewProperties {

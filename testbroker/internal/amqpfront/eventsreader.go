@@ -31,8 +31,9 @@ type eventsReader struct {
 	done chan struct{} // closed when the link has ended
 
 	// Guarded by conn.events.
-	next int64 // the sequence number from which to continue
-	tag  uint64
+	next    int64 // the sequence number from which to continue
+	tag     uint64
+	encoded []byte // the buffer of encode
 }
 
 func newEventsReader(end eventsEnd) *eventsReader {
@@ -159,21 +160,27 @@ func (r *eventsReader) pump() <-chan struct{} {
 	}
 }
 
-// encode appends the messages of events up to the limit of a batch, at least one.
+// encode appends the messages of events up to the limit of a batch, at least one. They are in a
+// buffer that the next call uses again.
 func (r *eventsReader) encode(all []amqp.Outgoing, events []hub.EventMessage) []amqp.Outgoing {
 	var metrics wire.Map
 	if r.metrics {
 		metrics = r.runtimeMetrics()
 	}
-	size := 0
+	tags := make([]byte, 0, 8*len(events)) // of unsettled messages; kept until they are settled
+	out := r.encoded[:0]
 	for i := range events {
-		payload := appendEvent(nil, &events[i], metrics)
-		if size += len(payload); size > eventBatchBytes && len(all) > 0 {
+		start := len(out)
+		if out = appendEvent(out, &events[i], metrics); len(out) > eventBatchBytes && len(all) > 0 {
 			break
 		}
 		r.tag++
-		all = append(all, amqp.Outgoing{Tag: binary.BigEndian.AppendUint64(nil, r.tag), Payload: payload,
+		tags = binary.BigEndian.AppendUint64(tags, r.tag)
+		all = append(all, amqp.Outgoing{Tag: tags[len(tags)-8:], Payload: out[start:],
 			Settled: r.link.Asked.SndSettleMode != wire.SendUnsettled})
+	}
+	if r.encoded = out; cap(out) > eventBatchBytes {
+		r.encoded = nil // frees the memory of large messages
 	}
 	return all
 }
