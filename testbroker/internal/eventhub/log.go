@@ -1,6 +1,7 @@
 package eventhub
 
 import (
+	"slices"
 	"sort"
 	"sync"
 	"time"
@@ -87,6 +88,9 @@ func (l *Log[T]) Add(number int, at time.Time, value T) {
 	defer l.mu.Unlock()
 	p := &l.partitions[number]
 	p.last = max(p.last, at.UnixNano())
+	if n := len(p.entries); n == cap(p.entries) {
+		p.entries = slices.Grow(p.entries, max(n, 8)) // append alone would move each entry four times
+	}
 	p.entries = append(p.entries, stamped[T]{p.last, value})
 	if l.keep > 0 && len(p.entries) > l.keep {
 		p.cut(1)

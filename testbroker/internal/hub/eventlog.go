@@ -74,7 +74,7 @@ func (o *EventOptions) layout(hubName string) (eventhub.Layout, error) {
 }
 
 // EventLog holds what back ends read from the endpoint compatible with Event Hubs. Its events refer
-// to the messages of the telemetry log, which keeps them.
+// to the messages of the telemetry log.
 type EventLog struct {
 	eventhub.Layout
 	Groups  *eventhub.Groups
@@ -91,15 +91,23 @@ type origin struct {
 	x509              bool
 }
 
-// An eventRef is an event in a partition.
+// An eventRef is an event in a partition: one of the two.
 type eventRef struct {
-	number int // of the telemetry message, or of the one before a notice
-	origin
-	notice *notice // nil = telemetry
+	telemetry *storedMessage
+	notice    *notice
+}
+
+// number returns the number of the telemetry message, or of the one before a notice.
+func (r eventRef) number() int {
+	if r.notice != nil {
+		return r.notice.number
+	}
+	return r.telemetry.Sequence
 }
 
 // A notice is an event that is not telemetry.
 type notice struct {
+	number  int
 	source  hubdata.EventSource
 	message hubdata.Message
 }
@@ -140,14 +148,14 @@ func (e *EventLog) add(device string, at time.Time, r eventRef) {
 }
 
 // addLocked adds the event of a stored message. The telemetry log is locked.
-func (e *EventLog) addLocked(m *hubdata.Message, from origin) {
-	e.add(m.DeviceID, m.Received, eventRef{number: m.Sequence, origin: from})
+func (e *EventLog) addLocked(m *storedMessage) {
+	e.add(m.DeviceID, m.Received, eventRef{telemetry: m})
 }
 
 // forgetLocked removes the event of a forgotten message, and the notices before it. The telemetry
 // log is locked.
 func (e *EventLog) forgetLocked(m *hubdata.Message) {
-	e.log.Forget(e.PartitionOf(m.DeviceID), func(r eventRef) bool { return r.number <= m.Sequence })
+	e.log.Forget(e.PartitionOf(m.DeviceID), func(r eventRef) bool { return r.number() <= m.Sequence })
 }
 
 // originLocked returns what events tell of a sender at present. The hub is locked.
@@ -203,14 +211,14 @@ func (h *Hub) eventMessages(all []EventMessage, entries []eventhub.Entry[eventRe
 	defer h.log.mu.Unlock()
 	for _, e := range entries {
 		from = e.Sequence + 1
-		m := EventMessage{Sequence: e.Sequence, Enqueued: e.Enqueued, Source: hubdata.Telemetry,
-			Generation: e.Value.generation, Model: e.Value.model, X509: e.Value.x509}
 		if note := e.Value.notice; note != nil {
-			m.Source, m.Message = note.source, &note.message
-		} else if m.Message = h.log.atLocked(e.Value.number); m.Message == nil {
-			continue // forgotten since
+			all = append(all, EventMessage{Sequence: e.Sequence, Enqueued: e.Enqueued, Source: note.source,
+				Message: &note.message})
+			continue
 		}
-		all = append(all, m)
+		m := e.Value.telemetry
+		all = append(all, EventMessage{Sequence: e.Sequence, Enqueued: e.Enqueued, Source: hubdata.Telemetry,
+			Message: &m.Message, Generation: m.generation, Model: m.model, X509: m.x509})
 	}
 	return all, from
 }
@@ -221,5 +229,5 @@ func (l *telemetryLog) atLocked(number int) *hubdata.Message {
 	if i < 0 || i >= len(l.messages.entries) {
 		return nil
 	}
-	return l.messages.entries[i]
+	return &l.messages.entries[i].Message
 }

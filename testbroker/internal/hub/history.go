@@ -1,9 +1,11 @@
 package hub
 
+import "slices"
+
 // A history is a log of the hub: all entries in order, or only the newest. Forgotten entries are
 // cut off the front of the slice, and append moves the rest to another array when the present one
-// is full. That costs a few copies an entry, and up to as many forgotten entries stay in memory
-// until then. Entries are never overwritten, so slices of a history may be read without its owner's
+// is full. That costs a copy an entry, and up to as many forgotten entries stay in memory until
+// then. Entries are never overwritten, so slices of a history may be read without its owner's
 // lock.
 type history[T any] struct {
 	keep      int // how many entries; 0 = all
@@ -13,6 +15,9 @@ type history[T any] struct {
 
 // add appends an entry. It returns the entry that it had to forget, if any.
 func (l *history[T]) add(e T) (oldest T, forgot bool) {
+	if n := len(l.entries); n == cap(l.entries) {
+		l.entries = slices.Grow(l.entries, max(n, 8)) // append alone would move each entry four times
+	}
 	l.entries = append(l.entries, e)
 	if l.keep == 0 || len(l.entries) <= l.keep {
 		return oldest, false

@@ -3,6 +3,7 @@ package hub
 import (
 	"bytes"
 	"context"
+	"hash/maphash"
 	"sync"
 
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
@@ -13,16 +14,23 @@ type telemetryLog struct {
 	events *EventLog // never nil; set once
 
 	mu        sync.Mutex
-	messages  history[*hubdata.Message] // never modified
-	viewed    history[hubdata.Message]  // copies of messages for view, made when it is called
-	copies    map[messageKey]copies     // of messages with an id
+	messages  history[*storedMessage]
+	viewed    history[hubdata.Message] // copies of messages for view, made when it is called
+	copies    map[uint64]copies        // of messages with an id, by the hash of a messageKey
+	seed      maphash.Seed
 	conflicts history[hubdata.Conflict]
 	touch     func(sequence int) // marks a message as added or forgotten
 }
 
 func (l *telemetryLog) init(keep int) {
 	l.messages.keep, l.conflicts.keep = keep, keep
-	l.copies = make(map[messageKey]copies)
+	l.copies, l.seed = make(map[uint64]copies), maphash.MakeSeed()
+}
+
+// A storedMessage is a message with what its event tells of its sender. It is never modified.
+type storedMessage struct {
+	hubdata.Message
+	origin
 }
 
 type messageKey struct {
@@ -35,6 +43,10 @@ type messageKey struct {
 type copies struct{ first, last int }
 
 func keyOf(m *hubdata.Message) messageKey { return messageKey{SenderOf(m), m.MessageID} }
+
+// hashOf returns the key of copies. Without texts, the garbage collector need not look into the
+// map.
+func (l *telemetryLog) hashOf(m *hubdata.Message) uint64 { return maphash.Comparable(l.seed, keyOf(m)) }
 
 // add adds a message and its event.
 func (l *telemetryLog) add(m hubdata.Message, from origin) {
@@ -50,39 +62,47 @@ func (l *telemetryLog) addLocked(m hubdata.Message, from origin) {
 	if m.MessageID != "" {
 		l.compareLocked(&m)
 	}
-	old, forgot := l.messages.add(&m)
-	l.events.addLocked(&m, from)
+	kept := &storedMessage{m, from}
+	old, forgot := l.messages.add(kept)
+	l.events.addLocked(kept)
 	if !forgot {
 		return
 	}
-	l.events.forgetLocked(old)
+	l.events.forgetLocked(&old.Message)
 	if old.MessageID != "" {
-		l.forgetLocked(old)
+		l.forgetLocked(&old.Message)
 	}
 	l.touch(old.Sequence)
 }
 
 // compareLocked compares a message with the first one of the same id.
 func (l *telemetryLog) compareLocked(m *hubdata.Message) {
-	c, again := l.copies[keyOf(m)]
-	if !again {
+	hash := l.hashOf(m)
+	c, again := l.copies[hash]
+	var first *hubdata.Message
+	if again {
+		first = l.atLocked(c.first)
+	}
+	switch {
+	case first == nil || keyOf(first) != keyOf(m): // another one with the same hash is not watched further
 		c.first = m.Sequence
-	} else if first := l.messages.entries[c.first-1-l.messages.forgotten]; !bytes.Equal(first.Body, m.Body) {
+	case !bytes.Equal(first.Body, m.Body):
 		l.conflicts.add(hubdata.Conflict{First: *first, Second: *m})
 		return
 	}
 	c.last = m.Sequence
-	l.copies[keyOf(m)] = c
+	l.copies[hash] = c
 }
 
 // forgetLocked removes a forgotten message from copies. If it was the first of its id, a kept copy
 // takes its place.
 func (l *telemetryLog) forgetLocked(old *hubdata.Message) {
-	switch c := l.copies[keyOf(old)]; old.Sequence {
+	hash := l.hashOf(old)
+	switch c := l.copies[hash]; old.Sequence {
 	case c.last:
-		delete(l.copies, keyOf(old))
+		delete(l.copies, hash)
 	case c.first:
-		l.copies[keyOf(old)] = copies{c.last, c.last}
+		l.copies[hash] = copies{c.last, c.last}
 	}
 }
 
@@ -92,7 +112,7 @@ func (l *telemetryLog) view() []hubdata.Message {
 	defer l.mu.Unlock()
 	l.viewed.skip(l.messages.forgotten)
 	for _, m := range l.messages.entries[l.viewed.total()-l.messages.forgotten:] {
-		l.viewed.add(*m)
+		l.viewed.add(m.Message)
 	}
 	return l.viewed.view()
 }

@@ -15,6 +15,9 @@ const maxUnsent = 8 << 20
 // read slowly.
 const fewUnsent = 1 << 20
 
+// keepUnsent is the largest buffer that is used again. It holds what a writer of bulk data queues.
+const keepUnsent = 2 * fewUnsent
+
 // ErrSlowReader is the cause of a connection's end when its client did not read the hub's data.
 var ErrSlowReader = errors.New("client does not read")
 
@@ -62,7 +65,7 @@ func (s *Socket) send() {
 			if s.unsent -= len(buf); s.unsent <= fewUnsent {
 				s.wakeLocked()
 			}
-			if cap(buf) > 1<<20 {
+			if cap(buf) > keepUnsent {
 				buf = nil // free the memory of a burst
 			}
 			if err != nil {
