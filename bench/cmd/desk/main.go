@@ -1,6 +1,7 @@
 // Command desk measures a hub with many devices: how long they take to connect, what a connection
 // costs the hub, and how many messages a second it takes from them while a reader reads all of them
-// at the endpoint for Event Hubs clients. Hub, devices and reader are three processes, connected by sockets.
+// at the endpoint for Event Hubs clients. Hub, devices and reader are three processes, connected by
+// sockets.
 //
 //	go run ./cmd/desk -devices 10000 -senders 10000 -tls
 //	go run ./cmd/desk -devices 10000 -senders 8 -amqp
@@ -60,7 +61,7 @@ func run(args []string) error {
 		"acknowledgement; then the hub has %.0f MB\n", r.Senders, r.Body, r.Acknowledged, r.Sent.Seconds(),
 		float64(r.Acknowledged)/r.Sent.Seconds(), r.Stored, r.Read, r.Lag.Round(time.Millisecond), r.Hub/1024)
 	each := func(cpu time.Duration) float64 { return float64(cpu.Microseconds()) / float64(max(r.Acknowledged, 1)) }
-	fmt.Printf("µs of CPU time for each message: devices %.2f, hub %.2f, reader %.2f\n", each(r.DevicesCPU), each(r.HubCPU),
-		each(r.ReaderCPU))
+	fmt.Printf("µs of CPU time for each message: devices %.2f, hub %.2f, reader %.2f\n", each(r.DevicesCPU),
+		each(r.HubCPU), each(r.ReaderCPU))
 	return r.Over()
 }
