@@ -446,6 +446,60 @@ func TestKeepAlive(t *testing.T) {
 	}
 }
 
+// A message counts as a sign of life, but not the beginning of one.
+func TestKeepAliveOfAPublishingClient(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, d := newHub(t, nil)
+		c := connectOf(d)
+		c.keepAlive = 10
+		w := dial(t, h)
+		require.Equal(t, []byte{0, 0}, w.connect(c))
+		for id := range uint16(3) {
+			time.Sleep(14 * time.Second)
+			w.publish(id+1, "devices/dev-1/messages/events/", "x")
+			require.Equal(t, id+1, w.acked())
+		}
+		start := time.Now()
+		time.Sleep(14 * time.Second)
+		w.send(publishBytes(2, 4, "devices/dev-1/messages/events/", "x")[:5])
+		require.Equal(t, io.EOF, w.end())
+		require.Equal(t, 15*time.Second, time.Since(start))
+		require.Equal(t, 3, h.Len())
+	})
+}
+
+// Messages that arrive together are acknowledged together, in order, whatever the pieces. Other
+// packets between them are answered in their turn.
+func TestMessagesInPieces(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, d := newHub(t, nil)
+		w := login(t, h, d)
+		var all []byte
+		const n = 200
+		for id := uint16(1); id <= n; id++ {
+			all = append(all, publishBytes(2, id, "devices/dev-1/messages/events/", strings.Repeat("x", int(id)*7))...)
+			if id == n/2 {
+				all = append(all, 0xc0, 0) // PINGREQ
+			}
+		}
+		for len(all) > 0 {
+			piece := min(len(all), 1+len(all)/3)
+			w.send(all[:piece])
+			all = all[piece:]
+		}
+		for id := uint16(1); id <= n; id++ {
+			require.Equal(t, id, w.acked())
+			if id == n/2 {
+				w.expect(pingresp)
+			}
+		}
+		for i, m := range h.Messages() {
+			require.Equal(t, strings.Repeat("x", (i+1)*7), string(m.Body))
+		}
+		require.Equal(t, n, h.Len())
+	})
+}
+
 func TestKeptSessionIsPresent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, d := newHub(t, nil)
