@@ -109,12 +109,9 @@ func describe(err error) string {
 	return text + "\n  " + errfilter.OfKind(kindOf(err)).Reason
 }
 
-// passing reports whether err may be over with the next attempt. Its reason in the filter is why
-// the client tries again, which helps nobody who reads it as the end.
-func passing(err error) bool {
-	rule := errfilter.OfKind(kindOf(err))
-	return rule.Retry && rule.Pace == errfilter.Normal
-}
+// passing reports whether err is about the network. Its reason in the filter is why the client
+// tries again, which helps nobody who reads it as the end.
+func passing(err error) bool { return statusOfKind(kindOf(err)) == exitNetwork }
 
 func statusText() string {
 	var b strings.Builder

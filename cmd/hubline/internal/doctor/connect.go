@@ -100,10 +100,24 @@ func (p *Probe) message(ctx context.Context, c *client) (Row, time.Duration) {
 	defer cancel()
 	begin := time.Now()
 	if err := c.Send(ctx, probeMessage()); err != nil {
-		return bad(c.last(err))[0], 0
+		return unsent(c.last(err)), 0
 	}
 	trip := time.Since(begin)
 	return Row{Mark: OK, Figure: "acknowledged in " + took(trip), Hint: "the service takes messages"}, trip
+}
+
+// unsentHints say what the end of a message on a connection that works may mean.
+var unsentHints = map[transport.Kind]string{
+	transport.Network: "the service ended the connection at a message: over MQTT it has no other answer when a quota is " +
+		"used up or messages are too many (http says which); or another program took the device's id over; ",
+	transport.Timeout: "the message went out, and no acknowledgement came; ",
+}
+
+// unsent returns the row of a message that failed.
+func unsent(err error) Row {
+	row := bad(err)[0]
+	row.Hint = unsentHints[row.Kind] + row.Hint
+	return row
 }
 
 // Acknowledgements that take this long, and so many times the round trip of a single message, are
@@ -122,7 +136,7 @@ func (p *Probe) burst(ctx context.Context, c *client, trip time.Duration) Row {
 	receipts := make([]device.Receipt, p.Options.Burst)
 	for i := range receipts {
 		if err := c.Enqueue(ctx, probeMessage(), &receipts[i]); err != nil {
-			return bad(c.last(err))[0]
+			return unsent(c.last(err))
 		}
 	}
 	for i := range receipts {
@@ -132,7 +146,7 @@ func (p *Probe) burst(ctx context.Context, c *client, trip time.Duration) Row {
 				slowHint)[0]
 		}
 		if err != nil {
-			return bad(c.last(err))[0]
+			return unsent(c.last(err))
 		}
 	}
 	elapsed := time.Since(begin)

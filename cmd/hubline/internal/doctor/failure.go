@@ -13,13 +13,13 @@ import (
 )
 
 // bad returns the row of a failure: its kind as the figure, and as the hint the error with the
-// sentence that the client has for that kind. A failure that the client retries soon has none that
-// helps.
+// sentence that the client has for that kind. The one about a network says only why the client
+// tries again.
 func bad(err error) []Row {
 	kind := kindOf(err)
 	hint := err.Error()
-	if rule := errfilter.OfKind(kind); !rule.Retry || rule.Pace == errfilter.Slow {
-		hint += "; " + rule.Reason
+	if kind != transport.Network && kind != transport.Timeout {
+		hint += "; " + errfilter.OfKind(kind).Reason
 	}
 	return []Row{{Mark: Bad, Figure: kind.String(), Hint: hint, Kind: kind}}
 }

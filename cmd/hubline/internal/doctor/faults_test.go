@@ -95,13 +95,13 @@ var faults = []struct {
 			later := time.Until(time.Date(2049, 12, 20, 0, 0, 0, 0, time.UTC))
 			p.probe.Target.Creds.Now = func() time.Time { return time.Now().Add(later) }
 		}},
-	{name: "service unavailable", row: "connect mqtt", mark: Bad, kind: transport.Unavailable,
+	{name: "service unavailable", row: "connect mqtt", mark: Bad, kind: transport.Unavailable, hint: "will be back",
 		spoil: func(p *patient) { p.hub.Inject(fault.Fault{Kind: fault.RefuseConnect, Times: -1}) }},
 	{name: "no answer to the login", row: "connect mqtt", mark: Bad, kind: transport.Timeout,
 		spoil: func(p *patient) { p.hub.Inject(fault.Fault{Kind: fault.SwallowConnack, Times: -1}) }},
-	{name: "message not acknowledged", row: "message mqtt", mark: Bad, kind: transport.Timeout,
+	{name: "message not acknowledged", row: "message mqtt", mark: Bad, kind: transport.Timeout, hint: "acknowledgement",
 		spoil: func(p *patient) { p.hub.Inject(fault.Fault{Kind: fault.SwallowPuback, Times: -1}) }},
-	{name: "connection cut at a message", row: "message mqtt", mark: Bad, kind: transport.Network,
+	{name: "connection cut at a message", row: "message mqtt", mark: Bad, kind: transport.Network, hint: "quota",
 		spoil: func(p *patient) { p.hub.Inject(fault.Fault{Kind: fault.DropBeforePublish, Times: -1}) }},
 	{name: "quota used up", row: "message http", mark: Bad, kind: transport.Quota,
 		spoil: func(p *patient) { p.hub.Inject(fault.Fault{Kind: fault.Quota, Limit: -1, AcceptConnects: true}) }},
