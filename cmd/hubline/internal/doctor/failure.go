@@ -17,11 +17,21 @@ import (
 // tries again.
 func bad(err error) []Row {
 	kind := kindOf(err)
-	hint := err.Error()
+	hint := cause(err).Error()
 	if kind != transport.Network && kind != transport.Timeout {
 		hint += "; " + errfilter.OfKind(kind).Reason
 	}
 	return []Row{{Mark: Bad, Figure: kind.String(), Hint: hint, Kind: kind}}
+}
+
+// cause returns the failure behind the end of retries, of which the clients here make none.
+func cause(err error) error {
+	for e := transport.Find(err); e != nil && e.Kind == transport.RetryExpired; {
+		if e = transport.Find(e.Err); e != nil {
+			err = e
+		}
+	}
+	return err
 }
 
 // wrong returns the row of a fault that is no error.

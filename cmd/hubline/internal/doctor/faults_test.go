@@ -125,6 +125,7 @@ func TestEachRowFindsItsFault(t *testing.T) {
 				row := rows[c.row]
 				require.Equal(p.t, c.mark, row.Mark, "%+v", rows)
 				require.Contains(p.t, row.Hint, c.hint)
+				require.NotContains(p.t, row.Hint, "retries ended")
 				if c.mark == Bad {
 					require.Equal(p.t, c.kind, row.Kind, "%+v", row)
 				}
