@@ -10,7 +10,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"slices"
 	"strconv"
 	"sync"
@@ -19,6 +18,7 @@ import (
 	"time"
 
 	"github.com/hubline-iot/hubline/cross/arm/board"
+	"github.com/hubline-iot/hubline/cross/arm/internal/uart"
 	"github.com/hubline-iot/hubline/device"
 	"github.com/hubline-iot/hubline/internal/memconn"
 	"github.com/hubline-iot/hubline/testbroker"
@@ -34,7 +34,7 @@ type bench struct {
 	hub   *testbroker.Hub
 	key   []byte
 	modem *modem
-	port  *port
+	port  *uart.Port
 	board *board.Modem
 	ended chan error
 }
@@ -54,16 +54,15 @@ func newBench(t *testing.T) *bench {
 	key := board.Key(dev.PrimaryKey)
 	near, far := memconn.Pair("board", "modem")
 	b := &bench{hub: hub, key: key, modem: &modem{line: far, dial: hub.Dial(testbroker.PortMQTT), now: time.Now},
-		port:  newPort(near),
+		port:  uart.New(near),
 		ended: make(chan error, 1)}
 	b.board = board.NewModem(b.port)
 	go func() { b.ended <- b.modem.serve() }()
 	t.Cleanup(func() {
-		near.Close()
+		b.port.Close()
 		if err := <-b.ended; !errors.Is(err, io.EOF) {
 			t.Errorf("the modem ended with %v", err)
 		}
-		<-b.port.ended
 		if err := hub.Close(); err != nil {
 			t.Error(err)
 		}
@@ -82,48 +81,6 @@ func (b *bench) config(n int) board.Config {
 		Interval: time.Second / time.Duration(n),
 	}
 }
-
-// port is a serial port on a connection.
-type port struct {
-	conn  net.Conn
-	ended chan struct{}
-
-	mu  sync.Mutex
-	got []byte
-}
-
-func newPort(c net.Conn) *port {
-	p := &port{conn: c, ended: make(chan struct{})}
-	go func() {
-		defer close(p.ended)
-		for {
-			var buf [256]byte
-			n, err := c.Read(buf[:])
-			p.mu.Lock()
-			p.got = append(p.got, buf[:n]...)
-			p.mu.Unlock()
-			if err != nil {
-				return
-			}
-		}
-	}()
-	return p
-}
-
-func (p *port) Read(b []byte) int {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	n := copy(b[:min(len(b), 16)], p.got) // at most the depth of a UART's FIFO
-	p.got = p.got[n:]
-	return n
-}
-
-func (p *port) Write(b []byte) int {
-	n, _ := p.conn.Write(b)
-	return n
-}
-
-func (p *port) Pause() { time.Sleep(time.Millisecond) } // fake time
 
 // numbers returns the numbers of the readings in the hub's log, each once, in order of first
 // arrival.

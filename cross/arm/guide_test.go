@@ -150,6 +150,8 @@ var prices = []struct{ feature, imports, fields string }{
 		"Status: func(s device.Status) { println(s.State.String(), s.Reason.String()) },"},
 	{"`Command`", "", "Command: func(b []byte) { println(string(b)) },"},
 	{"`Feed` and `RebootAfter`", "", "Feed: func() { println(1) }, RebootAfter: time.Hour,"},
+	{"a modem with AT commands, in place of `board.Modem`",
+		"\"github.com/hubline-iot/hubline/cross/arm/board/atmodem\"", ""},
 	{"`Store`, with `flashlog`", "\"github.com/hubline-iot/hubline/cross/arm/board/flashlog\"", "Store: store(),"},
 }
 
@@ -208,6 +210,14 @@ func store() board.Store {
 }
 `
 
+// priceModem puts a modem with AT commands in place of board.Modem.
+var priceModem = strings.NewReplacer("modem := board.NewModem(line{})", `modem, err := atmodem.New(atmodem.Config{
+		Port: line{}, Dialect: atmodem.BG9x, Host: "hub.example.test", CA: "ca.pem"})
+	if err != nil {
+		println(err.Error())
+		return
+	}`, "SetClock(time.Second)", "SetClock(context.Background())")
+
 var updatePrices = flag.Bool("prices", false, "write the prices of features into the guide")
 
 // priceTolerance is how much a price may differ from the guide's: TinyGo's versions differ.
@@ -227,6 +237,9 @@ func TestPrices(t *testing.T) {
 		text := fmt.Sprintf(priceMain, p.imports, p.fields)
 		if strings.Contains(p.fields, "store()") {
 			text += priceStore
+		}
+		if strings.Contains(p.imports, "atmodem") {
+			text = priceModem.Replace(text)
 		}
 		name := "probe/price" + strconv.Itoa(i)
 		write(t, filepath.Join(folder, name, "main.go"), []byte(text))

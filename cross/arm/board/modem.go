@@ -53,10 +53,9 @@ type Modem struct {
 	raw     [32]byte
 	rest    []byte // of raw: read and not processed
 
-	name   byte        // of the latest connection
-	asked  atomic.Bool // the time was requested and has not arrived
-	clock  atomic.Bool // the time is set
-	offset atomic.Int64
+	name  byte        // of the latest connection
+	asked atomic.Bool // the time was requested and has not arrived
+	clock Clock
 }
 
 // Escape begins a command on a Modem's line.
@@ -92,13 +91,7 @@ func (m *Modem) skip() {
 
 // Now returns the modem's time, advanced by the board's own clock. Before SetClock it is shortly
 // after the beginning of 1970.
-func (m *Modem) Now() time.Time {
-	now := time.Now()
-	if !m.clock.Load() {
-		return now
-	}
-	return time.UnixMilli(now.UnixMilli() + m.offset.Load())
-}
+func (m *Modem) Now() time.Time { return m.clock.Now() }
 
 // DialTo tells the modem the name of the host and dials.
 func (m *Modem) DialTo(ctx context.Context, host string) (lean.Conn, error) {
@@ -195,8 +188,7 @@ func (m *Modem) nextLocked() element {
 		case nothing:
 		case theTime:
 			if m.asked.Swap(false) {
-				m.offset.Store(e.millis - time.Now().UnixMilli())
-				m.clock.Store(true)
+				m.clock.Set(time.UnixMilli(e.millis))
 			}
 		default:
 			return e
