@@ -34,10 +34,15 @@ func sums(list []int64) (all []int64) {
 }
 
 // Real clients come back to a hub with limits as the simulator predicts, whether the limit of
-// connects or that of messages holds them up. Both sides draw at random: when devices attempt, and
-// when they generate messages. The hub takes the first messages of a batch of which the simulator
-// refuses all, and gets them again. So the bounds are shares of the largest value: 5 % of all
-// attempts, 15 % of the devices and of the most messages in outboxes.
+// connects or that of messages holds them up. The bounds are percentages of all attempts, of the
+// devices and of the most messages in outboxes. Both sides draw at random when devices attempt and
+// when they generate messages, which moves the values by one or two percent.
+//
+// One case has wider bounds. Without a spread that is longer than the queue, many devices send
+// their backlog in the same second, and the two hubs do not take the same part of it: this one
+// admits the first messages of a batch before it closes the connection, and gets them again, while
+// the simulator admits a batch or refuses it. For some seconds a tenth of the devices is connected
+// here and not there. Nothing is published about how the service does it.
 func TestAHubWithLimitsDoesWhatTheSimulatorPredicts(t *testing.T) {
 	base := fleet.Scenario{
 		Duration: 100 * time.Second,
@@ -49,20 +54,28 @@ func TestAHubWithLimitsDoesWhatTheSimulatorPredicts(t *testing.T) {
 	connects.Name, connects.Devices, connects.Hub.Connects = "connects", 1000, 20
 	messages.Name, messages.Devices, messages.Hub.Messages = "messages", 500, 100
 	messages.Telemetry = fleet.Telemetry{Every: 10 * time.Second}
-	for _, s := range []fleet.Scenario{connects, messages} {
-		for _, rules := range []fleet.Rules{{Name: "default"}, fleet.Recommended(s.Devices)} {
-			t.Run(s.Name+" "+rules.Name, func(t *testing.T) {
-				predicted, seen := run(t, s, rules, nil), live(t, s, rules)
-				open := s
-				open.Hub.Connects, open.Hub.Messages = 1e6, 1e6
-				require.NotEqual(t, run(t, open, rules, nil).Series, predicted.Series, "the limit matters")
-				attempts := sums(predicted.Series.Attempts)
-				all := attempts[len(attempts)-1]
-				requireNear(t, "attempts", attempts, sums(seen.attempts), all*5/100)
-				requireNear(t, "connected", predicted.Series.Connected, seen.connected, int64(s.Devices)*15/100)
-				requireNear(t, "queued", predicted.Series.Queued, seen.queued, predicted.Messages.MostQueued*15/100)
-				t.Logf("%d attempts predicted, %d seen", all, sums(seen.attempts)[len(attempts)-1])
-			})
-		}
+	for _, c := range []struct {
+		scenario                    fleet.Scenario
+		rules                       fleet.Rules
+		attempts, connected, queued int64 // percent
+	}{
+		{connects, fleet.Rules{Name: "default"}, 2, 4, 0},
+		{connects, fleet.Recommended(connects.Devices), 2, 4, 0},
+		{messages, fleet.Rules{Name: "default"}, 3, 15, 10},
+		{messages, fleet.Recommended(messages.Devices), 3, 4, 4},
+	} {
+		s, rules := c.scenario, c.rules
+		t.Run(s.Name+" "+rules.Name, func(t *testing.T) {
+			predicted, seen := run(t, s, rules, nil), live(t, s, rules)
+			open := s
+			open.Hub.Connects, open.Hub.Messages = 1e6, 1e6
+			require.NotEqual(t, run(t, open, rules, nil).Series, predicted.Series, "the limit matters")
+			attempts := sums(predicted.Series.Attempts)
+			all := attempts[len(attempts)-1]
+			requireNear(t, "attempts", attempts, sums(seen.attempts), all*c.attempts/100)
+			requireNear(t, "connected", predicted.Series.Connected, seen.connected, int64(s.Devices)*c.connected/100)
+			requireNear(t, "queued", predicted.Series.Queued, seen.queued, predicted.Messages.MostQueued*c.queued/100)
+			t.Logf("%d attempts predicted, %d seen", all, sums(seen.attempts)[len(attempts)-1])
+		})
 	}
 }

@@ -7,15 +7,18 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"os/signal"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/hubline-iot/hubline/fleet"
 )
@@ -45,6 +48,9 @@ type settings struct {
 	json     string
 	list     bool
 	docs     string
+
+	recorded   string
+	recordedAt time.Duration
 }
 
 const usage = `Usage of fleet: simulates how devices come back to their hub, under one policy or many.
@@ -52,6 +58,7 @@ const usage = `Usage of fleet: simulates how devices come back to their hub, und
   fleet -devices 100000 -scenario outage -rules default,recommended
   fleet -devices 10000 -scenario all -o report.html
   fleet -file scenario.json -json -
+  fleet -devices 40000 -scenario restart -recorded attempts.csv -recorded-at 5m -o report.html
 
 `
 
@@ -73,6 +80,9 @@ func parse(args []string, out io.Writer) (settings, error) {
 	flags.StringVar(&s.pictures, "svg", "", "`folder` for the plots as SVG")
 	flags.StringVar(&s.json, "json", "", "`file` for the results as JSON; -: the standard output, instead of the table")
 	flags.BoolVar(&s.list, "list", false, "list scenarios and rules, and stop")
+	flags.StringVar(&s.recorded, "recorded", "",
+		"CSV `file` with the attempts a second at a real hub: shows how far each of the rules is from them")
+	flags.DurationVar(&s.recordedAt, "recorded-at", 0, "simulated `time` of the first row of -recorded")
 	flags.StringVar(&s.docs, "docs", "", "draw the plots of the documentation into `folder`, and stop")
 	if err := flags.Parse(args); err != nil {
 		return s, err
@@ -92,15 +102,24 @@ func run(ctx context.Context, args []string, out, log io.Writer) error {
 	case s.list:
 		return list(out)
 	case s.docs != "":
-		return drawDocs(ctx, s.docs)
+		return drawDocs(ctx, s.docs, math.MaxInt)
 	}
 	scenarios, err := s.scenarios()
 	if err != nil {
 		return err
 	}
+	var real *recorded
+	if s.recorded != "" {
+		if real, err = readRecorded(s.recorded, s.recordedAt); err != nil {
+			return err
+		}
+	}
 	var families []family
 	for _, scenario := range scenarios {
-		f := family{Scenario: scenario}
+		f := family{Scenario: scenario, real: real}
+		if real != nil && !real.covers(cmp.Or(scenario.Duration, time.Hour)) {
+			return fmt.Errorf("%s: no row is within the time of %s; give another -recorded-at", s.recorded, scenario.Name)
+		}
 		rules, err := choose(allRules(scenario.Devices), func(r fleet.Rules) string { return r.Name }, s.rules, "-rules")
 		if err != nil {
 			return err
@@ -113,6 +132,9 @@ func run(ctx context.Context, args []string, out, log io.Writer) error {
 				return fmt.Errorf("%s, %s: %w", scenario.Name, r.Name, err)
 			}
 			f.Results = append(f.Results, result)
+			if real != nil {
+				f.Distances = append(f.Distances, real.distance(result))
+			}
 		}
 		families = append(families, f)
 	}
@@ -123,6 +145,10 @@ func run(ctx context.Context, args []string, out, log io.Writer) error {
 type family struct {
 	Scenario fleet.Scenario
 	Results  []*fleet.Result
+	// Distances are those of the results from the real fleet, if there is one: from 0 to 1.
+	Distances []float64 `json:",omitempty"`
+
+	real *recorded // or nil
 }
 
 func allRules(devices int) []fleet.Rules {

@@ -14,20 +14,26 @@ import (
 // maxFile bounds the size of a scenario's file.
 const maxFile = 1 << 20
 
+// readFile reads a file of at most the given size. fix says what to do about a larger one.
+func readFile(name string, most int64, fix string) ([]byte, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, most+1))
+	if err == nil && int64(len(text)) > most {
+		err = fmt.Errorf("%s: larger than %d bytes; %s", name, most, fix)
+	}
+	return text, err
+}
+
 // readScenario reads a scenario and checks it.
 func readScenario(name string) (fleet.Scenario, error) {
 	var s fleet.Scenario
-	f, err := os.Open(name)
+	text, err := readFile(name, maxFile, "give one scenario")
 	if err != nil {
 		return s, err
-	}
-	defer f.Close()
-	text, err := io.ReadAll(io.LimitReader(f, maxFile+1))
-	if err != nil {
-		return s, err
-	}
-	if len(text) > maxFile {
-		return s, fmt.Errorf("%s: larger than %d bytes; give one scenario", name, maxFile)
 	}
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.DisallowUnknownFields()

@@ -24,12 +24,22 @@ type picture struct {
 	log         bool
 	series      func(s *fleet.Series) []int64
 	rate        bool // per second
+	real        bool // with the curve of the real fleet
 }
 
 var pictures = []picture{
-	{"attempts", "attempts a second", true, func(s *fleet.Series) []int64 { return s.Attempts }, true},
-	{"connected", "devices connected", false, func(s *fleet.Series) []int64 { return s.Connected }, false},
-	{"queued", "messages waiting", false, func(s *fleet.Series) []int64 { return s.Queued }, false},
+	{"attempts", "attempts a second", true, func(s *fleet.Series) []int64 { return s.Attempts }, true, false},
+	{"connected", "devices connected", false, func(s *fleet.Series) []int64 { return s.Connected }, false, false},
+	{"queued", "messages waiting", false, func(s *fleet.Series) []int64 { return s.Queued }, false, false},
+}
+
+// pictures returns the plots of the family.
+func (f *family) pictures() []picture {
+	if f.real == nil {
+		return pictures
+	}
+	return append(pictures[:len(pictures):len(pictures)],
+		picture{"recorded", "attempts a second that reach the hub", true, answered, true, true})
 }
 
 // points is the number of points of a curve at most: each is the largest value of its time.
@@ -89,6 +99,15 @@ func (p *picture) draw(f *family) ([]byte, error) {
 		chart.Add(line)
 		chart.Legend.Add(r.Rules, line)
 	}
+	if p.real && len(f.Results) > 0 {
+		line, err := plotter.NewLine(f.real.curve(f.from(), f.Results[0].Duration))
+		if err != nil {
+			return nil, err
+		}
+		line.Width = vg.Points(2)
+		chart.Add(line)
+		chart.Legend.Add("real fleet", line)
+	}
 	if p.log {
 		chart.Y.Min = 1
 		chart.Y.Max = 10 * max(chart.Y.Max, 10) // room for the legend
@@ -117,7 +136,7 @@ func writePictures(folder string, families []family) error {
 		return err
 	}
 	for i := range families {
-		for _, p := range pictures {
+		for _, p := range families[i].pictures() {
 			svg, err := p.draw(&families[i])
 			if err != nil {
 				return err
@@ -131,18 +150,18 @@ func writePictures(folder string, families []family) error {
 	return nil
 }
 
-// docsDevices is small enough to draw the plots of the documentation in each test.
-const docsDevices = 10_000
-
 // docsPlots are the plots of docs/fleets.md: few curves, chosen to be seen.
 var docsPlots = []struct {
 	file     string
 	scenario func(int) fleet.Scenario
+	devices  int
 	picture  int
 	rules    string
 }{
-	{"fleet-restart.svg", shortRestart, 0, "default,fixed 10 s,full jitter,Azure C,recommended"},
-	{"fleet-outage.svg", fleet.RefusedOutage, 0, "default,full jitter,Azure C,Azure C# 2,recommended"},
+	{"fleet-restart.svg", shortRestart, 10_000, 0, "default,fixed 10 s,full jitter,Azure C,recommended"},
+	{"fleet-outage.svg", fleet.RefusedOutage, 10_000, 0, "default,full jitter,Azure C,Azure C# 2,recommended"},
+	{"fleet-outage-1000.svg", fleet.RegionalOutage, 1000, 0, "default,full jitter,Azure C,Azure C# 2,recommended"},
+	{"fleet-outage-1000000.svg", fleet.RegionalOutage, 1_000_000, 0, "default,recommended"},
 }
 
 // shortRestart is the restart, as long as something happens.
@@ -152,10 +171,14 @@ func shortRestart(devices int) fleet.Scenario {
 	return s
 }
 
-func drawDocs(ctx context.Context, folder string) error {
+// drawDocs draws the plots of fleets with up to so many devices.
+func drawDocs(ctx context.Context, folder string, most int) error {
 	for _, d := range docsPlots {
-		f := family{Scenario: d.scenario(docsDevices)}
-		rules, err := choose(allRules(docsDevices), func(r fleet.Rules) string { return r.Name }, d.rules, "rules")
+		if d.devices > most {
+			continue
+		}
+		f := family{Scenario: d.scenario(d.devices)}
+		rules, err := choose(allRules(d.devices), func(r fleet.Rules) string { return r.Name }, d.rules, "rules")
 		if err != nil {
 			return err
 		}

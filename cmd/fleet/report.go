@@ -5,8 +5,6 @@ import (
 	"html/template"
 	"io"
 	"strings"
-
-	"github.com/hubline-iot/hubline/fleet"
 )
 
 // page is one file without references to others.
@@ -26,6 +24,8 @@ svg { max-width: 100%; height: auto; }
 <h1>How the fleet comes back</h1>
 <p>Times count from the end of the fault. "Each" is per device. A peak is the largest number of attempts in a second;
 "after" is from the end of the fault on. Steady is the mean before the fault. Messages are lost by full outboxes.
+The distance is the share of the attempts of both curves, of the real fleet and of the simulated one, that have no
+counterpart in the same interval.
 What is simulated and what is a model: the documentation of package fleet.</p>
 {{range .}}
 <h2>{{.Title}}</h2>
@@ -52,13 +52,13 @@ func writeReport(w io.Writer, families []family) error {
 	for i := range families {
 		f := &families[i]
 		s := section{Title: f.title()}
-		for _, c := range columns {
+		for _, c := range f.columns() {
 			s.Head = append(s.Head, c.title)
 		}
 		for _, r := range f.Results {
-			s.Rows = append(s.Rows, row(r))
+			s.Rows = append(s.Rows, f.row(r))
 		}
-		for _, p := range pictures {
+		for _, p := range f.pictures() {
 			svg, err := p.draw(f)
 			if err != nil {
 				return fmt.Errorf("plot of %s: %w", f.Scenario.Name, err)
@@ -68,14 +68,6 @@ func writeReport(w io.Writer, families []family) error {
 		sections = append(sections, s)
 	}
 	return page.Execute(w, sections)
-}
-
-func row(r *fleet.Result) []string {
-	var cells []string
-	for _, c := range columns {
-		cells = append(cells, c.value(r))
-	}
-	return cells
 }
 
 // inline returns an SVG file as an element of a page: without the header of a file. Its texts come

@@ -33,6 +33,25 @@ var columns = []column{
 	{"gave up", func(r *fleet.Result) string { return count(float64(r.Devices.GaveUp)) }},
 }
 
+// columns returns those of the family.
+func (f *family) columns() []column {
+	if f.real == nil {
+		return columns
+	}
+	return append(columns[:len(columns):len(columns)], column{"distance", func(r *fleet.Result) string {
+		return strconv.FormatFloat(100*f.real.distance(r), 'f', 1, 64) + " %"
+	}})
+}
+
+// row returns the cells of a result.
+func (f *family) row(r *fleet.Result) []string {
+	var cells []string
+	for _, c := range f.columns() {
+		cells = append(cells, c.value(r))
+	}
+	return cells
+}
+
 // span prints a time to the second.
 func span(d time.Duration) string {
 	if d == fleet.Never {
@@ -68,13 +87,13 @@ func writeTables(out io.Writer, families []family) error {
 		f := &families[i]
 		fmt.Fprintln(out, f.title())
 		w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
-		for _, c := range columns {
+		for _, c := range f.columns() {
 			fmt.Fprint(w, c.title, "\t")
 		}
 		fmt.Fprintln(w)
 		for _, r := range f.Results {
-			for _, c := range columns {
-				fmt.Fprint(w, c.value(r), "\t")
+			for _, cell := range f.row(r) {
+				fmt.Fprint(w, cell, "\t")
 			}
 			fmt.Fprintln(w)
 		}

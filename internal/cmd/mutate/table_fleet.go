@@ -49,6 +49,14 @@ func init() {
 		{File: "fleet/live.go", Old: "b.count(cOverflow, d.due, 1)", New: "_ = cOverflow",
 			Test: "./fleet -run TestOutboxesOverflow"},
 
+		// The curve of a real fleet.
+		{File: "cmd/fleet/recorded.go", Old: "sum[i] = s.Accepted[i] + s.Rejected[i]", New: "sum[i] = s.Attempts[i]",
+			Test: "./cmd/fleet -run TestDistance"},
+		{File: "cmd/fleet/recorded.go", Old: "min(end, r.Duration)\n\t\tif from", New: "end\n\t\tif from",
+			Test: "./cmd/fleet -run TestDistance"},
+		{File: "cmd/fleet/recorded.go", Old: "next.at <= c.rows[n-1].at", New: "next.at < c.rows[n-1].at",
+			Test: "./cmd/fleet -run TestBadRowsAreNamed"},
+
 		// The rules of the client.
 		{File: "fleet/outage.go", Old: "case lasted >= b.sim.rules.StableTime:", New: "case true:",
 			Test: "./fleet -run TestAFlappingFleetBacksOff"},
