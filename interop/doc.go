@@ -59,7 +59,7 @@
 //   - The hub's endpoint compatible with Event Hubs, over AMQP, TLS and WebSocket, against the
 //     official clients: azeventhubs v1 and v2 for Go, @azure/event-hubs. They read from each start
 //     position, lose partitions to a higher epoch and are refused. Their processors continue at a
-//     checkpoint.
+//     checkpoint, also after a kill -9 of cmd/testhub and its restart.
 //   - The hub's storage against the official clients azblob and @azure/storage-blob, and against
 //     the stores of checkpoints on them, azeventhubs/v2/checkpoints and
 //     @azure/eventhubs-checkpointstore-blob, with the account's key and with a SAS: processors go

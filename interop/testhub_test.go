@@ -28,8 +28,10 @@ type testhub struct {
 		Module      string
 		Environment []string
 	}
-	Hubs []testhubPorts // besides the first
-	DPS  struct {
+	Events  struct{ ConnectionString string }
+	Storage struct{ ConnectionString, Container string }
+	Hubs    []testhubPorts // besides the first
+	DPS     struct {
 		testhubPorts
 		IDScope  string
 		Enrolled []struct{ ID, Key string }

@@ -63,11 +63,11 @@ type Options struct {
 	// module its C2D messages and its twin requests. The hub forgets the oldest entries. It also
 	// forgets the C2D messages of a removed device after that many further removals. Waits, counts and
 	// sequence numbers include forgotten entries. Operations in progress continue, except that a
-	// forgotten upload is over. The memory of up to Keep forgotten entries is freed later. Each
-	// partition of Events keeps at most Keep events. A forgotten message takes its event along, and
-	// those before it in the same partition. Telemetry in Events is a reference of 64 bytes to the
-	// message, about 80 with what is freed later; events of other sources have a body of their own.
-	// Default: all are kept until [Hub.Reset].
+	// forgotten upload is over. The memory of up to Keep forgotten entries is freed later. The
+	// partitions of Events keep at most Keep events together. A forgotten message takes its event
+	// along, and those before it in the same partition. Telemetry in Events is a reference of 32 bytes
+	// to the message, at most 64 with what is freed later; events of other sources have a body of
+	// their own. Default: all are kept until [Hub.Reset].
 	Keep int
 	// Seed, unless zero, makes keys, the certificate authority and the draws of faults repeatable:
 	// clients that trust a hub trust the next one with the same seed. Anyone who knows the seed can

@@ -23,7 +23,7 @@ func init() {
 			Test: pure + "TestStartPositions"},
 		{File: core + "log.go", Old: "p.last = max(p.last, at.UnixNano())", New: "p.last = at.UnixNano()",
 			Test: pure + "TestTimesDoNotGoBack"},
-		{File: core + "log.go", Old: "l.keep > 0 && len(p.entries) > l.keep", New: "false",
+		{File: core + "log.go", Old: "l.keep > 0 && l.held > l.keep", New: "false",
 			Test: pure + "TestReaderOfForgottenEvents"},
 		{File: core + "filter.go", Old: "part[2] == \">=\"", New: "false", Test: pure + "TestFiltersOfAllClients"},
 		{File: log, Old: "return r.number() <= m.Sequence", New: "return false",

@@ -38,10 +38,12 @@ func (s State) LastOffset() int64 {
 
 // A Log holds the events of all partitions in order of arrival.
 type Log[T any] struct {
-	keep int // events of a partition; 0 = all
+	keep int // events of all partitions together; 0 = all
 
-	mu         sync.Mutex // guards the partitions
+	mu         sync.Mutex // guards the fields below
 	partitions []partition[T]
+	held       int   // events in them
+	added      int64 // events since the beginning
 }
 
 // A partition cuts forgotten entries off the front of its slice, as the hub's histories do: entries
@@ -55,10 +57,12 @@ type partition[T any] struct {
 
 type stamped[T any] struct {
 	at    int64 // nanoseconds since 1970
+	order int64 // among the events of all partitions
 	value T
 }
 
-// NewLog makes an empty log. A positive keep is how many events each partition keeps.
+// NewLog makes an empty log. A positive keep is how many events all partitions keep together: the
+// newest.
 func NewLog[T any](partitions, keep int) *Log[T] {
 	return &Log[T]{keep: keep, partitions: make([]partition[T], partitions)}
 }
@@ -91,9 +95,10 @@ func (l *Log[T]) Add(number int, at time.Time, value T) {
 	if n := len(p.entries); n == cap(p.entries) {
 		p.entries = slices.Grow(p.entries, max(n, 8)) // append alone would move each entry four times
 	}
-	p.entries = append(p.entries, stamped[T]{p.last, value})
-	if l.keep > 0 && len(p.entries) > l.keep {
-		p.cut(1)
+	p.entries = append(p.entries, stamped[T]{p.last, l.added, value})
+	l.added++
+	if l.held++; l.keep > 0 && l.held > l.keep {
+		l.cutLocked(l.oldestLocked(), 1)
 	}
 	if p.changed != nil {
 		close(p.changed)
@@ -110,12 +115,25 @@ func (l *Log[T]) Forget(number int, old func(T) bool) {
 	for n < len(p.entries) && old(p.entries[n].value) {
 		n++
 	}
-	p.cut(n)
+	l.cutLocked(p, n)
 }
 
-func (p *partition[T]) cut(n int) {
+// oldestLocked returns the partition with the oldest event. There is one.
+func (l *Log[T]) oldestLocked() *partition[T] {
+	var oldest *partition[T]
+	for i := range l.partitions {
+		p := &l.partitions[i]
+		if len(p.entries) > 0 && (oldest == nil || p.entries[0].order < oldest.entries[0].order) {
+			oldest = p
+		}
+	}
+	return oldest
+}
+
+func (l *Log[T]) cutLocked(p *partition[T], n int) {
 	p.begin += int64(n)
 	p.entries = p.entries[n:]
+	l.held -= n
 }
 
 // next returns the sequence number of the next event.
@@ -200,4 +218,5 @@ func (l *Log[T]) Clear() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	clear(l.partitions)
+	l.held = 0
 }

@@ -125,3 +125,21 @@ func TestNumbersGoOnAfterAResume(t *testing.T) {
 	l.Resume(0, 100)
 	require.Equal(t, int64(7), l.State(0).Last, "a partition with events is left alone")
 }
+
+// The bound is one for all partitions: the oldest event goes, whichever partition has it.
+func TestPartitionsShareTheBound(t *testing.T) {
+	l := eventhub.NewLog[int](2, 3)
+	for i, partition := range []int{0, 1, 1, 1, 0, 0, 0} {
+		l.Add(partition, day, i)
+	}
+	require.Equal(t, eventhub.State{Begin: 1, Last: 3, LastEnqueued: day}, l.State(0))
+	require.Equal(t, eventhub.State{Begin: 3, Last: 2, LastEnqueued: day, Empty: true}, l.State(1))
+	l.Forget(0, func(v int) bool { return v < 6 })
+	l.Add(1, day, 7)
+	l.Add(1, day, 8)
+	require.Equal(t, eventhub.State{Begin: 3, Last: 3, LastEnqueued: day}, l.State(0))
+	require.Equal(t, eventhub.State{Begin: 3, Last: 4, LastEnqueued: day}, l.State(1))
+	l.Clear()
+	l.Add(0, day, 9)
+	require.Equal(t, int64(0), l.State(0).Begin)
+}

@@ -64,15 +64,14 @@ func (l *telemetryLog) addLocked(m hubdata.Message, from origin) {
 	}
 	kept := &storedMessage{m, from}
 	old, forgot := l.messages.add(kept)
+	if forgot {
+		l.events.forgetLocked(&old.Message)
+		if old.MessageID != "" {
+			l.forgetLocked(&old.Message)
+		}
+		l.touch(old.Sequence)
+	}
 	l.events.addLocked(kept)
-	if !forgot {
-		return
-	}
-	l.events.forgetLocked(&old.Message)
-	if old.MessageID != "" {
-		l.forgetLocked(&old.Message)
-	}
-	l.touch(old.Sequence)
 }
 
 // compareLocked compares a message with the first one of the same id.
