@@ -62,13 +62,29 @@ func newHub(t *testing.T, host string) *testbroker.Hub {
 	return hub
 }
 
+// dialer makes a modem's connections.
+type dialer func(ctx context.Context, network, addr string) (net.Conn, error)
+
 // boot builds the firmware with stacks of this size, these build tags and settings of the linker,
-// and starts it. dial makes the modem's connections.
-func boot(t *testing.T, hub *testbroker.Hub, dial func(context.Context, string, string) (net.Conn, error), stack, tags,
-	flags string) *machine {
+// and starts it with a modem.
+func boot(t *testing.T, hub *testbroker.Hub, dial dialer, stack, tags, flags string) *machine {
+	t.Helper()
+	own := &modem{dial: dial, now: time.Now}
+	m := bootFrom(t, boardModule(t, nil), hub, stack, tags, flags, func(line net.Conn) error {
+		own.line = line
+		return own.serve()
+	})
+	m.modem = own
+	return m
+}
+
+// bootFrom is boot with the firmware in a module's folder, and with another modem: serve is its end
+// of the line.
+func bootFrom(t *testing.T, folder string, hub *testbroker.Hub, stack, tags, flags string,
+	serve func(net.Conn) error) *machine {
 	t.Helper()
 	elf := filepath.Join(t.TempDir(), "firmware.elf")
-	run(t, boardModule(t, nil), nil, "tinygo", "build", "-target", "cortex-m-qemu", "-panic=trap", "-stack-size="+stack,
+	run(t, folder, nil, "tinygo", "build", "-target", "cortex-m-qemu", "-panic=trap", "-stack-size="+stack,
 		"-tags", tags, "-ldflags", flags, "-o", elf, "./cross/arm/board/cortexm")
 
 	listener, control := listen(t), listen(t)
@@ -85,10 +101,9 @@ func boot(t *testing.T, hub *testbroker.Hub, dial func(context.Context, string, 
 	if err != nil {
 		t.Fatal(err)
 	}
-	m := &machine{hub: hub, modem: &modem{line: line, dial: dial, now: time.Now},
-		ram: inspect(t, control, layoutOf(t, elf)), grown: make(chan struct{})}
+	m := &machine{hub: hub, ram: inspect(t, control, layoutOf(t, elf)), grown: make(chan struct{})}
 	served := make(chan error, 1)
-	go func() { served <- m.modem.serve() }()
+	go func() { served <- serve(line) }()
 	read := make(chan struct{})
 	go func() {
 		defer close(read)
@@ -216,6 +231,8 @@ const (
 	provisionedHeapLimit = 28 << 10
 	heapPeak             = 32 << 10
 	provisionedHeapPeak  = 36 << 10
+	cellularHeapLimit    = 31 << 10
+	cellularHeapPeak     = 38 << 10
 )
 
 const (
