@@ -99,6 +99,40 @@ func TestRungs(t *testing.T) {
 	require.Equal(t, maxFailures, m.failures)
 }
 
+// Answers with data are taken whole or not at all.
+func TestAnswersWithData(t *testing.T) {
+	for _, c := range []struct {
+		said string
+		want outcome
+		data string
+	}{
+		{"\r\n+QIRD: 3\r\nabc\r\n\r\nOK\r\n", done, "abc"},
+		{"\r\n+QIRD: 4\r\nOK\r\n\r\nOK\r\n", done, "OK\r\n"},
+		{"\r\n+QIRD: 0\r\n\r\nOK\r\n", done, ""},
+		{"\r\nOK\r\n\r\n+QIRD: 3\r\nabc\r\nOK\r\n", done, "abc"}, // after an OK that was late
+		{"\r\n+QIRD: 3\r\nbc\r\nOK\r\n", silent, ""},
+		{"\r\n+QIRD: 9\r\nabcdefghi\r\nOK\r\n", silent, ""}, // more than asked for
+		{"\r\n+QIRD: -1\r\nOK\r\n", silent, ""},
+		{"\r\nOK\r\n", pending, ""},
+		{"\r\nERROR\r\n", refused, ""},
+	} {
+		port := &input{rest: []byte(c.said)}
+		m := &Modem{cfg: Config{Port: port, Dialect: BG9x}, line: line{port: port}, args: args{length: 8}}
+		in := make([]byte, 8, 16)
+		x := exchange{c: &BG9x.plain.read, in: in}
+		got := pending
+		for range len(c.said) + 5 {
+			if _, got = m.advance(&x); got != pending {
+				break
+			}
+		}
+		require.Equal(t, c.want, got, "%q", c.said)
+		if got == done {
+			require.Equal(t, c.data, string(in[:x.got]), "%q", c.said)
+		}
+	}
+}
+
 // Each placeholder is known, each name of a command is short, and what may be a secret follows "=".
 func TestDialectsAreComplete(t *testing.T) {
 	for name, d := range map[string]*Dialect{"SIM7x00": SIM7x00, "BG9x": BG9x} {
