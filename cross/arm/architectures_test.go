@@ -56,7 +56,7 @@ var suites = []string{
 }
 
 // The tests of the core and of MQTT on other processors. Emulation is 2 to 50 times slower, so it
-// shows faults and not speed.
+// shows faults and not speed. Without -all it tries fewer cases.
 func TestSuites(t *testing.T) {
 	if raceDetector {
 		t.Skip("there is no race detector for these processors; the run without -race has this test")
@@ -76,6 +76,9 @@ func TestSuites(t *testing.T) {
 			}
 			if a.skip != "" {
 				args = append(args, "-skip", a.skip)
+			}
+			if !*all {
+				args = append(args, "-short")
 			}
 			packages := suites
 			if a.slow && !*all {

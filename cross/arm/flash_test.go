@@ -228,7 +228,7 @@ func TestFlashOfAnEmulatedBoardSurvivesResets(t *testing.T) {
 	if err := qemu.Start(); err != nil {
 		t.Fatal(err)
 	}
-	m := &machine{ram: inspect(t, control, layout{}), grown: make(chan struct{})}
+	m := &machine{ram: inspect(t, control), grown: make(chan struct{})}
 	read := make(chan struct{})
 	go func() {
 		defer close(read)

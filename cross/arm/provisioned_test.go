@@ -50,7 +50,7 @@ func TestProvisionedFirmwareOnACortexM3(t *testing.T) {
 		}
 		return nil, errors.New("no such host: " + host)
 	}
-	m := boot(t, first, dial, stackSize, "provisioning", fmt.Sprintf("-X main.host=%s -X main.scope=%s "+
+	m := boot(t, cortexM3, first, dial, stackSize, "provisioning", fmt.Sprintf("-X main.host=%s -X main.scope=%s "+
 		"-X main.deviceID=%s -X main.key=%s "+
 		"-X main.milliseconds=%d -X main.mode=run", service.HostName(), service.IDScope(), boardID,
 		own.PrimaryKey, milliseconds))

@@ -94,6 +94,9 @@ func (m *meter) Give(now time.Time, n int) {
 // Thousands of users share a chain of policies with state, the service fails and recovers, and
 // callers give up: nothing leaks, and no limit is exceeded.
 func TestSharedStateUnderStress(t *testing.T) {
+	if testing.Short() {
+		t.Skip("2,000 users")
+	}
 	for _, wait := range []bool{false, true} {
 		t.Run("Wait "+strconv.FormatBool(wait), func(t *testing.T) {
 			for range 6 { // with some seeds nearly all calls are rejected

@@ -150,6 +150,10 @@ func TestPoliciesKeepTheirBounds(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
 	rng := rand.New(rand.NewPCG(seed, 3))
+	retries := 1200
+	if testing.Short() {
+		retries = 100
+	}
 	for i := range policyRows {
 		r := &policyRows[i]
 		policytest.CheckInvalid(t, r.policy, "")
@@ -158,7 +162,7 @@ func TestPoliciesKeepTheirBounds(t *testing.T) {
 			for _, fixed := range []int64{policytest.DrawZero, -1, 1 << 62, 0} { // the last: drawn anew each time
 				var last retrypolicy.Decision
 				var elapsed time.Duration
-				for n := 1; n <= 1200; n++ {
+				for n := 1; n <= retries; n++ {
 					draw := uint64(fixed)
 					if fixed == 0 {
 						draw = rng.Uint64()
@@ -202,6 +206,9 @@ func randomCounts(rng *rand.Rand) (counts [7]uint32) {
 // TestPoliciesBackOff compares the mean of many series, each with its own draws: it must not fall
 // from one retry to the next.
 func TestPoliciesBackOff(t *testing.T) {
+	if testing.Short() {
+		t.Skip("5 million decisions")
+	}
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
 	rng := rand.New(rand.NewPCG(seed, 4))

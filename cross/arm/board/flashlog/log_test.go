@@ -210,6 +210,10 @@ func newLedger() *ledger { return &ledger{bodies: map[uint32][]byte{}, forgotten
 // after that. No reading is lost that Keep has accepted.
 func TestPowerFailsAtEveryWrite(t *testing.T) {
 	const readings, seeds = 48, 2
+	step := 1
+	if testing.Short() {
+		step = 13
+	}
 	for _, geometry := range []struct{ blocks, block, write int }{
 		{6, 512, 4}, {4, 1024, 8}, {10, 512, 2}, {12, 1024, 256},
 	} {
@@ -218,7 +222,7 @@ func TestPowerFailsAtEveryWrite(t *testing.T) {
 			dry := newLedger()
 			dry.life(open(t, whole, &narrow), readings)
 			faults := 0
-			for failAt := 1; failAt <= whole.words; failAt++ {
+			for failAt := 1; failAt <= whole.words; failAt += step {
 				for seed := range uint64(seeds) {
 					if t.Failed() {
 						return
@@ -235,7 +239,7 @@ func TestPowerFailsAtEveryWrite(t *testing.T) {
 					}
 				}
 			}
-			t.Logf("the power failed %d times, at each of %d words and erases", faults, whole.words)
+			t.Logf("the power failed %d times, at every %d of %d words and erases", faults, step, whole.words)
 		})
 	}
 }

@@ -4,7 +4,6 @@ package main
 
 import (
 	cryptotls "crypto/tls"
-	"machine"
 	"time"
 
 	"github.com/hubline-iot/hubline/transport/mqtt/lean"
@@ -25,27 +24,8 @@ var offset time.Duration
 
 func now() time.Time { return time.Now().Add(offset) }
 
-// seed returns the chip's random numbers if it has a generator, otherwise its clock.
-func seed() uint64 {
-	if r, err := machine.GetRNG(); err == nil {
-		return uint64(r)<<32 ^ uint64(time.Now().UnixNano())
-	}
-	return uint64(time.Now().UnixNano())
-}
-
-// feed feeds the watchdog; the first call starts it. Its time must be longer than a connection may
-// take to close, 5 s.
-func feed() {
-	if !fed {
-		fed = true
-		if machine.Watchdog.Configure(machine.WatchdogConfig{TimeoutMillis: 8000}) == nil {
-			_ = machine.Watchdog.Start()
-		}
-	}
-	machine.Watchdog.Update()
-}
-
-var fed bool
+// seed returns the chip's random numbers if TinyGo can read them, otherwise its clock.
+func seed() uint64 { return uint64(noise())<<32 ^ uint64(time.Now().UnixNano()) }
 
 // dialTLS uses the TLS of the network chip, with the certificates in the chip's own flash.
 func dialTLS(addr string) (lean.Conn, error) {

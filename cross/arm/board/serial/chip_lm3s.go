@@ -1,4 +1,4 @@
-//go:build tinygo
+//go:build tinygo && lm3s6965
 
 package main
 

@@ -1,19 +1,20 @@
 //go:build tinygo
 
-// Command cortexm is the firmware for a Cortex-M3 with a modem on its second serial port: the
-// LM3S6965, which QEMU emulates (TinyGo target cortex-m-qemu). It is a template for all boards with
-// a serial modem.
+// Command serial is the firmware for boards with a modem on a serial line. It has files for two
+// chips that QEMU emulates, and is a template for others: the LM3S6965, a Cortex-M3 with the modem
+// on its second serial port (TinyGo target cortex-m-qemu), and the machine virt, a RISC-V with the
+// modem on a serial card (target riscv-qemu).
 //
 // Identity and mode are set at build time:
 //
 //	tinygo build -target cortex-m-qemu -panic=trap -stack-size=4kb \
-//	    -ldflags "-X main.host=HUB -X main.deviceID=ID -X main.key=BASE64" ./cross/arm/board/cortexm
+//	    -ldflags "-X main.host=HUB -X main.deviceID=ID -X main.key=BASE64" ./cross/arm/board/serial
 //
 // With the tag provisioning the board asks the provisioning service for its hub:
 //
 //	tinygo build -target cortex-m-qemu -panic=trap -stack-size=4kb -tags provisioning \
 //	    -ldflags "-X main.host=SERVICE -X main.scope=SCOPE -X main.deviceID=ID -X main.key=BASE64" \
-//	    ./cross/arm/board/cortexm
+//	    ./cross/arm/board/serial
 package main
 
 import (
