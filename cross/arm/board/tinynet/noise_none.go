@@ -1,4 +1,4 @@
-//go:build tinygo && !(atsamd51 || atsame5x || esp32c3 || nrf || rp2040 || rp2350 || (stm32 && !stm32l0x1))
+//go:build tinygo && !(atsamd51 || atsame5x || esp32c3 || nrf || rp2040 || rp2350 || (stm32 && !stm32f103 && !stm32l0x1))
 
 package main
 
