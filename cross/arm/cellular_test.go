@@ -44,7 +44,7 @@ func TestFirmwareWithACellularModemOnACortexM3(t *testing.T) {
 	ready := make(chan struct{})
 	folder := boardModule(t, nil)
 	for name, edits := range cellularEdits {
-		path := filepath.Join(folder, "cross/arm/board/cortexm", name)
+		path := filepath.Join(folder, "cross/arm/board/serial", name)
 		text, err := os.ReadFile(path)
 		if err != nil {
 			t.Fatal(err)
@@ -53,7 +53,7 @@ func TestFirmwareWithACellularModemOnACortexM3(t *testing.T) {
 	}
 	flags := fmt.Sprintf("-X main.host=%s -X main.deviceID=%s -X main.key=%s -X main.milliseconds=20 -X main.mode=run",
 		hub.HostName(), boardID, dev.PrimaryKey)
-	m := bootFrom(t, folder, hub, stackSize, "", flags, func(line net.Conn) error {
+	m := bootFrom(t, cortexM3, folder, hub, stackSize, "", flags, func(line net.Conn) error {
 		cellular = atemulator.New(atemulator.Config{Family: atemulator.Quectel, Line: line,
 			Dial: hub.Dial(testbroker.PortMQTTS), Now: time.Now, APN: "things.example", Boot: time.Second,
 			Files: map[string][]byte{"ca.pem": hub.CAPEM()}})
