@@ -22,8 +22,9 @@ type DeskSettings struct {
 	Keep    int  // messages that the hub keeps
 	Body    int  // bytes of a message
 	Secure  bool
-	For     time.Duration // all send as fast as the hub acknowledges
-	Profile string        // a directory for CPU profiles of the three processes; empty = none
+	For     time.Duration
+	Rate    int    // messages a second of all senders; 0 = as fast as the hub acknowledges
+	Profile string // a directory for CPU profiles of the three processes; empty = none
 }
 
 // DeskReport is what the hub, the devices and the reader did, in processes of their own.
@@ -182,11 +183,14 @@ func deskChild(in *json.Decoder, say func(any)) (any, error) {
 	defer stop()
 	began, cpu := time.Now(), cpuTime()
 	acknowledged, err := sendAll(ctx, o.Senders, func(ctx context.Context, i int) (int, error) {
-		end := began.Add(o.For)
-		if o.Encoded {
-			return sendEncoded(ctx, limits[i], end)
+		due := pace{end: began.Add(o.For)}
+		if o.Rate > 0 {
+			due.next, due.each = began, time.Second*time.Duration(o.Senders)/time.Duration(o.Rate)
 		}
-		return sendUntil(ctx, devices[i], &transport.Message{Body: make([]byte, o.Body)}, end)
+		if o.Encoded {
+			return sendEncoded(ctx, limits[i], &due)
+		}
+		return sendUntil(ctx, devices[i], &transport.Message{Body: make([]byte, o.Body)}, &due)
 	})
 	return deskSent{acknowledged, time.Since(began), cpuTime() - cpu}, err
 }
@@ -213,12 +217,28 @@ func sendAll(ctx context.Context, n int, send func(ctx context.Context, i int) (
 	return int(acknowledged.Load()), nil
 }
 
+// pace is when a sender sends.
+type pace struct {
+	next, end time.Time
+	each      time.Duration // for one message; 0: at once
+}
+
+// wait waits until the next n messages are due. It returns false when the time is over.
+func (p *pace) wait(n int) bool {
+	time.Sleep(time.Until(p.next))
+	p.next = p.next.Add(p.each * time.Duration(n))
+	return time.Now().Before(p.end)
+}
+
 // sendUntil sends until the time is over. The device waits for room in its outbox.
-func sendUntil(ctx context.Context, c *device.Client, m *transport.Message, end time.Time) (int, error) {
+func sendUntil(ctx context.Context, c *device.Client, m *transport.Message, due *pace) (int, error) {
+	const some = 64 // a sleep for each message would cost more than the message
 	before := c.Stats().Acknowledged
-	for time.Now().Before(end) {
-		if err := c.Enqueue(ctx, m, nil); err != nil {
-			return 0, err
+	for due.wait(some) {
+		for range some {
+			if err := c.Enqueue(ctx, m, nil); err != nil {
+				return 0, err
+			}
 		}
 	}
 	err := c.Flush(ctx)
@@ -226,9 +246,9 @@ func sendUntil(ctx context.Context, c *device.Client, m *transport.Message, end 
 }
 
 // sendEncoded is sendUntil without a client.
-func sendEncoded(ctx context.Context, s Sender, end time.Time) (n int, err error) {
+func sendEncoded(ctx context.Context, s Sender, due *pace) (n int, err error) {
 	const some = 4 * deskWindow
-	for ; time.Now().Before(end) && err == nil; n += some {
+	for ; err == nil && due.wait(some); n += some {
 		err = s.Send(ctx, some)
 	}
 	return n, err

@@ -16,6 +16,11 @@ func TestDesk(t *testing.T) {
 		require.NoError(t, r.Over())
 		require.Positive(t, r.Acknowledged)
 	}
+	r, err := Desk(t.Context(), DeskSettings{Devices: 10, Senders: 10, Keep: 1_000_000, Body: 100, Rate: 2000,
+		For: 400 * time.Millisecond})
+	require.NoError(t, err)
+	require.NoError(t, r.Over())
+	require.LessOrEqual(t, r.Acknowledged, 1280, "64 of each sender at the beginning, and 64 after 320 ms")
 	require.Error(t, (&DeskReport{Acknowledged: 2, Stored: 2, Read: 1}).Over())
 	require.Error(t, (&DeskReport{Acknowledged: 2, Stored: 1, Read: 2}).Over())
 }

@@ -41,6 +41,7 @@ func run(args []string) error {
 	flags.IntVar(&s.Body, "body", 100, "bytes of a message")
 	flags.BoolVar(&s.Secure, "tls", false, "over TLS")
 	flags.DurationVar(&s.For, "for", 20*time.Second, "how long they send")
+	flags.IntVar(&s.Rate, "rate", 0, "messages a second of all senders; 0 = as fast as the hub acknowledges")
 	flags.StringVar(&s.Profile, "profile", "", "a directory for CPU profiles of the three processes")
 	_ = flags.Parse(args) // exits on an error
 	switch {
