@@ -1,0 +1,165 @@
+// Package adusign verifies manifests of Azure Device Update, which are signed with RS256 by a key
+// that a root key vouches for. It needs crypto/rsa and encoding/json: it is for gateways and Linux
+// boards. Package edsign is for microcontrollers.
+//
+// The signature is a JSON Web Signature (RFC 7515) in compact form. Its header has the signing key
+// as a JSON Web Key (RFC 7517), which is itself such a signature, by a root key that it names. The
+// payload is the SHA-256 of the manifest.
+package adusign
+
+import (
+	"crypto"
+	"crypto/rsa"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"math/big"
+	"strings"
+
+	"github.com/hubline-iot/hubline/transport"
+)
+
+// Roots are the root keys that a device trusts, by key id. A disabled key is one that is not in it.
+// It may be used by several goroutines as long as none changes it.
+type Roots map[string]*rsa.PublicKey
+
+const (
+	algorithm = "RS256"
+	exponent  = 65537
+
+	// maxSignature is above what 4096-bit keys need for both signatures, each in Base64, one twice.
+	maxSignature        = 8 << 10
+	leastBits, mostBits = 2048, 4096
+)
+
+// encoding is that of RFC 7515, section 2: without padding, and only one text for each value.
+var encoding = base64.RawURLEncoding.Strict()
+
+// forURLs turns the alphabet of the service's keys (RFC 4648, section 4) into the one that RFC 7518
+// demands in section 6.3.1.
+var forURLs = strings.NewReplacer("+", "-", "/", "_")
+
+// Verify returns nil if signature, the member updateManifestSignature of the service's message, is
+// one for the manifest and a root key vouches for its key. The manifest is the text of the member
+// updateManifest with the escapes of its JSON string removed, byte by byte as it was sent. Nothing
+// of a manifest may be believed before. The error's Kind is Untrusted.
+func (r Roots) Verify(manifest []byte, signature string) error {
+	if len(signature) > maxSignature {
+		return refuse("the signature has %d bytes, more than %d", len(signature), maxSignature)
+	}
+	outer, err := parse("signature", signature)
+	if err != nil {
+		return err
+	}
+	key, err := r.signingKey(outer.header.Key)
+	if err != nil {
+		return err
+	}
+	if err := outer.verify(key); err != nil {
+		return err
+	}
+	var payload struct {
+		SHA256 string `json:"sha256"`
+	}
+	if err := json.Unmarshal(outer.payload, &payload); err != nil {
+		return refuse("the payload of the signature is no JSON object with a text sha256")
+	}
+	want, err := base64.StdEncoding.Strict().DecodeString(payload.SHA256)
+	if err != nil {
+		return refuse("sha256 in the signature is not Base64")
+	}
+	if got := sha256.Sum256(manifest); subtle.ConstantTimeCompare(got[:], want) != 1 {
+		return refuse("the signature is for another manifest; verify the text of updateManifest as it was sent")
+	}
+	return nil
+}
+
+// signingKey returns the key of a manifest's signature if a root key signed it.
+func (r Roots) signingKey(text string) (*rsa.PublicKey, error) {
+	inner, err := parse("signing key (sjwk)", text)
+	if err != nil {
+		return nil, err
+	}
+	root := r[inner.header.KeyID]
+	if root == nil {
+		return nil, refuse("the root key (kid) of the signing key is unknown; the trusted ones are in Roots")
+	}
+	if err := inner.verify(root); err != nil {
+		return nil, err
+	}
+	var key struct {
+		Type      string `json:"kty"`
+		Algorithm string `json:"alg"`
+		Modulus   string `json:"n"`
+		Exponent  string `json:"e"`
+	}
+	if err := json.Unmarshal(inner.payload, &key); err != nil || key.Type != "RSA" || key.Algorithm != algorithm {
+		return nil, refuse("the signing key is no JSON Web Key with kty RSA and alg %s", algorithm)
+	}
+	n, err := encoding.DecodeString(forURLs.Replace(key.Modulus))
+	e, wrong := encoding.DecodeString(key.Exponent)
+	if err != nil || wrong != nil || new(big.Int).SetBytes(e).Cmp(big.NewInt(exponent)) != 0 {
+		return nil, refuse("the signing key has no modulus n in Base64, or another exponent e than %d", exponent)
+	}
+	modulus := new(big.Int).SetBytes(n)
+	if bits := modulus.BitLen(); bits < leastBits || bits > mostBits {
+		return nil, refuse("the signing key has %d bits, not %d to %d", bits, leastBits, mostBits)
+	}
+	return &rsa.PublicKey{N: modulus, E: exponent}, nil
+}
+
+// token is a JSON Web Signature.
+type token struct {
+	name      string // for errors
+	signed    string
+	header    header
+	payload   []byte
+	signature []byte
+}
+
+type header struct {
+	Algorithm string           `json:"alg"`
+	KeyID     string           `json:"kid"`
+	Key       string           `json:"sjwk"`
+	Critical  *json.RawMessage `json:"crit"`
+}
+
+func parse(name, text string) (*token, error) {
+	parts := strings.Split(text, ".")
+	if len(parts) != 3 {
+		return nil, refuse("the %s has %d parts instead of 3", name, len(parts))
+	}
+	var decoded [3][]byte
+	for i, part := range parts {
+		b, err := encoding.DecodeString(part)
+		if err != nil {
+			return nil, refuse("part %d of the %s is not Base64 for URLs", i+1, name)
+		}
+		decoded[i] = b
+	}
+	t := &token{name: name, signed: parts[0] + "." + parts[1], payload: decoded[1], signature: decoded[2]}
+	switch err := json.Unmarshal(decoded[0], &t.header); {
+	case err != nil:
+		return nil, refuse("the header of the %s is no JSON object", name)
+	case t.header.Algorithm != algorithm:
+		return nil, refuse("the algorithm (alg) of the %s is not %s", name, algorithm)
+	case t.header.Critical != nil:
+		return nil, refuse("the %s demands extensions (crit), and none is known", name)
+	}
+	return t, nil
+}
+
+func (t *token) verify(key *rsa.PublicKey) error {
+	sum := sha256.Sum256([]byte(t.signed))
+	if rsa.VerifyPKCS1v15(key, crypto.SHA256, sum[:], t.signature) != nil {
+		return refuse("the %s was not signed by the key that it names", t.name)
+	}
+	return nil
+}
+
+func refuse(format string, args ...any) error {
+	return &transport.Error{Kind: transport.Untrusted, Scope: transport.Operation, Proto: "update",
+		Err: fmt.Errorf(format, args...)}
+}
