@@ -21,6 +21,12 @@ func init() {
 		// A message shares no memory with the buffer.
 		{File: front + "read.go", Old: "pk.Payload = bytes.Clone(pk.Payload)", New: "_ = bytes.Clone",
 			Test: test + "TestMessagesInPieces"},
+		// A fault is used up by a message that the hub discards.
+		{File: front + "read.go", Old: "\t\tif c.Mode.Load() != hub.Open {", New: "\t\tif false {",
+			Test: test + "TestNoFaultHitsAConnectionThatHasEnded"},
+		// Forgotten events stay in memory.
+		{File: "testbroker/internal/eventhub/log.go", Old: "\tclear(p.entries[:n])\n", New: "",
+			Test: "./testbroker/internal/eventhub -run TestForgottenEventsAreFreed"},
 		// What callers of Wait see.
 		{File: "testbroker/internal/hub/log.go", Old: "\tl.viewed.skip(l.messages.forgotten)\n", New: "",
 			Test: test + "TestKeep"},

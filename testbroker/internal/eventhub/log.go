@@ -46,8 +46,8 @@ type Log[T any] struct {
 	added      int64 // events since the beginning
 }
 
-// A partition cuts forgotten entries off the front of its slice, as the hub's histories do: entries
-// are never overwritten.
+// A partition cuts forgotten entries off the front of its slice, as the hub's histories do. Unlike
+// those it clears them, so that it does not keep their values in memory: Read copies with mu held.
 type partition[T any] struct {
 	begin   int64 // sequence number of the first entry
 	entries []stamped[T]
@@ -132,7 +132,10 @@ func (l *Log[T]) oldestLocked() *partition[T] {
 
 func (l *Log[T]) cutLocked(p *partition[T], n int) {
 	p.begin += int64(n)
-	p.entries = p.entries[n:]
+	clear(p.entries[:n])
+	if p.entries = p.entries[n:]; len(p.entries) == 0 {
+		p.entries = nil
+	}
 	l.held -= n
 }
 

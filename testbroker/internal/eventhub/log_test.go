@@ -1,8 +1,10 @@
 package eventhub_test
 
 import (
+	"runtime"
 	"testing"
 	"time"
+	"weak"
 
 	"github.com/stretchr/testify/require"
 
@@ -142,4 +144,39 @@ func TestPartitionsShareTheBound(t *testing.T) {
 	l.Clear()
 	l.Add(0, day, 9)
 	require.Equal(t, int64(0), l.State(0).Begin)
+}
+
+// The partition gets no more events, so nothing moves its entries to another array.
+func TestForgottenEventsAreFreed(t *testing.T) {
+	for name, forget := range map[string]func(*eventhub.Log[*[1024]byte]){
+		"by the bound": func(l *eventhub.Log[*[1024]byte]) {
+			for range 3 {
+				l.Add(1, day, nil)
+			}
+		},
+		"some": func(l *eventhub.Log[*[1024]byte]) {
+			left := 3
+			l.Forget(0, func(*[1024]byte) bool { left--; return left >= 0 })
+		},
+		"all": func(l *eventhub.Log[*[1024]byte]) { l.Forget(0, func(*[1024]byte) bool { return true }) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := eventhub.NewLog[*[1024]byte](2, 4)
+			var values []weak.Pointer[[1024]byte]
+			for range 4 {
+				value := new([1024]byte)
+				values = append(values, weak.Make(value))
+				l.Add(0, day, value)
+			}
+			runtime.GC()
+			require.NotNil(t, values[0].Value(), "kept")
+			forget(l)
+			runtime.GC()
+			for i, v := range values[:3] {
+				require.Nil(t, v.Value(), i)
+			}
+			require.Equal(t, l.State(0).Empty, values[3].Value() == nil)
+			runtime.KeepAlive(l)
+		})
+	}
 }
