@@ -534,3 +534,34 @@ func TestDropDuringPublishWithoutABody(t *testing.T) {
 		require.Equal(t, 1, in.Fired())
 	})
 }
+
+// Messages that were read before a fault took the connection away are discarded like later ones: no
+// other fault is used up by them, and none resets the connection.
+func TestNoFaultHitsAConnectionThatHasEnded(t *testing.T) {
+	for _, c := range []struct {
+		first fault.Fault
+		want  error
+	}{{fault.Fault{Kind: fault.HalfOpen}, os.ErrDeadlineExceeded}, {fault.Fault{Kind: fault.DropAfterPuback}, io.EOF}} {
+		t.Run(c.first.Kind.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				h, d := newHub(t, nil)
+				w := login(t, h, d)
+				c.first.After = 1
+				first, tear := h.Inject(c.first), h.Inject(fault.Fault{Kind: fault.DropDuringPublish, After: 2})
+				var all []byte
+				for id := range uint16(3) {
+					all = append(all, publishBytes(2, id+1, events, "x")...)
+				}
+				w.send(all)
+				w.conn.SetReadDeadline(time.Now().Add(time.Hour))
+				require.Equal(t, uint16(1), w.acked())
+				if c.want == io.EOF {
+					require.Equal(t, uint16(2), w.acked())
+				}
+				require.ErrorIs(t, w.end(), c.want)
+				require.Equal(t, 1, first.Fired())
+				require.Zero(t, tear.Fired())
+			})
+		})
+	}
+}

@@ -133,6 +133,10 @@ func (c *client) handle() error {
 			c.pass = size
 			return nil
 		}
+		if c.Mode.Load() != hub.Open {
+			c.Drain() // the packet was read before the mode changed
+			return errEnded
+		}
 		if size > maxPacket {
 			return fmt.Errorf("packet of %d bytes, at most %d are allowed", size, maxPacket)
 		}
@@ -168,10 +172,6 @@ func (c *client) tearing(head, size int) error {
 
 // received handles a PUBLISH. An error closes the connection: MQTT 3.1.1 has no other answer.
 func (f *Front) received(c *client, first byte, body []byte) error {
-	if c.Mode.Load() != hub.Open {
-		c.Drain() // the packet was read before the mode changed
-		return errEnded
-	}
 	if f.hub.Faults.Any() {
 		c.flush() // a fault may end the connection, but not take back what was acknowledged
 	}
