@@ -23,17 +23,25 @@ func peer(name string, p retrypolicy.Policy) Rules {
 // ours returns the rules of the device client with another policy.
 func ours(name string, p retrypolicy.Policy) Rules { return Rules{Name: name, Policy: always(p)} }
 
+// alone returns the rules of the device client with another policy and without a spread, so that
+// the policy's own jitter is all that spreads the fleet.
+func alone(name string, p retrypolicy.Policy) Rules {
+	r := ours(name, p)
+	r.ReconnectSpread = -1
+	return r
+}
+
 // curve is a Backoff with the constants of the default.
 func curve(j retrypolicy.Jitter) retrypolicy.Backoff {
 	return retrypolicy.Backoff{Base: 100 * time.Millisecond, Max: 10 * time.Second, Jitter: j}
 }
 
-// Contenders returns the rules to compare: the device client with its default, with another spread
-// and with other policies, then other SDKs.
+// Contenders returns the rules to compare: the device client with its default and with another
+// spread, with other curves and no spread, with a gate around the default, then other SDKs.
 func Contenders() []Rules {
 	standard := retrypolicy.ExponentialBackoffWithJitter{}
-	alone, spread := ours("no spread", standard), ours("spread 1 min", standard)
-	alone.ReconnectSpread, spread.ReconnectSpread = -1, time.Minute
+	spread := ours("spread 1 min", standard)
+	spread.ReconnectSpread = time.Minute
 	adaptive := ours("adaptive", nil)
 	adaptive.Policy = func() (retrypolicy.Policy, error) {
 		a, err := budget.NewAdaptive(nil)
@@ -55,12 +63,12 @@ func Contenders() []Rules {
 	botocore.Paced, botocore.Register, botocore.TryAgainAfter = nil, aws.Botocore().Backoff, time.Minute
 	return []Rules{
 		ours("default", standard),
-		alone,
+		alone("no spread", standard),
 		spread,
-		ours("full jitter", curve(retrypolicy.FullJitter)),
-		ours("equal jitter", curve(retrypolicy.EqualJitter)),
-		ours("decorrelated", curve(retrypolicy.Decorrelated)),
-		ours("fixed 10 s", retrypolicy.Fixed{Delay: 10 * time.Second}),
+		alone("full jitter", curve(retrypolicy.FullJitter)),
+		alone("equal jitter", curve(retrypolicy.EqualJitter)),
+		alone("decorrelated", curve(retrypolicy.Decorrelated)),
+		alone("fixed 10 s", retrypolicy.Fixed{Delay: 10 * time.Second}),
 		adaptive,
 		breaker,
 		peer("Azure Java", azure.Java{}),
