@@ -246,7 +246,11 @@ func (b *block) answered(i int32, t int64) {
 		}
 	}
 	result := d.result
-	b.count(counterOf[result], t, 1)
+	end := counterOf[result]
+	b.count(end, t, 1)
+	if !d.ready && (end == cAccepted || end == cRejected) {
+		b.count(cRegistration, t, 1)
+	}
 	b.radiate(d, d.began, t, b.sim.bytes[result])
 	switch result {
 	case accepted:

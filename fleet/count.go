@@ -9,6 +9,7 @@ const (
 	cRejected
 	cRefused
 	cTimedOut
+	cRegistration // answered, which is also accepted or rejected
 	cUp
 	cDown
 	cGenerated

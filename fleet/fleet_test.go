@@ -199,6 +199,8 @@ func TestTokensThatWereIssuedTogether(t *testing.T) {
 			require.Zero(t, n, "second %d", second)
 		}
 	}
+	require.Equal(t, fleet.Never, r.Recovery, "there is no fault to come back from")
+	require.Equal(t, fleet.Never, r.Back50)
 	never := run(t, s, fleet.Rules{RenewAt: -1, ReconnectSpread: -1}, nil)
 	require.EqualValues(t, 18_000, never.Peak)
 }
@@ -210,5 +212,11 @@ func TestProvisioningComesFirst(t *testing.T) {
 	require.Equal(t, 5000, r.Devices.Connected)
 	require.EqualValues(t, 2*5000, r.Attempts.Accepted, "one registration and one connection for each")
 	require.Positive(t, r.Attempts.Rejected)
+	var registrations int64
+	for _, n := range r.Series.Registrations {
+		registrations += n
+	}
+	require.Equal(t, 5000+r.Attempts.Rejected, registrations, "the hub rejects none")
+	require.Zero(t, r.Recovery)
 	require.Greater(t, r.Back100, 4*time.Minute, "1,000 a minute, and 1,000 at once")
 }

@@ -12,6 +12,9 @@ type Series struct {
 	Rejected []int64 // by the service
 	Refused  []int64 // by the network
 	TimedOut []int64
+	// Registrations are the attempts among Accepted and Rejected that the provisioning service
+	// answered; the hub answered the others.
+	Registrations []int64
 	// Connected and Queued are states at the end of each bin: devices, and messages in outboxes.
 	Connected []int64
 	Queued    []int64
@@ -53,8 +56,9 @@ type Result struct {
 	Attempts Attempts
 	Messages Messages
 
-	// Recovery is when the reference of the times below is: the end of the last single fault, or the
-	// beginning.
+	// Recovery is the reference of the times below: the end of the last single fault, or the beginning
+	// if the devices are switched on then. Never if the scenario has neither, as with repeated faults
+	// or expiring tokens alone; the times below are then Never, and PeakAfter is 0.
 	Recovery time.Duration
 	// Back50, Back99 and Back100 are the times from Recovery until this share of the devices was
 	// connected, to the bin; Never if it did not come to that.
@@ -90,8 +94,9 @@ func (s *simulation) result() *Result {
 		Series: Series{
 			Attempts: t.series[cAttempt], Accepted: t.series[cAccepted], Rejected: t.series[cRejected],
 			Refused: t.series[cRefused], TimedOut: t.series[cTimedOut],
-			Connected: level(t.series[cUp], t.series[cDown]),
-			Queued:    level(t.series[cGenerated], t.series[cAcknowledged], t.series[cOverflow]),
+			Registrations: t.series[cRegistration],
+			Connected:     level(t.series[cUp], t.series[cDown]),
+			Queued:        level(t.series[cGenerated], t.series[cAcknowledged], t.series[cOverflow]),
 		},
 		Attempts: Attempts{
 			Begun: t.sum(cAttempt), Accepted: t.sum(cAccepted), Rejected: t.sum(cRejected), Refused: t.sum(cRefused),
@@ -137,6 +142,10 @@ func (s *simulation) states(r *Result) {
 // recovery computes how the fleet came back.
 func (s *simulation) recovery(r *Result) {
 	first := s.scenario.Duration
+	r.Recovery = Never
+	if s.scenario.PowerOn != 0 || s.scenario.Provisioning.Rate > 0 {
+		r.Recovery = 0
+	}
 	for i := range s.scenario.Faults {
 		f := &s.scenario.Faults[i]
 		first = min(first, f.At)
@@ -144,7 +153,10 @@ func (s *simulation) recovery(r *Result) {
 			r.Recovery = max(r.Recovery, f.At+f.For)
 		}
 	}
-	from := int(r.Recovery / r.Resolution)
+	from := len(r.Series.Attempts)
+	if r.Recovery != Never {
+		from = int(r.Recovery / r.Resolution)
+	}
 	perSecond := 1 / r.Resolution.Seconds()
 	var steady int64
 	for i, n := range r.Series.Attempts {

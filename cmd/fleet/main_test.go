@@ -36,6 +36,27 @@ func TestTheTableHasARowForEachOfTheRules(t *testing.T) {
 		"-workers", "3"))
 }
 
+// Repeated faults and expiring tokens alone have no end to count from; a start has its beginning.
+func TestTimesWithoutAReferenceAreNotPrinted(t *testing.T) {
+	for _, c := range []struct {
+		scenario string
+		none     bool
+	}{{"tokens", true}, {"cells", true}, {"restart", false}, {"provisioning", false}} {
+		var families []family
+		args := []string{"-devices", "200", "-scenario", c.scenario, "-rules", "default"}
+		require.NoError(t, json.Unmarshal([]byte(command(t, append(args, "-json", "-")...)), &families))
+		f := &families[0]
+		for i, cell := range f.row(f.Results[0]) {
+			switch columns[i].title {
+			case "50 % back", "99 % back", "all back", "peak/s after":
+				require.Equal(t, c.none, cell == "-", "%s, %s: %s", c.scenario, columns[i].title, cell)
+			default:
+				require.NotEqual(t, "-", cell)
+			}
+		}
+	}
+}
+
 func TestJSONHasTheResults(t *testing.T) {
 	var families []family
 	out := command(t, "-devices", "100", "-rules", "default", "-json", "-")

@@ -149,11 +149,12 @@ func cumulated(r *fleet.Result) func(time.Duration) float64 {
 	}
 }
 
-// answered returns the attempts that reached the hub: it does not count the others.
+// answered returns the attempts to connect that the hub answered. Its records have no others, and
+// none of those to register.
 func answered(s *fleet.Series) []int64 {
 	sum := make([]int64, len(s.Accepted))
 	for i := range sum {
-		sum[i] = s.Accepted[i] + s.Rejected[i]
+		sum[i] = s.Accepted[i] + s.Rejected[i] - s.Registrations[i]
 	}
 	return sum
 }

@@ -78,10 +78,12 @@ func TestARealFleetIsInTableAndReport(t *testing.T) {
 	require.Equal(t, len(pictures)+1, strings.Count(string(text), "<svg"))
 }
 
-// The distance counts the attempts without a counterpart, in the time that both curves have.
+// The distance counts the attempts without a counterpart, in the time that both curves have. A
+// hub's records have no registrations.
 func TestDistance(t *testing.T) {
 	r := &fleet.Result{Resolution: time.Second, Duration: 4 * time.Second, Series: fleet.Series{
-		Attempts: []int64{9, 9, 9, 9}, Accepted: []int64{4, 0, 2, 0}, Rejected: []int64{0, 4, 0, 0},
+		Attempts: []int64{9, 9, 9, 9}, Accepted: []int64{5, 0, 2, 2}, Rejected: []int64{0, 4, 0, 1},
+		Registrations: []int64{1, 0, 0, 3},
 	}}
 	for _, c := range []struct {
 		text  string
@@ -139,7 +141,7 @@ func FuzzParseRecorded(f *testing.F) {
 		f.Add([]byte(seed), int64(0))
 	}
 	r := &fleet.Result{Resolution: time.Second, Duration: 4 * time.Second, Series: fleet.Series{
-		Accepted: []int64{4, 0, 2, 0}, Rejected: []int64{0, 4, 0, 0},
+		Accepted: []int64{4, 0, 2, 0}, Rejected: []int64{0, 4, 0, 0}, Registrations: make([]int64, 4),
 	}}
 	f.Fuzz(func(t *testing.T, text []byte, first int64) {
 		first %= int64(maxTime)

@@ -19,11 +19,11 @@ type column struct {
 // columns are those of every table.
 var columns = []column{
 	{"rules", func(r *fleet.Result) string { return r.Rules }},
-	{"50 % back", func(r *fleet.Result) string { return span(r.Back50) }},
-	{"99 % back", func(r *fleet.Result) string { return span(r.Back99) }},
-	{"all back", func(r *fleet.Result) string { return span(r.Back100) }},
+	{"50 % back", func(r *fleet.Result) string { return back(r, r.Back50) }},
+	{"99 % back", func(r *fleet.Result) string { return back(r, r.Back99) }},
+	{"all back", func(r *fleet.Result) string { return back(r, r.Back100) }},
 	{"peak/s", func(r *fleet.Result) string { return count(r.Peak) }},
-	{"peak/s after", func(r *fleet.Result) string { return count(r.PeakAfter) }},
+	{"peak/s after", func(r *fleet.Result) string { return after(r, count(r.PeakAfter)) }},
 	{"steady/s", func(r *fleet.Result) string { return strconv.FormatFloat(r.Steady, 'f', 1, 64) }},
 	{"wasted each", func(r *fleet.Result) string { return each(float64(r.Wasted), r) }},
 	{"kB each", func(r *fleet.Result) string { return each(float64(r.Bytes)/1000, r) }},
@@ -51,6 +51,16 @@ func (f *family) row(r *fleet.Result) []string {
 	}
 	return cells
 }
+
+// after prints a figure that counts from the recovery on, if there is one.
+func after(r *fleet.Result, figure string) string {
+	if r.Recovery == fleet.Never {
+		return "-"
+	}
+	return figure
+}
+
+func back(r *fleet.Result, d time.Duration) string { return after(r, span(d)) }
 
 // span prints a time to the second.
 func span(d time.Duration) string {

@@ -42,8 +42,13 @@ func init() {
 			Test: "./fleet -run TestAGatewayDialsInTurn"},
 
 		// Nothing is counted twice or not at all.
-		{File: "fleet/block.go", Old: "b.count(counterOf[result], t, 1)", New: "b.count(cAccepted, t, 1)",
+		{File: "fleet/block.go", Old: "b.count(end, t, 1)", New: "b.count(cAccepted, t, 1)",
 			Test: "./fleet -run TestAFixedDelayKeepsTheHerd"},
+		{File: "fleet/block.go", Old: "if !d.ready && (end", New: "if (end",
+			Test: "./fleet -run TestProvisioningComesFirst"},
+		{File: "cmd/fleet/recorded.go", Old: " - s.Registrations[i]", New: "", Test: "./cmd/fleet -run TestDistance"},
+		{File: "fleet/result.go", Old: "\tr.Recovery = Never\n", New: "",
+			Test: "./fleet -run TestTokensThatWereIssuedTogether"},
 		{File: "fleet/outage.go", Old: "b.count(cDown, t, 1)", New: "_ = cDown",
 			Test: "./fleet -run TestAFixedDelayKeepsTheHerd"},
 		{File: "fleet/live.go", Old: "b.count(cOverflow, d.due, 1)", New: "_ = cOverflow",
