@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/url"
@@ -78,6 +79,9 @@ func (x *examining) run(ctx context.Context) error {
 	}
 	rows := p.Run(ctx)
 	if err := ctx.Err(); err != nil {
+		if x.json {
+			err = errors.Join(err, x.summary(rows, exitFailed))
+		}
 		return fmt.Errorf("interrupted after %d steps: %w", len(rows), err)
 	}
 	status := exitOK

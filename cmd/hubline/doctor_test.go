@@ -88,3 +88,23 @@ func TestDoctorIsInterrupted(t *testing.T) {
 	require.Equal(t, exitFailed, s.runIn(ctx, "doctor"))
 	require.NotContains(t, s.out.String(), "connect")
 }
+
+// Programs get the rows so far.
+func TestDoctorPrintsJSONWhenInterrupted(t *testing.T) {
+	s := newPatient(t)
+	ctx, interrupt := context.WithCancel(t.Context())
+	s.tool.lookup = func(context.Context, string) ([]string, error) {
+		interrupt()
+		return nil, ctx.Err()
+	}
+	require.Equal(t, exitFailed, s.runIn(ctx, "doctor", "-json"))
+	var report struct {
+		Rows   []struct{ Check, Mark, Figure string }
+		Status int
+	}
+	require.NoError(t, json.Unmarshal([]byte(s.out.String()), &report), s.out.String())
+	require.Equal(t, exitFailed, report.Status)
+	last := report.Rows[len(report.Rows)-1]
+	require.Equal(t, "name", last.Check)
+	require.Equal(t, "interrupted", last.Figure)
+}

@@ -36,13 +36,21 @@ const (
 )
 
 // runSkew compares the clock with the hub's, which its answers over HTTPS tell. Dates are to the
-// second. The certificate is not verified here, because that needs the clock: row tls does it.
+// second. The dates of the certificate are not verified here, because that needs the clock; name
+// and chain are, so that no other server's date counts.
 func runSkew(ctx context.Context, p *Probe, s subject) []Row {
 	ctx, cancel := p.limit(ctx)
 	defer cancel()
-	conn, _, err := p.handshake(ctx, s.site)
+	conn, state, err := p.handshake(ctx, s.site)
+	if err != nil && p.failed([]string{"tls"}, s) != "" {
+		return notTried(label("tls", s.site.name))
+	}
 	if err != nil {
 		return bad(err)
+	}
+	if !p.identified(s.site, state) {
+		_ = conn.Close() // nothing was asked
+		return notTried(label("tls", s.site.name))
 	}
 	before := p.now()
 	response, err := ask(ctx, conn, http.MethodHead, s.site.host)

@@ -160,8 +160,6 @@ func (p *Probe) burst(ctx context.Context, c *client, trip time.Duration) Row {
 const slowHint = "the service delays acknowledgements: it throttles, or the network is too slow; send less often, in " +
 	"larger messages, or add units to the hub"
 
-var interrupted = []Row{{Mark: Skipped, Figure: "interrupted", Hint: "it needs more time"}}
-
 // runSecondDevice watches a connection: a second program with the same id ends it when it
 // reconnects.
 func runSecondDevice(ctx context.Context, p *Probe, s subject) []Row {
@@ -181,7 +179,7 @@ func runSecondDevice(ctx context.Context, p *Probe, s subject) []Row {
 	case <-timer.C:
 		return fine("connection kept for " + took(p.Options.Hold))
 	case <-ctx.Done():
-		return interrupted
+		return []Row{interrupted}
 	case <-c.lost:
 		return wrong(transport.Conflict, "connection lost after "+took(time.Since(begin)), device.SecondDevice.String()+
 			": end it, or give it its own id; "+c.last(nil).Error())
@@ -211,7 +209,7 @@ func runIdle(ctx context.Context, p *Probe, s subject) []Row {
 	case <-timer.C:
 	case <-c.lost:
 	case <-ctx.Done():
-		return interrupted
+		return []Row{interrupted}
 	}
 	row, _ := p.message(ctx, c)
 	if row.Mark != OK {

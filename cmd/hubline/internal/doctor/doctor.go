@@ -151,15 +151,18 @@ func (p *Probe) Run(ctx context.Context) []Row {
 	return p.rows
 }
 
-// take takes one step, unless one before it failed.
+// take takes one step, unless one before it failed. A failure after the end of ctx is the end's.
 func (p *Probe) take(ctx context.Context, c check, s subject) {
-	rows := []Row{}
+	var rows []Row
 	if failed := p.failed(c.needs, s); failed != "" {
-		rows = append(rows, Row{Mark: Skipped, Figure: "not tried", Hint: "first: " + failed})
+		rows = notTried(failed)
 	} else {
 		rows = c.run(ctx, p, s)
 	}
 	for _, r := range rows {
+		if ctx.Err() != nil && r.Mark != OK && r.Mark != Warn {
+			r = Row{Check: r.Check, Mark: Skipped, Figure: interrupted.Figure, Hint: interrupted.Hint}
+		}
 		if r.Check == "" {
 			r.Check = label(c.name, s.name)
 		}

@@ -39,6 +39,14 @@ func wrong(kind transport.Kind, figure, hint string) []Row {
 	return []Row{{Mark: Bad, Figure: figure, Hint: hint, Kind: kind}}
 }
 
+// notTried returns the row of a step that depends on a failed one.
+func notTried(first string) []Row {
+	return []Row{{Mark: Skipped, Figure: "not tried", Hint: "first: " + first}}
+}
+
+// interrupted is the row of a step that Ctrl-C ended.
+var interrupted = Row{Mark: Skipped, Figure: "interrupted", Hint: "it needs more time"}
+
 func warn(figure, hint string) []Row { return []Row{{Mark: Warn, Figure: figure, Hint: hint}} }
 
 func fine(figure string) []Row { return []Row{{Mark: OK, Figure: figure}} }

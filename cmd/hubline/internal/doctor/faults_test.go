@@ -136,6 +136,37 @@ func TestEachRowFindsItsFault(t *testing.T) {
 	}
 }
 
+// The date of another server than the hub says nothing about the clock. That of the hub does, also
+// if its certificate is wrong by its dates alone.
+func TestSkewIsTheHubsAlone(t *testing.T) {
+	spoils := map[string]func(p *patient){
+		"portal": func(p *patient) { require.NoError(p.t, p.hub.PresentName("portal.example")) },
+		"intercepting proxy": func(p *patient) {
+			p.probe.Target.Network.TLS = &tls.Config{RootCAs: x509.NewCertPool()}
+		},
+		"HTTP instead of TLS": func(p *patient) { p.hub.Inject(fault.Fault{Kind: fault.NotTLS, Times: -1}) },
+		"old TLS":             func(p *patient) { p.hub.Inject(fault.Fault{Kind: fault.OldTLS, Times: -1}) },
+	}
+	for name, spoil := range spoils {
+		t.Run(name, func(t *testing.T) {
+			examine(t, nil, func(p *patient) {
+				spoil(p)
+				rows := p.run()
+				require.Equal(p.t, Bad, rows["tls 443"].Mark)
+				require.Equal(p.t, Row{Check: "skew", Mark: Skipped, Figure: "not tried", Hint: "first: tls 443"}, rows["skew"])
+			})
+		})
+	}
+	t.Run("clock of 2080", func(t *testing.T) {
+		examine(t, nil, func(p *patient) {
+			p.probe.Target.Creds.Now = func() time.Time { return time.Now().AddDate(54, 0, 0) }
+			rows := p.run()
+			require.Contains(p.t, rows["tls 443"].Hint, "has expired")
+			require.Contains(p.t, rows["skew"].Figure, "days ahead")
+		})
+	})
+}
+
 // A row that depends on a red one is not tried, and the red one comes first.
 func TestTheFirstRedRowIsTheCause(t *testing.T) {
 	examine(t, nil, func(p *patient) {
@@ -229,55 +260,6 @@ func TestIdleWithoutMQTT(t *testing.T) {
 		p.probe.Options.Idle = time.Minute
 		require.Equal(p.t, Skipped, p.run()["idle"].Mark)
 	})
-}
-
-// A row that Ctrl-C ended claims nothing.
-func TestAnInterruptedRowClaimsNothing(t *testing.T) {
-	examine(t, nil, func(p *patient) {
-		ctx, interrupt := context.WithCancel(p.t.Context())
-		defer interrupt()
-		time.AfterFunc(p.probe.Options.Hold/2, interrupt)
-		rows := p.probe.Run(ctx)
-		last := rows[len(rows)-1]
-		require.Equal(p.t, "second device mqtt", last.Check)
-		require.Equal(p.t, Row{Check: last.Check, Mark: Skipped, Figure: "interrupted", Hint: "it needs more time"}, last)
-	})
-}
-
-// portals answer at port 80.
-func TestPortals(t *testing.T) {
-	for answer, mark := range map[string]Mark{
-		"HTTP/1.1 302 Found\r\nLocation: http://login.hotel.example/?next=hub\r\n\r\n":                    Bad,
-		"HTTP/1.1 511 Network Authentication Required\r\n\r\n":                                            Bad,
-		"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nlogin":                                               Bad,
-		"HTTP/1.1 301 Moved Permanently\r\nLocation: https://" + testbroker.DefaultHostName + "/\r\n\r\n": OK,
-		"HTTP/1.1 404 Not Found\r\n\r\n":                                                                  OK,
-		"SSH-2.0-hello\r\n":                                                                               OK,
-		"":                                                                                                OK,
-		"HTTP/1.1 200 OK\r\n" + strings.Repeat("X-Fill: "+strings.Repeat("x", 1000)+"\r\n", 100): OK,
-	} {
-		examine(t, nil, func(p *patient) {
-			open := p.dial
-			p.dial = func(ctx context.Context, network, address string) (net.Conn, error) {
-				if !strings.HasSuffix(address, ":80") {
-					return open(ctx, network, address)
-				}
-				near, far := net.Pipe()
-				go func() { // ends with the connection
-					buffer := make([]byte, 1024)
-					_, _ = far.Read(buffer)
-					_, _ = far.Write([]byte(answer))
-					_ = far.Close()
-				}()
-				return near, nil
-			}
-			row := p.run()["portal"]
-			require.Equal(p.t, mark, row.Mark, "%q: %+v", answer, row)
-			if mark == Bad {
-				require.Contains(p.t, row.Hint, "log in")
-			}
-		})
-	}
 }
 
 // A box on the way that forgets quiet connections is found by waiting longer than it does, and not

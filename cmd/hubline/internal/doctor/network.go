@@ -172,40 +172,6 @@ func ask(ctx context.Context, conn net.Conn, method, host string) (*http.Respons
 	return response, err
 }
 
-// runPortal asks for a page at port 80 of the service, where hubs and brokers have none: a captive
-// portal answers in their place.
-func runPortal(ctx context.Context, p *Probe, s subject) []Row {
-	ctx, cancel := p.limit(ctx)
-	defer cancel()
-	host, _, err := net.SplitHostPort(s.site.address)
-	if err != nil {
-		host = s.site.address
-	}
-	conn, err := p.direct()(ctx, "tcp", net.JoinHostPort(host, "80"))
-	if err != nil {
-		return fine("none seen: port 80 is closed")
-	}
-	response, err := ask(ctx, conn, http.MethodGet, s.site.host)
-	if err != nil {
-		return fine("none seen: port 80 does not speak HTTP")
-	}
-	const help = "a captive portal answers: open a web page on this network and log in, or get the device exempted"
-	location, _ := response.Location()
-	away := location != nil && location.Hostname() != "" && !strings.EqualFold(location.Hostname(), s.site.host) &&
-		!strings.EqualFold(location.Hostname(), host)
-	switch {
-	case response.StatusCode == http.StatusNetworkAuthenticationRequired:
-		return wrong(transport.Network, "status 511", help)
-	case away:
-		return wrong(transport.Network, fmt.Sprintf("redirected to %.100q", location.Hostname()), help)
-	case response.StatusCode < 300 && p.Target.URL == nil:
-		return wrong(transport.Network, fmt.Sprintf("a page, status %d", response.StatusCode), help)
-	case response.StatusCode < 300:
-		return warn(fmt.Sprintf("a page, status %d", response.StatusCode), "a web server beside the broker, or "+help)
-	}
-	return fine(fmt.Sprintf("none seen: status %d", response.StatusCode))
-}
-
 // runRegistration asks the provisioning service for the hub.
 func runRegistration(ctx context.Context, p *Probe, _ subject) []Row {
 	ctx, cancel := context.WithTimeout(ctx, 6*p.Options.Timeout) // an assignment takes some polls

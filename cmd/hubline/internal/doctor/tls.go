@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net"
 	"strings"
+	"time"
 
 	"github.com/hubline-iot/hubline/transport"
 )
@@ -66,16 +67,11 @@ func runTLS(ctx context.Context, p *Probe, s subject) []Row {
 func (p *Probe) judge(s subject, chain []*x509.Certificate, version string) []Row {
 	leaf := chain[0]
 	figure := fmt.Sprintf("%s, by %.60q, until %s", version, issuer(leaf), leaf.NotAfter.UTC().Format("2006-01-02"))
-	options := x509.VerifyOptions{DNSName: s.site.host, CurrentTime: p.now(), Intermediates: x509.NewCertPool()}
-	if base := p.Target.Network.TLS; base != nil {
-		options.Roots = base.RootCAs
-	}
+	at := p.now()
 	if p.implausible() {
-		options.CurrentTime = leaf.NotBefore // row clock says that dates cannot be checked
+		at = leaf.NotBefore // row clock says that dates cannot be checked
 	}
-	for _, c := range chain[1:] {
-		options.Intermediates.AddCert(c)
-	}
+	options := p.verification(s.site, chain, at)
 	verified, err := leaf.Verify(options)
 	if err != nil {
 		return untrusted(err, leaf, figure, options)
@@ -96,6 +92,26 @@ func (p *Probe) judge(s subject, chain []*x509.Certificate, version string) []Ro
 	}
 	p.roots[s.site.host] = string(root.Raw)
 	return fine(figure)
+}
+
+// verification returns the options that verify name and chain at a time.
+func (p *Probe) verification(s *site, chain []*x509.Certificate, at time.Time) x509.VerifyOptions {
+	o := x509.VerifyOptions{DNSName: s.host, CurrentTime: at, Intermediates: x509.NewCertPool()}
+	if base := p.Target.Network.TLS; base != nil {
+		o.Roots = base.RootCAs
+	}
+	for _, c := range chain[1:] {
+		o.Intermediates.AddCert(c)
+	}
+	return o
+}
+
+// identified reports whether the service's certificate verifies at a time inside its validity: the
+// server is the service, whatever the clock of the device.
+func (p *Probe) identified(s *site, state tls.ConnectionState) bool {
+	leaf := state.PeerCertificates[0]
+	_, err := leaf.Verify(p.verification(s, state.PeerCertificates, leaf.NotBefore))
+	return err == nil && state.Version >= tls.VersionTLS12
 }
 
 // untrusted returns the row of a certificate that does not verify, by the cause.

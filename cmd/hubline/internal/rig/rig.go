@@ -4,8 +4,9 @@ package rig
 
 import (
 	"context"
-	"errors"
 	"net"
+	"os"
+	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -28,7 +29,7 @@ var Ports = map[string]testbroker.Port{
 }
 
 // errClosed is the answer of a port without a server.
-var errClosed = &net.OpError{Op: "dial", Net: "tcp", Err: errors.New("connection refused")}
+var errClosed = &net.OpError{Op: "dial", Net: "tcp", Err: os.NewSyscallError("connect", syscall.ECONNREFUSED)}
 
 // Dial returns a dialer that reaches the server at its ports, whatever the host.
 func Dial(s server) Dialer {

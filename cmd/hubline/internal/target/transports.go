@@ -330,6 +330,9 @@ func (t *Target) Quiet(keepAlive time.Duration) (transport.Transport, *transport
 		return nil, nil, err
 	}
 	n.Addr = t.Address(p)
+	if n.Dial == nil {
+		n.Dial = (&net.Dialer{KeepAlive: -1}).DialContext // TCP's own probes, every 15 s, are traffic too
+	}
 	if t.URL == nil {
 		return mqtt.New(&mqtt.Options{Network: n, KeepAlive: keepAlive}), t.Creds, nil
 	}
