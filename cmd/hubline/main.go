@@ -18,8 +18,12 @@ import (
 )
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	context.AfterFunc(ctx, stop) // a second Ctrl-C ends the program at once
+	signals, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	ctx, cancel := context.WithCancel(context.Background())
+	context.AfterFunc(signals, func() {
+		stop() // a second Ctrl-C ends the program at once, as soon as ctx tells of the first
+		cancel()
+	})
 	t := &tool{
 		in: os.Stdin, out: os.Stdout, log: os.Stderr,
 		inTerminal:  term.IsTerminal(int(os.Stdin.Fd())),

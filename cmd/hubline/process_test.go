@@ -1,7 +1,7 @@
 package main
 
 import (
-	"bytes"
+	"bufio"
 	"context"
 	"errors"
 	"os"
@@ -63,29 +63,34 @@ func TestASecondCtrlCEndsTheProgram(t *testing.T) {
 	require.Contains(t, string(out), "1 acknowledged")
 
 	b.hub.Inject(fault.Fault{Kind: fault.SwallowPuback, Times: -1})
-	var log bytes.Buffer
 	command := b.command(ctx, "send", "-body", "two")
-	command.Stderr = &log
+	log, err := command.StderrPipe()
+	require.NoError(t, err)
 	require.NoError(t, command.Start())
 	require.NoError(t, b.hub.WaitMessages(ctx, 2))
-	ended := make(chan error, 1)
-	go func() { ended <- command.Wait() }() // ends with the program
-	ticker := time.NewTicker(50 * time.Millisecond)
-	defer ticker.Stop()
-	for {
-		select {
-		case err := <-ended:
-			var exit *exec.ExitError
-			require.True(t, errors.As(err, &exit), "%v: %s", err, &log)
-			require.False(t, exit.Exited(), "a signal ended it: %v", exit)
-			require.NoError(t, ctx.Err())
+	lines := bufio.NewScanner(log)
+	signal := func() { require.NoError(t, command.Process.Signal(os.Interrupt)) }
+	signal()
+	requireLine(t, lines, "Ctrl-C again ends at once") // the program still runs
+	signal()
+	for lines.Scan() { // until the program ends
+	}
+	err = command.Wait()
+	var exit *exec.ExitError
+	require.True(t, errors.As(err, &exit), "%v", err)
+	require.False(t, exit.Exited(), "a signal ended it: %v", exit)
+	require.NoError(t, ctx.Err())
+}
+
+// requireLine reads lines up to one with the text.
+func requireLine(t *testing.T, lines *bufio.Scanner, text string) {
+	t.Helper()
+	for lines.Scan() {
+		if strings.Contains(lines.Text(), text) {
 			return
-		case <-ticker.C:
-			if err := command.Process.Signal(os.Interrupt); !errors.Is(err, os.ErrProcessDone) {
-				require.NoError(t, err)
-			}
 		}
 	}
+	require.Fail(t, "the program ended without the line "+text)
 }
 
 func TestCompletion(t *testing.T) {

@@ -10,6 +10,7 @@ import (
 	"net"
 	"os"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -21,6 +22,7 @@ import (
 	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/testbroker/dpsdata"
+	"github.com/hubline-iot/hubline/testbroker/fault"
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
 )
 
@@ -97,6 +99,28 @@ func TestProvision(t *testing.T) {
 	require.Equal(t, exitUsage, s.run("provision"))
 }
 
+// A file that cannot be kept is found before anything is registered, and none is left without a
+// connection string.
+func TestProvisionMakesTheFileFirst(t *testing.T) {
+	s := newShell(t, nil)
+	delete(s.env, target.EnvConnect)
+	dials := 0
+	s.dial = func(context.Context, string, string) (net.Conn, error) {
+		dials++
+		return nil, &net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED}
+	}
+	args := []string{"provision", "-id-scope", "0ne", "-registration-id", "pump-1", "-key-file", s.file("key", otherKey),
+		"-policy", "none", "-save"}
+	old := s.file("connection", "old")
+	require.Equal(t, exitUsage, s.run(append(args, old)...), s.log.String())
+	require.Zero(t, dials, "nothing was tried")
+	require.FileExists(t, old)
+	fresh := t.TempDir() + "/connection"
+	require.Equal(t, exitNetwork, s.run(append(args, fresh)...), s.log.String())
+	require.NotZero(t, dials)
+	require.NoFileExists(t, fresh)
+}
+
 func TestSimulate(t *testing.T) {
 	for _, name := range []string{"mqtt", "http"} {
 		s := newShell(t, nil)
@@ -104,6 +128,15 @@ func TestSimulate(t *testing.T) {
 		require.Len(t, s.bodies(), 3)
 		require.Equal(t, `{"n":1,"celsius":20.7,"humidity":55.0}`, s.bodies()[0], "the seed decides")
 	}
+}
+
+// Refused messages have an exit status, as those of send have.
+func TestTheSimulatedDeviceIsRefused(t *testing.T) {
+	s := newShell(t, nil)
+	s.hub.Inject(fault.Fault{Kind: fault.AnswerStatus, Statuses: []int{413}, Times: -1, Route: fault.RouteTelemetry})
+	require.NotEqual(t, exitOK, s.run("simulate", "-count", "2", "-interval", "1ms", "-transport", "http",
+		"-telemetry-only"), s.log.String())
+	require.Contains(t, s.log.String(), "0 acknowledged, 2 failed")
 }
 
 func TestTheSimulatedDeviceAnswers(t *testing.T) {

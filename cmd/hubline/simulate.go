@@ -57,11 +57,12 @@ func (s *simulating) run(ctx context.Context) error {
 	if err := s.open(ctx, session); err != nil {
 		return err
 	}
-	sendErr := s.send(session)
+	results := &memoryQueue{client: session.Client}
+	sendErr := s.send(session, results)
 	flush, cancel := limited(session.alive, time.Minute)
 	defer cancel()
-	err = session.Flush(flush)
-	s.say("%d acknowledged", session.Stats().Acknowledged)
+	err = results.flush(flush)
+	s.say("%s", results.summary())
 	if errors.Is(sendErr, context.Canceled) {
 		sendErr = nil // Ctrl-C, or the client gave up
 	}
@@ -107,7 +108,7 @@ func echo(desired []byte) []byte {
 }
 
 // send sends readings until there are enough of them.
-func (s *simulating) send(session *session) error {
+func (s *simulating) send(session *session, to queue) error {
 	draw := rand.New(rand.NewPCG(s.seed, 0))
 	celsius, humidity := 21.0, 55.0
 	for n := 1; s.count == 0 || n <= s.count; n++ {
@@ -117,7 +118,7 @@ func (s *simulating) send(session *session) error {
 			Body:        fmt.Appendf(nil, `{"n":%d,"celsius":%.1f,"humidity":%.1f}`, n, celsius, humidity),
 			ContentType: s.contentType(session),
 		}
-		if err := session.Enqueue(session.ctx, m, nil); err != nil {
+		if err := to.put(session.ctx, m); err != nil {
 			return err
 		}
 		if n == s.count {
