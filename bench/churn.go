@@ -123,10 +123,11 @@ func Churn(ctx context.Context, n, resets, window int) (*ChurnReport, error) {
 // connection.
 func cut(ctx context.Context, hub *testbroker.Hub, c *device.Client, n, resets int) error {
 	for i := range resets {
-		at, connections := (i+1)*n/(resets+1), uint64(i)+1
-		if err := hub.Wait(ctx, func(log []hubdata.Message) bool {
-			return len(log) >= at && c.Stats().Connections == connections
-		}); err != nil {
+		if err := hub.WaitMessages(ctx, (i+1)*n/(resets+1)); err != nil {
+			return err
+		}
+		connections := uint64(i) + 1
+		if err := hub.Wait(ctx, func([]hubdata.Message) bool { return c.Stats().Connections == connections }); err != nil {
 			return err
 		}
 		if hub.Drop("") == 0 {

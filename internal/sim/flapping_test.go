@@ -8,7 +8,6 @@ import (
 
 	"github.com/hubline-iot/hubline/device"
 	"github.com/hubline-iot/hubline/internal/faketime"
-	"github.com/hubline-iot/hubline/testbroker/hubdata"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/stretchr/testify/require"
 )
@@ -34,7 +33,7 @@ func aLinkThatFlapsAndMakesProgressIsNotPunished(t *testing.T, with engine) {
 		go func() {
 			defer close(cut)
 			for i := 1; i <= resets; i++ {
-				if hub.Wait(t.Context(), func(log []hubdata.Message) bool { return len(log) >= i*messages/(resets+1) }) == nil {
+				if hub.WaitMessages(t.Context(), i*messages/(resets+1)) == nil {
 					hub.Drop("")
 				}
 			}

@@ -27,9 +27,6 @@ func init() {
 		// Forgotten events stay in memory.
 		{File: "testbroker/internal/eventhub/log.go", Old: "\tclear(p.entries[:n])\n", New: "",
 			Test: "./testbroker/internal/eventhub -run TestForgottenEventsAreFreed"},
-		// What callers of Wait see.
-		{File: "testbroker/internal/hub/log.go", Old: "\tl.viewed.skip(l.messages.forgotten)\n", New: "",
-			Test: test + "TestKeep"},
 		// What is written value by value is what is written as a whole.
 		{File: "internal/amqpwire/fields.go", Old: "for ; f.absent > 0; f.absent-- {",
 			New: "for f.absent = 0; f.absent > 0; {", Test: "./internal/amqpwire -run FuzzFields"},

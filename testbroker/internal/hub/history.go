@@ -28,12 +28,6 @@ func (l *history[T]) add(e T) (oldest T, forgot bool) {
 	return oldest, true
 }
 
-// skip forgets entries until n are forgotten, those that were never added included.
-func (l *history[T]) skip(n int) {
-	gone := n - l.forgotten
-	l.entries, l.forgotten = l.entries[min(gone, len(l.entries)):], n
-}
-
 // total returns how many entries were added since the beginning.
 func (l *history[T]) total() int { return l.forgotten + len(l.entries) }
 

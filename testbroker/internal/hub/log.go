@@ -15,8 +15,7 @@ type telemetryLog struct {
 
 	mu        sync.Mutex
 	messages  history[*storedMessage]
-	viewed    history[hubdata.Message] // copies of messages for view, made when it is called
-	copies    map[uint64]copies        // of messages with an id, by the hash of a messageKey
+	copies    map[uint64]copies // of messages with an id, by the hash of a messageKey
 	seed      maphash.Seed
 	conflicts history[hubdata.Conflict]
 	touch     func(sequence int) // marks a message as added or forgotten
@@ -105,20 +104,22 @@ func (l *telemetryLog) forgetLocked(old *hubdata.Message) {
 	}
 }
 
-// view returns the kept messages in one slice.
+// view returns copies of the kept messages. Nothing keeps them: they would hold the bodies of
+// messages that are forgotten later.
 func (l *telemetryLog) view() []hubdata.Message {
 	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.viewed.skip(l.messages.forgotten)
-	for _, m := range l.messages.entries[l.viewed.total()-l.messages.forgotten:] {
-		l.viewed.add(m.Message)
+	kept := l.messages.view()
+	l.mu.Unlock()
+	all := make([]hubdata.Message, len(kept))
+	for i, m := range kept {
+		all[i] = m.Message
 	}
-	return l.viewed.view()
+	return all
 }
 
 // Messages implements testbroker.Hub.Messages.
 func (h *Hub) Messages() []hubdata.Message {
-	all := append([]hubdata.Message(nil), h.log.view()...)
+	all := h.log.view()
 	for i := range all {
 		all[i] = cloneMessage(all[i])
 	}

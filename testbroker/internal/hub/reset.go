@@ -89,7 +89,6 @@ func (l *telemetryLog) clear() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.messages.clear()
-	l.viewed.clear()
 	l.conflicts.clear()
 	clear(l.copies)
 	l.events.log.Clear()
