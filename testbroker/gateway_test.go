@@ -521,3 +521,18 @@ func TestInvalidGatewaysAreRefused(t *testing.T) {
 		require.NotContains(t, k.String(), "(")
 	}
 }
+
+// Days of keep-alive are as many as the broker can count.
+func TestTheLongestKeepAliveOfAGateway(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := newEdge(t, &testbroker.Options{Gateway: &testbroker.GatewayOptions{KeepAlive: 48 * time.Hour}})
+		c := connectOf(e.device)
+		c.keepAlive = 65535
+		w := dial(t, e.Hub)
+		require.Zero(t, w.connect(c)[1])
+		time.Sleep(30 * time.Minute)
+		w.ping()
+		time.Sleep(30 * time.Minute)
+		w.ping()
+	})
+}

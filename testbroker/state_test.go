@@ -417,3 +417,39 @@ func FuzzRestore(f *testing.F) {
 		require.NoError(t, h.Close())
 	})
 }
+
+// A slowMemory takes a while for each write.
+type slowMemory struct{ memory }
+
+func (m *slowMemory) Save(changes []hubdata.Record) error {
+	time.Sleep(100 * time.Millisecond)
+	return m.memory.Save(changes)
+}
+
+// Messages that arrive together wait for the store together. Each is there before its PUBACK.
+func TestMessagesThatSurviveShareAWrite(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &slowMemory{}
+		h, d := newHub(t, &testbroker.Options{Store: s})
+		w := login(t, h, d)
+		synctest.Wait()
+		before := s.saves
+		const n = 100
+		var all []byte
+		for id := range uint16(n) {
+			all = append(all, publishBytes(2, id+1, events, "x")...)
+		}
+		w.send(all)
+		for id := range uint16(n) {
+			require.Equal(t, id+1, w.acked())
+			saved := 0
+			for name := range s.killed().records {
+				if name[0] == "messages" {
+					saved++
+				}
+			}
+			require.Greater(t, saved, int(id))
+		}
+		require.LessOrEqual(t, s.saves-before, 10, "two for each read of the connection")
+	})
+}

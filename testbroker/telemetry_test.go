@@ -158,6 +158,12 @@ func TestPacketsThatCloseTheConnection(t *testing.T) {
 		"connack from a client":      {0x20, 2, 0, 0},
 		"length that does not end":   {0x30, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff},
 		"packet of a type not known": {0xf0, 0},
+		"publish with NUL":           publishBytes(2, 1, events+"a=\x00", "x"),
+		"publish with invalid UTF-8": publishBytes(2, 1, events+"a=\xff", "x"),
+		"publish with a cut topic":   frame(0x32, []byte{0, 99}, []byte("devices")),
+		"publish without a body":     {0x32, 0},
+		"DUP with QoS 0":             publishBytes(8, 0, events, "x"),
+		"overlong length":            {0x30, 0x80, 0x80, 0x80, 0x80, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -169,6 +175,17 @@ func TestPacketsThatCloseTheConnection(t *testing.T) {
 			})
 		})
 	}
+}
+
+func TestMessageBeforeABadOneIsAcknowledged(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, d := newHub(t, nil)
+		w := login(t, h, d)
+		w.send(append(publishBytes(2, 1, events, "x"), publishBytes(2, 2, "a/b", "x")...))
+		require.Equal(t, uint16(1), w.acked())
+		require.Equal(t, io.EOF, w.end())
+		require.Equal(t, 1, h.Len())
+	})
 }
 
 func TestSubscribe(t *testing.T) {

@@ -34,6 +34,13 @@ func (h *Hub) Event(e event.Event, c *Conn) {
 // Store adds messages to the log, or puts them in the store of the gateway. It returns when they
 // are in the hub's store, if there is one. The caller holds no lock.
 func (h *Hub) Store(all ...hubdata.Message) {
+	h.Append(all...)
+	h.Saved()
+}
+
+// Append is Store without the wait for the hub's store. The caller calls Saved before it
+// acknowledges the messages. It holds no lock.
+func (h *Hub) Append(all ...hubdata.Message) {
 	for i := range all {
 		if h.Gateway != nil {
 			h.take(all[i])
@@ -42,7 +49,6 @@ func (h *Hub) Store(all ...hubdata.Message) {
 		h.log.add(all[i], h.originOf(SenderOf(&all[i])))
 		h.stored(&all[i])
 	}
-	h.Saved()
 }
 
 // stored reports a message in the log.

@@ -113,6 +113,7 @@ type client struct {
 	active  bool          // a PUBLISH was handled since the deadline was set
 	silence time.Duration // how long the client may be silent
 	acked   []byte        // PUBACKs to send before the next read
+	unsaved bool          // messages may not be in the hub's store yet
 }
 
 var (

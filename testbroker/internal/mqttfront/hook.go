@@ -29,6 +29,10 @@ const (
 // packet.
 const maxKeepAlive = 1178
 
+// longestWait is the longest keep-alive that the broker can have: it counts 1.5 times that in 16
+// bits.
+const longestWait = (1<<16 - 1) * 2 / 3
+
 // nothing replaces a packet that the hub has handled: a PUBACK without a packet, which the broker
 // ignores.
 var nothing = packets.Packet{FixedHeader: packets.FixedHeader{Type: packets.Puback}}
@@ -183,7 +187,7 @@ func (f *Front) connect(c *client, pk packets.Packet) (packets.Packet, error) {
 // longestKeepAlive returns the longest keep-alive in seconds.
 func (f *Front) longestKeepAlive() uint16 {
 	if g := f.hub.Gateway; g != nil {
-		return uint16(min(g.KeepAlive/time.Second, 1<<16-1))
+		return uint16(min(g.KeepAlive/time.Second, longestWait))
 	}
 	return maxKeepAlive
 }

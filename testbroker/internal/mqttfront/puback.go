@@ -15,9 +15,13 @@ func (c *client) acknowledge(id uint16, due time.Time) {
 	}
 }
 
-// flush sends the PUBACKs of messages that arrived together. Only the connection's goroutine calls
-// it.
+// flush sends the PUBACKs of messages that arrived together, after one wait for the hub's store.
+// Only the connection's goroutine calls it.
 func (c *client) flush() {
+	if c.unsaved {
+		c.unsaved = false
+		c.Hub.Saved()
+	}
 	if len(c.acked) > 0 {
 		c.Write(c.acked)
 		c.acked = c.acked[:0]

@@ -104,7 +104,8 @@ func (f *Front) publish(c *client, m hubdata.Message) {
 		h.Happened(forget, c.Conn)
 	} else {
 		m.Received = h.Now()
-		h.Store(m)
+		h.Append(m)
+		c.unsaved = true
 		h.Faults.Spend(id, m.Received, hub.SizeOf(&m))
 		h.Changed.Wake()
 	}
