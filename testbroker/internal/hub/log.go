@@ -117,6 +117,27 @@ func (l *telemetryLog) view() []hubdata.Message {
 	return all
 }
 
+// A reading is what somebody has read of the log, so that it need not be copied again.
+type reading struct {
+	kept []*storedMessage
+	all  []hubdata.Message // copies of them
+}
+
+// update brings the reading up to date: it drops the messages that are no longer kept, and appends
+// the new ones.
+func (r *reading) update(l *telemetryLog) {
+	l.mu.Lock()
+	kept := l.messages.view()
+	l.mu.Unlock()
+	for len(r.kept) > 0 && (len(kept) == 0 || r.kept[0] != kept[0]) {
+		r.kept, r.all = r.kept[1:], r.all[1:]
+	}
+	for _, m := range kept[len(r.all):] {
+		r.all = append(r.all, m.Message)
+	}
+	r.kept = kept
+}
+
 // Messages implements testbroker.Hub.Messages.
 func (h *Hub) Messages() []hubdata.Message {
 	all := h.log.view()
@@ -162,7 +183,11 @@ func (h *Hub) WaitMessages(ctx context.Context, n int) error {
 // holds the kept messages; [hubdata.Message.Sequence] is the position of a message among all. Wait
 // fails when the context ends or the hub is closed.
 func (h *Hub) Wait(ctx context.Context, ok func(log []hubdata.Message) bool) error {
-	return h.until(ctx, func() bool { return ok(h.log.view()) })
+	var r reading
+	return h.until(ctx, func() bool {
+		r.update(&h.log)
+		return ok(r.all)
+	})
 }
 
 func (h *Hub) until(ctx context.Context, ok func() bool) error {

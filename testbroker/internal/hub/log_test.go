@@ -38,3 +38,30 @@ func TestForgottenMessagesAreFreedAfterARead(t *testing.T) {
 		})
 	}
 }
+
+// A reading that is brought up to date is the same as a new one.
+func TestReadingsFollowTheLog(t *testing.T) {
+	h, err := New(&Options{Keep: 3})
+	require.NoError(t, err)
+	var r reading
+	bodies := func(all []hubdata.Message) (text string) {
+		for _, m := range all {
+			text += string(m.Body)
+		}
+		return text
+	}
+	number := 0
+	// How many are added; below 0 after a clear.
+	for _, step := range []int{0, 1, 1, 0, 1, 1, 2, 3, 5, -1, 0, -1, 1, -2, -3} {
+		if step < 0 {
+			h.log.clear()
+		}
+		for range max(step, -step) {
+			number++
+			h.Store(hubdata.Message{DeviceID: "dev-1", Body: []byte{byte('A' + number)}})
+		}
+		r.update(&h.log)
+		require.Equal(t, bodies(h.log.view()), bodies(r.all), "after %d messages", number)
+	}
+	require.NoError(t, h.Close())
+}
