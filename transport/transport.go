@@ -35,6 +35,11 @@ type Config struct {
 	// Certificates: the caller may send OpIssue. MQTT then announces a version of the hub's API that
 	// has it.
 	Certificates bool
+	// Refused, unless nil, reports whether messages that the session refused for the moment still wait
+	// for the caller to look at them or for the end of a pause. The caller may have chosen a batch
+	// before it learned of a refusal; a session that keeps the order asks inside Send, and refuses
+	// that batch too. It may hold a lock then, and does not block.
+	Refused func() bool
 	// Progress, unless nil, reports that the attempt waits its turn on a connection that is slow but
 	// makes progress; the time-out of the attempt restarts. Any goroutine of the session may call it,
 	// with the rules of Sink.

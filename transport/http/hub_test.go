@@ -39,6 +39,8 @@ type scripted struct {
 	// request.
 	answer   func(w http.ResponseWriter, r *http.Request, body []byte) bool
 	scriptMu sync.Mutex // held while answer runs
+	// refused, if set, is the Refused of the sessions' configuration.
+	refused func() bool
 
 	mu        sync.Mutex
 	requests  []seen

@@ -121,14 +121,7 @@ func (s *session) fail(err error) {
 }
 
 // Send appends the batch to the queue. It does not block.
-func (s *session) Send(batch []transport.Item) {
-	s.mu.Lock()
-	if !s.ended {
-		s.telemetry.queue = append(s.telemetry.queue, batch...)
-	}
-	s.mu.Unlock()
-	notify(s.telemetry.wake)
-}
+func (s *session) Send(batch []transport.Item) { s.telemetry.enqueue(batch) }
 
 // Do starts a request. It does not block.
 func (s *session) Do(r *transport.Request) {

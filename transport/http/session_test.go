@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -72,7 +73,8 @@ func (h *scripted) dial(t testing.TB, tr transport.Transport, creds *transport.C
 	ctx, cancel := context.WithCancel(context.Background())
 	r.cancel = cancel
 	var err error
-	if r.Session, err = tr.Dial(ctx, &transport.Config{Creds: creds, Window: 2000, Queue: 4, Sink: r}); err != nil {
+	if r.Session, err = tr.Dial(ctx, &transport.Config{Creds: creds, Window: 2000, Queue: 4, Sink: r,
+		Refused: h.refused}); err != nil {
 		cancel()
 		return nil, err
 	}
@@ -397,6 +399,57 @@ func TestATransientRefusalStopsAllMessages(t *testing.T) {
 					require.True(t, errfilter.Retryable(err))
 				}
 				h.change(func() { busy = false })
+				r.mu.Lock()
+				clear(r.done)
+				r.mu.Unlock()
+				r.send(0, all...)
+				synctest.Wait()
+				h.requireArrived(t, all)
+			})
+		})
+	}
+}
+
+// A batch that the client chose before it learned of a refusal is refused too. Otherwise it would
+// overtake the messages that were refused.
+func TestBatchesOnTheirWayDuringARefusal(t *testing.T) {
+	for _, row := range []struct {
+		name string
+		// send sends the second batch, when the first message is about to be reported.
+		send func(r *rig, second func())
+	}{
+		{"before the report", func(_ *rig, second func()) { second() }},
+		{"after the report", func(r *rig, second func()) { go func() { synctest.Wait(); second() }() }},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, h *scripted) {
+				var refused atomic.Bool
+				h.refused = refused.Load
+				busy := true
+				h.answer = func(w http.ResponseWriter, r *http.Request, _ []byte) bool {
+					if !busy || !strings.HasSuffix(r.URL.Path, "/events") {
+						return false
+					}
+					refuse(w, 429001, "x")
+					return true
+				}
+				r := h.start(t, h.options())
+				all := numbered(30)
+				var once sync.Once
+				r.onDone = func() {
+					once.Do(func() { row.send(r, func() { r.send(10, all[10:]...) }) })
+					refused.Store(true)
+				}
+				r.send(0, all[:10]...)
+				time.Sleep(time.Second)
+				require.Len(t, h.seen(), 1, "the second batch was sent")
+				results := r.results()
+				require.Len(t, results, len(all))
+				for tag, err := range results {
+					require.Equal(t, transport.Throttled, transport.Find(err).Kind, tag)
+				}
+				h.change(func() { busy = false })
+				refused.Store(false)
 				r.mu.Lock()
 				clear(r.done)
 				r.mu.Unlock()

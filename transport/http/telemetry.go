@@ -28,7 +28,10 @@ type telemetry struct {
 	limit          int              // largest body of a batch; smaller after the hub refused one as too large
 	singleTooLarge bool             // since the last too large batch, a single message was too large as well
 
-	queue []transport.Item // guarded by session.mu
+	// guarded by session.mu
+	queue    []transport.Item
+	refusing bool // messages are being refused for the moment
+	late     bool // queue has messages that the caller chose before it learned of a refusal
 }
 
 const (
@@ -104,27 +107,39 @@ func (t *telemetry) run() {
 	}
 }
 
+// enqueue appends a batch to the queue, unless the session has ended.
+func (t *telemetry) enqueue(batch []transport.Item) {
+	s := t.s
+	s.mu.Lock()
+	if !s.ended {
+		t.late = t.late || t.refusing || s.cfg.Refused != nil && s.cfg.Refused()
+		t.queue = append(t.queue, batch...)
+	}
+	s.mu.Unlock()
+	notify(t.wake)
+}
+
 // sendQueued sends all queued messages in order. If the hub takes nothing for the moment, all
-// queued messages are reported with that error. So the order is kept and the hub gets no request
-// until the client sends again. It returns false when the session is ending.
+// queued messages are reported with that error, and those that were on their way to the queue
+// meanwhile. So the order is kept and the hub gets no request until the client sends again. It
+// returns false when the session is ending.
 func (t *telemetry) sendQueued() bool {
 	for t.s.ctx.Err() == nil {
-		t.takeQueue()
+		late := t.takeQueue(false)
 		if len(t.items) == 0 {
 			return true
 		}
-		t.done, t.transient = 0, nil
+		t.done = 0
+		if late && t.transient != nil {
+			t.refuse()
+			continue
+		}
+		t.transient = nil
 		if _, ok := t.sendFirst(t.items); !ok {
 			if t.transient == nil {
 				return false
 			}
-			t.takeQueue()
-			e := t.transient.operation(transport.OpSend)
-			if outcomeUnknown(t.transient) {
-				t.report(t.items[t.done:t.done+t.transientCount], operr.OutcomeUnknown(e))
-			}
-			t.report(t.items[t.done:], e)
-			t.items = t.items[:0]
+			t.refuse()
 			continue
 		}
 		t.items = append(t.items[:0], t.items[t.done:]...)
@@ -135,18 +150,36 @@ func (t *telemetry) sendQueued() bool {
 	return false
 }
 
+// refuse reports all messages with the error of the latest transient refusal.
+func (t *telemetry) refuse() {
+	t.takeQueue(true)
+	e := t.transient.operation(transport.OpSend)
+	if outcomeUnknown(t.transient) {
+		t.report(t.items[t.done:t.done+t.transientCount], operr.OutcomeUnknown(e))
+		t.transientCount = 0 // those refused later were not in a request
+	}
+	t.report(t.items[t.done:], e)
+	t.items = t.items[:0]
+	t.s.mu.Lock()
+	t.refusing = false
+	t.s.mu.Unlock()
+}
+
 // outcomeUnknown reports whether the hub may have accepted the messages of a transient refusal.
 // That is false for a limit, and true if the request was cancelled, timed out or failed at the hub.
 func outcomeUnknown(r *refusal) bool {
 	return r.Kind == transport.Unavailable || r.Kind == transport.Timeout || r.cause.Status >= 500
 }
 
-// takeQueue moves the queue to items and reports messages that cannot be sent.
-func (t *telemetry) takeQueue() {
+// takeQueue moves the queue to items and reports messages that cannot be sent. late: there were
+// messages that the caller chose before it learned of a refusal. With refusing, such are also those
+// that are queued before the refusal is reported.
+func (t *telemetry) takeQueue(refusing bool) (late bool) {
 	s := t.s
 	s.mu.Lock()
 	queue := t.queue
-	t.queue = nil
+	late, t.refusing = t.late, refusing
+	t.queue, t.late = nil, false
 	s.mu.Unlock()
 	for _, item := range queue {
 		if e := check(item.Msg); e != nil {
@@ -155,6 +188,7 @@ func (t *telemetry) takeQueue() {
 			t.items = append(t.items, item)
 		}
 	}
+	return late
 }
 
 // sendFirst sends the first messages in one request and returns how many they are. ok is false if
