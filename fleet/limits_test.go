@@ -15,12 +15,21 @@ import (
 func requireNear(t *testing.T, what string, predicted, seen []int64, bound int64) {
 	t.Helper()
 	require.Len(t, seen, len(predicted))
+	if i := apart(predicted, seen, bound); i >= 0 {
+		near := predicted[max(0, i-1):min(len(predicted), i+2)]
+		t.Fatalf("%s until second %d: predicted %v, seen %d, bound %d", what, i, near, seen[i], bound)
+	}
+}
+
+// apart returns the first second whose value is out of the bounds of requireNear, or -1.
+func apart(predicted, seen []int64, bound int64) int {
 	for i, n := range seen {
 		near := predicted[max(0, i-1):min(len(predicted), i+2)]
-		least, most := slices.Min(near)-bound, slices.Max(near)+bound
-		require.True(t, n >= least && n <= most, "%s until second %d: predicted %v, seen %d, bound %d", what, i, near, n,
-			bound)
+		if n < slices.Min(near)-bound || n > slices.Max(near)+bound {
+			return i
+		}
 	}
+	return -1
 }
 
 // sums returns the running sum.

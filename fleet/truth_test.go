@@ -71,7 +71,24 @@ func (w *world) dial(ctx context.Context) (lean.Conn, error) {
 	if err := pause(time.Duration(h.Trips) * h.RTT); err != nil {
 		return nil, err
 	}
-	return w.hub.Dial(testbroker.PortMQTT)(ctx, "tcp", "hub:1883")
+	c, err := w.hub.Dial(testbroker.PortMQTT)(ctx, "tcp", "hub:1883")
+	if err != nil {
+		return nil, err
+	}
+	return lossy{c, w}, nil
+}
+
+// lossy loses what the device sends during a silent fault, so nothing is answered.
+type lossy struct {
+	net.Conn
+	w *world
+}
+
+func (c lossy) Write(b []byte) (int, error) {
+	if f, down := c.w.fault(); down && f.Effect == fleet.Silent {
+		return len(b), nil
+	}
+	return c.Conn.Write(b)
 }
 
 // seen is what real clients did: attempts in each second, and states at its end.
@@ -99,7 +116,7 @@ func live(t *testing.T, s fleet.Scenario, rules fleet.Rules) (all seen) {
 		}
 		for second := range s.Duration / time.Second {
 			w.sleepTo(second * time.Second)
-			if _, down := w.fault(); down {
+			if f, down := w.fault(); down && f.Effect != fleet.Silent {
 				hub.Drop("")
 			}
 			w.sleepTo((second+1)*time.Second - time.Microsecond)
@@ -144,7 +161,8 @@ func (w *world) client(t *testing.T, i int, rules fleet.Rules,
 	require.NoError(t, err)
 	sign, err := transport.SharedKey(dev.PrimaryKey)
 	require.NoError(t, err)
-	o := &device.Options{ReconnectSpread: rules.ReconnectSpread}
+	o := &device.Options{ReconnectSpread: rules.ReconnectSpread, DialTimeout: rules.DialTimeout,
+		AckTimeout: rules.AckTimeout}
 	if rules.Policy != nil {
 		o.RetryPolicy, err = rules.Policy()
 		require.NoError(t, err)
