@@ -46,6 +46,9 @@ type deskReading struct {
 	Profile string
 }
 
+// deskPatience is how long the reader waits for the next event before it takes the rest for lost.
+const deskPatience = 20 * time.Second
+
 // deskRead is its report.
 type deskRead struct {
 	Events int
@@ -136,10 +139,14 @@ func openDeskReader(ctx context.Context, o *deskReading) (*deskReader, error) {
 }
 
 // until waits until the reader has n events, and for a second more, in which none may come. It
-// returns how many there were, and when the last of the n came.
+// returns how many there were, and when the last of the n came; of fewer, if some are lost.
 func (r *deskReader) until(ctx context.Context, n int) (read int, last time.Time, err error) {
 	defer func() { err = r.close(err) }()
-	for end := time.Now().Add(time.Minute); r.read.Load() < int64(n) && time.Now().Before(end); {
+	last = time.Now()
+	for now, seen := int64(0), int64(0); now < int64(n) && time.Since(last) < deskPatience; now = r.read.Load() {
+		if now != seen {
+			seen, last = now, time.Now()
+		}
 		select {
 		case err := <-r.done:
 			return 0, last, err
@@ -148,7 +155,9 @@ func (r *deskReader) until(ctx context.Context, n int) (read int, last time.Time
 		case <-time.After(time.Millisecond):
 		}
 	}
-	last = time.Now()
+	if r.read.Load() >= int64(n) {
+		last = time.Now()
+	}
 	time.Sleep(time.Second)
 	return int(r.read.Load()), last, nil
 }

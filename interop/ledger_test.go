@@ -20,6 +20,8 @@ type ledger struct {
 	last     time.Time // of the last acknowledgement
 	gap      time.Duration
 	arrivals []int // numbers in the order of their arrival
+	newest   int   // highest number on the wire
+	behind   int   // first copies that were written behind a later message
 	said     map[string]int
 }
 
@@ -78,6 +80,10 @@ func (l *ledger) sent(n int, marked bool) {
 	if m.sent++; m.sent > 1 && !marked {
 		m.unmarked++
 	}
+	if m.sent == 1 && n < l.newest {
+		l.behind++
+	}
+	l.newest = max(l.newest, n)
 }
 
 func (l *ledger) acknowledged(n int) {
@@ -145,7 +151,8 @@ type balance struct {
 	doubled                    int
 	early                      int // results before the broker's acknowledgement
 	errors, falseErrors        int // messages with an error; of these, arrived nevertheless
-	disorder                   int // first copies behind a later message, of messages that were sent once
+	behind                     int // first copies that were written behind a later message
+	disorder                   int // first copies that arrived so, of messages that were sent once
 	unmarked, resent           int // copies on the wire, after the first
 	gap                        time.Duration
 	said                       string
@@ -184,7 +191,7 @@ func (l *ledger) balance() (b balance) {
 		}
 		highest = max(highest, n)
 	}
-	b.gap = l.gap
+	b.gap, b.behind = l.gap, l.behind
 	var texts []string
 	for text, n := range l.said {
 		texts = append(texts, fmt.Sprintf("%d × %s", n, text))

@@ -59,8 +59,9 @@ func run(args []string) error {
 	fmt.Printf("%s: %d devices, TLS %v: connected in %.1f s; the hub has %.2f goroutines and %.1f KB for each\n",
 		runtime.Version(), r.Devices, r.Secure, r.Connect.Seconds(), r.Goroutines, r.Anon)
 	fmt.Printf("%d senders, %d B: %d messages in %.1f s, %.0f a second; %d stored, %d read, the last %v after its "+
-		"acknowledgement; then the hub has %.0f MB\n", r.Senders, r.Body, r.Acknowledged, r.Sent.Seconds(),
-		float64(r.Acknowledged)/r.Sent.Seconds(), r.Stored, r.Read, r.Lag.Round(time.Millisecond), r.Hub/1024)
+		"acknowledgement, %.0f a second over all; then the hub has %.0f MB\n", r.Senders, r.Body, r.Acknowledged,
+		r.Sent.Seconds(), float64(r.Acknowledged)/r.Sent.Seconds(), r.Stored, r.Read, r.Lag.Round(time.Millisecond),
+		float64(r.Read)/(r.Sent+r.Lag).Seconds(), r.Hub/1024)
 	each := func(cpu time.Duration) float64 { return float64(cpu.Microseconds()) / float64(max(r.Acknowledged, 1)) }
 	fmt.Printf("µs of CPU time for each message: devices %.2f, hub %.2f, reader %.2f\n", each(r.DevicesCPU),
 		each(r.HubCPU), each(r.ReaderCPU))
