@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/hubline-iot/hubline/cmd/hubline/internal/target"
 	"github.com/hubline-iot/hubline/testbroker/fault"
 )
 
@@ -34,6 +35,9 @@ func TestDoctorExitStatus(t *testing.T) {
 	}{
 		"wrong key": {exitRefused, "connect mqtt", func(s *shell) {
 			require.NoError(s.t, s.hub.SetKeys("pump-1", otherKey, otherKey))
+		}},
+		"no certificate": {exitUsage, "credentials", func(s *shell) {
+			s.env[target.EnvConnect] = "HostName=" + s.hub.HostName() + ";DeviceId=pump-1;x509=true"
 		}},
 		"portal": {exitTrust, "tls 8883", func(s *shell) { require.NoError(s.t, s.hub.PresentName("portal.example")) }},
 		"no hub": {exitNetwork, "port 8883", func(s *shell) { s.hub.Inject(fault.Fault{Kind: fault.Absent}) }},
@@ -107,4 +111,5 @@ func TestDoctorPrintsJSONWhenInterrupted(t *testing.T) {
 	last := report.Rows[len(report.Rows)-1]
 	require.Equal(t, "name", last.Check)
 	require.Equal(t, "interrupted", last.Figure)
+	require.Contains(t, s.log.String(), "interrupted after ")
 }

@@ -30,14 +30,15 @@ var statuses = []struct {
 }{
 	{exitOK, "done; after Ctrl-C: everything that was accepted is also acknowledged", nil},
 	{exitFailed, "failed in another way", nil},
-	{exitUsage, "the command line, a file or a variable is wrong; nothing was tried", nil},
+	{exitUsage, "the command line, a file or a variable is wrong", []transport.Kind{transport.Invalid}},
 	{exitNetwork, "the service was not reached, or did not answer",
 		[]transport.Kind{transport.Network, transport.Timeout}},
 	{exitTrust, "the service's certificate or the clock cannot be trusted",
 		[]transport.Kind{transport.Untrusted, transport.ClockUnset}},
 	{exitRefused, "the service refused the identity",
 		[]transport.Kind{transport.Unauthorized, transport.Forbidden, transport.NotFound}},
-	{exitLater, "the service is overloaded, or a quota is used up",
+	{exitLater, "the service is overloaded, or a quota is used up; or messages were not acknowledged within " +
+		"-flush-timeout",
 		[]transport.Kind{transport.Unavailable, transport.Throttled, transport.Quota}},
 }
 

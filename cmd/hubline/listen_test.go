@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/json"
 	"errors"
+	"io"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -56,6 +57,19 @@ func TestATerminalGetsNoControlCharacters(t *testing.T) {
 	require.NoError(t, s.hub.SendC2D("pump-1", hubdata.C2D{Body: []byte("a\x1b[2Jb")}))
 	require.Equal(t, exitOK, s.run("listen", "-count", "1"))
 	require.Equal(t, "a\ufffd[2Jb\n", s.out.String())
+}
+
+// With -count the command ends when the last message is settled, which may be later than it is
+// printed.
+func TestListenEndsWithTheLastVerdict(t *testing.T) {
+	ended := 0
+	l := &listening{connection: &connection{tool: &tool{out: io.Discard}}, count: 2, ended: func() { ended++ }}
+	require.NoError(t, l.take(&transport.Message{}, nil))
+	require.NoError(t, l.take(&transport.Message{}, nil))
+	l.settleOne()
+	require.Zero(t, ended, "the second is printed and not yet settled")
+	l.settleOne()
+	require.Equal(t, 1, ended)
 }
 
 // An output that takes nothing ends the command, and the message is not accepted.

@@ -77,7 +77,7 @@ func TestDialects(t *testing.T) {
 			s.env[target.EnvBroker] = s.hub.BrokerURL("pump-1", "mqtts", "localhost:8883")
 			args := []string{"send", "-body", "x", "-transport", name, "-dialect", p.Name}
 			require.Equal(t, exitOK, s.run(args...), s.log.String())
-			require.Equal(t, exitFailed, s.run(append(args, "-topic", "a/b/c/d/e/f/g/h/i")...))
+			require.Equal(t, exitUsage, s.run(append(args, "-topic", "a/b/c/d/e/f/g/h/i")...))
 			require.Contains(t, s.log.String(), "the topic has 9 levels, and ")
 			require.Len(t, s.bodies(), 1)
 		}

@@ -130,6 +130,8 @@ func TestSecretsStayOffTheCommandLine(t *testing.T) {
 		{"send", "KEY"},
 		{"listen", "-connect", "mqtts://user:pa55word@broker.example"},
 		{"listen", "wss://user:pa55word@broker.example/mqtt"},
+		{"listen", "-connect", "pigeon://user:pa55word@broker.example"},
+		{"listen", "-connect", "HostName=hub.example;DeviceId=pump-1;x509=true"},
 		{"listen", "-connect-file=amqps://user:pa55word@broker.example"},
 		{"KEY"},
 	} {

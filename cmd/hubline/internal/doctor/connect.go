@@ -78,9 +78,12 @@ func runConnect(ctx context.Context, p *Probe, s subject) []Row {
 		return rows
 	}
 	message, trip := p.message(ctx, c)
+	if message.Mark == OK {
+		message, trip = p.judgeTrip(message, trip, s.site)
+	}
 	message.Check = label("message", s.name)
 	rows = append(rows, message)
-	if message.Mark == OK && p.Options.Burst > 0 {
+	if message.Mark != Bad && p.Options.Burst > 0 {
 		burst := p.burst(ctx, c, trip)
 		burst.Check = label("throttling", s.name)
 		rows = append(rows, burst)
@@ -127,8 +130,22 @@ const (
 	slowTimes  = 5
 )
 
+// judgeTrip returns the row of a message that was acknowledged, and the round trip to expect of
+// others: that of the network if the service delayed this one.
+func (p *Probe) judgeTrip(row Row, trip time.Duration, s *site) (Row, time.Duration) {
+	network := p.reached[s.address]
+	if trip <= slowAnswer {
+		return row, trip
+	}
+	if trip > slowTimes*network {
+		return warn(row.Figure, fmt.Sprintf("the network answers in %s, so the service delays acknowledgements: it "+
+			"throttles; "+throttleHelp, took(network)))[0], network
+	}
+	return warn(row.Figure, "the network is slow: it answers in "+took(network))[0], trip
+}
+
 // burst sends messages at once. A service that throttles refuses some, or delays their
-// acknowledgements.
+// acknowledgements. trip is the round trip to expect.
 func (p *Probe) burst(ctx context.Context, c *client, trip time.Duration) Row {
 	ctx, cancel := p.limit(ctx)
 	defer cancel()
@@ -157,64 +174,7 @@ func (p *Probe) burst(ctx context.Context, c *client, trip time.Duration) Row {
 	return Row{Mark: OK, Figure: figure, Hint: "the service does not slow the device down"}
 }
 
-const slowHint = "the service delays acknowledgements: it throttles, or the network is too slow; send less often, in " +
-	"larger messages, or add units to the hub"
-
-// runSecondDevice watches a connection: a second program with the same id ends it when it
-// reconnects.
-func runSecondDevice(ctx context.Context, p *Probe, s subject) []Row {
-	t, creds, err := p.Target.Open(s.protocol)
-	if err != nil {
-		return bad(err)
-	}
-	c, err := p.open(ctx, creds, t)
-	if err != nil {
-		return bad(err)
-	}
-	defer c.Close()
-	begin := time.Now()
-	timer := time.NewTimer(p.Options.Hold)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return fine("connection kept for " + took(p.Options.Hold))
-	case <-ctx.Done():
-		return []Row{interrupted}
-	case <-c.lost:
-		return wrong(transport.Conflict, "connection lost after "+took(time.Since(begin)), device.SecondDevice.String()+
-			": end it, or give it its own id; "+c.last(nil).Error())
-	}
-}
-
-// runIdle leaves a connection without traffic, and uses it then. Boxes on the way forget quiet
-// connections after some minutes, without a word to either end.
-func runIdle(ctx context.Context, p *Probe, s subject) []Row {
-	if s.protocol == nil {
-		return []Row{{Mark: Skipped, Figure: "not tried", Hint: "the transport mqtt alone is left quiet, and " +
-			"it is not among the ones here"}}
-	}
-	idle := p.Options.Idle
-	t, creds, err := p.Target.Quiet(idle + 2*time.Minute)
-	if err != nil {
-		return bad(err)
-	}
-	c, err := p.open(ctx, creds, t)
-	if err != nil {
-		return bad(err)
-	}
-	defer c.Close()
-	timer := time.NewTimer(idle)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-c.lost:
-	case <-ctx.Done():
-		return []Row{interrupted}
-	}
-	row, _ := p.message(ctx, c)
-	if row.Mark != OK {
-		return wrong(transport.Network, "dead after "+took(idle), "a box on the way forgets connections that are quiet for "+
-			"less than that; the device's keep-alive (60s by default) must be shorter than its time-out; "+row.Hint)
-	}
-	return fine("alive after " + took(idle))
-}
+const (
+	slowHint     = "the service delays acknowledgements: it throttles, or the network is too slow; " + throttleHelp
+	throttleHelp = "send less often, in larger messages, or add units to the hub"
+)

@@ -30,7 +30,8 @@ func runCredentials(ctx context.Context, p *Probe, _ subject) []Row {
 	case p.Target.Identity != nil:
 		return keyRow(keyLength(p.Target.Key.Text.Reveal()))
 	case c.Sign == nil && c.Token == nil && p.Target.URL != nil:
-		return fine("none: the broker takes everybody")
+		return []Row{{Mark: OK, Figure: "none in the URL", Hint: "the URL has no user name and password, so the broker has " +
+			"to take every client"}}
 	case c.Sign == nil && c.Token == nil:
 		return wrong(transport.Invalid, "no proof of identity", "the connection string says x509=true: give -cert "+
 			"and -cert-key")
@@ -85,10 +86,7 @@ func (p *Probe) certificate(ctx context.Context) []Row {
 	if err != nil {
 		return bad(err)
 	}
-	now, id := p.now(), ""
-	if p.Target.Creds != nil {
-		id = p.Target.Creds.DeviceID
-	}
+	now := p.now()
 	figure := fmt.Sprintf("certificate %q until %s", leaf.Subject.CommonName, leaf.NotAfter.UTC().Format(stamp))
 	switch {
 	case p.implausible():
@@ -98,11 +96,22 @@ func (p *Probe) certificate(ctx context.Context) []Row {
 	case now.Before(leaf.NotBefore):
 		return wrong(transport.Unauthorized, figure, "it is valid from "+leaf.NotBefore.UTC().Format(stamp)+
 			" on: wait, or set the clock")
-	case id != "" && leaf.Subject.CommonName != id:
-		return warn(figure, fmt.Sprintf("the device is %q: a hub that checks by authority refuses another common name",
-			id))
+	case p.misnamed(leaf.Subject.CommonName) != "":
+		return warn(figure, p.misnamed(leaf.Subject.CommonName))
 	case leaf.NotAfter.Sub(now) < certsSoon:
 		return warn(figure, "it expires in "+took(leaf.NotAfter.Sub(now))+"; renew it")
 	}
 	return fine(figure)
+}
+
+// misnamed returns what is wrong with the common name of the device's certificate; empty: nothing.
+func (p *Probe) misnamed(name string) string {
+	switch c, id := p.Target.Creds, p.Target.Identity; {
+	case id != nil && !strings.EqualFold(name, id.RegistrationID):
+		return fmt.Sprintf("the registration id is %q: the provisioning service refuses a certificate with another common "+
+			"name; correct -registration-id, or get a certificate for that name", id.RegistrationID)
+	case id == nil && c.DeviceID != "" && name != c.DeviceID:
+		return fmt.Sprintf("the device is %q: a hub that checks by authority refuses another common name", c.DeviceID)
+	}
+	return ""
 }

@@ -77,8 +77,9 @@ type Probe struct {
 	// OnRow is called with each row when it is known. Nil: not called.
 	OnRow func(Row)
 
-	rows  []Row
-	roots map[string]string // the site whose certificate ends in this authority
+	rows    []Row
+	roots   map[string]string        // the authority of a host's certificate, by host
+	reached map[string]time.Duration // how long a TCP connection took, by address
 }
 
 // subject is what a step is about.
@@ -113,8 +114,8 @@ var checks = []check{
 		needs: []string{"port"}, run: runTLS},
 	{name: "registration", about: "the provisioning service knows the device", each: registering,
 		needs: []string{"tls", "credentials"}, run: runRegistration},
-	{name: "name", about: "the name is known", each: host, needs: []string{"registration"}, run: runName},
-	{name: "portal", about: "nobody answers for the service on port 80", each: host, needs: []string{"name"},
+	{name: "name", about: "the name is known", each: servers, needs: []string{"registration"}, run: runName},
+	{name: "portal", about: "nobody answers for the service on port 80", each: servers, needs: []string{"name"},
 		run: runPortal},
 	{name: "port", about: "open", each: sites, needs: []string{"name"}, run: runPort},
 	{name: "tls", about: "signed by a trusted authority, for this name", each: sites, needs: []string{"port"},
@@ -131,7 +132,7 @@ var checks = []check{
 // Run takes all steps and returns their rows. It ends early, without the remaining rows, when ctx
 // does.
 func (p *Probe) Run(ctx context.Context) []Row {
-	p.roots = map[string]string{}
+	p.roots, p.reached = map[string]string{}, map[string]time.Duration{}
 	p.Target.Network.Proxy = nil
 	if p.FindProxy != nil {
 		p.Target.Network.Proxy = netproxy.Choose(p.FindProxy)
@@ -188,8 +189,8 @@ func label(check, subject string) string {
 func (p *Probe) failed(needs []string, s subject) string {
 	for _, need := range needs {
 		for _, r := range p.rows {
-			relevant := r.Check == need || r.Check == label(need, s.name) || s.site != nil && r.Check == label(need,
-				s.site.name)
+			relevant := r.Check == need || r.Check == label(need, s.name) || s.site != nil &&
+				(r.Check == label(need, s.site.name) || r.Check == label(need, s.site.server))
 			if relevant && (r.Mark == Bad || r.Mark == Skipped) {
 				return r.Check
 			}
@@ -203,69 +204,6 @@ func Worst(rows []Row) *Row {
 	for i := range rows {
 		if rows[i].Mark == Bad {
 			return &rows[i]
-		}
-	}
-	return nil
-}
-
-// site is a server's port.
-type site struct {
-	name, host, address string
-	plaintext           bool
-}
-
-// provisioningSites has the provisioning service of a device that registers.
-func provisioningSites(p *Probe) []subject {
-	if p.Target.Identity == nil {
-		return nil
-	}
-	host, address := p.Target.Provisioning()
-	return []subject{{name: "provisioning", site: &site{name: "provisioning", host: host, address: address}}}
-}
-
-// registering is the provisioning service, for a step that happens once.
-func registering(p *Probe) []subject {
-	all := provisioningSites(p)
-	for i := range all {
-		all[i].name = ""
-	}
-	return all
-}
-
-// sites are the ports of the service, each once.
-func sites(p *Probe) (all []subject) {
-	known := map[string]bool{}
-	for _, protocol := range p.Target.Protocols() {
-		s := p.siteOf(protocol)
-		if !known[s.address] {
-			known[s.address] = true
-			all = append(all, subject{name: s.name, site: s})
-		}
-	}
-	return all
-}
-
-// siteOf returns the port of a transport.
-func (p *Probe) siteOf(protocol *target.Protocol) *site {
-	host, address, plaintext := p.Target.Endpoint(protocol)
-	_, port, err := net.SplitHostPort(address)
-	if err != nil {
-		port = address
-	}
-	return &site{name: port, host: host, address: address, plaintext: plaintext}
-}
-
-// host is the service's name.
-func host(p *Probe) []subject {
-	all := sites(p)
-	return []subject{{site: all[0].site}}
-}
-
-// webSite is the port for HTTPS, if the service is a hub.
-func webSite(p *Probe) []subject {
-	for _, protocol := range p.Target.Protocols() {
-		if protocol.Name == "http" {
-			return []subject{{site: p.siteOf(protocol)}}
 		}
 	}
 	return nil

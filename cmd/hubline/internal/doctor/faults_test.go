@@ -1,13 +1,11 @@
 package doctor
 
 import (
-	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/base64"
 	"errors"
 	"fmt"
-	"net"
 	"net/url"
 	"strings"
 	"testing"
@@ -16,11 +14,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hubline-iot/hubline/cmd/hubline/internal/target"
-	"github.com/hubline-iot/hubline/device"
 	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/testbroker/fault"
 	"github.com/hubline-iot/hubline/transport"
-	"github.com/hubline-iot/hubline/transport/mqtt"
 )
 
 // otherKey is not the key of pump-1.
@@ -105,6 +101,18 @@ var faults = []struct {
 		spoil: func(p *patient) { p.hub.Inject(fault.Fault{Kind: fault.DropBeforePublish, Times: -1}) }},
 	{name: "quota used up", row: "message http", mark: Bad, kind: transport.Quota,
 		spoil: func(p *patient) { p.hub.Inject(fault.Fault{Kind: fault.Quota, Limit: -1, AcceptConnects: true}) }},
+	{name: "throttling from the first message on", row: "message mqtt", mark: Warn, hint: "it throttles; send less often",
+		spoil: func(p *patient) { p.hub.Inject(fault.Fault{Kind: fault.SlowPuback, Delay: 2 * time.Second, Times: -1}) }},
+	{name: "throttling of all messages", row: "throttling mqtt", mark: Bad, kind: transport.Throttled, hint: "less often",
+		spoil: func(p *patient) {
+			p.hub.Inject(fault.Fault{Kind: fault.SlowPuback, Delay: 1200 * time.Millisecond, Times: -1})
+			p.probe.Options.Burst = 4
+		}},
+	{name: "slow network", row: "message mqtt", mark: Warn, hint: "the network is slow: it answers in 1",
+		spoil: func(p *patient) {
+			p.hub.Inject(fault.Fault{Kind: fault.SlowPuback, Delay: 2 * time.Second, Times: -1})
+			p.slow(time.Second)
+		}},
 	{name: "throttling over MQTT", row: "throttling mqtt", mark: Bad, kind: transport.Throttled, hint: "less often",
 		spoil: func(p *patient) { p.hub.Inject(fault.Fault{Kind: fault.Throttle, Rate: 5, Limit: 1000, After: 1}) }},
 	{name: "throttling over HTTPS", row: "throttling http", mark: Bad, kind: transport.Throttled,
@@ -182,22 +190,6 @@ func TestTheFirstRedRowIsTheCause(t *testing.T) {
 	})
 }
 
-func TestASecondDeviceIsFound(t *testing.T) {
-	examine(t, nil, func(p *patient) {
-		creds, err := device.ParseConnectionString(p.hub.ConnectionString("pump-1"))
-		require.NoError(p.t, err)
-		other, err := device.New(creds, mqtt.New(&mqtt.Options{Network: p.probe.Target.Network}), nil)
-		require.NoError(p.t, err)
-		require.NoError(p.t, other.Start())
-		p.use(target.Flags{Transport: "mqtt"}, map[string]string{target.EnvConnect: p.hub.ConnectionString("pump-1")})
-		row := p.run()["second device mqtt"]
-		require.Equal(p.t, Bad, row.Mark, "%+v", row)
-		require.Equal(p.t, transport.Conflict, row.Kind)
-		require.Contains(p.t, row.Hint, "same device id")
-		require.NoError(p.t, other.Close())
-	})
-}
-
 // A proxy that the environment names is used for everything, and a wrong one is named without its
 // password. A text that is no URL is ignored by the connections too, and the row says so.
 func TestProxies(t *testing.T) {
@@ -251,46 +243,4 @@ func TestAProxyThatIsRefused(t *testing.T) {
 		require.Equal(p.t, transport.Invalid, row.Kind)
 		require.NotContains(p.t, row.Hint, "pa55word")
 	})
-}
-
-// Without MQTT, -idle says that it was not tried.
-func TestIdleWithoutMQTT(t *testing.T) {
-	examine(t, nil, func(p *patient) {
-		p.use(target.Flags{Transport: "amqp"}, map[string]string{target.EnvConnect: p.hub.ConnectionString("pump-1")})
-		p.probe.Options.Idle = time.Minute
-		require.Equal(p.t, Skipped, p.run()["idle"].Mark)
-	})
-}
-
-// A box on the way that forgets quiet connections is found by waiting longer than it does, and not
-// by waiting less.
-func TestABoxThatForgetsQuietConnections(t *testing.T) {
-	for idle, mark := range map[time.Duration]Mark{2 * time.Minute: OK, 10 * time.Minute: Bad} {
-		examine(t, nil, func(p *patient) {
-			p.use(target.Flags{Transport: "mqtt"}, map[string]string{target.EnvConnect: p.hub.ConnectionString("pump-1")})
-			open := p.dial
-			p.dial = func(ctx context.Context, network, address string) (net.Conn, error) {
-				conn, err := open(ctx, network, address)
-				return &forgotten{Conn: conn, last: time.Now()}, err
-			}
-			p.probe.Options.Idle = idle
-			row := p.run()["idle mqtt"]
-			require.Equal(p.t, mark, row.Mark, "%+v", row)
-		})
-	}
-}
-
-// forgotten drops what is written after four minutes without traffic.
-type forgotten struct {
-	net.Conn
-	last time.Time
-	dead bool
-}
-
-func (f *forgotten) Write(b []byte) (int, error) {
-	if f.dead = f.dead || time.Since(f.last) > 4*time.Minute; f.dead {
-		return len(b), nil
-	}
-	f.last = time.Now()
-	return f.Conn.Write(b)
 }

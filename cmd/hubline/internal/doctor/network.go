@@ -82,10 +82,7 @@ func proxyAddress(u *url.URL) string {
 
 // runName resolves the service's name.
 func runName(ctx context.Context, p *Probe, s subject) []Row {
-	host, _, err := net.SplitHostPort(s.site.address)
-	if err != nil {
-		host = s.site.address
-	}
+	host, _ := split(s.site.address)
 	if _, err := netip.ParseAddr(host); err == nil {
 		return fine(host + ", no look-up needed")
 	}
@@ -143,6 +140,7 @@ func runPort(ctx context.Context, p *Probe, s subject) []Row {
 		return rows
 	}
 	elapsed := time.Since(begin)
+	p.reached[s.site.address] = elapsed
 	if err := conn.Close(); err != nil {
 		return bad(err)
 	}

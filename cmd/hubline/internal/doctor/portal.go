@@ -33,10 +33,7 @@ func runPortal(ctx context.Context, p *Probe, s subject) []Row {
 	}
 	ctx, cancel := p.limit(ctx)
 	defer cancel()
-	host, _, err := net.SplitHostPort(s.site.address)
-	if err != nil {
-		host = s.site.address
-	}
+	host, _ := split(s.site.address)
 	conn, err := p.direct()(ctx, "tcp", net.JoinHostPort(host, "80"))
 	if isRefused(err) {
 		return fine("none seen: port 80 is closed")

@@ -2,9 +2,11 @@ package doctor
 
 import (
 	"context"
+	"crypto/tls"
 	"net"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -81,6 +83,20 @@ func TestARefusedRegistration(t *testing.T) {
 				require.Equal(p.t, Skipped, rows["name"].Mark)
 				require.Equal(p.t, Skipped, rows["connect mqtt"].Mark)
 			})
+		})
+	}
+}
+
+// The provisioning service takes a certificate for its own registration id alone.
+func TestARegistrationsCertificate(t *testing.T) {
+	for commonName, mark := range map[string]Mark{"pump-2": OK, "PUMP-2": OK, "pump-7": Warn} {
+		examineRegistration(t, func(p *patient, _ *testbroker.DPS) {
+			pair := testbroker.NewClientCert(commonName, time.Now().Add(-time.Hour), time.Now().Add(30*24*time.Hour))
+			p.probe.Target.Network.Certificate = func(context.Context) (*tls.Certificate, error) { return &pair, nil }
+			row := p.run()["credentials"]
+			require.Equal(p.t, mark, row.Mark, "%+v", row)
+			require.Equal(p.t, mark == Warn, strings.Contains(row.Hint, `"pump-2"`) && strings.Contains(row.Hint,
+				"-registration-id"), row.Hint)
 		})
 	}
 }

@@ -85,7 +85,7 @@ func (p *Probe) judge(s subject, chain []*x509.Certificate, version string) []Ro
 		return warn(figure, "its dates were not checked, because the clock is not set")
 	}
 	if left := leaf.NotAfter.Sub(p.now()); left < certsSoon {
-		return warn(figure, "it expires in "+took(left)+"; who runs the service has to renew it")
+		return warn(figure, "it expires in "+took(left)+"; the operator of the service has to renew it")
 	}
 	if other, known := p.roots[s.site.host]; known && other != string(root.Raw) {
 		return warn(figure, "another authority than at the port above: one of the two connections is opened on the way")
@@ -125,7 +125,7 @@ func untrusted(err error, leaf *x509.Certificate, figure string, o x509.VerifyOp
 		hint = fmt.Sprintf("the certificate is for %.200q and not for %s: a captive portal, or the wrong address", names,
 			o.DNSName)
 	case o.CurrentTime.After(leaf.NotAfter):
-		hint = "the certificate has expired: who runs the service has to renew it; or the clock is ahead"
+		hint = "the certificate has expired: the operator of the service has to renew it; or the clock is ahead"
 	case o.CurrentTime.Before(leaf.NotBefore):
 		return wrong(transport.ClockUnset, figure, "the certificate is not valid yet: the clock is behind")
 	case errors.As(err, &unknown):
