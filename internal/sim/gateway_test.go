@@ -39,10 +39,7 @@ func siteEngines() (some []engine) {
 // TestSimulationOfGateways runs modules behind an edge gateway that restarts, also with another
 // certificate, loses the hub, and starts after them.
 func TestSimulationOfGateways(t *testing.T) {
-	from, to := uint64(1), uint64(*seeds)
-	if *oneSeed != 0 {
-		from, to = *oneSeed, *oneSeed
-	}
+	from, to := seedRange()
 	for _, e := range siteEngines() {
 		t.Run(e.name, func(t *testing.T) {
 			e.skipVariant(t)

@@ -38,10 +38,7 @@ import (
 // device sends, it is moved, disabled, deleted and enrolled again, under faults of the hubs and of
 // the service.
 func TestSimulationOfMoves(t *testing.T) {
-	from, to := uint64(1), uint64(*seeds)
-	if *oneSeed != 0 {
-		from, to = *oneSeed, *oneSeed
-	}
+	from, to := seedRange()
 	t.Setenv("GODEBUG", "tracebacklabels=1,"+os.Getenv("GODEBUG")) // see TestSimulation
 	for _, e := range engines {
 		if e.variant || e.shared || e.plain {

@@ -155,10 +155,7 @@ func drawRestarts(seed uint64, e engine) *movePlan {
 // stored assignment and certificates. Processes end and begin at any time. What the outbox took
 // arrives, and a restart alone is no reason to ask the service.
 func TestSimulationOfRestarts(t *testing.T) {
-	from, to := uint64(1), uint64(*seeds)
-	if *oneSeed != 0 {
-		from, to = *oneSeed, *oneSeed
-	}
+	from, to := seedRange()
 	for _, e := range engines {
 		if e.variant || e.shared || e.plain {
 			continue

@@ -38,11 +38,19 @@ var (
 	oneSeed = flag.Uint64("seed", 0, "the one seed to try")
 )
 
-func TestSimulation(t *testing.T) {
-	from, to := uint64(1), uint64(*seeds)
-	if *oneSeed != 0 {
-		from, to = *oneSeed, *oneSeed
+// seedRange returns the first and the last seed to try. The race detector needs few: -short.
+func seedRange() (from, to uint64) {
+	switch {
+	case *oneSeed != 0:
+		return *oneSeed, *oneSeed
+	case testing.Short():
+		return 1, min(2, uint64(*seeds))
 	}
+	return 1, uint64(*seeds)
+}
+
+func TestSimulation(t *testing.T) {
+	from, to := seedRange()
 	// A panic ends the process without the name of the test. The traceback shows this label of the
 	// goroutine instead.
 	t.Setenv("GODEBUG", "tracebacklabels=1,"+os.Getenv("GODEBUG"))
