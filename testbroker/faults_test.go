@@ -3,7 +3,10 @@ package testbroker_test
 import (
 	"errors"
 	"io"
+	"net"
 	"os"
+	"runtime"
+	"slices"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -11,6 +14,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/hubline-iot/hubline/internal/memconn"
 	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/testbroker/event"
 	"github.com/hubline-iot/hubline/testbroker/fault"
@@ -279,6 +283,78 @@ func TestMessageFaults(t *testing.T) {
 			})
 		}
 	}
+}
+
+// A reset over TCP takes back no PUBACK that the hub sent before it: a client that sends in bursts
+// repeats the messages that the fault hit, and the later ones.
+func TestPubacksReachTheClientBeforeAReset(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("a reset discards what the client has not read yet")
+	}
+	for kind, stored := range map[fault.Kind]int{
+		fault.DropDuringPublish: 2, fault.DropBeforePublish: 2, fault.DropAfterPublish: 3,
+	} {
+		t.Run(kind.String(), func(t *testing.T) {
+			h, d := newHub(t, nil)
+			addr, err := h.Listen(testbroker.PortMQTT, "127.0.0.1:0")
+			require.NoError(t, err)
+			in := h.Inject(fault.Fault{Kind: kind, After: 2})
+			conn, err := net.Dial("tcp", addr.String())
+			require.NoError(t, err)
+			w := newWire(t, conn)
+			require.Equal(t, []byte{0, 0}, w.connect(connectOf(d)))
+			var all []byte
+			for id := range uint16(5) {
+				all = append(all, publishBytes(2, id+1, events, "body")...)
+			}
+			w.send(all)
+			require.Equal(t, []uint16{1, 2}, []uint16{w.acked(), w.acked()})
+			require.ErrorIs(t, w.end(), syscall.ECONNRESET)
+			require.Equal(t, stored, h.Len())
+			require.Equal(t, 1, in.Fired())
+		})
+	}
+}
+
+// The end of a half-open connection is reported as it was, also when the hub had read packets that
+// it discards.
+func TestTheEndOfAHalfOpenConnectionIsReported(t *testing.T) {
+	next := map[string][]byte{"nothing more": nil, "a PUBLISH": publishBytes(2, 3, events, "x"), "a PINGREQ": {0xc0, 0}}
+	for name, broker := range map[string]*testbroker.BrokerOptions{"hub": nil, "broker": {}} {
+		for what, more := range next {
+			for _, want := range []error{io.EOF, syscall.ECONNRESET} {
+				t.Run(name+", "+what+", "+want.Error(), func(t *testing.T) {
+					synctest.Test(t, func(t *testing.T) { endHalfOpen(t, broker, more, want) })
+				})
+			}
+		}
+	}
+}
+
+func endHalfOpen(t *testing.T, broker *testbroker.BrokerOptions, more []byte, want error) {
+	var last event.Event
+	h, d := newHub(t, &testbroker.Options{Broker: broker, OnEvent: func(e event.Event) { last = e }})
+	in := h.Inject(fault.Fault{Kind: fault.HalfOpen, After: 1})
+	var w *wire
+	topic := events
+	if broker == nil {
+		w = login(t, h, d)
+	} else {
+		c := loginPlain(t, h, d, 4)
+		w, topic = &wire{t, c.conn, c.in}, "devices/dev-1/up"
+	}
+	w.send(slices.Concat(publishBytes(2, 1, topic, "x"), publishBytes(2, 2, topic, "x"), more))
+	require.Equal(t, uint16(1), w.acked())
+	synctest.Wait()
+	require.Equal(t, 1, in.Fired())
+	if want == io.EOF {
+		w.conn.Close()
+	} else {
+		w.conn.(*memconn.Conn).Reset()
+	}
+	synctest.Wait()
+	require.Equal(t, event.Disconnected, last.Kind)
+	require.ErrorIs(t, last.Err, want)
 }
 
 func TestMessageFaultsCountAcrossConnections(t *testing.T) {

@@ -26,7 +26,8 @@ const (
 )
 
 // Faults of a message. Each happens to PUBLISH packets; those about PUBACKs, and Forget, only to
-// QoS 1. "Cut" means with RST.
+// QoS 1. "Cut" means with RST, which follows the earlier answers over TCP, and may
+// overtake them in memory.
 const (
 	// DropDuringPublish cuts the connection after reading a part of the packet.
 	DropDuringPublish Kind = iota + 10

@@ -24,6 +24,18 @@ func init() {
 		// A fault is used up by a message that the hub discards.
 		{File: front + "read.go", Old: "\t\tif c.Mode.Load() != hub.Open {", New: "\t\tif false {",
 			Test: test + "TestNoFaultHitsAConnectionThatHasEnded"},
+		// A reset over TCP takes back PUBACKs.
+		{File: "testbroker/internal/hub/socket.go", Old: "\ts.tcp.SetLinger(0)\n\ts.closeLocked()\n",
+			New:  "\ts.tcp.SetLinger(0)\n\ts.failLocked(net.ErrClosed)\n\ts.work.Signal()\n",
+			Test: test + "TestPubacksReachTheClientBeforeAReset"},
+		// The report of a half-open connection's end hides how it ended.
+		{File: front + "read.go", Old: "\t\t\treturn c.Drain()",
+			New:  "\t\t\tc.Drain()\n\t\t\treturn errors.ErrUnsupported",
+			Test: test + "TestTheEndOfAHalfOpenConnectionIsReported"},
+		{File: front + "hook.go", Old: "c.SetCause(c.Drain())", New: "c.Drain()",
+			Test: test + "TestTheEndOfAHalfOpenConnectionIsReported"},
+		{File: "testbroker/internal/brokerfront/front.go", Old: "\t\t\treturn c.Drain()",
+			New: "\t\t\tc.Drain()\n\t\t\treturn nil", Test: test + "TestTheEndOfAHalfOpenConnectionIsReported"},
 		// Forgotten events stay in memory.
 		{File: "testbroker/internal/eventhub/log.go", Old: "\tclear(p.entries[:n])\n", New: "",
 			Test: "./testbroker/internal/eventhub -run TestForgottenEventsAreFreed"},

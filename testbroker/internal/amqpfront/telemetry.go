@@ -3,7 +3,6 @@ package amqpfront
 import (
 	"encoding/base64"
 	"fmt"
-	"net"
 	"strconv"
 	"time"
 
@@ -31,8 +30,7 @@ func (a *conn) telemetry(l *hubLink, d amqp.Delivery) error {
 		h.Begin(in)
 	}
 	if c.Mode.Load() != hub.Open {
-		c.Drain()
-		return net.ErrClosed
+		return c.Drain()
 	}
 	if refusal := a.front.overdrawn(l); refusal != nil {
 		l.settle(d, refusal)

@@ -5,6 +5,7 @@ package brokerfront
 
 import (
 	"bufio"
+	"cmp"
 	"errors"
 	"net"
 	"sync"
@@ -101,14 +102,12 @@ func (c *client) run() error {
 	}
 	for {
 		if c.Mode.Load() != hub.Open {
-			c.Drain()
-			return nil
+			return c.Drain()
 		}
 		c.await()
 		first, body, err := mqtt.ReadFrame(c.in, limit, c.begins)
 		if c.Mode.Load() != hub.Open {
-			c.Drain() // the packet was read before the mode changed
-			return err
+			return cmp.Or(err, c.Drain()) // the packet was read before the mode changed
 		}
 		if err == nil {
 			err = c.handle(first, body)

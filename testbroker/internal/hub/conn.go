@@ -114,14 +114,15 @@ func (c *Conn) CloseFor(cause error) {
 	c.Close()
 }
 
-// CutFor ends the connection with RST.
+// CutFor ends the connection with RST. Over TCP it follows what was written before; in memory that
+// may be lost.
 func (c *Conn) CutFor(cause error) {
 	c.SetCause(cause)
 	c.Leave(Over)
 	abort(c.Raw)
 }
 
-// abort resets a connection of any kind. Bytes in flight are lost.
+// abort resets a connection of any kind.
 func abort(raw net.Conn) {
 	switch raw := raw.(type) {
 	case *memconn.Conn:
@@ -167,13 +168,13 @@ func (c *Conn) CloseGracefully(cause error) {
 	}
 }
 
-// Drain waits until the connection ends. Only the connection's goroutine calls it, and only when
-// the mode is not Open.
-func (c *Conn) Drain() {
+// Drain waits until the connection ends, and returns how. Only the connection's goroutine calls it,
+// and only when the mode is not Open.
+func (c *Conn) Drain() error {
 	var p [512]byte
 	for {
 		if _, err := c.Read(p[:]); err != nil {
-			return
+			return err
 		}
 	}
 }

@@ -161,27 +161,27 @@ func (s *Socket) CloseWrite() error {
 func (s *Socket) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.closeLocked()
+	return nil
+}
+
+func (s *Socket) closeLocked() {
 	if s.closing || s.dead {
-		return nil
+		return
 	}
 	s.closing = true
 	s.tcp.SetReadDeadline(time.Now()) // wakes a Read
 	s.tcp.SetWriteDeadline(time.Now().Add(CloseLimit))
 	s.work.Signal()
-	return nil
 }
 
-// abort resets the connection. Queued bytes are lost.
+// abort resets the connection after the queue is sent: a client that reads has what the hub wrote
+// before. The kernel discards what it has not sent then.
 func (s *Socket) abort() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.dead {
-		return
-	}
 	s.tcp.SetLinger(0)
-	s.closing = true
-	s.failLocked(net.ErrClosed)
-	s.work.Signal()
+	s.closeLocked()
 }
 
 // SetDeadline has no effect after Close, which sets its own deadlines.

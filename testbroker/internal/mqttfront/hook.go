@@ -63,7 +63,7 @@ func (k *hook) OnPacketRead(cl *mochi.Client, pk packets.Packet) (packets.Packet
 		return pk, packets.ErrRejectPacket
 	}
 	if c.Mode.Load() != hub.Open {
-		c.Drain() // the packet was read before the mode changed
+		c.SetCause(c.Drain()) // the packet was read before the mode changed
 		return pk, packets.ErrRejectPacket
 	}
 	var err error

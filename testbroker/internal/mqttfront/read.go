@@ -134,8 +134,7 @@ func (c *client) handle() error {
 			return nil
 		}
 		if c.Mode.Load() != hub.Open {
-			c.Drain() // the packet was read before the mode changed
-			return errEnded
+			return c.Drain() // the packet was read before the mode changed
 		}
 		if size > maxPacket {
 			return fmt.Errorf("packet of %d bytes, at most %d are allowed", size, maxPacket)
@@ -193,6 +192,3 @@ func (f *Front) received(c *client, first byte, body []byte) error {
 	f.publish(c, m)
 	return nil
 }
-
-// errEnded ends the reads of a connection whose mode is not Open.
-var errEnded = errors.New("the connection has ended")
