@@ -21,6 +21,7 @@ import (
 	"time"
 
 	"github.com/hubline-iot/hubline/fleet"
+	"github.com/hubline-iot/hubline/transport"
 )
 
 func main() {
@@ -31,8 +32,21 @@ func main() {
 	case err == nil, errors.Is(err, flag.ErrHelp):
 	default:
 		fmt.Fprintln(os.Stderr, "fleet:", err)
-		os.Exit(1)
+		os.Exit(status(err))
 	}
+}
+
+// usageError is an error of the command line, or of the scenario that it names.
+type usageError struct{ error }
+
+func (e usageError) Unwrap() error { return e.error }
+
+// status returns the exit status for an error: 2 for a usageError or a wrong scenario, else 1.
+func status(err error) int {
+	if _, ok := errors.AsType[usageError](err); ok || errors.Is(err, transport.Invalid) {
+		return 2
+	}
+	return 1
 }
 
 // settings are the flags.
@@ -85,10 +99,13 @@ func parse(args []string, out io.Writer) (settings, error) {
 	flags.DurationVar(&s.recordedAt, "recorded-at", 0, "simulated `time` of the first row of -recorded")
 	flags.StringVar(&s.docs, "docs", "", "draw the plots of the documentation into `folder`, and stop")
 	if err := flags.Parse(args); err != nil {
-		return s, err
+		return s, usageError{err}
 	}
-	if flags.NArg() > 0 {
-		return s, fmt.Errorf("unexpected argument %q; give flags only", flags.Arg(0))
+	switch {
+	case flags.NArg() > 0:
+		return s, usageError{fmt.Errorf("unexpected argument %q; give flags only", flags.Arg(0))}
+	case s.devices < 1:
+		return s, usageError{fmt.Errorf("-devices is %d; give at least 1", s.devices)}
 	}
 	return s, nil
 }
@@ -177,7 +194,7 @@ func choose[T any](items []T, name func(T) string, text, option string) ([]T, er
 	for want := range strings.SplitSeq(text, ",") {
 		i := slices.IndexFunc(items, func(x T) bool { return name(x) == strings.TrimSpace(want) })
 		if i < 0 {
-			return nil, fmt.Errorf("%s: there is no %q; run with -list to see the names", option, want)
+			return nil, usageError{fmt.Errorf("%s: there is no %q; run with -list to see the names", option, want)}
 		}
 		chosen = append(chosen, items[i])
 	}

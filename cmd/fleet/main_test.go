@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"encoding/xml"
 	"errors"
+	"flag"
 	"io"
 	"math"
 	"os"
@@ -109,19 +110,24 @@ func TestBadInputIsNamed(t *testing.T) {
 	bad := filepath.Join(folder, "bad.json")
 	require.NoError(t, os.WriteFile(bad, []byte(`{"Devices":10,"Gatway":3}`), 0o600))
 	for _, c := range []struct {
-		want string
-		args []string
+		status int
+		want   string
+		args   []string
 	}{
-		{`there is no "nowhere"`, []string{"-scenario", "nowhere"}},
-		{`there is no "hope"`, []string{"-rules", "hope"}},
-		{"Scenario.Devices is 0", []string{"-devices", "0"}},
-		{`unknown field "Gatway"`, []string{"-file", bad}},
-		{"unexpected argument", []string{"restart"}},
-		{"no such file", []string{"-file", filepath.Join(folder, "none")}},
+		{2, `there is no "nowhere"`, []string{"-scenario", "nowhere"}},
+		{2, `there is no "hope"`, []string{"-rules", "hope"}},
+		{2, "-devices is 0; give at least 1", []string{"-devices", "0"}},
+		{2, "Scenario.Devices is 5000000", []string{"-devices", "5000000"}},
+		{2, `unknown field "Gatway"`, []string{"-file", bad}},
+		{2, "unexpected argument", []string{"restart"}},
+		{2, "not defined", []string{"-nonsense"}},
+		{1, "no such file", []string{"-file", filepath.Join(folder, "none")}},
 	} {
 		err := run(context.Background(), c.args, io.Discard, io.Discard)
 		require.ErrorContains(t, err, c.want)
+		require.Equal(t, c.status, status(err), c.want)
 	}
+	require.ErrorIs(t, run(context.Background(), []string{"-help"}, io.Discard, io.Discard), flag.ErrHelp)
 }
 
 func TestTheListNamesEverything(t *testing.T) {

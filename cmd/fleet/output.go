@@ -38,7 +38,7 @@ func readScenario(name string) (fleet.Scenario, error) {
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.DisallowUnknownFields()
 	if err := d.Decode(&s); err != nil {
-		return s, fmt.Errorf("%s: %w; give the fields of fleet.Scenario", name, err)
+		return s, usageError{fmt.Errorf("%s: %w; give the fields of fleet.Scenario", name, err)}
 	}
 	if s.Name == "" {
 		s.Name = filepath.Base(name)
