@@ -430,7 +430,7 @@ func TestBatchesOnTheirWayDuringARefusal(t *testing.T) {
 					if !busy || !strings.HasSuffix(r.URL.Path, "/events") {
 						return false
 					}
-					refuse(w, 429001, "x")
+					refuse(w, 503001, "x")
 					return true
 				}
 				r := h.start(t, h.options())
@@ -446,7 +446,8 @@ func TestBatchesOnTheirWayDuringARefusal(t *testing.T) {
 				results := r.results()
 				require.Len(t, results, len(all))
 				for tag, err := range results {
-					require.Equal(t, transport.Throttled, transport.Find(err).Kind, tag)
+					require.Equal(t, transport.Unavailable, transport.Find(err).Kind, tag)
+					require.Equal(t, tag < 10, errors.Is(err, transport.ErrOutcomeUnknown), tag)
 				}
 				h.change(func() { busy = false })
 				refused.Store(false)

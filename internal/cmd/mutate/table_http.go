@@ -44,5 +44,15 @@ func init() {
 			New:  "",
 			Test: "./transport/http -race -count=50 -run TestABodyIsNotReadAfterItsAnswer",
 		},
+
+		// A batch that the client chose before it learned of a refusal.
+		{File: "transport/http/telemetry.go", Old: "t.late || t.refusing || s.cfg.Refused != nil && s.cfg.Refused()",
+			New: "t.late || t.refusing", Test: "./transport/http -run TestBatchesOnTheirWay"},
+		{File: "transport/http/telemetry.go", Old: "t.late || t.refusing || s.cfg.Refused != nil && s.cfg.Refused()",
+			New: "t.late || s.cfg.Refused != nil && s.cfg.Refused()", Test: "./transport/http -run TestBatchesOnTheirWay"},
+		{File: "transport/http/telemetry.go", Old: "\t\tif late && t.transient != nil {", New: "\t\tif false && late {",
+			Test: "./transport/http -run TestBatchesOnTheirWay"},
+		{File: "transport/http/telemetry.go", Old: "\t\tt.transientCount = 0", New: "",
+			Test: "./transport/http -run TestBatchesOnTheirWay"},
 	}
 }
