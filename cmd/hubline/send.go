@@ -97,14 +97,14 @@ func (s *sending) check() error {
 }
 
 // source returns where the bodies come from.
-func (s *sending) source() (source, error) {
+func (s *sending) source(ctx context.Context) (source, error) {
 	switch {
 	case s.lines:
 		return newLines(s.tool.in, s.count), nil
 	case s.body != "":
 		return &repeated{body: []byte(s.body), left: max(1, s.count)}, nil
 	case s.file == "":
-		body, err := readBody(s.tool.in)
+		body, err := readBody(interruptible(ctx, s.tool.in))
 		return &repeated{body: body, left: max(1, s.count)}, err
 	}
 	file, err := os.Open(s.file)
@@ -122,7 +122,7 @@ func (s *sending) run(ctx context.Context) error {
 	if err := s.check(); err != nil {
 		return err
 	}
-	from, err := s.source()
+	from, err := s.source(ctx)
 	if err != nil {
 		return err
 	}

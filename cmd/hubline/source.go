@@ -44,8 +44,22 @@ func readBody(r io.Reader) ([]byte, error) {
 	return body, err
 }
 
-// lines are the lines of an input. A goroutine reads them, because a read of a terminal or a pipe
-// cannot be interrupted: after Ctrl-C it ends with the process.
+// interruptible returns a reader of r whose Read also ends with ctx. A goroutine reads, because a
+// read of a terminal or a pipe cannot be interrupted: after Ctrl-C it ends with the process.
+func interruptible(ctx context.Context, r io.Reader) io.Reader {
+	out, in := io.Pipe()
+	go func() { // ends with the input
+		_, err := io.Copy(in, r)
+		_ = in.CloseWithError(err)
+	}()
+	context.AfterFunc(ctx, func() { _ = in.CloseWithError(errNoEnd) })
+	return out
+}
+
+// errNoEnd is the end of the input by Ctrl-C.
+var errNoEnd = errors.New("interrupted before the end of the input")
+
+// lines are the lines of an input. A goroutine reads them, for the same reason.
 type lines struct {
 	most    int
 	read    chan line

@@ -68,7 +68,7 @@ func (t *tool) twinPatchCommand() *cobra.Command {
 		Long: "Reports properties: the JSON object is merged into those that the hub has, and null removes one. Without " +
 			"an argument it is read from the input.",
 		RunE: func(c *cobra.Command, args []string) error {
-			patch, err := t.object(args)
+			patch, err := t.object(c.Context(), args)
 			if err != nil {
 				return err
 			}
@@ -94,7 +94,7 @@ func (t *tool) twinPatchCommand() *cobra.Command {
 }
 
 // object returns the JSON object of an argument, or of the input.
-func (t *tool) object(args []string) ([]byte, error) {
+func (t *tool) object(ctx context.Context, args []string) ([]byte, error) {
 	var text []byte
 	if len(args) > 0 {
 		text = []byte(args[0])
@@ -103,7 +103,7 @@ func (t *tool) object(args []string) ([]byte, error) {
 			return nil, usage("no JSON; give it as the argument, or pipe it into the command")
 		}
 		var err error
-		if text, err = readBody(t.in); err != nil {
+		if text, err = readBody(interruptible(ctx, t.in)); err != nil {
 			return nil, err
 		}
 	}

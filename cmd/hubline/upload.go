@@ -40,7 +40,7 @@ func (u *uploading) run(ctx context.Context, path string) error {
 	if err != nil {
 		return usage("-policy: %v", err)
 	}
-	in, size, err := u.source(path)
+	in, size, err := u.source(ctx, path)
 	if err != nil {
 		return err
 	}
@@ -54,18 +54,29 @@ func (u *uploading) run(ctx context.Context, path string) error {
 		return err
 	}
 	var sent atomic.Int64
+	var failed atomic.Pointer[error] // the cause of the latest retry
+	waiting := newAnswer(u.wait)
+	defer waiting.stop()
+	network.Dial = waiting.dialer(network.Dial)
 	uploader, err := fileupload.New(creds, &fileupload.Options{
 		Network: network, RetryPolicy: policy,
 		OnProgress: func(p fileupload.Progress) { sent.Store(p.Sent) },
-		OnRetry:    func(r fileupload.Retry) { u.say("again in %v: %v", r.Delay.Round(time.Millisecond), r.Err) },
+		OnRetry: func(r fileupload.Retry) {
+			failed.Store(&r.Err)
+			u.say("again in %v: %v", r.Delay.Round(time.Millisecond), r.Err)
+		},
 	})
 	if err != nil {
 		return err
 	}
 	bar := newProgress(u.tool, int(max(0, size)), func() int { return int(sent.Load()) })
-	result, err := uploader.Upload(ctx, u.name, in, size)
+	result, err := uploader.Upload(waiting.within(ctx), u.name, in, size)
 	bar.end()
-	if err := errors.Join(err, uploader.Close()); err != nil {
+	err = errors.Join(err, uploader.Close())
+	switch {
+	case err != nil && ctx.Err() == nil && waiting.late():
+		return u.unreached(failed.Load())
+	case err != nil:
 		return err
 	}
 	u.say("%d bytes in %v, MD5 %x", result.Size, result.Duration.Round(time.Millisecond), result.MD5)
@@ -73,13 +84,22 @@ func (u *uploading) run(ctx context.Context, path string) error {
 	return err
 }
 
+// unreached is the error of an upload that got no answer within -connect-timeout.
+func (u *uploading) unreached(last *error) error {
+	what := fmt.Sprintf("no answer from the service within %v", u.wait)
+	if last == nil {
+		return &exitError{exitNetwork, errors.New(what)}
+	}
+	return fmt.Errorf("%s: %w", what, *last)
+}
+
 // source opens the file and completes the name.
-func (u *uploading) source(path string) (in io.ReadCloser, size int64, err error) {
+func (u *uploading) source(ctx context.Context, path string) (in io.ReadCloser, size int64, err error) {
 	if path == "-" {
 		if u.name == "" {
 			return nil, 0, usage("-name: the input has no name; give one")
 		}
-		return io.NopCloser(u.tool.in), -1, nil
+		return io.NopCloser(interruptible(ctx, u.tool.in)), -1, nil
 	}
 	if u.name == "" {
 		u.name = filepath.Base(path)

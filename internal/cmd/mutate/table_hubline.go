@@ -78,7 +78,7 @@ func init() {
 			New: "notKey == nil && name == \"\"", Test: "./cmd/hubline -run TestSecrets"},
 		{File: "cmd/hubline/internal/target/transports.go", Old: "if t.mqtt5 && p.Name == \"mqtt\" {", New: "if false {",
 			Test: "./cmd/hubline -run TestOtherBrokerURLs"},
-		{File: "cmd/hubline/internal/target/dialects.go", Old: "*d = p.dialect(*topics)", New: "_ = topics",
+		{File: "cmd/hubline/internal/target/dialects.go", Old: "*d = t.preset.dialect(*topics)", New: "_ = topics",
 			Test: "./cmd/hubline -run TestDialects"},
 		{File: "cmd/hubline/progress.go", Old: "\ts.clearLocked()\n\treturn s.w.Write(p)", New: "\treturn s.w.Write(p)",
 			Test: "./cmd/hubline -run TestALineOfTheLog"},
@@ -106,5 +106,23 @@ func init() {
 			Test: "./cmd/hubline/internal/doctor -run TestTokens"},
 		{File: "cmd/hubline/internal/doctor/tls.go", Old: "known && other != string(root.Raw)", New: "known && other == \"\"",
 			Test: "./cmd/hubline/internal/doctor -run TestTwoAuthorities"},
+
+		// The port that protocols share, and ends in time.
+		{File: "cmd/hubline/internal/target/dialects.go", Old: "n.TLS.NextProtos = t.ALPN()", New: "_ = t.ALPN",
+			Test: "./cmd/hubline -run TestABrokerAtASharedPort"},
+		{File: "cmd/hubline/internal/target/dialects.go", Old: "case shared && t.preset.alpn == nil:", New: "case false:",
+			Test: "./cmd/hubline -run TestProtocolNames"},
+		{File: "cmd/hubline/internal/doctor/tls.go", Old: "case isALPN(err):", New: "case false && isALPN(err):",
+			Test: "./cmd/hubline -run TestABrokerAtASharedPort"},
+		{File: "cmd/hubline/internal/doctor/tls.go",
+			Old:  "if len(p.Target.ALPN()) > 0 && state.NegotiatedProtocol == \"\" {",
+			New:  "if false {",
+			Test: "./cmd/hubline -run TestAServerWithoutProtocolNames"},
+		{File: "cmd/hubline/answer.go", Old: "func() { _ = conn.Close() }", New: "func() {}",
+			Test: "./cmd/hubline -run TestAnUploadWithout"},
+		{File: "cmd/hubline/answer.go", Old: "GotFirstResponseByte: a.stop", New: "",
+			Test: "./cmd/hubline -run TestASlowUpload"},
+		{File: "cmd/hubline/source.go", Old: "context.AfterFunc(ctx, func() { _ = in.CloseWithError(errNoEnd) })", New: "",
+			Test: "./cmd/hubline -run TestCtrlCEndsTheInput"},
 	}
 }

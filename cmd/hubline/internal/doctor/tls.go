@@ -7,10 +7,12 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"strconv"
 	"strings"
 	"time"
 
 	"github.com/hubline-iot/hubline/transport"
+	"github.com/hubline-iot/hubline/transport/neterr"
 )
 
 // handshake connects and does TLS, without a check of the certificate and with old versions too, so
@@ -20,7 +22,9 @@ func (p *Probe) handshake(ctx context.Context, s *site) (net.Conn, tls.Connectio
 	if err != nil {
 		return nil, tls.ConnectionState{}, err
 	}
-	config := &tls.Config{ServerName: s.host, MinVersion: tls.VersionTLS10, InsecureSkipVerify: true}
+	config := &tls.Config{
+		ServerName: s.host, MinVersion: tls.VersionTLS10, InsecureSkipVerify: true, NextProtos: p.Target.ALPN(),
+	}
 	if get := p.Target.Network.Certificate; get != nil {
 		config.GetClientCertificate = func(r *tls.CertificateRequestInfo) (*tls.Certificate, error) {
 			return get(r.Context())
@@ -50,6 +54,9 @@ func runTLS(ctx context.Context, p *Probe, s subject) []Row {
 	case errors.As(err, &header):
 		return wrong(transport.Protocol, "not TLS", "another protocol is at this port, or it is one without TLS; check the "+
 			"address")
+	case isALPN(err):
+		return wrong(transport.Unsupported, "no common protocol", "the server wants another name in TLS (ALPN) than "+
+			offered(p.Target.ALPN())+": give -alpn NAME, or the -dialect of the service")
 	case err != nil:
 		return bad(err)
 	}
@@ -60,7 +67,32 @@ func runTLS(ctx context.Context, p *Probe, s subject) []Row {
 	if state.Version < tls.VersionTLS12 {
 		return wrong(transport.Unsupported, version, "the device needs TLS 1.2: an old proxy on the way, or an old server")
 	}
-	return p.judge(s, state.PeerCertificates, version)
+	if state.NegotiatedProtocol != "" {
+		version += fmt.Sprintf(" for %.20q", state.NegotiatedProtocol)
+	}
+	rows := p.judge(s, state.PeerCertificates, version)
+	advice := p.Target.Advice(s.site.host)
+	if len(p.Target.ALPN()) > 0 && state.NegotiatedProtocol == "" {
+		advice = "the server takes no notice of the protocol name " + offered(p.Target.ALPN()) + " (ALPN): a proxy on the " +
+			"way opens the connection, or the port is for another protocol"
+	}
+	if advice != "" && rows[0].Mark == OK {
+		return warn(rows[0].Figure, advice)
+	}
+	return rows
+}
+
+// isALPN reports whether the server takes none of the offered names (RFC 7301, 3.2).
+func isALPN(err error) bool {
+	_, hint, ok := neterr.Explain(err)
+	return ok && strings.Contains(hint, "no application protocol")
+}
+
+func offered(names []string) string {
+	if len(names) == 0 {
+		return "none"
+	}
+	return strconv.Quote(names[0])
 }
 
 // judge checks the server's certificate.

@@ -19,6 +19,8 @@ type Flags struct {
 	Transport string
 	// Dialect is the name of one of Dialects. Empty: the broker is none of them.
 	Dialect string
+	// ALPN is the name to offer in TLS's protocol negotiation. Empty: that of Dialect, or none.
+	ALPN string
 	// Addresses are "host:port", or "name=host:port" for one of the transports.
 	Addresses []string
 	// CA, Cert and CertKey are files in PEM.
@@ -40,6 +42,8 @@ func (f *Flags) Register(s *pflag.FlagSet) {
 	s.StringVar(&f.Transport, "transport", "", "`NAME` of the transport; see hubline help transports")
 	s.StringVar(&f.Dialect, "dialect", "", "the broker is the `SERVICE` aws-iot or event-grid, and what exceeds its "+
 		"limits is not sent")
+	s.StringVar(&f.ALPN, "alpn", "", "`PROTOCOL` to offer to a broker in TLS (ALPN), for ports that several protocols "+
+		"share; -dialect aws-iot has its own at port 443")
 	s.StringArrayVar(&f.Addresses, "address", nil, "connect to `HOST:PORT` instead; NAME=HOST:PORT for one transport")
 	s.StringVar(&f.CA, "ca", "", "`FILE` with the certificates to trust instead of the system's")
 	s.StringVar(&f.Cert, "cert", "", "`FILE` with the device's certificate, and with those that signed it")

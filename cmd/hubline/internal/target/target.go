@@ -35,6 +35,7 @@ type Target struct {
 	scheme    string            // of URL
 	mqtt5     bool              // URL asks for MQTT 5
 	preset    *Preset           // of -dialect; nil: none
+	alpn      string            // offered in TLS; empty: nothing
 }
 
 // Resolve returns the target that flags, environment and prompt name.
@@ -60,6 +61,9 @@ func (f *Flags) Resolve(w *World) (*Target, error) {
 	}
 	if t.preset != nil && !isMQTT(t.scheme) {
 		return nil, usage("-dialect: it is for brokers with MQTT; give the broker's URL, such as mqtts://...")
+	}
+	if err := t.negotiation(f); err != nil {
+		return nil, err
 	}
 	if t.name != "" {
 		if _, err := t.find(t.name); err != nil {

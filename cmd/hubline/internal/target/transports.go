@@ -91,7 +91,7 @@ func brokerMQTT(t *Target, n netopt.Options) (transport.Transport, *transport.Cr
 		return nil, nil, err
 	}
 	merge(&o.Network, n)
-	t.preset.apply(&o.Dialect, &o.Network)
+	t.apply(&o.Dialect, &o.Network)
 	return mqtt.New(o), creds, nil
 }
 
@@ -104,7 +104,7 @@ func brokerLean(protocol lean.Protocol) func(*Target, netopt.Options) (transport
 			return nil, nil, err
 		}
 		merge(network, n)
-		t.preset.apply(&o.Dialect, network)
+		t.apply(&o.Dialect, network)
 		if protocol != nil && o.Protocol == nil {
 			o.Protocol = protocol
 		}
@@ -118,6 +118,7 @@ func brokerAMQP(t *Target, n netopt.Options) (transport.Transport, *transport.Cr
 		return nil, nil, err
 	}
 	merge(&o.Network, n)
+	t.negotiate(&o.Network)
 	return amqp.New(o), creds, nil
 }
 
@@ -341,7 +342,7 @@ func (t *Target) Quiet(keepAlive time.Duration) (transport.Transport, *transport
 		return nil, nil, err
 	}
 	merge(&o.Network, n)
-	t.preset.apply(&o.Dialect, &o.Network)
+	t.apply(&o.Dialect, &o.Network)
 	o.KeepAlive = keepAlive
 	return mqtt.New(o), t.Creds, nil
 }
