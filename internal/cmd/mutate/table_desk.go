@@ -36,6 +36,13 @@ func init() {
 			Test: test + "TestTheEndOfAHalfOpenConnectionIsReported"},
 		{File: "testbroker/internal/brokerfront/front.go", Old: "\t\t\treturn c.Drain()",
 			New: "\t\t\tc.Drain()\n\t\t\treturn nil", Test: test + "TestTheEndOfAHalfOpenConnectionIsReported"},
+		// Idle connections have the buffers of a burst.
+		{File: front + "read.go", Old: "size == 0 || b.few && len(b.in) < leastRead:", New: "size == 0:",
+			Test: test + "TestIdleConnections"},
+		{File: "testbroker/internal/hub/socket.go", Old: " || cap(buf) > keepIdle && len(buf) <= keepIdle {",
+			New: " {", Test: test + "TestIdleConnections"},
+		{File: "testbroker/internal/amqp/write.go", Old: " || n > keepIdle && len(c.out) <= keepIdle {", New: " {",
+			Test: "./testbroker/internal/amqp -run Idle"},
 		// Forgotten events stay in memory.
 		{File: "testbroker/internal/eventhub/log.go", Old: "\tclear(p.entries[:n])\n", New: "",
 			Test: "./testbroker/internal/eventhub -run TestForgottenEventsAreFreed"},

@@ -184,3 +184,41 @@ func TestHowAConnectionEnds(t *testing.T) {
 		})
 	}
 }
+
+// A small frame frees the buffer of a burst.
+func TestAnIdleConnectionHasASmallBuffer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client, server := memconn.Pair("client", "server")
+		server.SetBuffer(0)
+		client.SetBuffer(0)
+		c := amqp.NewConn(server, amqp.Config{ContainerID: "s", MaxFrameSize: 32 << 10, ChannelMax: 1, HandleMax: 9,
+			SessionWindow: 10}, &echo{})
+		done := make(chan error, 1)
+		go func() { done <- c.Serve() }()
+		say := func(payload int, all ...wire.Performative) {
+			var frames []byte
+			for _, p := range all {
+				var err error
+				frames, err = wire.AppendFrame(frames, 0, p, make([]byte, payload))
+				require.NoError(t, err)
+				payload = 0
+			}
+			_, err := client.Write(frames)
+			require.NoError(t, err)
+			synctest.Wait()
+		}
+		head := wire.ProtocolHeader(wire.ProtocolAMQP)
+		_, err := client.Write(head[:])
+		require.NoError(t, err)
+		say(0, &wire.Open{ContainerID: "c", Hostname: "h", MaxFrameSize: 32 << 10},
+			&wire.Begin{IncomingWindow: 10, OutgoingWindow: 10}, sender, receiver("in"),
+			&wire.Flow{IncomingWindow: 10, OutgoingWindow: 10, Handle: wire.Some(uint32(2)), LinkCredit: wire.Some(uint32(9))})
+		say(30<<10, &wire.Transfer{Handle: 1, DeliveryID: wire.Some(uint32(0)), DeliveryTag: []byte("t")})
+		ping := &wire.Flow{IncomingWindow: 10, OutgoingWindow: 10, Echo: true}
+		require.Greater(t, c.Buffer(), 30<<10, "the message came back")
+		say(0, ping)
+		require.LessOrEqual(t, c.Buffer(), 4<<10)
+		client.Close()
+		require.Error(t, <-done)
+	})
+}

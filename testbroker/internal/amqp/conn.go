@@ -13,7 +13,8 @@ import (
 const (
 	readSize     = 16 << 10
 	leastIdle    = 10 * time.Millisecond // shortest accepted idle-time-out of a client
-	keepBuffer   = 1 << 20               // frees the memory of a burst
+	keepBuffer   = 1 << 20               // the largest buffer for output that is used again
+	keepIdle     = 4 << 10               // the same after output that fits into it
 	sessionStart = 0                     // the first transfer id
 	maxFrame     = 1 << 30               // the largest frame ever sent
 )

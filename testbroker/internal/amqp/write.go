@@ -75,9 +75,10 @@ func (c *Conn) flushLocked() {
 	}
 	c.net.Write(c.out) // a reader sees the error
 	c.wrote = time.Now()
-	if c.out = c.out[:0]; cap(c.out) > keepBuffer {
-		c.out = nil
+	if n := cap(c.out); n > keepBuffer || n > keepIdle && len(c.out) <= keepIdle {
+		c.out = nil // free the memory of a burst
 	}
+	c.out = c.out[:0]
 }
 
 // tellLocked appends the collected dispositions.

@@ -18,6 +18,10 @@ const fewUnsent = 1 << 20
 // keepUnsent is the largest buffer that is used again. It holds what a writer of bulk data queues.
 const keepUnsent = 2 * fewUnsent
 
+// keepIdle is the largest buffer that is used again after a write that fits into it: an idle client
+// gets small packets.
+const keepIdle = 4 << 10
+
 // ErrSlowReader is the cause of a connection's end when its client did not read the hub's data.
 var ErrSlowReader = errors.New("client does not read")
 
@@ -65,7 +69,7 @@ func (s *Socket) send() {
 			if s.unsent -= len(buf); s.unsent <= fewUnsent {
 				s.wakeLocked()
 			}
-			if cap(buf) > keepUnsent {
+			if cap(buf) > keepUnsent || cap(buf) > keepIdle && len(buf) <= keepIdle {
 				buf = nil // free the memory of a burst
 			}
 			if err != nil {

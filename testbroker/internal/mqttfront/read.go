@@ -27,19 +27,23 @@ type inbox struct {
 	buf  []byte
 	in   []byte // the part of buf with such bytes
 	full bool   // the last read filled the buffer
+	few  bool   // the last read was of less than leastRead
 }
 
 // room returns where to put the next bytes. A buffer grows with what has arrived, whatever length
-// a packet claims.
+// a packet claims. It shrinks with a small packet, such as the PINGREQ of an idle client, so that a
+// client that sends in bursts keeps it.
 func (b *inbox) room() []byte {
 	size := len(b.buf)
 	switch {
+	case size == 0 || b.few && len(b.in) < leastRead:
+		size = leastRead
 	case len(b.in) == size:
-		size = max(2*size, leastRead)
-	case b.full && size < mostRead:
-		size = min(4*size, mostRead)
-	case len(b.in) == 0 && size > 2*mostRead:
-		size = leastRead // frees the memory of a large packet
+		size = max(2*size, mostRead)
+	case b.full:
+		size = max(size, mostRead)
+	case len(b.in) < mostRead:
+		size = min(size, mostRead) // frees the memory of a large packet
 	}
 	old := b.in
 	if size != len(b.buf) {
@@ -52,6 +56,7 @@ func (b *inbox) room() []byte {
 // add adds n bytes that were put into the room.
 func (b *inbox) add(n int) {
 	b.full = len(b.in)+n == len(b.buf)
+	b.few = n < leastRead && !b.full
 	b.in = b.buf[:len(b.in)+n]
 }
 
