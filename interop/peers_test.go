@@ -115,6 +115,7 @@ type script struct {
 	events []event
 	seen   int
 	more   chan struct{} // capacity 1
+	end    func()        // ends the script; all its events have been read then
 }
 
 // event is a message of a script. On determines which fields are set.
@@ -151,13 +152,14 @@ func startScript(t testing.TB, name string, env ...string) *script {
 		defer close(read)
 		s.read(out)
 	}()
-	t.Cleanup(func() {
+	s.end = sync.OnceFunc(func() {
 		_ = in.Close() // ends the script
 		limit := time.AfterFunc(5*time.Second, func() { _ = cmd.Process.Kill() })
 		<-read
 		_ = cmd.Wait()
 		limit.Stop()
 	})
+	t.Cleanup(s.end)
 	return s
 }
 

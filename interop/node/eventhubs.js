@@ -44,8 +44,10 @@ const containerOf = ({ account, container }) => (account ? BlobServiceClient.fro
 
 const commands = {
   // open makes a client, over WebSocket and with a store of checkpoints if the command says so: that in memory, or one in a container.
-  open({ name, connectionString, group, checkpoints: kept, account, container, webSocket }) {
+  // Partitions of a processor that says nothing for so many milliseconds of ownership are free.
+  open({ name, connectionString, group, checkpoints: kept, account, container, webSocket, ownership }) {
     const options = { retryOptions: { maxRetries: 0 }, loadBalancingOptions: { updateIntervalInMs: 500 } }
+    if (ownership) options.loadBalancingOptions.partitionOwnershipExpirationIntervalInMs = ownership
     if (webSocket) options.webSocketOptions = { webSocket: WebSocket }
     const own = container ? new BlobCheckpointStore(containerOf({ account, container })) : store
     clients.set(name, kept || container ? new EventHubConsumerClient(group, connectionString, own, options)
@@ -109,14 +111,16 @@ const commands = {
       say({ on: 'described', name, text: why(err), condition: text(err.code) })
     }
   },
-  // read subscribes to a partition, or to all. Each event is told, and checkpointed if the client has a store.
-  read({ name, client, partition, at, epoch, metrics, wait }) {
+  // read subscribes to a partition, or to all. Each event is told, and checkpointed if the client has a store: before it is told, or after if the
+  // command says so.
+  read({ name, client, partition, at, epoch, metrics, wait, after }) {
     const handlers = {
       async processEvents(events, context) {
         for (const e of events) {
-          await context.updateCheckpoint(e)
+          if (!after) await context.updateCheckpoint(e)
           const last = context.lastEnqueuedEventProperties
           say({ ...shown(name, context.partitionId, e), delivery: last ? Number(last.sequenceNumber) : 0 })
+          if (after) await context.updateCheckpoint(e)
         }
       },
       async processError(err, context) { say({ on: 'failed', name, topic: text(context.partitionId), text: why(err), condition: text(err.code) }) },
