@@ -34,7 +34,8 @@ func helpCommand(root *cobra.Command) *cobra.Command {
 		RunE: func(_ *cobra.Command, args []string) error {
 			c, rest, err := root.Find(args)
 			if err != nil || len(rest) > 0 {
-				return usage("there is no command and no topic %q; hubline help lists them", strings.Join(args, " "))
+				return usage("there is no command and no topic %q; %shubline help lists them", strings.Join(args, " "),
+					suggestion(c, args[0]))
 			}
 			c.InitDefaultHelpFlag()
 			return c.Help()

@@ -53,6 +53,11 @@ func (s *serving) run(ctx context.Context, names []string) error {
 	if !json.Valid([]byte(s.answer)) || len(s.answer) > maxAnswer {
 		return usage("-answer: not JSON, or longer than %d bytes; write {\"ok\":true}", maxAnswer)
 	}
+	if s.program != "" {
+		if _, err := exec.LookPath(s.program); err != nil {
+			return usage("-exec: %v; give the path of a program, such as ./reboot.sh", err)
+		}
+	}
 	if len(names) == 0 {
 		names = []string{""} // all
 	}

@@ -44,13 +44,22 @@ func arguments(least, most int) cobra.PositionalArgs {
 		case len(args) < least:
 			return usage("%s: an argument is missing; write %s", c.Name(), c.UseLine())
 		case most >= 0 && len(args) > most && c.HasSubCommands():
-			return usage("there is no command %q; hubline help lists them", strings.TrimPrefix(c.CommandPath()+" "+args[most],
-				"hubline "))
+			return usage("there is no command %q; %shubline help lists them", strings.TrimPrefix(
+				c.CommandPath()+" "+args[most], "hubline "), suggestion(c, args[most]))
 		case most >= 0 && len(args) > most:
 			return usage("%s: argument %q is one too many; write %s", c.Name(), args[most], c.UseLine())
 		}
 		return nil
 	}
+}
+
+// suggestion is a question about commands with a similar name; empty if there are none.
+func suggestion(of *cobra.Command, name string) string {
+	of.SuggestionsMinimumDistance = 2 // letters
+	if similar := of.SuggestionsFor(name); len(similar) > 0 {
+		return "did you mean " + strings.Join(similar, " or ") + "? "
+	}
+	return ""
 }
 
 // topics are texts for hubline help TOPIC.

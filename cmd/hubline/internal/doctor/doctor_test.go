@@ -160,6 +160,7 @@ func TestNoRoute(t *testing.T) {
 		rows := p.run()
 		require.ElementsMatch(p.t, []string{"port 8883", "port 5671", "port 443"}, marks(rows, Bad))
 		require.Equal(p.t, "timed out", rows["port 8883"].Figure)
+		require.NotContains(p.t, rows["port 443"].Hint, "443", "it is no way around itself")
 		require.Equal(p.t, Skipped, rows["connect mqtt"].Mark)
 	})
 }

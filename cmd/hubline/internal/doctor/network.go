@@ -134,8 +134,7 @@ func runPort(ctx context.Context, p *Probe, s subject) []Row {
 	if err != nil {
 		rows := bad(err)
 		if rows[0].Kind == transport.Network || rows[0].Kind == transport.Timeout {
-			rows[0].Hint = "a firewall, or no server; transports over port 443 may get through (hubline help transports); " +
-				err.Error()
+			rows[0].Hint = "a firewall, or no server; " + s.site.elsewhere() + err.Error()
 		}
 		return rows
 	}

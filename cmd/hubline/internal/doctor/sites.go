@@ -17,6 +17,14 @@ type site struct {
 	plaintext     bool
 }
 
+// elsewhere is advice for a port that nothing gets through to.
+func (s *site) elsewhere() string {
+	if _, port := split(s.address); port == "443" {
+		return ""
+	}
+	return "transports over port 443 may get through (hubline help transports); "
+}
+
 // provisioningSites has the provisioning service of a device that registers.
 func provisioningSites(p *Probe) []subject {
 	if p.Target.Identity == nil {
