@@ -50,7 +50,7 @@ func (a *architecture) env() []string {
 // suites are the packages whose tests must pass on every processor: the core and both MQTT engines.
 var suites = []string{
 	"./device", "./transport", "./errfilter", "./retrypolicy/...", "./internal/ascii", "./internal/fraction",
-	"./internal/isotime", "./internal/percent", "./sntp", "./update",
+	"./internal/isotime", "./internal/percent", "./sntp", "./update", "./cross/arm/board/wifi",
 	"./cross/arm/board/flashlog",
 	"./transport/mqtt", "./transport/mqtt/internal/...", "./transport/mqtt/lean/...",
 }

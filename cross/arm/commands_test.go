@@ -33,7 +33,8 @@ func TestCommandsNameTheStackSize(t *testing.T) {
 			switch {
 			case strings.Contains(line, "-target wasip1"):
 				continue // 64 KB by default
-			case strings.Contains(path, "tinynet"), strings.Contains(line, "-target wioterminal"):
+			case strings.Contains(path, "tinynet"), strings.Contains(line, "-target pico-w"),
+				strings.Contains(line, "-target wioterminal"):
 				want = "-stack-size=" + netStackSize
 			}
 			if !strings.Contains(line, want) {

@@ -3,15 +3,12 @@ package arm
 import (
 	"bytes"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -140,130 +137,4 @@ func TestTheGuidesFirmwareIsBuilt(t *testing.T) {
 		"-stack-size="+stackSize, "-size", "short", "-ldflags", identity, "-o", filepath.Join(t.TempDir(), "firmware.elf"))
 	flash, ram := sizesOf(t, out)
 	t.Logf("%d bytes of flash, %d of static RAM", flash, ram)
-}
-
-// prices are the features whose price in flash the guide tells: what each adds to the fields of a
-// board.Config.
-var prices = []struct{ feature, imports, fields string }{
-	{"the smallest firmware: readings", "", ""},
-	{"`Status`", "\"github.com/hubline-iot/hubline/device\"",
-		"Status: func(s device.Status) { println(s.State.String(), s.Reason.String()) },"},
-	{"`Command`", "", "Command: func(b []byte) { println(string(b)) },"},
-	{"`Feed` and `RebootAfter`", "", "Feed: func() { println(1) }, RebootAfter: time.Hour,"},
-	{"a modem with AT commands, in place of `board.Modem`",
-		"\"github.com/hubline-iot/hubline/cross/arm/board/atmodem\"", ""},
-	{"`Store`, with `flashlog`", "\"github.com/hubline-iot/hubline/cross/arm/board/flashlog\"", "Store: store(),"},
-}
-
-// priceMain is a firmware with some features.
-const priceMain = `package main
-
-import (
-	"context"
-	"time"
-
-	"github.com/hubline-iot/hubline/cross/arm/board"
-	%s
-)
-
-type line struct{}
-
-var first byte
-
-func (line) Read(p []byte) int  { p[0] = first; return int(first) }
-func (line) Write(p []byte) int { first = p[0]; return len(p) }
-func (line) Pause()             { time.Sleep(time.Millisecond) }
-
-func main() {
-	modem := board.NewModem(line{})
-	modem.SetClock(time.Second)
-	firmware, err := board.New(board.Config{
-		Host: "hub.example.test", DeviceID: "board-1", Sign: board.Signer([]byte("key")), Dial: modem.Dial, Now: modem.Now,
-		Read: func(b []byte) []byte { return append(b, 'x') },
-		%s
-	})
-	if err != nil {
-		println(err.Error())
-		return
-	}
-	println(firmware.Run(context.Background()).Error())
-}
-`
-
-// priceStore is added for the store: a device that the compiler does not know.
-const priceStore = `
-type memory struct{ line }
-
-func (memory) ReadAt(p []byte, _ int64) (int, error)  { p[0] = first; return len(p), nil }
-func (memory) WriteAt(p []byte, _ int64) (int, error) { first = p[0]; return len(p), nil }
-func (memory) EraseBlocks(start, _ int64) error       { first = byte(start); return nil }
-func (memory) WriteBlockSize() int64                  { return 4 }
-func (memory) EraseBlockSize() int64                  { return 4096 }
-func (memory) Size() int64                            { return 1 << 17 }
-
-func store() board.Store {
-	log, err := flashlog.New(memory{}, nil)
-	if err != nil {
-		println(err.Error())
-	}
-	return log
-}
-`
-
-// priceModem puts a modem with AT commands in place of board.Modem.
-var priceModem = strings.NewReplacer("modem := board.NewModem(line{})", `modem, err := atmodem.New(atmodem.Config{
-		Port: line{}, Dialect: atmodem.BG9x, Host: "hub.example.test", CA: "ca.pem"})
-	if err != nil {
-		println(err.Error())
-		return
-	}`, "SetClock(time.Second)", "SetClock(context.Background())")
-
-var updatePrices = flag.Bool("prices", false, "write the prices of features into the guide")
-
-// priceTolerance is how much a price may differ from the guide's: TinyGo's versions differ.
-const priceTolerance = 400
-
-// The guide's table of prices is right.
-func TestPrices(t *testing.T) {
-	tinyGo(t)
-	watch(t)
-	page, err := os.ReadFile(guide)
-	if err != nil {
-		t.Fatal(err)
-	}
-	folder := boardModule(t, nil)
-	table, base := "\n| feature | flash, bytes |\n|--|--|\n", 0
-	for i, p := range prices {
-		text := fmt.Sprintf(priceMain, p.imports, p.fields)
-		if strings.Contains(p.fields, "store()") {
-			text += priceStore
-		}
-		if strings.Contains(p.imports, "atmodem") {
-			text = priceModem.Replace(text)
-		}
-		name := "probe/price" + strconv.Itoa(i)
-		write(t, filepath.Join(folder, name, "main.go"), []byte(text))
-		out := run(t, folder, nil, "tinygo", "build", "-target", "cortex-m-qemu", "-panic=trap", "-stack-size="+stackSize,
-			"-size", "short", "-o", filepath.Join(t.TempDir(), "price.elf"), "./"+name)
-		flash, _ := sizesOf(t, out)
-		price := flash - base
-		if i == 0 {
-			base = flash
-		}
-		t.Logf("%s: %d bytes", p.feature, price)
-		table += fmt.Sprintf("| %s | %d |\n", p.feature, price)
-		m := regexp.MustCompile(regexp.QuoteMeta("| "+p.feature+" | ") + `(\d+)`).FindSubmatch(page)
-		if m == nil {
-			t.Errorf("the guide does not tell the price of %s: %d bytes", p.feature, price)
-			continue
-		}
-		if told, _ := strconv.Atoi(string(m[1])); max(told-price, price-told) > priceTolerance {
-			t.Errorf("the price of %s is %d bytes, and the guide says %d; -prices writes it", p.feature, price, told)
-		}
-	}
-	if *updatePrices {
-		before, after, _ := bytes.Cut(page, []byte("<!-- prices -->"))
-		_, after, _ = bytes.Cut(after, []byte("<!-- end -->"))
-		write(t, guide, []byte(string(before)+"<!-- prices -->"+table+"<!-- end -->"+string(after)))
-	}
 }
