@@ -52,6 +52,18 @@ func TestCertificates(t *testing.T) {
 	}
 }
 
+// A URL without user name and password is no mistake, and the row says what follows from it.
+func TestAURLWithoutCredentials(t *testing.T) {
+	examine(t, &testbroker.Options{Broker: &testbroker.BrokerOptions{}}, func(p *patient) {
+		p.use(target.Flags{Connect: "mqtts://localhost:8883/?device=pump-1&telemetry=t", Transport: "mqtt"}, nil)
+		rows := p.run()
+		require.Equal(p.t, OK, rows["credentials"].Mark, "%+v", rows["credentials"])
+		require.Equal(p.t, "none in the URL", rows["credentials"].Figure)
+		require.Contains(p.t, rows["credentials"].Hint, "the broker has to take every client")
+		require.Equal(p.t, Bad, rows["connect mqtt"].Mark, "this broker does not")
+	})
+}
+
 // A token that cannot be renewed is suspect in its last day, and red after its end; the login is
 // not tried then.
 func TestTokens(t *testing.T) {
