@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 	"sync"
@@ -426,30 +427,81 @@ func (m *slowMemory) Save(changes []hubdata.Record) error {
 	return m.memory.Save(changes)
 }
 
-// Messages that arrive together wait for the store together. Each is there before its PUBACK.
+// Messages that arrive during a write of the store share the next one, in one piece or one by one.
+// Each is there before its PUBACK.
 func TestMessagesThatSurviveShareAWrite(t *testing.T) {
+	for _, pieces := range []int{1, 100} {
+		t.Run(fmt.Sprintf("in pieces of %d", 100/pieces), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := &slowMemory{}
+				h, d := newHub(t, &testbroker.Options{Store: s})
+				w := login(t, h, d)
+				synctest.Wait()
+				before := s.saves
+				const n = 100
+				var piece []byte
+				for id := range n {
+					piece = append(piece, publishBytes(2, uint16(id+1), events, "x")...)
+					if (id+1)%(n/pieces) == 0 {
+						w.send(piece)
+						synctest.Wait()
+						piece = nil
+					}
+				}
+				for id := range uint16(n) {
+					require.Equal(t, id+1, w.acked())
+					saved := 0
+					for name := range s.killed().records {
+						if name[0] == "messages" {
+							saved++
+						}
+					}
+					require.Greater(t, saved, int(id))
+				}
+				require.LessOrEqual(t, s.saves-before, 10, "two for each write")
+			})
+		})
+	}
+}
+
+// Answers of the broker come after the PUBACKs of earlier messages, and so does the end.
+func TestPubacksThatWaitForTheStoreComeInTheirTurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := &slowMemory{}
-		h, d := newHub(t, &testbroker.Options{Store: s})
+		h, d := newHub(t, &testbroker.Options{Store: &slowMemory{}})
+		w := login(t, h, d)
+		w.publish(1, events, "x")
+		w.send([]byte{0xc0, 0})
+		require.Equal(t, uint16(1), w.acked())
+		w.expect(pingresp)
+		w.publish(2, events, "x")
+		synctest.Wait()
+		w.send([]byte{0xc0, 0})
+		require.Equal(t, uint16(2), w.acked())
+		w.expect(pingresp)
+		w.publish(3, events, "x")
+		require.NoError(t, w.conn.(interface{ CloseWrite() error }).CloseWrite())
+		require.Equal(t, uint16(3), w.acked())
+		require.ErrorIs(t, w.end(), io.EOF)
+	})
+}
+
+// A client that is far ahead of the store is read no more until the store has caught up.
+func TestAClientAheadOfTheStoreWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, d := newHub(t, &testbroker.Options{Store: &slowMemory{}})
 		w := login(t, h, d)
 		synctest.Wait()
-		before := s.saves
-		const n = 100
+		const n = 10_000
 		var all []byte
 		for id := range uint16(n) {
 			all = append(all, publishBytes(2, id+1, events, "x")...)
 		}
-		w.send(all)
+		go w.conn.Write(all)
+		synctest.Wait()
+		require.Greater(t, h.Len(), 4096)
+		require.Less(t, h.Len(), 6000)
 		for id := range uint16(n) {
 			require.Equal(t, id+1, w.acked())
-			saved := 0
-			for name := range s.killed().records {
-				if name[0] == "messages" {
-					saved++
-				}
-			}
-			require.Greater(t, saved, int(id))
 		}
-		require.LessOrEqual(t, s.saves-before, 10, "two for each read of the connection")
 	})
 }

@@ -26,8 +26,6 @@ func init() {
 		{File: core + "log.go", Old: "l.keep > 0 && l.held > l.keep", New: "false",
 			Test: pure + "TestReaderOfForgottenEvents"},
 		{File: core + "filter.go", Old: "part[2] == \">=\"", New: "false", Test: pure + "TestFiltersOfAllClients"},
-		{File: log, Old: "return r.number() <= m.Sequence", New: "return false",
-			Test: test + "TestEventsAreForgottenWithTheirMessages"},
 
 		// Readers that exclude each other.
 		{File: core + "group.go", Old: "case r.Epoch < old.Epoch:", New: "case r.Epoch <= old.Epoch:",

@@ -102,6 +102,9 @@ func (h *Hub) Save(table, key string) {
 // lock of the hub.
 func (h *Hub) Saved() { h.saver.wait() }
 
+// Stores reports whether the hub has a store, so that Saved may wait.
+func (h *Hub) Stores() bool { return h.saver.store != nil }
+
 // ClearTables marks all records of tables as gone, in one write: some make no sense without the
 // others. It does not block, and the caller may hold any lock.
 func (h *Hub) ClearTables(tables ...string) { h.saver.clear(tables) }

@@ -114,6 +114,7 @@ type client struct {
 	silence time.Duration // how long the client may be silent
 	acked   []byte        // PUBACKs to send before the next read
 	unsaved bool          // messages may not be in the hub's store yet
+	commits commits
 }
 
 var (

@@ -15,9 +15,10 @@ func (c *client) acknowledge(id uint16, due time.Time) {
 	}
 }
 
-// flush sends the PUBACKs of messages that arrived together, after one wait for the hub's store.
-// Only the connection's goroutine calls it.
+// flush sends all PUBACKs, after a wait for the hub's store. Only the connection's goroutine calls
+// it.
 func (c *client) flush() {
+	c.commits.wait()
 	if c.unsaved {
 		c.unsaved = false
 		c.Hub.Saved()

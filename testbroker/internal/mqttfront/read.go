@@ -97,14 +97,18 @@ func (c *client) Read(p []byte) (int, error) {
 		}
 		if c.pass == 0 {
 			err := c.handle()
-			c.flush()
+			if err != nil || c.pass > 0 {
+				c.flush() // the broker's answer, or the end, comes after the PUBACKs
+			}
 			if err != nil {
 				c.SetCause(err)
 				return 0, err
 			}
 		}
 		if c.pass == 0 || len(c.inbox.in) == 0 {
+			c.commit()
 			if err := c.fill(); err != nil {
+				c.flush()
 				return 0, err
 			}
 		}
