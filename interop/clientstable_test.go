@@ -1,0 +1,130 @@
+package interop
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// hubClients are the clients in the tables of testhub's README: the beginning of the row, and the
+// tests of the client.
+var hubClients = []struct{ row, tests string }{
+	{"npm azure-iot-device, with keys",
+		`^TestDeviceSDK($|RenewsItsToken|WithACertificate|IsRefused$|Twin|Uploads|WithTesthub)`},
+	{"npm azure-iot-device: ModuleClient", `^TestModuleSDK`},
+	{"npm azure-iot-provisioning-device", `^TestDeviceSDK(Registers|IsRefusedByTheDPS|IsMovedByTesthub)`},
+	{"npm azure-iot-provisioning-service", `^TestServiceSDKEnrolls`},
+	{"MQTT.js", `MQTTJS`},
+	{"rhea for Node.js", `^TestRheaClient`},
+	{"Azure/go-amqp", `^TestGoAMQP`},
+	{"eclipse/paho.golang", `^Test(TheHubRefusesPahoV5|PahoWithMQTT5AtAPlainBroker)`},
+	{"npm azure-iothub: Registry", `^TestServiceSDK(Registry|Bulk|Queries|Twin|Methods)`},
+	{"npm azure-iothub: Client", `^TestServiceSDK.*OverAMQP`},
+	{"amenzhinsky/iothub", `^TestAmenzhinsky`},
+	{"azeventhubs for Go", `^TestGoEventHubs(Client|ProcessorContinues)`},
+	{"@azure/event-hubs for Node.js", `^TestEventHubsSDK`},
+	{"azeventhubs/v2/checkpoints", `^TestGoEventHubs(ProcessorKeeps|Ownership|ProcessorsShare)`},
+	{"@azure/eventhubs-checkpointstore-blob", `^TestEventHubsSDK(KeepsCheckpoints|ProcessorSurvives)`},
+	{"@azure/storage-blob |", `^TestBlobSDK`},
+	{"azblob for Go", `^TestGoBlob`},
+}
+
+// verdicts has the tests that came to an observation and did not fail.
+var verdicts = &testVerdicts{good: make(map[string]bool)}
+
+type testVerdicts struct {
+	mu   sync.Mutex
+	good map[string]bool
+}
+
+func (l *testVerdicts) note(t testing.TB) {
+	name, _, _ := strings.Cut(t.Name(), "/")
+	l.mu.Lock()
+	_, known := l.good[name]
+	l.good[name] = !known || l.good[name]
+	l.mu.Unlock()
+	t.Cleanup(func() {
+		if t.Failed() {
+			l.mu.Lock()
+			l.good[name] = false
+			l.mu.Unlock()
+		}
+	})
+}
+
+// print prints for each client how many of its tests passed, if one has run.
+func (l *testVerdicts) print() {
+	all, err := testNames()
+	if err != nil {
+		fmt.Println("SEEN: no table of clients:", err)
+		return
+	}
+	for _, c := range hubClients {
+		passed, of := 0, 0
+		for _, name := range all {
+			if regexp.MustCompile(c.tests).MatchString(name) {
+				of++
+				if l.good[name] {
+					passed++
+				}
+			}
+		}
+		if passed > 0 {
+			fmt.Printf("SEEN: %s: %d of %d tests pass\n", strings.TrimSuffix(c.row, " |"), passed, of)
+		}
+	}
+}
+
+// testNames returns the names of all tests of the package.
+func testNames() ([]string, error) {
+	files, err := filepath.Glob("*_test.go")
+	if err != nil {
+		return nil, err
+	}
+	var all []string
+	for _, file := range files {
+		raw, err := os.ReadFile(file)
+		if err != nil {
+			return nil, err
+		}
+		for _, m := range regexp.MustCompile(`(?m)^func (Test\w+)\(t `).FindAllSubmatch(raw, -1) {
+			all = append(all, string(m[1]))
+		}
+	}
+	return all, nil
+}
+
+// Each row of the README's tables of clients says how many tests of that client pass, of how many.
+func TestTheTablesOfClientsAreComplete(t *testing.T) {
+	all, err := testNames()
+	require.NoError(t, err)
+	raw, err := os.ReadFile("../cmd/testhub/README.md")
+	require.NoError(t, err)
+	counted := regexp.MustCompile(`\b(\d+) of (\d+) tests\b`)
+	rows := 0
+	for _, line := range strings.Split(string(raw), "\n") {
+		if counted.MatchString(line) {
+			rows++
+		}
+	}
+	require.Equal(t, len(hubClients), rows)
+	for _, c := range hubClients {
+		of := 0
+		for _, name := range all {
+			if regexp.MustCompile(c.tests).MatchString(name) {
+				of++
+			}
+		}
+		require.Positive(t, of, c.row)
+		_, rest, found := strings.Cut(string(raw), "\n| "+c.row)
+		require.True(t, found, c.row)
+		row, _, _ := strings.Cut(rest, "\n")
+		require.Contains(t, row, fmt.Sprintf("%d of %d tests", of, of), c.row)
+	}
+}
