@@ -3,8 +3,6 @@ package arm
 import (
 	"fmt"
 	"net"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -43,14 +41,7 @@ func TestFirmwareWithACellularModemOnACortexM3(t *testing.T) {
 	var cellular *atemulator.Modem
 	ready := make(chan struct{})
 	folder := boardModule(t, nil)
-	for name, edits := range cellularEdits {
-		path := filepath.Join(folder, "cross/arm/board/serial", name)
-		text, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		write(t, path, []byte(edits.Replace(string(text))))
-	}
+	editFirmware(t, folder, cellularEdits)
 	flags := fmt.Sprintf("-X main.host=%s -X main.deviceID=%s -X main.key=%s -X main.milliseconds=20 -X main.mode=run",
 		hub.HostName(), boardID, dev.PrimaryKey)
 	m := bootFrom(t, cortexM3, folder, hub, stackSize, "", flags, func(line net.Conn) error {
