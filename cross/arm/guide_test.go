@@ -138,3 +138,34 @@ func TestTheGuidesFirmwareIsBuilt(t *testing.T) {
 	flash, ram := sizesOf(t, out)
 	t.Logf("%d bytes of flash, %d of static RAM", flash, ram)
 }
+
+// The guide's change for a cellular modem fits into its program.
+func TestTheGuidesChangeForACellularModemFits(t *testing.T) {
+	watch(t)
+	page, err := os.ReadFile(guide)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tree, err := filepath.Abs(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	folder := guideModule(t, tree)
+	main, err := os.ReadFile(filepath.Join(folder, "main.go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	change, ok := fenced(page, "```text\n", "\tmodem, err :=")
+	begin, rest, found := bytes.Cut(main, []byte("\tmodem := "))
+	_, end, loop := bytes.Cut(rest, []byte("\n\t}\n"))
+	if !ok || !found || !loop {
+		t.Fatal("the guide lacks the change, or the lines that it replaces")
+	}
+	main = bytes.Join([][]byte{begin, change, end}, nil)
+	const board = "cross/arm/board\"\n"
+	text := strings.Replace(string(main), board, board+"\t\"github.com/hubline-iot/hubline/cross/arm/board/atmodem\"\n", 1)
+	write(t, filepath.Join(folder, "main.go"), []byte(text))
+	env := []string{"GOWORK=off", "GOFLAGS=-mod=mod", "GOPROXY=off"}
+	run(t, folder, env, "go", "mod", "edit", "-go=1.26")
+	run(t, folder, env, "go", "vet", ".")
+}

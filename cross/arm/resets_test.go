@@ -152,7 +152,7 @@ func TestTheWatchdogResetsAFirmwareWithoutProgress(t *testing.T) {
 func TestSleepEndsAtItsTime(t *testing.T) {
 	tinyGo(t, "qemu-system-arm")
 	watch(t)
-	const sleep, wakings = shortDogTime + 2*time.Second, 3
+	const sleep, wakings = shortDogTime + 2*time.Second, 2
 	m, seen := emulateEdited(t, int(sleep.Milliseconds()), "sleep",
 		map[string]*strings.Replacer{"chip_lm3s.go": shortDog})
 	if !m.awaitLine(t, 3*time.Minute, func() bool { return m.said("cycle true") >= wakings }) {
