@@ -4,8 +4,9 @@
 // github.com/soypat/cyw43439, DHCP, DNS and TCP by github.com/soypat/seqs, the clock by package
 // sntp.
 //
-//	tinygo flash -target pico-w -panic=trap -stack-size=8kb -ldflags "-X main.host=HUB -X main.deviceID=ID \
-//	    -X main.key=BASE64 -X main.addr=GATEWAY:1883 -X main.ssid=NAME -X main.passphrase=PASSPHRASE" .
+//	GOWORK=off tinygo flash -target pico-w -panic=trap -stack-size=8kb \
+//	    -ldflags "-X main.host=HUB -X main.deviceID=ID -X main.key=BASE64 -X main.addr=GATEWAY:1883 \
+//	        -X main.ssid=NAME -X main.passphrase=PASSPHRASE" .
 //
 // The name and passphrase of the network can also be in a file secret.go, which git ignores:
 //
