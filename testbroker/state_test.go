@@ -4,11 +4,13 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"crypto/tls"
 	"crypto/x509"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -435,7 +437,10 @@ func TestMessagesThatSurviveShareAWrite(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := &slowMemory{}
 				h, d := newHub(t, &testbroker.Options{Store: s})
-				w := login(t, h, d)
+				conn, err := h.Dial(testbroker.PortMQTTS)(t.Context(), "tcp", "hub")
+				require.NoError(t, err)
+				w := newWire(t, tls.Client(conn, h.ClientTLS())) // a read returns one record
+				require.Equal(t, []byte{0, 0}, w.connect(connectOf(d)))
 				synctest.Wait()
 				before := s.saves
 				const n = 100
@@ -467,11 +472,13 @@ func TestMessagesThatSurviveShareAWrite(t *testing.T) {
 // Answers of the broker come after the PUBACKs of earlier messages, and so does the end.
 func TestPubacksThatWaitForTheStoreComeInTheirTurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h, d := newHub(t, &testbroker.Options{Store: &slowMemory{}})
+		s := &slowMemory{}
+		h, d := newHub(t, &testbroker.Options{Store: s})
 		w := login(t, h, d)
-		w.publish(1, events, "x")
-		w.send([]byte{0xc0, 0})
+		w.send(append(publishBytes(2, 1, events, "x"), 0xc0, 0))
 		require.Equal(t, uint16(1), w.acked())
+		saved := func(name [2]string) bool { return name[0] == "messages" }
+		require.True(t, slices.ContainsFunc(slices.Collect(maps.Keys(s.killed().records)), saved))
 		w.expect(pingresp)
 		w.publish(2, events, "x")
 		synctest.Wait()
