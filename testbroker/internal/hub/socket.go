@@ -179,13 +179,22 @@ func (s *Socket) closeLocked() {
 	s.work.Signal()
 }
 
-// abort resets the connection after the queue is sent: a client that reads has what the hub wrote
-// before. The kernel discards what it has not sent then.
+// abort resets the connection: at once, or after the queue is sent, so that a client that reads has
+// what the hub wrote before. The kernel discards what it has not sent then.
 func (s *Socket) abort() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.dead {
+		return
+	}
 	s.tcp.SetLinger(0)
-	s.closeLocked()
+	if s.unsent > 0 {
+		s.closeLocked()
+		return
+	}
+	s.closing = true
+	s.failLocked(net.ErrClosed)
+	s.work.Signal()
 }
 
 // SetDeadline has no effect after Close, which sets its own deadlines.
