@@ -121,6 +121,15 @@ func TestBadInputIsNamed(t *testing.T) {
 		{2, `unknown field "Gatway"`, []string{"-file", bad}},
 		{2, "unexpected argument", []string{"restart"}},
 		{2, "not defined", []string{"-nonsense"}},
+		{2, "-devices contradicts -file; leave it out", []string{"-devices", "5", "-file", bad}},
+		{2, "-scenario contradicts -file; leave", []string{"-scenario", "day", "-file", bad}},
+		{2, "-recorded-at needs -recorded", []string{"-recorded-at", "1m"}},
+		{2, `-policy: there is no policy "hope"; give one of azure, `, []string{"-policy", "hope"}},
+		{2, "-policy: policy azure: cmax=1 is not a duration", []string{"-policy", "azure:cmax=1"}},
+		{2, `-paced: policy fixed: "x=1" is not one of its parameters`, []string{"-paced", "fixed:x=1"}},
+		{2, "-dial-gap needs -dials", []string{"-dial-gap", "1s"}},
+		{2, "Rules.DialTimeout is 1ns; give ", []string{"-dial-timeout", "1ns"}},
+		{2, "Rules.RenewAt is 2; give ", []string{"-renew-at", "2"}},
 		{1, "no such file", []string{"-file", filepath.Join(folder, "none")}},
 	} {
 		err := run(context.Background(), c.args, io.Discard, io.Discard)
@@ -133,7 +142,7 @@ func TestBadInputIsNamed(t *testing.T) {
 func TestTheListNamesEverything(t *testing.T) {
 	out := command(t, "-list")
 	for _, name := range []string{"restart", "outage", "throttled", "cells", "tokens", "provisioning", "gateways", "day",
-		"default", "adaptive", "breaker", "Azure Java", "recommended"} {
+		"default", "adaptive", "breaker", "Azure Java", "recommended", "none", "fixed delay=1s,jitter=0.2"} {
 		require.Contains(t, out, "  "+name+"\n")
 	}
 }

@@ -3,10 +3,12 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/hubline-iot/hubline/fleet"
 )
@@ -46,27 +48,55 @@ func readScenario(name string) (fleet.Scenario, error) {
 	return s, s.Validate()
 }
 
-// write writes everything that the flags ask for.
-func (s *settings) write(families []family, out io.Writer) error {
-	if s.pictures != "" {
-		if err := writePictures(s.pictures, families); err != nil {
-			return err
+// openOutputs creates what the flags name, so that a wrong name is found before hours of work. The
+// files keep what they have until write replaces it.
+func (s *settings) openOutputs() error {
+	for _, o := range [...]struct{ flag, name string }{{"o", s.report}, {"json", s.json}} {
+		if o.name == "" || o.flag == "json" && o.name == "-" {
+			continue
 		}
+		f, err := os.OpenFile(o.name, os.O_WRONLY|os.O_CREATE, 0o644)
+		if err == nil {
+			err = f.Close()
+		}
+		if err != nil {
+			return fmt.Errorf("-%s: %w; give a file in a directory that can be written", o.flag, err)
+		}
+	}
+	if s.pictures == "" {
+		return nil
+	}
+	err := os.MkdirAll(s.pictures, 0o755)
+	var probe *os.File
+	if err == nil {
+		probe, err = os.CreateTemp(s.pictures, ".fleet-*")
+	}
+	if err == nil {
+		err = errors.Join(probe.Close(), os.Remove(probe.Name()))
+	}
+	if err != nil {
+		return fmt.Errorf("-svg: %w; give a folder that can be written", err)
+	}
+	return nil
+}
+
+// write writes everything that the flags ask for, besides the table. An output that fails does not
+// stop the others.
+func (s *settings) write(families []family, out io.Writer) error {
+	families = slices.DeleteFunc(families, func(f family) bool { return len(f.Results) == 0 })
+	var errs []error
+	if s.json == "-" {
+		errs = append(errs, writeJSON(out, families))
+	} else if s.json != "" {
+		errs = append(errs, writeFile(s.json, func(w io.Writer) error { return writeJSON(w, families) }))
 	}
 	if s.report != "" {
-		if err := writeFile(s.report, func(w io.Writer) error { return writeReport(w, families) }); err != nil {
-			return err
-		}
+		errs = append(errs, writeFile(s.report, func(w io.Writer) error { return writeReport(w, families) }))
 	}
-	if s.json == "-" {
-		return writeJSON(out, families)
+	if s.pictures != "" {
+		errs = append(errs, writePictures(s.pictures, families))
 	}
-	if s.json != "" {
-		if err := writeFile(s.json, func(w io.Writer) error { return writeJSON(w, families) }); err != nil {
-			return err
-		}
-	}
-	return writeTables(out, families)
+	return errors.Join(errs...)
 }
 
 func writeFile(name string, write func(io.Writer) error) error {

@@ -132,9 +132,6 @@ func (f *family) from() time.Duration {
 }
 
 func writePictures(folder string, families []family) error {
-	if err := os.MkdirAll(folder, 0o755); err != nil {
-		return err
-	}
 	for i := range families {
 		for _, p := range families[i].pictures() {
 			svg, err := p.draw(&families[i])
@@ -178,7 +175,7 @@ func drawDocs(ctx context.Context, folder string, most int) error {
 			continue
 		}
 		f := family{Scenario: d.scenario(d.devices)}
-		rules, err := choose(allRules(d.devices), func(r fleet.Rules) string { return r.Name }, d.rules, "rules")
+		rules, err := choose(allRules(d.devices), nameOf, d.rules, "rules")
 		if err != nil {
 			return err
 		}

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"io"
 	"strconv"
-	"text/tabwriter"
+	"strings"
 	"time"
 
 	"github.com/hubline-iot/hubline/fleet"
@@ -92,25 +92,31 @@ func (f *family) title() string {
 	return fmt.Sprintf("%s: %s devices%s", f.Scenario.Name, count(float64(f.Scenario.Devices)), limit)
 }
 
-func writeTables(out io.Writer, families []family) error {
-	for i := range families {
-		f := &families[i]
+// printLast prints the latest result as a row, and before the first one the title and the head.
+func (f *family) printLast(out io.Writer) error {
+	if len(f.Results) == 1 {
 		fmt.Fprintln(out, f.title())
-		w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
+		var head []string
 		for _, c := range f.columns() {
-			fmt.Fprint(w, c.title, "\t")
+			head = append(head, c.title)
 		}
-		fmt.Fprintln(w)
-		for _, r := range f.Results {
-			for _, cell := range f.row(r) {
-				fmt.Fprint(w, cell, "\t")
-			}
-			fmt.Fprintln(w)
-		}
-		if err := w.Flush(); err != nil {
-			return err
-		}
-		fmt.Fprintln(out)
+		f.printCells(out, head)
 	}
-	return nil
+	return f.printCells(out, f.row(f.Results[len(f.Results)-1]))
+}
+
+// printCells prints a line of the table. Its widths do not depend on later rows.
+func (f *family) printCells(out io.Writer, cells []string) error {
+	var line strings.Builder
+	for i, c := range f.columns() {
+		width := max(len(c.title), len("1,000,000"))
+		if i == 0 {
+			for _, r := range f.rules {
+				width = max(width, len(r.Name))
+			}
+		}
+		fmt.Fprintf(&line, "  %*s", width, cells[i])
+	}
+	_, err := fmt.Fprintln(out, line.String())
+	return err
 }

@@ -11,7 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/hubline-iot/hubline/cmd/hubline/internal/policies"
+	"github.com/hubline-iot/hubline/internal/policies"
 	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/transport"
 )

@@ -10,8 +10,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/hubline-iot/hubline/cmd/hubline/internal/policies"
 	"github.com/hubline-iot/hubline/cmd/hubline/internal/target"
+	"github.com/hubline-iot/hubline/internal/policies"
 	"github.com/hubline-iot/hubline/provisioning"
 )
 

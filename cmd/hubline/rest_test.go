@@ -16,9 +16,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/hubline-iot/hubline/cmd/hubline/internal/policies"
 	"github.com/hubline-iot/hubline/cmd/hubline/internal/rig"
 	"github.com/hubline-iot/hubline/cmd/hubline/internal/target"
+	"github.com/hubline-iot/hubline/internal/policies"
 	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/testbroker/dpsdata"

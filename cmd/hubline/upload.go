@@ -12,8 +12,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/hubline-iot/hubline/cmd/hubline/internal/policies"
 	"github.com/hubline-iot/hubline/fileupload"
+	"github.com/hubline-iot/hubline/internal/policies"
 )
 
 // uploading has the flags of hubline upload.

@@ -54,6 +54,18 @@ func init() {
 		{File: "fleet/live.go", Old: "b.count(cOverflow, d.due, 1)", New: "_ = cOverflow",
 			Test: "./fleet -run TestOutboxesOverflow"},
 
+		// The caller's own rules, and what a run that ends early leaves.
+		{File: "cmd/fleet/own.go", Old: "r.ReconnectSpread = -1", New: "r.ReconnectSpread = 0",
+			Test: "./cmd/fleet -run TestOwnRulesAreARow"},
+		{File: "cmd/fleet/plan.go", Old: "s.yours != nil && !slices", New: "false && !slices",
+			Test: "./cmd/fleet -run TestOwnRulesAreARow"},
+		{File: "cmd/fleet/main.go", Old: "errors.Join(err, s.write(families, out))", New: "err",
+			Test: "./cmd/fleet -run TestAnEarlyEndKeepsTheResults"},
+		{File: "cmd/fleet/main.go", Old: "err := s.openOutputs()", New: "err := error(nil)",
+			Test: "./cmd/fleet -run TestAWrongOutputIsFoundFirst"},
+		{File: "cmd/fleet/output.go", Old: "len(f.Results) == 0", New: "false",
+			Test: "./cmd/fleet -run TestAnEarlyEndKeepsTheResults"},
+
 		// The curve of a real fleet.
 		{File: "cmd/fleet/recorded.go", Old: "sum[i] = s.Accepted[i] + s.Rejected[i]", New: "sum[i] = s.Attempts[i]",
 			Test: "./cmd/fleet -run TestDistance"},
