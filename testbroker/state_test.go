@@ -442,7 +442,9 @@ func TestMessagesThatSurviveShareAWrite(t *testing.T) {
 				w := newWire(t, tls.Client(conn, h.ClientTLS())) // a read returns one record
 				require.Equal(t, []byte{0, 0}, w.connect(connectOf(d)))
 				synctest.Wait()
+				s.mu.Lock()
 				before := s.saves
+				s.mu.Unlock()
 				const n = 100
 				var piece []byte
 				for id := range n {
@@ -463,6 +465,8 @@ func TestMessagesThatSurviveShareAWrite(t *testing.T) {
 					}
 					require.Greater(t, saved, int(id))
 				}
+				s.mu.Lock()
+				defer s.mu.Unlock()
 				require.LessOrEqual(t, s.saves-before, 10, "two for each write")
 			})
 		})
