@@ -2,6 +2,7 @@ package fleet
 
 import (
 	"cmp"
+	"context"
 	"slices"
 	"time"
 
@@ -43,21 +44,28 @@ func (b *block) process(i int32) *process {
 	return &b.processes[int(i)/b.sim.scenario.Gateway]
 }
 
+// mostAhead bounds how far a device runs ahead of the others. Steps take about the same time then,
+// and progress is shown between them.
+const mostAhead = int64(10 * time.Minute)
+
 // busy reports whether there is something to do in the current step.
 func (b *block) busy() bool { return len(b.answers) > 0 || b.calendar.due() }
 
 // run executes the events of a step.
 //
 // Devices that influence each other take turns in the order of time. Nothing but the hub's answers
-// influences the others, so each runs ahead to its next request: that saves most of the visits to
-// devices, which cost cache misses.
-func (b *block) run(step int64, t *tally) {
+// influences the others, so each runs ahead to its next request, or by mostAhead: that saves most
+// of the visits to devices, which cost cache misses.
+func (b *block) run(ctx context.Context, step int64, t *tally) {
 	b.tally, b.start = t, step*b.calendar.step
-	b.ahead = b.sim.end
+	b.ahead = min(b.start+mostAhead, b.sim.end)
 	if b.shared {
 		b.ahead = min(b.start+b.calendar.step, b.sim.end)
 	}
 	for part := range slices.Chunk(b.answers, loaded) {
+		if ctx.Err() != nil {
+			return // it ends the run
+		}
 		b.receive(part)
 	}
 	b.answers = b.answers[:0]
@@ -68,6 +76,9 @@ func (b *block) run(step int64, t *tally) {
 		})
 	}
 	for part := range slices.Chunk(b.due, loaded) {
+		if ctx.Err() != nil {
+			return
+		}
 		b.batch = b.batch[:0]
 		for _, e := range part {
 			b.batch = append(b.batch, e.device.device())
@@ -124,8 +135,7 @@ func init() { // the handlers use the table
 	}
 }
 
-// advance executes the events of device i up to its next request, or to the end of the step if
-// other devices influence it.
+// advance executes the events of device i up to its next request, at most to the time ahead.
 func (b *block) advance(i int32) {
 	d := &b.devices[i]
 	for handlers[d.state] != nil && d.at < b.ahead {

@@ -37,6 +37,34 @@ func TestADeviceAtTheTurnOfTheCalendarComesBack(t *testing.T) {
 	}
 }
 
+// A context ends a run in the middle of a step: devices run ahead 64 at a time, by ten minutes.
+func TestAContextEndsAStep(t *testing.T) {
+	ctx, end := context.WithCancel(context.Background())
+	defer end()
+	s := fleet.Scenario{
+		Devices: 10_000, Duration: 24 * time.Hour, Faults: []fleet.Fault{{For: 24 * time.Hour, Effect: fleet.Refused}},
+	}
+	asked := 0
+	policy := counting(func() {
+		if asked++; asked == 1000 {
+			end()
+		}
+	})
+	_, err := fleet.Run(ctx, s, fleet.Rules{
+		Policy: func() (retrypolicy.Policy, error) { return policy, nil }, ReconnectSpread: -1,
+	}, &fleet.Options{Workers: 1})
+	require.ErrorIs(t, err, context.Canceled)
+	require.LessOrEqual(t, asked, 1000+64*600, "an attempt a second")
+}
+
+// counting retries each second, and calls the function for each question.
+type counting func()
+
+func (c counting) Decide(retrypolicy.Attempt) retrypolicy.Decision {
+	c()
+	return retrypolicy.Decision{Retry: true, Delay: time.Second}
+}
+
 // Messages that nobody sends are events, too: MaxEvents and the context bound a run with them.
 func TestMessagesOfAFleetThatGaveUpAreBounded(t *testing.T) {
 	s := fleet.Scenario{

@@ -42,7 +42,7 @@ type device struct {
 	loss  int64  // the next fault begins, or the device notices it
 	renew int64  // the token is renewed or expires
 	due   int64  // the next message is generated
-	hold  int64  // no message is sent before
+	hold  int64  // no message is sent before; while noticing: when the fault began
 	radio int64  // the radio switches off
 	retry int32
 	batch int32 // messages in flight

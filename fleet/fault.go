@@ -35,7 +35,7 @@ type Fault struct {
 	Effect  Effect
 	// Notice is the time within which the devices notice a Silent loss, at random: a keep-alive or a
 	// message without an answer. A device that would notice later than the fault's end keeps its
-	// connection. Default 30 s.
+	// connection, and its messages are acknowledged after that end. Default 30 s.
 	Notice time.Duration
 	// First and Count select the devices. Count 0: all from First on.
 	First, Count int

@@ -88,6 +88,7 @@ func (b *block) struck(i int32, t int64) {
 		if notice < f.For {
 			d.noticing, d.hold, d.loss, d.batch = true, t, t+int64(notice), 0
 		} else {
+			b.unnoticed(d, later(d.loss, f.For))
 			d.loss, d.fault = b.sim.nextFault(b.first+int(i), t+1)
 		}
 		b.rest(i, t)
@@ -95,6 +96,16 @@ func (b *block) struck(i int32, t int64) {
 	}
 	d.hold = 0
 	b.lose(i, t, worked, lost)
+}
+
+// unnoticed keeps the connection of d through a silent fault until the given time. Nothing passes
+// before: messages wait for their answers, and the hub's end of an old token does not arrive. A
+// renewal by the device is a new connection, which the fault meets.
+func (b *block) unnoticed(d *device, until int64) {
+	d.hold = max(d.hold, until)
+	if b.sim.rules.RenewAt < 0 {
+		d.renew = max(d.renew, until)
+	}
 }
 
 // renewed replaces a connection whose token is old. Without renewal the hub ends it.
@@ -167,14 +178,17 @@ func (b *block) generate(d *device, t int64) {
 }
 
 // after returns when the message after the one at t is due.
-func (m *Telemetry) after(t int64) int64 {
+func (m *Telemetry) after(t int64) int64 { return m.walk(t, m.Every) }
+
+// walk returns when an interval at the rate 1 that begins at t ends at the rates of Day.
+func (m *Telemetry) walk(t int64, interval time.Duration) int64 {
 	if m.Every == 0 {
 		return never
 	}
 	if m.Day == [24]float64{} {
-		return later(t, m.Every)
+		return later(t, interval)
 	}
-	left := float64(m.Every) // of the interval, at the rate 1
+	left := float64(interval)
 	for range maxDay {
 		hour := t / int64(time.Hour)
 		end, weight := (hour+1)*int64(time.Hour), m.Day[hour%24]

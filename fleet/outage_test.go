@@ -22,6 +22,23 @@ func TestAShortSilentFaultIsNotNoticed(t *testing.T) {
 	require.EqualValues(t, 10_000, run(t, s, fleet.Rules{}, nil).Attempts.Accepted)
 }
 
+// Until a silent fault ends, its messages wait, and so does the end of an old token.
+func TestNothingPassesInASilentFaultThatNobodyNotices(t *testing.T) {
+	s := fleet.Scenario{
+		Devices: 1000, Duration: 5 * time.Minute, Hub: wideOpen(), Telemetry: fleet.Telemetry{Every: time.Second},
+		Tokens: fleet.Tokens{Life: 75 * time.Second, Together: true},
+		Faults: []fleet.Fault{{At: time.Minute, For: 20 * time.Second, Effect: fleet.Silent, Notice: 7 * 24 * time.Hour}},
+	}
+	r := run(t, s, fleet.Rules{RenewAt: -1, ReconnectSpread: -1}, nil)
+	require.InDelta(t, 20*1000, r.Series.Queued[79], 100, "at the end of the fault")
+	require.Less(t, r.Series.Queued[82], int64(1000))
+	require.Zero(t, sums(r.Series.Attempts)[79])
+	require.EqualValues(t, 1000, r.Series.Attempts[80], "the hub's end of the tokens arrives")
+
+	renewed := run(t, s, fleet.Rules{}, nil)
+	require.EqualValues(t, 1000, sums(renewed.Series.TimedOut)[99], "a renewal is an attempt, which the fault meets")
+}
+
 // Connections that do not last do not reset the delays of the device client. The rules of a client
 // that begins anew with each connection make more attempts.
 func TestAFlappingFleetBacksOff(t *testing.T) {

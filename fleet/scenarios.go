@@ -2,6 +2,7 @@ package fleet
 
 import (
 	"math"
+	"slices"
 	"time"
 )
 
@@ -98,14 +99,15 @@ func Gateways(devices int) Scenario {
 	return s
 }
 
-// Day is a day with two peaks of telemetry, and a restart of the hub in the higher one.
+// Day is a day with two peaks of telemetry, and a restart of the hub in the higher one. The hub's
+// limit is twice what that peak needs.
 func Day(devices int) Scenario {
 	s := base("day", devices, 24*time.Hour)
 	s.Telemetry.Every = 15 * time.Minute
 	s.Telemetry.Day = [24]float64{
 		.3, .2, .2, .2, .3, .5, 1, 1.6, 1.8, 1.4, 1.2, 1.1, 1.1, 1.1, 1.1, 1.2, 1.5, 2, 2.2, 2, 1.5, 1, .7, .5,
 	}
-	s.Hub = HubFor(devices, s.Telemetry.Every)
+	s.Hub = HubFor(devices, time.Duration(float64(s.Telemetry.Every)/slices.Max(s.Telemetry.Day[:])))
 	s.Faults = []Fault{{At: 18 * time.Hour, For: 20 * time.Second, Effect: Refused}}
 	return s
 }

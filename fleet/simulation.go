@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"cmp"
 	"context"
 	"runtime"
 	"sync"
@@ -194,10 +195,7 @@ func (b *block) begin(i int32) {
 	d.draws = mix(b.sim.options.Seed) + mix(uint64(b.first)+uint64(i)+1)
 	d.due, d.reported, d.ready = never, true, s.Provisioning.Rate == 0
 	if every := s.Telemetry.Every; every > 0 {
-		d.due = int64(reconnect.Spread(every, d.draw()))
-		if s.Telemetry.Day[0] == 0 && s.Telemetry.Day != [24]float64{} {
-			d.due = s.Telemetry.after(d.due)
-		}
+		d.due = s.Telemetry.walk(0, reconnect.Spread(every, d.draw()))
 	}
 	if s.PowerOn != 0 || !d.ready {
 		if s.PowerOn > 0 {
@@ -226,19 +224,14 @@ func (b *block) begin(i int32) {
 func (s *simulation) steps(ctx context.Context) error {
 	step := int64(s.scenario.Hub.RTT)
 	steps := (s.end + step - 1) / step
-	crew := newCrew(s)
+	crew := newCrew(ctx, s)
 	defer crew.close()
 	for n := range steps {
-		if n%64 == 0 {
-			if err := ctx.Err(); err != nil {
-				return err
-			}
-			if s.options.Progress != nil {
-				s.options.Progress(time.Duration(n*step), s.scenario.Duration)
-			}
+		if n%64 == 0 && s.options.Progress != nil {
+			s.options.Progress(time.Duration(n*step), s.scenario.Duration)
 		}
-		crew.run(n)
-		if err := s.spent(); err != nil {
+		crew.run(ctx, n)
+		if err := cmp.Or(ctx.Err(), s.spent()); err != nil {
 			return err
 		}
 		s.merge(n)
@@ -324,14 +317,14 @@ type crew struct {
 	all  sync.WaitGroup
 }
 
-func newCrew(s *simulation) *crew {
+func newCrew(ctx context.Context, s *simulation) *crew {
 	c := &crew{s: s}
 	for w := 1; w < len(s.tallies); w++ {
 		work := make(chan int64)
 		c.work = append(c.work, work)
 		c.all.Go(func() { // ends with close, which waits for it
 			for step := range work {
-				c.take(step, s.tallies[w])
+				c.take(ctx, step, s.tallies[w])
 				c.done.Done()
 			}
 		})
@@ -339,8 +332,8 @@ func newCrew(s *simulation) *crew {
 	return c
 }
 
-// run executes a step of all blocks.
-func (c *crew) run(step int64) {
+// run executes a step of all blocks. It stops early if ctx is done.
+func (c *crew) run(ctx context.Context, step int64) {
 	busy := 0
 	for _, b := range c.s.blocks {
 		b.calendar.advance(step)
@@ -357,19 +350,19 @@ func (c *crew) run(step int64) {
 	for _, work := range helpers {
 		work <- step
 	}
-	c.take(step, c.s.tallies[0])
+	c.take(ctx, step, c.s.tallies[0])
 	c.done.Wait()
 }
 
 // take executes blocks until none is left.
-func (c *crew) take(step int64, t *tally) {
+func (c *crew) take(ctx context.Context, step int64, t *tally) {
 	for {
 		n := int(c.next.Add(1)) - 1
 		if n >= len(c.s.blocks) {
 			return
 		}
 		if b := c.s.blocks[n]; b.busy() {
-			b.run(step, t)
+			b.run(ctx, step, t)
 		}
 	}
 }

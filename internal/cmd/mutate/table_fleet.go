@@ -24,6 +24,22 @@ func init() {
 			New: "periods := (t - at) / int64(f.Every)", Test: "./fleet -run TestShape"},
 		{File: "fleet/live.go", Old: "if notice < f.For {", New: "if true {",
 			Test: "./fleet -run TestAShortSilentFaultIsNotNoticed"},
+		{File: "fleet/live.go", Old: "b.unnoticed(d, later(d.loss, f.For))", New: "b.unnoticed(d, d.loss)",
+			Test: "./fleet -run TestNothingPassesInASilentFault"},
+		{File: "fleet/live.go", Old: "if b.sim.rules.RenewAt < 0 {\n\t\td.renew = max", New: "if true {\n\t\td.renew = max",
+			Test: "./fleet -run TestNothingPassesInASilentFault"},
+
+		// The load of a day.
+		{File: "fleet/simulation.go", Old: "s.Telemetry.walk(0, reconnect.Spread(every, d.draw()))",
+			New: "int64(reconnect.Spread(every, d.draw()))", Test: "./fleet -run TestADayWithoutAFaultIsQuiet"},
+		{File: "fleet/scenarios.go", Old: "/slices.Max(s.Telemetry.Day[:])", New: "/min(1, slices.Max(s.Telemetry.Day[:]))",
+			Test: "./fleet -run TestADayWithoutAFaultIsQuiet"},
+
+		// A run ends with its context.
+		{File: "fleet/block.go", Old: "if ctx.Err() != nil {\n\t\t\treturn\n", New: "if false {\n\t\t\treturn\n",
+			Test: "./fleet -run TestAContextEndsAStep"},
+		{File: "fleet/block.go", Old: "const mostAhead = int64(10 * time.Minute)",
+			New: "const mostAhead = int64(maxDuration)", Test: "./fleet -run TestAContextEndsAStep"},
 
 		// The order of events.
 		{File: "fleet/block.go", Old: "b.ahead = min(b.start+b.calendar.step, b.sim.end)", New: "b.ahead = b.sim.end",
