@@ -19,13 +19,14 @@ func FuzzScenario(f *testing.F) {
 		}
 		f.Add(seed, uint64(1))
 	}
-	f.Add([]byte(`{"Devices":3,"Hub":{"Connects":0.001,"Messages":0.001},"Telemetry":{"Every":1000000000}}`), uint64(2))
-	f.Add([]byte(`{"Devices":3,"Faults":[{"For":1,"Every":1000000000,"Cell":1,"Effect":1}]}`), uint64(3))
+	f.Add([]byte(`{"Devices":3,"Hub":{"Connects":0.001,"Messages":0.001},"Telemetry":{"Every":"1s"}}`), uint64(2))
+	f.Add([]byte(`{"Devices":3,"Faults":[{"For":1,"Every":1000000000,"Cell":1,"Effect":"silent"}]}`), uint64(3))
 	f.Fuzz(func(t *testing.T, text []byte, seed uint64) {
 		var s fleet.Scenario
 		if json.Unmarshal(text, &s) != nil {
 			return
 		}
+		requireSameInJSON(t, s)
 		s.Devices %= 200
 		s.Duration %= 3 * time.Hour
 		rules := fleet.Contenders()

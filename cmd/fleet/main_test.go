@@ -97,7 +97,7 @@ func TestTheReportIsOneFile(t *testing.T) {
 func TestANameIsNotMarkup(t *testing.T) {
 	folder := t.TempDir()
 	file, report := filepath.Join(folder, "own.json"), filepath.Join(folder, "report.html")
-	require.NoError(t, os.WriteFile(file, []byte(`{"Name":"<script>a/b","Devices":10,"Duration":60000000000}`), 0o600))
+	require.NoError(t, os.WriteFile(file, []byte(`{"Name":"<script>a/b","Devices":10,"Duration":"1m"}`), 0o600))
 	command(t, "-file", file, "-rules", "default", "-o", report)
 	text, err := os.ReadFile(report)
 	require.NoError(t, err)
@@ -109,6 +109,8 @@ func TestBadInputIsNamed(t *testing.T) {
 	folder := t.TempDir()
 	bad := filepath.Join(folder, "bad.json")
 	require.NoError(t, os.WriteFile(bad, []byte(`{"Devices":10,"Gatway":3}`), 0o600))
+	twice := filepath.Join(folder, "twice.json")
+	require.NoError(t, os.WriteFile(twice, []byte(`{"Devices":10}{"Devices":20}`), 0o600))
 	for _, c := range []struct {
 		status int
 		want   string
@@ -118,7 +120,8 @@ func TestBadInputIsNamed(t *testing.T) {
 		{2, `there is no "hope"`, []string{"-rules", "hope"}},
 		{2, "-devices is 0; give at least 1", []string{"-devices", "0"}},
 		{2, "Scenario.Devices is 5000000", []string{"-devices", "5000000"}},
-		{2, `unknown field "Gatway"`, []string{"-file", bad}},
+		{2, "field Gatway: there is no such field", []string{"-file", bad}},
+		{2, "after top-level value; give one fleet.Scenario", []string{"-file", twice}},
 		{2, "unexpected argument", []string{"restart"}},
 		{2, "not defined", []string{"-nonsense"}},
 		{2, "-devices contradicts -file; leave it out", []string{"-devices", "5", "-file", bad}},
@@ -137,6 +140,37 @@ func TestBadInputIsNamed(t *testing.T) {
 		require.Equal(t, c.status, status(err), c.want)
 	}
 	require.ErrorIs(t, run(context.Background(), []string{"-help"}, io.Discard, io.Discard), flag.ErrHelp)
+}
+
+// A name reaches terminals, SVG and file names: it is text, and not much.
+func TestABadNameIsRefused(t *testing.T) {
+	folder := t.TempDir()
+	for _, name := range []string{`\u0000`, `a\u001b[2Jb`, `a\nb`, `\u202eb`, "\xff", strings.Repeat("a", 101)} {
+		file := filepath.Join(folder, "own.json")
+		require.NoError(t, os.WriteFile(file, []byte(`{"Devices":10,"Name":"`+name+`"}`), 0o600))
+		err := run(t.Context(), []string{"-file", file}, io.Discard, io.Discard)
+		require.ErrorContains(t, err, "the scenario's Name is too long or has control characters; give ", name)
+		require.Equal(t, 2, status(err))
+	}
+	for _, name := range []string{"süd 3 — <b>", strings.Repeat("a", 100)} {
+		require.NoError(t, checkName(name))
+	}
+}
+
+// The sample of the documentation runs, and its rows are those of its devices.
+func TestTheSampleOfTheDocumentationRuns(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join("..", "..", "docs", "fleets.md"))
+	require.NoError(t, err)
+	_, after, found := strings.Cut(string(text), "```json\n{\n  \"Name\": ")
+	require.True(t, found)
+	sample, _, _ := strings.Cut(after, "```")
+	file := filepath.Join(t.TempDir(), "scenario.json")
+	require.NoError(t, os.WriteFile(file, []byte(`{"Name": `+sample), 0o600))
+	s, err := readScenario(file)
+	require.NoError(t, err)
+	require.Len(t, s.Faults, 2)
+	out := command(t, "-file", file, "-rules", "recommended")
+	require.Contains(t, out, s.Name+": 20,000 devices, hub with 144 connects/s")
 }
 
 func TestTheListNamesEverything(t *testing.T) {

@@ -7,46 +7,8 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"slices"
-
-	"github.com/hubline-iot/hubline/fleet"
 )
-
-// maxFile bounds the size of a scenario's file.
-const maxFile = 1 << 20
-
-// readFile reads a file of at most the given size. fix says what to do about a larger one.
-func readFile(name string, most int64, fix string) ([]byte, error) {
-	f, err := os.Open(name)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	text, err := io.ReadAll(io.LimitReader(f, most+1))
-	if err == nil && int64(len(text)) > most {
-		err = fmt.Errorf("%s: larger than %d bytes; %s", name, most, fix)
-	}
-	return text, err
-}
-
-// readScenario reads a scenario and checks it.
-func readScenario(name string) (fleet.Scenario, error) {
-	var s fleet.Scenario
-	text, err := readFile(name, maxFile, "give one scenario")
-	if err != nil {
-		return s, err
-	}
-	d := json.NewDecoder(bytes.NewReader(text))
-	d.DisallowUnknownFields()
-	if err := d.Decode(&s); err != nil {
-		return s, usageError{fmt.Errorf("%s: %w; give the fields of fleet.Scenario", name, err)}
-	}
-	if s.Name == "" {
-		s.Name = filepath.Base(name)
-	}
-	return s, s.Validate()
-}
 
 // openOutputs creates what the flags name, so that a wrong name is found before hours of work. The
 // files keep what they have until write replaces it.

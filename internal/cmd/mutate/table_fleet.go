@@ -82,6 +82,20 @@ func init() {
 		{File: "cmd/fleet/output.go", Old: "len(f.Results) == 0", New: "false",
 			Test: "./cmd/fleet -run TestAnEarlyEndKeepsTheResults"},
 
+		// Scenarios in JSON.
+		{File: "fleet/json.go", Old: "if !set.Has(name) {", New: "if false {",
+			Test: "./fleet -run TestBadJSONNamesTheField"},
+		{File: "fleet/json.go", Old: "len(items) > most:", New: "len(items) > 2*most:",
+			Test: "./fleet -run TestBadJSONNamesTheField"},
+		{File: "fleet/json.go", Old: "wrong[0].Field = path", New: "wrong[0].Field += path[:0]",
+			Test: "./fleet -run TestBadJSONNamesTheField"},
+		{File: "fleet/text.go", Old: "strings.EqualFold(t, string(text))", New: "t == string(text)",
+			Test: "./fleet -run TestAScenarioByHand"},
+		{File: "cmd/fleet/input.go", Old: "!unicode.IsPrint(r)", New: "r == 0",
+			Test: "./cmd/fleet -run TestABadNameIsRefused"},
+		{File: "cmd/fleet/input.go", Old: "len(name) > maxName", New: "len(name) > 2*maxName",
+			Test: "./cmd/fleet -run TestABadNameIsRefused"},
+
 		// The curve of a real fleet.
 		{File: "cmd/fleet/recorded.go", Old: "sum[i] = s.Accepted[i] + s.Rejected[i]", New: "sum[i] = s.Attempts[i]",
 			Test: "./cmd/fleet -run TestDistance"},

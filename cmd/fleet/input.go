@@ -1,0 +1,61 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"unicode"
+
+	"github.com/hubline-iot/hubline/fleet"
+)
+
+const (
+	maxFile = 1 << 20 // bytes of a scenario's file
+	maxName = 100     // bytes of a scenario's name
+)
+
+// readFile reads a file of at most the given size. fix says what to do about a larger one.
+func readFile(name string, most int64, fix string) ([]byte, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, most+1))
+	if err == nil && int64(len(text)) > most {
+		err = fmt.Errorf("%s: larger than %d bytes; %s", name, most, fix)
+	}
+	return text, err
+}
+
+// readScenario reads a scenario and checks it.
+func readScenario(name string) (fleet.Scenario, error) {
+	var s fleet.Scenario
+	text, err := readFile(name, maxFile, "give one scenario")
+	if err != nil {
+		return s, err
+	}
+	if err := json.Unmarshal(text, &s); err != nil {
+		return s, usageError{fmt.Errorf("%s: %w; give one fleet.Scenario, see docs/fleets.md", name, err)}
+	}
+	if s.Name == "" {
+		s.Name = filepath.Base(name)
+	}
+	if err := checkName(s.Name); err != nil {
+		return s, usageError{fmt.Errorf("%s: %w", name, err)}
+	}
+	return s, s.Validate()
+}
+
+// checkName reports a name that a terminal, an SVG file or a file system may not take.
+func checkName(name string) error {
+	unprintable := func(r rune) bool { return r == unicode.ReplacementChar || !unicode.IsPrint(r) }
+	if len(name) > maxName || strings.ContainsFunc(name, unprintable) {
+		return errors.New("the scenario's Name is too long or has control characters; give at most 100 printable bytes")
+	}
+	return nil
+}
