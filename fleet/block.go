@@ -228,7 +228,7 @@ func (b *block) spread(d *device) time.Duration {
 // dial begins an attempt.
 func (b *block) dial(i int32, t int64) {
 	d := &b.devices[i]
-	b.count(cAttempt, t, 1)
+	b.attempted(t)
 	d.began = t
 	effect, down := b.sim.fault(b.first+int(i), t)
 	if !down {

@@ -1,5 +1,7 @@
 package fleet
 
+import "time"
+
 // counter is what a run counts over time.
 type counter uint8
 
@@ -27,8 +29,9 @@ var counterOf = [outcomes]counter{
 
 // tally is the counts of one worker. Sums do not depend on the order, so neither does the result.
 type tally struct {
-	bin    int64 // nanoseconds
-	series [counters][]int64
+	bin     int64 // nanoseconds
+	series  [counters][]int64
+	seconds []int64 // attempts in each second, whatever the bins
 
 	events     int64
 	bytes      int64
@@ -37,11 +40,19 @@ type tally struct {
 }
 
 func newTally(bin, duration int64) *tally {
-	t := &tally{bin: bin}
+	t := &tally{bin: bin, seconds: make([]int64, (duration+second-1)/second)}
 	for i := range t.series {
 		t.series[i] = make([]int64, (duration+bin-1)/bin)
 	}
 	return t
+}
+
+const second = int64(time.Second)
+
+// attempted counts an attempt that begins at time at, which is before the end.
+func (t *tally) attempted(at int64) {
+	t.count(cAttempt, at, 1)
+	t.seconds[at/second]++
 }
 
 // count counts n at time at. What happens after the end is not counted.
@@ -58,6 +69,9 @@ func (t *tally) add(o *tally) {
 			t.series[c][i] += n
 		}
 	}
+	for i, n := range o.seconds {
+		t.seconds[i] += n
+	}
 	t.events += o.events
 	t.bytes += o.bytes
 	t.radioOn += o.radioOn
@@ -65,9 +79,10 @@ func (t *tally) add(o *tally) {
 }
 
 // sum returns the total of a counter.
-func (t *tally) sum(c counter) int64 {
-	var n int64
-	for _, v := range t.series[c] {
+func (t *tally) sum(c counter) int64 { return sum(t.series[c]) }
+
+func sum(list []int64) (n int64) {
+	for _, v := range list {
 		n += v
 	}
 	return n

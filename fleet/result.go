@@ -1,9 +1,15 @@
 package fleet
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // Never is the value of a time that did not come within the simulated time.
 const Never time.Duration = -1
+
+// NoSteady is the value of Result.Steady for a scenario without a time before its first fault.
+const NoSteady = -1
 
 // Series are counts over time, one for each bin of Result.Resolution.
 type Series struct {
@@ -57,14 +63,16 @@ type Result struct {
 	Messages Messages
 
 	// Recovery is the reference of the times below: the end of the last single fault, or the beginning
-	// if the devices are switched on then. Never if the scenario has neither, as with repeated faults
-	// or expiring tokens alone; the times below are then Never, and PeakAfter is 0.
+	// if the devices are switched on then. If that fault does not end within Duration, or the scenario
+	// has neither, the times below are Never, and PeakAfter is 0. Recovery is Never only if it has
+	// neither, as with repeated faults or expiring tokens alone.
 	Recovery time.Duration
 	// Back50, Back99 and Back100 are the times from Recovery until this share of the devices was
 	// connected, to the bin; Never if it did not come to that.
 	Back50, Back99, Back100 time.Duration
-	// Peak is the largest number of attempts a second, and PeakAfter the largest from Recovery on, in
-	// attempts a second. Steady is the mean before the first fault.
+	// Peak is the largest number of attempts in a second, whatever Resolution is, and PeakAfter the
+	// largest from Recovery on. Steady is the mean of attempts a second before the first fault, or
+	// NoSteady if no fault begins or the devices are switched on at the beginning.
 	Peak, PeakAfter, Steady float64
 	// Wasted is the number of attempts that did not lead to a connection or registration.
 	Wasted int64
@@ -105,15 +113,13 @@ func (s *simulation) result() *Result {
 		Messages: Messages{Generated: t.sum(cGenerated), Acknowledged: t.sum(cAcknowledged), Lost: t.sum(cOverflow)},
 	}
 	s.states(r)
-	for _, n := range r.Series.Queued {
-		r.Messages.MostQueued = max(r.Messages.MostQueued, n)
-	}
+	r.Messages.MostQueued = slices.Max(r.Series.Queued)
 	r.Wasted = r.Attempts.Begun - r.Attempts.Accepted - r.Attempts.Pending
 	radio := &s.scenario.Radio
 	joules := float64(t.radioOn)/1e6*radio.On + float64(t.promotions)*radio.Promotion + float64(t.bytes)*radio.Byte
 	r.Energy = joules / float64(s.scenario.Devices)
 	r.RadioOn = time.Duration(t.radioOn/int64(s.scenario.Devices)) * time.Microsecond
-	s.recovery(r)
+	s.recovery(r, t.seconds)
 	return r
 }
 
@@ -139,38 +145,21 @@ func (s *simulation) states(r *Result) {
 	}
 }
 
-// recovery computes how the fleet came back.
-func (s *simulation) recovery(r *Result) {
-	first := s.scenario.Duration
-	r.Recovery = Never
-	if s.scenario.PowerOn != 0 || s.scenario.Provisioning.Rate > 0 {
-		r.Recovery = 0
+// recovery computes how the fleet came back from the attempts in each second.
+func (s *simulation) recovery(r *Result, attempts []int64) {
+	var first time.Duration
+	first, r.Recovery = s.scenario.references()
+	r.Steady = NoSteady
+	if first >= time.Second {
+		r.Steady = float64(sum(attempts[:first/time.Second])) / first.Truncate(time.Second).Seconds()
 	}
-	for i := range s.scenario.Faults {
-		f := &s.scenario.Faults[i]
-		first = min(first, f.At)
-		if f.Every == 0 && f.At+f.For < s.scenario.Duration {
-			r.Recovery = max(r.Recovery, f.At+f.For)
-		}
+	r.Peak = float64(slices.Max(attempts))
+	if r.Recovery == Never || r.Recovery >= s.scenario.Duration {
+		r.Back50, r.Back99, r.Back100 = Never, Never, Never
+		return
 	}
-	from := len(r.Series.Attempts)
-	if r.Recovery != Never {
-		from = int(r.Recovery / r.Resolution)
-	}
-	perSecond := 1 / r.Resolution.Seconds()
-	var steady int64
-	for i, n := range r.Series.Attempts {
-		r.Peak = max(r.Peak, float64(n)*perSecond)
-		if i >= from {
-			r.PeakAfter = max(r.PeakAfter, float64(n)*perSecond)
-		}
-		if i < int(first/r.Resolution) {
-			steady += n
-		}
-	}
-	if first >= r.Resolution {
-		r.Steady = float64(steady) / first.Truncate(r.Resolution).Seconds()
-	}
+	r.PeakAfter = float64(slices.Max(attempts[r.Recovery/time.Second:]))
+	from := int(r.Recovery / r.Resolution)
 	for _, share := range [...]struct {
 		back    *time.Duration
 		percent int
@@ -183,6 +172,29 @@ func (s *simulation) recovery(r *Result) {
 			}
 		}
 	}
+}
+
+// references returns when the first fault begins, after a time with connected devices, and
+// Result.Recovery. Both are Never if there is none.
+func (s *Scenario) references() (first, recovery time.Duration) {
+	first, recovery = s.Duration, Never
+	for i := range s.Faults {
+		f := &s.Faults[i]
+		if f.At >= s.Duration {
+			continue
+		}
+		first = min(first, f.At)
+		if f.Every == 0 {
+			recovery = max(recovery, f.At+f.For)
+		}
+	}
+	switch {
+	case s.PowerOn != 0 || s.Provisioning.Rate > 0:
+		return Never, max(recovery, 0)
+	case first == s.Duration:
+		return Never, recovery
+	}
+	return first, recovery
 }
 
 // level returns the running sum of up, less those of the others.

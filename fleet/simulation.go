@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"runtime"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -37,11 +38,12 @@ func (o *Options) withDefaults(duration time.Duration) (Options, error) {
 	fallback(&set.Workers, runtime.GOMAXPROCS(0))
 	fallback(&set.Resolution, max(time.Second, (duration/86400).Round(time.Second)))
 	fallback(&set.MaxEvents, 1_000_000)
-	return set, check([]field[time.Duration]{
+	return set, cmp.Or(check([]field[time.Duration]{
 		{"Options.Resolution", set.Resolution, max(100*time.Millisecond, duration/1_000_000), maxDuration},
-		{"Options.Workers", time.Duration(set.Workers), 1, 1024},
-		{"Options.MaxEvents", time.Duration(set.MaxEvents), 1, 1e9},
-	}, time.Duration.String)
+	}, time.Duration.String), check([]field[int]{
+		{"Options.Workers", set.Workers, 1, 1024},
+		{"Options.MaxEvents", set.MaxEvents, 1, 1e9},
+	}, strconv.Itoa))
 }
 
 // simulation is one run.

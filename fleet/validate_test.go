@@ -45,3 +45,13 @@ func TestBadFieldsAreNamed(t *testing.T) {
 		})
 	}
 }
+
+func TestNumbersAreNotShownAsTimes(t *testing.T) {
+	for want, o := range map[string]fleet.Options{
+		"Options.Workers is -1; give 1 to 1024":         {Workers: -1},
+		"Options.MaxEvents is -1; give 1 to 1000000000": {MaxEvents: -1},
+	} {
+		_, err := fleet.Run(context.Background(), fleet.HubRestart(10), fleet.Rules{}, &o)
+		require.ErrorContains(t, err, want)
+	}
+}

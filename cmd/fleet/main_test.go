@@ -37,12 +37,15 @@ func TestTheTableHasARowForEachOfTheRules(t *testing.T) {
 		"-workers", "3"))
 }
 
-// Repeated faults and expiring tokens alone have no end to count from; a start has its beginning.
+// Repeated faults and expiring tokens alone have no end to count from; a start has its beginning,
+// and nothing before it.
 func TestTimesWithoutAReferenceAreNotPrinted(t *testing.T) {
 	for _, c := range []struct {
-		scenario string
-		none     bool
-	}{{"tokens", true}, {"cells", true}, {"restart", false}, {"provisioning", false}} {
+		scenario     string
+		none, steady bool
+	}{
+		{"tokens", true, false}, {"cells", true, true}, {"restart", false, true}, {"provisioning", false, false},
+	} {
 		var families []family
 		args := []string{"-devices", "200", "-scenario", c.scenario, "-rules", "default"}
 		require.NoError(t, json.Unmarshal([]byte(command(t, append(args, "-json", "-")...)), &families))
@@ -51,6 +54,8 @@ func TestTimesWithoutAReferenceAreNotPrinted(t *testing.T) {
 			switch columns[i].title {
 			case "50 % back", "99 % back", "all back", "peak/s after":
 				require.Equal(t, c.none, cell == "-", "%s, %s: %s", c.scenario, columns[i].title, cell)
+			case "steady/s":
+				require.Equal(t, c.steady, cell != "-", "%s: %s", c.scenario, cell)
 			default:
 				require.NotEqual(t, "-", cell)
 			}

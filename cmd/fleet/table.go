@@ -24,7 +24,7 @@ var columns = []column{
 	{"all back", func(r *fleet.Result) string { return back(r, r.Back100) }},
 	{"peak/s", func(r *fleet.Result) string { return count(r.Peak) }},
 	{"peak/s after", func(r *fleet.Result) string { return after(r, count(r.PeakAfter)) }},
-	{"steady/s", func(r *fleet.Result) string { return strconv.FormatFloat(r.Steady, 'f', 1, 64) }},
+	{"steady/s", func(r *fleet.Result) string { return steady(r) }},
 	{"wasted each", func(r *fleet.Result) string { return each(float64(r.Wasted), r) }},
 	{"kB each", func(r *fleet.Result) string { return each(float64(r.Bytes)/1000, r) }},
 	{"radio J each", func(r *fleet.Result) string { return count(r.Energy) }},
@@ -54,13 +54,25 @@ func (f *family) row(r *fleet.Result) []string {
 
 // after prints a figure that counts from the recovery on, if there is one.
 func after(r *fleet.Result, figure string) string {
-	if r.Recovery == fleet.Never {
+	if r.Recovery == fleet.Never || r.Recovery >= r.Duration {
 		return "-"
 	}
 	return figure
 }
 
-func back(r *fleet.Result, d time.Duration) string { return after(r, span(d)) }
+func back(r *fleet.Result, d time.Duration) string {
+	if r.Recovery == fleet.Never {
+		return "-"
+	}
+	return span(d)
+}
+
+func steady(r *fleet.Result) string {
+	if r.Steady == fleet.NoSteady {
+		return "-"
+	}
+	return strconv.FormatFloat(r.Steady, 'f', 1, 64)
+}
 
 // span prints a time to the second.
 func span(d time.Duration) string {

@@ -41,6 +41,19 @@ func init() {
 		{File: "fleet/block.go", Old: "const mostAhead = int64(10 * time.Minute)",
 			New: "const mostAhead = int64(maxDuration)", Test: "./fleet -run TestAContextEndsAStep"},
 
+		// What a result says.
+		{File: "fleet/count.go", Old: "t.seconds[at/second]++", New: "t.seconds[at/t.bin*t.bin/second]++",
+			Test: "./fleet -run TestAPeakIsThatOfASecond"},
+		{File: "fleet/result.go", Old: "\t\tif f.At >= s.Duration {\n", New: "\t\tif false {\n",
+			Test: "./fleet -run TestAFaultWithoutAnEnd"},
+		{File: "fleet/result.go", Old: "case first == s.Duration:", New: "case false:", Test: "./fleet -run TestSteady"},
+		{File: "fleet/result.go", Old: "\t\treturn Never, max(recovery, 0)\n", New: "\t\treturn first, max(recovery, 0)\n",
+			Test: "./fleet -run TestSteady"},
+		{File: "fleet/simulation.go", Old: "{\"Options.Workers\", set.Workers, 1, 1024},",
+			New: "{\"Options.Workers\", set.Workers, -1, 1024},", Test: "./fleet -run TestBadFieldsAreNamed"},
+		{File: "cmd/fleet/table.go", Old: "if r.Steady == fleet.NoSteady {", New: "if false {",
+			Test: "./cmd/fleet -run TestTimesWithoutAReference"},
+
 		// The order of events.
 		{File: "fleet/block.go", Old: "b.ahead = min(b.start+b.calendar.step, b.sim.end)", New: "b.ahead = b.sim.end",
 			Test: "./fleet -run TestAGatewayAsksInOrder"},
@@ -63,7 +76,7 @@ func init() {
 		{File: "fleet/block.go", Old: "if !d.ready && (end", New: "if (end",
 			Test: "./fleet -run TestProvisioningComesFirst"},
 		{File: "cmd/fleet/recorded.go", Old: " - s.Registrations[i]", New: "", Test: "./cmd/fleet -run TestDistance"},
-		{File: "fleet/result.go", Old: "\tr.Recovery = Never\n", New: "",
+		{File: "fleet/result.go", Old: "first, recovery = s.Duration, Never", New: "first, recovery = s.Duration, 0",
 			Test: "./fleet -run TestTokensThatWereIssuedTogether"},
 		{File: "fleet/outage.go", Old: "b.count(cDown, t, 1)", New: "_ = cDown",
 			Test: "./fleet -run TestAFixedDelayKeepsTheHerd"},
