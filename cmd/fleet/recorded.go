@@ -64,15 +64,14 @@ func parseRecorded(text []byte, first time.Duration) (*recorded, error) {
 		if err != nil {
 			return nil, fmt.Errorf("%w; give rows of a time and the attempts a second", err)
 		}
-		at, err := seconds(fields[0])
-		if err != nil {
-			if row == 1 {
-				continue // the header
-			}
+		at, noTime := seconds(fields[0])
+		value, noRate := strconv.ParseFloat(fields[1], 64)
+		switch {
+		case row == 1 && noTime != nil && noRate != nil:
+			continue // the header
+		case noTime != nil:
 			return nil, fmt.Errorf("row %d: %q is no time; give RFC 3339 or seconds", row, fields[0])
-		}
-		value, err := strconv.ParseFloat(fields[1], 64)
-		if err != nil || !(value >= 0 && value <= maxRate) {
+		case noRate != nil || !(value >= 0 && value <= maxRate):
 			return nil, fmt.Errorf("row %d: %q is no rate; give attempts a second, 0 to 1e9", row, fields[1])
 		}
 		if len(c.rows) == 0 {

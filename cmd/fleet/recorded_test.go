@@ -112,6 +112,8 @@ func TestBadRowsAreNamed(t *testing.T) {
 		{"", "fewer than two rows"},
 		{"time,attempts\n", "fewer than two rows"},
 		{"time,attempts\n0,1\n", "fewer than two rows"},
+		{"06.05.2030 07:08,1\n0,1\n1,1\n", `row 1: "06.05.2030 07:08" is no time`},
+		{"0,many\n0,1\n1,1\n", `row 1: "many" is no rate`},
 		{"0,1\nlater,1\n", `row 2: "later" is no time`},
 		{"0,1\nNaN,1\n", `row 2: "NaN" is no time`},
 		{"0,1\n1,\n", `row 2: "" is no rate`},

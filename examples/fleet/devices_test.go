@@ -4,9 +4,13 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
+	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -91,26 +95,85 @@ func TestLedger(t *testing.T) {
 	text, err := os.ReadFile(file)
 	require.NoError(t, err)
 	require.Equal(t, "a\nc\n", string(text))
+	l, err = openLedger(file, devices{})
+	require.NoError(t, err)
+	l.settled("d", nil)
+	require.NoError(t, l.close(io.Discard))
+	text, err = os.ReadFile(file)
+	require.NoError(t, err)
+	require.Equal(t, "a\nc\nd\n", string(text), "another run adds to the file")
 	_, err = openLedger(filepath.Join(file, "none"), devices{})
 	require.ErrorContains(t, err, "flag -ledger")
 }
 
-// The command lines for Kubernetes and systemd are valid, and each process takes its part.
+// A process that is killed leaves whole ids in its ledger.
+func TestAKilledProcessLeavesWholeIDs(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "ledger")
+	l, err := openLedger(file, devices{})
+	require.NoError(t, err)
+	for i := range 2000 {
+		l.settled(fmt.Sprintf("fleet-%d-x-%d", i%7, i), nil)
+		if i%100 != 0 {
+			continue
+		}
+		text, err := os.ReadFile(file)
+		require.NoError(t, err)
+		require.True(t, len(text) == 0 || text[len(text)-1] == '\n', "%d bytes", len(text))
+	}
+	require.NoError(t, l.close(io.Discard))
+	text, err := os.ReadFile(file)
+	require.NoError(t, err)
+	require.Len(t, strings.Fields(string(text)), 2000)
+}
+
+// numberIn returns the number that the pattern finds in an engine's file.
+func numberIn(t *testing.T, file []byte, pattern string) int {
+	t.Helper()
+	found := regexp.MustCompile(pattern).FindSubmatch(file)
+	require.NotNil(t, found, pattern)
+	n, err := strconv.Atoi(string(found[1]))
+	require.NoError(t, err)
+	return n
+}
+
+// The command lines for Kubernetes and systemd are valid, each process takes its part, and the
+// engine waits longer than a process needs to flush.
 func TestEnginesGiveAValidCommandLine(t *testing.T) {
 	manifest, err := os.ReadFile("kubernetes.yaml")
 	require.NoError(t, err)
 	var args []string
-	require.NoError(t, json.Unmarshal(regexp.MustCompile(`args: (\[.*\])`).FindSubmatch(manifest)[1], &args))
+	require.NoError(t, json.Unmarshal(regexp.MustCompile(`(?s)args: (\[.*?\])\n`).FindSubmatch(manifest)[1], &args))
 	unit, err := os.ReadFile("hubline-fleet@.service")
 	require.NoError(t, err)
 	line := regexp.MustCompile(`ExecStart=/usr/local/bin/fleet (.*)`).FindSubmatch(unit)[1]
 	for _, args := range [][]string{args, strings.Fields(string(line))} {
 		require.Greater(t, len(args), 5)
+		require.Contains(t, args, "-ledger")
+		require.NotContains(t, args, "-flush", "the grace period is compared with the default")
 		out, err := command(t, "JOB_COMPLETION_INDEX=19", append(args, "-list")...).Output()
 		require.NoError(t, err)
 		var list struct{ Devices []struct{ ID string } }
 		require.NoError(t, json.Unmarshal(out, &list))
 		require.Len(t, list.Devices, 1000)
 		require.Equal(t, "fleet-19999", list.Devices[999].ID)
+		require.Error(t, command(t, "JOB_COMPLETION_INDEX=20", append(args, "-list")...).Run(), "one too many")
+	}
+	require.Equal(t, 20, numberIn(t, manifest, `\n  completions: (\d+)`))
+	flush := int(defaultFlush.Seconds())
+	require.Greater(t, numberIn(t, manifest, `terminationGracePeriodSeconds: (\d+)`), flush)
+	require.Greater(t, numberIn(t, unit, `TimeoutStopSec=(\d+)`), flush)
+}
+
+// A mistake in a name is found before anything else, also with -list.
+func TestWrongNamesAreFoundFirst(t *testing.T) {
+	for flag, want := range map[string]string{
+		"-policy":    `flag -policy: "pigeon" is not a name of rules`,
+		"-transport": `flag -transport: "pigeon" is not a transport`,
+	} {
+		out, err := command(t, "", "-list", "-count", "1", flag, "pigeon").CombinedOutput()
+		var exit *exec.ExitError
+		require.ErrorAs(t, err, &exit)
+		require.Equal(t, 2, exit.ExitCode())
+		require.Contains(t, string(out), want)
 	}
 }

@@ -36,14 +36,14 @@ type ledger struct {
 	ids    *bufio.Writer  // writes to file; keeps its first error
 }
 
-// openLedger returns an empty ledger that writes the ids of acknowledged messages to a file, if it
-// has a name.
+// openLedger returns an empty ledger that adds the ids of acknowledged messages to a file, if it
+// has a name. The file keeps the ids of earlier runs, whose messages the hub has, too.
 func openLedger(name string, of devices) (*ledger, error) {
 	l := &ledger{counts: counts{First: of.first, Count: of.count}, ids: bufio.NewWriter(io.Discard)}
 	if name == "" {
 		return l, nil
 	}
-	file, err := os.Create(name)
+	file, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o644)
 	if err != nil {
 		return nil, fmt.Errorf("flag -ledger: %w; give a file in a directory that can be written", err)
 	}
@@ -62,6 +62,9 @@ func (l *ledger) settled(id string, err error) {
 		return
 	}
 	l.counts.Acknowledged++
+	if l.ids.Available() <= len(id) {
+		l.ids.Flush() // whole lines only, so that a process that is killed leaves no part of an id
+	}
 	l.ids.WriteString(id)
 	l.ids.WriteByte('\n')
 }

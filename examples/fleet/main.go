@@ -48,6 +48,9 @@ type settings struct {
 	ledger    string
 }
 
+// defaultFlush is less than the time that the engines' files give a process to end.
+const defaultFlush = 30 * time.Second
+
 func main() {
 	var s settings
 	flag.StringVar(&s.devices.host, "host", "localhost", "the hub's `name`")
@@ -72,8 +75,9 @@ func main() {
 	flag.Float64Var(&s.rate, "rate", 1, "messages of each device a second")
 	flag.IntVar(&s.size, "size", 256, "bytes of a message's body")
 	flag.DurationVar(&s.duration, "duration", time.Minute, "how long to send; 0: until SIGTERM or Ctrl-C")
-	flag.DurationVar(&s.flush, "flush", 30*time.Second, "how long to wait at the end for acknowledgements")
-	flag.StringVar(&s.ledger, "ledger", "", "`file` for the ids of acknowledged messages, one a line")
+	flag.DurationVar(&s.flush, "flush", defaultFlush, "how long to wait at the end for acknowledgements")
+	flag.StringVar(&s.ledger, "ledger", "", "`file` for the ids of acknowledged messages, one a line; a file that "+
+		"exists keeps what it has")
 	setup.Main(0, &setup.Target{}, func(ctx context.Context) error { return run(ctx, s) })
 }
 
@@ -96,8 +100,14 @@ func run(ctx context.Context, s settings) error {
 	return load(ctx, &s)
 }
 
-// check returns an error for a flag that is out of its range.
+// check returns an error for a flag that is out of its range or has an unknown name.
 func (s *settings) check() error {
+	if _, err := setup.PortsOf(s.transport); err != nil {
+		return err
+	}
+	if _, err := rulesOf(s.policy, s.devices.count); err != nil {
+		return err
+	}
 	for _, f := range [...]struct {
 		ok        bool
 		name, fix string

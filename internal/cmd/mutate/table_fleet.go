@@ -114,6 +114,8 @@ func init() {
 			Test: "./cmd/fleet -run TestDistance"},
 		{File: "cmd/fleet/recorded.go", Old: "min(end, r.Duration)\n\t\tif from", New: "end\n\t\tif from",
 			Test: "./cmd/fleet -run TestDistance"},
+		{File: "cmd/fleet/recorded.go", Old: "noTime != nil && noRate != nil", New: "noTime != nil",
+			Test: "./cmd/fleet -run TestBadRowsAreNamed"},
 		{File: "cmd/fleet/recorded.go", Old: "next.at <= c.rows[n-1].at", New: "next.at < c.rows[n-1].at",
 			Test: "./cmd/fleet -run TestBadRowsAreNamed"},
 

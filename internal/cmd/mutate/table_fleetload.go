@@ -10,6 +10,11 @@ func init() {
 		{File: "examples/fleet/devices.go", Old: "if n >= jobs {", New: "if n > jobs {",
 			Test: "./examples/fleet -run TestJobsShareOutAllDevices"},
 
+		{File: "examples/fleet/main.go", Old: "setup.PortsOf(s.transport); err != nil",
+			New: "setup.PortsOf(s.transport); false", Test: "./examples/fleet -run TestWrongNames"},
+		{File: "examples/fleet/main.go", Old: "rulesOf(s.policy, s.devices.count); err != nil",
+			New: "rulesOf(s.policy, s.devices.count); false", Test: "./examples/fleet -run TestWrongNames"},
+
 		// The ledger has the messages that the hub acknowledged.
 		{File: "examples/fleet/load.go", Old: "case registers != nil:", New: "case false:",
 			Test: "./examples/fleet -run TestDevicesRegisterFirst"},
@@ -17,6 +22,10 @@ func init() {
 			Test: "./examples/fleet -run TestLedger"},
 		{File: "examples/fleet/ledger.go", Old: "max(1, s.Connections) - 1", New: "s.Connections",
 			Test: "./examples/fleet -run TestLedger"},
+		{File: "examples/fleet/ledger.go", Old: "|os.O_APPEND", New: "|os.O_TRUNC",
+			Test: "./examples/fleet -run TestLedger"},
+		{File: "examples/fleet/ledger.go", Old: "l.ids.Available() <= len(id)", New: "false",
+			Test: "./examples/fleet -run TestAKilledProcess"},
 		{File: "examples/fleet/load.go", Old: "d.client.Flush(flushCtx)", New: "flushCtx.Err()",
 			Test: "./examples/fleet -run TestFourProcessesLoseNothing"},
 		{File: "examples/fleet/load.go", Old: "context.WithoutCancel(ctx)", New: "ctx",
