@@ -89,8 +89,8 @@
 //     (rabbitmq/rabbitmq-server#7823). Such messages are lost, and the device cannot detect it.
 //   - RabbitMQ 3.10 keeps some AMQP 1.0 receivers on a quorum queue connected that get nothing more
 //     after the death of the queue's leader.
-//   - RabbitMQ 3.10, when it loses a node, at times delivers up to a hundred messages behind later
-//     ones that it got after them, over MQTT and AMQP 1.0.
+//   - RabbitMQ 3.10 and NATS, when they lose a node of three, at times deliver up to a hundred
+//     messages behind later ones that they got after them, of any client.
 //   - RabbitMQ 3.10 closes the connection of a client with MQTT 5 without an answer.
 //   - RabbitMQ 3.10, as a single node that was killed, elects no leader for the quorum queue of an
 //     MQTT session within a minute.

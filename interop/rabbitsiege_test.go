@@ -40,9 +40,6 @@ func TestRabbitMQClusterSurvivesKills(t *testing.T) {
 	s.add("Hubline, AMQP 1.0", true, newHublineSender(t, hublineAMQP(c, queueTelemetry)))
 	s.addMQTT(a, hublinePaho, hublineLean)
 	s.add("paho.mqtt.golang, 3.1.1", false, newPahoSender(t, a, "site/paho/up"))
-	for _, l := range s.loads {
-		l.shuffles = true
-	}
 	c.observe(queueTelemetry, s.arrived)
 	c.observe(queueMQTT, s.arrived)
 	s.run()
