@@ -17,7 +17,8 @@ type Rules struct {
 	// Paced alone decides about failures with a slow pace. Nil: Policy does, with the minimum delays
 	// of the device client.
 	Paced retrypolicy.Policy
-	// Register decides about registrations with the provisioning service. Nil: Policy does.
+	// Register decides about registrations with the provisioning service. Nil: the policy of package
+	// provisioning, with its random part.
 	Register retrypolicy.Policy
 
 	ReconnectSpread time.Duration

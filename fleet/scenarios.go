@@ -56,7 +56,8 @@ func RefusedOutage(devices int) Scenario {
 	return s
 }
 
-// ThrottledHub restarts a hub with a quarter of the usual limits: too small for its fleet.
+// ThrottledHub restarts a hub with a quarter of the connects and three quarters of the messages
+// that HubFor gives: too small for its fleet.
 func ThrottledHub(devices int) Scenario {
 	s := HubRestart(devices)
 	s.Name = "throttled"

@@ -95,6 +95,10 @@ func init() {
 		{File: "cmd/fleet/output.go", Old: "len(f.Results) == 0", New: "false",
 			Test: "./cmd/fleet -run TestAnEarlyEndKeepsTheResults"},
 
+		// The recommended spread.
+		{File: "fleet/contenders.go", Old: "{9000, 30 * time.Second, 30 * time.Second}",
+			New: "{9000, 30 * time.Second, 10 * time.Second}", Test: "./fleet -run TestTheRecommendedSpread"},
+
 		// Scenarios in JSON.
 		{File: "fleet/json.go", Old: "if !set.Has(name) {", New: "if false {",
 			Test: "./fleet -run TestBadJSONNamesTheField"},
