@@ -43,9 +43,12 @@ func (s *settings) openOutputs() error {
 }
 
 // write writes everything that the flags ask for, besides the table. An output that fails does not
-// stop the others.
+// stop the others. Without a result, files keep what they have.
 func (s *settings) write(families []family, out io.Writer) error {
 	families = slices.DeleteFunc(families, func(f family) bool { return len(f.Results) == 0 })
+	if len(families) == 0 {
+		return nil
+	}
 	var errs []error
 	if s.json == "-" {
 		errs = append(errs, writeJSON(out, families))

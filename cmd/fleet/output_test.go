@@ -87,6 +87,24 @@ func TestAnEarlyEndKeepsTheResults(t *testing.T) {
 	}
 }
 
+// An interrupt before the first result leaves the files of an earlier run alone.
+func TestAnEndWithoutResultsKeepsTheFiles(t *testing.T) {
+	folder := t.TempDir()
+	report, results := filepath.Join(folder, "report.html"), filepath.Join(folder, "results.json")
+	for _, file := range []string{report, results} {
+		require.NoError(t, os.WriteFile(file, []byte("earlier"), 0o600))
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	err := run(ctx, []string{"-devices", "50", "-o", report, "-json", results}, io.Discard, io.Discard)
+	require.ErrorIs(t, err, context.Canceled)
+	for _, file := range []string{report, results} {
+		text, err := os.ReadFile(file)
+		require.NoError(t, err)
+		require.Equal(t, "earlier", string(text))
+	}
+}
+
 // An output that fails at the end does not take the others with it.
 func TestAFailedOutputLeavesTheOthers(t *testing.T) {
 	folder := t.TempDir()

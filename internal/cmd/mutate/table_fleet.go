@@ -95,6 +95,9 @@ func init() {
 		{File: "cmd/fleet/output.go", Old: "len(f.Results) == 0", New: "false",
 			Test: "./cmd/fleet -run TestAnEarlyEndKeepsTheResults"},
 
+		{File: "cmd/fleet/output.go", Old: "if len(families) == 0 {", New: "if false {",
+			Test: "./cmd/fleet -run TestAnEndWithoutResults"},
+
 		// The recommended spread.
 		{File: "fleet/contenders.go", Old: "{9000, 30 * time.Second, 30 * time.Second}",
 			New: "{9000, 30 * time.Second, 10 * time.Second}", Test: "./fleet -run TestTheRecommendedSpread"},
