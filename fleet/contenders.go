@@ -14,11 +14,23 @@ func always(p retrypolicy.Policy) func() (retrypolicy.Policy, error) {
 	return func() (retrypolicy.Policy, error) { return p, nil }
 }
 
-// peer returns the rules of another SDK: its policy decides alone, and each connection begins its
-// count anew. Tokens are renewed as the device client does.
-func peer(name string, p retrypolicy.Policy) Rules {
-	return Rules{Name: name, Policy: always(p), Paced: p, Register: p, StableTime: 1, ReconnectSpread: -1}
+// peer returns the rules of another SDK. Its policy decides alone, and each connection begins its
+// count anew. All tokens are renewed after the same part of their life.
+func peer(name string, p retrypolicy.Policy, renewAt float64) Rules {
+	return Rules{
+		Name: name, Policy: always(p), Paced: p, Register: p, StableTime: 1, ReconnectSpread: -1,
+		RenewAt: renewAt, RenewInStep: true,
+	}
 }
+
+// Parts of a token's life after which the SDKs renew it over MQTT. Java's does not: the hub ends
+// the connection. Node's renews 15 minutes before the end, here of an hour.
+const (
+	renewJava   = -1
+	renewC      = 0.8
+	renewNode   = 0.75
+	renewCSharp = 0.85
+)
 
 // ours returns the rules of the device client with another policy.
 func ours(name string, p retrypolicy.Policy) Rules { return Rules{Name: name, Policy: always(p)} }
@@ -37,7 +49,8 @@ func curve(j retrypolicy.Jitter) retrypolicy.Backoff {
 }
 
 // Contenders returns the rules to compare: the device client with its default and with another
-// spread, with other curves and no spread, with a gate around the default, then other SDKs.
+// spread, with other curves and no spread, with a gate around the default, with a limit of dials in
+// each process, then other SDKs.
 func Contenders() []Rules {
 	standard := retrypolicy.ExponentialBackoffWithJitter{}
 	spread := ours("spread 1 min", standard)
@@ -58,7 +71,10 @@ func Contenders() []Rules {
 		}
 		return b.Wrap(standard), nil
 	}
-	botocore := peer("botocore", nil)
+	limited := ours("dial limit", standard)
+	limited.Dials, limited.DialGap = 10, 100*time.Millisecond
+	botocore := peer("botocore", nil, 0)
+	botocore.RenewInStep = false // it has no such tokens
 	botocore.Policy = func() (retrypolicy.Policy, error) { return aws.New(aws.Botocore()) }
 	botocore.Paced, botocore.Register, botocore.TryAgainAfter = nil, aws.Botocore().Backoff, time.Minute
 	return []Rules{
@@ -71,11 +87,12 @@ func Contenders() []Rules {
 		alone("fixed 10 s", retrypolicy.Fixed{Delay: 10 * time.Second}),
 		adaptive,
 		breaker,
-		peer("Azure Java", azure.Java{}),
-		peer("Azure C", azure.C{}),
-		peer("Azure Node", azure.Node{}),
-		peer("Azure C# 1", azure.CSharpV1{}),
-		peer("Azure C# 2", azure.CSharpExponential{}),
+		limited,
+		peer("Azure Java", azure.Java{}, renewJava),
+		peer("Azure C", azure.C{}, renewC),
+		peer("Azure Node", azure.Node{}, renewNode),
+		peer("Azure C# 1", azure.CSharpV1{}, renewCSharp),
+		peer("Azure C# 2", azure.CSharpExponential{}, renewCSharp),
 		botocore,
 	}
 }

@@ -16,8 +16,8 @@ func fallback[T comparable](value *T, preset T) {
 	}
 }
 
-// withDefaults returns s with its defaults filled in.
-func (s Scenario) withDefaults() Scenario {
+// WithDefaults returns the scenario that Run simulates: zero fields have their defaults.
+func (s Scenario) WithDefaults() Scenario {
 	fallback(&s.Gateway, 1)
 	fallback(&s.Duration, time.Hour)
 	fallback(&s.Telemetry.Size, 512)

@@ -131,7 +131,7 @@ func TestArrivalsAreSorted(t *testing.T) {
 // Requests of a step are answered by time, whatever block they come from.
 func TestTheFirstToArriveIsServedFirst(t *testing.T) {
 	s := &simulation{
-		scenario: Scenario{Devices: 2 * blockSize, Hub: Hub{Connects: 1, Burst: 1, Queue: -1}}.withDefaults(),
+		scenario: Scenario{Devices: 2 * blockSize, Hub: Hub{Connects: 1, Burst: 1, Queue: -1}}.WithDefaults(),
 		rules:    Rules{}.withDefaults(), end: int64(time.Hour),
 	}
 	s.options, _ = (&Options{}).withDefaults(time.Hour)

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/hubline-iot/hubline/errfilter"
+	"github.com/hubline-iot/hubline/internal/fraction"
 	"github.com/hubline-iot/hubline/internal/reconnect"
 	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/transport"
@@ -28,9 +29,13 @@ func (b *block) planRenewal(d *device, t int64, life time.Duration) {
 	if life <= 0 {
 		return
 	}
-	in := life
-	if b.sim.rules.RenewAt >= 0 && life >= reconnect.ShortLife {
-		in = reconnect.RenewIn(life, b.sim.rules.RenewAt, d.draw())
+	in, rules := life, &b.sim.rules
+	switch {
+	case rules.RenewAt < 0 || life < reconnect.ShortLife:
+	case rules.RenewInStep:
+		in = fraction.Of(life, rules.RenewAt)
+	default:
+		in = reconnect.RenewIn(life, rules.RenewAt, d.draw())
 	}
 	d.renew = later(t, in)
 }

@@ -28,8 +28,11 @@ type Rules struct {
 	StableTime    time.Duration
 	OutageLimit   time.Duration
 	TryAgainAfter time.Duration
-	RenewAt       float64
-	MaxMessages   int
+	// RenewAt: negative for a client that lets the hub end the connection when its token expires.
+	RenewAt float64
+	// RenewInStep: RenewAt has no random part, as in other SDKs.
+	RenewInStep bool
+	MaxMessages int
 	// Dials is the number of concurrent attempts of a process, which begin DialGap apart. 0: no limit.
 	Dials   int
 	DialGap time.Duration

@@ -73,7 +73,7 @@ func Run(ctx context.Context, scenario Scenario, rules Rules, o *Options) (*Resu
 	if err := rules.Validate(); err != nil {
 		return nil, err
 	}
-	s := &simulation{scenario: scenario.withDefaults(), rules: rules.withDefaults()}
+	s := &simulation{scenario: scenario.WithDefaults(), rules: rules.withDefaults()}
 	var err error
 	if s.options, err = o.withDefaults(s.scenario.Duration); err != nil {
 		return nil, err

@@ -42,7 +42,7 @@ func float(f float64) string { return strconv.FormatFloat(f, 'g', -1, 64) }
 
 // Validate reports the first field that is out of its range, as a *transport.Error of Kind Invalid.
 func (s Scenario) Validate() error {
-	s = s.withDefaults()
+	s = s.WithDefaults()
 	h, p := &s.Hub, &s.Provisioning
 	if h.Tier >= tiers {
 		return invalid("Hub.Tier is undefined; give S1, S2 or S3")

@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -29,7 +30,7 @@ func TestTheTableHasARowForEachOfTheRules(t *testing.T) {
 	out := command(t, "-devices", "200", "-scenario", "restart,cells", "-rules", "default,Azure C")
 	require.Equal(t, 2, strings.Count(out, "default "), out)
 	require.Equal(t, 2, strings.Count(out, "Azure C "), out)
-	require.Contains(t, out, "restart: 200 devices, hub with 100 connects/s")
+	require.Contains(t, out, "restart: 200 devices, hub with 100 connects/s and 100 messages/s")
 	for _, c := range columns {
 		require.Contains(t, out, c.title)
 	}
@@ -73,6 +74,9 @@ func TestJSONHasTheResults(t *testing.T) {
 	require.NoError(t, json.Unmarshal([]byte(out), &families))
 	require.Equal(t, 100, families[0].Results[0].Devices.Connected)
 	require.Equal(t, 100, families[0].Scenario.Devices)
+	require.EqualValues(t, 100, families[0].Scenario.Hub.Messages, "a default")
+	require.Equal(t, 50*time.Millisecond, families[0].Scenario.Hub.RTT, "a default")
+	require.Equal(t, families[0].Scenario.WithDefaults(), families[0].Scenario)
 	require.NotEmpty(t, families[0].Results[0].Series.Attempts)
 }
 

@@ -37,7 +37,7 @@ func (s *settings) plan() ([]family, error) {
 	}
 	var families []family
 	for _, scenario := range scenarios {
-		f := family{Scenario: scenario, real: real}
+		f := family{Scenario: scenario.WithDefaults(), real: real}
 		if real != nil && !real.covers(cmp.Or(scenario.Duration, time.Hour)) {
 			return nil, fmt.Errorf("%s: no row is within the time of %s; give another -recorded-at", s.recorded, scenario.Name)
 		}

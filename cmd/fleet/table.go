@@ -97,11 +97,9 @@ func each(n float64, r *fleet.Result) string {
 
 // title says what a family is about.
 func (f *family) title() string {
-	limit := ""
-	if len(f.Results) > 0 {
-		limit = fmt.Sprintf(", hub with %s connects/s", count(f.Results[0].Limit))
-	}
-	return fmt.Sprintf("%s: %s devices%s", f.Scenario.Name, count(float64(f.Scenario.Devices)), limit)
+	hub := f.Scenario.WithDefaults().Hub
+	return fmt.Sprintf("%s: %s devices, hub with %s connects/s and %s messages/s", f.Scenario.Name,
+		count(float64(f.Scenario.Devices)), count(hub.Connects), count(hub.Messages))
 }
 
 // printLast prints the latest result as a row, and before the first one the title and the head.

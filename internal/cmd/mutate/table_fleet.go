@@ -54,6 +54,16 @@ func init() {
 		{File: "cmd/fleet/table.go", Old: "if r.Steady == fleet.NoSteady {", New: "if false {",
 			Test: "./cmd/fleet -run TestTimesWithoutAReference"},
 
+		// The rules that are compared, and what they met.
+		{File: "fleet/live.go", Old: "\tcase rules.RenewInStep:\n", New: "\tcase false:\n",
+			Test: "./fleet -run TestEachSDKRenews"},
+		{File: "fleet/contenders.go", Old: "RenewAt: renewAt, RenewInStep: true,",
+			New: "RenewAt: 0 * renewAt, RenewInStep: true,", Test: "./fleet -run TestEachSDKRenews"},
+		{File: "fleet/contenders.go", Old: "limited.Dials, limited.DialGap = 10, 100*time.Millisecond",
+			New: "limited.Dials, limited.DialGap = 1000, 0*time.Millisecond", Test: "./fleet -run TestTheDialLimit"},
+		{File: "cmd/fleet/plan.go", Old: "Scenario: scenario.WithDefaults()", New: "Scenario: scenario",
+			Test: "./cmd/fleet -run TestJSONHasTheResults"},
+
 		// The order of events.
 		{File: "fleet/block.go", Old: "b.ahead = min(b.start+b.calendar.step, b.sim.end)", New: "b.ahead = b.sim.end",
 			Test: "./fleet -run TestAGatewayAsksInOrder"},
