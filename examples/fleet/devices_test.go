@@ -76,6 +76,11 @@ func TestRulesByName(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, want, o.ReconnectSpread)
 	}
+	r, err = rulesOf("Azure C", 1000)
+	require.NoError(t, err)
+	o, err := optionsOf(&r, -1, nil)
+	require.NoError(t, err)
+	require.Equal(t, 0.8, o.RenewAt)
 }
 
 // The ledger has what was acknowledged, and nothing else.

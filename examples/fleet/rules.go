@@ -41,5 +41,5 @@ func optionsOf(r *fleet.Rules, spread time.Duration, dials *device.DialLimiter) 
 		spread = -1 // none; 0 is the default of the options
 	}
 	return &device.Options{RetryPolicy: policy, PacedPolicy: r.Paced, ReconnectSpread: spread, StableTime: r.StableTime,
-		TryAgainAfter: r.TryAgainAfter, Dials: dials}, nil
+		OutageLimit: r.OutageLimit, TryAgainAfter: r.TryAgainAfter, RenewAt: r.RenewAt, Dials: dials}, nil
 }
