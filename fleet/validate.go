@@ -19,7 +19,7 @@ const (
 )
 
 func invalid(text string) error {
-	return &transport.Error{Kind: transport.Invalid, Op: transport.OpOpen, Err: errors.New("fleet: " + text)}
+	return &transport.Error{Kind: transport.Invalid, Err: errors.New("fleet: " + text)}
 }
 
 // field is a number with its range.
