@@ -137,7 +137,7 @@ func TestOneDeviceDialsWhileConnectionsEndAtOnce(t *testing.T) {
 					}
 				})
 				require.EqualValues(t, 1, h.dials.Load())
-				require.Less(t, time.Since(began), 11*time.Second)
+				require.Less(t, time.Since(began), 13*time.Second) // the longest delay and its spread
 			})
 		})
 	}

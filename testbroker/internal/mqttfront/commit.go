@@ -2,17 +2,18 @@ package mqttfront
 
 import "sync"
 
-// mostUncommitted is how many bytes of PUBACKs may wait for the store before the hub reads no more
-// of the client.
+// mostUncommitted is how many bytes of PUBACKs may wait for the store, those of the write in progress
+// included, before the hub reads no more of the client.
 const mostUncommitted = 16 << 10
 
 // commits are the PUBACKs of messages that may not be in the hub's store yet. A goroutine waits for
 // the store and sends them, while the connection's goroutine reads on: messages that arrive during
 // a wait share the next one.
 type commits struct {
-	mu   sync.Mutex
-	acks []byte
-	done chan struct{} // closed when the goroutine ends; nil = there is none
+	mu      sync.Mutex
+	acks    []byte
+	waiting int           // bytes: acks, and those that the goroutine has taken
+	done    chan struct{} // closed when the goroutine ends; nil = there is none
 }
 
 // wait waits until all PUBACKs were sent.
@@ -38,7 +39,8 @@ func (c *client) commit() {
 	k := &c.commits
 	k.mu.Lock()
 	k.acks = append(k.acks, c.acked...)
-	far := len(k.acks) > mostUncommitted
+	k.waiting += len(c.acked)
+	far := k.waiting > mostUncommitted
 	start := k.done == nil
 	if start {
 		k.done = make(chan struct{})
@@ -60,6 +62,7 @@ func (c *client) sendCommitted() {
 	var now []byte
 	for {
 		k.mu.Lock()
+		k.waiting -= len(now)
 		now, k.acks = k.acks, now[:0]
 		if len(now) == 0 {
 			close(k.done)
