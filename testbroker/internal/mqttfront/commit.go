@@ -2,8 +2,8 @@ package mqttfront
 
 import "sync"
 
-// mostUncommitted is how many bytes of PUBACKs may wait for the store, those of the write in progress
-// included, before the hub reads no more of the client.
+// mostUncommitted is how many bytes of PUBACKs may wait for the store before the hub reads no more
+// of the client. Those that wait for the write in progress count.
 const mostUncommitted = 16 << 10
 
 // commits are the PUBACKs of messages that may not be in the hub's store yet. A goroutine waits for
