@@ -123,6 +123,7 @@ func TestABrokerAtASharedPort(t *testing.T) {
 			status := s.run(append(args, "send", "-body", "x", "-policy", "none")...)
 			require.Equal(t, c.send, status, s.log.String())
 			require.Equal(t, c.send == exitOK, len(s.bodies()) == 1)
+			require.Equal(t, c.args == nil, strings.Contains(s.log.String(), c.row), s.log.String())
 			doctor := s.run(append(args, "doctor", "-hold", "0")...)
 			require.Equal(t, c.send == exitOK, doctor == exitOK, s.out.String())
 			_, number, _ := strings.Cut(port.Addr().String(), ":")

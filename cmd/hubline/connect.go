@@ -98,6 +98,9 @@ func (x *connection) prepare(ctx context.Context, o *device.Options) (*session, 
 	if err != nil {
 		return nil, err
 	}
+	if advice := to.Advice(creds.Host); advice != "" {
+		x.say("%s", advice)
+	}
 	s := &session{hub: to.URL == nil, twin: to.HasTwin()}
 	s.alive, s.giveUp = context.WithCancelCause(context.Background())
 	var cancel context.CancelCauseFunc
