@@ -48,6 +48,8 @@ type Row struct {
 	Hint string `json:"hint"`
 	// Kind is the class of the failure, if the mark is Bad.
 	Kind transport.Kind `json:"-"`
+
+	cause bool // of the rows before it
 }
 
 // Options are limits and extent of the examination.
@@ -100,6 +102,8 @@ type check struct {
 	// needs are the steps on which this one depends: those about the same site or transport, or that
 	// happen once.
 	needs []string
+	// cause: the steps before it failed for its reason.
+	cause bool
 	run   func(ctx context.Context, p *Probe, s subject) []Row
 }
 
@@ -115,11 +119,11 @@ var checks = []check{
 	{name: "registration", about: "the provisioning service knows the device", each: registering,
 		needs: []string{"tls", "credentials"}, run: runRegistration},
 	{name: "name", about: "the name is known", each: servers, needs: []string{"registration"}, run: runName},
-	{name: "portal", about: "nobody answers for the service on port 80", each: servers, needs: []string{"name"},
-		run: runPortal},
 	{name: "port", about: "open", each: sites, needs: []string{"name"}, run: runPort},
 	{name: "tls", about: "signed by a trusted authority, for this name", each: sites, needs: []string{"port"},
 		run: runTLS},
+	{name: "portal", about: "nobody answers for the service on port 80", each: servers, needs: []string{"name"},
+		cause: true, run: runPortal},
 	{name: "skew", about: "the clock agrees with the hub's", each: webSite, needs: []string{"port"}, run: runSkew},
 	{name: "connect", about: "the service accepts the device", each: protocols,
 		needs: []string{"name", "port", "tls", "credentials"}, run: runConnect},
@@ -170,6 +174,7 @@ func (p *Probe) take(ctx context.Context, c check, s subject) {
 		if r.Hint == "" {
 			r.Hint = c.about
 		}
+		r.cause = c.cause
 		p.rows = append(p.rows, r)
 		if p.OnRow != nil {
 			p.OnRow(r)
@@ -199,14 +204,20 @@ func (p *Probe) failed(needs []string, s subject) string {
 	return ""
 }
 
-// Worst returns the first row that is Bad, which is closest to the cause; nil if there is none.
+// Worst returns the row that is Bad and closest to the cause: a cause of others, or else the first.
+// It returns nil if there is none.
 func Worst(rows []Row) *Row {
-	for i := range rows {
-		if rows[i].Mark == Bad {
+	var first *Row
+	for i, r := range rows {
+		switch {
+		case r.Mark != Bad:
+		case r.cause:
 			return &rows[i]
+		case first == nil:
+			first = &rows[i]
 		}
 	}
-	return nil
+	return first
 }
 
 func protocols(p *Probe) (all []subject) {

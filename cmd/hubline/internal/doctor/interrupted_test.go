@@ -30,7 +30,7 @@ func TestAnInterruptedStepIsNotBad(t *testing.T) {
 			return nil, ctx.Err()
 		}
 		p.probe.Lookup = func(context.Context, string) ([]string, error) { return []string{"192.0.2.1"}, nil }
-		p.endsInterrupted(ctx, "portal")
+		p.endsInterrupted(ctx, "port 8883")
 	})
 	examine(t, nil, func(p *patient) {
 		ctx, interrupt := context.WithCancel(p.t.Context())

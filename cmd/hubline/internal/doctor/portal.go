@@ -45,7 +45,22 @@ func runPortal(ctx context.Context, p *Probe, s subject) []Row {
 	if err != nil {
 		return unanswered(err)
 	}
-	return p.answered(response, s.site.host, host)
+	rows := p.answered(response, s.site.host, host)
+	if rows[0].Mark == Bad && p.trusted(s.site.server) {
+		return warn(rows[0].Figure, "a captive portal answers here, and lets the device through to the service: it is "+
+			"logged in or exempted, which may end")
+	}
+	return rows
+}
+
+// trusted reports whether TLS with all ports of a server was as it should be.
+func (p *Probe) trusted(server string) bool {
+	for _, s := range sites(p) {
+		if s.site.server == server && (s.site.plaintext || p.failed([]string{"tls"}, s) != "") {
+			return false
+		}
+	}
+	return true
 }
 
 func unanswered(err error) []Row {

@@ -80,11 +80,35 @@ func TestPortals(t *testing.T) {
 func (p *patient) seesPortal(f func(context.Context) (net.Conn, error), mark Mark, what string) {
 	p.t.Helper()
 	p.atPort80(f)
+	require.NoError(p.t, p.hub.PresentName("portal.example"))
 	p.probe.Options = Options{Timeout: p.probe.Options.Timeout, NoMessages: true}
 	row := p.run()["portal"]
 	require.Equal(p.t, mark, row.Mark, "%q: %+v", what, row)
 	if mark == Bad || mark == Warn {
 		require.Contains(p.t, row.Hint, "log in")
+	}
+}
+
+// A portal that lets the device through is no failure. One that answers for the service is the
+// cause of the other failures.
+func TestAPortalIsJudgedByWhatItLetsThrough(t *testing.T) {
+	for _, open := range []bool{true, false} {
+		examine(t, nil, func(p *patient) {
+			p.atPort80(says(redirect("http://login.hotel.example/")))
+			if !open {
+				require.NoError(p.t, p.hub.PresentName("portal.example"))
+			}
+			rows := p.run()
+			require.Equal(p.t, open, rows["connect mqtt"].Mark == OK)
+			if open {
+				require.Nil(p.t, Worst(p.probe.rows))
+				require.Equal(p.t, Warn, rows["portal"].Mark)
+				require.Contains(p.t, rows["portal"].Hint, "lets the device through")
+			} else {
+				require.Equal(p.t, Bad, rows["tls 8883"].Mark)
+				require.Equal(p.t, "portal", Worst(p.probe.rows).Check)
+			}
+		})
 	}
 }
 
