@@ -131,6 +131,7 @@ func TestBadInputIsNamed(t *testing.T) {
 	}{
 		{2, `there is no "nowhere"`, []string{"-scenario", "nowhere"}},
 		{2, `there is no "hope"`, []string{"-rules", "hope"}},
+		{2, `-scenario: " restart" is there twice`, []string{"-scenario", "restart, restart"}},
 		{2, "-devices is 0; give at least 1", []string{"-devices", "0"}},
 		{2, "Scenario.Devices is 5000000", []string{"-devices", "5000000"}},
 		{2, "field Gatway: there is no such field", []string{"-file", bad}},

@@ -82,17 +82,22 @@ func (s *settings) scenarios() ([]fleet.Scenario, error) {
 	return choose(all, func(x fleet.Scenario) string { return x.Name }, s.scenario, "-scenario")
 }
 
-// choose returns the items of the list whose names the text has, in its order.
+// choose returns the items of the list whose names the text has, each once, in its order.
 func choose[T any](items []T, name func(T) string, text, option string) ([]T, error) {
 	if text == "all" {
 		return items, nil
 	}
 	var chosen []T
+	seen := map[int]bool{}
 	for want := range strings.SplitSeq(text, ",") {
 		i := slices.IndexFunc(items, func(x T) bool { return name(x) == strings.TrimSpace(want) })
 		if i < 0 {
 			return nil, usageError{fmt.Errorf("%s: there is no %q; run with -list to see the names", option, want)}
 		}
+		if seen[i] {
+			return nil, usageError{fmt.Errorf("%s: %q is there twice; leave one out", option, want)}
+		}
+		seen[i] = true
 		chosen = append(chosen, items[i])
 	}
 	return chosen, nil
