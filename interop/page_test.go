@@ -310,7 +310,7 @@ func useRates(_ *testing.T, _ *testhub, b *browser, d *pageDevice) {
 func useReset(t *testing.T, h *testhub, b *browser, d *pageDevice) {
 	b.tab("Messages")
 	d.send("m-1", "before")
-	b.shows("m-1")
+	b.until("document.querySelector('#messages tbody tr')?.innerText.includes('before')")
 	b.press("Reset the hub")
 	b.until("document.querySelector('#ask').open")
 	b.do(chromedp.KeyEvent("\t"), chromedp.KeyEvent("\r"))
