@@ -145,7 +145,7 @@ func (s Status) Hint() string {
 	if s.Err == nil {
 		return ""
 	}
-	return errfilter.Of(s.Err).Reason
+	return errfilter.Of(s.Err).Reason()
 }
 
 // noticeQueue is the maximum number of statuses that wait for OnStatus.

@@ -28,45 +28,40 @@ type Rule struct {
 	Kind  transport.Kind
 	Retry bool
 	Pace  Pace
-	// Reason says why, and what helps: one sentence for the reader of the status.
-	Reason string
+
+	exception exception
 }
 
-// table has one row per Kind, at the Kind's own index.
+// table has one row per Kind, at the Kind's own index. The texts are apart, in reasons.go: a program
+// that prints none does not link them.
 var table = [...]Rule{
-	{transport.Unknown, false, Normal,
-		"the service gave an answer that is not known, and repeating what is not understood may do harm"},
-	{transport.Network, true, Normal, "connections come back"},
-	{transport.Timeout, true, Normal, "a slow network or service may be faster next time"},
-	{transport.Unavailable, true, Normal, "the service is restarting or moving and will be back"},
-	{transport.Throttled, true, Slow, "the service takes more when it gets less: wait"},
-	{transport.Quota, true, Slow,
-		"the allowance is refilled with time (a hub's daily quota at 00:00 UTC); buy units or send less"},
-	{transport.ClockUnset, true, Slow, "the clock may be set any moment; set it, by SNTP for one"},
-	{transport.Unauthorized, false, Normal, "the same credentials would be refused again; check key, device id, the " +
-		"clock, and that the device is enabled"},
-	{transport.Untrusted, false, Normal,
-		"the same certificate would fail again; check host name, trusted roots and the clock"},
-	{transport.Forbidden, false, Normal, "the identity lacks the right; grant it on the hub"},
-	{transport.NotFound, false, Normal, "what does not exist will not appear by asking again; check names, and create it"},
-	{transport.TooLarge, false, Normal, "the same message would be too large again; split it or upload it as a file"},
-	{transport.Invalid, false, Normal, "the same input would be wrong again; correct the field that the error names"},
-	{transport.Conflict, false, Normal, "the state must be read again before another attempt"},
-	{transport.Unsupported, false, Normal, "this protocol or service lacks the operation; use another transport"},
-	{transport.Protocol, false, Normal, "the peer does not speak the protocol as expected; check host and port"},
-	{transport.RetryExpired, false, Normal,
-		"the retry policy or the outage limit ended the retries; open the client again"},
-	{transport.Expired, false, Normal, "the message's time is over"},
-	{transport.Dropped, false, Normal, "the outbox was full and made room; enlarge it or send less"},
-	{transport.Closed, false, Normal, "the client is not open"},
-	{transport.Cancelled, false, Normal, "the caller's context ended; call again with another"},
+	{Kind: transport.Unknown},
+	{Kind: transport.Network, Retry: true},
+	{Kind: transport.Timeout, Retry: true},
+	{Kind: transport.Unavailable, Retry: true},
+	{Kind: transport.Throttled, Retry: true, Pace: Slow},
+	{Kind: transport.Quota, Retry: true, Pace: Slow},
+	{Kind: transport.ClockUnset, Retry: true, Pace: Slow},
+	{Kind: transport.Unauthorized},
+	{Kind: transport.Untrusted},
+	{Kind: transport.Forbidden},
+	{Kind: transport.NotFound},
+	{Kind: transport.TooLarge},
+	{Kind: transport.Invalid},
+	{Kind: transport.Conflict},
+	{Kind: transport.Unsupported},
+	{Kind: transport.Protocol},
+	{Kind: transport.RetryExpired},
+	{Kind: transport.Expired},
+	{Kind: transport.Dropped},
+	{Kind: transport.Closed},
+	{Kind: transport.Cancelled},
 }
 
 var (
-	forbidden = Rule{transport.Unknown, false, Normal, "the service asked for no further attempt"}
-	violation = Rule{transport.Protocol, true, Normal,
-		"the peer broke the protocol on a connection that had worked; another connection may do better"}
-	success = Rule{transport.Unknown, false, Normal, "there is no error"}
+	forbidden = Rule{exception: stopAsked}
+	violation = Rule{Kind: transport.Protocol, Retry: true, exception: violated}
+	success   = Rule{exception: noError}
 )
 
 // Of returns the rule for err, by the Kind of the outermost *transport.Error in its chain. Four

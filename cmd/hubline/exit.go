@@ -107,7 +107,7 @@ func describe(err error) string {
 	if passing(err) {
 		return text + "\n  hubline doctor finds out how far a connection gets"
 	}
-	return text + "\n  " + errfilter.OfKind(kindOf(err)).Reason
+	return text + "\n  " + errfilter.OfKind(kindOf(err)).Reason()
 }
 
 // passing reports whether err is about the network. Its reason in the filter is why the client

@@ -19,7 +19,7 @@ func bad(err error) []Row {
 	kind := kindOf(err)
 	hint := cause(err).Error()
 	if kind != transport.Network && kind != transport.Timeout {
-		hint += "; " + errfilter.OfKind(kind).Reason
+		hint += "; " + errfilter.OfKind(kind).Reason()
 	}
 	return []Row{{Mark: Bad, Figure: kind.String(), Hint: hint, Kind: kind}}
 }
