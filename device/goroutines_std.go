@@ -34,6 +34,11 @@ func (l *loop) run(p phase) {
 	go l.run(next)
 }
 
+// attempts has nothing here: each attempt to connect has a goroutine of its own.
+type attempts struct{}
+
+func (l *loop) dial(ctx context.Context) { go l.session(ctx) }
+
 // session is the goroutine of one attempt. It dials and starts another goroutine that serves; the
 // last one reports the end. end joins them.
 func (l *loop) session(ctx context.Context) {

@@ -20,9 +20,31 @@ func (l *loop) run(p phase) {
 	}
 	l.withdraw()
 	l.finish()
+	if l.attempts != nil {
+		close(l.attempts)
+	}
 }
 
-// session is the goroutine of one attempt: it dials, serves and reports. end joins it.
+// attempts has the contexts of attempts to connect. Nil before the first.
+type attempts chan context.Context
+
+// dial hands an attempt to the goroutine of sessions. It is the same for all attempts, so that no
+// stacks of ended ones wait for the collector.
+func (l *loop) dial(ctx context.Context) {
+	if l.attempts == nil {
+		l.attempts = make(attempts, 1)
+		go l.sessions() // ends with the loop
+	}
+	l.attempts <- ctx
+}
+
+func (l *loop) sessions() {
+	for ctx := range l.attempts {
+		l.session(ctx)
+	}
+}
+
+// session is one attempt: it dials, serves and reports. end waits for it.
 func (l *loop) session(ctx context.Context) {
 	c := l.c
 	s, err := c.transport.Dial(ctx, &transport.Config{Creds: c.lent, Window: c.set.Window, Queue: c.set.Inbox,

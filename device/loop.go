@@ -27,9 +27,10 @@ type loop struct {
 	ctx *lifetime.Context // ends with Close, or with the Open that started the loop
 	own *run
 
-	events chan event // of one session: dialed, subscribed, renewed, ended; hence capacity 4
-	hangUp func()
-	conn   *connection // nil unless there is a session
+	attempts attempts
+	events   chan event // of one session: dialed, subscribed, renewed, ended; hence capacity 4
+	hangUp   func()
+	conn     *connection // nil unless there is a session
 
 	timer *time.Timer // pokes the loop; nil until it is needed
 	armed time.Time   // when the timer fires

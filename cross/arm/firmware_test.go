@@ -467,7 +467,7 @@ func TestFirmwareObeysMessages(t *testing.T) {
 func TestFirmwareNamesMissingFields(t *testing.T) {
 	good := func() board.Config {
 		return board.Config{
-			Host: "hub", DeviceID: "d", Sign: board.Signer([]byte("k")), Dial: board.NewModem(nil).Dial, Now: time.Now,
+			Host: "hub", DeviceID: "d", Sign: board.Signer([]byte("k")), Dial: board.NewModem(&script{}).Dial, Now: time.Now,
 			Read: func(b []byte) []byte { return b },
 		}
 	}

@@ -218,6 +218,22 @@ func TestALineThatAcceptsNothing(t *testing.T) {
 	})
 }
 
+// A board that was reset, and so did not hang up, loses no dial by its earlier connection.
+func TestABoardThatWasResetDialsAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		for range 3 {
+			if _, err := b.board.Dial(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			b.board = board.NewModem(b.port)
+			if !b.board.SetClock(time.Second) {
+				t.Fatal("no time")
+			}
+		}
+	})
+}
+
 func TestModemConnectsToTheNamedHost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)

@@ -40,7 +40,7 @@ type Port interface {
 //	Escape 'N' host 0       board: the next connections are with this host
 //	Escape 'D' N            board: connect; N is a letter that names the connection
 //	Escape 'C' N            modem: connected; data of N follows
-//	Escape 'H' N            board: hang up. Modem: there is no connection N (any more)
+//	Escape 'H' N            board: hang up, whatever the name. Modem: there is no connection N (any more)
 //
 // Escape within a command ends it and begins another one, so a lost byte costs one command.
 type Modem struct {
@@ -61,9 +61,13 @@ type Modem struct {
 // Escape begins a command on a Modem's line.
 const Escape = 0x10
 
-// NewModem returns the modem at the other end of port.
+// NewModem returns the modem at the other end of port. It hangs up the connection of a board that
+// was reset: its data and its end would be taken for those of the first dial. SetClock, which waits
+// for an answer, discards what of it is still on the line.
 func NewModem(port Port) *Modem {
-	return &Modem{port: port, name: 'a' - 1, writing: make(chan struct{}, 1)}
+	m := &Modem{port: port, name: 'z', writing: make(chan struct{}, 1)}
+	m.command('H', m.name)
+	return m
 }
 
 // SetClock asks the modem for the time and reports whether it answered within timeout. After that
