@@ -87,9 +87,6 @@ func New(creds *transport.Credentials, t transport.Transport, o *Options) (*Clie
 		closed: make(chan struct{}),
 		status: Status{State: Disconnected, Reason: NotOpened, Since: time.Now()},
 	}
-	if set.OnStatus != nil {
-		c.notices.queue = make([]Status, noticeQueue)
-	}
 	if source := creds.Token; source != nil {
 		own.Token = func(ctx context.Context) (transport.Token, error) {
 			token, err := source(ctx)

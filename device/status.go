@@ -153,34 +153,35 @@ const noticeQueue = 16
 
 // notices is the queue of statuses for OnStatus. Guarded by Client.mu.
 type notices struct {
-	queue   []Status // noticeQueue long, nil without OnStatus
-	first   int
-	n       int
+	queue   []Status // at most noticeQueue; it grows with use, because it is rarely longer than 2
 	missed  int
 	running bool
 	ended   chan struct{} // closed when the running dispatcher has ended
 }
 
 func (q *notices) push(s Status) {
-	if q.n == len(q.queue) {
-		q.first = (q.first + 1) % len(q.queue)
-		q.n--
+	if len(q.queue) == noticeQueue {
+		q.shift()
 		q.missed++
 	}
-	q.queue[(q.first+q.n)%len(q.queue)] = s
-	q.n++
+	q.queue = append(q.queue, s)
 }
 
 func (q *notices) pop() (Status, bool) {
-	if q.n == 0 {
+	if len(q.queue) == 0 {
 		return Status{}, false
 	}
-	s := q.queue[q.first]
-	q.queue[q.first] = Status{}
-	q.first = (q.first + 1) % len(q.queue)
-	q.n--
+	s := q.queue[0]
+	q.shift()
 	s.Missed, q.missed = q.missed, 0
 	return s, true
+}
+
+// shift removes the oldest status.
+func (q *notices) shift() {
+	n := copy(q.queue, q.queue[1:])
+	q.queue[n] = Status{}
+	q.queue = q.queue[:n]
 }
 
 // publish publishes a status of the loop, unless its run has ended.
