@@ -67,12 +67,11 @@ type loop struct {
 type event struct {
 	session    transport.Session
 	subscribed bool
-	renewed    bool
-	expires    time.Time // of renewed
+	renewed    *time.Time // when the new token expires; nil: no answer to a renewal
 	err        error
 }
 
-func (e *event) isEnd() bool { return e.session == nil && !e.subscribed && !e.renewed }
+func (e *event) isEnd() bool { return e.session == nil && !e.subscribed && e.renewed == nil }
 
 // The ids of the loop's own requests. Those of the features start at firstID.
 const (

@@ -107,8 +107,8 @@ func (l *loop) handleEvent(e event) phase {
 	switch {
 	case e.isEnd():
 		return l.ended(e)
-	case e.renewed:
-		l.tokenRenewed(e.expires, e.err, time.Now())
+	case e.renewed != nil:
+		l.tokenRenewed(*e.renewed, e.err, time.Now())
 		return connected
 	}
 	if x := l.c.features(); x != nil {

@@ -22,7 +22,7 @@ func (c *Client) replied(id uint32, r transport.Reply) {
 		c.events <- event{subscribed: true, err: r.Err}
 		return
 	case renewID:
-		c.events <- event{renewed: true, expires: r.Expires, err: r.Err}
+		c.events <- event{renewed: &r.Expires, err: r.Err}
 		return
 	}
 	if x := c.features(); x != nil {

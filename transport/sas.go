@@ -45,13 +45,15 @@ func SignToken(ctx context.Context, sign func(context.Context, []byte) ([]byte, 
 		return Token{}, err
 	}
 
-	text := make([]byte, 0, encoded+160)
+	sig := base64.StdEncoding.EncodeToString(mac)
+	text := make([]byte, 0, len("SharedAccessSignature sr=&sig=&se=&skn=")+len(toSign)+percent.Size(sig)+
+		percent.Size(keyName))
 	text = append(text, "SharedAccessSignature sr="...)
 	text = append(text, toSign[:encoded]...)
 	text = append(text, "&sig="...)
-	text = percent.Append(text, base64.StdEncoding.EncodeToString(mac))
+	text = percent.Append(text, sig)
 	text = append(text, "&se="...)
-	text = strconv.AppendInt(text, seconds, 10)
+	text = append(text, toSign[encoded+1:]...)
 	if keyName != "" {
 		text = append(text, "&skn="...)
 		text = percent.Append(text, keyName)

@@ -85,13 +85,18 @@ type Counts struct {
 	StoreErrors  uint32
 }
 
-// Sizes of the MQTT buffers. CONNECT with its token has about 450 bytes.
 const (
-	writeBuffer = 768
-	readBuffer  = 512
-	window      = 8
-	inbox       = 4
+	readBuffer = 512
+	window     = 8
+	inbox      = 4
 )
+
+// writeBuffer returns the size of the buffer that has to hold CONNECT: twice the hub's name, which a
+// provisioning service tells later, four times the id, percent-encoded here and there, and a token.
+func writeBuffer(host, id string) int {
+	const hubName = 70 // the longest of IoT Hub
+	return max(512, 240+2*max(len(host), hubName)+4*len(id))
+}
 
 // New allocates the permanent memory of the firmware. The error names an invalid field.
 func New(c Config) (*Firmware, error) {
@@ -126,7 +131,7 @@ func New(c Config) (*Firmware, error) {
 	f := &Firmware{
 		cfg: c, pause: newPause(), ring: newRing(c.Slots, c.SlotSize),
 		creds: transport.Credentials{Host: c.Host, DeviceID: c.DeviceID, Sign: c.Sign, Now: c.Now},
-		mqtt:  lean.New(c.Dial, &lean.Options{ReadBuffer: readBuffer, WriteBuffer: writeBuffer}),
+		mqtt:  lean.New(c.Dial, &lean.Options{ReadBuffer: readBuffer, WriteBuffer: writeBuffer(c.Host, c.DeviceID)}),
 		opts: device.Options{
 			Window:      window,
 			MaxMessages: c.Slots - 1, // one slot is for the reading that drops the oldest
