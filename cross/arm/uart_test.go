@@ -36,11 +36,10 @@ var (
 	cortexM3 = &chip{"cortex-m-qemu", "qemu-system-arm",
 		[]string{"-machine", "lm3s6965evb", "-semihosting", "-serial", "stdio", "-serial", "chardev:line"}, true,
 		heapLimit, heapPeak}
-	// riscV has 100 MB, as TinyGo's linker sees it. There the collector finds an address of the stack
-	// of an ended goroutine most of the time.
+	// riscV has 100 MB, as TinyGo's linker sees it.
 	riscV = &chip{"riscv-qemu", "qemu-system-riscv32",
 		[]string{"-machine", "virt", "-bios", "none", "-serial", "stdio", "-device", "pci-serial,chardev=line,addr=1"}, false,
-		heapLimit + 6*kb, heapPeak + 2*kb}
+		heapLimit + kb, heapPeak}
 )
 
 // machine is an emulated board.
@@ -247,17 +246,16 @@ func (m *machine) awaitLine(t *testing.T, limit time.Duration, ok func() bool) b
 
 // heapLimit is the upper limit of the firmware's heap in use, stacks included, by the median of its
 // reports, and provisionedHeapLimit that of the firmware that registers. The boards' garbage
-// collector is conservative: it sometimes keeps dead memory, mostly one or two stacks of 4 KB.
-// heapPeak allows for that; provisionedHeapPeak for one stack more, because a move to another hub
-// ends one connection to the hub and one to the service. The topics of a transport.Message, for
-// brokers that are no hubs, take 320 bytes of this heap.
+// collector is conservative: it sometimes keeps dead memory, a stack of 4 KB for one. heapPeak
+// allows for that. The topics of a transport.Message, for brokers that are no hubs, take 320 bytes
+// of this heap.
 const (
 	heapLimit            = 24<<10 + 512
 	provisionedHeapLimit = 28 << 10
-	heapPeak             = 32 << 10
-	provisionedHeapPeak  = 36 << 10
-	cellularHeapLimit    = 31 << 10
-	cellularHeapPeak     = 38 << 10
+	heapPeak             = 28 << 10
+	provisionedHeapPeak  = 32 << 10
+	cellularHeapLimit    = 30 << 10
+	cellularHeapPeak     = 33 << 10
 )
 
 const (
