@@ -32,8 +32,8 @@ type Rule struct {
 	exception exception
 }
 
-// table has one row per Kind, at the Kind's own index. The texts are apart, in reasons.go: a program
-// that prints none does not link them.
+// table has one row per Kind, at the Kind's own index. The texts are apart, in reasons.go: a
+// program that prints none does not link them.
 var table = [...]Rule{
 	{Kind: transport.Unknown},
 	{Kind: transport.Network, Retry: true},

@@ -27,13 +27,15 @@ var exceptionReasons = [...]string{
 }
 
 var reasons = [len(table)]string{
-	transport.Unknown:     "the service gave an answer that is not known, and repeating what is not understood may do harm",
+	transport.Unknown: "the service gave an answer that is not known, and repeating what is not understood may " +
+		"do harm",
 	transport.Network:     "connections come back",
 	transport.Timeout:     "a slow network or service may be faster next time",
 	transport.Unavailable: "the service is restarting or moving and will be back",
 	transport.Throttled:   "the service takes more when it gets less: wait",
-	transport.Quota:       "the allowance is refilled with time (a hub's daily quota at 00:00 UTC); buy units or send less",
-	transport.ClockUnset:  "the clock may be set any moment; set it, by SNTP for one",
+	transport.Quota: "the allowance is refilled with time (a hub's daily quota at 00:00 UTC); buy units or send " +
+		"less",
+	transport.ClockUnset: "the clock may be set any moment; set it, by SNTP for one",
 	transport.Unauthorized: "the same credentials would be refused again; check key, device id, the clock, and " +
 		"that the device is enabled",
 	transport.Untrusted:    "the same certificate would fail again; check host name, trusted roots and the clock",

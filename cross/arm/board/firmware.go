@@ -91,8 +91,8 @@ const (
 	inbox      = 4
 )
 
-// writeBuffer returns the size of the buffer that has to hold CONNECT: twice the hub's name, which a
-// provisioning service tells later, four times the id, percent-encoded here and there, and a token.
+// writeBuffer returns the size of the buffer that has to hold CONNECT: twice the hub's name, which
+// a provisioning service tells later, four times the id, percent-encoded in places, and a token.
 func writeBuffer(host, id string) int {
 	const hubName = 70 // the longest of IoT Hub
 	return max(512, 240+2*max(len(host), hubName)+4*len(id))
