@@ -27,7 +27,7 @@ func (l *loop) connect() phase {
 	l.clock.settle(l.wall(), began) // earlier jumps do not concern this session
 	deadline := began.Add(c.set.DialTimeout)
 	l.joining, l.holdsDialSlot = true, false // the session's goroutine releases the slot of the limiter
-	l.dial(ctx)
+	l.attempts.begin(l, ctx)
 	for {
 		now := time.Now()
 		if !now.Before(deadline) {

@@ -37,7 +37,7 @@ func (l *loop) run(p phase) {
 // attempts has nothing here: each attempt to connect has a goroutine of its own.
 type attempts struct{}
 
-func (l *loop) dial(ctx context.Context) { go l.session(ctx) }
+func (attempts) begin(l *loop, ctx context.Context) { go l.session(ctx) }
 
 // session is the goroutine of one attempt. It dials and starts another goroutine that serves; the
 // last one reports the end. end joins them.

@@ -25,21 +25,20 @@ func (l *loop) run(p phase) {
 	}
 }
 
-// attempts has the contexts of attempts to connect. Nil before the first.
+// attempts hands each attempt to connect to one goroutine: the stacks of ended ones would wait for
+// the collector. Nil before the first.
 type attempts chan context.Context
 
-// dial hands an attempt to the goroutine of sessions. It is the same for all attempts, so that no
-// stacks of ended ones wait for the collector.
-func (l *loop) dial(ctx context.Context) {
-	if l.attempts == nil {
-		l.attempts = make(attempts, 1)
-		go l.sessions() // ends with the loop
+func (a *attempts) begin(l *loop, ctx context.Context) {
+	if *a == nil {
+		*a = make(attempts, 1)
+		go a.run(l) // ends with the loop
 	}
-	l.attempts <- ctx
+	*a <- ctx
 }
 
-func (l *loop) sessions() {
-	for ctx := range l.attempts {
+func (a attempts) run(l *loop) {
+	for ctx := range a {
 		l.session(ctx)
 	}
 }
