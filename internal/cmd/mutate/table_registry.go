@@ -12,7 +12,8 @@ func init() {
 	)
 	tables["registry"] = []mutation{
 		{File: registry, Old: "if delete(h.modules[id.Device], id.Module);", New: "if", Test: byDevice},
-		{File: registry, Old: "if r.times[old]--; r.times[old] == 0 {", New: "if r.times[old]--; true {", Test: byDevice},
+		{File: registry, Old: "if r.times[old]--; r.times[old] == 0 {", New: "if r.times[old]--; true {",
+			Test: "./testbroker/internal/hub -run TestTheLastRemoval"},
 		{File: registry, Old: "	r.times[id]++\n", New: "", Test: byDevice},
 		{File: registry, Old: "	h.modules[id.Device][id.Module] = struct{}{}\n", New: "", Test: byDevice},
 		{File: box, Old: "	if len(of) == 0 {\n		delete(h.queues, id.Device)", New: "	if false {", Test: byDevice},

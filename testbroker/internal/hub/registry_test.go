@@ -72,3 +72,18 @@ func (h *Hub) checkTables(t *testing.T) {
 	}
 	require.Len(t, h.queuesOf("", Boxes[:]...), queues)
 }
+
+// What is kept of an identity that was removed is dropped with the last of its removals, not with an
+// earlier one.
+func TestTheLastRemovalOfAnIdentityIsTold(t *testing.T) {
+	r := removals{log: history[Identity]{keep: 2}, times: map[Identity]int{}}
+	a, b := Identity{Device: "a"}, Identity{Device: "b"}
+	for i, c := range []struct {
+		add, old Identity
+		last     bool
+	}{{add: a}, {add: a}, {b, a, false}, {a, a, false}, {b, b, false}, {b, a, true}} {
+		old, last := r.add(c.add)
+		require.Equal(t, c.old, old, "removal %d", i)
+		require.Equal(t, c.last, last, "removal %d", i)
+	}
+}
