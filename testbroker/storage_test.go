@@ -558,6 +558,9 @@ func TestTheStoreRefusesBadRequests(t *testing.T) {
 
 // No client makes the hub grow without limit.
 func TestContainersAreBounded(t *testing.T) {
+	if testing.Short() {
+		t.Skip("SKIPPED: some 700 MB of blobs; go test ./testbroker -run TestContainersAreBounded")
+	}
 	inStorage(t, func(t *testing.T, _ *testbroker.Hub, s *storageClient) {
 		for i := range 99 {
 			require.Equal(t, 201, s.request("PUT", fmt.Sprintf("/store/more-%d?restype=container", i), "").StatusCode)
@@ -586,6 +589,9 @@ func TestContainersAreBounded(t *testing.T) {
 }
 
 func TestAContainerHasSoManyBlobs(t *testing.T) {
+	if testing.Short() {
+		t.Skip("SKIPPED: 10,000 blobs; go test ./testbroker -run TestAContainerHasSoManyBlobs")
+	}
 	inStorage(t, func(t *testing.T, _ *testbroker.Hub, s *storageClient) {
 		for i := range 10_000 {
 			s.put(strconv.Itoa(i), "")

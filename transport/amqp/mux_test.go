@@ -55,7 +55,10 @@ func each(all []*device.Client, f func(i int, c *device.Client)) {
 // A thousand devices share a connection, lose it and get it back.
 func TestAThousandDevices(t *testing.T) {
 	bubble(t, func(t *testing.T, h *hub) {
-		const n, messages = 1000, 3
+		n, messages := 1000, 3
+		if testing.Short() {
+			n = 300
+		}
 		var before, after runtime.MemStats
 		runtime.GC()
 		runtime.ReadMemStats(&before)

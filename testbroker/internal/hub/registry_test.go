@@ -73,7 +73,7 @@ func (h *Hub) checkTables(t *testing.T) {
 	require.Len(t, h.queuesOf("", Boxes[:]...), queues)
 }
 
-// What is kept of an identity that was removed is dropped with the last of its removals, not with an
+// The hub drops its records of a removed identity with the last of its removals, not with an
 // earlier one.
 func TestTheLastRemovalOfAnIdentityIsTold(t *testing.T) {
 	r := removals{log: history[Identity]{keep: 2}, times: map[Identity]int{}}
