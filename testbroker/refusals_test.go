@@ -9,6 +9,7 @@ import (
 	"github.com/Azure/go-amqp"
 	"github.com/stretchr/testify/require"
 
+	"github.com/hubline-iot/hubline/internal/amqpwire"
 	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
 )
@@ -74,6 +75,28 @@ func TestServedConnectionsAreNotCalledRefused(t *testing.T) {
 		p.client.CloseIdleConnections()
 		synctest.Wait()
 		require.Empty(t, rec.text())
+	})
+}
+
+// A client that opens a connection over AMQP and leaves was refused nothing.
+func TestAClientThatOnlyOpensAConnectionIsNotRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var rec recorder
+		h, _ := newHub(t, &testbroker.Options{OnEvent: rec.event})
+		require.NoError(t, dialPeer(t, h).conn.Close())
+		gone := dialFrames(t, h)
+		gone.open(nil)
+		require.NoError(t, gone.conn.Close())
+		synctest.Wait()
+		require.Empty(t, rec.text())
+
+		stranger := dialFrames(t, h)
+		stranger.open(&amqpwire.Open{ContainerID: "c", Hostname: "other.example.test"})
+		want[*amqpwire.Close](stranger)
+		require.NoError(t, stranger.conn.Close())
+		synctest.Wait()
+		require.Len(t, rec.text(), 1)
+		require.Contains(t, rec.text()[0], `#3 refused: com.microsoft:iot-hub-not-found-error: host name "other.example.test"`)
 	})
 }
 

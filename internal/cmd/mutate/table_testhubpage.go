@@ -53,8 +53,8 @@ func init() {
 		},
 		{
 			File: "testbroker/internal/hub/unserved.go",
-			Old:  "hungUp(cause) && !c.heard.Load()",
-			New:  "hungUp(cause)",
+			Old:  "HungUp(cause) && !c.heard.Load()",
+			New:  "HungUp(cause)",
 			Test: "./testbroker -run StopsInTheMiddle",
 		},
 		{

@@ -71,8 +71,9 @@ func (a *conn) Present(id hub.Identity, _ bool) bool {
 
 func (a *conn) Leave() {}
 
-// Finish cleans up after the end of the connection.
-func (a *conn) Finish(cause error, _, _ bool) {
+// Finish cleans up after the end of the connection. A client that has opened it, wanted nothing and
+// left was not refused.
+func (a *conn) Finish(cause error, live, _ bool) {
 	h := a.hub
 	a.front.mu.Lock()
 	a.ended = true
@@ -87,7 +88,7 @@ func (a *conn) Finish(cause error, _, _ bool) {
 	for _, id := range who {
 		h.Event(event.Event{Kind: event.Disconnected, DeviceID: id.Device, ModuleID: id.Module, Err: cause}, a.c)
 	}
-	if len(who) == 0 && !reported {
+	if left := live && hub.HungUp(cause); len(who) == 0 && !reported && !left {
 		h.Unserved(a.c, cause)
 	}
 }

@@ -20,7 +20,7 @@ var errUntrusted = errors.New("if the client does not trust the certificate, giv
 // After a handshake it may be one that does not trust the certificate, and says so to nobody.
 func (h *Hub) Unserved(c *Conn, cause error) {
 	greeted, shaken := c.greeted.Load(), c.TLS == nil || c.TLS.ConnectionState().HandshakeComplete
-	silent := hungUp(cause) && !c.heard.Load()
+	silent := HungUp(cause) && !c.heard.Load()
 	switch {
 	case silent && !greeted:
 	case silent && shaken:
@@ -32,8 +32,8 @@ func (h *Hub) Unserved(c *Conn, cause error) {
 	}
 }
 
-// hungUp reports whether a read has found the end of the connection, in order or by RST.
-func hungUp(err error) bool {
+// HungUp reports whether the client ended the connection, in order or by RST.
+func HungUp(err error) bool {
 	op := (*net.OpError)(nil)
 	return errors.Is(err, io.EOF) || errors.Is(err, ErrDisconnect) ||
 		errors.As(err, &op) && op.Op == "read" && !op.Timeout()
@@ -46,5 +46,5 @@ var tlsOps = map[string]bool{"remote error": true, "local error": true}
 // endedByClient reports whether the client has disconnected, or has sent a TLS alert.
 func endedByClient(err error) bool {
 	op := (*net.OpError)(nil)
-	return hungUp(err) || errors.As(err, &op) && tlsOps[op.Op]
+	return HungUp(err) || errors.As(err, &op) && tlsOps[op.Op]
 }
