@@ -81,8 +81,8 @@ func (h *Hub) RestoreConfiguration(c Configuration) {
 }
 
 // PutConfiguration adds a configuration, or if an ETag is given changes the one with that ETag; "*"
-// is any. created reports whether it was added.
-func (h *Hub) PutConfiguration(c Configuration, etag string) (put *Configuration, created bool, err error) {
+// is any.
+func (h *Hub) PutConfiguration(c Configuration, etag string) (*Configuration, error) {
 	s := &h.configurations
 	defer h.reconfigure()
 	s.mu.Lock()
@@ -90,16 +90,16 @@ func (h *Hub) PutConfiguration(c Configuration, etag string) (put *Configuration
 	old := s.all[c.ID]
 	switch {
 	case old == nil && etag != "" && etag != "*":
-		return nil, false, h.ServiceError(codeConfigurationNotFound, "configuration %s does not exist", c.ID)
+		return nil, h.ServiceError(codeConfigurationNotFound, "configuration %s does not exist", c.ID)
 	case old == nil && len(s.all) >= maxConfigurations:
-		return nil, false, h.ServiceError(codeTooManyConfigurations, "the hub has %d configurations already; remove one",
+		return nil, h.ServiceError(codeTooManyConfigurations, "the hub has %d configurations already; remove one",
 			len(s.all))
 	case old != nil && etag == "":
-		return nil, false, h.ServiceError(codeConfigurationExists, "configuration %s exists; name its etag", c.ID)
+		return nil, h.ServiceError(codeConfigurationExists, "configuration %s exists; name its etag", c.ID)
 	case old != nil && etag != "*" && etag != old.ETag():
-		return nil, false, h.ServiceError(CodePreconditionFailed, "the etag of configuration %s is another", c.ID)
+		return nil, h.ServiceError(CodePreconditionFailed, "the etag of configuration %s is another", c.ID)
 	case old != nil && len(c.Raw) > 0 && !reflect.DeepEqual(c.Content, old.Content):
-		return nil, false, h.ServiceError(codeConfigurationImmutable,
+		return nil, h.ServiceError(codeConfigurationImmutable,
 			"the content of configuration %s cannot change; add another configuration", c.ID)
 	}
 	c.Updated = h.Now()
@@ -111,7 +111,7 @@ func (h *Hub) PutConfiguration(c Configuration, etag string) (put *Configuration
 	c.Changes = s.changes
 	s.all[c.ID] = &c
 	h.Touch(TableConfigurations, c.ID)
-	return &c, old == nil, nil
+	return &c, nil
 }
 
 // ETag returns the ETag. Every change of the configuration changes it.

@@ -193,7 +193,8 @@ func listConfigurations(q *web.Request) (web.Answer, error) {
 	return web.AnswerJSON(all, ""), nil
 }
 
-// putConfiguration creates a configuration, or with If-Match updates one.
+// putConfiguration creates a configuration, or with If-Match updates one. The status is 200 for
+// both: some clients take 201 for an error.
 func putConfiguration(q *web.Request) (web.Answer, error) {
 	h := q.Hub
 	var d configurationDocument
@@ -209,15 +210,11 @@ func putConfiguration(q *web.Request) (web.Answer, error) {
 		return web.Answer{}, err
 	}
 	etag, _ := ifMatch(q)
-	put, created, err := h.PutConfiguration(c, etag)
+	put, err := h.PutConfiguration(c, etag)
 	if err != nil {
 		return web.Answer{}, err
 	}
-	a := web.AnswerJSON(configurationOf(h, put), put.ETag())
-	if created {
-		a.Status = http.StatusCreated
-	}
-	return a, nil
+	return web.AnswerJSON(configurationOf(h, put), put.ETag()), nil
 }
 
 func deleteConfiguration(q *web.Request) (web.Answer, error) {
