@@ -138,16 +138,20 @@ func readMessage(r *call, m *hubdata.C2D, fields ...field) *refusal {
 }
 
 func (c *control) listC2D(r *call) (any, *refusal) {
+	count := 0
 	id, problem := c.device(r)
 	if problem == nil {
-		problem = r.query()
+		problem = r.query(last(&count))
 	}
-	return map[string]any{"c2d": c.c2dLog(id)}, problem
+	if problem != nil {
+		return nil, problem
+	}
+	return map[string]any{"c2d": c.c2dLog(id, count)}, nil
 }
 
-func (c *control) c2dLog(id string) []c2dMessage {
+func (c *control) c2dLog(id string, count int) []c2dMessage {
 	all := []c2dMessage{}
-	for _, record := range c.hub.C2DLog(id) {
+	for _, record := range lastOf(c.hub.C2DLog(id), count) {
 		all = append(all, c2dRecord(&record))
 	}
 	return all
@@ -164,7 +168,7 @@ func (c *control) waitC2D(r *call) (any, *refusal) {
 	}
 	have := func() any { return map[string]int{state.String(): c.hub.CountC2D(id, state)} }
 	problem = c.waits(r, limit, have, func(ctx context.Context) error { return c.hub.WaitC2D(ctx, id, state, count) })
-	return map[string]any{"c2d": c.c2dLog(id)}, problem
+	return map[string]any{"c2d": c.c2dLog(id, 0)}, problem
 }
 
 func (c *control) purgeC2D(r *call) (any, *refusal) {

@@ -9,6 +9,8 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -22,6 +24,8 @@ import (
 const (
 	maxInput    = 1 << 20          // bytes of a request body
 	bodyTime    = 10 * time.Second // time limit of a request's head, and of its body
+	writeTime   = 10 * time.Second // time limit of one write
+	writePart   = 64 << 10         // bytes of one write of an answer
 	defaultWait = 30 * time.Second // default of the parameter within
 	maxWait     = 10 * time.Minute
 )
@@ -117,7 +121,8 @@ func routes() []route {
 			(*control).conflicts},
 
 		{"POST", "/devices/{device}/c2d", "send a cloud-to-device message", (*control).sendC2D},
-		{"GET", "/devices/{device}/c2d", "what became of the cloud-to-device messages", (*control).listC2D},
+		{"GET", "/devices/{device}/c2d", "what became of the cloud-to-device messages, all or the last",
+			(*control).listC2D},
 		{"GET", "/devices/{device}/c2d/wait", "wait until this many of them are in a state", (*control).waitC2D},
 		{"DELETE", "/devices/{device}/c2d", "throw away those that wait", (*control).purgeC2D},
 
@@ -131,10 +136,11 @@ func routes() []route {
 			"wait until the reported properties, the desired ones or the tags have these members", (*control).waitTwin},
 
 		{"POST", "/devices/{device}/methods", "call a direct method and wait for the answer", (*control).callMethod},
-		{"GET", "/devices/{device}/methods", "all calls, and what became of them", (*control).listMethods},
+		{"GET", "/devices/{device}/methods", "all calls, or the last, and what became of them", (*control).listMethods},
 
 		{"POST", "/devices/{device}/inputs/{input}", "send a message to an input of a module", (*control).sendInput},
-		{"GET", "/devices/{device}/inputs", "what became of the messages to inputs", (*control).listInputs},
+		{"GET", "/devices/{device}/inputs", "what became of the messages to inputs, all or the last",
+			(*control).listInputs},
 		{"GET", "/devices/{device}/inputs/wait", "wait until this many of them are in a state", (*control).waitInputs},
 
 		{"GET", "/certificate", "the certificates that clients must trust, as in the file of -ca", (*control).certificate},
@@ -159,7 +165,7 @@ func routes() []route {
 		{"POST", "/workload/faults", "declare a fault of the workload API; the requests behind /faults are for it as well",
 			(*control).injectWorkload},
 
-		{"GET", "/uploads", "uploads of files, and how far they are", (*control).listUploads},
+		{"GET", "/uploads", "uploads of files, all or the last, and how far they are", (*control).listUploads},
 		{"GET", "/uploads/wait", "wait until devices have reported the end of this many uploads", (*control).waitUploads},
 		{"GET", "/files/{file...}", "a file that a device has uploaded", (*control).file},
 
@@ -272,8 +278,23 @@ func reply(w http.ResponseWriter, status int, answer any) {
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Content-Length", strconv.Itoa(b.Len()))
 	w.WriteHeader(status)
-	w.Write(b.Bytes())
+	send(w, b.Bytes())
+}
+
+// send writes the body of an answer. A client that reads nothing for a while loses its connection,
+// so that its answer does not stay in memory.
+func send(w http.ResponseWriter, body []byte) {
+	line := http.NewResponseController(w)
+	defer line.SetWriteDeadline(time.Time{}) // the connection may serve other requests
+	for part := range slices.Chunk(body, writePart) {
+		line.SetWriteDeadline(time.Now().Add(writeTime))
+		if _, err := w.Write(part); err != nil {
+			return
+		}
+	}
+	line.Flush()
 }
 
 // read decodes the body, a JSON object. An empty body is an object without members.

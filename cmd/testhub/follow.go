@@ -14,7 +14,6 @@ const (
 	maxFollowers = 32                     // of one feed at a time
 	followPeriod = 100 * time.Millisecond // between two looks at the feed
 	followLines  = 200                    // at most so many lines in a period
-	followWrite  = 10 * time.Second       // time limit of one write
 	totalsPeriod = time.Second
 )
 
@@ -100,7 +99,7 @@ func (f *follower) event(name string, data any) {
 }
 
 func (f *follower) flush() error {
-	f.line.SetWriteDeadline(time.Now().Add(followWrite))
+	f.line.SetWriteDeadline(time.Now().Add(writeTime))
 	defer f.line.SetWriteDeadline(time.Time{}) // the connection may serve other requests
 	if _, err := f.w.Write(f.out.Bytes()); err != nil {
 		return err

@@ -55,23 +55,24 @@ type inputMessage struct {
 	c2dMessage
 }
 
-func (c *control) inputLog(id string) []inputMessage {
+func (c *control) inputLog(id string, count int) []inputMessage {
 	all := []inputMessage{}
-	for _, record := range c.hub.InputLog(id) {
+	for _, record := range lastOf(c.hub.InputLog(id), count) {
 		all = append(all, inputMessage{record.Input, c2dRecord(&record)})
 	}
 	return all
 }
 
 func (c *control) listInputs(r *call) (any, *refusal) {
+	count := 0
 	id, problem := c.module(r)
 	if problem == nil {
-		problem = r.query()
+		problem = r.query(last(&count))
 	}
 	if problem != nil {
 		return nil, problem
 	}
-	return map[string]any{"inputs": c.inputLog(id)}, nil
+	return map[string]any{"inputs": c.inputLog(id, count)}, nil
 }
 
 func (c *control) waitInputs(r *call) (any, *refusal) {
@@ -85,5 +86,5 @@ func (c *control) waitInputs(r *call) (any, *refusal) {
 	}
 	have := func() any { return map[string]int{state.String(): c.hub.CountInputs(id, state)} }
 	problem = c.waits(r, limit, have, func(ctx context.Context) error { return c.hub.WaitInputs(ctx, id, state, count) })
-	return map[string]any{"inputs": c.inputLog(id)}, problem
+	return map[string]any{"inputs": c.inputLog(id, 0)}, problem
 }

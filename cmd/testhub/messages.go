@@ -141,6 +141,18 @@ func sentBy(m *hubdata.Message, device string) bool {
 	return device == "" || device == m.DeviceID || device == join(m.DeviceID, m.ModuleID)
 }
 
+// last is the query parameter with how many of the newest entries of a log are wanted. Without it
+// all are.
+func last(into *int) field { return whole("last", 1, maxPage, into) }
+
+// lastOf returns the newest entries of a log, or all for 0.
+func lastOf[T any](log []T, count int) []T {
+	if count == 0 {
+		return log
+	}
+	return log[max(0, len(log)-count):]
+}
+
 // page returns how many messages a request can wait for: at most one answer's, and at most the kept
 // ones.
 func (c *control) page() int {
@@ -157,17 +169,17 @@ func (c *control) log() (log []hubdata.Message) {
 }
 
 func (c *control) messages(r *call) (any, *refusal) {
-	device, from, limit, last, most := "", 0, defaultPage, 0, -1
+	device, from, limit, count, most := "", 0, defaultPage, 0, -1
 	if problem := r.query(text("device", &device), whole("from", 0, math.MaxInt, &from), whole("limit", 1, maxPage,
-		&limit), whole("last", 1, maxPage, &last), whole("body", 0, maxInput, &most)); problem != nil {
+		&limit), last(&count), whole("body", 0, maxInput, &most)); problem != nil {
 		return nil, problem
 	}
 	if problem := c.selector(device); problem != nil {
 		return nil, problem
 	}
 	log := c.log()
-	if last > 0 {
-		from, limit = max(from, newest(log, device, last)), last
+	if count > 0 {
+		from, limit = max(from, newest(log, device, count)), count
 	}
 	p := pageOf(log, device, from, limit)
 	for i := range p.Messages {

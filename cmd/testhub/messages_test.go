@@ -74,3 +74,30 @@ func TestBodiesAreCut(t *testing.T) {
 		require.Equal(t, len(want) < len(binary), m.Bytes == len(binary))
 	}
 }
+
+// Each log of the API can be asked for its newest entries.
+func TestTheNewestEntriesOfALog(t *testing.T) {
+	p := start(t, "-device", "a", "-gateway", "localhost", "-module", "a/cam", "-keep", "4")
+	for i := range 6 {
+		p.good("POST", "/devices/a/c2d", fmt.Sprintf(`{"messageId":"%d"}`, i))
+		p.good("POST", "/devices/a%2Fcam/inputs/in", fmt.Sprintf(`{"messageId":"%d"}`, i))
+		p.refused(404, "POST", "/devices/a/methods", fmt.Sprintf(`{"name":"%d"}`, i))
+	}
+	for path, of := range map[string]struct{ list, field string }{
+		"/devices/a/c2d": {"c2d", "messageId"}, "/devices/a%2Fcam/inputs": {"inputs", "messageId"},
+		"/devices/a/methods": {"calls", "name"},
+	} {
+		for query, want := range map[string][]any{"": {"2", "3", "4", "5"}, "?last=2": {"4", "5"},
+			"?last=9": {"2", "3", "4", "5"}} {
+			var got []any
+			for _, one := range p.good("GET", path+query, "")[of.list].([]any) {
+				got = append(got, one.(map[string]any)[of.field])
+			}
+			require.Equal(t, want, got, path+query)
+		}
+		require.Equal(t, "last", p.refused(400, "GET", path+"?last=0", "").Field)
+	}
+	require.Empty(t, p.good("GET", "/uploads?last=1", "")["uploads"])
+	require.Equal(t, "last", p.refused(400, "GET", "/uploads?last=0", "").Field)
+	require.Equal(t, []int{1, 2, 3}, lastOf([]int{1, 2, 3}, 0))
+}

@@ -78,12 +78,16 @@ type methodCall struct {
 }
 
 func (c *control) listMethods(r *call) (any, *refusal) {
+	count := 0
 	id, problem := c.device(r)
 	if problem == nil {
-		problem = r.query()
+		problem = r.query(last(&count))
+	}
+	if problem != nil {
+		return nil, problem
 	}
 	all := []methodCall{}
-	for _, m := range c.hub.MethodLog(id) {
+	for _, m := range lastOf(c.hub.MethodLog(id), count) {
 		one := methodCall{Device: join(m.DeviceID, m.ModuleID), Name: m.Name, Payload: m.Payload, Deliveries: m.Deliveries,
 			Connection: m.Connection, Called: m.Called}
 		if m.Protocol != 0 {
@@ -98,5 +102,5 @@ func (c *control) listMethods(r *call) (any, *refusal) {
 		}
 		all = append(all, one)
 	}
-	return map[string]any{"calls": all}, problem
+	return map[string]any{"calls": all}, nil
 }

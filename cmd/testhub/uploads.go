@@ -20,9 +20,9 @@ type upload struct {
 	Description string     `json:"description,omitempty"`
 }
 
-func (c *control) uploads() []upload {
+func (c *control) uploads(count int) []upload {
 	all := []upload{}
-	for _, u := range c.hub.Uploads() {
+	for _, u := range lastOf(c.hub.Uploads(), count) {
 		one := upload{Device: u.DeviceID, File: u.Blob, State: u.State.String(), Size: u.Size, Started: u.Started,
 			Expires: u.Expires,
 			Status:  u.StatusCode, Description: u.StatusDescription}
@@ -35,7 +35,11 @@ func (c *control) uploads() []upload {
 }
 
 func (c *control) listUploads(r *call) (any, *refusal) {
-	return map[string]any{"uploads": c.uploads()}, r.query()
+	count := 0
+	if problem := r.query(last(&count)); problem != nil {
+		return nil, problem
+	}
+	return map[string]any{"uploads": c.uploads(count)}, nil
 }
 
 func (c *control) waitUploads(r *call) (any, *refusal) {
@@ -44,9 +48,9 @@ func (c *control) waitUploads(r *call) (any, *refusal) {
 		return nil, problem
 	}
 	problem := c.waits(r, limit, func() any {
-		return c.uploads()
+		return c.uploads(0)
 	}, func(ctx context.Context) error { return c.hub.WaitUploads(ctx, count) })
-	return map[string]any{"uploads": c.uploads()}, problem
+	return map[string]any{"uploads": c.uploads(0)}, problem
 }
 
 func (c *control) file(r *call) (any, *refusal) {

@@ -58,8 +58,8 @@ const most = 100;
 
 async function read() {
   const device = state.device();
-  const all = device ? (await api.ask("GET", `${api.device(device)}/c2d`)).c2d : [];
-  keyed(list.body, all.slice(-most).reverse(), (m) => `${m.device} ${m.enqueued} ${m.sequence}`, (m) => cells(time(m.enqueued),
+  const all = device ? (await api.ask("GET", `${api.device(device)}/c2d?last=${most}`)).c2d : [];
+  keyed(list.body, all.reverse(), (m) => `${m.device} ${m.enqueued} ${m.sequence}`, (m) => cells(time(m.enqueued),
     m.sequence, el("bdi", {}, m.messageId ?? ""), el("code", {}, (m.body ?? `base64: ${m.bodyBase64}`).slice(0, 500)), "", "", ""),
   (row, m) => {
     setText(row.children[4], m.state);

@@ -62,7 +62,7 @@ function outcome(c) {
 
 async function read() {
   const id = state.device();
-  const calls = id ? (await api.ask("GET", `${api.device(id)}/methods`)).calls : [];
-  keyed(list.body, calls.slice(-most).reverse(), (c) => `${c.device} ${c.called} ${c.ended ?? ""}`, (c) => cells(time(c.called),
+  const calls = id ? (await api.ask("GET", `${api.device(id)}/methods?last=${most}`)).calls : [];
+  keyed(list.body, calls.reverse(), (c) => `${c.device} ${c.called} ${c.ended ?? ""}`, (c) => cells(time(c.called),
     el("bdi", {}, c.name), el("code", {}, c.payload === undefined ? "" : JSON.stringify(c.payload)), el("bdi", {}, outcome(c))));
 }

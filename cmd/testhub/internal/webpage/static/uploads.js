@@ -20,8 +20,8 @@ const most = 100;
 const mostText = 64 << 10;
 
 async function read() {
-  const all = (await api.ask("GET", "/uploads")).uploads;
-  keyed(list.body, all.slice(-most).reverse(), (u) => `${u.started} ${u.file}`, (u) => cells(time(u.started), el("bdi", {}, u.file),
+  const all = (await api.ask("GET", `/uploads?last=${most}`)).uploads;
+  keyed(list.body, all.reverse(), (u) => `${u.started} ${u.file}`, (u) => cells(time(u.started), el("bdi", {}, u.file),
     "", "", ""), (row, u) => {
     setText(row.children[2], u.description ? `${u.state}: ${u.description}` : u.state);
     setText(row.children[3], u.size);
