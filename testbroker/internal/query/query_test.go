@@ -269,3 +269,27 @@ func FuzzParse(f *testing.F) {
 		}
 	})
 }
+
+// The pages of a grouped query are its rows, each once, and TOP counts all of them.
+func TestPagesOfGroups(t *testing.T) {
+	all := documents(t, `[{"x":1},{"x":2},{"x":1},{"x":3},{"x":4},{"x":5},{"x":2}]`)
+	for text, want := range map[string]int{"": 5, "TOP 5": 5, "TOP 4": 4, "TOP 1": 1} {
+		q, err := query.Parse("SELECT " + text + " x, count() AS n FROM devices GROUP BY x")
+		require.NoError(t, err)
+		rows := q.Run(all)
+		require.Len(t, rows, want)
+		for size := 1; size <= want+1; size++ {
+			var got []query.Document
+			for more := true; more; {
+				var page []query.Document
+				page, more = q.Groups(all, len(got), size)
+				require.Equal(t, more, len(got)+size < want)
+				got = append(got, page...)
+			}
+			require.Equal(t, rows, got)
+		}
+		page, more := q.Groups(all, want+1, 1)
+		require.Empty(t, page)
+		require.False(t, more)
+	}
+}

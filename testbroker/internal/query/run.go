@@ -27,20 +27,43 @@ func (q *Query) Row(d Document) Document {
 
 // Run returns the rows for documents. It does not change them; rows may share their values.
 func (q *Query) Run(documents []Document) []Document {
-	rows := []Document{}
 	if q.Grouped() {
-		rows = q.groupRows(documents)
-	} else {
-		for _, d := range documents {
-			if q.Accepts(d) {
-				rows = append(rows, q.Row(d))
-			}
+		rows, _ := q.Groups(documents, 0, len(documents)+1)
+		return rows
+	}
+	rows := []Document{}
+	for _, d := range documents {
+		if q.Accepts(d) {
+			rows = append(rows, q.Row(d))
 		}
 	}
-	if q.top > 0 && len(rows) > q.top {
-		rows = rows[:q.top]
+	return first(rows, q.top)
+}
+
+// first returns the first elements, or all for 0.
+func first[T any](all []T, most int) []T {
+	if most > 0 && len(all) > most {
+		return all[:most]
 	}
-	return rows
+	return all
+}
+
+// Groups returns the rows of a grouped query from a place on, at most size, and whether there are
+// more. It makes no others, because there may be a group for each document.
+func (q *Query) Groups(documents []Document, from, size int) (rows []Document, more bool) {
+	groups := first(q.groupsOf(documents), q.top)
+	groups = groups[min(from, len(groups)):]
+	rows = []Document{}
+	for _, g := range first(groups, size) {
+		row := Document{}
+		for _, c := range q.columns {
+			if v, ok := c.of(g); ok {
+				row[c.name] = v
+			}
+		}
+		rows = append(rows, row)
+	}
+	return rows, len(groups) > size
 }
 
 // A group is the accepted documents with the same values of the paths of GROUP BY.
@@ -49,8 +72,8 @@ type group struct {
 	all   []Document
 }
 
-func (q *Query) groupRows(documents []Document) []Document {
-	var groups []*group
+// groupsOf returns the groups of the accepted documents, in the order of their first ones.
+func (q *Query) groupsOf(documents []Document) (groups []*group) {
 	byKey := make(map[string]*group)
 	if q.groups == nil { // one group, even of nothing
 		groups = []*group{{}}
@@ -69,18 +92,7 @@ func (q *Query) groupRows(documents []Document) []Document {
 		}
 		g.all = append(g.all, d)
 	}
-	rows := []Document{}
-	for _, g := range groups {
-		row := Document{}
-		for _, c := range q.columns {
-			v, ok := c.of(g)
-			if ok {
-				row[c.name] = v
-			}
-		}
-		rows = append(rows, row)
-	}
-	return rows
+	return groups
 }
 
 // key returns a text that is the same for documents of one group.

@@ -60,12 +60,11 @@ func rowsFrom(h *hub.Hub, asked *query.Query, from cursor, size int) ([]hub.Tree
 				all = append(all, doc)
 			}
 		}
-		rows := asked.Run(all)
-		rows = rows[min(from.rows, len(rows)):]
-		if len(rows) <= size {
+		rows, more := asked.Groups(all, from.rows, size)
+		if !more {
 			return rows, nil
 		}
-		return rows[:size], &cursor{rows: from.rows + size}
+		return rows, &cursor{rows: from.rows + size}
 	}
 	most := math.MaxInt
 	if asked.Top() > 0 {
