@@ -380,6 +380,9 @@ func TestARecordThatMakesNoSense(t *testing.T) {
 			Value: []byte(`{"Desired":{"Tree":{"a":1}}}`)},
 		`record "9/x" of the table "queues"`:       {Table: "queues", Key: "9/x", Value: []byte("1")},
 		`of the table "waiting"`:                   {Table: "waiting", Key: "0/x/1", Value: []byte("{}")},
+		`record "1" of the table "feedback"`:       {Table: "feedback", Key: "1", Value: []byte("{}")},
+		`record "fffffffffffffff" of the`:          {Table: "feedback", Key: "fffffffffffffff", Value: []byte("{}")},
+		`record "0fffffffffffffff" of the`:         {Table: "feedback", Key: "0fffffffffffffff", Value: []byte("{}")},
 		`of the table "messages"`:                  {Table: "messages", Key: "1", Value: []byte("{}")},
 		`of the table "certificates"`:              {Table: "certificates", Value: []byte("{}")},
 		`record "a" of the table "configurations"`: {Table: "configurations", Key: "a", Value: other},
@@ -403,6 +406,7 @@ func FuzzRestore(f *testing.F) {
 	f.Add("queues", "0/dev-1", []byte("-5"))
 	f.Add("partitions", "0000000000000001", []byte("4503599627370496"))
 	f.Add("messages", "0000000000000005", []byte(`{"Sequence":5,"Body":"eA=="}`))
+	f.Add("feedback", "0000000000000005", []byte(`{"Body":"eA==","Enqueued":"2030-01-01T00:00:00Z","Deliveries":9}`))
 	f.Add("certificates", "", []byte(`{"Certificate":"MA=="}`))
 	f.Add("containers", "c-1", []byte(`{"ETag":"0x7fffffffffffffff"}`))
 	f.Add("files", "c-1/a", []byte("\x00\x00\x00\x2e"+`{"Name":"a","Parts":[{"Size":1},{"Size":-1}]}xx`))

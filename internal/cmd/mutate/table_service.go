@@ -17,7 +17,13 @@ func init() {
 		web     = "testbroker/internal/servicefront/messages.go"
 	)
 	tables["service"] = []mutation{
-		{File: notice, Old: "if len(q.waiting)+q.locked.Len() >= maxNotices {", New: "if false {",
+		{File: queue, Old: "q.Hub.feedback(e) // before", New: "defer q.Hub.feedback(e) // before",
+			Test: "./testbroker/internal/hub -run TestFeedbackIsKeptBeforeTheMessageEnds"},
+		{File: "testbroker/internal/hub/keepfeedback.go", Old: "if n.Deliveries >= noticeDeliveries {", New: "if false {",
+			Test: "./testbroker/internal/hub -run TestFeedbackSurvives"},
+		{File: lock, Old: "\tn.Deliveries++\n\tq.touchLocked(n)\n", New: "\tn.Deliveries++\n",
+			Test: "./testbroker/internal/hub -run TestFeedbackSurvives"},
+		{File: notice, Old: "if len(q.unsettled) >= maxNotices {", New: "if false {",
 			Test: "./testbroker/internal/hub -run TestNoticesAreBounded"},
 		{File: lock, Old: "n.Deliveries < noticeDeliveries", New: "n.Deliveries > 0",
 			Test: "./testbroker -run TestLocksOfNotices"},

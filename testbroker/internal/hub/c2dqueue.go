@@ -117,13 +117,13 @@ func (q *Queue) becomeLocked(e *QueuedC2D, s hubdata.C2DState) {
 	q.counts[e.State]--
 	q.counts[s]++
 	e.State = s
-	q.noteLocked(e)
 	if s != hubdata.Enqueued && s != hubdata.Invisible {
 		e.Ended = q.Hub.Now()
 		if e.Feedback = feedbackOf(e.C2D, s); e.Feedback != "" && q.box == Commands && !q.stopped {
-			q.Hub.feedback(e)
+			q.Hub.feedback(e) // before the message leaves the store: a kill between them loses neither
 		}
 	}
+	q.noteLocked(e)
 }
 
 // releaseLocked ends the lock of an unacknowledged C2D message.

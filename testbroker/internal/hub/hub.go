@@ -215,12 +215,14 @@ func New(o *Options) (*Hub, error) {
 	h.jobs.keep = h.keep
 	h.Faults.init(o.Seed)
 	for kind := range noticeKinds {
-		h.notices[kind].hub, h.notices[kind].kind = h, kind
+		q := &h.notices[kind]
+		q.hub, q.kind, q.unsettled = h, kind, make(map[int]*Notice)
 	}
 	h.saver.init(o.Store, h.storeFailed)
 	h.addRegistryTables()
 	h.addTwinTable()
 	h.addQueueTables()
+	h.addFeedbackTable()
 	h.addStorageTables()
 	h.addLogTable()
 	h.addCertificateTable()

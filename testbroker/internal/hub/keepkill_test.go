@@ -1,6 +1,7 @@
 package hub
 
 import (
+	"maps"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -64,4 +65,122 @@ func TestFeedbackHasTheGenerationAfterARestart(t *testing.T) {
 	require.True(t, ok)
 	require.Contains(t, string(n.Body), `"deviceGenerationId":"`+d.GenerationID+`"`)
 	require.NoError(t, h.Close())
+}
+
+// Feedback that no back end has settled is there after a kill, in order, with its deliveries.
+func TestFeedbackSurvives(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := records{}
+		stores := make(map[*Hub]records)
+		run := func() (*Hub, *Notices) {
+			own := maps.Clone(s)
+			h := restored(t, own, Options{})
+			t.Cleanup(func() { require.NoError(t, h.Close()) })
+			stores[h] = own
+			return h, h.Notices(Feedback)
+		}
+		kill := func(h *Hub) {
+			h.Saved()
+			s = maps.Clone(stores[h])
+		}
+		pull := func(q *Notices) Notice {
+			n, ok := q.Pull()
+			require.True(t, ok)
+			return n
+		}
+		h, q := run()
+		for _, body := range []string{"1", "2", "3", "4"} {
+			q.add([]byte(body))
+		}
+		first, second, third := pull(q), pull(q), pull(q)
+		require.True(t, q.Settle(second.LockToken, false))
+		require.True(t, q.Settle(third.LockToken, true))
+		h.Notices(FileNotifications).add([]byte("the file is gone"))
+		kill(h)
+
+		h, q = run()
+		require.False(t, q.Settle(first.LockToken, false), "its lock is that of the earlier run")
+		for _, want := range []struct {
+			body       string
+			deliveries int
+		}{{"1", 2}, {"3", 2}, {"4", 1}} {
+			n := pull(q)
+			require.Equal(t, want.body, string(n.Body))
+			require.Equal(t, want.deliveries, n.Deliveries, want.body)
+			require.True(t, n.Enqueued.Equal(first.Enqueued))
+		}
+		_, ok := q.Pull()
+		require.False(t, ok)
+		_, ok = h.Notices(FileNotifications).Pull()
+		require.False(t, ok)
+		q.add([]byte("5"))
+		kill(h)
+
+		// One that is delivered too often is dropped, by the run after its last delivery, too.
+		for range noticeDeliveries - 2 {
+			h, q = run()
+			for _, want := range []string{"1", "3", "4", "5"} {
+				require.Equal(t, want, string(pull(q).Body))
+			}
+			kill(h)
+		}
+		h, q = run()
+		require.Equal(t, "4", string(pull(q).Body))
+		require.Equal(t, "5", string(pull(q).Body))
+		kill(h)
+		require.NotContains(t, s, recordName{tableFeedback, sequenceKey(1)})
+
+		// What nobody takes ends an hour after it came, whoever runs.
+		h, q = run()
+		time.Sleep(noticeLife)
+		synctest.Wait()
+		kill(h)
+		for name := range s {
+			require.NotEqual(t, tableFeedback, name.table)
+		}
+		q.add([]byte("6"))
+		kill(h)
+		require.Contains(t, s, recordName{tableFeedback, sequenceKey(6)})
+		h.Reset()
+		kill(h)
+		require.NotContains(t, s, recordName{tableFeedback, sequenceKey(6)})
+	})
+}
+
+// An outcomes is a Store that compares the ended messages with their feedback.
+type outcomes struct {
+	records
+	ended, feedback, late int
+}
+
+func (s *outcomes) Save(changes []hubdata.Record) error {
+	for _, r := range changes {
+		switch {
+		case r.Table == tableWaiting && r.Value == nil:
+			s.ended++
+		case r.Table == tableFeedback && r.Value != nil:
+			s.feedback++
+		}
+	}
+	if s.ended > s.feedback {
+		s.late++
+	}
+	return s.records.Save(changes)
+}
+
+// A kill between the outcome of a message and its feedback loses neither: the feedback is in the
+// store first, or at the same time.
+func TestFeedbackIsKeptBeforeTheMessageEnds(t *testing.T) {
+	const messages = 2000
+	s := &outcomes{records: records{}}
+	h := restored(t, s, Options{C2D: C2DOptions{Queue: 1}})
+	_, err := h.AddDevice("dev-1")
+	require.NoError(t, err)
+	for range messages {
+		require.NoError(t, h.SendC2D("dev-1", hubdata.C2D{Ack: "full"}))
+		require.Equal(t, 1, h.PurgeC2D("dev-1"))
+	}
+	require.NoError(t, h.Close())
+	require.Equal(t, messages, s.ended)
+	require.Zero(t, s.late)
 }

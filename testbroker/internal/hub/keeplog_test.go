@@ -27,9 +27,10 @@ func (s records) Load(each func(hubdata.Record) error) error {
 
 func (s records) Save(changes []hubdata.Record) error {
 	for _, r := range changes {
-		if s[recordName{r.Table, r.Key}] = r.Value; r.Value == nil {
-			delete(s, recordName{r.Table, r.Key})
-		}
+		s[recordName{r.Table, r.Key}] = r.Value
+		maps.DeleteFunc(s, func(name recordName, _ []byte) bool {
+			return r.Value == nil && name.table == r.Table && (r.Key == "" || r.Key == name.key)
+		})
 	}
 	return nil
 }

@@ -52,6 +52,7 @@ type Notices struct {
 
 	mu        sync.Mutex // guards the fields below; held over deliveries, which never block
 	number    int
+	unsettled map[int]*Notice // those that wait or are locked, by number
 	waiting   noticeList
 	locked    list.List // of *Notice, by the ends of their locks: all locks last equally long
 	locks     map[lockKey]*Notice
@@ -90,12 +91,14 @@ func (q *Notices) add(body []byte) {
 	if q.stopped {
 		return
 	}
-	if len(q.waiting)+q.locked.Len() >= maxNotices {
+	if len(q.unsettled) >= maxNotices {
 		q.dropLocked()
 	}
 	q.number++
 	n := &Notice{Number: q.number, Body: body, Enqueued: q.hub.Now()}
 	n.tag = q.tagOf(n)
+	q.unsettled[n.Number] = n
+	q.touchLocked(n)
 	q.waiting = append(q.waiting, n)
 	q.dispatchLocked()
 }
@@ -152,6 +155,7 @@ func (q *Notices) settle(key lockKey, again bool) bool {
 		q.releaseLocked(n)
 	} else {
 		q.unlockLocked(n)
+		q.forgetLocked(n)
 	}
 	q.dispatchLocked()
 	return true
@@ -193,8 +197,10 @@ func (q *Notices) dispatchLocked() {
 		}
 		if outcome == NoticeNever {
 			passed++
-		} else {
-			q.waiting.remove(passed)
+			continue
+		}
+		if n := q.waiting.remove(passed); outcome == NoticeSettled {
+			q.forgetLocked(n)
 		}
 	}
 	q.setTimerLocked(q.nextEndLocked(now, clock))
@@ -248,7 +254,14 @@ func (q *Notices) clear() {
 	q.waiting = nil
 	q.locked.Init()
 	clear(q.locks)
+	clear(q.unsettled)
 	q.dispatchLocked()
+}
+
+// forgetLocked drops a notice that neither waits nor is locked.
+func (q *Notices) forgetLocked(n *Notice) {
+	delete(q.unsettled, n.Number)
+	q.touchLocked(n)
 }
 
 // stop stops the timer of a hub that is closed, for good.

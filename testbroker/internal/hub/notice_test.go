@@ -131,8 +131,10 @@ func TestNoticesAgreeWithAModel(t *testing.T) {
 				time.Sleep(time.Duration(random.IntN(1000)) * time.Millisecond)
 			}
 		}
+		synctest.Wait() // the timer of a lock may have fired at this moment
 		first()
 		require.Len(t, model, len(q.waiting)+len(q.locks))
+		require.Len(t, model, len(q.unsettled))
 		require.Len(t, q.locks, q.locked.Len())
 	})
 }

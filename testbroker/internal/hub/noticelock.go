@@ -25,6 +25,7 @@ type noticeLock struct {
 func (q *Notices) lockLocked(n *Notice, key lockKey, now time.Time) {
 	n.LockToken = GuidText(n.tag)
 	n.Deliveries++
+	q.touchLocked(n)
 	n.lock = noticeLock{key, now.Add(noticeLockTime), q.locked.PushBack(n)}
 	if q.locks == nil {
 		q.locks = make(map[lockKey]*Notice)
@@ -45,16 +46,20 @@ func (q *Notices) releaseLocked(n *Notice) {
 	if n.Deliveries < noticeDeliveries {
 		n.tag = q.tagOf(n)
 		q.waiting.insert(n)
+		return
 	}
+	q.forgetLocked(n)
 }
 
 // dropLocked drops the oldest notice that waits, or the one whose lock ends first.
 func (q *Notices) dropLocked() {
 	if len(q.waiting) > 0 {
-		q.waiting.remove(0)
-	} else {
-		q.unlockLocked(q.firstLocked())
+		q.forgetLocked(q.waiting.remove(0))
+		return
 	}
+	n := q.firstLocked()
+	q.unlockLocked(n)
+	q.forgetLocked(n)
 }
 
 // endLocked ends locks and drops notices whose time has passed.
@@ -63,7 +68,7 @@ func (q *Notices) endLocked(now, clock time.Time) {
 		q.releaseLocked(n)
 	}
 	for len(q.waiting) > 0 && !q.waiting[0].Enqueued.Add(noticeLife).After(clock) {
-		q.waiting.remove(0)
+		q.forgetLocked(q.waiting.remove(0))
 	}
 }
 

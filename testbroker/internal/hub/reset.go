@@ -68,7 +68,8 @@ func (h *Hub) Reset() {
 	}
 	h.mu.Lock()
 	clear(h.queues)
-	h.ClearTables(tableMessages, tablePartitions, tableQueues, tableWaiting, tableTwins, TableConfigurations)
+	h.ClearTables(tableMessages, tablePartitions, tableQueues, tableWaiting, tableFeedback, tableTwins,
+		TableConfigurations)
 	for _, f := range h.Fronts {
 		f.Forget("")
 	}

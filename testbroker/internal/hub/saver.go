@@ -82,7 +82,8 @@ func (h *Hub) Restore() error {
 	for _, q := range h.queuesOf("", Boxes[:]...) {
 		q.dispatch() // sets the timer of expiries
 	}
-	h.Touch(tableAccount, "") // the first run has made the key
+	h.Notices(Feedback).Kick() // the same
+	h.Touch(tableAccount, "")  // the first run has made the key
 	h.reconfigure()
 	s.done = make(chan struct{})
 	go h.saver.run()
