@@ -152,6 +152,14 @@ func TestAStartWithoutTheRightToLowPorts(t *testing.T) {
 	require.ErrorContains(t, err, "taken by another program")
 }
 
+// Another address does not help a program that is out of descriptors.
+func TestAStartWithoutDescriptors(t *testing.T) {
+	err := listenError("mqtt", "127.0.0.1:8883", &net.OpError{Op: "listen", Net: "tcp",
+		Err: os.NewSyscallError("socket", syscall.EMFILE)})
+	require.EqualError(t, err, "flag -mqtt: listen tcp: socket: "+syscall.EMFILE.Error()+
+		"; let the process open more files, such as by ulimit -n")
+}
+
 func TestHealth(t *testing.T) {
 	p := start(t)
 	require.Equal(t, map[string]any{"status": "healthy"}, p.good("GET", "/health", ""))

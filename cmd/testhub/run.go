@@ -273,6 +273,8 @@ func listenError(name, addr string, err error) error {
 	case errors.Is(err, syscall.EACCES):
 		return fmt.Errorf("flag -%s: no permission to use %s: ports below 1024 are for root and programs with "+
 			"CAP_NET_BIND_SERVICE; get that right, or %s", name, addr, fix)
+	case errors.Is(err, syscall.EMFILE), errors.Is(err, syscall.ENFILE):
+		return fmt.Errorf("flag -%s: %w; let the process open more files, such as by ulimit -n", name, err)
 	case errors.Is(err, syscall.EADDRNOTAVAIL):
 		return fmt.Errorf("flag -%s: %s is not an address of this machine; %s", name, addr, fix)
 	}
