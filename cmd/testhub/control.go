@@ -13,7 +13,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/hubline-iot/hubline/cmd/testhub/internal/webpage"
@@ -45,8 +44,6 @@ type control struct {
 	others   []*control                      // of the other hubs
 	feed     *feed
 	guard    guard
-
-	followers atomic.Int64
 
 	server http.Server
 	wg     sync.WaitGroup

@@ -3,6 +3,7 @@ package main
 import (
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -13,6 +14,8 @@ const feedLines = 4096
 // neither delays the hub nor needs memory: it misses lines, and the feed says how many.
 type feed struct {
 	run string // tells the line numbers of this feed from those of an earlier one
+
+	followers atomic.Int64 // requests for its lines
 
 	mu     sync.Mutex
 	ring   [feedLines]line // line n is at n % feedLines

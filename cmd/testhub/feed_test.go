@@ -169,10 +169,11 @@ func TestEventsContinueBehindTheLastOne(t *testing.T) {
 func TestEventsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := &control{feed: newFeed()}
+		other := &control{feed: c.feed} // of a further hub
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		done := make(chan int, maxFollowers+1)
-		ask := func() {
+		ask := func(c *control) {
 			w := &lonelyWriter{head: http.Header{}}
 			r, err := http.NewRequestWithContext(ctx, "GET", "/events", nil)
 			require.NoError(t, err)
@@ -180,11 +181,11 @@ func TestEventsAreBounded(t *testing.T) {
 			done <- w.status
 		}
 		for range maxFollowers {
-			go ask() // ends with ctx
+			go ask(c) // ends with ctx
 		}
 		synctest.Wait()
 		require.Empty(t, done)
-		go ask() // refused at once
+		go ask(other) // refused at once
 		synctest.Wait()
 		require.Len(t, done, 1)
 		require.Equal(t, http.StatusServiceUnavailable, <-done)
@@ -192,7 +193,7 @@ func TestEventsAreBounded(t *testing.T) {
 		for range maxFollowers {
 			require.Zero(t, <-done)
 		}
-		require.Zero(t, c.followers.Load())
+		require.Zero(t, c.feed.followers.Load())
 	})
 }
 

@@ -25,13 +25,13 @@ func (c *control) follow(w http.ResponseWriter, r *http.Request) {
 		refuse(w, problem)
 		return
 	}
-	if c.followers.Add(1) > maxFollowers {
-		c.followers.Add(-1)
+	if c.feed.followers.Add(1) > maxFollowers {
+		c.feed.followers.Add(-1)
 		refuse(w, &refusal{status: http.StatusServiceUnavailable,
 			Problem: fmt.Sprintf("there are %d requests for events", maxFollowers), Fix: "close a page or end a request"})
 		return
 	}
-	defer c.followers.Add(-1)
+	defer c.feed.followers.Add(-1)
 	w.Header().Set("Content-Type", "text/event-stream")
 	w.Header().Set("Cache-Control", "no-store")
 	f := &follower{w: w, line: http.NewResponseController(w), feed: c.feed, into: make([]line, followLines)}

@@ -65,8 +65,8 @@ func init() {
 		},
 		{
 			File: "cmd/testhub/follow.go",
-			Old:  "if c.followers.Add(1) > maxFollowers {",
-			New:  "if c.followers.Add(1) > 1<<30 {",
+			Old:  "if c.feed.followers.Add(1) > maxFollowers {",
+			New:  "if c.feed.followers.Add(1) > 1<<30 {",
 			Test: "./cmd/testhub -run TestEventsAreBounded",
 		},
 		{
