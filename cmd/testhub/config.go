@@ -47,7 +47,7 @@ func (s *configSettings) read(f *flag.FlagSet) error {
 	if err != nil {
 		return fmt.Errorf("flag -config: %w; give a file that can be read", err)
 	}
-	members, problem := membersOf(raw, "")
+	members, problem := membersOf(withoutMark(raw), "")
 	if problem != nil {
 		problem.Fix = cmp.Or(problem.Fix, `give an object such as {"keep": 1000}`)
 		return fmt.Errorf("flag -config: %s: %w", s.file, problem)
@@ -89,6 +89,9 @@ func readBounded(name string, limit int64) ([]byte, error) {
 	}
 	return raw, err
 }
+
+// withoutMark returns a text without the byte order mark that editors and shells of Windows write.
+func withoutMark(raw []byte) []byte { return bytes.TrimPrefix(raw, []byte("\uFEFF")) }
 
 // valuesOf returns the values of a flag as the command line would have them.
 func valuesOf(fl *flag.Flag, raw json.RawMessage) ([]string, error) {

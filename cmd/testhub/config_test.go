@@ -52,6 +52,13 @@ func TestAStartWithAFile(t *testing.T) {
 	require.Len(t, p.ready.Devices, 2)
 }
 
+// Shells of Windows begin a file with a byte order mark.
+func TestFilesWithAByteOrderMark(t *testing.T) {
+	p := start(t, "-config", write(t, "hub.json", "\uFEFF"+`{"keep": 3}`),
+		"-devices", write(t, "devices.json", "\uFEFF"+`{"devices": [{"id": "a"}, {"id": "b"}]}`))
+	require.Len(t, p.ready.Devices, 2)
+}
+
 func TestErrorsInAFileOfFlags(t *testing.T) {
 	for name, c := range map[string]struct {
 		content string

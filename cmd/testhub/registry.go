@@ -167,7 +167,7 @@ func readFile(name string) (entries []entry, authorities []*x509.Certificate, er
 		return nil, nil, fmt.Errorf("flag -devices: %w; give a file that can be read", err)
 	}
 	var files []string
-	bad := readObject(raw, "",
+	bad := readObject(withoutMark(raw), "",
 		list("devices", func(path string, raw json.RawMessage) *refusal { return readDevice(raw, path, "", &entries) }),
 		list("authorities", func(path string, raw json.RawMessage) *refusal {
 			var file string
