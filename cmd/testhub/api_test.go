@@ -321,6 +321,7 @@ func TestUploads(t *testing.T) {
 	one := p.good("GET", "/uploads/wait", "")["uploads"].([]any)[0].(map[string]any)
 	require.Equal(t, []any{"dev-1", "dev-1/logs/a.txt", "succeeded", 5.0}, []any{one["device"], one["file"], one["state"],
 		one["size"]})
+	require.Contains(t, p.refused(504, "GET", "/uploads/wait?count=9&within=0s", "").Problem, `there is: {"succeeded":1}`)
 	file := p.good("GET", "/files/dev-1/logs/a.txt", "")
 	require.Equal(t, "sunny", file["body"])
 	require.EqualValues(t, 1, p.good("GET", "/faults/1", "")["fired"])

@@ -48,7 +48,11 @@ func (c *control) waitUploads(r *call) (any, *refusal) {
 		return nil, problem
 	}
 	problem := c.waits(r, limit, func() any {
-		return c.uploads(0)
+		states := make(map[string]int) // the whole list may be long
+		for _, u := range c.hub.Uploads() {
+			states[u.State.String()]++
+		}
+		return states
 	}, func(ctx context.Context) error { return c.hub.WaitUploads(ctx, count) })
 	return map[string]any{"uploads": c.uploads(0)}, problem
 }
