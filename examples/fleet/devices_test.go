@@ -167,6 +167,10 @@ func TestEnginesGiveAValidCommandLine(t *testing.T) {
 	flush := int(defaultFlush.Seconds())
 	require.Greater(t, numberIn(t, manifest, `terminationGracePeriodSeconds: (\d+)`), flush)
 	require.Greater(t, numberIn(t, unit, `TimeoutStopSec=(\d+)`), flush)
+	for _, asked := range []string{"runAsNonRoot: true", "type: RuntimeDefault", "allowPrivilegeEscalation: false",
+		"drop: [ALL]"} {
+		require.Contains(t, string(manifest), asked, "of the Pod Security Standard restricted")
+	}
 }
 
 // A mistake in a name is found before anything else, also with -list.
