@@ -29,10 +29,17 @@ type field[T int | float64 | time.Duration] struct {
 	least, most T
 }
 
+// anyNegative is the least value of a field whose negative values all mean the same.
+const anyNegative = -1 << 62
+
 func check[T int | float64 | time.Duration](fields []field[T], text func(T) string) error {
 	for _, f := range fields {
 		if !(f.value >= f.least && f.value <= f.most) {
-			return invalid(f.name + " is " + text(f.value) + "; give " + text(f.least) + " to " + text(f.most))
+			from := text(f.least) + " to "
+			if float64(f.least) == anyNegative {
+				from = "at most "
+			}
+			return invalid(f.name + " is " + text(f.value) + "; give " + from + text(f.most))
 		}
 	}
 	return nil
@@ -62,9 +69,9 @@ func (s Scenario) Validate() error {
 	}
 	if err := check([]field[time.Duration]{
 		{"Scenario.Duration", s.Duration, time.Second, maxDuration},
-		{"Scenario.PowerOn", s.PowerOn, -1 << 62, s.Duration},
+		{"Scenario.PowerOn", s.PowerOn, anyNegative, s.Duration},
 		{"Hub.Burst", h.Burst, 0, time.Hour},
-		{"Hub.Queue", h.Queue, -1 << 62, time.Hour},
+		{"Hub.Queue", h.Queue, anyNegative, time.Hour},
 		{"Hub.RetryAfter", h.RetryAfter, -1, 24 * time.Hour},
 		{"Hub.RTT", h.RTT, 10 * time.Millisecond, time.Second},
 		{"Hub.Accept", h.Accept, 0, time.Hour},
@@ -135,7 +142,7 @@ func (f *Fault) validate(devices int) error {
 func (r Rules) Validate() error {
 	r = r.withDefaults()
 	if err := check([]field[time.Duration]{
-		{"Rules.ReconnectSpread", r.ReconnectSpread, -1 << 62, maxDuration},
+		{"Rules.ReconnectSpread", r.ReconnectSpread, anyNegative, maxDuration},
 		{"Rules.DialTimeout", r.DialTimeout, time.Second, time.Hour},
 		{"Rules.AckTimeout", r.AckTimeout, time.Second, time.Hour},
 		{"Rules.StableTime", r.StableTime, 1, time.Hour},

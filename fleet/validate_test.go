@@ -54,4 +54,6 @@ func TestNumbersAreNotShownAsTimes(t *testing.T) {
 		_, err := fleet.Run(context.Background(), fleet.HubRestart(10), fleet.Rules{}, &o)
 		require.ErrorContains(t, err, want)
 	}
+	_, err := fleet.Run(context.Background(), fleet.HubRestart(10), fleet.Rules{ReconnectSpread: math.MaxInt64}, nil)
+	require.ErrorContains(t, err, "; give at most 168h0m0s")
 }

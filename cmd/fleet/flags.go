@@ -28,6 +28,8 @@ type settings struct {
 	recordedAt time.Duration
 }
 
+const maxWorkers = 1024 // of fleet.Options
+
 const usage = `Usage of fleet: simulates how devices come back to their hub, under one policy or many.
 
   fleet -devices 100000 -scenario outage -rules default,recommended
@@ -83,6 +85,9 @@ func (s *settings) check(rest []string, set map[string]bool) error {
 	}
 	if s.devices < 1 {
 		return fmt.Errorf("-devices is %d; give at least 1", s.devices)
+	}
+	if s.workers < 0 || s.workers > maxWorkers {
+		return fmt.Errorf("-workers is %d; give 0 to %d", s.workers, maxWorkers)
 	}
 	for _, f := range [...]struct{ flag, with, fix string }{
 		{"devices", "file", "leave it out, and set Devices in the file"},

@@ -133,6 +133,8 @@ func TestBadInputIsNamed(t *testing.T) {
 		{2, `there is no "hope"`, []string{"-rules", "hope"}},
 		{2, `-scenario: " restart" is there twice`, []string{"-scenario", "restart, restart"}},
 		{2, "-devices is 0; give at least 1", []string{"-devices", "0"}},
+		{2, "-workers is -1; give 0 to 1024", []string{"-workers", "-1"}},
+		{2, "-workers is 1025; give 0 to 1024", []string{"-workers", "1025"}},
 		{2, "Scenario.Devices is 5000000", []string{"-devices", "5000000"}},
 		{2, "field Gatway: there is no such field", []string{"-file", bad}},
 		{2, "after top-level value; give one fleet.Scenario", []string{"-file", twice}},
@@ -149,9 +151,11 @@ func TestBadInputIsNamed(t *testing.T) {
 		{2, "Rules.RenewAt is 2; give ", []string{"-renew-at", "2"}},
 		{1, "no such file", []string{"-file", filepath.Join(folder, "none")}},
 	} {
-		err := run(context.Background(), c.args, io.Discard, io.Discard)
+		report := filepath.Join(folder, "report.html")
+		err := run(context.Background(), append([]string{"-o", report}, c.args...), io.Discard, io.Discard)
 		require.ErrorContains(t, err, c.want)
 		require.Equal(t, c.status, status(err), c.want)
+		require.NoFileExists(t, report, "%s: a mistake is found before outputs are opened", c.want)
 	}
 	require.ErrorIs(t, run(context.Background(), []string{"-help"}, io.Discard, io.Discard), flag.ErrHelp)
 }
@@ -193,6 +197,32 @@ func TestTheListNamesEverything(t *testing.T) {
 		"default", "adaptive", "breaker", "Azure Java", "recommended", "none", "fixed delay=1s,jitter=0.2"} {
 		require.Contains(t, out, "  "+name+"\n")
 	}
+}
+
+// The bar fits into a line of a terminal with 80 columns: a longer one would leave parts of itself.
+func TestTheProgressFitsIntoALine(t *testing.T) {
+	var out bytes.Buffer
+	p := &progress{out: &out, title: "outage-refused of a fleet with a long name, recommended", tenth: -1}
+	for n := range 101 {
+		p.show(time.Duration(n)*time.Minute, 100*time.Minute)
+	}
+	shown := strings.Split(out.String(), "\r")[1:]
+	require.Len(t, shown, 101)
+	for _, line := range shown {
+		require.Len(t, line, lineWidth)
+	}
+	require.Less(t, lineWidth, 80)
+	require.True(t, strings.HasSuffix(shown[100], "] 100.0 %"), shown[100])
+	out.Reset()
+	p.clear()
+	require.Equal(t, "\r"+strings.Repeat(" ", lineWidth)+"\r", out.String())
+}
+
+// A list that cannot be written is an error.
+func TestAListThatIsNotWritten(t *testing.T) {
+	full := errors.New("no space left")
+	require.ErrorIs(t, run(context.Background(), []string{"-list"}, &hook{after: func(string) error { return full }},
+		io.Discard), full)
 }
 
 // The plots of the documentation are what the command draws. HUBLINE_FLEET_PLOTS=1 draws those of a

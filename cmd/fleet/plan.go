@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bufio"
 	"cmp"
 	"fmt"
 	"io"
@@ -37,6 +38,9 @@ func (s *settings) plan() ([]family, error) {
 	}
 	var families []family
 	for _, scenario := range scenarios {
+		if err := scenario.Validate(); err != nil {
+			return nil, err
+		}
 		f := family{Scenario: scenario.WithDefaults(), real: real}
 		if real != nil && !real.covers(cmp.Or(scenario.Duration, time.Hour)) {
 			return nil, fmt.Errorf("%s: no row is within the time of %s; give another -recorded-at", s.recorded, scenario.Name)
@@ -103,7 +107,8 @@ func choose[T any](items []T, name func(T) string, text, option string) ([]T, er
 	return chosen, nil
 }
 
-func list(out io.Writer) error {
+func list(to io.Writer) error {
+	out := bufio.NewWriter(to)
 	fmt.Fprintln(out, "scenarios:")
 	for _, scenario := range fleet.Scenarios() {
 		fmt.Fprintln(out, "  "+scenario(1000).Name)
@@ -116,5 +121,5 @@ func list(out io.Writer) error {
 	for _, p := range policies.All {
 		fmt.Fprintln(out, "  "+strings.TrimSpace(p.Name+" "+strings.Join(p.Parameters, ",")))
 	}
-	return nil
+	return out.Flush()
 }

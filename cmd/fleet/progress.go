@@ -15,7 +15,11 @@ type progress struct {
 	tenth int // last shown
 }
 
-const barWidth = 40
+const (
+	titleWidth = 32
+	barWidth   = 30
+	lineWidth  = titleWidth + barWidth + len(" [] 100.0 %") // less than the 80 columns of a terminal
+)
 
 func newProgress(out io.Writer, title string) *progress {
 	p := &progress{title: title, tenth: -1}
@@ -36,11 +40,11 @@ func (p *progress) show(at, of time.Duration) {
 	p.tenth = tenth
 	full := barWidth * tenth / 1000
 	bar := strings.Repeat("=", full) + strings.Repeat(" ", barWidth-full)
-	fmt.Fprintf(p.out, "\r%-32.32s [%s] %5.1f %%", p.title, bar, float64(tenth)/10)
+	fmt.Fprintf(p.out, "\r%-*.*s [%s] %5.1f %%", titleWidth, titleWidth, p.title, bar, float64(tenth)/10)
 }
 
 func (p *progress) clear() {
 	if p.out != nil {
-		fmt.Fprintf(p.out, "\r%s\r", strings.Repeat(" ", 32+barWidth+12))
+		fmt.Fprintf(p.out, "\r%s\r", strings.Repeat(" ", lineWidth))
 	}
 }
