@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -18,7 +19,8 @@ const (
 	maxName = 100     // bytes of a scenario's name
 )
 
-// readFile reads a file of at most the given size. fix says what to do about a larger one.
+// readFile reads a text of at most the given size. fix says what to do about a larger one. A byte
+// order mark, with which spreadsheets and editors of Windows begin a file, is left out.
 func readFile(name string, most int64, fix string) ([]byte, error) {
 	f, err := os.Open(name)
 	if err != nil {
@@ -29,7 +31,7 @@ func readFile(name string, most int64, fix string) ([]byte, error) {
 	if err == nil && int64(len(text)) > most {
 		err = fmt.Errorf("%s: larger than %d bytes; %s", name, most, fix)
 	}
-	return text, err
+	return bytes.TrimPrefix(text, []byte("\ufeff")), err
 }
 
 // readScenario reads a scenario and checks its name.

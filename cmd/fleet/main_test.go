@@ -160,6 +160,14 @@ func TestBadInputIsNamed(t *testing.T) {
 	require.ErrorIs(t, run(context.Background(), []string{"-help"}, io.Discard, io.Discard), flag.ErrHelp)
 }
 
+// Files of Windows begin with a byte order mark.
+func TestAByteOrderMarkIsLeftOut(t *testing.T) {
+	scenario, attempts := filepath.Join(t.TempDir(), "own.json"), filepath.Join(t.TempDir(), "attempts.csv")
+	require.NoError(t, os.WriteFile(scenario, []byte("\ufeff"+`{"Devices":10,"Duration":"1m"}`), 0o600))
+	require.NoError(t, os.WriteFile(attempts, []byte("\ufeff0,1\r\n10,5\r\n"), 0o600))
+	require.Contains(t, command(t, "-file", scenario, "-rules", "default", "-recorded", attempts), "distance")
+}
+
 // A name reaches terminals, SVG and file names: it is text, and not much.
 func TestABadNameIsRefused(t *testing.T) {
 	folder := t.TempDir()
