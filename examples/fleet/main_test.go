@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -13,6 +14,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 
@@ -29,7 +31,11 @@ func TestMain(m *testing.M) {
 	if os.Getenv(asFleet) != "" {
 		main()
 	}
-	os.Exit(m.Run())
+	status := m.Run()
+	if dir != "" {
+		os.RemoveAll(dir)
+	}
+	os.Exit(status)
 }
 
 // command returns the command that runs the fleet in a process of its own.
@@ -37,7 +43,9 @@ func command(t *testing.T, env string, args ...string) *exec.Cmd {
 	self, err := os.Executable()
 	require.NoError(t, err)
 	c := exec.CommandContext(t.Context(), self, args...)
-	c.Env = append(os.Environ(), asFleet+"=1", "HUBLINE_GROUP_KEY="+groupKey, env)
+	// A process with the race detector waits at its end, for a second by default.
+	race := "GORACE=" + os.Getenv("GORACE") + " atexit_sleep_ms=50"
+	c.Env = append(os.Environ(), race, asFleet+"=1", "HUBLINE_GROUP_KEY="+groupKey, env)
 	return c
 }
 
@@ -60,15 +68,28 @@ type ready struct {
 	}
 }
 
+// dir has the testhub, which is built once; TestMain removes it.
+var dir string
+
+var buildTesthub = sync.OnceValues(func() (bin string, err error) {
+	if dir, err = os.MkdirTemp("", "fleet"); err != nil {
+		return "", err
+	}
+	bin = filepath.Join(dir, "testhub")
+	text, err := exec.CommandContext(context.Background(), "go", "build", "-o", bin,
+		"github.com/hubline-iot/hubline/cmd/testhub").CombinedOutput()
+	if err != nil {
+		return "", fmt.Errorf("%w: %s", err, text)
+	}
+	return bin, nil
+})
+
 // startTesthub starts a testhub and returns its first line.
 func startTesthub(t *testing.T, args ...string) (r ready) {
-	dir := t.TempDir()
-	bin := filepath.Join(dir, "testhub")
-	text, err := exec.CommandContext(t.Context(), "go", "build", "-o", bin,
-		"github.com/hubline-iot/hubline/cmd/testhub").CombinedOutput()
-	require.NoError(t, err, string(text))
-	c := exec.CommandContext(t.Context(), bin, append([]string{"-free", "-json", "-ca", filepath.Join(dir, "ca.pem")},
-		args...)...)
+	bin, err := buildTesthub()
+	require.NoError(t, err)
+	c := exec.CommandContext(t.Context(), bin, append([]string{"-free", "-json", "-ca",
+		filepath.Join(t.TempDir(), "ca.pem")}, args...)...)
 	c.Stderr = os.Stderr
 	out, err := c.StdoutPipe()
 	require.NoError(t, err)
