@@ -23,6 +23,8 @@ type counts struct {
 	Stopped    int    `json:"stopped"`
 	Attempts   uint64 `json:"attempts"` // to connect
 	Reconnects uint64 `json:"reconnects"`
+	// Cuts are connections that -cut has ended.
+	Cuts int64 `json:"cuts,omitempty"`
 	// LongestOutage is the longest time that a device was without connection, in seconds.
 	LongestOutage float64 `json:"longestOutage"`
 }
@@ -80,6 +82,13 @@ func (l *ledger) ended(s device.Stats, err error) {
 		l.counts.Stopped++
 		l.keepLocked(err)
 	}
+}
+
+// cut enters the number of connections that -cut has ended.
+func (l *ledger) cut(n int64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.counts.Cuts = n
 }
 
 func (l *ledger) keepLocked(err error) {

@@ -30,11 +30,13 @@ func load(ctx context.Context, s *settings) (err error) {
 		ctx, end = context.WithTimeout(ctx, s.duration)
 		defer end()
 	}
+	defer context.AfterFunc(ctx, func() { s.faults.ended.Store(true) })()
 	var all sync.WaitGroup
 	for _, d := range senders {
 		all.Go(func() { d.run(ctx, s, book) })
 	}
 	all.Wait()
+	book.cut(s.faults.cuts.Load())
 	return book.close(os.Stdout)
 }
 
@@ -76,15 +78,15 @@ func newSenders(ctx context.Context, s *settings) ([]*sender, error) {
 		case registers != nil:
 			creds, shared, err = registers.device(creds,
 				func(assigned *transport.Credentials, _ *provisioning.Assignment) transport.Transport {
-					return setup.Transport(s.transport, assigned, network)
+					return setup.Transport(s.transport, assigned, s.faults.network(network))
 				})
 			if err != nil {
 				return nil, err
 			}
 		case s.transport != "amqp":
-			shared = setup.Transport(s.transport, creds, network)
+			shared = setup.Transport(s.transport, creds, s.faults.network(network))
 		case i%s.shared == 0:
-			shared = amqp.NewMux(&amqp.Options{Network: network})
+			shared = amqp.NewMux(&amqp.Options{Network: s.faults.network(network)})
 		}
 		client, err := device.New(creds, shared, options)
 		if err != nil {

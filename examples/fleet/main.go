@@ -43,6 +43,7 @@ type settings struct {
 	dialGap   time.Duration
 	rate      float64
 	size      int
+	faults    faults
 	duration  time.Duration
 	flush     time.Duration
 	ledger    string
@@ -50,6 +51,9 @@ type settings struct {
 
 // defaultFlush is less than the time that the engines' files give a process to end.
 const defaultFlush = 30 * time.Second
+
+// maxCut keeps random multiples of -cut from an overflow.
+const maxCut = 1000 * time.Hour
 
 func main() {
 	var s settings
@@ -74,15 +78,17 @@ func main() {
 	flag.DurationVar(&s.dialGap, "dial-gap", 0, "the least time between the beginnings of two attempts to connect")
 	flag.Float64Var(&s.rate, "rate", 1, "messages of each device a second")
 	flag.IntVar(&s.size, "size", 256, "bytes of a message's body")
+	flag.DurationVar(&s.faults.every, "cut", 0, "the mean `time` after which each connection is cut, at random; 0: never")
+	flag.DurationVar(&s.faults.away, "away", 0, "how long a device has no network after -cut")
 	flag.DurationVar(&s.duration, "duration", time.Minute, "how long to send; 0: until SIGTERM or Ctrl-C")
 	flag.DurationVar(&s.flush, "flush", defaultFlush, "how long to wait at the end for acknowledgements")
 	flag.StringVar(&s.ledger, "ledger", "", "`file` for the ids of acknowledged messages, one a line; a file that "+
 		"exists keeps what it has")
-	setup.Main(0, &setup.Target{}, func(ctx context.Context) error { return run(ctx, s) })
+	setup.Main(0, &setup.Target{}, func(ctx context.Context) error { return run(ctx, &s) })
 }
 
 // run prints the list of devices, or sends their messages and prints the counts.
-func run(ctx context.Context, s settings) error {
+func run(ctx context.Context, s *settings) error {
 	if err := s.check(); err != nil {
 		return err
 	}
@@ -97,7 +103,7 @@ func run(ctx context.Context, s settings) error {
 	if s.list {
 		return s.devices.print(os.Stdout)
 	}
-	return load(ctx, &s)
+	return load(ctx, s)
 }
 
 // check returns an error for a flag that is out of its range or has an unknown name.
@@ -122,6 +128,8 @@ func (s *settings) check() error {
 			"are shared"},
 		{s.rate >= 0.0001 && s.rate <= 1000, "rate", "give 0.0001 to 1000 a second"},
 		{s.size >= 1 && s.size <= 200_000, "size", "give 1 to 200000 bytes"},
+		{s.faults.every >= 0 && s.faults.every <= maxCut, "cut", "give a duration up to 1000h, or 0 for no cuts"},
+		{s.faults.away >= 0 && (s.faults.away == 0 || s.faults.every > 0), "away", "give a duration from 0, with -cut"},
 		{s.duration >= 0, "duration", "give a duration, or 0 for no end"},
 		{s.flush > 0, "flush", "give a duration above 0"},
 	} {
