@@ -4,6 +4,8 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"os"
+	"path/filepath"
 	"time"
 
 	"github.com/hubline-iot/hubline/fleet"
@@ -99,6 +101,24 @@ func (s *settings) check(rest []string, set map[string]bool) error {
 	}
 	if set["recorded-at"] && !set["recorded"] {
 		return fmt.Errorf("-recorded-at needs -recorded; give both, or neither")
+	}
+	return s.checkFiles()
+}
+
+// checkFiles reports an output that would replace another file of the flags.
+func (s *settings) checkFiles() error {
+	flags := map[string]string{}
+	for _, f := range [...]struct{ flag, name string }{
+		{"-file", s.file}, {"-recorded", s.recorded}, {"-o", s.report}, {"-json", s.json},
+	} {
+		if f.name == "" {
+			continue
+		}
+		name := filepath.Clean(f.name)
+		if other, taken := flags[name]; taken && name != os.DevNull {
+			return fmt.Errorf("%s and %s name the same file %s; give two", other, f.flag, f.name)
+		}
+		flags[name] = f.flag
 	}
 	return nil
 }

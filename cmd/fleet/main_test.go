@@ -143,6 +143,8 @@ func TestBadInputIsNamed(t *testing.T) {
 		{2, "-devices contradicts -file; leave it out", []string{"-devices", "5", "-file", bad}},
 		{2, "-scenario contradicts -file; leave", []string{"-scenario", "day", "-file", bad}},
 		{2, "-recorded-at needs -recorded", []string{"-recorded-at", "1m"}},
+		{2, "-file and -json name the same file ./x.json; give two", []string{"-file", "x.json", "-json", "./x.json"}},
+		{2, "-o and -json name the same file", []string{"-json", filepath.Join(folder, "report.html")}},
 		{2, `-policy: there is no policy "hope"; give one of azure, `, []string{"-policy", "hope"}},
 		{2, "-policy: policy azure: cmax=1 is not a duration", []string{"-policy", "azure:cmax=1"}},
 		{2, `-paced: policy fixed: "x=1" is not one of its parameters`, []string{"-paced", "fixed:x=1"}},
