@@ -250,9 +250,9 @@ func (b *block) dial(i int32, t int64) {
 // answered ends an attempt.
 func (b *block) answered(i int32, t int64) {
 	d, p := &b.devices[i], b.process(i)
-	if d.result <= registered {
-		if _, down := b.sim.fault(b.first+int(i), t); down {
-			d.result = refused
+	if d.result <= registered || d.result >= connectRefused {
+		if effect, down := b.sim.fault(b.first+int(i), t); down && b.met(d, t, effect) {
+			return
 		}
 	}
 	result := d.result
@@ -275,6 +275,20 @@ func (b *block) answered(i int32, t int64) {
 	if p.dials != nil {
 		b.nextDial(p, t)
 	}
+}
+
+// met replaces the hub's answer to the attempt of d, at time t, by the end that a fault gives it.
+// It reports whether that end comes later: no answer arrives while packets are lost.
+func (b *block) met(d *device, t int64, effect Effect) bool {
+	switch effect {
+	case Silent:
+		d.result, d.at = silent, max(t, d.began+int64(b.sim.rules.DialTimeout))
+	case Unavailable:
+		d.result = unavailable
+	default:
+		d.result = refused
+	}
+	return d.at > t
 }
 
 // nextDial gives the slot of an ended attempt to the next device.

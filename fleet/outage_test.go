@@ -22,6 +22,30 @@ func TestAShortSilentFaultIsNotNoticed(t *testing.T) {
 	require.EqualValues(t, 10_000, run(t, s, fleet.Rules{}, nil).Attempts.Accepted)
 }
 
+// A fault that meets attempts ends them as its effect says: the answers of a hub that delays them
+// by up to 20 s are lost, and the devices wait for them until DialTimeout.
+func TestAFaultMeetsAttempts(t *testing.T) {
+	const devices = 300
+	for _, effect := range []fleet.Effect{fleet.Refused, fleet.Silent, fleet.Unavailable} {
+		r := run(t, fleet.Scenario{
+			Devices: devices, Duration: 59 * time.Second, PowerOn: -1,
+			Hub:    fleet.Hub{Connects: 10, Burst: time.Second, Queue: 20 * time.Second, Handshakes: 1e8},
+			Faults: []fleet.Fault{{At: 5 * time.Second, For: time.Minute, Effect: effect}},
+		}, inStep(time.Minute), nil)
+		require.InDelta(t, 60, r.Attempts.Accepted, 5, "10 at once, and 10 a second")
+		require.InDelta(t, devices-10-20*10, sums(r.Series.Rejected)[4], 5, "at once: there is no fault yet")
+		ends := map[fleet.Effect][]int64{
+			fleet.Refused: r.Series.Refused, fleet.Silent: r.Series.TimedOut, fleet.Unavailable: r.Series.Rejected,
+		}[effect]
+		require.Zero(t, sums(r.Series.Accepted)[58]-sums(r.Series.Accepted)[5], effect)
+		waited := sums(ends)
+		require.InDelta(t, 150, waited[58]-waited[5], 15, effect)
+		if effect == fleet.Silent {
+			require.InDelta(t, 150, r.Series.TimedOut[30], 15, "all of them, 30 s after their beginning")
+		}
+	}
+}
+
 // Until a silent fault ends, its messages wait, and so does the end of an old token.
 func TestNothingPassesInASilentFaultThatNobodyNotices(t *testing.T) {
 	s := fleet.Scenario{

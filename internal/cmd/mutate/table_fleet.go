@@ -79,6 +79,8 @@ func init() {
 			New: "bounded: false && pacing.IsSlow(0)", Test: "./fleet -run TestTheDefaultPolicyIsAskedLikeAnyOther"},
 		{File: "fleet/dials.go", Old: "\tif l.free == 0 {", New: "\tif false {",
 			Test: "./fleet -run TestAGatewayDialsInTurn"},
+		{File: "fleet/block.go", Old: "max(t, d.began+int64(b.sim.rules.DialTimeout))", New: "t",
+			Test: "./fleet -run TestAFaultMeetsAttempts"},
 
 		// Nothing is counted twice or not at all.
 		{File: "fleet/block.go", Old: "b.count(end, t, 1)", New: "b.count(cAccepted, t, 1)",
