@@ -27,7 +27,7 @@ func (firstAtOnce) Decide(a retrypolicy.Attempt) retrypolicy.Decision {
 func TestADeviceAtTheTurnOfTheCalendarComesBack(t *testing.T) {
 	for _, at := range []time.Duration{4093_500, 4094_500, 4095_500} { // a turn has 4,096 steps
 		r := run(t, fleet.Scenario{
-			Devices: 200, Duration: 2 * time.Hour,
+			Devices: 200, Duration: 70 * time.Minute,
 			Hub:       fleet.Hub{RTT: time.Second, Connects: 1e6, Messages: 1e6, Handshakes: 1e6},
 			Telemetry: fleet.Telemetry{Every: 2 * time.Second},
 			Faults:    []fleet.Fault{{At: at * time.Millisecond, For: 100 * time.Millisecond}},

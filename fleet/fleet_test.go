@@ -20,6 +20,15 @@ func run(t *testing.T, s fleet.Scenario, r fleet.Rules, o *fleet.Options) *fleet
 	return result
 }
 
+// figures skips a test that compares figures of many runs. The short tests, with the race detector,
+// have smaller runs of the same code.
+func figures(t *testing.T) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("figures are compared by the tests that are not short")
+	}
+}
+
 // requireConserved checks that nothing appears or vanishes: each attempt, message and device has
 // exactly one end.
 func requireConserved(t *testing.T, r *fleet.Result) {
@@ -31,9 +40,10 @@ func requireConserved(t *testing.T, r *fleet.Result) {
 	last := len(r.Series.Connected) - 1
 	require.EqualValues(t, d.Connected, r.Series.Connected[last], "connected at the end of the series")
 	require.Equal(t, m.Queued, r.Series.Queued[last], "messages queued at the end of the series")
-	for i, n := range r.Series.Connected {
-		require.True(t, n >= 0 && n <= int64(d.All), "%d connected in bin %d", n, i)
-		require.GreaterOrEqual(t, r.Series.Queued[i], int64(0), "bin %d", i)
+	for i, n := range r.Series.Connected { // without require: a day has 86,400 bins
+		if queued := r.Series.Queued[i]; n < 0 || n > int64(d.All) || queued < 0 {
+			t.Fatalf("bin %d: %d of %d devices connected, %d messages queued", i, n, d.All, queued)
+		}
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 // After a restart the recommended spread brings 99 % of the fleet back as soon as 10 s do, or some
 // per cent later, with a smaller peak and less waste. The spread of the next size takes longer.
 func TestTheRecommendedSpreadFitsTheSize(t *testing.T) {
+	figures(t)
 	for _, c := range []struct {
 		devices int
 		spread  time.Duration

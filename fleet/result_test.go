@@ -24,6 +24,7 @@ func TestAPeakIsThatOfASecond(t *testing.T) {
 		Devices: 3000, Duration: 7 * 24 * time.Hour, Hub: wideOpen(),
 		Faults: []fleet.Fault{{At: 2 * time.Second, For: 30 * time.Second, Effect: fleet.Refused}},
 	}
+	week.Hub.RTT = time.Second // fewer steps
 	r := run(t, week, inStep(20*time.Second), nil)
 	require.Equal(t, 7*time.Second, r.Resolution)
 	require.EqualValues(t, 3000, r.Peak)

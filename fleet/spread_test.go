@@ -41,6 +41,7 @@ func lateBy(l late) fleet.Rules {
 // The page has the figures that this test prints: of single devices whose hub was away for 2 s, of
 // 1,000 of them after the restart of 20 s, and of 10,000 after the outage of an hour.
 func TestTheFiguresOfTheDefaultSpread(t *testing.T) {
+	figures(t)
 	text, err := os.ReadFile(filepath.Join("..", "docs", "fleets.md"))
 	require.NoError(t, err)
 	page := strings.ReplaceAll(string(text), "**", "")

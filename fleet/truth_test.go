@@ -180,6 +180,9 @@ func (w *world) client(t *testing.T, i int, rules fleet.Rules,
 // may fall on either side of a second. HUBLINE_FLEET=10000 takes half a minute.
 func TestRealClientsDoWhatTheSimulatorPredicts(t *testing.T) {
 	devices := 1_000
+	if testing.Short() {
+		devices = 250
+	}
 	if text := os.Getenv("HUBLINE_FLEET"); text != "" {
 		var err error
 		devices, err = strconv.Atoi(text)
