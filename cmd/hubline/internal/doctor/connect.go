@@ -70,7 +70,7 @@ func runConnect(ctx context.Context, p *Probe, s subject) []Row {
 	begin := time.Now()
 	c, err := p.open(ctx, creds, t)
 	if err != nil {
-		return bad(err)
+		return p.unopened(err)
 	}
 	defer c.Close()
 	rows := fine("in " + took(time.Since(begin)))
@@ -87,6 +87,15 @@ func runConnect(ctx context.Context, p *Probe, s subject) []Row {
 		burst := p.burst(ctx, c, trip)
 		burst.Check = label("throttling", s.name)
 		rows = append(rows, burst)
+	}
+	return rows
+}
+
+// unopened returns the row of a connection that was not made.
+func (p *Probe) unopened(err error) []Row {
+	rows := bad(err)
+	if rows[0].Kind == transport.Timeout {
+		rows[0].Hint = "the service did not answer the login within " + took(p.Options.Timeout) + "; " + rows[0].Hint
 	}
 	return rows
 }

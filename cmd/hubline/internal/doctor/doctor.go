@@ -80,7 +80,7 @@ type Probe struct {
 	OnRow func(Row)
 
 	rows    []Row
-	roots   map[string]string        // the authority of a host's certificate, by host
+	roots   map[string]string        // the authority of a server's certificate, by host
 	reached map[string]time.Duration // how long a TCP connection took, by address
 }
 
@@ -279,7 +279,7 @@ func (p *Probe) dial(ctx context.Context, s *site) (net.Conn, error) {
 	dial := p.direct()
 	if p.Target.Network.Proxy != nil {
 		var err error
-		if dial, err = p.Target.Network.Proxy(&url.URL{Scheme: "https", Host: s.address}, dial); err != nil {
+		if dial, err = p.Target.Network.Proxy(s.url(), dial); err != nil {
 			return nil, err
 		}
 	}

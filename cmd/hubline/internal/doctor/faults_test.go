@@ -1,11 +1,14 @@
 package doctor
 
 import (
+	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"io"
+	"net"
 	"net/url"
 	"strings"
 	"testing"
@@ -13,6 +16,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/hubline-iot/hubline/cmd/hubline/internal/rig"
 	"github.com/hubline-iot/hubline/cmd/hubline/internal/target"
 	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/testbroker/fault"
@@ -81,8 +85,9 @@ var faults = []struct {
 	{name: "HTTP instead of TLS", row: "tls 8883", mark: Bad, kind: transport.Protocol, hint: "captive portal",
 		spoil: func(p *patient) { p.hub.Inject(fault.Fault{Kind: fault.NotTLS, Times: -1}) }},
 	{name: "no handshake", row: "tls 8883", mark: Bad, kind: transport.Timeout,
+		hint: "nobody answered the handshake within 10s",
 		spoil: func(p *patient) { p.hub.Inject(fault.Fault{Kind: fault.MuteHandshake, Times: -1}) }},
-	{name: "handshake cut", row: "tls 8883", mark: Bad, kind: transport.Network,
+	{name: "handshake cut", row: "tls 8883", mark: Bad, kind: transport.Network, hint: "the handshake was cut",
 		spoil: func(p *patient) { p.hub.Inject(fault.Fault{Kind: fault.CutHandshake, Times: -1}) }},
 	{name: "an authority that does not sign for Azure", row: "tls 8883", mark: Warn, hint: "proxy on the way",
 		hub: &testbroker.Options{HostName: "plant.azure-devices.net"}, spoil: func(*patient) {}},
@@ -94,6 +99,7 @@ var faults = []struct {
 	{name: "service unavailable", row: "connect mqtt", mark: Bad, kind: transport.Unavailable, hint: "will be back",
 		spoil: func(p *patient) { p.hub.Inject(fault.Fault{Kind: fault.RefuseConnect, Times: -1}) }},
 	{name: "no answer to the login", row: "connect mqtt", mark: Bad, kind: transport.Timeout,
+		hint: "did not answer the login within 10s",
 		spoil: func(p *patient) { p.hub.Inject(fault.Fault{Kind: fault.SwallowConnack, Times: -1}) }},
 	{name: "message not acknowledged", row: "message mqtt", mark: Bad, kind: transport.Timeout, hint: "acknowledgement",
 		spoil: func(p *patient) { p.hub.Inject(fault.Fault{Kind: fault.SwallowPuback, Times: -1}) }},
@@ -215,6 +221,70 @@ func TestProxies(t *testing.T) {
 				require.Contains(p.t, rows["proxy"].Hint, c.hint)
 				require.Equal(p.t, c.port, rows["port 8883"].Mark, "%+v", rows["port 8883"])
 				require.NotContains(p.t, fmt.Sprint(rows), "pa55word")
+			})
+		})
+	}
+}
+
+// The doctor asks for the proxy of the service's name, as the transports do, and not for that of
+// -address. A port without TLS has the proxy of another variable.
+func TestAProxyIsChosenByTheServicesName(t *testing.T) {
+	proxy := &url.URL{Scheme: "http", Host: "proxy.example:3128"} // which does not answer
+	for _, c := range []struct {
+		name, address, scheme, proxied string
+		figure                         string
+		port                           Mark
+		variable                       string
+	}{
+		{"the address has one", "gateway.example:8883", "", "https://gateway.example:8883/", "none", OK, "environment"},
+		{"the name has one", "gateway.example:8883", "", "https://HUB:8883/", "network failure", Bad, " HTTPS_PROXY "},
+		{"a usual port", "gateway.example:443", "", "https://HUB/", "network failure", Bad, " HTTPS_PROXY "},
+		{"no TLS", "", "mqtt", "http://HUB:1883/", "network failure", Bad, " HTTP_PROXY "},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			o := &testbroker.Options{}
+			if c.scheme != "" {
+				o.Broker = &testbroker.BrokerOptions{}
+			}
+			examine(t, o, func(p *patient) {
+				flags := target.Flags{Transport: "mqtt"}
+				env := map[string]string{target.EnvConnect: p.hub.ConnectionString("pump-1")}
+				if c.scheme != "" {
+					env = map[string]string{target.EnvBroker: p.hub.BrokerURL("pump-1", c.scheme, p.hub.HostName()+":1883")}
+				} else {
+					flags.Addresses = []string{c.address}
+				}
+				p.use(flags, env)
+				p.dial = func(open rig.Dialer) rig.Dialer {
+					return func(ctx context.Context, network, address string) (net.Conn, error) {
+						if address == proxy.Host {
+							return nil, &net.OpError{Op: "dial", Net: network, Err: io.ErrClosedPipe}
+						}
+						if address == "gateway.example:443" {
+							address = "gateway.example:8883"
+						}
+						return open(ctx, network, address)
+					}
+				}(p.dial)
+				p.probe.FindProxy = func(u *url.URL) (*url.URL, error) {
+					if strings.ReplaceAll(c.proxied, "HUB", p.hub.HostName()) == u.String() {
+						return proxy, nil
+					}
+					return nil, nil
+				}
+				rows := p.run()
+				require.Equal(p.t, c.figure, rows["proxy"].Figure, "%+v", rows)
+				require.Contains(p.t, rows["proxy"].Hint, c.variable)
+				for name, row := range rows {
+					if strings.HasPrefix(name, "port ") {
+						require.Equal(p.t, c.port, row.Mark, "%+v", rows)
+					}
+				}
+				want := OK
+				if c.port == Bad {
+					want = Skipped
+				}
+				require.Equal(p.t, want, rows["connect mqtt"].Mark, "%+v", rows)
 			})
 		})
 	}

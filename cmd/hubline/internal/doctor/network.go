@@ -23,23 +23,17 @@ func runProxy(ctx context.Context, p *Probe, _ subject) []Row {
 	if p.FindProxy == nil {
 		return fine("not used: -no-proxy")
 	}
-	name := "hub.example"
-	if c := p.Target.Creds; c != nil {
-		name = c.DialHost()
-	} else if p.Target.Identity != nil {
-		name, _ = p.Target.Provisioning()
-	}
-	proxy, err := p.FindProxy(&url.URL{Scheme: "https", Host: name})
+	proxy, variable, err := p.proxy()
 	switch {
 	case err != nil:
-		return wrong(transport.Invalid, "not a URL", "HTTPS_PROXY has no valid URL; write http://HOST:PORT")
-	case proxy == nil && p.ignored():
-		return warn("ignored", "HTTPS_PROXY is not a URL, so programs connect directly; write http://HOST:PORT, or "+
+		return wrong(transport.Invalid, "not a URL", variable+" has no valid URL; write http://HOST:PORT")
+	case proxy == nil && p.ignored(variable):
+		return warn("ignored", variable+" is not a URL, so programs connect directly; write http://HOST:PORT, or "+
 			"remove it")
 	case proxy == nil:
 		return fine("none")
 	case proxy.Hostname() == "" || proxyPorts[proxy.Scheme] == "":
-		return wrong(transport.Invalid, "not usable", "HTTPS_PROXY needs a host, and the scheme http, https, socks5 or "+
+		return wrong(transport.Invalid, "not usable", variable+" needs a host, and the scheme http, https, socks5 or "+
 			"socks5h; write http://HOST:PORT")
 	}
 	ctx, cancel := p.limit(ctx)
@@ -47,7 +41,7 @@ func runProxy(ctx context.Context, p *Probe, _ subject) []Row {
 	conn, err := p.direct()(ctx, "tcp", proxyAddress(proxy))
 	if err != nil {
 		rows := bad(err)
-		rows[0].Hint = "the proxy " + proxy.Host + " of HTTPS_PROXY does not answer; correct it, or give -no-proxy; " +
+		rows[0].Hint = "the proxy " + proxy.Host + " of " + variable + " does not answer; correct it, or give -no-proxy; " +
 			err.Error()
 		return rows
 	}
@@ -57,10 +51,27 @@ func runProxy(ctx context.Context, p *Probe, _ subject) []Row {
 	return fine(proxy.Scheme + "://" + proxy.Host)
 }
 
-// ignored reports whether the environment has a proxy that is not a URL. The search for proxies
-// takes such a text for none.
-func (p *Probe) ignored() bool {
-	for _, name := range []string{"HTTPS_PROXY", "https_proxy"} {
+// proxy returns the first proxy that one of the ports has, or nil, and the variable that names it.
+func (p *Probe) proxy() (proxy *url.URL, variable string, err error) {
+	variable = "HTTPS_PROXY"
+	for _, s := range append(provisioningSites(p), sites(p)...) {
+		if s.site.plaintext {
+			variable = "HTTP_PROXY"
+		}
+		if s.site.host == "" {
+			continue // the hub of a registration that has not been made
+		}
+		if proxy, err = p.FindProxy(s.site.url()); err != nil || proxy != nil {
+			break
+		}
+	}
+	return proxy, variable, err
+}
+
+// ignored reports whether the variable has a proxy that is not a URL. The search for proxies takes
+// such a text for none.
+func (p *Probe) ignored(variable string) bool {
+	for _, name := range []string{variable, strings.ToLower(variable)} {
 		if p.Getenv == nil || p.Getenv(name) == "" {
 			continue
 		}
@@ -121,7 +132,7 @@ func (p *Probe) proxied(s *site) bool {
 	if p.FindProxy == nil {
 		return false
 	}
-	proxy, err := p.FindProxy(&url.URL{Scheme: "https", Host: s.address})
+	proxy, err := p.FindProxy(s.url())
 	return err == nil && proxy != nil
 }
 

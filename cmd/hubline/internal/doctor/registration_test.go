@@ -4,6 +4,8 @@ import (
 	"context"
 	"crypto/tls"
 	"net"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -49,6 +51,32 @@ func TestARegistrationIsExaminedWithItsHub(t *testing.T) {
 		require.Contains(p.t, rows["registration"].Figure, "pump-2 at "+p.hub.HostName())
 		require.Equal(p.t, OK, rows["tls provisioning"].Mark)
 		require.Equal(p.t, OK, rows["message mqtt"].Mark)
+	})
+}
+
+// A provisioning service of the hub's name is another service, with an authority of its own.
+func TestAProvisioningServiceOfTheHubsName(t *testing.T) {
+	examine(t, nil, func(p *patient) {
+		dps, err := testbroker.NewDPS(&testbroker.DPSOptions{HostName: p.hub.HostName()})
+		require.NoError(p.t, err)
+		defer func() { require.NoError(p.t, dps.Close()) }()
+		require.NoError(p.t, dps.Link(p.hub))
+		enrollment, err := dps.Enroll(dpsdata.Enrollment{ID: "pump-2"})
+		require.NoError(p.t, err)
+		ca := filepath.Join(p.t.TempDir(), "ca.pem")
+		require.NoError(p.t, os.WriteFile(ca, append(p.hub.CAPEM(), dps.CAPEM()...), 0o600))
+		toHub, toDPS := p.dial, rig.Dial(dps)
+		p.dial = func(ctx context.Context, network, address string) (net.Conn, error) {
+			if address == "dps.example:443" {
+				return toDPS(ctx, network, address)
+			}
+			return toHub(ctx, network, address)
+		}
+		p.use(target.Flags{IDScope: dps.IDScope(), RegistrationID: "pump-2", DPS: dps.HostName(), CA: ca,
+			Addresses: []string{"dps=dps.example:443"}}, map[string]string{target.EnvKey: enrollment.PrimaryKey})
+		rows := p.run()
+		require.Equal(p.t, OK, rows["tls provisioning"].Mark, "%+v", rows)
+		require.Equal(p.t, OK, rows["tls 443"].Mark, "%+v", rows)
 	})
 }
 

@@ -2,6 +2,8 @@ package doctor
 
 import (
 	"net"
+	"net/url"
+	"strings"
 
 	"github.com/hubline-iot/hubline/cmd/hubline/internal/target"
 )
@@ -17,6 +19,23 @@ type site struct {
 	plaintext     bool
 }
 
+// url is that for which the environment names a proxy. As for the transports, the host is the
+// service's name, whatever the address is.
+func (s *site) url() *url.URL {
+	u := &url.URL{Scheme: "https", Host: s.host, Path: "/"}
+	usual := "443"
+	if s.plaintext {
+		u.Scheme, usual = "http", "80"
+	}
+	if strings.Contains(s.host, ":") {
+		u.Host = "[" + s.host + "]"
+	}
+	if _, port := split(s.address); port != usual {
+		u.Host += ":" + port
+	}
+	return u
+}
+
 // elsewhere is advice for a port that nothing gets through to.
 func (s *site) elsewhere() string {
 	if _, port := split(s.address); port == "443" {
@@ -25,13 +44,16 @@ func (s *site) elsewhere() string {
 	return "transports over port 443 may get through (hubline help transports); "
 }
 
+// provisioningSite is the name of the provisioning service in rows.
+const provisioningSite = "provisioning"
+
 // provisioningSites has the provisioning service of a device that registers.
 func provisioningSites(p *Probe) []subject {
 	if p.Target.Identity == nil {
 		return nil
 	}
 	host, address := p.Target.Provisioning()
-	return []subject{{name: "provisioning", site: &site{name: "provisioning", host: host, address: address}}}
+	return []subject{{name: provisioningSite, site: &site{name: provisioningSite, host: host, address: address}}}
 }
 
 // registering is the provisioning service, for a step that happens once.

@@ -58,7 +58,9 @@ func runTLS(ctx context.Context, p *Probe, s subject) []Row {
 		return wrong(transport.Unsupported, "no common protocol", "the server wants another name in TLS (ALPN) than "+
 			offered(p.Target.ALPN())+": give -alpn NAME, or the -dialect of the service")
 	case err != nil:
-		return bad(err)
+		rows := bad(err)
+		rows[0].Hint = p.unfinished(rows[0].Kind) + rows[0].Hint
+		return rows
 	}
 	if err := conn.Close(); err != nil && ctx.Err() != nil {
 		return bad(err)
@@ -80,6 +82,19 @@ func runTLS(ctx context.Context, p *Probe, s subject) []Row {
 		return warn(rows[0].Figure, advice)
 	}
 	return rows
+}
+
+// unfinished says what the end of a handshake at a port that is open may mean.
+func (p *Probe) unfinished(kind transport.Kind) string {
+	const who = "a firewall that looks into connections, or a service that is in trouble; "
+	switch kind {
+	case transport.Timeout:
+		return "the port is open, and nobody answered the handshake within " + took(p.Options.Timeout) + ": " + who
+	case transport.Network:
+		return "the port is open, and the handshake was cut: " + who
+	default:
+		return ""
+	}
 }
 
 // isALPN reports whether the server takes none of the offered names (RFC 7301, 3.2).
@@ -119,10 +134,14 @@ func (p *Probe) judge(s subject, chain []*x509.Certificate, version string) []Ro
 	if left := leaf.NotAfter.Sub(p.now()); left < certsSoon {
 		return warn(figure, "it expires in "+took(left)+"; the operator of the service has to renew it")
 	}
-	if other, known := p.roots[s.site.host]; known && other != string(root.Raw) {
+	server := s.site.host
+	if s.site.name == provisioningSite {
+		server = provisioningSite + " " + server // another service, though of the same name
+	}
+	if other, known := p.roots[server]; known && other != string(root.Raw) {
 		return warn(figure, "another authority than at the port above: one of the two connections is opened on the way")
 	}
-	p.roots[s.site.host] = string(root.Raw)
+	p.roots[server] = string(root.Raw)
 	return fine(figure)
 }
 

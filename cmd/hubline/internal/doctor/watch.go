@@ -43,7 +43,7 @@ func (p *Probe) watch(ctx context.Context, s subject) (Row, *loss) {
 	}
 	c, err := p.open(ctx, creds, t)
 	if err != nil {
-		return bad(err)[0], nil
+		return p.unopened(err)[0], nil
 	}
 	defer c.Close()
 	begin := time.Now()
@@ -77,13 +77,17 @@ func (p *Probe) use(ctx context.Context, c *client) Row {
 			row = bad(c.last(err))[0]
 		}
 	}
-	if row.Mark == Bad {
+	switch {
+	case row.Mark != Bad:
+		return fine(kept)[0]
+	case row.Kind == transport.Timeout || row.Kind == transport.Network:
 		row.Figure = "dead after " + took(p.Options.Hold)
 		row.Hint = "the connection was not lost, and carries nothing: a box on the way forgot it, or the service does not " +
 			"answer; " + row.Hint
-		return row
+	default: // an answer
+		row.Figure = "kept for " + took(p.Options.Hold) + ", then " + row.Figure
 	}
-	return fine(kept)[0]
+	return row
 }
 
 // keepAliveMargin is by how much the keep-alive of a connection that is left quiet is longer than
@@ -104,7 +108,7 @@ func runIdle(ctx context.Context, p *Probe, s subject) []Row {
 	}
 	c, err := p.open(ctx, creds, t)
 	if err != nil {
-		return bad(err)
+		return p.unopened(err)
 	}
 	defer c.Close()
 	timer := time.NewTimer(idle)

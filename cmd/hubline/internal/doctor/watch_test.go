@@ -12,6 +12,7 @@ import (
 	"github.com/hubline-iot/hubline/cmd/hubline/internal/target"
 	"github.com/hubline-iot/hubline/device"
 	"github.com/hubline-iot/hubline/testbroker"
+	"github.com/hubline-iot/hubline/testbroker/fault"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/mqtt"
 )
@@ -102,6 +103,19 @@ func TestADeadConnectionIsNotGreen(t *testing.T) {
 			require.Equal(p.t, "dead after 5s", row.Figure)
 		})
 	}
+}
+
+// A message that is refused shows that the connection lives. The row has the reason.
+func TestARefusalIsNoDeadConnection(t *testing.T) {
+	examine(t, nil, func(p *patient) {
+		p.use(target.Flags{Transport: "amqp"}, map[string]string{target.EnvConnect: p.hub.ConnectionString("pump-1")})
+		p.hub.Inject(fault.Fault{Kind: fault.Quota, Limit: 21, AcceptConnects: true})
+		row := p.run()["second device amqp"]
+		require.Equal(p.t, Bad, row.Mark, "%+v", row)
+		require.Equal(p.t, transport.Quota, row.Kind, "%+v", row)
+		require.Equal(p.t, "kept for 5s, then quota exceeded", row.Figure)
+		require.NotContains(p.t, row.Hint, "box on the way")
+	})
 }
 
 // A broker has no twin, so nothing shows that a connection without messages still works.
