@@ -11,59 +11,85 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// queue takes messages and knows their results.
+// queue takes messages and knows their results. Messages that fail are added to an unsent.
 type queue interface {
-	put(ctx context.Context, m *transport.Message) error
-	// flush waits for the results of all messages, and returns the first that is a failure.
+	// put takes a message, which what names.
+	put(ctx context.Context, m *transport.Message, what string) error
+	// flush waits for the results of all messages. It is called once, after the last put.
 	flush(ctx context.Context) error
 	acknowledged() int
 	summary() string
 }
 
-// memoryQueue is the client's own queue.
-type memoryQueue struct {
-	client  *device.Client
-	pending []*device.Receipt // in order; memory bounded by most
-	failed  error
+// cause returns the error behind one of the SDK, without the operation and the kind.
+func cause(err error) error {
+	if e := transport.Find(err); e != nil && e.Err != nil {
+		return e.Err
+	}
+	return err
 }
 
-// most is how many results may be outstanding before put waits for the oldest.
+// memoryQueue is the client's own queue. A goroutine takes the results, so that a failure shows
+// while the input is quiet.
+type memoryQueue struct {
+	client    *device.Client
+	failed    *unsent
+	room      chan struct{} // a value for each message without a result
+	pending   chan pending  // in order; never full, because room is full before
+	collected chan struct{} // closed when all results are there
+}
+
+// pending is a message without a result yet.
+type pending struct {
+	*device.Receipt
+	what string
+}
+
+// most is how many results may be outstanding before put waits for one.
 const most = 4096
 
-func (q *memoryQueue) put(ctx context.Context, m *transport.Message) error {
-	for len(q.pending) > 0 && (len(q.pending) >= most || q.pending[0].Ready()) {
-		if err := q.oldest(ctx); err != nil {
-			return err
+// newMemoryQueue starts the goroutine, which ends after flush, with the client at the latest.
+func newMemoryQueue(client *device.Client, failed *unsent) *memoryQueue {
+	q := &memoryQueue{client: client, failed: failed, room: make(chan struct{}, most),
+		pending: make(chan pending, most), collected: make(chan struct{})}
+	go q.collect()
+	return q
+}
+
+func (q *memoryQueue) collect() {
+	defer close(q.collected)
+	for p := range q.pending {
+		err := p.Wait(context.Background())
+		if err != nil && !errors.Is(err, transport.Closed) { // the command knows why it ends
+			q.failed.add(p.what, err)
 		}
+		<-q.room
+	}
+}
+
+func (q *memoryQueue) put(ctx context.Context, m *transport.Message, what string) error {
+	select {
+	case q.room <- struct{}{}:
+	case <-ctx.Done():
+		return ctx.Err()
 	}
 	r := new(device.Receipt)
 	if err := q.client.Enqueue(ctx, m, r); err != nil {
+		<-q.room
 		return err
 	}
-	q.pending = append(q.pending, r)
-	return nil
-}
-
-// oldest waits for the oldest result. The error is that of ctx.
-func (q *memoryQueue) oldest(ctx context.Context) error {
-	err := q.pending[0].Wait(ctx)
-	if err != nil && ctx.Err() != nil && errors.Is(err, transport.Cancelled) {
-		return err
-	}
-	if err != nil && q.failed == nil {
-		q.failed = err
-	}
-	q.pending = q.pending[1:]
+	q.pending <- pending{r, what}
 	return nil
 }
 
 func (q *memoryQueue) flush(ctx context.Context) error {
-	for len(q.pending) > 0 {
-		if err := q.oldest(ctx); err != nil {
-			return err
-		}
+	close(q.pending)
+	select {
+	case <-q.collected:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
 	}
-	return q.failed
 }
 
 func (q *memoryQueue) acknowledged() int { return int(q.client.Stats().Acknowledged) }
@@ -94,17 +120,18 @@ type diskQueue struct {
 	running sync.WaitGroup
 	stop    context.CancelFunc
 
-	mu     sync.Mutex
-	failed error // the first failure; guarded by mu
+	ended error // why Run ended; read after running.Wait
 }
 
 // openDisk opens the outbox and starts the client, which connects in the background.
 func openDisk(s *sending, session *session) (queue, error) {
 	q := &diskQueue{folder: s.outbox, client: session.Client}
 	var err error
-	q.Queue, err = outbox.Open(s.outbox, &outbox.Options{OnFailed: func(_ *transport.Message, err error) { q.fail(err) }})
+	q.Queue, err = outbox.Open(s.outbox, &outbox.Options{OnFailed: func(m *transport.Message, err error) {
+		s.failed.add("message "+m.ID, err)
+	}})
 	if err != nil {
-		return nil, usage("-outbox: %v", err)
+		return nil, usage("-outbox: %v", cause(err))
 	}
 	if n := q.Stats().Waiting; n > 0 {
 		s.say("%d messages wait in %s", n, s.outbox)
@@ -116,30 +143,22 @@ func openDisk(s *sending, session *session) (queue, error) {
 	q.stop = stop
 	q.running.Go(func() { // ends with flush
 		if err := q.Run(ctx, session.Client); ctx.Err() == nil && !errors.Is(err, transport.Closed) {
-			q.fail(err)
+			q.ended = err
 		}
 	})
 	return q, nil
 }
 
-func (q *diskQueue) fail(err error) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if q.failed == nil {
-		q.failed = err
-	}
+func (q *diskQueue) put(ctx context.Context, m *transport.Message, _ string) error {
+	return q.Put(ctx, m)
 }
-
-func (q *diskQueue) put(ctx context.Context, m *transport.Message) error { return q.Put(ctx, m) }
 
 func (q *diskQueue) flush(ctx context.Context) error {
 	err := q.Flush(ctx)
 	q.stop()
 	q.running.Wait()
 	err = errors.Join(err, q.Close())
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	return firstError(q.failed, err)
+	return firstError(q.ended, err)
 }
 
 func (q *diskQueue) acknowledged() int { return int(q.Stats().Acknowledged) }

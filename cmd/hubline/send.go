@@ -28,14 +28,18 @@ type sending struct {
 	retain, atMostOnce        bool
 	outbox                    string
 	message                   transport.Message // the fields that all messages share
-	tooLarge                  error             // of the last line that the properties made too large
+	failed                    unsent
+	given                     bool // -body
 }
 
 func (t *tool) sendCommand() *cobra.Command {
 	s := &sending{}
 	c := &cobra.Command{
 		Use: "send [flags]", Short: "send messages, also from pipes", Long: helpText("send"), Args: arguments(0, 0),
-		RunE: func(c *cobra.Command, _ []string) error { return s.run(c.Context()) },
+		RunE: func(c *cobra.Command, _ []string) error {
+			s.given = c.Flags().Changed("body")
+			return s.run(c.Context())
+		},
 	}
 	flags := c.Flags()
 	flags.SortFlags = false
@@ -63,7 +67,7 @@ func (t *tool) sendCommand() *cobra.Command {
 // check completes the shared fields.
 func (s *sending) check() error {
 	given := 0
-	for _, is := range []bool{s.body != "", s.file != "", s.lines} {
+	for _, is := range []bool{s.given, s.file != "", s.lines} {
 		if is {
 			given++
 		}
@@ -100,8 +104,9 @@ func (s *sending) check() error {
 func (s *sending) source(ctx context.Context) (source, error) {
 	switch {
 	case s.lines:
-		return newLines(s.tool.in, s.count), nil
-	case s.body != "":
+		s.failed.log = s.tool.log
+		return newLines(s.tool.in, s.count, &s.failed), nil
+	case s.given:
 		return &repeated{body: []byte(s.body), left: max(1, s.count)}, nil
 	case s.file == "":
 		body, err := readBody(interruptible(ctx, s.tool.in))
@@ -126,7 +131,6 @@ func (s *sending) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	begin := time.Now()
 	session, err := s.prepare(ctx, &device.Options{})
 	if err != nil {
 		return err
@@ -138,6 +142,7 @@ func (s *sending) run(ctx context.Context) error {
 	}
 	stop := context.AfterFunc(ctx, func() { s.say("sending what was accepted; Ctrl-C again ends at once") })
 	defer stop()
+	begin := time.Now()
 	bar := newProgress(s.tool, from.total(), func() int { return to.acknowledged() })
 	produceErr := s.produce(session.ctx, from, to)
 	flushErr := s.finish(to, session)
@@ -146,7 +151,7 @@ func (s *sending) run(ctx context.Context) error {
 		produceErr = session.cause()
 	}
 	s.say("%s in %v", to.summary(), time.Since(begin).Round(time.Millisecond))
-	return firstError(produceErr, flushErr, from.fault(), s.tooLarge)
+	return firstError(produceErr, flushErr, s.failed.err())
 }
 
 // open returns the queue of the messages. Without an outbox on the disk, the connection comes
@@ -155,7 +160,10 @@ func (s *sending) open(ctx context.Context, session *session) (queue, error) {
 	if s.outbox != "" {
 		return openDisk(s, session)
 	}
-	return &memoryQueue{client: session.Client}, s.connection.open(ctx, session)
+	if err := s.connection.open(ctx, session); err != nil {
+		return nil, err
+	}
+	return newMemoryQueue(session.Client, &s.failed), nil
 }
 
 // produce puts all bodies into the queue, at the rate.
@@ -177,9 +185,9 @@ func (s *sending) produce(ctx context.Context, from source, to queue) error {
 		if s.expires > 0 {
 			m.Expires = time.Now().Add(s.expires)
 		}
-		err = to.put(ctx, &m)
+		err = to.put(ctx, &m, from.what())
 		if errors.Is(err, transport.TooLarge) && s.lines {
-			s.tooLarge = err // one line does not end a log's stream
+			s.failed.add(from.what(), err) // with the properties; one line does not end a log's stream
 		} else if err != nil {
 			return err
 		}

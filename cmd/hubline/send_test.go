@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -11,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hubline-iot/hubline/cmd/hubline/internal/target"
+	"github.com/hubline-iot/hubline/outbox"
 	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/testbroker/fault"
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
@@ -62,11 +64,76 @@ func TestLinesAreMessages(t *testing.T) {
 	s.in = strings.NewReader("one\ntwo\r\n\n" + long + "\nthree")
 	require.Equal(t, exitFailed, s.run("send", "-lines"))
 	require.Equal(t, []string{"one", "two", "three"}, s.bodies())
-	require.Contains(t, s.log.String(), "lines were skipped")
+	require.Contains(t, s.log.String(), "line 4 is not sent (1 so far): it has more than 262144 bytes; split it")
 
 	s.in = strings.NewReader("a\nb\nc\n")
 	require.Equal(t, exitOK, s.run("send", "-lines", "-count", "2"))
 	require.Equal(t, []string{"one", "two", "three", "a", "b"}, s.bodies())
+}
+
+// A stream may never end, so what is not sent is printed before its end, and without another line.
+// The end tells how many there were, with the status of the first.
+func TestWhatIsNotSentIsPrintedAtOnce(t *testing.T) {
+	long := strings.Repeat("x", transport.MaxMessageSize-1)
+	for name, c := range map[string]struct {
+		args   []string
+		line   string
+		status int
+	}{
+		"refused":                        {[]string{"-topic", "else/where"}, "a", exitFailed},
+		"too long with the properties":   {[]string{"-property", "site=roof"}, long, exitFailed},
+		"refused, of an outbox in files": {[]string{"-topic", "else/where", "-outbox", t.TempDir()}, "a", exitFailed},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newShell(t, nil)
+			s.t = t
+			in, feed := io.Pipe()
+			s.in = in
+			ctx, end := context.WithCancel(t.Context())
+			fed := make(chan error, 1)
+			go func() { // ends with the report, or with the command
+				_, err := fmt.Fprintln(feed, c.line)
+				if err == nil {
+					err = s.log.wait(ctx, "is not sent (1 so far): ")
+				}
+				if err == nil {
+					_, err = fmt.Fprintln(feed, c.line)
+				}
+				fed <- errors.Join(err, feed.Close())
+			}()
+			status := s.run(append([]string{"send", "-lines"}, c.args...)...)
+			end()
+			require.NoError(t, <-fed)
+			require.Equal(t, c.status, status, s.log.String())
+			require.Contains(t, s.log.String(), "hubline: 2 messages were not sent; the first: ")
+		})
+	}
+}
+
+// The first of many is printed, then the second, the fourth and so on.
+func TestManyFailuresArePrintedNowAndThen(t *testing.T) {
+	var log strings.Builder
+	u := unsent{log: &log}
+	require.NoError(t, u.err())
+	for n := range 10 {
+		u.add(fmt.Sprintf("line %d", n+1), transport.Throttled)
+	}
+	require.Equal(t, 4, strings.Count(log.String(), "\n"), log.String())
+	require.Contains(t, log.String(), "line 8 is not sent (8 so far): throttled")
+	require.EqualError(t, u.err(), "10 messages were not sent; the first: throttled")
+	require.Equal(t, exitLater, statusOf(u.err()))
+}
+
+// An empty -body is an empty message: the input, such as that of a loop in a shell, is not read.
+func TestAnEmptyBodyIsABody(t *testing.T) {
+	s := newShell(t, nil)
+	s.in = strings.NewReader("the next line of a loop")
+	require.Equal(t, exitOK, s.run("send", "-body", ""))
+	require.Equal(t, []string{""}, s.bodies())
+	rest, err := io.ReadAll(s.in)
+	require.NoError(t, err)
+	require.Equal(t, "the next line of a loop", string(rest))
+	require.Equal(t, exitUsage, s.run("send", "-body", "", "-lines"))
 }
 
 // Without -lines the whole input is one message.
@@ -121,6 +188,12 @@ func TestTheOutboxSurvivesTheProgram(t *testing.T) {
 	require.Equal(t, []string{"one", "two", "three"}, s.bodies())
 	require.Equal(t, exitUsage, s.run("send", "-body", "x", "-outbox", s.file("no-folder", "")))
 	require.Contains(t, s.log.String(), "hubline: -outbox: ")
+
+	other, err := outbox.Open(folder, nil)
+	require.NoError(t, err)
+	require.Equal(t, exitUsage, s.run("send", "-body", "x", "-outbox", folder))
+	require.Contains(t, s.log.String(), "hubline: -outbox: outbox: another Queue has the folder")
+	require.NoError(t, other.Close())
 }
 
 // otherKey is not the key of pump-1.

@@ -57,7 +57,8 @@ func (s *simulating) run(ctx context.Context) error {
 	if err := s.open(ctx, session); err != nil {
 		return err
 	}
-	results := &memoryQueue{client: session.Client}
+	failed := &unsent{log: s.tool.log}
+	results := newMemoryQueue(session.Client, failed)
 	sendErr := s.send(session, results)
 	flush, cancel := limited(session.alive, time.Minute)
 	defer cancel()
@@ -66,7 +67,7 @@ func (s *simulating) run(ctx context.Context) error {
 	if errors.Is(sendErr, context.Canceled) {
 		sendErr = nil // Ctrl-C, or the client gave up
 	}
-	return firstError(session.cause(), sendErr, err)
+	return firstError(session.cause(), sendErr, err, failed.err())
 }
 
 // handle makes the device answer, over transports that carry more than messages.
@@ -118,7 +119,7 @@ func (s *simulating) send(session *session, to queue) error {
 			Body:        fmt.Appendf(nil, `{"n":%d,"celsius":%.1f,"humidity":%.1f}`, n, celsius, humidity),
 			ContentType: s.contentType(session),
 		}
-		if err := to.put(session.ctx, m); err != nil {
+		if err := to.put(session.ctx, m, fmt.Sprintf("message %d", n)); err != nil {
 			return err
 		}
 		if n == s.count {

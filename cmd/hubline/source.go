@@ -14,10 +14,10 @@ import (
 type source interface {
 	// next returns the next body; not ok after the last.
 	next(ctx context.Context) (body []byte, ok bool, err error)
+	// what names the body that next returned last.
+	what() string
 	// total is the number of bodies; 0: not known.
 	total() int
-	// fault is an error about bodies that were left out.
-	fault() error
 }
 
 // repeated is one body, a number of times.
@@ -31,8 +31,8 @@ func (r *repeated) next(ctx context.Context) ([]byte, bool, error) {
 	return r.body, r.left >= 0, ctx.Err()
 }
 
+func (*repeated) what() string { return "the message" }
 func (r *repeated) total() int { return max(0, r.left) }
-func (*repeated) fault() error { return nil }
 
 // readBody reads a whole body.
 func readBody(r io.Reader) ([]byte, error) {
@@ -61,10 +61,11 @@ var errNoEnd = errors.New("interrupted before the end of the input")
 
 // lines are the lines of an input. A goroutine reads them, for the same reason.
 type lines struct {
-	most    int
-	read    chan line
-	number  int
-	skipped error
+	most   int
+	read   chan line
+	number int // of the line that was taken last, from 1
+	taken  int // lines that are messages
+	failed *unsent
 }
 
 type line struct {
@@ -72,9 +73,10 @@ type line struct {
 	err  error
 }
 
-// newLines starts reading. most is the number of lines; 0: all.
-func newLines(r io.Reader, most int) *lines {
-	l := &lines{most: most, read: make(chan line, 64)}
+// newLines starts reading. most is the number of lines; 0: all. Lines that are too long are added
+// to failed.
+func newLines(r io.Reader, most int, failed *unsent) *lines {
+	l := &lines{most: most, read: make(chan line, 64), failed: failed}
 	go func() { // ends with the input
 		defer close(l.read)
 		in := bufio.NewReaderSize(r, transport.MaxMessageSize+2)
@@ -102,7 +104,7 @@ func newLines(r io.Reader, most int) *lines {
 	return l
 }
 
-var errTooLong = errors.New("line too long")
+var errTooLong = fmt.Errorf("it has more than %d bytes; split it", transport.MaxMessageSize)
 
 func trimEnd(b []byte) []byte {
 	if n := len(b); n > 0 && b[n-1] == '\n' {
@@ -114,10 +116,10 @@ func trimEnd(b []byte) []byte {
 	return b
 }
 
-// next returns the next line that is not empty. Lines that are too long are skipped and reported at
-// the end, so that one of them does not end a log's stream.
+// next returns the next line that is not empty. Lines that are too long are left out, so that one
+// of them does not end a log's stream.
 func (l *lines) next(ctx context.Context) ([]byte, bool, error) {
-	if l.most > 0 && l.number >= l.most {
+	if l.most > 0 && l.taken >= l.most {
 		return nil, false, nil
 	}
 	for {
@@ -125,21 +127,21 @@ func (l *lines) next(ctx context.Context) ([]byte, bool, error) {
 		case <-ctx.Done():
 			return nil, false, ctx.Err()
 		case got, ok := <-l.read:
+			l.number++
 			switch {
 			case !ok:
 				return nil, false, nil
 			case errors.Is(got.err, errTooLong):
-				l.skipped = fmt.Errorf("lines were skipped: the last of them after %d others has more than %d bytes; split it",
-					l.number, transport.MaxMessageSize)
+				l.failed.add(l.what(), got.err)
 			case got.err != nil:
 				return nil, false, fmt.Errorf("input: %w", got.err)
 			case len(got.body) > 0:
-				l.number++
+				l.taken++
 				return got.body, true, nil
 			}
 		}
 	}
 }
 
+func (l *lines) what() string { return fmt.Sprintf("line %d", l.number) }
 func (l *lines) total() int   { return l.most }
-func (l *lines) fault() error { return l.skipped }

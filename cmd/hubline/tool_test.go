@@ -38,14 +38,40 @@ type shell struct {
 
 // buffer is a buffer that goroutines share.
 type buffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
+	mu   sync.Mutex
+	b    bytes.Buffer
+	news chan struct{} // closed at the next Write; nil: nobody waits
 }
 
 func (b *buffer) Write(p []byte) (int, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	if b.news != nil {
+		close(b.news)
+		b.news = nil
+	}
 	return b.b.Write(p)
+}
+
+// wait waits until the buffer contains a text.
+func (b *buffer) wait(ctx context.Context, text string) error {
+	for {
+		b.mu.Lock()
+		found := strings.Contains(b.b.String(), text)
+		if b.news == nil {
+			b.news = make(chan struct{})
+		}
+		news := b.news
+		b.mu.Unlock()
+		if found {
+			return nil
+		}
+		select {
+		case <-news:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
 }
 
 func (b *buffer) String() string {
