@@ -129,15 +129,25 @@ func (l *listening) again() {
 
 // printed is a message as a JSON object. Base64 holds a body that is not text.
 type printed struct {
-	Time        time.Time         `json:"time"`
-	ID          string            `json:"id,omitempty"`
-	Topic       string            `json:"topic,omitempty"`
-	Input       string            `json:"input,omitempty"`
-	ContentType string            `json:"contentType,omitempty"`
-	Properties  map[string]string `json:"properties,omitempty"`
-	Redelivered bool              `json:"redelivered,omitempty"`
-	Body        *string           `json:"body,omitempty"`
-	Base64      string            `json:"base64,omitempty"`
+	Time            time.Time         `json:"time"`
+	ID              string            `json:"id,omitempty"`
+	CorrelationID   string            `json:"correlationId,omitempty"`
+	UserID          string            `json:"userId,omitempty"`
+	FromDevice      string            `json:"fromDevice,omitempty"`
+	FromModule      string            `json:"fromModule,omitempty"`
+	Topic           string            `json:"topic,omitempty"`
+	ResponseTopic   string            `json:"responseTopic,omitempty"`
+	Input           string            `json:"input,omitempty"`
+	Component       string            `json:"component,omitempty"`
+	ContentType     string            `json:"contentType,omitempty"`
+	ContentEncoding string            `json:"contentEncoding,omitempty"`
+	Created         time.Time         `json:"created,omitzero"`
+	Expires         time.Time         `json:"expires,omitzero"`
+	Properties      map[string]string `json:"properties,omitempty"`
+	Redelivered     bool              `json:"redelivered,omitempty"`
+	Retained        bool              `json:"retained,omitempty"`
+	Body            *string           `json:"body,omitempty"`
+	Base64          string            `json:"base64,omitempty"`
 }
 
 func (l *listening) print(w io.Writer, m *transport.Message) error {
@@ -153,8 +163,14 @@ func (l *listening) print(w io.Writer, m *transport.Message) error {
 		_, err := fmt.Fprintln(w, text)
 		return err
 	}
-	p := printed{Time: time.Now().UTC(), ID: m.ID, Topic: m.Topic, Input: m.Input, ContentType: m.ContentType,
-		Redelivered: m.Redelivered}
+	p := printed{
+		Time: time.Now().UTC(), ID: m.ID, CorrelationID: m.CorrelationID, Topic: m.Topic, ResponseTopic: m.ResponseTopic,
+		Input: m.Input, Component: m.Component, ContentType: m.ContentType, ContentEncoding: m.ContentEncoding,
+		Created: m.Created, Expires: m.Expires, Redelivered: m.Redelivered, Retained: m.Retain,
+	}
+	if s := m.System; s != nil {
+		p.UserID, p.FromDevice, p.FromModule = s.UserID, s.ConnectionDeviceID, s.ConnectionModuleID
+	}
 	for _, property := range m.Properties {
 		if p.Properties == nil {
 			p.Properties = map[string]string{}

@@ -34,8 +34,8 @@ func TestListenRejects(t *testing.T) {
 
 func TestListenJSON(t *testing.T) {
 	s := newShell(t, nil)
-	require.NoError(t, s.hub.SendC2D("pump-1", hubdata.C2D{MessageID: "7", Body: []byte("\x1b[2J"),
-		Properties: []hubdata.Property{{Name: "a", Value: "b"}}}))
+	require.NoError(t, s.hub.SendC2D("pump-1", hubdata.C2D{MessageID: "7", Body: []byte("\x1b[2J"), CorrelationID: "6",
+		UserID: "ann", ContentType: "text/plain", Properties: []hubdata.Property{{Name: "a", Value: "b"}}}))
 	require.NoError(t, s.hub.SendC2D("pump-1", hubdata.C2D{Body: []byte{0xff}}))
 	require.Equal(t, exitOK, s.run("listen", "-count", "2", "-json"), s.log.String())
 	require.NotContains(t, s.out.String(), "\x1b")
@@ -46,6 +46,7 @@ func TestListenJSON(t *testing.T) {
 	require.Equal(t, "7", first.ID)
 	require.Equal(t, "\x1b[2J", *first.Body)
 	require.Equal(t, "b", first.Properties["a"])
+	require.Equal(t, []string{"6", "ann", "text/plain"}, []string{first.CorrelationID, first.UserID, first.ContentType})
 	require.Nil(t, second.Body)
 	require.Equal(t, "/w==", second.Base64)
 }
