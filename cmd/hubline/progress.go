@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"math"
 	"strings"
 	"sync"
 	"time"
@@ -49,6 +50,7 @@ type progress struct {
 	on    *screen
 	total int
 	done  func() int
+	text  func(int) string // of an amount
 	begin time.Time
 
 	stop  chan struct{}
@@ -61,9 +63,10 @@ const (
 	lineWidth = 78
 )
 
-// newProgress starts drawing. total is 0 if it is not known; done is called from a goroutine.
-func newProgress(t *tool, total int, done func() int) *progress {
-	p := &progress{on: t.screen, total: total, done: done, begin: time.Now(), stop: make(chan struct{})}
+// newProgress starts drawing. total is 0 if it is not known; done is called from a goroutine, and
+// text writes amounts.
+func newProgress(t *tool, total int, done func() int, text func(int) string) *progress {
+	p := &progress{on: t.screen, total: total, done: done, text: text, begin: time.Now(), stop: make(chan struct{})}
 	if t.logTerminal {
 		p.drawn.Go(p.run)
 	}
@@ -76,7 +79,7 @@ func (p *progress) run() {
 	for {
 		select {
 		case <-ticker.C:
-			p.on.draw(barLine(p.done(), p.total, time.Since(p.begin)))
+			p.on.draw(barLine(p.done(), p.total, time.Since(p.begin), p.text))
 		case <-p.stop:
 			p.on.clear()
 			return
@@ -91,12 +94,27 @@ func (p *progress) end() {
 }
 
 // barLine returns the bar, or without a total the count alone.
-func barLine(done, total int, since time.Duration) string {
-	rate := fmt.Sprintf("%.0f/s", float64(done)/max(since.Seconds(), 1e-3))
+func barLine(done, total int, since time.Duration, text func(int) string) string {
+	rate := text(int(math.Round(float64(done)/max(since.Seconds(), 1e-3)))) + "/s"
 	if total <= 0 {
-		return fmt.Sprintf("%d done, %s", done, rate)
+		return fmt.Sprintf("%s done, %s", text(done), rate)
 	}
 	full := barWidth * min(done, total) / total
-	return fmt.Sprintf("[%s%s] %d of %d, %s", strings.Repeat("=", full), strings.Repeat(" ", barWidth-full), done, total,
-		rate)
+	return fmt.Sprintf("[%s%s] %s of %s, %s", strings.Repeat("=", full), strings.Repeat(" ", barWidth-full), text(done),
+		text(total), rate)
+}
+
+// inBytes writes a number of bytes.
+func inBytes(n int) string {
+	x, unit := float64(n), ""
+	for _, larger := range []string{"k", "M", "G", "T"} {
+		if x < 999.5 {
+			break
+		}
+		x, unit = x/1000, larger
+	}
+	if unit == "" || x >= 99.95 {
+		return fmt.Sprintf("%.0f %sB", x, unit)
+	}
+	return fmt.Sprintf("%.1f %sB", x, unit)
 }

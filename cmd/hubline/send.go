@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strconv"
 	"strings"
 	"time"
 
@@ -143,7 +144,7 @@ func (s *sending) run(ctx context.Context) error {
 	stop := context.AfterFunc(ctx, func() { s.say("sending what was accepted; Ctrl-C again ends at once") })
 	defer stop()
 	begin := time.Now()
-	bar := newProgress(s.tool, from.total(), func() int { return to.acknowledged() })
+	bar := newProgress(s.tool, from.total(), func() int { return to.acknowledged() }, strconv.Itoa)
 	produceErr := s.produce(session.ctx, from, to)
 	flushErr := s.finish(to, session)
 	bar.end()
