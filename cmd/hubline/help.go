@@ -27,7 +27,9 @@ func helpCommand(root *cobra.Command) *cobra.Command {
 		ValidArgsFunction: func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 			var names []string
 			for _, c := range root.Commands() {
-				names = append(names, c.Name())
+				if !c.Hidden {
+					names = append(names, c.Name())
+				}
 			}
 			return names, cobra.ShellCompDirectiveNoFileComp
 		},

@@ -111,6 +111,13 @@ func TestCompletion(t *testing.T) {
 		require.Equal(t, exitOK, s.run("completion", shell))
 		require.Contains(t, s.out.String(), "hubline")
 	}
+	for _, wrong := range [][]string{{"completion"}, {"completion", "bsah"}} { // source <(...) must not run a help text
+		s.out = buffer{}
+		require.Equal(t, exitUsage, s.run(wrong...))
+		require.Empty(t, s.out.String())
+	}
+	require.Equal(t, exitOK, s.run("__complete", "help", ""))
+	require.NotContains(t, s.out.String(), "__complete")
 }
 
 func TestVersion(t *testing.T) {

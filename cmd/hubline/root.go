@@ -34,6 +34,14 @@ func (t *tool) root() *cobra.Command {
 	for _, c := range allCommands(root) {
 		completeFlags(c)
 	}
+	root.InitDefaultCompletionCmd()
+	if c, _, err := root.Find([]string{"completion"}); err == nil { // cobra's prints help for a wrong shell, with status 0
+		c.Use, c.Short = "completion [flags] SHELL", "print the completions for bash, zsh, fish or powershell"
+		c.Args = arguments(1, 1)
+		c.RunE = func(c *cobra.Command, args []string) error {
+			return usage("completion: there is no shell %q; give bash, zsh, fish or powershell", args[0])
+		}
+	}
 	return root
 }
 
