@@ -121,6 +121,12 @@ func (s *serving) execute(ctx context.Context, m *device.MethodCall) (status int
 	out := answerBuffer{full: kill}
 	command.Stdout = &out
 	if err := command.Run(); err != nil {
+		switch {
+		case out.tooLong:
+			err = errLongAnswer
+		case ctx.Err() != nil:
+			err = errLateAnswer
+		}
 		s.say("-exec: %s: %v", m.Name, err)
 		return 500, []byte(`{"error":"the program failed"}`)
 	}
@@ -137,14 +143,20 @@ func (s *serving) execute(ctx context.Context, m *device.MethodCall) (status int
 
 // answerBuffer is a buffer for an answer. It calls full when the answer is too long.
 type answerBuffer struct {
-	text bytes.Buffer
-	full func()
+	text    bytes.Buffer
+	full    func()
+	tooLong bool
 }
 
-var errLongAnswer = errors.New("the answer is longer than a hub takes")
+// Why a program was ended.
+var (
+	errLongAnswer = fmt.Errorf("the program printed more than %d bytes, and a hub takes no more", maxAnswer)
+	errLateAnswer = errors.New("the program was ended, because the time of the call or the command was over")
+)
 
 func (b *answerBuffer) Write(p []byte) (int, error) {
 	if b.text.Len()+len(p) > maxAnswer {
+		b.tooLong = true
 		b.full()
 		return 0, errLongAnswer
 	}

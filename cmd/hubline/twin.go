@@ -109,9 +109,23 @@ func (t *tool) object(ctx context.Context, args []string) ([]byte, error) {
 	}
 	var object map[string]json.RawMessage
 	if err := json.Unmarshal(text, &object); err != nil || object == nil {
-		return nil, usage("not a JSON object; write {\"name\":value}, in quotation marks for the shell")
+		return nil, usage("not a JSON object%s; write {\"name\":value}, in quotation marks for the shell", where(text, err))
 	}
 	return bytes.TrimSpace(text), nil
+}
+
+// where says which byte of a text is no JSON; empty: the text is JSON.
+func where(text []byte, err error) string {
+	var syntax *json.SyntaxError
+	if len(bytes.TrimSpace(text)) == 0 {
+		return ": there is no text"
+	}
+	if !errors.As(err, &syntax) {
+		return ""
+	}
+	before := text[:min(len(text), int(max(1, syntax.Offset)-1))]
+	return fmt.Sprintf(": line %d, column %d: %v", bytes.Count(before, []byte("\n"))+1,
+		len(before)-bytes.LastIndexByte(before, '\n'), syntax)
 }
 
 func (t *tool) twinWatchCommand() *cobra.Command {

@@ -36,9 +36,18 @@ func TestTwinPatch(t *testing.T) {
 	twin, err := s.hub.Twin("pump-1")
 	require.NoError(t, err)
 	require.JSONEq(t, `{"firmware":"1.2","site":"roof"}`, string(twin.Reported))
-	for _, text := range []string{"", "[1]", "null", "{", "1"} {
-		s.in = strings.NewReader(text)
+	for text, why := range map[string]string{
+		"":                             "there is no text",
+		"[1]":                          "not a JSON object; write",
+		"null":                         "not a JSON object; write",
+		"1":                            "not a JSON object; write",
+		"{":                            "line 1, column 1: unexpected end of JSON input",
+		"{\n \"a\": 1,\n \"b\": no\n}": "line 3, column 8: invalid character 'o' in literal null (expecting 'u')",
+		`{"a":1} x`:                    "line 1, column 9: invalid character 'x' after top-level value",
+	} {
+		s.in, s.log = strings.NewReader(text), buffer{}
 		require.Equal(t, exitUsage, s.run("twin", "patch"), text)
+		require.Contains(t, s.log.String(), why)
 	}
 }
 
@@ -102,7 +111,7 @@ quiet) ;;
 flood) trap "" PIPE; while :; do echo 1111111111111111111111111111111111111111; done ;;
 esac
 `), 0o700))
-	serve(t, []string{"-exec", script}, func(_ *shell, call func(name, body string) (int, string)) {
+	s := serve(t, []string{"-exec", script}, func(_ *shell, call func(name, body string) (int, string)) {
 		for name, want := range map[string]struct {
 			status int
 			answer string
@@ -115,4 +124,30 @@ esac
 			require.Contains(t, answer, want.answer, name)
 		}
 	})
+	require.Contains(t, s.log.String(), "-exec: flood: the program printed more than 131072 bytes")
+	require.Contains(t, s.log.String(), "-exec: fail: exit status 3")
+}
+
+// A program that runs when the command ends is ended, too, and the log says why.
+func TestMethodServeEndsTheProgram(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("the program of this test is a shell script")
+	}
+	script := t.TempDir() + "/answer"
+	require.NoError(t, os.WriteFile(script, []byte("#!/bin/sh\necho started >&2\nexec sleep 60\n"), 0o700))
+	s := newShell(t, nil)
+	ctx, interrupt := context.WithCancel(t.Context())
+	done := make(chan int, 1)
+	go func() { done <- s.runIn(ctx, "method", "serve", "-exec", script) }() // ends with interrupt
+	called := make(chan error, 1)
+	go func() { // ends with the connection, at the latest
+		_, err := s.hub.CallMethod(soon(t), "pump-1", hubdata.MethodCall{Name: "x", ConnectTimeout: 30 * time.Second})
+		called <- err
+	}()
+	require.NoError(t, s.log.wait(soon(t), "started"), s.log.String())
+	interrupt()
+	<-done // the status is not 0 if the call came before the end of Open
+	require.Contains(t, s.log.String(), "-exec: x: the program was ended, because the time of the call or the command was")
+	require.NoError(t, s.hub.Close())
+	<-called
 }
