@@ -42,6 +42,9 @@ func runSkew(ctx context.Context, p *Probe, s subject) []Row {
 	ctx, cancel := p.limit(ctx)
 	defer cancel()
 	conn, state, err := p.handshake(ctx, s.site)
+	if err != nil && !p.examined(s.site) {
+		return untold("no answer at " + s.site.address + ": " + err.Error())
+	}
 	if err != nil && p.failed([]string{"tls"}, s) != "" {
 		return notTried(label("tls", s.site.name))
 	}
@@ -50,17 +53,23 @@ func runSkew(ctx context.Context, p *Probe, s subject) []Row {
 	}
 	if !p.identified(s.site, state) {
 		_ = conn.Close() // nothing was asked
+		if !p.examined(s.site) {
+			return untold(s.site.address + " is not the hub")
+		}
 		return notTried(label("tls", s.site.name))
 	}
 	before := p.now()
 	response, err := ask(ctx, conn, http.MethodHead, s.site.host)
+	if err != nil && !p.examined(s.site) {
+		return untold("no answer at " + s.site.address + ": " + err.Error())
+	}
 	if err != nil {
 		return bad(err)
 	}
 	middle := before.Add(p.now().Sub(before) / 2)
 	date, err := http.ParseTime(response.Header.Get("Date"))
 	if err != nil {
-		return []Row{{Mark: Skipped, Figure: "not known", Hint: "the hub's answer has no date"}}
+		return untold("the hub's answer has no date")
 	}
 	skew := middle.Sub(date)
 	if skew.Abs() <= 2*time.Second { // dates have whole seconds
@@ -78,4 +87,9 @@ func runSkew(ctx context.Context, p *Probe, s subject) []Row {
 		return warn(figure, help)
 	}
 	return fine(figure)
+}
+
+// untold returns the row of a hub that does not tell its time.
+func untold(why string) []Row {
+	return []Row{{Mark: Skipped, Figure: "not known", Hint: "the hub tells its time over HTTPS alone; " + why}}
 }

@@ -181,6 +181,52 @@ func TestSkewIsTheHubsAlone(t *testing.T) {
 	})
 }
 
+// With -transport the clock is compared too, if the hub's port for HTTPS answers. Without an answer
+// nothing is wrong.
+func TestTheSkewWithOneTransport(t *testing.T) {
+	refused := func(p *patient) {
+		open := p.dial
+		p.dial = func(ctx context.Context, network, address string) (net.Conn, error) {
+			if strings.HasSuffix(address, ":443") {
+				return nil, &net.OpError{Op: "dial", Net: network, Err: io.ErrClosedPipe}
+			}
+			return open(ctx, network, address)
+		}
+	}
+	portal := func(p *patient) {
+		p.probe.Target.Network.TLS = &tls.Config{RootCAs: x509.NewCertPool()}
+	}
+	for name, c := range map[string]struct {
+		flags target.Flags
+		spoil func(p *patient)
+		mark  Mark
+		hint  string
+	}{
+		"a clock that is right": {target.Flags{}, func(*patient) {}, OK, "agrees"},
+		"a clock that is behind": {target.Flags{}, func(p *patient) {
+			p.probe.Target.Creds.Now = func() time.Time { return time.Now().Add(-2 * time.Hour) }
+		}, Bad, "NTP"},
+		"no HTTPS":           {target.Flags{}, refused, Skipped, "no answer at"},
+		"a portal for HTTPS": {target.Flags{}, portal, Skipped, "is not the hub"},
+		"a gateway":          {target.Flags{Addresses: []string{"mqtt=gateway.example:8883"}}, refused, 0, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			examine(t, nil, func(p *patient) {
+				c.flags.Transport = "mqtt"
+				p.use(c.flags, map[string]string{target.EnvConnect: p.hub.ConnectionString("pump-1")})
+				c.spoil(p)
+				rows := p.run()
+				require.Equal(p.t, c.mark, rows["skew"].Mark, "%+v", rows)
+				require.Contains(p.t, rows["skew"].Hint, c.hint)
+				if c.hint == "" {
+					require.NotContains(p.t, rows, "skew")
+				}
+				require.NotContains(p.t, rows, "port 443")
+			})
+		})
+	}
+}
+
 // A row that depends on a red one is not tried, and the red one comes first.
 func TestTheFirstRedRowIsTheCause(t *testing.T) {
 	examine(t, nil, func(p *patient) {

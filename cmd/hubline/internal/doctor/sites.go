@@ -118,12 +118,34 @@ func split(address string) (host, port string) {
 	return host, port
 }
 
-// webSite is the port for HTTPS, if the service is a hub.
+// webSite is the hub's port for HTTPS, which tells its time. With -transport it is asked as well,
+// unless the transport leads to another server.
 func webSite(p *Probe) []subject {
-	for _, protocol := range p.Target.Protocols() {
-		if protocol.Name == "http" {
-			return []subject{{site: p.siteOf(protocol)}}
+	if p.Target.URL != nil || p.Target.Creds == nil {
+		return nil
+	}
+	for i := range target.Transports {
+		protocol := &target.Transports[i]
+		if protocol.Name != "http" {
+			continue
+		}
+		web := p.siteOf(protocol)
+		server, _ := split(web.address)
+		for _, s := range sites(p) {
+			if other, _ := split(s.site.address); other == server {
+				return []subject{{site: web}}
+			}
 		}
 	}
 	return nil
+}
+
+// examined reports whether a site has rows of its own.
+func (p *Probe) examined(s *site) bool {
+	for _, other := range sites(p) {
+		if other.site.address == s.address {
+			return true
+		}
+	}
+	return false
 }

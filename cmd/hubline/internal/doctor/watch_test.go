@@ -40,8 +40,8 @@ func TestASecondDeviceIsFound(t *testing.T) {
 }
 
 // watched is the first connection that the row second device watches: those before it are of the
-// rows port, tls and connect.
-const watched = 4
+// rows port, tls, skew and connect.
+const watched = 5
 
 // wrapNth wraps the nth connection.
 func (p *patient) wrapNth(nth int, wrap func(net.Conn) net.Conn) {
