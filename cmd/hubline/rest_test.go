@@ -160,6 +160,39 @@ func TestTheSimulatedDeviceAnswers(t *testing.T) {
 	require.Contains(t, s.log.String(), "message: hello")
 }
 
+// The messages, the answers and the report of a simulated device can be chosen.
+func TestTheSimulatedDeviceIsAsTold(t *testing.T) {
+	s := newShell(t, nil)
+	ctx, interrupt := context.WithCancel(t.Context())
+	defer interrupt()
+	done := make(chan int, 1)
+	go func() { // ends with interrupt
+		done <- s.runIn(ctx, "simulate", "-interval", "1h", "-transport", "amqp", "-body", `{"level":7}`, "-property",
+			"site=roof", "-settle", "reject", "-report", `{"firmware":"1.2"}`, "-method-status", "409", "-method-answer",
+			`{"error":"busy"}`, "-model-id", "dtmi:com:example:Tank;1")
+	}()
+	require.NoError(t, s.hub.WaitReported(soon(t), "pump-1", func(twin hubdata.Twin) bool {
+		return string(twin.Reported) == `{"firmware":"1.2"}`
+	}))
+	require.NoError(t, s.hub.SendC2D("pump-1", hubdata.C2D{Body: []byte("hello")}))
+	require.NoError(t, s.hub.WaitC2D(soon(t), "pump-1", hubdata.Rejected, 1))
+	answer, err := s.hub.CallMethod(soon(t), "pump-1", hubdata.MethodCall{Name: "fill"})
+	require.NoError(t, err)
+	require.Equal(t, 409, answer.Status)
+	require.JSONEq(t, `{"error":"busy"}`, string(answer.Payload))
+	require.NoError(t, s.hub.WaitMessages(soon(t), 1))
+	interrupt()
+	require.Equal(t, exitOK, <-done, s.log.String())
+	m := s.hub.Messages()[0]
+	require.Equal(t, `{"level":7}`, string(m.Body))
+	require.Equal(t, []hubdata.Property{{Name: "site", Value: "roof"}}, m.Properties)
+	twin, err := s.hub.Twin("pump-1")
+	require.NoError(t, err)
+	require.Equal(t, "dtmi:com:example:Tank;1", twin.ModelID)
+	require.Equal(t, exitUsage, s.run("simulate", "-count", "1", "-report", "{}", "-transport", "http"))
+	require.Contains(t, s.log.String(), "has no twin")
+}
+
 func TestPolicyPrintsDelays(t *testing.T) {
 	s := newShell(t, nil)
 	require.Equal(t, exitOK, s.run("policy", "azure", "-retries", "3", "-plot"), s.log.String())

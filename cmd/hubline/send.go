@@ -18,19 +18,20 @@ import (
 // sending has the flags of hubline send.
 type sending struct {
 	*connection
-	body, file                string
-	lines                     bool
-	count                     int
-	rate                      float64
-	id, contentType, encoding string
-	topic, output             string
-	properties                []string
-	expires, flush            time.Duration
-	retain, atMostOnce        bool
-	outbox                    string
-	message                   transport.Message // the fields that all messages share
-	failed                    unsent
-	given                     bool // -body
+	body, file            string
+	lines                 bool
+	count                 int
+	rate                  float64
+	id, correlation, user string
+	contentType, encoding string
+	topic, output         string
+	properties            []string
+	expires, flush        time.Duration
+	retain, atMostOnce    bool
+	outbox                string
+	message               transport.Message // the fields that all messages share
+	failed                unsent
+	given                 bool // -body
 }
 
 func (t *tool) sendCommand() *cobra.Command {
@@ -53,6 +54,8 @@ func (t *tool) sendCommand() *cobra.Command {
 	flags.StringVar(&s.contentType, "content-type", "", "`TYPE` of the body, such as application/json")
 	flags.StringVar(&s.encoding, "content-encoding", "", "`ENCODING` of the body, such as utf-8")
 	flags.StringVar(&s.id, "id", "", "message `ID`, for one message; empty: each gets one")
+	flags.StringVar(&s.correlation, "correlation-id", "", "correlation `ID` of the messages")
+	flags.StringVar(&s.user, "user-id", "", "`ID` of the user who made the messages")
 	flags.StringVar(&s.topic, "topic", "", "`TOPIC` at a broker, instead of the one of its URL")
 	flags.StringVar(&s.output, "output", "", "`OUTPUT` of a module")
 	flags.BoolVar(&s.retain, "retain", false, "a broker keeps the message for later subscribers")
@@ -89,16 +92,26 @@ func (s *sending) check() error {
 	}
 	s.message = transport.Message{
 		ID: s.id, ContentType: s.contentType, ContentEncoding: s.encoding, Topic: s.topic, Output: s.output,
-		Retain: s.retain, AtMostOnce: s.atMostOnce,
+		CorrelationID: s.correlation, Retain: s.retain, AtMostOnce: s.atMostOnce,
 	}
-	for _, p := range s.properties {
+	if s.user != "" {
+		s.message.System = &transport.SystemProperties{UserID: s.user}
+	}
+	var err error
+	s.message.Properties, err = properties(s.properties)
+	return err
+}
+
+// properties returns the application properties of -property.
+func properties(given []string) (all []transport.Property, err error) {
+	for _, p := range given {
 		name, value, ok := strings.Cut(p, "=")
 		if !ok || name == "" {
-			return usage("-property: %q has no name and value; write NAME=VALUE", p)
+			return nil, usage("-property: %q has no name and value; write NAME=VALUE", p)
 		}
-		s.message.Properties = append(s.message.Properties, transport.Property{Name: name, Value: value})
+		all = append(all, transport.Property{Name: name, Value: value})
 	}
-	return nil
+	return all, nil
 }
 
 // source returns where the bodies come from.

@@ -28,11 +28,14 @@ func TestSendOverEachTransportOfAHub(t *testing.T) {
 		t.Run(p.Name, func(t *testing.T) {
 			s := newShell(t, nil)
 			require.Equal(t, exitOK, s.run("send", "-body", `{"celsius":21.5}`, "-transport", p.Name, "-count", "3",
-				"-property", "site=roof", "-content-type", "application/json"), s.log.String())
+				"-property", "site=roof", "-content-type", "application/json", "-correlation-id", "batch-7", "-user-id", "ann"),
+				s.log.String())
 			messages := s.hub.Messages()
 			require.Len(t, messages, 3)
 			require.Equal(t, `{"celsius":21.5}`, string(messages[0].Body))
 			require.Equal(t, "application/json", messages[0].ContentType)
+			require.Equal(t, "batch-7", messages[0].CorrelationID)
+			require.Equal(t, "ann", messages[0].UserID)
 			require.Contains(t, messages[0].Properties, hubdata.Property{Name: "site", Value: "roof"})
 			require.Contains(t, s.log.String(), "3 acknowledged")
 			require.Empty(t, s.out.String())

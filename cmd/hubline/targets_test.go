@@ -111,3 +111,29 @@ func TestADeviceWithACertificate(t *testing.T) {
 			s.log.String())
 	}
 }
+
+// The model id goes with the login over each transport that has a place for it.
+func TestTheModelIsAnnounced(t *testing.T) {
+	for _, p := range target.Transports {
+		if p.Port == "" {
+			continue
+		}
+		t.Run(p.Name, func(t *testing.T) {
+			s := newShell(t, nil)
+			status := s.run("send", "-body", "x", "-transport", p.Name, "-model-id", "dtmi:com:example:Tank;1")
+			twin, err := s.hub.Twin("pump-1")
+			require.NoError(t, err)
+			if p.Name == "http" {
+				require.Equal(t, exitUsage, status)
+				return
+			}
+			require.Equal(t, exitOK, status, s.log.String())
+			require.Equal(t, "dtmi:com:example:Tank;1", twin.ModelID)
+		})
+	}
+	s := newShell(t, nil)
+	require.Equal(t, exitUsage, s.run("send", "-body", "x", "-model-id", "Tank"))
+	require.Contains(t, s.log.String(), "dtmi:com:example:Thermostat;1")
+	s.env = map[string]string{target.EnvBroker: "mqtts://localhost?telemetry=a/{device}"}
+	require.Equal(t, exitUsage, s.run("send", "-body", "x", "-model-id", "dtmi:com:example:Tank;1"))
+}

@@ -251,6 +251,11 @@ func TestUsageIsExplained(t *testing.T) {
 		{"no command", []string{"fly"}},
 		{"verdict", []string{"listen", "-settle", "burn"}},
 		{"give one of them", []string{"listen", "-json", "-raw"}},
+		{"verdict", []string{"simulate", "-settle", "burn"}},
+		{"-method-answer", []string{"simulate", "-method-answer", "{"}},
+		{"-report: not a JSON object", []string{"simulate", "-report", "[1]"}},
+		{"-telemetry-only", []string{"simulate", "-report", "{}", "-telemetry-only"}},
+		{"NAME=VALUE", []string{"simulate", "-property", "novalue"}},
 	} {
 		s := newShell(t, nil)
 		delete(s.env, target.EnvConnect)

@@ -23,6 +23,8 @@ type Flags struct {
 	ALPN string
 	// Addresses are "host:port", or "name=host:port" for one of the transports.
 	Addresses []string
+	// ModelID is the Plug and Play model that the device announces to a hub. Empty: none.
+	ModelID string
 	// CA, Cert and CertKey are files in PEM.
 	CA, Cert, CertKey string
 	NoProxy           bool
@@ -44,6 +46,7 @@ func (f *Flags) Register(s *pflag.FlagSet) {
 		"limits is not sent")
 	s.StringVar(&f.ALPN, "alpn", "", "`PROTOCOL` to offer to a broker in TLS (ALPN), for ports that several protocols "+
 		"share; -dialect aws-iot has its own at port 443")
+	s.StringVar(&f.ModelID, "model-id", "", "`DTMI` of the Plug and Play model that the device announces to its hub")
 	s.StringArrayVar(&f.Addresses, "address", nil, "connect to `HOST:PORT` instead; NAME=HOST:PORT for one transport")
 	s.StringVar(&f.CA, "ca", "", "`FILE` with the certificates to trust instead of the system's")
 	s.StringVar(&f.Cert, "cert", "", "`FILE` with the device's certificate, and with those that signed it")

@@ -30,6 +30,7 @@ type Target struct {
 	Network netopt.Options
 
 	name      string            // of the transport
+	model     string            // of Plug and Play; empty: none
 	group     bool              // Key is that of the registration's group
 	addresses map[string]string // by transport; "" is for all
 	scheme    string            // of URL
@@ -40,7 +41,7 @@ type Target struct {
 
 // Resolve returns the target that flags, environment and prompt name.
 func (f *Flags) Resolve(w *World) (*Target, error) {
-	t := &Target{name: f.Transport}
+	t := &Target{name: f.Transport, model: f.ModelID}
 	var err error
 	if t.addresses, err = parseAddresses(f.Addresses); err != nil {
 		return nil, err
@@ -65,12 +66,28 @@ func (f *Flags) Resolve(w *World) (*Target, error) {
 	if err := t.negotiation(f); err != nil {
 		return nil, err
 	}
+	if err := t.modeled(); err != nil {
+		return nil, err
+	}
 	if t.name != "" {
 		if _, err := t.find(t.name); err != nil {
 			return nil, err
 		}
 	}
 	return t, nil
+}
+
+// modeled checks the model id and its place in the login.
+func (t *Target) modeled() error {
+	switch {
+	case t.model == "":
+		return nil
+	case !strings.HasPrefix(t.model, "dtmi:"):
+		return usage("-model-id: it does not begin with dtmi:; give one such as dtmi:com:example:Thermostat;1")
+	case t.URL != nil || t.name == "http":
+		return usage("-model-id: a login to a hub over MQTT or AMQP has a place for it, and no other one; leave it out")
+	}
+	return nil
 }
 
 // device fills in a hub's device or a broker's.

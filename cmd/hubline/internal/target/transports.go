@@ -27,8 +27,9 @@ type Protocol struct {
 	// Schemes are those of brokers' URLs. Empty: no broker has the protocol.
 	Schemes string
 
-	// hub and broker make the transport. Both get the target's network settings.
-	hub    func(c *transport.Credentials, n netopt.Options) transport.Transport
+	// hub and broker make the transport. Both get the target's network settings. model is the Plug and
+	// Play model, empty for none.
+	hub    func(c *transport.Credentials, n netopt.Options, model string) transport.Transport
 	broker func(t *Target, n netopt.Options) (transport.Transport, *transport.Credentials, error)
 }
 
@@ -38,48 +39,48 @@ const mqttSchemes = "mqtt mqtts tcp tcps ssl tls mqtt+ssl ws wss"
 var Transports = []Protocol{
 	{
 		Name: "mqtt", Help: "MQTT 3.1.1 on the library paho", Port: "8883", Schemes: mqttSchemes, broker: brokerMQTT,
-		hub: func(_ *transport.Credentials, n netopt.Options) transport.Transport {
-			return mqtt.New(&mqtt.Options{Network: n})
+		hub: func(_ *transport.Credentials, n netopt.Options, model string) transport.Transport {
+			return mqtt.New(&mqtt.Options{Network: n, ModelID: model})
 		},
 	},
 	{
 		Name: "mqtt-ws", Help: "the same over WebSocket", Port: "443",
-		hub: func(_ *transport.Credentials, n netopt.Options) transport.Transport {
+		hub: func(_ *transport.Credentials, n netopt.Options, model string) transport.Transport {
 			n.Tunnel = mqttws.New(nil)
-			return mqtt.New(&mqtt.Options{Network: n})
+			return mqtt.New(&mqtt.Options{Network: n, ModelID: model})
 		},
 	},
 	{
 		Name: "lean", Help: "MQTT 3.1.1 on the small engine", Port: "8883", Schemes: mqttSchemes,
 		broker: brokerLean(nil),
-		hub: func(c *transport.Credentials, n netopt.Options) transport.Transport {
-			return lean.New(leannet.Dialer(c, &n), nil)
+		hub: func(c *transport.Credentials, n netopt.Options, model string) transport.Transport {
+			return lean.New(leannet.Dialer(c, &n), &lean.Options{ModelID: model})
 		},
 	},
 	{
 		Name: "lean-ws", Help: "the same over WebSocket", Port: "443",
-		hub: func(c *transport.Credentials, n netopt.Options) transport.Transport {
+		hub: func(c *transport.Credentials, n netopt.Options, model string) transport.Transport {
 			n.Tunnel = mqttws.New(nil)
-			return lean.New(leannet.Dialer(c, &n), nil)
+			return lean.New(leannet.Dialer(c, &n), &lean.Options{ModelID: model})
 		},
 	},
 	{Name: "mqtt5", Help: "MQTT 5 on the small engine", Schemes: mqttSchemes, broker: brokerLean(lean.MQTT5(nil))},
 	{
 		Name: "amqp", Help: "AMQP 1.0", Port: "5671", Schemes: "amqp amqps", broker: brokerAMQP,
-		hub: func(_ *transport.Credentials, n netopt.Options) transport.Transport {
-			return amqp.New(&amqp.Options{Network: n})
+		hub: func(_ *transport.Credentials, n netopt.Options, model string) transport.Transport {
+			return amqp.New(&amqp.Options{Network: n, ModelID: model})
 		},
 	},
 	{
 		Name: "amqp-ws", Help: "AMQP 1.0 over WebSocket", Port: "443",
-		hub: func(_ *transport.Credentials, n netopt.Options) transport.Transport {
+		hub: func(_ *transport.Credentials, n netopt.Options, model string) transport.Transport {
 			n.Tunnel = amqpws.New(nil)
-			return amqp.New(&amqp.Options{Network: n})
+			return amqp.New(&amqp.Options{Network: n, ModelID: model})
 		},
 	},
 	{
 		Name: "http", Help: "HTTPS: messages alone", Port: "443",
-		hub: func(_ *transport.Credentials, n netopt.Options) transport.Transport {
+		hub: func(_ *transport.Credentials, n netopt.Options, _ string) transport.Transport {
 			return http.New(&http.Options{Network: n})
 		},
 	},
@@ -242,7 +243,7 @@ func (t *Target) Open(p *Protocol) (transport.Transport, *transport.Credentials,
 	if t.URL != nil {
 		return p.broker(t, n)
 	}
-	return p.hub(t.Creds, n), t.Creds, nil
+	return p.hub(t.Creds, n, t.model), t.Creds, nil
 }
 
 // parseURL returns the credentials of the broker's URL.
@@ -335,7 +336,7 @@ func (t *Target) Quiet(keepAlive time.Duration) (transport.Transport, *transport
 		n.Dial = (&net.Dialer{KeepAlive: -1}).DialContext // TCP's own probes, every 15 s, are traffic too
 	}
 	if t.URL == nil {
-		return mqtt.New(&mqtt.Options{Network: n, KeepAlive: keepAlive}), t.Creds, nil
+		return mqtt.New(&mqtt.Options{Network: n, KeepAlive: keepAlive, ModelID: t.model}), t.Creds, nil
 	}
 	_, o, err := mqtt.ParseBroker(t.URL.Reveal())
 	if err != nil {
