@@ -164,7 +164,7 @@ func (s *sending) run(ctx context.Context) error {
 	if errors.Is(produceErr, context.Canceled) { // Ctrl-C, or the client gave up, which is its cause
 		produceErr = session.cause()
 	}
-	s.say("%s in %v", to.summary(), time.Since(begin).Round(time.Millisecond))
+	s.say("%s in %s", to.summary(), took(time.Since(begin)))
 	return firstError(produceErr, flushErr, s.failed.err())
 }
 
@@ -220,6 +220,14 @@ func (s *sending) finish(to queue, session *session) error {
 		return &exitError{exitLater, fmt.Errorf("not all messages were acknowledged within %v: %s", s.flush, to.summary())}
 	}
 	return err
+}
+
+// took returns a duration to the millisecond.
+func took(d time.Duration) string {
+	if d < time.Millisecond {
+		return "<1ms"
+	}
+	return d.Round(time.Millisecond).String()
 }
 
 func pause(ctx context.Context, d time.Duration) error {

@@ -6,6 +6,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/pem"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -207,6 +208,22 @@ func TestEachSourceOfCredentials(t *testing.T) {
 			require.Contains(t, s.bodies(), "from "+name)
 		})
 	}
+}
+
+// Of two variables one counts, and a line says which.
+func TestTwoVariables(t *testing.T) {
+	s := newShell(t, nil)
+	s.env[target.EnvBroker] = "mqtts://nowhere.example?telemetry=a/{device}"
+	s.tool = &tool{world: &target.World{Getenv: func(name string) string { return s.env[name] },
+		Note: func(line string) { fmt.Fprintln(&s.log, line) }}}
+	require.Equal(t, exitOK, s.run("send", "-body", "x"), s.log.String())
+	require.Contains(t, s.log.String(), "HUBLINE_CONNECTION_STRING is used and HUBLINE_BROKER_URL is not")
+	require.Equal(t, []string{"x"}, s.bodies())
+
+	s.log = buffer{}
+	delete(s.env, target.EnvBroker)
+	require.Equal(t, exitOK, s.run("send", "-body", "x"), s.log.String())
+	require.NotContains(t, s.log.String(), "HUBLINE_")
 }
 
 // A command without credentials says how to give them, and one with wrong ones what is wrong; no

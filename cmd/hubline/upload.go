@@ -79,7 +79,7 @@ func (u *uploading) run(ctx context.Context, path string) error {
 	case err != nil:
 		return err
 	}
-	u.say("%d bytes in %v, MD5 %x", result.Size, result.Duration.Round(time.Millisecond), result.MD5)
+	u.say("%d bytes in %s, MD5 %x", result.Size, took(result.Duration), result.MD5)
 	_, err = fmt.Fprintln(u.tool.out, result.Blob)
 	return err
 }

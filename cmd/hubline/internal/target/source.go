@@ -27,6 +27,8 @@ type World struct {
 	Getenv func(string) string
 	// Ask prompts for a secret and reads it without echo. Nil: there is nobody to ask.
 	Ask func(prompt string) (string, error)
+	// Note prints a line for the person in front of the tool. Nil: nobody reads it.
+	Note func(line string)
 }
 
 // Secret is a text that must not be printed, and where it came from.
@@ -54,6 +56,9 @@ func (f *Flags) connection(w *World) (s Secret, ok bool, err error) {
 	}
 	for _, name := range []string{EnvConnect, EnvBroker} {
 		if text := w.Getenv(name); text != "" {
+			if name == EnvConnect && w.Getenv(EnvBroker) != "" && w.Note != nil {
+				w.Note(EnvConnect + " is used and " + EnvBroker + " is not: both are set; unset one of them")
+			}
 			return Secret{transport.Hide(text), name}, true, nil
 		}
 	}

@@ -245,7 +245,7 @@ func parseAddresses(given []string) (map[string]string, error) {
 // Terminal returns a World with the process's environment. prompt is nil unless somebody can
 // answer.
 func Terminal(out io.Writer, readPassword func() ([]byte, error)) *World {
-	w := &World{Getenv: os.Getenv}
+	w := &World{Getenv: os.Getenv, Note: func(line string) { _, _ = io.WriteString(out, line+"\n") }}
 	if readPassword != nil {
 		w.Ask = func(prompt string) (string, error) {
 			if _, err := io.WriteString(out, prompt); err != nil {
