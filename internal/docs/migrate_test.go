@@ -86,6 +86,19 @@ func TestMigratedProgramsRun(t *testing.T) {
 	}
 }
 
+// The program before the migration from the SDK for Python is one for its parser. The SDK itself is
+// not here.
+func TestTheProgramBeforeTheMigrationFromPythonParses(t *testing.T) {
+	python, err := exec.LookPath("python3")
+	if err != nil || runtime.GOOS == "windows" { // which has a python3 that only tells how to install it
+		t.Skip("needs python3: run it where that is installed, go test ./internal/docs -run Python")
+	}
+	cmd := exec.CommandContext(t.Context(), python, "-c", "import ast, sys; ast.parse(sys.stdin.read())")
+	cmd.Stdin = strings.NewReader(blocks(t, "docs/migrate/python.md")[0].text)
+	out, err := cmd.CombinedOutput()
+	require.NoError(t, err, string(out))
+}
+
 // sorted returns the lines of a text in alphabetical order: the program handles several things at a
 // time.
 func sorted(text string) []string { return slices.Sorted(strings.Lines(text)) }
