@@ -74,7 +74,9 @@ func (u *uploading) run(ctx context.Context, path string) error {
 	bar.end()
 	err = errors.Join(err, uploader.Close())
 	switch {
-	case err != nil && ctx.Err() == nil && waiting.late():
+	case err != nil && ctx.Err() != nil: // the error is that of the context or of the input, whichever was first
+		return &exitError{exitFailed, errors.New("interrupted before the upload was complete")}
+	case err != nil && waiting.late():
 		return u.unreached(failed.Load())
 	case err != nil:
 		return err

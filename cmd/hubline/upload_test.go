@@ -70,6 +70,8 @@ func TestCtrlCEndsTheInput(t *testing.T) {
 			fed <- err
 		}()
 		require.Equal(t, exitFailed, s.runIn(ctx, args...), s.log.String())
+		require.Contains(t, s.log.String(), "hubline: interrupted before the ")
+		require.NotContains(t, s.log.String(), "the same input would be wrong again")
 		require.NoError(t, <-fed)
 		require.NoError(t, feed.Close())
 		require.Empty(t, s.bodies())
