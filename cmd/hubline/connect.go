@@ -21,6 +21,7 @@ type connection struct {
 	policy string
 	wait   time.Duration
 	quiet  bool
+	broker bool // the service is a broker; set by prepare
 }
 
 func (t *tool) connection(c *cobra.Command) *connection {
@@ -94,6 +95,7 @@ func (x *connection) prepare(ctx context.Context, o *device.Options) (*session, 
 	if err != nil {
 		return nil, err
 	}
+	x.broker = to.URL != nil
 	t, creds, err := to.Transport()
 	if err != nil {
 		return nil, err
@@ -135,6 +137,9 @@ func (x *connection) report(s device.Status) {
 
 func (x *connection) hint(s device.Status) {
 	if text := s.Suspect.String(); text != "" {
+		if x.broker && (s.Suspect == device.QuotaUsedUp || s.Suspect == device.BadMessage) {
+			text = "the broker may not allow this device the topic, or not take the message, or a limit is reached"
+		}
 		x.say("  %s", text)
 	} else if text := s.Hint(); text != "" && s.Retry <= 1 && !passing(s.Err) {
 		x.say("  %s", text)

@@ -128,6 +128,21 @@ func TestManyFailuresArePrintedNowAndThen(t *testing.T) {
 	require.Equal(t, exitLater, statusOf(u.err()))
 }
 
+// A broker with MQTT 3.1.1 ends the connection of a device that publishes to a topic of others, and
+// has no other answer. The log says what that may be.
+func TestATopicThatABrokerDoesNotAllow(t *testing.T) {
+	s := newShell(t, &testbroker.Options{Broker: &testbroker.BrokerOptions{}})
+	s.env = map[string]string{target.EnvBroker: s.hub.BrokerURL("pump-1", "mqtts", "localhost:8883")}
+	done := make(chan int, 1)
+	go func() { // ends with the refusal
+		done <- s.run("send", "-body", "x", "-topic", "of/others", "-policy", "immediately")
+	}()
+	require.NoError(t, s.log.wait(soon(t), "the broker may not allow this device the topic"), s.log.String())
+	require.NoError(t, s.hub.SetKeys("pump-1", otherKey, otherKey))
+	require.Equal(t, exitRefused, <-done, s.log.String())
+	require.NotContains(t, s.log.String(), "the hub's quota")
+}
+
 // An empty -body is an empty message: the input, such as that of a loop in a shell, is not read.
 func TestAnEmptyBodyIsABody(t *testing.T) {
 	s := newShell(t, nil)
