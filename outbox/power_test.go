@@ -60,7 +60,7 @@ type powered struct {
 	turn  chan struct{} // capacity 1: one cut at a time
 	disk  *disk
 
-	calls int           // before which the power was cut; holding turn
+	calls int // before which the power was cut; holding turn
 
 	mu    sync.Mutex
 	taken []time.Time // time at which Put of message n returned nil
