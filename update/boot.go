@@ -32,7 +32,7 @@ func Boot(l *Layout, buf []byte) (slot int, err error) {
 		if s.tries > 0 && intact(l, s.other(), s.next(), buf) {
 			s.phase = Trying
 			s.tries--
-			if err := j.write(s); err != nil {
+			if err := j.write(s); err != nil && !j.wrote() {
 				return int(s.active), err // an uncounted start could repeat for ever
 			}
 			return int(s.other()), nil

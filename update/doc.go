@@ -26,7 +26,7 @@
 // The slot of the confirmed image is never erased or written. If the power fails during any write
 // or erase, Boot chooses the old image or the complete new one. Nothing of an image is started
 // before its size, its hash and the signature of its manifest were verified. A version that is not
-// above the confirmed one is refused, and so is an image that was taken back.
+// above the confirmed one is refused, and so is the image that was taken back latest.
 //
 // The flash must finish a write before the next one begins, and must keep what it has written.
 package update

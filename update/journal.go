@@ -68,6 +68,13 @@ func (j *journal) write(s state) error {
 	return nil
 }
 
+// wrote reports whether the record of the latest write is complete in the flash, although the write
+// failed.
+func (j *journal) wrote() bool {
+	m := newJournal(j.l)
+	return m.mount() == nil && m.now.number == j.now.number
+}
+
 // Format makes the first state: the image in slot 0 runs and is confirmed. The factory calls it
 // once, after it has written that image. It discards an earlier state.
 func Format(l *Layout, running Image) error {

@@ -74,6 +74,13 @@ func TestAMalformedManifestIsRefused(t *testing.T) {
 	}
 }
 
+func TestNamesOfUnknownValues(t *testing.T) {
+	require.Equal(t, "trying", Trying.String())
+	require.Equal(t, "unknown", (Trying + 1).String())
+	require.Equal(t, "corrupt", Corrupt.String())
+	require.Equal(t, "unknown", Outcome(255).String())
+}
+
 func FuzzManifest(f *testing.F) {
 	f.Add([]byte(sample))
 	f.Add([]byte(strings.Replace(sample, "7", "4294967295", 1)))

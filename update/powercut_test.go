@@ -123,6 +123,59 @@ func TestManyPowerCutsLeaveAnImage(t *testing.T) {
 	require.Greater(t, updated, 100, "of 150")
 }
 
+// The boot loader goes back to the image before a decayed one, and a program gives its update up:
+// each write and erase of that is cut in every way.
+func TestAPowerCutWhileGoingBackLeavesAnImage(t *testing.T) {
+	decayed := newRig(t)
+	require.NoError(t, decayed.download(decayed.open()))
+	require.Equal(t, decayed.new, decayed.boot())
+	require.NoError(t, decayed.open().Confirm())
+	decayed.flash.Damage(decayed.layout.offset(1)+100, 4)
+	trying := newRig(t)
+	require.NoError(t, trying.download(trying.open()))
+	require.Equal(t, trying.new, trying.boot())
+	for name, c := range map[string]struct {
+		rig *rig
+		act func(r *rig)
+	}{
+		"decayed":  {decayed, func(r *rig) { _, _ = Boot(&r.layout, make([]byte, 100)) }},
+		"rejected": {trying, func(r *rig) { _ = r.open().Reject() }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			made := c.rig.flash
+			dry := *c.rig
+			dry.t = t
+			dry.on(made.Clone())
+			before := dry.flash.Operations()
+			c.act(&dry)
+			operations := dry.flash.Operations() - before
+			require.Greater(t, operations, 10, "an erase, and a record in blocks of 8 bytes")
+			for n := 1; n <= operations; n++ {
+				for _, tear := range flashsim.Tears {
+					r := *c.rig
+					r.t = t
+					r.on(made.Clone())
+					r.flash.CutAt(n, tear, uint64(n))
+					c.act(&r)
+					require.True(t, r.flash.Off())
+					r.flash.Restore()
+					running := r.boot()
+					if name == "decayed" || r.open().Status().Phase == Idle {
+						require.Equal(t, r.old, running, "operation %d, %v", n, tear)
+						require.Zero(t, r.open().Status().Slot)
+					} else {
+						require.Equal(t, r.new, running, "operation %d, %v", n, tear)
+					}
+					_ = r.open().Reject()
+					third := manifest(t, "board", imageOf(3, r.new))
+					require.NoError(t, r.open().Download(t.Context(), third, r.source))
+					require.Equal(t, r.new, r.boot())
+				}
+			}
+		})
+	}
+}
+
 // A block of a download that was cut is erased again, and only it.
 func TestACutDownloadContinues(t *testing.T) {
 	r := newRig(t)

@@ -15,7 +15,7 @@ type Image struct {
 	Confirmed bool
 }
 
-// state is what survives a reset. State.md describes its bytes.
+// state is what survives a reset. The page docs/updates.md describes its bytes.
 type state struct {
 	number  uint32 // of the record; the newest counts
 	phase   Phase

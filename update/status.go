@@ -20,7 +20,7 @@ const (
 var phases = [...]string{"idle", "downloading", "ready", "trying"}
 
 // String returns the name, such as "downloading".
-func (p Phase) String() string { return phases[p] }
+func (p Phase) String() string { return nameIn(phases[:], int(p)) }
 
 // Outcome is how the latest update ended.
 type Outcome uint8
@@ -37,7 +37,14 @@ const (
 var outcomes = [...]string{"none", "updated", "rolledBack", "rejected", "corrupt"}
 
 // String returns the name, such as "rolledBack".
-func (o Outcome) String() string { return outcomes[o] }
+func (o Outcome) String() string { return nameIn(outcomes[:], int(o)) }
+
+func nameIn(names []string, i int) string {
+	if i >= len(names) {
+		return "unknown"
+	}
+	return names[i]
+}
 
 // Status is the state of an update for people and back ends.
 type Status struct {
@@ -45,6 +52,8 @@ type Status struct {
 	Outcome Outcome
 	// Running is the version of the image that runs, Next that of the image in the other slot.
 	Running, Next uint32
+	// Slot is that of the confirmed image. The next download goes to the other one.
+	Slot int
 	// Done of Size bytes are in the other slot.
 	Done, Size int64
 	// Tries is the number of starts that the new image has left.
@@ -54,8 +63,8 @@ type Status struct {
 }
 
 func (s *state) status(err error) Status {
-	st := Status{Phase: s.phase, Outcome: s.outcome, Running: s.proven().Version, Next: s.next().Version, Done: s.done,
-		Size: s.next().Size, Tries: int(s.tries), Err: err}
+	st := Status{Phase: s.phase, Outcome: s.outcome, Running: s.proven().Version, Next: s.next().Version,
+		Slot: int(s.active), Done: s.done, Size: s.next().Size, Tries: int(s.tries), Err: err}
 	if s.phase == Trying {
 		st.Running = s.next().Version
 	}
@@ -69,6 +78,8 @@ func (s *Status) AppendJSON(b []byte) []byte {
 	b = strconv.AppendUint(b, uint64(s.Running), 10)
 	b = append(b, `,"next":`...)
 	b = strconv.AppendUint(b, uint64(s.Next), 10)
+	b = append(b, `,"slot":`...)
+	b = strconv.AppendInt(b, int64(s.Slot), 10)
 	percent := int64(0)
 	if s.Size > 0 {
 		percent = s.Done * 100 / s.Size

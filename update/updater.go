@@ -30,6 +30,9 @@ type Options struct {
 	Layout Layout
 	// Model is what the manifest must name.
 	Model string
+	// Version is that of the image which calls this, built into it. Confirm then refuses if the boot
+	// loader has started another image than the one on trial. Default 0: not known.
+	Version uint32
 	// Verify reports whether signature is a signature over signed by a key that the device trusts:
 	// edsign.Verifier, or a secure element.
 	Verify func(signed, signature []byte) bool
@@ -59,12 +62,16 @@ type Updater struct {
 }
 
 var (
-	errBusy       = fault(transport.Conflict, "another Download, Confirm or Reject is still running")
-	errUntrusted  = fault(transport.Untrusted, "the signature of the manifest is not by a trusted key")
-	errModel      = fault(transport.Invalid, "the manifest is for another model")
-	errOld        = fault(transport.Conflict, "the version is not above the running one")
-	errFailed     = fault(transport.Conflict, "the image was tried or given up before; publish it with another version")
-	errTooLarge   = fault(transport.TooLarge, "the image does not fit into the slot")
+	errBusy      = fault(transport.Conflict, "another Download, Confirm or Reject is still running")
+	errUntrusted = fault(transport.Untrusted, "the signature of the manifest is not by a trusted key")
+	errModel     = fault(transport.Invalid, "the manifest is for another model")
+	errOld       = fault(transport.Conflict, "the version is not above the running one")
+	errFailed    = fault(transport.Conflict, "the image was tried or given up before; publish it with another version")
+	errDecayed   = fault(transport.Conflict, "the confirmed image is damaged, and the one before it is in the other "+
+		"slot; reset the board, and the boot loader goes back to that")
+	errTooLarge = fault(transport.TooLarge, "the image does not fit into the slot")
+	errOther    = fault(transport.Conflict, "the image on trial does not have Options.Version: the boot loader has "+
+		"started another one; call Reject, or reset the board")
 	errTrying     = fault(transport.Conflict, "the running image is not confirmed; call Confirm or Reject first")
 	errCorrupt    = fault(transport.Protocol, "the image does not have the hash of its manifest; it was discarded")
 	errNothingNew = fault(transport.Conflict, "there is no update to reject")
@@ -149,8 +156,11 @@ func (u *Updater) exclusive(f func() error) error {
 // Confirm makes the running image the confirmed one. The new firmware calls it when it works, such
 // as after its first acknowledged message. Without an update it does nothing.
 func (u *Updater) Confirm() error {
-	if u.Status().Phase != Trying {
+	switch s := u.Status(); {
+	case s.Phase != Trying:
 		return nil
+	case u.opt.Version != 0 && u.opt.Version != s.Running:
+		return errOther
 	}
 	return u.exclusive(func() error {
 		s := u.j.now
@@ -179,8 +189,8 @@ func (u *Updater) Reject() error {
 //
 // The error is ctx's, a *retrypolicy.Error about the source, or a *transport.Error: Invalid for a
 // malformed manifest or another model, Untrusted for its signature, Conflict for a version that is
-// not above the running one, was given up before, or has changed at the source, TooLarge, and
-// Protocol for an image with another hash.
+// not above the running one, was the latest to be given up, or has changed at the source, and for a
+// confirmed image that is damaged, TooLarge, and Protocol for an image with another hash.
 func (u *Updater) Download(ctx context.Context, manifest []byte, from Source) error {
 	if from == nil {
 		return invalid("Download: the source is nil")
@@ -228,6 +238,9 @@ func (u *Updater) begin(m *Image) error {
 		return nil
 	case same && (s.outcome == RolledBack || s.outcome == Rejected):
 		return errFailed
+	case s.next().Confirmed && !intact(&u.opt.Layout, s.active, s.proven(), u.buffer) &&
+		intact(&u.opt.Layout, s.other(), s.next(), u.buffer):
+		return errDecayed // the other slot has the only image that starts, which perhaps runs
 	}
 	*s.next() = *m
 	s.phase, s.outcome, s.done, s.tries = Downloading, None, 0, 0

@@ -30,11 +30,11 @@ func TestAnUpdate(t *testing.T) {
 	require.NoError(t, r.download(u), "it is there")
 	require.Len(t, r.source.reads, 12)
 	require.Equal(t, []string{
-		`{"phase":"downloading","outcome":"none","running":1,"next":2,"percent":33,"error":null}`,
-		`{"phase":"downloading","outcome":"none","running":1,"next":2,"percent":66,"error":null}`,
-		`{"phase":"downloading","outcome":"none","running":1,"next":2,"percent":100,"error":null}`,
-		`{"phase":"ready","outcome":"none","running":1,"next":2,"percent":100,"error":null}`,
-		`{"phase":"ready","outcome":"none","running":1,"next":2,"percent":100,"error":null}`,
+		`{"phase":"downloading","outcome":"none","running":1,"next":2,"slot":0,"percent":33,"error":null}`,
+		`{"phase":"downloading","outcome":"none","running":1,"next":2,"slot":0,"percent":66,"error":null}`,
+		`{"phase":"downloading","outcome":"none","running":1,"next":2,"slot":0,"percent":100,"error":null}`,
+		`{"phase":"ready","outcome":"none","running":1,"next":2,"slot":0,"percent":100,"error":null}`,
+		`{"phase":"ready","outcome":"none","running":1,"next":2,"slot":0,"percent":100,"error":null}`,
 	}, seen)
 
 	require.Equal(t, r.new, r.boot())
@@ -42,11 +42,14 @@ func TestAnUpdate(t *testing.T) {
 	require.Equal(t, Status{Phase: Trying, Running: 2, Next: 2, Done: 765, Size: 765, Tries: 1}, u.Status())
 	require.ErrorIs(t, r.download(u), errTrying)
 	require.NoError(t, u.Confirm())
-	require.Equal(t, Status{Outcome: Updated, Running: 2, Next: 1, Size: 600}, u.Status())
+	require.Equal(t, Status{Outcome: Updated, Running: 2, Next: 1, Slot: 1, Size: 600}, u.Status())
 	for range 5 {
 		require.Equal(t, r.new, r.boot())
 	}
 	require.ErrorIs(t, r.download(r.open()), errOld)
+	old := manifest(t, "board", imageOf(1, r.old)) // its signature is right, as in an attack
+	require.ErrorIs(t, r.open().Download(t.Context(), old, r.source), errOld)
+	require.Equal(t, Status{Outcome: Updated, Running: 2, Next: 1, Slot: 1, Size: 600}, r.open().Status())
 }
 
 func TestAnImageThatDoesNotConfirmGoesBack(t *testing.T) {
@@ -138,6 +141,93 @@ func TestDecayIsNoticedAtTheStart(t *testing.T) {
 	slot, err := Boot(&r.layout, make([]byte, 1))
 	require.ErrorIs(t, err, errDamaged)
 	require.Equal(t, 1, slot)
+}
+
+// The confirmed image decays while it runs, or the boot loader has not written that it went back:
+// the other slot has the only image that starts.
+func TestTheOnlyImageThatStartsIsNotErased(t *testing.T) {
+	r := newRig(t)
+	require.NoError(t, r.download(r.open()))
+	require.Equal(t, r.new, r.boot())
+	require.NoError(t, r.open().Confirm())
+	r.flash.Damage(r.layout.offset(1)+100, 4)
+	third := imageOf(3, r.new)
+	before := r.flash.Operations()
+	require.ErrorIs(t, r.open().Download(t.Context(), manifest(t, "board", third), r.source), errDecayed)
+	require.Equal(t, before, r.flash.Operations())
+	require.Equal(t, r.old, r.boot(), "after the reset")
+	require.NoError(t, r.open().Download(t.Context(), manifest(t, "board", third), r.source))
+	require.Equal(t, r.new, r.boot())
+	require.NoError(t, r.open().Confirm())
+
+	r.flash.Damage(r.layout.offset(1)+100, 4)
+	r.flash.Damage(r.layout.offset(0)+100, 4)
+	fourth := manifest(t, "board", imageOf(4, r.new))
+	require.NoError(t, r.open().Download(t.Context(), fourth, r.source), "neither starts: this repairs the board")
+	slot, err := Boot(&r.layout, make([]byte, 100))
+	require.NoError(t, err)
+	require.Zero(t, slot)
+}
+
+// Another image runs than the one on trial: the boot loader could not count a start.
+func TestAnImageConfirmsOnlyItself(t *testing.T) {
+	r := newRig(t)
+	require.NoError(t, r.download(r.open()))
+	require.Equal(t, r.new, r.boot())
+	o := r.options()
+	o.Version = 1
+	u, err := Open(o)
+	require.NoError(t, err)
+	require.ErrorIs(t, u.Confirm(), errOther)
+	require.Equal(t, Trying, u.Status().Phase)
+	o.Version = 2
+	u, err = Open(o)
+	require.NoError(t, err)
+	require.NoError(t, u.Confirm())
+	require.Equal(t, Updated, u.Status().Outcome)
+	o.Version = 7
+	u, err = Open(o)
+	require.NoError(t, err)
+	require.NoError(t, u.Confirm(), "there is nothing to confirm")
+}
+
+// failing is a flash whose next write or erase reports a failure, done or not.
+type failing struct {
+	Flash
+	done bool
+	left int // writes until that
+}
+
+var errFlash = errors.New("verify failed")
+
+func (f *failing) WriteAt(p []byte, off int64) (int, error) {
+	if f.left--; f.left != 0 {
+		return f.Flash.WriteAt(p, off)
+	}
+	if f.done {
+		_, _ = f.Flash.WriteAt(p, off)
+	}
+	return 0, errFlash
+}
+
+// A start that could not be counted does not happen; one whose count is in the flash does.
+func TestOnlyACountedStartHappens(t *testing.T) {
+	for _, done := range []bool{false, true} {
+		r := newRig(t)
+		require.NoError(t, r.download(r.open()))
+		l := r.layout
+		l.Flash = &failing{Flash: r.flash, done: done, left: 1}
+		slot, err := Boot(&l, make([]byte, 100))
+		if !done {
+			require.ErrorContains(t, err, "verify failed")
+			require.Zero(t, slot)
+			require.Equal(t, Ready, r.open().Status().Phase)
+			continue
+		}
+		require.NoError(t, err)
+		require.Equal(t, 1, slot)
+		require.Equal(t, 1, r.open().Status().Tries)
+	}
 }
 
 func TestAnImageThatWasNeverConfirmedIsNoFallback(t *testing.T) {
