@@ -28,7 +28,8 @@
 // Every error is a *transport.Error. Its Kind is Network for a failed dial, Timeout without an
 // answer, Unavailable for a server that is not synchronised or waits for the Quorum, Throttled and
 // Forbidden for servers that ask for fewer requests or none (kiss-of-death), Protocol for an
-// implausible answer, and Invalid for bad options.
+// implausible answer, and Invalid for bad options. A server that denied its service is asked again
+// after a day: its name may stand for many, and an attacker may have answered in its place.
 //
 // # What it does not do
 //

@@ -16,7 +16,7 @@ type server struct {
 	name    string
 	next    time.Time     // no request before, by the own clock; zero: any time
 	spacing time.Duration // between two requests
-	denied  bool
+	denied  bool          // until next
 
 	voted bool          // its latest answer in this Sync is in ahead
 	ahead time.Duration // its time minus that of the own clock
@@ -127,10 +127,11 @@ func (c *Clock) admit(ctx context.Context, series *retrypolicy.Series) error {
 // choose returns the server to ask next: of those that may be asked first, the first after the
 // latest one. nil: all deny their service.
 func (c *Clock) choose() *server {
+	now := c.opt.Now()
 	var best *server
 	for i := range c.servers {
 		s := &c.servers[(c.latest+1+i)%len(c.servers)]
-		if !s.denied && (best == nil || s.next.Before(best.next)) {
+		if (!s.denied || !now.Before(s.next)) && (best == nil || s.next.Before(best.next)) {
 			best = s
 		}
 	}
@@ -144,6 +145,9 @@ func (c *Clock) attempt(ctx context.Context) error {
 		if s == &c.servers[i] {
 			c.latest = i
 		}
+	}
+	if s.denied {
+		s.denied, s.spacing = false, floor // a day ago; its name may stand for another server today
 	}
 	report := Attempt{Server: s.name}
 	before := c.Now()
@@ -178,6 +182,7 @@ func (s *server) learn(err error) {
 	switch {
 	case errchain.Same(err, errDenied):
 		s.denied = true
+		s.spacing = maxSpacing
 	case errchain.Same(err, errRate):
 		s.spacing = min(2*s.spacing, maxSpacing)
 	}

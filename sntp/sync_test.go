@@ -143,7 +143,7 @@ func TestAServerGetsFewerRequestsWhenItAsks(t *testing.T) {
 	})
 }
 
-func TestAServerThatDeniesIsNotAskedAgain(t *testing.T) {
+func TestAServerThatDeniesIsNotAskedForADay(t *testing.T) {
 	bounded.Test(t, func(t *testing.T) {
 		deny := func(p []byte) { p[1] = 0; copy(p[12:], "DENY") }
 		n := servers{"a": {now: truth, change: deny}, "b": {now: truth, silent: true}}
@@ -158,6 +158,18 @@ func TestAServerThatDeniesIsNotAskedAgain(t *testing.T) {
 		require.ErrorContains(t, err, "every server denies its service")
 		require.ErrorIs(t, c.Sync(t.Context()), transport.Forbidden)
 		require.Len(t, n["b"].asked(), 6)
+		time.Sleep(maxSpacing - time.Minute)
+		require.ErrorIs(t, c.Sync(t.Context()), transport.Forbidden)
+		require.Len(t, n["b"].asked(), 6)
+		time.Sleep(time.Minute)
+		n["b"].change = nil
+		begin := time.Now()
+		for range 4 {
+			require.NoError(t, c.Sync(t.Context()), "another day, perhaps another server")
+		}
+		require.Less(t, time.Since(begin), time.Minute, "it is asked as often as others")
+		require.Len(t, n["a"].asked(), 2, "its day was over a minute before, and it denied again")
+		require.Len(t, n["b"].asked(), 10)
 	})
 }
 

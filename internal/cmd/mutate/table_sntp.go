@@ -19,7 +19,7 @@ func init() {
 			Test: "./sntp -run TestTheClockIsSetToTheMiddleOfTheRoundTrip"},
 		{File: "sntp/sync.go", Old: "		s.next = c.opt.Now().Add(s.spacing)\n", New: "",
 			Test: "./sntp -run TestOneServerIsNotAskedTooOften"},
-		{File: "sntp/sync.go", Old: "		s.denied = true\n", New: "", Test: "./sntp -run TestAServerThatDeniesIsNotAskedAgain"},
+		{File: "sntp/sync.go", Old: "		s.denied = true\n", New: "", Test: "./sntp -run TestAServerThatDeniesIsNotAskedForADay"},
 		{File: "sntp/sync.go", Old: "min(2*s.spacing, maxSpacing)", New: "2 * s.spacing",
 			Test: "./sntp -run TestAServerGetsFewerRequestsWhenItAsks"},
 		{File: "sntp/sync.go", Old: "o.voted && ", New: "", Test: "./sntp -run TestAServerThatHasNotAnsweredHasNoVote"},
