@@ -60,10 +60,30 @@ func (l *Log) find() error {
 			l.active, l.end = i, end
 		}
 	}
+	if err := l.repeated(latest); err != nil {
+		return err
+	}
 	l.last, l.noted = latest.number, max(latest.first, 1)
 	end, err := l.tail(l.active, l.end)
 	l.end = end
 	return err
+}
+
+// repeated moves the active block on while the next one begins with the latest record, too: a write
+// that was complete and seemed to have failed was repeated there.
+func (l *Log) repeated(latest record) error {
+	for range l.blocks - 1 {
+		next, count, same := (l.active+1)%l.blocks, 0, false
+		end, err := l.scan(next, func(r record, _ []byte) {
+			same = same || count == 0 && r == latest
+			count++
+		})
+		if err != nil || !same {
+			return err
+		}
+		l.active, l.end = next, end
+	}
+	return nil
 }
 
 // tail returns where the erased tail of a block begins, from the offset on. If a write that a loss

@@ -2,6 +2,7 @@ package flashlog_test
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -241,6 +242,57 @@ func TestPowerFailsAtEveryWrite(t *testing.T) {
 			}
 			t.Logf("the power failed %d times, at every %d of %d words and erases", faults, step, whole.words)
 		})
+	}
+}
+
+// liar is a chip that reports a failure of one write although it is complete.
+type liar struct {
+	*chip
+	failAt int
+}
+
+func (l *liar) WriteAt(p []byte, off int64) (int, error) {
+	n, err := l.chip.WriteAt(p, off)
+	if l.chip.writes == l.failAt {
+		return 0, errors.New("the chip is busy")
+	}
+	return n, err
+}
+
+// A write that is complete and reported as failed is repeated elsewhere, in the next block if there
+// is no space. The record is then there twice, and no other one is lost for that, whenever the
+// board is reset.
+func TestACompleteWriteReportedAsFailed(t *testing.T) {
+	const readings, waiting = 60, 12
+	for failAt := 1; failAt <= readings; failAt++ {
+		c := newChip(4, 512, 4, 1)
+		l, err := flashlog.New(&liar{c, failAt}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for n := uint32(1); n <= readings; n++ {
+			if err := l.Keep(n, body(n)); err != nil {
+				t.Fatal(failAt, n, err)
+			}
+			if n > waiting {
+				_ = l.Forget(n - waiting)
+			}
+			numbers, last := load(t, open(t, c, nil))
+			for i := range min(n, waiting) {
+				if !slices.Contains(numbers, n-i) || last != n {
+					t.Fatalf("write %d: after reading %d the log has %v, last %d", failAt, n, numbers, last)
+				}
+			}
+			if n%7 == uint32(failAt%7) { // a reset
+				if l, err = flashlog.New(&liar{c, failAt}, nil); err != nil {
+					t.Fatal(err)
+				}
+				_, _ = load(t, l)
+				for m := range uint32(max(0, int(n)-waiting)) { // sent again
+					_ = l.Forget(m + 1)
+				}
+			}
+		}
 	}
 }
 
