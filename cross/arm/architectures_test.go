@@ -50,10 +50,17 @@ func (a *architecture) env() []string {
 // suites are the packages whose tests must pass on every processor: the core and both MQTT engines.
 var suites = []string{
 	"./device", "./transport", "./errfilter", "./retrypolicy/...", "./internal/ascii", "./internal/fraction",
-	"./internal/isotime", "./internal/percent", "./sntp", "./update", "./cross/arm/board/wifi",
-	"./cross/arm/board/flashlog",
+	"./internal/isotime", "./internal/percent", "./internal/errchain", "./sntp", "./update", "./update/edsign",
+	"./update/httprange", "./cross/arm/board/wifi", "./cross/arm/board/flashlog",
 	"./transport/mqtt", "./transport/mqtt/internal/...", "./transport/mqtt/lean/...",
 }
+
+// modems are tests of package atmodem. Under emulation those with TLS would take minutes.
+const (
+	modems         = "./cross/arm/board/atmodem"
+	emulatedModems = "^(TestClockTexts|TestFields|TestLines.*|TestAnswers.*|TestDialects.*|TestTheSIM|FuzzAnswers)$|" +
+		"^TestFirmwareSends.*$/^(SIM7x00|BG9x)$"
+)
 
 // The tests of the core and of MQTT on other processors. Emulation is 2 to 50 times slower, so it
 // shows faults and not speed. Without -all it tries fewer cases.
@@ -86,6 +93,10 @@ func TestSuites(t *testing.T) {
 				packages = suites[1:]
 			}
 			t.Log("\n" + run(t, root, a.env(), "go", append(args, packages...)...))
+			if a.emulator != "" {
+				args = append(args, "-run", emulatedModems)
+			}
+			t.Log("\n" + run(t, root, a.env(), "go", append(args, modems)...))
 		})
 	}
 }

@@ -9,10 +9,13 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/hubline-iot/hubline/cross/arm/board"
+	"github.com/hubline-iot/hubline/cross/arm/internal/atemulator"
 	"github.com/hubline-iot/hubline/testbroker"
 )
 
@@ -72,28 +75,11 @@ func clone(t *testing.T) string {
 	return folder
 }
 
-// The guide's program, built outside of this module, sends its reading.
-func TestTheGuidesProgramRuns(t *testing.T) {
-	watch(t)
-	tree, err := filepath.Abs(root)
-	if err != nil {
-		t.Fatal(err)
-	}
-	folder := guideModule(t, tree)
-	hub := newHub(t, testbroker.DefaultHostName)
-	dev, err := hub.AddDevice(boardID)
-	if err != nil {
-		t.Fatal(err)
-	}
-	env := []string{"GOWORK=off", "GOFLAGS=-mod=mod", "GOPROXY=off"}
-	run(t, folder, env, "go", "mod", "edit", "-go=1.26")
-	run(t, folder, env, "go", "vet", ".")
-	program := filepath.Join(folder, "sensor")
-	run(t, folder, env, "go", "build", "-o", program, "-ldflags", fmt.Sprintf(
-		"-X main.host=%s -X main.deviceID=%s -X main.key=%s", hub.HostName(), boardID, dev.PrimaryKey), ".")
-
+// startSensor starts the guide's program with a modem at its line: serve is the modem's end of it.
+// stop ends both.
+func startSensor(t *testing.T, program string, serve func(line net.Conn) error) (m *machine, stop func()) {
+	t.Helper()
 	listener := listen(t)
-	defer listener.Close()
 	sensor := exec.Command(program)
 	sensor.Env = append(os.Environ(), "LINE="+listener.Addr().String())
 	console, err := sensor.StderrPipe()
@@ -107,27 +93,61 @@ func TestTheGuidesProgramRuns(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m := &machine{hub: hub, modem: &modem{line: line, dial: hub.Dial(testbroker.PortMQTT), now: time.Now},
-		grown: make(chan struct{})}
+	m = &machine{ram: new(inspector), grown: make(chan struct{})}
 	served, read := make(chan error, 1), make(chan struct{})
-	go func() { served <- m.modem.serve() }()
+	go func() { served <- serve(line) }()
 	go func() {
 		defer close(read)
 		m.read(console)
 	}()
-	m.awaitConsole(t, func() bool { return m.said("connected connection ok") > 0 })
-	for end := time.Now().Add(time.Minute); hub.Len() == 0 && time.Now().Before(end); {
-		time.Sleep(10 * time.Millisecond)
+	return m, func() {
+		_ = sensor.Process.Kill()
+		<-read
+		_ = sensor.Wait()
+		line.Close()
+		listener.Close()
+		if err := <-served; err != nil && !errors.Is(err, net.ErrClosed) && !errors.Is(err, io.EOF) {
+			t.Logf("the modem ended with %v", err)
+		}
 	}
-	_ = sensor.Process.Kill()
-	<-read
-	_ = sensor.Wait()
-	line.Close()
-	if err := <-served; err != nil && !errors.Is(err, net.ErrClosed) && !errors.Is(err, io.EOF) {
-		t.Logf("the modem ended with %v", err)
+}
+
+// awaitReadings waits until the hub has n messages.
+func awaitReadings(t *testing.T, hub *testbroker.Hub, n int) {
+	t.Helper()
+	for end := time.Now().Add(time.Minute); hub.Len() < n; time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("the hub has %d readings after a minute, want %d", hub.Len(), n)
+		}
 	}
+}
+
+// The guide's program, built as the guide says in a folder beside a clone, sends its reading.
+func TestTheGuidesProgramRuns(t *testing.T) {
+	watch(t)
+	folder := guideModule(t, clone(t))
+	hub := newHub(t, testbroker.DefaultHostName)
+	dev, err := hub.AddDevice(boardID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	run(t, folder, literal, "go", "vet", ".")
+	program := filepath.Join(folder, "sensor")
+	run(t, folder, literal, "go", "build", "-o", program, "-ldflags", fmt.Sprintf(
+		"-X main.host=%s -X main.deviceID=%s -X main.key=%s", hub.HostName(), boardID, dev.PrimaryKey))
+	m, stop := startSensor(t, program, func(line net.Conn) error {
+		return (&modem{line: line, dial: hub.Dial(testbroker.PortMQTT), now: time.Now}).serve()
+	})
+	defer stop()
+	if !m.awaitLine(t, time.Minute, func() bool { return m.said("connected connection ok") > 0 }) {
+		t.Fatalf("the console says %q", m.console())
+	}
+	awaitReadings(t, hub, 1)
 	checkNumbers(t, hub, 1)
 }
+
+// literal is the environment of a reader who has no settings of their own and needs no download.
+var literal = []string{"GOWORK=", "GOFLAGS=", "GOPROXY=off", "CGO_ENABLED=0"}
 
 // The guide's program is a firmware, by the guide's command.
 func TestTheGuidesFirmwareIsBuilt(t *testing.T) {
@@ -139,18 +159,13 @@ func TestTheGuidesFirmwareIsBuilt(t *testing.T) {
 	t.Logf("%d bytes of flash, %d of static RAM", flash, ram)
 }
 
-// The guide's change for a cellular modem fits into its program.
-func TestTheGuidesChangeForACellularModemFits(t *testing.T) {
-	watch(t)
+// changeForAT makes the guide's change for a cellular modem.
+func changeForAT(t *testing.T, folder string) {
+	t.Helper()
 	page, err := os.ReadFile(guide)
 	if err != nil {
 		t.Fatal(err)
 	}
-	tree, err := filepath.Abs(root)
-	if err != nil {
-		t.Fatal(err)
-	}
-	folder := guideModule(t, tree)
 	main, err := os.ReadFile(filepath.Join(folder, "main.go"))
 	if err != nil {
 		t.Fatal(err)
@@ -165,7 +180,83 @@ func TestTheGuidesChangeForACellularModemFits(t *testing.T) {
 	const board = "cross/arm/board\"\n"
 	text := strings.Replace(string(main), board, board+"\t\"github.com/hubline-iot/hubline/cross/arm/board/atmodem\"\n", 1)
 	write(t, filepath.Join(folder, "main.go"), []byte(text))
-	env := []string{"GOWORK=off", "GOFLAGS=-mod=mod", "GOPROXY=off"}
-	run(t, folder, env, "go", "mod", "edit", "-go=1.26")
-	run(t, folder, env, "go", "vet", ".")
+}
+
+// The guide's change for a cellular modem fits into its program.
+func TestTheGuidesChangeForACellularModemFits(t *testing.T) {
+	watch(t)
+	folder := guideModule(t, clone(t))
+	changeForAT(t, folder)
+	run(t, folder, literal, "go", "vet", ".")
+}
+
+// The guide's program, and that with its change for a cellular modem, need 4 KB of stack at most
+// for each goroutine, through lost connections: a build for a processor of 32 bits ends when a
+// stack would grow beyond. Go keeps some 800 bytes of each for itself, and the drivers run on the
+// same ones, so the client has less than under TinyGo. With 2 KB it ends.
+func TestTheGuidesProgramRunsInSmallStacks(t *testing.T) {
+	if raceDetector || runtime.GOOS != "linux" || runtime.GOARCH != "amd64" {
+		t.Skip("Linux on amd64 runs this program of 32 bits; the run without -race has this test")
+	}
+	long(t)
+	watch(t)
+	tree := clone(t)
+	for _, c := range []struct {
+		name     string
+		cellular bool
+		stack    int
+		runs     bool
+	}{
+		{"board.Modem", false, board.StackSize, true},
+		{"a cellular modem", true, board.StackSize, true},
+		{"too little", false, board.StackSize / 2, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			hub := newHub(t, testbroker.DefaultHostName)
+			dev, err := hub.AddDevice(boardID)
+			if err != nil {
+				t.Fatal(err)
+			}
+			folder := guideModule(t, tree)
+			if c.cellular {
+				changeForAT(t, folder)
+			}
+			path := filepath.Join(folder, "main.go")
+			text, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			write(t, path, bytes.Replace(text, []byte("Interval: time.Minute"), []byte("Interval: 50*time.Millisecond"), 1))
+			write(t, filepath.Join(folder, "stack.go"), fmt.Appendf(nil,
+				"package main\n\nimport \"runtime/debug\"\n\nfunc init() { debug.SetMaxStack(%d) }\n", c.stack))
+			program := filepath.Join(folder, "sensor")
+			run(t, folder, append([]string{"GOARCH=386"}, literal...), "go", "build", "-o", program, "-ldflags", fmt.Sprintf(
+				"-X main.host=%s -X main.deviceID=%s -X main.key=%s", hub.HostName(), boardID, dev.PrimaryKey))
+			m, stop := startSensor(t, program, func(line net.Conn) error {
+				if c.cellular {
+					return atemulator.New(atemulator.Config{Family: atemulator.Quectel, Line: line, Now: time.Now,
+						Dial: hub.Dial(testbroker.PortMQTTS), Files: map[string][]byte{"ca.pem": hub.CAPEM()}}).Serve()
+				}
+				return (&modem{line: line, dial: hub.Dial(testbroker.PortMQTT), now: time.Now}).serve()
+			})
+			defer stop()
+			const overflow = "fatal error: stack overflow"
+			if !c.runs {
+				for end := time.Now().Add(time.Minute); m.said(overflow) == 0; time.Sleep(10 * time.Millisecond) {
+					if time.Now().After(end) {
+						t.Fatalf("it runs with stacks of %d bytes", c.stack)
+					}
+				}
+				return
+			}
+			for range 4 {
+				awaitReadings(t, hub, hub.Len()+10)
+				hub.Drop(boardID)
+			}
+			awaitReadings(t, hub, hub.Len()+10)
+			if m.said(overflow) != 0 {
+				t.Error(overflow)
+			}
+		})
+	}
 }

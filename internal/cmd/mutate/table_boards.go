@@ -17,6 +17,8 @@ func init() {
 		{File: folder + "load.go", Old: "r.number >= next && r", New: "next > 0 && r"},
 		{File: folder + "load.go", Old: "l.last, l.noted = latest.number, max(latest.first, 1)",
 			New: "l.last, l.noted = latest.number, 1"},
+		{File: folder + "load.go", Old: "for range l.blocks - 1 {", New: "for range 0 {",
+			Test: "./" + folder + " -run TestACompleteWrite"},
 		{File: folder + "record.go", Old: "return r, r.length <= maxBody", New: "return r, true",
 			Test: "./" + folder + " -run TestRecordsOutOfBounds"},
 	}
