@@ -82,6 +82,36 @@ func TestALostByteCostsAConnectionAtMost(t *testing.T) {
 	}
 }
 
+// Noise changes a byte on the way to the board: of an answer, a length, an event. Bytes of payload
+// have no checksum, see the page about modems.
+func TestAChangedByteCostsAConnectionAtMost(t *testing.T) {
+	for _, k := range kinds {
+		all := 0
+		session := func(t *testing.T, noise int, bits byte) {
+			in(t, func(t *testing.T) {
+				s := k.setup
+				s.modem, s.poll = func(c *atemulator.Config) { c.NoiseOut, c.NoiseBits = noise, bits }, 10*time.Millisecond
+				b := newBench(t, s)
+				b.begin(t, s)
+				b.runFor(t, b.config(10*time.Second), func() {
+					time.Sleep(2 * time.Minute)
+					if noise == 0 {
+						all = b.emu.Framing()
+					}
+					time.Sleep(4 * time.Minute)
+				})
+			})
+		}
+		t.Run(k.name, func(t *testing.T) {
+			session(t, 0, 0)
+			for i, noise := 0, 1; noise <= all; i, noise = i+1, noise+max(1, all/sampleOf(40)) {
+				bits := [...]byte{0x01, 0x02, 0x04, 0x10, 0x40, 0x80, 0xff}[i%7]
+				t.Run(fmt.Sprintf("%#02x at %d of %d", bits, noise, all), func(t *testing.T) { session(t, noise, bits) })
+			}
+		})
+	}
+}
+
 func TestAModemThatIsOffIsSwitchedOn(t *testing.T) {
 	eachKind(t, func(t *testing.T, s setup) {
 		s.modem = func(c *atemulator.Config) { c.Off = true; c.Boot = 12 * time.Second }
@@ -298,6 +328,24 @@ func TestANetworkWithoutTime(t *testing.T) {
 			return
 		}
 		require.NoError(t, b.dialLong(t))
+	})
+}
+
+// A digit of the time that noise changed does not set the clock.
+func TestTwoAnswersMustAgreeOnTheTime(t *testing.T) {
+	eachKind(t, func(t *testing.T, s setup) {
+		asked := 0
+		s.modem = func(c *atemulator.Config) {
+			c.Now = func() time.Time {
+				if asked++; asked == 1 {
+					return time.Now().AddDate(20, 0, 0)
+				}
+				return time.Now()
+			}
+		}
+		b := newBench(t, s)
+		b.begin(t, s)
+		require.Equal(t, 3, asked)
 	})
 }
 

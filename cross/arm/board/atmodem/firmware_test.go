@@ -55,7 +55,8 @@ func TestFirmwareSurvivesLostConnectionsAndPowerCycles(t *testing.T) {
 // faults are what may go wrong with each command.
 var faults = map[string]atemulator.Action{
 	"refused": atemulator.Refuse, "not answered": atemulator.Ignore, "rebooted": atemulator.Reboot,
-	"with garbage": atemulator.Garbage, "with events": atemulator.Distract, "hung": atemulator.Die,
+	"with garbage": atemulator.Garbage, "with events": atemulator.Distract,
+	"with events in its middle": atemulator.Interrupt, "hung": atemulator.Die,
 	"cut off": atemulator.CutOff, "answered twice": atemulator.Twice, "followed by nonsense": atemulator.Babble,
 	"obeyed in silence":      atemulator.HideAnswer,
 	"without its connection": atemulator.HangUp, "without its network": atemulator.Detach,

@@ -22,6 +22,8 @@ const (
 	simLimit = 10 * time.Second
 	// clockLimit is how long the network may take to tell the time after the registration.
 	clockLimit = 10 * time.Second
+	// clockSlack is how far two answers about the time may differ from the time between them.
+	clockSlack = 2 * time.Second
 	// pollNetwork is the time between two questions about the network.
 	pollNetwork = time.Second
 )
@@ -324,10 +326,12 @@ func (m *Modem) attach(s stopper) error {
 	return nil
 }
 
-// readClock asks for the network's time until it is known.
+// readClock asks for the network's time until it is known: two answers in a row agree, because
+// noise on the line can change a digit.
 func (m *Modem) readClock(s stopper) error {
 	d := m.cfg.Dialect
 	var none transport.Credentials
+	var latest, at time.Time // the answer before, and when it came
 	for end := time.Now().Add(clockLimit); ; {
 		_, o := m.run(never{}, &d.clock, nil, nil) // an open connection must not suffer
 		if o != done && o != refused {
@@ -338,15 +342,22 @@ func (m *Modem) readClock(s stopper) error {
 			text = text[:q+1]
 		}
 		t, ok := parseClock(text, d.utc)
-		if ok && !none.Implausible(t) {
+		ok = ok && !none.Implausible(t)
+		now := time.Now()
+		apart := t.Sub(latest) - now.Sub(at)
+		if ok && !at.IsZero() && -clockSlack <= apart && apart <= clockSlack {
 			m.clock.Set(t)
 			m.clockSeen = true
 			return nil
 		}
-		if !time.Now().Before(end) {
+		pause := pollNetwork
+		if ok {
+			latest, at, pause = t, now, 0
+		}
+		if !now.Before(end) {
 			return errClock
 		}
-		if !m.wait(s, pollNetwork) {
+		if !m.wait(s, pause) || s.stopped() {
 			return abandonment(s)
 		}
 	}

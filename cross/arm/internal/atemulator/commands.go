@@ -127,13 +127,13 @@ func (m *Modem) sim(_ []string) {
 	defer m.mu.Unlock()
 	switch {
 	case m.cfg.NoSIM:
-		m.sendLocked("\r\n+CME ERROR: 10\r\n")
+		m.answerLocked("+CME ERROR: 10")
 	case m.cfg.Tries <= 0:
-		m.sendLocked("\r\n+CPIN: SIM PUK\r\n\r\nOK\r\n")
+		m.answerLocked("+CPIN: SIM PUK", "OK")
 	case m.cfg.PIN != "" && !m.unlocked:
-		m.sendLocked("\r\n+CPIN: SIM PIN\r\n\r\nOK\r\n")
+		m.answerLocked("+CPIN: SIM PIN", "OK")
 	default:
-		m.sendLocked("\r\n+CPIN: READY\r\n\r\nOK\r\n")
+		m.answerLocked("+CPIN: READY", "OK")
 	}
 }
 
@@ -143,11 +143,11 @@ func (m *Modem) unlock(args []string) {
 	m.pins++
 	if m.cfg.Tries <= 0 || args[0] != m.cfg.PIN {
 		m.cfg.Tries = max(0, m.cfg.Tries-1)
-		m.sendLocked("\r\n+CME ERROR: 16\r\n")
+		m.answerLocked("+CME ERROR: 16")
 		return
 	}
 	m.cfg.Tries, m.unlocked = 3, true
-	m.sendLocked("\r\nOK\r\n")
+	m.answerLocked("OK")
 }
 
 func (m *Modem) registration(name string) {
@@ -168,7 +168,7 @@ func (m *Modem) registration(name string) {
 	if name != "+CGREG" && state == 1 {
 		state = 5
 	}
-	m.sendLocked(fmt.Sprintf("\r\n%s: 0,%d\r\n\r\nOK\r\n", name, state))
+	m.answerLocked(fmt.Sprintf("%s: 0,%d", name, state), "OK")
 }
 
 func (m *Modem) localTime(_ []string) {

@@ -35,7 +35,8 @@ const (
 	Ignore            // does not answer
 	Reboot            // starts anew in place of the answer
 	Garbage           // answers with bytes that mean nothing, and a line that is too long
-	Distract          // sends events in the middle of the answer
+	Distract          // sends events before the answer and after it
+	Interrupt         // sends events between the lines of the answer
 	Die               // does not answer anything until the power is switched
 	CutOff            // answers the beginning only
 	Twice             // answers twice
@@ -72,6 +73,10 @@ type Config struct {
 	// LoseOut and LoseIn are numbers of bytes, from 1 on, that get lost to and from the board. Bytes
 	// of payload are not lost on the way to the modem.
 	LoseOut, LoseIn int
+	// NoiseOut is the number of a byte, from 1 on, that noise changes on the way to the board, in the
+	// bits NoiseBits. Bytes of payload are not counted.
+	NoiseOut  int
+	NoiseBits byte
 }
 
 // Modem is an emulated modem.
@@ -85,12 +90,14 @@ type Modem struct {
 	on       bool
 	dead     bool
 	muted    bool // what it sends is lost
+	events   bool // follow each line
 	pressed  time.Time
 	start    int // number of starts: what belongs to an earlier one has no effect
 	booted   bool
 	commands []string
 	n        int
 	outs     int
+	framing  int // of outs, those outside of payloads
 	ins      int
 	echo     bool
 	radio    bool
@@ -158,6 +165,9 @@ func (m *Modem) Bytes() (out, in int) {
 	defer m.mu.Unlock()
 	return m.outs, m.ins
 }
+
+// Framing returns how many bytes went to the board outside of payloads.
+func (m *Modem) Framing() int { return m.count(&m.framing) }
 
 // Dials returns how many connections were asked for.
 func (m *Modem) Dials() int { return m.count(&m.dials) }
@@ -275,8 +285,27 @@ func (m *Modem) Serve() error {
 	}
 }
 
-// sendLocked sends to the board.
+// sendLocked sends a line or more to the board.
 func (m *Modem) sendLocked(text string) {
+	first := m.framing + 1
+	m.framing += len(text)
+	if noise := m.cfg.NoiseOut; first <= noise && noise <= m.framing {
+		b := []byte(text)
+		b[noise-first] ^= m.cfg.NoiseBits
+		text = string(b)
+	}
+	m.putLocked(text)
+	if m.events {
+		m.putLocked(interruption)
+	}
+}
+
+// interruption are events that change nothing for the board, or make it ask in vain.
+const interruption = "\r\n+QIURC: \"recv\",11\r\n\r\n+CREG: 1\r\n\r\n+CEREG: 2\r\n\r\n+CPIN: READY\r\n" +
+	"\r\n+CCHEVENT: 0,RECV EVENT\r\n\r\n+IPCLOSE: 9,1\r\n\r\n+QSSLURC: \"closed\",11\r\n\r\nRING\r\n"
+
+// putLocked puts bytes on the line.
+func (m *Modem) putLocked(text string) {
 	if m.dead || m.muted {
 		return
 	}
@@ -296,11 +325,15 @@ func (m *Modem) send(text string) {
 
 // answer sends lines, each with its ends.
 func (m *Modem) answer(lines ...string) {
-	text := ""
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.answerLocked(lines...)
+}
+
+func (m *Modem) answerLocked(lines ...string) {
 	for _, l := range lines {
-		text += "\r\n" + l + "\r\n"
+		m.sendLocked("\r\n" + l + "\r\n")
 	}
-	m.send(text)
 }
 
 // Say sends a line that nobody asked for.
@@ -352,6 +385,10 @@ func (m *Modem) execute(command string) {
 		m.answer(`+QIURC: "recv",11`, "+CREG: 1", `+QSSLURC: "closed",11`, "+CCHEVENT: 9,RECV EVENT", "RING")
 		m.obey(command[2:])
 		m.answer("+IPCLOSE: 9,1", "SMS DONE")
+	case Interrupt:
+		m.interrupt(true)
+		m.obey(command[2:])
+		m.interrupt(false)
 	case Die:
 		m.Kill()
 	case CutOff:
@@ -383,6 +420,12 @@ func (m *Modem) execute(command string) {
 func (m *Modem) mute(on bool) {
 	m.mu.Lock()
 	m.muted = on
+	m.mu.Unlock()
+}
+
+func (m *Modem) interrupt(on bool) {
+	m.mu.Lock()
+	m.events = on
 	m.mu.Unlock()
 }
 

@@ -274,7 +274,7 @@ func (m *Modem) give(prefix string, args []string) {
 	defer m.mu.Unlock()
 	s := m.sockets[id]
 	if s == nil || n < 1 {
-		m.sendLocked("\r\nERROR\r\n")
+		m.answerLocked("ERROR")
 		return
 	}
 	p := s.data[:min(n, len(s.data))]
@@ -285,13 +285,27 @@ func (m *Modem) give(prefix string, args []string) {
 	switch prefix {
 	case "+CIPRXGET: 2,":
 		if len(p) == 0 {
-			m.sendLocked("\r\n+IP ERROR: No data\r\n\r\nERROR\r\n")
+			m.answerLocked("+IP ERROR: No data", "ERROR")
 			return
 		}
-		m.sendLocked(fmt.Sprintf("\r\n%s%d,%d,%d\r\n%s\r\nOK\r\n", prefix, id, len(p), len(s.data), p))
+		m.dataLocked(fmt.Sprintf("%s%d,%d,%d", prefix, id, len(p), len(s.data)), p)
+		m.sendLocked("OK\r\n")
 	case "+CCHRECV: DATA,":
-		m.sendLocked(fmt.Sprintf("\r\nOK\r\n\r\n%s%d,%d\r\n%s\r\n+CCHRECV: %d,0\r\n", prefix, id, len(p), p, id))
+		m.answerLocked("OK")
+		m.dataLocked(fmt.Sprintf("%s%d,%d", prefix, id, len(p)), p)
+		m.sendLocked(fmt.Sprintf("+CCHRECV: %d,0\r\n", id))
 	default:
-		m.sendLocked(fmt.Sprintf("\r\n%s%d\r\n%s\r\nOK\r\n", prefix, len(p), p))
+		m.dataLocked(fmt.Sprintf("%s%d", prefix, len(p)), p)
+		m.sendLocked("OK\r\n")
 	}
+}
+
+// dataLocked sends a line, data behind it, and the end of the data. No event comes between.
+func (m *Modem) dataLocked(line string, p []byte) {
+	events := m.events
+	m.events = false
+	m.answerLocked(line)
+	m.putLocked(string(p))
+	m.events = events
+	m.sendLocked("\r\n")
 }
