@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"reflect"
 	"runtime"
 	"strings"
 	"testing"
@@ -149,6 +150,27 @@ func TestTheGuidesProgramRuns(t *testing.T) {
 // literal is the environment of a reader who has no settings of their own and needs no download.
 var literal = []string{"GOWORK=", "GOFLAGS=", "GOPROXY=off", "CGO_ENABLED=0"}
 
+// The guide's table has each field of board.Config.
+func TestTheGuideHasEveryField(t *testing.T) {
+	page, err := os.ReadFile(guide)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, section, _ := bytes.Cut(page, []byte("\n## 4. The fields of `board.Config`\n"))
+	section, _, _ = bytes.Cut(section, []byte("\n## "))
+	table := ""
+	for _, line := range strings.Split(string(section), "\n") {
+		if field, _, ok := strings.Cut(strings.TrimPrefix(line, "| "), " | "); ok {
+			table += field + ", "
+		}
+	}
+	for config, i := reflect.TypeFor[board.Config](), 0; i < config.NumField(); i++ {
+		if name := config.Field(i).Name; !strings.Contains(table, "`"+name+"`, ") {
+			t.Errorf("the guide lacks %s", name)
+		}
+	}
+}
+
 // The guide's program is a firmware, by the guide's command.
 func TestTheGuidesFirmwareIsBuilt(t *testing.T) {
 	tinyGo(t)
@@ -187,6 +209,30 @@ func TestTheGuidesChangeForACellularModemFits(t *testing.T) {
 	watch(t)
 	folder := guideModule(t, clone(t))
 	changeForAT(t, folder)
+	run(t, folder, literal, "go", "vet", ".")
+}
+
+// The guide's change that sets the clock before each connection fits into its program.
+func TestTheGuidesChangeForTheClockFits(t *testing.T) {
+	watch(t)
+	folder := guideModule(t, clone(t))
+	page, err := os.ReadFile(guide)
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(folder, "main.go")
+	main, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const dial, device = "Dial: modem.Dial, ", "hubline/device\"\n"
+	change, ok := fenced(page, "```text\n", "\t\tDial: func")
+	if !ok || !bytes.Contains(main, []byte(dial)) {
+		t.Fatal("the guide lacks the change, or the line that it replaces")
+	}
+	text := strings.Replace(string(main), dial, string(bytes.TrimSpace(change))+"\n\t\t", 1)
+	text = strings.Replace(text, device, device+"\t\"github.com/hubline-iot/hubline/transport/mqtt/lean\"\n", 1)
+	write(t, path, []byte(text))
 	run(t, folder, literal, "go", "vet", ".")
 }
 
