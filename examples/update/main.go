@@ -87,14 +87,14 @@ func publishAll(ctx context.Context, hub *testbroker.Hub, p *publisher) error {
 	for _, f := range faults {
 		played = append(played, hub.Inject(f))
 	}
-	const back = `"next":3,"outcome":"rolledBack","percent":100,"phase":"idle","running":2}}`
+	const back = `"next":3,"outcome":"rolledBack","percent":100,"phase":"idle","running":2,"slot":1}}`
 	for _, u := range []struct {
 		version uint32
 		works   bool
 		forged  bool
 		want    string
 	}{
-		{2, true, false, `"next":1,"outcome":"updated","percent":0,"phase":"idle","running":2}}`},
+		{2, true, false, `"next":1,"outcome":"updated","percent":0,"phase":"idle","running":2,"slot":1}}`},
 		{3, false, false, `"error":"conflict",` + back},
 		{4, true, true, `"error":"certificate not trusted",` + back},
 	} {
