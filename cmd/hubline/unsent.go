@@ -37,7 +37,7 @@ func (u *unsent) err() error {
 	case u.first == nil || u.log == nil:
 		return u.first
 	case u.n == 1:
-		return &exitError{statusOf(u.first), fmt.Errorf("1 message was not sent: %v", u.first)}
+		return &exitError{statusOf(u.first), fmt.Errorf("1 message was not sent: %w", u.first)}
 	}
-	return &exitError{statusOf(u.first), fmt.Errorf("%d messages were not sent; the first: %v", u.n, u.first)}
+	return &exitError{statusOf(u.first), fmt.Errorf("%d messages were not sent; the first: %w", u.n, u.first)}
 }
