@@ -6,7 +6,8 @@ func init() {
 	const network = "./" + folder + " -run TestTheSIM|TestAPIN|TestTheNetwork|TestANetwork|TestTLS|TestTheLadder|" +
 		"TestAPower|TestAModem"
 	tables["modem"] = []mutation{
-		{File: folder + "start.go", Old: "ok && !at.IsZero() && ", New: "ok && ", Test: "./" + folder + " -run TestTwoAnswers"},
+		{File: folder + "start.go", Old: "ok && !at.IsZero() && ", New: "ok && ",
+			Test: "./" + folder + " -run TestTwoAnswers"},
 		{File: folder + "exec.go", Old: "n < 0 || n > min(m.args.length, len(x.in))", New: "n < 0",
 			Test: answers},
 		{File: folder + "exec.go", Old: "if n > 0 && m.text[0] != x.tail[0] {", New: "if n > 1 {", Test: answers},
