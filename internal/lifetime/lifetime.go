@@ -12,6 +12,12 @@ import (
 // Context is a context that ends with a call of End, or with its parent, or at its deadline. Make
 // it with New, Within or WithinTime. It is safe for concurrent use.
 type Context struct {
+	// own hides the state: the compiler for boards links a description of each type that an interface
+	// holds, with the types of its fields and all of their methods. A mutex and a time have many.
+	own func() *state
+}
+
+type state struct {
 	parent   context.Context // nil: none
 	done     chan struct{}
 	deadline time.Time // zero: none
@@ -24,13 +30,16 @@ type Context struct {
 var _ context.Context = (*Context)(nil)
 
 // New returns a context without a parent.
-func New() *Context { return &Context{done: make(chan struct{})} }
+func New() *Context {
+	s := &state{done: make(chan struct{})}
+	return &Context{own: func() *state { return s }}
+}
 
 // Within returns a child of parent and its cancel function, which must be called.
 func Within(parent context.Context) (child *Context, cancel func()) {
 	child = New()
-	child.parent = parent
-	stop := AfterFunc(parent, func() { child.endWith(parent.Err()) })
+	child.own().parent = parent
+	stop := AfterFunc(parent, func() { child.own().end(parent.Err()) })
 	return child, func() {
 		stop()
 		child.End()
@@ -40,8 +49,8 @@ func Within(parent context.Context) (child *Context, cancel func()) {
 // WithinTime is Within, with a deadline. The child ends with context.DeadlineExceeded after d.
 func WithinTime(parent context.Context, d time.Duration) (child *Context, cancel func()) {
 	child, end := Within(parent)
-	child.deadline = time.Now().Add(d)
-	late := time.AfterFunc(d, func() { child.endWith(context.DeadlineExceeded) })
+	child.own().deadline = time.Now().Add(d)
+	late := time.AfterFunc(d, func() { child.own().end(context.DeadlineExceeded) })
 	return child, func() {
 		late.Stop()
 		end()
@@ -49,64 +58,67 @@ func WithinTime(parent context.Context, d time.Duration) (child *Context, cancel
 }
 
 // End ends the context with context.Canceled, unless it has ended.
-func (l *Context) End() { l.endWith(context.Canceled) }
+func (l *Context) End() { l.own().end(context.Canceled) }
 
-func (l *Context) endWith(why error) {
-	l.mu.Lock()
-	if l.err == nil {
-		l.err = why
-		close(l.done)
-		for _, f := range l.after {
+func (s *state) end(why error) {
+	s.mu.Lock()
+	if s.err == nil {
+		s.err = why
+		close(s.done)
+		for _, f := range s.after {
 			go (*f)()
 		}
-		l.after = nil
+		s.after = nil
 	}
-	l.mu.Unlock()
+	s.mu.Unlock()
 }
 
 // AfterFunc implements the method that context.AfterFunc looks for: it runs f in its own goroutine
 // when l has ended, unless stop was called before and returned true.
 func (l *Context) AfterFunc(f func()) (stop func() bool) {
-	mine := &f
-	l.mu.Lock()
-	if l.err == nil {
-		l.after = append(l.after, mine)
+	s, mine := l.own(), &f
+	s.mu.Lock()
+	if s.err == nil {
+		s.after = append(s.after, mine)
 	} else {
 		go f()
 	}
-	l.mu.Unlock()
+	s.mu.Unlock()
 	return func() bool {
-		l.mu.Lock()
-		at := slices.Index(l.after, mine)
+		s.mu.Lock()
+		at := slices.Index(s.after, mine)
 		if at >= 0 {
-			l.after = slices.Delete(l.after, at, at+1)
+			s.after = slices.Delete(s.after, at, at+1)
 		}
-		l.mu.Unlock()
+		s.mu.Unlock()
 		return at >= 0
 	}
 }
 
 // Deadline returns the deadline of WithinTime, not an earlier one of the parent.
 func (l *Context) Deadline() (deadline time.Time, ok bool) {
-	return l.deadline, !l.deadline.IsZero()
+	at := l.own().deadline
+	return at, !at.IsZero()
 }
 
 // Done returns a channel that is closed when the context ends.
-func (l *Context) Done() <-chan struct{} { return l.done }
+func (l *Context) Done() <-chan struct{} { return l.own().done }
 
 // Value returns the parent's value.
 func (l *Context) Value(key any) any {
-	if l.parent == nil {
+	parent := l.own().parent
+	if parent == nil {
 		return nil
 	}
-	return l.parent.Value(key)
+	return parent.Value(key)
 }
 
 // Err returns nil as long as the context lasts, then context.Canceled, context.DeadlineExceeded or
 // the parent's error.
 func (l *Context) Err() error {
-	l.mu.Lock()
-	err := l.err
-	l.mu.Unlock()
+	s := l.own()
+	s.mu.Lock()
+	err := s.err
+	s.mu.Unlock()
 	return err
 }

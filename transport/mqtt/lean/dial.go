@@ -19,6 +19,15 @@ import (
 // Dial makes a session as transport.Transport says: token, connection, CONNECT. The Sink is not
 // called before Run. The package documentation lists the errors.
 func (t *Transport) Dial(ctx context.Context, cfg *transport.Config) (transport.Session, error) {
+	s, err := t.own().session(ctx, cfg)
+	if err != nil {
+		return nil, err
+	}
+	return s.hidden(), nil
+}
+
+// session does the work of Dial.
+func (t *engine) session(ctx context.Context, cfg *transport.Config) (*session, error) {
 	if t.err != nil {
 		return nil, t.err
 	}
@@ -39,8 +48,8 @@ func (t *Transport) Dial(ctx context.Context, cfg *transport.Config) (transport.
 	return s, nil
 }
 
-// connect does the work of Dial.
-func (t *Transport) connect(ctx context.Context, cfg *transport.Config) (*session, error) {
+// connect makes the connection, from the token to the end of the handshake.
+func (t *engine) connect(ctx context.Context, cfg *transport.Config) (*session, error) {
 	d, hello, err := t.opt.Dialect.Session(&dialect.Config{Creds: cfg.Creds, Agent: t.opt.agent(), ModelID: t.opt.ModelID,
 		Will: t.opt.Will, Certificates: cfg.Certificates, Properties: t.newer() != nil})
 	if err != nil {
@@ -106,7 +115,7 @@ func isMQTTError(err error) bool {
 }
 
 // connectPacket encodes the CONNECT into the write buffer.
-func (t *Transport) connectPacket(hello *dialect.Hello, d dialect.Session, password string) ([]byte, error) {
+func (t *engine) connectPacket(hello *dialect.Hello, d dialect.Session, password string) ([]byte, error) {
 	if len(password) > wire.MaxField {
 		return nil, wire.Invalid("the token has " + strconv.Itoa(len(password)) + " bytes; a password of MQTT has 65535 at " +
 			"most")

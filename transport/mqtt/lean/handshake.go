@@ -17,7 +17,7 @@ func (s *session) handshake() error {
 	if plan == nil {
 		return nil
 	}
-	err := plan.Perform(s)
+	err := plan.Perform(s.hidden())
 	if err != nil && s.t.newer() != nil { // ends what helps this session
 		s.fail(err)
 		_ = s.t.newer().end(err)
@@ -28,15 +28,17 @@ func (s *session) handshake() error {
 // The methods of dialect.Engine, on Dial's goroutine. Messages that are not part of a handshake
 // stay in the read buffer, for Run.
 
-func (s *session) StandIn(d dialect.Session, k transport.Sink) (dialect.Session, transport.Sink) {
+func (l *live) StandIn(d dialect.Session, k transport.Sink) (dialect.Session, transport.Sink) {
+	s := l.own()
 	dialectBefore, sinkBefore := s.dialect, s.sink
 	s.dialect, s.sink = d, k
 	return dialectBefore, sinkBefore
 }
 
-func (s *session) Request(r *transport.Request) { s.Do(r) }
+func (l *live) Request(r *transport.Request) { l.Do(r) }
 
-func (s *session) Publish(m *transport.Message) {
+func (l *live) Publish(m *transport.Message) {
+	s := l.own()
 	tag := uint16(0)
 	if s.t.newer() != nil {
 		tag = s.t.newer().freeTag()
@@ -44,7 +46,8 @@ func (s *session) Publish(m *transport.Message) {
 	s.Send([]transport.Item{{Tag: tag, Msg: m}})
 }
 
-func (s *session) Packet(mine func(topic []byte, m *transport.Message) bool) error {
+func (l *live) Packet(mine func(topic []byte, m *transport.Message) bool) error {
+	s := l.own()
 	for {
 		if err := s.failure(); err != nil {
 			return err

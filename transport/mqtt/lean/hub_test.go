@@ -275,7 +275,7 @@ func start(t testing.TB, h *hub, tr *Transport) (*running, *link) {
 	var l *link
 	s, k, ctx, cancel, err := dialed(t, tr, func() { l = h.welcome() })
 	require.NoError(t, err)
-	r := &running{s.(*session), k, make(chan error, 1), cancel}
+	r := &running{s.(*live).own(), k, make(chan error, 1), cancel}
 	ended := make(chan struct{})
 	go func() {
 		err := s.Run(ctx)

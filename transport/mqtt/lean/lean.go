@@ -130,6 +130,11 @@ type ReasonError = wire.ReasonError
 
 // Transport makes sessions, one at a time.
 type Transport struct {
+	own func() *engine // hides the engine as live.own hides the session
+}
+
+// An engine is what a Transport owns.
+type engine struct {
 	opt  Options
 	dial Dial
 	err  error // what Dial returns for wrong options
@@ -153,7 +158,13 @@ type Transport struct {
 // New returns a Transport with the given options, which are copied; nil means all defaults. Wrong
 // options are reported by Dial, with Kind Invalid.
 func New(dial Dial, o *Options) *Transport {
-	t := &Transport{dial: dial}
+	return newEngine(dial, o).hidden()
+}
+
+func (t *engine) hidden() *Transport { return &Transport{own: func() *engine { return t }} }
+
+func newEngine(dial Dial, o *Options) *engine {
+	t := &engine{dial: dial}
 	if t.opt, t.err = o.resolve(); t.err != nil {
 		return t
 	}

@@ -17,7 +17,7 @@ import (
 // resume ends a session and starts the next one of its Transport.
 func resume(t testing.TB, h *hub, r *running, present byte, properties string) (*running, *link) {
 	t.Helper()
-	tr := r.t
+	tr := r.t.hidden()
 	r.cancel()
 	<-r.ran
 	return begin(t, tr, func() *link {
@@ -178,7 +178,7 @@ func TestAVerdictOnQoS2CountsAlthoughItsConnectionHasEnded(t *testing.T) {
 		<-r.ran
 		settle(0, transport.Accept)
 		settle(1, transport.Release)
-		r, l = begin(t, r.t, func() *link {
+		r, l = begin(t, r.t.hidden(), func() *link {
 			l, _ := h.welcome5(1, "")
 			return l
 		})
@@ -217,7 +217,7 @@ func TestTheReceiveMaximumHolds(t *testing.T) {
 		require.ErrorContains(t, r.requireLoss(t, transport.Network), "receive maximum allows, 2")
 
 		// On the next connection the broker may begin with PUBLISH, and PUBREL of 2 follows.
-		r, l = begin(t, r.t, func() *link {
+		r, l = begin(t, r.t.hidden(), func() *link {
 			l, _ := h.welcome5(1, "")
 			return l
 		})

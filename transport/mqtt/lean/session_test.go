@@ -494,7 +494,7 @@ func TestLargeMessagesArriveAndGiveTheirMemoryBack(t *testing.T) {
 		l.send(publishBytes("devices/dev-1/messages/devicebound/", 2, "small")...)
 		synctest.Wait()
 		require.Len(t, r.sink.messages, 2)
-		require.Equal(t, maxRead, len(tr.in))
+		require.Equal(t, maxRead, len(tr.own().in))
 		l.send(publishBytes("devices/dev-1/messages/devicebound/", 3, strings.Repeat("x", maxIncoming))...)
 		require.ErrorContains(t, r.requireLoss(t, transport.Network), "bytes")
 	})
@@ -550,7 +550,7 @@ func TestTheStreamDoesNotDependOnTheBuffer(t *testing.T) {
 	for _, o := range []*Options{nil, {WriteBuffer: 600}, {WriteBuffer: 601}, {WriteBuffer: 777}, {WriteBuffer: 4096},
 		{WriteBuffer: 65536}} {
 		c := &recorder{}
-		s := newSession(New(nil, o), &transport.Config{Sink: new(sink)}, transport.Token{}, hubSession(t), c)
+		s := newSession(newEngine(nil, o), &transport.Config{Sink: new(sink)}, transport.Token{}, hubSession(t), c)
 		if o == nil {
 			o = new(Options)
 		}
@@ -645,7 +645,7 @@ func TestAMessageThatDoesNotFitFailsAlone(t *testing.T) {
 				require.ErrorIs(t, r.sink.done[i].err, transport.TooLarge)
 				require.Equal(t, transport.Operation, transport.Find(r.sink.done[i].err).Scope)
 			}
-			require.LessOrEqual(t, cap(tr.out), 2*flushSize, "what a long topic took was given back")
+			require.LessOrEqual(t, cap(tr.own().out), 2*flushSize, "what a long topic took was given back")
 		})
 	}
 }

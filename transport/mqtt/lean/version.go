@@ -18,7 +18,7 @@ type Protocol interface {
 
 // newer returns the version of MQTT if it is not 3.1.1, else nil. Boards without one link nothing
 // behind it.
-func (t *Transport) newer() version {
+func (t *engine) newer() version {
 	if t.other != nil && linked.MQTT5() {
 		return t.other
 	}
@@ -29,7 +29,7 @@ func (t *Transport) newer() version {
 // one Transport and keeps its state between the connections of that.
 type version interface {
 	// begin prepares a connection. It may take over the token.
-	begin(ctx context.Context, t *Transport, cfg *transport.Config, token *transport.Token) error
+	begin(ctx context.Context, t *engine, cfg *transport.Config, token *transport.Token) error
 	// connect appends CONNECT.
 	connect(dst []byte, g *mqttpacket.Greeting, will *transport.Message) ([]byte, error)
 	// greeted handles the packet at the beginning of in, up to CONNACK, and returns its size; 0 if it
