@@ -1,9 +1,9 @@
 package retrypolicy
 
 import (
-	"errors"
 	"strconv"
 
+	"github.com/hubline-iot/hubline/internal/errchain"
 	"github.com/hubline-iot/hubline/transport"
 )
 
@@ -14,6 +14,8 @@ import (
 // After the end of the caller's context errors.Is matches transport.Cancelled too, errors.As finds
 // the cause of context.WithCancelCause, and neither errfilter nor an outer Do retries the error. As
 // the cause of a *transport.Error it has no such effect: the Kind of that error counts.
+//
+// In programs built by TinyGo errors.As does not look into the context's cause.
 type Error struct {
 	Reason Reason
 	// Retries is the number of retries made.
@@ -54,21 +56,20 @@ func (e *Error) Error() string {
 // (Cancelled, PastDeadline), the Kind transport.Cancelled matches, so errfilter does not let the
 // error be retried.
 func (e *Error) Is(target error) bool {
-	if r, ok := target.(Reason); ok {
-		return r == e.Reason
+	switch t := target.(type) {
+	case Reason:
+		return t == e.Reason
+	case transport.Kind:
+		if t == transport.Cancelled && e.EndedByContext() {
+			return true
+		}
 	}
-	if target == transport.Cancelled && e.EndedByContext() {
-		return true
-	}
-	return e.ended != nil && e.ended == target || e.Cause != nil && errors.Is(e.Cause, target)
+	return e.ended != nil && errchain.Same(e.ended, target) || e.Cause != nil && isCause(e.Cause, target)
 }
 
 // EndedByContext reports whether the caller's context or its deadline ended the series. Package
 // errfilter asks it, because errors.Is needs reflection.
 func (e *Error) EndedByContext() bool { return e.Reason == Cancelled || e.Reason == PastDeadline }
-
-// As looks for an error in the context's cause; errors.As itself searches the failure, by Unwrap.
-func (e *Error) As(target any) bool { return e.Cause != nil && errors.As(e.Cause, target) }
 
 // Unwrap returns the failure.
 func (e *Error) Unwrap() error { return e.Err }

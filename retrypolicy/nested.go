@@ -1,12 +1,15 @@
 package retrypolicy
 
-import "github.com/hubline-iot/hubline/retrypolicy/internal/failure"
+import (
+	"github.com/hubline-iot/hubline/internal/errchain"
+	"github.com/hubline-iot/hubline/retrypolicy/internal/failure"
+)
 
 // wrapper is a policy of another package of this module that contains a policy. Budgets and
 // breakers implement it.
 type wrapper interface {
 	Inside() Policy
-	// Shared returns the state that operations share.
+	// Shared returns the state that operations share, a pointer.
 	Shared() any
 	// Charges reports whether the policy keeps its cost in Decision.Cost.
 	Charges() bool
@@ -74,7 +77,7 @@ func charges(p Policy) bool {
 func sharing(p Policy, state any) int {
 	return count(p, func(p Policy) bool {
 		w, ok := p.(wrapper)
-		return ok && w.Shared() == state
+		return ok && errchain.Same(w.Shared(), state)
 	})
 }
 

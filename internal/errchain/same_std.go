@@ -2,6 +2,6 @@
 
 package errchain
 
-// Same reports whether err is target, which is a package's error variable: a pointer, as
-// errors.New makes it, or a value without fields.
-func Same(err, target error) bool { return err == target }
+// Same reports whether v is target, which is a pointer or a value without fields, such as a
+// package's error variable, made by errors.New or not.
+func Same(v, target any) bool { return v == target }

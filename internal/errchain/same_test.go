@@ -22,4 +22,8 @@ func TestSameTellsErrorVariablesApart(t *testing.T) {
 			}
 		}
 	}
+	a, b := 1, 1
+	if !errchain.Same(&a, &a) || errchain.Same(&a, &b) || errchain.Same(&a, io.EOF) {
+		t.Error("Same does not tell pointers apart")
+	}
 }
