@@ -64,6 +64,7 @@ func (c *Client) HandleMessages(handle MessageHandler) {
 
 // theInbox returns the client's inbox, which the first call makes.
 func (c *Client) theInbox() *inbox {
+	linked.SetMessages()
 	c.mu.Lock()
 	if c.inbox == nil {
 		c.inbox = newInbox(c)

@@ -3,6 +3,7 @@ package dialect
 import (
 	"errors"
 
+	"github.com/hubline-iot/hubline/internal/linked"
 	"github.com/hubline-iot/hubline/internal/percent"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/mqtt/internal/bag"
@@ -23,7 +24,8 @@ var (
 	// "$.uid", except the address.
 	HubTwinAndMethods Dialect = hubTwinAndMethods{}
 	// HubMessages has neither the twin nor methods, which take about 5 KB of flash: requests for them
-	// are answered with Unsupported. It is HubTwinAndMethods otherwise.
+	// are answered with Unsupported. It is HubTwinAndMethods otherwise. In programs built by TinyGo
+	// that never call HandleMessages or HandleInput of a device.Client, messages have no properties.
 	HubMessages Dialect = hubMessages{}
 )
 
@@ -142,7 +144,9 @@ func (s *messageSession) AppendRequest(dst []byte, _ *transport.Request) ([]byte
 func (s *messageSession) Take(sink transport.Sink, topic []byte, d *transport.Delivery) {
 	inbox := s.messages[:len(s.messages)-len("#")]
 	if len(topic) >= len(inbox) && string(topic[:len(inbox)]) == inbox {
-		bag.Decode(string(topic[len(inbox):]), d.Msg)
+		if linked.Messages() { // else the sink declines it
+			bag.Decode(string(topic[len(inbox):]), d.Msg)
+		}
 		d.Kind = transport.Messages
 		sink.Deliver(d)
 	}
