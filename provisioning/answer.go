@@ -1,7 +1,6 @@
 package provisioning
 
 import (
-	"strconv"
 	"time"
 	"unicode/utf8"
 
@@ -35,7 +34,7 @@ func read(a *Answer) (reading, error) {
 	case a.Status != 0 && a.Status/100 != 2:
 		return r, refusal(a.Status, after, a.Body, "message")
 	case len(a.Body) > MaxAnswer:
-		return r, violation("the answer has " + strconv.Itoa(len(a.Body)) + " bytes")
+		return r, violation("the answer has " + ascii.Itoa(len(a.Body)) + " bytes")
 	case !jsonscan.IsObject(a.Body):
 		return r, violation("the answer is not a JSON object")
 	case a.Status == 0 && valueMember(a.Body, "errorCode") != nil:
@@ -43,7 +42,7 @@ func read(a *Answer) (reading, error) {
 	}
 	switch r.operation = stringMember(a.Body, "operationId"); {
 	case len(r.operation) > maxOperation:
-		return r, violation("the operation's id has " + strconv.Itoa(len(r.operation)) + " bytes")
+		return r, violation("the operation's id has " + ascii.Itoa(len(r.operation)) + " bytes")
 	case !utf8.ValidString(r.operation): // cannot stand in a poll over AMQP
 		return r, violation("the operation's id is not UTF-8")
 	case r.operation == ".", r.operation == "..": // would name another resource in a path

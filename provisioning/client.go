@@ -4,9 +4,9 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
-	"strconv"
 	"time"
 
+	"github.com/hubline-iot/hubline/internal/ascii"
 	"github.com/hubline-iot/hubline/internal/jsonscan"
 	"github.com/hubline-iot/hubline/internal/pacing"
 	"github.com/hubline-iot/hubline/internal/timespan"
@@ -147,7 +147,7 @@ func (c *Client) encode() error {
 
 func tooLarge(field string, size, limit int) *transport.Error {
 	return &transport.Error{Kind: transport.TooLarge, Op: transport.OpRegister, Err: errors.New("options: " + field +
-		" makes " + strconv.Itoa(size) + " bytes; the service takes " + strconv.Itoa(limit))}
+		" makes " + ascii.Itoa(size) + " bytes; the service takes " + ascii.Itoa(limit))}
 }
 
 // Register registers the device and waits for its assignment. It ends when ctx does, or when the

@@ -1,8 +1,7 @@
 package retrypolicy
 
 import (
-	"strconv"
-
+	"github.com/hubline-iot/hubline/internal/ascii"
 	"github.com/hubline-iot/hubline/internal/errchain"
 	"github.com/hubline-iot/hubline/transport"
 )
@@ -39,7 +38,7 @@ func (e *Error) Error() string {
 	case 1:
 		text += " after 1 retry"
 	default:
-		text += " after " + strconv.Itoa(e.Retries) + " retries"
+		text += " after " + ascii.Itoa(e.Retries) + " retries"
 	}
 	if e.Cause != nil {
 		text += ": " + e.Cause.Error()

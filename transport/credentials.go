@@ -3,7 +3,6 @@ package transport
 import (
 	"context"
 	"errors"
-	"strconv"
 	"time"
 
 	"github.com/hubline-iot/hubline/internal/ascii"
@@ -74,7 +73,7 @@ func (t Token) String() string {
 	if t.Expires.IsZero() {
 		return "token (hidden)"
 	}
-	return "token (hidden, expires " + strconv.FormatInt(t.Expires.Unix(), 10) + ")"
+	return "token (hidden, expires " + string(ascii.AppendInt(nil, t.Expires.Unix())) + ")"
 }
 
 // GoString is String.

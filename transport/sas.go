@@ -6,9 +6,9 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"errors"
-	"strconv"
 	"time"
 
+	"github.com/hubline-iot/hubline/internal/ascii"
 	"github.com/hubline-iot/hubline/internal/percent"
 )
 
@@ -39,7 +39,7 @@ func SignToken(ctx context.Context, sign func(context.Context, []byte) ([]byte, 
 	toSign := percent.Append(make([]byte, 0, 2*len(resource)+16), resource)
 	encoded := len(toSign)
 	toSign = append(toSign, '\n')
-	toSign = strconv.AppendInt(toSign, seconds, 10)
+	toSign = ascii.AppendInt(toSign, seconds)
 	mac, err := sign(ctx, toSign)
 	if err != nil {
 		return Token{}, err

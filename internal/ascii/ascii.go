@@ -1,5 +1,5 @@
 // Package ascii has ASCII versions of functions of strings and strconv, whose Unicode tables cost a
-// board 12 KB of flash.
+// board 12 KB of flash, and whose numbers of any base cost 0.7 KB.
 package ascii
 
 // EqualFold reports whether a and b are equal, ignoring the case of ASCII letters.
@@ -41,4 +41,28 @@ func Quote(s string) string {
 		}
 	}
 	return string(append(q, '"'))
+}
+
+// Itoa returns n in decimal.
+func Itoa(n int) string { return string(AppendInt(nil, int64(n))) }
+
+// AppendInt appends n in decimal.
+func AppendInt(dst []byte, n int64) []byte {
+	if n < 0 {
+		return AppendUint(append(dst, '-'), -uint64(n))
+	}
+	return AppendUint(dst, uint64(n))
+}
+
+// AppendUint appends n in decimal.
+func AppendUint(dst []byte, n uint64) []byte {
+	var digits [20]byte // as many as 1<<64 - 1 has
+	at := len(digits)
+	for {
+		at--
+		digits[at] = byte('0' + n%10)
+		if n /= 10; n == 0 {
+			return append(dst, digits[at:]...)
+		}
+	}
 }

@@ -39,3 +39,17 @@ func FuzzAgainstTheLibrary(f *testing.F) {
 		}
 	})
 }
+
+func TestNumbersAreThoseOfTheLibrary(t *testing.T) {
+	for _, n := range []int64{0, 1, -1, 9, 10, -10, 99, 100, 65535, 1 << 31, -1 << 31, 1<<63 - 1, -1 << 63} {
+		if got := string(ascii.AppendInt([]byte("n="), n)); got != "n="+strconv.FormatInt(n, 10) {
+			t.Errorf("AppendInt(%d) = %q", n, got)
+		}
+		if got := string(ascii.AppendUint(nil, uint64(n))); got != strconv.FormatUint(uint64(n), 10) {
+			t.Errorf("AppendUint(%d) = %q", uint64(n), got)
+		}
+		if got := ascii.Itoa(int(n)); got != strconv.Itoa(int(n)) {
+			t.Errorf("Itoa(%d) = %q", n, got)
+		}
+	}
+}

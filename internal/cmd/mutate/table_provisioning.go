@@ -101,7 +101,7 @@ func init() {
 			Old: "percent.Append(append(t, \"&operationId=\"...), r.Operation)",
 			New: "append(percent.Append(t, \"&operationId=\"), r.Operation...)"},
 
-		{File: "provisioning/dpslean/session.go", Old: "a.RID == strconv.Itoa(int(s.lastID))", New: "a.RID != \"\""},
+		{File: "provisioning/dpslean/session.go", Old: "a.RID == ascii.Itoa(int(s.lastID))", New: "a.RID != \"\""},
 		{File: "provisioning/dpslean/session.go", Old: "case in.QoS > 1:", New: "case false:"},
 		{File: "provisioning/dpslean/session.go", Old: "\tif in.QoS == 1 {\n", New: "\tif false {\n"},
 		{File: "provisioning/dpslean/session.go", Old: "case codes[0] > 2:", New: "case false:"},

@@ -1,7 +1,6 @@
 package dialect
 
 import (
-	"strconv"
 	"strings"
 	"unicode/utf8"
 
@@ -26,7 +25,7 @@ func (i ids) text(field, template string) (string, error) {
 	case !utf8.ValidString(out):
 		return "", i.wrong(field, template, "is not valid UTF-8")
 	case len(out) > wire.MaxTopic:
-		return "", wire.Invalid("topics: " + field + " has " + strconv.Itoa(len(out)) + " bytes; give 65535 at most")
+		return "", wire.Invalid("topics: " + field + " has " + ascii.Itoa(len(out)) + " bytes; give 65535 at most")
 	}
 	return out, nil
 }

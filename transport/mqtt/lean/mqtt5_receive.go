@@ -1,9 +1,9 @@
 package lean
 
 import (
-	"strconv"
 	"time"
 
+	"github.com/hubline-iot/hubline/internal/ascii"
 	"github.com/hubline-iot/hubline/internal/mqtt5"
 	"github.com/hubline-iot/hubline/internal/mqttpacket"
 	"github.com/hubline-iot/hubline/transport"
@@ -73,7 +73,7 @@ func (v *five) take(s *session, h mqttpacket.Header, body []byte) error {
 	case mqttpacket.Connack:
 		return wire.NewViolation("the broker sent a second CONNACK") // [MQTT-3.2.0-2]
 	default:
-		return wire.NewViolation("the broker sent a packet of type " + strconv.Itoa(int(h.Type)) +
+		return wire.NewViolation("the broker sent a packet of type " + ascii.Itoa(int(h.Type)) +
 			", which was not expected")
 	}
 }
@@ -198,7 +198,7 @@ func (v *five) note(s *session, in *mqtt5.Incoming) (done bool, err error) {
 	switch {
 	case tooMany: // [MQTT-3.3.4-9]
 		return true, wire.NewViolation("the broker sent more messages than the receive maximum allows, " +
-			strconv.Itoa(v.receiveMaximum))
+			ascii.Itoa(v.receiveMaximum))
 	case again:
 		return true, v.answer(s, mqtt5.Pubrec, id, 0)
 	}

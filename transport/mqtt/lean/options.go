@@ -1,7 +1,6 @@
 package lean
 
 import (
-	"strconv"
 	"strings"
 	"time"
 
@@ -95,12 +94,12 @@ func (o *Options) resolve() (Options, error) {
 }
 
 func tooLong(field string, n int) error {
-	return wire.Invalid("options: " + field + " has " + strconv.Itoa(n) + " bytes; give " + strconv.Itoa(wire.MaxInfo) +
+	return wire.Invalid("options: " + field + " has " + ascii.Itoa(n) + " bytes; give " + ascii.Itoa(wire.MaxInfo) +
 		" at most")
 }
 
 func tooSmall(field string, n int) error {
-	return wire.Invalid("options: " + field + " is " + strconv.Itoa(n) + "; give 64 bytes at least, or 0 for a buffer " +
+	return wire.Invalid("options: " + field + " is " + ascii.Itoa(n) + "; give 64 bytes at least, or 0 for a buffer " +
 		"that grows")
 }
 

@@ -3,10 +3,10 @@ package lean
 import (
 	"context"
 	"io"
-	"strconv"
 	"sync"
 	"time"
 
+	"github.com/hubline-iot/hubline/internal/ascii"
 	"github.com/hubline-iot/hubline/internal/errchain"
 	"github.com/hubline-iot/hubline/internal/lifetime"
 	"github.com/hubline-iot/hubline/internal/mqttpacket"
@@ -286,8 +286,8 @@ func (s *session) next(in []byte) (h mqttpacket.Header, ok bool, err error) {
 }
 
 func tooLongPacket(h mqttpacket.Header) error {
-	return wire.NewViolation("the hub sent a packet of type " + strconv.Itoa(int(h.Type)) + " with " +
-		strconv.Itoa(h.Body) + " bytes")
+	return wire.NewViolation("the hub sent a packet of type " + ascii.Itoa(int(h.Type)) + " with " +
+		ascii.Itoa(h.Body) + " bytes")
 }
 
 // bodyLimit returns the most bytes that a hub may send in a packet's body.
@@ -336,7 +336,7 @@ func (s *session) handle(h mqttpacket.Header, body []byte) error {
 		return wire.NewViolation("the hub sent a second CONNACK") // [MQTT-3.2.0-1]
 	case mqttpacket.Connect, mqttpacket.Subscribe, mqttpacket.Unsubscribe, mqttpacket.Unsuback, mqttpacket.Pingreq:
 	}
-	return wire.NewViolation("the hub sent a packet of type " + strconv.Itoa(int(h.Type)) + ", which is not for clients")
+	return wire.NewViolation("the hub sent a packet of type " + ascii.Itoa(int(h.Type)) + ", which is not for clients")
 }
 
 // puback reports the message as done. A PUBACK for a message that is not written yet, or was

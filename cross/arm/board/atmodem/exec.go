@@ -2,8 +2,9 @@ package atmodem
 
 import (
 	"context"
-	"strconv"
 	"time"
+
+	"github.com/hubline-iot/hubline/internal/ascii"
 )
 
 // outcome is how a command ended.
@@ -93,7 +94,7 @@ func (m *Modem) appendCommand(b []byte, text string) []byte {
 		case 'w':
 			b = append(b, m.cfg.Password...)
 		case 't':
-			b = strconv.AppendInt(b, int64(m.cfg.authentication()), 10)
+			b = ascii.AppendInt(b, int64(m.cfg.authentication()))
 		case 'k':
 			b = append(b, m.cfg.PIN...)
 		case 'f':
@@ -101,11 +102,11 @@ func (m *Modem) appendCommand(b []byte, text string) []byte {
 		case 'h':
 			b = append(b, m.args.host...)
 		case 'p':
-			b = strconv.AppendInt(b, int64(m.cfg.TCPPort), 10)
+			b = ascii.AppendInt(b, int64(m.cfg.TCPPort))
 		case 'i':
-			b = strconv.AppendInt(b, int64(m.args.id), 10)
+			b = ascii.AppendInt(b, int64(m.args.id))
 		case 'n':
-			b = strconv.AppendInt(b, int64(m.args.length), 10)
+			b = ascii.AppendInt(b, int64(m.args.length))
 		}
 	}
 	return append(b, '\r')

@@ -3,8 +3,8 @@ package wire
 import (
 	"errors"
 	"io"
-	"strconv"
 
+	"github.com/hubline-iot/hubline/internal/ascii"
 	"github.com/hubline-iot/hubline/internal/operr"
 	"github.com/hubline-iot/hubline/transport"
 )
@@ -38,7 +38,7 @@ func CheckWill(w *transport.Message) error {
 		return Invalid("options: Will: " + err.Error())
 	}
 	if len(w.Body) > MaxField {
-		return Invalid("options: Will has a body of " + strconv.Itoa(len(w.Body)) + " bytes; give 65535 at most")
+		return Invalid("options: Will has a body of " + ascii.Itoa(len(w.Body)) + " bytes; give 65535 at most")
 	}
 	return nil
 }
