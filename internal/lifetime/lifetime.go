@@ -19,12 +19,22 @@ type Context struct {
 
 type state struct {
 	parent   context.Context // nil: none
+	stop     func() bool     // ends the wait for the parent
 	done     chan struct{}
 	deadline time.Time // zero: none
 
 	mu    sync.Mutex
 	err   error
-	after []*func()
+	after []*waiter
+}
+
+// Methods as values instead of closures: a board allocates 16 bytes for each variable that a
+// closure captures.
+
+// waiter is a call of AfterFunc.
+type waiter struct {
+	s *state
+	f func()
 }
 
 var _ context.Context = (*Context)(nil)
@@ -32,30 +42,40 @@ var _ context.Context = (*Context)(nil)
 // New returns a context without a parent.
 func New() *Context {
 	s := &state{done: make(chan struct{})}
-	return &Context{own: func() *state { return s }}
+	return &Context{own: s.self}
 }
+
+func (s *state) self() *state { return s }
 
 // Within returns a child of parent and its cancel function, which must be called.
 func Within(parent context.Context) (child *Context, cancel func()) {
 	child = New()
-	child.own().parent = parent
-	stop := AfterFunc(parent, func() { child.own().end(parent.Err()) })
-	return child, func() {
-		stop()
-		child.End()
-	}
+	s := child.own()
+	s.parent = parent
+	s.stop = AfterFunc(parent, s.parentEnded)
+	return child, s.cancel
+}
+
+func (s *state) parentEnded() { s.end(s.parent.Err()) }
+
+func (s *state) cancel() {
+	s.stop()
+	s.end(context.Canceled)
 }
 
 // WithinTime is Within, with a deadline. The child ends with context.DeadlineExceeded after d.
 func WithinTime(parent context.Context, d time.Duration) (child *Context, cancel func()) {
 	child, end := Within(parent)
-	child.own().deadline = time.Now().Add(d)
-	late := time.AfterFunc(d, func() { child.own().end(context.DeadlineExceeded) })
+	s := child.own()
+	s.deadline = time.Now().Add(d)
+	late := time.AfterFunc(d, s.expire)
 	return child, func() {
 		late.Stop()
 		end()
 	}
 }
+
+func (s *state) expire() { s.end(context.DeadlineExceeded) }
 
 // End ends the context with context.Canceled, unless it has ended.
 func (l *Context) End() { l.own().end(context.Canceled) }
@@ -65,8 +85,8 @@ func (s *state) end(why error) {
 	if s.err == nil {
 		s.err = why
 		close(s.done)
-		for _, f := range s.after {
-			go (*f)()
+		for _, w := range s.after {
+			go w.f()
 		}
 		s.after = nil
 	}
@@ -76,23 +96,27 @@ func (s *state) end(why error) {
 // AfterFunc implements the method that context.AfterFunc looks for: it runs f in its own goroutine
 // when l has ended, unless stop was called before and returned true.
 func (l *Context) AfterFunc(f func()) (stop func() bool) {
-	s, mine := l.own(), &f
+	s := l.own()
+	w := &waiter{s, f}
 	s.mu.Lock()
 	if s.err == nil {
-		s.after = append(s.after, mine)
+		s.after = append(s.after, w)
 	} else {
 		go f()
 	}
 	s.mu.Unlock()
-	return func() bool {
-		s.mu.Lock()
-		at := slices.Index(s.after, mine)
-		if at >= 0 {
-			s.after = slices.Delete(s.after, at, at+1)
-		}
-		s.mu.Unlock()
-		return at >= 0
+	return w.stop
+}
+
+func (w *waiter) stop() bool {
+	s := w.s
+	s.mu.Lock()
+	at := slices.Index(s.after, w)
+	if at >= 0 {
+		s.after = slices.Delete(s.after, at, at+1)
 	}
+	s.mu.Unlock()
+	return at >= 0
 }
 
 // Deadline returns the deadline of WithinTime, not an earlier one of the parent.

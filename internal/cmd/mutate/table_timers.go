@@ -23,7 +23,7 @@ func init() {
 			Test: "./provisioning/dpshttp -run TestAClockThatIsNotSetLearnsTheTimeOfAVerifiedService/years_ago$"},
 		{File: "provisioning/dpshttp/dpshttp.go", Old: "peer = conn.TLS()", New: "peer = nil",
 			Test: "./provisioning/dpshttp -run TestAClockThatIsNotSetLearnsTheTimeOfAVerifiedService/years_ago$"},
-		{File: "internal/lifetime/lifetime.go", Old: "child.own().end(parent.Err())", New: "child.End()",
+		{File: "internal/lifetime/lifetime.go", Old: "s.end(s.parent.Err())", New: "s.end(context.Canceled)",
 			Test: "./internal/lifetime -run TestAChildHasTheValuesAndTheErrorOfItsParent"},
 		{File: "device/clock.go", Old: "mono.Sub(k.judged) < clockCheck", New: "false",
 			Test: "./device -run TestAClockThatSwingsDoesNotReconnectAllTheTime"},

@@ -161,7 +161,9 @@ func New(dial Dial, o *Options) *Transport {
 	return newEngine(dial, o).hidden()
 }
 
-func (t *engine) hidden() *Transport { return &Transport{own: func() *engine { return t }} }
+func (t *engine) hidden() *Transport { return &Transport{own: t.self} }
+
+func (t *engine) self() *engine { return t }
 
 func newEngine(dial Dial, o *Options) *engine {
 	t := &engine{dial: dial}

@@ -25,7 +25,8 @@ var (
 	_ transport.Progressor = (*live)(nil)
 )
 
-func (s *session) hidden() *live { return &live{own: func() *session { return s }} }
+func (s *session) hidden() *live  { return &live{own: s.self} }
+func (s *session) self() *session { return s }
 
 func (l *live) Info() transport.Info          { return l.own().Info() }
 func (l *live) Run(ctx context.Context) error { return l.own().Run(ctx) }
