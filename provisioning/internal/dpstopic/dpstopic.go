@@ -3,9 +3,9 @@
 package dpstopic
 
 import (
-	"strconv"
 	"time"
 
+	"github.com/hubline-iot/hubline/internal/ascii"
 	"github.com/hubline-iot/hubline/internal/percent"
 	"github.com/hubline-iot/hubline/provisioning"
 )
@@ -29,9 +29,9 @@ func UserName(l *provisioning.Login, agent string) string {
 // Of returns the topic of a request.
 func Of(r *provisioning.Request, id uint16) []byte {
 	if r.Operation == "" {
-		return strconv.AppendUint([]byte(register), uint64(id), 10)
+		return ascii.AppendUint([]byte(register), uint64(id))
 	}
-	t := strconv.AppendUint([]byte(poll), uint64(id), 10)
+	t := ascii.AppendUint([]byte(poll), uint64(id))
 	return percent.Append(append(t, "&operationId="...), r.Operation)
 }
 
