@@ -253,9 +253,9 @@ const (
 	heapLimit            = 24<<10 + 512
 	provisionedHeapLimit = 28 << 10
 	heapPeak             = 28 << 10
-	provisionedHeapPeak  = 32 << 10
+	provisionedHeapPeak  = 34 << 10
 	cellularHeapLimit    = 30 << 10
-	cellularHeapPeak     = 33 << 10
+	cellularHeapPeak     = 34 << 10
 )
 
 const (
