@@ -2,6 +2,7 @@ package hub
 
 import (
 	"encoding/json"
+	"math"
 	"time"
 )
 
@@ -10,7 +11,7 @@ import (
 const tableFeedback = "feedback"
 
 // maxFeedback bounds the numbers of feedback in a store. No hub comes near it.
-const maxFeedback = 1 << 52
+const maxFeedback = math.MaxInt / 2
 
 // A feedbackState is a notice in the store.
 type feedbackState struct {

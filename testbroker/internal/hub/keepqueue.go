@@ -49,7 +49,7 @@ func sequenceKey(n int) string {
 }
 
 func parseSequence(key string) (int, error) {
-	n, err := strconv.ParseInt(key, 16, 64)
+	n, err := strconv.ParseInt(key, 16, strconv.IntSize)
 	if err != nil || n < 1 || len(key) != 16 {
 		return 0, errRecord
 	}
