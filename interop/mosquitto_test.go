@@ -145,7 +145,7 @@ func startBroker(t testing.TB, s settings) *broker {
 		"per_listener_settings true\n"
 	if s.persistent {
 		// The default interval saves on a clean exit and every half an hour. Here save says when.
-		config += "persistence true\nautosave_interval 0\npersistence_location " + dir + "/\n"
+		config += "persistence true\nautosave_interval 0\nqueue_qos0_messages true\npersistence_location " + dir + "/\n"
 	}
 	access := "allow_anonymous true\n"
 	if s.passwords != nil {
