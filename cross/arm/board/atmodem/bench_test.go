@@ -26,10 +26,13 @@ const boardID = "board-1"
 // all enables every fault at every place.
 var all = flag.Bool("all", false, "test every fault at every place, not only a sample")
 
-// sampleOf returns n, or many.
+// sampleOf returns n, a quarter of it with -short, or many with -all.
 func sampleOf(n int) int {
-	if *all {
+	switch {
+	case *all:
 		return 1 << 20
+	case testing.Short():
+		return max(1, n/4)
 	}
 	return n
 }
