@@ -179,6 +179,7 @@ func TestNothingIsLost(t *testing.T) {
 }
 
 func TestCloudToDeviceMessagesSurviveCuts(t *testing.T) {
+	t.Parallel()
 	const messages = 500
 	for _, w := range ways {
 		t.Run(w.name, func(t *testing.T) {

@@ -72,6 +72,7 @@ func eachRheaWay(t *testing.T, check func(t *testing.T, s *rheaServer)) {
 }
 
 func TestRheaAsServerCredentials(t *testing.T) {
+	t.Parallel()
 	eachRheaWay(t, func(t *testing.T, s *rheaServer) {
 		once := device.Options{RetryPolicy: retrypolicy.NoRetry{}}
 		c := openAMQP(t, s.options(), once)
@@ -214,6 +215,7 @@ func TestRheaAsServerDispositions(t *testing.T) {
 
 // All actions at once, drawn from a seed.
 func TestRheaAsServerMisbehaves(t *testing.T) {
+	t.Parallel()
 	const (
 		messages = 800
 		window   = 64
@@ -291,6 +293,7 @@ func TestRheaAsServerWithholdsCredit(t *testing.T) {
 // Cloud-to-device messages are settled as the handler decides, and delivered again when their link,
 // session or connection is lost.
 func TestRheaAsServerSendsCloudToDeviceMessages(t *testing.T) {
+	t.Parallel()
 	eachRheaWay(t, func(t *testing.T, s *rheaServer) {
 		j := newJudge()
 		c := createAMQP(t, s.options(), device.Options{})
