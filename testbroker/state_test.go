@@ -382,7 +382,7 @@ func TestARecordThatMakesNoSense(t *testing.T) {
 		`of the table "waiting"`:                   {Table: "waiting", Key: "0/x/1", Value: []byte("{}")},
 		`record "1" of the table "feedback"`:       {Table: "feedback", Key: "1", Value: []byte("{}")},
 		`record "fffffffffffffff" of the`:          {Table: "feedback", Key: "fffffffffffffff", Value: []byte("{}")},
-		`record "0fffffffffffffff" of the`:         {Table: "feedback", Key: "0fffffffffffffff", Value: []byte("{}")},
+		`record "7fffffffffffffff" of the`:         {Table: "feedback", Key: "7fffffffffffffff", Value: []byte("{}")},
 		`of the table "messages"`:                  {Table: "messages", Key: "1", Value: []byte("{}")},
 		`of the table "certificates"`:              {Table: "certificates", Value: []byte("{}")},
 		`record "a" of the table "configurations"`: {Table: "configurations", Key: "a", Value: other},
