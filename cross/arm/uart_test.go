@@ -255,7 +255,7 @@ const (
 	heapPeak             = 28 << 10
 	provisionedHeapPeak  = 34 << 10
 	cellularHeapLimit    = 30 << 10
-	cellularHeapPeak     = 34 << 10
+	cellularHeapPeak     = 33 << 10
 )
 
 const (
