@@ -37,7 +37,9 @@ var forms = []string{
 	"X-Amz-Security-Token: §",
 	// URLs.
 	"https://h/?code=§", "https://h/?a=b&code=§&c=d", "https://h/?key=§", "https://user:§@h/p", "amqps://§@h:5671",
-	"http://h/#access_token=§", "redis://:§@h:6379/0", "https://h/?sig=§",
+	"http://h/#access_token=§", "redis://:§@h:6379/0", "user:§@proxy:3128", "n%3A§%40proxy%3A3128",
+	"https://u:p@ss/§@h/x", "https://u:p/§@h/x", "https://u:§/ss@h", "https%3A%2F%2Fu%3Ap%40ss%2F§%40h%2Fx",
+	"https://h/?sig=§",
 	"sig=§%2F§&se=1", "SIG=§", "sv=1&sig=§", "https://h/?sv=1&amp;sig=§&amp;se=2",
 	"next=https%3A%2F%2Fh%3Fa%26sig%3D§%26se%3D1", "n=a%2526sig%253D§", "https%3A%2F%2Fuser%3A§%40h%2Fp",
 	"%22password%22%3A%22§%22", "X-Amz-Signature=§", "Get \"https://h/?token=§\": EOF",

@@ -2,35 +2,52 @@ package scrub
 
 import "strings"
 
-// maxUserinfo bounds the search for the end of a URL's user and password.
+// maxUserinfo bounds the search for the end of a user and password.
 const maxUserinfo = 1 << 10
 
-// userinfo returns the "user:password" of a URL, which may be escaped within another URL.
+// userinfo returns the "user:password" of a URL, or the password in "user:password@host", which may
+// be escaped within another URL. A password may contain the characters that end a URL's host, so
+// the last "@" counts.
 func (x *scanner) userinfo(i int) (from, to int) {
-	end, at := "/?#\\<> \t\r\n\"'`|", "@"
-	rest := x.lower[i:]
-	switch {
-	case strings.HasPrefix(rest, "://"):
-		from = i + len("://")
-	case strings.HasPrefix(rest, "%3a%2f%2f"):
-		from, end, at = i+len("%3a%2f%2f"), "/?#&\\<> \t\r\n\"'`|", "%40"
-	default:
+	colon, slash, at, ends := ":", "/", "@", "<> \t\r\n\"'`|"
+	if x.s[i] == '%' {
+		colon, slash, at, ends = "%3a", "%2f", "%40", "/?#&\\<> \t\r\n\"'`|"
+	}
+	if !strings.HasPrefix(x.lower[i:], colon) {
 		return 0, 0
 	}
-	host := x.lower[from:min(len(x.s), from+maxUserinfo)]
-	if n := strings.IndexAny(host, end); n >= 0 {
-		host = host[:n]
+	from = i + len(colon)
+	inURL := strings.HasPrefix(x.lower[from:], slash+slash)
+	if inURL {
+		from += 2 * len(slash)
 	}
-	if at == "%40" {
-		if n := strings.Index(host, "%2f"); n >= 0 {
-			host = host[:n]
-		}
+	info := x.lower[from:min(len(x.s), from+maxUserinfo)]
+	if n := strings.IndexAny(info, ends); n >= 0 {
+		info = info[:n]
 	}
-	if n := strings.LastIndex(host, at); n > 0 {
+	n := strings.LastIndex(info, at)
+	if n <= 0 {
+		return 0, 0
+	}
+	host := info
+	for _, end := range [...]string{slash, "?", "#"} {
+		host, _, _ = strings.Cut(host, end)
+	}
+	if strings.Contains(host, at) {
 		return from, from + n
 	}
-	return 0, 0
+	port := host
+	if inURL {
+		_, port, _ = strings.Cut(host, colon)
+	}
+	if isNumber(port) {
+		return 0, 0 // the "@" is in the path
+	}
+	return from, from + n
 }
+
+// isNumber reports whether s has digits only.
+func isNumber(s string) bool { return strings.Trim(s, "0123456789") == "" }
 
 // flag returns the secret in "--password value" and "-u user:password" of a command line.
 func (x *scanner) flag(i int) (from, to int) {
