@@ -81,9 +81,11 @@ func readAssignment(state []byte) (*Assignment, error) {
 	}
 	a := &Assignment{Hub: stringMember(state, "assignedHub"), DeviceID: stringMember(state, "deviceId"),
 		Substatus: stringMember(state, "substatus"), Payload: append([]byte(nil), valueMember(state, "payload")...)}
-	creds := transport.Credentials{Host: a.Hub, DeviceID: a.DeviceID}
-	if err := creds.Validate(); err != nil {
-		return nil, violation("the assignment names no hub or device: " + transport.Find(err).Err.Error())
+	if (&transport.Credentials{Host: a.Hub, DeviceID: "d"}).Validate() != nil {
+		return nil, violation("the assignment names no hub" + quoted(": ", a.Hub))
+	}
+	if (&transport.Credentials{Host: "h", DeviceID: a.DeviceID}).Validate() != nil {
+		return nil, violation("the assignment names no device" + quoted(": ", a.DeviceID))
 	}
 	var err error
 	if a.Chain, err = readChain(state); err != nil {

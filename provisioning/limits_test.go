@@ -75,6 +75,32 @@ func operation(n int) string {
 	return `{"operationId":"` + strings.Repeat("o", n) + `","status":"assigning"}`
 }
 
+// A service that echoes the request, as proxies do, must not put the token into the error.
+func TestTextsOfAnAssignmentAreScrubbedAndBounded(t *testing.T) {
+	const echoed = `Authorization: Bearer 4Z7Kv0Qw1x5Tn9 `
+	const key = "Xk8bQ2n5v7y9C1e3g5J7l9N1p3R5t7V9x1Z3b5D7f9A="
+	for name, row := range map[string]struct{ member, want string }{
+		"hub":      {`"assignedHub":"` + echoed + strings.Repeat("x", 90<<10) + `"`, "names no hub: "},
+		"device":   {`"deviceId":"` + echoed + strings.Repeat("x", 90<<10) + `"`, "names no device: "},
+		"dots":     {`"assignedHub":"..."`, `names no hub: "..."`},
+		"no hub":   {`"assignedHub":""`, `names no hub: ""`},
+		"cut key":  {`"deviceId":"/` + strings.Repeat(" ", 60) + key + `"`, "names no device: "},
+		"profile":  {`"connectionProfile":"` + echoed + strings.Repeat("x", 90<<10) + `"`, "connection profile "},
+		"cut word": {`"connectionProfile":"/` + strings.Repeat(" ", 60) + key + `"`, "connection profile "},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T) {
+				s := newScript(say{status: 200, body: state("," + row.member)})
+				_, err := register(t, s, &provisioning.Options{Policy: retrypolicy.NoRetry{}})
+				require.ErrorContains(t, err, row.want)
+				require.NotContains(t, err.Error(), "4Z7Kv0Qw1x5Tn9")
+				require.NotContains(t, err.Error(), key[:16])
+				require.Less(t, len(err.Error()), 400)
+			})
+		})
+	}
+}
+
 // Of two members with the same name the last one counts, as for encoding/json.
 func TestTheLastOfTwoMembersCounts(t *testing.T) {
 	inBubble(t, func(t *testing.T) {

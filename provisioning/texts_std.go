@@ -15,7 +15,11 @@ const maxName = 100
 
 // quoted returns a text with a name of the service.
 func quoted(text, name string) string {
-	return peerText(text + ascii.Quote(name[:min(len(name), maxName)]))
+	whole := peerText(text + ascii.Quote(name)) // a secret cut in two might not be recognized
+	if most := len(text) + maxName; len(whole) > most {
+		return whole[:most] + `..."`
+	}
+	return whole
 }
 
 // hint returns text, which says what may help.

@@ -206,11 +206,11 @@ func (c *Credentials) Validate() error {
 	case c.Host == "":
 		return invalidCreds("Host is empty; give the hub's host name")
 	case !validHost(c.Host):
-		return invalidCreds("Host " + quote(c.Host) + " is not a host name; give letters, digits, '-', '_' and '.' only, " +
+		return invalidCreds("Host " + quote(c.Host) + " is not a host name; give letters, digits, '-', '_', and '.' between labels, " +
 			"without scheme, port and brackets")
 	case c.GatewayHost != "" && !validHost(c.GatewayHost):
-		return invalidCreds("GatewayHost " + quote(c.GatewayHost) + " is not a host name; give letters, digits, '-', '_' " +
-			"and '.' only")
+		return invalidCreds("GatewayHost " + quote(c.GatewayHost) + " is not a host name; give letters, digits, '-', '_', " +
+			"and '.' between labels")
 	case c.DeviceID == "":
 		return invalidCreds("DeviceID is empty; give the device's id")
 	case !validID(c.DeviceID):
@@ -239,6 +239,9 @@ func validHost(s string) bool {
 		return true
 	}
 	for i := 0; i < len(s); i++ {
+		if s[i] == '.' && (i == 0 || s[i-1] == '.') {
+			return false
+		}
 		if !alphanumeric(s[i]) && s[i] != '-' && s[i] != '_' && s[i] != '.' {
 			return false
 		}

@@ -20,6 +20,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/hubline-iot/hubline/internal/scrub"
 	"github.com/hubline-iot/hubline/transport"
 )
 
@@ -57,7 +58,7 @@ func certificate(chain [][]byte, key crypto.Signer) (*tls.Certificate, error) {
 	for i, der := range chain {
 		parsed, err := x509.ParseCertificate(der)
 		if err != nil {
-			return nil, useless("the issued chain is damaged: "+err.Error(), err)
+			return nil, useless("the issued chain is damaged: "+scrub.Peer(err.Error()), err)
 		}
 		if i == 0 {
 			cert.Leaf = parsed
@@ -118,7 +119,7 @@ func Check(chain [][]byte, key crypto.Signer, name string, now time.Time) (*tls.
 			err = child.CheckSignatureFrom(parent)
 		}
 		if err != nil {
-			return nil, violation("the issued chain does not hold together: " + err.Error())
+			return nil, violation("the issued chain does not hold together: " + scrub.Peer(err.Error()))
 		}
 		child = parent
 	}

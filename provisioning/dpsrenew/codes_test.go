@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/hubline-iot/hubline/internal/scrub"
 	"github.com/hubline-iot/hubline/transport"
 )
 
@@ -23,7 +24,7 @@ func FuzzRefusal(f *testing.F) {
 		require.LessOrEqual(t, e.RetryAfter, time.Hour)
 		refused := e.Err.(*transport.StatusError)
 		require.Equal(t, status, refused.Status)
-		require.LessOrEqual(t, len(refused.Message), 5*maxText)
+		require.LessOrEqual(t, len(refused.Message), scrub.MaxPeer+len("..."))
 		require.True(t, refused.Code == 0 || refused.Code/1000 == status)
 	})
 }

@@ -258,9 +258,6 @@ func number(object []byte, name string) int64 {
 	return n
 }
 
-// maxText bounds a text of the hub in an error.
-const maxText = 200
-
 // text returns the text of a member, made safe for an error.
 func text(object []byte, name string) string {
 	raw, _ := jsonscan.Member(object, name)
@@ -268,5 +265,5 @@ func text(object []byte, name string) string {
 	if json.Unmarshal(raw, &s) != nil {
 		return ""
 	}
-	return scrub.Peer(s[:min(len(s), maxText)])
+	return scrub.Peer(s)
 }
