@@ -128,6 +128,26 @@ func TestTheKeysTakeTurns(t *testing.T) {
 	})
 }
 
+// A service that accepts each key and then refuses it is polled at the policy's pace.
+func TestKeysThatAreAcceptedAndRefusedInTurnAreForThePolicy(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		id := identity(t)
+		id.SecondSign = id.Sign
+		s := newScript()
+		for range 10 {
+			s.says = append(s.says, say{status: 202, body: assigning}, say{status: 401, body: `{"errorCode":401002}`})
+		}
+		c, err := provisioning.New(id, s, &provisioning.Options{PollInterval: 20 * time.Millisecond,
+			Policy: retrypolicy.MaxAttempts{Total: 4, Policy: retrypolicy.Fixed{Delay: time.Minute}}})
+		require.NoError(t, err)
+		_, err = c.Register(t.Context())
+		require.ErrorIs(t, err, transport.RetryExpired)
+		require.ErrorIs(t, err, transport.Unauthorized)
+		require.Len(t, s.tokens, 8, "connections: one for each key in each attempt")
+		require.GreaterOrEqual(t, s.at[len(s.at)-1], 3*time.Minute)
+	})
+}
+
 // A token that an unset clock has signed is not sent again.
 func TestARefusedTokenIsReplaced(t *testing.T) {
 	inBubble(t, func(t *testing.T) {

@@ -32,6 +32,7 @@ type registration struct {
 	unnamed   int       // answers without an operation to poll
 	second    bool      // the second key signs
 	refused   int       // keys refused since the last answer
+	swapped   int       // the latest attempt that changed its key
 	corrected int       // the latest attempt whose token was replaced because the clock was corrected
 	throttled bool      // a register was throttled since the last answer
 	conflict  bool      // a conflict was repeated
@@ -120,12 +121,13 @@ func (r *registration) admit() error {
 }
 
 // try registers, or goes on with the operation, until there is an assignment or a failure. It tries
-// the other key by itself.
+// the other key by itself, once: a service that accepts and refuses each key in turn is for the
+// policy.
 func (r *registration) try() (*Assignment, *transport.Error) {
 	for {
 		answer, failure := r.step()
 		switch {
-		case failure != nil && (r.otherToken(failure) || r.otherKey(failure)):
+		case failure != nil && (r.otherToken(failure) || r.swapped != r.attempt && r.otherKey(failure)):
 			continue
 		case failure != nil:
 			return nil, failure

@@ -28,6 +28,7 @@ func (r *registration) decide(failure *transport.Error) (retry Event, err error)
 			r.operation = "" // the service forgot the operation
 		case r.challengeAgain(failure):
 			r.operation = ""
+		case r.otherKey(failure): // the attempt had changed its key before
 		case failure.Kind == transport.NotFound && r.c.opt.AwaitEnrollment && notEnrolled(failure):
 			slow = true
 		case failure.Kind == transport.Conflict && !r.conflict: // another register may read another state

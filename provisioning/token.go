@@ -135,6 +135,7 @@ func (r *registration) otherKey(failure *transport.Error) bool {
 		return false
 	}
 	r.refused++
+	r.swapped = r.attempt
 	r.second = !r.second
 	r.closeSession()
 	r.publish(Event{Step: OtherKey, Attempt: r.attempt, Err: failure})
