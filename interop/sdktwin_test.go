@@ -75,9 +75,9 @@ func (m *member) hears(change string) {
 // twinRound runs all operations on a twin whose changes are watched.
 func (m *member) twinRound(round string) {
 	m.t.Helper()
-	version, err := m.hub.PatchDesired(m.id, fmt.Sprintf(`{"round":%q,"gone":{"a":1,"b":[2.5,null]}}`, round))
+	version, err := m.hub.PatchDesired(m.id, fmt.Sprintf(`{"round":%q,"gone":{"a":1,"b":[2.5,false]}}`, round))
 	require.NoError(m.t, err)
-	m.hears(fmt.Sprintf(`{"round":%q,"gone":{"a":1,"b":[2.5,null]},"$version":%d}`, round, version))
+	m.hears(fmt.Sprintf(`{"round":%q,"gone":{"a":1,"b":[2.5,false]},"$version":%d}`, round, version))
 	version, err = m.hub.PatchDesired(m.id, `{"gone":null,"größe":"\"<&>\u2028"}`)
 	require.NoError(m.t, err)
 	m.hears(fmt.Sprintf(`{"gone":null,"größe":"\"<&>\u2028","$version":%d}`, version))

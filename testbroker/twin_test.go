@@ -70,12 +70,12 @@ func TestTwinOverMQTT(t *testing.T) {
 				require.Equal(t, "$iothub/twin/res/200/?$rid=a-1", topic)
 				require.Equal(t, `{"desired":{"$version":1},"reported":{"$version":1}}`, body)
 
-				version, err := h.SetDesired(name, `{"interval":30,"route":{"a":1,"b":[1,{"x":null}]}}`)
+				version, err := h.SetDesired(name, `{"interval":30,"route":{"a":1,"b":[1,{"x":0}]}}`)
 				require.NoError(t, err)
 				require.EqualValues(t, 2, version)
 				topic, body = w.received()
 				require.Equal(t, "$iothub/twin/PATCH/properties/desired/?$version=2", topic)
-				require.Equal(t, `{"$version":2,"interval":30,"route":{"a":1,"b":[1,{"x":null}]}}`, body)
+				require.Equal(t, `{"$version":2,"interval":30,"route":{"a":1,"b":[1,{"x":0}]}}`, body)
 
 				version, err = h.PatchDesired(name, `{"route":{"a":null,"c":"<&>"},"interval":60}`)
 				require.NoError(t, err)
@@ -91,7 +91,7 @@ func TestTwinOverMQTT(t *testing.T) {
 
 				_, body = w.request(twinGet+"a-4", "")
 				require.Equal(t,
-					`{"desired":{"$version":3,"interval":60,"route":{"b":[1,{"x":null}],"c":"<&>"}},"reported":{"$version":3,`+
+					`{"desired":{"$version":3,"interval":60,"route":{"b":[1,{"x":0}],"c":"<&>"}},"reported":{"$version":3,`+
 						`"fw":"1.4"}}`, body)
 
 				twin, err := h.Twin(name)
@@ -222,6 +222,10 @@ func TestLimitsOfATwin(t *testing.T) {
 		"unicode":                     {`{"höhe":"€"}`, true},
 		"longest text":                {`{"a":"` + long + `"}`, true},
 		"text too long":               {`{"a":"` + long + `x"}`, false},
+		"null in an array":            {`{"a":[1,null]}`, false},
+		"null in a nested array":      {`{"a":{"b":[[null]]}}`, false},
+		"null in an object in one":    {`{"a":[{"b":{"c":null}}]}`, false},
+		"null beside an array":        {`{"a":[{"b":1}],"c":{"d":null}}`, true},
 		"text too long in an array":   {`{"a":[1,["` + long + `x"]]}`, false},
 		"longest key":                 {`{"` + long[:1024] + `":1}`, true},
 		"key too long":                {`{"` + long[:1025] + `":1}`, false},

@@ -61,9 +61,10 @@ func writeTree(t Tree) []byte {
 }
 
 // checkTree returns the first violation of the service's rules in a tree, at any depth.
-func checkTree(t Tree) error { return checkMembers(t, "", 0) }
+func checkTree(t Tree) error { return checkMembers(t, "", 0, false) }
 
-func checkMembers(t Tree, path string, depth int) error {
+// checkMembers checks an object. inArray: an array holds it, so a null in it deletes no member.
+func checkMembers(t Tree, path string, depth int, inArray bool) error {
 	if depth > maxTwinDepth {
 		return fmt.Errorf("%s: deeper than %d levels", path, maxTwinDepth)
 	}
@@ -72,23 +73,27 @@ func checkMembers(t Tree, path string, depth int) error {
 		if err := checkKey(key); err != nil {
 			return fmt.Errorf("%.100s: %w", at, err)
 		}
-		if err := checkValue(v, at, depth); err != nil {
+		if err := checkValue(v, at, depth, inArray); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func checkValue(v any, at string, depth int) error {
+func checkValue(v any, at string, depth int, inArray bool) error {
 	switch v := v.(type) {
+	case nil:
+		if inArray {
+			return fmt.Errorf("%.100s: null in an array", at)
+		}
 	case Tree:
-		return checkMembers(v, at, depth+1)
+		return checkMembers(v, at, depth+1, inArray)
 	case []any:
 		if depth+1 > maxTwinDepth {
 			return fmt.Errorf("%.100s: deeper than %d levels", at, maxTwinDepth)
 		}
 		for _, element := range v {
-			if err := checkValue(element, at, depth+1); err != nil {
+			if err := checkValue(element, at, depth+1, true); err != nil {
 				return err
 			}
 		}
