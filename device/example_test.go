@@ -177,7 +177,7 @@ func ExampleStatus_Hint() {
 	// Output:
 	// unauthorized: true
 	// retryable: false
-	// the same credentials would be refused again; check key, device id, the clock, and that the device is enabled
+	// the same credentials would be refused again; check key or certificate chain, device id, the clock, and that the device is enabled
 }
 
 // Cloud-to-device messages go to a handler; its return value settles them. Each

@@ -60,7 +60,7 @@ func Example() {
 	// throttled                retry slowly  the service takes more when it gets less: wait
 	// quota exceeded           retry slowly  the allowance is refilled with time (a hub's daily quota at 00:00 UTC); buy units or send less
 	// clock not set            retry slowly  the clock may be set any moment; set it, by SNTP for one
-	// unauthorized             stop          the same credentials would be refused again; check key, device id, the clock, and that the device is enabled
+	// unauthorized             stop          the same credentials would be refused again; check key or certificate chain, device id, the clock, and that the device is enabled
 	// certificate not trusted  stop          the same certificate would fail again; check host name, trusted roots and the clock
 	// forbidden                stop          the identity lacks the right; grant it on the hub
 	// not found                stop          what does not exist will not appear by asking again; check names, and create it

@@ -36,8 +36,8 @@ var reasons = [len(table)]string{
 	transport.Quota: "the allowance is refilled with time (a hub's daily quota at 00:00 UTC); buy units or send " +
 		"less",
 	transport.ClockUnset: "the clock may be set any moment; set it, by SNTP for one",
-	transport.Unauthorized: "the same credentials would be refused again; check key, device id, the clock, and " +
-		"that the device is enabled",
+	transport.Unauthorized: "the same credentials would be refused again; check key or certificate chain, device id, " +
+		"the clock, and that the device is enabled",
 	transport.Untrusted:    "the same certificate would fail again; check host name, trusted roots and the clock",
 	transport.Forbidden:    "the identity lacks the right; grant it on the hub",
 	transport.NotFound:     "what does not exist will not appear by asking again; check names, and create it",

@@ -24,8 +24,8 @@ var codes = [...]codeRow{
 		"enrollment")},
 	{400209, transport.Forbidden, hint("the custom allocation is not authorized"), hint("check the function's key")},
 	{401002, transport.Unauthorized, hint("token or certificate refused"),
-		hint("check the key or the certificate, the clock, and " +
-			"that the enrollment exists")},
+		hint("check the key, or that the certificate is sent with its intermediates, the clock, and that the " +
+			"enrollment exists")},
 	{404201, transport.NotFound, hint("not enrolled"), hint("enroll the device, or check ID scope and registration id")},
 	{429001, transport.Throttled, "throttled", ""},
 }

@@ -92,8 +92,8 @@ func TestDefectCodeAndMessageOfTheServiceAreLost(t *testing.T) {
 			`"Invalid certificate.","info":{"a":"b"},"timestampUtc":"2030-01-01T00:00:00Z"}`}), nil)
 		require.EqualError(t, err,
 			"register: unauthorized: provisioning service answered 401 (token or certificate refused), "+
-				"code 401002: Invalid certificate. (tracking id t-9); check the key or the certificate, the clock, and that the "+
-				"enrollment exists")
+				"code 401002: Invalid certificate. (tracking id t-9); check the key, or that the certificate is sent with "+
+				"its intermediates, the clock, and that the enrollment exists")
 	})
 }
 

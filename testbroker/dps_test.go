@@ -560,6 +560,9 @@ func TestRegistrationWithCertificates(t *testing.T) {
 			p.base = "https://" + d.HostName()
 			a := p.register(c.id, "")
 			require.Equal(t, c.code, a.ErrorCode, "%s: %s", c.name, a.body)
+			if c.name == "without the chain" {
+				require.Contains(t, a.body, `a chain of 1, whose last certificate is issued by \"sub\"`)
+			}
 			if c.code != 0 {
 				continue
 			}

@@ -206,8 +206,8 @@ func (c *Credentials) Validate() error {
 	case c.Host == "":
 		return invalidCreds("Host is empty; give the hub's host name")
 	case !validHost(c.Host):
-		return invalidCreds("Host " + quote(c.Host) + " is not a host name; give letters, digits, '-', '_', and '.' between labels, " +
-			"without scheme, port and brackets")
+		return invalidCreds("Host " + quote(c.Host) + " is not a host name; give letters, digits, '-', '_', and '.' " +
+			"between labels, without scheme, port and brackets")
 	case c.GatewayHost != "" && !validHost(c.GatewayHost):
 		return invalidCreds("GatewayHost " + quote(c.GatewayHost) + " is not a host name; give letters, digits, '-', '_', " +
 			"and '.' between labels")

@@ -130,8 +130,8 @@ func TestTheEndIsAnError(t *testing.T) {
 			"not retryable", device.Options{}, false,
 			`level=ERROR msg="the connection failed, and a retry cannot help" state=disconnected reason="not ` +
 				`retryable" error="mqtt dial: unauthorized: CONNACK 5" kind=unauthorized scope=connection op=dial proto=mqtt ` +
-				`hint="the same credentials would be refused again; check key, device id, the clock, and that the device is ` +
-				`enabled"`,
+				`hint="the same credentials would be refused again; check key or certificate chain, device id, the clock, and ` +
+				`that the device is enabled"`,
 		},
 		{
 			"begins anew later", device.Options{TryAgainAfter: time.Hour}, false,

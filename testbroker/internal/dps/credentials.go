@@ -166,7 +166,7 @@ func (s *Service) withCertificate(e dpsdata.Enrollment, c *Client) (*match, erro
 	case now.Before(leaf.NotBefore), now.After(leaf.NotAfter):
 		return nil, fmt.Errorf("certificate is valid from %s to %s, it is %s", leaf.NotBefore, leaf.NotAfter, now.UTC())
 	}
-	roots, between := x509.NewCertPool(), x509.NewCertPool()
+	roots := x509.NewCertPool()
 	for _, cert := range e.Certificates {
 		if cert.Equal(leaf) && !e.Group {
 			return &match{leaf: leaf}, nil
@@ -175,13 +175,7 @@ func (s *Service) withCertificate(e dpsdata.Enrollment, c *Client) (*match, erro
 			roots.AddCert(cert)
 		}
 	}
-	for _, cert := range c.Chain[1:] {
-		between.AddCert(cert)
-	}
-	_, err := leaf.Verify(x509.VerifyOptions{
-		Roots: roots, Intermediates: between, CurrentTime: now, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
-	})
-	if err != nil {
+	if err := hub.VerifyChain(c.Chain, roots, now); err != nil {
 		return nil, fmt.Errorf("certificate: %w", err)
 	}
 	return &match{leaf: leaf}, nil

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
 )
@@ -117,12 +118,24 @@ func (h *Hub) certifiedLocked(host string, id Identity, chain []*x509.Certificat
 	if name := leaf.Subject.CommonName; name != id.String() {
 		return fmt.Errorf("certificate is for %q", name)
 	}
+	return VerifyChain(chain, h.cas, now)
+}
+
+// VerifyChain checks the signatures of a client's certificate, the first of the chain, up to one of
+// the roots.
+func VerifyChain(chain []*x509.Certificate, roots *x509.CertPool, now time.Time) error {
 	between := x509.NewCertPool()
 	for _, cert := range chain[1:] {
 		between.AddCert(cert)
 	}
-	_, err = leaf.Verify(x509.VerifyOptions{
-		Roots: h.cas, Intermediates: between, CurrentTime: now, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
+	_, err := chain[0].Verify(x509.VerifyOptions{
+		Roots: roots, Intermediates: between, CurrentTime: now, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
 	})
+	if unknown := (x509.UnknownAuthorityError{}); errors.As(err, &unknown) {
+		last := chain[len(chain)-1]
+		return fmt.Errorf("the client sent a chain of %d, whose last certificate is issued by %q, which is no known "+
+			"authority; add that authority, or let the client send all intermediate certificates: %w",
+			len(chain), last.Issuer.CommonName, err)
+	}
 	return err
 }
