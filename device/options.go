@@ -4,6 +4,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/hubline-iot/hubline/internal/ascii"
 	"github.com/hubline-iot/hubline/internal/messageid"
 	"github.com/hubline-iot/hubline/internal/reconnect"
 	"github.com/hubline-iot/hubline/internal/timespan"
@@ -183,7 +184,8 @@ func newSettings(o *Options) (settings, error) {
 			*f.value = f.def
 		}
 		if *f.value < 0 || *f.value > f.most {
-			return s, invalidOption(f.name + " is out of range; give 1 to its documented limit, or 0 for the default")
+			return s, invalidOption(f.name + " is " + ascii.Itoa(*f.value) + "; give 1 to " + ascii.Itoa(f.most) + ", or 0 for " +
+				ascii.Itoa(f.def))
 		}
 	}
 	for _, f := range [...]struct {

@@ -205,7 +205,7 @@ func TestReceiptIsForOneMessageAtATime(t *testing.T) {
 
 func TestBadInputIsRefusedAtOnce(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		c, _ := client(t, &fake{}, nil)
+		c, _ := client(t, &fake{}, &device.Options{MaxBytes: 10})
 		big := &transport.Message{Body: make([]byte, transport.MaxMessageSize+1)}
 		for _, tc := range []struct {
 			m    *transport.Message
@@ -218,6 +218,9 @@ func TestBadInputIsRefusedAtOnce(t *testing.T) {
 				`"iothub-ack" is reserved`},
 			{&transport.Message{Properties: []transport.Property{{Name: "$.mid", Value: "x"}}}, transport.Invalid,
 				`"$.mid" is reserved`},
+			{&transport.Message{Properties: []transport.Property{{Name: "a"}, {Name: "A"}}}, transport.Invalid, "is there twice"},
+			{&transport.Message{Topic: "a\x7f"}, transport.Invalid, "message Topic has a control character"},
+			{sized("1", 11), transport.TooLarge, "over Options.MaxBytes, 10, the limit of the whole outbox; give MaxBytes more"},
 		} {
 			for _, err := range []error{c.Send(t.Context(), tc.m), c.Enqueue(t.Context(), tc.m, nil)} {
 				require.ErrorIs(t, err, tc.kind)
@@ -231,8 +234,8 @@ func TestBadInputIsRefusedAtOnce(t *testing.T) {
 		"Host": func() (*device.Client, error) {
 			return device.New(&transport.Credentials{DeviceID: "d"}, &fake{}, nil)
 		},
-		"Window": func() (*device.Client, error) { return device.New(creds(), &fake{}, &device.Options{Window: -1}) },
-		"MaxMessages": func() (*device.Client, error) {
+		"Window is -1; give 1 to 61440, or 0 for 128": func() (*device.Client, error) { return device.New(creds(), &fake{}, &device.Options{Window: -1}) },
+		"MaxMessages is 61441; give 1 to 61440, or 0 for 4096": func() (*device.Client, error) {
 			return device.New(creds(), &fake{}, &device.Options{MaxMessages: transport.MaxTags + 1})
 		},
 		"DialTimeout": func() (*device.Client, error) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 
+	"github.com/hubline-iot/hubline/internal/ascii"
 	"github.com/hubline-iot/hubline/internal/operr"
 	"github.com/hubline-iot/hubline/transport"
 )
@@ -118,7 +119,9 @@ func (c *Client) check(m *transport.Message) (size int, err error) {
 	}
 	size = m.Size()
 	if size > c.set.MaxBytes {
-		return 0, operr.TooLarge(size, c.set.MaxBytes)
+		return 0, &transport.Error{Kind: transport.TooLarge, Op: transport.OpSend, Err: errors.New("message of " +
+			ascii.Itoa(size) + " bytes is over Options.MaxBytes, " + ascii.Itoa(c.set.MaxBytes) +
+			", the limit of the whole outbox; give MaxBytes more, or split the message")}
 	}
 	return size, nil
 }

@@ -76,7 +76,7 @@ func (v *Invoker) newCall(target Target, m Method) (*methodCall, error) {
 		return nil, c.invalid("Name is not valid UTF-8")
 	case len(m.Payload) > maxMethodPayload:
 		return nil, c.failed(&transport.Error{Kind: transport.TooLarge, Op: transport.OpSend,
-			Err: sizelimit.Error(len(m.Payload), maxMethodPayload)})
+			Err: sizelimit.Error(len(m.Payload), len(m.Payload), maxMethodPayload)})
 	case len(m.Payload) > 0 && !(json.Valid(m.Payload) && utf8.Valid(m.Payload)):
 		return nil, c.invalid("Payload is not one JSON value in UTF-8")
 	case response < minResponseTimeout || response > maxResponseTimeout:

@@ -45,7 +45,7 @@ func (q *Queue) Put(ctx context.Context, m *transport.Message) error {
 	p.record = q.appendRecord(p.record[:0], m)
 	if n := len(p.record) - recordHead; n > maxMessage {
 		q.entrants.Put(p)
-		return operr.TooLarge(n, maxMessage)
+		return operr.TooLarge(n, len(m.Body), maxMessage)
 	}
 	reusable, err := q.put(ctx, p)
 	if reusable {

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -332,9 +333,9 @@ func TestWrongInputIsNamed(t *testing.T) {
 	require.ErrorIs(t, q.Put(t.Context(), &transport.Message{Body: make([]byte, transport.MaxMessageSize+1)}),
 		transport.TooLarge)
 	// The largest possible message, including the lengths.
-	many := &transport.Message{Properties: make([]transport.Property, transport.MaxMessageSize)}
-	for i := range many.Properties {
-		many.Properties[i].Name = "n"
+	many := new(transport.Message)
+	for left := transport.MaxMessageSize; left >= 8; left -= len(many.Properties[len(many.Properties)-1].Name) {
+		many.Properties = append(many.Properties, transport.Property{Name: "n" + strconv.Itoa(len(many.Properties))})
 	}
 	require.NoError(t, q.Put(t.Context(), many))
 	require.NoError(t, q.Close())

@@ -99,7 +99,7 @@ const timeSize = len("2030-01-01T00:00:00.000Z")
 // error names the first invalid field and the fix.
 func (m *Message) Validate() error {
 	if m.Size() > MaxMessageSize {
-		return &Error{Kind: TooLarge, Op: OpSend, Err: sizelimit.Error(m.Size(), MaxMessageSize)}
+		return &Error{Kind: TooLarge, Op: OpSend, Err: sizelimit.Error(m.Size(), len(m.Body), MaxMessageSize)}
 	}
 	for _, f := range [...]struct{ name, value string }{
 		{"ID", m.ID}, {"CorrelationID", m.CorrelationID}, {"ContentType", m.ContentType},

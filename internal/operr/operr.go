@@ -25,9 +25,10 @@ func Cancelled(ctx context.Context, op transport.Op, scope transport.Scope, stat
 	return &transport.Error{Kind: transport.Cancelled, Scope: scope, Op: op, Err: causes}
 }
 
-// TooLarge returns the error for a message of size bytes, of which at most limit are allowed.
-func TooLarge(size, limit int) *transport.Error {
-	return &transport.Error{Kind: transport.TooLarge, Op: transport.OpSend, Err: sizelimit.Error(size, limit)}
+// TooLarge returns the error for a message of size bytes, body of them in its body, of which at most
+// limit are allowed.
+func TooLarge(size, body, limit int) *transport.Error {
+	return &transport.Error{Kind: transport.TooLarge, Op: transport.OpSend, Err: sizelimit.Error(size, body, limit)}
 }
 
 // NoPlace returns the error for a message with a field that has no place over the named protocol:

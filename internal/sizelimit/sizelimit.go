@@ -7,9 +7,13 @@ import (
 	"github.com/hubline-iot/hubline/internal/ascii"
 )
 
-// Error returns the cause of a TooLarge error for a message of size bytes, of which at most limit
-// are allowed.
-func Error(size, limit int) error {
-	return errors.New("message of " + ascii.Itoa(size) + " bytes is over the limit of " + ascii.Itoa(limit) +
-		"; split it or upload it as a file")
+// Error returns the cause of a TooLarge error for a message of size bytes, body of them in its body,
+// of which at most limit are allowed.
+func Error(size, body, limit int) error {
+	over := " over the limit of " + ascii.Itoa(limit)
+	if rest := size - body; rest > body {
+		return errors.New("message of " + ascii.Itoa(size) + " bytes, " + ascii.Itoa(rest) + " of them in properties, is" +
+			over + "; send fewer or shorter properties")
+	}
+	return errors.New("message of " + ascii.Itoa(size) + " bytes is" + over + "; split it or upload it as a file")
 }

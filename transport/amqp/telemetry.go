@@ -189,7 +189,7 @@ func (t *telemetry) sendSome(items []transport.Item) (n int, ok bool) {
 	s := t.s
 	if limit := s.info.MaxSize; limit > 0 {
 		if size := items[0].Msg.Size(); size > limit {
-			e := operr.TooLarge(size, limit)
+			e := operr.TooLarge(size, len(items[0].Msg.Body), limit)
 			e.Proto = proto
 			s.cfg.Sink.Done(items[0].Tag, e)
 			return 1, true

@@ -8,7 +8,6 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/hubline-iot/hubline/internal/ascii"
 	"github.com/hubline-iot/hubline/internal/operr"
 	"github.com/hubline-iot/hubline/transport"
 )
@@ -28,7 +27,7 @@ const (
 // check refuses a message that HTTP cannot carry or that no hub would take.
 func check(m *transport.Message) *transport.Error {
 	if size := m.Size(); size > transport.MaxMessageSize {
-		e := operr.TooLarge(size, transport.MaxMessageSize)
+		e := operr.TooLarge(size, len(m.Body), transport.MaxMessageSize)
 		e.Proto = proto
 		return e
 	}
@@ -49,39 +48,11 @@ func check(m *transport.Message) *transport.Error {
 			return invalid("message property " + strconv.Quote(p.Name) + " is not valid UTF-8; carry binary data in the body")
 		}
 	}
-	if name, twice := repeated(m.Properties); twice {
-		return invalid("message property " + strconv.Quote(name) + " is there twice, which HTTP cannot say; give each name " +
-			"once, whatever its case")
-	}
 	return nil
 }
 
 func invalid(text string) *transport.Error {
 	return failed(transport.OpSend, transport.Invalid, errors.New(text))
-}
-
-// repeated returns a property name that occurs twice. Hubs compare names without case.
-func repeated(properties []transport.Property) (string, bool) {
-	const few = 16
-	if len(properties) > few {
-		seen := make(map[string]bool, len(properties))
-		for i := range properties {
-			lower := strings.ToLower(properties[i].Name)
-			if seen[lower] {
-				return properties[i].Name, true
-			}
-			seen[lower] = true
-		}
-		return "", false
-	}
-	for i := range properties {
-		for j := range i {
-			if ascii.EqualFold(properties[i].Name, properties[j].Name) {
-				return properties[i].Name, true
-			}
-		}
-	}
-	return "", false
 }
 
 // isToken reports whether s can be part of a header name, RFC 9110 section 5.6.2.

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"net/http"
+	"strconv"
 	"sync"
 	"time"
 
@@ -197,7 +198,7 @@ func (t *telemetry) sendFirst(items []transport.Item) (n int, ok bool) {
 	s := t.s
 	q, n := t.request(items)
 	if q == nil {
-		t.report(items[:1], errNotPlain(items[0].Msg.Size()))
+		t.report(items[:1], errNotPlain(items[0].Msg))
 		return 1, true
 	}
 	began := time.Now()
@@ -292,13 +293,16 @@ func (t *telemetry) request(items []transport.Item) (*hubconn.Request, int) {
 
 // errNotPlain returns the error for a message that is too large for a batch and whose properties do
 // not fit into headers.
-func errNotPlain(size int) *transport.Error {
-	e := operr.TooLarge(size, transport.MaxMessageSize)
-	return failed(transport.OpSend, transport.TooLarge, errors.Join(e.Err, errOnlyBatch))
+func errNotPlain(m *transport.Message) *transport.Error {
+	size, fix := len(appendEntry(nil, m))+len("[]"), "split it, or "
+	if m.Size()-len(m.Body) > len(m.Body) {
+		fix = ""
+	}
+	return failed(transport.OpSend, transport.TooLarge, errors.New("message of "+strconv.Itoa(m.Size())+
+		" bytes does not fit into a request: it takes "+strconv.Itoa(size)+" bytes as JSON, of "+strconv.Itoa(batchBytes)+
+		", and its properties do not fit into headers, which are printable ASCII of "+strconv.Itoa(headerBytes)+
+		" bytes in all; "+fix+"send fewer or shorter properties"))
 }
-
-var errOnlyBatch = errors.New("it has properties that are not printable ASCII or longer than 8 KB, which HTTP " +
-	"carries only in messages of up to about 190 KB")
 
 // plain returns the request for a single message. It omits header iothub-to, which official SDKs
 // send: that only repeats the address and counts against the hub's size limit.

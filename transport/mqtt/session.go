@@ -242,10 +242,10 @@ func (s *session) prepare(m *transport.Message) (dialect.Publication, error) {
 // fits returns an error that says which part of p is too large.
 func (s *session) fits(p *dialect.Publication) error {
 	if size := p.Msg.Size(); size > s.info.MaxSize {
-		return wire.TooLarge(size, s.info.MaxSize)
+		return wire.TooLarge(size, len(p.Msg.Body), s.info.MaxSize)
 	}
 	if n := len(p.Topic) + p.Suffix; n > wire.MaxTopic {
-		return wire.TooLarge(n, wire.MaxTopic)
+		return wire.LongTopic(n)
 	}
 	return nil
 }
@@ -345,7 +345,7 @@ func (s *session) subscribePaho(wanted []dialect.Filter, answered func(error)) e
 // the next connection.
 func (s *session) publishRequest(r *transport.Request, topic []byte, p publication) {
 	if len(r.Body) > s.info.MaxSize || len(topic) > wire.MaxTopic {
-		e := wire.TooLarge(len(r.Body), s.info.MaxSize)
+		e := wire.TooLarge(len(r.Body), len(r.Body), s.info.MaxSize)
 		e.Op = r.Op
 		s.cfg.Sink.Reply(r.ID, transport.Reply{Err: e})
 		return

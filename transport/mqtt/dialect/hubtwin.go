@@ -119,7 +119,7 @@ func (s *twinSession) Missed(sink transport.Sink, topic []byte, d *transport.Del
 	text := string(topic)
 	if rest, ok := strings.CutPrefix(text, twinAnswer); ok {
 		if id, r, ok := answer(rest, nil); ok {
-			e := wire.TooLarge(size, limit)
+			e := wire.TooLarge(size, size, limit)
 			e.Op = transport.OpTwinGet
 			r.Err = e
 			sink.Reply(id, r)

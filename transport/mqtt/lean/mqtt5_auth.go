@@ -217,7 +217,7 @@ func (v *five) sendAuth(s *session, code byte, data []byte, err error) {
 		packet, err = v.appendAuth(nil, code, data)
 	}
 	if err == nil && len(packet) > v.peer.maxPacket {
-		err = wire.TooLarge(len(packet), v.peer.maxPacket)
+		err = wire.TooLarge(len(packet), len(packet), v.peer.maxPacket)
 	}
 	if err != nil {
 		v.renewed(s, err)

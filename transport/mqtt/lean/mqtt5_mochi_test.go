@@ -134,7 +134,7 @@ func TestMessagesThroughMochi(t *testing.T) {
 		now := time.Now()
 		m := transport.Message{ID: "m-1", CorrelationID: "c\xff", ContentType: "application/json", ContentEncoding: "utf-8",
 			Component: "thermostat", Created: now, Expires: now.Add(time.Hour), ResponseTopic: "site/dev-1/down/answer",
-			Topic: "site/dev-2/down/do", Properties: []transport.Property{{Name: "a", Value: "1"}, {Name: "a", Value: "2"}},
+			Topic: "site/dev-2/down/do", Properties: []transport.Property{{Name: "a", Value: "1"}, {Name: "b", Value: "2"}},
 			Body: []byte("{}")}
 		m.CorrelationID = "c"
 		for range 5 {

@@ -42,7 +42,7 @@ func (v *five) prepare(s *session, tag uint16, p dialect.Publication, o outgoing
 	five := mqtt5.Outgoing{Outgoing: o.Outgoing, Properties: len(block)}
 	o.head = five.HeadSize()
 	if size := o.head + o.Body; size > v.peer.maxPacket { // [MQTT-3.2.2-15]
-		return o, wire.TooLarge(size, v.peer.maxPacket)
+		return o, wire.TooLarge(size, o.Body, v.peer.maxPacket)
 	}
 	return o, nil
 }

@@ -22,7 +22,7 @@ func (s *session) publishRequest(r *transport.Request) {
 		size, limit = o.HeadSize(), fixed
 	}
 	if size > limit || o.Topic > wire.MaxTopic {
-		e := wire.TooLarge(size, limit)
+		e := wire.TooLarge(size, len(r.Body), limit)
 		e.Op = r.Op
 		s.sink.Reply(r.ID, transport.Reply{Err: e})
 		return

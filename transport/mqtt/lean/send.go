@@ -4,6 +4,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/hubline-iot/hubline/internal/ascii"
 	"github.com/hubline-iot/hubline/internal/mqttpacket"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/mqtt/dialect"
@@ -75,7 +76,7 @@ func (s *session) prepare(it *transport.Item) (p dialect.Publication, o outgoing
 		return p, o, refused
 	}
 	if size := p.Msg.Size(); size > s.info.MaxSize {
-		return p, o, wire.TooLarge(size, s.info.MaxSize)
+		return p, o, wire.TooLarge(size, len(p.Msg.Body), s.info.MaxSize)
 	}
 	o.Outgoing = mqttpacket.Outgoing{QoS: 1, Dup: it.Again, Retain: p.Retain, Topic: len(p.Topic) + p.Suffix,
 		Body: len(p.Msg.Body)}
@@ -83,7 +84,7 @@ func (s *session) prepare(it *transport.Item) (p dialect.Publication, o outgoing
 		o.QoS, o.Dup = 0, false // [MQTT-3.3.1-2]
 	}
 	if o.Topic > wire.MaxTopic {
-		return p, o, wire.TooLarge(o.Topic, wire.MaxTopic)
+		return p, o, wire.LongTopic(o.Topic)
 	}
 	o.head = o.HeadSize()
 	if v := s.t.newer(); v != nil {
@@ -92,7 +93,9 @@ func (s *session) prepare(it *transport.Item) (p dialect.Publication, o outgoing
 		}
 	}
 	if fixed := s.t.opt.WriteBuffer; fixed > 0 && o.head > fixed {
-		return p, o, wire.TooLarge(o.head, fixed)
+		return p, o, wire.Refused(transport.OpSend, transport.TooLarge, errors.New("the packet has "+
+			ascii.Itoa(o.head)+" bytes before its body, and WriteBuffer has "+ascii.Itoa(fixed)+
+			"; give WriteBuffer more, or send fewer or shorter properties"))
 	}
 	return p, o, nil
 }

@@ -48,11 +48,19 @@ func Refused(op transport.Op, kind transport.Kind, cause error) *transport.Error
 	return &transport.Error{Kind: kind, Op: op, Proto: Proto, Err: cause}
 }
 
-// TooLarge returns the error for a message of size bytes where limit is the most.
-func TooLarge(size, limit int) *transport.Error {
-	e := operr.TooLarge(size, limit)
+// TooLarge returns the error for a message of size bytes, body of them in its body, where limit is
+// the most.
+func TooLarge(size, body, limit int) *transport.Error {
+	e := operr.TooLarge(size, body, limit)
 	e.Proto = Proto
 	return e
+}
+
+// LongTopic returns the error for a message whose topic has size bytes, more than MaxTopic. Such a
+// topic has the properties in it.
+func LongTopic(size int) *transport.Error {
+	return Refused(transport.OpSend, transport.TooLarge, errors.New("the topic, which has the properties percent-encoded "+
+		"in it, has "+ascii.Itoa(size)+" bytes and MQTT takes 65535; send fewer or shorter properties"))
 }
 
 // Loss returns the error for the end of a live session, which is always worth a retry. kind is
