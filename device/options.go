@@ -184,8 +184,8 @@ func newSettings(o *Options) (settings, error) {
 			*f.value = f.def
 		}
 		if *f.value < 0 || *f.value > f.most {
-			return s, invalidOption(f.name + " is " + ascii.Itoa(*f.value) + "; give 1 to " + ascii.Itoa(f.most) + ", or 0 for " +
-				ascii.Itoa(f.def))
+			return s, invalidOption(f.name + " is " + ascii.Itoa(*f.value) + "; give 1 to " + ascii.Itoa(f.most) +
+				", or 0 for " + ascii.Itoa(f.def))
 		}
 	}
 	for _, f := range [...]struct {

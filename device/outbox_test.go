@@ -218,7 +218,8 @@ func TestBadInputIsRefusedAtOnce(t *testing.T) {
 				`"iothub-ack" is reserved`},
 			{&transport.Message{Properties: []transport.Property{{Name: "$.mid", Value: "x"}}}, transport.Invalid,
 				`"$.mid" is reserved`},
-			{&transport.Message{Properties: []transport.Property{{Name: "a"}, {Name: "A"}}}, transport.Invalid, "is there twice"},
+			{&transport.Message{Properties: []transport.Property{{Name: "a"}, {Name: "A"}}}, transport.Invalid,
+				"is there twice"},
 			{&transport.Message{Topic: "a\x7f"}, transport.Invalid, "message Topic has a control character"},
 			{sized("1", 11), transport.TooLarge, "over Options.MaxBytes, 10, the limit of the whole outbox; give MaxBytes more"},
 		} {
@@ -234,7 +235,9 @@ func TestBadInputIsRefusedAtOnce(t *testing.T) {
 		"Host": func() (*device.Client, error) {
 			return device.New(&transport.Credentials{DeviceID: "d"}, &fake{}, nil)
 		},
-		"Window is -1; give 1 to 61440, or 0 for 128": func() (*device.Client, error) { return device.New(creds(), &fake{}, &device.Options{Window: -1}) },
+		"Window is -1; give 1 to 61440, or 0 for 128": func() (*device.Client, error) {
+			return device.New(creds(), &fake{}, &device.Options{Window: -1})
+		},
 		"MaxMessages is 61441; give 1 to 61440, or 0 for 4096": func() (*device.Client, error) {
 			return device.New(creds(), &fake{}, &device.Options{MaxMessages: transport.MaxTags + 1})
 		},

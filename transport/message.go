@@ -6,6 +6,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/hubline-iot/hubline/internal/ascii"
+	"github.com/hubline-iot/hubline/internal/mqttpacket"
 	"github.com/hubline-iot/hubline/internal/sizelimit"
 )
 
@@ -42,7 +43,8 @@ type Message struct {
 	// Expires is the time after which the message is useless. The client drops it then (result
 	// Expired), unless it is in flight at that moment. The time is also sent. Zero: never.
 	Expires time.Time
-	// Properties are application properties, sent in this order.
+	// Properties are application properties, sent in this order. A name may be there once, whatever
+	// its case.
 	Properties []Property
 	Body       []byte
 	// Topic is the MQTT topic to publish the message to, instead of the one that package dialect has
@@ -106,15 +108,18 @@ func (m *Message) Validate() error {
 		{"ContentEncoding", m.ContentEncoding},
 		{"Component", m.Component}, {"Topic", m.Topic}, {"ResponseTopic", m.ResponseTopic}, {"Output", m.Output},
 	} {
-		if !utf8.ValidString(f.value) {
+		switch {
+		case !utf8.ValidString(f.value):
 			return invalidMessage("message " + f.name + " is not valid UTF-8")
-		}
-		if len(f.value) > MaxIDLength && (f.name == "ID" || f.name == "CorrelationID") {
+		case len(f.value) > MaxIDLength && (f.name == "ID" || f.name == "CorrelationID"):
 			return invalidMessage("message " + f.name + " is longer than 128 bytes; shorten it")
+		case f.name == "CorrelationID": // binary in MQTT 5, and echoed in replies
+		case !mqttpacket.PlainText(f.value):
+			return invalidMessage("message " + f.name + textRule)
 		}
 	}
-	if name := m.System.invalid(); name != "" {
-		return invalidMessage("message System." + name + " is not valid UTF-8")
+	if name, problem := m.System.invalid(); name != "" {
+		return invalidMessage("message System." + name + problem)
 	}
 	if !validTopic(m.Topic) {
 		return invalidMessage("message Topic" + topicRule)
@@ -132,21 +137,58 @@ func (m *Message) Validate() error {
 				"field or another name")
 		case !utf8.ValidString(p.Name) || !utf8.ValidString(p.Value):
 			return invalidMessage("message property " + quote(p.Name) + " is not valid UTF-8; carry binary data in the body")
+		case !mqttpacket.PlainText(p.Name):
+			return invalidMessage("message property name " + quote(p.Name) + textRule)
 		}
+	}
+	if name := repeated(m.Properties); name != "" {
+		return invalidMessage("message property " + quote(name) + " is there twice; give each name once, whatever its case")
 	}
 	return nil
 }
 
-const topicRule = " is not a topic to publish to; use 65535 bytes at most, without '+', '#' and U+0000"
+const (
+	textRule  = " has a control character or a noncharacter, for which brokers close the connection; leave it out"
+	topicRule = " is not a topic to publish to; use 65535 bytes at most, without '+' and '#'"
+)
 
-// validTopic reports whether t, which is UTF-8, names a topic: [MQTT-3.3.2-2], [MQTT-4.7.3-2].
+// validTopic reports whether t, which is plain text, names a topic: [MQTT-3.3.2-2].
 func validTopic(t string) bool {
 	for i := range len(t) {
-		if c := t[i]; c == '+' || c == '#' || c == 0 {
+		if c := t[i]; c == '+' || c == '#' {
 			return false
 		}
 	}
-	return len(t) <= 65535
+	return len(t) <= mqttpacket.MaxText
+}
+
+// repeated returns a property name that is there twice, empty if there is none. AMQP's map keeps
+// the last one only, and hubs compare names without case, as headers of HTTP do.
+func repeated(properties []Property) string {
+	if len(properties) > 16 {
+		return repeatedOfMany(properties)
+	}
+	for i := range properties {
+		for j := range i {
+			if ascii.EqualFold(properties[i].Name, properties[j].Name) {
+				return properties[i].Name
+			}
+		}
+	}
+	return ""
+}
+
+// repeatedOfMany is repeated in linear time, with memory.
+func repeatedOfMany(properties []Property) string {
+	seen := make(map[string]bool, len(properties))
+	for i := range properties {
+		name := ascii.ToLower(properties[i].Name)
+		if seen[name] {
+			return properties[i].Name
+		}
+		seen[name] = true
+	}
+	return ""
 }
 
 func invalidMessage(text string) *Error {

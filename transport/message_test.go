@@ -1,6 +1,7 @@
 package transport_test
 
 import (
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -63,7 +64,49 @@ func TestMessageAtTheLimitIsTakenAndOneByteMoreIsNot(t *testing.T) {
 		}
 		m.Body = make([]byte, c.room+1)
 		err := m.Validate()
-		checkMessageError(t, c.name, err, transport.TooLarge, "message of 262145 bytes is over the limit of 262144")
+		want := "message of 262145 bytes is over the limit of 262144; split it or upload it as a file"
+		if c.room == 0 {
+			want = "message of 262145 bytes, 262144 of them in properties, is over the limit of 262144; send fewer or shorter " +
+				"properties"
+		}
+		checkMessageError(t, c.name, err, transport.TooLarge, want)
+	}
+}
+
+func numberedProperties(n int) []transport.Property {
+	all := make([]transport.Property, n)
+	for i := range all {
+		all[i].Name = "p" + strconv.Itoa(i)
+	}
+	return all
+}
+
+// Brokers close the connection for these, and would for each repetition of the message.
+func TestTextsThatBrokersRefuseAreRefusedBeforeTheQueue(t *testing.T) {
+	for _, r := range "\x00\x01\x1f\x7f\u0080\u009f\ufdd0\ufdef\ufffe\uffff\U0001fffe\U0010ffff" {
+		text := "a" + string(r) + "b"
+		for field, m := range map[string]transport.Message{
+			"ID": {ID: text}, "ContentType": {ContentType: text}, "ContentEncoding": {ContentEncoding: text},
+			"Component": {Component: text}, "Topic": {Topic: text}, "ResponseTopic": {ResponseTopic: text},
+			"Output": {Output: text}, "System.UserID": {System: &transport.SystemProperties{UserID: text}},
+			"property name": {Properties: []transport.Property{{text, ""}}},
+		} {
+			checkMessageError(t, field, m.Validate(), transport.Invalid, "message "+field)
+			checkMessageError(t, field, m.Validate(), transport.Invalid, "has a control character or a noncharacter")
+		}
+		for _, m := range []transport.Message{ // a hub's protocols carry them in any characters
+			{CorrelationID: text}, {Properties: []transport.Property{{"name", text}}},
+		} {
+			if err := m.Validate(); err != nil {
+				t.Errorf("%q: %v", text, err)
+			}
+		}
+	}
+	for _, text := range []string{"a b", "~", "\u00a0", "\ufdcf", "\ufdf0", "\ufffd", "\U00010000", "\U0010fffd"} {
+		m := transport.Message{ID: text, Topic: text, Component: text}
+		if err := m.Validate(); err != nil {
+			t.Errorf("%q: %v", text, err)
+		}
 	}
 }
 
@@ -117,13 +160,12 @@ func TestMessageValidateNamesTheField(t *testing.T) {
 		{"all fields", transport.Message{
 			ID: long, CorrelationID: long, ContentType: long + "+", ContentEncoding: long + "+", Component: long + "+",
 			Created: someTime, Expires: someTime,
-			Properties: []transport.Property{{long + "+", "välue"}, {"same", "1"}, {"same", "2"}},
+			Properties: []transport.Property{{long + "+", "välue"}, {"lines", "1\n2"}, {"line", "\ufffd"}},
 		}, ""},
 		{"topics", transport.Message{Topic: "/a//b/$c ä", ResponseTopic: strings.Repeat("x", 65535), Retain: true,
 			AtMostOnce: true}, ""},
 		{"topic with +", transport.Message{Topic: "a/+/b"}, "message Topic is not a topic to publish to"},
 		{"topic with #", transport.Message{Topic: "a/#"}, "message Topic is not a topic to publish to"},
-		{"topic with U+0000", transport.Message{Topic: "a\x00"}, "message Topic is not a topic to publish to"},
 		{"long topic", transport.Message{Topic: strings.Repeat("x", 65536)}, "message Topic is not a topic to publish to"},
 		{"topic", transport.Message{Topic: bad}, "message Topic is not valid UTF-8"},
 		{"response topic", transport.Message{ResponseTopic: bad}, "message ResponseTopic is not valid UTF-8"},
@@ -142,6 +184,12 @@ func TestMessageValidateNamesTheField(t *testing.T) {
 		{"value", transport.Message{Properties: []transport.Property{{"n", bad}}}, `message property "n" is not valid UTF-8`},
 		{"half a letter", transport.Message{Properties: []transport.Property{{"n", "\xc3"}}},
 			`message property "n" is not valid UTF-8`},
+		{"a name twice", transport.Message{Properties: []transport.Property{{"a", "1"}, {"b", ""}, {"A", "2"}}},
+			`message property "A" is there twice; give each name once, whatever its case`},
+		{"a name twice among many",
+			transport.Message{Properties: append(numberedProperties(5000), transport.Property{"P7", ""})},
+			`message property "P7" is there twice`},
+		{"many names", transport.Message{Properties: numberedProperties(5000)}, ""},
 		{"surrogate", transport.Message{ID: "\xed\xa0\x80"}, "message ID is not valid UTF-8"},
 	} {
 		err := c.m.Validate()

@@ -1,6 +1,10 @@
 package transport
 
-import "unicode/utf8"
+import (
+	"unicode/utf8"
+
+	"github.com/hubline-iot/hubline/internal/mqttpacket"
+)
 
 // SystemProperties are system properties of a hub's messages, beside those that are fields of
 // Message. Empty ones are not sent. Brokers that are no hubs refuse a message that has them as
@@ -57,15 +61,18 @@ func (p *SystemProperties) size() (n int) {
 	return n
 }
 
-// invalid returns the name of the first field that is not UTF-8, empty if there is none. p may be
-// nil.
-func (p *SystemProperties) invalid() string {
+// invalid returns the name of the first field that cannot be sent, and why; empty if there is none.
+// p may be nil.
+func (p *SystemProperties) invalid() (name, problem string) {
 	if p != nil {
 		for _, f := range p.texts() {
-			if !utf8.ValidString(f.value) {
-				return f.name
+			switch {
+			case !utf8.ValidString(f.value):
+				return f.name, " is not valid UTF-8"
+			case !mqttpacket.PlainText(f.value):
+				return f.name, textRule
 			}
 		}
 	}
-	return ""
+	return "", ""
 }

@@ -15,6 +15,20 @@ func EqualFold(a, b string) bool {
 	return true
 }
 
+// ToLower returns s with ASCII letters in lower case.
+func ToLower(s string) string {
+	for i := range len(s) {
+		if s[i] != lower(s[i]) {
+			b := []byte(s)
+			for ; i < len(b); i++ {
+				b[i] = lower(b[i])
+			}
+			return string(b)
+		}
+	}
+	return s
+}
+
 func lower(c byte) byte {
 	if 'A' <= c && c <= 'Z' {
 		c += 'a' - 'A'

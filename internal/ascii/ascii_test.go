@@ -8,6 +8,14 @@ import (
 	"github.com/hubline-iot/hubline/internal/ascii"
 )
 
+func TestToLower(t *testing.T) {
+	for s, want := range map[string]string{"": "", "abc-1": "abc-1", "aBC@[Z": "abc@[z", "ÄB": "Äb"} {
+		if got := ascii.ToLower(s); got != want {
+			t.Errorf("%q: %q, want %q", s, got, want)
+		}
+	}
+}
+
 func TestEqualFold(t *testing.T) {
 	for _, c := range []struct {
 		a, b string

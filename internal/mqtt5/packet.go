@@ -11,7 +11,6 @@
 package mqtt5
 
 import (
-	"strings"
 	"unicode/utf8"
 
 	"github.com/hubline-iot/hubline/internal/mqttpacket"
@@ -98,8 +97,7 @@ func appendVarint(dst []byte, n uint32) []byte {
 	return append(dst, byte(n))
 }
 
-// ValidText reports whether s can be sent as a string: MaxText bytes of UTF-8 at most, without
-// U+0000.
+// ValidText reports whether s can be sent as a string: MaxText bytes of plain UTF-8 at most.
 func ValidText(s string) bool {
-	return len(s) <= mqttpacket.MaxText && utf8.ValidString(s) && strings.IndexByte(s, 0) < 0
+	return len(s) <= mqttpacket.MaxText && utf8.ValidString(s) && mqttpacket.PlainText(s)
 }

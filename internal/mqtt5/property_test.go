@@ -84,3 +84,15 @@ func TestVariableByteIntegers(t *testing.T) {
 		}
 	}
 }
+
+func TestATextWithControlCharactersIsNotSent(t *testing.T) {
+	for text, valid := range map[string]bool{
+		"": true, "ä ~\u00a0\ufffd\U0010fffd": true, strings.Repeat("x", 65535): true, strings.Repeat("x", 65536): false,
+		"\x00": false, "a\x01": false, "\x1f": false, "\x7f": false, "\u009f": false, "\ufffe": false, "\U0010ffff": false,
+		"\xff": false, "\xed\xa0\x80": false,
+	} {
+		if ValidText(text) != valid {
+			t.Errorf("%.20q is valid: %v", text, !valid)
+		}
+	}
+}

@@ -142,6 +142,18 @@ func appendText(dst []byte, s string) []byte {
 	return append(AppendID(dst, uint16(len(s))), s...)
 }
 
+// PlainText reports whether s, which is UTF-8, has no character that MQTT advises against in texts
+// and for which brokers such as mosquitto close the connection: controls and noncharacters (section
+// 1.5.3; 1.5.4 of MQTT 5).
+func PlainText(s string) bool {
+	for _, r := range s {
+		if r < ' ' || 0x7f <= r && r < 0xa0 || 0xfdd0 <= r && r <= 0xfdef || r&0xfffe == 0xfffe {
+			return false
+		}
+	}
+	return true
+}
+
 // ValidTopic reports whether a message can be published under t: not empty, UTF-8 without U+0000
 // and wildcards, MaxText bytes at most.
 func ValidTopic(t []byte) bool {

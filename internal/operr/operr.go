@@ -25,8 +25,8 @@ func Cancelled(ctx context.Context, op transport.Op, scope transport.Scope, stat
 	return &transport.Error{Kind: transport.Cancelled, Scope: scope, Op: op, Err: causes}
 }
 
-// TooLarge returns the error for a message of size bytes, body of them in its body, of which at most
-// limit are allowed.
+// TooLarge returns the error for a message of size bytes, body of them in its body. At most limit
+// are allowed.
 func TooLarge(size, body, limit int) *transport.Error {
 	return &transport.Error{Kind: transport.TooLarge, Op: transport.OpSend, Err: sizelimit.Error(size, body, limit)}
 }

@@ -88,6 +88,6 @@ func TestTooLargeNamesSizeAndLimit(t *testing.T) {
 	require.ErrorIs(t, err, transport.TooLarge)
 	require.EqualError(t, err,
 		"send: too large: message of 70000 bytes is over the limit of 65536; split it or upload it as a file")
-	require.EqualError(t, operr.TooLarge(70_000, 100, 65_536), "send: too large: message of 70000 bytes, 69900 of them in "+
-		"properties, is over the limit of 65536; send fewer or shorter properties")
+	require.EqualError(t, operr.TooLarge(70_000, 100, 65_536), "send: too large: message of 70000 bytes, 69900 of "+
+		"them in properties, is over the limit of 65536; send fewer or shorter properties")
 }

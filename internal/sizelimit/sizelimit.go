@@ -7,8 +7,8 @@ import (
 	"github.com/hubline-iot/hubline/internal/ascii"
 )
 
-// Error returns the cause of a TooLarge error for a message of size bytes, body of them in its body,
-// of which at most limit are allowed.
+// Error returns the cause of a TooLarge error for a message of size bytes, body of them its body.
+// At most limit are allowed.
 func Error(size, body, limit int) error {
 	over := " over the limit of " + ascii.Itoa(limit)
 	if rest := size - body; rest > body {

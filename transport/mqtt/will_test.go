@@ -1,6 +1,7 @@
 package mqtt_test
 
 import (
+	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -44,7 +45,7 @@ func TestTheWillIsPublishedAfterALoss(t *testing.T) {
 func TestWrongWills(t *testing.T) {
 	long := make([]transport.Property, 700)
 	for i := range long {
-		long[i] = transport.Property{Name: "n", Value: strings.Repeat("v", 100)}
+		long[i] = transport.Property{Name: "n" + strconv.Itoa(i), Value: strings.Repeat("v", 100)}
 	}
 	for want, will := range map[string]*transport.Message{
 		"Will has a body of 65536": {Body: make([]byte, 65536)},

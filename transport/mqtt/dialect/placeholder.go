@@ -24,6 +24,9 @@ func (i ids) text(field, template string) (string, error) {
 	switch {
 	case !utf8.ValidString(out):
 		return "", i.wrong(field, template, "is not valid UTF-8")
+	case !mqttpacket.PlainText(out):
+		return "", i.wrong(field, template, "has a control character or a noncharacter, for which brokers close the "+
+			"connection; leave it out")
 	case len(out) > wire.MaxTopic:
 		return "", wire.Invalid("topics: " + field + " has " + ascii.Itoa(len(out)) + " bytes; give 65535 at most")
 	}
@@ -37,7 +40,7 @@ func (i ids) topic(field, template string) (string, error) {
 	}
 	out, err := i.text(field, template)
 	if err == nil && !mqttpacket.ValidTopic([]byte(out)) {
-		err = i.wrong(field, template, "is no topic to publish to; give one without '+', '#' and U+0000")
+		err = i.wrong(field, template, "is no topic to publish to; give one without '+' and '#'")
 	}
 	return out, err
 }

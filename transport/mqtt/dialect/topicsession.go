@@ -70,8 +70,8 @@ func (s *topicSession) fill(c *Config, h *Hello) (err error) {
 			"for that")
 	case c.ModelID != "":
 		return wire.Invalid("options: ModelID is set, and a broker that is no hub has no place for it; leave it empty")
-	case len(user) > wire.MaxField || !utf8.ValidString(user):
-		return wire.Invalid("credentials: UserName is longer than 65535 bytes or not valid UTF-8")
+	case len(user) > wire.MaxField || !utf8.ValidString(user) || !mqttpacket.PlainText(user):
+		return wire.Invalid("credentials: UserName is longer than 65535 bytes, not valid UTF-8, or has a control character")
 	case user == "" && !s.properties && (c.Creds.Token != nil || c.Creds.Sign != nil):
 		return wire.Invalid("credentials: there is a token and no UserName; MQTT 3.1.1 sends a password only with a user " +
 			"name, so set both")
@@ -195,7 +195,8 @@ func (s *topicSession) seal(dst, m *transport.Message) *transport.Error {
 	switch {
 	case err != nil:
 		return sealError(err)
-	case dst.Topic != m.Topic && dst.Topic != "" && !mqttpacket.ValidTopic([]byte(dst.Topic)):
+	case dst.Topic != m.Topic && dst.Topic != "" &&
+		!(mqttpacket.ValidTopic([]byte(dst.Topic)) && mqttpacket.PlainText(dst.Topic)):
 		return sealError(errors.New("Topics.Envelope: Seal set a Topic that is no topic to publish to"))
 	}
 	return nil

@@ -186,7 +186,8 @@ func (v *five) resolve() error {
 }
 
 // textRule ends the error about a text that MQTT cannot carry.
-const textRule = " is not a text of MQTT; use 65535 bytes at most, of UTF-8 without control characters and noncharacters"
+const textRule = " is not a text of MQTT; use 65535 bytes at most, of UTF-8 without control characters and " +
+	"noncharacters"
 
 // seconds returns d in whole seconds, rounded up, within a four byte integer.
 func seconds(d time.Duration) uint32 {
