@@ -12,6 +12,8 @@ import (
 	"os"
 	"slices"
 	"strings"
+
+	"github.com/hubline-iot/hubline/internal/nearest"
 )
 
 // maxConfig bounds a file of flags, in bytes.
@@ -58,7 +60,7 @@ func (s *configSettings) read(f *flag.FlagSet) error {
 		fl := f.Lookup(name)
 		if fl == nil || slices.Contains(notInFile, name) {
 			return fmt.Errorf("flag -config: %s: %s is no flag that a file can have; the nearest is %s", s.file, name,
-				nearest(f, name))
+				nearest.To(strings.TrimLeft(name, "-"), inFile(f)))
 		}
 		values, err := valuesOf(fl, members[name])
 		if err != nil {
@@ -134,40 +136,14 @@ func valueOf(raw json.RawMessage) (string, error) {
 // repeatable reports whether a flag may be given several times. Its help text says so.
 func repeatable(fl *flag.Flag) bool { return strings.Contains(fl.Usage, "; repeatable") }
 
-// nearest returns the name of the flag that is most like a name.
-func nearest(f *flag.FlagSet, name string) (best string) {
-	least := -1
+// inFile returns the names of the flags that a file can have.
+func inFile(f *flag.FlagSet) (all []string) {
 	f.VisitAll(func(fl *flag.Flag) {
-		n := edits(strings.TrimLeft(name, "-"), fl.Name)
-		if !slices.Contains(notInFile, fl.Name) && (least < 0 || n < least) {
-			best, least = fl.Name, n
+		if !slices.Contains(notInFile, fl.Name) {
+			all = append(all, fl.Name)
 		}
 	})
-	return best
-}
-
-// edits returns how many bytes must be added, removed or replaced to make one text of another. Only
-// the beginning of long texts counts.
-func edits(a, b string) int {
-	a = a[:min(len(a), 64)]
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			above := row[j+1]
-			cost := 1
-			if a[i] == b[j] {
-				cost = 0
-			}
-			row[j+1] = min(row[j]+1, above+1, diagonal+cost)
-			diagonal = above
-		}
-	}
-	return row[len(b)]
+	return all
 }
 
 // A recorder knows the values of all flags, also of those that are functions.
@@ -197,20 +173,22 @@ func (v *recordedValue) IsBoolFlag() bool {
 	return ok && b.IsBoolFlag()
 }
 
-// record records the values of all flags that are set from now on. The help shows the flags as they
-// were.
+// record records the values of all flags that are set from now on.
 func record(f *flag.FlagSet) *recorder {
 	r := &recorder{f, make(map[string]flag.Value), make(map[string]*recordedValue)}
 	f.VisitAll(func(fl *flag.Flag) {
 		r.plain[fl.Name], r.all[fl.Name] = fl.Value, &recordedValue{Value: fl.Value}
 		fl.Value = r.all[fl.Name]
 	})
-	f.Usage = func() {
-		f.VisitAll(func(fl *flag.Flag) { fl.Value = r.plain[fl.Name] })
-		fmt.Fprintln(f.Output(), "Usage of testhub:")
-		f.PrintDefaults()
-	}
 	return r
+}
+
+// help prints the flags as they were before they were set.
+func (r *recorder) help(w io.Writer) {
+	r.flags.VisitAll(func(fl *flag.Flag) { fl.Value = r.plain[fl.Name] })
+	fmt.Fprintln(w, "Usage of testhub:")
+	r.flags.SetOutput(w)
+	r.flags.PrintDefaults()
 }
 
 // inForce returns the values of all flags that a file can have, without empty ones and secrets.

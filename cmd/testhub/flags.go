@@ -8,6 +8,7 @@ import (
 	"net"
 	"strings"
 
+	"github.com/hubline-iot/hubline/internal/nearest"
 	"github.com/hubline-iot/hubline/testbroker"
 )
 
@@ -49,7 +50,7 @@ func parse(args []string, stderr io.Writer) (*settings, error) {
 	s := &settings{}
 	var free bool
 	f := flag.NewFlagSet("testhub", flag.ContinueOnError)
-	f.SetOutput(stderr)
+	f.SetOutput(io.Discard) // the package prints the whole help after each error
 	f.StringVar(&s.host, "host", "localhost", "the hub's `name` in connection strings, tokens and its certificate")
 	s.flags(f, "", "", "127.0.0.1")
 	f.BoolVar(&free, "free", false, "use free ports where no address is given, instead of those of the service")
@@ -95,10 +96,10 @@ func parse(args []string, stderr io.Writer) (*settings, error) {
 			return nil
 		})
 	all := record(f)
-	if err := f.Parse(args); err != nil {
-		return nil, err
-	}
 	err := func() error {
+		if err := f.Parse(args); err != nil {
+			return explained(err, f)
+		}
 		if f.NArg() > 0 {
 			return fmt.Errorf("argument %q: testhub has flags only; -h lists them", f.Arg(0))
 		}
@@ -111,10 +112,27 @@ func parse(args []string, stderr io.Writer) (*settings, error) {
 		s.config.inForce = all.inForce()
 		return nil
 	}()
-	if err != nil {
+	switch {
+	case errors.Is(err, flag.ErrHelp):
+		all.help(stderr)
+	case err != nil:
 		fmt.Fprintln(stderr, "testhub:", err)
 	}
 	return s, err
+}
+
+// explained adds to an error of package flag what helps.
+func explained(err error, f *flag.FlagSet) error {
+	if errors.Is(err, flag.ErrHelp) {
+		return err
+	}
+	name, unknown := strings.CutPrefix(err.Error(), "flag provided but not defined: -")
+	if !unknown {
+		return fmt.Errorf("%w; -h describes the flag", err)
+	}
+	var names []string
+	f.VisitAll(func(fl *flag.Flag) { names = append(names, fl.Name) })
+	return fmt.Errorf("flag -%s: there is none; the nearest is -%s, and -h lists them all", name, nearest.To(name, names))
 }
 
 // complete sets the default addresses and checks the settings as far as possible without opening

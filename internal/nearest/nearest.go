@@ -1,0 +1,40 @@
+// Package nearest finds the name that somebody meant who mistyped one.
+package nearest
+
+// longest is the number of bytes of a name that count.
+const longest = 64
+
+// To returns the one of names that takes the fewest additions, removals and replacements of bytes
+// to make of name, the first of several. It returns an empty text if there are no names.
+func To(name string, names []string) (best string) {
+	least := -1
+	for _, n := range names {
+		if d := edits(name, n); least < 0 || d < least {
+			best, least = n, d
+		}
+	}
+	return best
+}
+
+// edits returns how many bytes must be added, removed or replaced to make one text of another.
+func edits(a, b string) int {
+	a = a[:min(len(a), longest)]
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			above := row[j+1]
+			cost := 1
+			if a[i] == b[j] {
+				cost = 0
+			}
+			row[j+1] = min(row[j]+1, above+1, diagonal+cost)
+			diagonal = above
+		}
+	}
+	return row[len(b)]
+}

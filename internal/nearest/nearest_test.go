@@ -1,0 +1,23 @@
+package nearest_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/hubline-iot/hubline/internal/nearest"
+)
+
+func TestTheNearestNameTakesTheFewestEdits(t *testing.T) {
+	names := []string{"mqtt", "amqp", "https", "dps-mqtt", "keep"}
+	for name, want := range map[string]string{
+		"mqttt": "mqtt", "mqt": "mqtt", "ampq": "amqp", "http": "https", "dps_mqtt": "dps-mqtt", "kep": "keep",
+		strings.Repeat("x", 1<<20): "mqtt",
+	} {
+		if got := nearest.To(name, names); got != want {
+			t.Errorf("%.20q: %q, want %q", name, got, want)
+		}
+	}
+	if got := nearest.To("x", nil); got != "" {
+		t.Errorf("%q of no names", got)
+	}
+}
