@@ -31,7 +31,7 @@ const maxAnswer = 128 << 10
 func (t *tool) methodCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use: "method", Short: "serve direct methods", Args: arguments(0, 0),
-		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
+		RunE: func(c *cobra.Command, _ []string) error { return noCommand(c, nil) },
 	}
 	s := &serving{}
 	serve := &cobra.Command{

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 
@@ -17,14 +18,15 @@ func (t *tool) root() *cobra.Command {
 		Use: "hubline", Short: "a device in a shell", Long: helpText("hubline"),
 		SilenceUsage: true, SilenceErrors: true, Version: version(),
 		Args: arguments(0, 0),
-		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
+		RunE: func(c *cobra.Command, _ []string) error {
+			c.SetOut(t.log)
+			return errors.Join(c.Help(), &exitError{exitUsage, errSilent})
+		},
 	}
 	root.SetIn(t.in)
 	root.SetOut(t.out)
 	root.SetErr(t.log)
-	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
-		return usage("%v; hubline help %s lists the flags", err, strings.TrimPrefix(c.CommandPath(), "hubline "))
-	})
+	root.SetFlagErrorFunc(flagError)
 	root.SetHelpCommand(helpCommand(root))
 	root.AddCommand(t.doctorCommand(), t.sendCommand(), t.listenCommand(), t.twinCommand(), t.methodCommand(),
 		t.uploadCommand(), t.provisionCommand(), t.simulateCommand(), t.policyCommand(), manCommand(root))
@@ -52,22 +54,12 @@ func arguments(least, most int) cobra.PositionalArgs {
 		case len(args) < least:
 			return usage("%s: an argument is missing; write %s", c.Name(), c.UseLine())
 		case most >= 0 && len(args) > most && c.HasSubCommands():
-			return usage("there is no command %q; %shubline help lists them", strings.TrimPrefix(
-				c.CommandPath()+" "+args[most], "hubline "), suggestion(c, args[most]))
+			return noCommand(c, args)
 		case most >= 0 && len(args) > most:
 			return usage("%s: argument %q is one too many; write %s", c.Name(), args[most], c.UseLine())
 		}
 		return nil
 	}
-}
-
-// suggestion is a question about commands with a similar name; empty if there are none.
-func suggestion(of *cobra.Command, name string) string {
-	of.SuggestionsMinimumDistance = 2 // letters
-	if similar := of.SuggestionsFor(name); len(similar) > 0 {
-		return "did you mean " + strings.Join(similar, " or ") + "? "
-	}
-	return ""
 }
 
 // topics are texts for hubline help TOPIC.

@@ -15,7 +15,7 @@ import (
 func (t *tool) twinCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use: "twin", Short: "read, report and watch the device's twin", Args: arguments(0, 0),
-		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
+		RunE: func(c *cobra.Command, _ []string) error { return noCommand(c, nil) },
 	}
 	c.AddCommand(t.twinGetCommand(), t.twinPatchCommand(), t.twinWatchCommand())
 	return c
@@ -64,7 +64,7 @@ func (t *tool) twinPatchCommand() *cobra.Command {
 	var x *connection
 	var version int64
 	c := &cobra.Command{
-		Use: "patch [flags] [JSON]", Short: "report properties", Args: arguments(0, 1),
+		Use: "patch [flags] [JSON]", Short: "report properties", Args: arguments(0, 1), SuggestFor: []string{"report"},
 		Long: "Reports properties: the JSON object is merged into those that the hub has, and null removes one. Without " +
 			"an argument it is read from the input.",
 		RunE: func(c *cobra.Command, args []string) error {
