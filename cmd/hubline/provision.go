@@ -32,6 +32,7 @@ func (t *tool) provisionCommand() *cobra.Command {
 	c.Flags().StringVar(&r.payload, "payload", "", "`JSON` for the allocation function of the back end")
 	c.Flags().StringVar(&r.save, "save", "", "new `FILE` for the connection string, which only its owner can read")
 	r.connection = t.connection(c)
+	r.target.Registering = true
 	return c
 }
 
@@ -46,9 +47,6 @@ func (r *registering) run(ctx context.Context) error {
 	}
 	if payload != nil && !json.Valid(payload) {
 		return usage("-payload: not JSON; write {\"site\":\"roof\"}")
-	}
-	if r.target.IDScope == "" && r.target.RegistrationID == "" {
-		return usage("provision: nothing says who registers; give -id-scope and -registration-id")
 	}
 	to, err := r.target.Resolve(r.tool.world)
 	if err != nil {

@@ -19,6 +19,15 @@ const (
 	EnvGroupKey = "HUBLINE_GROUP_KEY"
 )
 
+// Variables that the examples of the official SDKs read, and that testhub prints.
+const (
+	EnvDPS               = "PROVISIONING_HOST"
+	EnvIDScope           = "PROVISIONING_IDSCOPE"
+	EnvRegistrationID    = "PROVISIONING_REGISTRATION_ID"
+	EnvProvisionKey      = "PROVISIONING_SYMMETRIC_KEY"
+	EnvProvisionGroupKey = "PROVISIONING_MASTER_SYMMETRIC_KEY"
+)
+
 // maxSecret bounds a file with a connection string, a URL or a key.
 const maxSecret = 64 << 10
 
@@ -108,6 +117,8 @@ func (f *Flags) key(w *World) (s Secret, group, ok bool, err error) {
 		{"-group-key-file", f.GroupKeyFile, "", true},
 		{"", "", EnvKey, false},
 		{"", "", EnvGroupKey, true},
+		{"", "", EnvProvisionKey, false},
+		{"", "", EnvProvisionGroupKey, true},
 	} {
 		if way.file != "" {
 			s, err = readFile(way.option, way.file)

@@ -10,7 +10,6 @@ import (
 
 	"github.com/hubline-iot/hubline/device"
 	"github.com/hubline-iot/hubline/provisioning"
-	"github.com/hubline-iot/hubline/provisioning/dpshttp"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/netopt"
 	"github.com/hubline-iot/hubline/transport/netproxy/envproxy"
@@ -42,8 +41,15 @@ type Target struct {
 // Resolve returns the target that flags, environment and prompt name.
 func (f *Flags) Resolve(w *World) (*Target, error) {
 	t := &Target{name: f.Transport, model: f.ModelID}
-	var err error
+	registers := f.registers(w)
+	err := f.misplaced(registers)
+	if err != nil {
+		return nil, err
+	}
 	if t.addresses, err = parseAddresses(f.Addresses); err != nil {
+		return nil, err
+	}
+	if err := t.reach(registers, f.Registering); err != nil {
 		return nil, err
 	}
 	if t.preset, err = findPreset(f.Dialect); err != nil {
@@ -52,7 +58,7 @@ func (f *Flags) Resolve(w *World) (*Target, error) {
 	if err := f.network(&t.Network); err != nil {
 		return nil, err
 	}
-	if f.IDScope != "" || f.RegistrationID != "" {
+	if registers {
 		err = f.registration(t, w)
 	} else {
 		err = f.device(t, w)
@@ -113,74 +119,6 @@ func (f *Flags) device(t *Target, w *World) error {
 		t.Creds, err = device.ParseConnectionString(s.Text.Reveal())
 	}
 	return asUsage(s.From, err)
-}
-
-// registration fills in the identity of a registration.
-func (f *Flags) registration(t *Target, w *World) error {
-	switch {
-	case f.IDScope == "":
-		return usage("-id-scope: missing; it belongs to -registration-id, and the page of the service shows it")
-	case f.RegistrationID == "":
-		return usage("-registration-id: missing; it belongs to -id-scope, and is the device's id in most cases")
-	}
-	id := &provisioning.Identity{Endpoint: f.DPS, IDScope: f.IDScope, RegistrationID: f.RegistrationID}
-	if t.Network.Certificate == nil {
-		s, group, ok, err := f.key(w)
-		if err == nil && !ok && w.Ask != nil {
-			s, err = w.ask("key of the registration: ")
-			ok = true
-		}
-		if err != nil {
-			return err
-		}
-		if !ok {
-			return usage("-registration-id: no proof of identity; give -key-file, -group-key-file or -cert, or set " +
-				EnvKey + " or " + EnvGroupKey)
-		}
-		t.Key, t.group = s, group
-		if group {
-			id.Sign, err = provisioning.GroupKey(s.Text.Reveal(), id.RegistrationID)
-		} else {
-			id.Sign, err = transport.SharedKey(s.Text.Reveal())
-		}
-		if err != nil {
-			return asUsage(s.From, err)
-		}
-	}
-	t.Identity = id
-	return asUsage("registration", id.Validate())
-}
-
-// Register asks the provisioning service for the hub, and fills in the credentials.
-func (t *Target) Register(ctx context.Context, o *provisioning.Options) (*provisioning.Assignment, error) {
-	network := t.Network
-	network.Addr = t.addresses["dps"]
-	client, err := provisioning.New(t.Identity, dpshttp.New(&network), o)
-	if err != nil {
-		return nil, err
-	}
-	assignment, err := client.Register(ctx)
-	if err != nil {
-		return nil, err
-	}
-	t.Creds = client.Credentials(assignment)
-	return assignment, nil
-}
-
-// ConnectionString returns that of a device that has registered.
-func (t *Target) ConnectionString() (transport.Secret, error) {
-	proof := "x509=true"
-	if t.Identity.Sign != nil {
-		key := t.Key.Text.Reveal()
-		if t.group {
-			var err error
-			if key, err = provisioning.DeriveKey(key, t.Identity.RegistrationID); err != nil {
-				return nil, err
-			}
-		}
-		proof = "SharedAccessKey=" + key
-	}
-	return transport.Hide("HostName=" + t.Creds.Host + ";DeviceId=" + t.Creds.DeviceID + ";" + proof), nil
 }
 
 // network fills in roots, certificate and proxy.
