@@ -42,7 +42,7 @@ var mayImport = map[string][]string{
 	"tpm2":         {},
 	"dps":          {rooms + "hub", rooms + "tpm2"},
 	"dpsamqp":      {rooms + "hub", rooms + "dps", rooms + "amqp", module + "internal/amqpwire"},
-	"dpsmqtt":      {rooms + "hub", rooms + "dps", "github.com/mochi-mqtt/server/v2"},
+	"dpsmqtt":      {rooms + "hub", rooms + "dps", rooms + "mqtt", "github.com/mochi-mqtt/server/v2"},
 	"dpshttp":      {rooms + "hub", rooms + "dps", rooms + "web", "net/http"},
 	"servicefront": {rooms + "hub", rooms + "query", rooms + "web", "net/http"},
 }

@@ -105,6 +105,11 @@ func (c *client) run() error {
 			return c.Drain()
 		}
 		c.await()
+		if first, err := c.in.Peek(1); err == nil && c.connect == nil {
+			if err := mqtt.CheckFirst(first[0]); err != nil {
+				return c.fail(err)
+			}
+		}
 		first, body, err := mqtt.ReadFrame(c.in, limit, c.begins)
 		if c.Mode.Load() != hub.Open {
 			return cmp.Or(err, c.Drain()) // the packet was read before the mode changed

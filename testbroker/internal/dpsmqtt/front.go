@@ -20,6 +20,7 @@ import (
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
 	"github.com/hubline-iot/hubline/testbroker/internal/dps"
 	"github.com/hubline-iot/hubline/testbroker/internal/hub"
+	"github.com/hubline-iot/hubline/testbroker/internal/mqtt"
 
 	"github.com/mochi-mqtt/server/v2/packets"
 )
@@ -129,6 +130,11 @@ func (c *client) read() (pk packets.Packet, err error) {
 	if err != nil {
 		return pk, err
 	}
+	if c.who == nil {
+		if err := mqtt.CheckFirst(first); err != nil {
+			return pk, err
+		}
+	}
 	if err := pk.FixedHeader.Decode(first); err != nil {
 		return pk, err
 	}
@@ -176,9 +182,6 @@ func decode(pk *packets.Packet, body []byte) error {
 
 // handle handles a packet. over ends the connection in order.
 func (c *client) handle(pk packets.Packet) (over bool, err error) {
-	if c.who == nil && pk.FixedHeader.Type != packets.Connect {
-		return false, fmt.Errorf("packet of type %d before CONNECT [MQTT-3.1.0-1]", pk.FixedHeader.Type)
-	}
 	switch pk.FixedHeader.Type {
 	case packets.Connect:
 		return false, c.connect(pk)

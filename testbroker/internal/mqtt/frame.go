@@ -7,6 +7,24 @@ import (
 	"io"
 )
 
+// CheckFirst checks the first byte of a connection, which is that of a CONNECT [MQTT-3.1.0-1]. Its
+// error names the protocol that begins with another byte.
+func CheckFirst(b byte) error {
+	const recordOfTLS = 0x16
+	speaks := "no MQTT"
+	switch {
+	case b == Connect<<4:
+		return nil
+	case b == recordOfTLS:
+		speaks = "TLS, and this port has none"
+	case b == 'A':
+		speaks = "AMQP, and this port is for MQTT"
+	case 'B' <= b && b <= 'Z':
+		speaks = "HTTP, and this port is for MQTT"
+	}
+	return malformed("first byte 0x%02x in place of a CONNECT: the client speaks %s [MQTT-3.1.0-1]", b, speaks)
+}
+
 // ReadFrame reads a packet: its first byte and the bytes after its length. A packet of more than
 // limit bytes is an error before its body is read. If torn, which is called with the first byte,
 // returns true, ReadFrame reads a part of the body and returns ErrTorn.

@@ -134,6 +134,11 @@ func (c *client) fill() error {
 // has.
 func (c *client) handle() error {
 	for {
+		if !c.known && len(c.inbox.in) > 0 {
+			if err := mqtt.CheckFirst(c.inbox.in[0]); err != nil {
+				return err
+			}
+		}
 		first, head, size, err := c.inbox.head()
 		if err != nil || size == 0 {
 			return err
