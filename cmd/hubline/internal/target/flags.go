@@ -49,8 +49,8 @@ func (f *Flags) Register(s *pflag.FlagSet) {
 	s.StringVar(&f.ALPN, "alpn", "", "`PROTOCOL` to offer to a broker in TLS (ALPN), for ports that several protocols "+
 		"share; -dialect aws-iot has its own at port 443")
 	s.StringVar(&f.ModelID, "model-id", "", "`DTMI` of the Plug and Play model that the device announces to its hub")
-	s.StringArrayVar(&f.Addresses, "address", nil, "connect to `HOST:PORT` instead; NAME=HOST:PORT for one transport, and "+
-		"dps=HOST:PORT for the provisioning service")
+	s.StringArrayVar(&f.Addresses, "address", nil, "connect to `HOST:PORT` instead; NAME=HOST:PORT for one transport, "+
+		"and dps=HOST:PORT for the provisioning service")
 	s.StringVar(&f.CA, "ca", "", "`FILE` with the certificates to trust instead of the system's")
 	s.StringVar(&f.Cert, "cert", "", "`FILE` with the device's certificate, and with those that signed it")
 	s.StringVar(&f.CertKey, "cert-key", "", "`FILE` with the key of -cert")
