@@ -20,7 +20,7 @@
 // The body of every failure is {"message":"..."}; with a wrong field also {"field":"..."}.
 //
 //	200  the result (another status: a result with a method Status)
-//	400  the payload is not JSON, or a field is wrong or unknown; the handler returned a FieldError
+//	400  the payload is not JSON in UTF-8, or a field is wrong or unknown; the handler returned a FieldError
 //	404  no handler: the client's own answer
 //	500  the handler returned another error (without its text), or panicked, or its result is no JSON
 //	503  Options.Limit calls run already; the client is busy or closed

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"reflect"
 	"time"
+	"unicode/utf8"
 
 	"github.com/hubline-iot/hubline/device"
 	"github.com/hubline-iot/hubline/internal/callback"
@@ -42,12 +43,12 @@ type Options struct {
 }
 
 // Handle registers f for the direct method called name, like Client.HandleMethod, whose errors it
-// returns. The payload is decoded into In, by encoding/json, field by field: names match exactly,
-// and in objects within it as encoding/json matches them. A member without a field is an error at
-// any depth, unless AllowUnknown is set. A call without payload, or with null, passes the zero
-// value. The result is encoded by encoding/json. Use struct{} for nothing. The error is Invalid for
-// negative options and for structs that cannot be decoded by field: those that embed others, and
-// fields with the option "string".
+// returns. The payload is decoded into In, by encoding/json, field by field; names match as there,
+// in any case. A member without a field is an error at any depth, unless AllowUnknown is set. A
+// call without payload, or with null, passes the zero value. The result is encoded by
+// encoding/json. Use struct{} for nothing. The error is Invalid for negative options and for
+// structs that cannot be decoded by field: those that embed others, and fields with the option
+// "string".
 func Handle[In, Out any](c Client, name string, f func(ctx context.Context, in In) (Out, error), o *Options) error {
 	m := &method[In, Out]{call: f}
 	if o != nil {
@@ -124,6 +125,8 @@ func (m *method[In, Out]) handle(ctx context.Context, c *device.MethodCall) (sta
 func (m *method[In, Out]) decode(body []byte) (in In, err error) {
 	switch {
 	case len(body) == 0:
+	case !utf8.Valid(body): // encoding/json would take it, with other characters
+		err = &FieldError{Err: errors.New("the payload is not JSON in UTF-8")}
 	case m.fields != nil:
 		err = m.fields.DecodeAll(reflect.ValueOf(&in), body)
 	default:

@@ -94,6 +94,7 @@ func TestPayloadsAndResultsAreTyped(t *testing.T) {
 		{"loose", `{"from":"x"}`, `400 {"message":"field from: want a whole number in its range, got a string",` +
 			`"field":"from"}`},
 		{"raw", `{"a":[1]}`, `200 {"a":[1]}`},
+		{"raw", "\"\xe4\"", `400 {"message":"the payload is not JSON in UTF-8"}`},
 	} {
 		require.Equal(t, c[2], r.call(t.Context(), c[0], c[1]), "%s %s", c[0], c[1])
 	}
@@ -114,6 +115,7 @@ func TestMembersWithoutAField(t *testing.T) {
 	require.Equal(t, `400 {"message":"field window: there is no such field: form","field":"window"}`,
 		r.call(t.Context(), "strict", `{"window":{"form":3}}`))
 	require.Equal(t, "200 3", r.call(t.Context(), "strict", `{"window":{"from":3}}`))
+	require.Equal(t, "200 3", r.call(t.Context(), "strict", `{"WINDOW":{"From":3}}`), "as encoding/json matches names")
 	require.Equal(t, "200 0", r.call(t.Context(), "loose", `{"window":{"form":3}}`))
 
 	long := strings.Repeat("\x01", 20_000)

@@ -1,6 +1,5 @@
 // Package fields decodes JSON objects into structs one field at a time, so that each error names
-// its field, and the other fields are decoded all the same. Names match exactly, unlike those of
-// encoding/json.
+// its field, and the other fields are decoded all the same.
 package fields
 
 import (
@@ -8,7 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"reflect"
 	"slices"
 	"strings"
@@ -99,8 +97,8 @@ func (s *Set) Has(name string) bool {
 // Field returns the field called name of v, a struct of the set's type.
 func (s *Set) Field(v reflect.Value, name string) reflect.Value { return v.Field(s.index[name]) }
 
-// Decode decodes text into the field called name of v, which is addressable. The error is an
-// *Error.
+// Decode decodes text into the field called name of v, which is addressable. The name matches
+// exactly, as names of properties of a twin do. The error is an *Error.
 func (s *Set) Decode(v reflect.Value, name string, text []byte) error {
 	if !s.Has(name) {
 		return &Error{name, ErrUnknown}
@@ -108,25 +106,46 @@ func (s *Set) Decode(v reflect.Value, name string, text []byte) error {
 	return into(s.Field(v, name).Addr().Interface(), name, text)
 }
 
-// DecodeAll decodes a JSON object into v, a pointer to a struct of the set's type. Members that no
-// field has are wrong at any depth, except in types that decode themselves. The error joins one for
-// each wrong member, at most ten.
+// DecodeAll decodes a JSON object into v, a pointer to a struct of the set's type. Names match as
+// those of encoding/json: a field takes a member with its name in another case, too. Members that
+// no field has are wrong at any depth, except in types that decode themselves. The error joins one
+// for each wrong member, at most ten.
 func (s *Set) DecodeAll(v reflect.Value, text []byte) error {
 	var members map[string]json.RawMessage
 	if err := json.Unmarshal(text, &members); err != nil {
 		return explain("", err)
 	}
+	if members == nil { // null
+		return nil
+	}
 	var errs []error
-	for _, name := range s.Names {
-		if value, ok := members[name]; ok {
+	d := json.NewDecoder(bytes.NewReader(text)) // unlike the map, it has the order
+	_, _ = d.Token()
+	for d.More() {
+		var value json.RawMessage
+		member, _ := d.Token()
+		name, ok := s.matching(member.(string))
+		switch err := d.Decode(&value); {
+		case err != nil:
+			return explain(name, err)
+		case !ok:
+			errs = add(errs, &Error{name, ErrUnknown})
+		default:
 			errs = add(errs, strictly(s.Field(v.Elem(), name).Addr().Interface(), name, value))
-			delete(members, name)
 		}
 	}
-	for _, name := range slices.Sorted(maps.Keys(members)) {
-		errs = add(errs, &Error{name, ErrUnknown})
-	}
 	return errors.Join(errs...)
+}
+
+// matching returns the name of the field that takes a member called name.
+func (s *Set) matching(name string) (string, bool) {
+	if s.Has(name) {
+		return name, true
+	}
+	if i := slices.IndexFunc(s.Names, func(n string) bool { return strings.EqualFold(n, name) }); i >= 0 {
+		return s.Names[i], true
+	}
+	return name, false
 }
 
 // maxErrors is the number of errors that DecodeAll returns at most.

@@ -1,6 +1,7 @@
 package fields_test
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"reflect"
@@ -85,7 +86,8 @@ func TestEachErrorNamesItsField(t *testing.T) {
 		`{"list":[1,"x"]}`:         "field list: want a whole number in its range, got a string",
 		`{"window":[]}`:            "field window: want an object, got an array",
 		`{"window":{"from":true}}`: "field window.from: want a whole number in its range, got true or false",
-		`{"Name":"x"}`:             "field Name: there is no such field",
+		`{"NAME":1}`:               "field name: want a string, got a number",
+		`{"nam":"x"}`:              "field nam: there is no such field",
 		`{"a\nb":1}`:               `field a\nb: there is no such field`,
 		`{"name":2,"on":2,"bogus":{}}`: "field name: want a string, got a number\n" +
 			"field on: want true or false, got a number\nfield bogus: there is no such field",
@@ -102,6 +104,27 @@ func TestEachErrorNamesItsField(t *testing.T) {
 	require.ErrorContains(t, err, "field odd: ")
 	require.NotContains(t, err.Error(), "c2VjcmV0", "errors of the program's types may quote a secret")
 	require.Equal(t, "x", v.Name, "the other fields are decoded")
+}
+
+// encoding/json is the reference, for each order of members.
+func TestNamesMatchAsThoseOfEncodingJSON(t *testing.T) {
+	type cases struct {
+		Times int
+		Name  string `json:"name"`
+		A     int    `json:"a"`
+		Upper int    `json:"A"`
+	}
+	set, err := fields.Of(reflect.TypeFor[cases]())
+	require.NoError(t, err)
+	for _, text := range []string{
+		`{"times":1}`, `{"TIMES":2,"NAME":"x"}`, `{"Times":1,"times":2}`, `{"times":2,"Times":1,"tImes":3}`,
+		`{"a":1,"A":2}`, `{"A":1}`, `{"times":1,"times":null}`, `{"\u0074imes":4,"Na\u006de":"x"}`, `null`, `{}`,
+	} {
+		var got, want cases
+		require.NoError(t, json.Unmarshal([]byte(text), &want), text)
+		require.NoError(t, set.DecodeAll(reflect.ValueOf(&got), []byte(text)), text)
+		require.Equal(t, want, got, text)
+	}
 }
 
 func TestErrorsAreBounded(t *testing.T) {
