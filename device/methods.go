@@ -20,10 +20,10 @@ type MethodCall struct {
 	Body []byte
 }
 
-// MethodHandler runs a direct method and returns its answer: a status of its choice (200 is usual
-// for success) and a JSON value, or nothing. The handler may keep and change m. ctx ends when the
-// client is closed, or Options.MethodTimeout after the call came, because the hub does not say how
-// long it waits. A later answer is still sent, though the hub has given up.
+// MethodHandler runs a direct method and returns its answer: a status of its choice, an int32 (200
+// is usual for success), and a JSON value, or nothing. The handler may keep and change m. ctx ends
+// when the client is closed, or Options.MethodTimeout after the call came, because the hub does not
+// say how long it waits. A later answer is still sent, though the hub has given up.
 type MethodHandler func(ctx context.Context, m *MethodCall) (status int, body []byte)
 
 const (
@@ -68,8 +68,9 @@ const (
 //
 //   - 404, when there is no handler;
 //   - 503, when 16 calls wait already, or the call's time ended while it waited;
-//   - 500, when the handler panicked, or its answer is not JSON or larger than 128 KiB. That is
-//     reported to Trace.HandlerPanic and counted.
+//   - 500, when the handler panicked, or its answer is not JSON in UTF-8, is larger than 128 KiB or
+//     has a status that does not fit into 32 bits. That is reported to Trace.HandlerPanic and
+//     counted.
 //
 // Each call is run at most once. It is not run again when its answer could not be sent because the
 // connection ended (Trace.AnswerLost). Answers that were sent and then lost are not detected,
@@ -316,10 +317,12 @@ func (m *methods) run(r *methodRun) {
 	switch {
 	case panicked:
 		return
+	case int(int32(status)) != status: // the integer that AMQP carries, and that hubs read over MQTT
+		status, body = m.badAnswer(r, "has a status that is no number of 32 bits")
 	case len(body) > maxPayload:
 		status, body = m.badAnswer(r, "is larger than 128 KiB")
 	case len(body) > 0 && !jsonscan.Valid(body):
-		status, body = m.badAnswer(r, "is not JSON")
+		status, body = m.badAnswer(r, "is not JSON in UTF-8")
 	}
 	done = true
 }

@@ -57,14 +57,14 @@ func TestMethods(t *testing.T) {
 		}
 		require.Equal(t, []string{
 			`0 200 {"a":1}`,
-			`1 500 {"message":"the method's answer is not JSON"}`,
+			`1 500 {"message":"the method's answer is not JSON in UTF-8"}`,
 			`2 500 {"message":"the method's answer is larger than 128 KiB"}`,
 			`3 500 {"message":"the method failed"}`,
 			`4 500 {"message":"the method failed"}`,
 			`5 404 {"message":"the device has no such method"}`,
 		}, f.answers())
 		require.Len(t, panics, 4)
-		require.EqualError(t, panics[0].(error), "the answer of method bad is not JSON")
+		require.EqualError(t, panics[0].(error), "the answer of method bad is not JSON in UTF-8")
 		require.EqualError(t, panics[1].(error), "the answer of method big is larger than 128 KiB")
 		require.Equal(t, "oh", panics[2])
 		require.ErrorContains(t, panics[3].(error), "runtime.Goexit")
@@ -80,6 +80,46 @@ func TestMethods(t *testing.T) {
 		require.EqualValues(t, 7, st.MethodCalls)
 		require.EqualValues(t, 1, st.MethodsRefused)
 		require.EqualValues(t, 4, st.HandlerPanics)
+	})
+}
+
+// AMQP would cut a larger status, and hubs ignore answers with one over MQTT. Text in another
+// encoding than UTF-8 is no JSON: RFC 8259, section 8.1.
+func TestAnAnswerThatNoHubTakesIsReported(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f := &fake{}
+		var reported []string
+		c, _ := client(t, f, &device.Options{Trace: &device.Trace{HandlerPanic: func(v any) {
+			reported = append(reported, v.(error).Error())
+		}}})
+		const badStatus, badText = "has a status that is no number of 32 bits", "is not JSON in UTF-8"
+		for i, row := range []struct {
+			status    int64
+			body, why string
+		}{
+			{1<<31 - 1, "", ""}, {-1 << 31, "", ""}, {200, "\"\u00e4\"", ""},
+			{1 << 31, "", badStatus}, {-1<<31 - 1, "", badStatus}, {1 << 40, "", badStatus},
+			{200, "\"\xe4\"", badText}, {200, "{\"\xed\xa0\x80\":1}", badText},
+		} {
+			if int64(int(row.status)) != row.status {
+				continue // this processor's int is as small as a status
+			}
+			reported = nil
+			require.NoError(t, c.HandleMethod("m", func(context.Context, *device.MethodCall) (int, []byte) {
+				return int(row.status), []byte(row.body)
+			}))
+			open(t, c)
+			require.True(t, f.last().call(fmt.Sprint(i), "m", ""))
+			synctest.Wait()
+			answers := f.answers()
+			if row.why == "" {
+				require.Equal(t, fmt.Sprint(i, " ", row.status, " ", row.body), answers[len(answers)-1])
+				require.Empty(t, reported)
+				continue
+			}
+			require.Equal(t, fmt.Sprint(i, ` 500 {"message":"the method's answer `, row.why, `"}`), answers[len(answers)-1])
+			require.Equal(t, []string{"the answer of method m " + row.why}, reported)
+		}
 	})
 }
 

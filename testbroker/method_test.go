@@ -191,6 +191,7 @@ func TestRefusedCalls(t *testing.T) {
 		{"dev-1", hubdata.MethodCall{Name: "a/b"}, 400004},
 		{"dev-1", hubdata.MethodCall{Name: "ä"}, 400004},
 		{"dev-1", hubdata.MethodCall{Name: "a", Payload: []byte("{")}, 400004},
+		{"dev-1", hubdata.MethodCall{Name: "a", Payload: []byte("\"\xe4\"")}, 400004},
 		{"dev-1", hubdata.MethodCall{Name: "a", Payload: append(large, ' ')}, 413001},
 		{"dev-1", hubdata.MethodCall{Name: "a", Payload: large}, 404103},
 	} {
@@ -229,13 +230,18 @@ func TestIgnoredAnswers(t *testing.T) {
 		rid, _ = w.asked("bad")
 		w.answer(200, rid, "{")
 		require.Equal(t, 502000, c.code())
+		c = call(t, h, "dev-1", hubdata.MethodCall{Name: "latin-1"})
+		rid, _ = w.asked("latin-1")
+		w.answer(200, rid, "\"\xe4\"")
+		require.Equal(t, 502000, c.code())
 		c = call(t, h, "dev-1", hubdata.MethodCall{Name: "large"})
 		rid, _ = w.asked("large")
 		w.answer(200, rid, strings.Repeat(" ", hubdata.MaxMethodPayload)+"1")
 		require.Equal(t, 413001, c.code())
 		w.answer(200, rid, "1")
 		w.silentNow()
-		require.Equal(t, []string{"unknown", "late", "taken", "repeated", "refused", "refused", "late"}, fates(h))
+		require.Equal(t, []string{"unknown", "late", "taken", "repeated", "refused", "refused", "refused", "late"},
+			fates(h))
 	})
 }
 

@@ -201,7 +201,7 @@ type Request struct {
 	Want    Features // OpSubscribe
 	Ref     []byte   // OpRespond, OpSettle: from the Delivery; OpIssue: the id of the request
 	Outcome Outcome  // OpSettle
-	Status  int      // OpRespond
+	Status  int      // OpRespond: an int32
 	Version int64    // OpTwinPatch: expected version, 0 for any
 	Body    []byte   // OpTwinPatch, OpRespond, OpIssue
 }

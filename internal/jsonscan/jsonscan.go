@@ -1,8 +1,8 @@
 // Package jsonscan checks JSON texts and finds members of objects, without building values. It
 // allocates nothing and is for boards, for which encoding/json is too large.
 //
-// Source: RFC 8259. The checks are those of encoding/json: strings may contain any byte from 0x20
-// on, valid UTF-8 or not.
+// Source: RFC 8259. Valid and IsObject check the text's encoding, too, which encoding/json does
+// not.
 package jsonscan
 
 import "unicode/utf8"
@@ -11,13 +11,13 @@ import "unicode/utf8"
 // levels.
 const MaxDepth = 64
 
-// Valid reports whether text is one JSON value, with white space around it or not.
+// Valid reports whether text is one JSON value in UTF-8, with white space around it or not.
 func Valid(text []byte) bool {
 	s := scanner{text: text}
-	return s.value(0) && s.atEnd()
+	return s.value(0) && s.atEnd() && utf8.Valid(text)
 }
 
-// IsObject reports whether text is one JSON object.
+// IsObject reports whether text is one JSON object in UTF-8.
 func IsObject(text []byte) bool {
 	s := scanner{text: text}
 	s.space()

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/hubline-iot/hubline/internal/jsonscan"
 	"github.com/stretchr/testify/require"
@@ -11,8 +12,7 @@ import (
 
 func TestValid(t *testing.T) {
 	for _, good := range []string{`{}`, ` [ ] `, `null`, `true`, `false`, `0`, `-0`, `-1.5e+7`, `1E5`,
-		`"a\"\\\/\b\f\n\r\tÿ"`, `{"a":{"b":[1,2,{"c":null}]},"":0}`,
-		"\"\x80\""} {
+		`"a\"\\\/\b\f\n\r\tÿ"`, `{"a":{"b":[1,2,{"c":null}]},"":0}`} {
 		require.True(t, jsonscan.Valid([]byte(good)), good)
 		require.True(t, json.Valid([]byte(good)), good)
 	}
@@ -22,6 +22,10 @@ func TestValid(t *testing.T) {
 		require.False(t, jsonscan.Valid([]byte(bad)), bad)
 		require.False(t, json.Valid([]byte(bad)), bad)
 	}
+	for _, bad := range []string{"\"\x80\"", "{\"\xff\":1}", "[\"\xed\xa0\x80\"]"} { // RFC 8259, section 8.1
+		require.False(t, jsonscan.Valid([]byte(bad)), "%q", bad)
+		require.True(t, json.Valid([]byte(bad)), "%q", bad)
+	}
 	require.True(t, jsonscan.Valid([]byte(strings.Repeat("[", jsonscan.MaxDepth)+strings.Repeat("]", jsonscan.MaxDepth))))
 	require.False(t, jsonscan.Valid([]byte(strings.Repeat("[", jsonscan.MaxDepth+1)+strings.Repeat("]",
 		jsonscan.MaxDepth+1))))
@@ -30,7 +34,7 @@ func TestValid(t *testing.T) {
 
 func TestIsObject(t *testing.T) {
 	for text, want := range map[string]bool{`{}`: true, " \n{\"a\":1} ": true, `[]`: false, `1`: false, `{`: false,
-		``: false, `{} 1`: false} {
+		``: false, `{} 1`: false, "{\"\xff\":1}": false} {
 		require.Equal(t, want, jsonscan.IsObject([]byte(text)), text)
 	}
 }
@@ -88,7 +92,7 @@ func FuzzAgainstEncodingJSON(f *testing.F) {
 		f.Add([]byte(seed), "a")
 	}
 	f.Fuzz(func(t *testing.T, text []byte, name string) {
-		if jsonscan.Valid(text) != json.Valid(text) {
+		if jsonscan.Valid(text) != (json.Valid(text) && utf8.Valid(text)) {
 			if strings.Count(string(text), "[")+strings.Count(string(text), "{") <= jsonscan.MaxDepth {
 				t.Fatalf("%q: valid %v", text, jsonscan.Valid(text))
 			}

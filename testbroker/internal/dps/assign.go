@@ -6,6 +6,7 @@ import (
 	"crypto/x509"
 	"encoding/json"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/hubline-iot/hubline/testbroker/dpsdata"
 	"github.com/hubline-iot/hubline/testbroker/internal/hub"
@@ -238,8 +239,8 @@ func (s *Service) ask(chosen choice, all []*hub.Hub, reg *dpsdata.Registration, 
 	if chosen.hub = s.linked(result.Hub); chosen.hub == nil {
 		return choice{}, Errorf(codeAllocationFailed, "Custom allocation failed: no hub named %q is linked", result.Hub)
 	}
-	if len(result.Payload) > 0 && !json.Valid(result.Payload) {
-		return choice{}, Errorf(codeAllocationFailed, "Custom allocation failed: the payload is not JSON")
+	if len(result.Payload) > 0 && !(utf8.Valid(result.Payload) && json.Valid(result.Payload)) {
+		return choice{}, Errorf(codeAllocationFailed, "Custom allocation failed: the payload is not JSON in UTF-8")
 	}
 	chosen.payload = result.Payload
 	chosen.tags, chosen.desired = cmp.Or(result.Tags, chosen.tags), cmp.Or(result.Desired, chosen.desired)

@@ -6,6 +6,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/hubline-iot/hubline/testbroker/dpsdata"
 )
@@ -33,7 +34,7 @@ func readBody(c *Client, r *dpsdata.Request) (csr *x509.CertificateRequest, bad 
 		CSR            *string         `json:"csr"`
 		TPM            *TPM            `json:"tpm"`
 	}
-	if err := json.Unmarshal(r.Body, &in); err != nil {
+	if !utf8.Valid(r.Body) || json.Unmarshal(r.Body, &in) != nil {
 		return nil, Errorf(CodeBadRequest, "body is not a registration in JSON")
 	}
 	if id := in.RegistrationID; id != nil && !strings.EqualFold(*id, c.ID) {

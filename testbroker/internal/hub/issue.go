@@ -4,7 +4,6 @@ import (
 	"crypto/rand"
 	"crypto/x509"
 	"encoding/base64"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"sync"
@@ -266,8 +265,8 @@ func (k *certificateCase) read(body []byte) (*x509.CertificateRequest, *hubdata.
 		return nil, h.ServiceError(codeTier, "the hub issues no certificates")
 	case !validRequestID(k.rid):
 		return nil, h.ServiceError(codeRequestMalformed, "request id %q", k.rid)
-	case !json.Valid(body):
-		return nil, h.ServiceError(codeNotJSON, "the request is not JSON")
+	case !validJSON(body):
+		return nil, h.ServiceError(codeNotJSON, "the request is not JSON in UTF-8")
 	}
 	if err := strictJSON(body, &k.body); err != nil {
 		return nil, h.ServiceError(codePayloadMalformed, "%v", err)

@@ -2,7 +2,6 @@ package hub
 
 import (
 	"context"
-	"encoding/json"
 	"slices"
 	"strings"
 	"sync"
@@ -120,8 +119,8 @@ func (h *Hub) checkMethod(m hubdata.MethodCall) error {
 	case len(m.Payload) > hubdata.MaxMethodPayload:
 		return h.ServiceError(codeMessageTooLarge, "payload of %d bytes, at most %d are allowed", len(m.Payload),
 			hubdata.MaxMethodPayload)
-	case len(m.Payload) > 0 && !json.Valid(m.Payload):
-		return h.ServiceError(CodeArgumentInvalid, "payload that is not JSON")
+	case len(m.Payload) > 0 && !validJSON(m.Payload):
+		return h.ServiceError(CodeArgumentInvalid, "payload that is not JSON in UTF-8")
 	}
 	return nil
 }
@@ -346,8 +345,8 @@ func (h *Hub) judge(c *Conn, call *methodCall, a hubdata.MethodAnswer) {
 	case len(a.Payload) > hubdata.MaxMethodPayload:
 		refused = h.ServiceError(codeMessageTooLarge, "answer of %d bytes, at most %d are allowed", len(a.Payload),
 			hubdata.MaxMethodPayload)
-	case len(a.Payload) > 0 && !json.Valid(a.Payload):
-		refused = h.ServiceError(codeBadDeviceResponse, "answer that is not JSON")
+	case len(a.Payload) > 0 && !validJSON(a.Payload):
+		refused = h.ServiceError(codeBadDeviceResponse, "answer that is not JSON in UTF-8")
 	}
 	h.noteAnswer(c, call, &a, refused)
 	report := event.Event{Kind: event.MethodAnswered, DeviceID: a.DeviceID, ModuleID: a.ModuleID, Detail: a.Fate.String(),

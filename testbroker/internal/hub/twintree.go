@@ -28,6 +28,9 @@ const (
 // never modified.
 type Tree = map[string]any
 
+// validJSON reports whether text is one JSON value in UTF-8, which json.Valid does not check.
+func validJSON(text []byte) bool { return utf8.Valid(text) && json.Valid(text) }
+
 // ParseTree parses a JSON object.
 func ParseTree(text []byte) (Tree, error) {
 	if !utf8.Valid(text) {
