@@ -214,7 +214,8 @@ type UploadOptions struct {
 	// NoStore makes a hub that has no store configured.
 	NoStore bool
 	// Digest makes the store keep size and hash of each block instead of its bytes, for files larger
-	// than memory: see [hubdata.Blob.Matches]. Such files cannot be downloaded.
+	// than memory: see [hubdata.Blob.Matches]. Such files cannot be downloaded. Without it, all files
+	// and staged blocks have at most 512 MiB together, and the store refuses more with status 413.
 	Digest bool
 	// MaxBlocks is how many blocks a file may have. Default: 50,000, as in the service.
 	MaxBlocks int

@@ -15,12 +15,19 @@ const Container = "uploads"
 // uploadStore is the container of the uploads. A file has an entry from the beginning of its upload
 // on, and only then.
 type uploadStore struct {
-	Keys blobKeys
-	tags *blobTags
+	Keys   blobKeys
+	tags   *blobTags
+	digest bool // contents are not kept, so they need no room
 
-	mu    sync.Mutex
-	blobs map[string]*storedBlob
+	mu       sync.Mutex
+	blobs    map[string]*storedBlob
+	used     int64 // bytes
+	reserved int64 // bytes of requests that run
 }
+
+// maxUploadBytes is how many bytes all uploads may have, with their staged blocks. They count as
+// those of containers do.
+const maxUploadBytes = 512 << 20
 
 func (s *uploadStore) Get(name string) (hubdata.Blob, bool) {
 	s.mu.Lock()
@@ -41,6 +48,7 @@ func (s *uploadStore) expect(name, upload string) {
 	if b == nil {
 		b = &storedBlob{staged: make(map[string]hubdata.BlobBlock)}
 		s.blobs[name] = b
+		s.used += b.cost(name)
 	}
 	b.upload = upload
 }
@@ -50,12 +58,36 @@ func (s *uploadStore) forget(name, upload string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if b := s.blobs[name]; b != nil && b.upload == upload {
+		s.used -= b.cost(name)
 		delete(s.blobs, name)
 	}
 }
 
-// Reserve makes no reservation: the number of running uploads is bounded.
-func (s *uploadStore) Reserve(int64) (release func(), bad *BlobError) { return func() {}, nil }
+// clear drops all files.
+func (s *uploadStore) clear() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	clear(s.blobs)
+	s.used = 0
+}
+
+// Reserve keeps room for a change of at most n bytes until release.
+func (s *uploadStore) Reserve(n int64) (release func(), bad *BlobError) {
+	if s.digest {
+		return func() {}, nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.used+s.reserved+n > maxUploadBytes {
+		return nil, blobUploadsFull
+	}
+	s.reserved += n
+	return func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.reserved -= n
+	}, nil
+}
 
 // change lets do change the entry of a name, if the condition holds, and returns the file.
 func (s *uploadStore) change(name string, when BlobCheck, do func(*storedBlob) *BlobError) (hubdata.Blob, *BlobError) {
@@ -65,10 +97,12 @@ func (s *uploadStore) change(name string, when BlobCheck, do func(*storedBlob) *
 	if b == nil {
 		return hubdata.Blob{}, BlobExpired // the URI expired while the body arrived
 	}
+	before := b.cost(name)
 	bad := when(b.file)
 	if bad == nil {
 		bad = do(b)
 	}
+	s.used += b.cost(name) - before
 	file, _ := b.get()
 	return file, bad
 }
@@ -87,14 +121,22 @@ func (s *uploadStore) Stage(name string, part hubdata.BlobBlock) *BlobError {
 	return bad
 }
 
-// Commit makes a file of blocks. Staged blocks that are not in the list are dropped.
+// Commit makes a file of blocks. Staged blocks that are not in the list are dropped. A block may be
+// in a file several times: the size of the file counts.
 func (s *uploadStore) Commit(file hubdata.Blob, list []ListedBlock, when BlobCheck) (hubdata.Blob, *BlobError) {
 	return s.change(file.Name, when, func(b *storedBlob) *BlobError {
-		bad := b.assemble(&file, list)
-		if bad == nil {
-			b.replace(file, s.tags.next())
+		if bad := b.assemble(&file, list); bad != nil {
+			return bad
 		}
-		return bad
+		size := int64(0)
+		for _, part := range file.Blocks {
+			size += part.Size
+		}
+		if !s.digest && s.used-b.cost(file.Name)+size > maxUploadBytes {
+			return blobUploadsFull
+		}
+		b.replace(file, s.tags.next())
+		return nil
 	})
 }
 

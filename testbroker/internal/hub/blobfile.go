@@ -135,4 +135,6 @@ var (
 	blobStoreFull       = &BlobError{413, "RequestBodyTooLarge", fmt.Sprintf(
 		"The containers of this hub hold at most %d containers, %d blobs and %d bytes; delete some.",
 		maxContainers, maxContainerBlobs, maxContainerBytes)}
+	blobUploadsFull = &BlobError{413, "RequestBodyTooLarge", fmt.Sprintf("The uploads of this hub hold at most %d bytes; "+
+		"set UploadOptions.Digest to keep hashes only.", maxUploadBytes)}
 )

@@ -130,7 +130,5 @@ func (u *UploadTable) clear() {
 	k.mu.Lock()
 	clear(k.good)
 	k.mu.Unlock()
-	u.Store.mu.Lock()
-	defer u.Store.mu.Unlock()
-	clear(u.Store.blobs)
+	u.Store.clear()
 }

@@ -43,7 +43,7 @@ type UploadTable struct {
 func (u *UploadTable) init(o UploadOptions, keep int, tags *blobTags) {
 	u.Opt = o.withDefaults()
 	u.all.keep = keep
-	u.Store.tags = tags
+	u.Store.tags, u.Store.digest = tags, o.Digest
 	u.Store.blobs = make(map[string]*storedBlob)
 	u.Store.Keys.init()
 }
