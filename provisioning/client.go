@@ -22,6 +22,10 @@ type Options struct {
 	// The service issues a certificate for it if the enrollment allows that: Assignment.Chain. Empty:
 	// none.
 	CSR []byte
+	// APIVersion is the version of the service's API to ask for, such as a preview. Empty:
+	// "2019-03-31", which every service has, and with a CSR "2026-11-01", the first stable version
+	// with requests for certificates.
+	APIVersion string
 
 	// Policy decides about retries. Nil: delays from 1 s, doubling to 60 s, with jitter, for as long
 	// as the context of Register lasts. After throttling 10 s at least; a throttled register adds up
@@ -53,10 +57,10 @@ const (
 	maxBody = 96 << 10
 )
 
-// Versions of the service's API: the common one, and the first with signing requests.
+// Versions of the service's API: the common one, and the first stable one with signing requests.
 const (
 	apiVersion    = "2019-03-31"
-	apiVersionCSR = "2025-07-01-preview"
+	apiVersionCSR = "2026-11-01"
 )
 
 // Client registers one device. It may be used any number of times, and concurrently. Make it with
@@ -87,7 +91,7 @@ func New(id *Identity, carrier Carrier, o *Options) (*Client, error) {
 	if err := id.checkTPMCarrier(carrier); err != nil {
 		return nil, err
 	}
-	c := &Client{id: id.resolved(), carrier: carrier, version: apiVersion}
+	c := &Client{id: id.resolved(), carrier: carrier}
 	c.keeper, _ = carrier.(Timekeeper)
 	if o != nil {
 		c.opt = *o
@@ -125,8 +129,28 @@ func (c *Client) resolve() error {
 	return validate(o.Policy)
 }
 
-// encode makes the body of a register.
+// validVersion reports whether s has the characters of a date, with "-preview" after it. It goes
+// into user names and URLs.
+func validVersion(s string) bool {
+	for i := range len(s) {
+		if c := s[i]; !('0' <= c && c <= '9' || 'a' <= c && c <= 'z' || c == '-') {
+			return false
+		}
+	}
+	return len(s) <= 32
+}
+
+// encode makes the body of a register, and chooses the version of the API.
 func (c *Client) encode() error {
+	c.version = c.opt.APIVersion
+	switch {
+	case !validVersion(c.version):
+		return invalid("options: APIVersion is no version" + hint(`; give one such as "2026-11-01"`))
+	case c.version == "" && len(c.opt.CSR) > 0:
+		c.version = apiVersionCSR
+	case c.version == "":
+		c.version = apiVersion
+	}
 	b := append([]byte(`{"registrationId":"`), c.id.RegistrationID...)
 	b = append(b, '"')
 	if p := c.opt.Payload; p != nil {
@@ -203,7 +227,7 @@ func (s *Attempts) Next(ctx context.Context) (a *Assignment, retry time.Duration
 // WithCSR returns a client that differs from c only in Options.CSR. The error is that of New.
 func (c *Client) WithCSR(csr []byte) (*Client, error) {
 	other := *c
-	other.opt.CSR, other.version = csr, apiVersion
+	other.opt.CSR = csr
 	return &other, other.encode()
 }
 

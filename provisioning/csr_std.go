@@ -28,7 +28,6 @@ func (c *Client) appendCSR(b []byte) ([]byte, error) {
 	case len(text) > maxCSR:
 		return nil, tooLarge("CSR", len(text), maxCSR)
 	}
-	c.version = apiVersionCSR
 	return append(append(append(b, `,"csr":"`...), text...), '"'), nil
 }
 

@@ -101,6 +101,7 @@ func TestWrongOptionsAreRefusedBeforeAnythingIsSent(t *testing.T) {
 		"PollInterval":   {PollInterval: -1},
 		"RequestTimeout": {RequestTimeout: -1},
 		"Spread":         {Spread: -1},
+		"APIVersion":     {APIVersion: "2026-11-01&x=y"},
 		"Payload":        {Payload: []byte(`{"a":`)},
 		"CSR":            {CSR: []byte("-----BEGIN CERTIFICATE REQUEST-----")},
 	} {

@@ -435,7 +435,14 @@ func TestACSRNeedsTheNewVersionAndReturnsAChain(t *testing.T) {
 		require.True(t, a.DataReset())
 		require.Nil(t, c.Credentials(a).Sign, "the certificate proves the identity")
 		require.Equal(t, `{"registrationId":"reg-0001","csr":"AQID"}`, s.bodies[0])
-		require.Equal(t, "2025-07-01-preview", s.logins[0].APIVersion)
+		require.Equal(t, "2026-11-01", s.logins[0].APIVersion)
+
+		for _, csr := range [][]byte{nil, {1}} {
+			s = newScript(say{status: 200, body: assigned})
+			_, err = register(t, s, &provisioning.Options{CSR: csr, APIVersion: "2025-07-01-preview"})
+			require.NoError(t, err)
+			require.Equal(t, "2025-07-01-preview", s.logins[0].APIVersion, "a preview is for those who ask for it")
+		}
 
 		for _, chain := range []string{`["!"]`, `[""]`, `[1]`, `{}`, `"AQID"`} { // repeated, then answered well
 			s = newScript(say{status: 200, body: `{"status":"assigned","registrationState":{"assignedHub":"h.example.test",` +

@@ -154,10 +154,19 @@ func TestASigningRequestNeedsANewVersion(t *testing.T) {
 		body := `{"csr":"` + base64.StdEncoding.EncodeToString(der) + `"}`
 		p := overDPS(t, d)
 		p.token = dpsToken(d, "reg-1", e.PrimaryKey)
-		for version, status := range map[string]int{"2019-03-31": 400, "2025-07-01-preview": 200, "2026-11-02-preview": 200} {
+		status := map[bool]int{false: 400, true: 200}
+		for version, knows := range map[string]bool{"2019-03-31": false, "2026-08-31": false, "2025-07-01-preview": true,
+			"2026-07-01-preview": true, "2026-11-01": true, "2026-11-02-preview": true} {
 			a := p.provision("PUT", "/"+testScope+"/registrations/reg-1/register?api-version="+version, body)
-			require.Equal(t, status, a.status, a.body)
-			require.Equal(t, status == 200, len(a.State.IssuedCertificateChain) > 0)
+			require.Equal(t, status[knows], a.status, a.body)
+			require.Equal(t, knows, len(a.State.IssuedCertificateChain) > 0)
+
+			path := "/" + testScope + "/registrations/reg-1?api-version=" + version
+			if a := p.provision("POST", path, "{}"); a.status == 200 { // there is none before the first registration
+				require.NotContains(t, a.body, "issuedCertificateChain")
+			}
+			a = p.provision("POST", path, body)
+			require.Equal(t, 400, a.status, "a look-up issues none: %s", a.body)
 		}
 	})
 }

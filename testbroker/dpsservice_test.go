@@ -357,3 +357,42 @@ func TestARegistrationWithoutAHubNamesThem(t *testing.T) {
 		require.Contains(t, p.register("reg-1", "").State.ErrorMessage, "none is linked")
 	})
 }
+
+// The names of a certificate policy exist from the stable version on.
+func TestTheCertificatePolicyOfAnEnrollment(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, _ := newDPS(t, &testbroker.DPSOptions{Polls: -1}, "hub-a.example.test")
+		p := dpsBackEnd(t, d)
+		const names = `"namespaceName":"plant-1","certificateAuthorityName":"CA-1","certificatePolicyName":"days-30"`
+		want := dpsdata.CertificatePolicy{Namespace: "plant-1", Authority: "CA-1", Name: "days-30"}
+		put := func(version, etag, names string) reply {
+			return p.do("PUT", "/enrollmentGroups/grp-1?api-version="+version, `{"enrollmentGroupId":"grp-1",`+
+				`"attestation":{"type":"symmetricKey"},`+names+`}`, "If-Match", etag)
+		}
+		policy := func() dpsdata.CertificatePolicy {
+			e, err := d.Enrollment("grp-1")
+			require.NoError(t, err)
+			return e.CertificatePolicy
+		}
+		r := put("2026-11-01", "*", names)
+		require.Equal(t, 200, r.StatusCode, r.body)
+		require.Contains(t, r.body, names)
+		require.Equal(t, want, policy())
+		r = put("2021-10-01", "*", `"provisioningStatus":"disabled"`)
+		require.Equal(t, 200, r.StatusCode, r.body)
+		require.NotContains(t, r.body, "certificatePolicyName")
+		require.Equal(t, want, policy(), "an older back end does not see it, and so does not remove it")
+		r = p.do("GET", "/enrollmentGroups/grp-1?api-version=2026-11-02-preview", "")
+		require.Contains(t, r.body, names)
+		for _, bad := range []string{`"namespaceName":"Plant"`, `"namespaceName":"a-"`, `"namespaceName":"ab"`,
+			`"certificateAuthorityName":"-ca"`, `"certificatePolicyName":"a b"`} {
+			r = put("2026-11-01", "*", bad)
+			require.Equal(t, 400, r.StatusCode, r.body)
+			name, _, _ := strings.Cut(strings.Trim(bad, `"`), `"`)
+			require.Contains(t, r.body, name)
+		}
+		r = put("2026-11-01", "*", `"provisioningStatus":"enabled"`)
+		require.Equal(t, 200, r.StatusCode, r.body)
+		require.Zero(t, policy(), "a newer one replaces it")
+	})
+}

@@ -50,6 +50,9 @@ type Enrollment struct {
 	// Issue answers a certificate signing request with a chain of DER certificates, the device's own
 	// first. Nil refuses such requests.
 	Issue func(*x509.CertificateRequest) (chain [][]byte, err error)
+	// CertificatePolicy names the policy by which the service issues certificates. Back ends see it
+	// from the API version 2026-11-01 on; the emulator issues with Issue.
+	CertificatePolicy CertificatePolicy
 	// ConnectionProfile, unless empty, is sent to clients whose API version knows connection profiles.
 	ConnectionProfile string
 }
@@ -64,6 +67,14 @@ func (e Enrollment) String() string {
 
 // GoString is String.
 func (e Enrollment) GoString() string { return e.String() }
+
+// CertificatePolicy is the name of a certificate policy, with the device registry's namespace and
+// the authority that it belongs to.
+type CertificatePolicy struct {
+	Namespace string // 3 to 64 letters in lower case, digits and dashes within
+	Authority string // 3 to 63 letters and digits, and dashes after the first
+	Name      string // as Authority
+}
 
 // DeriveKey returns the key of a device in a group: the HMAC-SHA256 of the registration id, exactly
 // as given, under a key of the group. It panics if the key is not base64.

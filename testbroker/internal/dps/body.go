@@ -52,7 +52,7 @@ func readBody(c *Client, r *dpsdata.Request) (csr *x509.CertificateRequest, bad 
 	if in.CSR == nil {
 		return nil, nil
 	}
-	if !apiVersions[c.APIVersion].csr {
+	if !versions[c.APIVersion].CSR {
 		return nil, Errorf(CodeBadRequest, "api-version %s knows no csr", c.APIVersion)
 	}
 	if len(*in.CSR) > maxCSR {

@@ -13,15 +13,6 @@ import (
 	"github.com/hubline-iot/hubline/testbroker/internal/hub"
 )
 
-// apiVersions are the versions that clients ask for, with what they know beyond the first.
-var apiVersions = map[string]struct{ csr, profile bool }{
-	"2019-03-31":         {},
-	"2021-06-01":         {},
-	"2021-10-01":         {},
-	"2025-07-01-preview": {csr: true},
-	"2026-11-02-preview": {csr: true, profile: true},
-}
-
 // A Client is a device as a front knows it: what it states, and its credentials. The service checks
 // the credentials with each request, because enrollments may change meanwhile.
 type Client struct {
@@ -47,10 +38,8 @@ func (s *Service) CheckStated(scope string, c *Client) *Error {
 
 // CheckVersion is the part of CheckStated about the API version.
 func (s *Service) CheckVersion(c *Client) *Error {
-	if _, ok := apiVersions[c.APIVersion]; !ok {
-		return Errorf(CodeBadRequest, "api-version %q is unknown", c.APIVersion)
-	}
-	return nil
+	_, bad := FindVersion(c.APIVersion)
+	return bad
 }
 
 // CheckIdentity is the part of CheckStated about scope and registration id.

@@ -4,6 +4,7 @@ import (
 	"crypto/rand"
 	"encoding/base64"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -11,6 +12,12 @@ import (
 	"github.com/hubline-iot/hubline/testbroker/dpsdata"
 	"github.com/hubline-iot/hubline/testbroker/internal/hub"
 	"github.com/hubline-iot/hubline/testbroker/internal/tpm2"
+)
+
+// The forms of names of a device registry.
+var (
+	namespaceForm = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{1,62}[a-z0-9]$`)
+	policyForm    = regexp.MustCompile(`^[0-9a-zA-Z][a-zA-Z0-9-]{2,62}$`)
 )
 
 // maxGroups is how many groups a service has at most, as the real one.
@@ -108,6 +115,22 @@ func checkEnrollment(e dpsdata.Enrollment) error {
 		return bad("Allocate", "it is missing", "give the function that the custom allocation calls")
 	case e.Allocation != dpsdata.Custom && e.Allocate != nil:
 		return bad("Allocate", "nothing calls it with the allocation "+e.Allocation.String(), "set Allocation to Custom")
+	}
+	for _, name := range []struct {
+		field, text string
+		form        *regexp.Regexp
+		fix         string
+	}{
+		{"CertificatePolicy.Namespace", e.CertificatePolicy.Namespace, namespaceForm,
+			"give 3 to 64 letters in lower case, digits and dashes within"},
+		{"CertificatePolicy.Authority", e.CertificatePolicy.Authority, policyForm,
+			"give 3 to 63 letters and digits, and dashes after the first"},
+		{"CertificatePolicy.Name", e.CertificatePolicy.Name, policyForm,
+			"give 3 to 63 letters and digits, and dashes after the first"},
+	} {
+		if name.text != "" && !name.form.MatchString(name.text) {
+			return bad(name.field, fmt.Sprintf("%.100q has another form", name.text), name.fix)
+		}
 	}
 	for _, section := range []struct{ field, text string }{{"Tags", e.Tags}, {"Desired", e.Desired}} {
 		if _, err := parseSection(section.text); err != nil {
@@ -208,8 +231,8 @@ func etagOf(changes int) string {
 }
 
 // Replace replaces an enrollment if it has the ETag, which may be "*". Keys that a back end leaves
-// out stay, and so do settings that it cannot see.
-func (s *Service) Replace(e dpsdata.Enrollment, etag string) error {
+// out stay, and so do settings that it cannot see in its version of the API.
+func (s *Service) Replace(e dpsdata.Enrollment, etag string, v Version) error {
 	defer s.Net.Saved()
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -224,6 +247,9 @@ func (s *Service) Replace(e dpsdata.Enrollment, etag string) error {
 		e.PrimaryKey, e.SecondaryKey = entry.data.PrimaryKey, entry.data.SecondaryKey
 	}
 	e.ID, e.Issue, e.ConnectionProfile = entry.data.ID, entry.data.Issue, entry.data.ConnectionProfile
+	if !v.Policy {
+		e.CertificatePolicy = entry.data.CertificatePolicy
+	}
 	switch {
 	case e.Allocation == dpsdata.Custom:
 		e.Allocate = entry.data.Allocate

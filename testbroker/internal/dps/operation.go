@@ -163,9 +163,6 @@ func (s *Service) newOperation(rec *record, c *Client, state stateDocument) *ope
 		id:    fmt.Sprintf("5.%016x.%s-%s-%s-%s-%s", s.operations, text[:8], text[8:12], text[12:16], text[16:20], text[20:]),
 		polls: s.o.Polls, until: time.Now().Add(s.o.Assigning), state: state,
 	}
-	if !apiVersions[c.APIVersion].profile {
-		o.state.ConnectionProfile = ""
-	}
 	rec.operations = append(rec.operations, o)
 	if len(rec.operations) > maxOperations {
 		rec.operations = rec.operations[1:]
@@ -219,7 +216,7 @@ func (k *call) present(o *operation, through bool) Answer {
 	a := Answer{Status: 202, RetryAfter: strconv.Itoa(hub.Seconds(k.s.o.RetryAfter))}
 	d := answerDocument{OperationID: o.id, Status: statusAssigning}
 	if through {
-		state := o.state
+		state := o.state.as(k.c.APIVersion)
 		a.Status, a.RetryAfter, d.Status, d.State = 200, "", state.Status, &state
 	}
 	k.spoil(&a, &d)
@@ -227,22 +224,32 @@ func (k *call) present(o *operation, through bool) Answer {
 	return a
 }
 
-// lookup returns the state of the last registration.
+// lookup returns the state of the last registration. The service issues no certificates here.
 func (k *call) lookup(body []byte) Answer {
 	s, c := k.s, k.c
 	r := dpsdata.Request{Operation: dpsdata.Lookup, Body: slices.Clone(body)}
 	if _, bad := s.match(c); bad != nil {
 		return k.refuse(r, bad)
 	}
+	csr, bad := readBody(c, &r)
+	if bad == nil && csr != nil {
+		bad = Errorf(CodeBadRequest, "csr in a status look-up; register with it")
+	}
+	if bad != nil {
+		return k.refuse(r, bad)
+	}
 	state, ok := s.lastState(c.ID)
 	if !ok {
 		return k.refuse(r, Errorf(CodeNotEnrolled, "%q has not registered", c.ID))
 	}
+	state = state.as(c.APIVersion)
 	a := Answer{Status: 200, Body: toJSON(state), state: &state}
 	s.log(c, r, a)
 	return a
 }
 
+// lastState returns the state of the last registration, which has no issued certificates: only the
+// operation that issued them tells them.
 func (s *Service) lastState(id string) (stateDocument, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -250,16 +257,18 @@ func (s *Service) lastState(id string) (stateDocument, bool) {
 	if rec == nil || len(rec.operations) == 0 {
 		return stateDocument{}, false
 	}
-	return rec.operations[len(rec.operations)-1].state, true
+	state := rec.operations[len(rec.operations)-1].state
+	state.IssuedChain = nil
+	return state, true
 }
 
-// State returns the state of the last registration, in JSON.
-func (s *Service) State(id string) ([]byte, error) {
+// State returns the state of the last registration, in JSON, as a version of the API has it.
+func (s *Service) State(id, version string) ([]byte, error) {
 	state, ok := s.lastState(id)
 	if !ok {
 		return nil, fmt.Errorf("%w: %s", ErrNotEnrolled, id)
 	}
-	return toJSON(state), nil
+	return toJSON(state.as(version)), nil
 }
 
 // Registration returns the record of a device that has registered.

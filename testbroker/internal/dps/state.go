@@ -54,6 +54,14 @@ type certificateDocument struct {
 	Version   int    `json:"version"`
 }
 
+// as returns the document with the members that a version of the API has.
+func (d stateDocument) as(version string) stateDocument {
+	if !versions[version].profile {
+		d.ConnectionProfile = ""
+	}
+	return d
+}
+
 // stateOf returns the document of a registration.
 func (s *Service) stateOf(reg dpsdata.Registration, m *match, chain [][]byte) stateDocument {
 	d := stateDocument{

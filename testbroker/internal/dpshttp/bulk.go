@@ -47,7 +47,7 @@ func (b backEnd) bulk(q *web.Request, group bool) (web.Answer, error) {
 	}
 	result := bulkResult{Errors: []bulkError{}}
 	for i := range all {
-		if err := apply(b.dps, &all[i], group); err != nil {
+		if err := apply(b.dps, &all[i], group, version(q)); err != nil {
 			bad := refusal(err)
 			result.Errors = append(result.Errors, bulkError{
 				all[i].RegistrationID, all[i].EnrollmentGroupID, bad.Code, bad.Text,
@@ -59,19 +59,21 @@ func (b backEnd) bulk(q *web.Request, group bool) (web.Answer, error) {
 }
 
 // bulkModes maps the modes, in lower case, to what they do with an enrollment.
-var bulkModes = map[string]func(s *dps.Service, d *document, group bool) error{
-	"create": func(s *dps.Service, d *document, group bool) error {
-		e, err := d.enrollment(group)
+var bulkModes = map[string]func(s *dps.Service, d *document, group bool, v dps.Version) error{
+	"create": func(s *dps.Service, d *document, group bool, v dps.Version) error {
+		e, err := d.enrollment(group, v)
 		if err == nil {
 			_, err = s.Enroll(e)
 		}
 		return err
 	},
-	"update": func(s *dps.Service, d *document, group bool) error { return replace(s, d, group, "*") },
-	"updateifmatchetag": func(s *dps.Service, d *document, group bool) error {
-		return replace(s, d, group, strings.Trim(d.ETag, `"`))
+	"update": func(s *dps.Service, d *document, group bool, v dps.Version) error {
+		return replace(s, d, group, "*", v)
 	},
-	"delete": func(s *dps.Service, d *document, group bool) error {
+	"updateifmatchetag": func(s *dps.Service, d *document, group bool, v dps.Version) error {
+		return replace(s, d, group, strings.Trim(d.ETag, `"`), v)
+	},
+	"delete": func(s *dps.Service, d *document, group bool, v dps.Version) error {
 		id := d.RegistrationID
 		if group {
 			id = d.EnrollmentGroupID
@@ -87,10 +89,10 @@ var bulkModes = map[string]func(s *dps.Service, d *document, group bool) error{
 	},
 }
 
-func replace(s *dps.Service, d *document, group bool, etag string) error {
-	e, err := d.enrollment(group)
+func replace(s *dps.Service, d *document, group bool, etag string, v dps.Version) error {
+	e, err := d.enrollment(group, v)
 	if err != nil {
 		return err
 	}
-	return s.Replace(e, etag)
+	return s.Replace(e, etag, v)
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/hubline-iot/hubline/testbroker/dpsdata"
 	"github.com/hubline-iot/hubline/testbroker/internal/dps"
 	"github.com/hubline-iot/hubline/testbroker/internal/hub"
+	"github.com/hubline-iot/hubline/testbroker/internal/web"
 )
 
 // A document is an enrollment or a group in the form that back ends send and receive.
@@ -28,6 +29,11 @@ type document struct {
 	ReprovisionPolicy  *reprovision `json:"reprovisionPolicy"`
 	AllocationPolicy   string       `json:"allocationPolicy"`
 	ETag               string       `json:"etag,omitempty"`
+
+	// The names of a certificate policy, in versions of the API that have it.
+	NamespaceName            string `json:"namespaceName,omitempty"`
+	CertificateAuthorityName string `json:"certificateAuthorityName,omitempty"`
+	CertificatePolicyName    string `json:"certificatePolicyName,omitempty"`
 
 	// RegistrationState is there for the enrollment of a device that has registered.
 	RegistrationState json.RawMessage `json:"registrationState,omitempty"`
@@ -75,7 +81,7 @@ type reprovision struct {
 }
 
 // enrollment returns what a back end has sent.
-func (d *document) enrollment(group bool) (dpsdata.Enrollment, error) {
+func (d *document) enrollment(group bool, v dps.Version) (dpsdata.Enrollment, error) {
 	e := dpsdata.Enrollment{ID: d.RegistrationID, Group: group, DeviceID: d.DeviceID, Hubs: d.IotHubs}
 	if group {
 		e.ID = d.EnrollmentGroupID
@@ -85,6 +91,10 @@ func (d *document) enrollment(group bool) (dpsdata.Enrollment, error) {
 	}
 	if len(e.Hubs) == 0 && d.IotHubHostName != "" {
 		e.Hubs = []string{d.IotHubHostName}
+	}
+	if v.Policy {
+		e.CertificatePolicy = dpsdata.CertificatePolicy{Namespace: d.NamespaceName, Authority: d.CertificateAuthorityName,
+			Name: d.CertificatePolicyName}
 	}
 	switch d.ProvisioningStatus {
 	case "", "enabled":
@@ -192,7 +202,7 @@ func parseCertificate(text string) (*x509.Certificate, error) {
 }
 
 // document returns an enrollment as back ends receive it.
-func (b backEnd) document(e dps.Stored, keys bool) document {
+func (b backEnd) document(q *web.Request, e dps.Stored, keys bool) document {
 	d := document{
 		DeviceID: e.DeviceID, Attestation: &attestation{Type: "symmetricKey"}, IotHubs: e.Hubs,
 		ProvisioningStatus: "enabled", AllocationPolicy: "hashed", ETag: e.ETag,
@@ -203,7 +213,11 @@ func (b backEnd) document(e dps.Stored, keys bool) document {
 		d.EnrollmentGroupID = e.ID
 	} else {
 		d.RegistrationID = e.ID
-		d.RegistrationState, _ = b.dps.State(e.ID) // nil before the first registration
+		d.RegistrationState, _ = b.dps.State(e.ID, versionName(q)) // nil before the first registration
+	}
+	if version(q).Policy {
+		p := e.CertificatePolicy
+		d.NamespaceName, d.CertificateAuthorityName, d.CertificatePolicyName = p.Namespace, p.Authority, p.Name
 	}
 	if len(e.Hubs) > 0 {
 		d.IotHubHostName = e.Hubs[0]

@@ -2,10 +2,12 @@ package dpshttp
 
 import (
 	"encoding/json"
+	"net/url"
 	"testing"
 
 	"github.com/hubline-iot/hubline/testbroker/internal/dps"
 	"github.com/hubline-iot/hubline/testbroker/internal/hub"
+	"github.com/hubline-iot/hubline/testbroker/internal/web"
 )
 
 // FuzzEnrollment reads the enrollment of a back end. What the service has taken, it can show.
@@ -26,12 +28,13 @@ func FuzzEnrollment(f *testing.F) {
 		f.Fatal(err)
 	}
 	f.Cleanup(func() { _ = network.Close() })
+	q := &web.Request{Query: url.Values{"api-version": {"2026-11-01"}}}
 	f.Fuzz(func(t *testing.T, body []byte, group bool) {
 		var d document
 		if json.Unmarshal(body, &d) != nil {
 			return
 		}
-		e, err := d.enrollment(group)
+		e, err := d.enrollment(group, dps.Version{Policy: true})
 		if err != nil {
 			return
 		}
@@ -46,7 +49,7 @@ func FuzzEnrollment(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		shown, err := json.Marshal(backEnd{s}.document(stored, true))
+		shown, err := json.Marshal(backEnd{s}.document(q, stored, true))
 		if err != nil {
 			t.Fatalf("%s: %v", body, err)
 		}
@@ -54,7 +57,7 @@ func FuzzEnrollment(f *testing.F) {
 		if err := json.Unmarshal(shown, &again); err != nil {
 			t.Fatalf("%s shown as %s: %v", body, shown, err)
 		}
-		if _, err := again.enrollment(group); err != nil {
+		if _, err := again.enrollment(group, dps.Version{Policy: true}); err != nil {
 			t.Fatalf("%s shown as %s: %v", body, shown, err)
 		}
 	})

@@ -5,10 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"net/http"
 	"net/url"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -18,11 +16,6 @@ import (
 	"github.com/hubline-iot/hubline/testbroker/internal/hub"
 	"github.com/hubline-iot/hubline/testbroker/internal/web"
 )
-
-// serviceVersions are the API versions that back ends ask for.
-var serviceVersions = map[string]bool{
-	"2019-03-31": true, "2021-06-01": true, "2021-10-01": true, "2025-07-01-preview": true, "2026-11-02-preview": true,
-}
 
 // ServiceRoutes returns the routes of back ends: enrollments, groups and registrations.
 func ServiceRoutes(s *dps.Service) []web.Route {
@@ -56,9 +49,8 @@ type backEnd struct{ dps *dps.Service }
 // wrap checks the API version and the token of a request, and turns errors into answers.
 func (b backEnd) wrap(do func(q *web.Request) (web.Answer, error)) func(q *web.Request) web.Answer {
 	return func(q *web.Request) web.Answer {
-		if v := q.Query.Get("api-version"); !serviceVersions[v] {
-			return b.fail(dps.Errorf(dps.CodeBadRequest, "api-version %q is unknown; give one of: %s", v,
-				strings.Join(slices.Sorted(maps.Keys(serviceVersions)), ", ")))
+		if _, bad := dps.FindVersion(versionName(q)); bad != nil {
+			return b.fail(bad)
 		}
 		if err := authorize(q); err != nil {
 			q.Conn.Refused(q.Request, hub.Identity{}, http.StatusUnauthorized, err)
@@ -73,12 +65,23 @@ func (b backEnd) wrap(do func(q *web.Request) (web.Answer, error)) func(q *web.R
 	}
 }
 
+// versionName returns the version of the API that a request is for.
+func versionName(q *web.Request) string { return q.Query.Get("api-version") }
+
+// version returns what that version has.
+func version(q *web.Request) dps.Version {
+	v, _ := dps.FindVersion(versionName(q)) // wrap has checked it
+	return v
+}
+
 // members maps fields of an enrollment to the members of its document.
 var members = map[string]string{
 	"ID": "registrationId", "PrimaryKey": "attestation.symmetricKey.primaryKey",
 	"SecondaryKey": "attestation.symmetricKey.secondaryKey", "DeviceID": "deviceId", "Allocation": "allocationPolicy",
 	"Allocate": "allocationPolicy", "Reprovision": "reprovisionPolicy", "Tags": "initialTwin.tags",
 	"Desired": "initialTwin.properties.desired", "EndorsementKey": "attestation.tpm.endorsementKey",
+	"CertificatePolicy.Namespace": "namespaceName", "CertificatePolicy.Authority": "certificateAuthorityName",
+	"CertificatePolicy.Name": "certificatePolicyName",
 }
 
 // refusal returns an error as back ends receive it, with the service's code.
@@ -138,7 +141,7 @@ func (b backEnd) get(q *web.Request, group bool) (web.Answer, error) {
 	if err != nil {
 		return web.Answer{}, err
 	}
-	return web.AnswerJSON(b.document(e, false), ""), nil
+	return web.AnswerJSON(b.document(q, e, false), ""), nil
 }
 
 // attestation returns the keys, which other answers than that of a PUT lack.
@@ -147,7 +150,7 @@ func (b backEnd) attestation(q *web.Request, group bool) (web.Answer, error) {
 	if err != nil {
 		return web.Answer{}, err
 	}
-	return web.AnswerJSON(b.document(e, true).Attestation, ""), nil
+	return web.AnswerJSON(b.document(q, e, true).Attestation, ""), nil
 }
 
 // put adds an enrollment, or replaces one if the client names its ETag.
@@ -156,7 +159,7 @@ func (b backEnd) put(q *web.Request, group bool) (web.Answer, error) {
 	if err := readJSON(q, &d, "an enrollment"); err != nil {
 		return web.Answer{}, err
 	}
-	e, err := d.enrollment(group)
+	e, err := d.enrollment(group, version(q))
 	if err != nil {
 		return web.Answer{}, err
 	}
@@ -165,7 +168,7 @@ func (b backEnd) put(q *web.Request, group bool) (web.Answer, error) {
 	}
 	etag := etagOf(q)
 	if _, err := b.dps.Stored(e.ID); err == nil && etag != "" {
-		err = b.dps.Replace(e, etag)
+		err = b.dps.Replace(e, etag, version(q))
 		if err != nil {
 			return web.Answer{}, err
 		}
@@ -176,7 +179,7 @@ func (b backEnd) put(q *web.Request, group bool) (web.Answer, error) {
 	if err != nil {
 		return web.Answer{}, err
 	}
-	return web.AnswerJSON(b.document(stored, true), ""), nil
+	return web.AnswerJSON(b.document(q, stored, true), ""), nil
 }
 
 // readJSON reads the body.
@@ -222,7 +225,7 @@ func (b backEnd) query(q *web.Request, group bool) (web.Answer, error) {
 	var all []document
 	for _, e := range b.dps.Enrollments() {
 		if stored, err := b.dps.Stored(e.ID); err == nil && e.Group == group {
-			all = append(all, b.document(stored, false))
+			all = append(all, b.document(q, stored, false))
 		}
 	}
 	return page(q, all, "enrollment")
@@ -251,7 +254,7 @@ func page[T any](q *web.Request, all []T, item string) (web.Answer, error) {
 }
 
 func (b backEnd) registration(q *web.Request) (web.Answer, error) {
-	state, err := b.dps.State(q.Vars["id"])
+	state, err := b.dps.State(q.Vars["id"], versionName(q))
 	if err != nil {
 		return web.Answer{}, err
 	}
@@ -272,7 +275,7 @@ func (b backEnd) queryRegistrations(q *web.Request) (web.Answer, error) {
 		if !strings.EqualFold(r.EnrollmentID, q.Vars["id"]) {
 			continue
 		}
-		if state, err := b.dps.State(r.ID); err == nil {
+		if state, err := b.dps.State(r.ID, versionName(q)); err == nil {
 			all = append(all, state)
 		}
 	}
