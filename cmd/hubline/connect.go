@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/hubline-iot/hubline/cmd/hubline/internal/doctor"
 	"github.com/hubline-iot/hubline/cmd/hubline/internal/target"
 	"github.com/hubline-iot/hubline/device"
 	"github.com/hubline-iot/hubline/internal/policies"
@@ -136,7 +137,9 @@ func (x *connection) report(s device.Status) {
 }
 
 func (x *connection) hint(s device.Status) {
-	if text := s.Suspect.String(); text != "" {
+	if text, ok := doctor.OfProxy(s.Err); ok && s.Retry <= 1 {
+		x.say("  %s", text)
+	} else if text := s.Suspect.String(); text != "" {
 		if x.broker && (s.Suspect == device.QuotaUsedUp || s.Suspect == device.BadMessage) {
 			text = "the broker may not allow this device the topic, or not take the message, or a limit is reached"
 		}

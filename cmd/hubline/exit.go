@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/hubline-iot/hubline/cmd/hubline/internal/doctor"
 	"github.com/hubline-iot/hubline/cmd/hubline/internal/target"
 	"github.com/hubline-iot/hubline/errfilter"
 	"github.com/hubline-iot/hubline/transport"
@@ -83,6 +84,8 @@ func statusOf(err error) int {
 		return coded.status
 	case target.IsUsage(err):
 		return exitUsage
+	case ofProxy(err):
+		return exitNetwork
 	}
 	return statusOfKind(kindOf(err))
 }
@@ -104,10 +107,19 @@ func describe(err error) string {
 	if transport.Find(err) == nil || errors.Is(err, context.Canceled) {
 		return text
 	}
+	if advice, ok := doctor.OfProxy(err); ok {
+		return text + "\n  " + advice
+	}
 	if passing(err) {
 		return text + "\n  hubline doctor finds out how far a connection gets"
 	}
 	return text + "\n  " + errfilter.OfKind(kindOf(err)).Reason()
+}
+
+// ofProxy reports whether err is an answer of a proxy: the service was not reached.
+func ofProxy(err error) bool {
+	_, ok := doctor.OfProxy(err)
+	return ok
 }
 
 // passing reports whether err is about the network. Its reason in the filter is why the client

@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/hubline-iot/hubline/transport"
 )
 
 // The page says the same about the exit statuses as the help does.
@@ -15,5 +17,21 @@ func TestThePageHasTheExitStatuses(t *testing.T) {
 	require.NoError(t, err)
 	for _, s := range statuses {
 		require.Contains(t, strings.ReplaceAll(string(text), "`", ""), fmt.Sprintf("| %d | %s |\n", s.status, s.means))
+	}
+}
+
+// A proxy's refusal says nothing about the identity, so it has the status of a service that was not
+// reached.
+func TestARefusalOfAProxyIsNotTheServices(t *testing.T) {
+	for status, kind := range map[int]transport.Kind{407: transport.Unauthorized, 403: transport.Forbidden} {
+		refusal := func(service string) error {
+			answer := &transport.StatusError{Service: service, Status: status}
+			return &transport.Error{Kind: kind, Op: transport.OpDial, Err: answer}
+		}
+		require.Equal(t, exitNetwork, statusOf(refusal("proxy")))
+		require.Equal(t, exitRefused, statusOf(refusal("hub")))
+		require.Contains(t, describe(refusal("proxy")), "the proxy ")
+		require.NotContains(t, describe(refusal("proxy")), "check key")
+		require.NotContains(t, describe(refusal("proxy")), "on the hub")
 	}
 }

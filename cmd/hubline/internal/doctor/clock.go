@@ -3,6 +3,7 @@ package doctor
 import (
 	"context"
 	"net/http"
+	"strconv"
 	"time"
 
 	"github.com/hubline-iot/hubline/errfilter"
@@ -66,6 +67,9 @@ func runSkew(ctx context.Context, p *Probe, s subject) []Row {
 	if err != nil {
 		return bad(err)
 	}
+	if substituted(response.StatusCode) {
+		return untold("a proxy or portal answers in its place, with status " + strconv.Itoa(response.StatusCode))
+	}
 	middle := before.Add(p.now().Sub(before) / 2)
 	date, err := http.ParseTime(response.Header.Get("Date"))
 	if err != nil {
@@ -75,11 +79,12 @@ func runSkew(ctx context.Context, p *Probe, s subject) []Row {
 	if skew.Abs() <= 2*time.Second { // dates have whole seconds
 		return fine("within 2s")
 	}
-	figure := took(skew.Abs()) + " ahead"
+	figure, help := took(skew)+" ahead", "set the clock (NTP): by it, valid certificates seem to have expired, and "+
+		"messages are dated in the future"
 	if skew < 0 {
-		figure = took(-skew) + " behind"
+		figure, help = took(-skew)+" behind", "set the clock (NTP): tokens are dated by it, and the hub refuses those that "+
+			"have expired by its own"
 	}
-	const help = "set the clock (NTP): tokens are dated by it, and the hub refuses those that have expired by its own"
 	switch {
 	case skew.Abs() >= skewBad:
 		return wrong(transport.ClockUnset, figure, help)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -70,7 +71,7 @@ func runConnect(ctx context.Context, p *Probe, s subject) []Row {
 	begin := time.Now()
 	c, err := p.open(ctx, creds, t)
 	if err != nil {
-		return p.unopened(err)
+		return p.unopened(ctx, err, s)
 	}
 	defer c.Close()
 	rows := fine("in " + took(time.Since(begin)))
@@ -91,13 +92,23 @@ func runConnect(ctx context.Context, p *Probe, s subject) []Row {
 	return rows
 }
 
+// mqtt311 are the transports that are MQTT 3.1.1.
+var mqtt311 = []string{"mqtt", "mqtt-ws", "lean", "lean-ws"}
+
+// ambiguous is the sentence about an answer of MQTT 3.1.1 that has three meanings.
+const ambiguous = "the service is restarting and will be back, or it throttles, or a quota is used up: over MQTT " +
+	"3.1.1 it has one answer for all three (http says which)"
+
 // unopened returns the row of a connection that was not made.
-func (p *Probe) unopened(err error) []Row {
+func (p *Probe) unopened(ctx context.Context, err error, s subject) []Row {
 	rows := bad(err)
-	if rows[0].Kind == transport.Timeout {
+	switch {
+	case rows[0].Kind == transport.Timeout:
 		rows[0].Hint = "the service did not answer the login within " + took(p.Options.Timeout) + "; " + rows[0].Hint
+	case rows[0].Kind == transport.Unavailable && slices.Contains(mqtt311, s.protocol.Name):
+		rows[0].Hint = cause(err).Error() + "; " + ambiguous
 	}
-	return rows
+	return p.otherwise(ctx, rows, s.site, p.wanted(s))
 }
 
 // probeMessage is a message that a back end recognizes. It has no properties, because a broker with

@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"strings"
 	"time"
 
 	"github.com/hubline-iot/hubline/cmd/hubline/internal/target"
@@ -175,6 +176,12 @@ func (p *Probe) take(ctx context.Context, c check, s subject) {
 		if r.Hint == "" {
 			r.Hint = c.about
 		}
+		if same := p.explained(r); len(same) > 0 {
+			r.Hint += "; probably the cause of " + strings.Join(same, ", ") + " as well"
+		}
+		if p.Target.URL != nil {
+			r.Hint = brokerWords.Replace(r.Hint)
+		}
 		r.cause = c.cause
 		p.rows = append(p.rows, r)
 		if p.OnRow != nil {
@@ -205,18 +212,53 @@ func (p *Probe) failed(needs []string, s subject) string {
 	return ""
 }
 
-// Worst returns the row that is Bad and closest to the cause: a cause of others, or else the first.
-// It returns nil if there is none.
+// vague reports whether a row's failure may have the cause that another transport names: MQTT 3.1.1
+// has no answer for quotas and throttling.
+func (r Row) vague() bool {
+	return r.Mark == Bad && (strings.HasPrefix(r.Check, "connect ") && r.Kind == transport.Unavailable ||
+		strings.HasPrefix(r.Check, "message ") && r.Kind == transport.Network)
+}
+
+// names reports whether a row names such a cause.
+func (r Row) names() bool {
+	return r.Mark == Bad && (r.Kind == transport.Quota || r.Kind == transport.Throttled)
+}
+
+// explained returns the names of the vague rows whose cause r is the first to name.
+func (p *Probe) explained(r Row) (all []string) {
+	if !r.names() {
+		return nil
+	}
+	for _, other := range p.rows {
+		switch {
+		case other.names():
+			return nil
+		case other.vague():
+			all = append(all, other.Check)
+		}
+	}
+	return all
+}
+
+// Worst returns the row that is Bad and closest to the cause: a cause of others, or else the first,
+// or the one that names what that one leaves open. It returns nil if there is none.
 func Worst(rows []Row) *Row {
-	var first *Row
+	var first, named *Row
 	for i, r := range rows {
 		switch {
 		case r.Mark != Bad:
+			continue
 		case r.cause:
 			return &rows[i]
 		case first == nil:
 			first = &rows[i]
 		}
+		if named == nil && r.names() {
+			named = &rows[i]
+		}
+	}
+	if first != nil && first.vague() && named != nil {
+		return named
 	}
 	return first
 }

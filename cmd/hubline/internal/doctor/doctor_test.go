@@ -31,11 +31,16 @@ func examine(t *testing.T, o *testbroker.Options, f func(p *patient)) {
 	t.Helper()
 	bounded.Test(t, func(t *testing.T) {
 		faketime.Start()
-		p := &patient{t: t, hub: rig.Hub(t, o)}
-		p.dial = rig.Dial(p.hub)
-		p.use(target.Flags{}, map[string]string{target.EnvConnect: p.hub.ConnectionString("pump-1")})
-		f(p)
+		f(newPatient(t, o))
 	})
+}
+
+// newPatient returns the device pump-1 of a new hub.
+func newPatient(t *testing.T, o *testbroker.Options) *patient {
+	p := &patient{t: t, hub: rig.Hub(t, o)}
+	p.dial = rig.Dial(p.hub)
+	p.use(target.Flags{}, map[string]string{target.EnvConnect: p.hub.ConnectionString("pump-1")})
+	return p
 }
 
 // use makes the probe for these flags and variables.

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/hubline-iot/hubline/errfilter"
@@ -14,14 +16,36 @@ import (
 
 // bad returns the row of a failure: its kind as the figure, and as the hint the error with the
 // sentence that the client has for that kind. The one about a network says only why the client
-// tries again.
+// tries again. An answer of a proxy or a portal in place of the service is not the service's, so
+// the sentence is about them.
 func bad(err error) []Row {
 	kind := kindOf(err)
 	hint := cause(err).Error()
-	if kind != transport.Network && kind != transport.Timeout {
+	if advice, ok := OfProxy(err); ok {
+		return []Row{{Mark: Bad, Figure: "the proxy: " + kind.String(), Hint: hint + "; " + advice, Kind: transport.Network}}
+	}
+	switch {
+	case isPortal(err):
+		hint += "; " + substitute
+	case kind != transport.Network && kind != transport.Timeout:
 		hint += "; " + errfilter.OfKind(kind).Reason()
 	}
 	return []Row{{Mark: Bad, Figure: kind.String(), Hint: hint, Kind: kind}}
+}
+
+// substitute is the hint about an answer that the service never gives.
+const substitute = "a captive portal or a proxy on the way answers in place of the service: open a web page on this " +
+	"network and log in, or get the device exempted"
+
+// isPortal reports whether err is an answer that no service gives to a device, and a portal does: a
+// page, a redirection, or status 511.
+func isPortal(err error) bool {
+	var status *transport.StatusError
+	return errors.As(err, &status) && status.Service != proxyService && substituted(status.Status)
+}
+
+func substituted(status int) bool {
+	return status >= 200 && status < 400 || status == http.StatusNetworkAuthenticationRequired
 }
 
 // cause returns the failure behind the end of retries, of which the clients here make none.
@@ -79,3 +103,14 @@ func took(d time.Duration) string {
 	}
 	return d.Round(100 * time.Millisecond).String()
 }
+
+// brokerWords are texts about hubs, with those for a broker.
+var brokerWords = strings.NewReplacer(
+	errfilter.OfKind(transport.Unauthorized).Reason(), "the same credentials would be refused again; check user name, "+
+		"password, client id and certificate",
+	errfilter.OfKind(transport.Forbidden).Reason(), "the identity lacks the right; grant it at the broker",
+	errfilter.OfKind(transport.Quota).Reason(), "the allowance is refilled with time; raise it, or send less",
+	throttleHelp, "send less often, in larger messages",
+	" (http says which)", "",
+	"the hub", "the broker",
+)

@@ -9,7 +9,6 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
-	"net/url"
 	"strings"
 	"time"
 
@@ -17,79 +16,6 @@ import (
 	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/transport"
 )
-
-// runProxy looks for a proxy and connects to it.
-func runProxy(ctx context.Context, p *Probe, _ subject) []Row {
-	if p.FindProxy == nil {
-		return fine("not used: -no-proxy")
-	}
-	proxy, variable, err := p.proxy()
-	switch {
-	case err != nil:
-		return wrong(transport.Invalid, "not a URL", variable+" has no valid URL; write http://HOST:PORT")
-	case proxy == nil && p.ignored(variable):
-		return warn("ignored", variable+" is not a URL, so programs connect directly; write http://HOST:PORT, or "+
-			"remove it")
-	case proxy == nil:
-		return fine("none")
-	case proxy.Hostname() == "" || proxyPorts[proxy.Scheme] == "":
-		return wrong(transport.Invalid, "not usable", variable+" needs a host, and the scheme http, https, socks5 or "+
-			"socks5h; write http://HOST:PORT")
-	}
-	ctx, cancel := p.limit(ctx)
-	defer cancel()
-	conn, err := p.direct()(ctx, "tcp", proxyAddress(proxy))
-	if err != nil {
-		rows := bad(err)
-		rows[0].Hint = "the proxy " + proxy.Host + " of " + variable + " does not answer; correct it, or give -no-proxy; " +
-			err.Error()
-		return rows
-	}
-	if err := conn.Close(); err != nil {
-		return bad(err)
-	}
-	return fine(proxy.Scheme + "://" + proxy.Host)
-}
-
-// proxy returns the first proxy that one of the ports has, or nil, and the variable that names it.
-func (p *Probe) proxy() (proxy *url.URL, variable string, err error) {
-	variable = "HTTPS_PROXY"
-	for _, s := range append(provisioningSites(p), sites(p)...) {
-		if s.site.plaintext {
-			variable = "HTTP_PROXY"
-		}
-		if s.site.host == "" {
-			continue // the hub of a registration that has not been made
-		}
-		if proxy, err = p.FindProxy(s.site.url()); err != nil || proxy != nil {
-			break
-		}
-	}
-	return proxy, variable, err
-}
-
-// ignored reports whether the variable has a proxy that is not a URL. The search for proxies takes
-// such a text for none.
-func (p *Probe) ignored(variable string) bool {
-	for _, name := range []string{variable, strings.ToLower(variable)} {
-		if p.Getenv == nil || p.Getenv(name) == "" {
-			continue
-		}
-		_, err := url.Parse(p.Getenv(name))
-		_, withScheme := url.Parse("http://" + p.Getenv(name))
-		return err != nil && withScheme != nil
-	}
-	return false
-}
-
-var proxyPorts = map[string]string{"http": "80", "https": "443", "socks5": "1080", "socks5h": "1080"}
-
-func proxyAddress(u *url.URL) string {
-	if u.Port() != "" {
-		return u.Host
-	}
-	return net.JoinHostPort(u.Hostname(), proxyPorts[u.Scheme])
-}
 
 // runName resolves the service's name.
 func runName(ctx context.Context, p *Probe, s subject) []Row {
@@ -127,15 +53,6 @@ func runName(ctx context.Context, p *Probe, s subject) []Row {
 	return fine(figure)
 }
 
-// proxied reports whether connections to the site go through a proxy.
-func (p *Probe) proxied(s *site) bool {
-	if p.FindProxy == nil {
-		return false
-	}
-	proxy, err := p.FindProxy(s.url())
-	return err == nil && proxy != nil
-}
-
 // runPort connects to a port.
 func runPort(ctx context.Context, p *Probe, s subject) []Row {
 	ctx, cancel := p.limit(ctx)
@@ -144,7 +61,11 @@ func runPort(ctx context.Context, p *Probe, s subject) []Row {
 	conn, err := p.dial(ctx, s.site)
 	if err != nil {
 		rows := bad(err)
-		if rows[0].Kind == transport.Network || rows[0].Kind == transport.Timeout {
+		_, ofProxy := OfProxy(err)
+		switch {
+		case ofProxy:
+			rows[0].Hint = s.site.elsewhere() + rows[0].Hint
+		case rows[0].Kind == transport.Network || rows[0].Kind == transport.Timeout:
 			rows[0].Hint = "a firewall, or no server; " + s.site.elsewhere() + err.Error()
 		}
 		return rows
@@ -181,13 +102,13 @@ func ask(ctx context.Context, conn net.Conn, method, host string) (*http.Respons
 }
 
 // runRegistration asks the provisioning service for the hub.
-func runRegistration(ctx context.Context, p *Probe, _ subject) []Row {
-	ctx, cancel := context.WithTimeout(ctx, 6*p.Options.Timeout) // an assignment takes some polls
+func runRegistration(ctx context.Context, p *Probe, s subject) []Row {
+	limit, cancel := context.WithTimeout(ctx, 6*p.Options.Timeout) // an assignment takes some polls
 	defer cancel()
 	begin := time.Now()
-	assignment, err := p.Target.Register(ctx, &provisioning.Options{Policy: retrypolicy.NoRetry{}})
+	assignment, err := p.Target.Register(limit, &provisioning.Options{Policy: retrypolicy.NoRetry{}})
 	if err != nil {
-		return bad(err)
+		return p.otherwise(ctx, bad(err), s.site, speaksHTTP)
 	}
 	return fine(fmt.Sprintf("%s at %s, in %s", assignment.DeviceID, assignment.Hub, took(time.Since(begin))))
 }

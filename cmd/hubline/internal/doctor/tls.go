@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -43,6 +44,7 @@ func runTLS(ctx context.Context, p *Probe, s subject) []Row {
 	if s.site.plaintext {
 		return warn("off", "passwords and messages cross the network readable; give a URL with mqtts, wss or amqps")
 	}
+	outer := ctx
 	ctx, cancel := p.limit(ctx)
 	defer cancel()
 	conn, state, err := p.handshake(ctx, s.site)
@@ -52,15 +54,16 @@ func runTLS(ctx context.Context, p *Probe, s subject) []Row {
 		return wrong(transport.Protocol, "HTTP instead of TLS", "a captive portal or a proxy answers in place of the "+
 			"service: open a web page on this network and log in; or the port is one without TLS")
 	case errors.As(err, &header):
-		return wrong(transport.Protocol, "not TLS", "another protocol is at this port, or it is one without TLS; check the "+
+		rows := wrong(transport.Protocol, "not TLS", "another protocol is at this port, or it is one without TLS; check the "+
 			"address")
+		return p.otherwise(outer, rows, s.site, p.wantedAt(s.site))
 	case isALPN(err):
 		return wrong(transport.Unsupported, "no common protocol", "the server wants another name in TLS (ALPN) than "+
 			offered(p.Target.ALPN())+": give -alpn NAME, or the -dialect of the service")
 	case err != nil:
 		rows := bad(err)
 		rows[0].Hint = p.unfinished(rows[0].Kind) + rows[0].Hint
-		return rows
+		return p.otherwise(outer, rows, s.site, p.wantedAt(s.site))
 	}
 	if err := conn.Close(); err != nil && ctx.Err() != nil {
 		return bad(err)
@@ -86,7 +89,7 @@ func runTLS(ctx context.Context, p *Probe, s subject) []Row {
 
 // unfinished says what the end of a handshake at a port that is open may mean.
 func (p *Probe) unfinished(kind transport.Kind) string {
-	const who = "a firewall that looks into connections, or a service that is in trouble; "
+	const who = "a firewall that looks into connections, a port without TLS, or a service that is in trouble; "
 	switch kind {
 	case transport.Timeout:
 		return "the port is open, and nobody answered the handshake within " + took(p.Options.Timeout) + ": " + who
@@ -157,12 +160,18 @@ func (p *Probe) verification(s *site, chain []*x509.Certificate, at time.Time) x
 	return o
 }
 
-// identified reports whether the service's certificate verifies at a time inside its validity: the
-// server is the service, whatever the clock of the device.
+// identified reports whether the service's certificate verifies at some time: the server is the
+// service, whatever the clock of the device. The certificates of the chain need not begin together.
 func (p *Probe) identified(s *site, state tls.ConnectionState) bool {
-	leaf := state.PeerCertificates[0]
-	_, err := leaf.Verify(p.verification(s, state.PeerCertificates, leaf.NotBefore))
-	return err == nil && state.Version >= tls.VersionTLS12
+	chain := state.PeerCertificates
+	times := []time.Time{p.now(), chain[0].NotAfter}
+	for _, c := range chain {
+		times = append(times, c.NotBefore)
+	}
+	return state.Version >= tls.VersionTLS12 && slices.ContainsFunc(times, func(at time.Time) bool {
+		_, err := chain[0].Verify(p.verification(s, chain, at))
+		return err == nil
+	})
 }
 
 // untrusted returns the row of a certificate that does not verify, by the cause.
@@ -170,9 +179,12 @@ func untrusted(err error, leaf *x509.Certificate, figure string, o x509.VerifyOp
 	var name x509.HostnameError
 	var unknown x509.UnknownAuthorityError
 	hint := err.Error()
-	switch {
+	switch names := namesOf(leaf); {
+	case errors.As(err, &name) && names == "":
+		hint = fmt.Sprintf("the certificate has no name but the common name %.200q, and clients do not read that: a captive "+
+			"portal, or the operator of the service has to put %s into the certificate's subjectAltName",
+			leaf.Subject.CommonName, o.DNSName)
 	case errors.As(err, &name):
-		names := strings.Join(leaf.DNSNames[:min(3, len(leaf.DNSNames))], ", ")
 		hint = fmt.Sprintf("the certificate is for %.200q and not for %s: a captive portal, or the wrong address", names,
 			o.DNSName)
 	case o.CurrentTime.After(leaf.NotAfter):
@@ -184,6 +196,15 @@ func untrusted(err error, leaf *x509.Certificate, figure string, o x509.VerifyOp
 			"service has its own authority; if it is yours, give its certificate with -ca", issuer(leaf))
 	}
 	return wrong(transport.Untrusted, figure, hint)
+}
+
+// namesOf returns the first names and addresses that a certificate is for.
+func namesOf(leaf *x509.Certificate) string {
+	names := slices.Clone(leaf.DNSNames)
+	for _, ip := range leaf.IPAddresses {
+		names = append(names, ip.String())
+	}
+	return strings.Join(names[:min(3, len(names))], ", ")
 }
 
 func issuer(c *x509.Certificate) string {

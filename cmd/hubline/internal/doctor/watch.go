@@ -43,7 +43,7 @@ func (p *Probe) watch(ctx context.Context, s subject) (Row, *loss) {
 	}
 	c, err := p.open(ctx, creds, t)
 	if err != nil {
-		return p.unopened(err)[0], nil
+		return p.unopened(ctx, err, s)[0], nil
 	}
 	defer c.Close()
 	begin := time.Now()
@@ -108,7 +108,7 @@ func runIdle(ctx context.Context, p *Probe, s subject) []Row {
 	}
 	c, err := p.open(ctx, creds, t)
 	if err != nil {
-		return p.unopened(err)
+		return p.unopened(ctx, err, s)
 	}
 	defer c.Close()
 	timer := time.NewTimer(idle)

@@ -74,6 +74,9 @@ func (t *Target) negotiate(n *netopt.Options) {
 	n.TLS.NextProtos = t.ALPN()
 }
 
+// OverWebSocket reports whether the broker's URL asks for WebSocket.
+func (t *Target) OverWebSocket() bool { return t.URL != nil && t.brokerNetwork().Tunnel != nil }
+
 // sharedPort is where services have several protocols.
 const sharedPort = "443"
 
