@@ -1,6 +1,6 @@
 // Command mutate tests the tests: it puts one plausible bug at a time into the code, at a random
-// place, and runs the tests of that package and then those of its importers. It uses an overlay, so
-// no file of the tree changes.
+// place, and runs the tests of that package and then those of its importers and their importers. It
+// uses an overlay, so no file of the tree changes.
 //
 //	go run ./internal/cmd/mutate                      20 bugs anywhere in the module
 //	go run ./internal/cmd/mutate -n 50 ./device       50 bugs in one package
@@ -132,7 +132,7 @@ const pageHead = `# Mutations
 
 A mutation is a plausible bug, put into the code at a random place to see whether a test fails. ` +
 	"[internal/cmd/mutate](../internal/cmd/mutate) draws the places from the syntax trees of the module, and runs the " +
-	"tests of the changed package and then those of its importers. It wrote this page:\n\n"
+	"tests of the changed package, then those of its importers and their importers. It wrote this page:\n\n"
 
 // report returns the page with the figures: a table by kind, and a list of the survivors.
 func report(results []result, command string) []byte {

@@ -36,17 +36,17 @@ func TestSitesAreFoundInTheSyntaxTree(t *testing.T) {
 	}
 }
 
-func TestImportersTestAPackageWithoutTests(t *testing.T) {
+func TestNearImportersTestAPackageFirst(t *testing.T) {
 	tests := []string{"a_test.go"}
 	all := map[string]*goPackage{
-		"base": {ImportPath: "base", importers: []string{"bare", "near"}},
-		"bare": {ImportPath: "bare", importers: []string{"far", "near"}},
-		"near": {ImportPath: "near", TestGoFiles: tests, importers: []string{"top"}},
-		"far":  {ImportPath: "far", XTestGoFiles: tests},
-		"top":  {ImportPath: "top", TestGoFiles: tests},
+		"base": {TestGoFiles: tests, importers: []string{"bare", "near"}},
+		"bare": {importers: []string{"far", "near"}},
+		"near": {TestGoFiles: tests, importers: []string{"far"}},
+		"far":  {XTestGoFiles: tests, importers: []string{"top"}},
+		"top":  {TestGoFiles: tests},
 	}
-	require.Equal(t, []string{"near", "far"}, testers(all, "base"))
-	require.Equal(t, []string{"near", "top"}, testers(all, "near"))
+	require.Equal(t, []string{"base", "near", "far"}, testers(all, "base"))
+	require.Equal(t, []string{"near", "far", "top"}, testers(all, "near"))
 }
 
 // writeModule writes a module with a package without tests, whose importer tests all of sum but its

@@ -60,20 +60,24 @@ func load(ctx context.Context, patterns []string) (root string, all map[string]*
 	return root, all, nil
 }
 
-// testers returns the packages whose tests try a bug in path: itself, then its importers. The
-// importers of an importer without tests take its place.
+// testers returns the packages whose tests try a bug in path: itself, its importers, and those that
+// import one of these. Code below a front is often tested through the package above it.
 func testers(all map[string]*goPackage, path string) (found []string) {
 	seen := map[string]bool{}
-	for queue := append([]string{path}, all[path].importers...); len(queue) > 0; queue = queue[1:] {
-		p := all[queue[0]]
-		switch {
-		case seen[p.ImportPath]:
-		case p.tested():
-			found = append(found, p.ImportPath)
-		default:
-			queue = slices.Concat(queue, p.importers)
+	level := []string{path}
+	for range 3 {
+		var next []string
+		for _, name := range level {
+			if seen[name] {
+				continue
+			}
+			seen[name] = true
+			if all[name].tested() {
+				found = append(found, name)
+			}
+			next = append(next, all[name].importers...)
 		}
-		seen[p.ImportPath] = true
+		level = next
 	}
 	return found
 }
