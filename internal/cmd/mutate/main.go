@@ -96,7 +96,7 @@ func mutate(ctx context.Context, patterns []string, seed uint64, n, parallel int
 	defer cancel(nil)
 	var mu sync.Mutex // held except while a bug is tried
 	var wg sync.WaitGroup
-	next, free := 0, n
+	next, free, unsound := 0, n, 0
 	for range parallel {
 		wg.Go(func() {
 			mu.Lock()
@@ -114,6 +114,10 @@ func mutate(ctx context.Context, patterns []string, seed uint64, n, parallel int
 				switch {
 				case errors.Is(err, errUnfit):
 					free++
+				case errors.Is(err, errUnsound) && unsound < 3: // a test that fails now and then
+					fmt.Printf("%-8s %s: %v\n", "unsure", s, err)
+					free++
+					unsound++
 				case err != nil:
 					cancel(err)
 				default:

@@ -89,7 +89,10 @@ type runner struct {
 	packages      map[string]*goPackage
 }
 
-var errUnfit = errors.New("does not compile")
+var (
+	errUnfit   = errors.New("does not compile")
+	errUnsound = errors.New("the tests fail without a bug")
+)
 
 // try runs the tests for one bug, one package after the other until a test fails.
 func (x *runner) try(ctx context.Context, s site) (result, error) {
@@ -113,7 +116,7 @@ func (x *runner) try(ctx context.Context, s site) (result, error) {
 		}
 		// Without the bug, the go command knows the result of tests that passed.
 		if out, err := goTool(ctx, x.root, os.Getenv("GOFLAGS"), "test", path); err != nil {
-			return result{}, fmt.Errorf("the tests fail without a bug: %s in %s", failure(out), path)
+			return result{}, fmt.Errorf("%w: %s in %s", errUnsound, failure(out), path)
 		}
 		return result{site: s, caught: true, note: failure(out) + " in " + path}, nil
 	}
