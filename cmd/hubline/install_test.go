@@ -1,11 +1,9 @@
 package main
 
 import (
-	"archive/zip"
 	"debug/elf"
 	"os"
 	"os/exec"
-	"path"
 	"path/filepath"
 	"regexp"
 	"runtime"
@@ -18,31 +16,41 @@ import (
 
 const (
 	rootModule = "github.com/hubline-iot/hubline"
-	ownModule  = rootModule + "/cmd/hubline"
 	release    = "v0.1.0" // which this module requires of the root module
 )
 
-// outsider is a machine with Go and without this repository.
+// outsider is a machine with Go, and with a repository in which release is tagged.
 type outsider struct {
-	t      *testing.T
-	folder string
-	env    []string
+	t                  *testing.T
+	folder, clone, hub string
+	env                []string
 }
 
-// newOutsider makes a proxy for modules that has this repository's, as they are in the working
-// tree. The others come from the module cache of this machine, by files, too.
+// newOutsider copies this repository, as it is in the working tree. Git finds the copy under the
+// public address. Other modules come from the module cache of this machine.
 func newOutsider(t *testing.T) *outsider {
 	t.Helper()
 	folder := t.TempDir()
-	proxy := filepath.Join(folder, "proxy")
-	serveModule(t, proxy, rootModule, "../..")
-	serveModule(t, proxy, ownModule, ".")
-	o := &outsider{t: t, folder: folder}
+	o := &outsider{t: t, folder: folder, clone: filepath.Join(folder, "clone"), hub: filepath.Join(folder, "hub.git")}
 	cache := strings.TrimSpace(o.run(".", "go", "env", "GOMODCACHE"))
+	proxy := strings.TrimSpace(o.run(".", "go", "env", "GOPROXY")) // for what the module cache lacks
+	top := strings.TrimSpace(o.run(".", "git", "rev-parse", "--show-toplevel"))
 	o.env = append(os.Environ(),
-		"GOPROXY="+fileURL(proxy)+","+fileURL(filepath.Join(cache, "cache", "download")),
-		"GOSUMDB=off", "GOTOOLCHAIN=local", "GOWORK=off", "CGO_ENABLED=0", "GOFLAGS=-modcacherw",
-		"GOPATH="+filepath.Join(folder, "go"), "GOMODCACHE="+filepath.Join(folder, "go", "pkg", "mod"), "GOBIN=")
+		"GOPROXY="+fileURL(filepath.Join(cache, "cache", "download"))+","+proxy, "GOSUMDB=off", "GOTOOLCHAIN=local",
+		"GOWORK=off", "GOPRIVATE="+rootModule, "CGO_ENABLED=0", "GOFLAGS=-modcacherw", "GOBIN=",
+		"GOPATH="+filepath.Join(folder, "go"), "GOMODCACHE="+filepath.Join(folder, "go", "pkg", "mod"),
+		"GIT_CONFIG_COUNT=3", "GIT_CONFIG_KEY_0=url."+fileURL(o.hub)+".insteadOf",
+		"GIT_CONFIG_VALUE_0=https://"+rootModule, "GIT_CONFIG_KEY_1=user.name", "GIT_CONFIG_VALUE_1=Releaser",
+		"GIT_CONFIG_KEY_2=user.email", "GIT_CONFIG_VALUE_2=releaser@example.com")
+	o.run(folder, "git", "init", "-q", "--bare", o.hub)
+	o.run(folder, "git", "init", "-q", "-b", "main", o.clone)
+	o.run(o.clone, "git", "remote", "add", "origin", "https://"+rootModule)
+	names := o.run(top, "git", "ls-files", "-z", "--cached", "--others", "--exclude-standard")
+	for name := range strings.SplitSeq(strings.TrimSuffix(names, "\x00"), "\x00") {
+		o.copy(filepath.Join(top, name), filepath.Join(o.clone, name))
+	}
+	o.run(o.clone, "git", "add", "--all")
+	o.run(o.clone, "git", "commit", "-q", "-m", "the working tree")
 	return o
 }
 
@@ -50,58 +58,15 @@ func fileURL(folder string) string {
 	return "file:///" + strings.TrimPrefix(filepath.ToSlash(folder), "/")
 }
 
-// serveModule puts a module into a proxy of files.
-func serveModule(t *testing.T, proxy, module, folder string) {
-	t.Helper()
-	at := filepath.Join(proxy, filepath.FromSlash(module), "@v")
-	require.NoError(t, os.MkdirAll(at, 0o755))
-	for name, text := range map[string][]byte{
-		"list": []byte(release + "\n"), release + ".info": []byte(`{"Version":"` + release + `"}`),
-		release + ".mod": read(t, filepath.Join(folder, "go.mod")),
-	} {
-		require.NoError(t, os.WriteFile(filepath.Join(at, name), text, 0o644))
+func (o *outsider) copy(from, to string) {
+	o.t.Helper()
+	info, err := os.Stat(from)
+	if os.IsNotExist(err) {
+		return // deleted in the working tree
 	}
-	file, err := os.Create(filepath.Join(at, release+".zip"))
-	require.NoError(t, err)
-	archive := zip.NewWriter(file)
-	list := exec.CommandContext(t.Context(), "git", "ls-files", "--cached", "--others", "--exclude-standard")
-	list.Dir = folder
-	out, err := list.Output()
-	require.NoError(t, err)
-	names := strings.Fields(string(out))
-	for _, name := range ofModule(names) {
-		text, err := os.ReadFile(filepath.Join(folder, filepath.FromSlash(name)))
-		if os.IsNotExist(err) {
-			continue // deleted in the working tree
-		}
-		require.NoError(t, err)
-		entry, err := archive.Create(module + "@" + release + "/" + name)
-		require.NoError(t, err)
-		_, err = entry.Write(text)
-		require.NoError(t, err)
-	}
-	require.NoError(t, archive.Close())
-	require.NoError(t, file.Close())
-}
-
-// ofModule returns the files that are in no module below.
-func ofModule(names []string) (own []string) {
-	nested := map[string]bool{}
-	for _, name := range names {
-		if folder := path.Dir(name); path.Base(name) == "go.mod" && folder != "." {
-			nested[folder] = true
-		}
-	}
-	for _, name := range names {
-		folder := path.Dir(name)
-		for folder != "." && !nested[folder] {
-			folder = path.Dir(folder)
-		}
-		if folder == "." {
-			own = append(own, name)
-		}
-	}
-	return own
+	require.NoError(o.t, err)
+	require.NoError(o.t, os.MkdirAll(filepath.Dir(to), 0o755))
+	require.NoError(o.t, os.WriteFile(to, read(o.t, from), info.Mode()))
 }
 
 func read(t *testing.T, name string) []byte {
@@ -120,34 +85,51 @@ func (o *outsider) run(folder, name string, args ...string) string {
 	return string(out)
 }
 
-// Somebody who has Go alone installs this command and runs testhub, by the lines of the pages. The
-// program is static and as large as the page says.
-func TestAnOutsiderInstalls(t *testing.T) {
+// The scripts of the release workflow tag a copy of the repository. Then everybody who has Go can
+// install each program and import each module. The programs are static and as large as the page
+// says.
+func TestAReleaseCanBeInstalled(t *testing.T) {
 	if os.Getenv("HUBLINE_INSTALL") == "" {
-		t.Skip("it takes up to a minute; HUBLINE_INSTALL=1 runs it")
+		t.Skip("it takes some minutes; HUBLINE_INSTALL=1 runs it")
 	}
 	o := newOutsider(t)
-	o.run(o.folder, "go", "install", "-trimpath", "-ldflags=-s -w", ownModule+"@latest")
-	program := filepath.Join(o.folder, "go", "bin", "hubline")
-	if runtime.GOOS == "windows" {
-		program += ".exe"
+	o.run(o.clone, ".ci/release", release)
+	tags := strings.Fields(o.run(o.hub, "git", "tag"))
+	require.Equal(t, []string{"cmd/fleet/" + release, "cmd/hubline/" + release, "observe/otel/" + release,
+		"provisioning/dpstpm/" + release, release}, tags)
+	require.Contains(t, o.run(o.hub, "git", "show", release+":CHANGELOG.md"), "\n## Unreleased\n\n## "+release+"\n")
+
+	o.env = append(o.env, "SYSTEMS="+runtime.GOOS+"/"+runtime.GOARCH)
+	o.run(o.clone, ".ci/binaries", release)
+	dist := filepath.Join(o.clone, "dist")
+	program := func(name string) string {
+		return filepath.Join(dist, name+"-"+release+"-"+runtime.GOOS+"-"+runtime.GOARCH)
 	}
-	require.Contains(t, o.run(o.folder, program, "-version"), "hubline version "+release)
-	require.Contains(t, o.run(o.folder, "go", "run", "-trimpath", rootModule+"/cmd/testhub@latest", "-help"),
-		"Usage of testhub")
+	require.Contains(t, o.run(o.folder, program("hubline"), "-version"), "hubline version "+release)
+	require.Contains(t, o.run(o.folder, program("testhub"), "-help"), "Usage of testhub")
+	require.Contains(t, o.run(o.folder, program("fleet"), "-help"), "Usage of fleet")
+	require.Equal(t, 3, strings.Count(string(read(t, filepath.Join(dist, "SHA256SUMS"))), "\n"))
+
+	user := filepath.Join(o.folder, "user")
+	require.NoError(t, os.Mkdir(user, 0o755))
+	o.run(user, "go", "mod", "init", "example.com/user")
+	o.run(user, "go", "get", rootModule+"/observe/otel@"+release, rootModule+"/provisioning/dpstpm@"+release)
+	require.Contains(t, o.run(user, "go", "list", "-m", rootModule), release)
 
 	if runtime.GOOS != "linux" || runtime.GOARCH != "amd64" {
 		t.Logf("the page has no size for %s/%s", runtime.GOOS, runtime.GOARCH)
 		return
 	}
-	info, err := os.Stat(program)
+	info, err := os.Stat(program("hubline"))
 	require.NoError(t, err)
 	said := regexp.MustCompile(`static binary of about (\S+) MB`).FindSubmatch(read(t, page))
 	require.NotNil(t, said)
 	megabytes, err := strconv.ParseFloat(string(said[1]), 64)
 	require.NoError(t, err)
 	require.InEpsilon(t, megabytes*1e6, info.Size(), 0.05, "the size on the page")
-	requireStatic(t, program)
+	for _, name := range []string{"hubline", "testhub", "fleet"} {
+		requireStatic(t, program(name))
+	}
 }
 
 // requireStatic fails for a program that needs a loader or libraries.
