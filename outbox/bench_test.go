@@ -15,7 +15,7 @@ import (
 )
 
 // sink is a client that finishes each message at once, as expired. No hub takes part.
-type sink struct{}
+type sink struct{ sending }
 
 func (sink) Enqueue(context.Context, *transport.Message, *device.Receipt) error { return errExpired }
 
@@ -58,7 +58,7 @@ func BenchmarkPut(b *testing.B) {
 func BenchmarkThrough(b *testing.B) {
 	for name, every := range map[string]time.Duration{"fsync": 0, "SyncEvery=-1": -1} {
 		b.Run(name, func(b *testing.B) {
-			q := open(b, b.TempDir(), &outbox.Options{SyncEvery: every})
+			q := open(b, b.TempDir(), &outbox.Options{SyncEvery: every, OnFailed: ignore})
 			stop := start(q, sink{})
 			m := benchmarkMessage()
 			const callers = 16
@@ -86,7 +86,8 @@ func BenchmarkThrough(b *testing.B) {
 
 // BenchmarkDrain measures the way from the files to the client.
 func BenchmarkDrain(b *testing.B) {
-	q := open(b, b.TempDir(), &outbox.Options{SyncEvery: -1, Overflow: device.DropOldest, MaxBytes: 4 << 30})
+	q := open(b, b.TempDir(), &outbox.Options{SyncEvery: -1, Overflow: device.DropOldest, MaxBytes: 4 << 30,
+		OnFailed: ignore})
 	m := benchmarkMessage()
 	for range b.N {
 		require.NoError(b, q.Put(context.Background(), m))

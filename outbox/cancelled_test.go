@@ -42,7 +42,7 @@ func TestACallWhoseContextEndsSaysSo(t *testing.T) {
 }
 
 // full is a client whose outbox has no room.
-type full struct{}
+type full struct{ sending }
 
 func (full) Enqueue(ctx context.Context, _ *transport.Message, _ *device.Receipt) error {
 	<-ctx.Done()

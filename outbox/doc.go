@@ -6,7 +6,7 @@
 //	go func() {
 //		err := q.Run(ctx, client) // hands over waiting and new messages
 //		if !errors.Is(err, transport.Closed) && ctx.Err() == nil {
-//			log.Print(err) // messages wait for the next Run
+//			log.Print(err) // messages wait for the next Run, once the client is open again
 //		}
 //	}()
 //	err = q.Put(ctx, &transport.Message{ID: "1", Body: body}) // nil: it is on the disk
@@ -19,9 +19,12 @@
 // next one that opens the folder continues. A message stays in the files until
 //
 //   - the hub has acknowledged it;
-//   - it has a final result that the client did not cause (refused for good, expired, stopped by
-//     the message policy), which is reported to Options.OnFailed;
+//   - it has expired or was refused for good, which is reported to Options.OnFailed, and without
+//     that by Flush;
 //   - Options.Overflow is DropOldest and drops it (Stats.Dropped).
+//
+// A retry policy can stop the sending but removes no message: Run and Flush return the reason, and
+// the next Run goes on. A refusal of the device or a used-up quota removes none, either.
 //
 // A message that was acknowledged shortly before a crash may be sent again by the next process;
 // consumers detect that by Message.ID. How many depends on the mark: the number in the file "done",

@@ -33,6 +33,13 @@ func (q *Queue) Unsynced() (n uint64) {
 	return n
 }
 
+// Stopped reports whether the last Run has ended and none has begun since.
+func (q *Queue) Stopped() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.stop != nil
+}
+
 // Idle waits until the writer and the syncer have ended.
 func (q *Queue) Idle() {
 	q.mu.Lock()

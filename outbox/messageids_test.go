@@ -40,7 +40,10 @@ func TestAMessageWithoutAnIDKeepsItsIDAcrossProcesses(t *testing.T) {
 }
 
 // first is a client that records the id of the first message and has no room for it.
-type first struct{ id string }
+type first struct {
+	sending
+	id string
+}
 
 func (f *first) Enqueue(ctx context.Context, m *transport.Message, _ *device.Receipt) error {
 	f.id = m.ID

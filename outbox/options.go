@@ -36,11 +36,12 @@ type Options struct {
 	// NoMessageIDs stores messages without an id as they are. The client that sends one may give it an
 	// id, which other processes do not know.
 	NoMessageIDs bool
-	// OnFailed is called with the result of each message that ends without an acknowledgement. Run
-	// makes one call at a time, and messages behind it wait; m is valid until the call returns.
+	// OnFailed is called with the result of each message that ends without an acknowledgement: it has
+	// expired, or it was refused for good. The message is then removed from the files. Run makes one
+	// call at a time, and messages behind it wait; m is valid until the call returns.
 	// OnFailed must not call Run, Flush or Close, nor Put with Overflow Block, because they would wait
 	// for OnFailed to return. If it panics or calls runtime.Goexit, Run returns an error. Default:
-	// none, such messages are only counted.
+	// none, such messages are counted, and Flush returns their number.
 	OnFailed func(m *transport.Message, err error)
 	// CloseTimeout limits Close, which waits for OnFailed and for the disk. Default 5 s.
 	CloseTimeout time.Duration
@@ -100,11 +101,12 @@ var (
 	errFull   = &transport.Error{Kind: transport.Dropped, Op: transport.OpSend,
 		Err: errors.New("the outbox is full; give it more MaxBytes, or send less")}
 
-	errSlow    = errors.New("the disk does not answer; the message was not written")
-	errDamaged = errors.New("outbox: the record is damaged")
-	errDeleted = errors.New("a file of the outbox was deleted under it; close the Queue and open it anew")
-	errNumbers = errors.New("the folder has a file with a number that is too high; remove it, and \"done\"")
-	errNoLock  = errors.New("outbox: this system has no file locks, so two processes could use the folder; " +
+	errSlow     = errors.New("the disk does not answer; the message was not written")
+	errDamaged  = errors.New("outbox: the record is damaged")
+	errDeleted  = errors.New("a file of the outbox was deleted under it; close the Queue and open it anew")
+	errNumbers  = errors.New("the folder has a file with a number that is too high; remove it, and \"done\"")
+	errNoReturn = errors.New("outbox: the client panicked or ended the goroutine of Run")
+	errNoLock   = errors.New("outbox: this system has no file locks, so two processes could use the folder; " +
 		"keep messages in the client's memory")
 )
 

@@ -49,6 +49,9 @@ type Queue struct {
 	holes    []span // numbers without a message
 	closed   bool
 	stats    Stats
+	stop     error  // why the last Run ended; nil while one runs, and before the first
+	silent   uint64 // failed messages of which neither OnFailed nor Flush has told
+	silence  error  // the failure of the last of them
 
 	pending      []*entrant // waiting for the writer
 	busy         []*entrant // being written
@@ -153,6 +156,10 @@ func (q *Queue) finish(from, number uint64, result error, quiet bool) {
 		missing.to++
 	default:
 		q.stats.Failed++
+		if q.opt.OnFailed == nil {
+			q.silent++
+			q.silence = result
+		}
 	}
 	if missing.from = max(missing.from, q.done); missing.from < missing.to {
 		q.stats.Damaged += missing.to - missing.from - q.holesIn(missing.from, missing.to)
@@ -184,12 +191,16 @@ func (q *Queue) Stats() Stats {
 	return s
 }
 
-// Flush waits until all messages put before the call are done; Run must be running. It returns
-// Cancelled when ctx ends first, and Closed when the queue is closed.
+// Flush waits until all messages put before the call are done. It returns Run's error if Run ends
+// before that or has ended, Cancelled when ctx ends first, and Closed when the queue is closed. Run
+// may begin after Flush.
+//
+// Without Options.OnFailed, Flush returns an error if messages have failed since the last Flush
+// that said so: their number, and the failure of the last one with its Kind.
 func (q *Queue) Flush(ctx context.Context) error {
 	q.mu.Lock()
 	upTo := q.next
-	for q.done < upTo && !q.closed {
+	for q.done < upTo && !q.closed && q.stop == nil {
 		ended := waitFor(&q.ended)
 		q.mu.Unlock()
 		select {
@@ -200,10 +211,24 @@ func (q *Queue) Flush(ctx context.Context) error {
 		q.mu.Lock()
 	}
 	defer q.mu.Unlock()
-	if q.done < upTo {
+	switch {
+	case q.done >= upTo:
+		return q.failedLocked()
+	case q.closed:
 		return errClosed
 	}
-	return nil
+	return q.stop
+}
+
+// failedLocked returns the error for messages that failed without anybody being told.
+func (q *Queue) failedLocked() error {
+	n, last := q.silent, q.silence
+	q.silent, q.silence = 0, nil
+	if n == 0 {
+		return nil
+	}
+	return &transport.Error{Kind: transport.KindOf(last), Op: transport.OpSend,
+		Err: fmt.Errorf("outbox: messages that failed and were removed: %d; set OnFailed to get each; the last: %w", n, last)}
 }
 
 // wake wakes all goroutines that wait on *ch.

@@ -24,7 +24,6 @@ import (
 	"github.com/hubline-iot/hubline/internal/bounded"
 	"github.com/hubline-iot/hubline/internal/hubfixture"
 	"github.com/hubline-iot/hubline/outbox"
-	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/testbroker/fault"
 	"github.com/hubline-iot/hubline/transport"
 )
@@ -242,27 +241,6 @@ func TestAFinalFailureIsReportedToOnFailed(t *testing.T) {
 		require.Equal(t, []string{"1 message expired"}, failed)
 		require.Equal(t, []string{"0", "2"}, arrived(hub))
 		require.EqualValues(t, 1, q.Stats().Failed)
-		require.Error(t, stop())
-		require.NoError(t, c.Close())
-		require.NoError(t, q.Close())
-	})
-}
-
-// A Disconnected client keeps its messages for the next Open.
-func TestRunWaitsForADisconnectedClient(t *testing.T) {
-	bounded.Test(t, func(t *testing.T) {
-		hub := hubfixture.Open(t, nil, deviceID)
-		away := hub.Inject(fault.Fault{Kind: fault.Absent})
-		q := open(t, t.TempDir(), nil)
-		put(t, q, 0, 10)
-		c := newClient(t, hub, &device.Options{RetryPolicy: retrypolicy.NoRetry{}})
-		stop := start(q, c)
-		time.Sleep(time.Minute)
-		away.Remove()
-		require.EqualValues(t, 10, q.Stats().Waiting)
-		require.NoError(t, c.Open(t.Context()))
-		require.NoError(t, q.Flush(t.Context()))
-		require.Equal(t, ids(0, 10), arrived(hub))
 		require.Error(t, stop())
 		require.NoError(t, c.Close())
 		require.NoError(t, q.Close())

@@ -253,7 +253,7 @@ func TestAClientThatPanics(t *testing.T) {
 	})
 }
 
-type panicking struct{}
+type panicking struct{ sending }
 
 func (panicking) Enqueue(context.Context, *transport.Message, *device.Receipt) error {
 	panic("too bad")

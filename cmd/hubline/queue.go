@@ -144,6 +144,7 @@ func openDisk(s *sending, session *session) (queue, error) {
 	q.running.Go(func() { // ends with flush
 		if err := q.Run(ctx, session.Client); ctx.Err() == nil && !errors.Is(err, transport.Closed) {
 			q.ended = err
+			session.giveUp(err) // nothing more would be sent
 		}
 	})
 	return q, nil

@@ -19,6 +19,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/hubline-iot/hubline/device"
 	"github.com/hubline-iot/hubline/internal/bounded"
 	"github.com/hubline-iot/hubline/internal/faketime"
 	"github.com/hubline-iot/hubline/outbox"
@@ -261,7 +262,19 @@ func (l *lives) begin(t *testing.T) {
 	require.NoError(t, l.client.Start())
 	ctx, stop := context.WithCancel(context.Background())
 	l.running, l.stop = make(chan error, 1), stop
-	go func(running chan<- error) { running <- l.queue.Run(ctx, l.client) }(l.running)
+	go func(running chan<- error, q *outbox.Queue, c *device.Client) { running <- keepRunning(ctx, q, c) }(l.running,
+		l.queue, l.client)
+}
+
+// keepRunning begins Run again when it has ended because the client gave up.
+func keepRunning(ctx context.Context, q *outbox.Queue, c *device.Client) error {
+	for {
+		err := q.Run(ctx, c)
+		if failure := transport.Find(err); failure == nil || failure.Kind == transport.Closed || ctx.Err() != nil {
+			return err
+		}
+		time.Sleep(time.Second)
+	}
 }
 
 // end ends the process.
@@ -296,6 +309,7 @@ func (l *lives) empty() {
 			return
 		}
 		l.reopen()
+		time.Sleep(time.Second) // until Run has begun again
 	}
 	l.fail(fmt.Errorf("the outbox is not empty after 6 hours without faults: %+v", l.queue.Stats()))
 }

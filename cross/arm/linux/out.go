@@ -3,11 +3,15 @@ package main
 import (
 	"context"
 	"os"
+	"time"
 
 	"github.com/hubline-iot/hubline/device"
 	"github.com/hubline-iot/hubline/outbox"
 	"github.com/hubline-iot/hubline/transport"
 )
+
+// runAgainAfter is the wait after a Run that ended, for example because the files cannot be read.
+const runAgainAfter = 10 * time.Second
 
 // out is the outbox of the readings: in the client's memory, or in files.
 type out struct {
@@ -31,8 +35,13 @@ func openOut(folder string, client *device.Client) (*out, error) {
 	o.queue, o.ran = queue, make(chan struct{})
 	go func() {
 		defer close(o.ran)
-		if err := queue.Run(context.Background(), client); transport.KindOf(err) != transport.Closed {
-			os.Stderr.WriteString("the outbox is stuck: " + err.Error() + "\n")
+		for { // nobody is there to restart it
+			err := queue.Run(context.Background(), client)
+			if transport.KindOf(err) == transport.Closed {
+				return
+			}
+			os.Stderr.WriteString("the outbox waits: " + err.Error() + "\n")
+			time.Sleep(runAgainAfter)
 		}
 	}()
 	return o, nil

@@ -14,6 +14,7 @@ import (
 type Sender interface {
 	Enqueue(ctx context.Context, m *transport.Message, r *device.Receipt) error
 	Send(ctx context.Context, m *transport.Message) error
+	Flush(ctx context.Context) error
 }
 
 // Client sends messages with a span each. It is a Sender itself, and what outbox.Queue.Run needs.
@@ -59,6 +60,9 @@ func (c *Client) Send(ctx context.Context, m *transport.Message) error {
 	c.tracer.finish(span, err, time.Now())
 	return err
 }
+
+// Flush is Flush of the client.
+func (c *Client) Flush(ctx context.Context) error { return c.sender.Flush(ctx) }
 
 // begin starts the span of m if there is room for one. It returns the message to send, and the
 // record of the span, nil if there is no span that records.

@@ -22,6 +22,8 @@ func (n *nothing) Enqueue(_ context.Context, m *transport.Message, _ *device.Rec
 	return nil
 }
 
+func (n *nothing) Flush(context.Context) error { return nil }
+
 func (n *nothing) Send(_ context.Context, m *transport.Message) error {
 	n.last = m
 	return nil
