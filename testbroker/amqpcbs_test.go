@@ -67,6 +67,10 @@ func putTokenCases() map[string]putTokenCase {
 			tok(func(w putTokenWorld) string {
 				return sign("hub.example.test/devices/dev-1", w.dev.PrimaryKey, soon())
 			}), "dev-1"},
+		"name for devices": {200,
+			tok(func(w putTokenWorld) string {
+				return sign("hub.device.example.test%2Fdevices%2Fdev-1", w.dev.PrimaryKey, soon())
+			}), "dev-1"},
 		"resource encoded twice": {200, tok(func(w putTokenWorld) string {
 			return sign("hub.example.test%2Fdevices%2Fdev%252D1", w.dev.PrimaryKey, soon())
 		}), "dev-1"},

@@ -102,6 +102,14 @@ func connackCases(t *testing.T) map[string]connackCase {
 			tok(func(w connackWorld) string {
 				return sign("HUB.example.test%2Fdevices%2Fdev-1", w.dev.PrimaryKey, soon())
 			})},
+		"name for devices": {0, func(c *connect, w connackWorld) {
+			c.user = "hub.device.example.test/dev-1/?api-version=2021-04-12"
+			c.password = sign("hub.device.example.test%2Fdevices%2Fdev-1", w.dev.PrimaryKey, soon())
+		}},
+		"name for devices of another hub": {5, user("hub2.device.example.test/dev-1/?api-version=2021-04-12")},
+		"token without a hub": {5, tok(func(w connackWorld) string {
+			return sign("%2Fdevices%2Fdev-1", w.dev.PrimaryKey, soon())
+		})},
 		"no query":         {0, user("hub.example.test/dev-1")},
 		"slash only":       {0, user("hub.example.test/dev-1/")},
 		"no question mark": {0, user("hub.example.test/dev-1/api-version=2020-09-30")},

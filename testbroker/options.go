@@ -15,7 +15,8 @@ import (
 // Options are the settings of a hub. The zero value of each field means its default.
 type Options struct {
 	// HostName is the hub's name in user names, tokens and its certificate. Default:
-	// [DefaultHostName].
+	// [DefaultHostName]. As in the service, devices may also use the name with "device" after its
+	// first label: HUB.device.example.test for HUB.example.test.
 	HostName string
 	// Now is the hub's clock. The hub uses it to check tokens, to stamp messages and events, and to
 	// date its certificate. It is called from any goroutine. Default: [time.Now]. Delays and durations

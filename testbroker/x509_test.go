@@ -336,3 +336,23 @@ func TestHandshakeFaultsBelowAWebSocket(t *testing.T) {
 		ws.Close()
 	})
 }
+
+// A hub has a second name for devices that speak TLS 1.3, over each protocol.
+func TestTheNameForDevices(t *testing.T) {
+	for own, other := range map[string]string{"hub.example.test": "hub.device.example.test",
+		"hub.device.example.test": "hub.example.test"} {
+		synctest.Test(t, func(t *testing.T) {
+			h, d := newHub(t, &testbroker.Options{HostName: own})
+			for _, name := range []string{own, other} {
+				config := h.ClientTLS()
+				config.ServerName, config.MinVersion = name, tls.VersionTLS13
+				p := newPoster(t, h.Dial(testbroker.PortHTTPS), config,
+					sign(name+"%2Fdevices%2Fdev-1", d.PrimaryKey, time.Now().Add(time.Hour).Unix()))
+				p.base = "https://" + name
+				r := p.post("/devices/dev-1/messages/events"+version, "x")
+				require.Equal(t, 204, r.StatusCode, r.body)
+			}
+			require.Equal(t, 2, h.Len())
+		})
+	}
+}

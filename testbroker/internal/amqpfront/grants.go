@@ -242,7 +242,7 @@ func (f *Front) scopeFrom(text, policy string) (scope, bool) {
 			return scope{}, false
 		}
 		path = strings.Trim(path, "/")
-	} else if !strings.EqualFold(host, f.hub.Host) {
+	} else if !f.hub.IsName(host) {
 		return scope{}, false
 	}
 	part := strings.Split(path, "/")

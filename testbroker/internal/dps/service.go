@@ -154,7 +154,7 @@ func names(hubs []*hub.Hub) string {
 }
 
 func find(hubs []*hub.Hub, name string) *hub.Hub {
-	i := slices.IndexFunc(hubs, func(h *hub.Hub) bool { return strings.EqualFold(h.Host, name) })
+	i := slices.IndexFunc(hubs, func(h *hub.Hub) bool { return h.IsName(name) })
 	if i < 0 {
 		return nil
 	}

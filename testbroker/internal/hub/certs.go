@@ -198,6 +198,9 @@ func (h *Hub) certifyLocked() {
 	if net.ParseIP(h.Host) == nil {
 		template.DNSNames = append(template.DNSNames, "store."+h.Host)
 	}
+	if other := h.otherName(); other != "" {
+		template.DNSNames = append(template.DNSNames, other)
+	}
 	for _, name := range slices.Concat([]string{name}, h.certs.names) {
 		if ip := net.ParseIP(name); ip != nil { // clients compare an address only with addresses in the certificate
 			template.IPAddresses = append(template.IPAddresses, ip)

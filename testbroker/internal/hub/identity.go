@@ -81,13 +81,41 @@ func CheckHost(host string) error {
 	return nil
 }
 
+// IsName reports whether a host name is the hub's own or its other one.
+func (h *Hub) IsName(host string) bool {
+	return strings.EqualFold(host, h.Host) || host != "" && strings.EqualFold(host, h.otherName())
+}
+
+// deviceLabel is in the name that a hub has for devices with TLS 1.3: HUB.device.azure-devices.net
+// beside HUB.azure-devices.net.
+const deviceLabel = "device"
+
+// otherName returns the name for devices, or for a hub that is called by that the classic one. It
+// is empty for a name without dots, and for an address.
+func (h *Hub) otherName() string {
+	first, rest, found := strings.Cut(h.Host, ".")
+	if !found || net.ParseIP(h.Host) != nil {
+		return ""
+	}
+	if label, classic, found := strings.Cut(rest, "."); found && strings.EqualFold(label, deviceLabel) {
+		return first + "." + classic
+	}
+	return first + "." + deviceLabel + "." + rest
+}
+
+// covers reports whether a token is for an identity, under one of the hub's names.
+func (h *Hub) covers(t Token, id Identity) bool {
+	other := h.otherName()
+	return t.covers(h.Host, id) || other != "" && t.covers(other, id)
+}
+
 // Knows reports whether a host name, with or without a port, is a name of this hub, of its gateway,
 // or of this machine.
 func (h *Hub) Knows(host string) bool {
 	if name, _, err := net.SplitHostPort(host); err == nil {
 		host = name
 	}
-	return host == "" || strings.EqualFold(host, h.Host) || strings.EqualFold(host, h.FrontName()) ||
+	return host == "" || h.IsName(host) || strings.EqualFold(host, h.FrontName()) ||
 		slices.Contains([]string{"localhost", "127.0.0.1", "::1"}, host)
 }
 

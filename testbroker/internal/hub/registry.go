@@ -11,7 +11,6 @@ import (
 	"maps"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
@@ -342,7 +341,7 @@ func (h *Hub) Expel(open []*Conn, selector string, cause error, condition string
 func (h *Hub) knownLocked(host string, id Identity) (*Registration, error) {
 	device, entry := h.registry[Identity{Device: id.Device}], h.registry[id]
 	switch {
-	case !strings.EqualFold(host, h.Host):
+	case !h.IsName(host):
 		return nil, fmt.Errorf("host name %q is not this hub", host)
 	case device == nil || entry == nil:
 		return nil, fmt.Errorf("%w: %s", ErrNotFound, id)
@@ -362,7 +361,7 @@ func (h *Hub) authorizeLocked(host string, id Identity, t Token) error {
 	case now.After(t.Deadline(h.grace)):
 		return fmt.Errorf("token expired at %s, it is %s", time.Unix(t.expires, 0).UTC().Format(time.RFC3339),
 			now.UTC().Format(time.RFC3339))
-	case !t.covers(h.Host, id):
+	case !h.covers(t, id):
 		return fmt.Errorf("token for %q %w %s", t.Resource, ErrNotCovered, id.Resource())
 	}
 	keys := entry.Keys

@@ -47,7 +47,7 @@ func authorizeService(q *web.Request, need hubdata.Right) error {
 		return err
 	}
 	resource, err := url.PathUnescape(t.Resource)
-	if err != nil || !strings.EqualFold(resource, h.Host) {
+	if err != nil || !h.IsName(resource) {
 		return errors.New("token is not for this hub")
 	}
 	return h.AuthorizePolicy(t, need)

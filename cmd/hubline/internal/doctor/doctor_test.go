@@ -158,6 +158,30 @@ func TestNoNetwork(t *testing.T) {
 	})
 }
 
+// The name for devices with TLS 1.3 is an additional one, which not every hub has.
+func TestAnUnknownNameForDevicesLeadsToTheClassicOne(t *testing.T) {
+	examine(t, nil, func(p *patient) {
+		p.probe.Target.Creds.Host = "hub.device.example.test"
+		p.probe.Lookup = func(context.Context, string) ([]string, error) {
+			return nil, &net.DNSError{Err: "no such host", IsNotFound: true}
+		}
+		row := p.run()["name"]
+		require.Equal(p.t, Bad, row.Mark)
+		require.Contains(p.t, row.Hint, "is it hub.example.test?")
+	})
+}
+
+func TestADeviceConnectsToTheNameForDevices(t *testing.T) {
+	examine(t, nil, func(p *patient) {
+		p.probe.Target.Creds.Host = "hub.device.example.test"
+		rows := p.run()
+		require.Equal(p.t, OK, rows["tls 8883"].Mark, "%+v", rows["tls 8883"])
+		require.Equal(p.t, OK, rows["connect amqp"].Mark, "%+v", rows["connect amqp"])
+		require.Equal(p.t, OK, rows["connect http"].Mark, "%+v", rows["connect http"])
+		require.Equal(p.t, OK, rows["connect mqtt"].Mark, "%+v", rows["connect mqtt"])
+	})
+}
+
 // A name that is known does not help if no packet gets out.
 func TestNoRoute(t *testing.T) {
 	examine(t, nil, func(p *patient) {

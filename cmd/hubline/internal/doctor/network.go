@@ -41,6 +41,9 @@ func runName(ctx context.Context, p *Probe, s subject) []Row {
 		rows := bad(err)
 		rows[0].Figure = "unknown"
 		rows[0].Hint = "is the network up, and is " + host + " spelled right? " + err.Error()
+		if classic := strings.Replace(host, ".device.", ".", 1); classic != host {
+			rows[0].Hint = "not every hub has a name for TLS 1.3: is it " + classic + "? " + rows[0].Hint
+		}
 		return rows
 	}
 	figure := fmt.Sprintf("%s in %s", strings.Join(addresses[:min(len(addresses), 3)], ", "), took(time.Since(begin)))
