@@ -55,6 +55,6 @@ func Dialer(creds *transport.Credentials, o *netopt.Options) lean.Dial {
 		if err != nil {
 			return nil, endpoint.Error(err)
 		}
-		return newConn(outer, socket), nil
+		return endpoint.NewConn(outer, socket), nil
 	}
 }

@@ -1,23 +1,22 @@
-package leannet
+package endpoint
 
 import (
 	"net"
 	"time"
 
 	"github.com/hubline-iot/hubline/internal/dialer"
-	"github.com/hubline-iot/hubline/transport/mqtt/internal/endpoint"
 	"github.com/hubline-iot/hubline/transport/netopt"
 )
 
 // closeTime bounds the close handshakes of TLS and a tunnel.
 const closeTime = 250 * time.Millisecond
 
-// conn is a connection for package lean. outer carries the bytes; socket is its lowest layer. The
+// Conn is a connection for a session. outer carries the bytes; socket is its lowest layer. The
 // two are the same without TLS and tunnel.
 //
 // The socket is a dialer.ProgressConn, so a peer that stops reading is detected. A tunnel's replies
 // to its peer are written by the goroutine writeReplies, between the session's writes.
-type conn struct {
+type Conn struct {
 	net.Conn // outer
 	socket   net.Conn
 
@@ -28,8 +27,9 @@ type conn struct {
 	writesEnded  chan struct{} // closed when no more writes are allowed
 }
 
-func newConn(outer, socket net.Conn) *conn {
-	c := &conn{Conn: outer, socket: socket}
+// NewConn returns the connection. It must be closed.
+func NewConn(outer, socket net.Conn) *Conn {
+	c := &Conn{Conn: outer, socket: socket}
 	if o, ok := outer.(netopt.ControlWriter); ok {
 		c.writing, c.closed, c.repliesEnded, c.writesEnded = make(chan struct{}, 1), make(chan struct{}), make(chan struct{}),
 			make(chan struct{})
@@ -39,7 +39,7 @@ func newConn(outer, socket net.Conn) *conn {
 }
 
 // writeReplies writes the tunnel's pending replies, until Close.
-func (c *conn) writeReplies(pending <-chan struct{}) {
+func (c *Conn) writeReplies(pending <-chan struct{}) {
 	defer close(c.repliesEnded)
 	for {
 		select {
@@ -55,7 +55,7 @@ func (c *conn) writeReplies(pending <-chan struct{}) {
 }
 
 // Write writes all of p. It waits for other writers.
-func (c *conn) Write(p []byte) (int, error) {
+func (c *Conn) Write(p []byte) (int, error) {
 	if c.writing != nil {
 		select {
 		case c.writing <- struct{}{}:
@@ -68,11 +68,11 @@ func (c *conn) Write(p []byte) (int, error) {
 }
 
 // Progress implements transport.Progressor with the progress of the socket.
-func (c *conn) Progress() time.Time { return dialer.Progress(c.socket) }
+func (c *Conn) Progress() time.Time { return dialer.Progress(c.socket) }
 
 // Close runs the close handshakes of tunnel and TLS, for closeTime at most, and waits for the
 // goroutine writeReplies. TLS alone would wait 5 s.
-func (c *conn) Close() error {
+func (c *Conn) Close() error {
 	if c.Conn == c.socket {
 		return c.socket.Close()
 	}
@@ -95,8 +95,11 @@ func (c *conn) Close() error {
 	return err
 }
 
+// Cut closes the socket at once, without close handshakes. Close must still be called.
+func (c *Conn) Cut() { _ = c.socket.Close() }
+
 // SetReadDeadline sets the deadline of the socket.
-func (c *conn) SetReadDeadline(t time.Time) error { return c.socket.SetReadDeadline(t) }
+func (c *Conn) SetReadDeadline(t time.Time) error { return c.socket.SetReadDeadline(t) }
 
 // Explain maps the error of a failed handshake, such as a TLS alert in place of a CONNACK.
-func (c *conn) Explain(err error) error { return endpoint.Error(err) }
+func (c *Conn) Explain(err error) error { return Error(err) }

@@ -1,0 +1,191 @@
+package paho
+
+import (
+	"bufio"
+	"errors"
+	"io"
+	"net"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/hubline-iot/hubline/internal/mqttpacket"
+	"github.com/hubline-iot/hubline/transport/mqtt/internal/endpoint"
+	"github.com/hubline-iot/hubline/transport/mqtt/internal/wire"
+)
+
+// maxIncoming is the largest body of a packet from the peer. The largest ones from a hub carry the
+// JSON of a method or twin.
+const maxIncoming = 1 << 20
+
+// bodySize is the least and the most bytes in the body of a packet from the peer, by packet type.
+// Types with max below min are refused. A SUBACK has one code, because each SUBSCRIBE has one filter:
+// paho indexes its filters by the number of codes. Some hubs send DISCONNECT before they close,
+// though 3.1.1 allows it to clients only.
+var bodySize = [16]struct{ min, max int }{
+	0: never, 1: never, 5: never, 6: never, 7: never, 8: never, 10: never, 11: never, 12: never, 15: never,
+	mqttpacket.Connack:    {2, 2},
+	mqttpacket.Publish:    {3, maxIncoming},
+	mqttpacket.Puback:     {2, 2},
+	mqttpacket.Suback:     {3, 3},
+	mqttpacket.Pingresp:   {0, 0},
+	mqttpacket.Disconnect: {0, 0},
+}
+
+var never = struct{ min, max int }{1, 0}
+
+// guard is the connection that paho gets. It reads whole packets and passes on those that paho
+// survives: paho allocates a packet's announced length at once, and takes unknown return codes for
+// success. It keeps the first failure of the connection, which paho does not always report.
+type guard struct {
+	*endpoint.Conn
+	opened  atomic.Bool
+	closing sync.Once
+
+	// Owned by the reading goroutine.
+	r         *bufio.Reader
+	connected bool // the first packet, a CONNACK, was read
+	packet    []byte
+	unread    []byte // of packet
+
+	writing sync.Mutex // held during a write: paho's pings come from a goroutine of their own
+
+	mu  sync.Mutex // guards err; never held during I/O
+	err error      // the first failure
+}
+
+func newGuard(c *endpoint.Conn) *guard {
+	return &guard{Conn: c, r: bufio.NewReader(c)}
+}
+
+// Read is called by one goroutine.
+func (g *guard) Read(p []byte) (int, error) {
+	if len(g.unread) == 0 {
+		if err := g.next(); err != nil {
+			return 0, g.fail(err)
+		}
+	}
+	n := copy(p, g.unread)
+	g.unread = g.unread[n:]
+	return n, nil
+}
+
+// next reads and checks a packet.
+func (g *guard) next() error {
+	g.packet = g.packet[:0]
+	var h mqttpacket.Header
+	for whole := false; !whole; {
+		b, err := g.r.ReadByte()
+		switch {
+		case err == io.EOF:
+			return wire.HubClosed{}
+		case err != nil:
+			return err
+		}
+		g.packet = append(g.packet, b)
+		if h, whole, err = mqttpacket.Next(g.packet); err != nil {
+			return wire.Violation{Err: err}
+		}
+	}
+	if size := bodySize[h.Type]; h.Body < size.min || h.Body > size.max {
+		return wire.NewViolation("the hub sent a packet of type " + strconv.Itoa(int(h.Type)) + " with " +
+			strconv.Itoa(h.Body) + " bytes")
+	}
+	g.packet = append(g.packet, make([]byte, h.Body)...)
+	body := g.packet[h.Size:]
+	if _, err := io.ReadFull(g.r, body); err != nil {
+		return err
+	}
+	if err := g.check(h, body); err != nil {
+		return err
+	}
+	g.unread = g.packet
+	if cap(g.packet) > keptPacket {
+		g.packet = nil
+	}
+	return nil
+}
+
+// keptPacket is the largest buffer that is kept for the next packet.
+const keptPacket = 4 << 10
+
+func (g *guard) check(h mqttpacket.Header, body []byte) (err error) {
+	if g.connected == (h.Type == mqttpacket.Connack) {
+		return wire.NewViolation("the hub's first packet is not its only CONNACK") // [MQTT-3.2.0-1]
+	}
+	switch h.Type {
+	case mqttpacket.Connack:
+		var code byte
+		if _, code, err = mqttpacket.ReadConnack(body); err == nil && code != 0 {
+			return &wire.ConnackError{Code: code}
+		}
+		g.connected = true
+	case mqttpacket.Publish:
+		var in mqttpacket.Incoming
+		if in, err = mqttpacket.ReadPublish(h.Flags, body); err == nil && in.QoS > 1 {
+			return wire.NewViolation("the hub sent a PUBLISH with a QoS above 1, which was not requested")
+		}
+	case mqttpacket.Puback:
+		_, err = mqttpacket.ReadID(body)
+	case mqttpacket.Suback:
+		_, _, err = mqttpacket.ReadSuback(body)
+	default: // the others have no body
+	}
+	if err != nil {
+		return wire.Violation{Err: err}
+	}
+	return nil
+}
+
+// Write writes one packet. It is safe for concurrent use.
+func (g *guard) Write(p []byte) (int, error) {
+	g.writing.Lock()
+	defer g.writing.Unlock()
+	n, err := g.Conn.Write(p)
+	if err != nil {
+		err = g.fail(err)
+	}
+	return n, err
+}
+
+// errClosed replaces net.ErrClosed, which paho takes for its own doing and does not report.
+var errClosed = errors.New("the connection was closed on this side")
+
+// fail records the first failure, closes the socket, and returns that failure.
+func (g *guard) fail(err error) error {
+	if errors.Is(err, net.ErrClosed) || strings.Contains(err.Error(), net.ErrClosed.Error()) {
+		err = errClosed
+	}
+	g.mu.Lock()
+	first := g.err == nil
+	if first {
+		g.err = err
+	}
+	err = g.err
+	g.mu.Unlock()
+	if first {
+		g.Cut()
+	}
+	return err
+}
+
+// failure returns the first failure, nil as long as there is none.
+func (g *guard) failure() error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.err
+}
+
+// Close is called by paho, which may call it more than once.
+func (g *guard) Close() error {
+	g.closing.Do(func() { _ = g.Conn.Close() })
+	return nil
+}
+
+// paho's deadlines are ignored: the dial's context bounds the handshake, the socket bounds writes.
+
+func (*guard) SetDeadline(time.Time) error      { return nil }
+func (*guard) SetReadDeadline(time.Time) error  { return nil }
+func (*guard) SetWriteDeadline(time.Time) error { return nil }

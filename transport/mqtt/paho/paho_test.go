@@ -1,0 +1,69 @@
+package paho_test
+
+import (
+	"context"
+	"net"
+	"testing"
+
+	"github.com/hubline-iot/hubline/internal/hubfixture"
+	"github.com/hubline-iot/hubline/testbroker"
+	"github.com/hubline-iot/hubline/transport"
+	"github.com/hubline-iot/hubline/transport/mqtt/internal/brokertest"
+	"github.com/hubline-iot/hubline/transport/mqtt/mqttws"
+	"github.com/hubline-iot/hubline/transport/mqtt/paho"
+	"github.com/hubline-iot/hubline/transport/netopt"
+	"github.com/hubline-iot/hubline/transport/transporttest"
+)
+
+func TestConformance(t *testing.T) {
+	for _, way := range []struct {
+		name   string
+		module bool
+		net    func(h *hubfixture.Broker) netopt.Options
+	}{
+		{"plain", false, func(h *hubfixture.Broker) netopt.Options {
+			return netopt.Options{Plaintext: true, Dial: h.Dial(testbroker.PortMQTT)}
+		}},
+		{"module", true, func(h *hubfixture.Broker) netopt.Options {
+			return netopt.Options{Plaintext: true, Dial: h.Dial(testbroker.PortMQTT)}
+		}},
+		{"TLS", false, func(h *hubfixture.Broker) netopt.Options {
+			return netopt.Options{Dial: h.Dial(testbroker.PortMQTTS), TLS: h.ClientTLS()}
+		}},
+		{"WebSocket", false, func(h *hubfixture.Broker) netopt.Options {
+			return netopt.Options{Tunnel: mqttws.New(nil), Dial: h.Dial(testbroker.PortHTTPS), TLS: h.ClientTLS()}
+		}},
+	} {
+		t.Run(way.name, func(t *testing.T) {
+			transporttest.Run(t, func(t testing.TB) *transporttest.Pair {
+				h := hubfixture.New(t)
+				if way.module {
+					h.BecomeModule(t)
+				}
+				p := h.Pair(t, paho.New(&paho.Options{Network: way.net(h)}))
+				p.Features |= hubfixture.Calls
+				p.MarksAgain = false
+				return p
+			})
+		})
+	}
+}
+
+func TestConformanceWithABroker(t *testing.T) {
+	transporttest.Run(t, func(t testing.TB) *transporttest.Pair {
+		h := hubfixture.NewPlain(t, testbroker.BrokerOptions{}, true)
+		net := netopt.Options{Plaintext: true, Dial: h.Dial(testbroker.PortMQTT)}
+		p := h.Pair(t, paho.New(&paho.Options{Dialect: hubfixture.Topics(true), Network: net}))
+		p.MarksAgain = false
+		return p
+	})
+}
+
+// TestTopicMaps runs what a map of topics promises, against a broker of other authors.
+func TestTopicMaps(t *testing.T) {
+	brokertest.Run(t, brokertest.Engine{IDsFromOne: true, New: func(dial brokertest.Dial, o brokertest.Options) transport.Transport {
+		return paho.New(&paho.Options{Dialect: o.Dialect, CleanSession: o.CleanSession, AtMostOnce: o.AtMostOnce, Will: o.Will,
+			Network: netopt.Options{Plaintext: true,
+				Dial: func(ctx context.Context, _, _ string) (net.Conn, error) { return dial(ctx) }}})
+	}})
+}

@@ -1,0 +1,387 @@
+package paho
+
+import (
+	"context"
+	"errors"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	paho "github.com/eclipse/paho.mqtt.golang"
+
+	"github.com/hubline-iot/hubline/internal/mqttpacket"
+	"github.com/hubline-iot/hubline/internal/scrub"
+	"github.com/hubline-iot/hubline/transport"
+	"github.com/hubline-iot/hubline/transport/mqtt/dialect"
+	"github.com/hubline-iot/hubline/transport/mqtt/internal/wire"
+)
+
+// A session is one connection, on a client of paho that is used only once.
+//
+// Send and Do call paho's Publish and Subscribe on their caller's goroutine, with the send side's
+// token. The end of the session keeps the token, so nothing is sent afterwards. The goroutine
+// confirm, a child of Run, waits for the tokens of messages; paho's routing goroutine delivers.
+type session struct {
+	cfg     transport.Config
+	info    transport.Info
+	dialect dialect.Session
+	// atMostOnce sends all telemetry with QoS 0.
+	atMostOnce bool
+	guard      *guard
+	client     paho.Client
+
+	// lost is closed when paho has reported the loss of the connection, closed when it has
+	// disconnected. After either its goroutines have ended.
+	lost, closed chan struct{}
+	closeOnce    sync.Once
+	ending       chan struct{}  // closed when Run begins to end the session
+	sending      chan struct{}  // capacity 1; the send side's token
+	unconfirmed  chan published // in the order of sending; its capacity is the window
+	children     sync.WaitGroup // of Run: confirm, and one for each SUBSCRIBE
+	topicBuf     []byte         // owned by the holder of the send side's token
+
+	early
+	message wire.Inbound // owned by the routing goroutine; until early is delivered, by Run's
+	topicIn []byte       // of message
+}
+
+// published is a message that paho has taken.
+type published struct {
+	tag   uint16
+	token paho.Token
+}
+
+func newSession(cfg *transport.Config, token transport.Token, d dialect.Session, maxSize int, g *guard) *session {
+	s := &session{
+		cfg: *cfg, dialect: d, guard: g,
+		lost: make(chan struct{}), closed: make(chan struct{}), ending: make(chan struct{}),
+		sending: make(chan struct{}, 1), unconfirmed: make(chan published, cfg.Window),
+	}
+	s.info.MaxSize = maxSize
+	if !token.Fixed {
+		s.info.Expires = token.Expires
+	}
+	return s
+}
+
+// Info returns the size limit and the token's expiry.
+func (s *session) Info() transport.Info { return s.info }
+
+// Progress implements transport.Progressor.
+func (s *session) Progress() time.Time { return s.guard.Progress() }
+
+// Run waits for the end. It returns when the connection is closed and all goroutines have ended.
+func (s *session) Run(ctx context.Context) error {
+	s.children.Go(s.confirm)
+	s.deliverEarly()
+	select {
+	case <-s.lost:
+		close(s.ending)
+		s.sending <- struct{}{} // never given back
+		s.children.Wait()
+		return loss(s.guard.failure())
+	case <-ctx.Done():
+		s.disconnect()
+		return wire.Loss(transport.Network, ctx.Err())
+	}
+}
+
+// loss returns the error for the end of a live session. paho does not say why it dropped a
+// connection without a failure: a ping was not answered.
+func loss(err error) error {
+	switch {
+	case err == nil:
+		return wire.Loss(transport.Timeout, wire.ErrNoPong)
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return wire.Loss(transport.Timeout, scrub.Cause(err))
+	default:
+		return wire.Loss(transport.Network, scrub.Cause(err))
+	}
+}
+
+const (
+	// disconnectLimit bounds disconnect; with the time that a Publish blocks it is below a second.
+	disconnectLimit = 500 * time.Millisecond
+	// disconnectWait is how long paho waits until DISCONNECT is written.
+	disconnectWait = 250 // ms
+)
+
+// disconnect sends DISCONNECT and waits for all goroutines.
+func (s *session) disconnect() {
+	limit := time.AfterFunc(disconnectLimit, func() { s.guard.fail(errClosed) })
+	defer limit.Stop()
+	close(s.ending)
+	s.sending <- struct{}{} // never given back
+	s.client.Disconnect(disconnectWait)
+	select {
+	case <-s.closed:
+	case <-s.lost: // the connection failed first
+	}
+	s.children.Wait()
+}
+
+// enter takes the send side's token. It returns false when the session has ended or is ending.
+func (s *session) enter() bool {
+	select {
+	case s.sending <- struct{}{}:
+		return true
+	default:
+		return false
+	}
+}
+
+func (s *session) leave() { <-s.sending }
+
+// Send hands the batch to paho, until the connection fails or the session ends.
+func (s *session) Send(batch []transport.Item) {
+	if !s.enter() {
+		return
+	}
+	defer s.leave()
+	for i := range batch {
+		it := &batch[i]
+		p, refused := s.prepare(it.Msg)
+		if refused != nil {
+			s.cfg.Sink.Done(it.Tag, refused)
+			continue
+		}
+		token := s.publish(s.topic(&p), qos(p.AtMostOnce || s.atMostOnce), p.Retain, p.Msg.Body)
+		if token == nil {
+			return
+		}
+		s.unconfirmed <- published{it.Tag, token}
+	}
+}
+
+// prepare returns how the message is sent, or an error about it alone.
+func (s *session) prepare(m *transport.Message) (dialect.Publication, *transport.Error) {
+	p, refused := s.dialect.Publication(m)
+	if refused != nil {
+		return p, refused
+	}
+	return p, s.fits(&p)
+}
+
+// fits returns an error that says which part of p is too large.
+func (s *session) fits(p *dialect.Publication) *transport.Error {
+	if size := p.Msg.Size(); size > s.info.MaxSize {
+		return wire.TooLarge(size, s.info.MaxSize)
+	}
+	if n := len(p.Topic) + p.Suffix; n > wire.MaxTopic {
+		return wire.TooLarge(n, wire.MaxTopic)
+	}
+	return nil
+}
+
+// topic returns the whole topic of p.
+func (s *session) topic(p *dialect.Publication) string {
+	if p.Suffix == 0 {
+		return p.Topic
+	}
+	s.topicBuf = s.dialect.AppendSuffix(append(s.topicBuf[:0], p.Topic...), p.Msg)
+	return string(s.topicBuf)
+}
+
+// publish hands a copy of the body to paho, which may still write it when the peer has acknowledged
+// it. It returns nil when the connection was lost or the session ends.
+func (s *session) publish(topic string, qos byte, retain bool, body []byte) paho.Token {
+	body = append(make([]byte, 0, len(body)), body...)
+	return s.handOver(func() paho.Token { return s.client.Publish(topic, qos, retain, body) })
+}
+
+// handOver repeats a call that paho gives up after a while because the network is slow. It returns
+// nil when the connection was lost or the session ends.
+func (s *session) handOver(call func() paho.Token) paho.Token {
+	for !s.isEnding() {
+		token := call()
+		select {
+		case <-token.Done():
+		default:
+			return token
+		}
+		switch err := token.Error(); {
+		case err == nil || errors.Is(err, paho.ErrInvalidTopicMultilevel):
+			return token
+		case errors.Is(err, paho.ErrNotConnected):
+			return nil
+		case !strings.Contains(err.Error(), "timeout"): // such as that all packet ids are in use
+			s.guard.fail(err)
+			return nil
+		}
+	}
+	return nil
+}
+
+func (s *session) isEnding() bool {
+	select {
+	case <-s.ending:
+		return true
+	default:
+		return false
+	}
+}
+
+// confirm reports the results of messages, in the order of sending.
+func (s *session) confirm() {
+	for {
+		select {
+		case p := <-s.unconfirmed:
+			select {
+			case <-p.token.Done():
+			case <-s.ending:
+			}
+			s.confirmed(p)
+		case <-s.ending:
+			return
+		}
+	}
+}
+
+// confirmed reports the message as acknowledged, or with QoS 0 as written, if its token says so. The
+// tokens of messages whose outcome is unknown have an error, or are not complete.
+func (s *session) confirmed(p published) {
+	select {
+	case <-p.token.Done():
+		if p.token.Error() == nil {
+			s.cfg.Sink.Done(p.tag, nil)
+		}
+	default:
+	}
+}
+
+// Do hands a SUBSCRIBE or PUBLISH to paho. The PUBACK of an OpSettle is written to the connection:
+// paho's Ack would need its message to be kept until then.
+func (s *session) Do(r *transport.Request) {
+	switch {
+	case r.Op == transport.OpPing: // paho does that
+	case !s.enter():
+		s.unsent(r)
+	default:
+		defer s.leave()
+		s.request(r)
+	}
+}
+
+func (s *session) request(r *transport.Request) {
+	switch r.Op {
+	case transport.OpSettle:
+		// PUBACK is MQTT's only outcome; without one the hub delivers again.
+		if r.Outcome != transport.Release && len(r.Ref) == 2 {
+			s.acknowledge(uint16(r.Ref[0])<<8 | uint16(r.Ref[1]))
+		}
+	case transport.OpSubscribe:
+		s.subscribe(r)
+	case transport.OpTwinGet, transport.OpTwinPatch, transport.OpRespond, transport.OpIssue:
+		topic, qos, ok := s.dialect.AppendRequest(nil, r)
+		switch {
+		case !ok:
+			s.reply(r, wire.Refused(r.Op, transport.Unsupported, errUnsupported))
+		case len(r.Body) > s.info.MaxSize || len(topic) > wire.MaxTopic:
+			e := wire.TooLarge(len(r.Body), s.info.MaxSize)
+			e.Op = r.Op
+			s.reply(r, e)
+		case s.publish(string(topic), qos, false, r.Body) == nil:
+			s.unsent(r)
+		}
+	default:
+		s.reply(r, wire.Refused(r.Op, transport.Unsupported, errUnsupported))
+	}
+}
+
+var errUnsupported = errors.New("not available with this dialect; messages need Commands in a topic map")
+
+func (s *session) acknowledge(id uint16) { _, _ = s.guard.Write(mqttpacket.AppendPuback(nil, id)) }
+
+func (s *session) reply(r *transport.Request, err error) {
+	s.cfg.Sink.Reply(r.ID, transport.Reply{Err: err})
+}
+
+// unsent replies that an answer to a method, or a request for a certificate, was not sent. Requests
+// for the twin are repeated by the client on the next connection.
+func (s *session) unsent(r *transport.Request) {
+	if r.Op == transport.OpRespond || r.Op == transport.OpIssue {
+		s.reply(r, wire.Refused(r.Op, transport.Network, errClosed))
+	}
+}
+
+// subscribe subscribes to the filters of a request, one SUBSCRIBE for each.
+func (s *session) subscribe(r *transport.Request) {
+	if r.Want == 0 {
+		s.reply(r, nil)
+		return
+	}
+	filters := s.dialect.Filters(r.Want)
+	if len(filters) == 0 {
+		s.reply(r, wire.Refused(r.Op, transport.Unsupported, errUnsupported))
+		return
+	}
+	grants := s.subscribeTo(filters)
+	if grants == nil {
+		return
+	}
+	id := r.ID
+	s.children.Go(func() {
+		if err, live := grants.wait(s.ending); live {
+			s.cfg.Sink.Reply(id, transport.Reply{Err: err})
+		}
+	})
+}
+
+// grants are the answers to SUBSCRIBEs for filters.
+type grants struct {
+	filters []dialect.Filter
+	tokens  []paho.Token
+}
+
+// subscribeTo returns nil when the connection was lost.
+func (s *session) subscribeTo(filters []dialect.Filter) *grants {
+	g := &grants{filters: filters}
+	for _, f := range filters {
+		token := s.handOver(func() paho.Token { return s.client.Subscribe(f.Topic, f.QoS, nil) })
+		if token == nil {
+			return nil
+		}
+		g.tokens = append(g.tokens, token)
+	}
+	return g
+}
+
+// wait returns nil when all filters are granted, or else why not. live is false when end was closed
+// first.
+func (g *grants) wait(end <-chan struct{}) (_ error, live bool) {
+	for i, token := range g.tokens {
+		select {
+		case <-token.Done():
+		case <-end:
+			return nil, false
+		}
+		if err := token.Error(); errors.Is(err, paho.ErrInvalidTopicMultilevel) {
+			return wire.Refused(transport.OpSubscribe, transport.Invalid, err), true
+		} else if err != nil {
+			return nil, false // the connection was lost
+		}
+		code, answered := granted(token)
+		switch {
+		case !answered:
+			return wire.Refused(transport.OpSubscribe, transport.Protocol,
+				wire.NewViolation("the hub answered a SUBSCRIBE with PUBACK")), true
+		case !wire.Granted(code):
+			return wire.Refused(transport.OpSubscribe, wire.SubackMeaning(code).Kind,
+				&wire.SubackError{Filter: g.filters[i].Topic, Code: code}), true
+		}
+	}
+	return nil, true
+}
+
+// granted returns the code in the answer to a SUBSCRIBE with one filter.
+func granted(token paho.Token) (code byte, answered bool) {
+	t, ok := token.(*paho.SubscribeToken)
+	if !ok {
+		return 0, false
+	}
+	for _, code := range t.Result() {
+		return code, true
+	}
+	return 0, false
+}
