@@ -1,11 +1,18 @@
 package cloudevents
 
 import (
+	"encoding/json"
 	"errors"
+	"fmt"
+	"maps"
+	"mime"
+	"slices"
 	"strings"
+	"time"
 
-	"github.com/hubline-iot/hubline/internal/ascii"
-	"github.com/hubline-iot/hubline/internal/operr"
+	"github.com/cloudevents/sdk-go/v2/event"
+	"github.com/cloudevents/sdk-go/v2/types"
+
 	"github.com/hubline-iot/hubline/transport"
 )
 
@@ -15,23 +22,18 @@ import (
 //	ID               id
 //	Created          time
 //	ContentType      datacontenttype
-//	ContentEncoding  the charset of datacontenttype, which then has no other parameter
+//	ContentEncoding  the parameter charset of datacontenttype
 //	Component        subject
 //	CorrelationID    correlationid, of the extension Correlation
 //	Expires          expirytime, of the extension Expiry Time
 //	Properties       type, source and dataschema, and extensions by their names
 //	Body             data
 //
-// A property with another name than lower-case letters and digits, a reserved name or a name that
-// is there twice refuses the message with an *AttributeError. So does a body that is not the JSON
-// that its ContentType says. A ResponseTopic needs MQTT 5: without it, it is Unsupported.
+// A message that makes no valid event is refused with an error that names the attribute. A
+// ResponseTopic needs MQTT 5; Output and System are a hub's. Without their place they are
+// Unsupported.
 //
-// Output and the fields of System are a hub's. They have no attribute and refuse the message as
-// Unsupported; the schema of the data is the property "dataschema". To a hub, events need no
-// Envelope: see the package comment.
-//
-// In a message that comes and is no event, nothing changes: properties that no event can have, such
-// as those of a broker, stay, and so does everything in a message that is not a valid event.
+// A message that comes and is no valid event stays as it is.
 type Envelope struct {
 	// Source is the attribute of messages without a property "source". It needs to be unique for each
 	// device, for example "urn:site:7:boiler".
@@ -45,140 +47,253 @@ type Envelope struct {
 	Structured bool
 }
 
-var errResponseTopic = &transport.Error{Kind: transport.Unsupported, Op: transport.OpSend, Err: errors.New("message " +
-	"ResponseTopic has no place in an event, and none in MQTT 3.1.1; use MQTT 5, or a property")}
+// The attributes of the extensions that have a field of Message.
+const correlationID, expiryTime = "correlationid", "expirytime"
 
-// Seal sets dst to the message that carries the event: with properties in the binary mode unless
-// Structured is set, else in the structured mode. dst may share memory with m.
+// Seal sets dst to the message that carries the event. dst may share memory with m.
 func (v Envelope) Seal(dst, m *transport.Message, properties bool) error {
-	e := Event{ID: m.ID, Source: v.Source, Type: v.Type, Subject: m.Component, Time: m.Created, Data: m.Body}
-	if m.ResponseTopic != "" && !properties {
-		return errResponseTopic
+	if field := noPlace(m, properties); field != "" {
+		return &transport.Error{Kind: transport.Unsupported, Op: transport.OpSend,
+			Err: errors.New("message " + field + " has no place in an event; leave it empty, or use a property")}
 	}
-	if refused := operr.NoPlaceOutsideHubs(m, "CloudEvents"); refused != nil {
-		return refused
-	}
-	var err error
-	if e.DataContentType, err = v.contentType(m); err != nil {
-		return err
-	}
-	var replaced [4]string // attributes that come from Properties
-	n := 0
-	for i := range m.Properties {
-		p := &m.Properties[i]
-		switch p.Name {
-		case "source", "type", "subject", "dataschema":
-			for _, r := range replaced[:n] {
-				if r == p.Name {
-					return twice(p.Name)
-				}
-			}
-			*e.field(p.Name), replaced[n] = p.Value, p.Name
-			n++
-		}
-	}
-	b := builder{json: !properties || v.Structured}
-	if b.json {
-		b.text = make([]byte, 0, len(m.Body)*4/3+64*(8+len(m.Properties)))
-	} else {
-		b.props = make([]transport.Property, 0, 8+len(m.Properties))
-	}
-	b.begin(&e)
-	b.optional("correlationid", m.CorrelationID)
-	b.time("expirytime", m.Expires)
-	for i := range m.Properties {
-		switch p := &m.Properties[i]; {
-		case p.Name == "source", p.Name == "type", p.Name == "subject", p.Name == "dataschema":
-		case p.Name == "correlationid" && m.CorrelationID != "", p.Name == "expirytime" && !m.Expires.IsZero(),
-			repeated(m.Properties[:i], p.Name):
-			return twice(p.Name)
-		default:
-			b.own(p.Name, p.Value)
-		}
-	}
-	b.finish(&e)
-	if b.err != nil {
-		return b.err
+	e, err := v.event(m)
+	if err != nil {
+		return fmt.Errorf("cloudevents: %w", err)
 	}
 	*dst = transport.Message{
 		CorrelationID: m.CorrelationID, Expires: m.Expires, Topic: m.Topic, ResponseTopic: m.ResponseTopic,
 		Retain: m.Retain, AtMostOnce: m.AtMostOnce, Redelivered: m.Redelivered,
 	}
-	if b.json {
-		dst.ContentType, dst.ContentEncoding, dst.Body = ContentType, "utf-8", b.text
-	} else {
-		dst.ContentType, dst.Properties, dst.Body = e.DataContentType, b.props, m.Body
-		if m.ContentEncoding == "utf-8" {
-			dst.ContentEncoding = "utf-8" // MQTT 5 has an indicator for it
+	if properties && !v.Structured {
+		dst.ContentType, dst.Properties, dst.Body = e.DataContentType(), attributes(e), m.Body
+		return nil
+	}
+	dst.ContentType, dst.ContentEncoding = event.ApplicationCloudEventsJSON, "utf-8"
+	dst.Body, err = e.MarshalJSON()
+	return err
+}
+
+// noPlace returns the name of a field that the event cannot carry, empty for none.
+func noPlace(m *transport.Message, properties bool) string {
+	switch {
+	case m.Output != "":
+		return "Output"
+	case m.System != nil:
+		return "System"
+	case m.ResponseTopic != "" && !properties:
+		return "ResponseTopic"
+	}
+	return ""
+}
+
+// event returns the valid event of m.
+func (v Envelope) event(m *transport.Message) (*event.Event, error) {
+	e := event.New()
+	e.SetID(m.ID)
+	e.SetSource(v.Source)
+	e.SetType(v.Type)
+	if m.Component != "" {
+		e.SetSubject(m.Component)
+	}
+	if !m.Created.IsZero() {
+		e.SetTime(m.Created)
+	}
+	media, err := v.mediaType(m)
+	if err != nil {
+		return nil, err
+	}
+	if media != "" {
+		e.SetDataContentType(media)
+	}
+	seen := map[string]bool{}
+	set := func(name, value string) error {
+		switch {
+		case seen[name]:
+			return fmt.Errorf("%q is there twice; give each attribute once", name)
+		case strings.ToLower(name) != name:
+			return fmt.Errorf("%q: a name is of lower-case letters and digits; rename it", name)
+		}
+		seen[name] = true
+		switch name {
+		case "source":
+			e.SetSource(value)
+		case "type":
+			e.SetType(value)
+		case "subject":
+			e.SetSubject(value)
+		case "dataschema":
+			e.SetDataSchema(value)
+		default:
+			return e.Context.SetExtension(name, value)
+		}
+		return nil
+	}
+	if m.CorrelationID != "" {
+		err = errors.Join(err, set(correlationID, m.CorrelationID))
+	}
+	if !m.Expires.IsZero() {
+		err = errors.Join(err, set(expiryTime, types.FormatTime(m.Expires)))
+	}
+	for _, p := range m.Properties {
+		err = errors.Join(err, set(p.Name, p.Value))
+	}
+	if err = errors.Join(err, e.Validate()); err != nil {
+		return nil, err
+	}
+	if len(m.Body) > 0 {
+		err = e.SetData(media, m.Body)
+		if err == nil && strings.HasSuffix(e.DataMediaType(), "json") && !json.Valid(m.Body) {
+			err = errors.New("data is not the JSON that datacontenttype says")
 		}
 	}
-	return nil
+	e.DataBase64 = media == "" || !isText(e.DataMediaType())
+	return &e, err
 }
 
-func twice(name string) error {
-	return &AttributeError{Name: name, Reason: "it is there twice; give each attribute once"}
-}
-
-func repeated(earlier []transport.Property, name string) bool {
-	for i := range earlier {
-		if earlier[i].Name == name {
-			return true
-		}
-	}
-	return false
-}
-
-// contentType returns the datacontenttype of m.
-func (v Envelope) contentType(m *transport.Message) (string, error) {
-	t := m.ContentType
-	if t == "" {
-		t = v.ContentType
+// mediaType returns the datacontenttype of m.
+func (v Envelope) mediaType(m *transport.Message) (string, error) {
+	text := m.ContentType
+	if text == "" {
+		text = v.ContentType
 	}
 	if m.ContentEncoding == "" {
-		return t, nil
+		return text, nil
 	}
-	media, ok := parseMediaType(t)
-	if !ok || media.charset != "" && !ascii.EqualFold(media.charset, m.ContentEncoding) || !token(m.ContentEncoding) {
-		return "", &AttributeError{Name: "datacontenttype", Reason: "it has no place for the message's ContentEncoding; " +
-			"give the message a ContentType without charset, or no ContentEncoding"}
+	media, parameters, err := mime.ParseMediaType(text)
+	if err != nil {
+		return "", fmt.Errorf("datacontenttype: a ContentEncoding needs a ContentType: %w", err)
 	}
-	if media.charset != "" {
-		return t, nil
+	if parameters["charset"] == "" {
+		parameters["charset"] = m.ContentEncoding
 	}
-	return t + "; charset=" + m.ContentEncoding, nil
+	return mime.FormatMediaType(media, parameters), nil
 }
 
-// Open replaces an event by the message that it was made of. A message that is no event stays as it
-// is.
+// attributes returns the user properties of the binary mode.
+func attributes(e *event.Event) []transport.Property {
+	all := []transport.Property{
+		{Name: "specversion", Value: e.SpecVersion()}, {Name: "id", Value: e.ID()},
+		{Name: "source", Value: e.Source()}, {Name: "type", Value: e.Type()},
+	}
+	optional := func(name, value string) {
+		if value != "" {
+			all = append(all, transport.Property{Name: name, Value: value})
+		}
+	}
+	optional("subject", e.Subject())
+	optional("dataschema", e.DataSchema())
+	if at := e.Time(); !at.IsZero() {
+		optional("time", types.FormatTime(at))
+	}
+	extensions := e.Extensions()
+	for _, name := range slices.Sorted(maps.Keys(extensions)) {
+		text, _ := types.Format(extensions[name])
+		all = append(all, transport.Property{Name: name, Value: text})
+	}
+	return all
+}
+
+// Open replaces an event by the message that it was made of.
 func (v Envelope) Open(m *transport.Message) {
-	order, e, err := read(m)
+	e, err := Read(m)
 	if err != nil {
 		return
 	}
-	p := []transport.Property{{Name: "source", Value: e.Source}, {Name: "type", Value: e.Type}}
-	if e.DataSchema != "" {
-		p = append(p, transport.Property{Name: "dataschema", Value: e.DataSchema})
+	p := []transport.Property{{Name: "source", Value: e.Source()}, {Name: "type", Value: e.Type()}}
+	if schema := e.DataSchema(); schema != "" {
+		p = append(p, transport.Property{Name: "dataschema", Value: schema})
 	}
-	for _, name := range order {
-		text := canonical(e.Extensions[name])
-		switch at, ok := parseTime(text); {
-		case name == "correlationid":
+	extensions := e.Extensions()
+	for _, name := range slices.Sorted(maps.Keys(extensions)) {
+		text, _ := types.Format(extensions[name])
+		at, err := types.ParseTime(text)
+		switch {
+		case name == correlationID:
 			m.CorrelationID = text
-		case name == "expirytime" && ok:
+		case name == expiryTime && err == nil:
 			m.Expires = at
 		default:
 			p = append(p, transport.Property{Name: name, Value: text})
 		}
 	}
-	prefix := prefixOf(m.Properties)
-	for _, r := range m.Properties { // in the structured mode, attributes among them are copies
-		if name, ok := strings.CutPrefix(r.Name, prefix); !ok || !validName(name) {
-			p = append(p, r)
+	m.ID, m.Created, m.Component, m.Properties, m.Body = e.ID(), e.Time(), e.Subject(), p, e.Data()
+	m.ContentType, m.ContentEncoding = e.DataContentType(), ""
+	if media, parameters, err := mime.ParseMediaType(m.ContentType); err == nil && len(parameters) == 1 &&
+		parameters["charset"] != "" {
+		m.ContentType, m.ContentEncoding = media, strings.ToLower(parameters["charset"])
+	}
+}
+
+// ErrNoEvent is the error of Read for a message that is no event.
+var ErrNoEvent = errors.New("cloudevents: the message is no event: it has neither the content type of one nor the " +
+	"property specversion, and its body is no JSON object with specversion")
+
+// Read returns the event in a message that came: in the structured mode, by its content type or, if
+// it has neither that nor properties, by its body; in the binary mode, by its user properties.
+// Properties that no event can have are left out. The error is ErrNoEvent, or names the attribute.
+func Read(m *transport.Message) (event.Event, error) {
+	e := event.New()
+	structured := strings.HasPrefix(strings.ToLower(m.ContentType), event.ApplicationCloudEventsJSON)
+	bare := m.ContentType == "" && len(m.Properties) == 0 // as everything over MQTT 3.1.1
+	version := slices.IndexFunc(m.Properties, func(p transport.Property) bool { return p.Name == "specversion" })
+	var err error
+	switch {
+	case structured || bare:
+		if err = e.UnmarshalJSON(m.Body); err != nil && bare {
+			return e, ErrNoEvent
+		}
+		if e.DataContentType() == "" && !e.DataBase64 && len(e.Data()) > 0 { // the JSON format's default
+			e.SetDataContentType(event.ApplicationJSON)
+		}
+	case version < 0:
+		return e, ErrNoEvent
+	default:
+		err = readBinary(&e, m)
+	}
+	if err == nil {
+		err = e.Validate()
+	}
+	if err != nil {
+		return e, fmt.Errorf("cloudevents: %w", err)
+	}
+	return e, nil
+}
+
+// readBinary reads an event whose attributes are user properties.
+func readBinary(e *event.Event, m *transport.Message) error {
+	for _, p := range m.Properties {
+		switch p.Name {
+		case "specversion":
+			e.SetSpecVersion(p.Value)
+		case "id":
+			e.SetID(p.Value)
+		case "source":
+			e.SetSource(p.Value)
+		case "type":
+			e.SetType(p.Value)
+		case "subject":
+			e.SetSubject(p.Value)
+		case "dataschema":
+			e.SetDataSchema(p.Value)
+		case "time":
+			at, err := time.Parse(time.RFC3339Nano, p.Value)
+			if err != nil {
+				return fmt.Errorf("time: %w", err)
+			}
+			e.SetTime(at)
+		case "datacontenttype": // some senders have it twice
+		default:
+			_ = e.Context.SetExtension(p.Name, p.Value) // others are not of the event
 		}
 	}
-	m.ID, m.Created, m.Component, m.Properties, m.Body = e.ID, e.Time, e.Subject, p, e.Data
-	m.ContentType, m.ContentEncoding = e.DataContentType, ""
-	if t, _ := parseMediaType(e.DataContentType); t.only {
-		m.ContentType, m.ContentEncoding = t.major+"/"+t.minor, strings.ToLower(t.charset)
+	if m.ContentType != "" {
+		e.SetDataContentType(m.ContentType)
 	}
+	e.DataEncoded = m.Body
+	return nil
+}
+
+// isText reports whether data of this type goes into the structured mode as JSON or as a string.
+func isText(media string) bool {
+	return strings.HasPrefix(media, "text/") || strings.HasSuffix(media, "json") || strings.HasSuffix(media, "xml")
 }

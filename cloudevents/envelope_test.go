@@ -1,6 +1,7 @@
 package cloudevents_test
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -8,233 +9,132 @@ import (
 
 	"github.com/hubline-iot/hubline/cloudevents"
 	"github.com/hubline-iot/hubline/transport"
-	"github.com/hubline-iot/hubline/transport/mqtt/dialect"
 )
-
-var _ dialect.Envelope = cloudevents.Envelope{}
 
 var envelope = cloudevents.Envelope{Source: "urn:site:7:boiler", Type: "com.example.reading"}
 
-// full has every field that an event can hold.
+// What an Envelope sends for a message over MQTT 3.1.1. A transport calls Seal and Open.
+func ExampleEnvelope() {
+	reading := &transport.Message{
+		ID: "boiler-1", ContentType: "application/json", Body: []byte(`{"celsius":21.5}`),
+		Properties: []transport.Property{{Name: "zone", Value: "7"}},
+	}
+	var sealed transport.Message
+	if err := envelope.Seal(&sealed, reading, false); err != nil {
+		fmt.Println(err)
+	}
+	fmt.Printf("%s\n", sealed.Body)
+
+	reading.Properties[0].Name = "Zone"
+	fmt.Println(envelope.Seal(&sealed, reading, false))
+	// Output:
+	// {"specversion":"1.0","id":"boiler-1","source":"urn:site:7:boiler","type":"com.example.reading","datacontenttype":"application/json","data":{"celsius":21.5},"zone":"7"}
+	// cloudevents: "Zone": a name is of lower-case letters and digits; rename it
+}
+
+// full has all that an event has a place for.
 func full() *transport.Message {
+	at := time.Date(2030, 1, 2, 3, 4, 5, 600, time.UTC)
 	return &transport.Message{
-		ID: "boiler-1", CorrelationID: "c-9", ContentType: "application/json", ContentEncoding: "utf-8",
-		Component: "burner", Created: time.Date(2030, 1, 2, 3, 4, 5, 678e6, time.UTC),
-		Expires:    time.Date(2030, 1, 2, 4, 0, 0, 0, time.UTC),
-		Properties: []transport.Property{{Name: "level", Value: "high"}, {Name: "zone", Value: "7 \"a\""}, {Name: "empty"}},
-		Body:       []byte(`{"celsius":21.5}`), Topic: "site/7/alarm", ResponseTopic: "site/7/answers", Retain: true,
-		AtMostOnce: true,
+		ID: "1", Created: at, Expires: at.Add(time.Hour), ContentType: "text/plain", ContentEncoding: "utf-8",
+		Component: "pump", CorrelationID: "k", Topic: "a/b", Retain: true, AtMostOnce: true, Body: []byte("21 °C"),
+		Properties: []transport.Property{{Name: "source", Value: "urn:other"}, {Name: "type", Value: "t"},
+			{Name: "dataschema", Value: "urn:s"}, {Name: "zone", Value: "7"}},
 	}
 }
 
-func TestTheBinaryModeHasAttributesAsUserProperties(t *testing.T) {
-	var got transport.Message
-	require.NoError(t, envelope.Seal(&got, full(), true))
-	require.Equal(t, transport.Message{
-		CorrelationID: "c-9", ContentType: "application/json; charset=utf-8", ContentEncoding: "utf-8",
-		Expires: full().Expires, Body: full().Body, Topic: "site/7/alarm", ResponseTopic: "site/7/answers", Retain: true,
-		AtMostOnce: true,
-		Properties: []transport.Property{
-			{Name: "specversion", Value: "1.0"}, {Name: "id", Value: "boiler-1"}, {Name: "source", Value: "urn:site:7:boiler"},
-			{Name: "type", Value: "com.example.reading"}, {Name: "subject", Value: "burner"},
-			{Name: "time", Value: "2030-01-02T03:04:05.678Z"}, {Name: "correlationid", Value: "c-9"},
-			{Name: "expirytime", Value: "2030-01-02T04:00:00Z"},
-			{Name: "level", Value: "high"}, {Name: "zone", Value: "7 \"a\""}, {Name: "empty"},
-		},
-	}, got)
-}
-
-func TestTheStructuredModeIsOneJSONObject(t *testing.T) {
-	const want = `{"specversion":"1.0","id":"boiler-1","source":"urn:site:7:boiler","type":"com.example.reading",` +
-		`"subject":"burner","time":"2030-01-02T03:04:05.678Z","datacontenttype":"application/json; charset=utf-8",` +
-		`"correlationid":"c-9","expirytime":"2030-01-02T04:00:00Z","level":"high","zone":"7 \"a\"","empty":"",` +
-		`"data":{"celsius":21.5}}`
-	structured := envelope
-	structured.Structured = true
-	for _, c := range []struct {
-		v          cloudevents.Envelope
-		properties bool
-	}{{envelope, false}, {structured, false}, {structured, true}} {
-		var got transport.Message
-		m := full()
-		if !c.properties {
-			m.ResponseTopic = ""
-		}
-		require.NoError(t, c.v.Seal(&got, m, c.properties))
-		require.Equal(t, want, string(got.Body))
-		require.Equal(t, transport.Message{
-			CorrelationID: "c-9", ContentType: cloudevents.ContentType, ContentEncoding: "utf-8", Expires: full().Expires,
-			Body: got.Body, Topic: "site/7/alarm", ResponseTopic: m.ResponseTopic, Retain: true, AtMostOnce: true,
-		}, got)
-	}
-	var dst transport.Message
-	err := envelope.Seal(&dst, full(), false)
-	require.ErrorIs(t, err, transport.Unsupported)
-	require.ErrorContains(t, err, "ResponseTopic has no place")
-}
-
-// Open gives back what was sealed, with source and type in front of the properties.
-func TestOpenIsTheInverseOfSeal(t *testing.T) {
-	for _, properties := range []bool{false, true} {
-		for _, m := range []*transport.Message{full(), {ID: "1"}, {ID: "1", Body: []byte{0, 255}},
-			{ID: "1", ContentType: "text/plain; charset=utf-8; x=y", Body: []byte("é")},
-			{ID: "1", ContentType: "application/json", ContentEncoding: "utf-16", Body: []byte("1")},
-			{ID: "1", Properties: []transport.Property{{Name: "type", Value: "own"}, {Name: "dataschema", Value: "urn:x"}}}} {
-			var got transport.Message
-			if !properties {
-				m.ResponseTopic = ""
-			}
-			require.NoError(t, envelope.Seal(&got, m, properties))
-			if !properties { // MQTT 3.1.1 has no place for more
-				got = transport.Message{Body: got.Body}
-			}
-			envelope.Open(&got)
-			want := *m
-			want.Properties = append([]transport.Property{{Name: "source", Value: envelope.Source}, {Name: "type",
-				Value: envelope.Type}}, m.Properties...)
-			if len(m.Properties) > 0 && m.Properties[0].Name == "type" {
-				want.Properties = append(want.Properties[:1], m.Properties...)
-			}
-			if !properties {
-				want.Topic, want.Retain, want.AtMostOnce = "", false, false
-			}
-			require.Equal(t, want, got)
-			opened := got
-			envelope.Open(&got)
-			require.Equal(t, opened, got, "opening it again changes nothing")
-
-			e, err := cloudevents.Read(&got)
-			require.NoError(t, err)
-			require.Equal(t, m.ID, e.ID)
-			var again transport.Message
-			require.NoError(t, cloudevents.Envelope{}.Seal(&again, &got, properties), "it can be passed on as it is")
-		}
-	}
-}
-
-// What an event has no place for refuses the message alone, and the error names it.
-func TestSealRefusesWithTheAttribute(t *testing.T) {
-	property := func(names ...string) *transport.Message {
-		m := &transport.Message{ID: "1"}
-		for _, n := range names {
-			m.Properties = append(m.Properties, transport.Property{Name: n, Value: "1"})
-		}
-		return m
-	}
-	for _, c := range []struct {
-		name string
-		v    cloudevents.Envelope
-		m    *transport.Message
-	}{
-		{"id", envelope, &transport.Message{}},
-		{"source", cloudevents.Envelope{Type: "t"}, &transport.Message{ID: "1"}},
-		{"source", cloudevents.Envelope{Source: "urn:{device}", Type: "t"}, &transport.Message{ID: "1"}},
-		{"type", cloudevents.Envelope{Source: "s"}, &transport.Message{ID: "1"}},
-		{"Level", envelope, property("Level")}, {"alarm-level", envelope, property("a", "alarm-level")},
-		{"time", envelope, property("time")}, {"specversion", envelope, property("specversion")},
-		{"data", envelope, property("data")}, {"a", envelope, property("a", "b", "a")},
-		{"type", envelope, property("type", "type")},
-		{"subject", envelope, &transport.Message{ID: "1", Component: "\x01"}},
-		{"correlationid", envelope, &transport.Message{ID: "1", CorrelationID: "c",
-			Properties: []transport.Property{{Name: "correlationid", Value: "d"}}}},
-		{"expirytime", envelope, &transport.Message{ID: "1", Expires: time.Unix(1, 0),
-			Properties: []transport.Property{{Name: "expirytime", Value: "d"}}}},
-		{"datacontenttype", envelope, &transport.Message{ID: "1", ContentEncoding: "utf-8"}},
-		{"datacontenttype", envelope, &transport.Message{ID: "1", ContentType: "text/plain;charset=utf-8",
-			ContentEncoding: "utf-16"}},
-		{"datacontenttype", envelope, &transport.Message{ID: "1", ContentType: "text/plain", ContentEncoding: "a b"}},
-		{"datacontenttype", envelope, &transport.Message{ID: "1", ContentType: "text"}},
-	} {
+func TestOpenReturnsWhatSealGot(t *testing.T) {
+	for _, structured := range []bool{false, true} {
 		for _, properties := range []bool{false, true} {
-			var dst transport.Message
-			attributeError(t, c.v.Seal(&dst, c.m, properties), c.name)
-			require.Zero(t, dst)
+			t.Run(fmt.Sprintf("structured %v, properties %v", structured, properties), func(t *testing.T) {
+				v := envelope
+				v.Structured = structured
+				var m transport.Message
+				require.NoError(t, v.Seal(&m, full(), properties))
+				if !properties { // only these are sent
+					m = transport.Message{Body: m.Body, Topic: m.Topic, Retain: m.Retain, AtMostOnce: m.AtMostOnce}
+				}
+				v.Open(&m)
+				require.Equal(t, full(), &m)
+			})
 		}
 	}
-	var dst transport.Message
-	bad := &transport.Message{ID: "1", ContentType: "application/json", Body: []byte("{")}
-	attributeError(t, envelope.Seal(&dst, bad, false), "data")
-	require.NoError(t, envelope.Seal(&dst, bad, true), "data is opaque in the binary mode")
+	binary := &transport.Message{ID: "1", Body: []byte{0, 0xff}}
+	var m transport.Message
+	require.NoError(t, envelope.Seal(&m, binary, false))
+	require.Contains(t, string(m.Body), `"data_base64":"AP8="`)
+	envelope.Open(&m)
+	require.Equal(t, binary.Body, m.Body)
 }
 
-func TestTheContentTypeOfTheEnvelopeIsForMessagesWithout(t *testing.T) {
-	v := envelope
-	v.ContentType = "application/json"
-	var got transport.Message
-	require.NoError(t, v.Seal(&got, &transport.Message{ID: "1", Body: []byte(`{"a":1}`)}, false))
-	require.Contains(t, string(got.Body), `"datacontenttype":"application/json","data":{"a":1}}`)
-	require.NoError(t, v.Seal(&got, &transport.Message{ID: "1", ContentType: "text/plain", Body: []byte(`{"a":1}`)},
-		false))
-	require.Contains(t, string(got.Body), `"datacontenttype":"text/plain","data":"{\"a\":1}"}`)
-}
-
-// Messages of others stay as they are, and so do properties that are no attributes.
-func TestOpenLeavesOtherMessagesAlone(t *testing.T) {
-	for _, m := range []transport.Message{
-		{}, {Body: []byte("reboot")}, {Body: []byte(`{"celsius":1}`)}, {ContentType: "application/json", Body: []byte(`{}`)},
-		{Body: []byte(`{"specversion":"0.3","id":"1","source":"/s","type":"t"}`)},
-		{Properties: []transport.Property{{Name: "id", Value: "1"}, {Name: "source", Value: "/s"},
-			{Name: "type", Value: "t"}}},
-		{Properties: []transport.Property{{Name: "specversion", Value: "1.0"}, {Name: "id", Value: "1"}}},
-		{ContentType: "application/cloudevents+avro",
-			Body: []byte(`{"specversion":"1.0","id":"1","source":"/s","type":"t"}`)},
-		{ContentType: "application/cloudevents-batch+json", Body: []byte("[]")},
-		{ContentType: "application/cloudevents+json", Body: []byte("{}")},
+func TestSealRefusesWhatIsNoEvent(t *testing.T) {
+	property := func(name, value string) transport.Property { return transport.Property{Name: name, Value: value} }
+	for says, change := range map[string]func(*transport.Message){
+		"id: MUST be a non-empty string": func(m *transport.Message) { m.ID = "" },
+		"is there twice": func(m *transport.Message) {
+			m.Properties = append(m.Properties, property("zone", "8"))
+		},
+		`"correlationid" is there twice`: func(m *transport.Message) {
+			m.Properties = append(m.Properties, property("correlationid", "8"))
+		},
+		"bad key": func(m *transport.Message) { m.Properties = append(m.Properties, property("id", "8")) },
+		"dataschema": func(m *transport.Message) {
+			m.Properties[2].Value = "not a URI"
+		},
+		"not the JSON":                  func(m *transport.Message) { m.ContentType = "application/json" },
+		"ContentEncoding needs":         func(m *transport.Message) { m.ContentType = "" },
+		"message Output has no place":   func(m *transport.Message) { m.Output = "o" },
+		"message System has no place":   func(m *transport.Message) { m.System = new(transport.SystemProperties) },
+		"message ResponseTopic has no ": func(m *transport.Message) { m.ResponseTopic = "t" },
 	} {
-		got := m
-		envelope.Open(&got)
-		require.Equal(t, m, got)
-		_, err := cloudevents.Read(&got)
-		require.Error(t, err)
+		m := full()
+		change(m)
+		require.ErrorContains(t, envelope.Seal(new(transport.Message), m, false), says)
 	}
-	got := transport.Message{Properties: []transport.Property{
-		{Name: "traceParent", Value: "x"}, {Name: "specversion", Value: "1.0"}, {Name: "id", Value: "1"},
-		{Name: "source", Value: "/s"}, {Name: "__ts", Value: "y"}, {Name: "type", Value: "t"}, {Name: "level", Value: "2"},
-	}}
-	envelope.Open(&got)
-	require.Equal(t, transport.Message{ID: "1", Properties: []transport.Property{
-		{Name: "source", Value: "/s"}, {Name: "type", Value: "t"}, {Name: "level", Value: "2"},
-		{Name: "traceParent", Value: "x"}, {Name: "__ts", Value: "y"},
-	}}, got)
-	got = transport.Message{ContentType: cloudevents.ContentType, Properties: got.Properties,
-		Body: []byte(`{"specversion":"1.0","id":"1","source":"/s","type":"t"}`)}
-	envelope.Open(&got)
-	require.Equal(t, []transport.Property{{Name: "source", Value: "/s"}, {Name: "type", Value: "t"},
-		{Name: "traceParent", Value: "x"}, {Name: "__ts", Value: "y"}}, got.Properties, "copies of attributes go")
-	_, err := cloudevents.Read(&transport.Message{Body: []byte("reboot")})
+	m := full()
+	m.Output = "o"
+	require.ErrorIs(t, envelope.Seal(new(transport.Message), m, true), transport.Unsupported)
+	m = full()
+	m.ResponseTopic = "t"
+	require.NoError(t, envelope.Seal(new(transport.Message), m, true))
+}
+
+func TestAMessageThatIsNoEventStaysAsItIs(t *testing.T) {
+	for body, properties := range map[string][]transport.Property{
+		"21.5":                 nil,
+		`{"celsius":21.5}`:     nil,
+		`{"specversion":"1.0"`: nil,
+		"x":                    {{Name: "zone", Value: "7"}},
+		"y":                    {{Name: "specversion", Value: "1.0"}}, // the required attributes are missing
+	} {
+		m := &transport.Message{Body: []byte(body), Properties: properties}
+		before := *m
+		_, err := cloudevents.Read(m)
+		require.Error(t, err)
+		envelope.Open(m)
+		require.Equal(t, before, *m)
+	}
+	_, err := cloudevents.Read(&transport.Message{Body: []byte("21.5")})
 	require.ErrorIs(t, err, cloudevents.ErrNoEvent)
 }
 
-// The project's own library for Go writes the names of attributes as over HTTP.
-func TestThePrefixOfOtherSendersIsRead(t *testing.T) {
-	got := transport.Message{ContentType: "text/plain", Body: []byte("x"), Properties: []transport.Property{
-		{Name: "ce-id", Value: "1"}, {Name: "ce-source", Value: "/s"}, {Name: "ce-specversion", Value: "1.0"},
-		{Name: "ce-type", Value: "t"}, {Name: "ce-level", Value: "2"}, {Name: "own", Value: "3"},
-	}}
-	e, err := cloudevents.Read(&got)
-	require.NoError(t, err)
-	require.Equal(t, cloudevents.Event{ID: "1", Source: "/s", Type: "t", DataContentType: "text/plain", Data: []byte("x"),
-		Extensions: map[string]any{"level": "2"}}, e)
-	envelope.Open(&got)
-	require.Equal(t, transport.Message{ID: "1", ContentType: "text/plain", Body: []byte("x"),
-		Properties: []transport.Property{
-			{Name: "source", Value: "/s"}, {Name: "type", Value: "t"}, {Name: "level", Value: "2"}, {Name: "own", Value: "3"},
-		}}, got)
-}
-
-// A message costs its body or its properties, and over MQTT 5 the text of a time.
-func TestSealAllocatesLittle(t *testing.T) {
-	m, v := full(), envelope
-	m.ContentEncoding, m.Expires, m.ResponseTopic = "", time.Time{}, ""
-	var dst transport.Message
-	for _, c := range []struct {
-		properties bool
-		most       float64
-	}{{false, 1}, {true, 2}} {
-		require.LessOrEqual(t, testing.AllocsPerRun(100, func() {
-			if err := v.Seal(&dst, m, c.properties); err != nil {
-				t.Error(err)
-			}
-		}), c.most, "properties %t", c.properties)
-	}
+// No message makes Read panic, and what was read can be sealed and read again.
+func FuzzRead(f *testing.F) {
+	f.Add("", []byte(`{"specversion":"1.0","id":"c-1","source":"/s","type":"blink","data":{"times":3}}`), "", "")
+	f.Add("text/plain", []byte("x"), "specversion", "1.0")
+	f.Fuzz(func(t *testing.T, contentType string, body []byte, name, value string) {
+		m := &transport.Message{ContentType: contentType, Body: body}
+		if name != "" {
+			m.Properties = []transport.Property{{Name: name, Value: value}, {Name: "id", Value: "1"},
+				{Name: "source", Value: "/s"}, {Name: "type", Value: "t"}}
+		}
+		e, err := cloudevents.Read(m)
+		if err != nil {
+			return
+		}
+		envelope.Open(m)
+		if m.ID != e.ID() {
+			t.Fatal(m.ID, e.ID())
+		}
+	})
 }

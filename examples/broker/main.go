@@ -17,10 +17,11 @@ import (
 	"strings"
 	"time"
 
-	"github.com/hubline-iot/hubline/cloudevents"
 	"github.com/hubline-iot/hubline/device"
 	"github.com/hubline-iot/hubline/transport"
-	"github.com/hubline-iot/hubline/transport/mqtt"
+	"github.com/hubline-iot/hubline/transport/mqtt/dialect"
+	"github.com/hubline-iot/hubline/transport/mqtt/lean"
+	"github.com/hubline-iot/hubline/transport/mqtt/lean/leannet"
 )
 
 // The topics of the example. "{device}" becomes the device's id.
@@ -99,24 +100,24 @@ func run(ctx context.Context, url string) error {
 	return back.ledger(acknowledged, own != nil)
 }
 
+// protocol has a place for the ids of messages, and keeps the sessions of clients that are away.
+var protocol = lean.MQTT5(&lean.MQTT5Options{SessionExpiry: time.Hour})
+
 // newPump returns the device.
 func newPump(url string) (*device.Client, error) {
-	creds, options, err := mqtt.ParseBroker(url)
+	creds, network, options, err := leannet.ParseBroker(url)
 	if err != nil {
 		return nil, err
 	}
 	creds.DeviceID = "pump-1"
-	// MQTT 3.1.1 carries a payload and nothing else. As an event it has an id, a time and properties.
-	envelope := cloudevents.Envelope{Source: "urn:example:pump-1", Type: "com.example.pressure",
-		ContentType: "application/json"}
-	options.Dialect = &mqtt.Topics{
+	options.Dialect = &dialect.Topics{
 		Telemetry: telemetry,
 		Commands:  []string{commands},
-		Birth:     &transport.Message{ID: "birth", Topic: state, Body: []byte(`"online"`), Retain: true},
-		Envelope:  envelope,
+		Birth:     &transport.Message{Topic: state, Body: []byte(`"online"`), Retain: true},
 	}
-	options.Will = &transport.Message{ID: "will", Topic: state, Body: []byte(`"offline"`), Retain: true}
-	client, err := device.New(creds, mqtt.New(options), &device.Options{OnStatus: func(s device.Status) {
+	options.Will = &transport.Message{Topic: state, Body: []byte(`"offline"`), Retain: true}
+	options.Protocol = protocol
+	client, err := device.New(creds, lean.New(leannet.Dialer(creds, network), options), &device.Options{OnStatus: func(s device.Status) {
 		say("pump", "%v, %v", s.State, s.Reason)
 	}})
 	if err != nil {
