@@ -166,10 +166,10 @@ func (s *session) prepare(m *transport.Message) (dialect.Publication, *transport
 // fits returns an error that says which part of p is too large.
 func (s *session) fits(p *dialect.Publication) *transport.Error {
 	if size := p.Msg.Size(); size > s.info.MaxSize {
-		return wire.TooLarge(size, s.info.MaxSize)
+		return wire.TooLarge(size, len(p.Msg.Body), s.info.MaxSize)
 	}
 	if n := len(p.Topic) + p.Suffix; n > wire.MaxTopic {
-		return wire.TooLarge(n, wire.MaxTopic)
+		return wire.LongTopic(n)
 	}
 	return nil
 }
@@ -278,7 +278,7 @@ func (s *session) request(r *transport.Request) {
 		case !ok:
 			s.reply(r, wire.Refused(r.Op, transport.Unsupported, errUnsupported))
 		case len(r.Body) > s.info.MaxSize || len(topic) > wire.MaxTopic:
-			e := wire.TooLarge(len(r.Body), s.info.MaxSize)
+			e := wire.TooLarge(len(r.Body), len(r.Body), s.info.MaxSize)
 			e.Op = r.Op
 			s.reply(r, e)
 		case s.publish(string(topic), qos, false, r.Body) == nil:
