@@ -117,9 +117,9 @@ func newPump(url string) (*device.Client, error) {
 	}
 	options.Will = &transport.Message{Topic: state, Body: []byte(`"offline"`), Retain: true}
 	options.Protocol = protocol
-	client, err := device.New(creds, lean.New(leannet.Dialer(creds, network), options), &device.Options{OnStatus: func(s device.Status) {
-		say("pump", "%v, %v", s.State, s.Reason)
-	}})
+	client, err := device.New(creds, lean.New(leannet.Dialer(creds, network), options), &device.Options{
+		OnStatus: func(s device.Status) { say("pump", "%v, %v", s.State, s.Reason) },
+	})
 	if err != nil {
 		return nil, err
 	}

@@ -21,9 +21,9 @@ import (
 const maxIncoming = 1 << 20
 
 // bodySize is the least and the most bytes in the body of a packet from the peer, by packet type.
-// Types with max below min are refused. A SUBACK has one code, because each SUBSCRIBE has one filter:
-// paho indexes its filters by the number of codes. Some hubs send DISCONNECT before they close,
-// though 3.1.1 allows it to clients only.
+// Types with max below min are refused. A SUBACK has one code, because each SUBSCRIBE has one
+// filter: paho indexes its filters by the number of codes. Some hubs send DISCONNECT before they
+// close, though 3.1.1 allows it to clients only.
 var bodySize = [16]struct{ min, max int }{
 	0: never, 1: never, 5: never, 6: never, 7: never, 8: never, 10: never, 11: never, 12: never, 15: never,
 	mqttpacket.Connack:    {2, 2},

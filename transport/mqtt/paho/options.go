@@ -14,8 +14,8 @@ import (
 	"github.com/hubline-iot/hubline/transport/netopt"
 )
 
-// Options are the settings of a Transport, those of package mqtt as far as paho has them. The zero value and nil mean all defaults: TLS to port
-// 8883 of the credentials' host.
+// Options are the settings of a Transport, those of package mqtt as far as paho has them. The zero
+// value and nil mean all defaults: TLS to port 8883 of the credentials' host.
 type Options struct {
 	// Network says how to reach the hub.
 	Network netopt.Options
@@ -24,8 +24,8 @@ type Options struct {
 	KeepAlive time.Duration
 	// PingTimeout is how long the answer to a ping may take. 0: 20 s.
 	PingTimeout time.Duration
-	// Dialect says how to speak with the service: a *dialect.Topics for a broker that is no hub. Nil:
-	// dialect.Hub.
+	// Dialect says how to speak with the service: a *dialect.Topics for a broker that is no hub.
+	// Nil: dialect.Hub.
 	Dialect dialect.Dialect
 	// ModelID is the Plug and Play model that the device announces, such as
 	// "dtmi:com:example:Thermostat;1". Empty: none.
@@ -33,11 +33,11 @@ type Options struct {
 	// Will is a message that the service sends if the connection ends without DISCONNECT. With a
 	// *dialect.Topics its Topic is required. It must not be changed after New. Nil: none.
 	Will *transport.Message
-	// CleanSession requests a session that is not persistent: messages for the device are lost while
-	// it is away.
+	// CleanSession requests a session that is not persistent: messages for the device are lost
+	// while it is away.
 	CleanSession bool
-	// AtMostOnce sends telemetry with QoS 0: a message is done when it was written to the network, and
-	// may be lost with the connection.
+	// AtMostOnce sends telemetry with QoS 0: a message is done when it was written to the network,
+	// and may be lost with the connection.
 	AtMostOnce bool
 }
 

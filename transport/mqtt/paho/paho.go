@@ -1,11 +1,12 @@
-// Package paho carries a device over MQTT 3.1.1 on the client eclipse/paho.mqtt.golang, for programs
-// that want that client underneath: to an IoT hub, or with a topic map to any other broker.
+// Package paho carries a device over MQTT 3.1.1 on the client eclipse/paho.mqtt.golang, for
+// programs that want that client underneath: to an IoT hub, or with a topic map to any other
+// broker.
 //
 //	client, err := device.New(creds, paho.New(nil), nil)
 //
 // Package mqtt, with its own engine, is the default: it is faster, smaller, and does more. This
-// package uses paho as its authors mean it to be used: telemetry is published with QoS 1 and is done
-// when paho's token says so. What paho cannot do, or does in another way:
+// package uses paho as its authors mean it to be used: telemetry is published with QoS 1 and is
+// done when paho's token says so. What paho cannot do, or does in another way:
 //
 //	MQTT 5                       not there
 //	DUP on a message sent again  missing: each connection has a new client of paho, which takes
@@ -61,8 +62,8 @@ func New(o *Options) *Transport {
 var _ transport.Transport = (*Transport)(nil)
 
 // Dial makes a session as transport.Transport says: token, connection, TLS, CONNECT, and what the
-// dialect does before the connection counts as connected. The Sink is not called before Run. Package
-// mqtt lists the errors.
+// dialect does before the connection counts as connected. The Sink is not called before Run.
+// Package mqtt lists the errors.
 func (t *Transport) Dial(ctx context.Context, cfg *transport.Config) (transport.Session, error) {
 	if t.err != nil {
 		return nil, t.err
@@ -164,7 +165,8 @@ func qos(atMostOnce bool) byte {
 // store is a session as paho's message store. It stores nothing, so paho resends nothing.
 type store session
 
-// Close is called when paho failed to connect or has disconnected, not when the connection was lost.
+// Close is called when paho failed to connect or has disconnected, not when the connection was
+// lost.
 func (s *store) Close() { s.closeOnce.Do(func() { close(s.closed) }) }
 
 func (*store) Open()                             {}

@@ -61,9 +61,11 @@ func TestConformanceWithABroker(t *testing.T) {
 
 // TestTopicMaps runs what a map of topics promises, against a broker of other authors.
 func TestTopicMaps(t *testing.T) {
-	brokertest.Run(t, brokertest.Engine{IDsFromOne: true, New: func(dial brokertest.Dial, o brokertest.Options) transport.Transport {
-		return paho.New(&paho.Options{Dialect: o.Dialect, CleanSession: o.CleanSession, AtMostOnce: o.AtMostOnce, Will: o.Will,
+	open := func(dial brokertest.Dial, o brokertest.Options) transport.Transport {
+		return paho.New(&paho.Options{Dialect: o.Dialect, CleanSession: o.CleanSession, AtMostOnce: o.AtMostOnce,
+			Will: o.Will,
 			Network: netopt.Options{Plaintext: true,
 				Dial: func(ctx context.Context, _, _ string) (net.Conn, error) { return dial(ctx) }}})
-	}})
+	}
+	brokertest.Run(t, brokertest.Engine{IDsFromOne: true, New: open})
 }

@@ -238,8 +238,8 @@ func (s *session) confirm() {
 	}
 }
 
-// confirmed reports the message as acknowledged, or with QoS 0 as written, if its token says so. The
-// tokens of messages whose outcome is unknown have an error, or are not complete.
+// confirmed reports the message as acknowledged, or with QoS 0 as written, if its token says so.
+// The tokens of messages whose outcome is unknown have an error, or are not complete.
 func (s *session) confirmed(p published) {
 	select {
 	case <-p.token.Done():
