@@ -63,7 +63,7 @@ type run struct {
 
 // New returns a Disconnected client whose outbox takes messages by Enqueue. It dials nothing and
 // starts no goroutine before Open or Start. t carries the messages; o may be nil. The error, of
-// Kind Invalid, names the invalid field.
+// Kind Invalid, names the invalid field of creds, of o or of the transport's options.
 func New(creds *transport.Credentials, t transport.Transport, o *Options) (*Client, error) {
 	if creds == nil {
 		return nil, invalidOption("credentials are nil; make them with ParseConnectionString, or fill transport.Credentials")
@@ -77,6 +77,11 @@ func New(creds *transport.Credentials, t transport.Transport, o *Options) (*Clie
 	set, err := newSettings(o)
 	if err != nil {
 		return nil, err
+	}
+	if checker, ok := t.(transport.Checker); ok {
+		if err := checker.Check(creds); err != nil {
+			return nil, err
+		}
 	}
 	own := *creds
 	c := &Client{

@@ -23,6 +23,14 @@ type Transport interface {
 	Dial(ctx context.Context, cfg *Config) (Session, error)
 }
 
+// A Checker is a Transport that refuses wrong options, and credentials that it cannot carry, before
+// anything is dialed. device.New asks it.
+type Checker interface {
+	// Check returns the error that Dial would return for the options or for creds, which are valid. It
+	// connects to nothing and calls no function of creds.
+	Check(creds *Credentials) error
+}
+
 // Config is the configuration of a session.
 type Config struct {
 	Creds *Credentials

@@ -32,6 +32,22 @@ type Transport struct {
 
 var _ transport.Transport = (*Transport)(nil)
 
+// Check asks the inner transport.
+func (t *Transport) Check(creds *transport.Credentials) error {
+	if checker, ok := t.inner.(transport.Checker); ok {
+		return checker.Check(withCertificate(creds))
+	}
+	return nil
+}
+
+// withCertificate returns creds without the functions of a registrar with a key: the certificate is
+// the proof.
+func withCertificate(creds *transport.Credentials) *transport.Credentials {
+	own := *creds
+	own.Sign, own.Token = nil, nil
+	return &own
+}
+
 // Dial connects with the certificate in use. If there is none, or it has ended, it asks the
 // provisioning service for one first.
 func (t *Transport) Dial(ctx context.Context, cfg *transport.Config) (s transport.Session, err error) {
@@ -70,11 +86,9 @@ func (t *Transport) dial(ctx context.Context, cfg *transport.Config) (transport.
 	}
 	s := &session{t: t, held: h, twin: r.registered(), deviceID: cfg.Creds.DeviceID, turn: make(chan struct{}, 1),
 		answers: make(chan answer, maxAnswers), replies: make(chan reply, 2)}
-	creds := *cfg.Creds
-	creds.Sign, creds.Token = nil, nil // those of a registrar with a key: the certificate is the proof
 	s.sink = admission.Watch(cfg.Sink, s.refusedLater)
 	own := *cfg
-	own.Creds, own.Sink, own.Certificates = &creds, &sink{s.sink, s}, !r.opt.ServiceOnly
+	own.Creds, own.Sink, own.Certificates = withCertificate(cfg.Creds), &sink{s.sink, s}, !r.opt.ServiceOnly
 	var err error
 	if s.Session, err = t.inner.Dial(ctx, &own); err != nil {
 		return nil, t.refused(ctx, cfg, err)

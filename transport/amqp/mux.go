@@ -56,7 +56,7 @@ type Mux struct {
 var _ transport.Transport = (*Mux)(nil)
 
 // NewMux returns a Mux with the given options, which are copied; nil means all defaults. Wrong
-// options are reported by Dial, with Kind Invalid.
+// options are reported by Check, which device.New calls, and by Dial, with Kind Invalid.
 func NewMux(o *Options) *Mux {
 	m := &Mux{changed: make(chan struct{})}
 	m.opt, m.err = o.resolve()
@@ -66,6 +66,15 @@ func NewMux(o *Options) *Mux {
 	}
 	m.slots = make(chan struct{}, max(1, m.opt.Parallel))
 	return m
+}
+
+// Check reports wrong options, and a device without tokens, which a Mux to a hub needs.
+func (m *Mux) Check(creds *transport.Credentials) error {
+	if m.err == nil && m.opt.Addresses == nil && creds.Sign == nil && creds.Token == nil {
+		return protocol.Invalid("credentials have neither Sign nor Token, which a Mux needs; a device with a certificate " +
+			"needs a Transport of its own")
+	}
+	return m.err
 }
 
 // Dial makes a session for the device, on the present connection or a new one. The errors are those
@@ -80,15 +89,11 @@ func NewMux(o *Options) *Mux {
 // failure after 8 s. Their retries begin at once when the Mux is connected again
 // (transport.Error.Passed). An error with RetryAfter is returned at once.
 func (m *Mux) Dial(ctx context.Context, cfg *transport.Config) (transport.Session, error) {
-	if m.err != nil {
-		return nil, m.err
-	}
 	if err := cfg.Creds.Validate(); err != nil {
 		return nil, protocol.Error(err)
 	}
-	if m.opt.Addresses == nil && cfg.Creds.Sign == nil && cfg.Creds.Token == nil {
-		return nil, protocol.Invalid("credentials have neither Sign nor Token, which a Mux needs; a device with a " +
-			"certificate needs a Transport of its own")
+	if err := m.Check(cfg.Creds); err != nil {
+		return nil, err
 	}
 	s, err := m.join(ctx, cfg)
 	if err != nil {

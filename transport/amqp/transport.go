@@ -118,12 +118,15 @@ type Transport struct {
 var _ transport.Transport = (*Transport)(nil)
 
 // New returns a Transport with the given options, which are copied; nil means all defaults. Wrong
-// options are reported by Dial, with Kind Invalid.
+// options are reported by Check, which device.New calls, and by Dial, with Kind Invalid.
 func New(o *Options) *Transport {
 	t := new(Transport)
 	t.opt, t.err = o.resolve()
 	return t
 }
+
+// Check reports wrong options.
+func (t *Transport) Check(*transport.Credentials) error { return t.err }
 
 // Dial connects and authenticates, as transport.Transport says. The Sink is not called before Run.
 // The package documentation lists the errors.

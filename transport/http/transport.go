@@ -127,13 +127,16 @@ type Transport struct {
 
 var _ transport.Transport = (*Transport)(nil)
 
-// New returns a Transport with a copy of the given options; nil means all defaults. Dial reports
-// wrong options, with Kind Invalid.
+// New returns a Transport with a copy of the given options; nil means all defaults. Check,
+// which device.New calls, and Dial report wrong options, with Kind Invalid.
 func New(o *Options) *Transport {
 	t := new(Transport)
 	t.opt, t.err = o.resolve()
 	return t
 }
+
+// Check reports wrong options.
+func (t *Transport) Check(*transport.Credentials) error { return t.err }
 
 // Now returns the time by the hub's clock, estimated from the Date headers of its answers: accurate
 // to one second plus half of the shortest round trip. It returns time.Now before the first answer,

@@ -127,8 +127,8 @@ func TestATokenThatNoConnectCanCarryIsInvalid(t *testing.T) {
 	_, err := New(nil).Dial(t.Context(), &transport.Config{Creds: creds, Sink: new(sink)})
 	require.ErrorIs(t, err, transport.Invalid)
 	require.ErrorContains(t, err, "65536 bytes")
-	longest := &transport.Credentials{Host: strings.Repeat("h", 255), DeviceID: strings.Repeat("#", 128),
-		ModuleID: strings.Repeat("#", 128)}
+	longest := &transport.Credentials{Host: strings.Repeat("h", 255), DeviceID: strings.Repeat("%", 128),
+		ModuleID: strings.Repeat("%", 128)}
 	o := &Options{Network: netopt.Options{ProductInfo: strings.Repeat("#", wire.MaxInfo)},
 		ModelID: "dtmi:" + strings.Repeat("#", wire.MaxInfo-5)}
 	require.LessOrEqual(t, len(helloOf(t, o, longest).UserName), wire.MaxField)

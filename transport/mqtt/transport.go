@@ -98,7 +98,7 @@ type Transport struct {
 }
 
 // New returns a Transport with the given options, which are copied; nil means all defaults. Wrong
-// options are reported by Dial, with Kind Invalid.
+// options are reported by Check, which device.New calls, and by Dial, with Kind Invalid.
 func New(o *Options) *Transport {
 	t := new(Transport)
 	t.opt, t.err = o.resolve()
@@ -106,6 +106,16 @@ func New(o *Options) *Transport {
 }
 
 var _ transport.Transport = (*Transport)(nil)
+
+// Check reports wrong options and credentials that the dialect cannot carry. It calls
+// Dialect.Session.
+func (t *Transport) Check(creds *transport.Credentials) error {
+	if t.err != nil {
+		return t.err
+	}
+	_, _, err := t.opt.session(&transport.Config{Creds: creds})
+	return err
+}
 
 // Dial makes a session as transport.Transport says: token, connection, TLS, CONNECT. The Sink is
 // not called before Run. The package documentation lists the errors.

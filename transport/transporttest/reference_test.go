@@ -334,7 +334,7 @@ func (s *refSession) work() {
 			s.cfg.Sink.Done(it.Tag, refError(transport.Operation, transport.OpSend, transport.Unsupported, refLacks[0]))
 			continue
 		case size > transport.MaxMessageSize:
-			s.cfg.Sink.Done(it.Tag, operr.TooLarge(size, transport.MaxMessageSize))
+			s.cfg.Sink.Done(it.Tag, operr.TooLarge(size, len(it.Msg.Body), transport.MaxMessageSize))
 			continue
 		}
 		s.waiting++

@@ -22,6 +22,14 @@ type traced struct {
 	inner  transport.Transport
 }
 
+// Check asks the inner transport.
+func (x *traced) Check(creds *transport.Credentials) error {
+	if checker, ok := x.inner.(transport.Checker); ok {
+		return checker.Check(creds)
+	}
+	return nil
+}
+
 // Dial dials with the inner transport.
 func (x *traced) Dial(ctx context.Context, cfg *transport.Config) (transport.Session, error) {
 	s := &session{tracer: x.tracer, sink: cfg.Sink, peer: peer(cfg.Creds), inFlight: map[uint16]*message{}}

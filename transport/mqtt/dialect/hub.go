@@ -2,7 +2,9 @@ package dialect
 
 import (
 	"errors"
+	"strings"
 
+	"github.com/hubline-iot/hubline/internal/ascii"
 	"github.com/hubline-iot/hubline/internal/linked"
 	"github.com/hubline-iot/hubline/internal/percent"
 	"github.com/hubline-iot/hubline/transport"
@@ -69,6 +71,12 @@ func (s *messageSession) open(c *Config, version string) (Hello, error) {
 	}
 	if c.Creds.UserName != "" {
 		return Hello{}, wire.Invalid("credentials: UserName is set, and an IoT hub makes its own; leave it empty")
+	}
+	for _, f := range [...]struct{ name, id string }{{"DeviceID", c.Creds.DeviceID}, {"ModuleID", c.Creds.ModuleID}} {
+		if strings.ContainsAny(f.id, "+#") {
+			return Hello{}, wire.Invalid("credentials: " + f.name + " " + ascii.Quote(f.id) + " has '+' or '#', which a topic " +
+				"of MQTT cannot have [MQTT-3.3.2-2]; use AMQP or HTTPS, or choose another id")
+		}
 	}
 	base := "devices/" + c.Creds.DeviceID
 	id := c.Creds.DeviceID

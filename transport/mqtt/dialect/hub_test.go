@@ -15,7 +15,7 @@ var hubs = map[string]dialect.Dialect{"all": dialect.Hub, "twin and methods": di
 func TestAHubsTopicsNameTheIdentity(t *testing.T) {
 	for name, d := range hubs {
 		for base, creds := range map[string]transport.Credentials{
-			"devices/d#+1":        {DeviceID: "d#+1"},
+			"devices/d%$1":        {DeviceID: "d%$1"},
 			"devices/d/modules/m": {DeviceID: "d", ModuleID: "m"},
 		} {
 			s := hubSession(t, d, creds)

@@ -26,6 +26,28 @@ func (t *Transport) Dial(ctx context.Context, cfg *transport.Config) (transport.
 	return s.hidden(), nil
 }
 
+// Check reports wrong options and credentials that the dialect cannot carry. It calls
+// Dialect.Session.
+func (t *Transport) Check(creds *transport.Credentials) error { return t.own().check(creds) }
+
+func (t *engine) check(creds *transport.Credentials) error {
+	if t.err != nil {
+		return t.err
+	}
+	_, _, err := t.dialect(creds, false)
+	return err
+}
+
+// dialect prepares a session of the dialect.
+func (t *engine) dialect(creds *transport.Credentials, certificates bool) (dialect.Session, dialect.Hello, error) {
+	d, hello, err := t.opt.Dialect.Session(&dialect.Config{Creds: creds, Agent: t.opt.agent(), ModelID: t.opt.ModelID,
+		Will: t.opt.Will, Certificates: certificates, Properties: t.newer() != nil})
+	if err != nil {
+		err = wire.DialectError(err)
+	}
+	return d, hello, err
+}
+
 // session does the work of Dial.
 func (t *engine) session(ctx context.Context, cfg *transport.Config) (*session, error) {
 	if t.err != nil {
@@ -50,10 +72,9 @@ func (t *engine) session(ctx context.Context, cfg *transport.Config) (*session, 
 
 // connect makes the connection, from the token to the end of the handshake.
 func (t *engine) connect(ctx context.Context, cfg *transport.Config) (*session, error) {
-	d, hello, err := t.opt.Dialect.Session(&dialect.Config{Creds: cfg.Creds, Agent: t.opt.agent(), ModelID: t.opt.ModelID,
-		Will: t.opt.Will, Certificates: cfg.Certificates, Properties: t.newer() != nil})
+	d, hello, err := t.dialect(cfg.Creds, cfg.Certificates)
 	if err != nil {
-		return nil, wire.DialectError(err)
+		return nil, err
 	}
 	token, err := cfg.Creds.NewToken(ctx)
 	if err != nil {

@@ -156,7 +156,7 @@ type engine struct {
 }
 
 // New returns a Transport with the given options, which are copied; nil means all defaults. Wrong
-// options are reported by Dial, with Kind Invalid.
+// options are reported by Check, which device.New calls, and by Dial, with Kind Invalid.
 func New(dial Dial, o *Options) *Transport {
 	return newEngine(dial, o).hidden()
 }
