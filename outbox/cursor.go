@@ -62,7 +62,7 @@ func (c *cursor) next(s *slot) error {
 		c.scan.limit = v.limit
 		number, message, err := c.scan.read()
 		switch {
-		case err == errEnd || err == nil && number >= v.next:
+		case errors.Is(err, errEnd) || err == nil && number >= v.next:
 			number, message = v.next-1, nil // no further record is in this view
 			c.scan.skip(v.next)
 		case err != nil && c.ctx.Err() != nil:

@@ -55,7 +55,7 @@ func (q *Queue) load() (err error) {
 			return fmt.Errorf("%s: %w", path, errNotRegular)
 		}
 		f, err := q.readSegment(&segment{path: path, salt: salt, first: first, next: first, synced: first, named: true})
-		if err == errFormat {
+		if errors.Is(err, errFormat) {
 			return &transport.Error{Kind: transport.Unsupported, Op: transport.OpSend,
 				Err: fmt.Errorf("%s: %w", path, err)}
 		}
@@ -115,7 +115,7 @@ func (q *Queue) readSegment(s *segment) (found, error) {
 	sc := scanner{file: in, salt: s.salt, next: s.first, limit: min(f.fileSize, mostRead)}
 	for {
 		number, message, err := sc.read()
-		if err == errEnd {
+		if errors.Is(err, errEnd) {
 			break
 		}
 		if err != nil {

@@ -2,6 +2,7 @@ package outbox
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -149,10 +150,10 @@ func (q *Queue) finish(from, number uint64, result error, quiet bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	missing := span{from, number}
-	switch result {
-	case nil:
+	switch {
+	case result == nil:
 		q.stats.Acknowledged++
-	case errDamaged:
+	case errors.Is(result, errDamaged):
 		missing.to++
 	default:
 		q.stats.Failed++

@@ -211,7 +211,7 @@ func (q *Queue) settle(ctx context.Context, sent <-chan *slot, free chan<- *slot
 		}
 		var failed error
 		switch {
-		case err == nil || err == errDamaged:
+		case err == nil || errors.Is(err, errDamaged):
 		case transport.KindOf(err) == transport.Dropped:
 			return invalid("the client dropped a message; set its Overflow to Block")
 		case !final(err) || s.err != nil && transport.KindOf(err) == transport.TooLarge: // for the client's MaxBytes

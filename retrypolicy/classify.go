@@ -58,8 +58,8 @@ func Classify(err error) classify.Info {
 	var seen network
 	errchain.Any(err, func(err error) bool {
 		e, nested := err.(*Error)
-		if nested && e.Is(transport.Cancelled) || err == context.Canceled ||
-			err == context.DeadlineExceeded { // which has a method Timeout too
+		if nested && e.Is(transport.Cancelled) || err == context.Canceled || //nolint:errorlint // Any walks
+			err == context.DeadlineExceeded { //nolint:errorlint // it has a method Timeout too
 			info.Verdict = classify.Fail
 			return true
 		}

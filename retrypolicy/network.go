@@ -30,7 +30,8 @@ func (n *network) failure(err error) (classify.Safe, bool) {
 		}
 		return classify.SafeYes, true
 	}
-	if n.inside && (err == io.EOF || err == io.ErrUnexpectedEOF) { // the peer closed the connection
+	//nolint:errorlint // of each error that Any walks to; the peer closed the connection
+	if n.inside && (err == io.EOF || err == io.ErrUnexpectedEOF) {
 		return classify.SafeUnknown, true
 	}
 	if e, ok := err.(netError); ok {

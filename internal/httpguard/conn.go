@@ -106,7 +106,7 @@ func (c *Conn) Read(p []byte) (int, error) {
 	}
 	clear(p[own:n])
 	c.err = refused
-	if own > 0 && refused == ErrUnsolicited {
+	if own > 0 && errors.Is(refused, ErrUnsolicited) {
 		return own, io.EOF // so net/http does not offer the connection to another request
 	}
 	return own, refused

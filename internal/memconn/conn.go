@@ -138,7 +138,7 @@ func (c *Conn) SetWriteDeadline(t time.Time) error {
 
 // dress wraps an error as package net does.
 func (c *Conn) dress(op string, err error) error {
-	if err == nil || err == io.EOF {
+	if err == nil || err == io.EOF { //nolint:errorlint // a wrapped one is another error
 		return err
 	}
 	return &net.OpError{Op: op, Net: c.local.Network(), Source: c.local, Addr: c.remote, Err: err}

@@ -146,7 +146,7 @@ func (t *tokens) send(ctx context.Context, m *amqp.Message) (*tokenLinks, error)
 			err = links.err // why the reader unblocked the sender
 		default:
 		}
-		if ctx.Err() == nil || context.Cause(ctx) == errNoAnswer {
+		if ctx.Err() == nil || errors.Is(context.Cause(ctx), errNoAnswer) {
 			t.drop(ctx)
 		} // else another device was closed: other devices wait for answers on the links
 		return nil, err

@@ -151,7 +151,7 @@ var errNoMechanism = errors.New("the peer insists on SASL, and offers neither MS
 // ended afterwards.
 func (c *connection) begin(ctx context.Context) (*amqp.Session, error) {
 	switch err := c.Stream.AcquireSession(ctx, c.Done()); {
-	case err == amqpscreen.ErrClosed:
+	case errors.Is(err, amqpscreen.ErrClosed):
 		return nil, c.Loss()
 	case err != nil:
 		return nil, err

@@ -226,7 +226,7 @@ func (t *telemetry) sendSome(items []transport.Item) (n int, ok bool) {
 		case localRefusal(err):
 			t.report(items[:n], failed(transport.OpSend, localKind(err), err))
 			return n, true
-		case err != errNoCredit && !fresh && t.link.inFlight() == 0 && amqpconn.Ended(err) != nil:
+		case !errors.Is(err, errNoCredit) && !fresh && t.link.inFlight() == 0 && amqpconn.Ended(err) != nil:
 			t.drop(err) // it was lost while idle: another one is attached
 		default:
 			t.linkLost(err, items, n)
@@ -281,7 +281,7 @@ func (t *telemetry) transfer(m *amqp.Message, f *transfer) error {
 	err := t.link.send(ctx, m, f)
 	t.sends.Add(1)
 	t.creditTimer.Stop()
-	if err != nil && context.Cause(ctx) == errNoCredit {
+	if err != nil && errors.Is(context.Cause(ctx), errNoCredit) {
 		return errNoCredit
 	}
 	return err
@@ -359,7 +359,7 @@ func localRefusal(err error) bool {
 	if e, ok := err.(*amqp.Error); ok { // not within the error of a link
 		return e.Condition == amqp.ErrCondMessageSizeExceeded
 	}
-	return amqpconn.Ended(err) == nil && !amqpconn.IsConn(err) && err != errNoCredit
+	return amqpconn.Ended(err) == nil && !amqpconn.IsConn(err) && !errors.Is(err, errNoCredit)
 }
 
 func localKind(err error) transport.Kind {
@@ -380,11 +380,11 @@ func (t *telemetry) report(items []transport.Item, err error) {
 func (t *telemetry) drop(cause error) []transport.Item {
 	l := t.link
 	t.link = nil
-	items := l.abandon(cause != errNoCredit)
+	items := l.abandon(!errors.Is(cause, errNoCredit))
 	switch {
 	case amqpconn.IsSession(cause):
 		t.s.forget(l.session)
-	case cause == errNoCredit: // it lives, and half a message may have been sent on it
+	case errors.Is(cause, errNoCredit): // it lives, and half a message may have been sent on it
 		ctx, cancel := context.WithTimeout(t.s.ctx, t.s.opt.OperationTimeout)
 		if l.sender.Close(ctx) != nil && t.s.ctx.Err() == nil {
 			t.s.forget(l.session)
@@ -405,7 +405,7 @@ func (t *telemetry) linkLost(cause error, next []transport.Item, tried int) {
 		return
 	}
 	why, about := lost(transport.Throttled, cause), blameNone
-	if cause != errNoCredit {
+	if !errors.Is(cause, errNoCredit) {
 		why = lossOf(s.conn.Explain(cause))
 		about = blameOf(why)
 	}

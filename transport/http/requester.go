@@ -109,7 +109,7 @@ func (l *requester) exchange(ctx context.Context, r *hubconn.Request) (*hubconn.
 func (l *requester) discard() error {
 	err := l.conn.Loss()
 	l.close()
-	if err == io.EOF {
+	if err == io.EOF { //nolint:errorlint // a wrapped one is a cut
 		return nil
 	}
 	return err

@@ -185,7 +185,7 @@ func (c *conn) fill() error {
 	switch {
 	case frameErr != nil:
 		return c.fail(frameErr)
-	case err == io.EOF:
+	case err == io.EOF: //nolint:errorlint // of the socket itself
 		return c.fail(errHubClosed{})
 	case err != nil:
 		return c.fail(err)

@@ -71,6 +71,7 @@ func MayBeDamage(err error) bool {
 // method returns true does not count.
 func ofContext(err error) (found bool) {
 	errchain.Any(err, func(err error) bool {
+		//nolint:errorlint // Any walks
 		if found = err == context.Canceled || err == context.DeadlineExceeded; found {
 			return true
 		}

@@ -47,7 +47,7 @@ func load(ctx context.Context, patterns []string) (root string, all map[string]*
 			all[p.ImportPath], p.chosen = p, slices.Contains(chosen, p.ImportPath)
 		}
 	}
-	if err != io.EOF {
+	if !errors.Is(err, io.EOF) {
 		return "", nil, err
 	}
 	for _, path := range sortedKeys(all) {

@@ -86,7 +86,8 @@ func SaysNothing(a retrypolicy.Attempt) bool {
 	switch {
 	case a.Err == nil:
 		return false
-	case a.Kind == transport.Closed || a.Kind == transport.Cancelled || a.Err == failure.ErrAbandoned ||
+	case a.Kind == transport.Closed || a.Kind == transport.Cancelled ||
+		a.Err == failure.ErrAbandoned || //nolint:errorlint // never wrapped
 		failure.Cancelled(a.Err):
 		return true
 	case !a.Terminal:

@@ -95,7 +95,7 @@ func (c *Conn) Serve() error {
 	for _, l := range left {
 		c.handler.Detached(l)
 	}
-	if err == errParted {
+	if errors.Is(err, errParted) {
 		return nil
 	}
 	return err

@@ -94,7 +94,7 @@ func (s *Session) attach(a *wire.Attach) error {
 	case errors.As(err, &refusal):
 		var bare *bareRefusal
 		l.refuse(refusal, errors.As(err, &bare))
-	case err != ErrLater:
+	case !errors.Is(err, ErrLater):
 		return err
 	}
 	return nil

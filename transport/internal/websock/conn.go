@@ -93,7 +93,7 @@ func (c *conn) Read(p []byte) (int, error) {
 		}
 		n, err := c.message.Read(p)
 		switch {
-		case err == io.EOF:
+		case err == io.EOF: //nolint:errorlint // the end of the message, as of any Reader
 			c.message, err = nil, nil
 		case err != nil:
 			err = c.explain(err)
