@@ -82,15 +82,14 @@ func outcomeOfCode(code int) outcome {
 // refusedCall returns the error of an answer other than 200, and whether the callee may have run
 // the method.
 func refusedCall(a *hubconn.Answer, now time.Time) (refusal *transport.Error, mayHaveRun bool) {
-	e := hubstatus.Read(a.Status, a.Header, a.Body)
+	e, v := hubstatus.Read(a.Status, a.Header, a.Body)
 	o := outcomeOf(e)
 	e.Service, e.Hint = "gateway", o.hint
-	kind := hubstatus.Of(e).Kind
-	if hubstatus.IsFine(a.Status) {
-		kind, e.Meaning = transport.Protocol, "an answer to a call has status 200"
+	if a.Status/100 == 2 {
+		e.Meaning = "an answer to a call has status 200"
 	}
 	after, _ := retryafter.Headers(a.Header.Get, now)
-	return &transport.Error{Kind: kind, Op: transport.OpSend, RetryAfter: after, Err: e}, o.mayHaveRun
+	return &transport.Error{Kind: v.Kind, Op: transport.OpSend, RetryAfter: after, Err: e}, o.mayHaveRun
 }
 
 // readResult reads the body of the answer to a call that has run.

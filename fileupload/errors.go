@@ -94,14 +94,6 @@ var storageTable = map[string]meaning{
 	"SystemInUse":                 {transport.Unavailable, ""},
 }
 
-// refusedKind returns the Kind of an unexpected answer.
-func refusedKind(kind transport.Kind, about statuscode.About) transport.Kind {
-	if about == statuscode.Fine {
-		return transport.Protocol // an unexpected success
-	}
-	return kind
-}
-
 // refusal returns the *transport.Error for an unexpected answer.
 func (a *answer) refusal(m meaning, e *transport.StatusError, now time.Time) *transport.Error {
 	e.Status, e.Hint = a.status, m.hint
@@ -112,11 +104,10 @@ func (a *answer) refusal(m meaning, e *transport.StatusError, now time.Time) *tr
 
 // hubRefusal converts an answer of the hub to an error.
 func hubRefusal(a *answer, now time.Time) *transport.Error {
-	e := hubstatus.Read(a.status, a.header, a.body)
+	e, v := hubstatus.Read(a.status, a.header, a.body)
 	m, ok := hubTable[e.Code]
 	if !ok {
-		v := hubstatus.Of(e)
-		m.kind = refusedKind(v.Kind, v.About)
+		m.kind = v.Kind
 	}
 	r := a.refusal(m, e, now)
 	if skew, known := a.skew(now); known && r.Kind == transport.Unauthorized && (skew > badClock || skew < -badClock) {
@@ -152,8 +143,7 @@ func storageRefusal(a *answer, g *grant, now time.Time) *transport.Error {
 		TrackingID: scrub.Known(a.header.Get("x-ms-request-id"), secrets...)}
 	m, ok := storageTable[shorten(e.Name)]
 	if !ok {
-		of := statuscode.Of(a.status, statuscode.Storage)
-		m.kind = refusedKind(of.Kind, of.About)
+		m.kind = statuscode.Of(a.status, statuscode.Storage).Kind
 	}
 	return a.refusal(m, e, now)
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/http"
 	"runtime"
 	"strings"
 	"testing"
@@ -668,4 +669,27 @@ func TestTheLongestTimeoutsAreNoLimit(t *testing.T) {
 		require.Zero(t, len(r.steps()), "retries")
 		r.stored(t, "a", body)
 	})
+}
+
+// A proxy or a captive portal that answers with a page gives no upload URI, and takes no notice.
+func TestAPageIsNoHubsAnswer(t *testing.T) {
+	for key, status := range map[string][]int{
+		"files": {200, 201, 204, 404}, "notifications": {200, 201, 202, 401}, "block": {200, 204}, "blocklist": {200, 204},
+	} {
+		for _, status := range status {
+			t.Run(fmt.Sprint(key, " ", status), func(t *testing.T) {
+				_, err := script{key: func(w http.ResponseWriter, _ *http.Request) {
+					w.Header().Set("Content-Type", "text/html")
+					w.WriteHeader(status)
+					if status != http.StatusNoContent {
+						_, _ = io.WriteString(w, "<html>sign in to the network</html>")
+					}
+				}}.against(t, nil)
+				failed(t, err, transport.Protocol)
+				if key == "files" || key == "notifications" {
+					require.ErrorContains(t, err, "a proxy or a captive portal may have answered")
+				}
+			})
+		}
+	}
 }

@@ -116,13 +116,13 @@ func (p *upload) requestGrant(ctx context.Context) (*grant, error) {
 // requestGrant gets a grant from the hub, in one attempt.
 func (u *Uploader) requestGrant(ctx context.Context, name string) (*grant, error) {
 	asked := time.Now()
-	a, err := u.post(ctx, "/files", map[string]string{"blobName": name})
+	a, err := u.post(ctx, "/files", map[string]string{"blobName": name}, http.StatusOK)
 	if err != nil {
 		return nil, err
 	}
 	var body struct{ CorrelationID, HostName, ContainerName, BlobName, SASToken string }
 	if json.Unmarshal(a.body, &body) != nil {
-		return nil, unexpected("the hub's answer is not JSON")
+		return nil, unexpected("the answer is not JSON, as a hub's is: a proxy or a captive portal may have answered")
 	}
 	g := &grant{
 		correlation: body.CorrelationID, host: body.HostName, container: body.ContainerName, blob: body.BlobName,
@@ -257,7 +257,7 @@ func (p *upload) giveBackLocked(ctx context.Context, g *grant) {
 		defer cancel()
 	}
 	_, _ = p.uploader.post(late, "/files/notifications", notice{CorrelationID: g.correlation,
-		StatusCode: http.StatusConflict, StatusDescription: "upload URI for another location"})
+		StatusCode: http.StatusConflict, StatusDescription: "upload URI for another location"}, http.StatusNoContent)
 	if ctx.Err() != nil {
 		p.notifyTime -= time.Since(began)
 	}

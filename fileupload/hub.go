@@ -12,9 +12,10 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// post sends one upload request to the hub, in one attempt, and returns a successful answer. If the
-// token may be the reason of a refusal, the request is sent once more with another token.
-func (u *Uploader) post(ctx context.Context, path string, in any) (*answer, error) {
+// post sends one upload request to the hub, in one attempt, and returns the answer of status
+// success, the only one by which a hub acknowledges that request. If the token may be the reason of
+// a refusal, the request is sent once more with another token.
+func (u *Uploader) post(ctx context.Context, path string, in any, success int) (*answer, error) {
 	body, err := json.Marshal(in)
 	if err != nil {
 		return nil, &transport.Error{Kind: transport.Invalid, Op: transport.OpSend, Proto: proto, Err: err}
@@ -37,7 +38,7 @@ func (u *Uploader) post(ctx context.Context, path string, in any) (*answer, erro
 			return nil, err
 		}
 		u.clock.Learn(a.header, a.tls, sent, time.Now())
-		if a.status == http.StatusOK || a.status == http.StatusNoContent {
+		if a.status == success {
 			return nil, nil
 		}
 		now := u.creds.Time()

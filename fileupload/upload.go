@@ -8,6 +8,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"io"
+	"net/http"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -375,7 +376,7 @@ func (p *upload) sendNotice(ctx context.Context, n notice, maybeReceived *bool) 
 				return err
 			}
 			n.CorrelationID = g.correlation
-			_, err = p.uploader.post(ctx, "/files/notifications", n)
+			_, err = p.uploader.post(ctx, "/files/notifications", n, http.StatusNoContent)
 			refusal := refusalIn(err)
 			switch {
 			case err == nil:

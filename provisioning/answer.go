@@ -8,6 +8,7 @@ import (
 	"github.com/hubline-iot/hubline/internal/jsonscan"
 	"github.com/hubline-iot/hubline/internal/operr"
 	"github.com/hubline-iot/hubline/internal/retryafter"
+	"github.com/hubline-iot/hubline/internal/statuscode"
 	"github.com/hubline-iot/hubline/transport"
 )
 
@@ -31,12 +32,12 @@ func read(a *Answer) (reading, error) {
 	after := min(max(a.RetryAfter, 0), retryafter.Max)
 	r := reading{after: after}
 	switch {
-	case a.Status != 0 && a.Status/100 != 2:
+	case a.Status != 0 && statuscode.Of(a.Status, statuscode.Provisioning).About != statuscode.Fine:
 		return r, refusal(a.Status, after, a.Body, "message")
 	case len(a.Body) > MaxAnswer:
 		return r, violation("the answer has " + ascii.Itoa(len(a.Body)) + " bytes")
 	case !jsonscan.IsObject(a.Body):
-		return r, violation("the answer is not a JSON object")
+		return r, violation("the answer is not a JSON object" + hint("; a proxy or a captive portal may have given it"))
 	case a.Status == 0 && valueMember(a.Body, "errorCode") != nil:
 		return r, refusal(0, after, a.Body, "message")
 	}

@@ -10,7 +10,8 @@ import "github.com/hubline-iot/hubline/internal/ascii"
 // Texts of the peer are cut to 1 KB, and contain no secrets and no control characters.
 type StatusError struct {
 	// Service is the source of the answer: "hub", "storage", "provisioning service", "WebSocket
-	// server", "proxy", or "daemon" for that of an edge device.
+	// server", "proxy", or "daemon" for that of an edge device; "peer" if an answer to a request for
+	// the hub is none of a hub.
 	Service string
 	// Status is the HTTP status, such as 404.
 	Status int

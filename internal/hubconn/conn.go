@@ -17,7 +17,6 @@ import (
 
 	"github.com/hubline-iot/hubline/internal/dialer"
 	"github.com/hubline-iot/hubline/internal/httpguard"
-	"github.com/hubline-iot/hubline/internal/hubstatus"
 	"github.com/hubline-iot/hubline/transport"
 )
 
@@ -170,7 +169,7 @@ func (l *Conn) Exchange(ctx context.Context, r *Request) (*Answer, error) {
 	}
 	defer response.Body.Close()
 	limit := int64(maxBody + 1)
-	if !hubstatus.IsFine(response.StatusCode) {
+	if response.StatusCode/100 != 2 {
 		limit = maxRefusal
 	}
 	body, err := io.ReadAll(io.LimitReader(response.Body, limit))

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/hubline-iot/hubline/internal/scrub"
+	"github.com/hubline-iot/hubline/internal/statuscode"
 	"github.com/hubline-iot/hubline/transport"
 )
 
@@ -28,8 +29,9 @@ func CodeOf(name string) int { return codeNamed[name] }
 //	{"Message":"{\"errorCode\":404001,\"trackingId\":\"..\",\"message\":\"..\"}"}
 //	{"Message":"ErrorCode:DeviceNotFound;no such device","ExceptionMessage":"Tracking ID:.."}
 //
-// Other bodies are dropped: they may be a gateway's error page.
-func Read(status int, header http.Header, body []byte) *transport.StatusError {
+// Other bodies are dropped. A web page is a proxy's or a captive portal's, as is an unexpected
+// success.
+func Read(status int, header http.Header, body []byte) (*transport.StatusError, Verdict) {
 	e := &transport.StatusError{Service: "hub", Status: status, Name: header.Get("iothub-errorcode"),
 		TrackingID: header.Get("x-ms-request-id")}
 	var outer struct{ Message, ExceptionMessage string }
@@ -63,8 +65,25 @@ func Read(status int, header http.Header, body []byte) *transport.StatusError {
 	if e.Name == "" {
 		e.Name = codeTable[e.Code].name
 	}
-	e.Meaning = Of(e).Reason
-	return e
+	v := Of(e)
+	if e.Name == "" && isPage(header) {
+		if v.About == statuscode.Identity || status == http.StatusForbidden { // a hub's bare 403 is about a quota
+			v = Verdict{transport.Protocol, statuscode.Identity, noHub}
+		} else {
+			v.Reason += "; the answer is a web page, so it may be a proxy's"
+		}
+	}
+	if v.Reason == noHub {
+		e.Service = "peer"
+	}
+	e.Meaning = v.Reason
+	return e, v
+}
+
+// isPage reports whether an answer is a web page, which no API of a hub gives.
+func isPage(header http.Header) bool {
+	of, _, _ := strings.Cut(header.Get("Content-Type"), ";")
+	return strings.EqualFold(strings.TrimSpace(of), "text/html")
 }
 
 func or(a, b string) string {

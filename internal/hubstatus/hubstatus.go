@@ -15,13 +15,20 @@ type Verdict struct {
 	Reason string
 }
 
-// OfStatus returns the meaning of any status.
+// OfStatus returns the meaning of any status that the request does not ask for.
 func OfStatus(status int) Verdict {
 	m := statuscode.Of(status, statuscode.Hub)
+	if m.About == statuscode.Fine {
+		m = statuscode.Meaning{Kind: transport.Protocol, About: statuscode.Identity}
+	}
 	return Verdict{m.Kind, m.About, reason(status)}
 }
 
-// IsFine reports whether a status is a success.
+// noHub is the reason of an answer that no hub gives.
+const noHub = "no hub answers so: a proxy or a captive portal may have answered in its place"
+
+// IsFine reports whether a status alone is a success: the hub acknowledges a request. A success
+// with content, status 200, counts by that content, which the caller reads first.
 func IsFine(status int) bool { return statuscode.Of(status, statuscode.Hub).About == statuscode.Fine }
 
 // reasons are texts for statuses in errors.
@@ -75,7 +82,7 @@ func reason(status int) string {
 	case status < 200:
 		return "no final answer"
 	case status < 300:
-		return "done"
+		return noHub
 	case status < 400:
 		return "a redirection, which is not followed: a hub sends none; check host and port"
 	case status < 500:

@@ -24,10 +24,8 @@ func TestEachStatusHasARow(t *testing.T) {
 	for status := 100; status < 600; status++ {
 		v := OfStatus(status)
 		require.NotEmpty(t, v.Reason, status)
-		require.Equal(t, v.About == statuscode.Fine, status/100 == 2, status)
-		if v.About != statuscode.Fine {
-			require.Equal(t, v.About == statuscode.Moment, retryable(v), "%d: %v", status, v)
-		}
+		require.NotEqual(t, statuscode.Fine, v.About, status)
+		require.Equal(t, v.About == statuscode.Moment, retryable(v), "%d: %v", status, v)
 		if status >= 500 && http.StatusText(status) == "" {
 			require.Equal(t, transport.Unavailable, v.Kind, status)
 		}
@@ -277,9 +275,34 @@ func TestStatusesOfTheOfficialSDKs(t *testing.T) {
 	}
 	// Successes. The Java SDK recognizes two, and treats all others as service errors; C# treats 204
 	// as a device that does not exist; Node accepts all below 300.
-	for _, status := range []int{200, 201, 202, 204, 206, 299} {
-		require.Equal(t, statuscode.Fine, OfStatus(status).About, status)
+	for status := 200; status < 300; status++ {
+		require.Equal(t, status == 204, IsFine(status), status)
+		require.Equal(t, Verdict{transport.Protocol, statuscode.Identity, noHub}, OfStatus(status), status)
 	}
+}
+
+// A web page comes from a proxy, a captive portal or another server. Its status says nothing about
+// the hub or the device; only those of a busy server keep their meaning.
+func TestAWebPageIsNoHubsAnswer(t *testing.T) {
+	page := http.Header{"Content-Type": {"Text/HTML; charset=utf-8"}}
+	body := []byte("<html>sign in to the network</html>")
+	for _, status := range []int{200, 302, 401, 403, 404, 405} {
+		e, v := Read(status, page, body)
+		require.Equal(t, Verdict{transport.Protocol, statuscode.Identity, noHub}, v, status)
+		require.ErrorContains(t, e, "peer answered")
+		require.NotContains(t, e.Error(), "html")
+	}
+	for status, kind := range map[int]transport.Kind{
+		429: transport.Throttled, 503: transport.Unavailable, 511: transport.Network,
+	} {
+		e, v := Read(status, page, body)
+		require.Equal(t, kind, v.Kind, status)
+		require.ErrorContains(t, e, "may be a proxy's")
+	}
+	page.Set("iothub-errorcode", "DeviceNotFound")
+	e, v := Read(404, page, body)
+	require.Equal(t, transport.NotFound, v.Kind)
+	require.ErrorContains(t, e, "hub answered 404")
 }
 
 // answer is the expected result of Read.
@@ -335,7 +358,7 @@ func TestReadingAnAnswer(t *testing.T) {
 			for k, v := range row.header {
 				header.Set(k, v)
 			}
-			e := Read(row.status, header, []byte(row.body))
+			e, _ := Read(row.status, header, []byte(row.body))
 			require.Equal(t, row.want, answer{e.Status, e.Code, e.Name, e.Message, e.TrackingID})
 		})
 	}
@@ -347,7 +370,7 @@ func FuzzRead(f *testing.F) {
 	f.Add(400, "", `{"Message":"ErrorCode:X;y","ExceptionMessage":"Tracking ID:z"}`)
 	f.Add(999, "sig=abc", `[`)
 	f.Fuzz(func(t *testing.T, status int, name, body string) {
-		e := Read(status, http.Header{"Iothub-Errorcode": {name}}, []byte(body))
+		e, _ := Read(status, http.Header{"Iothub-Errorcode": {name}}, []byte(body))
 		for _, text := range []string{e.Name, e.Message, e.TrackingID} {
 			if len(text) > scrub.MaxPeer+len("...") || strings.ContainsAny(text, "\r\n\x00") {
 				t.Errorf("%q", text)

@@ -65,11 +65,20 @@ type row struct {
 
 var table = [...]row{
 	{1, anywhere, Meaning{transport.Protocol, Identity}}, // no final answer
-	{2, anywhere, Meaning{transport.Unknown, Fine}},
+	// A success that the service never gives comes from another peer, such as a proxy or a captive
+	// portal, and acknowledges nothing. A success that carries content is also judged by that content:
+	// 200 of a hub's HTTPS API and of the provisioning service, 206 of storage.
+	{2, anywhere, Meaning{transport.Protocol, Identity}},
+	{2, Proxy | Web, Meaning{transport.Unknown, Fine}},   // RFC 9110 section 9.3.6; nothing else is known of the service
 	{3, anywhere, Meaning{transport.Protocol, Identity}}, // not followed: no service here redirects
 	{4, anywhere, Meaning{transport.Unknown, Identity}},  // unassigned: a retry may do harm
 	{4, Twin | Web, Meaning{transport.Invalid, Message}}, // it is about this request only, so the request is at fault
 	{5, anywhere, Meaning{transport.Unavailable, Moment}},
+
+	{200, Twin | Token | Provisioning, Meaning{transport.Unknown, Fine}},
+	{201, Storage, Meaning{transport.Unknown, Fine}},
+	{202, Twin | Token | Provisioning, Meaning{transport.Unknown, Fine}},
+	{204, Hub | Twin, Meaning{transport.Unknown, Fine}},
 
 	{400, anywhere, Meaning{transport.Invalid, Message}},
 	{400, Upgrade | Proxy, Meaning{transport.Protocol, Identity}}, // the request is valid: another kind of server

@@ -1,6 +1,7 @@
 package statuscode
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/hubline-iot/hubline/errfilter"
@@ -9,13 +10,33 @@ import (
 
 var senders = []From{Hub, Twin, Token, Storage, Upgrade, Proxy, Web}
 
+// Any other success is not that of the service. Web and Proxy may give any.
+func TestOnlyTheSuccessesThatAServiceGivesAreSuccesses(t *testing.T) {
+	successes := map[From][]int{
+		Hub: {204}, Twin: {200, 202, 204}, Token: {200, 202}, Storage: {201}, Upgrade: nil, Provisioning: {200, 202},
+	}
+	for status := 200; status < 300; status++ {
+		for from, fine := range successes {
+			if got := Of(status, from); (got.About == Fine) != slices.Contains(fine, status) ||
+				got.About != Fine && got != (Meaning{transport.Protocol, Identity}) {
+				t.Errorf("%d from %b: %v", status, from, got)
+			}
+		}
+		for _, from := range []From{Proxy, Web} {
+			if got := Of(status, from); got.About != Fine {
+				t.Errorf("%d from %b: %v", status, from, got)
+			}
+		}
+	}
+}
+
 // The meaning of a status is consistent with its retries: exactly the failures about Moment are
 // retryable.
 func TestRetriesHelpWhenTheFailureIsAboutTheMoment(t *testing.T) {
 	for status := 100; status < 600; status++ {
 		for _, from := range senders {
 			m := Of(status, from)
-			if (m.About == Fine) != (status/100 == 2) {
+			if m.About == Fine && status/100 != 2 {
 				t.Errorf("%d from %b: about %d", status, from, m.About)
 			}
 			if m.About != Fine && (m.About == Moment) != errfilter.OfKind(m.Kind).Retry {
@@ -33,10 +54,7 @@ func TestEachExceptionDiffers(t *testing.T) {
 		}
 		differs := false
 		for _, from := range senders {
-			before := Meaning{transport.Unknown, Fine}
-			if r.status >= 400 {
-				before = ofRows(table[:i], r.status, from)
-			}
+			before := ofRows(table[:i], r.status, from)
 			differs = differs || r.from&from != 0 && before != r.Meaning
 		}
 		if !differs {

@@ -2,7 +2,6 @@ package http
 
 import (
 	"encoding/binary"
-	"errors"
 	"net/http"
 	"slices"
 	"strconv"
@@ -62,6 +61,20 @@ type lockedMessage struct {
 	lock     string
 	sequence string // the hub's sequence number; empty: none given
 	since    time.Time
+}
+
+// isMessage reports whether an answer has a cloud-to-device message. A web page may have an ETag
+// too, but none of the hub's headers.
+func isMessage(a *hubconn.Answer) bool {
+	if a.Status != http.StatusOK || lockedMessageOf(a, time.Time{}).lock == "" {
+		return false
+	}
+	for name := range a.Header {
+		if strings.HasPrefix(name, "Iothub-") {
+			return true
+		}
+	}
+	return false
 }
 
 func lockedMessageOf(a *hubconn.Answer, since time.Time) lockedMessage {
@@ -216,8 +229,9 @@ func (c *c2d) poll() bool {
 		s.fail(lost(err))
 		return false
 	case refused != nil && refused.About == statuscode.Identity:
-		// A hub that refuses cloud-to-device messages to this device does so for good.
-		if !c.replySubscriptions(refused.operation(transport.OpSubscribe)) {
+		// A hub that refuses cloud-to-device messages to this device does so for good. A peer that is no
+		// hub says nothing about them.
+		if refused.Kind == transport.Protocol || !c.replySubscriptions(refused.operation(transport.OpSubscribe)) {
 			s.fail(refused.connection(transport.OpRun))
 			return false
 		}
@@ -229,10 +243,6 @@ func (c *c2d) poll() bool {
 		c.nextPoll = time.Now().Add(max(min(refused.after, retryafter.Max), c.pollDelay))
 		c.replySubscriptions(nil)
 		return true
-	}
-	if a.Status == http.StatusOK && lockedMessageOf(a, asked).lock == "" {
-		s.fail(lost(errNoLock))
-		return false
 	}
 	c.replySubscriptions(nil)
 	switch {
@@ -246,8 +256,6 @@ func (c *c2d) poll() bool {
 	}
 	return true
 }
-
-var errNoLock = errors.New("the hub's answer has no lock token (ETag), as each cloud-to-device message has")
 
 // nextDelay returns the delay after this one.
 func nextDelay(delay time.Duration) time.Duration {

@@ -498,30 +498,6 @@ func TestPollsAreDelayedByAnHourAtMost(t *testing.T) {
 	})
 }
 
-// A cloud-to-device message without a lock token could not be settled. No hub sends one, so the
-// answer is damaged or forged.
-func TestAMessageWithoutALock(t *testing.T) {
-	for _, tag := range []string{"", `""`, `W/""`} {
-		bubble(t, func(t *testing.T, h *scripted) {
-			h.answer = func(w http.ResponseWriter, r *http.Request, _ []byte) bool {
-				if r.Method != http.MethodGet {
-					return false
-				}
-				if tag != "" {
-					w.Header().Set("ETag", tag)
-				}
-				_, _ = w.Write([]byte("<html>sign in to the network</html>"))
-				return true
-			}
-			r := h.start(t, h.polling(time.Minute))
-			r.Do(&transport.Request{ID: 1, Op: transport.OpSubscribe, Want: transport.Messages})
-			e := r.requireLoss(transport.Network)
-			require.ErrorContains(t, e, "lock token")
-			require.Empty(t, r.bodies())
-		})
-	}
-}
-
 // An unexpected answer to a poll that is not about the device does not end the session: the poll is
 // repeated, and telemetry still works.
 func TestAnUnexpectedAnswerToAPoll(t *testing.T) {

@@ -1,7 +1,6 @@
 package http
 
 import (
-	"net/http"
 	"time"
 
 	"github.com/hubline-iot/hubline/internal/hubconn"
@@ -50,13 +49,14 @@ func (r *refusal) connection(op transport.Op) *transport.Error {
 		Err: r.cause}
 }
 
-// refusalOf returns the meaning of an unsuccessful answer, nil for a success.
-func refusalOf(status int, header http.Header, body []byte, now time.Time) *refusal {
-	if hubstatus.IsFine(status) {
+// refusalOf returns the meaning of an unsuccessful answer, nil for a success: the acknowledgement,
+// or the message that a poll asks for.
+func refusalOf(a *hubconn.Answer, poll bool, now time.Time) *refusal {
+	if hubstatus.IsFine(a.Status) || poll && isMessage(a) {
 		return nil
 	}
-	answer := hubstatus.Read(status, header, body)
-	r := &refusal{Verdict: hubstatus.Of(answer), cause: answer}
-	r.after, _ = retryafter.Headers(header.Get, now)
+	cause, verdict := hubstatus.Read(a.Status, a.Header, a.Body)
+	r := &refusal{Verdict: verdict, cause: cause}
+	r.after, _ = retryafter.Headers(a.Header.Get, now)
 	return r
 }

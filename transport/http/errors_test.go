@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/hubline-iot/hubline/errfilter"
 	"github.com/hubline-iot/hubline/internal/httpguard"
+	"github.com/hubline-iot/hubline/internal/hubconn"
 	"github.com/hubline-iot/hubline/internal/scrub"
 	"github.com/hubline-iot/hubline/internal/statuscode"
 	"github.com/hubline-iot/hubline/transport"
@@ -43,7 +45,7 @@ func TestNetworkFailuresAreRetryable(t *testing.T) {
 // A known code takes precedence over the status.
 func TestTheCodeCountsBeforeTheStatus(t *testing.T) {
 	header := http.Header{"Iothub-Errorcode": {"IotHubFailingOver"}}
-	r := refusalOf(404, header, nil, time.Time{})
+	r := refusalOf(&hubconn.Answer{Status: 404, Header: header}, false, time.Time{})
 	require.Equal(t, transport.Unavailable, r.Kind)
 	require.Equal(t, statuscode.Moment, r.About)
 	require.Equal(t, 404012, r.cause.Code)
@@ -67,7 +69,8 @@ func TestErrorsShowNoSecretOfTheHub(t *testing.T) {
 	} {
 		body, err := json.Marshal(map[string]string{"Message": text})
 		require.NoError(t, err)
-		r := refusalOf(401, http.Header{"Iothub-Errorcode": {text}, "X-Ms-Request-Id": {text}}, body, time.Time{})
+		r := refusalOf(&hubconn.Answer{Status: 401, Body: body,
+			Header: http.Header{"Iothub-Errorcode": {text}, "X-Ms-Request-Id": {text}}}, false, time.Time{})
 		require.NotContains(t, r.connection(transport.OpDial).Error(), secret)
 		require.NotContains(t, fmt.Sprintf("%+v", *r.cause), secret)
 	}
@@ -94,15 +97,29 @@ func TestRetryAfterInBothForms(t *testing.T) {
 		h := http.Header{}
 		h.Set("Retry-After", row.retryAfter)
 		h.Set("Date", row.date)
-		require.Equal(t, row.want, refusalOf(429, h, nil, now).after, row)
+		require.Equal(t, row.want, refusalOf(&hubconn.Answer{Status: 429, Header: h}, false, now).after, row)
 	}
 }
 
-// The C# SDK takes 204 for a device that does not exist, and the Java SDK takes all other successes
-// for errors.
-func TestSuccessesAreNoErrors(t *testing.T) {
+// The C# SDK takes 204 for a device that does not exist, and the Java SDK takes 200 for an
+// acknowledgement.
+func TestOnlyTheHubsAnswersAreSuccesses(t *testing.T) {
+	page := http.Header{"Content-Type": {"text/html; charset=utf-8"}, "Etag": {`"5f3-62"`}}
+	message := http.Header{"Etag": {`"6f1a"`}, "Iothub-Sequencenumber": {"7"}}
 	for status := 200; status < 300; status++ {
-		require.Nil(t, refusalOf(status, http.Header{}, nil, time.Time{}), status)
+		for _, header := range []http.Header{{}, page, message} {
+			for _, poll := range []bool{false, true} {
+				r := refusalOf(&hubconn.Answer{Status: status, Header: header}, poll, time.Time{})
+				if status == 204 || status == 200 && poll && header.Get("iothub-sequencenumber") != "" {
+					require.Nil(t, r, status)
+					continue
+				}
+				require.Equal(t, transport.Protocol, r.Kind, status)
+				require.Equal(t, statuscode.Identity, r.About, status)
+				require.ErrorContains(t, r.operation(transport.OpSend), "peer answered "+strconv.Itoa(status)+
+					" (no hub answers so: a proxy or a captive portal may have answered in its place)")
+			}
+		}
 	}
 }
 

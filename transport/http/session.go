@@ -93,8 +93,8 @@ func (s *session) Run(ctx context.Context) error {
 	s.ended = true
 	s.telemetry.queue = nil
 	s.mu.Unlock()
-	if e, ok := errors.AsType[*transport.StatusError](err); ok && e.Service == "hub" {
-		s.cancelSettling() // a hub that refuses the device refuses its settlements too
+	if _, refused := errors.AsType[*transport.StatusError](err); refused {
+		s.cancelSettling() // who refuses the device refuses its settlements too
 	}
 	s.cancel()
 	limits := [...]*time.Timer{time.AfterFunc(settleLimit, s.cancelSettling), time.AfterFunc(closeLimit, s.abort)}
@@ -188,7 +188,7 @@ func (s *session) do(ctx context.Context, l *requester, q *hubconn.Request) (*hu
 		if err != nil {
 			return nil, nil, err
 		}
-		r := refusalOf(a.Status, a.Header, a.Body, s.clock.Now())
+		r := refusalOf(a, q.Method == http.MethodGet, s.clock.Now())
 		if r == nil || r.Kind != transport.Unauthorized {
 			return a, r, nil
 		}
@@ -251,7 +251,7 @@ func (s *session) proves(r *refusal) bool {
 // forLock returns the meaning of a refusal of a request that names a lock: a 404 is about the lock,
 // unless the hub's code says otherwise.
 func (r *refusal) forLock() *refusal {
-	if r.cause.Status != http.StatusNotFound || r.About != statuscode.Identity || r.cause.Code != 0 &&
+	if r.cause.Status != http.StatusNotFound || r.Kind != transport.NotFound || r.cause.Code != 0 &&
 		r.cause.Code != 404000 {
 		return r
 	}

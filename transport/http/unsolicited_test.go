@@ -3,6 +3,7 @@ package http_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"log"
 	"net"
 	"net/http"
@@ -32,8 +33,8 @@ const unsolicited = "HTTP/1.1 200 OK\r\nContent-Length: 0\r\nX: SharedAccessSign
 // The connection with the bytes is replaced, and the bytes are not logged.
 func TestUnsolicitedBytesAreNotLogged(t *testing.T) {
 	for name, answer := range map[string]string{
-		"Content-Length":      "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}",
-		"chunked":             "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n",
+		"Content-Length":      "HTTP/1.1 429 Too Many Requests\r\nContent-Length: 2\r\n\r\n{}",
+		"chunked":             "HTTP/1.1 429 Too Many Requests\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n",
 		"no content":          "HTTP/1.1 204 No Content\r\n\r\n",
 		"after interim heads": "HTTP/1.1 103 Early Hints\r\n\r\nHTTP/1.1 204 No Content\r\n\r\n",
 	} {
@@ -57,7 +58,9 @@ func TestUnsolicitedBytesAreNotLogged(t *testing.T) {
 					for i, m := range numbered(3) {
 						r.send(i, m)
 						synctest.Wait()
-						require.NoError(t, r.results()[uint16(i)])
+						if err := r.results()[uint16(i)]; i > 0 || err != nil {
+							require.Equal(t, i == 0, errors.Is(err, transport.Throttled), "%v", err)
+						}
 					}
 					require.Equal(t, 2, h.dialed())
 					r.close()

@@ -32,7 +32,8 @@ var (
 	errHead     = violation("the head of the answer is malformed")
 	errLongHead = violation("the head of the answer is longer than 16 KB")
 	errRange    = violation("the answer does not have the requested part of the image")
-	errNoRanges = failure(transport.Unsupported, "the server does not serve parts of files; use another server")
+	errNoRanges = failure(transport.Unsupported,
+		"the server does not serve parts of files, or a proxy or a captive portal answered in its place; use another server")
 )
 
 func violation(text string) error {
@@ -213,7 +214,11 @@ func (s *Source) accept(h *head, off int64) error {
 
 // refusal is the error for a status.
 func refusal(h *head) error {
-	e := &transport.Error{Kind: statuscode.Of(h.status, statuscode.Storage).Kind, Proto: proto,
+	kind := statuscode.Of(h.status, statuscode.Storage).Kind
+	if h.status/100 == 2 {
+		kind = transport.Protocol // no other success answers a request for a part
+	}
+	e := &transport.Error{Kind: kind, Proto: proto,
 		Err: &transport.StatusError{Service: "storage", Status: h.status}}
 	if after, ok := retryafter.ParseAt(h.after, h.date, time.Now()); ok {
 		e.RetryAfter = min(after, retryafter.Max)

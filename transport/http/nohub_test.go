@@ -1,0 +1,115 @@
+package http_test
+
+import (
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hubline-iot/hubline/transport"
+	hubhttp "github.com/hubline-iot/hubline/transport/http"
+)
+
+// page answers like an intercepting proxy or a captive portal.
+func page(w http.ResponseWriter, status int) {
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	w.Header().Set("ETag", `"5f3-62"`)
+	w.WriteHeader(status)
+	_, _ = io.WriteString(w, "<html>sign in to the network</html>")
+}
+
+func requireNoHub(t *testing.T, err error) {
+	t.Helper()
+	require.ErrorIs(t, err, transport.Protocol)
+	require.ErrorContains(t, err, "a proxy or a captive portal may have answered in its place")
+}
+
+func TestAPageDoesNotProveTheIdentity(t *testing.T) {
+	for _, module := range []string{"", "m"} {
+		for _, status := range []int{200, 401, 403, 404} {
+			bubble(t, func(t *testing.T, h *scripted) {
+				h.module = module
+				h.answer = func(w http.ResponseWriter, _ *http.Request, _ []byte) bool {
+					page(w, status)
+					return true
+				}
+				_, err := h.dial(t, hubhttp.New(h.options()), h.creds(goodKey))
+				requireNoHub(t, err)
+			})
+		}
+	}
+}
+
+// The messages stay without a result, so the client sends them again on the next connection.
+func TestAPageAcknowledgesNoTelemetry(t *testing.T) {
+	for _, n := range []int{1, 3} {
+		for _, status := range []int{200, 201, 202, 205, 206} {
+			bubble(t, func(t *testing.T, h *scripted) {
+				h.answer = func(w http.ResponseWriter, r *http.Request, _ []byte) bool {
+					if !strings.HasSuffix(r.URL.Path, "/events") {
+						return false
+					}
+					page(w, status)
+					return true
+				}
+				r := h.start(t, h.options())
+				r.send(0, numbered(n)...)
+				requireNoHub(t, r.requireLoss(transport.Protocol))
+				require.Empty(t, r.results())
+			})
+		}
+	}
+}
+
+// A page may have an ETag, and a hub's message never lacks one.
+func TestAPageIsNoCloudToDeviceMessage(t *testing.T) {
+	for _, header := range []http.Header{
+		{"Etag": {`"5f3-62"`}}, {"Iothub-Sequencenumber": {"1"}},
+		{"Iothub-Sequencenumber": {"1"}, "Etag": {`""`}}, {"Iothub-Sequencenumber": {"1"}, "Etag": {`W/""`}},
+	} {
+		bubble(t, func(t *testing.T, h *scripted) {
+			h.answer = func(w http.ResponseWriter, r *http.Request, _ []byte) bool {
+				if r.Method != http.MethodGet {
+					return false
+				}
+				for name, values := range header {
+					w.Header()[name] = values
+				}
+				_, _ = io.WriteString(w, "sign in to the network")
+				return true
+			}
+			r := h.start(t, h.polling(time.Minute))
+			r.Do(&transport.Request{ID: 1, Op: transport.OpSubscribe, Want: transport.Messages})
+			requireNoHub(t, r.requireLoss(transport.Protocol))
+			require.Empty(t, r.bodies())
+		})
+	}
+}
+
+// An accept that a page answered is sent again with the message's next delivery.
+func TestAPageSettlesNothing(t *testing.T) {
+	bubble(t, func(t *testing.T, h *scripted) {
+		portal := true
+		h.answer = func(w http.ResponseWriter, r *http.Request, _ []byte) bool {
+			if r.Method != http.MethodDelete || !portal {
+				return false
+			}
+			portal = false
+			page(w, http.StatusOK)
+			return true
+		}
+		h.Deliver("a")
+		r := h.start(t, h.polling(time.Minute))
+		require.NoError(t, r.subscribe())
+		r.settle(r.delivered()[0].ref, transport.Accept)
+		synctest.Wait()
+		require.Empty(t, h.verdicts())
+		time.Sleep(3 * time.Minute)
+		require.Equal(t, []string{"complete 1"}, h.verdicts())
+		require.Equal(t, []string{"a"}, r.bodies())
+	})
+}
