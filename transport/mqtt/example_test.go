@@ -4,10 +4,8 @@ import (
 	"context"
 	"crypto"
 	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
-	"os"
 	"time"
 
 	"github.com/hubline-iot/hubline/testbroker"
@@ -125,11 +123,7 @@ func ExampleOptions_certificate() {
 
 // A gateway has a certificate from its own authority.
 func ExampleOptions_gateway() {
-	roots := x509.NewCertPool()
-	pem, _ := os.ReadFile("trust-bundle.pem")
-	roots.AppendCertsFromPEM(pem)
-
-	t := mqtt.New(&mqtt.Options{Network: netopt.Options{TLS: &tls.Config{RootCAs: roots}}})
+	t := mqtt.New(&mqtt.Options{Network: netopt.Options{RootCAs: netopt.RootFiles("trust-bundle.pem")}})
 	creds := &transport.Credentials{Host: "hub1.azure-devices.net", GatewayHost: "gateway.local", DeviceID: "thermometer",
 		ModuleID: "filter"}
 	_, _ = t, creds // for device.New

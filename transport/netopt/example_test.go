@@ -37,6 +37,16 @@ func ExampleCertificateFiles() {
 	// Output: files are missing: true
 }
 
+// The device trusts a private authority instead of the system's roots.
+func ExampleRootFiles() {
+	network := netopt.Options{RootCAs: netopt.RootFiles("/etc/device/authority.pem")}
+	t := mqtt.New(&mqtt.Options{Network: network})
+	creds := &transport.Credentials{Host: "broker.example.com", DeviceID: "thermometer", UserName: "thermometer"}
+	_, err := t.Dial(context.Background(), &transport.Config{Creds: creds})
+	fmt.Println("the file is missing:", errors.Is(err, transport.Invalid))
+	// Output: the file is missing: true
+}
+
 // The three nodes of a cluster have certificates for the name broker.example.com. The client
 // connects to one of them, and to another one when it is lost.
 func ExampleFailover() {

@@ -41,9 +41,9 @@ type Options struct {
 	// server or the source of the roots may be about to change. Without, it is Untrusted. RootCAs has
 	// no effect on other certificates, such as a proxy's: one that does not verify is Untrusted.
 	//
-	// RootCAs must return when ctx ends. It may be called concurrently. A *transport.Error or
-	// transport.Kind that it returns keeps its Kind; any other error is Network, and a nil pool is
-	// Invalid. Nil: the roots of TLS.
+	// RootFiles reads files. RootCAs must return when ctx ends. It may be called concurrently. A
+	// *transport.Error or transport.Kind that it returns keeps its Kind; any other error is Network,
+	// and a nil pool is Invalid. Nil: the roots of TLS.
 	RootCAs func(ctx context.Context, refused error) (*x509.CertPool, error)
 	// Plaintext turns TLS off: for brokers on the same machine and for in-memory tests. Tokens cross
 	// the network readable.
