@@ -116,7 +116,7 @@ func (b Backoff) Validate() error {
 	case b.Base < 0:
 		return failure.Invalid("Backoff.Base is negative; give the first delay")
 	case b.Factor != 0 && !(b.Factor >= 1 && b.Factor <= math.MaxFloat64):
-		return failure.Invalid("Backoff.Factor is below 1; give 1 or more, or 0 for 2")
+		return failure.Invalid("Backoff.Factor is below 1 or not finite; give 1 or more, or 0 for 2")
 	case b.Max < 0:
 		return failure.Invalid("Backoff.Max is negative; give a duration, 0 for no limit")
 	case b.Max > 0 && b.Max < b.Base:

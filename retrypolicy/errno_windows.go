@@ -22,10 +22,7 @@ const (
 // lostConnection reports whether err is the errno of a failed connection (ok), and whether the
 // connection had been established (made).
 func lostConnection(err error) (made, ok bool) {
-	n, ok := err.(syscall.Errno)
-	if !ok {
-		return false, false
-	}
+	n, _ := err.(syscall.Errno) // 0, which is no failure, for another error
 	switch n {
 	case wsaConnRefused, wsaHostUnreach, wsaNetUnreach, wsaHostDown, wsaAddrNotAvail:
 		return false, true

@@ -172,7 +172,7 @@ func NewBreaker(o *BreakerOptions) (*Breaker, error) {
 	case set.Cooldown < 0:
 		return nil, failure.Invalid("BreakerOptions.Cooldown is negative; give the time to stay open")
 	case !(set.Growth >= 1 && set.Growth <= math.MaxFloat64):
-		return nil, failure.Invalid("BreakerOptions.Growth is below 1; give 1 or more")
+		return nil, failure.Invalid("BreakerOptions.Growth is below 1 or not finite; give 1 or more")
 	case set.MaxCooldown < 0 || set.MaxCooldown > 0 && set.MaxCooldown < set.Cooldown:
 		return nil, failure.Invalid("BreakerOptions.MaxCooldown is below Cooldown; give Cooldown or more, 0 for ten times it")
 	case set.Probes < 1 || set.Probes > math.MaxInt32:

@@ -62,7 +62,7 @@ func (c Cenkalti) Validate() error {
 		return failure.Invalid("Cenkalti.Initial is not positive; give a duration (a value that is not all zero has no " +
 			"defaults)")
 	case !(c.Multiplier >= 1 && c.Multiplier <= math.MaxFloat64):
-		return failure.Invalid("Cenkalti.Multiplier is below 1; give 1 or more")
+		return failure.Invalid("Cenkalti.Multiplier is below 1 or not finite; give 1 or more")
 	case !(c.Randomization >= 0 && c.Randomization <= 1):
 		return failure.Invalid("Cenkalti.Randomization is out of range; give a fraction from 0 to 1")
 	case c.Max < c.Initial:

@@ -92,7 +92,7 @@ func (f Failsafe) Validate() error {
 	case f.Max < 0 || f.Max > 0 && f.Max < f.Delay:
 		return failure.Invalid("Failsafe.Max is below Delay; give Delay or more, 0 for no growth")
 	case f.Factor != 0 && !(f.Factor >= 1 && f.Factor <= math.MaxFloat64):
-		return failure.Invalid("Failsafe.Factor is below 1; give 1 or more, or 0 for 2")
+		return failure.Invalid("Failsafe.Factor is below 1 or not finite; give 1 or more, or 0 for 2")
 	case f.RandomMax < 0 || f.RandomMax > 0 && f.RandomMax < f.Delay:
 		return failure.Invalid("Failsafe.RandomMax is below Delay; give Delay or more, 0 for no random delay")
 	case f.RandomMax > 0 && f.Max > 0:

@@ -75,7 +75,7 @@ func (g Policy) Validate() error {
 	case g.Max <= 0:
 		return failure.Invalid("grpc.Policy.Max is not positive; give the longest delay")
 	case !(g.Multiplier > 0 && g.Multiplier <= math.MaxFloat64):
-		return failure.Invalid("grpc.Policy.Multiplier is not positive; give the growth, such as 2")
+		return failure.Invalid("grpc.Policy.Multiplier is not positive and finite; give the growth, such as 2")
 	}
 	return nil
 }
