@@ -1,6 +1,7 @@
 package hubauth
 
 import (
+	"context"
 	"testing"
 	"time"
 
@@ -40,4 +41,28 @@ func TestOneTokenRefusedTwice(t *testing.T) {
 		require.False(t, all.Refused(t.Context(), second, true),
 			"it was made for this request, by a clock that nobody corrected")
 	})
+}
+
+// A token that cannot be renewed is not asked for again, though its end is known.
+func TestAFixedTokenIsAskedForOnce(t *testing.T) {
+	for _, fixed := range []bool{true, false} {
+		bounded.Test(t, func(t *testing.T) {
+			asked := 0
+			creds := &transport.Credentials{Host: "h", DeviceID: "d",
+				Token: func(context.Context) (transport.Token, error) {
+					asked++
+					return transport.Token{Text: transport.Hide("x"), Expires: time.Now().Add(time.Hour), Fixed: fixed}, nil
+				}}
+			all := NewTokens(creds, new(Clock))
+			for range 2 {
+				_, _, err := all.Get(t.Context())
+				require.NoError(t, err)
+				time.Sleep(55 * time.Minute)
+			}
+			_, fresh, err := all.Get(t.Context())
+			require.NoError(t, err)
+			require.Equal(t, !fixed, fresh)
+			require.Equal(t, fixed, asked == 1)
+		})
+	}
 }
