@@ -224,20 +224,6 @@ func TestARefusedMessageFailsAlone(t *testing.T) {
 	})
 }
 
-// The message is not lost: the client sends it again on the next connection.
-func TestACodeThatNoPUBACKHasEndsTheSession(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		h := newHub(t)
-		r, l := start5(t, h, New(h.dial, fiveOptions(nil)), "")
-		r.send("one")
-		l.expect(0x32)
-		l.send(packet(0x40, "\x00\x01\x9d")...)
-		err := r.requireLoss(t, transport.Network)
-		require.ErrorContains(t, err, "PUBACK 0x9D (server moved)")
-		require.Empty(t, r.sink.done)
-	})
-}
-
 func TestARefusedSubscriptionNamesItsFilter(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		h := newHub(t)
@@ -337,5 +323,30 @@ func TestBytesThatTopicAliasesSave(t *testing.T) {
 		}
 		require.Equal(t, 100*(2+2+46+2+1+40), size(nil), "93 bytes each")
 		require.Equal(t, 46+100*(2+2+2+1+3+40), size(&MQTT5Options{TopicAliases: true}), "50 bytes each, and the topic once")
+	})
+}
+
+// A broker's refusal of one message costs neither the connection nor another message.
+func TestAnyCodeOfAPUBACKIsAboutItsMessageAlone(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		h := newHub(t)
+		r, l := start5(t, h, New(h.dial, fiveOptions(nil)), "")
+		for code := 0x80; code < 0x100; code++ {
+			r.send("refused", "good")
+			l.expect(0x32)
+			l.expect(0x32)
+			l.send(packet(0x40, "\x00\x01"+string([]byte{byte(code)}))...)
+			l.puback(2)
+			synctest.Wait()
+			require.Empty(t, r.ran, "0x%x", code)
+			require.Len(t, r.sink.done, 2)
+			var refusal *ReasonError
+			require.ErrorAs(t, r.sink.done[0].err, &refusal)
+			require.EqualValues(t, code, refusal.Code)
+			require.Equal(t, transport.Operation, transport.Find(r.sink.done[0].err).Scope)
+			require.Equal(t, code == 0x95, errors.Is(r.sink.done[0].err, transport.TooLarge))
+			require.Equal(t, []uint16{1}, r.sink.tags())
+			r.sink.done = nil
+		}
 	})
 }

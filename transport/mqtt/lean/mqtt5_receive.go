@@ -84,9 +84,6 @@ func (v *five) puback(s *session, a *mqtt5.Ack) error {
 	var refused *ReasonError
 	if !wire.Accepted(a.Reason) {
 		refused = refusedBy(wire.PacketPuback, a.Reason, a.Properties)
-		if refused.Kind() == transport.Protocol { // the code is none of a PUBACK and says nothing about the message
-			return wire.Violation{Err: refused}
-		}
 	}
 	s.mu.Lock()
 	ours := s.t.unacked.Remove(tag)

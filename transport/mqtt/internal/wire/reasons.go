@@ -124,6 +124,9 @@ const (
 // a reason count as temporary: refusing for good would lose messages. PUBREC has the codes of
 // PUBACK, and UNSUBACK those of SUBACK. An AUTH has no failures: authentication fails with CONNACK
 // or DISCONNECT. A moved server is NotFound, so that an assignment is asked for again.
+//
+// A DISCONNECT about one of our packets is a violation, which is retried: that packet may be one
+// message, which package device finds. Such codes would otherwise end the client.
 var reasons = [...]reason{
 	0x80 - firstFailure: {"unspecified error", unavailable, unavailable, unavailable, unavailable},
 	0x81 - firstFailure: {"malformed packet", broken, no, no, broken},
@@ -142,20 +145,20 @@ var reasons = [...]reason{
 	takenOver - firstFailure: {"session taken over: another client connected with this client id", no, no, no,
 		unavailable},
 	0x8f - firstFailure: {"topic filter invalid", no, no, invalid, invalid},
-	0x90 - firstFailure: {"topic name invalid", invalid, invalid, no, invalid},
+	0x90 - firstFailure: {"topic name invalid", invalid, invalid, no, broken},
 	0x91 - firstFailure: {"packet identifier in use", no, unavailable, unavailable, no},
-	0x92 - firstFailure: {"packet identifier not found", no, no, no, no}, // in PUBREL and PUBCOMP
-	0x93 - firstFailure: {"receive maximum exceeded", no, no, no, broken},
+	0x92 - firstFailure: {"packet identifier not found", no, unavailable, no, no}, // in PUBREL and PUBCOMP
+	0x93 - firstFailure: {"receive maximum exceeded", no, unavailable, no, broken},
 	0x94 - firstFailure: {"topic alias invalid", no, no, no, broken},
-	0x95 - firstFailure: {"packet too large", tooLarge, no, no, tooLarge},
+	0x95 - firstFailure: {"packet too large", tooLarge, tooLarge, no, broken},
 	0x96 - firstFailure: {"message rate too high", no, no, no, throttled},
 	0x97 - firstFailure: {"quota exceeded", quota, quota, quota, quota},
 	0x98 - firstFailure: {"administrative action", no, no, no, unavailable},
-	0x99 - firstFailure: {"payload format invalid", invalid, invalid, no, invalid},
-	0x9a - firstFailure: {"retain not supported", unsupported, no, no, unsupported},
-	0x9b - firstFailure: {"QoS not supported", unsupported, no, no, unsupported},
+	0x99 - firstFailure: {"payload format invalid", invalid, invalid, no, broken},
+	0x9a - firstFailure: {"retain not supported", unsupported, unsupported, no, broken},
+	0x9b - firstFailure: {"QoS not supported", unsupported, unsupported, no, broken},
 	0x9c - firstFailure: {"use another server", unavailable, no, no, unavailable},
-	0x9d - firstFailure: {"server moved", moved, no, no, moved},
+	0x9d - firstFailure: {"server moved", moved, unavailable, no, moved},
 	0x9e - firstFailure: {"shared subscriptions not supported", no, no, unsupported, unsupported},
 	0x9f - firstFailure: {"connection rate exceeded", throttled, no, no, throttled},
 	0xa0 - firstFailure: {"maximum connect time", no, no, no, unavailable},
@@ -163,8 +166,9 @@ var reasons = [...]reason{
 	0xa2 - firstFailure: {"wildcard subscriptions not supported", no, no, unsupported, unsupported},
 }
 
-// ReasonMeaning returns the meaning of a reason code in a packet. A code that the packet must not
-// have is a violation.
+// ReasonMeaning returns the meaning of a reason code in a packet. Brokers acknowledge messages and
+// subscriptions with codes of other packets: such a code means the same there. Other codes that the
+// packet must not have are violations.
 func ReasonMeaning(packet string, code byte) Meaning {
 	switch i := int(code) - firstFailure; {
 	case i >= len(reasons):
@@ -176,9 +180,9 @@ func ReasonMeaning(packet string, code byte) Meaning {
 		case PacketConnack:
 			kind = r.connack
 		case PacketPuback:
-			kind = r.puback
+			kind = r.acknowledging(r.puback)
 		case PacketSuback:
-			kind = r.suback
+			kind = r.acknowledging(r.suback)
 		case PacketDisconnect:
 			kind = r.disconnect
 		}
@@ -190,4 +194,15 @@ func ReasonMeaning(packet string, code byte) Meaning {
 		return Meaning{transport.Network, "normal disconnection"}
 	}
 	return Meaning{broken, "no failure"}
+}
+
+// acknowledging returns the Kind of the code in an acknowledgement, for which the table has own.
+func (r *reason) acknowledging(own transport.Kind) transport.Kind {
+	switch {
+	case own != no:
+		return own
+	case r.connack != no:
+		return r.connack
+	}
+	return r.disconnect
 }

@@ -35,7 +35,7 @@ func documented() (rows []string) {
 		none := true
 		for i, packet := range []string{PacketConnack, PacketPuback, PacketSuback, PacketDisconnect} {
 			cell := "–"
-			if strings.Contains(failures[byte(code)], "CPSD"[i:i+1]) {
+			if strings.Contains(strings.ToUpper(failures[byte(code)]), "CPSD"[i:i+1]) {
 				none = false
 				kind := ReasonMeaning(packet, byte(code)).Kind
 				cell = kindNames[kind]

@@ -12,11 +12,12 @@ import (
 )
 
 // failures are the reason codes of table 2-6 that are failures, with the packets that may have
-// them: C CONNACK, P PUBACK and PUBREC, S SUBACK and UNSUBACK, D DISCONNECT.
+// them: C CONNACK, P PUBACK and PUBREC, S SUBACK and UNSUBACK, D DISCONNECT. Lower case: brokers
+// send them there, against the table.
 var failures = map[byte]string{
 	0x80: "CPSD", 0x81: "CD", 0x82: "CD", 0x83: "CPSD", 0x84: "C", 0x85: "C", 0x86: "C", 0x87: "CPSD", 0x88: "C",
 	0x89: "CD", 0x8a: "C", 0x8b: "D", 0x8c: "CD", 0x8d: "D", 0x8e: "D", 0x8f: "SD", 0x90: "CPD", 0x91: "PS", 0x92: "",
-	0x93: "D", 0x94: "D", 0x95: "CD", 0x96: "D", 0x97: "CPSD", 0x98: "D", 0x99: "CPD", 0x9a: "CD", 0x9b: "CD", 0x9c: "CD",
+	0x93: "D", 0x94: "D", 0x95: "CpD", 0x96: "D", 0x97: "CPSD", 0x98: "D", 0x99: "CPD", 0x9a: "CpD", 0x9b: "CpD", 0x9c: "CD",
 	0x9d: "CD", 0x9e: "SD", 0x9f: "CD", 0xa0: "D", 0xa1: "SD", 0xa2: "SD",
 }
 
@@ -35,6 +36,7 @@ func TestTheTableOfReasonCodesIsComplete(t *testing.T) {
 				require.NotEqual(t, "reserved code", m.Text, "%s %#x", packet, code)
 			case packet == PacketDisconnect && code == 0:
 				require.Equal(t, transport.Network, m.Kind)
+			case failure && letter != "C" && letter != "D": // as in the packet that has it
 			default:
 				require.Equal(t, transport.Protocol, m.Kind, "%s %#x", packet, code)
 			}
@@ -56,10 +58,18 @@ func TestKindsOfReasonCodes(t *testing.T) {
 		{PacketConnack, 0x8a, transport.Forbidden, false}, {PacketConnack, 0xff, transport.Protocol, false},
 		{PacketPuback, 0x87, transport.Forbidden, false}, {PacketPuback, 0x97, transport.Quota, true},
 		{PacketPuback, 0x90, transport.Invalid, false}, {PacketPuback, 0x80, transport.Unavailable, true},
+		{PacketPuback, 0x95, transport.TooLarge, false}, {PacketPuback, 0x9a, transport.Unsupported, false},
+		{PacketPuback, 0x9b, transport.Unsupported, false}, {PacketPuback, 0x89, transport.Throttled, true},
+		{PacketPuback, 0x96, transport.Throttled, true}, {PacketPuback, 0x88, transport.Unavailable, true},
+		{PacketPuback, 0x92, transport.Unavailable, true}, {PacketPuback, 0x93, transport.Unavailable, true},
+		{PacketPuback, 0x9d, transport.Unavailable, true}, {PacketPuback, 0x81, transport.Protocol, false}, {PacketPuback, 0xc0, transport.Protocol, false},
+		{PacketSuback, 0x9b, transport.Unsupported, false}, {PacketSuback, 0x89, transport.Throttled, true},
 		{PacketSuback, 0x87, transport.Forbidden, false}, {PacketSuback, 0xa2, transport.Unsupported, false},
 		{PacketDisconnect, 0x00, transport.Network, true}, {PacketDisconnect, 0x8b, transport.Unavailable, true},
 		{PacketDisconnect, 0x8d, transport.Timeout, true}, {PacketDisconnect, 0x96, transport.Throttled, true},
 		{PacketDisconnect, 0x98, transport.Unavailable, true}, {PacketDisconnect, 0x87, transport.Unauthorized, false},
+		{PacketDisconnect, 0x90, transport.Protocol, true}, {PacketDisconnect, 0x95, transport.Protocol, true},
+		{PacketDisconnect, 0x99, transport.Protocol, true}, {PacketDisconnect, 0x9a, transport.Protocol, true},
 		{PacketDisconnect, 0x82, transport.Protocol, true}, {PacketDisconnect, 0xc0, transport.Protocol, true},
 	} {
 		e := &ReasonError{Packet: c.packet, Code: c.code}
