@@ -38,12 +38,7 @@ func (l *live) StandIn(d dialect.Session, k transport.Sink) (dialect.Session, tr
 func (l *live) Request(r *transport.Request) { l.Do(r) }
 
 func (l *live) Publish(m *transport.Message) {
-	s := l.own()
-	tag := uint16(0)
-	if s.t.newer() != nil {
-		tag = s.t.newer().freeTag()
-	}
-	s.Send([]transport.Item{{Tag: tag, Msg: m}})
+	l.own().Send([]transport.Item{{Tag: handshakeTag, Again: true, Msg: m}}) // again only if it was written
 }
 
 func (l *live) Packet(mine func(topic []byte, m *transport.Message) bool) error {

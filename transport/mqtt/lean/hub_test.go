@@ -250,6 +250,13 @@ type running struct {
 func dialed(t testing.TB, tr *Transport, script func()) (transport.Session, *sink, context.Context, context.CancelFunc,
 	error) {
 	t.Helper()
+	return dialedAs(t, tr, testCreds(t), script)
+}
+
+// dialedAs is dialed with other credentials.
+func dialedAs(t testing.TB, tr *Transport, creds *transport.Credentials, script func()) (transport.Session, *sink,
+	context.Context, context.CancelFunc, error) {
+	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	t.Cleanup(cancel)
 	played := make(chan struct{})
@@ -258,7 +265,7 @@ func dialed(t testing.TB, tr *Transport, script func()) (transport.Session, *sin
 		script()
 	}()
 	k := new(sink)
-	s, err := tr.Dial(ctx, &transport.Config{Creds: testCreds(t), Window: 16, Queue: 16, Sink: k})
+	s, err := tr.Dial(ctx, &transport.Config{Creds: creds, Window: 16, Queue: 16, Sink: k})
 	<-played
 	return s, k, withAfterFunc{ctx}, cancel, err
 }

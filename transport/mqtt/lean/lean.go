@@ -147,9 +147,12 @@ type engine struct {
 
 	message *wire.Inbound // owned by Run; nil before the first message
 	topic   []byte        // of a request; owned by the holder of session.writing
-	// unacked are the tags of the messages written with QoS 1 and not acknowledged; guarded by
-	// session.mu.
-	unacked wire.Tags
+	// unacked are the tags of the messages written with QoS 1 on this connection and not acknowledged,
+	// inFlight those of any connection: MQTT 5 sends these again with DUP. handshake says the same of
+	// the message of a handshake. unsent are the messages that were handed over and not written.
+	// Guarded by session.mu while there is a session.
+	unacked, inFlight, unsent wire.Tags
+	handshake                 bool
 	// qos0Tags are the tags of the messages in out with QoS 0, which get no PUBACK; owned by the
 	// holder of session.writing.
 	qos0Tags []uint16

@@ -95,7 +95,6 @@ type five struct {
 
 	// Kept between connections. The tags are guarded by session.mu while there is one.
 	clientID string    // that the broker assigned
-	inFlight wire.Tags // messages that the broker may have and has not acknowledged
 	received wire.Tags // ids of messages with QoS 2 whose PUBREC was sent and that are not complete
 	// generation counts the sessions of the broker; set by greeted.
 	generation uint16

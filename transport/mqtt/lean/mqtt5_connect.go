@@ -17,7 +17,6 @@ func (v *five) begin(ctx context.Context, t *engine, cfg *transport.Config, toke
 	if v.receiveMaximum == 0 {
 		v.receiveMaximum = max(1, min(cfg.Queue, 65535))
 	}
-	v.inFlight.Merge(t.unacked)
 	v.peer = limits{}
 	v.aliases, v.alias = v.aliases[:0], 0
 	clear(v.unsettled)
@@ -134,7 +133,8 @@ func (v *five) greeted(s *session, in []byte) (size int, done bool, err error) {
 // accepted applies what a CONNACK says.
 func (v *five) accepted(s *session, c *mqtt5.Connack) {
 	if !c.Session { // the broker has forgotten what was under way; the outbox sends it again, as new
-		clear(v.inFlight)
+		clear(s.t.inFlight)
+		s.t.handshake = false
 		clear(v.received)
 		v.generation++
 	}

@@ -16,11 +16,3 @@ func (v *five) read(s *session, h mqttpacket.Header, body []byte) ([]byte, *tran
 	readProperties(m, in.Properties)
 	return in.Topic, m, nil
 }
-
-func (v *five) freeTag() uint16 {
-	tag := uint16(0)
-	for v.inFlight.Has(tag) {
-		tag++
-	}
-	return tag
-}

@@ -85,12 +85,7 @@ func (v *five) puback(s *session, a *mqtt5.Ack) error {
 	if !wire.Accepted(a.Reason) {
 		refused = refusedBy(wire.PacketPuback, a.Reason, a.Properties)
 	}
-	s.mu.Lock()
-	ours := s.t.unacked.Remove(tag)
-	if ours {
-		v.inFlight.Remove(tag) // a refusal acknowledges it, too: [MQTT-4.4.0-2]
-	}
-	s.mu.Unlock()
+	ours := s.answeredMessage(tag) // a refusal acknowledges it, too: [MQTT-4.4.0-2]
 	switch {
 	case ours && refused == nil:
 		s.sink.Done(tag, nil)

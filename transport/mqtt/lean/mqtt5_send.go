@@ -17,16 +17,12 @@ var (
 	errOnlyQoS0 = errors.New("the broker takes QoS 0 only; set AtMostOnce of the message, or of dialect.Topics")
 )
 
-func (v *five) prepare(s *session, tag uint16, p dialect.Publication, o outgoing) (outgoing, error) {
+func (v *five) prepare(s *session, p dialect.Publication, o outgoing) (outgoing, error) {
 	switch {
 	case o.Retain && v.peer.noRetain: // [MQTT-3.2.2-14]
 		return o, wire.Refused(transport.OpSend, transport.Unsupported, errNoRetain)
 	case o.QoS > 0 && v.peer.onlyQoS0: // [MQTT-3.2.2-11]
 		return o, wire.Refused(transport.OpSend, transport.Unsupported, errOnlyQoS0)
-	case o.Dup:
-		s.mu.Lock()
-		o.Dup = v.inFlight.Has(tag) // else the broker has never seen it, or has forgotten it, or refused it
-		s.mu.Unlock()
 	}
 	block, refused := appendProperties(v.block[:0], p.Msg)
 	if v.alias = v.aliasOf(p); v.alias > 0 && refused == nil {

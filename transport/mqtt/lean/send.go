@@ -37,7 +37,7 @@ func (s *session) leave() { <-s.writing }
 
 // Send encodes the batch and writes it, in one write if the buffer is large enough.
 func (s *session) Send(batch []transport.Item) {
-	if s.enter() {
+	if s.took(batch) && s.enter() {
 		s.send(batch)
 		s.leave()
 	}
@@ -78,7 +78,7 @@ func (s *session) prepare(it *transport.Item) (p dialect.Publication, o outgoing
 	if size := p.Msg.Size(); size > s.info.MaxSize {
 		return p, o, wire.TooLarge(size, len(p.Msg.Body), s.info.MaxSize)
 	}
-	o.Outgoing = mqttpacket.Outgoing{QoS: 1, Dup: it.Again, Retain: p.Retain, Topic: len(p.Topic) + p.Suffix,
+	o.Outgoing = mqttpacket.Outgoing{QoS: 1, Dup: it.Again && s.mayHave(it.Tag), Retain: p.Retain, Topic: len(p.Topic) + p.Suffix,
 		Body: len(p.Msg.Body)}
 	if p.AtMostOnce || s.t.opt.AtMostOnce {
 		o.QoS, o.Dup = 0, false // [MQTT-3.3.1-2]
@@ -88,7 +88,7 @@ func (s *session) prepare(it *transport.Item) (p dialect.Publication, o outgoing
 	}
 	o.head = o.HeadSize()
 	if v := s.t.newer(); v != nil {
-		if o, err = v.prepare(s, it.Tag, p, o); err != nil {
+		if o, err = v.prepare(s, p, o); err != nil {
 			return p, o, err
 		}
 	}
@@ -120,9 +120,7 @@ func (s *session) publish(tag uint16, p *dialect.Publication, o *outgoing) bool 
 	}
 	t.out = append(t.out, body...)
 	if o.QoS > 0 { // the body is not read from here on, and its last bytes are not yet written
-		s.mu.Lock()
-		t.unacked.Add(tag)
-		s.mu.Unlock()
+		s.wrote(tag)
 	}
 	return true
 }
@@ -280,7 +278,7 @@ func (s *session) appendSubscribe(dst []byte, id uint16, filters []dialect.Filte
 
 // nextID returns the next packet id that no message has.
 func (s *session) nextID() uint16 {
-	if s.lastID++; s.lastID <= transport.MaxTags { // the id wrapped around
+	if s.lastID++; s.lastID == lastPacketID {
 		s.lastID = transport.MaxTags + 1
 	}
 	return s.lastID

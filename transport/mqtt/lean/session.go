@@ -63,9 +63,11 @@ type session struct {
 	writeBegan    time.Time // start of the present Send or Do, or its latest progress
 	writeProgress time.Time // latest progress of a slow write
 
-	mu   sync.Mutex // guards the fields below; never held during I/O
-	err  error      // the first failure
-	subs [maxSubs]subscription
+	mu  sync.Mutex // guards the fields below; never held during I/O
+	err error      // the first failure
+	// handshakeUnacked: the message of the handshake was written and not acknowledged.
+	handshakeUnacked bool
+	subs             [maxSubs]subscription
 }
 
 // subscription is a SUBSCRIBE that waits for its SUBACK; id is zero when there is none.
@@ -343,16 +345,77 @@ func (s *session) handle(h mqttpacket.Header, body []byte) error {
 // puback reports the message as done. A PUBACK for a message that is not written yet, or was
 // acknowledged before, is ignored: until a message is written, Send may read it.
 func (s *session) puback(id uint16) error {
-	if id <= transport.MaxTags {
-		s.mu.Lock()
-		ours := s.t.unacked.Remove(id - 1)
-		s.mu.Unlock()
-		if ours {
-			s.sink.Done(id-1, nil)
-		}
+	if s.answeredMessage(id - 1) {
+		s.sink.Done(id-1, nil)
 		return nil
 	}
 	return s.acknowledged(id)
+}
+
+// handshakeTag is the tag of the message of a handshake, which no other message has. Its packet id
+// is none of nextID.
+const handshakeTag = lastPacketID - 1
+
+const lastPacketID = 65535
+
+// wrote records that the peer may have the message from now on.
+func (s *session) wrote(tag uint16) {
+	s.mu.Lock()
+	if tag == handshakeTag {
+		s.handshakeUnacked, s.t.handshake = true, true
+	} else {
+		s.t.unacked.Add(tag)
+		s.t.inFlight.Add(tag)
+		s.t.unsent.Remove(tag)
+	}
+	s.mu.Unlock()
+}
+
+// answeredMessage records an acknowledgement. It returns false if no message with this tag waited
+// for one on this connection.
+func (s *session) answeredMessage(tag uint16) (ours bool) {
+	s.mu.Lock()
+	if tag == handshakeTag {
+		if ours = s.handshakeUnacked; ours {
+			s.handshakeUnacked, s.t.handshake = false, false
+		}
+	} else if ours = s.t.unacked.Remove(tag); ours {
+		s.t.inFlight.Remove(tag)
+	}
+	s.mu.Unlock()
+	return ours
+}
+
+// mayHave reports whether the peer may have a copy of a message that was handed over before. A peer
+// that speaks MQTT 5 says when it has forgotten the session. Otherwise another Transport of the
+// client may have written the message.
+func (s *session) mayHave(tag uint16) (may bool) {
+	s.mu.Lock()
+	switch {
+	case tag == handshakeTag:
+		may = s.t.handshake
+	case s.t.newer() != nil:
+		may = s.t.inFlight.Has(tag)
+	default:
+		may = !s.t.unsent.Has(tag)
+	}
+	s.mu.Unlock()
+	return may
+}
+
+// took begins the record of a batch: messages that were not handed over before have no earlier
+// copy. It returns false when the connection has failed.
+func (s *session) took(batch []transport.Item) bool {
+	s.mu.Lock()
+	for i := range batch {
+		if tag := batch[i].Tag; !batch[i].Again {
+			s.t.inFlight.Remove(tag)
+			s.t.unsent.Add(tag)
+		}
+	}
+	ok := s.err == nil
+	s.mu.Unlock()
+	return ok
 }
 
 // acknowledged handles a PUBACK for no message of Send.

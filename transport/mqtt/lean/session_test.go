@@ -297,7 +297,7 @@ func TestMoreSubscriptionsThanThereIsRoomForAreRefused(t *testing.T) {
 		}
 		synctest.Wait()
 		require.Len(t, r.sink.replies, maxSubs+1)
-		r.session.lastID = 65535 // the next id wraps around
+		r.session.lastID = 65534 // the next id wraps around: 65535 is for handshakes
 		r.Do(&transport.Request{Op: transport.OpSubscribe, Want: transport.Messages})
 		require.Equal(t, []byte{0xf0, 1}, l.expect(0x82).body[:2])
 	})

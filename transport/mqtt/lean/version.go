@@ -42,14 +42,12 @@ type version interface {
 
 	// read reads a PUBLISH without any effect. The message is valid until the next one is handled.
 	read(s *session, h mqttpacket.Header, body []byte) (topic []byte, m *transport.Message, err error)
-	// freeTag returns a tag that no message has of which the peer may know.
-	freeTag() uint16
 
 	// prepare completes the shape of a PUBLISH, or returns an error about its message alone.
 	// appendHead appends the PUBLISH of the latest prepare up to its payload. These and the following
 	// run with the write side's token. They get values, because pointers would be allocated for each
 	// message.
-	prepare(s *session, tag uint16, p dialect.Publication, o outgoing) (outgoing, error)
+	prepare(s *session, p dialect.Publication, o outgoing) (outgoing, error)
 	appendHead(s *session, dst []byte, id uint16, p dialect.Publication, o outgoing) []byte
 	// appendSubscribe appends a SUBSCRIBE. The Kind belongs to the error.
 	appendSubscribe(dst []byte, id uint16, filters []dialect.Filter) ([]byte, transport.Kind, error)

@@ -26,13 +26,3 @@ func (t Tags) Has(tag uint16) bool {
 	i := int(tag / 32)
 	return i < len(t) && t[i]>>(tag%32)&1 != 0
 }
-
-// Merge adds the tags of other.
-func (t *Tags) Merge(other Tags) {
-	for len(*t) < len(other) {
-		*t = append(*t, 0)
-	}
-	for i := range other {
-		(*t)[i] |= other[i]
-	}
-}
