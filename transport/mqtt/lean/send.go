@@ -78,8 +78,8 @@ func (s *session) prepare(it *transport.Item) (p dialect.Publication, o outgoing
 	if size := p.Msg.Size(); size > s.info.MaxSize {
 		return p, o, wire.TooLarge(size, len(p.Msg.Body), s.info.MaxSize)
 	}
-	o.Outgoing = mqttpacket.Outgoing{QoS: 1, Dup: it.Again && s.mayHave(it.Tag), Retain: p.Retain, Topic: len(p.Topic) + p.Suffix,
-		Body: len(p.Msg.Body)}
+	o.Outgoing = mqttpacket.Outgoing{QoS: 1, Dup: it.Again && s.mayHave(it.Tag), Retain: p.Retain,
+		Topic: len(p.Topic) + p.Suffix, Body: len(p.Msg.Body)}
 	if p.AtMostOnce || s.t.opt.AtMostOnce {
 		o.QoS, o.Dup = 0, false // [MQTT-3.3.1-2]
 	}

@@ -17,7 +17,8 @@ import (
 var failures = map[byte]string{
 	0x80: "CPSD", 0x81: "CD", 0x82: "CD", 0x83: "CPSD", 0x84: "C", 0x85: "C", 0x86: "C", 0x87: "CPSD", 0x88: "C",
 	0x89: "CD", 0x8a: "C", 0x8b: "D", 0x8c: "CD", 0x8d: "D", 0x8e: "D", 0x8f: "SD", 0x90: "CPD", 0x91: "PS", 0x92: "",
-	0x93: "D", 0x94: "D", 0x95: "CpD", 0x96: "D", 0x97: "CPSD", 0x98: "D", 0x99: "CPD", 0x9a: "CpD", 0x9b: "CpD", 0x9c: "CD",
+	0x93: "D", 0x94: "D", 0x95: "CpD", 0x96: "D", 0x97: "CPSD", 0x98: "D", 0x99: "CPD", 0x9a: "CpD", 0x9b: "CpD",
+	0x9c: "CD",
 	0x9d: "CD", 0x9e: "SD", 0x9f: "CD", 0xa0: "D", 0xa1: "SD", 0xa2: "SD",
 }
 
@@ -62,7 +63,8 @@ func TestKindsOfReasonCodes(t *testing.T) {
 		{PacketPuback, 0x9b, transport.Unsupported, false}, {PacketPuback, 0x89, transport.Throttled, true},
 		{PacketPuback, 0x96, transport.Throttled, true}, {PacketPuback, 0x88, transport.Unavailable, true},
 		{PacketPuback, 0x92, transport.Unavailable, true}, {PacketPuback, 0x93, transport.Unavailable, true},
-		{PacketPuback, 0x9d, transport.Unavailable, true}, {PacketPuback, 0x81, transport.Protocol, false}, {PacketPuback, 0xc0, transport.Protocol, false},
+		{PacketPuback, 0x9d, transport.Unavailable, true}, {PacketPuback, 0x81, transport.Protocol, false},
+		{PacketPuback, 0xc0, transport.Protocol, false},
 		{PacketSuback, 0x9b, transport.Unsupported, false}, {PacketSuback, 0x89, transport.Throttled, true},
 		{PacketSuback, 0x87, transport.Forbidden, false}, {PacketSuback, 0xa2, transport.Unsupported, false},
 		{PacketDisconnect, 0x00, transport.Network, true}, {PacketDisconnect, 0x8b, transport.Unavailable, true},
