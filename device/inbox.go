@@ -39,9 +39,8 @@ type MessageHandler func(ctx context.Context, m *transport.Message) error
 // limit (10 by default) the hub dead-letters the message. The next handler may then still get it,
 // and its answer has no effect.
 //
-// Call HandleMessages before Open where order matters. Before the first call messages that come,
-// by a subscription that an MQTT hub remembers, are declined. The hub delivers them again on the
-// next connection, after newer ones that the handler gets on this connection.
+// HandleMessages may be called after Open. Messages that come before the first call, by a
+// subscription that an MQTT hub remembers, wait for it, 2 MB of them at most.
 //
 // A hub that does not know that a message was settled delivers it again, with Message.Redelivered
 // set. A slow handler delays only further messages (Options.Inbox). A result that comes after the
@@ -327,7 +326,7 @@ func (b *inbox) serve(l *loop, _ time.Time) time.Time {
 		}
 		l.request = transport.Request{Op: transport.OpSettle, Ref: b.ref, Outcome: outcome}
 		l.conn.session.Do(&l.request)
-		if b.trace != nil && b.trace.Settled != nil {
+		if len(b.ref) > 0 && b.trace != nil && b.trace.Settled != nil {
 			l.calls("Trace.Settled")
 			b.trace.Settled(outcome)
 			l.called()
@@ -335,7 +334,8 @@ func (b *inbox) serve(l *loop, _ time.Time) time.Time {
 	}
 }
 
-// verdict takes the oldest verdict that belongs to the live session, and sets ref. Loop only.
+// verdict takes the oldest verdict, and sets ref. It is empty for a verdict of an earlier session,
+// which tells the live one only that there is room. Loop only.
 func (b *inbox) verdict() (outcome transport.Outcome, ok bool) {
 	b.mu.Lock()
 	outcome, ok = b.verdictLocked()
@@ -344,17 +344,18 @@ func (b *inbox) verdict() (outcome transport.Outcome, ok bool) {
 }
 
 func (b *inbox) verdictLocked() (outcome transport.Outcome, ok bool) {
-	for b.answered > 0 {
+	if b.answered > 0 {
 		p := b.deliveries[b.first]
 		b.first = (b.first + 1) % len(b.deliveries)
 		b.answered--
 		if b.n--; b.n == 0 {
 			b.first = 0
 		}
+		b.ref = b.ref[:0]
 		if p.session == b.session || p.once {
-			b.ref = append(b.ref[:0], p.ref...)
-			return p.outcome, true
+			b.ref = append(b.ref, p.ref...)
 		}
+		return p.outcome, true
 	}
 	return 0, false
 }

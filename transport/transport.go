@@ -177,7 +177,8 @@ const (
 	// OpRespond answers a method call. The answer is lost with the session. There is a reply only if
 	// the session knows that the answer was not sent, possibly inside a Do after Run's return.
 	OpRespond
-	// OpSettle settles a delivery; one-way.
+	// OpSettle settles a delivery; one-way. Without a Ref it says that a Deliver may succeed which
+	// returned false before.
 	OpSettle
 	// OpIssue asks the hub for a certificate. Its answers are deliveries of the feature Certificates,
 	// to which the caller subscribes first, in an OpSubscribe for nothing else. There is a reply only

@@ -160,3 +160,65 @@ func TestTheWillIsPublishedAfterALoss(t *testing.T) {
 		require.Equal(t, 2, h.Len())
 	})
 }
+
+// dialHub connects to the hub fixture without TLS.
+func dialHub(h *hubfixture.Broker) lean.Dial {
+	return func(ctx context.Context) (lean.Conn, error) { return h.Dial(testbroker.PortMQTT)(ctx, "", "") }
+}
+
+// A hub that kept the session delivers as soon as the device is back.
+func TestAHandlerRegisteredAfterOpenGetsWhatCameBefore(t *testing.T) {
+	bounded.Test(t, func(t *testing.T) {
+		h := hubfixture.New(t)
+		got := make(chan string, 10)
+		handle := func(_ context.Context, m *transport.Message) error {
+			got <- string(m.Body)
+			return nil
+		}
+		first, err := device.New(h.CredsWith(t, ""), lean.New(dialHub(h), nil), nil)
+		require.NoError(t, err)
+		first.HandleMessages(handle)
+		require.NoError(t, first.Open(t.Context()))
+		require.NoError(t, first.Close())
+		for i := range 3 {
+			require.NoError(t, h.SendC2D("dev-1", hubdata.C2D{Body: []byte{'1' + byte(i)}}))
+		}
+		c, err := device.New(h.CredsWith(t, ""), lean.New(dialHub(h), nil), nil)
+		require.NoError(t, err)
+		require.NoError(t, c.Open(t.Context()))
+		synctest.Wait()
+		require.NoError(t, h.SendC2D("dev-1", hubdata.C2D{Body: []byte("4")}))
+		synctest.Wait()
+		c.HandleMessages(handle)
+		for _, want := range []string{"1", "2", "3", "4"} {
+			require.Equal(t, want, <-got)
+		}
+		synctest.Wait()
+		require.EqualValues(t, 4, c.Stats().MessagesAccepted)
+		require.EqualValues(t, 1, c.Stats().Connections)
+		require.NoError(t, c.Close())
+	})
+}
+
+// The handler is with a message of a connection that is gone, and the only slot is not free.
+func TestASlotOfALostConnectionDelaysMessagesOnlyUntilItIsFree(t *testing.T) {
+	bounded.Test(t, func(t *testing.T) {
+		h := hubfixture.New(t)
+		var handled []time.Time
+		c, err := device.New(h.CredsWith(t, ""), lean.New(dialHub(h), nil), &device.Options{Inbox: 1})
+		require.NoError(t, err)
+		c.HandleMessages(func(context.Context, *transport.Message) error {
+			time.Sleep(10 * time.Second)
+			handled = append(handled, time.Now())
+			return nil
+		})
+		require.NoError(t, c.Open(t.Context()))
+		require.NoError(t, h.SendC2D("dev-1", hubdata.C2D{Body: []byte("x")}))
+		synctest.Wait()
+		h.Drop("")
+		time.Sleep(25 * time.Second)
+		require.NoError(t, c.Close())
+		require.Len(t, handled, 2, "it came again")
+		require.Equal(t, 10*time.Second, handled[1].Sub(handled[0]))
+	})
+}

@@ -19,6 +19,7 @@ func (s *session) handshake() error {
 	}
 	err := plan.Perform(s.hidden())
 	if err != nil && s.t.newer() != nil { // ends what helps this session
+		s.sayGoodbye(err)
 		s.fail(err)
 		_ = s.t.newer().end(err)
 	}

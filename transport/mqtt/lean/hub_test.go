@@ -175,6 +175,7 @@ type sink struct {
 	messages []transport.Message
 	refs     [][]byte
 	again    []bool
+	full     bool // there is no room for messages
 	ended    bool // Run has returned
 	late     int  // calls after that
 }
@@ -204,6 +205,9 @@ func (s *sink) Reply(_ uint32, r transport.Reply) {
 
 func (s *sink) Deliver(d *transport.Delivery) bool {
 	defer s.enter()()
+	if s.full && d.Kind&^transport.Messages == 0 {
+		return false
+	}
 	if d.Msg == nil {
 		s.unfit = append(s.unfit, string(d.Name)+" "+string(d.Ref))
 		return true

@@ -113,15 +113,14 @@ type five struct {
 	aliases []string // the topic of alias 1 and so on
 	alias   uint16   // of the message that is prepared, 0 for none
 
-	// Owned by the reading goroutine.
-	tap tap
-	ref [onceRef]byte
+	ref [onceRef]byte // guarded by session.backlog.mu
 
 	// Guarded by session.mu.
 	unsettled   wire.Tags // ids of messages without a verdict
 	waiting     int       // number of unsettled
 	pending     int       // number of those in received that came on this connection
-	declined    int       // those of them that get no verdict on this connection
+	declined    int       // those of them that were released
+	exceeded    bool      // the broker sent more than receiveMaximum
 	control     []byte    // packets that answer the broker
 	controlling bool      // a goroutine writes them
 	auth        authState

@@ -20,7 +20,7 @@ func (v *five) begin(ctx context.Context, t *engine, cfg *transport.Config, toke
 	v.peer = limits{}
 	v.aliases, v.alias = v.aliases[:0], 0
 	clear(v.unsettled)
-	v.waiting, v.pending, v.declined = 0, 0, 0
+	v.waiting, v.pending, v.declined, v.exceeded = 0, 0, 0, false
 	v.control, v.controlling = v.control[:0], false
 	v.auth = authState{creds: cfg.Creds}
 	if v.opt.Auth == nil {

@@ -16,7 +16,9 @@ func (v *five) next(in []byte) (h mqttpacket.Header, ok bool, err error) {
 	case err != nil:
 		err = wire.Violation{Err: err}
 	case ok && h.Size+h.Body > v.opt.MaximumPacketSize: // [MQTT-3.1.2-24]
-		err = tooLongPacket(h)
+		broken := tooLongPacket(h)
+		broken.Code = codeTooLarge
+		err = broken
 	}
 	return h, ok && err == nil, err
 }
@@ -33,11 +35,7 @@ func (v *five) handle(s *session, h mqttpacket.Header, body []byte) error {
 func (v *five) take(s *session, h mqttpacket.Header, body []byte) error {
 	switch h.Type {
 	case mqttpacket.Publish:
-		in, err := mqtt5.ReadPublish(h.Flags, body)
-		if err != nil {
-			return err
-		}
-		return v.publishReceived(s, &in)
+		return s.incoming(h.Flags, body)
 	case mqttpacket.Puback:
 		a, err := mqtt5.ReadAck(h.Type, body)
 		if err != nil {
@@ -112,24 +110,26 @@ func (v *five) suback(s *session, c *mqtt5.Codes) error {
 			break
 		}
 	}
-	s.sink.Reply(sub.req, reply)
-	return nil
+	return s.subscribedTo(sub, reply)
 }
 
 // onceRef is the size of the reference of a message with QoS 2, valid on later connections: the
 // packet id, and which session of the broker it belongs to.
 const onceRef = 4
 
-// publishReceived delivers a PUBLISH. One with QoS 2 is delivered until its PUBREC was sent, and
-// again only in a new session of the broker.
-func (v *five) publishReceived(s *session, in *mqtt5.Incoming) error {
-	if _, ok := in.Properties.Number(mqtt5.TopicAlias); ok { // [MQTT-3.3.2-9]
-		return wire.NewViolation("the broker sent a topic alias, and none are allowed")
+// pass passes a PUBLISH on. One with QoS 2 is delivered until its PUBREC was sent, and again only
+// in a new session of the broker.
+func (v *five) pass(s *session, flags byte, body []byte, fresh bool) (uint16, error) {
+	in, err := mqtt5.ReadPublish(flags, body)
+	if err != nil {
+		return 0, err
 	}
-	if in.QoS > 0 {
-		done, err := v.note(s, in)
-		if done || err != nil {
-			return err
+	if _, ok := in.Properties.Number(mqtt5.TopicAlias); ok { // [MQTT-3.3.2-9]
+		return 0, violation(codeAlias, "the broker sent a topic alias, and none are allowed")
+	}
+	if fresh && in.QoS > 0 {
+		if done, err := v.note(s, &in); done || err != nil {
+			return 0, err
 		}
 	}
 	d := s.delivery(&in.Incoming)
@@ -139,18 +139,12 @@ func (v *five) publishReceived(s *session, in *mqtt5.Incoming) error {
 		v.ref = [onceRef]byte{byte(in.ID >> 8), byte(in.ID), byte(v.generation >> 8), byte(v.generation)}
 		d.Ref = v.ref[:]
 	}
-	v.tap = tap{Sink: s.sink}
-	s.dialect.Take(&v.tap, in.Topic, d)
-	switch {
-	case in.QoS == 0 || v.tap.taken:
-		return nil
-	case !v.tap.called:
-		return v.refuse(s, in)
+	t := &s.backlog.tap
+	s.dialect.Take(t, in.Topic, d)
+	if in.QoS > 0 && !t.called {
+		return in.ID, v.refuse(s, &in)
 	}
-	s.mu.Lock()
-	v.declined++
-	s.mu.Unlock()
-	return nil
+	return in.ID, nil
 }
 
 // refuse settles a message on a topic without a subscription, such as one that an earlier program
@@ -171,27 +165,18 @@ func (v *five) refuse(s *session, in *mqtt5.Incoming) error {
 const notForUs = 0x83
 
 // note records the id of a message with QoS 1 or 2. done is true if the message was received
-// before.
+// before. Brokers send more than the receive maximum: mosquitto 2.0.11 does. The backlog has room.
 func (v *five) note(s *session, in *mqtt5.Incoming) (done bool, err error) {
 	id := in.ID
 	s.mu.Lock()
 	again := in.QoS == 2 && v.received.Has(id)
-	tooMany := false
-	switch {
-	case again:
-	case v.unsettled.Has(id):
-	case v.waiting+v.pending >= v.receiveMaximum:
-		tooMany = true
-	default:
+	if !again && !v.unsettled.Has(id) {
+		v.exceeded = v.exceeded || v.waiting+v.pending >= v.receiveMaximum
 		v.unsettled.Add(id)
 		v.waiting++
 	}
 	s.mu.Unlock()
-	switch {
-	case tooMany: // [MQTT-3.3.4-9]
-		return true, wire.NewViolation("the broker sent more messages than the receive maximum allows, " +
-			ascii.Itoa(v.receiveMaximum))
-	case again:
+	if again {
 		return true, v.answer(s, mqtt5.Pubrec, id, 0)
 	}
 	return false, nil
@@ -214,17 +199,6 @@ func (v *five) pubrel(s *session, a *mqtt5.Ack) error {
 
 // unknownID is the reason code "packet identifier not found".
 const unknownID = 0x92
-
-// A tap is a Sink that notes whether there was a delivery, and whether it was taken.
-type tap struct {
-	transport.Sink
-	called, taken bool
-}
-
-func (t *tap) Deliver(d *transport.Delivery) bool {
-	t.called, t.taken = true, t.Sink.Deliver(d)
-	return t.taken
-}
 
 // maxControl bounds the answers that wait to be written. A broker has receiveMaximum exchanges
 // under way, and each has two answers.

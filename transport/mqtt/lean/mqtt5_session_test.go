@@ -213,10 +213,10 @@ func TestTheReceiveMaximumHolds(t *testing.T) {
 		l.send(publish5(0x30, down, 0, "", "")...) // QoS 0 does not count
 		synctest.Wait()
 		require.Empty(t, r.ran)
-		l.send(publish5(0x32, down, 3, "", "")...) // PUBREL of 2 is missing
-		require.ErrorContains(t, r.requireLoss(t, transport.Network), "receive maximum allows, 2")
 
 		// On the next connection the broker may begin with PUBLISH, and PUBREL of 2 follows.
+		r.cancel()
+		<-r.ran
 		r, l = begin(t, r.t.hidden(), func() *link {
 			l, _ := h.welcome5(1, "")
 			return l

@@ -200,10 +200,8 @@ func (s *session) do(r *transport.Request) {
 	case transport.OpPing:
 		s.t.out = mqttpacket.AppendPingreq(s.t.out[:0])
 	case transport.OpSettle:
-		if len(r.Ref) < 2 {
-			return
-		}
-		s.t.out = s.appendSettled(s.t.out[:0], r.Ref, r.Outcome)
+		s.settle(r)
+		return
 	case transport.OpTwinGet, transport.OpTwinPatch, transport.OpRespond, transport.OpIssue:
 		s.publishRequest(r)
 		return
@@ -220,6 +218,21 @@ func (s *session) do(r *transport.Request) {
 		return
 	}
 	s.flush()
+}
+
+// settle sends a verdict. Without a reference it says that there may be room for another message.
+func (s *session) settle(r *transport.Request) {
+	if len(r.Ref) >= 2 {
+		s.settled(r.Ref)
+		s.t.out = s.appendSettled(s.t.out[:0], r.Ref, r.Outcome)
+		s.flush()
+	}
+	s.redeliver()
+	if s.over() {
+		s.t.out = append(s.t.out[:0], s.goodbye(errBehind)...)
+		s.flush()
+		s.fail(errBehind)
+	}
 }
 
 // appendSettled appends a PUBACK, MQTT's only outcome; without one the hub delivers again.

@@ -48,6 +48,7 @@ type session struct {
 	info    transport.Info
 	dialect dialect.Session
 
+	backlog      backlog
 	writing      chan struct{} // capacity 1; holding the write side's token means having put a value into it
 	disconnected chan struct{} // closed when disconnect has ended
 
@@ -67,7 +68,8 @@ type session struct {
 	err error      // the first failure
 	// handshakeUnacked: the message of the handshake was written and not acknowledged.
 	handshakeUnacked bool
-	subs             [maxSubs]subscription
+	verdicts
+	subs [maxSubs]subscription
 }
 
 // subscription is a SUBSCRIBE that waits for its SUBACK; id is zero when there is none.
@@ -112,13 +114,16 @@ func (s *session) Progress() time.Time {
 // Run reads until the connection ends or ctx does.
 func (s *session) Run(ctx context.Context) error {
 	stop := lifetime.AfterFunc(ctx, s.disconnect) // ends by closing disconnected
-	s.fail(s.read())
+	err := s.read()
+	s.sayGoodbye(err)
+	s.fail(err)
 	if stop() {
 		s.writing <- struct{}{} // never given back; the connection is closed, so its holder leaves soon
 	} else {
 		<-s.disconnected
 	}
-	err, ended := s.failure(), ctx.Err()
+	err = s.failure()
+	ended := ctx.Err()
 	var why error
 	if v := s.t.newer(); v != nil {
 		why = v.end(err)
@@ -161,6 +166,39 @@ func (s *session) disconnect() {
 	}
 	s.fail(errClosed)
 	close(s.disconnected)
+}
+
+// sayGoodbye sends DISCONNECT on a connection that this side ends for err, if the peer is to know.
+func (s *session) sayGoodbye(err error) {
+	packet := s.goodbye(err)
+	if packet == nil {
+		return
+	}
+	late := make(chan struct{})
+	limit := time.AfterFunc(disconnectLimit, func() { // unblocks a stuck write
+		s.fail(err)
+		close(late)
+	})
+	select {
+	case s.writing <- struct{}{}:
+		_, _ = s.conn.Write(packet)
+		<-s.writing
+	case <-late:
+	}
+	if !limit.Stop() {
+		<-late
+	}
+}
+
+// goodbye returns the DISCONNECT for err; nil for none. Without it the peer would publish the will.
+func (s *session) goodbye(err error) []byte {
+	if v := s.t.newer(); v != nil {
+		return v.goodbye(s, err)
+	}
+	if err == errBehind {
+		return mqttpacket.AppendDisconnect(nil)
+	}
+	return nil
 }
 
 // fail records the first failure and closes the connection, which unblocks reads and writes.
@@ -288,7 +326,7 @@ func (s *session) next(in []byte) (h mqttpacket.Header, ok bool, err error) {
 	return h, ok, err
 }
 
-func tooLongPacket(h mqttpacket.Header) error {
+func tooLongPacket(h mqttpacket.Header) wire.Violation {
 	return wire.NewViolation("the hub sent a packet of type " + ascii.Itoa(int(h.Type)) + " with " +
 		ascii.Itoa(h.Body) + " bytes")
 }
@@ -319,11 +357,7 @@ func (s *session) handle(h mqttpacket.Header, body []byte) error {
 		}
 		return s.puback(id)
 	case mqttpacket.Publish:
-		in, err := mqttpacket.ReadPublish(h.Flags, body)
-		if err != nil {
-			return wire.Violation{Err: err}
-		}
-		return s.received(&in)
+		return s.incoming(h.Flags, body)
 	case mqttpacket.Suback:
 		id, codes, err := mqttpacket.ReadSuback(body)
 		if err != nil {
@@ -440,7 +474,15 @@ func (s *session) suback(id uint16, codes []byte) error {
 			break
 		}
 	}
+	return s.subscribedTo(sub, reply)
+}
+
+// subscribedTo replies to the OpSubscribe.
+func (s *session) subscribedTo(sub subscription, reply transport.Reply) error {
 	s.sink.Reply(sub.req, reply)
+	if reply.Err == nil && sub.want&transport.Messages != 0 {
+		return s.nowSubscribed()
+	}
 	return nil
 }
 
@@ -454,22 +496,13 @@ func (s *session) answered(id uint16, codes int) (subscription, []dialect.Filter
 	return sub, filters, nil
 }
 
-// received delivers a PUBLISH.
-func (s *session) received(in *mqttpacket.Incoming) error {
-	if in.QoS > 1 {
-		return wire.NewViolation("the hub sent a PUBLISH with a QoS above 1, which was not requested")
-	}
-	d := s.delivery(in)
-	s.dialect.Take(s.sink, in.Topic, d)
-	wire.Unasked(s.sink, d)
-	return nil
-}
-
 // missed reports a PUBLISH of size bytes that does not fit into the read buffer. body is the
 // beginning of the packet's body.
 func (s *session) missed(h mqttpacket.Header, body []byte, size int) {
 	if in, err := mqttpacket.ReadPublish(h.Flags, body); err == nil {
 		in.Body = nil
+		s.backlog.mu.Lock()
+		defer s.backlog.mu.Unlock()
 		s.dialect.Missed(s.sink, in.Topic, s.delivery(&in), size, s.t.opt.ReadBuffer)
 	}
 }

@@ -39,6 +39,10 @@ type version interface {
 	// next reads a packet's header and checks its size. It and handle run on the goroutine that reads.
 	next(in []byte) (h mqttpacket.Header, ok bool, err error)
 	handle(s *session, h mqttpacket.Header, body []byte) error
+	// pass is session.pass.
+	pass(s *session, flags byte, body []byte, fresh bool) (id uint16, err error)
+	// goodbye is session.goodbye.
+	goodbye(s *session, err error) []byte
 
 	// read reads a PUBLISH without any effect. The message is valid until the next one is handled.
 	read(s *session, h mqttpacket.Header, body []byte) (topic []byte, m *transport.Message, err error)

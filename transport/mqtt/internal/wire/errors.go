@@ -9,11 +9,15 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// Violation is a violation of MQTT by the hub.
-type Violation struct{ Err error }
+// Violation is a violation of MQTT by the hub. Code is the reason code of MQTT 5 to tell it with, 0
+// for the one that follows from Err.
+type Violation struct {
+	Err  error
+	Code byte
+}
 
 // NewViolation returns a Violation with this text.
-func NewViolation(text string) Violation { return Violation{errors.New(text)} }
+func NewViolation(text string) Violation { return Violation{Err: errors.New(text)} }
 
 func (v Violation) Error() string { return v.Err.Error() }
 
