@@ -54,6 +54,7 @@ func TestParseConnectionStringReadsEveryKey(t *testing.T) {
 		{"space and line ends around", " \t\n" + connHub + "SharedAccessKey=" + connKey + "\r\n", device1, byKey},
 		{"space around keys and values", "HostName = hub1.example.test; DeviceId= dev-1 ;\n SharedAccessKey =" + connKey +
 			" ; ", device1, byKey},
+		{"byte order mark", "\ufeff" + connHub + "SharedAccessKey=" + connKey + "\r\n", device1, byKey},
 		{"double quotation marks", `"` + connHub + "SharedAccessKey=" + connKey + `" ` + "\n", device1, byKey},
 		{"single quotation marks", "'" + connHub + "SharedAccessKey=" + connKey + ";'", device1, byKey},
 		{"a word processor's quotation marks", "\u201c" + connHub + "SharedAccessKey=" + connKey + "\u201d", device1, byKey},

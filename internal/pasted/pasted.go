@@ -7,10 +7,10 @@ import "strings"
 // marks are the quotation marks of shells, configuration files and word processors.
 var marks = [...][2]string{{`"`, `"`}, {"'", "'"}, {"`", "`"}, {"\u201c", "\u201d"}, {"\u2018", "\u2019"}}
 
-// Unquote strips the space around s, then quotation marks and the space inside them. It returns
-// false if s begins with a quotation mark and does not end with one.
+// Unquote strips the space and a byte order mark around s, then quotation marks and the space
+// inside them. It returns false if s begins with a quotation mark and does not end with one.
 func Unquote(s string) (string, bool) {
-	s = strings.TrimSpace(s)
+	s = strings.TrimSpace(strings.TrimPrefix(strings.TrimSpace(s), "\ufeff"))
 	for _, m := range marks {
 		inside, found := strings.CutPrefix(s, m[0])
 		if !found {

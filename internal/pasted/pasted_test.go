@@ -13,6 +13,7 @@ func TestUnquote(t *testing.T) {
 	}{
 		{"", "", true}, {" a \n", "a", true}, {`"a"`, "a", true}, {" ' a ' ", "a", true}, {"`a`", "a", true},
 		{"\u201ca\u201d", "a", true}, {"\u2018a\u2019", "a", true}, {`""`, "", true}, {"a'", "a'", true},
+		{"\ufeffa", "a", true}, {" \ufeff \"a\"\r\n", "a", true},
 		{`"a`, "a", false}, {`"`, "", false}, {`"a'`, "a'", false},
 	} {
 		if out, ok := pasted.Unquote(c.in); out != c.out || ok != c.ok {
