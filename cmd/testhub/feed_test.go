@@ -115,7 +115,7 @@ func TestEvents(t *testing.T) {
 	followEvents(t, p, "?last=100", "", func(e sentEvent) bool {
 		switch {
 		case e.name == "hello":
-			require.NoError(t, c.Send(soon(t), &transport.Message{ID: "m\ndata: 1", Body: []byte("x")}))
+			require.NoError(t, c.Send(soon(t), &transport.Message{ID: "m\"data: 1", Body: []byte("x")}))
 			require.NoError(t, c.Send(soon(t), &transport.Message{ID: "m-2", Body: []byte("x")}))
 		case e.data["event"] == "message":
 			require.Contains(t, e.data["text"], "dev-1 message")
@@ -123,9 +123,9 @@ func TestEvents(t *testing.T) {
 		}
 		return len(ids) < 2
 	})
-	require.Contains(t, ids, "m\ndata: 1", "a line break in an id makes no event")
+	require.Contains(t, ids, "m\"data: 1", "an id is escaped")
 
-	followEvents(t, p, "", ids["m\ndata: 1"], func(e sentEvent) bool { // continues behind it
+	followEvents(t, p, "", ids["m\"data: 1"], func(e sentEvent) bool { // continues behind it
 		if e.name == "line" {
 			require.Equal(t, ids["m-2"], e.id)
 		}

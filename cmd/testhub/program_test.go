@@ -267,11 +267,11 @@ func TestText(t *testing.T) {
 	}
 	c := p.client("dev-1", "mqtt", nil)
 	require.NoError(t, c.Open(soon(t)))
-	require.NoError(t, c.Send(soon(t), &transport.Message{ID: "a\nb", Body: []byte("x")}))
+	require.NoError(t, c.Send(soon(t), &transport.Message{ID: "a\"b", Body: []byte("x")}))
 	require.NoError(t, c.Close())
 	for l := range lines {
 		if strings.Contains(l, "message") {
-			require.Contains(t, l, `dev-1 message "a\nb", 1 bytes over MQTT`)
+			require.Contains(t, l, `dev-1 message "a\"b", 1 bytes over MQTT`)
 			break
 		}
 	}
