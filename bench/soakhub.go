@@ -21,8 +21,7 @@ type soakMeasure struct {
 	Goroutines int
 }
 
-// soakFaults are what the hub does at random. Those with a probability happen to about one event in
-// 20 as long as they last.
+// soakFaults are what the hub does at random.
 var soakFaults = []fault.Fault{
 	{Kind: fault.RefuseConnect, For: 2 * time.Second, Times: -1},
 	{Kind: fault.SwallowConnack, Times: 3},
@@ -34,8 +33,8 @@ var soakFaults = []fault.Fault{
 	{Kind: fault.SwallowPuback, Times: 5},
 	{Kind: fault.DuplicatePuback, Times: 5},
 	{Kind: fault.StrayPuback, Times: 5},
-	{Kind: fault.HalfOpen, Times: 5},
-	{Kind: fault.Throttle, For: 2 * time.Second, Times: -1, Probability: .05},
+	{Kind: fault.HalfOpen, For: 2 * time.Second},
+	{Kind: fault.Throttle, For: 2 * time.Second},
 	{Kind: fault.RefuseAttach, Times: 3},
 	{Kind: fault.WithholdCredit, Times: 3, Delay: 3 * time.Second},
 	{Kind: fault.ReleaseMessage, Times: 5},

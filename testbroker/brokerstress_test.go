@@ -67,7 +67,8 @@ func TestBrokerStress(t *testing.T) {
 			h.Session(id)
 		case 5:
 			kinds := append(fault.BrokerKinds(), fault.SlowPuback, fault.ForgetSession, fault.SlowSuback, fault.HalfOpen)
-			h.Inject(fault.Fault{Kind: kinds[rng.IntN(len(kinds))], Device: id, Delay: time.Millisecond, For: time.Millisecond})
+			h.Inject(fault.Fault{Kind: kinds[rng.IntN(len(kinds))], Device: id, Times: -1, Delay: time.Millisecond,
+				For: time.Millisecond})
 		case 6:
 			if rng.IntN(20) == 0 {
 				h.Reset()

@@ -56,10 +56,14 @@ func commandStress(t *testing.T, seed uint64) {
 			time.Sleep(time.Second)
 		}
 		if n%8 == 0 {
-			faults = append(faults, h.Inject(fault.Fault{
-				Kind: kinds[rng.IntN(len(kinds))], Delay: time.Duration(rng.Int64N(int64(time.Second))),
+			f := fault.Fault{
+				Kind: kinds[rng.IntN(len(kinds))], Times: 1, Delay: time.Duration(rng.Int64N(int64(time.Second))),
 				For: time.Duration(1 + rng.Int64N(int64(20*time.Second))),
-			}))
+			}
+			if f.Kind.Lasts() {
+				f.Times = 0
+			}
+			faults = append(faults, h.Inject(f))
 		}
 		time.Sleep(time.Duration(rng.Int64N(int64(time.Second))))
 	}

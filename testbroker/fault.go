@@ -7,7 +7,8 @@ import (
 	"github.com/hubline-iot/hubline/testbroker/internal/hub"
 )
 
-// Inject puts a fault in force. It panics if the kind or one of Statuses is unknown.
+// Inject puts a fault in force. It panics for a fault that cannot mean what it says: see
+// [fault.Fault.Check].
 func (h *Hub) Inject(f fault.Fault) *Injected { return &Injected{h.hub.Inject(f)} }
 
 // Injected is a fault in force: see [Hub.Inject]. It stays valid after the fault has ended.

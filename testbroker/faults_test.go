@@ -30,6 +30,7 @@ func TestEveryFaultHasAName(t *testing.T) {
 	require.Equal(t, "Kind(99)", event.Kind(99).String())
 	h, _ := newHub(t, nil)
 	require.Panics(t, func() { h.Inject(fault.Fault{}) })
+	require.Panics(t, func() { h.Inject(fault.Fault{Kind: fault.RefuseConnect, For: time.Minute}) })
 }
 
 func TestRefuseConnectWithAnyCode(t *testing.T) {

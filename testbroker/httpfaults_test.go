@@ -485,12 +485,16 @@ func stressHTTP(t *testing.T, seed uint64) {
 	var plan []fault.Fault
 	var pauses []time.Duration
 	for range 40 {
-		plan = append(plan, fault.Fault{
+		f := fault.Fault{
 			Kind: kinds[rng.IntN(len(kinds))], After: rng.IntN(5), Times: 1 + rng.IntN(2), Statuses: []int{500 + rng.IntN(5),
 				429, 0},
 			Delay: time.Duration(rng.Int64N(int64(time.Second))), For: time.Duration(1 + rng.Int64N(int64(10*time.Second))),
 			Rate: 10,
-		})
+		}
+		if f.Kind.Lasts() {
+			f.Times = 0
+		}
+		plan = append(plan, f)
 		pauses = append(pauses, time.Duration(rng.Int64N(int64(3*time.Second))))
 	}
 	var wg sync.WaitGroup

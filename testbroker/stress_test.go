@@ -46,6 +46,9 @@ func stress(t *testing.T, seed uint64) {
 			Delay: time.Duration(rng.Int64N(int64(time.Second))), For: time.Duration(1 + rng.Int64N(int64(20*time.Second))),
 			Rate: 10,
 		}
+		if f.Kind.Lasts() {
+			f.Times = 0
+		}
 		if rng.IntN(2) == 0 {
 			f.Device = fmt.Sprint("d", rng.IntN(devices))
 		}

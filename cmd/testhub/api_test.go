@@ -238,6 +238,7 @@ func TestBadInput(t *testing.T) {
 		{"POST", "/faults", `{"kind":"DropConnect","kind":"DropConnect"}`, 400, "kind"},
 		{"POST", "/faults", `{"kind":"RefuseTwin","times":0}`, 400, "times"},
 		{"POST", "/faults", `{"kind":"RefuseTwin","probability":0}`, 400, "probability"},
+		{"POST", "/faults", `{"kind":"RefuseConnect","for":"10m"}`, 400, "for"},
 		{"POST", "/faults", `{"kind":"Quota","limit":0}`, 400, "limit"},
 		{"POST", "/faults", `{"kind":"DropConnect","colour":1}`, 400, "colour"},
 		{"GET", "/faults/1", "", 404, "fault"},

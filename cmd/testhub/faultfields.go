@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -46,7 +47,7 @@ var (
 
 // Groups of kinds with a common field. Source: the documentation of the constants.
 var (
-	lasting  = []fault.Kind{fault.HalfOpen, fault.Throttle, fault.Absent, fault.Quota}
+	lasting  = slices.DeleteFunc(fault.Kinds(), func(k fault.Kind) bool { return !k.Lasts() })
 	requests = []fault.Kind{
 		fault.AnswerStatus, fault.AnswerStatusAfter, fault.ResetBeforeRequest, fault.ResetAfterRequest, fault.SwallowAnswer,
 		fault.DropDuringAnswer,
@@ -222,7 +223,20 @@ func readFault(data []byte) (fault.Fault, *refusal) {
 			return f, bad(name, "means nothing to "+f.Kind.String(), "leave it out; there are: "+names(fields))
 		}
 	}
-	return f, readMembers(members, "", append(fields, kind))
+	if problem := readMembers(members, "", append(fields, kind)); problem != nil {
+		return f, problem
+	}
+	return f, meaningless(f.Check())
+}
+
+// meaningless returns the refusal of a fault that cannot mean what it says.
+func meaningless(err error) *refusal {
+	var wrong *fault.Error
+	if !errors.As(err, &wrong) {
+		return nil
+	}
+	first, rest := wrong.Field[:1], wrong.Field[1:]
+	return bad(strings.ToLower(first)+rest, wrong.Problem, wrong.Fix)
 }
 
 // suggestion names the probable kind when only the letter case is wrong, which is a frequent

@@ -203,11 +203,12 @@ func packages(t *testing.T) (imports string, find importer.Lookup) {
 	t.Helper()
 	names := map[string]string{"http": module + "/transport/http", "nethttp": "net/http"}
 	for _, path := range []string{"bytes", "context", "crypto", "crypto/tls", "encoding/json", "errors", "fmt", "io",
-		"log", "os", "time", "go.opentelemetry.io/otel/trace"} {
+		"log", "os", "testing", "testing/synctest", "time", "github.com/stretchr/testify/require",
+		"go.opentelemetry.io/otel/trace"} {
 		names[path[strings.LastIndex(path, "/")+1:]] = path
 	}
 	out, err := exec.Command("go", "list", "-export", "-deps", "-f", "{{.ImportPath}} {{.Name}} {{.Export}}",
-		module+"/...", "net/http", "os", "log").Output()
+		module+"/...", "net/http", "os", "log", "testing", "testing/synctest", "github.com/stretchr/testify/require").Output()
 	require.NoError(t, err)
 	exports := map[string]string{}
 	for line := range strings.Lines(string(out)) {

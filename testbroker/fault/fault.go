@@ -18,12 +18,14 @@ type Fault struct {
 	// first hit. Events count from Inject on, across all connections. An event that another fault has
 	// ended does not count.
 	After int
-	// Times is how often the fault happens: 0 means once, negative means until it is removed.
+	// Times is how often the fault happens: 0 means once, negative means until it ends. A fault with a
+	// duration has no number of times: with 0 too it lasts until it ends.
 	Times int
 	// Probability, from 0 to 1, is the chance of each event to be a hit; 0 means always. The draws are
 	// derived from Options.Seed.
 	Probability float64
-	// For is the time from the fault's beginning to its end; 0 means no end.
+	// For is the time from the fault's beginning to its end; 0 means until it is removed. With it, a
+	// fault without a duration needs Times: negative means at each event until For is over.
 	For time.Duration
 
 	// Code is the CONNACK code of RefuseConnect (1 to 255, default 3, server unavailable), the SUBACK

@@ -54,8 +54,8 @@ const (
 )
 
 // Faults with a duration. Each begins at once or, when After is not zero, with the message after
-// that many. It lasts until For has passed or it is removed. Times and Probability have no effect.
-// Fired counts the single effects.
+// that many. It lasts until For has passed or it is removed. Probability and a number of Times are
+// refused. Fired counts the single effects.
 const (
 	// HalfOpen makes connections half-open: they stay open, but the client's data is discarded and
 	// nothing is sent back. New connections are accepted and half-open too. When the fault ends, such

@@ -7,6 +7,8 @@ import (
 	"math/rand/v2"
 	"slices"
 	"time"
+
+	"github.com/hubline-iot/hubline/testbroker/fault"
 )
 
 // FaultKind is what goes wrong.
@@ -102,11 +104,13 @@ type Fault struct {
 
 	// After is how many matching requests pass before the first hit.
 	After int
-	// Times is how often the fault happens: 0 means once, negative means until it is removed.
+	// Times is how often the fault happens: 0 means once, negative means until it ends. Absent has no
+	// number of times: it lasts until it ends.
 	Times int
 	// Probability, from 0 to 1, is the chance of each matching request to be a hit; 0 means always.
 	Probability float64
-	// For is the time from Inject to the fault's end; 0 means no end.
+	// For is the time from Inject to the fault's end; 0 means until it is removed. With it, all but
+	// Absent need Times: negative means at each request until For is over.
 	For time.Duration
 
 	// Status is the status of AnswerStatus, 200 to 599. Default: 500.
@@ -135,20 +139,36 @@ type Injected struct {
 	until time.Time // zero = no end
 }
 
-// Inject puts a fault in force. It panics for an unknown kind, a status outside 200 to 599, and a
-// call to which the kind does not happen.
-func (s *Server) Inject(f Fault) *Injected {
+// Check returns a [*fault.Error] for a fault that is unknown or cannot mean what it says; otherwise
+// nil.
+func (f *Fault) Check() error {
 	row, ok := faultKinds[f.Kind]
-	f.Status = cmp.Or(f.Status, 500)
-	switch {
+	switch name := f.Kind.String(); {
 	case !ok:
-		panic("workload: Inject: unknown " + f.Kind.String())
-	case f.Status < 200 || f.Status > 599:
-		panic(fmt.Sprintf("workload: Inject: status %d, want 200 to 599", f.Status))
+		return &fault.Error{Field: "Kind", Problem: "is the unknown " + name, Fix: "give one of FaultKinds"}
+	case f.Status != 0 && (f.Status < 200 || f.Status > 599):
+		return &fault.Error{Field: "Status", Problem: fmt.Sprintf("is %d", f.Status), Fix: "give 200 to 599"}
 	case row.call != AnyCall && f.Call != AnyCall && f.Call != row.call:
-		panic(fmt.Sprintf("workload: Inject: %s does not happen to %s", f.Kind, f.Call))
+		return &fault.Error{Field: "Call", Problem: "is not " + row.call.String() + ", to which alone " + name + " happens",
+			Fix: "leave it out"}
+	case f.Kind == Absent && (f.Times > 0 || f.After != 0 || f.Probability != 0):
+		return &fault.Error{Field: "Kind", Problem: "is Absent, which lasts, with Times, After or Probability",
+			Fix: "give For, or remove the fault"}
+	case f.Kind != Absent && f.For > 0 && f.Times == 0:
+		return &fault.Error{Field: "For", Problem: f.For.String() + " ends nothing: " + name + " happens once",
+			Fix: "give Times too, negative for as long as For"}
 	}
-	f.Call = cmp.Or(f.Call, row.call)
+	return nil
+}
+
+// Inject puts a fault in force. It panics for a fault that cannot mean what it says: see
+// [Fault.Check].
+func (s *Server) Inject(f Fault) *Injected {
+	if err := f.Check(); err != nil {
+		panic("workload: Inject: " + err.Error())
+	}
+	f.Status = cmp.Or(f.Status, 500)
+	f.Call = cmp.Or(f.Call, faultKinds[f.Kind].call)
 	f.Times = cmp.Or(f.Times, 1)
 	f.Size = cmp.Or(max(f.Size, 0), defaultOversize)
 	f.Bytes = slices.Clone(f.Bytes)

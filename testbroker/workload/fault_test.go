@@ -275,7 +275,8 @@ func TestInjectPanicsForAMistake(t *testing.T) {
 		d := newDaemon(t, nil, nil)
 		for _, f := range []workload.Fault{
 			{}, {Kind: 99}, {Kind: workload.AnswerStatus, Status: 99}, {Kind: workload.AnswerStatus, Status: 600},
-			{Kind: workload.WrongDigest, Call: workload.TrustBundle},
+			{Kind: workload.WrongDigest, Call: workload.TrustBundle}, {Kind: workload.Slow, For: time.Minute},
+			{Kind: workload.Absent, Times: 2}, {Kind: workload.Absent, Probability: .5}, {Kind: workload.Absent, After: 1},
 		} {
 			require.Panics(t, func() { d.server.Inject(f) })
 		}

@@ -3,7 +3,6 @@ package hub
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -48,22 +47,22 @@ func (f *Faults) init(seed uint64) {
 
 // Inject implements testbroker.Hub.Inject.
 func (h *Hub) Inject(f fault.Fault) *Injected {
-	if f.Kind.Protocols() == 0 {
-		panic("testbroker: Inject: unknown " + f.Kind.String())
+	if err := f.Check(); err != nil {
+		panic("testbroker: Inject: " + err.Error())
 	}
 	row := faultDefaults[f.Kind]
 	if f.Kind == fault.AnswerStatus || f.Kind == fault.AnswerStatusAfter {
-		f.Statuses = checkedStatuses(f.Statuses)
+		f.Statuses = statusesOf(f.Statuses)
 	}
 	f.Times = cmp.Or(f.Times, len(f.Statuses), 1)
 	f.Condition = cmp.Or(f.Condition, row.condition)
 	f.Status = cmp.Or(f.Status, row.status)
 	f.Code = cmp.Or(f.Code, row.code)
-	f.Rate = cmp.Or(max(f.Rate, 0), 1)
+	f.Rate = cmp.Or(f.Rate, 1)
 	if f.Kind == fault.Quota {
 		f.Limit = max(cmp.Or(f.Limit, 100), 0)
 	} else {
-		f.Limit = cmp.Or(max(f.Limit, 0), 100)
+		f.Limit = cmp.Or(f.Limit, 100)
 	}
 	f.Bytes = slices.Clone(f.Bytes)
 	in := &Injected{hub: h, Fault: f, left: f.Times}
@@ -73,7 +72,7 @@ func (h *Hub) Inject(f fault.Fault) *Injected {
 	in.draws = rand.New(rand.NewPCG(h.Faults.seed, h.Faults.made))
 	h.Faults.list = append(h.Faults.list, in)
 	h.Faults.count.Store(int32(len(h.Faults.list)))
-	if !lasts(f.Kind) || f.After == 0 {
+	if !f.Kind.Lasts() || f.After == 0 {
 		in.beginLocked()
 	}
 	begun := in.begun
@@ -85,14 +84,9 @@ func (h *Hub) Inject(f fault.Fault) *Injected {
 	return in
 }
 
-func checkedStatuses(all []int) []int {
+func statusesOf(all []int) []int {
 	if len(all) == 0 {
 		return []int{503}
-	}
-	for _, s := range all {
-		if s != 0 && (s < 200 || s > 599) {
-			panic(fmt.Sprintf("testbroker: Inject: status %d", s))
-		}
 	}
 	return slices.Clone(all)
 }
@@ -283,8 +277,3 @@ type FaultError fault.Kind
 
 // Error names the fault.
 func (e FaultError) Error() string { return "fault " + fault.Kind(e).String() }
-
-// lasts reports whether a kind has a duration instead of a number of times.
-func lasts(k fault.Kind) bool {
-	return k == fault.HalfOpen || k == fault.Throttle || k == fault.Absent || k == fault.Quota
-}

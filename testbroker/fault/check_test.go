@@ -1,0 +1,55 @@
+package fault_test
+
+import (
+	"math"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hubline-iot/hubline/testbroker/fault"
+)
+
+func TestAFaultThatCannotMeanWhatItSaysIsRefused(t *testing.T) {
+	const minutes = 10 * time.Minute
+	for _, c := range []struct {
+		f     fault.Fault
+		field string // empty: taken
+	}{
+		{fault.Fault{Kind: fault.RefuseConnect}, ""},
+		{fault.Fault{Kind: fault.RefuseConnect, For: minutes}, "For"},
+		{fault.Fault{Kind: fault.RefuseConnect, For: minutes, Times: -1}, ""},
+		{fault.Fault{Kind: fault.RefuseConnect, For: minutes, Times: 1}, ""},
+		{fault.Fault{Kind: fault.AnswerStatus, For: minutes}, "For"},
+		{fault.Fault{Kind: fault.AnswerStatus, For: minutes, Statuses: []int{503, 0}}, ""},
+		{fault.Fault{Kind: fault.AnswerStatus, Statuses: []int{503, 100}}, "Statuses"},
+		{fault.Fault{Kind: fault.HalfOpen}, ""}, // until it is removed
+		{fault.Fault{Kind: fault.HalfOpen, For: minutes, After: 2}, ""},
+		{fault.Fault{Kind: fault.Absent, Times: -1}, ""},
+		{fault.Fault{Kind: fault.HalfOpen, Times: 1}, "Times"},
+		{fault.Fault{Kind: fault.Throttle, Probability: .5}, "Probability"},
+		{fault.Fault{Kind: fault.Throttle, Limit: -1}, "Limit"},
+		{fault.Fault{Kind: fault.Throttle, Rate: -1}, "Rate"},
+		{fault.Fault{Kind: fault.Quota, Limit: -1}, ""}, // none at all
+		{fault.Fault{}, "Kind"},
+		{fault.Fault{Kind: math.MaxUint16}, "Kind"},
+		{fault.Fault{Kind: fault.DropConnect, After: -1}, "After"},
+		{fault.Fault{Kind: fault.DropConnect, For: -1, Times: -1}, "For"},
+		{fault.Fault{Kind: fault.DropConnect, Probability: 1.5}, "Probability"},
+		{fault.Fault{Kind: fault.DropConnect, Probability: math.NaN()}, "Probability"},
+		{fault.Fault{Kind: fault.SlowConnack, Delay: -1}, "Delay"},
+		{fault.Fault{Kind: fault.RefuseConnect, RetryAfter: -1}, "RetryAfter"},
+	} {
+		err := c.f.Check()
+		if c.field == "" {
+			require.NoError(t, err, "%+v", c.f)
+			continue
+		}
+		var wrong *fault.Error
+		require.ErrorAs(t, err, &wrong, "%+v", c.f)
+		require.Equal(t, c.field, wrong.Field, "%+v", c.f)
+		require.NotEmpty(t, wrong.Fix)
+	}
+	require.EqualError(t, (&fault.Fault{Kind: fault.RefuseConnect, For: minutes}).Check(),
+		"For 10m0s ends nothing: RefuseConnect happens once; give Times too, negative for as long as For")
+}
