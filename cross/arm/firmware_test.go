@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/hubline-iot/hubline/cross/arm/board"
+	"github.com/hubline-iot/hubline/cross/arm/internal/linemodem"
 	"github.com/hubline-iot/hubline/cross/arm/internal/uart"
 	"github.com/hubline-iot/hubline/device"
 	"github.com/hubline-iot/hubline/internal/memconn"
@@ -33,7 +34,7 @@ import (
 type bench struct {
 	hub   *testbroker.Hub
 	key   []byte
-	modem *modem
+	modem *linemodem.Modem
 	port  *uart.Port
 	board *board.Modem
 	ended chan error
@@ -53,11 +54,11 @@ func newBench(t *testing.T) *bench {
 	}
 	key := board.Key(dev.PrimaryKey)
 	near, far := memconn.Pair("board", "modem")
-	b := &bench{hub: hub, key: key, modem: &modem{line: far, dial: hub.Dial(testbroker.PortMQTT), now: time.Now},
+	b := &bench{hub: hub, key: key, modem: &linemodem.Modem{Line: far, Dial: hub.Dial(testbroker.PortMQTT), Now: time.Now},
 		port:  uart.New(near),
 		ended: make(chan error, 1)}
 	b.board = board.NewModem(b.port)
-	go func() { b.ended <- b.modem.serve() }()
+	go func() { b.ended <- b.modem.Serve() }()
 	t.Cleanup(func() {
 		b.port.Close()
 		if err := <-b.ended; !errors.Is(err, io.EOF) {
@@ -158,11 +159,11 @@ func TestFirmwareBringsEveryReadingThroughLostConnections(t *testing.T) {
 		if seconds := int(time.Since(start).Seconds()); fed < seconds {
 			t.Errorf("the watchdog was fed %d times in %d s", fed, seconds)
 		}
-		if b.modem.dials < 60 || duplicates == 0 {
-			t.Errorf("%d connections, %d duplicates, want one connection for each loss, and some of both", b.modem.dials,
+		if b.modem.Dials < 60 || duplicates == 0 {
+			t.Errorf("%d connections, %d duplicates, want one connection for each loss, and some of both", b.modem.Dials,
 				duplicates)
 		}
-		t.Logf("%+v, %d duplicates, %d connections, %d changes of state", counts, duplicates, b.modem.dials, len(states))
+		t.Logf("%+v, %d duplicates, %d connections, %d changes of state", counts, duplicates, b.modem.Dials, len(states))
 	})
 }
 

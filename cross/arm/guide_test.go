@@ -1,6 +1,7 @@
 package arm
 
 import (
+	"bufio"
 	"bytes"
 	"errors"
 	"fmt"
@@ -17,6 +18,7 @@ import (
 
 	"github.com/hubline-iot/hubline/cross/arm/board"
 	"github.com/hubline-iot/hubline/cross/arm/internal/atemulator"
+	"github.com/hubline-iot/hubline/cross/arm/internal/linemodem"
 	"github.com/hubline-iot/hubline/testbroker"
 )
 
@@ -137,7 +139,7 @@ func TestTheGuidesProgramRuns(t *testing.T) {
 	run(t, folder, literal, "go", "build", "-o", program, "-ldflags", fmt.Sprintf(
 		"-X main.host=%s -X main.deviceID=%s -X main.key=%s", hub.HostName(), boardID, dev.PrimaryKey))
 	m, stop := startSensor(t, program, func(line net.Conn) error {
-		return (&modem{line: line, dial: hub.Dial(testbroker.PortMQTT), now: time.Now}).serve()
+		return (&linemodem.Modem{Line: line, Dial: hub.Dial(testbroker.PortMQTT), Now: time.Now}).Serve()
 	})
 	defer stop()
 	if !m.awaitLine(t, time.Minute, func() bool { return m.said("connected connection ok") > 0 }) {
@@ -145,6 +147,51 @@ func TestTheGuidesProgramRuns(t *testing.T) {
 	}
 	awaitReadings(t, hub, 1)
 	checkNumbers(t, hub, 1)
+}
+
+// The guide's program also runs at the stand-in for a modem, with TLS to a hub on this machine.
+func TestTheGuidesProgramRunsAtTheStandIn(t *testing.T) {
+	watch(t)
+	hub := newHub(t, testbroker.DefaultHostName)
+	dev, err := hub.AddDevice(boardID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	served, err := hub.Listen(testbroker.PortMQTTS, "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	folder := guideModule(t, clone(t))
+	roots := filepath.Join(folder, "ca.pem")
+	write(t, roots, hub.CAPEM())
+	modem, program := filepath.Join(folder, "standin"), filepath.Join(folder, "sensor")
+	run(t, root, nil, "go", "build", "-o", modem, "./cross/arm/standin")
+	run(t, folder, literal, "go", "build", "-o", program, "-ldflags", fmt.Sprintf(
+		"-X main.host=%s -X main.deviceID=%s -X main.key=%s", hub.HostName(), boardID, dev.PrimaryKey))
+	standIn := exec.CommandContext(t.Context(), modem, "-listen", "127.0.0.1:0", "-hub", served.String(), "-roots", roots)
+	out, err := standIn.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := standIn.Start(); err != nil {
+		t.Fatal(err)
+	}
+	lines := bufio.NewReader(out)
+	first, err := lines.ReadString('\n')
+	line, ok := strings.CutPrefix(strings.TrimSpace(first), "the line is at ")
+	if !ok {
+		t.Fatalf("it says %q, %v", first, err)
+	}
+	sensor := exec.CommandContext(t.Context(), program)
+	sensor.Env = append(os.Environ(), "LINE="+line)
+	if err := sensor.Start(); err != nil {
+		t.Fatal(err)
+	}
+	awaitReadings(t, hub, 1)
+	_ = sensor.Process.Kill()
+	_ = sensor.Wait()
+	_ = standIn.Process.Kill()
+	_ = standIn.Wait()
 }
 
 // literal is the environment of a reader who has no settings of their own and needs no download.
@@ -283,7 +330,7 @@ func TestTheGuidesProgramRunsInSmallStacks(t *testing.T) {
 					return atemulator.New(atemulator.Config{Family: atemulator.Quectel, Line: line, Now: time.Now,
 						Dial: hub.Dial(testbroker.PortMQTTS), Files: map[string][]byte{"ca.pem": hub.CAPEM()}}).Serve()
 				}
-				return (&modem{line: line, dial: hub.Dial(testbroker.PortMQTT), now: time.Now}).serve()
+				return (&linemodem.Modem{Line: line, Dial: hub.Dial(testbroker.PortMQTT), Now: time.Now}).Serve()
 			})
 			defer stop()
 			const overflow = "fatal error: stack overflow"

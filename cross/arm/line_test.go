@@ -73,7 +73,7 @@ func TestModemSetsItsClockAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
 		ahead := time.Hour
-		b.modem.now = func() time.Time { return time.Now().Add(ahead) }
+		b.modem.Now = func() time.Time { return time.Now().Add(ahead) }
 		if !b.board.SetClock(time.Second) {
 			t.Error("no answer")
 		}
@@ -237,9 +237,9 @@ func TestABoardThatWasResetDialsAtOnce(t *testing.T) {
 func TestModemConnectsToTheNamedHost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
-		dial := b.modem.dial
+		dial := b.modem.Dial
 		var hosts []string
-		b.modem.dial = func(ctx context.Context, network, host string) (net.Conn, error) {
+		b.modem.Dial = func(ctx context.Context, network, host string) (net.Conn, error) {
 			hosts = append(hosts, host)
 			return dial(ctx, network, host)
 		}

@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hubline-iot/hubline/cross/arm/internal/linemodem"
 	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/testbroker/fault"
 )
@@ -45,7 +46,7 @@ var (
 // machine is an emulated board.
 type machine struct {
 	hub   *testbroker.Hub
-	modem *modem
+	modem *linemodem.Modem
 	ram   *inspector
 
 	mu    sync.Mutex
@@ -89,10 +90,10 @@ type dialer func(ctx context.Context, network, addr string) (net.Conn, error)
 // and starts it with a modem.
 func boot(t *testing.T, c *chip, hub *testbroker.Hub, dial dialer, stack, tags, flags string) *machine {
 	t.Helper()
-	own := &modem{dial: dial, now: time.Now}
+	own := &linemodem.Modem{Dial: dial, Now: time.Now}
 	m := bootFrom(t, c, boardModule(t, nil), hub, stack, tags, flags, func(line net.Conn) error {
-		own.line = line
-		return own.serve()
+		own.Line = line
+		return own.Serve()
 	})
 	m.modem = own
 	return m
@@ -312,13 +313,13 @@ func testFirmware(t *testing.T, c *chip, readings, kills int) {
 	}
 	// Readings are dropped only while disconnected: at most longestOutage per loss, in the board's
 	// time.
-	if outages := m.modem.dials - 1; last.lost > outages*int(longestOutage/time.Millisecond)/milliseconds {
+	if outages := m.modem.Dials - 1; last.lost > outages*int(longestOutage/time.Millisecond)/milliseconds {
 		t.Errorf("%d readings gave way in %d outages, one each %d ms", last.lost, outages, milliseconds)
 	}
 	// A connection takes about 90; sent and dropped messages take none.
-	if limit := 200 * m.modem.dials; last.allocations > limit {
+	if limit := 200 * m.modem.Dials; last.allocations > limit {
 		t.Errorf("%d allocations for %d readings and %d connections, want %d at most", last.allocations, last.taken,
-			m.modem.dials, limit)
+			m.modem.Dials, limit)
 	}
 	checkHeap(t, all, c.heap, c.peak)
 	checkGrowth(t, all)
@@ -326,7 +327,7 @@ func testFirmware(t *testing.T, c *chip, readings, kills int) {
 		checkStacks(t, m)
 	}
 	t.Logf("%+v; at the hub %d, %d duplicates, %d given up while the link backed off; %d connections", last, len(seen),
-		duplicates, missing, m.modem.dials)
+		duplicates, missing, m.modem.Dials)
 }
 
 // checkHeap expects the heap below its limits.

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hubline-iot/hubline/cross/arm/internal/linemodem"
 	"github.com/hubline-iot/hubline/testbroker"
 )
 
@@ -57,9 +58,9 @@ func TestFirmwareInWASI(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m := &modem{line: line, dial: hub.Dial(testbroker.PortMQTT), now: time.Now}
+	m := &linemodem.Modem{Line: line, Dial: hub.Dial(testbroker.PortMQTT), Now: time.Now}
 	served := make(chan error, 1)
-	go func() { served <- m.serve() }()
+	go func() { served <- m.Serve() }()
 
 	node := exec.CommandContext(t.Context(), "node", "--no-warnings", script, wasm)
 	var console strings.Builder

@@ -1,4 +1,5 @@
-package arm
+// Package linemodem is the other end of a board.Modem's serial line.
+package linemodem
 
 import (
 	"bufio"
@@ -12,29 +13,31 @@ import (
 	"github.com/hubline-iot/hubline/cross/arm/board"
 )
 
-// modem is the other end of a board.Modem's serial line: it connects to a hub on request, and sends
-// the time.
-type modem struct {
-	line net.Conn
-	dial func(ctx context.Context, network, addr string) (net.Conn, error)
-	now  func() time.Time
+// Modem connects to a hub on a board's request, and sends the time.
+type Modem struct {
+	// Line is the serial line. Dial connects to the host that the board names, which may be empty. Now
+	// is the time for the board.
+	Line net.Conn
+	Dial func(ctx context.Context, network, host string) (net.Conn, error)
+	Now  func() time.Time
+	// Dials is the number of calls of Dial. Read it after Serve.
+	Dials int
 
-	writing sync.Mutex // of line
+	writing sync.Mutex // of Line
 	readers sync.WaitGroup
 
-	mu    sync.Mutex // guards the fields below
-	conn  net.Conn   // the open connection, nil without
-	name  byte       // name of conn
-	dials int
+	mu   sync.Mutex // guards the fields below
+	conn net.Conn   // the open connection, nil without
+	name byte       // name of conn
 
 	host string // of the next connections; empty: the board named none
 }
 
-// serve executes the board's commands until the line is closed.
-func (m *modem) serve() error {
+// Serve executes the board's commands until the line is closed.
+func (m *Modem) Serve() error {
 	defer m.readers.Wait()
 	defer m.close()
-	in := bufio.NewReader(m.line)
+	in := bufio.NewReader(m.Line)
 	var out []byte
 	for {
 		out = out[:0]
@@ -66,10 +69,10 @@ func (m *modem) serve() error {
 }
 
 // obey executes one command.
-func (m *modem) obey(command byte, in io.ByteReader) error {
+func (m *Modem) obey(command byte, in io.ByteReader) error {
 	switch command {
 	case 'T':
-		m.tell(fmt.Appendf(nil, "T%016x", m.now().UnixMilli()))
+		m.tell(fmt.Appendf(nil, "T%016x", m.Now().UnixMilli()))
 		return nil
 	case 'N':
 		var host []byte
@@ -99,10 +102,10 @@ func (m *modem) obey(command byte, in io.ByteReader) error {
 }
 
 // connect opens the connection name, and answers.
-func (m *modem) connect(name byte) {
-	conn, err := m.dial(context.Background(), "tcp", m.host)
+func (m *Modem) connect(name byte) {
+	conn, err := m.Dial(context.Background(), "tcp", m.host)
 	m.mu.Lock()
-	m.dials++
+	m.Dials++
 	if err == nil {
 		m.conn, m.name = conn, name
 	}
@@ -126,7 +129,7 @@ func (m *modem) connect(name byte) {
 }
 
 // close closes the connection, if there is one.
-func (m *modem) close() {
+func (m *Modem) close() {
 	m.mu.Lock()
 	conn := m.conn
 	m.conn = nil
@@ -138,7 +141,7 @@ func (m *modem) close() {
 }
 
 // send forwards data of the board. The connection's reader notices errors.
-func (m *modem) send(p []byte) {
+func (m *Modem) send(p []byte) {
 	m.mu.Lock()
 	conn := m.conn
 	m.mu.Unlock()
@@ -148,7 +151,7 @@ func (m *modem) send(p []byte) {
 }
 
 // pass forwards data of the hub.
-func (m *modem) pass(p []byte) {
+func (m *Modem) pass(p []byte) {
 	out := make([]byte, 0, 2*len(p))
 	for _, b := range p {
 		if out = append(out, b); b == board.Escape {
@@ -158,10 +161,10 @@ func (m *modem) pass(p []byte) {
 	m.write(out)
 }
 
-func (m *modem) tell(command []byte) { m.write(append([]byte{board.Escape}, command...)) }
+func (m *Modem) tell(command []byte) { m.write(append([]byte{board.Escape}, command...)) }
 
-func (m *modem) write(p []byte) {
+func (m *Modem) write(p []byte) {
 	m.writing.Lock()
 	defer m.writing.Unlock()
-	_, _ = m.line.Write(p) // serve notices the end of the line
+	_, _ = m.Line.Write(p) // Serve notices the end of the line
 }
