@@ -52,7 +52,7 @@ func (l *loop) session(ctx context.Context) {
 		}
 	}()
 	cfg := &transport.Config{Creds: c.lent, Window: c.set.Window, Queue: c.set.Inbox, Sink: &c.sink,
-		Refused: c.outbox.anyRefused, Progress: c.progressed}
+		DialTimeout: c.set.DialTimeout, Refused: c.outbox.anyRefused, Progress: c.progressed}
 	if slot.held {
 		cfg.Wait = slot.wait
 	}

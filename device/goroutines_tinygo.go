@@ -47,7 +47,7 @@ func (a attempts) run(l *loop) {
 func (l *loop) session(ctx context.Context) {
 	c := l.c
 	s, err := c.transport.Dial(ctx, &transport.Config{Creds: c.lent, Window: c.set.Window, Queue: c.set.Inbox,
-		Sink: &c.sink, Progress: c.progressed}) // Wait is for many clients in a process
+		Sink: &c.sink, DialTimeout: c.set.DialTimeout, Progress: c.progressed}) // Wait is for many clients in a process
 	if c.set.Dials != nil {
 		<-c.set.Dials.slots
 	}

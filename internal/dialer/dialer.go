@@ -41,6 +41,9 @@ type Dialer struct {
 	Protocol *Protocol
 	// Network holds the caller's options. Resolve sets their defaults.
 	Network netopt.Options
+	// Timeout is the deadline that the function Dial of Network gets, unless the context has an earlier
+	// one. net.Dialer divides it among the addresses of a name. 0: none.
+	Timeout time.Duration
 	// ALPN are the protocols offered in TLS (RFC 7301), in place of Network.TLS.NextProtos. Nil:
 	// http/1.1 for a tunnel, else NextProtos without the names of HTTP.
 	ALPN []string
@@ -199,8 +202,13 @@ func (d *Dialer) dialOnce(ctx context.Context, creds *transport.Credentials, cer
 	if err != nil {
 		return nil, nil, err
 	}
-	if failed := callback.Run("Options.Dial",
-		func() { socket, err = dial(ctx, "tcp", d.Target(creds)) }); failed != nil {
+	limited, cancel := ctx, func() {}
+	if d.Timeout > 0 {
+		limited, cancel = context.WithTimeout(ctx, d.Timeout)
+	}
+	failed := callback.Run("Options.Dial", func() { socket, err = dial(limited, "tcp", d.Target(creds)) })
+	cancel()
+	if failed != nil {
 		return nil, nil, failed
 	}
 	if err != nil {
@@ -212,7 +220,7 @@ func (d *Dialer) dialOnce(ctx context.Context, creds *transport.Credentials, cer
 	if d.Network.WriteTimeout > 0 {
 		socket = NewProgressConn(socket, d.Network.WriteTimeout)
 	}
-	failed := callback.Run("Options.TLS or Options.Tunnel",
+	failed = callback.Run("Options.TLS or Options.Tunnel",
 		func() { outer, err = d.secure(ctx, creds, socket, cert, roots) })
 	if failed != nil {
 		err = failed

@@ -3,12 +3,16 @@ package dialer
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"net"
+	"net/url"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/hubline-iot/hubline/internal/bounded"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/netopt"
 )
@@ -82,5 +86,26 @@ func TestClientCertificatesOfTheTLSSettingsCount(t *testing.T) {
 		"GetClientCertificate": {netopt.Options{TLS: &tls.Config{GetClientCertificate: fromHandshake}}, true},
 	} {
 		require.Equal(t, c.want, (&Dialer{Network: c.network}).hasCertificate(), name)
+	}
+}
+
+func TestTheDialFunctionGetsTheTimeoutAsItsDeadline(t *testing.T) {
+	for name, proxy := range map[string]func(*url.URL, netopt.DialFunc) (netopt.DialFunc, error){
+		"direct":          nil,
+		"through a proxy": func(_ *url.URL, direct netopt.DialFunc) (netopt.DialFunc, error) { return direct, nil },
+	} {
+		t.Run(name, func(t *testing.T) {
+			bounded.Test(t, func(t *testing.T) {
+				var got time.Time
+				d := Dialer{Protocol: proto, Timeout: 20 * time.Second, Network: netopt.Options{Plaintext: true, Proxy: proxy,
+					Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
+						got, _ = ctx.Deadline()
+						return nil, errors.New("no way")
+					}}}
+				_, _, err := d.Dial(t.Context(), &transport.Credentials{Host: "hub.example.test", DeviceID: "d"}, nil)
+				require.Error(t, err)
+				require.Equal(t, time.Now().Add(20*time.Second), got)
+			})
+		})
 	}
 }

@@ -101,13 +101,13 @@ func (l *login) without(host string) []wire.Init {
 	return []wire.Init{{Mechanism: "EXTERNAL", InitialResponse: []byte{}, Hostname: host}}
 }
 
-// connect dials and does the handshakes. before is the learnt state of earlier connections. The
-// error is a cause for dialer.Protocol.
-func (o *Options) connect(ctx context.Context, creds *transport.Credentials, l *login, before *learnt) (*connection,
-	error) {
-	conn, err := o.open(ctx, creds, l, nil)
+// connect dials, within limit, and does the handshakes. before is the learnt state of earlier
+// connections. The error is a cause for dialer.Protocol.
+func (o *Options) connect(ctx context.Context, creds *transport.Credentials, l *login, limit time.Duration,
+	before *learnt) (*connection, error) {
+	conn, err := o.open(ctx, creds, l, limit, nil)
 	if errors.Is(err, amqpconn.ErrWantsSASL) {
-		conn, err = o.open(ctx, creds, l, l.without(creds.Host))
+		conn, err = o.open(ctx, creds, l, limit, l.without(creds.Host))
 		if errors.Is(err, amqpconn.ErrWantsSASL) { // again, after the dialogue
 			err = amqpscreen.ErrNotAMQP
 		}
@@ -122,9 +122,11 @@ func (o *Options) connect(ctx context.Context, creds *transport.Credentials, l *
 
 // open makes a connection. inits are for a SASL dialogue before the library's handshake, nil for
 // none.
-func (o *Options) open(ctx context.Context, creds *transport.Credentials, l *login, inits []wire.Init) (*amqpconn.Conn,
-	error) {
-	outer, socket, err := o.dialer().Dial(ctx, creds, l.cert)
+func (o *Options) open(ctx context.Context, creds *transport.Credentials, l *login, limit time.Duration,
+	inits []wire.Init) (*amqpconn.Conn, error) {
+	d := o.dialer()
+	d.Timeout = limit
+	outer, socket, err := d.Dial(ctx, creds, l.cert)
 	if err != nil {
 		return nil, err
 	}

@@ -139,7 +139,7 @@ func (m *Mux) join(ctx context.Context, cfg *transport.Config) (*session, error)
 		}
 		return l, refusal
 	}
-	conn, err := m.connection(ctx, cfg.Creds, proof)
+	conn, err := m.connection(ctx, cfg, proof)
 	if err != nil {
 		return nil, err
 	}

@@ -14,6 +14,7 @@ import (
 // Options.OperationTimeout at most.
 type dialing struct {
 	creds  *transport.Credentials // the device that began it
+	limit  time.Duration          // for the socket
 	cancel context.CancelCauseFunc
 	done   chan struct{} // closed when the dial ends
 	// err is why it failed; valid after done. A connection that ends before a device was accepted on
@@ -35,8 +36,9 @@ const awaitLimit = 8 * time.Second
 // connection returns the live connection, or that of a dial, which the caller waits for or begins.
 // It counts the caller as a user. proof gets the caller's login before a dial: a device without a
 // login does not dial.
-func (m *Mux) connection(ctx context.Context, creds *transport.Credentials, proof func() (login, error)) (*connection,
+func (m *Mux) connection(ctx context.Context, cfg *transport.Config, proof func() (login, error)) (*connection,
 	error) {
+	creds := cfg.Creds
 	limit := time.Now().Add(awaitLimit)
 	proven := false
 	for ctx.Err() == nil {
@@ -82,7 +84,7 @@ func (m *Mux) connection(ctx context.Context, creds *transport.Credentials, proo
 			proven = true
 		default:
 			l, _ := proof()
-			d := m.beginLocked(creds, &l)
+			d := m.beginLocked(cfg, &l)
 			m.mu.Unlock()
 			if c, err := m.wait(ctx, d, creds); c != nil || err != nil {
 				return c, err
@@ -143,9 +145,12 @@ func (m *Mux) pausedLocked(creds *transport.Credentials) (*transport.Error, time
 }
 
 // beginLocked begins a dial with the caller as a waiter. mu is held.
-func (m *Mux) beginLocked(creds *transport.Credentials, l *login) *dialing {
+func (m *Mux) beginLocked(cfg *transport.Config, l *login) *dialing {
 	ctx, cancel := context.WithCancelCause(context.Background())
-	d := &dialing{creds: creds, cancel: cancel, done: make(chan struct{}), waiters: 1}
+	d := &dialing{creds: cfg.Creds, limit: m.opt.OperationTimeout, cancel: cancel, done: make(chan struct{}), waiters: 1}
+	if t := cfg.DialTimeout; t > 0 && t < d.limit {
+		d.limit = t
+	}
 	m.dialing = d
 	m.notifyLocked()
 	go m.dial(ctx, d, l)
@@ -176,7 +181,7 @@ func (m *Mux) connect(ctx context.Context, d *dialing, l *login) (*connection, e
 		}
 		l = &all
 	}
-	c, err := m.opt.connect(ctx, d.creds, l, &m.learnt)
+	c, err := m.opt.connect(ctx, d.creds, l, d.limit, &m.learnt)
 	if err == nil && c.maxDevices() < 1 {
 		c.close()
 		return nil, &transport.Error{Kind: transport.Unsupported, Err: errFewSessions}

@@ -33,7 +33,7 @@ func connected(t *testing.T) (*hubfixture.Broker, *connection, *memconn.Conn) {
 	creds := h.CredsWith(t, "")
 	l, err := o.prove(t.Context(), creds)
 	require.NoError(t, err)
-	c, err := o.connect(t.Context(), creds, &l, new(learnt))
+	c, err := o.connect(t.Context(), creds, &l, 0, new(learnt))
 	require.NoError(t, err)
 	t.Cleanup(c.close)
 	return h, c, socket.(*memconn.Conn)

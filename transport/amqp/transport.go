@@ -161,7 +161,7 @@ func (t *Transport) dial(ctx context.Context, cfg *transport.Config) (*session, 
 	if err != nil {
 		return nil, err
 	}
-	conn, err := t.opt.connect(ctx, cfg.Creds, &l, &t.learnt)
+	conn, err := t.opt.connect(ctx, cfg.Creds, &l, cfg.DialTimeout, &t.learnt)
 	if err != nil {
 		return nil, err
 	}

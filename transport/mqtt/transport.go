@@ -151,6 +151,7 @@ func (t *Transport) connect(ctx context.Context, cfg *transport.Config) (*sessio
 		return nil, err
 	}
 	d := t.opt.dialer()
+	d.Timeout = cfg.DialTimeout
 	cert, err := d.ClientCertificate(ctx, cfg.Creds)
 	if err != nil {
 		return nil, err

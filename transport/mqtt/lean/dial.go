@@ -93,9 +93,14 @@ func (t *engine) connect(ctx context.Context, cfg *transport.Config) (*session, 
 		return nil, err
 	}
 	var c Conn
-	if failed := callback.Run("the dial function of lean.New", func() { c, err = t.dial(ctx) }); failed != nil {
+	limited, cancel := context.Context(ctx), func() {}
+	if cfg.DialTimeout > 0 {
+		limited, cancel = lifetime.WithinTime(ctx, cfg.DialTimeout)
+	}
+	if failed := callback.Run("the dial function of lean.New", func() { c, err = t.dial(limited) }); failed != nil {
 		err = failed
 	}
+	cancel()
 	if err != nil {
 		return nil, err
 	}
