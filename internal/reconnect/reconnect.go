@@ -34,12 +34,16 @@ func Of(connection, message, paced retrypolicy.Policy, a *retrypolicy.Attempt) r
 	return message
 }
 
+// LeastDelay is the shortest delay from the second retry on, unless the policy is
+// retrypolicy.Immediately.
+const LeastDelay = 100 * time.Millisecond
+
 // Decide asks p, the policy responsible for a. The delay is at least what the service asked for,
-// and after failures of slow pace at least that of package pacing, unless there is a policy for
-// them (paced).
+// from the second retry on LeastDelay, and after failures of slow pace at least that of package
+// pacing, unless there is a policy for them (paced).
 func Decide(p retrypolicy.Policy, paced bool, a *retrypolicy.Attempt) retrypolicy.Decision {
 	slow := pacing.IsSlow(a.Kind)
-	d := p.Decide(*a)
+	d := retrypolicy.Decide(p, *a, LeastDelay)
 	if !d.Retry {
 		return d
 	}
@@ -49,7 +53,7 @@ func Decide(p retrypolicy.Policy, paced bool, a *retrypolicy.Attempt) retrypolic
 	case slow: // the other policy's state of the series is kept
 		d.Step, d.Rule, d.Counts = a.Last.Step, a.Last.Rule, a.Last.Counts
 	}
-	d.Delay = max(d.Delay, min(a.After, retryafter.Max), 0)
+	d.Delay = max(d.Delay, min(a.After, retryafter.Max))
 	return d
 }
 

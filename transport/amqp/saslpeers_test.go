@@ -45,7 +45,7 @@ func (p *insistent) options() *amqp.Options {
 		go func() {
 			defer far.Close()
 			if p.greet(far) {
-				p.serve(ctx, far, network, addr)
+				p.serve(context.WithoutCancel(ctx), far, network, addr)
 			}
 		}()
 		return near, nil
