@@ -64,7 +64,7 @@ func TestTryAgainAfterBeginsAnew(t *testing.T) {
 			time.Sleep(2*time.Hour + time.Minute)
 			require.NoError(t, c.Close())
 			require.Equal(t, []int{1, 2, 3, 1, 2, 3, 1, 2, 3}, p.retries)
-			require.Equal(t, []time.Duration{0, 1, 2, 0, 1, 2, 0, 1, 2}, p.last)
+			require.Equal(t, []time.Duration{0, second, 2 * second, 0, second, 2 * second, 0, second, 2 * second}, p.last)
 		})
 	})
 	t.Run("start of the outage", func(t *testing.T) {
@@ -96,6 +96,8 @@ func TestTryAgainAfterBeginsAnew(t *testing.T) {
 	})
 }
 
+const second = time.Second
+
 // counting is a policy that stops at retry number max. It records its calls.
 type counting struct {
 	max     int
@@ -105,7 +107,7 @@ type counting struct {
 
 func (p *counting) Decide(a retrypolicy.Attempt) retrypolicy.Decision {
 	p.retries, p.last = append(p.retries, a.Retry), append(p.last, a.Last.Delay)
-	return retrypolicy.Decision{Retry: a.Retry < p.max, Delay: time.Duration(a.Retry)}
+	return retrypolicy.Decision{Retry: a.Retry < p.max, Delay: time.Duration(a.Retry) * second}
 }
 
 // The policy's last decision is passed to it with its own delay, without the random spread.
@@ -116,8 +118,8 @@ func TestAPolicyGetsItsOwnDelayWithoutTheSpread(t *testing.T) {
 		c, _ := client(t, f, &device.Options{RetryPolicy: p,
 			ReconnectSpread: time.Minute, Rand: func() uint64 { return uint64(time.Second) }})
 		require.ErrorIs(t, c.Open(t.Context()), transport.RetryExpired)
-		require.Equal(t, []time.Duration{0, 1, 2, 3}, p.last)
-		require.Equal(t, []time.Duration{time.Second + 1, time.Second + 2, time.Second + 3}, gaps(f))
+		require.Equal(t, []time.Duration{0, second, 2 * second, 3 * second}, p.last)
+		require.Equal(t, []time.Duration{2 * second, 3 * second, 4 * second}, gaps(f))
 	})
 }
 

@@ -240,3 +240,36 @@ func TestOnRetrySeesWaitsAtGates(t *testing.T) {
 		}
 	})
 }
+
+func TestDoDoesNotSpinByAccident(t *testing.T) {
+	zero := retrypolicy.Func(func(int, error) (bool, time.Duration) { return true, 0 })
+	for name, c := range map[string]struct {
+		p    retrypolicy.Policy
+		want int
+	}{
+		"a delay of 0": {zero, 1001},
+		"a first retry at once, then the policy's delays": {retrypolicy.Func(func(retry int, _ error) (bool, time.Duration) {
+			return true, time.Duration(retry-1) * 250 * time.Millisecond
+		}), 4},
+		"a delay of 0 that is meant": {retrypolicy.MaxAttempts{Total: 5000, Policy: retrypolicy.Immediately{}}, 5000},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			defer cancel()
+			tries := 0
+			_ = retrypolicy.Do(ctx, c.p, func(context.Context) error { tries++; return transport.Network })
+			if tries != c.want {
+				t.Errorf("%s: %d tries; want %d", name, tries, c.want)
+			}
+		})
+	}
+}
+
+func TestDoEndsWithTheReasonNegativeDelay(t *testing.T) {
+	shift := retrypolicy.Func(func(retry int, _ error) (bool, time.Duration) { return true, time.Second << (retry + 33) })
+	err := retrypolicy.Do(t.Context(), shift, func(context.Context) error { return transport.Network })
+	if !errors.Is(err, retrypolicy.NegativeDelay) || !errors.Is(err, transport.Network) ||
+		err.Error() != "the retry policy returned a negative delay: network failure" {
+		t.Errorf("%v does not name the policy's mistake and the failure", err)
+	}
+}

@@ -108,7 +108,8 @@
 // azure.IoTOperations, returns published settings.
 //
 // [Validate] refuses a policy whose delays would all be 0, unless it is meant to be so
-// ([Immediately]).
+// ([Immediately]). Other delays of 0, and negative ones, show only when a policy is asked: see
+// [Decide].
 //
 // # Order of nesting
 //

@@ -65,7 +65,7 @@ func (m MaxElapsed) Decide(a Attempt) Decision {
 		case m.LookAhead:
 			return refuse(m.Policy, a, d, stop(OutOfTime))
 		case m.Shorten:
-			d.Delay = left
+			d.Delay, d.immediate = left, true
 		}
 	}
 	return d

@@ -54,7 +54,7 @@ func TestMaxElapsedModes(t *testing.T) {
 		if c.want < 0 {
 			want = retrypolicy.Decision{Reason: retrypolicy.OutOfTime}
 		}
-		if d != want {
+		if d.Retry != want.Retry || d.Delay != want.Delay || d.Reason != want.Reason {
 			t.Errorf("%+v, elapsed %v: %+v, want %+v", c.policy, c.elapsed, d, want)
 		}
 	}

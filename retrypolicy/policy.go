@@ -46,7 +46,8 @@ type Attempt struct {
 
 // Decision is the output of a Policy. The zero Decision stops.
 type Decision struct {
-	// Retry: try again, after Delay. A Delay of 0 is a valid retry.
+	// Retry: try again, after Delay. From the second retry on the caller waits for a time of its own
+	// if Delay is less, unless the decision is Immediately's; see the function Decide.
 	Retry bool
 	// Reason says why there is no retry.
 	Reason Reason
@@ -59,6 +60,8 @@ type Decision struct {
 	// Queued: a budget.ConcurrencyBudget, which sets it, counts the retry until it begins or is
 	// withdrawn.
 	Queued bool
+	// immediate: Immediately made the decision, so a Delay of 0 is meant.
+	immediate bool
 	// Counts is how often each rule of ByKind has applied in the series, at most 2^31-2 times. Set by
 	// ByKind.
 	Counts [maxRules]uint32
@@ -104,6 +107,20 @@ type Gate interface {
 // A retry that a gate admitted has begun: it is reported to Observe and not withdrawn.
 type Withdrawer interface {
 	Withdraw(a Attempt)
+}
+
+// Decide asks p, and checks its answer for a caller that must not spin. From the second retry on the
+// delay is at least least, unless Immediately decided: a policy may return 0 by accident, as a shift
+// that overflows does. A negative delay is an error of the policy, and stops with NegativeDelay.
+func Decide(p Policy, a Attempt, least time.Duration) Decision {
+	d := p.Decide(a)
+	switch {
+	case d.Retry && d.Delay < 0:
+		return refuse(p, a, d, stop(NegativeDelay))
+	case d.Retry && a.Retry > 1 && !d.immediate:
+		d.Delay = max(d.Delay, least)
+	}
+	return d
 }
 
 // Observe reports the end of an attempt to p, if p is an Observer. Wrappers use it to forward
@@ -158,13 +175,13 @@ func (f Func) Validate() error {
 	return nil
 }
 
-// Immediately always retries without a delay. Validate refuses every other policy whose delays
+// Immediately always retries without a delay, however short the caller's own minimum is. Validate refuses every other policy whose delays
 // would all be 0, because that usually means a forgotten field. Put a limit around it, such as
 // MaxAttempts.
 type Immediately struct{}
 
 // Decide retries at once.
-func (Immediately) Decide(Attempt) Decision { return Decision{Retry: true} }
+func (Immediately) Decide(Attempt) Decision { return Decision{Retry: true, immediate: true} }
 
 // NoRetry never retries.
 type NoRetry struct{}

@@ -25,6 +25,8 @@ const (
 	PastDeadline
 	// Cancelled: the context ended.
 	Cancelled
+	// NegativeDelay: the policy wanted a retry after a negative delay, which is a mistake in it.
+	NegativeDelay
 
 	reasons // number of reasons
 )
@@ -40,6 +42,7 @@ var reasonText = [reasons]string{
 	Rejected:      "rejected before the attempt",
 	PastDeadline:  "deadline is before the next attempt",
 	Cancelled:     "cancelled",
+	NegativeDelay: "the retry policy returned a negative delay",
 }
 
 // Error returns the reason in a few words.

@@ -144,8 +144,11 @@ func (s *Series) decide(a Attempt, info classify.Info) Decision {
 		return stop(Pushback)
 	}
 	a.Retry = min(a.Retry, maxRetry) + 1
-	return s.policy.Decide(a)
+	return Decide(s.policy, a, leastDelay)
 }
+
+// leastDelay is the shortest delay of a Series from its second retry on.
+const leastDelay = time.Millisecond
 
 // Success reports that the attempt succeeded.
 func (s *Series) Success(now time.Time) error {

@@ -277,19 +277,19 @@ func TestSeriesAllocatesNothing(t *testing.T) {
 
 func TestReasonsHaveTexts(t *testing.T) {
 	seen := map[string]bool{}
-	for r := retrypolicy.ByPolicy; r <= retrypolicy.Cancelled; r++ {
+	for r := retrypolicy.ByPolicy; r <= retrypolicy.NegativeDelay; r++ {
 		text := r.Error()
 		if text == "" || seen[text] || text != r.String() || text == "undefined reason" {
 			t.Errorf("reason %d: %q", r, text)
 		}
 		seen[text] = true
-		for other := retrypolicy.ByPolicy; other <= retrypolicy.Cancelled; other++ {
+		for other := retrypolicy.ByPolicy; other <= retrypolicy.NegativeDelay; other++ {
 			if errors.Is(&retrypolicy.Error{Reason: r}, other) != (r == other) {
 				t.Errorf("errors.Is(%v, %v)", r, other)
 			}
 		}
 	}
-	if got := (retrypolicy.Cancelled + 1).String(); got != "undefined reason" {
+	if got := (retrypolicy.NegativeDelay + 1).String(); got != "undefined reason" {
 		t.Error(got)
 	}
 }

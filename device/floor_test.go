@@ -1,0 +1,66 @@
+package device_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hubline-iot/hubline/device"
+	"github.com/hubline-iot/hubline/retrypolicy"
+	"github.com/hubline-iot/hubline/transport"
+)
+
+func TestAPolicyDoesNotMakeAClientSpinByAccident(t *testing.T) {
+	for name, p := range map[string]retrypolicy.Policy{
+		"0": retrypolicy.Func(func(int, error) (bool, time.Duration) { return true, 0 }),
+		"a shift that overflows": retrypolicy.Func(func(retry int, _ error) (bool, time.Duration) {
+			return true, time.Second << (retry + 63)
+		}),
+		"a forgotten unit": retrypolicy.Fixed{Delay: 5},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				f := &fake{dial: down}
+				c, _ := client(t, f, &device.Options{RetryPolicy: p, ReconnectSpread: -1})
+				require.NoError(t, c.Start())
+				time.Sleep(10 * time.Second)
+				require.LessOrEqual(t, len(f.dialTimes()), 102)
+				require.Less(t, gaps(f)[0], time.Millisecond, "the first retry is at once")
+				require.GreaterOrEqual(t, gaps(f)[1], 100*time.Millisecond)
+			})
+		})
+	}
+}
+
+func TestImmediatelyHasNoLeastDelay(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f := &fake{dial: down}
+		c, _ := client(t, f, &device.Options{ReconnectSpread: -1,
+			RetryPolicy: retrypolicy.MaxAttempts{Total: 5, Policy: retrypolicy.Immediately{}}})
+		require.ErrorIs(t, c.Open(t.Context()), transport.RetryExpired)
+		require.Equal(t, []time.Duration{0, 0, 0, 0}, gaps(f))
+	})
+}
+
+func TestANegativeDelayIsAnErrorOfThePolicy(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c, _ := client(t, &fake{dial: down}, &device.Options{RetryPolicy: constant(-time.Second)})
+		err := c.Open(t.Context())
+		require.ErrorIs(t, err, retrypolicy.NegativeDelay)
+		require.ErrorContains(t, err, "the retry policy returned a negative delay")
+		require.ErrorIs(t, err, transport.Network, "with the failure that the policy was asked about")
+	})
+}
+
+func TestARefusedMessageIsNotSentAgainWithoutEnd(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f := &fake{verdict: func(int, transport.Item) error { return refused(transport.Unavailable) }}
+		c, _ := client(t, f, &device.Options{MessagePolicy: retrypolicy.Func(
+			func(int, error) (bool, time.Duration) { return true, 0 })})
+		open(t, c)
+		require.NoError(t, c.Enqueue(t.Context(), &transport.Message{Body: []byte("x")}, nil))
+		time.Sleep(10 * time.Second)
+		require.LessOrEqual(t, c.Stats().Resent, uint64(101))
+	})
+}
