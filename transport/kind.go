@@ -59,6 +59,9 @@ const (
 	Closed
 	// Cancelled: the caller's context ended, by cancellation or its deadline, before the result.
 	Cancelled
+	// Poison: the peer ended one connection after another for this message, and took others. The
+	// message was refused so that the queue behind it goes on.
+	Poison
 
 	kinds // number of kinds
 )
@@ -85,6 +88,7 @@ var kindText = [kinds]string{
 	Dropped:      "message dropped",
 	Closed:       "client closed",
 	Cancelled:    "cancelled",
+	Poison:       "poison message",
 }
 
 // Error returns the kind in a word or two.

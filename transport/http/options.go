@@ -120,12 +120,10 @@ func (o *Options) dialer() *dialer.Dialer {
 }
 
 // connect opens a connection within Options.silence. The error is a cause for protocol.Error.
-func (o *Options) connect(ctx context.Context, cfg *transport.Config) (*hubconn.Conn, error) {
+func (o *Options) connect(ctx context.Context, creds *transport.Credentials) (*hubconn.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, o.silence())
 	defer cancel()
-	d := o.dialer()
-	d.Timeout = cfg.DialTimeout
-	return hubconn.Dial(ctx, d, cfg.Creds)
+	return hubconn.Dial(ctx, o.dialer(), creds)
 }
 
 // tls returns the base of the TLS configuration. Records are full-sized from the start: small

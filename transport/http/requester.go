@@ -37,7 +37,7 @@ func (l *requester) open(ctx context.Context) (*hubconn.Conn, error) {
 			return l.conn, nil
 		}
 	}
-	fresh, err := l.s.opt.connect(ctx, &l.s.cfg)
+	fresh, err := l.s.opt.connect(ctx, l.s.cfg.Creds)
 	if err != nil {
 		return nil, err
 	}

@@ -221,7 +221,7 @@ func (s *session) probe() *hubconn.Request {
 func (s *session) prove(ctx context.Context) error {
 	l := &s.telemetry.requester
 	if s.opt.NoProof {
-		conn, err := s.opt.connect(ctx, &s.cfg)
+		conn, err := s.opt.connect(ctx, s.cfg.Creds)
 		if err == nil {
 			l.set(conn)
 		}

@@ -163,7 +163,12 @@ func (t *Transport) Dial(ctx context.Context, cfg *transport.Config) (transport.
 	}
 	s := newSession(t, cfg)
 	stop := context.AfterFunc(ctx, s.abort)
-	err := s.prove(ctx)
+	limited, cancel := ctx, func() {}
+	if cfg.DialTimeout > 0 {
+		limited, cancel = context.WithTimeout(ctx, cfg.DialTimeout)
+	}
+	err := s.prove(limited)
+	cancel()
 	stopped := stop()
 	if err == nil && stopped {
 		return s, nil

@@ -56,7 +56,7 @@ func (w *watch) checkNetwork() {
 	defer func() { w.ended <- struct{}{} }()
 	trial, cancel := context.WithTimeout(w.ctx, min(w.wait, w.s.opt.silence()))
 	defer cancel()
-	fresh, err := w.s.opt.connect(trial, &w.s.cfg)
+	fresh, err := w.s.opt.connect(trial, w.s.cfg.Creds)
 	switch {
 	case err == nil:
 		fresh.Close()
