@@ -160,14 +160,15 @@ func (f *fake) dialTimes() []time.Time {
 }
 
 type fakeSession struct {
-	f     *fake
-	cfg   *transport.Config
-	conn  int
-	info  transport.Info
-	wake  chan struct{}
-	kill  chan error
-	dead  chan struct{}
-	stuck chan struct{} // not nil: Send blocks until the session ends
+	f      *fake
+	cfg    *transport.Config
+	conn   int
+	info   transport.Info
+	wake   chan struct{}
+	kill   chan error
+	dead   chan struct{}
+	broken bool          // it ends soon and answers nothing
+	stuck  chan struct{} // not nil: Send blocks until the session ends
 
 	mu    sync.Mutex
 	queue []transport.Item

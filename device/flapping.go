@@ -1,5 +1,7 @@
 package device
 
+import "time"
+
 // flapping detects a pattern in connections that do not last. Loop only.
 type flapping struct {
 	flaps int
@@ -18,6 +20,9 @@ type evidence struct {
 	inFlight     int
 	front        uint64 // number of the oldest in flight
 	size         int    // and its size
+	handed       time.Time
+	overtaken    bool   // a message was acknowledged after it was handed over
+	newest       uint64 // number of the newest in flight
 }
 
 // enough is the number of flaps that make a pattern.
@@ -67,8 +72,11 @@ func (b *outbox) evidence() evidence {
 	e := evidence{acknowledged: b.totals.acknowledged, inFlight: b.inFlight}
 	for i := b.head; i != none; i = b.slots[i].next {
 		if s := &b.slots[i]; s.state == slotInFlight {
-			e.front, e.size = s.seq, int(s.size)
-			break
+			if e.front == 0 {
+				e.front, e.size, e.handed = s.seq, int(s.size), b.base.Add(s.handed)
+				e.overtaken = uint32(b.totals.acknowledged) != s.before
+			}
+			e.newest = s.seq
 		}
 	}
 	b.mu.Unlock()

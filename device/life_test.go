@@ -229,7 +229,13 @@ func TestAFlappingConnectionHasASuspect(t *testing.T) {
 					for _, m := range tc.sent {
 						require.NoError(t, c.Enqueue(t.Context(), m, nil))
 					}
-					time.Sleep(time.Second)
+					if tc.want == device.BadMessage { // the suspect is sent after a quiet time
+						for log := f.received(); len(log) == 0 || log[len(log)-1].conn != len(f.dialTimes()); log = f.received() {
+							time.Sleep(10 * ms)
+						}
+					} else {
+						time.Sleep(time.Second)
+					}
 					f.last().kill <- lost(transport.Network)
 					synctest.Wait()
 					open(t, c)

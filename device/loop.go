@@ -47,6 +47,7 @@ type loop struct {
 	spread  time.Duration        // random part of that wait
 	pause   pause
 	flaps   flapping
+	poison  poison
 	clock   clock
 
 	observing  *policies // whose message policy gets outcomes

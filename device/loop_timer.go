@@ -13,6 +13,9 @@ func (l *loop) due(now time.Time) time.Time {
 	default:
 		at = earlier(at, l.hold.until)
 	}
+	if now.Before(l.poison.quietUntil) {
+		at = earlier(at, l.poison.quietUntil)
+	}
 	at = earlier(at, l.stableAt())
 	at = earlier(at, l.planDue(now))
 	at = earlier(at, l.flappingEndsAt())

@@ -89,11 +89,13 @@ type slot struct {
 	refusal    *refusal // nil if it was never refused
 	seq        uint64
 	handed     time.Duration // when it was handed over, since base
+	before     uint32        // acknowledged messages when it was handed over
 	size       int32
 	next, prev int32
 	state      slotState
-	again      bool // was in flight when a session ended: its outcome is unknown
-	call       bool // a Send waits for it
+	again      bool  // was in flight when a session ended: its outcome is unknown
+	call       bool  // a Send waits for it
+	lost       uint8 // connections lost while it was suspected or alone, 255 at most
 	watch      uint8
 }
 

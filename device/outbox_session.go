@@ -31,7 +31,7 @@ func (b *outbox) take(batch []transport.Item, now, wall time.Time) []transport.I
 		if s.again || s.refusal != nil {
 			b.totals.resent++
 		}
-		s.state, s.handed, s.watch = slotInFlight, handed, b.watch
+		s.state, s.handed, s.before, s.watch = slotInFlight, handed, uint32(b.totals.acknowledged), b.watch
 		b.inFlight++
 		b.cursor = b.nextQueuedLocked(s.next)
 	}

@@ -26,7 +26,13 @@ func (l *loop) handOver(now time.Time) (idle bool) {
 // send hands the session a batch of messages, and reports whether there were none.
 func (l *loop) send(now time.Time) (none bool) {
 	c := l.c
+	if l.onTrial(now) {
+		return true
+	}
 	batch := c.outbox.take(l.batch[:0], now, l.clock.wall)
+	if l.poison.last != 0 {
+		c.outbox.aim(0, false)
+	}
 	if len(batch) == 0 {
 		return true
 	}

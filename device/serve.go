@@ -43,15 +43,11 @@ func (l *loop) settle() *connection {
 func (l *loop) begin() {
 	c := l.c
 	info := l.conn.session.Info()
-	window := c.set.Window
-	if info.Window > 0 {
-		window = min(window, info.Window)
-	}
 	l.conn.ackTimeout = c.set.AckTimeout
 	if !c.set.ownAck {
 		l.conn.ackTimeout = max(l.conn.ackTimeout, info.AckTimeout)
 	}
-	c.outbox.connect(window)
+	c.outbox.connect(l.beginTrial(l.window()))
 	c.reconnect.Store(false) // one that came during the attempt has what it wanted
 	l.conn.progressor, _ = l.conn.session.(transport.Progressor)
 	l.conn.pinged = l.conn.upSince
@@ -63,6 +59,15 @@ func (l *loop) begin() {
 	} else {
 		l.publishPause(l.conn.upSince)
 	}
+}
+
+// window returns the maximum number of messages in flight of the session.
+func (l *loop) window() int {
+	window := l.c.set.Window
+	if most := l.conn.session.Info().Window; most > 0 {
+		window = min(window, most)
+	}
+	return window
 }
 
 // serve hands messages over until the session ends. It and the functions of an idle turn use little
@@ -131,6 +136,7 @@ func (l *loop) turn() (next phase, idle bool) {
 		}
 	}
 	if l.clockJumped(now) > 0 {
+		l.judgeLoss(nil)
 		return l.lost(ClockJumped, errJumped, l.end()), false
 	}
 	if reason, yes := l.replaceNow(now); yes {
@@ -165,11 +171,13 @@ func (l *loop) ended(e event) phase {
 	l.joining = false
 	l.hangUp()
 	l.over()
+	l.judgeLoss(ofTransport(e.err))
 	return l.lost(ConnectionLost, e.err, l.settle())
 }
 
 // failSession ends serve because the session failed.
 func (l *loop) failSession(failure error) phase {
 	l.over()
+	l.judgeLoss(nil)
 	return l.lost(ConnectionLost, failure, l.end())
 }

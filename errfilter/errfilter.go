@@ -56,6 +56,7 @@ var table = [...]Rule{
 	{Kind: transport.Dropped},
 	{Kind: transport.Closed},
 	{Kind: transport.Cancelled},
+	{Kind: transport.Poison},
 }
 
 var (

@@ -74,6 +74,7 @@ func Example() {
 	// message dropped          stop          the outbox was full and made room; enlarge it or send less
 	// client closed            stop          the client is not open
 	// cancelled                stop          the caller's context ended; call again with another
+	// poison message           stop          the same message would end connections again; compare its size and content with the peer's limits
 }
 
 // Of finds the rule of a client's last error, whatever wraps it.

@@ -84,6 +84,7 @@ func TestVerdicts(t *testing.T) {
 		{"message dropped", transport.Dropped, false, errfilter.Normal},
 		{"client closed", transport.Closed, false, errfilter.Normal},
 		{"the caller's context ended", transport.Cancelled, false, errfilter.Normal},
+		{"the peer ends connections for the message", transport.Poison, false, errfilter.Normal},
 	} {
 		for _, scope := range []transport.Scope{transport.Connection, transport.Operation} {
 			err := &transport.Error{Kind: c.kind, Scope: scope, Err: errors.New(c.situation)}

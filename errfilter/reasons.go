@@ -51,4 +51,6 @@ var reasons = [len(table)]string{
 	transport.Dropped:      "the outbox was full and made room; enlarge it or send less",
 	transport.Closed:       "the client is not open",
 	transport.Cancelled:    "the caller's context ended; call again with another",
+	transport.Poison: "the same message would end connections again; compare its size and content with the peer's " +
+		"limits",
 }

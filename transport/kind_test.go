@@ -35,6 +35,7 @@ var kinds = []struct {
 	{transport.Dropped, 18, "message dropped"},
 	{transport.Closed, 19, "client closed"},
 	{transport.Cancelled, 20, "cancelled"},
+	{transport.Poison, 21, "poison message"},
 }
 
 func TestKindTableIsComplete(t *testing.T) {

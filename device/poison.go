@@ -1,0 +1,200 @@
+package device
+
+import (
+	"errors"
+	"time"
+
+	"github.com/hubline-iot/hubline/internal/ascii"
+	"github.com/hubline-iot/hubline/transport"
+)
+
+// A peer that does not take a message may just end the connection. Sent again first on the next
+// one, the message would block the queue for ever. But a network that cuts connections looks the
+// same, and so does a hub whose quota is used up: it ends the connection for any message. So a
+// message that was first in flight at several losses in a row is only suspected. It is refused when
+//
+//   - connections stay up as long as it is not sent: each is first left quiet, for far longer than
+//     it took to lose one;
+//   - they are lost soon after it was sent, alone;
+//   - and at last one is lost so right after it has acknowledged another message.
+//
+// Any other end of a connection clears it, and so does an acknowledgement after it was sent. While there is no other message, it is sent again like
+// every message.
+
+const (
+	// suspectLosses is the number of losses in a row that make a suspect, and trialLosses the number
+	// of further ones, alone, before another message goes first.
+	suspectLosses = 3
+	trialLosses   = 2
+	// quickLoss is the longest time from handing a message over to a loss that may be due to it.
+	quickLoss = 5 * time.Second
+	// quietShare is how many times longer than that time a connection must stay up before.
+	quietShare = 20
+	minQuiet   = time.Second
+)
+
+// poison is the suspicion against the message that was first in flight at the latest losses. Loop
+// only.
+type poison struct {
+	seq     uint64        // the message; 0: none
+	last    uint64        // messages up to this one are sent one at a time; 0: none
+	losses  int           // in a row
+	slowest time.Duration // the longest time from handing it over to a loss
+
+	// Of the live connection.
+	quiet        time.Duration // how long nothing is sent
+	quietUntil   time.Time
+	acknowledged uint64 // total at its begin
+}
+
+func (p *poison) suspected() bool { return p.losses >= suspectLosses }
+
+// beginTrial limits the window of a new connection while there is a suspicion.
+func (l *loop) beginTrial(window int) int {
+	p := &l.poison
+	p.quiet, p.quietUntil = 0, time.Time{}
+	p.acknowledged = l.c.outbox.evidence().acknowledged
+	if !l.suspicious() {
+		return window
+	}
+	if p.suspected() {
+		p.quiet = max(minQuiet, quietShare*p.slowest)
+		p.quiet += time.Duration(l.rand() % uint64(p.quiet)) // a link may be cut at fixed intervals
+		p.quietUntil = l.conn.upSince.Add(p.quiet)
+	}
+	return 1
+}
+
+// suspicious reports whether messages must be sent one at a time, and ends a suspicion that is
+// over.
+func (l *loop) suspicious() bool {
+	p := &l.poison
+	if p.last == 0 {
+		return false
+	}
+	first, there := l.c.outbox.oldest(p.seq)
+	if !there {
+		p.seq, p.losses = 0, 0
+	}
+	if !there && first > p.last {
+		*p = poison{}
+	}
+	return p.last != 0
+}
+
+// onTrial prepares the outbox for the next message on a connection with a suspicion. It reports
+// whether nothing may be sent yet.
+func (l *loop) onTrial(now time.Time) (wait bool) {
+	p := &l.poison
+	if p.last == 0 {
+		return false
+	}
+	if !l.suspicious() {
+		l.c.outbox.aim(0, false)
+		l.c.outbox.connect(l.window())
+		return false
+	}
+	if p.suspected() && now.Before(p.quietUntil) {
+		return true
+	}
+	l.c.outbox.aim(p.seq, p.losses >= suspectLosses+trialLosses &&
+		l.c.outbox.evidence().acknowledged == p.acknowledged)
+	return false
+}
+
+// judgeLoss draws the conclusion from the end of a session, before the outbox is rewound. why is
+// nil if it was not the peer that ended it.
+func (l *loop) judgeLoss(why *transport.Error) {
+	p, e := &l.poison, l.c.outbox.evidence()
+	took := time.Since(e.handed)
+	proven := p.suspected() && e.acknowledged > p.acknowledged
+	switch {
+	case why == nil, l.ctx.Err() != nil, why.Kind != transport.Network && why.Kind != transport.Protocol, e.inFlight == 0, e.overtaken,
+		took > quickLoss:
+		*p = poison{}
+	case p.suspected() && e.front != p.seq:
+		l.c.outbox.lostAlone(e.front)
+	case p.suspected() && took*quietShare > p.quiet:
+		p.slowest = took // it does not count: the connection was not quiet for long enough
+	case e.front != p.seq:
+		*p = poison{seq: e.front, last: p.last, losses: 1, slowest: took}
+	case proven && p.losses >= suspectLosses+trialLosses:
+		l.c.outbox.refuseInFlight(e.front, poisoned(p.losses+1, e.size, why))
+		*p = poison{}
+	default:
+		p.losses++
+		p.slowest = max(p.slowest, took)
+		if p.suspected() {
+			p.last = max(p.last, e.newest)
+			l.c.outbox.lostAlone(e.front)
+		}
+	}
+}
+
+// poisoned is the error of a message that the peer ends connections for. It shows the loss as text
+// only: its Kind would be retryable.
+func poisoned(losses, size int, why error) *transport.Error {
+	return &transport.Error{Kind: transport.Poison, Op: transport.OpSend, Err: errors.New("the peer ended " +
+		ascii.Itoa(losses) + " connections in a row for this message of " + ascii.Itoa(size) + " bytes, and took " +
+		"others; compare its size and content with the peer's limits: " + why.Error())}
+}
+
+// oldest returns the number of the oldest message, 0 if there is none, and whether the message with
+// number seq is there.
+func (b *outbox) oldest(seq uint64) (first uint64, there bool) {
+	b.mu.Lock()
+	if b.head != none {
+		first = b.slots[b.head].seq
+	}
+	for i := b.head; i != none && !there; i = b.slots[i].next {
+		there = b.slots[i].seq == seq
+	}
+	b.mu.Unlock()
+	if first == 0 {
+		first = ^uint64(0)
+	}
+	return first, there
+}
+
+// aim makes take begin with the first queued message, or, with another, with the first of those
+// other than seq that were lost alone least often, if there is one.
+func (b *outbox) aim(seq uint64, another bool) {
+	b.mu.Lock()
+	b.cursor = b.nextQueuedLocked(b.head)
+	best := none
+	for i := b.cursor; another && i != none; i = b.nextQueuedLocked(b.slots[i].next) {
+		if s := &b.slots[i]; s.seq != seq && (best == none || s.lost < b.slots[best].lost) {
+			best = i
+		}
+	}
+	if best != none {
+		b.cursor = best
+	}
+	b.mu.Unlock()
+}
+
+// lostAlone counts a loss with only message seq in flight.
+func (b *outbox) lostAlone(seq uint64) {
+	b.mu.Lock()
+	for i := b.head; i != none; i = b.slots[i].next {
+		if s := &b.slots[i]; s.seq == seq && s.lost < maxLost {
+			s.lost++
+		}
+	}
+	b.mu.Unlock()
+}
+
+const maxLost = 255
+
+// refuseInFlight ends message seq, which is in flight, with err.
+func (b *outbox) refuseInFlight(seq uint64, err *transport.Error) {
+	b.mu.Lock()
+	for i := b.head; i != none; i = b.slots[i].next {
+		if s := &b.slots[i]; s.seq == seq && s.state == slotInFlight {
+			b.totals.refused++
+			b.removeLocked(i, b.outcomeLocked(i, err))
+			break
+		}
+	}
+	b.mu.Unlock()
+}
