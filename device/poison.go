@@ -18,14 +18,14 @@ import (
 //   - they are lost soon after it was sent, alone;
 //   - and at last one is lost so right after it has acknowledged another message.
 //
-// Any other end of a connection clears it, and so does an acknowledgement after it was sent. While there is no other message, it is sent again like
-// every message.
+// Any other end of a connection clears it, and so does an acknowledgement after it was sent. While
+// there is no other message, it is sent again like every message.
 
 const (
 	// suspectLosses is the number of losses in a row that make a suspect, and trialLosses the number
 	// of further ones, alone, before another message goes first.
 	suspectLosses = 3
-	trialLosses   = 2
+	trialLosses   = 4
 	// quickLoss is the longest time from handing a message over to a loss that may be due to it.
 	quickLoss = 5 * time.Second
 	// quietShare is how many times longer than that time a connection must stay up before.
@@ -109,8 +109,8 @@ func (l *loop) judgeLoss(why *transport.Error) {
 	took := time.Since(e.handed)
 	proven := p.suspected() && e.acknowledged > p.acknowledged
 	switch {
-	case why == nil, l.ctx.Err() != nil, why.Kind != transport.Network && why.Kind != transport.Protocol, e.inFlight == 0, e.overtaken,
-		took > quickLoss:
+	case why == nil, l.ctx.Err() != nil, why.Kind != transport.Network && why.Kind != transport.Protocol,
+		e.inFlight == 0, e.overtaken, took > quickLoss:
 		*p = poison{}
 	case p.suspected() && e.front != p.seq:
 		l.c.outbox.lostAlone(e.front)

@@ -109,9 +109,10 @@ type Withdrawer interface {
 	Withdraw(a Attempt)
 }
 
-// Decide asks p, and checks its answer for a caller that must not spin. From the second retry on the
-// delay is at least least, unless Immediately decided: a policy may return 0 by accident, as a shift
-// that overflows does. A negative delay is an error of the policy, and stops with NegativeDelay.
+// Decide asks p, and checks its answer for a caller that must not spin. From the second retry on
+// the delay is at least least, unless Immediately decided: a policy may return 0 by accident, as a
+// shift that overflows does. A negative delay is an error of the policy, and stops with
+// NegativeDelay.
 func Decide(p Policy, a Attempt, least time.Duration) Decision {
 	d := p.Decide(a)
 	switch {
@@ -175,9 +176,9 @@ func (f Func) Validate() error {
 	return nil
 }
 
-// Immediately always retries without a delay, however short the caller's own minimum is. Validate refuses every other policy whose delays
-// would all be 0, because that usually means a forgotten field. Put a limit around it, such as
-// MaxAttempts.
+// Immediately always retries without a delay: a caller's least delay does not apply. Validate
+// refuses every other policy whose delays would all be 0, because that usually means a forgotten
+// field. Put a limit around it, such as MaxAttempts.
 type Immediately struct{}
 
 // Decide retries at once.

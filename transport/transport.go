@@ -40,9 +40,9 @@ type Config struct {
 	// Queue is the maximum number of unsettled deliveries (AMQP link credit, HTTP polls).
 	Queue int
 	Sink  Sink
-	// DialTimeout is the time after which the caller gives the attempt up. The context of the network's
-	// dial gets it as a deadline, which net.Dialer divides among the addresses of a name: one that
-	// swallows connections leaves time for the others. 0: not known.
+	// DialTimeout is the time after which the caller gives the attempt up. The context of the
+	// network's dial gets it as a deadline, which net.Dialer divides among the addresses of a name:
+	// one that swallows connections leaves time for the others. 0: not known.
 	DialTimeout time.Duration
 	// Certificates: the caller may send OpIssue. MQTT then announces a version of the hub's API that
 	// has it.

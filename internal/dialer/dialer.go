@@ -41,8 +41,8 @@ type Dialer struct {
 	Protocol *Protocol
 	// Network holds the caller's options. Resolve sets their defaults.
 	Network netopt.Options
-	// Timeout is the deadline that the function Dial of Network gets, unless the context has an earlier
-	// one. net.Dialer divides it among the addresses of a name. 0: none.
+	// Timeout is the deadline that the function Dial of Network gets, unless the context has an
+	// earlier one. net.Dialer divides it among the addresses of a name. 0: none.
 	Timeout time.Duration
 	// ALPN are the protocols offered in TLS (RFC 7301), in place of Network.TLS.NextProtos. Nil:
 	// http/1.1 for a tunnel, else NextProtos without the names of HTTP.

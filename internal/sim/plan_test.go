@@ -346,6 +346,18 @@ func (p *plan) has(k fault.Kind) bool {
 	return slices.ContainsFunc(p.steps, func(s step) bool { return s.what == inject && s.fault.Kind == k })
 }
 
+// trials reports whether the faults end so many connections at messages that one may be suspected
+// as poison, and another one go first.
+func (p *plan) trials() bool {
+	times := 0
+	for _, s := range p.steps {
+		if s.what == inject && strings.HasPrefix(s.fault.Kind.String(), "Drop") {
+			times += max(1, s.fault.Times)
+		}
+	}
+	return times >= 7
+}
+
 // marks reports whether repeated messages have a mark. AMQP has none. MQTT 5 has it until the
 // message is answered or the session ends.
 func (p *plan) marks() bool {
