@@ -40,7 +40,7 @@ type MessageHandler func(ctx context.Context, m *transport.Message) error
 // and its answer has no effect.
 //
 // HandleMessages may be called after Open. Messages that come before the first call, by a
-// subscription that an MQTT hub remembers, wait for it, 2 MB of them at most.
+// subscription that an MQTT hub remembers, wait for it, 1 MB of them at most.
 //
 // A hub that does not know that a message was settled delivers it again, with Message.Redelivered
 // set. A slow handler delays only further messages (Options.Inbox). A result that comes after the

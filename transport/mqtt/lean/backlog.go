@@ -147,7 +147,7 @@ func (o *Options) maxBacklog() int {
 	if o.ReadBuffer > 0 {
 		return o.ReadBuffer
 	}
-	return 2 * maxIncoming
+	return maxIncoming
 }
 
 // redeliver passes messages of the backlog on, as far as there is room.
