@@ -46,9 +46,9 @@ func TestAHubThatFloodsAndReadsNothing(t *testing.T) {
 	}
 }
 
-// flood is a packet that a hub repeats, how many bytes of it the client takes at least before it may
-// close the connection, and the memory that they may cost it. A client takes further messages on the
-// next connection if it has room for few.
+// flood is a packet that a hub repeats, and the memory that it may cost the client. The client may
+// close the connection after the least number of bytes: it takes further messages on the next one if
+// it has room for few.
 type flood struct {
 	least  int
 	most   int64
