@@ -47,8 +47,8 @@ func TestAHubThatFloodsAndReadsNothing(t *testing.T) {
 }
 
 // flood is a packet that a hub repeats, and the memory that it may cost the client. The client may
-// close the connection after the least number of bytes: it takes further messages on the next one if
-// it has room for few.
+// close the connection after the least number of bytes: with room for few messages it takes further
+// ones on the next connection.
 type flood struct {
 	least  int
 	most   int64
