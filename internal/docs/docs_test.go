@@ -161,12 +161,15 @@ func TestFragmentsCompile(t *testing.T) {
 	load := importer.ForCompiler(fset, "gc", find)
 	for _, page := range documents(t) {
 		for _, b := range blocks(t, page) {
-			if b.language != "go" || b.isProgram() || b.isFile() {
+			if b.language != "go" || b.isFile() {
 				continue
 			}
 			text := "package p\n" + imports + given + "func _() error {\n" + b.text + "\nreturn nil\n}\n"
+			if b.isProgram() {
+				text = b.text
+			}
 			file, err := parser.ParseFile(fset, b.String(), text, 0)
-			if err != nil { // declarations
+			if err != nil && !b.isProgram() { // declarations
 				file, err = parser.ParseFile(fset, b.String(), "package p\n"+imports+given+b.text, 0)
 			}
 			require.NoError(t, err, b.String())
