@@ -134,8 +134,8 @@ func (r *readings) check(log []entry) error {
 		}
 	}
 	fmt.Printf("  received        %6d   different readings at the hub, number and hash of the body compared\n", len(seen))
-	fmt.Printf("  duplicates      %6d\n  corrupt         %6d\n  lost            %6d\n", len(log)-corrupt-len(seen),
-		corrupt, lost)
+	fmt.Printf("  duplicates      %6d   sent again because an acknowledgement was lost; the id is the same\n"+
+		"  corrupt         %6d\n  lost            %6d\n", len(log)-corrupt-len(seen), corrupt, lost)
 	switch {
 	case lost > 0:
 		return fmt.Errorf("%d readings were lost", lost)
