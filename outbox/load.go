@@ -36,10 +36,10 @@ func (q *Queue) load() (err error) {
 		return invalid("another Queue has the folder " + q.folder + ", or no lock is to be had there (" + err.Error() +
 			"); close that one, or give each its own")
 	}
-	if q.mark, q.done, err = openMark(q.fs, filepath.Join(q.folder, "done")); err != nil {
+	if q.mark, q.marked, err = openMark(q.fs, filepath.Join(q.folder, "done")); err != nil {
 		return err
 	}
-	q.marked, q.next = q.done, q.done
+	q.done, q.next = q.marked.done, q.marked.done
 	entries, err := q.fs.List(q.folder)
 	if err != nil {
 		return err
@@ -74,6 +74,9 @@ func (q *Queue) load() (err error) {
 		}
 	}
 	q.arrange(readable, junk)
+	if err := q.mark.repair(progress{q.done, q.known}); err != nil {
+		return err
+	}
 	if q.opt.SyncEvery < 0 {
 		return nil
 	}
@@ -160,40 +163,55 @@ func (q *Queue) putAway(f found) error {
 const damaged = ".damaged"
 
 // arrange makes the readable segments those of the queue, and counts missing messages: gaps in the
-// numbers, and unreadable ends, whose messages have no known number.
+// numbers, also before the first file and behind the last one by what the mark says, and unreadable
+// ends, whose messages have no known number.
 func (q *Queue) arrange(readable, junk []found) {
+	ended := uint64(0) // messages behind the last readable one, if the mark does not know of them
 	for i, f := range readable {
+		next := max(f.next, q.marked.known)
 		if i+1 < len(readable) {
-			// The next segment began while this one's records from next.first on were unreadable.
-			next := readable[i+1].first
-			f.holes = append(f.holes, span{f.next, next})
-			f.next = next
+			next = readable[i+1].first
+		} else {
+			ended = f.tail()
 		}
-		for _, h := range f.holes {
-			q.holes = append(q.holes, span{h.from, min(h.to, f.next)})
+		// What was behind the readable records and before the next segment is gone.
+		for _, h := range append(f.holes, span{f.next, next}) {
+			q.holes = append(q.holes, span{h.from, min(h.to, next)})
 		}
 		q.next = max(q.next, f.next)
+		f.next = next
 	}
 	if len(readable) == 0 && len(junk) > 0 {
 		q.next = max(q.next, junk[0].first)
-	}
-	first, ended := q.next, uint64(0) // ended: messages behind the last readable one
-	if n := len(readable); n > 0 {
-		first, ended = readable[0].first, readable[n-1].tail()
-	}
-	if len(readable) > 0 && len(junk) > 0 && junk[0].first < first {
-		q.holes = append(q.holes, span{junk[0].first, first})
-		first = junk[0].first
 	}
 	for _, f := range junk {
 		if f.first >= q.next {
 			ended = f.first - q.next + max(f.next-f.first, 1)
 		}
 	}
-	// All messages before the first segment are done, even if the mark is older.
-	q.done = max(q.done, first)
-	q.next = max(q.next, q.done)
-	q.stats.Damaged = ended + q.holesIn(q.done, q.next)
+	first := q.next
+	if len(readable) > 0 {
+		first = readable[0].first
+	}
+	begin := first // without a mark, messages before the first file count as done
+	if len(junk) > 0 {
+		begin = min(begin, junk[0].first)
+	}
+	if q.mark.found() {
+		begin = min(begin, q.done)
+	}
+	q.holes = append(q.holes, span{begin, first})
+	q.done = max(q.done, begin)
+	q.known = max(q.next, q.marked.known, q.done)
+	ended -= min(ended, q.known-q.next)
+	if len(readable) == 0 {
+		q.holes = append(q.holes, span{q.next, q.known})
+	}
+	q.next = q.known
+	q.stats.Damaged = q.holesIn(q.done, q.next) + ended
+	if len(readable) == 0 {
+		q.done = q.next // nothing is left
+	}
 	for _, f := range readable {
 		q.segments = append(q.segments, f.segment)
 		q.bytes += f.size

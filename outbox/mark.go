@@ -6,70 +6,72 @@ import (
 	"os"
 )
 
-// mark is the file "done": the number below which all records are done, in two slots with a
-// checksum each. Its blocks are allocated from the beginning, so it can be written on a full disk.
-// write uses one slot until synced reports that it is durable, and then the other, so a power cut
-// damages at most one. An outdated mark causes duplicates only.
+// progress is what the mark says. Records below done are done; those below known were written, and
+// synced unless Options.SyncEvery is negative. So records between them that no file has are lost.
+type progress struct{ done, known uint64 }
+
+// mark is the file "done" with the progress, in two slots with a checksum each. Its blocks are
+// allocated from the beginning, so it can be written on a full disk. write uses one slot until
+// synced reports that it is durable, and then the other, so a power cut damages at most one. An
+// outdated mark causes duplicates only.
 type mark struct {
 	file file
 	slot int64
+	good [markSlots]bool // as openMark found them
 }
 
 const (
-	markSize  = 12
+	markSize  = 20
 	markSlot  = 4096 // each is one page of flash
 	markSlots = 2
 )
 
-// openMark opens the mark, creating it if needed.
-func openMark(fs fileSystem, path string) (m *mark, done uint64, err error) {
+// openMark opens and reads the mark, creating it if needed.
+func openMark(fs fileSystem, path string) (m *mark, p progress, err error) {
 	f, err := fs.Open(path, os.O_CREATE|os.O_RDWR)
 	if err != nil {
-		return nil, 0, err
+		return nil, p, err
 	}
 	m = &mark{file: f}
-	var good [markSlots]bool
 	for slot := range int64(markSlots) {
 		var b [markSize]byte
 		if _, err := f.ReadAt(b[:], slot*markSlot); err != nil {
 			continue // never written, or unreadable
 		}
-		n, ok := readMark(b)
-		good[slot] = ok
-		if ok && n >= done {
-			done, m.slot = n, slot
+		read, ok := readMark(b)
+		m.good[slot] = ok
+		if ok && read.done >= p.done && read.known >= p.known {
+			p, m.slot = read, slot
 		}
 	}
-	if err := m.allocate(good, done); err != nil && !isFull(err) {
-		_ = f.Close()
-		return nil, 0, err
-	}
-	if f.Sync() == nil { // a killed process may have left the newer slot in the system's cache
-		m.synced()
-	}
-	return m, done, nil
+	return m, p, nil
 }
 
-// allocate writes each slot that is not good over its full length. So an unreadable sector cannot
+// found reports whether the mark had a good slot.
+func (m *mark) found() bool { return m.good[0] || m.good[1] }
+
+// repair writes each slot that was not good over its full length. So an unreadable sector cannot
 // come back later with an old number, and the blocks exist before the disk is full.
-func (m *mark) allocate(good [markSlots]bool, done uint64) error {
+func (m *mark) repair(p progress) error {
 	for slot := range int64(markSlots) {
-		if good[slot] {
+		if m.good[slot] {
 			continue
 		}
 		var b [markSlot]byte
-		putMark(b[:], done)
-		if _, err := m.file.WriteAt(b[:], slot*markSlot); err != nil {
+		putMark(b[:], p)
+		if _, err := m.file.WriteAt(b[:], slot*markSlot); err != nil && !isFull(err) {
 			return err
 		}
+	}
+	if m.file.Sync() == nil { // a killed process may have left the newer slot in the system's cache
+		m.synced()
 	}
 	return nil
 }
 
-// write records that all records below done are done.
-func (m *mark) write(done uint64) error {
+func (m *mark) write(p progress) error {
 	var b [markSize]byte
-	putMark(b[:], done)
+	putMark(b[:], p)
 	_, err := m.file.WriteAt(b[:], m.slot*markSlot)
 	return err
 }
@@ -77,34 +79,46 @@ func (m *mark) write(done uint64) error {
 // synced must be called after a sync of the file, with no write since.
 func (m *mark) synced() { m.slot = 1 - m.slot }
 
-func putMark(b []byte, done uint64) {
-	binary.BigEndian.PutUint64(b, done)
-	binary.BigEndian.PutUint32(b[8:], crc32.Checksum(b[:8], castagnoli))
+func putMark(b []byte, p progress) {
+	binary.BigEndian.PutUint64(b, p.done)
+	binary.BigEndian.PutUint64(b[8:], p.known)
+	binary.BigEndian.PutUint32(b[16:], crc32.Checksum(b[:16], castagnoli))
 }
 
-func readMark(b [markSize]byte) (done uint64, ok bool) {
-	done = binary.BigEndian.Uint64(b[:])
-	return done, done < 2*maxNumber && binary.BigEndian.Uint32(b[8:]) == crc32.Checksum(b[:8], castagnoli)
+func readMark(b [markSize]byte) (p progress, ok bool) {
+	p = progress{binary.BigEndian.Uint64(b[:]), binary.BigEndian.Uint64(b[8:])}
+	return p, max(p.done, p.known) < 2*maxNumber && binary.BigEndian.Uint32(b[16:]) == crc32.Checksum(b[:16], castagnoli)
 }
 
 // writeMark writes the mark if it is out of date.
 func (q *Queue) writeMark() error {
 	q.mu.Lock()
 	q.markDue = false
-	done, old := q.done, q.marked != q.done
+	p := progress{q.done, max(q.known, q.done)}
+	old := q.marked != p
 	q.mu.Unlock()
 	if !old {
 		return nil
 	}
-	err := q.withMark(func() error { return q.mark.write(done) })
+	err := q.withMark(func() error { return q.mark.write(p) })
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if err != nil {
 		q.stats.MarkErrors++
 		return err
 	}
-	q.marked = done
+	q.marked = p
 	return nil
+}
+
+// knownLocked records that the records of s below upTo are in the file for good. The mark is
+// written once for each segment, so that Open misses one that is gone.
+func (q *Queue) knownLocked(s *segment, upTo uint64) {
+	q.known = max(q.known, upTo)
+	if q.marked.known <= s.first {
+		q.markDue = true
+		q.kickLocked()
+	}
 }
 
 // withMark calls f with exclusive use of the mark: a slot must not change while it is synced.

@@ -46,8 +46,9 @@ type Queue struct {
 	bytes    int64    // of all segments
 	next     uint64
 	done     uint64
-	marked   uint64 // the number in the mark
-	holes    []span // numbers without a message
+	known    uint64   // records below were written for good
+	marked   progress // in the mark
+	holes    []span   // numbers without a message
 	closed   bool
 	stats    Stats
 	stop     error  // why the last Run ended; nil while one runs, and before the first
@@ -95,9 +96,9 @@ type Stats struct {
 	Acknowledged, Failed uint64
 	// Dropped is the number of messages that DropOldest dropped.
 	Dropped uint64
-	// Damaged is the number of messages that Open or Run could not read. The unreadable end of the
-	// last file counts as one, because its messages have no known number; usually it is a message that
-	// was being written when the power failed.
+	// Damaged is the number of messages that Open or Run could not read, also because a file is gone.
+	// Of those at the end of the last file Open knows the number after a Close; otherwise it may count
+	// them as one. Often that is a message that was being written when the power failed.
 	Damaged uint64
 	// MarkErrors counts failed writes of the mark, the number of done messages in the file "done".
 	// They cause more duplicates after a crash.
@@ -167,7 +168,7 @@ func (q *Queue) finish(from, number uint64, result error, quiet bool) {
 	}
 	q.passLocked(number + 1)
 	const markEvery = 64
-	if quiet || q.done-q.marked >= markEvery {
+	if quiet || q.done-q.marked.done >= markEvery {
 		q.markDue = true
 		q.kickLocked()
 	}

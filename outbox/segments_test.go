@@ -1,16 +1,17 @@
 package outbox_test
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/hubline-iot/hubline/internal/bounded"
 	"github.com/hubline-iot/hubline/outbox"
-	"github.com/hubline-iot/hubline/transport"
 )
 
 // A segment that failed before its first record does not affect the next one with the same number.
@@ -60,21 +61,73 @@ func TestASegmentWithoutARecord(t *testing.T) {
 	}
 }
 
-// A segment deleted because all its messages were done, before the mark was durable, does not count
-// as damage.
-func TestAMarkThatIsOld(t *testing.T) {
-	bounded.Test(t, func(t *testing.T) {
-		folder := t.TempDir()
-		q := open(t, folder, &outbox.Options{MaxBytes: 1 << 20})
-		put(t, q, 0, 5)
-		require.Len(t, bodies(t, q), 5)
-		for range 30 {
-			require.NoError(t, q.Put(t.Context(), &transport.Message{Body: make([]byte, 10_000)}))
+// A file that is gone is damage, wherever it was, and its messages are counted: each of them after
+// Close, and at least one after the end of the process. The others are sent.
+func TestAFileThatIsGone(t *testing.T) {
+	for _, every := range []time.Duration{0, time.Second, -1} {
+		for name, gone := range map[string]func(all []string) []string{
+			"first":  func(all []string) []string { return all[:1] },
+			"middle": func(all []string) []string { return all[1:2] },
+			"last":   func(all []string) []string { return all[len(all)-1:] },
+			"all":    func(all []string) []string { return all },
+		} {
+			t.Run(fmt.Sprint(name, ", SyncEvery ", every), func(t *testing.T) {
+				bounded.Test(t, func(t *testing.T) {
+					for _, kill := range []bool{false, true} {
+						o := &outbox.Options{MaxBytes: 1 << 20, SyncEvery: every, OnFailed: ignore}
+						d := newDisk()
+						q := openOn(t, d, o)
+						for n := range 18 { // five files, the last one with two messages
+							require.NoError(t, q.Put(t.Context(), quarter(n)))
+						}
+						require.ErrorIs(t, ended(t, q, &taker{most: 2}), errEnough)
+						time.Sleep(time.Minute)
+						q.Idle()
+						if kill {
+							d = d.kill()
+						} else {
+							require.NoError(t, q.Close())
+						}
+						for _, path := range gone(d.segments(folder)) {
+							require.NoError(t, d.Remove(path))
+						}
+						q = openOn(t, d, o)
+						damaged := q.Stats().Damaged
+						put(t, q, 100, 101)
+						got := take(t, q)
+						require.Equal(t, damaged, q.Stats().Damaged, "Run counts it again")
+						if lost := 16 + 1 - len(got); kill {
+							require.LessOrEqual(t, damaged, uint64(lost))
+							require.GreaterOrEqual(t, damaged, uint64(max(1, lost-1)))
+						} else {
+							require.EqualValues(t, lost, damaged)
+						}
+						require.NoError(t, q.Close())
+						q = openOn(t, d, o)
+						require.Zero(t, q.Stats().Damaged, "all is done")
+						require.NoError(t, q.Close())
+					}
+				})
+			})
 		}
-		require.NoError(t, q.Close())
-		require.NoError(t, os.Remove(segments(t, folder)[0]))
-		q = open(t, folder, nil)
-		require.Zero(t, q.Stats().Damaged)
+	}
+}
+
+// A file is removed only when the mark is durable, so a power cut does not make it look lost.
+func TestAFileThatIsDoneIsNotMissed(t *testing.T) {
+	bounded.Test(t, func(t *testing.T) {
+		d := newDisk()
+		q := openOn(t, d, &outbox.Options{MaxBytes: 1 << 20})
+		for n := range 10 {
+			require.NoError(t, q.Put(t.Context(), quarter(n)))
+		}
+		require.ErrorIs(t, ended(t, q, &taker{most: 5}), errEnough)
+		q.Idle()
+		for _, way := range powerCuts {
+			again := openOn(t, d.cut(way), &outbox.Options{MaxBytes: 1 << 20})
+			require.Zero(t, again.Stats().Damaged, way.name)
+			require.NoError(t, again.Close())
+		}
 		require.NoError(t, q.Close())
 	})
 }

@@ -64,6 +64,7 @@ func (q *Queue) syncActive() {
 		return
 	}
 	s.synced, s.named = upTo, true
+	q.knownLocked(s, upTo)
 	q.settleUnsyncedLocked(s, upTo, nil)
 }
 

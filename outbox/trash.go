@@ -23,12 +23,16 @@ func (q *Queue) stuckFiles() int {
 	return len(q.stuck)
 }
 
-// emptyTrash closes and deletes segments. It writes the mark first, so that the next Open knows
-// where to begin. A file that cannot be removed is retried with the next ones, when the disk is
+// emptyTrash closes and deletes segments. It writes and syncs the mark first, so that the next Open
+// does not miss them. A file that cannot be removed is retried with the next ones, when the disk is
 // full, and by the next Open.
 func (q *Queue) emptyTrash() {
 	_ = q.writeMark() // counted
-	q.awaitSyncer()   // it may use one of them
+	q.mu.Lock()
+	q.wantMark = true
+	q.startSyncLocked()
+	q.mu.Unlock()
+	q.awaitSyncer() // it may use one of them, too
 	q.mu.Lock()
 	trash := append(q.stuck, q.trash...)
 	q.trash, q.stuck = nil, nil
@@ -44,8 +48,6 @@ func (q *Queue) emptyTrash() {
 	})
 	q.mu.Lock()
 	q.stuck = trash
-	q.wantMark = true
-	q.startSyncLocked()
 	q.mu.Unlock()
 }
 

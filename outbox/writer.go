@@ -132,6 +132,8 @@ func (q *Queue) writtenLocked(s *segment, batch []*entrant) {
 		return
 	case every > 0:
 		q.syncLaterLocked()
+	default:
+		q.knownLocked(s, s.next)
 	}
 	for _, p := range batch {
 		q.settleLocked(p, nil)
