@@ -6,26 +6,9 @@ import (
 	"slices"
 )
 
-// retryStuck retries the removal of files that could not be removed, to free their space. It
-// reports whether one of them is gone.
-func (q *Queue) retryStuck() bool {
-	n := q.stuckFiles()
-	if n == 0 {
-		return false
-	}
-	q.emptyTrash()
-	return q.stuckFiles() < n
-}
-
-func (q *Queue) stuckFiles() int {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	return len(q.stuck)
-}
-
 // emptyTrash closes and deletes segments. It writes and syncs the mark first, so that the next Open
-// does not miss them. A file that cannot be removed is retried with the next ones, when the disk is
-// full, and by the next Open.
+// does not miss them. A file that cannot be removed is empty, and is retried with the next ones and by
+// the next Open.
 func (q *Queue) emptyTrash() {
 	_ = q.writeMark() // counted
 	q.mu.Lock()
@@ -39,16 +22,28 @@ func (q *Queue) emptyTrash() {
 	q.mu.Unlock()
 
 	trash = slices.DeleteFunc(trash, func(s *segment) bool {
-		if s.file != nil {
-			_ = s.file.Close()
-			s.file = nil
-		}
+		q.freeSpace(s)
 		err := q.fs.Remove(s.path)
 		return err == nil || errors.Is(err, os.ErrNotExist)
 	})
 	q.mu.Lock()
 	q.stuck = trash
 	q.mu.Unlock()
+}
+
+// freeSpace truncates and closes the file of s: a removed file keeps its space while Run has it
+// open. A failure only delays that.
+func (q *Queue) freeSpace(s *segment) {
+	f := s.file
+	s.file = nil
+	if f == nil {
+		var err error
+		if f, err = q.fs.Open(s.path, os.O_RDWR); err != nil {
+			return
+		}
+	}
+	_ = f.Truncate(0)
+	_ = f.Close()
 }
 
 // removeFirstLocked schedules the oldest segment for deletion; the writer calls emptyTrash. The
@@ -64,6 +59,6 @@ func (q *Queue) removeFirstLocked() {
 	q.trash = append(q.trash, s)
 	q.settleUnsyncedLocked(s, s.next, nil) // done messages need no fsync
 	wake(&q.room)
-	wake(&q.grown) // Run may have the file open, which keeps its space, and on Windows its name
+	wake(&q.grown) // Run may have the file open, which keeps its name on Windows
 	q.kickLocked()
 }

@@ -96,7 +96,7 @@ func (q *Queue) writeBatch() {
 // beginSegment makes the active segment. If that fails, so does the first pending Put.
 func (q *Queue) beginSegment() {
 	err := q.newActive()
-	if err == nil || isFull(err) && q.retryStuck() {
+	if err == nil {
 		return
 	}
 	q.mu.Lock()
@@ -180,15 +180,14 @@ func (q *Queue) idleLocked() []*entrant {
 // and the numbers are free again. The records of the batch are then written one at a time.
 func (q *Queue) failBatch(s *segment, err error) {
 	cut := s.file.Truncate(s.size)
-	freed := cut == nil && isFull(err) && q.retryStuck()
-	if q.endBatch(s, err, cut != nil, freed) {
+	if q.endBatch(s, err, cut != nil) {
 		_ = q.seal()
 	}
 }
 
 // endBatch settles or requeues the records of a batch that failed with err. spoiled means that the
-// file keeps parts of them, freed that space has become free. It reports whether s must be sealed.
-func (q *Queue) endBatch(s *segment, err error, spoiled, freed bool) (seal bool) {
+// file keeps parts of them. It reports whether s must be sealed.
+func (q *Queue) endBatch(s *segment, err error, spoiled bool) (seal bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	batch := q.idleLocked()
@@ -201,8 +200,6 @@ func (q *Queue) endBatch(s *segment, err error, spoiled, freed bool) (seal bool)
 		return true
 	case isFull(err) && s.next > s.first && s.next <= q.done:
 		q.removeFirstLocked() // all its messages are done, and its space may suffice
-		q.requeueLocked(batch)
-	case freed:
 		q.requeueLocked(batch)
 	case len(batch) > 1:
 		q.solo = len(batch)
