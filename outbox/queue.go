@@ -109,15 +109,18 @@ type Stats struct {
 }
 
 // Open opens the queue in folder, and makes the folder if needed. It reads all waiting messages
-// once. The error is of Kind Invalid for wrong options and for a folder in use by another Queue, of
-// Kind Unsupported on a system without file locks and for waiting messages in a format that this
-// version of the package does not know, and otherwise the file system's.
+// once. The error is of Kind Invalid for wrong options, an empty folder name and a folder in use by
+// another Queue, of Kind Unsupported on a system without file locks and for waiting messages in a
+// format that this version of the package does not know, and otherwise the file system's.
 func Open(folder string, o *Options) (*Queue, error) { return openOn(osFS{}, folder, o) }
 
 func openOn(fs fileSystem, folder string, o *Options) (*Queue, error) {
 	opt, err := o.resolve()
 	if err != nil {
 		return nil, err
+	}
+	if folder == "" {
+		return nil, invalid("open: the folder's name is empty; give each outbox a folder of its own")
 	}
 	q := &Queue{fs: fs, folder: folder, opt: opt, gone: make(chan struct{}), ids: messageid.NewSource(opt.MessageIDPrefix)}
 	q.running, q.reading = make(chan struct{}, 1), make(chan struct{}, 1)

@@ -305,6 +305,9 @@ func TestWrongInputIsNamed(t *testing.T) {
 		require.ErrorIs(t, err, transport.Invalid)
 		require.ErrorContains(t, err, want)
 	}
+	_, err := outbox.Open("", nil)
+	require.ErrorIs(t, err, transport.Invalid)
+	require.ErrorContains(t, err, "the folder's name is empty")
 	q := open(t, t.TempDir(), nil)
 	require.ErrorIs(t, q.Put(t.Context(), nil), transport.Invalid)
 	require.ErrorIs(t, q.Put(t.Context(), &transport.Message{ID: strings.Repeat("x", 200)}), transport.Invalid)
@@ -320,7 +323,7 @@ func TestWrongInputIsNamed(t *testing.T) {
 
 	file := filepath.Join(t.TempDir(), "file")
 	require.NoError(t, os.WriteFile(file, nil, 0o600))
-	_, err := outbox.Open(file, nil)
+	_, err = outbox.Open(file, nil)
 	require.Error(t, err)
 }
 
