@@ -27,16 +27,17 @@
 // the next Run goes on. A refusal of the device or a used-up quota removes none, either.
 //
 // A message that was acknowledged shortly before a crash may be sent again by the next process;
-// consumers detect that by Message.ID. How many depends on the mark: the file "done" with the number
-// below which all messages are done. The mark is written after every 64 messages and when the queue
-// is idle, so after kill -9 at most 64 messages are sent again, plus those whose results came at
-// the same time. To spare flash, the mark is synced to the disk only before a segment is deleted and
-// by Close (never with a negative SyncEvery). So after a power cut the messages done since then are
-// sent again.
+// consumers detect that by Message.ID. How many depends on the mark: the file "done", with the
+// number below which all messages are done. The mark is written after every 64 messages and when
+// the queue is idle, so after kill -9 at most 64 messages are sent again, plus those whose results
+// came at the same time. To spare flash, the mark is synced to the disk only before a segment is
+// deleted and by Close (never with a negative SyncEvery). So after a power cut the messages done
+// since then are sent again.
 //
 // Damaged messages are detected: head and contents of each record have a checksum. A damaged
-// message is skipped and counted (Stats.Damaged), as are messages in unreadable sectors and in files
-// that are gone. The marker at the start of each record is used to find the messages behind it.
+// message is skipped and counted (Stats.Damaged), as are messages in unreadable sectors and in
+// files that are gone. The marker at the start of each record is used to find the messages behind
+// it.
 //
 // A waiting message in a format that this version of the package does not know, as a later version
 // may write it, is not skipped: Open fails with Unsupported, and the files stay as they are.

@@ -7,8 +7,8 @@ import (
 )
 
 // emptyTrash closes and deletes segments. It writes and syncs the mark first, so that the next Open
-// does not miss them. A file that cannot be removed is empty, and is retried with the next ones and by
-// the next Open.
+// does not miss them. A file that cannot be removed is empty, and is retried with the next ones and
+// by the next Open.
 func (q *Queue) emptyTrash() {
 	_ = q.writeMark() // counted
 	q.mu.Lock()
