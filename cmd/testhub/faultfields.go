@@ -45,126 +45,64 @@ var (
 	blobOperations = named(fault.BlobAny)
 )
 
-// Groups of kinds with a common field. Source: the documentation of the constants.
-var (
-	lasting  = slices.DeleteFunc(fault.Kinds(), func(k fault.Kind) bool { return !k.Lasts() })
-	requests = []fault.Kind{
-		fault.AnswerStatus, fault.AnswerStatusAfter, fault.ResetBeforeRequest, fault.ResetAfterRequest, fault.SwallowAnswer,
-		fault.DropDuringAnswer,
-		fault.SlowAnswer,
-		fault.GarbageAnswer, fault.WrongDate, fault.NoContentLength,
-	}
-	blobs    = []fault.Kind{fault.CutBlobBody, fault.SlowBlob, fault.DamageBlob, fault.ExpireUpload}
-	attaches = []fault.Kind{fault.RefuseAttach, fault.SlowAttach, fault.SwallowAttach, fault.DropOnAttach,
-		fault.WithholdCredit,
-		fault.DetachWhileIdle}
-	linked = append([]fault.Kind{fault.RejectMessage, fault.ReleaseMessage, fault.ModifyMessage, fault.CloseOnMessage,
-		fault.EndOnMessage, fault.DetachOnMessage, fault.DetachAfterMessage}, attaches...)
-	detaches   = []fault.Kind{fault.DetachWhileIdle, fault.DetachOnMessage, fault.DetachAfterMessage}
-	conditions = append([]fault.Kind{fault.RefuseConnect, fault.RefuseAttach, fault.RejectMessage, fault.CloseOnMessage,
-		fault.EndOnMessage}, detaches...)
-	scripted = []fault.Kind{fault.AnswerStatus, fault.AnswerStatusAfter}
-	twins    = []fault.Kind{
-		fault.DropBeforeTwin, fault.RefuseTwin, fault.DropAfterTwin, fault.SwallowTwin, fault.SlowTwin, fault.MisnameTwin,
-		fault.DuplicateTwin,
-		fault.GarbleTwin,
-	}
-	methods = []fault.Kind{
-		fault.DropBeforeMethod, fault.SwallowMethod, fault.SlowMethod, fault.DuplicateMethod, fault.GarbleMethod,
-		fault.DropAfterMethod,
-		fault.MisnameMethod, fault.RefuseMethod,
-		fault.DropOnMethodAnswer, fault.SwallowMethodAnswer, fault.SlowMethodAnswer, fault.DropAfterMethodAnswer,
-	}
-	slow = []fault.Kind{
-		fault.SlowConnack, fault.SlowPuback, fault.SlowSuback, fault.SlowAttach, fault.WithholdCredit, fault.DetachWhileIdle,
-		fault.SlowToken,
-		fault.SlowAnswer, fault.SlowTwin,
-		fault.SlowDesired, fault.SlowMethod, fault.SlowMethodAnswer, fault.SlowBlob, fault.SlowCertificate,
-		fault.SlowProvisioning, fault.SlowAuth, fault.DisconnectWhileIdle, fault.SlowRoute,
-	}
-	reasons = []fault.Kind{fault.DisconnectWhileIdle, fault.DisconnectOnPublish, fault.RefusePublish, fault.RefuseAuth}
-	garbage = []fault.Kind{fault.GarbageOnConnect, fault.GarbageOnSubscribe, fault.GarbageOnPublish, fault.GarbageAnswer,
-		fault.GarbleTwin, fault.GarbleMethod, fault.GarbleCertificate, fault.WrongCertificate, fault.GarbleProvisioning,
-		fault.WrongChain, fault.WrongChallenge, fault.WrongAuthenticationKey}
-	refusing = []fault.Kind{fault.RefuseTwin, fault.RefuseCertificate, fault.RefuseProvisioning}
-	worded   = []fault.Kind{fault.WrongRetryAfter, fault.WrongStatus, fault.WrongDeviceID, fault.WrongHub,
-		fault.WrongProfile}
-)
-
 // A faultField is an API field of [fault.Fault].
 type faultField struct {
-	kinds []fault.Kind // the field is only for these kinds; nil = for all
+	of    string       // the name of the field in Go, as Kind.Fields has it; empty = every kind has it
+	only  []fault.Kind // unless nil: for these kinds
 	not   []fault.Kind // except these
 	input func(f *fault.Fault) field
 }
 
 func (f faultField) isFor(k fault.Kind) bool {
-	return (f.kinds == nil || slices.Contains(f.kinds, k)) && !slices.Contains(f.not, k)
+	return (f.of == "" || slices.Contains(k.Fields(), f.of)) && (f.only == nil || slices.Contains(f.only, k)) &&
+		!slices.Contains(f.not, k)
 }
 
 const maxDelay = 24 * time.Hour
 
+var (
+	sasl  = []fault.Kind{fault.RefuseSASL}
+	quota = []fault.Kind{fault.Quota}
+)
+
 // faultFields are all fields except the kind and the device.
 var faultFields = []faultField{
-	{input: func(f *fault.Fault) field { return whole("after", 0, 1<<30, &f.After) }},
-	{not: lasting, input: func(f *fault.Fault) field { return countOr("times", "for until it is removed", &f.Times) }},
-	{not: lasting, input: func(f *fault.Fault) field {
+	{"", nil, nil, func(f *fault.Fault) field { return whole("after", 0, 1<<30, &f.After) }},
+	{"Times", nil, nil, func(f *fault.Fault) field { return countOr("times", "for until it is removed", &f.Times) }},
+	{"Probability", nil, nil, func(f *fault.Fault) field {
 		return number("probability", "a number above 0, up to 1",
 			&f.Probability, func(p float64) bool { return p > 0 && p <= 1 })
 	}},
-	{input: func(f *fault.Fault) field { return span("for", 0, maxDelay, &f.For) }},
-	{kinds: append([]fault.Kind{fault.RefuseConnect, fault.RefuseSubscribe}, reasons...),
-		input: func(f *fault.Fault) field { return whole("code", 1, 255, &f.Code) }},
-	{kinds: []fault.Kind{fault.RefuseSASL}, input: func(f *fault.Fault) field { return whole("code", 1, 4, &f.Code) }},
-	{kinds: conditions, input: func(f *fault.Fault) field { return text("condition", &f.Condition) }},
-	{kinds: append([]fault.Kind{fault.RefuseConnect}, reasons...),
-		not:   []fault.Kind{fault.RefusePublish},
-		input: func(f *fault.Fault) field { return text("serverReference", &f.ServerReference) }},
-	{kinds: slices.Concat(conditions, scripted, refusing, reasons, []fault.Kind{fault.RefuseMethod, fault.WrongStatus,
-		fault.RefuseSubscribe}),
-		input: func(f *fault.Fault) field {
-			return text("description", &f.Description)
-		}},
-	{kinds: slices.Concat(refusing, []fault.Kind{fault.RefuseConnect, fault.RefuseToken, fault.RefuseMethod}),
-		input: func(f *fault.Fault) field {
-			return whole("status", 400, 599, &f.Status)
-		}},
-	{kinds: scripted, input: func(f *fault.Fault) field { return statuses("statuses", &f.Statuses) }},
-	{kinds: slices.Concat(scripted, refusing, []fault.Kind{fault.RefuseConnect, fault.RefuseMethod, fault.WrongStatus}),
-		input: func(f *fault.Fault) field {
-			return whole("errorCode", 400_000, 599_999, &f.ErrorCode)
-		}},
-	{kinds: slices.Concat(scripted, refusing, []fault.Kind{fault.RefuseConnect}),
-		input: func(f *fault.Fault) field {
-			return span("retryAfter", 0, maxDelay, &f.RetryAfter)
-		}},
-	{kinds: slices.Concat(scripted, []fault.Kind{fault.RefuseConnect, fault.Throttle}), input: func(f *fault.Fault) field {
-		return flagField("retryAfterDate", &f.RetryAfterDate)
+	{"", nil, nil, func(f *fault.Fault) field { return span("for", 0, maxDelay, &f.For) }},
+	{"Code", nil, sasl, func(f *fault.Fault) field { return whole("code", 1, 255, &f.Code) }},
+	{"Code", sasl, nil, func(f *fault.Fault) field { return whole("code", 1, 4, &f.Code) }},
+	{"Condition", nil, nil, func(f *fault.Fault) field { return text("condition", &f.Condition) }},
+	{"ServerReference", nil, nil, func(f *fault.Fault) field { return text("serverReference", &f.ServerReference) }},
+	{"Description", nil, nil, func(f *fault.Fault) field { return text("description", &f.Description) }},
+	{"Status", nil, nil, func(f *fault.Fault) field { return whole("status", 400, 599, &f.Status) }},
+	{"Statuses", nil, nil, func(f *fault.Fault) field { return statuses("statuses", &f.Statuses) }},
+	{"ErrorCode", nil, nil, func(f *fault.Fault) field { return whole("errorCode", 400_000, 599_999, &f.ErrorCode) }},
+	{"RetryAfter", nil, nil, func(f *fault.Fault) field { return span("retryAfter", 0, maxDelay, &f.RetryAfter) }},
+	{"RetryAfterDate", nil, nil, func(f *fault.Fault) field { return flagField("retryAfterDate", &f.RetryAfterDate) }},
+	{"Route", nil, nil, func(f *fault.Fault) field { return choice("route", routeKinds, &f.Route) }},
+	{"Blob", nil, nil, func(f *fault.Fault) field { return choice("blob", blobOperations, &f.Blob) }},
+	{"Skew", nil, nil, func(f *fault.Fault) field { return span("skew", -100*365*maxDelay, 100*365*maxDelay, &f.Skew) }},
+	{"Operation", nil, nil, func(f *fault.Fault) field { return choice("operation", twinOperations, &f.Operation) }},
+	{"Method", nil, nil, func(f *fault.Fault) field { return text("method", &f.Method) }},
+	{"Link", nil, nil, func(f *fault.Fault) field { return choice("link", linkKinds, &f.Link) }},
+	{"Unclosed", nil, nil, func(f *fault.Fault) field { return flagField("unclosed", &f.Unclosed) }},
+	{"UndeliverableHere", nil, nil, func(f *fault.Fault) field {
+		return flagField("undeliverableHere", &f.UndeliverableHere)
 	}},
-	{kinds: slices.Concat(requests, blobs, fault.ProvisioningKinds(), []fault.Kind{fault.Throttle}),
-		not:   []fault.Kind{fault.ExpireUpload},
-		input: func(f *fault.Fault) field { return choice("route", routeKinds, &f.Route) }},
-	{kinds: slices.Concat(requests, blobs),
-		input: func(f *fault.Fault) field { return choice("blob", blobOperations, &f.Blob) }},
-	{kinds: []fault.Kind{fault.WrongDate},
-		input: func(f *fault.Fault) field { return span("skew", -100*365*maxDelay, 100*365*maxDelay, &f.Skew) }},
-	{kinds: twins, input: func(f *fault.Fault) field { return choice("operation", twinOperations, &f.Operation) }},
-	{kinds: methods, input: func(f *fault.Fault) field { return text("method", &f.Method) }},
-	{kinds: linked, input: func(f *fault.Fault) field { return choice("link", linkKinds, &f.Link) }},
-	{kinds: detaches, input: func(f *fault.Fault) field { return flagField("unclosed", &f.Unclosed) }},
-	{kinds: []fault.Kind{fault.ModifyMessage},
-		input: func(f *fault.Fault) field { return flagField("undeliverableHere", &f.UndeliverableHere) }},
-	{kinds: slow, input: func(f *fault.Fault) field { return span("delay", 0, maxDelay, &f.Delay) }},
-	{kinds: []fault.Kind{fault.Throttle}, input: func(f *fault.Fault) field {
+	{"Delay", nil, nil, func(f *fault.Fault) field { return span("delay", 0, maxDelay, &f.Delay) }},
+	{"Rate", nil, nil, func(f *fault.Fault) field {
 		return number("rate", "a number above 0, up to 1000000", &f.Rate, func(r float64) bool { return r > 0 && r <= 1e6 })
 	}},
-	{kinds: []fault.Kind{fault.Throttle}, input: func(f *fault.Fault) field { return whole("limit", 1, 1<<30, &f.Limit) }},
-	{kinds: []fault.Kind{fault.Quota},
-		input: func(f *fault.Fault) field { return countOr("limit", "for none at all", &f.Limit) }},
-	{kinds: []fault.Kind{fault.Quota},
-		input: func(f *fault.Fault) field { return flagField("acceptConnects", &f.AcceptConnects) }},
-	{kinds: worded, input: func(f *fault.Fault) field { return text("text", &f.Text) }},
-	{kinds: garbage, input: func(f *fault.Fault) field { return binary("bytesBase64", &f.Bytes) }},
+	{"Limit", nil, quota, func(f *fault.Fault) field { return whole("limit", 1, 1<<30, &f.Limit) }},
+	{"Limit", quota, nil, func(f *fault.Fault) field { return countOr("limit", "for none at all", &f.Limit) }},
+	{"AcceptConnects", nil, nil, func(f *fault.Fault) field { return flagField("acceptConnects", &f.AcceptConnects) }},
+	{"Text", nil, nil, func(f *fault.Fault) field { return text("text", &f.Text) }},
+	{"Bytes", nil, nil, func(f *fault.Fault) field { return binary("bytesBase64", &f.Bytes) }},
 }
 
 // countOr is a field for a number of times, or -1 with another meaning. It refuses 0, which the hub

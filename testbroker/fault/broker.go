@@ -30,13 +30,15 @@ const (
 )
 
 var brokerKinds = map[Kind]row{
-	DisconnectWhileIdle: {"DisconnectWhileIdle", mqtt},
-	DisconnectOnPublish: {"DisconnectOnPublish", mqtt},
-	RefusePublish:       {"RefusePublish", mqtt},
-	DropOnReceipt:       {"DropOnReceipt", mqtt},
-	RefuseAuth:          {"RefuseAuth", mqtt},
-	SwallowAuth:         {"SwallowAuth", mqtt},
-	SlowAuth:            {"SlowAuth", mqtt},
+	DisconnectWhileIdle: {"DisconnectWhileIdle", mqtt, "Code ServerReference Description Delay",
+		Fault{Code: reasonShuttingDown}},
+	DisconnectOnPublish: {"DisconnectOnPublish", mqtt, "Code ServerReference Description",
+		Fault{Code: reasonShuttingDown}},
+	RefusePublish: {"RefusePublish", mqtt, "Code Description", Fault{Code: reasonQuota}},
+	DropOnReceipt: {"DropOnReceipt", mqtt, "", none},
+	RefuseAuth:    {"RefuseAuth", mqtt, "Code ServerReference Description", Fault{Code: reasonNotAuthorized}},
+	SwallowAuth:   {"SwallowAuth", mqtt, "", none},
+	SlowAuth:      {"SlowAuth", mqtt, "Delay", none},
 }
 
 // BrokerKinds returns every kind of fault that happens only at a plain broker, in a fixed order.

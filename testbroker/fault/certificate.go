@@ -36,16 +36,16 @@ const (
 )
 
 var certificateKinds = map[Kind]row{
-	RefuseCertificate:     {"RefuseCertificate", mqtt},
-	DropBeforeCertificate: {"DropBeforeCertificate", mqtt},
-	DropAfterCertificate:  {"DropAfterCertificate", mqtt},
-	SwallowCertificate:    {"SwallowCertificate", mqtt},
-	SlowCertificate:       {"SlowCertificate", mqtt},
-	DuplicateCertificate:  {"DuplicateCertificate", mqtt},
-	MisnameCertificate:    {"MisnameCertificate", mqtt},
-	GarbleCertificate:     {"GarbleCertificate", mqtt},
-	WrongCertificate:      {"WrongCertificate", mqtt},
-	ForgetCertificate:     {"ForgetCertificate", mqtt},
+	RefuseCertificate:     {"RefuseCertificate", mqtt, "Description Status ErrorCode RetryAfter", Fault{Status: 429}},
+	DropBeforeCertificate: {"DropBeforeCertificate", mqtt, "", none},
+	DropAfterCertificate:  {"DropAfterCertificate", mqtt, "", none},
+	SwallowCertificate:    {"SwallowCertificate", mqtt, "", none},
+	SlowCertificate:       {"SlowCertificate", mqtt, "Delay", none},
+	DuplicateCertificate:  {"DuplicateCertificate", mqtt, "", none},
+	MisnameCertificate:    {"MisnameCertificate", mqtt, "", none},
+	GarbleCertificate:     {"GarbleCertificate", mqtt, "Bytes", none},
+	WrongCertificate:      {"WrongCertificate", mqtt, "Bytes", none},
+	ForgetCertificate:     {"ForgetCertificate", mqtt, "", none},
 }
 
 // CertificateKinds returns every kind of fault that happens to requests for certificates at a hub,

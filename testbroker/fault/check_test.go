@@ -2,6 +2,8 @@ package fault_test
 
 import (
 	"math"
+	"reflect"
+	"slices"
 	"testing"
 	"time"
 
@@ -52,4 +54,22 @@ func TestAFaultThatCannotMeanWhatItSaysIsRefused(t *testing.T) {
 	}
 	require.EqualError(t, (&fault.Fault{Kind: fault.RefuseConnect, For: minutes}).Check(),
 		"For 10m0s ends nothing: RefuseConnect happens once; give Times too, negative for as long as For")
+}
+
+// The fields of a kind are fields of Fault, and its defaults are of fields that it uses.
+func TestTheRowsOfKinds(t *testing.T) {
+	all := slices.Concat(fault.Kinds(), fault.CertificateKinds(), fault.ProvisioningKinds(), fault.BrokerKinds(),
+		fault.GatewayKinds())
+	for _, k := range all {
+		plain, resolved := reflect.ValueOf(fault.Fault{Kind: k, Times: 1}), reflect.ValueOf(fault.Fault{Kind: k}.Resolved())
+		uses := k.Fields()
+		for i := range plain.NumField() {
+			name := plain.Type().Field(i).Name
+			uses = slices.DeleteFunc(uses, func(used string) bool { return used == name })
+			if !reflect.DeepEqual(plain.Field(i).Interface(), resolved.Field(i).Interface()) {
+				require.Contains(t, append(k.Fields(), "Bytes"), name, "%s has a default for it", k)
+			}
+		}
+		require.Empty(t, uses, "%s has fields that Fault lacks", k)
+	}
 }

@@ -77,10 +77,8 @@ type Fault struct {
 	Unclosed bool
 	// UndeliverableHere sets the flag undeliverable-here of ModifyMessage.
 	UndeliverableHere bool
-	// Delay is the delay of SlowConnack, SlowPuback, SlowSuback, SlowAttach, WithholdCredit,
-	// DetachWhileIdle, DisconnectWhileIdle, SlowAuth, SlowToken, SlowAnswer, SlowTwin, SlowDesired,
-	// SlowMethod, SlowMethodAnswer, SlowBlob, SlowProvisioning and SlowCertificate. 0: none, except
-	// for WithholdCredit, which then gives no credit at all.
+	// Delay is the delay of the kinds that use it: see [Kind.Fields]. 0: none, except for
+	// WithholdCredit, which then gives no credit at all.
 	Delay time.Duration
 	// Rate is how many PUBACKs a second Throttle sends. Default: 1.
 	Rate float64

@@ -20,9 +20,9 @@ const (
 )
 
 var gatewayKinds = map[Kind]row{
-	SlowRoute:      {"SlowRoute", mqtt | amqp | http},
-	ForwardTwice:   {"ForwardTwice", mqtt | amqp | http},
-	LoseSettlement: {"LoseSettlement", mqtt | amqp},
+	SlowRoute:      {"SlowRoute", all, "Delay", none},
+	ForwardTwice:   {"ForwardTwice", all, "", none},
+	LoseSettlement: {"LoseSettlement", mqtt | amqp, "", none},
 }
 
 // GatewayKinds returns every kind of fault that happens only at a gateway, in a fixed order.

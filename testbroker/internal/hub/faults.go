@@ -50,21 +50,7 @@ func (h *Hub) Inject(f fault.Fault) *Injected {
 	if err := f.Check(); err != nil {
 		panic("testbroker: Inject: " + err.Error())
 	}
-	row := faultDefaults[f.Kind]
-	if f.Kind == fault.AnswerStatus || f.Kind == fault.AnswerStatusAfter {
-		f.Statuses = statusesOf(f.Statuses)
-	}
-	f.Times = cmp.Or(f.Times, len(f.Statuses), 1)
-	f.Condition = cmp.Or(f.Condition, row.condition)
-	f.Status = cmp.Or(f.Status, row.status)
-	f.Code = cmp.Or(f.Code, row.code)
-	f.Rate = cmp.Or(f.Rate, 1)
-	if f.Kind == fault.Quota {
-		f.Limit = max(cmp.Or(f.Limit, 100), 0)
-	} else {
-		f.Limit = cmp.Or(f.Limit, 100)
-	}
-	f.Bytes = slices.Clone(f.Bytes)
+	f = f.Resolved()
 	in := &Injected{hub: h, Fault: f, left: f.Times}
 
 	h.Faults.mu.Lock()
@@ -82,13 +68,6 @@ func (h *Hub) Inject(f fault.Fault) *Injected {
 		h.Begin(in)
 	}
 	return in
-}
-
-func statusesOf(all []int) []int {
-	if len(all) == 0 {
-		return []int{503}
-	}
-	return slices.Clone(all)
 }
 
 func (in *Injected) beginLocked() {
