@@ -139,13 +139,13 @@ func TestBetween(t *testing.T) {
 	}
 }
 
-// The page has the marks of every suite.
+// The page of every suite has its marks.
 func TestMarks(t *testing.T) {
-	page, err := os.ReadFile("../../" + readme)
-	if err != nil {
-		t.Fatal(err)
-	}
 	for _, s := range suites {
+		page, err := os.ReadFile("../../" + s.page)
+		if err != nil {
+			t.Fatal(err)
+		}
 		begin, end := s.marks()
 		if _, err := between(page, begin, end, ""); err != nil {
 			t.Error(err)

@@ -8,7 +8,7 @@
 //	go run ./cmd/compare -peers bare -windows 128 -sizes 100 -tls off
 //	go run ./cmd/compare -amqp -write
 //
-// With -write, in bench/, it writes the tables to README.md and the picture to ../docs.
+// With -write, in bench/, it writes the tables to the page in results and the picture to ../docs.
 package main
 
 import (
@@ -25,9 +25,6 @@ import (
 
 	"github.com/hubline-iot/hubline/bench"
 )
-
-// readme is the output file of -write.
-const readme = "README.md"
 
 func main() {
 	bench.Child()
@@ -54,7 +51,7 @@ func run(args []string) error {
 	flags.IntVar(&p.Rounds, "rounds", 9, "counted rounds of each")
 	flags.DurationVar(&p.Length, "length", 300*time.Millisecond, "about how long a sender sends in a round")
 	quick := flags.Bool("quick", false, "one short round, to check that it works")
-	write := flags.Bool("write", false, "write the tables into "+readme+" and the picture into ../docs")
+	write := flags.Bool("write", false, "write the tables into the page in results, and the picture into ../docs")
 	save := flags.String("save", "", "also write the results to this file")
 	from := flags.String("load", "", "do not measure, take the results from this file")
 	_ = flags.Parse(args) // exits on an error
@@ -104,16 +101,16 @@ func run(args []string) error {
 	if !*write {
 		return nil
 	}
-	old, err := os.ReadFile(readme)
+	old, err := os.ReadFile(r.suite.page)
 	if err != nil {
 		return err
 	}
 	begin, end := r.suite.marks()
 	text, err := between(old, begin, end, r.text())
 	if err != nil {
-		return fmt.Errorf("%s: %w", readme, err)
+		return fmt.Errorf("%s: %w", r.suite.page, err)
 	}
-	return errors.Join(os.WriteFile(r.suite.picture, r.draw(), 0o644), os.WriteFile(readme, text, 0o644))
+	return errors.Join(os.WriteFile(r.suite.picture, r.draw(), 0o644), os.WriteFile(r.suite.page, text, 0o644))
 }
 
 // numbers parses a list of numbers from 1 to most.

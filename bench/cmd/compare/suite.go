@@ -12,7 +12,8 @@ type suite struct {
 	flag     string // of the command line; none for the first
 	protocol *bench.Protocol
 	goals    []goal
-	cpu      *goal // about settings of cpuSize, which are measured for it; nil: none
+	cpu      *goal  // about settings of cpuSize, which are measured for it; nil: none
+	page     string // with the tables
 	picture  string
 	lines    []line // of the picture
 	legend   string
@@ -34,6 +35,7 @@ var suites = []*suite{
 		},
 		cpu: &goal{"over lean, TLS, 256 B, window 128: CPU time for a message, as a part of raw paho's", nil, cpuWindow,
 			func(c *comparison) float64 { return c.ratio(lean, cpu).median() }, 0.47, true},
+		page:    "results/mqtt.md",
 		picture: "../docs/mqtt-throughput.svg",
 		lines:   []line{{limit, grey}, {paho, orange}, {lean, blue}},
 		legend: "over lean, over paho: Hubline’s device client on either engine. limit: packets encoded beforehand, " +
@@ -48,6 +50,7 @@ var suites = []*suite{
 			{"Hubline over MQTT 5, everywhere: allocations for a message",
 				nil, 1, func(c *comparison) float64 { return c.of(five, allocated).median() }, 0, true},
 		},
+		page:    "results/mqtt5.md",
 		picture: "../docs/mqtt5-throughput.svg",
 		lines:   []line{{limit, grey}, {four, orange}, {five, blue}},
 		legend: "Hubline 3.1.1, Hubline 5: the device client over lean. limit: packets encoded beforehand, " +
@@ -63,6 +66,7 @@ var suites = []*suite{
 			{"Hubline, no batches: allocations for a message more than raw go-amqp", nil, 1, moreAllocations(alone),
 				bench.MoreAllocs, true},
 		},
+		page:    "results/amqp.md",
 		picture: "../docs/amqp-throughput.svg",
 		lines:   []line{{alone, orange}, {batches, blue}},
 		legend: "Hubline: the device client, in which messages that wait at the same moment share a transfer. no batches: " +
