@@ -1,10 +1,16 @@
 package device
 
-import "time"
+import (
+	"time"
+
+	"github.com/hubline-iot/hubline/internal/errchain"
+	"github.com/hubline-iot/hubline/transport"
+)
 
 // flapping detects a pattern in connections that do not last. Loop only.
 type flapping struct {
 	flaps int
+	named Suspect // the cause that the peer named, at the latest loss that had one
 	// The following describe all flaps of the series.
 	acknowledged bool
 	idle         bool   // each ended with nothing in flight
@@ -31,7 +37,27 @@ const enough = 3
 // largeMessage is the size from which a message, not a quota, is suspected.
 const largeMessage = 64 << 10
 
-func (f *flapping) begin(e evidence) { f.before = e.acknowledged }
+func (f *flapping) begin(e evidence) {
+	f.before = e.acknowledged
+	if f.flaps == 0 {
+		f.named = NoSuspect
+	}
+}
+
+// name records the cause that a failure names. An attempt that fails for another reason ends what
+// was known of the connections before.
+func (f *flapping) name(failure *transport.Error, wasUp bool) {
+	named := NoSuspect
+	switch {
+	case errchain.Has(failure, transport.ErrTakenOver):
+		named = SecondDevice
+	case failure.Kind == transport.Quota || failure.Kind == transport.Throttled:
+		named = QuotaUsedUp
+	case wasUp:
+		return
+	}
+	f.named = named
+}
 
 // end counts the loss of a session, unless the session was stable.
 func (f *flapping) end(e evidence, stable bool) {
@@ -54,6 +80,8 @@ func (f *flapping) end(e evidence, stable bool) {
 // suspect returns the likely cause.
 func (f *flapping) suspect() Suspect {
 	switch {
+	case f.named != NoSuspect:
+		return f.named
 	case f.flaps < enough:
 		return NoSuspect
 	case f.idle:

@@ -36,6 +36,7 @@ func (l *loop) lost(reason Reason, err error, k *connection) phase {
 	if wasUp {
 		l.down(k, err, rule.Pace)
 	}
+	l.flaps.name(failure, wasUp)
 	now := time.Now()
 	l.reportAttempt(failure, now)
 	l.reason, l.failure = reason, failure

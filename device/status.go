@@ -4,6 +4,8 @@ import (
 	"time"
 
 	"github.com/hubline-iot/hubline/errfilter"
+	"github.com/hubline-iot/hubline/internal/ascii"
+	"github.com/hubline-iot/hubline/transport"
 )
 
 // State is the state of the connection.
@@ -130,22 +132,61 @@ type Status struct {
 	// Flaps counts the consecutive connections, up to this status, that were lost before they were up
 	// for Options.StableTime. 0 and 1 are normal.
 	Flaps int
-	// Suspect is the likely cause when Flaps is 3 or more. A hub often just hangs up on a device,
-	// without a reason.
+	// Suspect is the cause that the peer named when it ended or refused the connection, or the likely
+	// one when Flaps is 3 or more. A hub often just hangs up on a device, without a reason.
 	Suspect Suspect
 	// Since is when the client reached this status, by the process's clock.
 	Since time.Time
 	// Missed counts the statuses before this one that were dropped because OnStatus was busy.
 	Missed int
+
+	first bool // no connection has worked yet
 }
 
 // Hint returns a sentence for the person who reads the status: why the client does or does not
-// retry after Err, and what helps. It is empty without Err.
+// retry after Err, and what helps. It follows Suspect where the failure alone says little. It is
+// empty without Err.
 func (s Status) Hint() string {
 	if s.Err == nil {
 		return ""
 	}
-	return errfilter.Of(s.Err).Reason()
+	rule := errfilter.Of(s.Err)
+	switch {
+	case !rule.Retry || rule.Pace != errfilter.Normal:
+	case s.Suspect != NoSuspect:
+		return s.Suspect.String() + suspectHelp[min(int(s.Suspect), len(suspectHelp)-1)]
+	case s.first && (rule.Kind == transport.Network || rule.Kind == transport.Timeout):
+		return "no connection has worked yet; check host name, port, proxy and firewall"
+	}
+	return rule.Hint()
+}
+
+// suspectHelp says what helps against each Suspect.
+var suspectHelp = [...]string{
+	NoSuspect:    "",
+	SecondDevice: "; stop it, or give it an id of its own",
+	BadMessage:   "; compare its size with the hub's limit",
+	QuotaUsedUp:  "; send less, or raise the quota",
+	Unstable:     "; look at the network's quality and at the hub's metrics",
+}
+
+// String returns the status on one line, such as "retrying (connection lost): mqtt connection:
+// network failure: EOF; retry 1 in 150ms; connections come back".
+func (s Status) String() string {
+	text := s.State.String() + " (" + s.Reason.String() + ")"
+	if s.Err != nil {
+		text += ": " + s.Err.Error()
+	}
+	if s.Retry > 0 && s.State == DisconnectedRetrying {
+		text += "; retry " + ascii.Itoa(s.Retry)
+		if s.Delay > 0 {
+			text += " in " + s.Delay.Round(time.Millisecond).String()
+		}
+	}
+	if hint := s.Hint(); hint != "" {
+		text += "; " + hint
+	}
+	return text
 }
 
 // noticeQueue is the maximum number of statuses that wait for OnStatus.
@@ -204,6 +245,7 @@ func (c *Client) publishLocked(s Status) {
 	}
 	s.Since = time.Now()
 	c.counters.observe(c.status, s)
+	s.first = c.counters.connections == 0
 	c.status = s
 	if c.changed != nil {
 		close(c.changed)

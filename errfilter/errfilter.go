@@ -32,7 +32,7 @@ type Rule struct {
 	exception exception
 }
 
-// table has one row per Kind, at the Kind's own index. The texts are apart, in reasons.go: a
+// table has one row per Kind, at the Kind's own index. The texts are apart, in hints.go: a
 // program that prints none does not link them.
 var table = [...]Rule{
 	{Kind: transport.Unknown},

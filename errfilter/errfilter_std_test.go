@@ -50,7 +50,7 @@ func Example() {
 		case r.Retry:
 			verdict = "retry"
 		}
-		fmt.Printf("%-23s  %-12s  %s\n", r.Kind, verdict, r.Reason())
+		fmt.Printf("%-23s  %-12s  %s\n", r.Kind, verdict, r.Hint())
 	}
 	// Output:
 	// unknown error            stop          the service gave an answer that is not known, and repeating what is not understood may do harm
@@ -83,7 +83,7 @@ func ExampleOf() {
 	rule := errfilter.Of(err)
 	fmt.Println(err)
 	fmt.Println(rule.Retry, rule.Pace == errfilter.Slow)
-	fmt.Println(rule.Reason())
+	fmt.Println(rule.Hint())
 	// Output:
 	// telemetry: amqp send: quota exceeded
 	// true true

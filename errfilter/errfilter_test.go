@@ -25,13 +25,13 @@ func TestTableHasOneRowPerKindAtItsOwnIndex(t *testing.T) {
 		if errfilter.OfKind(k) != r {
 			t.Errorf("OfKind(%v) = %+v, want row %+v", k, errfilter.OfKind(k), r)
 		}
-		if r.Reason() == "" || strings.TrimSpace(r.Reason()) != r.Reason() || strings.HasSuffix(r.Reason(), ".") {
-			t.Errorf("%v: reason %q; want text without stop and space around it", k, r.Reason())
+		if r.Hint() == "" || strings.TrimSpace(r.Hint()) != r.Hint() || strings.HasSuffix(r.Hint(), ".") {
+			t.Errorf("%v: reason %q; want text without stop and space around it", k, r.Hint())
 		}
-		if other, twice := seen[r.Reason()]; twice {
-			t.Errorf("%v and %v share the reason %q", k, other, r.Reason())
+		if other, twice := seen[r.Hint()]; twice {
+			t.Errorf("%v and %v share the reason %q", k, other, r.Hint())
 		}
-		seen[r.Reason()] = k
+		seen[r.Hint()] = k
 		if r.Pace == errfilter.Slow && !r.Retry {
 			t.Errorf("%v is paced but not retried", k)
 		}
@@ -186,7 +186,7 @@ func TestOfLooksThroughWraps(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			r := errfilter.Of(c.err)
-			if r.Kind != c.kind || r.Retry != c.retry || !strings.Contains(r.Reason(), c.reason) {
+			if r.Kind != c.kind || r.Retry != c.retry || !strings.Contains(r.Hint(), c.reason) {
 				t.Errorf("Of = %+v, want kind %v, retry %v, reason with %q", r, c.kind, c.retry, c.reason)
 			}
 			if errfilter.Retryable(c.err) != c.retry {

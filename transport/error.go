@@ -87,6 +87,10 @@ var ErrViolation = errors.New("protocol violation on a working connection")
 // makes a few of these failures in a row retryable.
 var ErrMaybeDamaged = errors.New("bytes may have been damaged on the way")
 
+// ErrTakenOver is the cause of an *Error for a connection that the peer ended or refused because
+// another one has the same identity. device.Status then names that as the suspect.
+var ErrTakenOver = errors.New("another connection has the same identity")
+
 // Find returns the outermost *Error in err's chain, or nil. It is errors.As without reflection.
 func Find(err error) *Error {
 	e, _ := errchain.First(err, isError).(*Error)

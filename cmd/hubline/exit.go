@@ -113,7 +113,7 @@ func describe(err error) string {
 	if passing(err) {
 		return text + "\n  hubline doctor finds out how far a connection gets"
 	}
-	return text + "\n  " + errfilter.OfKind(kindOf(err)).Reason()
+	return text + "\n  " + errfilter.OfKind(kindOf(err)).Hint()
 }
 
 // ofProxy reports whether err is an answer of a proxy: the service was not reached.

@@ -115,7 +115,7 @@ func main() {
 	}
 	for k := transport.Kind(0); k < 40; k++ {
 		rule := errfilter.Of(k)
-		println("filter", int(k), errfilter.Retryable(k), rule.Reason())
+		println("filter", int(k), errfilter.Retryable(k), rule.Hint())
 	}
 	println("PASS")
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/hubline-iot/hubline/internal/amqpscreen"
 	"github.com/hubline-iot/hubline/internal/scrub"
+	"github.com/hubline-iot/hubline/transport"
 )
 
 // ConditionError is the error with which the hub closed the connection, ended a session, detached a
@@ -35,6 +36,16 @@ func (e *ConditionError) Error() string {
 		text += " (" + e.Description + ")"
 	}
 	return text
+}
+
+// Unwrap returns transport.ErrTakenOver when another connection has the device's links: the hub's
+// LinkCreationConflict, or AMQP's "attached elsewhere".
+func (e *ConditionError) Unwrap() error {
+	switch e.Condition {
+	case "com.microsoft:link-creation-conflict", "amqp:link:stolen":
+		return transport.ErrTakenOver
+	}
+	return nil
 }
 
 // ConditionOf converts the hub's error, which may be nil.

@@ -322,7 +322,7 @@ func TestNoFieldIsForgotten(t *testing.T) {
 	for _, v := range []reflect.Value{reflect.ValueOf(f.stats), reflect.ValueOf(f.status)} {
 		for i := range v.NumField() {
 			name := v.Type().Field(i).Name
-			if name == "Missed" { // only meaningful in OnStatus
+			if name == "Missed" || !v.Type().Field(i).IsExported() { // Missed is only meaningful in OnStatus
 				continue
 			}
 			var want string
@@ -350,6 +350,9 @@ func TestNoFieldIsForgotten(t *testing.T) {
 // fill gives each field a different value, in whole seconds for times.
 func fill(v reflect.Value, n int) int {
 	for i := range v.NumField() {
+		if !v.Type().Field(i).IsExported() {
+			continue
+		}
 		switch f := v.Field(i); f.Interface().(type) {
 		case time.Duration:
 			f.Set(reflect.ValueOf(time.Duration(n) * time.Second))

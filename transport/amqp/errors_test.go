@@ -183,3 +183,11 @@ func TestLosses(t *testing.T) {
 		require.Equal(t, c.kind, lossOf(c.cause).Kind, "%v", c.cause)
 	}
 }
+
+func TestAnotherConnectionOfTheDeviceIsNamed(t *testing.T) {
+	for condition, named := range map[string]bool{"com.microsoft:link-creation-conflict": true, "amqp:link:stolen": true,
+		"amqp:link:detach-forced": false} {
+		err := lossOf(&ConditionError{What: "link", Condition: condition})
+		require.Equal(t, named, errors.Is(err, transport.ErrTakenOver), condition)
+	}
+}

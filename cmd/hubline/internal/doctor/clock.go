@@ -17,7 +17,7 @@ func runClock(_ context.Context, p *Probe, _ subject) []Row {
 	now := p.now()
 	if p.implausible() {
 		return wrong(transport.ClockUnset, now.UTC().Format(stamp),
-			"the clock is not set: start NTP or set it; "+errfilter.OfKind(transport.ClockUnset).Reason())
+			"the clock is not set: start NTP or set it; "+errfilter.OfKind(transport.ClockUnset).Hint())
 	}
 	return fine(now.UTC().Format(stamp))
 }

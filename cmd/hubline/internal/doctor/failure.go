@@ -28,7 +28,7 @@ func bad(err error) []Row {
 	case isPortal(err):
 		hint += "; " + substitute
 	case kind != transport.Network && kind != transport.Timeout:
-		hint += "; " + errfilter.OfKind(kind).Reason()
+		hint += "; " + errfilter.OfKind(kind).Hint()
 	}
 	return []Row{{Mark: Bad, Figure: kind.String(), Hint: hint, Kind: kind}}
 }
@@ -106,10 +106,10 @@ func took(d time.Duration) string {
 
 // brokerWords are texts about hubs, with those for a broker.
 var brokerWords = strings.NewReplacer(
-	errfilter.OfKind(transport.Unauthorized).Reason(), "the same credentials would be refused again; check user name, "+
+	errfilter.OfKind(transport.Unauthorized).Hint(), "the same credentials would be refused again; check user name, "+
 		"password, client id and certificate",
-	errfilter.OfKind(transport.Forbidden).Reason(), "the identity lacks the right; grant it at the broker",
-	errfilter.OfKind(transport.Quota).Reason(), "the allowance is refilled with time; raise it, or send less",
+	errfilter.OfKind(transport.Forbidden).Hint(), "the identity lacks the right; grant it at the broker",
+	errfilter.OfKind(transport.Quota).Hint(), "the allowance is refilled with time; raise it, or send less",
 	throttleHelp, "send less often, in larger messages",
 	" (http says which)", "",
 	"the hub", "the broker",

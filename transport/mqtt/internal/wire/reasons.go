@@ -67,10 +67,14 @@ func (e *ReasonError) Error() string {
 func (e *ReasonError) Kind() transport.Kind { return e.meaning().Kind }
 
 // Unwrap returns transport.ErrViolation when a connection that worked ended because one side broke
-// the protocol, so that the client connects again.
+// the protocol, so that the client connects again, and transport.ErrTakenOver when another client
+// took the session over.
 func (e *ReasonError) Unwrap() error {
-	if e.Packet == PacketDisconnect && e.Kind() == transport.Protocol {
+	switch {
+	case e.Packet == PacketDisconnect && e.Kind() == transport.Protocol:
 		return transport.ErrViolation
+	case e.Code == takenOver:
+		return transport.ErrTakenOver
 	}
 	return nil
 }

@@ -91,6 +91,8 @@ func TestKindsOfReasonCodes(t *testing.T) {
 func TestATakenOverSessionIsRetriedAfterADelay(t *testing.T) {
 	e := Ended(&ReasonError{Packet: PacketDisconnect, Code: 0x8e})
 	require.Equal(t, TakenOverDelay, e.RetryAfter)
+	require.ErrorIs(t, e, transport.ErrTakenOver)
+	require.NotErrorIs(t, Ended(&ReasonError{Packet: PacketDisconnect, Code: 0x8b}), transport.ErrTakenOver)
 	require.True(t, errfilter.Retryable(e))
 	require.Zero(t, Ended(&ReasonError{Packet: PacketDisconnect, Code: 0x8b}).RetryAfter)
 }

@@ -12,21 +12,21 @@ const (
 	noError
 )
 
-// Reason says why the rule is as it is, and what helps: one sentence for the reader of the status.
-func (r Rule) Reason() string {
+// Hint says why the rule is as it is, and what helps: one sentence for the reader of the status.
+func (r Rule) Hint() string {
 	if r.exception != none {
-		return exceptionReasons[r.exception]
+		return exceptionHints[r.exception]
 	}
-	return reasons[OfKind(r.Kind).Kind]
+	return hints[OfKind(r.Kind).Kind]
 }
 
-var exceptionReasons = [...]string{
+var exceptionHints = [...]string{
 	stopAsked: "the service asked for no further attempt",
 	violated:  "the peer broke the protocol on a connection that had worked; another connection may do better",
 	noError:   "there is no error",
 }
 
-var reasons = [len(table)]string{
+var hints = [len(table)]string{
 	transport.Unknown: "the service gave an answer that is not known, and repeating what is not understood may " +
 		"do harm",
 	transport.Network:     "connections come back",
