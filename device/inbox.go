@@ -18,8 +18,10 @@ var ErrReject = errors.New("message rejected by its handler")
 
 // MessageHandler handles a cloud-to-device message, or one that came by a module's input. Its
 // return value settles the message: nil accepts it; an error with ErrReject in its chain rejects
-// it; any other error, and a panic, releases it, so the hub delivers it again (over MQTT on the
-// next connection). ctx ends when the client is closed.
+// it; any other error, and a panic, releases it, so the hub delivers it again, later: over MQTT on
+// the next connection; over AMQP after 1 s, then 2 s, 4 s and so on up to 30 s; over HTTPS with the
+// next poll after such a delay. A hub gives up a message after ten deliveries, unless it is
+// configured otherwise. ctx ends when the client is closed.
 //
 // m and the memory it points to are valid until the handler returns; boards reuse them for further
 // messages. A message that the handler sends on, by Send or Enqueue, needs memory of its own: a new

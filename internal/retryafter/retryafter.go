@@ -1,4 +1,5 @@
-// Package retryafter parses the delay that a service asks for in the headers of an HTTP answer.
+// Package retryafter parses the delay that a service asks for in the headers of an HTTP answer. It
+// also has the delay before a cloud-to-device message is released.
 package retryafter
 
 import (

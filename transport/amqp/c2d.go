@@ -9,6 +9,7 @@ import (
 
 	"github.com/hubline-iot/hubline/internal/amqpconn"
 	"github.com/hubline-iot/hubline/internal/amqpscreen"
+	"github.com/hubline-iot/hubline/internal/retryafter"
 	"github.com/hubline-iot/hubline/transport"
 )
 
@@ -19,8 +20,8 @@ const (
 	// shortLife is the age below which a lost link is not attached again but ends the session, so that
 	// the device's retry policy sets the delay.
 	shortLife = 5 * time.Second
-	// declinedFor is how long a declined message is kept before it is released. The hub delivers a
-	// released message again at once.
+	// declinedFor is how long a message that the sink declined, or that exceeded maxPartial, is kept
+	// before it is released. The hub delivers a released message again at once.
 	declinedFor = 5 * time.Second
 )
 
@@ -34,9 +35,7 @@ const (
 type c2dLink struct {
 	s *session
 
-	// Owned by the goroutine.
-	declined []declinedMessage // ordered by due
-	amqp     *amqp.Session
+	amqp *amqp.Session // owned by the goroutine
 
 	// Guarded by session.mu.
 	started, attached bool
@@ -49,13 +48,9 @@ type c2dLink struct {
 
 type unsettledMessage struct {
 	message  *amqp.Message
-	sequence uint64 // 0: none
-}
-
-// declinedMessage is a message that the sink declined, or one that exceeded maxPartial.
-type declinedMessage struct {
-	number uint32
-	due    time.Time
+	sequence uint64    // 0: none
+	since    time.Time // of its latest delivery
+	releases bool      // it is released after a delay
 }
 
 // subscribe attaches the link if needed, and then replies to sub.
@@ -148,7 +143,7 @@ func (c *c2dLink) attach() (*amqp.Receiver, error) {
 func (c *c2dLink) forgetDeliveries() {
 	c.s.mu.Lock()
 	defer c.s.mu.Unlock()
-	c.attached, c.unsettled, c.bySequence, c.declined = false, nil, nil, nil
+	c.attached, c.unsettled, c.bySequence = false, nil, nil
 }
 
 // receive delivers messages until the link is lost.
@@ -156,12 +151,9 @@ func (c *c2dLink) receive(link *amqp.Receiver) error {
 	s := c.s
 	var ref [refSize]byte
 	for {
-		m, err := c.next(link)
-		switch {
-		case err != nil:
+		m, err := link.Receive(s.ctx, nil)
+		if err != nil {
 			return err
-		case m == nil:
-			continue
 		}
 		bad := amqpscreen.ReplacedMessage(m)
 		if bad != nil && bad.Condition != amqp.ErrCondResourceLimitExceeded {
@@ -174,37 +166,15 @@ func (c *c2dLink) receive(link *amqp.Receiver) error {
 			continue
 		}
 		if bad != nil { // there may be room for it later
-			c.decline(number)
+			c.releaseAfter(number, declinedFor)
 			continue
 		}
 		binary.BigEndian.PutUint32(ref[:], number)
 		message, again := inbound(m, s.opt.Addresses == nil)
 		if !s.cfg.Sink.Deliver(&transport.Delivery{Kind: transport.Messages, Ref: ref[:], Again: again, Msg: &message}) {
-			c.decline(number)
+			c.releaseAfter(number, declinedFor)
 		}
 	}
-}
-
-// decline makes next release a message after declinedFor.
-func (c *c2dLink) decline(number uint32) {
-	c.declined = append(c.declined, declinedMessage{number, time.Now().Add(declinedFor)})
-}
-
-// next waits for a message. It returns nil after it has released a declined one.
-func (c *c2dLink) next(link *amqp.Receiver) (*amqp.Message, error) {
-	s := c.s
-	if len(c.declined) == 0 {
-		return link.Receive(s.ctx, nil)
-	}
-	ctx, cancel := context.WithDeadline(s.ctx, c.declined[0].due)
-	defer cancel()
-	m, err := link.Receive(ctx, nil)
-	if m == nil && ctx.Err() != nil && s.ctx.Err() == nil {
-		c.settle(c.declined[0].number, transport.Release)
-		c.declined = c.declined[1:]
-		return nil, nil
-	}
-	return m, err
 }
 
 // keep stores a message for settle. known reports that a former delivery of it was stored.
@@ -216,14 +186,14 @@ func (c *c2dLink) keep(m *amqp.Message) (number uint32, known bool) {
 	switch {
 	case known:
 		former = c.unsettled[number].message
-		c.unsettled[number].message = m
+		c.unsettled[number].message, c.unsettled[number].since = m, time.Now()
 	case !c.s.over:
 		if c.unsettled == nil {
 			c.unsettled, c.bySequence = make(map[uint32]*unsettledMessage), make(map[uint64]uint32)
 		}
 		c.number++
 		number = c.number
-		c.unsettled[number] = &unsettledMessage{m, sequence}
+		c.unsettled[number] = &unsettledMessage{message: m, sequence: sequence, since: time.Now()}
 		if sequence != 0 {
 			c.bySequence[sequence] = number
 		}
@@ -236,26 +206,52 @@ func (c *c2dLink) keep(m *amqp.Message) (number uint32, known bool) {
 	return number, known
 }
 
-// settle writes the disposition of a message. A message that was lost with its link is ignored: the
-// hub delivers it again.
+// settle writes the disposition of a message, for Release after a delay. A message that was lost
+// with its link is ignored: the hub delivers it again.
 func (c *c2dLink) settle(number uint32, o transport.Outcome) {
 	s := c.s
 	s.mu.Lock()
 	u, link := c.unsettled[number], c.link
-	if u != nil {
-		delete(c.unsettled, number)
-		delete(c.bySequence, u.sequence)
-	}
-	s.mu.Unlock()
-	if u == nil {
+	switch {
+	case u == nil || u.releases:
+		s.mu.Unlock()
+		return
+	case o != transport.Accept && o != transport.Reject:
+		u.releases = true // it stays unsettled meanwhile, so that another delivery of it renews the lock
+		now := time.Now()
+		c.releaseAfter(number, retryafter.ReleaseAt(now, u.since, deliveriesBefore(u.message)).Sub(now))
+		s.mu.Unlock()
 		return
 	}
-	switch o {
-	case transport.Accept:
-		_ = link.AcceptMessage(s.ctx, u.message)
-	case transport.Reject:
+	c.removeLocked(number)
+	s.mu.Unlock()
+	if o == transport.Reject {
 		_ = link.RejectMessage(s.ctx, u.message, nil)
-	default:
-		_ = link.ReleaseMessage(s.ctx, u.message)
+		return
 	}
+	_ = link.AcceptMessage(s.ctx, u.message)
+}
+
+// removeLocked removes an unsettled message and returns it, nil if there is none; session.mu held.
+func (c *c2dLink) removeLocked(number uint32) *amqp.Message {
+	u := c.unsettled[number]
+	if u == nil {
+		return nil
+	}
+	delete(c.unsettled, number)
+	delete(c.bySequence, u.sequence)
+	return u.message
+}
+
+// releaseAfter releases a message after a delay, unless the link or the session ends before.
+func (c *c2dLink) releaseAfter(number uint32, delay time.Duration) {
+	time.AfterFunc(delay, func() {
+		s := c.s
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		m, link := c.removeLocked(number), c.link
+		if m != nil {
+			s.goLocked(func() { _ = link.ReleaseMessage(s.ctx, m) })
+		}
+	})
 }

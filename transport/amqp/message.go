@@ -3,6 +3,7 @@ package amqp
 import (
 	"encoding/base64"
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -145,9 +146,6 @@ func bodyOf(m *amqp.Message) []byte {
 func inbound(m *amqp.Message, hub bool) (out transport.Message, again bool) {
 	var system transport.SystemProperties
 	out.Body = bodyOf(m)
-	if h := m.Header; h != nil {
-		again = h.DeliveryCount > 0
-	}
 	if p := m.Properties; p != nil {
 		readStandard(p, &out, &system)
 	}
@@ -169,17 +167,24 @@ func inbound(m *amqp.Message, hub bool) (out transport.Message, again bool) {
 	if v, ok := m.Annotations[enqueuedTime]; ok {
 		out.Properties = append(out.Properties, transport.Property{Name: enqueuedTime, Value: valueText(v)})
 	}
-	if v, ok := m.Annotations["iothub-deliverycount"]; ok {
-		n, _ := strconv.Atoi(valueText(v))
-		again = again || n > 0
-	}
 	if system != none {
 		out.System = &system
 	}
 	if hub {
 		out.ResponseTopic = "" // a hub takes no answers there
 	}
-	return out, again
+	return out, deliveriesBefore(m) > 0
+}
+
+// deliveriesBefore returns how often the peer says that it delivered a message before.
+func deliveriesBefore(m *amqp.Message) (n int) {
+	if v, ok := m.Annotations["iothub-deliverycount"]; ok {
+		n, _ = strconv.Atoi(valueText(v))
+	}
+	if h := m.Header; h != nil {
+		n = max(n, int(min(h.DeliveryCount, math.MaxInt16)))
+	}
+	return n
 }
 
 // readStandard reads the section of AMQP's own properties.

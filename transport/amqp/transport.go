@@ -36,10 +36,12 @@
 //
 // # Cloud-to-device messages, twin and methods
 //
-// Accept, Release and Reject are AMQP's outcomes. A released message is delivered again at once. A
-// message that the Sink declines is released after 5 s. The system properties fill the fields of
-// Message and Message.System, of which brokers with Addresses have To and UserID. The application
-// properties, sorted by name, and the annotation "iothub-enqueuedtime" are its Properties.
+// Accept, Release and Reject are AMQP's outcomes. Release waits for 1 s, after each further
+// delivery of the message twice as long, up to 30 s and within a hub's lock of a minute, because a
+// hub delivers a released message again at once. A message that the Sink declines is released after
+// 5 s. The system properties fill the fields of Message and Message.System, of which brokers with
+// Addresses have To and UserID. The application properties, sorted by name, and the annotation
+// "iothub-enqueuedtime" are its Properties.
 //
 // A module receives the messages of its inputs instead, on a link at the address of its telemetry.
 // It has no cloud-to-device messages.

@@ -60,6 +60,7 @@ type c2d struct {
 type lockedMessage struct {
 	lock     string
 	sequence string // the hub's sequence number; empty: none given
+	earlier  int    // deliveries before this one
 	since    time.Time
 }
 
@@ -79,14 +80,16 @@ func isMessage(a *hubconn.Answer) bool {
 
 func lockedMessageOf(a *hubconn.Answer, since time.Time) lockedMessage {
 	lock := strings.Trim(strings.TrimPrefix(a.Header.Get("ETag"), "W/"), `"`)
-	return lockedMessage{lock, a.Header.Get("iothub-sequencenumber"), since}
+	earlier, _ := strconv.Atoi(a.Header.Get("iothub-deliverycount"))
+	return lockedMessage{lock, a.Header.Get("iothub-sequencenumber"), earlier, since}
 }
 
 // settlement is a settlement to send to the hub.
 type settlement struct {
 	lockedMessage
 	outcome transport.Outcome
-	number  uint32 // of an unsettled message that the Sink did not take; 0: none
+	number  uint32 // of a message that stays in unsettled until it is released; 0: none
+	poll    bool   // poll after it, because the hub delivers the message again at once
 	at      time.Time
 	delay   time.Duration
 }
@@ -130,7 +133,11 @@ func (c *c2d) settle(r *transport.Request) {
 	}
 	c.s.mu.Lock()
 	number := binary.BigEndian.Uint32(r.Ref)
-	if h := c.unsettled[number]; h != nil {
+	if h := c.unsettled[number]; h != nil && r.Outcome == transport.Release {
+		// it stays unsettled meanwhile, so that another delivery of it renews the lock
+		c.received = append(c.received, settlement{number: number, outcome: r.Outcome,
+			at: retryafter.ReleaseAt(time.Now(), h.since, h.earlier)})
+	} else if h != nil {
 		delete(c.unsettled, number)
 		c.received = append(c.received, settlement{lockedMessage: *h, outcome: r.Outcome})
 	}
@@ -297,7 +304,8 @@ func (c *c2d) deliver(a *hubconn.Answer, since time.Time) bool {
 	var ref [refSize]byte
 	binary.BigEndian.PutUint32(ref[:], number)
 	if !s.cfg.Sink.Deliver(&transport.Delivery{Kind: transport.Messages, Ref: ref[:], Again: again, Msg: m}) {
-		c.due = append(c.due, settlement{number: number, outcome: transport.Release, at: time.Now().Add(abandonDelay)})
+		c.due = append(c.due, settlement{number: number, outcome: transport.Release, poll: true,
+			at: time.Now().Add(abandonDelay)})
 	}
 	return true
 }
@@ -335,7 +343,9 @@ func (c *c2d) do(e settlement) bool {
 			return true
 		}
 		e.lockedMessage, e.number = *h, 0
-		c.nextPoll = time.Time{} // the hub has it again
+		if e.poll {
+			c.nextPoll = time.Time{}
+		}
 	}
 	_, refused, err := s.do(s.settleCtx, &c.requester, c.request(e.lock, e.outcome))
 	if refused != nil {

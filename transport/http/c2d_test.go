@@ -141,6 +141,9 @@ func TestSettling(t *testing.T) {
 		r.settle(d[1].ref, transport.Reject)
 		r.settle([]byte("no ref of ours"), transport.Accept)
 		r.settle(d[2].ref, transport.Release)
+		require.Equal(t, []string{"complete 1", "reject 2"}, h.verdicts())
+		time.Sleep(time.Second)
+		synctest.Wait()
 		require.Equal(t, []string{"complete 1", "reject 2", "abandon 3"}, h.verdicts())
 		require.Equal(t, 1, h.Undelivered())
 		for _, s := range h.seen() {

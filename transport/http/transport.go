@@ -61,7 +61,9 @@
 // once, so device.Client.Reconnect causes an early poll.
 //
 // A hub locks a delivered message for a minute. Accept, Release and Reject are the hub's complete,
-// abandon and reject. A settlement that fails for a transient reason is retried while the lock
+// abandon and reject. Release waits for 1 s, after each further delivery of the message twice as
+// long, up to 30 s, because a hub delivers an abandoned message with the next poll and gives it up
+// after ten deliveries. A settlement that fails for a transient reason is retried while the lock
 // lasts. If the lock expired before the settlement, the hub delivers the message again: the session
 // then repeats an earlier accept or reject without a second call of the handler, as long as the
 // session lives. A message that the Sink does not take is abandoned after 5 s. When a session ends,
