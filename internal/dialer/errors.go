@@ -3,6 +3,7 @@ package dialer
 import (
 	"context"
 	"errors"
+	"strings"
 
 	"github.com/hubline-iot/hubline/internal/scrub"
 	"github.com/hubline-iot/hubline/transport"
@@ -53,6 +54,9 @@ func (p *Protocol) dialKind(err error) (transport.Kind, string) {
 		return kind, hint
 	}
 	if kind, hint, ok := neterr.Explain(err); ok {
+		if _, tls := errors.AsType[*handshakeError](err); tls && kind == transport.Network && hint == "" {
+			hint = "; this port may speak plain " + strings.ToUpper(p.Name) + " or another protocol: check port and scheme"
+		}
 		return kind, hint
 	}
 	if errors.Is(err, context.DeadlineExceeded) {

@@ -88,6 +88,7 @@ func (e *noRootsError) Unwrap() []error { return []error{e.why, e.refused} }
 // proxy or within a tunnel.
 type handshakeError struct{ error }
 
+func (e *handshakeError) Error() string { return "TLS handshake: " + e.error.Error() }
 func (e *handshakeError) Unwrap() error { return e.error }
 
 // unverified reports whether err is about the server's certificate, which did not verify.

@@ -210,6 +210,9 @@ func (s *session) greet(connect []byte) error {
 			continue
 		}
 		if err := s.readMore(1); err != nil {
+			if s.unread == 0 {
+				return wire.Unanswered{Err: err}
+			}
 			return err
 		}
 	}
@@ -237,10 +240,10 @@ func (s *session) greeted(in []byte) (used int, done bool, err error) {
 		return v.greeted(s, in)
 	}
 	switch h, ok, err := mqttpacket.Next(in); {
+	case len(in) > 0 && h.Type != mqttpacket.Connack, ok && h.Body != 2:
+		return 0, false, wire.FirstBytes(in)
 	case err != nil:
 		return 0, false, wire.Violation{Err: err}
-	case len(in) > 0 && h.Type != mqttpacket.Connack, ok && h.Body != 2:
-		return 0, false, wire.NewViolation("the hub's first packet is not a CONNACK") // [MQTT-3.2.0-1]
 	case ok && len(in) >= h.Size+h.Body:
 		_, code, err := mqttpacket.ReadConnack(in[h.Size : h.Size+h.Body])
 		if err != nil {

@@ -135,7 +135,7 @@ func tryDUP(t *testing.T, random *rand.Rand, o *Options) {
 	h := newHub(t)
 	var conn *flaky
 	h.wrap = func(c Conn) Conn {
-		conn = &flaky{Conn: c, left: 200 + random.IntN(60_000)}
+		conn = &flaky{Conn: c, left: 1000 + random.IntN(60_000)}
 		return conn
 	}
 	tr := New(h.dial, o)

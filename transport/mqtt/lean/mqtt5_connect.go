@@ -90,12 +90,12 @@ const maxGreeting = 128 << 10
 func (v *five) greeted(s *session, in []byte) (size int, done bool, err error) {
 	h, ok, err := v.next(in)
 	switch {
-	case err != nil:
-		return 0, false, err
 	case len(in) == 0:
 		return 0, false, nil
 	case h.Type != mqttpacket.Connack && (h.Type != mqtt5.Auth || v.opt.Auth == nil):
-		return 0, false, wire.NewViolation("the broker's first packet is not a CONNACK") // [MQTT-3.2.0-1]
+		return 0, false, wire.FirstBytes(in)
+	case err != nil:
+		return 0, false, err
 	case ok && h.Body > maxGreeting:
 		return 0, false, tooLongPacket(h)
 	case !ok || h.Size+h.Body > len(in):

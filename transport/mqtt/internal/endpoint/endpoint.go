@@ -7,6 +7,7 @@ import (
 	"github.com/hubline-iot/hubline/internal/dialer"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/mqtt/internal/wire"
+	"github.com/hubline-iot/hubline/transport/neterr"
 )
 
 // Protocol has MQTT's name, ports and error kinds.
@@ -20,6 +21,11 @@ func kind(err error) (transport.Kind, string, bool) {
 	}
 	if _, ok := errors.AsType[wire.Violation](err); ok {
 		return transport.Protocol, wire.HintPeer, true
+	}
+	if u, ok := errors.AsType[wire.Unanswered](err); ok {
+		if kind, hint, ok := neterr.Explain(u.Err); ok && kind == transport.Network && hint == "" {
+			return kind, wire.HintUnanswered, true
+		}
 	}
 	return 0, "", false
 }

@@ -101,13 +101,42 @@ func DialError(err error) *transport.Error {
 			kind, hint = transport.Protocol, HintPeer
 			break
 		}
+		if _, ok := cause.(Unanswered); ok {
+			hint = HintUnanswered
+		}
 	}
 	if kind == transport.Network && TimedOut(err) {
-		kind = transport.Timeout
+		kind, hint = transport.Timeout, ""
 	}
 	return &transport.Error{Kind: kind, Scope: transport.Connection, Op: transport.OpDial, Proto: Proto,
 		Err: Hint(err, hint)}
 }
+
+// FirstBytes returns the violation of a peer whose first packet is no CONNACK: [MQTT-3.2.0-1]. It
+// names the protocol that the peer speaks instead, as far as its first bytes show it.
+func FirstBytes(in []byte) Violation {
+	switch text := string(in[:min(len(in), 5)]); {
+	case text == "HTTP/":
+		return NewViolation("the peer answers CONNECT with HTTP")
+	case len(text) >= 4 && text[:4] == "AMQP":
+		return NewViolation("the peer answers CONNECT with AMQP")
+	case len(text) >= 2 && text[:2] == "\x15\x03":
+		return NewViolation("the peer answers CONNECT with a TLS alert: this port wants TLS")
+	}
+	return NewViolation("the peer's first packet is not a CONNACK")
+}
+
+// Unanswered marks the end of a connection in place of a CONNACK.
+type Unanswered struct{ Err error }
+
+func (u Unanswered) Error() string { return u.Err.Error() }
+
+// Unwrap returns the error inside.
+func (u Unanswered) Unwrap() error { return u.Err }
+
+// HintUnanswered is the hint for Unanswered.
+const HintUnanswered = " in place of the answer to CONNECT; this port may want TLS, or no TLS, or speak another " +
+	"protocol"
 
 // HintPeer is the hint for a peer that does not speak MQTT.
 const HintPeer = "; check host and port"
