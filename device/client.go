@@ -337,8 +337,9 @@ func (c *Client) Reconnect() error {
 
 // SetRetryPolicy sets the policy for connections, and for messages unless Options.MessagePolicy or
 // SetMessagePolicy set another one. It works at any time. The new policy also decides about a
-// running wait, counted from its beginning, and may shorten, lengthen or end it. The error, of Kind
-// Invalid, names the invalid parameter; the old policy then stays.
+// running wait, counted from its beginning, and may shorten, lengthen or end it. The random part of
+// Options.ReconnectSpread comes on top of its delays for connections. The error, of Kind Invalid,
+// names the invalid parameter; the old policy then stays.
 func (c *Client) SetRetryPolicy(p retrypolicy.Policy) error {
 	if err := retrypolicy.Validate(p); err != nil {
 		return err

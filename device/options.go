@@ -17,6 +17,10 @@ type Options struct {
 	// RetryPolicy decides about reconnects, and about messages unless MessagePolicy is set. Default:
 	// ExponentialBackoffWithJitter{}.
 	//
+	// Reconnects of any policy get a random part on top, ReconnectSpread: with Fixed{Delay: 1 s} they
+	// come after 1 s, and from the second retry on after 1 s to 3 s. A negative ReconnectSpread leaves
+	// the delays as the policy says.
+	//
 	// A policy that is a retrypolicy.Gate is asked before each attempt to connect, and for each
 	// message before it is handed over. A gate that delays one delays everything behind it. A refusal
 	// ends the attempts, or that message alone, with RetryExpired. A retrypolicy.Observer is told how
