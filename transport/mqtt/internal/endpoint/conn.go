@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/hubline-iot/hubline/internal/dialer"
+	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/netopt"
 )
 
@@ -19,6 +20,7 @@ const closeTime = 250 * time.Millisecond
 type Conn struct {
 	net.Conn // outer
 	socket   net.Conn
+	plain    bool // there is neither TLS nor a tunnel
 
 	// Of a netopt.ControlWriter; nil for others.
 	writing      chan struct{} // a writer holds it by putting a value into it; capacity 1
@@ -29,7 +31,7 @@ type Conn struct {
 
 // NewConn returns the connection. It must be closed.
 func NewConn(outer, socket net.Conn) *Conn {
-	c := &Conn{Conn: outer, socket: socket}
+	c := &Conn{Conn: outer, socket: socket, plain: outer == socket}
 	if o, ok := outer.(netopt.ControlWriter); ok {
 		c.writing, c.closed, c.repliesEnded, c.writesEnded = make(chan struct{}, 1), make(chan struct{}), make(chan struct{}),
 			make(chan struct{})
@@ -101,5 +103,21 @@ func (c *Conn) Cut() { _ = c.socket.Close() }
 // SetReadDeadline sets the deadline of the socket.
 func (c *Conn) SetReadDeadline(t time.Time) error { return c.socket.SetReadDeadline(t) }
 
-// Explain maps the error of a failed handshake, such as a TLS alert in place of a CONNACK.
-func (c *Conn) Explain(err error) error { return Error(err) }
+// Explain maps the error of a failed handshake, such as a TLS alert in place of a CONNACK. A peer
+// that hangs up on a connection without TLS may expect TLS.
+func (c *Conn) Explain(err error) error {
+	e := Error(err)
+	if c.plain && e.Kind == transport.Network {
+		e.Err = &tlsMissingError{e.Err}
+	}
+	return e
+}
+
+// tlsMissingError adds a hint at TLS to the text of a cause.
+type tlsMissingError struct{ cause error }
+
+func (e *tlsMissingError) Error() string {
+	return e.cause.Error() + "; if this port expects TLS, use mqtts:// or leave netopt.Options.Plaintext unset"
+}
+
+func (e *tlsMissingError) Unwrap() error { return e.cause }

@@ -396,3 +396,27 @@ func TestTheCodeOfARefusalIsReachable(t *testing.T) {
 		require.ErrorIs(t, err, transport.Unauthorized)
 	})
 }
+
+// A port for TLS closes the connection of a client that speaks MQTT at once.
+func TestAPlainConnectionThatIsClosedNamesTLS(t *testing.T) {
+	for _, plain := range []bool{true, false} {
+		bounded.Test(t, func(t *testing.T) {
+			hangUp := func(context.Context, string, string) (net.Conn, error) {
+				client, server := memconn.Pair("device", "hub")
+				go func() {
+					_, _ = server.Read(make([]byte, 1))
+					_ = server.Close()
+				}()
+				return client, nil
+			}
+			creds := &transport.Credentials{Host: "broker.example.test", DeviceID: "dev-1", Token: fixed}
+			err := send(t, creds, &netopt.Options{Plaintext: plain, Dial: hangUp})
+			require.ErrorIs(t, err, transport.Network)
+			if plain {
+				require.ErrorContains(t, err, "the hub closed the connection; if this port expects TLS, use mqtts://")
+			} else {
+				require.NotContains(t, err.Error(), "mqtts://")
+			}
+		})
+	}
+}
