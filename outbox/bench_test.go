@@ -3,6 +3,8 @@ package outbox_test
 import (
 	"context"
 	"fmt"
+	"os"
+	"path/filepath"
 	"sync"
 	"testing"
 	"time"
@@ -51,6 +53,84 @@ func BenchmarkPut(b *testing.B) {
 				require.NoError(b, q.Close())
 			})
 		}
+	}
+}
+
+// BenchmarkSharedFsync measures how many Puts share an fsync. "of-ideal" is the share of callers times
+// the fsyncs a second that the same disk makes alone, after one write each.
+func BenchmarkSharedFsync(b *testing.B) {
+	for _, callers := range []int{1, 2, 4, 16, 64, 256} {
+		b.Run(fmt.Sprintf("callers=%d", callers), func(b *testing.B) {
+			m := benchmarkMessage()
+			q := open(b, b.TempDir(), &outbox.Options{Overflow: device.DropOldest})
+			syncs := max(b.N/callers, 20)
+			raw := rawSyncs(b, syncs, callers*outbox.AppendedSize(m))
+			b.ResetTimer()
+			took := putAll(b, q, m, callers, syncs)
+			b.StopTimer()
+			b.ReportMetric(float64(raw)/float64(took), "of-ideal")
+			b.ReportMetric(float64(took)/float64(syncs*callers), "ns/put")
+			require.NoError(b, q.Close())
+		})
+	}
+}
+
+// rawSyncs returns how long n writes of size bytes take with an fsync after each.
+func rawSyncs(b *testing.B, n, size int) time.Duration {
+	f, err := os.Create(filepath.Join(b.TempDir(), "raw"))
+	require.NoError(b, err)
+	defer f.Close()
+	record := make([]byte, size)
+	begun := time.Now()
+	for i := range n {
+		_, err := f.WriteAt(record, int64(i*size))
+		require.NoError(b, err)
+		require.NoError(b, f.Sync())
+	}
+	return time.Since(begun)
+}
+
+// putAll makes each of the callers put each messages, one after the other.
+func putAll(b *testing.B, q *outbox.Queue, m *transport.Message, callers, each int) time.Duration {
+	begun := time.Now()
+	var wait sync.WaitGroup
+	for range callers {
+		wait.Go(func() {
+			for range each {
+				if err := q.Put(context.Background(), m); err != nil {
+					b.Error(err)
+					return
+				}
+			}
+		})
+	}
+	wait.Wait()
+	return time.Since(begun)
+}
+
+// BenchmarkWithoutFsync measures Put against one write a record ("of-raw").
+func BenchmarkWithoutFsync(b *testing.B) {
+	for _, callers := range []int{1, 16} {
+		b.Run(fmt.Sprintf("callers=%d", callers), func(b *testing.B) {
+			m := benchmarkMessage()
+			f, err := os.Create(filepath.Join(b.TempDir(), "raw"))
+			require.NoError(b, err)
+			defer f.Close()
+			each := max(b.N/callers, 1)
+			record := make([]byte, outbox.AppendedSize(m))
+			begun := time.Now()
+			for i := range each * callers {
+				_, err := f.WriteAt(record, int64(i%8000*len(record)))
+				require.NoError(b, err)
+			}
+			raw := time.Since(begun)
+			q := open(b, b.TempDir(), &outbox.Options{SyncEvery: -1, Overflow: device.DropOldest})
+			b.ResetTimer()
+			took := putAll(b, q, m, callers, each)
+			b.StopTimer()
+			b.ReportMetric(float64(raw)/float64(took), "of-raw")
+			require.NoError(b, q.Close())
+		})
 	}
 }
 

@@ -1,5 +1,7 @@
 package outbox
 
+import "github.com/hubline-iot/hubline/transport"
+
 // For tests in package outbox_test.
 type (
 	FileSystem = fileSystem
@@ -22,6 +24,9 @@ var (
 )
 
 const RecordHead = recordHead
+
+// AppendedSize is the size of m's record.
+func AppendedSize(m *transport.Message) int { return len(appendRecord(nil, m)) }
 
 // Unsynced returns how many records may not be durable.
 func (q *Queue) Unsynced() (n uint64) {
