@@ -1,6 +1,7 @@
 package outbox_test
 
 import (
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -42,28 +43,47 @@ func TestAFailingFsyncOfASegmentThatIsFull(t *testing.T) {
 	})
 }
 
-// The same for Close.
-func TestAFailingFsyncDuringClose(t *testing.T) {
+// Close lets a Put that waits for an fsync have its result, and refuses one that was not written.
+func TestCloseDuringAnFsync(t *testing.T) {
 	bounded.Test(t, func(t *testing.T) {
 		d := newDisk()
 		q := openOn(t, d, nil)
-		var calls atomic.Int32
-		d.on(onSync(func() error {
-			n := calls.Add(1)
-			time.Sleep(time.Second)
-			if n == 2 {
-				return syscall.EIO
-			}
-			return nil
-		}))
+		d.on(onSync(func() error { time.Sleep(time.Second); return nil }))
 		first, second := make(chan error, 1), make(chan error, 1)
 		go func() { first <- q.Put(t.Context(), numbered(1)) }()
 		synctest.Wait()
 		go func() { second <- q.Put(t.Context(), numbered(2)) }()
 		synctest.Wait()
-		_ = q.Close()
+		require.NoError(t, q.Close())
 		require.NoError(t, <-first)
-		require.ErrorIs(t, <-second, syscall.EIO)
+		require.ErrorIs(t, <-second, transport.Closed)
+		q = openOn(t, d, nil)
+		require.EqualValues(t, 1, q.Stats().Waiting)
+		require.NoError(t, q.Close())
+	})
+}
+
+// Callers that put one message after the other share each fsync, all of them.
+func TestCallersShareAnFsync(t *testing.T) {
+	bounded.Test(t, func(t *testing.T) {
+		d := newDisk()
+		q := openOn(t, d, nil)
+		var calls atomic.Int32
+		d.on(onSync(func() error { calls.Add(1); time.Sleep(time.Millisecond); return nil }))
+		const callers, each = 16, 50
+		var wait sync.WaitGroup
+		for c := range callers {
+			wait.Go(func() {
+				for n := range each {
+					if err := q.Put(t.Context(), numbered(c*each+n)); err != nil {
+						t.Error(err)
+					}
+				}
+			})
+		}
+		wait.Wait()
+		require.Less(t, int(calls.Load()), each*3/2, "two groups of callers would need twice as many")
+		require.NoError(t, q.Close())
 	})
 }
 

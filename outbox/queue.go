@@ -67,7 +67,10 @@ type Queue struct {
 	taken        []*entrant // writer only: buffer of busy
 	batch        []byte     // writer only: the bytes to write
 
+	expected int // callers that may put at once: those that an fsync has released, and the pending ones
+
 	syncing  bool // the syncer runs
+	fsyncing bool // it syncs the active segment
 	wantSync bool // the active segment must be synced
 	wantMark bool // the mark must be synced
 	markBusy bool // the mark is being written or synced

@@ -25,7 +25,7 @@ func (q *Queue) sync() {
 	for {
 		q.mu.Lock()
 		active, mark := q.wantSync, q.wantMark
-		q.wantSync, q.wantMark = false, false
+		q.wantSync, q.wantMark, q.fsyncing = false, false, active
 		if !active && !mark {
 			q.syncing = false
 			wake(&q.synced)
@@ -34,6 +34,10 @@ func (q *Queue) sync() {
 		switch {
 		case active:
 			q.syncActive()
+			q.mu.Lock()
+			q.fsyncing = false
+			q.kickLocked()
+			q.mu.Unlock()
 		case !mark:
 			return
 		}
@@ -83,6 +87,7 @@ func (q *Queue) syncFile(f file, named bool) error {
 
 // settleUnsyncedLocked settles the Puts of s that wait for an fsync, for records below upTo.
 func (q *Queue) settleUnsyncedLocked(s *segment, upTo uint64, err error) {
+	before := len(q.unsynced)
 	q.unsynced = slices.DeleteFunc(q.unsynced, func(p *entrant) bool {
 		if p.segment != s || p.number >= upTo {
 			return false
@@ -90,6 +95,7 @@ func (q *Queue) settleUnsyncedLocked(s *segment, upTo uint64, err error) {
 		q.settleLocked(p, err)
 		return true
 	})
+	q.expected = before - len(q.unsynced) + len(q.pending)
 }
 
 // syncMark syncs the mark, unless Options.SyncEvery is negative.

@@ -2,6 +2,7 @@ package outbox
 
 import (
 	"fmt"
+	"runtime"
 	"slices"
 
 	"github.com/hubline-iot/hubline/transport"
@@ -9,10 +10,16 @@ import (
 
 // kickLocked starts the writer if there is work and it does not run.
 func (q *Queue) kickLocked() {
-	if !q.working && (len(q.trash) > 0 || len(q.pending) > 0 || q.markDue) {
+	if !q.working && (len(q.trash) > 0 || q.batchDueLocked() || q.markDue) {
 		q.working = true
 		go q.work()
 	}
+}
+
+// batchDueLocked reports whether pending records may be written. While an fsync runs that Puts wait
+// for, the next ones gather, so that one fsync is enough for all callers.
+func (q *Queue) batchDueLocked() bool {
+	return len(q.pending) > 0 && (q.opt.SyncEvery != 0 || !q.wantSync && !q.fsyncing)
 }
 
 // work is the goroutine of the writer.
@@ -25,7 +32,10 @@ func (q *Queue) work() {
 // workOnce does one piece of work, and reports whether there was any.
 func (q *Queue) workOnce() bool {
 	q.mu.Lock()
-	trash, mark, batch := len(q.trash) > 0, q.markDue, len(q.pending) > 0
+	trash, mark, batch := len(q.trash) > 0, q.markDue, q.batchDueLocked()
+	if len(q.pending) == 0 && len(q.unsynced) > 0 && !q.fsyncing {
+		q.syncLocked()
+	}
 	if !trash && !mark && !batch {
 		q.working = false
 		wake(&q.worked)
@@ -37,11 +47,36 @@ func (q *Queue) workOnce() bool {
 	case mark:
 		_ = q.writeMark() // counted
 	case batch:
+		q.gather()
 		q.writeBatch()
 	default:
 		return false
 	}
 	return true
+}
+
+// gatherRounds is how often the writer yields to callers without seeing a further Put.
+const gatherRounds = 300
+
+// gather lets the callers that the last fsync has released put their next messages, if they do so
+// at once. Without it they would split into two groups that wait for each other's fsyncs.
+func (q *Queue) gather() {
+	seen := 0
+	for round := 0; round < gatherRounds; round++ {
+		q.mu.Lock()
+		n, expected := len(q.pending), q.expected
+		q.mu.Unlock()
+		if n >= expected {
+			break
+		}
+		if n > seen {
+			seen, round = n, 0
+		}
+		runtime.Gosched()
+	}
+	q.mu.Lock()
+	q.expected = 0
+	q.mu.Unlock()
 }
 
 // batchBytes is the maximum size of one write.
@@ -127,8 +162,7 @@ func (q *Queue) writtenLocked(s *segment, batch []*entrant) {
 		}
 		return
 	case every == 0:
-		q.unsynced = append(q.unsynced, batch...)
-		q.syncLocked()
+		q.unsynced = append(q.unsynced, batch...) // the writer has them synced when nothing is pending
 		return
 	case every > 0:
 		q.syncLaterLocked()
