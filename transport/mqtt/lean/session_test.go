@@ -640,9 +640,12 @@ func TestAMessageThatDoesNotFitFailsAlone(t *testing.T) {
 			last := l.expect(0x32)
 			require.Len(t, last.rest(), 2+transport.MaxMessageSize)
 			require.Len(t, r.sink.done, len(large))
+			says := []string{"message of 262145 bytes", "the topic, which has the properties percent-encoded in it, has 66",
+				"WriteBuffer has", "WriteBuffer has"}
 			for i, tag := range large {
 				require.Equal(t, tag, r.sink.done[i].tag)
 				require.ErrorIs(t, r.sink.done[i].err, transport.TooLarge)
+				require.ErrorContains(t, r.sink.done[i].err, says[i])
 				require.Equal(t, transport.Operation, transport.Find(r.sink.done[i].err).Scope)
 			}
 			require.LessOrEqual(t, cap(tr.own().out), 2*flushSize, "what a long topic took was given back")
