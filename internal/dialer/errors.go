@@ -54,7 +54,7 @@ func (p *Protocol) dialKind(err error) (transport.Kind, string) {
 		return kind, hint
 	}
 	if kind, hint, ok := neterr.Explain(err); ok {
-		if _, tls := errors.AsType[*handshakeError](err); tls && kind == transport.Network && hint == "" {
+		if kind == transport.Network && hint == "" && InHandshake(err) {
 			hint = "; this port may speak plain " + strings.ToUpper(p.Name) + " or another protocol: check port and scheme"
 		}
 		return kind, hint

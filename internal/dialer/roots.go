@@ -91,6 +91,12 @@ type handshakeError struct{ error }
 func (e *handshakeError) Error() string { return "TLS handshake: " + e.error.Error() }
 func (e *handshakeError) Unwrap() error { return e.error }
 
+// InHandshake reports whether err is the failure of the TLS handshake with the server.
+func InHandshake(err error) bool {
+	_, is := errors.AsType[*handshakeError](err)
+	return is
+}
+
 // unverified reports whether err is about the server's certificate, which did not verify.
 func unverified(err error) bool {
 	handshake, ok := errors.AsType[*handshakeError](err)

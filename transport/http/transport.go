@@ -118,6 +118,7 @@ import (
 	"time"
 
 	"github.com/hubline-iot/hubline/internal/hubauth"
+	"github.com/hubline-iot/hubline/internal/hubconn"
 	"github.com/hubline-iot/hubline/transport"
 )
 
@@ -180,5 +181,5 @@ func (t *Transport) Dial(ctx context.Context, cfg *transport.Config) (transport.
 	if ctx.Err() != nil {
 		err = context.Cause(ctx) // the socket error is a consequence of it
 	}
-	return nil, protocol.Error(err)
+	return nil, protocol.Error(hubconn.First{Err: err})
 }
