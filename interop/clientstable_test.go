@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// hubClients are the clients in the tables of testhub's README: the beginning of the row, and the
+// hubClients are the clients in the tables of CLIENTS.md of testhub: the start of the row, and the
 // tests of the client.
 var hubClients = []struct{ row, tests string }{
 	{"npm azure-iot-device, with keys",
@@ -53,12 +53,12 @@ func testNames() ([]string, error) {
 	return all, nil
 }
 
-// Each row of the README's tables of clients says how many tests that client has. All of them pass:
+// Each row of the tables of clients says how many tests that client has. All of them pass:
 // one that fails ends a run of CI.
 func TestTheTablesOfClientsAreComplete(t *testing.T) {
 	all, err := testNames()
 	require.NoError(t, err)
-	raw, err := os.ReadFile("../cmd/testhub/README.md")
+	raw, err := os.ReadFile("../cmd/testhub/CLIENTS.md")
 	require.NoError(t, err)
 	counted := regexp.MustCompile(`\b(\d+) of (\d+) tests\b`)
 	rows := 0

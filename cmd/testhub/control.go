@@ -89,7 +89,7 @@ type route struct {
 	handle       func(*control, *call) (any, *refusal) // nil for the events, which are no JSON
 }
 
-// routes is the API. README.md has an example of each route.
+// routes is the API. API.md has an example of each route.
 func routes() []route {
 	return []route{
 		{"GET", "/", "this list; a further hub has the same requests behind /hubs/ and its name", (*control).index},

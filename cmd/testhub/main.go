@@ -10,8 +10,8 @@
 //	go run ./cmd/testhub -free -enroll sensor-1        a provisioning service too, and a device that may register
 //	curl http://127.0.0.1:PORT/                        lists the control API; a browser gets the page
 //
-// README.md in this directory describes all flags, the device file and the control API with
-// examples.
+// README.md in this directory describes all flags and the device file, API.md the control API with
+// examples, and CLIENTS.md what each SDK needs.
 package main
 
 import (

@@ -16,28 +16,33 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A block is a code block in README.md.
+// documents are the pages of testhub, in the order in which their examples run.
+var documents = []string{"README.md", "CLIENTS.md", "API.md"}
+
+// A block is a code block in one of the documents.
 type block struct {
 	language, text string
 	line           int
 }
 
 func blocks(t *testing.T) (all []block) {
-	raw, err := os.ReadFile("README.md")
-	require.NoError(t, err)
-	var in *block
-	for i, l := range strings.Split(string(raw), "\n") {
-		switch {
-		case in == nil && strings.HasPrefix(l, "```"):
-			in = &block{language: strings.TrimPrefix(l, "```"), line: i + 1}
-		case in != nil && l == "```":
-			all = append(all, *in)
-			in = nil
-		case in != nil:
-			in.text += l + "\n"
+	for _, name := range documents {
+		raw, err := os.ReadFile(name)
+		require.NoError(t, err)
+		var in *block
+		for i, l := range strings.Split(string(raw), "\n") {
+			switch {
+			case in == nil && strings.HasPrefix(l, "```"):
+				in = &block{language: strings.TrimPrefix(l, "```"), line: i + 1}
+			case in != nil && l == "```":
+				all = append(all, *in)
+				in = nil
+			case in != nil:
+				in.text += l + "\n"
+			}
 		}
+		require.Nil(t, in, name)
 	}
-	require.Nil(t, in)
 	return all
 }
 

@@ -190,7 +190,8 @@ func documents(t *testing.T) []string {
 	require.NoError(t, err)
 	guides, err := filepath.Glob(filepath.Join(root, "docs", "migrate", "*.md"))
 	require.NoError(t, err)
-	found := []string{"README.md", "CONTRIBUTING.md", "ARCHITECTURE.md", "cross/arm/README.md", "cmd/testhub/README.md"}
+	found := []string{"README.md", "CONTRIBUTING.md", "ARCHITECTURE.md", "cross/arm/README.md", "cmd/testhub/README.md",
+		"cmd/testhub/API.md", "cmd/testhub/CLIENTS.md"}
 	for _, name := range names {
 		found = append(found, "docs/"+filepath.Base(name))
 	}
