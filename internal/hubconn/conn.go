@@ -14,6 +14,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"syscall"
 
 	"github.com/hubline-iot/hubline/internal/dialer"
 	"github.com/hubline-iot/hubline/internal/httpguard"
@@ -28,7 +29,9 @@ type Conn struct {
 	writes *writes         // what net/http writes to; nil over HTTP/2
 	socket *socket
 	gone   chan struct{} // closed when the connection takes no more requests
-	once   sync.Once
+
+	answered bool // an exchange succeeded
+	once     sync.Once
 }
 
 const http2 = "h2" // in ALPN
@@ -116,10 +119,30 @@ func (l *Conn) Abort() { _ = l.socket.Close() }
 // it is final once Close has returned. Over HTTP/2 it is always true.
 func (l *Conn) Sent() bool { return l.writes == nil || l.writes.begun.Load() }
 
-// writes is a connection that knows whether a write has begun.
+// Stale reports whether the latest exchange failed as it does when the hub closes an idle
+// connection just as the request goes (RFC 9112 section 9.5): the connection carried an answer
+// before, and was closed in good order without a byte of another one. The hub may have executed the
+// request all the same. Over HTTP/2 it is always false.
+func (l *Conn) Stale() bool {
+	if l.writes == nil || !l.answered || l.writes.heard.Load() {
+		return false
+	}
+	loss := l.socket.loss()
+	return loss == nil || errors.Is(loss, io.EOF) || errors.Is(loss, syscall.EPIPE) // a write after the close
+}
+
+// writes is a connection that knows whether a write has begun, and whether a byte came since.
 type writes struct {
 	net.Conn
-	begun atomic.Bool
+	begun, heard atomic.Bool
+}
+
+func (w *writes) Read(b []byte) (int, error) {
+	n, err := w.Conn.Read(b)
+	if n > 0 {
+		w.heard.Store(true)
+	}
+	return n, err
 }
 
 func (w *writes) Write(b []byte) (int, error) {
@@ -162,6 +185,7 @@ func (l *Conn) Exchange(ctx context.Context, r *Request) (*Answer, error) {
 	if l.guard != nil {
 		l.guard.Next()
 		l.writes.begun.Store(false)
+		l.writes.heard.Store(false)
 	}
 	response, err := l.conn.RoundTrip(q)
 	if err != nil {
@@ -191,6 +215,7 @@ func (l *Conn) Exchange(ctx context.Context, r *Request) (*Answer, error) {
 	case len(body) > maxBody:
 		return nil, ErrLong
 	}
+	l.answered = true
 	return &Answer{response.StatusCode, response.Header, body, peer}, nil
 }
 

@@ -54,31 +54,86 @@ func (d discard) WriteHeader(int)             {}
 
 // A lost answer to telemetry: the hub has the message, the client does not know it, so it sends the
 // message again with the same id, before all later ones.
+// The first time that is at once, over another connection; the second time the session ends.
 func TestTelemetryIsRepeatedAfterALostAnswer(t *testing.T) {
+	for _, lost := range []int{1, 2} {
+		bubble(t, func(t *testing.T, h *scripted) {
+			h.losing(lost, func(r *http.Request) bool { return strings.HasSuffix(r.URL.Path, "/events") })
+			c := h.client(t, h.options(), nil)
+			for i := range 3 {
+				require.NoError(t, c.Enqueue(t.Context(), numbered(3)[i], nil))
+			}
+			require.NoError(t, c.Flush(t.Context()))
+			var ids []string
+			for _, m := range h.Received() {
+				ids = append(ids, m.ID)
+			}
+			require.Equal(t, []string{"m-0", "m-1", "m-2"}, ids[len(ids)-3:])
+			require.Equal(t, uint64(lost), c.Stats().Connections)
+		})
+	}
+}
+
+// A hub, or a proxy before it, may close an idle connection just as the next request goes. That is
+// no loss: the request goes again at once, and the message arrives once.
+func TestAnIdleConnectionThatClosesIsReplacedAtOnce(t *testing.T) {
 	bubble(t, func(t *testing.T, h *scripted) {
-		h.losing(1, func(r *http.Request) bool { return strings.HasSuffix(r.URL.Path, "/events") })
+		served := map[string]bool{}
+		h.answer = func(_ http.ResponseWriter, r *http.Request, _ []byte) bool {
+			if served[r.RemoteAddr] {
+				panic(http.ErrAbortHandler)
+			}
+			served[r.RemoteAddr] = true
+			return false
+		}
 		c := h.client(t, h.options(), nil)
-		for i := range 3 {
-			require.NoError(t, c.Enqueue(t.Context(), numbered(3)[i], nil))
+		began := time.Now()
+		for _, m := range numbered(40) {
+			require.NoError(t, c.Send(t.Context(), m))
 		}
-		require.NoError(t, c.Flush(t.Context()))
-		var ids []string
-		for _, m := range h.Received() {
-			ids = append(ids, m.ID)
-		}
-		first := h.seen()[0].messages
-		require.Equal(t, first+3, len(ids))
-		require.Equal(t, []string{"m-0", "m-1", "m-2"}, ids[first:])
-		require.Equal(t, uint64(2), c.Stats().Connections)
+		require.Zero(t, time.Since(began))
+		require.Len(t, h.Received(), 40)
+		require.Equal(t, uint64(1), c.Stats().Connections)
 	})
 }
 
-// A settlement whose answer was lost is not repeated: it ends with its session, and the hub
+// A settlement that goes again over another connection takes effect once, because it names its
+// lock.
+func TestASettlementOnAClosedConnectionGoesAgain(t *testing.T) {
+	for _, executed := range []bool{false, true} {
+		bubble(t, func(t *testing.T, h *scripted) {
+			h.message("x", nil)
+			lose := true
+			h.answer = func(_ http.ResponseWriter, r *http.Request, body []byte) bool {
+				if !lose || r.Method != http.MethodDelete {
+					return false
+				}
+				lose = false
+				if executed {
+					h.route(discard{http.Header{}}, r, body)
+				}
+				panic(http.ErrAbortHandler)
+			}
+			var handled atomic.Int32
+			c := h.client(t, h.polling(time.Minute), nil)
+			c.HandleMessages(func(context.Context, *transport.Message) error {
+				handled.Add(1)
+				return nil
+			})
+			time.Sleep(10 * time.Minute)
+			require.Equal(t, []string{"complete 1"}, h.verdicts())
+			require.Equal(t, int32(1), handled.Load())
+			require.Equal(t, uint64(1), c.Stats().Connections)
+		})
+	}
+}
+
+// A settlement whose answer was lost twice is not repeated: it ends with its session, and the hub
 // redelivers messages that it does not consider settled.
 func TestASettlementWithALostAnswerIsNotRepeated(t *testing.T) {
 	bubble(t, func(t *testing.T, h *scripted) {
 		h.message("x", nil)
-		h.losing(1, func(r *http.Request) bool { return r.Method == http.MethodDelete })
+		h.losing(2, func(r *http.Request) bool { return r.Method == http.MethodDelete })
 		var handled atomic.Int32
 		c := h.client(t, h.polling(time.Minute), nil)
 		c.HandleMessages(func(context.Context, *transport.Message) error {
@@ -92,10 +147,10 @@ func TestASettlementWithALostAnswerIsNotRepeated(t *testing.T) {
 	})
 	bubble(t, func(t *testing.T, h *scripted) { // the request was lost: the handler gets the message twice
 		h.message("x", nil)
-		lose := true
+		lose := 2
 		h.answer = func(_ http.ResponseWriter, r *http.Request, _ []byte) bool {
-			if lose && r.Method == http.MethodDelete {
-				lose = false
+			if lose > 0 && r.Method == http.MethodDelete {
+				lose--
 				panic(http.ErrAbortHandler)
 			}
 			return false

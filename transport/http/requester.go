@@ -71,8 +71,23 @@ func newRequest(method string, at *url.URL, header http.Header, body []byte) *hu
 	return &hubconn.Request{Method: method, URL: at, Header: header, Body: body}
 }
 
-// exchange makes one request within its time limit.
+// exchange makes one request within its time limit. If the hub closed the idle connection just as
+// the request went, exchange makes it once more, over another connection: each request may be
+// repeated. Telemetry would be sent again by the next session too, a poll reads, and a settlement
+// under a lock takes effect once.
 func (l *requester) exchange(ctx context.Context, r *hubconn.Request) (*hubconn.Answer, error) {
+	header := r.Header.Clone()
+	a, stale, err := l.exchangeOnce(ctx, r)
+	if stale {
+		r.Header = header
+		a, _, err = l.exchangeOnce(ctx, r)
+	}
+	return a, err
+}
+
+// exchangeOnce is exchange without the second request. stale is hubconn.Conn.Stale of a connection
+// that failed.
+func (l *requester) exchangeOnce(ctx context.Context, r *hubconn.Request) (a *hubconn.Answer, stale bool, err error) {
 	limit := l.s.opt.requestTimeout(len(r.Body))
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
@@ -84,17 +99,18 @@ func (l *requester) exchange(ctx context.Context, r *hubconn.Request) (*hubconn.
 		if ctx.Err() != nil {
 			err = context.Cause(ctx)
 		}
-		return nil, err
+		return nil, false, err
 	}
 	sent := time.Now()
 	l.watch.begin(ctx, cancel, limit-l.s.opt.Timeout)
-	a, err := conn.Exchange(ctx, r)
+	a, err = conn.Exchange(ctx, r)
+	ended := ctx.Err() != nil
 	if silent := l.watch.end(); silent && err != nil {
 		err = errSilent
 	}
 	if err != nil {
 		l.close()
-		return nil, err
+		return nil, !ended && conn.Stale(), err
 	}
 	l.s.clock.Learn(a.Header, a.TLS, sent, time.Now())
 	if l.idle == nil {
@@ -102,7 +118,7 @@ func (l *requester) exchange(ctx context.Context, r *hubconn.Request) (*hubconn.
 	} else {
 		l.idle.Reset(l.s.opt.IdleTimeout)
 	}
-	return a, nil
+	return a, false, nil
 }
 
 // discard discards a closed connection. It returns the reason, or nil if the hub closed it cleanly.

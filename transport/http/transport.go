@@ -41,8 +41,10 @@
 // authenticated the device (see Options.NoProof). Run ends with an error of Scope Connection when
 // an exchange fails because of the network, or with an answer about the identity (401, a 404 for
 // the device, a disabled device). A connection that the hub closes while no request is in flight is
-// replaced silently. A reset, or a connection that the system finds dead, is a loss. A device whose
-// hub has become unreachable finds out with its next message or poll for cloud-to-device messages.
+// replaced silently. So is one that the hub closes just as the next request goes, which then goes
+// again at once, over the next connection. A reset, or a connection that the system finds dead, is
+// a loss. A device whose hub has become unreachable finds out with its next message or poll for
+// cloud-to-device messages.
 //
 // Each request has Options.Timeout. The session waits that long for a hub that answers late. It
 // finds a dead network sooner, after 30 s, when a new connection does not come about or (on Linux)
