@@ -95,8 +95,8 @@ func TestAReleaseCanBeInstalled(t *testing.T) {
 	o := newOutsider(t)
 	o.run(o.clone, ".ci/release", release)
 	tags := strings.Fields(o.run(o.hub, "git", "tag"))
-	require.Equal(t, []string{"cmd/fleet/" + release, "cmd/hubline/" + release, "observe/otel/" + release,
-		"provisioning/dpstpm/" + release, release}, tags)
+	require.Equal(t, []string{"cloudevents/" + release, "cmd/fleet/" + release, "cmd/hubline/" + release,
+		"observe/otel/" + release, "provisioning/dpstpm/" + release, release}, tags)
 	require.Contains(t, o.run(o.hub, "git", "show", release+":CHANGELOG.md"), "\n## Unreleased\n\n## "+release+"\n")
 
 	o.env = append(o.env, "SYSTEMS="+runtime.GOOS+"/"+runtime.GOARCH)
@@ -113,7 +113,8 @@ func TestAReleaseCanBeInstalled(t *testing.T) {
 	user := filepath.Join(o.folder, "user")
 	require.NoError(t, os.Mkdir(user, 0o755))
 	o.run(user, "go", "mod", "init", "example.com/user")
-	o.run(user, "go", "get", rootModule+"/observe/otel@"+release, rootModule+"/provisioning/dpstpm@"+release)
+	o.run(user, "go", "get", rootModule+"/cloudevents@"+release, rootModule+"/observe/otel@"+release,
+		rootModule+"/provisioning/dpstpm@"+release)
 	require.Contains(t, o.run(user, "go", "list", "-m", rootModule), release)
 
 	if runtime.GOOS != "linux" || runtime.GOARCH != "amd64" {
