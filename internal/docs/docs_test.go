@@ -77,17 +77,16 @@ func blocks(t *testing.T, page string) (found []block) {
 
 // Each page begins with a program, whose output is the one on the page.
 func TestProgramsPrintWhatThePagesSay(t *testing.T) {
-	bin := t.TempDir()
 	programs := map[string]string{}
 	for i, page := range pages {
 		programs[fmt.Sprintf("page%d", i)], _ = opening(t, page)
 	}
-	buildPrograms(t, bin, programs)
+	command := buildPrograms(t, programs)
 	for i, page := range pages {
 		t.Run(page, func(t *testing.T) {
 			t.Parallel()
 			_, want := opening(t, page)
-			cmd := exec.CommandContext(t.Context(), filepath.Join(bin, fmt.Sprintf("page%d", i)))
+			cmd := command(fmt.Sprintf("page%d", i))
 			var stderr strings.Builder
 			cmd.Stderr = &stderr
 			out, err := cmd.Output()
@@ -97,26 +96,35 @@ func TestProgramsPrintWhatThePagesSay(t *testing.T) {
 	}
 }
 
-// buildPrograms builds programs of this module into the folder bin, by their names.
-func buildPrograms(t *testing.T, bin string, programs map[string]string) {
+// buildPrograms builds programs of this module, and returns the command that runs one of them by its
+// name. They are packages of one program, because linking takes the most time.
+func buildPrograms(t *testing.T, programs map[string]string) func(name string) *exec.Cmd {
 	t.Helper()
 	folder, err := filepath.Abs(".")
 	require.NoError(t, err)
 	sources := t.TempDir()
-	replace, args := map[string]string{}, []string{}
-	for name, program := range programs {
-		source := filepath.Join(sources, name+".go")
-		require.NoError(t, os.WriteFile(source, []byte(program), 0o600))
-		replace[filepath.Join(folder, name, "main.go")] = source
-		args = append(args, "./"+name)
+	replace := map[string]string{}
+	write := func(path, text string) {
+		source := filepath.Join(sources, strings.ReplaceAll(path, "/", "_"))
+		require.NoError(t, os.WriteFile(source, []byte(text), 0o600))
+		replace[filepath.Join(folder, path)] = source
 	}
-	overlay := filepath.Join(sources, "overlay.json")
+	imports, cases := "", ""
+	for name, program := range programs {
+		program = strings.Replace(program, "package main\n", "package "+name+"\n", 1)
+		write("pages/"+name+"/main.go", strings.Replace(program, "\nfunc main() {", "\nfunc Main() {", 1))
+		imports += fmt.Sprintf("import %q\n", module+"/internal/docs/pages/"+name)
+		cases += fmt.Sprintf("case %q: %s.Main()\n", name, name)
+	}
+	write("pages/main.go", "package main\n\nimport \"os\"\n"+imports+
+		"func main() {\nname := os.Args[1]\nos.Args = os.Args[:1]\nswitch name {\n"+cases+"}\n}\n")
+	overlay, bin := filepath.Join(sources, "overlay.json"), filepath.Join(sources, "pages.exe")
 	list, err := json.Marshal(map[string]any{"Replace": replace})
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(overlay, list, 0o600))
-	args = append([]string{"build", "-overlay", overlay, "-ldflags=-s -w", "-o", bin + "/"}, args...)
-	out, err := exec.Command("go", args...).CombinedOutput()
+	out, err := exec.Command("go", "build", "-overlay", overlay, "-ldflags=-s -w", "-o", bin, "./pages").CombinedOutput()
 	require.NoError(t, err, string(out))
+	return func(name string) *exec.Cmd { return exec.CommandContext(t.Context(), bin, name) }
 }
 
 // The README's program is also a runnable example.
@@ -157,29 +165,32 @@ var (
 // Every fragment of Go code in a document compiles. Unused variables and imports are allowed.
 func TestFragmentsCompile(t *testing.T) {
 	fset := token.NewFileSet()
-	imports, find := packages(t)
-	load := importer.ForCompiler(fset, "gc", find)
+	var fragments []block
 	for _, page := range documents(t) {
 		for _, b := range blocks(t, page) {
-			if b.language != "go" || b.isFile() {
-				continue
+			if b.language == "go" && !b.isFile() {
+				fragments = append(fragments, b)
 			}
-			text := "package p\n" + imports + given + "func _() error {\n" + b.text + "\nreturn nil\n}\n"
-			if b.isProgram() {
-				text = b.text
-			}
-			file, err := parser.ParseFile(fset, b.String(), text, 0)
-			if err != nil && !b.isProgram() { // declarations
-				file, err = parser.ParseFile(fset, b.String(), "package p\n"+imports+given+b.text, 0)
-			}
-			require.NoError(t, err, b.String())
-			config := types.Config{Importer: load, Error: func(err error) {
-				if fault, ok := err.(types.Error); ok && !fault.Soft {
-					t.Errorf("%v: %s", b, fault.Msg)
-				}
-			}}
-			_, _ = config.Check("p", fset, []*ast.File{file}, nil)
 		}
+	}
+	imports, find := packages(t, fragments)
+	load := importer.ForCompiler(fset, "gc", find)
+	for _, b := range fragments {
+		text := "package p\n" + imports + given + "func _() error {\n" + b.text + "\nreturn nil\n}\n"
+		if b.isProgram() {
+			text = b.text
+		}
+		file, err := parser.ParseFile(fset, b.String(), text, 0)
+		if err != nil && !b.isProgram() { // declarations
+			file, err = parser.ParseFile(fset, b.String(), "package p\n"+imports+given+b.text, 0)
+		}
+		require.NoError(t, err, b.String())
+		config := types.Config{Importer: load, Error: func(err error) {
+			if fault, ok := err.(types.Error); ok && !fault.Soft {
+				t.Errorf("%v: %s", b, fault.Msg)
+			}
+		}}
+		_, _ = config.Check("p", fset, []*ast.File{file}, nil)
 	}
 }
 
@@ -201,36 +212,66 @@ func documents(t *testing.T) []string {
 	return found
 }
 
-// packages returns the import declarations that documents need, and a look-up of the compiled
+// packages returns the import declarations that fragments need, and a look-up of the compiled
 // packages.
-func packages(t *testing.T) (imports string, find importer.Lookup) {
+func packages(t *testing.T, fragments []block) (imports string, find importer.Lookup) {
 	t.Helper()
+	used := map[string]bool{}
+	for _, text := range append([]string{given}, texts(fragments)...) {
+		for _, m := range regexp.MustCompile(`\b(\w+)\.`).FindAllStringSubmatch(text, -1) {
+			used[m[1]] = true
+		}
+	}
+	list := func(args ...string) (rows [][]string) {
+		out, err := exec.Command("go", append([]string{"list", "-f"}, args...)...).Output()
+		require.NoError(t, err)
+		for line := range strings.Lines(string(out)) {
+			rows = append(rows, strings.Fields(line))
+		}
+		return rows
+	}
 	names := map[string]string{"http": module + "/transport/http", "nethttp": "net/http"}
 	for _, path := range []string{"bytes", "context", "crypto", "crypto/tls", "encoding/json", "errors", "fmt", "io",
 		"log", "os", "testing", "testing/synctest", "time", "github.com/stretchr/testify/require",
 		"go.opentelemetry.io/otel/trace"} {
 		names[path[strings.LastIndex(path, "/")+1:]] = path
 	}
-	out, err := exec.Command("go", "list", "-export", "-deps", "-f", "{{.ImportPath}} {{.Name}} {{.Export}}",
-		module+"/...", "net/http", "os", "log", "testing", "testing/synctest", "github.com/stretchr/testify/require").Output()
-	require.NoError(t, err)
-	exports := map[string]string{}
-	for line := range strings.Lines(string(out)) {
-		fields := strings.Fields(line)
-		if len(fields) < 3 {
+	for _, row := range list("{{.ImportPath}} {{.Name}}", module+"/...") {
+		path, name := row[0], row[1]
+		if strings.Contains(path, "internal") || name == "main" || name == "http" || !used[name] {
 			continue
 		}
-		path, name := fields[0], fields[1]
-		exports[path] = fields[2]
-		if strings.HasPrefix(path, module+"/") && !strings.Contains(path, "internal") && name != "main" && name != "http" {
-			names[name] = path
-		}
+		names[name] = path
 	}
 	var b strings.Builder
+	args := []string{"{{.ImportPath}} {{.Export}}", "-export", "-deps"} // compiles what no test has compiled
 	for name, path := range names {
 		fmt.Fprintf(&b, "import %s %q\n", name, path)
+		args = append(args, path)
+	}
+	for _, f := range fragments {
+		if f.isProgram() {
+			file, err := parser.ParseFile(token.NewFileSet(), f.String(), f.text, parser.ImportsOnly)
+			require.NoError(t, err)
+			for _, i := range file.Imports {
+				args = append(args, strings.Trim(i.Path.Value, `"`))
+			}
+		}
+	}
+	exports := map[string]string{}
+	for _, row := range list(args...) {
+		if len(row) == 2 {
+			exports[row[0]] = row[1]
+		}
 	}
 	return b.String(), func(path string) (io.ReadCloser, error) { return os.Open(exports[path]) }
+}
+
+func texts(blocks []block) (all []string) {
+	for _, b := range blocks {
+		all = append(all, b.text)
+	}
+	return all
 }
 
 // Links between documents point to existing files.

@@ -61,12 +61,11 @@ func TestMigratedProgramsRun(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("only Linux has all of 127.0.0.0/8 and SSL_CERT_FILE")
 	}
-	bin := t.TempDir()
 	sources := map[string]string{}
 	for name := range guides {
 		sources[name] = blocks(t, "docs/migrate/"+name+".md")[1].text
 	}
-	buildPrograms(t, bin, sources)
+	command := buildPrograms(t, sources)
 	for name, guide := range guides {
 		t.Run(name, func(t *testing.T) {
 			env := azureHub
@@ -74,7 +73,7 @@ func TestMigratedProgramsRun(t *testing.T) {
 				env = plainBroker
 			}
 			variables, done := env(t)
-			cmd := exec.CommandContext(t.Context(), filepath.Join(bin, name))
+			cmd := command(name)
 			cmd.Env = append(os.Environ(), variables...)
 			var stderr strings.Builder
 			cmd.Stderr = &stderr
