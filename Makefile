@@ -1,5 +1,5 @@
 # Short names for the checks; .ci/run is all of them, in the order that fails early.
-.PHONY: all api bench build cross examples fuzz interop licences lint long otel race sim test tpm
+.PHONY: all api bench build cross examples fuzz interop licences lint long otel race sim test tpm vulnerabilities
 
 all:
 	.ci/run
@@ -7,5 +7,5 @@ all:
 test:
 	go test ./...
 
-api bench build cross examples fuzz interop licences lint long otel race sim tpm:
+api bench build cross examples fuzz interop licences lint long otel race sim tpm vulnerabilities:
 	.ci/run $@
