@@ -96,8 +96,8 @@ func TestProgramsPrintWhatThePagesSay(t *testing.T) {
 	}
 }
 
-// buildPrograms builds programs of this module, and returns the command that runs one of them by its
-// name. They are packages of one program, because linking takes the most time.
+// buildPrograms builds programs of this module, and returns the command that runs one of them by
+// its name. They are packages of one program, because linking takes the most time.
 func buildPrograms(t *testing.T, programs map[string]string) func(name string) *exec.Cmd {
 	t.Helper()
 	folder, err := filepath.Abs(".")
