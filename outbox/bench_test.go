@@ -129,17 +129,8 @@ func BenchmarkWithoutFsync(b *testing.B) {
 	for _, callers := range []int{1, 16} {
 		b.Run(fmt.Sprintf("callers=%d", callers), func(b *testing.B) {
 			m := benchmarkMessage()
-			f, err := os.Create(filepath.Join(b.TempDir(), "raw"))
-			require.NoError(b, err)
-			defer f.Close()
 			each := max(b.N/callers, 1)
-			record := make([]byte, outbox.AppendedSize(m))
-			begun := time.Now()
-			for i := range each * callers {
-				_, err := f.WriteAt(record, int64(i%8000*len(record)))
-				require.NoError(b, err)
-			}
-			raw := time.Since(begun)
+			raw := rawWrites(b, each*callers, outbox.AppendedSize(m))
 			q := open(b, b.TempDir(), &outbox.Options{SyncEvery: -1, Overflow: device.DropOldest})
 			b.ResetTimer()
 			took := putAll(b, q, m, callers, each)
@@ -148,6 +139,26 @@ func BenchmarkWithoutFsync(b *testing.B) {
 			require.NoError(b, q.Close())
 		})
 	}
+}
+
+// rawWrites returns how long n writes of size bytes take, into files as large as segments.
+func rawWrites(b *testing.B, n, size int) time.Duration {
+	path := filepath.Join(b.TempDir(), "raw")
+	record := make([]byte, size)
+	begun := time.Now()
+	for n > 0 {
+		f, err := os.Create(path)
+		require.NoError(b, err)
+		at := int64(0)
+		for ; n > 0 && at < 4<<20; n-- {
+			_, err := f.WriteAt(record, at)
+			require.NoError(b, err)
+			at += int64(size)
+		}
+		require.NoError(b, f.Close())
+		require.NoError(b, os.Remove(path))
+	}
+	return time.Since(begun)
 }
 
 // BenchmarkThrough measures Put and Run together, up to the last result.
