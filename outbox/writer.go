@@ -49,6 +49,7 @@ func (q *Queue) workOnce() bool {
 	case batch:
 		q.gather()
 		q.writeBatch()
+		runtime.Gosched() // callers may put again at once
 	default:
 		return false
 	}
