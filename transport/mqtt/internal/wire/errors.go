@@ -135,8 +135,7 @@ func (u Unanswered) Error() string { return u.Err.Error() }
 func (u Unanswered) Unwrap() error { return u.Err }
 
 // HintUnanswered is the hint for Unanswered.
-const HintUnanswered = " in place of the answer to CONNECT; this port may want TLS, or no TLS, or speak another " +
-	"protocol"
+const HintUnanswered = " in place of the answer to CONNECT; this port may speak another protocol"
 
 // HintPeer is the hint for a peer that does not speak MQTT.
 const HintPeer = "; check host and port"

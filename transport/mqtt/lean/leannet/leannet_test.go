@@ -413,7 +413,7 @@ func TestAPlainConnectionThatIsClosedNamesTLS(t *testing.T) {
 			err := send(t, creds, &netopt.Options{Plaintext: plain, Dial: hangUp})
 			require.ErrorIs(t, err, transport.Network)
 			if plain {
-				require.ErrorContains(t, err, "the hub closed the connection; if this port expects TLS, use mqtts://")
+				require.ErrorContains(t, err, "this port may speak another protocol; if this port expects TLS, use mqtts://")
 			} else {
 				require.NotContains(t, err.Error(), "mqtts://")
 			}
