@@ -1,6 +1,7 @@
 package device
 
 import (
+	"errors"
 	"slices"
 	"time"
 
@@ -171,6 +172,19 @@ func (c *Client) addFeatureLocked(x *feature) {
 	all := append(slices.Clip(c.features()), x)
 	c.featureList.Store(&all)
 	c.poke()
+}
+
+// lacks returns the error of op when no session of the transport has the feature, nil if one may.
+func (c *Client) lacks(feature transport.Features, op transport.Op) *transport.Error {
+	limited, ok := c.transport.(transport.Limited)
+	if !ok {
+		return nil
+	}
+	why := limited.Lacks(c.lent, feature)
+	if why == "" {
+		return nil
+	}
+	return &transport.Error{Kind: transport.Unsupported, Op: op, Err: errors.New(feature.String() + " are " + why)}
 }
 
 // wants returns the subscriptions that the session needs: before the connection counts as up, and

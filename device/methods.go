@@ -85,13 +85,17 @@ const (
 // A handler may call the client's methods, but Close only in another goroutine: Close waits for
 // handlers, and their answers, for CloseTimeout at most.
 //
-// A client with a handler subscribes before each connection counts as Connected; over a transport
-// without methods it becomes Disconnected with Unsupported.
+// A client with a handler subscribes before each connection counts as Connected. Over a transport
+// that is known to have no methods, HandleMethod fails with Unsupported; where only the peer knows,
+// the client becomes Disconnected with Unsupported.
 func (c *Client) HandleMethod(name string, handle MethodHandler) error {
 	if !validMethod(name) {
 		return &transport.Error{Kind: transport.Invalid, Op: transport.OpSubscribe,
 			Err: errors.New("the method's name has a character that no hub passes on; use printable ASCII without space and " +
 				"$()<>@,;:\\\"/[]?={}")}
+	}
+	if e := c.lacks(transport.Methods, transport.OpSubscribe); e != nil && handle != nil {
+		return e
 	}
 	c.mu.Lock()
 	if c.methods == nil {

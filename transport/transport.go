@@ -107,6 +107,14 @@ type Twinned interface {
 	TwinNumber() uint32
 }
 
+// A Limited is a Transport that knows, without a connection, what its protocol or its options do
+// not have. The caller then refuses what needs it at once.
+type Limited interface {
+	// Lacks returns why no session with creds has the feature, such as "not available over HTTPS".
+	// Empty: it may have it.
+	Lacks(creds *Credentials, feature Features) string
+}
+
 // Info describes a session.
 type Info struct {
 	// Window is the maximum number of messages in flight that the session supports. 0: Config.Window.
@@ -240,6 +248,23 @@ const (
 	Twin                              // answers to twin requests
 	Certificates                      // answers to requests for certificates
 )
+
+// String names one feature; it is empty for a set.
+func (f Features) String() string {
+	switch f {
+	case Messages:
+		return "cloud-to-device messages"
+	case Methods:
+		return "direct methods"
+	case Desired:
+		return "desired properties"
+	case Twin:
+		return "device twins"
+	case Certificates:
+		return "certificates"
+	}
+	return ""
+}
 
 // Outcome settles a delivery.
 type Outcome uint8

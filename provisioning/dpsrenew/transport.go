@@ -32,6 +32,14 @@ type Transport struct {
 
 var _ transport.Transport = (*Transport)(nil)
 
+// Lacks asks the inner transport.
+func (t *Transport) Lacks(creds *transport.Credentials, feature transport.Features) string {
+	if limited, ok := t.inner.(transport.Limited); ok {
+		return limited.Lacks(creds, feature)
+	}
+	return ""
+}
+
 // Check asks the inner transport.
 func (t *Transport) Check(creds *transport.Credentials) error {
 	if checker, ok := t.inner.(transport.Checker); ok {

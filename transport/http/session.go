@@ -143,7 +143,7 @@ func (s *session) Do(r *transport.Request) {
 	}
 }
 
-var errUnsupported = errors.New("not available over HTTP")
+var errUnsupported = errors.New(unavailable)
 
 // reply answers a request, unless the session has ended. err may be nil.
 func (s *session) reply(id uint32, err *transport.Error) {

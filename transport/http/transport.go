@@ -132,7 +132,10 @@ type Transport struct {
 	sizer batchSizer
 }
 
-var _ transport.Transport = (*Transport)(nil)
+var (
+	_ transport.Transport = (*Transport)(nil)
+	_ transport.Limited   = (*Transport)(nil)
+)
 
 // New returns a Transport with a copy of the given options; nil means all defaults. Check,
 // which device.New calls, and Dial report wrong options, with Kind Invalid.
@@ -155,6 +158,16 @@ func (t *Transport) Now() time.Time { return t.clock.Now() }
 // Skew returns how far the hub's clock is ahead of time.Now. known is false before the first answer
 // with a time, and after this process's clock was set until the next one.
 func (t *Transport) Skew() (skew time.Duration, known bool) { return t.clock.Skew() }
+
+const unavailable = "not available over HTTPS"
+
+// Lacks says that HTTPS has only cloud-to-device messages, and those not for modules.
+func (t *Transport) Lacks(creds *transport.Credentials, feature transport.Features) string {
+	if feature == transport.Messages && creds.ModuleID == "" {
+		return ""
+	}
+	return unavailable
+}
 
 // Dial makes a session as transport.Transport specifies: connection, TLS, and the exchange that
 // proves the credentials. It does not call the Sink before Run. The package documentation lists the

@@ -30,6 +30,14 @@ func (x *traced) Check(creds *transport.Credentials) error {
 	return nil
 }
 
+// Lacks asks the inner transport.
+func (x *traced) Lacks(creds *transport.Credentials, feature transport.Features) string {
+	if limited, ok := x.inner.(transport.Limited); ok {
+		return limited.Lacks(creds, feature)
+	}
+	return ""
+}
+
 // Dial dials with the inner transport.
 func (x *traced) Dial(ctx context.Context, cfg *transport.Config) (transport.Session, error) {
 	s := &session{tracer: x.tracer, sink: cfg.Sink, peer: peer(cfg.Creds), inFlight: map[uint16]*message{}}

@@ -222,6 +222,17 @@ func (s *topicSession) Filters(want transport.Features) []Filter {
 	return s.commands
 }
 
+// Lacks says what a broker that is no hub does not have, and what needs Commands.
+func (t *Topics) Lacks(feature transport.Features) string {
+	switch {
+	case feature != transport.Messages:
+		return "not available from a broker with dialect.Topics; they need an IoT hub"
+	case len(t.Commands) == 0:
+		return "not available without Commands in dialect.Topics; give the filters of their topics"
+	}
+	return ""
+}
+
 func (s *topicSession) AppendRequest(dst []byte, _ *transport.Request) ([]byte, byte, bool) {
 	return dst, 0, false
 }

@@ -247,7 +247,7 @@ func (s *session) appendSettled(dst, ref []byte, outcome transport.Outcome) []by
 }
 
 var (
-	errUnsupported = errors.New("not available with this dialect; messages need Commands in a topic map")
+	errUnsupported = errors.New("not available with this dialect; cloud-to-device messages need Commands in a topic map")
 	errTooManySubs = errors.New("too many subscriptions in flight; wait for their answers")
 )
 
