@@ -280,7 +280,8 @@ func (c *Client) Close() error {
 	var late lateSteps
 	x := c.features()                    // shut is set, so no feature is added any more
 	if x != nil && !c.join(x.end()...) { // before the loop ends, because it sends the handlers' results
-		late.add("a handler did not return, or its answer was not sent, within CloseTimeout")
+		late.add("a handler did not return, or its answer was not sent, within CloseTimeout; a handler that calls Close "+
+				"must do so in another goroutine, because Close waits for it")
 	}
 	if r != nil {
 		r.cancel()
@@ -302,7 +303,8 @@ func (c *Client) Close() error {
 	dispatching, ended := c.notices.running, c.notices.ended
 	c.mu.Unlock()
 	if dispatching && !c.join(ended) {
-		late.add("OnStatus did not return within CloseTimeout")
+		late.add("OnStatus did not return within CloseTimeout; if it calls Close, do so in another goroutine, because "+
+			"Close waits for it")
 	}
 	close(c.closed)
 	return late.err
@@ -325,10 +327,14 @@ func (l *lateSteps) add(what string) {
 // has no effect. The count of retries stays. It returns Closed on a client that is not open.
 func (c *Client) Reconnect() error {
 	c.mu.Lock()
-	open := c.run != nil && !c.run.over && !c.shut
+	shut, open := c.shut, c.run != nil && !c.run.over
 	c.mu.Unlock()
-	if !open {
-		return &transport.Error{Kind: transport.Closed, Op: transport.OpOpen, Err: errNotOpen.Err}
+	switch {
+	case shut:
+		return c.closedBefore("Reconnect")
+	case !open:
+		return &transport.Error{Kind: transport.Closed, Err: errors.New("Reconnect needs an open client; " +
+			"call Open or Start")}
 	}
 	c.reconnect.Store(true)
 	c.poke()
@@ -338,14 +344,13 @@ func (c *Client) Reconnect() error {
 // SetRetryPolicy sets the policy for connections, and for messages unless Options.MessagePolicy or
 // SetMessagePolicy set another one. It works at any time. The new policy also decides about a
 // running wait, counted from its beginning, and may shorten, lengthen or end it. The random part of
-// Options.ReconnectSpread comes on top of its delays for connections. The error, of Kind Invalid,
-// names the invalid parameter; the old policy then stays.
+// Options.ReconnectSpread comes on top of its delays for connections. An error of Kind Invalid
+// names the invalid parameter; the old policy then stays. After Close the error is Closed.
 func (c *Client) SetRetryPolicy(p retrypolicy.Policy) error {
 	if err := retrypolicy.Validate(p); err != nil {
 		return err
 	}
-	c.setPolicies(func(now policies) policies { return now.withConnection(p) })
-	return nil
+	return c.setPolicies("SetRetryPolicy", func(now policies) policies { return now.withConnection(p) })
 }
 
 // SetMessagePolicy sets the policy for messages and twin calls only, like Options.MessagePolicy.
@@ -357,11 +362,16 @@ func (c *Client) SetMessagePolicy(p retrypolicy.Policy) error {
 			return err
 		}
 	}
-	c.setPolicies(func(now policies) policies { return now.withMessage(p) })
-	return nil
+	return c.setPolicies("SetMessagePolicy", func(now policies) policies { return now.withMessage(p) })
 }
 
-func (c *Client) setPolicies(change func(policies) policies) {
+func (c *Client) setPolicies(call string, change func(policies) policies) error {
+	c.mu.Lock()
+	shut := c.shut
+	c.mu.Unlock()
+	if shut {
+		return c.closedBefore(call)
+	}
 	for {
 		now := c.policies.Load()
 		next := change(*now)
@@ -370,6 +380,13 @@ func (c *Client) setPolicies(change func(policies) policies) {
 		}
 	}
 	c.poke()
+	return nil
+}
+
+// closedBefore is the error of a call after Close.
+func (c *Client) closedBefore(call string) error {
+	return &transport.Error{Kind: transport.Closed, Err: errors.New("Close was called before " + call +
+		"; make another client")}
 }
 
 // Status returns the latest status, as OnStatus got it or will get it. Its field Missed is for

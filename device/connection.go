@@ -19,6 +19,7 @@ type connection struct {
 
 	ackTimeout time.Duration
 	ackCheck   time.Time // when to look for an overdue answer; zero: no answer is outstanding
+	late       bool      // the latest check came so late that it did not count
 	silent     time.Time // when AckTimeout began to run, if it ended the session; else zero
 	pinged     time.Time // when the session was last asked to ping
 
@@ -73,12 +74,24 @@ func (k *connection) ackEvery() time.Duration {
 	return k.ackTimeout / 8
 }
 
+const (
+	// stopped is by how much a check is late when the process was stopped, by a signal or with its
+	// virtual machine. The answers may have arrived meanwhile: the session gets readTime to read them.
+	stopped  = time.Second
+	readTime = 2 * time.Second
+)
+
 // overdue reports whether an answer is outstanding and the connection made no progress for too
 // long. If not, it sets the time of the next check.
 func (l *loop) overdue(now time.Time) bool {
 	if l.conn.ackCheck.IsZero() || now.Before(l.conn.ackCheck) {
 		return false
 	}
+	if !l.conn.late && now.Sub(l.conn.ackCheck) > stopped {
+		l.conn.late, l.conn.ackCheck = true, now.Add(readTime)
+		return false
+	}
+	l.conn.late = false
 	from, ok := l.c.outbox.answerDueFrom()
 	if !ok {
 		l.conn.ackCheck = time.Time{}

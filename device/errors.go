@@ -20,7 +20,9 @@ var (
 		Err: errors.New("the retry policy was replaced while the message was in flight")}
 	errGoneWith = &transport.Error{Kind: transport.Network, Op: transport.OpSend,
 		Err: errors.New("the connection was lost before the answer")}
-	errNoAck       = errors.New("no acknowledgement in time")
+	errNoAck       = errors.New("no acknowledgement within AckTimeout")
+	errSendTimeout = errors.New("no acknowledgement within OperationTimeout")
+	errNoRoom      = errors.New("no room in the outbox within OperationTimeout")
 	errNoGrant     = errors.New("the subscription was not answered within DialTimeout")
 	errNoRenewal   = errors.New("the renewal was not answered within AckTimeout")
 	errDialTimeout = errors.New("no connection within DialTimeout")

@@ -79,9 +79,9 @@ func (c *Client) Send(ctx context.Context, m *transport.Message) error {
 	case resolved:
 		return k.receipt.err
 	case unknown:
-		return gaveUp(ctx, transport.OpSend, errNoAck, transport.ErrOutcomeUnknown)
+		return gaveUp(ctx, transport.OpSend, errSendTimeout, transport.ErrOutcomeUnknown)
 	default:
-		return gaveUp(ctx, transport.OpSend, errNoAck, c.trouble())
+		return gaveUp(ctx, transport.OpSend, errSendTimeout, c.trouble())
 	}
 }
 
@@ -139,7 +139,7 @@ func (c *Client) put(ctx context.Context, late <-chan struct{}, o offer) (tag ui
 		case <-ctx.Done():
 			return 0, 0, gaveUp(ctx, transport.OpSend, nil, errFull.Err)
 		case <-late:
-			return 0, 0, gaveUp(ctx, transport.OpSend, errNoAck, errFull.Err)
+			return 0, 0, gaveUp(ctx, transport.OpSend, errNoRoom, errFull.Err)
 		}
 	}
 }

@@ -1,0 +1,133 @@
+package device_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hubline-iot/hubline/device"
+	"github.com/hubline-iot/hubline/retrypolicy"
+	"github.com/hubline-iot/hubline/transport"
+)
+
+func TestATimeoutNamesTheOptionThatItComesFrom(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f := &fake{verdict: func(int, transport.Item) error { return errHold }}
+		c, w := client(t, f, &device.Options{OperationTimeout: time.Second, AckTimeout: time.Minute})
+		open(t, c)
+		err := c.Send(t.Context(), msg(1))
+		require.ErrorIs(t, err, transport.Timeout)
+		require.ErrorContains(t, err, "within OperationTimeout")
+		time.Sleep(2 * time.Minute)
+		var lost error
+		for _, s := range w.list() {
+			if s.Reason == device.ConnectionLost {
+				lost = s.Err
+			}
+		}
+		require.ErrorContains(t, lost, "within AckTimeout")
+	})
+}
+
+func TestCallsAfterCloseSayThatCloseWasCalled(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c, _ := client(t, &fake{}, nil)
+		require.ErrorContains(t, c.Reconnect(), "call Open or Start")
+		open(t, c)
+		require.NoError(t, c.Close())
+		for name, err := range map[string]error{
+			"Reconnect": c.Reconnect(), "SetRetryPolicy": c.SetRetryPolicy(retrypolicy.NoRetry{}),
+			"SetMessagePolicy": c.SetMessagePolicy(nil),
+		} {
+			require.ErrorIs(t, err, transport.Closed, name)
+			require.ErrorContains(t, err, "Close was called before "+name)
+		}
+	})
+}
+
+func TestCloseInsideAHandlerSaysWhereToCallIt(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f := &fake{}
+		c, _ := client(t, f, nil)
+		closed := make(chan error, 1)
+		c.HandleMessages(func(context.Context, *transport.Message) error {
+			closed <- c.Close()
+			return nil
+		})
+		open(t, c)
+		require.True(t, f.last().deliver("m"))
+		require.ErrorContains(t, <-closed, "in another goroutine")
+	})
+}
+
+// wireless is a transport that knows that it has no methods and no twins.
+type wireless struct{ *fake }
+
+func (wireless) Lacks(_ *transport.Credentials, feature transport.Features) string {
+	if feature == transport.Messages {
+		return ""
+	}
+	return "not available over string and tin cans"
+}
+
+func TestWhatATransportLacksIsRefusedAtTheCall(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f := &fake{}
+		c, err := device.New(creds(), wireless{f}, nil)
+		require.NoError(t, err)
+		defer c.Close()
+		open(t, c)
+		err = c.HandleMethod("reboot", func(context.Context, *device.MethodCall) (int, []byte) { return 200, nil })
+		require.ErrorIs(t, err, transport.Unsupported)
+		require.ErrorContains(t, err, "direct methods are not available over string and tin cans")
+		_, err = c.GetTwin(t.Context())
+		require.ErrorContains(t, err, "device twins are not available over string and tin cans")
+		_, err = c.PatchReported(t.Context(), []byte("{}"))
+		require.ErrorIs(t, err, transport.Unsupported)
+		time.Sleep(time.Hour)
+		require.Equal(t, device.Connected, c.Status().State)
+		require.Len(t, f.dialTimes(), 1, "the connection stays")
+		require.NoError(t, c.Send(t.Context(), msg(1)))
+	})
+}
+
+func TestAProcessThatWasStoppedReadsAnswersBeforeItJudgesTheConnection(t *testing.T) {
+	for name, c := range map[string]struct {
+		after time.Duration // the wake-up
+		dials int
+	}{"the answer has arrived": {100 * time.Millisecond, 1}, "there is no answer": {time.Hour, 2}} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				f := &fake{}
+				const stop = 45 * time.Second
+				f.verdict = func(conn int, it transport.Item) error {
+					if conn > 1 {
+						return nil
+					}
+					s := f.last()
+					time.AfterFunc(stop+c.after, func() {
+						select {
+						case <-s.dead:
+						default:
+							s.cfg.Sink.Done(it.Tag, nil)
+						}
+					})
+					return errHold
+				}
+				once := false
+				client, _ := client(t, f, &device.Options{AckTimeout: 30 * time.Second,
+					Trace: &device.Trace{Sent: func(int) {
+						if !once { // the loop stands still as in a stopped process
+							once = true
+							time.Sleep(stop)
+						}
+					}}})
+				open(t, client)
+				require.NoError(t, client.Send(t.Context(), msg(1)))
+				require.Len(t, f.dialTimes(), c.dials)
+			})
+		})
+	}
+}
