@@ -35,6 +35,7 @@ type window struct {
 	owed        time.Time     // when the peer began to owe an answer
 	dropped     time.Time     // when an exchange last ended without an answer
 	late        bool          // the answer to a transfer was late when it was dropped
+	excused     bool          // the latest check for silence came so late that it did not count
 	silence     *time.Timer   // ends a silent connection; nil before the first exchange
 	watching    bool          // silence is set
 	reclaim     *time.Timer   // reclaims unused places; nil before the first wait
@@ -63,6 +64,8 @@ const (
 	fullDelay = 3 * time.Second
 	// The window begins with firstWindow bytes, and has between leastWindow and mostWindow.
 	firstWindow, leastWindow, mostWindow = 16 << 10, 4 << 10, 16 << 20
+	// readTime is the time for reading what has arrived while the process was stopped.
+	readTime = 2 * time.Second
 	// reclaimAfter is when a transfer that waits for credit loses its place in the window.
 	reclaimAfter = 500 * time.Millisecond
 	// requestBytes is the approximate size of a token or an attach.
@@ -326,6 +329,13 @@ func (w *window) silent() bool {
 		return false
 	}
 	left := w.limit - time.Since(later(w.owed, later(w.stream.Received(), w.stream.Progress())))
+	if left < -time.Second && !w.excused {
+		// The process was stopped, by a signal or with its virtual machine: the answer may be in the
+		// socket, and is read first.
+		w.excused, left = true, readTime
+	} else {
+		w.excused = false
+	}
 	if w.watching = left > 0; w.watching {
 		w.silence.Reset(left)
 	}

@@ -17,9 +17,10 @@ import (
 // makes a Token of a password. Without both the device is anonymous, or a client certificate
 // authenticates it.
 //
-// There is no twin and there are no methods: requests for them get Unsupported at once, and a
-// client with a handler for them becomes Disconnected with Unsupported. Messages with an Output or
-// with System are for hubs: they are refused as Unsupported, unless an Envelope takes them.
+// There is no twin and there are no methods: calls about them fail with Unsupported, and a client
+// with a handler for desired properties becomes Disconnected with Unsupported. Messages with an
+// Output or with System are for hubs: they are refused as Unsupported, unless an Envelope takes
+// them.
 type Topics struct {
 	// Telemetry is the topic of messages without a Topic of their own. Required.
 	Telemetry string

@@ -86,13 +86,10 @@ func TestBroker(t *testing.T) {
 	}
 }
 
-// A handler for a method over a broker without methods is an error at once, and not a retry.
-func TestAMethodOverATopicMapIsUnsupported(t *testing.T) {
+// A handler for what a broker does not have is an error at once, and not a retry.
+func TestAHandlerOverATopicMapThatLacksItIsUnsupported(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		for name, add := range map[string]func(c *device.Client) error{
-			"method": func(c *device.Client) error {
-				return c.HandleMethod("reboot", func(context.Context, *device.MethodCall) (int, []byte) { return 200, nil })
-			},
 			"desired": func(c *device.Client) error { c.HandleDesired(func(context.Context, device.Desired) {}); return nil },
 			"messages": func(c *device.Client) error {
 				c.HandleMessages(func(context.Context, *transport.Message) error { return nil })

@@ -241,7 +241,7 @@ func (s *session) read() error {
 			case errchain.Same(err, io.EOF):
 				return wire.HubClosed{}
 			case wire.TimedOut(err):
-				if s.stillProgressing() {
+				if s.stillProgressing() || s.wasStopped() {
 					continue
 				}
 				return wire.ErrNoPong
@@ -272,6 +272,13 @@ func (s *session) stillProgressing() bool {
 	s.deadlineSet = now
 	_ = s.conn.SetReadDeadline(until)
 	return true
+}
+
+// wasStopped reports whether the read deadline passed so long ago that the process must have been
+// stopped, by a signal or with its virtual machine. Then the answer may be in the socket: the read
+// is repeated, with a new deadline.
+func (s *session) wasStopped() bool {
+	return time.Since(s.deadlineSet) > s.readTimeout()+time.Second
 }
 
 // handlePackets handles the whole packets in the read buffer and moves the rest to its front. It
