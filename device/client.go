@@ -280,8 +280,8 @@ func (c *Client) Close() error {
 	var late lateSteps
 	x := c.features()                    // shut is set, so no feature is added any more
 	if x != nil && !c.join(x.end()...) { // before the loop ends, because it sends the handlers' results
-		late.add("a handler did not return, or its answer was not sent, within CloseTimeout; a handler that calls Close "+
-				"must do so in another goroutine, because Close waits for it")
+		late.add("a handler did not return, or its answer was not sent, within CloseTimeout; a handler that calls Close " +
+			"must do so in another goroutine, because Close waits for it")
 	}
 	if r != nil {
 		r.cancel()
@@ -303,7 +303,7 @@ func (c *Client) Close() error {
 	dispatching, ended := c.notices.running, c.notices.ended
 	c.mu.Unlock()
 	if dispatching && !c.join(ended) {
-		late.add("OnStatus did not return within CloseTimeout; if it calls Close, do so in another goroutine, because "+
+		late.add("OnStatus did not return within CloseTimeout; if it calls Close, do so in another goroutine, because " +
 			"Close waits for it")
 	}
 	close(c.closed)
