@@ -28,6 +28,40 @@ func encode(v any) []byte {
 	return text
 }
 
+// level has no text above 9.
+type level int
+
+func (l level) MarshalJSON() ([]byte, error) {
+	if l > 9 {
+		return nil, errors.New("a level has one digit")
+	}
+	return json.Marshal(int(l))
+}
+
+func TestAValueThatHasNoJSONIsAnError(t *testing.T) {
+	bubble(t, func(t *testing.T, hub *testbroker.Hub, dev hubdata.Device) {
+		type options struct {
+			Level level `json:"level"`
+		}
+		client := connect(t, hub, dev.ConnectionString())
+		var seen errorsSeen
+		b, err := twin.Bind(client, &twin.Options[options]{OnError: seen.add,
+			Apply: func(context.Context, twin.Change[options]) error { return nil }})
+		require.NoError(t, err)
+		defer b.Close()
+		require.NoError(t, client.Open(t.Context()))
+		settle()
+		_, err = hub.PatchDesired("dev-1", `{"level":10}`)
+		require.NoError(t, err)
+		settle()
+		require.JSONEq(t, `{"level":{"ac":200,"av":2,"ad":""}}`, reported(t, hub, "dev-1"), "without the value")
+		errs := seen.take()
+		require.Len(t, errs, 1)
+		require.Contains(t, errs[0], "field level: ")
+		require.Contains(t, errs[0], "a level has one digit")
+	})
+}
+
 func TestDesiredPropertiesBecomeAStruct(t *testing.T) {
 	bubble(t, func(t *testing.T, hub *testbroker.Hub, dev hubdata.Device) {
 		client := connect(t, hub, dev.ConnectionString())
