@@ -17,8 +17,9 @@ var errStop = errors.New("stop")
 
 // echo is a server that sends each message back on the newest link that receives from "echo".
 type echo struct {
-	calls []string
-	to    *amqp.Link
+	calls   []string
+	to      *amqp.Link
+	payload []byte // of each transfer of the client; nil is "hello"
 }
 
 func (e *echo) Mechanisms() []wire.Symbol { return []wire.Symbol{"PLAIN"} }
@@ -81,7 +82,9 @@ func serve(t *testing.T, h *echo, say ...wire.Performative) (said []wire.Perform
 	for _, p := range say {
 		var payload []byte
 		if _, ok := p.(*wire.Transfer); ok {
-			payload = []byte("hello")
+			if payload = h.payload; payload == nil {
+				payload = []byte("hello")
+			}
 		}
 		all, err = wire.AppendFrame(all, 0, p, payload)
 		require.NoError(t, err)
@@ -146,6 +149,25 @@ func TestTheLifeOfAConnection(t *testing.T) {
 		require.ElementsMatch(t, []wire.DeliveryState{&wire.Accepted{}, &wire.Released{}, &wire.Accepted{}}, kinds,
 			"of the first, the second, and the answer to the client's")
 		require.IsType(t, &wire.Close{}, said[len(said)-1])
+	})
+}
+
+// serve fails for a frame above the 1,024 bytes that the client takes.
+func TestALargeMessageGoesInFramesThatTheClientTakes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		said, err := serve(t, &echo{payload: make([]byte, 900)}, append(begin, sender, receiver("in"),
+			&wire.Flow{IncomingWindow: 10, Handle: wire.Some(uint32(2)), LinkCredit: wire.Some(uint32(1))},
+			&wire.Transfer{Handle: 1, DeliveryID: wire.Some(uint32(0)), DeliveryTag: []byte("a"),
+				MessageFormat: wire.Some(uint32(0)), More: true},
+			&wire.Transfer{Handle: 1}, &wire.Close{})...)
+		require.NoError(t, err)
+		var more []bool
+		for _, p := range said {
+			if p, ok := p.(*wire.Transfer); ok {
+				more = append(more, p.More)
+			}
+		}
+		require.Equal(t, []bool{true, false}, more)
 	})
 }
 
