@@ -82,3 +82,29 @@ func TestTheDefaultPolicyIsAskedLikeAnyOther(t *testing.T) {
 		})
 	}
 }
+
+// outcomes is a policy that counts what it is told.
+type outcomes struct {
+	retrypolicy.ExponentialBackoffWithJitter
+	failed, succeeded uint64
+}
+
+func (c *outcomes) Observe(a retrypolicy.Attempt) {
+	if a.Err != nil {
+		c.failed++
+	} else {
+		c.succeeded++
+	}
+}
+
+func TestAPolicyIsToldTheOutcomeOfEveryAttempt(t *testing.T) {
+	s := fleet.Scenario{
+		Devices: 1, Duration: 10 * time.Minute, Hub: wideOpen(),
+		Faults: []fleet.Fault{{At: time.Minute, For: time.Minute, Effect: fleet.Refused}},
+	}
+	var policy outcomes
+	r := run(t, s, fleet.Rules{Policy: func() (retrypolicy.Policy, error) { return &policy, nil }}, nil)
+	require.EqualValues(t, 1, policy.succeeded, "the one after the fault: the scenario begins with a connection")
+	require.Greater(t, policy.failed, uint64(3))
+	require.EqualValues(t, r.Attempts.Begun, policy.failed+policy.succeeded)
+}
