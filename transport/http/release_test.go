@@ -21,7 +21,7 @@ func TestReleasedMessagesComeAgainLater(t *testing.T) {
 			}
 			c := h.client(t, h.polling(10*time.Second), nil)
 			c.HandleMessages(func(context.Context, *transport.Message) error { return errors.New("not ready") })
-			time.Sleep(time.Minute)
+			time.Sleep(59 * time.Second)
 			h.mu.Lock()
 			defer h.mu.Unlock()
 			for _, m := range h.inbox {
