@@ -1,5 +1,7 @@
 module github.com/hubline-iot/hubline
 
+// The oldest release that works: errors.AsType came with Go 1.26, and golang.org/x/net needs it
+// after v0.58.0.
 go 1.26.0
 
 require (
