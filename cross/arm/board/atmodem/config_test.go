@@ -29,6 +29,8 @@ func TestNewNamesTheWrongField(t *testing.T) {
 		"Password":   func(c *atmodem.Config) { c.Password = "secret-word" },
 		"PowerKey":   func(c *atmodem.Config) { c.PowerKey, c.PowerCycle = func(bool) {}, func(context.Context) {} },
 		"PIN":        func(c *atmodem.Config) { c.PIN = "12\r4" },
+		"PIN short":  func(c *atmodem.Config) { c.PIN = "123" },
+		"PIN long":   func(c *atmodem.Config) { c.PIN = "123456789" },
 		"APN":        func(c *atmodem.Config) { c.APN = `x","y` },
 		"User":       func(c *atmodem.Config) { c.User = strings.Repeat("x", 101) },
 		"Password h": func(c *atmodem.Config) { c.User, c.Password = "u", "secret-word\n" },
