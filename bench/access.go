@@ -12,8 +12,7 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/mqtt"
 	"github.com/hubline-iot/hubline/transport/mqtt/dialect"
-	"github.com/hubline-iot/hubline/transport/mqtt/lean"
-	"github.com/hubline-iot/hubline/transport/mqtt/lean/leannet"
+	hublinepaho "github.com/hubline-iot/hubline/transport/mqtt/paho"
 	"github.com/hubline-iot/hubline/transport/netopt"
 )
 
@@ -26,23 +25,24 @@ type access struct {
 
 type identity struct{ ID, Key string }
 
-// transport returns one transport, for all clients of the process.
-func (a *access) transport() *mqtt.Transport {
-	return mqtt.New(&mqtt.Options{Network: netopt.Options{Addr: a.Addr, Plaintext: a.CA == nil, TLS: a.tls()}})
+// paho returns one transport on the client paho, for all clients of the process.
+func (a *access) paho() transport.Transport {
+	return hublinepaho.New(&mqtt.Options{Network: a.network()})
 }
 
-// lean makes transports on Hubline's own MQTT engine, which needs one transport per client. They
-// share the TLS settings.
-func (a *access) lean() func(*transport.Credentials) transport.Transport {
-	o := &netopt.Options{Addr: a.Addr, Plaintext: a.CA == nil, TLS: a.tls()}
-	return func(creds *transport.Credentials) transport.Transport { return lean.New(leannet.Dialer(creds, o), nil) }
+// mqtt makes transports on Hubline's own MQTT engine, which needs one transport per client.
+func (a *access) mqtt() transport.Transport { return mqtt.New(&mqtt.Options{Network: a.network()}) }
+
+func (a *access) network() netopt.Options {
+	return netopt.Options{Addr: a.Addr, Plaintext: a.CA == nil, TLS: a.tls()}
 }
 
 // overTopics returns a transport on Hubline's own MQTT engine to a broker that is no hub.
 // protocol is nil for MQTT 3.1.1.
-func (a *access) overTopics(creds *transport.Credentials, protocol lean.Protocol) transport.Transport {
-	network := &netopt.Options{Addr: a.Addr, Plaintext: a.CA == nil, TLS: a.tls(), Anonymous: true}
-	return lean.New(leannet.Dialer(creds, network), &lean.Options{CleanSession: true,
+func (a *access) overTopics(protocol mqtt.Protocol) transport.Transport {
+	network := a.network()
+	network.Anonymous = true
+	return mqtt.New(&mqtt.Options{Network: network, CleanSession: true,
 		Dialect: &dialect.Topics{Telemetry: brokerTopic}, Protocol: protocol})
 }
 

@@ -26,7 +26,7 @@ func OverAMQP(p *Peer, window, size int) (Sender, error) { return overAMQP(p, wi
 func OverAMQPAlone(p *Peer, window, size int) (Sender, error) { return overAMQP(p, window, size, 1) }
 
 func overAMQP(p *Peer, window, size, batch int) (Sender, error) {
-	return newHubline(p, window, size, func(*transport.Credentials) transport.Transport {
+	return newHubline(p, window, size, func() transport.Transport {
 		o := p.access.amqpOptions()
 		o.Auth, o.Batch = amqp.Plain, batch // as in the raw library, so that the bare responder stays simple
 		return amqp.New(o)

@@ -124,7 +124,7 @@ func TestTheLimitNoticesWhatIsNoPUBACK(t *testing.T) {
 }
 
 // Every peer accepts every sender's messages. From Enqueue to the acknowledgement Hubline allocates
-// nothing per message over lean, and hardly more than the raw library over AMQP.
+// nothing per message over mqtt, and hardly more than the raw library over AMQP.
 func TestPeers(t *testing.T) {
 	for _, p := range Protocols {
 		for _, name := range p.Peers {
@@ -162,7 +162,7 @@ func comparePeer(t *testing.T, p *Protocol, peer *Peer, secure bool, window, n i
 		switch {
 		case p == AMQP:
 			most = raw + MoreAllocs
-		case s.Name == "over lean" && !secure && window > 1: // crypto/tls allocates for each read from the socket
+		case s.Name == "over mqtt" && !secure && window > 1: // crypto/tls allocates for each read from the socket
 			most = 0.01 // background work of the runtime
 		}
 		if f.Allocs > most {

@@ -53,7 +53,7 @@ func Churn(ctx context.Context, n, resets, window int) (*ChurnReport, error) {
 	if err != nil {
 		return nil, err
 	}
-	t := a.transport()
+	t := a.mqtt()
 	// StableTime makes each reset a separate outage, so that the delays stay at the first one's.
 	c, err := device.New(creds, t, &device.Options{Window: window, StableTime: time.Millisecond})
 	if err != nil {

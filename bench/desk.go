@@ -149,7 +149,7 @@ func deskChild(in *json.Decoder, say func(any)) (any, error) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), o.For+5*time.Minute)
 	defer cancel()
-	overMQTT, overAMQP := o.Access.lean(), o.AMQP.amqpOptions()
+	overMQTT, overAMQP := o.Access.mqtt, o.AMQP.amqpOptions()
 	devices, limits := make([]*device.Client, o.Devices), make([]Sender, o.Devices)
 	err := each(0, o.Devices, func(i int) (err error) {
 		if i < o.Senders && o.Encoded {
@@ -161,7 +161,7 @@ func deskChild(in *json.Decoder, say func(any)) (any, error) {
 			return err
 		}
 		var t transport.Transport
-		if t = overMQTT(creds); i < o.Senders && o.DeskSettings.AMQP {
+		if t = overMQTT(); i < o.Senders && o.DeskSettings.AMQP {
 			t = amqp.New(overAMQP)
 		}
 		if devices[i], err = device.New(creds, t, nil); err != nil {

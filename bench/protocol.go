@@ -26,7 +26,7 @@ type Contender struct {
 // acknowledges, and the broker mosquitto.
 var MQTT = &Protocol{
 	Name:    "MQTT",
-	Senders: []Contender{{"raw paho", Paho}, {"limit", Limit}, {"over paho", OverPaho}, {"over lean", OverLean}},
+	Senders: []Contender{{"raw paho", Paho}, {"limit", Limit}, {"over paho", OverPaho}, {"over mqtt", OverMQTT}},
 	Peers:   []string{"hub", "bare", "mosquitto"},
 	listen: func(hub *testbroker.Hub, secure bool) (net.Addr, error) {
 		if secure {

@@ -14,7 +14,6 @@ import (
 	"github.com/hubline-iot/hubline/provisioning/dpsamqp"
 	"github.com/hubline-iot/hubline/provisioning/dpshttp"
 	"github.com/hubline-iot/hubline/provisioning/dpsmqtt"
-	"github.com/hubline-iot/hubline/provisioning/dpspaho"
 	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/testbroker/dpsdata"
 	"github.com/hubline-iot/hubline/transport/amqp/amqpws"
@@ -34,15 +33,12 @@ var Registrars = []struct {
 	{"HTTPS", testbroker.PortHTTPS, nil, httpCarrier},
 	{"MQTT", testbroker.PortMQTTS, nil, mqttCarrier},
 	{"MQTT over WebSocket", testbroker.PortHTTPS, mqttws.New(nil), mqttCarrier},
-	{"MQTT on paho", testbroker.PortMQTTS, nil, pahoCarrier},
-	{"MQTT on paho, over WebSocket", testbroker.PortHTTPS, mqttws.New(nil), pahoCarrier},
 	{"AMQP", testbroker.PortAMQPS, nil, amqpCarrier},
 	{"AMQP over WebSocket", testbroker.PortHTTPS, amqpws.New(nil), amqpCarrier},
 }
 
 func httpCarrier(o *netopt.Options) provisioning.Carrier { return dpshttp.New(o) }
 func mqttCarrier(o *netopt.Options) provisioning.Carrier { return dpsmqtt.New(o) }
-func pahoCarrier(o *netopt.Options) provisioning.Carrier { return dpspaho.New(o) }
 func amqpCarrier(o *netopt.Options) provisioning.Carrier { return dpsamqp.New(o) }
 
 // serviceAccess has the data that a device needs to register.

@@ -11,7 +11,7 @@ import (
 
 	"github.com/hubline-iot/hubline/device"
 	"github.com/hubline-iot/hubline/transport"
-	"github.com/hubline-iot/hubline/transport/mqtt/lean"
+	"github.com/hubline-iot/hubline/transport/mqtt"
 )
 
 // Sender has a connection to a peer and sends messages of one size, with a window of them in
@@ -75,12 +75,12 @@ func (p *pahoSender) Close() { p.client.Disconnect(250) }
 // OverPaho is the device client over the MQTT transport on the raw library, with receipts in a
 // ring.
 func OverPaho(p *Peer, window, size int) (Sender, error) {
-	return newHubline(p, window, size, func(*transport.Credentials) transport.Transport { return p.access.transport() })
+	return newHubline(p, window, size, p.access.paho)
 }
 
-// OverLean is the device client over Hubline's own MQTT engine.
-func OverLean(p *Peer, window, size int) (Sender, error) {
-	return newHubline(p, window, size, p.access.lean())
+// OverMQTT is the device client over Hubline's own MQTT engine.
+func OverMQTT(p *Peer, window, size int) (Sender, error) {
+	return newHubline(p, window, size, p.access.mqtt)
 }
 
 // OverTopics is the device client over Hubline's own MQTT engine and MQTT 3.1.1, with a topic map
@@ -89,21 +89,21 @@ func OverTopics(p *Peer, window, size int) (Sender, error) { return overTopics(p
 
 // OverMQTT5 is OverTopics over MQTT 5.
 func OverMQTT5(p *Peer, window, size int) (Sender, error) {
-	return overTopics(p, lean.MQTT5(nil), window, size)
+	return overTopics(p, mqtt.MQTT5(nil), window, size)
 }
 
-func overTopics(p *Peer, protocol lean.Protocol, window, size int) (Sender, error) {
+func overTopics(p *Peer, protocol mqtt.Protocol, window, size int) (Sender, error) {
 	creds := &transport.Credentials{Host: p.access.Host, DeviceID: "dev-0"} // anonymous
-	return open(creds, p.access.overTopics(creds, protocol), window, size)
+	return open(creds, p.access.overTopics(protocol), window, size)
 }
 
-func newHubline(p *Peer, window, size int, transportFor func(*transport.Credentials) transport.Transport) (Sender,
+func newHubline(p *Peer, window, size int, over func() transport.Transport) (Sender,
 	error) {
 	creds, err := p.access.creds(0)
 	if err != nil {
 		return nil, err
 	}
-	return open(creds, transportFor(creds), window, size)
+	return open(creds, over(), window, size)
 }
 
 // open opens the device client.

@@ -149,14 +149,14 @@ func (s *soak) level(c *child, at time.Duration) (SoakLevel, error) {
 
 func (s *soak) open(ctx context.Context, at *soakAccess) ([]*device.Client, error) {
 	devices := make([]*device.Client, s.Devices)
-	overMQTT, overAMQP := at.MQTT.lean(), at.AMQP.amqpOptions()
+	overMQTT, overAMQP := at.MQTT.mqtt, at.AMQP.amqpOptions()
 	return devices, each(0, s.Devices, func(i int) error {
 		creds, err := at.MQTT.creds(i)
 		if err != nil {
 			return err
 		}
 		var t transport.Transport
-		if t = overMQTT(creds); i%2 == 1 {
+		if t = overMQTT(); i%2 == 1 {
 			t = amqp.New(overAMQP)
 		}
 		// An outage is found soon, so that there are many of them.

@@ -15,8 +15,7 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/mqtt"
 	"github.com/hubline-iot/hubline/transport/mqtt/dialect"
-	"github.com/hubline-iot/hubline/transport/mqtt/lean"
-	"github.com/hubline-iot/hubline/transport/mqtt/lean/leannet"
+	"github.com/hubline-iot/hubline/transport/mqtt/paho"
 	"github.com/hubline-iot/hubline/transport/netopt"
 )
 
@@ -27,13 +26,13 @@ func TestEventsTravelThroughABroker(t *testing.T) {
 	}
 	for name, engine := range map[string]func(*transport.Credentials, netopt.Options) transport.Transport{
 		"paho": func(_ *transport.Credentials, n netopt.Options) transport.Transport {
+			return paho.New(&mqtt.Options{Network: n, Dialect: topics})
+		},
+		"mqtt": func(c *transport.Credentials, n netopt.Options) transport.Transport {
 			return mqtt.New(&mqtt.Options{Network: n, Dialect: topics})
 		},
-		"lean": func(c *transport.Credentials, n netopt.Options) transport.Transport {
-			return lean.New(leannet.Dialer(c, &n), &lean.Options{Dialect: topics})
-		},
-		"lean, MQTT 5": func(c *transport.Credentials, n netopt.Options) transport.Transport {
-			return lean.New(leannet.Dialer(c, &n), &lean.Options{Dialect: topics, Protocol: lean.MQTT5(nil)})
+		"mqtt, MQTT 5": func(c *transport.Credentials, n netopt.Options) transport.Transport {
+			return mqtt.New(&mqtt.Options{Network: n, Dialect: topics, Protocol: mqtt.MQTT5(nil)})
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -68,7 +67,7 @@ func TestEventsTravelThroughABroker(t *testing.T) {
 				for _, p := range log[0].Properties {
 					sent.Properties = append(sent.Properties, transport.Property{Name: p.Name, Value: p.Value})
 				}
-				if name == "lean, MQTT 5" {
+				if name == "mqtt, MQTT 5" {
 					require.Equal(t, m.Body, sent.Body, "binary mode")
 				}
 				got, err := cloudevents.Read(sent)

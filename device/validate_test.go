@@ -12,23 +12,23 @@ import (
 	"github.com/hubline-iot/hubline/transport/http"
 	"github.com/hubline-iot/hubline/transport/mqtt"
 	"github.com/hubline-iot/hubline/transport/mqtt/dialect"
-	"github.com/hubline-iot/hubline/transport/mqtt/lean"
+	"github.com/hubline-iot/hubline/transport/mqtt/engine"
 )
 
-func noDial(context.Context) (lean.Conn, error) { panic("New dials") }
+func noDial(context.Context, *transport.Credentials) (engine.Conn, error) { panic("New dials") }
 
 func TestNewRefusesWrongOptionsOfTheTransport(t *testing.T) {
 	for name, row := range map[string]struct {
 		transport transport.Transport
 		text      string
 	}{
-		"mqtt":         {mqtt.New(&mqtt.Options{KeepAlive: -1}), "KeepAlive is negative"},
-		"mqtt dialect": {mqtt.New(&mqtt.Options{Dialect: &mqtt.Topics{Telemetry: "a/#"}}), `Telemetry "a/#" is no topic`},
-		"lean":         {lean.New(noDial, &lean.Options{PingTimeout: -1}), "PingTimeout is negative"},
-		"lean dialect": {lean.New(noDial, &lean.Options{Dialect: (*dialect.Topics)(nil)}), "Dialect is a nil"},
-		"amqp":         {amqp.New(&amqp.Options{OperationTimeout: -1}), "OperationTimeout"},
-		"amqp mux":     {amqp.NewMux(&amqp.Options{Auth: amqp.Plain}), "a Mux needs CBS"},
-		"http":         {http.New(&http.Options{Batch: -1}), "Batch"},
+		"mqtt":           {mqtt.New(&mqtt.Options{KeepAlive: -1}), "KeepAlive is out of range"},
+		"mqtt dialect":   {mqtt.New(&mqtt.Options{Dialect: &mqtt.Topics{Telemetry: "a/#"}}), `Telemetry "a/#" is no topic`},
+		"engine":         {engine.New(noDial, &engine.Options{PingTimeout: -1}), "PingTimeout is negative"},
+		"engine dialect": {engine.New(noDial, &engine.Options{Dialect: (*dialect.Topics)(nil)}), "Dialect is a nil"},
+		"amqp":           {amqp.New(&amqp.Options{OperationTimeout: -1}), "OperationTimeout"},
+		"amqp mux":       {amqp.NewMux(&amqp.Options{Auth: amqp.Plain}), "a Mux needs CBS"},
+		"http":           {http.New(&http.Options{Batch: -1}), "Batch"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c, err := device.New(creds(), row.transport, nil)
@@ -48,8 +48,8 @@ func TestAnIDWithAWildcardIsRefusedByNewOverMQTTOnly(t *testing.T) {
 			"ModuleID": {Host: "hub.example.test", DeviceID: "dev-1", ModuleID: id},
 		} {
 			for name, tr := range map[string]transport.Transport{
-				"mqtt": mqtt.New(nil), "lean": lean.New(noDial, nil),
-				"lean, a small dialect": lean.New(noDial, &lean.Options{Dialect: dialect.HubMessages}),
+				"mqtt": mqtt.New(nil), "engine": engine.New(noDial, nil),
+				"engine, a small dialect": engine.New(noDial, &engine.Options{Dialect: dialect.HubMessages}),
 				"topics": mqtt.New(&mqtt.Options{Dialect: &mqtt.Topics{Telemetry: "{device}/{module}",
 					ClientID: "c"}}),
 			} {

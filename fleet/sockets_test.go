@@ -15,7 +15,8 @@ import (
 	"github.com/hubline-iot/hubline/fleet"
 	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/testbroker/fault"
-	"github.com/hubline-iot/hubline/transport/mqtt/lean"
+	"github.com/hubline-iot/hubline/transport"
+	"github.com/hubline-iot/hubline/transport/mqtt/engine"
 )
 
 // liveOverTCP runs real clients over loopback, in real time, through the single fault of the
@@ -27,7 +28,7 @@ func liveOverTCP(t *testing.T, s fleet.Scenario, rules fleet.Rules) (all seen) {
 	address, err := hub.Listen(testbroker.PortMQTT, "127.0.0.1:0")
 	require.NoError(t, err)
 	var attempts atomic.Int64
-	dial := func(ctx context.Context) (lean.Conn, error) {
+	dial := func(ctx context.Context, _ *transport.Credentials) (engine.Conn, error) {
 		attempts.Add(1)
 		var d net.Dialer
 		return d.DialContext(ctx, "tcp", address.String())

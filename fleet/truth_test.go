@@ -23,7 +23,7 @@ import (
 	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/transport"
-	"github.com/hubline-iot/hubline/transport/mqtt/lean"
+	"github.com/hubline-iot/hubline/transport/mqtt/engine"
 )
 
 // world is the network of real clients in fake time: it has the round trips and the faults of a
@@ -46,7 +46,7 @@ func (w *world) fault() (f fleet.Fault, down bool) {
 }
 
 // dial connects to the hub, in memory, after the round trips of TCP and TLS.
-func (w *world) dial(ctx context.Context) (lean.Conn, error) {
+func (w *world) dial(ctx context.Context, creds *transport.Credentials) (engine.Conn, error) {
 	if at := time.Since(w.began); at >= 0 && at < w.scenario.Duration {
 		w.attempts[at/time.Second].Add(1)
 	}
@@ -155,7 +155,7 @@ func (w *world) send(t *testing.T, c *device.Client, draws *rand.Rand) {
 }
 
 func (w *world) client(t *testing.T, i int, rules fleet.Rules,
-	dial func(context.Context) (lean.Conn, error)) *device.Client {
+	dial func(context.Context, *transport.Credentials) (engine.Conn, error)) *device.Client {
 	t.Helper()
 	dev, err := w.hub.AddDevice(fmt.Sprintf("dev-%d", i))
 	require.NoError(t, err)
@@ -168,7 +168,7 @@ func (w *world) client(t *testing.T, i int, rules fleet.Rules,
 		require.NoError(t, err)
 	}
 	creds := &transport.Credentials{Host: w.hub.HostName(), DeviceID: dev.ID, Sign: sign, TokenLife: 24 * time.Hour}
-	c, err := device.New(creds, lean.New(dial, nil), o)
+	c, err := device.New(creds, engine.New(dial, nil), o)
 	require.NoError(t, err)
 	require.NoError(t, c.Start())
 	return c

@@ -41,9 +41,9 @@ type mqttBroker struct {
 // each runs check with each client against a broker from start.
 func each(t *testing.T, start func(t testing.TB) *mqttBroker, check func(t *testing.T, b *mqttBroker, m mqttClient)) {
 	b := start(t)
-	clients := []mqttClient{hublinePaho, hublineLean}
+	clients := []mqttClient{hublinePaho, hublineMQTT}
 	if b.five {
-		clients = append(clients, hublineLean5)
+		clients = append(clients, hublineMQTT5)
 	}
 	for _, m := range clients {
 		t.Run(m.name, func(t *testing.T) { check(t, b, m) })
@@ -121,7 +121,7 @@ func (b *mqttBroker) oneDevice(t testing.TB, m mqttClient, addr string, topics d
 	network := netopt.Options{Addr: addr, TLS: b.trust, Plaintext: b.trust == nil}
 	creds := brokerCreds(fmt.Sprintf("d%x", time.Now().UnixNano()), b.user, b.password)
 	topics.Telemetry, topics.Commands = "up/{device}", []string{"down/{device}/#"}
-	return creds, m.make(creds, network, &topics, will)
+	return creds, m.make(network, &topics, will)
 }
 
 func (b *mqttBroker) open(t testing.TB, creds *transport.Credentials, over transport.Transport,
@@ -296,7 +296,7 @@ func asABroker(t *testing.T, b *mqttBroker, m mqttClient) {
 	})
 	if !b.five {
 		t.Run("MQTT 5 is refused", func(t *testing.T) {
-			creds, over := b.oneDevice(t, hublineLean5, b.device, dialect.Topics{}, nil)
+			creds, over := b.oneDevice(t, hublineMQTT5, b.device, dialect.Topics{}, nil)
 			c, err := device.New(creds, over, &device.Options{RetryPolicy: retrypolicy.NoRetry{}})
 			require.NoError(t, err)
 			defer c.Close()
@@ -305,7 +305,7 @@ func asABroker(t *testing.T, b *mqttBroker, m mqttClient) {
 			seen(t, "%v: %v", transport.KindOf(err), err)
 		})
 	}
-	if m.name == hublineLean5.name {
+	if m.name == hublineMQTT5.name {
 		t.Run("properties of MQTT 5", func(t *testing.T) { properties(t, b, m) })
 	}
 }
@@ -365,20 +365,20 @@ func TestMosquittoWithClientCertificates(t *testing.T) {
 	devices := newAuthority(t)
 	b := startBroker(t, settings{clientCerts: devices})
 	cert := devices.client(t, "device-1")
-	for _, m := range []mqttClient{hublinePaho, hublineLean, hublineLean5} {
+	for _, m := range []mqttClient{hublinePaho, hublineMQTT, hublineMQTT5} {
 		t.Run(m.name, func(t *testing.T) {
 			creds := brokerCreds("device-1", "", "")
 			topics := &dialect.Topics{Telemetry: "up/{device}"}
 			network := netopt.Options{Addr: b.secure, TLS: b.trust(),
 				Certificate: func(context.Context) (*tls.Certificate, error) { return &cert, nil }}
-			c, err := device.New(creds, m.make(creds, network, topics, nil), nil)
+			c, err := device.New(creds, m.make(network, topics, nil), nil)
 			require.NoError(t, err)
 			require.NoError(t, c.Open(soon(t)))
 			require.NoError(t, c.Send(soon(t), &transport.Message{Body: []byte("x")}))
 			require.NoError(t, c.Close())
 
 			network.Certificate, network.Anonymous = nil, true
-			c, err = device.New(creds, m.make(creds, network, topics, nil), &device.Options{RetryPolicy: retrypolicy.NoRetry{}})
+			c, err = device.New(creds, m.make(network, topics, nil), &device.Options{RetryPolicy: retrypolicy.NoRetry{}})
 			require.NoError(t, err)
 			err = c.Open(soon(t))
 			require.Error(t, err)

@@ -12,8 +12,6 @@ import (
 	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/mqtt"
-	"github.com/hubline-iot/hubline/transport/mqtt/lean"
-	"github.com/hubline-iot/hubline/transport/mqtt/lean/leannet"
 	"github.com/hubline-iot/hubline/transport/netopt"
 )
 
@@ -34,26 +32,16 @@ func TestMosquittoByURL(t *testing.T) {
 		}
 		return err == nil
 	})
-	overPaho := func(t *testing.T, url string) (*transport.Credentials, *netopt.Options, func() transport.Transport) {
+	parse := func(t *testing.T, url string) (*transport.Credentials, *netopt.Options, func() transport.Transport) {
 		creds, opts, err := mqtt.ParseBroker(url)
 		require.NoError(t, err)
 		return creds, &opts.Network, func() transport.Transport { return mqtt.New(opts) }
 	}
-	overLean := func(t *testing.T, url string) (*transport.Credentials, *netopt.Options, func() transport.Transport) {
-		creds, network, opts, err := leannet.ParseBroker(url)
-		require.NoError(t, err)
-		return creds, network, func() transport.Transport { return lean.New(leannet.Dialer(creds, network), opts) }
-	}
-	for name, c := range map[string]struct {
-		parse   func(*testing.T, string) (*transport.Credentials, *netopt.Options, func() transport.Transport)
-		version string
-	}{
-		"paho": {overPaho, "3.1.1"}, "lean": {overLean, "3.1.1"}, "lean with MQTT 5": {overLean, "5"},
-	} {
-		t.Run(name, func(t *testing.T) {
+	for _, version := range []string{"3.1.1", "5"} {
+		t.Run("MQTT "+version, func(t *testing.T) {
 			for typed, want := range map[string]transport.Kind{password: transport.Unknown, "another": transport.Unauthorized} {
-				creds, network, make := c.parse(t, "mqtts://"+url.UserPassword(user, typed).String()+"@"+b.ipv6+
-					"/?device=pump-1&telemetry=site/{device}/down/x&commands=site/{device}/+/%23&version="+c.version+
+				creds, network, make := parse(t, "mqtts://"+url.UserPassword(user, typed).String()+"@"+b.ipv6+
+					"/?device=pump-1&telemetry=site/{device}/down/x&commands=site/{device}/+/%23&version="+version+
 					"&will-topic=site/{device}/state&will-payload=gone&will-retain=true")
 				network.TLS = b.trust()
 				client, err := device.New(creds, make(), &device.Options{RetryPolicy: retrypolicy.NoRetry{}})

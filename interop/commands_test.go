@@ -176,7 +176,7 @@ func receiversMQTT(t testing.TB, a account, clients ...mqttClient) (receivers []
 		receivers = append(receivers, &receiver{
 			name: m.name, creds: creds,
 			over: func() transport.Transport {
-				return m.make(creds, netopt.Options{Plaintext: true, Dial: netopt.Failover(nil, a.addrs...)},
+				return m.make(netopt.Options{Plaintext: true, Dial: netopt.Failover(nil, a.addrs...)},
 					&dialect.Topics{Telemetry: "sent/{device}", Commands: []string{"command/{device}/#"}}, nil)
 			},
 			publish: func(ctx context.Context, body string) error {

@@ -18,9 +18,8 @@ import (
 	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/mqtt"
-	"github.com/hubline-iot/hubline/transport/mqtt/lean"
-	"github.com/hubline-iot/hubline/transport/mqtt/lean/leannet"
 	"github.com/hubline-iot/hubline/transport/mqtt/mqttws"
+	"github.com/hubline-iot/hubline/transport/mqtt/paho"
 	"github.com/hubline-iot/hubline/transport/netopt"
 )
 
@@ -80,21 +79,18 @@ func create(t testing.TB, m mqtt.Options, d device.Options) *device.Client {
 	return c
 }
 
-var engine = flag.String("engine", "paho", "MQTT engine of the device: paho or lean")
+var engine = flag.String("engine", "mqtt", "MQTT engine of the device: mqtt or paho")
 
 // overMQTT returns the transport of the selected engine, with settings that both engines have.
 func overMQTT(t testing.TB, creds *transport.Credentials, m mqtt.Options) transport.Transport {
 	t.Helper()
 	switch *engine {
 	case "paho":
+		return paho.New(&mqtt.Options{Network: m.Network, KeepAlive: m.KeepAlive, PingTimeout: m.PingTimeout})
+	case "mqtt":
 		return mqtt.New(&m)
-	case "lean":
-		dial := leannet.Dialer(creds, &netopt.Options{TLS: m.Network.TLS, Plaintext: m.Network.Plaintext,
-			Certificate: m.Network.Certificate,
-			Addr:        m.Network.Addr, Tunnel: m.Network.Tunnel})
-		return lean.New(dial, &lean.Options{KeepAlive: m.KeepAlive, PingTimeout: m.PingTimeout})
 	}
-	t.Fatalf("-engine is %q; give paho or lean", *engine)
+	t.Fatalf("-engine is %q; give mqtt or paho", *engine)
 	return nil
 }
 

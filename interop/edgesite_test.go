@@ -24,8 +24,6 @@ import (
 	"github.com/hubline-iot/hubline/transport/amqp"
 	"github.com/hubline-iot/hubline/transport/amqp/amqpws"
 	"github.com/hubline-iot/hubline/transport/mqtt"
-	"github.com/hubline-iot/hubline/transport/mqtt/lean"
-	"github.com/hubline-iot/hubline/transport/mqtt/lean/leannet"
 	"github.com/hubline-iot/hubline/transport/mqtt/mqttws"
 	"github.com/hubline-iot/hubline/transport/netopt"
 )
@@ -44,11 +42,8 @@ var goTransports = []struct {
 	port testbroker.Port
 	web  func() netopt.Tunnel
 }{
-	{"paho", func(_ *transport.Credentials, n netopt.Options) transport.Transport {
+	{"mqtt", func(_ *transport.Credentials, n netopt.Options) transport.Transport {
 		return mqtt.New(&mqtt.Options{Network: n})
-	}, testbroker.PortMQTTS, func() netopt.Tunnel { return mqttws.New(nil) }},
-	{"lean", func(creds *transport.Credentials, n netopt.Options) transport.Transport {
-		return lean.New(leannet.Dialer(creds, &n), nil)
 	}, testbroker.PortMQTTS, func() netopt.Tunnel { return mqttws.New(nil) }},
 	{"amqp", func(_ *transport.Credentials, n netopt.Options) transport.Transport {
 		return amqp.New(&amqp.Options{Network: n})

@@ -16,7 +16,6 @@ import (
 	"github.com/hubline-iot/hubline/provisioning/dpsamqp"
 	"github.com/hubline-iot/hubline/provisioning/dpshttp"
 	"github.com/hubline-iot/hubline/provisioning/dpsmqtt"
-	"github.com/hubline-iot/hubline/provisioning/dpspaho"
 	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/amqp/amqpws"
@@ -153,7 +152,6 @@ func TestServiceSDKEnrollsHubline(t *testing.T) {
 	carriers := map[string]provisioning.Carrier{
 		"mqtt":    dpsmqtt.New(network(testbroker.PortMQTTS, nil)),
 		"mqtt-ws": dpsmqtt.New(network(testbroker.PortHTTPS, mqttws.New(nil))),
-		"paho":    dpspaho.New(network(testbroker.PortMQTTS, nil)),
 		"amqp":    dpsamqp.New(network(testbroker.PortAMQPS, nil)),
 		"amqp-ws": dpsamqp.New(network(testbroker.PortHTTPS, amqpws.New(nil))),
 		"http":    dpshttp.New(network(testbroker.PortHTTPS, nil)),

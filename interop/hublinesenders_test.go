@@ -13,8 +13,7 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/mqtt"
 	"github.com/hubline-iot/hubline/transport/mqtt/dialect"
-	"github.com/hubline-iot/hubline/transport/mqtt/lean"
-	"github.com/hubline-iot/hubline/transport/mqtt/lean/leannet"
+	"github.com/hubline-iot/hubline/transport/mqtt/paho"
 	"github.com/hubline-iot/hubline/transport/netopt"
 )
 
@@ -73,31 +72,26 @@ func brokerCreds(device, user, password string) *transport.Credentials {
 // mqttClient is one of Hubline's ways to speak MQTT.
 type mqttClient struct {
 	name string
-	make func(c *transport.Credentials, network netopt.Options, topics *dialect.Topics,
-		will *transport.Message) transport.Transport
+	make func(network netopt.Options, topics *dialect.Topics, will *transport.Message) transport.Transport
 }
 
 const siegeKeepAlive = 10 * time.Second // of every client
 
 var (
-	hublinePaho = mqttClient{"Hubline, paho engine, 3.1.1", func(_ *transport.Credentials, network netopt.Options,
-		topics *dialect.Topics, will *transport.Message) transport.Transport {
+	hublinePaho = mqttClient{"Hubline on paho, 3.1.1", func(network netopt.Options, topics *dialect.Topics,
+		will *transport.Message) transport.Transport {
+		return paho.New(&mqtt.Options{Network: network, Dialect: topics, Will: will, KeepAlive: siegeKeepAlive})
+	}}
+	hublineMQTT = mqttClient{"Hubline, 3.1.1", func(network netopt.Options, topics *dialect.Topics,
+		will *transport.Message) transport.Transport {
 		return mqtt.New(&mqtt.Options{Network: network, Dialect: topics, Will: will, KeepAlive: siegeKeepAlive})
 	}}
-	hublineLean = mqttClient{"Hubline, lean engine, 3.1.1", func(c *transport.Credentials, network netopt.Options,
-		topics *dialect.Topics, will *transport.Message) transport.Transport {
-		return newLean(c, network, lean.Options{Dialect: topics, Will: will})
-	}}
-	hublineLean5 = mqttClient{"Hubline, lean engine, 5", func(c *transport.Credentials, network netopt.Options,
-		topics *dialect.Topics, will *transport.Message) transport.Transport {
-		return newLean(c, network, lean.Options{Dialect: topics, Will: will, Protocol: lean.MQTT5(nil)})
+	hublineMQTT5 = mqttClient{"Hubline, MQTT 5", func(network netopt.Options, topics *dialect.Topics,
+		will *transport.Message) transport.Transport {
+		return mqtt.New(&mqtt.Options{Network: network, Dialect: topics, Will: will, KeepAlive: siegeKeepAlive,
+			Protocol: mqtt.MQTT5(nil)})
 	}}
 )
-
-func newLean(c *transport.Credentials, network netopt.Options, o lean.Options) transport.Transport {
-	o.KeepAlive = siegeKeepAlive
-	return lean.New(leannet.Dialer(c, &network), &o)
-}
 
 // addMQTT adds a device for each of the clients, over plain connections to any of the nodes.
 func (s *siege) addMQTT(a account, clients ...mqttClient) {
@@ -105,7 +99,7 @@ func (s *siege) addMQTT(a account, clients ...mqttClient) {
 		s.add(m.name, true, newHublineSender(s.t, func(l *ledger) (*transport.Credentials, transport.Transport) {
 			creds := brokerCreds(fmt.Sprintf("device-%d", i), a.user, a.password)
 			network := netopt.Options{Plaintext: true, Dial: tapped(netopt.Failover(nil, a.addrs...), tapMQTT, l)}
-			return creds, m.make(creds, network, &dialect.Topics{Telemetry: "site/{device}/up"}, nil)
+			return creds, m.make(network, &dialect.Topics{Telemetry: "site/{device}/up"}, nil)
 		}))
 	}
 }

@@ -90,7 +90,7 @@ func TestMosquittoSurvivesKills(t *testing.T) {
 				b.save()
 			}
 			a := account{addrs: []string{b.plain}}
-			s.addMQTT(a, hublinePaho, hublineLean, hublineLean5)
+			s.addMQTT(a, hublinePaho, hublineMQTT, hublineMQTT5)
 			s.loads[2].anew = !kept
 			s.add("paho.mqtt.golang, 3.1.1", false, newPahoSender(t, a, "site/paho/up"))
 			s.add("autopaho, 5", false, newAutopahoSender(t, a, "site/autopaho/up"))

@@ -38,11 +38,11 @@ func TestRabbitMQClusterSurvivesKills(t *testing.T) {
 	s := newSiege(t, c)
 	a := account{c.addrs(func(n *rabbitNode) string { return n.mqtt }), rabbitUser, rabbitPassword}
 	s.add("Hubline, AMQP 1.0", true, newHublineSender(t, hublineAMQP(c, queueTelemetry)))
-	s.addMQTT(a, hublinePaho, hublineLean)
+	s.addMQTT(a, hublinePaho, hublineMQTT)
 	s.add("paho.mqtt.golang, 3.1.1", false, newPahoSender(t, a, "site/paho/up"))
 	c.observe(queueTelemetry, s.arrived)
 	c.observe(queueMQTT, s.arrived)
 	s.run()
 	s.check()
-	commandsArrive(t, c, append(receiversMQTT(t, a, hublinePaho, hublineLean), receiverAMQP(c))...)
+	commandsArrive(t, c, append(receiversMQTT(t, a, hublinePaho, hublineMQTT), receiverAMQP(c))...)
 }

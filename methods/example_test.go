@@ -10,8 +10,7 @@ import (
 	"github.com/hubline-iot/hubline/methods"
 	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
-	"github.com/hubline-iot/hubline/transport/mqtt/lean"
-	"github.com/hubline-iot/hubline/transport/mqtt/lean/leannet"
+	"github.com/hubline-iot/hubline/transport/mqtt"
 	"github.com/hubline-iot/hubline/transport/netopt"
 )
 
@@ -44,8 +43,8 @@ func ExampleHandle() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	dial := leannet.Dialer(creds, &netopt.Options{Plaintext: true, Dial: hub.Dial(testbroker.PortMQTT)})
-	client, err := device.New(creds, lean.New(dial, nil), nil)
+	network := netopt.Options{Plaintext: true, Dial: hub.Dial(testbroker.PortMQTT)}
+	client, err := device.New(creds, mqtt.New(&mqtt.Options{Network: network}), nil)
 	if err != nil {
 		log.Fatal(err)
 	}

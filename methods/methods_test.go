@@ -21,8 +21,7 @@ import (
 	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
 	"github.com/hubline-iot/hubline/transport"
-	"github.com/hubline-iot/hubline/transport/mqtt/lean"
-	"github.com/hubline-iot/hubline/transport/mqtt/lean/leannet"
+	"github.com/hubline-iot/hubline/transport/mqtt"
 	"github.com/hubline-iot/hubline/transport/netopt"
 )
 
@@ -224,7 +223,7 @@ func TestCallsOfABackEnd(t *testing.T) {
 		creds, err := device.ParseConnectionString(dev.ConnectionString())
 		require.NoError(t, err)
 		network := netopt.Options{Plaintext: true, Dial: hub.Dial(testbroker.PortMQTT)}
-		client, err := device.New(creds, lean.New(leannet.Dialer(creds, &network), nil), nil)
+		client, err := device.New(creds, mqtt.New(&mqtt.Options{Network: network}), nil)
 		require.NoError(t, err)
 		defer client.Close()
 		require.NoError(t, methods.Handle(client, "window", func(_ context.Context, in window) (accepted, error) {

@@ -22,8 +22,7 @@ import (
 	"github.com/hubline-iot/hubline/testbroker/dpsdata"
 	"github.com/hubline-iot/hubline/testbroker/fault"
 	"github.com/hubline-iot/hubline/transport"
-	"github.com/hubline-iot/hubline/transport/mqtt/lean"
-	"github.com/hubline-iot/hubline/transport/mqtt/lean/leannet"
+	"github.com/hubline-iot/hubline/transport/mqtt"
 	"github.com/hubline-iot/hubline/transport/netopt"
 )
 
@@ -115,7 +114,7 @@ func (m *move) begin(d *disk) {
 	tr, err := dpstransport.New(registrar, func(creds *transport.Credentials,
 		_ *provisioning.Assignment) transport.Transport {
 		h := m.hubs[slices.IndexFunc(m.hubs[:], func(h *testbroker.Hub) bool { return h.HostName() == creds.Host })]
-		return lean.New(leannet.Dialer(creds, &netopt.Options{Dial: h.Dial(testbroker.PortMQTT), Plaintext: true}), nil)
+		return mqtt.New(&mqtt.Options{Network: netopt.Options{Dial: h.Dial(testbroker.PortMQTT), Plaintext: true}})
 	}, &dpstransport.Options{Store: m.store})
 	require.NoError(m.t, err)
 	m.client, err = device.New(tr.Credentials(), tr, nil)

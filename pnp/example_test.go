@@ -10,8 +10,7 @@ import (
 	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
 	"github.com/hubline-iot/hubline/transport"
-	"github.com/hubline-iot/hubline/transport/mqtt/lean"
-	"github.com/hubline-iot/hubline/transport/mqtt/lean/leannet"
+	"github.com/hubline-iot/hubline/transport/mqtt"
 	"github.com/hubline-iot/hubline/transport/netopt"
 )
 
@@ -153,8 +152,9 @@ func exampleClient() (*testbroker.Hub, *device.Client) {
 	if err != nil {
 		log.Fatal(err)
 	}
-	dial := leannet.Dialer(creds, &netopt.Options{Plaintext: true, Dial: hub.Dial(testbroker.PortMQTT)})
-	client, err := device.New(creds, lean.New(dial, &lean.Options{ModelID: "dtmi:com:example:TemperatureController;1"}),
+	network := netopt.Options{Plaintext: true, Dial: hub.Dial(testbroker.PortMQTT)}
+	client, err := device.New(creds, mqtt.New(&mqtt.Options{Network: network,
+		ModelID: "dtmi:com:example:TemperatureController;1"}),
 		nil)
 	if err != nil {
 		log.Fatal(err)

@@ -15,14 +15,12 @@ import (
 	"github.com/hubline-iot/hubline/provisioning/dpsamqp"
 	"github.com/hubline-iot/hubline/provisioning/dpshttp"
 	"github.com/hubline-iot/hubline/provisioning/dpsmqtt"
-	"github.com/hubline-iot/hubline/provisioning/dpspaho"
 	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/testbroker/dpsdata"
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/amqp/amqpws"
-	"github.com/hubline-iot/hubline/transport/mqtt/lean"
-	"github.com/hubline-iot/hubline/transport/mqtt/lean/leannet"
+	"github.com/hubline-iot/hubline/transport/mqtt"
 	"github.com/hubline-iot/hubline/transport/mqtt/mqttws"
 	"github.com/hubline-iot/hubline/transport/netopt"
 )
@@ -38,15 +36,12 @@ var carriers = []struct {
 	{"http", testbroker.PortHTTPS, hubdata.HTTP, nil, overHTTP},
 	{"mqtt", testbroker.PortMQTTS, hubdata.MQTT, nil, overMQTT},
 	{"mqtt-ws", testbroker.PortHTTPS, hubdata.MQTT, mqttws.New(nil), overMQTT},
-	{"mqtt-paho", testbroker.PortMQTTS, hubdata.MQTT, nil, onPaho},
-	{"mqtt-paho-ws", testbroker.PortHTTPS, hubdata.MQTT, mqttws.New(nil), onPaho},
 	{"amqp", testbroker.PortAMQPS, hubdata.AMQP, nil, overAMQP},
 	{"amqp-ws", testbroker.PortHTTPS, hubdata.AMQP, amqpws.New(nil), overAMQP},
 }
 
 func overHTTP(o *netopt.Options) provisioning.Carrier { return dpshttp.New(o) }
 func overMQTT(o *netopt.Options) provisioning.Carrier { return dpsmqtt.New(o) }
-func onPaho(o *netopt.Options) provisioning.Carrier   { return dpspaho.New(o) }
 func overAMQP(o *netopt.Options) provisioning.Carrier { return dpsamqp.New(o) }
 
 const (
@@ -133,8 +128,8 @@ func TestARegisteredDeviceSends(t *testing.T) {
 		}
 
 		creds := c.Credentials(a)
-		client, err := device.New(creds, lean.New(leannet.Dialer(creds, &netopt.Options{
-			Dial: s.hub.Dial(testbroker.PortMQTTS), TLS: s.hub.ClientTLS()}), nil), nil)
+		client, err := device.New(creds, mqtt.New(&mqtt.Options{Network: netopt.Options{
+			Dial: s.hub.Dial(testbroker.PortMQTTS), TLS: s.hub.ClientTLS()}}), nil)
 		require.NoError(t, err)
 		require.NoError(t, client.Open(t.Context()))
 		require.NoError(t, client.Send(t.Context(), &transport.Message{Body: []byte("first")}))

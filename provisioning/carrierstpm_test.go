@@ -14,8 +14,7 @@ import (
 	"github.com/hubline-iot/hubline/testbroker/fault"
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
 	"github.com/hubline-iot/hubline/transport"
-	"github.com/hubline-iot/hubline/transport/mqtt/lean"
-	"github.com/hubline-iot/hubline/transport/mqtt/lean/leannet"
+	"github.com/hubline-iot/hubline/transport/mqtt"
 	"github.com/hubline-iot/hubline/transport/netopt"
 )
 
@@ -45,8 +44,8 @@ func TestADeviceWithATPMSends(t *testing.T) {
 		require.Equal(t, 2, tpm.Activations(), "for the service and for the hub")
 
 		creds := c.Credentials(a)
-		client, err := device.New(creds, lean.New(leannet.Dialer(creds, &netopt.Options{
-			Dial: s.hub.Dial(testbroker.PortMQTTS), TLS: s.hub.ClientTLS()}), nil), nil)
+		client, err := device.New(creds, mqtt.New(&mqtt.Options{Network: netopt.Options{
+			Dial: s.hub.Dial(testbroker.PortMQTTS), TLS: s.hub.ClientTLS()}}), nil)
 		require.NoError(t, err)
 		require.NoError(t, client.Open(t.Context()))
 		require.NoError(t, client.Send(t.Context(), &transport.Message{Body: []byte("first")}))

@@ -16,8 +16,7 @@ import (
 	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/transport"
-	"github.com/hubline-iot/hubline/transport/mqtt/lean"
-	"github.com/hubline-iot/hubline/transport/mqtt/lean/leannet"
+	"github.com/hubline-iot/hubline/transport/mqtt"
 	"github.com/hubline-iot/hubline/transport/netopt"
 )
 
@@ -280,8 +279,8 @@ func TestAClientConnectsOnceTheClockIsSet(t *testing.T) {
 		unset := func() time.Time { return time.Now().AddDate(-30, 0, 0) } // 1970
 		clock := newClock(t, n, Options{Now: unset})
 		creds.Now = clock.Now
-		dial := leannet.Dialer(creds, &netopt.Options{Plaintext: true, Dial: hub.Dial(testbroker.PortMQTT)})
-		client, err := device.New(creds, lean.New(dial, nil), nil)
+		network := netopt.Options{Plaintext: true, Dial: hub.Dial(testbroker.PortMQTT)}
+		client, err := device.New(creds, mqtt.New(&mqtt.Options{Network: network}), nil)
 		require.NoError(t, err)
 		defer client.Close()
 		ctx, cancel := context.WithCancel(t.Context())

@@ -19,8 +19,7 @@ import (
 	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
 	"github.com/hubline-iot/hubline/transport"
-	"github.com/hubline-iot/hubline/transport/mqtt/lean"
-	"github.com/hubline-iot/hubline/transport/mqtt/lean/leannet"
+	"github.com/hubline-iot/hubline/transport/mqtt"
 	"github.com/hubline-iot/hubline/transport/netopt"
 	"github.com/hubline-iot/hubline/twin"
 )
@@ -61,7 +60,7 @@ func connect(t *testing.T, hub *testbroker.Hub, connection string) *device.Clien
 	creds, err := device.ParseConnectionString(connection)
 	require.NoError(t, err)
 	network := netopt.Options{Plaintext: true, Dial: hub.Dial(testbroker.PortMQTT)}
-	c, err := device.New(creds, lean.New(leannet.Dialer(creds, &network), nil), nil)
+	c, err := device.New(creds, mqtt.New(&mqtt.Options{Network: network}), nil)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, c.Close()) })
 	return c

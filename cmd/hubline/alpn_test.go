@@ -110,7 +110,7 @@ func TestABrokerAtASharedPort(t *testing.T) {
 		{"mqtt", ":443", nil, exitFailed, "AWS IoT Core wants a protocol name in TLS (ALPN) at port 443: give -dialect " +
 			"aws-iot"},
 	} {
-		for _, transport := range []string{"mqtt", "lean"} {
+		for _, transport := range []string{"mqtt"} {
 			s := newShell(t, &testbroker.Options{Broker: &testbroker.BrokerOptions{}})
 			s.tool = &tool{}
 			delete(s.env, target.EnvConnect)

@@ -21,8 +21,8 @@ func TestOtherBrokerURLs(t *testing.T) {
 		scheme, more string
 		transports   []string
 	}{
-		{"wss", "", []string{"", "mqtt", "lean", "mqtt5"}},
-		{"mqtts", "&version=5", []string{"", "lean", "mqtt5"}},
+		{"wss", "", []string{"", "mqtt", "mqtt5"}},
+		{"mqtts", "&version=5", []string{"", "mqtt", "mqtt5"}},
 	} {
 		for _, name := range c.transports {
 			s := newShell(t, &testbroker.Options{Broker: &testbroker.BrokerOptions{}})
@@ -71,7 +71,7 @@ func TestABrokerWithAMQP(t *testing.T) {
 // The limits of a service are checked before a message is sent.
 func TestDialects(t *testing.T) {
 	for _, p := range target.Dialects {
-		for _, name := range []string{"mqtt", "lean", "mqtt5"} {
+		for _, name := range []string{"mqtt", "mqtt5"} {
 			s := newShell(t, &testbroker.Options{Broker: &testbroker.BrokerOptions{}})
 			delete(s.env, target.EnvConnect)
 			s.env[target.EnvBroker] = s.hub.BrokerURL("pump-1", "mqtts", "localhost:8883")

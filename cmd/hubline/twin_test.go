@@ -15,7 +15,7 @@ import (
 )
 
 func TestTwinGet(t *testing.T) {
-	for _, name := range []string{"mqtt", "lean", "amqp"} {
+	for _, name := range []string{"mqtt", "amqp"} {
 		s := newShell(t, nil)
 		_, err := s.hub.PatchDesired("pump-1", `{"interval":60}`)
 		require.NoError(t, err)

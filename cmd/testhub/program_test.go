@@ -24,8 +24,6 @@ import (
 	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/mqtt"
-	"github.com/hubline-iot/hubline/transport/mqtt/lean"
-	"github.com/hubline-iot/hubline/transport/mqtt/lean/leannet"
 	"github.com/hubline-iot/hubline/transport/netopt"
 )
 
@@ -389,10 +387,10 @@ func TestBrokerFlag(t *testing.T) {
 	u := p.ready.Devices[0].BrokerURL
 	require.Regexp(t, `^mqtts://dev-1:.+@localhost:\d+/\?device=dev-1&telemetry=devices/\{device\}/up&commands=`, u)
 	for i, version := range []string{"3.1.1", "5"} {
-		creds, net, o, err := leannet.ParseBroker(u + "&version=" + version)
+		creds, o, err := mqtt.ParseBroker(u + "&version=" + version)
 		require.NoError(t, err)
-		net.TLS = p.tls()
-		c, err := device.New(creds, lean.New(leannet.Dialer(creds, net), o), nil)
+		o.Network.TLS = p.tls()
+		c, err := device.New(creds, mqtt.New(o), nil)
 		require.NoError(t, err)
 		got := make(chan string, 1)
 		c.HandleMessages(func(_ context.Context, m *transport.Message) error {

@@ -52,7 +52,7 @@ var suites = []string{
 	"./device", "./transport", "./errfilter", "./retrypolicy/...", "./internal/ascii", "./internal/fraction",
 	"./internal/isotime", "./internal/percent", "./internal/errchain", "./sntp", "./update", "./update/edsign",
 	"./update/httprange", "./cross/arm/board/wifi", "./cross/arm/board/flashlog",
-	"./transport/mqtt", "./transport/mqtt/internal/...", "./transport/mqtt/lean/...",
+	"./transport/mqtt", "./transport/mqtt/internal/...", "./transport/mqtt/engine/...",
 }
 
 // modems are tests of package atmodem. Under emulation those with TLS would take minutes.

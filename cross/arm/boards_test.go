@@ -233,9 +233,10 @@ func read(in []byte) {
 // built are programs that are built for their sizes: clients that connect to nothing, and a store
 // that flash_test.go runs.
 var built = map[string]string{
-	"probe/flash":     flashMain,
-	"probe/telemetry": clientProbe("", "&lean.Options{ReadBuffer: 512, WriteBuffer: 1024, Dialect: dialect.HubMessages}"),
-	"probe/mqtt5": clientProbe("", "&lean.Options{ReadBuffer: 512, WriteBuffer: 1024, Protocol: lean.MQTT5(nil), "+
+	"probe/flash": flashMain,
+	"probe/telemetry": clientProbe("",
+		"&engine.Options{ReadBuffer: 512, WriteBuffer: 1024, Dialect: dialect.HubMessages}"),
+	"probe/mqtt5": clientProbe("", "&engine.Options{ReadBuffer: 512, WriteBuffer: 1024, Protocol: engine.MQTT5(nil), "+
 		"Dialect: &dialect.Topics{Telemetry: \"site/{device}/up\"}}"),
 	"probe/twin": clientProbe(`
 	client.HandleDesired(func(ctx context.Context, d device.Desired) {
@@ -243,7 +244,7 @@ var built = map[string]string{
 		println(err == nil)
 	})
 	_ = client.HandleMethod("reboot", func(context.Context, *device.MethodCall) (int, []byte) { return 200, nil })`,
-		"&lean.Options{ReadBuffer: 4096, WriteBuffer: 1024, Dialect: dialect.HubTwinAndMethods}"),
+		"&engine.Options{ReadBuffer: 4096, WriteBuffer: 1024, Dialect: dialect.HubTwinAndMethods}"),
 }
 
 func clientProbe(setUp, options string) string {
@@ -256,17 +257,17 @@ import (
 	"github.com/hubline-iot/hubline/device"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/mqtt/dialect"
-	"github.com/hubline-iot/hubline/transport/mqtt/lean"
+	"github.com/hubline-iot/hubline/transport/mqtt/engine"
 )
 
-func dial(context.Context) (lean.Conn, error) { return nil, errors.New("no network") }
+func dial(context.Context, *transport.Credentials) (engine.Conn, error) { return nil, errors.New("no network") }
 
 func main() {
 	creds := &transport.Credentials{Host: "hub.example.test", DeviceID: "board-1",
 		Token: func(context.Context) (transport.Token, error) {
 			return transport.Token{Text: transport.Hide("x")}, nil
 		}}
-	client, err := device.New(creds, lean.New(dial, ` + options + `), &device.Options{MaxMessages: 16, Window: 8})
+	client, err := device.New(creds, engine.New(dial, ` + options + `), &device.Options{MaxMessages: 16, Window: 8})
 	if err != nil {
 		println(err.Error())
 		return

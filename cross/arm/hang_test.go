@@ -9,7 +9,7 @@ import (
 	"github.com/hubline-iot/hubline/cross/arm/board"
 	"github.com/hubline-iot/hubline/cross/arm/board/flashlog"
 	"github.com/hubline-iot/hubline/transport"
-	"github.com/hubline-iot/hubline/transport/mqtt/lean"
+	"github.com/hubline-iot/hubline/transport/mqtt/engine"
 )
 
 // A firmware with a store hangs in its sensor, life after life. Each time the watchdog resets the
@@ -36,11 +36,11 @@ func TestAFirmwareThatHangsIsResetAndLosesNothing(t *testing.T) {
 				fed = time.Now()
 				dog.Reset(watchdog)
 			}
-			c.Dial = func(dialing context.Context) (lean.Conn, error) {
+			c.Dial = func(dialing context.Context, _ *transport.Credentials) (engine.Conn, error) {
 				if ctx.Err() != nil {
 					return nil, &transport.Error{Kind: transport.Network}
 				}
-				conn, err := b.board.Dial(dialing)
+				conn, err := b.board.Dial(dialing, nil)
 				if err == nil {
 					context.AfterFunc(ctx, func() { _ = conn.Close() })
 				}

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/hubline-iot/hubline/cross/arm/board"
-	"github.com/hubline-iot/hubline/transport/mqtt/lean"
+	"github.com/hubline-iot/hubline/transport/mqtt/engine"
 )
 
 // script is a line with a fixed input, and with an answer to the request for the time after a
@@ -47,7 +47,7 @@ func TestLineResynchronizes(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
-			if _, err := board.NewModem(&script{in: in}).Dial(ctx); err != nil {
+			if _, err := board.NewModem(&script{in: in}).Dial(ctx, nil); err != nil {
 				t.Errorf("%q: %v", in, err)
 			}
 		})
@@ -57,7 +57,7 @@ func TestLineResynchronizes(t *testing.T) {
 // Bytes after a truncated time are data again.
 func TestLineReadsDataAfterACutTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c, err := board.NewModem(&script{in: "\x10Ca\x10T012345xyz\x10\x10"}).Dial(t.Context())
+		c, err := board.NewModem(&script{in: "\x10Ca\x10T012345xyz\x10\x10"}).Dial(t.Context(), nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -113,7 +113,7 @@ func TestModemSetsTheTimeDuringARead(t *testing.T) {
 		line := &script{in: "\x10Ca", answer: fmt.Sprintf("\x10T%016x", time.Now().Add(time.Hour).UnixMilli()),
 			delay: 500 * time.Microsecond}
 		modem := board.NewModem(line)
-		c, err := modem.Dial(t.Context())
+		c, err := modem.Dial(t.Context(), nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -164,9 +164,9 @@ func (*line) Pause() { time.Sleep(time.Millisecond) }
 // A line that accepts nothing must not block Close, nor a Write for ever. The other end must
 // understand the bytes after that.
 func TestALineThatAcceptsNothing(t *testing.T) {
-	dial := func(t *testing.T) (*line, lean.Conn) {
+	dial := func(t *testing.T) (*line, engine.Conn) {
 		l := &line{}
-		conn, err := board.NewModem(l).Dial(t.Context())
+		conn, err := board.NewModem(l).Dial(t.Context(), nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -223,7 +223,7 @@ func TestABoardThatWasResetDialsAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t)
 		for range 3 {
-			if _, err := b.board.Dial(t.Context()); err != nil {
+			if _, err := b.board.Dial(t.Context(), nil); err != nil {
 				t.Fatal(err)
 			}
 			b.board = board.NewModem(b.port)

@@ -56,15 +56,15 @@ var prices = []price{
 		println(err == nil)
 	})`, pricedSession("HubTwinAndMethods", "")), ""},
 	{topicClient, "", "", clientProbe("", pricedTopics("")), ""},
-	{"MQTT 5", topicClient, "", clientProbe("", pricedTopics("Protocol: lean.MQTT5(nil), ")), ""},
+	{"MQTT 5", topicClient, "", clientProbe("", pricedTopics("Protocol: engine.MQTT5(nil), ")), ""},
 }
 
 func pricedSession(dialect, more string) string {
-	return "&lean.Options{ReadBuffer: 512, WriteBuffer: 1024, " + more + "Dialect: dialect." + dialect + "}"
+	return "&engine.Options{ReadBuffer: 512, WriteBuffer: 1024, " + more + "Dialect: dialect." + dialect + "}"
 }
 
 func pricedTopics(more string) string {
-	return "&lean.Options{ReadBuffer: 512, WriteBuffer: 1024, " + more +
+	return "&engine.Options{ReadBuffer: 512, WriteBuffer: 1024, " + more +
 		"Dialect: &dialect.Topics{Telemetry: \"site/{device}/up\"}}"
 }
 

@@ -16,8 +16,8 @@ var sizes = []struct {
 	main string // or another program
 	most int64
 }{
-	{"plain TCP, lean", "", plainMain, 3_000_000},
-	{"lean with TLS", "", "", 5_570_000},
+	{"plain TCP", "", plainMain, 3_000_000},
+	{"with TLS", "", "", 5_570_000},
 	{"paho with TLS", "paho", "", 6_600_000},
 	{"everything", "", everythingMain, 9_100_000},
 }
@@ -78,7 +78,7 @@ import (
 
 	"github.com/hubline-iot/hubline/device"
 	"github.com/hubline-iot/hubline/transport"
-	"github.com/hubline-iot/hubline/transport/mqtt/lean"
+	"github.com/hubline-iot/hubline/transport/mqtt/engine"
 )
 
 func main() {
@@ -87,8 +87,10 @@ func main() {
 		os.Exit(2)
 	}
 	var d net.Dialer
-	dial := func(ctx context.Context) (lean.Conn, error) { return d.DialContext(ctx, "tcp", os.Getenv("GATEWAY")) }
-	client, err := device.New(creds, lean.New(dial, nil), nil)
+	dial := func(ctx context.Context, _ *transport.Credentials) (engine.Conn, error) {
+		return d.DialContext(ctx, "tcp", os.Getenv("GATEWAY"))
+	}
+	client, err := device.New(creds, engine.New(dial, nil), nil)
 	if err != nil {
 		os.Exit(2)
 	}
@@ -118,10 +120,8 @@ import (
 	"github.com/hubline-iot/hubline/transport/amqp/amqpws"
 	"github.com/hubline-iot/hubline/transport/http"
 	"github.com/hubline-iot/hubline/transport/mqtt"
-	"github.com/hubline-iot/hubline/transport/mqtt/dialect"
-	"github.com/hubline-iot/hubline/transport/mqtt/lean"
-	"github.com/hubline-iot/hubline/transport/mqtt/lean/leannet"
 	"github.com/hubline-iot/hubline/transport/mqtt/mqttws"
+	"github.com/hubline-iot/hubline/transport/mqtt/paho"
 	"github.com/hubline-iot/hubline/transport/netopt"
 	"github.com/hubline-iot/hubline/transport/netproxy"
 )
@@ -135,7 +135,7 @@ func main() {
 	all := map[string]transport.Transport{
 		"mqtt": mqtt.New(&mqtt.Options{Network: netopt.Options{Dial: dial}}),
 		"mqtt-ws": mqtt.New(&mqtt.Options{Network: netopt.Options{Tunnel: mqttws.New(nil)}}),
-		"mqtt-lean": lean.New(leannet.Dialer(creds, nil), &lean.Options{Dialect: dialect.HubTwinAndMethods}),
+		"paho": paho.New(nil),
 		"amqp": amqp.New(nil),
 		"amqp-ws": amqp.New(&amqp.Options{Network: netopt.Options{Tunnel: amqpws.New(nil)}}),
 		"amqp-shared": amqp.NewMux(nil), "http": http.New(nil),

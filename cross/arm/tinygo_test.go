@@ -43,7 +43,7 @@ func tinyGo(t *testing.T, commands ...string) {
 func boardModule(t *testing.T, tests map[string][]string) string {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "go", "list", "-e", "-tags=tinygo,provisioning", "-deps",
-		"-json=ImportPath,Dir,GoFiles,IgnoredGoFiles", "./cross/arm/board/...", "./transport/mqtt/lean/...",
+		"-json=ImportPath,Dir,GoFiles,IgnoredGoFiles", "./cross/arm/board/...", "./transport/mqtt/engine/...",
 		"./internal/percent", "./internal/hextext", "./retrypolicy/compat/...", "./sntp", "./update", "./update/edsign")
 	cmd.Dir = root
 	cmd.Env = append(os.Environ(), "GOOS=linux", "GOARCH=arm")
@@ -64,7 +64,7 @@ func boardModule(t *testing.T, tests map[string][]string) string {
 			t.Fatal(err)
 		}
 		path, own := strings.CutPrefix(p.ImportPath, module+"/")
-		if !own || strings.HasSuffix(path, "leannet") {
+		if !own {
 			continue
 		}
 		files := p.GoFiles

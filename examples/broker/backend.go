@@ -11,9 +11,7 @@ import (
 
 	"github.com/hubline-iot/hubline/device"
 	"github.com/hubline-iot/hubline/transport"
-	"github.com/hubline-iot/hubline/transport/mqtt/dialect"
-	"github.com/hubline-iot/hubline/transport/mqtt/lean"
-	"github.com/hubline-iot/hubline/transport/mqtt/lean/leannet"
+	"github.com/hubline-iot/hubline/transport/mqtt"
 )
 
 // backEnd is the other side: it is a client of the same broker, commands the pump and counts what
@@ -29,13 +27,13 @@ type backEnd struct {
 }
 
 func openBackEnd(ctx context.Context, url string) (*backEnd, error) {
-	creds, network, options, err := leannet.ParseBroker(url)
+	creds, options, err := mqtt.ParseBroker(url)
 	if err != nil {
 		return nil, err
 	}
 	creds.DeviceID = "back-end"
 	at := func(topic string) string { return strings.ReplaceAll(topic, "{device}", "+") }
-	options.Dialect = &dialect.Topics{
+	options.Dialect = &mqtt.Topics{
 		Telemetry: strings.ReplaceAll(commands, "{device}", "pump-1"),
 		Commands:  []string{at(telemetry), at(answers), at(state)},
 	}
@@ -44,7 +42,7 @@ func openBackEnd(ctx context.Context, url string) (*backEnd, error) {
 	// The inbox has room for all messages that a broker sends before the first is acknowledged: one
 	// that finds no room comes again with the next connection only.
 	o := &device.Options{Inbox: 4096}
-	if b.client, err = device.New(creds, lean.New(leannet.Dialer(creds, network), options), o); err != nil {
+	if b.client, err = device.New(creds, mqtt.New(options), o); err != nil {
 		return nil, err
 	}
 	b.client.HandleMessages(b.take)

@@ -19,9 +19,7 @@ import (
 
 	"github.com/hubline-iot/hubline/device"
 	"github.com/hubline-iot/hubline/transport"
-	"github.com/hubline-iot/hubline/transport/mqtt/dialect"
-	"github.com/hubline-iot/hubline/transport/mqtt/lean"
-	"github.com/hubline-iot/hubline/transport/mqtt/lean/leannet"
+	"github.com/hubline-iot/hubline/transport/mqtt"
 )
 
 // The topics of the example. "{device}" becomes the device's id.
@@ -101,23 +99,23 @@ func run(ctx context.Context, url string) error {
 }
 
 // protocol has a place for the ids of messages, and keeps the sessions of clients that are away.
-var protocol = lean.MQTT5(&lean.MQTT5Options{SessionExpiry: time.Hour})
+var protocol = mqtt.MQTT5(&mqtt.MQTT5Options{SessionExpiry: time.Hour})
 
 // newPump returns the device.
 func newPump(url string) (*device.Client, error) {
-	creds, network, options, err := leannet.ParseBroker(url)
+	creds, options, err := mqtt.ParseBroker(url)
 	if err != nil {
 		return nil, err
 	}
 	creds.DeviceID = "pump-1"
-	options.Dialect = &dialect.Topics{
+	options.Dialect = &mqtt.Topics{
 		Telemetry: telemetry,
 		Commands:  []string{commands},
 		Birth:     &transport.Message{Topic: state, Body: []byte(`"online"`), Retain: true},
 	}
 	options.Will = &transport.Message{Topic: state, Body: []byte(`"offline"`), Retain: true}
 	options.Protocol = protocol
-	client, err := device.New(creds, lean.New(leannet.Dialer(creds, network), options), &device.Options{
+	client, err := device.New(creds, mqtt.New(options), &device.Options{
 		OnStatus: func(s device.Status) { say("pump", "%v, %v", s.State, s.Reason) },
 	})
 	if err != nil {

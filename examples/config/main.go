@@ -33,7 +33,7 @@ func main() {
 	var to setup.Target
 	to.Flags()
 	transport := flag.String("transport", "mqtt",
-		"what carries the twin: mqtt (on the library paho), mqtt-lean (the small engine), amqp or amqp-ws")
+		"what carries the twin: mqtt, amqp or amqp-ws")
 	file := flag.String("file", "", "`path` of the file that keeps the settings; empty: one that is removed at the end")
 	setup.Main(0, &to, func(ctx context.Context) error { return run(ctx, *transport, *file, to) })
 }

@@ -31,8 +31,7 @@ import (
 func main() {
 	var to setup.Target
 	to.Flags()
-	name := flag.String("transport", "mqtt", "what carries all but the file: mqtt (on the library paho), mqtt-lean (the "+
-		"small engine), amqp or amqp-ws")
+	name := flag.String("transport", "mqtt", "what carries all but the file: mqtt, amqp or amqp-ws")
 	setup.Main(0, &to, func(ctx context.Context) error { return run(ctx, *name, to) })
 }
 

@@ -66,8 +66,8 @@ func main() {
 	flag.BoolVar(&s.list, "list", false, "print the devices with their keys, as a testhub's file of devices, and stop")
 	flag.StringVar(&s.testhub, "hub", "", "`address` of a testhub's control API; empty: the hub is at -host, and the "+
 		"system trusts its certificate")
-	flag.StringVar(&s.transport, "transport", "mqtt-lean", "what carries the messages: mqtt-lean (the small engine), "+
-		"mqtt (on the library paho), amqp (devices share connections), amqp-ws or http")
+	flag.StringVar(&s.transport, "transport", "mqtt", "what carries the messages: mqtt, amqp (devices "+
+		"share connections), amqp-ws or http")
 	flag.IntVar(&s.shared, "shared", 100, "how many devices share a connection over amqp, 1 to 1000")
 	flag.StringVar(&s.provision, "provision", "", "register the devices first, with the provisioning service of that ID "+
 		"`scope`; of the testhub, if there is one")

@@ -186,7 +186,7 @@ func TestFourProcessesLoseNothing(t *testing.T) {
 	const perJob, jobs = 50, 4
 	hub := testhub(t, jobs*perJob)
 	var workers []*worker
-	for i, transport := range []string{"mqtt-lean", "mqtt-lean", "mqtt", "amqp"} {
+	for i, transport := range []string{"mqtt", "mqtt", "mqtt", "amqp"} {
 		workers = append(workers, start(t, i, "-hub", hub, "-transport", transport, "-count", fmt.Sprint(jobs*perJob),
 			"-per-job", fmt.Sprint(perJob), "-rate", "5", "-spread", "500ms", "-duration", "0"))
 	}

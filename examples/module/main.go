@@ -26,7 +26,7 @@ import (
 func main() {
 	hub := flag.String("hub", "", "`address` of a testhub's control API, if the environment is from there")
 	transport := flag.String("transport", "mqtt",
-		"what carries the messages: mqtt (on the library paho), mqtt-lean (the small engine), amqp or amqp-ws")
+		"what carries the messages: mqtt, amqp or amqp-ws")
 	setup.Main(0, new(setup.Target), func(ctx context.Context) error {
 		return run(ctx, *transport, setup.Target{Testhub: *hub})
 	})

@@ -12,7 +12,6 @@
 //	go run ./examples/telemetry              twenty seconds of faults, then a ledger
 //	go run ./examples/telemetry -sabotage    the hub forgets a reading: the ledger finds it, status 1
 //	go run ./examples/telemetry -policy none the first fault ends it: NoRetry
-//	go run ./examples/telemetry -transport mqtt-lean    the same on the small MQTT engine, which boards use too
 //	go run ./examples/telemetry -transport amqp         over AMQP 1.0, with faults of its own; amqp-ws: over WebSocket
 //	go run ./examples/telemetry -transport http         the same over HTTPS, with faults of its own
 //	HUBLINE_CONNECTION_STRING=... go run ./examples/telemetry    to a real hub, without faults; -hub $HUB: to a testhub
@@ -32,8 +31,6 @@ import (
 	"github.com/hubline-iot/hubline/transport/amqp/amqpws"
 	"github.com/hubline-iot/hubline/transport/http"
 	"github.com/hubline-iot/hubline/transport/mqtt"
-	"github.com/hubline-iot/hubline/transport/mqtt/lean"
-	"github.com/hubline-iot/hubline/transport/mqtt/lean/leannet"
 	"github.com/hubline-iot/hubline/transport/netopt"
 )
 
@@ -50,8 +47,8 @@ type settings struct {
 func main() {
 	var s settings
 	s.to.Flags()
-	flag.StringVar(&s.transport, "transport", "mqtt", "what carries the readings: mqtt (on the library paho), mqtt-lean "+
-		"(the small engine), amqp, amqp-ws (over WebSocket) or http (over TLS)")
+	flag.StringVar(&s.transport, "transport", "mqtt", "what carries the readings: mqtt, amqp, amqp-ws (over "+
+		"WebSocket) or http (over TLS)")
 	flag.Float64Var(&s.rate, "rate", 100, "readings per second")
 	flag.IntVar(&s.count, "count", 0, "readings in all; 0: twenty seconds of them")
 	flag.StringVar(&s.policy, "policy", "azure", "retry policy: azure (exponential back-off with jitter) or none")
@@ -156,8 +153,6 @@ func run(ctx context.Context, s settings) error {
 // other.
 func newTransport(name string, creds *transport.Credentials, network netopt.Options) transport.Transport {
 	switch name {
-	case "mqtt-lean":
-		return lean.New(leannet.Dialer(creds, &network), nil)
 	case "amqp":
 		return amqp.New(&amqp.Options{Network: network})
 	case "amqp-ws":

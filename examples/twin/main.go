@@ -31,7 +31,7 @@ func main() {
 	var to setup.Target
 	to.Flags()
 	transport := flag.String("transport", "mqtt",
-		"what carries the twin: mqtt (on the library paho), mqtt-lean (the small engine), amqp or amqp-ws")
+		"what carries the twin: mqtt, amqp or amqp-ws")
 	setup.Main(0, &to, func(ctx context.Context) error { return run(ctx, *transport, to) })
 }
 

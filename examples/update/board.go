@@ -14,8 +14,8 @@ import (
 	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/transport"
-	"github.com/hubline-iot/hubline/transport/mqtt/lean"
-	"github.com/hubline-iot/hubline/transport/mqtt/lean/leannet"
+	"github.com/hubline-iot/hubline/transport/mqtt"
+	"github.com/hubline-iot/hubline/transport/mqtt/engine"
 	"github.com/hubline-iot/hubline/transport/netopt"
 	"github.com/hubline-iot/hubline/update"
 	"github.com/hubline-iot/hubline/update/edsign"
@@ -93,11 +93,13 @@ func (b *board) firmware(ctx context.Context, works bool) error {
 	if err != nil {
 		return err
 	}
-	dial := leannet.Dialer(creds, &netopt.Options{Plaintext: true, Dial: b.hub.Dial(testbroker.PortMQTT)})
+	dial := mqtt.Dialer(&netopt.Options{Plaintext: true, Dial: b.hub.Dial(testbroker.PortMQTT)})
 	if !works {
-		dial = func(context.Context) (lean.Conn, error) { return nil, errors.New("the new driver finds no modem") }
+		dial = func(context.Context, *transport.Credentials) (engine.Conn, error) {
+			return nil, errors.New("the new driver finds no modem")
+		}
 	}
-	client, err := device.New(creds, lean.New(dial, nil), nil)
+	client, err := device.New(creds, engine.New(dial, nil), nil)
 	if err != nil {
 		return err
 	}

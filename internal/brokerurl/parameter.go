@@ -60,7 +60,7 @@ var Parameters = [...]Parameter{
 		set:   setText(func(u *URL) *string { return &u.Birth.Payload })},
 	{Name: "birth-retain", Protocols: MQTT, Value: "true or false", Default: "false",
 		Help: "the announcement is retained", set: setFlag(func(u *URL) *bool { return &u.Birth.Retain })},
-	{Name: "version", Protocols: MQTT, Value: "3.1.1 or 5", Default: "3.1.1", Help: "version of MQTT; 5 is for `leannet`",
+	{Name: "version", Protocols: MQTT, Value: "3.1.1 or 5", Default: "3.1.1", Help: "version of MQTT",
 		set: setVersion},
 	{Name: "session-expiry", Protocols: MQTT, Value: "1 to 4294967294 seconds, or never",
 		Default: "86400", Help: "how long the broker keeps the session of a device that is away; with `version=5`",

@@ -22,8 +22,6 @@ import (
 	"github.com/hubline-iot/hubline/transport/amqp/amqpws"
 	hubhttp "github.com/hubline-iot/hubline/transport/http"
 	"github.com/hubline-iot/hubline/transport/mqtt"
-	"github.com/hubline-iot/hubline/transport/mqtt/lean"
-	"github.com/hubline-iot/hubline/transport/mqtt/lean/leannet"
 	"github.com/hubline-iot/hubline/transport/mqtt/mqttws"
 	"github.com/hubline-iot/hubline/transport/netopt"
 )
@@ -42,13 +40,6 @@ var stacks = []stack{
 	{"mqttws", testbroker.PortHTTPS, func(_ *transport.Credentials, n netopt.Options) transport.Transport {
 		n.Tunnel = mqttws.New(nil)
 		return mqtt.New(&mqtt.Options{Network: n})
-	}},
-	{"lean", testbroker.PortMQTTS, func(c *transport.Credentials, n netopt.Options) transport.Transport {
-		return lean.New(leannet.Dialer(c, &n), nil)
-	}},
-	{"lean over WebSocket", testbroker.PortHTTPS, func(c *transport.Credentials, n netopt.Options) transport.Transport {
-		n.Tunnel = mqttws.New(nil)
-		return lean.New(leannet.Dialer(c, &n), nil)
 	}},
 	{"amqp", testbroker.PortAMQPS, func(_ *transport.Credentials, n netopt.Options) transport.Transport {
 		return amqp.New(&amqp.Options{Network: n})

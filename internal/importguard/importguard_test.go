@@ -19,10 +19,10 @@ const module = "github.com/hubline-iot/hubline"
 var core = existing("./transport", "./errfilter", "./retrypolicy", "./retrypolicy/budget", "./retrypolicy/compat",
 	"./retrypolicy/compat/aws", "./retrypolicy/compat/azure", "./retrypolicy/compat/grpc", "./retrypolicy/httpretry",
 	"./retrypolicy/classify", "./retrypolicy/poll",
-	"./device", "./transport/mqtt/lean", "./internal/mqttpacket", "./internal/mqtt5",
+	"./device", "./transport/mqtt/engine", "./internal/mqttpacket", "./internal/mqtt5",
 	"./transport/mqtt/internal/wire", "./transport/mqtt/dialect", "./transport/mqtt/internal/bag",
 	"./internal/statuscode", "./internal/pacing", "./internal/reconnect", "./internal/retryafter",
-	"./provisioning", "./provisioning/dpslean", "./sntp", "./update",
+	"./provisioning", "./provisioning/dpsengine", "./sntp", "./update",
 	"./update/httprange")
 
 // allowed lists the packages that the core may import without a grant.
@@ -235,7 +235,7 @@ var layers = []struct {
 		"the user brings the transport as a value, so an unused protocol is never linked",
 	},
 	{
-		"the engine of boards shares with the other one what hubs say, and nothing else", existing("./transport/mqtt/lean"),
+		"the engine of boards shares with the other one what hubs say, and nothing else", existing("./transport/mqtt/engine"),
 		[]string{"transport/mqtt"}, []string{"transport/mqtt/dialect", "transport/mqtt/internal/bag",
 			"transport/mqtt/internal/wire"},
 		"boards would link TLS and paho",
@@ -246,7 +246,7 @@ var layers = []struct {
 		"they are pure functions over slices",
 	},
 	{
-		"WebSocket and the lean dialers do not bring the other engine", existing("./transport/mqtt/lean/leannet",
+		"WebSocket and MQTT on our engine do not bring the other one", existing("./transport/mqtt",
 			"./transport/mqtt/mqttws"),
 		[]string{"github.com/eclipse/paho.mqtt.golang"}, nil,
 		"an engine that is not used is not linked",
@@ -273,7 +273,7 @@ var layers = []struct {
 		"boards pay for what they use",
 	},
 	{
-		"the core leads to no option of boards", []string{"./device", "./transport/mqtt/lean", "./provisioning"},
+		"the core leads to no option of boards", []string{"./device", "./transport/mqtt/engine", "./provisioning"},
 		[]string{"sntp", "update"}, nil,
 		"boards pay for what they use",
 	},
@@ -306,10 +306,10 @@ var layers = []struct {
 	},
 	{
 		"carriers of provisioning know neither the device client nor the emulator, and not each other",
-		existing("./provisioning/dpshttp", "./provisioning/dpsmqtt", "./provisioning/dpspaho", "./provisioning/dpslean",
+		existing("./provisioning/dpshttp", "./provisioning/dpsmqtt", "./provisioning/dpsengine",
 			"./provisioning/dpsamqp"),
 		[]string{"device", "testbroker", "provisioning"},
-		[]string{"provisioning", "provisioning/dpslean", "provisioning/internal/dpstopic"},
+		[]string{"provisioning", "provisioning/dpsengine", "provisioning/internal/dpstopic"},
 		"imports go one way",
 	},
 	{

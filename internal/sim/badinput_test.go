@@ -15,7 +15,7 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/amqp"
 	"github.com/hubline-iot/hubline/transport/mqtt"
-	"github.com/hubline-iot/hubline/transport/mqtt/lean"
+	mqttengine "github.com/hubline-iot/hubline/transport/mqtt/engine"
 	"github.com/stretchr/testify/require"
 )
 
@@ -98,7 +98,7 @@ func hopelessCredentialsEndOpenAtOnce(t *testing.T, with engine) {
 		err = c.Open(t.Context())
 		switch {
 		case with.five:
-			refusal, ok := errors.AsType[*lean.ReasonError](err)
+			refusal, ok := errors.AsType[*mqttengine.ReasonError](err)
 			require.True(t, ok)
 			require.EqualValues(t, 0x87, refusal.Code)
 			require.Contains(t, refusal.Reason, "signed with another key")

@@ -193,7 +193,7 @@ func TestAnAnswerThatCannotBeSentIsTold(t *testing.T) {
 		for what, cut := range cut {
 			require.NoError(t, p.client.HandleMethod("cut", func(context.Context, *device.MethodCall) (int, []byte) {
 				cut()
-				if e.with.name != "lean" { // data in a library's buffer when the loss is noticed counts as sent
+				if e.with.name != "mqtt" { // data in a library's buffer when the loss is noticed counts as sent
 					synctest.Wait()
 				}
 				return 200, nil
@@ -244,7 +244,7 @@ func TestACallThatDoesNotFitIsAnswered(t *testing.T) {
 			Payload: []byte(`"` + strings.Repeat("x", 30<<10) + `"`), ResponseTimeout: 30 * time.Second})
 		require.NoError(t, err)
 		require.Less(t, time.Since(begin), 5*time.Second)
-		if e.with.name == "lean with the buffers of a board" {
+		if e.with.name == "mqtt with the buffers of a board" {
 			require.Equal(t, 413, result.Status)
 			require.EqualValues(t, 1, p.client.Stats().MethodsRefused)
 		} else {

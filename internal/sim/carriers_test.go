@@ -7,7 +7,6 @@ import (
 	"github.com/hubline-iot/hubline/provisioning/dpsamqp"
 	"github.com/hubline-iot/hubline/provisioning/dpshttp"
 	"github.com/hubline-iot/hubline/provisioning/dpsmqtt"
-	"github.com/hubline-iot/hubline/provisioning/dpspaho"
 	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
 	"github.com/hubline-iot/hubline/transport/amqp/amqpws"
@@ -28,8 +27,6 @@ var carriers = slices.Concat(
 		func(o *netopt.Options) provisioning.Carrier { return dpshttp.New(o) }}},
 	withTunnel("mqtt", hubdata.MQTT, testbroker.PortMQTT, testbroker.PortMQTTS, mqttws.New(nil),
 		func(o *netopt.Options) provisioning.Carrier { return dpsmqtt.New(o) }),
-	withTunnel("paho", hubdata.MQTT, testbroker.PortMQTT, testbroker.PortMQTTS, mqttws.New(nil),
-		func(o *netopt.Options) provisioning.Carrier { return dpspaho.New(o) }),
 	withTunnel("amqp", hubdata.AMQP, testbroker.PortAMQP, testbroker.PortAMQPS, amqpws.New(nil),
 		func(o *netopt.Options) provisioning.Carrier { return dpsamqp.New(o) }),
 )

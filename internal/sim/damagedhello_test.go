@@ -44,7 +44,7 @@ func (c *damagedWrite) Write(p []byte) (int, error) {
 func TestADamagedClientHelloDoesNotEndTheClient(t *testing.T) {
 	for _, with := range engines {
 		step := 17 // one engine tries every byte; the others share its TLS and try a sample
-		if with.name == "lean" && !testing.Short() {
+		if with.name == "mqtt" && !testing.Short() {
 			step = 1
 		}
 		t.Run(with.name, func(t *testing.T) {

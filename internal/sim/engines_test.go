@@ -17,8 +17,8 @@ import (
 	"github.com/hubline-iot/hubline/transport/amqp"
 	"github.com/hubline-iot/hubline/transport/http"
 	"github.com/hubline-iot/hubline/transport/mqtt"
-	"github.com/hubline-iot/hubline/transport/mqtt/lean"
-	"github.com/hubline-iot/hubline/transport/mqtt/lean/leannet"
+	mqttengine "github.com/hubline-iot/hubline/transport/mqtt/engine"
+	"github.com/hubline-iot/hubline/transport/mqtt/paho"
 	"github.com/hubline-iot/hubline/transport/netopt"
 	"github.com/stretchr/testify/require"
 )
@@ -63,35 +63,36 @@ type engine struct {
 }
 
 var engines = []engine{
+	{name: "mqtt", protocol: hubdata.MQTT, twins: true, make: func(_ *transport.Credentials,
+		w *way) transport.Transport {
+		return mqtt.New(w.mqtt())
+	}},
 	{name: "paho", protocol: hubdata.MQTT, twins: true, make: func(_ *transport.Credentials,
 		w *way) transport.Transport {
-		return mqtt.New(w.paho())
+		return paho.New(&mqtt.Options{Network: w.network(), KeepAlive: w.KeepAlive, PingTimeout: w.PingTimeout})
 	}},
-	{name: "lean", protocol: hubdata.MQTT, twins: true, make: func(creds *transport.Credentials,
-		w *way) transport.Transport {
-		return lean.New(w.leanDial(creds), &lean.Options{KeepAlive: w.KeepAlive, PingTimeout: w.PingTimeout})
-	}},
-	{name: "lean with the buffers of a board", variant: true, protocol: hubdata.MQTT, twins: true,
-		make: func(creds *transport.Credentials, w *way) transport.Transport {
-			return lean.New(w.leanDial(creds), &lean.Options{KeepAlive: w.KeepAlive, PingTimeout: w.PingTimeout,
+	{name: "mqtt with the buffers of a board", variant: true, protocol: hubdata.MQTT, twins: true,
+		make: func(_ *transport.Credentials, w *way) transport.Transport {
+			network := w.network()
+			return mqttengine.New(mqtt.Dialer(&network), &mqttengine.Options{KeepAlive: w.KeepAlive, PingTimeout: w.PingTimeout,
 				ReadBuffer: 4096 + 512, WriteBuffer: 1024})
 		}},
 	{name: "paho, topic map", variant: true, protocol: hubdata.MQTT, plain: true, boxed: true,
 		make: func(_ *transport.Credentials, w *way) transport.Transport {
-			o := w.paho()
+			return paho.New(&mqtt.Options{Network: w.network(), KeepAlive: w.KeepAlive, PingTimeout: w.PingTimeout,
+				Dialect: hubfixture.Topics(true)})
+		}},
+	{name: "mqtt, topic map", protocol: hubdata.MQTT, plain: true, boxed: true,
+		make: func(_ *transport.Credentials, w *way) transport.Transport {
+			o := w.mqtt()
 			o.Dialect = hubfixture.Topics(true)
 			return mqtt.New(o)
 		}},
-	{name: "lean, topic map", protocol: hubdata.MQTT, plain: true, boxed: true,
-		make: func(creds *transport.Credentials, w *way) transport.Transport {
-			return lean.New(w.leanDial(creds), &lean.Options{Dialect: hubfixture.Topics(true), KeepAlive: w.KeepAlive,
-				PingTimeout: w.PingTimeout})
-		}},
-	{name: "lean, MQTT 5", protocol: hubdata.MQTT, plain: true, five: true, make: leanFive(lean.MQTT5Options{})},
-	{name: "lean, MQTT 5, QoS 2", variant: true, protocol: hubdata.MQTT, plain: true, five: true, commandQoS: 2,
-		make: leanFive(lean.MQTT5Options{ExactlyOnce: true})},
-	{name: "lean, MQTT 5, enhanced authentication", protocol: hubdata.MQTT, plain: true, five: true, auth: true,
-		make: leanFive(lean.MQTT5Options{Auth: &lean.Auth{Method: testbroker.AuthMethod}})},
+	{name: "mqtt, MQTT 5", protocol: hubdata.MQTT, plain: true, five: true, make: mqtt5(mqtt.MQTT5Options{})},
+	{name: "mqtt, MQTT 5, QoS 2", variant: true, protocol: hubdata.MQTT, plain: true, five: true, commandQoS: 2,
+		make: mqtt5(mqtt.MQTT5Options{ExactlyOnce: true})},
+	{name: "mqtt, MQTT 5, enhanced authentication", protocol: hubdata.MQTT, plain: true, five: true, auth: true,
+		make: mqtt5(mqtt.MQTT5Options{Auth: &mqttengine.Auth{Method: testbroker.AuthMethod}})},
 	{name: "amqp", protocol: hubdata.AMQP, twins: true, batches: true, make: func(_ *transport.Credentials,
 		w *way) transport.Transport {
 		return amqp.New(w.amqp())
@@ -131,21 +132,17 @@ var engines = []engine{
 	}},
 }
 
-func (w *way) paho() *mqtt.Options {
+func (w *way) mqtt() *mqtt.Options {
 	return &mqtt.Options{Network: w.network(), KeepAlive: w.KeepAlive, PingTimeout: w.PingTimeout}
 }
 
-// leanFive returns the constructor of engines with MQTT 5.
-func leanFive(o lean.MQTT5Options) func(creds *transport.Credentials, w *way) transport.Transport {
-	return func(creds *transport.Credentials, w *way) transport.Transport {
-		return lean.New(w.leanDial(creds), &lean.Options{Dialect: hubfixture.Topics(false), Protocol: lean.MQTT5(&o),
-			KeepAlive: w.KeepAlive, PingTimeout: w.PingTimeout})
+// mqtt5 returns the constructor of engines with MQTT 5.
+func mqtt5(o mqtt.MQTT5Options) func(_ *transport.Credentials, w *way) transport.Transport {
+	return func(_ *transport.Credentials, w *way) transport.Transport {
+		m := w.mqtt()
+		m.Dialect, m.Protocol = hubfixture.Topics(false), mqtt.MQTT5(&o)
+		return mqtt.New(m)
 	}
-}
-
-func (w *way) leanDial(creds *transport.Credentials) lean.Dial {
-	network := w.network()
-	return leannet.Dialer(creds, &network)
 }
 
 // network returns the settings of transports other than HTTP.

@@ -16,7 +16,7 @@ import (
 	"github.com/hubline-iot/hubline/testbroker/fault"
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
 	"github.com/hubline-iot/hubline/transport"
-	"github.com/hubline-iot/hubline/transport/mqtt/lean"
+	mqttengine "github.com/hubline-iot/hubline/transport/mqtt/engine"
 )
 
 // engineNamed returns an engine.
@@ -46,7 +46,7 @@ func TestEnhancedAuthenticationIsRenewedInPlace(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				faketime.Start()
-				e := engineNamed(t, "lean, MQTT 5, enhanced authentication")
+				e := engineNamed(t, "mqtt, MQTT 5, enhanced authentication")
 				hub, creds := e.openHub(t)
 				creds.TokenLife = 10 * time.Minute
 				in := hub.Inject(row.fault)
@@ -82,7 +82,7 @@ func TestInFlightMessagesOfASession(t *testing.T) {
 	for name, forget := range map[string]bool{"kept": false, "new": true} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				e := engineNamed(t, "lean, MQTT 5")
+				e := engineNamed(t, "mqtt, MQTT 5")
 				hub, creds := e.openHub(t)
 				if forget {
 					hub.Inject(fault.Fault{Kind: fault.ForgetSession})
@@ -121,7 +121,7 @@ func TestExactlyOnceAcrossCuts(t *testing.T) {
 	for step := range 2 * n {
 		t.Run(fmt.Sprintf("cut at receipt %d", step), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				e := engineNamed(t, "lean, MQTT 5, QoS 2")
+				e := engineNamed(t, "mqtt, MQTT 5, QoS 2")
 				hub, creds := e.openHub(t)
 				in := hub.Inject(fault.Fault{Kind: fault.DropOnReceipt, After: step})
 				c, err := device.New(creds, e.make(creds, e.inMemory(hub, false)), nil)
@@ -156,7 +156,7 @@ func TestExactlyOnceAcrossCuts(t *testing.T) {
 // A handover to another server and a takeover end the session with the broker's code in the status.
 func TestTheStatusHasTheReasonOfTheBroker(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		e := engineNamed(t, "lean, MQTT 5")
+		e := engineNamed(t, "mqtt, MQTT 5")
 		hub, creds := e.openHub(t)
 		hub.Inject(fault.Fault{Kind: fault.DisconnectWhileIdle, Code: 0x9c, Delay: time.Second, Description: "drained",
 			ServerReference: "b.example.test:8883"})
@@ -176,9 +176,9 @@ func TestTheStatusHasTheReasonOfTheBroker(t *testing.T) {
 		mu.Lock()
 		defer mu.Unlock()
 		require.Len(t, seen, 1)
-		var reason *lean.ReasonError
+		var reason *mqttengine.ReasonError
 		require.ErrorAs(t, seen[0], &reason)
-		require.Equal(t, lean.ReasonError{Packet: "DISCONNECT", Code: 0x9c, Reason: "drained",
+		require.Equal(t, mqttengine.ReasonError{Packet: "DISCONNECT", Code: 0x9c, Reason: "drained",
 			Server: "b.example.test:8883"}, *reason)
 		require.EqualValues(t, 2, c.Stats().Connections)
 	})

@@ -13,7 +13,7 @@ import (
 // brokerMatrix has the faults of MQTT 3.1.1 at a plain broker, for engines with a topic map.
 var brokerMatrix = matrix{
 	protocol: hubdata.MQTT,
-	engines:  []string{"paho, topic map", "lean, topic map"},
+	engines:  []string{"paho, topic map", "mqtt, topic map"},
 	rows:     sorted(slices.Concat(mqttRows(), brokerRows(network))),
 	ops:      mqttOps(),
 	rowless: rowless("a fault of MQTT 5", fault.RefusePublish, fault.RefuseAuth, fault.SwallowAuth,
@@ -23,7 +23,7 @@ var brokerMatrix = matrix{
 // fiveMatrix has the faults of MQTT 5.
 var fiveMatrix = matrix{
 	protocol: hubdata.MQTT,
-	engines:  []string{"lean, MQTT 5", "lean, MQTT 5, QoS 2", "lean, MQTT 5, enhanced authentication"},
+	engines:  []string{"mqtt, MQTT 5", "mqtt, MQTT 5, QoS 2", "mqtt, MQTT 5, enhanced authentication"},
 	rows:     fiveRows(),
 	ops:      mqttOps(),
 	rowless:  rowless(""),

@@ -14,7 +14,7 @@ import (
 
 var mqttMatrix = matrix{
 	protocol: hubdata.MQTT,
-	engines:  []string{"paho", "lean", "lean with the buffers of a board"},
+	engines:  []string{"paho", "mqtt", "mqtt with the buffers of a board"},
 	rows:     mqttRows(),
 	ops:      append(mqttOps(), callOps()...),
 	rowless:  mqttRowless("a fault of plain brokers"),

@@ -152,7 +152,7 @@ func TestALinkBehindASlowHopIsKept(t *testing.T) {
 func behindAHop() (all []engine) {
 	for _, e := range engines {
 		switch e.name {
-		case "paho", "lean", "amqp":
+		case "paho", "mqtt", "amqp":
 			all = append(all, e)
 		}
 	}

@@ -20,8 +20,7 @@ import (
 	"github.com/hubline-iot/hubline/testbroker/dpsdata"
 	"github.com/hubline-iot/hubline/testbroker/fault"
 	"github.com/hubline-iot/hubline/transport"
-	"github.com/hubline-iot/hubline/transport/mqtt/lean"
-	"github.com/hubline-iot/hubline/transport/mqtt/lean/leannet"
+	"github.com/hubline-iot/hubline/transport/mqtt"
 	"github.com/hubline-iot/hubline/transport/netopt"
 )
 
@@ -56,8 +55,8 @@ func TestADeviceWithATPMSends(t *testing.T) {
 		require.JSONEq(t, `{"model":"a"}`, string(d.Requests()[1].Payload))
 
 		creds := c.Credentials(a)
-		client, err := device.New(creds, lean.New(leannet.Dialer(creds, &netopt.Options{Dial: h.Dial(testbroker.PortMQTTS),
-			TLS: h.ClientTLS()}), nil), nil)
+		client, err := device.New(creds, mqtt.New(&mqtt.Options{Network: netopt.Options{Dial: h.Dial(testbroker.PortMQTTS),
+			TLS: h.ClientTLS()}}), nil)
 		require.NoError(t, err)
 		require.NoError(t, client.Open(t.Context()))
 		require.NoError(t, client.Send(t.Context(), &transport.Message{Body: []byte("first")}))

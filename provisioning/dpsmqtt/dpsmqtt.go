@@ -4,7 +4,7 @@
 //	client, err := provisioning.New(id, dpsmqtt.New(nil), nil)
 //	client, err := provisioning.New(id, dpsmqtt.New(&netopt.Options{Tunnel: mqttws.New(nil)}), nil)
 //
-// It is the engine of provisioning/dpslean on sockets. The device may use any transport at its
+// It is the engine of provisioning/dpsengine on sockets. The device may use any transport at its
 // hub afterwards.
 //
 // netopt.Options.Certificate authenticates an Identity without keys, as for package
@@ -12,27 +12,20 @@
 package dpsmqtt
 
 import (
-	"context"
-
-	"github.com/hubline-iot/hubline/provisioning"
-	"github.com/hubline-iot/hubline/provisioning/dpslean"
-	"github.com/hubline-iot/hubline/transport/mqtt/lean"
-	"github.com/hubline-iot/hubline/transport/mqtt/lean/leannet"
+	"github.com/hubline-iot/hubline/provisioning/dpsengine"
+	"github.com/hubline-iot/hubline/transport/mqtt"
 	"github.com/hubline-iot/hubline/transport/netopt"
 )
 
 // New returns a Carrier with these network settings, which are copied; nil means all defaults: TLS
 // to port 8883. Each Open reports wrong settings, with Kind Invalid. Several clients may share the
 // Carrier.
-func New(o *netopt.Options) *dpslean.Carrier {
+func New(o *netopt.Options) *dpsengine.Carrier {
 	var network netopt.Options
 	if o != nil {
 		network = *o
 	}
 	info := network.ProductInfo
 	network.ProductInfo = ""
-	dial := func(ctx context.Context, l *provisioning.Login) (lean.Conn, error) {
-		return leannet.Dialer(l.Credentials(), &network)(ctx)
-	}
-	return dpslean.New(dial, &dpslean.Options{ProductInfo: info})
+	return dpsengine.New(mqtt.Dialer(&network), &dpsengine.Options{ProductInfo: info})
 }

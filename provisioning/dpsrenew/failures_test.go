@@ -72,9 +72,9 @@ func TestFaultsAtTheHub(t *testing.T) {
 			transport.Protocol, []step{q, y, q, n}, 0},
 		"another key": {fault.Fault{Kind: fault.WrongCertificate}, transport.Protocol, []step{q, y, q, n}, 0},
 	} {
-		engines := []string{"lean", "paho"}
+		engines := []string{"mqtt"}
 		if testing.Short() {
-			engines = engines[len(name)%2:][:len(name)/2%2] // one of two, for every other row
+			engines = engines[:len(name)/2%2] // every other row
 		}
 		for _, engine := range engines {
 			t.Run(name+"/"+engine, func(t *testing.T) {
@@ -129,7 +129,7 @@ func TestRefusalsForGood(t *testing.T) {
 				defer w.close()
 				in := w.hub.Inject(f)
 				r := w.renewer(dpsrenew.Options{})
-				c := w.open("lean", r)
+				c := w.open("mqtt", r)
 				time.Sleep(near + 3*day)
 				require.InDelta(t, 4, in.Fired(), 1, "once a day")
 				for i, e := range w.told() {
@@ -147,7 +147,7 @@ func TestRefusalsForGood(t *testing.T) {
 
 				w.enroll()
 				r = w.renewer(dpsrenew.Options{})
-				c = w.open("lean", r)
+				c = w.open("mqtt", r)
 				time.Sleep(2 * time.Hour)
 				require.Equal(t, []step{dpsrenew.Requesting, dpsrenew.Requesting, dpsrenew.Renewed}, w.steps())
 				require.Equal(t, "reg-1", w.leaf(r).Subject.CommonName)
@@ -224,7 +224,7 @@ func TestThePolicyDecides(t *testing.T) {
 		w.hub.Inject(fault.Fault{Kind: fault.RefuseCertificate, Status: 503, Times: -1})
 		r := w.renewer(dpsrenew.Options{Policy: retrypolicy.MaxAttempts{Policy: retrypolicy.Fixed{Delay: time.Hour},
 			Total: 3}})
-		c := w.open("lean", r)
+		c := w.open("mqtt", r)
 		defer func() { require.NoError(t, c.Close()) }()
 		time.Sleep(near + 2*time.Hour)
 		const q, y, x = dpsrenew.Requesting, dpsrenew.Retrying, dpsrenew.Failed
@@ -247,7 +247,7 @@ func TestAPendingRequestGoesOn(t *testing.T) {
 		w := newWorld(t, &testbroker.Options{Certificates: testbroker.CertificateOptions{Delay: 6 * time.Hour}})
 		defer w.close()
 		r := w.renewer(dpsrenew.Options{})
-		c := w.open("lean", r)
+		c := w.open("mqtt", r)
 		for len(w.hub.CertificateRequests()) == 0 {
 			time.Sleep(time.Minute)
 		}
@@ -262,7 +262,7 @@ func TestAPendingRequestGoesOn(t *testing.T) {
 		require.NoError(t, c.Close())
 
 		r = w.renewer(dpsrenew.Options{}) // a restart forgets the id
-		c = w.open("lean", r)
+		c = w.open("mqtt", r)
 		defer func() { require.NoError(t, c.Close()) }()
 		time.Sleep(62 * time.Minute)
 		later := w.hub.CertificateRequests()[len(requests):]
@@ -292,7 +292,7 @@ func TestAClockThatIsNotSet(t *testing.T) {
 				w.creds.Now = func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }
 				time.Sleep(20 * day)
 				unset(w, &ahead)
-				c := w.open("lean", w.renewer(dpsrenew.Options{}))
+				c := w.open("mqtt", w.renewer(dpsrenew.Options{}))
 				defer func() { require.NoError(t, c.Close()) }()
 				time.Sleep(10 * time.Hour)
 				require.Empty(t, w.hub.CertificateRequests())
@@ -317,7 +317,7 @@ func TestRestartsWithNewKeys(t *testing.T) {
 		o := dpsrenew.Options{Store: dpsrenew.File(path), NewKey: k.make, OpenKey: k.open}
 		for i := range 3 {
 			r := w.renewer(o)
-			c := w.open([]string{"lean", "paho"}[i%2], r)
+			c := w.open("mqtt", r)
 			if i > 0 {
 				cert, err := r.Certificate(t.Context())
 				require.NoError(t, err)
@@ -336,7 +336,7 @@ func TestRestartsWithNewKeys(t *testing.T) {
 
 		k.fail = errors.New("the secure element is busy")
 		r := w.renewer(o)
-		c := w.open("lean", r)
+		c := w.open("mqtt", r)
 		time.Sleep(near)
 		require.NoError(t, c.Close())
 		told := w.told()
@@ -352,7 +352,7 @@ func TestAStoreThatFailsOnce(t *testing.T) {
 		defer w.close()
 		w.store.err = errors.New("no space")
 		r := w.renewer(dpsrenew.Options{})
-		c := w.open("lean", r)
+		c := w.open("mqtt", r)
 		defer func() { require.NoError(t, c.Close()) }()
 		time.Sleep(near + 2*time.Hour)
 		require.Equal(t, []step{dpsrenew.Requesting, dpsrenew.StoreFailed, dpsrenew.Renewed}, w.steps())
@@ -369,7 +369,7 @@ func TestARefusedCertificateGivesWayToThePreviousOne(t *testing.T) {
 		defer w.close()
 		w.hub.Inject(fault.Fault{Kind: fault.ForgetCertificate})
 		r := w.renewer(dpsrenew.Options{})
-		c := w.open("lean", r)
+		c := w.open("mqtt", r)
 		defer func() { require.NoError(t, c.Close()) }()
 		first := w.leaf(r)
 		time.Sleep(near)
@@ -397,18 +397,18 @@ func TestACertificateThatHasEnded(t *testing.T) {
 		defer w.close()
 		time.Sleep(31 * day)
 		r := w.renewer(dpsrenew.Options{})
-		_, err := r.Around(w.transport("lean", r)).Dial(t.Context(), &transport.Config{Creds: w.creds})
+		_, err := r.Around(w.transport("mqtt", r)).Dial(t.Context(), &transport.Config{Creds: w.creds})
 		require.ErrorIs(t, err, transport.Unauthorized)
 		require.ErrorContains(t, err, "expired at")
 		w.store.record = nil
 		r = w.renewer(dpsrenew.Options{})
-		_, err = r.Around(w.transport("lean", r)).Dial(t.Context(), &transport.Config{Creds: w.creds})
+		_, err = r.Around(w.transport("mqtt", r)).Dial(t.Context(), &transport.Config{Creds: w.creds})
 		require.ErrorIs(t, err, transport.Invalid)
 		require.ErrorContains(t, err, "no certificate")
 
 		w.enroll()
 		w.dps.Inject(fault.Fault{Kind: fault.RefuseProvisioning, Status: 503})
-		c := w.open("lean", w.renewer(dpsrenew.Options{}))
+		c := w.open("mqtt", w.renewer(dpsrenew.Options{}))
 		require.Equal(t, []step{dpsrenew.Requesting, dpsrenew.Retrying, dpsrenew.Requesting, dpsrenew.Renewed}, w.steps())
 		require.NoError(t, c.Close())
 	})
@@ -426,7 +426,7 @@ func TestALateRenewalReplacesTheConnection(t *testing.T) {
 				end := time.Now().Add(30 * day)
 				in := w.hub.Inject(fault.Fault{Kind: fault.RefuseCertificate, Status: 503, Times: -1})
 				r := w.renewer(dpsrenew.Options{Policy: retrypolicy.Fixed{Delay: 10 * time.Minute}})
-				c := w.open("lean", r)
+				c := w.open("mqtt", r)
 				defer func() { require.NoError(t, c.Close()) }()
 				time.Sleep(time.Until(end.Add(-time.Hour)))
 				in.Remove()
@@ -460,7 +460,7 @@ func TestCloseDuringARenewal(t *testing.T) {
 				synctest.Wait()
 				before := bounded.Goroutines()
 				r := w.renewer(dpsrenew.Options{})
-				c := w.open("lean", r)
+				c := w.open("mqtt", r)
 				time.Sleep(time.Until(r.Status().Renew) - 5*time.Second) // sooner than a ping can fail
 				w.hub.Inject(f)
 				time.Sleep(15 * time.Second)

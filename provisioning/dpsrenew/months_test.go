@@ -15,7 +15,7 @@ import (
 // A device runs for four months on certificates of 30 days that its hub renews. Each message
 // arrives once, and no connection is lost.
 func TestMonthsOnCertificatesOfTheHub(t *testing.T) {
-	for _, name := range []string{"lean", "paho"} {
+	for _, name := range []string{"mqtt"} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T) {
 				w := newWorld(t, nil)
@@ -63,7 +63,7 @@ func TestMonthsOnCertificatesOfTheHub(t *testing.T) {
 
 // The provisioning service renews where the hub has no topics for it.
 func TestMonthsOnCertificatesOfTheService(t *testing.T) {
-	engines := []string{"lean", "amqp", "http"}
+	engines := []string{"mqtt", "amqp", "http"}
 	if testing.Short() {
 		engines = engines[:1] // TestTheCertificateGoesBeforeTheKey has a renewal over each
 	}
@@ -74,7 +74,7 @@ func TestMonthsOnCertificatesOfTheService(t *testing.T) {
 				defer w.close()
 				w.enroll()
 				w.store.record = nil
-				r := w.renewer(dpsrenew.Options{ServiceOnly: name == "lean"})
+				r := w.renewer(dpsrenew.Options{ServiceOnly: name == "mqtt"})
 				c := w.open(name, r)
 				require.Equal(t, []dpsrenew.Step{dpsrenew.Requesting, dpsrenew.Renewed}, w.steps(),
 					"the first one before the first connect")

@@ -22,7 +22,7 @@ import (
 
 // A registrar with a key makes credentials that sign. The certificate goes first.
 func TestTheCertificateGoesBeforeTheKey(t *testing.T) {
-	for _, engine := range []string{"lean", "paho", "amqp", "http"} {
+	for _, engine := range []string{"mqtt", "amqp", "http"} {
 		t.Run(engine, func(t *testing.T) {
 			inBubble(t, func(t *testing.T) {
 				w := newWorld(t, nil)

@@ -37,7 +37,7 @@ func TestCertificatesThatAreDueAtOnce(t *testing.T) {
 		}))
 		defer w.close()
 		r := w.renewer(dpsrenew.Options{ServiceOnly: true})
-		c := w.open("lean", r)
+		c := w.open("mqtt", r)
 		time.Sleep(near)
 		require.Positive(t, asked.Load())
 		before := asked.Load()

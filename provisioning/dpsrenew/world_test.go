@@ -30,8 +30,6 @@ import (
 	"github.com/hubline-iot/hubline/transport/amqp"
 	"github.com/hubline-iot/hubline/transport/http"
 	"github.com/hubline-iot/hubline/transport/mqtt"
-	"github.com/hubline-iot/hubline/transport/mqtt/lean"
-	"github.com/hubline-iot/hubline/transport/mqtt/lean/leannet"
 	"github.com/hubline-iot/hubline/transport/netopt"
 )
 
@@ -162,13 +160,11 @@ func (w *world) renewer(o dpsrenew.Options) *dpsrenew.Renewer {
 
 // engines are the transports, each with the certificates of a Renewer.
 func (w *world) transport(name string, r *dpsrenew.Renewer) transport.Transport {
-	ports := map[string]testbroker.Port{"lean": testbroker.PortMQTTS, "paho": testbroker.PortMQTTS,
+	ports := map[string]testbroker.Port{"mqtt": testbroker.PortMQTTS,
 		"amqp": testbroker.PortAMQPS, "http": testbroker.PortHTTPS}
 	network := netopt.Options{Dial: w.hub.Dial(ports[name]), TLS: w.hub.ClientTLS(), Certificate: r.Certificate}
 	switch name {
-	case "lean":
-		return lean.New(leannet.Dialer(w.creds, &network), &lean.Options{KeepAlive: 1170 * time.Second})
-	case "paho":
+	case "mqtt":
 		return mqtt.New(&mqtt.Options{Network: network, KeepAlive: 1170 * time.Second})
 	case "amqp":
 		return amqp.New(&amqp.Options{Network: network})

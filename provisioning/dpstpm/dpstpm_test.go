@@ -20,7 +20,6 @@ import (
 	"github.com/hubline-iot/hubline/provisioning/dpsamqp"
 	"github.com/hubline-iot/hubline/provisioning/dpshttp"
 	"github.com/hubline-iot/hubline/provisioning/dpsmqtt"
-	"github.com/hubline-iot/hubline/provisioning/dpspaho"
 	"github.com/hubline-iot/hubline/provisioning/dpstpm"
 	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/testbroker/dpsdata"
@@ -97,7 +96,7 @@ func TestRegistrationsOverEachProtocol(t *testing.T) {
 		})
 	}
 	for name, carrier := range map[string]provisioning.Carrier{
-		"dpsmqtt": dpsmqtt.New(network(testbroker.PortMQTTS)), "dpspaho": dpspaho.New(network(testbroker.PortMQTTS)),
+		"dpsmqtt": dpsmqtt.New(network(testbroker.PortMQTTS)),
 	} {
 		_, err := provisioning.New(id, carrier, nil)
 		require.ErrorIs(t, err, transport.Invalid, name)

@@ -15,8 +15,7 @@ import (
 	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/testbroker/dpsdata"
 	"github.com/hubline-iot/hubline/transport"
-	"github.com/hubline-iot/hubline/transport/mqtt/lean"
-	"github.com/hubline-iot/hubline/transport/mqtt/lean/leannet"
+	"github.com/hubline-iot/hubline/transport/mqtt"
 	"github.com/hubline-iot/hubline/transport/netopt"
 )
 
@@ -69,7 +68,7 @@ func TestNothingIsLostOverAMove(t *testing.T) {
 			tr := newTransport(t, d, e.PrimaryKey, o, func(creds *transport.Credentials,
 				_ *provisioning.Assignment) transport.Transport {
 				h := hubs[creds.Host]
-				return lean.New(leannet.Dialer(creds, &netopt.Options{Dial: h.Dial(testbroker.PortMQTTS), TLS: h.ClientTLS()}), nil)
+				return mqtt.New(&mqtt.Options{Network: netopt.Options{Dial: h.Dial(testbroker.PortMQTTS), TLS: h.ClientTLS()}})
 			})
 			c, err := device.New(tr.Credentials(), tr, nil)
 			require.NoError(t, err)

@@ -17,8 +17,7 @@ import (
 	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/testbroker/dpsdata"
 	"github.com/hubline-iot/hubline/transport"
-	"github.com/hubline-iot/hubline/transport/mqtt/lean"
-	"github.com/hubline-iot/hubline/transport/mqtt/lean/leannet"
+	"github.com/hubline-iot/hubline/transport/mqtt"
 	"github.com/hubline-iot/hubline/transport/netopt"
 )
 
@@ -40,7 +39,7 @@ func TestADeviceWithATPMMoves(t *testing.T) {
 			require.NoError(t, err)
 			inner := func(creds *transport.Credentials, _ *provisioning.Assignment) transport.Transport {
 				h := hubs[creds.Host]
-				return lean.New(leannet.Dialer(creds, &netopt.Options{Dial: h.Dial(testbroker.PortMQTTS), TLS: h.ClientTLS()}), nil)
+				return mqtt.New(&mqtt.Options{Network: netopt.Options{Dial: h.Dial(testbroker.PortMQTTS), TLS: h.ClientTLS()}})
 			}
 			tr, err := dpstransport.New(registrar, inner, &dpstransport.Options{Store: dpstransport.File(path)})
 			require.NoError(t, err)
@@ -109,7 +108,7 @@ func TestATPMThatLostItsKeyGetsAnotherOne(t *testing.T) {
 		tr, err := dpstransport.New(registrar, func(creds *transport.Credentials,
 			_ *provisioning.Assignment) transport.Transport {
 			h := hubs[creds.Host]
-			return lean.New(leannet.Dialer(creds, &netopt.Options{Dial: h.Dial(testbroker.PortMQTTS), TLS: h.ClientTLS()}), nil)
+			return mqtt.New(&mqtt.Options{Network: netopt.Options{Dial: h.Dial(testbroker.PortMQTTS), TLS: h.ClientTLS()}})
 		}, &dpstransport.Options{Store: store,
 			OnEvent: func(e dpstransport.Event) { steps = append(steps, e.Step) }})
 		require.NoError(t, err)

@@ -18,8 +18,6 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/amqp"
 	"github.com/hubline-iot/hubline/transport/mqtt"
-	"github.com/hubline-iot/hubline/transport/mqtt/lean"
-	"github.com/hubline-iot/hubline/transport/mqtt/lean/leannet"
 	"github.com/hubline-iot/hubline/transport/netopt"
 )
 
@@ -28,11 +26,8 @@ var twinEngines = map[string]struct {
 	port testbroker.Port
 	make func(creds *transport.Credentials, o *netopt.Options) transport.Transport
 }{
-	"paho": {testbroker.PortMQTTS, func(_ *transport.Credentials, o *netopt.Options) transport.Transport {
+	"mqtt": {testbroker.PortMQTTS, func(creds *transport.Credentials, o *netopt.Options) transport.Transport {
 		return mqtt.New(&mqtt.Options{Network: *o})
-	}},
-	"lean": {testbroker.PortMQTTS, func(creds *transport.Credentials, o *netopt.Options) transport.Transport {
-		return lean.New(leannet.Dialer(creds, o), nil)
 	}},
 	"amqp": {testbroker.PortAMQPS, func(_ *transport.Credentials, o *netopt.Options) transport.Transport {
 		return amqp.New(&amqp.Options{Network: *o})

@@ -3,8 +3,6 @@ package mqtt_test
 import (
 	"context"
 	"crypto/tls"
-	"os"
-	"strings"
 	"testing"
 	"time"
 
@@ -95,63 +93,4 @@ func TestACertificateOverWebSocket(t *testing.T) {
 		require.Error(t, s.Run(ctx))
 		require.Len(t, h.Messages(), 1)
 	})
-}
-
-// A thousand reconnects a day must not use up the process's descriptors.
-func TestNoSocketStaysOpen(t *testing.T) {
-	h := hubfixture.New(t)
-	tlsAddr, err := h.Listen(testbroker.PortMQTTS, "127.0.0.1:0")
-	require.NoError(t, err)
-	wsAddr, err := h.Listen(testbroker.PortHTTPS, "127.0.0.1:0")
-	require.NoError(t, err)
-	before := openSockets(t)
-	for name, o := range map[string]mqtt.Options{
-		"TLS":       {Network: netopt.Options{Addr: tlsAddr.String()}},
-		"WebSocket": {Network: netopt.Options{Addr: wsAddr.String(), Tunnel: mqttws.New(nil)}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			trusting, elsewhere := o, o
-			trusting.Network.TLS = h.ClientTLS()
-			elsewhere.Network.TLS, elsewhere.Network.Tunnel = h.ClientTLS(), mqttws.New(&mqttws.Options{Path: "/elsewhere"})
-			for range 10 {
-				for _, c := range []struct {
-					o     mqtt.Options
-					creds *transport.Credentials
-					kinds []transport.Kind // empty: success
-				}{
-					{trusting, h.CredsWith(t, ""), nil},
-					{trusting, h.CredsWith(t, hubfixture.WrongKey), []transport.Kind{transport.Unauthorized}},
-					{o, h.CredsWith(t, ""), []transport.Kind{transport.Untrusted}},
-					{elsewhere, h.CredsWith(t, ""), []transport.Kind{transport.NotFound, transport.Network}},
-				} {
-					ctx, cancel := context.WithCancel(t.Context())
-					s, err := mqtt.New(&c.o).Dial(ctx, &transport.Config{Creds: c.creds, Window: 1, Sink: endAfterFirst{cancel}})
-					cancel()
-					if c.kinds == nil {
-						require.NoError(t, err)
-						require.Error(t, s.Run(ctx))
-						continue
-					}
-					require.Contains(t, c.kinds, transport.KindOf(err), "%v", err)
-				}
-			}
-		})
-	}
-	require.Eventually(t, func() bool { return openSockets(t) <= before }, 5*time.Second, 10*time.Millisecond)
-}
-
-// openSockets counts the sockets of this process, on systems that list them.
-func openSockets(t testing.TB) int {
-	const dir = "/proc/self/fd/"
-	entries, err := os.ReadDir(dir)
-	if err != nil {
-		t.Log("open sockets are not counted here:", err)
-	}
-	n := 0
-	for _, e := range entries {
-		if to, err := os.Readlink(dir + e.Name()); err == nil && strings.HasPrefix(to, "socket:") {
-			n++
-		}
-	}
-	return n
 }

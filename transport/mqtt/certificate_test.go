@@ -19,7 +19,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hubline-iot/hubline/errfilter"
-	"github.com/hubline-iot/hubline/internal/memconn"
 	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/netopt"
@@ -74,7 +73,7 @@ func TestACertificateProvesTheIdentity(t *testing.T) {
 		s, err := tr.Dial(ctx, &transport.Config{Creds: x509Creds("dev-1"), Window: 4, Sink: k})
 		require.NoError(t, err)
 		require.True(t, s.Info().Expires.IsZero())
-		r := run(t, s.(*session), k, ctx, cancel)
+		r := run(t, s, k, ctx, cancel)
 		r.send("hello")
 		require.NoError(t, h.WaitMessages(ctx, 1))
 		require.Equal(t, 1, element.signatures)
@@ -277,32 +276,4 @@ func TestARefusedCertificateIsUnauthorized(t *testing.T) {
 		require.NotZero(t, told)
 		t.Logf("%d of 50 refusals had a reason with %s", told, tls.VersionName(version))
 	}
-}
-
-// refusing is a connection whose peer has closed, with an alert still to be read.
-type refusing struct {
-	*memconn.Conn
-	word error
-}
-
-func (c *refusing) Write([]byte) (int, error) {
-	return 0, &net.OpError{Op: "write", Err: syscall.EPIPE}
-}
-
-func (c *refusing) Read([]byte) (int, error) {
-	time.Sleep(reasonTime / 2)
-	return 0, c.word
-}
-
-// The failed write of CONNECT must not hide the hub's reason.
-func TestTheAlertCountsMoreThanTheWriteThatFailed(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		a, b := memconn.Pair("a", "b")
-		defer b.Close()
-		alert := &net.OpError{Op: "remote error", Err: tls.AlertError(42)}
-		o := &Options{Network: netopt.Options{Plaintext: true,
-			Dial: func(context.Context, string, string) (net.Conn, error) { return &refusing{a, alert}, nil }}}
-		_, err := New(o).Dial(t.Context(), &transport.Config{Creds: testCreds(t), Sink: new(sink)})
-		require.ErrorIs(t, err, transport.Unauthorized, "%v", err)
-	})
 }

@@ -16,8 +16,20 @@ import (
 
 	"github.com/hubline-iot/hubline/internal/bounded"
 	"github.com/hubline-iot/hubline/internal/memconn"
+	"github.com/hubline-iot/hubline/internal/mqttpacket"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/netopt"
+)
+
+// Packet types of MQTT 3.1.1, section 2.2.1.
+const (
+	typeConnack    = byte(mqttpacket.Connack)
+	typePublish    = byte(mqttpacket.Publish)
+	typePuback     = byte(mqttpacket.Puback)
+	typeSubscribe  = byte(mqttpacket.Subscribe)
+	typeSuback     = byte(mqttpacket.Suback)
+	typePingreq    = byte(mqttpacket.Pingreq)
+	typeDisconnect = byte(mqttpacket.Disconnect)
 )
 
 const testKey = "c2VjcmV0LWtleS1vZi10aGUtdGVzdHM=" // base64 of "secret-key-of-the-tests"
@@ -239,7 +251,7 @@ type running struct {
 }
 
 // dial dials while script, if not nil, plays the hub on another goroutine.
-func dial(t testing.TB, o *Options, script func()) (*session, *sink, context.Context, context.CancelFunc) {
+func dial(t testing.TB, o *Options, script func()) (transport.Session, *sink, context.Context, context.CancelFunc) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	played := make(chan struct{})
@@ -250,7 +262,7 @@ func dial(t testing.TB, o *Options, script func()) (*session, *sink, context.Con
 		}
 	}()
 	k := new(sink)
-	s, err := New(o).dial(ctx, &transport.Config{Creds: testCreds(t), Window: 16, Queue: 16, Sink: k})
+	s, err := New(o).Dial(ctx, &transport.Config{Creds: testCreds(t), Window: 16, Queue: 16, Sink: k})
 	<-played
 	require.NoError(t, err)
 	return s, k, ctx, cancel
@@ -264,7 +276,7 @@ func start(t testing.TB, h *hub, o *Options) (*running, *link) {
 	return run(t, s, k, ctx, cancel), l
 }
 
-func run(t testing.TB, s *session, k *sink, ctx context.Context, cancel context.CancelFunc) *running {
+func run(t testing.TB, s transport.Session, k *sink, ctx context.Context, cancel context.CancelFunc) *running {
 	r := &running{s, k, make(chan error, 1), cancel}
 	go func() {
 		err := s.Run(ctx)

@@ -73,7 +73,7 @@ func TestRealTLS(t *testing.T) {
 		s, k, err := dialWith(trusting, credsOf(t, dev, dev.PrimaryKey))
 		require.NoError(t, err)
 		ctx, cancel := context.WithCancel(t.Context())
-		r := run(t, s.(*session), k, ctx, cancel)
+		r := run(t, s, k, ctx, cancel)
 		r.send("one", "two")
 		require.NoError(t, h.WaitMessages(ctx, 2))
 		h.Drop("")

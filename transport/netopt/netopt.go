@@ -1,4 +1,4 @@
-// Package netopt has the network settings that all transports on standard Go share: mqtt, leannet,
+// Package netopt has the network settings that all transports on standard Go share: mqtt,
 // amqp, http and fileupload. Each of them refuses a setting that it has no use for. A program that
 // lets its users choose the transport fills one Options and passes it to each:
 //
@@ -7,7 +7,7 @@
 //	overHTTPS := http.New(&http.Options{Network: network})
 //
 // A refused setting makes the first dial fail with Kind Invalid, and Open of the client returns
-// that error. http and fileupload refuse Tunnel and WriteTimeout, leannet refuses ProductInfo. So
+// that error. http and fileupload refuse Tunnel and WriteTimeout. So
 // leave these unset in an Options that is for every transport.
 package netopt
 
@@ -83,7 +83,7 @@ type Options struct {
 	// Options.Timeout and refuses WriteTimeout. 0: 10 s.
 	WriteTimeout time.Duration
 	// ProductInfo is added to the name of the client that the hub sees: DeviceClientType over MQTT,
-	// com.microsoft:client-version over AMQP, the User-Agent over HTTPS. For leannet it belongs into
-	// lean.Options. Empty: nothing is added.
+	// com.microsoft:client-version over AMQP, the User-Agent over HTTPS. Empty:
+	// nothing is added.
 	ProductInfo string
 }

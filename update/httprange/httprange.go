@@ -21,7 +21,7 @@ import (
 	"github.com/hubline-iot/hubline/update"
 )
 
-// Conn is a connection to the server. A net.Conn and a lean.Conn satisfy it.
+// Conn is a connection to the server. A net.Conn and a engine.Conn satisfy it.
 type Conn interface {
 	Read(p []byte) (int, error)
 	Write(p []byte) (int, error)

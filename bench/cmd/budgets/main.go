@@ -2,7 +2,7 @@
 // idle, in an outage, under resets, and as one of many on a connection.
 //
 //	go run ./cmd/budgets idle -clients 1000 -tls
-//	go run ./cmd/budgets idle -clients 10000 -lean
+//	go run ./cmd/budgets idle -clients 10000
 //	go run ./cmd/budgets outage
 //	go run ./cmd/budgets churn -messages 10000 -resets 20 -window 64
 //	go run ./cmd/budgets fleet -devices 1000 -c2d
@@ -41,14 +41,14 @@ func run(args []string) error {
 		flags.IntVar(&s.Clients, "clients", 1000, "clients in one process")
 		flags.BoolVar(&s.Secure, "tls", false, "over TLS")
 		flags.BoolVar(&s.Sent, "sent", false, "each client has sent a message before")
-		flags.BoolVar(&s.Lean, "lean", false, "use the MQTT engine lean")
+		flags.BoolVar(&s.Paho, "paho", false, "use the transport on paho")
 		flags.BoolVar(&s.Raw, "raw", false, "clients of the raw library instead, for comparison")
 		measure = func() (interface{ Over() error }, error) {
 			r, err := bench.Idle(ctx, s)
 			if err == nil {
-				fmt.Printf("%s: %d idle clients, TLS %v, lean %v, raw %v, sent %v: per client %.2f goroutines, %.1f KB anonymous "+
+				fmt.Printf("%s: %d idle clients, TLS %v, paho %v, raw %v, sent %v: per client %.2f goroutines, %.1f KB anonymous "+
 					"memory (%.1f KB resident; heap %.1f KB, stacks %.1f KB)\n",
-					runtime.Version(), r.Clients, r.Secure, r.Lean, r.Raw, r.Sent, r.Goroutines, r.Anon, r.RSS, r.Heap, r.Stacks)
+					runtime.Version(), r.Clients, r.Secure, r.Paho, r.Raw, r.Sent, r.Goroutines, r.Anon, r.RSS, r.Heap, r.Stacks)
 			}
 			return r, err
 		}

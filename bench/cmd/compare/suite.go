@@ -23,22 +23,22 @@ var suites = []*suite{
 	{
 		protocol: bench.MQTT,
 		goals: []goal{
-			{"over lean, hub, window 128 and more: times raw paho", []string{"hub"}, 128, throughput(lean), 1.5, false},
-			{"over lean, bare responder, window 128 and more: times raw paho", []string{"bare"}, 128, throughput(lean), 10,
+			{"over mqtt, hub, window 128 and more: times raw paho", []string{"hub"}, 128, throughput(lean), 1.5, false},
+			{"over mqtt, bare responder, window 128 and more: times raw paho", []string{"bare"}, 128, throughput(lean), 10,
 				false},
 			{"over paho, hub, window 128 and more: times raw paho", []string{"hub"}, 128, throughput(paho), 1.3, false},
 			{"over paho, bare responder, window 128 and more: times raw paho", []string{"bare"}, 128, throughput(paho), 1.8,
 				false},
 			{"over paho, everywhere: times raw paho", nil, 1, throughput(paho), 0.95, false},
-			{"over lean, everywhere: allocations for a message",
+			{"over mqtt, everywhere: allocations for a message",
 				nil, 1, func(c *comparison) float64 { return c.of(lean, allocated).median() }, 0, true},
 		},
-		cpu: &goal{"over lean, TLS, 256 B, window 128: CPU time for a message, as a part of raw paho's", nil, cpuWindow,
+		cpu: &goal{"over mqtt, TLS, 256 B, window 128: CPU time for a message, as a part of raw paho's", nil, cpuWindow,
 			func(c *comparison) float64 { return c.ratio(lean, cpu).median() }, 0.47, true},
 		page:    "results/mqtt.md",
 		picture: "../docs/mqtt-throughput.svg",
 		lines:   []line{{limit, grey}, {paho, orange}, {lean, blue}},
-		legend: "over lean, over paho: Hubline’s device client on either engine. limit: packets encoded beforehand, " +
+		legend: "over mqtt, over paho: Hubline’s device client on either engine. limit: packets encoded beforehand, " +
 			"acknowledgements only counted.",
 	},
 	{
@@ -53,7 +53,7 @@ var suites = []*suite{
 		page:    "results/mqtt5.md",
 		picture: "../docs/mqtt5-throughput.svg",
 		lines:   []line{{limit, grey}, {four, orange}, {five, blue}},
-		legend: "Hubline 3.1.1, Hubline 5: the device client over lean. limit: packets encoded beforehand, " +
+		legend: "Hubline 3.1.1, Hubline 5: the device client over mqtt. limit: packets encoded beforehand, " +
 			"acknowledgements only counted.",
 	},
 	{

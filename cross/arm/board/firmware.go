@@ -8,7 +8,7 @@ import (
 
 	"github.com/hubline-iot/hubline/device"
 	"github.com/hubline-iot/hubline/transport"
-	"github.com/hubline-iot/hubline/transport/mqtt/lean"
+	"github.com/hubline-iot/hubline/transport/mqtt/engine"
 )
 
 // Config has the values of a board.
@@ -18,7 +18,7 @@ type Config struct {
 	// Sign proves the identity: a Signer, or a secure element.
 	Sign func(ctx context.Context, text []byte) ([]byte, error)
 	// Dial connects to the hub. It is responsible for the radio, name look-up and TLS.
-	Dial lean.Dial
+	Dial engine.Dial
 	// Wrap, unless nil, returns a transport around the firmware's own: one that finds out the hub, for
 	// example.
 	Wrap func(transport.Transport) transport.Transport
@@ -131,7 +131,7 @@ func New(c Config) (*Firmware, error) {
 	f := &Firmware{
 		cfg: c, pause: newPause(), ring: newRing(c.Slots, c.SlotSize),
 		creds: transport.Credentials{Host: c.Host, DeviceID: c.DeviceID, Sign: c.Sign, Now: c.Now},
-		mqtt:  lean.New(c.Dial, &lean.Options{ReadBuffer: readBuffer, WriteBuffer: writeBuffer(c.Host, c.DeviceID)}),
+		mqtt:  engine.New(c.Dial, &engine.Options{ReadBuffer: readBuffer, WriteBuffer: writeBuffer(c.Host, c.DeviceID)}),
 		opts: device.Options{
 			Window:      window,
 			MaxMessages: c.Slots - 1, // one slot is for the reading that drops the oldest

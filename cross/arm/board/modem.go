@@ -8,7 +8,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/hubline-iot/hubline/transport/mqtt/lean"
+	"github.com/hubline-iot/hubline/transport"
+	"github.com/hubline-iot/hubline/transport/mqtt/engine"
 )
 
 // Port is a serial line.
@@ -23,8 +24,8 @@ type Port interface {
 	// Write sends the beginning of p, as much as the line accepts without waiting. It returns that
 	// number of bytes, 0 if it accepts none.
 	Write(p []byte) int
-	// Pause waits about a millisecond and lets other goroutines run: time.Sleep on most boards. A line
-	// of 115200 baud receives 11 bytes in this time, and UARTs buffer 16.
+	// Pause waits about a millisecond and lets other goroutines run: time.Sleep on most boards. A
+	// line of 115200 baud receives 11 bytes in this time, and UARTs buffer 16.
 	Pause()
 }
 
@@ -98,13 +99,14 @@ func (m *Modem) skip() {
 func (m *Modem) Now() time.Time { return m.clock.Now() }
 
 // DialTo tells the modem the name of the host and dials.
-func (m *Modem) DialTo(ctx context.Context, host string) (lean.Conn, error) {
+func (m *Modem) DialTo(ctx context.Context, host string) (engine.Conn, error) {
 	m.command(append(append([]byte{'N'}, host...), 0)...)
-	return m.Dial(ctx)
+	return m.Dial(ctx, nil)
 }
 
-// Dial is a lean.Dial, to the latest host of DialTo. Without one, the modem knows where to connect.
-func (m *Modem) Dial(ctx context.Context) (lean.Conn, error) {
+// Dial is an engine.Dial, to the latest host of DialTo. Without one, the modem knows where to
+// connect.
+func (m *Modem) Dial(ctx context.Context, _ *transport.Credentials) (engine.Conn, error) {
 	if m.name++; m.name > 'z' {
 		m.name = 'a'
 	}

@@ -10,7 +10,7 @@
 // without systemd too. It reads the connection string from a file, never from the command line,
 // which every user of the board can read.
 //
-// The MQTT engine is package lean; build with -tags paho for the Eclipse client, which adds 1 MB to
+// The transport is package mqtt; build with -tags paho for the Eclipse client, which adds 1 MB to
 // the binary.
 package main
 

@@ -17,8 +17,6 @@ import (
 	"github.com/hubline-iot/hubline/transport/amqp/amqpws"
 	"github.com/hubline-iot/hubline/transport/http"
 	"github.com/hubline-iot/hubline/transport/mqtt"
-	"github.com/hubline-iot/hubline/transport/mqtt/lean"
-	"github.com/hubline-iot/hubline/transport/mqtt/lean/leannet"
 	"github.com/hubline-iot/hubline/transport/netopt"
 )
 
@@ -34,11 +32,10 @@ type Ports struct {
 
 // transports are the values of the flag -transport.
 var transports = map[string]Ports{
-	"mqtt":      {"mqtt", testbroker.PortMQTTS, hubdata.MQTT},
-	"mqtt-lean": {"mqtt", testbroker.PortMQTTS, hubdata.MQTT},
-	"amqp":      {"amqp", testbroker.PortAMQPS, hubdata.AMQP},
-	"amqp-ws":   {"https", testbroker.PortHTTPS, hubdata.AMQP},
-	"http":      {"https", testbroker.PortHTTPS, hubdata.HTTP},
+	"mqtt":    {"mqtt", testbroker.PortMQTTS, hubdata.MQTT},
+	"amqp":    {"amqp", testbroker.PortAMQPS, hubdata.AMQP},
+	"amqp-ws": {"https", testbroker.PortHTTPS, hubdata.AMQP},
+	"http":    {"https", testbroker.PortHTTPS, hubdata.HTTP},
 }
 
 // PortsOf returns the ports for a value of the flag.
@@ -54,8 +51,6 @@ func PortsOf(name string) (Ports, error) {
 // Transport returns the transport of that name. A program that names one transport links no other.
 func Transport(name string, creds *transport.Credentials, network netopt.Options) transport.Transport {
 	switch name {
-	case "mqtt-lean":
-		return lean.New(leannet.Dialer(creds, &network), nil)
 	case "amqp-ws":
 		network.Tunnel = amqpws.New(nil)
 		return amqp.New(&amqp.Options{Network: network})

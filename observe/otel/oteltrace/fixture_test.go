@@ -13,8 +13,7 @@ import (
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/amqp"
-	"github.com/hubline-iot/hubline/transport/mqtt/lean"
-	"github.com/hubline-iot/hubline/transport/mqtt/lean/leannet"
+	"github.com/hubline-iot/hubline/transport/mqtt"
 	"github.com/hubline-iot/hubline/transport/netopt"
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/otel/attribute"
@@ -30,8 +29,8 @@ type engine struct {
 }
 
 var engines = []engine{
-	{"lean", func(hub *testbroker.Hub, creds *transport.Credentials) transport.Transport {
-		return lean.New(leannet.Dialer(creds, &netopt.Options{Plaintext: true, Dial: hub.Dial(testbroker.PortMQTT)}), nil)
+	{"mqtt", func(hub *testbroker.Hub, creds *transport.Credentials) transport.Transport {
+		return mqtt.New(&mqtt.Options{Network: netopt.Options{Plaintext: true, Dial: hub.Dial(testbroker.PortMQTT)}})
 	}},
 	{"amqp", func(hub *testbroker.Hub, _ *transport.Credentials) transport.Transport {
 		return amqp.New(&amqp.Options{Network: netopt.Options{Plaintext: true, Dial: hub.Dial(testbroker.PortAMQP)}})

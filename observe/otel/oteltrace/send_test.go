@@ -108,7 +108,7 @@ func TestResendsAreLinkedAttempts(t *testing.T) {
 
 func TestRefusalsOfTheHub(t *testing.T) {
 	inBubbles(t, func(t *testing.T, e engine) {
-		if e.name == "lean" {
+		if e.name == "mqtt" {
 			return // MQTT has no refusal of one message
 		}
 		r := newRig(t, e, nil, nil)

@@ -21,7 +21,7 @@ import (
 	"github.com/hubline-iot/hubline/provisioning"
 	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/transport"
-	"github.com/hubline-iot/hubline/transport/mqtt/lean"
+	"github.com/hubline-iot/hubline/transport/mqtt/engine"
 	"github.com/hubline-iot/hubline/transport/netopt"
 )
 
@@ -360,7 +360,7 @@ func refusedLogins(t *testing.T, e Engine) {
 		with(t, &peer{connack: code}, func(t *testing.T, o *netopt.Options) {
 			_, err := register(t, e, o, nil)
 			require.ErrorIs(t, err, kind)
-			refusal, ok := errors.AsType[*lean.ConnackError](err)
+			refusal, ok := errors.AsType[*engine.ConnackError](err)
 			require.True(t, ok)
 			require.Equal(t, code, refusal.Code)
 			require.NotContains(t, err.Error(), "sig=")

@@ -11,10 +11,9 @@ import (
 	"github.com/hubline-iot/hubline/device"
 	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/transport"
+	"github.com/hubline-iot/hubline/transport/mqtt"
 	"github.com/hubline-iot/hubline/transport/mqtt/awsiot"
 	"github.com/hubline-iot/hubline/transport/mqtt/dialect"
-	"github.com/hubline-iot/hubline/transport/mqtt/lean"
-	"github.com/hubline-iot/hubline/transport/mqtt/lean/leannet"
 	"github.com/hubline-iot/hubline/transport/netopt"
 )
 
@@ -105,10 +104,9 @@ func TestMQTT5TakesTheDialect(t *testing.T) {
 		require.NoError(t, err)
 		creds := &transport.Credentials{Host: "h", DeviceID: d.ID, UserName: d.ID, Token: transport.FixedToken(d.PrimaryKey)}
 		network := &netopt.Options{Plaintext: true, Dial: hub.Dial(testbroker.PortMQTT)}
-		client, err := device.New(creds, lean.New(leannet.Dialer(creds, network), &lean.Options{
+		client, err := device.New(creds, mqtt.New(&mqtt.Options{Network: *network,
 			Dialect:  awsiot.Dialect(dialect.Topics{Telemetry: "devices/{device}/up"}),
-			Protocol: lean.MQTT5(nil),
-		}), nil)
+			Protocol: mqtt.MQTT5(nil)}), nil)
 		require.NoError(t, err)
 		defer client.Close()
 		require.NoError(t, client.Open(t.Context()))

@@ -1,12 +1,10 @@
 // Package mqttws carries MQTT over WebSocket, for networks that allow only HTTPS, on the library
 // gorilla/websocket.
 //
-//	network := netopt.Options{Tunnel: mqttws.New(nil)}
-//	t := mqtt.New(&mqtt.Options{Network: network})
-//	t := lean.New(leannet.Dialer(creds, &network), nil)
+//	t := mqtt.New(&mqtt.Options{Network: netopt.Options{Tunnel: mqttws.New(nil)}})
 //
-// Each connects to wss://HOST:443/$iothub/websocket. It is a separate package because it links
-// net/http. leannet.ParseBroker takes URLs with ws and wss in programs that import it.
+// It connects to wss://HOST:443/$iothub/websocket. It is a separate package because it links
+// net/http. mqtt.ParseBroker takes URLs with ws and wss in programs that import it.
 //
 // # Errors
 //
@@ -33,7 +31,7 @@ import (
 	"net"
 
 	"github.com/hubline-iot/hubline/transport/internal/websock"
-	"github.com/hubline-iot/hubline/transport/mqtt/internal/broker"
+	"github.com/hubline-iot/hubline/transport/mqtt/internal/endpoint"
 	"github.com/hubline-iot/hubline/transport/netopt"
 )
 
@@ -55,7 +53,7 @@ func New(o *Options) *Tunnel {
 }
 
 func init() {
-	broker.WebSocket = func(path string) netopt.Tunnel { return New(&Options{Path: path}) }
+	endpoint.WebSocket = func(path string) netopt.Tunnel { return New(&Options{Path: path}) }
 }
 
 // Port returns 443, without TLS 80.

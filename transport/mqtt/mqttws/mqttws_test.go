@@ -307,10 +307,12 @@ func TestPeersThatDoNotSpeakMQTTOverWebSocket(t *testing.T) {
 		}, transport.Network, "EOF"},
 		"hung up after the upgrade": {func(w *server) {
 			_ = w.upgrade("Sec-WebSocket-Protocol: mqtt\r\n")
+			_, _ = w.Conn.Read(make([]byte, 4096)) // CONNECT
 			_ = w.Conn.Close()
 		}, transport.Network, "the hub closed the connection"},
 		"hung up within a frame": {func(w *server) {
 			_ = w.upgrade("Sec-WebSocket-Protocol: mqtt\r\n")
+			_, _ = w.Conn.Read(make([]byte, 4096)) // CONNECT
 			_, _ = w.Conn.Write([]byte{0x82, 4, 0x20})
 			_ = w.Conn.Close()
 		}, transport.Network, "the hub closed the connection"},

@@ -221,11 +221,11 @@ func TestAnyLossOverWebSocketIsFoundAndRetryable(t *testing.T) {
 		"a peer that is full, and a close frame": {func(h *hub, _ *running, w *server) {
 			h.net.Last().SetBuffer(1)
 			_ = w.writeFrame(opClose, true, nil)
-		}, transport.Network, "code 1005", 0},
+		}, transport.Network, "code 1005", time.Second / 4}, // the close handshake
 		"a peer that is full, and a ping": {func(h *hub, _ *running, w *server) {
 			h.net.Last().SetBuffer(1)
 			_ = w.writeFrame(opPing, true, nil)
-		}, transport.Timeout, "accepts no data", 10 * time.Second},
+		}, transport.Network, "a reply of the tunnel was not written", 10 * time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
 			bounded.Test(t, func(t *testing.T) {

@@ -8,13 +8,14 @@
 // package uses paho as its authors mean it to be used: telemetry is published with QoS 1 and is
 // done when paho's token says so. What paho cannot do, or does in another way:
 //
-//	MQTT 5                       not there
+//	MQTT 5                       not there: Options.Protocol must be nil
 //	DUP on a message sent again  missing: each connection has a new client of paho, which takes
 //	                             every message for a new one
 //	write time-outs              Options.Network's, not paho's; a message that waits for the network
 //	                             is handed to paho again every 400 ms, and takes one of the
 //	                             connection's 65,535 packet ids each time
 //	results out of order         reported in the order of sending
+//	handshakes with answers      not there: a dialect may publish one message, such as Topics.Birth
 //	pings                        sent and checked every 5 s
 //	packet ids                   from 1 on, as brokers count theirs; mochi refuses a subscription whose
 //	                             id is that of a message in flight to the device
@@ -29,6 +30,7 @@
 package paho
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net"
@@ -39,7 +41,9 @@ import (
 	paho "github.com/eclipse/paho.mqtt.golang"
 	"github.com/eclipse/paho.mqtt.golang/packets"
 
+	"github.com/hubline-iot/hubline/internal/dialer"
 	"github.com/hubline-iot/hubline/transport"
+	"github.com/hubline-iot/hubline/transport/mqtt"
 	"github.com/hubline-iot/hubline/transport/mqtt/dialect"
 	"github.com/hubline-iot/hubline/transport/mqtt/internal/endpoint"
 	"github.com/hubline-iot/hubline/transport/mqtt/internal/wire"
@@ -47,29 +51,58 @@ import (
 
 // Transport makes MQTT sessions. It is safe for concurrent use.
 type Transport struct {
-	opt Options
-	err error // what Dial returns for wrong options
+	opt    mqtt.Options
+	dialer dialer.Dialer
+	same   *mqtt.Transport // with the same options, which it checks
 }
 
 // New returns a Transport with the given options, which are copied; nil means all defaults. Wrong
-// options are reported by Dial, with Kind Invalid.
-func New(o *Options) *Transport {
+// options are reported by Check, which device.New calls, and by Dial, with Kind Invalid. Protocol
+// must be nil.
+func New(o *mqtt.Options) *Transport {
 	t := new(Transport)
-	t.opt, t.err = o.resolve()
+	if o != nil {
+		t.opt = *o
+	}
+	t.same = mqtt.New(&t.opt)
+	if t.opt.Dialect == nil {
+		t.opt.Dialect = dialect.Hub
+	}
+	t.opt.KeepAlive = cmp.Or(t.opt.KeepAlive, 60*time.Second)
+	t.opt.PingTimeout = cmp.Or(t.opt.PingTimeout, 20*time.Second)
+	t.dialer = dialer.Dialer{Protocol: &endpoint.Protocol, Network: t.opt.Network}
+	_ = t.dialer.Resolve() // Check reports its error
 	return t
 }
 
-var _ transport.Transport = (*Transport)(nil)
+var (
+	_ transport.Transport = (*Transport)(nil)
+	_ transport.Checker   = (*Transport)(nil)
+	_ transport.Limited   = (*Transport)(nil)
+)
+
+// Check implements transport.Checker.
+func (t *Transport) Check(creds *transport.Credentials) error {
+	if t.opt.Protocol != nil {
+		return wire.Invalid("options: Protocol is set, and paho speaks MQTT 3.1.1 alone; leave it nil, or use package mqtt")
+	}
+	return t.same.Check(creds)
+}
+
+// Lacks implements transport.Limited.
+func (t *Transport) Lacks(creds *transport.Credentials, feature transport.Features) string {
+	return t.same.Lacks(creds, feature)
+}
 
 // Dial makes a session as transport.Transport says: token, connection, TLS, CONNECT, and what the
 // dialect does before the connection counts as connected. The Sink is not called before Run.
 // Package mqtt lists the errors.
 func (t *Transport) Dial(ctx context.Context, cfg *transport.Config) (transport.Session, error) {
-	if t.err != nil {
-		return nil, t.err
-	}
 	if err := cfg.Creds.Validate(); err != nil {
 		return nil, endpoint.Error(err)
+	}
+	if err := t.Check(cfg.Creds); err != nil {
+		return nil, err
 	}
 	s, err := t.connect(ctx, cfg)
 	if err != nil {
@@ -82,11 +115,13 @@ func (t *Transport) Dial(ctx context.Context, cfg *transport.Config) (transport.
 }
 
 func (t *Transport) connect(ctx context.Context, cfg *transport.Config) (*session, error) {
-	as, hello, err := t.opt.session(cfg)
+	as, hello, err := t.opt.Dialect.Session(&dialect.Config{Creds: cfg.Creds, ModelID: t.opt.ModelID,
+		Agent: dialer.Agent(t.opt.Network.ProductInfo), Will: t.opt.Will, Certificates: cfg.Certificates})
 	if err != nil {
-		return nil, err
+		return nil, wire.DialectError(err)
 	}
-	d := t.opt.dialer()
+	d := t.dialer
+	d.Timeout = cfg.DialTimeout
 	cert, err := d.ClientCertificate(ctx, cfg.Creds)
 	if err != nil {
 		return nil, err
@@ -112,7 +147,7 @@ func (t *Transport) connect(ctx context.Context, cfg *transport.Config) (*sessio
 	if err := connected.Error(); err != nil {
 		return nil, s.guard.fail(err) // the first failure; paho's error wraps others too
 	}
-	if err := s.handshake(ctx); err != nil {
+	if err := s.handshake(); err != nil {
 		err = s.guard.fail(err)
 		<-s.lost
 		return nil, err

@@ -277,7 +277,7 @@ var ports = []struct {
 	{"no TLS at a port with TLS, MQTT 5", "mqtt", ":8883", "mqtt5", "connect mqtt5", "give a URL with mqtts://"},
 	{"WebSocket at a port for MQTT", "wss", ":8883", "mqtt", "connect mqtt",
 		"speaks MQTT with TLS, and the transport wants HTTP with TLS: check the port of the URL, or give one with mqtts://"},
-	{"MQTT at a port for AMQP", "mqtts", ":5671", "lean", "connect lean",
+	{"MQTT at a port for AMQP", "mqtts", ":5671", "mqtt", "connect mqtt",
 		"speaks AMQP with TLS, and the transport wants MQTT with TLS: check the port of the URL, or give one with amqps://"},
 	{"MQTT at a port for HTTPS", "mqtts", ":443", "mqtt", "connect mqtt", "speaks HTTP with TLS"},
 	{"HTTPS at a port for MQTT", "", ":8883", "http", "connect http",

@@ -93,7 +93,7 @@ func runConnect(ctx context.Context, p *Probe, s subject) []Row {
 }
 
 // mqtt311 are the transports that are MQTT 3.1.1.
-var mqtt311 = []string{"mqtt", "mqtt-ws", "lean", "lean-ws"}
+var mqtt311 = []string{"mqtt", "mqtt-ws"}
 
 // ambiguous is the sentence about an answer of MQTT 3.1.1 that has three meanings.
 const ambiguous = "the service is restarting and will be back, or it throttles, or a quota is used up: over MQTT " +

@@ -94,7 +94,7 @@ func marks(rows map[string]Row, mark Mark) (all []string) {
 	return all
 }
 
-var hubTransports = []string{"mqtt", "mqtt-ws", "lean", "lean-ws", "amqp", "amqp-ws", "http"}
+var hubTransports = []string{"mqtt", "mqtt-ws", "amqp", "amqp-ws", "http"}
 
 func TestAHealthyDeviceIsGreen(t *testing.T) {
 	examine(t, nil, func(p *patient) {
@@ -130,7 +130,7 @@ func TestABrokerIsExamined(t *testing.T) {
 			url := p.hub.BrokerURL("pump-1", scheme, p.hub.HostName()+port)
 			p.use(target.Flags{}, map[string]string{target.EnvBroker: url})
 			rows := p.run()
-			for _, name := range []string{"mqtt", "lean", "mqtt5"} {
+			for _, name := range []string{"mqtt", "mqtt5"} {
 				require.Equal(p.t, OK, rows["connect "+name].Mark, "%+v", rows)
 				require.Equal(p.t, OK, rows["message "+name].Mark, "%+v", rows["message "+name])
 			}
@@ -206,7 +206,7 @@ func TestAFirewallThatLeavesHTTPS(t *testing.T) {
 		rows := p.run()
 		require.ElementsMatch(p.t, []string{"port 8883", "port 5671"}, marks(rows, Bad))
 		require.Contains(p.t, rows["port 8883"].Hint, "443")
-		for name, mark := range map[string]Mark{"mqtt": Skipped, "lean": Skipped, "amqp": Skipped, "mqtt-ws": OK,
+		for name, mark := range map[string]Mark{"mqtt": Skipped, "amqp": Skipped, "mqtt-ws": OK,
 			"amqp-ws": OK, "http": OK} {
 			require.Equal(p.t, mark, rows["connect "+name].Mark, name)
 		}

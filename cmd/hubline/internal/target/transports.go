@@ -13,8 +13,6 @@ import (
 	"github.com/hubline-iot/hubline/transport/amqp/amqpws"
 	"github.com/hubline-iot/hubline/transport/http"
 	"github.com/hubline-iot/hubline/transport/mqtt"
-	"github.com/hubline-iot/hubline/transport/mqtt/lean"
-	"github.com/hubline-iot/hubline/transport/mqtt/lean/leannet"
 	"github.com/hubline-iot/hubline/transport/mqtt/mqttws"
 	"github.com/hubline-iot/hubline/transport/netopt"
 )
@@ -38,7 +36,7 @@ const mqttSchemes = "mqtt mqtts tcp tcps ssl tls mqtt+ssl ws wss"
 // Transports are all transports, the usual one first.
 var Transports = []Protocol{
 	{
-		Name: "mqtt", Help: "MQTT 3.1.1 on the library paho", Port: "8883", Schemes: mqttSchemes, broker: brokerMQTT,
+		Name: "mqtt", Help: "MQTT 3.1.1", Port: "8883", Schemes: mqttSchemes, broker: brokerMQTT(nil),
 		hub: func(_ *transport.Credentials, n netopt.Options, model string) transport.Transport {
 			return mqtt.New(&mqtt.Options{Network: n, ModelID: model})
 		},
@@ -50,21 +48,7 @@ var Transports = []Protocol{
 			return mqtt.New(&mqtt.Options{Network: n, ModelID: model})
 		},
 	},
-	{
-		Name: "lean", Help: "MQTT 3.1.1 on the small engine", Port: "8883", Schemes: mqttSchemes,
-		broker: brokerLean(nil),
-		hub: func(c *transport.Credentials, n netopt.Options, model string) transport.Transport {
-			return lean.New(leannet.Dialer(c, &n), &lean.Options{ModelID: model})
-		},
-	},
-	{
-		Name: "lean-ws", Help: "the same over WebSocket", Port: "443",
-		hub: func(c *transport.Credentials, n netopt.Options, model string) transport.Transport {
-			n.Tunnel = mqttws.New(nil)
-			return lean.New(leannet.Dialer(c, &n), &lean.Options{ModelID: model})
-		},
-	},
-	{Name: "mqtt5", Help: "MQTT 5 on the small engine", Schemes: mqttSchemes, broker: brokerLean(lean.MQTT5(nil))},
+	{Name: "mqtt5", Help: "MQTT 5, for brokers", Schemes: mqttSchemes, broker: brokerMQTT(mqtt.MQTT5(nil))},
 	{
 		Name: "amqp", Help: "AMQP 1.0", Port: "5671", Schemes: "amqp amqps", broker: brokerAMQP,
 		hub: func(_ *transport.Credentials, n netopt.Options, model string) transport.Transport {
@@ -86,30 +70,20 @@ var Transports = []Protocol{
 	},
 }
 
-func brokerMQTT(t *Target, n netopt.Options) (transport.Transport, *transport.Credentials, error) {
-	creds, o, err := mqtt.ParseBroker(t.URL.Reveal())
-	if err != nil {
-		return nil, nil, err
-	}
-	merge(&o.Network, n)
-	t.apply(&o.Dialect, &o.Network)
-	return mqtt.New(o), creds, nil
-}
-
-// brokerLean returns the function for the small engine. A nil protocol is the one of the URL.
-func brokerLean(protocol lean.Protocol) func(*Target, netopt.Options) (transport.Transport, *transport.Credentials,
+// brokerMQTT returns the function for a version of MQTT. A nil protocol is the one of the URL.
+func brokerMQTT(protocol mqtt.Protocol) func(*Target, netopt.Options) (transport.Transport, *transport.Credentials,
 	error) {
 	return func(t *Target, n netopt.Options) (transport.Transport, *transport.Credentials, error) {
-		creds, network, o, err := leannet.ParseBroker(t.URL.Reveal())
+		creds, o, err := mqtt.ParseBroker(t.URL.Reveal())
 		if err != nil {
 			return nil, nil, err
 		}
-		merge(network, n)
-		t.apply(&o.Dialect, network)
+		merge(&o.Network, n)
+		t.apply(&o.Dialect, &o.Network)
 		if protocol != nil && o.Protocol == nil {
 			o.Protocol = protocol
 		}
-		return lean.New(leannet.Dialer(creds, network), o), creds, nil
+		return mqtt.New(o), creds, nil
 	}
 }
 
@@ -248,7 +222,7 @@ func (t *Target) Open(p *Protocol) (transport.Transport, *transport.Credentials,
 
 // parseURL returns the credentials of the broker's URL.
 func (t *Target) parseURL() (*transport.Credentials, error) {
-	if _, _, o, err := leannet.ParseBroker(t.URL.Reveal()); err == nil {
+	if _, o, err := mqtt.ParseBroker(t.URL.Reveal()); err == nil {
 		t.mqtt5 = o.Protocol != nil
 	}
 	for i := range Transports {
@@ -281,8 +255,8 @@ func (t *Target) Endpoint(p *Protocol) (host, address string, plaintext bool) {
 
 // brokerNetwork returns the network settings of a URL that was parsed before.
 func (t *Target) brokerNetwork() netopt.Options {
-	if _, network, _, err := leannet.ParseBroker(t.URL.Reveal()); err == nil {
-		return *network
+	if _, o, err := mqtt.ParseBroker(t.URL.Reveal()); err == nil {
+		return o.Network
 	}
 	_, o, err := amqp.ParseBroker(t.URL.Reveal())
 	if err != nil {

@@ -7,19 +7,21 @@ import (
 	"time"
 
 	"github.com/hubline-iot/hubline/transport"
-	"github.com/hubline-iot/hubline/transport/mqtt/lean"
+	"github.com/hubline-iot/hubline/transport/mqtt/engine"
 )
 
-// Dial connects to Config.Host. It is a lean.Dial.
+// Dial connects to Config.Host. It is an engine.Dial.
 //
 // Its errors are Network or Timeout, and for some causes another Kind: NotFound (no SIM),
 // Unauthorized (PIN), Forbidden (the network denies the SIM, or the SIM is locked), ClockUnset (the
 // network has not told the time), Untrusted (the TLS handshake failed), Invalid (host, CA file),
 // Unsupported (the modem's firmware cannot verify certificates).
-func (m *Modem) Dial(ctx context.Context) (lean.Conn, error) { return m.DialTo(ctx, m.cfg.Host) }
+func (m *Modem) Dial(ctx context.Context, _ *transport.Credentials) (engine.Conn, error) {
+	return m.DialTo(ctx, m.cfg.Host)
+}
 
 // DialTo connects to another host, such as the one that a provisioning service assigned.
-func (m *Modem) DialTo(ctx context.Context, host string) (lean.Conn, error) {
+func (m *Modem) DialTo(ctx context.Context, host string) (engine.Conn, error) {
 	if !isHost(host) {
 		return nil, errHost
 	}
@@ -167,7 +169,7 @@ func (s inGrace) stopped() bool {
 	return at != 0 && time.Now().UnixMilli()-at >= grace
 }
 
-// Read implements lean.Conn.
+// Read implements engine.Conn.
 func (c *conn) Read(p []byte) (int, error) {
 	for ; ; c.m.cfg.Port.Pause() {
 		if c.stopped() {
@@ -242,7 +244,7 @@ func (c *conn) end(o outcome) error {
 	return errLost
 }
 
-// Write implements lean.Conn.
+// Write implements engine.Conn.
 func (c *conn) Write(p []byte) (int, error) {
 	var since time.Time // when the modem's buffer was found full
 	for wrote := 0; ; {
@@ -289,7 +291,7 @@ func (c *conn) send(p []byte) (int, outcome) {
 	return n, o
 }
 
-// Close implements lean.Conn. A socket that it cannot close in time is closed by the next dial.
+// Close implements engine.Conn. A socket that it cannot close in time is closed by the next dial.
 func (c *conn) Close() error {
 	if !c.closed.CompareAndSwap(0, max(time.Now().UnixMilli(), 1)) {
 		return nil
@@ -313,7 +315,7 @@ func (c *conn) Close() error {
 	return nil
 }
 
-// SetReadDeadline implements lean.Conn.
+// SetReadDeadline implements engine.Conn.
 func (c *conn) SetReadDeadline(t time.Time) error {
 	if t.IsZero() {
 		c.deadline.Store(0)

@@ -19,7 +19,7 @@ func TestCloseEndsARead(t *testing.T) {
 	eachKind(t, func(t *testing.T, s setup) {
 		b := newBench(t, s)
 		b.begin(t, s)
-		c, err := b.modem.Dial(t.Context())
+		c, err := b.modem.Dial(t.Context(), nil)
 		require.NoError(t, err)
 		ended := make(chan error, 1)
 		go func() { _, err := c.Read(make([]byte, 10)); ended <- err }()
@@ -38,7 +38,7 @@ func TestADeadlineEndsARead(t *testing.T) {
 	eachKind(t, func(t *testing.T, s setup) {
 		b := newBench(t, s)
 		b.begin(t, s)
-		c, err := b.modem.Dial(t.Context())
+		c, err := b.modem.Dial(t.Context(), nil)
 		require.NoError(t, err)
 		begin := time.Now()
 		require.NoError(t, c.SetReadDeadline(begin.Add(15*time.Second)))
@@ -61,10 +61,10 @@ func TestNewsOfAnEarlierConnectionAreIgnored(t *testing.T) {
 		b := newBench(t, s)
 		b.begin(t, s)
 		closed := []string{"+IPCLOSE: 0,1", "+CCH_PEER_CLOSED: 0", `+QIURC: "closed",0`, `+QSSLURC: "closed",0`}
-		first, err := b.modem.Dial(t.Context())
+		first, err := b.modem.Dial(t.Context(), nil)
 		require.NoError(t, err)
 		require.NoError(t, first.Close())
-		second, err := b.modem.Dial(t.Context())
+		second, err := b.modem.Dial(t.Context(), nil)
 		require.NoError(t, err)
 		for _, text := range closed {
 			b.emu.Say(text)

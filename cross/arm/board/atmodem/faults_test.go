@@ -19,7 +19,7 @@ func (b *bench) dial(t *testing.T) error {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
-	c, err := b.modem.Dial(ctx)
+	c, err := b.modem.Dial(ctx, nil)
 	if err == nil {
 		require.NoError(t, c.Close())
 	}
@@ -31,7 +31,7 @@ func (b *bench) dialLong(t *testing.T) error {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	defer cancel()
-	_, err := b.modem.Dial(ctx)
+	_, err := b.modem.Dial(ctx, nil)
 	return err
 }
 

@@ -13,12 +13,12 @@ import (
 	"github.com/hubline-iot/hubline/cross/arm/board"
 	"github.com/hubline-iot/hubline/cross/arm/internal/atemulator"
 	"github.com/hubline-iot/hubline/provisioning"
-	"github.com/hubline-iot/hubline/provisioning/dpslean"
+	"github.com/hubline-iot/hubline/provisioning/dpsengine"
 	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/testbroker/dpsdata"
 	"github.com/hubline-iot/hubline/testbroker/fault"
 	"github.com/hubline-iot/hubline/transport"
-	"github.com/hubline-iot/hubline/transport/mqtt/lean"
+	"github.com/hubline-iot/hubline/transport/mqtt/engine"
 )
 
 // home is the hub for which a board asks the provisioning service, as in board/serial.
@@ -102,14 +102,14 @@ func TestProvisioningOverAModem(t *testing.T) {
 		sign := board.Signer(board.Key(own.PrimaryKey))
 		id := provisioning.Identity{Endpoint: service.HostName(), IDScope: service.IDScope(),
 			RegistrationID: "board-registration", Sign: sign, Now: b.modem.Now}
-		toService := func(ctx context.Context, l *provisioning.Login) (lean.Conn, error) {
-			return b.modem.DialTo(ctx, l.Endpoint)
+		dial := func(ctx context.Context, creds *transport.Credentials) (engine.Conn, error) {
+			return b.modem.DialTo(ctx, creds.Host)
 		}
-		h.client, err = provisioning.New(&id, dpslean.New(toService, nil), nil)
+		h.client, err = provisioning.New(&id, dpsengine.New(dial, nil), nil)
 		require.NoError(t, err)
 		c := b.config(time.Second)
 		c.Host, c.DeviceID, c.Sign = service.HostName(), "board-registration", sign
-		c.Dial = func(ctx context.Context) (lean.Conn, error) { return b.modem.DialTo(ctx, h.creds.Host) }
+		c.Dial = dial
 		c.Wrap = func(hub transport.Transport) transport.Transport {
 			h.hub = hub
 			return h

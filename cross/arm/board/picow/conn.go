@@ -14,7 +14,7 @@ import (
 
 	"github.com/hubline-iot/hubline/cross/arm/board/wifi"
 	"github.com/hubline-iot/hubline/sntp"
-	"github.com/hubline-iot/hubline/transport/mqtt/lean"
+	"github.com/hubline-iot/hubline/transport/mqtt/engine"
 )
 
 const (
@@ -38,7 +38,7 @@ type conn struct {
 }
 
 // DialTCP implements wifi.Stack.
-func (c *chip) DialTCP(ctx context.Context, addr string) (lean.Conn, error) {
+func (c *chip) DialTCP(ctx context.Context, addr string) (engine.Conn, error) {
 	to, mac, err := c.resolve(ctx, addr)
 	if err != nil {
 		return nil, err
@@ -62,7 +62,7 @@ func (c *chip) DialTCP(ctx context.Context, addr string) (lean.Conn, error) {
 	return n, nil
 }
 
-// Close implements lean.Conn. It sends what was written and the end, and frees the port, which
+// Close implements engine.Conn. It sends what was written and the end, and frees the port, which
 // unblocks Read and Write.
 func (n *conn) Close() error {
 	err := n.TCPConn.Close()

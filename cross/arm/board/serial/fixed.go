@@ -7,12 +7,12 @@ import (
 
 	"github.com/hubline-iot/hubline/cross/arm/board"
 	"github.com/hubline-iot/hubline/transport"
-	"github.com/hubline-iot/hubline/transport/mqtt/lean"
+	"github.com/hubline-iot/hubline/transport/mqtt/engine"
 )
 
 // home is the hub that the image names.
 type home struct {
-	dial lean.Dial
+	dial engine.Dial
 	wrap func(transport.Transport) transport.Transport
 }
 

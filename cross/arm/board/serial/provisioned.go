@@ -7,9 +7,9 @@ import (
 
 	"github.com/hubline-iot/hubline/cross/arm/board"
 	"github.com/hubline-iot/hubline/provisioning"
-	"github.com/hubline-iot/hubline/provisioning/dpslean"
+	"github.com/hubline-iot/hubline/provisioning/dpsengine"
 	"github.com/hubline-iot/hubline/transport"
-	"github.com/hubline-iot/hubline/transport/mqtt/lean"
+	"github.com/hubline-iot/hubline/transport/mqtt/engine"
 )
 
 // scope is the ID scope, set by the linker.
@@ -29,7 +29,7 @@ func newHome(modem *board.Modem, sign func(context.Context, []byte) ([]byte, err
 	h := &home{modem: modem}
 	id := provisioning.Identity{Endpoint: host, IDScope: scope, RegistrationID: deviceID, Sign: sign, Now: modem.Now}
 	var err error
-	h.client, err = provisioning.New(&id, dpslean.New(h.dialService, nil), &provisioning.Options{OnEvent: h.report})
+	h.client, err = provisioning.New(&id, dpsengine.New(h.dial, nil), &provisioning.Options{OnEvent: h.report})
 	if err != nil {
 		println("FATAL", err.Error())
 		for {
@@ -93,10 +93,7 @@ func (h *home) report(e provisioning.Event) {
 	}
 }
 
-// dialService connects to the provisioning service.
-func (h *home) dialService(ctx context.Context, l *provisioning.Login) (lean.Conn, error) {
-	return h.modem.DialTo(ctx, l.Endpoint)
+// dial connects to the provisioning service or to the hub.
+func (h *home) dial(ctx context.Context, creds *transport.Credentials) (engine.Conn, error) {
+	return h.modem.DialTo(ctx, creds.Host)
 }
-
-// dial connects to the hub.
-func (h *home) dial(ctx context.Context) (lean.Conn, error) { return h.modem.DialTo(ctx, h.creds.Host) }

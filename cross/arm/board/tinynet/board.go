@@ -6,7 +6,7 @@ import (
 	cryptotls "crypto/tls"
 	"time"
 
-	"github.com/hubline-iot/hubline/transport/mqtt/lean"
+	"github.com/hubline-iot/hubline/transport/mqtt/engine"
 )
 
 // join connects the board to its network. The drivers are in a separate module
@@ -28,7 +28,7 @@ func now() time.Time { return time.Now().Add(offset) }
 func seed() uint64 { return uint64(noise())<<32 ^ uint64(time.Now().UnixNano()) }
 
 // dialTLS uses the TLS of the network chip, with the certificates in the chip's own flash.
-func dialTLS(addr string) (lean.Conn, error) {
+func dialTLS(addr string) (engine.Conn, error) {
 	c, err := cryptotls.Dial("tcp", addr, nil)
 	if err != nil {
 		return nil, err

@@ -19,7 +19,7 @@ import (
 
 	"github.com/hubline-iot/hubline/cross/arm/board"
 	"github.com/hubline-iot/hubline/device"
-	"github.com/hubline-iot/hubline/transport/mqtt/lean"
+	"github.com/hubline-iot/hubline/transport/mqtt/engine"
 )
 
 // Set by the linker. TinyGo sets only what has no value here.
@@ -65,7 +65,7 @@ func main() {
 }
 
 // dial connects with TinyGo's net, which cannot be cancelled: the chip's own time-out ends it.
-func dial(context.Context) (lean.Conn, error) {
+func dial(context.Context, *transport.Credentials) (engine.Conn, error) {
 	if tls == "1" {
 		return dialTLS(addr)
 	}

@@ -7,7 +7,8 @@ import (
 
 	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/sntp"
-	"github.com/hubline-iot/hubline/transport/mqtt/lean"
+	"github.com/hubline-iot/hubline/transport"
+	"github.com/hubline-iot/hubline/transport/mqtt/engine"
 )
 
 // Radio is a Wi-Fi chip. Its methods may block for some 10 s; they sleep meanwhile, so that other
@@ -26,7 +27,7 @@ type Stack interface {
 	// Lease asks for an address by DHCP and returns for how long the board may use it.
 	Lease() (time.Duration, error)
 	// DialTCP connects to a host and port. It ends when ctx does.
-	DialTCP(ctx context.Context, addr string) (lean.Conn, error)
+	DialTCP(ctx context.Context, addr string) (engine.Conn, error)
 	// DialUDP returns a connection for datagrams to a host and port. It ends when ctx does.
 	DialUDP(ctx context.Context, addr string) (sntp.Conn, error)
 }
@@ -43,8 +44,8 @@ type Config struct {
 }
 
 const (
-	// failuresToRestart is after how many failures in a row the chip is restarted, because a chip can
-	// hang and still say that it has joined.
+	// failuresToRestart is after how many failures in a row the chip is restarted, because a chip
+	// can hang and still say that it has joined.
 	failuresToRestart = 8
 	// leaseFloor bounds how often a server makes the board ask for an address.
 	leaseFloor = time.Minute
@@ -136,9 +137,9 @@ func wait(ctx context.Context, d time.Duration) {
 	}
 }
 
-// Dial is a lean.Dial. It first repairs what is lost: the association, the address, the clock. The
-// connection ends when half of the lease is over; the next Dial renews the lease.
-func (s *Station) Dial(ctx context.Context) (lean.Conn, error) {
+// Dial is an engine.Dial. It first repairs what is lost: the association, the address, the clock.
+// The connection ends when half of the lease is over; the next Dial renews the lease.
+func (s *Station) Dial(ctx context.Context, _ *transport.Credentials) (engine.Conn, error) {
 	if err := s.reach(ctx); err != nil {
 		return nil, err
 	}
@@ -224,11 +225,11 @@ func (s *Station) setClock(ctx context.Context) error {
 
 // leasedConn is a connection that ends at a time.
 type leasedConn struct {
-	lean.Conn
+	engine.Conn
 	end time.Time
 }
 
-// Read implements lean.Conn. A Read that is waiting at the end returns at its own deadline.
+// Read implements engine.Conn. A Read that is waiting at the end returns at its own deadline.
 func (c leasedConn) Read(p []byte) (int, error) {
 	if !time.Now().Before(c.end) {
 		return 0, errLeaseEnds

@@ -11,7 +11,7 @@ import (
 
 	"github.com/hubline-iot/hubline/cross/arm/board/wifi"
 	"github.com/hubline-iot/hubline/sntp"
-	"github.com/hubline-iot/hubline/transport/mqtt/lean"
+	"github.com/hubline-iot/hubline/transport/mqtt/engine"
 	"github.com/stretchr/testify/require"
 )
 
@@ -60,7 +60,7 @@ func (c *chip) Lease() (time.Duration, error) {
 	return c.lease, err
 }
 
-func (c *chip) DialTCP(_ context.Context, addr string) (lean.Conn, error) {
+func (c *chip) DialTCP(_ context.Context, addr string) (engine.Conn, error) {
 	if err := c.fails("dial "+addr, &c.badDials); err != nil {
 		return nil, err
 	}
@@ -151,7 +151,7 @@ func TestStartJoinsLeasesAndSetsTheClockInOrder(t *testing.T) {
 		c := &chip{lease: time.Hour}
 		s := newStation(t, c)
 		start(t, s)
-		_, err := s.Dial(t.Context())
+		_, err := s.Dial(t.Context(), nil)
 		require.NoError(t, err)
 		require.Equal(t, "restart, join, lease, time, dial gateway:1883", strings.Join(c.steps, ", "))
 		require.InDelta(t, ahead.Seconds(), time.Until(s.Now()).Seconds(), 1)
@@ -196,10 +196,10 @@ func TestDialJoinsAgainWhenTheAccessPointWentAway(t *testing.T) {
 		start(t, s)
 		c.joined, c.badJoins, c.steps = false, 2, nil
 		for range 2 {
-			_, err := s.Dial(t.Context())
+			_, err := s.Dial(t.Context(), nil)
 			require.ErrorIs(t, err, errChip)
 		}
-		_, err := s.Dial(t.Context())
+		_, err := s.Dial(t.Context(), nil)
 		require.NoError(t, err)
 		require.Equal(t, "join, join, join, lease, dial gateway:1883", strings.Join(c.steps, ", "))
 	})
@@ -214,16 +214,16 @@ func TestManyFailuresRestartTheChip(t *testing.T) {
 		c.badDials = 8
 		for range 8 {
 			require.Equal(t, 1, c.restarts)
-			_, err := s.Dial(t.Context())
+			_, err := s.Dial(t.Context(), nil)
 			require.ErrorIs(t, err, errChip)
 		}
-		_, err := s.Dial(t.Context())
+		_, err := s.Dial(t.Context(), nil)
 		require.NoError(t, err)
 		require.Equal(t, 2, c.restarts)
 		require.Equal(t, 2, c.joins)
 		c.badDials = 7 // in a row
 		for i := range 16 {
-			_, err := s.Dial(t.Context())
+			_, err := s.Dial(t.Context(), nil)
 			require.Equal(t, i%8 != 7, err != nil)
 			if err == nil {
 				c.badDials = 7
@@ -241,14 +241,14 @@ func TestACancelledDialIsNoFailureOfTheChip(t *testing.T) {
 		c.badDials = 20
 		for range 20 {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second/2)
-			_, err := s.Dial(ctx)
+			_, err := s.Dial(ctx, nil)
 			cancel()
 			require.Error(t, err)
-			_, err = s.Dial(ctx)
+			_, err = s.Dial(ctx, nil)
 			require.ErrorIs(t, err, context.DeadlineExceeded)
 		}
 		require.Zero(t, c.badDials)
-		_, err := s.Dial(t.Context())
+		_, err := s.Dial(t.Context(), nil)
 		require.NoError(t, err)
 		require.Equal(t, 1, c.restarts)
 	})
@@ -259,14 +259,14 @@ func TestAConnectionEndsWithHalfOfTheLease(t *testing.T) {
 		c := &chip{lease: time.Hour}
 		s := newStation(t, c)
 		start(t, s)
-		conn, err := s.Dial(t.Context())
+		conn, err := s.Dial(t.Context(), nil)
 		require.NoError(t, err)
 		_, err = conn.Read(nil)
 		require.ErrorIs(t, err, errChip)
 		time.Sleep(30 * time.Minute)
 		_, err = conn.Read(nil)
 		require.ErrorContains(t, err, "the lease of the address ends")
-		conn, err = s.Dial(t.Context())
+		conn, err = s.Dial(t.Context(), nil)
 		require.NoError(t, err)
 		require.Equal(t, 2, c.leases)
 		_, err = conn.Read(nil)
@@ -281,7 +281,7 @@ func TestAShortLeaseLastsAMinute(t *testing.T) {
 		s := newStation(t, c)
 		start(t, s)
 		for range 10 {
-			_, err := s.Dial(t.Context())
+			_, err := s.Dial(t.Context(), nil)
 			require.NoError(t, err)
 		}
 		require.Equal(t, 1, c.leases)
@@ -295,7 +295,7 @@ func TestTheClockIsSetEachDay(t *testing.T) {
 		start(t, s)
 		dial := func() {
 			t.Helper()
-			_, err := s.Dial(t.Context())
+			_, err := s.Dial(t.Context(), nil)
 			require.NoError(t, err)
 		}
 		dial()
@@ -321,7 +321,7 @@ func TestTheClockIsSetEachDay(t *testing.T) {
 func TestWithoutATimeServerThereIsNoConnection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := &chip{lease: time.Hour, silent: true}
-		_, err := newStation(t, c).Dial(t.Context())
+		_, err := newStation(t, c).Dial(t.Context(), nil)
 		require.ErrorContains(t, err, "did not answer")
 		require.Equal(t, 2, c.asks, "one attempt for each server")
 	})

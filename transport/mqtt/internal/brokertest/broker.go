@@ -44,6 +44,8 @@ type Engine struct {
 	// IDsFromOne: its SUBSCRIBEs have packet ids from 1 on. Mochi refuses a SUBSCRIBE with the id of a
 	// message of its own that waits for its PUBACK, so the tests in which it has one are skipped.
 	IDsFromOne bool
+	// NoAnswers: it refuses handshakes with answers.
+	NoAnswers bool
 }
 
 // broker is mochi with a log, in fake time.

@@ -1,6 +1,7 @@
 package endpoint
 
 import (
+	"errors"
 	"net"
 	"time"
 
@@ -27,6 +28,7 @@ type Conn struct {
 	closed       chan struct{} // closed by Close
 	repliesEnded chan struct{} // closed when writeReplies ends
 	writesEnded  chan struct{} // closed when no more writes are allowed
+	replyErr     error         // why writeReplies ended before Close; valid when repliesEnded is closed
 }
 
 // NewConn returns the connection. It must be closed.
@@ -47,13 +49,30 @@ func (c *Conn) writeReplies(pending <-chan struct{}) {
 		select {
 		case <-pending:
 			if _, err := c.Write(nil); err != nil {
-				_ = c.socket.Close() // ends the session's read too
+				// without the method Timeout, which a session would take for its own read deadline
+				c.replyErr = errors.New("a reply of the tunnel was not written: " + err.Error())
+				defer c.Cut() // ends the session's read too
 				return
 			}
 		case <-c.closed:
 			return
 		}
 	}
+}
+
+// Read returns why the replies could not be written, if that ended the connection.
+func (c *Conn) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	if err != nil && c.repliesEnded != nil {
+		select {
+		case <-c.repliesEnded:
+			if c.replyErr != nil {
+				err = c.replyErr
+			}
+		default:
+		}
+	}
+	return n, err
 }
 
 // Write writes all of p. It waits for other writers.

@@ -8,6 +8,7 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/mqtt/internal/wire"
 	"github.com/hubline-iot/hubline/transport/neterr"
+	"github.com/hubline-iot/hubline/transport/netopt"
 )
 
 // Protocol has MQTT's name, ports and error kinds.
@@ -33,3 +34,7 @@ func kind(err error) (transport.Kind, string, bool) {
 // Error returns the *transport.Error for a dial that failed. An *Error (of the token source, or of
 // the user's dial function) keeps its Kind.
 func Error(err error) *transport.Error { return Protocol.Error(err) }
+
+// WebSocket returns a tunnel to a path. Package mqttws sets it when the program starts, so that
+// programs link net/http only with that package.
+var WebSocket func(path string) netopt.Tunnel

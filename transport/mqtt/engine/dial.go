@@ -1,0 +1,264 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"io"
+	"time"
+
+	"github.com/hubline-iot/hubline/internal/ascii"
+	"github.com/hubline-iot/hubline/internal/callback"
+	"github.com/hubline-iot/hubline/internal/errchain"
+	"github.com/hubline-iot/hubline/internal/lifetime"
+	"github.com/hubline-iot/hubline/internal/mqttpacket"
+	"github.com/hubline-iot/hubline/transport"
+	"github.com/hubline-iot/hubline/transport/mqtt/dialect"
+	"github.com/hubline-iot/hubline/transport/mqtt/internal/wire"
+)
+
+// Dial makes a session as transport.Transport says: token, connection, CONNECT. The Sink is not
+// called before Run. The package documentation lists the errors.
+func (t *Transport) Dial(ctx context.Context, cfg *transport.Config) (transport.Session, error) {
+	s, err := t.own().session(ctx, cfg)
+	if err != nil {
+		return nil, err
+	}
+	return s.hidden(), nil
+}
+
+// Check reports wrong options and credentials that the dialect cannot carry. It calls
+// Dialect.Session.
+func (t *Transport) Check(creds *transport.Credentials) error { return t.own().check(creds) }
+
+func (t *core) check(creds *transport.Credentials) error {
+	if t.err != nil {
+		return t.err
+	}
+	_, _, err := t.dialect(creds, false)
+	return err
+}
+
+// dialect prepares a session of the dialect.
+func (t *core) dialect(creds *transport.Credentials, certificates bool) (dialect.Session, dialect.Hello, error) {
+	d, hello, err := t.opt.Dialect.Session(&dialect.Config{Creds: creds, Agent: t.opt.agent(), ModelID: t.opt.ModelID,
+		Will: t.opt.Will, Certificates: certificates, Properties: t.newer() != nil})
+	if err != nil {
+		err = wire.DialectError(err)
+	}
+	return d, hello, err
+}
+
+// session does the work of Dial.
+func (t *core) session(ctx context.Context, cfg *transport.Config) (*session, error) {
+	if t.err != nil {
+		return nil, t.err
+	}
+	if err := cfg.Creds.Validate(); err != nil {
+		return nil, wire.DialError(err)
+	}
+	if !t.busy.CompareAndSwap(false, true) {
+		return nil, wire.Invalid("this Transport serves a client already; make one for each client with engine.New")
+	}
+	s, err := t.connect(ctx, cfg)
+	if err != nil {
+		t.busy.Store(false)
+		if ctx.Err() != nil {
+			err = context.Cause(ctx) // ctx ended and caused the connection's error
+		}
+		return nil, wire.DialError(err)
+	}
+	return s, nil
+}
+
+// connect makes the connection, from the token to the end of the handshake.
+func (t *core) connect(ctx context.Context, cfg *transport.Config) (*session, error) {
+	d, hello, err := t.dialect(cfg.Creds, cfg.Certificates)
+	if err != nil {
+		return nil, err
+	}
+	token, err := cfg.Creds.NewToken(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if t.newer() != nil {
+		if err := t.newer().begin(ctx, t, cfg, &token); err != nil {
+			return nil, err
+		}
+	}
+	connectPacket, err := t.connectPacket(&hello, d, token.Text.Reveal())
+	if err != nil {
+		return nil, err
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	var c Conn
+	limited, cancel := context.Context(ctx), func() {}
+	if cfg.DialTimeout > 0 {
+		limited, cancel = lifetime.WithinTime(ctx, cfg.DialTimeout)
+	}
+	connect := func() { c, err = t.dial(limited, cfg.Creds) }
+	if failed := callback.Run("the dial function of engine.New", connect); failed != nil {
+		err = failed
+	}
+	cancel()
+	if err != nil {
+		return nil, err
+	}
+	s := newSession(t, cfg, token, d, c)
+	s.info.MaxSize = hello.MaxSize
+	aborted := make(chan struct{})
+	stop := lifetime.AfterFunc(ctx, func() {
+		s.fail(errAborted)
+		close(aborted)
+	})
+	err = s.greet(connectPacket)
+	if err == nil {
+		err = s.handshake()
+	}
+	if !stop() {
+		<-aborted
+	}
+	if err == nil {
+		err = s.failure()
+	}
+	if err == nil {
+		return s, nil
+	}
+	s.fail(err)
+	if x, ok := c.(Explainer); ok && !isMQTTError(err) {
+		err = x.Explain(err)
+	}
+	return nil, err
+}
+
+// isMQTTError reports whether an error of greet or handshake is about the hub's MQTT packets.
+func isMQTTError(err error) bool {
+	switch err.(type) {
+	case wire.Refusal, wire.Violation, *transport.Error:
+		return true
+	}
+	return false
+}
+
+// connectPacket encodes the CONNECT into the write buffer.
+func (t *core) connectPacket(hello *dialect.Hello, d dialect.Session, password string) ([]byte, error) {
+	if len(password) > wire.MaxField {
+		return nil, wire.Invalid("the token has " + ascii.Itoa(len(password)) + " bytes; a password of MQTT has 65535 at " +
+			"most")
+	}
+	g := mqttpacket.Greeting{
+		ClientID: hello.ClientID, UserName: hello.UserName, Password: password,
+		CleanSession: t.opt.CleanSession, KeepAlive: uint16(t.opt.KeepAlive / time.Second),
+	}
+	if w := &hello.Will; w.Msg != nil {
+		g.Will = &mqttpacket.Will{Topic: d.AppendSuffix([]byte(w.Topic), w.Msg), Body: w.Msg.Body, QoS: 1, Retain: w.Retain}
+		if w.AtMostOnce {
+			g.Will.QoS = 0
+		}
+	}
+	if v := t.newer(); v != nil {
+		return v.connect(t.out[:0], &g, hello.Will.Msg)
+	}
+	if n := mqttpacket.ConnectSize(&g); t.opt.WriteBuffer > 0 && n > t.opt.WriteBuffer {
+		return nil, t.opt.tooLongConnect(n)
+	}
+	connect, err := mqttpacket.AppendConnect(t.out[:0], &g)
+	if err != nil {
+		return nil, invalidConnect(err)
+	}
+	return connect, nil
+}
+
+// tooLongConnect is the error about a CONNECT of n bytes, which does not fit into the write buffer.
+func (o *Options) tooLongConnect(n int) error {
+	return wire.Invalid("options: WriteBuffer is " + ascii.Itoa(o.WriteBuffer) + "; CONNECT has " + ascii.Itoa(n) +
+		" bytes here")
+}
+
+func invalidConnect(err error) error {
+	return wire.Invalid("CONNECT cannot be sent: " + err.Error())
+}
+
+// reasonTime is how long the dial waits for the hub's reason when CONNECT could not be written.
+const reasonTime = 250 * time.Millisecond
+
+// greet sends CONNECT and reads the CONNACK. Bytes behind it stay in the read buffer. The error
+// is not wrapped.
+func (s *session) greet(connect []byte) error {
+	_, err := s.conn.Write(connect)
+	clear(connect) // the token
+	if err != nil {
+		// With TLS 1.3 a client certificate is refused after the handshake, and the write may fail before
+		// the alert was read.
+		_ = s.conn.SetReadDeadline(time.Now().Add(reasonTime))
+		_, readErr := s.conn.Read(s.readSpace(1))
+		if readErr != nil && !errchain.Same(readErr, io.EOF) && !wire.TimedOut(readErr) {
+			err = readErr
+		}
+		return err
+	}
+	for {
+		in := s.t.in[:s.unread]
+		used, done, err := s.greeted(in)
+		if err != nil {
+			return err
+		}
+		if s.unread = copy(in, in[used:]); done {
+			return nil
+		}
+		if used > 0 {
+			continue
+		}
+		if err := s.readMore(1); err != nil {
+			if s.unread == 0 {
+				return wire.Unanswered{Err: err}
+			}
+			return err
+		}
+	}
+}
+
+// readMore reads once, into space for want bytes at least.
+func (s *session) readMore(want int) error {
+	n, err := s.conn.Read(s.readSpace(want))
+	s.unread += n
+	switch {
+	case n > 0:
+		return nil
+	case errchain.Same(err, io.EOF):
+		return wire.HubClosed{}
+	case err != nil:
+		return err
+	}
+	return io.ErrNoProgress
+}
+
+// greeted handles the packet at the beginning of in, which is to be the CONNACK, and returns its
+// size; 0 if it is incomplete.
+func (s *session) greeted(in []byte) (used int, done bool, err error) {
+	if v := s.t.newer(); v != nil {
+		return v.greeted(s, in)
+	}
+	switch h, ok, err := mqttpacket.Next(in); {
+	case len(in) > 0 && h.Type != mqttpacket.Connack, ok && h.Body != 2:
+		return 0, false, wire.FirstBytes(in)
+	case err != nil:
+		return 0, false, wire.Violation{Err: err}
+	case ok && len(in) >= h.Size+h.Body:
+		_, code, err := mqttpacket.ReadConnack(in[h.Size : h.Size+h.Body])
+		if err != nil {
+			return 0, false, wire.Violation{Err: err}
+		}
+		if code != 0 {
+			return 0, false, &ConnackError{Code: code}
+		}
+		return h.Size + h.Body, true, nil
+	}
+	return 0, false, nil
+}
+
+var (
+	errClosed  = errors.New("the connection was closed on this side")
+	errAborted = errors.New("the connection was given up")
+)

@@ -1,0 +1,151 @@
+package engine
+
+import (
+	"context"
+	"strconv"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"github.com/hubline-iot/hubline/device"
+	"github.com/hubline-iot/hubline/transport"
+	"github.com/hubline-iot/hubline/transport/mqtt/dialect"
+	"github.com/hubline-iot/hubline/transport/mqtt/internal/brokertest"
+	"github.com/stretchr/testify/require"
+)
+
+// With dialect.HubMessages, twin and methods are Unsupported and everything else works.
+func TestMessagesAlone(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		h := newHub(t)
+		r, l := start(t, h, New(h.dial, &Options{Dialect: dialect.HubMessages, ReadBuffer: 256, WriteBuffer: 1024}))
+		for i, q := range []transport.Request{
+			{Op: transport.OpTwinGet}, {Op: transport.OpTwinPatch, Body: []byte("{}")}, {Op: transport.OpSubscribe,
+				Want: transport.Twin},
+			{Op: transport.OpSubscribe, Want: transport.Messages | transport.Methods},
+		} {
+			q.ID = uint32(i + 1)
+			r.Do(&q)
+			require.Len(t, r.sink.replies, i+1)
+			require.ErrorIs(t, r.sink.replies[i].Err, transport.Unsupported)
+		}
+		r.Do(&transport.Request{Op: transport.OpRespond, Ref: []byte("1"), Status: 200})
+		r.Do(&transport.Request{ID: 9, Op: transport.OpSubscribe, Want: transport.Messages})
+		l.expect(0x82)
+		l.send(publishBytes("$iothub/methods/POST/x/?$rid=1", 0, "{}")...)
+		l.send(publishBytes("$iothub/twin/res/200/?$rid=1", 0, strings.Repeat("x", 999))...)
+		l.send(publishBytes("devices/dev-1/messages/devicebound/a=1", 300, "first")...)
+		synctest.Wait()
+		require.Len(t, r.sink.messages, 1)
+	})
+}
+
+// A twin larger than a board's read buffer is answered with TooLarge.
+func TestATwinLargerThanTheReadBuffer(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		h := newHub(t)
+		r, l := start(t, h, New(h.dial, &Options{Dialect: dialect.HubTwinAndMethods, ReadBuffer: 256, WriteBuffer: 1024}))
+		l.send(publishBytes("$iothub/twin/res/200/?$rid=77", 0, strings.Repeat("x", 999))...)
+		l.send(publishBytes("$iothub/methods/POST/x/?$rid=1", 0, strings.Repeat("x", 999))...)
+		synctest.Wait()
+		require.Empty(t, r.sink.messages)
+		require.Equal(t, []string{"x 1"}, r.sink.unfit, "it is to be answered")
+		l.send(publishBytes("$iothub/twin/PATCH/properties/desired/?$version=5", 0, strings.Repeat("x", 999))...)
+		l.send(publishBytes("$iothub/twin/res/200/?$rid=78", 0, strings.Repeat("x", 99))...)
+		synctest.Wait()
+		require.Len(t, r.sink.replies, 2)
+		require.ErrorIs(t, r.sink.replies[0].Err, transport.TooLarge)
+		require.NoError(t, r.sink.replies[1].Err)
+		require.Len(t, r.sink.messages, 1, "a change was missed")
+
+		// a body may be larger than the write buffer
+		r.Do(&transport.Request{ID: 5, Op: transport.OpTwinPatch, Body: []byte(strings.Repeat("y", 5000))})
+		require.Len(t, l.expect(0x30).body, 2+len("$iothub/twin/PATCH/properties/reported/?$rid=5")+5000)
+		r.Do(&transport.Request{ID: 6, Op: transport.OpTwinPatch, Body: make([]byte, transport.MaxMessageSize+1)})
+		require.ErrorIs(t, r.sink.replies[2].Err, transport.TooLarge)
+		// its topic must not
+		r.Do(&transport.Request{Op: transport.OpRespond, Ref: []byte(strings.Repeat("r", 2000)), Status: 200})
+		require.Len(t, r.sink.replies, 4)
+		require.ErrorIs(t, r.sink.replies[3].Err, transport.TooLarge)
+	})
+}
+
+func TestBroker(t *testing.T) {
+	for name, c := range map[string]struct {
+		buffers int
+		version Protocol
+	}{"growing buffers": {}, "fixed buffers": {buffers: 8192}, "MQTT 5": {version: MQTT5(nil)}} {
+		t.Run(name, func(t *testing.T) {
+			brokertest.Run(t, brokertest.Engine{MQTT5: c.version != nil,
+				New: func(dial brokertest.Dial, o brokertest.Options) transport.Transport {
+					own := func(ctx context.Context, _ *transport.Credentials) (Conn, error) { return dial(ctx) }
+					return New(own, &Options{Dialect: o.Dialect, Will: o.Will,
+						CleanSession: o.CleanSession, AtMostOnce: o.AtMostOnce, Protocol: c.version, ReadBuffer: c.buffers,
+						WriteBuffer: c.buffers})
+				}})
+		})
+	}
+}
+
+// A handler for what a broker does not have is an error at once, and not a retry.
+func TestAHandlerOverATopicMapThatLacksItIsUnsupported(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		for name, add := range map[string]func(c *device.Client) error{
+			"desired": func(c *device.Client) error { c.HandleDesired(func(context.Context, device.Desired) {}); return nil },
+			"messages": func(c *device.Client) error {
+				c.HandleMessages(func(context.Context, *transport.Message) error { return nil })
+				return nil
+			},
+		} {
+			h := newHub(t)
+			go func() {
+				l := h.welcome()
+				_, _ = l.drain()
+			}()
+			client, err := device.New(&transport.Credentials{Host: "hub.example.test", DeviceID: "dev-1"},
+				New(h.dial, &Options{Dialect: &dialect.Topics{Telemetry: "up"}}), nil)
+			require.NoError(t, err)
+			require.NoError(t, add(client))
+			require.ErrorIs(t, client.Open(t.Context()), transport.Unsupported, name)
+			require.Equal(t, device.Disconnected, client.Status().State, name)
+			require.NoError(t, client.Close())
+		}
+	})
+}
+
+// With a fixed read buffer, messages that come before the birth is acknowledged wait as far as they
+// fit. The others are not acknowledged, and the birth is not held up.
+func TestMessagesBeforeTheBirthInAFixedBuffer(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		h := newHub(t)
+		tr := New(h.dial, &Options{ReadBuffer: 128, WriteBuffer: 1024, Dialect: &dialect.Topics{Telemetry: "up",
+			Commands: []string{"down"}, Birth: &transport.Message{Topic: "state", Body: []byte("here")}}})
+		go func() {
+			l := h.welcome()
+			birth := l.expect(0x32)
+			require.Equal(t, "state", birth.topic())
+			id := birth.rest()[:2]
+			for i, size := range []int{20, 60, 60, 400, 30, 40} {
+				l.send(publishBytes("down", uint16(i+1), strings.Repeat(strconv.Itoa(i), size))...)
+			}
+			l.send(0x40, 2, id[0], id[1])
+			_, _ = l.drain()
+		}()
+		ctx, cancel := context.WithCancel(t.Context())
+		k := new(sink)
+		s, err := tr.Dial(ctx, &transport.Config{Window: 1, Queue: 1, Sink: k,
+			Creds: &transport.Credentials{Host: "hub.example.test", DeviceID: "dev-1"}})
+		require.NoError(t, err)
+		require.Empty(t, k.messages)
+		ran := make(chan error)
+		go func() { ran <- s.Run(ctx) }()
+		synctest.Wait()
+		var got []string
+		for _, m := range k.messages {
+			got = append(got, string(m.Body[:1])+" "+strconv.Itoa(len(m.Body)))
+		}
+		require.Equal(t, []string{"4 30", "5 40"}, got, "what fits, in order")
+		cancel()
+		<-ran
+	})
+}

@@ -1,0 +1,135 @@
+package engine
+
+import (
+	"github.com/hubline-iot/hubline/internal/mqttpacket"
+	"github.com/hubline-iot/hubline/transport"
+	"github.com/hubline-iot/hubline/transport/mqtt/dialect"
+	"github.com/hubline-iot/hubline/transport/mqtt/internal/wire"
+)
+
+// handshake does what the dialect wants before the connection counts as connected.
+func (s *session) handshake() error {
+	d, ok := s.dialect.(dialect.Handshaker)
+	if !ok {
+		return nil
+	}
+	plan := d.Handshake()
+	if plan == nil {
+		return nil
+	}
+	err := plan.Perform(s.hidden())
+	if err != nil && s.t.newer() != nil { // ends what helps this session
+		s.sayGoodbye(err)
+		s.fail(err)
+		_ = s.t.newer().end(err)
+	}
+	return err
+}
+
+// The methods of dialect.Engine, on Dial's goroutine. Messages that are not part of a handshake
+// stay in the read buffer, for Run.
+
+func (l *live) StandIn(d dialect.Session, k transport.Sink) (dialect.Session, transport.Sink) {
+	s := l.own()
+	dialectBefore, sinkBefore := s.dialect, s.sink
+	s.dialect, s.sink = d, k
+	return dialectBefore, sinkBefore
+}
+
+func (l *live) Request(r *transport.Request) { l.Do(r) }
+
+func (l *live) Publish(m *transport.Message) {
+	l.own().Send([]transport.Item{{Tag: handshakeTag, Again: true, Msg: m}}) // again only if it was written
+}
+
+func (l *live) Packet(mine func(topic []byte, m *transport.Message) bool) error {
+	s := l.own()
+	for {
+		if err := s.failure(); err != nil {
+			return err
+		}
+		in := s.t.in[s.kept:s.unread]
+		head, ok, err := s.next(in)
+		if err != nil {
+			return err
+		}
+		size, want := head.Size+head.Body, 1
+		switch {
+		case ok && size <= len(in):
+			keep, err := s.handleEarly(head, in[head.Size:size], mine)
+			if keep {
+				s.kept += size
+			} else {
+				s.unread = s.kept + copy(in, in[size:])
+			}
+			return err
+		case ok:
+			want = size - len(in)
+		}
+		if s.full(s.unread + want) {
+			s.unread = copy(s.t.in, s.t.in[s.kept:s.unread]) // the messages before come again on a later connection
+			s.kept = 0
+			if s.full(s.unread + want) { // and so does this one
+				return s.skipFirst(size)
+			}
+		}
+		if err := s.readMore(want); err != nil {
+			return err
+		}
+	}
+}
+
+// handleEarly handles one packet. keep means that it is for Run.
+func (s *session) handleEarly(head mqttpacket.Header, body []byte, mine func([]byte, *transport.Message) bool) (
+	keep bool,
+	err error) {
+	if head.Type == mqttpacket.Publish {
+		if mine == nil {
+			return true, nil
+		}
+		topic, m, err := s.readMessage(head, body)
+		if err != nil {
+			return false, err
+		}
+		if !mine(topic, m) {
+			return true, nil
+		}
+	}
+	return false, s.handle(head, body)
+}
+
+// readMessage reads a PUBLISH without any effect.
+func (s *session) readMessage(head mqttpacket.Header, body []byte) ([]byte, *transport.Message, error) {
+	if v := s.t.newer(); v != nil {
+		return v.read(s, head, body)
+	}
+	in, err := mqttpacket.ReadPublish(head.Flags, body)
+	if err != nil {
+		return nil, nil, wire.Violation{Err: err}
+	}
+	return in.Topic, s.delivery(&in).Msg, nil
+}
+
+// maxKept is the most bytes that wait for Run in a read buffer that grows.
+const maxKept = 2 * maxIncoming
+
+// full reports whether the read buffer cannot hold n bytes.
+func (s *session) full(n int) bool {
+	if fixed := s.t.opt.ReadBuffer; fixed > 0 {
+		return n > fixed
+	}
+	return n > maxKept
+}
+
+// skipFirst reads the first packet, of size bytes, without keeping it. No other packet waits.
+func (s *session) skipFirst(size int) error {
+	for size > s.unread {
+		size -= s.unread
+		s.unread = 0
+		if err := s.readMore(1); err != nil {
+			return err
+		}
+	}
+	s.unread = copy(s.t.in, s.t.in[size:s.unread])
+	return nil
+}

@@ -1,0 +1,183 @@
+package engine
+
+import (
+	"context"
+	"time"
+
+	"github.com/hubline-iot/hubline/internal/lifetime"
+	"github.com/hubline-iot/hubline/internal/mqtt5"
+	"github.com/hubline-iot/hubline/internal/mqttpacket"
+	"github.com/hubline-iot/hubline/transport"
+	"github.com/hubline-iot/hubline/transport/mqtt/internal/wire"
+)
+
+func (v *five) begin(ctx context.Context, t *core, cfg *transport.Config, token *transport.Token) error {
+	v.ctx, v.life, v.over = ctx, lifetime.New(), make(chan struct{})
+	v.window, v.receiveMaximum = cfg.Window, v.opt.ReceiveMaximum
+	if v.receiveMaximum == 0 {
+		v.receiveMaximum = max(1, min(cfg.Queue, 65535))
+	}
+	v.peer = limits{}
+	v.aliases, v.alias = v.aliases[:0], 0
+	clear(v.unsettled)
+	v.waiting, v.pending, v.declined, v.exceeded = 0, 0, 0, false
+	v.control, v.controlling = v.control[:0], false
+	v.auth = authState{creds: cfg.Creds}
+	if v.opt.Auth == nil {
+		return nil
+	}
+	return v.startAuth(ctx, token)
+}
+
+func (v *five) connect(dst []byte, g *mqttpacket.Greeting, will *transport.Message) ([]byte, error) {
+	five := mqtt5.Greeting{Greeting: *g}
+	if refused := v.complete(&five, will); refused != nil {
+		return nil, invalidConnect(refused)
+	}
+	if n := mqtt5.ConnectSize(&five); v.all.WriteBuffer > 0 && n > v.all.WriteBuffer {
+		return nil, v.all.tooLongConnect(n)
+	}
+	dst, err := mqtt5.AppendConnect(dst, &five)
+	clear(five.Properties) // they may prove the identity
+	clear(v.auth.data)
+	if err != nil {
+		return nil, invalidConnect(err)
+	}
+	return dst, nil
+}
+
+// complete adds the properties to a CONNECT.
+func (v *five) complete(g *mqtt5.Greeting, will *transport.Message) *transport.Error {
+	if v.opt.AssignClientID {
+		g.ClientID = v.clientID
+	}
+	expiry := seconds(v.opt.SessionExpiry)
+	if expiry == 0 && !g.CleanSession {
+		expiry = defaultExpiry
+	}
+	p := v.block[:0]
+	if expiry > 0 {
+		p = mqtt5.AppendNumber(p, mqtt5.SessionExpiry, expiry)
+	}
+	p = mqtt5.AppendNumber(p, mqtt5.ReceiveMaximum, uint32(v.receiveMaximum))
+	p = mqtt5.AppendNumber(p, mqtt5.MaximumPacketSize, uint32(v.opt.MaximumPacketSize))
+	if a := v.opt.Auth; a != nil {
+		p = mqtt5.AppendText(p, mqtt5.AuthMethod, a.Method)
+		p = mqtt5.AppendText(p, mqtt5.AuthData, string(v.auth.data))
+	}
+	for i := range v.opt.UserProperties {
+		p = mqtt5.AppendPair(p, v.opt.UserProperties[i].Name, v.opt.UserProperties[i].Value)
+	}
+	v.block, g.Properties = p, p
+	if will == nil {
+		return nil
+	}
+	var w []byte
+	if v.opt.WillDelay > 0 {
+		w = mqtt5.AppendNumber(w, mqtt5.WillDelay, seconds(v.opt.WillDelay))
+	}
+	w, refused := appendProperties(w, will)
+	if refused != nil {
+		return refused
+	}
+	g.WillProperties = w
+	return nil
+}
+
+// maxGreeting bounds the packets before and with the CONNACK.
+const maxGreeting = 128 << 10
+
+func (v *five) greeted(s *session, in []byte) (size int, done bool, err error) {
+	h, ok, err := v.next(in)
+	switch {
+	case len(in) == 0:
+		return 0, false, nil
+	case h.Type != mqttpacket.Connack && (h.Type != mqtt5.Auth || v.opt.Auth == nil):
+		return 0, false, wire.FirstBytes(in)
+	case err != nil:
+		return 0, false, err
+	case ok && h.Body > maxGreeting:
+		return 0, false, tooLongPacket(h)
+	case !ok || h.Size+h.Body > len(in):
+		return 0, false, nil
+	}
+	size = h.Size + h.Body
+	if h.Type == mqtt5.Auth {
+		return size, false, v.authWhileDialing(s, in[h.Size:size])
+	}
+	if h.Body == 2 { // without properties: the broker speaks MQTT 3.1.1 alone, and says so as that does
+		if _, code, err := mqttpacket.ReadConnack(in[h.Size:size]); err == nil && code != 0 {
+			return 0, false, &ConnackError{Code: code}
+		}
+	}
+	c, err := mqtt5.ReadConnack(in[h.Size:size])
+	switch {
+	case err != nil:
+		return 0, false, wire.Violation{Err: err}
+	case !wire.Accepted(c.Reason):
+		return 0, false, refusedBy(wire.PacketConnack, c.Reason, c.Properties)
+	case c.Reason != 0:
+		return 0, false, wire.NewViolation("the broker's CONNACK has a reason code that is neither success nor failure")
+	case c.Session && v.all.CleanSession:
+		return 0, false, wire.NewViolation("the broker kept a session that was to be discarded") // [MQTT-3.2.2-2]
+	}
+	if v.opt.Auth != nil {
+		if err := v.finishAuth(v.ctx, c.Properties); err != nil {
+			return 0, false, err
+		}
+	}
+	v.accepted(s, &c)
+	return size, true, nil
+}
+
+// accepted applies what a CONNACK says.
+func (v *five) accepted(s *session, c *mqtt5.Connack) {
+	if !c.Session { // the broker has forgotten what was under way; the outbox sends it again, as new
+		clear(s.t.inFlight)
+		s.t.handshake = false
+		clear(v.received)
+		v.generation++
+	}
+	window := 65535
+	for p, rest, ok := c.Properties.Next(); ok; p, rest, ok = rest.Next() {
+		n := int(p.Number)
+		switch p.ID {
+		case mqtt5.ReceiveMaximum:
+			window = n
+		case mqtt5.MaximumPacketSize:
+			v.peer.maxPacket = n
+		case mqtt5.TopicAliasMaximum:
+			v.peer.aliases = min(n, maxAliases)
+		case mqtt5.MaximumQoS:
+			v.peer.onlyQoS0 = n == 0
+		case mqtt5.RetainAvailable:
+			v.peer.noRetain = n == 0
+		case mqtt5.WildcardAvailable:
+			v.peer.noWildcard = n == 0
+		case mqtt5.SharedAvailable:
+			v.peer.noShared = n == 0
+		case mqtt5.ServerKeepAlive:
+			if n > 0 { // 0 means that the server does not mind; the pings still find a dead connection
+				s.info.KeepAlive = time.Duration(n) * time.Second
+			}
+		case mqtt5.AssignedClientID:
+			v.clientID = string(p.Text)
+		default: // what a client may ignore
+		}
+	}
+	if window < v.window {
+		s.info.Window = window
+	}
+	if v.peer.maxPacket == 0 {
+		v.peer.maxPacket = mqttpacket.MaxBody
+	}
+	s.info.MaxSize = min(s.info.MaxSize, v.peer.maxPacket)
+	if !v.authExpires.IsZero() {
+		s.info.Expires = v.authExpires
+	}
+}
+
+// refusedBy returns the error for a code in a packet.
+func refusedBy(packet string, code byte, p mqtt5.Properties) *ReasonError {
+	return wire.NewReasonError(packet, code, p.Text(mqtt5.ReasonString), p.Text(mqtt5.ServerReference))
+}

@@ -1,0 +1,59 @@
+package engine
+
+import (
+	"errors"
+
+	"github.com/hubline-iot/hubline/internal/mqtt5"
+	"github.com/hubline-iot/hubline/internal/mqttpacket"
+	"github.com/hubline-iot/hubline/transport/mqtt/internal/wire"
+)
+
+// Reason codes of the DISCONNECT that ends a connection for a violation: sections 3.14.2.1, 4.13.1.
+const (
+	codeMalformed = 0x81
+	codeProtocol  = 0x82
+	codeReceive   = 0x93
+	codeAlias     = 0x94
+	codeTooLarge  = 0x95
+)
+
+// violation returns the violation with a reason code other than codeProtocol.
+func violation(code byte, text string) error {
+	return wire.Violation{Err: errors.New(text), Code: code}
+}
+
+// goodbye tells the broker's operator why the connection ends.
+func (v *five) goodbye(s *session, err error) []byte {
+	code := byte(0)
+	broken, ok := err.(wire.Violation)
+	switch {
+	case ok:
+		code = codeOf(broken)
+	case err != errBehind:
+		return nil
+	default:
+		s.mu.Lock()
+		if v.exceeded {
+			code = codeReceive
+		}
+		s.mu.Unlock()
+	}
+	packet, _ := mqtt5.AppendDisconnect(nil, code, nil)
+	return packet
+}
+
+// codeOf returns the reason code for a violation. An error of the codec is about a malformed
+// packet, unless the packet is well-formed and forbidden.
+func codeOf(v wire.Violation) byte {
+	if v.Code != 0 {
+		return v.Code
+	}
+	switch v.Err {
+	case mqtt5.ErrTwice, mqtt5.ErrMethod, mqtt5.ErrRange, mqttpacket.ErrTopic:
+		return codeProtocol
+	}
+	if _, ok := v.Err.(mqttpacket.Error); ok {
+		return codeMalformed
+	}
+	return codeProtocol
+}

@@ -1,0 +1,148 @@
+package engine
+
+import (
+	"errors"
+	"time"
+
+	"github.com/hubline-iot/hubline/internal/isotime"
+	"github.com/hubline-iot/hubline/internal/mqtt5"
+	"github.com/hubline-iot/hubline/internal/mqttpacket"
+	"github.com/hubline-iot/hubline/transport"
+	"github.com/hubline-iot/hubline/transport/mqtt/internal/wire"
+)
+
+// Names of the user properties for fields of a Message that MQTT 5 has no property for. An
+// application cannot use them: Message.Validate reserves them.
+const (
+	nameID       = "message-id"
+	nameCreated  = "creation-time"
+	nameEncoding = "content-encoding"
+	nameSubject  = "dt-subject"
+)
+
+// utf8Encoding is the ContentEncoding that is sent as the payload format indicator.
+const utf8Encoding = "utf-8"
+
+// appendProperties appends the properties of m, or returns an error about m alone. It allocates
+// only when dst must grow.
+func appendProperties(dst []byte, m *transport.Message) ([]byte, *transport.Error) {
+	if m.ContentEncoding == utf8Encoding {
+		dst = mqtt5.AppendNumber(dst, mqtt5.PayloadFormat, 1)
+	}
+	if !m.Expires.IsZero() {
+		dst = mqtt5.AppendNumber(dst, mqtt5.MessageExpiry, seconds(time.Until(m.Expires)))
+	}
+	if m.ContentType != "" {
+		if !mqtt5.ValidText(m.ContentType) {
+			return dst, noText("ContentType")
+		}
+		dst = mqtt5.AppendText(dst, mqtt5.ContentType, m.ContentType)
+	}
+	if m.ResponseTopic != "" {
+		if !mqtt5.ValidText(m.ResponseTopic) {
+			return dst, noText("ResponseTopic")
+		}
+		dst = mqtt5.AppendText(dst, mqtt5.ResponseTopic, m.ResponseTopic)
+	}
+	if m.CorrelationID != "" {
+		if len(m.CorrelationID) > mqttpacket.MaxText {
+			return dst, noText("CorrelationID")
+		}
+		dst = mqtt5.AppendText(dst, mqtt5.CorrelationData, m.CorrelationID)
+	}
+	if m.ID != "" {
+		if !mqtt5.ValidText(m.ID) {
+			return dst, noText("ID")
+		}
+		dst = mqtt5.AppendPair(dst, nameID, m.ID)
+	}
+	if !m.Created.IsZero() {
+		dst = append(mqtt5.AppendPairName(dst, nameCreated), 0, byte(isotime.Size))
+		dst = isotime.Append(dst, m.Created)
+	}
+	if m.ContentEncoding != "" && m.ContentEncoding != utf8Encoding {
+		if !mqtt5.ValidText(m.ContentEncoding) {
+			return dst, noText("ContentEncoding")
+		}
+		dst = mqtt5.AppendPair(dst, nameEncoding, m.ContentEncoding)
+	}
+	if m.Component != "" {
+		if !mqtt5.ValidText(m.Component) {
+			return dst, noText("Component")
+		}
+		dst = mqtt5.AppendPair(dst, nameSubject, m.Component)
+	}
+	for i := range m.Properties {
+		p := &m.Properties[i]
+		if !mqtt5.ValidText(p.Name) || !mqtt5.ValidText(p.Value) {
+			return dst, noText("Properties")
+		}
+		dst = mqtt5.AppendPair(dst, p.Name, p.Value)
+	}
+	return dst, nil
+}
+
+func noText(field string) *transport.Error {
+	return wire.Refused(transport.OpSend, transport.Invalid, errors.New("message "+field+textRule))
+}
+
+// maxProperties is the most user properties of a received message that are kept: a message of many
+// empty ones would take ten times its size.
+const maxProperties = 512
+
+// readProperties sets the fields of m from the properties of its PUBLISH. It allocates one string
+// for all.
+func readProperties(m *transport.Message, p mqtt5.Properties) {
+	if len(p) == 0 {
+		return
+	}
+	all := string(p)
+	for rest := p; ; {
+		v, after, ok := rest.Next()
+		if !ok {
+			return
+		}
+		end := len(all) - len(after) // of the property, with which its text or value ends
+		rest = after
+		switch v.ID {
+		case mqtt5.PayloadFormat:
+			if v.Number == 1 {
+				m.ContentEncoding = utf8Encoding
+			}
+		case mqtt5.MessageExpiry:
+			m.Expires = time.Now().Add(time.Duration(v.Number) * time.Second)
+		case mqtt5.ContentType:
+			m.ContentType = all[end-len(v.Text) : end]
+		case mqtt5.ResponseTopic:
+			m.ResponseTopic = all[end-len(v.Text) : end]
+		case mqtt5.CorrelationData:
+			m.CorrelationID = all[end-len(v.Text) : end]
+		case mqtt5.UserProperty:
+			value := end - len(v.Value)
+			setProperty(m, all[value-2-len(v.Text):value-2], all[value:end])
+		default: // subscription identifiers, which are never requested
+		}
+	}
+}
+
+func setProperty(m *transport.Message, name, value string) {
+	switch name {
+	case nameID:
+		m.ID = value
+		return
+	case nameEncoding:
+		m.ContentEncoding = value
+		return
+	case nameSubject:
+		m.Component = value
+		return
+	case nameCreated:
+		if at, ok := isotime.Parse(value); ok {
+			m.Created = at
+			return
+		}
+	}
+	if len(m.Properties) < maxProperties {
+		m.Properties = append(m.Properties, transport.Property{Name: name, Value: value})
+	}
+}

@@ -1,0 +1,276 @@
+package engine
+
+import (
+	"time"
+
+	"github.com/hubline-iot/hubline/internal/ascii"
+	"github.com/hubline-iot/hubline/internal/mqtt5"
+	"github.com/hubline-iot/hubline/internal/mqttpacket"
+	"github.com/hubline-iot/hubline/transport"
+	"github.com/hubline-iot/hubline/transport/mqtt/internal/wire"
+)
+
+func (v *five) next(in []byte) (h mqttpacket.Header, ok bool, err error) {
+	h, ok, err = mqtt5.Next(in)
+	switch {
+	case err != nil:
+		err = wire.Violation{Err: err}
+	case ok && h.Size+h.Body > v.opt.MaximumPacketSize: // [MQTT-3.1.2-24]
+		broken := tooLongPacket(h)
+		broken.Code = codeTooLarge
+		err = broken
+	}
+	return h, ok && err == nil, err
+}
+
+func (v *five) handle(s *session, h mqttpacket.Header, body []byte) error {
+	err := v.take(s, h, body)
+	if e, ok := err.(mqttpacket.Error); ok {
+		return wire.Violation{Err: e}
+	}
+	return err
+}
+
+// take processes one packet. Errors of the codec are violations.
+func (v *five) take(s *session, h mqttpacket.Header, body []byte) error {
+	switch h.Type {
+	case mqttpacket.Publish:
+		return s.incoming(h.Flags, body)
+	case mqttpacket.Puback:
+		a, err := mqtt5.ReadAck(h.Type, body)
+		if err != nil {
+			return err
+		}
+		return v.puback(s, &a)
+	case mqtt5.Pubrel:
+		a, err := mqtt5.ReadAck(h.Type, body)
+		if err != nil {
+			return err
+		}
+		return v.pubrel(s, &a)
+	case mqttpacket.Suback:
+		c, err := mqtt5.ReadCodes(h.Type, body)
+		if err != nil {
+			return err
+		}
+		return v.suback(s, &c)
+	case mqttpacket.Pingresp:
+		return mqttpacket.ReadEmpty(body)
+	case mqttpacket.Disconnect:
+		r, err := mqtt5.ReadReason(h.Type, body)
+		if err != nil {
+			return err
+		}
+		return wire.Ended(refusedBy(wire.PacketDisconnect, r.Code, r.Properties))
+	case mqtt5.Auth:
+		r, err := mqtt5.ReadReason(h.Type, body)
+		if err != nil {
+			return err
+		}
+		return v.authReceived(s, &r)
+	case mqttpacket.Connack:
+		return wire.NewViolation("the broker sent a second CONNACK") // [MQTT-3.2.0-2]
+	default:
+		return wire.NewViolation("the broker sent a packet of type " + ascii.Itoa(int(h.Type)) +
+			", which was not expected")
+	}
+}
+
+// puback reports the message as done, or as refused.
+func (v *five) puback(s *session, a *mqtt5.Ack) error {
+	tag := a.ID - 1
+	var refused *ReasonError
+	if !wire.Accepted(a.Reason) {
+		refused = refusedBy(wire.PacketPuback, a.Reason, a.Properties)
+	}
+	ours := s.answeredMessage(tag) // a refusal acknowledges it, too: [MQTT-4.4.0-2]
+	switch {
+	case ours && refused == nil:
+		s.sink.Done(tag, nil)
+	case ours:
+		s.sink.Done(tag, wire.Refused(transport.OpSend, refused.Kind(), refused))
+	default:
+		return s.acknowledged(a.ID)
+	}
+	return nil
+}
+
+// suback replies to the OpSubscribe.
+func (v *five) suback(s *session, c *mqtt5.Codes) error {
+	sub, filters, err := s.answered(c.ID, len(c.Reasons))
+	if err != nil {
+		return err
+	}
+	var reply transport.Reply
+	for i, code := range c.Reasons {
+		if !wire.Granted(code) {
+			e := refusedBy(wire.PacketSuback, code, c.Properties)
+			e.Filter = filters[i].Topic
+			reply.Err = wire.Refused(transport.OpSubscribe, e.Kind(), e)
+			break
+		}
+	}
+	return s.subscribedTo(sub, reply)
+}
+
+// onceRef is the size of the reference of a message with QoS 2, valid on later connections: the
+// packet id, and which session of the broker it belongs to.
+const onceRef = 4
+
+// pass passes a PUBLISH on. One with QoS 2 is delivered until its PUBREC was sent, and again only
+// in a new session of the broker.
+func (v *five) pass(s *session, flags byte, body []byte, fresh bool) (uint16, error) {
+	in, err := mqtt5.ReadPublish(flags, body)
+	if err != nil {
+		return 0, err
+	}
+	if _, ok := in.Properties.Number(mqtt5.TopicAlias); ok { // [MQTT-3.3.2-9]
+		return 0, violation(codeAlias, "the broker sent a topic alias, and none are allowed")
+	}
+	if fresh && in.QoS > 0 {
+		if done, err := v.note(s, &in); done || err != nil {
+			return 0, err
+		}
+	}
+	d := s.delivery(&in.Incoming)
+	readProperties(d.Msg, in.Properties)
+	if in.QoS == 2 {
+		d.Once = true
+		v.ref = [onceRef]byte{byte(in.ID >> 8), byte(in.ID), byte(v.generation >> 8), byte(v.generation)}
+		d.Ref = v.ref[:]
+	}
+	t := &s.backlog.tap
+	s.dialect.Take(t, in.Topic, d)
+	if in.QoS > 0 && !t.called {
+		return in.ID, v.refuse(s, &in)
+	}
+	return in.ID, nil
+}
+
+// refuse settles a message on a topic without a subscription, such as one that an earlier program
+// of the device had. It would hold its place among the messages without a verdict for ever.
+func (v *five) refuse(s *session, in *mqtt5.Incoming) error {
+	s.mu.Lock()
+	if v.unsettled.Remove(in.ID) {
+		v.waiting--
+	}
+	s.mu.Unlock()
+	if in.QoS == 2 {
+		return v.answer(s, mqtt5.Pubrec, in.ID, notForUs)
+	}
+	return v.answer(s, mqttpacket.Puback, in.ID, notForUs)
+}
+
+// notForUs is the reason code "implementation specific error".
+const notForUs = 0x83
+
+// note records the id of a message with QoS 1 or 2. done is true if the message was received
+// before. Brokers send more than the receive maximum: mosquitto 2.0.11 does. The backlog has room.
+func (v *five) note(s *session, in *mqtt5.Incoming) (done bool, err error) {
+	id := in.ID
+	s.mu.Lock()
+	again := in.QoS == 2 && v.received.Has(id)
+	if !again && !v.unsettled.Has(id) {
+		v.exceeded = v.exceeded || v.waiting+v.pending >= v.receiveMaximum
+		v.unsettled.Add(id)
+		v.waiting++
+	}
+	s.mu.Unlock()
+	if again {
+		return true, v.answer(s, mqtt5.Pubrec, id, 0)
+	}
+	return false, nil
+}
+
+// pubrel ends the exchange about a message with QoS 2.
+func (v *five) pubrel(s *session, a *mqtt5.Ack) error {
+	s.mu.Lock()
+	known := v.received.Remove(a.ID)
+	if known {
+		v.pending = max(0, v.pending-1) // 0 when it came on an earlier connection
+	}
+	s.mu.Unlock()
+	reason := byte(0)
+	if !known {
+		reason = unknownID
+	}
+	return v.answer(s, mqtt5.Pubcomp, a.ID, reason)
+}
+
+// unknownID is the reason code "packet identifier not found".
+const unknownID = 0x92
+
+// maxControl bounds the answers that wait to be written. A broker has receiveMaximum exchanges
+// under way, and each has two answers.
+func (v *five) maxControl() int { return 64 + 2*ackSize*v.receiveMaximum }
+
+const ackSize = 5
+
+// answer sends a PUBREC or PUBCOMP from the goroutine that reads, which must not write: another
+// goroutine does, as long as there are answers.
+func (v *five) answer(s *session, t mqttpacket.Type, id uint16, reason byte) error {
+	s.mu.Lock()
+	full := len(v.control)+ackSize > v.maxControl()
+	start := !full && !v.controlling
+	if !full {
+		v.control = mqtt5.AppendAck(v.control, t, id, reason)
+		v.controlling = true
+	}
+	s.mu.Unlock()
+	switch {
+	case full:
+		return wire.NewViolation("the broker sends PUBREL and reads no answers")
+	case start:
+		v.help(func() { v.writeAnswers(s) })
+	}
+	return nil
+}
+
+// writeAnswers writes answers until there are none.
+func (v *five) writeAnswers(s *session) {
+	for s.enter() {
+		s.mu.Lock()
+		answers := append(s.t.out[:0], v.control...)
+		v.control = v.control[:0]
+		v.controlling = len(answers) > 0
+		s.mu.Unlock()
+		if len(answers) > 0 {
+			s.t.out, s.writeBegan = answers, time.Now()
+			s.flush()
+		}
+		s.leave()
+		if len(answers) == 0 {
+			return
+		}
+	}
+}
+
+// help runs f on a goroutine that end waits for.
+func (v *five) help(f func()) {
+	v.helpers.Add(1)
+	go func() {
+		f()
+		v.helpers.Done()
+	}()
+}
+
+func (v *five) enter(s *session) bool {
+	select {
+	case s.writing <- struct{}{}:
+		return true
+	case <-v.over:
+		return false
+	}
+}
+
+func (v *five) end(err error) error {
+	close(v.over)
+	v.life.End()
+	v.helpers.Wait()
+	if transport.Find(err) != nil { // the broker said why
+		return err
+	}
+	return nil
+}
+
+var _ version = (*five)(nil)

@@ -1,0 +1,677 @@
+package engine
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hubline-iot/hubline/errfilter"
+	"github.com/hubline-iot/hubline/internal/bounded"
+	"github.com/hubline-iot/hubline/internal/memconn"
+	"github.com/hubline-iot/hubline/internal/mqttpacket"
+	"github.com/hubline-iot/hubline/transport"
+	"github.com/hubline-iot/hubline/transport/mqtt/internal/bag"
+	"github.com/hubline-iot/hubline/transport/mqtt/internal/wire"
+)
+
+func TestASessionPublishesReportsAndDisconnects(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		h := newHub(t)
+		r, l := start(t, h, New(h.dial, nil))
+		r.send("one", "two")
+		a, b := l.expect(0x32), l.expect(0x32)
+		require.Equal(t, "devices/dev-1/messages/events/", a.topic())
+		require.Equal(t, "\x00\x01one", a.rest(), "the packet id is the tag plus one")
+		require.Equal(t, "\x00\x02two", b.rest())
+		synctest.Wait()
+		require.Empty(t, r.sink.tags())
+		l.puback(2)
+		l.puback(1)
+		synctest.Wait()
+		require.Equal(t, []uint16{1, 0}, r.sink.tags())
+
+		r.cancel()
+		rest, err := l.drain()
+		require.Equal(t, io.EOF, err)
+		require.Equal(t, []got{{0xE0, []byte{}}}, rest)
+		require.ErrorIs(t, <-r.ran, context.Canceled)
+	})
+}
+
+// Until a message is written, Send may read it: an earlier PUBACK must not resolve it.
+func TestAPubackForAMessageThatIsNotWrittenIsIgnored(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		h := newHub(t)
+		r, l := start(t, h, New(h.dial, nil))
+		l.puback(1)
+		synctest.Wait()
+		require.Empty(t, r.sink.tags())
+		r.send("one")
+		l.expect(0x32)
+		l.puback(1)
+		l.puback(1)
+		l.puback(2)
+		synctest.Wait()
+		require.Equal(t, []uint16{0}, r.sink.tags())
+		require.Empty(t, r.ran)
+	})
+}
+
+// hasty is a connection whose hub acknowledges message 0 after each write of its PUBLISH.
+type hasty struct {
+	Conn
+	hub   *link
+	wrote func(p []byte)
+}
+
+func (c *hasty) Write(p []byte) (int, error) {
+	n, err := c.Conn.Write(p)
+	if c.hub != nil {
+		c.hub.puback(1)
+		synctest.Wait()
+		c.wrote(p)
+	}
+	return n, err
+}
+
+// Until the last bytes of a body are written, Send reads it: a PUBACK for a part must not resolve
+// the message, and the PUBACK for the whole must.
+func TestAPubackForAPartOfAMessageIsIgnored(t *testing.T) {
+	for _, buffer := range []int{0, 512} { // a growing buffer, and a board's
+		for _, size := range []int{400, 511, 512, 513, 1024, 16 << 10, 32 << 10, 32<<10 + 1, 100_000} {
+			bubble(t, func(t *testing.T) {
+				h, c := newHub(t), new(hasty)
+				h.wrap = func(plain Conn) Conn {
+					c.Conn = plain
+					return c
+				}
+				r, l := start(t, h, New(h.dial, &Options{WriteBuffer: buffer}))
+				go func() { _, _ = io.Copy(io.Discard, l.Conn) }()
+				body := make([]byte, size)
+				packet := mqttpacket.Outgoing{QoS: 1, Topic: len("devices/dev-1/messages/events/"), Body: size}
+				left := packet.HeadSize() + size
+				c.wrote = func(p []byte) {
+					left -= len(p)
+					if done := len(r.sink.tags()) == 1; done != (left == 0) {
+						t.Errorf("WriteBuffer %d, body of %d: %d bytes are not written, done %v", buffer, size, left, done)
+					}
+				}
+				c.hub = l
+				r.Send([]transport.Item{{Msg: &transport.Message{Body: body}}})
+				require.Zero(t, left)
+				c.hub = nil
+				require.Equal(t, []uint16{0}, r.sink.tags())
+			})
+		}
+	}
+}
+
+// [MQTT-4.4.0-1]: the same packet id and DUP, on another connection.
+func TestAMessageGoesAgainWithItsIDAndDUP(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		h := newHub(t)
+		tr := New(h.dial, nil)
+		m := &transport.Message{ID: "m-1", Body: []byte("x")}
+		r, l := start(t, h, tr)
+		r.Send([]transport.Item{{Tag: 700, Msg: m}})
+		first := l.expect(0x32)
+		require.NoError(t, l.Close())
+		r.requireLoss(t, transport.Network)
+
+		r, l = start(t, h, tr)
+		r.Send([]transport.Item{{Tag: 700, Again: true, Msg: m}})
+		require.Equal(t, first.body, l.expect(0x3A).body)
+	})
+}
+
+func TestTheLossOfALiveSessionIsReportedOnce(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		h := newHub(t)
+		counter := new(counting)
+		h.wrap = func(c Conn) Conn { counter.Conn = c; return counter }
+		r, l := start(t, h, New(h.dial, nil))
+		require.NoError(t, l.Close())
+		err := r.requireLoss(t, transport.Network)
+		require.ErrorIs(t, err, io.EOF)
+		require.Equal(t, "mqtt connection: network failure: the hub closed the connection", err.Error())
+		r.send("nobody hears it", strings.Repeat("x", transport.MaxMessageSize+1))
+		r.Do(&transport.Request{Op: transport.OpPing})
+		r.Do(&transport.Request{Op: transport.OpTwinGet})
+		require.Empty(t, r.sink.done)
+		require.Empty(t, r.sink.replies)
+		require.Equal(t, 1, counter.closes)
+	})
+}
+
+func TestAnIdleSessionHasOneGoroutine(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		h := newHub(t)
+		before := bounded.Goroutines()
+		_, _ = start(t, h, New(h.dial, nil))
+		synctest.Wait()
+		require.Equal(t, before+1, bounded.Goroutines(), "the one that calls Run")
+	})
+}
+
+func TestATransportServesOneClientAtATime(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		h := newHub(t)
+		tr := New(h.dial, nil)
+		for range 3 { // sessions one after the other are allowed
+			r, l := start(t, h, tr)
+			_, err := tr.Dial(t.Context(), &transport.Config{Creds: testCreds(t), Sink: new(sink)})
+			require.ErrorIs(t, err, transport.Invalid)
+			require.ErrorContains(t, err, "engine.New")
+			require.NoError(t, l.Close())
+			<-r.ran
+		}
+		h.net.Refuse(true)
+		for range 3 { // a failed dial does not keep the Transport busy
+			_, err := tr.Dial(t.Context(), &transport.Config{Creds: testCreds(t), Sink: new(sink)})
+			require.ErrorIs(t, err, transport.Network)
+		}
+	})
+}
+
+func TestABatchIsOneWriteAndItsAnswersOneRead(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		h := newHub(t)
+		counter := new(counting)
+		h.wrap = func(c Conn) Conn { counter.Conn = c; return counter }
+		r, l := start(t, h, New(h.dial, nil))
+		synctest.Wait()
+		reads, writes := counter.reads, counter.writes
+		var bodies []string
+		var answers []byte
+		for i := range 64 {
+			bodies = append(bodies, strings.Repeat("x", 100))
+			answers = append(answers, 0x40, 2, 0, byte(i+1))
+		}
+		r.send(bodies...)
+		for range bodies {
+			l.expect(0x32)
+		}
+		require.Equal(t, 1, counter.writes-writes)
+		l.send(answers...)
+		synctest.Wait()
+		require.Len(t, r.sink.tags(), 64)
+		require.Equal(t, 1, counter.reads-reads)
+	})
+}
+
+func TestMessagesAreDecodedAndSettled(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		h := newHub(t)
+		r, l := start(t, h, New(h.dial, nil))
+		r.Do(&transport.Request{ID: 1, Op: transport.OpSubscribe, Want: transport.Messages})
+		sub := l.expect(0x82)
+		require.Equal(t, "\xf0\x01\x00\x24devices/dev-1/messages/devicebound/#\x01", string(sub.body),
+			"ids from 61441 on are the session's own")
+		l.send(0x90, 3, sub.body[0], sub.body[1], 1)
+		l.send(publishBytes("devices/dev-1/messages/devicebound/%24.mid=one&a=1", 300, "first")...)
+		l.send(publishBytes("devices/dev-1/messages/devicebound/%24.mid=two", 0, "QoS 0")...)
+		again := publishBytes("devices/dev-1/messages/devicebound/%24.mid=three", 301, "third")
+		again[0] |= 8
+		l.send(again...)
+		l.send(publishBytes("devices/another/messages/devicebound/a=b", 303, "not ours")...)
+		l.send(publishBytes("$iothub/twin/res/200/?$rid=one", 0, "not asked for")...)
+		synctest.Wait()
+		require.Len(t, r.sink.replies, 1)
+		require.NoError(t, r.sink.replies[0].Err)
+		require.Len(t, r.sink.messages, 3)
+		require.Equal(t, transport.Message{ID: "one", Body: []byte("first"),
+			Properties: []transport.Property{{Name: "a", Value: "1"}}}, r.sink.messages[0])
+		require.Equal(t, [][]byte{{1, 44}, nil, {1, 45}}, r.sink.refs)
+		require.Equal(t, []bool{false, false, true}, r.sink.again)
+		require.Equal(t, [][]byte{{1, 47}}, r.sink.unasked)
+
+		for i, outcome := range []transport.Outcome{transport.Accept, transport.Accept, transport.Reject} {
+			r.Do(&transport.Request{Op: transport.OpSettle, Ref: r.sink.refs[i], Outcome: outcome})
+		}
+		r.Do(&transport.Request{Op: transport.OpSettle, Ref: []byte{9, 9}, Outcome: transport.Release})
+		r.cancel()
+		rest, _ := l.drain()
+		require.Equal(t, []got{{0x40, []byte{1, 44}}, {0x40, []byte{1, 45}}, {0xE0, []byte{}}}, rest)
+	})
+}
+
+func TestARefusedSubscriptionIsNoticed(t *testing.T) {
+	for code, kind := range map[byte]transport.Kind{0x80: transport.Unavailable, 3: transport.Protocol,
+		0x87: transport.Protocol, 0xff: transport.Protocol} {
+		bubble(t, func(t *testing.T) {
+			h := newHub(t)
+			r, l := start(t, h, New(h.dial, nil))
+			r.Do(&transport.Request{ID: 7, Op: transport.OpSubscribe, Want: transport.Messages})
+			sub := l.expect(0x82)
+			l.send(0x90, 3, sub.body[0], sub.body[1], code)
+			synctest.Wait()
+			require.Len(t, r.sink.replies, 1)
+			e := transport.Find(r.sink.replies[0].Err)
+			require.Equal(t, kind, e.Kind)
+			require.Equal(t, transport.Operation, e.Scope)
+			refusal, ok := errors.AsType[*SubackError](e)
+			require.True(t, ok)
+			require.Equal(t, SubackError{Filter: "devices/dev-1/messages/devicebound/#", Code: code}, *refusal)
+		})
+	}
+}
+
+func TestARefusalNamesTheRefusedFilter(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		h := newHub(t)
+		r, l := start(t, h, New(h.dial, nil))
+		r.Do(&transport.Request{ID: 7, Op: transport.OpSubscribe, Want: transport.Messages | transport.Methods})
+		sub := l.expect(0x82)
+		l.send(0x90, 4, sub.body[0], sub.body[1], 0, 0x80)
+		synctest.Wait()
+		require.Len(t, r.sink.replies, 1)
+		refusal, ok := errors.AsType[*SubackError](r.sink.replies[0].Err)
+		require.True(t, ok)
+		require.Equal(t, SubackError{Filter: "$iothub/methods/POST/#", Code: 0x80}, *refusal)
+	})
+}
+
+func TestMoreSubscriptionsThanThereIsRoomForAreRefused(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		h := newHub(t)
+		r, l := start(t, h, New(h.dial, nil))
+		for i := range maxSubs + 1 {
+			r.Do(&transport.Request{ID: uint32(i), Op: transport.OpSubscribe, Want: transport.Messages})
+		}
+		require.Len(t, r.sink.replies, 1)
+		require.ErrorIs(t, r.sink.replies[0].Err, transport.Unavailable)
+		for i := range maxSubs {
+			id := l.expect(0x82).body[:2]
+			require.Equal(t, []byte{0xf0, byte(i + 1)}, id)
+			l.send(0x90, 3, id[0], id[1], 0)
+		}
+		synctest.Wait()
+		require.Len(t, r.sink.replies, maxSubs+1)
+		r.session.lastID = 65534 // the next id wraps around: 65535 is for handshakes
+		r.Do(&transport.Request{Op: transport.OpSubscribe, Want: transport.Messages})
+		require.Equal(t, []byte{0xf0, 1}, l.expect(0x82).body[:2])
+	})
+}
+
+// A violation of the protocol ends the session with a loss that names it. Packets before it are
+// handled.
+func TestGarbageEndsTheSession(t *testing.T) {
+	for name, c := range map[string]struct {
+		bytes []byte
+		text  string
+	}{
+		"a second CONNACK":              {[]byte{0x20, 2, 0, 0}, "CONNACK"},
+		"a CONNECT":                     {[]byte{0x10, 2, 0, 0}, "type 1"},
+		"a PUBREC":                      {[]byte{0x50, 2, 0, 1}, "type 5"},
+		"an UNSUBACK":                   {[]byte{0xB0, 2, 0, 1}, "type 11"},
+		"type 15":                       {[]byte{0xF0, 0}, "type"},
+		"a length of 5 bytes":           {[]byte{0x30, 0xff, 0xff, 0xff, 0xff, 1}, "4 bytes"},
+		"a PUBLISH of 256 MB":           {[]byte{0x30, 0xff, 0xff, 0xff, 0x7f}, "268435455 bytes"},
+		"a PUBACK of a kilobyte":        {[]byte{0x40, 0x80, 8}, "1024 bytes"},
+		"a PUBACK with id 0":            {[]byte{0x40, 2, 0, 0}, "packet id 0"},
+		"a PUBACK for a SUBSCRIBE":      {[]byte{0x40, 2, 0xf0, 1}, "SUBSCRIBE with PUBACK"},
+		"a SUBACK that nobody asked":    {[]byte{0x90, 3, 0, 1, 0}, "answers no SUBSCRIBE"},
+		"a SUBACK with too many codes":  {[]byte{0x90, 4, 0xf0, 1, 0, 0}, "answers no SUBSCRIBE"},
+		"a SUBACK with far too many":    {append([]byte{0x90, 36, 0xf0, 1}, make([]byte, 34)...), "36 bytes"},
+		"a SUBACK without codes":        {[]byte{0x90, 2, 0xf0, 1}, "nothing"},
+		"a PINGRESP with a body":        {[]byte{0xD0, 1, 0}, "goes on"},
+		"a PUBLISH with QoS 2":          {[]byte{0x34, 5, 0, 1, 'a', 0, 1}, "QoS above 1"},
+		"a PUBLISH with QoS 3":          {[]byte{0x36, 5, 0, 1, 'a', 0, 1}, "QoS 3"},
+		"a PUBLISH whose topic goes on": {[]byte{0x30, 3, 0, 9, 'a'}, "ends before"},
+		"a PUBLISH to no UTF-8":         {[]byte{0x30, 3, 0, 1, 0xff}, "topic"},
+		"HTTP":                          {[]byte("HTTP/1.1 400 Bad Request\r\n"), "flags"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				h := newHub(t)
+				r, l := start(t, h, New(h.dial, nil))
+				r.send("one")
+				r.Do(&transport.Request{ID: 1, Op: transport.OpSubscribe, Want: transport.Messages})
+				l.expect(0x32)
+				l.expect(0x82)
+				l.send(append([]byte{0x40, 2, 0, 1}, c.bytes...)...)
+				err := r.requireLoss(t, transport.Network)
+				require.Equal(t, []uint16{0}, r.sink.tags())
+				require.Empty(t, r.sink.replies)
+				_, ok := errors.AsType[wire.Violation](err)
+				require.True(t, ok, "%v", err)
+				require.ErrorContains(t, err, c.text)
+			})
+		})
+	}
+}
+
+// Harmless deviations that hubs are known for.
+func TestPacketsThatASessionTolerates(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		h := newHub(t)
+		r, l := start(t, h, New(h.dial, nil))
+		r.send("one")
+		l.send(0xD0, 0)             // PINGRESP without a ping
+		l.send(0x40, 2, 0xff, 0xff) // PUBACK for an id of a SUBSCRIBE that is not in flight
+		l.send(0xD0, 0x80, 0x80, 0) // a length in more bytes than needed
+		l.send(0xE0, 0)             // DISCONNECT
+		l.send(0x40, 2, 0, 1)
+		synctest.Wait()
+		require.Equal(t, []uint16{0}, r.sink.tags())
+		require.Empty(t, r.ran)
+	})
+}
+
+func TestADeadConnectionIsFoundInTime(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		h := newHub(t)
+		r, l := start(t, h, New(h.dial, &Options{KeepAlive: 30 * time.Second, PingTimeout: 10 * time.Second}))
+		require.Equal(t, 30*time.Second, r.Info().KeepAlive)
+		for range 5 { // the pings are answered
+			time.Sleep(30 * time.Second)
+			r.Do(&transport.Request{Op: transport.OpPing})
+			l.expect(0xC0)
+			l.send(0xD0, 0)
+			synctest.Wait()
+		}
+		begun := time.Now()
+		for range 2 { // the pings are lost
+			time.Sleep(15 * time.Second)
+			r.Do(&transport.Request{Op: transport.OpPing})
+		}
+		err := r.requireLoss(t, transport.Timeout)
+		require.Equal(t, 40*time.Second, time.Since(begun))
+		require.ErrorIs(t, err, wire.ErrNoPong)
+		require.True(t, errfilter.Retryable(err))
+	})
+}
+
+// The writer is stuck, so no ping is sent; the reader times out all the same, and unblocks the
+// writer.
+func TestAPeerThatStopsReadingIsFound(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		h := newHub(t)
+		h.net.SetBuffer(4 << 10)
+		r, _ := start(t, h, New(h.dial, nil))
+		begun := time.Now()
+		r.send(strings.Repeat("x", 100_000))
+		require.Equal(t, 80*time.Second, time.Since(begun), "keep-alive and ping time-out")
+		r.requireLoss(t, transport.Timeout)
+		require.Empty(t, r.sink.done)
+	})
+}
+
+// A link of 250 bytes a second needs minutes for a message; the session stays alive.
+func TestASlowLinkIsAlive(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		h := newHub(t)
+		h.net.SetBuffer(500)
+		r, l := start(t, h, New(h.dial, nil))
+		body := strings.Repeat("x", 100_000)
+		go r.send(body) // ends with the last byte
+		var stream []byte
+		buf := make([]byte, 250)
+		for len(stream) < len(body) {
+			time.Sleep(time.Second)
+			n, err := l.Read(buf)
+			require.NoError(t, err)
+			stream = append(stream, buf[:n]...)
+		}
+		l.puback(1)
+		synctest.Wait()
+		require.Equal(t, []uint16{0}, r.sink.tags())
+		require.Empty(t, r.ran)
+	})
+}
+
+func TestDisconnectIsBounded(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		h := newHub(t)
+		h.net.SetBuffer(1 << 10)
+		r, _ := start(t, h, New(h.dial, nil))
+		sent := make(chan struct{})
+		go func() {
+			r.send(strings.Repeat("x", 100_000))
+			close(sent)
+		}()
+		synctest.Wait()
+		begun := time.Now()
+		r.cancel()
+		require.ErrorIs(t, <-r.ran, context.Canceled)
+		require.LessOrEqual(t, time.Since(begun), time.Second)
+		<-sent
+	})
+}
+
+// faulty is a connection whose writes fail on demand, while its reads still work.
+type faulty struct {
+	Conn
+	on atomic.Bool
+}
+
+func (f *faulty) Write(p []byte) (int, error) {
+	if f.on.Load() {
+		return 0, errPulled
+	}
+	return f.Conn.Write(p)
+}
+
+// faulty wraps the device's end of the next connection.
+func (h *hub) faulty() *faulty {
+	f := new(faulty)
+	h.wrap = func(c Conn) Conn { f.Conn = c; return f }
+	return f
+}
+
+func TestAFailedWriteEndsTheSession(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		h := newHub(t)
+		f := h.faulty()
+		r, _ := start(t, h, New(h.dial, nil))
+		f.on.Store(true)
+		r.send("one", "two")
+		require.ErrorIs(t, r.requireLoss(t, transport.Network), errPulled)
+	})
+}
+
+func TestLargeMessagesArriveAndGiveTheirMemoryBack(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		h := newHub(t)
+		h.net.SetBuffer(0)
+		tr := New(h.dial, nil)
+		r, l := start(t, h, tr)
+		body := strings.Repeat("x", 900_000)
+		l.send(publishBytes("devices/dev-1/messages/devicebound/", 1, body)...)
+		synctest.Wait()
+		require.Len(t, r.sink.messages, 1)
+		require.Equal(t, body, string(r.sink.messages[0].Body))
+		l.send(publishBytes("devices/dev-1/messages/devicebound/", 2, "small")...)
+		synctest.Wait()
+		require.Len(t, r.sink.messages, 2)
+		require.Equal(t, maxRead, len(tr.own().in))
+		l.send(publishBytes("devices/dev-1/messages/devicebound/", 3, strings.Repeat("x", maxIncoming))...)
+		require.ErrorContains(t, r.requireLoss(t, transport.Network), "bytes")
+	})
+}
+
+// With the buffers of a board, packets that are too large are skipped and all others are handled.
+func TestWhatDoesNotFitIntoAFixedReadBufferIsSkipped(t *testing.T) {
+	for _, size := range []int{200, 201, 255, 256, 1000, 70_000} {
+		bubble(t, func(t *testing.T) {
+			h := newHub(t)
+			h.net.SetBuffer(0)
+			r, l := start(t, h, New(h.dial, &Options{ReadBuffer: 256, WriteBuffer: 1024}))
+			r.send("x")
+			large := publishBytes("devices/dev-1/messages/devicebound/", 5, strings.Repeat("x", size))
+			var stream []byte
+			for id := range uint16(3) {
+				stream = append(stream, large...)
+				stream = append(stream, publishBytes("devices/dev-1/messages/devicebound/", id+1, "small")...)
+			}
+			l.send(append(stream, 0x40, 2, 0, 1)...)
+			synctest.Wait()
+			want := 3
+			if len(large) <= 256 {
+				want = 6
+			}
+			require.Len(t, r.sink.messages, want, "%d", size)
+			require.Equal(t, []uint16{0}, r.sink.tags())
+		})
+	}
+}
+
+// The written stream is correct for all sizes of messages and buffer.
+func TestTheStreamDoesNotDependOnTheBuffer(t *testing.T) {
+	seed := uint64(time.Now().UnixNano())
+	t.Logf("seed %d", seed)
+	rnd := rand.New(rand.NewPCG(seed, 1))
+	var items []transport.Item
+	for i := range 300 {
+		m := &transport.Message{Body: make([]byte, rnd.IntN(1<<rnd.IntN(16)))}
+		for j := range m.Body {
+			m.Body[j] = byte(rnd.Uint32())
+		}
+		if rnd.IntN(2) == 0 {
+			m.ID = fmt.Sprint("m/", i)
+			m.Properties = []transport.Property{{Name: "n", Value: strings.Repeat("#", rnd.IntN(100))}}
+		}
+		if rnd.IntN(4) == 0 {
+			m.Created = time.Unix(rnd.Int64N(1<<33), 0)
+		}
+		items = append(items, transport.Item{Tag: uint16(i), Again: rnd.IntN(3) == 0, Msg: m})
+	}
+	var want []byte
+	for _, o := range []*Options{nil, {WriteBuffer: 600}, {WriteBuffer: 601}, {WriteBuffer: 777}, {WriteBuffer: 4096},
+		{WriteBuffer: 65536}} {
+		c := &recorder{}
+		s := newSession(newCore(nil, o), &transport.Config{Sink: new(sink)}, transport.Token{}, hubSession(t), c)
+		if o == nil {
+			o = new(Options)
+		}
+		s.t.opt, _ = o.resolve()
+		s.t.out = make([]byte, 0, s.t.opt.WriteBuffer)
+		for rest := items; len(rest) > 0; {
+			n := min(len(rest), 1+rnd.IntN(64))
+			s.Send(rest[:n])
+			rest = rest[n:]
+		}
+		if want == nil {
+			want = c.stream
+			requireItems(t, items, want)
+			continue
+		}
+		require.True(t, bytes.Equal(want, c.stream), "WriteBuffer %d", o.WriteBuffer)
+		require.LessOrEqual(t, c.largest, o.WriteBuffer)
+		require.Equal(t, o.WriteBuffer, cap(s.t.out), "the buffer did not grow")
+	}
+}
+
+// recorder records writes and answers nothing.
+type recorder struct {
+	Conn
+	stream  []byte
+	largest int
+}
+
+func (r *recorder) Write(p []byte) (int, error) {
+	r.stream = append(r.stream, p...)
+	r.largest = max(r.largest, len(p))
+	return len(p), nil
+}
+
+func (r *recorder) SetReadDeadline(time.Time) error { return nil }
+
+// requireItems parses the stream as a hub does.
+func requireItems(t *testing.T, items []transport.Item, stream []byte) {
+	a, b := memconn.Pair("a", "b")
+	a.SetBuffer(0)
+	_, err := a.Write(stream)
+	require.NoError(t, err)
+	require.NoError(t, a.Close())
+	l := newLink(t, b)
+	for _, it := range items {
+		p, err := l.next()
+		require.NoError(t, err)
+		first := byte(0x32)
+		if it.Again {
+			first = 0x3A
+		}
+		require.Equal(t, first, p.first)
+		got, ok := strings.CutPrefix(p.topic(), "devices/dev-1/messages/events/")
+		require.True(t, ok)
+		require.Equal(t, string(bag.Append(nil, it.Msg)), got)
+		require.Equal(t, string([]byte{byte((it.Tag + 1) >> 8), byte(it.Tag + 1)})+string(it.Msg.Body), p.rest())
+	}
+	_, err = l.next()
+	require.Equal(t, io.EOF, err)
+}
+
+func TestAMessageThatDoesNotFitFailsAlone(t *testing.T) {
+	for _, o := range []*Options{nil, {WriteBuffer: 600}} {
+		bubble(t, func(t *testing.T) {
+			h := newHub(t)
+			h.net.SetBuffer(0)
+			tr := New(h.dial, o)
+			r, l := start(t, h, tr)
+			middle := &transport.Message{Properties: []transport.Property{{Name: "p", Value: strings.Repeat("x", 1000)}}}
+			r.Send([]transport.Item{
+				{Tag: 1, Msg: &transport.Message{Body: make([]byte, transport.MaxMessageSize+1)}},
+				// 66,000 bytes when encoded
+				{Tag: 2, Msg: &transport.Message{Properties: []transport.Property{{Name: "p", Value: strings.Repeat("#",
+					22_000)}}}},
+				{Tag: 3, Msg: middle},
+				{Tag: 4, Msg: &transport.Message{Properties: []transport.Property{{Name: "p", Value: strings.Repeat("x",
+					60_000)}}}},
+				{Tag: 5, Msg: &transport.Message{Body: make([]byte, transport.MaxMessageSize)}},
+			})
+			large := []uint16{1, 2}
+			if o == nil {
+				l.expect(0x32)
+				l.expect(0x32)
+			} else {
+				large = []uint16{1, 2, 3, 4}
+			}
+			last := l.expect(0x32)
+			require.Len(t, last.rest(), 2+transport.MaxMessageSize)
+			require.Len(t, r.sink.done, len(large))
+			says := []string{"message of 262145 bytes", "the topic, which has the properties percent-encoded in it, has 66",
+				"WriteBuffer has", "WriteBuffer has"}
+			for i, tag := range large {
+				require.Equal(t, tag, r.sink.done[i].tag)
+				require.ErrorIs(t, r.sink.done[i].err, transport.TooLarge)
+				require.ErrorContains(t, r.sink.done[i].err, says[i])
+				require.Equal(t, transport.Operation, transport.Find(r.sink.done[i].err).Scope)
+			}
+			require.LessOrEqual(t, cap(tr.own().out), 2*flushSize, "what a long topic took was given back")
+		})
+	}
+}
+
+func TestAtMostOnceIsDoneWhenWritten(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		h := newHub(t)
+		f := h.faulty()
+		r, l := start(t, h, New(h.dial, &Options{AtMostOnce: true}))
+		r.Send([]transport.Item{
+			{Tag: 0, Again: true, Msg: &transport.Message{Body: []byte("a")}},
+			{Tag: 1, Msg: &transport.Message{Body: make([]byte, transport.MaxMessageSize+1)}},
+			{Tag: 2, Msg: &transport.Message{ID: "m", Body: []byte("b")}},
+		})
+		require.Equal(t, "a", l.expect(0x30).rest())
+		require.Equal(t, "b", l.expect(0x30).rest())
+		require.Equal(t, []uint16{0, 2}, r.sink.tags())
+		require.Len(t, r.sink.done, 3)
+		require.ErrorIs(t, r.sink.done[0].err, transport.TooLarge)
+
+		f.on.Store(true)
+		r.send("lost with the connection")
+		r.requireLoss(t, transport.Network)
+		require.Len(t, r.sink.done, 3)
+	})
+}

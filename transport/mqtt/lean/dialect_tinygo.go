@@ -1,7 +1,0 @@
-//go:build tinygo
-
-package lean
-
-import "github.com/hubline-iot/hubline/transport/mqtt/dialect"
-
-var defaultDialect = dialect.HubMessages

@@ -1,0 +1,80 @@
+package mqtt_test
+
+import (
+	"context"
+	"crypto/tls"
+	"net"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hubline-iot/hubline/transport"
+	"github.com/hubline-iot/hubline/transport/mqtt"
+	"github.com/hubline-iot/hubline/transport/netopt"
+)
+
+// The error of a dial to a port that speaks something else names the stage, and what the port may
+// be.
+func TestErrorsOfADialToAWrongPort(t *testing.T) {
+	_, roots := certify(t)
+	secure := &netopt.Options{TLS: &tls.Config{RootCAs: roots, ServerName: "hub.example.test"}}
+	plain := &netopt.Options{Plaintext: true}
+	answer := func(text string) func(net.Conn) {
+		return func(c net.Conn) {
+			_, _ = c.Read(make([]byte, 999))
+			_, _ = c.Write([]byte(text))
+		}
+	}
+	for name, c := range map[string]struct {
+		serve func(net.Conn)
+		opt   *netopt.Options
+		kind  transport.Kind
+		texts []string
+	}{
+		"TLS to a port that closes": {func(net.Conn) {}, secure, transport.Network,
+			[]string{"TLS handshake: ", "this port may speak plain MQTT or another protocol"}},
+		"TLS to a port that resets": {reset, secure, transport.Network,
+			[]string{"TLS handshake: ", "this port may speak plain MQTT or another protocol"}},
+		"plain to a port that closes": {func(c net.Conn) { _, _ = c.Read(make([]byte, 999)) }, plain, transport.Network,
+			[]string{"the hub closed the connection in place of the answer to CONNECT", "this port may speak another protocol"}},
+		"plain to a port that resets": {reset, plain, transport.Network,
+			[]string{"in place of the answer to CONNECT", "this port may speak another protocol"}},
+		"plain to a TLS port": {answer("\x15\x03\x01\x00\x02\x02\x0a"), plain, transport.Protocol,
+			[]string{"a TLS alert: this port wants TLS"}},
+		"plain to HTTP": {answer("HTTP/1.1 400 Bad Request\r\n\r\n"), plain, transport.Protocol,
+			[]string{"the peer answers CONNECT with HTTP; check host and port"}},
+		"plain to AMQP": {answer("AMQP\x00\x01\x00\x00"), plain, transport.Protocol, []string{"with AMQP"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l, err := net.Listen("tcp", "127.0.0.1:0")
+			require.NoError(t, err)
+			served := make(chan struct{})
+			go func() {
+				defer close(served)
+				if conn, err := l.Accept(); err == nil {
+					c.serve(conn)
+					_ = conn.Close()
+				}
+			}()
+			defer func() {
+				_ = l.Close()
+				<-served
+			}()
+			opt := *c.opt
+			opt.Addr = l.Addr().String()
+			creds := &transport.Credentials{Host: "hub.example.test", DeviceID: "dev-1", Token: fixed}
+			_, err = mqtt.New(&mqtt.Options{Network: opt}).Dial(context.Background(),
+				&transport.Config{Creds: creds, Window: 1, Sink: endAfterFirst{}})
+			require.ErrorIs(t, err, c.kind, "%v", err)
+			for _, text := range c.texts {
+				require.ErrorContains(t, err, text)
+			}
+		})
+	}
+}
+
+// reset reads and ends the connection with RST.
+func reset(c net.Conn) {
+	_, _ = c.Read(make([]byte, 1))
+	_ = c.(*net.TCPConn).SetLinger(0)
+}
