@@ -52,8 +52,9 @@ type guard struct {
 
 	writing sync.Mutex // held during a write: paho's pings come from a goroutine of their own
 
-	mu  sync.Mutex // guards err; never held during I/O
-	err error      // the first failure
+	mu      sync.Mutex // guards the fields below; never held during I/O
+	err     error      // the first failure
+	written wire.Tags  // the ids of PUBLISHes that were given to the network and not acknowledged
 }
 
 func newGuard(c *endpoint.Conn) *guard {
@@ -128,7 +129,10 @@ func (g *guard) check(h mqttpacket.Header, body []byte) (err error) {
 			return wire.NewViolation("the hub sent a PUBLISH with a QoS above 1, which was not requested")
 		}
 	case mqttpacket.Puback:
-		_, err = mqttpacket.ReadID(body)
+		var id uint16
+		if id, err = mqttpacket.ReadID(body); err == nil && !g.acknowledge(id) {
+			return wire.NewViolation("the hub sent a PUBACK for a message that was not sent to it")
+		}
 	case mqttpacket.Suback:
 		_, _, err = mqttpacket.ReadSuback(body)
 	default: // the others have no body
@@ -139,10 +143,25 @@ func (g *guard) check(h mqttpacket.Header, body []byte) (err error) {
 	return nil
 }
 
+// acknowledge reports whether a PUBLISH with this id was written. Before that paho may still read
+// the message, which belongs to the caller again once it is acknowledged.
+func (g *guard) acknowledge(id uint16) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.written.Remove(id)
+}
+
 // Write writes one packet. It is safe for concurrent use.
 func (g *guard) Write(p []byte) (int, error) {
 	g.writing.Lock()
 	defer g.writing.Unlock()
+	if h, whole, err := mqttpacket.Next(p); err == nil && whole && h.Type == mqttpacket.Publish {
+		if out, err := mqttpacket.ReadPublish(h.Flags, p[h.Size:]); err == nil && out.QoS > 0 {
+			g.mu.Lock()
+			g.written.Add(out.ID)
+			g.mu.Unlock()
+		}
+	}
 	n, err := g.Conn.Write(p)
 	if err != nil {
 		err = g.fail(err)

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hubline-iot/hubline/internal/hextext"
+	"github.com/hubline-iot/hubline/internal/memconn"
 	"github.com/hubline-iot/hubline/internal/mqttpacket"
 	"github.com/hubline-iot/hubline/transport/mqtt/internal/endpoint"
 	"github.com/hubline-iot/hubline/transport/mqtt/internal/wire"
@@ -60,10 +61,10 @@ func readAll(r io.Reader) (types []byte, err error) {
 const connack = "20 02 0000 "
 
 func TestTheGuardPassesOnWhatAHubMaySend(t *testing.T) {
-	all := connack + "40 02 0007 90 03 0007 01 D0 00 30 03 0001'a' 32 06 0001'a' 0001'x' 3B 06 0001'a' 0001'x' E0 00"
+	all := connack + "90 03 0007 01 D0 00 30 03 0001'a' 32 06 0001'a' 0001'x' 3B 06 0001'a' 0001'x' E0 00"
 	types, err := readAll(iotest.OneByteReader(bytes.NewReader(hextext.Decode(all))))
 	require.ErrorIs(t, err, io.EOF)
-	require.Equal(t, []byte{packets.Connack, packets.Puback, packets.Suback, packets.Pingresp, packets.Publish,
+	require.Equal(t, []byte{packets.Connack, packets.Suback, packets.Pingresp, packets.Publish,
 		packets.Publish, packets.Publish, packets.Disconnect}, types)
 
 	large := mqttpacket.AppendHeader(hextext.Decode(connack), mqttpacket.Publish, 0, maxIncoming)
@@ -82,6 +83,7 @@ func TestTheGuardEndsWhatPahoWouldNotSurvive(t *testing.T) {
 		"SUBACK without a code":          connack + "90 02 0001",
 		"SUBACK with id 0":               connack + "90 03 0000 01",
 		"PUBACK with id 0":               connack + "40 02 0000",
+		"PUBACK for nothing":             connack + "40 02 0007",
 		"PUBREC":                         connack + "50 02 0001",
 		"SUBSCRIBE":                      connack + "82 06 0001 0001'a' 00",
 		"a type that does not exist":     connack + "F0 00",
@@ -112,4 +114,20 @@ func FuzzGuard(f *testing.F) {
 			t.Fatal("the end is missing")
 		}
 	})
+}
+
+// A message belongs to its caller again when it is acknowledged, so an acknowledgement counts only
+// when paho has given the whole packet to the network.
+func TestAnAcknowledgementCountsOnceAndAfterItsMessage(t *testing.T) {
+	near, far := memconn.Pair("near", "far")
+	defer far.Close()
+	g := newGuard(endpoint.NewConn(near, near))
+	defer g.Close()
+	require.False(t, g.acknowledge(7))
+	publish := packets.NewControlPacket(packets.Publish).(*packets.PublishPacket)
+	publish.Qos, publish.MessageID, publish.TopicName, publish.Payload = 1, 7, "a", make([]byte, 1000)
+	require.NoError(t, publish.Write(g))
+	require.False(t, g.acknowledge(8))
+	require.True(t, g.acknowledge(7))
+	require.False(t, g.acknowledge(7))
 }

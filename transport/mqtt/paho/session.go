@@ -1,7 +1,9 @@
 package paho
 
 import (
+	"bytes"
 	"context"
+	"encoding/binary"
 	"errors"
 	"os"
 	"strings"
@@ -146,7 +148,11 @@ func (s *session) Send(batch []transport.Item) {
 			s.cfg.Sink.Done(it.Tag, refused)
 			continue
 		}
-		token := s.publish(s.topic(&p), qos(p.AtMostOnce || s.atMostOnce), p.Retain, p.Msg.Body)
+		body := p.Msg.Body
+		if p.Msg != it.Msg { // the dialect's, until its next Publication
+			body = bytes.Clone(body)
+		}
+		token := s.publish(s.topic(&p), qos(p.AtMostOnce || s.atMostOnce), p.Retain, body)
 		if token == nil {
 			return
 		}
@@ -183,10 +189,9 @@ func (s *session) topic(p *dialect.Publication) string {
 	return string(s.topicBuf)
 }
 
-// publish hands a copy of the body to paho, which may still write it when the peer has acknowledged
-// it. It returns nil when the connection was lost or the session ends.
+// publish hands the body to paho, which reads it until it gives the packet to guard. It returns nil
+// when the connection was lost or the session ends.
 func (s *session) publish(topic string, qos byte, retain bool, body []byte) paho.Token {
-	body = append(make([]byte, 0, len(body)), body...)
 	return s.handOver(func() paho.Token { return s.client.Publish(topic, qos, retain, body) })
 }
 
@@ -268,7 +273,7 @@ func (s *session) request(r *transport.Request) {
 	case transport.OpSettle:
 		// PUBACK is MQTT's only outcome; without one the hub delivers again.
 		if r.Outcome != transport.Release && len(r.Ref) == 2 {
-			s.acknowledge(uint16(r.Ref[0])<<8 | uint16(r.Ref[1]))
+			_, _ = s.guard.Write(mqttpacket.AppendPuback(nil, binary.BigEndian.Uint16(r.Ref)))
 		}
 	case transport.OpSubscribe:
 		s.subscribe(r)
@@ -281,7 +286,7 @@ func (s *session) request(r *transport.Request) {
 			e := wire.TooLarge(len(r.Body), len(r.Body), s.info.MaxSize)
 			e.Op = r.Op
 			s.reply(r, e)
-		case s.publish(string(topic), qos, false, r.Body) == nil:
+		case s.publish(string(topic), qos, false, bytes.Clone(r.Body)) == nil:
 			s.unsent(r)
 		}
 	default:
@@ -290,8 +295,6 @@ func (s *session) request(r *transport.Request) {
 }
 
 var errUnsupported = errors.New("not available with this dialect; messages need Commands in a topic map")
-
-func (s *session) acknowledge(id uint16) { _, _ = s.guard.Write(mqttpacket.AppendPuback(nil, id)) }
 
 func (s *session) reply(r *transport.Request, err error) {
 	s.cfg.Sink.Reply(r.ID, transport.Reply{Err: err})
@@ -361,27 +364,12 @@ func (g *grants) wait(end <-chan struct{}) (_ error, live bool) {
 		} else if err != nil {
 			return nil, false // the connection was lost
 		}
-		code, answered := granted(token)
-		switch {
-		case !answered:
-			return wire.Refused(transport.OpSubscribe, transport.Protocol,
-				wire.NewViolation("the hub answered a SUBSCRIBE with PUBACK")), true
-		case !wire.Granted(code):
-			return wire.Refused(transport.OpSubscribe, wire.SubackMeaning(code).Kind,
-				&wire.SubackError{Filter: g.filters[i].Topic, Code: code}), true
+		for _, code := range token.(*paho.SubscribeToken).Result() { // one, for the one filter
+			if !wire.Granted(code) {
+				return wire.Refused(transport.OpSubscribe, wire.SubackMeaning(code).Kind,
+					&wire.SubackError{Filter: g.filters[i].Topic, Code: code}), true
+			}
 		}
 	}
 	return nil, true
-}
-
-// granted returns the code in the answer to a SUBSCRIBE with one filter.
-func granted(token paho.Token) (code byte, answered bool) {
-	t, ok := token.(*paho.SubscribeToken)
-	if !ok {
-		return 0, false
-	}
-	for _, code := range t.Result() {
-		return code, true
-	}
-	return 0, false
 }
