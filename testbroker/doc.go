@@ -108,7 +108,8 @@
 // Devices upload files over HTTP. The hub issues the upload URI and is also the store.
 // [Hub.Uploads] returns the hub's records of uploads, [Hub.Blob] the files. Put Blob, Put Block and
 // Put Block List behave as in the service's documents, with limits, expiring signatures, and XML
-// errors. [UploadOptions.Digest] makes the store keep only hashes, for files larger than memory.
+// errors. [hubdata.UploadOptions.Digest] makes the store keep only hashes, for files larger than
+// memory.
 //
 //	err = hub.WaitUploads(ctx, 1)
 //	file, ok := hub.Blob("dev-1/logs/today.txt")
@@ -197,8 +198,9 @@
 // # Packages
 //
 // This package has the hub, its settings and its ports. Package fault has the faults, package
-// hubdata what a test passes to the hub and what the hub records, package dpsdata the same for a
-// provisioning service, and package event what both report to OnEvent.
+// hubdata the settings of the hub's parts, what a test passes to the hub and what the hub records,
+// package dpsdata the same for a provisioning service, and package event what both report to
+// OnEvent.
 //
 // # Concurrency
 //

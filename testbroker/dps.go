@@ -90,8 +90,8 @@ func NewDPS(o *DPSOptions) (*DPS, error) {
 		return nil, fmt.Errorf("testbroker: DPSOptions.HostName: %w; give letters, digits, dots and dashes", err)
 	}
 	network, err := hub.New(&hub.Options{
-		HostName: cmp.Or(o.HostName, DefaultDPSHostName), Now: o.Now, HTTP: hub.HTTPOptions(o.HTTP),
-		AMQP: hub.AMQPOptions(o.AMQP), Seed: o.Seed, OnEvent: o.OnEvent,
+		HostName: cmp.Or(o.HostName, DefaultDPSHostName), Now: o.Now, HTTP: o.HTTP,
+		AMQP: o.AMQP, Seed: o.Seed, OnEvent: o.OnEvent,
 		Store: o.Store, Names: o.Names, Authority: o.Authority,
 	})
 	if err != nil {

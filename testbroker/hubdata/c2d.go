@@ -41,7 +41,7 @@ type C2D struct {
 	// Properties are the application properties, in order. An empty value is sent as "name=".
 	Properties []Property
 	// Topic is the topic of the message on a plain broker. Default: that of
-	// testbroker.BrokerOptions.Commands.
+	// [BrokerOptions.Commands].
 	Topic string
 	// ResponseTopic is where the sender expects an answer, over MQTT 5.
 	ResponseTopic string

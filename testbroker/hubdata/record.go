@@ -1,6 +1,6 @@
 package hubdata
 
-// A Record is an entry of a hub's state, as a testbroker.Store keeps it.
+// A Record is an entry of a hub's state, as a [Store] keeps it.
 type Record struct {
 	// Table and Key name the record.
 	Table, Key string

@@ -90,7 +90,7 @@ type BlobBlock struct {
 	Size int64
 	// SHA256 is the hash of the content.
 	SHA256 [sha256.Size]byte
-	// Content is nil if testbroker.UploadOptions.Digest is set.
+	// Content is nil if [UploadOptions.Digest] is set.
 	Content []byte
 }
 

@@ -12,22 +12,8 @@ import (
 	"github.com/hubline-iot/hubline/testbroker/internal/mqtt"
 )
 
-// Options are the settings of testbroker.BrokerOptions, which documents them.
-type Options struct {
-	Telemetry, Commands string
-	Password            string
-	Anonymous           bool
-	CommandQoS          byte
-
-	ReceiveMaximum    uint16
-	MaximumPacketSize uint32
-	AtMostOnce        bool
-	TopicAliases      uint16
-	KeepAlive         time.Duration
-	SessionExpiry     time.Duration
-
-	NoRetain, NoWildcards, NoShared, NoSubscriptionIDs bool
-}
+// Options are the settings of a plain broker.
+type Options hubdata.BrokerOptions
 
 // devicePlaceholder stands for the identity in topic templates.
 const devicePlaceholder = "{device}"
@@ -40,7 +26,7 @@ const (
 )
 
 // Queues returns the settings of the C2D queues with the defaults of a broker.
-func Queues(o hub.C2DOptions) hub.C2DOptions {
+func Queues(o hubdata.C2DOptions) hubdata.C2DOptions {
 	o.Queue = cmp.Or(max(o.Queue, 0), defaultQueue)
 	o.Lock = cmp.Or(max(o.Lock, 0), defaultLock)
 	o.MaxDeliveries = cmp.Or(max(o.MaxDeliveries, 0), defaultDeliveries)

@@ -5,28 +5,15 @@ import (
 	"fmt"
 	"slices"
 	"time"
-)
 
-// AMQPOptions are the settings of testbroker.AMQPOptions, which documents them.
-type AMQPOptions struct {
-	MaxFrameSize       uint32
-	MaxMessageSize     uint64
-	ChannelMax         uint16
-	HandleMax          uint32
-	SessionWindow      uint32
-	Credit             uint32
-	IdleTimeout        time.Duration
-	MaxTokens          int
-	Mechanisms         []string
-	OmitNextIncomingID bool
-	StrictTypes        bool
-}
+	"github.com/hubline-iot/hubline/testbroker/hubdata"
+)
 
 // mechanisms are all SASL mechanisms, in the order of the service.
 var mechanisms = []string{"MSSBCBS", "PLAIN", "ANONYMOUS", "EXTERNAL"}
 
-// check returns why the options are invalid.
-func (o AMQPOptions) check() error {
+// checkAMQP returns why the options are invalid.
+func checkAMQP(o hubdata.AMQPOptions) error {
 	for _, m := range o.Mechanisms {
 		if !slices.Contains(mechanisms, m) {
 			return fmt.Errorf("testbroker: AMQPOptions.Mechanisms: no such mechanism: %q", m)
@@ -35,11 +22,11 @@ func (o AMQPOptions) check() error {
 	return nil
 }
 
-func (o AMQPOptions) withDefaults() AMQPOptions {
+func amqpDefaults(o hubdata.AMQPOptions) hubdata.AMQPOptions {
 	if len(o.Mechanisms) == 0 {
 		o.Mechanisms = mechanisms
 	}
-	return AMQPOptions{
+	return hubdata.AMQPOptions{
 		MaxFrameSize:   max(cmp.Or(o.MaxFrameSize, 1<<16), 512),
 		MaxMessageSize: cmp.Or(o.MaxMessageSize, 1<<20),
 		ChannelMax:     cmp.Or(o.ChannelMax, 8191),

@@ -31,7 +31,7 @@ type queueName struct {
 }
 
 // limits returns the limits of a box.
-func (h *Hub) limits(b Box) *C2DOptions {
+func (h *Hub) limits(b Box) *hubdata.C2DOptions {
 	if b == Inputs {
 		return &h.Inputs
 	}

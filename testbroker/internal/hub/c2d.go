@@ -22,17 +22,8 @@ var ErrQueueFull = errors.New("testbroker: the device's queue of C2D messages is
 // ErrTooLarge is the reason of a refused message whose body is too large.
 var ErrTooLarge = errors.New("message too large")
 
-// C2DOptions are the settings of testbroker.C2DOptions, which documents them.
-type C2DOptions struct {
-	Queue         int
-	TTL           time.Duration
-	Lock          time.Duration
-	MaxDeliveries int
-	Window        int
-}
-
-func (o C2DOptions) withDefaults() C2DOptions {
-	return C2DOptions{
+func c2dDefaults(o hubdata.C2DOptions) hubdata.C2DOptions {
+	return hubdata.C2DOptions{
 		Queue:         cmp.Or(max(o.Queue, 0), 50),
 		TTL:           cmp.Or(max(o.TTL, 0), time.Hour),
 		Lock:          cmp.Or(max(o.Lock, 0), time.Minute),

@@ -13,7 +13,7 @@ import (
 // the hub is closed, across connections.
 type Queue struct {
 	Hub    *Hub
-	Limits *C2DOptions
+	Limits *hubdata.C2DOptions
 	id     Identity
 	box    Box
 

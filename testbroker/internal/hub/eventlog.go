@@ -12,14 +12,6 @@ import (
 	"github.com/hubline-iot/hubline/testbroker/internal/eventhub"
 )
 
-// EventOptions are the settings of testbroker.EventOptions, which documents them.
-type EventOptions struct {
-	EntityPath     string
-	Partitions     int
-	ConsumerGroups []string
-	Sources        []hubdata.EventSource
-}
-
 // The limits of an event hub.
 const (
 	defaultGroup      = "$Default"
@@ -38,8 +30,8 @@ var noticeSources = []hubdata.EventSource{
 	hubdata.DigitalTwinChangeEvents,
 }
 
-// layout checks the options and returns the form of the endpoint.
-func (o *EventOptions) layout(hubName string) (eventhub.Layout, error) {
+// layoutOf checks the options and returns the form of the endpoint.
+func layoutOf(o hubdata.EventOptions, hubName string) (eventhub.Layout, error) {
 	l := eventhub.Layout{
 		Path: cmp.Or(o.EntityPath, hubName), Partitions: cmp.Or(o.Partitions, 4), Groups: []string{defaultGroup},
 	}
@@ -113,8 +105,8 @@ type notice struct {
 }
 
 // initEvents makes the event log.
-func (h *Hub) initEvents(o EventOptions) error {
-	layout, err := o.layout(h.Name())
+func (h *Hub) initEvents(o hubdata.EventOptions) error {
+	layout, err := layoutOf(o, h.Name())
 	if err != nil {
 		return err
 	}

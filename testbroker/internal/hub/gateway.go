@@ -22,20 +22,10 @@ var (
 	ErrClients = errors.New("gateway has the maximum number of clients")
 )
 
-// GatewayOptions are the settings of testbroker.GatewayOptions, which documents them.
-type GatewayOptions struct {
-	Name      string
-	DeviceID  string
-	Routes    []string
-	TTL       time.Duration
-	Clients   int
-	KeepAlive time.Duration
-}
-
 // A Gateway is an edge gateway in front of the hub. It stores messages, and passes them to the hub
 // and to inputs of modules. While it is off-line it answers twin requests from copies.
 type Gateway struct {
-	GatewayOptions
+	hubdata.GatewayOptions
 	routes edge.Routes
 
 	cut atomic.Bool // off-line or stopped; written under Hub.mu, read without it
@@ -47,7 +37,7 @@ type Gateway struct {
 }
 
 // newGateway returns a gateway; nil without options.
-func newGateway(o *GatewayOptions) (*Gateway, error) {
+func newGateway(o *hubdata.GatewayOptions) (*Gateway, error) {
 	if o == nil {
 		return nil, nil
 	}

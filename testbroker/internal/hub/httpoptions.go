@@ -4,20 +4,9 @@ import (
 	"cmp"
 	"slices"
 	"time"
-)
 
-// HTTPOptions are the settings of testbroker.HTTPOptions, which documents them.
-type HTTPOptions struct {
-	HeaderTimeout  time.Duration
-	RequestTimeout time.Duration
-	IdleTimeout    time.Duration
-	MaxHeader      int
-	NoHTTP2        bool
-	APIVersions    []string
-	StrictValues   bool
-	TextErrors     bool
-	RetryAfterDate bool
-}
+	"github.com/hubline-iot/hubline/testbroker/hubdata"
+)
 
 // knownAPIVersions returns the API versions that known devices request.
 func knownAPIVersions() []string {
@@ -29,7 +18,7 @@ func knownAPIVersions() []string {
 	}
 }
 
-func (o HTTPOptions) withDefaults() HTTPOptions {
+func httpDefaults(o hubdata.HTTPOptions) hubdata.HTTPOptions {
 	o.HeaderTimeout = cmp.Or(max(o.HeaderTimeout, 0), ConnectLimit)
 	o.RequestTimeout = cmp.Or(max(o.RequestTimeout, 0), 2*time.Minute)
 	o.IdleTimeout = cmp.Or(o.IdleTimeout, 4*time.Minute)

@@ -51,28 +51,28 @@ var (
 	ErrDisconnect = errors.New("client disconnected")
 )
 
-// Options are the settings of testbroker.Options, which documents them.
+// Options are those of testbroker.Options that concern the hub without its fronts.
 type Options struct {
 	HostName        string
 	Now             func() time.Time
 	TokenGrace      time.Duration
 	ConnectionGrace time.Duration
-	C2D             C2DOptions
-	Inputs          C2DOptions
-	Limits          LimitOptions
+	C2D             hubdata.C2DOptions
+	Inputs          hubdata.C2DOptions
+	Limits          hubdata.LimitOptions
 	FaultMessages   fault.MessageMode
-	AMQP            AMQPOptions
-	HTTP            HTTPOptions
-	Uploads         UploadOptions
-	Events          EventOptions
-	Certificates    CertificateOptions
+	AMQP            hubdata.AMQPOptions
+	HTTP            hubdata.HTTPOptions
+	Uploads         hubdata.UploadOptions
+	Events          hubdata.EventOptions
+	Certificates    hubdata.CertificateOptions
 	WebSocketFrame  int
 	Keep            int
 	Seed            uint64
 	OnEvent         func(event.Event)
 	PlainTopic      func(m hubdata.C2D, id Identity) (string, error) // nil: topics of the service
-	Gateway         *GatewayOptions                                  // nil: none
-	Store           Store                                            // nil: nothing survives
+	Gateway         *hubdata.GatewayOptions                          // nil: none
+	Store           hubdata.Store                                    // nil: nothing survives
 	Names           []string                                         // of the certificate, besides HostName
 	Authority       *tls.Certificate                                 // nil: the hub makes one
 }
@@ -85,13 +85,13 @@ type Hub struct {
 	ConnectionGrace  time.Duration // of connections after their token's expiry
 	Seed             uint64
 	keep             int
-	C2D              C2DOptions
-	Inputs           C2DOptions
+	C2D              hubdata.C2DOptions
+	Inputs           hubdata.C2DOptions
 	PlainTopic       func(m hubdata.C2D, id Identity) (string, error) // of C2D messages at a plain broker; else nil
 	Gateway          *Gateway                                         // nil = none
-	AMQP             AMQPOptions
-	HTTP             HTTPOptions
-	Certificates     CertificateOptions
+	AMQP             hubdata.AMQPOptions
+	HTTP             hubdata.HTTPOptions
+	Certificates     hubdata.CertificateOptions
 	FaultMessageMode fault.MessageMode
 	WebSocketFrame   int
 	onEvent          func(event.Event)
@@ -157,10 +157,10 @@ func New(o *Options) (*Hub, error) {
 		ConnectionGrace:  max(cmp.Or(o.ConnectionGrace, o.TokenGrace, defaultTokenGrace), 0),
 		Seed:             o.Seed,
 		keep:             max(o.Keep, 0),
-		C2D:              o.C2D.withDefaults(),
-		Inputs:           o.Inputs.withInputDefaults(),
-		AMQP:             o.AMQP.withDefaults(),
-		HTTP:             o.HTTP.withDefaults(),
+		C2D:              c2dDefaults(o.C2D),
+		Inputs:           inputDefaults(o.Inputs),
+		AMQP:             amqpDefaults(o.AMQP),
+		HTTP:             httpDefaults(o.HTTP),
 		Certificates:     o.Certificates,
 		FaultMessageMode: o.FaultMessages,
 		WebSocketFrame:   o.WebSocketFrame,
@@ -192,7 +192,7 @@ func New(o *Options) (*Hub, error) {
 	if err := h.certs.init(o); err != nil {
 		return nil, err
 	}
-	if err := o.AMQP.check(); err != nil {
+	if err := checkAMQP(o.AMQP); err != nil {
 		return nil, err
 	}
 	var err error

@@ -18,12 +18,12 @@ const (
 	inputTTL   = 2 * time.Hour
 )
 
-// withInputDefaults is withDefaults for the queues of inputs.
-func (o C2DOptions) withInputDefaults() C2DOptions {
+// inputDefaults is c2dDefaults for the queues of inputs.
+func inputDefaults(o hubdata.C2DOptions) hubdata.C2DOptions {
 	o.Queue = cmp.Or(max(o.Queue, 0), inputQueue)
 	o.TTL = cmp.Or(max(o.TTL, 0), inputTTL)
 	o.MaxDeliveries = cmp.Or(max(o.MaxDeliveries, 0), math.MaxInt)
-	return o.withDefaults()
+	return c2dDefaults(o)
 }
 
 // queueEvents are the kinds of the events of each box.

@@ -13,12 +13,6 @@ import (
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
 )
 
-// CertificateOptions are the settings of testbroker.CertificateOptions, which documents them.
-type CertificateOptions struct {
-	Life  time.Duration
-	Delay time.Duration
-}
-
 const (
 	defaultCertificateLife = 30 * 24 * time.Hour
 	// activeLife is how long an accepted request waits for its certificate.

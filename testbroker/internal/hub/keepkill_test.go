@@ -23,7 +23,7 @@ func (s *slowStore) Save(changes []hubdata.Record) error {
 }
 
 // restored opens a hub on a store.
-func restored(t *testing.T, s Store, o Options) *Hub {
+func restored(t *testing.T, s hubdata.Store, o Options) *Hub {
 	o.Store = s
 	h, err := New(&o)
 	require.NoError(t, err)
@@ -173,7 +173,7 @@ func (s *outcomes) Save(changes []hubdata.Record) error {
 func TestFeedbackIsKeptBeforeTheMessageEnds(t *testing.T) {
 	const messages = 2000
 	s := &outcomes{records: records{}}
-	h := restored(t, s, Options{C2D: C2DOptions{Queue: 1}})
+	h := restored(t, s, Options{C2D: hubdata.C2DOptions{Queue: 1}})
 	_, err := h.AddDevice("dev-1")
 	require.NoError(t, err)
 	for range messages {

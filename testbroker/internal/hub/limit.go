@@ -5,17 +5,13 @@ import (
 	"errors"
 	"sync"
 	"time"
+
+	"github.com/hubline-iot/hubline/testbroker/hubdata"
 )
 
 // ErrThrottled is the cause of a refused connect, or of a connection's end, beyond a limit of
-// [LimitOptions].
+// [hubdata.LimitOptions].
 var ErrThrottled = errors.New("testbroker: limit of requests a second is exceeded")
-
-// LimitOptions are documented in package testbroker.
-type LimitOptions struct {
-	Connects, Messages float64
-	Burst, Queue       time.Duration
-}
 
 const (
 	maxLimit    = 1e9
@@ -53,7 +49,7 @@ type Limits struct {
 	connects, messages limit
 }
 
-func (l *Limits) init(o *LimitOptions) error {
+func (l *Limits) init(o *hubdata.LimitOptions) error {
 	burst, queue := max(cmp.Or(o.Burst, defaultWait), 0), max(cmp.Or(o.Queue, defaultWait), 0)
 	for _, f := range [...]struct {
 		name string

@@ -39,7 +39,7 @@ func TestAResetLeavesNoEventsOfWhatItEnds(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				h, err := New(&Options{Events: EventOptions{Partitions: 1,
+				h, err := New(&Options{Events: hubdata.EventOptions{Partitions: 1,
 					Sources: []hubdata.EventSource{hubdata.DeviceLifecycleEvents}}})
 				require.NoError(t, err)
 				defer h.Close()

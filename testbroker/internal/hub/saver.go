@@ -10,12 +10,6 @@ import (
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
 )
 
-// A Store is testbroker.Store, which documents it.
-type Store interface {
-	Load(each func(hubdata.Record) error) error
-	Save(changes []hubdata.Record) error
-}
-
 // A Table is a part of the hub's state whose records a store keeps.
 type Table struct {
 	// Name stays the same from version to version.
@@ -31,7 +25,7 @@ type Table struct {
 // goroutine takes all touched records at once and writes their present content, so the newest state
 // wins in any order, and a burst of changes is one write.
 type saver struct {
-	store  Store            // nil: nothing is kept
+	store  hubdata.Store    // nil: nothing is kept
 	tables map[string]Table // complete before the first connection
 	wake   chan struct{}    // capacity 1
 	cut    chan struct{}    // closed when all connections are cut for good
@@ -49,7 +43,7 @@ type saver struct {
 
 type recordName struct{ table, key string }
 
-func (s *saver) init(store Store, fail func(error)) {
+func (s *saver) init(store hubdata.Store, fail func(error)) {
 	s.store, s.tables, s.cut, s.fail = store, make(map[string]Table), make(chan struct{}), fail
 	s.wake = make(chan struct{}, 1)
 	s.touched, s.next = make(map[recordName]struct{}), make(chan struct{})

@@ -14,16 +14,7 @@ import (
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
 )
 
-// UploadOptions are the settings of testbroker.UploadOptions, which documents them.
-type UploadOptions struct {
-	Host      string
-	Life      time.Duration
-	NoStore   bool
-	Digest    bool
-	MaxBlocks int
-}
-
-func (o UploadOptions) withDefaults() UploadOptions {
+func uploadDefaults(o hubdata.UploadOptions) hubdata.UploadOptions {
 	o.Life = cmp.Or(max(o.Life, 0), time.Hour)
 	o.MaxBlocks = cmp.Or(max(o.MaxBlocks, 0), 50_000)
 	return o
@@ -31,7 +22,7 @@ func (o UploadOptions) withDefaults() UploadOptions {
 
 // UploadTable holds the hub's uploads.
 type UploadTable struct {
-	Opt   UploadOptions
+	Opt   hubdata.UploadOptions
 	Store uploadStore
 
 	mu       sync.Mutex
@@ -40,8 +31,8 @@ type UploadTable struct {
 	reported int // ends that devices have reported
 }
 
-func (u *UploadTable) init(o UploadOptions, keep int, tags *blobTags) {
-	u.Opt = o.withDefaults()
+func (u *UploadTable) init(o hubdata.UploadOptions, keep int, tags *blobTags) {
+	u.Opt = uploadDefaults(o)
 	u.all.keep = keep
 	u.Store.tags, u.Store.digest = tags, o.Digest
 	u.Store.blobs = make(map[string]*storedBlob)
