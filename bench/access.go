@@ -26,12 +26,17 @@ type access struct {
 type identity struct{ ID, Key string }
 
 // paho returns one transport on the client paho, for all clients of the process.
-func (a *access) paho() transport.Transport {
-	return hublinepaho.New(&mqtt.Options{Network: a.network()})
+func (a *access) paho() func() transport.Transport {
+	shared := hublinepaho.New(&mqtt.Options{Network: a.network()})
+	return func() transport.Transport { return shared }
 }
 
-// mqtt makes transports on Hubline's own MQTT engine, which needs one transport per client.
-func (a *access) mqtt() transport.Transport { return mqtt.New(&mqtt.Options{Network: a.network()}) }
+// mqtt makes transports on Hubline's own MQTT engine, which needs one transport per client. They
+// share the TLS settings.
+func (a *access) mqtt() func() transport.Transport {
+	network := a.network()
+	return func() transport.Transport { return mqtt.New(&mqtt.Options{Network: network}) }
+}
 
 func (a *access) network() netopt.Options {
 	return netopt.Options{Addr: a.Addr, Plaintext: a.CA == nil, TLS: a.tls()}

@@ -9,7 +9,6 @@ import (
 
 	"github.com/hubline-iot/hubline/device"
 	"github.com/hubline-iot/hubline/testbroker"
-	"github.com/hubline-iot/hubline/testbroker/hubdata"
 	"github.com/hubline-iot/hubline/transport"
 )
 
@@ -53,7 +52,7 @@ func Churn(ctx context.Context, n, resets, window int) (*ChurnReport, error) {
 	if err != nil {
 		return nil, err
 	}
-	t := a.mqtt()
+	t := a.mqtt()()
 	// StableTime makes each reset a separate outage, so that the delays stay at the first one's.
 	c, err := device.New(creds, t, &device.Options{Window: window, StableTime: time.Millisecond})
 	if err != nil {
@@ -93,12 +92,8 @@ func Churn(ctx context.Context, n, resets, window int) (*ChurnReport, error) {
 		return nil, err
 	}
 	// On a busy machine the last reset may come after the last acknowledgement.
-	for c.Stats().Connections <= uint64(resets) {
-		select {
-		case <-ctx.Done():
-			return nil, context.Cause(ctx)
-		case <-time.After(time.Millisecond):
-		}
+	if err := connected(ctx, c, uint64(resets)+1); err != nil {
+		return nil, err
 	}
 	s := c.Stats()
 	r.Resent, r.Connections, r.LongestOutage = s.Resent, s.Connections, s.LongestOutage
@@ -134,12 +129,23 @@ func cut(ctx context.Context, hub *testbroker.Hub, c *device.Client, n, resets i
 		if err := hub.WaitMessages(ctx, (i+1)*n/(resets+1)); err != nil {
 			return err
 		}
-		connections := uint64(i) + 1
-		if err := hub.Wait(ctx, func([]hubdata.Message) bool { return c.Stats().Connections == connections }); err != nil {
+		if err := connected(ctx, c, uint64(i)+1); err != nil {
 			return err
 		}
 		if hub.Drop("") == 0 {
 			return errors.New("churn: nothing to reset")
+		}
+	}
+	return nil
+}
+
+// connected waits until the client has connected that many times.
+func connected(ctx context.Context, c *device.Client, connections uint64) error {
+	for c.Stats().Connections < connections {
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-time.After(time.Millisecond):
 		}
 	}
 	return nil

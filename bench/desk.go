@@ -149,7 +149,7 @@ func deskChild(in *json.Decoder, say func(any)) (any, error) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), o.For+5*time.Minute)
 	defer cancel()
-	overMQTT, overAMQP := o.Access.mqtt, o.AMQP.amqpOptions()
+	overMQTT, overAMQP := o.Access.mqtt(), o.AMQP.amqpOptions()
 	devices, limits := make([]*device.Client, o.Devices), make([]Sender, o.Devices)
 	err := each(0, o.Devices, func(i int) (err error) {
 		if i < o.Senders && o.Encoded {

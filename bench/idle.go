@@ -28,9 +28,9 @@ const (
 
 // The budget on the transport on paho: its measured cost plus 10 %.
 const (
-	PahoGoroutines = 12
-	PahoKB         = 49
-	PahoTLSKB      = 65
+	PahoGoroutines = 13
+	PahoKB         = 68
+	PahoTLSKB      = 91
 )
 
 // IdleReport is the cost of an open client without traffic.
@@ -104,9 +104,9 @@ func idleChild(in *json.Decoder, say func(any)) (any, error) {
 		return nil, err
 	}
 	say("ready")
-	over := o.Access.mqtt
+	over := o.Access.mqtt()
 	if o.Paho {
-		over = o.Access.paho
+		over = o.Access.paho()
 	}
 	clients := make([]idler, o.Clients+1)
 	open := func(i int) error {

@@ -115,7 +115,7 @@ func outageChild(in *json.Decoder, say func(any)) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	t := o.Access.mqtt()
+	t := o.Access.mqtt()()
 	c, err := device.New(creds, t, nil)
 	if err != nil {
 		return nil, err

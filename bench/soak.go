@@ -149,7 +149,7 @@ func (s *soak) level(c *child, at time.Duration) (SoakLevel, error) {
 
 func (s *soak) open(ctx context.Context, at *soakAccess) ([]*device.Client, error) {
 	devices := make([]*device.Client, s.Devices)
-	overMQTT, overAMQP := at.MQTT.mqtt, at.AMQP.amqpOptions()
+	overMQTT, overAMQP := at.MQTT.mqtt(), at.AMQP.amqpOptions()
 	return devices, each(0, s.Devices, func(i int) error {
 		creds, err := at.MQTT.creds(i)
 		if err != nil {
