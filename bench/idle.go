@@ -23,7 +23,7 @@ import (
 const (
 	IdleGoroutines = 3
 	IdleKB         = 16
-	IdleTLSKB      = 30
+	IdleTLSKB      = 32
 )
 
 // The budget on the transport on paho: its measured cost plus 10 %.
