@@ -36,7 +36,7 @@ type Message struct {
 	// the model names it. Over MQTT it is sent as "$.sub" in the topic, over AMQP as the message
 	// annotation "dt-subject" (to other brokers as an application property of that name), over HTTP as
 	// "dt-subject" in the headers or the batch. Empty: not sent, which means the root of the model.
-	// pnp.SetComponent also checks the name.
+	// twin.SetComponent also checks the name.
 	Component string
 	// Created is the time of the reading. Zero: not sent.
 	Created time.Time

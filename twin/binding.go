@@ -11,8 +11,6 @@ import (
 
 	"github.com/hubline-iot/hubline/device"
 	"github.com/hubline-iot/hubline/internal/fields"
-	"github.com/hubline-iot/hubline/internal/mergepatch"
-	"github.com/hubline-iot/hubline/pnp"
 	"github.com/hubline-iot/hubline/transport"
 )
 
@@ -59,17 +57,15 @@ func Bind[T any](c Client, o *Options[T]) (*Binding[T], error) {
 	}
 	text, err := json.Marshal(b.set.Default)
 	if err == nil {
-		b.usual, err = mergepatch.Object(text)
+		b.usual, err = decodeObject(text)
 	}
 	if err != nil {
 		return nil, invalid(fmt.Errorf("the default is no JSON object: %w", err))
 	}
-	var names pnp.Patch // refuses names that no model has
 	for _, name := range set.Names {
-		names.Report("", name, nil)
-	}
-	if _, err := names.JSON(); err != nil {
-		return nil, err
+		if err := checkName("property", name); err != nil {
+			return nil, invalid(err)
+		}
 	}
 	if err := b.check(b.set.Default); err != nil {
 		return nil, invalid(fmt.Errorf("the default does not pass Check: %w", err))
@@ -136,7 +132,7 @@ var errTooMuch = errors.New("more than 256 KiB are desired; the change is ignore
 
 // merge merges a change into the desired properties, and returns the properties that it has.
 func (b *Binding[T]) merge(d device.Desired) (touched map[string]bool, ok bool) {
-	all, err := pnp.Properties(d)
+	all, err := Properties(d)
 	if err != nil {
 		b.failed(err)
 		return nil, false
@@ -148,19 +144,19 @@ func (b *Binding[T]) merge(d device.Desired) (touched map[string]bool, ok bool) 
 	touched = map[string]bool{}
 	unknown := 0
 	for _, p := range all {
-		value, err := mergepatch.Decode(p.Value)
+		value, err := decodeJSON(p.Value)
 		switch {
 		case err != nil: // JSON that Properties took
 			b.failed(&FieldError{Field: p.Name, Err: err})
 		case p.Component != "" || !b.fields.Has(p.Name):
 			if unknown++; unknown <= maxUnknown {
-				b.failed(&FieldError{Field: pnp.Command(p.Component, p.Name), Err: ErrUnknown})
+				b.failed(&FieldError{Field: Command(p.Component, p.Name), Err: ErrUnknown})
 			}
 		case value == nil:
 			delete(merged, p.Name)
 			touched[p.Name] = true
 		default:
-			merged[p.Name] = mergepatch.Merge(merged[p.Name], value)
+			merged[p.Name] = mergePatch(merged[p.Name], value)
 			touched[p.Name] = true
 		}
 	}
@@ -183,7 +179,7 @@ func (b *Binding[T]) changed(desired map[string]any) map[string]bool {
 	all := map[string]bool{}
 	for _, name := range b.fields.Names {
 		_, answered := b.answers[name]
-		all[name] = !answered || !mergepatch.Equal(b.desired[name], desired[name])
+		all[name] = !answered || !equalJSON(b.desired[name], desired[name])
 	}
 	return all
 }

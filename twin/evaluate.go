@@ -5,12 +5,11 @@ import (
 	"encoding/json"
 	"errors"
 	"reflect"
+	"strings"
 
 	"github.com/hubline-iot/hubline/internal/callback"
 	"github.com/hubline-iot/hubline/internal/fields"
-	"github.com/hubline-iot/hubline/internal/mergepatch"
 	"github.com/hubline-iot/hubline/internal/scrub"
-	"github.com/hubline-iot/hubline/pnp"
 )
 
 // refusals are the properties that keep their old value, and why.
@@ -51,12 +50,12 @@ func (b *Binding[T]) candidate(old T) (next T, refused refusals) {
 			b.fields.Field(to, name).Set(b.fields.Field(usual, name))
 			continue
 		}
-		text, err := json.Marshal(mergepatch.Merge(b.usual[name], value))
+		text, err := json.Marshal(mergePatch(b.usual[name], value))
 		if err == nil {
 			err = b.fields.Decode(to, name, text)
 		}
 		if err != nil {
-			b.keep(to, from, name, refusal{pnp.BadValue, err}, refused)
+			b.keep(to, from, name, refusal{StatusBadValue, err}, refused)
 		}
 	}
 	return next, refused
@@ -81,7 +80,7 @@ func (b *Binding[T]) settle(old T, next *T, refused refusals) {
 		if err == nil {
 			return
 		}
-		b.refuse(old, next, err, changed, pnp.BadValue, refused)
+		b.refuse(old, next, err, changed, StatusBadValue, refused)
 	}
 }
 
@@ -90,7 +89,8 @@ func (b *Binding[T]) refuse(old T, next *T, err error, changed []string, status 
 	to, from := reflect.ValueOf(next).Elem(), reflect.ValueOf(old)
 	isNamed := map[string]refusal{}
 	for _, one := range fields.Named(err) {
-		isNamed[root(one.Field)] = refusal{pnp.BadValue, one}
+		name, _, _ := strings.Cut(one.Field, ".")
+		isNamed[name] = refusal{StatusBadValue, one}
 	}
 	found := false
 	for _, name := range changed {
@@ -105,16 +105,6 @@ func (b *Binding[T]) refuse(old T, next *T, err error, changed []string, status 
 	for _, name := range changed {
 		b.keep(to, from, name, refusal{status, err}, refused)
 	}
-}
-
-// root returns the property of a path.
-func root(path string) string {
-	for i := range len(path) {
-		if path[i] == '.' {
-			return path[:i]
-		}
-	}
-	return path
 }
 
 var errNothing = errors.New("nothing of the change took effect, because another property was refused")
@@ -149,18 +139,18 @@ func (b *Binding[T]) differ(old, next T) (names []string) {
 
 // answer returns the reported properties for the value in force.
 func (b *Binding[T]) answer(value T, touched map[string]bool, refused refusals, version int64) map[string]any {
-	var patch pnp.Patch
+	var patch Patch
 	v := reflect.ValueOf(value)
 	for _, name := range b.fields.Names {
 		last, answered := b.answers[name]
-		is := answer{status: pnp.OK, version: last.version}
+		is := answer{status: StatusOK, version: last.version}
 		why, isRefused := refused[name]
 		_, isDesired := b.desired[name]
 		switch {
 		case isRefused:
 			is.status, is.description = why.status, describe(why.err)
 		case !isDesired:
-			is.status, is.description = pnp.Initial, "by default"
+			is.status, is.description = StatusInitial, "by default"
 		}
 		if !answered || touched[name] || is != last {
 			is.version = version
@@ -171,15 +161,15 @@ func (b *Binding[T]) answer(value T, touched map[string]bool, refused refusals, 
 			b.failed(invalid(&FieldError{Field: name, Err: err}))
 			text = []byte("null")
 		}
-		patch.Answer(pnp.Property{Name: name, Version: is.version},
-			pnp.Answer{Status: is.status, Value: json.RawMessage(text), Description: is.description})
+		patch.Answer(Property{Name: name, Version: is.version},
+			Answer{Status: is.status, Value: json.RawMessage(text), Description: is.description})
 	}
 	text, err := patch.JSON()
 	if err != nil {
 		b.failed(err)
 		return nil
 	}
-	doc, err := mergepatch.Object(text)
+	doc, err := decodeObject(text)
 	b.failed(err)
 	return doc
 }

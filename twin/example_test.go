@@ -102,6 +102,9 @@ func ExampleReporter() {
 	// {"battery":null,"firmware":"1.1"}
 }
 
+// exampleModel is what the device announces as its Plug and Play model.
+const exampleModel = "dtmi:com:example:TemperatureController;1"
+
 // exampleClient returns a client and its in-process hub, connected in memory.
 func exampleClient() (*testbroker.Hub, *device.Client) {
 	hub, err := testbroker.New(nil)
@@ -116,7 +119,7 @@ func exampleClient() (*testbroker.Hub, *device.Client) {
 		log.Fatal(err)
 	}
 	network := netopt.Options{Plaintext: true, Dial: hub.Dial(testbroker.PortMQTT)}
-	client, err := device.New(creds, mqtt.New(&mqtt.Options{Network: network}), nil)
+	client, err := device.New(creds, mqtt.New(&mqtt.Options{Network: network, ModelID: exampleModel}), nil)
 	if err != nil {
 		log.Fatal(err)
 	}

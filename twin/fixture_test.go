@@ -2,6 +2,7 @@ package twin_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"sync"
@@ -15,7 +16,6 @@ import (
 	"github.com/hubline-iot/hubline/internal/bounded"
 	"github.com/hubline-iot/hubline/internal/faketime"
 	"github.com/hubline-iot/hubline/internal/hubfixture"
-	"github.com/hubline-iot/hubline/internal/mergepatch"
 	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
 	"github.com/hubline-iot/hubline/transport"
@@ -27,6 +27,13 @@ import (
 type window struct {
 	From int `json:"from"`
 	To   int `json:"to"`
+}
+
+func (w *window) Validate() error {
+	if w.To < w.From {
+		return errors.New("the window ends before it begins")
+	}
+	return nil
 }
 
 // settings are the desired properties of the tests.
@@ -43,10 +50,7 @@ func check(s settings) error {
 	if s.Interval < 1 {
 		return &twin.FieldError{Field: "interval", Err: errors.New("give 1 or more seconds")}
 	}
-	if s.Window.From > s.Window.To {
-		return errors.New("the window ends before it begins")
-	}
-	return nil
+	return s.Window.Validate()
 }
 
 // answered is the reported property for a value in force.
@@ -183,13 +187,33 @@ func (f *fake) PatchReported(ctx context.Context, patch []byte) (int64, error) {
 		return 0, err
 	}
 	f.patches = append(f.patches, string(patch))
-	change, err := mergepatch.Object(patch)
-	if err != nil {
+	var change map[string]any
+	if err := json.Unmarshal(patch, &change); err != nil {
 		return 0, err
 	}
-	f.doc, _ = mergepatch.Merge(f.doc, change).(map[string]any)
+	merge(f.doc, change)
 	f.version++
 	return f.version, nil
+}
+
+// merge changes doc as RFC 7396 says.
+func merge(doc, patch map[string]any) {
+	for name, change := range patch {
+		inner, isObject := change.(map[string]any)
+		old, _ := doc[name].(map[string]any)
+		switch {
+		case change == nil:
+			delete(doc, name)
+		case isObject:
+			if old == nil {
+				old = map[string]any{}
+				doc[name] = old
+			}
+			merge(old, inner)
+		default:
+			doc[name] = change
+		}
+	}
 }
 
 // sent returns the patches since the last call.

@@ -4,22 +4,14 @@ import (
 	"context"
 
 	"github.com/hubline-iot/hubline/device"
-	"github.com/hubline-iot/hubline/internal/fields"
 )
 
-// Client is the part of *device.Client that this package uses.
+// Client is the part of *device.Client that Bind and NewReporter use.
 type Client interface {
 	HandleDesired(handle device.DesiredHandler)
 	GetTwin(ctx context.Context) (*device.Twin, error)
 	PatchReported(ctx context.Context, patch []byte) (version int64, err error)
 }
-
-// FieldError is a value that a field does not take. Field is the name of the property, or a path in
-// it: "window.from". Return it from Check and Apply, also several in errors.Join.
-type FieldError = fields.Error
-
-// ErrUnknown is the cause of a FieldError about a property that the struct has no field for.
-var ErrUnknown = fields.ErrUnknown
 
 // Options are the settings of a Binding.
 type Options[T any] struct {

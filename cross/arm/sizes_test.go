@@ -114,7 +114,6 @@ import (
 	"github.com/hubline-iot/hubline/fileupload"
 	"github.com/hubline-iot/hubline/observe/hublog"
 	"github.com/hubline-iot/hubline/outbox"
-	"github.com/hubline-iot/hubline/pnp"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/amqp"
 	"github.com/hubline-iot/hubline/transport/amqp/amqpws"
@@ -124,6 +123,7 @@ import (
 	"github.com/hubline-iot/hubline/transport/mqtt/paho"
 	"github.com/hubline-iot/hubline/transport/netopt"
 	"github.com/hubline-iot/hubline/transport/netproxy"
+	"github.com/hubline-iot/hubline/twin"
 )
 
 func main() {
@@ -149,11 +149,11 @@ func main() {
 	go q.Run(ctx, client)
 	check(q.Put(ctx, &transport.Message{Body: []byte("kept")}))
 	client.HandleDesired(func(ctx context.Context, d device.Desired) {
-		wishes, err := pnp.Properties(d)
+		wishes, err := twin.Properties(d)
 		check(err)
-		var patch pnp.Patch
+		var patch twin.Patch
 		for _, w := range wishes {
-			patch.Answer(w, pnp.Answer{Status: pnp.OK})
+			patch.Answer(w, twin.Answer{Status: twin.StatusOK})
 		}
 		body, err := patch.JSON()
 		check(err)

@@ -11,9 +11,9 @@ import (
 	"time"
 
 	"github.com/hubline-iot/hubline/device"
-	"github.com/hubline-iot/hubline/pnp"
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
 	"github.com/hubline-iot/hubline/transport"
+	"github.com/hubline-iot/hubline/twin"
 )
 
 // sampler says how many readings should exist. A back end changes it by the desired property
@@ -50,16 +50,16 @@ func (p *sampler) begin() {
 }
 
 // apply applies a desired property, and returns the answer.
-func (p *sampler) apply(property pnp.Property) pnp.Answer {
+func (p *sampler) apply(property twin.Property) twin.Answer {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	answer := pnp.Answer{Status: pnp.OK}
+	answer := twin.Answer{Status: twin.StatusOK}
 	interval := p.defaultInterval
 	if property.Removed() {
-		answer.Status, answer.Description = pnp.Initial, "the usual one"
+		answer.Status, answer.Description = twin.StatusInitial, "the usual one"
 	} else if err := property.Decode(&interval); err != nil || interval < 0.0001 || interval > 3600 {
 		interval = p.interval
-		answer.Status, answer.Description = pnp.BadValue, "give seconds from 0.0001 to 3600"
+		answer.Status, answer.Description = twin.StatusBadValue, "give seconds from 0.0001 to 3600"
 	}
 	now := time.Now()
 	p.due, p.since, p.interval = p.dueLocked(now), now, interval
@@ -110,15 +110,15 @@ func (p *sampler) change(ctx context.Context, client *device.Client, d device.De
 }
 
 // answer applies the properties in d. The patch is empty if they do not contain the interval.
-func (p *sampler) answer(d device.Desired, out *printer) (patch pnp.Patch, err error) {
-	properties, err := pnp.Properties(d)
+func (p *sampler) answer(d device.Desired, out *printer) (patch twin.Patch, err error) {
+	properties, err := twin.Properties(d)
 	if err != nil {
 		return patch, err
 	}
-	isInterval := func(property pnp.Property) bool { return property.Name == "interval" }
+	isInterval := func(property twin.Property) bool { return property.Name == "interval" }
 	if d.Full && !slices.ContainsFunc(properties, isInterval) {
 		// no interval is desired: it may have been removed while the device was disconnected
-		properties = append(properties, pnp.Property{Name: "interval", Value: json.RawMessage("null"), Version: d.Version})
+		properties = append(properties, twin.Property{Name: "interval", Value: json.RawMessage("null"), Version: d.Version})
 	}
 	for _, property := range properties {
 		if isInterval(property) {
@@ -191,7 +191,7 @@ func (w *backEnd) check(ctx context.Context, s *faultyHub) error {
 			} `json:"interval"`
 		}
 		err := json.Unmarshal(t.Reported, &reported)
-		return err == nil && reported.Interval.AV == w.version && reported.Interval.AC == pnp.Initial &&
+		return err == nil && reported.Interval.AV == w.version && reported.Interval.AC == twin.StatusInitial &&
 			reported.Interval.Value == w.defaultInterval
 	})
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/hubline-iot/hubline/device"
-	"github.com/hubline-iot/hubline/pnp"
+	"github.com/hubline-iot/hubline/twin"
 )
 
 // A new interval applies from its arrival on; the number of readings until then does not change.
@@ -17,25 +17,25 @@ func TestTheRateFollowsTheInterval(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newSampler(4)
 		p.begin()
-		set := func(value string) pnp.Answer {
-			return p.apply(pnp.Property{Name: "interval", Value: json.RawMessage(value), Version: 7})
+		set := func(value string) twin.Answer {
+			return p.apply(twin.Property{Name: "interval", Value: json.RawMessage(value), Version: 7})
 		}
 		require.Equal(t, 1, p.count())
 		time.Sleep(time.Second)
 		require.Equal(t, 5, p.count())
-		require.Equal(t, pnp.Answer{Status: pnp.OK, Value: 0.5}, set("0.5"))
+		require.Equal(t, twin.Answer{Status: twin.StatusOK, Value: 0.5}, set("0.5"))
 		require.Equal(t, 5, p.count())
 		time.Sleep(time.Second)
 		require.Equal(t, 7, p.count())
 		for _, bad := range []string{"0", "-1", "3601", `"fast"`, "{}"} {
 			answer := set(bad)
-			require.Equal(t, pnp.BadValue, answer.Status, bad)
+			require.Equal(t, twin.StatusBadValue, answer.Status, bad)
 			require.Equal(t, 0.5, answer.Value, "it goes on as before")
 			require.NotEmpty(t, answer.Description)
 		}
 		time.Sleep(time.Second)
 		require.Equal(t, 9, p.count())
-		require.Equal(t, pnp.Answer{Status: pnp.Initial, Value: 0.25, Description: "the usual one"}, set("null"))
+		require.Equal(t, twin.Answer{Status: twin.StatusInitial, Value: 0.25, Description: "the usual one"}, set("null"))
 		time.Sleep(time.Second)
 		require.Equal(t, 13, p.count())
 	})

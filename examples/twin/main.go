@@ -21,10 +21,10 @@ import (
 
 	"github.com/hubline-iot/hubline/device"
 	"github.com/hubline-iot/hubline/examples/internal/setup"
-	"github.com/hubline-iot/hubline/pnp"
 	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/testbroker/fault"
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
+	"github.com/hubline-iot/hubline/twin"
 )
 
 func main() {
@@ -88,14 +88,14 @@ func (t *received) handle(ctx context.Context, client *device.Client, d device.D
 	t.list = append(t.list, what)
 	t.mu.Unlock()
 
-	properties, err := pnp.Properties(d)
-	var patch pnp.Patch
+	properties, err := twin.Properties(d)
+	var patch twin.Patch
 	if d.Full {
 		patch.Initial("", "interval", 10, "by default") // unless one is desired
 	}
 	for _, property := range properties {
 		if property.Name == "interval" {
-			patch.Answer(property, pnp.Answer{Status: pnp.OK})
+			patch.Answer(property, twin.Answer{Status: twin.StatusOK})
 		}
 	}
 	if err == nil && !patch.Empty() {

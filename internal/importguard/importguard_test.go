@@ -214,14 +214,14 @@ var layers = []struct {
 }{
 	{
 		"the contract knows none of its users", []string{"./transport"},
-		[]string{"device", "errfilter", "pnp", "retrypolicy", "testbroker", "transport/mqtt", "transport/amqp",
-			"transport/http", "transport/transporttest"}, nil,
+		[]string{"device", "errfilter", "retrypolicy", "testbroker", "transport/mqtt", "transport/amqp",
+			"transport/http", "transport/transporttest", "twin"}, nil,
 		"imports go one way",
 	},
 	{
 		"filter and policies know the contract alone", []string{"./errfilter", "./retrypolicy", "./retrypolicy/budget",
 			"./retrypolicy/compat/...", "./retrypolicy/httpretry", "./retrypolicy/classify", "./retrypolicy/poll"},
-		[]string{"device", "pnp", "testbroker", "transport"}, []string{"transport"},
+		[]string{"device", "testbroker", "transport", "twin"}, []string{"transport"},
 		"imports go one way",
 	},
 	{
@@ -231,7 +231,7 @@ var layers = []struct {
 	},
 	{
 		"the client knows no protocol", []string{"./device"},
-		[]string{"transport", "testbroker", "outbox", "fileupload", "pnp", "provisioning"}, []string{"transport"},
+		[]string{"transport", "testbroker", "outbox", "fileupload", "provisioning", "twin"}, []string{"transport"},
 		"the user brings the transport as a value, so an unused protocol is never linked",
 	},
 	{
@@ -253,7 +253,7 @@ var layers = []struct {
 	},
 	{
 		"the emulator shares nothing with the client", existing("./testbroker/..."),
-		[]string{"device", "transport", "errfilter", "pnp", "retrypolicy"}, nil,
+		[]string{"device", "transport", "errfilter", "retrypolicy", "twin"}, nil,
 		"both sides would share a mistake",
 	},
 	{
@@ -290,12 +290,12 @@ var layers = []struct {
 	{
 		"transports know neither client nor emulator", existing("./transport/mqtt/...", "./transport/amqp/...",
 			"./transport/http/..."),
-		[]string{"device", "pnp", "testbroker", "transport/transporttest"}, nil,
+		[]string{"device", "testbroker", "transport/transporttest", "twin"}, nil,
 		"imports go one way",
 	},
 	{
-		"the conventions of Plug and Play, and what is typed, know the client and no protocol",
-		existing("./pnp", "./twin", "./methods"),
+		"typed twins and methods know the client and no protocol",
+		existing("./twin"),
 		[]string{"transport", "testbroker"}, []string{"transport"},
 		"they are the same over each",
 	},
@@ -314,7 +314,7 @@ var layers = []struct {
 	},
 	{
 		"firmware without models has no JSON", existing("./cross/arm/..."),
-		[]string{"pnp", "twin", "methods"}, nil,
+		[]string{"twin"}, nil,
 		"it links encoding/json, 122 KB flash",
 	},
 }

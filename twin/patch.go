@@ -1,22 +1,25 @@
-package pnp
+package twin
 
-import "encoding/json"
+import (
+	"encoding/json"
+	"fmt"
+)
 
 // Usual statuses of answers; other HTTP statuses are allowed.
 const (
-	// OK: the property is as desired.
-	OK = 200
-	// InProgress: the device is still changing the property.
-	InProgress = 202
-	// Initial: the device reports its own default, because no value is desired.
-	Initial = 203
-	// BadValue: the device rejects the value and keeps the previous one.
-	BadValue = 400
+	// StatusOK: the property is as desired.
+	StatusOK = 200
+	// StatusInProgress: the device is still changing the property.
+	StatusInProgress = 202
+	// StatusInitial: the device reports its own default, because no value is desired.
+	StatusInitial = 203
+	// StatusBadValue: the device rejects the value and keeps the previous one.
+	StatusBadValue = 400
 )
 
 // Answer is a device's answer to a desired value.
 type Answer struct {
-	// Status is OK, InProgress, BadValue or another HTTP status.
+	// Status is StatusOK, StatusInProgress, StatusBadValue or another HTTP status.
 	Status int
 	// Value is the current value of the property, for encoding/json. Nil: the desired value.
 	Value any
@@ -40,7 +43,7 @@ type Patch struct {
 func (p *Patch) Report(component, name string, value any) {
 	text, err := json.Marshal(value)
 	if err != nil {
-		p.fail(invalid("the value of %s cannot be written as JSON: %w", path(component, name), err))
+		p.fail(invalid(fmt.Errorf("the value of %s cannot be written as JSON: %w", path(component, name), err)))
 		return
 	}
 	p.set(component, name, text)
@@ -57,13 +60,13 @@ func (p *Patch) Answer(to Property, a Answer) {
 
 // Initial sets a writable property without a desired value to the device's default.
 func (p *Patch) Initial(component, name string, value any, description string) {
-	p.answer(Property{Component: component, Name: name}, Answer{Initial, value, description})
+	p.answer(Property{Component: component, Name: name}, Answer{StatusInitial, value, description})
 }
 
 func (p *Patch) answer(to Property, a Answer) {
 	if a.Status < 100 || a.Status > 599 {
-		p.fail(invalid("the answer to %s has the status %d; use one of HTTP, 200 for success", path(to.Component, to.Name),
-			a.Status))
+		p.fail(invalid(fmt.Errorf("the answer to %s has the status %d; use one of HTTP, 200 for success",
+			path(to.Component, to.Name), a.Status)))
 		return
 	}
 	p.Report(to.Component, to.Name, struct {
@@ -83,10 +86,10 @@ func (p *Patch) set(component, name string, text json.RawMessage) {
 	_, isProperty := p.root[component]
 	switch {
 	case err != nil:
-		p.fail(invalid("%w", err))
+		p.fail(invalid(err))
 	case component == "" && isComponent || isProperty:
-		p.fail(invalid("%s: the patch has both a property of the root and a component of one name; a model gives it to one "+
-			"of them", path(component, name)))
+		p.fail(invalid(fmt.Errorf("%s: the patch has both a property of the root and a component of one name; "+
+			"a model gives it to one of them", path(component, name))))
 	case component == "":
 		if p.root == nil {
 			p.root = map[string]json.RawMessage{}
@@ -127,7 +130,7 @@ func (p *Patch) JSON() ([]byte, error) {
 	}
 	text, err := json.Marshal(all)
 	if err != nil {
-		return nil, invalid("the patch cannot be written as JSON: %w", err)
+		return nil, invalid(fmt.Errorf("the patch cannot be written as JSON: %w", err))
 	}
 	return text, nil
 }

@@ -1,4 +1,4 @@
-package methods
+package twin
 
 import (
 	"context"
@@ -16,8 +16,8 @@ import (
 	"github.com/hubline-iot/hubline/transport"
 )
 
-// Client is the part of *device.Client that this package uses.
-type Client interface {
+// MethodClient is the part of *device.Client that HandleMethod uses.
+type MethodClient interface {
 	HandleMethod(name string, handle device.MethodHandler) error
 }
 
@@ -28,8 +28,8 @@ type Validator interface{ Validate() error }
 // Statuser is implemented by results with a status other than 200, such as 202.
 type Statuser interface{ Status() int }
 
-// Options are settings of one method.
-type Options struct {
+// MethodOptions are the settings of one method.
+type MethodOptions struct {
 	// Limit is how many calls run at a time; further ones are answered with 503 at once. 0: only
 	// device.Options.MethodLimit holds.
 	Limit int
@@ -42,14 +42,15 @@ type Options struct {
 	OnError func(err error)
 }
 
-// Handle registers f for the direct method called name, like Client.HandleMethod, whose errors it
-// returns. The payload is decoded into In, by encoding/json, field by field; names match as there,
-// in any case. A member without a field is an error at any depth, unless AllowUnknown is set. A
-// call without payload, or with null, passes the zero value. The result is encoded by
-// encoding/json. Use struct{} for nothing. The error is Invalid for negative options and for
-// structs that cannot be decoded by field: those that embed others, and fields with the option
+// HandleMethod registers f for the direct method called name with the client (its HandleMethod,
+// whose errors it returns). The payload is decoded into In, by encoding/json, field by field; names
+// match as there, in any case. A member without a field is an error at any depth, unless
+// AllowUnknown is set. A call without payload, or with null, passes the zero value. The result is
+// encoded by encoding/json. Use struct{} for nothing. The error is Invalid for negative options and
+// for structs that cannot be decoded by field: those that embed others, and fields with the option
 // "string".
-func Handle[In, Out any](c Client, name string, f func(ctx context.Context, in In) (Out, error), o *Options) error {
+func HandleMethod[In, Out any](c MethodClient, name string, f func(ctx context.Context, in In) (Out, error),
+	o *MethodOptions) error {
 	m := &method[In, Out]{call: f}
 	if o != nil {
 		m.set = *o
@@ -63,7 +64,7 @@ func Handle[In, Out any](c Client, name string, f func(ctx context.Context, in I
 
 type method[In, Out any] struct {
 	call   func(ctx context.Context, in In) (Out, error)
-	set    Options
+	set    MethodOptions
 	fields *fields.Set   // nil: In is decoded as a whole
 	places chan struct{} // nil: no limit
 }
@@ -73,7 +74,7 @@ var unmarshaler = reflect.TypeFor[json.Unmarshaler]()
 func (m *method[In, Out]) prepare() (err error) {
 	switch {
 	case m.call == nil:
-		return errors.New("no function; use HandleMethod with nil to remove a handler")
+		return errors.New("no function; use the client's HandleMethod with nil to remove a handler")
 	case m.set.Limit < 0:
 		return fmt.Errorf("option Limit is %d; give 0 for no limit, or the number of calls", m.set.Limit)
 	case m.set.Timeout < 0:
@@ -96,7 +97,7 @@ func (m *method[In, Out]) handle(ctx context.Context, c *device.MethodCall) (sta
 		case m.places <- struct{}{}:
 			defer func() { <-m.places }()
 		default:
-			return answer(Errorf(503, "%d calls of the method run already", m.set.Limit))
+			return errorAnswer(MethodErrorf(503, "%d calls of the method run already", m.set.Limit))
 		}
 	}
 	if m.set.Timeout > 0 {
@@ -106,7 +107,7 @@ func (m *method[In, Out]) handle(ctx context.Context, c *device.MethodCall) (sta
 	}
 	in, err := m.decode(c.Body)
 	if err != nil {
-		return answer(err)
+		return errorAnswer(err)
 	}
 	out, err := m.call(ctx, in)
 	if err != nil {
@@ -150,18 +151,18 @@ func (m *method[In, Out]) decode(body []byte) (in In, err error) {
 
 // failed answers a call whose handler returned an error.
 func (m *method[In, Out]) failed(ctx context.Context, err error) (status int, body []byte) {
-	known := (*Error)(nil)
+	known := (*MethodError)(nil)
 	switch {
 	case errors.As(err, &known), len(fields.Named(err)) > 0:
-		return answer(err)
+		return errorAnswer(err)
 	case m.set.OnError != nil:
-		_ = callback.Run("methods.Options.OnError", func() { m.set.OnError(err) })
+		_ = callback.Run("twin.MethodOptions.OnError", func() { m.set.OnError(err) })
 	}
 	switch {
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
-		return answer(Errorf(504, "the method did not finish in its time"))
+		return errorAnswer(MethodErrorf(504, "the method did not finish in its time"))
 	case ctx.Err() != nil:
-		return answer(Errorf(503, "the device's client is being closed"))
+		return errorAnswer(MethodErrorf(503, "the device's client is being closed"))
 	}
-	return answer(Errorf(500, "the method failed"))
+	return errorAnswer(MethodErrorf(500, "the method failed"))
 }

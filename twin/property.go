@@ -1,8 +1,9 @@
-package pnp
+package twin
 
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 
@@ -32,18 +33,18 @@ type Property struct {
 func (p Property) Removed() bool { return string(p.Value) == "null" }
 
 // Decode decodes the value into the variable that v points to, like encoding/json. The error is of
-// Kind Protocol when the value has another type or is out of its range (answer it with BadValue and
-// a description), and Invalid when no value is desired or v is not a pointer.
+// Kind Protocol when the value has another type or is out of its range (answer it with
+// StatusBadValue and a description), and Invalid when no value is desired or v is not a pointer.
 func (p Property) Decode(v any) error {
 	if p.Removed() {
-		return invalid("%s was removed and has no value; ask Removed first", path(p.Component, p.Name))
+		return invalid(fmt.Errorf("%s was removed and has no value; ask Removed first", path(p.Component, p.Name)))
 	}
 	err := json.Unmarshal(p.Value, v)
 	if err == nil {
 		return nil
 	}
 	if wrong := (*json.InvalidUnmarshalError)(nil); errors.As(err, &wrong) {
-		return invalid("give Decode a pointer: %w", err)
+		return invalid(fmt.Errorf("give Decode a pointer: %w", err))
 	}
 	return broken("%s has a value that the device cannot read: %w", path(p.Component, p.Name), err)
 }

@@ -1,4 +1,4 @@
-package methods
+package twin
 
 import (
 	"encoding/json"
@@ -10,23 +10,19 @@ import (
 	"github.com/hubline-iot/hubline/internal/scrub"
 )
 
-// FieldError is a value that a field of the payload does not take. Field is the name in JSON, or a
-// path: "window.from". A handler that returns one, or several in errors.Join, answers with 400.
-type FieldError = fields.Error
-
-// Error is an answer with a status and a text for the caller.
-type Error struct {
+// MethodError is an answer with a status and a text for the caller.
+type MethodError struct {
 	// Status is from 100 to 599; another one counts as 500.
 	Status  int
 	Message string
 }
 
 // Error returns the status and the message.
-func (e *Error) Error() string { return fmt.Sprintf("status %d: %s", e.Status, e.Message) }
+func (e *MethodError) Error() string { return fmt.Sprintf("status %d: %s", e.Status, e.Message) }
 
-// Errorf returns an Error. A handler that returns it answers with this status and text.
-func Errorf(status int, format string, args ...any) error {
-	return &Error{status, fmt.Sprintf(format, args...)}
+// MethodErrorf returns a MethodError. A handler that returns it answers with this status and text.
+func MethodErrorf(status int, format string, args ...any) error {
+	return &MethodError{status, fmt.Sprintf(format, args...)}
 }
 
 // failure is the body of an answer that is no success.
@@ -35,10 +31,11 @@ type failure struct {
 	Field   string `json:"field,omitempty"`
 }
 
-// answer returns the answer for an error whose text is for the caller: an Error or FieldErrors.
-func answer(err error) (status int, body []byte) {
+// errorAnswer returns the answer for an error whose text is for the caller: a MethodError or
+// FieldErrors.
+func errorAnswer(err error) (status int, body []byte) {
 	status, f := 400, failure{Message: scrub.Peer(err.Error())}
-	if known := (*Error)(nil); errors.As(err, &known) {
+	if known := (*MethodError)(nil); errors.As(err, &known) {
 		status, f.Message = known.Status, scrub.Peer(known.Message)
 		if status < 100 || status > 599 {
 			status = 500

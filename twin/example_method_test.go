@@ -1,4 +1,4 @@
-package methods_test
+package twin_test
 
 import (
 	"context"
@@ -6,12 +6,8 @@ import (
 	"fmt"
 	"log"
 
-	"github.com/hubline-iot/hubline/device"
-	"github.com/hubline-iot/hubline/methods"
-	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
-	"github.com/hubline-iot/hubline/transport/mqtt"
-	"github.com/hubline-iot/hubline/transport/netopt"
+	"github.com/hubline-iot/hubline/twin"
 )
 
 type blink struct {
@@ -21,7 +17,7 @@ type blink struct {
 // Validate makes the router refuse calls with a wrong number.
 func (b blink) Validate() error {
 	if b.Times < 1 || b.Times > 10 {
-		return &methods.FieldError{Field: "times", Err: errors.New("give 1 to 10")}
+		return &twin.FieldError{Field: "times", Err: errors.New("give 1 to 10")}
 	}
 	return nil
 }
@@ -30,33 +26,18 @@ type blinked struct {
 	Total int `json:"total"`
 }
 
-func ExampleHandle() {
-	hub, err := testbroker.New(nil)
-	if err != nil {
-		log.Fatal(err)
-	}
+func ExampleHandleMethod() {
+	hub, client := exampleClient()
 	defer hub.Close()
-	if _, err := hub.AddDevice("dev-1"); err != nil {
-		log.Fatal(err)
-	}
-	creds, err := device.ParseConnectionString(hub.ConnectionString("dev-1"))
-	if err != nil {
-		log.Fatal(err)
-	}
-	network := netopt.Options{Plaintext: true, Dial: hub.Dial(testbroker.PortMQTT)}
-	client, err := device.New(creds, mqtt.New(&mqtt.Options{Network: network}), nil)
-	if err != nil {
-		log.Fatal(err)
-	}
 	defer client.Close()
 
 	total := 0
-	err = methods.Handle(client, "blink", func(_ context.Context, in blink) (blinked, error) {
+	err := twin.HandleMethod(client, "blink", func(_ context.Context, in blink) (blinked, error) {
 		if total += in.Times; total > 12 {
-			return blinked{}, methods.Errorf(409, "the lamp needs a rest after %d times", total)
+			return blinked{}, twin.MethodErrorf(409, "the lamp needs a rest after %d times", total)
 		}
 		return blinked{total}, nil
-	}, &methods.Options{Limit: 1}) // one call at a time: total needs no lock
+	}, &twin.MethodOptions{Limit: 1}) // one call at a time: total needs no lock
 	if err != nil {
 		log.Fatal(err)
 	}

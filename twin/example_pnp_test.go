@@ -1,4 +1,4 @@
-package pnp_test
+package twin_test
 
 import (
 	"context"
@@ -6,16 +6,13 @@ import (
 	"log"
 
 	"github.com/hubline-iot/hubline/device"
-	"github.com/hubline-iot/hubline/pnp"
-	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
 	"github.com/hubline-iot/hubline/transport"
-	"github.com/hubline-iot/hubline/transport/mqtt"
-	"github.com/hubline-iot/hubline/transport/netopt"
+	"github.com/hubline-iot/hubline/twin"
 )
 
 // A thermostat accepts temperatures in its range, and explains why it rejects others.
-func Example() {
+func ExampleProperties() {
 	hub, client := exampleClient()
 	defer hub.Close()
 	defer client.Close()
@@ -23,23 +20,23 @@ func Example() {
 
 	target := 20.0
 	client.HandleDesired(func(ctx context.Context, d device.Desired) {
-		wishes, err := pnp.Properties(d, "thermostat1")
+		wishes, err := twin.Properties(d, "thermostat1")
 		if err != nil {
 			log.Print(err) // a back end that ignores the model
 		}
-		var patch pnp.Patch
+		var patch twin.Patch
 		for _, wish := range wishes {
 			if wish.Component != "thermostat1" || wish.Name != "targetTemperature" {
 				continue
 			}
-			answer := pnp.Answer{Status: pnp.OK}
+			answer := twin.Answer{Status: twin.StatusOK}
 			var wanted float64
 			switch err := wish.Decode(&wanted); {
 			case wish.Removed():
 				target = 20
-				answer = pnp.Answer{Status: pnp.Initial, Value: target, Description: "the default"}
+				answer = twin.Answer{Status: twin.StatusInitial, Value: target, Description: "the default"}
 			case err != nil || wanted < 5 || wanted > 30:
-				answer = pnp.Answer{Status: pnp.BadValue, Value: target, Description: "5 to 30 degrees"}
+				answer = twin.Answer{Status: twin.StatusBadValue, Value: target, Description: "5 to 30 degrees"}
 			default:
 				target = wanted
 			}
@@ -67,8 +64,8 @@ func Example() {
 		if err != nil {
 			log.Fatal(err)
 		}
-		twin, _ := hub.Twin("dev-1")
-		fmt.Printf("%s\n", twin.Reported)
+		doc, _ := hub.Twin("dev-1")
+		fmt.Printf("%s\n", doc.Reported)
 	}
 	// Output:
 	// {"thermostat1":{"__t":"c","targetTemperature":{"ac":200,"ad":"","av":2,"value":21.5}}}
@@ -78,7 +75,7 @@ func Example() {
 
 // Read-only properties, and the default of a writable property without a desired value.
 func ExamplePatch() {
-	var patch pnp.Patch
+	var patch twin.Patch
 	patch.Report("", "serialNumber", "s-1")
 	patch.Report("thermostat1", "maxTempSinceLastReboot", 24.5)
 	patch.Initial("thermostat1", "targetTemperature", 20, "initialize")
@@ -97,7 +94,7 @@ func ExampleCommand() {
 	defer client.Close()
 	ctx := context.Background()
 
-	err := client.HandleMethod(pnp.Command("thermostat1", "getMaxMinReport"),
+	err := client.HandleMethod(twin.Command("thermostat1", "getMaxMinReport"),
 		func(context.Context, *device.MethodCall) (int, []byte) {
 			return 200, []byte(`{"maxTemp":24.5,"minTemp":19}`)
 		})
@@ -124,7 +121,7 @@ func ExampleSetComponent() {
 
 	m := &transport.Message{ContentType: "application/json", ContentEncoding: "utf-8",
 		Body: []byte(`{"temperature":21.5}`)}
-	if err := pnp.SetComponent(m, "thermostat1"); err != nil {
+	if err := twin.SetComponent(m, "thermostat1"); err != nil {
 		log.Fatal(err)
 	}
 	if err := client.Open(ctx); err != nil {
@@ -137,27 +134,4 @@ func ExampleSetComponent() {
 		fmt.Printf("%s: %s\n", m.Component, m.Body)
 	}
 	// Output: thermostat1: {"temperature":21.5}
-}
-
-// exampleClient returns a client and its in-process hub, connected in memory.
-func exampleClient() (*testbroker.Hub, *device.Client) {
-	hub, err := testbroker.New(nil)
-	if err != nil {
-		log.Fatal(err)
-	}
-	if _, err := hub.AddDevice("dev-1"); err != nil {
-		log.Fatal(err)
-	}
-	creds, err := device.ParseConnectionString(hub.ConnectionString("dev-1"))
-	if err != nil {
-		log.Fatal(err)
-	}
-	network := netopt.Options{Plaintext: true, Dial: hub.Dial(testbroker.PortMQTT)}
-	client, err := device.New(creds, mqtt.New(&mqtt.Options{Network: network,
-		ModelID: "dtmi:com:example:TemperatureController;1"}),
-		nil)
-	if err != nil {
-		log.Fatal(err)
-	}
-	return hub, client
 }

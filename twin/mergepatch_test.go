@@ -1,16 +1,14 @@
-package mergepatch_test
+package twin
 
 import (
 	"encoding/json"
 	"testing"
 
 	"github.com/stretchr/testify/require"
-
-	"github.com/hubline-iot/hubline/internal/mergepatch"
 )
 
 func object(t testing.TB, text string) map[string]any {
-	o, err := mergepatch.Object([]byte(text))
+	o, err := decodeObject([]byte(text))
 	require.NoError(t, err, text)
 	return o
 }
@@ -34,11 +32,11 @@ func TestTheExamplesOfTheRFC(t *testing.T) {
 		{`[1,2]`, `{"a":"b","c":null}`, `{"a":"b"}`},
 		{`{}`, `{"a":{"bb":{"ccc":null}}}`, `{"a":{"bb":{}}}`},
 	} {
-		target, err := mergepatch.Decode([]byte(c[0]))
+		target, err := decodeJSON([]byte(c[0]))
 		require.NoError(t, err)
-		patch, err := mergepatch.Decode([]byte(c[1]))
+		patch, err := decodeJSON([]byte(c[1]))
 		require.NoError(t, err)
-		text, err := json.Marshal(mergepatch.Merge(target, patch))
+		text, err := json.Marshal(mergePatch(target, patch))
 		require.NoError(t, err)
 		require.JSONEq(t, c[2], string(text), "%s and %s", c[0], c[1])
 		unchanged, err := json.Marshal(target)
@@ -47,7 +45,7 @@ func TestTheExamplesOfTheRFC(t *testing.T) {
 	}
 }
 
-func TestDiff(t *testing.T) {
+func TestTheDifferenceOfTwoObjects(t *testing.T) {
 	for _, c := range [][3]string{
 		{`{"a":1}`, `{"a":1}`, `{}`},
 		{`{"a":1}`, `{"a":1.0}`, `{}`},
@@ -65,7 +63,7 @@ func TestDiff(t *testing.T) {
 		{`{"a":[1]}`, `{"a":[1,2]}`, `{"a":[1,2]}`},
 		{`{}`, `{"a":{}}`, `{"a":{}}`},
 	} {
-		patch, differ := mergepatch.Diff(object(t, c[0]), object(t, c[1]))
+		patch, differ := diffPatch(object(t, c[0]), object(t, c[1]))
 		text, err := json.Marshal(patch)
 		require.NoError(t, err)
 		require.JSONEq(t, c[2], string(text), "from %s to %s", c[0], c[1])
@@ -75,7 +73,7 @@ func TestDiff(t *testing.T) {
 
 func TestOnlyOneObjectIsDecoded(t *testing.T) {
 	for _, text := range []string{``, `null`, `[]`, `1`, `{} {}`, `{}x`, `{`} {
-		_, err := mergepatch.Object([]byte(text))
+		_, err := decodeObject([]byte(text))
 		require.Error(t, err, text)
 	}
 }
@@ -86,20 +84,20 @@ func FuzzDiff(f *testing.F) {
 	f.Add([]byte(`{"a":1e999999999}`), []byte(`{"a":1e-999999999}`))
 	f.Add([]byte(`{"a":0}`), []byte(`{"a":-0}`))
 	f.Fuzz(func(t *testing.T, a, b []byte) {
-		from, err := mergepatch.Object(a)
+		from, err := decodeObject(a)
 		if err != nil {
 			return
 		}
-		to, err := mergepatch.Object(b)
+		to, err := decodeObject(b)
 		if err != nil {
 			return
 		}
-		from, _ = mergepatch.Merge(nil, from).(map[string]any) // a document has no null members
-		patch, differ := mergepatch.Diff(from, to)
-		merged, _ := mergepatch.Merge(from, patch).(map[string]any)
-		require.True(t, mergepatch.Equal(merged, mergepatch.Merge(nil, to)), "%v", patch)
-		require.Equal(t, !mergepatch.Equal(from, mergepatch.Merge(nil, to)), differ)
-		_, differ = mergepatch.Diff(merged, to)
+		from, _ = mergePatch(nil, from).(map[string]any) // a document has no null members
+		patch, differ := diffPatch(from, to)
+		merged, _ := mergePatch(from, patch).(map[string]any)
+		require.True(t, equalJSON(merged, mergePatch(nil, to)), "%v", patch)
+		require.Equal(t, !equalJSON(from, mergePatch(nil, to)), differ)
+		_, differ = diffPatch(merged, to)
 		require.False(t, differ)
 	})
 }

@@ -1,4 +1,4 @@
-package methods_test
+package twin_test
 
 import (
 	"context"
@@ -15,14 +15,10 @@ import (
 
 	"github.com/hubline-iot/hubline/device"
 	"github.com/hubline-iot/hubline/internal/bounded"
-	"github.com/hubline-iot/hubline/internal/faketime"
-	"github.com/hubline-iot/hubline/internal/hubfixture"
-	"github.com/hubline-iot/hubline/methods"
 	"github.com/hubline-iot/hubline/testbroker"
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
 	"github.com/hubline-iot/hubline/transport"
-	"github.com/hubline-iot/hubline/transport/mqtt"
-	"github.com/hubline-iot/hubline/transport/netopt"
+	"github.com/hubline-iot/hubline/twin"
 )
 
 // registry keeps the handlers, as a client does.
@@ -42,18 +38,6 @@ func (r registry) call(ctx context.Context, name, body string) string {
 	return fmt.Sprintf("%d %s", status, answer)
 }
 
-type window struct {
-	From int `json:"from"`
-	To   int `json:"to"`
-}
-
-func (w *window) Validate() error {
-	if w.To < w.From {
-		return errors.New("the window ends before it begins")
-	}
-	return nil
-}
-
 // accepted is a result with a status of its own.
 type accepted struct {
 	Job string `json:"job"`
@@ -63,17 +47,17 @@ func (accepted) Status() int { return 202 }
 
 func TestPayloadsAndResultsAreTyped(t *testing.T) {
 	r := registry{}
-	require.NoError(t, methods.Handle(r, "window", func(_ context.Context, in window) (accepted, error) {
+	require.NoError(t, twin.HandleMethod(r, "window", func(_ context.Context, in window) (accepted, error) {
 		return accepted{fmt.Sprint(in.From, "-", in.To)}, nil
 	}, nil))
 	double := func(_ context.Context, in int) (int, error) { return 2 * in, nil }
-	require.NoError(t, methods.Handle(r, "double", double, nil))
-	require.NoError(t, methods.Handle(r, "ping", func(context.Context, struct{}) (struct{}, error) {
+	require.NoError(t, twin.HandleMethod(r, "double", double, nil))
+	require.NoError(t, twin.HandleMethod(r, "ping", func(context.Context, struct{}) (struct{}, error) {
 		return struct{}{}, nil
 	}, nil))
-	require.NoError(t, methods.Handle(r, "loose", func(_ context.Context, in window) (any, error) { return in, nil },
-		&methods.Options{AllowUnknown: true}))
-	require.NoError(t, methods.Handle(r, "raw", func(_ context.Context, in json.RawMessage) (json.RawMessage, error) {
+	require.NoError(t, twin.HandleMethod(r, "loose", func(_ context.Context, in window) (any, error) { return in, nil },
+		&twin.MethodOptions{AllowUnknown: true}))
+	require.NoError(t, twin.HandleMethod(r, "raw", func(_ context.Context, in json.RawMessage) (json.RawMessage, error) {
 		return in, nil
 	}, nil))
 	for _, c := range [][3]string{
@@ -109,8 +93,8 @@ func TestMembersWithoutAField(t *testing.T) {
 	}
 	r := registry{}
 	call := func(_ context.Context, in plan) (int, error) { return in.Window.From, nil }
-	require.NoError(t, methods.Handle(r, "strict", call, nil))
-	require.NoError(t, methods.Handle(r, "loose", call, &methods.Options{AllowUnknown: true}))
+	require.NoError(t, twin.HandleMethod(r, "strict", call, nil))
+	require.NoError(t, twin.HandleMethod(r, "loose", call, &twin.MethodOptions{AllowUnknown: true}))
 	require.Equal(t, `400 {"message":"field window: there is no such field: form","field":"window"}`,
 		r.call(t.Context(), "strict", `{"window":{"form":3}}`))
 	require.Equal(t, "200 3", r.call(t.Context(), "strict", `{"window":{"from":3}}`))
@@ -133,8 +117,8 @@ func TestErrorsBecomeStatuses(t *testing.T) {
 	r := registry{}
 	var fail error
 	var seen []error
-	require.NoError(t, methods.Handle(r, "m", func(context.Context, struct{}) (string, error) { return "", fail },
-		&methods.Options{OnError: func(err error) { seen = append(seen, err) }}))
+	require.NoError(t, twin.HandleMethod(r, "m", func(context.Context, struct{}) (string, error) { return "", fail },
+		&twin.MethodOptions{OnError: func(err error) { seen = append(seen, err) }}))
 	secret := errors.New("dial db with password hunter2")
 	for _, c := range []struct {
 		err  error
@@ -142,23 +126,23 @@ func TestErrorsBecomeStatuses(t *testing.T) {
 		seen int
 	}{
 		{secret, `500 {"message":"the method failed"}`, 1},
-		{methods.Errorf(409, "busy with %s", "work"), `409 {"message":"busy with work"}`, 0},
-		{fmt.Errorf("wrapped: %w", methods.Errorf(418, "tea")), `418 {"message":"tea"}`, 0},
-		{methods.Errorf(42, "odd"), `500 {"message":"odd"}`, 0},
-		{&methods.Error{Status: 600, Message: "odd"}, `500 {"message":"odd"}`, 0},
-		{&methods.FieldError{Field: "a", Err: errors.New("no")}, `400 {"message":"field a: no","field":"a"}`, 0},
+		{twin.MethodErrorf(409, "busy with %s", "work"), `409 {"message":"busy with work"}`, 0},
+		{fmt.Errorf("wrapped: %w", twin.MethodErrorf(418, "tea")), `418 {"message":"tea"}`, 0},
+		{twin.MethodErrorf(42, "odd"), `500 {"message":"odd"}`, 0},
+		{&twin.MethodError{Status: 600, Message: "odd"}, `500 {"message":"odd"}`, 0},
+		{&twin.FieldError{Field: "a", Err: errors.New("no")}, `400 {"message":"field a: no","field":"a"}`, 0},
 		{context.DeadlineExceeded, `500 {"message":"the method failed"}`, 1}, // of another call: its own time is not over
 	} {
 		fail, seen = c.err, nil
 		require.Equal(t, c.want, r.call(t.Context(), "m", ""))
 		require.Len(t, seen, c.seen)
 	}
-	require.NoError(t, methods.Handle(r, "nan", func(context.Context, struct{}) (float64, error) {
+	require.NoError(t, twin.HandleMethod(r, "nan", func(context.Context, struct{}) (float64, error) {
 		return math.NaN(), nil
 	}, nil))
 	require.Equal(t, `500 {"message":"the method failed"}`, r.call(t.Context(), "nan", ""))
-	require.NoError(t, methods.Handle(r, "loud", func(context.Context, struct{}) (int, error) { return 0, secret },
-		&methods.Options{OnError: func(error) { panic("in the logger") }}))
+	require.NoError(t, twin.HandleMethod(r, "loud", func(context.Context, struct{}) (int, error) { return 0, secret },
+		&twin.MethodOptions{OnError: func(error) { panic("in the logger") }}))
 	require.Equal(t, `500 {"message":"the method failed"}`, r.call(t.Context(), "loud", ""))
 }
 
@@ -169,7 +153,7 @@ func TestTheTimeOfACall(t *testing.T) {
 			<-ctx.Done()
 			return 0, ctx.Err()
 		}
-		require.NoError(t, methods.Handle(r, "wait", wait, &methods.Options{Timeout: 5 * time.Second}))
+		require.NoError(t, twin.HandleMethod(r, "wait", wait, &twin.MethodOptions{Timeout: 5 * time.Second}))
 		begun := time.Now()
 		require.Equal(t, `504 {"message":"the method did not finish in its time"}`, r.call(t.Context(), "wait", ""))
 		require.Equal(t, 5*time.Second, time.Since(begun))
@@ -184,7 +168,7 @@ func TestCallsBeyondTheLimitAreRefused(t *testing.T) {
 		r := registry{}
 		release := make(chan struct{})
 		wait := func(context.Context, struct{}) (int, error) { <-release; return 1, nil }
-		require.NoError(t, methods.Handle(r, "wait", wait, &methods.Options{Limit: 2}))
+		require.NoError(t, twin.HandleMethod(r, "wait", wait, &twin.MethodOptions{Limit: 2}))
 		answers := make(chan string, 2)
 		for range 2 {
 			go func() { answers <- r.call(context.Background(), "wait", "") }()
@@ -199,39 +183,32 @@ func TestCallsBeyondTheLimitAreRefused(t *testing.T) {
 	})
 }
 
-func TestMistakesAreErrorsOfHandle(t *testing.T) {
+func TestMistakesAreErrorsOfHandleMethod(t *testing.T) {
 	f := func(context.Context, window) (int, error) { return 0, nil }
-	for want, o := range map[string]*methods.Options{
+	for want, o := range map[string]*twin.MethodOptions{
 		"method m: option Limit is -1":     {Limit: -1},
 		"method m: option Timeout is -1ns": {Timeout: -1},
 	} {
-		err := methods.Handle(registry{}, "m", f, o)
+		err := twin.HandleMethod(registry{}, "m", f, o)
 		require.ErrorIs(t, err, transport.Invalid)
 		require.ErrorContains(t, err, want)
 	}
-	require.ErrorContains(t, methods.Handle[int, int](registry{}, "m", nil, nil), "no function")
+	require.ErrorContains(t, twin.HandleMethod[int, int](registry{}, "m", nil, nil), "no function")
 	embeds := func(context.Context, struct{ window }) (int, error) { return 0, nil }
-	require.ErrorContains(t, methods.Handle(registry{}, "m", embeds, nil), "embeds")
-	require.ErrorIs(t, methods.Handle(registry{}, "bad name", f, nil), transport.Invalid)
+	require.ErrorContains(t, twin.HandleMethod(registry{}, "m", embeds, nil), "embeds")
+	require.ErrorIs(t, twin.HandleMethod(registry{}, "bad name", f, nil), transport.Invalid)
 }
 
 // Over the wire: a panic and an unknown method are answered by the client.
 func TestCallsOfABackEnd(t *testing.T) {
-	bounded.Test(t, func(t *testing.T) {
-		faketime.Start()
-		hub, dev := hubfixture.OpenDevice(t, nil, "dev-1")
-		creds, err := device.ParseConnectionString(dev.ConnectionString())
-		require.NoError(t, err)
-		network := netopt.Options{Plaintext: true, Dial: hub.Dial(testbroker.PortMQTT)}
-		client, err := device.New(creds, mqtt.New(&mqtt.Options{Network: network}), nil)
-		require.NoError(t, err)
-		defer client.Close()
-		require.NoError(t, methods.Handle(client, "window", func(_ context.Context, in window) (accepted, error) {
+	bubble(t, func(t *testing.T, hub *testbroker.Hub, dev hubdata.Device) {
+		client := connect(t, hub, dev.ConnectionString())
+		require.NoError(t, twin.HandleMethod(client, "window", func(_ context.Context, in window) (accepted, error) {
 			if in.To == 99 {
 				panic("99")
 			}
 			return accepted{"j"}, nil
-		}, &methods.Options{Limit: 1}))
+		}, &twin.MethodOptions{Limit: 1}))
 		require.NoError(t, client.Open(t.Context()))
 		for _, c := range [][3]string{
 			{"window", `{"from":1,"to":2}`, `202 {"job":"j"}`},
@@ -247,14 +224,14 @@ func TestCallsOfABackEnd(t *testing.T) {
 }
 
 // Whatever the payload is: the answer is JSON that a hub takes, and the status says whether it ran.
-func FuzzHandle(f *testing.F) {
+func FuzzHandleMethod(f *testing.F) {
 	for _, seed := range []string{``, `null`, `{"from":1,"to":2}`, `{"from":1e9999}`, `{"to":-1}`, "{\"\xff\":1}", `[]`,
 		`{"from":"\ud800"}`} {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, body []byte) {
 		r, ran := registry{}, false
-		require.NoError(t, methods.Handle(r, "m", func(_ context.Context, in window) (window, error) {
+		require.NoError(t, twin.HandleMethod(r, "m", func(_ context.Context, in window) (window, error) {
 			ran = true
 			return in, (&in).Validate()
 		}, nil))

@@ -1,6 +1,7 @@
-// Package mergepatch applies and makes JSON merge patches (RFC 7396), on values as encoding/json
-// decodes them with UseNumber. No function changes its arguments; results may share parts of them.
-package mergepatch
+package twin
+
+// JSON merge patches (RFC 7396), on values as encoding/json decodes them with UseNumber. No
+// function changes its arguments; results may share parts of them.
 
 import (
 	"bytes"
@@ -11,8 +12,8 @@ import (
 	"math/big"
 )
 
-// Decode decodes one JSON value.
-func Decode(text []byte) (any, error) {
+// decodeJSON decodes one JSON value.
+func decodeJSON(text []byte) (any, error) {
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.UseNumber()
 	var v any
@@ -25,9 +26,9 @@ func Decode(text []byte) (any, error) {
 	return v, nil
 }
 
-// Object decodes one JSON object.
-func Object(text []byte) (map[string]any, error) {
-	v, err := Decode(text)
+// decodeObject decodes one JSON object.
+func decodeObject(text []byte) (map[string]any, error) {
+	v, err := decodeJSON(text)
 	if err != nil {
 		return nil, err
 	}
@@ -38,8 +39,8 @@ func Object(text []byte) (map[string]any, error) {
 	return o, nil
 }
 
-// Merge returns target with patch applied.
-func Merge(target, patch any) any {
+// mergePatch returns target with patch applied.
+func mergePatch(target, patch any) any {
 	changes, ok := patch.(map[string]any)
 	if !ok {
 		return patch
@@ -52,14 +53,14 @@ func Merge(target, patch any) any {
 			delete(merged, name)
 			continue
 		}
-		merged[name] = Merge(merged[name], change)
+		merged[name] = mergePatch(merged[name], change)
 	}
 	return merged
 }
 
-// Diff returns the patch that makes to of from, and whether there is a difference. A null member of
-// to counts as absent, because no patch makes one.
-func Diff(from, to map[string]any) (patch map[string]any, differ bool) {
+// diffPatch returns the patch that makes to of from, and whether there is a difference. A null
+// member of to counts as absent, because no patch makes one.
+func diffPatch(from, to map[string]any) (patch map[string]any, differ bool) {
 	patch = map[string]any{}
 	for name := range from {
 		if to[name] == nil {
@@ -73,30 +74,30 @@ func Diff(from, to map[string]any) (patch map[string]any, differ bool) {
 		switch {
 		case value == nil:
 		case isObject && wasObject:
-			if change, differ := Diff(oldInner, inner); differ {
+			if change, differ := diffPatch(oldInner, inner); differ {
 				patch[name] = change
 			}
-		case !known || !Equal(old, value):
-			patch[name] = Merge(nil, value) // without null members
+		case !known || !equalJSON(old, value):
+			patch[name] = mergePatch(nil, value) // without null members
 		}
 	}
 	return patch, len(patch) > 0
 }
 
-// Equal reports whether two values are the same. Numbers are compared by their value, because a hub
-// may write them in another way.
-func Equal(a, b any) bool {
+// equalJSON reports whether two values are the same. Numbers are compared by their value, because a
+// hub may write them in another way.
+func equalJSON(a, b any) bool {
 	switch a := a.(type) {
 	case map[string]any:
 		b, ok := b.(map[string]any)
-		return ok && maps.EqualFunc(a, b, Equal)
+		return ok && maps.EqualFunc(a, b, equalJSON)
 	case []any:
 		b, ok := b.([]any)
 		if !ok || len(a) != len(b) {
 			return false
 		}
 		for i := range a {
-			if !Equal(a[i], b[i]) {
+			if !equalJSON(a[i], b[i]) {
 				return false
 			}
 		}
