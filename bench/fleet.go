@@ -197,7 +197,10 @@ func (f *fleet) open(ctx context.Context, i int) error {
 		return err
 	}
 	if f.order.Messages {
-		f.devices[i].HandleMessages(func(context.Context, *transport.Message) error { return nil })
+		err := f.devices[i].HandleMessages(func(context.Context, *transport.Message) error { return nil })
+		if err != nil {
+			return err
+		}
 	}
 	if err := f.devices[i].Open(ctx); err != nil {
 		return err

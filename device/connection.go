@@ -15,6 +15,9 @@ type connection struct {
 
 	granted, asked transport.Features // current and requested subscriptions
 	askedBy        time.Time          // deadline for the answer to asked
+	single         bool               // request one feature at a time, to find the one that is refused
+	lacks          transport.Features // subscriptions that the peer does not have
+	lacking        *transport.Error   // the first refusal of one; nil: none
 	featureDue     time.Time          // when to serve the features; zero: when poked
 
 	ackTimeout time.Duration

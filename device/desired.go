@@ -47,9 +47,13 @@ type DesiredHandler func(ctx context.Context, d Desired)
 //
 // One goroutine at a time calls handle. handle may call the client's methods, but Close only in
 // another goroutine. A panic is reported to Trace.HandlerPanic and counted; the change is not
-// repeated. A client with a handler subscribes before each connection counts as Connected; over a
-// transport without twins it becomes Disconnected with Unsupported.
-func (c *Client) HandleDesired(handle DesiredHandler) {
+// repeated. A client with a handler subscribes before each connection counts as Connected. Over a
+// transport that is known to have no twins, HandleDesired fails with Unsupported. Where only the
+// peer knows, Status.Err says so, and the connection stays.
+func (c *Client) HandleDesired(handle DesiredHandler) error {
+	if e := c.lacks(transport.Desired, transport.OpSubscribe); e != nil && handle != nil {
+		return e
+	}
 	t := c.twinFeature()
 	t.mu.Lock()
 	if t.changes == nil {
@@ -63,6 +67,7 @@ func (c *Client) HandleDesired(handle DesiredHandler) {
 	t.changes.resetForHandler()
 	t.mu.Unlock()
 	c.poke()
+	return nil
 }
 
 // desiredQueue is the maximum number of changes that wait for the handler.

@@ -412,15 +412,6 @@ func TestATwinThatCannotBeReadOnce(t *testing.T) {
 	}
 }
 
-func TestDesiredOverATransportWithoutTwins(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		f := &fake{subscribe: func(int) error { return refused(transport.Unsupported) }}
-		c, _ := client(t, f, nil)
-		c.HandleDesired(func(context.Context, device.Desired) {})
-		require.ErrorIs(t, c.Open(t.Context()), transport.Unsupported)
-	})
-}
-
 // Close ends the handler's context and waits for it.
 func TestCloseWaitsForTheDesiredHandler(t *testing.T) {
 	bubble(t, func(t *testing.T) {

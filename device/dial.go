@@ -40,17 +40,17 @@ func (l *loop) connect() phase {
 			switch {
 			case e.session != nil:
 				l.conn = &connection{session: e.session}
-				want, _ := l.wants()
-				if want == 0 {
+				if !l.subscribeAlways() {
 					return l.connected(began)
 				}
-				l.subscribe(want)
-			case e.subscribed && e.err == nil:
-				l.conn.granted, l.conn.asked = l.conn.asked, 0
-				return l.connected(began)
 			case e.subscribed:
-				l.end()
-				return l.lost(AttemptFailed, ofConnection(e.err), nil)
+				if failure := l.subscribed(c.features(), e.err); failure != nil {
+					l.end()
+					return l.lost(AttemptFailed, failure, nil)
+				}
+				if !l.subscribeAlways() {
+					return l.connected(began)
+				}
 			default:
 				l.joining = false
 				l.hangUp()

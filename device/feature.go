@@ -184,34 +184,48 @@ func (c *Client) lacks(feature transport.Features, op transport.Op) *transport.E
 	if why == "" {
 		return nil
 	}
-	return &transport.Error{Kind: transport.Unsupported, Op: op, Err: errors.New(feature.String() + " are " + why)}
-}
-
-// wants returns the subscriptions that the session needs: before the connection counts as up, and
-// at this moment.
-func (l *loop) wants() (always, now transport.Features) {
-	if x := l.c.features(); x != nil {
-		always, now = x.wants()
+	what := feature.String()
+	if feature == transport.Messages && c.creds.ModuleID != "" {
+		what = "inputs of modules"
 	}
-	return always, now | always
+	return &transport.Error{Kind: transport.Unsupported, Op: op, Err: errors.New(what + " are " + why)}
 }
 
-// subscribe requests features from the session.
-func (l *loop) subscribe(want transport.Features) {
+// subscribeAlways requests what the connection does not count as up without, alone, because its
+// refusal ends the session. It reports whether there was anything to request.
+func (l *loop) subscribeAlways() bool {
+	x := l.c.features()
+	if x == nil {
+		return false
+	}
+	want, _ := x.wants()
+	want &^= l.conn.granted | l.conn.lacks
+	if l.conn.single {
+		want &= -want // the lowest bit
+	}
+	return l.subscribe(want)
+}
+
+// subscribe requests features from the session, and reports whether one is missing.
+func (l *loop) subscribe(want transport.Features) bool {
+	want &^= l.conn.granted
+	if want == 0 {
+		return false
+	}
 	l.conn.asked = want
 	l.request = transport.Request{ID: subscribeID, Op: transport.OpSubscribe, Want: want}
 	l.conn.session.Do(&l.request)
+	return true
 }
 
 // serveFeatures subscribes the live session to the wanted features, and serves them.
 func (l *loop) serveFeatures(x features, now time.Time) {
 	l.conn.featureDue = time.Time{}
-	if always, want := l.wants(); l.conn.plan != replacing && l.conn.asked == 0 && want&^l.conn.granted != 0 {
-		if always &^= l.conn.granted; always != 0 { // alone, because its refusal ends the session
-			want = always
+	if l.conn.plan != replacing && l.conn.asked == 0 {
+		_, want := x.wants()
+		if l.subscribeAlways() || l.subscribe(want) {
+			l.conn.askedBy = now.Add(l.c.set.DialTimeout)
 		}
-		l.subscribe(want &^ l.conn.granted)
-		l.conn.askedBy = now.Add(l.c.set.DialTimeout)
 	}
 	l.conn.featureDue = x.serve(l, now)
 	if l.conn.asked != 0 {
@@ -219,24 +233,68 @@ func (l *loop) serveFeatures(x features, now time.Time) {
 	}
 }
 
-// subscribed handles the answer to a subscription of a live session. It returns the failure that
-// ends the session, nil for none: if the session works without the subscription, only the calls
-// that wait for it fail.
+// subscribed handles the answer to a subscription. It returns the failure that ends the session,
+// nil for none: if the session works without the subscription, only the calls that wait for it
+// fail. A feature that the peer does not have is found alone, and goes into the status.
 func (l *loop) subscribed(x features, err error) error {
 	asked := l.conn.asked
 	l.conn.asked = 0
-	if err == nil {
+	always, _ := x.wants()
+	failure := ofTransport(err)
+	switch {
+	case err == nil:
 		l.conn.granted |= asked
-		l.c.poke()
-		return nil
-	}
-	if always, _ := l.wants(); asked&always != 0 {
+	case asked&always == 0:
+		l.refuseCalls(x, asked, failure)
+	case failure.Kind != transport.Unsupported:
 		return ofConnection(err)
+	case asked&(asked-1) != 0: // one of several
+		l.conn.single = true
+	default:
+		l.lack(asked, failure)
+		l.refuseCalls(x, asked, failure)
 	}
-	x.refused(l, ofTransport(err))
 	l.c.poke()
 	return nil
 }
+
+// lack notes that the session does not have a feature.
+func (l *loop) lack(feature transport.Features, why *transport.Error) {
+	if l.conn.lacks&feature != 0 { // a call asked again
+		return
+	}
+	l.conn.lacks |= feature
+	if l.conn.lacking == nil {
+		l.conn.lacking = &transport.Error{Kind: why.Kind, Scope: why.Scope, Op: why.Op, Proto: why.Proto,
+			Err: &lackingError{feature, why.Err}}
+	}
+	if !l.conn.upSince.IsZero() && l.pause.until.IsZero() {
+		l.publishConnected()
+	}
+}
+
+// refuseCalls fails the calls that wait for a subscription that was refused.
+func (l *loop) refuseCalls(x features, asked transport.Features, why *transport.Error) {
+	if asked&transport.Twin != 0 {
+		x.refused(l, why)
+	}
+}
+
+// lackingError names the feature that a peer refused.
+type lackingError struct {
+	feature transport.Features
+	err     error
+}
+
+func (e *lackingError) Error() string {
+	text := "the peer has no " + e.feature.String()
+	if e.err != nil {
+		text += ": " + e.err.Error()
+	}
+	return text
+}
+
+func (e *lackingError) Unwrap() error { return e.err }
 
 // ungranted reports whether the session failed to answer a subscription in time.
 func (l *loop) ungranted(now time.Time) bool {

@@ -54,13 +54,19 @@ type MessageHandler func(ctx context.Context, m *transport.Message) error
 //
 // A handler may call the client's methods, but Close only in another goroutine, because Close waits
 // for the handler. A client with a handler subscribes before each connection counts as Connected.
-func (c *Client) HandleMessages(handle MessageHandler) {
+// Over a transport that is known to have no messages for the device, HandleMessages fails with
+// Unsupported. Where only the peer knows, Status.Err says so, and the connection stays.
+func (c *Client) HandleMessages(handle MessageHandler) error {
+	if e := c.lacks(transport.Messages, transport.OpSubscribe); e != nil && handle != nil {
+		return e
+	}
 	b := c.theInbox()
 	b.mu.Lock()
 	b.handle = handle
 	b.startLocked()
 	b.mu.Unlock()
 	c.poke()
+	return nil
 }
 
 // theInbox returns the client's inbox, which the first call makes.

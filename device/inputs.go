@@ -1,6 +1,7 @@
 package device
 
 import (
+	"errors"
 	"slices"
 
 	"github.com/hubline-iot/hubline/internal/callback"
@@ -24,13 +25,17 @@ import (
 // messages over MQTT stops the module's inputs after 16 of them, until the next connection. When
 // the last handler is removed, messages wait as after HandleMessages(nil).
 //
-// A client subscribes to all inputs when it has any handler. Over HTTPS, and over MQTT with another
-// dialect than dialect.Hub, there are no inputs; such clients become Disconnected with Unsupported,
-// or receive messages without an Input, which go to the handler of HandleMessages. A device has no
-// inputs either: HandleInput has no effect if the credentials have no ModuleID.
-func (c *Client) HandleInput(input string, handle MessageHandler) {
+// A client subscribes to all inputs when it has any handler. Over HTTPS there are no inputs, and
+// HandleInput fails with Unsupported. With another dialect of MQTT than dialect.Hub messages have
+// no Input, and go to the handler of HandleMessages. A device has no inputs either: the error is
+// Invalid if the credentials have no ModuleID.
+func (c *Client) HandleInput(input string, handle MessageHandler) error {
 	if c.creds.ModuleID == "" {
-		return
+		return &transport.Error{Kind: transport.Invalid, Op: transport.OpSubscribe,
+			Err: errors.New("a device has no inputs; give credentials with a ModuleID, or use HandleMessages")}
+	}
+	if e := c.lacks(transport.Messages, transport.OpSubscribe); e != nil && handle != nil {
+		return e
 	}
 	linked.SetInputs()
 	b := c.theInbox()
@@ -39,6 +44,7 @@ func (c *Client) HandleInput(input string, handle MessageHandler) {
 	b.startLocked()
 	b.mu.Unlock()
 	c.poke()
+	return nil
 }
 
 // inputHandler is the handler of one input. It is not nil.

@@ -86,8 +86,8 @@ const (
 // handlers, and their answers, for CloseTimeout at most.
 //
 // A client with a handler subscribes before each connection counts as Connected. Over a transport
-// that is known to have no methods, HandleMethod fails with Unsupported; where only the peer knows,
-// the client becomes Disconnected with Unsupported.
+// that is known to have no methods, HandleMethod fails with Unsupported. Where only the peer knows,
+// Status.Err says so, and the connection stays.
 func (c *Client) HandleMethod(name string, handle MethodHandler) error {
 	if !validMethod(name) {
 		return &transport.Error{Kind: transport.Invalid, Op: transport.OpSubscribe,

@@ -99,5 +99,9 @@ func (l *loop) publishPause(now time.Time) {
 }
 
 func (l *loop) publishConnected() {
-	l.publish(Status{State: Connected, Reason: ConnectionOK, Retry: l.retry})
+	s := Status{State: Connected, Reason: ConnectionOK, Retry: l.retry}
+	if l.conn.lacking != nil {
+		s.Err = l.conn.lacking
+	}
+	l.publish(s)
 }

@@ -127,7 +127,9 @@ type Status struct {
 	// Delay is the wait before that attempt, measured from the failure. Reconnect ends it early. After
 	// SetRetryPolicy another Status has the new delay, still measured from the failure.
 	Delay time.Duration
-	// Err is the failure that led to this status, an *transport.Error; nil without one.
+	// Err is the failure that led to this status, an *transport.Error; nil without one. With
+	// ConnectionOK it is of Kind Unsupported: a handler is registered for something that the peer does
+	// not have, and everything else works.
 	Err error
 	// Flaps counts the consecutive connections, up to this status, that were lost before they were up
 	// for Options.StableTime. 0 and 1 are normal.
@@ -230,7 +232,10 @@ func (l *loop) publish(s Status) {
 	s.Flaps, s.Suspect = l.flaps.flaps, l.flaps.suspect()
 	l.c.mu.Lock()
 	if !l.own.over {
-		if s.Err != nil || s.State == Connected {
+		switch {
+		case s.Reason == ConnectionOK: // Err is about a feature that nothing waits for
+			l.own.last = nil
+		case s.Err != nil || s.State == Connected:
 			l.own.last = s.Err
 		}
 		l.c.publishLocked(s)

@@ -35,7 +35,8 @@ func (t *twin) refused(l *loop, why *transport.Error) {
 func (t *twin) serve(l *loop, now time.Time) (next time.Time) {
 	t.settleAnswered(l, now)
 	t.mu.Lock()
-	if t.changes != nil && l.conn.granted&transport.Desired != 0 {
+	const both = transport.Desired | transport.Twin
+	if t.changes != nil && l.conn.granted&both == both {
 		// Read only with the subscription, so that a change after the read is notified.
 		next = t.catchUpLocked(now)
 	}

@@ -62,13 +62,10 @@ func TestCloseInsideAHandlerSaysWhereToCallIt(t *testing.T) {
 	})
 }
 
-// wireless is a transport that knows that it has no methods and no twins.
+// wireless is a transport that knows that it only sends.
 type wireless struct{ *fake }
 
-func (wireless) Lacks(_ *transport.Credentials, feature transport.Features) string {
-	if feature == transport.Messages {
-		return ""
-	}
+func (wireless) Lacks(*transport.Credentials, transport.Features) string {
 	return "not available over string and tin cans"
 }
 
@@ -82,6 +79,13 @@ func TestWhatATransportLacksIsRefusedAtTheCall(t *testing.T) {
 		err = c.HandleMethod("reboot", func(context.Context, *device.MethodCall) (int, []byte) { return 200, nil })
 		require.ErrorIs(t, err, transport.Unsupported)
 		require.ErrorContains(t, err, "direct methods are not available over string and tin cans")
+		err = c.HandleMessages(func(context.Context, *transport.Message) error { return nil })
+		require.ErrorIs(t, err, transport.Unsupported)
+		require.ErrorContains(t, err, "cloud-to-device messages are not available over string and tin cans")
+		err = c.HandleDesired(func(context.Context, device.Desired) {})
+		require.ErrorIs(t, err, transport.Unsupported)
+		require.ErrorContains(t, err, "desired properties are not available over string and tin cans")
+		require.NoError(t, c.HandleDesired(nil))
 		_, err = c.GetTwin(t.Context())
 		require.ErrorContains(t, err, "device twins are not available over string and tin cans")
 		_, err = c.PatchReported(t.Context(), []byte("{}"))

@@ -42,7 +42,7 @@ type answer struct {
 // Bind registers a handler for the desired properties with the client (HandleDesired), which
 // replaces an earlier one. It may be called before Open. T is a struct; see the package's
 // documentation. The error is Invalid for another type, and for a Default or Start that Check
-// refuses.
+// refuses, or that of HandleDesired.
 func Bind[T any](c Client, o *Options[T]) (*Binding[T], error) {
 	set, err := fields.Of(reflect.TypeFor[T]())
 	if err != nil {
@@ -74,7 +74,9 @@ func Bind[T any](c Client, o *Options[T]) (*Binding[T], error) {
 		return nil, invalid(fmt.Errorf("the value at the start does not pass Check: %w", err))
 	}
 	b.sender = &sender{to: newReported(c, set.Names), failed: b.failed}
-	c.HandleDesired(b.handle)
+	if err := c.HandleDesired(b.handle); err != nil {
+		return nil, err
+	}
 	return b, nil
 }
 
@@ -96,7 +98,7 @@ func (b *Binding[T]) Version() int64 {
 // its goroutine. The value stays. It must not be called from Apply, Check or OnError. Closing the
 // client ends the answers as well.
 func (b *Binding[T]) Close() {
-	b.client.HandleDesired(nil)
+	_ = b.client.HandleDesired(nil)
 	b.sender.close()
 }
 

@@ -141,10 +141,11 @@ type fake struct {
 
 func newFake() *fake { return &fake{doc: map[string]any{}, version: 1} }
 
-func (f *fake) HandleDesired(h device.DesiredHandler) {
+func (f *fake) HandleDesired(h device.DesiredHandler) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.handle = h
+	return nil
 }
 
 // deliver calls the handler, as the client does.

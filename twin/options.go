@@ -8,7 +8,7 @@ import (
 
 // Client is the part of *device.Client that Bind and NewReporter use.
 type Client interface {
-	HandleDesired(handle device.DesiredHandler)
+	HandleDesired(handle device.DesiredHandler) error
 	GetTwin(ctx context.Context) (*device.Twin, error)
 	PatchReported(ctx context.Context, patch []byte) (version int64, err error)
 }

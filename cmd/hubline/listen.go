@@ -82,9 +82,12 @@ func (l *listening) run(ctx context.Context) error {
 	l.ended = cancel
 	handle := func(_ context.Context, m *transport.Message) error { return l.take(m, verdict) }
 	if l.input != "" {
-		session.HandleInput(l.input, handle)
+		err = session.HandleInput(l.input, handle)
 	} else {
-		session.HandleMessages(handle)
+		err = session.HandleMessages(handle)
+	}
+	if err != nil {
+		return err
 	}
 	if err := l.open(ctx, session); err != nil {
 		return err

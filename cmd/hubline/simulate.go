@@ -115,14 +115,14 @@ func (s *simulating) run(ctx context.Context) error {
 
 // handle makes the device answer, over transports that carry more than messages.
 func (s *simulating) handle(session *session) error {
-	session.HandleMessages(func(_ context.Context, m *transport.Message) error {
+	err := session.HandleMessages(func(_ context.Context, m *transport.Message) error {
 		s.say("message: %s", visible(string(m.Body)))
 		return verdicts[s.settle]
 	})
-	if !session.twin {
-		return nil
+	if err != nil || !session.twin {
+		return err
 	}
-	session.HandleDesired(func(ctx context.Context, d device.Desired) {
+	err = session.HandleDesired(func(ctx context.Context, d device.Desired) {
 		s.say("desired: %s", visible(string(d.JSON)))
 		if patch := echo(d.JSON); len(patch) > 2 {
 			if _, err := session.PatchReported(ctx, patch); err != nil {
@@ -130,6 +130,9 @@ func (s *simulating) handle(session *session) error {
 			}
 		}
 	})
+	if err != nil {
+		return err
+	}
 	return session.HandleMethod("", func(_ context.Context, m *device.MethodCall) (int, []byte) {
 		s.say("method %s: %s", visible(m.Name), visible(string(m.Body)))
 		return s.status, []byte(s.answer)

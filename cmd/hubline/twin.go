@@ -153,7 +153,7 @@ func (x *connection) watch(ctx context.Context, most int) error {
 	watching, end := context.WithCancelCause(s.ctx)
 	defer end(nil)
 	n := 0
-	s.HandleDesired(func(_ context.Context, d device.Desired) {
+	err = s.HandleDesired(func(_ context.Context, d device.Desired) {
 		if most > 0 && n >= most {
 			return
 		}
@@ -172,6 +172,9 @@ func (x *connection) watch(ctx context.Context, most int) error {
 			end(errEnough)
 		}
 	})
+	if err != nil {
+		return err
+	}
 	if err := x.open(ctx, s); err != nil {
 		return err
 	}

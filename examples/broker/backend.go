@@ -45,7 +45,9 @@ func openBackEnd(ctx context.Context, url string) (*backEnd, error) {
 	if b.client, err = device.New(creds, mqtt.New(options), o); err != nil {
 		return nil, err
 	}
-	b.client.HandleMessages(b.take)
+	if err := b.client.HandleMessages(b.take); err != nil {
+		return nil, err
+	}
 	return b, b.client.Open(ctx)
 }
 

@@ -121,13 +121,13 @@ func newPump(url string) (*device.Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	client.HandleMessages(func(ctx context.Context, m *transport.Message) error {
+	err = client.HandleMessages(func(ctx context.Context, m *transport.Message) error {
 		say("pump", "is told to %s", m.Body)
 		answer := &transport.Message{Topic: strings.ReplaceAll(answers, "{device}", creds.DeviceID), CorrelationID: m.ID,
 			Body: []byte(`"done"`)}
 		return client.Enqueue(ctx, answer, nil) // accepted; with an error the command stays with the broker
 	})
-	return client, nil
+	return client, err
 }
 
 var began = time.Now()

@@ -48,10 +48,13 @@ func run(ctx context.Context, name string, to setup.Target) error {
 		return err
 	}
 	defer client.Close()
-	client.HandleMessages(func(_ context.Context, m *transport.Message) error {
+	err = client.HandleMessages(func(_ context.Context, m *transport.Message) error {
 		fmt.Printf("device   gets the command %q: %s\n", m.ID, m.Body)
 		return nil // completes the message
 	})
+	if err != nil {
+		return err
+	}
 	err = client.HandleMethod("reboot", func(_ context.Context, m *device.MethodCall) (int, []byte) {
 		fmt.Printf("device   is asked to reboot: %s\n", m.Body)
 		return 200, m.Body

@@ -78,8 +78,12 @@ func startFilter(ctx context.Context, name string, m *edge.Module) (*device.Clie
 		return nil, err
 	}
 	f := &filter{client: client, threshold: 25}
-	client.HandleInput("readings", f.take)
-	client.HandleDesired(f.follow)
+	if err := client.HandleInput("readings", f.take); err != nil {
+		return nil, err
+	}
+	if err := client.HandleDesired(f.follow); err != nil {
+		return nil, err
+	}
 	if err := client.HandleMethod("count", f.count); err != nil {
 		return nil, err
 	}

@@ -78,11 +78,14 @@ func (p *sampler) followTwin(ctx context.Context, client *device.Client, out *pr
 	case err != nil:
 		return false, err
 	}
-	client.HandleDesired(func(ctx context.Context, d device.Desired) {
+	err := client.HandleDesired(func(ctx context.Context, d device.Desired) {
 		if err := p.change(ctx, client, d, out); err != nil {
 			out.line("device     cannot answer to version %d of its desired properties: %v", d.Version, err)
 		}
 	})
+	if err != nil {
+		return false, err
+	}
 	// The answer must use the connection that brought the call. So the reboot, here a new connection,
 	// follows later.
 	return true, client.HandleMethod("reboot", func(context.Context, *device.MethodCall) (int, []byte) {

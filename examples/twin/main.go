@@ -55,7 +55,10 @@ func run(ctx context.Context, name string, to setup.Target) error {
 	defer client.Close()
 
 	var seen received
-	client.HandleDesired(func(ctx context.Context, d device.Desired) { seen.handle(ctx, client, d) })
+	err = client.HandleDesired(func(ctx context.Context, d device.Desired) { seen.handle(ctx, client, d) })
+	if err != nil {
+		return err
+	}
 	if err := client.Open(ctx); err != nil {
 		return err
 	}

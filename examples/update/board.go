@@ -105,12 +105,15 @@ func (b *board) firmware(ctx context.Context, works bool) error {
 	}
 	defer client.Close()
 	orders := make(chan order, 1)
-	client.HandleDesired(func(_ context.Context, d device.Desired) {
+	err = client.HandleDesired(func(_ context.Context, d device.Desired) {
 		var desired struct{ Update *order }
 		if json.Unmarshal(d.JSON, &desired) == nil && desired.Update != nil {
 			orders <- *desired.Update
 		}
 	})
+	if err != nil {
+		return err
+	}
 	opening, cancel := context.WithTimeout(ctx, watchdog)
 	defer cancel()
 	if err := client.Open(opening); err != nil {

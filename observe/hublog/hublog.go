@@ -190,6 +190,9 @@ var events = [...]event{
 
 // eventOf returns the event for s, also for reasons that are newer than the table.
 func eventOf(s device.Status) event {
+	if s.Reason == device.ConnectionOK && s.Err != nil {
+		return event{slog.LevelWarn, "the connection to the hub is up, without all that has a handler"}
+	}
 	if int(s.Reason) < len(events) {
 		return events[s.Reason]
 	}

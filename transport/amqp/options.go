@@ -55,7 +55,7 @@ type Addresses struct {
 	// Telemetry is the target to send to, such as "/queues/telemetry". Required.
 	Telemetry string
 	// Commands is the source of messages for the device, which go to the handler of
-	// device.Client.HandleMessages. Empty: none, and such a handler gets Unsupported.
+	// device.Client.HandleMessages. Empty: none, and it fails with Unsupported.
 	Commands string
 
 	twin, methods string // of a hub

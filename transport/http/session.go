@@ -130,20 +130,20 @@ func (s *session) Do(r *transport.Request) {
 		s.c2d.settle(r)
 	case transport.OpPing, transport.OpRespond: // no reply; OpRespond does not occur over HTTP
 	case transport.OpSubscribe:
-		if r.Want&^transport.Messages != 0 || r.Want != 0 && s.cfg.Creds.ModuleID != "" {
-			s.reply(r.ID, failed(r.Op, transport.Unsupported, errUnsupported))
-			return
+		for f := transport.Messages; f != 0; f <<= 1 {
+			if r.Want&f != 0 && lacks(s.cfg.Creds, f) != "" {
+				s.reply(r.ID, failed(r.Op, transport.Unsupported, errors.New(f.String()+" are "+unavailable)))
+				return
+			}
 		}
 		s.c2d.subscribe(r.ID, r.Want)
 	case transport.OpRenew:
 		s.tokens.Forget() // the next request makes a new token, so the reply has no expiry
 		s.reply(r.ID, nil)
 	default:
-		s.reply(r.ID, failed(r.Op, transport.Unsupported, errUnsupported))
+		s.reply(r.ID, failed(r.Op, transport.Unsupported, errors.New(unavailable)))
 	}
 }
-
-var errUnsupported = errors.New(unavailable)
 
 // reply answers a request, unless the session has ended. err may be nil.
 func (s *session) reply(id uint32, err *transport.Error) {

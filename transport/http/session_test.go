@@ -1014,6 +1014,8 @@ func TestUnsupportedRequests(t *testing.T) {
 		for id := uint32(1); id <= 3; id++ {
 			require.ErrorIs(t, r.replies[id], transport.Unsupported)
 		}
+		require.EqualError(t, r.replies[3],
+			"http subscribe: unsupported: direct methods are not available over HTTPS")
 		require.NoError(t, r.replies[4])
 		require.Zero(t, r.Info().Expires)
 		time.Sleep(time.Second)

@@ -163,6 +163,10 @@ const unavailable = "not available over HTTPS"
 
 // Lacks says that HTTPS has only cloud-to-device messages, and those not for modules.
 func (t *Transport) Lacks(creds *transport.Credentials, feature transport.Features) string {
+	return lacks(creds, feature)
+}
+
+func lacks(creds *transport.Credentials, feature transport.Features) string {
 	if feature == transport.Messages && creds.ModuleID == "" {
 		return ""
 	}

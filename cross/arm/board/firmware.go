@@ -201,7 +201,7 @@ func (f *Firmware) Counts() Counts { return f.counts }
 func (f *Firmware) client() (*device.Client, error) {
 	client, err := device.New(&f.creds, f.mqtt, &f.opts)
 	if err == nil && f.cfg.Command != nil {
-		client.HandleMessages(func(_ context.Context, m *transport.Message) error {
+		err = client.HandleMessages(func(_ context.Context, m *transport.Message) error {
 			f.cfg.Command(m.Body)
 			return nil
 		})

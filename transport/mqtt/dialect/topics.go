@@ -17,16 +17,15 @@ import (
 // makes a Token of a password. Without both the device is anonymous, or a client certificate
 // authenticates it.
 //
-// There is no twin and there are no methods: calls about them fail with Unsupported, and a client
-// with a handler for desired properties becomes Disconnected with Unsupported. Messages with an
-// Output or with System are for hubs: they are refused as Unsupported, unless an Envelope takes
-// them.
+// There is no twin and there are no methods: calls about them, HandleDesired and HandleMethod fail
+// with Unsupported. Messages with an Output or with System are for hubs: they are refused as
+// Unsupported, unless an Envelope takes them.
 type Topics struct {
 	// Telemetry is the topic of messages without a Topic of their own. Required.
 	Telemetry string
 	// Commands are topic filters, 32 at most, subscribed to with QoS 1. What comes goes to the handler
 	// of device.Client.HandleMessages, with its Topic. A shared subscription is "$share/NAME/FILTER",
-	// where the broker has them. Empty: none, and such a handler gets Unsupported.
+	// where the broker has them. Empty: none, and HandleMessages fails with Unsupported.
 	Commands []string
 	// ClientID identifies the device's session at the broker. Empty: "{device}", and for a module
 	// "{device}/{module}".

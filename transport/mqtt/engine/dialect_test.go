@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/hubline-iot/hubline/device"
 	"github.com/hubline-iot/hubline/transport"
@@ -87,29 +88,32 @@ func TestBroker(t *testing.T) {
 	}
 }
 
-// A handler for what a broker does not have is an error at once, and not a retry.
+// A handler for what a broker does not have is refused at the call, and costs no connection.
 func TestAHandlerOverATopicMapThatLacksItIsUnsupported(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		for name, add := range map[string]func(c *device.Client) error{
-			"desired": func(c *device.Client) error { c.HandleDesired(func(context.Context, device.Desired) {}); return nil },
-			"messages": func(c *device.Client) error {
-				c.HandleMessages(func(context.Context, *transport.Message) error { return nil })
-				return nil
-			},
+		h := newHub(t)
+		go func() {
+			l := h.welcome()
+			_, _ = l.drain()
+		}()
+		client, err := device.New(&transport.Credentials{Host: "hub.example.test", DeviceID: "dev-1"},
+			New(h.dial, &Options{Dialect: &dialect.Topics{Telemetry: "up"}}), nil)
+		require.NoError(t, err)
+		defer client.Close()
+		require.NoError(t, client.Open(t.Context()))
+		for text, err := range map[string]error{
+			"desired properties are not available from a broker with dialect.Topics": client.HandleDesired(
+				func(context.Context, device.Desired) {}),
+			"direct methods are not available from a broker with dialect.Topics": client.HandleMethod("a",
+				func(context.Context, *device.MethodCall) (int, []byte) { return 200, nil }),
+			"cloud-to-device messages are not available without Commands in dialect.Topics": client.HandleMessages(
+				func(context.Context, *transport.Message) error { return nil }),
 		} {
-			h := newHub(t)
-			go func() {
-				l := h.welcome()
-				_, _ = l.drain()
-			}()
-			client, err := device.New(&transport.Credentials{Host: "hub.example.test", DeviceID: "dev-1"},
-				New(h.dial, &Options{Dialect: &dialect.Topics{Telemetry: "up"}}), nil)
-			require.NoError(t, err)
-			require.NoError(t, add(client))
-			require.ErrorIs(t, client.Open(t.Context()), transport.Unsupported, name)
-			require.Equal(t, device.Disconnected, client.Status().State, name)
-			require.NoError(t, client.Close())
+			require.ErrorIs(t, err, transport.Unsupported)
+			require.ErrorContains(t, err, text)
 		}
+		time.Sleep(time.Minute)
+		require.Equal(t, device.Connected, client.Status().State)
 	})
 }
 

@@ -1,0 +1,126 @@
+package device_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/hubline-iot/hubline/device"
+	"github.com/hubline-iot/hubline/transport"
+)
+
+// without makes a fake whose sessions refuse subscriptions to any of features.
+func without(features transport.Features) *fake {
+	f := &fake{}
+	f.subscribe = func(int) error {
+		all := f.subscriptions()
+		if all[len(all)-1]&features != 0 {
+			return refused(transport.Unsupported)
+		}
+		return nil
+	}
+	return f
+}
+
+func handleAll(t *testing.T, c *device.Client) {
+	require.NoError(t, c.HandleMessages(func(context.Context, *transport.Message) error { return nil }))
+	require.NoError(t, c.HandleDesired(func(context.Context, device.Desired) {}))
+	require.NoError(t, c.HandleMethod("a", func(context.Context, *device.MethodCall) (int, []byte) { return 200, nil }))
+}
+
+func TestAFeatureThatOnlyThePeerKnowsToLackCostsNoConnection(t *testing.T) {
+	for name, lacks := range map[string]transport.Features{
+		"direct methods":            transport.Methods,
+		"device twins":              transport.Twin,
+		"cloud-to-device messages":  transport.Messages,
+		"cloud-to-device messages ": transport.Messages | transport.Methods | transport.Desired | transport.Twin,
+	} {
+		for _, late := range []bool{false, true} {
+			t.Run(name+map[bool]string{true: ", handlers on a live connection"}[late], func(t *testing.T) {
+				bubble(t, func(t *testing.T) {
+					f := without(lacks)
+					c, w := client(t, f, nil)
+					if late {
+						open(t, c)
+						handleAll(t, c)
+					} else {
+						handleAll(t, c)
+						open(t, c)
+					}
+					time.Sleep(time.Second)
+					s := c.Status()
+					require.Equal(t, device.Connected, s.State)
+					require.ErrorIs(t, s.Err, transport.Unsupported)
+					require.ErrorContains(t, s.Err, "the peer has no "+strings.TrimSpace(name))
+					require.NotEmpty(t, s.Hint())
+					require.Contains(t, w.reasons(), device.ConnectionOK)
+
+					subscribed := f.subscriptions()
+					require.NoError(t, c.Send(t.Context(), msg(1)))
+					time.Sleep(20 * time.Hour)
+					require.Len(t, f.dialTimes(), 1)
+					require.Len(t, f.subscriptions(), len(subscribed), "what is refused is not asked for again")
+					if lacks&transport.Messages == 0 {
+						require.True(t, f.last().deliver("1"))
+					}
+					if lacks&transport.Twin != 0 {
+						_, err := c.GetTwin(t.Context())
+						require.ErrorIs(t, err, transport.Unsupported)
+					}
+				})
+			})
+		}
+	}
+}
+
+// The next connection may lead to a peer that has it.
+func TestAFeatureThatOnePeerLacksIsAskedForOnTheNextConnection(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f := without(transport.Methods)
+		c, _ := client(t, f, nil)
+		handleAll(t, c)
+		open(t, c)
+		require.Error(t, c.Status().Err)
+		f.subscribe = nil
+		f.last().kill <- lost(transport.Network)
+		time.Sleep(time.Minute)
+		require.Equal(t, device.Connected, c.Status().State)
+		require.NoError(t, c.Status().Err)
+	})
+}
+
+// A Send that gives up on a live connection does not name the missing feature as the cause.
+func TestAMissingFeatureIsNotTheCauseOfATimeout(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f := without(transport.Methods)
+		f.verdict = func(int, transport.Item) error { return errHold }
+		c, _ := client(t, f, &device.Options{OperationTimeout: time.Second})
+		handleAll(t, c)
+		open(t, c)
+		err := c.Send(t.Context(), msg(1))
+		require.ErrorIs(t, err, transport.Timeout)
+		require.NotErrorIs(t, err, transport.Unsupported)
+	})
+}
+
+func TestInputsWithoutAModuleOrATransportForThemAreRefusedAtTheCall(t *testing.T) {
+	handle := func(context.Context, *transport.Message) error { return nil }
+	c, err := device.New(creds(), &fake{}, nil)
+	require.NoError(t, err)
+	defer c.Close()
+	require.ErrorIs(t, c.HandleInput("in", handle), transport.Invalid)
+	require.ErrorContains(t, c.HandleInput("in", handle), "a device has no inputs")
+
+	module := creds()
+	module.ModuleID = "mod-1"
+	c, err = device.New(module, wireless{&fake{}}, nil)
+	require.NoError(t, err)
+	defer c.Close()
+	err = c.HandleInput("in", handle)
+	require.ErrorIs(t, err, transport.Unsupported)
+	require.ErrorContains(t, err, "inputs of modules are not available over string and tin cans")
+	require.NoError(t, c.HandleInput("in", nil))
+}
