@@ -115,7 +115,7 @@ func NewDPS(o *DPSOptions) (*DPS, error) {
 }
 
 // HostName returns the name of the service.
-func (d *DPS) HostName() string { return d.net.HostName() }
+func (d *DPS) HostName() string { return d.net.Host }
 
 // IDScope returns the scope of registrations.
 func (d *DPS) IDScope() string { return d.dps.Scope }

@@ -61,7 +61,7 @@ func newMQTT(h *hub.Hub, broker *brokerfront.Options) (hub.Front, error) {
 }
 
 // HostName returns the hub's name.
-func (h *Hub) HostName() string { return h.hub.HostName() }
+func (h *Hub) HostName() string { return h.hub.Host }
 
 // Close cuts all connections, stops all listeners and waits for every goroutine of the hub. The log
 // stays readable. The error joins those of closing the listeners. A second Close waits for the
@@ -112,7 +112,9 @@ func (h *Hub) Conflicts() []hubdata.Conflict { return h.hub.Conflicts() }
 
 // WaitMessages waits until the hub has stored at least n messages, as counted by [Hub.Len]. It
 // fails when the context ends or the hub is closed.
-func (h *Hub) WaitMessages(ctx context.Context, n int) error { return h.hub.WaitMessages(ctx, n) }
+func (h *Hub) WaitMessages(ctx context.Context, n int) error {
+	return h.hub.Until(ctx, func() bool { return h.Len() >= n })
+}
 
 // Wait waits until ok returns true. It calls ok at once, and again after each change: a stored
 // message, a connection that began or ended, a fault that happened, a twin request, a method call

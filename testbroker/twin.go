@@ -13,12 +13,12 @@ func (h *Hub) Twin(id string) (hubdata.Twin, error) { return h.hub.Twin(id) }
 // module named "deviceID/moduleID"; null removes a member. Subscribed clients receive the patch; it
 // is not kept for other clients. The error is a [*hubdata.ServiceError].
 func (h *Hub) PatchDesired(id, patch string) (version int64, err error) {
-	return h.hub.PatchDesired(id, patch)
+	return h.hub.ChangeDesired(id, patch, false)
 }
 
 // SetDesired replaces the desired properties. Otherwise it is like [Hub.PatchDesired].
 func (h *Hub) SetDesired(id, document string) (version int64, err error) {
-	return h.hub.SetDesired(id, document)
+	return h.hub.ChangeDesired(id, document, true)
 }
 
 // PatchTags merges a patch, a JSON object, into the tags of a twin. Devices do not see tags.

@@ -107,7 +107,8 @@ func (h *Hub) queuesOf(selector string, boxes ...Box) []*Queue {
 	return all
 }
 
-func (h *Hub) purge(device string, boxes ...Box) int {
+// Purge drops the messages in the queues that match a selector, and returns their number.
+func (h *Hub) Purge(device string, boxes ...Box) int {
 	n := 0
 	for _, q := range h.queuesOf(device, boxes...) {
 		n += q.Purge()
@@ -116,7 +117,8 @@ func (h *Hub) purge(device string, boxes ...Box) int {
 	return n
 }
 
-func (h *Hub) queueLog(device string, b Box) []hubdata.C2DRecord {
+// QueueLog returns the messages of the queues that match a selector, by receiver.
+func (h *Hub) QueueLog(device string, b Box) []hubdata.C2DRecord {
 	var all []hubdata.C2DRecord
 	for _, q := range h.queuesOf(device, b) {
 		all = q.appendLog(all)
@@ -124,7 +126,8 @@ func (h *Hub) queueLog(device string, b Box) []hubdata.C2DRecord {
 	return all
 }
 
-func (h *Hub) countQueued(device string, b Box, state hubdata.C2DState) int {
+// CountQueued returns how many messages of the queues that match a selector are in a state.
+func (h *Hub) CountQueued(device string, b Box, state hubdata.C2DState) int {
 	n := 0
 	for _, q := range h.queuesOf(device, b) {
 		n += q.count(state)

@@ -2,7 +2,6 @@ package hub
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -77,7 +76,7 @@ func writable(t time.Time) bool {
 	return true
 }
 
-// SendC2D implements testbroker.Hub.SendC2D.
+// SendC2D queues a C2D message for a device, or for a module named "deviceID/moduleID".
 func (h *Hub) SendC2D(id string, m hubdata.C2D) error {
 	who := SplitIdentity(id)
 	if err := checkC2D(m, hubdata.MaxC2D); err != nil {
@@ -148,21 +147,4 @@ func AddressOf(r *hubdata.C2DRecord, path string) string {
 		return r.C2D.To
 	}
 	return "/" + Identity{Device: r.DeviceID, Module: r.ModuleID}.Resource() + path
-}
-
-// PurgeC2D implements testbroker.Hub.PurgeC2D.
-func (h *Hub) PurgeC2D(device string) int { return h.purge(device, Commands) }
-
-// C2DLog implements testbroker.Hub.C2DLog.
-func (h *Hub) C2DLog(device string) []hubdata.C2DRecord { return h.queueLog(device, Commands) }
-
-// CountC2D implements testbroker.Hub.CountC2D.
-func (h *Hub) CountC2D(device string, state hubdata.C2DState) int {
-	return h.countQueued(device, Commands, state)
-}
-
-// WaitC2D waits until at least n C2D messages to a device, named as in [Hub.Connections], are in a
-// state. It fails when the context ends or the hub is closed.
-func (h *Hub) WaitC2D(ctx context.Context, device string, state hubdata.C2DState, n int) error {
-	return h.until(ctx, func() bool { return h.CountC2D(device, state) >= n })
 }

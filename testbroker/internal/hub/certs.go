@@ -86,7 +86,7 @@ func authorityOf(given *tls.Certificate) (*x509.Certificate, crypto.Signer, erro
 	return ca, key, nil
 }
 
-// RootCAs implements testbroker.Hub.RootCAs.
+// RootCAs returns a pool that trusts only the hub's certificate.
 func (h *Hub) RootCAs() *x509.CertPool {
 	h.certs.mu.Lock()
 	defer h.certs.mu.Unlock()
@@ -96,7 +96,7 @@ func (h *Hub) RootCAs() *x509.CertPool {
 	return pool
 }
 
-// CAPEM implements testbroker.Hub.CAPEM.
+// CAPEM returns the certificate of the authority that signed the hub's certificate, in PEM.
 func (h *Hub) CAPEM() []byte {
 	defer h.Saved()
 	h.certs.mu.Lock()
@@ -105,12 +105,13 @@ func (h *Hub) CAPEM() []byte {
 	return append([]byte(nil), h.certs.pem...)
 }
 
-// ClientTLS implements testbroker.Hub.ClientTLS.
+// ClientTLS returns the configuration of a client that trusts this hub and expects its host name.
 func (h *Hub) ClientTLS() *tls.Config {
 	return &tls.Config{RootCAs: h.RootCAs(), ServerName: h.FrontName(), MinVersion: tls.VersionTLS12}
 }
 
-// PresentName implements testbroker.Hub.PresentName.
+// PresentName makes the hub present a certificate for another host name, and only that, from the
+// next handshake on.
 func (h *Hub) PresentName(host string) error {
 	if host != "" {
 		if err := CheckHost(host); err != nil {

@@ -150,7 +150,7 @@ func (h *Hub) Stands(id Identity, right func(StandingFault) bool) (StandingFault
 	return o, ok
 }
 
-// FaultMessages implements testbroker.Hub.FaultMessages.
+// FaultMessages returns the faults that devices have requested with messages, in order of arrival.
 func (h *Hub) FaultMessages() []fault.Message {
 	h.mu.Lock()
 	defer h.mu.Unlock()

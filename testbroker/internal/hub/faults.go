@@ -45,7 +45,7 @@ func (f *Faults) init(seed uint64) {
 	f.seed = cmp.Or(seed, rand.Uint64())
 }
 
-// Inject implements testbroker.Hub.Inject.
+// Inject puts a fault in force.
 func (h *Hub) Inject(f fault.Fault) *Injected {
 	if err := f.Check(); err != nil {
 		panic("testbroker: Inject: " + err.Error())
@@ -106,7 +106,7 @@ func (in *Injected) Fired() int {
 // WaitFired waits until the fault has happened at least n times. It fails when the context ends or
 // the hub is closed.
 func (in *Injected) WaitFired(ctx context.Context, n int) error {
-	return in.hub.until(ctx, func() bool { return in.Fired() >= n })
+	return in.hub.Until(ctx, func() bool { return in.Fired() >= n })
 }
 
 // Remove ends the fault. Its past effects remain. A second Remove does nothing.

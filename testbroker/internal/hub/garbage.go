@@ -19,7 +19,8 @@ func GarbageOf(f *fault.Fault, otherwise []byte) []byte {
 	return otherwise
 }
 
-// SendRaw implements testbroker.Hub.SendRaw.
+// SendRaw sends bytes unchanged to the established connections of a device, named as in
+// [Hub.Connections], between two packets of the hub.
 func (h *Hub) SendRaw(device string, p []byte) int {
 	h.mu.Lock()
 	var live []*Conn

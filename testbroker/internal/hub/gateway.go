@@ -64,7 +64,7 @@ func (h *Hub) FrontName() string {
 	return h.Host
 }
 
-// GatewayName implements testbroker.Hub.GatewayName.
+// GatewayName returns the name of the gateway; empty without [Options.Gateway].
 func (h *Hub) GatewayName() string {
 	if h.Gateway == nil {
 		return ""
@@ -72,7 +72,7 @@ func (h *Hub) GatewayName() string {
 	return h.Gateway.Name
 }
 
-// GatewayState implements testbroker.Hub.GatewayState.
+// GatewayState returns the state of the gateway; the zero value without [Options.Gateway].
 func (h *Hub) GatewayState() hubdata.Gateway {
 	g := h.Gateway
 	if g == nil {
@@ -86,15 +86,16 @@ func (h *Hub) GatewayState() hubdata.Gateway {
 	return s
 }
 
-// SetOffline implements testbroker.Hub.SetOffline.
+// SetOffline cuts the gateway off from the hub, or connects it again.
 func (h *Hub) SetOffline(offline bool) error {
 	return h.changeGateway(func(g *Gateway) { g.offline = offline })
 }
 
-// StopGateway implements testbroker.Hub.StopGateway.
+// StopGateway stops the gateway: it cuts all connections with RST and refuses new ones on all
+// ports.
 func (h *Hub) StopGateway() error { return h.changeGateway(func(g *Gateway) { g.stopped = true }) }
 
-// StartGateway implements testbroker.Hub.StartGateway.
+// StartGateway starts the gateway again.
 func (h *Hub) StartGateway() error { return h.changeGateway(func(g *Gateway) { g.stopped = false }) }
 
 // changeGateway changes the state of the gateway. set is called with the hub locked.

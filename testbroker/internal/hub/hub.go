@@ -233,10 +233,7 @@ func New(o *Options) (*Hub, error) {
 // SetFronts sets the front of each protocol. It is called before the first connection.
 func (h *Hub) SetFronts(all map[hubdata.Protocol]Front) { h.Fronts = all }
 
-// HostName implements testbroker.Hub.HostName.
-func (h *Hub) HostName() string { return h.Host }
-
-// Close implements testbroker.Hub.Close.
+// Close cuts all connections, stops all listeners and waits for every goroutine of the hub.
 func (h *Hub) Close() error {
 	h.mu.Lock()
 	if h.closed {
@@ -451,7 +448,8 @@ func (h *Hub) ConnsOf(selector string) []*Conn {
 	return h.connsLocked(selector)
 }
 
-// Connections implements testbroker.Hub.Connections.
+// Connections returns how many connections are established: accepted by CONNACK, or opened over
+// AMQP, and not ended.
 func (h *Hub) Connections(device string) int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -464,7 +462,8 @@ func (h *Hub) Connections(device string) int {
 	return n
 }
 
-// Drop implements testbroker.Hub.Drop.
+// Drop cuts, with RST, the connections of a device, named as in [Hub.Connections]; empty means all,
+// including those without a CONNECT.
 func (h *Hub) Drop(device string) int {
 	open := h.ConnsOf(device)
 	for _, c := range open {

@@ -2,7 +2,6 @@ package hub
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"fmt"
 	"math"
@@ -29,7 +28,7 @@ func inputDefaults(o hubdata.C2DOptions) hubdata.C2DOptions {
 // queueEvents are the kinds of the events of each box.
 var queueEvents = [...]event.Kind{Commands: event.C2DChanged, Inputs: event.InputChanged}
 
-// SendInput implements testbroker.Hub.SendInput.
+// SendInput queues a message for an input of a module, which is named "deviceID/moduleID".
 func (h *Hub) SendInput(module, input string, m hubdata.C2D) error {
 	id := SplitIdentity(module)
 	if err := checkInput(id, input, m); err != nil {
@@ -81,17 +80,4 @@ func CheckName(what, name string) error {
 		}
 	}
 	return nil
-}
-
-// InputLog implements testbroker.Hub.InputLog.
-func (h *Hub) InputLog(module string) []hubdata.C2DRecord { return h.queueLog(module, Inputs) }
-
-// CountInputs implements testbroker.Hub.CountInputs.
-func (h *Hub) CountInputs(module string, state hubdata.C2DState) int {
-	return h.countQueued(module, Inputs, state)
-}
-
-// WaitInputs implements testbroker.Hub.WaitInputs.
-func (h *Hub) WaitInputs(ctx context.Context, module string, state hubdata.C2DState, n int) error {
-	return h.until(ctx, func() bool { return h.CountInputs(module, state) >= n })
 }

@@ -69,7 +69,7 @@ type CertificateAnswer struct {
 // A certificateFront sends the answers that its clients have not got yet.
 type certificateFront interface{ TellCertificates(id Identity) }
 
-// CertificateRequests implements testbroker.Hub.CertificateRequests.
+// CertificateRequests returns the requests of devices for certificates, in order of arrival.
 func (h *Hub) CertificateRequests() []hubdata.CertificateRequest {
 	h.issuer.mu.Lock()
 	defer h.issuer.mu.Unlock()

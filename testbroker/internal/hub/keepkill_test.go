@@ -178,7 +178,7 @@ func TestFeedbackIsKeptBeforeTheMessageEnds(t *testing.T) {
 	require.NoError(t, err)
 	for range messages {
 		require.NoError(t, h.SendC2D("dev-1", hubdata.C2D{Ack: "full"}))
-		require.Equal(t, 1, h.PurgeC2D("dev-1"))
+		require.Equal(t, 1, h.Purge("dev-1", Commands))
 	}
 	require.NoError(t, h.Close())
 	require.Equal(t, messages, s.ended)

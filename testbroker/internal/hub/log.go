@@ -138,7 +138,7 @@ func (r *reading) update(l *telemetryLog) {
 	r.kept = kept
 }
 
-// Messages implements testbroker.Hub.Messages.
+// Messages returns a copy of the log: all kept messages, in the order in which the hub stored them.
 func (h *Hub) Messages() []hubdata.Message {
 	all := h.log.view()
 	for i := range all {
@@ -147,21 +147,24 @@ func (h *Hub) Messages() []hubdata.Message {
 	return all
 }
 
-// Len implements testbroker.Hub.Len.
+// Len returns how many messages the hub has stored since New or the last [Hub.Reset], including
+// forgotten ones.
 func (h *Hub) Len() int {
 	h.log.mu.Lock()
 	defer h.log.mu.Unlock()
 	return h.log.messages.total()
 }
 
-// Forgotten implements testbroker.Hub.Forgotten.
+// Forgotten returns how many stored messages the hub has dropped from the log: none without
+// [Options.Keep].
 func (h *Hub) Forgotten() int {
 	h.log.mu.Lock()
 	defer h.log.mu.Unlock()
 	return h.log.messages.forgotten
 }
 
-// Conflicts implements testbroker.Hub.Conflicts.
+// Conflicts returns the pairs of messages that have the same sender and message id, but different
+// bodies.
 func (h *Hub) Conflicts() []hubdata.Conflict {
 	h.log.mu.Lock()
 	defer h.log.mu.Unlock()
@@ -172,11 +175,6 @@ func (h *Hub) Conflicts() []hubdata.Conflict {
 	return all
 }
 
-// WaitMessages implements testbroker.Hub.WaitMessages.
-func (h *Hub) WaitMessages(ctx context.Context, n int) error {
-	return h.until(ctx, func() bool { return h.Len() >= n })
-}
-
 // Wait waits until ok returns true. It calls ok at once, and again after each change: a stored
 // message, a connection that began or ended, a fault that happened, a twin request, a method call
 // or answer. ok may call methods of the hub that do not block. It must not modify the log, which
@@ -184,13 +182,14 @@ func (h *Hub) WaitMessages(ctx context.Context, n int) error {
 // fails when the context ends or the hub is closed.
 func (h *Hub) Wait(ctx context.Context, ok func(log []hubdata.Message) bool) error {
 	var r reading
-	return h.until(ctx, func() bool {
+	return h.Until(ctx, func() bool {
 		r.update(&h.log)
 		return ok(r.all)
 	})
 }
 
-func (h *Hub) until(ctx context.Context, ok func() bool) error {
+// Until waits until ok returns true. It calls ok at once, and again after each change.
+func (h *Hub) Until(ctx context.Context, ok func() bool) error {
 	for {
 		changed := h.Changed.next()
 		if ok() {

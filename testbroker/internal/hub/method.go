@@ -41,15 +41,6 @@ type methodCall struct {
 	returned, forgotten bool // the caller has the result; the log has dropped the call
 }
 
-// CallMethod calls a direct method of a device, or of a module named "deviceID/moduleID", and waits
-// for the answer. The client must have subscribed to methods over MQTT, or have both method links
-// over AMQP; the newest connection receives the call. The error is a [*hubdata.ServiceError]: its
-// Code is 404103 if no client can take the call within ConnectTimeout, and 504101 if there is no
-// answer within ResponseTimeout. If the context ends first, the error is its cause.
-func (h *Hub) CallMethod(ctx context.Context, id string, m hubdata.MethodCall) (hubdata.MethodResult, error) {
-	return h.InvokeMethod(ctx, SplitIdentity(id), m)
-}
-
 // InvokeMethod calls a method for a back end. An off-line gateway does not get the call.
 func (h *Hub) InvokeMethod(ctx context.Context, who Identity, m hubdata.MethodCall) (hubdata.MethodResult, error) {
 	return h.invoke(ctx, who, m, false)
@@ -139,7 +130,7 @@ func (h *Hub) perform(ctx context.Context, call *methodCall) error {
 	offline := h.ServiceError(codeDeviceNotOnline, "%s is not connected, or takes no methods", call.id)
 	connect, cancel := context.WithTimeoutCause(ctx, call.ConnectTimeout, offline)
 	defer cancel()
-	if err := h.until(connect, func() bool { return h.deliverCall(call) }); err != nil {
+	if err := h.Until(connect, func() bool { return h.deliverCall(call) }); err != nil {
 		select {
 		case <-h.Done:
 			return ErrClosed
@@ -394,7 +385,7 @@ func (h *Hub) DisplaceCalls(c *Conn, id Identity) {
 	}
 }
 
-// MethodLog implements testbroker.Hub.MethodLog.
+// MethodLog returns the calls to a device, named as in [Hub.Connections], in order.
 func (h *Hub) MethodLog(device string) []hubdata.MethodRecord {
 	h.calls.mu.Lock()
 	defer h.calls.mu.Unlock()
@@ -409,7 +400,8 @@ func (h *Hub) MethodLog(device string) []hubdata.MethodRecord {
 	return all
 }
 
-// MethodAnswers implements testbroker.Hub.MethodAnswers.
+// MethodAnswers returns the answers of a device, named as in [Hub.Connections], in order of
+// arrival, including answers that match no call.
 func (h *Hub) MethodAnswers(device string) []hubdata.MethodAnswer {
 	h.calls.mu.Lock()
 	defer h.calls.mu.Unlock()

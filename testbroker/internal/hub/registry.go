@@ -42,7 +42,7 @@ type Registration struct {
 	StatusUpdated time.Time // zero = never
 }
 
-// AddDevice implements testbroker.Hub.AddDevice.
+// AddDevice registers a device, enabled, with new keys.
 func (h *Hub) AddDevice(id string) (hubdata.Device, error) {
 	if err := CheckID("device", id); err != nil {
 		return hubdata.Device{}, fmt.Errorf("testbroker: %w", err)
@@ -138,7 +138,7 @@ func randomKey() string {
 	return base64.StdEncoding.EncodeToString(b[:])
 }
 
-// Device implements testbroker.Hub.Device.
+// Device returns the entry of a device, or of a module named "deviceID/moduleID".
 func (h *Hub) Device(id string) (hubdata.Device, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -149,7 +149,8 @@ func (h *Hub) Device(id string) (hubdata.Device, error) {
 	return h.deviceLocked(who), nil
 }
 
-// ConnectionString implements testbroker.Hub.ConnectionString.
+// ConnectionString returns the connection string of a device, or of a module named
+// "deviceID/moduleID".
 func (h *Hub) ConnectionString(id string) string {
 	d, err := h.Device(id)
 	if err != nil {
@@ -191,7 +192,7 @@ func CheckKeyText(key string) error {
 	return nil
 }
 
-// SetEnabled implements testbroker.Hub.SetEnabled.
+// SetEnabled enables or disables a device together with its modules.
 func (h *Hub) SetEnabled(deviceID string, on bool) error {
 	h.mu.Lock()
 	r := h.registry[Identity{Device: deviceID}]
@@ -225,7 +226,8 @@ func (h *Hub) generation(id Identity) string {
 	return ""
 }
 
-// RemoveDevice implements testbroker.Hub.RemoveDevice.
+// RemoveDevice removes a device with its modules, or one module named "deviceID/moduleID", from the
+// registry and closes the connections.
 func (h *Hub) RemoveDevice(id string) error {
 	h.mu.Lock()
 	who := SplitIdentity(id)
@@ -247,7 +249,7 @@ func (h *Hub) RemoveDevice(id string) error {
 	h.mu.Unlock()
 	h.Expel(open, id, ErrRemoved, "amqp:resource-deleted")
 	h.forgetCertificates(gone)
-	h.purge(id, Boxes[:]...)
+	h.Purge(id, Boxes[:]...)
 	h.noteRemoved(gone)
 	h.Saved()
 	return nil

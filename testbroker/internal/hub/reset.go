@@ -9,7 +9,7 @@ import (
 	"github.com/hubline-iot/hubline/testbroker/hubdata"
 )
 
-// Devices implements testbroker.Hub.Devices.
+// Devices returns the registry: devices and their modules, by name.
 func (h *Hub) Devices() []hubdata.Device {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -23,14 +23,16 @@ func (h *Hub) Devices() []hubdata.Device {
 	return all
 }
 
-// CloseConnections implements testbroker.Hub.CloseConnections.
+// CloseConnections ends in order the connections of a device, named as in [Hub.Connections], and
+// returns their number.
 func (h *Hub) CloseConnections(device string) int {
 	open := h.ConnsOf(device)
 	h.Expel(open, device, ErrDropped, "amqp:connection:forced")
 	return len(open)
 }
 
-// Reset implements testbroker.Hub.Reset.
+// Reset restores the state of a new hub, except for the registry, the keys and policies, the
+// certificates and the ports.
 func (h *Hub) Reset() {
 	h.mu.Lock()
 	if other := h.resetting; other != nil {

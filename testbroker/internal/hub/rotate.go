@@ -11,7 +11,7 @@ import (
 // maxFormer is how many replaced authorities are remembered.
 const maxFormer = 16
 
-// RotateCertificate implements testbroker.Hub.RotateCertificate.
+// RotateCertificate makes a new certificate authority and a certificate of it for the listeners.
 func (h *Hub) RotateCertificate() {
 	defer h.Saved()
 	h.certs.mu.Lock()
@@ -23,7 +23,8 @@ func (h *Hub) RotateCertificate() {
 	h.newAuthorityLocked()
 }
 
-// Authorities implements testbroker.Hub.Authorities.
+// Authorities returns the certificates of the hub's authorities: the present one, then up to 16
+// that rotations have replaced, newest first.
 func (h *Hub) Authorities() []*x509.Certificate {
 	h.certs.mu.Lock()
 	defer h.certs.mu.Unlock()
@@ -31,7 +32,7 @@ func (h *Hub) Authorities() []*x509.Certificate {
 	return append([]*x509.Certificate{h.certs.ca}, h.certs.former...)
 }
 
-// IssueCertificate implements testbroker.Hub.IssueCertificate.
+// IssueCertificate signs a certificate for a public key with the hub's present authority.
 func (h *Hub) IssueCertificate(template *x509.Certificate, key crypto.PublicKey) (*x509.Certificate, error) {
 	if template == nil || template.Subject.CommonName == "" {
 		return nil, errors.New("testbroker: issue a certificate: the template has no common name; set Subject.CommonName")

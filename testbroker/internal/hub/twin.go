@@ -74,7 +74,7 @@ func (h *Hub) forgetTwinLocked(id Identity) {
 	}
 }
 
-// Twin implements testbroker.Hub.Twin.
+// Twin returns the twin of a device, or of a module named "deviceID/moduleID".
 func (h *Hub) Twin(id string) (hubdata.Twin, error) {
 	t, err := h.TwinState(SplitIdentity(id))
 	if err != nil {
@@ -113,19 +113,8 @@ func EtagOf(n uint64) string {
 	return base64.StdEncoding.EncodeToString(binary.BigEndian.AppendUint64(nil, n))
 }
 
-// PatchDesired merges a patch, a JSON object, into the desired properties of a device, or of a
-// module named "deviceID/moduleID"; null removes a member. Subscribed clients receive the patch; it
-// is not kept for other clients. The error is a [*hubdata.ServiceError].
-func (h *Hub) PatchDesired(id, patch string) (version int64, err error) {
-	return h.changeDesired(id, patch, false)
-}
-
-// SetDesired replaces the desired properties. Otherwise it is like [Hub.PatchDesired].
-func (h *Hub) SetDesired(id, document string) (version int64, err error) {
-	return h.changeDesired(id, document, true)
-}
-
-func (h *Hub) changeDesired(id, text string, replace bool) (int64, error) {
+// ChangeDesired merges a patch into the desired properties, or replaces them.
+func (h *Hub) ChangeDesired(id, text string, replace bool) (int64, error) {
 	desired, err := ParseTree([]byte(text))
 	if err != nil {
 		return 0, h.ServiceError(CodeArgumentInvalid, "desired properties: %v", err)
@@ -134,7 +123,7 @@ func (h *Hub) changeDesired(id, text string, replace bool) (int64, error) {
 	return t.DesiredVersion, err
 }
 
-// PatchTags implements testbroker.Hub.PatchTags.
+// PatchTags merges a patch, a JSON object, into the tags of a twin.
 func (h *Hub) PatchTags(id, patch string) error {
 	tags, err := ParseTree([]byte(patch))
 	if err != nil {
@@ -144,7 +133,8 @@ func (h *Hub) PatchTags(id, patch string) error {
 	return err
 }
 
-// ChangeTwin implements testbroker.Hub.ChangeTwin.
+// ChangeTwin changes the desired properties, the tags or both of a device, or of a module named
+// "deviceID/moduleID", completely or not at all, and returns the twin after the change.
 func (h *Hub) ChangeTwin(id string, c hubdata.TwinChange) (hubdata.Twin, error) {
 	u := TwinUpdate{Replace: c.Replace, Etag: c.ETag}
 	for _, part := range []struct {
@@ -294,7 +284,7 @@ func (h *Hub) announce(t *TwinState) {
 // "deviceID/moduleID". It fails when the context ends, the hub is closed, or there is no such twin.
 func (h *Hub) WaitReported(ctx context.Context, id string, ok func(hubdata.Twin) bool) error {
 	var failed error
-	err := h.until(ctx, func() bool {
+	err := h.Until(ctx, func() bool {
 		t, err := h.Twin(id)
 		failed = err
 		return err != nil || ok(t)
@@ -305,7 +295,8 @@ func (h *Hub) WaitReported(ctx context.Context, id string, ok func(hubdata.Twin)
 	return err
 }
 
-// TwinLog implements testbroker.Hub.TwinLog.
+// TwinLog returns the twin requests of a device, or of a module named "deviceID/moduleID", in order
+// of arrival.
 func (h *Hub) TwinLog(id string) []hubdata.TwinRequest {
 	t, err := h.TwinState(SplitIdentity(id))
 	if err != nil {

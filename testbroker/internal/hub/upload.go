@@ -39,7 +39,7 @@ func (u *UploadTable) init(o hubdata.UploadOptions, keep int, tags *blobTags) {
 	u.Store.Keys.init()
 }
 
-// Uploads implements testbroker.Hub.Uploads.
+// Uploads returns the uploads, in the order in which they began.
 func (h *Hub) Uploads() []hubdata.Upload {
 	u, now := &h.UploadTable, h.Now()
 	u.mu.Lock()
@@ -52,16 +52,17 @@ func (h *Hub) Uploads() []hubdata.Upload {
 	return out
 }
 
-// WaitUploads implements testbroker.Hub.WaitUploads.
+// WaitUploads waits until devices have reported the end of at least n uploads, success or failure.
 func (h *Hub) WaitUploads(ctx context.Context, n int) error {
-	return h.until(ctx, func() bool {
+	return h.Until(ctx, func() bool {
 		h.UploadTable.mu.Lock()
 		defer h.UploadTable.mu.Unlock()
 		return h.UploadTable.reported >= n
 	})
 }
 
-// ExpireUploads implements testbroker.Hub.ExpireUploads.
+// ExpireUploads makes all running uploads of a device expire, and their upload URIs invalid; empty
+// means all devices.
 func (h *Hub) ExpireUploads(device string) int {
 	n := 0
 	for _, up := range h.Uploads() {
@@ -168,10 +169,10 @@ func (u *UploadTable) End(device, correlation string, success bool, status int, 
 	return *up, 0
 }
 
-// Blob implements testbroker.Hub.Blob.
+// Blob returns a file of the store.
 func (h *Hub) Blob(name string) (hubdata.Blob, bool) { return h.UploadTable.Store.Get(name) }
 
-// Blobs implements testbroker.Hub.Blobs.
+// Blobs returns the names of all files in the store, sorted.
 func (h *Hub) Blobs() []string {
 	s := &h.UploadTable.Store
 	s.mu.Lock()

@@ -33,7 +33,8 @@ func (h *Hub) AddDeviceX509(id string, thumbprints ...string) (hubdata.Device, e
 	return h.addX509(id, r)
 }
 
-// AddDeviceCA implements testbroker.Hub.AddDeviceCA.
+// AddDeviceCA registers a device, or a module "deviceID/moduleID" of a registered device, that
+// authenticates with a certificate.
 func (h *Hub) AddDeviceCA(id string) (hubdata.Device, error) {
 	return h.addX509(id, Registration{X509: true})
 }
@@ -50,7 +51,7 @@ func (h *Hub) addX509(id string, r Registration) (hubdata.Device, error) {
 	return h.add(who, r)
 }
 
-// AddCA implements testbroker.Hub.AddCA.
+// AddCA adds the certificate of an authority.
 func (h *Hub) AddCA(cert *x509.Certificate) error {
 	if !cert.IsCA {
 		return errors.New("testbroker: not the certificate of an authority")
