@@ -6,7 +6,7 @@
 //	d, err := device.New(client.Credentials(assignment), mqtt.New(nil), nil)
 //
 // The protocol is a value, as it is for package device: a Carrier from package dpshttp, dpsmqtt or
-// dpspaho, or from dpsengine on boards. The package itself is for boards, too: it links neither TLS
+// dpsamqp, or from dpsengine on boards. The package itself is for boards, too: it links neither TLS
 // nor the standard library's JSON.
 //
 // # Identity

@@ -278,7 +278,8 @@ func TestTheGuidesChangeForTheClockFits(t *testing.T) {
 		t.Fatal("the guide lacks the change, or the line that it replaces")
 	}
 	text := strings.Replace(string(main), dial, string(bytes.TrimSpace(change))+"\n\t\t", 1)
-	text = strings.Replace(text, device, device+"\t\"github.com/hubline-iot/hubline/transport/mqtt/engine\"\n", 1)
+	text = strings.Replace(text, device, device+"\t\"github.com/hubline-iot/hubline/transport\"\n"+
+		"\t\"github.com/hubline-iot/hubline/transport/mqtt/engine\"\n", 1)
 	write(t, path, []byte(text))
 	run(t, folder, literal, "go", "vet", ".")
 }

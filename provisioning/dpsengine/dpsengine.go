@@ -1,5 +1,5 @@
 // Package dpsengine carries registrations with the provisioning service over MQTT 3.1.1, for
-// boards. It needs a connection and the codec of package transport/mqtt/lean, and links no sockets,
+// boards. It needs a connection and the codec of package transport/mqtt/engine, and links no sockets,
 // TLS or reflection.
 //
 //	client, err := provisioning.New(id, dpsengine.New(dial, nil), nil)
