@@ -1,6 +1,6 @@
 // Package dpsengine carries registrations with the provisioning service over MQTT 3.1.1, for
-// boards. It needs a connection and the codec of package transport/mqtt/engine, and links no sockets,
-// TLS or reflection.
+// boards. It needs a connection and the codec of package engine, and links no sockets, TLS or
+// reflection.
 //
 //	client, err := provisioning.New(id, dpsengine.New(dial, nil), nil)
 //

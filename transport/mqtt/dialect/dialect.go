@@ -1,6 +1,6 @@
 // Package dialect says how a device speaks MQTT with a service: what CONNECT contains, which topics
-// there are, and what travels in them. Packages mqtt, engine and paho take a Dialect in
-// their options.
+// there are, and what travels in them. Packages mqtt, engine and paho take a Dialect
+// in their options.
 //
 //	mqtt.New(nil)                                        // an IoT hub
 //	mqtt.New(&mqtt.Options{Dialect: &dialect.Topics{     // any other broker
