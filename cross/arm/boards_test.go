@@ -417,7 +417,7 @@ var tested = map[string][]string{
 	"errfilter":           {"errfilter_test.go"},
 	"internal/ascii":      {"ascii_test.go"},
 	"internal/errchain":   {"same_test.go"},
-	"internal/fraction":   {"fraction_test.go"},
+	"internal/timespan":   {"fraction_test.go"},
 	"internal/percent":    {"percent_test.go"},
 	"retrypolicy":         {"exponential_test.go", "policy_test.go"},
 	"internal/mqttpacket": {"golden_test.go"},

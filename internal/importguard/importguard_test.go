@@ -60,7 +60,7 @@ var grants = []struct{ importer, costly, reason string }{
 	{module + "/retrypolicy/compat/grpc", "math", jitters},
 	{module + "/retrypolicy", "syscall", "the numbers of refused and lost connections, where there is a system; package " +
 		"time imports it there already"},
-	{module + "/internal/fraction", "math", "Float64bits, and no arithmetic: that is in integers"},
+	{module + "/internal/timespan", "math", "Float64bits, and no arithmetic: that is in integers"},
 	{module + "/internal/errchain", "unsafe", "compares the two words of an interface, only in builds by TinyGo"},
 	{module + "/internal/messageid", "hash/maphash", "its seed is the runtime's entropy; not in builds by TinyGo"},
 }

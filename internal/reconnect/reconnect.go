@@ -7,9 +7,9 @@ import (
 	"time"
 
 	"github.com/hubline-iot/hubline/errfilter"
-	"github.com/hubline-iot/hubline/internal/fraction"
 	"github.com/hubline-iot/hubline/internal/pacing"
 	"github.com/hubline-iot/hubline/internal/retryafter"
+	"github.com/hubline-iot/hubline/internal/timespan"
 	"github.com/hubline-iot/hubline/retrypolicy"
 	"github.com/hubline-iot/hubline/transport"
 )
@@ -98,7 +98,7 @@ const ShortLife = 5 * time.Second
 // RenewIn returns the time until a token with the given remaining life, ShortLife at least, is
 // renewed: the fraction renewAt of it, less up to 5 % of it at random.
 func RenewIn(life time.Duration, renewAt float64, draw uint64) time.Duration {
-	return fraction.Of(life, renewAt) - fraction.Drawn(life/20, draw)
+	return timespan.Part(life, renewAt) - timespan.Drawn(life/20, draw)
 }
 
 // Turns gives attempts to connect their turns, at least Gap apart. The zero value has no gap. It is

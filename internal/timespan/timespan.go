@@ -1,4 +1,4 @@
-// Package timespan bounds the durations that callers set.
+// Package timespan bounds the durations that callers set, and takes parts of them.
 package timespan
 
 import "time"

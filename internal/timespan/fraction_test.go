@@ -1,4 +1,4 @@
-package fraction_test
+package timespan_test
 
 import (
 	"math"
@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hubline-iot/hubline/internal/fraction"
+	"github.com/hubline-iot/hubline/internal/timespan"
 )
 
 func TestOf(t *testing.T) {
@@ -28,7 +28,7 @@ func TestOf(t *testing.T) {
 		{math.MaxInt64, 0x1p-63, 1}, {math.MaxInt64, 0x1p-64, 0}, {math.MaxInt64, math.SmallestNonzeroFloat64, 0},
 		{math.MaxInt64, 0x1p-1022, 0},
 	} {
-		if got := fraction.Of(c.d, c.f); got != c.want {
+		if got := timespan.Part(c.d, c.f); got != c.want {
 			t.Errorf("%d times %v is %d, want %d", c.d, c.f, got, c.want)
 		}
 	}
@@ -48,7 +48,7 @@ func FuzzOf(f *testing.F) {
 		exact := new(big.Rat).Mul(new(big.Rat).SetInt64(d), new(big.Rat).SetFloat64(part))
 		exact.Add(exact, big.NewRat(1, 2))
 		want := new(big.Int).Quo(exact.Num(), exact.Denom())
-		if got := fraction.Of(time.Duration(d), part); int64(got) != want.Int64() {
+		if got := timespan.Part(time.Duration(d), part); int64(got) != want.Int64() {
 			t.Errorf("%d times %v is %d, want %v", d, part, int64(got), want)
 		}
 	})
@@ -61,7 +61,7 @@ func TestDrawn(t *testing.T) {
 		want time.Duration
 	}{{10, 0, 0}, {10, 1 << 63, 5}, {10, math.MaxUint64, 9}, {math.MaxInt64, math.MaxUint64, math.MaxInt64 - 1},
 		{0, math.MaxUint64, 0}} {
-		if got := fraction.Drawn(c.d, c.draw); got != c.want {
+		if got := timespan.Drawn(c.d, c.draw); got != c.want {
 			t.Errorf("%d of %d is %d, want %d", c.draw, c.d, got, c.want)
 		}
 	}

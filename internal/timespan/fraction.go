@@ -1,6 +1,4 @@
-// Package fraction multiplies durations by fractions in integers: boards have no floating-point
-// unit, and its emulation would be larger than the policies that use it.
-package fraction
+package timespan
 
 import (
 	"math"
@@ -8,6 +6,9 @@ import (
 	"time"
 )
 
+// Fractions are integers: boards have no floating-point unit, and its emulation would be larger
+// than the policies that use it.
+//
 // IEEE 754 binary64: a number below 1 is mantissa * 2^(exponent-bias).
 const (
 	mantissaBits = 52
@@ -16,9 +17,9 @@ const (
 	bias         = one + mantissaBits
 )
 
-// Of returns d*f rounded to the nearest nanosecond, halves up, for d >= 0. An f below 0 counts as
+// Part returns d*f rounded to the nearest nanosecond, halves up, for d >= 0. An f below 0 counts as
 // 0, above 1 as 1, NaN as 0. Intermediate results are exact.
-func Of(d time.Duration, f float64) time.Duration {
+func Part(d time.Duration, f float64) time.Duration {
 	b := math.Float64bits(f)
 	mantissa, exponent := b&(1<<mantissaBits-1), int(b>>mantissaBits) // the sign is the exponent's highest bit
 	switch {
