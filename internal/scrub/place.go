@@ -20,6 +20,7 @@ func (x *scanner) userinfo(i int) (from, to int) {
 	inURL := strings.HasPrefix(x.lower[from:], slash+slash)
 	if inURL {
 		from += 2 * len(slash)
+		ends = strings.NewReplacer("'", "", "`", "", "|", "").Replace(ends) // browsers and curl take them in passwords
 	}
 	info := x.lower[from:min(len(x.s), from+maxUserinfo)]
 	if n := strings.IndexAny(info, ends); n >= 0 {
@@ -36,18 +37,18 @@ func (x *scanner) userinfo(i int) (from, to int) {
 	if strings.Contains(host, at) {
 		return from, from + n
 	}
-	port := host
+	port, hasPort := host, true
 	if inURL {
-		_, port, _ = strings.Cut(host, colon)
+		_, port, hasPort = strings.Cut(host, colon)
 	}
-	if isNumber(port) {
+	if !hasPort || isPort(port) {
 		return 0, 0 // the "@" is in the path
 	}
 	return from, from + n
 }
 
-// isNumber reports whether s has digits only.
-func isNumber(s string) bool { return strings.Trim(s, "0123456789") == "" }
+// isPort reports whether s may be the number of a port.
+func isPort(s string) bool { return s != "" && len(s) <= 5 && strings.Trim(s, "0123456789") == "" }
 
 // flag returns the secret in "--password value" and "-u user:password" of a command line.
 func (x *scanner) flag(i int) (from, to int) {
