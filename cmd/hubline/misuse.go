@@ -56,7 +56,7 @@ func flagError(c *cobra.Command, err error) error {
 		var names []string
 		c.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
 		name := cmp.Or(unknown.GetSpecifiedShortnames(), unknown.GetSpecifiedName())
-		return usage("unknown flag -%s; the nearest is -%s, and %s lists them all", name, nearest.To(name, names), help)
+		return usage("unknown flag -%s; %s%s lists them all", name, nearest.Flag(name, names), help)
 	case errors.As(err, &value):
 		f := value.GetFlag()
 		if form := valueForms[f.Value.Type()]; form != "" {

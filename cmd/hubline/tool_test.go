@@ -264,6 +264,7 @@ func TestUsageIsExplained(t *testing.T) {
 		{`no command "twin fly"`, []string{"twin", "fly"}},
 		{"-key-file", []string{"send", "-body", "x", "-id-scope", "0ne", "-registration-id", "pump-1"}},
 		{"one too many", []string{"send", "more"}},
+		{"unknown flag -zzz; hubline help send lists them all", []string{"send", "-zzz", "x"}},
 		{"unknown flag -bdy; the nearest is -body, and hubline help send lists them all", []string{"send", "-bdy", "x"}},
 		{"unknown flag -f", []string{"twin", "get", "-f", "x"}},
 		{"did you mean send? hubline help lists them", []string{"sned", "-body", "x"}},

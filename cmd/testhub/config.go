@@ -59,8 +59,8 @@ func (s *configSettings) read(f *flag.FlagSet) error {
 	for _, name := range slices.Sorted(maps.Keys(members)) {
 		fl := f.Lookup(name)
 		if fl == nil || slices.Contains(notInFile, name) {
-			return fmt.Errorf("flag -config: %s: %s is no flag that a file can have; the nearest is %s", s.file, name,
-				nearest.To(strings.TrimLeft(name, "-"), inFile(f)))
+			return fmt.Errorf("flag -config: %s: %s is no flag that a file can have; %s-h lists them all", s.file,
+				name, nearest.Name(strings.TrimLeft(name, "-"), inFile(f)))
 		}
 		values, err := valuesOf(fl, members[name])
 		if err != nil {

@@ -132,7 +132,7 @@ func explained(err error, f *flag.FlagSet) error {
 	}
 	var names []string
 	f.VisitAll(func(fl *flag.Flag) { names = append(names, fl.Name) })
-	return fmt.Errorf("flag -%s: there is none; the nearest is -%s, and -h lists them all", name, nearest.To(name, names))
+	return fmt.Errorf("flag -%s: there is none; %s-h lists them all", name, nearest.Flag(name, names))
 }
 
 // complete sets the default addresses and checks the settings as far as possible without opening

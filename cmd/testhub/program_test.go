@@ -48,6 +48,7 @@ func TestErrorsNameTheWrongInput(t *testing.T) {
 		want   []string
 	}{
 		"no such flag":           {[]string{"-mqttt", "x"}, 2, []string{"flag -mqttt: there is none; the nearest is -mqtt,"}},
+		"nothing like a flag":    {[]string{"-logg"}, 2, []string{"flag -logg: there is none; -h lists them all"}},
 		"no number":              {[]string{"-keep", "x"}, 2, []string{`"x" for flag -keep`, "-h describes"}},
 		"no value":               {[]string{"-keep"}, 2, []string{"-keep", "-h describes"}},
 		"an argument":            {[]string{"dev-1"}, 2, []string{`"dev-1"`, "-h"}},

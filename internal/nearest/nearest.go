@@ -5,7 +5,8 @@ package nearest
 const longest = 64
 
 // To returns the one of names that takes the fewest additions, removals and replacements of bytes
-// to make of name, the first of several. It returns an empty text if there are no names.
+// to make of name, the first of several. It returns an empty text if more than half of the bytes
+// differ: such a name leads nobody to what he meant.
 func To(name string, names []string) (best string) {
 	least := -1
 	for _, n := range names {
@@ -13,7 +14,24 @@ func To(name string, names []string) (best string) {
 			best, least = n, d
 		}
 	}
+	if 2*least > max(min(len(name), longest), len(best)) {
+		return ""
+	}
 	return best
+}
+
+// Flag returns the middle of a sentence about an unknown flag, such as "the nearest is -keep, and ".
+// It is empty if no name is near. Name does so without the dash.
+func Flag(name string, names []string) string { return clause("-", name, names) }
+
+// Name is as Flag, for "the nearest is keep, and ".
+func Name(name string, names []string) string { return clause("", name, names) }
+
+func clause(dash, name string, names []string) string {
+	if best := To(name, names); best != "" {
+		return "the nearest is " + dash + best + ", and "
+	}
+	return ""
 }
 
 // edits returns how many bytes must be added, removed or replaced to make one text of another.
