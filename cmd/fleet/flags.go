@@ -1,14 +1,17 @@
 package main
 
 import (
+	"errors"
 	"flag"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/hubline-iot/hubline/fleet"
+	"github.com/hubline-iot/hubline/internal/nearest"
 )
 
 // settings are the flags.
@@ -46,11 +49,8 @@ func parse(args []string, out io.Writer) (settings, error) {
 	var s settings
 	var own ownRules
 	flags := flag.NewFlagSet("fleet", flag.ContinueOnError)
-	flags.SetOutput(out)
-	flags.Usage = func() {
-		fmt.Fprint(out, usage)
-		flags.PrintDefaults()
-	}
+	flags.SetOutput(io.Discard)
+	flags.Usage = func() {}
 	flags.IntVar(&s.devices, "devices", 10_000, "number of devices")
 	flags.StringVar(&s.scenario, "scenario", "restart", "`names` of scenarios, with commas; all: every one")
 	flags.StringVar(&s.file, "file", "", "JSON `file` with a fleet.Scenario instead of -devices and -scenario")
@@ -66,8 +66,14 @@ func parse(args []string, out io.Writer) (settings, error) {
 	flags.DurationVar(&s.recordedAt, "recorded-at", 0, "simulated `time` of the first row of -recorded")
 	flags.StringVar(&s.docs, "docs", "", "draw the plots of the documentation into `folder`, and stop")
 	own.register(flags)
-	if err := flags.Parse(args); err != nil {
-		return s, usageError{err}
+	switch err := flags.Parse(args); {
+	case errors.Is(err, flag.ErrHelp):
+		fmt.Fprint(out, usage)
+		flags.SetOutput(out)
+		flags.PrintDefaults()
+		return s, err
+	case err != nil:
+		return s, usageError{explained(err, flags)}
 	}
 	set := map[string]bool{}
 	flags.Visit(func(f *flag.Flag) { set[f.Name] = true })
@@ -77,6 +83,17 @@ func parse(args []string, out io.Writer) (settings, error) {
 	var err error
 	s.yours, err = own.rules(set)
 	return s, err
+}
+
+// explained adds to an error of package flag what helps.
+func explained(err error, flags *flag.FlagSet) error {
+	name, unknown := strings.CutPrefix(err.Error(), "flag provided but not defined: -")
+	if !unknown {
+		return fmt.Errorf("%w; -h describes the flag", err)
+	}
+	var names []string
+	flags.VisitAll(func(f *flag.Flag) { names = append(names, f.Name) })
+	return fmt.Errorf("flag -%s: there is none; %s-h lists them all", name, nearest.Flag(name, names))
 }
 
 // check reports flags that are out of range or contradict each other. set has those of the command
