@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/hubline-iot/hubline/internal/dialer"
 	"github.com/hubline-iot/hubline/internal/httpguard"
 	"github.com/hubline-iot/hubline/transport"
 )
@@ -108,6 +109,9 @@ func (s *service) failure(caller, deadline context.Context, err error) error {
 			Err: errSlow}
 	case transport.Find(err) != nil: // from the dial
 		return err
+	}
+	if !s.answered.Load() {
+		err = dialer.First{Err: err, Want: "HTTP"}
 	}
 	e := protocol.Error(err)
 	e.Op = transport.OpSend

@@ -12,6 +12,7 @@ import (
 	"github.com/Azure/go-amqp"
 
 	"github.com/hubline-iot/hubline/internal/amqpscreen"
+	"github.com/hubline-iot/hubline/internal/dialer"
 )
 
 // Conn is an open AMQP connection. The connection's goroutines end with Close.
@@ -45,6 +46,9 @@ func Connect(ctx context.Context, outer, socket net.Conn, o *amqp.ConnOptions) (
 		_ = c.Conn.Close()
 	case cause != nil && !errors.Is(cause, amqpscreen.ErrClosed):
 		err = cause // the library's error may describe a consequence
+		if c.Stream.Received().IsZero() {
+			err = dialer.First{Err: cause, Want: "AMQP"}
+		}
 	default:
 		err = handshakeError(err)
 	}

@@ -3,6 +3,7 @@ package amqpscreen
 import (
 	"context"
 	"errors"
+	"io"
 	"net"
 	"os"
 	"sync"
@@ -64,9 +65,15 @@ type Stream struct {
 // Causes of the end of a stream.
 var (
 	ErrClosed    = errors.New("the connection was closed on this side")
-	ErrHubClosed = errors.New("the hub closed the connection")
+	ErrHubClosed = error(hubClosed{})
 	ErrNotAMQP   = errors.New("the peer does not speak AMQP 1.0")
 )
+
+// hubClosed is io.EOF with a clearer text.
+type hubClosed struct{}
+
+func (hubClosed) Error() string { return "the hub closed the connection" }
+func (hubClosed) Unwrap() error { return io.EOF }
 
 // New returns a stream that must be ended by Close or Fail. socket is the connection below
 // TLS and tunnel; without both it is outer.

@@ -53,6 +53,9 @@ func (p *Protocol) dialKind(err error) (transport.Kind, string) {
 	if kind, hint, ok := p.Kind(err); ok {
 		return kind, hint
 	}
+	if hint := firstHint(err); hint != "" {
+		return transport.Network, hint
+	}
 	if kind, hint, ok := neterr.Explain(err); ok {
 		if kind == transport.Network && hint == "" && InHandshake(err) {
 			hint = "; this port may speak plain " + strings.ToUpper(p.Name) + " or another protocol: check port and scheme"

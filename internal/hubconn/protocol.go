@@ -2,8 +2,6 @@ package hubconn
 
 import (
 	"errors"
-	"io"
-	"net"
 	"strings"
 
 	"github.com/hubline-iot/hubline/internal/dialer"
@@ -30,24 +28,5 @@ func protocolKind(err error) (kind transport.Kind, hint string, known bool) {
 		strings.Contains(text, longHeaders) {
 		return transport.Protocol, "; check host and port", true
 	}
-	if _, is := errors.AsType[First](err); is && closedByPeer(err) {
-		return transport.Network, " in place of the first answer; this port may speak another protocol than HTTP", true
-	}
 	return 0, "", false
-}
-
-// First marks the failure of the first exchange with a server.
-type First struct{ Err error }
-
-func (e First) Error() string { return e.Err.Error() }
-
-// Unwrap returns the error inside.
-func (e First) Unwrap() error { return e.Err }
-
-// closedByPeer reports whether the server ended the connection, other than in a TLS handshake.
-func closedByPeer(err error) bool {
-	if read, is := errors.AsType[*net.OpError](err); is {
-		return read.Op == "read" && !read.Timeout() && !dialer.InHandshake(err)
-	}
-	return errors.Is(err, io.EOF) && !dialer.InHandshake(err)
 }

@@ -252,6 +252,9 @@ func (s *session) failure(ctx, limited context.Context, err error) error {
 	case transport.Find(err) != nil: // of dial
 		return err
 	}
+	if !s.spoke {
+		err = dialer.First{Err: err, Want: "HTTP"}
+	}
 	e := protocol.Error(err)
 	if e.Kind == transport.Protocol && s.spoke {
 		e.Kind = transport.Network // the peer spoke HTTP before, so the data was damaged

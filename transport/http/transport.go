@@ -119,8 +119,8 @@ import (
 	"context"
 	"time"
 
+	"github.com/hubline-iot/hubline/internal/dialer"
 	"github.com/hubline-iot/hubline/internal/hubauth"
-	"github.com/hubline-iot/hubline/internal/hubconn"
 	"github.com/hubline-iot/hubline/transport"
 )
 
@@ -200,5 +200,5 @@ func (t *Transport) Dial(ctx context.Context, cfg *transport.Config) (transport.
 	if ctx.Err() != nil {
 		err = context.Cause(ctx) // the socket error is a consequence of it
 	}
-	return nil, protocol.Error(hubconn.First{Err: err})
+	return nil, protocol.Error(dialer.First{Err: err, Want: "HTTP"})
 }

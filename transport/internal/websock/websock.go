@@ -116,7 +116,7 @@ func (t *Tunnel) Open(ctx context.Context, c net.Conn, peer netopt.Peer) (net.Co
 	case answer != nil && answer.StatusCode != http.StatusSwitchingProtocols:
 		return nil, refusal(answer)
 	case readErr != nil:
-		return nil, &handshakeError{readErr}
+		return nil, dialer.First{Err: &handshakeError{readErr}, Want: "HTTP"}
 	case writeErr != nil:
 		return nil, &handshakeError{writeErr}
 	default:
