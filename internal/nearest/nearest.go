@@ -20,8 +20,8 @@ func To(name string, names []string) (best string) {
 	return best
 }
 
-// Flag returns the middle of a sentence about an unknown flag, such as "the nearest is -keep, and ".
-// It is empty if no name is near. Name does so without the dash.
+// Flag returns the middle of a sentence about an unknown flag: "the nearest is -keep, and ". It is
+// empty if no name is near.
 func Flag(name string, names []string) string { return clause("-", name, names) }
 
 // Name is as Flag, for "the nearest is keep, and ".
