@@ -11,7 +11,8 @@ import (
 type flapping struct {
 	flaps int
 	named Suspect // the cause that the peer named, at the latest loss that had one
-	// The following describe all flaps of the series.
+	seen  bool    // there was a flap without evidence.quiet
+	// The following describe all flaps of the series, except those with evidence.quiet.
 	acknowledged bool
 	idle         bool   // each ended with nothing in flight
 	same         bool   // each had the same oldest message in flight
@@ -28,6 +29,7 @@ type evidence struct {
 	size         int    // and its size
 	handed       time.Time
 	overtaken    bool   // a message was acknowledged after it was handed over
+	quiet        bool   // nothing was sent because a message is suspected, see poison
 	newest       uint64 // number of the newest in flight
 }
 
@@ -66,15 +68,15 @@ func (f *flapping) end(e evidence, stable bool) {
 		return
 	}
 	acknowledged := e.acknowledged > f.before
-	if f.flaps == 0 {
-		f.acknowledged, f.idle, f.same = acknowledged, e.inFlight == 0, e.inFlight > 0
-	} else {
-		f.acknowledged = f.acknowledged || acknowledged
-		f.idle = f.idle && e.inFlight == 0
-		f.same = f.same && e.inFlight > 0 && e.front == f.front
-	}
-	f.front, f.size = e.front, e.size
+	f.acknowledged = f.acknowledged || acknowledged
 	f.flaps++
+	if e.quiet && f.seen {
+		return // that nothing was in flight says nothing
+	}
+	first := !f.seen
+	f.idle = (first || f.idle) && e.inFlight == 0
+	f.same = (first || f.same && e.front == f.front) && e.inFlight > 0
+	f.front, f.size, f.seen = e.front, e.size, !e.quiet
 }
 
 // suspect returns the likely cause.

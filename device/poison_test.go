@@ -165,3 +165,25 @@ func newDraws(seed uint64) func() uint64 {
 		return z ^ z>>31
 	}
 }
+
+// A trial sends nothing for a while, so a loss then does not acquit the message in the status.
+func TestALossBeforeTheTrialOfAMessageDoesNotChangeTheSuspect(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f := endsAt(func(string) bool { return true })
+		c, _ := client(t, f, nil)
+		open(t, c)
+		require.NoError(t, c.Enqueue(t.Context(), &transport.Message{Body: make([]byte, 100<<10)}, nil))
+		wait := func(state device.State, flaps int) device.Status {
+			for {
+				if s := c.Status(); s.State == state && s.Flaps >= flaps {
+					return s
+				}
+				time.Sleep(10 * time.Millisecond)
+			}
+		}
+		require.Equal(t, device.BadMessage, wait(device.Connected, 3).Suspect)
+		f.last().kill <- lost(transport.Network)
+		s := wait(device.DisconnectedRetrying, 4)
+		require.Equal(t, device.BadMessage, s.Suspect)
+	})
+}

@@ -41,7 +41,9 @@ func (l *loop) endFlapping(now time.Time) {
 // over records what is in flight when a session is lost. It must be called before the outbox is
 // rewound.
 func (l *loop) over() {
-	l.flaps.end(l.evidence(), l.stable(l.conn))
+	e := l.evidence()
+	e.quiet = l.poison.suspected() && time.Now().Before(l.poison.quietUntil)
+	l.flaps.end(e, l.stable(l.conn))
 }
 
 func (l *loop) evidence() evidence {

@@ -239,7 +239,7 @@ func final(err error) bool {
 	}
 	switch e.Kind {
 	case transport.Expired, transport.TooLarge, transport.Invalid, transport.Unsupported, transport.Forbidden,
-		transport.Conflict, transport.Protocol, transport.Unknown:
+		transport.Conflict, transport.Protocol, transport.Unknown, transport.Poison:
 		return true
 	}
 	return false

@@ -143,12 +143,12 @@ func (a answering) Enqueue(context.Context, *transport.Message, *device.Receipt)
 // Only a result about the message itself removes it. All others end Run, which returns them, and
 // the message stays.
 func TestWhatRemovesAMessage(t *testing.T) {
-	for kind := transport.Unknown; kind <= transport.Cancelled; kind++ {
+	for kind := transport.Unknown; kind <= transport.Poison; kind++ {
 		for _, scope := range []transport.Scope{transport.Operation, transport.Connection} {
 			removes := false
 			switch kind {
 			case transport.Expired, transport.Invalid, transport.Unsupported, transport.Forbidden, transport.Conflict,
-				transport.Protocol, transport.Unknown:
+				transport.Protocol, transport.Unknown, transport.Poison:
 				removes = scope == transport.Operation
 			}
 			t.Run(kind.String()+", "+scope.String(), func(t *testing.T) {
