@@ -44,7 +44,8 @@ func boardModule(t *testing.T, tests map[string][]string) string {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "go", "list", "-e", "-tags=tinygo,provisioning", "-deps",
 		"-json=ImportPath,Dir,GoFiles,IgnoredGoFiles", "./cross/arm/board/...", "./transport/mqtt/engine/...",
-		"./internal/percent", "./internal/hextext", "./retrypolicy/compat/...", "./sntp", "./update", "./update/edsign")
+		"./internal/percent", "./internal/hextext", "./internal/scrub", "./retrypolicy/compat/...",
+		"./sntp", "./update", "./update/edsign")
 	cmd.Dir = root
 	cmd.Env = append(os.Environ(), "GOOS=linux", "GOARCH=arm")
 	out, err := cmd.Output() // boards have packages that go list does not know
