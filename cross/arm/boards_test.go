@@ -319,12 +319,17 @@ func TestBoardBudgets(t *testing.T) {
 // the manufacturers' files when TinyGo is built.
 var lacksChip = regexp.MustCompile(`device/\w+(: build constraints exclude| is not in std)`)
 
-// Linkers omit unused parts, also without TinyGo: standard Go's omits twin and methods if a program
-// does not use them, because nothing reaches their types.
-func TestTelemetryAloneHasNoTwin(t *testing.T) {
+// Linkers omit unused parts, also without TinyGo: standard Go's omits twin and methods, and the
+// codec of MQTT 5, if a program does not use them, because nothing reaches them.
+func TestTelemetryAloneHasNoTwinAndNoMQTT5(t *testing.T) {
 	watch(t)
 	folder := probeModule(t)
-	for probe, want := range map[string]bool{"probe/telemetry": false, "probe/twin": true} {
+	const twin, methods, mqtt5 = "/device.(*twin).", "/device.(*methods).", "/internal/mqttpacket.rules"
+	for probe, parts := range map[string]map[string]bool{
+		"probe/telemetry": {twin: false, methods: false, mqtt5: false},
+		"probe/twin":      {twin: true, methods: true, mqtt5: false},
+		"probe/mqtt5":     {mqtt5: true},
+	} {
 		t.Run(probe, func(t *testing.T) {
 			file := filepath.Join(t.TempDir(), "probe")
 			run(t, folder, nil, "go", "build", "-o", file, "./"+probe)
@@ -332,8 +337,8 @@ func TestTelemetryAloneHasNoTwin(t *testing.T) {
 			if !strings.Contains(symbols, "/device.(*outbox).") {
 				t.Fatal("there are no names of package device in the program")
 			}
-			for _, part := range []string{"(*twin)", "(*methods)"} {
-				if got := strings.Contains(symbols, "/device."+part+"."); got != want {
+			for part, want := range parts {
+				if got := strings.Contains(symbols, part); got != want {
 					t.Errorf("the program has %s: %v, want %v", part, got, want)
 				}
 			}

@@ -19,7 +19,7 @@ const module = "github.com/hubline-iot/hubline"
 var core = existing("./transport", "./errfilter", "./retrypolicy", "./retrypolicy/budget", "./retrypolicy/compat",
 	"./retrypolicy/compat/aws", "./retrypolicy/compat/azure", "./retrypolicy/compat/grpc", "./retrypolicy/httpretry",
 	"./retrypolicy/classify", "./retrypolicy/poll",
-	"./device", "./transport/mqtt/engine", "./internal/mqttpacket", "./internal/mqtt5",
+	"./device", "./transport/mqtt/engine", "./internal/mqttpacket",
 	"./transport/mqtt/internal/wire", "./transport/mqtt/dialect", "./transport/mqtt/internal/bag",
 	"./internal/statuscode", "./internal/pacing", "./internal/reconnect", "./internal/retryafter",
 	"./provisioning", "./provisioning/dpsengine", "./sntp", "./update",
@@ -241,9 +241,9 @@ var layers = []struct {
 		"boards would link TLS and paho",
 	},
 	{
-		"the codecs know nobody, but for MQTT 5 the older one", existing("./internal/mqttpacket", "./internal/mqtt5"),
-		[]string{"transport", "device", "internal"}, []string{"internal/mqttpacket"},
-		"they are pure functions over slices",
+		"the codec of MQTT knows nobody", existing("./internal/mqttpacket"),
+		[]string{"transport", "device", "internal"}, nil,
+		"it is pure functions over slices",
 	},
 	{
 		"WebSocket and MQTT on our engine do not bring the other one", existing("./transport/mqtt",

@@ -61,7 +61,7 @@ func FuzzRead(f *testing.F) {
 			}
 		case mqttpacket.Puback, mqttpacket.Unsuback:
 			if id, err := mqttpacket.ReadID(body); err == nil && h.Type == mqttpacket.Puback &&
-				!bytes.Equal(mqttpacket.AppendPuback(nil, id)[2:], body) {
+				!bytes.Equal(mqttpacket.AppendAck(nil, mqttpacket.Puback, id, 0)[2:], body) {
 				t.Fatal(id)
 			}
 		case mqttpacket.Suback:
@@ -103,7 +103,7 @@ func TestNothingIsAllocated(t *testing.T) {
 			o := mqttpacket.Outgoing{QoS: 1, Topic: 2, Body: 3}
 			buf = append(mqttpacket.AppendID(append(mqttpacket.AppendPublish(buf[:0], &o), "t/"...), 7), "abc"...)
 		},
-		"PUBACK":    func() { buf = mqttpacket.AppendPuback(buf[:0], 7) },
+		"PUBACK":    func() { buf = mqttpacket.AppendAck(buf[:0], mqttpacket.Puback, 7, 0) },
 		"SUBSCRIBE": func() { buf, _ = mqttpacket.AppendSubscribe(buf[:0], 7, mqttpacket.Filter{Topic: "a/#", QoS: 1}) },
 		"CONNECT": func() {
 			buf, _ = mqttpacket.AppendConnect(buf[:0], &mqttpacket.Greeting{ClientID: "d", UserName: "u"})

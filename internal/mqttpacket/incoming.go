@@ -1,7 +1,5 @@
 package mqttpacket
 
-import "encoding/binary"
-
 // ReadConnack reads the body of a CONNACK, section 3.2. session reports that the server kept a
 // session; code is the return code, 0 for accepted.
 func ReadConnack(body []byte) (session bool, code byte, err error) {
@@ -23,33 +21,15 @@ type Incoming struct {
 	// ID is 0 with QoS 0.
 	ID          uint16
 	Topic, Body []byte
+	// Properties are those of MQTT 5. With a topic alias among them, Topic may be empty.
+	Properties Properties
 }
 
 // ReadPublish reads a PUBLISH from its header's flags and its body.
 func ReadPublish(flags byte, body []byte) (in Incoming, err error) {
-	in.Dup, in.QoS, in.Retain = flags&8 != 0, flags>>1&3, flags&1 != 0
-	switch {
-	case in.QoS == 3:
-		return in, ErrQoS
-	case in.Dup && in.QoS == 0:
-		return in, ErrDup
-	case len(body) < 2:
-		return in, ErrShort
-	}
-	n := int(binary.BigEndian.Uint16(body))
-	rest := body[2:]
-	if n > len(rest) {
-		return in, ErrShort
-	}
-	in.Topic, rest = rest[:n:n], rest[n:]
-	if in.QoS > 0 {
-		if len(rest) < 2 {
-			return in, ErrShort
-		}
-		in.ID, rest = binary.BigEndian.Uint16(rest), rest[2:]
-		if in.ID == 0 {
-			return in, ErrID
-		}
+	in, rest, err := publishHead(flags, body)
+	if err != nil {
+		return in, err
 	}
 	if !ValidTopic(in.Topic) {
 		return in, ErrTopic
@@ -58,34 +38,46 @@ func ReadPublish(flags byte, body []byte) (in Incoming, err error) {
 	return in, nil
 }
 
+// publishHead reads a PUBLISH up to its packet id, and returns the rest of the body.
+func publishHead(flags byte, body []byte) (in Incoming, rest []byte, err error) {
+	in.Dup, in.QoS, in.Retain = flags&8 != 0, flags>>1&3, flags&1 != 0
+	switch {
+	case in.QoS == 3:
+		return in, nil, ErrQoS
+	case in.Dup && in.QoS == 0:
+		return in, nil, ErrDup
+	}
+	n := 0
+	if in.Topic, n = field(body); n == 0 {
+		return in, nil, ErrShort
+	}
+	if rest = body[n:]; in.QoS == 0 {
+		return in, rest, nil
+	}
+	if in.ID, err = readID(rest); err != nil {
+		return in, nil, err
+	}
+	return in, rest[2:], nil
+}
+
 // ReadID reads the body of a packet that consists of a packet id: PUBACK, section 3.4, and
 // UNSUBACK, section 3.11.
 func ReadID(body []byte) (uint16, error) {
-	switch {
-	case len(body) < 2:
-		return 0, ErrShort
-	case len(body) > 2:
+	id, err := readID(body)
+	if err == nil && len(body) > 2 {
 		return 0, ErrLong
 	}
-	id := binary.BigEndian.Uint16(body)
-	if id == 0 {
-		return 0, ErrID
-	}
-	return id, nil
+	return id, err
 }
 
 // ReadSuback reads the body of a SUBACK, section 3.9: a return code for each filter. 0 to 2 grant a
 // QoS and 0x80 refuses; other codes are not checked.
 func ReadSuback(body []byte) (id uint16, codes []byte, err error) {
-	switch {
-	case len(body) < 2:
-		return 0, nil, ErrShort
-	case len(body) == 2:
-		return 0, nil, ErrEmpty
+	if id, err = readID(body); err != nil {
+		return 0, nil, err
 	}
-	id = binary.BigEndian.Uint16(body)
-	if id == 0 {
-		return 0, nil, ErrID
+	if len(body) == 2 {
+		return 0, nil, ErrEmpty
 	}
 	return id, body[2:], nil
 }

@@ -12,7 +12,7 @@ import (
 // Vectors larger than a board's RAM.
 
 func TestEncodingOfLargePackets(t *testing.T) {
-	checkSent(t, []goodPacket{
+	checkSent(t, mqttpacket.Next, []goodPacket{
 		{"PUBLISH, length of 2 bytes, the most", "2.2.3", "32 FF7F 0001't' 0001" + strings.Repeat("00", 16378),
 			publish(mqttpacket.Outgoing{QoS: 1},
 				"t", 1, zeros(16378))},

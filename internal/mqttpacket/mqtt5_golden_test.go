@@ -1,100 +1,88 @@
-package mqtt5_test
+package mqttpacket_test
 
 import (
-	"bytes"
 	"fmt"
 	"strings"
 	"testing"
 
-	"github.com/hubline-iot/hubline/internal/hextext"
-	"github.com/hubline-iot/hubline/internal/mqtt5"
 	"github.com/hubline-iot/hubline/internal/mqttpacket"
 )
 
-// unhex is short for the tables.
-func unhex(s string) []byte { return hextext.Decode(s) }
-
-// outgoing are packets and their expected encoding.
-var outgoing = []struct {
-	name, clause, wire string
-	encode             func(dst []byte) ([]byte, error)
-}{
+// outgoing5 are packets and their expected encoding.
+var outgoing5 = []goodPacket{
 	{"CONNECT, the least", "[MQTT-3.1.2-1] [MQTT-3.1.2-2]", "10 0E 0004'MQTT' 05 00 0000 00 0001'd'",
-		connect(mqtt5.Greeting{Greeting: mqttpacket.Greeting{ClientID: "d"}})},
+		connect5(mqttpacket.Greeting{ClientID: "d"})},
 	{"CONNECT, clean start and a client id of the server's choice", "[MQTT-3.1.2-4] [MQTT-3.1.3-6]",
 		"10 0D 0004'MQTT' 05 02 003C 00 0000",
-		connect(mqtt5.Greeting{Greeting: mqttpacket.Greeting{CleanSession: true, KeepAlive: 60}})},
+		connect5(mqttpacket.Greeting{CleanSession: true, KeepAlive: 60})},
 	{"CONNECT, password without user name", "3.1.2.9", "10 12 0004'MQTT' 05 40 0000 00 0001'd' 0002'pw'",
-		connect(mqtt5.Greeting{Greeting: mqttpacket.Greeting{ClientID: "d", Password: "pw"}})},
+		connect5(mqttpacket.Greeting{ClientID: "d", Password: "pw"})},
 	{"CONNECT, all properties", "3.1.2.11",
 		"10 45 0004'MQTT' 05 00 0000 37 11000000FF 210010 2700001000 220005 1901 1700 26 0001'n' 0001'v' 26 0001'n' 0001'w'" +
 			" 15 000D'SCRAM-SHA-256' 16 0002 0001 0001'd'",
-		connect(mqtt5.Greeting{Greeting: mqttpacket.Greeting{ClientID: "d"},
+		connect5(mqttpacket.Greeting{ClientID: "d",
 			Properties: unhex("11000000FF 210010 2700001000 " +
 				"220005 1901 1700 26 0001'n' 0001'v' 26 0001'n' 0001'w' 15 000D'SCRAM-SHA-256' 16 0002 0001")})},
 	{"CONNECT, will with all properties, and everything in its order", "[MQTT-3.1.3-1] 3.1.3.2",
 		"10 3E 0004'MQTT' 05 EE 0001 00 0001'd' 21 18 0000000A 01 01 02 0000003C 03 0003'a/b' 08 0001'r' 09 0002 00FF" +
 			" 26 0001'n' 0000 0002't/' 0001'b' 0001'u' 0002'pw'",
-		connect(mqtt5.Greeting{Greeting: mqttpacket.Greeting{ClientID: "d", UserName: "u", Password: "pw", CleanSession: true,
-			KeepAlive: 1, Will: &mqttpacket.Will{Topic: []byte("t/"), Body: []byte("b"), QoS: 1, Retain: true}},
-			WillProperties: unhex("18 0000000A 01 01 02 0000003C 03 0003'a/b' 08 0001'r' 09 0002 00FF 26 0001'n' 0000")})},
-	{"PUBLISH with QoS 0", "3.3.1.2", "30 06 0002'a/' 00'x'", publish(mqttpacket.Outgoing{}, "a/", 0, "", "x")},
-	{"PUBLISH with QoS 1", "3.3.2", "32 08 0002'a/' 000A 00'x'", publish(mqttpacket.Outgoing{QoS: 1}, "a/", 10, "", "x")},
+		connect5(mqttpacket.Greeting{ClientID: "d", UserName: "u", Password: "pw", CleanSession: true, KeepAlive: 1,
+			Will: &mqttpacket.Will{Topic: []byte("t/"), Body: []byte("b"), QoS: 1, Retain: true,
+				Properties: unhex("18 0000000A 01 01 02 0000003C 03 0003'a/b' 08 0001'r' 09 0002 00FF 26 0001'n' 0000")}})},
+	{"PUBLISH with QoS 0", "3.3.1.2", "30 06 0002'a/' 00'x'", publish5(mqttpacket.Outgoing{}, "a/", 0, "", "x")},
+	{"PUBLISH with QoS 1", "3.3.2", "32 08 0002'a/' 000A 00'x'", publish5(mqttpacket.Outgoing{QoS: 1}, "a/", 10, "", "x")},
 	{"PUBLISH again, retained", "[MQTT-3.3.1-1]", "3B 07 0002'a/' FFFF 00",
-		publish(mqttpacket.Outgoing{QoS: 1, Dup: true, Retain: true}, "a/", 65535, "", "")},
+		publish5(mqttpacket.Outgoing{QoS: 1, Dup: true, Retain: true}, "a/", 65535, "", "")},
 	{"PUBLISH with a topic alias in place of the topic", "3.3.2.3.4", "32 09 0000 0001 03 23 0007'x'",
-		publish(mqttpacket.Outgoing{QoS: 1}, "", 1, "23 0007", "x")},
+		publish5(mqttpacket.Outgoing{QoS: 1}, "", 1, "23 0007", "x")},
 	{"PUBLISH with properties of 128 bytes", "2.2.2.1",
 		"30 8701 0001't' 8001 03 007D" + strings.Repeat("61", 125) + "'xy'",
-		publish(mqttpacket.Outgoing{}, "t", 0, "03 007D"+strings.Repeat("61", 125), "xy")},
+		publish5(mqttpacket.Outgoing{}, "t", 0, "03 007D"+strings.Repeat("61", 125), "xy")},
 	{"PUBACK, success", "3.4.2.1", "40 02 1234", ack(mqttpacket.Puback, 0)},
 	{"PUBACK, refused", "3.4.2.1", "40 03 1234 97", ack(mqttpacket.Puback, 0x97)},
-	{"PUBREC", "3.5", "50 02 1234", ack(mqtt5.Pubrec, 0)},
-	{"PUBREL", "[MQTT-3.6.1-1]", "62 02 1234", ack(mqtt5.Pubrel, 0)},
-	{"PUBCOMP, no such packet id", "3.7.2.1", "70 03 1234 92", ack(mqtt5.Pubcomp, 0x92)},
+	{"PUBREC", "3.5", "50 02 1234", ack(mqttpacket.Pubrec, 0)},
+	{"PUBREL", "[MQTT-3.6.1-1]", "62 02 1234", ack(mqttpacket.Pubrel, 0)},
+	{"PUBCOMP, no such packet id", "3.7.2.1", "70 03 1234 92", ack(mqttpacket.Pubcomp, 0x92)},
 	{"SUBSCRIBE", "[MQTT-3.8.1-1]", "82 09 000A 00 0003'a/#' 01", func(dst []byte) ([]byte, error) {
-		return mqtt5.AppendSubscribe(dst, 10, nil, mqtt5.Options{}, mqttpacket.Filter{Topic: "a/#", QoS: 1})
+		return mqttpacket.AppendSubscribe5(dst, 10, nil, mqttpacket.Options{}, mqttpacket.Filter{Topic: "a/#", QoS: 1})
 	}},
 	{"SUBSCRIBE to two with all options", "3.8.3.1 [MQTT-3.8.3-4]",
 		"82 1E 000B 0A 0B FFFFFF7F 26 0000 0000 0001'a' 2D 000A'$share/g/b' 2A", func(dst []byte) ([]byte, error) {
-			return mqtt5.AppendSubscribe(dst, 11, mqtt5.AppendPair(mqtt5.AppendNumber(nil, mqtt5.SubscriptionIdentifier,
-				1<<28-1),
-				"", ""), mqtt5.Options{NoLocal: true, RetainAsPublished: true, RetainHandling: 2},
+			p := mqttpacket.AppendNumber(nil, mqttpacket.SubscriptionIdentifier, 1<<28-1)
+			return mqttpacket.AppendSubscribe5(dst, 11, mqttpacket.AppendPair(p, "", ""), mqttpacket.Options{NoLocal: true,
+				RetainAsPublished: true, RetainHandling: 2},
 				mqttpacket.Filter{Topic: "a", QoS: 1}, mqttpacket.Filter{Topic: "$share/g/b", QoS: 2})
 		}},
-	{"UNSUBSCRIBE", "[MQTT-3.10.1-1]", "A2 08 0102 00 0003'a/#'", func(dst []byte) ([]byte, error) {
-		return mqtt5.AppendUnsubscribe(dst, 0x102, nil, mqttpacket.Filter{Topic: "a/#"})
-	}},
-	{"DISCONNECT", "3.14.2.1", "E0 00", reason(mqtt5.AppendDisconnect, 0, "")},
-	{"DISCONNECT with will", "3.14.2.1", "E0 02 04 00", reason(mqtt5.AppendDisconnect, 4, "")},
+	{"DISCONNECT", "3.14.2.1", "E0 00", reason(mqttpacket.Disconnect, 0, "")},
+	{"DISCONNECT with will", "3.14.2.1", "E0 02 04 00", reason(mqttpacket.Disconnect, 4, "")},
 	{"DISCONNECT with all properties", "3.14.2.2", "E0 12 00 10 11 00000000 1F 0001'r' 26 0001'n' 0001'v'",
-		reason(mqtt5.AppendDisconnect, 0, "11 00000000 1F 0001'r' 26 0001'n' 0001'v'")},
+		reason(mqttpacket.Disconnect, 0, "11 00000000 1F 0001'r' 26 0001'n' 0001'v'")},
 	{"AUTH, continue", "3.15.2", "F0 0D 18 0B 15 0003'abc' 16 0002'de'",
-		reason(mqtt5.AppendAuth, 0x18, "15 0003'abc' 16 0002'de'")},
-	{"AUTH, success", "3.15.2.1", "F0 00", reason(mqtt5.AppendAuth, 0, "")},
+		reason(mqttpacket.Auth, 0x18, "15 0003'abc' 16 0002'de'")},
+	{"AUTH, success", "3.15.2.1", "F0 00", reason(mqttpacket.Auth, 0, "")},
 }
 
-func connect(g mqtt5.Greeting) func(dst []byte) ([]byte, error) {
+func connect5(g mqttpacket.Greeting) func(dst []byte) ([]byte, error) {
 	return func(dst []byte) ([]byte, error) {
-		b, err := mqtt5.AppendConnect(dst, &g)
-		if size := mqtt5.ConnectSize(&g); err == nil && size != len(b)-len(dst) {
+		b, err := mqttpacket.AppendConnect5(dst, &g)
+		if size := mqttpacket.ConnectSize5(&g); err == nil && size != len(b)-len(dst) {
 			return b, fmt.Errorf("ConnectSize is %d", size)
 		}
 		return b, err
 	}
 }
 
-func publish(o mqttpacket.Outgoing, topic string, id uint16, properties, body string) func([]byte) ([]byte, error) {
+func publish5(o mqttpacket.Outgoing, topic string, id uint16, properties, body string) func([]byte) ([]byte, error) {
 	return func(dst []byte) ([]byte, error) {
 		p := unhex(properties)
 		o.Topic, o.Body = len(topic), len(body)
-		five := mqtt5.Outgoing{Outgoing: o, Properties: len(p)}
-		b := append(mqtt5.AppendPublish(dst, &five), topic...)
+		o.Properties = mqttpacket.BlockSize(len(p))
+		b := append(mqttpacket.AppendPublish(dst, &o), topic...)
 		if o.QoS > 0 {
 			b = mqttpacket.AppendID(b, id)
 		}
-		b = append(mqtt5.AppendLength(b, len(p)), p...)
-		if size := five.HeadSize(); size != len(b)-len(dst) {
+		b = mqttpacket.AppendBlock(b, p)
+		if size := o.HeadSize(); size != len(b)-len(dst) {
 			return b, fmt.Errorf("HeadSize is %d", size)
 		}
 		return append(b, body...), nil
@@ -102,86 +90,58 @@ func publish(o mqttpacket.Outgoing, topic string, id uint16, properties, body st
 }
 
 func ack(t mqttpacket.Type, reason byte) func([]byte) ([]byte, error) {
-	return func(dst []byte) ([]byte, error) { return mqtt5.AppendAck(dst, t, 0x1234, reason), nil }
+	return func(dst []byte) ([]byte, error) { return mqttpacket.AppendAck(dst, t, 0x1234, reason), nil }
 }
 
-func reason(encode func([]byte, byte, []byte) ([]byte, error), code byte, block string) func([]byte) ([]byte, error) {
-	return func(dst []byte) ([]byte, error) { return encode(dst, code, unhex(block)) }
+func reason(p mqttpacket.Type, code byte, block string) func([]byte) ([]byte, error) {
+	return func(dst []byte) ([]byte, error) { return mqttpacket.AppendReason(dst, p, code, unhex(block)) }
 }
 
-func TestEncoding(t *testing.T) {
-	for _, c := range outgoing {
-		want := unhex(c.wire)
-		got, err := c.encode([]byte("before"))
-		if err != nil || !bytes.Equal(got, append([]byte("before"), want...)) {
-			t.Errorf("%s (%s): %x %v, want %x behind what was there", c.name, c.clause, got, err, want)
-		}
-		h, ok, err := mqtt5.Next(want)
-		if err != nil || !ok || h.Size+h.Body != len(want) {
-			t.Errorf("%s: its own header reads as %+v %v %v", c.name, h, ok, err)
-		}
-	}
-}
+func TestEncodingOfMQTT5(t *testing.T) { checkSent(t, mqttpacket.Next5, outgoing5) }
 
-func TestInvalidPacketsAreNotEncoded(t *testing.T) {
+func TestInvalidPacketsOfMQTT5AreNotEncoded(t *testing.T) {
 	long := strings.Repeat("x", mqttpacket.MaxText+1)
 	filter := func(f ...mqttpacket.Filter) func([]byte) ([]byte, error) {
-		return func(dst []byte) ([]byte, error) { return mqtt5.AppendSubscribe(dst, 1, nil, mqtt5.Options{}, f...) }
-	}
-	fields := func(g mqttpacket.Greeting) func([]byte) ([]byte, error) { return connect(mqtt5.Greeting{Greeting: g}) }
-	for _, c := range []struct {
-		name, clause string
-		want         mqttpacket.Error
-		encode       func(dst []byte) ([]byte, error)
-	}{
-		{"a client id with U+0000", "[MQTT-1.5.4-2]", mqtt5.ErrString, fields(mqttpacket.Greeting{ClientID: "a\x00"})},
-		{"a user name that is no UTF-8", "[MQTT-1.5.4-1]", mqtt5.ErrString, fields(mqttpacket.Greeting{UserName: "\xff"})},
-		{"a client id too long", "1.5.4", mqtt5.ErrString, fields(mqttpacket.Greeting{ClientID: long})},
-		{"a password too long", "3.1.3.6", mqttpacket.ErrText, fields(mqttpacket.Greeting{Password: long})},
-		{"a will too long", "3.1.3.4", mqttpacket.ErrText,
-			fields(mqttpacket.Greeting{Will: &mqttpacket.Will{Topic: []byte("t"), Body: []byte(long)}})},
-		{"a will with QoS 3", "[MQTT-3.1.2-12]", mqttpacket.ErrQoS,
-			fields(mqttpacket.Greeting{Will: &mqttpacket.Will{Topic: []byte("t"), QoS: 3}})},
-		{"a will to a filter", "3.1.3.3", mqttpacket.ErrTopic,
-			fields(mqttpacket.Greeting{Will: &mqttpacket.Will{Topic: []byte("a/#")}})},
-		{"a will delay outside the will", "table 2-4", mqtt5.ErrProperty,
-			connect(mqtt5.Greeting{Properties: unhex("18 00000001")})},
-		{"a receive maximum in the will", "table 2-4", mqtt5.ErrProperty, connect(mqtt5.Greeting{
-			Greeting: mqttpacket.Greeting{Will: &mqttpacket.Will{Topic: []byte("t")}}, WillProperties: unhex("21 0001")})},
-		{"SUBSCRIBE to nothing", "[MQTT-3.8.3-2]", mqttpacket.ErrEmpty, filter()},
-		{"SUBSCRIBE to an empty filter", "[MQTT-4.7.3-1]", mqtt5.ErrString, filter(mqttpacket.Filter{})},
-		{"SUBSCRIBE to a filter too long", "1.5.4", mqtt5.ErrString, filter(mqttpacket.Filter{Topic: long})},
-		{"SUBSCRIBE with QoS 3", "3.8.3.1", mqttpacket.ErrQoS, filter(mqttpacket.Filter{Topic: "a", QoS: 3})},
-		{"SUBSCRIBE with retain handling 3", "3.8.3.1", mqtt5.ErrRange, func(dst []byte) ([]byte, error) {
-			return mqtt5.AppendSubscribe(dst, 1, nil, mqtt5.Options{RetainHandling: 3}, mqttpacket.Filter{Topic: "a"})
-		}},
-		{"SUBSCRIBE with id 0", "[MQTT-2.2.1-3]", mqttpacket.ErrID, func(dst []byte) ([]byte, error) {
-			return mqtt5.AppendSubscribe(dst, 0, nil, mqtt5.Options{}, mqttpacket.Filter{Topic: "a"})
-		}},
-		{"SUBSCRIBE with two identifiers", "3.8.2.1.2", mqtt5.ErrTwice, func(dst []byte) ([]byte, error) {
-			return mqtt5.AppendSubscribe(dst, 1, unhex("0B01 0B02"), mqtt5.Options{}, mqttpacket.Filter{Topic: "a"})
-		}},
-		{"UNSUBSCRIBE from nothing", "[MQTT-3.10.3-2]", mqttpacket.ErrEmpty,
-			func(dst []byte) ([]byte, error) { return mqtt5.AppendUnsubscribe(dst, 1, nil) }},
-		{"UNSUBSCRIBE with a subscription identifier", "table 2-4", mqtt5.ErrProperty, func(dst []byte) ([]byte, error) {
-			return mqtt5.AppendUnsubscribe(dst, 1, unhex("0B01"), mqttpacket.Filter{Topic: "a"})
-		}},
-		{"DISCONNECT with a topic alias", "table 2-4", mqtt5.ErrProperty, reason(mqtt5.AppendDisconnect, 0, "23 0001")},
-		{"AUTH with data and no method", "3.15.2.2.3", mqtt5.ErrMethod, reason(mqtt5.AppendAuth, 0x18, "16 0000")},
-	} {
-		got, err := c.encode([]byte("before"))
-		if err != c.want || string(got) != "before" {
-			t.Errorf("%s (%s): %q, %v, want %v", c.name, c.clause, got, err, c.want)
+		return func(dst []byte) ([]byte, error) {
+			return mqttpacket.AppendSubscribe5(dst, 1, nil, mqttpacket.Options{}, f...)
 		}
 	}
+	checkRefused(t, []badPacket{
+		{"a client id with U+0000", "[MQTT-1.5.4-2]", mqttpacket.ErrString, connect5(mqttpacket.Greeting{ClientID: "a\x00"})},
+		{"a user name that is no UTF-8", "[MQTT-1.5.4-1]", mqttpacket.ErrString,
+			connect5(mqttpacket.Greeting{UserName: "\xff"})},
+		{"a client id too long", "1.5.4", mqttpacket.ErrString, connect5(mqttpacket.Greeting{ClientID: long})},
+		{"a password too long", "3.1.3.6", mqttpacket.ErrText, connect5(mqttpacket.Greeting{Password: long})},
+		{"a will too long", "3.1.3.4", mqttpacket.ErrText,
+			connect5(mqttpacket.Greeting{Will: &mqttpacket.Will{Topic: []byte("t"), Body: []byte(long)}})},
+		{"a will with QoS 3", "[MQTT-3.1.2-12]", mqttpacket.ErrQoS,
+			connect5(mqttpacket.Greeting{Will: &mqttpacket.Will{Topic: []byte("t"), QoS: 3}})},
+		{"a will to a filter", "3.1.3.3", mqttpacket.ErrTopic,
+			connect5(mqttpacket.Greeting{Will: &mqttpacket.Will{Topic: []byte("a/#")}})},
+		{"a will delay outside the will", "table 2-4", mqttpacket.ErrProperty,
+			connect5(mqttpacket.Greeting{Properties: unhex("18 00000001")})},
+		{"a receive maximum in the will", "table 2-4", mqttpacket.ErrProperty, connect5(mqttpacket.Greeting{
+			Will: &mqttpacket.Will{Topic: []byte("t"), Properties: unhex("21 0001")}})},
+		{"SUBSCRIBE to nothing", "[MQTT-3.8.3-2]", mqttpacket.ErrEmpty, filter()},
+		{"SUBSCRIBE to an empty filter", "[MQTT-4.7.3-1]", mqttpacket.ErrString, filter(mqttpacket.Filter{})},
+		{"SUBSCRIBE to a filter too long", "1.5.4", mqttpacket.ErrString, filter(mqttpacket.Filter{Topic: long})},
+		{"SUBSCRIBE with QoS 3", "3.8.3.1", mqttpacket.ErrQoS, filter(mqttpacket.Filter{Topic: "a", QoS: 3})},
+		{"SUBSCRIBE with retain handling 3", "3.8.3.1", mqttpacket.ErrRange, func(dst []byte) ([]byte, error) {
+			return mqttpacket.AppendSubscribe5(dst, 1, nil, mqttpacket.Options{RetainHandling: 3}, mqttpacket.Filter{Topic: "a"})
+		}},
+		{"SUBSCRIBE with id 0", "[MQTT-2.2.1-3]", mqttpacket.ErrID, func(dst []byte) ([]byte, error) {
+			return mqttpacket.AppendSubscribe5(dst, 0, nil, mqttpacket.Options{}, mqttpacket.Filter{Topic: "a"})
+		}},
+		{"SUBSCRIBE with two identifiers", "3.8.2.1.2", mqttpacket.ErrTwice, func(dst []byte) ([]byte, error) {
+			return mqttpacket.AppendSubscribe5(dst, 1, unhex("0B01 0B02"), mqttpacket.Options{}, mqttpacket.Filter{Topic: "a"})
+		}},
+		{"DISCONNECT with a topic alias", "table 2-4", mqttpacket.ErrProperty, reason(mqttpacket.Disconnect, 0, "23 0001")},
+		{"AUTH with data and no method", "3.15.2.2.3", mqttpacket.ErrMethod, reason(mqttpacket.Auth, 0x18, "16 0000")},
+	})
 }
 
-// incoming are packets that a server may send, and packets that it must not send with their fault.
-var incoming = []struct {
-	name, clause, wire string
-	want               string // see describe
-	err                error
-}{
+// incoming5 are packets that a server may send, and packets that it must not send with their fault.
+var incoming5 = []received{
 	{"CONNACK, accepted", "3.2.2", "20 03 00 00 00", "connack false 00", nil},
 	{"CONNACK, session present", "[MQTT-3.2.2-2]", "20 03 01 00 00", "connack true 00", nil},
 	{"CONNACK, refused with reason and server", "3.2.2.3.9, 3.2.2.3.16", "20 11 00 9C 0E 1F 0003'why' 1C 0005'other'",
@@ -195,22 +155,22 @@ var incoming = []struct {
 	{"CONNACK of MQTT 3.1.1", "3.2.2", "20 02 00 00", "", mqttpacket.ErrShort},
 	{"CONNACK with bytes behind its properties", "3.2.2", "20 04 00 00 00 00", "", mqttpacket.ErrLong},
 	{"CONNACK with properties longer than itself", "2.2.2.1", "20 03 00 00 01", "", mqttpacket.ErrShort},
-	{"CONNACK with receive maximum 0", "3.2.2.3.3", "20 06 00 00 03 21 0000", "", mqtt5.ErrRange},
-	{"CONNACK with maximum packet size 0", "3.2.2.3.6", "20 08 00 00 05 27 00000000", "", mqtt5.ErrRange},
-	{"CONNACK with maximum QoS 2", "3.2.2.3.4", "20 05 00 00 02 24 02", "", mqtt5.ErrRange},
-	{"CONNACK with two reasons", "[MQTT-3.2.2-19]", "20 09 00 00 06 1F 0000 1F 0000", "", mqtt5.ErrTwice},
-	{"CONNACK with a property of PUBLISH", "table 2-4", "20 05 00 00 02 01 00", "", mqtt5.ErrProperty},
-	{"CONNACK with a property that does not exist", "table 2-4", "20 05 00 00 02 04 00", "", mqtt5.ErrProperty},
-	{"CONNACK with the property 0x2B", "table 2-4", "20 05 00 00 02 2B 00", "", mqtt5.ErrProperty},
-	{"CONNACK with a property id of two bytes", "2.2.2.2", "20 06 00 00 03 91 01 00", "", mqtt5.ErrProperty},
-	{"CONNACK with a text that is no UTF-8", "[MQTT-1.5.4-1]", "20 07 00 00 04 1F 0001 FF", "", mqtt5.ErrString},
-	{"CONNACK with a surrogate", "[MQTT-1.5.4-1]", "20 09 00 00 06 1F 0003 EDA080", "", mqtt5.ErrString},
-	{"CONNACK with U+0000 in a name", "[MQTT-1.5.4-2]", "20 09 00 00 06 26 0001 00 0000", "", mqtt5.ErrString},
-	{"CONNACK with U+0000 in a value", "[MQTT-1.5.4-2]", "20 09 00 00 06 26 0000 0001 00", "", mqtt5.ErrString},
-	{"CONNACK with data and no method", "4.12", "20 06 00 00 03 16 0000", "", mqtt5.ErrMethod},
-	{"CONNACK whose property ends early", "2.2.2.2", "20 06 00 00 03 11 0000", "", mqtt5.ErrIncomplete},
-	{"CONNACK whose text ends early", "1.5.4", "20 06 00 00 03 1F 0001", "", mqtt5.ErrIncomplete},
-	{"CONNACK whose pair ends early", "1.5.7", "20 07 00 00 04 26 0000 00", "", mqtt5.ErrIncomplete},
+	{"CONNACK with receive maximum 0", "3.2.2.3.3", "20 06 00 00 03 21 0000", "", mqttpacket.ErrRange},
+	{"CONNACK with maximum packet size 0", "3.2.2.3.6", "20 08 00 00 05 27 00000000", "", mqttpacket.ErrRange},
+	{"CONNACK with maximum QoS 2", "3.2.2.3.4", "20 05 00 00 02 24 02", "", mqttpacket.ErrRange},
+	{"CONNACK with two reasons", "[MQTT-3.2.2-19]", "20 09 00 00 06 1F 0000 1F 0000", "", mqttpacket.ErrTwice},
+	{"CONNACK with a property of PUBLISH", "table 2-4", "20 05 00 00 02 01 00", "", mqttpacket.ErrProperty},
+	{"CONNACK with a property that does not exist", "table 2-4", "20 05 00 00 02 04 00", "", mqttpacket.ErrProperty},
+	{"CONNACK with the property 0x2B", "table 2-4", "20 05 00 00 02 2B 00", "", mqttpacket.ErrProperty},
+	{"CONNACK with a property id of two bytes", "2.2.2.2", "20 06 00 00 03 91 01 00", "", mqttpacket.ErrProperty},
+	{"CONNACK with a text that is no UTF-8", "[MQTT-1.5.4-1]", "20 07 00 00 04 1F 0001 FF", "", mqttpacket.ErrString},
+	{"CONNACK with a surrogate", "[MQTT-1.5.4-1]", "20 09 00 00 06 1F 0003 EDA080", "", mqttpacket.ErrString},
+	{"CONNACK with U+0000 in a name", "[MQTT-1.5.4-2]", "20 09 00 00 06 26 0001 00 0000", "", mqttpacket.ErrString},
+	{"CONNACK with U+0000 in a value", "[MQTT-1.5.4-2]", "20 09 00 00 06 26 0000 0001 00", "", mqttpacket.ErrString},
+	{"CONNACK with data and no method", "4.12", "20 06 00 00 03 16 0000", "", mqttpacket.ErrMethod},
+	{"CONNACK whose property ends early", "2.2.2.2", "20 06 00 00 03 11 0000", "", mqttpacket.ErrIncomplete},
+	{"CONNACK whose text ends early", "1.5.4", "20 06 00 00 03 1F 0001", "", mqttpacket.ErrIncomplete},
+	{"CONNACK whose pair ends early", "1.5.7", "20 07 00 00 04 26 0000 00", "", mqttpacket.ErrIncomplete},
 	{"PUBLISH with QoS 0", "3.3", "30 05 0001'a' 00'x'", "publish a 0 false false 0 x", nil},
 	{"PUBLISH with QoS 1", "3.3", "32 07 0001'a' 0007 00'x'", "publish a 1 false false 7 x", nil},
 	{"PUBLISH with QoS 2, again, retained", "3.3.1", "3D 07 0001'a' 0007 00'x'", "publish a 2 true true 7 x", nil},
@@ -220,10 +180,10 @@ var incoming = []struct {
 	{"PUBLISH with an alias in place of its topic", "3.3.2.3.4", "30 07 0000 03 23 0001'x'",
 		"publish  0 false false 0 x 23=1", nil},
 	{"PUBLISH without topic and alias", "3.3.2.1", "30 04 0000 00'x'", "", mqttpacket.ErrTopic},
-	{"PUBLISH with alias 0", "[MQTT-3.3.2-8]", "30 07 0001'a' 03 23 0000", "", mqtt5.ErrRange},
-	{"PUBLISH with two aliases", "3.3.2.3.4", "30 0A 0001'a' 06 23 0001 23 0001", "", mqtt5.ErrTwice},
-	{"PUBLISH with subscription identifier 0", "3.3.2.3.8", "30 06 0001'a' 02 0B 00", "", mqtt5.ErrRange},
-	{"PUBLISH with format 2", "3.3.2.3.2", "30 06 0001'a' 02 01 02", "", mqtt5.ErrRange},
+	{"PUBLISH with alias 0", "[MQTT-3.3.2-8]", "30 07 0001'a' 03 23 0000", "", mqttpacket.ErrRange},
+	{"PUBLISH with two aliases", "3.3.2.3.4", "30 0A 0001'a' 06 23 0001 23 0001", "", mqttpacket.ErrTwice},
+	{"PUBLISH with subscription identifier 0", "3.3.2.3.8", "30 06 0001'a' 02 0B 00", "", mqttpacket.ErrRange},
+	{"PUBLISH with format 2", "3.3.2.3.2", "30 06 0001'a' 02 01 02", "", mqttpacket.ErrRange},
 	{"PUBLISH with a filter to respond to", "[MQTT-3.3.2-14]", "30 08 0001'a' 04 08 0001'#'", "", mqttpacket.ErrTopic},
 	{"PUBLISH with QoS 3", "[MQTT-3.3.1-4]", "36 07 0001'a' 0007 00'x'", "", mqttpacket.ErrQoS},
 	{"PUBLISH with QoS 0 and DUP", "[MQTT-3.3.1-2]", "38 05 0001'a' 00'x'", "", mqttpacket.ErrDup},
@@ -233,7 +193,8 @@ var incoming = []struct {
 	{"PUBLISH that ends in its id", "3.3.2.2", "32 04 0001'a' 00", "", mqttpacket.ErrShort},
 	{"PUBLISH without property length", "3.3.2.3.1", "30 03 0001'a'", "", mqttpacket.ErrShort},
 	{"PUBLISH that ends in its property length", "3.3.2.3.1", "30 04 0001'a' 80", "", mqttpacket.ErrShort},
-	{"PUBLISH with a property length of two bytes for 0", "[MQTT-1.5.5-1]", "30 05 0001'a' 8000", "", mqtt5.ErrVarint},
+	{"PUBLISH with a property length of two bytes for 0", "[MQTT-1.5.5-1]", "30 05 0001'a' 8000", "",
+		mqttpacket.ErrVarint},
 	{"PUBLISH with a property length of five bytes", "1.5.5", "30 08 0001'a' FFFFFFFF 01", "", mqttpacket.ErrLength},
 	{"PUBACK", "3.4", "40 02 F000", "ack 61440 00", nil},
 	{"PUBACK with a code", "3.4.2.1", "40 03 0001 10", "ack 1 10", nil},
@@ -251,7 +212,7 @@ var incoming = []struct {
 	{"SUBACK, two refused, with a reason", "3.9.2.1", "90 09 000A 04 1F 0001'r' 80 87", "codes 10 8087 1f=r", nil},
 	{"SUBACK without codes", "3.9.3", "90 03 000A 00", "", mqttpacket.ErrEmpty},
 	{"SUBACK with id 0", "[MQTT-2.2.1-3]", "90 04 0000 00 00", "", mqttpacket.ErrID},
-	{"SUBACK with a subscription identifier", "table 2-4", "90 06 000A 02 0B 01 01", "", mqtt5.ErrProperty},
+	{"SUBACK with a subscription identifier", "table 2-4", "90 06 000A 02 0B 01 01", "", mqttpacket.ErrProperty},
 	{"UNSUBACK", "3.11", "B0 05 000A 00 00 11", "codes 10 0011", nil},
 	{"PINGRESP", "3.13", "D0 00", "empty", nil},
 	{"PINGRESP with a body", "3.13", "D0 01 00", "", mqttpacket.ErrLong},
@@ -259,49 +220,49 @@ var incoming = []struct {
 	{"DISCONNECT with a code", "3.14.2.2.1", "E0 01 8E", "reason 8E", nil},
 	{"DISCONNECT with all properties", "3.14.2.2", "E0 11 9D 0F 1F 0001'r' 1C 0001's' 26 0001'n' 0001'v'",
 		"reason 9D 1f=r 1c=s 26=n:v", nil},
-	{"DISCONNECT with a session expiry", "[MQTT-3.14.2-2]", "E0 07 00 05 11 00000000", "", mqtt5.ErrProperty},
+	{"DISCONNECT with a session expiry", "[MQTT-3.14.2-2]", "E0 07 00 05 11 00000000", "", mqttpacket.ErrProperty},
 	{"DISCONNECT too long", "3.14.2", "E0 03 00 00 00", "", mqttpacket.ErrLong},
 	{"AUTH, success", "3.15.2.1", "F0 00", "reason 00", nil},
 	{"AUTH, continue", "3.15.2.2", "F0 0A 18 08 15 0001'm' 16 0001'd'", "reason 18 15=m 16=d", nil},
-	{"AUTH without method", "3.15.2.2.2", "F0 02 18 00", "", mqtt5.ErrMethod},
+	{"AUTH without method", "3.15.2.2.2", "F0 02 18 00", "", mqttpacket.ErrMethod},
 	{"AUTH of one byte", "3.15.2.1", "F0 01 18", "", mqttpacket.ErrShort},
 	{"AUTH with flags", "[MQTT-3.15.1-1]", "F1 00", "", mqttpacket.ErrFlags},
 	{"type 0", "table 2-1", "00 00", "", mqttpacket.ErrType},
 	{"a length of five bytes", "2.1.4", "30 8080808001", "", mqttpacket.ErrLength},
 	{"a length that never ends", "2.1.4", "30 FFFFFFFFFF", "", mqttpacket.ErrLength},
-	{"a length in more bytes than needed", "[MQTT-1.5.5-1]", "D0 8000", "", mqtt5.ErrVarint},
+	{"a length in more bytes than needed", "[MQTT-1.5.5-1]", "D0 8000", "", mqttpacket.ErrVarint},
 }
 
-// describe reads a whole packet and returns its fields as text.
-func describe(b []byte) (string, error) {
-	h, ok, err := mqtt5.Next(b)
+// describe5 reads a whole packet and returns its fields as text.
+func describe5(b []byte) (string, error) {
+	h, ok, err := mqttpacket.Next5(b)
 	if err != nil || !ok || h.Body > len(b)-h.Size {
 		return "incomplete", err
 	}
 	body := b[h.Size : h.Size+h.Body]
 	var fields string
-	var p mqtt5.Properties
+	var p mqttpacket.Properties
 	switch h.Type {
 	case mqttpacket.Connack:
-		var c mqtt5.Connack
-		c, err = mqtt5.ReadConnack(body)
+		var c mqttpacket.Connack5
+		c, err = mqttpacket.ReadConnack5(body)
 		fields, p = fmt.Sprintf("connack %v %02X", c.Session, c.Reason), c.Properties
 	case mqttpacket.Publish:
-		var in mqtt5.Incoming
-		in, err = mqtt5.ReadPublish(h.Flags, body)
+		var in mqttpacket.Incoming
+		in, err = mqttpacket.ReadPublish5(h.Flags, body)
 		fields = fmt.Sprintf("publish %s %d %v %v %d %s", in.Topic, in.QoS, in.Dup, in.Retain, in.ID, in.Body)
 		p = in.Properties
-	case mqttpacket.Puback, mqtt5.Pubrec, mqtt5.Pubrel, mqtt5.Pubcomp:
-		var a mqtt5.Ack
-		a, err = mqtt5.ReadAck(h.Type, body)
+	case mqttpacket.Puback, mqttpacket.Pubrec, mqttpacket.Pubrel, mqttpacket.Pubcomp:
+		var a mqttpacket.Ack
+		a, err = mqttpacket.ReadAck(h.Type, body)
 		fields, p = fmt.Sprintf("ack %d %02X", a.ID, a.Reason), a.Properties
 	case mqttpacket.Suback, mqttpacket.Unsuback:
-		var c mqtt5.Codes
-		c, err = mqtt5.ReadCodes(h.Type, body)
+		var c mqttpacket.Codes
+		c, err = mqttpacket.ReadCodes(h.Type, body)
 		fields, p = fmt.Sprintf("codes %d %02X", c.ID, c.Reasons), c.Properties
-	case mqttpacket.Disconnect, mqtt5.Auth:
-		var r mqtt5.Reason
-		r, err = mqtt5.ReadReason(h.Type, body)
+	case mqttpacket.Disconnect, mqttpacket.Auth:
+		var r mqttpacket.Reason
+		r, err = mqttpacket.ReadReason(h.Type, body)
 		fields, p = fmt.Sprintf("reason %02X", r.Code), r.Properties
 	case mqttpacket.Pingresp:
 		return "empty", mqttpacket.ReadEmpty(body)
@@ -324,40 +285,24 @@ func describe(b []byte) (string, error) {
 	}
 }
 
-func TestDecoding(t *testing.T) {
-	for _, c := range incoming {
-		b := unhex(c.wire)
-		got, err := describe(b)
-		if err != c.err || err == nil && got != c.want {
-			t.Errorf("%s (%s): %q %v, want %q %v", c.name, c.clause, got, err, c.want, c.err)
-		}
-		if c.err != nil {
-			continue
-		}
-		for n := range b { // each shorter prefix is incomplete, which is not an error
-			if got, err := describe(b[:n:n]); got != "incomplete" || err != nil {
-				t.Errorf("%s: the first %d bytes are %q %v", c.name, n, got, err)
-			}
-		}
-	}
-}
+func TestDecodingOfMQTT5(t *testing.T) { checkReceived(t, describe5, incoming5) }
 
 func TestPropertiesAreFoundByID(t *testing.T) {
-	c, err := mqtt5.ReadConnack(unhex("00 00 0E 21 000A 1F 0001'r' 26 0001'n' 0000 00")[:17])
+	c, err := mqttpacket.ReadConnack5(unhex("00 00 0E 21 000A 1F 0001'r' 26 0001'n' 0000 00")[:17])
 	if err == nil {
 		t.Fatal("a block that ends early was read")
 	}
-	c, err = mqtt5.ReadConnack(unhex("00 00 0D 21 000A 1F 0001'r' 26 0001'n' 0000"))
-	if n, ok := c.Properties.Number(mqtt5.ReceiveMaximum); err != nil || n != 10 || !ok {
+	c, err = mqttpacket.ReadConnack5(unhex("00 00 0D 21 000A 1F 0001'r' 26 0001'n' 0000"))
+	if n, ok := c.Properties.Number(mqttpacket.ReceiveMaximum); err != nil || n != 10 || !ok {
 		t.Error(n, ok, err)
 	}
-	if n, ok := c.Properties.Number(mqtt5.TopicAliasMaximum); n != 0 || ok {
+	if n, ok := c.Properties.Number(mqttpacket.TopicAliasMaximum); n != 0 || ok {
 		t.Error(n, ok)
 	}
-	if r := c.Properties.Text(mqtt5.ReasonString); string(r) != "r" {
+	if r := c.Properties.Text(mqttpacket.ReasonString); string(r) != "r" {
 		t.Errorf("%q", r)
 	}
-	if r := c.Properties.Text(mqtt5.ServerReference); r != nil {
+	if r := c.Properties.Text(mqttpacket.ServerReference); r != nil {
 		t.Errorf("%q", r)
 	}
 }
@@ -367,7 +312,7 @@ func TestTextsThatCanBeSent(t *testing.T) {
 		"": true, "é": true, "a\x00b": false, "\xff": false, "\xed\xa0\x80": false,
 		strings.Repeat("x", mqttpacket.MaxText): true, strings.Repeat("x", mqttpacket.MaxText+1): false,
 	} {
-		if mqtt5.ValidText(s) != want {
+		if mqttpacket.ValidText(s) != want {
 			t.Errorf("ValidText(%.10q) of %d bytes is %v", s, len(s), !want)
 		}
 	}

@@ -1,51 +1,46 @@
-package mqtt5
+package mqttpacket
 
-import (
-	"encoding/binary"
-	"unicode/utf8"
+import "encoding/binary"
 
-	"github.com/hubline-iot/hubline/internal/mqttpacket"
-)
-
-// ID is the identifier of a property, table 2-4.
-type ID byte
+// PropertyID is the identifier of a property, table 2-4.
+type PropertyID byte
 
 // The properties.
 const (
-	PayloadFormat          ID = 0x01
-	MessageExpiry          ID = 0x02
-	ContentType            ID = 0x03
-	ResponseTopic          ID = 0x08
-	CorrelationData        ID = 0x09
-	SubscriptionIdentifier ID = 0x0b
-	SessionExpiry          ID = 0x11
-	AssignedClientID       ID = 0x12
-	ServerKeepAlive        ID = 0x13
-	AuthMethod             ID = 0x15
-	AuthData               ID = 0x16
-	RequestProblemInfo     ID = 0x17
-	WillDelay              ID = 0x18
-	RequestResponseInfo    ID = 0x19
-	ResponseInfo           ID = 0x1a
-	ServerReference        ID = 0x1c
-	ReasonString           ID = 0x1f
-	ReceiveMaximum         ID = 0x21
-	TopicAliasMaximum      ID = 0x22
-	TopicAlias             ID = 0x23
-	MaximumQoS             ID = 0x24
-	RetainAvailable        ID = 0x25
-	UserProperty           ID = 0x26
-	MaximumPacketSize      ID = 0x27
-	WildcardAvailable      ID = 0x28
-	SubscriptionIDs        ID = 0x29
-	SharedAvailable        ID = 0x2a
+	PayloadFormat          PropertyID = 0x01
+	MessageExpiry          PropertyID = 0x02
+	ContentType            PropertyID = 0x03
+	ResponseTopic          PropertyID = 0x08
+	CorrelationData        PropertyID = 0x09
+	SubscriptionIdentifier PropertyID = 0x0b
+	SessionExpiry          PropertyID = 0x11
+	AssignedClientID       PropertyID = 0x12
+	ServerKeepAlive        PropertyID = 0x13
+	AuthMethod             PropertyID = 0x15
+	AuthData               PropertyID = 0x16
+	RequestProblemInfo     PropertyID = 0x17
+	WillDelay              PropertyID = 0x18
+	RequestResponseInfo    PropertyID = 0x19
+	ResponseInfo           PropertyID = 0x1a
+	ServerReference        PropertyID = 0x1c
+	ReasonString           PropertyID = 0x1f
+	ReceiveMaximum         PropertyID = 0x21
+	TopicAliasMaximum      PropertyID = 0x22
+	TopicAlias             PropertyID = 0x23
+	MaximumQoS             PropertyID = 0x24
+	RetainAvailable        PropertyID = 0x25
+	UserProperty           PropertyID = 0x26
+	MaximumPacketSize      PropertyID = 0x27
+	WildcardAvailable      PropertyID = 0x28
+	SubscriptionIDs        PropertyID = 0x29
+	SharedAvailable        PropertyID = 0x2a
 
-	ids = 0x2b
+	propertyIDs = 0x2b
 )
 
 // will stands for the properties of a will, which are a block of their own in CONNECT. No packet
 // has the type 0.
-const will mqttpacket.Type = 0
+const will Type = 0
 
 // form is the type of a property's value, section 2.2.2.2.
 type form byte
@@ -63,16 +58,16 @@ const (
 
 // Types in sets, as bits.
 const (
-	inConnect  = 1 << mqttpacket.Connect
-	inConnack  = 1 << mqttpacket.Connack
-	inPublish  = 1 << mqttpacket.Publish
+	inConnect  = 1 << Connect
+	inConnack  = 1 << Connack
+	inPublish  = 1 << Publish
 	inWill     = 1 << will
-	inDisc     = 1 << mqttpacket.Disconnect
+	inDisc     = 1 << Disconnect
 	inAuth     = 1 << Auth
-	inSub      = 1 << mqttpacket.Subscribe
+	inSub      = 1 << Subscribe
 	inMessages = inPublish | inWill
-	inAcks     = 1<<mqttpacket.Puback | 1<<Pubrec | 1<<Pubrel | 1<<Pubcomp | 1<<mqttpacket.Suback | 1<<mqttpacket.Unsuback
-	inAll      = inConnect | inConnack | inMessages | inDisc | inAuth | inAcks | inSub | 1<<mqttpacket.Unsubscribe
+	inAcks     = 1<<Puback | 1<<Pubrec | 1<<Pubrel | 1<<Pubcomp | 1<<Suback | 1<<Unsuback
+	inAll      = inConnect | inConnack | inMessages | inDisc | inAuth | inAcks | inSub | 1<<Unsubscribe
 )
 
 // A rule says what is allowed for a property, table 2-4.
@@ -84,7 +79,7 @@ type rule struct {
 	least, most uint32
 }
 
-var rules = [ids]rule{
+var rules = [propertyIDs]rule{
 	PayloadFormat:          {form: one, in: inMessages, most: 1},
 	MessageExpiry:          {form: four, in: inMessages},
 	ContentType:            {form: text, in: inMessages},
@@ -116,7 +111,7 @@ var rules = [ids]rule{
 
 // A Property is one property of a received packet.
 type Property struct {
-	ID ID
+	ID PropertyID
 	// Number is the value of a property that is a number.
 	Number uint32
 	// Text is the value of a property that is a string or binary, and the name of a user property.
@@ -138,18 +133,18 @@ func (p Properties) Next() (first Property, rest Properties, ok bool) {
 }
 
 // Number returns the value of a property that is a number. ok is false without the property.
-func (p Properties) Number(id ID) (n uint32, ok bool) {
+func (p Properties) Number(id PropertyID) (n uint32, ok bool) {
 	first, ok := p.find(id)
 	return first.Number, ok
 }
 
 // Text returns the value of a property that is a string or binary, nil without the property.
-func (p Properties) Text(id ID) []byte {
+func (p Properties) Text(id PropertyID) []byte {
 	first, _ := p.find(id)
 	return first.Text
 }
 
-func (p Properties) find(id ID) (Property, bool) {
+func (p Properties) find(id PropertyID) (Property, bool) {
 	for {
 		first, rest, ok := p.Next()
 		if !ok || first.ID == id {
@@ -164,8 +159,8 @@ func property(p []byte) (v Property, size int, err error) {
 	if len(p) == 0 {
 		return v, 0, nil
 	}
-	v.ID = ID(p[0]) // all identifiers have one byte
-	if v.ID >= ids {
+	v.ID = PropertyID(p[0]) // all identifiers have one byte
+	if v.ID >= propertyIDs {
 		return v, 0, ErrProperty
 	}
 	value := p[1:]
@@ -207,27 +202,15 @@ func property(p []byte) (v Property, size int, err error) {
 	return v, 1 + size, nil
 }
 
-// field reads bytes with their length in front, and its size: 0 when p ends within them.
-func field(p []byte) ([]byte, int) {
-	if len(p) < 2 {
-		return nil, 0
-	}
-	n := 2 + int(binary.BigEndian.Uint16(p))
-	if n > len(p) {
-		return nil, 0
-	}
-	return p[2:n:n], n
-}
-
 // properties reads the length of a block, the block, which it checks for packets of type t, and
 // what follows it.
-func properties(t mqttpacket.Type, p []byte) (block Properties, rest []byte, err error) {
+func properties(t Type, p []byte) (block Properties, rest []byte, err error) {
 	n, size, err := varint(p)
 	switch {
 	case err != nil:
 		return nil, nil, err
 	case size == 0 || int(n) > len(p)-size:
-		return nil, nil, mqttpacket.ErrShort
+		return nil, nil, ErrShort
 	}
 	end := size + int(n)
 	block, rest = p[size:end:end], p[end:]
@@ -235,7 +218,7 @@ func properties(t mqttpacket.Type, p []byte) (block Properties, rest []byte, err
 }
 
 // check checks a block of properties of a packet of type t.
-func check(t mqttpacket.Type, p []byte) error {
+func check(t Type, p []byte) error {
 	seen, set := uint64(0), uint16(1)<<t
 	for len(p) > 0 {
 		v, size, err := property(p)
@@ -249,10 +232,10 @@ func check(t mqttpacket.Type, p []byte) error {
 			return ErrTwice
 		case v.Number < r.least || r.most > 0 && v.Number > r.most:
 			return ErrRange
-		case (r.form == text || r.form == pair) && !(validText(v.Text) && validText(v.Value)):
+		case (r.form == text || r.form == pair) && !(wellFormed(v.Text) && wellFormed(v.Value)):
 			return ErrString
-		case v.ID == ResponseTopic && !mqttpacket.ValidTopic(v.Text): // [MQTT-3.3.2-14]
-			return mqttpacket.ErrTopic
+		case v.ID == ResponseTopic && !ValidTopic(v.Text): // [MQTT-3.3.2-14]
+			return ErrTopic
 		}
 		seen |= 1 << v.ID
 		p = p[size:]
@@ -263,17 +246,8 @@ func check(t mqttpacket.Type, p []byte) error {
 	return nil
 }
 
-func validText(s []byte) bool {
-	for _, b := range s {
-		if b == 0 {
-			return false
-		}
-	}
-	return utf8.Valid(s)
-}
-
 // AppendNumber appends a property that is a number.
-func AppendNumber(dst []byte, id ID, n uint32) []byte {
+func AppendNumber(dst []byte, id PropertyID, n uint32) []byte {
 	dst = append(dst, byte(id))
 	switch rules[id].form {
 	case one:
@@ -281,27 +255,23 @@ func AppendNumber(dst []byte, id ID, n uint32) []byte {
 	case two:
 		return binary.BigEndian.AppendUint16(dst, uint16(n))
 	case length:
-		return appendVarint(dst, n)
+		return appendVarint(dst, int(n))
 	default:
 		return binary.BigEndian.AppendUint32(dst, n)
 	}
 }
 
-// AppendText appends a property that is a string, for which ValidText is true, or binary, with
+// AppendString appends a property that is a string, for which ValidText is true, or binary, with
 // MaxText bytes at most.
-func AppendText(dst []byte, id ID, s string) []byte { return appendText(append(dst, byte(id)), s) }
+func AppendString(dst []byte, id PropertyID, s string) []byte {
+	return appendField(append(dst, byte(id)), s)
+}
 
 // AppendPair appends a user property. ValidText is true for both texts.
 func AppendPair(dst []byte, name, value string) []byte {
-	return appendText(appendText(append(dst, byte(UserProperty)), name), value)
-}
-
-func appendText(dst []byte, s string) []byte {
-	return append(mqttpacket.AppendID(dst, uint16(len(s))), s...)
+	return appendField(AppendPairName(dst, name), value)
 }
 
 // AppendPairName appends a user property up to its name. The caller appends the length of the
 // value, as AppendID does, and the value.
-func AppendPairName(dst []byte, name string) []byte {
-	return appendText(append(dst, byte(UserProperty)), name)
-}
+func AppendPairName(dst []byte, name string) []byte { return AppendString(dst, UserProperty, name) }

@@ -1,29 +1,38 @@
-// Package mqttpacket is the codec of MQTT 3.1.1 for clients: pure functions that append packets to
-// a slice and read them from one. It does no I/O, keeps no state, starts no goroutine and allocates
-// only when an append must grow.
+// Package mqttpacket is the codec of MQTT 3.1.1 and 5 for clients: pure functions that append
+// packets to a slice and read them from one. It does no I/O, keeps no state, starts no goroutine
+// and allocates only when an append must grow.
 //
 // The Append functions append whole packets, except AppendPublish: the caller appends topic and
 // payload itself and needs no copy of them. To read a packet, Next splits off its header, and the
 // function for its type reads its body; slices in the results are parts of the input.
 //
+// A function whose name ends with 5 is for MQTT 5 where its namesake is for MQTT 3.1.1. Files
+// mqtt5_*.go have what MQTT 5 adds: a program that speaks 3.1.1 calls nothing there, so linkers
+// leave it out.
+//
+// The properties of MQTT 5 are blocks of bytes. To send some, append them to a slice of their own,
+// with AppendNumber, AppendString and AppendPair, and hand the slice over with the packet. A block
+// that was read has been checked as a whole: each property is allowed in its packet, complete,
+// within its range and, unless the standard allows more, there once. Properties reads it in place.
+//
 // QoS 0 and 1 can be sent; ReadPublish also reads QoS 2. The clauses in brackets are those of the
-// OASIS standard.
+// OASIS standards: of 3.1.1, and of 5.0 where the code is about MQTT 5.
 package mqttpacket
 
-import (
-	"encoding/binary"
-	"unicode/utf8"
-)
+import "encoding/binary"
 
 // Type is a packet's type, section 2.2.1.
 type Type byte
 
-// The types that a client sends or receives; those of QoS 2 are left out.
+// The types. Auth exists in MQTT 5 only.
 const (
 	Connect     Type = 1
 	Connack     Type = 2
 	Publish     Type = 3
 	Puback      Type = 4
+	Pubrec      Type = 5
+	Pubrel      Type = 6
+	Pubcomp     Type = 7
 	Subscribe   Type = 8
 	Suback      Type = 9
 	Unsubscribe Type = 10
@@ -31,6 +40,7 @@ const (
 	Pingreq     Type = 12
 	Pingresp    Type = 13
 	Disconnect  Type = 14
+	Auth        Type = 15
 )
 
 const (
@@ -58,23 +68,37 @@ const (
 	ErrID     Error = "a packet has the packet id 0"                    // [MQTT-2.3.1-1]
 	// [MQTT-3.3.2-1], [MQTT-3.3.2-2], [MQTT-4.7.3-1], [MQTT-4.7.3-2]
 	ErrTopic    Error = "a PUBLISH has a topic that is none"
-	ErrQoS      Error = "a PUBLISH has QoS 3"                                 // [MQTT-3.3.1-4]
-	ErrDup      Error = "a PUBLISH has DUP with QoS 0"                        // [MQTT-3.3.1-2]
-	ErrReserved Error = "a CONNACK has reserved flags"                        // section 3.2.2.1
-	ErrText     Error = "a text is longer than 65535 bytes"                   // section 1.5.3
-	ErrPassword Error = "a password needs a user name"                        // [MQTT-3.1.2-22]
-	ErrEmpty    Error = "a SUBSCRIBE, UNSUBSCRIBE or SUBACK is about nothing" // [MQTT-3.8.3-3], [MQTT-3.10.3-2]
+	ErrQoS      Error = "a PUBLISH has QoS 3"                              // [MQTT-3.3.1-4]
+	ErrDup      Error = "a PUBLISH has DUP with QoS 0"                     // [MQTT-3.3.1-2]
+	ErrReserved Error = "a CONNACK has reserved flags"                     // section 3.2.2.1
+	ErrText     Error = "a text is longer than 65535 bytes"                // section 1.5.3
+	ErrPassword Error = "a password needs a user name"                     // [MQTT-3.1.2-22]
+	ErrEmpty    Error = "a SUBSCRIBE, SUBACK or UNSUBACK is about nothing" // [MQTT-3.8.3-3]
 )
 
-// flags are the low four bits of each type's first byte, table 2.2. anyFlags stands for PUBLISH,
-// noType for types that do not exist.
-var flags = [16]byte{0: noType, 1: 0, 2: 0, 3: anyFlags, 4: 0, 5: 0, 6: 2, 7: 0, 8: 2, 9: 0, 10: 2, 11: 0, 12: 0, 13: 0,
-	14: 0, 15: noType}
+// Errors of MQTT 5 alone.
+const (
+	ErrVarint     Error = "a number is written in more bytes than it needs" // [MQTT-1.5.5-1]
+	ErrString     Error = "a string is not UTF-8 or contains U+0000"        // [MQTT-1.5.4-1], [MQTT-1.5.4-2]
+	ErrProperty   Error = "a packet has a property that it must not have"   // [MQTT-2.2.2-3]
+	ErrTwice      Error = "a packet has a property twice"                   // section 2.2.2.2
+	ErrRange      Error = "a property has a value that is not allowed"      // section 2.2.2.2
+	ErrIncomplete Error = "a property ends before its value does"           // section 2.2.2.1
+	ErrMethod     Error = "authentication data without its method"          // section 3.15.2.2
+)
+
+// level is the protocol level of a CONNECT, section 3.1.2.2.
+type level byte
 
 const (
-	anyFlags = 0xff
-	noType   = 0xfe
+	level311 level = 4
+	level5   level = 5
 )
+
+// flags are the low four bits of each type's first byte, table 2.2.
+var flags = [16]byte{Publish: anyFlags, Pubrel: 2, Subscribe: 2, Unsubscribe: 2}
+
+const anyFlags = 0xff
 
 // A Header is a packet's fixed header.
 type Header struct {
@@ -88,28 +112,57 @@ type Header struct {
 
 // Next reads the fixed header at the beginning of p. It returns false when p ends within the
 // header. The body may be incomplete.
-func Next(p []byte) (h Header, ok bool, err error) {
+func Next(p []byte) (h Header, ok bool, err error) { return next(p, level311) }
+
+// Next5 reads the fixed header at the beginning of p, like Next.
+func Next5(p []byte) (h Header, ok bool, err error) { return next(p, level5) }
+
+func next(p []byte, l level) (h Header, ok bool, err error) {
 	if len(p) == 0 {
 		return h, false, nil
 	}
 	h.Type, h.Flags = Type(p[0]>>4), p[0]&15
 	switch want := flags[h.Type&15]; {
-	case want == noType:
+	case h.Type == 0, h.Type == Auth && l == level311:
 		return h, false, ErrType
 	case want != anyFlags && want != h.Flags:
 		return h, false, ErrFlags
 	}
-	for i := 1; i < MaxHeader; i++ {
-		if i == len(p) {
-			return h, false, nil
-		}
-		h.Body |= int(p[i]&0x7f) << (7 * (i - 1))
-		if p[i] < 0x80 {
-			h.Size = i + 1
-			return h, true, nil
-		}
+	n, size, err := varint(p[1:])
+	if err == ErrVarint && l == level311 { // which allows it
+		err = nil
 	}
-	return h, false, ErrLength
+	if size == 0 || err != nil {
+		return h, false, err
+	}
+	h.Size, h.Body = 1+size, int(n)
+	return h, true, nil
+}
+
+// varint reads a remaining length, or another variable byte integer. size is 0 when p ends within
+// it. With ErrVarint, n and size are valid.
+func varint(p []byte) (n uint32, size int, err error) {
+	for i := range MaxHeader - 1 {
+		if i == len(p) {
+			return 0, 0, nil
+		}
+		n |= uint32(p[i]&0x7f) << (7 * i)
+		if p[i] >= 0x80 {
+			continue
+		}
+		if p[i] == 0 && i > 0 {
+			err = ErrVarint
+		}
+		return n, i + 1, err
+	}
+	return 0, 0, ErrLength
+}
+
+func appendVarint(dst []byte, n int) []byte {
+	for ; n >= 0x80; n >>= 7 {
+		dst = append(dst, byte(n)|0x80)
+	}
+	return append(dst, byte(n))
 }
 
 // HeaderSize returns the size of a fixed header before a body of n bytes.
@@ -127,43 +180,36 @@ func HeaderSize(n int) int {
 
 // AppendHeader appends a fixed header. body is MaxBody at most.
 func AppendHeader(dst []byte, t Type, flags byte, body int) []byte {
-	dst = append(dst, byte(t)<<4|flags)
-	for body >= 0x80 {
-		dst = append(dst, byte(body)|0x80)
-		body >>= 7
-	}
-	return append(dst, byte(body))
+	return appendVarint(append(dst, byte(t)<<4|flags), body)
 }
 
 // AppendID appends a packet id, or any other number of two bytes.
 func AppendID(dst []byte, id uint16) []byte { return binary.BigEndian.AppendUint16(dst, id) }
 
-func appendText(dst []byte, s string) []byte {
+// readID reads the packet id at the beginning of a body.
+func readID(body []byte) (id uint16, err error) {
+	if len(body) < 2 {
+		return 0, ErrShort
+	}
+	if id = binary.BigEndian.Uint16(body); id == 0 {
+		return 0, ErrID
+	}
+	return id, nil
+}
+
+// appendField appends bytes with their length in front, MaxText bytes at most.
+func appendField[T string | []byte](dst []byte, s T) []byte {
 	return append(AppendID(dst, uint16(len(s))), s...)
 }
 
-// PlainText reports whether s, which is UTF-8, has no character that MQTT advises against in texts
-// and for which brokers such as mosquitto close the connection: controls and noncharacters (section
-// 1.5.3; 1.5.4 of MQTT 5).
-func PlainText(s string) bool {
-	for _, r := range s {
-		if r < ' ' || 0x7f <= r && r < 0xa0 || 0xfdd0 <= r && r <= 0xfdef || r&0xfffe == 0xfffe {
-			return false
-		}
+// field reads bytes with their length in front, and its size: 0 when p ends within them.
+func field(p []byte) ([]byte, int) {
+	if len(p) < 2 {
+		return nil, 0
 	}
-	return true
-}
-
-// ValidTopic reports whether a message can be published under t: not empty, UTF-8 without U+0000
-// and wildcards, MaxText bytes at most.
-func ValidTopic(t []byte) bool {
-	if len(t) == 0 || len(t) > MaxText || !utf8.Valid(t) {
-		return false
+	n := 2 + int(binary.BigEndian.Uint16(p))
+	if n > len(p) {
+		return nil, 0
 	}
-	for _, b := range t {
-		if b == 0 || b == '+' || b == '#' {
-			return false
-		}
-	}
-	return true
+	return p[2:n:n], n
 }

@@ -208,7 +208,7 @@ func (s *session) other(h mqttpacket.Header, body []byte, got **provisioning.Ans
 		*got = &provisioning.Answer{Status: a.Status, RetryAfter: a.After, Body: append([]byte(nil), in.Body...)}
 	}
 	if in.QoS == 1 {
-		return s.write(mqttpacket.AppendPuback(s.out[:0], in.ID))
+		return s.write(mqttpacket.AppendAck(s.out[:0], mqttpacket.Puback, in.ID, 0))
 	}
 	return nil
 }

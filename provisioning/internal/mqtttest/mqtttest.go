@@ -146,7 +146,7 @@ func (p *peer) session(c net.Conn) {
 			p.replies = p.replies[1:]
 			for _, r := range replies {
 				if r.topic == "PUBACK" {
-					_, _ = c.Write(mqttpacket.AppendPuback(nil, m.ID))
+					_, _ = c.Write(mqttpacket.AppendAck(nil, mqttpacket.Puback, m.ID, 0))
 					continue
 				}
 				topic := strings.ReplaceAll(r.topic, "ID", id)

@@ -8,7 +8,7 @@ import (
 	"github.com/hubline-iot/hubline/internal/ascii"
 	"github.com/hubline-iot/hubline/internal/lifetime"
 	"github.com/hubline-iot/hubline/internal/linked"
-	"github.com/hubline-iot/hubline/internal/mqtt5"
+	"github.com/hubline-iot/hubline/internal/mqttpacket"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/mqtt/internal/wire"
 )
@@ -172,11 +172,11 @@ func (v *five) resolve() error {
 		return wire.Invalid("options: WillDelay is set without a Will; set Options.Will too")
 	case o.RetainHandling > RetainedNever:
 		return wire.Invalid("options: RetainHandling is none of RetainedAlways, RetainedFirst and RetainedNever")
-	case o.Auth != nil && (o.Auth.Method == "" || !mqtt5.ValidText(o.Auth.Method)):
+	case o.Auth != nil && (o.Auth.Method == "" || !mqttpacket.ValidText(o.Auth.Method)):
 		return wire.Invalid("options: Auth.Method is not the name of a method; give one such as \"OAUTH2-JWT\"")
 	}
 	for i := range o.UserProperties {
-		if p := &o.UserProperties[i]; !mqtt5.ValidText(p.Name) || !mqtt5.ValidText(p.Value) {
+		if p := &o.UserProperties[i]; !mqttpacket.ValidText(p.Name) || !mqttpacket.ValidText(p.Value) {
 			return wire.Invalid("options: UserProperties[" + ascii.Itoa(i) + "]" + textRule)
 		}
 	}

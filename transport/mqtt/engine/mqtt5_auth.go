@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/hubline-iot/hubline/internal/callback"
-	"github.com/hubline-iot/hubline/internal/mqtt5"
 	"github.com/hubline-iot/hubline/internal/mqttpacket"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/mqtt/internal/wire"
@@ -126,13 +125,14 @@ func authError(err error) error {
 
 // appendAuth appends an AUTH.
 func (v *five) appendAuth(dst []byte, code byte, data []byte) ([]byte, error) {
-	p := mqtt5.AppendText(nil, mqtt5.AuthMethod, v.opt.Auth.Method)
-	return mqtt5.AppendAuth(dst, code, mqtt5.AppendText(p, mqtt5.AuthData, string(data)))
+	p := mqttpacket.AppendString(nil, mqttpacket.AuthMethod, v.opt.Auth.Method)
+	p = mqttpacket.AppendString(p, mqttpacket.AuthData, string(data))
+	return mqttpacket.AppendReason(dst, mqttpacket.Auth, code, p)
 }
 
 // sameMethod checks the method in a packet of the broker: [MQTT-4.12.0-5].
-func (v *five) sameMethod(p mqtt5.Properties) error {
-	if method := p.Text(mqtt5.AuthMethod); method != nil && string(method) != v.opt.Auth.Method {
+func (v *five) sameMethod(p mqttpacket.Properties) error {
+	if method := p.Text(mqttpacket.AuthMethod); method != nil && string(method) != v.opt.Auth.Method {
 		return wire.NewViolation("the broker answers with another authentication method")
 	}
 	return nil
@@ -140,7 +140,7 @@ func (v *five) sameMethod(p mqtt5.Properties) error {
 
 // authWhileDialing answers an AUTH before the CONNACK.
 func (v *five) authWhileDialing(s *session, body []byte) error {
-	r, err := mqtt5.ReadReason(mqtt5.Auth, body)
+	r, err := mqttpacket.ReadReason(mqttpacket.Auth, body)
 	switch {
 	case err != nil:
 		return wire.Violation{Err: err}
@@ -153,7 +153,7 @@ func (v *five) authWhileDialing(s *session, body []byte) error {
 	if err := v.sameMethod(r.Properties); err != nil {
 		return err
 	}
-	answer, err := v.further(v.ctx, r.Properties.Text(mqtt5.AuthData), false)
+	answer, err := v.further(v.ctx, r.Properties.Text(mqttpacket.AuthData), false)
 	if err != nil {
 		return err
 	}
@@ -168,11 +168,11 @@ func (v *five) authWhileDialing(s *session, body []byte) error {
 var errRounds = wire.NewViolation("the broker asks for more steps of authentication than any method has")
 
 // finishAuth checks the last data of the broker.
-func (v *five) finishAuth(ctx context.Context, p mqtt5.Properties) error {
+func (v *five) finishAuth(ctx context.Context, p mqttpacket.Properties) error {
 	if err := v.sameMethod(p); err != nil {
 		return err
 	}
-	data := p.Text(mqtt5.AuthData)
+	data := p.Text(mqttpacket.AuthData)
 	if data == nil && v.opt.Auth.Continue == nil {
 		return nil
 	}
@@ -248,7 +248,7 @@ func (v *five) renewed(s *session, err error) {
 }
 
 // authReceived handles an AUTH on the live connection.
-func (v *five) authReceived(s *session, r *mqtt5.Reason) error {
+func (v *five) authReceived(s *session, r *mqttpacket.Reason) error {
 	if v.opt.Auth == nil || r.Code != authContinue && r.Code != 0 {
 		return wire.NewViolation("the broker sent an AUTH that was not expected")
 	}
@@ -269,7 +269,7 @@ func (v *five) authReceived(s *session, r *mqtt5.Reason) error {
 	case rounds > maxRounds:
 		return errRounds
 	}
-	data := append([]byte(nil), r.Properties.Text(mqtt5.AuthData)...)
+	data := append([]byte(nil), r.Properties.Text(mqttpacket.AuthData)...)
 	last := r.Code == 0
 	v.help(func() {
 		answer, err := v.further(v.life, data, last)

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/hubline-iot/hubline/internal/lifetime"
-	"github.com/hubline-iot/hubline/internal/mqtt5"
 	"github.com/hubline-iot/hubline/internal/mqttpacket"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/mqtt/internal/wire"
@@ -30,15 +29,14 @@ func (v *five) begin(ctx context.Context, t *core, cfg *transport.Config, token 
 }
 
 func (v *five) connect(dst []byte, g *mqttpacket.Greeting, will *transport.Message) ([]byte, error) {
-	five := mqtt5.Greeting{Greeting: *g}
-	if refused := v.complete(&five, will); refused != nil {
+	if refused := v.complete(g, will); refused != nil {
 		return nil, invalidConnect(refused)
 	}
-	if n := mqtt5.ConnectSize(&five); v.all.WriteBuffer > 0 && n > v.all.WriteBuffer {
+	if n := mqttpacket.ConnectSize5(g); v.all.WriteBuffer > 0 && n > v.all.WriteBuffer {
 		return nil, v.all.tooLongConnect(n)
 	}
-	dst, err := mqtt5.AppendConnect(dst, &five)
-	clear(five.Properties) // they may prove the identity
+	dst, err := mqttpacket.AppendConnect5(dst, g)
+	clear(g.Properties) // they may prove the identity
 	clear(v.auth.data)
 	if err != nil {
 		return nil, invalidConnect(err)
@@ -47,7 +45,7 @@ func (v *five) connect(dst []byte, g *mqttpacket.Greeting, will *transport.Messa
 }
 
 // complete adds the properties to a CONNECT.
-func (v *five) complete(g *mqtt5.Greeting, will *transport.Message) *transport.Error {
+func (v *five) complete(g *mqttpacket.Greeting, will *transport.Message) *transport.Error {
 	if v.opt.AssignClientID {
 		g.ClientID = v.clientID
 	}
@@ -57,16 +55,16 @@ func (v *five) complete(g *mqtt5.Greeting, will *transport.Message) *transport.E
 	}
 	p := v.block[:0]
 	if expiry > 0 {
-		p = mqtt5.AppendNumber(p, mqtt5.SessionExpiry, expiry)
+		p = mqttpacket.AppendNumber(p, mqttpacket.SessionExpiry, expiry)
 	}
-	p = mqtt5.AppendNumber(p, mqtt5.ReceiveMaximum, uint32(v.receiveMaximum))
-	p = mqtt5.AppendNumber(p, mqtt5.MaximumPacketSize, uint32(v.opt.MaximumPacketSize))
+	p = mqttpacket.AppendNumber(p, mqttpacket.ReceiveMaximum, uint32(v.receiveMaximum))
+	p = mqttpacket.AppendNumber(p, mqttpacket.MaximumPacketSize, uint32(v.opt.MaximumPacketSize))
 	if a := v.opt.Auth; a != nil {
-		p = mqtt5.AppendText(p, mqtt5.AuthMethod, a.Method)
-		p = mqtt5.AppendText(p, mqtt5.AuthData, string(v.auth.data))
+		p = mqttpacket.AppendString(p, mqttpacket.AuthMethod, a.Method)
+		p = mqttpacket.AppendString(p, mqttpacket.AuthData, string(v.auth.data))
 	}
 	for i := range v.opt.UserProperties {
-		p = mqtt5.AppendPair(p, v.opt.UserProperties[i].Name, v.opt.UserProperties[i].Value)
+		p = mqttpacket.AppendPair(p, v.opt.UserProperties[i].Name, v.opt.UserProperties[i].Value)
 	}
 	v.block, g.Properties = p, p
 	if will == nil {
@@ -74,13 +72,13 @@ func (v *five) complete(g *mqtt5.Greeting, will *transport.Message) *transport.E
 	}
 	var w []byte
 	if v.opt.WillDelay > 0 {
-		w = mqtt5.AppendNumber(w, mqtt5.WillDelay, seconds(v.opt.WillDelay))
+		w = mqttpacket.AppendNumber(w, mqttpacket.WillDelay, seconds(v.opt.WillDelay))
 	}
 	w, refused := appendProperties(w, will)
 	if refused != nil {
 		return refused
 	}
-	g.WillProperties = w
+	g.Will.Properties = w
 	return nil
 }
 
@@ -92,7 +90,7 @@ func (v *five) greeted(s *session, in []byte) (size int, done bool, err error) {
 	switch {
 	case len(in) == 0:
 		return 0, false, nil
-	case h.Type != mqttpacket.Connack && (h.Type != mqtt5.Auth || v.opt.Auth == nil):
+	case h.Type != mqttpacket.Connack && (h.Type != mqttpacket.Auth || v.opt.Auth == nil):
 		return 0, false, wire.FirstBytes(in)
 	case err != nil:
 		return 0, false, err
@@ -102,7 +100,7 @@ func (v *five) greeted(s *session, in []byte) (size int, done bool, err error) {
 		return 0, false, nil
 	}
 	size = h.Size + h.Body
-	if h.Type == mqtt5.Auth {
+	if h.Type == mqttpacket.Auth {
 		return size, false, v.authWhileDialing(s, in[h.Size:size])
 	}
 	if h.Body == 2 { // without properties: the broker speaks MQTT 3.1.1 alone, and says so as that does
@@ -110,7 +108,7 @@ func (v *five) greeted(s *session, in []byte) (size int, done bool, err error) {
 			return 0, false, &ConnackError{Code: code}
 		}
 	}
-	c, err := mqtt5.ReadConnack(in[h.Size:size])
+	c, err := mqttpacket.ReadConnack5(in[h.Size:size])
 	switch {
 	case err != nil:
 		return 0, false, wire.Violation{Err: err}
@@ -131,7 +129,7 @@ func (v *five) greeted(s *session, in []byte) (size int, done bool, err error) {
 }
 
 // accepted applies what a CONNACK says.
-func (v *five) accepted(s *session, c *mqtt5.Connack) {
+func (v *five) accepted(s *session, c *mqttpacket.Connack5) {
 	if !c.Session { // the broker has forgotten what was under way; the outbox sends it again, as new
 		clear(s.t.inFlight)
 		s.t.handshake = false
@@ -142,25 +140,25 @@ func (v *five) accepted(s *session, c *mqtt5.Connack) {
 	for p, rest, ok := c.Properties.Next(); ok; p, rest, ok = rest.Next() {
 		n := int(p.Number)
 		switch p.ID {
-		case mqtt5.ReceiveMaximum:
+		case mqttpacket.ReceiveMaximum:
 			window = n
-		case mqtt5.MaximumPacketSize:
+		case mqttpacket.MaximumPacketSize:
 			v.peer.maxPacket = n
-		case mqtt5.TopicAliasMaximum:
+		case mqttpacket.TopicAliasMaximum:
 			v.peer.aliases = min(n, maxAliases)
-		case mqtt5.MaximumQoS:
+		case mqttpacket.MaximumQoS:
 			v.peer.onlyQoS0 = n == 0
-		case mqtt5.RetainAvailable:
+		case mqttpacket.RetainAvailable:
 			v.peer.noRetain = n == 0
-		case mqtt5.WildcardAvailable:
+		case mqttpacket.WildcardAvailable:
 			v.peer.noWildcard = n == 0
-		case mqtt5.SharedAvailable:
+		case mqttpacket.SharedAvailable:
 			v.peer.noShared = n == 0
-		case mqtt5.ServerKeepAlive:
+		case mqttpacket.ServerKeepAlive:
 			if n > 0 { // 0 means that the server does not mind; the pings still find a dead connection
 				s.info.KeepAlive = time.Duration(n) * time.Second
 			}
-		case mqtt5.AssignedClientID:
+		case mqttpacket.AssignedClientID:
 			v.clientID = string(p.Text)
 		default: // what a client may ignore
 		}
@@ -178,6 +176,6 @@ func (v *five) accepted(s *session, c *mqtt5.Connack) {
 }
 
 // refusedBy returns the error for a code in a packet.
-func refusedBy(packet string, code byte, p mqtt5.Properties) *ReasonError {
-	return wire.NewReasonError(packet, code, p.Text(mqtt5.ReasonString), p.Text(mqtt5.ServerReference))
+func refusedBy(packet string, code byte, p mqttpacket.Properties) *ReasonError {
+	return wire.NewReasonError(packet, code, p.Text(mqttpacket.ReasonString), p.Text(mqttpacket.ServerReference))
 }

@@ -3,7 +3,6 @@ package engine
 import (
 	"errors"
 
-	"github.com/hubline-iot/hubline/internal/mqtt5"
 	"github.com/hubline-iot/hubline/internal/mqttpacket"
 	"github.com/hubline-iot/hubline/transport/mqtt/internal/wire"
 )
@@ -38,7 +37,7 @@ func (v *five) goodbye(s *session, err error) []byte {
 		}
 		s.mu.Unlock()
 	}
-	packet, _ := mqtt5.AppendDisconnect(nil, code, nil)
+	packet, _ := mqttpacket.AppendReason(nil, mqttpacket.Disconnect, code, nil)
 	return packet
 }
 
@@ -49,7 +48,7 @@ func codeOf(v wire.Violation) byte {
 		return v.Code
 	}
 	switch v.Err {
-	case mqtt5.ErrTwice, mqtt5.ErrMethod, mqtt5.ErrRange, mqttpacket.ErrTopic:
+	case mqttpacket.ErrTwice, mqttpacket.ErrMethod, mqttpacket.ErrRange, mqttpacket.ErrTopic:
 		return codeProtocol
 	}
 	if _, ok := v.Err.(mqttpacket.Error); ok {

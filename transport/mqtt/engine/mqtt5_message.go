@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/hubline-iot/hubline/internal/isotime"
-	"github.com/hubline-iot/hubline/internal/mqtt5"
 	"github.com/hubline-iot/hubline/internal/mqttpacket"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/mqtt/internal/wire"
@@ -27,57 +26,57 @@ const utf8Encoding = "utf-8"
 // only when dst must grow.
 func appendProperties(dst []byte, m *transport.Message) ([]byte, *transport.Error) {
 	if m.ContentEncoding == utf8Encoding {
-		dst = mqtt5.AppendNumber(dst, mqtt5.PayloadFormat, 1)
+		dst = mqttpacket.AppendNumber(dst, mqttpacket.PayloadFormat, 1)
 	}
 	if !m.Expires.IsZero() {
-		dst = mqtt5.AppendNumber(dst, mqtt5.MessageExpiry, seconds(time.Until(m.Expires)))
+		dst = mqttpacket.AppendNumber(dst, mqttpacket.MessageExpiry, seconds(time.Until(m.Expires)))
 	}
 	if m.ContentType != "" {
-		if !mqtt5.ValidText(m.ContentType) {
+		if !mqttpacket.ValidText(m.ContentType) {
 			return dst, noText("ContentType")
 		}
-		dst = mqtt5.AppendText(dst, mqtt5.ContentType, m.ContentType)
+		dst = mqttpacket.AppendString(dst, mqttpacket.ContentType, m.ContentType)
 	}
 	if m.ResponseTopic != "" {
-		if !mqtt5.ValidText(m.ResponseTopic) {
+		if !mqttpacket.ValidText(m.ResponseTopic) {
 			return dst, noText("ResponseTopic")
 		}
-		dst = mqtt5.AppendText(dst, mqtt5.ResponseTopic, m.ResponseTopic)
+		dst = mqttpacket.AppendString(dst, mqttpacket.ResponseTopic, m.ResponseTopic)
 	}
 	if m.CorrelationID != "" {
 		if len(m.CorrelationID) > mqttpacket.MaxText {
 			return dst, noText("CorrelationID")
 		}
-		dst = mqtt5.AppendText(dst, mqtt5.CorrelationData, m.CorrelationID)
+		dst = mqttpacket.AppendString(dst, mqttpacket.CorrelationData, m.CorrelationID)
 	}
 	if m.ID != "" {
-		if !mqtt5.ValidText(m.ID) {
+		if !mqttpacket.ValidText(m.ID) {
 			return dst, noText("ID")
 		}
-		dst = mqtt5.AppendPair(dst, nameID, m.ID)
+		dst = mqttpacket.AppendPair(dst, nameID, m.ID)
 	}
 	if !m.Created.IsZero() {
-		dst = append(mqtt5.AppendPairName(dst, nameCreated), 0, byte(isotime.Size))
+		dst = append(mqttpacket.AppendPairName(dst, nameCreated), 0, byte(isotime.Size))
 		dst = isotime.Append(dst, m.Created)
 	}
 	if m.ContentEncoding != "" && m.ContentEncoding != utf8Encoding {
-		if !mqtt5.ValidText(m.ContentEncoding) {
+		if !mqttpacket.ValidText(m.ContentEncoding) {
 			return dst, noText("ContentEncoding")
 		}
-		dst = mqtt5.AppendPair(dst, nameEncoding, m.ContentEncoding)
+		dst = mqttpacket.AppendPair(dst, nameEncoding, m.ContentEncoding)
 	}
 	if m.Component != "" {
-		if !mqtt5.ValidText(m.Component) {
+		if !mqttpacket.ValidText(m.Component) {
 			return dst, noText("Component")
 		}
-		dst = mqtt5.AppendPair(dst, nameSubject, m.Component)
+		dst = mqttpacket.AppendPair(dst, nameSubject, m.Component)
 	}
 	for i := range m.Properties {
 		p := &m.Properties[i]
-		if !mqtt5.ValidText(p.Name) || !mqtt5.ValidText(p.Value) {
+		if !mqttpacket.ValidText(p.Name) || !mqttpacket.ValidText(p.Value) {
 			return dst, noText("Properties")
 		}
-		dst = mqtt5.AppendPair(dst, p.Name, p.Value)
+		dst = mqttpacket.AppendPair(dst, p.Name, p.Value)
 	}
 	return dst, nil
 }
@@ -92,7 +91,7 @@ const maxProperties = 512
 
 // readProperties sets the fields of m from the properties of its PUBLISH. It allocates one string
 // for all.
-func readProperties(m *transport.Message, p mqtt5.Properties) {
+func readProperties(m *transport.Message, p mqttpacket.Properties) {
 	if len(p) == 0 {
 		return
 	}
@@ -105,19 +104,19 @@ func readProperties(m *transport.Message, p mqtt5.Properties) {
 		end := len(all) - len(after) // of the property, with which its text or value ends
 		rest = after
 		switch v.ID {
-		case mqtt5.PayloadFormat:
+		case mqttpacket.PayloadFormat:
 			if v.Number == 1 {
 				m.ContentEncoding = utf8Encoding
 			}
-		case mqtt5.MessageExpiry:
+		case mqttpacket.MessageExpiry:
 			m.Expires = time.Now().Add(time.Duration(v.Number) * time.Second)
-		case mqtt5.ContentType:
+		case mqttpacket.ContentType:
 			m.ContentType = all[end-len(v.Text) : end]
-		case mqtt5.ResponseTopic:
+		case mqttpacket.ResponseTopic:
 			m.ResponseTopic = all[end-len(v.Text) : end]
-		case mqtt5.CorrelationData:
+		case mqttpacket.CorrelationData:
 			m.CorrelationID = all[end-len(v.Text) : end]
-		case mqtt5.UserProperty:
+		case mqttpacket.UserProperty:
 			value := end - len(v.Value)
 			setProperty(m, all[value-2-len(v.Text):value-2], all[value:end])
 		default: // subscription identifiers, which are never requested

@@ -4,14 +4,13 @@ import (
 	"time"
 
 	"github.com/hubline-iot/hubline/internal/ascii"
-	"github.com/hubline-iot/hubline/internal/mqtt5"
 	"github.com/hubline-iot/hubline/internal/mqttpacket"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/mqtt/internal/wire"
 )
 
 func (v *five) next(in []byte) (h mqttpacket.Header, ok bool, err error) {
-	h, ok, err = mqtt5.Next(in)
+	h, ok, err = mqttpacket.Next5(in)
 	switch {
 	case err != nil:
 		err = wire.Violation{Err: err}
@@ -37,19 +36,19 @@ func (v *five) take(s *session, h mqttpacket.Header, body []byte) error {
 	case mqttpacket.Publish:
 		return s.incoming(h.Flags, body)
 	case mqttpacket.Puback:
-		a, err := mqtt5.ReadAck(h.Type, body)
+		a, err := mqttpacket.ReadAck(h.Type, body)
 		if err != nil {
 			return err
 		}
 		return v.puback(s, &a)
-	case mqtt5.Pubrel:
-		a, err := mqtt5.ReadAck(h.Type, body)
+	case mqttpacket.Pubrel:
+		a, err := mqttpacket.ReadAck(h.Type, body)
 		if err != nil {
 			return err
 		}
 		return v.pubrel(s, &a)
 	case mqttpacket.Suback:
-		c, err := mqtt5.ReadCodes(h.Type, body)
+		c, err := mqttpacket.ReadCodes(h.Type, body)
 		if err != nil {
 			return err
 		}
@@ -57,13 +56,13 @@ func (v *five) take(s *session, h mqttpacket.Header, body []byte) error {
 	case mqttpacket.Pingresp:
 		return mqttpacket.ReadEmpty(body)
 	case mqttpacket.Disconnect:
-		r, err := mqtt5.ReadReason(h.Type, body)
+		r, err := mqttpacket.ReadReason(h.Type, body)
 		if err != nil {
 			return err
 		}
 		return wire.Ended(refusedBy(wire.PacketDisconnect, r.Code, r.Properties))
-	case mqtt5.Auth:
-		r, err := mqtt5.ReadReason(h.Type, body)
+	case mqttpacket.Auth:
+		r, err := mqttpacket.ReadReason(h.Type, body)
 		if err != nil {
 			return err
 		}
@@ -77,7 +76,7 @@ func (v *five) take(s *session, h mqttpacket.Header, body []byte) error {
 }
 
 // puback reports the message as done, or as refused.
-func (v *five) puback(s *session, a *mqtt5.Ack) error {
+func (v *five) puback(s *session, a *mqttpacket.Ack) error {
 	tag := a.ID - 1
 	var refused *ReasonError
 	if !wire.Accepted(a.Reason) {
@@ -96,7 +95,7 @@ func (v *five) puback(s *session, a *mqtt5.Ack) error {
 }
 
 // suback replies to the OpSubscribe.
-func (v *five) suback(s *session, c *mqtt5.Codes) error {
+func (v *five) suback(s *session, c *mqttpacket.Codes) error {
 	sub, filters, err := s.answered(c.ID, len(c.Reasons))
 	if err != nil {
 		return err
@@ -120,11 +119,11 @@ const onceRef = 4
 // pass passes a PUBLISH on. One with QoS 2 is delivered until its PUBREC was sent, and again only
 // in a new session of the broker.
 func (v *five) pass(s *session, flags byte, body []byte, fresh bool) (uint16, error) {
-	in, err := mqtt5.ReadPublish(flags, body)
+	in, err := mqttpacket.ReadPublish5(flags, body)
 	if err != nil {
 		return 0, err
 	}
-	if _, ok := in.Properties.Number(mqtt5.TopicAlias); ok { // [MQTT-3.3.2-9]
+	if _, ok := in.Properties.Number(mqttpacket.TopicAlias); ok { // [MQTT-3.3.2-9]
 		return 0, violation(codeAlias, "the broker sent a topic alias, and none are allowed")
 	}
 	if fresh && in.QoS > 0 {
@@ -132,7 +131,7 @@ func (v *five) pass(s *session, flags byte, body []byte, fresh bool) (uint16, er
 			return 0, err
 		}
 	}
-	d := s.delivery(&in.Incoming)
+	d := s.delivery(&in)
 	readProperties(d.Msg, in.Properties)
 	if in.QoS == 2 {
 		d.Once = true
@@ -149,14 +148,14 @@ func (v *five) pass(s *session, flags byte, body []byte, fresh bool) (uint16, er
 
 // refuse settles a message on a topic without a subscription, such as one that an earlier program
 // of the device had. It would hold its place among the messages without a verdict for ever.
-func (v *five) refuse(s *session, in *mqtt5.Incoming) error {
+func (v *five) refuse(s *session, in *mqttpacket.Incoming) error {
 	s.mu.Lock()
 	if v.unsettled.Remove(in.ID) {
 		v.waiting--
 	}
 	s.mu.Unlock()
 	if in.QoS == 2 {
-		return v.answer(s, mqtt5.Pubrec, in.ID, notForUs)
+		return v.answer(s, mqttpacket.Pubrec, in.ID, notForUs)
 	}
 	return v.answer(s, mqttpacket.Puback, in.ID, notForUs)
 }
@@ -166,7 +165,7 @@ const notForUs = 0x83
 
 // note records the id of a message with QoS 1 or 2. done is true if the message was received
 // before. Brokers send more than the receive maximum: mosquitto 2.0.11 does. The backlog has room.
-func (v *five) note(s *session, in *mqtt5.Incoming) (done bool, err error) {
+func (v *five) note(s *session, in *mqttpacket.Incoming) (done bool, err error) {
 	id := in.ID
 	s.mu.Lock()
 	again := in.QoS == 2 && v.received.Has(id)
@@ -177,13 +176,13 @@ func (v *five) note(s *session, in *mqtt5.Incoming) (done bool, err error) {
 	}
 	s.mu.Unlock()
 	if again {
-		return true, v.answer(s, mqtt5.Pubrec, id, 0)
+		return true, v.answer(s, mqttpacket.Pubrec, id, 0)
 	}
 	return false, nil
 }
 
 // pubrel ends the exchange about a message with QoS 2.
-func (v *five) pubrel(s *session, a *mqtt5.Ack) error {
+func (v *five) pubrel(s *session, a *mqttpacket.Ack) error {
 	s.mu.Lock()
 	known := v.received.Remove(a.ID)
 	if known {
@@ -194,7 +193,7 @@ func (v *five) pubrel(s *session, a *mqtt5.Ack) error {
 	if !known {
 		reason = unknownID
 	}
-	return v.answer(s, mqtt5.Pubcomp, a.ID, reason)
+	return v.answer(s, mqttpacket.Pubcomp, a.ID, reason)
 }
 
 // unknownID is the reason code "packet identifier not found".
@@ -213,7 +212,7 @@ func (v *five) answer(s *session, t mqttpacket.Type, id uint16, reason byte) err
 	full := len(v.control)+ackSize > v.maxControl()
 	start := !full && !v.controlling
 	if !full {
-		v.control = mqtt5.AppendAck(v.control, t, id, reason)
+		v.control = mqttpacket.AppendAck(v.control, t, id, reason)
 		v.controlling = true
 	}
 	s.mu.Unlock()

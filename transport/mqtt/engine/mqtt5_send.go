@@ -5,7 +5,6 @@ import (
 	"strings"
 
 	"github.com/hubline-iot/hubline/internal/ascii"
-	"github.com/hubline-iot/hubline/internal/mqtt5"
 	"github.com/hubline-iot/hubline/internal/mqttpacket"
 	"github.com/hubline-iot/hubline/transport"
 	"github.com/hubline-iot/hubline/transport/mqtt/dialect"
@@ -26,7 +25,7 @@ func (v *five) prepare(s *session, p dialect.Publication, o outgoing) (outgoing,
 	}
 	block, refused := appendProperties(v.block[:0], p.Msg)
 	if v.alias = v.aliasOf(p); v.alias > 0 && refused == nil {
-		block = mqtt5.AppendNumber(block, mqtt5.TopicAlias, uint32(v.alias))
+		block = mqttpacket.AppendNumber(block, mqttpacket.TopicAlias, uint32(v.alias))
 		if int(v.alias) <= len(v.aliases) {
 			o.Topic = 0
 		}
@@ -35,8 +34,8 @@ func (v *five) prepare(s *session, p dialect.Publication, o outgoing) (outgoing,
 	if refused != nil {
 		return o, refused
 	}
-	five := mqtt5.Outgoing{Outgoing: o.Outgoing, Properties: len(block)}
-	o.head = five.HeadSize()
+	o.Properties = mqttpacket.BlockSize(len(block))
+	o.head = o.HeadSize()
 	if size := o.head + o.Body; size > v.peer.maxPacket { // [MQTT-3.2.2-15]
 		return o, wire.TooLarge(size, o.Body, v.peer.maxPacket)
 	}
@@ -64,8 +63,7 @@ func (v *five) aliasOf(p dialect.Publication) uint16 {
 const aliasSize = 3
 
 func (v *five) appendHead(s *session, dst []byte, id uint16, p dialect.Publication, o outgoing) []byte {
-	five := mqtt5.Outgoing{Outgoing: o.Outgoing, Properties: len(v.block)}
-	dst = mqtt5.AppendPublish(dst, &five)
+	dst = mqttpacket.AppendPublish(dst, &o.Outgoing)
 	if o.Topic > 0 {
 		dst = append(dst, p.Topic...)
 		if p.Suffix > 0 {
@@ -78,7 +76,7 @@ func (v *five) appendHead(s *session, dst []byte, id uint16, p dialect.Publicati
 	if o.QoS > 0 {
 		dst = mqttpacket.AppendID(dst, id)
 	}
-	return append(mqtt5.AppendLength(dst, len(v.block)), v.block...)
+	return mqttpacket.AppendBlock(dst, v.block)
 }
 
 func (v *five) appendSubscribe(dst []byte, id uint16, filters []dialect.Filter) ([]byte, transport.Kind, error) {
@@ -100,7 +98,7 @@ func (v *five) appendSubscribe(dst []byte, id uint16, filters []dialect.Filter) 
 			filters[i].QoS = 2
 		}
 	}
-	dst, err := mqtt5.AppendSubscribe(dst, id, nil, mqtt5.Options{NoLocal: v.opt.NoLocal,
+	dst, err := mqttpacket.AppendSubscribe5(dst, id, nil, mqttpacket.Options{NoLocal: v.opt.NoLocal,
 		RetainHandling: byte(v.opt.RetainHandling)}, filters...)
 	return dst, transport.Invalid, err
 }
@@ -138,11 +136,11 @@ func (v *five) appendSettled(s *session, dst, ref []byte, outcome transport.Outc
 	case outcome == transport.Release:
 		return dst
 	case second:
-		return mqtt5.AppendAck(dst, mqtt5.Pubrec, id, 0)
+		return mqttpacket.AppendAck(dst, mqttpacket.Pubrec, id, 0)
 	case !here:
 		return dst
 	}
-	return mqtt5.AppendAck(dst, mqttpacket.Puback, id, 0)
+	return mqttpacket.AppendAck(dst, mqttpacket.Puback, id, 0)
 }
 
 // errAllReleased ends a connection on which the broker may send nothing more: a released message

@@ -243,7 +243,7 @@ func (s *session) appendSettled(dst, ref []byte, outcome transport.Outcome) []by
 	if outcome == transport.Release {
 		return dst
 	}
-	return mqttpacket.AppendPuback(dst, uint16(ref[0])<<8|uint16(ref[1]))
+	return mqttpacket.AppendAck(dst, mqttpacket.Puback, uint16(ref[0])<<8|uint16(ref[1]), 0)
 }
 
 var (

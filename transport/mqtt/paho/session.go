@@ -273,7 +273,7 @@ func (s *session) request(r *transport.Request) {
 	case transport.OpSettle:
 		// PUBACK is MQTT's only outcome; without one the hub delivers again.
 		if r.Outcome != transport.Release && len(r.Ref) == 2 {
-			_, _ = s.guard.Write(mqttpacket.AppendPuback(nil, binary.BigEndian.Uint16(r.Ref)))
+			_, _ = s.guard.Write(mqttpacket.AppendAck(nil, mqttpacket.Puback, binary.BigEndian.Uint16(r.Ref), 0))
 		}
 	case transport.OpSubscribe:
 		s.subscribe(r)
