@@ -43,9 +43,7 @@ type session struct {
 	children     sync.WaitGroup // of Run: confirm, and one for each SUBSCRIBE
 	topicBuf     []byte         // owned by the holder of the send side's token
 
-	early
-	message wire.Inbound // owned by the routing goroutine; until early is delivered, by Run's
-	topicIn []byte       // of message
+	backlog backlog
 }
 
 // published is a message that paho has taken.
@@ -60,6 +58,7 @@ func newSession(cfg *transport.Config, token transport.Token, d dialect.Session,
 		lost: make(chan struct{}), closed: make(chan struct{}), ending: make(chan struct{}),
 		sending: make(chan struct{}, 1), unconfirmed: make(chan published, cfg.Window),
 	}
+	s.backlog.open = make(map[uint16]struct{})
 	s.info.MaxSize = maxSize
 	if !token.Fixed {
 		s.info.Expires = token.Expires
@@ -76,7 +75,7 @@ func (s *session) Progress() time.Time { return s.guard.Progress() }
 // Run waits for the end. It returns when the connection is closed and all goroutines have ended.
 func (s *session) Run(ctx context.Context) error {
 	s.children.Go(s.confirm)
-	s.deliverEarly()
+	s.start()
 	select {
 	case <-s.lost:
 		close(s.ending)
@@ -271,10 +270,12 @@ func (s *session) Do(r *transport.Request) {
 func (s *session) request(r *transport.Request) {
 	switch r.Op {
 	case transport.OpSettle:
-		// PUBACK is MQTT's only outcome; without one the hub delivers again.
+		// PUBACK is MQTT's only outcome; without one the hub delivers again. Without a reference there
+		// may be room for another message.
 		if r.Outcome != transport.Release && len(r.Ref) == 2 {
 			_, _ = s.guard.Write(mqttpacket.AppendAck(nil, mqttpacket.Puback, binary.BigEndian.Uint16(r.Ref), 0))
 		}
+		s.settled(r.Ref)
 	case transport.OpSubscribe:
 		s.subscribe(r)
 	case transport.OpTwinGet, transport.OpTwinPatch, transport.OpRespond, transport.OpIssue:
@@ -327,6 +328,7 @@ func (s *session) subscribe(r *transport.Request) {
 	s.children.Go(func() {
 		if err, live := grants.wait(s.ending); live {
 			s.cfg.Sink.Reply(id, transport.Reply{Err: err})
+			s.settled(nil)
 		}
 	})
 }

@@ -1,0 +1,129 @@
+package paho
+
+import (
+	"encoding/binary"
+	"io"
+	"net"
+	"strconv"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	paho "github.com/eclipse/paho.mqtt.golang"
+	"github.com/stretchr/testify/require"
+
+	"github.com/hubline-iot/hubline/transport"
+	"github.com/hubline-iot/hubline/transport/mqtt/dialect"
+	"github.com/hubline-iot/hubline/transport/mqtt/internal/endpoint"
+)
+
+// sink takes as many messages as it has room for.
+type sink struct {
+	transport.Sink
+	room   int
+	bodies []string
+	refs   [][]byte
+}
+
+func (s *sink) Deliver(d *transport.Delivery) bool {
+	if s.room == 0 {
+		return false
+	}
+	s.room--
+	s.bodies = append(s.bodies, string(d.Msg.Body))
+	s.refs = append(s.refs, append([]byte(nil), d.Ref...))
+	return true
+}
+
+// arrival is a message from the peer.
+type arrival struct {
+	paho.Message
+	id   uint16 // 0: QoS 0
+	body string
+	dup  bool
+}
+
+func (a arrival) MessageID() uint16 { return a.id }
+func (a arrival) Qos() byte         { return qos(a.id == 0) }
+func (a arrival) Payload() []byte   { return []byte(a.body) }
+func (arrival) Topic() string       { return "down" }
+func (arrival) Retained() bool      { return false }
+func (a arrival) Duplicate() bool   { return a.dup }
+
+// receiving returns a session with a topic map, and what it writes.
+func receiving(t *testing.T, to *sink) (*session, <-chan string) {
+	creds := &transport.Credentials{Host: "broker.example", DeviceID: "dev-1"}
+	topics := &dialect.Topics{Telemetry: "up", Commands: []string{"down"}}
+	as, hello, err := topics.Session(&dialect.Config{Creds: creds})
+	require.NoError(t, err)
+	here, there := net.Pipe()
+	s := newSession(&transport.Config{Creds: creds, Window: 1, Sink: to}, transport.Token{}, as, hello.MaxSize,
+		newGuard(endpoint.NewConn(here, here)))
+	written := make(chan string, 1)
+	go func() {
+		all, _ := io.ReadAll(there)
+		written <- string(all)
+	}()
+	t.Cleanup(func() { _ = s.guard.Close() })
+	return s, written
+}
+
+// settle gives the verdict on the oldest message.
+func (s *session) settle(to *sink) {
+	r := &transport.Request{Op: transport.OpSettle, Ref: to.refs[0]}
+	to.refs = to.refs[1:]
+	to.room++
+	s.Do(r)
+}
+
+func TestMessagesWithoutRoomWaitInOrder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		to := &sink{room: 2}
+		s, written := receiving(t, to)
+		var want []string
+		for i := range 300 {
+			if i == 100 {
+				s.start() // messages come before Run, too
+			}
+			id := uint16(i + 1)
+			if i%10 == 9 {
+				id = 0
+			}
+			s.received(nil, arrival{id: id, body: strconv.Itoa(i)})
+			want = append(want, strconv.Itoa(i))
+		}
+		s.received(nil, arrival{id: 300 - 1, body: "repeated", dup: true})
+		require.Equal(t, want[:2], to.bodies)
+		for len(to.refs) > 0 {
+			s.settle(to)
+		}
+		require.Equal(t, want, to.bodies)
+		require.Nil(t, s.backlog.queue, "the memory is free again")
+		require.NoError(t, s.guard.failure())
+		require.NoError(t, s.guard.Close())
+		acknowledged := <-written
+		require.Len(t, acknowledged, 4*270)
+		require.Equal(t, uint16(1), binary.BigEndian.Uint16([]byte(acknowledged[2:])))
+	})
+}
+
+// The next connection brings them, behind those that the handler has had. The peer learns that this
+// one ends by intent, so it publishes no will.
+func TestMessagesBeyondTheBoundAreLeftToThePeer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		to := &sink{room: 1}
+		s, written := receiving(t, to)
+		s.start()
+		large := strings.Repeat("x", maxBacklog/2)
+		s.received(nil, arrival{id: 1, body: "taken"})
+		s.received(nil, arrival{id: 2, body: large})
+		s.received(nil, arrival{id: 3, body: large}) // does not fit
+		s.received(nil, arrival{id: 4, body: "must not overtake it"})
+		s.settle(to)
+		require.NoError(t, s.guard.failure(), "a message has no verdict")
+		s.settle(to)
+		require.ErrorIs(t, s.guard.failure(), errBehind)
+		require.Equal(t, []string{"taken", large}, to.bodies)
+		require.Equal(t, "\x40\x02\x00\x01\x40\x02\x00\x02\xe0\x00", <-written)
+	})
+}
