@@ -104,6 +104,7 @@ type settings struct {
 	clientCerts *authority        // required issuer of client certificates
 	persistent  bool              // sessions survive the process; see save
 	ipv6        bool              // a port with TLS at ::1, with a certificate for that address
+	inFlight    int               // messages to a client without an acknowledgement; 0: no limit
 }
 
 // broker is a running mosquitto.
@@ -141,7 +142,8 @@ func startBroker(t testing.TB, s settings) *broker {
 	b.secure, b.plain = loopback(ports[0]), loopback(ports[1])
 	config := "user root\n" + // otherwise it would switch to its own user, which cannot read the files here
 		"log_dest stderr\nlog_type error\nlog_type warning\nlog_type notice\nset_tcp_nodelay true\n" +
-		"max_queued_messages 0\nmax_inflight_messages 0\n" + // a slow subscriber loses no message
+		"max_queued_messages 0\n" + // a slow subscriber loses no message
+		fmt.Sprintf("max_inflight_messages %d\n", s.inFlight) +
 		"per_listener_settings true\n"
 	if s.persistent {
 		// The default interval saves on a clean exit and every half an hour. Here save says when.
