@@ -9,7 +9,7 @@ import (
 	"github.com/hubline-iot/hubline/internal/timespan"
 )
 
-func TestOf(t *testing.T) {
+func TestPart(t *testing.T) {
 	for _, c := range []struct {
 		d    time.Duration
 		f    float64
@@ -34,8 +34,8 @@ func TestOf(t *testing.T) {
 	}
 }
 
-// FuzzOf compares with exact arithmetic.
-func FuzzOf(f *testing.F) {
+// FuzzPart compares with exact arithmetic.
+func FuzzPart(f *testing.F) {
 	f.Add(int64(100_000_000), 0.5)
 	f.Add(int64(math.MaxInt64), math.Nextafter(1, 0))
 	f.Add(int64(math.MaxInt64), 0x1.8p-12)
